@@ -1,0 +1,36 @@
+// Package names holds every label, annotation and well-known value that
+// gridmesh reads or writes, in one place and for every dialect it speaks.
+package names
+
+// Kubernetes' own.
+const (
+	// ServiceName is the label that ties an EndpointSlice to its Service.
+	ServiceName = "kubernetes.io/service-name"
+	// ServiceProxyName marks Services and slices that another proxy serves.
+	ServiceProxyName = "service.kubernetes.io/service-proxy-name"
+	// Headless marks the slices of headless Services.
+	Headless = "service.kubernetes.io/headless"
+	// Zone is the label of a node's zone.
+	Zone = "topology.kubernetes.io/zone"
+	// DefaultNamespace and KubernetesService name the API server's own Service.
+	DefaultNamespace  = "default"
+	KubernetesService = "kubernetes"
+	// SystemNamespace and DNSService name the cluster DNS Service.
+	SystemNamespace = "kube-system"
+	DNSService      = "kube-dns"
+)
+
+// SuperEdge's, which gridmesh reads and writes unchanged.
+const (
+	// TopologyKeys is the annotation of a Service: a JSON array of node label
+	// keys, in order; "*" last stands for any node.
+	TopologyKeys = "topologyKeys"
+	// GridUniqKey is the label that names the unit key of a grid's children.
+	GridUniqKey = "superedge.io/grid-uniq-key"
+)
+
+// gridmesh's own.
+const (
+	// Manager is the component name in Events and leases.
+	Manager = "gridmesh-agent"
+)

@@ -1,0 +1,37 @@
+package topology
+
+import (
+	"maps"
+	"slices"
+)
+
+// Equal compares by content.
+func (s *Service) Equal(o *Service) bool {
+	return s.Key == o.Key && s.InternalLocal == o.InternalLocal && s.Headless == o.Headless &&
+		s.GridKey == o.GridKey && equalText(s.TopologyKeys, o.TopologyKeys) &&
+		slices.Equal(s.ClusterIPs, o.ClusterIPs) && slices.Equal(s.Ports, o.Ports) &&
+		slices.Equal(s.Problems, o.Problems)
+}
+
+// Equal compares by content.
+func (s *Slice) Equal(o *Slice) bool {
+	return s.Key == o.Key && s.Service == o.Service && s.IPv6 == o.IPv6 &&
+		slices.Equal(s.Ports, o.Ports) && slices.EqualFunc(s.Endpoints, o.Endpoints, equalEndpoint) &&
+		slices.Equal(s.Problems, o.Problems)
+}
+
+// Equal compares by content.
+func (n *Node) Equal(o *Node) bool { return n.Name == o.Name && maps.Equal(n.Labels, o.Labels) }
+
+func equalEndpoint(a, b Endpoint) bool {
+	return a.Addr == b.Addr && a.Node == b.Node && a.Hostname == b.Hostname &&
+		a.Ready == b.Ready && a.Serving == b.Serving && a.Terminating == b.Terminating &&
+		slices.Equal(a.HintZones, b.HintZones) && slices.Equal(a.HintNodes, b.HintNodes)
+}
+
+func equalText(a, b *string) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
+}

@@ -1,0 +1,126 @@
+package topology
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// AnyNode is the key that, in last place, stands for every node.
+const AnyNode = "*"
+
+// maxKeys is KEP-536's bound on the number of topology keys.
+const maxKeys = 16
+
+// KeyMode says how a Service's topologyKeys annotation is to be read.
+type KeyMode uint8
+
+const (
+	// NoKeys: absent, empty or "[]". kube-proxy's rules apply.
+	NoKeys KeyMode = iota
+	// OrderedKeys: tiers in the order of the keys.
+	OrderedKeys
+	// Malformed: a user's mistake. Closed to the node itself, so that a typo
+	// never opens a Service.
+	Malformed
+)
+
+// Keys is a parsed topologyKeys annotation.
+type Keys struct {
+	Mode  KeyMode
+	List  []string // label keys, in order, without AnyNode
+	Any   bool     // AnyNode came last
+	Fault string   // with Malformed: what is wrong
+}
+
+// Closed tells whether nothing outside the keyed tiers may answer.
+func (k Keys) Closed() bool { return k.Mode == Malformed || k.Mode == OrderedKeys && !k.Any }
+
+// String is the order as people write it: "site > zone > *".
+func (k Keys) String() string {
+	switch {
+	case k.Mode == NoKeys:
+		return ""
+	case k.Mode == Malformed:
+		return "(malformed)"
+	}
+	list := slices.Clone(k.List)
+	if k.Any {
+		list = append(list, AnyNode)
+	}
+	return strings.Join(list, " > ")
+}
+
+// ParseKeys reads the annotation's value: a JSON array of label keys, "*" only
+// in last place (KEP-536). nil, "" and "[]" mean no keys.
+func ParseKeys(annotation *string) Keys {
+	if annotation == nil || strings.TrimSpace(*annotation) == "" {
+		return Keys{}
+	}
+	var list []string
+	if err := json.Unmarshal([]byte(*annotation), &list); err != nil {
+		return malformed("is no JSON array of strings: %s", shorten(*annotation))
+	}
+	if len(list) == 0 {
+		return Keys{}
+	}
+	if len(list) > maxKeys {
+		return malformed("has %d keys, at most %d are allowed", len(list), maxKeys)
+	}
+	keys := Keys{Mode: OrderedKeys}
+	for i, key := range list {
+		switch {
+		case key == AnyNode && i < len(list)-1:
+			return malformed(`has "*" in place %d of %d; it may only come last`, i+1, len(list))
+		case key == AnyNode:
+			keys.Any = true
+		case !isLabelKey(key):
+			return malformed("has %q in place %d, which is no label key", shorten(key), i+1)
+		case !slices.Contains(keys.List, key):
+			keys.List = append(keys.List, key)
+		}
+	}
+	return keys
+}
+
+func malformed(format string, args ...any) Keys {
+	return Keys{Mode: Malformed, Fault: fmt.Sprintf(format, args...)}
+}
+
+func shorten(s string) string {
+	const most = 64
+	if len(s) > most {
+		return s[:most] + "..."
+	}
+	return s
+}
+
+// isLabelKey follows Kubernetes' syntax: an optional DNS subdomain and "/",
+// then 1 to 63 of [A-Za-z0-9._-] that begin and end with a letter or digit.
+func isLabelKey(key string) bool {
+	name := key
+	if prefix, rest, found := strings.Cut(key, "/"); found {
+		if len(prefix) == 0 || len(prefix) > 253 {
+			return false
+		}
+		for part := range strings.SplitSeq(prefix, ".") {
+			if !isWord(part, "-") || part != strings.ToLower(part) {
+				return false
+			}
+		}
+		name = rest
+	}
+	return len(name) <= 63 && isWord(name, "-_.")
+}
+
+func isWord(s, inner string) bool {
+	for i, r := range s {
+		alnum := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		edge := i == 0 || i == len(s)-1
+		if !alnum && (edge || !strings.ContainsRune(inner, r)) {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,178 @@
+package topology
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Snapshot is an immutable state of the cluster as far as routing needs it.
+type Snapshot struct {
+	Services *Table[ObjectKey, *Entry]
+	Nodes    *Table[string, *Node]
+	// ServiceCIDRs are the ranges of ClusterIPs, sorted.
+	ServiceCIDRs []netip.Prefix
+	// Problems are mistakes that belong to no object that could be kept, as a
+	// file that is no YAML.
+	Problems []Problem
+}
+
+// Entry is a Service with its slices. Service is nil while only slices of
+// that name are known: such an entry serves nothing.
+type Entry struct {
+	Service *Service
+	Slices  []*Slice // sorted by key
+	keys    Keys
+}
+
+// Keys is the parsed topologyKeys annotation.
+func (e *Entry) Keys() Keys { return e.keys }
+
+// Builder makes snapshots, each from the one before. It has one owner.
+type Builder struct {
+	services *TableEdit[ObjectKey, *Entry]
+	nodes    *TableEdit[string, *Node]
+	owner    map[ObjectKey]ObjectKey // slice -> Service
+	cidrs    []netip.Prefix
+	problems []Problem
+}
+
+// NewBuilder starts from nothing.
+func NewBuilder() *Builder {
+	return &Builder{
+		services: (*Table[ObjectKey, *Entry])(nil).Edit(),
+		nodes:    (*Table[string, *Node])(nil).Edit(),
+		owner:    map[ObjectKey]ObjectKey{},
+	}
+}
+
+// Build returns what was set so far as a Snapshot; the builder goes on.
+func (b *Builder) Build() *Snapshot {
+	return &Snapshot{
+		Services:     b.services.Freeze(),
+		Nodes:        b.nodes.Freeze(),
+		ServiceCIDRs: b.cidrs,
+		Problems:     b.problems,
+	}
+}
+
+// SetService adds or replaces a Service and tells whether anything changed.
+func (b *Builder) SetService(s *Service) bool {
+	old, _ := b.services.Get(s.Key)
+	if old == nil {
+		b.services.Set(s.Key, &Entry{Service: s, keys: ParseKeys(s.TopologyKeys)})
+		return true
+	}
+	if old.Service != nil && old.Service.Equal(s) {
+		return false
+	}
+	b.services.Set(s.Key, &Entry{Service: s, Slices: old.Slices, keys: ParseKeys(s.TopologyKeys)})
+	return true
+}
+
+// DeleteService removes a Service; its slices stay until they are deleted.
+func (b *Builder) DeleteService(key ObjectKey) bool {
+	old, _ := b.services.Get(key)
+	if old == nil || old.Service == nil {
+		return false
+	}
+	if len(old.Slices) == 0 {
+		b.services.Delete(key)
+	} else {
+		b.services.Set(key, &Entry{Slices: old.Slices})
+	}
+	return true
+}
+
+// SetSlice adds or replaces an EndpointSlice and tells whether anything changed.
+func (b *Builder) SetSlice(s *Slice) bool {
+	service := ObjectKey{s.Key.Namespace, s.Service}
+	if was, had := b.owner[s.Key]; had && was != service {
+		b.DeleteSlice(s.Key)
+	}
+	old, _ := b.services.Get(service)
+	next := &Entry{}
+	if old != nil {
+		*next = *old
+		next.Slices = slices.Clone(old.Slices)
+	}
+	i, found := slices.BinarySearchFunc(next.Slices, s.Key, bySliceKey)
+	if found {
+		if next.Slices[i].Equal(s) {
+			return false
+		}
+		next.Slices[i] = s
+	} else {
+		next.Slices = slices.Insert(next.Slices, i, s)
+	}
+	b.owner[s.Key] = service
+	b.services.Set(service, next)
+	return true
+}
+
+// DeleteSlice removes an EndpointSlice.
+func (b *Builder) DeleteSlice(key ObjectKey) bool {
+	service, had := b.owner[key]
+	if !had {
+		return false
+	}
+	delete(b.owner, key)
+	old, _ := b.services.Get(service)
+	next := *old
+	i, _ := slices.BinarySearchFunc(old.Slices, key, bySliceKey)
+	next.Slices = slices.Delete(slices.Clone(old.Slices), i, i+1)
+	if next.Service == nil && len(next.Slices) == 0 {
+		b.services.Delete(service)
+	} else {
+		b.services.Set(service, &next)
+	}
+	return true
+}
+
+func bySliceKey(s *Slice, key ObjectKey) int { return s.Key.Compare(key) }
+
+// SetNode adds or replaces a node and tells whether anything changed.
+func (b *Builder) SetNode(n *Node) bool {
+	if old, _ := b.nodes.Get(n.Name); old != nil && old.Equal(n) {
+		return false
+	}
+	b.nodes.Set(n.Name, n)
+	return true
+}
+
+// DeleteNode removes a node.
+func (b *Builder) DeleteNode(name string) bool {
+	if _, had := b.nodes.Get(name); !had {
+		return false
+	}
+	b.nodes.Delete(name)
+	return true
+}
+
+// SetServiceCIDRs replaces the ranges of ClusterIPs.
+func (b *Builder) SetServiceCIDRs(cidrs []netip.Prefix) bool {
+	cidrs = slices.Clone(cidrs)
+	slices.SortFunc(cidrs, ComparePrefix)
+	cidrs = slices.Compact(cidrs)
+	if slices.Equal(cidrs, b.cidrs) {
+		return false
+	}
+	b.cidrs = cidrs
+	return true
+}
+
+// SetProblems replaces the problems that belong to no kept object.
+func (b *Builder) SetProblems(problems []Problem) bool {
+	if slices.Equal(problems, b.problems) {
+		return false
+	}
+	b.problems = slices.Clone(problems)
+	return true
+}
+
+// ComparePrefix orders prefixes by address, then length.
+func ComparePrefix(a, b netip.Prefix) int {
+	if c := a.Addr().Compare(b.Addr()); c != 0 {
+		return c
+	}
+	return a.Bits() - b.Bits()
+}

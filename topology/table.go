@@ -1,0 +1,166 @@
+package topology
+
+import (
+	"hash/maphash"
+	"iter"
+	"maps"
+	"slices"
+)
+
+const shardCount = 256
+
+// One seed a process is enough: only pointers of the same process are compared.
+var shardSeed = maphash.MakeSeed()
+
+// Table is an immutable map in shards. Two tables that stem from each other
+// share the shards that did not change, so that finding what changed costs
+// the number of shards plus what changed, not the size of the map.
+type Table[K comparable, V comparable] struct {
+	shards [shardCount]*shard[K, V]
+	size   int
+}
+
+type shard[K comparable, V comparable] struct{ m map[K]V }
+
+func (s *shard[K, V]) entries() map[K]V {
+	if s == nil {
+		return nil
+	}
+	return s.m
+}
+
+// Get returns the value of k.
+func (t *Table[K, V]) Get(k K) (V, bool) {
+	if t == nil {
+		var zero V
+		return zero, false
+	}
+	v, ok := t.shards[shardOf(k)].entries()[k]
+	return v, ok
+}
+
+// Len is the number of entries.
+func (t *Table[K, V]) Len() int {
+	if t == nil {
+		return 0
+	}
+	return t.size
+}
+
+// All yields every entry, in no order.
+func (t *Table[K, V]) All() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		if t == nil {
+			return
+		}
+		for i := range t.shards {
+			for k, v := range t.shards[i].entries() {
+				if !yield(k, v) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// SortedKeys returns every key in the order of compare.
+func (t *Table[K, V]) SortedKeys(compare func(a, b K) int) []K {
+	keys := make([]K, 0, t.Len())
+	for k := range t.All() {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, compare)
+	return keys
+}
+
+// Changed yields the keys whose value differs between t and next, gone and
+// new ones included, in no order.
+func (t *Table[K, V]) Changed(next *Table[K, V]) iter.Seq[K] {
+	return func(yield func(K) bool) {
+		for i := range shardCount {
+			was, is := t.shard(i), next.shard(i)
+			if was == is {
+				continue
+			}
+			a, b := was.entries(), is.entries()
+			for k, v := range a {
+				if w, ok := b[k]; !ok || w != v {
+					if !yield(k) {
+						return
+					}
+				}
+			}
+			for k := range b {
+				if _, ok := a[k]; !ok && !yield(k) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Edit starts a changed copy. The shards are copied as they are written to.
+func (t *Table[K, V]) Edit() *TableEdit[K, V] {
+	e := &TableEdit[K, V]{}
+	if t != nil {
+		e.t = *t
+	}
+	return e
+}
+
+// TableEdit collects changes to a Table. It has one owner.
+type TableEdit[K comparable, V comparable] struct {
+	t     Table[K, V]
+	owned [shardCount]bool
+}
+
+// Get returns the value of k as edited so far.
+func (e *TableEdit[K, V]) Get(k K) (V, bool) { return e.t.Get(k) }
+
+// Set stores v under k.
+func (e *TableEdit[K, V]) Set(k K, v V) {
+	s := e.shard(k)
+	if _, had := s[k]; !had {
+		e.t.size++
+	}
+	s[k] = v
+}
+
+// Delete removes k.
+func (e *TableEdit[K, V]) Delete(k K) {
+	if _, had := e.t.Get(k); had {
+		delete(e.shard(k), k)
+		e.t.size--
+	}
+}
+
+// Freeze returns the edited table; the edit can go on, on a copy.
+func (e *TableEdit[K, V]) Freeze() *Table[K, V] {
+	t := e.t
+	e.owned = [shardCount]bool{}
+	return &t
+}
+
+func (e *TableEdit[K, V]) shard(k K) map[K]V {
+	i := shardOf(k)
+	if !e.owned[i] {
+		e.owned[i] = true
+		m := maps.Clone(e.t.shards[i].entries())
+		if m == nil {
+			m = map[K]V{}
+		}
+		e.t.shards[i] = &shard[K, V]{m}
+	}
+	return e.t.shards[i].m
+}
+
+func (t *Table[K, V]) shard(i int) *shard[K, V] {
+	if t == nil {
+		return nil
+	}
+	return t.shards[i]
+}
+
+func shardOf[K comparable](k K) int {
+	return int(maphash.Comparable(shardSeed, k) % shardCount)
+}

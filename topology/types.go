@@ -1,0 +1,139 @@
+package topology
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// ObjectKey names a namespaced object.
+type ObjectKey struct {
+	Namespace string `cbor:"1,keyasint,omitempty"`
+	Name      string `cbor:"2,keyasint,omitempty"`
+}
+
+// String is "namespace/name".
+func (k ObjectKey) String() string { return k.Namespace + "/" + k.Name }
+
+// Compare orders keys by namespace, then name.
+func (k ObjectKey) Compare(o ObjectKey) int {
+	return cmp.Or(strings.Compare(k.Namespace, o.Namespace), strings.Compare(k.Name, o.Name))
+}
+
+// Protocol is a transport protocol, with its IANA number.
+type Protocol uint8
+
+// The protocols of Kubernetes Services. SCTP is carried so that it can be
+// named in Problems; nothing serves it yet.
+const (
+	TCP  Protocol = 6
+	UDP  Protocol = 17
+	SCTP Protocol = 132
+)
+
+// String is the lower-case name, as in "10.96.0.1:443/tcp".
+func (p Protocol) String() string {
+	switch p {
+	case TCP:
+		return "tcp"
+	case UDP:
+		return "udp"
+	case SCTP:
+		return "sctp"
+	}
+	return fmt.Sprintf("proto-%d", uint8(p))
+}
+
+// Service is what the rules need of a Kubernetes Service.
+type Service struct {
+	Key        ObjectKey     `cbor:"1,keyasint"`
+	ClusterIPs []netip.Addr  `cbor:"2,keyasint,omitempty"` // at most one a family; empty when headless
+	Ports      []ServicePort `cbor:"3,keyasint,omitempty"`
+	// TopologyKeys is the annotation as written; nil where it is absent.
+	TopologyKeys *string `cbor:"4,keyasint,omitempty"`
+	// InternalLocal is internalTrafficPolicy: Local.
+	InternalLocal bool `cbor:"5,keyasint,omitempty"`
+	Headless      bool `cbor:"6,keyasint,omitempty"`
+	// GridKey is the label superedge.io/grid-uniq-key.
+	GridKey string `cbor:"7,keyasint,omitempty"`
+	// Problems are mistakes found while the object was read.
+	Problems []Problem `cbor:"8,keyasint,omitempty"`
+}
+
+// ServicePort is one port of a Service.
+type ServicePort struct {
+	Name     string   `cbor:"1,keyasint,omitempty"`
+	Protocol Protocol `cbor:"2,keyasint"`
+	Port     uint16   `cbor:"3,keyasint"`
+}
+
+// Slice is what the rules need of an EndpointSlice.
+type Slice struct {
+	Key       ObjectKey   `cbor:"1,keyasint"`
+	Service   string      `cbor:"2,keyasint"` // name of the Service, same namespace
+	IPv6      bool        `cbor:"3,keyasint,omitempty"`
+	Ports     []SlicePort `cbor:"4,keyasint,omitempty"`
+	Endpoints []Endpoint  `cbor:"5,keyasint,omitempty"`
+	Problems  []Problem   `cbor:"6,keyasint,omitempty"`
+}
+
+// SlicePort is one port of an EndpointSlice.
+type SlicePort struct {
+	Name     string   `cbor:"1,keyasint,omitempty"`
+	Protocol Protocol `cbor:"2,keyasint"`
+	Port     uint16   `cbor:"3,keyasint"`
+}
+
+// Endpoint is one endpoint of a slice, by its first address (EndpointSlice
+// API: the others are of no defined use).
+type Endpoint struct {
+	Addr        netip.Addr `cbor:"1,keyasint"`
+	Node        string     `cbor:"2,keyasint,omitempty"`
+	Hostname    string     `cbor:"3,keyasint,omitempty"`
+	Ready       bool       `cbor:"4,keyasint,omitempty"`
+	Serving     bool       `cbor:"5,keyasint,omitempty"`
+	Terminating bool       `cbor:"6,keyasint,omitempty"`
+	HintZones   []string   `cbor:"7,keyasint,omitempty"`
+	HintNodes   []string   `cbor:"8,keyasint,omitempty"`
+}
+
+// Node is a node and its labels.
+type Node struct {
+	Name   string            `cbor:"1,keyasint"`
+	Labels map[string]string `cbor:"2,keyasint,omitempty"`
+}
+
+// Problem is a user's mistake, as data: which object, which field, and what
+// to do about it. It never stops anything else.
+type Problem struct {
+	Object string `cbor:"1,keyasint"`           // "service default/web"
+	Field  string `cbor:"2,keyasint,omitempty"` // "metadata.annotations[topologyKeys]"
+	Text   string `cbor:"3,keyasint"`           // what is wrong, what is done instead, and the cure
+}
+
+// String is one line: object, field, text.
+func (p Problem) String() string {
+	if p.Field == "" {
+		return p.Object + ": " + p.Text
+	}
+	return p.Object + ": " + p.Field + ": " + p.Text
+}
+
+// Frontend is what clients dial.
+type Frontend struct {
+	Addr     netip.Addr
+	Port     uint16
+	Protocol Protocol
+}
+
+// AddrPort is the frontend's address and port.
+func (f Frontend) AddrPort() netip.AddrPort { return netip.AddrPortFrom(f.Addr, f.Port) }
+
+// String is "10.96.0.10:80/tcp" or "[fd00::1]:53/udp".
+func (f Frontend) String() string { return f.AddrPort().String() + "/" + f.Protocol.String() }
+
+// Compare orders frontends by address, port, protocol.
+func (f Frontend) Compare(o Frontend) int {
+	return cmp.Or(f.Addr.Compare(o.Addr), cmp.Compare(f.Port, o.Port), cmp.Compare(f.Protocol, o.Protocol))
+}

@@ -1,0 +1,104 @@
+package topology
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Options choose between readings of the same objects.
+type Options struct {
+	// Union is SuperEdge's reading of topologyKeys: several keys are one tier
+	// of their union, "*" and anything unparsable mean no keys at all.
+	Union bool
+}
+
+// Viewpoint is from where one looks.
+type Viewpoint struct {
+	Name   string
+	Known  bool              // the node is in the snapshot
+	Values map[string]string // topology keys in use -> this node's value, absent where unlabelled
+	Zone   string            // of topology.kubernetes.io/zone, for hints
+}
+
+// View is what one viewpoint may reach, and in which order.
+type View struct {
+	Viewpoint Viewpoint
+	KeysInUse []string // sorted
+	Services  *Table[ObjectKey, *ServiceView]
+	// ServiceCIDRs are the ranges whose packets must not leave unserved.
+	ServiceCIDRs []netip.Prefix
+	// Problems that belong to no Service.
+	Problems []Problem
+}
+
+// ServiceView is one Service as seen from the viewpoint.
+type ServiceView struct {
+	Key       ObjectKey
+	Keys      Keys
+	Frontends []FrontendView // by address, port, protocol
+	Near      Rank
+	Problems  []Problem
+}
+
+// FrontendView is one frontend with the tiers that may answer it. No tier
+// means: refuse.
+type FrontendView struct {
+	Frontend
+	PortName string
+	Tiers    []Tier
+	// Silent asks for the packet to be dropped where no tier is left:
+	// kube-proxy's answer to internalTrafficPolicy Local without local endpoints.
+	Silent bool
+}
+
+// Tier is the endpoints of one topology key; an earlier tier is preferred as
+// long as anything in it answers.
+type Tier struct {
+	Key       string // label key, "*", or "" where the Service has no keys
+	Endpoints []Target
+}
+
+// Target is one endpoint with the port that the frontend leads to.
+type Target struct {
+	Addr netip.AddrPort
+	Node string
+}
+
+// Rank says how near a Service's nearest endpoint is; lower is nearer.
+type Rank int
+
+const (
+	// NearShared ranks Services without keys that have an endpoint on a node
+	// sharing a value of a key in use. Keyed tiers rank 0, 1, 2 ...
+	NearShared Rank = 100
+	// NearNone: no endpoint near.
+	NearNone Rank = 1000
+)
+
+// Endpoints is the number of targets in all tiers.
+func (f *FrontendView) Endpoints() int {
+	n := 0
+	for _, t := range f.Tiers {
+		n += len(t.Endpoints)
+	}
+	return n
+}
+
+// Sorted returns the Services of the view by namespace and name.
+func (v *View) Sorted() []*ServiceView {
+	list := make([]*ServiceView, 0, v.Services.Len())
+	for _, s := range v.Services.All() {
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b *ServiceView) int { return a.Key.Compare(b.Key) })
+	return list
+}
+
+// AllProblems returns every Problem of the view, in order of the Services.
+func (v *View) AllProblems() []Problem {
+	list := slices.Clone(v.Problems)
+	for _, s := range v.Sorted() {
+		list = append(list, s.Problems...)
+	}
+	return list
+}

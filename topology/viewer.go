@@ -1,0 +1,224 @@
+package topology
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/gridmesh/gridmesh/api/names"
+)
+
+// Viewer keeps one node's view as snapshots go by. Services that a change does
+// not concern keep their *ServiceView, so that the next step can tell by
+// pointer what changed. It has one owner.
+//
+// Law: See returns what a new Viewer would return for the same snapshot.
+type Viewer struct {
+	name string
+	opts Options
+
+	last   *Snapshot
+	view   *View
+	onNode map[string]set // node -> Services with endpoints there
+	onAddr map[netip.Addr]set
+	keyUse map[string]int // key in use -> number of Services
+}
+
+type set map[ObjectKey]struct{}
+
+// NewViewer looks from the named node.
+func NewViewer(node string, opts Options) *Viewer {
+	return &Viewer{
+		name: node, opts: opts,
+		onNode: map[string]set{}, onAddr: map[netip.Addr]set{}, keyUse: map[string]int{},
+	}
+}
+
+// See returns the view of s.
+func See(s *Snapshot, node string, opts Options) *View { return NewViewer(node, opts).See(s) }
+
+// See returns the view of the next snapshot.
+func (v *Viewer) See(s *Snapshot) *View {
+	dirty := set{}
+	last := v.last
+	if last == nil {
+		last = &Snapshot{}
+	}
+	for key := range last.Services.Changed(s.Services) {
+		was, _ := last.Services.Get(key)
+		is, _ := s.Services.Get(key)
+		v.unindex(key, was, dirty)
+		v.index(key, is, dirty)
+		dirty[key] = struct{}{}
+	}
+	eval := &evaluation{opts: v.opts, nodes: s.Nodes, ownerOf: v.owner}
+	eval.inUse = slices.Sorted(maps.Keys(v.keyUse))
+	eval.vp = viewpoint(s, v.name, eval.inUse)
+
+	if v.view == nil || !slices.Equal(eval.inUse, v.view.KeysInUse) || !equalViewpoint(eval.vp, v.view.Viewpoint) {
+		for key := range s.Services.All() {
+			dirty[key] = struct{}{}
+		}
+	} else {
+		for name := range last.Nodes.Changed(s.Nodes) {
+			if moved(last.Nodes, s.Nodes, name, eval.inUse) {
+				maps.Copy(dirty, v.onNode[name])
+			}
+		}
+	}
+	v.last = s
+	v.view = v.next(s, eval, dirty)
+	return v.view
+}
+
+func (v *Viewer) next(s *Snapshot, eval *evaluation, dirty set) *View {
+	next := &View{Viewpoint: eval.vp, KeysInUse: eval.inUse, ServiceCIDRs: s.ServiceCIDRs, Problems: s.Problems}
+	var edit *TableEdit[ObjectKey, *ServiceView]
+	if v.view != nil {
+		edit = v.view.Services.Edit()
+	} else {
+		edit = (*Table[ObjectKey, *ServiceView])(nil).Edit()
+	}
+	for key := range dirty {
+		if entry, _ := s.Services.Get(key); entry != nil && entry.Service != nil {
+			edit.Set(key, eval.service(entry, nil))
+		} else {
+			edit.Delete(key)
+		}
+	}
+	next.Services = edit.Freeze()
+	return next
+}
+
+// index notes what the entry depends on; whoever shares an address with it is
+// dirty too, for the owner may change.
+func (v *Viewer) index(key ObjectKey, e *Entry, dirty set) {
+	if e == nil {
+		return
+	}
+	for node := range nodesOf(e) {
+		add(v.onNode, node, key)
+	}
+	if e.Service == nil {
+		return
+	}
+	for _, ip := range e.Service.ClusterIPs {
+		add(v.onAddr, ip, key)
+		if len(v.onAddr[ip]) > 1 {
+			maps.Copy(dirty, v.onAddr[ip])
+		}
+	}
+	for _, k := range e.keys.List {
+		v.keyUse[k]++
+	}
+}
+
+func (v *Viewer) unindex(key ObjectKey, e *Entry, dirty set) {
+	if e == nil {
+		return
+	}
+	for node := range nodesOf(e) {
+		remove(v.onNode, node, key)
+	}
+	if e.Service == nil {
+		return
+	}
+	for _, ip := range e.Service.ClusterIPs {
+		remove(v.onAddr, ip, key)
+		maps.Copy(dirty, v.onAddr[ip])
+	}
+	for _, k := range e.keys.List {
+		if v.keyUse[k]--; v.keyUse[k] == 0 {
+			delete(v.keyUse, k)
+		}
+	}
+}
+
+// owner of a ClusterIP is the first Service by name among those that claim it.
+func (v *Viewer) owner(ip netip.Addr) ObjectKey {
+	claims := v.onAddr[ip]
+	if len(claims) == 1 {
+		for key := range claims {
+			return key
+		}
+	}
+	return slices.MinFunc(slices.Collect(maps.Keys(claims)), ObjectKey.Compare)
+}
+
+func nodesOf(e *Entry) map[string]struct{} {
+	found := map[string]struct{}{}
+	for _, s := range e.Slices {
+		for i := range s.Endpoints {
+			found[s.Endpoints[i].Node] = struct{}{}
+		}
+	}
+	return found
+}
+
+func viewpoint(s *Snapshot, name string, inUse []string) Viewpoint {
+	vp := Viewpoint{Name: name, Values: map[string]string{}}
+	n, known := s.Nodes.Get(name)
+	if !known {
+		return vp
+	}
+	vp.Known = true
+	vp.Zone = n.Labels[names.Zone]
+	for _, key := range inUse {
+		if value, ok := n.Labels[key]; ok {
+			vp.Values[key] = value
+		}
+	}
+	return vp
+}
+
+func equalViewpoint(a, b Viewpoint) bool {
+	return a.Name == b.Name && a.Known == b.Known && a.Zone == b.Zone && maps.Equal(a.Values, b.Values)
+}
+
+// moved tells whether a node changed its value of a key in use.
+func moved(was, is *Table[string, *Node], name string, inUse []string) bool {
+	a, hadA := was.Get(name)
+	b, hadB := is.Get(name)
+	if !hadA || !hadB {
+		return true
+	}
+	for _, key := range inUse {
+		x, okX := a.Labels[key]
+		y, okY := b.Labels[key]
+		if x != y || okX != okY {
+			return true
+		}
+	}
+	return false
+}
+
+func add[K comparable](m map[K]set, k K, key ObjectKey) {
+	if m[k] == nil {
+		m[k] = set{}
+	}
+	m[k][key] = struct{}{}
+}
+
+func remove[K comparable](m map[K]set, k K, key ObjectKey) {
+	delete(m[k], key)
+	if len(m[k]) == 0 {
+		delete(m, k)
+	}
+}
+
+// Explain evaluates one Service of s again and returns, for each of its
+// frontends, the endpoints that were left out and why. For people, not for
+// the hot path.
+func Explain(s *Snapshot, view *View, opts Options, key ObjectKey) map[Frontend][]LeftOut {
+	entry, _ := s.Services.Get(key)
+	if entry == nil || entry.Service == nil {
+		return nil
+	}
+	eval := &evaluation{
+		opts: opts, vp: view.Viewpoint, inUse: view.KeysInUse, nodes: s.Nodes,
+		ownerOf: func(netip.Addr) ObjectKey { return key },
+	}
+	reasons := map[Frontend][]LeftOut{}
+	eval.service(entry, func(f Frontend, l LeftOut) { reasons[f] = append(reasons[f], l) })
+	return reasons
+}

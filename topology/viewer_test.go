@@ -1,0 +1,269 @@
+package topology
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+// world changes at random: a few of everything, so that histories collide.
+type world struct {
+	*rand.Rand
+	b *Builder
+}
+
+func (w *world) pick(list ...string) string { return list[w.IntN(len(list))] }
+
+func (w *world) serviceKey() ObjectKey {
+	return ObjectKey{"default", fmt.Sprintf("s%d", w.IntN(6))}
+}
+
+func (w *world) step() {
+	switch w.IntN(10) {
+	case 0, 1:
+		w.b.SetService(w.service())
+	case 2:
+		w.b.DeleteService(w.serviceKey())
+	case 3, 4, 5:
+		w.b.SetSlice(w.slice())
+	case 6:
+		w.b.DeleteSlice(ObjectKey{"default", fmt.Sprintf("x%d", w.IntN(8))})
+	case 7, 8:
+		w.b.SetNode(w.node())
+	case 9:
+		w.b.DeleteNode(fmt.Sprintf("n%d", w.IntN(5)))
+	}
+}
+
+func (w *world) service() *Service {
+	key := w.serviceKey()
+	s := &Service{
+		Key:           key,
+		ClusterIPs:    []netip.Addr{netip.AddrFrom4([4]byte{10, 96, 0, byte(w.IntN(7))})},
+		Ports:         []ServicePort{{Name: "a", Protocol: TCP, Port: 80}, {Name: "b", Protocol: UDP, Port: uint16(53 + w.IntN(2))}},
+		InternalLocal: w.IntN(5) == 0,
+	}
+	if w.IntN(3) > 0 {
+		text := w.pick(`["site"]`, `["site","zone"]`, `["zone","*"]`, `["site","zone","*"]`, `["*"]`, `[]`, `oops`, `["*","site"]`, `["site","site"]`)
+		s.TopologyKeys = &text
+	}
+	if w.IntN(3) == 0 {
+		s.ClusterIPs = append(s.ClusterIPs, netip.MustParseAddr(fmt.Sprintf("fd00::%d", 1+w.IntN(5))))
+	}
+	return s
+}
+
+func (w *world) slice() *Slice {
+	s := &Slice{
+		Key:     ObjectKey{"default", fmt.Sprintf("x%d", w.IntN(8))},
+		Service: w.serviceKey().Name,
+		IPv6:    w.IntN(4) == 0,
+		Ports:   []SlicePort{{Name: "a", Protocol: TCP, Port: 8080}, {Name: "b", Protocol: UDP, Port: 5353}},
+	}
+	for range w.IntN(5) {
+		ep := Endpoint{
+			Addr:  netip.AddrFrom4([4]byte{10, 244, 0, byte(w.IntN(12))}),
+			Node:  w.pick("n0", "n1", "n2", "n3", "n4", ""),
+			Ready: w.IntN(3) > 0, Serving: w.IntN(3) > 0, Terminating: w.IntN(3) == 0,
+		}
+		if s.IPv6 {
+			ep.Addr = netip.MustParseAddr(fmt.Sprintf("fd00:244::%x", w.IntN(12)))
+		}
+		if w.IntN(2) == 0 {
+			ep.HintZones = []string{w.pick("z0", "z1")}
+		}
+		if w.IntN(4) == 0 {
+			ep.HintNodes = []string{w.pick("n0", "n1")}
+		}
+		s.Endpoints = append(s.Endpoints, ep)
+	}
+	return s
+}
+
+func (w *world) node() *Node {
+	n := &Node{Name: fmt.Sprintf("n%d", w.IntN(5)), Labels: map[string]string{"topology.kubernetes.io/zone": w.pick("z0", "z1")}}
+	for _, key := range []string{"site", "zone"} {
+		if w.IntN(4) > 0 {
+			n.Labels[key] = w.pick("u0", "u1", "u2")
+		}
+	}
+	return n
+}
+
+// The law: what the viewer keeps over a history is what a new viewer sees.
+func TestViewerIsIncremental(t *testing.T) {
+	for seed := range uint64(60) {
+		for _, opts := range []Options{{}, {Union: true}} {
+			w := &world{rand.New(rand.NewPCG(seed, 1)), NewBuilder()}
+			kept := NewViewer("n0", opts)
+			var before *View
+			for step := range 120 {
+				for range 1 + w.IntN(3) {
+					w.step()
+				}
+				snap := w.b.Build()
+				got, want := kept.See(snap), See(snap, "n0", opts)
+				if !reflect.DeepEqual(got.Sorted(), want.Sorted()) || !reflect.DeepEqual(got.Viewpoint, want.Viewpoint) {
+					t.Fatalf("seed %d step %d: the kept view differs from a new one", seed, step)
+				}
+				checkAgainstTwin(t, snap, got, opts, fmt.Sprintf("seed %d step %d", seed, step))
+				if before != nil {
+					checkReuse(t, before, got)
+				}
+				before = got
+			}
+		}
+	}
+}
+
+// checkReuse: a Service that Changed does not name kept its pointer.
+func checkReuse(t *testing.T, before, now *View) {
+	t.Helper()
+	changed := slices.Collect(before.Services.Changed(now.Services))
+	for key, s := range now.Services.All() {
+		if old, had := before.Services.Get(key); had && old == s == slices.Contains(changed, key) {
+			t.Fatalf("%s: Changed and the pointers disagree", key)
+		}
+	}
+}
+
+// checkAgainstTwin compares with the rules written the naive way: endpoint by
+// endpoint, all Services, no index, straight from DESIGN 5.1.
+func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, opts Options, at string) {
+	t.Helper()
+	for key, entry := range snap.Services.All() {
+		sv, ok := view.Services.Get(key)
+		if (entry.Service != nil) != ok {
+			t.Fatalf("%s: %s in view: %v", at, key, ok)
+		}
+		if !ok {
+			continue
+		}
+		for _, f := range sv.Frontends {
+			got := map[string]string{}
+			for i, tier := range f.Tiers {
+				for _, ep := range tier.Endpoints {
+					got[ep.Addr.String()] = fmt.Sprint(i)
+				}
+			}
+			want := twin(snap, entry, f, opts)
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("%s: %s %s: got %v, the twin says %v", at, key, f.Frontend, got, want)
+			}
+		}
+	}
+}
+
+func twin(snap *Snapshot, entry *Entry, f FrontendView, opts Options) map[string]string {
+	type end struct {
+		Endpoint
+		to string
+	}
+	var ends []end
+	for _, s := range entry.Slices {
+		for _, p := range s.Ports {
+			if p.Name != f.PortName || p.Protocol != f.Protocol || s.IPv6 != f.Addr.Is6() {
+				continue
+			}
+			for _, ep := range s.Endpoints {
+				e := end{ep, netip.AddrPortFrom(ep.Addr, p.Port).String()}
+				if i := slices.IndexFunc(ends, func(o end) bool { return o.to == e.to }); i < 0 {
+					ends = append(ends, e)
+				} else if ends[i].Terminating && !e.Terminating {
+					ends[i] = e
+				}
+			}
+		}
+	}
+	keys := ParseKeys(entry.Service.TopologyKeys)
+	if opts.Union && (keys.Mode == Malformed || keys.Any) {
+		keys = Keys{}
+	}
+	if entry.Service.InternalLocal || keys.Mode == Malformed {
+		ends = slices.DeleteFunc(ends, func(e end) bool { return e.Node != "n0" })
+	}
+	tierOf := func(e end) int {
+		me, _ := snap.Nodes.Get("n0")
+		it, _ := snap.Nodes.Get(e.Node)
+		for i, k := range keys.List {
+			if me != nil && it != nil && me.Labels[k] != "" && me.Labels[k] == it.Labels[k] {
+				if opts.Union {
+					return 0
+				}
+				return i
+			}
+		}
+		if keys.Mode == OrderedKeys && !keys.Any {
+			return -1
+		}
+		return len(keys.List)
+	}
+	groups := map[int][]end{}
+	for _, e := range ends {
+		groups[tierOf(e)] = append(groups[tierOf(e)], e)
+	}
+	delete(groups, -1)
+	me, _ := snap.Nodes.Get("n0")
+	out, level := map[string]string{}, 0
+	for i := 0; i <= len(keys.List); i++ {
+		g := groups[i]
+		var ready, rest []end
+		for _, e := range g {
+			if e.Ready {
+				ready = append(ready, e)
+			} else if e.Serving && e.Terminating {
+				rest = append(rest, e)
+			}
+		}
+		if keys.Mode == NoKeys && !entry.Service.InternalLocal {
+			all := func(has func(e end) bool) bool { return !slices.ContainsFunc(ready, func(e end) bool { return !has(e) }) }
+			only := func(has func(e end) bool) (list []end) {
+				for _, e := range ready {
+					if has(e) {
+						list = append(list, e)
+					}
+				}
+				return list
+			}
+			byNode := only(func(e end) bool { return slices.Contains(e.HintNodes, "n0") })
+			var byZone []end
+			if me != nil && me.Labels["topology.kubernetes.io/zone"] != "" {
+				byZone = only(func(e end) bool { return slices.Contains(e.HintZones, me.Labels["topology.kubernetes.io/zone"]) })
+			}
+			if all(func(e end) bool { return len(e.HintNodes) > 0 }) && len(byNode) > 0 {
+				ready = byNode
+			} else if all(func(e end) bool { return len(e.HintZones) > 0 }) && len(byZone) > 0 {
+				ready = byZone
+			}
+		}
+		if len(ready) == 0 {
+			ready = rest
+		}
+		for _, e := range ready {
+			out[e.to] = fmt.Sprint(level)
+		}
+		if len(ready) > 0 {
+			level++
+		}
+	}
+	return out
+}
+
+func TestParseKeys(t *testing.T) {
+	for text, want := range map[string]string{
+		``: "", ` `: "", `[]`: "", `["site"]`: "site", `["a/b","*"]`: "a/b > *", `["site","site"]`: "site",
+		`site`: "(malformed)", `["*","site"]`: "(malformed)", `[""]`: "(malformed)", `["a b"]`: "(malformed)",
+		`["A.b/c"]`: "(malformed)", `["x/"]`: "(malformed)", `{"a":1}`: "(malformed)", `[1]`: "(malformed)", `null`: "",
+		`["-a"]`: "(malformed)", `["a-"]`: "(malformed)", `["a","b","c","d","e","f","g","h","i","j","k","l","m","n","o","p","q"]`: "(malformed)",
+	} {
+		if got := ParseKeys(&text).String(); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+	if ParseKeys(nil).Mode != NoKeys {
+		t.Error("an absent annotation has keys")
+	}
+}
