@@ -1,0 +1,116 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+
+	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// Capture keeps the kernel of this node in line with views. It has one owner.
+type Capture struct {
+	cfg     plan.Config
+	ctl     sysctls
+	table   *table
+	planner *plan.Planner
+	synced  bool
+	bridges []Bridge
+}
+
+// New prepares a capture; nothing is written yet. stateDir keeps the sysctl
+// values that Cleanup puts back.
+func New(cfg plan.Config, stateDir string) (*Capture, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	t, err := newTable(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Capture{cfg: cfg, ctl: sysctls{filepath.Join(stateDir, "sysctl")}, table: t, planner: plan.NewPlanner(cfg)}, nil
+}
+
+// Install puts the rules, the routes and the guard over the given ranges in
+// place. Elements of a run before stay in force until the first Apply.
+func (c *Capture) Install(guard []netip.Prefix) error {
+	bridges, err := podBridges(c.cfg)
+	if err != nil {
+		return err
+	}
+	c.bridges = bridges
+	if len(bridges) > 0 {
+		if err := installBridge(bridges, c.ctl); err != nil {
+			return err
+		}
+	}
+	if err := installRoutes(c.cfg); err != nil {
+		return err
+	}
+	if err := c.table.install(); err != nil {
+		return err
+	}
+	return c.table.addGuard(guard)
+}
+
+// Apply writes what the next view changes.
+func (c *Capture) Apply(v *topology.View) error {
+	change := c.planner.Next(v)
+	if !c.synced {
+		if err := c.table.sync(c.planner.Plan()); err != nil {
+			return err
+		}
+		c.synced = true
+		return nil
+	}
+	if change.Empty() {
+		return nil
+	}
+	if err := c.table.change(change, c.planner.Plan()); err != nil {
+		c.synced = false // the next Apply compares with what is really there
+		return err
+	}
+	return nil
+}
+
+// Repair puts back what somebody else removed and tells whether it had to.
+// It is cheap when nothing is missing.
+func (c *Capture) Repair() (bool, error) {
+	present, err := c.table.present()
+	if err != nil {
+		return false, err
+	}
+	if present && routesPresent(c.cfg) {
+		return false, nil
+	}
+	if err := c.Install(c.planner.Plan().Guard); err != nil {
+		return true, err
+	}
+	if c.synced {
+		return true, c.table.sync(c.planner.Plan())
+	}
+	return true, nil
+}
+
+// Pods names the kind of pod network found: "bridged (cni0)" or "routed".
+func (c *Capture) Pods() string {
+	if len(c.cfg.PodCIDRs) == 0 {
+		return "unknown (no pod CIDR: sources are not kept)"
+	}
+	if len(c.bridges) == 0 {
+		return "routed"
+	}
+	return fmt.Sprintf("bridged (%s)", c.bridges[0].Name)
+}
+
+// Cleanup removes every rule, route and changed sysctl of gridmesh. What is
+// not there is no error.
+func Cleanup(cfg plan.Config, stateDir string) error {
+	t, err := newTable(cfg)
+	if err != nil {
+		return err
+	}
+	return errors.Join(t.remove(), removeBridge(), removeRoutes(cfg), sysctls{filepath.Join(stateDir, "sysctl")}.restore())
+}

@@ -1,0 +1,86 @@
+package capture
+
+import (
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/capture/plan"
+)
+
+// TableName is the name of gridmesh's own tables.
+const TableName = "gridmesh"
+
+// layout names the shape of the sets. A table of another layout is replaced
+// as a whole; one of this layout keeps its sets while the agent restarts.
+const layout = "layout-1"
+
+type chain struct {
+	name     string
+	kind     nftables.ChainType // "" for a chain that is only jumped to
+	hook     *nftables.ChainHook
+	priority nftables.ChainPriority
+	rules    []exprs
+}
+
+// chains is the constant part of the table.
+func chains(cfg plan.Config) []chain {
+	const filter, route, nat = nftables.ChainTypeFilter, nftables.ChainTypeRoute, nftables.ChainTypeNAT
+	list := []chain{
+		{name: "capture", kind: filter, hook: nftables.ChainHookPrerouting, priority: -150},
+		{name: "divert", kind: filter, hook: nftables.ChainHookPrerouting, priority: -90, rules: []exprs{
+			// Without a protocol match: ICMP errors of kept sources must come
+			// home too, or path MTU discovery hangs.
+			join(socketTransparent(), setMark(cfg.Mark, cfg.Mask), accept()),
+		}},
+		{name: "local", kind: route, hook: nftables.ChainHookOutput, priority: -150, rules: []exprs{
+			join(markIs(cfg.Own(), cfg.Mask), leave()),
+		}},
+		{name: "guard_forward", kind: filter, hook: nftables.ChainHookForward, priority: 0},
+		{name: "guard_output", kind: filter, hook: nftables.ChainHookOutput, priority: 0, rules: []exprs{
+			join(markIs(cfg.Mark, cfg.Mask), accept()),
+		}},
+		{name: "hairpin", kind: nat, hook: nftables.ChainHookPostrouting, priority: 100, rules: []exprs{
+			join(markIsNot(cfg.Own(), cfg.Mask), leave()),
+		}},
+	}
+	for _, f := range families {
+		take, refuse := "take"+f.suffix, "refuse"+f.suffix
+		list[0].rules = append(list[0].rules,
+			join(f.is(), f.frontendIn("serve"), jump(take)),
+			join(f.is(), f.frontendIn("silent"), countPackets(), drop()))
+		list[2].rules = append(list[2].rules,
+			join(f.is(), f.frontendIn("serve"), setMark(cfg.Mark, cfg.Mask), accept()),
+			join(f.is(), f.frontendIn("silent"), countPackets(), drop()))
+		guard := join(f.is(), f.addrIn(f.daddr, "guard"), jump(refuse))
+		list[3].rules = append(list[3].rules, guard)
+		list[4].rules = append(list[4].rules, guard)
+		list[5].rules = append(list[5].rules, join(f.is(), f.pairIn("hairpin"), masquerade()))
+		list = append(list,
+			chain{name: take, rules: []exprs{
+				join(l4proto(unix.IPPROTO_TCP), f.addrIn(f.saddr, "pods"), f.tproxy(cfg.KeepPort()), setMark(cfg.Mark, cfg.Mask), accept()),
+				join(l4proto(unix.IPPROTO_TCP), f.tproxy(cfg.PlainPort()), setMark(cfg.Mark, cfg.Mask), accept()),
+				join(l4proto(unix.IPPROTO_UDP), setMark(cfg.Mark, cfg.Mask), accept()),
+			}},
+			chain{name: refuse, rules: []exprs{
+				join(l4proto(unix.IPPROTO_TCP), countPackets(), resetTCP()),
+				join(countPackets(), rejectUnreachable()),
+			}})
+	}
+	return list
+}
+
+// setSpecs is every set of the table, without elements.
+func setSpecs(t *nftables.Table) []*nftables.Set {
+	specs := []*nftables.Set{{Table: t, Name: layout, KeyType: nftables.TypeInetService}}
+	for _, f := range families {
+		frontend := nftables.MustConcatSetType(f.addrType, nftables.TypeInetProto, nftables.TypeInetService)
+		pair := nftables.MustConcatSetType(f.addrType, f.addrType)
+		specs = append(specs,
+			&nftables.Set{Table: t, Name: "serve" + f.suffix, KeyType: frontend, Concatenation: true},
+			&nftables.Set{Table: t, Name: "silent" + f.suffix, KeyType: frontend, Concatenation: true},
+			&nftables.Set{Table: t, Name: "hairpin" + f.suffix, KeyType: pair, Concatenation: true},
+			&nftables.Set{Table: t, Name: "guard" + f.suffix, KeyType: f.addrType, Interval: true},
+			&nftables.Set{Table: t, Name: "pods" + f.suffix, KeyType: f.addrType, Interval: true})
+	}
+	return specs
+}

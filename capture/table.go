@@ -1,0 +1,248 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/capture/plan"
+)
+
+// netlinkBuffer holds the acknowledgements of a transaction.
+const netlinkBuffer = 4 << 20
+
+// perTransaction bounds the elements of one transaction so that it fits the
+// send buffer that a process without privileges on the host may have.
+const perTransaction = 2000
+
+// table writes plans into nftables.
+type table struct {
+	cfg  plan.Config
+	conn *nftables.Conn
+	sets map[string]*nftables.Set
+	nft  *nftables.Table
+}
+
+func newTable(cfg plan.Config) (*table, error) {
+	conn, err := nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
+		// Refused without privileges on the host; the default then has to do.
+		_ = c.SetReadBuffer(netlinkBuffer)
+		_ = c.SetWriteBuffer(netlinkBuffer)
+		return nil
+	}))
+	if err != nil {
+		return nil, fmt.Errorf("open nftables: %w", err)
+	}
+	t := &table{cfg: cfg, conn: conn, nft: &nftables.Table{Name: TableName, Family: nftables.TableFamilyINet}}
+	t.sets = map[string]*nftables.Set{}
+	for _, s := range setSpecs(t.nft) {
+		t.sets[s.Name] = s
+	}
+	return t, nil
+}
+
+// install puts the constant rules in place, in one transaction, and keeps the
+// elements that a table of the same layout holds already: an agent that
+// restarts takes nothing out of force.
+func (t *table) install() error {
+	keep, err := t.present()
+	if err != nil {
+		return err
+	}
+	t.conn.AddTable(t.nft)
+	if !keep {
+		t.conn.DelTable(t.nft)
+		t.conn.AddTable(t.nft)
+		for _, name := range slices.Sorted(maps.Keys(t.sets)) {
+			if err := t.conn.AddSet(t.sets[name], nil); err != nil {
+				return fmt.Errorf("add set %s: %w", name, err)
+			}
+		}
+	}
+	list := chains(t.cfg)
+	for _, c := range list {
+		t.conn.AddChain(t.chain(c))
+	}
+	if keep {
+		for _, c := range list {
+			t.conn.FlushChain(t.chain(c))
+		}
+	}
+	for _, c := range list {
+		for _, rule := range c.rules {
+			t.conn.AddRule(&nftables.Rule{Table: t.nft, Chain: t.chain(c), Exprs: rule})
+		}
+	}
+	if err := t.conn.Flush(); err != nil {
+		return fmt.Errorf("install nftables rules: %w", err)
+	}
+	return t.replace("pods", ranges("pods", t.cfg.PodCIDRs))
+}
+
+func (t *table) chain(c chain) *nftables.Chain {
+	out := &nftables.Chain{Name: c.name, Table: t.nft}
+	if c.kind != "" {
+		out.Type, out.Hooknum, out.Priority = c.kind, c.hook, nftables.ChainPriorityRef(c.priority)
+	}
+	return out
+}
+
+// present tells whether a table of this layout is there.
+func (t *table) present() (bool, error) {
+	tables, err := t.conn.ListTablesOfFamily(nftables.TableFamilyINet)
+	if err != nil {
+		return false, fmt.Errorf("list nftables tables: %w", err)
+	}
+	if !slices.ContainsFunc(tables, func(o *nftables.Table) bool { return o.Name == TableName }) {
+		return false, nil
+	}
+	sets, err := t.conn.GetSets(t.nft)
+	if err != nil {
+		return false, fmt.Errorf("list nftables sets: %w", err)
+	}
+	return slices.ContainsFunc(sets, func(s *nftables.Set) bool { return s.Name == layout }), nil
+}
+
+// sync makes the table hold exactly p, whatever it held before.
+func (t *table) sync(p *plan.Plan) error {
+	want := bySet{}
+	want.frontends("serve", p.Serve)
+	want.frontends("silent", p.Silent)
+	want.hairpins(p.Hairpin)
+	gone, added := bySet{}, bySet{}
+	for _, set := range []string{"serve", "silent", "hairpin"} {
+		for _, f := range families {
+			name := set + f.suffix
+			have, err := t.conn.GetSetElements(t.sets[name])
+			if err != nil {
+				return fmt.Errorf("read set %s: %w", name, err)
+			}
+			gone[name], added[name] = compare(have, want[name])
+		}
+	}
+	// What is guarded comes first: nothing may leave while the rest is loaded.
+	if err := t.replace("guard", ranges("guard", p.Guard)); err != nil {
+		return err
+	}
+	if err := t.write(t.conn.SetDeleteElements, gone); err != nil {
+		return err
+	}
+	return t.write(t.conn.SetAddElements, added)
+}
+
+// addGuard guards ranges beside those that are guarded already.
+func (t *table) addGuard(list []netip.Prefix) error {
+	for name, elements := range ranges("guard", list) {
+		have, err := t.conn.GetSetElements(t.sets[name])
+		if err != nil {
+			return fmt.Errorf("read set %s: %w", name, err)
+		}
+		if len(have) > 0 {
+			continue // of the run before: in force until the first sync
+		}
+		if err := t.conn.SetAddElements(t.sets[name], elements); err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	return t.flush("guard")
+}
+
+// change applies a difference. Removals come first: a frontend that lost its
+// endpoints must be refused before Envoy forgets it.
+func (t *table) change(c *plan.Change, p *plan.Plan) error {
+	gone, added := bySet{}, bySet{}
+	gone.frontends("serve", c.DelServe)
+	gone.frontends("silent", c.DelSilent)
+	gone.hairpins(c.DelHairpin)
+	added.frontends("serve", c.AddServe)
+	added.frontends("silent", c.AddSilent)
+	added.hairpins(c.AddHairpin)
+	if c.Guard {
+		if err := t.replace("guard", ranges("guard", p.Guard)); err != nil {
+			return err
+		}
+	}
+	if err := t.write(t.conn.SetDeleteElements, gone); err != nil {
+		return err
+	}
+	return t.write(t.conn.SetAddElements, added)
+}
+
+func (t *table) write(do func(*nftables.Set, []nftables.SetElement) error, elements bySet) error {
+	inTransaction := 0
+	for _, name := range slices.Sorted(maps.Keys(elements)) {
+		for part := range slices.Chunk(elements[name], chunk) {
+			if err := do(t.sets[name], part); err != nil {
+				return fmt.Errorf("set %s: %w", name, err)
+			}
+			if inTransaction += len(part); inTransaction >= perTransaction {
+				if err := t.flush(name); err != nil {
+					return err
+				}
+				inTransaction = 0
+			}
+		}
+	}
+	return t.flush("")
+}
+
+func (t *table) flush(name string) error {
+	if err := t.conn.Flush(); err != nil {
+		return fmt.Errorf("write set %s: %w", name, err)
+	}
+	return nil
+}
+
+// replace swaps the content of an interval set of both families at once.
+func (t *table) replace(set string, elements bySet) error {
+	for _, f := range families {
+		name := set + f.suffix
+		t.conn.FlushSet(t.sets[name])
+		if len(elements[name]) > 0 {
+			if err := t.conn.SetAddElements(t.sets[name], elements[name]); err != nil {
+				return fmt.Errorf("set %s: %w", name, err)
+			}
+		}
+	}
+	return t.flush(set)
+}
+
+func (t *table) remove() error {
+	t.conn.DelTable(t.nft)
+	if err := t.conn.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove nftables table: %w", err)
+	}
+	return nil
+}
+
+func compare(have, want []nftables.SetElement) (gone, added []nftables.SetElement) {
+	wanted := make(map[string]bool, len(want))
+	for _, e := range want {
+		wanted[string(e.Key)] = true
+	}
+	held := make(map[string]bool, len(have))
+	for _, e := range have {
+		held[string(e.Key)] = true
+		if !wanted[string(e.Key)] {
+			gone = append(gone, nftables.SetElement{Key: e.Key})
+		}
+	}
+	for _, e := range want {
+		if !held[string(e.Key)] {
+			added = append(added, e)
+		}
+	}
+	return gone, added
+}
+
+func ranges(set string, list []netip.Prefix) bySet {
+	m := bySet{}
+	m.ranges(set, list)
+	return m
+}

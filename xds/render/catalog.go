@@ -1,0 +1,196 @@
+package render
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// Catalog is everything that one node's Envoy may ask for, at one moment. It
+// is immutable; resources are rendered when they are asked for.
+type Catalog struct {
+	cfg      Config
+	clusters *topology.Table[string, *Entry]
+	preload  *topology.Table[string, bool]
+	udp      *topology.Table[string, *Resource]
+	Problems []topology.Problem
+}
+
+// Entry is a cluster: a frontend of a Service.
+type Entry struct {
+	Service  topology.ObjectKey
+	Keyed    bool
+	Frontend *topology.FrontendView
+}
+
+// Entry returns what stands behind a cluster's name.
+func (c *Catalog) Entry(name string) (*Entry, bool) { return c.clusters.Get(name) }
+
+// Names returns the name of every cluster, sorted.
+func (c *Catalog) Names() []string {
+	return c.clusters.SortedKeys(func(a, b string) int {
+		switch {
+		case a < b:
+			return -1
+		case a > b:
+			return 1
+		}
+		return 0
+	})
+}
+
+// Preloaded tells whether Envoy holds the cluster without asking for it.
+func (c *Catalog) Preloaded(name string) bool {
+	_, ok := c.preload.Get(name)
+	return ok
+}
+
+// Wildcard returns the names of a type that are served without being asked for.
+func (c *Catalog) Wildcard(typeURL string) []string {
+	var list []string
+	switch typeURL {
+	case ClusterType:
+		for name := range c.preload.All() {
+			list = append(list, name)
+		}
+	case ListenerType:
+		for _, l := range Listeners(c.cfg) {
+			list = append(list, l.Name)
+		}
+		for name := range c.udp.All() {
+			list = append(list, name)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Resource renders one resource. An unknown cluster is an empty one, and so
+// are its endpoints: a removal would make Envoy wait for the name each time.
+// An unknown listener is none.
+func (c *Catalog) Resource(typeURL, name string) (Resource, bool) {
+	entry, known := c.clusters.Get(name)
+	switch typeURL {
+	case ClusterType:
+		return Cluster(name, known && entry.Keyed, c.cfg), true
+	case EndpointType:
+		if !known {
+			return Endpoints(name, topology.TCP, nil), true
+		}
+		return Endpoints(name, entry.Frontend.Protocol, entry.Frontend.Tiers), true
+	case ListenerType:
+		for _, l := range Listeners(c.cfg) {
+			if l.Name == name {
+				return l, true
+			}
+		}
+		if l, ok := c.udp.Get(name); ok {
+			return *l, true
+		}
+	}
+	return Resource{}, false
+}
+
+// Changed is what differs from the catalog before, by type.
+type Changed map[string][]string
+
+// Cataloger keeps one node's catalog as views go by, in O(changed). It has
+// one owner.
+type Cataloger struct {
+	cfg     Config
+	view    *topology.View
+	preload *preloader
+	last    *Catalog
+}
+
+// NewCataloger starts from nothing; at most preloadMax clusters are preloaded.
+func NewCataloger(cfg Config, preloadMax int) *Cataloger {
+	return &Cataloger{cfg: cfg, preload: newPreloader(preloadMax), last: &Catalog{cfg: cfg}}
+}
+
+// Used notes clusters that Envoy asked for by name; they stay preloaded. It
+// tells whether any was new.
+func (c *Cataloger) Used(names ...string) bool {
+	n := len(c.preload.used)
+	for _, name := range names {
+		c.preload.used[name] = true
+		if entry, ok := c.last.clusters.Get(name); ok {
+			sv, _ := c.view.Services.Get(entry.Service)
+			c.preload.set(name, c.preload.rankOf(name, sv, entry.Frontend))
+		}
+	}
+	return len(c.preload.used) > n
+}
+
+// UsedNames returns what Used collected, sorted.
+func (c *Cataloger) UsedNames() []string { return slices.Sorted(maps.Keys(c.preload.used)) }
+
+// Next takes the next view.
+func (c *Cataloger) Next(v *topology.View) (*Catalog, Changed) {
+	var last *topology.Table[topology.ObjectKey, *topology.ServiceView]
+	if c.view != nil {
+		last = c.view.Services
+	}
+	clusters, udp := c.last.clusters.Edit(), c.last.udp.Edit()
+	touched := slices.Collect(last.Changed(v.Services))
+	for _, key := range touched {
+		if was, ok := last.Get(key); ok {
+			c.forget(was, clusters, udp)
+		}
+	}
+	for _, key := range touched {
+		if is, ok := v.Services.Get(key); ok {
+			c.enter(is, clusters, udp)
+		}
+	}
+	c.view = v
+	added, gone := c.preload.choose()
+	preload := c.last.preload.Edit()
+	for _, name := range added {
+		preload.Set(name, true)
+	}
+	for _, name := range gone {
+		preload.Delete(name)
+	}
+	next := &Catalog{cfg: c.cfg, clusters: clusters.Freeze(), udp: udp.Freeze(), preload: preload.Freeze(), Problems: c.preload.problems()}
+	changed := Changed{}
+	names := slices.Collect(c.last.clusters.Changed(next.clusters))
+	changed[EndpointType] = names
+	changed[ClusterType] = slices.Concat(names, added, gone)
+	changed[ListenerType] = slices.Collect(c.last.udp.Changed(next.udp))
+	c.last = next
+	return next, changed
+}
+
+func (c *Cataloger) forget(s *topology.ServiceView, clusters *topology.TableEdit[string, *Entry], udp *topology.TableEdit[string, *Resource]) {
+	for i := range s.Frontends {
+		f := &s.Frontends[i]
+		name := ClusterName(f.Frontend)
+		clusters.Delete(name)
+		c.preload.set(name, topology.NearNone)
+		if f.Protocol == topology.UDP {
+			udp.Delete(UDPListener(f.Frontend).Name)
+		}
+	}
+}
+
+func (c *Cataloger) enter(s *topology.ServiceView, clusters *topology.TableEdit[string, *Entry], udp *topology.TableEdit[string, *Resource]) {
+	for i := range s.Frontends {
+		f := &s.Frontends[i]
+		if f.Protocol != topology.TCP && f.Protocol != topology.UDP {
+			continue
+		}
+		name := ClusterName(f.Frontend)
+		clusters.Set(name, &Entry{Service: s.Key, Keyed: s.Keys.Mode != topology.NoKeys, Frontend: f})
+		c.preload.set(name, c.preload.rankOf(name, s, f))
+		if f.Protocol == topology.UDP {
+			l := UDPListener(f.Frontend)
+			if old, had := c.last.udp.Get(l.Name); had {
+				udp.Set(l.Name, old)
+			} else {
+				udp.Set(l.Name, &l)
+			}
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package render
+
+import (
+	"hash/fnv"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// Type URLs of the resources that are served.
+const (
+	ClusterType  = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+	EndpointType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+	ListenerType = "type.googleapis.com/envoy.config.listener.v3.Listener"
+)
+
+// Config is what the resources depend on besides the view.
+type Config struct {
+	PortBase       uint16        // first port of the capture listeners
+	Mark           uint32        // of Envoy's own packets
+	ConnectTimeout time.Duration // inside a unit; see clusters.go
+	OnDemand       time.Duration // how long a first connection waits for its cluster
+}
+
+// Default is the configuration that was measured (docs/ARCHITECTURE.md).
+func Default() Config {
+	return Config{PortBase: 15001, Mark: 0x2, ConnectTimeout: 300 * time.Millisecond, OnDemand: 5 * time.Second}
+}
+
+// Resource is one Envoy resource.
+type Resource struct {
+	Type    string
+	Name    string
+	Version string
+	// Message makes the protobuf; it is called only when it has to be sent.
+	Message func() proto.Message
+}
+
+// fingerprint collects canonical fields.
+type fingerprint struct{ text []byte }
+
+func (f *fingerprint) add(fields ...string) *fingerprint {
+	for _, s := range fields {
+		f.text = strconv.AppendQuote(f.text, s)
+	}
+	return f
+}
+
+func (f *fingerprint) version() string {
+	h := fnv.New128a()
+	_, _ = h.Write(f.text)
+	const hex = "0123456789abcdef"
+	sum := h.Sum(nil)
+	out := make([]byte, 0, 16)
+	for _, b := range sum[:8] {
+		out = append(out, hex[b>>4], hex[b&15])
+	}
+	return string(out)
+}

@@ -1,0 +1,141 @@
+package xds
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+
+	"github.com/gridmesh/gridmesh/xds/render"
+)
+
+// Config wires a Server.
+type Config struct {
+	Log     *slog.Logger
+	Metrics *Metrics
+	// Asked is told which clusters Envoy asked for by name; it must not block.
+	Asked func(clusters []string)
+}
+
+// Server is a delta ADS server. Streams wait until the first Update: an Envoy
+// that reconnects must not be told that everything is gone.
+type Server struct {
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+	cfg   Config
+	ready chan struct{}
+
+	mu      sync.Mutex
+	catalog *render.Catalog
+	streams map[*stream]struct{}
+	nacks   map[string]Nack
+}
+
+// Nack is a resource that Envoy refused, until it changes.
+type Nack struct {
+	Type, Name string
+	Service    string // namespace/name, "" where none stands behind it
+	Reason     string // Envoy's own words
+	At         time.Time
+}
+
+// Stream describes a connected Envoy.
+type Stream struct {
+	Node      string
+	Version   string
+	Since     time.Time
+	Clusters  int // held, by ADS's account
+	Endpoints int
+}
+
+// New returns a server without a catalog.
+func New(cfg Config) *Server {
+	if cfg.Asked == nil {
+		cfg.Asked = func([]string) {}
+	}
+	return &Server{cfg: cfg, ready: make(chan struct{}), streams: map[*stream]struct{}{}, nacks: map[string]Nack{}}
+}
+
+// Register adds the service to a gRPC server.
+func (s *Server) Register(g *grpc.Server) { discovery.RegisterAggregatedDiscoveryServiceServer(g, s) }
+
+// Update makes cat the current catalog and lets every stream look at what changed.
+func (s *Server) Update(cat *render.Catalog, changed render.Changed) {
+	s.mu.Lock()
+	first := s.catalog == nil
+	s.catalog = cat
+	for st := range s.streams {
+		st.mark(changed)
+	}
+	for _, names := range changed {
+		for _, name := range names {
+			delete(s.nacks, name)
+		}
+	}
+	s.mu.Unlock()
+	if first {
+		close(s.ready)
+	}
+}
+
+// Streams returns the connected Envoys.
+func (s *Server) Streams() []Stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []Stream
+	for st := range s.streams {
+		list = append(list, st.describe())
+	}
+	return list
+}
+
+// Nacks returns what Envoy refuses at the moment.
+func (s *Server) Nacks() []Nack {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]Nack, 0, len(s.nacks))
+	for _, n := range s.nacks {
+		list = append(list, n)
+	}
+	return list
+}
+
+// DeltaAggregatedResources serves one Envoy until its stream ends.
+func (s *Server) DeltaAggregatedResources(g discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	select {
+	case <-s.ready:
+	case <-g.Context().Done():
+		return g.Context().Err()
+	}
+	st := newStream(s, g)
+	s.mu.Lock()
+	s.streams[st] = struct{}{}
+	s.mu.Unlock()
+	s.cfg.Metrics.streams.Inc()
+	defer func() {
+		s.mu.Lock()
+		delete(s.streams, st)
+		s.mu.Unlock()
+		s.cfg.Metrics.streams.Dec()
+	}()
+	return st.run()
+}
+
+func (s *Server) current() *render.Catalog {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.catalog
+}
+
+func (s *Server) refused(typeURL, name, reason string) {
+	n := Nack{Type: short(typeURL), Name: name, Reason: reason, At: time.Now()}
+	if entry, ok := s.current().Entry(name); ok {
+		n.Service = entry.Service.String()
+	}
+	s.mu.Lock()
+	s.nacks[name] = n
+	s.mu.Unlock()
+	s.cfg.Log.Error("Envoy refused a resource; what it held before stays in force",
+		"type", n.Type, "name", name, "service", n.Service, "reason", reason)
+}

@@ -1,0 +1,232 @@
+package xds
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/gridmesh/gridmesh/xds/render"
+)
+
+// The oldest Envoy whose listener filters and on-demand clusters behave as
+// the resources need them.
+const oldestMajor, oldestMinor = 1, 40
+
+// order is that of a batch: clusters, then the endpoints they wait for, then
+// the listeners that lead to them.
+var order = []string{render.ClusterType, render.EndpointType, render.ListenerType}
+
+type stream struct {
+	server *Server
+	grpc   discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer
+	wake   chan struct{}
+	subs   map[string]*subscription // owned by run
+	nonce  int
+
+	mu    sync.Mutex
+	dirty map[string]map[string]struct{}
+	info  Stream
+}
+
+func newStream(s *Server, g discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) *stream {
+	st := &stream{
+		server: s, grpc: g, wake: make(chan struct{}, 1), subs: map[string]*subscription{},
+		dirty: map[string]map[string]struct{}{}, info: Stream{Since: time.Now()},
+	}
+	for _, typeURL := range order {
+		st.subs[typeURL] = newSubscription(typeURL)
+	}
+	return st
+}
+
+// mark notes changed names; the stream looks at them when it can send.
+func (st *stream) mark(changed render.Changed) {
+	st.mu.Lock()
+	for typeURL, names := range changed {
+		if st.dirty[typeURL] == nil {
+			st.dirty[typeURL] = map[string]struct{}{}
+		}
+		for _, name := range names {
+			st.dirty[typeURL][name] = struct{}{}
+		}
+	}
+	st.mu.Unlock()
+	select {
+	case st.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (st *stream) describe() Stream {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.info
+}
+
+func (st *stream) run() error {
+	requests := make(chan *discovery.DeltaDiscoveryRequest)
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			r, err := st.grpc.Recv()
+			if err != nil {
+				ended <- err
+				return
+			}
+			select {
+			case requests <- r:
+			case <-st.grpc.Context().Done():
+				ended <- st.grpc.Context().Err()
+				return
+			}
+		}
+	}()
+	for {
+		select {
+		case r := <-requests:
+			if err := st.request(r); err != nil {
+				return err
+			}
+		case <-st.wake:
+			st.takeDirty()
+		case err := <-ended:
+			return err
+		}
+		if err := st.flush(); err != nil {
+			return err
+		}
+	}
+}
+
+func (st *stream) request(r *discovery.DeltaDiscoveryRequest) error {
+	if r.GetNode() != nil {
+		if err := st.greet(r.GetNode()); err != nil {
+			return err
+		}
+	}
+	sub, served := st.subs[r.GetTypeUrl()]
+	if !served {
+		return nil
+	}
+	if nonce := r.GetResponseNonce(); nonce != "" {
+		if r.GetErrorDetail() == nil {
+			sub.ack(nonce)
+		} else {
+			st.nacked(sub, nonce, r.GetErrorDetail().GetMessage())
+		}
+	}
+	asked := sub.request(st.server.current(), r.GetResourceNamesSubscribe(), r.GetResourceNamesUnsubscribe(), r.GetInitialResourceVersions())
+	if sub.typeURL == render.ClusterType && len(asked) > 0 {
+		st.server.cfg.Asked(asked)
+	}
+	return nil
+}
+
+func (st *stream) nacked(sub *subscription, nonce, reason string) {
+	st.server.cfg.Metrics.nacks.WithLabelValues(short(sub.typeURL)).Inc()
+	if name := sub.nack(nonce); name != "" {
+		st.server.refused(sub.typeURL, name, reason)
+	}
+}
+
+// greet checks who is there. An Envoy that is too old is told so in its log.
+func (st *stream) greet(node *core.Node) error {
+	v := node.GetUserAgentBuildVersion().GetVersion()
+	text := fmt.Sprintf("%d.%d.%d", v.GetMajorNumber(), v.GetMinorNumber(), v.GetPatch())
+	st.mu.Lock()
+	st.info.Node, st.info.Version = node.GetId(), text
+	st.mu.Unlock()
+	if v.GetMajorNumber() < oldestMajor || v.GetMajorNumber() == oldestMajor && v.GetMinorNumber() < oldestMinor {
+		err := status.Errorf(codes.FailedPrecondition, "Envoy %s is too old for gridmesh, which needs %d.%d or newer: update the Envoy image of this node", text, oldestMajor, oldestMinor)
+		st.server.cfg.Log.Error("refused an Envoy that is too old", "node", node.GetId(), "version", text)
+		return err
+	}
+	st.server.cfg.Log.Info("Envoy connected", "node", node.GetId(), "version", text)
+	return nil
+}
+
+func (st *stream) takeDirty() {
+	st.mu.Lock()
+	dirty := st.dirty
+	st.dirty = map[string]map[string]struct{}{}
+	st.mu.Unlock()
+	for typeURL, names := range dirty {
+		sub := st.subs[typeURL]
+		if !sub.started {
+			continue // its first request will ask for everything
+		}
+		for name := range names {
+			sub.touch(name, false)
+		}
+	}
+}
+
+// flush sends what may be sent now. What has to wait for an answer waits.
+func (st *stream) flush() error {
+	cat := st.server.current()
+	for _, typeURL := range order {
+		sub := st.subs[typeURL]
+		for sub.started {
+			b, changed := sub.next(cat)
+			if b == nil {
+				break
+			}
+			if err := st.send(sub, b); err != nil {
+				return err
+			}
+			endpoints := st.subs[render.EndpointType]
+			for _, name := range changed {
+				if endpoints.names[name] {
+					endpoints.touch(name, true)
+				}
+			}
+		}
+	}
+	st.mu.Lock()
+	st.info.Clusters, st.info.Endpoints = len(st.subs[render.ClusterType].sent), len(st.subs[render.EndpointType].sent)
+	st.mu.Unlock()
+	return nil
+}
+
+func (st *stream) send(sub *subscription, b *batch) error {
+	st.nonce++
+	resp := &discovery.DeltaDiscoveryResponse{
+		TypeUrl: sub.typeURL, Nonce: strconv.Itoa(st.nonce), RemovedResources: b.removed,
+		SystemVersionInfo: strconv.Itoa(st.nonce),
+	}
+	bytes := 0
+	for _, r := range b.resources {
+		body, err := anypb.New(r.Message())
+		if err != nil {
+			return status.Errorf(codes.Internal, "marshal %s %s: %v", short(sub.typeURL), r.Name, err)
+		}
+		bytes += len(body.GetValue())
+		resp.Resources = append(resp.Resources, &discovery.Resource{Name: r.Name, Version: r.Version, Resource: body})
+	}
+	sub.record(resp.GetNonce(), b)
+	m := st.server.cfg.Metrics
+	m.resources.WithLabelValues(short(sub.typeURL)).Add(float64(len(b.resources)))
+	m.removed.WithLabelValues(short(sub.typeURL)).Add(float64(len(b.removed)))
+	m.bytes.WithLabelValues(short(sub.typeURL)).Add(float64(bytes))
+	return st.grpc.Send(resp)
+}
+
+// short is the word for a type in metrics and logs.
+func short(typeURL string) string {
+	switch typeURL {
+	case render.ClusterType:
+		return "cluster"
+	case render.EndpointType:
+		return "endpoints"
+	case render.ListenerType:
+		return "listener"
+	}
+	return typeURL
+}

@@ -1,0 +1,222 @@
+package xds
+
+import (
+	"slices"
+
+	"github.com/gridmesh/gridmesh/xds/render"
+)
+
+// Limits of one type on one stream.
+const (
+	window    = 8   // responses without an answer
+	batchSize = 500 // resources in one response
+)
+
+// batch is one response to be sent, in names.
+type batch struct {
+	resources []render.Resource
+	removed   []string
+}
+
+// flight is a response that Envoy has not answered yet, with what the stream
+// believed before it was sent.
+type flight struct {
+	names  []string
+	before map[string]string
+}
+
+// subscription is what one stream knows of one type. It is a state machine
+// without I/O: requests and changes go in, batches come out.
+type subscription struct {
+	typeURL  string
+	wildcard bool
+	names    map[string]bool   // asked for by name
+	sent     map[string]string // name -> version that Envoy holds
+	pending  map[string]bool   // to be looked at; true: send even if unchanged
+	alone    []string          // to be sent one by one after a NACK
+	rejected map[string]string // name -> version that Envoy refused
+	inflight map[string]flight // nonce -> response
+	greet    bool              // a first answer is owed, even an empty one
+	started  bool
+}
+
+func newSubscription(typeURL string) *subscription {
+	return &subscription{
+		typeURL: typeURL, names: map[string]bool{}, sent: map[string]string{}, pending: map[string]bool{},
+		rejected: map[string]string{}, inflight: map[string]flight{},
+	}
+}
+
+// request takes what Envoy asks for. initial are the versions that a
+// reconnected Envoy still holds.
+func (s *subscription) request(cat *render.Catalog, subscribe, unsubscribe []string, initial map[string]string) (asked []string) {
+	if !s.started {
+		s.started = true
+		for name, version := range initial {
+			s.sent[name] = version
+			s.touch(name, false)
+		}
+		if len(subscribe) == 0 && s.typeURL != render.EndpointType {
+			subscribe = []string{"*"}
+		}
+		s.greet = len(initial) == 0
+	}
+	for _, name := range subscribe {
+		if name == "*" {
+			if !s.wildcard {
+				s.wildcard = true
+				for _, eager := range cat.Wildcard(s.typeURL) {
+					s.touch(eager, false)
+				}
+			}
+			continue
+		}
+		s.names[name] = true
+		asked = append(asked, name)
+		// Asked again means forgotten: answer even what was sent before.
+		_, known := initial[name]
+		s.touch(name, !known)
+	}
+	for _, name := range unsubscribe {
+		if name == "*" {
+			s.wildcard = false
+			continue
+		}
+		delete(s.names, name)
+		delete(s.sent, name)
+		delete(s.rejected, name)
+	}
+	return asked
+}
+
+func (s *subscription) touch(name string, force bool) { s.pending[name] = s.pending[name] || force }
+
+// ack forgets the response. nack takes back what was believed of it and
+// returns the resource that is refused for good, if it was alone.
+func (s *subscription) ack(nonce string) { delete(s.inflight, nonce) }
+
+func (s *subscription) nack(nonce string) (refused string) {
+	f, ok := s.inflight[nonce]
+	if !ok {
+		return ""
+	}
+	delete(s.inflight, nonce)
+	for _, name := range f.names {
+		version := s.sent[name]
+		if old, had := f.before[name]; had {
+			s.sent[name] = old
+		} else {
+			delete(s.sent, name)
+		}
+		if len(f.names) == 1 {
+			s.rejected[name] = version
+			return name
+		}
+	}
+	s.alone = append(s.alone, f.names...)
+	return ""
+}
+
+// next returns the next response to send, or nil. changed names clusters
+// whose endpoints must follow.
+func (s *subscription) next(cat *render.Catalog) (b *batch, changed []string) {
+	switch {
+	case len(s.alone) > 0 && len(s.inflight) > 0, len(s.inflight) >= window:
+		return nil, nil
+	case len(s.alone) > 0:
+		name := s.alone[0]
+		s.alone = s.alone[1:]
+		b = &batch{}
+		changed = s.consider(cat, name, true, b)
+	case len(s.pending) > 0:
+		b = &batch{}
+		for _, name := range s.takePending() {
+			changed = append(changed, s.consider(cat, name.name, name.force, b)...)
+		}
+	}
+	if b == nil && !s.greet {
+		return nil, nil
+	}
+	if b == nil {
+		b = &batch{}
+	}
+	if len(b.resources)+len(b.removed) == 0 && !s.greet {
+		return s.next(cat)
+	}
+	s.greet = false
+	return b, changed
+}
+
+type forced struct {
+	name  string
+	force bool
+}
+
+func (s *subscription) takePending() []forced {
+	list := make([]forced, 0, min(len(s.pending), batchSize))
+	for name, force := range s.pending {
+		if len(list) == batchSize {
+			break
+		}
+		list = append(list, forced{name, force})
+		delete(s.pending, name)
+	}
+	slices.SortFunc(list, func(a, b forced) int {
+		if a.name < b.name {
+			return -1
+		}
+		return 1
+	})
+	return list
+}
+
+// consider puts one name into the batch if Envoy should hear of it.
+func (s *subscription) consider(cat *render.Catalog, name string, force bool, b *batch) (changed []string) {
+	had, held := s.sent[name]
+	r, exists := cat.Resource(s.typeURL, name)
+	if !exists || !s.wants(cat, name) {
+		if held {
+			b.removed = append(b.removed, name)
+		}
+		delete(s.rejected, name)
+		return nil
+	}
+	if s.rejected[name] == r.Version || had == r.Version && held && !force {
+		return nil
+	}
+	delete(s.rejected, name)
+	b.resources = append(b.resources, r)
+	if held && s.typeURL == render.ClusterType {
+		changed = []string{name}
+	}
+	return changed
+}
+
+func (s *subscription) wants(cat *render.Catalog, name string) bool {
+	if s.names[name] {
+		return true
+	}
+	switch s.typeURL {
+	case render.ClusterType:
+		return s.wildcard && cat.Preloaded(name)
+	case render.ListenerType:
+		return s.wildcard
+	}
+	return false
+}
+
+// record notes that b went out under a nonce.
+func (s *subscription) record(nonce string, b *batch) {
+	f := flight{before: map[string]string{}}
+	for _, r := range b.resources {
+		f.names = append(f.names, r.Name)
+		if old, had := s.sent[r.Name]; had {
+			f.before[r.Name] = old
+		}
+		s.sent[r.Name] = r.Version
+	}
+	for _, name := range b.removed {
+		delete(s.sent, name)
+	}
+	s.inflight[nonce] = f
+}
