@@ -55,10 +55,13 @@ func (c *Capture) Install(guard []netip.Prefix) error {
 	return c.table.addGuard(guard)
 }
 
-// Apply writes what the next view changes.
-func (c *Capture) Apply(v *topology.View) error {
+// Apply writes what the next view changes. between is called after the
+// removals and before the additions: what is refused must be refused before
+// Envoy forgets it, and Envoy must know what it is to be handed.
+func (c *Capture) Apply(v *topology.View, between func()) error {
 	change := c.planner.Next(v)
 	if !c.synced {
+		between()
 		if err := c.table.sync(c.planner.Plan()); err != nil {
 			return err
 		}
@@ -66,13 +69,16 @@ func (c *Capture) Apply(v *topology.View) error {
 		return nil
 	}
 	if change.Empty() {
+		between()
 		return nil
 	}
-	if err := c.table.change(change, c.planner.Plan()); err != nil {
-		c.synced = false // the next Apply compares with what is really there
-		return err
+	err := c.table.retract(change, c.planner)
+	between()
+	if err == nil {
+		err = c.table.extend(change)
 	}
-	return nil
+	c.synced = err == nil // if not, the next Apply compares with what is really there
+	return err
 }
 
 // Repair puts back what somebody else removed and tells whether it had to.

@@ -27,11 +27,7 @@ func chains(cfg plan.Config) []chain {
 	const filter, route, nat = nftables.ChainTypeFilter, nftables.ChainTypeRoute, nftables.ChainTypeNAT
 	list := []chain{
 		{name: "capture", kind: filter, hook: nftables.ChainHookPrerouting, priority: -150},
-		{name: "divert", kind: filter, hook: nftables.ChainHookPrerouting, priority: -90, rules: []exprs{
-			// Without a protocol match: ICMP errors of kept sources must come
-			// home too, or path MTU discovery hangs.
-			join(socketTransparent(), setMark(cfg.Mark, cfg.Mask), accept()),
-		}},
+		{name: "divert", kind: filter, hook: nftables.ChainHookPrerouting, priority: -90},
 		{name: "local", kind: route, hook: nftables.ChainHookOutput, priority: -150, rules: []exprs{
 			join(markIs(cfg.Own(), cfg.Mask), leave()),
 		}},
@@ -48,6 +44,10 @@ func chains(cfg plan.Config) []chain {
 		list[0].rules = append(list[0].rules,
 			join(f.is(), f.frontendIn("serve"), jump(take)),
 			join(f.is(), f.frontendIn("silent"), countPackets(), drop()))
+		// A UDP listener is transparent too, but what the capture does not
+		// serve is not its business. Open TCP connections live on.
+		list[1].rules = append(list[1].rules,
+			join(f.is(), l4proto(unix.IPPROTO_UDP), f.addrIn(f.daddr, "guard"), leave()))
 		list[2].rules = append(list[2].rules,
 			join(f.is(), f.frontendIn("serve"), setMark(cfg.Mark, cfg.Mask), accept()),
 			join(f.is(), f.frontendIn("silent"), countPackets(), drop()))
@@ -66,6 +66,9 @@ func chains(cfg plan.Config) []chain {
 				join(countPackets(), rejectUnreachable()),
 			}})
 	}
+	// Without a protocol match: ICMP errors of kept sources must come home
+	// too, or path MTU discovery hangs.
+	list[1].rules = append(list[1].rules, join(socketTransparent(), setMark(cfg.Mark, cfg.Mask), accept()))
 	return list
 }
 

@@ -153,24 +153,26 @@ func (t *table) addGuard(list []netip.Prefix) error {
 	return t.flush("guard")
 }
 
-// change applies a difference. Removals come first: a frontend that lost its
-// endpoints must be refused before Envoy forgets it.
-func (t *table) change(c *plan.Change, p *plan.Plan) error {
-	gone, added := bySet{}, bySet{}
-	gone.frontends("serve", c.DelServe)
-	gone.frontends("silent", c.DelSilent)
-	gone.hairpins(c.DelHairpin)
-	added.frontends("serve", c.AddServe)
-	added.frontends("silent", c.AddSilent)
-	added.hairpins(c.AddHairpin)
+// retract takes away what a change removes, and replaces the guard.
+func (t *table) retract(c *plan.Change, p *plan.Planner) error {
 	if c.Guard {
-		if err := t.replace("guard", ranges("guard", p.Guard)); err != nil {
+		if err := t.replace("guard", ranges("guard", p.Plan().Guard)); err != nil {
 			return err
 		}
 	}
-	if err := t.write(t.conn.SetDeleteElements, gone); err != nil {
-		return err
-	}
+	gone := bySet{}
+	gone.frontends("serve", c.DelServe)
+	gone.frontends("silent", c.DelSilent)
+	gone.hairpins(c.DelHairpin)
+	return t.write(t.conn.SetDeleteElements, gone)
+}
+
+// extend adds what a change adds.
+func (t *table) extend(c *plan.Change) error {
+	added := bySet{}
+	added.frontends("serve", c.AddServe)
+	added.frontends("silent", c.AddSilent)
+	added.hairpins(c.AddHairpin)
 	return t.write(t.conn.SetAddElements, added)
 }
 

@@ -219,7 +219,9 @@ func twin(snap *Snapshot, entry *Entry, f FrontendView, opts Options) map[string
 			}
 		}
 		if keys.Mode == NoKeys && !entry.Service.InternalLocal {
-			all := func(has func(e end) bool) bool { return !slices.ContainsFunc(ready, func(e end) bool { return !has(e) }) }
+			all := func(has func(e end) bool) bool {
+				return !slices.ContainsFunc(ready, func(e end) bool { return !has(e) })
+			}
 			only := func(has func(e end) bool) (list []end) {
 				for _, e := range ready {
 					if has(e) {

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/source"
+	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/xds"
+	"github.com/gridmesh/gridmesh/xds/render"
+)
+
+const (
+	repairEvery   = 5 * time.Second
+	stateInterval = 10 * time.Second
+)
+
+// agent is the loop of a node: gather, decide, act. Everything below the
+// mutex is owned by loop.
+type agent struct {
+	cfg     *config
+	log     *slog.Logger
+	metrics *metrics
+	source  feed
+	xds     *xds.Server
+	capture *capture.Capture
+	viewer  *topology.Viewer
+	catalog *render.Cataloger
+	keeper  *source.Keeper
+
+	asked   chan struct{}
+	askedMu sync.Mutex
+	names   []string
+
+	state    status // what status and healthz read
+	found    []capture.Finding
+	problems problemIndex
+	snap     *topology.Snapshot
+	view     *topology.View
+	cat      *render.Catalog
+	unsaved  bool
+	live     bool // the snapshot comes from the source, not from disk
+}
+
+// feed is where snapshots come from.
+type feed interface {
+	Run(ctx context.Context) error
+	Snapshot() *topology.Snapshot
+	Wake() <-chan struct{}
+}
+
+// restore serves from the last good state until the source has a whole one.
+func (a *agent) restore(st *source.State) {
+	if st == nil {
+		return
+	}
+	a.catalog.Used(st.Used...)
+	a.log.Info("serving from the last good state", "services", st.Snapshot.Services.Len())
+	a.apply(st.Snapshot)
+	a.unsaved = false
+}
+
+func (a *agent) loop(ctx context.Context) {
+	wake := a.source.Wake()
+	repair := time.NewTicker(repairEvery)
+	defer repair.Stop()
+	save := time.NewTimer(0)
+	<-save.C
+	armed := false
+	for {
+		if a.unsaved && !armed {
+			save.Reset(a.keeper.Wait(time.Now()))
+			armed = true
+		}
+		select {
+		case <-wake:
+			a.live = true
+			a.apply(a.source.Snapshot())
+		case <-a.asked:
+			a.used()
+		case <-repair.C:
+			a.repair()
+		case <-save.C:
+			armed = false
+			a.save()
+		case <-ctx.Done():
+			a.save()
+			return
+		}
+	}
+}
+
+func (a *agent) apply(snap *topology.Snapshot) {
+	start := time.Now()
+	a.snap = snap
+	a.view = a.viewer.See(snap)
+	var changed render.Changed
+	a.cat, changed = a.catalog.Next(a.view)
+	err := a.capture.Apply(a.view, func() { a.xds.Update(a.cat, changed) })
+	if err != nil {
+		a.log.Error("could not write the capture rules; trying again", "err", err)
+		a.metrics.syncFailures.Inc()
+	} else {
+		a.metrics.synced(start)
+	}
+	a.unsaved = true
+	a.publish(err)
+}
+
+// asking notes what Envoy asked for; it is called from the streams.
+func (a *agent) asking(clusters []string) {
+	a.askedMu.Lock()
+	a.names = append(a.names, clusters...)
+	a.askedMu.Unlock()
+	select {
+	case a.asked <- struct{}{}:
+	default:
+	}
+}
+
+func (a *agent) used() {
+	a.askedMu.Lock()
+	list := a.names
+	a.names = nil
+	a.askedMu.Unlock()
+	known := list[:0]
+	for _, name := range list {
+		if _, ok := a.cat.Entry(name); ok {
+			known = append(known, name)
+		}
+	}
+	if a.catalog.Used(known...) {
+		var changed render.Changed
+		a.cat, changed = a.catalog.Next(a.view)
+		a.xds.Update(a.cat, changed)
+		a.unsaved = true
+		a.publish(nil)
+	}
+}
+
+func (a *agent) repair() {
+	repaired, err := a.capture.Repair()
+	switch {
+	case err != nil:
+		a.log.Error("could not check the capture rules", "err", err)
+		a.metrics.syncFailures.Inc()
+	case repaired:
+		a.log.Warn("capture rules were removed by somebody else and are back")
+		a.metrics.repairs.Inc()
+	}
+	if a.state.failing() && a.snap != nil {
+		a.apply(a.snap)
+	}
+}
+
+// save keeps what this node needs to serve again without a cloud.
+func (a *agent) save() {
+	if !a.unsaved || !a.live {
+		return
+	}
+	near := map[topology.ObjectKey]bool{}
+	for _, name := range a.cat.Wildcard(render.ClusterType) {
+		if entry, ok := a.cat.Entry(name); ok {
+			near[entry.Service] = true
+		}
+	}
+	st := &source.State{
+		Snapshot: source.Subset(a.snap, a.cfg.node, func(key topology.ObjectKey) bool { return near[key] }),
+		Used:     a.catalog.UsedNames(),
+		PodCIDRs: a.cfg.capture.PodCIDRs,
+	}
+	before := a.keeper.Written
+	err := a.keeper.Write(st, time.Now())
+	a.metrics.stateBytes.Add(float64(a.keeper.Written - before))
+	if err != nil {
+		a.log.Error("could not keep the last good state; a restart without a cloud would serve an older one", "err", err)
+		a.metrics.stateFailures.Inc()
+		return
+	}
+	a.unsaved = false
+}
+
+// findings looks for what cannot live beside the capture, and decides.
+func (a *config) findings(log *slog.Logger, found []capture.Finding) error {
+	var errs []error
+	for _, f := range found {
+		switch {
+		case f.Kind == capture.KubeProxy, f.Kind == capture.PolicyEngine && !a.allowBypass:
+			errs = append(errs, errors.New(f.Text))
+		default:
+			log.Warn(f.Text, "kind", string(f.Kind))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gridmesh/gridmesh/internal/obs"
+)
+
+// Exit codes: 1 for a failure, 2 for a mistake in the flags, 3 where the node
+// is not fit (kube-proxy's rules, NetworkPolicies, a second agent).
+const (
+	exitFailure = 1
+	exitUsage   = 2
+	exitUnfit   = 3
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	err := command().ExecuteContext(ctx)
+	if err == nil {
+		return
+	}
+	fmt.Fprintln(os.Stderr, "gridmesh-agent:", err)
+	stop()
+	switch {
+	case errors.Is(err, errUsage):
+		os.Exit(exitUsage)
+	case errors.Is(err, errUnfit):
+		os.Exit(exitUnfit)
+	}
+	os.Exit(exitFailure)
+}
+
+var (
+	errUsage = errors.New("wrong flags")
+	errUnfit = errors.New("this node is not fit")
+)
+
+func command() *cobra.Command {
+	c := defaults()
+	root := &cobra.Command{
+		Use:   "gridmesh-agent",
+		Short: "Keeps a node's traffic in its unit: steers the local Envoy and the capture of packets",
+		Long: `Keeps a node's traffic in its unit: steers the local Envoy and the capture of packets.
+
+Runs until it is stopped. A stop leaves everything in force; "gridmesh-agent
+cleanup" removes it. Envoy is started beside it, with the configuration that
+"gridmesh-agent bootstrap" prints.`,
+		Example: `  gridmesh-agent --kubeconfig /etc/gridmesh/kubeconfig --node-name edge-7
+  gridmesh-agent --manifests ./state --node-name edge-7 --pod-cidr 10.244.7.0/24`,
+		Args:          cobra.NoArgs,
+		Version:       obs.Version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.complete(true); err != nil {
+				return err
+			}
+			log := obs.NewLog(os.Stderr, c.verbose)
+			return run(cmd.Context(), c, log)
+		},
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
+	c.bind(root.PersistentFlags())
+	root.AddCommand(
+		&cobra.Command{
+			Use: "bootstrap", Short: "Print the bootstrap of this node's Envoy", Args: cobra.NoArgs,
+			Example: "  gridmesh-agent bootstrap --node-name edge-7 >envoy.yaml && envoy --disable-hot-restart --concurrency 2 -c envoy.yaml",
+			RunE:    func(cmd *cobra.Command, _ []string) error { return printBootstrap(cmd.OutOrStdout(), c) },
+		},
+		&cobra.Command{
+			Use: "cleanup", Short: "Remove every rule, route and changed sysctl of gridmesh from this node", Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return cleanup(cmd.OutOrStdout(), c) },
+		},
+		&cobra.Command{
+			Use: "status", Short: "Show what the running agent serves, and what is wrong", Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return printStatus(cmd.Context(), cmd.OutOrStdout(), c) },
+		},
+	)
+	return root
+}

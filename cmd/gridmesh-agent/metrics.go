@@ -1,0 +1,52 @@
+package main
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/gridmesh/gridmesh/internal/obs"
+)
+
+// metrics of the agent's loop. Those of kube-proxy's names keep its
+// dashboards working.
+type metrics struct {
+	registry      *prometheus.Registry
+	syncDuration  prometheus.Histogram
+	syncLast      prometheus.Gauge
+	syncFailures  prometheus.Counter
+	repairs       prometheus.Counter
+	problems      prometheus.Gauge
+	findings      *prometheus.GaugeVec
+	stateBytes    prometheus.Counter
+	stateFailures prometheus.Counter
+}
+
+func newMetrics() *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		syncDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kubeproxy_sync_proxy_rules_duration_seconds", Help: "Time from a snapshot to rules and resources in force.",
+			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 18),
+		}),
+		syncLast:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubeproxy_sync_proxy_rules_last_timestamp_seconds", Help: "When rules were last in line with the snapshot."}),
+		syncFailures:  prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_capture_failures_total", Help: "Failed writes of capture rules."}),
+		repairs:       prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_capture_repairs_total", Help: "Times that rules removed by somebody else were put back."}),
+		problems:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_problems", Help: "Mistakes in objects, as gridmesh view lists them."}),
+		findings:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gridmesh_node_findings", Help: "What on this node breaks the capture or is bypassed by it."}, []string{"kind"}),
+		stateBytes:    prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_state_written_bytes_total", Help: "Bytes written to the state file."}),
+		stateFailures: prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_state_failures_total", Help: "Failed writes of the state file."}),
+	}
+	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_build_info", Help: "1, with the version.", ConstLabels: prometheus.Labels{"version": obs.Version()}})
+	info.Set(1)
+	m.registry.MustRegister(m.syncDuration, m.syncLast, m.syncFailures, m.repairs, m.problems, m.findings, m.stateBytes, m.stateFailures, info,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func (m *metrics) synced(start time.Time) {
+	now := time.Now()
+	m.syncDuration.Observe(now.Sub(start).Seconds())
+	m.syncLast.Set(float64(now.UnixNano()) / 1e9)
+}

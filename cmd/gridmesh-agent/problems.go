@@ -1,0 +1,49 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/xds/render"
+)
+
+// renderClusters is the type that preloading is about.
+const renderClusters = render.ClusterType
+
+// problemIndex keeps the Services with problems as views go by, so that a
+// change of one Service does not walk all of them.
+type problemIndex struct {
+	view *topology.View
+	bad  map[topology.ObjectKey][]topology.Problem
+}
+
+func (p *problemIndex) next(v *topology.View, cat *render.Catalog) (list []topology.Problem, more int) {
+	if p.bad == nil {
+		p.bad = map[topology.ObjectKey][]topology.Problem{}
+	}
+	var last *topology.Table[topology.ObjectKey, *topology.ServiceView]
+	if p.view != nil {
+		last = p.view.Services
+	}
+	for key := range last.Changed(v.Services) {
+		if sv, ok := v.Services.Get(key); ok && len(sv.Problems) > 0 {
+			p.bad[key] = sv.Problems
+		} else {
+			delete(p.bad, key)
+		}
+	}
+	p.view = v
+	list = slices.Concat(v.Problems, cat.Problems)
+	keys := make([]topology.ObjectKey, 0, len(p.bad))
+	for key := range p.bad {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, topology.ObjectKey.Compare)
+	for _, key := range keys {
+		list = append(list, p.bad[key]...)
+	}
+	if len(list) > maxListed {
+		list, more = list[:maxListed], len(list)-maxListed
+	}
+	return list, more
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/source"
+	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/xds"
+	"github.com/gridmesh/gridmesh/xds/render"
+)
+
+// run serves until ctx ends.
+func run(ctx context.Context, c *config, log *slog.Logger) error {
+	unlock, err := lock(c.stateDir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	found, err := capture.Inspect()
+	if err != nil {
+		return err
+	}
+	if err := c.findings(log, found); err != nil {
+		return fmt.Errorf("%w: %w", errUnfit, err)
+	}
+	st, err := source.ReadState(filepath.Join(c.stateDir, "state"))
+	if err != nil {
+		log.Error("starting without the last good state", "err", err)
+	}
+	a, err := newAgent(ctx, c, log, st, found)
+	if err != nil {
+		return err
+	}
+	return a.serve(ctx, st)
+}
+
+func newAgent(ctx context.Context, c *config, log *slog.Logger, st *source.State, found []capture.Finding) (*agent, error) {
+	a := &agent{
+		cfg: c, log: log, metrics: newMetrics(), found: found, asked: make(chan struct{}, 1),
+		viewer:  topology.NewViewer(c.node, c.opts),
+		catalog: render.NewCataloger(c.render, c.preloadMax),
+		keeper:  source.NewKeeper(filepath.Join(c.stateDir, "state"), stateInterval),
+	}
+	for _, f := range found {
+		a.metrics.findings.WithLabelValues(string(f.Kind)).Inc()
+	}
+	var err error
+	if a.source, err = a.open(ctx, st); err != nil {
+		return nil, err
+	}
+	a.xds = xds.New(xds.Config{Log: log, Metrics: xds.NewMetrics(a.metrics.registry), Asked: a.asking})
+	if a.capture, err = capture.New(c.capture, c.stateDir); err != nil {
+		return nil, err
+	}
+	guard := slices.Clone(c.capture.ServiceCIDRs)
+	if st != nil {
+		guard = append(guard, st.Snapshot.ServiceCIDRs...)
+	}
+	if err := a.capture.Install(uniquePrefixes(guard)); err != nil {
+		return nil, err
+	}
+	log.Info("guard in force", "cidrs", guard, "pods", a.capture.Pods())
+	return a, nil
+}
+
+// open chooses the source.
+func (a *agent) open(_ context.Context, _ *source.State) (feed, error) {
+	if a.cfg.manifests != "" {
+		return source.NewDir(a.cfg.manifests), nil
+	}
+	return nil, fmt.Errorf("%w: give --manifests", errUsage)
+}
+
+// serve runs the loop and every listener, and returns when all have ended.
+func (a *agent) serve(ctx context.Context, st *source.State) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	l, err := listenUnix(a.cfg.xdsSocket)
+	if err != nil {
+		return err
+	}
+	server := grpc.NewServer(
+		// Envoy's keepalive pings would otherwise count as abuse.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}),
+		grpc.MaxRecvMsgSize(16<<20),
+	)
+	a.xds.Register(server)
+	a.restore(st)
+
+	var wg sync.WaitGroup
+	start := func(what string, f func() error) {
+		wg.Go(func() {
+			if err := f(); err != nil && ctx.Err() == nil {
+				cancel(fmt.Errorf("%s: %w", what, err))
+			}
+		})
+	}
+	start("source", func() error { return a.source.Run(ctx) })
+	start("xds server", func() error { return server.Serve(l) })
+	for _, h := range a.httpServers() {
+		l, err := h.listen()
+		if err != nil {
+			cancel(err)
+			break
+		}
+		start(h.name, func() error { return h.serve(ctx, l) })
+	}
+	start("loop", func() error { a.loop(ctx); return nil })
+	<-ctx.Done()
+	server.Stop()
+	wg.Wait()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	a.log.Info("stopped; the rules stay in force until gridmesh-agent cleanup")
+	return nil
+}
+
+// lock keeps a second agent from this node.
+func lock(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the state directory: %w", err)
+	}
+	path := filepath.Join(dir, "lock")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("%w: another gridmesh-agent runs with --state-dir %s (%s is locked); stop it first", errUnfit, dir, path)
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// listenUnix opens a socket for the owner and the group. What is left of a
+// process that is gone is replaced; anything else at the path is refused.
+func listenUnix(path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	info, err := os.Lstat(path)
+	switch {
+	case err == nil && info.Mode()&os.ModeSocket == 0:
+		return nil, fmt.Errorf("listen on %s: something that is no socket is there; remove it or choose another path", path)
+	case err == nil:
+		if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
+			_ = conn.Close()
+			return nil, fmt.Errorf("%w: somebody listens on %s already; stop it or choose another path", errUnfit, path)
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("listen on %s: %w", path, err)
+		}
+	}
+	old := syscall.Umask(0o117)
+	l, err := net.Listen("unix", path)
+	syscall.Umask(old)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	// Not unlinked on close: a successor may have replaced it already.
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	return l, nil
+}
+
+func uniquePrefixes(list []netip.Prefix) []netip.Prefix {
+	slices.SortFunc(list, topology.ComparePrefix)
+	return slices.Compact(list)
+}
+
+func printBootstrap(w io.Writer, c *config) error {
+	if err := c.complete(false); err != nil {
+		return err
+	}
+	out, err := xds.Bootstrap{
+		Node: c.node, Socket: c.xdsSocket, AdminSocket: c.adminSocket,
+		HeapBytes: c.envoyHeapMiB << 20, Mark: c.capture.Own(),
+	}.YAML()
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(out)
+	return err
+}
+
+func cleanup(w io.Writer, c *config) error {
+	if err := c.complete(false); err != nil {
+		return err
+	}
+	unlock, err := lock(c.stateDir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := capture.Cleanup(c.capture, c.stateDir); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "gridmesh's rules, routes and sysctls are gone from this node; Services are no longer served here")
+	return nil
+}

@@ -1,0 +1,39 @@
+// Package obs holds what every program logs and shows in the same way.
+package obs
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+)
+
+// NewLog returns the structured log of a program; verbose adds debug lines.
+func NewLog(w io.Writer, verbose bool) *slog.Logger {
+	level := slog.LevelInfo
+	if verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+}
+
+// version is set by the linker: -X .../internal/obs.version=v1.2.3.
+var version = ""
+
+// Version is the program's version, with the commit it was built from.
+func Version() string {
+	text := version
+	if text == "" {
+		text = "devel"
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return text
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+			text = fmt.Sprintf("%s (%s)", text, s.Value[:12])
+		}
+	}
+	return text
+}

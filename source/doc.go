@@ -1,0 +1,53 @@
+// Package source is where snapshots come from besides the API server, and
+// where they go: a directory of manifests, the last good state on disk, and a
+// Unix socket that the agent serves to other processes of the node.
+//
+// The file and the socket share one encoding (codec.go): a header with a
+// format version, then checksummed records.
+package source
+
+import (
+	"sync"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// Cell holds the newest snapshot and wakes who waits for the next. A wake-up
+// carries nothing and is never lost: who was woken reads the newest.
+type Cell struct {
+	mu      sync.Mutex
+	snap    *topology.Snapshot
+	waiters []chan struct{}
+}
+
+// Publish makes s the newest snapshot.
+func (c *Cell) Publish(s *topology.Snapshot) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.snap = s
+	for _, w := range c.waiters {
+		select {
+		case w <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Snapshot returns the newest snapshot, nil before the first.
+func (c *Cell) Snapshot() *topology.Snapshot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.snap
+}
+
+// Wake returns a one-slot channel that is filled at every Publish.
+func (c *Cell) Wake() <-chan struct{} {
+	w := make(chan struct{}, 1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiters = append(c.waiters, w)
+	if c.snap != nil {
+		w <- struct{}{}
+	}
+	return w
+}

@@ -1,0 +1,161 @@
+package source
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/gridmesh/gridmesh/internal/atomicfile"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// State is the last good state of a node: enough to serve again after a
+// restart without a cloud.
+type State struct {
+	Snapshot *topology.Snapshot
+	Used     []string       // clusters that Envoy asked for by name
+	PodCIDRs []netip.Prefix // of this node
+}
+
+// ReadState reads a state file. A file that is not there is no error and no
+// state. One that cannot be used is set aside under path.bad-<reason> and
+// reported; the caller goes on without it.
+func ReadState(path string) (*State, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read state: %w", err)
+	}
+	st, err := DecodeState(data)
+	if err == nil {
+		return st, nil
+	}
+	aside := path + ".bad"
+	if rename := os.Rename(path, aside); rename != nil {
+		return nil, errors.Join(fmt.Errorf("state file %s %w", path, err), rename)
+	}
+	return nil, fmt.Errorf("state file %s %w; it was set aside as %s and the node starts without it", path, err, aside)
+}
+
+// DecodeState reads a state from memory.
+func DecodeState(data []byte) (*State, error) {
+	d, err := NewDecoder(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	st, b := &State{}, topology.NewBuilder()
+	for {
+		r, err := d.Decode()
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case r.Sync != nil:
+			st.Snapshot = b.Build()
+			return st, nil
+		case r.Used != nil:
+			st.Used = *r.Used
+		case r.PodCIDRs != nil:
+			st.PodCIDRs = *r.PodCIDRs
+		default:
+			apply(b, r)
+		}
+	}
+}
+
+// EncodeState writes a state to memory.
+func EncodeState(st *State) ([]byte, error) {
+	var buf bytes.Buffer
+	e, err := NewEncoder(&buf)
+	if err != nil {
+		return nil, err
+	}
+	if len(st.Used) > 0 {
+		if err := e.Encode(Record{Used: &st.Used}); err != nil {
+			return nil, err
+		}
+	}
+	if len(st.PodCIDRs) > 0 {
+		if err := e.Encode(Record{PodCIDRs: &st.PodCIDRs}); err != nil {
+			return nil, err
+		}
+	}
+	if err := e.Snapshot(st.Snapshot); err != nil {
+		return nil, err
+	}
+	if err := e.Sync(); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}
+
+// Keeper writes a state file when its content changed, at most once an
+// interval. It has one owner, which calls Offer after every change and Due
+// when told.
+type Keeper struct {
+	path     string
+	interval time.Duration
+	last     [sha256.Size]byte
+	at       time.Time
+	Written  int64 // bytes, since the start
+}
+
+// NewKeeper writes to path.
+func NewKeeper(path string, interval time.Duration) *Keeper {
+	return &Keeper{path: path, interval: interval}
+}
+
+// Wait returns how long after now the next write may happen.
+func (k *Keeper) Wait(now time.Time) time.Duration { return max(0, k.interval-now.Sub(k.at)) }
+
+// Write writes st if it differs from what was written last. An error costs
+// freshness, nothing else: the file before stays whole.
+func (k *Keeper) Write(st *State, now time.Time) error {
+	k.at = now
+	data, err := EncodeState(st)
+	if err != nil {
+		return fmt.Errorf("write state: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	if sum == k.last {
+		return nil
+	}
+	if err := atomicfile.Write(k.path, data); err != nil {
+		return fmt.Errorf("write state: %w", err)
+	}
+	k.last = sum
+	k.Written += int64(len(data))
+	return nil
+}
+
+// Subset returns the part of s that the given Services need: themselves,
+// their slices, the nodes of their endpoints, and the named node.
+func Subset(s *topology.Snapshot, node string, keep func(topology.ObjectKey) bool) *topology.Snapshot {
+	b := topology.NewBuilder()
+	b.SetServiceCIDRs(s.ServiceCIDRs)
+	addNode := func(name string) {
+		if n, ok := s.Nodes.Get(name); ok {
+			b.SetNode(n)
+		}
+	}
+	addNode(node)
+	for key, entry := range s.Services.All() {
+		if entry.Service == nil || !keep(key) {
+			continue
+		}
+		b.SetService(entry.Service)
+		for _, slice := range entry.Slices {
+			b.SetSlice(slice)
+			for i := range slice.Endpoints {
+				addNode(slice.Endpoints[i].Node)
+			}
+		}
+	}
+	return b.Build()
+}

@@ -1,0 +1,244 @@
+// Package edge starts the programs of a node, the real ones: gridmesh-agent
+// and Envoy.
+package edge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
+)
+
+// Root is the top of the checkout.
+func Root() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		panic(err)
+	}
+	for dir != "/" {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil && filepath.Base(dir) != "kube" {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+	panic("not inside the checkout of gridmesh")
+}
+
+// Binary returns the path of a built program; programs of our own are those
+// with the race detector where GRIDMESH_RACE is set.
+func Binary(name string) string {
+	bin := filepath.Join(Root(), "bin")
+	if race := filepath.Join(bin, "race", name); os.Getenv("GRIDMESH_RACE") != "" {
+		if _, err := os.Stat(race); err == nil {
+			return race
+		}
+	}
+	return filepath.Join(bin, name)
+}
+
+// Process is a started program with its log.
+type Process struct {
+	Name string
+	cmd  *exec.Cmd
+	done chan struct{}
+	log  *logBuffer
+}
+
+// Start starts a program inside a namespace.
+func Start(ns *netlab.NS, name string, argv ...string) (*Process, error) {
+	p := &Process{Name: name, done: make(chan struct{}), log: &logBuffer{}}
+	p.cmd = exec.Command(argv[0], argv[1:]...)
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	p.cmd.WaitDelay = time.Second
+	if err := ns.Start(p.cmd); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// PID is the process number.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Log returns what the program wrote so far.
+func (p *Process) Log() string { return p.log.String() }
+
+// Running tells whether the program has not ended.
+func (p *Process) Running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// ExitCode waits for the end and returns the exit code.
+func (p *Process) ExitCode() int {
+	<-p.done
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// Signal sends a signal and, unless it is a gentle one, waits for the end.
+func (p *Process) Signal(s syscall.Signal) {
+	_ = p.cmd.Process.Signal(s)
+	<-p.done
+}
+
+// Kill ends the program at once.
+func (p *Process) Kill() { p.Signal(syscall.SIGKILL) }
+
+// logBuffer keeps the newest part of a log.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	const most = 4 << 20
+	if l.buf.Len() > most {
+		l.buf.Next(most / 2)
+	}
+	return l.buf.Write(b)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// Node runs gridmesh on one node.
+type Node struct {
+	*netlab.Node
+	Dir   string   // state and sockets
+	Flags []string // of the agent, besides those that are always given
+	Agent *Process
+	Envoy *Process
+}
+
+// NewNode prepares a node; nothing is started.
+func NewNode(n *netlab.Node, flags ...string) (*Node, error) {
+	e := &Node{Node: n, Dir: filepath.Join(sandbox.Dir, "node", n.Name), Flags: flags}
+	return e, os.MkdirAll(e.Dir, 0o755)
+}
+
+func (e *Node) common() []string {
+	flags := []string{
+		"--node-name", e.Name, "--state-dir", e.Dir + "/state", "--xds-socket", e.Dir + "/xds.sock",
+		"--status-socket", e.Dir + "/agent.sock", "--admin-socket", e.Dir + "/admin.sock",
+	}
+	if !slices.Contains(e.Flags, "--pod-cidr") {
+		flags = append(flags, "--pod-cidr", e.PodCIDR.String()+","+e.PodCIDR6.String())
+	}
+	return append(flags, e.Flags...)
+}
+
+// StartAgent starts the agent.
+func (e *Node) StartAgent() (err error) {
+	e.Agent, err = Start(e.NS, "agent "+e.Name, append([]string{Binary("gridmesh-agent")}, e.common()...)...)
+	return err
+}
+
+// StartEnvoy starts Envoy with the bootstrap that the agent prints.
+func (e *Node) StartEnvoy() error {
+	out, err := e.Run("bootstrap")
+	if err != nil {
+		return fmt.Errorf("print bootstrap: %w: %s", err, out)
+	}
+	path := filepath.Join(e.Dir, "envoy.yaml")
+	if err := os.WriteFile(path, out, 0o600); err != nil {
+		return err
+	}
+	e.Envoy, err = Start(e.NS, "envoy "+e.Name, Binary("envoy"), "--disable-hot-restart", "--concurrency", "2", "-l", "warning", "-c", path)
+	return err
+}
+
+// Run runs a subcommand of the agent on the node and returns its output.
+func (e *Node) Run(args ...string) ([]byte, error) {
+	var out bytes.Buffer
+	cmd := exec.Command(Binary("gridmesh-agent"), append(args, e.common()...)...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := e.NS.Start(cmd); err != nil {
+		return nil, err
+	}
+	err := cmd.Wait()
+	return out.Bytes(), err
+}
+
+// Admin asks Envoy's admin interface.
+func (e *Node) Admin(path string) (string, error) { return unixGet(e.Dir+"/admin.sock", path) }
+
+// Metrics reads the agent's metrics.
+func (e *Node) Metrics() (string, error) {
+	conn := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return e.NS.Dial(ctx, "tcp", "127.0.0.1:10249")
+	}
+	return get(conn, "http://agent/metrics")
+}
+
+// WaitReady waits until Envoy listens on the capture ports and the agent is in line.
+func (e *Node) WaitReady(ctx context.Context) error {
+	for {
+		body, err := e.Admin("/listeners")
+		if err == nil && strings.Contains(body, "tcp6-plain") {
+			if health, err := e.health(); err == nil && strings.Contains(health, `"healthy":true`) {
+				return nil
+			}
+		}
+		if e.Agent != nil && !e.Agent.Running() {
+			return fmt.Errorf("agent of %s ended:\n%s", e.Name, e.Agent.Log())
+		}
+		if e.Envoy != nil && !e.Envoy.Running() {
+			return fmt.Errorf("Envoy of %s ended:\n%s", e.Name, e.Envoy.Log())
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), fmt.Errorf("%s is not ready: %s\n%s\n%s", e.Name, body, e.Agent.Log(), e.Envoy.Log()))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (e *Node) health() (string, error) {
+	conn := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return e.NS.Dial(ctx, "tcp", "127.0.0.1:10256")
+	}
+	return get(conn, "http://agent/healthz")
+}
+
+func unixGet(socket, path string) (string, error) {
+	return get(func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}, "http://unix"+path)
+}
+
+func get(dial func(ctx context.Context, network, addr string) (net.Conn, error), url string) (string, error) {
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	resp, err := client.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	var b bytes.Buffer
+	_, err = b.ReadFrom(resp.Body)
+	return b.String(), err
+}

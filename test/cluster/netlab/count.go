@@ -1,0 +1,163 @@
+package netlab
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// Leaks counts what crossed a unit's border and should not have.
+type Leaks struct {
+	Service uint64 // packets still addressed to a Service CIDR
+	Foreign uint64 // first packets of connections and sessions to another unit's pods
+}
+
+// count installs the counters on the unit's router.
+func (u *Unit) count() error {
+	conn, err := u.Router.nft()
+	if err != nil {
+		return err
+	}
+	t := conn.AddTable(&nftables.Table{Name: "leaks", Family: nftables.TableFamilyINet})
+	c := conn.AddChain(&nftables.Chain{Name: "forward", Table: t, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter})
+	add := func(tag string, parts ...[]expr.Any) {
+		var all []expr.Any
+		for _, p := range parts {
+			all = append(all, p...)
+		}
+		conn.AddRule(&nftables.Rule{Table: t, Chain: c, UserData: []byte(tag), Exprs: append(all, &expr.Counter{})})
+	}
+	for _, p := range []netip.Prefix{ServiceCIDR4, ServiceCIDR6} {
+		add("service", toPrefix(p))
+	}
+	for _, o := range u.lab.Units {
+		for _, n := range o.Nodes {
+			if o != u {
+				add("foreign", toPrefix(n.PodCIDR), newState())
+				add("foreign", toPrefix(n.PodCIDR6), newState())
+			}
+		}
+	}
+	return conn.Flush()
+}
+
+// Leaks reads the counters.
+func (u *Unit) Leaks() (Leaks, error) {
+	conn, err := u.Router.nft()
+	if err != nil {
+		return Leaks{}, err
+	}
+	t := &nftables.Table{Name: "leaks", Family: nftables.TableFamilyINet}
+	rules, err := conn.GetRules(t, &nftables.Chain{Name: "forward", Table: t})
+	if err != nil {
+		return Leaks{}, fmt.Errorf("read counters of unit %s: %w", u.Name, err)
+	}
+	var l Leaks
+	for _, r := range rules {
+		counter, ok := r.Exprs[len(r.Exprs)-1].(*expr.Counter)
+		switch {
+		case ok && string(r.UserData) == "service":
+			l.Service += counter.Packets
+		case ok && string(r.UserData) == "foreign":
+			l.Foreign += counter.Packets
+		}
+	}
+	return l, nil
+}
+
+// Cut drops everything that passes a link, silently, as a dead line does.
+// Links are "uplink UNIT", "node NODE" and "link UNIT UNIT".
+func (l *Lab) cut(n *NS, family nftables.TableFamily, dev string, cut bool) error {
+	key := n.Name + " " + dev
+	if l.cuts[key] == cut {
+		return nil
+	}
+	conn, err := n.nft()
+	if err != nil {
+		return err
+	}
+	t := &nftables.Table{Name: "cut-" + dev, Family: family}
+	conn.AddTable(t)
+	if !cut {
+		conn.DelTable(t)
+	} else {
+		for _, h := range []struct {
+			name string
+			hook *nftables.ChainHook
+			key  expr.MetaKey
+		}{{"in", nftables.ChainHookPrerouting, expr.MetaKeyIIFNAME}, {"out", nftables.ChainHookPostrouting, expr.MetaKeyOIFNAME}} {
+			c := conn.AddChain(&nftables.Chain{Name: h.name, Table: t, Type: nftables.ChainTypeFilter, Hooknum: h.hook, Priority: nftables.ChainPriorityRef(-310)})
+			conn.AddRule(&nftables.Rule{Table: t, Chain: c, Exprs: []expr.Any{
+				&expr.Meta{Key: h.key, Register: 1},
+				&expr.Cmp{Register: 1, Op: expr.CmpOpEq, Data: ifname(dev)},
+				&expr.Verdict{Kind: expr.VerdictDrop},
+			}})
+		}
+	}
+	if err := conn.Flush(); err != nil {
+		return fmt.Errorf("cut %s of %s: %w", dev, n.Name, err)
+	}
+	l.cuts[key] = cut
+	return nil
+}
+
+// CutUplink parts a unit from the cloud and from units it has no link to.
+func (u *Unit) CutUplink() error  { return u.lab.cut(u.Router, nftables.TableFamilyINet, "up0", true) }
+func (u *Unit) HealUplink() error { return u.lab.cut(u.Router, nftables.TableFamilyINet, "up0", false) }
+
+// CutLink parts two units that have a link.
+func (u *Unit) CutLink(other string) error {
+	return u.lab.cut(u.Router, nftables.TableFamilyINet, "x-"+other, true)
+}
+
+// HealLink undoes CutLink.
+func (u *Unit) HealLink(other string) error {
+	return u.lab.cut(u.Router, nftables.TableFamilyINet, "x-"+other, false)
+}
+
+// Cut parts a node from everything, silently.
+func (n *Node) Cut() error {
+	return n.Unit.lab.cut(n.Unit.Router, nftables.TableFamilyBridge, "p-"+n.Name, true)
+}
+
+// Heal undoes Cut.
+func (n *Node) Heal() error {
+	return n.Unit.lab.cut(n.Unit.Router, nftables.TableFamilyBridge, "p-"+n.Name, false)
+}
+
+func (n *NS) nft() (*nftables.Conn, error) { return nftables.New(nftables.WithNetNSFd(int(n.fd))) }
+
+func ifname(name string) []byte {
+	b := make([]byte, unix.IFNAMSIZ)
+	copy(b, name)
+	return b
+}
+
+func toPrefix(p netip.Prefix) []expr.Any {
+	proto, offset, size := byte(unix.NFPROTO_IPV4), uint32(16), uint32(4)
+	if p.Addr().Is6() {
+		proto, offset, size = unix.NFPROTO_IPV6, 24, 16
+	}
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1},
+		&expr.Cmp{Register: 1, Op: expr.CmpOpEq, Data: []byte{proto}},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: size},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: size, Mask: net.CIDRMask(p.Bits(), int(size)*8), Xor: make([]byte, size)},
+		&expr.Cmp{Register: 1, Op: expr.CmpOpEq, Data: p.Masked().Addr().AsSlice()},
+	}
+}
+
+// newState matches the first packet of a connection or session.
+func newState() []expr.Any {
+	return []expr.Any{
+		&expr.Ct{Register: 1, Key: expr.CtKeySTATE},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binaryutil.NativeEndian.PutUint32(expr.CtStateBitNEW), Xor: binary.NativeEndian.AppendUint32(nil, 0)},
+		&expr.Cmp{Register: 1, Op: expr.CmpOpNeq, Data: binary.NativeEndian.AppendUint32(nil, 0)},
+	}
+}

@@ -1,0 +1,160 @@
+// Package netlab builds networks out of namespaces: a cloud, units with a
+// router each, nodes, and pods of both kinds. Every link can be cut and healed.
+package netlab
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// NS is a named network namespace.
+type NS struct {
+	Name string
+	fd   netns.NsHandle
+	link *netlink.Handle
+}
+
+// Path is where the namespace is bound, for other tools.
+func (n *NS) Path() string { return "/run/netns/" + n.Name }
+
+// NewNS makes a namespace with lo up.
+func NewNS(name string) (*NS, error) {
+	n := &NS{Name: name}
+	made := make(chan error)
+	go func() {
+		// Never unlocked: the thread belongs to the new namespace and ends
+		// with the goroutine.
+		runtime.LockOSThread()
+		made <- n.make()
+	}()
+	if err := <-made; err != nil {
+		return nil, fmt.Errorf("make namespace %s: %w", name, err)
+	}
+	return n, nil
+}
+
+func (n *NS) make() error {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(n.Path()), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(n.Path(), nil, 0o444); err != nil {
+		return err
+	}
+	self := fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())
+	if err := unix.Mount(self, n.Path(), "", unix.MS_BIND, ""); err != nil {
+		return err
+	}
+	var err error
+	if n.fd, err = netns.Get(); err != nil {
+		return err
+	}
+	if n.link, err = netlink.NewHandleAt(n.fd, unix.NETLINK_ROUTE); err != nil {
+		return err
+	}
+	lo, err := n.link.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	return n.link.LinkSetUp(lo)
+}
+
+// OpenNS opens a namespace that NewNS made, perhaps in another process.
+func OpenNS(name string) (*NS, error) {
+	n := &NS{Name: name}
+	var err error
+	if n.fd, err = netns.GetFromPath(n.Path()); err != nil {
+		return nil, fmt.Errorf("open namespace %s: %w", name, err)
+	}
+	n.link, err = netlink.NewHandleAt(n.fd, unix.NETLINK_ROUTE)
+	return n, err
+}
+
+// Close removes the namespace's name and handles; the kernel removes the rest
+// with the last process in it.
+func (n *NS) Close() error {
+	n.link.Close()
+	if err := unix.Unmount(n.Path(), unix.MNT_DETACH); err != nil {
+		return err
+	}
+	_ = n.fd.Close()
+	return os.Remove(n.Path())
+}
+
+// Do runs f on a thread inside the namespace. Sockets that f opens stay there.
+func (n *NS) Do(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked, see NewNS
+		if err := netns.Set(n.fd); err != nil {
+			done <- fmt.Errorf("enter namespace %s: %w", n.Name, err)
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
+// Start starts cmd inside the namespace.
+func (n *NS) Start(cmd *exec.Cmd) error { return n.Do(cmd.Start) }
+
+// Sysctl sets keys like "net/ipv4/ip_forward".
+func (n *NS) Sysctl(values map[string]string) error {
+	return n.Do(func() error {
+		for key, value := range values {
+			if err := os.WriteFile("/proc/sys/"+key, []byte(value), 0o644); err != nil && !os.IsNotExist(err) {
+				return fmt.Errorf("namespace %s: sysctl %s: %w", n.Name, key, err)
+			}
+		}
+		return nil
+	})
+}
+
+// ReadSysctl returns the value of a key.
+func (n *NS) ReadSysctl(key string) (string, error) {
+	var out []byte
+	err := n.Do(func() (err error) {
+		out, err = os.ReadFile("/proc/sys/" + key)
+		return err
+	})
+	return strings.TrimSpace(string(out)), err
+}
+
+// Dial connects from inside the namespace. The address must be literal.
+func (n *NS) Dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	err = n.Do(func() error {
+		conn, err = new(net.Dialer).DialContext(ctx, network, address)
+		return err
+	})
+	return conn, err
+}
+
+// Listen listens inside the namespace.
+func (n *NS) Listen(network, address string) (l net.Listener, err error) {
+	err = n.Do(func() error {
+		l, err = net.Listen(network, address)
+		return err
+	})
+	return l, err
+}
+
+// ListenPacket listens inside the namespace.
+func (n *NS) ListenPacket(network, address string) (l net.PacketConn, err error) {
+	err = n.Do(func() error {
+		l, err = net.ListenPacket(network, address)
+		return err
+	})
+	return l, err
+}

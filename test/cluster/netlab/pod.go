@@ -1,0 +1,81 @@
+package netlab
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// Pod is a network namespace on a node with addresses of its pod CIDRs.
+type Pod struct {
+	NS      *NS
+	Node    *Node
+	IP, IP6 netip.Addr
+	index   int
+}
+
+// AddPod makes a pod's network as the node's kind of plugin would.
+func (n *Node) AddPod(name string) (*Pod, error) {
+	p := &Pod{Node: n, index: n.takeIndex()}
+	p.IP = addrAt(n.PodCIDR, p.index)
+	p.IP6 = addrAt(n.PodCIDR6, p.index)
+	var err error
+	if p.NS, err = NewNS(name); err != nil {
+		return nil, err
+	}
+	// Routers would send them, and they must not change what a test sees.
+	if err := p.NS.Sysctl(map[string]string{"net/ipv6/conf/default/accept_ra": "0"}); err != nil {
+		return nil, err
+	}
+	if n.Network == Bridged {
+		return p, n.bridgePod(p)
+	}
+	return p, n.routePod(p)
+}
+
+// Remove takes the pod off the network; its address may be used again.
+func (p *Pod) Remove() error {
+	p.Node.freePods = append(p.Node.freePods, p.index)
+	return errors.Join(p.Node.NS.delLink(p.port()), p.NS.Close())
+}
+
+func (n *Node) takeIndex() int {
+	// Oldest first, so that an address rests before it comes back.
+	if n.nextPod >= 240 && len(n.freePods) > 0 {
+		i := n.freePods[0]
+		n.freePods = n.freePods[1:]
+		return i
+	}
+	n.nextPod++
+	return n.nextPod + 1 // .1 is the gateway
+}
+
+func (p *Pod) port() string { return fmt.Sprintf("veth%d", p.index) }
+
+func (n *Node) bridgePod(p *Pod) error {
+	ends := []netip.Prefix{netip.PrefixFrom(p.IP, n.PodCIDR.Bits()), netip.PrefixFrom(p.IP6, n.PodCIDR6.Bits())}
+	if err := wire(end{p.NS, "eth0", ends}, end{n.NS, p.port(), nil}, 0); err != nil {
+		return err
+	}
+	return errors.Join(n.NS.enslave(p.port(), "cni0"),
+		p.NS.route(anywhere4, n.PodCIDR.Addr().Next(), "eth0"), p.NS.route(anywhere6, n.PodCIDR6.Addr().Next(), "eth0"))
+}
+
+func (n *Node) routePod(p *Pod) error {
+	gw4, gw6 := n.PodCIDR.Addr().Next(), n.PodCIDR6.Addr().Next()
+	if err := wire(end{p.NS, "eth0", []netip.Prefix{host(p.IP), host(p.IP6)}}, end{n.NS, p.port(), []netip.Prefix{host(gw4), host(gw6)}}, 0); err != nil {
+		return err
+	}
+	none := netip.Addr{}
+	return errors.Join(
+		p.NS.route(host(gw4), none, "eth0"), p.NS.route(host(gw6), none, "eth0"),
+		p.NS.route(anywhere4, gw4, "eth0"), p.NS.route(anywhere6, gw6, "eth0"),
+		n.NS.route(host(p.IP), none, p.port()), n.NS.route(host(p.IP6), none, p.port()))
+}
+
+func addrAt(p netip.Prefix, i int) netip.Addr {
+	b := p.Addr().AsSlice()
+	b[len(b)-1] = byte(i)
+	ip, _ := netip.AddrFromSlice(b)
+	return ip
+}

@@ -1,0 +1,76 @@
+package datapath
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
+)
+
+// world is the lab that every test of this package shares: two units, each
+// with a routed (-1) and a bridged (-2) node, one agent and one Envoy a node.
+type world struct {
+	lab   *netlab.Lab
+	nodes []*edge.Node
+	state *manifests
+}
+
+var w *world
+
+func TestMain(m *testing.M) {
+	sandbox.Run(func() int {
+		var err error
+		if w, err = build(); err != nil {
+			fmt.Fprintln(os.Stderr, "build the lab:", err)
+			return 1
+		}
+		return m.Run()
+	})
+}
+
+func build() (*world, error) {
+	w := &world{}
+	kinds := []netlab.PodNetwork{netlab.Routed, netlab.Bridged}
+	var err error
+	w.lab, err = netlab.Build(netlab.Config{
+		Units: []netlab.UnitConfig{{Name: "a", Nodes: kinds}, {Name: "b", Nodes: kinds}},
+		Links: [][2]string{{"a", "b"}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.state = newManifests(sandbox.Dir + "/manifests")
+	for _, n := range w.lab.Nodes() {
+		w.state.node(n.Name, map[string]string{"unit": n.Unit.Name, "kubernetes.io/hostname": n.Name})
+	}
+	if err := w.state.write(); err != nil {
+		return nil, err
+	}
+	for _, n := range w.lab.Nodes() {
+		e, err := edge.NewNode(n, "--manifests", w.state.dir,
+			"--service-cidr", netlab.ServiceCIDR4.String()+","+netlab.ServiceCIDR6.String())
+		if err != nil {
+			return nil, err
+		}
+		if err := e.StartAgent(); err != nil {
+			return nil, err
+		}
+		if err := e.StartEnvoy(); err != nil {
+			return nil, err
+		}
+		w.nodes = append(w.nodes, e)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for _, e := range w.nodes {
+		if err := e.WaitReady(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}

@@ -1,0 +1,93 @@
+package xds
+
+import (
+	"fmt"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Bootstrap is what an Envoy's bootstrap depends on.
+type Bootstrap struct {
+	Node        string // the node's name
+	Socket      string // path of the agent's xDS socket
+	AdminSocket string // path of Envoy's admin socket; mode 0600, created by Envoy
+	HeapBytes   uint64 // Envoy refuses connections above 95 % of it; 0: no limit
+	Mark        uint32 // of Envoy's own packets
+}
+
+type object = map[string]any
+type array = []any
+
+// YAML renders the bootstrap. One ADS stream carries everything, clusters on
+// demand included. The short retry back-off matters: with Envoy's default a
+// stream that was away for half a minute comes back half a minute late.
+func (b Bootstrap) YAML() ([]byte, error) {
+	doc := object{
+		"node":  object{"id": b.Node, "cluster": "gridmesh"},
+		"admin": object{"address": object{"pipe": object{"path": b.AdminSocket, "mode": 0o600}}},
+		"dynamic_resources": object{
+			"ads_config": object{
+				"api_type": "DELTA_GRPC", "transport_api_version": "V3", "set_node_on_first_message_only": true,
+				"grpc_services": array{object{"envoy_grpc": object{
+					"cluster_name": "xds",
+					"retry_policy": object{"retry_back_off": object{"base_interval": "0.05s", "max_interval": "0.5s"}},
+				}}},
+			},
+			"cds_config": object{"resource_api_version": "V3", "initial_fetch_timeout": "2s", "ads": object{}},
+			"lds_config": object{"resource_api_version": "V3", "initial_fetch_timeout": "2s", "ads": object{}},
+		},
+		"static_resources": object{"clusters": array{xdsCluster(b.Socket)}},
+		// Everything else costs 33 KiB of Envoy's memory a cluster.
+		"stats_config": object{"stats_matcher": object{"inclusion_list": object{"patterns": array{
+			object{"prefix": "cluster_manager."}, object{"prefix": "listener_manager."}, object{"prefix": "control_plane."},
+			object{"prefix": "server."}, object{"prefix": "tcp.service."}, object{"prefix": "udp.service."},
+		}}}},
+		"cluster_manager": object{
+			"upstream_bind_config": object{"socket_options": array{soMark(b.Mark)}},
+		},
+	}
+	if b.HeapBytes > 0 {
+		doc["overload_manager"] = overload(b.HeapBytes)
+	}
+	out, err := yaml.Marshal(doc)
+	if err != nil {
+		return nil, fmt.Errorf("render bootstrap: %w", err)
+	}
+	return out, nil
+}
+
+func xdsCluster(socket string) object {
+	const protocol = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+	return object{
+		"name": "xds", "type": "STATIC", "connect_timeout": "1s",
+		"typed_extension_protocol_options": object{protocol: object{
+			"@type": "type.googleapis.com/" + protocol,
+			"explicit_http_config": object{"http2_protocol_options": object{
+				// An agent that hangs without closing is noticed, too.
+				"connection_keepalive": object{"interval": "5s", "timeout": "5s"},
+			}},
+		}},
+		"load_assignment": object{"cluster_name": "xds", "endpoints": array{object{"lb_endpoints": array{
+			object{"endpoint": object{"address": object{"pipe": object{"path": socket}}}},
+		}}}},
+	}
+}
+
+// soMark marks Envoy's own packets, so that the capture leaves them alone.
+func soMark(mark uint32) object {
+	const solSocket, soMark = 1, 36
+	return object{"description": "mark", "level": solSocket, "name": soMark, "int_value": mark, "state": "STATE_PREBIND"}
+}
+
+func overload(heap uint64) object {
+	return object{
+		"refresh_interval": "0.25s",
+		"resource_monitors": array{object{"name": "envoy.resource_monitors.fixed_heap", "typed_config": object{
+			"@type":               "type.googleapis.com/envoy.extensions.resource_monitors.fixed_heap.v3.FixedHeapConfig",
+			"max_heap_size_bytes": heap,
+		}}},
+		"actions": array{object{"name": "envoy.overload_actions.stop_accepting_connections", "triggers": array{
+			object{"name": "envoy.resource_monitors.fixed_heap", "threshold": object{"value": 0.95}},
+		}}},
+	}
+}
