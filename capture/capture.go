@@ -17,6 +17,7 @@ type Capture struct {
 	table   *table
 	planner *plan.Planner
 	synced  bool
+	found   bool
 	bridges []Bridge
 }
 
@@ -49,6 +50,9 @@ func (c *Capture) Install(guard []netip.Prefix) error {
 	if err := installRoutes(c.cfg); err != nil {
 		return err
 	}
+	if c.found, err = c.table.present(); err != nil {
+		return err
+	}
 	if err := c.table.install(); err != nil {
 		return err
 	}
@@ -58,8 +62,15 @@ func (c *Capture) Install(guard []netip.Prefix) error {
 // Apply writes what the next view changes. between is called after the
 // removals and before the additions: what is refused must be refused before
 // Envoy forgets it, and Envoy must know what it is to be handed.
-func (c *Capture) Apply(v *topology.View, between func()) error {
+//
+// A provisional view comes from the last good state, which may be older than
+// what is in force: it only adds.
+func (c *Capture) Apply(v *topology.View, provisional bool, between func()) error {
 	change := c.planner.Next(v)
+	if provisional {
+		between()
+		return c.table.merge(c.planner.Plan())
+	}
 	if !c.synced {
 		between()
 		if err := c.table.sync(c.planner.Plan()); err != nil {
@@ -99,6 +110,9 @@ func (c *Capture) Repair() (bool, error) {
 	}
 	return true, nil
 }
+
+// Found tells whether rules of a run before were in force at Install.
+func (c *Capture) Found() bool { return c.found }
 
 // Pods names the kind of pod network found: "bridged (cni0)" or "routed".
 func (c *Capture) Pods() string {

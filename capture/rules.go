@@ -59,7 +59,11 @@ func chains(cfg plan.Config) []chain {
 			chain{name: take, rules: []exprs{
 				join(l4proto(unix.IPPROTO_TCP), f.addrIn(f.saddr, "pods"), f.tproxy(cfg.KeepPort()), setMark(cfg.Mark, cfg.Mask), accept()),
 				join(l4proto(unix.IPPROTO_TCP), f.tproxy(cfg.PlainPort()), setMark(cfg.Mark, cfg.Mask), accept()),
-				join(l4proto(unix.IPPROTO_UDP), setMark(cfg.Mark, cfg.Mask), accept()),
+				join(l4proto(unix.IPPROTO_UDP), socketTransparent(), setMark(cfg.Mark, cfg.Mask), accept()),
+				// Nobody listens. The host's own packets carry the mark already
+				// and would be delivered here, where the kernel has no address
+				// to answer from; all others meet the guard.
+				join(markIs(cfg.Mark, cfg.Mask), jump(refuse)),
 			}},
 			chain{name: refuse, rules: []exprs{
 				join(l4proto(unix.IPPROTO_TCP), countPackets(), resetTCP()),

@@ -111,20 +111,9 @@ func (t *table) present() (bool, error) {
 
 // sync makes the table hold exactly p, whatever it held before.
 func (t *table) sync(p *plan.Plan) error {
-	want := bySet{}
-	want.frontends("serve", p.Serve)
-	want.frontends("silent", p.Silent)
-	want.hairpins(p.Hairpin)
-	gone, added := bySet{}, bySet{}
-	for _, set := range []string{"serve", "silent", "hairpin"} {
-		for _, f := range families {
-			name := set + f.suffix
-			have, err := t.conn.GetSetElements(t.sets[name])
-			if err != nil {
-				return fmt.Errorf("read set %s: %w", name, err)
-			}
-			gone[name], added[name] = compare(have, want[name])
-		}
+	gone, added, err := t.compare(p)
+	if err != nil {
+		return err
 	}
 	// What is guarded comes first: nothing may leave while the rest is loaded.
 	if err := t.replace("guard", ranges("guard", p.Guard)); err != nil {
@@ -134,6 +123,37 @@ func (t *table) sync(p *plan.Plan) error {
 		return err
 	}
 	return t.write(t.conn.SetAddElements, added)
+}
+
+// merge adds what p has and the table does not.
+func (t *table) merge(p *plan.Plan) error {
+	_, added, err := t.compare(p)
+	if err != nil {
+		return err
+	}
+	if err := t.addGuard(p.Guard); err != nil {
+		return err
+	}
+	return t.write(t.conn.SetAddElements, added)
+}
+
+func (t *table) compare(p *plan.Plan) (gone, added bySet, err error) {
+	want := bySet{}
+	want.frontends("serve", p.Serve)
+	want.frontends("silent", p.Silent)
+	want.hairpins(p.Hairpin)
+	gone, added = bySet{}, bySet{}
+	for _, set := range []string{"serve", "silent", "hairpin"} {
+		for _, f := range families {
+			name := set + f.suffix
+			have, err := t.conn.GetSetElements(t.sets[name])
+			if err != nil {
+				return nil, nil, fmt.Errorf("read set %s: %w", name, err)
+			}
+			gone[name], added[name] = compare(have, want[name])
+		}
+	}
+	return gone, added, nil
 }
 
 // addGuard guards ranges beside those that are guarded already.

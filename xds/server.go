@@ -64,9 +64,11 @@ func (s *Server) Register(g *grpc.Server) { discovery.RegisterAggregatedDiscover
 func (s *Server) Update(cat *render.Catalog, changed render.Changed) {
 	s.mu.Lock()
 	first := s.catalog == nil
+	// What a provisional catalog passed over has to be looked at now.
+	whole := !first && s.catalog.Provisional && !cat.Provisional
 	s.catalog = cat
 	for st := range s.streams {
-		st.mark(changed)
+		st.mark(changed, whole)
 	}
 	for _, names := range changed {
 		for _, name := range names {

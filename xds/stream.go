@@ -32,6 +32,7 @@ type stream struct {
 
 	mu    sync.Mutex
 	dirty map[string]map[string]struct{}
+	whole bool // look at everything
 	info  Stream
 }
 
@@ -47,8 +48,9 @@ func newStream(s *Server, g discovery.AggregatedDiscoveryService_DeltaAggregated
 }
 
 // mark notes changed names; the stream looks at them when it can send.
-func (st *stream) mark(changed render.Changed) {
+func (st *stream) mark(changed render.Changed, whole bool) {
 	st.mu.Lock()
+	st.whole = st.whole || whole
 	for typeURL, names := range changed {
 		if st.dirty[typeURL] == nil {
 			st.dirty[typeURL] = map[string]struct{}{}
@@ -154,9 +156,15 @@ func (st *stream) greet(node *core.Node) error {
 
 func (st *stream) takeDirty() {
 	st.mu.Lock()
-	dirty := st.dirty
-	st.dirty = map[string]map[string]struct{}{}
+	dirty, whole := st.dirty, st.whole
+	st.dirty, st.whole = map[string]map[string]struct{}{}, false
 	st.mu.Unlock()
+	if whole {
+		cat := st.server.current()
+		for _, sub := range st.subs {
+			sub.touchAll(cat)
+		}
+	}
 	for typeURL, names := range dirty {
 		sub := st.subs[typeURL]
 		if !sub.started {

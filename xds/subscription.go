@@ -91,6 +91,24 @@ func (s *subscription) request(cat *render.Catalog, subscribe, unsubscribe []str
 
 func (s *subscription) touch(name string, force bool) { s.pending[name] = s.pending[name] || force }
 
+// touchAll looks again at everything that Envoy holds or asked for.
+func (s *subscription) touchAll(cat *render.Catalog) {
+	if !s.started {
+		return
+	}
+	for name := range s.sent {
+		s.touch(name, false)
+	}
+	for name := range s.names {
+		s.touch(name, false)
+	}
+	if s.wildcard {
+		for _, name := range cat.Wildcard(s.typeURL) {
+			s.touch(name, false)
+		}
+	}
+}
+
 // ack forgets the response. nack takes back what was believed of it and
 // returns the resource that is refused for good, if it was alone.
 func (s *subscription) ack(nonce string) { delete(s.inflight, nonce) }
@@ -173,6 +191,9 @@ func (s *subscription) takePending() []forced {
 // consider puts one name into the batch if Envoy should hear of it.
 func (s *subscription) consider(cat *render.Catalog, name string, force bool, b *batch) (changed []string) {
 	had, held := s.sent[name]
+	if held && cat.Provisional && !force {
+		return nil // what Envoy holds is as new as the last good state, or newer
+	}
 	r, exists := cat.Resource(s.typeURL, name)
 	if !exists || !s.wants(cat, name) {
 		if held {

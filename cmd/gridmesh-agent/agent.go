@@ -15,7 +15,10 @@ import (
 )
 
 const (
-	repairEvery   = 5 * time.Second
+	repairEvery = 5 * time.Second
+	// liveFirst is how long a source may take before the last good state is
+	// used. Where rules of the run before are in force, waiting costs nothing.
+	liveFirst     = 500 * time.Millisecond
 	stateInterval = 10 * time.Second
 )
 
@@ -54,17 +57,28 @@ type feed interface {
 }
 
 // restore serves from the last good state until the source has a whole one.
-func (a *agent) restore(st *source.State) {
+// The state may be older than what Envoy and the kernel hold, so it only adds.
+func (a *agent) restore(ctx context.Context, st *source.State) {
 	if st == nil {
 		return
 	}
 	a.catalog.Used(st.Used...)
+	if a.capture.Found() {
+		select {
+		case <-a.source.Wake():
+			return
+		case <-time.After(liveFirst):
+		case <-ctx.Done():
+			return
+		}
+	}
 	a.log.Info("serving from the last good state", "services", st.Snapshot.Services.Len())
 	a.apply(st.Snapshot)
 	a.unsaved = false
 }
 
-func (a *agent) loop(ctx context.Context) {
+func (a *agent) loop(ctx context.Context, st *source.State) {
+	a.restore(ctx, st)
 	wake := a.source.Wake()
 	repair := time.NewTicker(repairEvery)
 	defer repair.Stop()
@@ -99,8 +113,8 @@ func (a *agent) apply(snap *topology.Snapshot) {
 	a.snap = snap
 	a.view = a.viewer.See(snap)
 	var changed render.Changed
-	a.cat, changed = a.catalog.Next(a.view)
-	err := a.capture.Apply(a.view, func() { a.xds.Update(a.cat, changed) })
+	a.cat, changed = a.catalog.Next(a.view, !a.live)
+	err := a.capture.Apply(a.view, !a.live, func() { a.xds.Update(a.cat, changed) })
 	if err != nil {
 		a.log.Error("could not write the capture rules; trying again", "err", err)
 		a.metrics.syncFailures.Inc()
@@ -135,7 +149,7 @@ func (a *agent) used() {
 	}
 	if a.catalog.Used(known...) {
 		var changed render.Changed
-		a.cat, changed = a.catalog.Next(a.view)
+		a.cat, changed = a.catalog.Next(a.view, !a.live)
 		a.xds.Update(a.cat, changed)
 		a.unsaved = true
 		a.publish(nil)

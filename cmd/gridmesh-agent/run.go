@@ -102,7 +102,6 @@ func (a *agent) serve(ctx context.Context, st *source.State) error {
 		grpc.MaxRecvMsgSize(16<<20),
 	)
 	a.xds.Register(server)
-	a.restore(st)
 
 	var wg sync.WaitGroup
 	start := func(what string, f func() error) {
@@ -122,7 +121,7 @@ func (a *agent) serve(ctx context.Context, st *source.State) error {
 		}
 		start(h.name, func() error { return h.serve(ctx, l) })
 	}
-	start("loop", func() error { a.loop(ctx); return nil })
+	start("loop", func() error { a.loop(ctx, st); return nil })
 	<-ctx.Done()
 	server.Stop()
 	wg.Wait()

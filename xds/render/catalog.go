@@ -15,6 +15,9 @@ type Catalog struct {
 	preload  *topology.Table[string, bool]
 	udp      *topology.Table[string, *Resource]
 	Problems []topology.Problem
+	// Provisional: made from the last good state, which may be older than what
+	// a living Envoy holds. It only adds; it neither changes nor removes.
+	Provisional bool
 }
 
 // Entry is a cluster: a frontend of a Service.
@@ -126,8 +129,8 @@ func (c *Cataloger) Used(names ...string) bool {
 // UsedNames returns what Used collected, sorted.
 func (c *Cataloger) UsedNames() []string { return slices.Sorted(maps.Keys(c.preload.used)) }
 
-// Next takes the next view.
-func (c *Cataloger) Next(v *topology.View) (*Catalog, Changed) {
+// Next takes the next view. A provisional one is made from the last good state.
+func (c *Cataloger) Next(v *topology.View, provisional bool) (*Catalog, Changed) {
 	var last *topology.Table[topology.ObjectKey, *topology.ServiceView]
 	if c.view != nil {
 		last = c.view.Services
@@ -153,7 +156,7 @@ func (c *Cataloger) Next(v *topology.View) (*Catalog, Changed) {
 	for _, name := range gone {
 		preload.Delete(name)
 	}
-	next := &Catalog{cfg: c.cfg, clusters: clusters.Freeze(), udp: udp.Freeze(), preload: preload.Freeze(), Problems: c.preload.problems()}
+	next := &Catalog{cfg: c.cfg, clusters: clusters.Freeze(), udp: udp.Freeze(), preload: preload.Freeze(), Problems: c.preload.problems(), Provisional: provisional}
 	changed := Changed{}
 	names := slices.Collect(c.last.clusters.Changed(next.clusters))
 	changed[EndpointType] = names

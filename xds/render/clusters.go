@@ -22,6 +22,11 @@ const clusterTemplate = "eds-1"
 // endpoints may lie behind a slow link, and one lost SYN is no death.
 const farConnectTimeout = time.Second
 
+// ejection is how long a dead endpoint is left alone. It must outlast the
+// connect timeouts of a whole dead node, or the first comes back while the
+// last is tried; with the interval it bounds the return of a living one.
+const ejection = 3500 * time.Millisecond
+
 // ClusterName names the cluster of a frontend. For TCP it must be what Envoy
 // makes of the address that the client dialled.
 func ClusterName(f topology.Frontend) string {
@@ -73,8 +78,8 @@ func edsCluster(name string, timeout time.Duration) *cluster.Cluster {
 			EnforcingLocalOriginSuccessRate:        wrapperspb.UInt32(0),
 			MaxEjectionPercent:                     wrapperspb.UInt32(100),
 			Interval:                               durationpb.New(time.Second),
-			BaseEjectionTime:                       durationpb.New(2 * time.Second),
-			MaxEjectionTime:                        durationpb.New(2 * time.Second),
+			BaseEjectionTime:                       durationpb.New(ejection),
+			MaxEjectionTime:                        durationpb.New(ejection),
 		},
 		UpstreamConnectionOptions: &cluster.UpstreamConnectionOptions{TcpKeepalive: &core.TcpKeepalive{}},
 	}

@@ -4,6 +4,7 @@ package edge
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -168,9 +169,12 @@ func (e *Node) StartEnvoy() error {
 	if err := os.WriteFile(path, out, 0o600); err != nil {
 		return err
 	}
-	e.Envoy, err = Start(e.NS, "envoy "+e.Name, Binary("envoy"), "--disable-hot-restart", "--concurrency", "2", "-l", "warning", "-c", path)
+	e.Envoy, err = Start(e.NS, "envoy "+e.Name, Binary("envoy"), "--disable-hot-restart", "--concurrency", "2", "-l", envoyLog(), "-c", path)
 	return err
 }
+
+// envoyLog is Envoy's log level: GRIDMESH_ENVOY_LOG=debug for a hard case.
+func envoyLog() string { return cmp.Or(os.Getenv("GRIDMESH_ENVOY_LOG"), "warning") }
 
 // Run runs a subcommand of the agent on the node and returns its output.
 func (e *Node) Run(args ...string) ([]byte, error) {

@@ -196,11 +196,22 @@ func (l *Lab) link(a, b string) error {
 	if x == nil || y == nil {
 		return fmt.Errorf("link %s-%s: no such unit", a, b)
 	}
-	if err := wire(end{x.Router, "x-" + b, nil}, end{y.Router, "x-" + a, nil}, siteMTU); err != nil {
+	if x.index > y.index {
+		x, y, a, b = y, x, b, a
+	}
+	if err := wire(end{x.Router, "x-" + b, x.linkNet(y, 1)}, end{y.Router, "x-" + a, x.linkNet(y, 2)}, siteMTU); err != nil {
 		return err
 	}
 	x.links, y.links = append(x.links, b), append(y.links, a)
 	return nil
+}
+
+// linkNet is an end's addresses of the link between u and a unit of a higher index.
+func (u *Unit) linkNet(o *Unit, side int) []netip.Prefix {
+	return []netip.Prefix{
+		netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 201, byte(u.index*16 + o.index), byte(side)}), 24),
+		netip.PrefixFrom(v6(0x201, u.index*16+o.index, 0, side), 64),
+	}
 }
 
 // route fills every routing table: all addresses are real everywhere.
@@ -248,11 +259,11 @@ func (l *Lab) routePods(u *Unit, n *Node) error {
 func (u *Unit) routeTo(o *Unit) error {
 	dev, via4, via6 := "up0", o.wan4, o.wan6
 	if slices.Contains(u.links, o.Name) {
-		dev, via4, via6 = "x-"+o.Name, netip.Addr{}, netip.Addr{}
-		if err := errors.Join(u.Router.route(host(o.wan4), netip.Addr{}, dev), u.Router.route(host(o.wan6), netip.Addr{}, dev)); err != nil {
-			return err
+		far := o.linkNet(u, 1)
+		if u.index < o.index {
+			far = u.linkNet(o, 2)
 		}
-		via4, via6 = o.wan4, o.wan6
+		dev, via4, via6 = "x-"+o.Name, far[0].Addr(), far[1].Addr()
 	}
 	errs := []error{u.Router.route(o.net4, via4, dev), u.Router.route(o.net6, via6, dev)}
 	for _, n := range o.Nodes {
