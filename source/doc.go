@@ -7,6 +7,7 @@
 package source
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/gridmesh/gridmesh/topology"
@@ -50,4 +51,11 @@ func (c *Cell) Wake() <-chan struct{} {
 		w <- struct{}{}
 	}
 	return w
+}
+
+// Forget ends what Wake began.
+func (c *Cell) Forget(wake <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiters = slices.DeleteFunc(c.waiters, func(w chan struct{}) bool { return w == wake })
 }

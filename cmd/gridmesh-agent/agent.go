@@ -39,7 +39,8 @@ type agent struct {
 	askedMu sync.Mutex
 	names   []string
 
-	state    status // what status and healthz read
+	out      source.Cell // what other processes are fed
+	state    status      // what status and healthz read
 	found    []capture.Finding
 	problems problemIndex
 	snap     *topology.Snapshot
@@ -111,6 +112,7 @@ func (a *agent) loop(ctx context.Context, st *source.State) {
 func (a *agent) apply(snap *topology.Snapshot) {
 	start := time.Now()
 	a.snap = snap
+	a.out.Publish(snap)
 	a.view = a.viewer.See(snap)
 	var changed render.Changed
 	a.cat, changed = a.catalog.Next(a.view, !a.live)

@@ -25,6 +25,7 @@ type config struct {
 	xdsSocket    string
 	statusSocket string
 	adminSocket  string
+	feedSocket   string
 	healthz      string
 	metrics      string
 	mark         string
@@ -45,7 +46,7 @@ type config struct {
 func defaults() *config {
 	return &config{
 		stateDir: "/var/lib/gridmesh", xdsSocket: "/run/gridmesh/xds.sock", statusSocket: "/run/gridmesh/agent.sock",
-		adminSocket: "/run/gridmesh/envoy-admin.sock", healthz: "0.0.0.0:10256", metrics: "127.0.0.1:10249",
+		adminSocket: "/run/gridmesh/envoy-admin.sock", feedSocket: "/run/gridmesh/feed.sock", healthz: "0.0.0.0:10256", metrics: "127.0.0.1:10249",
 		mark: "0x1/0x3", datapath: "envoy", keysReading: "ordered", preloadMax: 500,
 		capture: plan.Default(), render: render.Default(),
 	}
@@ -60,6 +61,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.xdsSocket, "xds-socket", c.xdsSocket, "Unix socket that Envoy connects to")
 	f.StringVar(&c.statusSocket, "status-socket", c.statusSocket, "Unix socket for status")
 	f.StringVar(&c.adminSocket, "admin-socket", c.adminSocket, "Unix socket of Envoy's admin interface, for bootstrap")
+	f.StringVar(&c.feedSocket, "feed-socket", c.feedSocket, "Unix socket that feeds other processes of this node")
 	f.StringVar(&c.healthz, "healthz-bind-address", c.healthz, "address of /healthz and /livez; empty for none")
 	f.StringVar(&c.metrics, "metrics-bind-address", c.metrics, "address of /metrics; empty for none")
 	f.StringSliceVar(&c.podCIDRs, "pod-cidr", nil, "pod CIDRs of this node (default: the Node's podCIDRs; without any, sources are not kept)")
@@ -115,7 +117,7 @@ func (c *config) complete(running bool) error {
 	if running && c.kubeconfig != "" && c.manifests != "" {
 		fail("--kubeconfig and --manifests exclude each other")
 	}
-	for flag, path := range map[string]*string{"--state-dir": &c.stateDir, "--xds-socket": &c.xdsSocket, "--status-socket": &c.statusSocket, "--admin-socket": &c.adminSocket} {
+	for flag, path := range map[string]*string{"--state-dir": &c.stateDir, "--xds-socket": &c.xdsSocket, "--status-socket": &c.statusSocket, "--admin-socket": &c.adminSocket, "--feed-socket": &c.feedSocket} {
 		abs, err := filepath.Abs(*path)
 		if err != nil || *path == "" {
 			fail("%s %q is no path", flag, *path)

@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds"
@@ -80,11 +82,58 @@ func newAgent(ctx context.Context, c *config, log *slog.Logger, st *source.State
 }
 
 // open chooses the source.
-func (a *agent) open(_ context.Context, _ *source.State) (feed, error) {
+func (a *agent) open(ctx context.Context, st *source.State) (feed, error) {
 	if a.cfg.manifests != "" {
 		return source.NewDir(a.cfg.manifests), nil
 	}
-	return nil, fmt.Errorf("%w: give --manifests", errUsage)
+	client, err := kube.Connect(a.cfg.kubeconfig, "gridmesh-agent/"+obs.Version())
+	if err != nil {
+		return nil, err
+	}
+	if ip, ok := client.HostIP(); ok && slices.ContainsFunc(a.cfg.capture.ServiceCIDRs, func(p netip.Prefix) bool { return p.Contains(ip) }) {
+		return nil, fmt.Errorf("%w: the API server's address %s is a ClusterIP, which needs this agent to work; give its real address in the kubeconfig, or in KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT", errUsage, ip)
+	}
+	if err := a.policies(ctx, client); err != nil {
+		return nil, err
+	}
+	a.podCIDRs(ctx, client, st)
+	return kube.NewFeed(client, a.log, kube.NewMetrics(a.metrics.registry)), nil
+}
+
+// policies refuses a cluster with NetworkPolicies, which would be bypassed.
+// An API server that does not answer does not keep a node from starting.
+func (a *agent) policies(ctx context.Context, client *kube.Client) error {
+	has, err := client.HasNetworkPolicy(ctx)
+	if err != nil {
+		a.log.Warn("could not ask for NetworkPolicies; if there are any they are bypassed on the same node (docs/limits.md)", "err", err)
+		return nil
+	}
+	if !has {
+		return nil
+	}
+	f := capture.Finding{Kind: capture.PolicyEngine, Text: "the cluster has NetworkPolicies: traffic through a ClusterIP to a pod on the same node bypasses them (docs/limits.md); start with --allow-policy-bypass to accept that"}
+	a.found = append(a.found, f)
+	a.metrics.findings.WithLabelValues(string(f.Kind)).Inc()
+	if err := a.cfg.findings(a.log, []capture.Finding{f}); err != nil {
+		return fmt.Errorf("%w: %w", errUnfit, err)
+	}
+	return nil
+}
+
+// podCIDRs fills the pod CIDRs: the flag's, else the Node's, else those of the
+// last good state.
+func (a *agent) podCIDRs(ctx context.Context, client *kube.Client, st *source.State) {
+	if len(a.cfg.capture.PodCIDRs) > 0 {
+		return
+	}
+	list, err := client.PodCIDRs(ctx, a.cfg.node)
+	if err != nil && st != nil {
+		list = st.PodCIDRs
+	}
+	if len(list) == 0 {
+		a.log.Warn("no pod CIDR is known: pods cannot be told from others and their addresses are not kept", "err", err)
+	}
+	a.cfg.capture.PodCIDRs = list
 }
 
 // serve runs the loop and every listener, and returns when all have ended.
@@ -113,6 +162,13 @@ func (a *agent) serve(ctx context.Context, st *source.State) error {
 	}
 	start("source", func() error { return a.source.Run(ctx) })
 	start("xds server", func() error { return server.Serve(l) })
+	start("feed server", func() error {
+		l, err := listenUnix(a.cfg.feedSocket)
+		if err != nil {
+			return err
+		}
+		return source.Serve(ctx, l, &a.out)
+	})
 	for _, h := range a.httpServers() {
 		l, err := h.listen()
 		if err != nil {

@@ -87,7 +87,11 @@ func TestEnvoyKilled(t *testing.T) {
 			}
 			for _, network := range []string{"tcp", "udp"} {
 				start := time.Now()
-				if _, err := edge.Ask(c.ns, network, f.at(i), 2*time.Second); !errors.Is(err, syscall.ECONNREFUSED) {
+				_, err := edge.Ask(c.ns, network, f.at(i), 2*time.Second)
+				if err != nil && network == "udp" && !c.pod && i == 0 {
+					continue // dropped, for the kernel has no address to send ICMP from (docs/limits.md)
+				}
+				if !errors.Is(err, syscall.ECONNREFUSED) {
 					t.Errorf("%s %s to %s while Envoy is dead: %v after %s", network, c.name, f.ips[i], err, time.Since(start))
 				}
 			}

@@ -145,7 +145,7 @@ func NewNode(n *netlab.Node, flags ...string) (*Node, error) {
 func (e *Node) common() []string {
 	flags := []string{
 		"--node-name", e.Name, "--state-dir", e.Dir + "/state", "--xds-socket", e.Dir + "/xds.sock",
-		"--status-socket", e.Dir + "/agent.sock", "--admin-socket", e.Dir + "/admin.sock",
+		"--status-socket", e.Dir + "/agent.sock", "--feed-socket", e.Dir + "/feed.sock", "--admin-socket", e.Dir + "/admin.sock",
 	}
 	if !slices.Contains(e.Flags, "--pod-cidr") {
 		flags = append(flags, "--pod-cidr", e.PodCIDR.String()+","+e.PodCIDR6.String())

@@ -1,0 +1,100 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Client is the connection to one API server.
+type Client struct {
+	kube kubernetes.Interface
+	meta metadata.Interface
+	host string
+}
+
+// Connect reads a kubeconfig ("" for in-cluster credentials). It does not
+// need the API server to answer.
+func Connect(kubeconfig, agent string) (*Client, error) {
+	cfg, err := restConfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	cfg.UserAgent = agent
+	cfg.QPS, cfg.Burst = 20, 40
+	meta := rest.CopyConfig(cfg)
+	cfg.ContentType = "application/vnd.kubernetes.protobuf"
+	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	c := &Client{host: cfg.Host}
+	if c.kube, err = kubernetes.NewForConfig(cfg); err != nil {
+		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
+	}
+	if c.meta, err = metadata.NewForConfig(meta); err != nil {
+		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
+	}
+	return c, nil
+}
+
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		cfg, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("no --kubeconfig is given and no in-cluster credentials are there: %w", err)
+		}
+		return cfg, nil
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
+	}
+	return cfg, nil
+}
+
+// HostIP is the API server's address where the configuration gives one and
+// not a name.
+func (c *Client) HostIP() (netip.Addr, bool) {
+	u, err := url.Parse(c.host)
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return ip.Unmap(), err == nil
+}
+
+// PodCIDRs asks for a node's spec.podCIDRs.
+func (c *Client) PodCIDRs(ctx context.Context, node string) ([]netip.Prefix, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	n, err := c.kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("get node %s: %w", node, err)
+	}
+	var list []netip.Prefix
+	for _, text := range n.Spec.PodCIDRs {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("node %s: spec.podCIDRs: %w", node, err)
+		}
+		list = append(list, p.Masked())
+	}
+	return list, nil
+}
+
+// HasNetworkPolicy tells whether any NetworkPolicy exists.
+func (c *Client) HasNetworkPolicy(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	list, err := c.kube.NetworkingV1().NetworkPolicies("").List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return false, fmt.Errorf("list networkpolicies: %w", err)
+	}
+	return len(list.Items) > 0, nil
+}

@@ -1,0 +1,180 @@
+package kube
+
+import (
+	"context"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/gridmesh/gridmesh/api/names"
+	"github.com/gridmesh/gridmesh/kube/convert"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// watchOf is one watch and what its objects do to the builder.
+type watchOf struct {
+	name string
+	lw   cache.ListerWatcher
+	kind runtime.Object
+	// anchor is a name that every whole list holds, "" for none.
+	anchor string
+	// guarded lists are held back when they would drop half of what is known.
+	guarded bool
+	trim    func(obj any)
+	set     func(f *Feed, obj any) func(b *topology.Builder) bool
+	// gone deletes by "namespace/name".
+	gone func(f *Feed, key topology.ObjectKey) func(b *topology.Builder) bool
+	// weight is how much an object counts for guarded.
+	weight func(obj any) int
+}
+
+func (f *Feed) watches() []*watchOf {
+	kube := f.client.kube
+	slices := func(name, selector string, guarded bool) *watchOf {
+		w := &watchOf{
+			name: name, kind: &discoveryv1.EndpointSlice{}, guarded: guarded, set: setSlice, gone: deleteSlice, trim: trimSlice,
+			weight: func(obj any) int { return len(obj.(*discoveryv1.EndpointSlice).Endpoints) },
+			lw: listWatch(selector, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return kube.DiscoveryV1().EndpointSlices("").List(ctx, o)
+			}, kube.DiscoveryV1().EndpointSlices("").Watch),
+		}
+		if guarded {
+			w.anchor = names.DefaultNamespace + "/" + names.KubernetesService
+		}
+		return w
+	}
+	nodes := f.client.meta.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})
+	return []*watchOf{
+		{
+			name: "services", kind: &corev1.Service{}, guarded: true, set: setService, gone: deleteService, trim: trimService,
+			anchor: names.DefaultNamespace + "/" + names.KubernetesService,
+			weight: func(any) int { return 1 },
+			lw: listWatch("!"+names.ServiceProxyName, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return kube.CoreV1().Services("").List(ctx, o)
+			}, kube.CoreV1().Services("").Watch),
+		},
+		slices("endpointslices", "!"+names.Headless+",!"+names.ServiceProxyName, true),
+		slices("grid-endpointslices", names.Headless+","+names.GridUniqKey, false),
+		{
+			name: "nodes", kind: &metav1.PartialObjectMetadata{}, set: setNode, gone: deleteNode, trim: trimNode,
+			weight: func(any) int { return 0 },
+			lw: listWatch("", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return nodes.List(ctx, o)
+			}, nodes.Watch),
+		},
+		{
+			name: "servicecidrs", kind: &networkingv1.ServiceCIDR{}, set: setCIDR, gone: deleteCIDR, trim: func(any) {},
+			weight: func(any) int { return 0 },
+			lw: listWatch("", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return kube.NetworkingV1().ServiceCIDRs().List(ctx, o)
+			}, kube.NetworkingV1().ServiceCIDRs().Watch),
+		},
+	}
+}
+
+func listWatch(selector string,
+	list func(context.Context, metav1.ListOptions) (runtime.Object, error),
+	watch func(context.Context, metav1.ListOptions) (apiwatch.Interface, error),
+) cache.ListerWatcher {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.LabelSelector = selector
+			return list(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			o.LabelSelector = selector
+			return watch(ctx, o)
+		},
+	}
+}
+
+// The trims drop what conversion does not read, before a list of thousands
+// piles up.
+func trimService(obj any) {
+	s := obj.(*corev1.Service)
+	s.ManagedFields, s.OwnerReferences, s.Finalizers, s.Spec.Selector = nil, nil, nil, nil
+	s.Status = corev1.ServiceStatus{}
+	if keys, ok := s.Annotations[names.TopologyKeys]; ok {
+		s.Annotations = map[string]string{names.TopologyKeys: keys}
+	} else {
+		s.Annotations = nil
+	}
+}
+
+func trimSlice(obj any) {
+	s := obj.(*discoveryv1.EndpointSlice)
+	s.ManagedFields, s.OwnerReferences, s.Annotations = nil, nil, nil
+	for i := range s.Endpoints {
+		s.Endpoints[i].TargetRef, s.Endpoints[i].DeprecatedTopology = nil, nil
+	}
+}
+
+func trimNode(obj any) {
+	n := obj.(*metav1.PartialObjectMetadata)
+	n.ManagedFields, n.Annotations, n.OwnerReferences = nil, nil, nil
+}
+
+func setService(_ *Feed, obj any) func(*topology.Builder) bool {
+	s := obj.(*corev1.Service)
+	key := topology.ObjectKey{Namespace: s.Namespace, Name: s.Name}
+	if out := convert.Service(s); out != nil {
+		return func(b *topology.Builder) bool { return b.SetService(out) }
+	}
+	return func(b *topology.Builder) bool { return b.DeleteService(key) }
+}
+
+func deleteService(_ *Feed, key topology.ObjectKey) func(*topology.Builder) bool {
+	return func(b *topology.Builder) bool { return b.DeleteService(key) }
+}
+
+func setSlice(_ *Feed, obj any) func(*topology.Builder) bool {
+	s := obj.(*discoveryv1.EndpointSlice)
+	key := topology.ObjectKey{Namespace: s.Namespace, Name: s.Name}
+	if out := convert.Slice(s); out != nil {
+		return func(b *topology.Builder) bool { return b.SetSlice(out) }
+	}
+	return func(b *topology.Builder) bool { return b.DeleteSlice(key) }
+}
+
+func deleteSlice(_ *Feed, key topology.ObjectKey) func(*topology.Builder) bool {
+	return func(b *topology.Builder) bool { return b.DeleteSlice(key) }
+}
+
+func setNode(_ *Feed, obj any) func(*topology.Builder) bool {
+	n := convert.Node(&obj.(*metav1.PartialObjectMetadata).ObjectMeta)
+	return func(b *topology.Builder) bool { return b.SetNode(n) }
+}
+
+func deleteNode(_ *Feed, key topology.ObjectKey) func(*topology.Builder) bool {
+	return func(b *topology.Builder) bool { return b.DeleteNode(key.Name) }
+}
+
+func setCIDR(f *Feed, obj any) func(*topology.Builder) bool {
+	c := obj.(*networkingv1.ServiceCIDR)
+	return func(b *topology.Builder) bool {
+		f.cidrs[c.Name] = convert.ServiceCIDR(c)
+		return f.setCIDRs(b)
+	}
+}
+
+func deleteCIDR(f *Feed, key topology.ObjectKey) func(*topology.Builder) bool {
+	return func(b *topology.Builder) bool {
+		delete(f.cidrs, key.Name)
+		return f.setCIDRs(b)
+	}
+}
+
+func (f *Feed) setCIDRs(b *topology.Builder) bool {
+	var all []netip.Prefix
+	for _, list := range f.cidrs {
+		all = append(all, list...)
+	}
+	return b.SetServiceCIDRs(all)
+}

@@ -1,0 +1,187 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// Timings of the socket.
+const (
+	sendTimeout = 10 * time.Second // a reader that does not read is let go
+	redial      = 200 * time.Millisecond
+)
+
+// Serve sends a cell's snapshots to everybody who connects: the whole first,
+// then changed objects, each state ended by a Sync record. It returns when
+// ctx ends and all connections are closed.
+func Serve(ctx context.Context, l net.Listener, cell *Cell) error {
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("accept on feed socket: %w", err)
+		}
+		wg.Go(func() { serveOne(ctx, conn, cell) })
+	}
+}
+
+func serveOne(ctx context.Context, conn net.Conn, cell *Cell) {
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	gone := make(chan struct{})
+	go func() { // a reader says nothing; when its side closes, so do we
+		_, _ = conn.Read(make([]byte, 1))
+		close(gone)
+	}()
+	wake := cell.Wake()
+	defer cell.Forget(wake)
+	var e *Encoder
+	var last *topology.Snapshot
+	for {
+		select {
+		case <-wake:
+		case <-gone:
+			return
+		}
+		_ = conn.SetWriteDeadline(time.Now().Add(sendTimeout))
+		next := cell.Snapshot()
+		err := error(nil)
+		if e == nil {
+			if e, err = NewEncoder(conn); err == nil {
+				err = e.Snapshot(next)
+			}
+		} else {
+			err = e.change(last, next)
+		}
+		if err == nil {
+			err = e.Sync()
+		}
+		if err != nil {
+			return // the reader connects again and starts from the whole
+		}
+		last = next
+	}
+}
+
+// change writes what leads from one snapshot to the next.
+func (e *Encoder) change(a, b *topology.Snapshot) error {
+	if err := e.Encode(Record{CIDRs: &b.ServiceCIDRs}); err != nil {
+		return err
+	}
+	for name := range a.Nodes.Changed(b.Nodes) {
+		r := Record{DeleteNode: &name}
+		if n, ok := b.Nodes.Get(name); ok {
+			r = Record{Node: n}
+		}
+		if err := e.Encode(r); err != nil {
+			return err
+		}
+	}
+	for key := range a.Services.Changed(b.Services) {
+		was, _ := a.Services.Get(key)
+		is, _ := b.Services.Get(key)
+		if err := e.entryChange(key, was, is); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Encoder) entryChange(key topology.ObjectKey, was, is *topology.Entry) error {
+	if is == nil {
+		is = &topology.Entry{}
+	}
+	if was == nil {
+		was = &topology.Entry{}
+	}
+	var records []Record
+	switch {
+	case is.Service == nil && was.Service != nil:
+		records = append(records, Record{DeleteService: &key})
+	case is.Service != was.Service:
+		records = append(records, Record{Service: is.Service})
+	}
+	kept := map[topology.ObjectKey]*topology.Slice{}
+	for _, s := range is.Slices {
+		kept[s.Key] = s
+	}
+	for _, s := range was.Slices {
+		if kept[s.Key] == nil {
+			records = append(records, Record{DeleteSlice: &s.Key})
+		}
+		if kept[s.Key] == s {
+			delete(kept, s.Key)
+		}
+	}
+	for _, s := range is.Slices {
+		if kept[s.Key] != nil {
+			records = append(records, Record{Slice: s})
+		}
+	}
+	for _, r := range records {
+		if err := e.Encode(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Socket is a source fed by Serve in another process.
+type Socket struct {
+	Cell
+	path string
+}
+
+// NewSocket connects to path on Run.
+func NewSocket(path string) *Socket { return &Socket{path: path} }
+
+// Run follows the socket until ctx ends; while nobody serves it, the last
+// snapshot stays.
+func (s *Socket) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		s.follow(ctx)
+		select {
+		case <-time.After(redial):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+func (s *Socket) follow(ctx context.Context) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", s.path)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	d, err := NewDecoder(conn)
+	if err != nil {
+		return
+	}
+	b := topology.NewBuilder()
+	for {
+		r, err := d.Decode()
+		if err != nil {
+			return
+		}
+		if r.Sync != nil {
+			s.Publish(b.Build())
+			continue
+		}
+		apply(b, r)
+	}
+}
