@@ -37,19 +37,14 @@ func New(cfg plan.Config, stateDir string) (*Capture, error) {
 // Install puts the rules, the routes and the guard over the given ranges in
 // place. Elements of a run before stay in force until the first Apply.
 func (c *Capture) Install(guard []netip.Prefix) error {
-	bridges, err := podBridges(c.cfg)
-	if err != nil {
+	c.bridges = nil
+	if _, err := c.RefreshBridges(); err != nil {
 		return err
-	}
-	c.bridges = bridges
-	if len(bridges) > 0 {
-		if err := installBridge(bridges, c.ctl); err != nil {
-			return err
-		}
 	}
 	if err := installRoutes(c.cfg); err != nil {
 		return err
 	}
+	var err error
 	if c.found, err = c.table.present(); err != nil {
 		return err
 	}
@@ -95,6 +90,9 @@ func (c *Capture) Apply(v *topology.View, provisional bool, between func()) erro
 // Repair puts back what somebody else removed and tells whether it had to.
 // It is cheap when nothing is missing.
 func (c *Capture) Repair() (bool, error) {
+	if _, err := c.RefreshBridges(); err != nil {
+		return false, err
+	}
 	present, err := c.table.present()
 	if err != nil {
 		return false, err

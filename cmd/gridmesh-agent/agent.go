@@ -39,8 +39,10 @@ type agent struct {
 	askedMu sync.Mutex
 	names   []string
 
-	out      source.Cell // what other processes are fed
-	state    status      // what status and healthz read
+	out      source.Cell                   // what other processes are fed
+	state    status                        // what status and healthz read
+	later    []func(context.Context) error // checks that need not hold up the start
+	foundMu  sync.Mutex
 	found    []capture.Finding
 	problems problemIndex
 	snap     *topology.Snapshot
@@ -81,6 +83,10 @@ func (a *agent) restore(ctx context.Context, st *source.State) {
 func (a *agent) loop(ctx context.Context, st *source.State) {
 	a.restore(ctx, st)
 	wake := a.source.Wake()
+	links, err := capture.Watch(ctx)
+	if err != nil {
+		a.log.Warn("cannot watch links; changes of the pod network are found every few seconds only", "err", err)
+	}
 	repair := time.NewTicker(repairEvery)
 	defer repair.Stop()
 	save := time.NewTimer(0)
@@ -97,6 +103,8 @@ func (a *agent) loop(ctx context.Context, st *source.State) {
 			a.apply(a.source.Snapshot())
 		case <-a.asked:
 			a.used()
+		case <-links:
+			a.bridges()
 		case <-repair.C:
 			a.repair()
 		case <-save.C:
@@ -155,6 +163,16 @@ func (a *agent) used() {
 		a.xds.Update(a.cat, changed)
 		a.unsaved = true
 		a.publish(nil)
+	}
+}
+
+func (a *agent) bridges() {
+	changed, err := a.capture.RefreshBridges()
+	switch {
+	case err != nil:
+		a.log.Error("could not follow the pod network's bridge", "err", err)
+	case changed:
+		a.log.Info("pod network changed", "pods", a.capture.Pods())
 	}
 }
 

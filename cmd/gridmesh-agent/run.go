@@ -93,10 +93,14 @@ func (a *agent) open(ctx context.Context, st *source.State) (feed, error) {
 	if ip, ok := client.HostIP(); ok && slices.ContainsFunc(a.cfg.capture.ServiceCIDRs, func(p netip.Prefix) bool { return p.Contains(ip) }) {
 		return nil, fmt.Errorf("%w: the API server's address %s is a ClusterIP, which needs this agent to work; give its real address in the kubeconfig, or in KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT", errUsage, ip)
 	}
-	if err := a.policies(ctx, client); err != nil {
-		return nil, err
+	// With a last good state nothing waits for an API server that may be away.
+	if a.podCIDRs(ctx, client, st); st == nil {
+		if err := a.policies(ctx, client); err != nil {
+			return nil, err
+		}
+	} else {
+		a.later = append(a.later, func(ctx context.Context) error { return a.policies(ctx, client) })
 	}
-	a.podCIDRs(ctx, client, st)
 	return kube.NewFeed(client, a.log, kube.NewMetrics(a.metrics.registry)), nil
 }
 
@@ -112,7 +116,9 @@ func (a *agent) policies(ctx context.Context, client *kube.Client) error {
 		return nil
 	}
 	f := capture.Finding{Kind: capture.PolicyEngine, Text: "the cluster has NetworkPolicies: traffic through a ClusterIP to a pod on the same node bypasses them (docs/limits.md); start with --allow-policy-bypass to accept that"}
+	a.foundMu.Lock()
 	a.found = append(a.found, f)
+	a.foundMu.Unlock()
 	a.metrics.findings.WithLabelValues(string(f.Kind)).Inc()
 	if err := a.cfg.findings(a.log, []capture.Finding{f}); err != nil {
 		return fmt.Errorf("%w: %w", errUnfit, err)
@@ -126,9 +132,13 @@ func (a *agent) podCIDRs(ctx context.Context, client *kube.Client, st *source.St
 	if len(a.cfg.capture.PodCIDRs) > 0 {
 		return
 	}
-	list, err := client.PodCIDRs(ctx, a.cfg.node)
-	if err != nil && st != nil {
-		list = st.PodCIDRs
+	var list []netip.Prefix
+	var err error
+	if st != nil {
+		list = st.PodCIDRs // a Node's podCIDRs never change
+	}
+	if len(list) == 0 {
+		list, err = client.PodCIDRs(ctx, a.cfg.node)
 	}
 	if len(list) == 0 {
 		a.log.Warn("no pod CIDR is known: pods cannot be told from others and their addresses are not kept", "err", err)
@@ -159,6 +169,9 @@ func (a *agent) serve(ctx context.Context, st *source.State) error {
 				cancel(fmt.Errorf("%s: %w", what, err))
 			}
 		})
+	}
+	for _, f := range a.later {
+		start("check", func() error { return f(ctx) })
 	}
 	start("source", func() error { return a.source.Run(ctx) })
 	start("xds server", func() error { return server.Serve(l) })

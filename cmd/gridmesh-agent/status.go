@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -62,7 +63,7 @@ func (a *agent) publish(err error) {
 	r := report{
 		Version: obs.Version(), Node: a.cfg.node, Unit: a.view.Viewpoint.Values, Source: "last good state",
 		Pods: a.capture.Pods(), Services: a.view.Services.Len(), Preloaded: len(a.cat.Wildcard(renderClusters)),
-		Updated: time.Now(), Findings: a.found,
+		Updated: time.Now(),
 	}
 	if a.live {
 		r.Source = "live"
@@ -77,6 +78,9 @@ func (a *agent) publish(err error) {
 
 func (a *agent) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	r := a.state.get()
+	a.foundMu.Lock()
+	r.Findings = slices.Clone(a.found)
+	a.foundMu.Unlock()
 	r.Envoys, r.Nacks = a.xds.Streams(), a.xds.Nacks()
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(r)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,15 +31,47 @@ type App struct {
 }
 
 // StartApp serves TCP and UDP on a port of a namespace, both families.
-func StartApp(ns *netlab.NS, name string, port int) (*App, error) {
+func StartApp(ns *netlab.NS, name string, port int) (a *App, err error) {
+	err = ns.Do(func() error {
+		a, err = listenApp(name, port)
+		return err
+	})
+	return a, err
+}
+
+// ServeApp serves in this process's own namespace until ctx ends; the name is
+// the host's.
+func ServeApp(ctx context.Context, args []string) error {
+	port := 8080
+	if len(args) > 0 {
+		n, err := strconv.Atoi(args[0])
+		if err != nil {
+			return fmt.Errorf("port %q: %w", args[0], err)
+		}
+		port = n
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	a, err := listenApp(name, port)
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	a.Stop()
+	return nil
+}
+
+func listenApp(name string, port int) (*App, error) {
 	a := &App{Name: name, open: map[net.Conn]struct{}{}}
-	l, err := ns.Listen("tcp", fmt.Sprintf(":%d", port))
+	l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
 	if err != nil {
 		return nil, err
 	}
-	p, err := ns.ListenPacket("udp", fmt.Sprintf(":%d", port))
+	p, err := net.ListenPacket("udp", fmt.Sprintf(":%d", port))
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, l.Close())
 	}
 	a.l = []io.Closer{l, p}
 	go a.accept(l)

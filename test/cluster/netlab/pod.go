@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 )
 
 // Pod is a network namespace on a node with addresses of its pod CIDRs.
@@ -78,4 +79,21 @@ func addrAt(p netip.Prefix, i int) netip.Addr {
 	b[len(b)-1] = byte(i)
 	ip, _ := netip.AddrFromSlice(b)
 	return ip
+}
+
+// RemoveStalePods removes the links and names of pods that another process of
+// the node made and left.
+func (n *Node) RemoveStalePods() error {
+	links, err := n.NS.link.LinkList()
+	if err != nil {
+		return err
+	}
+	for _, l := range links {
+		if l.Type() == "veth" && strings.HasPrefix(l.Attrs().Name, "veth") {
+			if err := n.NS.link.LinkDel(l); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -1,0 +1,238 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/kubelet"
+	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
+)
+
+// Config describes a cluster.
+type Config struct {
+	Lab netlab.Config
+	// Proxy says what serves a node's Services: "gridmesh", "kube-proxy" or
+	// "" for nothing. The key "" is for nodes that are not named.
+	Proxy map[string]string
+	// Images maps further image names to commands; see AppImage.
+	Images map[string]kubelet.Image
+	// AgentFlags are given to every agent.
+	AgentFlags []string
+	// Say reports progress; nil for silence.
+	Say func(format string, args ...any)
+}
+
+// AppImage is an image with the test's own server: see package edge's App.
+const AppImage = "gridmesh.test/app"
+
+// Cluster is a running cluster.
+type Cluster struct {
+	Lab        *netlab.Lab
+	Kube       kubernetes.Interface
+	REST       *rest.Config
+	Kubeconfig string
+	Nodes      map[string]*Node
+
+	cfg   Config
+	dir   string
+	pki   *pki
+	cloud *controlPlane
+}
+
+// Node is a node of a cluster: its network, its kubelet, its proxy.
+type Node struct {
+	*edge.Node
+	Kubelet   *edge.Process
+	KubeProxy *edge.Process
+	config    string
+	c         *Cluster
+}
+
+// Up builds a cluster and waits until its nodes are ready. It must be called
+// inside a sandbox.
+func Up(ctx context.Context, cfg Config) (*Cluster, error) {
+	if cfg.Say == nil {
+		cfg.Say = func(string, ...any) {}
+	}
+	c := &Cluster{cfg: cfg, dir: filepath.Join(sandbox.Dir, "cluster"), Nodes: map[string]*Node{}}
+	if err := mkdir(c.dir); err != nil {
+		return nil, err
+	}
+	var err error
+	if c.pki, err = newPKI(filepath.Join(c.dir, "pki")); err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	if c.Lab, err = netlab.Build(cfg.Lab); err != nil {
+		return nil, err
+	}
+	cfg.Say("network of %d units and %d nodes: %s", len(c.Lab.Units), len(c.Lab.Nodes()), since(start))
+	start = time.Now()
+	c.cloud = &controlPlane{c: c, processes: map[string]*edge.Process{}}
+	if err := c.cloud.up(ctx); err != nil {
+		return nil, err
+	}
+	cfg.Say("etcd, API server, controller manager, scheduler: %s", since(start))
+	start = time.Now()
+	for _, n := range c.Lab.Nodes() {
+		if err := c.addNode(n); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.WaitNodes(ctx); err != nil {
+		return nil, err
+	}
+	cfg.Say("nodes registered and ready: %s", since(start))
+	start = time.Now()
+	if err := c.startProxies(ctx); err != nil {
+		return nil, err
+	}
+	cfg.Say("proxies serve: %s", since(start))
+	return c, nil
+}
+
+func since(t time.Time) time.Duration { return time.Since(t).Round(10 * time.Millisecond) }
+
+func (c *Cluster) addNode(n *netlab.Node) error {
+	e, err := edge.NewNode(n)
+	if err != nil {
+		return err
+	}
+	kubeconfig, err := c.pki.kubeconfig("node-"+n.Name, "system:node:"+n.Name, "system:nodes", server())
+	if err != nil {
+		return err
+	}
+	images := map[string]kubelet.Image{AppImage: {Command: []string{"/app/lab", "app"}, Files: map[string]string{"/app/lab": edge.Binary("lab")}}}
+	for name, image := range c.cfg.Images {
+		images[name] = image
+	}
+	cfg := kubelet.Config{
+		Node: n.Name, Kubeconfig: kubeconfig, Dir: e.Dir, IPs: []string{n.IP.String(), n.IP6.String()},
+		PodCIDRs: []string{n.PodCIDR.String(), n.PodCIDR6.String()}, Bridged: n.Network == netlab.Bridged,
+		Labels: map[string]string{"unit": n.Unit.Name}, Images: images, Domain: "cluster.local", ClusterDNS: []string{"10.96.0.10"},
+	}
+	data, err := json.MarshalIndent(cfg, "", "  ")
+	if err != nil {
+		return err
+	}
+	node := &Node{Node: e, config: filepath.Join(e.Dir, "kubelet.json"), c: c}
+	if err := os.WriteFile(node.config, data, 0o600); err != nil {
+		return err
+	}
+	c.Nodes[n.Name] = node
+	return node.StartKubelet()
+}
+
+// StartKubelet starts the node's kubelet.
+func (n *Node) StartKubelet() (err error) {
+	n.Kubelet, err = edge.Start(n.NS, "kubelet "+n.Name, edge.Binary("lab"), "kubelet", n.config)
+	return err
+}
+
+func (c *Cluster) startProxies(ctx context.Context) error {
+	for _, n := range c.Nodes {
+		kind, named := c.cfg.Proxy[n.Name]
+		if !named {
+			kind = c.cfg.Proxy[""]
+		}
+		switch kind {
+		case "gridmesh":
+			if err := n.startGridmesh(); err != nil {
+				return err
+			}
+		case "kube-proxy":
+			if err := n.startKubeProxy(); err != nil {
+				return err
+			}
+		}
+	}
+	for _, n := range c.Nodes {
+		if n.Agent != nil {
+			if err := n.WaitReady(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (n *Node) startGridmesh() error {
+	kubeconfig, err := n.c.AgentKubeconfig()
+	if err != nil {
+		return err
+	}
+	n.Flags = append([]string{"--kubeconfig", kubeconfig}, n.c.cfg.AgentFlags...)
+	if err := n.StartAgent(); err != nil {
+		return err
+	}
+	return n.StartEnvoy()
+}
+
+// AgentKubeconfig is that of the agents' own user, with the rights of deploy/.
+func (c *Cluster) AgentKubeconfig() (string, error) {
+	path := c.pki.path("agent.kubeconfig")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if out, err := c.Kubectl("apply", "-f", filepath.Join(edge.Root(), "deploy/rbac.yaml")); err != nil {
+		return "", fmt.Errorf("apply RBAC: %w: %s", err, out)
+	}
+	return c.pki.kubeconfig("agent", "system:serviceaccount:gridmesh:gridmesh-agent", "system:serviceaccounts", server())
+}
+
+func (n *Node) startKubeProxy() error {
+	kubeconfig, err := n.c.pki.kubeconfig("kube-proxy", "system:kube-proxy", "", server())
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(n.Dir, "kube-proxy.yaml")
+	text := fmt.Sprintf(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+mode: nftables
+clientConnection: {kubeconfig: %q}
+conntrack: {maxPerCore: 0}
+hostnameOverride: %s
+`, kubeconfig, n.Name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		return err
+	}
+	n.KubeProxy, err = edge.Start(n.NS, "kube-proxy "+n.Name, edge.Binary("kube"), "kube-proxy", "--config", path)
+	return err
+}
+
+// Kubectl runs kubectl as the administrator, in the cloud.
+func (c *Cluster) Kubectl(args ...string) (string, error) {
+	return c.KubectlInput(nil, args...)
+}
+
+// KubectlInput is Kubectl with standard input.
+func (c *Cluster) KubectlInput(input []byte, args ...string) (string, error) {
+	var out bytes.Buffer
+	cmd := exec.Command(edge.Binary("kube"), append([]string{"kubectl", "--kubeconfig", c.Kubeconfig}, args...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &out, &out
+	if err := c.Lab.Cloud.Start(cmd); err != nil {
+		return "", err
+	}
+	err := cmd.Wait()
+	return out.String(), err
+}
+
+// Apply applies manifests.
+func (c *Cluster) Apply(yaml string) error {
+	out, err := c.KubectlInput([]byte(yaml), "apply", "-f", "-")
+	if err != nil {
+		return fmt.Errorf("apply: %w: %s", err, out)
+	}
+	return nil
+}

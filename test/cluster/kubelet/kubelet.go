@@ -1,0 +1,124 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Kubelet runs the pods of one node.
+type Kubelet struct {
+	cfg  *Config
+	kube kubernetes.Interface
+	log  *slog.Logger
+	net  *network
+
+	mu   sync.Mutex
+	pods map[types.UID]*worker
+	wg   sync.WaitGroup
+}
+
+// Run serves a node until ctx ends; then its pods end, too.
+func Run(ctx context.Context, cfg *Config, log *slog.Logger) error {
+	rc, err := clientcmd.BuildConfigFromFlags("", cfg.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("read kubeconfig: %w", err)
+	}
+	rc.QPS, rc.Burst = 200, 400
+	client, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		return err
+	}
+	n, err := newNetwork(cfg)
+	if err != nil {
+		return err
+	}
+	k := &Kubelet{cfg: cfg, kube: client, log: log, net: n, pods: map[types.UID]*worker{}}
+	// A machine that starts again has nothing left of the pods it ran.
+	if err := os.RemoveAll(filepath.Join(cfg.Dir, "pods")); err != nil {
+		return err
+	}
+	if err := k.register(ctx); err != nil {
+		return err
+	}
+	k.wg.Go(func() { k.heartbeat(ctx) })
+	k.watch(ctx)
+	<-ctx.Done()
+	k.wg.Wait()
+	return nil
+}
+
+// watch starts, updates and ends a worker for each pod bound to the node.
+func (k *Kubelet) watch(ctx context.Context) {
+	lw := cache.NewListWatchFromClient(k.kube.CoreV1().RESTClient(), "pods", corev1.NamespaceAll,
+		fields.OneTermEqualSelector("spec.nodeName", k.cfg.Node))
+	_, c := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: lw, ObjectType: &corev1.Pod{},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(o any) { k.see(ctx, o.(*corev1.Pod)) },
+			UpdateFunc: func(_, o any) { k.see(ctx, o.(*corev1.Pod)) },
+			DeleteFunc: func(o any) {
+				if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+					o = gone.Obj
+				}
+				k.forget(o.(*corev1.Pod))
+			},
+		},
+	})
+	k.wg.Go(func() { c.RunWithContext(ctx) })
+}
+
+func (k *Kubelet) see(ctx context.Context, pod *corev1.Pod) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	w := k.pods[pod.UID]
+	if w == nil {
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			if pod.DeletionTimestamp != nil {
+				k.wg.Go(func() { k.remove(ctx, pod) })
+			}
+			return
+		}
+		w = newWorker(k, pod)
+		k.pods[pod.UID] = w
+		k.wg.Go(func() { w.run(ctx) })
+	}
+	w.update(pod)
+}
+
+// forget ends a pod that was removed by force.
+func (k *Kubelet) forget(pod *corev1.Pod) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if w := k.pods[pod.UID]; w != nil {
+		w.vanish()
+	}
+}
+
+func (k *Kubelet) drop(uid types.UID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.pods, uid)
+}
+
+// retry calls f until it succeeds or ctx ends.
+func retry(ctx context.Context, f func() error) {
+	for wait := 100 * time.Millisecond; f() != nil; wait = min(2*wait, 2*time.Second) {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,50 @@
+// Command lab runs a Kubernetes cluster with edge sites on this machine, in
+// namespaces of its own, and lets people cut its links and look inside.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/kubelet"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	root := &cobra.Command{
+		Use: "lab", Short: "A Kubernetes cluster with edge sites on this machine, in namespaces of its own",
+		Version: obs.Version(), SilenceUsage: true, SilenceErrors: true,
+	}
+	root.AddCommand(internal()...)
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "lab:", err)
+		os.Exit(1)
+	}
+}
+
+// internal are what the cluster itself runs.
+func internal() []*cobra.Command {
+	return []*cobra.Command{
+		{Use: "kubelet CONFIG", Hidden: true, Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := kubelet.ReadConfig(args[0])
+			if err != nil {
+				return err
+			}
+			return kubelet.Run(cmd.Context(), cfg, obs.NewLog(os.Stderr, false))
+		}},
+		{Use: "container-init SPEC", Hidden: true, Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+			return kubelet.ContainerInit(args[0])
+		}},
+		{Use: "app [PORT]", Hidden: true, Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+			return edge.ServeApp(cmd.Context(), args)
+		}},
+	}
+}

@@ -1,0 +1,166 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gridmesh/gridmesh/test/cluster"
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
+)
+
+// c is the cluster that every test of this package shares.
+var c *cluster.Cluster
+
+func TestMain(m *testing.M) {
+	sandbox.Run(func() int {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		defer cancel()
+		start := time.Now()
+		kinds := []netlab.PodNetwork{netlab.Routed, netlab.Bridged}
+		var err error
+		c, err = cluster.Up(ctx, cluster.Config{
+			Lab:   netlab.Config{Units: []netlab.UnitConfig{{Name: "a", Nodes: kinds}, {Name: "b", Nodes: kinds}}, Links: [][2]string{{"a", "b"}}},
+			Proxy: map[string]string{"": "gridmesh"},
+			Say:   func(format string, args ...any) { fmt.Printf("cluster: "+format+"\n", args...) },
+		})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "cluster:", err)
+			return 1
+		}
+		fmt.Printf("cluster: up in %s\n", time.Since(start).Round(10*time.Millisecond))
+		return m.Run()
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func deadline(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// app is a DaemonSet with a pod on every node, and a Service.
+type app struct {
+	name string
+	svc  *corev1.Service
+	pods map[string]*corev1.Pod // by node
+}
+
+const appManifest = `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: NAME, labels: {app: NAME}}
+spec:
+  selector: {matchLabels: {app: NAME}}
+  template:
+    metadata: {labels: {app: NAME}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: app
+        image: gridmesh.test/app
+        ports: [{name: main, containerPort: 8080}]
+        readinessProbe: {tcpSocket: {port: main}, periodSeconds: 1}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: NAME, annotations: {topologyKeys: 'KEYS'}}
+spec:
+  ipFamilyPolicy: RequireDualStack
+  selector: {app: NAME}
+  ports: [{name: tcp, port: 80, targetPort: main, protocol: TCP}, {name: udp, port: 80, targetPort: 8080, protocol: UDP}]
+`
+
+func deploy(t *testing.T, name, keys string) *app {
+	t.Helper()
+	text := strings.NewReplacer("NAME", name, "KEYS", keys).Replace(appManifest)
+	must(t, c.Apply(text))
+	t.Cleanup(func() {
+		_, err := c.Kubectl("delete", "--ignore-not-found", "--wait=true", "daemonset/"+name, "service/"+name)
+		must(t, err)
+	})
+	ctx := deadline(t, time.Minute)
+	pods, err := c.WaitPods(ctx, "default", "app="+name, len(c.Nodes))
+	must(t, err)
+	a := &app{name: name, pods: map[string]*corev1.Pod{}}
+	for i := range pods {
+		a.pods[pods[i].Spec.NodeName] = &pods[i]
+	}
+	a.svc, err = c.Kube.CoreV1().Services("default").Get(ctx, name, metav1.GetOptions{})
+	must(t, err)
+	return a
+}
+
+func (a *app) at(i int) netip.AddrPort {
+	return netip.AddrPortFrom(netip.MustParseAddr(a.svc.Spec.ClusterIPs[i]), 80)
+}
+
+// pod opens the network namespace of the app's pod on a node.
+func (a *app) ns(t *testing.T, node string) *netlab.NS {
+	t.Helper()
+	ns, err := netlab.OpenNS("pod-" + string(a.pods[node].UID))
+	must(t, err)
+	return ns
+}
+
+// unitOf finds the unit of a pod by its name.
+func (a *app) nodeOf(pod string) string {
+	for node, p := range a.pods {
+		if p.Name == pod {
+			return node
+		}
+	}
+	return "?"
+}
+
+func eventually(t *testing.T, within time.Duration, f func() error) time.Duration {
+	t.Helper()
+	start := time.Now()
+	if err := cluster.Until(deadline(t, within), f); err != nil {
+		t.Fatal(err)
+	}
+	return time.Since(start)
+}
+
+func ask(ns *netlab.NS, network string, to netip.AddrPort) (edge.Answer, error) {
+	return edge.Ask(ns, network, to, 2*time.Second)
+}
+
+// noLeaks fails when anything leaked until the end of the test.
+func noLeaks(t *testing.T, foreignToo bool) {
+	t.Helper()
+	before := map[string]netlab.Leaks{}
+	for _, u := range c.Lab.Units {
+		l, err := u.Leaks()
+		must(t, err)
+		before[u.Name] = l
+	}
+	t.Cleanup(func() {
+		for _, u := range c.Lab.Units {
+			now, err := u.Leaks()
+			must(t, err)
+			service, foreign := now.Service-before[u.Name].Service, now.Foreign-before[u.Name].Foreign
+			t.Logf("unit %s: %d packets to Service addresses and %d new connections to foreign pods crossed the border", u.Name, service, foreign)
+			if service > 0 || foreignToo && foreign > 0 {
+				t.Errorf("unit %s leaked", u.Name)
+			}
+		}
+	})
+}
