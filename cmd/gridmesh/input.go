@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/kube"
+	"github.com/gridmesh/gridmesh/source"
+	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/xds/render"
+)
+
+// patience is how long a cluster or an agent may take to tell its state.
+const patience = 30 * time.Second
+
+// input is what every subcommand needs: a state, a node, and the agent's
+// choices that matter to the decision.
+type input struct {
+	node       string
+	dir        string
+	kubeconfig string
+	socket     string
+	reading    string
+	output     string
+	pods       []string
+	cidrs      []string
+	preloadMax int
+}
+
+func (in *input) bind(cmd *cobra.Command) {
+	host, _ := os.Hostname()
+	f := cmd.Flags()
+	f.StringVar(&in.node, "node", strings.ToLower(host), "look from this node")
+	f.StringVarP(&in.dir, "filename", "f", "", "directory or file of manifests")
+	f.StringVar(&in.kubeconfig, "kubeconfig", "", "kubeconfig of a cluster")
+	f.StringVar(&in.socket, "socket", "/run/gridmesh/feed.sock", "feed socket of this node's agent")
+	f.StringVar(&in.reading, "topology-keys", "ordered", "reading of several topologyKeys: ordered or union")
+	f.StringVarP(&in.output, "output", "o", "table", "table, json or yaml")
+	f.StringSliceVar(&in.pods, "pod-cidr", nil, "pod CIDRs of the node, whose sources are kept")
+	f.StringSliceVar(&in.cidrs, "service-cidr", nil, "ranges of ClusterIPs besides the cluster's own")
+	f.IntVar(&in.preloadMax, "preload-max", 500, "most clusters that Envoy holds without being asked")
+}
+
+func (in *input) opts() (topology.Options, error) {
+	switch in.reading {
+	case "ordered", "union":
+		return topology.Options{Union: in.reading == "union"}, nil
+	}
+	return topology.Options{}, fmt.Errorf("%w: --topology-keys %q is not known; use ordered or union", errUsage, in.reading)
+}
+
+func (in *input) capture() (plan.Config, error) {
+	cfg := plan.Default()
+	for flag, list := range map[string]*[]string{"--pod-cidr": &in.pods, "--service-cidr": &in.cidrs} {
+		for _, text := range *list {
+			p, err := netip.ParsePrefix(text)
+			if err != nil {
+				return cfg, fmt.Errorf("%w: %s: %q is no CIDR such as 10.244.7.0/24", errUsage, flag, text)
+			}
+			if flag == "--pod-cidr" {
+				cfg.PodCIDRs = append(cfg.PodCIDRs, p.Masked())
+			} else {
+				cfg.ServiceCIDRs = append(cfg.ServiceCIDRs, p.Masked())
+			}
+		}
+	}
+	return cfg, nil
+}
+
+// snapshot reads the state from where the flags say.
+func (in *input) snapshot(ctx context.Context) (*topology.Snapshot, error) {
+	switch {
+	case in.dir != "" && in.kubeconfig != "":
+		return nil, fmt.Errorf("%w: -f and --kubeconfig exclude each other", errUsage)
+	case in.dir != "":
+		return source.ReadDir(in.dir)
+	case in.kubeconfig != "":
+		client, err := kube.Connect(in.kubeconfig, "gridmesh/"+obs.Version())
+		if err != nil {
+			return nil, err
+		}
+		return first(ctx, kube.NewFeed(client, obs.NewLog(os.Stderr, false), kube.NewMetrics(prometheus.NewRegistry())), "the API server")
+	}
+	if _, err := os.Stat(in.socket); err != nil {
+		return nil, fmt.Errorf("%w: no agent runs here (%s is not there); give -f DIR or --kubeconfig F", errUsage, in.socket)
+	}
+	return first(ctx, source.NewSocket(in.socket), "the agent on "+in.socket)
+}
+
+type feed interface {
+	Run(ctx context.Context) error
+	Snapshot() *topology.Snapshot
+	Wake() <-chan struct{}
+}
+
+func first(ctx context.Context, f feed, who string) (*topology.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	wake := f.Wake()
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx) }()
+	select {
+	case <-wake:
+		return f.Snapshot(), nil
+	case err := <-ended:
+		return nil, errors.Join(fmt.Errorf("%s told no whole state within %s", who, patience), err)
+	}
+}
+
+// world is the state as the node sees it.
+type world struct {
+	snap *topology.Snapshot
+	view *topology.View
+	opts topology.Options
+}
+
+func (in *input) world(ctx context.Context) (*world, error) {
+	opts, err := in.opts()
+	if err != nil {
+		return nil, err
+	}
+	snap, err := in.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := topology.See(snap, in.node, opts)
+	if !v.Viewpoint.Known {
+		v.Problems = append(v.Problems, topology.Problem{Object: "node " + in.node, Field: "--node", Text: "is not in this state: it reaches no closed Service"})
+	}
+	return &world{snap, v, opts}, nil
+}
+
+func (w *world) catalog(preloadMax int) *render.Catalog {
+	cat, _ := render.NewCataloger(render.Default(), preloadMax).Next(w.view, false)
+	return cat
+}
+
+// print writes v as the flag says; table is called for people.
+func (in *input) print(w io.Writer, v any, table func(io.Writer) error) error {
+	var data []byte
+	var err error
+	switch in.output {
+	case "table":
+		return table(w)
+	case "json", "yaml":
+		data, err = yaml.Marshal(v)
+		if err == nil && in.output == "json" {
+			data, err = yaml.YAMLToJSON(data)
+			data = append(data, '\n')
+		}
+	default:
+		return fmt.Errorf("%w: -o %q is not known; use table, json or yaml", errUsage, in.output)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(data)
+	return err
+}

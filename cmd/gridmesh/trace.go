@@ -1,0 +1,114 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// walk is the way of a packet through capture and Envoy.
+type walk struct {
+	From    string    `json:"from"`
+	To      string    `json:"to"`
+	Verdict string    `json:"verdict"`
+	Steps   []string  `json:"steps"`
+	Cluster string    `json:"cluster,omitempty"`
+	Tiers   []tierRow `json:"tiers,omitempty"`
+}
+
+func traceCommand() *cobra.Command {
+	in := &input{}
+	var from, to string
+	cmd := &cobra.Command{
+		Use:     "trace",
+		Short:   "Walk a packet from a client through the capture and Envoy to its endpoints",
+		Args:    cobra.NoArgs,
+		Example: "  gridmesh trace --node edge-7 --from 10.244.7.5 --to 10.96.0.10:80/tcp -f ./state --pod-cidr 10.244.7.0/24",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, frontend, err := parseTrace(from, to)
+			if err != nil {
+				return err
+			}
+			cfg, err := in.capture()
+			if err != nil {
+				return err
+			}
+			w, err := in.world(cmd.Context())
+			if err != nil {
+				return err
+			}
+			out := w.trace(cfg, client, frontend, in.preloadMax)
+			return in.print(cmd.OutOrStdout(), out, out.table)
+		},
+	}
+	in.bind(cmd)
+	cmd.Flags().StringVar(&from, "from", "", "address of the client")
+	cmd.Flags().StringVar(&to, "to", "", "IP:PORT/tcp or IP:PORT/udp that it dials")
+	_ = cmd.MarkFlagRequired("from")
+	_ = cmd.MarkFlagRequired("to")
+	return cmd
+}
+
+func parseTrace(from, to string) (client netip.Addr, f topology.Frontend, err error) {
+	client, err = netip.ParseAddr(from)
+	if err != nil {
+		return client, f, fmt.Errorf("%w: --from %q is no IP address", errUsage, from)
+	}
+	address, proto, _ := strings.Cut(to, "/")
+	ap, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return client, f, fmt.Errorf("%w: --to %q is not IP:PORT/tcp or IP:PORT/udp", errUsage, to)
+	}
+	f = topology.Frontend{Addr: ap.Addr(), Port: ap.Port(), Protocol: topology.TCP}
+	switch proto {
+	case "", "tcp":
+	case "udp":
+		f.Protocol = topology.UDP
+	default:
+		return client, f, fmt.Errorf("%w: --to %q: protocol %q is not known; use tcp or udp", errUsage, to, proto)
+	}
+	return client, f, nil
+}
+
+func (w *world) trace(cfg plan.Config, client netip.Addr, to topology.Frontend, preloadMax int) *walk {
+	step := plan.Of(w.view, cfg).Trace(cfg, client, to)
+	out := &walk{From: client.String(), To: to.String(), Verdict: string(step.Verdict), Steps: step.Steps, Cluster: step.Cluster}
+	if step.Verdict != plan.ToEnvoy {
+		return out
+	}
+	cat := w.catalog(preloadMax)
+	entry, _ := cat.Entry(step.Cluster)
+	held := "asked for at the first connection"
+	if cat.Preloaded(step.Cluster) {
+		held = "preloaded"
+	}
+	out.Steps = append(out.Steps, fmt.Sprintf("Envoy: cluster %s of service %s, %s", step.Cluster, entry.Service, held))
+	for _, t := range entry.Frontend.Tiers {
+		row := tierRow{Key: t.Key}
+		for _, e := range t.Endpoints {
+			row.Endpoints = append(row.Endpoints, endRow{Address: e.Addr.String(), Node: e.Node})
+		}
+		out.Tiers = append(out.Tiers, row)
+	}
+	return out
+}
+
+func (w *walk) table(out io.Writer) error {
+	fmt.Fprintf(out, "%s -> %s\n", w.From, w.To)
+	for i, s := range w.Steps {
+		fmt.Fprintf(out, "%3d. %s\n", i+1, s)
+	}
+	for i, t := range w.Tiers {
+		for _, e := range t.Endpoints {
+			fmt.Fprintf(out, "     tier %s: %s on %s\n", tierName(i, t.Key), e.Address, dash(e.Node))
+		}
+	}
+	_, err := fmt.Fprintf(out, "verdict: %s\n", w.Verdict)
+	return err
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+type serviceRow struct {
+	Service   string        `json:"service"`
+	Keys      string        `json:"topologyKeys,omitempty"`
+	Closed    bool          `json:"closed"`
+	Frontends []frontendRow `json:"frontends,omitempty"`
+}
+
+type frontendRow struct {
+	Frontend string    `json:"frontend"`
+	Answer   string    `json:"answer"` // served, refused, dropped
+	Tiers    []tierRow `json:"tiers,omitempty"`
+	LeftOut  []endRow  `json:"leftOut,omitempty"`
+}
+
+type tierRow struct {
+	Key       string   `json:"key,omitempty"`
+	Endpoints []endRow `json:"endpoints"`
+}
+
+type endRow struct {
+	Address string `json:"address"`
+	Node    string `json:"node,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+func viewCommand() *cobra.Command {
+	in := &input{}
+	cmd := &cobra.Command{
+		Use:   "view [NAMESPACE/SERVICE]",
+		Short: "Show per Service the tiers, their endpoints, and why each other one was left out",
+		Args:  cobra.MaximumNArgs(1),
+		Example: `  gridmesh view --node edge-7 -f ./state
+  gridmesh view default/web --kubeconfig ~/.kube/config --node edge-7`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := in.world(cmd.Context())
+			if err != nil {
+				return err
+			}
+			rows, err := w.rows(args)
+			if err != nil {
+				return err
+			}
+			doc := map[string]any{"node": in.node, "unit": w.view.Viewpoint.Values, "services": rows, "problems": problemTexts(w.view.AllProblems())}
+			return in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return w.table(out, rows) })
+		},
+	}
+	in.bind(cmd)
+	return cmd
+}
+
+func (w *world) rows(args []string) ([]serviceRow, error) {
+	var rows []serviceRow
+	for _, s := range w.view.Sorted() {
+		if len(args) > 0 && s.Key.String() != args[0] && s.Key.Name != args[0] {
+			continue
+		}
+		row := serviceRow{Service: s.Key.String(), Keys: s.Keys.String(), Closed: s.Keys.Closed()}
+		out := topology.Explain(w.snap, w.view, w.opts, s.Key)
+		for _, f := range s.Frontends {
+			fr := frontendRow{Frontend: f.String(), Answer: answer(&f)}
+			for _, t := range f.Tiers {
+				tr := tierRow{Key: t.Key}
+				for _, e := range t.Endpoints {
+					tr.Endpoints = append(tr.Endpoints, endRow{Address: e.Addr.String(), Node: e.Node})
+				}
+				fr.Tiers = append(fr.Tiers, tr)
+			}
+			for _, l := range out[f.Frontend] {
+				fr.LeftOut = append(fr.LeftOut, endRow{l.Addr.String(), l.Node, l.Reason})
+			}
+			row.Frontends = append(row.Frontends, fr)
+		}
+		rows = append(rows, row)
+	}
+	if len(args) > 0 && len(rows) == 0 {
+		return nil, fmt.Errorf("no Service %s in this state", args[0])
+	}
+	return rows, nil
+}
+
+func (w *world) table(out io.Writer, rows []serviceRow) error {
+	fmt.Fprintf(out, "node %s", w.view.Viewpoint.Name)
+	for _, key := range w.view.KeysInUse {
+		value, ok := w.view.Viewpoint.Values[key]
+		if !ok {
+			value = "(no label)"
+		}
+		fmt.Fprintf(out, ", %s=%s", key, value)
+	}
+	fmt.Fprintln(out)
+	t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "SERVICE\tKEYS\tFRONTEND\tTIER\tENDPOINT\tNODE\tREASON")
+	for _, s := range rows {
+		for _, f := range s.Frontends {
+			head := fmt.Sprintf("%s\t%s\t%s", s.Service, dash(s.Keys), f.Frontend)
+			for i, tier := range f.Tiers {
+				for _, e := range tier.Endpoints {
+					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t\n", head, tierName(i, tier.Key), e.Address, dash(e.Node))
+					head = "\t\t"
+				}
+			}
+			if len(f.Tiers) == 0 {
+				fmt.Fprintf(t, "%s\t%s\t\t\tno endpoint this node may use\n", head, f.Answer)
+				head = "\t\t"
+			}
+			for _, e := range f.LeftOut {
+				fmt.Fprintf(t, "%s\tleft out\t%s\t%s\t%s\n", head, e.Address, dash(e.Node), e.Reason)
+			}
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, p := range w.view.AllProblems() {
+		fmt.Fprintln(out, "problem:", p)
+	}
+	return nil
+}
+
+func tierName(i int, key string) string {
+	if key == "" {
+		return fmt.Sprint(i + 1)
+	}
+	return fmt.Sprintf("%d %s", i+1, key)
+}
+
+func dash(s string) string {
+	if strings.TrimSpace(s) == "" {
+		return "-"
+	}
+	return s
+}
+
+func problemTexts(list []topology.Problem) []string {
+	texts := []string{}
+	for _, p := range list {
+		texts = append(texts, p.String())
+	}
+	return texts
+}
+
+func answer(f *topology.FrontendView) string {
+	switch {
+	case len(f.Tiers) > 0:
+		return "served"
+	case f.Silent:
+		return "dropped"
+	}
+	return "refused"
+}
