@@ -90,10 +90,10 @@ func inspectChain(c *nftables.Chain, report reporter) {
 }
 
 func inspectLink(name string, report reporter) {
-	switch {
-	case name == "kube-ipvs0":
+	switch name {
+	case "kube-ipvs0":
 		report(KubeProxy, "link kube-ipvs0 exists: kube-proxy (ipvs) owns the ClusterIPs; stop kube-proxy, then run: kube-proxy --cleanup")
-	case name == "cilium_host" || name == "weave":
+	case "cilium_host", "weave":
 		report(PolicyEngine, "link %s belongs to a network with its own NetworkPolicy engine; traffic through a ClusterIP on the same node would bypass it (docs/limits.md)", name)
 	}
 }

@@ -124,6 +124,7 @@ func socketTransparent() exprs {
 
 // The guard's two answers: what a closed port would say.
 func resetTCP() exprs { return exprs{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}} }
+
 func rejectUnreachable() exprs {
 	return exprs{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}}
 }

@@ -193,9 +193,8 @@ var decMode = func() cbor.DecMode {
 	return m
 }()
 
-// apply puts one record into a builder. Records that a builder has no place
-// for are returned as false.
-func apply(b *topology.Builder, r Record) bool {
+// apply puts one record into a builder.
+func apply(b *topology.Builder, r Record) {
 	switch {
 	case r.Service != nil:
 		b.SetService(r.Service)
@@ -211,10 +210,7 @@ func apply(b *topology.Builder, r Record) bool {
 		b.DeleteSlice(*r.DeleteSlice)
 	case r.DeleteNode != nil:
 		b.DeleteNode(*r.DeleteNode)
-	default:
-		return false
 	}
-	return true
 }
 
 func compareText(a, b string) int {

@@ -57,7 +57,7 @@ func serveOne(ctx context.Context, conn net.Conn, cell *Cell) {
 		}
 		_ = conn.SetWriteDeadline(time.Now().Add(sendTimeout))
 		next := cell.Snapshot()
-		err := error(nil)
+		var err error
 		if e == nil {
 			if e, err = NewEncoder(conn); err == nil {
 				err = e.Snapshot(next)

@@ -17,11 +17,11 @@ const maxKeys = 16
 type KeyMode uint8
 
 const (
-	// NoKeys: absent, empty or "[]". kube-proxy's rules apply.
+	// NoKeys means absent, empty or "[]". kube-proxy's rules apply.
 	NoKeys KeyMode = iota
-	// OrderedKeys: tiers in the order of the keys.
+	// OrderedKeys means tiers in the order of the keys.
 	OrderedKeys
-	// Malformed: a user's mistake. Closed to the node itself, so that a typo
+	// Malformed means a user's mistake. Closed to the node itself, so that a typo
 	// never opens a Service.
 	Malformed
 )
@@ -39,10 +39,10 @@ func (k Keys) Closed() bool { return k.Mode == Malformed || k.Mode == OrderedKey
 
 // String is the order as people write it: "site > zone > *".
 func (k Keys) String() string {
-	switch {
-	case k.Mode == NoKeys:
+	switch k.Mode {
+	case NoKeys:
 		return ""
-	case k.Mode == Malformed:
+	case Malformed:
 		return "(malformed)"
 	}
 	list := slices.Clone(k.List)

@@ -71,7 +71,7 @@ const (
 	// NearShared ranks Services without keys that have an endpoint on a node
 	// sharing a value of a key in use. Keyed tiers rank 0, 1, 2 ...
 	NearShared Rank = 100
-	// NearNone: no endpoint near.
+	// NearNone means that no endpoint is near.
 	NearNone Rank = 1000
 )
 

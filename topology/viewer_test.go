@@ -269,3 +269,13 @@ func TestParseKeys(t *testing.T) {
 		t.Error("an absent annotation has keys")
 	}
 }
+
+func FuzzParseKeys(f *testing.F) {
+	f.Add(`["unit","*"]`)
+	f.Fuzz(func(t *testing.T, text string) {
+		keys := ParseKeys(&text)
+		if keys.Mode == OrderedKeys && len(keys.List) == 0 && !keys.Any {
+			t.Errorf("%q has an order without keys", text)
+		}
+	})
+}

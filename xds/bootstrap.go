@@ -15,8 +15,10 @@ type Bootstrap struct {
 	Mark        uint32 // of Envoy's own packets
 }
 
-type object = map[string]any
-type array = []any
+type (
+	object = map[string]any
+	array  = []any
+)
 
 // YAML renders the bootstrap. One ADS stream carries everything, clusters on
 // demand included. The short retry back-off matters: with Envoy's default a
@@ -39,8 +41,12 @@ func (b Bootstrap) YAML() ([]byte, error) {
 		"static_resources": object{"clusters": array{xdsCluster(b.Socket)}},
 		// Everything else costs 33 KiB of Envoy's memory a cluster.
 		"stats_config": object{"stats_matcher": object{"inclusion_list": object{"patterns": array{
-			object{"prefix": "cluster_manager."}, object{"prefix": "listener_manager."}, object{"prefix": "control_plane."},
-			object{"prefix": "server."}, object{"prefix": "tcp.service."}, object{"prefix": "udp.service."},
+			object{"prefix": "cluster_manager."},
+			object{"prefix": "listener_manager."},
+			object{"prefix": "control_plane."},
+			object{"prefix": "server."},
+			object{"prefix": "tcp.service."},
+			object{"prefix": "udp.service."},
 		}}}},
 		"cluster_manager": object{
 			"upstream_bind_config": object{"socket_options": array{soMark(b.Mark)}},

@@ -21,22 +21,23 @@ const (
 	exitUnfit   = 3
 )
 
-func main() {
+func main() { os.Exit(execute()) }
+
+func execute() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	err := command().ExecuteContext(ctx)
 	if err == nil {
-		return
+		return 0
 	}
 	fmt.Fprintln(os.Stderr, "gridmesh-agent:", err)
-	stop()
 	switch {
 	case errors.Is(err, errUsage):
-		os.Exit(exitUsage)
+		return exitUsage
 	case errors.Is(err, errUnfit):
-		os.Exit(exitUnfit)
+		return exitUnfit
 	}
-	os.Exit(exitFailure)
+	return exitFailure
 }
 
 var (

@@ -17,19 +17,20 @@ import (
 
 var errUsage = errors.New("wrong flags")
 
-func main() {
+func main() { os.Exit(run()) }
+
+func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	err := command().ExecuteContext(ctx)
 	if err == nil {
-		return
+		return 0
 	}
 	fmt.Fprintln(os.Stderr, "gridmesh:", err)
-	stop()
 	if errors.Is(err, errUsage) {
-		os.Exit(2)
+		return 2
 	}
-	os.Exit(1)
+	return 1
 }
 
 func command() *cobra.Command {

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -75,9 +76,11 @@ func TestLabelChange(t *testing.T) {
 	eventually(t, 5*time.Second, func() error { // and the unit it left forgets it
 		for range 6 {
 			if got, err := ask(c.Nodes["a-2"].NS, "tcp", a.at(0)); err != nil || a.nodeOf(got.Name) != "a-2" {
-				return fmt.Errorf("answered by %s, %v", got.Name, err)
+				return fmt.Errorf("answered by %s: %w", got.Name, errors.Join(err, errWrong))
 			}
 		}
 		return nil
 	})
 }
+
+var errWrong = errors.New("want a-2")

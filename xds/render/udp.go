@@ -30,8 +30,9 @@ func UDPListener(f topology.Frontend) Resource {
 
 func udpListener(name string, f topology.Frontend) *listener.Listener {
 	proxy := &udpproxy.UdpProxyConfig{
-		StatPrefix:     "service",
-		RouteSpecifier: &udpproxy.UdpProxyConfig_Cluster{Cluster: ClusterName(f)},
+		StatPrefix: "service",
+		// Deprecated for a matcher that Envoy 1.40 calls work in progress.
+		RouteSpecifier: &udpproxy.UdpProxyConfig_Cluster{Cluster: ClusterName(f)}, //nolint:staticcheck
 		IdleTimeout:    durationpb.New(udpIdle),
 	}
 	return &listener.Listener{

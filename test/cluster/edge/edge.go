@@ -96,10 +96,13 @@ func (p *Process) ExitCode() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Signal sends a signal and, unless it is a gentle one, waits for the end.
+// Signal sends a signal and waits for the end, unless it only pauses the
+// process or lets it go on.
 func (p *Process) Signal(s syscall.Signal) {
 	_ = p.cmd.Process.Signal(s)
-	<-p.done
+	if s != syscall.SIGSTOP && s != syscall.SIGCONT {
+		<-p.done
+	}
 }
 
 // Kill ends the program at once.
@@ -212,7 +215,7 @@ func (e *Node) WaitReady(ctx context.Context) error {
 			return fmt.Errorf("agent of %s ended:\n%s", e.Name, e.Agent.Log())
 		}
 		if e.Envoy != nil && !e.Envoy.Running() {
-			return fmt.Errorf("Envoy of %s ended:\n%s", e.Name, e.Envoy.Log())
+			return fmt.Errorf("envoy of %s ended:\n%s", e.Name, e.Envoy.Log())
 		}
 		select {
 		case <-ctx.Done():

@@ -29,7 +29,6 @@ type container struct {
 	restarts  int32
 	proc      *os.Process
 	stopping  bool
-	deadline  time.Time
 	done      bool
 }
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -16,18 +17,32 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster/kubelet"
 )
 
-func main() {
+func main() { os.Exit(run()) }
+
+func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	root := &cobra.Command{
 		Use: "lab", Short: "A Kubernetes cluster with edge sites on this machine, in namespaces of its own",
+		Long: `A Kubernetes cluster with edge sites on this machine, in namespaces of its own.
+
+"lab up" starts it and stays in the foreground; the other commands talk to the
+one that runs. When it ends, by Ctrl-C or kill -9, nothing is left behind.`,
 		Version: obs.Version(), SilenceUsage: true, SilenceErrors: true,
 	}
 	root.AddCommand(internal()...)
-	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "lab:", err)
-		os.Exit(1)
+	root.AddCommand(upCommand(), demoCommand(), benchCommand())
+	root.AddCommand(remoteCommands()...)
+	err := root.ExecuteContext(ctx)
+	var code exitCode
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &code):
+		return int(code)
 	}
+	fmt.Fprintln(os.Stderr, "lab:", err)
+	return 1
 }
 
 // internal are what the cluster itself runs.

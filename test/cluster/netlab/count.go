@@ -108,7 +108,8 @@ func (l *Lab) cut(n *NS, family nftables.TableFamily, dev string, cut bool) erro
 }
 
 // CutUplink parts a unit from the cloud and from units it has no link to.
-func (u *Unit) CutUplink() error  { return u.lab.cut(u.Router, nftables.TableFamilyINet, "up0", true) }
+func (u *Unit) CutUplink() error { return u.lab.cut(u.Router, nftables.TableFamilyINet, "up0", true) }
+
 func (u *Unit) HealUplink() error { return u.lab.cut(u.Router, nftables.TableFamilyINet, "up0", false) }
 
 // CutLink parts two units that have a link.

@@ -122,8 +122,8 @@ func (l *Lab) plug(n *NS, addrs ...netip.Prefix) error {
 func (l *Lab) addUnit(cfg UnitConfig, i int, index *int) (*Unit, error) {
 	u := &Unit{
 		Name: cfg.Name, index: i, lab: l,
-		wan4: netip.AddrFrom4([4]byte{10, 200, 1, byte(i)}), wan6: v6(0x200, 0, 0, 0x100+i),
-		net4: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 20, byte(i), 0}), 24), net6: netip.PrefixFrom(v6(0x20, i, 0, 0), 64),
+		wan4: netip.AddrFrom4([4]byte{10, 200, 1, byte(i)}), wan6: v6(0x200, 0, 0x100+i),
+		net4: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 20, byte(i), 0}), 24), net6: netip.PrefixFrom(v6(0x20, i, 0), 64),
 	}
 	var err error
 	if u.Router, err = NewNS("unit-" + u.Name); err != nil {
@@ -160,9 +160,9 @@ func (u *Unit) gateway6() netip.Addr { return u.net6.Addr().Next() }
 func (u *Unit) addNode(j, index int, network PodNetwork) (*Node, error) {
 	n := &Node{
 		Name: fmt.Sprintf("%s-%d", u.Name, j+1), Unit: u, Network: network,
-		IP: netip.AddrFrom4([4]byte{10, 20, byte(u.index), byte(10 + j)}), IP6: v6(0x20, u.index, 0, 0x10+j),
+		IP: netip.AddrFrom4([4]byte{10, 20, byte(u.index), byte(10 + j)}), IP6: v6(0x20, u.index, 0x10+j),
 		PodCIDR:  netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(index), 0}), 24),
-		PodCIDR6: netip.PrefixFrom(v6(0x244, index, 0, 0), 64),
+		PodCIDR6: netip.PrefixFrom(v6(0x244, index, 0), 64),
 	}
 	var err error
 	if n.NS, err = NewNS(n.Name); err != nil {
@@ -210,7 +210,7 @@ func (l *Lab) link(a, b string) error {
 func (u *Unit) linkNet(o *Unit, side int) []netip.Prefix {
 	return []netip.Prefix{
 		netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 201, byte(u.index*16 + o.index), byte(side)}), 24),
-		netip.PrefixFrom(v6(0x201, u.index*16+o.index, 0, side), 64),
+		netip.PrefixFrom(v6(0x201, u.index*16+o.index, side), 64),
 	}
 }
 
@@ -301,7 +301,7 @@ func (l *Lab) Nodes() []*Node {
 	return list
 }
 
-// v6 builds fd00:a:b:c::d.
-func v6(a, b, c, d int) netip.Addr {
-	return netip.AddrFrom16([16]byte{0xfd, 0, byte(a >> 8), byte(a), byte(b >> 8), byte(b), byte(c >> 8), byte(c), 14: byte(d >> 8), 15: byte(d)})
+// v6 builds fd00:a:b::d.
+func v6(a, b, d int) netip.Addr {
+	return netip.AddrFrom16([16]byte{0xfd, 0, byte(a >> 8), byte(a), byte(b >> 8), byte(b), 14: byte(d >> 8), 15: byte(d)})
 }

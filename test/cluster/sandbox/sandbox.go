@@ -44,7 +44,7 @@ func enter() int {
 	runtime.LockOSThread()
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Args[0] = os.Args[0]
-	cmd.Env = append(os.Environ(), inside+"=1", "TMPDIR="+Dir+"/tmp")
+	cmd.Env = append(os.Environ(), inside+"=1", "TMPDIR="+Dir+"/tmp", fmt.Sprintf("GRIDMESH_LAB_UID=%d", os.Getuid()))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,

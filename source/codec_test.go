@@ -1,0 +1,264 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func sample() *State {
+	keys := `["unit"]`
+	b := topology.NewBuilder()
+	b.SetNode(&topology.Node{Name: "a-1", Labels: map[string]string{"unit": "a"}})
+	b.SetNode(&topology.Node{Name: "b-1", Labels: map[string]string{"unit": "b"}})
+	b.SetServiceCIDRs([]netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00::/112")})
+	for _, name := range []string{"web", "db"} {
+		key := topology.ObjectKey{Namespace: "default", Name: name}
+		b.SetService(&topology.Service{Key: key, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}, TopologyKeys: &keys, Ports: []topology.ServicePort{{Name: "http", Protocol: topology.TCP, Port: 80}}})
+		b.SetSlice(&topology.Slice{Key: topology.ObjectKey{Namespace: "default", Name: name + "-x"}, Service: name, Ports: []topology.SlicePort{{Name: "http", Protocol: topology.TCP, Port: 8080}}, Endpoints: []topology.Endpoint{
+			{Addr: netip.MustParseAddr("10.1.0.1"), Node: "a-1", Hostname: "web-0", Ready: true, Serving: true, HintZones: []string{"z"}},
+			{Addr: netip.MustParseAddr("10.1.0.2"), Node: "b-1", Terminating: true},
+		}})
+	}
+	return &State{Snapshot: b.Build(), Used: []string{"10.96.0.1:80"}, PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")}}
+}
+
+func objects(s *topology.Snapshot) map[string]any {
+	all := map[string]any{"cidrs": s.ServiceCIDRs}
+	for k, e := range s.Services.All() {
+		all["service "+k.String()] = e.Service
+		for _, slice := range e.Slices {
+			all["slice "+slice.Key.String()] = slice
+		}
+	}
+	for k, n := range s.Nodes.All() {
+		all["node "+k] = n
+	}
+	return all
+}
+
+func TestStateRoundTrip(t *testing.T) {
+	st := sample()
+	data, err := EncodeState(st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := DecodeState(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(objects(got.Snapshot), objects(st.Snapshot)) || !reflect.DeepEqual(got.Used, st.Used) || !reflect.DeepEqual(got.PodCIDRs, st.PodCIDRs) {
+		t.Errorf("read back %v, want %v", objects(got.Snapshot), objects(st.Snapshot))
+	}
+	again, err := EncodeState(got)
+	if err != nil || !bytes.Equal(data, again) {
+		t.Errorf("the same state encodes differently: %v", err)
+	}
+}
+
+// Whatever happens to the file, it is whole or it is refused.
+func TestDamagedStateIsRefused(t *testing.T) {
+	data, err := EncodeState(sample())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range data {
+		if _, err := DecodeState(data[:n]); err == nil {
+			t.Fatalf("accepted when cut off after %d of %d bytes", n, len(data))
+		}
+		flipped := bytes.Clone(data)
+		flipped[n] ^= 0x40
+		if _, err := DecodeState(flipped); err == nil {
+			t.Fatalf("accepted with byte %d damaged", n)
+		}
+	}
+	newer := bytes.Clone(data)
+	binary.BigEndian.PutUint32(newer[len(magic):], Version+1)
+	if _, err := DecodeState(newer); !errors.Is(err, ErrNewer) {
+		t.Errorf("newer format: %v", err)
+	}
+	if _, err := DecodeState([]byte("apiVersion: v1\nkind: Config\n")); !errors.Is(err, ErrForeign) {
+		t.Errorf("foreign file: %v", err)
+	}
+}
+
+func TestReadStateSetsAside(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	if st, err := ReadState(path); st != nil || err != nil {
+		t.Fatalf("no file: %v, %v", st, err)
+	}
+	if err := os.WriteFile(path, []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := ReadState(path)
+	if !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), "set aside as "+path+".bad") {
+		t.Fatalf("got %v", err)
+	}
+	if _, err := os.Stat(path + ".bad"); err != nil {
+		t.Error(err)
+	}
+	if st, err := ReadState(path); st != nil || err != nil {
+		t.Errorf("read again: %v, %v", st, err)
+	}
+}
+
+func TestKeeperWritesOnlyWhatChanged(t *testing.T) {
+	k := NewKeeper(filepath.Join(t.TempDir(), "state"), 10*time.Second)
+	now := time.Unix(1000, 0)
+	if k.Wait(now) != 0 {
+		t.Error("the first write has to wait")
+	}
+	st := sample()
+	if err := k.Write(st, now); err != nil {
+		t.Fatal(err)
+	}
+	written := k.Written
+	if written == 0 || k.Wait(now.Add(4*time.Second)) != 6*time.Second {
+		t.Errorf("%d bytes written, wait %s", written, k.Wait(now.Add(4*time.Second)))
+	}
+	if err := k.Write(st, now.Add(time.Minute)); err != nil || k.Written != written {
+		t.Errorf("the same state was written again: %v", err)
+	}
+}
+
+// A full disk costs freshness: the file before stays whole.
+func TestKeeperSurvivesAFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	k := NewKeeper(filepath.Join(dir, "state"), 0)
+	if err := k.Write(sample(), time.Unix(0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	// A size limit stands in for the disk: writes beyond it fail.
+	var old syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 64, Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	other := sample()
+	other.Used = append(other.Used, "more")
+	err := k.Write(other, time.Unix(1, 0))
+	if restore := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old); restore != nil {
+		t.Fatal(restore)
+	}
+	if err == nil {
+		t.Fatal("the write did not fail")
+	}
+	st, err := ReadState(filepath.Join(dir, "state"))
+	if err != nil || len(st.Used) != 1 {
+		t.Errorf("the state before is gone: %v", err)
+	}
+	left, _ := filepath.Glob(filepath.Join(dir, ".state*"))
+	if len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if err := k.Write(other, time.Unix(2, 0)); err != nil {
+		t.Errorf("not written when there was room again: %v", err)
+	}
+}
+
+// What leaves one end of the socket arrives at the other, whole first, then
+// changes, also over a restart of the server.
+func TestSocketFollows(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "feed.sock")
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	cell := &Cell{}
+	serve := func() (stop func()) {
+		l, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() { done <- Serve(ctx, l, cell) }()
+		return func() { cancel(); <-done }
+	}
+	stop := serve()
+	b := topology.NewBuilder()
+	b.SetNode(&topology.Node{Name: "a-1"})
+	key := topology.ObjectKey{Namespace: "default", Name: "web"}
+	b.SetService(&topology.Service{Key: key})
+	b.SetSlice(&topology.Slice{Key: key, Service: "web"})
+	cell.Publish(b.Build())
+
+	reader := NewSocket(path)
+	ended := make(chan error, 1)
+	go func() { ended <- reader.Run(ctx) }()
+	wake := reader.Wake()
+	follow := func(what string) {
+		t.Helper()
+		deadline := time.After(5 * time.Second)
+		for {
+			select {
+			case <-wake:
+				if reflect.DeepEqual(objects(reader.Snapshot()), objects(cell.Snapshot())) {
+					return
+				}
+			case <-deadline:
+				t.Fatalf("%s: read %v, want %v", what, objects(reader.Snapshot()), objects(cell.Snapshot()))
+			}
+		}
+	}
+	follow("first")
+	b.DeleteSlice(key)
+	b.SetSlice(&topology.Slice{Key: topology.ObjectKey{Namespace: "default", Name: "web-2"}, Service: "web"})
+	b.DeleteNode("a-1")
+	b.SetNode(&topology.Node{Name: "b-1"})
+	cell.Publish(b.Build())
+	follow("change")
+	stop()
+	b.DeleteService(key)
+	cell.Publish(b.Build())
+	stop = serve()
+	follow("restart")
+	stop()
+	cancel()
+	<-ended
+}
+
+func FuzzDecodeState(f *testing.F) {
+	data, err := EncodeState(sample())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add([]byte(magic))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		st, err := DecodeState(data)
+		if err == nil {
+			topology.See(st.Snapshot, "a-1", topology.Options{})
+		}
+	})
+}
+
+func FuzzManifest(f *testing.F) {
+	seed, err := os.ReadFile("../examples/two-units/state.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(seed)
+	f.Add([]byte("{apiVersion: v1, kind: List, items: [{kind: List, items: [1]}]}"))
+	f.Fuzz(func(_ *testing.T, data []byte) {
+		r := &reader{b: topology.NewBuilder()}
+		r.document("fuzz", data)
+		topology.See(r.b.Build(), "a-1", topology.Options{})
+	})
+}

@@ -1,0 +1,319 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gridmesh/gridmesh/test/cluster"
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
+)
+
+func demoCommand() *cobra.Command {
+	var keep bool
+	cmd := &cobra.Command{
+		Use: "demo", Short: "Show the main job: traffic stays in its unit, whatever is cut or killed", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var result error
+			sandbox.Run(func() int {
+				d := &demo{begin: time.Now()}
+				if result = d.run(cmd.Context(), keep); result != nil {
+					fmt.Println("demo:", result)
+					return 1
+				}
+				return 0
+			})
+			return result
+		},
+	}
+	cmd.Flags().BoolVar(&keep, "keep", false, "leave the cluster running at the end")
+	return cmd
+}
+
+// shop is the demonstration's application: a pod a node, and a closed Service.
+const shop = `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: shop}
+spec:
+  selector: {matchLabels: {app: shop}}
+  template:
+    metadata: {labels: {app: shop}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - {name: shop, image: gridmesh.test/app, ports: [{name: main, containerPort: 8080}], readinessProbe: {tcpSocket: {port: main}, periodSeconds: 1}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: shop, annotations: {topologyKeys: '["unit"]'}}
+spec: {selector: {app: shop}, ports: [{port: 80, targetPort: main}]}
+`
+
+// demo tells a story in steps; each checks what it says.
+type demo struct {
+	begin time.Time
+	c     *cluster.Cluster
+	to    netip.AddrPort
+	unit  map[string]string // pod -> unit
+	node  map[string]string // pod -> node
+	rows  []row
+}
+
+type row struct {
+	what    string
+	asked   int
+	own     int
+	foreign int
+	failed  int
+}
+
+func (d *demo) step(format string, args ...any) {
+	fmt.Printf("\n[%5.1fs] %s\n", time.Since(d.begin).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (d *demo) run(ctx context.Context, keep bool) error {
+	for _, f := range []func(context.Context) error{d.up, d.deploy, d.closed, d.cutUplink, d.killPod, d.killNode, d.restart, d.heal} {
+		if err := f(ctx); err != nil {
+			return err
+		}
+	}
+	if err := d.summary(); err != nil {
+		return err
+	}
+	if !keep {
+		fmt.Println("\nLook around yourself: make demo KEEP=1")
+		return nil
+	}
+	fmt.Print(`
+The cluster stays until Ctrl-C or "bin/lab down". In another shell:
+  bin/lab status
+  bin/lab kubectl get pods -o wide
+  bin/lab exec a-1 gridmesh view --node a-1 --socket /run/lab/node/a-1/feed.sock
+  bin/lab exec a-1 gridmesh-agent status --node-name a-1 --status-socket /run/lab/node/a-1/agent.sock
+  bin/lab cut uplink a; bin/lab heal uplink a
+`)
+	return serve(ctx, d.c)
+}
+
+func (d *demo) up(ctx context.Context) (err error) {
+	d.step("Two units of two nodes each: a real API server in the cloud, an agent and an Envoy on every node (about 12 s)")
+	ctx, cancel := context.WithTimeout(ctx, upTimeout)
+	defer cancel()
+	d.c, err = cluster.Up(ctx, cluster.Config{Lab: labConfig(2, 2), Proxy: map[string]string{"": "gridmesh"}, Say: say})
+	return err
+}
+
+func (d *demo) deploy(ctx context.Context) error {
+	d.step(`An app with a pod on every node, and a Service with topologyKeys: '["unit"]'`)
+	if err := d.c.Apply(shop); err != nil {
+		return err
+	}
+	return d.learn(ctx, len(d.c.Nodes))
+}
+
+// learn waits for n ready pods and notes where they are.
+func (d *demo) learn(ctx context.Context, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	pods, err := d.c.WaitPods(ctx, "default", "app=shop", n)
+	if err != nil {
+		return err
+	}
+	svc, err := d.c.Kube.CoreV1().Services("default").Get(ctx, "shop", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	d.to = netip.AddrPortFrom(netip.MustParseAddr(svc.Spec.ClusterIP), 80)
+	d.unit, d.node = map[string]string{}, map[string]string{}
+	for _, p := range pods {
+		d.unit[p.Name], d.node[p.Name] = d.c.Nodes[p.Spec.NodeName].Unit.Name, p.Spec.NodeName
+	}
+	say("%d pods are ready; the Service is %s", n, d.to)
+	return nil
+}
+
+// ask dials the Service from the given nodes, and from a pod on each, n times.
+func (d *demo) ask(what string, n int, nodes ...string) row {
+	r := row{what: what}
+	for _, name := range nodes {
+		node := d.c.Nodes[name]
+		places := []*netlab.NS{node.NS}
+		for pod, on := range d.node {
+			if on != name {
+				continue
+			}
+			if uid, err := d.podUID(pod); err == nil {
+				if ns, err := netlab.OpenNS("pod-" + uid); err == nil {
+					places = append(places, ns)
+				}
+			}
+		}
+		for _, ns := range places {
+			for range n {
+				r.asked++
+				switch a, err := edge.Ask(ns, "tcp", d.to, 3*time.Second); {
+				case err != nil:
+					r.failed++
+				case d.unit[a.Name] == node.Unit.Name:
+					r.own++
+				default:
+					r.foreign++
+				}
+			}
+		}
+	}
+	d.rows = append(d.rows, r)
+	say("%d requests: %d answered by the own unit, %d by the other, %d failed", r.asked, r.own, r.foreign, r.failed)
+	return r
+}
+
+// podUID remembers nothing: pods are few, and their names are on disk.
+func (d *demo) podUID(pod string) (string, error) {
+	entries, err := os.ReadDir("/run/netns")
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		uid, ok := strings.CutPrefix(e.Name(), "pod-")
+		if !ok {
+			continue
+		}
+		hostname, err := os.ReadFile(fmt.Sprintf("/run/lab/node/%s/pods/%s/containers/shop/init.json", d.node[pod], uid))
+		if err == nil && strings.Contains(string(hostname), `"hostname":"`+pod+`"`) {
+			return uid, nil
+		}
+	}
+	return "", errors.New("not found")
+}
+
+func (d *demo) mustBeClosed(r row) error {
+	if r.foreign > 0 || r.failed > 0 {
+		return fmt.Errorf("%s: %d of %d requests left the unit, %d failed", r.what, r.foreign, r.asked, r.failed)
+	}
+	return nil
+}
+
+func (d *demo) settle(ctx context.Context, nodes ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	return cluster.Until(ctx, func() error {
+		for _, n := range nodes {
+			if _, err := edge.Ask(d.c.Nodes[n].NS, "tcp", d.to, time.Second); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (d *demo) closed(ctx context.Context) error {
+	d.step("Every node and every pod asks the Service: each unit answers itself")
+	if err := d.settle(ctx, "a-1", "a-2", "b-1", "b-2"); err != nil {
+		return err
+	}
+	return d.mustBeClosed(d.ask("all is well", 25, "a-1", "a-2", "b-1", "b-2"))
+}
+
+func (d *demo) cutUplink(context.Context) error {
+	time.Sleep(11 * time.Second) // the last good state is written every 10 s
+	d.step("The uplink of unit a is cut: no cloud, no API server")
+	if err := d.c.Lab.Unit("a").CutUplink(); err != nil {
+		return err
+	}
+	return d.mustBeClosed(d.ask("uplink of a cut", 25, "a-1", "a-2"))
+}
+
+func (d *demo) killPod(context.Context) error {
+	d.step("Unit a still has no cloud. The process of the pod on a-1 is killed: nobody but Envoy notices")
+	node := d.c.Nodes["a-1"]
+	before := node.Kubelet
+	before.Signal(syscall.SIGSTOP) // or the kubelet would start it again at once
+	for pod, on := range d.node {
+		if on == "a-1" {
+			uid, err := d.podUID(pod)
+			if err != nil {
+				return err
+			}
+			if err := killPodProcesses(uid); err != nil {
+				return err
+			}
+		}
+	}
+	return d.mustBeClosed(d.ask("pod on a-1 killed", 25, "a-1", "a-2"))
+}
+
+func (d *demo) killNode(context.Context) error {
+	d.step("Node a-2 is parted from everything, in silence; the pod on a-1 comes back")
+	d.c.Nodes["a-1"].Kubelet.Signal(syscall.SIGCONT)
+	time.Sleep(2 * time.Second)
+	if err := d.c.Lab.Node("a-2").Cut(); err != nil {
+		return err
+	}
+	return d.mustBeClosed(d.ask("node a-2 dead", 25, "a-1"))
+}
+
+func (d *demo) restart(ctx context.Context) error {
+	d.step("Agent and Envoy of a-1 are killed and started again, still without a cloud")
+	n := d.c.Nodes["a-1"]
+	n.Agent.Kill()
+	n.Envoy.Kill()
+	start := time.Now()
+	if err := errors.Join(n.StartAgent(), n.StartEnvoy()); err != nil {
+		return err
+	}
+	if err := d.settle(ctx, "a-1"); err != nil {
+		return err
+	}
+	say("served again after %s", time.Since(start).Round(time.Millisecond))
+	return d.mustBeClosed(d.ask("agent and Envoy restarted", 25, "a-1"))
+}
+
+func (d *demo) heal(ctx context.Context) error {
+	d.step("Everything heals")
+	if err := errors.Join(d.c.Lab.Node("a-2").Heal(), d.c.Lab.Unit("a").HealUplink()); err != nil {
+		return err
+	}
+	if err := d.learn(ctx, len(d.c.Nodes)); err != nil {
+		return err
+	}
+	if err := d.settle(ctx, "a-1", "a-2"); err != nil {
+		return err
+	}
+	return d.mustBeClosed(d.ask("healed", 25, "a-1", "a-2", "b-1", "b-2"))
+}
+
+func (d *demo) summary() error {
+	fmt.Println()
+	t := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "SITUATION\tREQUESTS\tOWN UNIT\tOTHER UNIT\tFAILED")
+	for _, r := range d.rows {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\n", r.what, r.asked, r.own, r.foreign, r.failed)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, u := range d.c.Lab.Units {
+		l, err := u.Leaks()
+		if err != nil {
+			return err
+		}
+		fmt.Printf("unit %s: %d packets to Service addresses and %d new connections to foreign pods crossed its border\n", u.Name, l.Service, l.Foreign)
+		if l != (netlab.Leaks{}) {
+			return fmt.Errorf("unit %s leaked", u.Name)
+		}
+	}
+	fmt.Printf("done in %s\n", time.Since(d.begin).Round(100*time.Millisecond))
+	return nil
+}

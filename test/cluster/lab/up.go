@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gridmesh/gridmesh/test/cluster"
+	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
+)
+
+// upTimeout bounds the start of a cluster.
+const upTimeout = 2 * time.Minute
+
+func upCommand() *cobra.Command {
+	var units, nodes int
+	var proxy string
+	cmd := &cobra.Command{
+		Use: "up", Short: "Start a cluster and stay in the foreground", Args: cobra.NoArgs,
+		Example: "  lab up --units 3 --nodes 2\n  lab kubectl get nodes -L unit\n  lab cut uplink a",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var result error
+			sandbox.Run(func() int {
+				if result = up(cmd.Context(), units, nodes, proxy); result != nil {
+					fmt.Println("lab:", result)
+					return 1
+				}
+				return 0
+			})
+			return result
+		},
+	}
+	cmd.Flags().IntVar(&units, "units", 2, "units, named a, b, c ...")
+	cmd.Flags().IntVar(&nodes, "nodes", 2, "nodes a unit; the odd ones have routed pods, the even ones bridged")
+	cmd.Flags().StringVar(&proxy, "proxy", "gridmesh", "what serves Services: gridmesh, kube-proxy or none")
+	return cmd
+}
+
+func labConfig(units, nodes int) netlab.Config {
+	var cfg netlab.Config
+	for i := range units {
+		u := netlab.UnitConfig{Name: string(rune('a' + i))}
+		for j := range nodes {
+			u.Nodes = append(u.Nodes, []netlab.PodNetwork{netlab.Routed, netlab.Bridged}[j%2])
+		}
+		if i > 0 {
+			cfg.Links = append(cfg.Links, [2]string{cfg.Units[i-1].Name, u.Name})
+		}
+		cfg.Units = append(cfg.Units, u)
+	}
+	return cfg
+}
+
+func up(ctx context.Context, units, nodes int, proxy string) error {
+	if units < 1 || units > 9 || nodes < 1 || nodes > 9 {
+		return fmt.Errorf("--units %d --nodes %d: each must be between 1 and 9", units, nodes)
+	}
+	if proxy == "none" {
+		proxy = ""
+	}
+	starting, cancel := context.WithTimeout(ctx, upTimeout)
+	defer cancel()
+	c, err := cluster.Up(starting, cluster.Config{Lab: labConfig(units, nodes), Proxy: map[string]string{"": proxy}, Say: say})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("up: %s; stop with Ctrl-C\n", strings.Join(names(c), " "))
+	return serve(ctx, c)
+}
+
+func names(c *cluster.Cluster) []string {
+	var list []string
+	for _, n := range c.Lab.Nodes() {
+		list = append(list, n.Name)
+	}
+	return list
+}
+
+func say(format string, args ...any) { fmt.Printf("  "+format+"\n", args...) }
