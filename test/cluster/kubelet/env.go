@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,9 +60,8 @@ func (k *Kubelet) environment(ctx context.Context, c *corev1.Container, f facts)
 		values[name] = value
 		out = append(out, name+"="+value)
 	}
-	if s, err := k.kube.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{}); err == nil {
-		set("KUBERNETES_SERVICE_HOST", s.Spec.ClusterIP)
-		set("KUBERNETES_SERVICE_PORT", fmt.Sprint(s.Spec.Ports[0].Port))
+	for _, e := range k.apiServer(ctx) {
+		set(e[0], e[1])
 	}
 	for i := range c.Env {
 		e := &c.Env[i]
@@ -75,6 +75,23 @@ func (k *Kubelet) environment(ctx context.Context, c *corev1.Container, f facts)
 		set(e.Name, value)
 	}
 	return out, nil
+}
+
+// apiServer is where containers find the API server. It is asked for once: a
+// container must start again without a cloud.
+func (k *Kubelet) apiServer(ctx context.Context) [][2]string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.server == nil {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		s, err := k.kube.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{})
+		if err != nil {
+			return nil
+		}
+		k.server = [][2]string{{"KUBERNETES_SERVICE_HOST", s.Spec.ClusterIP}, {"KUBERNETES_SERVICE_PORT", fmt.Sprint(s.Spec.Ports[0].Port)}}
+	}
+	return k.server
 }
 
 func (k *Kubelet) valueFrom(ctx context.Context, f facts, from *corev1.EnvVarSource) (string, error) {

@@ -24,9 +24,10 @@ type Kubelet struct {
 	log  *slog.Logger
 	net  *network
 
-	mu   sync.Mutex
-	pods map[types.UID]*worker
-	wg   sync.WaitGroup
+	mu     sync.Mutex
+	pods   map[types.UID]*worker
+	server [][2]string // the API server's environment variables
+	wg     sync.WaitGroup
 }
 
 // Run serves a node until ctx ends; then its pods end, too.

@@ -68,6 +68,7 @@ type demo struct {
 	to    netip.AddrPort
 	unit  map[string]string // pod -> unit
 	node  map[string]string // pod -> node
+	ip    map[string]netip.Addr
 	rows  []row
 }
 
@@ -136,9 +137,10 @@ func (d *demo) learn(ctx context.Context, n int) error {
 		return err
 	}
 	d.to = netip.AddrPortFrom(netip.MustParseAddr(svc.Spec.ClusterIP), 80)
-	d.unit, d.node = map[string]string{}, map[string]string{}
+	d.unit, d.node, d.ip = map[string]string{}, map[string]string{}, map[string]netip.Addr{}
 	for _, p := range pods {
 		d.unit[p.Name], d.node[p.Name] = d.c.Nodes[p.Spec.NodeName].Unit.Name, p.Spec.NodeName
+		d.ip[p.Name] = netip.MustParseAddr(p.Status.PodIP)
 	}
 	say("%d pods are ready; the Service is %s", n, d.to)
 	return nil
@@ -165,7 +167,9 @@ func (d *demo) ask(what string, n int, nodes ...string) row {
 				r.asked++
 				switch a, err := edge.Ask(ns, "tcp", d.to, 3*time.Second); {
 				case err != nil:
-					r.failed++
+					if r.failed++; r.failed == 1 {
+						say("from %s: %v", ns.Name, err)
+					}
 				case d.unit[a.Name] == node.Unit.Name:
 					r.own++
 				default:
@@ -218,6 +222,20 @@ func (d *demo) settle(ctx context.Context, nodes ...string) error {
 	})
 }
 
+// answers waits until the pod of a node serves by its own address.
+func (d *demo) answers(ctx context.Context, node string) error {
+	return cluster.Until(ctx, func() error {
+		for pod, on := range d.node {
+			if on != node {
+				continue
+			}
+			_, err := edge.Ask(d.c.Nodes[node].NS, "tcp", netip.AddrPortFrom(d.ip[pod], 8080), time.Second)
+			return err
+		}
+		return errors.New("no pod")
+	})
+}
+
 func (d *demo) closed(ctx context.Context) error {
 	d.step("Every node and every pod asks the Service: each unit answers itself")
 	if err := d.settle(ctx, "a-1", "a-2", "b-1", "b-2"); err != nil {
@@ -254,10 +272,14 @@ func (d *demo) killPod(context.Context) error {
 	return d.mustBeClosed(d.ask("pod on a-1 killed", 25, "a-1", "a-2"))
 }
 
-func (d *demo) killNode(context.Context) error {
+func (d *demo) killNode(ctx context.Context) error {
 	d.step("Node a-2 is parted from everything, in silence; the pod on a-1 comes back")
 	d.c.Nodes["a-1"].Kubelet.Signal(syscall.SIGCONT)
-	time.Sleep(2 * time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if err := d.answers(ctx, "a-1"); err != nil {
+		return err
+	}
 	if err := d.c.Lab.Node("a-2").Cut(); err != nil {
 		return err
 	}

@@ -17,6 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// The main thread is no place for namespaces: it outlives the goroutine that
+// entered one, and stands for the whole process in /proc.
+func init() { runtime.LockOSThread() }
+
 // NS is a named network namespace.
 type NS struct {
 	Name string
