@@ -224,16 +224,17 @@ func (d *demo) settle(ctx context.Context, nodes ...string) error {
 
 // answers waits until the pod of a node serves by its own address.
 func (d *demo) answers(ctx context.Context, node string) error {
-	return cluster.Until(ctx, func() error {
-		for pod, on := range d.node {
-			if on != node {
-				continue
-			}
+	return cluster.Until(ctx, func() error { return d.answersNow(node) })
+}
+
+func (d *demo) answersNow(node string) error {
+	for pod, on := range d.node {
+		if on == node {
 			_, err := edge.Ask(d.c.Nodes[node].NS, "tcp", netip.AddrPortFrom(d.ip[pod], 8080), time.Second)
 			return err
 		}
-		return errors.New("no pod")
-	})
+	}
+	return errors.New("no pod")
 }
 
 func (d *demo) closed(ctx context.Context) error {
@@ -245,7 +246,8 @@ func (d *demo) closed(ctx context.Context) error {
 }
 
 func (d *demo) cutUplink(context.Context) error {
-	time.Sleep(11 * time.Second) // the last good state is written every 10 s
+	say("waiting 11 s: the last good state is written to disk every 10 s")
+	time.Sleep(11 * time.Second)
 	d.step("The uplink of unit a is cut: no cloud, no API server")
 	if err := d.c.Lab.Unit("a").CutUplink(); err != nil {
 		return err
@@ -253,7 +255,7 @@ func (d *demo) cutUplink(context.Context) error {
 	return d.mustBeClosed(d.ask("uplink of a cut", 25, "a-1", "a-2"))
 }
 
-func (d *demo) killPod(context.Context) error {
+func (d *demo) killPod(ctx context.Context) error {
 	d.step("Unit a still has no cloud. The process of the pod on a-1 is killed: nobody but Envoy notices")
 	node := d.c.Nodes["a-1"]
 	before := node.Kubelet
@@ -268,6 +270,17 @@ func (d *demo) killPod(context.Context) error {
 				return err
 			}
 		}
+	}
+	// A dying process may still take connections for a moment.
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := cluster.Until(ctx, func() error {
+		if d.answersNow("a-1") == nil {
+			return errors.New("the killed pod still answers")
+		}
+		return nil
+	}); err != nil {
+		return err
 	}
 	return d.mustBeClosed(d.ask("pod on a-1 killed", 25, "a-1", "a-2"))
 }

@@ -20,7 +20,7 @@ type Leaks struct {
 
 // count installs the counters on the unit's router.
 func (u *Unit) count() error {
-	conn, err := u.Router.nft()
+	conn, err := u.Router.NFT()
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (u *Unit) count() error {
 
 // Leaks reads the counters.
 func (u *Unit) Leaks() (Leaks, error) {
-	conn, err := u.Router.nft()
+	conn, err := u.Router.NFT()
 	if err != nil {
 		return Leaks{}, err
 	}
@@ -78,7 +78,7 @@ func (l *Lab) cut(n *NS, family nftables.TableFamily, dev string, cut bool) erro
 	if l.cuts[key] == cut {
 		return nil
 	}
-	conn, err := n.nft()
+	conn, err := n.NFT()
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,8 @@ func (n *Node) Heal() error {
 	return n.Unit.lab.cut(n.Unit.Router, nftables.TableFamilyBridge, "p-"+n.Name, false)
 }
 
-func (n *NS) nft() (*nftables.Conn, error) { return nftables.New(nftables.WithNetNSFd(int(n.fd))) }
+// NFT opens nftables of the namespace.
+func (n *NS) NFT() (*nftables.Conn, error) { return nftables.New(nftables.WithNetNSFd(int(n.fd))) }
 
 func ifname(name string) []byte {
 	b := make([]byte, unix.IFNAMSIZ)

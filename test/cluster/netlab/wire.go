@@ -124,3 +124,19 @@ func ipNet(p netip.Prefix) *net.IPNet {
 }
 
 func host(ip netip.Addr) netip.Prefix { return netip.PrefixFrom(ip, ip.BitLen()) }
+
+// AddLink adds a link that nothing is connected to.
+func (n *NS) AddLink(name string) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = name
+	return n.link.LinkAdd(&netlink.Bridge{LinkAttrs: attrs})
+}
+
+// DelLink removes a link.
+func (n *NS) DelLink(name string) error { return n.delLink(name) }
+
+// Rules lists the policy routing rules of both families, for people.
+func (n *NS) Rules() (string, error) {
+	rules, err := n.link.RuleList(unix.AF_UNSPEC)
+	return fmt.Sprint(rules), err
+}
