@@ -1,110 +1,28 @@
-package topology
+package topology_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"reflect"
 	"slices"
 	"testing"
+
+	. "github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/topology/topologytest"
 )
-
-// world changes at random: a few of everything, so that histories collide.
-type world struct {
-	*rand.Rand
-	b *Builder
-}
-
-func (w *world) pick(list ...string) string { return list[w.IntN(len(list))] }
-
-func (w *world) serviceKey() ObjectKey {
-	return ObjectKey{"default", fmt.Sprintf("s%d", w.IntN(6))}
-}
-
-func (w *world) step() {
-	switch w.IntN(10) {
-	case 0, 1:
-		w.b.SetService(w.service())
-	case 2:
-		w.b.DeleteService(w.serviceKey())
-	case 3, 4, 5:
-		w.b.SetSlice(w.slice())
-	case 6:
-		w.b.DeleteSlice(ObjectKey{"default", fmt.Sprintf("x%d", w.IntN(8))})
-	case 7, 8:
-		w.b.SetNode(w.node())
-	case 9:
-		w.b.DeleteNode(fmt.Sprintf("n%d", w.IntN(5)))
-	}
-}
-
-func (w *world) service() *Service {
-	key := w.serviceKey()
-	s := &Service{
-		Key:           key,
-		ClusterIPs:    []netip.Addr{netip.AddrFrom4([4]byte{10, 96, 0, byte(w.IntN(7))})},
-		Ports:         []ServicePort{{Name: "a", Protocol: TCP, Port: 80}, {Name: "b", Protocol: UDP, Port: uint16(53 + w.IntN(2))}},
-		InternalLocal: w.IntN(5) == 0,
-	}
-	if w.IntN(3) > 0 {
-		text := w.pick(`["site"]`, `["site","zone"]`, `["zone","*"]`, `["site","zone","*"]`, `["*"]`, `[]`, `oops`, `["*","site"]`, `["site","site"]`)
-		s.TopologyKeys = &text
-	}
-	if w.IntN(3) == 0 {
-		s.ClusterIPs = append(s.ClusterIPs, netip.MustParseAddr(fmt.Sprintf("fd00::%d", 1+w.IntN(5))))
-	}
-	return s
-}
-
-func (w *world) slice() *Slice {
-	s := &Slice{
-		Key:     ObjectKey{"default", fmt.Sprintf("x%d", w.IntN(8))},
-		Service: w.serviceKey().Name,
-		IPv6:    w.IntN(4) == 0,
-		Ports:   []SlicePort{{Name: "a", Protocol: TCP, Port: 8080}, {Name: "b", Protocol: UDP, Port: 5353}},
-	}
-	for range w.IntN(5) {
-		ep := Endpoint{
-			Addr:  netip.AddrFrom4([4]byte{10, 244, 0, byte(w.IntN(12))}),
-			Node:  w.pick("n0", "n1", "n2", "n3", "n4", ""),
-			Ready: w.IntN(3) > 0, Serving: w.IntN(3) > 0, Terminating: w.IntN(3) == 0,
-		}
-		if s.IPv6 {
-			ep.Addr = netip.MustParseAddr(fmt.Sprintf("fd00:244::%x", w.IntN(12)))
-		}
-		if w.IntN(2) == 0 {
-			ep.HintZones = []string{w.pick("z0", "z1")}
-		}
-		if w.IntN(4) == 0 {
-			ep.HintNodes = []string{w.pick("n0", "n1")}
-		}
-		s.Endpoints = append(s.Endpoints, ep)
-	}
-	return s
-}
-
-func (w *world) node() *Node {
-	n := &Node{Name: fmt.Sprintf("n%d", w.IntN(5)), Labels: map[string]string{"topology.kubernetes.io/zone": w.pick("z0", "z1")}}
-	for _, key := range []string{"site", "zone"} {
-		if w.IntN(4) > 0 {
-			n.Labels[key] = w.pick("u0", "u1", "u2")
-		}
-	}
-	return n
-}
 
 // The law: what the viewer keeps over a history is what a new viewer sees.
 func TestViewerIsIncremental(t *testing.T) {
 	for seed := range uint64(60) {
 		for _, opts := range []Options{{}, {Union: true}} {
-			w := &world{rand.New(rand.NewPCG(seed, 1)), NewBuilder()}
+			w := topologytest.New(seed)
 			kept := NewViewer("n0", opts)
 			var before *View
 			for step := range 120 {
 				for range 1 + w.IntN(3) {
-					w.step()
+					w.Step()
 				}
-				snap := w.b.Build()
+				snap := w.Builder.Build()
 				got, want := kept.See(snap), See(snap, "n0", opts)
 				if !reflect.DeepEqual(got.Sorted(), want.Sorted()) || !reflect.DeepEqual(got.Viewpoint, want.Viewpoint) {
 					t.Fatalf("seed %d step %d: the kept view differs from a new one", seed, step)

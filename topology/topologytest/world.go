@@ -1,0 +1,101 @@
+// Package topologytest makes random histories of clusters, for the laws that
+// views and their renderers obey.
+package topologytest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// New starts a world from a seed.
+func New(seed uint64) *World {
+	return &World{rand.New(rand.NewPCG(seed, 1)), topology.NewBuilder()}
+}
+
+// World changes at random: a few of everything, so that histories collide.
+type World struct {
+	*rand.Rand
+	Builder *topology.Builder
+}
+
+func (w *World) pick(list ...string) string { return list[w.IntN(len(list))] }
+
+func (w *World) serviceKey() topology.ObjectKey {
+	return topology.ObjectKey{"default", fmt.Sprintf("s%d", w.IntN(6))}
+}
+
+// Step makes one change.
+func (w *World) Step() {
+	switch w.IntN(10) {
+	case 0, 1:
+		w.Builder.SetService(w.service())
+	case 2:
+		w.Builder.DeleteService(w.serviceKey())
+	case 3, 4, 5:
+		w.Builder.SetSlice(w.slice())
+	case 6:
+		w.Builder.DeleteSlice(topology.ObjectKey{"default", fmt.Sprintf("x%d", w.IntN(8))})
+	case 7, 8:
+		w.Builder.SetNode(w.node())
+	case 9:
+		w.Builder.DeleteNode(fmt.Sprintf("n%d", w.IntN(5)))
+	}
+}
+
+func (w *World) service() *topology.Service {
+	key := w.serviceKey()
+	s := &topology.Service{
+		Key:           key,
+		ClusterIPs:    []netip.Addr{netip.AddrFrom4([4]byte{10, 96, 0, byte(w.IntN(7))})},
+		Ports:         []topology.ServicePort{{Name: "a", Protocol: topology.TCP, Port: 80}, {Name: "b", Protocol: topology.UDP, Port: uint16(53 + w.IntN(2))}},
+		InternalLocal: w.IntN(5) == 0,
+	}
+	if w.IntN(3) > 0 {
+		text := w.pick(`["site"]`, `["site","zone"]`, `["zone","*"]`, `["site","zone","*"]`, `["*"]`, `[]`, `oops`, `["*","site"]`, `["site","site"]`)
+		s.TopologyKeys = &text
+	}
+	if w.IntN(3) == 0 {
+		s.ClusterIPs = append(s.ClusterIPs, netip.MustParseAddr(fmt.Sprintf("fd00::%d", 1+w.IntN(5))))
+	}
+	return s
+}
+
+func (w *World) slice() *topology.Slice {
+	s := &topology.Slice{
+		Key:     topology.ObjectKey{"default", fmt.Sprintf("x%d", w.IntN(8))},
+		Service: w.serviceKey().Name,
+		IPv6:    w.IntN(4) == 0,
+		Ports:   []topology.SlicePort{{Name: "a", Protocol: topology.TCP, Port: 8080}, {Name: "b", Protocol: topology.UDP, Port: 5353}},
+	}
+	for range w.IntN(5) {
+		ep := topology.Endpoint{
+			Addr:  netip.AddrFrom4([4]byte{10, 244, 0, byte(w.IntN(12))}),
+			Node:  w.pick("n0", "n1", "n2", "n3", "n4", ""),
+			Ready: w.IntN(3) > 0, Serving: w.IntN(3) > 0, Terminating: w.IntN(3) == 0,
+		}
+		if s.IPv6 {
+			ep.Addr = netip.MustParseAddr(fmt.Sprintf("fd00:244::%x", w.IntN(12)))
+		}
+		if w.IntN(2) == 0 {
+			ep.HintZones = []string{w.pick("z0", "z1")}
+		}
+		if w.IntN(4) == 0 {
+			ep.HintNodes = []string{w.pick("n0", "n1")}
+		}
+		s.Endpoints = append(s.Endpoints, ep)
+	}
+	return s
+}
+
+func (w *World) node() *topology.Node {
+	n := &topology.Node{Name: fmt.Sprintf("n%d", w.IntN(5)), Labels: map[string]string{"topology.kubernetes.io/zone": w.pick("z0", "z1")}}
+	for _, key := range []string{"site", "zone"} {
+		if w.IntN(4) > 0 {
+			n.Labels[key] = w.pick("u0", "u1", "u2")
+		}
+	}
+	return n
+}

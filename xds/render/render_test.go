@@ -1,0 +1,196 @@
+package render
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/topology/topologytest"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+func tiers() []topology.Tier {
+	return []topology.Tier{
+		{Key: "unit", Endpoints: []topology.Target{{Addr: netip.MustParseAddrPort("10.1.0.1:8080"), Node: "a-1"}, {Addr: netip.MustParseAddrPort("10.1.0.2:8080"), Node: "a-2"}}},
+		{Key: "*", Endpoints: []topology.Target{{Addr: netip.MustParseAddrPort("[fd00::1]:8080"), Node: "b-1"}}},
+	}
+}
+
+// The listeners and the templates are a contract with every Envoy in the
+// field. When this fails because a listener changed: every captured connection
+// of every node is drained by the update. When a cluster changed: all clusters
+// are sent again and warmed. Raise the template's name, and say so in the
+// release notes; then: make golden.
+func TestTemplatesAreAContract(t *testing.T) {
+	var out bytes.Buffer
+	udp := topology.Frontend{Addr: netip.MustParseAddr("10.96.0.10"), Port: 53, Protocol: topology.UDP}
+	list := append(Listeners(Default()),
+		UDPListener(udp),
+		Cluster("10.96.0.10:80", true, Default()), Cluster("10.96.0.10:80", false, Default()),
+		Endpoints("10.96.0.10:80", topology.TCP, tiers()), Endpoints("10.96.0.10:53/udp", topology.UDP, nil))
+	for _, r := range list {
+		body, err := protojson.Marshal(r.Message())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var pretty bytes.Buffer // protojson's own spacing is random on purpose
+		if err := json.Indent(&pretty, compact(t, body), "", "  "); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&out, "-- %s version %s --\n%s\n", r.Name, r.Version, pretty.Bytes())
+	}
+	const path = "testdata/templates.golden"
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(out.Bytes(), want) {
+		t.Errorf("the templates changed; read the comment of this test. Got:\n%s", out.Bytes())
+	}
+}
+
+func compact(t *testing.T, body []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := json.Compact(&b, body); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// Every resource passes the rules that Envoy checks before it takes one.
+func TestResourcesAreValid(t *testing.T) {
+	w := topologytest.New(7)
+	for range 200 {
+		w.Step()
+	}
+	cat, _ := NewCataloger(Default(), 500).Next(topology.See(w.Builder.Build(), "n0", topology.Options{}), false)
+	checked := 0
+	for _, typeURL := range []string{ClusterType, EndpointType, ListenerType} {
+		names := append(cat.Names(), "unknown:1")
+		if typeURL == ListenerType {
+			names = cat.Wildcard(typeURL)
+		}
+		for _, name := range names {
+			r, ok := cat.Resource(typeURL, name)
+			if !ok {
+				t.Fatalf("no %s %s", typeURL, name)
+			}
+			v, ok := r.Message().(interface{ ValidateAll() error })
+			if !ok {
+				t.Fatalf("%s has no validation", typeURL)
+			}
+			if err := v.ValidateAll(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			checked++
+		}
+	}
+	if checked < 20 {
+		t.Errorf("only %d resources were checked", checked)
+	}
+}
+
+// The law: a catalog kept over a history equals one made anew, and Changed
+// names everything that differs.
+func TestCatalogerIsIncremental(t *testing.T) {
+	for seed := range uint64(25) {
+		for _, most := range []int{500, 3} {
+			w := topologytest.New(seed)
+			viewer := topology.NewViewer("n0", topology.Options{})
+			kept := NewCataloger(Default(), most)
+			before := map[string]string{}
+			for step := range 80 {
+				w.Step()
+				view := viewer.See(w.Builder.Build())
+				got, changed := kept.Next(view, false)
+				fresh, _ := NewCataloger(Default(), most).Next(view, false)
+				now, want := versions(got), versions(fresh)
+				if !reflect.DeepEqual(now, want) {
+					t.Fatalf("seed %d step %d: kept %v, anew %v", seed, step, now, want)
+				}
+				for key := range now {
+					if before[key] != now[key] && !told(changed, key) {
+						t.Fatalf("seed %d step %d: %s changed and Changed does not say so", seed, step, key)
+					}
+				}
+				for key := range before {
+					if _, still := now[key]; !still && !told(changed, key) {
+						t.Fatalf("seed %d step %d: %s went and Changed does not say so", seed, step, key)
+					}
+				}
+				before = now
+			}
+		}
+	}
+}
+
+func versions(c *Catalog) map[string]string {
+	all := map[string]string{}
+	for _, name := range c.Names() {
+		cluster, _ := c.Resource(ClusterType, name)
+		ends, _ := c.Resource(EndpointType, name)
+		all[ClusterType+" "+name] = fmt.Sprint(cluster.Version, c.Preloaded(name))
+		all[EndpointType+" "+name] = ends.Version
+	}
+	for _, name := range c.Wildcard(ListenerType) {
+		l, _ := c.Resource(ListenerType, name)
+		all[ListenerType+" "+name] = l.Version
+	}
+	return all
+}
+
+func told(changed Changed, key string) bool {
+	for typeURL, names := range changed {
+		if slices.ContainsFunc(names, func(n string) bool { return typeURL+" "+n == key }) {
+			return true
+		}
+	}
+	for _, l := range Listeners(Default()) { // constant: never told
+		if key == ListenerType+" "+l.Name {
+			return true
+		}
+	}
+	return false
+}
+
+// Different content has different versions; the same content the same one.
+func TestVersionsFollowContent(t *testing.T) {
+	a, b := tiers(), tiers()
+	b[0].Endpoints[0].Node = "elsewhere" // not part of what Envoy sees
+	if Endpoints("x", topology.TCP, a).Version != Endpoints("x", topology.TCP, b).Version {
+		t.Error("the version depends on what Envoy does not see")
+	}
+	b[0].Endpoints[0].Addr = netip.MustParseAddrPort("10.1.0.9:8080")
+	if Endpoints("x", topology.TCP, a).Version == Endpoints("x", topology.TCP, b).Version {
+		t.Error("the version does not follow an endpoint")
+	}
+	other := Default()
+	other.ConnectTimeout = time.Second / 2
+	if Cluster("x", true, Default()).Version == Cluster("x", true, other).Version {
+		t.Error("the version does not follow the connect timeout")
+	}
+	if proto.Equal(Cluster("x", true, Default()).Message(), Cluster("x", false, Default()).Message()) {
+		t.Error("a Service without keys has the unit's connect timeout")
+	}
+}
