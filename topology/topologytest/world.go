@@ -24,7 +24,7 @@ type World struct {
 func (w *World) pick(list ...string) string { return list[w.IntN(len(list))] }
 
 func (w *World) serviceKey() topology.ObjectKey {
-	return topology.ObjectKey{"default", fmt.Sprintf("s%d", w.IntN(6))}
+	return topology.ObjectKey{Namespace: "default", Name: fmt.Sprintf("s%d", w.IntN(6))}
 }
 
 // Step makes one change.
@@ -37,7 +37,7 @@ func (w *World) Step() {
 	case 3, 4, 5:
 		w.Builder.SetSlice(w.slice())
 	case 6:
-		w.Builder.DeleteSlice(topology.ObjectKey{"default", fmt.Sprintf("x%d", w.IntN(8))})
+		w.Builder.DeleteSlice(topology.ObjectKey{Namespace: "default", Name: fmt.Sprintf("x%d", w.IntN(8))})
 	case 7, 8:
 		w.Builder.SetNode(w.node())
 	case 9:
@@ -65,7 +65,7 @@ func (w *World) service() *topology.Service {
 
 func (w *World) slice() *topology.Slice {
 	s := &topology.Slice{
-		Key:     topology.ObjectKey{"default", fmt.Sprintf("x%d", w.IntN(8))},
+		Key:     topology.ObjectKey{Namespace: "default", Name: fmt.Sprintf("x%d", w.IntN(8))},
 		Service: w.serviceKey().Name,
 		IPv6:    w.IntN(4) == 0,
 		Ports:   []topology.SlicePort{{Name: "a", Protocol: topology.TCP, Port: 8080}, {Name: "b", Protocol: topology.UDP, Port: 5353}},
