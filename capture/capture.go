@@ -21,9 +21,18 @@ type Capture struct {
 	bridges []Bridge
 }
 
-// New prepares a capture; nothing is written yet. stateDir keeps the sysctl
-// values that Cleanup puts back.
-func New(cfg plan.Config, stateDir string) (*Capture, error) {
+// Host is where the capture finds what it needs of the node's files.
+type Host struct {
+	StateDir string // keeps the sysctl values that Cleanup puts back
+	ProcSys  string // /proc/sys, or where a container may write to it
+}
+
+func (h Host) sysctls() sysctls {
+	return sysctls{dir: filepath.Join(h.StateDir, "sysctl"), root: h.ProcSys}
+}
+
+// New prepares a capture; nothing is written yet.
+func New(cfg plan.Config, host Host) (*Capture, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -31,7 +40,7 @@ func New(cfg plan.Config, stateDir string) (*Capture, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Capture{cfg: cfg, ctl: sysctls{filepath.Join(stateDir, "sysctl")}, table: t, planner: plan.NewPlanner(cfg)}, nil
+	return &Capture{cfg: cfg, ctl: host.sysctls(), table: t, planner: plan.NewPlanner(cfg)}, nil
 }
 
 // Install puts the rules, the routes and the guard over the given ranges in
@@ -125,10 +134,10 @@ func (c *Capture) Pods() string {
 
 // Cleanup removes every rule, route and changed sysctl of gridmesh. What is
 // not there is no error.
-func Cleanup(cfg plan.Config, stateDir string) error {
+func Cleanup(cfg plan.Config, host Host) error {
 	t, err := newTable(cfg)
 	if err != nil {
 		return err
 	}
-	return errors.Join(t.remove(), removeBridge(), removeRoutes(cfg), sysctls{filepath.Join(stateDir, "sysctl")}.restore())
+	return errors.Join(t.remove(), removeBridge(), removeRoutes(cfg), host.sysctls().restore())
 }

@@ -11,10 +11,10 @@ import (
 // sysctls remembers the values that were there before, so that Cleanup can
 // put them back. The record is a folder with a file a key: it is written
 // before the value is changed, and survives the agent.
-type sysctls struct{ dir string }
+type sysctls struct{ dir, root string }
 
 func (s sysctls) set(key, value string) error {
-	path := sysctlPath(key)
+	path := s.path(key)
 	now, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // the module that owns it is not loaded: nothing to change
@@ -50,7 +50,7 @@ func (s sysctls) restore() error {
 		record := filepath.Join(s.dir, e.Name())
 		value, err := os.ReadFile(record)
 		if err == nil {
-			err = os.WriteFile(sysctlPath(strings.ReplaceAll(e.Name(), "%", "/")), value, 0o644)
+			err = os.WriteFile(s.path(strings.ReplaceAll(e.Name(), "%", "/")), value, 0o644)
 		}
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("restore sysctl %s: %w", e.Name(), err))
@@ -61,10 +61,10 @@ func (s sysctls) restore() error {
 	return errors.Join(errs...)
 }
 
-// sysctlPath is the file of a key such as "net.ipv4.conf.cni0.send_redirects".
+// path is the file of a key such as "net.ipv4.conf.cni0.send_redirects".
 // An interface with a dot in its name writes it as "/", as in sysctl(8).
-func sysctlPath(key string) string {
-	return "/proc/sys/" + strings.NewReplacer(".", "/", "/", ".").Replace(key)
+func (s sysctls) path(key string) string {
+	return filepath.Join(s.root, strings.NewReplacer(".", "/", "/", ".").Replace(key))
 }
 
 func fileName(key string) string { return strings.ReplaceAll(key, "/", "%") }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds/render"
@@ -26,6 +27,8 @@ type config struct {
 	statusSocket string
 	adminSocket  string
 	feedSocket   string
+	procSys      string
+	output       string
 	healthz      string
 	metrics      string
 	mark         string
@@ -62,6 +65,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.statusSocket, "status-socket", c.statusSocket, "Unix socket for status")
 	f.StringVar(&c.adminSocket, "admin-socket", c.adminSocket, "Unix socket of Envoy's admin interface, for bootstrap")
 	f.StringVar(&c.feedSocket, "feed-socket", c.feedSocket, "Unix socket that feeds other processes of this node")
+	f.StringVar(&c.procSys, "proc-sys", "/proc/sys", "where /proc/sys can be written to")
 	f.StringVar(&c.healthz, "healthz-bind-address", c.healthz, "address of /healthz and /livez; empty for none")
 	f.StringVar(&c.metrics, "metrics-bind-address", c.metrics, "address of /metrics; empty for none")
 	f.StringSliceVar(&c.podCIDRs, "pod-cidr", nil, "pod CIDRs of this node (default: the Node's podCIDRs; without any, sources are not kept)")
@@ -145,4 +149,8 @@ func parseCIDRs(flag string, texts []string, errs *[]error) []netip.Prefix {
 		list = append(list, p)
 	}
 	return list
+}
+
+func (c *config) host() capture.Host {
+	return capture.Host{StateDir: c.stateDir, ProcSys: c.procSys}
 }

@@ -71,12 +71,13 @@ cleanup" removes it. Envoy is started beside it, with the configuration that
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
 	c.bind(root.PersistentFlags())
-	root.AddCommand(
-		&cobra.Command{
-			Use: "bootstrap", Short: "Print the bootstrap of this node's Envoy", Args: cobra.NoArgs,
-			Example: "  gridmesh-agent bootstrap --node-name edge-7 >envoy.yaml && envoy --disable-hot-restart --concurrency 2 -c envoy.yaml",
-			RunE:    func(cmd *cobra.Command, _ []string) error { return printBootstrap(cmd.OutOrStdout(), c) },
-		},
+	bootstrap := &cobra.Command{
+		Use: "bootstrap", Short: "Print the bootstrap of this node's Envoy", Args: cobra.NoArgs,
+		Example: "  gridmesh-agent bootstrap --node-name edge-7 >envoy.yaml && envoy --disable-hot-restart --concurrency 2 -c envoy.yaml",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return printBootstrap(cmd.OutOrStdout(), c) },
+	}
+	bootstrap.Flags().StringVar(&c.output, "output", "", "file to write to instead of standard output")
+	root.AddCommand(bootstrap,
 		&cobra.Command{
 			Use: "cleanup", Short: "Remove every rule, route and changed sysctl of gridmesh from this node", Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return cleanup(cmd.OutOrStdout(), c) },

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/source"
@@ -67,7 +68,7 @@ func newAgent(ctx context.Context, c *config, log *slog.Logger, st *source.State
 		return nil, err
 	}
 	a.xds = xds.New(xds.Config{Log: log, Metrics: xds.NewMetrics(a.metrics.registry), Asked: a.asking})
-	if a.capture, err = capture.New(c.capture, c.stateDir); err != nil {
+	if a.capture, err = capture.New(c.capture, c.host()); err != nil {
 		return nil, err
 	}
 	guard := slices.Clone(c.capture.ServiceCIDRs)
@@ -264,6 +265,9 @@ func printBootstrap(w io.Writer, c *config) error {
 	if err != nil {
 		return err
 	}
+	if c.output != "" {
+		return atomicfile.Write(c.output, out)
+	}
 	_, err = w.Write(out)
 	return err
 }
@@ -277,7 +281,7 @@ func cleanup(w io.Writer, c *config) error {
 		return err
 	}
 	defer unlock()
-	if err := capture.Cleanup(c.capture, c.stateDir); err != nil {
+	if err := capture.Cleanup(c.capture, c.host()); err != nil {
 		return err
 	}
 	fmt.Fprintln(w, "gridmesh's rules, routes and sysctls are gone from this node; Services are no longer served here")

@@ -29,9 +29,11 @@ func TestMain(m *testing.M) {
 		kinds := []netlab.PodNetwork{netlab.Routed, netlab.Bridged}
 		var err error
 		c, err = cluster.Up(ctx, cluster.Config{
-			Lab:   netlab.Config{Units: []netlab.UnitConfig{{Name: "a", Nodes: kinds}, {Name: "b", Nodes: kinds}}, Links: [][2]string{{"a", "b"}}},
-			Proxy: map[string]string{"": "gridmesh"},
-			Say:   func(format string, args ...any) { fmt.Printf("cluster: "+format+"\n", args...) },
+			Lab: netlab.Config{Units: []netlab.UnitConfig{{Name: "a", Nodes: kinds}, {Name: "b", Nodes: kinds}, {Name: "c", Nodes: kinds}}, Links: [][2]string{{"a", "b"}}},
+			// Unit c has no proxy of the cluster's own: deploy/ is applied to it.
+			Proxy:  map[string]string{"": "gridmesh", "c-1": "", "c-2": ""},
+			Images: deployedImages(),
+			Say:    func(format string, args ...any) { fmt.Printf("cluster: "+format+"\n", args...) },
 		})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "cluster:", err)

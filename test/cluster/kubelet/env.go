@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,6 +59,7 @@ func (k *Kubelet) environment(ctx context.Context, c *corev1.Container, f facts)
 	out := []string{"PATH=/bin:/usr/local/bin:/usr/bin:/usr/sbin:/sbin", "HOSTNAME=" + hostname(f.pod)}
 	set := func(name, value string) {
 		values[name] = value
+		out = slices.DeleteFunc(out, func(e string) bool { return strings.HasPrefix(e, name+"=") })
 		out = append(out, name+"="+value)
 	}
 	for _, e := range k.apiServer(ctx) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,10 @@ func (k *Kubelet) volumes(ctx context.Context, pod *corev1.Pod, dir string, fact
 		var err error
 		switch {
 		case v.HostPath != nil:
+			if strings.HasPrefix(v.HostPath.Path, "/proc/") || strings.HasPrefix(v.HostPath.Path, "/sys/") {
+				path = v.HostPath.Path // the kernel's, of the namespaces a process is in
+				break
+			}
 			path = filepath.Join(k.cfg.Dir, "host", v.HostPath.Path)
 			err = hostPath(path, v.HostPath)
 		case v.EmptyDir != nil:

@@ -1,0 +1,97 @@
+package kubernetes
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/kubelet"
+)
+
+// deployedImages stand for the images that deploy/kustomization.yaml names.
+func deployedImages() map[string]kubelet.Image {
+	return map[string]kubelet.Image{
+		"gridmesh/agent:dev":       {Command: []string{"/app/gridmesh-agent"}, Files: map[string]string{"/app/gridmesh-agent": edge.Binary("gridmesh-agent")}},
+		"envoyproxy/envoy:v1.40.0": {Command: []string{"/app/envoy"}, Files: map[string]string{"/app/envoy": edge.Binary("envoy")}},
+	}
+}
+
+// The manifests of deploy/, applied to nodes without a proxy, serve them; and
+// an update of the agent in a connect loop costs no connection.
+func TestDeployedByManifests(t *testing.T) {
+	noLeaks(t, true)
+	a := deploy(t, "deployed", `["unit"]`)
+	manifests, err := c.Kubectl("kustomize", edge.Root()+"/deploy")
+	must(t, err)
+	only := strings.ReplaceAll(manifests, "        kubernetes.io/os: linux\n", "        kubernetes.io/os: linux\n        unit: c\n")
+	must(t, c.Apply(only))
+	t.Cleanup(func() {
+		_, err := c.Kubectl("delete", "-n", "gridmesh", "daemonset/gridmesh-agent", "daemonset/gridmesh-envoy")
+		must(t, err)
+	})
+	ctx := deadline(t, time.Minute)
+	agents, err := c.WaitPods(ctx, "gridmesh", "app.kubernetes.io/name=gridmesh-agent", 2)
+	must(t, err)
+	for _, p := range agents {
+		for _, cond := range p.Status.Conditions {
+			if cond.Type == "Honoured" && cond.Status != "True" {
+				t.Errorf("%s: %s", p.Name, cond.Message)
+			}
+		}
+	}
+	_, err = c.WaitPods(ctx, "gridmesh", "app.kubernetes.io/name=gridmesh-envoy", 2)
+	must(t, err)
+	nodes := []string{"c-1", "c-2"}
+	for _, name := range nodes {
+		n := c.Nodes[name]
+		took := eventually(t, 20*time.Second, func() error {
+			_, err := ask(n.NS, "tcp", a.at(0))
+			return err
+		})
+		t.Logf("%s serves %s after its pods were ready", name, took)
+		for range 8 {
+			for _, network := range []string{"tcp", "udp"} {
+				got, err := ask(a.ns(t, name), network, a.at(1))
+				if err != nil || !strings.HasPrefix(a.nodeOf(got.Name), "c-") {
+					t.Errorf("%s %s: answered by %s on %s: %v", name, network, got.Name, a.nodeOf(got.Name), err)
+				}
+			}
+		}
+	}
+
+	var asked, failed atomic.Int64
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for _, name := range nodes {
+				asked.Add(1)
+				if _, err := ask(c.Nodes[name].NS, "tcp", a.at(0)); err != nil {
+					failed.Add(1)
+					t.Logf("failed during the update: %v", err)
+				}
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	_, err = c.Kubectl("rollout", "restart", "-n", "gridmesh", "daemonset/gridmesh-agent")
+	must(t, err)
+	out, err := c.Kubectl("rollout", "status", "-n", "gridmesh", "daemonset/gridmesh-agent", "--timeout=90s")
+	if err != nil {
+		t.Errorf("rollout: %v: %s", err, out)
+	}
+	close(stop)
+	<-done
+	t.Logf("%d connections during the update, %d failed", asked.Load(), failed.Load())
+	if asked.Load() < 50 || failed.Load() > 0 {
+		t.Error("the update was an outage, or was not seen")
+	}
+}

@@ -1,0 +1,212 @@
+package xds
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/xds/render"
+)
+
+// catalogOf makes a catalog of Services with one endpoint each, by the last
+// byte of their address; near ones are preloaded.
+func catalogOf(near, far []byte, endpoint byte) *render.Catalog {
+	keys := `["unit"]`
+	b := topology.NewBuilder()
+	b.SetNode(&topology.Node{Name: "a-1", Labels: map[string]string{"unit": "a"}})
+	add := func(n byte, keyed bool) {
+		ip := netip.AddrFrom4([4]byte{10, 96, 0, n})
+		s := &topology.Service{Key: topology.ObjectKey{Namespace: "default", Name: ip.String()}, ClusterIPs: []netip.Addr{ip}, Ports: []topology.ServicePort{{Protocol: topology.TCP, Port: 80}}}
+		node := "far"
+		if keyed {
+			s.TopologyKeys, node = &keys, "a-1"
+		}
+		b.SetService(s)
+		b.SetSlice(&topology.Slice{Key: s.Key, Service: s.Key.Name, Ports: []topology.SlicePort{{Protocol: topology.TCP, Port: 8080}}, Endpoints: []topology.Endpoint{
+			{Addr: netip.AddrFrom4([4]byte{10, 1, 0, endpoint}), Node: node, Ready: true, Serving: true},
+		}})
+	}
+	for _, n := range near {
+		add(n, true)
+	}
+	for _, n := range far {
+		add(n, false)
+	}
+	cat, _ := render.NewCataloger(render.Default(), 500).Next(topology.See(b.Build(), "a-1", topology.Options{}), false)
+	return cat
+}
+
+func name(n byte) string {
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 96, 0, n}), 80).String()
+}
+
+// drain sends everything that may be sent, answers it, and returns the names
+// of each response.
+func drain(t *testing.T, s *subscription, cat *render.Catalog) (sent [][]string) {
+	t.Helper()
+	for i := 0; ; i++ {
+		b, _ := s.next(cat)
+		if b == nil {
+			return sent
+		}
+		nonce := string(rune('A' + i))
+		s.record(nonce, b)
+		s.ack(nonce)
+		var names []string
+		for _, r := range b.resources {
+			names = append(names, r.Name)
+		}
+		for _, n := range b.removed {
+			names = append(names, "-"+n)
+		}
+		sent = append(sent, names)
+	}
+}
+
+func want(t *testing.T, got [][]string, batches ...string) {
+	t.Helper()
+	var text []string
+	for _, b := range got {
+		text = append(text, strings.Join(b, " "))
+	}
+	if !slices.Equal(text, batches) {
+		t.Errorf("sent %q, want %q", text, batches)
+	}
+}
+
+func TestWildcardGetsThePreloadedAndNamesAreAnsweredAtOnce(t *testing.T) {
+	cat := catalogOf([]byte{1, 2}, []byte{3}, 9)
+	s := newSubscription(render.ClusterType)
+	s.request(cat, nil, nil, nil)
+	want(t, drain(t, s, cat), name(1)+" "+name(2))
+	s.request(cat, []string{name(3)}, nil, nil) // on demand
+	want(t, drain(t, s, cat), name(3))
+	s.request(cat, []string{name(77)}, nil, nil) // unknown: an empty cluster, not silence
+	want(t, drain(t, s, cat), name(77))
+	s.request(cat, nil, nil, nil) // an ACK alone
+	want(t, drain(t, s, cat))
+}
+
+func TestAnEmptyWildcardIsAnswered(t *testing.T) {
+	s := newSubscription(render.ClusterType)
+	s.request(catalogOf(nil, nil, 9), nil, nil, nil)
+	want(t, drain(t, s, catalogOf(nil, nil, 9)), "")
+}
+
+func TestReconnectSendsOnlyWhatDiffers(t *testing.T) {
+	cat := catalogOf([]byte{1, 2}, []byte{3}, 9)
+	s := newSubscription(render.EndpointType)
+	s.request(cat, []string{name(1), name(2), name(3)}, nil, nil)
+	drain(t, s, cat)
+	held := s.sent
+	again := newSubscription(render.EndpointType)
+	again.request(cat, []string{name(1), name(2), name(3)}, nil, held)
+	want(t, drain(t, again, cat))
+	next := catalogOf([]byte{1, 2}, []byte{3}, 10)
+	third := newSubscription(render.EndpointType)
+	third.request(next, []string{name(1), name(2), name(3)}, nil, held)
+	want(t, drain(t, third, next), name(1)+" "+name(2)+" "+name(3))
+}
+
+// The last good state only adds to what a living Envoy holds.
+func TestProvisionalCatalogOnlyAdds(t *testing.T) {
+	old := catalogOf([]byte{1, 4}, nil, 8)
+	old.Provisional = true
+	s := newSubscription(render.ClusterType)
+	s.request(old, []string{"*", name(3)}, nil, map[string]string{name(1): "newer", name(2): "newer", name(3): "newer"})
+	want(t, drain(t, s, old), name(4))
+	live := catalogOf([]byte{1, 2}, []byte{3}, 9)
+	s.touchAll(live)
+	want(t, drain(t, s, live), name(1)+" "+name(2)+" "+name(3)+" -"+name(4))
+}
+
+func TestNamesAskedForAreEmptiedNotRemoved(t *testing.T) {
+	cat := catalogOf([]byte{1, 2}, nil, 9)
+	s := newSubscription(render.ClusterType)
+	s.request(cat, []string{"*", name(1)}, nil, nil)
+	drain(t, s, cat)
+	gone := catalogOf(nil, nil, 9)
+	s.touch(name(1), false)
+	s.touch(name(2), false)
+	got := drain(t, s, gone)
+	if len(got) != 1 || slices.Contains(got[0], "-"+name(1)) || !slices.Contains(got[0], "-"+name(2)) {
+		t.Errorf("sent %q, want %s removed and %s kept", got, name(2), name(1))
+	}
+}
+
+func TestNackSendsOneByOneAndHoldsBackTheBad(t *testing.T) {
+	cat := catalogOf([]byte{1, 2, 3}, nil, 9)
+	s := newSubscription(render.ClusterType)
+	s.request(cat, nil, nil, nil)
+	b, _ := s.next(cat)
+	s.record("all", b)
+	if refused := s.nack("all"); refused != "" {
+		t.Errorf("%s is blamed for a response of three", refused)
+	}
+	var alone []string
+	for {
+		b, _ := s.next(cat)
+		if b == nil {
+			break
+		}
+		if len(b.resources) != 1 {
+			t.Fatalf("%d resources in one response after a NACK", len(b.resources))
+		}
+		bad := b.resources[0].Name == name(2)
+		s.record("one", b)
+		if more, _ := s.next(cat); more != nil {
+			t.Fatal("the next was sent before the answer")
+		}
+		if bad {
+			if refused := s.nack("one"); refused != name(2) {
+				t.Errorf("refused %q", refused)
+			}
+		} else {
+			s.ack("one")
+		}
+		alone = append(alone, b.resources[0].Name)
+	}
+	if !slices.Equal(alone, []string{name(1), name(2), name(3)}) {
+		t.Errorf("sent alone: %q", alone)
+	}
+	s.touch(name(2), false)
+	want(t, drain(t, s, cat)) // unchanged: held back
+	other := catalogOf([]byte{1, 2, 3}, nil, 9)
+	s.rejected[name(2)] = "another version"
+	s.touch(name(2), false)
+	want(t, drain(t, s, other), name(2)) // changed: tried again
+}
+
+func TestChangedClusterIsFollowedByItsEndpoints(t *testing.T) {
+	cat := catalogOf([]byte{1}, nil, 9)
+	s := newSubscription(render.ClusterType)
+	s.request(cat, nil, nil, map[string]string{name(1): "old template"})
+	b, changed := s.next(cat)
+	if len(b.resources) != 1 || !slices.Equal(changed, []string{name(1)}) {
+		t.Errorf("sent %v, to be followed: %v", b.resources, changed)
+	}
+}
+
+func TestWindowBoundsWhatIsUnanswered(t *testing.T) {
+	cat := catalogOf([]byte{1}, nil, 9)
+	s := newSubscription(render.EndpointType)
+	s.request(cat, []string{name(1)}, nil, nil)
+	for i := range window {
+		s.touch(name(1), true)
+		b, _ := s.next(cat)
+		if b == nil {
+			t.Fatalf("nothing sent with %d unanswered", i)
+		}
+		s.record(string(rune('a'+i)), b)
+	}
+	s.touch(name(1), true)
+	if b, _ := s.next(cat); b != nil {
+		t.Error("sent beyond the window")
+	}
+	s.ack("a")
+	if b, _ := s.next(cat); b == nil {
+		t.Error("not sent after an answer")
+	}
+}
