@@ -57,7 +57,7 @@ func (c *Capture) RefreshBridges() (bool, error) {
 	}
 	if len(bridges) == 0 {
 		err = removeBridge()
-	} else {
+	} else if err = pinMAC(bridges); err == nil {
 		err = installBridge(bridges, c.ctl)
 	}
 	if err != nil {
@@ -65,6 +65,22 @@ func (c *Capture) RefreshBridges() (bool, error) {
 	}
 	c.bridges = bridges
 	return true, nil
+}
+
+// pinMAC gives each bridge the MAC it has, for good. Left alone, a bridge takes
+// the lowest MAC of its ports as they come and go, and the rules, which may
+// have to hold without an agent, would lift frames to an address of the past.
+func pinMAC(bridges []Bridge) error {
+	for _, b := range bridges {
+		l, err := netlink.LinkByName(b.Name)
+		if err == nil {
+			err = netlink.LinkSetHardwareAddr(l, b.MAC)
+		}
+		if err != nil {
+			return fmt.Errorf("keep the MAC of %s: %w", b.Name, err)
+		}
+	}
+	return nil
 }
 
 func equalBridge(a, b Bridge) bool {

@@ -113,7 +113,12 @@ func (c *Cluster) addNode(n *netlab.Node) error {
 	if err != nil {
 		return err
 	}
-	images := map[string]kubelet.Image{AppImage: {Command: []string{"/app/lab", "app"}, Files: map[string]string{"/app/lab": edge.Binary("lab")}}}
+	images := map[string]kubelet.Image{
+		AppImage: program("lab", "app"),
+		// Those that deploy/kustomization.yaml names.
+		"gridmesh/agent:dev":       program("gridmesh-agent"),
+		"envoyproxy/envoy:v1.40.0": program("envoy"),
+	}
 	for name, image := range c.cfg.Images {
 		images[name] = image
 	}
@@ -132,6 +137,12 @@ func (c *Cluster) addNode(n *netlab.Node) error {
 	}
 	c.Nodes[n.Name] = node
 	return node.StartKubelet()
+}
+
+// program is an image of one of our binaries.
+func program(name string, args ...string) kubelet.Image {
+	inside := "/app/" + name
+	return kubelet.Image{Command: append([]string{inside}, args...), Files: map[string]string{inside: edge.Binary(name)}}
 }
 
 // StartKubelet starts the node's kubelet.

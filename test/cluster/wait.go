@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,15 +12,19 @@ import (
 
 // Until calls f until it succeeds or ctx ends.
 func Until(ctx context.Context, f func() error) error {
+	var last error
 	for {
 		err := f()
 		if err == nil {
 			return nil
 		}
+		if ctx.Err() == nil {
+			last = err // and not what the end of ctx made of it
+		}
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", ctx.Err(), err)
+			return errors.Join(ctx.Err(), last)
 		}
 	}
 }

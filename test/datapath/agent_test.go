@@ -182,7 +182,7 @@ func TestRulesRemovedByOthersComeBack(t *testing.T) {
 func TestForwardPolicyIsBypassed(t *testing.T) {
 	f := deploy(t, "bypass", `["unit"]`)
 	e := w.nodes[0]
-	other, err := e.Node.AddPod("bypass-client")
+	other, err := e.AddPod("bypass-client")
 	must(t, err)
 	t.Cleanup(func() { must(t, other.Remove()) })
 	f.ends = []backend{{f.pods[e.Name].IP, e.Name}}

@@ -53,7 +53,7 @@ func (a *app) closedEverywhere(t *testing.T) {
 
 func TestClosedLoop(t *testing.T) {
 	noLeaks(t, true)
-	a := deploy(t, "closed", `["unit"]`)
+	a := deploy(t, "closed")
 	a.closedEverywhere(t)
 	for _, n := range served() {
 		must(t, edge.Transfer(a.ns(t, n.Name), a.at(0), 1<<20, 10*time.Second))
@@ -62,7 +62,7 @@ func TestClosedLoop(t *testing.T) {
 }
 
 func TestLabelChange(t *testing.T) {
-	a := deploy(t, "label", `["unit"]`)
+	a := deploy(t, "label")
 	a.closedEverywhere(t)
 	n := c.Nodes["a-1"]
 	_, err := c.Kubectl("label", "--overwrite", "node", n.Name, "unit=b")

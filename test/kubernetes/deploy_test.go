@@ -7,22 +7,13 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
-	"github.com/gridmesh/gridmesh/test/cluster/kubelet"
 )
-
-// deployedImages stand for the images that deploy/kustomization.yaml names.
-func deployedImages() map[string]kubelet.Image {
-	return map[string]kubelet.Image{
-		"gridmesh/agent:dev":       {Command: []string{"/app/gridmesh-agent"}, Files: map[string]string{"/app/gridmesh-agent": edge.Binary("gridmesh-agent")}},
-		"envoyproxy/envoy:v1.40.0": {Command: []string{"/app/envoy"}, Files: map[string]string{"/app/envoy": edge.Binary("envoy")}},
-	}
-}
 
 // The manifests of deploy/, applied to nodes without a proxy, serve them; and
 // an update of the agent in a connect loop costs no connection.
 func TestDeployedByManifests(t *testing.T) {
 	noLeaks(t, true)
-	a := deploy(t, "deployed", `["unit"]`)
+	a := deploy(t, "deployed")
 	manifests, err := c.Kubectl("kustomize", edge.Root()+"/deploy")
 	must(t, err)
 	only := strings.ReplaceAll(manifests, "        kubernetes.io/os: linux\n", "        kubernetes.io/os: linux\n        unit: c\n")

@@ -31,9 +31,8 @@ func TestMain(m *testing.M) {
 		c, err = cluster.Up(ctx, cluster.Config{
 			Lab: netlab.Config{Units: []netlab.UnitConfig{{Name: "a", Nodes: kinds}, {Name: "b", Nodes: kinds}, {Name: "c", Nodes: kinds}}, Links: [][2]string{{"a", "b"}}},
 			// Unit c has no proxy of the cluster's own: deploy/ is applied to it.
-			Proxy:  map[string]string{"": "gridmesh", "c-1": "", "c-2": ""},
-			Images: deployedImages(),
-			Say:    func(format string, args ...any) { fmt.Printf("cluster: "+format+"\n", args...) },
+			Proxy: map[string]string{"": "gridmesh", "c-1": "", "c-2": ""},
+			Say:   func(format string, args ...any) { fmt.Printf("cluster: "+format+"\n", args...) },
 		})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "cluster:", err)
@@ -58,7 +57,7 @@ func deadline(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// app is a DaemonSet with a pod on every node, and a Service.
+// app is a DaemonSet with a pod on every node, and a closed Service.
 type app struct {
 	name string
 	svc  *corev1.Service
@@ -83,16 +82,16 @@ spec:
 ---
 apiVersion: v1
 kind: Service
-metadata: {name: NAME, annotations: {topologyKeys: 'KEYS'}}
+metadata: {name: NAME, annotations: {topologyKeys: '["unit"]'}}
 spec:
   ipFamilyPolicy: RequireDualStack
   selector: {app: NAME}
   ports: [{name: tcp, port: 80, targetPort: main, protocol: TCP}, {name: udp, port: 80, targetPort: 8080, protocol: UDP}]
 `
 
-func deploy(t *testing.T, name, keys string) *app {
+func deploy(t *testing.T, name string) *app {
 	t.Helper()
-	text := strings.NewReplacer("NAME", name, "KEYS", keys).Replace(appManifest)
+	text := strings.NewReplacer("NAME", name).Replace(appManifest)
 	must(t, c.Apply(text))
 	t.Cleanup(func() {
 		_, err := c.Kubectl("delete", "--ignore-not-found", "--wait=true", "daemonset/"+name, "service/"+name)

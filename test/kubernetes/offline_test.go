@@ -12,7 +12,7 @@ import (
 // goes on.
 func TestRestartWithoutCloud(t *testing.T) {
 	noLeaks(t, true)
-	a := deploy(t, "offline", `["unit"]`)
+	a := deploy(t, "offline")
 	a.closedEverywhere(t)
 	time.Sleep(11 * time.Second) // one interval of the state file
 	u := c.Lab.Unit("a")

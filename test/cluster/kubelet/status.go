@@ -9,7 +9,7 @@ import (
 // status is what the pod's processes say.
 func (w *worker) status() corev1.PodStatus {
 	s := corev1.PodStatus{
-		StartTime: &w.started, QOSClass: corev1.PodQOSBestEffort, Phase: corev1.PodPending,
+		StartTime: &w.started, QOSClass: w.pod.Status.QOSClass, Phase: corev1.PodPending,
 		HostIP: w.k.cfg.IPs[0], ObservedGeneration: w.pod.Generation,
 	}
 	for _, ip := range w.k.cfg.IPs {

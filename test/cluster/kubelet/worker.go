@@ -203,6 +203,7 @@ func (w *worker) report(ctx context.Context) {
 	if reflect.DeepEqual(status, w.last) {
 		return
 	}
+	said := *status.DeepCopy()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	pods := w.k.kube.CoreV1().Pods(w.pod.Namespace)
@@ -214,9 +215,10 @@ func (w *worker) report(ctx context.Context) {
 	}
 	switch {
 	case err == nil, apierrors.IsNotFound(err):
-		w.last = w.status()
+		w.last = said
 	case errors.Is(err, context.Canceled):
 	default:
+		w.k.log.Warn("could not report a pod's status; trying again", "pod", w.pod.Namespace+"/"+w.pod.Name, "err", err)
 		time.AfterFunc(time.Second, w.notify)
 	}
 }

@@ -80,8 +80,8 @@ type row struct {
 	failed  int
 }
 
-func (d *demo) step(format string, args ...any) {
-	fmt.Printf("\n[%5.1fs] %s\n", time.Since(d.begin).Seconds(), fmt.Sprintf(format, args...))
+func (d *demo) step(text string) {
+	fmt.Printf("\n[%5.1fs] %s\n", time.Since(d.begin).Seconds(), text)
 }
 
 func (d *demo) run(ctx context.Context, keep bool) error {
@@ -146,8 +146,11 @@ func (d *demo) learn(ctx context.Context, n int) error {
 	return nil
 }
 
-// ask dials the Service from the given nodes, and from a pod on each, n times.
-func (d *demo) ask(what string, n int, nodes ...string) row {
+// requests is how often each place asks.
+const requests = 25
+
+// ask dials the Service from the given nodes and from their pods.
+func (d *demo) ask(what string, nodes ...string) row {
 	r := row{what: what}
 	for _, name := range nodes {
 		node := d.c.Nodes[name]
@@ -163,7 +166,7 @@ func (d *demo) ask(what string, n int, nodes ...string) row {
 			}
 		}
 		for _, ns := range places {
-			for range n {
+			for range requests {
 				r.asked++
 				switch a, err := edge.Ask(ns, "tcp", d.to, 3*time.Second); {
 				case err != nil:
@@ -242,7 +245,7 @@ func (d *demo) closed(ctx context.Context) error {
 	if err := d.settle(ctx, "a-1", "a-2", "b-1", "b-2"); err != nil {
 		return err
 	}
-	return d.mustBeClosed(d.ask("all is well", 25, "a-1", "a-2", "b-1", "b-2"))
+	return d.mustBeClosed(d.ask("all is well", "a-1", "a-2", "b-1", "b-2"))
 }
 
 func (d *demo) cutUplink(context.Context) error {
@@ -252,7 +255,7 @@ func (d *demo) cutUplink(context.Context) error {
 	if err := d.c.Lab.Unit("a").CutUplink(); err != nil {
 		return err
 	}
-	return d.mustBeClosed(d.ask("uplink of a cut", 25, "a-1", "a-2"))
+	return d.mustBeClosed(d.ask("uplink of a cut", "a-1", "a-2"))
 }
 
 func (d *demo) killPod(ctx context.Context) error {
@@ -282,7 +285,7 @@ func (d *demo) killPod(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return d.mustBeClosed(d.ask("pod on a-1 killed", 25, "a-1", "a-2"))
+	return d.mustBeClosed(d.ask("pod on a-1 killed", "a-1", "a-2"))
 }
 
 func (d *demo) killNode(ctx context.Context) error {
@@ -296,7 +299,7 @@ func (d *demo) killNode(ctx context.Context) error {
 	if err := d.c.Lab.Node("a-2").Cut(); err != nil {
 		return err
 	}
-	return d.mustBeClosed(d.ask("node a-2 dead", 25, "a-1"))
+	return d.mustBeClosed(d.ask("node a-2 dead", "a-1"))
 }
 
 func (d *demo) restart(ctx context.Context) error {
@@ -312,7 +315,7 @@ func (d *demo) restart(ctx context.Context) error {
 		return err
 	}
 	say("served again after %s", time.Since(start).Round(time.Millisecond))
-	return d.mustBeClosed(d.ask("agent and Envoy restarted", 25, "a-1"))
+	return d.mustBeClosed(d.ask("agent and Envoy restarted", "a-1"))
 }
 
 func (d *demo) heal(ctx context.Context) error {
@@ -326,7 +329,7 @@ func (d *demo) heal(ctx context.Context) error {
 	if err := d.settle(ctx, "a-1", "a-2"); err != nil {
 		return err
 	}
-	return d.mustBeClosed(d.ask("healed", 25, "a-1", "a-2", "b-1", "b-2"))
+	return d.mustBeClosed(d.ask("healed", "a-1", "a-2", "b-1", "b-2"))
 }
 
 func (d *demo) summary() error {
