@@ -65,6 +65,7 @@ fuzz: ## a minute of each fuzz target
 	$(GO) test ./topology -run xxx -fuzz FuzzParseKeys -fuzztime 60s
 
 bench: build kube envoy ## figures side by side, as a table (docs/benchmarks.md)
+	$(GO) test ./test/bench -run xxx -bench . -benchtime 2s
 	$(BIN)/lab bench
 
 clean: ## remove what was built here (not the cache)

@@ -3,15 +3,18 @@ package kube
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"net/url"
 	"time"
 
+	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 )
 
 // Client is the connection to one API server.
@@ -19,6 +22,26 @@ type Client struct {
 	kube kubernetes.Interface
 	meta metadata.Interface
 	host string
+}
+
+// LogTo sends client-go's own log where ours goes, as debug lines: it writes
+// one at every attempt of every watch while an API server is away.
+func LogTo(log *slog.Logger) {
+	klog.SetLoggerWithOptions(logr.FromSlogHandler(debugOnly{log.Handler()}))
+}
+
+// debugOnly makes every record a debug one.
+type debugOnly struct{ slog.Handler }
+
+// Enabled implements slog.Handler.
+func (d debugOnly) Enabled(ctx context.Context, _ slog.Level) bool {
+	return d.Handler.Enabled(ctx, slog.LevelDebug)
+}
+
+// Handle implements slog.Handler.
+func (d debugOnly) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = slog.LevelDebug
+	return d.Handler.Handle(ctx, r)
 }
 
 // Connect reads a kubeconfig ("" for in-cluster credentials). It does not

@@ -117,7 +117,7 @@ func (s *store) believe(next map[topology.ObjectKey]int) error {
 		}
 	}
 	before, now := total(s.known), total(next)
-	if !s.watch.guarded || now*2 >= before {
+	if now*2 >= before {
 		s.doubt = doubt{}
 		return nil
 	}

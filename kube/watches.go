@@ -25,53 +25,48 @@ type watchOf struct {
 	kind runtime.Object
 	// anchor is a name that every whole list holds, "" for none.
 	anchor string
-	// guarded lists are held back when they would drop half of what is known.
-	guarded bool
-	trim    func(obj any)
-	set     func(f *Feed, obj any) func(b *topology.Builder) bool
+	trim   func(obj any)
+	set    func(f *Feed, obj any) func(b *topology.Builder) bool
 	// gone deletes by "namespace/name".
 	gone func(f *Feed, key topology.ObjectKey) func(b *topology.Builder) bool
-	// weight is how much an object counts for guarded.
+	// weight is how much an object counts when a list is doubted.
 	weight func(obj any) int
 }
 
 func (f *Feed) watches() []*watchOf {
 	kube := f.client.kube
-	slices := func(name, selector string, guarded bool) *watchOf {
-		w := &watchOf{
-			name: name, kind: &discoveryv1.EndpointSlice{}, guarded: guarded, set: setSlice, gone: deleteSlice, trim: trimSlice,
+	slices := func(name, selector, anchor string) *watchOf {
+		return &watchOf{
+			name: name, kind: &discoveryv1.EndpointSlice{}, anchor: anchor, set: setSlice, gone: deleteSlice, trim: trimSlice,
 			weight: func(obj any) int { return len(obj.(*discoveryv1.EndpointSlice).Endpoints) },
 			lw: listWatch(selector, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				return kube.DiscoveryV1().EndpointSlices("").List(ctx, o)
 			}, kube.DiscoveryV1().EndpointSlices("").Watch),
 		}
-		if guarded {
-			w.anchor = names.DefaultNamespace + "/" + names.KubernetesService
-		}
-		return w
 	}
 	nodes := f.client.meta.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})
 	return []*watchOf{
 		{
-			name: "services", kind: &corev1.Service{}, guarded: true, set: setService, gone: deleteService, trim: trimService,
+			name: "services", kind: &corev1.Service{}, set: setService, gone: deleteService, trim: trimService,
 			anchor: names.DefaultNamespace + "/" + names.KubernetesService,
 			weight: func(any) int { return 1 },
 			lw: listWatch("!"+names.ServiceProxyName, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				return kube.CoreV1().Services("").List(ctx, o)
 			}, kube.CoreV1().Services("").Watch),
 		},
-		slices("endpointslices", "!"+names.Headless+",!"+names.ServiceProxyName, true),
-		slices("grid-endpointslices", names.Headless+","+names.GridUniqKey, false),
+		slices("endpointslices", "!"+names.Headless+",!"+names.ServiceProxyName, names.DefaultNamespace+"/"+names.KubernetesService),
+		slices("grid-endpointslices", names.Headless+","+names.GridUniqKey, ""),
 		{
+			// Without its nodes every closed Service is dark.
 			name: "nodes", kind: &metav1.PartialObjectMetadata{}, set: setNode, gone: deleteNode, trim: trimNode,
-			weight: func(any) int { return 0 },
+			weight: func(any) int { return 1 },
 			lw: listWatch("", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				return nodes.List(ctx, o)
 			}, nodes.Watch),
 		},
 		{
 			name: "servicecidrs", kind: &networkingv1.ServiceCIDR{}, set: setCIDR, gone: deleteCIDR, trim: func(any) {},
-			weight: func(any) int { return 0 },
+			weight: func(any) int { return 1 },
 			lw: listWatch("", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				return kube.NetworkingV1().ServiceCIDRs().List(ctx, o)
 			}, kube.NetworkingV1().ServiceCIDRs().Watch),

@@ -87,6 +87,7 @@ func (a *agent) open(ctx context.Context, st *source.State) (feed, error) {
 	if a.cfg.manifests != "" {
 		return source.NewDir(a.cfg.manifests), nil
 	}
+	kube.LogTo(a.log)
 	client, err := kube.Connect(a.cfg.kubeconfig, "gridmesh-agent/"+obs.Version())
 	if err != nil {
 		return nil, err

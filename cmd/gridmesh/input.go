@@ -87,6 +87,7 @@ func (in *input) snapshot(ctx context.Context) (*topology.Snapshot, error) {
 	case in.dir != "":
 		return source.ReadDir(in.dir)
 	case in.kubeconfig != "":
+		kube.LogTo(obs.NewLog(os.Stderr, false))
 		client, err := kube.Connect(in.kubeconfig, "gridmesh/"+obs.Version())
 		if err != nil {
 			return nil, err

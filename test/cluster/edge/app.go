@@ -214,3 +214,6 @@ func Transfer(ns *netlab.NS, to netip.AddrPort, n int, timeout time.Duration) er
 }
 
 var errUpload = errors.New("upload not confirmed")
+
+// DialHere connects from the namespace of the calling thread.
+func DialHere(to netip.AddrPort) (net.Conn, error) { return net.Dial("tcp", to.String()) }

@@ -1,0 +1,243 @@
+package kubernetes
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+
+	"github.com/gridmesh/gridmesh/kube"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// faulty stands between a feed and the API server and spoils what it says.
+type faulty struct {
+	*httptest.Server
+	mu      sync.Mutex
+	mode    string
+	changed chan struct{} // closed when the mode changes: ends every watch
+}
+
+func newFaulty(t *testing.T) *faulty {
+	t.Helper()
+	cfg := c.RESTConfig()
+	transport, err := rest.TransportFor(cfg)
+	must(t, err)
+	target, err := url.Parse(cfg.Host)
+	must(t, err)
+	proxy := &httputil.ReverseProxy{
+		Transport: transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo),
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Header.Set("Accept", "application/json") // or the lists could not be spoilt
+			if strings.Contains(r.In.Header.Get("Accept"), "PartialObjectMetadata") {
+				r.Out.Header.Set("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
+			}
+		},
+	}
+	f := &faulty{changed: make(chan struct{})}
+	proxy.ModifyResponse = f.spoil
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.serve(w, r, proxy) }))
+	t.Cleanup(func() { f.set("closed"); f.CloseClientConnections(); f.Close() })
+	return f
+}
+
+func (f *faulty) now() (string, chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mode, f.changed
+}
+
+// set changes the mode and ends every watch, so that clients list again.
+func (f *faulty) set(mode string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mode = mode
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (f *faulty) serve(w http.ResponseWriter, r *http.Request, proxy http.Handler) {
+	mode, changed := f.now()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	watch := r.URL.Query().Get("watch") != ""
+	if watch {
+		go func() {
+			select {
+			case <-changed:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	switch {
+	case mode == "stall":
+		<-changed
+		http.Error(w, "stalled", http.StatusServiceUnavailable)
+		return
+	case mode == "429" || mode == "500":
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(map[string]int{"429": 429, "500": 500}[mode])
+		return
+	case watch && r.URL.Query().Get("sendInitialEvents") != "":
+		status(w, 422, "Invalid") // as an API server without watch-lists: clients fall back to lists
+		return
+	case watch && mode != "":
+		status(w, 410, "Expired") // no watch can go on: every client lists again
+		return
+	}
+	proxy.ServeHTTP(w, r.WithContext(ctx))
+}
+
+func status(w http.ResponseWriter, code int, reason string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`, reason, code)
+}
+
+// spoil changes lists.
+func (f *faulty) spoil(r *http.Response) error {
+	mode, _ := f.now()
+	if r.Request.URL.Query().Get("watch") != "" || mode == "" || r.StatusCode != http.StatusOK {
+		return nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err
+	}
+	switch mode {
+	case "truncate":
+		body = body[:len(body)/2]
+	case "empty", "few":
+		var list map[string]any
+		if err := json.Unmarshal(body, &list); err != nil {
+			return err
+		}
+		items, _ := list["items"].([]any)
+		var kept []any
+		for _, item := range items {
+			if mode == "few" && len(kept) == 0 && strings.Contains(fmt.Sprint(item), "name:kubernetes") {
+				kept = append(kept, item)
+			}
+		}
+		list["items"] = kept
+		if body, err = json.Marshal(list); err != nil {
+			return err
+		}
+	}
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	r.Header.Set("Content-Length", fmt.Sprint(len(body)))
+	return nil
+}
+
+// follow starts a feed through the proxy.
+func (f *faulty) follow(t *testing.T) *kube.Feed {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, os.WriteFile(path, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x}}], clusters: [{name: x, cluster: {server: %q}}]}`, f.URL), 0o600))
+	client, err := kube.Connect(path, "test")
+	must(t, err)
+	feed := kube.NewFeed(client, slog.New(slog.NewTextHandler(io.Discard, nil)), kube.NewMetrics(prometheus.NewRegistry()))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { _ = feed.Run(ctx); close(done) }()
+	t.Cleanup(func() { cancel(); f.set("closed"); <-done })
+	return feed
+}
+
+func servicesIn(s *topology.Snapshot) (n int) {
+	if s == nil {
+		return 0
+	}
+	for _, e := range s.Services.All() {
+		if e.Service != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// An API server that stalls, fails, truncates, empties or forgets does not
+// take anything away that was known; what it truly deletes goes at once.
+func TestFeedSurvivesAFaultyAPIServer(t *testing.T) {
+	var made []string
+	for i := range 8 {
+		name := fmt.Sprintf("feed-%d", i)
+		must(t, c.Apply(fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %s}, spec: {ports: [{port: 80}]}}", name)))
+		made = append(made, "service/"+name)
+	}
+	t.Cleanup(func() {
+		_, err := c.Kubectl(append([]string{"delete", "--ignore-not-found"}, made...)...)
+		must(t, err)
+	})
+	f := newFaulty(t)
+	f.set("stall")
+	feed := f.follow(t)
+	time.Sleep(300 * time.Millisecond)
+	if feed.Snapshot() != nil {
+		t.Fatal("published before the API server said anything")
+	}
+	f.set("")
+	took := eventually(t, 15*time.Second, func() error {
+		if n := servicesIn(feed.Snapshot()); n < 9 {
+			return fmt.Errorf("%d Services", n)
+		}
+		return nil
+	})
+	t.Logf("whole %s after the stall", took)
+	all, nodes := servicesIn(feed.Snapshot()), feed.Snapshot().Nodes.Len()
+
+	for _, mode := range []string{"429", "500", "truncate", "empty", "few", "stall"} {
+		f.set(mode)
+		begin := time.Now()
+		for time.Since(begin) < 2*time.Second {
+			if n := servicesIn(feed.Snapshot()); n != all {
+				t.Fatalf("%s: %d of %d Services are left", mode, n, all)
+			}
+			if n := feed.Snapshot().Nodes.Len(); n != nodes {
+				t.Fatalf("%s: %d of %d nodes are left", mode, n, nodes)
+			}
+			if len(feed.Snapshot().ServiceCIDRs) != 2 {
+				t.Fatalf("%s: the guarded ranges are %v", mode, feed.Snapshot().ServiceCIDRs)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		f.set("")
+		name := "feed-after-" + mode
+		must(t, c.Apply(fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %s}, spec: {ports: [{port: 80}]}}", name)))
+		made = append(made, "service/"+name)
+		all++
+		took := eventually(t, 30*time.Second, func() error {
+			if n := servicesIn(feed.Snapshot()); n != all {
+				return fmt.Errorf("%d Services, want %d", n, all)
+			}
+			return nil
+		})
+		t.Logf("%s: followed again after %s", mode, took)
+	}
+	_, err := c.Kubectl(append([]string{"delete"}, made...)...)
+	must(t, err)
+	took = eventually(t, 5*time.Second, func() error {
+		if n := servicesIn(feed.Snapshot()); n != all-len(made) {
+			return fmt.Errorf("%d Services, want %d", n, all-len(made))
+		}
+		return nil
+	})
+	t.Logf("%d watch deletes were believed within %s", len(made), took)
+}
