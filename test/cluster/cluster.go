@@ -36,6 +36,10 @@ type Config struct {
 // AppImage is an image with the test's own server: see package edge's App.
 const AppImage = "gridmesh.test/app"
 
+// ShellImage has no command of its own, and this machine's programs, as every
+// image has.
+const ShellImage = "shell"
+
 // Cluster is a running cluster.
 type Cluster struct {
 	Lab        *netlab.Lab
@@ -114,7 +118,8 @@ func (c *Cluster) addNode(n *netlab.Node) error {
 		return err
 	}
 	images := map[string]kubelet.Image{
-		AppImage: program("lab", "app"),
+		AppImage:   program("lab", "app"),
+		ShellImage: {},
 		// Those that deploy/kustomization.yaml names.
 		"gridmesh/agent:dev":       program("gridmesh-agent"),
 		"envoyproxy/envoy:v1.40.0": program("envoy"),

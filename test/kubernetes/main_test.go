@@ -165,3 +165,7 @@ func noLeaks(t *testing.T, foreignToo bool) {
 		}
 	})
 }
+
+func mustAddrPort(ip string, port uint16) netip.AddrPort {
+	return netip.AddrPortFrom(netip.MustParseAddr(ip), port)
+}
