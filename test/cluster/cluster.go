@@ -162,15 +162,8 @@ func (c *Cluster) startProxies(ctx context.Context) error {
 		if !named {
 			kind = c.cfg.Proxy[""]
 		}
-		switch kind {
-		case "gridmesh":
-			if err := n.startGridmesh(); err != nil {
-				return err
-			}
-		case "kube-proxy":
-			if err := n.startKubeProxy(); err != nil {
-				return err
-			}
+		if err := n.StartProxy(kind); err != nil {
+			return err
 		}
 	}
 	for _, n := range c.Nodes {
@@ -179,6 +172,17 @@ func (c *Cluster) startProxies(ctx context.Context) error {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// StartProxy starts "gridmesh", "kube-proxy" or, for "", nothing.
+func (n *Node) StartProxy(kind string) error {
+	switch kind {
+	case "gridmesh":
+		return n.startGridmesh()
+	case "kube-proxy":
+		return n.startKubeProxy()
 	}
 	return nil
 }
