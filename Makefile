@@ -18,7 +18,7 @@ ENVOY_KEY    := $(shell sha256sum test/envoy/requirements.txt 2>/dev/null | cut 
 # Packages whose tests start whole nodes; one at a time, for two cores.
 CLUSTER_TESTS := ./test/datapath/ ./test/kubernetes/
 
-.PHONY: help build race kube envoy test unit cluster-test demo lint golden fuzz bench image clean
+.PHONY: help build race kube envoy test unit cluster-test demo lint golden fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16

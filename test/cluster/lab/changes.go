@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
@@ -143,6 +144,9 @@ func (b *changes) fill(ctx context.Context) error {
 					ObjectMeta: metav1.ObjectMeta{Name: serviceName(i)},
 					Spec:       corev1.ServiceSpec{ClusterIP: ip.String(), Ports: []corev1.ServicePort{{Port: 80}}},
 				}, metav1.CreateOptions{})
+				if apierrors.IsInvalid(err) {
+					continue // another Service was given the address first
+				}
 				if err == nil {
 					_, err = b.kube.DiscoveryV1().EndpointSlices("default").Create(ctx, filler(i, 0), metav1.CreateOptions{})
 				}
