@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 	"net/netip"
+	"strings"
 
 	"github.com/fxamacker/cbor/v2"
 
@@ -103,7 +104,7 @@ func (e *Encoder) Snapshot(s *topology.Snapshot) error {
 	if err := e.Encode(Record{CIDRs: &s.ServiceCIDRs}); err != nil {
 		return err
 	}
-	for _, name := range s.Nodes.SortedKeys(compareText) {
+	for _, name := range s.Nodes.SortedKeys(strings.Compare) {
 		n, _ := s.Nodes.Get(name)
 		if err := e.Encode(Record{Node: n}); err != nil {
 			return err
@@ -211,14 +212,4 @@ func apply(b *topology.Builder, r Record) {
 	case r.DeleteNode != nil:
 		b.DeleteNode(*r.DeleteNode)
 	}
-}
-
-func compareText(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }

@@ -2,6 +2,7 @@ package xds
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/gridmesh/gridmesh/xds/render"
 )
@@ -179,12 +180,7 @@ func (s *subscription) takePending() []forced {
 		list = append(list, forced{name, force})
 		delete(s.pending, name)
 	}
-	slices.SortFunc(list, func(a, b forced) int {
-		if a.name < b.name {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(list, func(a, b forced) int { return strings.Compare(a.name, b.name) })
 	return list
 }
 

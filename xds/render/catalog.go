@@ -3,6 +3,7 @@ package render
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -32,15 +33,7 @@ func (c *Catalog) Entry(name string) (*Entry, bool) { return c.clusters.Get(name
 
 // Names returns the name of every cluster, sorted.
 func (c *Catalog) Names() []string {
-	return c.clusters.SortedKeys(func(a, b string) int {
-		switch {
-		case a < b:
-			return -1
-		case a > b:
-			return 1
-		}
-		return 0
-	})
+	return c.clusters.SortedKeys(strings.Compare)
 }
 
 // Preloaded tells whether Envoy holds the cluster without asking for it.

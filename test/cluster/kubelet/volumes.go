@@ -44,14 +44,7 @@ func (k *Kubelet) volumes(ctx context.Context, pod *corev1.Pod, dir string, fact
 
 func hostPath(path string, h *corev1.HostPathVolumeSource) error {
 	if h.Type != nil && *h.Type == corev1.HostPathFileOrCreate {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		f, err := os.OpenFile(path, os.O_CREATE, 0o644)
-		if err != nil {
-			return err
-		}
-		return f.Close()
+		return touch(path)
 	}
 	return os.MkdirAll(path, 0o755)
 }

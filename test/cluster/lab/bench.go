@@ -79,6 +79,7 @@ static_resources:
 
 // bench runs all ways in turn, three rounds, and prints the best of each.
 func bench(ctx context.Context) error {
+	printFacts()
 	l, err := netlab.Build(netlab.Config{Units: []netlab.UnitConfig{{Name: "a", Nodes: []netlab.PodNetwork{netlab.Routed, netlab.Bridged, netlab.Routed}}}})
 	if err != nil {
 		return err

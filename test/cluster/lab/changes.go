@@ -68,6 +68,7 @@ func (b *changes) say(format string, args ...any) {
 }
 
 func (b *changes) run(ctx context.Context) error {
+	printFacts()
 	b.begin = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Minute)
 	defer cancel()
