@@ -12,7 +12,7 @@ KUBE_VERSION := v1.36.3
 KUBE_LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
 	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36
 # A build of Kubernetes takes minutes: it is kept by what it is made of.
-KUBE_KEY     := $(shell cat test/kube/go.mod test/kube/go.sum test/kube/main.go Makefile 2>/dev/null | sha256sum | cut -c1-16)
+KUBE_KEY     := $(shell { cat test/kube/go.mod test/kube/go.sum test/kube/main.go; echo '$(KUBE_LDFLAGS)'; } | sha256sum | cut -c1-16)
 ENVOY_KEY    := $(shell sha256sum test/envoy/requirements.txt 2>/dev/null | cut -c1-16)
 
 # Packages whose tests start whole nodes; one at a time, for two cores.

@@ -202,9 +202,11 @@ func execute(c *cluster.Cluster, files [3]*os.File, args []string) error {
 }
 
 func runIn(ns *netlab.NS, files [3]*os.File, argv []string) error {
-	path, err := exec.LookPath(argv[0])
-	if err != nil {
-		return err
+	path := edge.Binary(argv[0]) // ours first
+	if _, err := os.Stat(path); err != nil || filepath.IsAbs(argv[0]) {
+		if path, err = exec.LookPath(argv[0]); err != nil {
+			return err
+		}
 	}
 	cmd := exec.Command(path, argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = files[0], files[1], files[2]
@@ -212,7 +214,7 @@ func runIn(ns *netlab.NS, files [3]*os.File, argv []string) error {
 	if err := ns.Start(cmd); err != nil {
 		return err
 	}
-	err = cmd.Wait()
+	err := cmd.Wait()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return exitCode(max(exit.ExitCode(), 1))

@@ -1,0 +1,126 @@
+package kubernetes
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+
+	"github.com/gridmesh/gridmesh/test/cluster"
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
+)
+
+// stranger starts an agent on a node that has none.
+func stranger(t *testing.T, n *cluster.Node, flags ...string) *edge.Process {
+	t.Helper()
+	kubeconfig, err := c.AgentKubeconfig()
+	must(t, err)
+	dir := t.TempDir()
+	p, err := edge.Start(n.NS, "stranger", append([]string{
+		edge.Binary("gridmesh-agent"), "--kubeconfig", kubeconfig, "--node-name", n.Name, "--state-dir", dir + "/state",
+		"--xds-socket", dir + "/x", "--status-socket", dir + "/s", "--feed-socket", dir + "/f", "--admin-socket", dir + "/a",
+	}, flags...)...)
+	must(t, err)
+	t.Cleanup(p.Kill)
+	return p
+}
+
+func wantRefused(t *testing.T, p *edge.Process, parts ...string) {
+	t.Helper()
+	if code := p.ExitCode(); code != 3 {
+		t.Errorf("exit code %d, want 3", code)
+	}
+	for _, part := range parts {
+		if !strings.Contains(p.Log(), part) {
+			t.Errorf("does not say %q:\n%s", part, p.Log())
+		}
+	}
+}
+
+func TestNetworkPolicyIsRefused(t *testing.T) {
+	must(t, c.Apply("{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: deny}, spec: {podSelector: {}}}"))
+	t.Cleanup(func() {
+		_, err := c.Kubectl("delete", "networkpolicy/deny")
+		must(t, err)
+	})
+	n := c.Nodes["c-1"]
+	wantRefused(t, stranger(t, n), "the cluster has NetworkPolicies", "--allow-policy-bypass")
+	p := stranger(t, n, "--allow-policy-bypass")
+	eventually(t, 10*time.Second, func() error {
+		if !p.Running() || !strings.Contains(p.Log(), "guard in force") {
+			return fmt.Errorf("did not start:\n%s", p.Log())
+		}
+		return nil
+	})
+	p.Signal(syscall.SIGTERM)
+	out, err := n.Run("cleanup")
+	if err != nil {
+		t.Errorf("cleanup: %v: %s", err, out)
+	}
+}
+
+// The real kube-proxy, alive and then dead with its rules left over.
+func TestRealKubeProxyIsRefused(t *testing.T) {
+	n := c.Nodes["c-2"]
+	must(t, n.StartProxy("kube-proxy"))
+	conn, err := n.NS.NFT()
+	must(t, err)
+	tables := func() (found []*nftables.Table) {
+		all, err := conn.ListTables()
+		must(t, err)
+		for _, table := range all {
+			if table.Name == "kube-proxy" {
+				found = append(found, table)
+			}
+		}
+		return found
+	}
+	eventually(t, 20*time.Second, func() error {
+		if len(tables()) < 2 {
+			return fmt.Errorf("kube-proxy has no rules yet:\n%s", n.KubeProxy.Log())
+		}
+		return nil
+	})
+	wantRefused(t, stranger(t, n), "nft delete table ip kube-proxy")
+	n.KubeProxy.Kill()
+	wantRefused(t, stranger(t, n), "nft delete table ip kube-proxy", "nft delete table ip6 kube-proxy")
+	for _, table := range tables() {
+		conn.DelTable(table)
+	}
+	must(t, conn.Flush())
+}
+
+// An API server that dies and comes back: nothing fails meanwhile, and changes
+// are followed again.
+func TestAPIServerRestarts(t *testing.T) {
+	noLeaks(t, false) // a node that is given to another unit crosses the border
+	a := deploy(t, "apidown")
+	a.closedEverywhere(t)
+	c.StopAPIServer()
+	for _, n := range served() {
+		for range 20 {
+			if _, err := ask(a.ns(t, n.Name), "tcp", a.at(0)); err != nil {
+				t.Errorf("%s without an API server: %v", n.Name, err)
+			}
+		}
+	}
+	must(t, c.StartAPIServer(deadline(t, time.Minute)))
+	_, err := c.Kubectl("label", "--overwrite", "node", "a-1", "unit=b")
+	must(t, err)
+	t.Cleanup(func() {
+		_, err := c.Kubectl("label", "--overwrite", "node", "a-1", "unit=a")
+		must(t, err)
+	})
+	took := eventually(t, 30*time.Second, func() error {
+		for range 6 {
+			if got, err := ask(c.Nodes["a-1"].NS, "tcp", a.at(0)); err != nil || a.nodeOf(got.Name) == "a-2" {
+				return fmt.Errorf("answered by %s: %w", got.Name, errWrong)
+			}
+		}
+		return nil
+	})
+	t.Logf("a label was followed %s after the API server was back", took)
+}
