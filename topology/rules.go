@@ -47,7 +47,7 @@ func (q *question) keep(list []candidate, rule func(c candidate) string) []candi
 	return kept
 }
 
-// tiers applies the rules in their order (DESIGN 5.1).
+// tiers applies the rules in their order (docs/topology.md).
 func (q *question) tiers() []Tier {
 	list := q.endpoints
 	if q.local {

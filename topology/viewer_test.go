@@ -49,7 +49,7 @@ func checkReuse(t *testing.T, before, now *View) {
 }
 
 // checkAgainstTwin compares with the rules written the naive way: endpoint by
-// endpoint, all Services, no index, straight from DESIGN 5.1.
+// endpoint, all Services, no index, straight from docs/topology.md.
 func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, opts Options, at string) {
 	t.Helper()
 	for key, entry := range snap.Services.All() {
