@@ -25,7 +25,8 @@ type Client struct {
 }
 
 // LogTo sends client-go's own log where ours goes, as debug lines: it writes
-// one at every attempt of every watch while an API server is away.
+// one at every attempt of every watch while an API server is away. It is
+// global and must be called before the first Connect.
 func LogTo(log *slog.Logger) {
 	klog.SetLoggerWithOptions(logr.FromSlogHandler(debugOnly{log.Handler()}))
 }

@@ -151,7 +151,6 @@ func (f *faulty) follow(t *testing.T) *kube.Feed {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, os.WriteFile(path, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x}}], clusters: [{name: x, cluster: {server: %q}}]}`, f.URL), 0o600))
-	kube.LogTo(slog.New(slog.DiscardHandler))
 	client, err := kube.Connect(path, "test")
 	must(t, err)
 	feed := kube.NewFeed(client, slog.New(slog.NewTextHandler(io.Discard, nil)), kube.NewMetrics(prometheus.NewRegistry()))
