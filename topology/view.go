@@ -75,15 +75,6 @@ const (
 	NearNone Rank = 1000
 )
 
-// Endpoints is the number of targets in all tiers.
-func (f *FrontendView) Endpoints() int {
-	n := 0
-	for _, t := range f.Tiers {
-		n += len(t.Endpoints)
-	}
-	return n
-}
-
 // Sorted returns the Services of the view by namespace and name.
 func (v *View) Sorted() []*ServiceView {
 	list := make([]*ServiceView, 0, v.Services.Len())

@@ -28,9 +28,3 @@ const (
 	// GridUniqKey is the label that names the unit key of a grid's children.
 	GridUniqKey = "superedge.io/grid-uniq-key"
 )
-
-// gridmesh's own.
-const (
-	// Manager is the component name in Events and leases.
-	Manager = "gridmesh-agent"
-)

@@ -144,21 +144,3 @@ func (n *NS) Dial(ctx context.Context, network, address string) (conn net.Conn, 
 	})
 	return conn, err
 }
-
-// Listen listens inside the namespace.
-func (n *NS) Listen(network, address string) (l net.Listener, err error) {
-	err = n.Do(func() error {
-		l, err = net.Listen(network, address)
-		return err
-	})
-	return l, err
-}
-
-// ListenPacket listens inside the namespace.
-func (n *NS) ListenPacket(network, address string) (l net.PacketConn, err error) {
-	err = n.Do(func() error {
-		l, err = net.ListenPacket(network, address)
-		return err
-	})
-	return l, err
-}
