@@ -58,7 +58,7 @@ lint: ## golangci-lint
 
 golden: ## rewrite the golden files
 	$(GO) test ./xds/render -update
-	$(GO) test ./test/stories -update
+	$(GO) test ./cmd/gridmesh -update
 
 fuzz: ## a minute of each fuzz target
 	for t in FuzzDecodeState FuzzManifest; do $(GO) test ./source -run xxx -fuzz "^$$t$$" -fuzztime 60s || exit 1; done

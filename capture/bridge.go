@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -56,7 +55,7 @@ func podBridges(cfg plan.Config) ([]Bridge, error) {
 // installBridge lifts TCP between pods of one bridge to layer 3. Without it
 // the answer of a pod that was dialled with a kept source goes straight to
 // the client over the bridge, which knows nothing of it and resets.
-func installBridge(bridges []Bridge, ctl sysctls) error {
+func installBridge(bridges []Bridge) error {
 	conn, err := nftables.New()
 	if err != nil {
 		return fmt.Errorf("open nftables: %w", err)
@@ -76,19 +75,6 @@ func installBridge(bridges []Bridge, ctl sysctls) error {
 	}
 	if err := conn.Flush(); err != nil {
 		return fmt.Errorf("install bridge rules: %w", err)
-	}
-	// With these at 1 the bridge hook drops the socket that tproxy assigned.
-	for _, key := range []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"} {
-		if err := ctl.set("net.bridge."+key, "0"); err != nil {
-			return err
-		}
-	}
-	for _, b := range bridges {
-		// What is lifted leaves by the interface it came from; the kernel
-		// would tell each sender of a shorter way that is none.
-		if err := ctl.set("net.ipv4.conf."+strings.ReplaceAll(b.Name, ".", "/")+".send_redirects", "0"); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -46,21 +46,26 @@ func New(cfg plan.Config, host Host) (*Capture, error) {
 // Install puts the rules, the routes and the guard over the given ranges in
 // place. Elements of a run before stay in force until the first Apply.
 func (c *Capture) Install(guard []netip.Prefix) error {
-	c.bridges = nil
-	if _, err := c.RefreshBridges(); err != nil {
+	list, err := podBridges(c.cfg)
+	if err != nil {
+		return err
+	}
+	if err := c.adopt(list); err != nil {
 		return err
 	}
 	if err := installRoutes(c.cfg); err != nil {
 		return err
 	}
-	var err error
 	if c.found, err = c.table.present(); err != nil {
 		return err
 	}
 	if err := c.table.install(); err != nil {
 		return err
 	}
-	return c.table.addGuard(guard)
+	if err := c.table.addGuard(guard); err != nil {
+		return err
+	}
+	return c.table.setBridges(list)
 }
 
 // Apply writes what the next view changes. between is called after the
@@ -102,12 +107,16 @@ func (c *Capture) Repair() (bool, error) {
 	if _, err := c.RefreshBridges(); err != nil {
 		return false, err
 	}
+	repaired, err := c.bridgeSysctls(c.bridges)
+	if err != nil {
+		return false, err
+	}
 	present, err := c.table.present()
 	if err != nil {
 		return false, err
 	}
 	if present && routesPresent(c.cfg) {
-		return false, nil
+		return repaired, nil
 	}
 	if err := c.Install(c.planner.Plan().Guard); err != nil {
 		return true, err
@@ -128,6 +137,9 @@ func (c *Capture) Pods() string {
 	}
 	if len(c.bridges) == 0 {
 		return "routed"
+	}
+	if c.cfg.KeepBridgeNetfilter {
+		return fmt.Sprintf("bridged (%s), redirected: bridge netfilter is kept", c.bridges[0].Name)
 	}
 	return fmt.Sprintf("bridged (%s)", c.bridges[0].Name)
 }

@@ -14,6 +14,11 @@
 //	forward, output      0   guard     still addressed to a Service -> reset or ICMP
 //	postrouting        100   hairpin   a pod that meets itself -> masquerade
 //
+// and, only where bridge netfilter is kept (plan.Config.KeepBridgeNetfilter):
+//
+//	prerouting  nat   -100   redirect  from a bridge, frontend in serve4/6 -> redirect
+//	input                0   own_ports not redirected, to a redirect port -> reset
+//
 // Marked packets find "local default dev lo" in the route table. Where Envoy
 // does not listen, tproxy does not apply, the packet goes on and the guard
 // refuses it: nothing unserved ever takes the default route.

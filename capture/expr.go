@@ -115,6 +115,41 @@ func (f family) tproxy(port uint16) exprs {
 	}
 }
 
+// onBridge matches what came in over one of the bridges that pods hang on.
+func onBridge() exprs {
+	return exprs{
+		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg},
+		&expr.Lookup{SourceRegister: reg, SetName: bridges},
+	}
+}
+
+func redirect(port uint16) exprs {
+	return exprs{
+		&expr.Immediate{Register: reg, Data: binaryutil.BigEndian.PutUint16(port)},
+		&expr.Redir{RegisterProtoMin: reg, RegisterProtoMax: reg, Flags: natRangeSpecified},
+	}
+}
+
+// natRangeSpecified is NF_NAT_RANGE_PROTO_SPECIFIED of linux/netfilter/nf_nat.h.
+const natRangeSpecified = 2
+
+// destinationPort matches a port of TCP.
+func destinationPort(port uint16) exprs {
+	return append(l4proto(unix.IPPROTO_TCP),
+		&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+		&expr.Cmp{Register: reg, Op: expr.CmpOpEq, Data: binaryutil.BigEndian.PutUint16(port)})
+}
+
+// notRedirected matches connections whose destination no NAT changed.
+func notRedirected() exprs {
+	const ipsDstNAT = 1 << 5 // linux/netfilter/nf_conntrack_common.h
+	return exprs{
+		&expr.Ct{Key: expr.CtKeySTATUS, Register: reg},
+		bits(ipsDstNAT, 0),
+		&expr.Cmp{Register: reg, Op: expr.CmpOpEq, Data: binaryutil.NativeEndian.PutUint32(0)},
+	}
+}
+
 func socketTransparent() exprs {
 	return exprs{
 		&expr.Socket{Key: expr.SocketKeyTransparent, Register: reg},

@@ -1,7 +1,10 @@
 package capture
 
 import (
+	"slices"
+
 	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/plan"
@@ -13,6 +16,9 @@ const TableName = "gridmesh"
 // layout names the shape of the sets. A table of another layout is replaced
 // as a whole; one of this layout keeps its sets while the agent restarts.
 const layout = "layout-1"
+
+// bridges is the set of the bridges' names.
+const bridges = "bridges"
 
 type chain struct {
 	name     string
@@ -55,16 +61,20 @@ func chains(cfg plan.Config) []chain {
 		list[3].rules = append(list[3].rules, guard)
 		list[4].rules = append(list[4].rules, guard)
 		list[5].rules = append(list[5].rules, join(f.is(), f.pairIn("hairpin"), masquerade()))
+		takes := []exprs{
+			join(l4proto(unix.IPPROTO_TCP), f.addrIn(f.saddr, "pods"), f.tproxy(cfg.KeepPort()), setMark(cfg.Mark, cfg.Mask), accept()),
+			join(l4proto(unix.IPPROTO_TCP), f.tproxy(cfg.PlainPort()), setMark(cfg.Mark, cfg.Mask), accept()),
+			join(l4proto(unix.IPPROTO_UDP), socketTransparent(), setMark(cfg.Mark, cfg.Mask), accept()),
+			// Nobody listens. The host's own packets carry the mark already
+			// and would be delivered here, where the kernel has no address
+			// to answer from; all others meet the guard.
+			join(markIs(cfg.Mark, cfg.Mask), jump(refuse)),
+		}
+		if cfg.KeepBridgeNetfilter {
+			takes = slices.Insert(takes, 0, join(l4proto(unix.IPPROTO_TCP), onBridge(), leave()))
+		}
 		list = append(list,
-			chain{name: take, rules: []exprs{
-				join(l4proto(unix.IPPROTO_TCP), f.addrIn(f.saddr, "pods"), f.tproxy(cfg.KeepPort()), setMark(cfg.Mark, cfg.Mask), accept()),
-				join(l4proto(unix.IPPROTO_TCP), f.tproxy(cfg.PlainPort()), setMark(cfg.Mark, cfg.Mask), accept()),
-				join(l4proto(unix.IPPROTO_UDP), socketTransparent(), setMark(cfg.Mark, cfg.Mask), accept()),
-				// Nobody listens. The host's own packets carry the mark already
-				// and would be delivered here, where the kernel has no address
-				// to answer from; all others meet the guard.
-				join(markIs(cfg.Mark, cfg.Mask), jump(refuse)),
-			}},
+			chain{name: take, rules: takes},
 			chain{name: refuse, rules: []exprs{
 				join(l4proto(unix.IPPROTO_TCP), countPackets(), resetTCP()),
 				join(countPackets(), rejectUnreachable()),
@@ -73,12 +83,36 @@ func chains(cfg plan.Config) []chain {
 	// Without a protocol match: ICMP errors of kept sources must come home
 	// too, or path MTU discovery hangs.
 	list[1].rules = append(list[1].rules, join(socketTransparent(), setMark(cfg.Mark, cfg.Mask), accept()))
+	if cfg.KeepBridgeNetfilter {
+		list = append(list, redirects(cfg)...)
+	}
 	return list
+}
+
+// redirects serve pods on bridges whose netfilter must stay on: there the
+// bridge's own pass through prerouting drops the socket that tproxy assigned.
+func redirects(cfg plan.Config) []chain {
+	turn := chain{name: "redirect", kind: nftables.ChainTypeNAT, hook: nftables.ChainHookPrerouting, priority: -100}
+	own := chain{name: "own_ports", kind: nftables.ChainTypeFilter, hook: nftables.ChainHookInput, priority: 0}
+	for _, f := range families {
+		match := join(f.is(), l4proto(unix.IPPROTO_TCP), onBridge(), f.frontendIn("serve"))
+		turn.rules = append(turn.rules,
+			join(match, f.addrIn(f.saddr, "pods"), redirect(cfg.RedirectKeepPort())),
+			join(match, redirect(cfg.RedirectPlainPort())))
+		// These listen on every address, for the bridge's is not constant.
+		for _, port := range []uint16{cfg.RedirectKeepPort(), cfg.RedirectPlainPort()} {
+			own.rules = append(own.rules, join(f.is(), destinationPort(port), notRedirected(), jump("refuse"+f.suffix)))
+		}
+	}
+	return []chain{turn, own}
 }
 
 // setSpecs is every set of the table, without elements.
 func setSpecs(t *nftables.Table) []*nftables.Set {
-	specs := []*nftables.Set{{Table: t, Name: layout, KeyType: nftables.TypeInetService}}
+	specs := []*nftables.Set{
+		{Table: t, Name: layout, KeyType: nftables.TypeInetService},
+		{Table: t, Name: bridges, KeyType: nftables.TypeIFName, KeyByteOrder: binaryutil.NativeEndian},
+	}
 	for _, f := range families {
 		frontend := nftables.MustConcatSetType(f.addrType, nftables.TypeInetProto, nftables.TypeInetService)
 		pair := nftables.MustConcatSetType(f.addrType, f.addrType)

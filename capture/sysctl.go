@@ -13,31 +13,48 @@ import (
 // before the value is changed, and survives the agent.
 type sysctls struct{ dir, root string }
 
-func (s sysctls) set(key, value string) error {
+// set tells whether the value was another one.
+func (s sysctls) set(key, value string) (changed bool, err error) {
 	path := s.path(key)
 	now, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // the module that owns it is not loaded: nothing to change
+		return false, nil // the module that owns it is not loaded: nothing to change
 	}
 	if err != nil {
-		return fmt.Errorf("read sysctl %s: %w", key, err)
+		return false, fmt.Errorf("read sysctl %s: %w", key, err)
 	}
 	if strings.TrimSpace(string(now)) == value {
-		return nil
+		return false, nil
 	}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return fmt.Errorf("remember sysctl %s: %w", key, err)
+		return false, fmt.Errorf("remember sysctl %s: %w", key, err)
 	}
 	record := filepath.Join(s.dir, fileName(key))
 	if _, err := os.Stat(record); errors.Is(err, os.ErrNotExist) {
 		if err := os.WriteFile(record, now, 0o600); err != nil {
-			return fmt.Errorf("remember sysctl %s: %w", key, err)
+			return false, fmt.Errorf("remember sysctl %s: %w", key, err)
 		}
 	}
 	if err := os.WriteFile(path, []byte(value), 0o644); err != nil {
-		return fmt.Errorf("set sysctl %s=%s: %w", key, value, err)
+		return false, fmt.Errorf("set sysctl %s=%s: %w", key, value, err)
 	}
-	return nil
+	return true, nil
+}
+
+// undo puts one value back, where it was changed.
+func (s sysctls) undo(key string) error {
+	record := filepath.Join(s.dir, fileName(key))
+	value, err := os.ReadFile(record)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = os.WriteFile(s.path(key), value, 0o644)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("restore sysctl %s: %w", key, err)
+	}
+	return os.Remove(record)
 }
 
 func (s sysctls) restore() error {
@@ -47,16 +64,7 @@ func (s sysctls) restore() error {
 	}
 	errs := []error{err}
 	for _, e := range entries {
-		record := filepath.Join(s.dir, e.Name())
-		value, err := os.ReadFile(record)
-		if err == nil {
-			err = os.WriteFile(s.path(strings.ReplaceAll(e.Name(), "%", "/")), value, 0o644)
-		}
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("restore sysctl %s: %w", e.Name(), err))
-			continue
-		}
-		errs = append(errs, os.Remove(record))
+		errs = append(errs, s.undo(strings.ReplaceAll(e.Name(), "%", "/")))
 	}
 	return errors.Join(errs...)
 }

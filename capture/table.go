@@ -59,10 +59,11 @@ func (t *table) install() error {
 	if !keep {
 		t.conn.DelTable(t.nft)
 		t.conn.AddTable(t.nft)
-		for _, name := range slices.Sorted(maps.Keys(t.sets)) {
-			if err := t.conn.AddSet(t.sets[name], nil); err != nil {
-				return fmt.Errorf("add set %s: %w", name, err)
-			}
+	}
+	// A set that is there already stays as it is.
+	for _, name := range slices.Sorted(maps.Keys(t.sets)) {
+		if err := t.conn.AddSet(t.sets[name], nil); err != nil {
+			return fmt.Errorf("add set %s: %w", name, err)
 		}
 	}
 	list := chains(t.cfg)
@@ -70,8 +71,8 @@ func (t *table) install() error {
 		t.conn.AddChain(t.chain(c))
 	}
 	if keep {
-		for _, c := range list {
-			t.conn.FlushChain(t.chain(c))
+		if err := t.clear(list); err != nil {
+			return err
 		}
 	}
 	for _, c := range list {
@@ -83,6 +84,39 @@ func (t *table) install() error {
 		return fmt.Errorf("install nftables rules: %w", err)
 	}
 	return t.replace("pods", ranges("pods", t.cfg.PodCIDRs))
+}
+
+// clear empties every chain of the table and drops those that are no longer
+// in use: of another version, or of another choice of flags.
+func (t *table) clear(list []chain) error {
+	for _, c := range list {
+		t.conn.FlushChain(t.chain(c))
+	}
+	have, err := t.conn.ListChainsOfTableFamily(nftables.TableFamilyINet)
+	if err != nil {
+		return fmt.Errorf("list nftables chains: %w", err)
+	}
+	for _, h := range have {
+		used := func(c chain) bool { return c.name == h.Name }
+		if h.Table.Name == TableName && !slices.ContainsFunc(list, used) {
+			t.conn.FlushChain(h)
+			t.conn.DelChain(h)
+		}
+	}
+	return nil
+}
+
+// setBridges tells the rules which bridges pods hang on.
+func (t *table) setBridges(list []Bridge) error {
+	t.conn.FlushSet(t.sets[bridges])
+	for _, b := range list {
+		name := make([]byte, unix.IFNAMSIZ)
+		copy(name, b.Name)
+		if err := t.conn.SetAddElements(t.sets[bridges], []nftables.SetElement{{Key: name}}); err != nil {
+			return fmt.Errorf("set %s: %w", bridges, err)
+		}
+	}
+	return t.flush(bridges)
 }
 
 func (t *table) chain(c chain) *nftables.Chain {

@@ -23,6 +23,9 @@ type Config struct {
 	PodCIDRs []netip.Prefix
 	// ServiceCIDRs are guarded besides those that the cluster names.
 	ServiceCIDRs []netip.Prefix
+	// KeepBridgeNetfilter leaves bridge-nf-call-iptables as it is, for those
+	// whose own rules need it. TCP of pods on a bridge is then redirected.
+	KeepBridgeNetfilter bool
 }
 
 // Default is a configuration that meets no known other user of marks.
@@ -38,6 +41,13 @@ func (c Config) KeepPort() uint16 { return c.PortBase }
 
 // PlainPort is the listener that uses the node's own source address.
 func (c Config) PlainPort() uint16 { return c.PortBase + 1 }
+
+// RedirectKeepPort and RedirectPlainPort are their likes for connections that
+// come redirected, from pods on a bridge whose netfilter stays on.
+func (c Config) RedirectKeepPort() uint16 { return c.PortBase + 2 }
+
+// RedirectPlainPort is where redirected connections lose their source.
+func (c Config) RedirectPlainPort() uint16 { return c.PortBase + 3 }
 
 // KeepsSource tells whether a client's address is kept.
 func (c Config) KeepsSource(client netip.Addr) bool { return within(c.PodCIDRs, client) }

@@ -45,6 +45,13 @@ func (p *Plan) Trace(cfg Config, client netip.Addr, to topology.Frontend) Walk {
 			say("mark %#x, route table %d: delivered to Envoy's listener on %s", cfg.Mark, cfg.Table, w.Listener)
 			return w
 		}
+		if cfg.KeepBridgeNetfilter && within(p.Pods, client) {
+			w.KeepsSrc = true
+			w.Listener = netip.AddrPortFrom(unspecified(to.Addr), cfg.RedirectKeepPort())
+			say("%s is a pod of this node: its address is kept", client)
+			say("redirect to port %d of its bridge, whose netfilter stays on (on a routed pod network: tproxy)", w.Listener.Port())
+			return w
+		}
 		loopback, port := netip.AddrFrom4([4]byte{127, 0, 0, 1}), cfg.PlainPort()
 		if to.Addr.Is6() {
 			loopback = netip.IPv6Loopback()
@@ -66,6 +73,13 @@ func (p *Plan) Trace(cfg Config, client netip.Addr, to topology.Frontend) Walk {
 		w.Verdict = Passed
 	}
 	return w
+}
+
+func unspecified(like netip.Addr) netip.Addr {
+	if like.Is6() {
+		return netip.IPv6Unspecified()
+	}
+	return netip.IPv4Unspecified()
 }
 
 func family(ip netip.Addr) string {

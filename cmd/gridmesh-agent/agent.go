@@ -183,7 +183,7 @@ func (a *agent) repair() {
 		a.log.Error("could not check the capture rules", "err", err)
 		a.metrics.syncFailures.Inc()
 	case repaired:
-		a.log.Warn("capture rules were removed by somebody else and are back")
+		a.log.Warn("capture rules or sysctls were changed by somebody else and are back")
 		a.metrics.repairs.Inc()
 	}
 	if a.state.failing() && a.snap != nil {

@@ -33,6 +33,7 @@ type config struct {
 	metrics      string
 	mark         string
 	datapath     string
+	bridgeNF     string
 	keysReading  string
 	podCIDRs     []string
 	serviceCIDRs []string
@@ -50,7 +51,7 @@ func defaults() *config {
 	return &config{
 		stateDir: "/var/lib/gridmesh", xdsSocket: "/run/gridmesh/xds.sock", statusSocket: "/run/gridmesh/agent.sock",
 		adminSocket: "/run/gridmesh/envoy-admin.sock", feedSocket: "/run/gridmesh/feed.sock", healthz: "0.0.0.0:10256", metrics: "127.0.0.1:10249",
-		mark: "0x1/0x3", datapath: "envoy", keysReading: "ordered", preloadMax: 500,
+		mark: "0x1/0x3", datapath: "envoy", bridgeNF: "clear", keysReading: "ordered", preloadMax: 500,
 		capture: plan.Default(), render: render.Default(),
 	}
 }
@@ -78,6 +79,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.Uint64Var(&c.envoyHeapMiB, "envoy-heap-limit", 0, "MiB of heap at which Envoy stops to accept connections, for bootstrap; 0 for no limit")
 	f.StringVar(&c.keysReading, "topology-keys", c.keysReading, "reading of several topologyKeys: ordered, or union as SuperEdge's")
 	f.StringVar(&c.datapath, "datapath", c.datapath, "envoy; kernel is not built yet")
+	f.StringVar(&c.bridgeNF, "bridge-netfilter", c.bridgeNF, "bridge-nf-call-iptables where pods hang on a bridge: clear sets it to 0, keep leaves it and redirects instead")
 	f.BoolVar(&c.allowBypass, "allow-policy-bypass", false, "start although NetworkPolicies are in use and would be bypassed on the same node (docs/limits.md)")
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "log more")
 }
@@ -95,7 +97,6 @@ func (c *config) complete(running bool) error {
 	if err := c.capture.Validate(); err != nil && len(errs) == 0 {
 		errs = append(errs, err)
 	}
-	c.render.PortBase, c.render.Mark = c.capture.PortBase, c.capture.Own()
 	if c.render.ConnectTimeout < 10*time.Millisecond || c.render.ConnectTimeout > time.Minute {
 		fail("--connect-timeout %s: must be between 10ms and 1m", c.render.ConnectTimeout)
 	}
@@ -108,6 +109,12 @@ func (c *config) complete(running bool) error {
 		fail("--datapath kernel is not built yet; leave the flag out")
 	default:
 		fail("--datapath %q is not known; the only one is envoy", c.datapath)
+	}
+	switch c.bridgeNF {
+	case "clear", "keep":
+		c.capture.KeepBridgeNetfilter = c.bridgeNF == "keep"
+	default:
+		fail("--bridge-netfilter %q is not known; use clear or keep", c.bridgeNF)
 	}
 	switch c.keysReading {
 	case "ordered", "union":
@@ -132,6 +139,7 @@ func (c *config) complete(running bool) error {
 			fail("%s: %s is longer than %d bytes, the kernel's limit", flag, abs, sunPath)
 		}
 	}
+	c.render.PortBase, c.render.Mark, c.render.Redirect = c.capture.PortBase, c.capture.Own(), c.capture.KeepBridgeNetfilter
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}

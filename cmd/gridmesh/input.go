@@ -37,6 +37,7 @@ type input struct {
 	pods       []string
 	cidrs      []string
 	preloadMax int
+	bridgeNF   string
 }
 
 func (in *input) bind(cmd *cobra.Command) {
@@ -50,6 +51,7 @@ func (in *input) bind(cmd *cobra.Command) {
 	f.StringVarP(&in.output, "output", "o", "table", "table, json or yaml")
 	f.StringSliceVar(&in.pods, "pod-cidr", nil, "pod CIDRs of the node, whose sources are kept")
 	f.StringSliceVar(&in.cidrs, "service-cidr", nil, "ranges of ClusterIPs besides the cluster's own")
+	f.StringVar(&in.bridgeNF, "bridge-netfilter", "clear", "clear or keep, as the agent's; with keep, pods of the node count as on a bridge")
 	f.IntVar(&in.preloadMax, "preload-max", 500, "most clusters that Envoy holds without being asked")
 }
 
@@ -63,6 +65,12 @@ func (in *input) opts() (topology.Options, error) {
 
 func (in *input) capture() (plan.Config, error) {
 	cfg := plan.Default()
+	switch in.bridgeNF {
+	case "clear", "keep":
+		cfg.KeepBridgeNetfilter = in.bridgeNF == "keep"
+	default:
+		return cfg, fmt.Errorf("%w: --bridge-netfilter %q is not known; use clear or keep", errUsage, in.bridgeNF)
+	}
 	for flag, list := range map[string]*[]string{"--pod-cidr": &in.pods, "--service-cidr": &in.cidrs} {
 		for _, text := range *list {
 			p, err := netip.ParsePrefix(text)

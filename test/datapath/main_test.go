@@ -13,7 +13,8 @@ import (
 )
 
 // world is the lab that every test of this package shares: two units, each
-// with a routed (-1) and a bridged (-2) node, one agent and one Envoy a node.
+// with a routed (-1) and a bridged (-2) node, and b with one that is bridged and
+// keeps its bridge netfilter (-3); one agent and one Envoy a node.
 type world struct {
 	lab   *netlab.Lab
 	nodes []*edge.Node
@@ -38,7 +39,7 @@ func build() (*world, error) {
 	kinds := []netlab.PodNetwork{netlab.Routed, netlab.Bridged}
 	var err error
 	w.lab, err = netlab.Build(netlab.Config{
-		Units: []netlab.UnitConfig{{Name: "a", Nodes: kinds}, {Name: "b", Nodes: kinds}},
+		Units: []netlab.UnitConfig{{Name: "a", Nodes: kinds}, {Name: "b", Nodes: append(kinds, netlab.Bridged)}},
 		Links: [][2]string{{"a", "b"}},
 	})
 	if err != nil {
@@ -52,8 +53,11 @@ func build() (*world, error) {
 		return nil, err
 	}
 	for _, n := range w.lab.Nodes() {
-		e, err := edge.NewNode(n, "--manifests", w.state.dir,
-			"--service-cidr", netlab.ServiceCIDR4.String()+","+netlab.ServiceCIDR6.String())
+		flags := []string{"--manifests", w.state.dir, "--service-cidr", netlab.ServiceCIDR4.String() + "," + netlab.ServiceCIDR6.String()}
+		if n.Name == "b-3" {
+			flags = append(flags, "--bridge-netfilter", "keep")
+		}
+		e, err := edge.NewNode(n, flags...)
 		if err != nil {
 			return nil, err
 		}

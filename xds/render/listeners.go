@@ -30,41 +30,60 @@ const connectAttempts = 24
 // under kube-proxy.
 const idleTimeout = 24 * time.Hour
 
+// capturePort is one constant listener.
+type capturePort struct {
+	name, address string
+	port          uint16 // above the base
+	keep          bool   // the client's address
+	redirected    bool   // comes by NAT, and not by tproxy
+}
+
+var capturePorts = []capturePort{
+	{"tcp4-keep", "127.0.0.1", 0, true, false},
+	{"tcp4-plain", "127.0.0.1", 1, false, false},
+	{"tcp6-keep", "::1", 0, true, false},
+	{"tcp6-plain", "::1", 1, false, false},
+	// A redirect leads to the address of the interface, whatever it is; the
+	// kernel refuses there what was not redirected.
+	{"tcp4-redirect-keep", "0.0.0.0", 2, true, true},
+	{"tcp4-redirect-plain", "0.0.0.0", 3, false, true},
+	{"tcp6-redirect-keep", "::", 2, true, true},
+	{"tcp6-redirect-plain", "::", 3, false, true},
+}
+
 // Listeners are the constant TCP capture listeners, two a family: one keeps
-// the client's address, one does not.
+// the client's address, one does not. With cfg.Redirect there are as many for
+// redirected connections.
 func Listeners(cfg Config) []Resource {
 	var list []Resource
-	for _, l := range []struct {
-		name, address string
-		port          uint16
-		keep          bool
-	}{
-		{"tcp4-keep", "127.0.0.1", cfg.PortBase, true},
-		{"tcp4-plain", "127.0.0.1", cfg.PortBase + 1, false},
-		{"tcp6-keep", "::1", cfg.PortBase, true},
-		{"tcp6-plain", "::1", cfg.PortBase + 1, false},
-	} {
-		f := new(fingerprint).add(listenerTemplate, l.name, strconv.Itoa(int(l.port)), strconv.Itoa(int(cfg.Mark)), cfg.OnDemand.String())
+	for _, l := range capturePorts {
+		if l.redirected && !cfg.Redirect {
+			continue
+		}
+		port := cfg.PortBase + l.port
+		f := new(fingerprint).add(listenerTemplate, l.name, strconv.Itoa(int(port)), strconv.Itoa(int(cfg.Mark)), cfg.OnDemand.String())
 		list = append(list, Resource{
 			Type: ListenerType, Name: l.name, Version: f.version(),
-			Message: func() proto.Message { return tcpListener(cfg, l.name, l.address, l.port, l.keep) },
+			Message: func() proto.Message { return tcpListener(cfg, l, port) },
 		})
 	}
 	return list
 }
 
-func tcpListener(cfg Config, name, address string, port uint16, keep bool) *listener.Listener {
+func tcpListener(cfg Config, l capturePort, port uint16) *listener.Listener {
 	filters := []*listener.ListenerFilter{
 		listenerFilter("envoy.filters.listener.original_dst", &originaldst.OriginalDst{}),
 		listenerFilter("envoy.filters.listener.set_filter_state", &setstate.Config{OnAccept: []*common.FilterStateValue{clusterFromDestination()}}),
 	}
-	if keep {
+	if l.keep {
 		filters = append(filters, listenerFilter("envoy.filters.listener.original_src", &originalsrc.OriginalSrc{Mark: cfg.Mark}))
 	}
 	return &listener.Listener{
-		Name:                          name,
-		Address:                       socketAddress(core.SocketAddress_TCP, address, port),
-		Transparent:                   wrapperspb.Bool(true),
+		Name:    l.name,
+		Address: socketAddress(core.SocketAddress_TCP, l.address, port),
+		// What tproxy assigns must be transparent; what was redirected must not
+		// be, or its own address is taken for the one that was dialled.
+		Transparent:                   wrapperspb.Bool(!l.redirected),
 		ListenerFilters:               filters,
 		PerConnectionBufferLimitBytes: wrapperspb.UInt32(64 << 10),
 		FilterChains: []*listener.FilterChain{{Filters: []*listener.Filter{{

@@ -36,7 +36,9 @@ func tiers() []topology.Tier {
 func TestTemplatesAreAContract(t *testing.T) {
 	var out bytes.Buffer
 	udp := topology.Frontend{Addr: netip.MustParseAddr("10.96.0.10"), Port: 53, Protocol: topology.UDP}
-	list := append(Listeners(Default()),
+	cfg := Default()
+	cfg.Redirect = true
+	list := append(Listeners(cfg),
 		UDPListener(udp),
 		Cluster("10.96.0.10:80", true, Default()), Cluster("10.96.0.10:80", false, Default()),
 		Endpoints("10.96.0.10:80", topology.TCP, tiers()), Endpoints("10.96.0.10:53/udp", topology.UDP, nil))

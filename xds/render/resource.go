@@ -21,6 +21,7 @@ type Config struct {
 	Mark           uint32        // of Envoy's own packets
 	ConnectTimeout time.Duration // inside a unit; see clusters.go
 	OnDemand       time.Duration // how long a first connection waits for its cluster
+	Redirect       bool          // serve connections that come redirected, too
 }
 
 // Default is the configuration that was measured (docs/ARCHITECTURE.md).
