@@ -88,6 +88,9 @@ func (p *Planner) Plan() *Plan {
 	}
 }
 
+// Serves tells whether a frontend is handed to Envoy.
+func (p *Planner) Serves(f topology.Frontend) bool { return p.serve.n[f] > 0 }
+
 // Of returns the plan of one view.
 func Of(v *topology.View, cfg Config) *Plan {
 	p := NewPlanner(cfg)

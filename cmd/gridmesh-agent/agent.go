@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -20,6 +21,9 @@ const (
 	// used. Where rules of the run before are in force, waiting costs nothing.
 	liveFirst     = 500 * time.Millisecond
 	stateInterval = 10 * time.Second
+	// closeAfter leaves Envoy time to learn of a move, so that what is closed
+	// does not come back where it was.
+	closeAfter = 250 * time.Millisecond
 )
 
 // agent is the loop of a node: gather, decide, act. Everything below the
@@ -49,6 +53,8 @@ type agent struct {
 	view     *topology.View
 	cat      *render.Catalog
 	unsaved  bool
+	strays   *time.Timer // when to look for connections that a move left behind; nil: never
+	strayErr error
 	live     bool // the snapshot comes from the source, not from disk
 }
 
@@ -87,6 +93,11 @@ func (a *agent) loop(ctx context.Context, st *source.State) {
 	if err != nil {
 		a.log.Warn("cannot watch links; changes of the pod network are found every few seconds only", "err", err)
 	}
+	var strays <-chan time.Time
+	if a.cfg.closeOnMove {
+		a.strays = time.NewTimer(closeAfter)
+		strays = a.strays.C
+	}
 	repair := time.NewTicker(repairEvery)
 	defer repair.Stop()
 	save := time.NewTimer(0)
@@ -105,8 +116,11 @@ func (a *agent) loop(ctx context.Context, st *source.State) {
 			a.used()
 		case <-links:
 			a.bridges()
+		case <-strays:
+			a.closeStrays()
 		case <-repair.C:
 			a.repair()
+			a.closeStrays()
 		case <-save.C:
 			armed = false
 			a.save()
@@ -132,7 +146,34 @@ func (a *agent) apply(snap *topology.Snapshot) {
 		a.metrics.synced(start)
 	}
 	a.unsaved = true
+	if a.strays != nil {
+		a.strays.Reset(closeAfter)
+	}
 	a.publish(err)
+}
+
+// closeStrays closes connections that a move left behind, where that is wanted.
+func (a *agent) closeStrays() {
+	if a.strays == nil || !a.live {
+		return
+	}
+	n, err := a.capture.CloseStray(func(frontend, endpoint netip.AddrPort) topology.Standing {
+		entry, ok := a.cat.Entry(frontend.String())
+		if !ok {
+			return topology.Unrelated
+		}
+		service, _ := a.snap.Services.Get(entry.Service)
+		sv, _ := a.view.Services.Get(entry.Service)
+		return topology.StandingOf(service, sv, frontend, endpoint, topology.TCP)
+	})
+	if n > 0 {
+		a.log.Info("closed connections to endpoints that are no longer this node's to use", "connections", n)
+		a.metrics.closed.Add(float64(n))
+	}
+	if err != nil && a.strayErr == nil {
+		a.log.Error("cannot close connections that a move left behind; trying again", "err", err)
+	}
+	a.strayErr = err
 }
 
 // asking notes what Envoy asked for; it is called from the streams.

@@ -40,6 +40,7 @@ type config struct {
 	preloadMax   int
 	envoyHeapMiB uint64
 	allowBypass  bool
+	closeOnMove  bool
 	verbose      bool
 
 	capture plan.Config
@@ -80,6 +81,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.keysReading, "topology-keys", c.keysReading, "reading of several topologyKeys: ordered, or union as SuperEdge's")
 	f.StringVar(&c.datapath, "datapath", c.datapath, "envoy; kernel is not built yet")
 	f.StringVar(&c.bridgeNF, "bridge-netfilter", c.bridgeNF, "bridge-nf-call-iptables where pods hang on a bridge: clear sets it to 0, keep leaves it and redirects instead")
+	f.BoolVar(&c.closeOnMove, "close-on-move", false, "close open TCP connections to endpoints that a Service's topologyKeys no longer allow, after a node or a Service changed")
 	f.BoolVar(&c.allowBypass, "allow-policy-bypass", false, "start although NetworkPolicies are in use and would be bypassed on the same node (docs/limits.md)")
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "log more")
 }

@@ -17,6 +17,7 @@ type metrics struct {
 	syncLast      prometheus.Gauge
 	syncFailures  prometheus.Counter
 	repairs       prometheus.Counter
+	closed        prometheus.Counter
 	problems      prometheus.Gauge
 	findings      *prometheus.GaugeVec
 	stateBytes    prometheus.Counter
@@ -32,7 +33,8 @@ func newMetrics() *metrics {
 		}),
 		syncLast:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubeproxy_sync_proxy_rules_last_timestamp_seconds", Help: "When rules were last in line with the snapshot."}),
 		syncFailures:  prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_capture_failures_total", Help: "Failed writes of capture rules."}),
-		repairs:       prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_capture_repairs_total", Help: "Times that rules removed by somebody else were put back."}),
+		repairs:       prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_capture_repairs_total", Help: "Times that rules or sysctls changed by somebody else were put back."}),
+		closed:        prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_moved_connections_closed_total", Help: "Connections closed because a move put their endpoint out of reach (--close-on-move)."}),
 		problems:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_problems", Help: "Mistakes in objects, as gridmesh view lists them."}),
 		findings:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gridmesh_node_findings", Help: "What on this node breaks the capture or is bypassed by it."}, []string{"kind"}),
 		stateBytes:    prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_state_written_bytes_total", Help: "Bytes written to the state file."}),
@@ -40,7 +42,7 @@ func newMetrics() *metrics {
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_build_info", Help: "1, with the version.", ConstLabels: prometheus.Labels{"version": obs.Version()}})
 	info.Set(1)
-	m.registry.MustRegister(m.syncDuration, m.syncLast, m.syncFailures, m.repairs, m.problems, m.findings, m.stateBytes, m.stateFailures, info,
+	m.registry.MustRegister(m.syncDuration, m.syncLast, m.syncFailures, m.repairs, m.closed, m.problems, m.findings, m.stateBytes, m.stateFailures, info,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

@@ -1,0 +1,42 @@
+package plan
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+func TestStray(t *testing.T) {
+	ap := netip.MustParseAddrPort
+	near, far := ap("10.244.0.9:80"), ap("10.244.9.9:80")
+	closed, open, other := ap("10.96.0.1:80"), ap("10.96.0.2:80"), ap("10.96.0.3:80")
+	standing := func(frontend, endpoint netip.AddrPort) topology.Standing {
+		switch {
+		case frontend == closed && endpoint == far:
+			return topology.Withheld
+		case frontend == other:
+			return topology.Unrelated
+		}
+		return topology.Offered
+	}
+	pod, host, elsewhere := netip.MustParseAddr("10.244.0.3"), netip.MustParseAddr("10.20.0.1"), netip.MustParseAddr("10.244.8.8")
+	for name, tc := range map[string]struct {
+		open     []Dialled
+		upstream Conn
+		stray    bool
+	}{
+		"a pod's, withheld": {[]Dialled{{pod, closed}}, Conn{ap("10.244.0.3:999"), far}, true},
+		"a pod's, near":     {[]Dialled{{pod, closed}}, Conn{ap("10.244.0.3:999"), near}, false},
+		"another pod's":     {[]Dialled{{netip.MustParseAddr("10.244.0.4"), closed}}, Conn{ap("10.244.0.3:999"), far}, false},
+		"a pod's that another frontend offers too":  {[]Dialled{{pod, closed}, {pod, open}}, Conn{ap("10.244.0.3:999"), far}, false},
+		"a pod's that another frontend knows not":   {[]Dialled{{pod, other}, {pod, closed}}, Conn{ap("10.244.0.3:999"), far}, true},
+		"the host's, withheld":                      {[]Dialled{{host, closed}}, Conn{ap("10.20.0.1:999"), far}, true},
+		"that of a client whose source is not kept": {[]Dialled{{elsewhere, closed}}, Conn{ap("10.20.0.1:999"), far}, true},
+		"one without a client":                      {nil, Conn{ap("10.20.0.1:999"), far}, false},
+	} {
+		if got := Stray(config(), tc.open, []Conn{tc.upstream}, standing); (len(got) == 1) != tc.stray {
+			t.Errorf("%s: %v, want stray: %v", name, got, tc.stray)
+		}
+	}
+}

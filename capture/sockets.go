@@ -1,0 +1,188 @@
+package capture
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	nl "github.com/mdlayher/netlink"
+	"github.com/mdlayher/netlink/nlenc"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// linux/sock_diag.h and linux/inet_diag.h.
+const (
+	sockDiagByFamily = 20
+	sockDestroy      = 21
+	diagReqLen       = 56
+	diagMsgLen       = 72
+	diagIDOffset     = 4 // of inet_diag_sockid in inet_diag_msg
+	diagIDLen        = 48
+	diagMark         = 15
+	// openStates are ESTABLISHED, FIN_WAIT1, FIN_WAIT2 and CLOSE_WAIT.
+	openStates = 1<<1 | 1<<4 | 1<<5 | 1<<8
+)
+
+// socket is one TCP socket of this node.
+type socket struct {
+	family      byte
+	id          [diagIDLen]byte
+	local, peer netip.AddrPort
+	mark        uint32
+}
+
+// CloseStray resets Envoy's connections to endpoints that plan.Stray picks and
+// returns how many. It costs O(TCP connections of the node).
+func (c *Capture) CloseStray(standing func(frontend, endpoint netip.AddrPort) topology.Standing) (int, error) {
+	conn, err := nl.Dial(unix.NETLINK_SOCK_DIAG, nil)
+	if err != nil {
+		return 0, fmt.Errorf("open sock_diag: %w", err)
+	}
+	defer conn.Close()
+	var all []socket
+	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
+		list, err := sockets(conn, family)
+		if err != nil {
+			return 0, err
+		}
+		all = append(all, list...)
+	}
+	open, err := c.dialled(all)
+	if err != nil || len(open) == 0 {
+		return 0, err
+	}
+	upstream, byConn := c.upstream(all)
+	closed := 0
+	for _, s := range plan.Stray(c.cfg, open, upstream, standing) {
+		switch err := destroy(conn, byConn[s]); {
+		case errors.Is(err, unix.ENOENT): // closed meanwhile
+		case err != nil:
+			return closed, fmt.Errorf("close connection to %s (the kernel needs CONFIG_INET_DIAG_DESTROY): %w", s.Endpoint, err)
+		default:
+			closed++
+		}
+	}
+	return closed, nil
+}
+
+// dialled picks the connections of clients to frontends.
+func (c *Capture) dialled(all []socket) ([]plan.Dialled, error) {
+	var open []plan.Dialled
+	var redirected []socket
+	for _, s := range all {
+		switch {
+		case c.planner.Serves(topology.Frontend{Addr: s.local.Addr(), Port: s.local.Port(), Protocol: topology.TCP}):
+			open = append(open, plan.Dialled{Client: s.peer.Addr(), Frontend: s.local})
+		case !c.cfg.KeepBridgeNetfilter:
+		case s.local.Port() == c.cfg.RedirectKeepPort(), s.local.Port() == c.cfg.RedirectPlainPort():
+			redirected = append(redirected, s)
+		}
+	}
+	if len(redirected) == 0 {
+		return open, nil
+	}
+	dialled, err := originals()
+	for _, s := range redirected {
+		if to, ok := dialled[[2]netip.AddrPort{s.local, s.peer}]; ok {
+			open = append(open, plan.Dialled{Client: s.peer.Addr(), Frontend: to})
+		}
+	}
+	return open, err
+}
+
+// upstream picks the connections that carry Envoy's own mark.
+func (c *Capture) upstream(all []socket) ([]plan.Conn, map[plan.Conn]socket) {
+	var list []plan.Conn
+	by := map[plan.Conn]socket{}
+	for _, s := range all {
+		if s.mark&c.cfg.Mask == c.cfg.Own() {
+			conn := plan.Conn{Local: s.local, Endpoint: s.peer}
+			by[conn] = s
+			list = append(list, conn)
+		}
+	}
+	return list, by
+}
+
+// originals maps what a redirected connection is to (local, peer) to what its
+// client dialled.
+func originals() (map[[2]netip.AddrPort]netip.AddrPort, error) {
+	found := map[[2]netip.AddrPort]netip.AddrPort{}
+	for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
+		flows, err := netlink.ConntrackTableList(netlink.ConntrackTable, family)
+		if err != nil {
+			return nil, fmt.Errorf("list conntrack: %w", err)
+		}
+		for _, f := range flows {
+			if f.Forward.Protocol != unix.IPPROTO_TCP {
+				continue
+			}
+			to, ok1 := netip.AddrFromSlice(f.Forward.DstIP)
+			local, ok2 := netip.AddrFromSlice(f.Reverse.SrcIP)
+			peer, ok3 := netip.AddrFromSlice(f.Reverse.DstIP)
+			if ok1 && ok2 && ok3 {
+				key := [2]netip.AddrPort{netip.AddrPortFrom(local.Unmap(), f.Reverse.SrcPort), netip.AddrPortFrom(peer.Unmap(), f.Reverse.DstPort)}
+				found[key] = netip.AddrPortFrom(to.Unmap(), f.Forward.DstPort)
+			}
+		}
+	}
+	return found, nil
+}
+
+func sockets(conn *nl.Conn, family byte) ([]socket, error) {
+	req := make([]byte, diagReqLen)
+	req[0], req[1] = family, unix.IPPROTO_TCP
+	nlenc.PutUint32(req[4:8], openStates)
+	msgs, err := conn.Execute(nl.Message{Header: nl.Header{Type: sockDiagByFamily, Flags: nl.Request | nl.Dump}, Data: req})
+	if err != nil {
+		return nil, fmt.Errorf("list TCP sockets: %w", err)
+	}
+	list := make([]socket, 0, len(msgs))
+	for _, m := range msgs {
+		if s, ok := parseSocket(m.Data); ok {
+			list = append(list, s)
+		}
+	}
+	return list, nil
+}
+
+func parseSocket(b []byte) (s socket, ok bool) {
+	if len(b) < diagMsgLen {
+		return s, false
+	}
+	s.family = b[0]
+	copy(s.id[:], b[diagIDOffset:])
+	length := 4
+	if s.family == unix.AF_INET6 {
+		length = 16
+	}
+	src, _ := netip.AddrFromSlice(s.id[4 : 4+length])
+	dst, _ := netip.AddrFromSlice(s.id[20 : 20+length])
+	s.local = netip.AddrPortFrom(src.Unmap(), binary.BigEndian.Uint16(s.id[0:2]))
+	s.peer = netip.AddrPortFrom(dst.Unmap(), binary.BigEndian.Uint16(s.id[2:4]))
+	attrs, err := nl.NewAttributeDecoder(b[diagMsgLen:])
+	if err != nil {
+		return s, false
+	}
+	for attrs.Next() {
+		if attrs.Type() == diagMark {
+			s.mark = attrs.Uint32()
+		}
+	}
+	return s, attrs.Err() == nil
+}
+
+// destroy resets a connection on both of its ends (RFC 793 abort).
+func destroy(conn *nl.Conn, s socket) error {
+	req := make([]byte, diagReqLen)
+	req[0], req[1] = s.family, unix.IPPROTO_TCP
+	nlenc.PutUint32(req[4:8], openStates)
+	copy(req[8:], s.id[:])
+	_, err := conn.Execute(nl.Message{Header: nl.Header{Type: sockDestroy, Flags: nl.Request | nl.Acknowledge}, Data: req})
+	return err
+}

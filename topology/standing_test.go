@@ -1,0 +1,56 @@
+package topology_test
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/topology/topologytest"
+)
+
+// The law: what a tier holds is offered; what the lens says is left out for
+// its unit is withheld; nothing else ever is.
+func TestStandingAgreesWithTheReasons(t *testing.T) {
+	counts := map[Standing]int{}
+	for seed := range uint64(60) {
+		w := topologytest.New(seed)
+		for range 80 {
+			w.Step()
+		}
+		snap := w.Builder.Build()
+		view := See(snap, "n0", Options{})
+		for _, sv := range view.Sorted() {
+			entry, _ := snap.Services.Get(sv.Key)
+			reasons := Explain(snap, view, Options{}, sv.Key)
+			for _, f := range sv.Frontends {
+				if f.Protocol != TCP && f.Protocol != UDP {
+					continue
+				}
+				offered := map[string]bool{}
+				for _, tier := range f.Tiers {
+					for _, e := range tier.Endpoints {
+						offered[e.Addr.String()] = true
+						if got := StandingOf(entry, sv, f.AddrPort(), e.Addr, f.Protocol); got != Offered {
+							t.Fatalf("seed %d: %s of %s is in a tier: standing %d", seed, e.Addr, f.Frontend, got)
+						}
+					}
+				}
+				for _, l := range reasons[f.Frontend] {
+					got := StandingOf(entry, sv, f.AddrPort(), l.Addr, f.Protocol)
+					counts[got]++
+					unit := strings.Contains(l.Reason, "unit") || strings.Contains(l.Reason, "not known") ||
+						strings.Contains(l.Reason, "has no label") || strings.Contains(l.Reason, "not on this node") || strings.Contains(l.Reason, "in another slice too")
+					if got == Withheld && (!unit || offered[l.Addr.String()] || sv.Keys.Mode == NoKeys) {
+						t.Fatalf("seed %d: %s of %s is withheld, though: %s", seed, l.Addr, f.Frontend, l.Reason)
+					}
+					if got == Unrelated {
+						t.Fatalf("seed %d: %s of %s is left out and unrelated", seed, l.Addr, f.Frontend)
+					}
+				}
+			}
+		}
+	}
+	if counts[Withheld] == 0 || counts[Offered] == 0 {
+		t.Errorf("the worlds hold no case of a kind: %v", counts)
+	}
+}
