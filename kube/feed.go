@@ -34,12 +34,15 @@ type Feed struct {
 	cidrs   map[string][]netip.Prefix // ServiceCIDR object -> ranges
 	missing map[string]bool           // watches without a first list
 	dirty   chan struct{}
+
+	health   health
+	triggers triggers
 }
 
 // NewFeed watches through c on Run.
 func NewFeed(c *Client, log *slog.Logger, m *Metrics) *Feed {
 	return &Feed{
-		client: c, log: log, metrics: m, now: time.Now, builder: topology.NewBuilder(),
+		client: c, log: log, metrics: m, now: time.Now, triggers: triggers{since: time.Now()}, builder: topology.NewBuilder(),
 		cidrs: map[string][]netip.Prefix{}, missing: map[string]bool{}, dirty: make(chan struct{}, 1),
 	}
 }

@@ -67,6 +67,10 @@ func (s *store) Delete(obj any) error {
 	return nil
 }
 
+// UpdateResourceVersion is called at every event, bookmarks included: the API
+// server is there.
+func (s *store) UpdateResourceVersion(string) { s.feed.health.note(s.feed.now(), nil) }
+
 // Resync has nothing to do: comparison is by content.
 func (s *store) Resync() error { return nil }
 

@@ -39,7 +39,7 @@ func (f *Feed) watches() []*watchOf {
 		return &watchOf{
 			name: name, kind: &discoveryv1.EndpointSlice{}, anchor: anchor, set: setSlice, gone: deleteSlice, trim: trimSlice,
 			weight: func(obj any) int { return len(obj.(*discoveryv1.EndpointSlice).Endpoints) },
-			lw: listWatch(selector, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			lw: f.listWatch(selector, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				return kube.DiscoveryV1().EndpointSlices("").List(ctx, o)
 			}, kube.DiscoveryV1().EndpointSlices("").Watch),
 		}
@@ -50,7 +50,7 @@ func (f *Feed) watches() []*watchOf {
 			name: "services", kind: &corev1.Service{}, set: setService, gone: deleteService, trim: trimService,
 			anchor: names.DefaultNamespace + "/" + names.KubernetesService,
 			weight: func(any) int { return 1 },
-			lw: listWatch("!"+names.ServiceProxyName, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			lw: f.listWatch("!"+names.ServiceProxyName, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				return kube.CoreV1().Services("").List(ctx, o)
 			}, kube.CoreV1().Services("").Watch),
 		},
@@ -60,32 +60,36 @@ func (f *Feed) watches() []*watchOf {
 			// Without its nodes every closed Service is dark.
 			name: "nodes", kind: &metav1.PartialObjectMetadata{}, set: setNode, gone: deleteNode, trim: trimNode,
 			weight: func(any) int { return 1 },
-			lw: listWatch("", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			lw: f.listWatch("", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				return nodes.List(ctx, o)
 			}, nodes.Watch),
 		},
 		{
 			name: "servicecidrs", kind: &networkingv1.ServiceCIDR{}, set: setCIDR, gone: deleteCIDR, trim: func(any) {},
 			weight: func(any) int { return 1 },
-			lw: listWatch("", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			lw: f.listWatch("", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				return kube.NetworkingV1().ServiceCIDRs().List(ctx, o)
 			}, kube.NetworkingV1().ServiceCIDRs().Watch),
 		},
 	}
 }
 
-func listWatch(selector string,
+func (f *Feed) listWatch(selector string,
 	list func(context.Context, metav1.ListOptions) (runtime.Object, error),
 	watch func(context.Context, metav1.ListOptions) (apiwatch.Interface, error),
 ) cache.ListerWatcher {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = selector
-			return list(ctx, o)
+			obj, err := list(ctx, o)
+			f.health.note(f.now(), err)
+			return obj, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			o.LabelSelector = selector
-			return watch(ctx, o)
+			w, err := watch(ctx, o)
+			f.health.note(f.now(), err)
+			return w, err
 		},
 	}
 }
@@ -105,7 +109,12 @@ func trimService(obj any) {
 
 func trimSlice(obj any) {
 	s := obj.(*discoveryv1.EndpointSlice)
-	s.ManagedFields, s.OwnerReferences, s.Annotations = nil, nil, nil
+	s.ManagedFields, s.OwnerReferences = nil, nil
+	if at, ok := s.Annotations[corev1.EndpointsLastChangeTriggerTime]; ok {
+		s.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: at}
+	} else {
+		s.Annotations = nil
+	}
 	for i := range s.Endpoints {
 		s.Endpoints[i].TargetRef, s.Endpoints[i].DeprecatedTopology = nil, nil
 	}
@@ -129,11 +138,18 @@ func deleteService(_ *Feed, key topology.ObjectKey) func(*topology.Builder) bool
 	return func(b *topology.Builder) bool { return b.DeleteService(key) }
 }
 
-func setSlice(_ *Feed, obj any) func(*topology.Builder) bool {
+func setSlice(f *Feed, obj any) func(*topology.Builder) bool {
 	s := obj.(*discoveryv1.EndpointSlice)
 	key := topology.ObjectKey{Namespace: s.Namespace, Name: s.Name}
 	if out := convert.Slice(s); out != nil {
-		return func(b *topology.Builder) bool { return b.SetSlice(out) }
+		at := s.Annotations[corev1.EndpointsLastChangeTriggerTime]
+		return func(b *topology.Builder) bool {
+			changed := b.SetSlice(out)
+			if changed {
+				f.triggers.add(at)
+			}
+			return changed
+		}
 	}
 	return func(b *topology.Builder) bool { return b.DeleteSlice(key) }
 }

@@ -17,6 +17,8 @@ type Config struct {
 	Metrics *Metrics
 	// Asked is told which clusters Envoy asked for by name; it must not block.
 	Asked func(clusters []string)
+	// Refused is told of each resource that Envoy refused, once; it must not block.
+	Refused func(Nack)
 }
 
 // Server is a delta ADS server. Streams wait until the first Update: an Envoy
@@ -29,10 +31,12 @@ type Server struct {
 	mu      sync.Mutex
 	catalog *render.Catalog
 	streams map[*stream]struct{}
-	nacks   map[string]Nack
+	nacks   map[resourceID]Nack
 }
 
-// Nack is a resource that Envoy refused, until it changes.
+type resourceID struct{ typeURL, name string }
+
+// Nack is a resource that Envoy refused, until it takes it or it changes.
 type Nack struct {
 	Type, Name string
 	Service    string // namespace/name, "" where none stands behind it
@@ -54,7 +58,10 @@ func New(cfg Config) *Server {
 	if cfg.Asked == nil {
 		cfg.Asked = func([]string) {}
 	}
-	return &Server{cfg: cfg, ready: make(chan struct{}), streams: map[*stream]struct{}{}, nacks: map[string]Nack{}}
+	if cfg.Refused == nil {
+		cfg.Refused = func(Nack) {}
+	}
+	return &Server{cfg: cfg, ready: make(chan struct{}), streams: map[*stream]struct{}{}, nacks: map[resourceID]Nack{}}
 }
 
 // Register adds the service to a gRPC server.
@@ -70,9 +77,9 @@ func (s *Server) Update(cat *render.Catalog, changed render.Changed) {
 	for st := range s.streams {
 		st.mark(changed, whole)
 	}
-	for _, names := range changed {
+	for typeURL, names := range changed {
 		for _, name := range names {
-			delete(s.nacks, name)
+			delete(s.nacks, resourceID{typeURL, name})
 		}
 	}
 	s.mu.Unlock()
@@ -130,14 +137,37 @@ func (s *Server) current() *render.Catalog {
 	return s.catalog
 }
 
+// refused notes what Envoy does not take. It is said once, and not at every retry.
 func (s *Server) refused(typeURL, name, reason string) {
 	n := Nack{Type: short(typeURL), Name: name, Reason: reason, At: time.Now()}
-	if entry, ok := s.current().Entry(name); ok {
-		n.Service = entry.Service.String()
+	if service, ok := s.current().ServiceOf(typeURL, name); ok {
+		n.Service = service.String()
 	}
+	id := resourceID{typeURL, name}
 	s.mu.Lock()
-	s.nacks[name] = n
+	before, again := s.nacks[id]
+	if again = again && before.Reason == reason; again {
+		n.At = before.At
+	}
+	s.nacks[id] = n
 	s.mu.Unlock()
+	if again {
+		return
+	}
 	s.cfg.Log.Error("Envoy refused a resource; what it held before stays in force",
 		"type", n.Type, "name", name, "service", n.Service, "reason", reason)
+	s.cfg.Refused(n)
+}
+
+// accepted forgets refusals that are over.
+func (s *Server) accepted(typeURL string, names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range names {
+		id := resourceID{typeURL, name}
+		if n, was := s.nacks[id]; was {
+			delete(s.nacks, id)
+			s.cfg.Log.Info("Envoy took a resource that it had refused", "type", n.Type, "name", name)
+		}
+	}
 }

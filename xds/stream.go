@@ -19,6 +19,9 @@ import (
 // the resources need them.
 const oldestMajor, oldestMinor = 1, 40
 
+// retryRefused is how often Envoy is offered again what it refused.
+const retryRefused = 10 * time.Second
+
 // order is that of a batch: clusters, then the endpoints they wait for, then
 // the listeners that lead to them.
 var order = []string{render.ClusterType, render.EndpointType, render.ListenerType}
@@ -90,8 +93,14 @@ func (st *stream) run() error {
 			}
 		}
 	}()
+	retry := time.NewTicker(retryRefused)
+	defer retry.Stop()
 	for {
 		select {
+		case <-retry.C:
+			for _, sub := range st.subs {
+				sub.retry()
+			}
 		case r := <-requests:
 			if err := st.request(r); err != nil {
 				return err
@@ -119,7 +128,7 @@ func (st *stream) request(r *discovery.DeltaDiscoveryRequest) error {
 	}
 	if nonce := r.GetResponseNonce(); nonce != "" {
 		if r.GetErrorDetail() == nil {
-			sub.ack(nonce)
+			st.server.accepted(sub.typeURL, sub.ack(nonce))
 		} else {
 			st.nacked(sub, nonce, r.GetErrorDetail().GetMessage())
 		}

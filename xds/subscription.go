@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -110,10 +111,23 @@ func (s *subscription) touchAll(cat *render.Catalog) {
 	}
 }
 
-// ack forgets the response. nack takes back what was believed of it and
-// returns the resource that is refused for good, if it was alone.
-func (s *subscription) ack(nonce string) { delete(s.inflight, nonce) }
+// retry sends what was refused once more, one by one: the cause may lie on the
+// node, as a port that was taken, and be gone.
+func (s *subscription) retry() {
+	names := slices.Sorted(maps.Keys(s.rejected))
+	clear(s.rejected)
+	s.alone = append(s.alone, names...)
+}
 
+// ack forgets the response and returns what Envoy took.
+func (s *subscription) ack(nonce string) []string {
+	f := s.inflight[nonce]
+	delete(s.inflight, nonce)
+	return f.names
+}
+
+// nack takes back what was believed of the response and returns the resource
+// that is refused, if it was alone.
 func (s *subscription) nack(nonce string) (refused string) {
 	f, ok := s.inflight[nonce]
 	if !ok {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds"
@@ -45,6 +46,8 @@ type agent struct {
 
 	out      source.Cell                   // what other processes are fed
 	state    status                        // what status and healthz read
+	api      *kube.Feed                    // the source, where it is an API server
+	events   *kube.Events                  // about this node; nil without an API server
 	later    []func(context.Context) error // checks that need not hold up the start
 	foundMu  sync.Mutex
 	found    []capture.Finding
@@ -111,7 +114,9 @@ func (a *agent) loop(ctx context.Context, st *source.State) {
 		select {
 		case <-wake:
 			a.live = true
+			began := a.triggers()
 			a.apply(a.source.Snapshot())
+			a.metrics.programmed(began)
 		case <-a.asked:
 			a.used()
 		case <-links:
@@ -174,6 +179,14 @@ func (a *agent) closeStrays() {
 		a.log.Error("cannot close connections that a move left behind; trying again", "err", err)
 	}
 	a.strayErr = err
+}
+
+// triggers are the times at which the changes of the next snapshot began.
+func (a *agent) triggers() []time.Time {
+	if a.api == nil {
+		return nil
+	}
+	return a.api.Triggers()
 }
 
 // asking notes what Envoy asked for; it is called from the streams.

@@ -15,6 +15,7 @@ type metrics struct {
 	registry      *prometheus.Registry
 	syncDuration  prometheus.Histogram
 	syncLast      prometheus.Gauge
+	programming   prometheus.Histogram
 	syncFailures  prometheus.Counter
 	repairs       prometheus.Counter
 	closed        prometheus.Counter
@@ -31,7 +32,11 @@ func newMetrics() *metrics {
 			Name: "kubeproxy_sync_proxy_rules_duration_seconds", Help: "Time from a snapshot to rules and resources in force.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 18),
 		}),
-		syncLast:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubeproxy_sync_proxy_rules_last_timestamp_seconds", Help: "When rules were last in line with the snapshot."}),
+		syncLast: prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubeproxy_sync_proxy_rules_last_timestamp_seconds", Help: "When rules were last in line with the snapshot."}),
+		programming: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kubeproxy_network_programming_duration_seconds", Help: "Time from the change of a pod or Service, as the endpoint slice controller noted it, to rules and resources in force.",
+			Buckets: prometheus.ExponentialBuckets(0.002, 2, 18),
+		}),
 		syncFailures:  prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_capture_failures_total", Help: "Failed writes of capture rules."}),
 		repairs:       prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_capture_repairs_total", Help: "Times that rules or sysctls changed by somebody else were put back."}),
 		closed:        prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_moved_connections_closed_total", Help: "Connections closed because a move put their endpoint out of reach (--close-on-move)."}),
@@ -42,7 +47,7 @@ func newMetrics() *metrics {
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_build_info", Help: "1, with the version.", ConstLabels: prometheus.Labels{"version": obs.Version()}})
 	info.Set(1)
-	m.registry.MustRegister(m.syncDuration, m.syncLast, m.syncFailures, m.repairs, m.closed, m.problems, m.findings, m.stateBytes, m.stateFailures, info,
+	m.registry.MustRegister(m.syncDuration, m.syncLast, m.programming, m.syncFailures, m.repairs, m.closed, m.problems, m.findings, m.stateBytes, m.stateFailures, info,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -51,4 +56,12 @@ func (m *metrics) synced(start time.Time) {
 	now := time.Now()
 	m.syncDuration.Observe(now.Sub(start).Seconds())
 	m.syncLast.Set(float64(now.UnixNano()) / 1e9)
+}
+
+// programmed takes the times at which the changes now in force began.
+func (m *metrics) programmed(began []time.Time) {
+	now := time.Now()
+	for _, at := range began {
+		m.programming.Observe(now.Sub(at).Seconds())
+	}
 }

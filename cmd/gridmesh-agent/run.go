@@ -39,7 +39,11 @@ func run(ctx context.Context, c *config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	if c.manifests == "" {
+		kube.LogTo(log)
+	}
 	if err := c.findings(log, found); err != nil {
+		c.tell(ctx, log, err)
 		return fmt.Errorf("%w: %w", errUnfit, err)
 	}
 	st, err := source.ReadState(filepath.Join(c.stateDir, "state"))
@@ -67,7 +71,10 @@ func newAgent(ctx context.Context, c *config, log *slog.Logger, st *source.State
 	if a.source, err = a.open(ctx, st); err != nil {
 		return nil, err
 	}
-	a.xds = xds.New(xds.Config{Log: log, Metrics: xds.NewMetrics(a.metrics.registry), Asked: a.asking})
+	for _, f := range found {
+		a.warn(eventFinding, f.Text)
+	}
+	a.xds = xds.New(xds.Config{Log: log, Metrics: xds.NewMetrics(a.metrics.registry), Asked: a.asking, Refused: a.refused})
 	if a.capture, err = capture.New(c.capture, c.host()); err != nil {
 		return nil, err
 	}
@@ -87,7 +94,6 @@ func (a *agent) open(ctx context.Context, st *source.State) (feed, error) {
 	if a.cfg.manifests != "" {
 		return source.NewDir(a.cfg.manifests), nil
 	}
-	kube.LogTo(a.log)
 	client, err := kube.Connect(a.cfg.kubeconfig, "gridmesh-agent/"+obs.Version())
 	if err != nil {
 		return nil, err
@@ -95,6 +101,8 @@ func (a *agent) open(ctx context.Context, st *source.State) (feed, error) {
 	if ip, ok := client.HostIP(); ok && slices.ContainsFunc(a.cfg.capture.ServiceCIDRs, func(p netip.Prefix) bool { return p.Contains(ip) }) {
 		return nil, fmt.Errorf("%w: the API server's address %s is a ClusterIP, which needs this agent to work; give its real address in the kubeconfig, or in KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT", errUsage, ip)
 	}
+	a.events = kube.NewEvents(client, a.cfg.node, a.log)
+	a.later = append(a.later, a.events.Run)
 	// With a last good state nothing waits for an API server that may be away.
 	if a.podCIDRs(ctx, client, st); st == nil {
 		if err := a.policies(ctx, client); err != nil {
@@ -103,7 +111,8 @@ func (a *agent) open(ctx context.Context, st *source.State) (feed, error) {
 	} else {
 		a.later = append(a.later, func(ctx context.Context) error { return a.policies(ctx, client) })
 	}
-	return kube.NewFeed(client, a.log, kube.NewMetrics(a.metrics.registry)), nil
+	a.api = kube.NewFeed(client, a.log, kube.NewMetrics(a.metrics.registry))
+	return a.api, nil
 }
 
 // policies refuses a cluster with NetworkPolicies, which would be bypassed.
@@ -123,6 +132,7 @@ func (a *agent) policies(ctx context.Context, client *kube.Client) error {
 	a.foundMu.Unlock()
 	a.metrics.findings.WithLabelValues(string(f.Kind)).Inc()
 	if err := a.cfg.findings(a.log, []capture.Finding{f}); err != nil {
+		a.events.Write(ctx, eventRefuses, f.Text)
 		return fmt.Errorf("%w: %w", errUnfit, err)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds"
 )
@@ -26,6 +27,7 @@ type report struct {
 	Node      string             `json:"node"`
 	Unit      map[string]string  `json:"unit"`
 	Source    string             `json:"source"` // "live" or "last good state"
+	APIServer *kube.Health       `json:"apiServer,omitempty"`
 	Pods      string             `json:"pods"`
 	Services  int                `json:"services"`
 	Preloaded int                `json:"preloaded"`
@@ -81,6 +83,10 @@ func (a *agent) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	a.foundMu.Lock()
 	r.Findings = slices.Clone(a.found)
 	a.foundMu.Unlock()
+	if a.api != nil {
+		health := a.api.Health()
+		r.APIServer = &health
+	}
 	r.Envoys, r.Nacks = a.xds.Streams(), a.xds.Nacks()
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(r)
@@ -112,6 +118,21 @@ func printStatus(ctx context.Context, w io.Writer, c *config) error {
 	return nil
 }
 
+// apiServer says in words how the API server answers. Bookmarks come about
+// once a minute.
+func apiServer(h kube.Health, now time.Time) string {
+	switch ago := now.Sub(h.Heard).Round(time.Second); {
+	case h.Heard.IsZero() && h.Err == "":
+		return "no answer yet"
+	case h.Heard.IsZero():
+		return "no answer since the agent started: " + h.Err
+	case h.Err != "":
+		return fmt.Sprintf("no answer for %s; this node goes on with what it knows: %s", ago, h.Err)
+	default:
+		return fmt.Sprintf("heard %s ago", ago)
+	}
+}
+
 func (r *report) print(w io.Writer) {
 	line := func(key, format string, args ...any) {
 		fmt.Fprintf(w, "%-11s %s\n", key, fmt.Sprintf(format, args...))
@@ -122,6 +143,9 @@ func (r *report) print(w io.Writer) {
 		line("unit", "%s=%s", key, value)
 	}
 	line("source", "%s, changed %s ago", r.Source, time.Since(r.Updated).Round(time.Second))
+	if r.APIServer != nil {
+		line("api server", "%s", apiServer(*r.APIServer, time.Now()))
+	}
 	line("pods", "%s", r.Pods)
 	line("services", "%d, %d clusters preloaded", r.Services, r.Preloaded)
 	if r.Error != "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/nftables/expr"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/leaks"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 )
 
@@ -32,7 +33,7 @@ func ownTables(t *testing.T, n *netlab.NS) (found []string) {
 }
 
 func TestStopLeavesEverythingInForce(t *testing.T) {
-	noLeaks(t, true)
+	leaks.None(t, w.lab, leaks.Any)
 	f := deploy(t, "stop", `["unit"]`)
 	f.served(t)
 	e := w.nodes[2]

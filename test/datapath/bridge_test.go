@@ -12,6 +12,7 @@ import (
 	"github.com/google/nftables"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/leaks"
 )
 
 const callIPTables = "net/bridge/bridge-nf-call-iptables"
@@ -31,7 +32,7 @@ func named(t *testing.T, name string) *edge.Node {
 // Where bridge netfilter must stay on, pods are redirected; what the tests of
 // the datapath show of b-3 is shown with it on.
 func TestBridgeNetfilterIsKept(t *testing.T) {
-	noLeaks(t, true)
+	leaks.None(t, w.lab, leaks.Any)
 	f := deploy(t, "kept", `["unit"]`)
 	f.served(t)
 	e := named(t, "b-3")
@@ -75,7 +76,7 @@ func TestBridgeNetfilterTurnedOnByOthersGoesOff(t *testing.T) {
 
 // The choice can be changed by a restart of the agent, both ways.
 func TestBridgeNetfilterChoiceChanges(t *testing.T) {
-	noLeaks(t, true)
+	leaks.None(t, w.lab, leaks.Any)
 	f := deploy(t, "choice", `["unit"]`)
 	f.served(t)
 	e := named(t, "b-3")

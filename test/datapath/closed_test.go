@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/leaks"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 )
 
@@ -112,30 +113,8 @@ func wrap(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// noLeaks fails when anything leaked between now and the end of the test.
-func noLeaks(t *testing.T, foreignToo bool) {
-	t.Helper()
-	before := map[string]netlab.Leaks{}
-	for _, u := range w.lab.Units {
-		l, err := u.Leaks()
-		must(t, err)
-		before[u.Name] = l
-	}
-	t.Cleanup(func() {
-		for _, u := range w.lab.Units {
-			now, err := u.Leaks()
-			must(t, err)
-			service, foreign := now.Service-before[u.Name].Service, now.Foreign-before[u.Name].Foreign
-			t.Logf("unit %s: %d packets to Service addresses and %d new connections to foreign pods crossed the border", u.Name, service, foreign)
-			if service > 0 || foreignToo && foreign > 0 {
-				t.Errorf("unit %s leaked", u.Name)
-			}
-		}
-	})
-}
-
 func TestClosedServiceStaysInItsUnit(t *testing.T) {
-	noLeaks(t, true)
+	leaks.None(t, w.lab, leaks.Any)
 	f := deploy(t, "closed", `["unit"]`)
 	f.served(t)
 	for _, c := range f.clients() {
@@ -177,7 +156,7 @@ func checkSource(t *testing.T, f *fleet, c client, network string, i int, a edge
 }
 
 func TestRefusals(t *testing.T) {
-	noLeaks(t, true)
+	leaks.None(t, w.lab, leaks.Any)
 	f := deploy(t, "refuse", `["unit"]`)
 	f.served(t)
 	nextIP++

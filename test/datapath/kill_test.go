@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/leaks"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 )
 
@@ -32,7 +33,7 @@ func connected(t *testing.T, e *edge.Node) {
 }
 
 func TestAgentKilled(t *testing.T) {
-	noLeaks(t, true)
+	leaks.None(t, w.lab, leaks.Any)
 	var all []netip.AddrPort
 	var fleets []*fleet
 	for i := range 4 {
@@ -71,7 +72,7 @@ func TestAgentKilled(t *testing.T) {
 }
 
 func TestEnvoyKilled(t *testing.T) {
-	noLeaks(t, true)
+	leaks.None(t, w.lab, leaks.Any)
 	f := deploy(t, "envoykill", `["unit"]`)
 	f.served(t)
 	e := w.nodes[1]

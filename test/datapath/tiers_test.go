@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/leaks"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 )
 
@@ -17,7 +18,7 @@ const connectTimeout = 300 * time.Millisecond
 func TestSilentDeathFallsToTheNextTier(t *testing.T) {
 	for _, k := range []int{1, 3, 10} {
 		t.Run(fmt.Sprintf("k=%d", k), func(t *testing.T) {
-			noLeaks(t, false)
+			leaks.None(t, w.lab, leaks.Services)
 			f := deploy(t, fmt.Sprintf("tiers%d", k), `["unit","*"]`)
 			dying := w.lab.Node("a-2")
 			f.ends = nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/leaks"
 )
 
 // served are the nodes whose agent and Envoy the cluster started.
@@ -52,7 +53,7 @@ func (a *app) closedEverywhere(t *testing.T) {
 }
 
 func TestClosedLoop(t *testing.T) {
-	noLeaks(t, true)
+	leaks.None(t, c.Lab, leaks.Any)
 	a := deploy(t, "closed")
 	a.closedEverywhere(t)
 	for _, n := range served() {

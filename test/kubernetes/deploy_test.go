@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/leaks"
 )
 
 // The manifests of deploy/, applied to nodes without a proxy, serve them; and
 // an update of the agent in a connect loop costs no connection.
 func TestDeployedByManifests(t *testing.T) {
-	noLeaks(t, true)
+	leaks.None(t, c.Lab, leaks.Any)
 	a := deploy(t, "deployed")
 	manifests, err := c.Kubectl("kustomize", edge.Root()+"/deploy")
 	must(t, err)

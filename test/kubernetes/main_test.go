@@ -147,28 +147,6 @@ func ask(ns *netlab.NS, network string, to netip.AddrPort) (edge.Answer, error) 
 	return edge.Ask(ns, network, to, 2*time.Second)
 }
 
-// noLeaks fails when anything leaked until the end of the test.
-func noLeaks(t *testing.T, foreignToo bool) {
-	t.Helper()
-	before := map[string]netlab.Leaks{}
-	for _, u := range c.Lab.Units {
-		l, err := u.Leaks()
-		must(t, err)
-		before[u.Name] = l
-	}
-	t.Cleanup(func() {
-		for _, u := range c.Lab.Units {
-			now, err := u.Leaks()
-			must(t, err)
-			service, foreign := now.Service-before[u.Name].Service, now.Foreign-before[u.Name].Foreign
-			t.Logf("unit %s: %d packets to Service addresses and %d new connections to foreign pods crossed the border", u.Name, service, foreign)
-			if service > 0 || foreignToo && foreign > 0 {
-				t.Errorf("unit %s leaked", u.Name)
-			}
-		}
-	})
-}
-
 func mustAddrPort(ip string, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr(ip), port)
 }

@@ -6,12 +6,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gridmesh/gridmesh/test/cluster/leaks"
 )
 
 // With the cloud cut off: pods die, agent and Envoy start again, and the unit
 // goes on.
 func TestRestartWithoutCloud(t *testing.T) {
-	noLeaks(t, true)
+	leaks.None(t, c.Lab, leaks.Any)
 	a := deploy(t, "offline")
 	a.closedEverywhere(t)
 	time.Sleep(11 * time.Second) // one interval of the state file

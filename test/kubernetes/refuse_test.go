@@ -11,6 +11,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/leaks"
 )
 
 // stranger starts an agent on a node that has none.
@@ -96,7 +97,7 @@ func TestRealKubeProxyIsRefused(t *testing.T) {
 // An API server that dies and comes back: nothing fails meanwhile, and changes
 // are followed again.
 func TestAPIServerRestarts(t *testing.T) {
-	noLeaks(t, false) // a node that is given to another unit crosses the border
+	leaks.None(t, c.Lab, leaks.Services) // a node that is given to another unit crosses the border
 	a := deploy(t, "apidown")
 	a.closedEverywhere(t)
 	c.StopAPIServer()
@@ -107,6 +108,13 @@ func TestAPIServerRestarts(t *testing.T) {
 			}
 		}
 	}
+	eventually(t, 30*time.Second, func() error {
+		out, err := c.Nodes["a-1"].Run("status")
+		if err == nil && !strings.Contains(string(out), "no answer for") {
+			err = fmt.Errorf("status does not say that the API server is away:\n%s", out)
+		}
+		return err
+	})
 	must(t, c.StartAPIServer(deadline(t, time.Minute)))
 	_, err := c.Kubectl("label", "--overwrite", "node", "a-1", "unit=b")
 	must(t, err)

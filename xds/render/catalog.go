@@ -31,6 +31,18 @@ type Entry struct {
 // Entry returns what stands behind a cluster's name.
 func (c *Catalog) Entry(name string) (*Entry, bool) { return c.clusters.Get(name) }
 
+// ServiceOf returns the Service that a resource serves.
+func (c *Catalog) ServiceOf(typeURL, name string) (topology.ObjectKey, bool) {
+	if typeURL == ListenerType {
+		name = strings.TrimPrefix(name, udpPrefix) + "/udp"
+	}
+	entry, ok := c.clusters.Get(name)
+	if !ok {
+		return topology.ObjectKey{}, false
+	}
+	return entry.Service, true
+}
+
 // Names returns the name of every cluster, sorted.
 func (c *Catalog) Names() []string {
 	return c.clusters.SortedKeys(strings.Compare)

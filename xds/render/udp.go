@@ -15,13 +15,16 @@ import (
 
 const udpTemplate = "udp-1"
 
+// udpPrefix begins the names of UDP listeners.
+const udpPrefix = "udp-"
+
 // udpIdle is how long a session without packets is kept (Envoy's default).
 const udpIdle = time.Minute
 
 // UDPListener renders the listener of one UDP frontend, bound to the
 // ClusterIP itself: udp_proxy has neither on-demand clusters nor original_dst.
 func UDPListener(f topology.Frontend) Resource {
-	name := "udp-" + f.AddrPort().String()
+	name := udpPrefix + f.AddrPort().String()
 	return Resource{
 		Type: ListenerType, Name: name, Version: new(fingerprint).add(udpTemplate, name).version(),
 		Message: func() proto.Message { return udpListener(name, f) },
