@@ -60,7 +60,11 @@ func resourceRows(cat *render.Catalog) ([]resourceRow, error) {
 		return nil
 	}
 	for _, name := range cat.Wildcard(render.ListenerType) {
-		if err := add("listener", render.ListenerType, name, "", true); err != nil {
+		service := ""
+		if key, ok := cat.ServiceOf(render.ListenerType, name); ok {
+			service = key.String()
+		}
+		if err := add("listener", render.ListenerType, name, service, true); err != nil {
 			return nil, err
 		}
 	}

@@ -1,0 +1,113 @@
+package datapath
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/leaks"
+)
+
+// held lists the clusters of Envoy, by name.
+func held(t *testing.T, e *edge.Node) map[string]bool {
+	t.Helper()
+	text, err := e.Admin("/clusters")
+	must(t, err)
+	names := map[string]bool{}
+	for line := range strings.Lines(text) {
+		if i := strings.Index(line, "::observability_name"); i > 0 {
+			names[line[:i]] = true
+		}
+	}
+	return names
+}
+
+// lens runs the CLI against the feed of a node's agent.
+func lens(t *testing.T, e *edge.Node, args ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := exec.Command(edge.Binary("gridmesh"), append(args, "--node", e.Name, "--socket", e.Dir+"/feed.sock")...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("gridmesh %v: %v: %s", args, err, out.Bytes())
+	}
+	return out.String()
+}
+
+// Over the cap, clusters are fetched at their first connection, and everybody
+// who looks is told.
+func TestPreloadCap(t *testing.T) {
+	leaks.None(t, w.lab, leaks.Any)
+	var fleets []*fleet
+	for i := range 3 {
+		fleets = append(fleets, deploy(t, fmt.Sprintf("cap%d", i), `["unit"]`))
+	}
+	for _, f := range fleets {
+		f.served(t)
+	}
+	e := named(t, "a-1")
+	kept := e.Flags
+	restart := func(flags ...string) {
+		e.Agent.Signal(syscall.SIGTERM)
+		e.Envoy.Kill()
+		must(t, os.Remove(e.Dir+"/state/state")) // what was used would be preloaded
+		e.Flags = flags
+		must(t, e.StartAgent())
+		must(t, e.StartEnvoy())
+		ready(t, e)
+		connected(t, e)
+	}
+	t.Cleanup(func() { restart(kept...) })
+	// Six UDP clusters have no other way and come always: one TCP cluster of
+	// six fits.
+	restart(append(kept[:len(kept):len(kept)], "--preload-max", "7")...)
+
+	tcp := func() (n int) {
+		for name := range held(t, e) {
+			if strings.HasSuffix(name, ":80") {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, 5*time.Second, func() error {
+		if n := tcp(); n != 1 {
+			return fmt.Errorf("Envoy holds %d TCP clusters, want 1: %v", n, held(t, e))
+		}
+		return nil
+	})
+	out, err := e.Run("status")
+	must(t, err)
+	if want := "5 clusters near this node are over the cap of 7"; !strings.Contains(string(out), want) {
+		t.Errorf("status does not say %q:\n%s", want, out)
+	}
+	table := lens(t, e, "xds", "--preload-max", "7")
+	marks := map[string]int{}
+	for line := range strings.Lines(table) {
+		f := strings.Fields(line)
+		if len(f) > 4 && f[0] == "cluster" && strings.HasSuffix(f[1], ":80") {
+			marks[strings.Join(f[3:len(f)-1], " ")]++
+		}
+	}
+	if marks["preloaded"] != 1 || marks["on demand"] != 5 {
+		t.Errorf("gridmesh xds marks %v, want 1 preloaded and 5 on demand:\n%s", marks, table)
+	}
+	for _, f := range fleets {
+		for i := range f.ips {
+			start := time.Now()
+			if _, err := edge.Ask(e.NS, "tcp", f.at(i), 2*time.Second); err != nil {
+				t.Errorf("%s on demand: %v", f.at(i), err)
+			}
+			t.Logf("%s: first answer after %s", f.at(i), time.Since(start))
+		}
+	}
+	if n := tcp(); n != 6 {
+		t.Errorf("Envoy holds %d TCP clusters after each was used, want 6", n)
+	}
+}
