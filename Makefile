@@ -47,7 +47,7 @@ unit: build ## unit tests and stories, with the race detector
 	$(GO) test -race $$($(GO) list ./... | grep -v -e /test/datapath -e /test/kubernetes)
 
 cluster-test: build race kube envoy ## tests with real Envoys and a real cluster
-	GRIDMESH_RACE=1 $(GO) test -race -count=1 -p 1 -timeout 20m $(CLUSTER_TESTS)
+	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 -p 1 -timeout 20m $(CLUSTER_TESTS)
 
 demo: build kube envoy ## the main job, shown: two units, cut and killed (KEEP=1 leaves it running)
 	@$(BIN)/lab demo $(if $(KEEP),--keep)

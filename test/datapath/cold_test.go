@@ -1,0 +1,68 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/leaks"
+	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+)
+
+// A node that has never run gridmesh starts while its pods dial: from the
+// guard on they are refused until they are served, and nothing leaks.
+func TestColdStartLeaksNothing(t *testing.T) {
+	f := deploy(t, "cold", `["unit"]`)
+	f.served(t)
+	for _, name := range []string{"a-1", "a-2", "b-3"} {
+		t.Run(name, func(t *testing.T) {
+			e := named(t, name)
+			e.Envoy.Kill()
+			e.Agent.Signal(syscall.SIGTERM)
+			if out, err := e.Run("cleanup"); err != nil {
+				t.Fatalf("cleanup: %v: %s", err, out)
+			}
+			must(t, os.RemoveAll(e.Dir+"/state"))
+			start := time.Now()
+			must(t, e.StartAgent())
+			guard := eventually(t, 10*time.Second, func() error {
+				if !strings.Contains(e.Agent.Log(), "guard in force") {
+					return errors.New("no guard")
+				}
+				return nil
+			})
+			leaks.None(t, w.lab, leaks.Any)
+			h := strike(3*time.Second, []*netlab.NS{e.NS, f.pods[name].NS}, f.at(0), f.at(1))
+			time.Sleep(time.Second) // a node whose Envoy comes late
+			envoy := time.Now()
+			must(t, e.StartEnvoy())
+			ready(t, e)
+			f.served(t)
+			served := time.Since(envoy)
+			list := h.rest()
+			refused := failures(list)
+			for _, d := range refused {
+				if !errors.Is(d.err, syscall.ECONNREFUSED) && !errors.Is(d.err, syscall.ECONNRESET) {
+					t.Errorf("%s after the start: %v after %s", d.at.Sub(start), d.err, d.took)
+				}
+				if d.at.After(envoy.Add(served)) {
+					t.Errorf("failed after everything was served: %v", d.err)
+				}
+			}
+			if len(refused) == 0 || len(refused) == len(list) {
+				t.Errorf("%d of %d connections were refused", len(refused), len(list))
+			}
+			t.Logf("guard after %s, served %s after Envoy's start; %d connections, %d refused meanwhile", guard, served, len(list), len(refused))
+			for _, u := range []string{"tcp", "udp"} {
+				if _, err := edge.Ask(f.pods[name].NS, u, f.at(0), time.Second); err != nil {
+					t.Error(fmt.Errorf("%s: %w", u, err))
+				}
+			}
+		})
+	}
+}
