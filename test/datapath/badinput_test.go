@@ -90,11 +90,12 @@ func TestAbsurdSizes(t *testing.T) {
 	// 5000 endpoints, all on this node so that all are in the first tier; one
 	// of them, the last, lives. Its like are refused at once by the pod's kernel.
 	pod := crowd.pods[e.Name]
-	ends := make([]backend, 0, 5000)
+	ends := make([]backend, 0, 5001)
 	for i := range 4999 {
 		ends = append(ends, backend{netip.AddrFrom4([4]byte{10, 99, byte(i / 250), byte(1 + i%250)}), e.Name})
 	}
-	crowd.ends = append(ends, backend{pod.IP, e.Name}, backend{pod.IP6, e.Name})
+	ends = append(ends, backend{pod.IP, e.Name}, backend{pod.IP6, e.Name})
+	crowd.ends = ends
 	w.state.service(crowd.service)
 
 	// A megabyte of annotation, and names as long as they may be.

@@ -21,7 +21,7 @@ type loop struct {
 	longer []time.Duration // dials that took more than 10 ms
 }
 
-func (a *app) loop(t *testing.T, from ...*netlab.NS) *loop {
+func (a *app) loop(from ...*netlab.NS) *loop {
 	l := &loop{stop: make(chan struct{})}
 	for _, ns := range from {
 		l.wg.Go(func() {
@@ -75,7 +75,7 @@ func TestDeathsWithoutCloud(t *testing.T) {
 	t.Cleanup(func() { must(t, u.HealUplink()) })
 	n, pod := c.Nodes["a-1"], a.ns(t, "a-1")
 
-	l := a.loop(t, n.NS, pod)
+	l := a.loop(n.NS, pod)
 	for range 3 {
 		n.Agent.Signal(syscall.SIGKILL)
 		time.Sleep(300 * time.Millisecond)
@@ -87,7 +87,7 @@ func TestDeathsWithoutCloud(t *testing.T) {
 	dead := c.Lab.Node("a-2")
 	must(t, dead.Cut())
 	t.Cleanup(func() { must(t, dead.Heal()) })
-	l = a.loop(t, n.NS, pod)
+	l = a.loop(n.NS, pod)
 	time.Sleep(6 * time.Second)
 	l.rest(t, "node dead")
 	must(t, dead.Heal())

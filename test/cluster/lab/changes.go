@@ -8,8 +8,10 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"text/tabwriter"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
+	annotations "github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
@@ -29,17 +32,44 @@ import (
 
 // changes measures how long a change of an endpoint takes to reach new
 // connections, beside the real kube-proxy (nftables) on the same changes.
+//
+// Node a-1 runs gridmesh, a-3 kube-proxy, and on a-2 the pods are. Every node
+// uses the same 50 Services all the time.
 type changes struct {
-	services, toggles, rate int
+	services, paired, toggles, rate int
+	subscribed                      bool
 
-	c       *cluster.Cluster
-	kube    kubernetes.Interface
-	backend []corev1.Pod
-	to      netip.AddrPort
-	begin   time.Time
+	c     *cluster.Cluster
+	kube  kubernetes.Interface
+	shop  []corev1.Pod // the canary's
+	shelf []corev1.Pod // of the Services in use
+	to    netip.AddrPort
+	inUse []netip.AddrPort
+	at    int // the pod that the canary leads to
+	begin time.Time
 }
 
-const endpointsEach = 10
+const (
+	endpointsEach = 10
+	servicesInUse = 50
+	useEvery      = 10 * time.Millisecond
+)
+
+// shelf is what the Services in use lead to.
+const shelf = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: shelf}
+spec:
+  replicas: 10
+  selector: {matchLabels: {app: shelf}}
+  template:
+    metadata: {labels: {app: shelf}}
+    spec:
+      nodeName: a-2
+      containers:
+      - {name: shelf, image: gridmesh.test/app, ports: [{name: main, containerPort: 8080}], readinessProbe: {tcpSocket: {port: main}, periodSeconds: 1}}
+`
 
 func changesCommand() *cobra.Command {
 	b := &changes{}
@@ -58,8 +88,10 @@ func changesCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&b.services, "services", 2000, "Services of 10 endpoints each")
-	cmd.Flags().IntVar(&b.toggles, "toggles", 40, "changes of the canary Service that are timed")
-	cmd.Flags().IntVar(&b.rate, "rate", 100, "slice changes a second of other Services meanwhile")
+	cmd.Flags().IntVar(&b.paired, "paired", 12, "changes of the canary Service that are timed on both")
+	cmd.Flags().IntVar(&b.toggles, "toggles", 200, "changes of the canary Service that are timed on gridmesh alone, afterwards")
+	cmd.Flags().IntVar(&b.rate, "rate", 100, "slice changes a second of other Services meanwhile, a tenth of them on Services in use")
+	cmd.Flags().BoolVar(&b.subscribed, "subscribed", false, "let Envoy hold every Service, and not only those in use")
 	return cmd
 }
 
@@ -82,39 +114,110 @@ func (b *changes) run(ctx context.Context) error {
 	if err := b.canary(ctx, 0, true); err != nil {
 		return err
 	}
-	if _, err := b.c.AgentKubeconfig(); err != nil { // its RBAC is no part of a cold start
+	ours, theirs := b.c.Nodes["a-1"], b.c.Nodes["a-3"]
+	first, all, err := b.cold(ctx, ours, theirs)
+	if err != nil {
 		return err
 	}
-	ours, theirs := b.c.Nodes["a-1"], b.c.Nodes["a-3"]
-	b.say("cold start beside %d Services", b.services)
-	cold := map[*cluster.Node]time.Duration{}
-	for kind, n := range map[string]*cluster.Node{"gridmesh": ours, "kube-proxy": theirs} {
-		start := time.Now()
-		if err := n.StartProxy(kind); err != nil {
-			return err
-		}
-		if err := b.wait(ctx, n.NS, b.backend[0].Name); err != nil {
-			return err
-		}
-		cold[n] = time.Since(start)
-		b.say("%s serves after %s", kind, cold[n].Round(time.Millisecond))
-	}
-	b.say("%d changes of the canary, with %d changes a second of others", b.toggles, b.rate)
-	times, err := b.toggle(ctx, ours, theirs)
+	times, err := b.underLoad(ctx, ours, theirs)
 	if err != nil {
 		return err
 	}
 	t := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "PROXY\tCOLD START\tCHANGE P50\tP99\tMAX\tMEMORY")
-	fmt.Fprintf(t, "gridmesh\t%s\t%s\tagent %s, Envoy %s\n", round(cold[ours]), spread(times[0]), memory(ours.Agent), memory(ours.Envoy))
-	fmt.Fprintf(t, "kube-proxy nftables\t%s\t%s\t%s\n", round(cold[theirs]), spread(times[1]), memory(theirs.KubeProxy))
-	fmt.Fprintf(t, "ratio\t1/%.0f\t1/%.0f\t1/%.0f\n", float64(cold[theirs])/float64(cold[ours]), ratio(times, 0.5), ratio(times, 0.99))
-	return t.Flush()
+	fmt.Fprintln(t, "PROXY\tFIRST SERVED\tALL SERVED\tCHANGE P50\tP99\tMAX\tMEMORY")
+	fmt.Fprintf(t, "gridmesh\t%s\t%s\t%s\tagent %s, Envoy %s\n", round(first[0]), round(all[0]), spread(times.paired[0]), times.agent, times.envoy)
+	fmt.Fprintf(t, "kube-proxy nftables\t%s\t%s\t%s\t%s\n", round(first[1]), round(all[1]), spread(times.paired[1]), times.kubeProxy)
+	fmt.Fprintf(t, "ratio\t1/%.0f\t1/%.0f\t1/%.0f\t1/%.0f\n", float64(first[1])/float64(first[0]), float64(all[1])/float64(all[0]), ratio(times.paired, 0.5), ratio(times.paired, 0.99))
+	fmt.Fprintf(t, "gridmesh alone, %d changes\t\t\t%s\n", len(times.alone), spread(times.alone))
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Printf("connections to Services in use: %d, %d failed; state file: %.1f MiB an hour\n", times.used, times.failed, times.stateBytes*3600/times.took.Seconds()/(1<<20))
+	return nil
+}
+
+// cold starts both proxies, one after the other, and times the first Service
+// and all Services in use.
+func (b *changes) cold(ctx context.Context, ours, theirs *cluster.Node) (first, all [2]time.Duration, err error) {
+	if _, err := b.c.AgentKubeconfig(); err != nil { // its RBAC is no part of a cold start
+		return first, all, err
+	}
+	b.say("cold start beside %d Services", b.services)
+	for i, n := range []*cluster.Node{ours, theirs} {
+		kind := []string{"gridmesh", "kube-proxy"}[i]
+		start := time.Now()
+		if err := n.StartProxy(kind); err != nil {
+			return first, all, err
+		}
+		if err := wait(ctx, n.NS, b.to, b.shop[0].Name); err != nil {
+			return first, all, err
+		}
+		first[i] = time.Since(start)
+		for _, to := range b.inUse {
+			if err := wait(ctx, n.NS, to, "shelf-"); err != nil {
+				return first, all, err
+			}
+		}
+		all[i] = time.Since(start)
+		b.say("%s serves after %s, %d Services in use after %s", kind, round(first[i]), len(b.inUse), round(all[i]))
+	}
+	return first, all, nil
+}
+
+// measured is what happened under load.
+type measured struct {
+	paired                  [][]time.Duration
+	alone                   []time.Duration
+	used, failed            int64
+	agent, envoy, kubeProxy string
+	stateBytes              float64
+	took                    time.Duration
+}
+
+func (b *changes) underLoad(ctx context.Context, ours, theirs *cluster.Node) (m measured, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go b.churn(ctx)
+	var used, failed atomic.Int64
+	for _, n := range []*cluster.Node{ours, theirs} {
+		go b.use(ctx, n.NS, &used, &failed)
+	}
+	began := time.Now()
+	b.say("%d changes of the canary on both, with %d changes a second of others", b.paired, b.rate)
+	if m.paired, err = b.toggle(ctx, b.paired, ours, theirs); err != nil {
+		return m, err
+	}
+	m.kubeProxy = memory(theirs.KubeProxy)
+	theirs.KubeProxy.Kill()
+	b.say("%d changes of the canary on gridmesh alone", b.toggles)
+	alone, err := b.toggle(ctx, b.toggles, ours)
+	if err != nil {
+		return m, err
+	}
+	m.alone, m.used, m.failed, m.took = alone[0], used.Load(), failed.Load(), time.Since(began)
+	m.agent, m.envoy = memory(ours.Agent), memory(ours.Envoy)
+	text, err := ours.Metrics()
+	for line := range strings.Lines(text) {
+		_, _ = fmt.Sscanf(line, "gridmesh_state_written_bytes_total %g", &m.stateBytes)
+	}
+	return m, err
+}
+
+// use dials the Services in use in turn.
+func (b *changes) use(ctx context.Context, from *netlab.NS, used, failed *atomic.Int64) {
+	for i := 0; ctx.Err() == nil; i++ {
+		if _, err := edge.Ask(from, "tcp", b.inUse[i%len(b.inUse)], time.Second); err != nil {
+			failed.Add(1)
+		}
+		used.Add(1)
+		time.Sleep(useEvery)
+	}
 }
 
 func (b *changes) up(ctx context.Context) (err error) {
 	b.c, err = cluster.Up(ctx, cluster.Config{
 		Lab: netlab.Config{Units: []netlab.UnitConfig{{Name: "a", Nodes: []netlab.PodNetwork{netlab.Routed, netlab.Routed, netlab.Routed}}}}, Say: say,
+		AgentFlags: b.flags(),
 	})
 	if err != nil {
 		return err
@@ -124,11 +227,21 @@ func (b *changes) up(ctx context.Context) (err error) {
 	if b.kube, err = kubernetes.NewForConfig(cfg); err != nil {
 		return err
 	}
-	if err := b.c.Apply(shop); err != nil {
+	if err := b.c.Apply(shop + "---" + shelf); err != nil {
 		return err
 	}
-	b.backend, err = b.c.WaitPods(ctx, "default", "app=shop", 3)
+	if b.shop, err = b.c.WaitPods(ctx, "default", "app=shop", 3); err != nil {
+		return err
+	}
+	b.shelf, err = b.c.WaitPods(ctx, "default", "app=shelf", endpointsEach)
 	return err
+}
+
+func (b *changes) flags() []string {
+	if b.subscribed {
+		return []string{"--preload-max", strconv.Itoa(2 * b.services)}
+	}
+	return nil
 }
 
 // fill writes the Services, with addresses of their own choice: the API
@@ -137,21 +250,31 @@ func (b *changes) fill(ctx context.Context) error {
 	const writers = 16
 	errs := make([]error, writers)
 	var wg sync.WaitGroup
+	var mu sync.Mutex
 	for w := range writers {
 		wg.Go(func() {
 			for i := w; i < b.services && errs[w] == nil; i += writers {
 				ip := netip.AddrFrom4([4]byte{10, 96, byte(16 + i>>8), byte(i)})
-				_, err := b.kube.CoreV1().Services("default").Create(ctx, &corev1.Service{
+				service := &corev1.Service{
 					ObjectMeta: metav1.ObjectMeta{Name: serviceName(i)},
 					Spec:       corev1.ServiceSpec{ClusterIP: ip.String(), Ports: []corev1.ServicePort{{Port: 80}}},
-				}, metav1.CreateOptions{})
+				}
+				if b.subscribed {
+					service.Annotations = map[string]string{annotations.TopologyKeys: `["unit"]`}
+				}
+				_, err := b.kube.CoreV1().Services("default").Create(ctx, service, metav1.CreateOptions{})
 				if apierrors.IsInvalid(err) {
 					continue // another Service was given the address first
 				}
 				if err == nil {
-					_, err = b.kube.DiscoveryV1().EndpointSlices("default").Create(ctx, filler(i, 0), metav1.CreateOptions{})
+					_, err = b.kube.DiscoveryV1().EndpointSlices("default").Create(ctx, b.slice(i, 0), metav1.CreateOptions{})
 				}
 				errs[w] = err
+				if err == nil && b.isInUse(i) {
+					mu.Lock()
+					b.inUse = append(b.inUse, netip.AddrPortFrom(ip, 80))
+					mu.Unlock()
+				}
 			}
 		})
 	}
@@ -160,6 +283,24 @@ func (b *changes) fill(ctx context.Context) error {
 }
 
 func serviceName(i int) string { return fmt.Sprintf("filler-%05d", i) }
+
+// isInUse spreads the Services in use over all.
+func (b *changes) isInUse(i int) bool { return i%(b.services/servicesInUse) == 0 }
+
+// slice is a Service's endpoints: pods for those in use, of which one comes
+// and goes with the generations, and addresses that nobody has for the others.
+func (b *changes) slice(i, generation int) *discoveryv1.EndpointSlice {
+	if !b.isInUse(i) {
+		return filler(i, generation)
+	}
+	s := newSlice(serviceName(i))
+	for j := range b.shelf[:endpointsEach-generation%2] {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
+			Addresses: []string{b.shelf[j].Status.PodIP}, NodeName: ptr.To("a-2"), Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)},
+		})
+	}
+	return s
+}
 
 func filler(i, generation int) *discoveryv1.EndpointSlice {
 	s := newSlice(serviceName(i))
@@ -182,7 +323,7 @@ func newSlice(service string) *discoveryv1.EndpointSlice {
 // canary points the canary Service to one backend.
 func (b *changes) canary(ctx context.Context, i int, first bool) error {
 	s := newSlice("canary")
-	s.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{b.backend[i].Status.PodIP}, NodeName: &b.backend[i].Spec.NodeName, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}}
+	s.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{b.shop[i].Status.PodIP}, NodeName: &b.shop[i].Spec.NodeName, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}}
 	if !first {
 		_, err := b.kube.DiscoveryV1().EndpointSlices("default").Update(ctx, s, metav1.UpdateOptions{})
 		return err
@@ -198,11 +339,11 @@ func (b *changes) canary(ctx context.Context, i int, first bool) error {
 	return err
 }
 
-// wait dials the canary until a backend answers.
-func (b *changes) wait(ctx context.Context, from *netlab.NS, name string) error {
+// wait dials until a pod of a name answers.
+func wait(ctx context.Context, from *netlab.NS, to netip.AddrPort, name string) error {
 	for ctx.Err() == nil {
 		// Short, for before a proxy is there a packet may just be lost.
-		if a, err := edge.Ask(from, "tcp", b.to, 100*time.Millisecond); err == nil && a.Name == name {
+		if a, err := edge.Ask(from, "tcp", to, 100*time.Millisecond); err == nil && strings.HasPrefix(a.Name, name) {
 			return nil
 		}
 		time.Sleep(500 * time.Microsecond)
@@ -210,13 +351,11 @@ func (b *changes) wait(ctx context.Context, from *netlab.NS, name string) error 
 	return ctx.Err()
 }
 
-func (b *changes) toggle(ctx context.Context, nodes ...*cluster.Node) ([][]time.Duration, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go b.churn(ctx)
+func (b *changes) toggle(ctx context.Context, toggles int, nodes ...*cluster.Node) ([][]time.Duration, error) {
 	times := make([][]time.Duration, len(nodes))
-	for i := 1; i <= b.toggles; i++ {
-		next := i % 2
+	for range toggles {
+		b.at = 1 - b.at
+		next := b.at
 		if err := b.canary(ctx, next, false); err != nil {
 			return nil, err
 		}
@@ -225,7 +364,7 @@ func (b *changes) toggle(ctx context.Context, nodes ...*cluster.Node) ([][]time.
 		var wg sync.WaitGroup
 		for j, n := range nodes {
 			wg.Go(func() {
-				errs[j] = b.wait(ctx, n.NS, b.backend[next].Name)
+				errs[j] = wait(ctx, n.NS, b.to, b.shop[next].Name)
 				times[j] = append(times[j], time.Since(start))
 			})
 		}
@@ -238,15 +377,20 @@ func (b *changes) toggle(ctx context.Context, nodes ...*cluster.Node) ([][]time.
 	return times, nil
 }
 
-// churn changes slices of other Services at the given rate.
+// churn changes slices of other Services at the given rate, a tenth of them of
+// Services in use.
 func (b *changes) churn(ctx context.Context) {
 	tick := time.NewTicker(time.Second / time.Duration(b.rate))
 	defer tick.Stop()
 	for generation := 1; ; generation++ {
 		select {
 		case <-tick.C:
+			i := rand.IntN(b.services)
+			if generation%10 == 0 {
+				i = rand.IntN(servicesInUse) * (b.services / servicesInUse)
+			}
 			go func() {
-				_, _ = b.kube.DiscoveryV1().EndpointSlices("default").Update(ctx, filler(rand.IntN(b.services), generation), metav1.UpdateOptions{})
+				_, _ = b.kube.DiscoveryV1().EndpointSlices("default").Update(ctx, b.slice(i, generation/10), metav1.UpdateOptions{})
 			}()
 		case <-ctx.Done():
 			return
