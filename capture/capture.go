@@ -118,7 +118,7 @@ func (c *Capture) Repair() (bool, error) {
 	if present && routesPresent(c.cfg) {
 		return repaired, nil
 	}
-	if err := c.Install(c.planner.Plan().Guard); err != nil {
+	if err := c.Install(c.planner.Guard()); err != nil {
 		return true, err
 	}
 	if c.synced {

@@ -76,7 +76,7 @@ func (c *Capture) dialled(all []socket) ([]plan.Dialled, error) {
 	var redirected []socket
 	for _, s := range all {
 		switch {
-		case c.planner.Serves(topology.Frontend{Addr: s.local.Addr(), Port: s.local.Port(), Protocol: topology.TCP}):
+		case c.planner.Guards(s.local.Addr()):
 			open = append(open, plan.Dialled{Client: s.peer.Addr(), Frontend: s.local})
 		case !c.cfg.KeepBridgeNetfilter:
 		case s.local.Port() == c.cfg.RedirectKeepPort(), s.local.Port() == c.cfg.RedirectPlainPort():

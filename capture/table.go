@@ -210,7 +210,7 @@ func (t *table) addGuard(list []netip.Prefix) error {
 // retract takes away what a change removes, and replaces the guard.
 func (t *table) retract(c *plan.Change, p *plan.Planner) error {
 	if c.Guard {
-		if err := t.replace("guard", ranges("guard", p.Plan().Guard)); err != nil {
+		if err := t.replace("guard", ranges("guard", p.Guard())); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"flag"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -69,6 +71,43 @@ func TestStateRoundTrip(t *testing.T) {
 	again, err := EncodeState(got)
 	if err != nil || !bytes.Equal(data, again) {
 		t.Errorf("the same state encodes differently: %v", err)
+	}
+}
+
+var update = flag.Bool("update", false, "write the state file of this version, if there is none")
+
+// A node that is updated reads what its agent before wrote. When the format
+// changes, Version goes up by one, the file of the version before stays, and
+// -update writes the new one.
+func TestStateOfTheVersionBeforeIsRead(t *testing.T) {
+	if Version-Oldest > 1 || Oldest > Version {
+		t.Fatalf("reads %d to %d; one older than its own is the promise", Oldest, Version)
+	}
+	for v := Oldest; v <= Version; v++ {
+		path := filepath.Join("testdata", fmt.Sprintf("state.v%d", v))
+		want, err := EncodeState(sample())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(path); *update && v == Version && errors.Is(err, os.ErrNotExist) {
+			if err := errors.Join(os.MkdirAll("testdata", 0o755), os.WriteFile(path, want, 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := DecodeState(data)
+		if err != nil {
+			t.Fatalf("version %d: %v", v, err)
+		}
+		if !reflect.DeepEqual(objects(got.Snapshot), objects(sample().Snapshot)) || !reflect.DeepEqual(got.Used, sample().Used) || !reflect.DeepEqual(got.PodCIDRs, sample().PodCIDRs) {
+			t.Errorf("version %d is read as something else: %v", v, objects(got.Snapshot))
+		}
+		if v == Version && !bytes.Equal(data, want) {
+			t.Error("this version is written differently than before: raise Version, keep Oldest one below, and run with -update")
+		}
 	}
 }
 

@@ -19,6 +19,10 @@ import (
 // the resources need them.
 const oldestMajor, oldestMinor = 1, 40
 
+// maxNames bounds what one stream may ask for, by type: twice the frontends of
+// the largest cluster that Kubernetes supports.
+const maxNames = 1 << 18
+
 // retryRefused is how often Envoy is offered again what it refused.
 const retryRefused = 10 * time.Second
 
@@ -125,6 +129,9 @@ func (st *stream) request(r *discovery.DeltaDiscoveryRequest) error {
 	sub, served := st.subs[r.GetTypeUrl()]
 	if !served {
 		return nil
+	}
+	if n := len(sub.names) + len(r.GetResourceNamesSubscribe()) + len(r.GetInitialResourceVersions()); n > maxNames {
+		return status.Errorf(codes.ResourceExhausted, "%d names of type %s on one stream; at most %d are served", n, short(sub.typeURL), maxNames)
 	}
 	if nonce := r.GetResponseNonce(); nonce != "" {
 		if r.GetErrorDetail() == nil {

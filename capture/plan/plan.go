@@ -88,8 +88,11 @@ func (p *Planner) Plan() *Plan {
 	}
 }
 
-// Serves tells whether a frontend is handed to Envoy.
-func (p *Planner) Serves(f topology.Frontend) bool { return p.serve.n[f] > 0 }
+// Guard returns the guarded ranges.
+func (p *Planner) Guard() []netip.Prefix { return p.guard }
+
+// Guards tells whether an address is one of Services.
+func (p *Planner) Guards(ip netip.Addr) bool { return within(p.guard, ip) }
 
 // Of returns the plan of one view.
 func Of(v *topology.View, cfg Config) *Plan {

@@ -7,9 +7,6 @@ import (
 	"github.com/gridmesh/gridmesh/xds/render"
 )
 
-// renderClusters is the type that preloading is about.
-const renderClusters = render.ClusterType
-
 // problemIndex keeps the Services with problems as views go by, so that a
 // change of one Service does not walk all of them.
 type problemIndex struct {

@@ -64,7 +64,7 @@ func (s *status) failing() bool { return s.get().Error != "" }
 func (a *agent) publish(err error) {
 	r := report{
 		Version: obs.Version(), Node: a.cfg.node, Unit: a.view.Viewpoint.Values, Source: "last good state",
-		Pods: a.capture.Pods(), Services: a.view.Services.Len(), Preloaded: len(a.cat.Wildcard(renderClusters)),
+		Pods: a.capture.Pods(), Services: a.view.Services.Len(), Preloaded: a.cat.PreloadedLen(),
 		Updated: time.Now(),
 	}
 	if a.live {

@@ -98,7 +98,7 @@ func BenchmarkOneChange(b *testing.B) {
 	sent, i := 0, 0
 	for b.Loop() {
 		i++
-		w.SetSlice(slice(i%services, i))
+		w.SetSlice(slice(i%services, i+i/services))
 		cat, changed := n.step(w.Build())
 		for _, name := range changed[render.EndpointType] {
 			r, _ := cat.Resource(render.EndpointType, name)

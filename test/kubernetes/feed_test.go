@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -30,7 +31,10 @@ type faulty struct {
 	*httptest.Server
 	mu      sync.Mutex
 	mode    string
-	changed chan struct{} // closed when the mode changes: ends every watch
+	changed chan struct{}     // closed when the mode changes: ends every watch
+	first   map[string][]byte // the first list of each kind, to be replayed
+
+	replayed map[string]bool
 }
 
 func newFaulty(t *testing.T) *faulty {
@@ -50,11 +54,22 @@ func newFaulty(t *testing.T) *faulty {
 			}
 		},
 	}
-	f := &faulty{changed: make(chan struct{})}
+	f := &faulty{changed: make(chan struct{}), first: map[string][]byte{}, replayed: map[string]bool{}}
 	proxy.ModifyResponse = f.spoil
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.serve(w, r, proxy) }))
 	t.Cleanup(func() { f.set("closed"); f.CloseClientConnections(); f.Close() })
 	return f
+}
+
+// kindOf tells lists and watches of one kind from others.
+func kindOf(r *http.Request) string {
+	return r.URL.Path + "?" + r.URL.Query().Get("labelSelector")
+}
+
+func (f *faulty) hasReplayed(r *http.Request) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.replayed[kindOf(r)]
 }
 
 func (f *faulty) now() (string, chan struct{}) {
@@ -98,7 +113,7 @@ func (f *faulty) serve(w http.ResponseWriter, r *http.Request, proxy http.Handle
 	case watch && r.URL.Query().Get("sendInitialEvents") != "":
 		status(w, 422, "Invalid") // as an API server without watch-lists: clients fall back to lists
 		return
-	case watch && mode != "":
+	case watch && mode != "" && !(mode == "replay" && f.hasReplayed(r)):
 		status(w, 410, "Expired") // no watch can go on: every client lists again
 		return
 	}
@@ -114,14 +129,26 @@ func status(w http.ResponseWriter, code int, reason string) {
 // spoil changes lists.
 func (f *faulty) spoil(r *http.Response) error {
 	mode, _ := f.now()
-	if r.Request.URL.Query().Get("watch") != "" || mode == "" || r.StatusCode != http.StatusOK {
+	if r.Request.URL.Query().Get("watch") != "" || r.StatusCode != http.StatusOK {
 		return nil
 	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return err
 	}
+	kind := kindOf(r.Request)
 	switch mode {
+	case "":
+		f.mu.Lock()
+		if f.first[kind] == nil {
+			f.first[kind] = bytes.Clone(body)
+		}
+		f.mu.Unlock()
+	case "replay": // a state of the past, whole, with the resourceVersion of then
+		f.mu.Lock()
+		body = bytes.Clone(f.first[kind])
+		f.replayed[kind] = true
+		f.mu.Unlock()
 	case "truncate":
 		body = body[:len(body)/2]
 	case "empty", "few":
@@ -231,6 +258,21 @@ func TestFeedSurvivesAFaultyAPIServer(t *testing.T) {
 		})
 		t.Logf("%s: followed again after %s", mode, took)
 	}
+	// The past is taken for what it is: the watch goes on from there and leads
+	// back to the present.
+	f.set("replay")
+	past := feed.Snapshot()
+	took = eventually(t, 30*time.Second, func() error {
+		if feed.Snapshot() == past {
+			return errors.New("nothing was replayed")
+		}
+		if n := servicesIn(feed.Snapshot()); n != all {
+			return fmt.Errorf("%d Services, want %d", n, all)
+		}
+		return nil
+	})
+	t.Logf("replay: back in the present after %s", took)
+	f.set("")
 	_, err := c.Kubectl(append([]string{"delete"}, made...)...)
 	must(t, err)
 	took = eventually(t, 5*time.Second, func() error {

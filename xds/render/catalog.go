@@ -54,6 +54,9 @@ func (c *Catalog) Preloaded(name string) bool {
 	return ok
 }
 
+// PreloadedLen is how many clusters Envoy holds without asking for them.
+func (c *Catalog) PreloadedLen() int { return c.preload.Len() }
+
 // Wildcard returns the names of a type that are served without being asked for.
 func (c *Catalog) Wildcard(typeURL string) []string {
 	var list []string

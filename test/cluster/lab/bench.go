@@ -3,12 +3,13 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"text/tabwriter"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
@@ -23,14 +25,15 @@ import (
 
 // Sizes of the datapath benchmark.
 const (
-	benchConns = 16
-	benchFor   = 5 * time.Second
-	benchPort  = 7000
+	benchConns  = 16
+	benchFor    = 2 * time.Second
+	benchRounds = 9
+	benchPort   = 7000
 )
 
 func benchCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "bench", Short: "Measure a connection through gridmesh beside one through a bare Envoy and a direct one", Args: cobra.NoArgs,
+		Use: "bench", Short: "Measure connections through gridmesh beside a bare Envoy, kube-proxy, and none", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var result error
 			sandbox.Run(func() int {
@@ -45,26 +48,18 @@ func benchCommand() *cobra.Command {
 	}
 }
 
-const benchState = `
-apiVersion: v1
-kind: Node
-metadata: {name: a-1, labels: {unit: a}}
----
-apiVersion: v1
-kind: Node
-metadata: {name: a-3, labels: {unit: a}}
----
+const benchService = `
 apiVersion: v1
 kind: Service
-metadata: {name: app, annotations: {topologyKeys: '["unit"]'}}
-spec: {clusterIP: 10.96.0.10, ports: [{port: 80}]}
+metadata: {name: bench, annotations: {topologyKeys: '["unit"]'}}
+spec: {clusterIP: 10.96.0.77, ports: [{port: 80}]}
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
-metadata: {name: app, labels: {kubernetes.io/service-name: app}}
+metadata: {name: bench, labels: {kubernetes.io/service-name: bench}}
 addressType: IPv4
 ports: [{port: 8080}]
-endpoints: [{addresses: [%q], nodeName: a-3}]
+endpoints: [{addresses: [%q], nodeName: a-2}]
 `
 
 // bareEnvoy is the least that an Envoy needs to pass TCP on.
@@ -77,115 +72,170 @@ static_resources:
   - {name: app, type: STATIC, connect_timeout: 1s, circuit_breakers: {thresholds: [{max_connections: 100000, max_pending_requests: 100000}]}, load_assignment: {cluster_name: app, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: %s, port_value: 8080}}}}]}]}}
 `
 
-// bench runs all ways in turn, three rounds, and prints the best of each.
+// bench runs all ways in turn, round by round, and prints medians; a ratio is
+// the median of the rounds' ratios, for a machine has better and worse
+// moments. The server is a pod of a-2; gridmesh and a bare Envoy run on a-1, kube-proxy on
+// a-3.
 func bench(ctx context.Context) error {
 	printFacts()
-	l, err := netlab.Build(netlab.Config{Units: []netlab.UnitConfig{{Name: "a", Nodes: []netlab.PodNetwork{netlab.Routed, netlab.Bridged, netlab.Routed}}}})
+	c, err := cluster.Up(ctx, cluster.Config{
+		Lab:   netlab.Config{Units: []netlab.UnitConfig{{Name: "a", Nodes: []netlab.PodNetwork{netlab.Routed, netlab.Routed, netlab.Routed}}}},
+		Proxy: map[string]string{"a-1": "gridmesh", "a-3": "kube-proxy"}, Say: say,
+	})
 	if err != nil {
 		return err
 	}
-	server, err := l.Node("a-3").AddPod("server")
+	ways, err := benchWays(ctx, c)
 	if err != nil {
 		return err
 	}
-	client, err := l.Node("a-1").AddPod("client")
-	if err != nil {
-		return err
-	}
-	if _, err := edge.StartApp(server.NS, "server", 8080); err != nil {
-		return err
-	}
-	if err := benchProxies(ctx, l, server.IP); err != nil {
-		return err
-	}
-	ways := []*way{
-		{name: "direct, no proxy", to: netip.AddrPortFrom(server.IP, 8080)},
-		{name: "bare Envoy", to: netip.AddrPortFrom(l.Node("a-1").IP, benchPort)},
-		{name: "gridmesh", to: netip.MustParseAddrPort("10.96.0.10:80")},
-	}
-	for round := range 3 {
+	for round := range benchRounds {
+		fmt.Printf("round %d of %d (%s)\n", round+1, benchRounds, 2*benchFor*time.Duration(len(ways)))
 		for _, w := range ways {
-			fmt.Printf("round %d of 3: %s (%s)\n", round+1, w.name, 2*benchFor)
-			if err := w.measure(ctx, client.NS); err != nil {
+			if err := w.measure(ctx); err != nil {
 				return fmt.Errorf("%s: %w", w.name, err)
 			}
 		}
 	}
 	t := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "WAY\tREQUESTS/S\tOF BARE ENVOY\tNEW CONNECTIONS/S\tOF BARE ENVOY")
+	fmt.Fprintln(t, "WAY\tREQUESTS/S\tOF BARE ENVOY\tENVOY CPU EACH\tNEW CONNECTIONS/S\tOF BARE ENVOY\tENVOY CPU EACH")
 	bare := ways[1]
 	for _, w := range ways {
-		fmt.Fprintf(t, "%s\t%.0f\t%.0f %%\t%.0f\t%.0f %%\n", w.name, w.requests, 100*w.requests/bare.requests, w.connects, 100*w.connects/bare.connects)
+		fmt.Fprintf(t, "%s\t%s\t%s\n", w.name, w.requests.row(bare.requests), w.connects.row(bare.connects))
 	}
 	return t.Flush()
 }
 
-func benchProxies(ctx context.Context, l *netlab.Lab, server netip.Addr) error {
-	dir := filepath.Join(sandbox.Dir, "bench")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+func benchWays(ctx context.Context, c *cluster.Cluster) ([]*way, error) {
+	if err := c.Apply(shop); err != nil {
+		return nil, err
 	}
-	state := filepath.Join(dir, "state.yaml")
-	if err := os.WriteFile(state, fmt.Appendf(nil, benchState, server), 0o644); err != nil {
-		return err
-	}
-	n, err := edge.NewNode(l.Node("a-1"), "--manifests", state)
+	pods, err := c.WaitPods(ctx, "default", "app=shop", 3)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := errors.Join(n.StartAgent(), n.StartEnvoy()); err != nil {
-		return err
+	from, ip := map[string]*netlab.NS{}, map[string]string{}
+	for i := range pods {
+		node := pods[i].Spec.NodeName
+		if from[node], err = netlab.OpenNS("pod-" + string(pods[i].UID)); err != nil {
+			return nil, err
+		}
+		ip[node] = pods[i].Status.PodIP
 	}
-	config := filepath.Join(dir, "bare.yaml")
+	if err := c.Apply(fmt.Sprintf(benchService, ip["a-2"])); err != nil {
+		return nil, err
+	}
+	server := netip.MustParseAddr(ip["a-2"])
+	config := filepath.Join(sandbox.Dir, "bare.yaml")
 	if err := os.WriteFile(config, fmt.Appendf(nil, bareEnvoy, benchPort, server), 0o644); err != nil {
-		return err
+		return nil, err
 	}
-	if _, err := edge.Start(l.Node("a-1").NS, "bare envoy", edge.Binary("envoy"), "--disable-hot-restart", "--concurrency", "2", "-l", "warning", "-c", config); err != nil {
-		return err
+	n := c.Nodes["a-1"]
+	bare, err := edge.Start(n.NS, "bare envoy", edge.Binary("envoy"), "--disable-hot-restart", "--concurrency", "2", "-l", "warning", "-c", config)
+	if err != nil {
+		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	return n.WaitReady(ctx)
+	service := netip.MustParseAddrPort("10.96.0.77:80")
+	ways := []*way{
+		{name: "direct, no proxy", from: from["a-1"], to: netip.AddrPortFrom(server, 8080)},
+		{name: "bare Envoy", from: from["a-1"], to: netip.AddrPortFrom(n.IP, benchPort), envoy: bare},
+		{name: "gridmesh", from: from["a-1"], to: service, envoy: n.Envoy},
+		{name: "kube-proxy nftables", from: from["a-3"], to: service},
+	}
+	for _, w := range ways {
+		waiting, cancel := context.WithTimeout(ctx, 30*time.Second)
+		err := wait(waiting, w.from, w.to, "shop-")
+		cancel()
+		if err != nil {
+			return nil, fmt.Errorf("%s does not serve: %w", w.name, err)
+		}
+	}
+	return ways, nil
 }
 
-// way is one way to the server, with its best figures.
+// way is one way to the server, with its figures.
 type way struct {
 	name               string
+	from               *netlab.NS
 	to                 netip.AddrPort
-	requests, connects float64
+	envoy              *edge.Process // nil where there is none
+	requests, connects figures       // a round each
 }
 
-func (w *way) measure(ctx context.Context, from *netlab.NS) error {
-	requests, err := w.hammer(ctx, from, true)
+// figure is a rate, and what Envoy spent on each.
+type figure struct {
+	rate float64
+	cpu  time.Duration
+}
+
+type figures []figure
+
+func (f figures) row(bare figures) string {
+	var rates, ratios, spent []float64
+	for i := range f {
+		rates, ratios, spent = append(rates, f[i].rate), append(ratios, f[i].rate/bare[i].rate), append(spent, float64(f[i].cpu))
+	}
+	cpu := "-"
+	if each := time.Duration(median(spent)); each > 0 {
+		cpu = each.Round(100 * time.Nanosecond).String()
+	}
+	return fmt.Sprintf("%.0f\t%.0f %% (%.0f to %.0f)\t%s", median(rates), 100*median(ratios), 100*slices.Min(ratios), 100*slices.Max(ratios), cpu)
+}
+
+func median(list []float64) float64 { return slices.Sorted(slices.Values(list))[len(list)/2] }
+
+func (w *way) measure(ctx context.Context) error {
+	requests, err := w.hammer(ctx, true)
 	if err != nil {
 		return err
 	}
-	connects, err := w.hammer(ctx, from, false)
+	connects, err := w.hammer(ctx, false)
 	if err != nil {
 		return err
 	}
-	w.requests, w.connects = max(w.requests, requests), max(w.connects, connects)
+	w.requests, w.connects = append(w.requests, requests), append(w.connects, connects)
 	return nil
 }
 
+// cpuTime is what a process has used so far.
+func cpuTime(p *edge.Process) time.Duration {
+	if p == nil {
+		return 0
+	}
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
+	if err != nil {
+		return 0
+	}
+	// proc(5): the name in parentheses may hold spaces; utime and stime are the
+	// 12th and 13th after it, in ticks of 10 ms.
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	var ticks int64
+	for _, f := range fields[11:13] {
+		n, _ := strconv.ParseInt(f, 10, 64)
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
+
 // hammer counts round trips a second, over kept connections or a new one each.
-func (w *way) hammer(ctx context.Context, from *netlab.NS, keep bool) (float64, error) {
+func (w *way) hammer(ctx context.Context, keep bool) (figure, error) {
 	ctx, cancel := context.WithTimeout(ctx, benchFor)
 	defer cancel()
 	var done atomic.Int64
 	var wg sync.WaitGroup
 	errs := make([]error, benchConns)
-	begin := time.Now()
+	begin, spent := time.Now(), cpuTime(w.envoy)
 	for i := range benchConns {
 		wg.Go(func() {
-			errs[i] = from.Do(func() error { return w.loop(ctx, keep, &done) })
+			errs[i] = w.from.Do(func() error { return w.loop(ctx, keep, &done) })
 		})
 	}
 	wg.Wait()
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
-		return 0, errs[i]
+		return figure{}, errs[i]
 	}
-	return float64(done.Load()) / time.Since(begin).Seconds(), nil
+	n := done.Load()
+	return figure{float64(n) / time.Since(begin).Seconds(), (cpuTime(w.envoy) - spent) / time.Duration(max(n, 1))}, nil
 }
 
 // loop runs on a thread inside the namespace.

@@ -1,0 +1,143 @@
+// Package docs holds the documentation to what the programs are.
+package docs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
+)
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(edge.Root(), path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// pages are the README and every page of docs/.
+func pages(t *testing.T) []string {
+	t.Helper()
+	list, err := filepath.Glob(filepath.Join(edge.Root(), "docs", "*.md"))
+	if err != nil || len(list) == 0 {
+		t.Fatalf("no pages: %v", err)
+	}
+	found := []string{"README.md"}
+	for _, path := range list {
+		found = append(found, "docs/"+filepath.Base(path))
+	}
+	return found
+}
+
+var fence = regexp.MustCompile("(?s)```(\\w+)\n(.*?)```")
+
+// Every line of a page that runs the lens runs as it stands there.
+func TestSnippetsRun(t *testing.T) {
+	ran := 0
+	for _, page := range pages(t) {
+		for _, block := range fence.FindAllStringSubmatch(read(t, page), -1) {
+			if block[1] != "sh" {
+				continue
+			}
+			for line := range strings.Lines(block[2]) {
+				line, _, _ = strings.Cut(strings.TrimSpace(line), " #")
+				args := strings.Fields(line)
+				if len(args) == 0 || args[0] != "gridmesh" || !strings.Contains(line, "-f examples/") {
+					continue
+				}
+				cmd := exec.Command(filepath.Join(edge.Root(), "bin", "gridmesh"), args[1:]...)
+				cmd.Dir = edge.Root()
+				out, err := cmd.CombinedOutput()
+				if err != nil || len(out) == 0 {
+					t.Errorf("%s: %q: %v\n%s", page, line, err, out)
+				}
+				ran++
+			}
+		}
+	}
+	if ran < 3 {
+		t.Errorf("only %d snippets were found", ran)
+	}
+}
+
+// foreign are flags of programs that are not ours.
+var foreign = []string{
+	"--disable-hot-restart", "--concurrency", "--cleanup", // envoy, kube-proxy
+	"--drain-time-s",
+}
+
+// Every flag that a page names exists, and every flag of the agent is on its page.
+func TestFlagsExist(t *testing.T) {
+	flag := regexp.MustCompile(`--[a-z][a-z-]+`)
+	known := slices.Clone(foreign)
+	for _, args := range [][]string{
+		{"gridmesh-agent", "--help"},
+		{"gridmesh-agent", "bootstrap", "--help"},
+		{"gridmesh", "view", "--help"},
+		{"gridmesh", "xds", "--help"},
+		{"gridmesh", "trace", "--help"},
+		{"lab", "up", "--help"},
+		{"lab", "demo", "--help"},
+		{"lab", "bench-changes", "--help"},
+	} {
+		out, err := exec.Command(filepath.Join(edge.Root(), "bin", args[0]), args[1:]...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v: %s", args, err, out)
+		}
+		known = append(known, flag.FindAllString(string(out), -1)...)
+	}
+	for _, page := range pages(t) {
+		for _, name := range flag.FindAllString(read(t, page), -1) {
+			if !slices.Contains(known, strings.TrimSuffix(name, "-")) {
+				t.Errorf("%s names %s, which no program has", page, name)
+			}
+		}
+	}
+}
+
+// docs/agent.md and the code name the same metrics.
+func TestMetricsAreDocumented(t *testing.T) {
+	name := regexp.MustCompile(`\b(?:gridmesh|kubeproxy)_[a-z_]+\b`)
+	inCode := map[string]bool{}
+	err := filepath.WalkDir(edge.Root(), func(path string, d os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "test" || strings.HasPrefix(d.Name(), ".")):
+			return filepath.SkipDir
+		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, found := range regexp.MustCompile(`(?:Name: |vec\()"([a-z_]+)"`).FindAllStringSubmatch(string(text), -1) {
+			if name.MatchString(found[1]) {
+				inCode[found[1]] = true
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(inCode) < 10 {
+		t.Fatalf("only %d metrics were found in the code: %v", len(inCode), inCode)
+	}
+	page := read(t, "docs/agent.md")
+	for metric := range inCode {
+		if !strings.Contains(page, metric) {
+			t.Errorf("docs/agent.md does not explain %s", metric)
+		}
+	}
+	for _, metric := range name.FindAllString(page, -1) {
+		if !inCode[metric] {
+			t.Errorf("docs/agent.md explains %s, which nothing exports", metric)
+		}
+	}
+}
