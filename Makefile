@@ -67,7 +67,8 @@ fuzz: ## a minute of each fuzz target
 bench: build kube envoy ## figures side by side, as a table (docs/benchmarks.md)
 	$(GO) test ./test/bench -run xxx -bench . -benchtime 2s
 	$(BIN)/lab bench
-	$(BIN)/lab bench-changes
+	$(BIN)/lab bench-changes --services 10000
+	$(BIN)/lab bench-changes --services 10000 --subscribed
 
 clean: ## remove what was built here (not the cache)
 	rm -rf $(BIN)

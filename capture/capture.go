@@ -68,6 +68,18 @@ func (c *Capture) Install(guard []netip.Prefix) error {
 	return c.table.setBridges(list)
 }
 
+// Tune sets what serves better with it and works without. A kept source is an
+// address of a pod, from a port that the pod may use itself towards the same
+// endpoint; early demux would give the pod's answers to Envoy's old socket,
+// and the kernel drops in forward what has one.
+func (c *Capture) Tune() error {
+	if len(c.cfg.PodCIDRs) == 0 {
+		return nil
+	}
+	_, err := c.ctl.set("net.ipv4.tcp_early_demux", "0") // of IPv6 too
+	return err
+}
+
 // Apply writes what the next view changes. between is called after the
 // removals and before the additions: what is refused must be refused before
 // Envoy forgets it, and Envoy must know what it is to be handed.

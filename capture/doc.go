@@ -10,7 +10,8 @@
 //
 //	prerouting  mangle -150  capture   frontend in serve4/6 -> tproxy, mark
 //	prerouting         -90   divert    packets of Envoy's source-keeping sockets -> mark
-//	output      mangle -150  local     frontend in serve4/6 -> mark (rerouted to lo)
+//	output      mangle -150  local     frontend in serve4/6 -> mark (rerouted to lo);
+//	                                   Envoy's own -> mark of the connection
 //	forward, output      0   guard     still addressed to a Service -> reset or ICMP
 //	postrouting        100   hairpin   a pod that meets itself -> masquerade
 //

@@ -140,6 +140,34 @@ func destinationPort(port uint16) exprs {
 		&expr.Cmp{Register: reg, Op: expr.CmpOpEq, Data: binaryutil.BigEndian.PutUint16(port)})
 }
 
+// setCtMark sets the bits under the mask of the connection's mark.
+func setCtMark(mark, mask uint32) exprs {
+	return exprs{
+		&expr.Ct{Key: expr.CtKeyMARK, Register: reg},
+		bits(^mask, mark),
+		&expr.Ct{Key: expr.CtKeyMARK, Register: reg, SourceRegister: true},
+	}
+}
+
+// ctKnown matches what belongs to a connection that conntrack has seen begin,
+// ctMarkIsNot compares the connection's mark under the mask.
+func ctKnown() exprs {
+	const established, related = 1 << 1, 1 << 2 // NF_CT_STATE_BIT of linux/netfilter/nf_conntrack_common.h
+	return exprs{
+		&expr.Ct{Key: expr.CtKeySTATE, Register: reg},
+		bits(established|related, 0),
+		&expr.Cmp{Register: reg, Op: expr.CmpOpNeq, Data: binaryutil.NativeEndian.PutUint32(0)},
+	}
+}
+
+func ctMarkIsNot(mark, mask uint32) exprs {
+	return exprs{
+		&expr.Ct{Key: expr.CtKeyMARK, Register: reg},
+		bits(mask, 0),
+		&expr.Cmp{Register: reg, Op: expr.CmpOpNeq, Data: binaryutil.NativeEndian.PutUint32(mark)},
+	}
+}
+
 // notRedirected matches connections whose destination no NAT changed.
 func notRedirected() exprs {
 	const ipsDstNAT = 1 << 5 // linux/netfilter/nf_conntrack_common.h

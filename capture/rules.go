@@ -35,7 +35,7 @@ func chains(cfg plan.Config) []chain {
 		{name: "capture", kind: filter, hook: nftables.ChainHookPrerouting, priority: -150},
 		{name: "divert", kind: filter, hook: nftables.ChainHookPrerouting, priority: -90},
 		{name: "local", kind: route, hook: nftables.ChainHookOutput, priority: -150, rules: []exprs{
-			join(markIs(cfg.Own(), cfg.Mask), leave()),
+			join(markIs(cfg.Own(), cfg.Mask), setCtMark(cfg.Own(), cfg.Mask), leave()),
 		}},
 		{name: "guard_forward", kind: filter, hook: nftables.ChainHookForward, priority: 0},
 		{name: "guard_output", kind: filter, hook: nftables.ChainHookOutput, priority: 0, rules: []exprs{
@@ -53,7 +53,12 @@ func chains(cfg plan.Config) []chain {
 		// A UDP listener is transparent too, but what the capture does not
 		// serve is not its business. Open TCP connections live on.
 		list[1].rules = append(list[1].rules,
-			join(f.is(), l4proto(unix.IPPROTO_UDP), f.addrIn(f.daddr, "guard"), leave()))
+			join(f.is(), l4proto(unix.IPPROTO_UDP), f.addrIn(f.daddr, "guard"), leave()),
+			// A pod may dial an endpoint itself from a port that Envoy used in its
+			// name a minute ago: then the answers are the pod's, and not for the
+			// socket that still waits (TIME-WAIT). What conntrack has forgotten
+			// goes by the socket alone.
+			join(f.is(), f.addrIn(f.daddr, "pods"), ctKnown(), ctMarkIsNot(cfg.Own(), cfg.Mask), leave()))
 		list[2].rules = append(list[2].rules,
 			join(f.is(), f.frontendIn("serve"), setMark(cfg.Mark, cfg.Mask), accept()),
 			join(f.is(), f.frontendIn("silent"), countPackets(), drop()))

@@ -85,6 +85,9 @@ func newAgent(ctx context.Context, c *config, log *slog.Logger, st *source.State
 	if err := a.capture.Install(uniquePrefixes(guard)); err != nil {
 		return nil, err
 	}
+	if err := a.capture.Tune(); err != nil {
+		log.Warn("a pod that dials an endpoint itself, from a port that Envoy used in its name within a minute, will wait a second", "err", err)
+	}
 	log.Info("guard in force", "cidrs", guard, "pods", a.capture.Pods())
 	return a, nil
 }

@@ -74,6 +74,9 @@ func TestCleanupLeavesNoTrace(t *testing.T) {
 	if now, err := e.NS.ReadSysctl(key); err != nil || now != "1" {
 		t.Errorf("%s is %q after cleanup, %v", key, now, err)
 	}
+	if now, err := e.NS.ReadSysctl("net/ipv4/tcp_early_demux"); err != nil || now != "1" {
+		t.Errorf("tcp_early_demux is %q after cleanup, %v", now, err)
+	}
 	rules, err := e.NS.Rules()
 	must(t, err)
 	if strings.Contains(rules, "15001") {

@@ -142,6 +142,18 @@ func benchWays(ctx context.Context, c *cluster.Cluster) ([]*way, error) {
 		{name: "gridmesh", from: from["a-1"], to: service, envoy: n.Envoy},
 		{name: "kube-proxy nftables", from: from["a-3"], to: service},
 	}
+	for _, n := range c.Lab.Nodes() {
+		// Thousands of connections a second fill the table of the kernel.
+		if err := n.NS.Sysctl(map[string]string{"net/netfilter/nf_conntrack_tcp_timeout_time_wait": "1"}); err != nil {
+			return nil, err
+		}
+	}
+	for _, ns := range []*netlab.NS{from["a-1"], from["a-3"], c.Nodes["a-1"].NS, c.Nodes["a-3"].NS} {
+		// And to one port they use up a client's ports.
+		if err := ns.Sysctl(map[string]string{"net/ipv4/ip_local_port_range": "1024 65535", "net/ipv4/tcp_tw_reuse": "1"}); err != nil {
+			return nil, err
+		}
+	}
 	for _, w := range ways {
 		waiting, cancel := context.WithTimeout(ctx, 30*time.Second)
 		err := wait(waiting, w.from, w.to, "shop-")
