@@ -123,6 +123,7 @@ func (c *Capture) Repair() (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	_ = c.Tune() // said at the start, where it does not work
 	present, err := c.table.present()
 	if err != nil {
 		return false, err

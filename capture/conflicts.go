@@ -14,8 +14,8 @@ import (
 
 // Finding is something on the node that breaks the capture or is broken by it.
 type Finding struct {
-	Kind FindingKind
-	Text string // what was found, what it means, and the command that cures it
+	Kind FindingKind `json:"kind"`
+	Text string      `json:"text"` // what was found, what it means, and the command that cures it
 }
 
 // FindingKind groups findings by what the agent does about them.

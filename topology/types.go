@@ -107,9 +107,9 @@ type Node struct {
 // Problem is a user's mistake, as data: which object, which field, and what
 // to do about it. It never stops anything else.
 type Problem struct {
-	Object string `cbor:"1,keyasint"`           // "service default/web"
-	Field  string `cbor:"2,keyasint,omitempty"` // "metadata.annotations[topologyKeys]"
-	Text   string `cbor:"3,keyasint"`           // what is wrong, what is done instead, and the cure
+	Object string `cbor:"1,keyasint" json:"object"`                    // "service default/web"
+	Field  string `cbor:"2,keyasint,omitempty" json:"field,omitempty"` // "metadata.annotations[topologyKeys]"
+	Text   string `cbor:"3,keyasint" json:"text"`                      // what is wrong, what is done instead, and the cure
 }
 
 // String is one line: object, field, text.

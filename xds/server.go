@@ -38,19 +38,20 @@ type resourceID struct{ typeURL, name string }
 
 // Nack is a resource that Envoy refused, until it takes it or it changes.
 type Nack struct {
-	Type, Name string
-	Service    string // namespace/name, "" where none stands behind it
-	Reason     string // Envoy's own words
-	At         time.Time
+	Type    string    `json:"type"`
+	Name    string    `json:"name"`
+	Service string    `json:"service,omitempty"` // namespace/name, "" where none stands behind it
+	Reason  string    `json:"reason"`            // Envoy's own words
+	At      time.Time `json:"at"`
 }
 
 // Stream describes a connected Envoy.
 type Stream struct {
-	Node      string
-	Version   string
-	Since     time.Time
-	Clusters  int // held, by ADS's account
-	Endpoints int
+	Node      string    `json:"node"`
+	Version   string    `json:"version"`
+	Since     time.Time `json:"since"`
+	Clusters  int       `json:"clusters"` // held, by ADS's account
+	Endpoints int       `json:"endpoints"`
 }
 
 // New returns a server without a catalog.

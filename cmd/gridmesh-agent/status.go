@@ -125,9 +125,9 @@ func apiServer(h kube.Health, now time.Time) string {
 	case h.Heard.IsZero() && h.Err == "":
 		return "no answer yet"
 	case h.Heard.IsZero():
-		return "no answer since the agent started: " + h.Err
+		return "unavailable since the agent started: " + h.Err
 	case h.Err != "":
-		return fmt.Sprintf("no answer for %s; this node goes on with what it knows: %s", ago, h.Err)
+		return fmt.Sprintf("unavailable for %s; this node goes on with what it knows: %s", ago, h.Err)
 	default:
 		return fmt.Sprintf("heard %s ago", ago)
 	}

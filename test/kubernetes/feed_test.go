@@ -113,7 +113,7 @@ func (f *faulty) serve(w http.ResponseWriter, r *http.Request, proxy http.Handle
 	case watch && r.URL.Query().Get("sendInitialEvents") != "":
 		status(w, 422, "Invalid") // as an API server without watch-lists: clients fall back to lists
 		return
-	case watch && mode != "" && !(mode == "replay" && f.hasReplayed(r)):
+	case watch && mode != "" && (mode != "replay" || !f.hasReplayed(r)):
 		status(w, 410, "Expired") // no watch can go on: every client lists again
 		return
 	}

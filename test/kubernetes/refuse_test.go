@@ -110,7 +110,7 @@ func TestAPIServerRestarts(t *testing.T) {
 	}
 	eventually(t, 30*time.Second, func() error {
 		out, err := c.Nodes["a-1"].Run("status")
-		if err == nil && !strings.Contains(string(out), "no answer for") {
+		if err == nil && !strings.Contains(string(out), "unavailable for") {
 			err = fmt.Errorf("status does not say that the API server is away:\n%s", out)
 		}
 		return err
