@@ -18,7 +18,7 @@ ENVOY_KEY    := $(shell sha256sum test/envoy/requirements.txt 2>/dev/null | cut 
 # Packages whose tests start whole nodes; one at a time, for two cores.
 CLUSTER_TESTS := ./test/datapath/ ./test/kubernetes/
 
-.PHONY: help build race kube envoy test unit cluster-test demo lint golden fuzz bench clean
+.PHONY: help build race kube envoy test unit cluster-test demo lint generate golden fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -55,6 +55,10 @@ demo: build kube envoy ## the main job, shown: two units, cut and killed (KEEP=1
 lint: ## golangci-lint
 	cd test/tools && $(GO) build -o ../../$(BIN)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	$(BIN)/golangci-lint run ./...
+
+generate: ## rewrite what is generated from api/v1: CRDs and deep copies
+	cd test/tools && $(GO) build -o ../../$(BIN)/controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen
+	$(BIN)/controller-gen object paths=./api/v1 crd output:crd:dir=api/v1/crd
 
 golden: ## rewrite the golden files
 	$(GO) test ./xds/render -update

@@ -19,6 +19,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
@@ -133,6 +134,25 @@ type reader struct {
 	b        *topology.Builder
 	cidrs    []netip.Prefix
 	problems []topology.Problem
+	// objects, where it is wanted, takes every document as it is.
+	objects *[]map[string]any
+}
+
+// ReadObjects reads a directory or file of manifests of any kind, as the
+// unstructured objects of a dynamic client: numbers are int64 or float64.
+func ReadObjects(path string) ([]map[string]any, []topology.Problem, error) {
+	files, _, err := list(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	var found []map[string]any
+	r := &reader{objects: &found}
+	for _, f := range files {
+		if err := r.file(f); err != nil {
+			return nil, nil, err
+		}
+	}
+	return found, r.problems, nil
 }
 
 func (r *reader) fault(object, field, format string, args ...any) {
@@ -199,6 +219,15 @@ func (r *reader) document(where string, doc []byte) {
 	}
 	if head.Kind != "" {
 		where = fmt.Sprintf("%s %s/%s (%s)", strings.ToLower(head.Kind), orDefault(head.Metadata.Namespace), head.Metadata.Name, where)
+	}
+	if r.objects != nil {
+		var obj map[string]any
+		if err := utiljson.Unmarshal(raw, &obj); err != nil {
+			r.fault(where, "", "cannot be read and is left out: %v", err)
+			return
+		}
+		*r.objects = append(*r.objects, obj)
+		return
 	}
 	switch head.APIVersion + "/" + head.Kind {
 	case "v1/Service":

@@ -27,4 +27,23 @@ const (
 	TopologyKeys = "topologyKeys"
 	// GridUniqKey is the label that names the unit key of a grid's children.
 	GridUniqKey = "superedge.io/grid-uniq-key"
+	// GridSelector is the label of a grid's children: the grid's name.
+	GridSelector = "superedge.io/grid-selector"
+	// Federated and Distributed mark grids of SuperEdge's federation.
+	Federated   = "superedge.io/fed"
+	Distributed = "superedge.io/dis"
+)
+
+// gridmesh's own, on the children of grids.
+const (
+	// UnitKey is the annotation with the unit key as it is; the label
+	// GridUniqKey cannot hold every one.
+	UnitKey = "gridmesh.io/unit-key"
+	// Unit is the annotation with the unit's name.
+	Unit = "gridmesh.io/unit"
+	// Applied is the annotation with the hash of what was applied last.
+	Applied = "gridmesh.io/applied"
+	// UnitGone is the annotation with the time (RFC 3339) since when a child's
+	// unit has had no node.
+	UnitGone = "gridmesh.io/unit-gone-since"
 )

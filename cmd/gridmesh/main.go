@@ -44,6 +44,6 @@ The state comes from a directory of manifests (-f), from a cluster
 		Version: obs.Version(), SilenceErrors: true, SilenceUsage: true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
-	root.AddCommand(viewCommand(), xdsCommand(), traceCommand())
+	root.AddCommand(viewCommand(), xdsCommand(), traceCommand(), gridCommand())
 	return root
 }

@@ -1,0 +1,74 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Limits of names that Kubernetes derives from a StatefulSet's: its pods carry
+// a label with name and revision hash, and have a hostname.
+const (
+	maxSetName = 52
+	maxPodName = 63
+	hashLen    = 8
+)
+
+// plainName is SuperEdge's name of a child.
+func plainName(grid, unit string) string { return grid + "-" + unit }
+
+// hashedName is the name where the plain one is taken or no name at all.
+func hashedName(grid, unit string) string {
+	clean := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '-':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		}
+		return '-'
+	}, plainName(grid, unit))
+	if most := maxPodName - hashLen - 1; len(clean) > most {
+		clean = clean[:most]
+	}
+	return strings.Trim(clean, "-") + "-" + short(grid+"\x00"+unit)
+}
+
+func short(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])[:hashLen]
+}
+
+// fault says why a name cannot be a child's, or "".
+func fault(kind, name string, replicas int64) string {
+	if msgs := validation.IsDNS1123Subdomain(name); len(msgs) > 0 {
+		return fmt.Sprintf("%q is no name of an object: %s", name, msgs[0])
+	}
+	if kind != "StatefulSet" {
+		return ""
+	}
+	pod := fmt.Sprintf("%s-%d", name, max(replicas-1, 0))
+	switch {
+	case len(name) > maxSetName:
+		return fmt.Sprintf("%q has %d characters, a StatefulSet's name at most %d: shorten the grid's name or the unit's", name, len(name), maxSetName)
+	case len(pod) > maxPodName:
+		return fmt.Sprintf("its pod %q has %d characters, a pod's name at most %d: shorten the grid's name or the unit's", pod, len(pod), maxPodName)
+	}
+	return ""
+}
+
+// keyLabel is the value of the label superedge.io/grid-uniq-key: the unit key
+// where that is a label value, else with ".." for the slash, else a hash.
+func keyLabel(key string) string {
+	if len(validation.IsValidLabelValue(key)) == 0 {
+		return key
+	}
+	if dotted := strings.Replace(key, "/", "..", 1); len(validation.IsValidLabelValue(dotted)) == 0 {
+		return dotted
+	}
+	sum := sha256.Sum256([]byte(key))
+	return "sha256-" + hex.EncodeToString(sum[:])[:32]
+}
