@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -22,6 +23,8 @@ type Client struct {
 	kube kubernetes.Interface
 	meta metadata.Interface
 	host string
+
+	dynamic dynamic.Interface
 }
 
 // LogTo sends client-go's own log where ours goes, as debug lines: it writes
@@ -62,6 +65,9 @@ func Connect(kubeconfig, agent string) (*Client, error) {
 		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
 	}
 	if c.meta, err = metadata.NewForConfig(meta); err != nil {
+		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
+	}
+	if c.dynamic, err = dynamic.NewForConfig(meta); err != nil {
 		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
 	}
 	return c, nil

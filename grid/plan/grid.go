@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -115,7 +116,11 @@ func (g *grid) workload(template Object, unit, name string) Object {
 	spec := clone(template)
 	pod := ensure(ensure(spec, "template"), "spec")
 	ensure(pod, "nodeSelector")[g.unitKey] = unit
-	return g.finish(name, spec, maps.Clone(g.labels), map[string]string{names.Unit: unit})
+	annotations := map[string]string{names.Unit: unit}
+	if n := number(spec, -1, "replicas"); n >= 0 {
+		annotations[names.Replicas] = strconv.FormatInt(n, 10)
+	}
+	return g.finish(name, spec, maps.Clone(g.labels), annotations)
 }
 
 // service renders the Service of a ServiceGrid, whose traffic stays in the

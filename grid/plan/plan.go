@@ -209,7 +209,7 @@ func (s *state) unit(g *grid, unit string) Step {
 		step.Action, step.Why = Refuse, why
 		return step
 	}
-	return s.decide(g, step, child, g.workload(template, unit, step.Name))
+	return s.decide(step, child, g.workload(template, unit, step.Name))
 }
 
 // name chooses the name of a new child.
@@ -238,29 +238,40 @@ func (s *state) serve(g *grid) Step {
 		step.Action, step.Why = Refuse, fmt.Sprintf("a Service of this name exists and is not this grid's; delete it, or hand it over by the labels %s=%s and %s=%s", names.GridSelector, g.key.Name, names.GridUniqKey, keyLabel(g.unitKey))
 		return step
 	}
-	return s.decide(g, step, child, g.service(step.Name))
+	return s.decide(step, child, g.service(step.Name))
 }
 
 // decide compares what is wanted with what is there.
-func (s *state) decide(_ *grid, step Step, child, wanted Object) Step {
+func (s *state) decide(step Step, child, wanted Object) Step {
 	step.Object = wanted
-	annotations := texts(child, "metadata", "annotations")
-	switch applied := annotations[names.Applied]; {
+	was, want := texts(child, "metadata", "annotations"), texts(wanted, "metadata", "annotations")
+	if child != nil && was[names.Replicas] == want[names.Replicas] && othersScale(child) {
+		delete(object(wanted, "spec"), "replicas") // theirs, until the template's changes
+	}
+	switch {
 	case child == nil:
 		step.Action = Create
-	case applied == "":
+	case was[names.Applied] == "":
 		step.Action, step.Why = Adopt, "has the grid's labels, made by another controller"
-	case applied != texts(wanted, "metadata", "annotations")[names.Applied]:
+	case was[names.Applied] != want[names.Applied]:
 		step.Action, step.Why = Update, "the grid changed"
-	case annotations[names.UnitGone] != "":
-		step.Action, step.Why = Update, "its unit is back"
+	case was[names.UnitGone] != "":
+		step.Action, step.Why, step.Unmark = Update, "its unit is back", true
 	default:
 		step.Action, step.Object = Keep, nil
+		if at := drift(wanted["spec"], child["spec"], "spec"); at != "" {
+			step.Action, step.Object, step.Why = Update, wanted, at+" was changed by hand"
+		} else if at := drift(object(wanted, "metadata")["labels"], object(child, "metadata")["labels"], "metadata.labels"); at != "" {
+			step.Action, step.Object, step.Why = Update, wanted, at+" was changed by hand"
+		} else if was[names.TopologyKeys] != want[names.TopologyKeys] {
+			step.Action, step.Object, step.Why = Update, wanted, "annotation "+names.TopologyKeys+" was changed by hand"
+		}
 	}
 	return step
 }
 
-// leftovers are children whose unit has no node any more.
+// leftovers are children whose unit has no node any more. The first time one is
+// seen it is to be annotated with the time (UnitGone).
 func (s *state) leftovers(g *grid, kept map[string]bool) []Step {
 	var gone []Step
 	for _, c := range s.byGrid[g.key] {
@@ -272,6 +283,7 @@ func (s *state) leftovers(g *grid, kept map[string]bool) []Step {
 		since, err := time.Parse(time.RFC3339, texts(c, "metadata", "annotations")[names.UnitGone])
 		switch left := s.guard.Grace - s.now.Sub(since); {
 		case err != nil:
+			step.Unmarked = true
 			step.Why = fmt.Sprintf("no node has %s=%s any more; it is removed after %s", g.unitKey, step.Unit, s.guard.Grace)
 		case left > 0:
 			step.Why = fmt.Sprintf("no node has %s=%s any more; it is removed in %s", g.unitKey, step.Unit, left.Round(time.Second))

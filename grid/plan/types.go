@@ -50,6 +50,10 @@ type Step struct {
 	Why    string
 	// Object is what is to be applied; nil unless Create, Update or Adopt.
 	Object Object
+	// Unmarked: held, and not annotated yet with the time it was first seen so.
+	Unmarked bool
+	// Unmark: the unit is back, that annotation is to go.
+	Unmark bool
 }
 
 // Plan is what one grid wants.

@@ -211,6 +211,12 @@ func (c *Cluster) AgentKubeconfig() (string, error) {
 	return c.pki.kubeconfig("agent", "system:serviceaccount:gridmesh:gridmesh-agent", "system:serviceaccounts", server())
 }
 
+// ServiceAccountKubeconfig is that of a service account of the namespace
+// gridmesh; its rights are the caller's to apply.
+func (c *Cluster) ServiceAccountKubeconfig(name string) (string, error) {
+	return c.pki.kubeconfig(name, "system:serviceaccount:gridmesh:"+name, "system:serviceaccounts", server())
+}
+
 func (n *Node) startKubeProxy() error {
 	kubeconfig, err := n.c.pki.kubeconfig("kube-proxy", "system:kube-proxy", "", server())
 	if err != nil {

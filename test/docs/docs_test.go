@@ -83,6 +83,8 @@ func TestFlagsExist(t *testing.T) {
 		{"gridmesh", "view", "--help"},
 		{"gridmesh", "xds", "--help"},
 		{"gridmesh", "trace", "--help"},
+		{"gridmesh", "grid", "plan", "--help"},
+		{"gridmesh-controller", "--help"},
 		{"lab", "up", "--help"},
 		{"lab", "demo", "--help"},
 		{"lab", "bench-changes", "--help"},
@@ -102,7 +104,7 @@ func TestFlagsExist(t *testing.T) {
 	}
 }
 
-// docs/agent.md and the code name the same metrics.
+// The pages and the code name the same metrics.
 func TestMetricsAreDocumented(t *testing.T) {
 	name := regexp.MustCompile(`\b(?:gridmesh|kubeproxy)_[a-z_]+\b`)
 	inCode := map[string]bool{}
@@ -129,15 +131,17 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if len(inCode) < 10 {
 		t.Fatalf("only %d metrics were found in the code: %v", len(inCode), inCode)
 	}
-	page := read(t, "docs/agent.md")
-	for metric := range inCode {
-		if !strings.Contains(page, metric) {
-			t.Errorf("docs/agent.md does not explain %s", metric)
+	explained := map[string]bool{}
+	for _, page := range []string{"docs/agent.md", "docs/grids.md"} {
+		for _, metric := range name.FindAllString(read(t, page), -1) {
+			if explained[metric] = true; !inCode[metric] {
+				t.Errorf("%s explains %s, which nothing exports", page, metric)
+			}
 		}
 	}
-	for _, metric := range name.FindAllString(page, -1) {
-		if !inCode[metric] {
-			t.Errorf("docs/agent.md explains %s, which nothing exports", metric)
+	for metric := range inCode {
+		if !explained[metric] {
+			t.Errorf("no page explains %s", metric)
 		}
 	}
 }

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/gridmesh/gridmesh/grid/plan"
+	"github.com/gridmesh/gridmesh/kube"
+)
+
+// config is every choice that the flags offer.
+type config struct {
+	kubeconfig  string
+	healthz     string
+	metrics     string
+	installCRDs bool
+	leaderElect bool
+	parallel    int
+	verbose     bool
+	guard       plan.Guard
+	election    kube.Election
+}
+
+func defaults() *config {
+	host, _ := os.Hostname()
+	return &config{
+		healthz: "0.0.0.0:10357", metrics: "127.0.0.1:10358", installCRDs: true, leaderElect: true, parallel: 8, guard: plan.DefaultGuard(),
+		election: kube.Election{
+			Namespace: "gridmesh", Name: "gridmesh-controller", Identity: fmt.Sprintf("%s-%d", host, os.Getpid()),
+			Lease: 15 * time.Second, Renew: 10 * time.Second, RetryWait: 2 * time.Second,
+		},
+	}
+}
+
+// ignored are flags of SuperEdge's application-grid-controller that mean
+// nothing here. They are accepted, so that its manifests go on working.
+var ignored = map[string]string{
+	"master": "the address is in --kubeconfig", "kube-qps": "the client adapts", "kube-burst": "the client adapts", "feature-gates": "there are none",
+	"sync-period": "changes are followed at once", "worker": "see --parallel-writes", "leader-elect-resource-lock": "it is a Lease",
+}
+
+func (c *config) bind(f *pflag.FlagSet) {
+	f.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig of the API server (default: in-cluster credentials)")
+	f.StringVar(&c.healthz, "healthz-bind-address", c.healthz, "address of /healthz; empty for none")
+	f.StringVar(&c.metrics, "metrics-bind-address", c.metrics, "address of /metrics; empty for none")
+	f.BoolVar(&c.installCRDs, "install-crds", c.installCRDs, "install the grids' CustomResourceDefinitions and keep them")
+	f.IntVar(&c.parallel, "parallel-writes", c.parallel, "most writes to the API server at once")
+	f.DurationVar(&c.guard.Grace, "removal-grace", c.guard.Grace, "how long a unit without nodes keeps its workloads")
+	f.Float64Var(&c.guard.Share, "removal-share", c.guard.Share, "most of a grid's units that are removed at once, 0 to 1; one is always allowed")
+	f.BoolVar(&c.leaderElect, "leader-elect", c.leaderElect, "let one replica act, by a Lease")
+	f.DurationVar(&c.election.Lease, "leader-elect-lease-duration", c.election.Lease, "how long a silent leader keeps the lease")
+	f.DurationVar(&c.election.Renew, "leader-elect-renew-deadline", c.election.Renew, "how long a leader tries to renew it")
+	f.DurationVar(&c.election.RetryWait, "leader-elect-retry-period", c.election.RetryWait, "how often the lease is tried")
+	f.StringVar(&c.election.Namespace, "leader-elect-resource-namespace", c.election.Namespace, "namespace of the Lease")
+	f.StringVar(&c.election.Name, "leader-elect-resource-name", c.election.Name, "name of the Lease")
+	f.BoolVarP(&c.verbose, "verbose", "v", false, "log more")
+	for name, why := range ignored {
+		f.String(name, "", "ignored: "+why)
+		_ = f.MarkHidden(name)
+	}
+}
+
+func (c *config) complete(f *pflag.FlagSet, log *slog.Logger) error {
+	var errs []error
+	if c.guard.Share < 0 || c.guard.Share > 1 {
+		errs = append(errs, fmt.Errorf("--removal-share %g: must be between 0 and 1", c.guard.Share))
+	}
+	if c.guard.Grace < 0 {
+		errs = append(errs, fmt.Errorf("--removal-grace %s: must not be negative", c.guard.Grace))
+	}
+	if c.parallel < 1 || c.parallel > 100 {
+		errs = append(errs, fmt.Errorf("--parallel-writes %d: must be between 1 and 100", c.parallel))
+	}
+	if e := c.election; e.Lease <= e.Renew || e.Renew <= e.RetryWait || e.RetryWait <= 0 {
+		errs = append(errs, fmt.Errorf("--leader-elect-lease-duration %s, -renew-deadline %s, -retry-period %s: each must be longer than the next", e.Lease, e.Renew, e.RetryWait))
+	}
+	f.Visit(func(flag *pflag.Flag) {
+		if why, ok := ignored[flag.Name]; ok {
+			log.Warn("a flag of SuperEdge is ignored", "flag", "--"+flag.Name, "why", why)
+		}
+	})
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	return nil
+}

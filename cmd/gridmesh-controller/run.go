@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gridmesh/gridmesh/api/names"
+	apiv1 "github.com/gridmesh/gridmesh/api/v1"
+	"github.com/gridmesh/gridmesh/grid"
+	"github.com/gridmesh/gridmesh/grid/plan"
+	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/kube"
+)
+
+// kinds is what the controller watches: all grids and nodes, and of the
+// workloads those that belong to a grid.
+func kinds() []kube.Kind {
+	grids := schema.GroupVersion{Group: apiv1.Group, Version: apiv1.Version}
+	apps := schema.GroupVersion{Group: "apps", Version: "v1"}
+	core := schema.GroupVersion{Version: "v1"}
+	return []kube.Kind{
+		{Resource: grids.WithResource("deploymentgrids"), Kind: "DeploymentGrid"},
+		{Resource: grids.WithResource("statefulsetgrids"), Kind: "StatefulSetGrid"},
+		{Resource: grids.WithResource("servicegrids"), Kind: "ServiceGrid"},
+		{Resource: core.WithResource("nodes"), Kind: "Node"},
+		{Resource: apps.WithResource("deployments"), Kind: "Deployment", Selector: names.GridSelector},
+		{Resource: apps.WithResource("statefulsets"), Kind: "StatefulSet", Selector: names.GridSelector},
+		{Resource: core.WithResource("services"), Kind: "Service", Selector: names.GridSelector},
+	}
+}
+
+// run works until ctx ends or the lease is lost.
+func run(ctx context.Context, c *config, log *slog.Logger) error {
+	kube.LogTo(log)
+	client, err := kube.Connect(c.kubeconfig, plan.Manager+"/"+obs.Version())
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	metrics := grid.NewMetrics(registry)
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	start := func(what string, f func() error) {
+		wg.Go(func() {
+			if err := f(); err != nil && ctx.Err() == nil {
+				cancel(fmt.Errorf("%s: %w", what, err))
+			}
+		})
+	}
+	for _, s := range servers(c, registry) {
+		start("listen on "+s.Addr, func() error { return serve(ctx, s) })
+	}
+	work := func(ctx context.Context) error { return lead(ctx, c, client, log, metrics) }
+	start("controller", func() error {
+		defer cancel(nil)
+		if !c.leaderElect {
+			return work(ctx)
+		}
+		return client.Lead(ctx, c.election, work)
+	})
+	<-ctx.Done()
+	wg.Wait()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// lead does the work of the one replica that acts.
+func lead(ctx context.Context, c *config, client *kube.Client, log *slog.Logger, metrics *grid.Metrics) error {
+	if c.installCRDs {
+		crds, err := apiv1.CRDs()
+		if err != nil {
+			return err
+		}
+		for _, crd := range crds {
+			if err := client.InstallCRD(ctx, crd, plan.Manager); err != nil {
+				return err
+			}
+		}
+	}
+	mirror := kube.NewMirror(client, kinds())
+	controller := grid.New(mirror, grid.Config{Guard: c.guard, Parallel: c.parallel, Log: log, Metrics: metrics})
+	ready := make(chan struct{})
+	var wg sync.WaitGroup
+	var mirrored error
+	wg.Go(func() { mirrored = mirror.Run(ctx, func() { close(ready) }) })
+	select {
+	case <-ready:
+		log.Info("leading")
+		_ = controller.Run(ctx)
+	case <-ctx.Done():
+	}
+	wg.Wait()
+	return mirrored
+}
+
+func servers(c *config, registry *prometheus.Registry) []*http.Server {
+	var list []*http.Server
+	add := func(address, path string, h http.Handler) {
+		if address == "" {
+			return
+		}
+		mux := http.NewServeMux()
+		mux.Handle("GET "+path, h)
+		list = append(list, &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10})
+	}
+	add(c.healthz, "/healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "ok")
+	}))
+	add(c.metrics, "/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return list
+}
+
+func serve(ctx context.Context, s *http.Server) error {
+	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
+	defer stop()
+	if err := s.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
