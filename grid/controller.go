@@ -87,9 +87,10 @@ func (c *Controller) Run(ctx context.Context) error {
 			}
 		case <-timer.C:
 		}
-		if c.pass(ctx) == 0 {
+		failed, wait := c.pass(ctx)
+		if failed == 0 {
 			retry = firstRetry
-			timer.Reset(look)
+			timer.Reset(wait)
 			continue
 		}
 		timer.Reset(retry)
@@ -98,8 +99,8 @@ func (c *Controller) Run(ctx context.Context) error {
 }
 
 // pass plans the world and carries out what differs; it returns how many
-// steps failed.
-func (c *Controller) pass(ctx context.Context) (failed int) {
+// steps failed, and when to look again without a change.
+func (c *Controller) pass(ctx context.Context) (failed int, wait time.Duration) {
 	start := c.now()
 	w := plan.World{Nodes: c.cluster.List("Node")}
 	for _, kind := range []string{"DeploymentGrid", "StatefulSetGrid", "ServiceGrid"} {
@@ -114,11 +115,15 @@ func (c *Controller) pass(ctx context.Context) (failed int) {
 	}
 	plans := plan.All(w, c.cfg.Guard, start)
 	c.problems(plans)
+	wait = look
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, c.cfg.Parallel)
 	var mu sync.Mutex
 	for _, p := range plans {
 		for _, s := range p.Steps {
+			if s.Wait > 0 {
+				wait = min(wait, s.Wait+time.Second) // the mark has whole seconds
+			}
 			if !c.due(p, s, live[key(s.Kind, p.Key.Namespace, s.Name)]) {
 				continue
 			}
@@ -137,7 +142,7 @@ func (c *Controller) pass(ctx context.Context) (failed int) {
 	}
 	wg.Wait()
 	c.cfg.Metrics.passed(plans, c.now().Sub(start))
-	return failed
+	return failed, wait
 }
 
 // due tells whether a step is to be carried out now.

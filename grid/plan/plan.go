@@ -283,9 +283,10 @@ func (s *state) leftovers(g *grid, kept map[string]bool) []Step {
 		since, err := time.Parse(time.RFC3339, texts(c, "metadata", "annotations")[names.UnitGone])
 		switch left := s.guard.Grace - s.now.Sub(since); {
 		case err != nil:
-			step.Unmarked = true
+			step.Unmarked, step.Wait = true, s.guard.Grace
 			step.Why = fmt.Sprintf("no node has %s=%s any more; it is removed after %s", g.unitKey, step.Unit, s.guard.Grace)
 		case left > 0:
+			step.Wait = left
 			step.Why = fmt.Sprintf("no node has %s=%s any more; it is removed in %s", g.unitKey, step.Unit, left.Round(time.Second))
 		default:
 			step.Action, step.Why = Remove, fmt.Sprintf("no node has had %s=%s since %s", g.unitKey, step.Unit, since.Format(time.RFC3339))

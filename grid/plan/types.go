@@ -52,6 +52,8 @@ type Step struct {
 	Object Object
 	// Unmarked: held, and not annotated yet with the time it was first seen so.
 	Unmarked bool
+	// Wait is how long a held child has left; 0 where others are in its way.
+	Wait time.Duration
 	// Unmark: the unit is back, that annotation is to go.
 	Unmark bool
 }
