@@ -57,7 +57,7 @@ lint: ## golangci-lint
 	$(BIN)/golangci-lint run ./...
 
 generate: ## rewrite what is generated from api/v1: CRDs and deep copies
-	cd test/tools && $(GO) build -o ../../$(BIN)/controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen
+	cd test/generate && $(GO) build -o ../../$(BIN)/controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen
 	$(BIN)/controller-gen object paths=./api/v1 crd output:crd:dir=api/v1/crd
 
 golden: ## rewrite the golden files
