@@ -13,6 +13,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds/render"
 )
@@ -143,7 +144,7 @@ func (c *config) complete(running bool) error {
 	}
 	c.render.PortBase, c.render.Mark, c.render.Redirect = c.capture.PortBase, c.capture.Own(), c.capture.KeepBridgeNetfilter
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return fmt.Errorf("%w: %w", run.ErrUsage, err)
 	}
 	return nil
 }

@@ -1,26 +1,19 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/signal"
 	"runtime/debug"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/run"
 )
 
-// Exit codes: 1 for a failure, 2 for a mistake in the flags, 3 where the node
-// is not fit (kube-proxy's rules, NetworkPolicies, a second agent).
-const (
-	exitFailure = 1
-	exitUsage   = 2
-	exitUnfit   = 3
-)
+// exitUnfit is for a node that is not fit: kube-proxy's rules, NetworkPolicies,
+// a second agent.
+const exitUnfit = 3
 
 // gcPercent trades a little processor for memory: the agent's heap is large
 // and still, and its garbage, but for the first list, small.
@@ -30,30 +23,15 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	os.Exit(execute())
-}
-
-func execute() int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	err := command().ExecuteContext(ctx)
-	if err == nil {
+	os.Exit(run.Main(command(), func(err error) int {
+		if errors.Is(err, errUnfit) {
+			return exitUnfit
+		}
 		return 0
-	}
-	fmt.Fprintln(os.Stderr, "gridmesh-agent:", err)
-	switch {
-	case errors.Is(err, errUsage):
-		return exitUsage
-	case errors.Is(err, errUnfit):
-		return exitUnfit
-	}
-	return exitFailure
+	}))
 }
 
-var (
-	errUsage = errors.New("wrong flags")
-	errUnfit = errors.New("this node is not fit")
-)
+var errUnfit = errors.New("this node is not fit")
 
 func command() *cobra.Command {
 	c := defaults()
@@ -67,19 +45,16 @@ cleanup" removes it. Envoy is started beside it, with the configuration that
 "gridmesh-agent bootstrap" prints.`,
 		Example: `  gridmesh-agent --kubeconfig /etc/gridmesh/kubeconfig --node-name edge-7
   gridmesh-agent --manifests ./state --node-name edge-7 --pod-cidr 10.244.7.0/24`,
-		Args:          cobra.NoArgs,
-		Version:       obs.Version(),
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		Args:    cobra.NoArgs,
+		Version: obs.Version(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.complete(true); err != nil {
 				return err
 			}
 			log := obs.NewLog(os.Stderr, c.verbose)
-			return run(cmd.Context(), c, log)
+			return serveNode(cmd.Context(), c, log)
 		},
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
 	c.bind(root.PersistentFlags())
 	bootstrap := &cobra.Command{
 		Use: "bootstrap", Short: "Print the bootstrap of this node's Envoy", Args: cobra.NoArgs,

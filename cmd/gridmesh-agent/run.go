@@ -21,6 +21,7 @@ import (
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
@@ -28,8 +29,8 @@ import (
 	"github.com/gridmesh/gridmesh/xds/render"
 )
 
-// run serves until ctx ends.
-func run(ctx context.Context, c *config, log *slog.Logger) error {
+// serveNode serves until ctx ends.
+func serveNode(ctx context.Context, c *config, log *slog.Logger) error {
 	unlock, err := lock(c.stateDir)
 	if err != nil {
 		return err
@@ -102,7 +103,7 @@ func (a *agent) open(ctx context.Context, st *source.State) (feed, error) {
 		return nil, err
 	}
 	if ip, ok := client.HostIP(); ok && slices.ContainsFunc(a.cfg.capture.ServiceCIDRs, func(p netip.Prefix) bool { return p.Contains(ip) }) {
-		return nil, fmt.Errorf("%w: the API server's address %s is a ClusterIP, which needs this agent to work; give its real address in the kubeconfig, or in KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT", errUsage, ip)
+		return nil, fmt.Errorf("%w: the API server's address %s is a ClusterIP, which needs this agent to work; give its real address in the kubeconfig, or in KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT", run.ErrUsage, ip)
 	}
 	a.events = kube.NewEvents(client, a.cfg.node, a.log)
 	a.later = append(a.later, a.events.Run)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gridmesh/gridmesh/grid/plan"
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
 )
 
@@ -85,7 +86,7 @@ func (c *config) complete(f *pflag.FlagSet, log *slog.Logger) error {
 		}
 	})
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return fmt.Errorf("%w: %w", run.ErrUsage, err)
 	}
 	return nil
 }

@@ -39,8 +39,8 @@ func kinds() []kube.Kind {
 	}
 }
 
-// run works until ctx ends or the lease is lost.
-func run(ctx context.Context, c *config, log *slog.Logger) error {
+// control works until ctx ends or the lease is lost.
+func control(ctx context.Context, c *config, log *slog.Logger) error {
 	kube.LogTo(log)
 	client, err := kube.Connect(c.kubeconfig, plan.Manager+"/"+obs.Version())
 	if err != nil {

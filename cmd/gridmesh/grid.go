@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gridmesh/gridmesh/grid/plan"
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -44,7 +45,7 @@ from manifests, as "kubectl get -o yaml" prints them, and changes nothing.
 		Example: "  kubectl get nodes,deploy,dg -A -o yaml >now.yaml && gridmesh grid plan -f now.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if in.dir == "" {
-				return fmt.Errorf("%w: give -f FILE or -f DIR", errUsage)
+				return fmt.Errorf("%w: give -f FILE or -f DIR", run.ErrUsage)
 			}
 			objects, problems, err := source.ReadObjects(in.dir)
 			if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
@@ -60,7 +61,7 @@ func (in *input) opts() (topology.Options, error) {
 	case "ordered", "union":
 		return topology.Options{Union: in.reading == "union"}, nil
 	}
-	return topology.Options{}, fmt.Errorf("%w: --topology-keys %q is not known; use ordered or union", errUsage, in.reading)
+	return topology.Options{}, fmt.Errorf("%w: --topology-keys %q is not known; use ordered or union", run.ErrUsage, in.reading)
 }
 
 func (in *input) capture() (plan.Config, error) {
@@ -69,13 +70,13 @@ func (in *input) capture() (plan.Config, error) {
 	case "clear", "keep":
 		cfg.KeepBridgeNetfilter = in.bridgeNF == "keep"
 	default:
-		return cfg, fmt.Errorf("%w: --bridge-netfilter %q is not known; use clear or keep", errUsage, in.bridgeNF)
+		return cfg, fmt.Errorf("%w: --bridge-netfilter %q is not known; use clear or keep", run.ErrUsage, in.bridgeNF)
 	}
 	for flag, list := range map[string]*[]string{"--pod-cidr": &in.pods, "--service-cidr": &in.cidrs} {
 		for _, text := range *list {
 			p, err := netip.ParsePrefix(text)
 			if err != nil {
-				return cfg, fmt.Errorf("%w: %s: %q is no CIDR such as 10.244.7.0/24", errUsage, flag, text)
+				return cfg, fmt.Errorf("%w: %s: %q is no CIDR such as 10.244.7.0/24", run.ErrUsage, flag, text)
 			}
 			if flag == "--pod-cidr" {
 				cfg.PodCIDRs = append(cfg.PodCIDRs, p.Masked())
@@ -91,7 +92,7 @@ func (in *input) capture() (plan.Config, error) {
 func (in *input) snapshot(ctx context.Context) (*topology.Snapshot, error) {
 	switch {
 	case in.dir != "" && in.kubeconfig != "":
-		return nil, fmt.Errorf("%w: -f and --kubeconfig exclude each other", errUsage)
+		return nil, fmt.Errorf("%w: -f and --kubeconfig exclude each other", run.ErrUsage)
 	case in.dir != "":
 		return source.ReadDir(in.dir)
 	case in.kubeconfig != "":
@@ -103,7 +104,7 @@ func (in *input) snapshot(ctx context.Context) (*topology.Snapshot, error) {
 		return first(ctx, kube.NewFeed(client, obs.NewLog(os.Stderr, false), kube.NewMetrics(prometheus.NewRegistry())), "the API server")
 	}
 	if _, err := os.Stat(in.socket); err != nil {
-		return nil, fmt.Errorf("%w: no agent runs here (%s is not there); give -f DIR or --kubeconfig F", errUsage, in.socket)
+		return nil, fmt.Errorf("%w: no agent runs here (%s is not there); give -f DIR or --kubeconfig F", run.ErrUsage, in.socket)
 	}
 	return first(ctx, source.NewSocket(in.socket), "the agent on "+in.socket)
 }
@@ -170,7 +171,7 @@ func (in *input) print(w io.Writer, v any, table func(io.Writer) error) error {
 			data = append(data, '\n')
 		}
 	default:
-		return fmt.Errorf("%w: -o %q is not known; use table, json or yaml", errUsage, in.output)
+		return fmt.Errorf("%w: -o %q is not known; use table, json or yaml", run.ErrUsage, in.output)
 	}
 	if err != nil {
 		return err

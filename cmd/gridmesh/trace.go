@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -58,12 +59,12 @@ func traceCommand() *cobra.Command {
 func parseTrace(from, to string) (client netip.Addr, f topology.Frontend, err error) {
 	client, err = netip.ParseAddr(from)
 	if err != nil {
-		return client, f, fmt.Errorf("%w: --from %q is no IP address", errUsage, from)
+		return client, f, fmt.Errorf("%w: --from %q is no IP address", run.ErrUsage, from)
 	}
 	address, proto, _ := strings.Cut(to, "/")
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return client, f, fmt.Errorf("%w: --to %q is not IP:PORT/tcp or IP:PORT/udp", errUsage, to)
+		return client, f, fmt.Errorf("%w: --to %q is not IP:PORT/tcp or IP:PORT/udp", run.ErrUsage, to)
 	}
 	f = topology.Frontend{Addr: ap.Addr(), Port: ap.Port(), Protocol: topology.TCP}
 	switch proto {
@@ -71,7 +72,7 @@ func parseTrace(from, to string) (client netip.Addr, f topology.Frontend, err er
 	case "udp":
 		f.Protocol = topology.UDP
 	default:
-		return client, f, fmt.Errorf("%w: --to %q: protocol %q is not known; use tcp or udp", errUsage, to, proto)
+		return client, f, fmt.Errorf("%w: --to %q: protocol %q is not known; use tcp or udp", run.ErrUsage, to, proto)
 	}
 	return client, f, nil
 }
