@@ -2,30 +2,24 @@ package grid
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"strings"
-	"sync"
+	"maps"
 	"time"
 
-	"github.com/gridmesh/gridmesh/api/names"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
 	"github.com/gridmesh/gridmesh/grid/plan"
 )
 
-// Cluster is where grids and their children live.
-type Cluster interface {
-	List(kind string) []map[string]any
+// Mirror is what is known of the cluster.
+type Mirror interface {
+	// Wake fires after changes; it carries nothing.
 	Wake() <-chan struct{}
-	Exists(ctx context.Context, kind, namespace, name string) (bool, error)
-	Apply(ctx context.Context, obj map[string]any, manager string) (map[string]any, error)
-	TakeOver(ctx context.Context, kind, namespace, name, from, to string) error
-	Annotate(ctx context.Context, kind, namespace, name, key, value string) error
-	Delete(ctx context.Context, kind, namespace, name string) error
+	// Changes names every object that changed since the last call.
+	Changes(f func(kind, namespace, name string))
+	// Get returns an object, or nil. It must not be written to.
+	Get(kind, namespace, name string) map[string]any
 }
-
-// ErrTaken means that an object of a child's name exists and is nobody's child.
-var ErrTaken = errors.New("an object of this name exists and is not this grid's")
 
 // Config is what the operator chose.
 type Config struct {
@@ -33,227 +27,277 @@ type Config struct {
 	Parallel int // writes at once
 	Log      *slog.Logger
 	Metrics  *Metrics
+	Events   Events
 }
 
 const (
 	batch = 100 * time.Millisecond // changes come in flocks
-	// look is how often the world is planned without a change: removals that
-	// were held back come due.
+	// look is how often every grid is planned without a change: names that
+	// were taken may be free.
 	look        = 30 * time.Second
 	firstRetry  = time.Second
 	longestWait = time.Minute
-	// settle is how long the mirror may lag behind a write of ours.
-	settle = 10 * time.Second
+	// chunk is how many children of one grid are written to before it is
+	// planned anew.
+	chunk = 200
+	// statusEvery is the least time between two writes of one status, and
+	// statusEach what every unit adds to it.
+	statusEvery = time.Second
+	statusEach  = 5 * time.Millisecond
 )
 
-// Controller keeps the children of all grids. It has one owner.
+// Controller keeps the children of all grids. Its index has one owner, Run;
+// what takes time is done by workers, one a grid.
 type Controller struct {
-	cluster Cluster
-	cfg     Config
-	now     func() time.Time
+	mirror Mirror
+	api    API
+	cfg    Config
+	now    func() time.Time
 
-	mu      sync.Mutex
-	written map[string]record
-	said    map[string]bool // problems already in the log
+	index *plan.Index
+	grids map[plan.Ref]*work
+	// own are versions of objects as our writes left them: the mirror may lag.
+	own  map[plan.Ref]string
+	done chan *job
+	next time.Time // when to look at everything
+	// slots bound the writes of all workers.
+	slots chan struct{}
 }
 
-// record is a write of ours that the mirror may not show yet, or that the API
-// server took otherwise than it was asked for.
-type record struct {
-	hash, version string
-	at            time.Time
-	seen          bool // by the mirror
+// work is what Run remembers of a grid.
+type work struct {
+	busy     bool      // a worker has it
+	dirty    bool      // planned anew when it is not
+	due      time.Time // planned anew then; zero for never
+	after    time.Time // not planned before: writes failed
+	retry    time.Duration
+	status   time.Time // last write of the status
+	settled  map[plan.Ref]settled
+	problems map[string]bool // already told
 }
+
+// settled is a child as our last write left it: what differs from our wish
+// then, differs for good.
+type settled struct{ hash, print string }
 
 // New returns a controller; Run runs it.
-func New(c Cluster, cfg Config) *Controller {
-	return &Controller{cluster: c, cfg: cfg, now: time.Now, written: map[string]record{}, said: map[string]bool{}}
+func New(m Mirror, api API, cfg Config) *Controller {
+	return &Controller{
+		mirror: m, api: api, cfg: cfg, now: time.Now, index: plan.NewIndex(), grids: map[plan.Ref]*work{},
+		own: map[plan.Ref]string{}, done: make(chan *job), slots: make(chan struct{}, cfg.Parallel),
+	}
 }
 
-// Run keeps children in line until ctx ends.
+// Run keeps children in line until ctx ends and its workers have.
 func (c *Controller) Run(ctx context.Context) error {
-	retry := firstRetry
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-c.cluster.Wake():
-			select {
-			case <-time.After(batch):
-			case <-ctx.Done():
-				return nil
-			}
+		case <-c.mirror.Wake():
+			c.gather(ctx, batch)
+		case j := <-c.done:
+			c.finish(j)
 		case <-timer.C:
 		}
-		failed, wait := c.pass(ctx)
-		if failed == 0 {
-			retry = firstRetry
-			timer.Reset(wait)
-			continue
-		}
-		timer.Reset(retry)
-		retry = min(2*retry, longestWait)
+		c.learn()
+		timer.Reset(c.start(ctx))
 	}
-}
-
-// pass plans the world and carries out what differs; it returns how many
-// steps failed, and when to look again without a change.
-func (c *Controller) pass(ctx context.Context) (failed int, wait time.Duration) {
-	start := c.now()
-	w := plan.World{Nodes: c.cluster.List("Node")}
-	for _, kind := range []string{"DeploymentGrid", "StatefulSetGrid", "ServiceGrid"} {
-		w.Grids = append(w.Grids, c.cluster.List(kind)...)
-	}
-	live := map[string]map[string]any{}
-	for _, kind := range []string{"Deployment", "StatefulSet", "Service"} {
-		for _, child := range c.cluster.List(kind) {
-			w.Children = append(w.Children, child)
-			live[key(kind, field(child, "namespace"), field(child, "name"))] = child
+	for _, w := range c.grids {
+		if w.busy {
+			<-c.done
 		}
 	}
-	plans := plan.All(w, c.cfg.Guard, start)
-	c.problems(plans)
-	wait = look
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, c.cfg.Parallel)
-	var mu sync.Mutex
-	for _, p := range plans {
-		for _, s := range p.Steps {
-			if s.Wait > 0 {
-				wait = min(wait, s.Wait+time.Second) // the mark has whole seconds
-			}
-			if !c.due(p, s, live[key(s.Kind, p.Key.Namespace, s.Name)]) {
-				continue
-			}
-			slots <- struct{}{}
-			wg.Go(func() {
-				defer func() { <-slots }()
-				if err := c.carryOut(ctx, p, s); err != nil && ctx.Err() == nil {
-					c.cfg.Log.Error("could not change a child of a grid; trying again", "grid", p.Key.String(), "unit", s.Unit, "err", err)
-					c.cfg.Metrics.failures.Inc()
-					mu.Lock()
-					failed++
-					mu.Unlock()
-				}
-			})
-		}
-	}
-	wg.Wait()
-	c.cfg.Metrics.passed(plans, c.now().Sub(start))
-	return failed, wait
-}
-
-// due tells whether a step is to be carried out now.
-func (c *Controller) due(p plan.Plan, s plan.Step, child map[string]any) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	at := key(s.Kind, p.Key.Namespace, s.Name)
-	r, wrote := c.written[at]
-	if wrote && child != nil && applied(child) == r.hash {
-		r.seen = true
-		c.written[at] = r
-	}
-	switch s.Action {
-	case plan.Create, plan.Update, plan.Adopt:
-	case plan.Hold:
-		return s.Unmarked
-	default:
-		return s.Action == plan.Remove
-	}
-	switch {
-	case !wrote || r.hash != applied(s.Object) || child == nil && r.seen:
-		return true
-	case applied(child) == r.hash:
-		// Unchanged since: the API server made something else of our wish, and
-		// would again.
-		return version(child) != r.version
-	default:
-		return c.now().Sub(r.at) > settle // the mirror lags behind
-	}
-}
-
-func (c *Controller) carryOut(ctx context.Context, p plan.Plan, s plan.Step) error {
-	c.cfg.Metrics.writes.WithLabelValues(string(s.Action)).Inc()
-	c.cfg.Log.Info("child of a grid", "action", string(s.Action), "grid", p.Key.String(), "unit", s.Unit, "child", strings.ToLower(s.Kind)+"/"+s.Name, "why", s.Why)
-	switch s.Action {
-	case plan.Create:
-		// The mirror holds children alone; somebody else's object must not be
-		// taken because it has the name.
-		taken, err := c.cluster.Exists(ctx, s.Kind, p.Key.Namespace, s.Name)
-		if err != nil {
-			return err
-		}
-		if taken {
-			return fmt.Errorf("%w: %s %s/%s; delete it, or hand it over by the labels %s=%s and %s", ErrTaken, s.Kind, p.Key.Namespace, s.Name, names.GridSelector, p.Key.Name, names.GridUniqKey)
-		}
-	case plan.Remove:
-		c.forget(key(s.Kind, p.Key.Namespace, s.Name))
-		return c.cluster.Delete(ctx, s.Kind, p.Key.Namespace, s.Name)
-	case plan.Hold:
-		return c.cluster.Annotate(ctx, s.Kind, p.Key.Namespace, s.Name, names.UnitGone, c.now().UTC().Format(time.RFC3339))
-	case plan.Adopt:
-		if err := c.cluster.TakeOver(ctx, s.Kind, p.Key.Namespace, s.Name, plan.SuperEdgeManager, plan.Manager); err != nil {
-			return err
-		}
-	}
-	if s.Unmark {
-		if err := c.cluster.Annotate(ctx, s.Kind, p.Key.Namespace, s.Name, names.UnitGone, ""); err != nil {
-			return err
-		}
-	}
-	out, err := c.cluster.Apply(ctx, s.Object, plan.Manager)
-	if err != nil {
-		return err
-	}
-	c.mu.Lock()
-	c.written[key(s.Kind, p.Key.Namespace, s.Name)] = record{hash: applied(s.Object), version: version(out), at: c.now()}
-	c.mu.Unlock()
 	return nil
 }
 
-// forget drops the record of a child that is no more.
-func (c *Controller) forget(child string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.written, child)
-}
-
-// problems logs what is new, and forgets what is over.
-func (c *Controller) problems(plans []plan.Plan) {
-	now := map[string]bool{}
-	for _, p := range plans {
-		for _, problem := range p.Problems {
-			text := problem.String()
-			if now[text] = true; !c.said[text] {
-				c.cfg.Log.Warn("a grid cannot be carried out whole", "problem", text)
-			}
+// gather lets more changes come, and takes what workers bring meanwhile.
+func (c *Controller) gather(ctx context.Context, d time.Duration) {
+	enough := time.After(d)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case j := <-c.done:
+			c.finish(j)
+		case <-enough:
+			return
 		}
 	}
-	c.said = now
 }
 
-func key(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
+// learn brings the index up to the mirror, where that is not behind our own
+// writes.
+func (c *Controller) learn() {
+	c.mirror.Changes(func(kind, namespace, name string) {
+		ref := plan.Ref{Kind: kind, Namespace: namespace, Name: name}
+		obj := c.mirror.Get(kind, namespace, name)
+		if obj == nil {
+			delete(c.own, ref)
+			c.index.Delete(ref)
+			return
+		}
+		if mine, ok := c.own[ref]; ok {
+			if older, err := resourceversion.CompareResourceVersion(field(obj, "resourceVersion"), mine); err == nil && older < 0 {
+				return
+			}
+			delete(c.own, ref)
+		}
+		c.index.Set(obj)
+	})
+}
+
+// start plans what changed or is due, and hands it to workers. It returns how
+// long until the next is due.
+func (c *Controller) start(ctx context.Context) time.Duration {
+	now := c.now()
+	if !now.Before(c.next) {
+		c.index.Soil()
+		c.next = now.Add(look)
+	}
+	for _, ref := range c.index.Dirty() {
+		c.work(ref).dirty = true
+	}
+	wait := c.next.Sub(now)
+	for ref, w := range c.grids {
+		if w.busy {
+			continue
+		}
+		if now.Before(w.after) {
+			wait = min(wait, w.after.Sub(now))
+			continue
+		}
+		if w.dirty || !w.due.IsZero() && !now.Before(w.due) {
+			c.plan(ctx, ref, w, now)
+		}
+		if !w.busy && !w.due.IsZero() {
+			wait = min(wait, w.due.Sub(now))
+		}
+	}
+	return max(wait, time.Millisecond)
+}
+
+func (c *Controller) work(ref plan.Ref) *work {
+	w := c.grids[ref]
+	if w == nil {
+		w = &work{settled: map[plan.Ref]settled{}, problems: map[string]bool{}}
+		c.grids[ref] = w
+	}
+	return w
+}
+
+// plan plans one grid and starts its worker, where there is work.
+func (c *Controller) plan(ctx context.Context, ref plan.Ref, w *work, now time.Time) {
+	w.dirty, w.due = false, time.Time{}
+	p, ok := c.index.Plan(ref, c.cfg.Guard, now)
+	c.cfg.Metrics.planned(ref, p, c.now().Sub(now))
+	if !ok {
+		delete(c.grids, ref)
+		return
+	}
+	if p.Again > 0 {
+		w.due = now.Add(p.Again)
+	}
+	j := &job{plan: p, steps: c.pending(w, p)}
+	if j.more = len(j.steps) > chunk && !p.Ahead; j.more { // a wave is one job
+		j.steps = j.steps[:chunk]
+	}
+	if c.index.Stale(p) {
+		ready := w.status.Add(statusEvery + time.Duration(len(p.Steps))*statusEach)
+		if j.status = p.Ahead || !now.Before(ready); !j.status && (w.due.IsZero() || ready.Before(w.due)) {
+			w.due = ready
+		}
+	}
+	c.problems(w, j)
+	if j.empty() {
+		return
+	}
+	w.busy = true
+	go func() {
+		c.carryOut(ctx, j)
+		c.done <- j
+	}()
+}
+
+// pending are the steps of a plan that call for a write.
+func (c *Controller) pending(w *work, p plan.Plan) []plan.Step {
+	var steps []plan.Step
+	settled := make(map[plan.Ref]settled, len(w.settled))
+	for _, s := range p.Steps {
+		ref := plan.Ref{Kind: s.Kind, Namespace: p.Grid.Namespace, Name: s.Name}
+		was, known := w.settled[ref]
+		if known {
+			settled[ref] = was
+		}
+		switch s.Action {
+		case plan.Create, plan.Adopt, plan.Remove, plan.Release:
+		case plan.Update:
+			if known && was.hash == s.Hash() && was.print == s.Print {
+				continue // the API server, or a webhook, would make the same of it again
+			}
+		case plan.Hold:
+			if !s.Unmarked {
+				continue
+			}
+		default:
+			continue
+		}
+		steps = append(steps, s)
+	}
+	w.settled = settled
+	return steps
+}
+
+// finish takes in what a worker did.
+func (c *Controller) finish(j *job) {
+	w := c.work(j.plan.Grid)
+	w.busy = false
+	w.dirty = w.dirty || j.more || len(j.taken) > 0
+	for _, obj := range j.objects {
+		ref := plan.Ref{Kind: kindOf(obj), Namespace: field(obj, "namespace"), Name: field(obj, "name")}
+		c.own[ref] = field(obj, "resourceVersion")
+		c.index.Set(obj)
+	}
+	for _, ref := range j.taken {
+		c.index.Take(ref, j.plan.Grid)
+	}
+	maps.Copy(w.settled, j.settled)
+	if j.wrote {
+		w.status = c.now()
+		c.index.Commit(j.plan)
+	}
+	for _, ref := range j.deleted {
+		c.index.Deleting(ref)
+	}
+	if j.failed == 0 {
+		w.retry = 0
+		return
+	}
+	w.retry = min(max(firstRetry, 2*w.retry), longestWait)
+	w.dirty, w.after = true, c.now().Add(w.retry)
+}
+
+// problems tells what is new, and forgets what is over.
+func (c *Controller) problems(w *work, j *job) {
+	now := map[string]bool{}
+	for _, problem := range j.plan.Problems {
+		text := problem.String()
+		if now[text] = true; !w.problems[text] {
+			c.cfg.Log.Warn("a grid cannot be carried out whole", "problem", text)
+			j.news = append(j.news, plan.News{Warning: true, Reason: "Refused", Message: text})
+		}
+	}
+	w.problems = now
+}
+
+func kindOf(obj map[string]any) string {
+	kind, _ := obj["kind"].(string)
+	return kind
+}
 
 func field(obj map[string]any, name string) string {
 	metadata, _ := obj["metadata"].(map[string]any)
 	s, _ := metadata[name].(string)
 	return s
-}
-
-// version changes with an object's content, and, where it has a generation,
-// not with its status.
-func version(obj map[string]any) string {
-	metadata, _ := obj["metadata"].(map[string]any)
-	if n, ok := metadata["generation"].(int64); ok && n > 0 {
-		return fmt.Sprint("generation ", n)
-	}
-	return field(obj, "resourceVersion")
-}
-
-func applied(obj map[string]any) string {
-	metadata, _ := obj["metadata"].(map[string]any)
-	annotations, _ := metadata["annotations"].(map[string]any)
-	return fmt.Sprint(annotations[names.Applied])
 }

@@ -12,8 +12,8 @@ import (
 type Metrics struct {
 	writes   *prometheus.CounterVec
 	failures prometheus.Counter
-	steps    *prometheus.GaugeVec
-	pass     prometheus.Histogram
+	units    *prometheus.GaugeVec
+	plan     prometheus.Histogram
 }
 
 // NewMetrics makes the metrics and registers them.
@@ -21,19 +21,22 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		writes:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gridmesh_grid_writes_total", Help: "Children of grids that were written to, by what was done."}, []string{"action"}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_grid_failures_total", Help: "Writes to children of grids that failed and are tried again."}),
-		steps:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gridmesh_grid_children", Help: "Children of grids, by what the last pass had to do with them."}, []string{"action"}),
-		pass:     prometheus.NewHistogram(prometheus.HistogramOpts{Name: "gridmesh_grid_pass_duration_seconds", Help: "Time to plan all grids and carry out what differs.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16)}),
+		units:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gridmesh_grid_units", Help: "Units of a grid, by state: all, ready, updated, dark, held, refused."}, []string{"kind", "namespace", "name", "state"}),
+		plan:     prometheus.NewHistogram(prometheus.HistogramOpts{Name: "gridmesh_grid_plan_duration_seconds", Help: "Time to plan one grid.", Buckets: prometheus.ExponentialBuckets(0.0001, 4, 8)}),
 	}
-	r.MustRegister(m.writes, m.failures, m.steps, m.pass)
+	r.MustRegister(m.writes, m.failures, m.units, m.plan)
 	return m
 }
 
-func (m *Metrics) passed(plans []plan.Plan, took time.Duration) {
-	m.pass.Observe(took.Seconds())
-	m.steps.Reset()
-	for _, p := range plans {
-		for _, s := range p.Steps {
-			m.steps.WithLabelValues(string(s.Action)).Inc()
-		}
+// planned notes the plan of a grid; an empty one means that it is gone.
+func (m *Metrics) planned(ref plan.Ref, p plan.Plan, took time.Duration) {
+	m.plan.Observe(took.Seconds())
+	st := p.Workload
+	if st == nil {
+		m.units.DeletePartialMatch(prometheus.Labels{"kind": ref.Kind, "namespace": ref.Namespace, "name": ref.Name})
+		return
+	}
+	for state, n := range map[string]int64{"all": st.Units, "ready": st.ReadyUnits, "updated": st.UpdatedUnits, "dark": st.DarkUnits, "held": st.HeldUnits, "refused": st.RefusedUnits} {
+		m.units.WithLabelValues(ref.Kind, ref.Namespace, ref.Name, state).Set(float64(n))
 	}
 }

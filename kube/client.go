@@ -48,15 +48,24 @@ func (d debugOnly) Handle(ctx context.Context, r slog.Record) error {
 	return d.Handler.Handle(ctx, r)
 }
 
+// Rate bounds the requests of a client.
+type Rate struct {
+	QPS   float32
+	Burst int
+}
+
+// NodeRate is enough for one node, and little for an API server with many.
+func NodeRate() Rate { return Rate{QPS: 20, Burst: 40} }
+
 // Connect reads a kubeconfig ("" for in-cluster credentials). It does not
 // need the API server to answer.
-func Connect(kubeconfig, agent string) (*Client, error) {
+func Connect(kubeconfig, agent string, rate Rate) (*Client, error) {
 	cfg, err := restConfig(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
 	cfg.UserAgent = agent
-	cfg.QPS, cfg.Burst = 20, 40
+	cfg.QPS, cfg.Burst = rate.QPS, rate.Burst
 	meta := rest.CopyConfig(cfg)
 	cfg.ContentType = "application/vnd.kubernetes.protobuf"
 	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -76,19 +77,26 @@ func (c *Client) InstallCRD(ctx context.Context, manifest []byte, manager string
 	api := c.dynamic.Resource(crdResource)
 	for {
 		live, err := api.Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: manager, Force: true})
-		if err != nil {
+		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
 			return fmt.Errorf("install CRD %s: %w", u.GetName(), err)
 		}
-		conditions, _, _ := unstructured.NestedSlice(live.Object, "status", "conditions")
-		for _, c := range conditions {
-			if m, ok := c.(map[string]any); ok && m["type"] == "Established" && m["status"] == "True" {
-				return nil
-			}
+		if err == nil && established(live) {
+			return nil
 		}
-		select {
+		select { // not served yet, or the API server is away
 		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("install CRD %s: %w", u.GetName(), ctx.Err())
+			return fmt.Errorf("install CRD %s: %w", u.GetName(), errors.Join(ctx.Err(), err))
 		}
 	}
+}
+
+func established(crd *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	for _, c := range conditions {
+		if m, ok := c.(map[string]any); ok && m["type"] == "Established" && m["status"] == "True" {
+			return true
+		}
+	}
+	return false
 }

@@ -2,7 +2,11 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,18 +28,26 @@ type Kind struct {
 	Selector string // of labels; "" for all
 }
 
-// Mirror holds all objects of some kinds, unstructured and as they are at the
-// API server. What it hands out must not be written to.
+// Mirror holds all objects of some kinds, unstructured and pruned, and knows
+// which of them changed. What it hands out must not be written to.
 type Mirror struct {
 	client dynamic.Interface
 	kinds  map[string]Kind
+	prune  func(obj map[string]any)
 	wake   chan struct{}
 	stores map[string]cache.SharedIndexInformer
+
+	mu      sync.Mutex
+	changed map[cache.ObjectName]map[string]bool // kinds by name
 }
 
-// NewMirror mirrors kinds through c on Run.
-func NewMirror(c *Client, kinds []Kind) *Mirror {
-	m := &Mirror{client: c.dynamic, kinds: map[string]Kind{}, wake: make(chan struct{}, 1), stores: map[string]cache.SharedIndexInformer{}}
+// NewMirror mirrors kinds through c on Run. prune drops from an object what
+// nobody needs; an object that is the same then has not changed.
+func NewMirror(c *Client, kinds []Kind, prune func(obj map[string]any)) *Mirror {
+	m := &Mirror{
+		client: c.dynamic, kinds: map[string]Kind{}, prune: prune, wake: make(chan struct{}, 1),
+		stores: map[string]cache.SharedIndexInformer{}, changed: map[cache.ObjectName]map[string]bool{},
+	}
 	for _, k := range kinds {
 		m.kinds[k.Kind] = k
 		m.stores[k.Kind] = dynamicinformer.NewFilteredDynamicInformer(c.dynamic, k.Resource, metav1.NamespaceAll, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
@@ -50,31 +62,71 @@ func (m *Mirror) Run(ctx context.Context, ready func()) error {
 	var wg sync.WaitGroup
 	synced := make([]cache.InformerSynced, 0, len(m.stores))
 	for kind, informer := range m.stores {
-		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { m.changed() }, UpdateFunc: func(a, b any) { m.updated(a, b) }, DeleteFunc: func(any) { m.changed() },
-		}); err != nil {
+		err := informer.SetTransform(func(obj any) (any, error) {
+			if u, ok := obj.(*unstructured.Unstructured); ok {
+				m.prune(u.Object)
+			}
+			return obj, nil
+		})
+		if err != nil {
 			return fmt.Errorf("watch %s: %w", kind, err)
 		}
-		synced = append(synced, informer.HasSynced)
+		handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { m.touch(kind, obj) },
+			UpdateFunc: func(a, b any) { m.updated(kind, a, b) },
+			DeleteFunc: func(obj any) { m.touch(kind, obj) },
+		})
+		if err != nil {
+			return fmt.Errorf("watch %s: %w", kind, err)
+		}
+		synced = append(synced, handler.HasSynced)
 		wg.Go(func() { informer.RunWithContext(ctx) })
 	}
 	if cache.WaitForCacheSync(ctx.Done(), synced...) {
 		ready()
-		m.changed()
 	}
 	wg.Wait()
 	return nil
 }
 
-func (m *Mirror) updated(before, now any) {
+// updated ignores what changed in nothing but its version: a heartbeat.
+func (m *Mirror) updated(kind string, before, now any) {
 	a, okA := before.(*unstructured.Unstructured)
 	b, okB := now.(*unstructured.Unstructured)
-	if !okA || !okB || a.GetResourceVersion() != b.GetResourceVersion() {
-		m.changed()
+	if okA && okB && sameButVersion(a.Object, b.Object) {
+		return
 	}
+	m.touch(kind, now)
 }
 
-func (m *Mirror) changed() {
+// sameButVersion compares objects without metadata.resourceVersion.
+func sameButVersion(a, b map[string]any) bool {
+	for _, key := range append(slices.Collect(maps.Keys(a)), slices.Collect(maps.Keys(b))...) {
+		if key != "metadata" && !reflect.DeepEqual(a[key], b[key]) {
+			return false
+		}
+	}
+	x, _ := a["metadata"].(map[string]any)
+	y, _ := b["metadata"].(map[string]any)
+	for _, key := range append(slices.Collect(maps.Keys(x)), slices.Collect(maps.Keys(y))...) {
+		if key != "resourceVersion" && !reflect.DeepEqual(x[key], y[key]) {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *Mirror) touch(kind string, obj any) {
+	name, err := cache.DeletionHandlingObjectToName(obj)
+	if err != nil {
+		return // no object of ours
+	}
+	m.mu.Lock()
+	if m.changed[name] == nil {
+		m.changed[name] = map[string]bool{}
+	}
+	m.changed[name][kind] = true
+	m.mu.Unlock()
 	select {
 	case m.wake <- struct{}{}:
 	default:
@@ -84,43 +136,89 @@ func (m *Mirror) changed() {
 // Wake fires after changes; it carries nothing.
 func (m *Mirror) Wake() <-chan struct{} { return m.wake }
 
-// List returns the objects of a kind, in no order.
-func (m *Mirror) List(kind string) []map[string]any {
-	list := m.stores[kind].GetStore().List()
-	out := make([]map[string]any, 0, len(list))
-	for _, obj := range list {
-		if u, ok := obj.(*unstructured.Unstructured); ok {
-			out = append(out, u.Object)
+// Changes calls f for every object that changed since the last call.
+func (m *Mirror) Changes(f func(kind, namespace, name string)) {
+	m.mu.Lock()
+	changed := m.changed
+	m.changed = map[cache.ObjectName]map[string]bool{}
+	m.mu.Unlock()
+	for name, kinds := range changed {
+		for kind := range kinds {
+			f(kind, name.Namespace, name.Name)
 		}
 	}
-	return out
+}
+
+// Get returns an object as it was last heard of, or nil.
+func (m *Mirror) Get(kind, namespace, name string) map[string]any {
+	obj, ok, err := m.stores[kind].GetStore().GetByKey(cache.NewObjectName(namespace, name).String())
+	if err != nil || !ok {
+		return nil
+	}
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return nil
+	}
+	return u.Object
 }
 
 func (m *Mirror) resource(kind, namespace string) dynamic.ResourceInterface {
 	return m.client.Resource(m.kinds[kind].Resource).Namespace(namespace)
 }
 
-// Exists asks the API server itself: the mirror may hold a selection.
-func (m *Mirror) Exists(ctx context.Context, kind, namespace, name string) (bool, error) {
-	_, err := m.resource(kind, namespace).Get(ctx, name, metav1.GetOptions{})
+// Live asks the API server itself: the mirror may hold a selection. nil means
+// that there is no such object.
+func (m *Mirror) Live(ctx context.Context, kind, namespace, name string) (map[string]any, error) {
+	u, err := m.resource(kind, namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("get %s %s/%s: %w", kind, namespace, name, err)
+		return nil, fmt.Errorf("get %s %s/%s: %w", kind, namespace, name, err)
 	}
-	return true, nil
+	return u.Object, nil
 }
 
 // Apply applies an object under a field manager, which takes what it names
 // from every other one (server-side apply, KEP-555). It returns the object as
-// it is then.
+// it is then, pruned.
 func (m *Mirror) Apply(ctx context.Context, obj map[string]any, manager string) (map[string]any, error) {
 	u := &unstructured.Unstructured{Object: obj}
 	out, err := m.resource(u.GetKind(), u.GetNamespace()).Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: manager, Force: true})
 	if err != nil {
 		return nil, fmt.Errorf("apply %s %s/%s: %w", u.GetKind(), u.GetNamespace(), u.GetName(), err)
 	}
+	m.prune(out.Object)
+	return out.Object, nil
+}
+
+// Merge changes an object by a merge patch (RFC 7386); one with a
+// metadata.resourceVersion fails where the object has another. It returns the
+// object as it is then, pruned.
+func (m *Mirror) Merge(ctx context.Context, kind, namespace, name string, patch map[string]any) (map[string]any, error) {
+	return m.patch(ctx, kind, namespace, name, types.MergePatchType, patch)
+}
+
+// WriteStatus replaces the status of an object with a UID.
+func (m *Mirror) WriteStatus(ctx context.Context, kind, namespace, name, uid string, status any) error {
+	patch := []map[string]any{
+		{"op": "test", "path": "/metadata/uid", "value": uid},
+		{"op": "add", "path": "/status", "value": status},
+	}
+	_, err := m.patch(ctx, kind, namespace, name, types.JSONPatchType, patch, "status")
+	return err
+}
+
+func (m *Mirror) patch(ctx context.Context, kind, namespace, name string, how types.PatchType, patch any, sub ...string) (map[string]any, error) {
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return nil, fmt.Errorf("patch %s %s/%s: %w", kind, namespace, name, err)
+	}
+	out, err := m.resource(kind, namespace).Patch(ctx, name, how, data, metav1.PatchOptions{}, sub...)
+	if err != nil {
+		return nil, fmt.Errorf("patch %s %s/%s: %w", kind, namespace, name, err)
+	}
+	m.prune(out.Object)
 	return out.Object, nil
 }
 
@@ -142,26 +240,17 @@ func (m *Mirror) TakeOver(ctx context.Context, kind, namespace, name, from, to s
 	return nil
 }
 
-// Annotate sets one annotation; "" removes it.
-func (m *Mirror) Annotate(ctx context.Context, kind, namespace, name, key, value string) error {
-	text := fmt.Sprintf("%q", value)
-	if value == "" {
-		text = "null"
-	}
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, text)
-	_, err := m.resource(kind, namespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	if err != nil {
-		return fmt.Errorf("annotate %s %s/%s: %w", kind, namespace, name, err)
-	}
-	return nil
-}
-
-// Delete removes an object and, in the background, what it owns. One that is
-// gone is no error.
-func (m *Mirror) Delete(ctx context.Context, kind, namespace, name string) error {
+// Delete removes an object with a UID and, in the background, what it owns.
+// One that is gone, or has another UID, is no error.
+func (m *Mirror) Delete(ctx context.Context, kind, namespace, name, uid string) error {
 	background := metav1.DeletePropagationBackground
-	err := m.resource(kind, namespace).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &background})
-	if err != nil && !apierrors.IsNotFound(err) {
+	options := metav1.DeleteOptions{PropagationPolicy: &background}
+	if uid != "" {
+		id := types.UID(uid)
+		options.Preconditions = &metav1.Preconditions{UID: &id}
+	}
+	err := m.resource(kind, namespace).Delete(ctx, name, options)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete %s %s/%s: %w", kind, namespace, name, err)
 	}
 	return nil

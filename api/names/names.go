@@ -43,6 +43,8 @@ const (
 	Unit = "gridmesh.io/unit"
 	// Applied is the annotation with the hash of what was applied last.
 	Applied = "gridmesh.io/applied"
+	// AppliedAt is the annotation with the time (RFC 3339) of that.
+	AppliedAt = "gridmesh.io/applied-at"
 	// Replicas is the annotation with the template's replicas, as applied last.
 	Replicas = "gridmesh.io/replicas"
 	// UnitGone is the annotation with the time (RFC 3339) since when a child's

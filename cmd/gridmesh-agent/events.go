@@ -38,7 +38,7 @@ func (c *config) tell(ctx context.Context, log *slog.Logger, why error) {
 	if c.manifests != "" {
 		return
 	}
-	client, err := kube.Connect(c.kubeconfig, "gridmesh-agent")
+	client, err := kube.Connect(c.kubeconfig, "gridmesh-agent", kube.NodeRate())
 	if err != nil {
 		return // the reason for not starting is in the log
 	}

@@ -98,7 +98,7 @@ func (a *agent) open(ctx context.Context, st *source.State) (feed, error) {
 	if a.cfg.manifests != "" {
 		return source.NewDir(a.cfg.manifests), nil
 	}
-	client, err := kube.Connect(a.cfg.kubeconfig, "gridmesh-agent/"+obs.Version())
+	client, err := kube.Connect(a.cfg.kubeconfig, "gridmesh-agent/"+obs.Version(), kube.NodeRate())
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ type config struct {
 	installCRDs bool
 	leaderElect bool
 	parallel    int
+	rate        kube.Rate
 	verbose     bool
 	guard       plan.Guard
 	election    kube.Election
@@ -30,7 +31,7 @@ type config struct {
 func defaults() *config {
 	host, _ := os.Hostname()
 	return &config{
-		healthz: "0.0.0.0:10357", metrics: "127.0.0.1:10358", installCRDs: true, leaderElect: true, parallel: 8, guard: plan.DefaultGuard(),
+		healthz: "0.0.0.0:10357", metrics: "127.0.0.1:10358", installCRDs: true, leaderElect: true, parallel: 16, rate: kube.Rate{QPS: 200, Burst: 400}, guard: plan.DefaultGuard(),
 		election: kube.Election{
 			Namespace: "gridmesh", Name: "gridmesh-controller", Identity: fmt.Sprintf("%s-%d", host, os.Getpid()),
 			Lease: 15 * time.Second, Renew: 10 * time.Second, RetryWait: 2 * time.Second,
@@ -41,7 +42,7 @@ func defaults() *config {
 // ignored are flags of SuperEdge's application-grid-controller that mean
 // nothing here. They are accepted, so that its manifests go on working.
 var ignored = map[string]string{
-	"master": "the address is in --kubeconfig", "kube-qps": "the client adapts", "kube-burst": "the client adapts", "feature-gates": "there are none",
+	"master": "the address is in --kubeconfig", "feature-gates": "there are none",
 	"sync-period": "changes are followed at once", "worker": "see --parallel-writes", "leader-elect-resource-lock": "it is a Lease",
 }
 
@@ -51,6 +52,8 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.metrics, "metrics-bind-address", c.metrics, "address of /metrics; empty for none")
 	f.BoolVar(&c.installCRDs, "install-crds", c.installCRDs, "install the grids' CustomResourceDefinitions and keep them")
 	f.IntVar(&c.parallel, "parallel-writes", c.parallel, "most writes to the API server at once")
+	f.Float32Var(&c.rate.QPS, "kube-qps", c.rate.QPS, "most requests a second to the API server")
+	f.IntVar(&c.rate.Burst, "kube-burst", c.rate.Burst, "most requests at once beyond that")
 	f.DurationVar(&c.guard.Grace, "removal-grace", c.guard.Grace, "how long a unit without nodes keeps its workloads")
 	f.Float64Var(&c.guard.Share, "removal-share", c.guard.Share, "most of a grid's units that are removed at once, 0 to 1; one is always allowed")
 	f.BoolVar(&c.leaderElect, "leader-elect", c.leaderElect, "let one replica act, by a Lease")
@@ -68,11 +71,11 @@ func (c *config) bind(f *pflag.FlagSet) {
 
 func (c *config) complete(f *pflag.FlagSet, log *slog.Logger) error {
 	var errs []error
-	if c.guard.Share < 0 || c.guard.Share > 1 {
-		errs = append(errs, fmt.Errorf("--removal-share %g: must be between 0 and 1", c.guard.Share))
+	if err := c.guard.Validate(); err != nil {
+		errs = append(errs, err)
 	}
-	if c.guard.Grace < 0 {
-		errs = append(errs, fmt.Errorf("--removal-grace %s: must not be negative", c.guard.Grace))
+	if c.rate.QPS <= 0 || c.rate.Burst < 1 {
+		errs = append(errs, fmt.Errorf("--kube-qps %g, --kube-burst %d: must be positive", c.rate.QPS, c.rate.Burst))
 	}
 	if c.parallel < 1 || c.parallel > 100 {
 		errs = append(errs, fmt.Errorf("--parallel-writes %d: must be between 1 and 100", c.parallel))

@@ -12,9 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gridmesh/gridmesh/api/names"
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
 	"github.com/gridmesh/gridmesh/grid"
 	"github.com/gridmesh/gridmesh/grid/plan"
@@ -22,27 +20,10 @@ import (
 	"github.com/gridmesh/gridmesh/kube"
 )
 
-// kinds is what the controller watches: all grids and nodes, and of the
-// workloads those that belong to a grid.
-func kinds() []kube.Kind {
-	grids := schema.GroupVersion{Group: apiv1.Group, Version: apiv1.Version}
-	apps := schema.GroupVersion{Group: "apps", Version: "v1"}
-	core := schema.GroupVersion{Version: "v1"}
-	return []kube.Kind{
-		{Resource: grids.WithResource("deploymentgrids"), Kind: "DeploymentGrid"},
-		{Resource: grids.WithResource("statefulsetgrids"), Kind: "StatefulSetGrid"},
-		{Resource: grids.WithResource("servicegrids"), Kind: "ServiceGrid"},
-		{Resource: core.WithResource("nodes"), Kind: "Node"},
-		{Resource: apps.WithResource("deployments"), Kind: "Deployment", Selector: names.GridSelector},
-		{Resource: apps.WithResource("statefulsets"), Kind: "StatefulSet", Selector: names.GridSelector},
-		{Resource: core.WithResource("services"), Kind: "Service", Selector: names.GridSelector},
-	}
-}
-
 // control works until ctx ends or the lease is lost.
 func control(ctx context.Context, c *config, log *slog.Logger) error {
 	kube.LogTo(log)
-	client, err := kube.Connect(c.kubeconfig, plan.Manager+"/"+obs.Version())
+	client, err := kube.Connect(c.kubeconfig, plan.Manager+"/"+obs.Version(), c.rate)
 	if err != nil {
 		return err
 	}
@@ -55,21 +36,22 @@ func control(ctx context.Context, c *config, log *slog.Logger) error {
 	var wg sync.WaitGroup
 	start := func(what string, f func() error) {
 		wg.Go(func() {
-			if err := f(); err != nil && ctx.Err() == nil {
-				cancel(fmt.Errorf("%s: %w", what, err))
+			err := f()
+			if err != nil && ctx.Err() == nil {
+				err = fmt.Errorf("%s: %w", what, err)
 			}
+			cancel(err) // one that ends, ends all
 		})
 	}
 	for _, s := range servers(c, registry) {
 		start("listen on "+s.Addr, func() error { return serve(ctx, s) })
 	}
-	work := func(ctx context.Context) error { return lead(ctx, c, client, log, metrics) }
 	start("controller", func() error {
-		defer cancel(nil)
-		if !c.leaderElect {
-			return work(ctx)
+		work := func(ctx context.Context) error { return lead(ctx, c, client, log, metrics) }
+		if c.leaderElect {
+			return client.Lead(ctx, c.election, work)
 		}
-		return client.Lead(ctx, c.election, work)
+		return work(ctx)
 	})
 	<-ctx.Done()
 	wg.Wait()
@@ -92,8 +74,10 @@ func lead(ctx context.Context, c *config, client *kube.Client, log *slog.Logger,
 			}
 		}
 	}
-	mirror := kube.NewMirror(client, kinds())
-	controller := grid.New(mirror, grid.Config{Guard: c.guard, Parallel: c.parallel, Log: log, Metrics: metrics})
+	mirror := kube.NewMirror(client, kube.GridKinds(), plan.Prune)
+	events := kube.NewRecorder(ctx, client, plan.Manager)
+	defer events.Close()
+	controller := grid.New(mirror, mirror, grid.Config{Guard: c.guard, Parallel: c.parallel, Log: log, Metrics: metrics, Events: events})
 	ready := make(chan struct{})
 	var wg sync.WaitGroup
 	var mirrored error

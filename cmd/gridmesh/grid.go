@@ -1,27 +1,164 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/grid/plan"
+	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
 func gridCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "grid", Short: "Show what grids make in every unit"}
-	cmd.AddCommand(gridPlanCommand())
+	cmd := &cobra.Command{
+		Use: "grid", Short: "Show what grids make in every unit, what is wrong there, and roll them back",
+		Long: `Show what grids make in every unit, what is wrong there, and roll them back.
+
+The state comes from a cluster (--kubeconfig, $KUBECONFIG or ~/.kube/config), or
+from manifests (-f), as "kubectl get -o yaml" prints them.`,
+	}
+	cmd.AddCommand(gridListCommand(), gridUnitsCommand(), gridPlanCommand(), gridHistoryCommand(), gridRollbackCommand())
 	return cmd
 }
 
-// stepRow is one child in the output.
+// gridInput is where grids are read from, and which of them.
+type gridInput struct {
+	input
+	namespace string
+	all       bool
+	guard     plan.Guard
+}
+
+func newGridInput(cmd *cobra.Command, manifests bool) *gridInput {
+	in := &gridInput{guard: plan.DefaultGuard()}
+	f := cmd.Flags()
+	f.StringVar(&in.kubeconfig, "kubeconfig", "", "kubeconfig of a cluster (default $KUBECONFIG, then ~/.kube/config)")
+	f.StringVarP(&in.namespace, "namespace", "n", names.DefaultNamespace, "namespace of the grids")
+	f.StringVarP(&in.output, "output", "o", "table", "table, json or yaml")
+	if manifests {
+		f.StringVarP(&in.dir, "filename", "f", "", "directory or file of manifests, instead of a cluster")
+		f.BoolVarP(&in.all, "all-namespaces", "A", false, "grids of every namespace")
+	}
+	return in
+}
+
+func (in *gridInput) client() (*kube.Client, error) {
+	path := cmp.Or(in.kubeconfig, os.Getenv("KUBECONFIG"))
+	if path == "" {
+		home, _ := os.UserHomeDir()
+		path = filepath.Join(home, ".kube", "config")
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("%w: no cluster is given; use --kubeconfig F, or -f DIR for manifests", run.ErrUsage)
+		}
+	}
+	kube.LogTo(obs.NewLog(os.Stderr, false))
+	return kube.Connect(path, "gridmesh/"+obs.Version(), kube.NodeRate())
+}
+
+// objects are the cluster's, or those of the manifests; with both, what the
+// cluster has with the manifests applied to it.
+func (in *gridInput) objects(ctx context.Context) (objects []map[string]any, problems []topology.Problem, err error) {
+	if in.dir == "" || in.kubeconfig != "" {
+		client, err := in.client()
+		if err != nil {
+			return nil, nil, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		if objects, err = client.Objects(ctx, kube.GridKinds()); err != nil {
+			return nil, nil, err
+		}
+	}
+	if in.dir != "" {
+		files, bad, err := source.ReadObjects(in.dir)
+		if err != nil {
+			return nil, nil, err
+		}
+		objects, problems = append(objects, files...), bad
+	}
+	return objects, problems, nil
+}
+
+// plans plans the grids of the namespaces that were asked for.
+func (in *gridInput) plans(ctx context.Context) ([]plan.Plan, []topology.Problem, error) {
+	objects, problems, err := in.objects(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	plans := slices.DeleteFunc(plan.All(worldOf(objects), in.guard, time.Now()), func(p plan.Plan) bool {
+		return !in.all && p.Grid.Namespace != in.namespace
+	})
+	for _, p := range plans {
+		problems = append(problems, p.Problems...)
+	}
+	return plans, problems, nil
+}
+
+// worldOf sorts objects. Of two with one name the later stands, as if it were
+// applied to the earlier.
+func worldOf(objects []map[string]any) plan.World {
+	seen := map[plan.Ref]map[string]any{}
+	var order []plan.Ref
+	for _, obj := range objects {
+		ref := plan.RefOf(obj)
+		if old, again := seen[ref]; again {
+			obj = overlay(old, obj)
+		} else {
+			order = append(order, ref)
+		}
+		seen[ref] = obj
+	}
+	var w plan.World
+	for _, ref := range order {
+		obj := seen[ref]
+		version, _ := obj["apiVersion"].(string)
+		switch version + "/" + ref.Kind {
+		case "superedge.io/v1/DeploymentGrid", "superedge.io/v1/StatefulSetGrid", "superedge.io/v1/ServiceGrid":
+			w.Grids = append(w.Grids, obj)
+		case "v1/Node":
+			w.Nodes = append(w.Nodes, obj)
+		case "apps/v1/Deployment", "apps/v1/StatefulSet", "v1/Service":
+			w.Children = append(w.Children, obj)
+		case "apps/v1/ControllerRevision":
+			w.Revisions = append(w.Revisions, obj)
+		}
+	}
+	return w
+}
+
+// overlay is an object as it is once it is applied to an older one.
+func overlay(old, obj map[string]any) map[string]any {
+	out := maps.Clone(obj)
+	metadata, _ := obj["metadata"].(map[string]any)
+	was, _ := old["metadata"].(map[string]any)
+	if metadata["uid"] != nil {
+		return out
+	}
+	metadata = maps.Clone(metadata)
+	metadata["uid"], metadata["creationTimestamp"] = was["uid"], was["creationTimestamp"]
+	out["metadata"] = metadata
+	if status, ok := old["status"]; ok {
+		out["status"] = status
+	}
+	return out
+}
+
+// stepRow is one child in the output of plan.
 type stepRow struct {
 	Grid   string         `json:"grid"`
 	Unit   string         `json:"unit,omitempty"`
@@ -33,32 +170,34 @@ type stepRow struct {
 }
 
 func gridPlanCommand() *cobra.Command {
-	in := &input{}
-	guard := plan.DefaultGuard()
+	var in *gridInput
 	cmd := &cobra.Command{
 		Use: "plan", Short: "Show what grids would do in every unit, before they are applied", Args: cobra.NoArgs,
 		Long: `Show what grids would do in every unit, before they are applied.
 
 Reads grids, Nodes, and the Deployments, StatefulSets and Services that exist
-from manifests, as "kubectl get -o yaml" prints them, and changes nothing.
--o yaml prints each child as it would be applied.`,
-		Example: "  kubectl get nodes,deploy,dg -A -o yaml >now.yaml && gridmesh grid plan -f now.yaml",
+from manifests, as "kubectl get -o yaml" prints them, and changes nothing. With
+--kubeconfig too, the manifests are put over what the cluster has. -o yaml
+prints each child as it would be applied.`,
+		Example: `  gridmesh grid plan -f new-till.yaml --kubeconfig ~/.kube/config
+  kubectl get nodes,deploy,dg -A -o yaml >now.yaml && gridmesh grid plan -f now.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if in.dir == "" {
 				return fmt.Errorf("%w: give -f FILE or -f DIR", run.ErrUsage)
 			}
-			objects, problems, err := source.ReadObjects(in.dir)
+			if err := in.guard.Validate(); err != nil {
+				return fmt.Errorf("%w: %w", run.ErrUsage, err)
+			}
+			plans, problems, err := in.plans(cmd.Context())
 			if err != nil {
 				return err
 			}
-			plans := plan.All(worldOf(objects), guard, time.Now())
-			rows := []stepRow{}
+			rows, now := []stepRow{}, time.Now()
 			for _, p := range plans {
-				problems = append(problems, p.Problems...)
 				for _, s := range p.Steps {
 					rows = append(rows, stepRow{
-						Grid: strings.ToLower(p.Kind) + " " + p.Key.String(), Unit: s.Unit, Nodes: s.Nodes,
-						Child: strings.ToLower(s.Kind) + " " + s.Name, Action: string(s.Action), Why: s.Why, Object: s.Object,
+						Grid: p.Grid.String(), Unit: s.Unit, Nodes: s.Nodes,
+						Child: strings.ToLower(s.Kind) + " " + s.Name, Action: string(s.Action), Why: s.Why, Object: s.Object(now),
 					})
 				}
 			}
@@ -66,29 +205,12 @@ from manifests, as "kubectl get -o yaml" prints them, and changes nothing.
 			return in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return stepTable(out, rows, problems) })
 		},
 	}
+	in = newGridInput(cmd, true)
+	in.all = true
 	f := cmd.Flags()
-	f.StringVarP(&in.dir, "filename", "f", "", "directory or file of manifests")
-	f.StringVarP(&in.output, "output", "o", "table", "table, json or yaml")
-	f.DurationVar(&guard.Grace, "removal-grace", guard.Grace, "how long a unit without nodes keeps its workloads")
-	f.Float64Var(&guard.Share, "removal-share", guard.Share, "most of a grid's units that are removed at once, 0 to 1; one is always allowed")
+	f.DurationVar(&in.guard.Grace, "removal-grace", in.guard.Grace, "how long a unit without nodes keeps its workloads")
+	f.Float64Var(&in.guard.Share, "removal-share", in.guard.Share, "most of a grid's units that are removed at once, 0 to 1; one is always allowed")
 	return cmd
-}
-
-func worldOf(objects []map[string]any) plan.World {
-	var w plan.World
-	for _, obj := range objects {
-		version, _ := obj["apiVersion"].(string)
-		kind, _ := obj["kind"].(string)
-		switch version + "/" + kind {
-		case "superedge.io/v1/DeploymentGrid", "superedge.io/v1/StatefulSetGrid", "superedge.io/v1/ServiceGrid":
-			w.Grids = append(w.Grids, obj)
-		case "v1/Node":
-			w.Nodes = append(w.Nodes, obj)
-		case "apps/v1/Deployment", "apps/v1/StatefulSet", "v1/Service":
-			w.Children = append(w.Children, obj)
-		}
-	}
-	return w
 }
 
 func stepTable(out io.Writer, rows []stepRow, problems []topology.Problem) error {
@@ -101,6 +223,11 @@ func stepTable(out io.Writer, rows []stepRow, problems []topology.Problem) error
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Grid, dash(r.Unit), nodes, r.Child, r.Action, dash(r.Why))
 	}
+	return flush(t, out, problems)
+}
+
+// flush ends a table and names the problems below it.
+func flush(t *tabwriter.Writer, out io.Writer, problems []topology.Problem) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}

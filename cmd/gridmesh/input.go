@@ -97,7 +97,7 @@ func (in *input) snapshot(ctx context.Context) (*topology.Snapshot, error) {
 		return source.ReadDir(in.dir)
 	case in.kubeconfig != "":
 		kube.LogTo(obs.NewLog(os.Stderr, false))
-		client, err := kube.Connect(in.kubeconfig, "gridmesh/"+obs.Version())
+		client, err := kube.Connect(in.kubeconfig, "gridmesh/"+obs.Version(), kube.NodeRate())
 		if err != nil {
 			return nil, err
 		}

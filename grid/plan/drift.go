@@ -1,9 +1,11 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 )
@@ -19,9 +21,9 @@ func drift(wanted, live any, path string) string {
 		return ""
 	case Object:
 		has, _ := live.(Object)
-		for _, key := range slices.Sorted(maps.Keys(wanted)) {
-			if at := drift(wanted[key], has[key], path+"."+key); at != "" {
-				return at
+		for key := range wanted { // in no order, for most often there is none
+			if drift(wanted[key], has[key], "") != "" {
+				return driftOfObject(wanted, has, path)
 			}
 		}
 		return ""
@@ -31,14 +33,24 @@ func drift(wanted, live any, path string) string {
 	if same(wanted, live) {
 		return ""
 	}
-	return path
+	return cmp.Or(path, ".")
+}
+
+// driftOfObject names the first field in the order of names.
+func driftOfObject(wanted, has Object, path string) string {
+	for _, key := range slices.Sorted(maps.Keys(wanted)) {
+		if at := drift(wanted[key], has[key], path+"."+key); at != "" {
+			return at
+		}
+	}
+	return ""
 }
 
 // driftOfList compares lists of named objects by name, others in order.
 func driftOfList(wanted []any, live any, path string) string {
 	has, _ := live.([]any)
 	for i, item := range wanted {
-		at, found := fmt.Sprintf("%s[%d]", path, i), any(nil)
+		at, found := path+"["+strconv.Itoa(i)+"]", any(nil)
 		if i < len(has) {
 			found = has[i]
 		}
@@ -72,17 +84,6 @@ func same(a, b any) bool {
 	p, errA := resource.ParseQuantity(x)
 	q, errB := resource.ParseQuantity(y)
 	return errA == nil && errB == nil && p.Cmp(q) == 0
-}
-
-// othersScale tells whether another manager owns spec.replicas of a live
-// child: an autoscaler, or somebody with kubectl scale.
-func othersScale(child Object) bool {
-	entries, _ := object(child, "metadata")["managedFields"].([]any)
-	return slices.ContainsFunc(entries, func(e any) bool {
-		entry, _ := e.(Object)
-		_, owns := object(entry, "fieldsV1", "f:spec")["f:replicas"]
-		return owns && entry["manager"] != Manager && entry["manager"] != SuperEdgeManager
-	})
 }
 
 // SuperEdgeManager is the field manager of SuperEdge's controller: the name of

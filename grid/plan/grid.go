@@ -1,11 +1,12 @@
 package plan
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -18,55 +19,91 @@ import (
 // childKinds are the grids and what they make.
 var childKinds = map[string]string{"DeploymentGrid": "Deployment", "StatefulSetGrid": "StatefulSet", "ServiceGrid": "Service"}
 
-// grid is one grid, read.
+// grid is one grid, read, with what it needs to be planned again cheaply.
 type grid struct {
-	kind, child string
-	key         topology.ObjectKey
+	ref         Ref
+	child       string // kind of its children
 	uid         string
+	generation  int64
+	going       bool // being deleted
+	foreign     bool // of SuperEdge's federation: left alone
+	sound       bool // children can be made of it
 	labels      map[string]string
 	annotations map[string]string
 	unitKey     string
-	templates   map[string]Object // by name; DefaultTemplate is spec.template
-	ofUnit      map[string]string // unit -> name of its template
-	fallback    string            // of all other units
+	templates   map[string]*template // by name; DefaultTemplate is spec.template
+	ofUnit      map[string]string    // unit -> name of its template
+	fallback    string               // of all other units
+	rollout     *rollout
+	autoDelete  bool
+	content     Object // what a revision holds
+	revision    string // name of the ControllerRevision of content
 	problems    []topology.Problem
+
+	// What outlives a change of the grid.
+	*memory
 }
 
-// read reads a grid. What is wrong becomes a Problem; ok is false where
-// nothing can be made of it at all.
-func read(obj Object) (g *grid, ok bool) {
-	kind, _ := obj["kind"].(string)
-	g = &grid{kind: kind, child: childKinds[kind], templates: map[string]Object{}, fallback: apiv1.DefaultTemplate}
-	g.key = topology.ObjectKey{Namespace: text(obj, "metadata", "namespace"), Name: text(obj, "metadata", "name")}
-	if g.key.Namespace == "" {
-		g.key.Namespace = names.DefaultNamespace
-	}
-	g.uid = text(obj, "metadata", "uid")
+// memory is what an Index knows of a grid besides its spec.
+type memory struct {
+	units     map[string][]*child // by unit, sorted by name
+	revisions map[string]Object   // by name
+	assessed  map[string]assessment
+	// The status as it was decided last, or was found: where a rollout is.
+	workload *apiv1.WorkloadGridStatus
+	service  *apiv1.ServiceGridStatus
+}
+
+// template is an entry of the templates, prepared.
+type template struct {
+	spec     Object // without replicas, and without the unit key in the node selector
+	replicas int64  // -1 for none
+	sum      string // of everything
+	fault    string // why it would be refused, or ""
+}
+
+// read reads a grid. What is wrong becomes a Problem.
+func read(obj Object) *grid {
+	g := &grid{ref: RefOf(obj), templates: map[string]*template{}, fallback: apiv1.DefaultTemplate}
+	g.child = childKinds[g.ref.Kind]
+	g.uid, g.generation = text(obj, "metadata", "uid"), number(obj, 0, "metadata", "generation")
+	g.going = text(obj, "metadata", "deletionTimestamp") != ""
 	g.labels, g.annotations = texts(obj, "metadata", "labels"), texts(obj, "metadata", "annotations")
+	g.foreign = g.labels[names.Federated] != "" || g.labels[names.Distributed] != ""
 	g.unitKey = text(obj, "spec", "gridUniqKey")
-	ok = true
+	g.sound = true
 	if msgs := validation.IsQualifiedName(g.unitKey); len(msgs) > 0 {
-		g.problem("spec.gridUniqKey", "%q is no label key: %s; give the label of nodes whose values are the units", g.unitKey, msgs[0])
-		ok = false
+		g.unsound("spec.gridUniqKey", "%q is no label key: %s; give the label of nodes whose values are the units", g.unitKey, msgs[0])
 	}
-	if n, most := len(g.key.Name), g.longest(); n > most {
-		g.problem("metadata.name", "has %d characters, at most %d fit; choose a shorter one", n, most)
-		ok = false
+	if n, most := len(g.ref.Name), g.longest(); n > most {
+		g.unsound("metadata.name", "has %d characters, at most %d fit; choose a shorter one", n, most)
 	}
-	template := object(obj, "spec", "template")
-	if len(template) == 0 {
-		g.problem("spec.template", "is missing; give the spec of the %s that every unit gets", g.child)
-		return g, false
+	spec := object(obj, "spec", "template")
+	if len(spec) == 0 {
+		g.unsound("spec.template", "is missing; give the spec of the %s that every unit gets", g.child)
+		return g
 	}
-	g.templates[apiv1.DefaultTemplate] = template
+	g.templates[apiv1.DefaultTemplate] = g.prepare(spec)
+	if g.child == "Service" {
+		return g
+	}
+	g.content = Object{"template": spec}
 	for name := range object(obj, "spec", "templatePool") {
-		g.templates[name] = object(obj, "spec", "templatePool", name)
+		g.templates[name] = g.prepare(object(obj, "spec", "templatePool", name))
+	}
+	for _, field := range []string{"templatePool", "templates", "defaultTemplateName"} {
+		if v, ok := object(obj, "spec")[field]; ok {
+			g.content[field] = v
+		}
 	}
 	g.ofUnit = texts(obj, "spec", "templates")
 	if name := text(obj, "spec", "defaultTemplateName"); name != "" {
 		g.fallback = name
 	}
-	return g, ok
+	g.autoDelete = flag(obj, "spec", "autoDeleteUnusedTemplate")
+	g.rollout = readRollout(object(obj, "spec", "rollout"))
+	g.revision = g.revisionName()
+	return g
 }
 
 func (g *grid) longest() int {
@@ -76,12 +113,26 @@ func (g *grid) longest() int {
 	return validation.LabelValueMaxLength
 }
 
-func (g *grid) problem(field, format string, args ...any) {
-	g.problems = append(g.problems, topology.Problem{Object: strings.ToLower(g.kind) + " " + g.key.String(), Field: field, Text: fmt.Sprintf(format, args...)})
+func (g *grid) unsound(field, format string, args ...any) {
+	g.sound = false
+	g.problems = append(g.problems, topology.Problem{Object: g.ref.String(), Field: field, Text: fmt.Sprintf(format, args...)})
+}
+
+// prepare reads one template. Its clone is shared by all units, and compared
+// with their children; what differs between units is not in it.
+func (g *grid) prepare(spec Object) *template {
+	t := &template{spec: clone(spec), replicas: number(spec, -1, "replicas"), sum: sum(spec)}
+	if g.child == "Service" {
+		return t
+	}
+	t.fault = selects(spec)
+	delete(t.spec, "replicas")
+	delete(ensure(ensure(ensure(t.spec, "template"), "spec"), "nodeSelector"), g.unitKey)
+	return t
 }
 
 // template returns what a unit runs, or why it cannot.
-func (g *grid) template(unit string) (Object, string) {
+func (g *grid) template(unit string) (*template, string) {
 	name, chosen := g.ofUnit[unit]
 	if !chosen {
 		name = g.fallback
@@ -93,7 +144,26 @@ func (g *grid) template(unit string) (Object, string) {
 	case !ok:
 		return nil, fmt.Sprintf("spec.defaultTemplateName is %q, which spec.templatePool does not hold", name)
 	}
-	return t, selects(t)
+	return t, t.fault
+}
+
+// unused are the entries of templatePool that neither a unit nor the default
+// names.
+func (g *grid) unused() (list []string) {
+	if !g.autoDelete {
+		return nil
+	}
+	used := map[string]bool{apiv1.DefaultTemplate: true, g.fallback: true}
+	for _, name := range g.ofUnit {
+		used[name] = true
+	}
+	for name := range g.templates {
+		if !used[name] {
+			list = append(list, name)
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
 // selects says why a workload's template would be refused, or "".
@@ -111,63 +181,42 @@ func selects(template Object) string {
 	return ""
 }
 
-// workload renders the child of a unit.
-func (g *grid) workload(template Object, unit, name string) Object {
-	spec := clone(template)
-	pod := ensure(ensure(spec, "template"), "spec")
-	ensure(pod, "nodeSelector")[g.unitKey] = unit
-	annotations := map[string]string{names.Unit: unit}
-	if n := number(spec, -1, "replicas"); n >= 0 {
-		annotations[names.Replicas] = strconv.FormatInt(n, 10)
-	}
-	return g.finish(name, spec, maps.Clone(g.labels), annotations)
+// same tells whether nothing but the status differs. The API server raises the
+// generation with every change of the spec.
+func (g *grid) same(o *grid) bool {
+	return g.uid == o.uid && g.generation > 0 && g.generation == o.generation && g.going == o.going && maps.Equal(g.labels, o.labels) && maps.Equal(g.annotations, o.annotations)
 }
 
-// service renders the Service of a ServiceGrid, whose traffic stays in the
-// unit of its client.
-func (g *grid) service(name string) Object {
-	annotations := map[string]string{names.TopologyKeys: `["` + g.unitKey + `"]`}
-	for k, v := range g.annotations {
-		if _, own := annotations[k]; !own && !strings.HasPrefix(k, "kubectl.kubernetes.io/") {
-			annotations[k] = v
-		}
-	}
-	return g.finish(name, clone(g.templates[apiv1.DefaultTemplate]), maps.Clone(g.labels), annotations)
+// owns tells whether a child is this grid's own: an earlier grid of the same
+// name may have had another UID.
+func (g *grid) owns(c *child) bool {
+	return c.ownerKind == "" || g.uid == "" || c.ownerUID == g.uid
 }
 
-func (g *grid) finish(name string, spec Object, labels, annotations map[string]string) Object {
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[names.GridSelector], labels[names.GridUniqKey] = g.key.Name, keyLabel(g.unitKey)
-	annotations[names.UnitKey] = g.unitKey
-	version := "apps/v1"
+// plain is the name of a unit's child, where nothing is in its way.
+func (g *grid) plain(unit string) string {
 	if g.child == "Service" {
-		version = "v1"
+		return g.ref.Name + "-svc"
 	}
-	obj := Object{
-		"apiVersion": version, "kind": g.child,
-		"metadata": Object{
-			"namespace": g.key.Namespace, "name": name, "labels": anyMap(labels),
-			"ownerReferences": []any{Object{
-				"apiVersion": apiv1.Group + "/" + apiv1.Version, "kind": g.kind, "name": g.key.Name, "uid": g.uid,
-				"controller": true, "blockOwnerDeletion": true,
-			}},
-		},
-		"spec": spec,
-	}
-	metadata := obj["metadata"].(Object)
-	metadata["annotations"] = anyMap(annotations)
-	annotations[names.Applied] = hash(obj)
-	metadata["annotations"] = anyMap(annotations)
-	return obj
+	return plainName(g.ref.Name, unit)
 }
 
-// hash is the same for the same content: JSON objects are marshalled sorted.
-func hash(obj Object) string {
-	data, err := json.Marshal(obj)
+// sum is the same for the same content: JSON objects are marshalled sorted.
+func sum(parts ...any) string {
+	data, err := json.Marshal(parts)
 	if err != nil {
 		panic(err) // it came from JSON
 	}
-	return short(string(data)) + short(string(data)+"\x00")
+	s := sha256.Sum256(data)
+	return hex.EncodeToString(s[:8])
+}
+
+// Short cuts a list of units for a message.
+func Short(list []string) string {
+	const named = 3
+	text := strings.Join(list[:min(named, len(list))], ", ")
+	if more := len(list) - named; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }

@@ -34,10 +34,10 @@ func hashedName(grid, unit string) string {
 	if most := maxPodName - hashLen - 1; len(clean) > most {
 		clean = clean[:most]
 	}
-	return strings.Trim(clean, "-") + "-" + short(grid+"\x00"+unit)
+	return strings.Trim(clean, "-") + "-" + digest(grid+"\x00"+unit)
 }
 
-func short(text string) string {
+func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])[:hashLen]
 }

@@ -22,8 +22,9 @@ func text(obj Object, path ...string) string {
 }
 
 func texts(obj Object, path ...string) map[string]string {
-	out := map[string]string{}
-	for k, v := range object(obj, path...) {
+	from := object(obj, path...)
+	out := make(map[string]string, len(from))
+	for k, v := range from {
 		if s, ok := v.(string); ok {
 			out[k] = s
 		}
@@ -31,11 +32,18 @@ func texts(obj Object, path ...string) map[string]string {
 	return out
 }
 
+func flag(obj Object, path ...string) bool {
+	b, _ := object(obj, path[:len(path)-1]...)[path[len(path)-1]].(bool)
+	return b
+}
+
 // number reads an integer, or a default.
 func number(obj Object, otherwise int64, path ...string) int64 {
 	switch n := object(obj, path[:len(path)-1]...)[path[len(path)-1]].(type) {
 	case int64:
 		return n
+	case int32:
+		return int64(n)
 	case float64:
 		return int64(n)
 	}

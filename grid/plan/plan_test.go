@@ -1,133 +1,244 @@
 package plan
 
 import (
-	"fmt"
-	"math/rand/v2"
+	"encoding/json"
 	"reflect"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
-// randomWorld has grids, nodes in units, and none or some of the children.
-func randomWorld(r *rand.Rand) World {
-	var w World
-	keys := []string{"site", "topology.kubernetes.io/zone", "room"}
-	units := []string{"a", "b-c", "c", "Shop_17", "x.y"}
-	for i := range 1 + r.IntN(8) {
-		labels := Object{}
-		for _, key := range keys {
-			if r.IntN(3) > 0 {
-				labels[key] = units[r.IntN(len(units))]
-			}
-		}
-		w.Nodes = append(w.Nodes, Object{"apiVersion": "v1", "kind": "Node", "metadata": Object{"name": fmt.Sprint("n", i), "labels": labels}})
-	}
-	grids := []string{"a", "a-b", "shop"}
-	for i, name := range grids[:1+r.IntN(len(grids))] {
-		kind := []string{"DeploymentGrid", "StatefulSetGrid"}[r.IntN(2)]
-		template := Object{
-			"selector": Object{"matchLabels": Object{"app": name}},
-			"template": Object{"metadata": Object{"labels": Object{"app": name}}, "spec": Object{"nodeSelector": Object{"disk": "ssd"}, "containers": []any{Object{"name": "c", "image": fmt.Sprint("v", r.IntN(2))}}}},
-		}
-		if r.IntN(2) == 0 {
-			template["replicas"] = int64(r.IntN(3))
-		}
-		w.Grids = append(w.Grids,
-			Object{"apiVersion": "superedge.io/v1", "kind": kind, "metadata": Object{"name": name, "namespace": "default", "uid": fmt.Sprint("u", i)}, "spec": Object{"gridUniqKey": keys[r.IntN(len(keys))], "template": template}},
-			Object{"apiVersion": "superedge.io/v1", "kind": "ServiceGrid", "metadata": Object{"name": name, "namespace": "default", "uid": fmt.Sprint("s", i)}, "spec": Object{"gridUniqKey": keys[r.IntN(len(keys))], "template": Object{"ports": []any{Object{"port": int64(80)}}}}})
-	}
-	return w
-}
+var testGuard = Guard{Grace: 5 * time.Minute, Share: 0.3}
 
-// carryOut does to the children what plans say.
-func carryOut(w World, plans []Plan) World {
-	live := map[childKey]Object{}
-	for _, c := range w.Children {
-		live[childKey{text(c, "kind"), text(c, "metadata", "namespace"), text(c, "metadata", "name")}] = c
-	}
-	for _, p := range plans {
-		for _, s := range p.Steps {
-			key := childKey{s.Kind, p.Key.Namespace, s.Name}
-			switch s.Action {
-			case Create, Update, Adopt:
-				live[key] = clone(s.Object)
-			case Remove:
-				delete(live, key)
-			}
-		}
-	}
-	w.Children = nil
-	for _, c := range live {
-		w.Children = append(w.Children, c)
-	}
-	return w
-}
-
-// The laws: planning writes into nothing it reads; no two steps want one
-// object; every unit has exactly one child, selected by its nodes and by what
-// the template asked for; and what was carried out is kept.
+// The laws of planning, over random histories: what is read is not written to;
+// a plan from an index that followed every change is the plan from nothing; no
+// two steps want one object; every unit has one child at most, selected by its
+// nodes and by what the template asked for; waves and removals keep their
+// bounds; and what was carried out is kept.
 func TestLaws(t *testing.T) {
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	for seed := range uint64(400) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		w := randomWorld(r)
-		for range 4 {
-			before := cloneAny(Object{"g": anyList(w.Grids), "n": anyList(w.Nodes), "c": anyList(w.Children)})
-			plans := All(w, DefaultGuard(), now)
-			if after := (Object{"g": anyList(w.Grids), "n": anyList(w.Nodes), "c": anyList(w.Children)}); !reflect.DeepEqual(before, after) {
-				t.Fatalf("seed %d: planning changed what it read", seed)
+	count := map[string]int{}
+	for seed := range uint64(50) {
+		c := newCluster(seed)
+		removed := map[Ref][]time.Time{}
+		for step := range 80 {
+			c.happen()
+			before := clone(anyObjects(c.objects))
+			plans := c.plan(t)
+			if after := anyObjects(c.objects); !reflect.DeepEqual(before, after) {
+				t.Fatalf("seed %d, step %d: planning changed what it read:\n%s", seed, step, cmp.Diff(before, after))
 			}
-			checkPlans(t, seed, plans)
-			w = carryOut(w, plans)
-			for _, p := range All(w, DefaultGuard(), now) {
-				for _, s := range p.Steps {
-					if s.Action != Keep && s.Action != Refuse && s.Action != Hold {
-						t.Fatalf("seed %d: %s %s, unit %s: %s again: %s", seed, p.Kind, p.Key, s.Unit, s.Action, s.Why)
-					}
-				}
+			if twin, own := bare(t, All(c.world(), testGuard, c.now), c.now), bare(t, plans, c.now); twin != own {
+				t.Fatalf("seed %d, step %d: from nothing (-) and from the index (+):\n%s", seed, step, cmp.Diff(twin, own))
 			}
-			next := randomWorld(r) // nodes and grids change, the children stay
-			next.Children = w.Children
-			w = next
+			tally(count, plans)
+			checkPlans(t, seed, c, plans, removed)
+			c.carryOut(plans)
+			if step%4 == 0 {
+				checkSettled(t, seed, c)
+			}
+		}
+	}
+	t.Log(count)
+	for _, what := range []string{"create", "update", "keep", "adopt", "wait", "hold", "remove", "release", "refuse", "WaveBegins", "WaveReady", "RolloutStopped", "RolloutPaused", "RolloutComplete"} {
+		if count[what] < 3 {
+			t.Errorf("%s happened %d times: the histories are too tame", what, count[what])
 		}
 	}
 }
 
-func checkPlans(t *testing.T, seed uint64, plans []Plan) {
-	t.Helper()
-	seen := map[childKey]bool{}
+// tally counts what happens in plans.
+func tally(count map[string]int, plans []Plan) {
 	for _, p := range plans {
-		units := map[string]bool{}
 		for _, s := range p.Steps {
-			key := childKey{s.Kind, p.Key.Namespace, s.Name}
-			if s.Action != Refuse && seen[key] {
-				t.Fatalf("seed %d: two steps want %v", seed, key)
+			count[string(s.Action)]++
+		}
+		for _, n := range p.News {
+			count[n.Reason]++
+		}
+	}
+}
+
+// plan plans every grid. The plan of one that the index does not call dirty
+// must be what it was, unless its time has come.
+func (c *cluster) plan(t *testing.T) []Plan {
+	t.Helper()
+	dirty := c.x.Dirty()
+	var plans []Plan
+	for _, ref := range c.x.Grids() {
+		p, ok := c.x.Plan(ref, testGuard, c.now)
+		if !ok {
+			t.Fatalf("no plan of %s", ref)
+		}
+		plans = append(plans, p)
+		was, known := c.last[ref]
+		quiet := p
+		quiet.News, quiet.Ahead, quiet.Steps = nil, false, slices.Clone(p.Steps) // told once
+		for i := range quiet.Steps {
+			quiet.Steps[i].Nodes = 0 // for display alone
+		}
+		text := transition.ReplaceAllString(bare(t, []Plan{quiet}, time.Time{}), "")
+		if known && !slices.Contains(dirty, ref) && (was.due.IsZero() || c.now.Before(was.due)) && text != was.text {
+			t.Fatalf("the plan of %s changed, and it is not dirty:\n%s", ref, cmp.Diff(was.text, text))
+		}
+		due := time.Time{}
+		if p.Again > 0 {
+			due = c.now.Add(p.Again)
+		}
+		c.last[ref] = lastPlan{text, due}
+	}
+	return plans
+}
+
+// transition is the time of a condition, which stands only once it is written.
+var transition = regexp.MustCompile(`"lastTransitionTime": "[^"]*",`)
+
+type lastPlan struct {
+	text string
+	due  time.Time
+}
+
+func anyObjects(objects map[Ref]Object) Object {
+	out := Object{}
+	for ref, obj := range objects {
+		out[ref.String()] = obj
+	}
+	return out
+}
+
+// bare is what of plans is compared.
+func bare(t *testing.T, plans []Plan, now time.Time) string {
+	t.Helper()
+	var list []any
+	for _, p := range plans {
+		news := p.News
+		for _, s := range p.Steps {
+			obj := s.Object(now)
+			s.wish, s.appliedAt = nil, time.Time{}
+			list = append(list, s.Unit, s.Name, s.Action, s.Why, s.Ready, s.Updated, s.Dark, s.Nodes, obj)
+		}
+		list = append(list, p.Grid, p.UnitKey, p.Problems, p.Revision, p.Expired, p.Unused, p.Workload, p.Service, p.Ahead, news)
+	}
+	data, err := json.MarshalIndent(list, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func checkPlans(t *testing.T, seed uint64, c *cluster, plans []Plan, removed map[Ref][]time.Time) {
+	t.Helper()
+	seen := map[Ref]bool{}
+	for _, p := range plans {
+		units, gone := map[string]bool{}, 0
+		for _, s := range p.Steps {
+			ref := Ref{s.Kind, p.Grid.Namespace, s.Name}
+			if s.Action != Refuse && s.Action != Wait && seen[ref] {
+				t.Fatalf("seed %d: two steps want %v", seed, ref)
 			}
-			seen[key] = seen[key] || s.Action != Refuse
-			if s.Kind == "Service" {
+			seen[ref] = seen[ref] || s.Action != Refuse && s.Action != Wait
+			if s.Action == Remove {
+				removed[p.Grid] = append(removed[p.Grid], c.now)
+			}
+			if s.Action == Remove || s.Action == Hold {
+				gone++
 				continue
 			}
-			if s.Nodes > 0 && units[s.Unit] {
-				t.Fatalf("seed %d: unit %s of %s has two children", seed, s.Unit, p.Key)
+			if units[s.Unit] {
+				t.Fatalf("seed %d: unit %s of %s has two children", seed, s.Unit, p.Grid)
 			}
 			units[s.Unit] = true
-			if s.Object == nil {
+			obj := s.Object(c.now)
+			if obj == nil || s.Kind == "Service" {
 				continue
 			}
 			want := map[string]string{p.UnitKey: s.Unit, "disk": "ssd"}
-			if got := texts(s.Object, "spec", "template", "spec", "nodeSelector"); !reflect.DeepEqual(got, want) {
+			if got := texts(obj, "spec", "template", "spec", "nodeSelector"); !reflect.DeepEqual(got, want) {
 				t.Fatalf("seed %d: node selector %v, want %v", seed, got, want)
 			}
 		}
+		checkRemovals(t, seed, removed[p.Grid], len(p.Steps))
+		checkWave(t, seed, c, p, len(units))
 	}
 }
 
-func anyList(list []Object) []any {
-	out := make([]any, len(list))
-	for i := range list {
-		out[i] = list[i]
+// checkRemovals: within a grace, no more than the share, one at least.
+func checkRemovals(t *testing.T, seed uint64, times []time.Time, units int) {
+	t.Helper()
+	if len(times) == 0 {
+		return
 	}
-	return out
+	last, n := times[len(times)-1], 0
+	for _, at := range times {
+		if last.Sub(at) < testGuard.Grace {
+			n++
+		}
+	}
+	// Units may have been more when the others were removed: at most 7 here.
+	if most := max(1, 7*3/10); n > most {
+		t.Fatalf("seed %d: %d of %d removed within %s", seed, n, units, testGuard.Grace)
+	}
+}
+
+// checkWave: a wave is no larger than it may be, and none begins while a unit
+// that the change has reached is busy or has failed beyond what is allowed.
+func checkWave(t *testing.T, seed uint64, c *cluster, p Plan, units int) {
+	t.Helper()
+	spec := object(c.objects[p.Grid], "spec")
+	if object(spec, "rollout") == nil {
+		return
+	}
+	begun, busy, failed := 0, 0, 0
+	for _, s := range p.Steps {
+		old := s.Action == Keep && s.appliedAt.Add(10*time.Minute).Compare(c.now) <= 0
+		switch {
+		case s.changed && s.Action == Update:
+			begun++
+			if s.Dark {
+				t.Fatalf("seed %d: the change goes to dark unit %s of %s", seed, s.Unit, p.Grid)
+			}
+		case s.Action == Hold || s.Action == Remove || s.changed || s.Updated || s.Dark || s.Action == Refuse:
+		case old:
+			failed++
+		default:
+			busy++
+		}
+	}
+	if begun > waveSize(spec, units) {
+		t.Fatalf("seed %d: a wave of %d units of %d for %v", seed, begun, units, spec["rollout"])
+	}
+	if begun > 0 && (busy > 0 && failed == 0 || object(spec, "rollout")["paused"] == true) {
+		t.Fatalf("seed %d: a wave begins while %d are busy, of %v", seed, busy, spec["rollout"])
+	}
+}
+
+// checkSettled: carried out, and nothing changed since: nothing is left to do.
+func checkSettled(t *testing.T, seed uint64, c *cluster) {
+	t.Helper()
+	for round := 0; ; round++ {
+		plans := c.plan(t)
+		var left []string
+		for _, p := range plans {
+			for _, s := range p.Steps {
+				if s.Action == Create || s.Action == Update || s.Action == Adopt || s.Action == Release || s.Unmarked {
+					left = append(left, p.Grid.String()+" "+s.Unit+" "+string(s.Action)+": "+s.Why)
+				}
+			}
+			if p.Revision != nil {
+				left = append(left, p.Grid.String()+" revision")
+			}
+		}
+		if len(left) == 0 {
+			return
+		}
+		if round == 20 {
+			t.Fatalf("seed %d: it never ends:\n%s", seed, strings.Join(left, "\n"))
+		}
+		c.carryOut(plans)
+	}
 }
 
 func TestKeyLabel(t *testing.T) {

@@ -178,7 +178,7 @@ func (f *faulty) follow(t *testing.T) *kube.Feed {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, os.WriteFile(path, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x}}], clusters: [{name: x, cluster: {server: %q}}]}`, f.URL), 0o600))
-	client, err := kube.Connect(path, "test")
+	client, err := kube.Connect(path, "test", kube.NodeRate())
 	must(t, err)
 	feed := kube.NewFeed(client, slog.New(slog.NewTextHandler(io.Discard, nil)), kube.NewMetrics(prometheus.NewRegistry()))
 	ctx, cancel := context.WithCancel(context.Background())

@@ -173,6 +173,16 @@ func TestGridBadInput(t *testing.T) {
 		grid("nokey", `""`):                    "gridUniqKey",
 		grid(strings.Repeat("x", 100), "site"): "no more than 63 characters",
 		"{apiVersion: superedge.io/v1, kind: DeploymentGrid, metadata: {name: bare}, spec: {gridUniqKey: site}}": "template",
+		grid("nolabel", "a/b/c"):  "must be a label key of nodes",
+		grid("nounit", `"site "`): "must be a label key of nodes",
+		strings.Replace(grid("deaf", "site"), "labels: {app: x}", "labels: {app: y}", 1):                          "selector.matchLabels must be among template.metadata.labels",
+		strings.Replace(grid("unselected", "site"), "selector: {matchLabels: {app: x}}", "selector: {}", 1):       "selector must not be empty",
+		strings.Replace(grid("missing", "site"), "selector: {matchLabels: {app: x}}, ", "", 1):                    "selector: Required value",
+		strings.Replace(grid("nopool", "site"), "spec: {", "spec: {templates: {north: canary}, ", 1):              "must name entries of spec.templatePool",
+		strings.Replace(grid("nodefault", "site"), "spec: {", "spec: {defaultTemplateName: canary, ", 1):          "must name an entry of spec.templatePool",
+		strings.Replace(grid("nowave", "site"), "spec: {", "spec: {rollout: {maxUnits: 120%}, ", 1):               "a percentage up to 100%",
+		strings.Replace(grid("nullwave", "site"), "spec: {", "spec: {rollout: {maxUnits: 0}, ", 1):                "must be a number from 1",
+		strings.Replace(grid("badpool", "site"), "spec: {", "spec: {templatePool: {canary: {template: {}}}, ", 1): "spec.templatePool.canary.selector: Required value",
 	} {
 		if err := c.Apply(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.80s: %v, want a word on %q", text, err, want)

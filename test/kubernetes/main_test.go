@@ -25,12 +25,18 @@ var c *cluster.Cluster
 
 func TestMain(m *testing.M) {
 	sandbox.Run(func() int {
+		// client-go then checks that nobody writes to what its informers hold,
+		// in every program of gridmesh, and panics.
+		err := os.Setenv("KUBE_CACHE_MUTATION_DETECTOR", "true")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 		kube.LogTo(slog.New(slog.DiscardHandler)) // before any client runs: it is global
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		start := time.Now()
 		kinds := []netlab.PodNetwork{netlab.Routed, netlab.Bridged}
-		var err error
 		c, err = cluster.Up(ctx, cluster.Config{
 			Lab: netlab.Config{Units: []netlab.UnitConfig{{Name: "a", Nodes: kinds}, {Name: "b", Nodes: kinds}, {Name: "c", Nodes: kinds}}, Links: [][2]string{{"a", "b"}}},
 			// Unit c has no proxy of the cluster's own: deploy/ is applied to it.

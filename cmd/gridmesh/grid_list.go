@@ -1,0 +1,174 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gridmesh/gridmesh/grid/plan"
+	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// gridRow is one grid in the output of list.
+type gridRow struct {
+	Namespace string `json:"namespace"`
+	Grid      string `json:"grid"`
+	Key       string `json:"key"`
+	Units     int    `json:"units"`
+	Ready     int    `json:"ready"`
+	Updated   int    `json:"updated"`
+	Wrong     string `json:"wrong,omitempty"`
+}
+
+func gridListCommand() *cobra.Command {
+	var in *gridInput
+	cmd := &cobra.Command{
+		Use: "list", Short: "List grids, how many of their units are well, and what is wrong", Args: cobra.NoArgs,
+		Example: "  gridmesh grid list -A",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			plans, problems, err := in.plans(cmd.Context())
+			if err != nil {
+				return err
+			}
+			rows := []gridRow{}
+			for _, p := range plans {
+				rows = append(rows, gridRowOf(p))
+			}
+			doc := map[string]any{"grids": rows, "problems": problemTexts(problems)}
+			return in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error {
+				t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+				fmt.Fprintln(t, "NAMESPACE\tGRID\tKEY\tUNITS\tREADY\tUPDATED\tWRONG")
+				for _, r := range rows {
+					fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%s\n", r.Namespace, r.Grid, r.Key, r.Units, r.Ready, r.Updated, dash(r.Wrong))
+				}
+				return flush(t, out, problems)
+			})
+		},
+	}
+	in = newGridInput(cmd, true)
+	return cmd
+}
+
+func gridRowOf(p plan.Plan) gridRow {
+	r := gridRow{Namespace: p.Grid.Namespace, Grid: strings.ToLower(p.Grid.Kind) + "/" + p.Grid.Name, Key: p.UnitKey}
+	count := map[string]int{}
+	for _, s := range p.Steps {
+		if word := s.Trouble(); word != "" {
+			count[word]++
+		}
+		if s.Action == plan.Hold || s.Action == plan.Remove {
+			continue
+		}
+		r.Units++
+		if s.Ready {
+			r.Ready++
+		}
+		if s.Updated {
+			r.Updated++
+		}
+	}
+	var words []string
+	for word, n := range count {
+		words = append(words, fmt.Sprintf("%s %d", word, n))
+	}
+	slices.Sort(words)
+	r.Wrong = strings.Join(words, ", ")
+	return r
+}
+
+// unitRow is one unit in the output of units.
+type unitRow struct {
+	Unit    string `json:"unit"`
+	Nodes   int    `json:"nodes"`
+	Child   string `json:"child"`
+	Ready   bool   `json:"ready"`
+	Updated bool   `json:"updated"`
+	Wrong   string `json:"wrong,omitempty"`
+	Why     string `json:"why,omitempty"`
+}
+
+func gridUnitsCommand() *cobra.Command {
+	var in *gridInput
+	wrong := false
+	cmd := &cobra.Command{
+		Use: "units NAME", Short: "List the units of a grid and what is wrong in each", Args: cobra.ExactArgs(1),
+		Long: `List the units of a grid and what is wrong in each.
+
+NAME may be KIND/NAME, as dg/till, ssg/till or sg/till.`,
+		Example: "  gridmesh grid units till --wrong",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			plans, problems, err := in.plans(cmd.Context())
+			if err != nil {
+				return err
+			}
+			p, err := choose(plans, args[0], in.namespace)
+			if err != nil {
+				return err
+			}
+			rows := []unitRow{}
+			for _, s := range p.Steps {
+				if !wrong || s.Trouble() != "" {
+					rows = append(rows, unitRow{s.Unit, s.Nodes, strings.ToLower(s.Kind) + "/" + s.Name, s.Ready, s.Updated, s.Trouble(), s.Why})
+				}
+			}
+			problems = slices.DeleteFunc(problems, func(q topology.Problem) bool { return q.Object != p.Grid.String() })
+			doc := map[string]any{"units": rows, "problems": problemTexts(problems)}
+			return in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return unitTable(out, rows, problems) })
+		},
+	}
+	in = newGridInput(cmd, true)
+	cmd.Flags().BoolVar(&wrong, "wrong", false, "only units in which something is wrong")
+	return cmd
+}
+
+func unitTable(out io.Writer, rows []unitRow, problems []topology.Problem) error {
+	t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "UNIT\tNODES\tCHILD\tREADY\tUPDATED\tWRONG\tWHY")
+	word := map[bool]string{true: "yes", false: "no"}
+	for _, r := range rows {
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", dash(r.Unit), r.Nodes, r.Child, word[r.Ready], word[r.Updated], dash(r.Wrong), dash(r.Why))
+	}
+	return flush(t, out, problems)
+}
+
+// kindNames are the ways to write a grid's kind.
+var kindNames = map[string]string{
+	"dg": "DeploymentGrid", "deploymentgrid": "DeploymentGrid", "deploymentgrids": "DeploymentGrid",
+	"ssg": "StatefulSetGrid", "statefulsetgrid": "StatefulSetGrid", "statefulsetgrids": "StatefulSetGrid",
+	"sg": "ServiceGrid", "servicegrid": "ServiceGrid", "servicegrids": "ServiceGrid",
+}
+
+// choose finds one grid by NAME or KIND/NAME. A ServiceGrid often has the name
+// of a workload's: it must be asked for by kind.
+func choose(plans []plan.Plan, arg, namespace string) (plan.Plan, error) {
+	kind, name, given := strings.Cut(arg, "/")
+	if !given {
+		kind, name = "", arg
+	} else if kindNames[strings.ToLower(kind)] == "" {
+		return plan.Plan{}, fmt.Errorf("%w: %q is no kind of grid; use dg, ssg or sg", run.ErrUsage, kind)
+	}
+	var found []plan.Plan
+	for _, p := range plans {
+		if p.Grid.Name != name || p.Grid.Namespace != namespace {
+			continue
+		}
+		if given && p.Grid.Kind == kindNames[strings.ToLower(kind)] || !given && p.Grid.Kind != "ServiceGrid" {
+			found = append(found, p)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return plan.Plan{}, fmt.Errorf("%w: %s in namespace %s", errNoGrid, arg, namespace)
+	case 1:
+		return found[0], nil
+	}
+	return plan.Plan{}, fmt.Errorf("%w: %s is a DeploymentGrid and a StatefulSetGrid; use dg/%s or ssg/%s", run.ErrUsage, arg, name, name)
+}
+
+var errNoGrid = errors.New("there is no such grid")

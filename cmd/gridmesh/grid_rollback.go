@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gridmesh/gridmesh/grid/plan"
+	"github.com/gridmesh/gridmesh/kube"
+)
+
+// history is a grid with its revisions, the newest first.
+type history struct {
+	grid      map[string]any
+	plan      plan.Plan
+	revisions []plan.Revision
+}
+
+func (in *gridInput) history(ctx context.Context, arg string) (*history, error) {
+	objects, _, err := in.objects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := worldOf(objects)
+	p, err := choose(plan.All(w, in.guard, time.Now()), arg, in.namespace)
+	if err != nil {
+		return nil, err
+	}
+	h := &history{plan: p, revisions: plan.Revisions(p.UID, w.Revisions)}
+	for _, obj := range w.Grids {
+		if plan.RefOf(obj) == p.Grid {
+			h.grid = obj
+		}
+	}
+	return h, nil
+}
+
+type revisionRow struct {
+	Revision int64  `json:"revision"`
+	Name     string `json:"name"`
+	Created  string `json:"created,omitempty"`
+	Current  bool   `json:"current"`
+}
+
+func gridHistoryCommand() *cobra.Command {
+	var in *gridInput
+	cmd := &cobra.Command{
+		Use: "history NAME", Short: "List the revisions of a grid's templates", Args: cobra.ExactArgs(1),
+		Example: "  gridmesh grid history till",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h, err := in.history(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			rows := []revisionRow{}
+			for _, r := range h.revisions {
+				rows = append(rows, revisionRow{r.Number, r.Name, r.Created, r.Name == h.current()})
+			}
+			return in.print(cmd.OutOrStdout(), rows, func(out io.Writer) error {
+				t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+				fmt.Fprintln(t, "REVISION\tNAME\tCREATED\tCURRENT")
+				for _, r := range rows {
+					current := "-"
+					if r.Current {
+						current = "yes"
+					}
+					fmt.Fprintf(t, "%d\t%s\t%s\t%s\n", r.Revision, r.Name, dash(r.Created), current)
+				}
+				return t.Flush()
+			})
+		},
+	}
+	in = newGridInput(cmd, true)
+	return cmd
+}
+
+func (h *history) current() string {
+	if h.plan.Workload == nil {
+		return ""
+	}
+	return h.plan.Workload.Revision
+}
+
+var errNoRevision = errors.New("there is no such revision")
+
+// target is the revision to go back to; 0 is the one before the current.
+func (h *history) target(number int64) (plan.Revision, error) {
+	others := slices.DeleteFunc(slices.Clone(h.revisions), func(r plan.Revision) bool { return r.Name == h.current() })
+	if number == 0 && len(others) > 0 {
+		return others[0], nil
+	}
+	for _, r := range h.revisions {
+		if number != 0 && r.Number == number {
+			return r, nil
+		}
+	}
+	if number == 0 {
+		return plan.Revision{}, fmt.Errorf("%w: %s has no revision before the current one", errNoRevision, h.plan.Grid)
+	}
+	return plan.Revision{}, fmt.Errorf("%w: %s has no revision %d; see gridmesh grid history", errNoRevision, h.plan.Grid, number)
+}
+
+func gridRollbackCommand() *cobra.Command {
+	var in *gridInput
+	var to int64
+	dry := false
+	cmd := &cobra.Command{
+		Use: "rollback NAME", Short: "Bring a grid's templates back to an earlier revision", Args: cobra.ExactArgs(1),
+		Long: `Bring a grid's templates back to an earlier revision.
+
+Writes template, templatePool, templates and defaultTemplateName of the revision
+into the grid. Units follow as with every change: at once, or in waves where the
+grid has spec.rollout; units that the change to be undone has not reached are
+not touched.`,
+		Example: "  gridmesh grid rollback till\n  gridmesh grid rollback dg/till --to-revision 3 --dry-run",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h, err := in.history(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			r, err := h.target(to)
+			if err != nil {
+				return err
+			}
+			if r.Name == h.current() {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s is at revision %d already\n", h.plan.Grid, r.Number)
+				return nil
+			}
+			if err := in.rollBack(cmd.Context(), h, r, dry); err != nil {
+				return err
+			}
+			suffix := ""
+			if dry {
+				suffix = " (dry run)"
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s goes back to revision %d%s\n", h.plan.Grid, r.Number, suffix)
+			return nil
+		},
+	}
+	in = newGridInput(cmd, false)
+	cmd.Flags().Int64Var(&to, "to-revision", 0, "revision to go back to (default: the one before the current)")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only ask the API server whether it would take the change")
+	return cmd
+}
+
+func (in *gridInput) rollBack(ctx context.Context, h *history, r plan.Revision, dry bool) error {
+	patch, err := plan.RollbackPatch(h.grid, r)
+	if err != nil {
+		return err
+	}
+	client, err := in.client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var how []string
+	if dry {
+		how = []string{"All"}
+	}
+	for _, kind := range kube.GridKinds() {
+		if kind.Kind == h.plan.Grid.Kind {
+			return client.Merge(ctx, kind, h.plan.Grid.Namespace, h.plan.Grid.Name, patch, "gridmesh", how...)
+		}
+	}
+	return errNoGrid
+}

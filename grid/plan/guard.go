@@ -1,0 +1,91 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// leftovers adds the children whose unit has no node any more, and those that
+// a unit has too many of. The first time one is seen it is to be annotated
+// with the time (UnitGone).
+func (x *Index) leftovers(g *grid, p *Plan, s *state, guard Guard, now time.Time) {
+	var gone []Step
+	for unit, list := range g.units {
+		there := x.units[g.unitKey][unit] != nil
+		kept := g.live(unit)
+		for _, c := range list {
+			// What only bears the labels, and was never taken over, is left alone.
+			if there && c == kept || c.ownerKind == "" || !g.owns(c) || text(c.obj, "metadata", "deletionTimestamp") != "" {
+				continue
+			}
+			why := fmt.Sprintf("no node has %s=%s any more", g.unitKey, unit)
+			if there {
+				why = fmt.Sprintf("unit %s has child %s", unit, kept.ref.Name)
+			}
+			gone = append(gone, leftover(unit, c, why, guard, now, p))
+		}
+	}
+	slices.SortFunc(gone, func(a, b Step) int { return strings.Compare(a.Name, b.Name) })
+	guard.share(gone, len(p.Steps), p, s, now)
+	p.Steps = append(p.Steps, gone...)
+}
+
+func leftover(unit string, c *child, why string, guard Guard, now time.Time, p *Plan) Step {
+	step := Step{Unit: unit, Kind: c.ref.Kind, Name: c.ref.Name, Action: Hold, UID: c.uid}
+	step.Ready, _ = c.progress()
+	since, marked := c.goneSince()
+	switch left := guard.Grace - now.Sub(since); {
+	case !marked:
+		step.Unmarked = true
+		step.Why = fmt.Sprintf("%s; it is removed after %s", why, guard.Grace)
+	case left > 0:
+		p.again(left)
+		step.Why = fmt.Sprintf("%s; it is removed %s", why, atTime(since.Add(guard.Grace)))
+	default:
+		step.Action, step.Why = Remove, fmt.Sprintf("%s, since %s", why, since.UTC().Format(time.RFC3339))
+	}
+	return step
+}
+
+// atTime is a time in words that do not change while it is waited for.
+func atTime(t time.Time) string { return "at " + t.UTC().Format(time.RFC3339) }
+
+// share holds back removals beyond the guard's share of all units, one at
+// least, and those that follow another removal within the grace.
+func (guard Guard) share(gone []Step, units int, p *Plan, s *state, now time.Time) {
+	due := 0
+	for _, step := range gone {
+		if step.Action == Remove {
+			due++
+		}
+	}
+	if due == 0 {
+		return
+	}
+	most := max(1, int(math.Floor(guard.Share*float64(units+len(gone)))))
+	why := fmt.Sprintf("%d of %d units are gone; at most %d are removed at once", len(gone), units+len(gone), most)
+	if s.removed != nil && now.Sub(s.removed.Time) < guard.Grace {
+		next := s.removed.Add(guard.Grace)
+		p.again(next.Sub(now))
+		most, why = 0, why+", the next "+atTime(next)
+	} else {
+		s.removed = &metav1.Time{Time: now.Truncate(time.Second)}
+		p.Ahead = true
+		if due > most {
+			p.again(guard.Grace)
+		}
+	}
+	for i := range gone {
+		if gone[i].Action != Remove {
+			continue
+		}
+		if most--; most < 0 {
+			gone[i].Action, gone[i].Why = Hold, why
+		}
+	}
+}

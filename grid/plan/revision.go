@@ -1,0 +1,120 @@
+package plan
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/gridmesh/gridmesh/api/names"
+)
+
+// historyLimit is how many earlier revisions of a grid are kept.
+const historyLimit = 10
+
+// revisionName is the name of the ControllerRevision of a grid's templates.
+func (g *grid) revisionName() string {
+	prefix := strings.ToLower(strings.TrimSuffix(g.child, "Set")) // two grids may share a name
+	return fmt.Sprintf("%s.%s.%s", prefix, g.ref.Name, sum(g.content))
+}
+
+// Revision is one ControllerRevision of a grid.
+type Revision struct {
+	Name   string
+	Number int64
+	// Content is the part of the grid's spec that is rolled back: template,
+	// templatePool, templates and defaultTemplateName.
+	Content Object
+	Created string // RFC 3339
+}
+
+// Revisions are a grid's own among objects, the newest first.
+func Revisions(uid string, objects []Object) []Revision {
+	var list []Revision
+	for _, obj := range objects {
+		if uid != "" && text(controllerOf(obj), "uid") != uid {
+			continue
+		}
+		list = append(list, Revision{
+			Name: text(obj, "metadata", "name"), Number: number(obj, 0, "revision"), Content: object(obj, "data", "spec"),
+			Created: text(obj, "metadata", "creationTimestamp"),
+		})
+	}
+	slices.SortFunc(list, func(a, b Revision) int {
+		return cmp.Or(cmp.Compare(b.Number, a.Number), strings.Compare(a.Name, b.Name))
+	})
+	return list
+}
+
+// RollbackPatch is a merge patch that makes a grid's spec what it was in a
+// revision. It fails when the grid has changed since it was read.
+func RollbackPatch(grid Object, r Revision) ([]byte, error) {
+	spec := Object{}
+	for _, field := range []string{"template", "templatePool", "templates", "defaultTemplateName"} {
+		if patch, ok := mergePatch(object(grid, "spec")[field], r.Content[field]); ok {
+			spec[field] = patch
+		}
+	}
+	data, err := json.Marshal(Object{"metadata": Object{"resourceVersion": text(grid, "metadata", "resourceVersion")}, "spec": spec})
+	if err != nil {
+		return nil, fmt.Errorf("write patch: %w", err)
+	}
+	return data, nil
+}
+
+// mergePatch makes one JSON value into another (RFC 7386); ok is false where
+// they are equal.
+func mergePatch(from, to any) (patch any, ok bool) {
+	a, okA := from.(Object)
+	b, okB := to.(Object)
+	if !okA || !okB {
+		return to, sum(from) != sum(to)
+	}
+	out := Object{}
+	for key := range a {
+		if _, stays := b[key]; !stays {
+			out[key] = nil
+		}
+	}
+	for key := range b {
+		if _, was := a[key]; !was {
+			out[key] = b[key]
+		} else if p, differs := mergePatch(a[key], b[key]); differs {
+			out[key] = p
+		}
+	}
+	return out, len(out) > 0
+}
+
+// revise decides which ControllerRevisions to write and to drop. Content that
+// was there before gets a new number, as kubectl rollout undo has it.
+func (g *grid) revise(p *Plan) {
+	all := Revisions(g.uid, slices.Collect(maps.Values(g.revisions)))
+	newest := int64(0)
+	if len(all) > 0 {
+		if newest = all[0].Number; all[0].Name == g.revision {
+			all = all[1:]
+		} else {
+			all = slices.DeleteFunc(all, func(r Revision) bool { return r.Name == g.revision })
+			p.Revision = g.newRevision(newest + 1)
+		}
+	} else {
+		p.Revision = g.newRevision(1)
+	}
+	for _, r := range all[min(historyLimit, len(all)):] {
+		p.Expired = append(p.Expired, r.Name)
+	}
+}
+
+func (g *grid) newRevision(number int64) Object {
+	return Object{
+		"apiVersion": "apps/v1", "kind": "ControllerRevision",
+		"metadata": Object{
+			"namespace": g.ref.Namespace, "name": g.revision, "labels": Object{names.GridSelector: g.ref.Name},
+			"ownerReferences": []any{g.ownerReference()},
+		},
+		"data": Object{"spec": clone(g.content)}, "revision": number,
+	}
+}

@@ -1,0 +1,249 @@
+package plan
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	apiv1 "github.com/gridmesh/gridmesh/api/v1"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// A status stays far below the size of an object, however many units there are.
+const (
+	maxWorst   = 20
+	maxStates  = 200
+	maxMessage = 512 // bytes, of a condition or a unit
+)
+
+// recall reads the status that a grid was found with.
+func (m *memory) recall(status Object) {
+	m.workload, m.service = nil, nil
+	data, err := json.Marshal(status)
+	if err != nil || status == nil {
+		return
+	}
+	workload, service := &apiv1.WorkloadGridStatus{}, &apiv1.ServiceGridStatus{}
+	if json.Unmarshal(data, workload) == nil { // a foreign form reads as none
+		m.workload = workload
+	}
+	if json.Unmarshal(data, service) == nil {
+		m.service = service
+	}
+}
+
+// Stale tells whether a plan's status is another than the one that stands.
+func (x *Index) Stale(p Plan) bool {
+	m := x.memories[p.Grid]
+	switch {
+	case m == nil:
+		return false
+	case p.Workload != nil:
+		return m.workload == nil || !equality.Semantic.DeepEqual(p.Workload, m.workload)
+	case p.Service != nil:
+		return m.service == nil || !equality.Semantic.DeepEqual(p.Service, m.service)
+	}
+	return false
+}
+
+// Commit notes that a plan's status stands: the next plan goes on from it.
+func (x *Index) Commit(p Plan) {
+	m := x.memories[p.Grid]
+	if m == nil {
+		return
+	}
+	if p.Workload != nil {
+		m.workload = p.Workload
+	}
+	if p.Service != nil {
+		m.service = p.Service
+	}
+}
+
+func (g *grid) workloadStatus(p *Plan, s state, now time.Time) {
+	st := &apiv1.WorkloadGridStatus{
+		ObservedGeneration: g.generation, Revision: g.revision, Rollout: s.rollout, LastRemoval: s.removed,
+	}
+	var last []metav1.Condition
+	if g.workload != nil {
+		last = g.workload.Conditions
+	}
+	g.count(st, p.Steps)
+	st.Worst = worst(p.Steps)
+	if st.Units+st.HeldUnits <= maxStates {
+		st.States = g.states()
+	}
+	st.Conditions = conditions(last, g.generation, now,
+		valid(p.Problems),
+		ready(st),
+		progressing(st, s),
+		held(st, p.Steps),
+	)
+	p.Workload = st
+	was := meta.FindStatusCondition(last, apiv1.Progressing)
+	is := meta.FindStatusCondition(st.Conditions, apiv1.Progressing)
+	if g.rollout == nil {
+		return
+	}
+	if was != nil && was.Reason != is.Reason || was == nil && is.Reason != "Complete" {
+		p.News = append(p.News, News{Warning: is.Reason == "Stopped", Reason: "Rollout" + is.Reason, Message: is.Message})
+	}
+}
+
+func (g *grid) count(st *apiv1.WorkloadGridStatus, steps []Step) {
+	for _, step := range steps {
+		switch {
+		case step.Action == Refuse:
+			st.RefusedUnits++
+		case step.Action == Hold, step.Action == Remove:
+			st.HeldUnits++
+			continue
+		}
+		st.Units++
+		if step.Ready {
+			st.ReadyUnits++
+		}
+		if step.Updated {
+			st.UpdatedUnits++
+		}
+		if step.Dark {
+			st.DarkUnits++
+		}
+	}
+}
+
+// states is SuperEdge's status: that of every unit's workload.
+func (g *grid) states() map[string]apiv1.UnitState {
+	states := map[string]apiv1.UnitState{}
+	for unit := range g.units {
+		if c := g.live(unit); g.owns(c) && unit != "" {
+			states[unit] = c.state()
+		}
+	}
+	return states
+}
+
+// severity is the order of the worst list.
+var severity = map[string]int{"Refused": 0, "Held": 1, "Missing": 2, "NotReady": 3, "Outdated": 4, "Dark": 5}
+
+func worst(steps []Step) []apiv1.UnitStatus {
+	var list []apiv1.UnitStatus
+	for _, step := range steps {
+		if reason := step.trouble(); reason != "" {
+			list = append(list, apiv1.UnitStatus{Unit: step.Unit, Reason: reason, Message: cut(step.Why)})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b apiv1.UnitStatus) int { return cmp.Compare(severity[a.Reason], severity[b.Reason]) })
+	return list[:min(maxWorst, len(list))]
+}
+
+// trouble is what is wrong with a unit, or "".
+func (s Step) trouble() string {
+	switch {
+	case s.Action == Refuse:
+		return "Refused"
+	case s.Action == Hold || s.Action == Remove:
+		return "Held"
+	case s.Dark:
+		return "Dark"
+	case s.Action == Create || s.UID == "" && s.Action != Keep:
+		return "Missing"
+	case !s.Ready:
+		return "NotReady"
+	case !s.Updated:
+		return "Outdated"
+	}
+	return ""
+}
+
+// Trouble is what is wrong with a unit, in a word, or "".
+func (s Step) Trouble() string { return s.trouble() }
+
+func valid(problems []topology.Problem) metav1.Condition {
+	if len(problems) == 0 {
+		return metav1.Condition{Type: apiv1.Valid, Status: metav1.ConditionTrue, Reason: "Valid"}
+	}
+	texts := make([]string, 0, len(problems))
+	for _, p := range problems {
+		texts = append(texts, strings.TrimPrefix(p.String(), p.Object+": "))
+	}
+	return metav1.Condition{Type: apiv1.Valid, Status: metav1.ConditionFalse, Reason: "Refused", Message: cut(strings.Join(texts, "; "))}
+}
+
+func ready(st *apiv1.WorkloadGridStatus) metav1.Condition {
+	c := metav1.Condition{Type: apiv1.Ready, Status: metav1.ConditionFalse, Reason: "UnitsNotReady", Message: fmt.Sprintf("%d of %d units are ready and updated", min(st.ReadyUnits, st.UpdatedUnits), st.Units)}
+	switch {
+	case st.Units == 0:
+		c.Reason, c.Message = "NoUnits", "no node has the unit key"
+	case st.ReadyUnits == st.Units && st.UpdatedUnits == st.Units:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "UnitsReady", ""
+	}
+	return c
+}
+
+func progressing(st *apiv1.WorkloadGridStatus, s state) metav1.Condition {
+	c := metav1.Condition{Type: apiv1.Progressing, Status: metav1.ConditionTrue, Reason: "Complete"}
+	switch {
+	case s.stopped != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Stopped", cut(s.stopped)
+	case s.paused:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Paused", "spec.rollout.paused is true"
+	case s.rollout != nil && (s.pending > 0 || s.rollout.WaitingSince != nil):
+		c.Reason, c.Message = "InWaves", "the change goes to the units wave by wave"
+	case st.UpdatedUnits+st.RefusedUnits+st.DarkUnits < st.Units:
+		c.Reason = "Updating"
+	}
+	return c
+}
+
+func held(st *apiv1.WorkloadGridStatus, steps []Step) metav1.Condition {
+	if st.HeldUnits == 0 {
+		return metav1.Condition{Type: apiv1.Held, Status: metav1.ConditionFalse, Reason: "NoneHeld"}
+	}
+	var units []string
+	for _, step := range steps {
+		if step.Action == Hold || step.Action == Remove {
+			units = append(units, step.Unit)
+		}
+	}
+	return metav1.Condition{Type: apiv1.Held, Status: metav1.ConditionTrue, Reason: "UnitsGone", Message: cut("workloads are kept for now: " + Short(units))}
+}
+
+// conditions keeps the times of those that stay as they were.
+func conditions(last []metav1.Condition, generation int64, now time.Time, list ...metav1.Condition) []metav1.Condition {
+	for i := range list {
+		c := &list[i]
+		c.ObservedGeneration, c.LastTransitionTime = generation, metav1.Time{Time: now.Truncate(time.Second)}
+		if old := meta.FindStatusCondition(last, c.Type); old != nil && old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+	}
+	return list
+}
+
+func (g *grid) serviceStatus(p *Plan, now time.Time) {
+	st := &apiv1.ServiceGridStatus{ObservedGeneration: g.generation}
+	var last []metav1.Condition
+	if g.service != nil {
+		last = g.service.Conditions
+	}
+	if len(p.Steps) > 0 {
+		st.Service = p.Steps[0].Name
+	}
+	st.Conditions = conditions(last, g.generation, now, valid(p.Problems))
+	p.Service = st
+}
+
+func cut(message string) string {
+	if len(message) > maxMessage {
+		return strings.ToValidUTF8(message[:maxMessage], "") + " ..."
+	}
+	return message
+}
