@@ -138,14 +138,19 @@ func (c *Controller) learn() {
 			c.index.Delete(ref)
 			return
 		}
-		if mine, ok := c.own[ref]; ok {
-			if older, err := resourceversion.CompareResourceVersion(field(obj, "resourceVersion"), mine); err == nil && older < 0 {
-				return
-			}
-			delete(c.own, ref)
+		if older(obj, c.own[ref]) {
+			return
 		}
+		delete(c.own, ref)
 		c.index.Set(obj)
 	})
+}
+
+// older tells whether an object is of a version before another. Versions that
+// cannot be compared are not.
+func older(obj map[string]any, version string) bool {
+	order, err := resourceversion.CompareResourceVersion(field(obj, "resourceVersion"), version)
+	return err == nil && order < 0
 }
 
 // start plans what changed or is due, and hands it to workers. It returns how
@@ -256,6 +261,9 @@ func (c *Controller) finish(j *job) {
 	w.dirty = w.dirty || j.more || len(j.taken) > 0
 	for _, obj := range j.objects {
 		ref := plan.Ref{Kind: kindOf(obj), Namespace: field(obj, "namespace"), Name: field(obj, "name")}
+		if now := c.mirror.Get(ref.Kind, ref.Namespace, ref.Name); now != nil && !older(now, field(obj, "resourceVersion")) {
+			continue // the mirror was faster
+		}
 		c.own[ref] = field(obj, "resourceVersion")
 		c.index.Set(obj)
 	}
@@ -273,6 +281,9 @@ func (c *Controller) finish(j *job) {
 	if j.failed == 0 {
 		w.retry = 0
 		return
+	}
+	if len(j.units) > 0 {
+		w.retry = 0 // it gets on
 	}
 	w.retry = min(max(firstRetry, 2*w.retry), longestWait)
 	w.dirty, w.after = true, c.now().Add(w.retry)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/gridmesh/gridmesh/api/names"
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
@@ -193,7 +192,7 @@ func (c *Controller) write(ctx context.Context, p plan.Plan, s plan.Step, child 
 	case plan.Remove:
 		return nil, c.api.Delete(ctx, s.Kind, child.Namespace, s.Name, s.UID)
 	case plan.Hold:
-		return c.annotate(ctx, child, c.now().UTC().Format(time.RFC3339))
+		return c.annotate(ctx, child, plan.Time(c.now()))
 	case plan.Release:
 		live, err := c.api.Live(ctx, s.Kind, child.Namespace, s.Name)
 		if err != nil || live == nil || ownerUID(live) != p.UID {

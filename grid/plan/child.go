@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -109,6 +110,12 @@ func (c *child) progress() (ready, complete bool) {
 		return ready, ready && s.UpdatedReplicas >= want-partition
 	}
 	return ready, ready && s.UpdatedReplicas >= want && s.Replicas <= s.UpdatedReplicas && s.AvailableReplicas >= want
+}
+
+// lag says how far a workload is.
+func (c *child) lag() string {
+	s := c.state()
+	return fmt.Sprintf("of %d replicas %d are ready, %d are current", number(c.obj, 1, "spec", "replicas"), s.ReadyReplicas, s.UpdatedReplicas)
 }
 
 // othersScale tells whether another manager owns spec.replicas of a live

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // leftovers adds the children whose unit has no node any more, and those that
@@ -74,7 +72,8 @@ func (guard Guard) share(gone []Step, units int, p *Plan, s *state, now time.Tim
 		p.again(next.Sub(now))
 		most, why = 0, why+", the next "+atTime(next)
 	} else {
-		s.removed = &metav1.Time{Time: now.Truncate(time.Second)}
+		at := wholeSecond(now)
+		s.removed = &at
 		p.Ahead = true
 		if due > most {
 			p.again(guard.Grace)

@@ -44,8 +44,8 @@ func digest(text string) string {
 
 // fault says why a name cannot be a child's, or "".
 func fault(kind, name string, replicas int64) string {
-	if msgs := validation.IsDNS1123Subdomain(name); len(msgs) > 0 {
-		return fmt.Sprintf("%q is no name of an object: %s", name, msgs[0])
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return fmt.Sprintf("%q is no name of an object: it may have lower case letters, digits, '-' and '.', and %d characters", name, validation.DNS1123SubdomainMaxLength)
 	}
 	if kind != "StatefulSet" {
 		return ""

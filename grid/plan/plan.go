@@ -193,6 +193,8 @@ func (g *grid) decide(step Step, live *child, t *template) Step {
 		step.Action = Keep
 		if at := w.drifted(); at != "" {
 			step.Action, step.Why = Update, at+" was changed by hand"
+		} else if !step.Updated {
+			step.Why = live.lag()
 		}
 	}
 	if step.Action == Update || step.Action == Adopt {

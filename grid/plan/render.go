@@ -61,7 +61,7 @@ func (w *wish) render(now time.Time) Object {
 		w.renderWorkload(spec)
 	}
 	annotations := anyMap(w.annotations)
-	annotations[names.Applied], annotations[names.AppliedAt] = w.hash, now.UTC().Format(time.RFC3339)
+	annotations[names.Applied], annotations[names.AppliedAt] = w.hash, Time(now)
 	return Object{
 		"apiVersion": version, "kind": w.grid.child,
 		"metadata": Object{
@@ -71,6 +71,9 @@ func (w *wish) render(now time.Time) Object {
 		"spec": spec,
 	}
 }
+
+// Time is how times stand in annotations.
+func Time(t time.Time) string { return t.UTC().Truncate(time.Millisecond).Format(time.RFC3339Nano) }
 
 func (w *wish) renderWorkload(spec Object) {
 	pod := ensure(spec, "template")

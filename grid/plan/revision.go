@@ -94,15 +94,12 @@ func (g *grid) revise(p *Plan) {
 	all := Revisions(g.uid, slices.Collect(maps.Values(g.revisions)))
 	newest := int64(0)
 	if len(all) > 0 {
-		if newest = all[0].Number; all[0].Name == g.revision {
-			all = all[1:]
-		} else {
-			all = slices.DeleteFunc(all, func(r Revision) bool { return r.Name == g.revision })
-			p.Revision = g.newRevision(newest + 1)
-		}
-	} else {
-		p.Revision = g.newRevision(1)
+		newest = all[0].Number
 	}
+	if len(all) == 0 || all[0].Name != g.revision {
+		p.Revision = g.newRevision(newest + 1)
+	}
+	all = slices.DeleteFunc(all, func(r Revision) bool { return r.Name == g.revision })
 	for _, r := range all[min(historyLimit, len(all)):] {
 		p.Expired = append(p.Expired, r.Name)
 	}

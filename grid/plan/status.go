@@ -20,7 +20,7 @@ import (
 const (
 	maxWorst   = 20
 	maxStates  = 200
-	maxMessage = 512 // bytes, of a condition or a unit
+	maxMessage = 768 // bytes, of a condition or a unit
 )
 
 // recall reads the status that a grid was found with.
@@ -99,10 +99,10 @@ func (g *grid) workloadStatus(p *Plan, s state, now time.Time) {
 
 func (g *grid) count(st *apiv1.WorkloadGridStatus, steps []Step) {
 	for _, step := range steps {
-		switch {
-		case step.Action == Refuse:
+		switch step.Action {
+		case Refuse:
 			st.RefusedUnits++
-		case step.Action == Hold, step.Action == Remove:
+		case Hold, Remove:
 			st.HeldUnits++
 			continue
 		}

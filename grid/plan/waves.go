@@ -155,7 +155,7 @@ func (s *Step) wait(why string) { s.Action, s.Why, s.wish = Wait, why, nil }
 
 // turn decides whether the next wave begins now.
 func (g *grid) turn(p *Plan, s *state, f front, now time.Time) {
-	r, at := g.rollout, metav1.Time{Time: now.Truncate(time.Second)}
+	r, at := g.rollout, wholeSecond(now)
 	why := ""
 	switch {
 	case len(f.failed) > r.maxFailed:
@@ -187,6 +187,12 @@ func (g *grid) turn(p *Plan, s *state, f front, now time.Time) {
 		why = "after the wave that goes now"
 	}
 	g.queue(p, f.turn[first:], why)
+}
+
+// wholeSecond is the next one: a status knows no others, and what is waited
+// for from then on must not be short.
+func wholeSecond(t time.Time) metav1.Time {
+	return metav1.Time{Time: t.Add(time.Second - 1).Truncate(time.Second)}
 }
 
 // begin lets a wave go and returns its size.

@@ -1,0 +1,113 @@
+package kubernetes
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// What the CRDs can refuse they refuse, by field and with the cure.
+func TestGridsRefusedByTheAPIServer(t *testing.T) {
+	controller(t)
+	const body = `spec: {gridUniqKey: KEY, template: {selector: {matchLabels: {app: x}}, template: {metadata: {labels: {app: x}}, spec: {terminationGracePeriodSeconds: 1, containers: [{name: app, image: gridmesh.test/app}]}}}}}`
+	grid := func(name, key string) string {
+		return "{apiVersion: superedge.io/v1, kind: DeploymentGrid, metadata: {name: " + name + "}, " + strings.Replace(body, "KEY", key, 1)
+	}
+	applied(t, grid("sound", "site"), "deploymentgrid/sound")
+	edit := func(name, from, to string) string {
+		text := strings.Replace(grid(name, "site"), from, to, 1)
+		if text == grid(name, "site") {
+			t.Fatalf("%s: %q is not there", name, from)
+		}
+		return text
+	}
+	for text, want := range map[string]string{
+		grid("nokey", `""`):                    "gridUniqKey",
+		grid(strings.Repeat("x", 100), "site"): "no more than 63 characters",
+		grid(strings.Repeat("x", 300), "site"): "no more than",
+		"{apiVersion: superedge.io/v1, kind: DeploymentGrid, metadata: {name: bare}, spec: {gridUniqKey: site}}":                   "spec.template: Required value",
+		"{apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: bare}, spec: {gridUniqKey: site}}":                      "spec.template: Required value",
+		"{apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: odd}, spec: {gridUniqKey: a b, template: {ports: []}}}": "must be a label key of nodes",
+		grid("nolabel", "a/b/c"):                                                                "must be a label key of nodes",
+		grid("nounit", `"site "`):                                                               "must be a label key of nodes",
+		edit("deaf", "labels: {app: x}", "labels: {app: other}"):                                "selector.matchLabels must be among template.metadata.labels",
+		edit("unselected", "selector: {matchLabels: {app: x}}", "selector: {}"):                 "selector must not be empty",
+		edit("missing", "selector: {matchLabels: {app: x}}, ", ""):                              "selector: Required value",
+		edit("nopool", "spec: {", "spec: {templates: {north: canary}, "):                        "must name entries of spec.templatePool",
+		edit("nodefault", "spec: {", "spec: {defaultTemplateName: canary, "):                    "must name an entry of spec.templatePool",
+		edit("nowave", "spec: {", "spec: {rollout: {maxUnits: 120%}, "):                         "a percentage up to 100%",
+		edit("nullwave", "spec: {", "spec: {rollout: {maxUnits: 0}, "):                          "must be a number from 1",
+		edit("badpool", "spec: {", "spec: {templatePool: {canary: {template: {}}}, "):           "spec.templatePool.canary.selector: Required value",
+		edit("negative", "spec: {", "spec: {rollout: {pauseSeconds: -1}, "):                     "greater than or equal to 0",
+		edit("longunit", "spec: {", "spec: {rollout: {order: ["+strings.Repeat("u", 64)+"]}, "): "63",
+	} {
+		if err := c.Apply(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.80s: %v, want a word on %q", text, err, want)
+		}
+	}
+}
+
+// What only the controller can refuse is a condition and an Event with field
+// and cure, while the grid's other units go on. A Deployment whose name is
+// somebody's gets another; a StatefulSet's and a Service's name is a contract.
+func TestGridsRefusedByTheController(t *testing.T) {
+	inUnits(t, map[string]string{"a-1": "north", "b-1": "south", "b-2": "A.unit_value-at-the-limit-of-what-a-label-may-hold-xxxxxxxxxxxx"})
+	p := controller(t)
+	const mine = `{apiVersion: apps/v1, kind: KIND, metadata: {name: NAME-south, labels: {mine: "yes"}}, spec: {replicas: 0, selector: {matchLabels: {app: mine}}, template: {metadata: {labels: {app: mine}}, spec: {containers: [{name: app, image: gridmesh.test/app}]}}}}`
+	for kind, name := range map[string]string{"Deployment": "owned", "StatefulSet": "held"} {
+		applied(t, strings.NewReplacer("NAME", name, "KIND", kind).Replace(mine), strings.ToLower(kind)+"/"+name+"-south")
+	}
+	applied(t, `{apiVersion: v1, kind: Service, metadata: {name: kept-svc}, spec: {ports: [{port: 80}]}}`, "service/kept-svc")
+	applied(t, deploymentGrid("owned", "", "1"), "deploymentgrid/owned")
+	set := strings.Replace(strings.Replace(deploymentGrid("held", "", "1"), "kind: DeploymentGrid", "kind: StatefulSetGrid", 1), "template: {selector", "template: {serviceName: held, selector", 1)
+	applied(t, set, "statefulsetgrid/held")
+	applied(t, `{apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: kept}, spec: {gridUniqKey: site, template: {ports: [{port: 81}]}}}`, "servicegrid/kept")
+
+	whole(t, "deploymentgrids", "owned", 3)
+	if d, err := child("owned-south"); err != nil || d.Labels["mine"] != "yes" || d.Spec.Template.Labels["app"] != "mine" || len(d.OwnerReferences) > 0 {
+		t.Errorf("somebody's Deployment was taken: %v, %v", d.Labels, err)
+	}
+	list, err := c.Kube.AppsV1().Deployments("default").List(deadline(t, 10*time.Second), metav1.ListOptions{LabelSelector: "superedge.io/grid-selector=owned"})
+	must(t, err)
+	units := map[string]string{}
+	for _, d := range list.Items {
+		units[d.Annotations["gridmesh.io/unit"]] = d.Name
+	}
+	if len(units) != 3 || !strings.HasPrefix(units["south"], "owned-south-") || units["north"] != "owned-north" {
+		t.Errorf("children by unit: %v", units)
+	}
+
+	eventually(t, 15*time.Second, func() error {
+		st, err := statusOf(t, "statefulsetgrids", "held")
+		if err != nil {
+			return err
+		}
+		if st.RefusedUnits != 2 || st.ReadyUnits != 1 {
+			return fmt.Errorf("%d refused, %d ready: %v", st.RefusedUnits, st.ReadyUnits, st.Worst)
+		}
+		return hasCondition(st.Conditions, "Valid", metav1.ConditionFalse, "a StatefulSet held-south exists and is not this grid's; delete it, or")
+	})
+	eventually(t, 10*time.Second, func() error { return told(t, "held", "Refused", "held-south exists and is not this grid's") })
+	eventually(t, 10*time.Second, func() error { return told(t, "held", "Refused", "is no name of an object") })
+	eventually(t, 10*time.Second, func() error { return told(t, "kept", "Refused", "a Service of this name exists") })
+	if svc, err := c.Kube.CoreV1().Services("default").Get(deadline(t, 10*time.Second), "kept-svc", metav1.GetOptions{}); err != nil || svc.Spec.Ports[0].Port != 80 {
+		t.Errorf("somebody's Service was taken: %v", err)
+	}
+	// What is in the way goes: the unit comes alive.
+	_, err = c.Kubectl("delete", "statefulset/held-south")
+	must(t, err)
+	took := eventually(t, 90*time.Second, func() error {
+		st, err := statusOf(t, "statefulsetgrids", "held")
+		if err == nil && (st.RefusedUnits != 1 || st.ReadyUnits != 2) {
+			err = fmt.Errorf("%d refused, %d ready: %v", st.RefusedUnits, st.ReadyUnits, st.Worst)
+		}
+		return err
+	})
+	t.Logf("a name that was somebody's was used %s after it was free", took)
+	if strings.Contains(p.Log(), "level=ERROR") {
+		t.Errorf("errors in the log:\n%s", p.Log())
+	}
+}

@@ -1,0 +1,193 @@
+package kubernetes
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// children lists a grid's Deployments by unit.
+func children(t *testing.T, grid string) map[string]string {
+	t.Helper()
+	list, err := c.Kube.AppsV1().Deployments("default").List(deadline(t, 10*time.Second), metav1.ListOptions{LabelSelector: "superedge.io/grid-selector=" + grid})
+	must(t, err)
+	out := map[string]string{}
+	for _, d := range list.Items {
+		out[d.Annotations["gridmesh.io/unit"]] = d.Name
+	}
+	return out
+}
+
+func wantChildren(t *testing.T, grid string, units ...string) {
+	t.Helper()
+	eventually(t, 60*time.Second, func() error {
+		if got := slices.Sorted(maps.Keys(children(t, grid))); !slices.Equal(got, units) {
+			return fmt.Errorf("children of %s in %v, want %v", grid, got, units)
+		}
+		return nil
+	})
+}
+
+const changeService = `
+apiVersion: superedge.io/v1
+kind: ServiceGrid
+metadata: {name: chg, labels: {team: shops, tier: one}, annotations: {note: hello}}
+spec:
+  gridUniqKey: site
+  template: {selector: {app: chg}, ports: [{name: main, port: 80, targetPort: main}, {name: more, port: 81, targetPort: main}]}
+`
+
+// A node moves between units, a unit is renamed, ports and labels go, the unit
+// key changes.
+func TestGridsFollowChanges(t *testing.T) {
+	inUnits(t, map[string]string{"a-1": "north", "a-2": "north", "b-1": "south", "b-2": "west"})
+	controller(t, "--removal-grace", "2s", "--removal-share", "1")
+	applied(t, strings.Replace(deploymentGrid("chg", "", "1"), "{name: chg}", "{name: chg, labels: {team: shops, tier: one}}", 1)+"---"+changeService, "deploymentgrid/chg", "servicegrid/chg")
+	whole(t, "deploymentgrids", "chg", 3)
+	svc, err := c.Kube.CoreV1().Services("default").Get(deadline(t, 10*time.Second), "chg-svc", metav1.GetOptions{})
+	must(t, err)
+
+	// The node a-2 moves: nothing is written, its traffic moves.
+	before := writes(t)
+	label(t, "a-2", "south")
+	to := mustAddrPort(svc.Spec.ClusterIP, 80)
+	took := eventually(t, 25*time.Second, func() error {
+		for range 6 {
+			if got, err := ask(c.Nodes["a-2"].NS, "tcp", to); err != nil || !strings.HasPrefix(got.Name, "chg-south-") {
+				return fmt.Errorf("a-2 is answered by %q: %w", got.Name, err)
+			}
+		}
+		return nil
+	})
+	t.Logf("a node that moved is served by its new unit after %s", took)
+	if after := writes(t); after != before {
+		t.Errorf("%g writes though no unit came or went", after-before)
+	}
+	label(t, "a-2", "north")
+
+	// Unit west is renamed east.
+	label(t, "b-2", "east")
+	eventually(t, 30*time.Second, func() error { return readyChild("chg-east") })
+	wantChildren(t, "chg", "east", "north", "south")
+	eventually(t, 10*time.Second, func() error { return told(t, "chg", "UnitGone", "unit west has no node any more") })
+	eventually(t, 10*time.Second, func() error { return told(t, "chg", "Removed", "unit west") })
+
+	// Ports, labels and annotations that the grid no longer has are gone.
+	changed := strings.NewReplacer(", {name: more, port: 81, targetPort: main}", "", "{team: shops, tier: one}", "{team: shops}", "{note: hello}", "{}").Replace(changeService)
+	must(t, c.Apply(changed))
+	eventually(t, 15*time.Second, func() error {
+		svc, err := c.Kube.CoreV1().Services("default").Get(deadline(t, 10*time.Second), "chg-svc", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		_, tier := svc.Labels["tier"]
+		_, note := svc.Annotations["note"]
+		if len(svc.Spec.Ports) != 1 || tier || note || svc.Labels["team"] != "shops" {
+			return fmt.Errorf("ports %v, labels %v, annotations %v", svc.Spec.Ports, svc.Labels, svc.Annotations)
+		}
+		return nil
+	})
+	must(t, c.Apply(strings.Replace(deploymentGrid("chg", "", "1"), "{name: chg}", "{name: chg, labels: {team: shops}}", 1)))
+	eventually(t, 15*time.Second, func() error {
+		d, err := child("chg-north")
+		if _, tier := d.Labels["tier"]; err == nil && tier {
+			err = fmt.Errorf("labels %v", d.Labels)
+		}
+		return err
+	})
+
+	// Another unit key: other units, the old ones go, the Service follows.
+	for node, room := range map[string]string{"a-1": "hall", "b-1": "yard"} {
+		_, err := c.Kubectl("label", "--overwrite", "node", node, "shop.example/room="+room)
+		must(t, err)
+		t.Cleanup(func() {
+			_, err := c.Kubectl("label", "--overwrite", "node", node, "shop.example/room-")
+			must(t, err)
+		})
+	}
+	rekey := strings.NewReplacer("gridUniqKey: site", "gridUniqKey: shop.example/room")
+	must(t, c.Apply(rekey.Replace(strings.Replace(deploymentGrid("chg", "", "1"), "{name: chg}", "{name: chg, labels: {team: shops}}", 1))+"---"+rekey.Replace(changed)))
+	wantChildren(t, "chg", "hall", "yard")
+	whole(t, "deploymentgrids", "chg", 2)
+	d, err := child("chg-hall")
+	must(t, err)
+	if sel := d.Spec.Template.Spec.NodeSelector; len(sel) != 1 || sel["shop.example/room"] != "hall" || d.Labels["superedge.io/grid-uniq-key"] != "shop.example..room" || d.Annotations["gridmesh.io/unit-key"] != "shop.example/room" {
+		t.Errorf("chg-hall: node selector %v, labels %v, annotations %v", sel, d.Labels, d.Annotations)
+	}
+	eventually(t, 15*time.Second, func() error {
+		svc, err := c.Kube.CoreV1().Services("default").Get(deadline(t, 10*time.Second), "chg-svc", metav1.GetOptions{})
+		if err == nil && svc.Annotations["topologyKeys"] != `["shop.example/room"]` {
+			err = fmt.Errorf("topologyKeys %s", svc.Annotations["topologyKeys"])
+		}
+		return err
+	})
+}
+
+// "a" in unit "b-c" and "a-b" in unit "c" want one name; each gets a child.
+func TestGridNamesThatClash(t *testing.T) {
+	_, err := c.Kubectl("label", "node", "a-1", "left=b-c", "right=c")
+	must(t, err)
+	t.Cleanup(func() {
+		_, err := c.Kubectl("label", "node", "a-1", "left-", "right-")
+		must(t, err)
+	})
+	controller(t)
+	grid := func(name, key string) string {
+		return strings.Replace(deploymentGrid(name, "", "1"), "gridUniqKey: site", "gridUniqKey: "+key, 1)
+	}
+	applied(t, grid("a", "left")+"---"+grid("a-b", "right"), "deploymentgrid/a", "deploymentgrid/a-b")
+	whole(t, "deploymentgrids", "a", 1)
+	whole(t, "deploymentgrids", "a-b", 1)
+	one, other := children(t, "a")["b-c"], children(t, "a-b")["c"]
+	if one == other || one != "a-b-c" && other != "a-b-c" {
+		t.Errorf("children %q and %q", one, other)
+	}
+}
+
+// Templates by unit, the default among them, and the pool kept clean.
+func TestGridTemplates(t *testing.T) {
+	inUnits(t, map[string]string{"a-1": "north", "b-1": "south"})
+	controller(t)
+	pool := func(versions ...string) string {
+		var entries []string
+		for _, v := range versions {
+			entries = append(entries, v+": {"+strings.NewReplacer("NAME", "ver", "VERSION", v).Replace(podsOf)+"}")
+		}
+		return "templatePool: {" + strings.Join(entries, ", ") + "}"
+	}
+	applied(t, deploymentGrid("ver", pool("two", "three")+"\n  templates: {south: two}", "1"), "deploymentgrid/ver")
+	release := func(unit, want string) {
+		t.Helper()
+		eventually(t, 30*time.Second, func() error {
+			d, err := child("ver-" + unit)
+			if err == nil && d.Spec.Template.Spec.Containers[0].Env[0].Value != want {
+				err = fmt.Errorf("%s runs %s, want %s", unit, d.Spec.Template.Spec.Containers[0].Env[0].Value, want)
+			}
+			return err
+		})
+	}
+	release("north", "1")
+	release("south", "two")
+	must(t, c.Apply(deploymentGrid("ver", pool("two", "three")+"\n  templates: {south: two}\n  defaultTemplateName: three\n  autoDeleteUnusedTemplate: true", "1")))
+	release("north", "three")
+	release("south", "two")
+	must(t, c.Apply(deploymentGrid("ver", pool("two", "three")+"\n  defaultTemplateName: three\n  autoDeleteUnusedTemplate: true", "1")))
+	release("south", "three")
+	eventually(t, 15*time.Second, func() error {
+		u, err := grids(t, "deploymentgrids").Get(deadline(t, 10*time.Second), "ver", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		spec, _ := u.Object["spec"].(map[string]any)
+		left, _ := spec["templatePool"].(map[string]any)
+		if got := slices.Sorted(maps.Keys(left)); !slices.Equal(got, []string{"three"}) {
+			return fmt.Errorf("the pool holds %v", got)
+		}
+		return nil
+	})
+}
