@@ -73,6 +73,7 @@ bench: build kube envoy ## figures side by side, as a table (docs/benchmarks.md)
 	$(BIN)/lab bench
 	$(BIN)/lab bench-changes --services 10000
 	$(BIN)/lab bench-changes --services 10000 --subscribed
+	$(BIN)/lab bench-grids
 
 clean: ## remove what was built here (not the cache)
 	rm -rf $(BIN)

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"os"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -15,14 +14,8 @@ import (
 // a second agent.
 const exitUnfit = 3
 
-// gcPercent trades a little processor for memory: the agent's heap is large
-// and still, and its garbage, but for the first list, small.
-const gcPercent = 50
-
 func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	run.StillHeap()
 	os.Exit(run.Main(command(), func(err error) int {
 		if errors.Is(err, errUnfit) {
 			return exitUnfit

@@ -10,7 +10,10 @@ import (
 	"github.com/gridmesh/gridmesh/internal/run"
 )
 
-func main() { os.Exit(run.Main(command(), nil)) }
+func main() {
+	run.StillHeap()
+	os.Exit(run.Main(command(), nil))
+}
 
 func command() *cobra.Command {
 	c := defaults()

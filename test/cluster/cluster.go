@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -25,6 +27,11 @@ type Config struct {
 	// Proxy says what serves a node's Services: "gridmesh", "kube-proxy" or
 	// "" for nothing. The key "" is for nodes that are not named.
 	Proxy map[string]string
+	// Unlabelled names nodes that do not get the label "unit" when they
+	// register, which others have with the name of their unit.
+	Unlabelled []string
+	// Bare starts etcd and the API server alone: nothing acts on objects.
+	Bare bool
 	// Images maps further image names to commands; see AppImage.
 	Images map[string]kubelet.Image
 	// AgentFlags are given to every agent.
@@ -122,6 +129,7 @@ func (c *Cluster) addNode(n *netlab.Node) error {
 		ShellImage: {},
 		// Those that deploy/kustomization.yaml names.
 		"gridmesh/agent:dev":       program("gridmesh-agent"),
+		"gridmesh/controller:dev":  program("gridmesh-controller"),
 		"envoyproxy/envoy:v1.40.0": program("envoy"),
 	}
 	for name, image := range c.cfg.Images {
@@ -130,7 +138,10 @@ func (c *Cluster) addNode(n *netlab.Node) error {
 	cfg := kubelet.Config{
 		Node: n.Name, Kubeconfig: kubeconfig, Dir: e.Dir, IPs: []string{n.IP.String(), n.IP6.String()},
 		PodCIDRs: []string{n.PodCIDR.String(), n.PodCIDR6.String()}, Bridged: n.Network == netlab.Bridged,
-		Labels: map[string]string{"unit": n.Unit.Name}, Images: images, Domain: "cluster.local", ClusterDNS: []string{"10.96.0.10"},
+		Labels: map[string]string{}, Images: images, Domain: "cluster.local", ClusterDNS: []string{"10.96.0.10"},
+	}
+	if !slices.Contains(c.cfg.Unlabelled, n.Name) {
+		cfg.Labels["unit"] = n.Unit.Name
 	}
 	data, err := json.MarshalIndent(cfg, "", "  ")
 	if err != nil {
@@ -199,22 +210,40 @@ func (n *Node) startGridmesh() error {
 	return n.StartEnvoy()
 }
 
-// AgentKubeconfig is that of the agents' own user, with the rights of deploy/.
+// AgentKubeconfig gives agents their rights, and a kubeconfig.
 func (c *Cluster) AgentKubeconfig() (string, error) {
-	path := c.pki.path("agent.kubeconfig")
+	return c.rights("gridmesh-agent", "rbac.yaml")
+}
+
+// ControllerKubeconfig gives gridmesh-controller its rights, and a kubeconfig.
+func (c *Cluster) ControllerKubeconfig() (string, error) {
+	return c.rights("gridmesh-controller", "controller.yaml")
+}
+
+// rights applies a file of deploy/, workloads aside, and returns the
+// kubeconfig of a service account.
+func (c *Cluster) rights(account, file string) (string, error) {
+	path := c.pki.path(account + ".kubeconfig")
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	if out, err := c.Kubectl("apply", "-f", filepath.Join(edge.Root(), "deploy/rbac.yaml")); err != nil {
-		return "", fmt.Errorf("apply RBAC: %w: %s", err, out)
+	text, err := os.ReadFile(filepath.Join(edge.Root(), "deploy", file))
+	if err != nil {
+		return "", err
 	}
-	return c.pki.kubeconfig("agent", "system:serviceaccount:gridmesh:gridmesh-agent", "system:serviceaccounts", server())
+	docs := slices.DeleteFunc(strings.Split(string(text), "\n---\n"), func(doc string) bool { return strings.Contains(doc, "kind: Deployment\n") })
+	docs = append([]string{"{apiVersion: v1, kind: Namespace, metadata: {name: gridmesh}}"}, docs...)
+	if err := c.Apply(strings.Join(docs, "\n---\n")); err != nil {
+		return "", fmt.Errorf("apply %s: %w", file, err)
+	}
+	return c.pki.kubeconfig(account, "system:serviceaccount:gridmesh:"+account, "system:serviceaccounts", server())
 }
 
-// ServiceAccountKubeconfig is that of a service account of the namespace
-// gridmesh; its rights are the caller's to apply.
-func (c *Cluster) ServiceAccountKubeconfig(name string) (string, error) {
-	return c.pki.kubeconfig(name, "system:serviceaccount:gridmesh:"+name, "system:serviceaccounts", server())
+// StartController starts gridmesh-controller in the cloud.
+func (c *Cluster) StartController(kubeconfig string, flags ...string) (*edge.Process, error) {
+	return edge.Start(c.Lab.Cloud, "controller", append([]string{
+		edge.Binary("gridmesh-controller"), "--kubeconfig", kubeconfig, "--healthz-bind-address", "", "--metrics-bind-address", "",
+	}, flags...)...)
 }
 
 func (n *Node) startKubeProxy() error {

@@ -53,6 +53,9 @@ func (p *controlPlane) up(ctx context.Context) error {
 	if err := p.c.connect(admin); err != nil {
 		return err
 	}
+	if p.c.cfg.Bare {
+		return p.ready(ctx)
+	}
 	manager, err := ca.kubeconfig("kcm", "system:kube-controller-manager", "", server())
 	if err != nil {
 		return err

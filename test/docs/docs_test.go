@@ -71,6 +71,7 @@ func TestSnippetsRun(t *testing.T) {
 var foreign = []string{
 	"--disable-hot-restart", "--concurrency", "--cleanup", // envoy, kube-proxy
 	"--drain-time-s",
+	"--cascade", // kubectl
 }
 
 // Every flag that a page names exists, and every flag of the agent is on its page.
@@ -84,6 +85,8 @@ func TestFlagsExist(t *testing.T) {
 		{"gridmesh", "xds", "--help"},
 		{"gridmesh", "trace", "--help"},
 		{"gridmesh", "grid", "plan", "--help"},
+		{"gridmesh", "grid", "units", "--help"},
+		{"gridmesh", "grid", "rollback", "--help"},
 		{"gridmesh-controller", "--help"},
 		{"lab", "up", "--help"},
 		{"lab", "demo", "--help"},

@@ -115,7 +115,9 @@ func listen(t *testing.T, ns *netlab.NS) (l net.Listener) {
 func TestGridsUnderFaults(t *testing.T) {
 	inUnits(t, waveUnits)
 	u := &unkind{r: rand.New(rand.NewPCG(1, 1)), spoiled: map[string]int{}}
-	p := controllerAt(t, u.start(t, controllerKubeconfig(t)), "--leader-elect-lease-duration", "30s", "--leader-elect-renew-deadline", "20s")
+	kubeconfig, err := c.ControllerKubeconfig()
+	must(t, err)
+	p := controllerAt(t, u.start(t, kubeconfig), "--leader-elect-lease-duration", "30s", "--leader-elect-renew-deadline", "20s")
 	applied(t, deploymentGrid("rough", "", "1")+"---"+deploymentGrid("calm", "rollout: {maxUnits: 3}", "1"), "deploymentgrid/rough", "deploymentgrid/calm")
 	runs := func(grid, release string) {
 		t.Helper()

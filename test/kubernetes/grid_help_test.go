@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -27,33 +25,15 @@ import (
 // controller starts gridmesh-controller in the cloud, with the rights of deploy/.
 func controller(t *testing.T, flags ...string) *edge.Process {
 	t.Helper()
-	return controllerAt(t, controllerKubeconfig(t), flags...)
-}
-
-// controllerKubeconfig gives the controller its rights, and a kubeconfig.
-func controllerKubeconfig(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(edge.Root(), "deploy/controller.yaml"))
+	kubeconfig, err := c.ControllerKubeconfig()
 	must(t, err)
-	docs := strings.Split(string(text), "\n---\n")
-	rights := []string{"{apiVersion: v1, kind: Namespace, metadata: {name: gridmesh}}"}
-	for _, doc := range docs {
-		if !strings.Contains(doc, "kind: Deployment\n") {
-			rights = append(rights, doc)
-		}
-	}
-	_, err = c.KubectlInput([]byte(strings.Join(rights, "\n---\n")), "apply", "-f", "-")
-	must(t, err)
-	kubeconfig, err := c.ServiceAccountKubeconfig("gridmesh-controller")
-	must(t, err)
-	return kubeconfig
+	return controllerAt(t, kubeconfig, flags...)
 }
 
 // controllerAt starts gridmesh-controller with a kubeconfig.
 func controllerAt(t *testing.T, kubeconfig string, flags ...string) *edge.Process {
 	t.Helper()
-	p, err := edge.Start(c.Lab.Cloud, "controller", append([]string{
-		edge.Binary("gridmesh-controller"), "--kubeconfig", kubeconfig, "--healthz-bind-address", "", "--metrics-bind-address", "",
+	p, err := c.StartController(kubeconfig, append([]string{
 		"--leader-elect-lease-duration", "3s", "--leader-elect-renew-deadline", "2s", "--leader-elect-retry-period", "500ms",
 	}, flags...)...)
 	must(t, err)

@@ -55,6 +55,26 @@ const (
 	useEvery      = 10 * time.Millisecond
 )
 
+// shop is the benchmark's application: a pod a node, and a closed Service.
+const shop = `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: shop}
+spec:
+  selector: {matchLabels: {app: shop}}
+  template:
+    metadata: {labels: {app: shop}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - {name: shop, image: gridmesh.test/app, ports: [{name: main, containerPort: 8080}], readinessProbe: {tcpSocket: {port: main}, periodSeconds: 1}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: shop, annotations: {topologyKeys: '["unit"]'}}
+spec: {selector: {app: shop}, ports: [{port: 80, targetPort: main}]}
+`
+
 // shelf is what the Services in use lead to.
 const shelf = `
 apiVersion: apps/v1

@@ -41,24 +41,31 @@ func demoCommand() *cobra.Command {
 	return cmd
 }
 
-// shop is the demonstration's application: a pod a node, and a closed Service.
-const shop = `
-apiVersion: apps/v1
-kind: DaemonSet
+// shopGrid is the demonstration's application: two pods in every unit, one a
+// node where there are two, and a Service that stays in the unit.
+const shopGrid = `
+apiVersion: superedge.io/v1
+kind: DeploymentGrid
 metadata: {name: shop}
 spec:
-  selector: {matchLabels: {app: shop}}
+  gridUniqKey: unit
   template:
-    metadata: {labels: {app: shop}}
-    spec:
-      terminationGracePeriodSeconds: 1
-      containers:
-      - {name: shop, image: gridmesh.test/app, ports: [{name: main, containerPort: 8080}], readinessProbe: {tcpSocket: {port: main}, periodSeconds: 1}}
+    replicas: 2
+    selector: {matchLabels: {app: shop}}
+    template:
+      metadata: {labels: {app: shop}}
+      spec:
+        terminationGracePeriodSeconds: 1
+        topologySpreadConstraints: [{maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: shop}}}]
+        containers:
+        - {name: shop, image: gridmesh.test/app, ports: [{name: main, containerPort: 8080}], readinessProbe: {tcpSocket: {port: main}, periodSeconds: 1}}
 ---
-apiVersion: v1
-kind: Service
-metadata: {name: shop, annotations: {topologyKeys: '["unit"]'}}
-spec: {selector: {app: shop}, ports: [{port: 80, targetPort: main}]}
+apiVersion: superedge.io/v1
+kind: ServiceGrid
+metadata: {name: shop}
+spec:
+  gridUniqKey: unit
+  template: {selector: {app: shop}, ports: [{port: 80, targetPort: main}]}
 `
 
 // demo tells a story in steps; each checks what it says.
@@ -85,7 +92,7 @@ func (d *demo) step(text string) {
 }
 
 func (d *demo) run(ctx context.Context, keep bool) error {
-	for _, f := range []func(context.Context) error{d.up, d.deploy, d.closed, d.cutUplink, d.killPod, d.killNode, d.restart, d.heal} {
+	for _, f := range []func(context.Context) error{d.up, d.deploy, d.closed, d.newUnit, d.cutUplink, d.killPod, d.killNode, d.restart, d.heal} {
 		if err := f(ctx); err != nil {
 			return err
 		}
@@ -109,19 +116,63 @@ The cluster stays until Ctrl-C or "bin/lab down". In another shell:
 }
 
 func (d *demo) up(ctx context.Context) (err error) {
-	d.step("Two units of two nodes each: a real API server in the cloud, an agent and an Envoy on every node (about 12 s)")
+	d.step("Two units of two nodes each, and a node that is in none: a real API server and gridmesh-controller in the cloud, an agent and an Envoy on every node (about 12 s)")
 	ctx, cancel := context.WithTimeout(ctx, upTimeout)
 	defer cancel()
-	d.c, err = cluster.Up(ctx, cluster.Config{Lab: labConfig(2, 2), Proxy: map[string]string{"": "gridmesh"}, Say: say})
+	lab := labConfig(3, 2)
+	lab.Units[2].Nodes = lab.Units[2].Nodes[:1]
+	d.c, err = cluster.Up(ctx, cluster.Config{Lab: lab, Unlabelled: []string{"c-1"}, Proxy: map[string]string{"": "gridmesh"}, Say: say})
+	if err != nil {
+		return err
+	}
+	kubeconfig, err := d.c.ControllerKubeconfig()
+	if err != nil {
+		return err
+	}
+	_, err = d.c.StartController(kubeconfig)
 	return err
 }
 
 func (d *demo) deploy(ctx context.Context) error {
-	d.step(`An app with a pod on every node, and a Service with topologyKeys: '["unit"]'`)
-	if err := d.c.Apply(shop); err != nil {
+	d.step("A DeploymentGrid and a ServiceGrid with gridUniqKey: unit: every unit runs the shop, and talks to itself")
+	soon, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if err := cluster.Until(soon, func() error { return d.c.Apply(shopGrid) }); err != nil { // the CRDs may just be coming
 		return err
 	}
-	return d.learn(ctx, len(d.c.Nodes))
+	return d.learn(ctx, 4)
+}
+
+func (d *demo) newUnit(ctx context.Context) error {
+	d.step("The fifth node gets a label: a third unit comes alive")
+	start := time.Now()
+	if _, err := d.c.Kubectl("label", "node", "c-1", "unit=c"); err != nil {
+		return err
+	}
+	if err := d.learn(ctx, 6); err != nil {
+		return err
+	}
+	if err := d.settle(ctx, "c-1"); err != nil {
+		return err
+	}
+	say("unit c serves itself %s after the label", time.Since(start).Round(10*time.Millisecond))
+	if err := d.grids(); err != nil {
+		return err
+	}
+	return d.mustBeClosed(d.ask("a third unit", "a-1", "a-2", "b-1", "b-2", "c-1"))
+}
+
+// grids prints what kubectl says of them, once their status is written.
+func (d *demo) grids() error {
+	if out, err := d.c.Kubectl("wait", "--for=jsonpath={.status.readyUnits}=3", "--timeout=20s", "deploymentgrid/shop"); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	out, err := d.c.Kubectl("get", "dg,sg")
+	if err != nil {
+		return err
+	}
+	fmt.Print("\n", out)
+	return nil
 }
 
 // learn waits for n ready pods and notes where they are.
@@ -132,7 +183,7 @@ func (d *demo) learn(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	svc, err := d.c.Kube.CoreV1().Services("default").Get(ctx, "shop", metav1.GetOptions{})
+	svc, err := d.c.Kube.CoreV1().Services("default").Get(ctx, "shop-svc", metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -323,13 +374,13 @@ func (d *demo) heal(ctx context.Context) error {
 	if err := errors.Join(d.c.Lab.Node("a-2").Heal(), d.c.Lab.Unit("a").HealUplink()); err != nil {
 		return err
 	}
-	if err := d.learn(ctx, len(d.c.Nodes)); err != nil {
+	if err := d.learn(ctx, 6); err != nil {
 		return err
 	}
 	if err := d.settle(ctx, "a-1", "a-2"); err != nil {
 		return err
 	}
-	return d.mustBeClosed(d.ask("healed", "a-1", "a-2", "b-1", "b-2"))
+	return d.mustBeClosed(d.ask("healed", "a-1", "a-2", "b-1", "b-2", "c-1"))
 }
 
 func (d *demo) summary() error {

@@ -31,7 +31,7 @@ one that runs. When it ends, by Ctrl-C or kill -9, nothing is left behind.`,
 		Version: obs.Version(), SilenceUsage: true, SilenceErrors: true,
 	}
 	root.AddCommand(internal()...)
-	root.AddCommand(upCommand(), demoCommand(), benchCommand(), changesCommand())
+	root.AddCommand(upCommand(), demoCommand(), benchCommand(), changesCommand(), gridsCommand())
 	root.AddCommand(remoteCommands()...)
 	err := root.ExecuteContext(ctx)
 	var code exitCode

@@ -68,6 +68,15 @@ func up(ctx context.Context, units, nodes int, proxy string) error {
 	if err != nil {
 		return err
 	}
+	if proxy == "gridmesh" {
+		kubeconfig, err := c.ControllerKubeconfig()
+		if err != nil {
+			return err
+		}
+		if _, err := c.StartController(kubeconfig); err != nil {
+			return err
+		}
+	}
 	fmt.Printf("up: %s; stop with Ctrl-C\n", strings.Join(names(c), " "))
 	return serve(ctx, c)
 }
