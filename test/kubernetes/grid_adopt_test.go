@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -71,6 +72,10 @@ func TestGridsTakeOverFromSuperEdge(t *testing.T) {
 	oldChildren(t, pods)
 	eventually(t, 60*time.Second, func() error { return readyChild("web-north") })
 	before := podUIDs(t)
+	d0, err := child("web-north")
+	must(t, err)
+	db0, err := c.Kube.AppsV1().StatefulSets("default").Get(deadline(t, 10*time.Second), "db-north", metav1.GetOptions{})
+	must(t, err)
 
 	p := controller(t)
 	took := whole(t, "deploymentgrids", "web", 2)
@@ -90,6 +95,12 @@ func TestGridsTakeOverFromSuperEdge(t *testing.T) {
 				t.Errorf("%s: the old controller still owns %s", name, f.FieldsV1)
 			}
 		}
+	}
+	db, err := c.Kube.AppsV1().StatefulSets("default").Get(deadline(t, 10*time.Second), "db-north", metav1.GetOptions{})
+	must(t, err)
+	// New annotations raise the generation of a Deployment, and of nothing else.
+	if diff := cmp.Diff(d0.Spec, d.Spec) + cmp.Diff(db0.Spec, db.Spec); diff != "" || d.Generation != d0.Generation+1 || db.Generation != db0.Generation {
+		t.Errorf("generations %d and %d, were %d and %d:\n%s", d.Generation, db.Generation, d0.Generation, db0.Generation, diff)
 	}
 	if d.Annotations["deployment.kubernetes.io/revision"] != "1" || d.Labels["team"] != "shops" {
 		t.Errorf("web-north: annotations %v, labels %v", d.Annotations, d.Labels)

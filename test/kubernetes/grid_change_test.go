@@ -53,6 +53,7 @@ func TestGridsFollowChanges(t *testing.T) {
 	must(t, err)
 
 	// The node a-2 moves: nothing is written, its traffic moves.
+	time.Sleep(2 * time.Second) // the status is written by then
 	before := writes(t)
 	label(t, "a-2", "south")
 	to := mustAddrPort(svc.Spec.ClusterIP, 80)
@@ -190,4 +191,72 @@ func TestGridTemplates(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// The label is stripped from every node, by mistake: nothing goes before the
+// grace has passed, then no more than a share at once; and the label brings
+// back what is left, with the same pods.
+func TestGridGuard(t *testing.T) {
+	inUnits(t, waveUnits)
+	controller(t, "--removal-grace", "5s", "--removal-share", "0.4")
+	applied(t, deploymentGrid("keep", "", "1"), "deploymentgrid/keep")
+	whole(t, "deploymentgrids", "keep", 6)
+	pods, err := c.WaitPods(deadline(t, 30*time.Second), "default", "app=keep", 6)
+	must(t, err)
+	strip := []string{"label", "node"}
+	give := map[string]string{}
+	for node, unit := range waveUnits {
+		strip = append(strip, node)
+		give[node] = unit
+	}
+	start := time.Now()
+	_, err = c.Kubectl(append(strip, "site-")...)
+	must(t, err)
+	eventually(t, 20*time.Second, func() error {
+		st, err := statusOf(t, "deploymentgrids", "keep")
+		if err == nil && st.HeldUnits != 6 {
+			err = fmt.Errorf("%d units are held", st.HeldUnits)
+		}
+		if err != nil {
+			return err
+		}
+		return hasCondition(st.Conditions, "Held", metav1.ConditionTrue, "u1, u2, u3 and 3 more")
+	})
+	for time.Since(start) < 4500*time.Millisecond {
+		if n := len(children(t, "keep")); n != 6 {
+			t.Fatalf("%d children %s after the labels went", n, time.Since(start))
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	eventually(t, 25*time.Second, func() error {
+		if n := len(children(t, "keep")); n != 4 {
+			return fmt.Errorf("%d children", n)
+		}
+		return nil
+	})
+	took := time.Since(start)
+	t.Logf("2 of 6 units were removed after %s", took)
+	for time.Since(start) < took+4*time.Second {
+		if n := len(children(t, "keep")); n != 4 {
+			t.Fatalf("%d children %s after the labels went", n, time.Since(start))
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	left := children(t, "keep")
+	for node, unit := range give {
+		label(t, node, unit)
+	}
+	whole(t, "deploymentgrids", "keep", 6)
+	after, err := c.WaitPods(deadline(t, 30*time.Second), "default", "app=keep", 6)
+	must(t, err)
+	known := map[string]bool{}
+	for _, p := range pods {
+		known[string(p.UID)] = true
+	}
+	for _, p := range after {
+		unit := waveUnits[p.Spec.NodeName]
+		if left[unit] != "" && !known[string(p.UID)] {
+			t.Errorf("the pod of %s, which was held, is new", unit)
+		}
+	}
 }

@@ -71,10 +71,13 @@ func TestGridsAmongOthers(t *testing.T) {
 		}
 		return err
 	})
+	eventually(t, 30*time.Second, func() error {
+		if name := children(t, "hpa")["west"]; name == "hpa-west" || name == "" {
+			return fmt.Errorf("the child of west is %q", name)
+		}
+		return nil
+	})
 	whole(t, "deploymentgrids", "hpa", 3)
-	if name := children(t, "hpa")["west"]; name == "hpa-west" || name == "" {
-		t.Errorf("the child of west is %q", name)
-	}
 	eventually(t, 10*time.Second, func() error { return told(t, "hpa", "Released", "unit west") })
 	must(t, again(t))
 }

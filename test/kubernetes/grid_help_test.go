@@ -79,24 +79,25 @@ func readyChild(name string) error {
 	return err
 }
 
-// writes counts the mutating requests to grids and their children that the API
-// server has answered; what controllers write into a status is not among them.
+// writes counts the mutating requests to grids, their status, their children
+// and their revisions that the API server has answered; what controllers write
+// into a child's status is not among them.
 func writes(t *testing.T) float64 {
 	t.Helper()
-	return count(t, "deployments|statefulsets|services|controllerrevisions|\\w+grids")
+	return childWrites(t) + count(t, "\\w+grids", "status")
 }
 
 // childWrites leaves out the grids themselves.
 func childWrites(t *testing.T) float64 {
 	t.Helper()
-	return count(t, "deployments|statefulsets|services|controllerrevisions")
+	return count(t, "deployments|statefulsets|services|controllerrevisions", "")
 }
 
-func count(t *testing.T, resources string) (n float64) {
+func count(t *testing.T, resources, sub string) (n float64) {
 	t.Helper()
 	text, err := c.Kubectl("get", "--raw", "/metrics")
 	must(t, err)
-	line := regexp.MustCompile(`^apiserver_request_total\{.*resource="(?:` + resources + `)".*subresource="".*verb="(?:APPLY|PATCH|PUT|POST|DELETE)".*\} (\S+)$`)
+	line := regexp.MustCompile(`^apiserver_request_total\{.*resource="(?:` + resources + `)".*subresource="(?:|` + sub + `)".*verb="(?:APPLY|PATCH|PUT|POST|DELETE)".*\} (\S+)$`)
 	for text := range strings.Lines(text) {
 		if m := line.FindStringSubmatch(strings.TrimSpace(text)); m != nil {
 			v, err := strconv.ParseFloat(m[1], 64)

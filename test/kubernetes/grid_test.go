@@ -95,7 +95,7 @@ func TestGrids(t *testing.T) {
 // gridsHold: nothing changed, nothing is written.
 func gridsHold(t *testing.T) {
 	t.Helper()
-	time.Sleep(time.Second) // for what the workload controllers still do about the new unit
+	time.Sleep(3 * time.Second) // for what the workload controllers still do about the new unit, and its status
 	before := writes(t)
 	if before == 0 {
 		t.Fatal("no write is counted at all")
