@@ -196,11 +196,12 @@ func (c *Controller) work(ref plan.Ref) *work {
 func (c *Controller) plan(ctx context.Context, ref plan.Ref, w *work, now time.Time) {
 	w.dirty, w.due = false, time.Time{}
 	p, ok := c.index.Plan(ref, c.cfg.Guard, now)
-	c.cfg.Metrics.planned(ref, p, c.now().Sub(now))
 	if !ok {
 		delete(c.grids, ref)
+		c.cfg.Metrics.gone(ref)
 		return
 	}
+	c.cfg.Metrics.planned(ref, p, c.now().Sub(now))
 	if p.Again > 0 {
 		w.due = now.Add(p.Again)
 	}

@@ -28,12 +28,16 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// planned notes the plan of a grid; an empty one means that it is gone.
+// gone forgets a grid.
+func (m *Metrics) gone(ref plan.Ref) {
+	m.units.DeletePartialMatch(prometheus.Labels{"kind": ref.Kind, "namespace": ref.Namespace, "name": ref.Name})
+}
+
+// planned notes the plan of a grid.
 func (m *Metrics) planned(ref plan.Ref, p plan.Plan, took time.Duration) {
 	m.plan.Observe(took.Seconds())
 	st := p.Workload
 	if st == nil {
-		m.units.DeletePartialMatch(prometheus.Labels{"kind": ref.Kind, "namespace": ref.Namespace, "name": ref.Name})
 		return
 	}
 	for state, n := range map[string]int64{"all": st.Units, "ready": st.ReadyUnits, "updated": st.UpdatedUnits, "dark": st.DarkUnits, "held": st.HeldUnits, "refused": st.RefusedUnits} {

@@ -44,6 +44,8 @@ func defaults() *config {
 var ignored = map[string]string{
 	"master": "the address is in --kubeconfig", "feature-gates": "there are none",
 	"sync-period": "changes are followed at once", "worker": "see --parallel-writes", "leader-elect-resource-lock": "it is a Lease",
+	"v": "see --verbose", "vmodule": "see --verbose", "logtostderr": "the log goes there", "alsologtostderr": "the log goes there",
+	"stderrthreshold": "the log goes there", "log-dir": "the log goes to stderr", "log-file": "the log goes to stderr",
 }
 
 func (c *config) bind(f *pflag.FlagSet) {
@@ -65,6 +67,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "log more")
 	for name, why := range ignored {
 		f.String(name, "", "ignored: "+why)
+		f.Lookup(name).NoOptDefVal = "true" // klog has --logtostderr
 		_ = f.MarkHidden(name)
 	}
 }

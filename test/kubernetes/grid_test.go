@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,11 @@ func TestGrids(t *testing.T) {
 		t.Cleanup(func() { label(t, node, "") })
 	}
 	first := controller(t, "--removal-grace", "2s")
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", first.PID()))
+	must(t, err)
+	if !strings.Contains(string(env), "KUBE_CACHE_MUTATION_DETECTOR=true") {
+		t.Error("nobody looks whether the controller writes to what its informers hold")
+	}
 	eventually(t, 30*time.Second, func() error { return c.Apply(gridManifest) }) // when the CRDs are there
 	t.Cleanup(func() {
 		_, err := c.Kubectl("delete", "--ignore-not-found", "--wait=true", "deploymentgrid/till", "servicegrid/till")

@@ -3,7 +3,9 @@ package kubernetes
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -109,6 +111,13 @@ func TestGridWaves(t *testing.T) {
 	f := watchFront(t, "wave")
 	controller(t)
 
+	file := filepath.Join(t.TempDir(), "new.yaml")
+	must(t, os.WriteFile(file, []byte(deploymentGrid("wave", rollout, "2")), 0o600))
+	out := lens(t, "grid", "plan", "-f", file)
+	t.Logf("\n%s", out)
+	if strings.Count(out, " wait ") != 5 || !strings.Contains(out, "deployment wave-u4  update") {
+		t.Errorf("the plan of the change does not say that u4 goes and five wait")
+	}
 	f.expect("2")
 	must(t, c.Apply(deploymentGrid("wave", rollout, "2")))
 	f.reached(t, 2)

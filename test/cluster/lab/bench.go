@@ -34,17 +34,7 @@ const (
 func benchCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "bench", Short: "Measure connections through gridmesh beside a bare Envoy, kube-proxy, and none", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var result error
-			sandbox.Run(func() int {
-				if result = bench(cmd.Context()); result != nil {
-					fmt.Println("lab:", result)
-					return 1
-				}
-				return 0
-			})
-			return result
-		},
+		RunE: sandboxed(bench),
 	}
 }
 

@@ -27,7 +27,6 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
-	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
 )
 
 // changes measures how long a change of an endpoint takes to reach new
@@ -95,17 +94,7 @@ func changesCommand() *cobra.Command {
 	b := &changes{}
 	cmd := &cobra.Command{
 		Use: "bench-changes", Short: "Measure how fast changes reach connections, beside kube-proxy on the same changes", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var result error
-			sandbox.Run(func() int {
-				if result = b.run(cmd.Context()); result != nil {
-					fmt.Println("lab:", result)
-					return 1
-				}
-				return 0
-			})
-			return result
-		},
+		RunE: sandboxed(b.run),
 	}
 	cmd.Flags().IntVar(&b.services, "services", 2000, "Services of 10 endpoints each")
 	cmd.Flags().IntVar(&b.paired, "paired", 12, "changes of the canary Service that are timed on both")

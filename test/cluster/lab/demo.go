@@ -17,25 +17,16 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
-	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
 )
 
 func demoCommand() *cobra.Command {
 	var keep bool
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Show the main job: traffic stays in its unit, whatever is cut or killed", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var result error
-			sandbox.Run(func() int {
-				d := &demo{begin: time.Now()}
-				if result = d.run(cmd.Context(), keep); result != nil {
-					fmt.Println("demo:", result)
-					return 1
-				}
-				return 0
-			})
-			return result
-		},
+		RunE: sandboxed(func(ctx context.Context) error {
+			d := &demo{begin: time.Now()}
+			return d.run(ctx, keep)
+		}),
 	}
 	cmd.Flags().BoolVar(&keep, "keep", false, "leave the cluster running at the end")
 	return cmd

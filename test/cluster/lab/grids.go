@@ -24,7 +24,6 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
-	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
 )
 
 // gridBench measures the controller on API objects alone: nothing acts on
@@ -42,17 +41,7 @@ func gridsCommand() *cobra.Command {
 	b := &gridBench{}
 	cmd := &cobra.Command{
 		Use: "bench-grids", Short: "Measure what grids cost an API server, beside one write per node and sync", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var result error
-			sandbox.Run(func() int {
-				if result = b.run(cmd.Context()); result != nil {
-					fmt.Println("lab:", result)
-					return 1
-				}
-				return 0
-			})
-			return result
-		},
+		RunE: sandboxed(b.run),
 	}
 	cmd.Flags().IntVar(&b.units, "units", 1000, "units")
 	cmd.Flags().IntVar(&b.grids, "grids", 20, "DeploymentGrids")

@@ -15,6 +15,7 @@ import (
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/kubelet"
+	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
 )
 
 func main() { os.Exit(run()) }
@@ -43,6 +44,21 @@ one that runs. When it ends, by Ctrl-C or kill -9, nothing is left behind.`,
 	}
 	fmt.Fprintln(os.Stderr, "lab:", err)
 	return 1
+}
+
+// sandboxed is a command that builds a cluster: it runs in namespaces of its own.
+func sandboxed(f func(ctx context.Context) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		var result error
+		sandbox.Run(func() int {
+			if result = f(cmd.Context()); result != nil {
+				fmt.Println("lab:", result)
+				return 1
+			}
+			return 0
+		})
+		return result
+	}
 }
 
 // internal are what the cluster itself runs.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
-	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
 )
 
 // upTimeout bounds the start of a cluster.
@@ -22,17 +21,7 @@ func upCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "up", Short: "Start a cluster and stay in the foreground", Args: cobra.NoArgs,
 		Example: "  lab up --units 3 --nodes 2\n  lab kubectl get nodes -L unit\n  lab cut uplink a",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var result error
-			sandbox.Run(func() int {
-				if result = up(cmd.Context(), units, nodes, proxy); result != nil {
-					fmt.Println("lab:", result)
-					return 1
-				}
-				return 0
-			})
-			return result
-		},
+		RunE:    sandboxed(func(ctx context.Context) error { return up(ctx, units, nodes, proxy) }),
 	}
 	cmd.Flags().IntVar(&units, "units", 2, "units, named a, b, c ...")
 	cmd.Flags().IntVar(&nodes, "nodes", 2, "nodes a unit; the odd ones have routed pods, the even ones bridged")
