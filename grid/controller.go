@@ -69,9 +69,11 @@ type work struct {
 	busy     bool      // a worker has it
 	dirty    bool      // planned anew when it is not
 	due      time.Time // planned anew then; zero for never
-	after    time.Time // not planned before: writes failed
 	retry    time.Duration
-	status   time.Time // last write of the status
+	after    time.Time       // what failed is not tried again before
+	failing  map[string]bool // units that failed; others go on
+	halted   bool            // what concerns the grid itself failed
+	status   time.Time       // last write of the status
 	settled  map[plan.Ref]settled
 	problems map[string]bool // already told
 }
@@ -169,10 +171,6 @@ func (c *Controller) start(ctx context.Context) time.Duration {
 		if w.busy {
 			continue
 		}
-		if now.Before(w.after) {
-			wait = min(wait, w.after.Sub(now))
-			continue
-		}
 		if w.dirty || !w.due.IsZero() && !now.Before(w.due) {
 			c.plan(ctx, ref, w, now)
 		}
@@ -186,7 +184,7 @@ func (c *Controller) start(ctx context.Context) time.Duration {
 func (c *Controller) work(ref plan.Ref) *work {
 	w := c.grids[ref]
 	if w == nil {
-		w = &work{settled: map[plan.Ref]settled{}, problems: map[string]bool{}}
+		w = &work{settled: map[plan.Ref]settled{}, problems: map[string]bool{}, failing: map[string]bool{}}
 		c.grids[ref] = w
 	}
 	return w
@@ -203,16 +201,21 @@ func (c *Controller) plan(ctx context.Context, ref plan.Ref, w *work, now time.T
 	}
 	c.cfg.Metrics.planned(ref, p, c.now().Sub(now))
 	if p.Again > 0 {
-		w.due = now.Add(p.Again)
+		w.wake(now.Add(p.Again))
 	}
-	j := &job{plan: p, steps: c.pending(w, p)}
+	j := &job{plan: p, steps: c.pending(w, p, now)}
+	if now.Before(w.after) {
+		if w.wake(w.after); w.halted {
+			return
+		}
+	}
 	if j.more = len(j.steps) > chunk && !p.Ahead; j.more { // a wave is one job
 		j.steps = j.steps[:chunk]
 	}
 	if c.index.Stale(p) {
 		ready := w.status.Add(statusEvery + time.Duration(len(p.Steps))*statusEach)
-		if j.status = p.Ahead || !now.Before(ready); !j.status && (w.due.IsZero() || ready.Before(w.due)) {
-			w.due = ready
+		if j.status = p.Ahead || !now.Before(ready); !j.status {
+			w.wake(ready)
 		}
 	}
 	c.problems(w, j)
@@ -226,8 +229,15 @@ func (c *Controller) plan(ctx context.Context, ref plan.Ref, w *work, now time.T
 	}()
 }
 
-// pending are the steps of a plan that call for a write.
-func (c *Controller) pending(w *work, p plan.Plan) []plan.Step {
+// wake has the grid planned at a time, or sooner.
+func (w *work) wake(at time.Time) {
+	if w.due.IsZero() || at.Before(w.due) {
+		w.due = at
+	}
+}
+
+// pending are the steps of a plan that call for a write now.
+func (c *Controller) pending(w *work, p plan.Plan, now time.Time) []plan.Step {
 	var steps []plan.Step
 	settled := make(map[plan.Ref]settled, len(w.settled))
 	for _, s := range p.Steps {
@@ -235,6 +245,9 @@ func (c *Controller) pending(w *work, p plan.Plan) []plan.Step {
 		was, known := w.settled[ref]
 		if known {
 			settled[ref] = was
+		}
+		if w.failing[s.Unit] && now.Before(w.after) {
+			continue
 		}
 		switch s.Action {
 		case plan.Create, plan.Adopt, plan.Remove, plan.Release:
@@ -279,7 +292,13 @@ func (c *Controller) finish(j *job) {
 	for _, ref := range j.deleted {
 		c.index.Deleting(ref)
 	}
-	if j.failed == 0 {
+	c.index.Failed(j.plan.Grid, j.fates)
+	for unit, f := range j.fates {
+		if delete(w.failing, unit); f.Text != "" {
+			w.failing[unit] = true
+		}
+	}
+	if w.halted = j.halted; j.failed == 0 {
 		w.retry = 0
 		return
 	}

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/gridmesh/gridmesh/api/names"
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
@@ -45,11 +48,13 @@ type job struct {
 	mu      sync.Mutex
 	wrote   bool // the status
 	failed  int
+	halted  bool  // what failed concerns the grid itself
 	why     error // of the first failure
 	objects []map[string]any
 	settled map[plan.Ref]settled
 	taken   []plan.Ref
 	deleted []plan.Ref
+	fates   map[string]plan.Failure  // of the units that were written to
 	units   map[plan.Action][]string // done, by action
 }
 
@@ -61,7 +66,7 @@ func (j *job) empty() bool {
 // carryOut does a job. The status comes first where others must know it
 // before the steps; else last, when they are done.
 func (c *Controller) carryOut(ctx context.Context, j *job) {
-	j.settled, j.units = map[plan.Ref]settled{}, map[plan.Action][]string{}
+	j.settled, j.units, j.fates = map[plan.Ref]settled{}, map[plan.Action][]string{}, map[string]plan.Failure{}
 	p := j.plan
 	if p.Revision != nil {
 		j.do(func() (map[string]any, error) { return c.api.Apply(ctx, p.Revision, plan.Manager) })
@@ -80,6 +85,13 @@ func (c *Controller) carryOut(ctx context.Context, j *job) {
 	if len(p.Unused) > 0 {
 		j.do(func() (map[string]any, error) { return nil, c.prune(ctx, p) })
 	}
+	failed := 0
+	for _, f := range j.fates {
+		if f.Text != "" {
+			failed++
+		}
+	}
+	j.halted = j.failed > failed
 	if ctx.Err() == nil {
 		c.tell(j)
 	}
@@ -148,12 +160,13 @@ func (c *Controller) step(ctx context.Context, j *job, s plan.Step) {
 	c.cfg.Metrics.writes.WithLabelValues(string(s.Action)).Inc()
 	c.cfg.Log.Debug("child of a grid", "action", string(s.Action), "grid", grid.String(), "unit", s.Unit, "child", child.String(), "why", s.Why)
 	taken, now := false, map[string]any(nil)
-	ok := j.do(func() (obj map[string]any, err error) {
-		now, err = c.write(ctx, j.plan, s, child)
-		if taken = errors.Is(err, errTaken); taken {
+	var failure error
+	ok := j.do(func() (map[string]any, error) {
+		now, failure = c.write(ctx, j.plan, s, child)
+		if taken = errors.Is(failure, errTaken); taken {
 			return nil, nil
 		}
-		return now, err
+		return now, failure
 	})
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -161,6 +174,7 @@ func (c *Controller) step(ctx context.Context, j *job, s plan.Step) {
 	case taken:
 		j.taken = append(j.taken, child)
 	case ok:
+		j.fates[s.Unit] = plan.Failure{}
 		j.units[s.Action] = append(j.units[s.Action], s.Unit)
 		if s.Hash() != "" {
 			j.settled[child] = settled{s.Hash(), plan.Print(now)}
@@ -170,7 +184,23 @@ func (c *Controller) step(ctx context.Context, j *job, s plan.Step) {
 		}
 	case ctx.Err() == nil:
 		c.cfg.Metrics.failures.Inc()
+		j.fates[s.Unit] = fate(failure)
 	}
+}
+
+// fate is a failure, as the plan is to know it. What the API server finds
+// invalid, or does not allow, stays so until somebody acts; its own words
+// begin with the object, which differs from unit to unit.
+func fate(err error) plan.Failure {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !apierrors.IsBadRequest(err) {
+		return plan.Failure{Text: err.Error()}
+	}
+	text := status.Status().Message
+	if _, after, ok := strings.Cut(text, "is invalid: "); ok {
+		text = after
+	}
+	return plan.Failure{Text: "the API server refuses the child: " + text + "; correct the template, or what forbids it", Final: true}
 }
 
 // write carries out one step and returns the child as it is then.

@@ -22,7 +22,8 @@ func worldOfUnits(n int) World {
 		w.Children = append(w.Children, Object{
 			"kind": "Deployment",
 			"metadata": Object{
-				"name": hashedName(name, unit), "namespace": "default", "annotations": Object{"gridmesh.io/unit": unit, "gridmesh.io/applied": "old"},
+				"name": hashedName(name, unit), "namespace": "default", "labels": Object{"superedge.io/grid-selector": name, "superedge.io/grid-uniq-key": "site"},
+				"annotations":     Object{"gridmesh.io/unit": unit, "gridmesh.io/applied": "old"},
 				"ownerReferences": []any{Object{"kind": "DeploymentGrid", "name": name, "uid": "u", "controller": true}},
 			},
 			"status": Object{"observedGeneration": int64(1 << 40), "replicas": int64(1 << 30), "readyReplicas": int64(i % 2), "updatedReplicas": int64(1 << 30), "availableReplicas": int64(1 << 30), "conditions": []any{Object{"type": "Available", "status": "Unknown"}}},

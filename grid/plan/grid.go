@@ -49,6 +49,7 @@ type memory struct {
 	units     map[string][]*child // by unit, sorted by name
 	revisions map[string]Object   // by name
 	assessed  map[string]assessment
+	failures  map[string]Failure // by unit, of the spec as it is
 	// The status as it was decided last, or was found: where a rollout is.
 	workload *apiv1.WorkloadGridStatus
 	service  *apiv1.ServiceGridStatus

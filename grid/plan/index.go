@@ -111,6 +111,32 @@ func (x *Index) Delete(ref Ref) {
 	}
 }
 
+// Failure is why the child of a unit could not be written.
+type Failure struct {
+	Text string
+	// Final: the API server refused what was asked for, and would again.
+	Final bool
+}
+
+// Failed notes what became of writes to the children of units; one without a
+// text is a success.
+func (x *Index) Failed(grid Ref, units map[string]Failure) {
+	g := x.grids[grid]
+	if g == nil {
+		return
+	}
+	for unit, f := range units {
+		switch was, failed := g.failures[unit]; {
+		case f.Text == "" && failed:
+			delete(g.failures, unit)
+			x.dirty[grid] = true
+		case f.Text != "" && was != f:
+			g.failures[unit] = f
+			x.dirty[grid] = true
+		}
+	}
+}
+
 // Deleting notes that a child is being deleted, before it is heard of.
 func (x *Index) Deleting(ref Ref) {
 	if c := x.children[ref]; c != nil {
@@ -208,7 +234,7 @@ func (x *Index) setGrid(ref Ref, g *grid, obj Object) {
 	if old == nil || old.uid != g.uid {
 		g.recall(object(obj, "status"))
 	}
-	g.assessed = map[string]assessment{}
+	g.assessed, g.failures = map[string]assessment{}, map[string]Failure{}
 	x.grids[ref] = g
 	x.use(g)
 	if old == nil || old.unitKey != g.unitKey {

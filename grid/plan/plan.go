@@ -30,6 +30,7 @@ func (x *Index) Plan(ref Ref, guard Guard, now time.Time) (p Plan, ok bool) {
 		p.Steps = x.workloads(g)
 	}
 	p.Problems = append(p.Problems, refusals(g, p.Steps)...)
+	p.Problems = append(p.Problems, g.rejections()...)
 	if slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Action == Refuse || s.Action == Create }) {
 		x.refusing[ref] = true
 	}
@@ -212,7 +213,18 @@ func (g *grid) decide(step Step, live *child, t *template) Step {
 	return step
 }
 
-// refusals are one Problem for each reason, however many units have it.
+// rejections are what the API server would not have.
+func (g *grid) rejections() []topology.Problem {
+	byWhy := map[string][]string{}
+	for unit, f := range g.failures {
+		if f.Final {
+			byWhy[f.Text] = append(byWhy[f.Text], unit)
+		}
+	}
+	return g.problemsOf(byWhy)
+}
+
+// refusals are the units that cannot have a child.
 func refusals(g *grid, steps []Step) []topology.Problem {
 	byWhy := map[string][]string{}
 	for _, step := range steps {
@@ -220,10 +232,16 @@ func refusals(g *grid, steps []Step) []topology.Problem {
 			byWhy[step.Why] = append(byWhy[step.Why], step.Unit)
 		}
 	}
+	return g.problemsOf(byWhy)
+}
+
+// problemsOf are one Problem for each reason, however many units have it.
+func (g *grid) problemsOf(byWhy map[string][]string) []topology.Problem {
 	var list []topology.Problem
 	for _, why := range slices.Sorted(maps.Keys(byWhy)) {
 		p := topology.Problem{Object: g.ref.String(), Text: why}
 		if g.child != "Service" {
+			slices.Sort(byWhy[why])
 			p.Field = "unit " + Short(byWhy[why])
 		}
 		list = append(list, p)

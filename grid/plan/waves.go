@@ -125,7 +125,12 @@ func (g *grid) waves(p *Plan, s *state, now time.Time) {
 
 func (g *grid) front(p *Plan, now time.Time) (f front) {
 	for i, step := range p.Steps {
+		failure, begun := g.failures[step.Unit]
 		switch {
+		case step.changed && begun && failure.Final:
+			f.failed = append(f.failed, step.Unit)
+		case step.changed && begun: // its turn has come, and the write is tried again
+			f.busy = append(f.busy, step.Unit)
 		case step.changed:
 			f.turn = append(f.turn, i)
 		case step.Updated || step.Dark || step.Action == Refuse:
