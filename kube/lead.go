@@ -68,15 +68,19 @@ func (c *Client) Lead(ctx context.Context, e Election, f func(ctx context.Contex
 
 var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// InstallCRD applies a CustomResourceDefinition and waits until it serves.
-func (c *Client) InstallCRD(ctx context.Context, manifest []byte, manager string) error {
+// InstallCRD applies a CustomResourceDefinition where the live one differs, as
+// same finds, and waits until it serves.
+func (c *Client) InstallCRD(ctx context.Context, manifest []byte, manager string, same func(wanted, live any) bool) error {
 	u := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal(manifest, &u.Object); err != nil {
 		return fmt.Errorf("read CRD: %w", err)
 	}
 	api := c.dynamic.Resource(crdResource)
 	for {
-		live, err := api.Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: manager, Force: true})
+		live, err := api.Get(ctx, u.GetName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || err == nil && !same(u.Object["spec"], live.Object["spec"]) {
+			live, err = api.Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: manager, Force: true})
+		}
 		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
 			return fmt.Errorf("install CRD %s: %w", u.GetName(), err)
 		}

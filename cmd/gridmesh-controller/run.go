@@ -64,14 +64,8 @@ func control(ctx context.Context, c *config, log *slog.Logger) error {
 // lead does the work of the one replica that acts.
 func lead(ctx context.Context, c *config, client *kube.Client, log *slog.Logger, metrics *grid.Metrics) error {
 	if c.installCRDs {
-		crds, err := apiv1.CRDs()
-		if err != nil {
+		if err := installCRDs(ctx, client); err != nil {
 			return err
-		}
-		for _, crd := range crds {
-			if err := client.InstallCRD(ctx, crd, plan.Manager); err != nil {
-				return err
-			}
 		}
 	}
 	mirror := kube.NewMirror(client, kube.GridKinds(), plan.Prune)
@@ -81,6 +75,9 @@ func lead(ctx context.Context, c *config, client *kube.Client, log *slog.Logger,
 	ready := make(chan struct{})
 	var wg sync.WaitGroup
 	var mirrored error
+	if c.installCRDs {
+		wg.Go(func() { keepCRDs(ctx, client, log) })
+	}
 	wg.Go(func() { mirrored = mirror.Run(ctx, func() { close(ready) }) })
 	select {
 	case <-ready:
@@ -90,6 +87,39 @@ func lead(ctx context.Context, c *config, client *kube.Client, log *slog.Logger,
 	}
 	wg.Wait()
 	return mirrored
+}
+
+func installCRDs(ctx context.Context, client *kube.Client) error {
+	crds, err := apiv1.CRDs()
+	if err != nil {
+		return err
+	}
+	for _, crd := range crds {
+		if err := client.InstallCRD(ctx, crd, plan.Manager, plan.Same); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// crdEvery is how often the CRDs are looked at; nothing is written where they
+// are as they are to be.
+const crdEvery = 30 * time.Second
+
+// keepCRDs brings back what others change of the CRDs, until ctx ends.
+func keepCRDs(ctx context.Context, client *kube.Client, log *slog.Logger) {
+	tick := time.NewTicker(crdEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if err := installCRDs(ctx, client); err != nil && ctx.Err() == nil {
+			log.Error("could not keep the CRDs", "err", err)
+		}
+	}
 }
 
 func servers(c *config, registry *prometheus.Registry) []*http.Server {

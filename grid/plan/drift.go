@@ -13,6 +13,10 @@ import (
 // Manager is the field manager that children are applied under.
 const Manager = "gridmesh-controller"
 
+// Same tells whether live has all that wanted says; what it has besides does
+// not matter.
+func Same(wanted, live any) bool { return drift(wanted, live, "") == "" }
+
 // drift names the first field of wanted that live does not have, or "". What
 // live has besides, defaults and others' fields, is nobody's business.
 func drift(wanted, live any, path string) string {

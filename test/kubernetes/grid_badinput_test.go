@@ -67,6 +67,9 @@ func TestGridsRefusedByTheController(t *testing.T) {
 	applied(t, set, "statefulsetgrid/held")
 	applied(t, `{apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: kept}, spec: {gridUniqKey: site, template: {ports: [{port: 81}]}}}`, "servicegrid/kept")
 
+	_, err := c.Kubectl("patch", "crd/deploymentgrids.superedge.io", "--type=json", "-p", `[{"op":"replace","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/gridUniqKey/maxLength","value":5}]`)
+	must(t, err)
+
 	whole(t, "deploymentgrids", "owned", 3)
 	if d, err := child("owned-south"); err != nil || d.Labels["mine"] != "yes" || d.Spec.Template.Labels["app"] != "mine" || len(d.OwnerReferences) > 0 {
 		t.Errorf("somebody's Deployment was taken: %v, %v", d.Labels, err)
@@ -128,6 +131,14 @@ func TestGridsRefusedByTheController(t *testing.T) {
 		return err
 	})
 	t.Logf("a name that was somebody's was used %s after it was free", took)
+	took = eventually(t, 60*time.Second, func() error {
+		out, err := c.Kubectl("get", "crd/deploymentgrids.superedge.io", "-o", "jsonpath={.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.gridUniqKey.maxLength}")
+		if err == nil && out != "317" {
+			err = fmt.Errorf("maxLength is %s", out)
+		}
+		return err
+	})
+	t.Logf("the CRD was mended %s later", took)
 	if !p.Running() {
 		t.Error("the controller ended")
 	}
