@@ -74,7 +74,60 @@ func (e *evaluation) service(entry *Entry, leave func(Frontend, LeftOut)) *Servi
 		e.frontends(view, entry, ip, leave)
 	}
 	slices.SortFunc(view.Frontends, func(a, b FrontendView) int { return a.Compare(b.Frontend) })
+	if s.Headless {
+		view.Members = e.members(view.Keys, entry.Slices)
+	}
 	return view
+}
+
+// members chooses the endpoints behind a headless name, both families as one:
+// what a unit lacks in one family it does not get from elsewhere. Readiness
+// alone counts, as the DNS specification has it.
+func (e *evaluation) members(keys Keys, list []*Slice) []Member {
+	var best []Member
+	at := len(keys.List) + 1 // of the tier that best is in
+	seen := map[netip.Addr]bool{}
+	for _, slice := range list {
+		for i := range slice.Endpoints {
+			ep := &slice.Endpoints[i]
+			tier := e.tier(keys, ep.Node)
+			if !ep.Ready || tier < 0 || tier > at {
+				continue
+			}
+			if tier < at {
+				best, at = nil, tier
+				clear(seen)
+			}
+			if seen[ep.Addr] {
+				continue
+			}
+			seen[ep.Addr] = true
+			best = append(best, Member{Addr: ep.Addr, Node: ep.Node, Hostname: ep.Hostname, Ports: slice.Ports})
+		}
+	}
+	slices.SortFunc(best, func(a, b Member) int { return a.Addr.Compare(b.Addr) })
+	return best
+}
+
+// tier is the place of an endpoint's node among keys, or -1.
+func (e *evaluation) tier(keys Keys, node string) int {
+	switch keys.Mode {
+	case Malformed:
+		if node != e.vp.Name {
+			return -1
+		}
+		return 0
+	case OrderedKeys:
+		i := e.match(keys.List, node)
+		switch {
+		case i < 0 && keys.Any:
+			return len(keys.List)
+		case i > 0 && e.opts.Union:
+			return 0
+		}
+		return i
+	}
+	return 0
 }
 
 func (v *ServiceView) problem(field, text string) {

@@ -36,8 +36,19 @@ type ServiceView struct {
 	Key       ObjectKey
 	Keys      Keys
 	Frontends []FrontendView // by address, port, protocol
-	Near      Rank
-	Problems  []Problem
+	// Members are the endpoints that the name of a headless Service stands
+	// for: the ready ones of its first tier that has any. By address.
+	Members  []Member
+	Near     Rank
+	Problems []Problem
+}
+
+// Member is one endpoint behind the name of a headless Service.
+type Member struct {
+	Addr     netip.Addr
+	Node     string
+	Hostname string // "" for none
+	Ports    []SlicePort
 }
 
 // FrontendView is one frontend with the tiers that may answer it. No tier

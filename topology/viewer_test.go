@@ -2,6 +2,7 @@ package topology_test
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -60,6 +61,9 @@ func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, opts Options, at
 		if !ok {
 			continue
 		}
+		if got, want := sv.Members, twinMembers(snap, entry, opts); !reflect.DeepEqual(got, want) {
+			t.Fatalf("%s: members of %s: got %v, the twin says %v", at, key, got, want)
+		}
 		for _, f := range sv.Frontends {
 			got := map[string]string{}
 			for i, tier := range f.Tiers {
@@ -73,6 +77,54 @@ func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, opts Options, at
 			}
 		}
 	}
+}
+
+// twinMembers asks every tier in turn for its ready endpoints.
+func twinMembers(snap *Snapshot, entry *Entry, opts Options) []Member {
+	keys := ParseKeys(entry.Service.TopologyKeys)
+	if opts.Union && (keys.Mode == Malformed || keys.Any) {
+		keys = Keys{}
+	}
+	if !entry.Service.Headless {
+		return nil
+	}
+	me, _ := snap.Nodes.Get("n0")
+	shares := func(node, key string) bool {
+		it, _ := snap.Nodes.Get(node)
+		return me != nil && it != nil && me.Labels[key] != "" && me.Labels[key] == it.Labels[key]
+	}
+	var tiers []func(node string) bool
+	switch {
+	case keys.Mode == Malformed:
+		tiers = append(tiers, func(node string) bool { return node == "n0" })
+	case keys.Mode == NoKeys:
+		tiers = append(tiers, func(string) bool { return true })
+	case opts.Union:
+		tiers = append(tiers, func(node string) bool {
+			return slices.ContainsFunc(keys.List, func(key string) bool { return shares(node, key) })
+		})
+	default:
+		for _, key := range keys.List {
+			tiers = append(tiers, func(node string) bool { return shares(node, key) })
+		}
+		if keys.Any {
+			tiers = append(tiers, func(string) bool { return true })
+		}
+	}
+	for _, in := range tiers {
+		found := map[netip.Addr]Member{}
+		for _, s := range entry.Slices {
+			for _, ep := range s.Endpoints {
+				if _, dup := found[ep.Addr]; ep.Ready && in(ep.Node) && !dup {
+					found[ep.Addr] = Member{Addr: ep.Addr, Node: ep.Node, Hostname: ep.Hostname, Ports: s.Ports}
+				}
+			}
+		}
+		if len(found) > 0 {
+			return slices.SortedFunc(maps.Values(found), func(a, b Member) int { return a.Addr.Compare(b.Addr) })
+		}
+	}
+	return nil
 }
 
 func twin(snap *Snapshot, entry *Entry, f FrontendView, opts Options) map[string]string {

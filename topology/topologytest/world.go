@@ -60,6 +60,12 @@ func (w *World) service() *topology.Service {
 	if w.IntN(3) == 0 {
 		s.ClusterIPs = append(s.ClusterIPs, netip.MustParseAddr(fmt.Sprintf("fd00::%d", 1+w.IntN(5))))
 	}
+	if w.IntN(5) == 0 {
+		s.Headless, s.ClusterIPs = true, nil
+	}
+	if w.IntN(2) == 0 {
+		s.GridKey = "site"
+	}
 	return s
 }
 
@@ -78,6 +84,9 @@ func (w *World) slice() *topology.Slice {
 		}
 		if s.IPv6 {
 			ep.Addr = netip.MustParseAddr(fmt.Sprintf("fd00:244::%x", w.IntN(12)))
+		}
+		if w.IntN(2) == 0 {
+			ep.Hostname = w.pick("db-u0-0", "db-u1-0", "db-u1-1", "my-db-u2-0", "u1-0")
 		}
 		if w.IntN(2) == 0 {
 			ep.HintZones = []string{w.pick("z0", "z1")}
