@@ -23,6 +23,6 @@ The state comes from a directory of manifests (-f), from a cluster
 (--kubeconfig), or from the agent of this node (--socket, the default).`,
 		Version: obs.Version(),
 	}
-	root.AddCommand(viewCommand(), xdsCommand(), traceCommand(), gridCommand())
+	root.AddCommand(viewCommand(), xdsCommand(), traceCommand(), gridCommand(), dnsCommand())
 	return root
 }

@@ -70,7 +70,7 @@ func (w *world) rows(args []string) ([]serviceRow, error) {
 		row := serviceRow{Service: s.Key.String(), Keys: s.Keys.String(), Closed: s.Keys.Closed()}
 		out := topology.Explain(w.snap, w.view, w.opts, s.Key)
 		for _, f := range s.Frontends {
-			fr := frontendRow{Frontend: f.String(), Answer: answer(&f)}
+			fr := frontendRow{Frontend: f.String(), Answer: answers(&f)}
 			for _, t := range f.Tiers {
 				tr := tierRow{Key: t.Key}
 				for _, e := range t.Endpoints {
@@ -152,7 +152,7 @@ func problemTexts(list []topology.Problem) []string {
 	return texts
 }
 
-func answer(f *topology.FrontendView) string {
+func answers(f *topology.FrontendView) string {
 	switch {
 	case len(f.Tiers) > 0:
 		return "served"

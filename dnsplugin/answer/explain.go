@@ -1,0 +1,61 @@
+package answer
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Explain says, for people, why Lookup answers as it does.
+func (x *Index) Explain(name string, ask Type) string {
+	labels := strings.Split(name, ".")
+	if len(labels) < 2 || len(labels) > 4 {
+		return "no name of a Service, of a port or of a pod below one: others answer"
+	}
+	n := len(labels)
+	of := labels[n-2] + "." + labels[n-1]
+	svc, ok := x.services.Get(of)
+	if !ok {
+		return fmt.Sprintf("no Service %s/%s of a grid: others answer", labels[n-1], labels[n-2])
+	}
+	a := x.Lookup(name, ask)
+	switch {
+	case a.Kind == Foreign:
+		return "a Service with a ClusterIP: others answer"
+	case n == 3:
+		return x.explainHost(svc, labels[0])
+	case !svc.headless:
+		return "the Service's ClusterIP"
+	case len(svc.members) > 0:
+		return fmt.Sprintf("the %d ready endpoints of %s", len(svc.members), x.unit())
+	case !svc.exists:
+		return "the Service has no ready endpoint: the name does not exist"
+	}
+	return fmt.Sprintf("%s has no ready endpoint of the Service, others have", x.unit())
+}
+
+func (x *Index) explainHost(svc *service, name string) string {
+	switch h := svc.hosts[name]; {
+	case h == nil && svc.elsewhere[name]:
+		return fmt.Sprintf("no such ordinal is ready in %s, in others it is", x.unit())
+	case h == nil:
+		return "no ready endpoint has this name"
+	case svc.ordinals[name] != "":
+		return fmt.Sprintf("the pod %s of %s", svc.ordinals[name], x.unit())
+	}
+	return "the endpoint of this name"
+}
+
+// unit is this node's unit, in words.
+func (x *Index) unit() string {
+	vp := x.view.Viewpoint
+	var values []string
+	for _, key := range x.view.KeysInUse {
+		if v, ok := vp.Values[key]; ok {
+			values = append(values, key+"="+v)
+		}
+	}
+	if len(values) == 0 {
+		return fmt.Sprintf("node %s, which is in no unit", vp.Name)
+	}
+	return "this node's unit (" + strings.Join(values, ", ") + ")"
+}

@@ -1,0 +1,125 @@
+package answer
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/topology/topologytest"
+)
+
+// everything is every answer that an index has, by question.
+func everything(x *Index) map[string]any {
+	out := map[string]any{}
+	ask := func(name string) {
+		for _, kind := range []Type{Other, A, AAAA, SRV} {
+			out[fmt.Sprint(name, " ", kind)] = x.Lookup(name, kind)
+		}
+	}
+	for i := range 8 {
+		service := fmt.Sprintf("s%d.default", i)
+		ask(service)
+		ask("_a._tcp." + service)
+		ask("_b._udp." + service)
+		for _, host := range []string{"db-0", "db-1", "my-db-0", "db-u0-0", "db-u1-1", "u1-0", "10-244-0-3"} {
+			ask(host + "." + service)
+		}
+	}
+	for i := range byte(16) {
+		for _, ip := range []netip.Addr{netip.AddrFrom4([4]byte{10, 244, 0, i}), netip.AddrFrom4([4]byte{10, 96, 0, i})} {
+			if names := slices.Sorted(slices.Values(x.Pointers(ip))); len(names) > 0 {
+				out[ip.String()] = names
+			}
+		}
+	}
+	return out
+}
+
+// The laws, over random histories: an index that followed every change answers
+// as a new one; no name stands for an endpoint of another unit but by its full
+// name; and an ordinal is the own unit's pod.
+func TestLaws(t *testing.T) {
+	count := map[Kind]int{}
+	for seed := range uint64(30) {
+		for _, cfg := range []Config{{}, {Services: true}, {Services: true, Strict: true, EmptyNXDomain: true}} {
+			w := topologytest.New(seed)
+			viewer, kept := topology.NewViewer("n0", topology.Options{}), New(cfg)
+			for step := range 100 {
+				w.Step()
+				snap := w.Builder.Build()
+				view := viewer.See(snap)
+				kept = kept.Next(snap, view)
+				got, want := everything(kept), everything(New(cfg).Next(snap, view))
+				if !reflect.DeepEqual(got, want) {
+					t.Fatalf("seed %d step %d: %v\nfrom nothing: %v", seed, step, got, want)
+				}
+				for _, a := range got {
+					if a, ok := a.(Answer); ok {
+						count[a.Kind]++
+					}
+				}
+				checkOrdinals(t, seed, snap, view, kept)
+			}
+		}
+	}
+	for _, kind := range []Kind{Foreign, Unknown, Known} {
+		if count[kind] < 1000 {
+			t.Errorf("kind %d was answered %d times: the histories are too tame", kind, count[kind])
+		}
+	}
+}
+
+// checkOrdinals asks for db-0 and db-1 the naive way.
+func checkOrdinals(t *testing.T, seed uint64, snap *topology.Snapshot, view *topology.View, x *Index) {
+	t.Helper()
+	for key, entry := range snap.Services.All() {
+		if entry.Service == nil || !entry.Service.Headless || len(entry.Keys().List) == 0 {
+			continue
+		}
+		unit, labelled := view.Viewpoint.Values[entry.Keys().List[0]]
+		for _, i := range []string{"0", "1"} {
+			want := map[netip.Addr]bool{}
+			for _, s := range entry.Slices {
+				for _, ep := range s.Endpoints {
+					n, _ := snap.Nodes.Get(ep.Node)
+					if labelled && n != nil && ep.Ready && n.Labels[entry.Keys().List[0]] == unit && ep.Hostname == "db-"+unit+"-"+i {
+						want[ep.Addr] = true
+					}
+				}
+			}
+			got := map[netip.Addr]bool{}
+			for _, kind := range []Type{A, AAAA} {
+				for _, ip := range x.Lookup("db-"+i+"."+serviceName(key), kind).Addrs {
+					got[ip] = true
+				}
+			}
+			if !maps.Equal(got, want) {
+				t.Fatalf("seed %d: db-%s of %s in unit %q: %v, want %v", seed, i, key, unit, got, want)
+			}
+		}
+	}
+}
+
+func FuzzLookup(f *testing.F) {
+	w := topologytest.New(1)
+	for range 100 {
+		w.Step()
+	}
+	snap := w.Builder.Build()
+	x := New(Config{Services: true}).Next(snap, topology.See(snap, "n0", topology.Options{}))
+	for _, name := range []string{"s1.default", "_a._tcp.s1.default", "db-0.s2.default", "", ".", "..", "_._.s1.default", strings.Repeat("a.", 200)} {
+		f.Add(name, 1)
+	}
+	f.Fuzz(func(t *testing.T, name string, kind int) {
+		a := x.Lookup(name, Type(kind))
+		if a.Kind != Known && (len(a.Addrs) > 0 || len(a.Targets) > 0) {
+			t.Errorf("%q: %+v", name, a)
+		}
+		_ = x.Explain(name, Type(kind))
+	})
+}
