@@ -1,0 +1,44 @@
+// Command gridmesh-dns is CoreDNS with the plugin grid, and of the others those
+// that an edge node needs.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/coredns/coredns/core/dnsserver"
+	"github.com/coredns/coredns/coremain"
+	_ "github.com/coredns/coredns/plugin/bind"
+	_ "github.com/coredns/coredns/plugin/cache"
+	_ "github.com/coredns/coredns/plugin/debug"
+	_ "github.com/coredns/coredns/plugin/errors"
+	_ "github.com/coredns/coredns/plugin/forward"
+	_ "github.com/coredns/coredns/plugin/health"
+	_ "github.com/coredns/coredns/plugin/hosts"
+	_ "github.com/coredns/coredns/plugin/kubernetes"
+	_ "github.com/coredns/coredns/plugin/loadbalance"
+	_ "github.com/coredns/coredns/plugin/log"
+	_ "github.com/coredns/coredns/plugin/loop"
+	_ "github.com/coredns/coredns/plugin/metrics"
+	_ "github.com/coredns/coredns/plugin/ready"
+	_ "github.com/coredns/coredns/plugin/reload"
+	_ "github.com/coredns/coredns/plugin/rewrite"
+	_ "github.com/coredns/coredns/plugin/template"
+
+	_ "github.com/gridmesh/gridmesh/dnsplugin"
+)
+
+// directives is the order in which plugins see a request, as CoreDNS has it;
+// grid comes right before kubernetes, behind cache and rewrite.
+var directives = []string{
+	"reload", "debug", "bind", "health", "ready", "prometheus", "errors", "log", "loadbalance", "rewrite", "cache",
+	"template", "hosts", "grid", "kubernetes", "loop", "forward",
+}
+
+func main() {
+	if err := dnsserver.SetDirectives(directives); err != nil {
+		fmt.Fprintln(os.Stderr, "gridmesh-dns:", err)
+		os.Exit(1)
+	}
+	coremain.Run()
+}

@@ -1,0 +1,121 @@
+package dnsplugin
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"time"
+
+	clog "github.com/coredns/coredns/plugin/pkg/log"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gridmesh/gridmesh/kube"
+	"github.com/gridmesh/gridmesh/source"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+var log = clog.NewWithPlugin(pluginName)
+
+// feed is where snapshots come from.
+type feed interface {
+	Run(ctx context.Context) error
+	Snapshot() *topology.Snapshot
+	Wake() <-chan struct{}
+}
+
+func (c *config) open() (feed, error) {
+	u, err := url.Parse(c.source)
+	if err != nil {
+		return nil, fmt.Errorf("source %q: %w", c.source, err)
+	}
+	switch u.Scheme {
+	case "unix":
+		return source.NewSocket(u.Path), nil
+	case "file":
+		return source.NewDir(u.Path), nil
+	}
+	client, err := kube.Connect(u.Path, "gridmesh-dns", kube.NodeRate())
+	if err != nil {
+		return nil, fmt.Errorf("source %q: %w", c.source, err)
+	}
+	return kube.NewFeed(client, slog.New(slog.DiscardHandler), kube.NewMetrics(prometheus.NewRegistry())), nil
+}
+
+// How a broken source is tried again, and how often the snapshot is written.
+const (
+	firstRetry    = 200 * time.Millisecond
+	longestRetry  = 5 * time.Second
+	snapshotEvery = 10 * time.Second
+)
+
+// recall reads the last good snapshot, so that names resolve at once. One that
+// cannot be read is reported, and nothing is made of it.
+func (g *Grid) recall() {
+	if g.cfg.snapshot == "" {
+		return
+	}
+	st, err := source.ReadState(g.cfg.snapshot)
+	switch {
+	case err == nil && st == nil: // the first start
+	case err != nil:
+		log.Errorf("snapshot %s is not used: %v; it is written anew once %s answers", g.cfg.snapshot, err, g.cfg.source)
+		snapshotErrors.Inc()
+	default:
+		g.publish(st.Snapshot, fromSnapshot)
+		log.Infof("answering from the snapshot %s until %s answers", g.cfg.snapshot, g.cfg.source)
+	}
+}
+
+// follow keeps the index at what the source says until ctx ends. What was
+// known stays while the source is away.
+func (g *Grid) follow(ctx context.Context, f feed) {
+	wake := f.Wake()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		g.keepRunning(ctx, f)
+	}()
+	var keeper *source.Keeper
+	if g.cfg.snapshot != "" {
+		keeper = source.NewKeeper(g.cfg.snapshot, snapshotEvery)
+	}
+	var due <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			<-ended
+			return
+		case <-wake:
+			g.publish(f.Snapshot(), fromSource)
+			if keeper != nil && due == nil {
+				due = time.After(keeper.Wait(time.Now()))
+			}
+		case <-due:
+			due = nil
+			if err := keeper.Write(&source.State{Snapshot: f.Snapshot()}, time.Now()); err != nil {
+				log.Errorf("snapshot %s cannot be written: %v", g.cfg.snapshot, err)
+				snapshotErrors.Inc()
+			}
+		}
+	}
+}
+
+func (g *Grid) keepRunning(ctx context.Context, f feed) {
+	retry := firstRetry
+	for ctx.Err() == nil {
+		start := time.Now()
+		err := f.Run(ctx)
+		if time.Since(start) > longestRetry {
+			retry = firstRetry
+		}
+		if ctx.Err() == nil {
+			log.Warningf("source %s: %v; trying again in %s", g.cfg.source, err, retry)
+		}
+		select {
+		case <-time.After(retry):
+		case <-ctx.Done():
+		}
+		retry = min(2*retry, longestRetry)
+	}
+}

@@ -1,0 +1,144 @@
+package dnsplugin
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns/coredns/plugin"
+	"github.com/coredns/coredns/plugin/pkg/dnstest"
+	"github.com/coredns/coredns/plugin/test"
+	"github.com/miekg/dns"
+
+	"github.com/gridmesh/gridmesh/dnsplugin/answer"
+	"github.com/gridmesh/gridmesh/source"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// units is a StatefulSetGrid db in units a and b, with a headless Service, and
+// a Service with a ClusterIP.
+func units() *topology.Snapshot {
+	b := topology.NewBuilder()
+	keys := `["site"]`
+	ports := []topology.SlicePort{{Name: "sql", Protocol: topology.TCP, Port: 5432}}
+	b.SetService(&topology.Service{Key: topology.ObjectKey{Namespace: "shop", Name: "db"}, Headless: true, GridKey: "site", TopologyKeys: &keys})
+	b.SetService(&topology.Service{Key: topology.ObjectKey{Namespace: "shop", Name: "web"}, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.7"), netip.MustParseAddr("fd00::7")}, Ports: []topology.ServicePort{{Name: "http", Protocol: topology.TCP, Port: 80}}})
+	v4 := &topology.Slice{Key: topology.ObjectKey{Namespace: "shop", Name: "db-4"}, Service: "db", Ports: ports}
+	v6 := &topology.Slice{Key: topology.ObjectKey{Namespace: "shop", Name: "db-6"}, Service: "db", IPv6: true, Ports: ports}
+	for i, unit := range []string{"a", "b"} {
+		b.SetNode(&topology.Node{Name: unit + "1", Labels: map[string]string{"site": unit}})
+		name := "db-" + unit + "-0"
+		v4.Endpoints = append(v4.Endpoints, topology.Endpoint{Addr: netip.MustParseAddr(fmt.Sprintf("10.1.%d.1", i)), Node: unit + "1", Hostname: name, Ready: true})
+		v6.Endpoints = append(v6.Endpoints, topology.Endpoint{Addr: netip.MustParseAddr(fmt.Sprintf("fd01::%d:1", i)), Node: unit + "1", Hostname: name, Ready: true})
+	}
+	b.SetSlice(v4)
+	b.SetSlice(v6)
+	return b.Build()
+}
+
+func plugged(node string, cfg answer.Config) *Grid {
+	g := &Grid{
+		Zones: []string{"cluster.local.", "in-addr.arpa.", "ip6.arpa."}, cfg: config{node: node, ttl: 5}, answers: cfg,
+		Next: plugin.HandlerFunc(func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+			m := new(dns.Msg).SetRcode(r, dns.RcodeRefused) // stands for whoever comes next
+			return dns.RcodeRefused, w.WriteMsg(m)
+		}),
+	}
+	g.publish(units(), fromSource)
+	return g
+}
+
+const soa = "cluster.local. 5 IN SOA ns.dns.cluster.local. hostmaster.cluster.local. 0 7200 1800 86400 5"
+
+func TestAnswers(t *testing.T) {
+	on, off := answer.Config{Services: true}, answer.Config{}
+	a := func(name, ip string) dns.RR { return test.A(name + " 5 IN A " + ip) }
+	for _, c := range []struct {
+		cfg answer.Config
+		test.Case
+	}{
+		{off, test.Case{Qname: "db.shop.svc.cluster.local.", Qtype: dns.TypeA, Answer: []dns.RR{a("db.shop.svc.cluster.local.", "10.1.0.1")}}},
+		{off, test.Case{Qname: "db-0.DB.shop.svc.cluster.local.", Qtype: dns.TypeAAAA, Answer: []dns.RR{test.AAAA("db-0.DB.shop.svc.cluster.local. 5 IN AAAA fd01::1")}}},
+		{off, test.Case{Qname: "db-b-0.db.shop.svc.cluster.local.", Qtype: dns.TypeA, Answer: []dns.RR{a("db-b-0.db.shop.svc.cluster.local.", "10.1.1.1")}}},
+		{off, test.Case{Qname: "db-1.db.shop.svc.cluster.local.", Qtype: dns.TypeA, Rcode: dns.RcodeNameError, Ns: []dns.RR{test.SOA(soa)}}},
+		{off, test.Case{Qname: "db.shop.svc.cluster.local.", Qtype: dns.TypeMX, Ns: []dns.RR{test.SOA(soa)}}},
+		{off, test.Case{
+			Qname: "_sql._tcp.db.shop.svc.cluster.local.", Qtype: dns.TypeSRV,
+			Answer: []dns.RR{test.SRV("_sql._tcp.db.shop.svc.cluster.local. 5 IN SRV 0 50 5432 db-a-0.db.shop.svc.cluster.local.")},
+			Extra:  []dns.RR{a("db-a-0.db.shop.svc.cluster.local.", "10.1.0.1"), test.AAAA("db-a-0.db.shop.svc.cluster.local. 5 IN AAAA fd01::1")},
+		}},
+		{off, test.Case{Qname: "web.shop.svc.cluster.local.", Qtype: dns.TypeA, Rcode: dns.RcodeRefused}},
+		{off, test.Case{Qname: "7.0.96.10.in-addr.arpa.", Qtype: dns.TypePTR, Rcode: dns.RcodeRefused}},
+		{off, test.Case{Qname: "example.org.", Qtype: dns.TypeA, Rcode: dns.RcodeRefused}},
+		{on, test.Case{Qname: "web.shop.svc.cluster.local.", Qtype: dns.TypeA, Answer: []dns.RR{a("web.shop.svc.cluster.local.", "10.96.0.7")}}},
+		{on, test.Case{Qname: "7.0.96.10.in-addr.arpa.", Qtype: dns.TypePTR, Answer: []dns.RR{test.PTR("7.0.96.10.in-addr.arpa. 5 IN PTR web.shop.svc.cluster.local.")}}},
+		{on, test.Case{Qname: "1.0.1.10.in-addr.arpa.", Qtype: dns.TypePTR, Answer: []dns.RR{test.PTR("1.0.1.10.in-addr.arpa. 5 IN PTR db-a-0.db.shop.svc.cluster.local.")}}},
+		{on, test.Case{Qname: "nobody.shop.svc.cluster.local.", Qtype: dns.TypeA, Rcode: dns.RcodeRefused}},
+	} {
+		rec := dnstest.NewRecorder(&test.ResponseWriter{})
+		g := plugged("a1", c.cfg)
+		if _, err := g.ServeDNS(context.Background(), rec, c.Msg()); err != nil {
+			t.Errorf("%s: %v", c.Qname, err)
+			continue
+		}
+		for _, rr := range rec.Msg.Ns {
+			if s, ok := rr.(*dns.SOA); ok {
+				s.Serial = 0
+			}
+		}
+		if err := test.SortAndCheck(rec.Msg, c.Case); err != nil {
+			t.Errorf("%s %s, services %v: %v\n%s", c.Qname, dns.TypeToString[c.Qtype], c.cfg.Services, err, rec.Msg)
+		}
+	}
+}
+
+// A restart without a source answers from the snapshot; a truncated one is
+// refused, and all goes to the next plugin.
+func TestSnapshot(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "dns.v1")
+	keeper := source.NewKeeper(path, time.Second)
+	if err := keeper.Write(&source.State{Snapshot: units()}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	ask := func() (*Grid, int) {
+		g := plugged("a1", answer.Config{})
+		g.now.Store(nil)
+		g.cfg.snapshot = path
+		g.recall()
+		rec := dnstest.NewRecorder(&test.ResponseWriter{})
+		q := new(dns.Msg).SetQuestion("db-0.db.shop.svc.cluster.local.", dns.TypeA)
+		if _, err := g.ServeDNS(context.Background(), rec, q); err != nil {
+			t.Fatal(err)
+		}
+		if rec.Msg.Rcode == dns.RcodeSuccess && !strings.Contains(rec.Msg.Answer[0].String(), "10.1.0.1") {
+			t.Errorf("%s", rec.Msg)
+		}
+		return g, rec.Msg.Rcode
+	}
+	if g, code := ask(); !g.Ready() || code != dns.RcodeSuccess {
+		t.Errorf("from the snapshot: ready %v, %s", g.Ready(), dns.RcodeToString[code])
+	}
+	data, err := os.ReadFile(path)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if g, code := ask(); g.Ready() || code != dns.RcodeRefused {
+		t.Errorf("without a file: ready %v, %s", g.Ready(), dns.RcodeToString[code])
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{0, 7, len(data) / 2, len(data) - 1} {
+		if err := os.WriteFile(path, data[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if g, code := ask(); g.Ready() || code != dns.RcodeRefused {
+			t.Errorf("%d of %d bytes: ready %v, %s", n, len(data), g.Ready(), dns.RcodeToString[code])
+		}
+	}
+}

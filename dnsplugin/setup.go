@@ -1,0 +1,155 @@
+package dnsplugin
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/coredns/caddy"
+	"github.com/coredns/coredns/core/dnsserver"
+	"github.com/coredns/coredns/plugin"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+const pluginName = "grid"
+
+func init() { plugin.Register(pluginName, setup) } // CoreDNS's way
+
+func setup(c *caddy.Controller) error {
+	g, err := parse(c)
+	if err != nil {
+		return plugin.Error(pluginName, err)
+	}
+	feed, err := g.cfg.open()
+	if err != nil {
+		return plugin.Error(pluginName, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	c.OnStartup(func() error {
+		g.recall()
+		wg.Go(func() { g.follow(ctx, feed) })
+		return nil
+	})
+	c.OnShutdown(func() error {
+		cancel()
+		wg.Wait()
+		return nil
+	})
+	dnsserver.GetConfig(c).AddPlugin(func(next plugin.Handler) plugin.Handler {
+		g.Next = next
+		return g
+	})
+	return nil
+}
+
+// config is the block of the Corefile.
+type config struct {
+	node     string
+	source   string // URL or path
+	snapshot string
+	ttl      uint32
+	view     topology.Options
+}
+
+const (
+	defaultSource = "unix:///run/gridmesh/feed.sock"
+	defaultTTL    = 5
+	maxTTL        = 3600
+)
+
+// parse reads the block. Every error names option and cure; Caddy adds file
+// and line.
+func parse(c *caddy.Controller) (*Grid, error) {
+	host, _ := os.Hostname()
+	g := &Grid{cfg: config{node: strings.ToLower(host), source: defaultSource, ttl: defaultTTL}}
+	if node := os.Getenv("NODE_NAME"); node != "" {
+		g.cfg.node = node
+	}
+	blocks := 0
+	for c.Next() {
+		if blocks++; blocks > 1 {
+			return nil, fmt.Errorf("%w in one server block; give all zones to one", plugin.ErrOnce)
+		}
+		g.Zones = plugin.OriginsFromArgsOrServerBlock(c.RemainingArgs(), c.ServerBlockKeys)
+		for c.NextBlock() {
+			if err := g.option(c, c.Val(), c.RemainingArgs()); err != nil {
+				return nil, c.Err(err.Error())
+			}
+		}
+	}
+	return g, nil
+}
+
+func (g *Grid) option(c *caddy.Controller, name string, args []string) error {
+	if name == "fallthrough" {
+		g.Fall.SetZonesFromArgs(args)
+		return nil
+	}
+	if name == "strict" {
+		if len(args) > 0 {
+			return fmt.Errorf("strict takes no argument, not %q", args[0])
+		}
+		g.answers.Strict = true
+		return nil
+	}
+	set, known := options[name]
+	switch {
+	case !known:
+		return fmt.Errorf("unknown option %q; use node, source, snapshot, services, empty, topology_keys, ttl, strict or fallthrough", name)
+	case len(args) != 1:
+		return fmt.Errorf("%s takes one argument, not %d", name, len(args))
+	}
+	return set(g, args[0])
+}
+
+// options with one argument.
+var options = map[string]func(g *Grid, arg string) error{
+	"node":     func(g *Grid, arg string) error { g.cfg.node = arg; return nil },
+	"source":   func(g *Grid, arg string) error { g.cfg.source = arg; return g.cfg.checkSource() },
+	"snapshot": func(g *Grid, arg string) error { g.cfg.snapshot = arg; return absolute("snapshot", arg) },
+	"services": func(g *Grid, arg string) error { return choose("services", arg, "on", "off", &g.answers.Services) },
+	"empty": func(g *Grid, arg string) error {
+		return choose("empty", arg, "nxdomain", "nodata", &g.answers.EmptyNXDomain)
+	},
+	"topology_keys": func(g *Grid, arg string) error {
+		return choose("topology_keys", arg, "union", "ordered", &g.cfg.view.Union)
+	},
+	"ttl": func(g *Grid, arg string) error {
+		n, err := strconv.ParseUint(arg, 10, 32)
+		if err != nil || n > maxTTL {
+			return fmt.Errorf("ttl %q: give seconds from 0 to %d", arg, maxTTL)
+		}
+		g.cfg.ttl = uint32(n)
+		return nil
+	},
+}
+
+func choose(option, arg, yes, no string, to *bool) error {
+	if arg != yes && arg != no {
+		return fmt.Errorf("%s %q: use %s or %s", option, arg, yes, no)
+	}
+	*to = arg == yes
+	return nil
+}
+
+func absolute(option, path string) error {
+	if !filepath.IsAbs(path) {
+		return fmt.Errorf("%s %q: give an absolute path", option, path)
+	}
+	return nil
+}
+
+func (c *config) checkSource() error {
+	u, err := url.Parse(c.source)
+	if err != nil || u.Path == "" || u.Scheme != "unix" && u.Scheme != "file" && u.Scheme != "kubeconfig" {
+		return fmt.Errorf("source %q: use unix:///SOCKET of the node's agent, kubeconfig:///FILE of a cluster, or file:///DIRECTORY of manifests", c.source)
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package kubernetes
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
+)
+
+const dnsCorefile = `
+.:1053 {
+    bind 127.0.0.1
+    errors
+    grid cluster.local in-addr.arpa ip6.arpa {
+        node NODE
+        source unix://DIR/feed.sock
+        services on
+        snapshot DIR/dns.v1
+    }
+}
+`
+
+// startDNS runs gridmesh-dns on a node, with the data of its agent.
+func startDNS(t *testing.T, node string) *edge.Process {
+	t.Helper()
+	n := c.Nodes[node]
+	path := filepath.Join(t.TempDir(), node)
+	must(t, os.WriteFile(path, []byte(strings.NewReplacer("NODE", node, "DIR", n.Dir).Replace(dnsCorefile)), 0o600))
+	p, err := edge.Start(n.NS, "dns "+node, edge.Binary("gridmesh-dns"), "-conf", path)
+	must(t, err)
+	t.Cleanup(func() {
+		p.Signal(syscall.SIGTERM)
+		eventually(t, 10*time.Second, func() error {
+			if p.Running() {
+				return errors.New("gridmesh-dns does not end")
+			}
+			return nil
+		})
+		if t.Failed() {
+			t.Logf("%s:\n%s", node, p.Log())
+		}
+	})
+	return p
+}
+
+// resolve asks a node's DNS and returns the answer's data, sorted.
+func resolve(t *testing.T, node, name string, qtype uint16) ([]string, error) {
+	t.Helper()
+	conn, err := c.Nodes[node].NS.Dial(deadline(t, 2*time.Second), "udp", "127.0.0.1:1053")
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	must(t, conn.SetDeadline(time.Now().Add(2*time.Second)))
+	client := &dns.Conn{Conn: conn}
+	if err := client.WriteMsg(new(dns.Msg).SetQuestion(name, qtype)); err != nil {
+		return nil, err
+	}
+	m, err := client.ReadMsg()
+	if err != nil {
+		return nil, err
+	}
+	list := []string{}
+	for _, rr := range m.Answer {
+		list = append(list, strings.TrimPrefix(rr.String(), rr.Header().String()))
+	}
+	slices.Sort(list)
+	if m.Rcode != dns.RcodeSuccess {
+		return nil, fmt.Errorf("%s on %s: %s", name, node, dns.RcodeToString[m.Rcode])
+	}
+	return list, nil
+}
+
+func resolves(t *testing.T, within time.Duration, node, name string, qtype uint16, want ...string) time.Duration {
+	t.Helper()
+	return eventually(t, within, func() error {
+		got, err := resolve(t, node, name, qtype)
+		if err == nil && !slices.Equal(got, want) {
+			err = fmt.Errorf("%s on %s: %q, want %q", name, node, got, want)
+		}
+		return err
+	})
+}
+
+const dnsGrids = `
+apiVersion: superedge.io/v1
+kind: StatefulSetGrid
+metadata: {name: db}
+spec:
+  gridUniqKey: site
+  template: {serviceName: db-svc, ` + podsOf + `}
+---
+apiVersion: superedge.io/v1
+kind: ServiceGrid
+metadata: {name: db}
+spec:
+  gridUniqKey: site
+  template: {clusterIP: None, selector: {app: db}, ports: [{name: main, port: 8080}]}
+---
+apiVersion: superedge.io/v1
+kind: ServiceGrid
+metadata: {name: front}
+spec:
+  gridUniqKey: site
+  template: {selector: {app: db}, ports: [{name: main, port: 80, targetPort: main}]}
+`
+
+// The same names in two units: an ordinal, a headless Service, a Service with
+// a ClusterIP and PTR; after a label; and with the cloud cut off and the DNS
+// killed.
+func TestGridNamesResolve(t *testing.T) {
+	inUnits(t, map[string]string{"a-1": "north", "b-1": "south"})
+	controller(t)
+	applied(t, strings.NewReplacer("NAME", "db", "VERSION", "1").Replace(dnsGrids), "statefulsetgrid/db", "servicegrid/db", "servicegrid/front")
+	whole(t, "statefulsetgrids", "db", 2)
+	ips := map[string]string{}
+	for _, unit := range []string{"north", "south"} {
+		pod, err := c.Kube.CoreV1().Pods("default").Get(deadline(t, 10*time.Second), "db-"+unit+"-0", metav1.GetOptions{})
+		must(t, err)
+		ips[unit] = pod.Status.PodIP
+	}
+	front, err := c.Kube.CoreV1().Services("default").Get(deadline(t, 10*time.Second), "front-svc", metav1.GetOptions{})
+	must(t, err)
+
+	const ordinal, headless = "db-0.db-svc.default.svc.cluster.local.", "db-svc.default.svc.cluster.local."
+	processes := map[string]*edge.Process{"a-1": startDNS(t, "a-1"), "b-1": startDNS(t, "b-1")}
+	for node, unit := range map[string]string{"a-1": "north", "b-1": "south"} {
+		resolves(t, 10*time.Second, node, ordinal, dns.TypeA, ips[unit])
+		resolves(t, 10*time.Second, node, headless, dns.TypeA, ips[unit])
+		resolves(t, 10*time.Second, node, "_main._tcp."+headless, dns.TypeSRV, "0 100 8080 db-"+unit+"-0."+headless)
+		resolves(t, 10*time.Second, node, "db-south-0."+headless, dns.TypeA, ips["south"])
+		resolves(t, 10*time.Second, node, "front-svc.default.svc.cluster.local.", dns.TypeA, front.Spec.ClusterIP)
+		reverse, err := dns.ReverseAddr(front.Spec.ClusterIP)
+		must(t, err)
+		resolves(t, 10*time.Second, node, reverse, dns.TypePTR, "front-svc.default.svc.cluster.local.")
+	}
+
+	label(t, "b-1", "north") // the node moves; its pod goes with it
+	took := resolves(t, 25*time.Second, "b-1", "db-0."+headless, dns.TypeA, ips["north"])
+	t.Logf("a label was followed after %s", took)
+	label(t, "b-1", "south")
+	resolves(t, 25*time.Second, "b-1", ordinal, dns.TypeA, ips["south"])
+
+	time.Sleep(11 * time.Second) // the snapshot is written every 10 s
+	must(t, c.Lab.Unit("a").CutUplink())
+	t.Cleanup(func() { must(t, c.Lab.Unit("a").HealUplink()) })
+	processes["a-1"].Kill()
+	again := startDNS(t, "a-1")
+	start := time.Now()
+	resolves(t, 5*time.Second, "a-1", ordinal, dns.TypeA, ips["north"])
+	resolves(t, 5*time.Second, "a-1", headless, dns.TypeA, ips["north"])
+	resolves(t, 5*time.Second, "a-1", "front-svc.default.svc.cluster.local.", dns.TypeA, front.Spec.ClusterIP)
+	t.Logf("with the cloud cut off and the DNS restarted, all names resolved after %s:\n%s", time.Since(start), again.Log())
+}
