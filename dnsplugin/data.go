@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"runtime/debug"
 	"time"
 
 	clog "github.com/coredns/coredns/plugin/pkg/log"
@@ -63,6 +64,7 @@ func (g *Grid) recall() {
 		snapshotErrors.Inc()
 	default:
 		g.publish(st.Snapshot, fromSnapshot)
+		debug.FreeOSMemory() // the file and what it was decoded from
 		log.Infof("answering from the snapshot %s until %s answers", g.cfg.snapshot, g.cfg.source)
 	}
 }

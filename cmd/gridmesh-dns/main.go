@@ -26,6 +26,7 @@ import (
 	_ "github.com/coredns/coredns/plugin/template"
 
 	_ "github.com/gridmesh/gridmesh/dnsplugin"
+	"github.com/gridmesh/gridmesh/internal/run"
 )
 
 // directives is the order in which plugins see a request, as CoreDNS has it;
@@ -36,6 +37,7 @@ var directives = []string{
 }
 
 func main() {
+	run.StillHeap()
 	if err := dnsserver.SetDirectives(directives); err != nil {
 		fmt.Fprintln(os.Stderr, "gridmesh-dns:", err)
 		os.Exit(1)

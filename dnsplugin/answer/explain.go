@@ -22,7 +22,7 @@ func (x *Index) Explain(name string, ask Type) string {
 	case a.Kind == Foreign:
 		return "a Service with a ClusterIP: others answer"
 	case n == 3:
-		return x.explainHost(svc, labels[0])
+		return x.explainHost(svc, labels[1], labels[2], labels[0])
 	case !svc.headless:
 		return "the Service's ClusterIP"
 	case len(svc.members) > 0:
@@ -33,14 +33,24 @@ func (x *Index) Explain(name string, ask Type) string {
 	return fmt.Sprintf("%s has no ready endpoint of the Service, others have", x.unit())
 }
 
-func (x *Index) explainHost(svc *service, name string) string {
-	switch h := svc.hosts[name]; {
-	case h == nil && svc.elsewhere[name]:
+func (x *Index) explainHost(svc *service, name, namespace, host string) string {
+	_, known := svc.hosts[host]
+	switch {
+	case !known && svc.elsewhere[host]:
 		return fmt.Sprintf("no such ordinal is ready in %s, in others it is", x.unit())
-	case h == nil:
+	case !known:
 		return "no ready endpoint has this name"
-	case svc.ordinals[name] != "":
-		return fmt.Sprintf("the pod %s of %s", svc.ordinals[name], x.unit())
+	}
+	for key, entry := range x.snapshot.Services.All() {
+		if serviceName(key) != name+"."+namespace {
+			continue
+		}
+		for ep := range ready(entry) {
+			keys := entry.Keys().List
+			if len(keys) > 0 && x.sharesUnit(keys[0], ep.Node) && x.ordinal(keys, ep) == host {
+				return fmt.Sprintf("the pod %s of %s", ep.Hostname, x.unit())
+			}
+		}
 	}
 	return "the endpoint of this name"
 }

@@ -1,8 +1,8 @@
 package answer
 
 import (
+	"iter"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -29,25 +29,37 @@ type Index struct {
 	pointers *topology.Table[netip.Addr, *pointer]
 }
 
-// service is one Service's names.
+// service is one Service's names. There are thousands: what is empty is nil.
 type service struct {
 	headless bool
 	ips      []netip.Addr
 	ports    []topology.ServicePort
-	members  []host // of this unit, or of the tier that stands in for it
-	exists   bool   // an endpoint is ready, wherever it is
+	members  []member // of this unit, or of the tier that stands in for it
+	exists   bool     // an endpoint is ready, wherever it is
 	// hosts are the names below the Service's: hostnames of pods, and ordinals.
-	hosts    map[string]*host
-	ordinals map[string]string // of this unit -> name of the pod
-	// elsewhere are ordinals that other units have.
+	hosts map[string]addresses
+	// elsewhere are ordinals that other units have, and this one lacks.
 	elsewhere map[string]bool
 }
 
-// host is one name below a Service's, with its addresses.
-type host struct {
+// member is one endpoint behind a headless name.
+type member struct {
 	name  string
-	addrs []netip.Addr
+	addr  netip.Addr
 	ports []topology.SlicePort
+}
+
+// addresses of one name: most have one.
+type addresses struct {
+	first netip.Addr
+	more  *[]netip.Addr
+}
+
+func (a addresses) all() []netip.Addr {
+	if a.more == nil {
+		return []netip.Addr{a.first}
+	}
+	return *a.more
 }
 
 // New returns an index of nothing.
@@ -118,9 +130,12 @@ func (x *Index) service(entry *topology.Entry, sv *topology.ServiceView) *servic
 	if s.Headless && !grid || !s.Headless && !x.cfg.Services && !grid {
 		return nil // the watches leave out its endpoints, or others answer
 	}
-	svc := &service{headless: s.Headless, ips: s.ClusterIPs, ports: s.Ports, hosts: map[string]*host{}, ordinals: map[string]string{}, elsewhere: map[string]bool{}}
-	for _, m := range sv.Members {
-		svc.members = append(svc.members, host{hostName(m.Hostname, m.Addr), []netip.Addr{m.Addr}, m.Ports})
+	svc := &service{headless: s.Headless, ips: s.ClusterIPs, ports: s.Ports}
+	if len(sv.Members) > 0 {
+		svc.members = make([]member, len(sv.Members))
+	}
+	for i, m := range sv.Members {
+		svc.members[i] = member{hostName(m.Hostname, m.Addr), m.Addr, m.Ports}
 	}
 	x.addHosts(svc, entry)
 	return svc
@@ -129,52 +144,66 @@ func (x *Index) service(entry *topology.Entry, sv *topology.ServiceView) *servic
 // addHosts names the ready endpoints below a Service.
 func (x *Index) addHosts(svc *service, entry *topology.Entry) {
 	keys := entry.Keys().List
-	type alias struct {
-		name string
-		ep   *topology.Endpoint
-		in   *topology.Slice
-	}
-	var ordinals []alias
-	for _, slice := range entry.Slices {
-		for i := range slice.Endpoints {
-			ep := &slice.Endpoints[i]
-			if !ep.Ready {
-				continue
-			}
-			svc.exists = true
-			own := len(keys) == 0 || x.sharesUnit(keys[0], ep.Node)
-			if ordinal := x.ordinal(keys, ep); ordinal != "" {
-				if own {
-					ordinals = append(ordinals, alias{ordinal, ep, slice})
-				} else {
-					svc.elsewhere[ordinal] = true
-				}
-			}
-			if svc.headless && (own || !x.cfg.Strict) {
-				svc.add(hostName(ep.Hostname, ep.Addr), ep.Addr, slice.Ports)
+	own, elsewhere := map[string][]netip.Addr{}, map[string]bool{} // ordinals
+	for ep := range ready(entry) {
+		svc.exists = true
+		mine := len(keys) == 0 || x.sharesUnit(keys[0], ep.Node)
+		if ordinal := x.ordinal(keys, ep); ordinal != "" {
+			if mine {
+				own[ordinal] = append(own[ordinal], ep.Addr)
+			} else {
+				elsewhere[ordinal] = true
 			}
 		}
+		if svc.headless && (mine || !x.cfg.Strict) {
+			svc.add(hostName(ep.Hostname, ep.Addr), ep.Addr)
+		}
 	}
-	// A pod that has the name of an ordinal keeps it.
-	real := make(map[string]bool, len(svc.hosts))
 	for name := range svc.hosts {
-		real[name] = true
+		delete(own, name) // a pod that has the name of an ordinal keeps it
 	}
-	for _, o := range ordinals {
-		if !real[o.name] {
-			svc.add(o.name, o.ep.Addr, o.in.Ports)
-			svc.ordinals[o.name] = o.ep.Hostname
+	for name, addrs := range own {
+		for _, addr := range addrs {
+			svc.add(name, addr)
+		}
+	}
+	for name := range elsewhere {
+		if _, here := svc.hosts[name]; !here {
+			if svc.elsewhere == nil {
+				svc.elsewhere = map[string]bool{}
+			}
+			svc.elsewhere[name] = true
 		}
 	}
 }
 
-func (svc *service) add(name string, addr netip.Addr, ports []topology.SlicePort) {
-	h := svc.hosts[name]
-	if h == nil {
-		h = &host{name: name, ports: ports}
-		svc.hosts[name] = h
+// ready yields the endpoints of an entry that are ready.
+func ready(entry *topology.Entry) iter.Seq[*topology.Endpoint] {
+	return func(yield func(*topology.Endpoint) bool) {
+		for _, slice := range entry.Slices {
+			for i := range slice.Endpoints {
+				if ep := &slice.Endpoints[i]; ep.Ready && !yield(ep) {
+					return
+				}
+			}
+		}
 	}
-	h.addrs = append(h.addrs, addr)
+}
+
+func (svc *service) add(name string, addr netip.Addr) {
+	if svc.hosts == nil {
+		svc.hosts = map[string]addresses{}
+	}
+	a, known := svc.hosts[name]
+	switch {
+	case !known:
+		a.first = addr
+	case a.more == nil:
+		a.more = &[]netip.Addr{a.first, addr}
+	default:
+		*a.more = append(*a.more, addr)
+	}
+	svc.hosts[name] = a
 }
 
 // hostName is the name of an endpoint below its Service's: its hostname, or
@@ -226,35 +255,39 @@ func cutLast(text, sep string) (before, after string, found bool) {
 	return text[:i], text[i+len(sep):], true
 }
 
+// pointer is what PTR says of an address: a Service, or a host below it.
+type pointer struct {
+	host, service string
+	next          *pointer // another name of the same address
+}
+
 // point adds or removes the addresses of a Service for PTR.
 func (x *Index) point(pointers *topology.TableEdit[netip.Addr, *pointer], name string, svc *service, there bool) {
 	if !x.cfg.Services {
 		return
 	}
 	for _, ip := range svc.ips {
-		setPointer(pointers, ip, name, there)
+		setPointer(pointers, ip, pointer{service: name}, there)
 	}
-	for _, h := range svc.members {
-		for _, ip := range h.addrs {
-			setPointer(pointers, ip, h.name+"."+name, there)
-		}
+	for _, m := range svc.members {
+		setPointer(pointers, m.addr, pointer{host: m.name, service: name}, there)
 	}
 }
 
-// pointer is what PTR says of an address.
-type pointer struct{ names []string }
-
-func setPointer(pointers *topology.TableEdit[netip.Addr, *pointer], ip netip.Addr, name string, there bool) {
-	next := &pointer{}
-	if old, ok := pointers.Get(ip); ok {
-		next.names = slices.DeleteFunc(slices.Clone(old.names), func(n string) bool { return n == name })
+func setPointer(pointers *topology.TableEdit[netip.Addr, *pointer], ip netip.Addr, p pointer, there bool) {
+	var list *pointer
+	old, _ := pointers.Get(ip)
+	for o := old; o != nil; o = o.next {
+		if o.host != p.host || o.service != p.service {
+			list = &pointer{o.host, o.service, list}
+		}
 	}
 	if there {
-		next.names = append(next.names, name)
+		list = &pointer{p.host, p.service, list}
 	}
-	if len(next.names) == 0 {
+	if list == nil {
 		pointers.Delete(ip)
 		return
 	}
-	pointers.Set(ip, next)
+	pointers.Set(ip, list)
 }

@@ -104,10 +104,12 @@ func (x *Index) headless(svc *service, name string, ask Type) Answer {
 	for _, m := range svc.members {
 		switch ask {
 		case A, AAAA:
-			a.Addrs = append(a.Addrs, family(m.addrs, ask)...)
+			if m.addr.Is4() == (ask == A) {
+				a.Addrs = append(a.Addrs, m.addr)
+			}
 		case SRV:
 			for _, p := range m.ports {
-				a.Targets = append(a.Targets, Target{m.name + "." + name, p.Port, m.addrs})
+				a.Targets = append(a.Targets, Target{m.name + "." + name, p.Port, []netip.Addr{m.addr}})
 			}
 		}
 	}
@@ -124,16 +126,16 @@ func (x *Index) empty(svc *service) Answer {
 }
 
 func (x *Index) host(svc *service, name string, ask Type) Answer {
-	h := svc.hosts[name]
+	h, known := svc.hosts[name]
 	switch {
-	case h == nil && svc.elsewhere[name]:
+	case !known && svc.elsewhere[name]:
 		return x.empty(svc)
-	case h == nil:
+	case !known:
 		return x.foreignOr(svc, Unknown)
 	}
 	a := Answer{Kind: Known}
 	if ask == A || ask == AAAA {
-		a.Addrs = family(h.addrs, ask)
+		a.Addrs = family(h.all(), ask)
 	}
 	return a
 }
@@ -165,7 +167,7 @@ func (x *Index) port(svc *service, labels []string, ask Type) Answer {
 	for _, m := range svc.members {
 		for _, p := range m.ports {
 			if matches(p.Name, p.Protocol, port, proto) {
-				add(m.name+"."+name, p.Port, m.addrs)
+				add(m.name+"."+name, p.Port, []netip.Addr{m.addr})
 			}
 		}
 	}
@@ -177,11 +179,16 @@ func matches(name string, protocol topology.Protocol, port, proto string) bool {
 }
 
 // Pointers are the names of an address, relative to "svc" of the zone.
-func (x *Index) Pointers(ip netip.Addr) []string {
-	if p, ok := x.pointers.Get(ip.Unmap()); ok {
-		return p.names
+func (x *Index) Pointers(ip netip.Addr) (names []string) {
+	p, _ := x.pointers.Get(ip.Unmap())
+	for ; p != nil; p = p.next {
+		name := p.service
+		if p.host != "" {
+			name = p.host + "." + p.service
+		}
+		names = append(names, name)
 	}
-	return nil
+	return names
 }
 
 func family(list []netip.Addr, ask Type) []netip.Addr {
