@@ -67,6 +67,8 @@ golden: ## rewrite the golden files
 fuzz: ## a minute of each fuzz target
 	for t in FuzzDecodeState FuzzManifest; do $(GO) test ./source -run xxx -fuzz "^$$t$$" -fuzztime 60s || exit 1; done
 	$(GO) test ./topology -run xxx -fuzz FuzzParseKeys -fuzztime 60s
+	$(GO) test ./dnsplugin/answer -run xxx -fuzz FuzzLookup -fuzztime 60s
+	$(GO) test ./dnsplugin -run xxx -fuzz FuzzParse -fuzztime 60s
 
 bench: build kube envoy ## figures side by side, as a table (docs/benchmarks.md)
 	$(GO) test ./test/bench -run xxx -bench . -benchtime 2s
@@ -74,6 +76,7 @@ bench: build kube envoy ## figures side by side, as a table (docs/benchmarks.md)
 	$(BIN)/lab bench-changes --services 10000
 	$(BIN)/lab bench-changes --services 10000 --subscribed
 	$(BIN)/lab bench-grids
+	$(BIN)/lab bench-dns
 
 clean: ## remove what was built here (not the cache)
 	rm -rf $(BIN)

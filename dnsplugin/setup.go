@@ -79,7 +79,7 @@ func parse(c *caddy.Controller) (*Grid, error) {
 		}
 		g.Zones = plugin.OriginsFromArgsOrServerBlock(c.RemainingArgs(), c.ServerBlockKeys)
 		for c.NextBlock() {
-			if err := g.option(c, c.Val(), c.RemainingArgs()); err != nil {
+			if err := g.option(c.Val(), c.RemainingArgs()); err != nil {
 				return nil, c.Err(err.Error())
 			}
 		}
@@ -87,7 +87,7 @@ func parse(c *caddy.Controller) (*Grid, error) {
 	return g, nil
 }
 
-func (g *Grid) option(c *caddy.Controller, name string, args []string) error {
+func (g *Grid) option(name string, args []string) error {
 	if name == "fallthrough" {
 		g.Fall.SetZonesFromArgs(args)
 		return nil

@@ -26,17 +26,21 @@ import (
 	_ "github.com/coredns/coredns/plugin/template"
 
 	_ "github.com/gridmesh/gridmesh/dnsplugin"
+	_ "github.com/gridmesh/gridmesh/dnsplugin/nodelocal"
 	"github.com/gridmesh/gridmesh/internal/run"
 )
 
 // directives is the order in which plugins see a request, as CoreDNS has it;
 // grid comes right before kubernetes, behind cache and rewrite.
 var directives = []string{
-	"reload", "debug", "bind", "health", "ready", "prometheus", "errors", "log", "loadbalance", "rewrite", "cache",
+	"nodelocal", "reload", "debug", "bind", "health", "ready", "prometheus", "errors", "log", "loadbalance", "rewrite", "cache",
 	"template", "hosts", "grid", "kubernetes", "loop", "forward",
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "cleanup" {
+		os.Exit(cleanup(os.Args[2:]))
+	}
 	run.StillHeap()
 	if err := dnsserver.SetDirectives(directives); err != nil {
 		fmt.Fprintln(os.Stderr, "gridmesh-dns:", err)

@@ -130,6 +130,7 @@ func (c *Cluster) addNode(n *netlab.Node) error {
 		// Those that deploy/kustomization.yaml names.
 		"gridmesh/agent:dev":       program("gridmesh-agent"),
 		"gridmesh/controller:dev":  program("gridmesh-controller"),
+		"gridmesh/dns:dev":         program("gridmesh-dns"),
 		"envoyproxy/envoy:v1.40.0": program("envoy"),
 	}
 	for name, image := range c.cfg.Images {

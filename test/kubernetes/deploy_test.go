@@ -20,7 +20,7 @@ func TestDeployedByManifests(t *testing.T) {
 	only := strings.ReplaceAll(manifests, "        kubernetes.io/os: linux\n", "        kubernetes.io/os: linux\n        unit: c\n")
 	must(t, c.Apply(only))
 	t.Cleanup(func() {
-		_, err := c.Kubectl("delete", "-n", "gridmesh", "daemonset/gridmesh-agent", "daemonset/gridmesh-envoy", "deployment/gridmesh-controller")
+		_, err := c.Kubectl("delete", "-n", "gridmesh", "daemonset/gridmesh-agent", "daemonset/gridmesh-envoy", "daemonset/gridmesh-dns", "deployment/gridmesh-controller")
 		must(t, err)
 		_, err = c.WaitPods(deadline(t, time.Minute), "gridmesh", "app.kubernetes.io/name=gridmesh-controller", 0)
 		must(t, err)
@@ -49,7 +49,19 @@ func TestDeployedByManifests(t *testing.T) {
 	inUnits(t, map[string]string{"a-1": "north"})
 	applied(t, deploymentGrid("deployed-grid", "", "1"), "deploymentgrid/deployed-grid")
 	t.Logf("a grid was ready %s after it was applied", whole(t, "deploymentgrids", "deployed-grid", 1))
+	names, err := c.WaitPods(deadline(t, time.Minute), "gridmesh", "app.kubernetes.io/name=gridmesh-dns", 2)
+	must(t, err)
+	for _, p := range names {
+		for _, cond := range p.Status.Conditions {
+			if cond.Type == "Honoured" && cond.Status != "True" {
+				t.Errorf("%s: %s", p.Name, cond.Message)
+			}
+		}
+	}
 	nodes := []string{"c-1", "c-2"}
+	for _, name := range nodes {
+		deployedDNS(t, a, name)
+	}
 	for _, name := range nodes {
 		n := c.Nodes[name]
 		took := eventually(t, 20*time.Second, func() error {

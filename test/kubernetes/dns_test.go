@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 )
 
 const dnsCorefile = `
@@ -56,7 +57,13 @@ func startDNS(t *testing.T, node string) *edge.Process {
 // resolve asks a node's DNS and returns the answer's data, sorted.
 func resolve(t *testing.T, node, name string, qtype uint16) ([]string, error) {
 	t.Helper()
-	conn, err := c.Nodes[node].NS.Dial(deadline(t, 2*time.Second), "udp", "127.0.0.1:1053")
+	return resolveFrom(t, c.Nodes[node].NS, "127.0.0.1:1053", name, qtype)
+}
+
+// resolveFrom asks a server from a network namespace.
+func resolveFrom(t *testing.T, from *netlab.NS, server, name string, qtype uint16) ([]string, error) {
+	t.Helper()
+	conn, err := from.Dial(deadline(t, 2*time.Second), "udp", server)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +83,7 @@ func resolve(t *testing.T, node, name string, qtype uint16) ([]string, error) {
 	}
 	slices.Sort(list)
 	if m.Rcode != dns.RcodeSuccess {
-		return nil, fmt.Errorf("%s on %s: %s", name, node, dns.RcodeToString[m.Rcode])
+		return nil, fmt.Errorf("%s from %s: %s", name, from.Name, dns.RcodeToString[m.Rcode])
 	}
 	return list, nil
 }
@@ -161,4 +168,20 @@ func TestGridNamesResolve(t *testing.T) {
 	resolves(t, 5*time.Second, "a-1", headless, dns.TypeA, ips["north"])
 	resolves(t, 5*time.Second, "a-1", "front-svc.default.svc.cluster.local.", dns.TypeA, front.Spec.ClusterIP)
 	t.Logf("with the cloud cut off and the DNS restarted, all names resolved after %s:\n%s", time.Since(start), again.Log())
+}
+
+// deployedDNS: a pod of a node with deploy/ resolves at the node-local
+// addresses, by both families, what the agent knows.
+func deployedDNS(t *testing.T, a *app, node string) {
+	t.Helper()
+	for _, server := range []string{"169.254.20.11:53", "[fd00:6772:6964::53]:53"} {
+		took := eventually(t, 20*time.Second, func() error {
+			got, err := resolveFrom(t, a.ns(t, node), server, a.name+".default.svc.cluster.local.", dns.TypeA)
+			if err == nil && !slices.Equal(got, []string{a.svc.Spec.ClusterIPs[0]}) {
+				err = fmt.Errorf("%s says %q, want %s", server, got, a.svc.Spec.ClusterIPs[0])
+			}
+			return err
+		})
+		t.Logf("a pod of %s resolved at %s after %s", node, server, took)
+	}
 }

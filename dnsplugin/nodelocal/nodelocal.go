@@ -1,0 +1,117 @@
+// Package nodelocal is the CoreDNS plugin "nodelocal": it puts the addresses
+// that a node's DNS listens on onto the loopback interface, before anything
+// listens. They stay when the process ends, so that a restart is no outage of
+// more than itself; Cleanup takes them away.
+package nodelocal
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"github.com/coredns/caddy"
+	"github.com/coredns/coredns/plugin"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const pluginName = "nodelocal"
+
+func init() { plugin.Register(pluginName, setup) } // CoreDNS's way
+
+// marker is the label of our addresses, by which Cleanup knows IPv4 ones.
+const marker = "lo:gridmesh"
+
+func setup(c *caddy.Controller) error {
+	list, err := parse(c)
+	if err == nil {
+		err = add(list)
+	}
+	if err != nil {
+		return plugin.Error(pluginName, err)
+	}
+	return nil
+}
+
+// parse reads "nodelocal ADDRESS...".
+func parse(c *caddy.Controller) ([]netip.Addr, error) {
+	var list []netip.Addr
+	for c.Next() {
+		args := c.RemainingArgs()
+		if len(args) == 0 {
+			return nil, c.Err("give the addresses to listen on, as nodelocal 169.254.20.11 fd00:6772:6964::53")
+		}
+		for _, arg := range args {
+			ip, err := netip.ParseAddr(arg)
+			if err != nil || ip.Is4In6() || ip.Zone() != "" {
+				return nil, c.Errf("%q is no IP address", arg)
+			}
+			if !usable(ip) {
+				return nil, c.Errf("%s: give a link-local address of IPv4 (169.254.0.0/16), or a unique local one of IPv6 (fd00::/8): pods reach no other kind on their node alone", ip)
+			}
+			list = append(list, ip)
+		}
+		if c.NextBlock() {
+			return nil, c.Errf("unknown option %q; nodelocal has none", c.Val())
+		}
+	}
+	return list, nil
+}
+
+// usable: an address that no other machine has, and that pods can route to.
+func usable(ip netip.Addr) bool {
+	if ip.Is4() {
+		return ip.IsLinkLocalUnicast()
+	}
+	return ip.IsPrivate()
+}
+
+func add(list []netip.Addr) error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("find lo: %w", err)
+	}
+	for _, ip := range list {
+		addr := &netlink.Addr{IPNet: netlink.NewIPNet(ip.AsSlice())}
+		if ip.Is4() {
+			addr.Label = marker
+		} else {
+			addr.Flags = unix.IFA_F_NODAD // it is usable at once
+		}
+		if err := netlink.AddrAdd(lo, addr); err != nil && !errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("put %s on lo: %w; gridmesh-dns needs the capability NET_ADMIN", ip, err)
+		}
+	}
+	return nil
+}
+
+// Cleanup takes IPv4 addresses of ours from lo, and the given ones. What is
+// not there is no error.
+func Cleanup(given []netip.Addr) error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("find lo: %w", err)
+	}
+	addrs, err := netlink.AddrList(lo, netlink.FAMILY_ALL)
+	if err != nil {
+		return fmt.Errorf("list addresses of lo: %w", err)
+	}
+	var errs []error
+	for i := range addrs {
+		ip, ok := netip.AddrFromSlice(addrs[i].IP)
+		if !ok {
+			continue
+		}
+		ours := addrs[i].Label == marker
+		for _, g := range given {
+			ours = ours || g == ip.Unmap()
+		}
+		if ours {
+			if err := netlink.AddrDel(lo, &addrs[i]); err != nil {
+				errs = append(errs, fmt.Errorf("remove %s from lo: %w", ip, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
