@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/capture/plan"
@@ -20,29 +21,31 @@ import (
 
 // config is every choice that the flags offer.
 type config struct {
-	kubeconfig   string
-	manifests    string
-	node         string
-	stateDir     string
-	xdsSocket    string
-	statusSocket string
-	adminSocket  string
-	feedSocket   string
-	procSys      string
-	output       string
-	healthz      string
-	metrics      string
-	mark         string
-	datapath     string
-	bridgeNF     string
-	keysReading  string
-	podCIDRs     []string
-	serviceCIDRs []string
-	preloadMax   int
-	envoyHeapMiB uint64
-	allowBypass  bool
-	closeOnMove  bool
-	verbose      bool
+	kubeconfig    string
+	manifests     string
+	node          string
+	stateDir      string
+	xdsSocket     string
+	statusSocket  string
+	adminSocket   string
+	feedSocket    string
+	procSys       string
+	output        string
+	healthz       string
+	metrics       string
+	mark          string
+	datapath      string
+	bridgeNF      string
+	keysReading   string
+	podCIDRs      []string
+	serviceCIDRs  []string
+	preloadMax    int
+	envoyHeapMiB  uint64
+	allowBypass   bool
+	closeOnMove   bool
+	hostsFile     string
+	clusterDomain string
+	verbose       bool
 
 	capture plan.Config
 	render  render.Config
@@ -83,6 +86,8 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.datapath, "datapath", c.datapath, "envoy; kernel is not built yet")
 	f.StringVar(&c.bridgeNF, "bridge-netfilter", c.bridgeNF, "bridge-nf-call-iptables where pods hang on a bridge: clear sets it to 0, keep leaves it and redirects instead")
 	f.BoolVar(&c.closeOnMove, "close-on-move", false, "close open TCP connections to endpoints that a Service's topologyKeys no longer allow, after a node or a Service changed")
+	f.StringVar(&c.hostsFile, "hosts-file", "", "keep the names {set}-{i} of StatefulSetGrids of this unit in this hosts file, for a DNS server of your own")
+	f.StringVar(&c.clusterDomain, "cluster-domain", "cluster.local", "zone of the names in --hosts-file")
 	f.BoolVar(&c.allowBypass, "allow-policy-bypass", false, "start although NetworkPolicies are in use and would be bypassed on the same node (docs/limits.md)")
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "log more")
 }
@@ -102,6 +107,12 @@ func (c *config) complete(running bool) error {
 	}
 	if c.render.ConnectTimeout < 10*time.Millisecond || c.render.ConnectTimeout > time.Minute {
 		fail("--connect-timeout %s: must be between 10ms and 1m", c.render.ConnectTimeout)
+	}
+	if c.hostsFile != "" && !filepath.IsAbs(c.hostsFile) {
+		fail("--hosts-file %q: give an absolute path", c.hostsFile)
+	}
+	if len(validation.IsDNS1123Subdomain(c.clusterDomain)) > 0 {
+		fail("--cluster-domain %q: is no domain, such as cluster.local", c.clusterDomain)
 	}
 	if c.preloadMax < 0 {
 		fail("--preload-max %d: must not be negative", c.preloadMax)

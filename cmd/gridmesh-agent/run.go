@@ -198,6 +198,9 @@ func (a *agent) serve(ctx context.Context, st *source.State) error {
 		}
 		return source.Serve(ctx, l, &a.out)
 	})
+	if a.cfg.hostsFile != "" {
+		start("hosts file", func() error { return a.keepHosts(ctx) })
+	}
 	for _, h := range a.httpServers() {
 		l, err := h.listen()
 		if err != nil {

@@ -64,6 +64,7 @@ func TestLaws(t *testing.T) {
 					}
 				}
 				checkOrdinals(t, seed, snap, view, kept)
+				checkHosts(t, seed, kept)
 			}
 		}
 	}
@@ -101,6 +102,22 @@ func checkOrdinals(t *testing.T, seed uint64, snap *topology.Snapshot, view *top
 			if !maps.Equal(got, want) {
 				t.Fatalf("seed %d: db-%s of %s in unit %q: %v, want %v", seed, i, key, unit, got, want)
 			}
+		}
+	}
+}
+
+// checkHosts: every line of the hosts file is what the name resolves to.
+func checkHosts(t *testing.T, seed uint64, x *Index) {
+	t.Helper()
+	for line := range strings.Lines(string(x.Hosts("zone"))) {
+		ip, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		kind := A
+		if strings.Contains(ip, ":") {
+			kind = AAAA
+		}
+		a := x.Lookup(strings.TrimSuffix(name, ".svc.zone"), kind)
+		if !slices.Contains(a.Addrs, netip.MustParseAddr(ip)) {
+			t.Fatalf("seed %d: the hosts file says %q, the lookup %v", seed, line, a.Addrs)
 		}
 	}
 }

@@ -11,7 +11,12 @@ import (
 
 // Write replaces path with data, mode 0600. The data and the directory entry
 // are on disk when it returns.
-func Write(path string, data []byte) (err error) {
+func Write(path string, data []byte) error { return write(path, data, 0o600) }
+
+// WriteShared is Write with mode 0644, for what other users are to read.
+func WriteShared(path string, data []byte) error { return write(path, data, 0o644) }
+
+func write(path string, data []byte, mode os.FileMode) (err error) {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -23,6 +28,9 @@ func Write(path string, data []byte) (err error) {
 		}
 	}()
 	_, err = f.Write(data)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
 	if err == nil {
 		err = f.Sync()
 	}

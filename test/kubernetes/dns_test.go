@@ -152,6 +152,8 @@ func TestGridNamesResolve(t *testing.T) {
 		resolves(t, 10*time.Second, node, reverse, dns.TypePTR, "front-svc.default.svc.cluster.local.")
 	}
 
+	hostsFile(t, "b-1", ips["south"]+" db-0."+strings.TrimSuffix(headless, ".")+"\n")
+
 	label(t, "b-1", "north") // the node moves; its pod goes with it
 	took := resolves(t, 25*time.Second, "b-1", "db-0."+headless, dns.TypeA, ips["north"])
 	t.Logf("a label was followed after %s", took)
@@ -168,6 +170,33 @@ func TestGridNamesResolve(t *testing.T) {
 	resolves(t, 5*time.Second, "a-1", headless, dns.TypeA, ips["north"])
 	resolves(t, 5*time.Second, "a-1", "front-svc.default.svc.cluster.local.", dns.TypeA, front.Spec.ClusterIP)
 	t.Logf("with the cloud cut off and the DNS restarted, all names resolved after %s:\n%s", time.Since(start), again.Log())
+}
+
+// hostsFile: an agent that is asked to keeps the ordinals in a file.
+func hostsFile(t *testing.T, node, want string) {
+	t.Helper()
+	n := c.Nodes[node]
+	path, flags := filepath.Join(n.Dir, "hosts"), n.Flags
+	restart := func() {
+		n.Agent.Signal(syscall.SIGTERM)
+		eventually(t, 10*time.Second, func() error {
+			if n.Agent.Running() {
+				return errors.New("the agent does not end")
+			}
+			return n.StartAgent()
+		})
+		must(t, n.WaitReady(deadline(t, 20*time.Second)))
+	}
+	n.Flags = append(slices.Clone(flags), "--hosts-file", path)
+	t.Cleanup(func() { n.Flags = flags; restart() })
+	restart()
+	eventually(t, 20*time.Second, func() error {
+		got, err := os.ReadFile(path)
+		if err == nil && string(got) != want {
+			err = fmt.Errorf("the hosts file says %q, want %q", got, want)
+		}
+		return err
+	})
 }
 
 // deployedDNS: a pod of a node with deploy/ resolves at the node-local

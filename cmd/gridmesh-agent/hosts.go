@@ -1,0 +1,53 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/gridmesh/gridmesh/dnsplugin/answer"
+	"github.com/gridmesh/gridmesh/internal/atomicfile"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// How long changes are gathered before the file is written, and how long after
+// a failure it is tried again.
+const (
+	hostsBatch = 200 * time.Millisecond
+	hostsRetry = 5 * time.Second
+)
+
+// keepHosts writes the ordinals of this unit into the hosts file whenever they
+// change, until ctx ends.
+func (a *agent) keepHosts(ctx context.Context) error {
+	wake := a.out.Wake()
+	defer a.out.Forget(wake)
+	viewer, index := topology.NewViewer(a.cfg.node, a.cfg.opts), answer.New(answer.Config{})
+	var last []byte
+	var retry <-chan time.Time
+	for first := true; ; {
+		select {
+		case <-wake:
+		case <-retry:
+		case <-ctx.Done():
+			return nil
+		}
+		select {
+		case <-time.After(hostsBatch):
+		case <-ctx.Done():
+			return nil
+		}
+		snap := a.out.Snapshot()
+		index = index.Next(snap, viewer.See(snap))
+		data := index.Hosts(a.cfg.clusterDomain)
+		if !first && bytes.Equal(data, last) {
+			continue
+		}
+		if err := atomicfile.WriteShared(a.cfg.hostsFile, data); err != nil {
+			a.log.Error("the hosts file cannot be written; trying again", "err", err)
+			retry = time.After(hostsRetry)
+			continue
+		}
+		first, last, retry = false, data, nil
+	}
+}
