@@ -42,6 +42,7 @@ type gridInput struct {
 	namespace string
 	all       bool
 	guard     plan.Guard
+	connected *kube.Client
 }
 
 func newGridInput(cmd *cobra.Command, manifests bool) *gridInput {
@@ -57,7 +58,11 @@ func newGridInput(cmd *cobra.Command, manifests bool) *gridInput {
 	return in
 }
 
-func (in *gridInput) client() (*kube.Client, error) {
+// client connects once: client-go's log is global.
+func (in *gridInput) client() (_ *kube.Client, err error) {
+	if in.connected != nil {
+		return in.connected, nil
+	}
 	path := cmp.Or(in.kubeconfig, os.Getenv("KUBECONFIG"))
 	if path == "" {
 		home, _ := os.UserHomeDir()
@@ -67,7 +72,8 @@ func (in *gridInput) client() (*kube.Client, error) {
 		}
 	}
 	kube.LogTo(obs.NewLog(os.Stderr, false))
-	return kube.Connect(path, "gridmesh/"+obs.Version(), kube.NodeRate())
+	in.connected, err = kube.Connect(path, "gridmesh/"+obs.Version(), kube.NodeRate())
+	return in.connected, err
 }
 
 // objects are the cluster's, or those of the manifests; with both, what the
