@@ -1,10 +1,7 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -15,46 +12,45 @@ const Manager = "gridmesh-controller"
 
 // Same tells whether live has all that wanted says; what it has besides does
 // not matter.
-func Same(wanted, live any) bool { return drift(wanted, live, "") == "" }
-
-// drift names the first field of wanted that live does not have, or "". What
-// live has besides, defaults and others' fields, is nobody's business.
-func drift(wanted, live any, path string) string {
-	switch wanted := wanted.(type) {
-	case nil:
-		return ""
-	case Object:
-		has, _ := live.(Object)
-		for key := range wanted { // in no order, for most often there is none
-			if drift(wanted[key], has[key], "") != "" {
-				return driftOfObject(wanted, has, path)
-			}
-		}
-		return ""
-	case []any:
-		return driftOfList(wanted, live, path)
-	}
-	if same(wanted, live) {
-		return ""
-	}
-	return cmp.Or(path, ".")
+func Same(wanted, live any) bool {
+	_, differs := drift(wanted, live)
+	return !differs
 }
 
-// driftOfObject names the first field in the order of names.
-func driftOfObject(wanted, has Object, path string) string {
-	for _, key := range slices.Sorted(maps.Keys(wanted)) {
-		if at := drift(wanted[key], has[key], path+"."+key); at != "" {
-			return at
+// drift finds the first field, by name, of wanted that live does not have. What
+// live has besides, defaults and others' fields, is nobody's business. The path
+// is made on the way back: most often there is none.
+func drift(wanted, live any) (path string, differs bool) {
+	switch wanted := wanted.(type) {
+	case nil:
+		return "", false
+	case Object:
+		return driftOfObject(wanted, live)
+	case []any:
+		return driftOfList(wanted, live)
+	}
+	return "", !same(wanted, live)
+}
+
+func driftOfObject(wanted Object, live any) (path string, differs bool) {
+	has, _ := live.(Object)
+	first := ""
+	for key := range wanted {
+		if differs && key > first {
+			continue
+		}
+		if below, found := drift(wanted[key], has[key]); found {
+			first, path, differs = key, "."+key+below, true
 		}
 	}
-	return ""
+	return path, differs
 }
 
 // driftOfList compares lists of named objects by name, others in order.
-func driftOfList(wanted []any, live any, path string) string {
+func driftOfList(wanted []any, live any) (path string, differs bool) {
 	has, _ := live.([]any)
 	for i, item := range wanted {
-		at, found := path+"["+strconv.Itoa(i)+"]", any(nil)
+		found := any(nil)
 		if i < len(has) {
 			found = has[i]
 		}
@@ -66,14 +62,14 @@ func driftOfList(wanted []any, live any, path string) string {
 				}
 			}
 		}
-		if found == nil {
-			return at
-		}
-		if deeper := drift(item, found, at); deeper != "" {
-			return deeper
+		if below, differs := drift(item, found); found == nil || differs {
+			if found == nil {
+				below = "" // the item itself is missing
+			}
+			return "[" + strconv.Itoa(i) + "]" + below, true
 		}
 	}
-	return ""
+	return "", false
 }
 
 // same compares scalars; "1" and "1000m" are one quantity.

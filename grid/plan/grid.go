@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -208,8 +206,7 @@ func sum(parts ...any) string {
 	if err != nil {
 		panic(err) // it came from JSON
 	}
-	s := sha256.Sum256(data)
-	return hex.EncodeToString(s[:8])
+	return digest(string(data), 16)
 }
 
 // Short cuts a list of units for a message.

@@ -1,13 +1,10 @@
 package plan
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/gridmesh/gridmesh/api/names"
 )
 
 // World is all that the grids of one cluster depend on.
@@ -332,7 +329,7 @@ func (x *Index) setRevision(ref Ref, obj Object) {
 	if childKinds[kind] == "" {
 		return // a StatefulSet's own
 	}
-	of := Ref{kind, ref.Namespace, cmp.Or(text(owner, "name"), text(obj, "metadata", "labels", names.GridSelector))}
+	of := Ref{kind, ref.Namespace, text(owner, "name")}
 	x.memoryOf(of).revisions[ref.Name] = obj
 	x.dirty[of] = true
 }

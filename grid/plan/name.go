@@ -34,12 +34,13 @@ func hashedName(grid, unit string) string {
 	if most := maxPodName - hashLen - 1; len(clean) > most {
 		clean = clean[:most]
 	}
-	return strings.Trim(clean, "-") + "-" + digest(grid+"\x00"+unit)
+	return strings.Trim(clean, "-") + "-" + digest(grid+"\x00"+unit, hashLen)
 }
 
-func digest(text string) string {
+// digest is the first n characters of a text's SHA-256 in hex.
+func digest(text string, n int) string {
 	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])[:hashLen]
+	return hex.EncodeToString(sum[:])[:n]
 }
 
 // fault says why a name cannot be a child's, or "".
@@ -69,6 +70,5 @@ func keyLabel(key string) string {
 	if dotted := strings.Replace(key, "/", "..", 1); len(validation.IsValidLabelValue(dotted)) == 0 {
 		return dotted
 	}
-	sum := sha256.Sum256([]byte(key))
-	return "sha256-" + hex.EncodeToString(sum[:])[:32]
+	return "sha256-" + digest(key, 32)
 }

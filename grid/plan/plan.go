@@ -85,15 +85,10 @@ func (x *Index) assess(g *grid, unit string) assessment {
 	}
 	switch {
 	case why != "":
-	case live != nil && !g.owns(live):
-		a.step.Action, a.step.Why = Wait, "the child of an earlier grid of this name is being deleted"
+	case g.leaves(&a.step, live, "child"):
 		return a
 	case live != nil && text(live.obj, "metadata", "deletionTimestamp") != "":
 		a.step.Action, a.step.Why = Wait, "it is being deleted, and will be made again"
-		return a
-	case live != nil && live.labels[names.GridSelector] != g.ref.Name && live.annotations[names.Applied] != "":
-		a.step.Action, a.step.Why = Release, fmt.Sprintf("its label %s is %q", names.GridSelector, live.labels[names.GridSelector])
-		a.step.UID = live.uid
 		return a
 	case live == nil:
 		a.step.Name, why = x.name(g, unit, max(template.replicas, 1))
@@ -104,6 +99,28 @@ func (x *Index) assess(g *grid, unit string) assessment {
 	}
 	a.step = g.decide(a.step, live, template)
 	return a
+}
+
+// leaves tells whether a child is not to be kept in line: it belongs to an
+// earlier grid of this name, or its label names this one no longer.
+func (g *grid) leaves(step *Step, live *child, word string) bool {
+	switch {
+	case live == nil:
+		return false
+	case !g.owns(live):
+		step.Action, step.Why = Wait, "the "+word+" of an earlier grid of this name is being deleted"
+		return true
+	case live.labels[names.GridSelector] != g.ref.Name && live.annotations[names.Applied] != "":
+		step.Action, step.Why = Release, fmt.Sprintf("its label %s is %q", names.GridSelector, live.labels[names.GridSelector])
+		step.UID = live.uid
+		return true
+	}
+	return false
+}
+
+// stranger says that an object is in the way, and what to do about it.
+func (g *grid) stranger(what string) string {
+	return fmt.Sprintf("%s exists and is not this grid's; delete it, or hand it over by the labels %s=%s and %s=%s", what, names.GridSelector, g.ref.Name, names.GridUniqKey, keyLabel(g.unitKey))
 }
 
 // live is the child of a unit, under whatever name it was made.
@@ -127,7 +144,7 @@ func (x *Index) name(g *grid, unit string, replicas int64) (name, why string) {
 	if rival, its, ok := x.rival(g, unit, name); ok {
 		why = fmt.Sprintf("the name %s belongs to unit %s of %s", name, its, rival)
 	} else if x.children[at] != nil || x.taken[at] {
-		why = fmt.Sprintf("a %s %s exists and is not this grid's; delete it, or hand it over by the labels %s=%s and %s=%s", g.child, name, names.GridSelector, g.ref.Name, names.GridUniqKey, keyLabel(g.unitKey))
+		why = g.stranger("a " + g.child + " " + name)
 	} else {
 		why = fault(g.child, name, replicas)
 	}
@@ -162,15 +179,10 @@ func (x *Index) serve(g *grid) Step {
 	live := x.children[at]
 	owner, owned := of(live)
 	switch {
-	case live != nil && owned && owner == g.ref && !g.owns(live):
-		step.Action, step.Why = Wait, "the Service of an earlier grid of this name is being deleted"
-		return step
-	case live != nil && owned && owner == g.ref && live.labels[names.GridSelector] != g.ref.Name && live.annotations[names.Applied] != "":
-		step.Action, step.Why = Release, fmt.Sprintf("its label %s is %q", names.GridSelector, live.labels[names.GridSelector])
-		step.UID = live.uid
-		return step
 	case live != nil && (!owned || owner != g.ref), x.taken[at]:
-		step.Action, step.Why = Refuse, fmt.Sprintf("a Service of this name exists and is not this grid's; delete it, or hand it over by the labels %s=%s and %s=%s", names.GridSelector, g.ref.Name, names.GridUniqKey, keyLabel(g.unitKey))
+		step.Action, step.Why = Refuse, g.stranger("a Service of this name")
+		return step
+	case g.leaves(&step, live, "Service"):
 		return step
 	}
 	template, _ := g.template("")

@@ -122,8 +122,8 @@ func (t *template) scale(live *child) int64 {
 // drifted names the first field of the live child that is not as it is to be,
 // though it was applied so, or "".
 func (w *wish) drifted() string {
-	if at := drift(w.template.spec, w.live.obj["spec"], "spec"); at != "" {
-		return at
+	if at, differs := drift(w.template.spec, w.live.obj["spec"]); differs {
+		return "spec" + at
 	}
 	if w.grid.child != "Service" {
 		if text(w.live.obj, "spec", "template", "spec", "nodeSelector", w.grid.unitKey) != w.unit {

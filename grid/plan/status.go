@@ -136,7 +136,7 @@ var severity = map[string]int{"Refused": 0, "Held": 1, "Missing": 2, "NotReady":
 func worst(steps []Step) []apiv1.UnitStatus {
 	var list []apiv1.UnitStatus
 	for _, step := range steps {
-		if reason := step.trouble(); reason != "" {
+		if reason := step.Trouble(); reason != "" {
 			list = append(list, apiv1.UnitStatus{Unit: step.Unit, Reason: reason, Message: cut(step.Why)})
 		}
 	}
@@ -144,8 +144,8 @@ func worst(steps []Step) []apiv1.UnitStatus {
 	return list[:min(maxWorst, len(list))]
 }
 
-// trouble is what is wrong with a unit, or "".
-func (s Step) trouble() string {
+// Trouble is what is wrong with a unit, in a word, or "".
+func (s Step) Trouble() string {
 	switch {
 	case s.Action == Refuse:
 		return "Refused"
@@ -162,9 +162,6 @@ func (s Step) trouble() string {
 	}
 	return ""
 }
-
-// Trouble is what is wrong with a unit, in a word, or "".
-func (s Step) Trouble() string { return s.trouble() }
 
 func valid(problems []topology.Problem) metav1.Condition {
 	if len(problems) == 0 {
