@@ -151,7 +151,7 @@ func (c *Controller) learn() {
 // older tells whether an object is of a version before another. Versions that
 // cannot be compared are not.
 func older(obj map[string]any, version string) bool {
-	order, err := resourceversion.CompareResourceVersion(field(obj, "resourceVersion"), version)
+	order, err := resourceversion.CompareResourceVersion(meta(obj).GetResourceVersion(), version)
 	return err == nil && order < 0
 }
 
@@ -274,11 +274,11 @@ func (c *Controller) finish(j *job) {
 	w.busy = false
 	w.dirty = w.dirty || j.more || len(j.taken) > 0
 	for _, obj := range j.objects {
-		ref := plan.Ref{Kind: kindOf(obj), Namespace: field(obj, "namespace"), Name: field(obj, "name")}
-		if now := c.mirror.Get(ref.Kind, ref.Namespace, ref.Name); now != nil && !older(now, field(obj, "resourceVersion")) {
+		ref, version := plan.RefOf(obj), meta(obj).GetResourceVersion()
+		if now := c.mirror.Get(ref.Kind, ref.Namespace, ref.Name); now != nil && !older(now, version) {
 			continue // the mirror was faster
 		}
-		c.own[ref] = field(obj, "resourceVersion")
+		c.own[ref] = version
 		c.index.Set(obj)
 	}
 	for _, ref := range j.taken {
@@ -320,15 +320,4 @@ func (c *Controller) problems(w *work, j *job) {
 		}
 	}
 	w.problems = now
-}
-
-func kindOf(obj map[string]any) string {
-	kind, _ := obj["kind"].(string)
-	return kind
-}
-
-func field(obj map[string]any, name string) string {
-	metadata, _ := obj["metadata"].(map[string]any)
-	s, _ := metadata[name].(string)
-	return s
 }

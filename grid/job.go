@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gridmesh/gridmesh/api/names"
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
@@ -63,35 +65,34 @@ func (j *job) empty() bool {
 	return len(j.steps) == 0 && !j.status && p.Revision == nil && len(p.Expired) == 0 && len(p.Unused) == 0 && len(j.news) == 0
 }
 
-// carryOut does a job. The status comes first where others must know it
-// before the steps; else last, when they are done.
+// carryOut does a job. The status comes first, for it may hold what a successor
+// must know before the steps; what the steps lead to, a later plan says.
 func (c *Controller) carryOut(ctx context.Context, j *job) {
 	j.settled, j.units, j.fates = map[plan.Ref]settled{}, map[plan.Action][]string{}, map[string]plan.Failure{}
 	p := j.plan
+	// own is a write that concerns the grid itself.
+	own := func(write func() (map[string]any, error)) bool {
+		ok := j.do(write)
+		j.halted = j.halted || !ok
+		return ok
+	}
 	if p.Revision != nil {
-		j.do(func() (map[string]any, error) { return c.api.Apply(ctx, p.Revision, plan.Manager) })
+		own(func() (map[string]any, error) { return c.api.Apply(ctx, p.Revision, plan.Manager) })
 	}
 	if j.status {
-		j.wrote = j.do(func() (map[string]any, error) { return nil, c.writeStatus(ctx, p) })
+		j.wrote = own(func() (map[string]any, error) { return nil, c.writeStatus(ctx, p) })
 	}
 	if !p.Ahead || j.wrote {
 		c.steps(ctx, j)
 	}
 	for _, name := range p.Expired {
-		j.do(func() (map[string]any, error) {
+		own(func() (map[string]any, error) {
 			return nil, c.api.Delete(ctx, "ControllerRevision", p.Grid.Namespace, name, "")
 		})
 	}
 	if len(p.Unused) > 0 {
-		j.do(func() (map[string]any, error) { return nil, c.prune(ctx, p) })
+		own(func() (map[string]any, error) { return nil, c.prune(ctx, p) })
 	}
-	failed := 0
-	for _, f := range j.fates {
-		if f.Text != "" {
-			failed++
-		}
-	}
-	j.halted = j.failed > failed
 	if ctx.Err() == nil {
 		c.tell(j)
 	}
@@ -125,7 +126,7 @@ func (c *Controller) writeStatus(ctx context.Context, p plan.Plan) error {
 // prune drops unused entries of the template pool, unless the grid changed.
 func (c *Controller) prune(ctx context.Context, p plan.Plan) error {
 	live, err := c.api.Live(ctx, p.Grid.Kind, p.Grid.Namespace, p.Grid.Name)
-	if err != nil || live == nil || p.Workload.ObservedGeneration != generation(live) {
+	if err != nil || live == nil || p.Workload.ObservedGeneration != meta(live).GetGeneration() {
 		return err // planned anew when the change arrives
 	}
 	pool := map[string]any{}
@@ -133,7 +134,7 @@ func (c *Controller) prune(ctx context.Context, p plan.Plan) error {
 		pool[name] = nil
 	}
 	_, err = c.api.Merge(ctx, p.Grid.Kind, p.Grid.Namespace, p.Grid.Name, map[string]any{
-		"metadata": map[string]any{"resourceVersion": field(live, "resourceVersion")}, "spec": map[string]any{"templatePool": pool},
+		"metadata": map[string]any{"resourceVersion": meta(live).GetResourceVersion()}, "spec": map[string]any{"templatePool": pool},
 	})
 	return err
 }
@@ -252,18 +253,13 @@ func (c *Controller) annotate(ctx context.Context, child plan.Ref, value any) (m
 // release lets go of a child whose label names the grid no longer: it stays as
 // it is, without an owner.
 func (c *Controller) release(ctx context.Context, p plan.Plan, child plan.Ref, live map[string]any) (map[string]any, error) {
-	metadata, _ := live["metadata"].(map[string]any)
-	owners, _ := metadata["ownerReferences"].([]any)
-	owners = slices.DeleteFunc(slices.Clone(owners), func(o any) bool {
-		ref, _ := o.(map[string]any)
-		return ref["uid"] == p.UID
-	})
+	owners := slices.DeleteFunc(meta(live).GetOwnerReferences(), func(o metav1.OwnerReference) bool { return string(o.UID) == p.UID })
 	annotations := map[string]any{}
 	for _, key := range []string{names.Applied, names.AppliedAt, names.Replicas, names.Unit, names.UnitKey, names.UnitGone} {
 		annotations[key] = nil
 	}
 	return c.api.Merge(ctx, child.Kind, child.Namespace, child.Name, map[string]any{"metadata": map[string]any{
-		"resourceVersion": field(live, "resourceVersion"), "ownerReferences": owners, "annotations": annotations,
+		"resourceVersion": meta(live).GetResourceVersion(), "ownerReferences": owners, "annotations": annotations,
 	}})
 }
 
@@ -311,20 +307,14 @@ func (c *Controller) tell(j *job) {
 	}
 }
 
-func ownerUID(obj map[string]any) string {
-	metadata, _ := obj["metadata"].(map[string]any)
-	owners, _ := metadata["ownerReferences"].([]any)
-	for _, o := range owners {
-		if ref, ok := o.(map[string]any); ok && ref["controller"] == true {
-			uid, _ := ref["uid"].(string)
-			return uid
-		}
-	}
-	return ""
+// meta reads an object's metadata.
+func meta(obj map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: obj}
 }
 
-func generation(obj map[string]any) int64 {
-	metadata, _ := obj["metadata"].(map[string]any)
-	n, _ := metadata["generation"].(int64)
-	return n
+func ownerUID(obj map[string]any) string {
+	if owner := metav1.GetControllerOf(meta(obj)); owner != nil {
+		return string(owner.UID)
+	}
+	return ""
 }
