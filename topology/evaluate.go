@@ -90,7 +90,7 @@ func (e *evaluation) members(keys Keys, list []*Slice) []Member {
 	for _, slice := range list {
 		for i := range slice.Endpoints {
 			ep := &slice.Endpoints[i]
-			tier := e.tier(keys, ep.Node)
+			tier := e.memberTier(keys, ep.Node)
 			if !ep.Ready || tier < 0 || tier > at {
 				continue
 			}
@@ -109,8 +109,8 @@ func (e *evaluation) members(keys Keys, list []*Slice) []Member {
 	return best
 }
 
-// tier is the place of an endpoint's node among keys, or -1.
-func (e *evaluation) tier(keys Keys, node string) int {
+// memberTier is the tier of an endpoint behind a headless name, or -1.
+func (e *evaluation) memberTier(keys Keys, node string) int {
 	switch keys.Mode {
 	case Malformed:
 		if node != e.vp.Name {
@@ -118,16 +118,21 @@ func (e *evaluation) tier(keys Keys, node string) int {
 		}
 		return 0
 	case OrderedKeys:
-		i := e.match(keys.List, node)
-		switch {
-		case i < 0 && keys.Any:
-			return len(keys.List)
-		case i > 0 && e.opts.Union:
-			return 0
+		if i := e.tier(keys, node); i <= 0 || !e.opts.Union {
+			return i
 		}
-		return i
 	}
 	return 0
+}
+
+// tier is the place of an endpoint's node among ordered keys, AnyNode after
+// the last, or -1.
+func (e *evaluation) tier(keys Keys, node string) int {
+	i := e.match(keys.List, node)
+	if i < 0 && keys.Any {
+		return len(keys.List)
+	}
+	return i
 }
 
 func (v *ServiceView) problem(field, text string) {

@@ -78,10 +78,8 @@ func (q *question) keyed(list []candidate) []Tier {
 	keys := q.keys.List
 	byKey := make([][]candidate, len(keys)+1)
 	for _, c := range list {
-		if i := q.see.match(keys, c.Node); i >= 0 {
+		if i := q.see.tier(q.keys, c.Node); i >= 0 {
 			byKey[i] = append(byKey[i], c)
-		} else if q.keys.Any {
-			byKey[len(keys)] = append(byKey[len(keys)], c)
 		} else {
 			q.drop(c, "%s", q.see.mismatch(keys, c.Node))
 		}
