@@ -79,10 +79,16 @@ func (e *Events) Write(ctx context.Context, reason, message string) {
 	}
 }
 
-func (e *Events) write(ctx context.Context, reason, message string) error {
+// cutMessage makes a message fit into an Event.
+func cutMessage(message string) string {
 	if len(message) > maxMessage {
-		message = strings.ToValidUTF8(message[:maxMessage], "")
+		return strings.ToValidUTF8(message[:maxMessage], "")
 	}
+	return message
+}
+
+func (e *Events) write(ctx context.Context, reason, message string) error {
+	message = cutMessage(message)
 	sum := sha256.Sum256([]byte(reason + "\x00" + message))
 	now := metav1.Now()
 	ev := &corev1.Event{

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,9 +33,6 @@ func (r *Recorder) Event(apiVersion, kind, namespace, name, uid string, warning 
 	if warning {
 		level = corev1.EventTypeWarning
 	}
-	if len(message) > maxMessage {
-		message = strings.ToValidUTF8(message[:maxMessage], "")
-	}
 	ref := &corev1.ObjectReference{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name, UID: types.UID(uid)}
-	r.recorder.Event(ref, level, reason, message)
+	r.recorder.Event(ref, level, reason, cutMessage(message))
 }

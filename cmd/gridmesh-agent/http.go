@@ -1,15 +1,15 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/gridmesh/gridmesh/internal/run"
 )
 
 type httpServer struct {
@@ -40,23 +40,7 @@ func (a *agent) httpServers() []httpServer {
 }
 
 func listenTCP(address string) func() (net.Listener, error) {
-	return func() (net.Listener, error) {
-		l, err := net.Listen("tcp", address)
-		if err != nil {
-			return nil, fmt.Errorf("listen on %s: %w", address, err)
-		}
-		return l, nil
-	}
-}
-
-func (h httpServer) serve(ctx context.Context, l net.Listener) error {
-	s := &http.Server{Handler: h.handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
-	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
-	defer stop()
-	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return func() (net.Listener, error) { return run.ListenTCP(address) }
 }
 
 // serveHealth answers as kube-proxy's does: healthy when rules are in line

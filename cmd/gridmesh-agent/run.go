@@ -207,7 +207,7 @@ func (a *agent) serve(ctx context.Context, st *source.State) error {
 			cancel(err)
 			break
 		}
-		start(h.name, func() error { return h.serve(ctx, l) })
+		start(h.name, func() error { return run.ServeHTTP(ctx, l, h.handler) })
 	}
 	start("loop", func() error { a.loop(ctx, st); return nil })
 	<-ctx.Done()

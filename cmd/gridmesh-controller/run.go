@@ -17,6 +17,7 @@ import (
 	"github.com/gridmesh/gridmesh/grid"
 	"github.com/gridmesh/gridmesh/grid/plan"
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
 )
 
@@ -43,8 +44,14 @@ func control(ctx context.Context, c *config, log *slog.Logger) error {
 			cancel(err) // one that ends, ends all
 		})
 	}
-	for _, s := range servers(c, registry) {
-		start("listen on "+s.Addr, func() error { return serve(ctx, s) })
+	for address, h := range handlers(c, registry) {
+		start("http", func() error {
+			l, err := run.ListenTCP(address)
+			if err != nil {
+				return err
+			}
+			return run.ServeHTTP(ctx, l, h)
+		})
 	}
 	start("controller", func() error {
 		work := func(ctx context.Context) error { return lead(ctx, c, client, log, metrics) }
@@ -122,28 +129,20 @@ func keepCRDs(ctx context.Context, client *kube.Client, log *slog.Logger) {
 	}
 }
 
-func servers(c *config, registry *prometheus.Registry) []*http.Server {
-	var list []*http.Server
+// handlers are what is served, by address.
+func handlers(c *config, registry *prometheus.Registry) map[string]http.Handler {
+	all := map[string]http.Handler{}
 	add := func(address, path string, h http.Handler) {
 		if address == "" {
 			return
 		}
 		mux := http.NewServeMux()
 		mux.Handle("GET "+path, h)
-		list = append(list, &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10})
+		all[address] = mux
 	}
 	add(c.healthz, "/healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "ok")
 	}))
 	add(c.metrics, "/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	return list
-}
-
-func serve(ctx context.Context, s *http.Server) error {
-	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
-	defer stop()
-	if err := s.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return all
 }

@@ -17,7 +17,6 @@ import (
 
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/grid/plan"
-	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/source"
@@ -71,8 +70,7 @@ func (in *gridInput) client() (_ *kube.Client, err error) {
 			return nil, fmt.Errorf("%w: no cluster is given; use --kubeconfig F, or -f DIR for manifests", run.ErrUsage)
 		}
 	}
-	kube.LogTo(obs.NewLog(os.Stderr, false))
-	in.connected, err = kube.Connect(path, "gridmesh/"+obs.Version(), kube.NodeRate())
+	in.connected, err = connect(path)
 	return in.connected, err
 }
 
@@ -213,9 +211,7 @@ prints each child as it would be applied.`,
 	}
 	in = newGridInput(cmd, true)
 	in.all = true
-	f := cmd.Flags()
-	f.DurationVar(&in.guard.Grace, "removal-grace", in.guard.Grace, "how long a unit without nodes keeps its workloads")
-	f.Float64Var(&in.guard.Share, "removal-share", in.guard.Share, "most of a grid's units that are removed at once, 0 to 1; one is always allowed")
+	in.guard.Bind(cmd.Flags())
 	return cmd
 }
 

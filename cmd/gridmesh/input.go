@@ -96,8 +96,7 @@ func (in *input) snapshot(ctx context.Context) (*topology.Snapshot, error) {
 	case in.dir != "":
 		return source.ReadDir(in.dir)
 	case in.kubeconfig != "":
-		kube.LogTo(obs.NewLog(os.Stderr, false))
-		client, err := kube.Connect(in.kubeconfig, "gridmesh/"+obs.Version(), kube.NodeRate())
+		client, err := connect(in.kubeconfig)
 		if err != nil {
 			return nil, err
 		}
@@ -107,6 +106,12 @@ func (in *input) snapshot(ctx context.Context) (*topology.Snapshot, error) {
 		return nil, fmt.Errorf("%w: no agent runs here (%s is not there); give -f DIR or --kubeconfig F", run.ErrUsage, in.socket)
 	}
 	return first(ctx, source.NewSocket(in.socket), "the agent on "+in.socket)
+}
+
+// connect reaches a cluster. It is called once: client-go's log is global.
+func connect(kubeconfig string) (*kube.Client, error) {
+	kube.LogTo(obs.NewLog(os.Stderr, false))
+	return kube.Connect(kubeconfig, "gridmesh/"+obs.Version(), kube.NodeRate())
 }
 
 type feed interface {
