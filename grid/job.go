@@ -22,13 +22,15 @@ type API interface {
 	// Live is an object as it is now, or nil.
 	Live(ctx context.Context, kind, namespace, name string) (map[string]any, error)
 	// Apply applies an object server-side, by force; Merge changes one by a
-	// merge patch. Both return the object as it is then.
+	// merge patch. Both return the object as it is then, and fail with a conflict
+	// where they name a metadata.resourceVersion and it has another.
 	Apply(ctx context.Context, obj map[string]any, manager string) (map[string]any, error)
 	Merge(ctx context.Context, kind, namespace, name string, patch map[string]any) (map[string]any, error)
 	// TakeOver gives one manager the fields of another.
 	TakeOver(ctx context.Context, kind, namespace, name, from, to string) error
 	WriteStatus(ctx context.Context, kind, namespace, name, uid string, status any) error
-	Delete(ctx context.Context, kind, namespace, name, uid string) error
+	// Delete deletes an object of a version, "" for any.
+	Delete(ctx context.Context, kind, namespace, name, version string) error
 }
 
 // Events tells about objects. It must not block.
@@ -36,8 +38,12 @@ type Events interface {
 	Event(apiVersion, kind, namespace, name, uid string, warning bool, reason, message string)
 }
 
-// errTaken means that an object of a child's name exists and is nobody's child.
-var errTaken = errors.New("an object of this name exists and is not this grid's")
+var (
+	// errTaken means that an object of a child's name exists and is nobody's child.
+	errTaken = errors.New("an object of this name exists and is not this grid's")
+	// errStale means that a child changed after it was planned.
+	errStale = errors.New("the child changed meanwhile")
+)
 
 // job is what one worker does for one grid, and what came of it.
 type job struct {
@@ -160,12 +166,11 @@ func (c *Controller) step(ctx context.Context, j *job, s plan.Step) {
 	grid, child := j.plan.Grid, plan.Ref{Kind: s.Kind, Namespace: j.plan.Grid.Namespace, Name: s.Name}
 	c.cfg.Metrics.writes.WithLabelValues(string(s.Action)).Inc()
 	c.cfg.Log.Debug("child of a grid", "action", string(s.Action), "grid", grid.String(), "unit", s.Unit, "child", child.String(), "why", s.Why)
-	taken, now := false, map[string]any(nil)
-	var failure error
+	now, failure := c.write(ctx, j.plan, s, child)
+	taken, stale := errors.Is(failure, errTaken), errors.Is(failure, errStale)
 	ok := j.do(func() (map[string]any, error) {
-		now, failure = c.write(ctx, j.plan, s, child)
-		if taken = errors.Is(failure, errTaken); taken {
-			return nil, nil
+		if taken || stale {
+			return now, nil
 		}
 		return now, failure
 	})
@@ -174,6 +179,8 @@ func (c *Controller) step(ctx context.Context, j *job, s plan.Step) {
 	switch {
 	case taken:
 		j.taken = append(j.taken, child)
+	case stale:
+		j.more = true
 	case ok:
 		j.fates[s.Unit] = plan.Failure{}
 		j.units[s.Action] = append(j.units[s.Action], s.Unit)
@@ -204,8 +211,22 @@ func fate(err error) plan.Failure {
 	return plan.Failure{Text: "the API server refuses the child: " + text + "; correct the template, or what forbids it", Final: true}
 }
 
-// write carries out one step and returns the child as it is then.
+// write carries out one step and returns the child as it is then. What a hand
+// did after the plan is not undone by it: the child comes back with errStale.
 func (c *Controller) write(ctx context.Context, p plan.Plan, s plan.Step, child plan.Ref) (map[string]any, error) {
+	now, err := c.attempt(ctx, p, s, child)
+	if !apierrors.IsConflict(err) || s.Version == "" {
+		return now, err
+	}
+	live, failure := c.api.Live(ctx, s.Kind, child.Namespace, s.Name)
+	if failure != nil || live == nil || meta(live).GetResourceVersion() == s.Version {
+		return nil, errors.Join(err, failure)
+	}
+	return live, errStale
+}
+
+func (c *Controller) attempt(ctx context.Context, p plan.Plan, s plan.Step, child plan.Ref) (map[string]any, error) {
+	version := s.Version
 	switch s.Action {
 	case plan.Create:
 		// The mirror holds children alone; somebody else's object must not be
@@ -221,9 +242,9 @@ func (c *Controller) write(ctx context.Context, p plan.Plan, s plan.Step, child 
 			return nil, errTaken
 		}
 	case plan.Remove:
-		return nil, c.api.Delete(ctx, s.Kind, child.Namespace, s.Name, s.UID)
+		return nil, c.api.Delete(ctx, s.Kind, child.Namespace, s.Name, s.Version)
 	case plan.Hold:
-		return c.annotate(ctx, child, plan.Time(c.now()))
+		return c.annotate(ctx, child, version, plan.Time(c.now()))
 	case plan.Release:
 		live, err := c.api.Live(ctx, s.Kind, child.Namespace, s.Name)
 		if err != nil || live == nil || ownerUID(live) != p.UID {
@@ -234,20 +255,29 @@ func (c *Controller) write(ctx context.Context, p plan.Plan, s plan.Step, child 
 		if err := c.api.TakeOver(ctx, s.Kind, child.Namespace, s.Name, plan.SuperEdgeManager, plan.Manager); err != nil {
 			return nil, err
 		}
+		version = "" // TakeOver raised it
 	}
 	if s.Unmark {
-		if _, err := c.annotate(ctx, child, nil); err != nil {
+		now, err := c.annotate(ctx, child, version, nil)
+		if err != nil {
 			return nil, err
 		}
+		version = meta(now).GetResourceVersion()
 	}
-	return c.api.Apply(ctx, s.Object(c.now()), plan.Manager)
+	obj := s.Object(c.now())
+	if version != "" {
+		meta(obj).SetResourceVersion(version)
+	}
+	return c.api.Apply(ctx, obj, plan.Manager)
 }
 
 // annotate writes since when a child's unit is gone; nil takes that away.
-func (c *Controller) annotate(ctx context.Context, child plan.Ref, value any) (map[string]any, error) {
-	return c.api.Merge(ctx, child.Kind, child.Namespace, child.Name, map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{names.UnitGone: value}},
-	})
+func (c *Controller) annotate(ctx context.Context, child plan.Ref, version string, value any) (map[string]any, error) {
+	metadata := map[string]any{"annotations": map[string]any{names.UnitGone: value}}
+	if version != "" {
+		metadata["resourceVersion"] = version
+	}
+	return c.api.Merge(ctx, child.Kind, child.Namespace, child.Name, map[string]any{"metadata": metadata})
 }
 
 // release lets go of a child whose label names the grid no longer: it stays as

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"reflect"
-	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -101,15 +99,20 @@ func (m *Mirror) updated(kind string, before, now any) {
 
 // sameButVersion compares objects without metadata.resourceVersion.
 func sameButVersion(a, b map[string]any) bool {
-	for _, key := range append(slices.Collect(maps.Keys(a)), slices.Collect(maps.Keys(b))...) {
-		if key != "metadata" && !reflect.DeepEqual(a[key], b[key]) {
+	x, _ := a["metadata"].(map[string]any)
+	y, _ := b["metadata"].(map[string]any)
+	return sameBut("metadata", a, b) && sameBut("resourceVersion", x, y)
+}
+
+// sameBut compares maps without one key.
+func sameBut(but string, a, b map[string]any) bool {
+	for key := range b {
+		if _, ok := a[key]; !ok && key != but {
 			return false
 		}
 	}
-	x, _ := a["metadata"].(map[string]any)
-	y, _ := b["metadata"].(map[string]any)
-	for _, key := range append(slices.Collect(maps.Keys(x)), slices.Collect(maps.Keys(y))...) {
-		if key != "resourceVersion" && !reflect.DeepEqual(x[key], y[key]) {
+	for key, v := range a {
+		if w, ok := b[key]; key != but && (!ok || !reflect.DeepEqual(v, w)) {
 			return false
 		}
 	}
@@ -166,8 +169,8 @@ func (m *Mirror) resource(kind, namespace string) dynamic.ResourceInterface {
 	return m.client.Resource(m.kinds[kind].Resource).Namespace(namespace)
 }
 
-// Live asks the API server itself: the mirror may hold a selection. nil means
-// that there is no such object.
+// Live asks the API server itself: the mirror may hold a selection, or lag. nil
+// means that there is no such object; another is pruned.
 func (m *Mirror) Live(ctx context.Context, kind, namespace, name string) (map[string]any, error) {
 	u, err := m.resource(kind, namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -176,12 +179,14 @@ func (m *Mirror) Live(ctx context.Context, kind, namespace, name string) (map[st
 	if err != nil {
 		return nil, fmt.Errorf("get %s %s/%s: %w", kind, namespace, name, err)
 	}
+	m.prune(u.Object)
 	return u.Object, nil
 }
 
 // Apply applies an object under a field manager, which takes what it names
-// from every other one (server-side apply, KEP-555). It returns the object as
-// it is then, pruned.
+// from every other one (server-side apply, KEP-555); one with a
+// metadata.resourceVersion fails where the object has another. It returns the
+// object as it is then, pruned.
 func (m *Mirror) Apply(ctx context.Context, obj map[string]any, manager string) (map[string]any, error) {
 	u := &unstructured.Unstructured{Object: obj}
 	out, err := m.resource(u.GetKind(), u.GetNamespace()).Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: manager, Force: true})
@@ -240,17 +245,16 @@ func (m *Mirror) TakeOver(ctx context.Context, kind, namespace, name, from, to s
 	return nil
 }
 
-// Delete removes an object with a UID and, in the background, what it owns.
-// One that is gone, or has another UID, is no error.
-func (m *Mirror) Delete(ctx context.Context, kind, namespace, name, uid string) error {
+// Delete removes an object of a version, "" for any, and, in the background,
+// what it owns. One that is gone is no error.
+func (m *Mirror) Delete(ctx context.Context, kind, namespace, name, version string) error {
 	background := metav1.DeletePropagationBackground
 	options := metav1.DeleteOptions{PropagationPolicy: &background}
-	if uid != "" {
-		id := types.UID(uid)
-		options.Preconditions = &metav1.Preconditions{UID: &id}
+	if version != "" {
+		options.Preconditions = &metav1.Preconditions{ResourceVersion: &version}
 	}
 	err := m.resource(kind, namespace).Delete(ctx, name, options)
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete %s %s/%s: %w", kind, namespace, name, err)
 	}
 	return nil

@@ -19,14 +19,14 @@ var gridKinds = map[string]string{"Deployment": "DeploymentGrid", "StatefulSet":
 type child struct {
 	ref                 Ref
 	obj                 Object
-	uid                 string
+	uid, version        string
 	labels, annotations map[string]string
 	ownerKind           string // of its controller, "" for none
 	ownerName, ownerUID string
 }
 
 func readChild(obj Object) *child {
-	c := &child{ref: RefOf(obj), obj: obj, uid: text(obj, "metadata", "uid")}
+	c := &child{ref: RefOf(obj), obj: obj, uid: text(obj, "metadata", "uid"), version: text(obj, "metadata", "resourceVersion")}
 	c.labels, c.annotations = texts(obj, "metadata", "labels"), texts(obj, "metadata", "annotations")
 	owner := controllerOf(obj)
 	c.ownerKind, c.ownerName, c.ownerUID = text(owner, "kind"), text(owner, "name"), text(owner, "uid")

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -39,6 +41,12 @@ type Guard struct {
 
 // DefaultGuard is five minutes, and a tenth of the units at once.
 func DefaultGuard() Guard { return Guard{Grace: 5 * time.Minute, Share: 0.1} }
+
+// Bind adds the guard's flags.
+func (g *Guard) Bind(f *pflag.FlagSet) {
+	f.DurationVar(&g.Grace, "removal-grace", g.Grace, "how long a unit without nodes keeps its workloads")
+	f.Float64Var(&g.Share, "removal-share", g.Share, "most of a grid's units that are removed at once, 0 to 1; one is always allowed")
+}
 
 // Validate names the first flag that makes no sense.
 func (g Guard) Validate() error {
@@ -78,9 +86,9 @@ type Step struct {
 	// Ready: the workload has all its replicas. Updated: it runs what the grid
 	// says. Dark: no node of the unit is ready.
 	Ready, Updated, Dark bool
-	// UID is the live child's. Print changes with what the grid may have said
-	// of it, and not with its status.
-	UID, Print string
+	// UID and Version (metadata.resourceVersion) are the live child's. Print
+	// changes with what the grid may have said of it, and not with its status.
+	UID, Version, Print string
 	// Unmarked: held, and not annotated yet with the time it was first seen so.
 	Unmarked bool
 	// Unmark: the unit is back, that annotation is to go.

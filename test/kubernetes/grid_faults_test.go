@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,6 +31,7 @@ type unkind struct {
 	r       *rand.Rand
 	spoiled map[string]int
 	calm    bool
+	before  func(*http.Request) // of every request, when it is not spoiled
 }
 
 func (u *unkind) choose(req *http.Request) string {
@@ -62,6 +64,9 @@ func (u *unkind) handler(to http.Handler) http.Handler {
 			to.ServeHTTP(&deaf{header: http.Header{}}, req)
 			panic(http.ErrAbortHandler)
 		default:
+			if u.before != nil {
+				u.before(req)
+			}
 			to.ServeHTTP(w, req)
 		}
 	})
@@ -162,5 +167,51 @@ func TestGridsUnderFaults(t *testing.T) {
 	t.Logf("in line again %s after the API server", time.Since(start))
 	if !p.Running() {
 		t.Error("the controller ended")
+	}
+}
+
+// What a hand writes between a plan and its write is not undone by it: the
+// child that is let go of then is let go of.
+func TestGridsAndAHandAtOnce(t *testing.T) {
+	inUnits(t, waveUnits)
+	var armed atomic.Bool
+	labelled := make(chan error, 1)
+	u := &unkind{calm: true, before: func(req *http.Request) {
+		write := req.Method == http.MethodPatch && strings.HasSuffix(req.URL.Path, "/deployments/late-u6")
+		if write && armed.CompareAndSwap(true, false) {
+			_, err := c.Kubectl("label", "--overwrite", "deployment/late-u6", "superedge.io/grid-selector=mine")
+			labelled <- err
+		}
+	}}
+	kubeconfig, err := c.ControllerKubeconfig()
+	must(t, err)
+	controllerAt(t, u.start(t, kubeconfig))
+	applied(t, deploymentGrid("late", "", "1"), "deploymentgrid/late", "deployment/late-u6")
+	whole(t, "deploymentgrids", "late", 6)
+	armed.Store(true)
+	must(t, c.Apply(deploymentGrid("late", "", "2")))
+	select {
+	case err := <-labelled:
+		must(t, err)
+	case <-time.After(30 * time.Second):
+		t.Fatal("the grid's change did not come to write to late-u6")
+	}
+	eventually(t, 30*time.Second, func() error {
+		d, err := child("late-u6")
+		if err == nil && (d.Labels["superedge.io/grid-selector"] != "mine" || len(d.OwnerReferences) > 0) {
+			err = fmt.Errorf("late-u6 has labels %v and owners %v", d.Labels, d.OwnerReferences)
+		}
+		return err
+	})
+	eventually(t, 30*time.Second, func() error {
+		if name := children(t, "late")["u6"]; name == "late-u6" || name == "" {
+			return fmt.Errorf("the child of u6 is %q", name)
+		}
+		return nil
+	})
+	d, err := child("late-u6")
+	must(t, err)
+	if got := d.Spec.Template.Spec.Containers[0].Env[0].Value; got != "1" {
+		t.Errorf("late-u6, let go of, runs %s", got)
 	}
 }
