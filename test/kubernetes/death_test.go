@@ -70,10 +70,27 @@ func TestDeathsWithoutCloud(t *testing.T) {
 	leaks.None(t, c.Lab, leaks.Any)
 	a := deploy(t, "deaths")
 	a.closedEverywhere(t)
+	n, pod := c.Nodes["a-1"], a.ns(t, "a-1")
+	uses := func() error {
+		for i := range a.svc.Spec.ClusterIPs {
+			used := false
+			for range 10 {
+				got, err := ask(pod, "tcp", a.at(i))
+				if err != nil {
+					return err
+				}
+				used = used || a.nodeOf(got.Name) == "a-2"
+			}
+			if !used {
+				return fmt.Errorf("a-2 is not used for %s", a.at(i))
+			}
+		}
+		return nil
+	}
+	eventually(t, 20*time.Second, uses) // as readiness comes to every node by itself
 	u := c.Lab.Unit("a")
 	must(t, u.CutUplink())
 	t.Cleanup(func() { must(t, u.HealUplink()) })
-	n, pod := c.Nodes["a-1"], a.ns(t, "a-1")
 
 	l := a.loop(n.NS, pod)
 	for range 3 {
@@ -90,14 +107,10 @@ func TestDeathsWithoutCloud(t *testing.T) {
 	l = a.loop(n.NS, pod)
 	time.Sleep(6 * time.Second)
 	l.rest(t, "node dead")
+	if len(l.longer) == 0 {
+		t.Error("no connection tried the dead node's endpoints first")
+	}
 	must(t, dead.Heal())
-	took := eventually(t, 50*time.Second, func() error {
-		for range 10 {
-			if got, err := ask(pod, "tcp", a.at(0)); err != nil || a.nodeOf(got.Name) == "a-2" {
-				return err
-			}
-		}
-		return fmt.Errorf("a-2 is not used: %w", errWrong)
-	})
+	took := eventually(t, 50*time.Second, uses)
 	t.Logf("the dead node's endpoints are used again %s after it was back", took)
 }
