@@ -13,17 +13,19 @@ type Health struct {
 
 type health struct {
 	mu  sync.Mutex
-	now Health
+	err string
 }
 
-func (h *health) note(at time.Time, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// note takes what came of a request, or a sign of life.
+func (f *Feed) note(err error) {
+	f.health.mu.Lock()
+	defer f.health.mu.Unlock()
 	if err != nil {
-		h.now.Err = err.Error()
+		f.health.err = err.Error()
 		return
 	}
-	h.now = Health{Heard: at}
+	f.health.err = ""
+	f.Hear(f.now())
 }
 
 // Health tells how the API server answers. A link that is cut shows after 45 s
@@ -31,7 +33,7 @@ func (h *health) note(at time.Time, err error) {
 func (f *Feed) Health() Health {
 	f.health.mu.Lock()
 	defer f.health.mu.Unlock()
-	return f.health.now
+	return Health{Heard: f.Heard(), Err: f.health.err}
 }
 
 // triggers are the times at which the changes of published slices began, as

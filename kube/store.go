@@ -69,7 +69,7 @@ func (s *store) Delete(obj any) error {
 
 // UpdateResourceVersion is called at every event, bookmarks included: the API
 // server is there.
-func (s *store) UpdateResourceVersion(string) { s.feed.health.note(s.feed.now(), nil) }
+func (s *store) UpdateResourceVersion(string) { s.feed.note(nil) }
 
 // Resync has nothing to do: comparison is by content.
 func (s *store) Resync() error { return nil }

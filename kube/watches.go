@@ -82,13 +82,13 @@ func (f *Feed) listWatch(selector string,
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = selector
 			obj, err := list(ctx, o)
-			f.health.note(f.now(), err)
+			f.note(err)
 			return obj, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			o.LabelSelector = selector
 			w, err := watch(ctx, o)
-			f.health.note(f.now(), err)
+			f.note(err)
 			return w, err
 		},
 	}
@@ -126,12 +126,8 @@ func trimNode(obj any) {
 }
 
 func setService(_ *Feed, obj any) func(*topology.Builder) bool {
-	s := obj.(*corev1.Service)
-	key := topology.ObjectKey{Namespace: s.Namespace, Name: s.Name}
-	if out := convert.Service(s); out != nil {
-		return func(b *topology.Builder) bool { return b.SetService(out) }
-	}
-	return func(b *topology.Builder) bool { return b.DeleteService(key) }
+	s := convert.Service(obj.(*corev1.Service))
+	return func(b *topology.Builder) bool { return b.SetService(s) }
 }
 
 func deleteService(_ *Feed, key topology.ObjectKey) func(*topology.Builder) bool {

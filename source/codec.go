@@ -49,6 +49,9 @@ type Record struct {
 	Used *[]string `cbor:"8,keyasint,omitempty"`
 	// PodCIDRs are this node's (state file only).
 	PodCIDRs *[]netip.Prefix `cbor:"10,keyasint,omitempty"`
+	// Heard is when the origin was last heard of, in milliseconds since 1970
+	// (socket only).
+	Heard *int64 `cbor:"11,keyasint,omitempty"`
 	// Sync ends a state: the records before it are one whole.
 	Sync *uint64 `cbor:"9,keyasint,omitempty"`
 }
@@ -93,6 +96,10 @@ func (e *Encoder) Sync() error {
 	if err := e.Encode(Record{Sync: &n}); err != nil {
 		return err
 	}
+	return e.flush()
+}
+
+func (e *Encoder) flush() error {
 	if err := e.w.Flush(); err != nil {
 		return fmt.Errorf("write records: %w", err)
 	}

@@ -227,7 +227,7 @@ func TestSocketFollows(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		done := make(chan error, 1)
-		go func() { done <- Serve(ctx, l, cell) }()
+		go func() { done <- Serve(ctx, l, cell, cell.Heard) }()
 		return func() { cancel(); <-done }
 	}
 	stop := serve()
@@ -257,12 +257,19 @@ func TestSocketFollows(t *testing.T) {
 		}
 	}
 	follow("first")
+	at := time.Now().Truncate(time.Millisecond)
+	cell.Hear(at)
 	b.DeleteSlice(key)
 	b.SetSlice(&topology.Slice{Key: topology.ObjectKey{Namespace: "default", Name: "web-2"}, Service: "web"})
 	b.DeleteNode("a-1")
 	b.SetNode(&topology.Node{Name: "b-1"})
 	cell.Publish(b.Build())
 	follow("change")
+	for start := time.Now(); !reader.Heard().Equal(at); time.Sleep(time.Millisecond) {
+		if time.Since(start) > 5*time.Second {
+			t.Fatalf("heard of the origin at %s, not %s", reader.Heard(), at)
+		}
+	}
 	stop()
 	b.DeleteService(key)
 	cell.Publish(b.Build())

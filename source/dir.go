@@ -71,6 +71,7 @@ func (d *Dir) refresh() error {
 		return err
 	}
 	if mark == d.seen && d.Snapshot() != nil {
+		d.Hear(time.Now())
 		return nil
 	}
 	snap, err := readAll(files)
@@ -78,6 +79,7 @@ func (d *Dir) refresh() error {
 		return err
 	}
 	d.seen = mark
+	d.Hear(time.Now())
 	d.Publish(snap)
 	return nil
 }
@@ -233,9 +235,7 @@ func (r *reader) document(where string, doc []byte) {
 	case "v1/Service":
 		decode(r, where, raw, func(s *corev1.Service) {
 			s.Namespace = orDefault(s.Namespace)
-			if out := convert.Service(s); out != nil {
-				r.b.SetService(out)
-			}
+			r.b.SetService(convert.Service(s))
 		})
 	case "discovery.k8s.io/v1/EndpointSlice":
 		decode(r, where, raw, func(s *discoveryv1.EndpointSlice) {

@@ -9,6 +9,7 @@ package source
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -18,6 +19,7 @@ import (
 type Cell struct {
 	mu      sync.Mutex
 	snap    *topology.Snapshot
+	heard   time.Time
 	waiters []chan struct{}
 }
 
@@ -39,6 +41,21 @@ func (c *Cell) Snapshot() *topology.Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.snap
+}
+
+// Hear notes that where the snapshots come from was alive at a time.
+func (c *Cell) Hear(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.heard = at
+}
+
+// Heard returns when where the snapshots come from was last heard of; zero for
+// never. The newest snapshot is no older.
+func (c *Cell) Heard() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.heard
 }
 
 // Wake returns a one-slot channel that is filled at every Publish.

@@ -13,13 +13,14 @@ import (
 // Timings of the socket.
 const (
 	sendTimeout = 10 * time.Second // a reader that does not read is let go
+	hearEvery   = 5 * time.Second  // how often a reader is told when the origin was heard of
 	redial      = 200 * time.Millisecond
 )
 
 // Serve sends a cell's snapshots to everybody who connects: the whole first,
-// then changed objects, each state ended by a Sync record. It returns when
-// ctx ends and all connections are closed.
-func Serve(ctx context.Context, l net.Listener, cell *Cell) error {
+// then changed objects, each state ended by a Sync record; and when the origin
+// was last heard of. It returns when ctx ends and all connections are closed.
+func Serve(ctx context.Context, l net.Listener, cell *Cell, heard func() time.Time) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
 	var wg sync.WaitGroup
@@ -32,11 +33,11 @@ func Serve(ctx context.Context, l net.Listener, cell *Cell) error {
 			}
 			return fmt.Errorf("accept on feed socket: %w", err)
 		}
-		wg.Go(func() { serveOne(ctx, conn, cell) })
+		wg.Go(func() { serveOne(ctx, conn, cell, heard) })
 	}
 }
 
-func serveOne(ctx context.Context, conn net.Conn, cell *Cell) {
+func serveOne(ctx context.Context, conn net.Conn, cell *Cell, heard func() time.Time) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
@@ -47,32 +48,64 @@ func serveOne(ctx context.Context, conn net.Conn, cell *Cell) {
 	}()
 	wake := cell.Wake()
 	defer cell.Forget(wake)
-	var e *Encoder
-	var last *topology.Snapshot
+	beat := time.NewTicker(hearEvery)
+	defer beat.Stop()
+	var w writer
 	for {
+		var err error
 		select {
 		case <-wake:
+			_ = conn.SetWriteDeadline(time.Now().Add(sendTimeout))
+			err = w.state(conn, cell.Snapshot(), heard())
+		case <-beat.C:
+			_ = conn.SetWriteDeadline(time.Now().Add(sendTimeout))
+			err = w.hear(heard())
 		case <-gone:
 			return
-		}
-		_ = conn.SetWriteDeadline(time.Now().Add(sendTimeout))
-		next := cell.Snapshot()
-		var err error
-		if e == nil {
-			if e, err = NewEncoder(conn); err == nil {
-				err = e.Snapshot(next)
-			}
-		} else {
-			err = e.change(last, next)
-		}
-		if err == nil {
-			err = e.Sync()
 		}
 		if err != nil {
 			return // the reader connects again and starts from the whole
 		}
-		last = next
 	}
+}
+
+// writer is one reader's side of the socket.
+type writer struct {
+	e     *Encoder
+	last  *topology.Snapshot
+	heard int64 // milliseconds since 1970
+}
+
+// state writes what leads from the last snapshot to the next.
+func (w *writer) state(conn net.Conn, next *topology.Snapshot, heard time.Time) (err error) {
+	if w.e == nil {
+		if w.e, err = NewEncoder(conn); err == nil {
+			err = w.e.Snapshot(next)
+		}
+	} else {
+		err = w.e.change(w.last, next)
+	}
+	if err != nil {
+		return err
+	}
+	if err := w.e.Sync(); err != nil {
+		return err
+	}
+	w.last = next
+	return w.hear(heard)
+}
+
+// hear writes when the origin was heard of, where that is news.
+func (w *writer) hear(at time.Time) error {
+	now := at.UnixMilli()
+	if w.e == nil || at.IsZero() || now == w.heard {
+		return nil
+	}
+	w.heard = now
+	if err := w.e.Encode(Record{Heard: &now}); err != nil {
+		return err
+	}
+	return w.e.flush()
 }
 
 // change writes what leads from one snapshot to the next.
@@ -178,10 +211,13 @@ func (s *Socket) follow(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		if r.Sync != nil {
+		switch {
+		case r.Sync != nil:
 			s.Publish(b.Build())
-			continue
+		case r.Heard != nil:
+			s.Hear(time.UnixMilli(*r.Heard))
+		default:
+			apply(b, r)
 		}
-		apply(b, r)
 	}
 }

@@ -66,6 +66,7 @@ type feed interface {
 	Run(ctx context.Context) error
 	Snapshot() *topology.Snapshot
 	Wake() <-chan struct{}
+	Heard() time.Time
 }
 
 // restore serves from the last good state until the source has a whole one.

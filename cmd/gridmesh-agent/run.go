@@ -196,7 +196,7 @@ func (a *agent) serve(ctx context.Context, st *source.State) error {
 		if err != nil {
 			return err
 		}
-		return source.Serve(ctx, l, &a.out)
+		return source.Serve(ctx, l, &a.out, a.source.Heard)
 	})
 	if a.cfg.hostsFile != "" {
 		start("hosts file", func() error { return a.keepHosts(ctx) })

@@ -20,14 +20,14 @@ import (
 // at most 317 characters, with room for spaces. More is malformed anyway.
 const maxAnnotation = 8 << 10
 
-// Service converts a Service. It returns nil for one that no node serves:
-// ExternalName, or left to another proxy by label.
+// Service converts a Service.
 func Service(s *corev1.Service) *topology.Service {
+	key := topology.ObjectKey{Namespace: s.Namespace, Name: s.Name}
 	if _, other := s.Labels[names.ServiceProxyName]; other || s.Spec.Type == corev1.ServiceTypeExternalName {
-		return nil
+		return &topology.Service{Key: key, Foreign: true}
 	}
 	out := &topology.Service{
-		Key:      topology.ObjectKey{Namespace: s.Namespace, Name: s.Name},
+		Key:      key,
 		Headless: s.Spec.ClusterIP == corev1.ClusterIPNone,
 		GridKey:  s.Labels[names.GridUniqKey],
 	}
