@@ -4,8 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/url"
-	"runtime/debug"
+	"os"
 	"time"
 
 	clog "github.com/coredns/coredns/plugin/pkg/log"
@@ -23,20 +22,17 @@ type feed interface {
 	Run(ctx context.Context) error
 	Snapshot() *topology.Snapshot
 	Wake() <-chan struct{}
+	Heard() time.Time
 }
 
 func (c *config) open() (feed, error) {
-	u, err := url.Parse(c.source)
-	if err != nil {
-		return nil, fmt.Errorf("source %q: %w", c.source, err)
-	}
-	switch u.Scheme {
+	switch path := c.source.Path; c.source.Scheme {
 	case "unix":
-		return source.NewSocket(u.Path), nil
+		return source.NewSocket(path), nil
 	case "file":
-		return source.NewDir(u.Path), nil
+		return source.NewDir(path), nil
 	}
-	client, err := kube.Connect(u.Path, "gridmesh-dns", kube.NodeRate())
+	client, err := kube.Connect(c.source.Path, "gridmesh-dns", kube.NodeRate())
 	if err != nil {
 		return nil, fmt.Errorf("source %q: %w", c.source, err)
 	}
@@ -56,6 +52,7 @@ func (g *Grid) recall() {
 	if g.cfg.snapshot == "" {
 		return
 	}
+	info, _ := os.Stat(g.cfg.snapshot)
 	st, err := source.ReadState(g.cfg.snapshot)
 	switch {
 	case err == nil && st == nil: // the first start
@@ -63,20 +60,21 @@ func (g *Grid) recall() {
 		log.Errorf("snapshot %s is not used: %v; it is written anew once %s answers", g.cfg.snapshot, err, g.cfg.source)
 		snapshotErrors.Inc()
 	default:
+		if info != nil {
+			g.recalled = info.ModTime()
+		}
 		g.publish(st.Snapshot, fromSnapshot)
-		debug.FreeOSMemory() // the file and what it was decoded from
-		log.Infof("answering from the snapshot %s until %s answers", g.cfg.snapshot, g.cfg.source)
 	}
 }
 
 // follow keeps the index at what the source says until ctx ends. What was
 // known stays while the source is away.
-func (g *Grid) follow(ctx context.Context, f feed) {
-	wake := f.Wake()
+func (g *Grid) follow(ctx context.Context) {
+	wake := g.feed.Wake()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		g.keepRunning(ctx, f)
+		g.keepRunning(ctx)
 	}()
 	var keeper *source.Keeper
 	if g.cfg.snapshot != "" {
@@ -89,13 +87,13 @@ func (g *Grid) follow(ctx context.Context, f feed) {
 			<-ended
 			return
 		case <-wake:
-			g.publish(f.Snapshot(), fromSource)
+			g.publish(g.feed.Snapshot(), fromSource)
 			if keeper != nil && due == nil {
 				due = time.After(keeper.Wait(time.Now()))
 			}
 		case <-due:
 			due = nil
-			if err := keeper.Write(&source.State{Snapshot: f.Snapshot()}, time.Now()); err != nil {
+			if err := keeper.Write(&source.State{Snapshot: g.feed.Snapshot()}, time.Now()); err != nil {
 				log.Errorf("snapshot %s cannot be written: %v", g.cfg.snapshot, err)
 				snapshotErrors.Inc()
 			}
@@ -103,11 +101,19 @@ func (g *Grid) follow(ctx context.Context, f feed) {
 	}
 }
 
-func (g *Grid) keepRunning(ctx context.Context, f feed) {
+// heard is when the origin of the data was last heard of; zero for unknown.
+func (g *Grid) heard() time.Time {
+	if at := g.feed.Heard(); at.After(g.recalled) {
+		return at
+	}
+	return g.recalled
+}
+
+func (g *Grid) keepRunning(ctx context.Context) {
 	retry := firstRetry
 	for ctx.Err() == nil {
 		start := time.Now()
-		err := f.Run(ctx)
+		err := g.feed.Run(ctx)
 		if time.Since(start) > longestRetry {
 			retry = firstRetry
 		}

@@ -2,7 +2,9 @@ package dnsplugin
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/coredns/coredns/plugin/metrics"
 	"github.com/coredns/coredns/plugin/pkg/dnsutil"
 	"github.com/coredns/coredns/plugin/pkg/fall"
+	"github.com/coredns/coredns/plugin/pkg/nonwriter"
 	"github.com/coredns/coredns/request"
 	"github.com/miekg/dns"
 
@@ -24,10 +27,12 @@ type Grid struct {
 	Zones []string
 	Fall  fall.F
 
-	cfg     config
-	answers answer.Config
-	viewer  *topology.Viewer // one owner: publish
-	now     atomic.Pointer[state]
+	cfg      config
+	feed     feed
+	recalled time.Time // of the snapshot that was read at the start
+	answers  answer.Config
+	viewer   *topology.Viewer // one owner: publish
+	now      atomic.Pointer[state]
 }
 
 // state is what is answered from.
@@ -50,16 +55,30 @@ func (g *Grid) publish(s *topology.Snapshot, from origin) {
 	if g.viewer == nil {
 		g.viewer = topology.NewViewer(g.cfg.node, g.cfg.view)
 	}
-	last := answer.New(g.answers)
+	last := state{index: answer.New(g.answers)}
 	if now := g.now.Load(); now != nil {
-		last = now.index
+		last = *now
 	}
-	next := &state{index: last.Next(s, g.viewer.See(s)), from: from, at: time.Now()}
+	next := &state{index: last.index.Next(s, g.viewer.See(s)), from: from, at: time.Now()}
 	g.now.Store(next)
+	if from != last.from {
+		debug.FreeOSMemory() // what the first data was decoded from
+	}
 	services, hosts := next.index.Len()
+	if from != last.from {
+		log.Infof("ready: %d Services and %d names below them, from the %s", services, hosts, g.origin(from))
+	}
 	entries.WithLabelValues("service").Set(float64(services))
 	entries.WithLabelValues("host").Set(float64(hosts))
 	updated.Set(float64(next.at.UnixMilli()) / 1000)
+}
+
+// origin says in words where the data is from.
+func (g *Grid) origin(from origin) string {
+	if from == fromSnapshot {
+		return fmt.Sprintf("snapshot %s of %s, until the source %s answers", g.cfg.snapshot, g.recalled.UTC().Format(time.RFC3339), g.cfg.source)
+	}
+	return "source " + g.cfg.source.String()
 }
 
 // Name implements plugin.Handler.
@@ -80,14 +99,20 @@ func (g *Grid) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (
 	}
 	m := &dns.Msg{}
 	kind := g.fill(m, now.index, &req, zone)
-	if kind == answer.Foreign || kind == answer.Unknown && g.Fall.Through(qname) {
+	switch {
+	case kind == answer.Foreign, kind == answer.Unknown && g.Fall.Through(qname):
 		requests.WithLabelValues(metrics.WithServer(ctx), "passed").Inc()
 		return plugin.NextOrFailure(pluginName, g.Next, ctx, w, r)
+	case kind == answer.Absent:
+		if m := g.others(ctx, w, r); m != nil {
+			requests.WithLabelValues(metrics.WithServer(ctx), "passed").Inc()
+			return dns.RcodeSuccess, w.WriteMsg(m)
+		}
 	}
 	m.SetReply(r)
 	m.Authoritative = true
 	result := "data"
-	if kind == answer.Unknown {
+	if kind != answer.Known {
 		m.Rcode, result = dns.RcodeNameError, "nxdomain"
 	}
 	if len(m.Answer) == 0 {
@@ -103,6 +128,39 @@ func (g *Grid) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (
 	return dns.RcodeSuccess, nil
 }
 
+// patience is how long others may take to tell of a name that no Service has.
+const patience = time.Second
+
+// others asks the next plugins, and returns nil where they cannot answer soon.
+// A name in a client's search list that nobody tells of would else end the
+// search: musl never takes a failure for an answer, and glibc waits for one.
+func (g *Grid) others(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) *dns.Msg {
+	if g.Next == nil {
+		return nil
+	}
+	done := make(chan *dns.Msg, 1)
+	go func() {
+		reply := nonwriter.New(w)
+		defer func() {
+			if fault := recover(); fault != nil { // the server recovers in its own goroutine alone
+				log.Errorf("a plugin behind grid failed: %v", fault)
+				reply.Msg = nil
+			}
+			done <- reply.Msg
+		}()
+		_, _ = g.Next.ServeDNS(ctx, reply, r.Copy())
+	}()
+	select {
+	case m := <-done:
+		if m == nil || m.Rcode == dns.RcodeServerFailure || m.Rcode == dns.RcodeRefused {
+			return nil
+		}
+		return m
+	case <-time.After(patience):
+		return nil
+	}
+}
+
 // fill puts the answer into m and tells what is known of the name.
 func (g *Grid) fill(m *dns.Msg, x *answer.Index, req *request.Request, zone string) answer.Kind {
 	if req.QType() == dns.TypePTR {
@@ -111,6 +169,9 @@ func (g *Grid) fill(m *dns.Msg, x *answer.Index, req *request.Request, zone stri
 	suffix := "svc." + zone
 	relative, ok := strings.CutSuffix(req.Name(), "."+suffix)
 	if !ok {
+		if below, ok := strings.CutSuffix(req.Name(), "."+zone); ok && !reverse(zone) {
+			return x.Beside(below)
+		}
 		return answer.Foreign
 	}
 	a := x.Lookup(relative, typeOf(req.QType()))
@@ -163,11 +224,15 @@ func (g *Grid) pointer(m *dns.Msg, x *answer.Index, req *request.Request) answer
 // forward is the zone that names are in: the first that is not a reverse one.
 func (g *Grid) forward() string {
 	for _, z := range g.Zones {
-		if dnsutil.IsReverse(z) == 0 {
+		if !reverse(z) {
 			return z
 		}
 	}
 	return "cluster.local."
+}
+
+func reverse(zone string) bool {
+	return dns.IsSubDomain("in-addr.arpa.", zone) || dns.IsSubDomain("ip6.arpa.", zone)
 }
 
 func typeOf(qtype uint16) answer.Type {

@@ -2,6 +2,7 @@ package dnsplugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -28,6 +29,7 @@ func units() *topology.Snapshot {
 	ports := []topology.SlicePort{{Name: "sql", Protocol: topology.TCP, Port: 5432}}
 	b.SetService(&topology.Service{Key: topology.ObjectKey{Namespace: "shop", Name: "db"}, Headless: true, GridKey: "site", TopologyKeys: &keys})
 	b.SetService(&topology.Service{Key: topology.ObjectKey{Namespace: "shop", Name: "web"}, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.7"), netip.MustParseAddr("fd00::7")}, Ports: []topology.ServicePort{{Name: "http", Protocol: topology.TCP, Port: 80}}})
+	b.SetService(&topology.Service{Key: topology.ObjectKey{Namespace: "shop", Name: "outside"}, Foreign: true})
 	v4 := &topology.Slice{Key: topology.ObjectKey{Namespace: "shop", Name: "db-4"}, Service: "db", Ports: ports}
 	v6 := &topology.Slice{Key: topology.ObjectKey{Namespace: "shop", Name: "db-6"}, Service: "db", IPv6: true, Ports: ports}
 	for i, unit := range []string{"a", "b"} {
@@ -43,7 +45,7 @@ func units() *topology.Snapshot {
 
 func plugged(node string, cfg answer.Config) *Grid {
 	g := &Grid{
-		Zones: []string{"cluster.local.", "in-addr.arpa.", "ip6.arpa."}, cfg: config{node: node, ttl: 5}, answers: cfg,
+		Zones: []string{"cluster.local.", "in-addr.arpa.", "ip6.arpa."}, cfg: config{node: node, source: defaultSource, ttl: 5}, feed: source.NewSocket(defaultSource.Path), answers: cfg,
 		Next: plugin.HandlerFunc(func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 			m := new(dns.Msg).SetRcode(r, dns.RcodeRefused) // stands for whoever comes next
 			return dns.RcodeRefused, w.WriteMsg(m)
@@ -78,7 +80,7 @@ func TestAnswers(t *testing.T) {
 		{on, test.Case{Qname: "web.shop.svc.cluster.local.", Qtype: dns.TypeA, Answer: []dns.RR{a("web.shop.svc.cluster.local.", "10.96.0.7")}}},
 		{on, test.Case{Qname: "7.0.96.10.in-addr.arpa.", Qtype: dns.TypePTR, Answer: []dns.RR{test.PTR("7.0.96.10.in-addr.arpa. 5 IN PTR web.shop.svc.cluster.local.")}}},
 		{on, test.Case{Qname: "1.0.1.10.in-addr.arpa.", Qtype: dns.TypePTR, Answer: []dns.RR{test.PTR("1.0.1.10.in-addr.arpa. 5 IN PTR db-a-0.db.shop.svc.cluster.local.")}}},
-		{on, test.Case{Qname: "nobody.shop.svc.cluster.local.", Qtype: dns.TypeA, Rcode: dns.RcodeRefused}},
+		{on, test.Case{Qname: "nobody.shop.svc.cluster.local.", Qtype: dns.TypeA, Rcode: dns.RcodeNameError, Ns: []dns.RR{test.SOA(soa)}}},
 	} {
 		rec := dnstest.NewRecorder(&test.ResponseWriter{})
 		g := plugged("a1", c.cfg)
@@ -93,6 +95,68 @@ func TestAnswers(t *testing.T) {
 		}
 		if err := test.SortAndCheck(rec.Msg, c.Case); err != nil {
 			t.Errorf("%s %s, services %v: %v\n%s", c.Qname, dns.TypeToString[c.Qtype], c.cfg.Services, err, rec.Msg)
+		}
+	}
+}
+
+// A name of no Service is others' to answer, and does not exist where they
+// cannot: a client's search goes on. A name of somebody else's Service is not
+// denied.
+func TestAbsent(t *testing.T) {
+	upstream := func(rcode int, write bool, err error) plugin.Handler {
+		return plugin.HandlerFunc(func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+			if write {
+				return rcode, w.WriteMsg(new(dns.Msg).SetRcode(r, rcode))
+			}
+			return rcode, err
+		})
+	}
+	const web, outside = "www.web.shop.svc.cluster.local.", "outside.shop.svc.cluster.local."
+	const absent, deep = "web.shop.shop.svc.cluster.local.", "a.b.c.web.shop.svc.cluster.local."
+	for _, c := range []struct {
+		name     string
+		next     plugin.Handler
+		services bool
+		want     int
+	}{
+		{absent, upstream(dns.RcodeServerFailure, false, errors.New("no upstream")), true, dns.RcodeNameError},
+		{absent, upstream(dns.RcodeServerFailure, true, nil), true, dns.RcodeNameError},
+		{absent, nil, true, dns.RcodeNameError},
+		{deep, upstream(dns.RcodeServerFailure, false, nil), true, dns.RcodeNameError},
+		{absent, upstream(dns.RcodeSuccess, true, nil), true, dns.RcodeSuccess},
+		{absent, upstream(dns.RcodeNameError, true, nil), true, dns.RcodeNameError},
+		{absent, upstream(dns.RcodeRefused, true, nil), true, dns.RcodeNameError},
+		{absent, plugin.HandlerFunc(func(ctx context.Context, _ dns.ResponseWriter, _ *dns.Msg) (int, error) {
+			<-ctx.Done() // away
+			return dns.RcodeServerFailure, ctx.Err()
+		}), true, dns.RcodeNameError},
+		{absent, plugin.HandlerFunc(func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) { panic("a plugin's fault") }), true, dns.RcodeNameError},
+		{"nowhere.svc.cluster.local.", upstream(dns.RcodeServerFailure, false, nil), true, dns.RcodeNameError},
+		{"shop.svc.cluster.local.", upstream(dns.RcodeServerFailure, false, nil), true, dns.RcodeServerFailure},
+		{"www.example.org.cluster.local.", upstream(dns.RcodeServerFailure, false, nil), true, dns.RcodeNameError},
+		{"10-1-0-1.shop.pod.cluster.local.", upstream(dns.RcodeServerFailure, false, nil), true, dns.RcodeServerFailure},
+		{"dns-version.cluster.local.", upstream(dns.RcodeServerFailure, false, nil), true, dns.RcodeServerFailure},
+		{"cluster.local.", upstream(dns.RcodeServerFailure, false, nil), true, dns.RcodeServerFailure},
+		{"9.9.9.10.in-addr.arpa.", upstream(dns.RcodeServerFailure, false, nil), true, dns.RcodeServerFailure},
+		{absent, upstream(dns.RcodeServerFailure, false, nil), false, dns.RcodeServerFailure},
+		{outside, upstream(dns.RcodeServerFailure, false, nil), true, dns.RcodeServerFailure},
+		{"example.org.", upstream(dns.RcodeServerFailure, false, nil), true, dns.RcodeServerFailure},
+		{web, upstream(dns.RcodeSuccess, true, nil), true, dns.RcodeNameError},
+	} {
+		g := plugged("a1", answer.Config{Services: c.services})
+		g.Next = c.next
+		rec := dnstest.NewRecorder(&test.ResponseWriter{})
+		ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
+		got, _ := g.ServeDNS(ctx, rec, new(dns.Msg).SetQuestion(c.name, dns.TypeA))
+		cancel()
+		if rec.Msg != nil {
+			got = rec.Msg.Rcode
+		}
+		if got != c.want {
+			t.Errorf("%s, services %v: %s, want %s", c.name, c.services, dns.RcodeToString[got], dns.RcodeToString[c.want])
+		}
+		if got == dns.RcodeNameError && rec.Msg.Authoritative && len(rec.Msg.Ns) != 1 {
+			t.Errorf("%s: no SOA in\n%s", c.name, rec.Msg)
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package dnsplugin
 
 import (
+	"sync"
+	"time"
+
 	"github.com/coredns/coredns/plugin"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -25,3 +28,56 @@ var (
 		Help: "Times that the snapshot file could not be read or written.",
 	})
 )
+
+// running are the instances that answer; what they hold is measured when
+// somebody asks.
+var running = &instances{all: map[*Grid]bool{}}
+
+func init() { prometheus.MustRegister(running) } // CoreDNS's way
+
+type instances struct {
+	mu  sync.Mutex
+	all map[*Grid]bool
+}
+
+func (i *instances) set(g *Grid, there bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if delete(i.all, g); there {
+		i.all[g] = true
+	}
+}
+
+var (
+	ageDesc = prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, "data_age_seconds"),
+		"How long ago the origin of the data, the API server where there is one, was last heard of; from a snapshot, how long ago that was written.", []string{"source"}, nil)
+	originDesc = prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, "data_origin"),
+		"1 for where the answers are from: source, or snapshot.", []string{"source", "origin"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (i *instances) Describe(to chan<- *prometheus.Desc) { to <- ageDesc; to <- originDesc }
+
+// Collect implements prometheus.Collector. Of several instances with one
+// source, the oldest data counts.
+func (i *instances) Collect(to chan<- prometheus.Metric) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	type key struct{ source, origin string }
+	ages, origins := map[string]time.Duration{}, map[key]bool{}
+	for g := range i.all {
+		source := g.cfg.source.String()
+		if now := g.now.Load(); now != nil {
+			origins[key{source, string(now.from)}] = true
+		}
+		if at := g.heard(); !at.IsZero() {
+			ages[source] = max(ages[source], time.Since(at))
+		}
+	}
+	for source, age := range ages {
+		to <- prometheus.MustNewConstMetric(ageDesc, prometheus.GaugeValue, age.Seconds(), source)
+	}
+	for k := range origins {
+		to <- prometheus.MustNewConstMetric(originDesc, prometheus.GaugeValue, 1, k.source, k.origin)
+	}
+}

@@ -26,18 +26,19 @@ func setup(c *caddy.Controller) error {
 	if err != nil {
 		return plugin.Error(pluginName, err)
 	}
-	feed, err := g.cfg.open()
-	if err != nil {
+	if g.feed, err = g.cfg.open(); err != nil {
 		return plugin.Error(pluginName, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	c.OnStartup(func() error {
 		g.recall()
-		wg.Go(func() { g.follow(ctx, feed) })
+		wg.Go(func() { g.follow(ctx) })
+		running.set(g, true)
 		return nil
 	})
 	c.OnShutdown(func() error {
+		running.set(g, false)
 		cancel()
 		wg.Wait()
 		return nil
@@ -52,17 +53,18 @@ func setup(c *caddy.Controller) error {
 // config is the block of the Corefile.
 type config struct {
 	node     string
-	source   string // URL or path
+	source   *url.URL
 	snapshot string
 	ttl      uint32
 	view     topology.Options
 }
 
 const (
-	defaultSource = "unix:///run/gridmesh/feed.sock"
-	defaultTTL    = 5
-	maxTTL        = 3600
+	defaultTTL = 5
+	maxTTL     = 3600
 )
+
+var defaultSource = &url.URL{Scheme: "unix", Path: "/run/gridmesh/feed.sock"}
 
 // parse reads the block. Every error names option and cure; Caddy adds file
 // and line.
@@ -112,7 +114,7 @@ func (g *Grid) option(name string, args []string) error {
 // options with one argument.
 var options = map[string]func(g *Grid, arg string) error{
 	"node":     func(g *Grid, arg string) error { g.cfg.node = arg; return nil },
-	"source":   func(g *Grid, arg string) error { g.cfg.source = arg; return g.cfg.checkSource() },
+	"source":   func(g *Grid, arg string) (err error) { g.cfg.source, err = parseSource(arg); return err },
 	"snapshot": func(g *Grid, arg string) error { g.cfg.snapshot = arg; return absolute("snapshot", arg) },
 	"services": func(g *Grid, arg string) error { return choose("services", arg, "on", "off", &g.answers.Services) },
 	"empty": func(g *Grid, arg string) error {
@@ -146,10 +148,10 @@ func absolute(option, path string) error {
 	return nil
 }
 
-func (c *config) checkSource() error {
-	u, err := url.Parse(c.source)
+func parseSource(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
 	if err != nil || u.Path == "" || u.Scheme != "unix" && u.Scheme != "file" && u.Scheme != "kubeconfig" {
-		return fmt.Errorf("source %q: use unix:///SOCKET of the node's agent, kubeconfig:///FILE of a cluster, or file:///DIRECTORY of manifests", c.source)
+		return nil, fmt.Errorf("source %q: use unix:///SOCKET of the node's agent, kubeconfig:///FILE of a cluster, or file:///DIRECTORY of manifests", text)
 	}
-	return nil
+	return u, nil
 }

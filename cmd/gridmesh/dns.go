@@ -76,7 +76,7 @@ func askName(x *answer.Index, name, ask, zone string) (*dnsDoc, error) {
 	for _, t := range a.Targets {
 		doc.Answers = append(doc.Answers, fmt.Sprintf("%d %s%s", t.Port, t.Name, suffix))
 	}
-	doc.Result = map[answer.Kind]string{answer.Foreign: "FOREIGN", answer.Unknown: "NXDOMAIN", answer.Known: "NOERROR"}[a.Kind]
+	doc.Result = map[answer.Kind]string{answer.Foreign: "FOREIGN", answer.Absent: "ABSENT", answer.Unknown: "NXDOMAIN", answer.Known: "NOERROR"}[a.Kind]
 	return doc, nil
 }
 

@@ -3,22 +3,25 @@ package answer
 import (
 	"fmt"
 	"strings"
+
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // Explain says, for people, why Lookup answers as it does.
 func (x *Index) Explain(name string, ask Type) string {
 	labels := strings.Split(name, ".")
-	if len(labels) < 2 || len(labels) > 4 {
+	n := len(labels)
+	a := x.Lookup(name, ask)
+	if a.Kind == Absent {
+		return "no Service has this name: others are asked, and if they do not answer it does not exist"
+	}
+	if n < 2 || n > 4 {
 		return "no name of a Service, of a port or of a pod below one: others answer"
 	}
-	n := len(labels)
-	of := labels[n-2] + "." + labels[n-1]
-	svc, ok := x.services.Get(of)
-	if !ok {
-		return fmt.Sprintf("no Service %s/%s of a grid: others answer", labels[n-1], labels[n-2])
-	}
-	a := x.Lookup(name, ask)
+	svc, ok := x.services.Get(labels[n-2] + "." + labels[n-1])
 	switch {
+	case !ok:
+		return fmt.Sprintf("no Service %s/%s of a grid: others answer", labels[n-1], labels[n-2])
 	case a.Kind == Foreign:
 		return "a Service with a ClusterIP: others answer"
 	case n == 3:
@@ -41,15 +44,14 @@ func (x *Index) explainHost(svc *service, name, namespace, host string) string {
 	case !known:
 		return "no ready endpoint has this name"
 	}
-	for key, entry := range x.snapshot.Services.All() {
-		if serviceName(key) != name+"."+namespace {
-			continue
-		}
-		for ep := range ready(entry) {
-			keys := entry.Keys().List
-			if len(keys) > 0 && x.sharesUnit(keys[0], ep.Node) && x.ordinal(keys, ep) == host {
-				return fmt.Sprintf("the pod %s of %s", ep.Hostname, x.unit())
-			}
+	entry, ok := x.snapshot.Services.Get(topology.ObjectKey{Namespace: namespace, Name: name})
+	if !ok {
+		return "the endpoint of this name"
+	}
+	keys := entry.Keys().List
+	for ep := range ready(entry) {
+		if len(keys) > 0 && x.sharesUnit(keys[0], ep.Node) && x.ordinal(keys, ep) == host {
+			return fmt.Sprintf("the pod %s of %s", ep.Hostname, x.unit())
 		}
 	}
 	return "the endpoint of this name"

@@ -11,7 +11,7 @@ import (
 // zone is the cluster's, as "cluster.local".
 func (x *Index) Hosts(zone string) []byte {
 	var lines []string
-	for key, entry := range x.before().Services.All() {
+	for key, entry := range x.snapshot.Services.All() {
 		svc, ok := x.services.Get(serviceName(key))
 		if !ok {
 			continue

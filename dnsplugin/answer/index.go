@@ -27,6 +27,8 @@ type Index struct {
 	view     *topology.View
 	services *topology.Table[string, *service] // by "service.namespace"
 	pointers *topology.Table[netip.Addr, *pointer]
+	// namespaces counts the Services of each.
+	namespaces *topology.Table[string, int]
 }
 
 // service is one Service's names. There are thousands: what is empty is nil.
@@ -63,17 +65,19 @@ func (a addresses) all() []netip.Addr {
 }
 
 // New returns an index of nothing.
-func New(cfg Config) *Index { return &Index{cfg: cfg} }
+func New(cfg Config) *Index {
+	return &Index{cfg: cfg, snapshot: &topology.Snapshot{}, view: &topology.View{}}
+}
 
 // Next is the index of a later snapshot. It costs what changed.
 func (x *Index) Next(s *topology.Snapshot, v *topology.View) *Index {
 	next := &Index{cfg: x.cfg, snapshot: s, view: v}
-	services, pointers := x.services.Edit(), x.pointers.Edit()
+	services, pointers, namespaces := x.services.Edit(), x.pointers.Edit(), x.namespaces.Edit()
 	dirty := map[topology.ObjectKey]bool{}
-	for key := range x.before().Services.Changed(s.Services) {
+	for key := range x.snapshot.Services.Changed(s.Services) {
 		dirty[key] = true
 	}
-	for key := range x.seen().Services.Changed(v.Services) {
+	for key := range x.view.Services.Changed(v.Services) {
 		dirty[key] = true
 	}
 	for key := range dirty {
@@ -83,6 +87,7 @@ func (x *Index) Next(s *topology.Snapshot, v *topology.View) *Index {
 			services.Delete(name)
 		}
 		entry, _ := s.Services.Get(key)
+		count(namespaces, key.Namespace, exists(s, key)-exists(x.snapshot, key))
 		sv, _ := v.Services.Get(key)
 		if entry == nil || sv == nil {
 			continue
@@ -92,22 +97,25 @@ func (x *Index) Next(s *topology.Snapshot, v *topology.View) *Index {
 			x.point(pointers, name, svc, true)
 		}
 	}
-	next.services, next.pointers = services.Freeze(), pointers.Freeze()
+	next.services, next.pointers, next.namespaces = services.Freeze(), pointers.Freeze(), namespaces.Freeze()
 	return next
 }
 
-func (x *Index) before() *topology.Snapshot {
-	if x.snapshot == nil {
-		return &topology.Snapshot{}
+// exists is 1 where a snapshot has a Service, and not slices alone, else 0.
+func exists(s *topology.Snapshot, key topology.ObjectKey) int {
+	if entry, _ := s.Services.Get(key); entry == nil || entry.Service == nil {
+		return 0
 	}
-	return x.snapshot
+	return 1
 }
 
-func (x *Index) seen() *topology.View {
-	if x.view == nil {
-		return &topology.View{}
+func count(namespaces *topology.TableEdit[string, int], name string, more int) {
+	n, _ := namespaces.Get(name)
+	if n += more; n == 0 {
+		namespaces.Delete(name)
+	} else if more != 0 {
+		namespaces.Set(name, n)
 	}
-	return x.view
 }
 
 // Len is the number of Services and of names below them.
@@ -126,9 +134,11 @@ func serviceName(key topology.ObjectKey) string {
 // service makes the names of one Service; nil for one of which nothing is said.
 func (x *Index) service(entry *topology.Entry, sv *topology.ServiceView) *service {
 	s := entry.Service
-	grid := s.GridKey != "" || entry.Keys().Mode != topology.NoKeys
-	if s.Headless && !grid || !s.Headless && !x.cfg.Services && !grid {
-		return nil // the watches leave out its endpoints, or others answer
+	switch grid := s.GridKey != ""; {
+	case s.Foreign, s.Headless && !grid: // the watches leave out its endpoints
+		return nil
+	case !s.Headless && !grid && !x.cfg.Services && entry.Keys().Mode == topology.NoKeys: // others answer
+		return nil
 	}
 	svc := &service{headless: s.Headless, ips: s.ClusterIPs, ports: s.Ports}
 	if len(sv.Members) > 0 {
@@ -237,7 +247,7 @@ func (x *Index) ordinal(keys []string, ep *topology.Endpoint) string {
 		return ""
 	}
 	base, number, ok := cutLast(strings.ToLower(ep.Hostname), "-")
-	if _, err := strconv.ParseUint(number, 10, 32); !ok || err != nil {
+	if i, err := strconv.ParseUint(number, 10, 32); !ok || err != nil || strconv.FormatUint(i, 10) != number {
 		return ""
 	}
 	set, ok := strings.CutSuffix(base, "-"+strings.ToLower(n.Labels[keys[0]]))

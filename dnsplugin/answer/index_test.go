@@ -30,6 +30,9 @@ func everything(x *Index) map[string]any {
 			ask(host + "." + service)
 		}
 	}
+	for _, namespace := range []string{"default", "other", "nowhere"} {
+		ask(namespace)
+	}
 	for i := range byte(16) {
 		for _, ip := range []netip.Addr{netip.AddrFrom4([4]byte{10, 244, 0, i}), netip.AddrFrom4([4]byte{10, 96, 0, i})} {
 			if names := slices.Sorted(slices.Values(x.Pointers(ip))); len(names) > 0 {

@@ -15,6 +15,9 @@ type Kind int
 const (
 	// Foreign: others may know the name.
 	Foreign Kind = iota
+	// Absent: the cluster has no Service of this name, as far as is known. Who
+	// else can be asked, is; if nobody answers, the name does not exist.
+	Absent
 	// Unknown: the name does not exist (NXDOMAIN).
 	Unknown
 	// Known: the name exists; the answer may be empty (NODATA).
@@ -50,13 +53,13 @@ type Target struct {
 // "web.shop" or "_http._tcp.web.shop": relative, in lower case.
 func (x *Index) Lookup(name string, ask Type) Answer {
 	labels := strings.Split(name, ".")
-	if len(labels) < 2 || len(labels) > 4 {
-		return Answer{}
-	}
 	n := len(labels)
+	if n < 2 || n > 4 {
+		return Answer{Kind: x.stranger(labels)}
+	}
 	svc, ok := x.services.Get(labels[n-2] + "." + labels[n-1])
 	if !ok {
-		return Answer{}
+		return Answer{Kind: x.stranger(labels)}
 	}
 	below := labels[:n-2]
 	switch {
@@ -70,6 +73,34 @@ func (x *Index) Lookup(name string, ask Type) Answer {
 		return x.clusterIP(svc, name, ask)
 	}
 	return x.headless(svc, name, ask)
+}
+
+// stranger tells of a name that is not answered whether others may know it: a
+// namespace, a Service, or what is below one.
+func (x *Index) stranger(labels []string) Kind {
+	n := len(labels)
+	if !x.cfg.Services {
+		return Foreign
+	}
+	switch {
+	case n == 1:
+		if _, ok := x.namespaces.Get(labels[0]); ok {
+			return Foreign
+		}
+	case n <= 4 && exists(x.snapshot, topology.ObjectKey{Namespace: labels[n-1], Name: labels[n-2]}) > 0:
+		return Foreign
+	}
+	return Absent
+}
+
+// Beside tells of a name of the zone outside "svc", relative to the zone. The
+// DNS specification knows few.
+func (x *Index) Beside(name string) Kind {
+	switch top := name[strings.LastIndexByte(name, '.')+1:]; {
+	case !x.cfg.Services, top == "svc", top == "pod", top == "dns", top == "dns-version":
+		return Foreign
+	}
+	return Absent
 }
 
 // foreignOr leaves a ClusterIP Service to others, where they are to answer it.
