@@ -184,8 +184,6 @@ func (f figures) row(bare figures) string {
 	return fmt.Sprintf("%.0f\t%.0f %% (%.0f to %.0f)\t%s", median(rates), 100*median(ratios), 100*slices.Min(ratios), 100*slices.Max(ratios), cpu)
 }
 
-func median(list []float64) float64 { return slices.Sorted(slices.Values(list))[len(list)/2] }
-
 func (w *way) measure(ctx context.Context) error {
 	requests, err := w.hammer(ctx, true)
 	if err != nil {

@@ -45,7 +45,7 @@ type changes struct {
 	to    netip.AddrPort
 	inUse []netip.AddrPort
 	at    int // the pod that the canary leads to
-	begin time.Time
+	clock
 }
 
 const (
@@ -102,10 +102,6 @@ func changesCommand() *cobra.Command {
 	cmd.Flags().IntVar(&b.rate, "rate", 100, "slice changes a second of other Services meanwhile, a tenth of them on Services in use")
 	cmd.Flags().BoolVar(&b.subscribed, "subscribed", false, "let Envoy hold every Service, and not only those in use")
 	return cmd
-}
-
-func (b *changes) say(format string, args ...any) {
-	fmt.Printf("[%5.1fs] %s\n", time.Since(b.begin).Seconds(), fmt.Sprintf(format, args...))
 }
 
 func (b *changes) run(ctx context.Context) error {
@@ -407,11 +403,6 @@ func (b *changes) churn(ctx context.Context) {
 	}
 }
 
-func percentile(list []time.Duration, p float64) time.Duration {
-	sorted := slices.Sorted(slices.Values(list))
-	return sorted[min(len(sorted)-1, int(p*float64(len(sorted))))]
-}
-
 func spread(list []time.Duration) string {
 	return fmt.Sprintf("%s\t%s\t%s", round(percentile(list, 0.5)), round(percentile(list, 0.99)), round(slices.Max(list)))
 }
@@ -422,17 +413,11 @@ func ratio(times [][]time.Duration, p float64) float64 {
 
 func round(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }
 
-// memory is a process's resident memory.
+// memory is a process's resident memory, in words.
 func memory(p *edge.Process) string {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	mib, err := p.ResidentMiB()
 	if err != nil {
 		return "?"
 	}
-	for line := range strings.Lines(string(data)) {
-		var kib int
-		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kib); n == 1 {
-			return fmt.Sprintf("%d MiB", kib>>10)
-		}
-	}
-	return "?"
+	return fmt.Sprintf("%d MiB", mib)
 }

@@ -67,6 +67,7 @@ type demo struct {
 	unit  map[string]string // pod -> unit
 	node  map[string]string // pod -> node
 	ip    map[string]netip.Addr
+	names map[string]map[string]string // node -> name -> address
 	rows  []row
 }
 
@@ -83,7 +84,7 @@ func (d *demo) step(text string) {
 }
 
 func (d *demo) run(ctx context.Context, keep bool) error {
-	for _, f := range []func(context.Context) error{d.up, d.deploy, d.closed, d.newUnit, d.cutUplink, d.killPod, d.killNode, d.restart, d.heal} {
+	for _, f := range []func(context.Context) error{d.up, d.deploy, d.closed, d.namesResolve, d.newUnit, d.cutUplink, d.killPod, d.killNode, d.restart, d.heal} {
 		if err := f(ctx); err != nil {
 			return err
 		}
@@ -125,10 +126,10 @@ func (d *demo) up(ctx context.Context) (err error) {
 }
 
 func (d *demo) deploy(ctx context.Context) error {
-	d.step("A DeploymentGrid and a ServiceGrid with gridUniqKey: unit: every unit runs the shop, and talks to itself")
+	d.step("Grids with gridUniqKey: unit: every unit runs the shop and a database, and talks to itself")
 	soon, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	if err := cluster.Until(soon, func() error { return d.c.Apply(shopGrid) }); err != nil { // the CRDs may just be coming
+	if err := cluster.Until(soon, func() error { return d.c.Apply(shopGrid + "---" + dbGrid) }); err != nil { // the CRDs may just be coming
 		return err
 	}
 	return d.learn(ctx, 4)
@@ -196,18 +197,7 @@ func (d *demo) ask(what string, nodes ...string) row {
 	r := row{what: what}
 	for _, name := range nodes {
 		node := d.c.Nodes[name]
-		places := []*netlab.NS{node.NS}
-		for pod, on := range d.node {
-			if on != name {
-				continue
-			}
-			if uid, err := d.podUID(pod); err == nil {
-				if ns, err := netlab.OpenNS("pod-" + uid); err == nil {
-					places = append(places, ns)
-				}
-			}
-		}
-		for _, ns := range places {
+		for _, ns := range d.places(name) {
 			for range requests {
 				r.asked++
 				switch a, err := edge.Ask(ns, "tcp", d.to, 3*time.Second); {
@@ -226,6 +216,22 @@ func (d *demo) ask(what string, nodes ...string) row {
 	d.rows = append(d.rows, r)
 	say("%d requests: %d answered by the own unit, %d by the other, %d failed", r.asked, r.own, r.foreign, r.failed)
 	return r
+}
+
+// places are a node and the pods on it.
+func (d *demo) places(node string) []*netlab.NS {
+	places := []*netlab.NS{d.c.Nodes[node].NS}
+	for pod, on := range d.node {
+		if on != node {
+			continue
+		}
+		if uid, err := d.podUID(pod); err == nil {
+			if ns, err := netlab.OpenNS("pod-" + uid); err == nil {
+				places = append(places, ns)
+			}
+		}
+	}
+	return places
 }
 
 // podUID remembers nothing: pods are few, and their names are on disk.
@@ -345,18 +351,24 @@ func (d *demo) killNode(ctx context.Context) error {
 }
 
 func (d *demo) restart(ctx context.Context) error {
-	d.step("Agent and Envoy of a-1 are killed and started again, still without a cloud")
+	d.step("Agent, Envoy and DNS of a-1 are killed and started again, still without a cloud")
 	n := d.c.Nodes["a-1"]
 	n.Agent.Kill()
 	n.Envoy.Kill()
+	n.DNS.Kill()
 	start := time.Now()
-	if err := errors.Join(n.StartAgent(), n.StartEnvoy()); err != nil {
+	if err := errors.Join(n.StartAgent(), n.StartEnvoy(), n.StartDNS(netlab.CloudIP.String())); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if err := d.askNames(ctx, "a-1"); err != nil {
 		return err
 	}
 	if err := d.settle(ctx, "a-1"); err != nil {
 		return err
 	}
-	say("served again after %s", time.Since(start).Round(time.Millisecond))
+	say("names and Service are served again after %s", time.Since(start).Round(time.Millisecond))
 	return d.mustBeClosed(d.ask("agent and Envoy restarted", "a-1"))
 }
 

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -30,11 +29,11 @@ import (
 // Nodes and Deployments.
 type gridBench struct {
 	units, grids, nodes int
-	begin               time.Time
-	c                   *cluster.Cluster
-	kube                kubernetes.Interface
-	controller          *edge.Process
-	kubeconfig          string
+	clock
+	c          *cluster.Cluster
+	kube       kubernetes.Interface
+	controller *edge.Process
+	kubeconfig string
 }
 
 func gridsCommand() *cobra.Command {
@@ -47,10 +46,6 @@ func gridsCommand() *cobra.Command {
 	cmd.Flags().IntVar(&b.grids, "grids", 20, "DeploymentGrids")
 	cmd.Flags().IntVar(&b.nodes, "nodes", 12000, "Nodes, spread over the units")
 	return cmd
-}
-
-func (b *gridBench) say(format string, args ...any) {
-	fmt.Printf("[%5.1fs] %s\n", time.Since(b.begin).Seconds(), fmt.Sprintf(format, args...))
 }
 
 // figure of one phase.
@@ -79,7 +74,7 @@ func (b *gridBench) run(ctx context.Context) error {
 		return err
 	}
 	b.say("writing %d Nodes in %d units", b.nodes, b.units)
-	if err := b.many(ctx, b.nodes, b.node); err != nil {
+	if err := many(ctx, b.nodes, b.node); err != nil {
 		return err
 	}
 	var phases []phase
@@ -97,22 +92,6 @@ func (b *gridBench) run(ctx context.Context) error {
 		fmt.Fprintf(t, "%s\t%s\t%.0f\t%.3f\t%s\n", p.what, p.took.Round(time.Millisecond), p.writes, p.writes/float64(children), p.memory)
 	}
 	return t.Flush()
-}
-
-// many calls f for 0 to n-1, 32 at a time.
-func (b *gridBench) many(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
-	const writers = 32
-	errs := make([]error, writers)
-	var wg sync.WaitGroup
-	for w := range writers {
-		wg.Go(func() {
-			for i := w; i < n && errs[w] == nil; i += writers {
-				errs[w] = f(ctx, i)
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
 }
 
 func (b *gridBench) node(ctx context.Context, i int) error {
@@ -253,7 +232,7 @@ func (b *gridBench) naive(ctx context.Context) ([]phase, error) {
 	}
 	b.say("one grid by one write per Node, for comparison")
 	start := time.Now()
-	err = b.many(ctx, b.nodes, func(ctx context.Context, i int) error {
+	err = many(ctx, b.nodes, func(ctx context.Context, i int) error {
 		labels := map[string]string{"app": "naive"}
 		pod := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "registry.example/app"}}}}
 		_, err := b.kube.AppsV1().Deployments("default").Create(ctx, &appsv1.Deployment{

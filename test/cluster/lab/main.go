@@ -77,5 +77,6 @@ func internal() []*cobra.Command {
 		{Use: "app [PORT]", Hidden: true, Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
 			return edge.ServeApp(cmd.Context(), args)
 		}},
+		{Use: "resolve NAME...", Hidden: true, Run: func(cmd *cobra.Command, args []string) { resolve(cmd.Context(), args) }},
 	}
 }
