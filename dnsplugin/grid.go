@@ -32,6 +32,8 @@ type Grid struct {
 	recalled time.Time // of the snapshot that was read at the start
 	answers  answer.Config
 	viewer   *topology.Viewer // one owner: publish
+	lost     bool             // this node is not in the data; same owner
+	asking   atomic.Int64     // questions of others under way
 	now      atomic.Pointer[state]
 }
 
@@ -65,6 +67,11 @@ func (g *Grid) publish(s *topology.Snapshot, from origin) {
 		debug.FreeOSMemory() // what the first data was decoded from
 	}
 	services, hosts := next.index.Len()
+	if _, ok := s.Nodes.Get(g.cfg.node); ok == g.lost {
+		if g.lost = !ok; g.lost {
+			log.Warningf("node %q is not in the data: it is in no unit, and names of grids are empty; mend the option node, or wait for the Node", g.cfg.node)
+		}
+	}
 	if from != last.from {
 		log.Infof("ready: %d Services and %d names below them, from the %s", services, hosts, g.origin(from))
 	}
@@ -128,14 +135,22 @@ func (g *Grid) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (
 	return dns.RcodeSuccess, nil
 }
 
-// patience is how long others may take to tell of a name that no Service has.
-const patience = time.Second
+const (
+	// patience is how long others may take to tell of a name that no Service has.
+	patience = time.Second
+	// mostAsking bounds what waits for others that are silent.
+	mostAsking = 512
+)
 
 // others asks the next plugins, and returns nil where they cannot answer soon.
 // A name in a client's search list that nobody tells of would else end the
 // search: musl never takes a failure for an answer, and glibc waits for one.
 func (g *Grid) others(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) *dns.Msg {
 	if g.Next == nil {
+		return nil
+	}
+	if g.asking.Add(1) > mostAsking {
+		g.asking.Add(-1)
 		return nil
 	}
 	done := make(chan *dns.Msg, 1)
@@ -146,6 +161,7 @@ func (g *Grid) others(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) *dn
 				log.Errorf("a plugin behind grid failed: %v", fault)
 				reply.Msg = nil
 			}
+			g.asking.Add(-1)
 			done <- reply.Msg
 		}()
 		_, _ = g.Next.ServeDNS(ctx, reply, r.Copy())

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,9 +45,10 @@ func units() *topology.Snapshot {
 	return b.Build()
 }
 
-func plugged(node string, cfg answer.Config) *Grid {
+// plugged is the plugin on a1.
+func plugged(cfg answer.Config) *Grid {
 	g := &Grid{
-		Zones: []string{"cluster.local.", "in-addr.arpa.", "ip6.arpa."}, cfg: config{node: node, source: defaultSource, ttl: 5}, feed: source.NewSocket(defaultSource.Path), answers: cfg,
+		Zones: []string{"cluster.local.", "in-addr.arpa.", "ip6.arpa."}, cfg: config{node: "a1", source: defaultSource, ttl: 5}, feed: source.NewSocket(defaultSource.Path), answers: cfg,
 		Next: plugin.HandlerFunc(func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 			m := new(dns.Msg).SetRcode(r, dns.RcodeRefused) // stands for whoever comes next
 			return dns.RcodeRefused, w.WriteMsg(m)
@@ -83,7 +86,7 @@ func TestAnswers(t *testing.T) {
 		{on, test.Case{Qname: "nobody.shop.svc.cluster.local.", Qtype: dns.TypeA, Rcode: dns.RcodeNameError, Ns: []dns.RR{test.SOA(soa)}}},
 	} {
 		rec := dnstest.NewRecorder(&test.ResponseWriter{})
-		g := plugged("a1", c.cfg)
+		g := plugged(c.cfg)
 		if _, err := g.ServeDNS(context.Background(), rec, c.Msg()); err != nil {
 			t.Errorf("%s: %v", c.Qname, err)
 			continue
@@ -143,7 +146,7 @@ func TestAbsent(t *testing.T) {
 		{"example.org.", upstream(dns.RcodeServerFailure, false, nil), true, dns.RcodeServerFailure},
 		{web, upstream(dns.RcodeSuccess, true, nil), true, dns.RcodeNameError},
 	} {
-		g := plugged("a1", answer.Config{Services: c.services})
+		g := plugged(answer.Config{Services: c.services})
 		g.Next = c.next
 		rec := dnstest.NewRecorder(&test.ResponseWriter{})
 		ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
@@ -161,6 +164,41 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
+// However many ask for names that nobody tells of, few wait for others.
+func TestAbsentInBulk(t *testing.T) {
+	const questions = 3000
+	g := plugged(answer.Config{Services: true})
+	var asked atomic.Int64
+	ctx, cancel := context.WithCancel(context.Background())
+	g.Next = plugin.HandlerFunc(func(ctx context.Context, _ dns.ResponseWriter, _ *dns.Msg) (int, error) {
+		asked.Add(1)
+		<-ctx.Done() // away
+		return dns.RcodeServerFailure, ctx.Err()
+	})
+	start := time.Now()
+	var wg sync.WaitGroup
+	for range questions {
+		wg.Go(func() {
+			rec := dnstest.NewRecorder(&test.ResponseWriter{})
+			_, err := g.ServeDNS(ctx, rec, new(dns.Msg).SetQuestion("nobody.shop.svc.cluster.local.", dns.TypeA))
+			if err != nil || rec.Msg.Rcode != dns.RcodeNameError {
+				t.Errorf("%v: %s", err, rec.Msg)
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d questions in %s, others were asked %d", questions, time.Since(start), asked.Load())
+	if took := time.Since(start); took > 5*patience || asked.Load() > mostAsking {
+		t.Errorf("others were asked %d times, and it took %s", asked.Load(), took)
+	}
+	cancel()
+	for begin := time.Now(); g.asking.Load() > 0; time.Sleep(time.Millisecond) {
+		if time.Since(begin) > 5*time.Second {
+			t.Fatalf("%d questions are still under way", g.asking.Load())
+		}
+	}
+}
+
 // A restart without a source answers from the snapshot; a truncated one is
 // refused, and all goes to the next plugin.
 func TestSnapshot(t *testing.T) {
@@ -170,7 +208,7 @@ func TestSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask := func() (*Grid, int) {
-		g := plugged("a1", answer.Config{})
+		g := plugged(answer.Config{})
 		g.now.Store(nil)
 		g.cfg.snapshot = path
 		g.recall()

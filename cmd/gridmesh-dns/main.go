@@ -3,6 +3,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 
@@ -27,6 +28,7 @@ import (
 
 	_ "github.com/gridmesh/gridmesh/dnsplugin"
 	_ "github.com/gridmesh/gridmesh/dnsplugin/nodelocal"
+	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 )
 
@@ -37,9 +39,29 @@ var directives = []string{
 	"template", "hosts", "grid", "kubernetes", "loop", "forward",
 }
 
+const usage = `gridmesh-dns is CoreDNS with the plugins grid and nodelocal.
+
+  gridmesh-dns -conf Corefile
+  gridmesh-dns cleanup [ADDRESS...]   take what nodelocal put onto lo away: its
+                                      IPv4 addresses, and the given ones
+  gridmesh-dns -version
+
+Flags:
+`
+
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "cleanup" {
-		os.Exit(cleanup(os.Args[2:]))
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "cleanup":
+			os.Exit(cleanup(os.Args[2:]))
+		case "-version", "--version":
+			fmt.Printf("gridmesh-dns %s, CoreDNS %s\n", obs.Version(), coremain.CoreVersion)
+			return
+		}
+	}
+	flag.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), usage)
+		flag.PrintDefaults()
 	}
 	run.StillHeap()
 	if err := dnsserver.SetDirectives(directives); err != nil {
