@@ -13,6 +13,7 @@ import (
 	"github.com/google/nftables/expr"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/hammer"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 )
@@ -37,7 +38,7 @@ func TestStopLeavesEverythingInForce(t *testing.T) {
 	f := deploy(t, "stop", `["unit"]`)
 	f.served(t)
 	e := w.nodes[2]
-	h := strike(3*time.Second, []*netlab.NS{e.NS, f.pods[e.Name].NS}, f.at(0), f.at(1))
+	h := hammer.Strike(3*time.Second, []*netlab.NS{e.NS, f.pods[e.Name].NS}, f.at(0), f.at(1))
 	e.Agent.Signal(syscall.SIGTERM)
 	if code := e.Agent.ExitCode(); code != 0 {
 		t.Errorf("exit code %d after SIGTERM:\n%s", code, e.Agent.Log())
@@ -49,7 +50,7 @@ func TestStopLeavesEverythingInForce(t *testing.T) {
 	must(t, e.StartAgent())
 	ready(t, e)
 	connected(t, e)
-	wantNoFailure(t, h.rest())
+	hammer.NoneFailed(t, "agent stopped and started", h.Rest())
 }
 
 func TestCleanupLeavesNoTrace(t *testing.T) {

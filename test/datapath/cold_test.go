@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/hammer"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 )
@@ -37,21 +38,21 @@ func TestColdStartLeaksNothing(t *testing.T) {
 				return nil
 			})
 			leaks.None(t, w.lab, leaks.Any)
-			h := strike(3*time.Second, []*netlab.NS{e.NS, f.pods[name].NS}, f.at(0), f.at(1))
+			h := hammer.Strike(3*time.Second, []*netlab.NS{e.NS, f.pods[name].NS}, f.at(0), f.at(1))
 			time.Sleep(time.Second) // a node whose Envoy comes late
 			envoy := time.Now()
 			must(t, e.StartEnvoy())
 			ready(t, e)
 			f.served(t)
 			served := time.Since(envoy)
-			list := h.rest()
-			refused := failures(list)
+			list := h.Rest()
+			refused := hammer.Failed(list)
 			for _, d := range refused {
-				if !errors.Is(d.err, syscall.ECONNREFUSED) && !errors.Is(d.err, syscall.ECONNRESET) {
-					t.Errorf("%s after the start: %v after %s", d.at.Sub(start), d.err, d.took)
+				if !errors.Is(d.Err, syscall.ECONNREFUSED) && !errors.Is(d.Err, syscall.ECONNRESET) {
+					t.Errorf("%s after the start: %v after %s", d.At.Sub(start), d.Err, d.Took)
 				}
-				if d.at.After(envoy.Add(served)) {
-					t.Errorf("failed after everything was served: %v", d.err)
+				if d.At.After(envoy.Add(served)) {
+					t.Errorf("failed after everything was served: %v", d.Err)
 				}
 			}
 			if len(refused) == 0 || len(refused) == len(list) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/hammer"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 )
@@ -55,7 +56,7 @@ func TestAgentKilled(t *testing.T) {
 		}
 		return nil
 	})
-	h := strike(3*time.Second, []*netlab.NS{e.NS, fleets[0].pods[e.Name].NS}, all...)
+	h := hammer.Strike(3*time.Second, []*netlab.NS{e.NS, fleets[0].pods[e.Name].NS}, all...)
 	time.Sleep(200 * time.Millisecond)
 	e.Agent.Kill()
 	time.Sleep(time.Second)
@@ -63,7 +64,7 @@ func TestAgentKilled(t *testing.T) {
 	ready(t, e)
 	connected(t, e)
 	time.Sleep(500 * time.Millisecond)
-	wantNoFailure(t, h.rest())
+	hammer.NoneFailed(t, "agent killed", h.Rest())
 	for _, kind := range []string{"cluster", "endpoints", "listener"} {
 		if n := metric(t, e, `gridmesh_xds_resources_sent_total{type="`+kind+`"}`); n != "" && n != "0" {
 			t.Errorf("the restarted agent sent %s resources of type %s again, nothing had changed", n, kind)
@@ -76,7 +77,7 @@ func TestEnvoyKilled(t *testing.T) {
 	f := deploy(t, "envoykill", `["unit"]`)
 	f.served(t)
 	e := w.nodes[1]
-	h := strike(3*time.Second, []*netlab.NS{e.NS, f.pods[e.Name].NS}, f.at(0), f.at(1))
+	h := hammer.Strike(3*time.Second, []*netlab.NS{e.NS, f.pods[e.Name].NS}, f.at(0), f.at(1))
 	time.Sleep(200 * time.Millisecond)
 	killed := time.Now()
 	e.Envoy.Kill()
@@ -108,17 +109,17 @@ func TestEnvoyKilled(t *testing.T) {
 	backAt := time.Now()
 	time.Sleep(300 * time.Millisecond)
 	worst := time.Duration(0)
-	var late []dial
-	for _, d := range h.rest() {
+	var late []hammer.Dial
+	for _, d := range h.Rest() {
 		switch {
-		case d.at.After(killed.Add(20*time.Millisecond)) && d.at.Before(restarted):
-			if d.err == nil {
+		case d.At.After(killed.Add(20*time.Millisecond)) && d.At.Before(restarted):
+			if d.Err == nil {
 				t.Error("answered while Envoy was dead")
-			} else if !errors.Is(d.err, syscall.ECONNREFUSED) {
-				t.Errorf("not refused while Envoy was dead: %v", d.err)
+			} else if !errors.Is(d.Err, syscall.ECONNREFUSED) {
+				t.Errorf("not refused while Envoy was dead: %v", d.Err)
 			}
-			worst = max(worst, d.took)
-		case d.at.After(backAt) && d.err != nil:
+			worst = max(worst, d.Took)
+		case d.At.After(backAt) && d.Err != nil:
 			late = append(late, d)
 		}
 	}
@@ -130,7 +131,7 @@ func TestEnvoyKilled(t *testing.T) {
 		t.Errorf("served only %s after Envoy's start, want 1s", back)
 	}
 	for _, d := range late {
-		t.Errorf("failed although Envoy was back: %v", d.err)
+		t.Errorf("failed although Envoy was back: %v", d.Err)
 	}
 }
 

@@ -2,67 +2,14 @@ package kubernetes
 
 import (
 	"fmt"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/gridmesh/gridmesh/test/cluster/hammer"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 )
-
-// loop dials a closed Service from several places until it is stopped.
-type loop struct {
-	stop   chan struct{}
-	wg     sync.WaitGroup
-	mu     sync.Mutex
-	dials  int
-	errs   []error
-	longer []time.Duration // dials that took more than 10 ms
-}
-
-func (a *app) loop(from ...*netlab.NS) *loop {
-	l := &loop{stop: make(chan struct{})}
-	for _, ns := range from {
-		l.wg.Go(func() {
-			for i := 0; ; i++ {
-				select {
-				case <-l.stop:
-					return
-				default:
-				}
-				start := time.Now()
-				_, err := ask(ns, "tcp", a.at(i%2))
-				took := time.Since(start)
-				l.mu.Lock()
-				l.dials++
-				if err != nil {
-					l.errs = append(l.errs, fmt.Errorf("%s: %w", ns.Name, err))
-				} else if took > 10*time.Millisecond {
-					l.longer = append(l.longer, took)
-				}
-				l.mu.Unlock()
-				time.Sleep(2 * time.Millisecond)
-			}
-		})
-	}
-	return l
-}
-
-func (l *loop) rest(t *testing.T, what string) {
-	t.Helper()
-	close(l.stop)
-	l.wg.Wait()
-	t.Logf("%s: %d connections, %d failed, %d took more than 10 ms", what, l.dials, len(l.errs), len(l.longer))
-	if l.dials < 20 {
-		t.Errorf("%s: only %d connections were tried", what, l.dials)
-	}
-	for i, err := range l.errs {
-		if i < 5 {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-}
 
 // With the cloud cut off: the agent is killed in a connect loop, Envoy follows
 // it when it is back, and a node that dies silently costs no connection.
@@ -92,22 +39,24 @@ func TestDeathsWithoutCloud(t *testing.T) {
 	must(t, u.CutUplink())
 	t.Cleanup(func() { must(t, u.HealUplink()) })
 
-	l := a.loop(n.NS, pod)
+	from := []*netlab.NS{n.NS, pod}
+	h := hammer.Strike(2*time.Second, from, a.at(0), a.at(1))
 	for range 3 {
 		n.Agent.Signal(syscall.SIGKILL)
 		time.Sleep(300 * time.Millisecond)
 		must(t, n.StartAgent())
 		time.Sleep(300 * time.Millisecond)
 	}
-	l.rest(t, "agent killed three times")
+	hammer.NoneFailed(t, "agent killed three times", h.Rest())
 
 	dead := c.Lab.Node("a-2")
 	must(t, dead.Cut())
 	t.Cleanup(func() { must(t, dead.Heal()) })
-	l = a.loop(n.NS, pod)
+	h = hammer.Strike(2*time.Second, from, a.at(0), a.at(1))
 	time.Sleep(6 * time.Second)
-	l.rest(t, "node dead")
-	if len(l.longer) == 0 {
+	list := h.Rest()
+	hammer.NoneFailed(t, "node dead", list)
+	if len(hammer.Slow(list, 10*time.Millisecond)) == 0 {
 		t.Error("no connection tried the dead node's endpoints first")
 	}
 	must(t, dead.Heal())

@@ -2,12 +2,13 @@ package kubernetes
 
 import (
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/hammer"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
+	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 )
 
 // The manifests of deploy/, applied to nodes without a proxy, serve them; and
@@ -79,37 +80,12 @@ func TestDeployedByManifests(t *testing.T) {
 		}
 	}
 
-	var asked, failed atomic.Int64
-	stop := make(chan struct{})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			for _, name := range nodes {
-				asked.Add(1)
-				if _, err := ask(c.Nodes[name].NS, "tcp", a.at(0)); err != nil {
-					failed.Add(1)
-					t.Logf("failed during the update: %v", err)
-				}
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
-	}()
+	h := hammer.Strike(2*time.Second, []*netlab.NS{c.Nodes["c-1"].NS, c.Nodes["c-2"].NS}, a.at(0))
 	_, err = c.Kubectl("rollout", "restart", "-n", "gridmesh", "daemonset/gridmesh-agent")
 	must(t, err)
 	out, err := c.Kubectl("rollout", "status", "-n", "gridmesh", "daemonset/gridmesh-agent", "--timeout=90s")
 	if err != nil {
 		t.Errorf("rollout: %v: %s", err, out)
 	}
-	close(stop)
-	<-done
-	t.Logf("%d connections during the update, %d failed", asked.Load(), failed.Load())
-	if asked.Load() < 50 || failed.Load() > 0 {
-		t.Error("the update was an outage, or was not seen")
-	}
+	hammer.NoneFailed(t, "agent updated", h.Rest())
 }

@@ -4,8 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,28 +72,23 @@ func readyChild(name string) error {
 // into a child's status is not among them.
 func writes(t *testing.T) float64 {
 	t.Helper()
-	return childWrites(t) + count(t, "\\w+grids", "status")
+	n, err := c.Writes(deadline(t, 10*time.Second), func(resource, sub string) bool {
+		return isChild(resource, sub) || strings.HasSuffix(resource, "grids") && (sub == "" || sub == "status")
+	})
+	must(t, err)
+	return n
 }
 
 // childWrites leaves out the grids themselves.
 func childWrites(t *testing.T) float64 {
 	t.Helper()
-	return count(t, "deployments|statefulsets|services|controllerrevisions", "")
+	n, err := c.Writes(deadline(t, 10*time.Second), isChild)
+	must(t, err)
+	return n
 }
 
-func count(t *testing.T, resources, sub string) (n float64) {
-	t.Helper()
-	text, err := c.Kubectl("get", "--raw", "/metrics")
-	must(t, err)
-	line := regexp.MustCompile(`^apiserver_request_total\{.*resource="(?:` + resources + `)".*subresource="(?:|` + sub + `)".*verb="(?:APPLY|PATCH|PUT|POST|DELETE)".*\} (\S+)$`)
-	for text := range strings.Lines(text) {
-		if m := line.FindStringSubmatch(strings.TrimSpace(text)); m != nil {
-			v, err := strconv.ParseFloat(m[1], 64)
-			must(t, err)
-			n += v
-		}
-	}
-	return n
+func isChild(resource, sub string) bool {
+	return sub == "" && slices.Contains([]string{"deployments", "statefulsets", "services", "controllerrevisions"}, resource)
 }
 
 // inUnits labels nodes with site=unit, until the test ends.

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -250,25 +248,7 @@ func (b *gridBench) naive(ctx context.Context) ([]phase, error) {
 	return []phase{{fmt.Sprintf("one write per Node, one grid measured, times %d", b.grids), took * times, (after - before) * float64(b.grids), "-"}}, errors.Join(err, err2)
 }
 
-var mutating = regexp.MustCompile(`^apiserver_request_total\{.*verb="(?:APPLY|PATCH|PUT|POST|DELETE|DELETECOLLECTION)".*\} (\S+)$`)
-
-// writes counts the mutating requests that the API server has answered, Leases
-// and its own aside.
-func (b *gridBench) writes(ctx context.Context) (n float64, err error) {
-	text, err := b.c.Kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		m := mutating.FindStringSubmatch(strings.TrimSpace(line))
-		if m == nil || strings.Contains(line, `resource="leases"`) || strings.Contains(line, `resource="nodes"`) || !strings.Contains(line, "resource=") {
-			continue
-		}
-		v, err := strconv.ParseFloat(m[1], 64)
-		if err != nil {
-			return 0, err
-		}
-		n += v
-	}
-	return n, nil
+// writes counts the writes so far, but for Leases and Nodes.
+func (b *gridBench) writes(ctx context.Context) (float64, error) {
+	return b.c.Writes(ctx, func(resource, _ string) bool { return resource != "leases" && resource != "nodes" })
 }
