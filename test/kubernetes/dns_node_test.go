@@ -248,20 +248,21 @@ func TestUpstreamNamesServedStale(t *testing.T) {
 	u := c.Lab.Unit("a")
 	must(t, u.CutUplink())
 	t.Cleanup(func() { must(t, u.HealUplink()) })
+	cut := time.Now()
 	time.Sleep(3 * time.Second) // its TTL is 2 s
-	for range 5 {
+	for quick := 0; quick < 5; {
 		start := time.Now()
-		q := new(dns.Msg).SetQuestion("www.example.org.", dns.TypeA)
-		m, err := edge.Exchange(from, "udp", local, q)
-		must(t, err)
+		m, err := edge.Exchange(from, "udp", local, new(dns.Msg).SetQuestion("www.example.org.", dns.TypeA))
 		took := time.Since(start)
-		if len(m.Answer) != 1 || m.Answer[0].(*dns.A).A.String() != "192.0.2.80" {
-			t.Errorf("stale: %s", m)
+		if err != nil || len(m.Answer) != 1 || m.Answer[0].(*dns.A).A.String() != "192.0.2.80" {
+			t.Fatalf("stale, after %s: %v, %s", took, err, m)
 		}
-		if took > 500*time.Millisecond {
-			t.Errorf("a stale answer took %s", took)
+		t.Logf("%s after the cut a stale answer took %s", time.Since(cut).Round(time.Millisecond), took)
+		if took < 100*time.Millisecond {
+			quick++
+		} else if quick > 0 || time.Since(cut) > 40*time.Second {
+			t.Errorf("after %s a stale answer took %s", time.Since(cut), took)
 		}
-		t.Logf("a stale answer took %s", took)
 		resolvesFrom(t, time.Second, from, local, "kubernetes.default.svc.cluster.local.", dns.TypeA, "10.96.0.1")
 		time.Sleep(300 * time.Millisecond)
 	}
@@ -448,6 +449,18 @@ func TestNamesFollow(t *testing.T) {
 		t.Logf("the new pod has the address of the old, %s", again)
 	}
 	becomes("a pod is replaced", "db-0.db-svc", dns.TypeA, "NOERROR "+again)
+
+	// Who asks but now and then is not told what was: the cache holds answers
+	// of long ago for when the cloud is away.
+	_, err = c.Kubectl("delete", "pod", "db-north-0", "--wait=true")
+	must(t, err)
+	again = ipOf("db-north-0")
+	time.Sleep(5 * time.Second)
+	for _, name := range []string{"db-0.db-svc", "db-svc"} {
+		if got, err := ask(name, dns.TypeA); err != nil || got != "NOERROR "+again {
+			t.Errorf("the first answer for %s, 5 s after its pod was replaced: %s, %v; want %s", name, got, err, again)
+		}
+	}
 
 	label(t, "a-1", "south") // its own pod goes with the node's label
 	south := ipOf("db-south-0")

@@ -59,10 +59,13 @@ func (e *Node) StartDNS(upstream string) error {
 	return err
 }
 
-// Exchange asks a DNS server from a namespace, by "udp" or "tcp", and waits
-// two seconds at most.
+// Exchange asks a DNS server from a namespace, by "udp" or "tcp", once, and
+// waits as long as glibc does.
 func Exchange(from *netlab.NS, network, server string, q *dns.Msg) (*dns.Msg, error) {
-	const within = 2 * time.Second
+	return exchange(from, network, server, q, 5*time.Second)
+}
+
+func exchange(from *netlab.NS, network, server string, q *dns.Msg, within time.Duration) (*dns.Msg, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	conn, err := from.Dial(ctx, network, server)
@@ -75,9 +78,9 @@ func Exchange(from *netlab.NS, network, server string, q *dns.Msg) (*dns.Msg, er
 }
 
 // Resolve asks a DNS server by UDP and returns the data of the answer, sorted;
-// any rcode but success is an error.
+// any rcode but success is an error, and so is none within a second.
 func Resolve(from *netlab.NS, server, name string, qtype uint16) ([]string, error) {
-	m, err := Exchange(from, "udp", server, new(dns.Msg).SetQuestion(name, qtype))
+	m, err := exchange(from, "udp", server, new(dns.Msg).SetQuestion(name, qtype), time.Second)
 	if err != nil {
 		return nil, err
 	}
