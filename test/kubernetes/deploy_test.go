@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/hammer"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
@@ -29,36 +31,18 @@ func TestDeployedByManifests(t *testing.T) {
 	ctx := deadline(t, time.Minute)
 	agents, err := c.WaitPods(ctx, "gridmesh", "app.kubernetes.io/name=gridmesh-agent", 2)
 	must(t, err)
-	for _, p := range agents {
-		for _, cond := range p.Status.Conditions {
-			if cond.Type == "Honoured" && cond.Status != "True" {
-				t.Errorf("%s: %s", p.Name, cond.Message)
-			}
-		}
-	}
+	honoured(t, agents)
 	_, err = c.WaitPods(ctx, "gridmesh", "app.kubernetes.io/name=gridmesh-envoy", 2)
 	must(t, err)
 	controllers, err := c.WaitPods(deadline(t, time.Minute), "gridmesh", "app.kubernetes.io/name=gridmesh-controller", 2)
 	must(t, err)
-	for _, p := range controllers {
-		for _, cond := range p.Status.Conditions {
-			if cond.Type == "Honoured" && cond.Status != "True" {
-				t.Errorf("%s: %s", p.Name, cond.Message)
-			}
-		}
-	}
+	honoured(t, controllers)
 	inUnits(t, map[string]string{"a-1": "north"})
 	applied(t, deploymentGrid("deployed-grid", "", "1"), "deploymentgrid/deployed-grid")
 	t.Logf("a grid was ready %s after it was applied", whole(t, "deploymentgrids", "deployed-grid", 1))
 	names, err := c.WaitPods(deadline(t, time.Minute), "gridmesh", "app.kubernetes.io/name=gridmesh-dns", 2)
 	must(t, err)
-	for _, p := range names {
-		for _, cond := range p.Status.Conditions {
-			if cond.Type == "Honoured" && cond.Status != "True" {
-				t.Errorf("%s: %s", p.Name, cond.Message)
-			}
-		}
-	}
+	honoured(t, names)
 	nodes := []string{"c-1", "c-2"}
 	for _, name := range nodes {
 		deployedDNS(t, a, name)
@@ -88,4 +72,16 @@ func TestDeployedByManifests(t *testing.T) {
 		t.Errorf("rollout: %v: %s", err, out)
 	}
 	hammer.NoneFailed(t, "agent updated", h.Rest())
+}
+
+// honoured: all that the pods ask for is what they got.
+func honoured(t *testing.T, pods []corev1.Pod) {
+	t.Helper()
+	for _, p := range pods {
+		for _, cond := range p.Status.Conditions {
+			if cond.Type == "Honoured" && cond.Status != "True" {
+				t.Errorf("%s: %s", p.Name, cond.Message)
+			}
+		}
+	}
 }

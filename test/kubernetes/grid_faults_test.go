@@ -203,12 +203,7 @@ func TestGridsAndAHandAtOnce(t *testing.T) {
 		}
 		return err
 	})
-	eventually(t, 30*time.Second, func() error {
-		if name := children(t, "late")["u6"]; name == "late-u6" || name == "" {
-			return fmt.Errorf("the child of u6 is %q", name)
-		}
-		return nil
-	})
+	getsAnother(t, "late", "u6")
 	d, err := child("late-u6")
 	must(t, err)
 	if got := d.Spec.Template.Spec.Containers[0].Env[0].Value; got != "1" {

@@ -71,15 +71,21 @@ func TestGridsAmongOthers(t *testing.T) {
 		}
 		return err
 	})
-	eventually(t, 30*time.Second, func() error {
-		if name := children(t, "hpa")["west"]; name == "hpa-west" || name == "" {
-			return fmt.Errorf("the child of west is %q", name)
-		}
-		return nil
-	})
+	getsAnother(t, "hpa", "west")
 	whole(t, "deploymentgrids", "hpa", 3)
 	eventually(t, 10*time.Second, func() error { return told(t, "hpa", "Released", "unit west") })
 	must(t, again(t))
+}
+
+// getsAnother waits until a unit has a child of another name than its first.
+func getsAnother(t *testing.T, grid, unit string) {
+	t.Helper()
+	eventually(t, 30*time.Second, func() error {
+		if name := children(t, grid)[unit]; name == grid+"-"+unit || name == "" {
+			return fmt.Errorf("the child of %s is %q", unit, name)
+		}
+		return nil
+	})
 }
 
 // again applies the same grid as GitOps tools do, by both ways, and counts the
