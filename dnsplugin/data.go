@@ -20,7 +20,7 @@ var log = clog.NewWithPlugin(pluginName)
 // feed is where snapshots come from.
 type feed interface {
 	Run(ctx context.Context) error
-	Snapshot() *topology.Snapshot
+	Newest() (s *topology.Snapshot, part bool)
 	Wake() <-chan struct{}
 	Heard() time.Time
 }
@@ -81,19 +81,26 @@ func (g *Grid) follow(ctx context.Context) {
 		keeper = source.NewKeeper(g.cfg.snapshot, snapshotEvery)
 	}
 	var due <-chan time.Time
+	var whole *topology.Snapshot
 	for {
 		select {
 		case <-ctx.Done():
 			<-ended
 			return
 		case <-wake:
-			g.publish(g.feed.Snapshot(), fromSource)
+			s, part := g.feed.Newest()
+			if part { // an agent after a restart without a cloud: what is known here is more
+				log.Infof("source %s has but a part of the data until the cloud is back", g.cfg.source)
+				continue
+			}
+			whole = s
+			g.publish(s, fromSource)
 			if keeper != nil && due == nil {
 				due = time.After(keeper.Wait(time.Now()))
 			}
 		case <-due:
 			due = nil
-			if err := keeper.Write(&source.State{Snapshot: g.feed.Snapshot()}, time.Now()); err != nil {
+			if err := keeper.Write(&source.State{Snapshot: whole}, time.Now()); err != nil {
 				log.Errorf("snapshot %s cannot be written: %v", g.cfg.snapshot, err)
 				snapshotErrors.Inc()
 			}

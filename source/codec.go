@@ -52,6 +52,8 @@ type Record struct {
 	// Heard is when the origin was last heard of, in milliseconds since 1970
 	// (socket only).
 	Heard *int64 `cbor:"11,keyasint,omitempty"`
+	// Part: states are parts from here on, or not any more (socket only).
+	Part *bool `cbor:"12,keyasint,omitempty"`
 	// Sync ends a state: the records before it are one whole.
 	Sync *uint64 `cbor:"9,keyasint,omitempty"`
 }

@@ -272,9 +272,18 @@ func TestSocketFollows(t *testing.T) {
 	}
 	stop()
 	b.DeleteService(key)
-	cell.Publish(b.Build())
+	cell.PublishPart(b.Build())
 	stop = serve()
 	follow("restart")
+	if _, part := reader.Newest(); !part {
+		t.Error("a part arrived as the whole")
+	}
+	b.SetService(&topology.Service{Key: key})
+	cell.Publish(b.Build())
+	follow("whole")
+	if _, part := reader.Newest(); part {
+		t.Error("the whole arrived as a part")
+	}
 	stop()
 	cancel()
 	<-ended

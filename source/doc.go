@@ -19,15 +19,22 @@ import (
 type Cell struct {
 	mu      sync.Mutex
 	snap    *topology.Snapshot
+	part    bool
 	heard   time.Time
 	waiters []chan struct{}
 }
 
 // Publish makes s the newest snapshot.
-func (c *Cell) Publish(s *topology.Snapshot) {
+func (c *Cell) Publish(s *topology.Snapshot) { c.publish(s, false) }
+
+// PublishPart makes s the newest snapshot, though it lacks what a node can do
+// without: see Subset.
+func (c *Cell) PublishPart(s *topology.Snapshot) { c.publish(s, true) }
+
+func (c *Cell) publish(s *topology.Snapshot, part bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.snap = s
+	c.snap, c.part = s, part
 	for _, w := range c.waiters {
 		select {
 		case w <- struct{}{}:
@@ -38,9 +45,16 @@ func (c *Cell) Publish(s *topology.Snapshot) {
 
 // Snapshot returns the newest snapshot, nil before the first.
 func (c *Cell) Snapshot() *topology.Snapshot {
+	s, _ := c.Newest()
+	return s
+}
+
+// Newest returns the newest snapshot, nil before the first, and whether it is a
+// part: what is not in it may exist all the same.
+func (c *Cell) Newest() (s *topology.Snapshot, part bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.snap
+	return c.snap, c.part
 }
 
 // Hear notes that where the snapshots come from was alive at a time.

@@ -56,7 +56,7 @@ func serveOne(ctx context.Context, conn net.Conn, cell *Cell, heard func() time.
 		select {
 		case <-wake:
 			_ = conn.SetWriteDeadline(time.Now().Add(sendTimeout))
-			err = w.state(conn, cell.Snapshot(), heard())
+			err = w.state(conn, cell, heard())
 		case <-beat.C:
 			_ = conn.SetWriteDeadline(time.Now().Add(sendTimeout))
 			err = w.hear(heard())
@@ -73,11 +73,13 @@ func serveOne(ctx context.Context, conn net.Conn, cell *Cell, heard func() time.
 type writer struct {
 	e     *Encoder
 	last  *topology.Snapshot
+	part  bool
 	heard int64 // milliseconds since 1970
 }
 
 // state writes what leads from the last snapshot to the next.
-func (w *writer) state(conn net.Conn, next *topology.Snapshot, heard time.Time) (err error) {
+func (w *writer) state(conn net.Conn, cell *Cell, heard time.Time) (err error) {
+	next, part := cell.Newest()
 	if w.e == nil {
 		if w.e, err = NewEncoder(conn); err == nil {
 			err = w.e.Snapshot(next)
@@ -85,13 +87,16 @@ func (w *writer) state(conn net.Conn, next *topology.Snapshot, heard time.Time) 
 	} else {
 		err = w.e.change(w.last, next)
 	}
+	if err == nil && part != w.part {
+		err = w.e.Encode(Record{Part: &part})
+	}
+	if err == nil {
+		err = w.e.Sync()
+	}
 	if err != nil {
 		return err
 	}
-	if err := w.e.Sync(); err != nil {
-		return err
-	}
-	w.last = next
+	w.last, w.part = next, part
 	return w.hear(heard)
 }
 
@@ -205,7 +210,7 @@ func (s *Socket) follow(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	b := topology.NewBuilder()
+	b, part := topology.NewBuilder(), false
 	for {
 		r, err := d.Decode()
 		if err != nil {
@@ -213,7 +218,9 @@ func (s *Socket) follow(ctx context.Context) {
 		}
 		switch {
 		case r.Sync != nil:
-			s.Publish(b.Build())
+			s.publish(b.Build(), part)
+		case r.Part != nil:
+			part = *r.Part
 		case r.Heard != nil:
 			s.Hear(time.UnixMilli(*r.Heard))
 		default:

@@ -140,7 +140,11 @@ func (a *agent) loop(ctx context.Context, st *source.State) {
 func (a *agent) apply(snap *topology.Snapshot) {
 	start := time.Now()
 	a.snap = snap
-	a.out.Publish(snap)
+	if a.live {
+		a.out.Publish(snap)
+	} else {
+		a.out.PublishPart(snap)
+	}
 	a.view = a.viewer.See(snap)
 	var changed render.Changed
 	a.cat, changed = a.catalog.Next(a.view, !a.live)

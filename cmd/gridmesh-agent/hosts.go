@@ -37,7 +37,10 @@ func (a *agent) keepHosts(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		snap := a.out.Snapshot()
+		snap, part := a.out.Newest()
+		if part {
+			continue // what the file says is newer, or as good
+		}
 		index = index.Next(snap, viewer.See(snap))
 		data := index.Hosts(a.cfg.clusterDomain)
 		if !first && bytes.Equal(data, last) {

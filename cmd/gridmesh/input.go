@@ -116,7 +116,7 @@ func connect(kubeconfig string) (*kube.Client, error) {
 
 type feed interface {
 	Run(ctx context.Context) error
-	Snapshot() *topology.Snapshot
+	Newest() (s *topology.Snapshot, part bool)
 	Wake() <-chan struct{}
 }
 
@@ -128,7 +128,11 @@ func first(ctx context.Context, f feed, who string) (*topology.Snapshot, error) 
 	go func() { ended <- f.Run(ctx) }()
 	select {
 	case <-wake:
-		return f.Snapshot(), nil
+		s, part := f.Newest()
+		if part {
+			fmt.Fprintf(os.Stderr, "note: %s serves from its last good state; Services that the node did not use then are missing here\n", who)
+		}
+		return s, nil
 	case err := <-ended:
 		return nil, errors.Join(fmt.Errorf("%s told no whole state within %s", who, patience), err)
 	}
