@@ -44,6 +44,8 @@ const (
 	firstRetry    = 200 * time.Millisecond
 	longestRetry  = 5 * time.Second
 	snapshotEvery = 10 * time.Second
+	// silence is how long a source may be silent after the start before that is told.
+	silence = 10 * time.Second
 )
 
 // recall reads the last good snapshot, so that names resolve at once. One that
@@ -80,6 +82,7 @@ func (g *Grid) follow(ctx context.Context) {
 	if g.cfg.snapshot != "" {
 		keeper = source.NewKeeper(g.cfg.snapshot, snapshotEvery)
 	}
+	late := time.After(silence)
 	var due <-chan time.Time
 	var whole *topology.Snapshot
 	for {
@@ -98,11 +101,18 @@ func (g *Grid) follow(ctx context.Context) {
 			if keeper != nil && due == nil {
 				due = time.After(keeper.Wait(time.Now()))
 			}
+		case <-late:
+			if now := g.now.Load(); now == nil {
+				log.Warningf("source %s has not answered for %s, and there is no snapshot: all names go to the next plugin", g.cfg.source, silence)
+			} else if now.from == fromSnapshot {
+				log.Warningf("source %s has not answered for %s: answers are from the %s", g.cfg.source, silence, g.origin(now.from))
+			}
 		case <-due:
 			due = nil
 			if err := keeper.Write(&source.State{Snapshot: whole}, time.Now()); err != nil {
-				log.Errorf("snapshot %s cannot be written: %v", g.cfg.snapshot, err)
+				log.Errorf("snapshot %s cannot be written, and is tried again: %v", g.cfg.snapshot, err)
 				snapshotErrors.Inc()
+				due = time.After(snapshotEvery)
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/coredns/coredns/plugin/pkg/dnstest"
 	"github.com/coredns/coredns/plugin/test"
 	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gridmesh/gridmesh/dnsplugin/answer"
 	"github.com/gridmesh/gridmesh/source"
@@ -163,6 +164,54 @@ func TestAbsent(t *testing.T) {
 		}
 	}
 }
+
+// A disk that is full, and then is not: the snapshot is written after all.
+func TestSnapshotIsTriedAgain(t *testing.T) {
+	g, before := plugged(answer.Config{}), counted(t, "coredns_grid_snapshot_errors_total")
+	cell := &source.Cell{}
+	cell.Publish(units())
+	dir := t.TempDir()
+	g.feed, g.cfg.snapshot = fed{cell}, filepath.Join(dir, "not yet", "dns.v1")
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); g.follow(ctx) }()
+	defer func() { cancel(); <-ended }()
+	wait := func(what string, done func() bool) {
+		t.Helper()
+		for begin := time.Now(); !done(); time.Sleep(10 * time.Millisecond) {
+			if time.Since(begin) > 5*snapshotEvery {
+				t.Fatal(what)
+			}
+		}
+	}
+	wait("no failure was counted", func() bool { return counted(t, "coredns_grid_snapshot_errors_total") > before })
+	if err := os.Mkdir(filepath.Join(dir, "not yet"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	wait("the snapshot was not written", func() bool { _, err := os.Stat(g.cfg.snapshot); return err == nil })
+}
+
+// counted is the value of a counter of this process.
+func counted(t *testing.T, name string) (n float64) {
+	t.Helper()
+	families, err := prometheus.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name {
+				n += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return n
+}
+
+// fed is a source that has all that it will have.
+type fed struct{ *source.Cell }
+
+func (fed) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 
 // However many ask for names that nobody tells of, few wait for others.
 func TestAbsentInBulk(t *testing.T) {

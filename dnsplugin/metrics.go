@@ -71,7 +71,7 @@ func (i *instances) Collect(to chan<- prometheus.Metric) {
 			origins[key{source, string(now.from)}] = true
 		}
 		if at := g.heard(); !at.IsZero() {
-			ages[source] = max(ages[source], time.Since(at))
+			ages[source] = max(ages[source], time.Since(at)) // 0 after a clock was set back
 		}
 	}
 	for source, age := range ages {
