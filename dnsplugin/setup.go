@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
@@ -35,6 +36,9 @@ func setup(c *caddy.Controller) error {
 		g.recall()
 		wg.Go(func() { g.follow(ctx) })
 		running.set(g, true)
+		for begin := time.Now(); !g.Ready() && time.Since(begin) < startupTimeout; {
+			time.Sleep(startupTimeout / 500)
+		}
 		return nil
 	})
 	c.OnShutdown(func() error {
@@ -60,6 +64,10 @@ type config struct {
 }
 
 const (
+	// startupTimeout is how long the server waits for its first data: without
+	// them the next plugin answers, which knows no units.
+	startupTimeout = 2 * time.Second
+
 	defaultTTL = 5
 	maxTTL     = 3600
 )
