@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -50,8 +51,11 @@ func TestDeployedByManifests(t *testing.T) {
 	for _, name := range nodes {
 		n := c.Nodes[name]
 		took := eventually(t, 20*time.Second, func() error {
-			_, err := ask(n.NS, "tcp", a.at(0))
-			return err
+			var errs []error
+			for _, network := range []string{"tcp", "udp"} {
+				errs = append(errs, second(ask(n.NS, "tcp", a.at(0))), second(ask(a.ns(t, name), network, a.at(1))))
+			}
+			return errors.Join(errs...)
 		})
 		t.Logf("%s serves %s after its pods were ready", name, took)
 		for range 8 {
