@@ -276,7 +276,8 @@ func (c *Controller) finish(j *job) {
 	for _, obj := range j.objects {
 		ref, version := plan.RefOf(obj), meta(obj).GetResourceVersion()
 		if now := c.mirror.Get(ref.Kind, ref.Namespace, ref.Name); now != nil && !older(now, version) {
-			continue // the mirror was faster
+			c.index.Set(now) // the mirror was faster, and does not tell of a version alone
+			continue
 		}
 		c.own[ref] = version
 		c.index.Set(obj)

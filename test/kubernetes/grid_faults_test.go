@@ -188,6 +188,11 @@ func TestGridsAndAHandAtOnce(t *testing.T) {
 	controllerAt(t, u.start(t, kubeconfig))
 	applied(t, deploymentGrid("late", "", "1"), "deploymentgrid/late", "deployment/late-u6")
 	whole(t, "deploymentgrids", "late", 6)
+	// Somebody else applies what is there already: nothing changes but the
+	// version, and whose the field is.
+	_, err = c.KubectlInput([]byte("{apiVersion: apps/v1, kind: Deployment, metadata: {name: late-u1, labels: {superedge.io/grid-selector: late}}}"),
+		"apply", "--server-side", "--field-manager=somebody", "-f", "-")
+	must(t, err)
 	armed.Store(true)
 	must(t, c.Apply(deploymentGrid("late", "", "2")))
 	select {
@@ -204,6 +209,14 @@ func TestGridsAndAHandAtOnce(t *testing.T) {
 		return err
 	})
 	getsAnother(t, "late", "u6")
+	whole(t, "deploymentgrids", "late", 6)
+	eventually(t, 30*time.Second, func() error {
+		d, err := child("late-u1")
+		if err == nil && d.Spec.Template.Spec.Containers[0].Env[0].Value != "2" {
+			err = fmt.Errorf("late-u1 runs %v", d.Spec.Template.Spec.Containers[0].Env)
+		}
+		return err
+	})
 	d, err := child("late-u6")
 	must(t, err)
 	if got := d.Spec.Template.Spec.Containers[0].Env[0].Value; got != "1" {
