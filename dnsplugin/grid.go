@@ -106,15 +106,17 @@ func (g *Grid) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (
 	}
 	m := &dns.Msg{}
 	kind := g.fill(m, now.index, &req, zone)
-	switch {
-	case kind == answer.Foreign, kind == answer.Unknown && g.Fall.Through(qname):
+	if kind == answer.Absent {
+		if theirs := g.others(ctx, w, r); theirs != nil {
+			if kind = g.catchUp(m, now, &req, zone, theirs); kind == answer.Absent {
+				requests.WithLabelValues(metrics.WithServer(ctx), "passed").Inc()
+				return dns.RcodeSuccess, w.WriteMsg(theirs)
+			}
+		}
+	}
+	if kind == answer.Foreign || kind == answer.Unknown && g.Fall.Through(qname) {
 		requests.WithLabelValues(metrics.WithServer(ctx), "passed").Inc()
 		return plugin.NextOrFailure(pluginName, g.Next, ctx, w, r)
-	case kind == answer.Absent:
-		if m := g.others(ctx, w, r); m != nil {
-			requests.WithLabelValues(metrics.WithServer(ctx), "passed").Inc()
-			return dns.RcodeSuccess, w.WriteMsg(m)
-		}
 	}
 	m.SetReply(r)
 	m.Authoritative = true
@@ -138,6 +140,8 @@ func (g *Grid) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (
 const (
 	// patience is how long others may take to tell of a name that no Service has.
 	patience = time.Second
+	// lag is how much later the data here may know a Service than others do.
+	lag = 500 * time.Millisecond
 	// mostAsking bounds what waits for others that are silent.
 	mostAsking = 512
 )
@@ -174,6 +178,26 @@ func (g *Grid) others(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) *dn
 		return m
 	case <-time.After(patience):
 		return nil
+	}
+}
+
+// catchUp is for a Service that others know and the data here does not: it may
+// be a grid's, just made, whose endpoints others do not tell apart by unit. It
+// waits for newer data, and answers from them where they know the name.
+func (g *Grid) catchUp(m *dns.Msg, old *state, req *request.Request, zone string, theirs *dns.Msg) answer.Kind {
+	if len(theirs.Answer) == 0 || !dns.IsSubDomain("svc."+zone, req.Name()) {
+		return answer.Absent
+	}
+	for begin := time.Now(); ; time.Sleep(lag / 100) {
+		if now := g.now.Load(); now != old {
+			if kind := g.fill(m, now.index, req, zone); kind != answer.Absent {
+				return kind
+			}
+			old = now
+		}
+		if time.Since(begin) > lag {
+			return answer.Absent
+		}
 	}
 }
 

@@ -165,6 +165,41 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
+// A grid's Service that others know first: their answer, of all units, is not
+// given to anybody.
+func TestOthersKnowFirst(t *testing.T) {
+	const name = "db.shop.svc.cluster.local."
+	all := plugin.HandlerFunc(func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+		m := new(dns.Msg).SetReply(r)
+		m.Answer = []dns.RR{test.A(name + " 5 IN A 10.1.0.1"), test.A(name + " 5 IN A 10.1.1.1")}
+		return dns.RcodeSuccess, w.WriteMsg(m)
+	})
+	for _, c := range []struct {
+		later *topology.Snapshot // what the node learns
+		want  int
+	}{{units(), 1}, {nil, 2}} {
+		g := plugged(answer.Config{Services: true})
+		g.Next = all
+		g.publish(topology.NewBuilder().Build(), fromSource) // nothing is known yet
+		var wg sync.WaitGroup
+		if c.later != nil {
+			wg.Go(func() { time.Sleep(lag / 5); g.publish(c.later, fromSource) })
+		}
+		rec := dnstest.NewRecorder(&test.ResponseWriter{})
+		start := time.Now()
+		if _, err := g.ServeDNS(context.Background(), rec, new(dns.Msg).SetQuestion(name, dns.TypeA)); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		if len(rec.Msg.Answer) != c.want {
+			t.Errorf("after %s: %s", time.Since(start), rec.Msg)
+		}
+		if took := time.Since(start); took > 5*lag {
+			t.Errorf("it took %s", took)
+		}
+	}
+}
+
 // A disk that is full, and then is not: the snapshot is written after all.
 func TestSnapshotIsTriedAgain(t *testing.T) {
 	g, before := plugged(answer.Config{}), counted(t, "coredns_grid_snapshot_errors_total")
