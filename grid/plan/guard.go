@@ -34,7 +34,7 @@ func (x *Index) leftovers(g *grid, p *Plan, s *state, guard Guard, now time.Time
 }
 
 func leftover(unit string, c *child, why string, guard Guard, now time.Time, p *Plan) Step {
-	step := Step{Unit: unit, Kind: c.ref.Kind, Name: c.ref.Name, Action: Hold, UID: c.uid, Version: c.version}
+	step := Step{Unit: unit, Kind: c.ref.Kind, Name: c.ref.Name, Action: Hold, live: true, Version: c.version}
 	step.Ready, _ = c.progress()
 	since, marked := c.goneSince()
 	switch left := guard.Grace - now.Sub(since); {

@@ -112,7 +112,7 @@ func (g *grid) leaves(step *Step, live *child, word string) bool {
 		return true
 	case live.labels[names.GridSelector] != g.ref.Name && live.annotations[names.Applied] != "":
 		step.Action, step.Why = Release, fmt.Sprintf("its label %s is %q", names.GridSelector, live.labels[names.GridSelector])
-		step.UID, step.Version = live.uid, live.version
+		step.live, step.Version = true, live.version
 		return true
 	}
 	return false
@@ -214,7 +214,7 @@ func (g *grid) decide(step Step, live *child, t *template) Step {
 		step.Updated = false
 	}
 	if live != nil {
-		step.UID, step.Version = live.uid, live.version
+		step.live, step.Version = true, live.version
 	}
 	if step.Action == Update {
 		step.Print = Print(live.obj)

@@ -153,7 +153,7 @@ func (s Step) Trouble() string {
 		return "Held"
 	case s.Dark:
 		return "Dark"
-	case s.Action == Create || s.UID == "" && s.Action != Keep:
+	case s.Action == Create || !s.live && s.Action != Keep:
 		return "Missing"
 	case !s.Ready:
 		return "NotReady"

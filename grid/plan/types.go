@@ -86,14 +86,15 @@ type Step struct {
 	// Ready: the workload has all its replicas. Updated: it runs what the grid
 	// says. Dark: no node of the unit is ready.
 	Ready, Updated, Dark bool
-	// UID and Version (metadata.resourceVersion) are the live child's. Print
-	// changes with what the grid may have said of it, and not with its status.
-	UID, Version, Print string
+	// Version is the live child's metadata.resourceVersion. Print changes with
+	// what the grid may have said of it, and not with its status.
+	Version, Print string
 	// Unmarked: held, and not annotated yet with the time it was first seen so.
 	Unmarked bool
 	// Unmark: the unit is back, that annotation is to go.
 	Unmark bool
 
+	live      bool      // the child is there
 	changed   bool      // to be applied because the grid changed: waves hold it back
 	appliedAt time.Time // of the live child, last
 	wish      *wish     // nil unless Create, Update or Adopt
