@@ -44,13 +44,13 @@ func control(ctx context.Context, c *config, log *slog.Logger) error {
 			cancel(err) // one that ends, ends all
 		})
 	}
-	for address, h := range handlers(c, registry) {
+	for _, s := range services(c, registry) {
 		start("http", func() error {
-			l, err := run.ListenTCP(address)
+			l, err := run.ListenTCP(s.address)
 			if err != nil {
 				return err
 			}
-			return run.ServeHTTP(ctx, l, h)
+			return run.ServeHTTP(ctx, l, s.handler)
 		})
 	}
 	start("controller", func() error {
@@ -129,20 +129,25 @@ func keepCRDs(ctx context.Context, client *kube.Client, log *slog.Logger) {
 	}
 }
 
-// handlers are what is served, by address.
-func handlers(c *config, registry *prometheus.Registry) map[string]http.Handler {
-	all := map[string]http.Handler{}
+// service is what is served at an address.
+type service struct {
+	address string
+	handler http.Handler
+}
+
+func services(c *config, registry *prometheus.Registry) []service {
+	var list []service
 	add := func(address, path string, h http.Handler) {
 		if address == "" {
 			return
 		}
 		mux := http.NewServeMux()
 		mux.Handle("GET "+path, h)
-		all[address] = mux
+		list = append(list, service{address, mux})
 	}
 	add(c.healthz, "/healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "ok")
 	}))
 	add(c.metrics, "/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	return all
+	return list
 }
