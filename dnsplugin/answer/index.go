@@ -27,6 +27,7 @@ type Index struct {
 	view     *topology.View
 	services *topology.Table[string, *service] // by "service.namespace"
 	pointers *topology.Table[netip.Addr, *pointer]
+	hosts    int // names below all Services
 	// namespaces counts the Services of each.
 	namespaces *topology.Table[string, int]
 }
@@ -71,7 +72,7 @@ func New(cfg Config) *Index {
 
 // Next is the index of a later snapshot. It costs what changed.
 func (x *Index) Next(s *topology.Snapshot, v *topology.View) *Index {
-	next := &Index{cfg: x.cfg, snapshot: s, view: v}
+	next := &Index{cfg: x.cfg, snapshot: s, view: v, hosts: x.hosts}
 	services, pointers, namespaces := x.services.Edit(), x.pointers.Edit(), x.namespaces.Edit()
 	dirty := map[topology.ObjectKey]bool{}
 	for key := range x.snapshot.Services.Changed(s.Services) {
@@ -85,6 +86,7 @@ func (x *Index) Next(s *topology.Snapshot, v *topology.View) *Index {
 		if old, ok := services.Get(name); ok {
 			x.point(pointers, name, old, false)
 			services.Delete(name)
+			next.hosts -= len(old.hosts)
 		}
 		entry, _ := s.Services.Get(key)
 		count(namespaces, key.Namespace, exists(s, key)-exists(x.snapshot, key))
@@ -94,6 +96,7 @@ func (x *Index) Next(s *topology.Snapshot, v *topology.View) *Index {
 		}
 		if svc := next.service(entry, sv); svc != nil {
 			services.Set(name, svc)
+			next.hosts += len(svc.hosts)
 			x.point(pointers, name, svc, true)
 		}
 	}
@@ -119,13 +122,7 @@ func count(namespaces *topology.TableEdit[string, int], name string, more int) {
 }
 
 // Len is the number of Services and of names below them.
-func (x *Index) Len() (services, hosts int) {
-	for _, svc := range x.services.All() {
-		services++
-		hosts += len(svc.hosts)
-	}
-	return services, hosts
-}
+func (x *Index) Len() (services, hosts int) { return x.services.Len(), x.hosts }
 
 func serviceName(key topology.ObjectKey) string {
 	return strings.ToLower(key.Name + "." + key.Namespace)

@@ -30,6 +30,8 @@ func everything(x *Index) map[string]any {
 			ask(host + "." + service)
 		}
 	}
+	services, hosts := x.Len()
+	out["names"] = [2]int{services, hosts}
 	for _, namespace := range []string{"default", "other", "nowhere"} {
 		ask(namespace)
 	}
