@@ -249,42 +249,43 @@ func (b *changes) flags() []string {
 	return nil
 }
 
-// fill writes the Services, with addresses of their own choice: the API
-// server's allocator would take minutes.
+// fill writes the Services and their slices.
 func (b *changes) fill(ctx context.Context) error {
-	const writers = 16
-	errs := make([]error, writers)
-	var wg sync.WaitGroup
 	var mu sync.Mutex
-	for w := range writers {
-		wg.Go(func() {
-			for i := w; i < b.services && errs[w] == nil; i += writers {
-				ip := netip.AddrFrom4([4]byte{10, 96, byte(16 + i>>8), byte(i)})
-				service := &corev1.Service{
-					ObjectMeta: metav1.ObjectMeta{Name: serviceName(i)},
-					Spec:       corev1.ServiceSpec{ClusterIP: ip.String(), Ports: []corev1.ServicePort{{Port: 80}}},
-				}
-				if b.subscribed {
-					service.Annotations = map[string]string{annotations.TopologyKeys: `["unit"]`}
-				}
-				_, err := b.kube.CoreV1().Services("default").Create(ctx, service, metav1.CreateOptions{})
-				if apierrors.IsInvalid(err) {
-					continue // another Service was given the address first
-				}
-				if err == nil {
-					_, err = b.kube.DiscoveryV1().EndpointSlices("default").Create(ctx, b.slice(i, 0), metav1.CreateOptions{})
-				}
-				errs[w] = err
-				if err == nil && b.isInUse(i) {
-					mu.Lock()
-					b.inUse = append(b.inUse, netip.AddrPortFrom(ip, 80))
-					mu.Unlock()
-				}
-			}
-		})
+	return many(ctx, b.services, func(ctx context.Context, i int) error {
+		var keys map[string]string
+		if b.subscribed {
+			keys = map[string]string{annotations.TopologyKeys: `["unit"]`}
+		}
+		ip, err := makeService(ctx, b.kube, i, keys)
+		if err != nil || !ip.IsValid() {
+			return err
+		}
+		if _, err := b.kube.DiscoveryV1().EndpointSlices("default").Create(ctx, b.slice(i, 0), metav1.CreateOptions{}); err != nil {
+			return err
+		}
+		if b.isInUse(i) {
+			mu.Lock()
+			b.inUse = append(b.inUse, netip.AddrPortFrom(ip, 80))
+			mu.Unlock()
+		}
+		return nil
+	})
+}
+
+// makeService makes a Service with an address of its own choice: the API
+// server's allocator would take minutes. The address is zero, and there is no
+// Service, where another was given it first.
+func makeService(ctx context.Context, kube kubernetes.Interface, i int, notes map[string]string) (netip.Addr, error) {
+	ip := netip.AddrFrom4([4]byte{10, 96, byte(16 + i>>8), byte(i)})
+	_, err := kube.CoreV1().Services("default").Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: serviceName(i), Annotations: notes},
+		Spec:       corev1.ServiceSpec{ClusterIP: ip.String(), Ports: []corev1.ServicePort{{Port: 80}}},
+	}, metav1.CreateOptions{})
+	if apierrors.IsInvalid(err) {
+		return netip.Addr{}, nil
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return ip, err
 }
 
 func serviceName(i int) string { return fmt.Sprintf("filler-%05d", i) }

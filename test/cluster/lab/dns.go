@@ -20,7 +20,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
@@ -187,14 +186,7 @@ func (b *dnsBench) fill(ctx context.Context) error {
 }
 
 func (b *dnsBench) service(ctx context.Context, i int) error {
-	ip := netip.AddrFrom4([4]byte{10, 96, byte(16 + i>>8), byte(i)}) // the allocator would take minutes
-	_, err := b.kube.CoreV1().Services("default").Create(ctx, &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: serviceName(i)},
-		Spec:       corev1.ServiceSpec{ClusterIP: ip.String(), Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
-	}, metav1.CreateOptions{})
-	if apierrors.IsInvalid(err) {
-		return nil // another Service was given the address first
-	}
+	_, err := makeService(ctx, b.kube, i, nil)
 	return err
 }
 
