@@ -26,10 +26,10 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 build: ## build the programs into bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/... ./test/cluster/lab
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/... ./test/lab
 
 race: ## build the programs with the race detector into bin/race/
-	$(GO) build -race -o $(BIN)/race/ ./cmd/... ./test/cluster/lab
+	$(GO) build -race -o $(BIN)/race/ ./cmd/... ./test/lab
 
 kube: ## build etcd and Kubernetes for the test cluster (minutes, once)
 	@if [ ! -x $(CACHE)/kube-$(KUBE_KEY) ]; then \

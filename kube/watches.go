@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/gridmesh/gridmesh/api/names"
-	"github.com/gridmesh/gridmesh/kube/convert"
+	"github.com/gridmesh/gridmesh/convert"
 	"github.com/gridmesh/gridmesh/topology"
 )
 

@@ -23,7 +23,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gridmesh/gridmesh/kube/convert"
+	"github.com/gridmesh/gridmesh/convert"
 	"github.com/gridmesh/gridmesh/topology"
 )
 

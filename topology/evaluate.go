@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/gridmesh/gridmesh/internal/table"
 )
 
 // evaluation is what the rules may look at besides the Service itself.
@@ -11,7 +13,7 @@ type evaluation struct {
 	opts  Options
 	vp    Viewpoint
 	inUse []string
-	nodes *Table[string, *Node]
+	nodes *table.Map[string, *Node]
 	// ownerOf names the Service that a ClusterIP belongs to.
 	ownerOf func(netip.Addr) ObjectKey
 }

@@ -3,12 +3,14 @@ package topology
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/gridmesh/gridmesh/internal/table"
 )
 
 // Snapshot is an immutable state of the cluster as far as routing needs it.
 type Snapshot struct {
-	Services *Table[ObjectKey, *Entry]
-	Nodes    *Table[string, *Node]
+	Services *table.Map[ObjectKey, *Entry]
+	Nodes    *table.Map[string, *Node]
 	// ServiceCIDRs are the ranges of ClusterIPs, sorted.
 	ServiceCIDRs []netip.Prefix
 	// Problems are mistakes that belong to no object that could be kept, as a
@@ -29,8 +31,8 @@ func (e *Entry) Keys() Keys { return e.keys }
 
 // Builder makes snapshots, each from the one before. It has one owner.
 type Builder struct {
-	services *TableEdit[ObjectKey, *Entry]
-	nodes    *TableEdit[string, *Node]
+	services *table.Edit[ObjectKey, *Entry]
+	nodes    *table.Edit[string, *Node]
 	owner    map[ObjectKey]ObjectKey // slice -> Service
 	cidrs    []netip.Prefix
 	problems []Problem
@@ -39,8 +41,8 @@ type Builder struct {
 // NewBuilder starts from nothing.
 func NewBuilder() *Builder {
 	return &Builder{
-		services: (*Table[ObjectKey, *Entry])(nil).Edit(),
-		nodes:    (*Table[string, *Node])(nil).Edit(),
+		services: (*table.Map[ObjectKey, *Entry])(nil).Edit(),
+		nodes:    (*table.Map[string, *Node])(nil).Edit(),
 		owner:    map[ObjectKey]ObjectKey{},
 	}
 }

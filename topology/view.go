@@ -3,6 +3,8 @@ package topology
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/gridmesh/gridmesh/internal/table"
 )
 
 // Options choose between readings of the same objects.
@@ -24,7 +26,7 @@ type Viewpoint struct {
 type View struct {
 	Viewpoint Viewpoint
 	KeysInUse []string // sorted
-	Services  *Table[ObjectKey, *ServiceView]
+	Services  *table.Map[ObjectKey, *ServiceView]
 	// ServiceCIDRs are the ranges whose packets must not leave unserved.
 	ServiceCIDRs []netip.Prefix
 	// Problems that belong to no Service.

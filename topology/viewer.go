@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gridmesh/gridmesh/api/names"
+	"github.com/gridmesh/gridmesh/internal/table"
 )
 
 // Viewer keeps one node's view as snapshots go by. Services that a change does
@@ -73,11 +74,11 @@ func (v *Viewer) See(s *Snapshot) *View {
 
 func (v *Viewer) next(s *Snapshot, eval *evaluation, dirty set) *View {
 	next := &View{Viewpoint: eval.vp, KeysInUse: eval.inUse, ServiceCIDRs: s.ServiceCIDRs, Problems: s.Problems}
-	var edit *TableEdit[ObjectKey, *ServiceView]
+	var edit *table.Edit[ObjectKey, *ServiceView]
 	if v.view != nil {
 		edit = v.view.Services.Edit()
 	} else {
-		edit = (*Table[ObjectKey, *ServiceView])(nil).Edit()
+		edit = (*table.Map[ObjectKey, *ServiceView])(nil).Edit()
 	}
 	for key := range dirty {
 		if entry, _ := s.Services.Get(key); entry != nil && entry.Service != nil {
@@ -176,7 +177,7 @@ func equalViewpoint(a, b Viewpoint) bool {
 }
 
 // moved tells whether a node changed its value of a key in use.
-func moved(was, is *Table[string, *Node], name string, inUse []string) bool {
+func moved(was, is *table.Map[string, *Node], name string, inUse []string) bool {
 	a, hadA := was.Get(name)
 	b, hadB := is.Get(name)
 	if !hadA || !hadB {

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/gridmesh/gridmesh/internal/table"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -53,7 +54,7 @@ func NewPlanner(cfg Config) *Planner {
 
 // Next takes the next view and returns what it changes.
 func (p *Planner) Next(v *topology.View) *Change {
-	var last *topology.Table[topology.ObjectKey, *topology.ServiceView]
+	var last *table.Map[topology.ObjectKey, *topology.ServiceView]
 	if p.view != nil {
 		last = p.view.Services
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"slices"
 
+	"github.com/gridmesh/gridmesh/internal/table"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds/render"
 )
@@ -18,7 +19,7 @@ func (p *problemIndex) next(v *topology.View, cat *render.Catalog) (list []topol
 	if p.bad == nil {
 		p.bad = map[topology.ObjectKey][]topology.Problem{}
 	}
-	var last *topology.Table[topology.ObjectKey, *topology.ServiceView]
+	var last *table.Map[topology.ObjectKey, *topology.ServiceView]
 	if p.view != nil {
 		last = p.view.Services
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gridmesh/gridmesh/internal/table"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -25,11 +26,11 @@ type Index struct {
 	cfg      Config
 	snapshot *topology.Snapshot
 	view     *topology.View
-	services *topology.Table[string, *service] // by "service.namespace"
-	pointers *topology.Table[netip.Addr, *pointer]
+	services *table.Map[string, *service] // by "service.namespace"
+	pointers *table.Map[netip.Addr, *pointer]
 	hosts    int // names below all Services
 	// namespaces counts the Services of each.
-	namespaces *topology.Table[string, int]
+	namespaces *table.Map[string, int]
 }
 
 // service is one Service's names. There are thousands: what is empty is nil.
@@ -112,7 +113,7 @@ func exists(s *topology.Snapshot, key topology.ObjectKey) int {
 	return 1
 }
 
-func count(namespaces *topology.TableEdit[string, int], name string, more int) {
+func count(namespaces *table.Edit[string, int], name string, more int) {
 	n, _ := namespaces.Get(name)
 	if n += more; n == 0 {
 		namespaces.Delete(name)
@@ -269,7 +270,7 @@ type pointer struct {
 }
 
 // point adds or removes the addresses of a Service for PTR.
-func (x *Index) point(pointers *topology.TableEdit[netip.Addr, *pointer], name string, svc *service, there bool) {
+func (x *Index) point(pointers *table.Edit[netip.Addr, *pointer], name string, svc *service, there bool) {
 	if !x.cfg.Services {
 		return
 	}
@@ -281,7 +282,7 @@ func (x *Index) point(pointers *topology.TableEdit[netip.Addr, *pointer], name s
 	}
 }
 
-func setPointer(pointers *topology.TableEdit[netip.Addr, *pointer], ip netip.Addr, p pointer, there bool) {
+func setPointer(pointers *table.Edit[netip.Addr, *pointer], ip netip.Addr, p pointer, there bool) {
 	var list *pointer
 	old, _ := pointers.Get(ip)
 	for o := old; o != nil; o = o.next {

@@ -15,9 +15,9 @@ const Module = "github.com/gridmesh/gridmesh"
 // only. A longer prefix wins.
 var layers = map[string]int{
 	"api": 0, "internal": 0,
-	"topology":     1,
-	"kube/convert": 1, // pure, for every source that reads manifests
-	"source":       2, "kube": 2,
+	"topology": 1,
+	"convert":  1, // pure, for every source that reads manifests
+	"source":   2, "kube": 2,
 	"xds": 3, "capture": 3, "grid": 3, "dnsplugin": 3,
 	"cmd":  4,
 	"test": 5,
@@ -25,14 +25,14 @@ var layers = map[string]int{
 
 // sideways are the imports allowed within a layer.
 var sideways = map[string][]string{
-	"kube/convert": {"topology"},
-	"kube":         {"source"}, // a feed is a source
-	"xds":          {"xds/render"},
-	"capture":      {"capture/plan"},
+	"convert": {"topology"},
+	"kube":    {"source"}, // a feed is a source
+	"xds":     {"xds/render"},
+	"capture": {"capture/plan"},
 }
 
 // pure packages do no I/O: what they import is listed in forbidden.
-var pure = []string{"topology", "kube/convert", "xds/render", "capture/plan", "grid/plan", "dnsplugin/answer"}
+var pure = []string{"topology", "convert", "xds/render", "capture/plan", "grid/plan", "dnsplugin/answer"}
 
 var forbidden = []string{
 	"net", "net/http", "os", "os/exec", "syscall", "context", "log", "log/slog", "math/rand", "math/rand/v2",
@@ -68,7 +68,7 @@ func Check(pkg string, imports []string) []string {
 			broken = append(broken, fmt.Sprintf("%s imports %s: only kube talks to an API server", from, path))
 		}
 		if from == "topology" && strings.HasPrefix(path, "k8s.io/") {
-			broken = append(broken, fmt.Sprintf("%s imports %s: topology has types of its own, kube/convert makes them", from, path))
+			broken = append(broken, fmt.Sprintf("%s imports %s: topology has types of its own, convert makes them", from, path))
 		}
 	}
 	return broken

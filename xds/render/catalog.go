@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gridmesh/gridmesh/internal/table"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -12,9 +13,9 @@ import (
 // is immutable; resources are rendered when they are asked for.
 type Catalog struct {
 	cfg      Config
-	clusters *topology.Table[string, *Entry]
-	preload  *topology.Table[string, bool]
-	udp      *topology.Table[string, *Resource]
+	clusters *table.Map[string, *Entry]
+	preload  *table.Map[string, bool]
+	udp      *table.Map[string, *Resource]
 	Problems []topology.Problem
 	// Provisional: made from the last good state, which may be older than what
 	// a living Envoy holds. It only adds; it neither changes nor removes.
@@ -139,7 +140,7 @@ func (c *Cataloger) UsedNames() []string { return slices.Sorted(maps.Keys(c.prel
 
 // Next takes the next view. A provisional one is made from the last good state.
 func (c *Cataloger) Next(v *topology.View, provisional bool) (*Catalog, Changed) {
-	var last *topology.Table[topology.ObjectKey, *topology.ServiceView]
+	var last *table.Map[topology.ObjectKey, *topology.ServiceView]
 	if c.view != nil {
 		last = c.view.Services
 	}
@@ -174,7 +175,7 @@ func (c *Cataloger) Next(v *topology.View, provisional bool) (*Catalog, Changed)
 	return next, changed
 }
 
-func (c *Cataloger) forget(s *topology.ServiceView, clusters *topology.TableEdit[string, *Entry], udp *topology.TableEdit[string, *Resource]) {
+func (c *Cataloger) forget(s *topology.ServiceView, clusters *table.Edit[string, *Entry], udp *table.Edit[string, *Resource]) {
 	for i := range s.Frontends {
 		f := &s.Frontends[i]
 		name := ClusterName(f.Frontend)
@@ -186,7 +187,7 @@ func (c *Cataloger) forget(s *topology.ServiceView, clusters *topology.TableEdit
 	}
 }
 
-func (c *Cataloger) enter(s *topology.ServiceView, clusters *topology.TableEdit[string, *Entry], udp *topology.TableEdit[string, *Resource]) {
+func (c *Cataloger) enter(s *topology.ServiceView, clusters *table.Edit[string, *Entry], udp *table.Edit[string, *Resource]) {
 	for i := range s.Frontends {
 		f := &s.Frontends[i]
 		if f.Protocol != topology.TCP && f.Protocol != topology.UDP {

@@ -1,4 +1,5 @@
-package topology
+// Package table holds an immutable map that shares what did not change with the map it was made from.
+package table
 
 import (
 	"hash/maphash"
@@ -12,10 +13,10 @@ const shardCount = 256
 // One seed a process is enough: only pointers of the same process are compared.
 var shardSeed = maphash.MakeSeed()
 
-// Table is an immutable map in shards. Two tables that stem from each other
+// Map is an immutable map in shards. Two maps that stem from each other
 // share the shards that did not change, so that finding what changed costs
 // the number of shards plus what changed, not the size of the map.
-type Table[K comparable, V comparable] struct {
+type Map[K comparable, V comparable] struct {
 	shards [shardCount]*shard[K, V]
 	size   int
 }
@@ -30,7 +31,7 @@ func (s *shard[K, V]) entries() map[K]V {
 }
 
 // Get returns the value of k.
-func (t *Table[K, V]) Get(k K) (V, bool) {
+func (t *Map[K, V]) Get(k K) (V, bool) {
 	if t == nil {
 		var zero V
 		return zero, false
@@ -40,7 +41,7 @@ func (t *Table[K, V]) Get(k K) (V, bool) {
 }
 
 // Len is the number of entries.
-func (t *Table[K, V]) Len() int {
+func (t *Map[K, V]) Len() int {
 	if t == nil {
 		return 0
 	}
@@ -48,7 +49,7 @@ func (t *Table[K, V]) Len() int {
 }
 
 // All yields every entry, in no order.
-func (t *Table[K, V]) All() iter.Seq2[K, V] {
+func (t *Map[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		if t == nil {
 			return
@@ -64,7 +65,7 @@ func (t *Table[K, V]) All() iter.Seq2[K, V] {
 }
 
 // SortedKeys returns every key in the order of compare.
-func (t *Table[K, V]) SortedKeys(compare func(a, b K) int) []K {
+func (t *Map[K, V]) SortedKeys(compare func(a, b K) int) []K {
 	keys := make([]K, 0, t.Len())
 	for k := range t.All() {
 		keys = append(keys, k)
@@ -75,7 +76,7 @@ func (t *Table[K, V]) SortedKeys(compare func(a, b K) int) []K {
 
 // Changed yields the keys whose value differs between t and next, gone and
 // new ones included, in no order.
-func (t *Table[K, V]) Changed(next *Table[K, V]) iter.Seq[K] {
+func (t *Map[K, V]) Changed(next *Map[K, V]) iter.Seq[K] {
 	return func(yield func(K) bool) {
 		for i := range shardCount {
 			was, is := t.shard(i), next.shard(i)
@@ -100,25 +101,25 @@ func (t *Table[K, V]) Changed(next *Table[K, V]) iter.Seq[K] {
 }
 
 // Edit starts a changed copy. The shards are copied as they are written to.
-func (t *Table[K, V]) Edit() *TableEdit[K, V] {
-	e := &TableEdit[K, V]{}
+func (t *Map[K, V]) Edit() *Edit[K, V] {
+	e := &Edit[K, V]{}
 	if t != nil {
 		e.t = *t
 	}
 	return e
 }
 
-// TableEdit collects changes to a Table. It has one owner.
-type TableEdit[K comparable, V comparable] struct {
-	t     Table[K, V]
+// Edit collects changes to a Map. It has one owner.
+type Edit[K comparable, V comparable] struct {
+	t     Map[K, V]
 	owned [shardCount]bool
 }
 
 // Get returns the value of k as edited so far.
-func (e *TableEdit[K, V]) Get(k K) (V, bool) { return e.t.Get(k) }
+func (e *Edit[K, V]) Get(k K) (V, bool) { return e.t.Get(k) }
 
 // Set stores v under k.
-func (e *TableEdit[K, V]) Set(k K, v V) {
+func (e *Edit[K, V]) Set(k K, v V) {
 	s := e.shard(k)
 	if _, had := s[k]; !had {
 		e.t.size++
@@ -127,7 +128,7 @@ func (e *TableEdit[K, V]) Set(k K, v V) {
 }
 
 // Delete removes k.
-func (e *TableEdit[K, V]) Delete(k K) {
+func (e *Edit[K, V]) Delete(k K) {
 	if _, had := e.t.Get(k); had {
 		delete(e.shard(k), k)
 		e.t.size--
@@ -135,13 +136,13 @@ func (e *TableEdit[K, V]) Delete(k K) {
 }
 
 // Freeze returns the edited table; the edit can go on, on a copy.
-func (e *TableEdit[K, V]) Freeze() *Table[K, V] {
+func (e *Edit[K, V]) Freeze() *Map[K, V] {
 	t := e.t
 	e.owned = [shardCount]bool{}
 	return &t
 }
 
-func (e *TableEdit[K, V]) shard(k K) map[K]V {
+func (e *Edit[K, V]) shard(k K) map[K]V {
 	i := shardOf(k)
 	if !e.owned[i] {
 		e.owned[i] = true
@@ -154,7 +155,7 @@ func (e *TableEdit[K, V]) shard(k K) map[K]V {
 	return e.t.shards[i].m
 }
 
-func (t *Table[K, V]) shard(i int) *shard[K, V] {
+func (t *Map[K, V]) shard(i int) *shard[K, V] {
 	if t == nil {
 		return nil
 	}
