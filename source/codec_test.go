@@ -312,8 +312,10 @@ func FuzzManifest(f *testing.F) {
 	f.Add(seed)
 	f.Add([]byte("{apiVersion: v1, kind: List, items: [{kind: List, items: [1]}]}"))
 	f.Fuzz(func(_ *testing.T, data []byte) {
-		r := &reader{b: topology.NewBuilder()}
-		r.document("fuzz", data)
-		topology.See(r.b.Build(), "a-1", topology.Options{})
+		m := &manifests{}
+		m.document("fuzz", data)
+		d := NewDir("")
+		d.files = []file{{content: m}}
+		topology.See(d.build(), "a-1", topology.Options{})
 	})
 }

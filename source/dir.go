@@ -1,50 +1,48 @@
 package source
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
-
-	"github.com/gridmesh/gridmesh/convert"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// Bounds of a directory of manifests.
-const (
-	maxFile  = 64 << 20
-	dirPoll  = 250 * time.Millisecond
-	maxFault = 200 // characters of a decoder's complaint
-)
+// dirPoll is how often a directory is looked at.
+const dirPoll = 250 * time.Millisecond
 
 // Dir reads a directory (or one file) of manifests: Services, EndpointSlices,
 // Nodes and ServiceCIDRs; other kinds are passed over. What cannot be read is
-// a Problem, the rest goes on.
+// a Problem, the rest goes on. Only files that changed are read again.
 type Dir struct {
 	Cell
-	path string
-	seen string
+	path    string
+	files   []file // of the snapshot published last, by path
+	builder *topology.Builder
+	built   counted // what the builder holds
+}
+
+// file is a file of manifests as it was read last.
+type file struct {
+	path    string
+	version string // differs when the file does
+	content *manifests
+}
+
+// counted are the objects that count where several files have the same one: the
+// last, by the files' paths.
+type counted struct {
+	services map[topology.ObjectKey]*topology.Service
+	slices   map[topology.ObjectKey]*topology.Slice
+	nodes    map[string]*topology.Node
 }
 
 // NewDir reads path on Run.
-func NewDir(path string) *Dir { return &Dir{path: path} }
+func NewDir(path string) *Dir { return &Dir{path: path, builder: topology.NewBuilder()} }
 
 // Run publishes the directory's state and follows its changes until ctx ends.
 func (d *Dir) Run(ctx context.Context) error {
@@ -65,37 +63,122 @@ func (d *Dir) Run(ctx context.Context) error {
 	}
 }
 
+// refresh publishes a snapshot if any file changed.
 func (d *Dir) refresh() error {
-	files, mark, err := list(d.path)
+	files, err := list(d.path)
 	if err != nil {
 		return err
 	}
-	if mark == d.seen && d.Snapshot() != nil {
-		d.Hear(time.Now())
-		return nil
-	}
-	snap, err := readAll(files)
+	changed, err := d.read(files)
 	if err != nil {
 		return err
 	}
-	d.seen = mark
 	d.Hear(time.Now())
-	d.Publish(snap)
+	if changed || d.Snapshot() == nil {
+		d.Publish(d.build())
+	}
 	return nil
+}
+
+// read fills in the files' contents and keeps them, and reports whether any of
+// them differs from what was kept before.
+func (d *Dir) read(files []file) (changed bool, err error) {
+	before := make(map[string]file, len(d.files))
+	for _, f := range d.files {
+		before[f.path] = f
+	}
+	changed = len(files) != len(d.files)
+	for i := range files {
+		f := &files[i]
+		if old, had := before[f.path]; had && old.version == f.version {
+			f.content = old.content
+			continue
+		}
+		changed = true
+		f.content = &manifests{}
+		if err := f.content.file(f.path); err != nil {
+			return false, err
+		}
+	}
+	d.files = files
+	return changed, nil
+}
+
+// build makes the snapshot of the files kept; what did not change is shared
+// with the one before.
+func (d *Dir) build() *topology.Snapshot {
+	next := counted{map[topology.ObjectKey]*topology.Service{}, map[topology.ObjectKey]*topology.Slice{}, map[string]*topology.Node{}}
+	var cidrs []netip.Prefix
+	var problems []topology.Problem
+	for _, f := range d.files {
+		for _, s := range f.content.services {
+			next.services[s.Key] = s
+		}
+		for _, s := range f.content.slices {
+			next.slices[s.Key] = s
+		}
+		for _, n := range f.content.nodes {
+			next.nodes[n.Name] = n
+		}
+		cidrs = append(cidrs, f.content.cidrs...)
+		problems = append(problems, f.content.problems...)
+	}
+	replace(d.built.services, next.services, d.builder.SetService, d.builder.DeleteService)
+	replace(d.built.slices, next.slices, d.builder.SetSlice, d.builder.DeleteSlice)
+	replace(d.built.nodes, next.nodes, d.builder.SetNode, d.builder.DeleteNode)
+	d.built = next
+	d.builder.SetServiceCIDRs(cidrs)
+	d.builder.SetProblems(problems)
+	return d.builder.Build()
+}
+
+// replace leads a builder from what it was given to what it should hold.
+// Objects are the same where their file did not change.
+func replace[K comparable, V comparable](was, is map[K]V, set func(V) bool, remove func(K) bool) {
+	for k := range was {
+		if _, still := is[k]; !still {
+			remove(k)
+		}
+	}
+	for k, v := range is {
+		if was[k] != v {
+			set(v)
+		}
+	}
 }
 
 // ReadDir reads a directory once.
 func ReadDir(path string) (*topology.Snapshot, error) {
-	files, _, err := list(path)
+	files, err := list(path)
 	if err != nil {
 		return nil, err
 	}
-	return readAll(files)
+	d := NewDir(path)
+	if _, err := d.read(files); err != nil {
+		return nil, err
+	}
+	return d.build(), nil
 }
 
-// list returns the manifests under path and a mark that changes with them.
-func list(path string) (files []string, mark string, err error) {
-	var b strings.Builder
+// ReadObjects reads a directory or file of manifests of any kind, as the
+// unstructured objects of a dynamic client: numbers are int64 or float64.
+func ReadObjects(path string) ([]map[string]any, []topology.Problem, error) {
+	files, err := list(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	var found []map[string]any
+	m := &manifests{objects: &found}
+	for _, f := range files {
+		if err := m.file(f.path); err != nil {
+			return nil, nil, err
+		}
+	}
+	return found, m.problems, nil
+}
+
+// list returns the manifests under path, by path, unread.
+func list(path string) (files []file, err error) {
 	err = filepath.WalkDir(path, func(p string, e os.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -110,168 +193,11 @@ func list(path string) (files []string, mark string, err error) {
 		if err != nil {
 			return err
 		}
-		files = append(files, p)
-		fmt.Fprintln(&b, p, info.Size(), info.ModTime().UnixNano())
+		files = append(files, file{path: p, version: fmt.Sprint(info.Size(), info.ModTime().UnixNano())})
 		return nil
 	})
 	if err != nil {
-		return nil, "", fmt.Errorf("read manifests: %w", err)
+		return nil, fmt.Errorf("read manifests: %w", err)
 	}
-	return files, b.String(), nil
-}
-
-func readAll(files []string) (*topology.Snapshot, error) {
-	r := &reader{b: topology.NewBuilder()}
-	for _, f := range files {
-		if err := r.file(f); err != nil {
-			return nil, err
-		}
-	}
-	r.b.SetServiceCIDRs(r.cidrs)
-	r.b.SetProblems(r.problems)
-	return r.b.Build(), nil
-}
-
-type reader struct {
-	b        *topology.Builder
-	cidrs    []netip.Prefix
-	problems []topology.Problem
-	// objects, where it is wanted, takes every document as it is.
-	objects *[]map[string]any
-}
-
-// ReadObjects reads a directory or file of manifests of any kind, as the
-// unstructured objects of a dynamic client: numbers are int64 or float64.
-func ReadObjects(path string) ([]map[string]any, []topology.Problem, error) {
-	files, _, err := list(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	var found []map[string]any
-	r := &reader{objects: &found}
-	for _, f := range files {
-		if err := r.file(f); err != nil {
-			return nil, nil, err
-		}
-	}
-	return found, r.problems, nil
-}
-
-func (r *reader) fault(object, field, format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	if len(text) > maxFault {
-		text = text[:maxFault] + "..."
-	}
-	r.problems = append(r.problems, topology.Problem{Object: object, Field: field, Text: text})
-}
-
-func (r *reader) file(path string) error {
-	info, err := os.Stat(path)
-	if err == nil && info.Size() > maxFile {
-		r.fault("file "+path, "", "has %d bytes and is left out; at most %d are read, split it", info.Size(), maxFile)
-		return nil
-	}
-	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read manifests: %w", err)
-	}
-	docs := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	for n := 1; ; n++ {
-		doc, err := docs.Read()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		where := fmt.Sprintf("file %s document %d", path, n)
-		if err != nil {
-			r.fault(where, "", "cannot be split into YAML documents: %v", err)
-			return nil
-		}
-		r.document(where, doc)
-	}
-}
-
-func (r *reader) document(where string, doc []byte) {
-	if len(bytes.TrimSpace(doc)) == 0 {
-		return
-	}
-	var head struct {
-		metav1.TypeMeta `json:",inline"`
-		Metadata        struct {
-			Namespace string `json:"namespace"`
-			Name      string `json:"name"`
-		} `json:"metadata"`
-		Items []runtime.RawExtension `json:"items"`
-	}
-	raw, err := yaml.YAMLToJSON(doc)
-	if err == nil {
-		err = yaml.Unmarshal(raw, &head)
-	}
-	if err != nil {
-		r.fault(where, "", "is no Kubernetes manifest and is left out: %v", err)
-		return
-	}
-	if strings.HasSuffix(head.Kind, "List") {
-		for i, item := range head.Items {
-			r.document(fmt.Sprintf("%s items[%d]", where, i), item.Raw)
-		}
-		return
-	}
-	if head.Kind != "" {
-		where = fmt.Sprintf("%s %s/%s (%s)", strings.ToLower(head.Kind), orDefault(head.Metadata.Namespace), head.Metadata.Name, where)
-	}
-	if r.objects != nil {
-		var obj map[string]any
-		if err := utiljson.Unmarshal(raw, &obj); err != nil {
-			r.fault(where, "", "cannot be read and is left out: %v", err)
-			return
-		}
-		*r.objects = append(*r.objects, obj)
-		return
-	}
-	switch head.APIVersion + "/" + head.Kind {
-	case "v1/Service":
-		decode(r, where, raw, func(s *corev1.Service) {
-			s.Namespace = orDefault(s.Namespace)
-			r.b.SetService(convert.Service(s))
-		})
-	case "discovery.k8s.io/v1/EndpointSlice":
-		decode(r, where, raw, func(s *discoveryv1.EndpointSlice) {
-			s.Namespace = orDefault(s.Namespace)
-			if out := convert.Slice(s); out != nil {
-				r.b.SetSlice(out)
-			}
-		})
-	case "v1/Node":
-		decode(r, where, raw, func(n *corev1.Node) { r.b.SetNode(convert.Node(&n.ObjectMeta)) })
-	case "networking.k8s.io/v1/ServiceCIDR":
-		decode(r, where, raw, func(c *networkingv1.ServiceCIDR) { r.cidrs = slices.Concat(r.cidrs, convert.ServiceCIDR(c)) })
-	case "/":
-		r.fault(where, "kind", "is missing, as is apiVersion; the document is left out")
-	}
-}
-
-// decode is strict first, so that a mistyped field is told; the object is
-// taken without it.
-func decode[T any](r *reader, where string, raw []byte, take func(*T)) {
-	var obj T
-	if err := yaml.UnmarshalStrict(raw, &obj); err != nil {
-		var again T
-		if lenient := yaml.Unmarshal(raw, &again); lenient != nil {
-			r.fault(where, "", "cannot be read and is left out: %v", lenient)
-			return
-		}
-		r.fault(where, "", "has a field that does not exist and is passed over: %v", err)
-		obj = again
-	}
-	take(&obj)
-}
-
-func orDefault(namespace string) string {
-	if namespace == "" {
-		return "default"
-	}
-	return namespace
+	return files, nil
 }

@@ -1,0 +1,118 @@
+package source
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// describe writes a snapshot out, in an order of its own.
+func describe(s *topology.Snapshot) string {
+	var lines []string
+	for key, e := range s.Services.All() {
+		line := fmt.Sprintf("%s service=%+v", key, e.Service)
+		for _, slice := range e.Slices {
+			line += fmt.Sprintf(" slice=%+v", *slice)
+		}
+		lines = append(lines, line)
+	}
+	for name, n := range s.Nodes.All() {
+		lines = append(lines, fmt.Sprintf("node %s %+v", name, *n))
+	}
+	slices.Sort(lines)
+	return fmt.Sprintf("%s\n%v\n%v", strings.Join(lines, "\n"), s.ServiceCIDRs, s.Problems)
+}
+
+// randomDocument is a manifest out of few names, so that files have objects in
+// common.
+func randomDocument(r *rand.Rand) string {
+	n := r.IntN(4)
+	switch r.IntN(6) {
+	case 0, 1:
+		return fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: s%d}, spec: {clusterIP: 10.96.0.%d, ports: [{port: %d}]}}", n, n+1, 80+r.IntN(2))
+	case 2, 3:
+		return fmt.Sprintf("{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: e%d, labels: {kubernetes.io/service-name: s%d}}, addressType: IPv4, ports: [{port: 8080}], endpoints: [{addresses: [10.0.0.%d], nodeName: n1}]}", n, r.IntN(4), 1+r.IntN(9))
+	case 4:
+		return fmt.Sprintf("{apiVersion: v1, kind: Node, metadata: {name: n%d, labels: {unit: u%d}}}", n, r.IntN(3))
+	default:
+		return []string{"{broken", "{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {name: c}, spec: {cidrs: [10.96.0.0/16]}}", "{apiVersion: v1, kind: Service, metadata: {name: odd}, spec: {prots: []}}"}[r.IntN(3)]
+	}
+}
+
+// Law: a directory that is followed gives what one reading of it gives.
+func TestDirFollowedEqualsReadAnew(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 20 {
+		dir := t.TempDir()
+		d := NewDir(dir)
+		for step := range 30 {
+			path := filepath.Join(dir, fmt.Sprintf("f%d.yaml", r.IntN(4)))
+			if r.IntN(4) == 0 {
+				_ = os.Remove(path)
+			} else {
+				var docs []string
+				for range r.IntN(4) {
+					docs = append(docs, randomDocument(r))
+				}
+				text := strings.Join(docs, "\n---\n") + strings.Repeat("\n", step) // its size differs
+				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := d.refresh(); err != nil {
+				t.Fatal(err)
+			}
+			anew, err := ReadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := describe(d.Snapshot()), describe(anew); got != want {
+				t.Fatalf("step %d: followed\n%s\nread anew\n%s", step, got, want)
+			}
+		}
+	}
+}
+
+func TestDirReadsOnlyWhatChanged(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	service := "{apiVersion: v1, kind: Service, metadata: {name: %s}, spec: {clusterIP: 10.96.0.%d, ports: [{port: 80}]}}"
+	write("a.yaml", fmt.Sprintf(service, "a", 1))
+	write("b.yaml", fmt.Sprintf(service, "b", 2))
+	d := NewDir(dir)
+	if err := d.refresh(); err != nil {
+		t.Fatal(err)
+	}
+	first, before := d.Snapshot(), d.files[0].content
+	if err := d.refresh(); err != nil {
+		t.Fatal(err)
+	}
+	if d.Snapshot() != first {
+		t.Error("a directory that did not change gave another snapshot")
+	}
+	write("b.yaml", fmt.Sprintf(service, "b", 33))
+	if err := d.refresh(); err != nil {
+		t.Fatal(err)
+	}
+	if d.files[0].content != before {
+		t.Error("a.yaml did not change and was read again")
+	}
+	var changed []string
+	for key := range first.Services.Changed(d.Snapshot().Services) {
+		changed = append(changed, key.Name)
+	}
+	if !slices.Equal(changed, []string{"b"}) {
+		t.Errorf("changed: %v, want b alone", changed)
+	}
+}
