@@ -105,7 +105,7 @@ func keepCRDs(ctx context.Context, client *kube.Client, log *slog.Logger) {
 			return
 		}
 		if err := installCRDs(ctx, client); err != nil && ctx.Err() == nil {
-			log.Error("could not keep the CRDs", "err", err)
+			log.Error("could not keep the CRDs", obs.KeyErr, err)
 		}
 	}
 }
