@@ -15,9 +15,9 @@ import (
 type Config struct {
 	Log     *slog.Logger
 	Metrics *Metrics
-	// Asked is told which clusters Envoy asked for by name; it must not block.
+	// Asked gets the clusters that Envoy asked for by name; it must not block.
 	Asked func(clusters []string)
-	// Refused is told of each resource that Envoy refused, once; it must not block.
+	// Refused gets each resource that Envoy refused, once; it must not block.
 	Refused func(Nack)
 }
 
@@ -73,10 +73,10 @@ func (s *Server) Update(cat *render.Catalog, changed render.Changed) {
 	s.mu.Lock()
 	first := s.catalog == nil
 	// What a provisional catalog passed over has to be looked at now.
-	whole := !first && s.catalog.Provisional && !cat.Provisional
+	all := !first && s.catalog.Provisional && !cat.Provisional
 	s.catalog = cat
 	for st := range s.streams {
-		st.mark(changed, whole)
+		st.mark(changed, all)
 	}
 	for typeURL, names := range changed {
 		for _, name := range names {

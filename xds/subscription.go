@@ -10,8 +10,8 @@ import (
 
 // Limits of one type on one stream.
 const (
-	window    = 8   // responses without an answer
-	batchSize = 500 // resources in one response
+	maxInflight  = 8   // responses without an answer
+	maxBatchSize = 500 // names in one response
 )
 
 // batch is one response to be sent, in names.
@@ -20,9 +20,9 @@ type batch struct {
 	removed   []string
 }
 
-// flight is a response that Envoy has not answered yet, with what the stream
-// believed before it was sent.
-type flight struct {
+// inflight is a response that Envoy has not answered yet, with what it held
+// before, by the stream's account.
+type inflight struct {
 	names  []string
 	before map[string]string
 }
@@ -30,22 +30,22 @@ type flight struct {
 // subscription is what one stream knows of one type. It is a state machine
 // without I/O: requests and changes go in, batches come out.
 type subscription struct {
-	typeURL  string
-	wildcard bool
-	names    map[string]bool   // asked for by name
-	sent     map[string]string // name -> version that Envoy holds
-	pending  map[string]bool   // to be looked at; true: send even if unchanged
-	alone    []string          // to be sent one by one after a NACK
-	rejected map[string]string // name -> version that Envoy refused
-	inflight map[string]flight // nonce -> response
-	greet    bool              // a first answer is owed, even an empty one
-	started  bool
+	typeURL   string
+	wildcard  bool
+	names     map[string]bool     // asked for by name
+	sent      map[string]string   // name -> version that Envoy holds
+	pending   map[string]bool     // dirty names; true: send even if unchanged
+	oneByOne  []string            // to be sent singly after a NACK
+	rejected  map[string]string   // name -> version that Envoy refused
+	inflight  map[string]inflight // nonce -> response
+	owesFirst bool                // a first answer is owed, even an empty one
+	started   bool
 }
 
 func newSubscription(typeURL string) *subscription {
 	return &subscription{
 		typeURL: typeURL, names: map[string]bool{}, sent: map[string]string{}, pending: map[string]bool{},
-		rejected: map[string]string{}, inflight: map[string]flight{},
+		rejected: map[string]string{}, inflight: map[string]inflight{},
 	}
 }
 
@@ -56,19 +56,19 @@ func (s *subscription) request(cat *render.Catalog, subscribe, unsubscribe []str
 		s.started = true
 		for name, version := range initial {
 			s.sent[name] = version
-			s.touch(name, false)
+			s.mark(name, false)
 		}
 		if len(subscribe) == 0 && s.typeURL != render.EndpointType {
 			subscribe = []string{"*"}
 		}
-		s.greet = len(initial) == 0
+		s.owesFirst = len(initial) == 0
 	}
 	for _, name := range subscribe {
 		if name == "*" {
 			if !s.wildcard {
 				s.wildcard = true
 				for _, eager := range cat.Wildcard(s.typeURL) {
-					s.touch(eager, false)
+					s.mark(eager, false)
 				}
 			}
 			continue
@@ -76,8 +76,8 @@ func (s *subscription) request(cat *render.Catalog, subscribe, unsubscribe []str
 		s.names[name] = true
 		asked = append(asked, name)
 		// Asked again means forgotten: answer even what was sent before.
-		_, known := initial[name]
-		s.touch(name, !known)
+		_, holds := initial[name]
+		s.mark(name, !holds)
 	}
 	for _, name := range unsubscribe {
 		if name == "*" {
@@ -91,22 +91,23 @@ func (s *subscription) request(cat *render.Catalog, subscribe, unsubscribe []str
 	return asked
 }
 
-func (s *subscription) touch(name string, force bool) { s.pending[name] = s.pending[name] || force }
+// mark marks a name dirty; force sends it even if Envoy holds its version.
+func (s *subscription) mark(name string, force bool) { s.pending[name] = s.pending[name] || force }
 
-// touchAll looks again at everything that Envoy holds or asked for.
-func (s *subscription) touchAll(cat *render.Catalog) {
+// markAll marks dirty everything that Envoy holds or asked for.
+func (s *subscription) markAll(cat *render.Catalog) {
 	if !s.started {
 		return
 	}
 	for name := range s.sent {
-		s.touch(name, false)
+		s.mark(name, false)
 	}
 	for name := range s.names {
-		s.touch(name, false)
+		s.mark(name, false)
 	}
 	if s.wildcard {
 		for _, name := range cat.Wildcard(s.typeURL) {
-			s.touch(name, false)
+			s.mark(name, false)
 		}
 	}
 }
@@ -116,7 +117,7 @@ func (s *subscription) touchAll(cat *render.Catalog) {
 func (s *subscription) retry() {
 	names := slices.Sorted(maps.Keys(s.rejected))
 	clear(s.rejected)
-	s.alone = append(s.alone, names...)
+	s.oneByOne = append(s.oneByOne, names...)
 }
 
 // ack forgets the response and returns what Envoy took.
@@ -127,7 +128,7 @@ func (s *subscription) ack(nonce string) []string {
 }
 
 // nack takes back what was believed of the response and returns the resource
-// that is refused, if it was alone.
+// that is refused, if the response held no other.
 func (s *subscription) nack(nonce string) (refused string) {
 	f, ok := s.inflight[nonce]
 	if !ok {
@@ -146,7 +147,7 @@ func (s *subscription) nack(nonce string) (refused string) {
 			return name
 		}
 	}
-	s.alone = append(s.alone, f.names...)
+	s.oneByOne = append(s.oneByOne, f.names...)
 	return ""
 }
 
@@ -154,58 +155,58 @@ func (s *subscription) nack(nonce string) (refused string) {
 // whose endpoints must follow.
 func (s *subscription) next(cat *render.Catalog) (b *batch, changed []string) {
 	switch {
-	case len(s.alone) > 0 && len(s.inflight) > 0, len(s.inflight) >= window:
+	case len(s.oneByOne) > 0 && len(s.inflight) > 0, len(s.inflight) >= maxInflight:
 		return nil, nil
-	case len(s.alone) > 0:
-		name := s.alone[0]
-		s.alone = s.alone[1:]
+	case len(s.oneByOne) > 0:
+		name := s.oneByOne[0]
+		s.oneByOne = s.oneByOne[1:]
 		b = &batch{}
-		changed = s.consider(cat, name, true, b)
+		changed = s.evaluate(cat, name, true, b)
 	case len(s.pending) > 0:
 		b = &batch{}
 		for _, name := range s.takePending() {
-			changed = append(changed, s.consider(cat, name.name, name.force, b)...)
+			changed = append(changed, s.evaluate(cat, name.name, name.force, b)...)
 		}
 	}
-	if b == nil && !s.greet {
+	if b == nil && !s.owesFirst {
 		return nil, nil
 	}
 	if b == nil {
 		b = &batch{}
 	}
-	if len(b.resources)+len(b.removed) == 0 && !s.greet {
+	if len(b.resources)+len(b.removed) == 0 && !s.owesFirst {
 		return s.next(cat)
 	}
-	s.greet = false
+	s.owesFirst = false
 	return b, changed
 }
 
-type forced struct {
+type dirtyName struct {
 	name  string
 	force bool
 }
 
-func (s *subscription) takePending() []forced {
-	list := make([]forced, 0, min(len(s.pending), batchSize))
+func (s *subscription) takePending() []dirtyName {
+	list := make([]dirtyName, 0, min(len(s.pending), maxBatchSize))
 	for name, force := range s.pending {
-		if len(list) == batchSize {
+		if len(list) == maxBatchSize {
 			break
 		}
-		list = append(list, forced{name, force})
+		list = append(list, dirtyName{name, force})
 		delete(s.pending, name)
 	}
-	slices.SortFunc(list, func(a, b forced) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(list, func(a, b dirtyName) int { return strings.Compare(a.name, b.name) })
 	return list
 }
 
-// consider puts one name into the batch if Envoy should hear of it.
-func (s *subscription) consider(cat *render.Catalog, name string, force bool, b *batch) (changed []string) {
+// evaluate puts a name into the batch if Envoy holds something else.
+func (s *subscription) evaluate(cat *render.Catalog, name string, force bool, b *batch) (changed []string) {
 	had, held := s.sent[name]
 	if held && cat.Provisional && !force {
 		return nil // what Envoy holds is as new as the last good state, or newer
 	}
 	r, exists := cat.Resource(s.typeURL, name)
-	if !exists || !s.wants(cat, name) {
+	if !exists || !s.subscribes(cat, name) {
 		if held {
 			b.removed = append(b.removed, name)
 		}
@@ -223,7 +224,7 @@ func (s *subscription) consider(cat *render.Catalog, name string, force bool, b 
 	return changed
 }
 
-func (s *subscription) wants(cat *render.Catalog, name string) bool {
+func (s *subscription) subscribes(cat *render.Catalog, name string) bool {
 	if s.names[name] {
 		return true
 	}
@@ -238,7 +239,7 @@ func (s *subscription) wants(cat *render.Catalog, name string) bool {
 
 // record notes that b went out under a nonce.
 func (s *subscription) record(nonce string, b *batch) {
-	f := flight{before: map[string]string{}}
+	f := inflight{before: map[string]string{}}
 	for _, r := range b.resources {
 		f.names = append(f.names, r.Name)
 		if old, had := s.sent[r.Name]; had {

@@ -118,7 +118,7 @@ func TestProvisionalCatalogOnlyAdds(t *testing.T) {
 	s.request(old, []string{"*", name(3)}, nil, map[string]string{name(1): "newer", name(2): "newer", name(3): "newer"})
 	want(t, drain(t, s, old), name(4))
 	live := catalogOf([]byte{1, 2}, []byte{3}, 9)
-	s.touchAll(live)
+	s.markAll(live)
 	want(t, drain(t, s, live), name(1)+" "+name(2)+" "+name(3)+" -"+name(4))
 }
 
@@ -128,8 +128,8 @@ func TestNamesAskedForAreEmptiedNotRemoved(t *testing.T) {
 	s.request(cat, []string{"*", name(1)}, nil, nil)
 	drain(t, s, cat)
 	gone := catalogOf(nil, nil, 9)
-	s.touch(name(1), false)
-	s.touch(name(2), false)
+	s.mark(name(1), false)
+	s.mark(name(2), false)
 	got := drain(t, s, gone)
 	if len(got) != 1 || slices.Contains(got[0], "-"+name(1)) || !slices.Contains(got[0], "-"+name(2)) {
 		t.Errorf("sent %q, want %s removed and %s kept", got, name(2), name(1))
@@ -171,11 +171,11 @@ func TestNackSendsOneByOneAndHoldsBackTheBad(t *testing.T) {
 	if !slices.Equal(alone, []string{name(1), name(2), name(3)}) {
 		t.Errorf("sent alone: %q", alone)
 	}
-	s.touch(name(2), false)
+	s.mark(name(2), false)
 	want(t, drain(t, s, cat)) // unchanged: held back
 	other := catalogOf([]byte{1, 2, 3}, nil, 9)
 	s.rejected[name(2)] = "another version"
-	s.touch(name(2), false)
+	s.mark(name(2), false)
 	want(t, drain(t, s, other), name(2)) // changed: tried again
 }
 
@@ -189,21 +189,21 @@ func TestChangedClusterIsFollowedByItsEndpoints(t *testing.T) {
 	}
 }
 
-func TestWindowBoundsWhatIsUnanswered(t *testing.T) {
+func TestMaxInflightBoundsWhatIsUnanswered(t *testing.T) {
 	cat := catalogOf([]byte{1}, nil, 9)
 	s := newSubscription(render.EndpointType)
 	s.request(cat, []string{name(1)}, nil, nil)
-	for i := range window {
-		s.touch(name(1), true)
+	for i := range maxInflight {
+		s.mark(name(1), true)
 		b, _ := s.next(cat)
 		if b == nil {
 			t.Fatalf("nothing sent with %d unanswered", i)
 		}
 		s.record(string(rune('a'+i)), b)
 	}
-	s.touch(name(1), true)
+	s.mark(name(1), true)
 	if b, _ := s.next(cat); b != nil {
-		t.Error("sent beyond the window")
+		t.Error("sent beyond the limit")
 	}
 	s.ack("a")
 	if b, _ := s.next(cat); b == nil {
