@@ -208,7 +208,9 @@ func (st *stream) flush() error {
 			}
 			endpoints := st.subs[render.EndpointType]
 			for _, name := range changed {
-				if endpoints.names[name] {
+				// After a reconnect Envoy asks for clusters before it says
+				// which endpoints it holds.
+				if endpoints.names[name] || !endpoints.started {
 					endpoints.mark(name, true)
 				}
 			}
