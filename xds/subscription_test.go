@@ -1,46 +1,12 @@
 package xds
 
 import (
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds/render"
 )
-
-// catalogOf makes a catalog of Services with one endpoint each, by the last
-// byte of their address; near ones are preloaded.
-func catalogOf(near, far []byte, endpoint byte) *render.Catalog {
-	keys := `["unit"]`
-	b := topology.NewBuilder()
-	b.SetNode(&topology.Node{Name: "a-1", Labels: map[string]string{"unit": "a"}})
-	add := func(n byte, keyed bool) {
-		ip := netip.AddrFrom4([4]byte{10, 96, 0, n})
-		s := &topology.Service{Key: topology.ObjectKey{Namespace: "default", Name: ip.String()}, ClusterIPs: []netip.Addr{ip}, Ports: []topology.ServicePort{{Protocol: topology.TCP, Port: 80}}}
-		node := "far"
-		if keyed {
-			s.TopologyKeys, node = &keys, "a-1"
-		}
-		b.SetService(s)
-		b.SetSlice(&topology.Slice{Key: s.Key, Service: s.Key.Name, Ports: []topology.SlicePort{{Protocol: topology.TCP, Port: 8080}}, Endpoints: []topology.Endpoint{
-			{Addr: netip.AddrFrom4([4]byte{10, 1, 0, endpoint}), Node: node, Ready: true, Serving: true},
-		}})
-	}
-	for _, n := range near {
-		add(n, true)
-	}
-	for _, n := range far {
-		add(n, false)
-	}
-	cat, _ := render.NewCataloger(render.Default(), 500).Next(topology.See(b.Build(), "a-1", topology.Options{}), false)
-	return cat
-}
-
-func name(n byte) string {
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 96, 0, n}), 80).String()
-}
 
 // drain sends everything that may be sent, answers it, and returns the names
 // of each response.
