@@ -20,11 +20,17 @@ type batch struct {
 	removed   []string
 }
 
-// inflight is a response that Envoy has not answered yet, with what it held
-// before, by the stream's account.
+// inflight is a response that Envoy has not answered yet.
 type inflight struct {
-	names  []string
-	before map[string]string
+	nonce   string
+	names   []string           // resources, then removals
+	changes map[string]*change // without those that Envoy gave back since
+}
+
+// change is what a response does to one name.
+type change struct {
+	version string // "": removed
+	before  string // what Envoy held before; "": nothing
 }
 
 // subscription is what one stream knows of one type. It is a state machine
@@ -32,45 +38,34 @@ type inflight struct {
 type subscription struct {
 	typeURL   string
 	wildcard  bool
-	names     map[string]bool     // asked for by name
-	sent      map[string]string   // name -> version that Envoy holds
-	pending   map[string]bool     // dirty names; true: send even if unchanged
-	oneByOne  []string            // to be sent singly after a NACK
-	rejected  map[string]string   // name -> version that Envoy refused
-	inflight  map[string]inflight // nonce -> response
-	owesFirst bool                // a first answer is owed, even an empty one
+	names     map[string]bool   // asked for by name
+	sent      map[string]string // name -> version that Envoy holds
+	pending   map[string]bool   // dirty names; true: send even if unchanged
+	oneByOne  []string          // to be sent singly after a NACK
+	rejected  map[string]string // name -> version that Envoy refused; "": its removal
+	inflight  []*inflight       // oldest first
+	owesFirst bool              // a first answer is owed, even an empty one
 	started   bool
 }
 
 func newSubscription(typeURL string) *subscription {
 	return &subscription{
 		typeURL: typeURL, names: map[string]bool{}, sent: map[string]string{}, pending: map[string]bool{},
-		rejected: map[string]string{}, inflight: map[string]inflight{},
+		rejected: map[string]string{},
 	}
 }
 
 // request takes what Envoy asks for. initial are the versions that a
-// reconnected Envoy still holds.
+// reconnected Envoy still holds, by name; they count in the first request only.
 func (s *subscription) request(cat *render.Catalog, subscribe, unsubscribe []string, initial map[string]string) (asked []string) {
-	if !s.started {
-		s.started = true
-		for name, version := range initial {
-			s.sent[name] = version
-			s.mark(name, false)
-		}
-		if len(subscribe) == 0 && s.typeURL != render.EndpointType {
-			subscribe = []string{"*"}
-		}
-		s.owesFirst = len(initial) == 0
+	if s.started {
+		initial = nil
+	} else {
+		subscribe = s.start(subscribe, initial)
 	}
 	for _, name := range subscribe {
 		if name == "*" {
-			if !s.wildcard {
-				s.wildcard = true
-				for _, eager := range cat.Wildcard(s.typeURL) {
-					s.mark(eager, false)
-				}
-			}
+			s.subscribeAll(cat)
 			continue
 		}
 		s.names[name] = true
@@ -80,15 +75,77 @@ func (s *subscription) request(cat *render.Catalog, subscribe, unsubscribe []str
 		s.mark(name, !holds)
 	}
 	for _, name := range unsubscribe {
-		if name == "*" {
-			s.wildcard = false
-			continue
-		}
-		delete(s.names, name)
-		delete(s.sent, name)
-		delete(s.rejected, name)
+		s.unsubscribe(cat, name)
 	}
 	return asked
+}
+
+// start takes the first request and returns what it subscribes to.
+func (s *subscription) start(subscribe []string, initial map[string]string) []string {
+	s.started = true
+	for name, version := range initial {
+		s.sent[name] = version
+		s.mark(name, false)
+	}
+	s.owesFirst = len(initial) == 0
+	if len(subscribe) == 0 && s.typeURL != render.EndpointType {
+		return []string{"*"}
+	}
+	return subscribe
+}
+
+func (s *subscription) subscribeAll(cat *render.Catalog) {
+	if s.wildcard {
+		return
+	}
+	s.wildcard = true
+	for _, name := range cat.Wildcard(s.typeURL) {
+		s.mark(name, false)
+	}
+}
+
+func (s *subscription) unsubscribe(cat *render.Catalog, name string) {
+	if name == "*" {
+		s.wildcard = false
+		s.forgetUnnamed()
+		return
+	}
+	delete(s.names, name)
+	_, holds := s.sent[name]
+	switch {
+	case !s.wildcard:
+		s.forget(name)
+	case holds:
+		// Envoy cannot know whether the wildcard covers the name: it is sent
+		// or removed (xDS protocol, "Unsubscribing from resources").
+		s.mark(name, true)
+	case !s.subscribes(cat, name):
+		delete(s.pending, name)
+		delete(s.rejected, name)
+	}
+}
+
+// forget drops what is known of a name that Envoy gave back.
+func (s *subscription) forget(name string) {
+	delete(s.sent, name)
+	delete(s.pending, name)
+	delete(s.rejected, name)
+	for _, f := range s.inflight {
+		delete(f.changes, name)
+	}
+}
+
+// forgetUnnamed forgets all that was not asked for by name.
+func (s *subscription) forgetUnnamed() {
+	all := slices.Concat(slices.Collect(maps.Keys(s.sent)), slices.Collect(maps.Keys(s.pending)), slices.Collect(maps.Keys(s.rejected)))
+	for _, f := range s.inflight {
+		all = append(all, f.names...)
+	}
+	for _, name := range all {
+		if !s.names[name] {
+			s.forget(name)
+		}
+	}
 }
 
 // mark marks a name dirty; force sends it even if Envoy holds its version.
@@ -120,65 +177,99 @@ func (s *subscription) retry() {
 	s.oneByOne = append(s.oneByOne, names...)
 }
 
-// ack forgets the response and returns what Envoy took.
-func (s *subscription) ack(nonce string) []string {
-	f := s.inflight[nonce]
-	delete(s.inflight, nonce)
-	return f.names
+// ack forgets the response and returns the names that Envoy took.
+func (s *subscription) ack(nonce string) (took []string) {
+	if f, _ := s.answered(nonce); f != nil {
+		return f.names
+	}
+	return nil
 }
 
-// nack takes back what was believed of the response and returns the resource
-// that is refused, if the response held no other.
+// nack takes back what the response was to change and returns the name that is
+// refused, if the response held no other.
 func (s *subscription) nack(nonce string) (refused string) {
-	f, ok := s.inflight[nonce]
-	if !ok {
+	f, later := s.answered(nonce)
+	if f == nil {
 		return ""
 	}
-	delete(s.inflight, nonce)
 	for _, name := range f.names {
-		version := s.sent[name]
-		if old, had := f.before[name]; had {
-			s.sent[name] = old
-		} else {
-			delete(s.sent, name)
+		c := f.changes[name]
+		if c == nil {
+			continue // given back since
 		}
-		if len(f.names) == 1 {
-			s.rejected[name] = version
-			return name
+		superseded := s.undo(name, c, later)
+		if len(f.names) > 1 {
+			s.oneByOne = append(s.oneByOne, name)
+			continue
+		}
+		refused = name
+		if !superseded {
+			s.rejected[name] = c.version
 		}
 	}
-	s.oneByOne = append(s.oneByOne, f.names...)
-	return ""
+	return refused
 }
 
-// next returns the next response to send, or nil. changed names clusters
-// whose endpoints must follow.
-func (s *subscription) next(cat *render.Catalog) (b *batch, changed []string) {
-	switch {
-	case len(s.oneByOne) > 0 && len(s.inflight) > 0, len(s.inflight) >= maxInflight:
+// undo takes back one change; what was sent later decides, if anything was.
+func (s *subscription) undo(name string, c *change, later []*inflight) (superseded bool) {
+	for _, f := range later {
+		if next := f.changes[name]; next != nil {
+			next.before = c.before
+			return true
+		}
+	}
+	if c.before == "" {
+		delete(s.sent, name)
+	} else {
+		s.sent[name] = c.before
+	}
+	return false
+}
+
+// answered takes the response of a nonce out of what is unanswered, and
+// returns what was sent after it, too; nil where there is none.
+func (s *subscription) answered(nonce string) (f *inflight, later []*inflight) {
+	i := slices.IndexFunc(s.inflight, func(f *inflight) bool { return f.nonce == nonce })
+	if i < 0 {
 		return nil, nil
+	}
+	f = s.inflight[i]
+	s.inflight = slices.Delete(s.inflight, i, i+1)
+	return f, s.inflight[i:]
+}
+
+// next returns the next response to send, or nil. changed are the clusters in
+// it that Envoy held already: their endpoints must follow.
+func (s *subscription) next(cat *render.Catalog) (b *batch, changed []string) {
+	for {
+		names := s.take()
+		if len(names) == 0 && !s.owesFirst {
+			return nil, nil
+		}
+		b = &batch{}
+		for _, n := range names {
+			if _, holds := s.sent[n.name]; s.evaluate(cat, n.name, n.force, b) && holds && s.typeURL == render.ClusterType {
+				changed = append(changed, n.name)
+			}
+		}
+		if len(b.resources)+len(b.removed) > 0 || s.owesFirst {
+			s.owesFirst = false
+			return b, changed
+		}
+	}
+}
+
+// take takes the names for the next response, as many as may be sent now.
+func (s *subscription) take() []dirtyName {
+	switch {
+	case len(s.inflight) >= maxInflight, len(s.oneByOne) > 0 && len(s.inflight) > 0:
+		return nil
 	case len(s.oneByOne) > 0:
 		name := s.oneByOne[0]
 		s.oneByOne = s.oneByOne[1:]
-		b = &batch{}
-		changed = s.evaluate(cat, name, true, b)
-	case len(s.pending) > 0:
-		b = &batch{}
-		for _, name := range s.takePending() {
-			changed = append(changed, s.evaluate(cat, name.name, name.force, b)...)
-		}
+		return []dirtyName{{name, true}}
 	}
-	if b == nil && !s.owesFirst {
-		return nil, nil
-	}
-	if b == nil {
-		b = &batch{}
-	}
-	if len(b.resources)+len(b.removed) == 0 && !s.owesFirst {
-		return s.next(cat)
-	}
-	s.owesFirst = false
-	return b, changed
+	return s.takePending()
 }
 
 type dirtyName struct {
@@ -199,56 +290,49 @@ func (s *subscription) takePending() []dirtyName {
 	return list
 }
 
-// evaluate puts a name into the batch if Envoy holds something else.
-func (s *subscription) evaluate(cat *render.Catalog, name string, force bool, b *batch) (changed []string) {
-	had, held := s.sent[name]
-	if held && cat.Provisional && !force {
-		return nil // what Envoy holds is as new as the last good state, or newer
+// evaluate puts a name into the batch if Envoy holds something else, and
+// reports whether it added a resource.
+func (s *subscription) evaluate(cat *render.Catalog, name string, force bool, b *batch) (added bool) {
+	version, holds := s.sent[name]
+	if holds && cat.Provisional && !force {
+		return false // what Envoy holds is as new as the last good state, or newer
 	}
-	r, exists := cat.Resource(s.typeURL, name)
-	if !exists || !s.subscribes(cat, name) {
-		if held {
-			b.removed = append(b.removed, name)
+	refused, isRefused := s.rejected[name]
+	r, found := cat.Resource(s.typeURL, name)
+	if !found || !s.subscribes(cat, name) {
+		if holds && isRefused && refused == "" {
+			return false
 		}
 		delete(s.rejected, name)
-		return nil
+		if holds {
+			b.removed = append(b.removed, name)
+		}
+		return false
 	}
-	if s.rejected[name] == r.Version || had == r.Version && held && !force {
-		return nil
+	if isRefused && refused == r.Version || version == r.Version && holds && !force {
+		return false
 	}
 	delete(s.rejected, name)
 	b.resources = append(b.resources, r)
-	if held && s.typeURL == render.ClusterType {
-		changed = []string{name}
-	}
-	return changed
+	return true
 }
 
 func (s *subscription) subscribes(cat *render.Catalog, name string) bool {
-	if s.names[name] {
-		return true
-	}
-	switch s.typeURL {
-	case render.ClusterType:
-		return s.wildcard && cat.Preloaded(name)
-	case render.ListenerType:
-		return s.wildcard
-	}
-	return false
+	return s.names[name] || s.wildcard && cat.InWildcard(s.typeURL, name)
 }
 
 // record notes that b went out under a nonce.
 func (s *subscription) record(nonce string, b *batch) {
-	f := inflight{before: map[string]string{}}
+	f := &inflight{nonce: nonce, changes: map[string]*change{}}
 	for _, r := range b.resources {
 		f.names = append(f.names, r.Name)
-		if old, had := s.sent[r.Name]; had {
-			f.before[r.Name] = old
-		}
+		f.changes[r.Name] = &change{version: r.Version, before: s.sent[r.Name]}
 		s.sent[r.Name] = r.Version
 	}
 	for _, name := range b.removed {
+		f.names = append(f.names, name)
+		f.changes[name] = &change{before: s.sent[name]}
 		delete(s.sent, name)
 	}
-	s.inflight[nonce] = f
+	s.inflight = append(s.inflight, f)
 }

@@ -176,3 +176,72 @@ func TestMaxInflightBoundsWhatIsUnanswered(t *testing.T) {
 		t.Error("not sent after an answer")
 	}
 }
+
+// send sends the next response under a nonce and returns what is in it.
+func send(t *testing.T, s *subscription, cat *render.Catalog, nonce string) []string {
+	t.Helper()
+	b, _ := s.next(cat)
+	if b == nil {
+		t.Fatal("nothing is sent")
+	}
+	s.record(nonce, b)
+	return s.inflight[len(s.inflight)-1].names
+}
+
+func TestNackBringsBackWhatWasToBeRemoved(t *testing.T) {
+	s := newSubscription(render.ClusterType)
+	before, after := catalogOf([]byte{1}, nil, 9), catalogOf([]byte{2}, nil, 9)
+	s.request(before, nil, nil, nil)
+	drain(t, s, before)
+	s.markAll(after)
+	if got := send(t, s, after, "both"); !slices.Equal(got, []string{name(2), name(1)}) {
+		t.Fatalf("sent %q", got)
+	}
+	s.nack("both")
+	want(t, drain(t, s, after), name(2), "-"+name(1))
+}
+
+// The answer to a response must not undo what a later one did.
+func TestNackOfAnEarlierResponseLeavesTheLater(t *testing.T) {
+	s := newSubscription(render.EndpointType)
+	first, second := catalogOf([]byte{1}, nil, 8), catalogOf([]byte{1}, nil, 9)
+	s.request(first, []string{name(1)}, nil, nil)
+	send(t, s, first, "1")
+	s.markAll(second)
+	send(t, s, second, "2")
+	s.nack("1")
+	s.ack("2")
+	s.markAll(second)
+	want(t, drain(t, s, second))
+	s.retry()
+	want(t, drain(t, s, second))
+}
+
+func TestNamesGivenBackUnderTheWildcardAreSentOrRemoved(t *testing.T) {
+	cat := catalogOf([]byte{1}, []byte{3}, 9)
+	s := newSubscription(render.ClusterType)
+	s.request(cat, []string{"*", name(1), name(3)}, nil, nil)
+	drain(t, s, cat)
+	s.request(cat, nil, []string{name(1), name(3)}, nil)
+	want(t, drain(t, s, cat), name(1)+" -"+name(3))
+	s.request(cat, nil, []string{"*"}, nil)
+	want(t, drain(t, s, cat))
+	s.request(cat, []string{"*"}, nil, nil)
+	want(t, drain(t, s, cat), name(1))
+}
+
+func TestNamesGivenBackAreForgotten(t *testing.T) {
+	cat := catalogOf(nil, nil, 9)
+	s := newSubscription(render.EndpointType)
+	for i := range 100 {
+		names := []string{name(byte(i)), name(byte(100 + i))}
+		s.request(cat, names, nil, nil)
+		if b, _ := s.next(cat); b != nil { // never answered
+			s.record(names[0], b)
+		}
+		s.request(cat, nil, names, nil)
+	}
+	if n := len(s.pending) + len(s.sent) + len(s.names); n != 0 {
+		t.Errorf("%d names are left of none", n)
+	}
+}

@@ -78,6 +78,18 @@ func (c *Catalog) Wildcard(typeURL string) []string {
 	return list
 }
 
+// InWildcard reports whether Wildcard has the name.
+func (c *Catalog) InWildcard(typeURL, name string) bool {
+	switch typeURL {
+	case ClusterType:
+		return c.Preloaded(name)
+	case ListenerType:
+		_, found := c.Resource(typeURL, name)
+		return found
+	}
+	return false
+}
+
 // Resource renders one resource. A cluster that is not found is an empty one, and
 // so are its endpoints: a removal would make Envoy wait for the name each time.
 // A listener that is not found is none.
