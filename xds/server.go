@@ -2,6 +2,7 @@ package xds
 
 import (
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,13 +12,19 @@ import (
 	"github.com/gridmesh/gridmesh/xds/render"
 )
 
+// Limits of what is kept of refusals, whatever Envoys send.
+const (
+	maxNacks  = 1000 // more are counted only
+	maxReason = 1024 // bytes of Envoy's words
+)
+
 // Config wires a Server.
 type Config struct {
 	Log     *slog.Logger
 	Metrics *Metrics
-	// Asked is told which clusters Envoy asked for by name; it must not block.
+	// Asked gets the clusters that Envoy asked for by name; it must not block.
 	Asked func(clusters []string)
-	// Refused is told of each resource that Envoy refused, once; it must not block.
+	// Refused gets each resource that Envoy refused, once; it must not block.
 	Refused func(Nack)
 }
 
@@ -73,10 +80,10 @@ func (s *Server) Update(cat *render.Catalog, changed render.Changed) {
 	s.mu.Lock()
 	first := s.catalog == nil
 	// What a provisional catalog passed over has to be looked at now.
-	whole := !first && s.catalog.Provisional && !cat.Provisional
+	all := !first && s.catalog.Provisional && !cat.Provisional
 	s.catalog = cat
 	for st := range s.streams {
-		st.mark(changed, whole)
+		st.mark(changed, all)
 	}
 	for typeURL, names := range changed {
 		for _, name := range names {
@@ -140,19 +147,26 @@ func (s *Server) current() *render.Catalog {
 
 // refused notes what Envoy does not take. It is said once, and not at every retry.
 func (s *Server) refused(typeURL, name, reason string) {
+	if len(reason) > maxReason {
+		reason = strings.ToValidUTF8(reason[:maxReason], "") + " …"
+	}
 	n := Nack{Type: short(typeURL), Name: name, Reason: reason, At: time.Now()}
 	if service, ok := s.current().ServiceOf(typeURL, name); ok {
 		n.Service = service.String()
 	}
 	id := resourceID{typeURL, name}
 	s.mu.Lock()
-	before, again := s.nacks[id]
-	if again = again && before.Reason == reason; again {
+	before, repeated := s.nacks[id]
+	full := !repeated && len(s.nacks) >= maxNacks
+	repeated = repeated && before.Reason == reason
+	if repeated {
 		n.At = before.At
 	}
-	s.nacks[id] = n
+	if !full {
+		s.nacks[id] = n
+	}
 	s.mu.Unlock()
-	if again {
+	if repeated || full {
 		return
 	}
 	s.cfg.Log.Error("Envoy refused a resource; what it held before stays in force",

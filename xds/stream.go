@@ -26,9 +26,9 @@ const maxNames = 1 << 18
 // retryRefused is how often Envoy is offered again what it refused.
 const retryRefused = 10 * time.Second
 
-// order is that of a batch: clusters, then the endpoints they wait for, then
+// sendOrder is the order of types: clusters, then the endpoints they wait for, then
 // the listeners that lead to them.
-var order = []string{render.ClusterType, render.EndpointType, render.ListenerType}
+var sendOrder = []string{render.ClusterType, render.EndpointType, render.ListenerType}
 
 type stream struct {
 	server *Server
@@ -37,10 +37,10 @@ type stream struct {
 	subs   map[string]*subscription // owned by run
 	nonce  int
 
-	mu    sync.Mutex
-	dirty map[string]map[string]struct{}
-	whole bool // look at everything
-	info  Stream
+	mu       sync.Mutex
+	dirty    map[string]map[string]struct{}
+	dirtyAll bool // look at everything
+	info     Stream
 }
 
 func newStream(s *Server, g discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) *stream {
@@ -48,16 +48,17 @@ func newStream(s *Server, g discovery.AggregatedDiscoveryService_DeltaAggregated
 		server: s, grpc: g, wake: make(chan struct{}, 1), subs: map[string]*subscription{},
 		dirty: map[string]map[string]struct{}{}, info: Stream{Since: time.Now()},
 	}
-	for _, typeURL := range order {
+	for _, typeURL := range sendOrder {
 		st.subs[typeURL] = newSubscription(typeURL)
 	}
 	return st
 }
 
-// mark notes changed names; the stream looks at them when it can send.
-func (st *stream) mark(changed render.Changed, whole bool) {
+// mark marks changed names dirty; the stream looks at them when it can send.
+// It never blocks.
+func (st *stream) mark(changed render.Changed, all bool) {
 	st.mu.Lock()
-	st.whole = st.whole || whole
+	st.dirtyAll = st.dirtyAll || all
 	for typeURL, names := range changed {
 		if st.dirty[typeURL] == nil {
 			st.dirty[typeURL] = map[string]struct{}{}
@@ -122,7 +123,7 @@ func (st *stream) run() error {
 
 func (st *stream) request(r *discovery.DeltaDiscoveryRequest) error {
 	if r.GetNode() != nil {
-		if err := st.greet(r.GetNode()); err != nil {
+		if err := st.checkNode(r.GetNode()); err != nil {
 			return err
 		}
 	}
@@ -154,8 +155,8 @@ func (st *stream) nacked(sub *subscription, nonce, reason string) {
 	}
 }
 
-// greet checks who is there. An Envoy that is too old is told so in its log.
-func (st *stream) greet(node *core.Node) error {
+// checkNode notes who is connected. An Envoy that is too old is told so in its log.
+func (st *stream) checkNode(node *core.Node) error {
 	v := node.GetUserAgentBuildVersion().GetVersion()
 	text := fmt.Sprintf("%d.%d.%d", v.GetMajorNumber(), v.GetMinorNumber(), v.GetPatch())
 	st.mu.Lock()
@@ -172,13 +173,13 @@ func (st *stream) greet(node *core.Node) error {
 
 func (st *stream) takeDirty() {
 	st.mu.Lock()
-	dirty, whole := st.dirty, st.whole
-	st.dirty, st.whole = map[string]map[string]struct{}{}, false
+	dirty, all := st.dirty, st.dirtyAll
+	st.dirty, st.dirtyAll = map[string]map[string]struct{}{}, false
 	st.mu.Unlock()
-	if whole {
+	if all {
 		cat := st.server.current()
 		for _, sub := range st.subs {
-			sub.touchAll(cat)
+			sub.markAll(cat)
 		}
 	}
 	for typeURL, names := range dirty {
@@ -187,7 +188,7 @@ func (st *stream) takeDirty() {
 			continue // its first request will ask for everything
 		}
 		for name := range names {
-			sub.touch(name, false)
+			sub.mark(name, false)
 		}
 	}
 }
@@ -195,7 +196,7 @@ func (st *stream) takeDirty() {
 // flush sends what may be sent now. What has to wait for an answer waits.
 func (st *stream) flush() error {
 	cat := st.server.current()
-	for _, typeURL := range order {
+	for _, typeURL := range sendOrder {
 		sub := st.subs[typeURL]
 		for sub.started {
 			b, changed := sub.next(cat)
@@ -207,8 +208,10 @@ func (st *stream) flush() error {
 			}
 			endpoints := st.subs[render.EndpointType]
 			for _, name := range changed {
-				if endpoints.names[name] {
-					endpoints.touch(name, true)
+				// After a reconnect Envoy asks for clusters before it says
+				// which endpoints it holds.
+				if endpoints.names[name] || !endpoints.started {
+					endpoints.mark(name, true)
 				}
 			}
 		}

@@ -10,8 +10,8 @@ import (
 
 // Limits of one type on one stream.
 const (
-	window    = 8   // responses without an answer
-	batchSize = 500 // resources in one response
+	maxInflight  = 8   // responses without an answer
+	maxBatchSize = 500 // names in one response
 )
 
 // batch is one response to be sent, in names.
@@ -20,93 +20,151 @@ type batch struct {
 	removed   []string
 }
 
-// flight is a response that Envoy has not answered yet, with what the stream
-// believed before it was sent.
-type flight struct {
-	names  []string
-	before map[string]string
+// inflight is a response that Envoy has not answered yet.
+type inflight struct {
+	nonce   string
+	names   []string           // resources, then removals
+	changes map[string]*change // without those that Envoy gave back since
+}
+
+// change is what a response does to one name.
+type change struct {
+	version string // "": removed
+	before  string // what Envoy held before; "": nothing
 }
 
 // subscription is what one stream knows of one type. It is a state machine
 // without I/O: requests and changes go in, batches come out.
 type subscription struct {
-	typeURL  string
-	wildcard bool
-	names    map[string]bool   // asked for by name
-	sent     map[string]string // name -> version that Envoy holds
-	pending  map[string]bool   // to be looked at; true: send even if unchanged
-	alone    []string          // to be sent one by one after a NACK
-	rejected map[string]string // name -> version that Envoy refused
-	inflight map[string]flight // nonce -> response
-	greet    bool              // a first answer is owed, even an empty one
-	started  bool
+	typeURL   string
+	wildcard  bool
+	names     map[string]bool   // asked for by name
+	sent      map[string]string // name -> version that Envoy holds
+	pending   map[string]bool   // dirty names; true: send even if unchanged
+	oneByOne  []string          // to be sent singly after a NACK
+	rejected  map[string]string // name -> version that Envoy refused; "": its removal
+	inflight  []*inflight       // oldest first
+	owesFirst bool              // a first answer is owed, even an empty one
+	started   bool
 }
 
 func newSubscription(typeURL string) *subscription {
 	return &subscription{
 		typeURL: typeURL, names: map[string]bool{}, sent: map[string]string{}, pending: map[string]bool{},
-		rejected: map[string]string{}, inflight: map[string]flight{},
+		rejected: map[string]string{},
 	}
 }
 
 // request takes what Envoy asks for. initial are the versions that a
-// reconnected Envoy still holds.
+// reconnected Envoy still holds, by name; they count in the first request only.
 func (s *subscription) request(cat *render.Catalog, subscribe, unsubscribe []string, initial map[string]string) (asked []string) {
-	if !s.started {
-		s.started = true
-		for name, version := range initial {
-			s.sent[name] = version
-			s.touch(name, false)
-		}
-		if len(subscribe) == 0 && s.typeURL != render.EndpointType {
-			subscribe = []string{"*"}
-		}
-		s.greet = len(initial) == 0
+	if s.started {
+		initial = nil
+	} else {
+		subscribe = s.start(subscribe, initial)
 	}
 	for _, name := range subscribe {
 		if name == "*" {
-			if !s.wildcard {
-				s.wildcard = true
-				for _, eager := range cat.Wildcard(s.typeURL) {
-					s.touch(eager, false)
-				}
-			}
+			s.subscribeAll(cat)
 			continue
 		}
 		s.names[name] = true
 		asked = append(asked, name)
 		// Asked again means forgotten: answer even what was sent before.
-		_, known := initial[name]
-		s.touch(name, !known)
+		_, holds := initial[name]
+		s.mark(name, !holds)
 	}
 	for _, name := range unsubscribe {
-		if name == "*" {
-			s.wildcard = false
-			continue
-		}
-		delete(s.names, name)
-		delete(s.sent, name)
-		delete(s.rejected, name)
+		s.unsubscribe(cat, name)
 	}
 	return asked
 }
 
-func (s *subscription) touch(name string, force bool) { s.pending[name] = s.pending[name] || force }
+// start takes the first request and returns what it subscribes to.
+func (s *subscription) start(subscribe []string, initial map[string]string) []string {
+	s.started = true
+	for name, version := range initial {
+		s.sent[name] = version
+		s.mark(name, false)
+	}
+	s.owesFirst = len(initial) == 0
+	if len(subscribe) == 0 && s.typeURL != render.EndpointType {
+		return []string{"*"}
+	}
+	return subscribe
+}
 
-// touchAll looks again at everything that Envoy holds or asked for.
-func (s *subscription) touchAll(cat *render.Catalog) {
+func (s *subscription) subscribeAll(cat *render.Catalog) {
+	if s.wildcard {
+		return
+	}
+	s.wildcard = true
+	for _, name := range cat.Wildcard(s.typeURL) {
+		s.mark(name, false)
+	}
+}
+
+func (s *subscription) unsubscribe(cat *render.Catalog, name string) {
+	if name == "*" {
+		s.wildcard = false
+		s.forgetUnnamed()
+		return
+	}
+	delete(s.names, name)
+	_, holds := s.sent[name]
+	switch {
+	case !s.wildcard:
+		s.forget(name)
+	case holds:
+		// Envoy cannot know whether the wildcard covers the name: it is sent
+		// or removed (xDS protocol, "Unsubscribing from resources").
+		s.mark(name, true)
+	case !s.subscribes(cat, name):
+		delete(s.pending, name)
+		delete(s.rejected, name)
+	}
+}
+
+// forget drops what is known of a name that Envoy gave back.
+func (s *subscription) forget(name string) {
+	delete(s.sent, name)
+	delete(s.pending, name)
+	delete(s.rejected, name)
+	for _, f := range s.inflight {
+		delete(f.changes, name)
+	}
+}
+
+// forgetUnnamed forgets all that was not asked for by name.
+func (s *subscription) forgetUnnamed() {
+	all := slices.Concat(slices.Collect(maps.Keys(s.sent)), slices.Collect(maps.Keys(s.pending)), slices.Collect(maps.Keys(s.rejected)))
+	for _, f := range s.inflight {
+		all = append(all, f.names...)
+	}
+	for _, name := range all {
+		if !s.names[name] {
+			s.forget(name)
+		}
+	}
+}
+
+// mark marks a name dirty; force sends it even if Envoy holds its version.
+func (s *subscription) mark(name string, force bool) { s.pending[name] = s.pending[name] || force }
+
+// markAll marks dirty everything that Envoy holds or asked for.
+func (s *subscription) markAll(cat *render.Catalog) {
 	if !s.started {
 		return
 	}
 	for name := range s.sent {
-		s.touch(name, false)
+		s.mark(name, false)
 	}
 	for name := range s.names {
-		s.touch(name, false)
+		s.mark(name, false)
 	}
 	if s.wildcard {
 		for _, name := range cat.Wildcard(s.typeURL) {
-			s.touch(name, false)
+			s.mark(name, false)
 		}
 	}
 }
@@ -116,138 +174,165 @@ func (s *subscription) touchAll(cat *render.Catalog) {
 func (s *subscription) retry() {
 	names := slices.Sorted(maps.Keys(s.rejected))
 	clear(s.rejected)
-	s.alone = append(s.alone, names...)
+	s.oneByOne = append(s.oneByOne, names...)
 }
 
-// ack forgets the response and returns what Envoy took.
-func (s *subscription) ack(nonce string) []string {
-	f := s.inflight[nonce]
-	delete(s.inflight, nonce)
-	return f.names
+// ack forgets the response and returns the names that Envoy took.
+func (s *subscription) ack(nonce string) (took []string) {
+	if f, _ := s.answered(nonce); f != nil {
+		return f.names
+	}
+	return nil
 }
 
-// nack takes back what was believed of the response and returns the resource
-// that is refused, if it was alone.
+// nack takes back what the response was to change and returns the name that is
+// refused, if the response held no other.
 func (s *subscription) nack(nonce string) (refused string) {
-	f, ok := s.inflight[nonce]
-	if !ok {
+	f, later := s.answered(nonce)
+	if f == nil {
 		return ""
 	}
-	delete(s.inflight, nonce)
 	for _, name := range f.names {
-		version := s.sent[name]
-		if old, had := f.before[name]; had {
-			s.sent[name] = old
-		} else {
-			delete(s.sent, name)
+		c := f.changes[name]
+		if c == nil {
+			continue // given back since
 		}
-		if len(f.names) == 1 {
-			s.rejected[name] = version
-			return name
+		superseded := s.undo(name, c, later)
+		if len(f.names) > 1 {
+			s.oneByOne = append(s.oneByOne, name)
+			continue
 		}
-	}
-	s.alone = append(s.alone, f.names...)
-	return ""
-}
-
-// next returns the next response to send, or nil. changed names clusters
-// whose endpoints must follow.
-func (s *subscription) next(cat *render.Catalog) (b *batch, changed []string) {
-	switch {
-	case len(s.alone) > 0 && len(s.inflight) > 0, len(s.inflight) >= window:
-		return nil, nil
-	case len(s.alone) > 0:
-		name := s.alone[0]
-		s.alone = s.alone[1:]
-		b = &batch{}
-		changed = s.consider(cat, name, true, b)
-	case len(s.pending) > 0:
-		b = &batch{}
-		for _, name := range s.takePending() {
-			changed = append(changed, s.consider(cat, name.name, name.force, b)...)
+		refused = name
+		if !superseded {
+			s.rejected[name] = c.version
 		}
 	}
-	if b == nil && !s.greet {
-		return nil, nil
-	}
-	if b == nil {
-		b = &batch{}
-	}
-	if len(b.resources)+len(b.removed) == 0 && !s.greet {
-		return s.next(cat)
-	}
-	s.greet = false
-	return b, changed
+	return refused
 }
 
-type forced struct {
-	name  string
-	force bool
-}
-
-func (s *subscription) takePending() []forced {
-	list := make([]forced, 0, min(len(s.pending), batchSize))
-	for name, force := range s.pending {
-		if len(list) == batchSize {
-			break
+// undo takes back one change; what was sent later decides, if anything was.
+func (s *subscription) undo(name string, c *change, later []*inflight) (superseded bool) {
+	for _, f := range later {
+		if next := f.changes[name]; next != nil {
+			next.before = c.before
+			return true
 		}
-		list = append(list, forced{name, force})
-		delete(s.pending, name)
 	}
-	slices.SortFunc(list, func(a, b forced) int { return strings.Compare(a.name, b.name) })
-	return list
-}
-
-// consider puts one name into the batch if Envoy should hear of it.
-func (s *subscription) consider(cat *render.Catalog, name string, force bool, b *batch) (changed []string) {
-	had, held := s.sent[name]
-	if held && cat.Provisional && !force {
-		return nil // what Envoy holds is as new as the last good state, or newer
-	}
-	r, exists := cat.Resource(s.typeURL, name)
-	if !exists || !s.wants(cat, name) {
-		if held {
-			b.removed = append(b.removed, name)
-		}
-		delete(s.rejected, name)
-		return nil
-	}
-	if s.rejected[name] == r.Version || had == r.Version && held && !force {
-		return nil
-	}
-	delete(s.rejected, name)
-	b.resources = append(b.resources, r)
-	if held && s.typeURL == render.ClusterType {
-		changed = []string{name}
-	}
-	return changed
-}
-
-func (s *subscription) wants(cat *render.Catalog, name string) bool {
-	if s.names[name] {
-		return true
-	}
-	switch s.typeURL {
-	case render.ClusterType:
-		return s.wildcard && cat.Preloaded(name)
-	case render.ListenerType:
-		return s.wildcard
+	if c.before == "" {
+		delete(s.sent, name)
+	} else {
+		s.sent[name] = c.before
 	}
 	return false
 }
 
+// answered takes the response of a nonce out of what is unanswered, and
+// returns what was sent after it, too; nil where there is none.
+func (s *subscription) answered(nonce string) (f *inflight, later []*inflight) {
+	i := slices.IndexFunc(s.inflight, func(f *inflight) bool { return f.nonce == nonce })
+	if i < 0 {
+		return nil, nil
+	}
+	f = s.inflight[i]
+	s.inflight = slices.Delete(s.inflight, i, i+1)
+	return f, s.inflight[i:]
+}
+
+// next returns the next response to send, or nil. changed are the clusters in
+// it that Envoy held already: their endpoints must follow.
+func (s *subscription) next(cat *render.Catalog) (b *batch, changed []string) {
+	for {
+		names := s.take()
+		if len(names) == 0 && !s.owesFirst {
+			return nil, nil
+		}
+		b = &batch{}
+		for _, n := range names {
+			if _, holds := s.sent[n.name]; s.evaluate(cat, n.name, n.force, b) && holds && s.typeURL == render.ClusterType {
+				changed = append(changed, n.name)
+			}
+		}
+		if len(b.resources)+len(b.removed) > 0 || s.owesFirst {
+			s.owesFirst = false
+			return b, changed
+		}
+	}
+}
+
+// take takes the names for the next response, as many as may be sent now.
+func (s *subscription) take() []dirtyName {
+	switch {
+	case len(s.inflight) >= maxInflight, len(s.oneByOne) > 0 && len(s.inflight) > 0:
+		return nil
+	case len(s.oneByOne) > 0:
+		name := s.oneByOne[0]
+		s.oneByOne = s.oneByOne[1:]
+		return []dirtyName{{name, true}}
+	}
+	return s.takePending()
+}
+
+type dirtyName struct {
+	name  string
+	force bool
+}
+
+func (s *subscription) takePending() []dirtyName {
+	list := make([]dirtyName, 0, min(len(s.pending), maxBatchSize))
+	for name, force := range s.pending {
+		if len(list) == maxBatchSize {
+			break
+		}
+		list = append(list, dirtyName{name, force})
+		delete(s.pending, name)
+	}
+	slices.SortFunc(list, func(a, b dirtyName) int { return strings.Compare(a.name, b.name) })
+	return list
+}
+
+// evaluate puts a name into the batch if Envoy holds something else, and
+// reports whether it added a resource.
+func (s *subscription) evaluate(cat *render.Catalog, name string, force bool, b *batch) (added bool) {
+	version, holds := s.sent[name]
+	if holds && cat.Provisional && !force {
+		return false // what Envoy holds is as new as the last good state, or newer
+	}
+	refused, isRefused := s.rejected[name]
+	r, found := cat.Resource(s.typeURL, name)
+	if !found || !s.subscribes(cat, name) {
+		if holds && isRefused && refused == "" {
+			return false
+		}
+		delete(s.rejected, name)
+		if holds {
+			b.removed = append(b.removed, name)
+		}
+		return false
+	}
+	if isRefused && refused == r.Version || version == r.Version && holds && !force {
+		return false
+	}
+	delete(s.rejected, name)
+	b.resources = append(b.resources, r)
+	return true
+}
+
+func (s *subscription) subscribes(cat *render.Catalog, name string) bool {
+	return s.names[name] || s.wildcard && cat.InWildcard(s.typeURL, name)
+}
+
 // record notes that b went out under a nonce.
 func (s *subscription) record(nonce string, b *batch) {
-	f := flight{before: map[string]string{}}
+	f := &inflight{nonce: nonce, changes: map[string]*change{}}
 	for _, r := range b.resources {
 		f.names = append(f.names, r.Name)
-		if old, had := s.sent[r.Name]; had {
-			f.before[r.Name] = old
-		}
+		f.changes[r.Name] = &change{version: r.Version, before: s.sent[r.Name]}
 		s.sent[r.Name] = r.Version
 	}
 	for _, name := range b.removed {
+		f.names = append(f.names, name)
+		f.changes[name] = &change{before: s.sent[name]}
 		delete(s.sent, name)
 	}
-	s.inflight[nonce] = f
+	s.inflight = append(s.inflight, f)
 }

@@ -1,46 +1,12 @@
 package xds
 
 import (
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds/render"
 )
-
-// catalogOf makes a catalog of Services with one endpoint each, by the last
-// byte of their address; near ones are preloaded.
-func catalogOf(near, far []byte, endpoint byte) *render.Catalog {
-	keys := `["unit"]`
-	b := topology.NewBuilder()
-	b.SetNode(&topology.Node{Name: "a-1", Labels: map[string]string{"unit": "a"}})
-	add := func(n byte, keyed bool) {
-		ip := netip.AddrFrom4([4]byte{10, 96, 0, n})
-		s := &topology.Service{Key: topology.ObjectKey{Namespace: "default", Name: ip.String()}, ClusterIPs: []netip.Addr{ip}, Ports: []topology.ServicePort{{Protocol: topology.TCP, Port: 80}}}
-		node := "far"
-		if keyed {
-			s.TopologyKeys, node = &keys, "a-1"
-		}
-		b.SetService(s)
-		b.SetSlice(&topology.Slice{Key: s.Key, Service: s.Key.Name, Ports: []topology.SlicePort{{Protocol: topology.TCP, Port: 8080}}, Endpoints: []topology.Endpoint{
-			{Addr: netip.AddrFrom4([4]byte{10, 1, 0, endpoint}), Node: node, Ready: true, Serving: true},
-		}})
-	}
-	for _, n := range near {
-		add(n, true)
-	}
-	for _, n := range far {
-		add(n, false)
-	}
-	cat, _ := render.NewCataloger(render.Default(), 500).Next(topology.See(b.Build(), "a-1", topology.Options{}), false)
-	return cat
-}
-
-func name(n byte) string {
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 96, 0, n}), 80).String()
-}
 
 // drain sends everything that may be sent, answers it, and returns the names
 // of each response.
@@ -118,7 +84,7 @@ func TestProvisionalCatalogOnlyAdds(t *testing.T) {
 	s.request(old, []string{"*", name(3)}, nil, map[string]string{name(1): "newer", name(2): "newer", name(3): "newer"})
 	want(t, drain(t, s, old), name(4))
 	live := catalogOf([]byte{1, 2}, []byte{3}, 9)
-	s.touchAll(live)
+	s.markAll(live)
 	want(t, drain(t, s, live), name(1)+" "+name(2)+" "+name(3)+" -"+name(4))
 }
 
@@ -128,8 +94,8 @@ func TestNamesAskedForAreEmptiedNotRemoved(t *testing.T) {
 	s.request(cat, []string{"*", name(1)}, nil, nil)
 	drain(t, s, cat)
 	gone := catalogOf(nil, nil, 9)
-	s.touch(name(1), false)
-	s.touch(name(2), false)
+	s.mark(name(1), false)
+	s.mark(name(2), false)
 	got := drain(t, s, gone)
 	if len(got) != 1 || slices.Contains(got[0], "-"+name(1)) || !slices.Contains(got[0], "-"+name(2)) {
 		t.Errorf("sent %q, want %s removed and %s kept", got, name(2), name(1))
@@ -171,11 +137,11 @@ func TestNackSendsOneByOneAndHoldsBackTheBad(t *testing.T) {
 	if !slices.Equal(alone, []string{name(1), name(2), name(3)}) {
 		t.Errorf("sent alone: %q", alone)
 	}
-	s.touch(name(2), false)
+	s.mark(name(2), false)
 	want(t, drain(t, s, cat)) // unchanged: held back
 	other := catalogOf([]byte{1, 2, 3}, nil, 9)
 	s.rejected[name(2)] = "another version"
-	s.touch(name(2), false)
+	s.mark(name(2), false)
 	want(t, drain(t, s, other), name(2)) // changed: tried again
 }
 
@@ -189,24 +155,93 @@ func TestChangedClusterIsFollowedByItsEndpoints(t *testing.T) {
 	}
 }
 
-func TestWindowBoundsWhatIsUnanswered(t *testing.T) {
+func TestMaxInflightBoundsWhatIsUnanswered(t *testing.T) {
 	cat := catalogOf([]byte{1}, nil, 9)
 	s := newSubscription(render.EndpointType)
 	s.request(cat, []string{name(1)}, nil, nil)
-	for i := range window {
-		s.touch(name(1), true)
+	for i := range maxInflight {
+		s.mark(name(1), true)
 		b, _ := s.next(cat)
 		if b == nil {
 			t.Fatalf("nothing sent with %d unanswered", i)
 		}
 		s.record(string(rune('a'+i)), b)
 	}
-	s.touch(name(1), true)
+	s.mark(name(1), true)
 	if b, _ := s.next(cat); b != nil {
-		t.Error("sent beyond the window")
+		t.Error("sent beyond the limit")
 	}
 	s.ack("a")
 	if b, _ := s.next(cat); b == nil {
 		t.Error("not sent after an answer")
+	}
+}
+
+// send sends the next response under a nonce and returns what is in it.
+func send(t *testing.T, s *subscription, cat *render.Catalog, nonce string) []string {
+	t.Helper()
+	b, _ := s.next(cat)
+	if b == nil {
+		t.Fatal("nothing is sent")
+	}
+	s.record(nonce, b)
+	return s.inflight[len(s.inflight)-1].names
+}
+
+func TestNackBringsBackWhatWasToBeRemoved(t *testing.T) {
+	s := newSubscription(render.ClusterType)
+	before, after := catalogOf([]byte{1}, nil, 9), catalogOf([]byte{2}, nil, 9)
+	s.request(before, nil, nil, nil)
+	drain(t, s, before)
+	s.markAll(after)
+	if got := send(t, s, after, "both"); !slices.Equal(got, []string{name(2), name(1)}) {
+		t.Fatalf("sent %q", got)
+	}
+	s.nack("both")
+	want(t, drain(t, s, after), name(2), "-"+name(1))
+}
+
+// The answer to a response must not undo what a later one did.
+func TestNackOfAnEarlierResponseLeavesTheLater(t *testing.T) {
+	s := newSubscription(render.EndpointType)
+	first, second := catalogOf([]byte{1}, nil, 8), catalogOf([]byte{1}, nil, 9)
+	s.request(first, []string{name(1)}, nil, nil)
+	send(t, s, first, "1")
+	s.markAll(second)
+	send(t, s, second, "2")
+	s.nack("1")
+	s.ack("2")
+	s.markAll(second)
+	want(t, drain(t, s, second))
+	s.retry()
+	want(t, drain(t, s, second))
+}
+
+func TestNamesGivenBackUnderTheWildcardAreSentOrRemoved(t *testing.T) {
+	cat := catalogOf([]byte{1}, []byte{3}, 9)
+	s := newSubscription(render.ClusterType)
+	s.request(cat, []string{"*", name(1), name(3)}, nil, nil)
+	drain(t, s, cat)
+	s.request(cat, nil, []string{name(1), name(3)}, nil)
+	want(t, drain(t, s, cat), name(1)+" -"+name(3))
+	s.request(cat, nil, []string{"*"}, nil)
+	want(t, drain(t, s, cat))
+	s.request(cat, []string{"*"}, nil, nil)
+	want(t, drain(t, s, cat), name(1))
+}
+
+func TestNamesGivenBackAreForgotten(t *testing.T) {
+	cat := catalogOf(nil, nil, 9)
+	s := newSubscription(render.EndpointType)
+	for i := range 100 {
+		names := []string{name(byte(i)), name(byte(100 + i))}
+		s.request(cat, names, nil, nil)
+		if b, _ := s.next(cat); b != nil { // never answered
+			s.record(names[0], b)
+		}
+		s.request(cat, nil, names, nil)
+	}
+	if n := len(s.pending) + len(s.sent) + len(s.names); n != 0 {
+		t.Errorf("%d names are left of none", n)
 	}
 }

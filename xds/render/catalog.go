@@ -49,7 +49,7 @@ func (c *Catalog) Names() []string {
 	return c.clusters.SortedKeys(strings.Compare)
 }
 
-// Preloaded tells whether Envoy holds the cluster without asking for it.
+// Preloaded reports whether Envoy holds the cluster without asking for it.
 func (c *Catalog) Preloaded(name string) bool {
 	_, ok := c.preload.Get(name)
 	return ok
@@ -78,16 +78,28 @@ func (c *Catalog) Wildcard(typeURL string) []string {
 	return list
 }
 
-// Resource renders one resource. An unknown cluster is an empty one, and so
-// are its endpoints: a removal would make Envoy wait for the name each time.
-// An unknown listener is none.
-func (c *Catalog) Resource(typeURL, name string) (Resource, bool) {
-	entry, known := c.clusters.Get(name)
+// InWildcard reports whether Wildcard has the name.
+func (c *Catalog) InWildcard(typeURL, name string) bool {
 	switch typeURL {
 	case ClusterType:
-		return Cluster(name, known && entry.Keyed, c.cfg), true
+		return c.Preloaded(name)
+	case ListenerType:
+		_, found := c.Resource(typeURL, name)
+		return found
+	}
+	return false
+}
+
+// Resource renders one resource. A cluster that is not found is an empty one, and
+// so are its endpoints: a removal would make Envoy wait for the name each time.
+// A listener that is not found is none.
+func (c *Catalog) Resource(typeURL, name string) (Resource, bool) {
+	entry, found := c.clusters.Get(name)
+	switch typeURL {
+	case ClusterType:
+		return Cluster(ClusterSpec{Name: name, Keyed: found && entry.Keyed}, c.cfg), true
 	case EndpointType:
-		if !known {
+		if !found {
 			return Endpoints(name, topology.TCP, nil), true
 		}
 		return Endpoints(name, entry.Frontend.Protocol, entry.Frontend.Tiers), true
@@ -122,7 +134,7 @@ func NewCataloger(cfg Config, preloadMax int) *Cataloger {
 }
 
 // Used notes clusters that Envoy asked for by name; they stay preloaded. It
-// tells whether any was new.
+// reports whether any was new.
 func (c *Cataloger) Used(names ...string) bool {
 	n := len(c.preload.used)
 	for _, name := range names {

@@ -18,12 +18,12 @@ const (
 // preloader chooses the clusters that Envoy holds without being asked, so
 // that they serve with the agent dead: what the unit offers, nearest first.
 type preloader struct {
-	max    int
-	rank   map[string]topology.Rank // candidate cluster -> rank
-	used   map[string]bool
-	chosen map[string]bool
-	left   int // candidates over the cap
-	stale  bool
+	max     int
+	rank    map[string]topology.Rank // candidate cluster -> rank
+	used    map[string]bool
+	chosen  map[string]bool
+	overCap int // candidates
+	stale   bool
 }
 
 func newPreloader(most int) *preloader {
@@ -78,7 +78,7 @@ func (p *preloader) choose() (added, gone []string) {
 		}
 		list = list[:n]
 	}
-	p.left = len(p.rank) - len(list)
+	p.overCap = len(p.rank) - len(list)
 	next := make(map[string]bool, len(list))
 	for _, name := range list {
 		next[name] = true
@@ -96,11 +96,11 @@ func (p *preloader) choose() (added, gone []string) {
 }
 
 func (p *preloader) problems() []topology.Problem {
-	if p.left == 0 {
+	if p.overCap == 0 {
 		return nil
 	}
 	return []topology.Problem{{
 		Object: "node", Field: "--preload-max",
-		Text: fmt.Sprintf("%d clusters near this node are over the cap of %d and are fetched at their first connection only: they do not survive the death of the agent unused; raise --preload-max (54 KiB of Envoy's memory a cluster of 10 endpoints)", p.left, p.max),
+		Text: fmt.Sprintf("%d clusters near this node are over the cap of %d and are fetched at their first connection only: they do not survive the death of the agent unused; raise --preload-max (54 KiB of Envoy's memory a cluster of 10 endpoints)", p.overCap, p.max),
 	}}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
@@ -40,7 +41,7 @@ func TestTemplatesAreAContract(t *testing.T) {
 	cfg.Redirect = true
 	list := append(Listeners(cfg),
 		UDPListener(udp),
-		Cluster("10.96.0.10:80", true, Default()), Cluster("10.96.0.10:80", false, Default()),
+		Cluster(ClusterSpec{"10.96.0.10:80", true}, Default()), Cluster(ClusterSpec{"10.96.0.10:80", false}, Default()),
 		Endpoints("10.96.0.10:80", topology.TCP, tiers()), Endpoints("10.96.0.10:53/udp", topology.UDP, nil))
 	for _, r := range list {
 		body, err := protojson.Marshal(r.Message())
@@ -132,12 +133,12 @@ func TestCatalogerIsIncremental(t *testing.T) {
 					t.Fatalf("seed %d step %d: kept %v, anew %v", seed, step, now, want)
 				}
 				for key := range now {
-					if before[key] != now[key] && !told(changed, key) {
+					if before[key] != now[key] && !listed(changed, key) {
 						t.Fatalf("seed %d step %d: %s changed and Changed does not say so", seed, step, key)
 					}
 				}
 				for key := range before {
-					if _, still := now[key]; !still && !told(changed, key) {
+					if _, still := now[key]; !still && !listed(changed, key) {
 						t.Fatalf("seed %d step %d: %s went and Changed does not say so", seed, step, key)
 					}
 				}
@@ -162,13 +163,13 @@ func versions(c *Catalog) map[string]string {
 	return all
 }
 
-func told(changed Changed, key string) bool {
+func listed(changed Changed, key string) bool {
 	for typeURL, names := range changed {
 		if slices.ContainsFunc(names, func(n string) bool { return typeURL+" "+n == key }) {
 			return true
 		}
 	}
-	for _, l := range Listeners(Default()) { // constant: never told
+	for _, l := range Listeners(Default()) { // constant: never listed
 		if key == ListenerType+" "+l.Name {
 			return true
 		}
@@ -189,10 +190,27 @@ func TestVersionsFollowContent(t *testing.T) {
 	}
 	other := Default()
 	other.ConnectTimeout = time.Second / 2
-	if Cluster("x", true, Default()).Version == Cluster("x", true, other).Version {
+	if Cluster(ClusterSpec{"x", true}, Default()).Version == Cluster(ClusterSpec{"x", true}, other).Version {
 		t.Error("the version does not follow the connect timeout")
 	}
-	if proto.Equal(Cluster("x", true, Default()).Message(), Cluster("x", false, Default()).Message()) {
+	if proto.Equal(Cluster(ClusterSpec{"x", true}, Default()).Message(), Cluster(ClusterSpec{"x", false}, Default()).Message()) {
 		t.Error("a Service without keys has the unit's connect timeout")
+	}
+}
+
+// A feature is a line in the list: it sets its part of the cluster, and its
+// version reaches every cluster's version.
+func TestClusterFeatureIsOneLine(t *testing.T) {
+	spec := ClusterSpec{Name: "10.96.0.10:80"}
+	added := clusterFeature{
+		version: func(ClusterSpec, Config) []string { return []string{"zone-aware-1"} },
+		apply:   func(c *cluster.Cluster, _ ClusterSpec, _ Config) { c.AltStatName = "added" },
+	}
+	before, after := Cluster(spec, Default()), clusterOf(append(slices.Clone(clusterFeatures), added), spec, Default())
+	if before.Version == after.Version {
+		t.Error("the version does not follow a new feature")
+	}
+	if got := after.Message().(*cluster.Cluster); got.GetAltStatName() != "added" || got.GetOutlierDetection() == nil {
+		t.Errorf("got %v", got)
 	}
 }

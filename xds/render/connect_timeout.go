@@ -1,0 +1,27 @@
+package render
+
+import (
+	"time"
+
+	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// farConnectTimeout is the least that a Service without keys gets: its
+// endpoints may lie behind a slow link, and one lost SYN is no death.
+const farConnectTimeout = time.Second
+
+// connectTimeout is how long an endpoint may take to accept.
+var connectTimeout = clusterFeature{
+	version: func(spec ClusterSpec, cfg Config) []string { return []string{timeoutOf(spec, cfg).String()} },
+	apply: func(c *cluster.Cluster, spec ClusterSpec, cfg Config) {
+		c.ConnectTimeout = durationpb.New(timeoutOf(spec, cfg))
+	},
+}
+
+func timeoutOf(spec ClusterSpec, cfg Config) time.Duration {
+	if spec.Keyed {
+		return cfg.ConnectTimeout
+	}
+	return max(cfg.ConnectTimeout, farConnectTimeout)
+}
