@@ -150,7 +150,7 @@ func TestAbsent(t *testing.T) {
 		g := plugged(answer.Config{Services: c.services})
 		g.Next = c.next
 		rec := dnstest.NewRecorder(&test.ResponseWriter{})
-		ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*nextTimeout)
 		got, _ := g.ServeDNS(ctx, rec, new(dns.Msg).SetQuestion(c.name, dns.TypeA))
 		cancel()
 		if rec.Msg != nil {
@@ -183,7 +183,7 @@ func TestOthersKnowFirst(t *testing.T) {
 		g.publish(topology.NewBuilder().Build(), fromSource) // nothing is known yet
 		var wg sync.WaitGroup
 		if c.later != nil {
-			wg.Go(func() { time.Sleep(lag / 5); g.publish(c.later, fromSource) })
+			wg.Go(func() { time.Sleep(catchUpTimeout / 5); g.publish(c.later, fromSource) })
 		}
 		rec := dnstest.NewRecorder(&test.ResponseWriter{})
 		start := time.Now()
@@ -194,7 +194,7 @@ func TestOthersKnowFirst(t *testing.T) {
 		if len(rec.Msg.Answer) != c.want {
 			t.Errorf("after %s: %s", time.Since(start), rec.Msg)
 		}
-		if took := time.Since(start); took > 5*lag {
+		if took := time.Since(start); took > 5*catchUpTimeout {
 			t.Errorf("it took %s", took)
 		}
 	}
@@ -272,13 +272,13 @@ func TestAbsentInBulk(t *testing.T) {
 	}
 	wg.Wait()
 	t.Logf("%d questions in %s, others were asked %d", questions, time.Since(start), asked.Load())
-	if took := time.Since(start); took > 5*patience || asked.Load() > mostAsking {
+	if took := time.Since(start); took > 5*nextTimeout || asked.Load() > maxPending {
 		t.Errorf("others were asked %d times, and it took %s", asked.Load(), took)
 	}
 	cancel()
-	for begin := time.Now(); g.asking.Load() > 0; time.Sleep(time.Millisecond) {
+	for begin := time.Now(); g.pending.Load() > 0; time.Sleep(time.Millisecond) {
 		if time.Since(begin) > 5*time.Second {
-			t.Fatalf("%d questions are still under way", g.asking.Load())
+			t.Fatalf("%d questions are still under way", g.pending.Load())
 		}
 	}
 }
@@ -295,7 +295,7 @@ func TestSnapshot(t *testing.T) {
 		g := plugged(answer.Config{})
 		g.now.Store(nil)
 		g.cfg.snapshot = path
-		g.recall()
+		g.loadSnapshot()
 		rec := dnstest.NewRecorder(&test.ResponseWriter{})
 		q := new(dns.Msg).SetQuestion("db-0.db.shop.svc.cluster.local.", dns.TypeA)
 		if _, err := g.ServeDNS(context.Background(), rec, q); err != nil {

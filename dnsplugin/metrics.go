@@ -70,7 +70,7 @@ func (i *instances) Collect(to chan<- prometheus.Metric) {
 		if now := g.now.Load(); now != nil {
 			origins[key{source, string(now.from)}] = true
 		}
-		if at := g.heard(); !at.IsZero() {
+		if at := g.lastContact(); !at.IsZero() {
 			ages[source] = max(ages[source], time.Since(at)) // 0 after a clock was set back
 		}
 	}

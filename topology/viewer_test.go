@@ -15,7 +15,7 @@ import (
 // The law: what the viewer keeps over a history is what a new viewer sees.
 func TestViewerIsIncremental(t *testing.T) {
 	for seed := range uint64(60) {
-		for _, opts := range []Options{{}, {Union: true}} {
+		for _, opts := range []Options{{}, {Reading: Union}} {
 			w := topologytest.New(seed)
 			kept := NewViewer("n0", opts)
 			var before *View
@@ -64,6 +64,7 @@ func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, opts Options, at
 		if got, want := sv.Members, twinMembers(snap, entry, opts); !reflect.DeepEqual(got, want) {
 			t.Fatalf("%s: members of %s: got %v, the twin says %v", at, key, got, want)
 		}
+		checkPods(t, snap, entry, sv, at)
 		for _, f := range sv.Frontends {
 			got := map[string]string{}
 			for i, tier := range f.Tiers {
@@ -82,7 +83,7 @@ func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, opts Options, at
 // twinMembers asks every tier in turn for its ready endpoints.
 func twinMembers(snap *Snapshot, entry *Entry, opts Options) []Member {
 	keys := ParseKeys(entry.Service.TopologyKeys)
-	if opts.Union && (keys.Mode == Malformed || keys.Any) {
+	if opts.Reading == Union && (keys.Mode == Malformed || keys.Any) {
 		keys = Keys{}
 	}
 	if !entry.Service.Headless {
@@ -99,7 +100,7 @@ func twinMembers(snap *Snapshot, entry *Entry, opts Options) []Member {
 		tiers = append(tiers, func(node string) bool { return node == "n0" })
 	case keys.Mode == NoKeys:
 		tiers = append(tiers, func(string) bool { return true })
-	case opts.Union:
+	case opts.Reading == Union:
 		tiers = append(tiers, func(node string) bool {
 			return slices.ContainsFunc(keys.List, func(key string) bool { return shares(node, key) })
 		})
@@ -116,7 +117,7 @@ func twinMembers(snap *Snapshot, entry *Entry, opts Options) []Member {
 		for _, s := range entry.Slices {
 			for _, ep := range s.Endpoints {
 				if _, dup := found[ep.Addr]; ep.Ready && in(ep.Node) && !dup {
-					found[ep.Addr] = Member{Addr: ep.Addr, Node: ep.Node, Hostname: ep.Hostname, Ports: s.Ports}
+					found[ep.Addr] = Member{Endpoint: &ep, Ports: s.Ports}
 				}
 			}
 		}
@@ -125,6 +126,57 @@ func twinMembers(snap *Snapshot, entry *Entry, opts Options) []Member {
 		}
 	}
 	return nil
+}
+
+// checkPods asks of every endpoint, one by one: it has a name where it is ready;
+// it may be used where its address is a member's; its ordinal is the own
+// unit's where it may be used and its node shares the first key's value.
+func checkPods(t *testing.T, snap *Snapshot, entry *Entry, sv *ServiceView, at string) {
+	t.Helper()
+	keys, me := entry.Keys().List, &Node{}
+	if n, ok := snap.Nodes.Get("n0"); ok {
+		me = n
+	}
+	pods := sv.Pods
+	for _, s := range entry.Slices {
+		for _, ep := range s.Endpoints {
+			ordinal, unit := "", ""
+			if n, ok := snap.Nodes.Get(ep.Node); ok && len(keys) > 0 {
+				unit = n.Labels[keys[0]]
+			}
+			for _, set := range []string{"db", "my-db"} {
+				for _, i := range []string{"0", "1"} {
+					if unit != "" && ep.Hostname == set+"-"+unit+"-"+i {
+						ordinal = set + "-" + i
+					}
+				}
+			}
+			if !ep.Ready || !entry.Service.Headless && ordinal == "" {
+				continue
+			}
+			if len(pods) == 0 {
+				t.Fatalf("%s: %s lacks the pod %s", at, sv.Key, ep.Addr)
+			}
+			p := pods[0]
+			pods = pods[1:]
+			own := p.Reason == "" && unit != "" && me.Labels[keys[0]] == unit
+			if p.Addr != ep.Addr || p.Ordinal != ordinal || p.Own != own {
+				t.Fatalf("%s: %s has %+v of %+v, want ordinal %q, own %v", at, sv.Key, p, *p.Endpoint, ordinal, own)
+			}
+			member := slices.ContainsFunc(sv.Members, func(m Member) bool { return m.Addr == ep.Addr })
+			if entry.Service.Headless && p.Reason == "" && !member {
+				t.Fatalf("%s: %s may use %s, which is no member", at, sv.Key, ep.Addr)
+			}
+		}
+	}
+	if len(pods) > 0 {
+		t.Fatalf("%s: %s has %d pods too many", at, sv.Key, len(pods))
+	}
+	for _, m := range sv.Members {
+		if !slices.ContainsFunc(sv.Pods, func(p Pod) bool { return p.Addr == m.Addr && p.Reason == "" }) {
+			t.Fatalf("%s: %s has the member %s, and no pod of it may be used", at, sv.Key, m.Addr)
+		}
+	}
 }
 
 func twin(snap *Snapshot, entry *Entry, f FrontendView, opts Options) map[string]string {
@@ -149,7 +201,7 @@ func twin(snap *Snapshot, entry *Entry, f FrontendView, opts Options) map[string
 		}
 	}
 	keys := ParseKeys(entry.Service.TopologyKeys)
-	if opts.Union && (keys.Mode == Malformed || keys.Any) {
+	if opts.Reading == Union && (keys.Mode == Malformed || keys.Any) {
 		keys = Keys{}
 	}
 	if entry.Service.InternalLocal || keys.Mode == Malformed {
@@ -160,7 +212,7 @@ func twin(snap *Snapshot, entry *Entry, f FrontendView, opts Options) map[string
 		it, _ := snap.Nodes.Get(e.Node)
 		for i, k := range keys.List {
 			if me != nil && it != nil && me.Labels[k] != "" && me.Labels[k] == it.Labels[k] {
-				if opts.Union {
+				if opts.Reading == Union {
 					return 0
 				}
 				return i
