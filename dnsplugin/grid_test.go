@@ -255,7 +255,7 @@ type fed struct{ *source.Cell }
 
 func (fed) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 
-// However many ask for names that nobody tells of, few wait for others.
+// However many ask for names that nobody answers for, few wait for the next plugin.
 func TestNotFoundInBulk(t *testing.T) { synctest.Test(t, notFoundInBulk) }
 
 func notFoundInBulk(t *testing.T) {

@@ -68,7 +68,7 @@ func TestReadme(t *testing.T) {
 	}
 	for name := range options {
 		if !strings.Contains(string(text), "`"+name) {
-			t.Errorf("README.md does not tell of %s", name)
+			t.Errorf("README.md does not describe %s", name)
 		}
 	}
 }

@@ -21,8 +21,8 @@ type Pod struct {
 	Ordinal string
 	// Own: the pod is of this node's unit, so that here the ordinal means it.
 	Own bool
-	// Reason says why the Service's name does not stand for the endpoint. ""
-	// means that this node may use it.
+	// Reason says why the Service's name does not stand for the endpoint; "" means
+	// that it does.
 	Reason string
 }
 

@@ -12,8 +12,8 @@ import (
 type Config struct {
 	// Services: ClusterIP Services are answered too, and PTR.
 	Services bool
-	// Strict hides the pods that this node may not use, which else resolve by
-	// their full name.
+	// Strict hides the pods that their Service's name does not stand for, which
+	// else resolve by their full name.
 	Strict bool
 	// EmptyNXDomain: a name that stands for no endpoint in this unit, but for
 	// some in others, does not exist. The default is that it exists and is empty.
