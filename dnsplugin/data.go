@@ -44,13 +44,13 @@ const (
 	firstRetry    = 200 * time.Millisecond
 	longestRetry  = 5 * time.Second
 	snapshotEvery = 10 * time.Second
-	// silence is how long a source may be silent after the start before that is told.
-	silence = 10 * time.Second
+	// warnAfter is how long a source may be silent after the start before that is logged.
+	warnAfter = 10 * time.Second
 )
 
-// recall reads the last good snapshot, so that names resolve at once. One that
+// loadSnapshot reads the last good snapshot, so that names resolve at once. One that
 // cannot be read is reported, and nothing is made of it.
-func (g *Grid) recall() {
+func (g *Grid) loadSnapshot() {
 	if g.cfg.snapshot == "" {
 		return
 	}
@@ -63,7 +63,7 @@ func (g *Grid) recall() {
 		snapshotErrors.Inc()
 	default:
 		if info != nil {
-			g.recalled = info.ModTime()
+			g.snapshotAt = info.ModTime()
 		}
 		g.publish(st.Snapshot, fromSnapshot)
 	}
@@ -82,7 +82,7 @@ func (g *Grid) follow(ctx context.Context) {
 	if g.cfg.snapshot != "" {
 		keeper = source.NewKeeper(g.cfg.snapshot, snapshotEvery)
 	}
-	late := time.After(silence)
+	late := time.After(warnAfter)
 	var due <-chan time.Time
 	var whole *topology.Snapshot
 	for {
@@ -103,9 +103,9 @@ func (g *Grid) follow(ctx context.Context) {
 			}
 		case <-late:
 			if now := g.now.Load(); now == nil {
-				log.Warningf("source %s has not answered for %s, and there is no snapshot: all names go to the next plugin", g.cfg.source, silence)
+				log.Warningf("source %s has not answered for %s, and there is no snapshot: all names go to the next plugin", g.cfg.source, warnAfter)
 			} else if now.from == fromSnapshot {
-				log.Warningf("source %s has not answered for %s: answers are from the %s", g.cfg.source, silence, g.origin(now.from))
+				log.Warningf("source %s has not answered for %s: answers are from the %s", g.cfg.source, warnAfter, g.origin(now.from))
 			}
 		case <-due:
 			due = nil
@@ -118,12 +118,12 @@ func (g *Grid) follow(ctx context.Context) {
 	}
 }
 
-// heard is when the origin of the data was last heard of; zero for unknown.
-func (g *Grid) heard() time.Time {
-	if at := g.feed.Heard(); at.After(g.recalled) {
+// lastContact is when the origin of the data last answered; zero for unknown.
+func (g *Grid) lastContact() time.Time {
+	if at := g.feed.Heard(); at.After(g.snapshotAt) {
 		return at
 	}
-	return g.recalled
+	return g.snapshotAt
 }
 
 func (g *Grid) keepRunning(ctx context.Context) {

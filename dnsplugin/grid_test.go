@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coredns/coredns/plugin"
@@ -106,7 +107,9 @@ func TestAnswers(t *testing.T) {
 // A name of no Service is others' to answer, and does not exist where they
 // cannot: a client's search goes on. A name of somebody else's Service is not
 // denied.
-func TestAbsent(t *testing.T) {
+func TestNotFound(t *testing.T) { synctest.Test(t, notFound) }
+
+func notFound(t *testing.T) {
 	upstream := func(rcode int, write bool, err error) plugin.Handler {
 		return plugin.HandlerFunc(func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 			if write {
@@ -116,25 +119,25 @@ func TestAbsent(t *testing.T) {
 		})
 	}
 	const web, outside = "www.web.shop.svc.cluster.local.", "outside.shop.svc.cluster.local."
-	const absent, deep = "web.shop.shop.svc.cluster.local.", "a.b.c.web.shop.svc.cluster.local."
+	const missing, deep = "web.shop.shop.svc.cluster.local.", "a.b.c.web.shop.svc.cluster.local."
 	for _, c := range []struct {
 		name     string
 		next     plugin.Handler
 		services bool
 		want     int
 	}{
-		{absent, upstream(dns.RcodeServerFailure, false, errors.New("no upstream")), true, dns.RcodeNameError},
-		{absent, upstream(dns.RcodeServerFailure, true, nil), true, dns.RcodeNameError},
-		{absent, nil, true, dns.RcodeNameError},
+		{missing, upstream(dns.RcodeServerFailure, false, errors.New("no upstream")), true, dns.RcodeNameError},
+		{missing, upstream(dns.RcodeServerFailure, true, nil), true, dns.RcodeNameError},
+		{missing, nil, true, dns.RcodeNameError},
 		{deep, upstream(dns.RcodeServerFailure, false, nil), true, dns.RcodeNameError},
-		{absent, upstream(dns.RcodeSuccess, true, nil), true, dns.RcodeSuccess},
-		{absent, upstream(dns.RcodeNameError, true, nil), true, dns.RcodeNameError},
-		{absent, upstream(dns.RcodeRefused, true, nil), true, dns.RcodeNameError},
-		{absent, plugin.HandlerFunc(func(ctx context.Context, _ dns.ResponseWriter, _ *dns.Msg) (int, error) {
+		{missing, upstream(dns.RcodeSuccess, true, nil), true, dns.RcodeSuccess},
+		{missing, upstream(dns.RcodeNameError, true, nil), true, dns.RcodeNameError},
+		{missing, upstream(dns.RcodeRefused, true, nil), true, dns.RcodeNameError},
+		{missing, plugin.HandlerFunc(func(ctx context.Context, _ dns.ResponseWriter, _ *dns.Msg) (int, error) {
 			<-ctx.Done() // away
 			return dns.RcodeServerFailure, ctx.Err()
 		}), true, dns.RcodeNameError},
-		{absent, plugin.HandlerFunc(func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) { panic("a plugin's fault") }), true, dns.RcodeNameError},
+		{missing, plugin.HandlerFunc(func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) { panic("a plugin's fault") }), true, dns.RcodeNameError},
 		{"nowhere.svc.cluster.local.", upstream(dns.RcodeServerFailure, false, nil), true, dns.RcodeNameError},
 		{"shop.svc.cluster.local.", upstream(dns.RcodeServerFailure, false, nil), true, dns.RcodeServerFailure},
 		{"www.example.org.cluster.local.", upstream(dns.RcodeServerFailure, false, nil), true, dns.RcodeNameError},
@@ -142,7 +145,7 @@ func TestAbsent(t *testing.T) {
 		{"dns-version.cluster.local.", upstream(dns.RcodeServerFailure, false, nil), true, dns.RcodeServerFailure},
 		{"cluster.local.", upstream(dns.RcodeServerFailure, false, nil), true, dns.RcodeServerFailure},
 		{"9.9.9.10.in-addr.arpa.", upstream(dns.RcodeServerFailure, false, nil), true, dns.RcodeServerFailure},
-		{absent, upstream(dns.RcodeServerFailure, false, nil), false, dns.RcodeServerFailure},
+		{missing, upstream(dns.RcodeServerFailure, false, nil), false, dns.RcodeServerFailure},
 		{outside, upstream(dns.RcodeServerFailure, false, nil), true, dns.RcodeServerFailure},
 		{"example.org.", upstream(dns.RcodeServerFailure, false, nil), true, dns.RcodeServerFailure},
 		{web, upstream(dns.RcodeSuccess, true, nil), true, dns.RcodeNameError},
@@ -150,7 +153,7 @@ func TestAbsent(t *testing.T) {
 		g := plugged(answer.Config{Services: c.services})
 		g.Next = c.next
 		rec := dnstest.NewRecorder(&test.ResponseWriter{})
-		ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*nextTimeout)
 		got, _ := g.ServeDNS(ctx, rec, new(dns.Msg).SetQuestion(c.name, dns.TypeA))
 		cancel()
 		if rec.Msg != nil {
@@ -167,7 +170,9 @@ func TestAbsent(t *testing.T) {
 
 // A grid's Service that others know first: their answer, of all units, is not
 // given to anybody.
-func TestOthersKnowFirst(t *testing.T) {
+func TestNextKnowsFirst(t *testing.T) { synctest.Test(t, nextKnowsFirst) }
+
+func nextKnowsFirst(t *testing.T) {
 	const name = "db.shop.svc.cluster.local."
 	all := plugin.HandlerFunc(func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 		m := new(dns.Msg).SetReply(r)
@@ -183,7 +188,7 @@ func TestOthersKnowFirst(t *testing.T) {
 		g.publish(topology.NewBuilder().Build(), fromSource) // nothing is known yet
 		var wg sync.WaitGroup
 		if c.later != nil {
-			wg.Go(func() { time.Sleep(lag / 5); g.publish(c.later, fromSource) })
+			wg.Go(func() { time.Sleep(catchUpTimeout / 5); g.publish(c.later, fromSource) })
 		}
 		rec := dnstest.NewRecorder(&test.ResponseWriter{})
 		start := time.Now()
@@ -194,14 +199,16 @@ func TestOthersKnowFirst(t *testing.T) {
 		if len(rec.Msg.Answer) != c.want {
 			t.Errorf("after %s: %s", time.Since(start), rec.Msg)
 		}
-		if took := time.Since(start); took > 5*lag {
+		if took := time.Since(start); took > 5*catchUpTimeout {
 			t.Errorf("it took %s", took)
 		}
 	}
 }
 
 // A disk that is full, and then is not: the snapshot is written after all.
-func TestSnapshotIsTriedAgain(t *testing.T) {
+func TestSnapshotIsTriedAgain(t *testing.T) { synctest.Test(t, snapshotIsTriedAgain) }
+
+func snapshotIsTriedAgain(t *testing.T) {
 	g, before := plugged(answer.Config{}), counted(t, "coredns_grid_snapshot_errors_total")
 	cell := &source.Cell{}
 	cell.Publish(units())
@@ -248,8 +255,10 @@ type fed struct{ *source.Cell }
 
 func (fed) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 
-// However many ask for names that nobody tells of, few wait for others.
-func TestAbsentInBulk(t *testing.T) {
+// However many ask for names that nobody answers for, few wait for the next plugin.
+func TestNotFoundInBulk(t *testing.T) { synctest.Test(t, notFoundInBulk) }
+
+func notFoundInBulk(t *testing.T) {
 	const questions = 3000
 	g := plugged(answer.Config{Services: true})
 	var asked atomic.Int64
@@ -272,13 +281,13 @@ func TestAbsentInBulk(t *testing.T) {
 	}
 	wg.Wait()
 	t.Logf("%d questions in %s, others were asked %d", questions, time.Since(start), asked.Load())
-	if took := time.Since(start); took > 5*patience || asked.Load() > mostAsking {
+	if took := time.Since(start); took > 5*nextTimeout || asked.Load() > maxPending {
 		t.Errorf("others were asked %d times, and it took %s", asked.Load(), took)
 	}
 	cancel()
-	for begin := time.Now(); g.asking.Load() > 0; time.Sleep(time.Millisecond) {
+	for begin := time.Now(); g.pending.Load() > 0; time.Sleep(time.Millisecond) {
 		if time.Since(begin) > 5*time.Second {
-			t.Fatalf("%d questions are still under way", g.asking.Load())
+			t.Fatalf("%d questions are still under way", g.pending.Load())
 		}
 	}
 }
@@ -295,7 +304,7 @@ func TestSnapshot(t *testing.T) {
 		g := plugged(answer.Config{})
 		g.now.Store(nil)
 		g.cfg.snapshot = path
-		g.recall()
+		g.loadSnapshot()
 		rec := dnstest.NewRecorder(&test.ResponseWriter{})
 		q := new(dns.Msg).SetQuestion("db-0.db.shop.svc.cluster.local.", dns.TypeA)
 		if _, err := g.ServeDNS(context.Background(), rec, q); err != nil {

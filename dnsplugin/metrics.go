@@ -50,7 +50,7 @@ func (i *instances) set(g *Grid, there bool) {
 
 var (
 	ageDesc = prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, "data_age_seconds"),
-		"How long ago the origin of the data, the API server where there is one, was last heard of; from a snapshot, how long ago that was written.", []string{"source"}, nil)
+		"How long ago the last contact with the origin of the data was, the API server where there is one; from a snapshot, how long ago that was written.", []string{"source"}, nil)
 	originDesc = prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, "data_origin"),
 		"1 for where the answers are from: source, or snapshot.", []string{"source", "origin"}, nil)
 )
@@ -70,7 +70,7 @@ func (i *instances) Collect(to chan<- prometheus.Metric) {
 		if now := g.now.Load(); now != nil {
 			origins[key{source, string(now.from)}] = true
 		}
-		if at := g.heard(); !at.IsZero() {
+		if at := g.lastContact(); !at.IsZero() {
 			ages[source] = max(ages[source], time.Since(at)) // 0 after a clock was set back
 		}
 	}

@@ -33,7 +33,7 @@ func setup(c *caddy.Controller) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	c.OnStartup(func() error {
-		g.recall()
+		g.loadSnapshot()
 		wg.Go(func() { g.follow(ctx) })
 		running.set(g, true)
 		for begin := time.Now(); !g.Ready() && time.Since(begin) < startupTimeout; {
@@ -129,7 +129,12 @@ var options = map[string]func(g *Grid, arg string) error{
 		return choose("empty", arg, "nxdomain", "nodata", &g.answers.EmptyNXDomain)
 	},
 	"topology_keys": func(g *Grid, arg string) error {
-		return choose("topology_keys", arg, "union", "ordered", &g.cfg.view.Union)
+		reading, err := topology.ParseReading(arg)
+		if err != nil {
+			return fmt.Errorf("topology_keys %w", err)
+		}
+		g.cfg.view.Reading = reading
+		return nil
 	},
 	"ttl": func(g *Grid, arg string) error {
 		n, err := strconv.ParseUint(arg, 10, 32)

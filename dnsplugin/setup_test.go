@@ -25,7 +25,7 @@ func TestParse(t *testing.T) {
 		"grid {\n source unix://\n}":         "use unix:///SOCKET",
 		"grid {\n snapshot here\n}":          `snapshot "here": give an absolute path`,
 		"grid {\n strict very\n}":            "strict takes no argument",
-		"grid {\n topology_keys any\n}":      "use union or ordered",
+		"grid {\n topology_keys any\n}":      `"any" is not known; use ordered or union`,
 		"grid\ngrid":                         "only be used once",
 		"grid {\n fallthrough example.org\n": "",
 	} {
@@ -68,7 +68,7 @@ func TestReadme(t *testing.T) {
 	}
 	for name := range options {
 		if !strings.Contains(string(text), "`"+name) {
-			t.Errorf("README.md does not tell of %s", name)
+			t.Errorf("README.md does not describe %s", name)
 		}
 	}
 }

@@ -34,7 +34,7 @@ type Keys struct {
 	Fault string   // with Malformed: what is wrong
 }
 
-// Closed tells whether nothing outside the keyed tiers may answer.
+// Closed reports whether nothing outside the keyed tiers may answer.
 func (k Keys) Closed() bool { return k.Mode == Malformed || k.Mode == OrderedKeys && !k.Any }
 
 // String is the order as people write it: "site > zone > *".

@@ -1,178 +1,127 @@
 package topology
 
-import (
-	"fmt"
-	"net/netip"
-	"slices"
+import "slices"
+
+// rules is the decision. They are applied from top to bottom, to the endpoints
+// of each frontend and of each name; what is left are the tiers. A new rule is
+// a file, rule_*.go, and a line here.
+var rules = []*rule{
+	malformedKeys,
+	localPolicy,
+	keyTiers,
+	terminating,
+	trafficHints,
+	nearestTier,
+}
+
+// rule narrows the endpoints of a question, or puts them into tiers.
+type rule struct {
+	name string
+	// reason is what is said of an endpoint that the rule leaves out.
+	reason string
+	// only is the kind of question that the rule is for; zero means every kind.
+	only scope
+	// nodeLabels are labels of the endpoints' nodes that the rule reads, besides
+	// the topology keys: when one changes, the Service is evaluated again.
+	nodeLabels []string
+	// when reports whether the rule applies; nil means always.
+	when func(q *question) bool
+
+	// A rule has one of these two. keep reports whether an endpoint stays.
+	keep func(q *question, c candidate) bool
+	// arrange makes new tiers of the ones so far; it leaves out by q.leaveOut.
+	arrange func(q *question, tiers []tier) []tier
+
+	// detail is the reason with names and values in it, for people; nil means
+	// that reason says it all.
+	detail func(q *question, c candidate) string
+}
+
+// because is the reason for leaving c out, for people.
+func (r *rule) because(q *question, c candidate) string {
+	if r.detail == nil {
+		return r.reason
+	}
+	return r.detail(q, c)
+}
+
+// scope is the kind of a question.
+type scope uint8
+
+const (
+	forTraffic scope = iota + 1 // where connections to a frontend go
+	forNames                    // what a DNS name stands for
 )
 
-// LeftOut is an endpoint that no tier holds, and why.
-type LeftOut struct {
-	Addr   netip.AddrPort
-	Node   string
-	Reason string
-}
-
-// question is one frontend's endpoints on their way through the rules.
+// question is the endpoints of one frontend, or behind the names of one
+// Service, on their way through the rules.
 type question struct {
-	see       *evaluation
-	keys      Keys
-	local     bool
-	endpoints []candidate
-	// leave is nil on the hot path; the lens sets it to learn the reasons.
-	leave func(c candidate, reason string)
+	*evaluation
+	scope scope
+	keys  Keys
+	local bool // internalTrafficPolicy: Local
+	rule  *rule
+	// leave is told what is left out; nil on the hot path.
+	leave func(c candidate, by *rule)
 }
 
+// candidate is an endpoint that a question is about.
 type candidate struct {
 	*Endpoint
-	addr netip.AddrPort
+	slice *Slice
+	port  uint16 // that a frontend leads to; 0 for names
+	pod   int32  // place in ServiceView.Pods; 0 for traffic
 }
 
-func (q *question) drop(c candidate, format string, args ...any) {
-	if q.leave != nil {
-		q.leave(c, fmt.Sprintf(format, args...))
+// tier is candidates of one rank.
+type tier struct {
+	key  string
+	rank Rank
+	list []candidate
+}
+
+// tiers applies the rules. list is theirs to change.
+func (q *question) tiers(list []candidate) []tier {
+	if len(list) == 0 {
+		return nil
 	}
-}
-
-// keep filters in place by a rule that returns "" for what stays, else the reason.
-func (q *question) keep(list []candidate, rule func(c candidate) string) []candidate {
-	kept := make([]candidate, 0, len(list))
-	for _, c := range list {
-		if reason := rule(c); reason != "" {
-			q.drop(c, "%s", reason)
+	tiers := []tier{{rank: RankNone, list: list}}
+	for _, r := range q.rules {
+		if r.only != 0 && r.only != q.scope || r.when != nil && !r.when(q) {
 			continue
 		}
-		kept = append(kept, c)
-	}
-	return kept
-}
-
-// tiers applies the rules in their order (docs/topology.md).
-func (q *question) tiers() []Tier {
-	list := q.endpoints
-	if q.local {
-		list = q.keep(list, q.onThisNode)
-	}
-	switch q.keys.Mode {
-	case Malformed:
-		own := q.settle(q.keep(list, q.onThisNode))
-		return appendTier(nil, "(this node)", own)
-	case OrderedKeys:
-		return q.keyed(list)
-	}
-	return appendTier(nil, "", q.plain(list))
-}
-
-func (q *question) onThisNode(c candidate) string {
-	if c.Node == q.see.vp.Name {
-		return ""
-	}
-	if q.keys.Mode == Malformed {
-		return "not on this node (topologyKeys is malformed: closed to the node itself)"
-	}
-	return "not on this node (internalTrafficPolicy: Local)"
-}
-
-// keyed puts each endpoint into the tier of the first key it matches.
-func (q *question) keyed(list []candidate) []Tier {
-	keys := q.keys.List
-	byKey := make([][]candidate, len(keys)+1)
-	for _, c := range list {
-		if i := q.see.tier(q.keys, c.Node); i >= 0 {
-			byKey[i] = append(byKey[i], c)
+		q.rule = r
+		if r.arrange != nil {
+			tiers = r.arrange(q, tiers)
 		} else {
-			q.drop(c, "%s", q.see.mismatch(keys, c.Node))
+			for i := range tiers {
+				tiers[i].list = q.filter(tiers[i].list, r.keep)
+			}
 		}
-	}
-	if q.see.opts.Union {
-		all := slices.Concat(byKey...)
-		return appendTier(nil, q.keys.String(), q.settle(all))
-	}
-	var tiers []Tier
-	for i, members := range byKey {
-		key := AnyNode
-		if i < len(keys) {
-			key = keys[i]
-		}
-		tiers = appendTier(tiers, key, q.settle(members))
+		tiers = slices.DeleteFunc(tiers, func(t tier) bool { return len(t.list) == 0 })
 	}
 	return tiers
 }
 
-// settle is the terminating rule inside one tier: the ready ones, or, where
-// none is ready, those that still serve while they terminate (KEP-1669).
-func (q *question) settle(list []candidate) []candidate {
-	ready := slices.ContainsFunc(list, func(c candidate) bool { return c.Ready })
-	return q.keep(list, func(c candidate) string { return unsettled(c, ready) })
-}
-
-func unsettled(c candidate, anyReady bool) string {
-	switch {
-	case c.Ready:
-		return ""
-	case !c.Serving || !c.Terminating:
-		return "not ready"
-	case anyReady:
-		return "terminating, and ready ones exist"
-	}
-	return ""
-}
-
-// plain is kube-proxy's choice for Services without keys: hints, then ready,
-// then anything that still serves while it terminates (CategorizeEndpoints of
-// Kubernetes 1.36).
-func (q *question) plain(list []candidate) []candidate {
-	if q.local {
-		return q.settle(list)
-	}
-	if hinted := q.hintMode(list); hinted != nil {
-		return q.keep(list, func(c candidate) string {
-			if reason := unsettled(c, true); reason != "" {
-				return reason
-			}
-			if !hinted(c) {
-				return "hinted to another zone or node"
-			}
-			return ""
-		})
-	}
-	return q.settle(list)
-}
-
-// hintMode returns the filter that the hints of the ready endpoints ask for:
-// this node's if every one has node hints and one names it, else this zone's
-// likewise, else none (KEP-2433, KEP-3015). Where it returns a filter, at least
-// one ready endpoint passes it.
-func (q *question) hintMode(list []candidate) func(candidate) bool {
-	node := func(c candidate) bool { return slices.Contains(c.HintNodes, q.see.vp.Name) }
-	zone := func(c candidate) bool { return slices.Contains(c.HintZones, q.see.vp.Zone) }
-	allNode, allZone, anyNode, anyZone := true, q.see.vp.Zone != "", false, false
+// filter leaves out, in place, what keep does not report.
+func (q *question) filter(list []candidate, keep func(q *question, c candidate) bool) []candidate {
+	kept := list[:0]
 	for _, c := range list {
-		if !c.Ready {
-			continue
+		if keep(q, c) {
+			kept = append(kept, c)
+		} else {
+			q.leaveOut(c)
 		}
-		allNode = allNode && len(c.HintNodes) > 0
-		allZone = allZone && len(c.HintZones) > 0
-		anyNode = anyNode || node(c)
-		anyZone = anyZone || zone(c)
 	}
-	switch {
-	case allNode && anyNode:
-		return node
-	case allZone && anyZone:
-		return zone
-	}
-	return nil
+	return kept
 }
 
-func appendTier(tiers []Tier, key string, members []candidate) []Tier {
-	if len(members) == 0 {
-		return tiers
+// leaveOut notes that the present rule leaves c out.
+func (q *question) leaveOut(c candidate) {
+	if q.leave != nil {
+		q.leave(c, q.rule)
 	}
-	t := Tier{Key: key, Endpoints: make([]Target, len(members))}
-	for i, c := range members {
-		t.Endpoints[i] = Target{Addr: c.addr, Node: c.Node}
-	}
-	slices.SortFunc(t.Endpoints, func(a, b Target) int { return a.Addr.Compare(b.Addr) })
-	return append(tiers, t)
 }
+
+// onThisNode reports whether the endpoint is on the node that asks.
+func onThisNode(q *question, c candidate) bool { return c.Node == q.vp.Name }

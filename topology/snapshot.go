@@ -57,7 +57,7 @@ func (b *Builder) Build() *Snapshot {
 	}
 }
 
-// SetService adds or replaces a Service and tells whether anything changed.
+// SetService adds or replaces a Service and reports whether anything changed.
 func (b *Builder) SetService(s *Service) bool {
 	old, _ := b.services.Get(s.Key)
 	if old == nil {
@@ -85,7 +85,7 @@ func (b *Builder) DeleteService(key ObjectKey) bool {
 	return true
 }
 
-// SetSlice adds or replaces an EndpointSlice and tells whether anything changed.
+// SetSlice adds or replaces an EndpointSlice and reports whether anything changed.
 func (b *Builder) SetSlice(s *Slice) bool {
 	service := ObjectKey{s.Key.Namespace, s.Service}
 	if was, had := b.owner[s.Key]; had && was != service {
@@ -132,7 +132,7 @@ func (b *Builder) DeleteSlice(key ObjectKey) bool {
 
 func bySliceKey(s *Slice, key ObjectKey) int { return s.Key.Compare(key) }
 
-// SetNode adds or replaces a node and tells whether anything changed.
+// SetNode adds or replaces a node and reports whether anything changed.
 func (b *Builder) SetNode(n *Node) bool {
 	if old, _ := b.nodes.Get(n.Name); old != nil && old.Equal(n) {
 		return false

@@ -7,13 +7,6 @@ import (
 	"github.com/gridmesh/gridmesh/internal/table"
 )
 
-// Options choose between readings of the same objects.
-type Options struct {
-	// Union is SuperEdge's reading of topologyKeys: several keys are one tier
-	// of their union, "*" and anything unparsable mean no keys at all.
-	Union bool
-}
-
 // Viewpoint is from where one looks.
 type Viewpoint struct {
 	Name   string
@@ -36,21 +29,19 @@ type View struct {
 // ServiceView is one Service as seen from the viewpoint.
 type ServiceView struct {
 	Key       ObjectKey
-	Keys      Keys
+	Service   *Service
+	Keys      Keys           // as the reading has them
 	Frontends []FrontendView // by address, port, protocol
 	// Members are the endpoints that the name of a headless Service stands
-	// for: the ready ones of its first tier that has any. By address.
-	Members  []Member
-	Near     Rank
+	// for: the ready ones of its first tier that has any. By address, each once.
+	Members []Member
+	// Pods are the ready endpoints of a headless Service, in the order of its
+	// slices; of one with a ClusterIP, those that have an ordinal.
+	Pods []Pod
+	// UnitKey is the label whose values are the Service's units; "" for none.
+	UnitKey  string
+	Near     Rank // of the nearest endpoint of any frontend
 	Problems []Problem
-}
-
-// Member is one endpoint behind the name of a headless Service.
-type Member struct {
-	Addr     netip.Addr
-	Node     string
-	Hostname string // "" for none
-	Ports    []SlicePort
 }
 
 // FrontendView is one frontend with the tiers that may answer it. No tier
@@ -76,17 +67,6 @@ type Target struct {
 	Addr netip.AddrPort
 	Node string
 }
-
-// Rank says how near a Service's nearest endpoint is; lower is nearer.
-type Rank int
-
-const (
-	// NearShared ranks Services without keys that have an endpoint on a node
-	// sharing a value of a key in use. Keyed tiers rank 0, 1, 2 ...
-	NearShared Rank = 100
-	// NearNone means that no endpoint is near.
-	NearNone Rank = 1000
-)
 
 // Sorted returns the Services of the view by namespace and name.
 func (v *View) Sorted() []*ServiceView {

@@ -15,8 +15,9 @@ import (
 //
 // Law: See returns what a new Viewer would return for the same snapshot.
 type Viewer struct {
-	name string
-	opts Options
+	name  string
+	opts  Options
+	rules []*rule
 
 	last   *Snapshot
 	view   *View
@@ -30,7 +31,7 @@ type set map[ObjectKey]struct{}
 // NewViewer looks from the named node.
 func NewViewer(node string, opts Options) *Viewer {
 	return &Viewer{
-		name: node, opts: opts,
+		name: node, opts: opts, rules: rules,
 		onNode: map[string]set{}, onAddr: map[netip.Addr]set{}, keyUse: map[string]int{},
 	}
 }
@@ -45,14 +46,14 @@ func (v *Viewer) See(s *Snapshot) *View {
 	if last == nil {
 		last = &Snapshot{}
 	}
-	for key := range last.Services.Changed(s.Services) {
+	for key := range s.Changed(last) {
 		was, _ := last.Services.Get(key)
 		is, _ := s.Services.Get(key)
 		v.unindex(key, was, dirty)
 		v.index(key, is, dirty)
 		dirty[key] = struct{}{}
 	}
-	eval := &evaluation{opts: v.opts, nodes: s.Nodes, ownerOf: v.owner}
+	eval := &evaluation{rules: v.rules, opts: v.opts, nodes: s.Nodes, ownerOf: v.owner}
 	eval.inUse = slices.Sorted(maps.Keys(v.keyUse))
 	eval.vp = viewpoint(s, v.name, eval.inUse)
 
@@ -61,8 +62,9 @@ func (v *Viewer) See(s *Snapshot) *View {
 			dirty[key] = struct{}{}
 		}
 	} else {
+		labels := eval.nodeLabels()
 		for name := range last.Nodes.Changed(s.Nodes) {
-			if moved(last.Nodes, s.Nodes, name, eval.inUse) {
+			if moved(last.Nodes, s.Nodes, name, labels) {
 				maps.Copy(dirty, v.onNode[name])
 			}
 		}
@@ -82,7 +84,7 @@ func (v *Viewer) next(s *Snapshot, eval *evaluation, dirty set) *View {
 	}
 	for key := range dirty {
 		if entry, _ := s.Services.Get(key); entry != nil && entry.Service != nil {
-			edit.Set(key, eval.service(entry, nil))
+			edit.Set(key, eval.service(entry))
 		} else {
 			edit.Delete(key)
 		}
@@ -176,14 +178,23 @@ func equalViewpoint(a, b Viewpoint) bool {
 	return a.Name == b.Name && a.Known == b.Known && a.Zone == b.Zone && maps.Equal(a.Values, b.Values)
 }
 
-// moved tells whether a node changed its value of a key in use.
-func moved(was, is *table.Map[string, *Node], name string, inUse []string) bool {
+// nodeLabels are the labels of nodes that the rules read.
+func (e *evaluation) nodeLabels() []string {
+	list := slices.Clone(e.inUse)
+	for _, r := range e.rules {
+		list = append(list, r.nodeLabels...)
+	}
+	return list
+}
+
+// moved reports whether a node came, went, or changed its value of a label.
+func moved(was, is *table.Map[string, *Node], name string, labels []string) bool {
 	a, hadA := was.Get(name)
 	b, hadB := is.Get(name)
 	if !hadA || !hadB {
 		return true
 	}
-	for _, key := range inUse {
+	for _, key := range labels {
 		x, okX := a.Labels[key]
 		y, okY := b.Labels[key]
 		if x != y || okX != okY {
@@ -205,21 +216,4 @@ func remove[K comparable](m map[K]set, k K, key ObjectKey) {
 	if len(m[k]) == 0 {
 		delete(m, k)
 	}
-}
-
-// Explain evaluates one Service of s again and returns, for each of its
-// frontends, the endpoints that were left out and why. For people, not for
-// the hot path.
-func Explain(s *Snapshot, view *View, opts Options, key ObjectKey) map[Frontend][]LeftOut {
-	entry, _ := s.Services.Get(key)
-	if entry == nil || entry.Service == nil {
-		return nil
-	}
-	eval := &evaluation{
-		opts: opts, vp: view.Viewpoint, inUse: view.KeysInUse, nodes: s.Nodes,
-		ownerOf: func(netip.Addr) ObjectKey { return key },
-	}
-	reasons := map[Frontend][]LeftOut{}
-	eval.service(entry, func(f Frontend, l LeftOut) { reasons[f] = append(reasons[f], l) })
-	return reasons
 }

@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/gridmesh/gridmesh/internal/table"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -54,12 +53,8 @@ func NewPlanner(cfg Config) *Planner {
 
 // Next takes the next view and returns what it changes.
 func (p *Planner) Next(v *topology.View) *Change {
-	var last *table.Map[topology.ObjectKey, *topology.ServiceView]
-	if p.view != nil {
-		last = p.view.Services
-	}
-	for key := range last.Changed(v.Services) {
-		was, _ := last.Get(key)
+	for key := range v.Changed(p.view) {
+		was, _ := p.view.Service(key)
 		is, _ := v.Services.Get(key)
 		p.count(is, 1)
 		p.count(was, -1)

@@ -22,7 +22,7 @@ type Conn struct{ Local, Endpoint netip.AddrPort }
 // by the client's address, which is kept or else the node's: a connection is
 // stray when one of the frontends that this client has open withholds its
 // endpoint and none of them offers it.
-func Stray(cfg Config, open []Dialled, upstream []Conn, standing func(frontend, endpoint netip.AddrPort) topology.Standing) []Conn {
+func Stray(cfg Config, open []Dialled, upstream []Conn, access func(frontend, endpoint netip.AddrPort) topology.Access) []Conn {
 	shown := func(ip netip.Addr) netip.Addr {
 		if cfg.KeepsSource(ip) {
 			return ip
@@ -39,16 +39,16 @@ func Stray(cfg Config, open []Dialled, upstream []Conn, standing func(frontend, 
 	}
 	var stray []Conn
 	for _, c := range upstream {
-		worst := topology.Unrelated
+		worst := topology.AccessUnrelated
 		for f := range frontends[shown(c.Local.Addr())] {
-			s := standing(f, c.Endpoint)
-			if s == topology.Offered {
+			s := access(f, c.Endpoint)
+			if s == topology.AccessAllowed {
 				worst = s
 				break
 			}
 			worst = max(worst, s)
 		}
-		if worst == topology.Withheld {
+		if worst == topology.AccessDenied {
 			stray = append(stray, c)
 		}
 	}

@@ -11,14 +11,14 @@ func TestStray(t *testing.T) {
 	ap := netip.MustParseAddrPort
 	near, far := ap("10.244.0.9:80"), ap("10.244.9.9:80")
 	closed, open, other := ap("10.96.0.1:80"), ap("10.96.0.2:80"), ap("10.96.0.3:80")
-	standing := func(frontend, endpoint netip.AddrPort) topology.Standing {
+	access := func(frontend, endpoint netip.AddrPort) topology.Access {
 		switch {
 		case frontend == closed && endpoint == far:
-			return topology.Withheld
+			return topology.AccessDenied
 		case frontend == other:
-			return topology.Unrelated
+			return topology.AccessUnrelated
 		}
-		return topology.Offered
+		return topology.AccessAllowed
 	}
 	pod, host, elsewhere := netip.MustParseAddr("10.244.0.3"), netip.MustParseAddr("10.20.0.1"), netip.MustParseAddr("10.244.8.8")
 	for name, tc := range map[string]struct {
@@ -35,7 +35,7 @@ func TestStray(t *testing.T) {
 		"that of a client whose source is not kept": {[]Dialled{{elsewhere, closed}}, Conn{ap("10.20.0.1:999"), far}, true},
 		"one without a client":                      {nil, Conn{ap("10.20.0.1:999"), far}, false},
 	} {
-		if got := Stray(config(), tc.open, []Conn{tc.upstream}, standing); (len(got) == 1) != tc.stray {
+		if got := Stray(config(), tc.open, []Conn{tc.upstream}, access); (len(got) == 1) != tc.stray {
 			t.Errorf("%s: %v, want stray: %v", name, got, tc.stray)
 		}
 	}

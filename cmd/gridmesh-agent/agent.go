@@ -167,14 +167,14 @@ func (a *agent) closeStrays() {
 	if a.strays == nil || !a.live {
 		return
 	}
-	n, err := a.capture.CloseStray(func(frontend, endpoint netip.AddrPort) topology.Standing {
+	n, err := a.capture.CloseStray(func(frontend, endpoint netip.AddrPort) topology.Access {
 		entry, ok := a.cat.Entry(frontend.String())
 		if !ok {
-			return topology.Unrelated
+			return topology.AccessUnrelated
 		}
 		service, _ := a.snap.Services.Get(entry.Service)
 		sv, _ := a.view.Services.Get(entry.Service)
-		return topology.StandingOf(service, sv, frontend, endpoint, topology.TCP)
+		return topology.AccessOf(service, sv, frontend, endpoint, topology.TCP)
 	})
 	if n > 0 {
 		a.log.Info("closed connections to endpoints that are no longer this node's to use", "connections", n)

@@ -130,11 +130,8 @@ func (c *config) complete(running bool) error {
 	default:
 		fail("--bridge-netfilter %q is not known; use clear or keep", c.bridgeNF)
 	}
-	switch c.keysReading {
-	case "ordered", "union":
-		c.opts.Union = c.keysReading == "union"
-	default:
-		fail("--topology-keys %q is not known; use ordered or union", c.keysReading)
+	if c.opts.Reading, err = topology.ParseReading(c.keysReading); err != nil {
+		fail("--topology-keys %w", err)
 	}
 	if c.node == "" {
 		fail("--node-name is empty; give the name of the Node object")

@@ -41,7 +41,7 @@ func (a *agent) keepHosts(ctx context.Context) error {
 		if part {
 			continue // what the file says is newer, or as good
 		}
-		index = index.Next(snap, viewer.See(snap))
+		index = index.Next(viewer.See(snap))
 		data := index.Hosts(a.cfg.clusterDomain)
 		if !first && bytes.Equal(data, last) {
 			continue

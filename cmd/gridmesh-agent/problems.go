@@ -3,7 +3,6 @@ package main
 import (
 	"slices"
 
-	"github.com/gridmesh/gridmesh/internal/table"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds/render"
 )
@@ -19,11 +18,7 @@ func (p *problemIndex) next(v *topology.View, cat *render.Catalog) (list []topol
 	if p.bad == nil {
 		p.bad = map[topology.ObjectKey][]topology.Problem{}
 	}
-	var last *table.Map[topology.ObjectKey, *topology.ServiceView]
-	if p.view != nil {
-		last = p.view.Services
-	}
-	for key := range last.Changed(v.Services) {
+	for key := range v.Changed(p.view) {
 		if sv, ok := v.Services.Get(key); ok && len(sv.Problems) > 0 {
 			p.bad[key] = sv.Problems
 		} else {

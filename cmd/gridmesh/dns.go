@@ -42,7 +42,7 @@ an address for PTR.`,
 			if err != nil {
 				return err
 			}
-			doc, err := askName(answer.New(cfg).Next(w.snap, w.view), strings.ToLower(args[0]), ask, strings.ToLower(strings.Trim(zone, ".")))
+			doc, err := askName(answer.New(cfg).Next(w.view), strings.ToLower(args[0]), ask, strings.ToLower(strings.Trim(zone, ".")))
 			if err != nil {
 				return err
 			}
@@ -73,10 +73,10 @@ func askName(x *answer.Index, name, ask, zone string) (*dnsDoc, error) {
 	for _, ip := range a.Addrs {
 		doc.Answers = append(doc.Answers, ip.String())
 	}
-	for _, t := range a.Targets {
+	for _, t := range a.SRV {
 		doc.Answers = append(doc.Answers, fmt.Sprintf("%d %s%s", t.Port, t.Name, suffix))
 	}
-	doc.Result = map[answer.Kind]string{answer.Foreign: "FOREIGN", answer.Absent: "ABSENT", answer.Unknown: "NXDOMAIN", answer.Known: "NOERROR"}[a.Kind]
+	doc.Result = map[answer.Result]string{answer.Passed: "FOREIGN", answer.NotFound: "ABSENT", answer.NXDomain: "NXDOMAIN", answer.Found: "NOERROR"}[a.Result]
 	return doc, nil
 }
 
@@ -86,7 +86,7 @@ func askAddress(x *answer.Index, text, suffix string) (*dnsDoc, error) {
 		return nil, fmt.Errorf("%w: %q is no address", run.ErrUsage, text)
 	}
 	doc := &dnsDoc{Name: ip.String(), Type: "PTR", Result: "FOREIGN", Why: "no Service or member of this snapshot has the address: others answer"}
-	for _, name := range x.Pointers(ip) {
+	for _, name := range x.PTR(ip) {
 		doc.Answers, doc.Result, doc.Why = append(doc.Answers, name+suffix), "NOERROR", "an address of a Service, or of a headless one's endpoint"
 	}
 	return doc, nil

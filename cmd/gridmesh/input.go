@@ -57,11 +57,11 @@ func (in *input) bind(cmd *cobra.Command) {
 }
 
 func (in *input) opts() (topology.Options, error) {
-	switch in.reading {
-	case "ordered", "union":
-		return topology.Options{Union: in.reading == "union"}, nil
+	reading, err := topology.ParseReading(in.reading)
+	if err != nil {
+		return topology.Options{}, fmt.Errorf("%w: --topology-keys %w", run.ErrUsage, err)
 	}
-	return topology.Options{}, fmt.Errorf("%w: --topology-keys %q is not known; use ordered or union", run.ErrUsage, in.reading)
+	return topology.Options{Reading: reading}, nil
 }
 
 func (in *input) capture() (plan.Config, error) {

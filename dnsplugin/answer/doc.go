@@ -1,9 +1,15 @@
-// Package answer decides what grid names resolve to, seen from one node. It is
-// pure: a snapshot and the node's view of it in, names and addresses out. Names
-// are relative to the cluster's zone, in lower case, without a dot at the end.
+// Package answer makes DNS answers of a node's view. It is pure: a view in,
+// names and addresses out. Names are relative to the cluster's zone, in lower
+// case, without a dot at the end.
 //
-// It speaks of the names of grids: headless Services with a unit key, whose
-// name stands for the endpoints of the own unit, and the ordinals of
-// StatefulSetGrids. With Config.Services it speaks of ClusterIP Services too.
-// What it does not speak of is for others to answer.
+// Who answers is decided by package topology: which endpoints a name stands
+// for, which ordinal a pod has, and what strict hides. This package makes
+// records of it, for the names of grids: headless Services with a unit key,
+// whose name stands for the endpoints of the own unit, and the ordinals of
+// StatefulSetGrids. With Config.Services it answers ClusterIP Services too, and
+// PTR. All other names are the next plugin's.
+//
+// index.go keeps the names as views go by, service.go makes those of one
+// Service, lookup.go and ptr.go answer questions, hosts.go writes a hosts file,
+// explain.go says why.
 package answer

@@ -3,16 +3,14 @@ package answer
 import (
 	"fmt"
 	"strings"
-
-	"github.com/gridmesh/gridmesh/topology"
 )
 
 // Explain says, for people, why Lookup answers as it does.
-func (x *Index) Explain(name string, ask Type) string {
+func (x *Index) Explain(name string, qtype Type) string {
 	labels := strings.Split(name, ".")
 	n := len(labels)
-	a := x.Lookup(name, ask)
-	if a.Kind == Absent {
+	a := x.Lookup(name, qtype)
+	if a.Result == NotFound {
 		return "no Service has this name: others are asked, and if they do not answer it does not exist"
 	}
 	if n < 2 || n > 4 {
@@ -22,39 +20,37 @@ func (x *Index) Explain(name string, ask Type) string {
 	switch {
 	case !ok:
 		return fmt.Sprintf("no Service %s/%s of a grid: others answer", labels[n-1], labels[n-2])
-	case a.Kind == Foreign:
+	case a.Result == Passed:
 		return "a Service with a ClusterIP: others answer"
 	case n == 3:
-		return x.explainHost(svc, labels[1], labels[2], labels[0])
-	case !svc.headless:
+		return x.explainHost(svc, labels[0])
+	case !svc.Service.Headless:
 		return "the Service's ClusterIP"
-	case len(svc.members) > 0:
-		return fmt.Sprintf("the %d ready endpoints of %s", len(svc.members), x.unit())
-	case !svc.exists:
+	case len(svc.Members) > 0:
+		return fmt.Sprintf("the %d ready endpoints of %s", len(svc.Members), x.unit())
+	case len(svc.Pods) == 0:
 		return "the Service has no ready endpoint: the name does not exist"
 	}
 	return fmt.Sprintf("%s has no ready endpoint of the Service, others have", x.unit())
 }
 
-func (x *Index) explainHost(svc *service, name, namespace, host string) string {
-	_, known := svc.hosts[host]
-	switch {
-	case !known && svc.elsewhere[host]:
-		return fmt.Sprintf("no such ordinal is ready in %s, in others it is", x.unit())
-	case !known:
-		return "no ready endpoint has this name"
-	}
-	entry, ok := x.snapshot.Services.Get(topology.ObjectKey{Namespace: namespace, Name: name})
-	if !ok {
-		return "the endpoint of this name"
-	}
-	keys := entry.Keys().List
-	for ep := range ready(entry) {
-		if len(keys) > 0 && x.sharesUnit(keys[0], ep.Node) && x.ordinal(keys, ep) == host {
-			return fmt.Sprintf("the pod %s of %s", ep.Hostname, x.unit())
+func (x *Index) explainHost(svc *service, host string) string {
+	_, found := svc.hosts[host]
+	for i := range svc.Pods {
+		switch p := &svc.Pods[i]; {
+		case found && p.Own && p.Ordinal == host:
+			return fmt.Sprintf("the pod %s of %s", p.Hostname, x.unit())
+		case !found && x.cfg.Strict && p.Reason != "" && hostName(p.Endpoint) == host && svc.Service.Headless:
+			return "strict hides the pod: " + p.Reason
 		}
 	}
-	return "the endpoint of this name"
+	switch {
+	case found:
+		return "the endpoint of this name"
+	case svc.elsewhere[host]:
+		return fmt.Sprintf("no such ordinal is ready in %s, in others it is", x.unit())
+	}
+	return "no ready endpoint has this name"
 }
 
 // unit is this node's unit, in words.

@@ -1,7 +1,6 @@
 package answer
 
 import (
-	"net/netip"
 	"slices"
 	"strings"
 )
@@ -11,28 +10,14 @@ import (
 // zone is the cluster's, as "cluster.local".
 func (x *Index) Hosts(zone string) []byte {
 	var lines []string
-	for key, entry := range x.snapshot.Services.All() {
-		svc, ok := x.services.Get(serviceName(key))
-		if !ok {
-			continue
-		}
-		keys := entry.Keys().List
-		for ep := range ready(entry) {
-			name := x.ordinal(keys, ep)
-			if name == "" || !x.sharesUnit(keys[0], ep.Node) || !slices.Contains(svc.addressesOf(name), ep.Addr) {
+	for name, svc := range x.services.All() {
+		for _, p := range svc.Pods {
+			if !p.Own || p.Ordinal == "" || !slices.Contains(svc.hosts[p.Ordinal].all(), p.Addr) {
 				continue
 			}
-			lines = append(lines, ep.Addr.String()+" "+name+"."+serviceName(key)+".svc."+zone+"\n")
+			lines = append(lines, p.Addr.String()+" "+p.Ordinal+"."+name+".svc."+zone+"\n")
 		}
 	}
 	slices.Sort(lines)
 	return []byte(strings.Join(slices.Compact(lines), ""))
-}
-
-func (svc *service) addressesOf(name string) []netip.Addr {
-	a, ok := svc.hosts[name]
-	if !ok {
-		return nil
-	}
-	return a.all()
 }

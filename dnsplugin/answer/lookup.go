@@ -8,26 +8,26 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// Kind is what is known of a name.
-type Kind int
+// Result is what became of a question.
+type Result int
 
-// The kinds.
+// The results.
 const (
-	// Foreign: others may know the name.
-	Foreign Kind = iota
-	// Absent: the cluster has no Service of this name, as far as is known. Who
-	// else can be asked, is; if nobody answers, the name does not exist.
-	Absent
-	// Unknown: the name does not exist (NXDOMAIN).
-	Unknown
-	// Known: the name exists; the answer may be empty (NODATA).
-	Known
+	// Passed: the next plugin may know the name.
+	Passed Result = iota
+	// NotFound: the cluster has no Service of this name, as far as is known. The
+	// next plugin is asked; if it does not answer, the name does not exist.
+	NotFound
+	// NXDomain: the name does not exist (RFC 8020).
+	NXDomain
+	// Found: the name exists; without records the answer is NODATA (RFC 2308).
+	Found
 )
 
-// Type is what is asked for.
+// Type is the type of the records that are asked for.
 type Type int
 
-// The types that are answered; of any other, a known name has no data.
+// The types that are answered; of any other, a name that exists has no data.
 const (
 	Other Type = iota
 	A
@@ -37,9 +37,9 @@ const (
 
 // Answer to one question.
 type Answer struct {
-	Kind    Kind
-	Addrs   []netip.Addr // for A and AAAA
-	Targets []Target     // for SRV
+	Result Result
+	Addrs  []netip.Addr // for A and AAAA
+	SRV    []Target     // for SRV
 }
 
 // Target of an SRV record, with its addresses.
@@ -51,180 +51,161 @@ type Target struct {
 
 // Lookup answers a question about a name below "svc" of the zone, as
 // "web.shop" or "_http._tcp.web.shop": relative, in lower case.
-func (x *Index) Lookup(name string, ask Type) Answer {
+func (x *Index) Lookup(name string, qtype Type) Answer {
 	labels := strings.Split(name, ".")
 	n := len(labels)
 	if n < 2 || n > 4 {
-		return Answer{Kind: x.stranger(labels)}
+		return Answer{Result: x.unanswered(labels)}
 	}
 	svc, ok := x.services.Get(labels[n-2] + "." + labels[n-1])
 	if !ok {
-		return Answer{Kind: x.stranger(labels)}
+		return Answer{Result: x.unanswered(labels)}
 	}
 	below := labels[:n-2]
 	switch {
+	case !svc.Service.Headless && !x.cfg.Services && len(below) != 1:
+		return Answer{} // of a ClusterIP Service only ordinals are ours
 	case len(below) == 2 && strings.HasPrefix(below[0], "_") && strings.HasPrefix(below[1], "_"):
-		return x.port(svc, labels, ask)
+		return x.port(svc, labels, qtype)
 	case len(below) == 1:
-		return x.host(svc, below[0], ask)
+		return x.host(svc, below[0], qtype)
 	case len(below) == 2:
-		return x.foreignOr(svc, Unknown)
-	case !svc.headless:
-		return x.clusterIP(svc, name, ask)
+		return Answer{Result: NXDomain}
+	case !svc.Service.Headless:
+		return clusterIP(svc, name, qtype)
 	}
-	return x.headless(svc, name, ask)
+	return x.headless(svc, name, qtype)
 }
 
-// stranger tells of a name that is not answered whether others may know it: a
-// namespace, a Service, or what is below one.
-func (x *Index) stranger(labels []string) Kind {
+// unanswered is the result for a name that is not answered here: a namespace, a
+// Service, or what is below one. The next plugin may know it.
+func (x *Index) unanswered(labels []string) Result {
 	n := len(labels)
 	if !x.cfg.Services {
-		return Foreign
+		return Passed
 	}
 	switch {
 	case n == 1:
 		if _, ok := x.namespaces.Get(labels[0]); ok {
-			return Foreign
+			return Passed
 		}
-	case n <= 4 && exists(x.snapshot, topology.ObjectKey{Namespace: labels[n-1], Name: labels[n-2]}) > 0:
-		return Foreign
+	case n <= 4:
+		if _, ok := x.view.Service(topology.ObjectKey{Namespace: labels[n-1], Name: labels[n-2]}); ok {
+			return Passed
+		}
 	}
-	return Absent
+	return NotFound
 }
 
-// Beside tells of a name of the zone outside "svc", relative to the zone. The
-// DNS specification knows few.
-func (x *Index) Beside(name string) Kind {
+// OutsideServices is the result for a name of the zone outside "svc", relative
+// to the zone. The DNS specification has few.
+func (x *Index) OutsideServices(name string) Result {
 	switch top := name[strings.LastIndexByte(name, '.')+1:]; {
 	case !x.cfg.Services, top == "svc", top == "pod", top == "dns", top == "dns-version":
-		return Foreign
+		return Passed
 	}
-	return Absent
+	return NotFound
 }
 
-// foreignOr leaves a ClusterIP Service to others, where they are to answer it.
-func (x *Index) foreignOr(svc *service, kind Kind) Answer {
-	if !svc.headless && !x.cfg.Services {
-		return Answer{}
-	}
-	return Answer{Kind: kind}
-}
-
-func (x *Index) clusterIP(svc *service, name string, ask Type) Answer {
-	if !x.cfg.Services {
-		return Answer{}
-	}
-	a := Answer{Kind: Known}
-	switch ask {
+func clusterIP(svc *service, name string, qtype Type) Answer {
+	a, ips := Answer{Result: Found}, svc.Service.ClusterIPs
+	switch qtype {
 	case A, AAAA:
-		a.Addrs = family(svc.ips, ask)
+		a.Addrs = family(ips, qtype)
 	case SRV:
-		for _, p := range svc.ports {
-			a.Targets = append(a.Targets, Target{name, p.Port, svc.ips})
+		for _, p := range svc.Service.Ports {
+			a.SRV = append(a.SRV, Target{name, p.Port, ips})
 		}
 	}
 	return a
 }
 
-func (x *Index) headless(svc *service, name string, ask Type) Answer {
-	if len(svc.members) == 0 {
+func (x *Index) headless(svc *service, name string, qtype Type) Answer {
+	if len(svc.Members) == 0 {
 		return x.empty(svc)
 	}
-	a := Answer{Kind: Known}
-	for _, m := range svc.members {
-		switch ask {
+	a := Answer{Result: Found}
+	for _, m := range svc.Members {
+		switch qtype {
 		case A, AAAA:
-			if m.addr.Is4() == (ask == A) {
-				a.Addrs = append(a.Addrs, m.addr)
+			if m.Addr.Is4() == (qtype == A) {
+				a.Addrs = append(a.Addrs, m.Addr)
 			}
 		case SRV:
-			for _, p := range m.ports {
-				a.Targets = append(a.Targets, Target{m.name + "." + name, p.Port, []netip.Addr{m.addr}})
+			for _, p := range m.Ports {
+				a.SRV = append(a.SRV, Target{hostName(m.Endpoint) + "." + name, p.Port, []netip.Addr{m.Addr}})
 			}
 		}
 	}
 	return a
 }
 
-// empty is a Service without an endpoint in this unit. One without any does
-// not exist (DNS specification, kubernetes/dns#234).
+// empty is a name without an endpoint in this unit. Of a Service without any
+// ready one, it does not exist (DNS specification, kubernetes/dns#234).
 func (x *Index) empty(svc *service) Answer {
-	if !svc.exists || x.cfg.EmptyNXDomain {
-		return Answer{Kind: Unknown}
+	if len(svc.Pods) == 0 || x.cfg.EmptyNXDomain {
+		return Answer{Result: NXDomain}
 	}
-	return Answer{Kind: Known}
+	return Answer{Result: Found}
 }
 
-func (x *Index) host(svc *service, name string, ask Type) Answer {
-	h, known := svc.hosts[name]
+// host answers for a pod below a Service.
+func (x *Index) host(svc *service, name string, qtype Type) Answer {
+	h, found := svc.hosts[name]
 	switch {
-	case !known && svc.elsewhere[name]:
+	case found:
+	case svc.elsewhere[name]:
 		return x.empty(svc)
-	case !known:
-		return x.foreignOr(svc, Unknown)
+	case !svc.Service.Headless && !x.cfg.Services:
+		return Answer{}
+	default:
+		return Answer{Result: NXDomain}
 	}
-	a := Answer{Kind: Known}
-	if ask == A || ask == AAAA {
-		a.Addrs = family(h.all(), ask)
+	a := Answer{Result: Found}
+	if qtype == A || qtype == AAAA {
+		a.Addrs = family(h.all(), qtype)
 	}
 	return a
 }
 
 // port answers _port._proto.service.namespace.
-func (x *Index) port(svc *service, labels []string, ask Type) Answer {
-	if !svc.headless && !x.cfg.Services {
-		return Answer{}
-	}
+func (x *Index) port(svc *service, labels []string, qtype Type) Answer {
 	port, proto, name := labels[0][1:], labels[1][1:], strings.Join(labels[2:], ".")
-	a := Answer{Kind: Unknown}
+	a := Answer{Result: NXDomain}
 	add := func(target string, to uint16, addrs []netip.Addr) {
-		a.Kind = Known
-		if ask == SRV {
-			a.Targets = append(a.Targets, Target{target, to, addrs})
+		a.Result = Found
+		if qtype == SRV {
+			a.SRV = append(a.SRV, Target{target, to, addrs})
 		}
 	}
-	if !svc.headless {
-		for _, p := range svc.ports {
-			if matches(p.Name, p.Protocol, port, proto) {
-				add(name, p.Port, svc.ips)
+	switch {
+	case !svc.Service.Headless:
+		for _, p := range svc.Service.Ports {
+			if isPort(p.Name, p.Protocol, port, proto) {
+				add(name, p.Port, svc.Service.ClusterIPs)
 			}
 		}
-		return a
-	}
-	if len(svc.members) == 0 {
+	case len(svc.Members) == 0:
 		return x.empty(svc)
 	}
-	for _, m := range svc.members {
-		for _, p := range m.ports {
-			if matches(p.Name, p.Protocol, port, proto) {
-				add(m.name+"."+name, p.Port, []netip.Addr{m.addr})
+	for _, m := range svc.Members {
+		for _, p := range m.Ports {
+			if isPort(p.Name, p.Protocol, port, proto) {
+				add(hostName(m.Endpoint)+"."+name, p.Port, []netip.Addr{m.Addr})
 			}
 		}
 	}
 	return a
 }
 
-func matches(name string, protocol topology.Protocol, port, proto string) bool {
+func isPort(name string, protocol topology.Protocol, port, proto string) bool {
 	return name != "" && strings.EqualFold(name, port) && protocol.String() == proto
 }
 
-// Pointers are the names of an address, relative to "svc" of the zone.
-func (x *Index) Pointers(ip netip.Addr) (names []string) {
-	p, _ := x.pointers.Get(ip.Unmap())
-	for ; p != nil; p = p.next {
-		name := p.service
-		if p.host != "" {
-			name = p.host + "." + p.service
-		}
-		names = append(names, name)
-	}
-	return names
-}
-
-func family(list []netip.Addr, ask Type) []netip.Addr {
-	if len(list) == 1 && list[0].Is4() == (ask == A) {
+// family picks the addresses that A or AAAA asks for.
+func family(list []netip.Addr, qtype Type) []netip.Addr {
+	if len(list) == 1 && list[0].Is4() == (qtype == A) {
 		return list
 	}
-	return slices.DeleteFunc(slices.Clone(list), func(ip netip.Addr) bool { return ip.Is4() != (ask == A) })
+	return slices.DeleteFunc(slices.Clone(list), func(ip netip.Addr) bool { return ip.Is4() != (qtype == A) })
 }

@@ -43,7 +43,7 @@ func TestOrdinalsThatLookAlike(t *testing.T) {
 		ip := netip.MustParseAddr("10.1.0.1")
 		b.SetSlice(&topology.Slice{Key: topology.ObjectKey{Namespace: "default", Name: "svc-1"}, Service: "svc", Endpoints: []topology.Endpoint{{Addr: ip, Node: "n", Hostname: c.pod, Ready: true}}})
 		s := b.Build()
-		x := New(Config{}).Next(s, topology.See(s, "n", topology.Options{}))
+		x := New(Config{}).Next(topology.See(s, "n", topology.Options{}))
 		names := map[string]bool{}
 		for line := range strings.Lines(string(x.Hosts("zone"))) {
 			_, name, _ := strings.Cut(strings.TrimSpace(line), " ")

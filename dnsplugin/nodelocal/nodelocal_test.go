@@ -1,6 +1,8 @@
 package nodelocal
 
 import (
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -20,6 +22,23 @@ func TestParse(t *testing.T) {
 		list, err := parse(caddy.NewTestController("dns", text))
 		if want == "" && (err != nil || len(list) != len(strings.Fields(text))-1) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %v, %v, want %q", text, list, err, want)
+		}
+	}
+}
+
+// The README's example parses.
+func TestReadme(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := regexp.MustCompile(`(?m)^    (nodelocal .*)$`).FindAllStringSubmatch(string(text), -1)
+	if len(lines) == 0 {
+		t.Fatal("no example")
+	}
+	for _, line := range lines {
+		if _, err := parse(caddy.NewTestController("dns", line[1])); err != nil {
+			t.Errorf("%s: %v", line[1], err)
 		}
 	}
 }

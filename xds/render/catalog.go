@@ -152,14 +152,10 @@ func (c *Cataloger) UsedNames() []string { return slices.Sorted(maps.Keys(c.prel
 
 // Next takes the next view. A provisional one is made from the last good state.
 func (c *Cataloger) Next(v *topology.View, provisional bool) (*Catalog, Changed) {
-	var last *table.Map[topology.ObjectKey, *topology.ServiceView]
-	if c.view != nil {
-		last = c.view.Services
-	}
 	clusters, udp := c.last.clusters.Edit(), c.last.udp.Edit()
-	touched := slices.Collect(last.Changed(v.Services))
+	touched := slices.Collect(v.Changed(c.view))
 	for _, key := range touched {
-		if was, ok := last.Get(key); ok {
+		if was, ok := c.view.Service(key); ok {
 			c.forget(was, clusters, udp)
 		}
 	}
@@ -192,7 +188,7 @@ func (c *Cataloger) forget(s *topology.ServiceView, clusters *table.Edit[string,
 		f := &s.Frontends[i]
 		name := ClusterName(f.Frontend)
 		clusters.Delete(name)
-		c.preload.set(name, topology.NearNone)
+		c.preload.set(name, topology.RankNone)
 		if f.Protocol == topology.UDP {
 			udp.Delete(UDPListener(f.Frontend).Name)
 		}

@@ -9,12 +9,6 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// Ranks of what is preloaded for other reasons than a near endpoint.
-const (
-	rankAlways topology.Rank = -1  // the API server, DNS, every UDP frontend
-	rankUsed   topology.Rank = 500 // used since the state file began
-)
-
 // preloader chooses the clusters that Envoy holds without being asked, so
 // that they serve with the agent dead: what the unit offers, nearest first.
 type preloader struct {
@@ -30,17 +24,17 @@ func newPreloader(most int) *preloader {
 	return &preloader{max: most, rank: map[string]topology.Rank{}, used: map[string]bool{}, chosen: map[string]bool{}, stale: true}
 }
 
-// rankOf returns NearNone for what is fetched on demand only.
+// rankOf returns RankNone for what is fetched on demand only.
 func (p *preloader) rankOf(name string, s *topology.ServiceView, f *topology.FrontendView) topology.Rank {
 	switch {
 	case f.Protocol == topology.UDP, isAlways(s.Key):
-		return rankAlways
-	case s.Near < topology.NearNone:
+		return topology.RankAlways
+	case s.Near < topology.RankNone:
 		return s.Near
 	case p.used[name]:
-		return rankUsed
+		return topology.RankUsed
 	}
-	return topology.NearNone
+	return topology.RankNone
 }
 
 func isAlways(key topology.ObjectKey) bool {
@@ -49,11 +43,11 @@ func isAlways(key topology.ObjectKey) bool {
 }
 
 func (p *preloader) set(name string, rank topology.Rank) {
-	if old, had := p.rank[name]; had && old == rank || !had && rank == topology.NearNone {
+	if old, had := p.rank[name]; had && old == rank || !had && rank == topology.RankNone {
 		return
 	}
 	p.stale = true
-	if rank == topology.NearNone {
+	if rank == topology.RankNone {
 		delete(p.rank, name)
 	} else {
 		p.rank[name] = rank
@@ -73,7 +67,7 @@ func (p *preloader) choose() (added, gone []string) {
 	if len(list) > p.max {
 		slices.SortFunc(list, func(a, b string) int { return cmp.Or(cmp.Compare(p.rank[a], p.rank[b]), cmp.Compare(a, b)) })
 		n := p.max
-		for n < len(list) && p.rank[list[n]] == rankAlways {
+		for n < len(list) && p.rank[list[n]] == topology.RankAlways {
 			n++ // UDP has no on-demand clusters: the cap does not hold for it
 		}
 		list = list[:n]

@@ -8,10 +8,10 @@ import (
 	"github.com/gridmesh/gridmesh/topology/topologytest"
 )
 
-// The law: what a tier holds is offered; what the lens says is left out for
-// its unit is withheld; nothing else ever is.
-func TestStandingAgreesWithTheReasons(t *testing.T) {
-	counts := map[Standing]int{}
+// The law: what a tier holds is allowed; what Explain says is left out for
+// its unit is denied; nothing else ever is.
+func TestAccessAgreesWithTheReasons(t *testing.T) {
+	counts := map[Access]int{}
 	for seed := range uint64(60) {
 		w := topologytest.New(seed)
 		for range 80 {
@@ -26,31 +26,31 @@ func TestStandingAgreesWithTheReasons(t *testing.T) {
 				if f.Protocol != TCP && f.Protocol != UDP {
 					continue
 				}
-				offered := map[string]bool{}
+				allowed := map[string]bool{}
 				for _, tier := range f.Tiers {
 					for _, e := range tier.Endpoints {
-						offered[e.Addr.String()] = true
-						if got := StandingOf(entry, sv, f.AddrPort(), e.Addr, f.Protocol); got != Offered {
-							t.Fatalf("seed %d: %s of %s is in a tier: standing %d", seed, e.Addr, f.Frontend, got)
+						allowed[e.Addr.String()] = true
+						if got := AccessOf(entry, sv, f.AddrPort(), e.Addr, f.Protocol); got != AccessAllowed {
+							t.Fatalf("seed %d: %s of %s is in a tier: access %d", seed, e.Addr, f.Frontend, got)
 						}
 					}
 				}
 				for _, l := range reasons[f.Frontend] {
-					got := StandingOf(entry, sv, f.AddrPort(), l.Addr, f.Protocol)
+					got := AccessOf(entry, sv, f.AddrPort(), l.Addr, f.Protocol)
 					counts[got]++
 					unit := strings.Contains(l.Reason, "unit") || strings.Contains(l.Reason, "not known") ||
 						strings.Contains(l.Reason, "has no label") || strings.Contains(l.Reason, "not on this node") || strings.Contains(l.Reason, "in another slice too")
-					if got == Withheld && (!unit || offered[l.Addr.String()] || sv.Keys.Mode == NoKeys) {
-						t.Fatalf("seed %d: %s of %s is withheld, though: %s", seed, l.Addr, f.Frontend, l.Reason)
+					if got == AccessDenied && (!unit || allowed[l.Addr.String()] || sv.Keys.Mode == NoKeys) {
+						t.Fatalf("seed %d: %s of %s is denied, though: %s", seed, l.Addr, f.Frontend, l.Reason)
 					}
-					if got == Unrelated {
+					if got == AccessUnrelated {
 						t.Fatalf("seed %d: %s of %s is left out and unrelated", seed, l.Addr, f.Frontend)
 					}
 				}
 			}
 		}
 	}
-	if counts[Withheld] == 0 || counts[Offered] == 0 {
+	if counts[AccessDenied] == 0 || counts[AccessAllowed] == 0 {
 		t.Errorf("the worlds hold no case of a kind: %v", counts)
 	}
 }

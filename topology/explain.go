@@ -1,0 +1,29 @@
+package topology
+
+import "net/netip"
+
+// LeftOut is an endpoint that no tier holds, and why.
+type LeftOut struct {
+	Addr   netip.AddrPort
+	Node   string
+	Rule   string // its name, as "topologyKeys"
+	Reason string
+}
+
+// Explain evaluates one Service of s again and returns, for each of its
+// frontends, the endpoints that were left out and why. For people, not for
+// the hot path.
+func Explain(s *Snapshot, view *View, opts Options, key ObjectKey) map[Frontend][]LeftOut {
+	entry, _ := s.Services.Get(key)
+	if entry == nil || entry.Service == nil {
+		return nil
+	}
+	reasons := map[Frontend][]LeftOut{}
+	eval := &evaluation{
+		rules: rules, opts: opts, vp: view.Viewpoint, inUse: view.KeysInUse, nodes: s.Nodes,
+		ownerOf: func(netip.Addr) ObjectKey { return key },
+		explain: func(f Frontend, l LeftOut) { reasons[f] = append(reasons[f], l) },
+	}
+	eval.service(entry)
+	return reasons
+}

@@ -1,0 +1,110 @@
+package topology
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Member is one endpoint that the name of a headless Service stands for.
+type Member struct {
+	*Endpoint
+	Ports []SlicePort
+}
+
+// Pod is one ready endpoint with a name of its own below its Service's: its
+// hostname, and its ordinal.
+type Pod struct {
+	*Endpoint
+	// Ordinal is the name {set}-{i} of the pod {set}-{unit}-{i}; "" for none.
+	Ordinal string
+	// Own: the pod is of this node's unit, so that here the ordinal means it.
+	Own bool
+	// Reason says why the Service's name does not stand for the endpoint; "" means
+	// that it does.
+	Reason string
+}
+
+// names decides what the names of a headless or grid Service stand for. The
+// families are one: what a unit lacks in one it does not get from elsewhere.
+// Readiness alone counts, as the DNS specification has it.
+func (e *evaluation) names(view *ServiceView, entry *Entry) {
+	headless := entry.Service.Headless
+	if len(entry.keys.List) > 0 {
+		view.UnitKey = entry.keys.List[0] // the reading opens a Service, and renames no pod
+	}
+	if !headless && view.UnitKey == "" {
+		return
+	}
+	var list []candidate
+	for _, slice := range entry.Slices {
+		for i := range slice.Endpoints {
+			ep := &slice.Endpoints[i]
+			if !ep.Ready {
+				continue
+			}
+			pod := Pod{Endpoint: ep, Ordinal: e.ordinal(view.UnitKey, ep)}
+			if !headless && pod.Ordinal == "" {
+				continue
+			}
+			list = append(list, candidate{Endpoint: ep, slice: slice, pod: int32(len(view.Pods))})
+			view.Pods = append(view.Pods, pod)
+		}
+	}
+	if len(list) == 0 {
+		return
+	}
+	view.Pods = slices.Clip(view.Pods)
+	q := &question{evaluation: e, scope: forNames, keys: view.Keys}
+	q.leave = func(c candidate, by *rule) { view.Pods[c.pod].Reason = by.reason }
+	tiers := q.tiers(list)
+	for i := range view.Pods {
+		p := &view.Pods[i]
+		p.Own = p.Reason == "" && e.shares(view.UnitKey, p.Node)
+	}
+	if headless && len(tiers) > 0 {
+		view.Members = members(tiers[0].list)
+	}
+}
+
+// members are the candidates by address, each address once.
+func members(list []candidate) []Member {
+	seen := make(map[netip.Addr]bool, len(list))
+	out := make([]Member, 0, len(list))
+	for _, c := range list {
+		if !seen[c.Addr] {
+			seen[c.Addr] = true
+			out = append(out, Member{c.Endpoint, c.slice.Ports})
+		}
+	}
+	slices.SortFunc(out, func(a, b Member) int { return a.Addr.Compare(b.Addr) })
+	return out
+}
+
+// ordinal is the name {set}-{i} of the pod {set}-{unit}-{i}, or "". The unit
+// is cut off where it ends, so that one that occurs in the set's name does no
+// harm.
+func (e *evaluation) ordinal(unitKey string, ep *Endpoint) string {
+	if unitKey == "" || ep.Hostname == "" {
+		return ""
+	}
+	unit, _ := e.label(ep.Node, unitKey)
+	if unit == "" {
+		return ""
+	}
+	hostname := strings.ToLower(ep.Hostname)
+	at := strings.LastIndexByte(hostname, '-')
+	if at < 0 {
+		return ""
+	}
+	base, number := hostname[:at], hostname[at+1:]
+	if i, err := strconv.ParseUint(number, 10, 32); err != nil || strconv.FormatUint(i, 10) != number {
+		return ""
+	}
+	set, ok := strings.CutSuffix(base, "-"+strings.ToLower(unit))
+	if !ok || set == "" {
+		return ""
+	}
+	return set + "-" + number
+}

@@ -1,0 +1,39 @@
+package topology
+
+import "fmt"
+
+// Options choose between readings of the same objects.
+type Options struct {
+	Reading Reading
+}
+
+// Reading is how several topologyKeys of one Service are read. With one key,
+// which is all that a ServiceGrid writes, the readings are the same.
+type Reading uint8
+
+const (
+	// Ordered: each key makes a tier, the first that answers wins (KEP-536).
+	Ordered Reading = iota
+	// Union is SuperEdge's reading: several keys are one tier of their union,
+	// "*" and anything unparsable mean no keys at all.
+	Union
+)
+
+// String is the word that ParseReading reads.
+func (r Reading) String() string {
+	if r == Union {
+		return "union"
+	}
+	return "ordered"
+}
+
+// ParseReading reads "ordered" or "union", as flags and the Corefile say it.
+// Its error names the words; the caller puts the option's name before it.
+func ParseReading(text string) (Reading, error) {
+	for _, r := range []Reading{Ordered, Union} {
+		if text == r.String() {
+			return r, nil
+		}
+	}
+	return Ordered, fmt.Errorf("%q is not known; use %s or %s", text, Ordered, Union)
+}

@@ -1,0 +1,101 @@
+package topology
+
+import (
+	"fmt"
+	"slices"
+)
+
+// keyTiers puts each endpoint into the tier of the first key whose value its
+// node shares with this node (KEP-536). Without "*" the others are left out.
+var keyTiers = &rule{
+	name:    "topologyKeys",
+	reason:  "not in this node's unit",
+	when:    func(q *question) bool { return q.keys.Mode == OrderedKeys },
+	arrange: byKey,
+	detail:  mismatch,
+}
+
+func byKey(q *question, before []tier) []tier {
+	keys := q.keys.List
+	tiers := make([]tier, len(keys)+1)
+	for i, key := range keys {
+		tiers[i] = tier{key: key, rank: RankTier(i)}
+	}
+	tiers[len(keys)] = tier{key: AnyNode, rank: RankTier(len(keys))}
+	for _, t := range before {
+		for _, c := range t.list {
+			rank := q.rank(q.keys, c.Node)
+			if rank == RankNone {
+				q.leaveOut(c)
+				continue
+			}
+			to := &tiers[rank-RankFirst].list
+			if *to == nil {
+				*to = make([]candidate, 0, len(t.list))
+			}
+			*to = append(*to, c)
+		}
+	}
+	if q.opts.Reading == Union {
+		return []tier{union(q.keys, tiers)}
+	}
+	return tiers
+}
+
+func union(keys Keys, tiers []tier) tier {
+	one := tier{key: keys.String(), rank: RankFirst}
+	for _, t := range tiers {
+		one.list = append(one.list, t.list...)
+	}
+	return one
+}
+
+// mismatch says why an endpoint is in no tier, by the first key.
+func mismatch(q *question, c candidate) string {
+	n, _ := q.nodes.Get(c.Node)
+	switch {
+	case c.Node == "":
+		return "has no nodeName, so it is in no unit"
+	case n == nil:
+		return fmt.Sprintf("its node %s is not known", c.Node)
+	}
+	key := q.keys.List[0]
+	mine, labelled := q.vp.Values[key]
+	theirs, ok := n.Labels[key]
+	switch {
+	case !labelled:
+		return fmt.Sprintf("this node has no label %s", key)
+	case !ok:
+		return fmt.Sprintf("its node %s has no label %s", c.Node, key)
+	}
+	return fmt.Sprintf("other unit: %s=%s, here %s", key, theirs, mine)
+}
+
+// rank is the rank of a node by ordered keys, AnyNode after the last.
+func (e *evaluation) rank(keys Keys, node string) Rank {
+	i := slices.IndexFunc(keys.List, func(key string) bool { return e.shares(key, node) })
+	switch {
+	case i >= 0:
+		return RankTier(i)
+	case keys.Any:
+		return RankTier(len(keys.List))
+	}
+	return RankNone
+}
+
+// shares reports whether a node has this node's value of a key.
+func (e *evaluation) shares(key, node string) bool {
+	mine, labelled := e.vp.Values[key]
+	theirs, ok := e.label(node, key)
+	return labelled && ok && mine == theirs
+}
+
+// label is a label of a node of the snapshot.
+func (e *evaluation) label(node, key string) (value string, ok bool) {
+	n, _ := e.nodes.Get(node)
+	if n == nil {
+		return "", false
+	}
+	value, ok = n.Labels[key]
+	return value, ok
+}

@@ -1,0 +1,130 @@
+package topology
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+func TestEachRuleIsWhole(t *testing.T) {
+	seen := map[string]bool{}
+	for _, r := range rules {
+		if r.name == "" || r.reason == "" || seen[r.name] {
+			t.Errorf("rule %q: it needs a name of its own and a reason", r.name)
+		}
+		if (r.keep == nil) == (r.arrange == nil) {
+			t.Errorf("rule %s: it either keeps or arranges", r.name)
+		}
+		seen[r.name] = true
+	}
+}
+
+// A rule that reads a label of nodes needs nothing but its line in the list:
+// frontends, names and reasons follow it, and so do changes of the label.
+func TestARuleIsOneLine(t *testing.T) {
+	const label = "example.com/quiet"
+	quiet := &rule{
+		name: "quiet nodes", reason: "its node is quiet", nodeLabels: []string{label},
+		keep: func(q *question, c candidate) bool {
+			value, _ := q.label(c.Node, label)
+			return value != "true"
+		},
+	}
+	list := append([]*rule{quiet}, rules...)
+	see := func(v *Viewer, s *Snapshot) *View { v.rules = list; return v.See(s) }
+	b, keys := NewBuilder(), `["site"]`
+	headless, web := ObjectKey{"default", "db"}, ObjectKey{"default", "web"}
+	b.SetService(&Service{Key: headless, Headless: true, GridKey: "site", TopologyKeys: &keys})
+	b.SetService(&Service{Key: web, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}, Ports: []ServicePort{{Name: "a", Protocol: TCP, Port: 80}}})
+	for _, service := range []string{"db", "web"} {
+		s := &Slice{Key: ObjectKey{"default", service}, Service: service, Ports: []SlicePort{{Name: "a", Protocol: TCP, Port: 8080}}}
+		for i := range 4 {
+			s.Endpoints = append(s.Endpoints, Endpoint{Addr: netip.AddrFrom4([4]byte{10, 1, 0, byte(i)}), Node: fmt.Sprint("n", i), Hostname: fmt.Sprint("db-a-", i), Ready: true})
+		}
+		b.SetSlice(s)
+	}
+	kept, random := NewViewer("n0", Options{}), rand.New(rand.NewPCG(1, 1))
+	for step := range 50 {
+		loud := map[string]bool{}
+		for i := range 4 {
+			name, value := fmt.Sprint("n", i), fmt.Sprint(random.IntN(2) == 0)
+			loud[name] = value != "true"
+			b.SetNode(&Node{Name: name, Labels: map[string]string{"site": "a", label: value}})
+		}
+		maps.DeleteFunc(loud, func(_ string, is bool) bool { return !is })
+		snap := b.Build()
+		view := see(kept, snap)
+		if fresh := see(NewViewer("n0", Options{}), snap); !reflect.DeepEqual(view.Sorted(), fresh.Sorted()) {
+			t.Fatalf("step %d: the kept view differs from a new one", step)
+		}
+		db, _ := view.Service(headless)
+		of := map[string]bool{}
+		for _, m := range db.Members {
+			of[m.Node] = true
+		}
+		if !maps.Equal(of, loud) {
+			t.Fatalf("step %d: the name stands for %v, want %v", step, of, loud)
+		}
+		for _, p := range db.Pods {
+			if p.Own != loud[p.Node] || p.Own == (p.Reason == quiet.reason) {
+				t.Fatalf("step %d: pod %+v, loud nodes are %v", step, p, loud)
+			}
+		}
+		served := map[string]bool{}
+		sv, _ := view.Service(web)
+		for _, tier := range sv.Frontends[0].Tiers {
+			for _, e := range tier.Endpoints {
+				served[e.Node] = true
+			}
+		}
+		if !maps.Equal(served, loud) {
+			t.Fatalf("step %d: the frontend leads to %v, want %v", step, served, loud)
+		}
+	}
+}
+
+// What a person is told: the rule and the reason, by what was left out.
+func TestReasons(t *testing.T) {
+	for name, c := range map[string]struct {
+		keys  string
+		local bool
+		ep    Endpoint
+		want  string
+	}{
+		"malformed":         {`site`, false, Endpoint{Node: "b1", Ready: true}, "malformed keys: not on this node (topologyKeys is malformed: closed to the node itself)"},
+		"local":             {``, true, Endpoint{Node: "a2", Ready: true}, "internalTrafficPolicy: not on this node (internalTrafficPolicy: Local)"},
+		"other unit":        {`["site"]`, false, Endpoint{Node: "b1", Ready: true}, "topologyKeys: other unit: site=b, here a"},
+		"no node":           {`["site"]`, false, Endpoint{Ready: true}, "topologyKeys: has no nodeName, so it is in no unit"},
+		"unknown node":      {`["site"]`, false, Endpoint{Node: "gone", Ready: true}, "topologyKeys: its node gone is not known"},
+		"node without unit": {`["site"]`, false, Endpoint{Node: "bare", Ready: true}, "topologyKeys: its node bare has no label site"},
+		"viewer's unit":     {`["zone"]`, false, Endpoint{Node: "b1", Ready: true}, "topologyKeys: this node has no label zone"},
+		"not ready":         {``, false, Endpoint{Node: "a1"}, "terminating: not ready"},
+		"terminating":       {``, false, Endpoint{Node: "a1", Serving: true, Terminating: true}, "terminating: terminating, and ready ones exist"},
+		"hinted away":       {``, false, Endpoint{Node: "a1", Ready: true, HintZones: []string{"z2"}}, "traffic hints: hinted to another zone or node"},
+	} {
+		b := NewBuilder()
+		b.SetNode(&Node{Name: "a1", Labels: map[string]string{"site": "a", "topology.kubernetes.io/zone": "z1"}})
+		b.SetNode(&Node{Name: "a2", Labels: map[string]string{"site": "a"}})
+		b.SetNode(&Node{Name: "b1", Labels: map[string]string{"site": "b"}})
+		b.SetNode(&Node{Name: "bare"})
+		key, ip := ObjectKey{"default", "web"}, netip.MustParseAddr("10.96.0.1")
+		b.SetService(&Service{Key: key, TopologyKeys: &c.keys, InternalLocal: c.local, ClusterIPs: []netip.Addr{ip}, Ports: []ServicePort{{Protocol: TCP, Port: 80}}})
+		near := Endpoint{Addr: netip.MustParseAddr("10.1.0.1"), Node: "a1", Ready: true, HintZones: []string{"z1"}}
+		c.ep.Addr = netip.MustParseAddr("10.1.0.2")
+		b.SetSlice(&Slice{Key: key, Service: "web", Ports: []SlicePort{{Protocol: TCP, Port: 8080}}, Endpoints: []Endpoint{near, c.ep}})
+		snap := b.Build()
+		var got []string
+		for _, l := range Explain(snap, See(snap, "a1", Options{}), Options{}, key)[Frontend{ip, 80, TCP}] {
+			if l.Addr.Addr() == c.ep.Addr {
+				got = append(got, l.Rule+": "+l.Reason)
+			}
+		}
+		if !slices.Equal(got, []string{c.want}) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,251 @@
+package topology_test
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"testing"
+
+	. "github.com/gridmesh/gridmesh/topology"
+)
+
+// checkAgainstTwin compares with the rules written the naive way: endpoint by
+// endpoint, all Services, no index, straight from docs/topology.md.
+func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, opts Options, at string) {
+	t.Helper()
+	for key, entry := range snap.Services.All() {
+		sv, ok := view.Services.Get(key)
+		if (entry.Service != nil) != ok {
+			t.Fatalf("%s: %s in view: %v", at, key, ok)
+		}
+		if !ok {
+			continue
+		}
+		if got, want := sv.Members, twinMembers(snap, entry, opts); !reflect.DeepEqual(got, want) {
+			t.Fatalf("%s: members of %s: got %v, the twin says %v", at, key, got, want)
+		}
+		checkPods(t, snap, entry, sv, at)
+		for _, f := range sv.Frontends {
+			got := map[string]string{}
+			for i, tier := range f.Tiers {
+				for _, ep := range tier.Endpoints {
+					got[ep.Addr.String()] = fmt.Sprint(i)
+				}
+			}
+			want := twin(snap, entry, f, opts)
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("%s: %s %s: got %v, the twin says %v", at, key, f.Frontend, got, want)
+			}
+		}
+	}
+}
+
+// twinMembers asks every tier in turn for its ready endpoints.
+func twinMembers(snap *Snapshot, entry *Entry, opts Options) []Member {
+	keys := ParseKeys(entry.Service.TopologyKeys)
+	if opts.Reading == Union && (keys.Mode == Malformed || keys.Any) {
+		keys = Keys{}
+	}
+	if !entry.Service.Headless {
+		return nil
+	}
+	me, _ := snap.Nodes.Get("n0")
+	shares := func(node, key string) bool {
+		it, _ := snap.Nodes.Get(node)
+		return me != nil && it != nil && me.Labels[key] != "" && me.Labels[key] == it.Labels[key]
+	}
+	var tiers []func(node string) bool
+	switch {
+	case keys.Mode == Malformed:
+		tiers = append(tiers, func(node string) bool { return node == "n0" })
+	case keys.Mode == NoKeys:
+		tiers = append(tiers, func(string) bool { return true })
+	case opts.Reading == Union:
+		tiers = append(tiers, func(node string) bool {
+			return slices.ContainsFunc(keys.List, func(key string) bool { return shares(node, key) })
+		})
+	default:
+		for _, key := range keys.List {
+			tiers = append(tiers, func(node string) bool { return shares(node, key) })
+		}
+		if keys.Any {
+			tiers = append(tiers, func(string) bool { return true })
+		}
+	}
+	for _, in := range tiers {
+		found := map[netip.Addr]Member{}
+		for _, s := range entry.Slices {
+			for _, ep := range s.Endpoints {
+				if _, dup := found[ep.Addr]; ep.Ready && in(ep.Node) && !dup {
+					found[ep.Addr] = Member{Endpoint: &ep, Ports: s.Ports}
+				}
+			}
+		}
+		if len(found) > 0 {
+			return slices.SortedFunc(maps.Values(found), func(a, b Member) int { return a.Addr.Compare(b.Addr) })
+		}
+	}
+	return nil
+}
+
+// checkPods asks of every endpoint, one by one: it has a name where it is ready;
+// it may be used where its address is a member's; its ordinal is the own
+// unit's where it may be used and its node shares the first key's value.
+func checkPods(t *testing.T, snap *Snapshot, entry *Entry, sv *ServiceView, at string) {
+	t.Helper()
+	keys, me := entry.Keys().List, &Node{}
+	if n, ok := snap.Nodes.Get("n0"); ok {
+		me = n
+	}
+	pods := sv.Pods
+	for _, s := range entry.Slices {
+		for _, ep := range s.Endpoints {
+			ordinal, unit := "", ""
+			if n, ok := snap.Nodes.Get(ep.Node); ok && len(keys) > 0 {
+				unit = n.Labels[keys[0]]
+			}
+			for _, set := range []string{"db", "my-db"} {
+				for _, i := range []string{"0", "1"} {
+					if unit != "" && ep.Hostname == set+"-"+unit+"-"+i {
+						ordinal = set + "-" + i
+					}
+				}
+			}
+			if !ep.Ready || !entry.Service.Headless && ordinal == "" {
+				continue
+			}
+			if len(pods) == 0 {
+				t.Fatalf("%s: %s lacks the pod %s", at, sv.Key, ep.Addr)
+			}
+			p := pods[0]
+			pods = pods[1:]
+			own := p.Reason == "" && unit != "" && me.Labels[keys[0]] == unit
+			if p.Addr != ep.Addr || p.Ordinal != ordinal || p.Own != own {
+				t.Fatalf("%s: %s has %+v of %+v, want ordinal %q, own %v", at, sv.Key, p, *p.Endpoint, ordinal, own)
+			}
+			member := slices.ContainsFunc(sv.Members, func(m Member) bool { return m.Addr == ep.Addr })
+			if entry.Service.Headless && p.Reason == "" && !member {
+				t.Fatalf("%s: %s may use %s, which is no member", at, sv.Key, ep.Addr)
+			}
+		}
+	}
+	if len(pods) > 0 {
+		t.Fatalf("%s: %s has %d pods too many", at, sv.Key, len(pods))
+	}
+	for _, m := range sv.Members {
+		if !slices.ContainsFunc(sv.Pods, func(p Pod) bool { return p.Addr == m.Addr && p.Reason == "" }) {
+			t.Fatalf("%s: %s has the member %s, and no pod of it may be used", at, sv.Key, m.Addr)
+		}
+	}
+}
+
+// end is an endpoint with what a frontend leads to.
+type end struct {
+	Endpoint
+	to string
+}
+
+// ends are the endpoints of a frontend's port and family, each address once.
+func ends(entry *Entry, f FrontendView) (list []end) {
+	for _, s := range entry.Slices {
+		for _, p := range s.Ports {
+			if p.Name != f.PortName || p.Protocol != f.Protocol || s.IPv6 != f.Addr.Is6() {
+				continue
+			}
+			for _, ep := range s.Endpoints {
+				e := end{ep, netip.AddrPortFrom(ep.Addr, p.Port).String()}
+				if i := slices.IndexFunc(list, func(o end) bool { return o.to == e.to }); i < 0 {
+					list = append(list, e)
+				} else if list[i].Terminating && !e.Terminating {
+					list[i] = e
+				}
+			}
+		}
+	}
+	return list
+}
+
+// twin is the level of the tier that each endpoint is in.
+func twin(snap *Snapshot, entry *Entry, f FrontendView, opts Options) map[string]string {
+	list := ends(entry, f)
+	keys := ParseKeys(entry.Service.TopologyKeys)
+	if opts.Reading == Union && (keys.Mode == Malformed || keys.Any) {
+		keys = Keys{}
+	}
+	if entry.Service.InternalLocal || keys.Mode == Malformed {
+		list = slices.DeleteFunc(list, func(e end) bool { return e.Node != "n0" })
+	}
+	me, _ := snap.Nodes.Get("n0")
+	tierOf := func(e end) int {
+		it, _ := snap.Nodes.Get(e.Node)
+		for i, k := range keys.List {
+			if me != nil && it != nil && me.Labels[k] != "" && me.Labels[k] == it.Labels[k] {
+				if opts.Reading == Union {
+					return 0
+				}
+				return i
+			}
+		}
+		if keys.Mode == OrderedKeys && !keys.Any {
+			return -1
+		}
+		return len(keys.List)
+	}
+	groups := map[int][]end{}
+	for _, e := range list {
+		groups[tierOf(e)] = append(groups[tierOf(e)], e)
+	}
+	out, level := map[string]string{}, 0
+	for i := 0; i <= len(keys.List); i++ {
+		var ready, rest []end
+		for _, e := range groups[i] {
+			if e.Ready {
+				ready = append(ready, e)
+			} else if e.Serving && e.Terminating {
+				rest = append(rest, e)
+			}
+		}
+		if keys.Mode == NoKeys && !entry.Service.InternalLocal {
+			ready = hinted(me, ready)
+		}
+		if len(ready) == 0 {
+			ready = rest
+		}
+		for _, e := range ready {
+			out[e.to] = fmt.Sprint(level)
+		}
+		if len(ready) > 0 {
+			level++
+		}
+	}
+	return out
+}
+
+// hinted are the endpoints that hints leave.
+func hinted(me *Node, ready []end) []end {
+	all := func(has func(e end) bool) bool {
+		return !slices.ContainsFunc(ready, func(e end) bool { return !has(e) })
+	}
+	only := func(has func(e end) bool) (list []end) {
+		for _, e := range ready {
+			if has(e) {
+				list = append(list, e)
+			}
+		}
+		return list
+	}
+	byNode := only(func(e end) bool { return slices.Contains(e.HintNodes, "n0") })
+	var byZone []end
+	if me != nil && me.Labels["topology.kubernetes.io/zone"] != "" {
+		byZone = only(func(e end) bool { return slices.Contains(e.HintZones, me.Labels["topology.kubernetes.io/zone"]) })
+	}
+	switch {
+	case all(func(e end) bool { return len(e.HintNodes) > 0 }) && len(byNode) > 0:
+		return byNode
+	case all(func(e end) bool { return len(e.HintZones) > 0 }) && len(byZone) > 0:
+		return byZone
+	}
+	return ready
+}
