@@ -52,6 +52,15 @@ func NewPlanner(cfg Config) *Planner {
 	return p
 }
 
+// With returns a planner of the same view for another configuration.
+func (p *Planner) With(cfg Config) *Planner {
+	other := NewPlanner(cfg)
+	if p.view != nil {
+		other.Next(p.view)
+	}
+	return other
+}
+
 // Next takes the next view and returns what it changes.
 func (p *Planner) Next(v *topology.View) *Change {
 	var last *table.Map[topology.ObjectKey, *topology.ServiceView]
