@@ -67,8 +67,8 @@ func chains(cfg plan.Config) []chain {
 		list[4].rules = append(list[4].rules, guard)
 		list[5].rules = append(list[5].rules, join(f.is(), f.pairIn("hairpin"), masquerade()))
 		takes := []exprs{
-			join(l4proto(unix.IPPROTO_TCP), f.addrIn(f.saddr, "pods"), f.tproxy(cfg.KeepPort()), setMark(cfg.Mark, cfg.Mask), accept()),
-			join(l4proto(unix.IPPROTO_TCP), f.tproxy(cfg.PlainPort()), setMark(cfg.Mark, cfg.Mask), accept()),
+			join(l4proto(unix.IPPROTO_TCP), f.addrIn(f.saddr, "pods"), f.tproxy(cfg.Ports.Keep()), setMark(cfg.Mark, cfg.Mask), accept()),
+			join(l4proto(unix.IPPROTO_TCP), f.tproxy(cfg.Ports.Plain()), setMark(cfg.Mark, cfg.Mask), accept()),
 			join(l4proto(unix.IPPROTO_UDP), socketTransparent(), setMark(cfg.Mark, cfg.Mask), accept()),
 			// Nobody listens. The host's own packets carry the mark already
 			// and would be delivered here, where the kernel has no address
@@ -102,10 +102,10 @@ func redirects(cfg plan.Config) []chain {
 	for _, f := range families {
 		match := join(f.is(), l4proto(unix.IPPROTO_TCP), onBridge(), f.frontendIn("serve"))
 		turn.rules = append(turn.rules,
-			join(match, f.addrIn(f.saddr, "pods"), redirect(cfg.RedirectKeepPort())),
-			join(match, redirect(cfg.RedirectPlainPort())))
+			join(match, f.addrIn(f.saddr, "pods"), redirect(cfg.Ports.RedirectKeep())),
+			join(match, redirect(cfg.Ports.RedirectPlain())))
 		// These listen on every address, for the bridge's is not constant.
-		for _, port := range []uint16{cfg.RedirectKeepPort(), cfg.RedirectPlainPort()} {
+		for _, port := range []uint16{cfg.Ports.RedirectKeep(), cfg.Ports.RedirectPlain()} {
 			own.rules = append(own.rules, join(f.is(), destinationPort(port), notRedirected(), jump("refuse"+f.suffix)))
 		}
 	}

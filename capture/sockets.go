@@ -79,7 +79,7 @@ func (c *Capture) dialled(all []socket) ([]plan.Dialled, error) {
 		case c.planner.Guards(s.local.Addr()):
 			open = append(open, plan.Dialled{Client: s.peer.Addr(), Frontend: s.local})
 		case !c.cfg.KeepBridgeNetfilter:
-		case s.local.Port() == c.cfg.RedirectKeepPort(), s.local.Port() == c.cfg.RedirectPlainPort():
+		case s.local.Port() == c.cfg.Ports.RedirectKeep(), s.local.Port() == c.cfg.Ports.RedirectPlain():
 			redirected = append(redirected, s)
 		}
 	}

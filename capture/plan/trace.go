@@ -47,17 +47,17 @@ func (p *Plan) Trace(cfg Config, client netip.Addr, to topology.Frontend) Walk {
 		}
 		if cfg.KeepBridgeNetfilter && within(p.Pods, client) {
 			w.KeepsSrc = true
-			w.Listener = netip.AddrPortFrom(unspecified(to.Addr), cfg.RedirectKeepPort())
+			w.Listener = netip.AddrPortFrom(unspecified(to.Addr), cfg.Ports.RedirectKeep())
 			say("%s is a pod of this node: its address is kept", client)
 			say("redirect to port %d of its bridge, whose netfilter stays on (on a routed pod network: tproxy)", w.Listener.Port())
 			return w
 		}
-		loopback, port := netip.AddrFrom4([4]byte{127, 0, 0, 1}), cfg.PlainPort()
+		loopback, port := netip.AddrFrom4([4]byte{127, 0, 0, 1}), cfg.Ports.Plain()
 		if to.Addr.Is6() {
 			loopback = netip.IPv6Loopback()
 		}
 		if w.KeepsSrc = within(p.Pods, client); w.KeepsSrc {
-			port = cfg.KeepPort()
+			port = cfg.Ports.Keep()
 			say("%s is a pod of this node: its address is kept", client)
 		} else {
 			say("%s is no pod of this node: Envoy dials with the node's address", client)
