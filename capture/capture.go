@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -17,7 +18,7 @@ type Capture struct {
 	ctl       sysctls
 	table     *table
 	planner   *plan.Planner
-	bridges   []Bridge
+	bridges   []rules.PodBridge
 	found     bool // rules of a run before, at Install
 	installed bool
 	outdated  bool         // the rules are to be installed again, for cfg is another
@@ -50,7 +51,7 @@ func New(cfg plan.Config, host Host) (*Capture, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	t, err := newTable(cfg)
+	t, err := newTable()
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func (c *Capture) install(guard []netip.Prefix) error {
 	if err := installRoutes(c.cfg); err != nil {
 		return err
 	}
-	if err := c.table.install(); err != nil {
+	if err := c.table.install(c.cfg); err != nil {
 		return err
 	}
 	if err := c.table.addGuard(guard); err != nil {
@@ -107,7 +108,7 @@ func (c *Capture) SetPodCIDRs(list []netip.Prefix) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
-	c.cfg, c.table.cfg, c.planner = cfg, cfg, c.planner.With(cfg)
+	c.cfg, c.planner = cfg, c.planner.With(cfg)
 	if !c.installed {
 		return nil
 	}
@@ -241,7 +242,7 @@ func (c *Capture) Pods() string {
 // Cleanup removes every rule, route and changed sysctl of gridmesh. What is
 // not there is no error.
 func Cleanup(cfg plan.Config, host Host) error {
-	t, err := newTable(cfg)
+	t, err := newTable()
 	if err != nil {
 		return err
 	}
