@@ -142,18 +142,24 @@ func everything(t *testing.T) string {
 		fmt.Fprintf(&b, "chain %d %s %s: %d rules\n", c.Table.Family, c.Table.Name, c.Name, len(list))
 	}
 	for _, f := range []int{unix.AF_INET, unix.AF_INET6} {
-		rules, err := netlink.RuleList(f)
+		list, err := netlink.RuleList(f)
 		must(t, err)
-		fmt.Fprintln(&b, rules)
+		fmt.Fprintln(&b, list)
 		routes, err := netlink.RouteListFiltered(f, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
 		must(t, err)
-		fmt.Fprintln(&b, routes)
+		for _, r := range routes {
+			if r.Table != unix.RT_TABLE_LOCAL && !r.Dst.IP.IsLinkLocalUnicast() { // the kernel's own, in its own time
+				fmt.Fprintln(&b, r)
+			}
+		}
 	}
 	for _, key := range []string{"net/ipv4/tcp_early_demux", "net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables", "net/ipv4/conf/cni0/send_redirects"} {
 		value, _ := os.ReadFile("/proc/sys/" + key) // some are there only with a bridge
 		fmt.Fprintf(&b, "%s=%s", key, value)
 	}
-	return b.String()
+	lines := strings.Split(b.String(), "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
 }
 
 // addBridge makes a bridge that pods hang on.
