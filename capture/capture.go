@@ -108,7 +108,7 @@ func (c *Capture) SetPodCIDRs(list []netip.Prefix) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
-	c.cfg, c.planner = cfg, c.planner.With(cfg)
+	c.cfg, c.planner, c.pending = cfg, c.planner.With(cfg), nil
 	if !c.installed {
 		return nil
 	}

@@ -68,6 +68,23 @@ func term(t rules.Term) exprs {
 		return exprs{meta(expr.MetaKeyIIFNAME), lookup(rules.Bridges)}
 	case rules.TransparentSocket:
 		return exprs{&expr.Socket{Key: expr.SocketKeyTransparent, Register: reg}, equal(1)}
+	case rules.TProxy:
+		return tproxy(t)
+	case rules.RedirectTo:
+		return redirect(t.Port)
+	case rules.Counter:
+		return exprs{&expr.Counter{}}
+	case rules.Jump:
+		return exprs{&expr.Verdict{Kind: expr.VerdictJump, Chain: t.Chain}}
+	case rules.Verdict:
+		return exprs{verdict(t)}
+	}
+	return stateTerm(t)
+}
+
+// stateTerm is a term about marks and connections.
+func stateTerm(t rules.Term) exprs {
+	switch t := t.(type) {
 	case rules.Mark:
 		return masked(meta(expr.MetaKeyMARK), t.Op, t.Value, t.Mask)
 	case rules.SetMark:
@@ -82,16 +99,6 @@ func term(t rules.Term) exprs {
 	case rules.NotDNATed:
 		const ipsDstNAT = 1 << 5 // linux/netfilter/nf_conntrack_common.h
 		return masked(ct(expr.CtKeySTATUS), rules.Equal, 0, ipsDstNAT)
-	case rules.TProxy:
-		return tproxy(t)
-	case rules.RedirectTo:
-		return redirect(t.Port)
-	case rules.Counter:
-		return exprs{&expr.Counter{}}
-	case rules.Jump:
-		return exprs{&expr.Verdict{Kind: expr.VerdictJump, Chain: t.Chain}}
-	case rules.Verdict:
-		return exprs{verdict(t)}
 	}
 	return frameTerm(t)
 }

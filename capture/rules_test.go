@@ -22,17 +22,7 @@ func kept() plan.Config {
 
 // What the tracer walks is what the kernel has, chain by chain, term by term.
 func TestKernelHasTheRules(t *testing.T) {
-	for name, cfg := range map[string]plan.Config{"default": config(), "bridge netfilter kept": kept()} {
-		t.Run(name, func(t *testing.T) {
-			c := started(t, cfg)
-			addBridge(t, "cni0")
-			_, err := c.RefreshBridges()
-			must(t, err)
-			for _, want := range []*rules.Table{rules.Inet(cfg), rules.Bridge(c.bridges)} {
-				inKernel(t, want)
-			}
-		})
-	}
+	eachTable(t, inKernel)
 }
 
 func inKernel(t *testing.T, want *rules.Table) {
@@ -102,31 +92,38 @@ func read(list []expr.Any) (lines []string) {
 
 // The text of the rules is what nft(8) makes the same rules of.
 func TestNftReadsTheSameRules(t *testing.T) {
+	eachTable(t, func(t *testing.T, table *rules.Table) {
+		text := strings.Replace(table.String(), "table "+table.Family+" "+rules.Name, "table "+table.Family+" fromtext", 1)
+		nft(t, text, "-f", "-")
+		listed := func(name string) []string {
+			s := nft(t, "", "-s", "list", "table", table.Family, name)
+			s = regexp.MustCompile(`(?s)\s+elements = \{.*?\}`).ReplaceAllString(s, "")
+			return strings.Split(strings.Replace(s, name, "NAME", 1), "\n")
+		}
+		got, want := listed(rules.Name), listed("fromtext")
+		if len(got) != len(want) {
+			t.Fatalf("%d lines, from text %d:\n%s\n%s", len(got), len(want), strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		for i := range got {
+			if got[i] != want[i] {
+				t.Errorf("line %d:\n   written: %s\n from text: %s", i+1, got[i], want[i])
+			}
+		}
+	})
+}
+
+// eachTable runs f on every table that the capture installs on a node with a
+// bridge, in every configuration that makes a difference.
+func eachTable(t *testing.T, f func(t *testing.T, table *rules.Table)) {
+	t.Helper()
 	for name, cfg := range map[string]plan.Config{"default": config(), "bridge netfilter kept": kept()} {
 		t.Run(name, func(t *testing.T) {
 			c := started(t, cfg)
 			addBridge(t, "cni0")
 			_, err := c.RefreshBridges()
 			must(t, err)
-			for _, table := range []*rules.Table{rules.Inet(cfg), rules.Bridge(c.bridges)} {
-				text := strings.Replace(table.String(), "table "+table.Family+" gridmesh", "table "+table.Family+" fromtext", 1)
-				nft(t, text, "-f", "-")
-				listed := func(name string) []string {
-					s := nft(t, "", "-s", "list", "table", table.Family, name)
-					s = regexp.MustCompile(`(?s)\s+elements = \{.*?\}`).ReplaceAllString(s, "")
-					return strings.Split(strings.Replace(s, name, "NAME", 1), "\n")
-				}
-				got, want := listed("gridmesh"), listed("fromtext")
-				if len(got) != len(want) {
-					t.Errorf("%d lines, from text %d:\n%s\n%s", len(got), len(want), strings.Join(got, "\n"), strings.Join(want, "\n"))
-					continue
-				}
-				for i := range got {
-					if got[i] != want[i] {
-						t.Errorf("line %d:\n   written: %s\n from text: %s", i+1, got[i], want[i])
-					}
-				}
-			}
+			f(t, rules.Inet(cfg))
+			f(t, rules.Bridge(c.bridges))
 		})
 	}
 }

@@ -16,28 +16,7 @@ func when(holds bool) outcome {
 
 func (w *walker) is(f Family) bool { return familyOf(w.Packet.To.Addr) == f }
 
-// frontends are the elements of a set of frontends.
-func (w *walker) frontends(set SetName) []topology.Frontend {
-	switch set {
-	case Serve:
-		return w.plan.Serve
-	case Silent:
-		return w.plan.Silent
-	}
-	return nil
-}
-
-// ranges are the elements of a set of ranges.
-func (w *walker) ranges(set SetName) []netip.Prefix {
-	switch set {
-	case Guard:
-		return w.plan.Guard
-	case Pods:
-		return w.plan.Pods
-	}
-	return nil
-}
-
+// found notes that a packet of the family is in a set.
 func (w *walker) found(f Family, set SetName, in bool) outcome {
 	if in = in && w.is(f); in {
 		w.Found = append(w.Found, set.For(f))
@@ -46,14 +25,16 @@ func (w *walker) found(f Family, set SetName, in bool) outcome {
 }
 
 func (w *walker) within(f Family, set SetName, ip netip.Addr) outcome {
-	return w.found(f, set, slices.ContainsFunc(w.ranges(set), func(p netip.Prefix) bool { return p.Contains(ip) }))
+	elements := map[SetName][]netip.Prefix{Guard: w.plan.Guard, Pods: w.plan.Pods}[set]
+	return w.found(f, set, slices.ContainsFunc(elements, func(p netip.Prefix) bool { return p.Contains(ip) }))
 }
 
 func (t Is) apply(w *walker) outcome { return when(w.is(t.Family)) }
 func (t L4) apply(w *walker) outcome { return when(w.Packet.To.Protocol == t.Protocol) }
 
 func (t Frontend) apply(w *walker) outcome {
-	return w.found(t.Family, t.Set, slices.Contains(w.frontends(t.Set), w.Packet.To))
+	elements := map[SetName][]topology.Frontend{Serve: w.plan.Serve, Silent: w.plan.Silent}[t.Set]
+	return w.found(t.Family, t.Set, slices.Contains(elements, w.Packet.To))
 }
 func (t Saddr) apply(w *walker) outcome { return w.within(t.Family, t.Set, w.Packet.Src) }
 func (t Daddr) apply(w *walker) outcome { return w.within(t.Family, t.Set, w.Packet.To.Addr) }
@@ -115,12 +96,12 @@ func (t Jump) apply(w *walker) outcome {
 }
 
 func (t RedirectTo) apply(w *walker) outcome {
-	any := netip.IPv4Unspecified()
+	here := netip.IPv4Unspecified()
 	if w.is(IPv6) {
-		any = netip.IPv6Unspecified()
+		here = netip.IPv6Unspecified()
 	}
 	w.redirected = true
-	w.Packet.To.Addr, w.Packet.To.Port = any, t.Port
+	w.Packet.To.Addr, w.Packet.To.Port = here, t.Port
 	w.Listener = w.Packet.To.AddrPort()
 	return accepted
 }
