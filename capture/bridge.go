@@ -1,33 +1,75 @@
 package capture
 
 import (
+	"context"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/capture/rules"
 )
 
-// Bridge is a bridge that this node's pods hang on.
-type Bridge struct {
-	Name string
-	MAC  net.HardwareAddr
-	Pods []netip.Prefix
+// Watch fills the returned one-slot channel whenever a link or an address of
+// the node changed: a pod network's bridge comes with the first pod, and takes
+// the MAC of its lowest port unless somebody gave it one.
+func Watch(ctx context.Context) (<-chan struct{}, error) {
+	links, addrs := make(chan netlink.LinkUpdate, 64), make(chan netlink.AddrUpdate, 64)
+	ignore := func(error) {} // a lost message is made good by the periodic Repair
+	if err := netlink.LinkSubscribeWithOptions(links, ctx.Done(), netlink.LinkSubscribeOptions{ErrorCallback: ignore}); err != nil {
+		return nil, fmt.Errorf("watch links: %w", err)
+	}
+	if err := netlink.AddrSubscribeWithOptions(addrs, ctx.Done(), netlink.AddrSubscribeOptions{ErrorCallback: ignore}); err != nil {
+		return nil, fmt.Errorf("watch addresses: %w", err)
+	}
+	wake := make(chan struct{}, 1)
+	go func() {
+		for links != nil || addrs != nil {
+			select {
+			case _, ok := <-links:
+				if !ok {
+					links = nil
+					continue
+				}
+			case _, ok := <-addrs:
+				if !ok {
+					addrs = nil
+					continue
+				}
+			}
+			select {
+			case wake <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return wake, nil
+}
+
+// RefreshBridges follows the bridges that pods hang on and reports whether
+// anything changed.
+func (c *Capture) RefreshBridges() (bool, error) {
+	list, err := podBridges(c.cfg)
+	if err != nil || slices.EqualFunc(list, c.bridges, equalBridge) {
+		return false, err
+	}
+	if err := c.adopt(list); err != nil {
+		return false, err
+	}
+	return true, c.table.setBridges(list)
 }
 
 // podBridges finds the bridges with an address inside a pod CIDR.
-func podBridges(cfg plan.Config) ([]Bridge, error) {
+func podBridges(cfg plan.Config) ([]rules.PodBridge, error) {
 	links, err := netlink.LinkList()
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
-	var found []Bridge
+	var found []rules.PodBridge
 	for _, l := range links {
 		if l.Type() != "bridge" {
 			continue
@@ -46,70 +88,33 @@ func podBridges(cfg plan.Config) ([]Bridge, error) {
 			}
 		}
 		if len(pods) > 0 {
-			found = append(found, Bridge{l.Attrs().Name, l.Attrs().HardwareAddr, pods})
+			b := rules.PodBridge{Name: l.Attrs().Name, Pods: pods}
+			copy(b.MAC[:], l.Attrs().HardwareAddr)
+			found = append(found, b)
 		}
 	}
 	return found, nil
 }
 
-// installBridge lifts TCP between pods of one bridge to layer 3. Without it
-// the answer of a pod that was dialled with a kept source goes straight to
-// the client over the bridge, which knows nothing of it and resets.
-func installBridge(bridges []Bridge) error {
+// installBridge puts the rules of the bridges in place.
+func installBridge(list []rules.PodBridge) error {
 	conn, err := nftables.New()
 	if err != nil {
 		return fmt.Errorf("open nftables: %w", err)
 	}
-	t := &nftables.Table{Name: TableName, Family: nftables.TableFamilyBridge}
+	t := &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyBridge}
 	conn.AddTable(t)
 	conn.DelTable(t)
 	conn.AddTable(t)
-	c := conn.AddChain(&nftables.Chain{
-		Name: "lift", Table: t, Type: nftables.ChainTypeFilter,
-		Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRef(-300),
-	})
-	for _, b := range bridges {
-		for _, p := range b.Pods {
-			conn.AddRule(&nftables.Rule{Table: t, Chain: c, Exprs: lift(b, p)})
-		}
+	chains := rules.Bridge(list).Chains
+	for i := range chains {
+		conn.AddChain(newChain(t, &chains[i]))
 	}
+	addRules(conn, t, chains)
 	if err := conn.Flush(); err != nil {
 		return fmt.Errorf("install bridge rules: %w", err)
 	}
 	return nil
-}
-
-func lift(b Bridge, pods netip.Prefix) exprs {
-	f, etherType := families[0], []byte{0x08, 0x00}
-	if pods.Addr().Is6() {
-		f, etherType = families[1], []byte{0x86, 0xdd}
-	}
-	mac := []byte(b.MAC)
-	inPods := func(offset uint32) exprs {
-		return exprs{
-			f.load(offset, reg),
-			&expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: f.length, Mask: net.CIDRMask(pods.Bits(), int(f.length)*8), Xor: make([]byte, f.length)},
-			&expr.Cmp{Register: reg, Op: expr.CmpOpEq, Data: pods.Masked().Addr().AsSlice()},
-		}
-	}
-	return join(
-		exprs{
-			&expr.Meta{Key: expr.MetaKeyPROTOCOL, Register: reg},
-			&expr.Cmp{Register: reg, Op: expr.CmpOpEq, Data: etherType},
-			&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseLLHeader, Offset: 0, Len: 6},
-			&expr.Cmp{Register: reg, Op: expr.CmpOpNeq, Data: mac},
-			&expr.Meta{Key: expr.MetaKeyPKTTYPE, Register: reg},
-			&expr.Cmp{Register: reg, Op: expr.CmpOpNeq, Data: []byte{unix.PACKET_BROADCAST}},
-			&expr.Cmp{Register: reg, Op: expr.CmpOpNeq, Data: []byte{unix.PACKET_MULTICAST}},
-		},
-		l4proto(unix.IPPROTO_TCP), inPods(f.saddr), inPods(f.daddr),
-		exprs{
-			&expr.Immediate{Register: reg, Data: mac},
-			&expr.Payload{OperationType: expr.PayloadWrite, SourceRegister: reg, Base: expr.PayloadBaseLLHeader, Offset: 0, Len: 6},
-			&expr.Immediate{Register: reg, Data: []byte{unix.PACKET_HOST}},
-			&expr.Meta{Key: expr.MetaKeyPKTTYPE, SourceRegister: true, Register: reg},
-			&expr.Counter{},
-		})
 }
 
 func removeBridge() error {
@@ -122,7 +127,7 @@ func removeBridge() error {
 		return fmt.Errorf("list bridge tables: %w", err)
 	}
 	for _, t := range tables {
-		if t.Name == TableName {
+		if t.Name == rules.Name {
 			conn.DelTable(t)
 		}
 	}
@@ -130,4 +135,71 @@ func removeBridge() error {
 		return fmt.Errorf("remove bridge table: %w", err)
 	}
 	return nil
+}
+
+// adopt makes the bridges fit for the capture.
+func (c *Capture) adopt(list []rules.PodBridge) (err error) {
+	if len(list) == 0 {
+		err = removeBridge()
+	} else if err = pinMAC(list); err == nil {
+		if err = installBridge(list); err == nil {
+			_, err = c.bridgeSysctls(list)
+		}
+	}
+	if err == nil {
+		c.bridges = list
+	}
+	return err
+}
+
+// bridgeSysctls sets what the bridges need and reports whether anything had to
+// be changed.
+func (c *Capture) bridgeSysctls(list []rules.PodBridge) (changed bool, err error) {
+	if len(list) == 0 {
+		return false, nil
+	}
+	for _, key := range []string{"net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables"} {
+		if c.cfg.KeepBridgeNetfilter {
+			if err := c.ctl.undo(key); err != nil {
+				return changed, err
+			}
+			continue
+		}
+		// At 1 the bridge's hook drops the socket that tproxy assigned.
+		set, err := c.ctl.set(key, "0")
+		if err != nil {
+			return changed, fmt.Errorf("%w; where it must stay as it is, start with --bridge-netfilter keep", err)
+		}
+		changed = changed || set
+	}
+	for _, b := range list {
+		// What is lifted leaves by the interface it came from; the kernel
+		// would tell each sender of a shorter way that is none.
+		set, err := c.ctl.set("net.ipv4.conf."+strings.ReplaceAll(b.Name, ".", "/")+".send_redirects", "0")
+		if err != nil {
+			return changed, err
+		}
+		changed = changed || set
+	}
+	return changed, nil
+}
+
+// pinMAC gives each bridge the MAC it has, for good. Left alone, a bridge takes
+// the lowest MAC of its ports as they come and go, and the rules, which may
+// have to hold without an agent, would lift frames to an address of the past.
+func pinMAC(list []rules.PodBridge) error {
+	for _, b := range list {
+		l, err := netlink.LinkByName(b.Name)
+		if err == nil {
+			err = netlink.LinkSetHardwareAddr(l, b.MAC[:])
+		}
+		if err != nil {
+			return fmt.Errorf("keep the MAC of %s: %w", b.Name, err)
+		}
+	}
+	return nil
+}
+
+func equalBridge(a, b rules.PodBridge) bool {
+	return a.Name == b.Name && a.MAC == b.MAC && slices.Equal(a.Pods, b.Pods)
 }

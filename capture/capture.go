@@ -5,21 +5,36 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"slices"
 
 	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
 // Capture keeps the kernel of this node in line with views. It has one owner.
 type Capture struct {
-	cfg     plan.Config
-	ctl     sysctls
-	table   *table
-	planner *plan.Planner
-	synced  bool
-	found   bool
-	bridges []Bridge
+	cfg       plan.Config
+	ctl       sysctls
+	table     *table
+	planner   *plan.Planner
+	bridges   []rules.PodBridge
+	found     bool // rules of a run before, at Install
+	installed bool
+	outdated  bool         // the rules are to be installed again, for cfg is another
+	held      state        // how the kernel's elements stand to the planner's
+	goal      state        // what the next Extend leads to
+	pending   *plan.Change // what the next Extend adds; nil: it compares
 }
+
+// state is how the elements in the kernel stand to those of the planner.
+type state int
+
+const (
+	unsure state = iota // never written, or the last write failed
+	merged              // all of them are there, and perhaps more
+	synced              // they are the same
+)
 
 // Host is where the capture finds what it needs of the node's files.
 type Host struct {
@@ -36,7 +51,7 @@ func New(cfg plan.Config, host Host) (*Capture, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	t, err := newTable(cfg)
+	t, err := newTable()
 	if err != nil {
 		return nil, err
 	}
@@ -44,8 +59,19 @@ func New(cfg plan.Config, host Host) (*Capture, error) {
 }
 
 // Install puts the rules, the routes and the guard over the given ranges in
-// place. Elements of a run before stay in force until the first Apply.
-func (c *Capture) Install(guard []netip.Prefix) error {
+// place. Elements of a run before stay in force until the first Extend.
+func (c *Capture) Install(guard []netip.Prefix) (err error) {
+	if c.found, err = c.table.present(); err != nil {
+		return err
+	}
+	if err := c.install(guard); err != nil {
+		return err
+	}
+	c.installed = true
+	return nil
+}
+
+func (c *Capture) install(guard []netip.Prefix) error {
 	list, err := podBridges(c.cfg)
 	if err != nil {
 		return err
@@ -56,16 +82,41 @@ func (c *Capture) Install(guard []netip.Prefix) error {
 	if err := installRoutes(c.cfg); err != nil {
 		return err
 	}
-	if c.found, err = c.table.present(); err != nil {
-		return err
-	}
-	if err := c.table.install(); err != nil {
+	if err := c.table.install(c.cfg); err != nil {
 		return err
 	}
 	if err := c.table.addGuard(guard); err != nil {
 		return err
 	}
-	return c.table.setBridges(list)
+	if err := c.table.setBridges(list); err != nil {
+		return err
+	}
+	c.outdated = false
+	return nil
+}
+
+// SetPodCIDRs takes the ranges of this node's pods where they become known
+// after New. Once installed, the rules are put in place again with them, by
+// the next Repair where that fails; elements stay in force. Tune may have
+// something to do afterwards.
+func (c *Capture) SetPodCIDRs(list []netip.Prefix) error {
+	if slices.Equal(list, c.cfg.PodCIDRs) {
+		return nil
+	}
+	cfg := c.cfg
+	cfg.PodCIDRs = slices.Clone(list)
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	c.cfg, c.planner, c.pending = cfg, c.planner.With(cfg), nil
+	if !c.installed {
+		return nil
+	}
+	c.outdated = true
+	if err := c.install(c.planner.Guard()); err != nil {
+		return err
+	}
+	return c.reapply()
 }
 
 // Tune sets what serves better with it and works without. A kept source is an
@@ -80,40 +131,74 @@ func (c *Capture) Tune() error {
 	return err
 }
 
-// Apply writes what the next view changes. between is called after the
-// removals and before the additions: what is refused must be refused before
-// Envoy forgets it, and Envoy must know what it is to be handed.
+// Retract takes the next view and removes from the kernel what it no longer
+// serves; Extend then adds what it serves more. Between the two the caller
+// tells Envoy: what is refused must be refused before Envoy forgets it, and
+// Envoy must know what it is to be handed.
 //
 // A provisional view comes from the last good state, which may be older than
-// what is in force: it only adds.
-func (c *Capture) Apply(v *topology.View, provisional bool, between func()) error {
+// what is in force: it only adds. The first whole view is compared with what
+// is in force by Extend, and so is the next one after a failure.
+func (c *Capture) Retract(v *topology.View, provisional bool) error {
 	change := c.planner.Next(v)
-	if provisional {
-		between()
-		return c.table.merge(c.planner.Plan())
-	}
-	if !c.synced {
-		between()
-		if err := c.table.sync(c.planner.Plan()); err != nil {
-			return err
-		}
-		c.synced = true
+	was := c.held
+	c.held, c.pending = unsure, nil
+	switch {
+	case provisional:
+		c.goal = merged
+		return nil
+	case was != synced:
+		c.goal = synced
 		return nil
 	}
-	if change.Empty() {
-		between()
+	c.pending = change
+	if err := c.table.retract(change, c.planner); err != nil {
+		c.pending = nil // not to be trusted: Extend, if it comes to that, compares
+		return err
+	}
+	return nil
+}
+
+// Extend adds what the view of the last Retract serves more.
+func (c *Capture) Extend() error {
+	if c.held != unsure {
 		return nil
 	}
-	err := c.table.retract(change, c.planner)
-	between()
+	if c.pending == nil {
+		return c.write()
+	}
+	err := c.table.extend(c.pending)
+	c.pending = nil
 	if err == nil {
-		err = c.table.extend(change)
+		c.held = c.goal
 	}
-	c.synced = err == nil // if not, the next Apply compares with what is really there
 	return err
 }
 
-// Repair puts back what somebody else removed and tells whether it had to.
+// write makes the kernel hold the plan, whatever it held before.
+func (c *Capture) write() (err error) {
+	switch c.goal {
+	case merged:
+		err = c.table.merge(c.planner.Plan())
+	case synced:
+		err = c.table.sync(c.planner.Plan())
+	}
+	c.held = unsure
+	if err == nil {
+		c.held = c.goal
+	}
+	return err
+}
+
+// reapply puts the elements back after the rules were.
+func (c *Capture) reapply() error {
+	if c.held == unsure {
+		return nil // the next Extend does
+	}
+	return c.write()
+}
+
+// Repair puts back what somebody else removed and reports whether it had to.
 // It is cheap when nothing is missing.
 func (c *Capture) Repair() (bool, error) {
 	if _, err := c.RefreshBridges(); err != nil {
@@ -128,19 +213,16 @@ func (c *Capture) Repair() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if present && routesPresent(c.cfg) {
+	if present && !c.outdated && routesPresent(c.cfg) {
 		return repaired, nil
 	}
-	if err := c.Install(c.planner.Guard()); err != nil {
+	if err := c.install(c.planner.Guard()); err != nil {
 		return true, err
 	}
-	if c.synced {
-		return true, c.table.sync(c.planner.Plan())
-	}
-	return true, nil
+	return true, c.reapply()
 }
 
-// Found tells whether rules of a run before were in force at Install.
+// Found reports whether rules of a run before were in force at Install.
 func (c *Capture) Found() bool { return c.found }
 
 // Pods names the kind of pod network found: "bridged (cni0)" or "routed".
@@ -160,7 +242,7 @@ func (c *Capture) Pods() string {
 // Cleanup removes every rule, route and changed sysctl of gridmesh. What is
 // not there is no error.
 func Cleanup(cfg plan.Config, host Host) error {
-	t, err := newTable(cfg)
+	t, err := newTable()
 	if err != nil {
 		return err
 	}

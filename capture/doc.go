@@ -5,22 +5,30 @@
 // hang on a bridge), one route table and one rule per family. All of it stays
 // in force when the agent stops; only Cleanup removes it.
 //
-// The rules are constant; what changes is the content of a few sets, which
-// the plan package decides:
+// The rules are constant for a configuration, and data in the rules package;
+// what changes is the content of a few sets, which the plan package decides:
 //
-//	prerouting  mangle -150  capture   frontend in serve4/6 -> tproxy, mark
-//	prerouting         -90   divert    packets of Envoy's source-keeping sockets -> mark
-//	output      mangle -150  local     frontend in serve4/6 -> mark (rerouted to lo);
-//	                                   Envoy's own -> mark of the connection
-//	forward, output      0   guard     still addressed to a Service -> reset or ICMP
-//	postrouting        100   hairpin   a pod that meets itself -> masquerade
+//	prerouting  mangle -150  capture     frontend in serve4/6 -> tproxy, mark
+//	prerouting  nat    -100  redirected  from a bridge, frontend in serve4/6 -> redirect (*)
+//	prerouting          -90  divert      packets of Envoy's source-keeping sockets -> mark
+//	input                 0  own_ports   not redirected, to a redirect port -> reset (*)
+//	output      mangle -150  local       frontend in serve4/6 -> mark (rerouted to lo);
+//	                                     Envoy's own -> mark of the connection
+//	forward, output       0  guard_*     still addressed to a Service -> reset or ICMP
+//	postrouting nat     100  hairpin     a pod that meets itself -> masquerade
 //
-// and, only where bridge netfilter is kept (plan.Config.KeepBridgeNetfilter):
-//
-//	prerouting  nat   -100   redirect  from a bridge, frontend in serve4/6 -> redirect
-//	input                0   own_ports not redirected, to a redirect port -> reset
+// (*) only where bridge netfilter is kept (plan.Config.KeepBridgeNetfilter).
 //
 // Marked packets find "local default dev lo" in the route table. Where Envoy
 // does not listen, tproxy does not apply, the packet goes on and the guard
 // refuses it: nothing unserved ever takes the default route.
+//
+// The life of a Capture: New, Install (rules, routes, guard), then for each
+// view Retract, tell Envoy, Extend; Repair every few seconds and
+// RefreshBridges when Watch says so. Cleanup needs no Capture.
+//
+// Two netlink libraries are in use, for neither does the other's work:
+// google/nftables speaks through mdlayher/netlink, which also carries
+// sock_diag here; vishvananda/netlink knows links, addresses, routes, rules
+// and conntrack.
 package capture

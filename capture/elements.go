@@ -3,21 +3,16 @@ package capture
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 
 	"github.com/google/nftables"
 
+	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
 // chunk bounds one netlink message: its element list has a 16-bit length.
 const chunk = 400
-
-func suffix(ip netip.Addr) string {
-	if ip.Is6() {
-		return "6"
-	}
-	return "4"
-}
 
 func frontendElement(f topology.Frontend) nftables.SetElement {
 	key := f.Addr.AsSlice()
@@ -27,7 +22,7 @@ func frontendElement(f topology.Frontend) nftables.SetElement {
 }
 
 func hairpinElement(ip netip.Addr) nftables.SetElement {
-	return nftables.SetElement{Key: cat(ip.AsSlice(), ip.AsSlice())}
+	return nftables.SetElement{Key: slices.Concat(ip.AsSlice(), ip.AsSlice())}
 }
 
 // rangeElements are the two ends of an interval; a range that reaches the end
@@ -52,23 +47,23 @@ func lastAddr(p netip.Prefix) netip.Addr {
 // bySet sorts elements into the sets of their family.
 type bySet map[string][]nftables.SetElement
 
-func (m bySet) frontends(set string, list []topology.Frontend) {
+func (m bySet) frontends(set rules.SetName, list []topology.Frontend) {
 	for _, f := range list {
-		name := set + suffix(f.Addr)
+		name := set.For(familyOf(f.Addr))
 		m[name] = append(m[name], frontendElement(f))
 	}
 }
 
 func (m bySet) hairpins(list []netip.Addr) {
 	for _, ip := range list {
-		name := "hairpin" + suffix(ip)
+		name := rules.Hairpin.For(familyOf(ip))
 		m[name] = append(m[name], hairpinElement(ip))
 	}
 }
 
-func (m bySet) ranges(set string, list []netip.Prefix) {
+func (m bySet) ranges(set rules.SetName, list []netip.Prefix) {
 	for _, p := range list {
-		name := set + suffix(p.Addr())
+		name := set.For(familyOf(p.Addr()))
 		m[name] = append(m[name], rangeElements(p)...)
 	}
 }

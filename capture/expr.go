@@ -1,25 +1,36 @@
 package capture
 
 import (
+	"fmt"
+	"net"
+	"net/netip"
+
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/capture/rules"
 )
 
-// family is what differs between IPv4 and IPv6 rules.
+// family is what differs between IPv4 and IPv6 on the wire.
 type family struct {
-	suffix       string // of set names
 	proto        byte
-	addrType     nftables.SetDatatype
-	length       uint32
+	etherType    []byte
+	length       uint32 // of an address
 	saddr, daddr uint32 // offsets in the network header
-	loopback     []byte
 }
 
-var families = []family{
-	{"4", unix.NFPROTO_IPV4, nftables.TypeIPAddr, 4, 12, 16, []byte{127, 0, 0, 1}},
-	{"6", unix.NFPROTO_IPV6, nftables.TypeIP6Addr, 16, 8, 24, []byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}},
+var families = map[rules.Family]family{
+	rules.IPv4: {unix.NFPROTO_IPV4, []byte{0x08, 0x00}, 4, 12, 16},
+	rules.IPv6: {unix.NFPROTO_IPV6, []byte{0x86, 0xdd}, 16, 8, 24},
+}
+
+func familyOf(ip netip.Addr) rules.Family {
+	if ip.Is6() {
+		return rules.IPv6
+	}
+	return rules.IPv4
 }
 
 // The 4-byte registers start at NFT_REG32_00; a concatenation lies in
@@ -28,76 +39,145 @@ const reg = unix.NFT_REG32_00
 
 type exprs = []expr.Any
 
-func join(parts ...exprs) exprs {
-	var all exprs
-	for _, p := range parts {
-		all = append(all, p...)
+// expressions is a rule as the kernel takes it.
+func expressions(r rules.Rule) (list exprs) {
+	for _, t := range r {
+		list = append(list, term(t)...)
 	}
-	return all
+	return list
 }
 
-func (f family) is() exprs {
+// term is one match or statement as the kernel takes it.
+func term(t rules.Term) exprs {
+	switch t := t.(type) {
+	case rules.Is:
+		return exprs{meta(expr.MetaKeyNFPROTO), equal(families[t.Family].proto)}
+	case rules.L4:
+		return exprs{meta(expr.MetaKeyL4PROTO), equal(byte(t.Protocol))}
+	case rules.Frontend:
+		return frontendIn(t)
+	case rules.Saddr:
+		return exprs{saddr(t.Family, reg), lookup(t.Set.For(t.Family))}
+	case rules.Daddr:
+		return exprs{daddr(t.Family, reg), lookup(t.Set.For(t.Family))}
+	case rules.Pair:
+		return exprs{saddr(t.Family, reg), daddr(t.Family, reg+families[t.Family].length/4), lookup(t.Set.For(t.Family))}
+	case rules.Dport:
+		return exprs{dport(reg), equal(binaryutil.BigEndian.PutUint16(t.Port)...)}
+	case rules.FromBridge:
+		return exprs{meta(expr.MetaKeyIIFNAME), lookup(rules.Bridges)}
+	case rules.TransparentSocket:
+		return exprs{&expr.Socket{Key: expr.SocketKeyTransparent, Register: reg}, equal(1)}
+	case rules.TProxy:
+		return tproxy(t)
+	case rules.RedirectTo:
+		return redirect(t.Port)
+	case rules.Counter:
+		return exprs{&expr.Counter{}}
+	case rules.Jump:
+		return exprs{&expr.Verdict{Kind: expr.VerdictJump, Chain: t.Chain}}
+	case rules.Verdict:
+		return exprs{verdict(t)}
+	}
+	return stateTerm(t)
+}
+
+// stateTerm is a term about marks and connections.
+func stateTerm(t rules.Term) exprs {
+	switch t := t.(type) {
+	case rules.Mark:
+		return masked(meta(expr.MetaKeyMARK), t.Op, t.Value, t.Mask)
+	case rules.SetMark:
+		return exprs{meta(expr.MetaKeyMARK), bits(^t.Mask, t.Value), setMeta(expr.MetaKeyMARK)}
+	case rules.CtMark:
+		return masked(ct(expr.CtKeyMARK), t.Op, t.Value, t.Mask)
+	case rules.SetCtMark:
+		return exprs{ct(expr.CtKeyMARK), bits(^t.Mask, t.Value), &expr.Ct{Key: expr.CtKeyMARK, Register: reg, SourceRegister: true}}
+	case rules.Tracked:
+		const established, related = 1 << 1, 1 << 2 // NF_CT_STATE_BIT of linux/netfilter/nf_conntrack_common.h
+		return masked(ct(expr.CtKeySTATE), rules.NotEqual, 0, established|related)
+	case rules.NotDNATed:
+		const ipsDstNAT = 1 << 5 // linux/netfilter/nf_conntrack_common.h
+		return masked(ct(expr.CtKeySTATUS), rules.Equal, 0, ipsDstNAT)
+	}
+	return frameTerm(t)
+}
+
+// frameTerm is a term of the bridge table.
+func frameTerm(t rules.Term) exprs {
+	frameDaddr := &expr.Payload{DestRegister: reg, Base: expr.PayloadBaseLLHeader, Offset: 0, Len: 6}
+	switch t := t.(type) {
+	case rules.EtherType:
+		return exprs{meta(expr.MetaKeyPROTOCOL), equal(families[t.Family].etherType...)}
+	case rules.NotTo:
+		return exprs{frameDaddr, &expr.Cmp{Register: reg, Op: expr.CmpOpNeq, Data: t.MAC[:]}}
+	case rules.NotGroup:
+		return exprs{
+			meta(expr.MetaKeyPKTTYPE),
+			&expr.Cmp{Register: reg, Op: expr.CmpOpNeq, Data: []byte{unix.PACKET_BROADCAST}},
+			&expr.Cmp{Register: reg, Op: expr.CmpOpNeq, Data: []byte{unix.PACKET_MULTICAST}},
+		}
+	case rules.SaddrIn:
+		return inRange(saddr(familyOf(t.Prefix.Addr()), reg), t.Prefix)
+	case rules.DaddrIn:
+		return inRange(daddr(familyOf(t.Prefix.Addr()), reg), t.Prefix)
+	case rules.SetEtherDaddr:
+		return exprs{
+			&expr.Immediate{Register: reg, Data: t.MAC[:]},
+			&expr.Payload{OperationType: expr.PayloadWrite, SourceRegister: reg, Base: expr.PayloadBaseLLHeader, Offset: 0, Len: 6},
+		}
+	case rules.SetToHost:
+		return exprs{&expr.Immediate{Register: reg, Data: []byte{unix.PACKET_HOST}}, setMeta(expr.MetaKeyPKTTYPE)}
+	}
+	panic(fmt.Sprintf("no expressions for %T: %s", t, t)) // of the constant rules: the first test that installs them finds it
+}
+
+func meta(key expr.MetaKey) expr.Any { return &expr.Meta{Key: key, Register: reg} }
+func setMeta(key expr.MetaKey) expr.Any {
+	return &expr.Meta{Key: key, SourceRegister: true, Register: reg}
+}
+func ct(key expr.CtKey) expr.Any  { return &expr.Ct{Key: key, Register: reg} }
+func lookup(set string) expr.Any  { return &expr.Lookup{SourceRegister: reg, SetName: set} }
+func equal(data ...byte) expr.Any { return &expr.Cmp{Register: reg, Op: expr.CmpOpEq, Data: data} }
+
+func saddr(f rules.Family, to uint32) expr.Any { return address(f, families[f].saddr, to) }
+func daddr(f rules.Family, to uint32) expr.Any { return address(f, families[f].daddr, to) }
+
+func address(f rules.Family, offset, to uint32) expr.Any {
+	return &expr.Payload{DestRegister: to, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: families[f].length}
+}
+
+func dport(to uint32) expr.Any {
+	return &expr.Payload{DestRegister: to, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2}
+}
+
+// frontendIn looks destination, protocol and port up together.
+func frontendIn(t rules.Frontend) exprs {
+	after := reg + families[t.Family].length/4
 	return exprs{
-		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: reg},
-		&expr.Cmp{Register: reg, Op: expr.CmpOpEq, Data: []byte{f.proto}},
+		daddr(t.Family, reg),
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: after},
+		dport(after + 1),
+		lookup(t.Set.For(t.Family)),
 	}
 }
 
-func (f family) load(offset uint32, to uint32) expr.Any {
-	return &expr.Payload{DestRegister: to, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: f.length}
-}
-
-// frontendIn matches destination, protocol and port against a set.
-func (f family) frontendIn(set string) exprs {
-	next := reg + f.length/4
+func inRange(load expr.Any, p netip.Prefix) exprs {
+	length := p.Addr().BitLen() / 8
 	return exprs{
-		f.load(f.daddr, reg),
-		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: next},
-		&expr.Payload{DestRegister: next + 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-		&expr.Lookup{SourceRegister: reg, SetName: set + f.suffix},
+		load,
+		&expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: uint32(length), Mask: net.CIDRMask(p.Bits(), length*8), Xor: make([]byte, length)},
+		equal(p.Masked().Addr().AsSlice()...),
 	}
 }
 
-// addrIn matches one address of the packet against a set.
-func (f family) addrIn(offset uint32, set string) exprs {
-	return exprs{f.load(offset, reg), &expr.Lookup{SourceRegister: reg, SetName: set + f.suffix}}
-}
-
-// pairIn matches source and destination together against a set.
-func (f family) pairIn(set string) exprs {
-	return exprs{
-		f.load(f.saddr, reg),
-		f.load(f.daddr, reg+f.length/4),
-		&expr.Lookup{SourceRegister: reg, SetName: set + f.suffix},
+// masked compares what load puts into the register, under a mask.
+func masked(load expr.Any, op rules.Op, value, mask uint32) exprs {
+	compare := expr.CmpOpEq
+	if op == rules.NotEqual {
+		compare = expr.CmpOpNeq
 	}
-}
-
-func l4proto(p byte) exprs {
-	return exprs{
-		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg},
-		&expr.Cmp{Register: reg, Op: expr.CmpOpEq, Data: []byte{p}},
-	}
-}
-
-// markIs and markIsNot compare the packet's mark under the mask.
-func markIs(mark, mask uint32) exprs    { return markCmp(expr.CmpOpEq, mark, mask) }
-func markIsNot(mark, mask uint32) exprs { return markCmp(expr.CmpOpNeq, mark, mask) }
-
-func markCmp(op expr.CmpOp, mark, mask uint32) exprs {
-	return exprs{
-		&expr.Meta{Key: expr.MetaKeyMARK, Register: reg},
-		bits(mask, 0),
-		&expr.Cmp{Register: reg, Op: op, Data: binaryutil.NativeEndian.PutUint32(mark)},
-	}
-}
-
-// setMark sets the bits under the mask and leaves the others.
-func setMark(mark, mask uint32) exprs {
-	return exprs{
-		&expr.Meta{Key: expr.MetaKeyMARK, Register: reg},
-		bits(^mask, mark),
-		&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: reg},
-	}
+	return exprs{load, bits(mask, 0), &expr.Cmp{Register: reg, Op: compare, Data: binaryutil.NativeEndian.PutUint32(value)}}
 }
 
 func bits(and, xor uint32) expr.Any {
@@ -107,99 +187,73 @@ func bits(and, xor uint32) expr.Any {
 	}
 }
 
-func (f family) tproxy(port uint16) exprs {
+func tproxy(t rules.TProxy) exprs {
 	return exprs{
-		&expr.Immediate{Register: reg, Data: f.loopback},
-		&expr.Immediate{Register: reg + 4, Data: binaryutil.BigEndian.PutUint16(port)},
-		&expr.TProxy{Family: f.proto, TableFamily: unix.NFPROTO_INET, RegAddr: reg, RegPort: reg + 4},
-	}
-}
-
-// onBridge matches what came in over one of the bridges that pods hang on.
-func onBridge() exprs {
-	return exprs{
-		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg},
-		&expr.Lookup{SourceRegister: reg, SetName: bridges},
+		&expr.Immediate{Register: reg, Data: t.Family.Loopback().AsSlice()},
+		&expr.Immediate{Register: reg + 4, Data: binaryutil.BigEndian.PutUint16(t.Port)},
+		&expr.TProxy{Family: families[t.Family].proto, TableFamily: unix.NFPROTO_INET, RegAddr: reg, RegPort: reg + 4},
 	}
 }
 
 func redirect(port uint16) exprs {
+	const rangeProtoSpecified = 2 // NF_NAT_RANGE_PROTO_SPECIFIED of linux/netfilter/nf_nat.h
 	return exprs{
 		&expr.Immediate{Register: reg, Data: binaryutil.BigEndian.PutUint16(port)},
-		&expr.Redir{RegisterProtoMin: reg, RegisterProtoMax: reg, Flags: natRangeSpecified},
+		&expr.Redir{RegisterProtoMin: reg, RegisterProtoMax: reg, Flags: rangeProtoSpecified},
 	}
 }
 
-// natRangeSpecified is NF_NAT_RANGE_PROTO_SPECIFIED of linux/netfilter/nf_nat.h.
-const natRangeSpecified = 2
-
-// destinationPort matches a port of TCP.
-func destinationPort(port uint16) exprs {
-	return append(l4proto(unix.IPPROTO_TCP),
-		&expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-		&expr.Cmp{Register: reg, Op: expr.CmpOpEq, Data: binaryutil.BigEndian.PutUint16(port)})
-}
-
-// setCtMark sets the bits under the mask of the connection's mark.
-func setCtMark(mark, mask uint32) exprs {
-	return exprs{
-		&expr.Ct{Key: expr.CtKeyMARK, Register: reg},
-		bits(^mask, mark),
-		&expr.Ct{Key: expr.CtKeyMARK, Register: reg, SourceRegister: true},
+func verdict(v rules.Verdict) expr.Any {
+	switch v {
+	case rules.Accept:
+		return &expr.Verdict{Kind: expr.VerdictAccept}
+	case rules.Drop:
+		return &expr.Verdict{Kind: expr.VerdictDrop}
+	case rules.Return:
+		return &expr.Verdict{Kind: expr.VerdictReturn}
+	case rules.ResetTCP:
+		return &expr.Reject{Type: unix.NFT_REJECT_TCP_RST}
+	case rules.PortUnreachable:
+		return &expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}
+	case rules.Masquerade:
+		return &expr.Masq{FullyRandom: true}
 	}
+	panic("no expression for " + string(v))
 }
 
-// ctKnown matches what belongs to a connection that conntrack has seen begin,
-// ctMarkIsNot compares the connection's mark under the mask.
-func ctKnown() exprs {
-	const established, related = 1 << 1, 1 << 2 // NF_CT_STATE_BIT of linux/netfilter/nf_conntrack_common.h
-	return exprs{
-		&expr.Ct{Key: expr.CtKeySTATE, Register: reg},
-		bits(established|related, 0),
-		&expr.Cmp{Register: reg, Op: expr.CmpOpNeq, Data: binaryutil.NativeEndian.PutUint32(0)},
+var hooks = map[rules.Point]*nftables.ChainHook{
+	rules.Prerouting: nftables.ChainHookPrerouting, rules.Input: nftables.ChainHookInput,
+	rules.Forward: nftables.ChainHookForward, rules.Output: nftables.ChainHookOutput,
+	rules.Postrouting: nftables.ChainHookPostrouting,
+}
+
+func newChain(t *nftables.Table, c *rules.Chain) *nftables.Chain {
+	out := &nftables.Chain{Name: c.Name, Table: t}
+	if h := c.Hook; h != nil {
+		out.Type, out.Hooknum = nftables.ChainType(h.Type), hooks[h.Point]
+		out.Priority = nftables.ChainPriorityRef(nftables.ChainPriority(h.Priority))
 	}
+	return out
 }
 
-func ctMarkIsNot(mark, mask uint32) exprs {
-	return exprs{
-		&expr.Ct{Key: expr.CtKeyMARK, Register: reg},
-		bits(mask, 0),
-		&expr.Cmp{Register: reg, Op: expr.CmpOpNeq, Data: binaryutil.NativeEndian.PutUint32(mark)},
+var datatypes = map[string]nftables.SetDatatype{
+	"ipv4_addr": nftables.TypeIPAddr, "ipv6_addr": nftables.TypeIP6Addr,
+	"inet_proto": nftables.TypeInetProto, "inet_service": nftables.TypeInetService,
+	"ifname": nftables.TypeIFName,
+}
+
+func newSet(t *nftables.Table, s rules.Set) *nftables.Set {
+	out := &nftables.Set{Table: t, Name: s.Name, Interval: s.Interval, Concatenation: len(s.Type) > 1}
+	types := make([]nftables.SetDatatype, len(s.Type))
+	for i, name := range s.Type {
+		types[i] = datatypes[name]
 	}
-}
-
-// notRedirected matches connections whose destination no NAT changed.
-func notRedirected() exprs {
-	const ipsDstNAT = 1 << 5 // linux/netfilter/nf_conntrack_common.h
-	return exprs{
-		&expr.Ct{Key: expr.CtKeySTATUS, Register: reg},
-		bits(ipsDstNAT, 0),
-		&expr.Cmp{Register: reg, Op: expr.CmpOpEq, Data: binaryutil.NativeEndian.PutUint32(0)},
+	out.KeyType = types[0]
+	if out.Concatenation {
+		out.KeyType = nftables.MustConcatSetType(types...)
 	}
-}
-
-func socketTransparent() exprs {
-	return exprs{
-		&expr.Socket{Key: expr.SocketKeyTransparent, Register: reg},
-		&expr.Cmp{Register: reg, Op: expr.CmpOpEq, Data: []byte{1}},
+	if s.Type[0] == "ifname" {
+		out.KeyByteOrder = binaryutil.NativeEndian
 	}
+	return out
 }
-
-// The guard's two answers: what a closed port would say.
-func resetTCP() exprs { return exprs{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}} }
-
-func rejectUnreachable() exprs {
-	return exprs{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}}
-}
-
-func verdict(kind expr.VerdictKind, chain string) exprs {
-	return exprs{&expr.Verdict{Kind: kind, Chain: chain}}
-}
-
-func accept() exprs          { return verdict(expr.VerdictAccept, "") }
-func drop() exprs            { return verdict(expr.VerdictDrop, "") }
-func leave() exprs           { return verdict(expr.VerdictReturn, "") }
-func jump(c string) exprs    { return verdict(expr.VerdictJump, c) }
-func masquerade() exprs      { return exprs{&expr.Masq{FullyRandom: true}} }
-func countPackets() exprs    { return exprs{&expr.Counter{}} }
-func cat(a, b []byte) []byte { return append(append([]byte{}, a...), b...) }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/gridmesh/gridmesh/internal/atomicfile"
 )
 
 // sysctls remembers the values that were there before, so that Cleanup can
@@ -13,7 +15,7 @@ import (
 // before the value is changed, and survives the agent.
 type sysctls struct{ dir, root string }
 
-// set tells whether the value was another one.
+// set reports whether the value was another one.
 func (s sysctls) set(key, value string) (changed bool, err error) {
 	path := s.path(key)
 	now, err := os.ReadFile(path)
@@ -31,7 +33,7 @@ func (s sysctls) set(key, value string) (changed bool, err error) {
 	}
 	record := filepath.Join(s.dir, fileName(key))
 	if _, err := os.Stat(record); errors.Is(err, os.ErrNotExist) {
-		if err := os.WriteFile(record, now, 0o600); err != nil {
+		if err := atomicfile.Write(record, now); err != nil {
 			return false, fmt.Errorf("remember sysctl %s: %w", key, err)
 		}
 	}
@@ -64,6 +66,10 @@ func (s sysctls) restore() error {
 	}
 	errs := []error{err}
 	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") { // a record that was never finished: nothing was changed
+			errs = append(errs, os.Remove(filepath.Join(s.dir, e.Name())))
+			continue
+		}
 		errs = append(errs, s.undo(strings.ReplaceAll(e.Name(), "%", "/")))
 	}
 	return errors.Join(errs...)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/capture/rules"
 )
 
 // netlinkBuffer holds the acknowledgements of a transaction.
@@ -23,13 +24,12 @@ const perTransaction = 2000
 
 // table writes plans into nftables.
 type table struct {
-	cfg  plan.Config
 	conn *nftables.Conn
-	sets map[string]*nftables.Set
 	nft  *nftables.Table
+	sets map[string]*nftables.Set
 }
 
-func newTable(cfg plan.Config) (*table, error) {
+func newTable() (*table, error) {
 	conn, err := nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
 		// Refused without privileges on the host; the default then has to do.
 		_ = c.SetReadBuffer(netlinkBuffer)
@@ -39,10 +39,9 @@ func newTable(cfg plan.Config) (*table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open nftables: %w", err)
 	}
-	t := &table{cfg: cfg, conn: conn, nft: &nftables.Table{Name: TableName, Family: nftables.TableFamilyINet}}
-	t.sets = map[string]*nftables.Set{}
-	for _, s := range setSpecs(t.nft) {
-		t.sets[s.Name] = s
+	t := &table{conn: conn, nft: &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}, sets: map[string]*nftables.Set{}}
+	for _, s := range rules.Inet(plan.Config{}).Sets { // the same in every configuration
+		t.sets[s.Name] = newSet(t.nft, s)
 	}
 	return t, nil
 }
@@ -50,7 +49,7 @@ func newTable(cfg plan.Config) (*table, error) {
 // install puts the constant rules in place, in one transaction, and keeps the
 // elements that a table of the same layout holds already: an agent that
 // restarts takes nothing out of force.
-func (t *table) install() error {
+func (t *table) install(cfg plan.Config) error {
 	keep, err := t.present()
 	if err != nil {
 		return err
@@ -61,44 +60,41 @@ func (t *table) install() error {
 		t.conn.AddTable(t.nft)
 	}
 	// A set that is there already stays as it is.
-	for _, name := range slices.Sorted(maps.Keys(t.sets)) {
-		if err := t.conn.AddSet(t.sets[name], nil); err != nil {
-			return fmt.Errorf("add set %s: %w", name, err)
+	want := rules.Inet(cfg)
+	for _, s := range want.Sets {
+		if err := t.conn.AddSet(t.sets[s.Name], nil); err != nil {
+			return fmt.Errorf("add set %s: %w", s.Name, err)
 		}
 	}
-	list := chains(t.cfg)
-	for _, c := range list {
-		t.conn.AddChain(t.chain(c))
+	list := want.Chains
+	for i := range list {
+		t.conn.AddChain(newChain(t.nft, &list[i]))
 	}
 	if keep {
 		if err := t.clear(list); err != nil {
 			return err
 		}
 	}
-	for _, c := range list {
-		for _, rule := range c.rules {
-			t.conn.AddRule(&nftables.Rule{Table: t.nft, Chain: t.chain(c), Exprs: rule})
-		}
-	}
+	addRules(t.conn, t.nft, list)
 	if err := t.conn.Flush(); err != nil {
 		return fmt.Errorf("install nftables rules: %w", err)
 	}
-	return t.replace("pods", ranges("pods", t.cfg.PodCIDRs))
+	return t.replace(rules.Pods, ranges(rules.Pods, cfg.PodCIDRs))
 }
 
 // clear empties every chain of the table and drops those that are no longer
 // in use: of another version, or of another choice of flags.
-func (t *table) clear(list []chain) error {
-	for _, c := range list {
-		t.conn.FlushChain(t.chain(c))
+func (t *table) clear(list []rules.Chain) error {
+	for i := range list {
+		t.conn.FlushChain(newChain(t.nft, &list[i]))
 	}
 	have, err := t.conn.ListChainsOfTableFamily(nftables.TableFamilyINet)
 	if err != nil {
 		return fmt.Errorf("list nftables chains: %w", err)
 	}
 	for _, h := range have {
-		used := func(c chain) bool { return c.name == h.Name }
-		if h.Table.Name == TableName && !slices.ContainsFunc(list, used) {
+		used := func(c rules.Chain) bool { return c.Name == h.Name }
+		if h.Table.Name == rules.Name && !slices.ContainsFunc(list, used) {
 			t.conn.FlushChain(h)
 			t.conn.DelChain(h)
 		}
@@ -107,40 +103,41 @@ func (t *table) clear(list []chain) error {
 }
 
 // setBridges tells the rules which bridges pods hang on.
-func (t *table) setBridges(list []Bridge) error {
-	t.conn.FlushSet(t.sets[bridges])
+func (t *table) setBridges(list []rules.PodBridge) error {
+	t.conn.FlushSet(t.sets[rules.Bridges])
 	for _, b := range list {
 		name := make([]byte, unix.IFNAMSIZ)
 		copy(name, b.Name)
-		if err := t.conn.SetAddElements(t.sets[bridges], []nftables.SetElement{{Key: name}}); err != nil {
-			return fmt.Errorf("set %s: %w", bridges, err)
+		if err := t.conn.SetAddElements(t.sets[rules.Bridges], []nftables.SetElement{{Key: name}}); err != nil {
+			return fmt.Errorf("set %s: %w", rules.Bridges, err)
 		}
 	}
-	return t.flush(bridges)
+	return t.flush(rules.Bridges)
 }
 
-func (t *table) chain(c chain) *nftables.Chain {
-	out := &nftables.Chain{Name: c.name, Table: t.nft}
-	if c.kind != "" {
-		out.Type, out.Hooknum, out.Priority = c.kind, c.hook, nftables.ChainPriorityRef(c.priority)
+// addRules fills empty chains.
+func addRules(conn *nftables.Conn, t *nftables.Table, list []rules.Chain) {
+	for i := range list {
+		for _, rule := range list[i].Rules {
+			conn.AddRule(&nftables.Rule{Table: t, Chain: newChain(t, &list[i]), Exprs: expressions(rule)})
+		}
 	}
-	return out
 }
 
-// present tells whether a table of this layout is there.
+// present reports whether a table of this layout is there.
 func (t *table) present() (bool, error) {
 	tables, err := t.conn.ListTablesOfFamily(nftables.TableFamilyINet)
 	if err != nil {
 		return false, fmt.Errorf("list nftables tables: %w", err)
 	}
-	if !slices.ContainsFunc(tables, func(o *nftables.Table) bool { return o.Name == TableName }) {
+	if !slices.ContainsFunc(tables, func(o *nftables.Table) bool { return o.Name == rules.Name }) {
 		return false, nil
 	}
 	sets, err := t.conn.GetSets(t.nft)
 	if err != nil {
 		return false, fmt.Errorf("list nftables sets: %w", err)
 	}
-	return slices.ContainsFunc(sets, func(s *nftables.Set) bool { return s.Name == layout }), nil
+	return slices.ContainsFunc(sets, func(s *nftables.Set) bool { return s.Name == rules.Layout }), nil
 }
 
 // sync makes the table hold exactly p, whatever it held before.
@@ -150,7 +147,7 @@ func (t *table) sync(p *plan.Plan) error {
 		return err
 	}
 	// What is guarded comes first: nothing may leave while the rest is loaded.
-	if err := t.replace("guard", ranges("guard", p.Guard)); err != nil {
+	if err := t.replace(rules.Guard, ranges(rules.Guard, p.Guard)); err != nil {
 		return err
 	}
 	if err := t.write(t.conn.SetDeleteElements, gone); err != nil {
@@ -173,13 +170,13 @@ func (t *table) merge(p *plan.Plan) error {
 
 func (t *table) compare(p *plan.Plan) (gone, added bySet, err error) {
 	want := bySet{}
-	want.frontends("serve", p.Serve)
-	want.frontends("silent", p.Silent)
+	want.frontends(rules.Serve, p.Serve)
+	want.frontends(rules.Silent, p.Silent)
 	want.hairpins(p.Hairpin)
 	gone, added = bySet{}, bySet{}
-	for _, set := range []string{"serve", "silent", "hairpin"} {
-		for _, f := range families {
-			name := set + f.suffix
+	for _, set := range []rules.SetName{rules.Serve, rules.Silent, rules.Hairpin} {
+		for _, f := range rules.Families {
+			name := set.For(f)
 			have, err := t.conn.GetSetElements(t.sets[name])
 			if err != nil {
 				return nil, nil, fmt.Errorf("read set %s: %w", name, err)
@@ -192,7 +189,7 @@ func (t *table) compare(p *plan.Plan) (gone, added bySet, err error) {
 
 // addGuard guards ranges beside those that are guarded already.
 func (t *table) addGuard(list []netip.Prefix) error {
-	for name, elements := range ranges("guard", list) {
+	for name, elements := range ranges(rules.Guard, list) {
 		have, err := t.conn.GetSetElements(t.sets[name])
 		if err != nil {
 			return fmt.Errorf("read set %s: %w", name, err)
@@ -204,19 +201,19 @@ func (t *table) addGuard(list []netip.Prefix) error {
 			return fmt.Errorf("set %s: %w", name, err)
 		}
 	}
-	return t.flush("guard")
+	return t.flush(string(rules.Guard))
 }
 
 // retract takes away what a change removes, and replaces the guard.
 func (t *table) retract(c *plan.Change, p *plan.Planner) error {
 	if c.Guard {
-		if err := t.replace("guard", ranges("guard", p.Guard())); err != nil {
+		if err := t.replace(rules.Guard, ranges(rules.Guard, p.Guard())); err != nil {
 			return err
 		}
 	}
 	gone := bySet{}
-	gone.frontends("serve", c.DelServe)
-	gone.frontends("silent", c.DelSilent)
+	gone.frontends(rules.Serve, c.DelServe)
+	gone.frontends(rules.Silent, c.DelSilent)
 	gone.hairpins(c.DelHairpin)
 	return t.write(t.conn.SetDeleteElements, gone)
 }
@@ -224,8 +221,8 @@ func (t *table) retract(c *plan.Change, p *plan.Planner) error {
 // extend adds what a change adds.
 func (t *table) extend(c *plan.Change) error {
 	added := bySet{}
-	added.frontends("serve", c.AddServe)
-	added.frontends("silent", c.AddSilent)
+	added.frontends(rules.Serve, c.AddServe)
+	added.frontends(rules.Silent, c.AddSilent)
 	added.hairpins(c.AddHairpin)
 	return t.write(t.conn.SetAddElements, added)
 }
@@ -256,9 +253,9 @@ func (t *table) flush(name string) error {
 }
 
 // replace swaps the content of an interval set of both families at once.
-func (t *table) replace(set string, elements bySet) error {
-	for _, f := range families {
-		name := set + f.suffix
+func (t *table) replace(set rules.SetName, elements bySet) error {
+	for _, f := range rules.Families {
+		name := set.For(f)
 		t.conn.FlushSet(t.sets[name])
 		if len(elements[name]) > 0 {
 			if err := t.conn.SetAddElements(t.sets[name], elements[name]); err != nil {
@@ -266,7 +263,7 @@ func (t *table) replace(set string, elements bySet) error {
 			}
 		}
 	}
-	return t.flush(set)
+	return t.flush(string(set))
 }
 
 func (t *table) remove() error {
@@ -297,7 +294,7 @@ func compare(have, want []nftables.SetElement) (gone, added []nftables.SetElemen
 	return gone, added
 }
 
-func ranges(set string, list []netip.Prefix) bySet {
+func ranges(set rules.SetName, list []netip.Prefix) bySet {
 	m := bySet{}
 	m.ranges(set, list)
 	return m

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gridmesh/gridmesh/internal/ports"
 )
 
 // Config is what the operator chose for the capture of one node.
@@ -17,8 +19,8 @@ type Config struct {
 	Mark, Mask uint32
 	// Table is the number of the route table that delivers marked packets locally.
 	Table int
-	// PortBase is the first port of the capture listeners on the loopback.
-	PortBase uint16
+	// Ports are those of the capture listeners.
+	Ports ports.Ports
 	// PodCIDRs tell this node's pods from everybody else. Empty: no source is kept.
 	PodCIDRs []netip.Prefix
 	// ServiceCIDRs are guarded besides those that the cluster names.
@@ -30,26 +32,13 @@ type Config struct {
 
 // Default is a configuration that meets no known other user of marks.
 func Default() Config {
-	return Config{Mark: 0x1, Mask: 0x3, Table: 15001, PortBase: 15001}
+	return Config{Mark: 0x1, Mask: 0x3, Table: 15001, Ports: ports.Default()}
 }
 
 // Own is the mark of Envoy's own packets: the bits of Mask that Mark leaves.
 func (c Config) Own() uint32 { return c.Mask &^ c.Mark }
 
-// KeepPort is the listener that keeps the client's source address.
-func (c Config) KeepPort() uint16 { return c.PortBase }
-
-// PlainPort is the listener that uses the node's own source address.
-func (c Config) PlainPort() uint16 { return c.PortBase + 1 }
-
-// RedirectKeepPort and RedirectPlainPort are their likes for connections that
-// come redirected, from pods on a bridge whose netfilter stays on.
-func (c Config) RedirectKeepPort() uint16 { return c.PortBase + 2 }
-
-// RedirectPlainPort is where redirected connections lose their source.
-func (c Config) RedirectPlainPort() uint16 { return c.PortBase + 3 }
-
-// KeepsSource tells whether a client's address is kept.
+// KeepsSource reports whether a client's address is kept.
 func (c Config) KeepsSource(client netip.Addr) bool { return within(c.PodCIDRs, client) }
 
 // Validate names the flag that is wrong.
@@ -61,8 +50,8 @@ func (c Config) Validate() error {
 	if c.Table < 1 || c.Table > 1<<31-1 || c.Table >= 253 && c.Table <= 255 {
 		errs = append(errs, fmt.Errorf("--route-table %d: must be positive and none of 253 to 255, which the kernel uses", c.Table))
 	}
-	if c.PortBase < 1 || c.PortBase > 65535-8 {
-		errs = append(errs, fmt.Errorf("--listen-port-base %d: must be between 1 and %d", c.PortBase, 65535-8))
+	if err := c.Ports.Validate(); err != nil {
+		errs = append(errs, err)
 	}
 	for _, p := range append(slices.Clone(c.PodCIDRs), c.ServiceCIDRs...) {
 		if p != p.Masked() {

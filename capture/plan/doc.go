@@ -1,6 +1,6 @@
 // Package plan turns a view into what the kernel must know: which frontends
 // are handed to Envoy, which ranges are guarded, whose source address is kept.
 //
-// It is pure. The capture package writes a plan into nftables; Trace walks a
-// packet through it, for the lens and for tests.
+// It is pure. The rules package says what the kernel does with a plan, the
+// capture package writes it into nftables.
 package plan

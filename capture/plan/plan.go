@@ -24,7 +24,7 @@ type Change struct {
 	Guard                  bool // Guard differs
 }
 
-// Empty tells whether there is nothing to do.
+// Empty reports whether there is nothing to do.
 func (c *Change) Empty() bool {
 	return len(c.AddServe)+len(c.DelServe)+len(c.AddSilent)+len(c.DelSilent)+len(c.AddHairpin)+len(c.DelHairpin) == 0 && !c.Guard
 }
@@ -49,6 +49,15 @@ func NewPlanner(cfg Config) *Planner {
 	}
 	p.guard = p.guards()
 	return p
+}
+
+// With returns a planner of the same view for another configuration.
+func (p *Planner) With(cfg Config) *Planner {
+	other := NewPlanner(cfg)
+	if p.view != nil {
+		other.Next(p.view)
+	}
+	return other
 }
 
 // Next takes the next view and returns what it changes.
@@ -87,7 +96,7 @@ func (p *Planner) Plan() *Plan {
 // Guard returns the guarded ranges.
 func (p *Planner) Guard() []netip.Prefix { return p.guard }
 
-// Guards tells whether an address is one of Services.
+// Guards reports whether an address is one of Services.
 func (p *Planner) Guards(ip netip.Addr) bool { return within(p.guard, ip) }
 
 // Of returns the plan of one view.

@@ -49,32 +49,6 @@ func TestPlannerIsIncremental(t *testing.T) {
 			if len(serve) != len(kept.Plan().Serve) {
 				t.Fatalf("seed %d step %d: the changes lead elsewhere", seed, step)
 			}
-			checkTrace(t, view, kept.Plan())
-		}
-	}
-}
-
-// checkTrace: every frontend with tiers reaches Envoy, every other one is
-// refused or dropped, and none of them passes.
-func checkTrace(t *testing.T, view *topology.View, p *Plan) {
-	t.Helper()
-	for _, s := range view.Sorted() {
-		for _, f := range s.Frontends {
-			want := Refused
-			switch {
-			case len(f.Tiers) > 0:
-				want = ToEnvoy
-			case f.Silent:
-				want = Dropped
-			}
-			if got := p.Trace(config(), netip.MustParseAddr("10.244.0.1"), f.Frontend); got.Verdict != want {
-				t.Fatalf("%s %s: %s, want %s", s.Key, f.Frontend, got.Verdict, want)
-			}
-			wrongPort := f.Frontend
-			wrongPort.Port = 9
-			if got := p.Trace(config(), netip.MustParseAddr("10.244.0.1"), wrongPort); got.Verdict != Refused {
-				t.Fatalf("%s: port 9 is %s", s.Key, got.Verdict)
-			}
 		}
 	}
 }

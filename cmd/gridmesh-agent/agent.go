@@ -148,7 +148,11 @@ func (a *agent) apply(snap *topology.Snapshot) {
 	a.view = a.viewer.See(snap)
 	var changed render.Changed
 	a.cat, changed = a.catalog.Next(a.view, !a.live)
-	err := a.capture.Apply(a.view, !a.live, func() { a.xds.Update(a.cat, changed) })
+	err := a.capture.Retract(a.view, !a.live)
+	a.xds.Update(a.cat, changed)
+	if err == nil {
+		err = a.capture.Extend()
+	}
 	if err != nil {
 		a.log.Error("could not write the capture rules; trying again", "err", err)
 		a.metrics.syncFailures.Inc()
@@ -167,7 +171,7 @@ func (a *agent) closeStrays() {
 	if a.strays == nil || !a.live {
 		return
 	}
-	n, err := a.capture.CloseStray(func(frontend, endpoint netip.AddrPort) topology.Access {
+	n, err := a.capture.CloseStale(func(frontend, endpoint netip.AddrPort) topology.Access {
 		entry, ok := a.cat.Entry(frontend.String())
 		if !ok {
 			return topology.AccessUnrelated

@@ -78,7 +78,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringSliceVar(&c.serviceCIDRs, "service-cidr", nil, "ranges of ClusterIPs to guard, besides the cluster's ServiceCIDR objects")
 	f.StringVar(&c.mark, "mark", c.mark, "BITS/MASK of captured packets; the rest of MASK marks Envoy's own")
 	f.IntVar(&c.capture.Table, "route-table", c.capture.Table, "number of the route table")
-	f.Uint16Var(&c.capture.PortBase, "listen-port-base", c.capture.PortBase, "first loopback port of the capture listeners")
+	f.Uint16Var(&c.capture.Ports.Base, "listen-port-base", c.capture.Ports.Base, "first loopback port of the capture listeners")
 	f.DurationVar(&c.render.ConnectTimeout, "connect-timeout", c.render.ConnectTimeout, "how long Envoy waits for an endpoint of the unit before it tries the next")
 	f.IntVar(&c.preloadMax, "preload-max", c.preloadMax, "most clusters that Envoy holds without being asked")
 	f.Uint64Var(&c.envoyHeapMiB, "envoy-heap-limit", 0, "MiB of heap at which Envoy stops to accept connections, for bootstrap; 0 for no limit")
@@ -150,7 +150,7 @@ func (c *config) complete(running bool) error {
 			fail("%s: %s is longer than %d bytes, the kernel's limit", flag, abs, sunPath)
 		}
 	}
-	c.render.PortBase, c.render.Mark, c.render.Redirect = c.capture.PortBase, c.capture.Own(), c.capture.KeepBridgeNetfilter
+	c.render.Ports, c.render.Mark, c.render.Redirect = c.capture.Ports, c.capture.Own(), c.capture.KeepBridgeNetfilter
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w: %w", run.ErrUsage, err)
 	}

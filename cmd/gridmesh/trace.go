@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -78,9 +79,9 @@ func parseTrace(from, to string) (client netip.Addr, f topology.Frontend, err er
 }
 
 func (w *world) trace(cfg plan.Config, client netip.Addr, to topology.Frontend, preloadMax int) *walk {
-	step := plan.Of(w.view, cfg).Trace(cfg, client, to)
-	out := &walk{From: client.String(), To: to.String(), Verdict: string(step.Verdict), Steps: step.Steps, Cluster: step.Cluster}
-	if step.Verdict != plan.ToEnvoy {
+	step := rules.Trace(cfg, plan.Of(w.view, cfg), client, to)
+	out := &walk{From: client.String(), To: to.String(), Verdict: string(step.Fate), Steps: step.Steps, Cluster: step.Cluster}
+	if step.Fate != rules.ToEnvoy {
 		return out
 	}
 	cat := w.catalog(preloadMax)

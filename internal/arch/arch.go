@@ -79,8 +79,8 @@ func own(from, room string, layer int, to string) string {
 	switch {
 	case !ok:
 		return "" // its own law is broken already
-	case slices.Contains(pure, from) && below > layerRules:
-		return "a pure package uses api, internal, topology and convert only, so that it can be tested and run anywhere"
+	case slices.Contains(pure, from) && below > layerRules && (room != target || !slices.Contains(pure, to)):
+		return "a pure package uses api, internal, topology, convert and pure packages of its own room only, so that it can be tested and run anywhere"
 	case room == target || layer == layerTest || below < layer || slices.Contains(sideways[room], target):
 		return ""
 	case layer == layerRoom && below == layerRoom:

@@ -98,9 +98,9 @@ func TestBridgeNetfilterChoiceChanges(t *testing.T) {
 		must(t, err)
 		chains, err := conn.ListChains()
 		must(t, err)
-		has := slices.ContainsFunc(chains, func(c *nftables.Chain) bool { return c.Name == "redirect" })
+		has := slices.ContainsFunc(chains, func(c *nftables.Chain) bool { return c.Name == "redirected" })
 		if has != tc.rules {
-			t.Errorf("%v: chain redirect is there: %v, want %v", tc.flags, has, tc.rules)
+			t.Errorf("%v: chain redirected is there: %v, want %v", tc.flags, has, tc.rules)
 		}
 		f.served(t)
 	}

@@ -7,6 +7,8 @@ import (
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/gridmesh/gridmesh/internal/ports"
 )
 
 // listenerTemplate is part of the version of every capture listener. Raising
@@ -16,22 +18,22 @@ const listenerTemplate = "tcp-1"
 // capturePort is one constant listener.
 type capturePort struct {
 	name, address string
-	port          uint16 // above the base
-	keep          bool   // the client's address
-	redirected    bool   // comes by NAT, and not by tproxy
+	port          func(ports.Ports) uint16
+	keep          bool // the client's address
+	redirected    bool // comes by NAT, and not by tproxy
 }
 
 var capturePorts = []capturePort{
-	{"tcp4-keep", "127.0.0.1", 0, true, false},
-	{"tcp4-plain", "127.0.0.1", 1, false, false},
-	{"tcp6-keep", "::1", 0, true, false},
-	{"tcp6-plain", "::1", 1, false, false},
+	{"tcp4-keep", "127.0.0.1", ports.Ports.Keep, true, false},
+	{"tcp4-plain", "127.0.0.1", ports.Ports.Plain, false, false},
+	{"tcp6-keep", "::1", ports.Ports.Keep, true, false},
+	{"tcp6-plain", "::1", ports.Ports.Plain, false, false},
 	// A redirect leads to the address of the interface, whatever it is; the
 	// kernel refuses there what was not redirected.
-	{"tcp4-redirect-keep", "0.0.0.0", 2, true, true},
-	{"tcp4-redirect-plain", "0.0.0.0", 3, false, true},
-	{"tcp6-redirect-keep", "::", 2, true, true},
-	{"tcp6-redirect-plain", "::", 3, false, true},
+	{"tcp4-redirect-keep", "0.0.0.0", ports.Ports.RedirectKeep, true, true},
+	{"tcp4-redirect-plain", "0.0.0.0", ports.Ports.RedirectPlain, false, true},
+	{"tcp6-redirect-keep", "::", ports.Ports.RedirectKeep, true, true},
+	{"tcp6-redirect-plain", "::", ports.Ports.RedirectPlain, false, true},
 }
 
 // Listeners are the constant TCP capture listeners, two a family: one keeps
@@ -43,7 +45,7 @@ func Listeners(cfg Config) []Resource {
 		if l.redirected && !cfg.Redirect {
 			continue
 		}
-		port := cfg.PortBase + l.port
+		port := l.port(cfg.Ports)
 		f := new(fingerprint).add(listenerTemplate, l.name, strconv.Itoa(int(port)), strconv.Itoa(int(cfg.Mark)), cfg.OnDemand.String())
 		list = append(list, Resource{
 			Type: ListenerType, Name: l.name, Version: f.version(),

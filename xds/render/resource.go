@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+
+	"github.com/gridmesh/gridmesh/internal/ports"
 )
 
 // Type URLs of the resources that are served.
@@ -17,7 +19,7 @@ const (
 
 // Config is what the resources depend on besides the view.
 type Config struct {
-	PortBase       uint16        // first port of the capture listeners
+	Ports          ports.Ports   // of the capture listeners
 	Mark           uint32        // of Envoy's own packets
 	ConnectTimeout time.Duration // inside a unit; see clusters.go
 	OnDemand       time.Duration // how long a first connection waits for its cluster
@@ -26,7 +28,7 @@ type Config struct {
 
 // Default is the configuration that was measured (docs/ARCHITECTURE.md).
 func Default() Config {
-	return Config{PortBase: 15001, Mark: 0x2, ConnectTimeout: 300 * time.Millisecond, OnDemand: 5 * time.Second}
+	return Config{Ports: ports.Default(), Mark: 0x2, ConnectTimeout: 300 * time.Millisecond, OnDemand: 5 * time.Second}
 }
 
 // Resource is one Envoy resource.

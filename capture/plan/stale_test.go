@@ -7,7 +7,7 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-func TestStray(t *testing.T) {
+func TestStale(t *testing.T) {
 	ap := netip.MustParseAddrPort
 	near, far := ap("10.244.0.9:80"), ap("10.244.9.9:80")
 	closed, open, other := ap("10.96.0.1:80"), ap("10.96.0.2:80"), ap("10.96.0.3:80")
@@ -24,7 +24,7 @@ func TestStray(t *testing.T) {
 	for name, tc := range map[string]struct {
 		open     []Dialled
 		upstream Conn
-		stray    bool
+		stale    bool
 	}{
 		"a pod's, withheld": {[]Dialled{{pod, closed}}, Conn{ap("10.244.0.3:999"), far}, true},
 		"a pod's, near":     {[]Dialled{{pod, closed}}, Conn{ap("10.244.0.3:999"), near}, false},
@@ -35,8 +35,8 @@ func TestStray(t *testing.T) {
 		"that of a client whose source is not kept": {[]Dialled{{elsewhere, closed}}, Conn{ap("10.20.0.1:999"), far}, true},
 		"one without a client":                      {nil, Conn{ap("10.20.0.1:999"), far}, false},
 	} {
-		if got := Stray(config(), tc.open, []Conn{tc.upstream}, access); (len(got) == 1) != tc.stray {
-			t.Errorf("%s: %v, want stray: %v", name, got, tc.stray)
+		if got := Stale(config(), tc.open, []Conn{tc.upstream}, access); (len(got) == 1) != tc.stale {
+			t.Errorf("%s: %v, want stale: %v", name, got, tc.stale)
 		}
 	}
 }

@@ -36,9 +36,9 @@ type socket struct {
 	mark        uint32
 }
 
-// CloseStray resets Envoy's connections to endpoints that plan.Stray picks and
+// CloseStale resets Envoy's connections to endpoints that plan.Stale picks and
 // returns how many. It costs O(TCP connections of the node).
-func (c *Capture) CloseStray(access func(frontend, endpoint netip.AddrPort) topology.Access) (int, error) {
+func (c *Capture) CloseStale(access func(frontend, endpoint netip.AddrPort) topology.Access) (int, error) {
 	conn, err := nl.Dial(unix.NETLINK_SOCK_DIAG, nil)
 	if err != nil {
 		return 0, fmt.Errorf("open sock_diag: %w", err)
@@ -58,7 +58,7 @@ func (c *Capture) CloseStray(access func(frontend, endpoint netip.AddrPort) topo
 	}
 	upstream, byConn := c.upstream(all)
 	closed := 0
-	for _, s := range plan.Stray(c.cfg, open, upstream, access) {
+	for _, s := range plan.Stale(c.cfg, open, upstream, access) {
 		switch err := destroy(conn, byConn[s]); {
 		case errors.Is(err, unix.ENOENT): // closed meanwhile
 		case err != nil:
@@ -79,7 +79,7 @@ func (c *Capture) dialled(all []socket) ([]plan.Dialled, error) {
 		case c.planner.Guards(s.local.Addr()):
 			open = append(open, plan.Dialled{Client: s.peer.Addr(), Frontend: s.local})
 		case !c.cfg.KeepBridgeNetfilter:
-		case s.local.Port() == c.cfg.RedirectKeepPort(), s.local.Port() == c.cfg.RedirectPlainPort():
+		case s.local.Port() == c.cfg.Ports.RedirectKeep(), s.local.Port() == c.cfg.Ports.RedirectPlain():
 			redirected = append(redirected, s)
 		}
 	}

@@ -15,14 +15,14 @@ type Dialled struct {
 // Conn is a connection of Envoy to an endpoint.
 type Conn struct{ Local, Endpoint netip.AddrPort }
 
-// Stray picks the connections to endpoints that are withheld from this node,
+// Stale picks the connections to endpoints that are withheld from this node,
 // because it or the endpoint's node moved, or a Service was closed.
 //
 // Nothing says which client's connection an endpoint's belongs to. It is told
 // by the client's address, which is kept or else the node's: a connection is
-// stray when one of the frontends that this client has open withholds its
+// stale when one of the frontends that this client has open withholds its
 // endpoint and none of them offers it.
-func Stray(cfg Config, open []Dialled, upstream []Conn, access func(frontend, endpoint netip.AddrPort) topology.Access) []Conn {
+func Stale(cfg Config, open []Dialled, upstream []Conn, access func(frontend, endpoint netip.AddrPort) topology.Access) []Conn {
 	shown := func(ip netip.Addr) netip.Addr {
 		if cfg.KeepsSource(ip) {
 			return ip
@@ -37,7 +37,7 @@ func Stray(cfg Config, open []Dialled, upstream []Conn, access func(frontend, en
 		}
 		frontends[who][d.Frontend] = true
 	}
-	var stray []Conn
+	var stale []Conn
 	for _, c := range upstream {
 		worst := topology.AccessUnrelated
 		for f := range frontends[shown(c.Local.Addr())] {
@@ -49,8 +49,8 @@ func Stray(cfg Config, open []Dialled, upstream []Conn, access func(frontend, en
 			worst = max(worst, s)
 		}
 		if worst == topology.AccessDenied {
-			stray = append(stray, c)
+			stale = append(stale, c)
 		}
 	}
-	return stray
+	return stale
 }

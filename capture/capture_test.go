@@ -1,0 +1,369 @@
+package capture
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/capture/rules"
+	"github.com/gridmesh/gridmesh/internal/testkit"
+	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/topology/topologytest"
+)
+
+const web, api = "10.96.0.1:80", "10.96.0.2:80"
+
+func TestGuardIsInForceBeforeTheFirstView(t *testing.T) {
+	c := started(t, config())
+	if c.Found() {
+		t.Error("rules of a run before were found in a new network")
+	}
+	if got := elements(t)["guard4"]; len(got) < 2 {
+		t.Errorf("guard4 holds %v", got)
+	}
+}
+
+func TestRestartTakesNothingOutOfForce(t *testing.T) {
+	c := started(t, config())
+	k := newCluster().serve("web", "10.96.0.1", "10.244.0.5").serve("api", "10.96.0.2", "10.244.0.6")
+	apply(t, c, k.view(), false)
+	before := elements(t)
+	next := starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+	if !next.Found() {
+		t.Error("the rules of the run before were not found")
+	}
+	if after := elements(t); !reflect.DeepEqual(after, before) {
+		t.Errorf("sets after a restart: %v, before: %v", after, before)
+	}
+	// The first whole view is compared with them.
+	k.DeleteService(topology.ObjectKey{Namespace: "default", Name: "api"})
+	apply(t, next, k.view(), false)
+	if !serves(t, web) || serves(t, api) {
+		t.Error("the first whole view was not compared with what was in force")
+	}
+}
+
+func TestAnotherChoiceOfFlagsChangesTheRulesOnly(t *testing.T) {
+	c := started(t, kept())
+	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
+	starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+	inKernel(t, rules.Inet(config()))
+	if !serves(t, web) {
+		t.Error("elements were lost")
+	}
+}
+
+func TestAnotherLayoutIsReplaced(t *testing.T) {
+	testkit.NewNetwork(t)
+	conn, err := nftables.New()
+	must(t, err)
+	old := conn.AddTable(&nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet})
+	must(t, conn.AddSet(&nftables.Set{Table: old, Name: "serve4", KeyType: nftables.TypeInetService}, nil))
+	must(t, conn.Flush())
+	c := starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+	if c.Found() {
+		t.Error("a table of another layout counts as rules of a run before")
+	}
+	inKernel(t, rules.Inet(config()))
+}
+
+func TestRetractRemovesAndExtendAdds(t *testing.T) {
+	c := started(t, config())
+	k := newCluster().serve("web", "10.96.0.1", "10.244.0.5")
+	apply(t, c, k.view(), false)
+	k.serve("web", "10.96.0.1").serve("api", "10.96.0.2", "10.244.0.6")
+	must(t, c.Retract(k.view(), false))
+	if serves(t, web) || serves(t, api) {
+		t.Error("after Retract: what is refused is still served, or what is new already")
+	}
+	must(t, c.Extend())
+	if serves(t, web) || !serves(t, api) {
+		t.Error("after Extend: the new one is not served")
+	}
+}
+
+func TestProvisionalOnlyAdds(t *testing.T) {
+	c := started(t, config())
+	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
+	next := starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+	old := newCluster().serve("api", "10.96.0.2", "10.244.0.6")
+	apply(t, next, old.view(), true)
+	if !serves(t, web) || !serves(t, api) {
+		t.Error("the last good state took something out of force, or added nothing")
+	}
+	apply(t, next, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
+	if !serves(t, web) || serves(t, api) {
+		t.Error("the first whole view did not correct the last good state")
+	}
+}
+
+func TestAfterAFailureTheNextViewIsCompared(t *testing.T) {
+	c := started(t, config())
+	k := newCluster().serve("web", "10.96.0.1", "10.244.0.5").serve("api", "10.96.0.2", "10.244.0.6")
+	apply(t, c, k.view(), false)
+	gone := topology.Frontend{Addr: netip.MustParseAddr("10.96.0.1"), Port: 80, Protocol: topology.TCP}
+	must(t, c.table.conn.SetDeleteElements(c.table.sets["serve4"], []nftables.SetElement{frontendElement(gone)}))
+	must(t, c.table.conn.Flush())
+	k.serve("web", "10.96.0.1").serve("third", "10.96.0.3", "10.244.0.7")
+	if err := c.Retract(k.view(), false); err == nil {
+		t.Fatal("an element that is not there was removed without an error")
+	}
+	apply(t, c, k.view(), false)
+	if serves(t, web) || !serves(t, api) || !serves(t, "10.96.0.3:80") {
+		t.Error("the sets are not those of the view")
+	}
+	must(t, c.Extend()) // nothing to do
+}
+
+func TestRepair(t *testing.T) {
+	for name, harm := range map[string]func(t *testing.T, c *Capture){
+		"nothing": func(*testing.T, *Capture) {},
+		"the table": func(t *testing.T, c *Capture) {
+			c.table.conn.FlushRuleset()
+			must(t, c.table.conn.Flush())
+		},
+		"the rule": func(t *testing.T, c *Capture) { must(t, netlink.RuleDel(markRule(c.cfg, unix.AF_INET6))) },
+		"the route": func(t *testing.T, c *Capture) {
+			lo, err := netlink.LinkByName("lo")
+			must(t, err)
+			must(t, netlink.RouteDel(localRoute(c.cfg, lo, netFamilies[0].any)))
+		},
+		"a sysctl": func(t *testing.T, _ *Capture) {
+			must(t, os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-iptables", []byte("1"), 0o644))
+		},
+	} {
+		for _, provisional := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, provisional %v", name, provisional), func(t *testing.T) {
+				testkit.NewNetwork(t)
+				addBridge(t, "cni0")
+				c := starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+				apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), provisional)
+				before, sets := everything(t), elements(t)
+				harm(t, c)
+				repaired, err := c.Repair()
+				must(t, err)
+				if repaired != (name != "nothing") {
+					t.Errorf("repaired: %v", repaired)
+				}
+				if after := everything(t); after != before {
+					t.Errorf("after:\n%s\nbefore:\n%s", after, before)
+				}
+				if after := elements(t); !reflect.DeepEqual(after, sets) {
+					t.Errorf("sets after: %v, before: %v", after, sets)
+				}
+			})
+		}
+	}
+}
+
+func TestPodRangesMayComeLater(t *testing.T) {
+	late := config()
+	late.PodCIDRs = nil
+	c := started(t, late)
+	addBridge(t, "cni0")
+	view := newCluster().serve("web", "10.96.0.1", "10.244.0.5").view()
+	apply(t, c, view, false)
+	if c.Pods() != "unknown (no pod CIDR: sources are not kept)" {
+		t.Errorf("without ranges: %s", c.Pods())
+	}
+	must(t, c.SetPodCIDRs(podCIDRs))
+	if c.Pods() != "bridged (cni0)" || c.Found() {
+		t.Errorf("%s, found %v", c.Pods(), c.Found())
+	}
+	got := elements(t)
+	starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+	apply(t, c, view, false)
+	if want := elements(t); !reflect.DeepEqual(got, want) || len(got["pods4"]) == 0 || len(got["hairpin4"]) == 0 {
+		t.Errorf("sets: %v, known from the start: %v", got, want)
+	}
+	if err := c.SetPodCIDRs([]netip.Prefix{netip.MustParsePrefix("10.96.0.0/24")}); err == nil {
+		t.Error("ranges of pods inside those of Services are taken")
+	}
+}
+
+func TestPodRangesBeforeInstall(t *testing.T) {
+	testkit.NewNetwork(t)
+	cfg := config()
+	cfg.PodCIDRs = nil
+	c, err := New(cfg, Host{t.TempDir(), "/proc/sys"})
+	must(t, err)
+	untouched := everything(t)
+	must(t, c.SetPodCIDRs(podCIDRs))
+	if everything(t) != untouched {
+		t.Error("something was written before Install")
+	}
+	must(t, c.Install(cfg.ServiceCIDRs))
+	if len(elements(t)["pods4"]) == 0 {
+		t.Error("the ranges are not in force")
+	}
+}
+
+func TestBridges(t *testing.T) {
+	c := started(t, config())
+	addBridge(t, "other0")
+	l, err := netlink.LinkByName("other0")
+	must(t, err)
+	must(t, netlink.AddrAdd(l, parse(t, "192.0.2.1/24")))
+	addrs, err := netlink.AddrList(l, unix.AF_INET)
+	must(t, err)
+	for _, a := range addrs {
+		if a.IP.String() == "10.244.0.1" {
+			must(t, netlink.AddrDel(l, &a))
+		}
+	}
+	if changed, err := c.RefreshBridges(); changed || err != nil || c.Pods() != "routed" {
+		t.Errorf("a bridge of no pods: %v, %v, %s", changed, err, c.Pods())
+	}
+	addBridge(t, "cni0")
+	if changed, err := c.RefreshBridges(); !changed || err != nil || c.Pods() != "bridged (cni0)" {
+		t.Errorf("a bridge of pods: %v, %v, %s", changed, err, c.Pods())
+	}
+	inKernel(t, rules.Bridge(c.bridges))
+	if got := elements(t)[rules.Bridges]; len(got) != 1 {
+		t.Errorf("set bridges: %v", got)
+	}
+	if changed, err := c.RefreshBridges(); changed || err != nil {
+		t.Errorf("nothing changed: %v, %v", changed, err)
+	}
+	cni, err := netlink.LinkByName("cni0")
+	must(t, err)
+	must(t, netlink.LinkDel(cni))
+	if changed, err := c.RefreshBridges(); !changed || err != nil || c.Pods() != "routed" {
+		t.Errorf("the bridge is gone: %v, %v, %s", changed, err, c.Pods())
+	}
+	if strings.Contains(everything(t), rules.Lift) {
+		t.Error("rules of a bridge that is gone stay")
+	}
+}
+
+func parse(t *testing.T, s string) *netlink.Addr {
+	t.Helper()
+	a, err := netlink.ParseAddr(s)
+	must(t, err)
+	return a
+}
+
+func TestWatchSeesBridges(t *testing.T) {
+	testkit.NewNetwork(t)
+	wake, err := Watch(t.Context())
+	must(t, err)
+	addBridge(t, "cni0")
+	<-wake
+}
+
+func TestCleanupLeavesNothing(t *testing.T) {
+	for name, cfg := range map[string]plan.Config{"default": config(), "bridge netfilter kept": kept()} {
+		t.Run(name, func(t *testing.T) {
+			testkit.NewNetwork(t)
+			addBridge(t, "cni0")
+			foreign(t)
+			before := everything(t)
+			host := Host{t.TempDir(), "/proc/sys"}
+			c := starting(t, cfg, host)
+			apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
+			if everything(t) == before {
+				t.Fatal("nothing was installed")
+			}
+			must(t, Cleanup(cfg, host))
+			if after := everything(t); after != before {
+				t.Errorf("after:\n%s\nbefore:\n%s", after, before)
+			}
+			if left, _ := filepath.Glob(filepath.Join(host.StateDir, "sysctl", "*")); len(left) > 0 {
+				t.Errorf("records of sysctls: %v", left)
+			}
+			must(t, Cleanup(cfg, host)) // what is not there is no error
+		})
+	}
+}
+
+// foreign makes rules of somebody else, with our names where that is possible.
+func foreign(t *testing.T) {
+	t.Helper()
+	conn, err := nftables.New()
+	must(t, err)
+	for _, table := range []*nftables.Table{
+		{Name: "firewall", Family: nftables.TableFamilyINet},
+		{Name: rules.Name, Family: nftables.TableFamilyIPv4},
+		{Name: "firewall", Family: nftables.TableFamilyBridge},
+	} {
+		conn.AddTable(table)
+		for _, name := range []string{rules.Capture, "mine"} {
+			chain := conn.AddChain(&nftables.Chain{Table: table, Name: name})
+			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: term(rules.Accept)})
+		}
+	}
+	must(t, conn.Flush())
+	must(t, netlink.RouteAdd(&netlink.Route{LinkIndex: 1, Table: 100, Dst: parse(t, "192.0.2.0/24").IPNet}))
+	rule := netlink.NewRule()
+	rule.Mark, rule.Table, rule.Priority, rule.Family = 0x10, 100, 900, unix.AF_INET
+	must(t, netlink.RuleAdd(rule))
+}
+
+func TestForeignRulesAreLeftAlone(t *testing.T) {
+	testkit.NewNetwork(t)
+	foreign(t)
+	host := Host{t.TempDir(), "/proc/sys"}
+	c := starting(t, config(), host)
+	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
+	_, err := c.Repair()
+	must(t, err)
+	all := everything(t)
+	for _, line := range []string{"1 firewall capture: 1 rules", "1 firewall mine: 1 rules", "2 gridmesh capture: 1 rules", "7 firewall mine: 1 rules", "rule 900", "192.0.2.0/24"} {
+		if !strings.Contains(all, line) {
+			t.Errorf("%q is gone:\n%s", line, all)
+		}
+	}
+}
+
+// The law: what a history of views leaves in the kernel is what the last one
+// alone would.
+func TestHistoriesEndAsTheLastViewAlone(t *testing.T) {
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			c := started(t, config())
+			w := topologytest.New(seed)
+			viewer := topology.NewViewer("n0", topology.Options{})
+			random := rand.New(rand.NewPCG(seed, 2))
+			var view *topology.View
+			for range 50 {
+				for range 1 + random.IntN(3) {
+					w.Step()
+				}
+				if random.IntN(8) == 0 {
+					w.Builder.SetServiceCIDRs([]netip.Prefix{netip.MustParsePrefix("10.96.0.0/24"), netip.MustParsePrefix("10.97.0.0/16")})
+				}
+				view = viewer.See(w.Builder.Build())
+				switch random.IntN(12) {
+				case 0:
+					c = starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+				case 1:
+					_, err := c.Repair()
+					must(t, err)
+				case 2:
+					apply(t, c, view, true)
+				case 3:
+					must(t, c.Retract(view, false)) // and Extend never came
+				default:
+					apply(t, c, view, false)
+				}
+			}
+			apply(t, c, view, false)
+			kept := elements(t)
+			apply(t, started(t, config()), view, false) // in another network
+			if anew := elements(t); !maps.EqualFunc(kept, anew, func(a, b []string) bool { return reflect.DeepEqual(a, b) }) {
+				t.Errorf("kept %v\nanew %v", kept, anew)
+			}
+		})
+	}
+}

@@ -1,0 +1,81 @@
+package capture
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+
+	"github.com/gridmesh/gridmesh/internal/testkit"
+)
+
+func TestInspect(t *testing.T) {
+	chain := func(family nftables.TableFamily, table, name string) func(*testing.T) {
+		return func(t *testing.T) {
+			addChain(t, &nftables.Chain{Table: &nftables.Table{Name: table, Family: family}, Name: name})
+		}
+	}
+	link := func(name string) func(*testing.T) {
+		return func(t *testing.T) {
+			la := netlink.NewLinkAttrs()
+			la.Name = name
+			must(t, netlink.LinkAdd(&netlink.Bridge{LinkAttrs: la}))
+		}
+	}
+	inputChain := func(policy nftables.ChainPolicy) func(*testing.T) {
+		return func(t *testing.T) {
+			addChain(t, &nftables.Chain{
+				Table: &nftables.Table{Name: "firewall", Family: nftables.TableFamilyINet}, Name: "in", Policy: &policy,
+				Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter,
+			})
+		}
+	}
+	for name, tc := range map[string]struct {
+		make func(*testing.T)
+		kind FindingKind
+		text string
+	}{
+		"nothing":               {func(*testing.T) {}, "", ""},
+		"kube-proxy, nftables":  {chain(nftables.TableFamilyIPv4, "kube-proxy", "services"), KubeProxy, "nft delete table ip kube-proxy"},
+		"kube-proxy, iptables":  {chain(nftables.TableFamilyIPv6, "nat", "KUBE-SERVICES"), KubeProxy, "kube-proxy --cleanup"},
+		"kube-proxy, ipvs":      {link("kube-ipvs0"), KubeProxy, "kube-proxy --cleanup"},
+		"Calico":                {chain(nftables.TableFamilyIPv4, "filter", "cali-FORWARD"), PolicyEngine, "bypass"},
+		"kube-network-policies": {chain(nftables.TableFamilyINet, "kube-network-policies", "x"), PolicyEngine, "bypass"},
+		"Cilium":                {link("cilium_host"), PolicyEngine, "bypass"},
+		"a firewall":            {inputChain(nftables.ChainPolicyDrop), InputDrop, "accept packets with gridmesh's mark"},
+		"one that accepts":      {inputChain(nftables.ChainPolicyAccept), "", ""},
+		"somebody else":         {chain(nftables.TableFamilyIPv4, "nat", "DOCKER"), "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.NewNetwork(t)
+			tc.make(t)
+			found, err := Inspect()
+			must(t, err)
+			switch {
+			case tc.kind == "" && len(found) > 0:
+				t.Errorf("found %v", found)
+			case tc.kind == "":
+			case len(found) != 1 || found[0].Kind != tc.kind || !strings.Contains(found[0].Text, tc.text):
+				t.Errorf("found %v, want one %s: %s", found, tc.kind, tc.text)
+			}
+		})
+	}
+}
+
+// The capture's own rules are no conflict.
+func TestInspectBesideTheCapture(t *testing.T) {
+	started(t, kept())
+	if found, err := Inspect(); err != nil || len(found) > 0 {
+		t.Errorf("found %v, %v", found, err)
+	}
+}
+
+func addChain(t *testing.T, c *nftables.Chain) {
+	t.Helper()
+	conn, err := nftables.New()
+	must(t, err)
+	conn.AddTable(c.Table)
+	conn.AddChain(c)
+	must(t, conn.Flush())
+}

@@ -1,0 +1,192 @@
+package capture
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/capture/rules"
+	"github.com/gridmesh/gridmesh/internal/testkit"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+func TestMain(m *testing.M) {
+	testkit.Namespaced(func() int {
+		code := m.Run()
+		if err := goleak.Find(); code == 0 && err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return code
+	})
+}
+
+var podCIDRs = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24"), netip.MustParsePrefix("fd00:244::/64")}
+
+func config() plan.Config {
+	c := plan.Default()
+	c.PodCIDRs = slices.Clone(podCIDRs)
+	c.ServiceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")}
+	return c
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// started returns an installed capture in a network of its own.
+func started(t *testing.T, cfg plan.Config) *Capture {
+	t.Helper()
+	testkit.NewNetwork(t)
+	return starting(t, cfg, Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+}
+
+// starting is what an agent does when it starts, in the present network.
+func starting(t *testing.T, cfg plan.Config, host Host) *Capture {
+	t.Helper()
+	c, err := New(cfg, host)
+	must(t, err)
+	must(t, c.Install(cfg.ServiceCIDRs))
+	must(t, c.Tune())
+	return c
+}
+
+// apply is what an agent does with a view.
+func apply(t *testing.T, c *Capture, v *topology.View, provisional bool) {
+	t.Helper()
+	must(t, c.Retract(v, provisional))
+	must(t, c.Extend())
+}
+
+// cluster makes views of one node.
+type cluster struct {
+	*topology.Builder
+	viewer *topology.Viewer
+}
+
+func newCluster() *cluster {
+	b := topology.NewBuilder()
+	b.SetNode(&topology.Node{Name: "n0"})
+	return &cluster{b, topology.NewViewer("n0", topology.Options{})}
+}
+
+func (c *cluster) view() *topology.View { return c.viewer.See(c.Build()) }
+
+// serve adds a Service with one TCP port 80 and an endpoint at each address,
+// or replaces it.
+func (c *cluster) serve(name, ip string, endpoints ...string) *cluster {
+	key := topology.ObjectKey{Namespace: "default", Name: name}
+	c.SetService(&topology.Service{
+		Key: key, ClusterIPs: []netip.Addr{netip.MustParseAddr(ip)},
+		Ports: []topology.ServicePort{{Protocol: topology.TCP, Port: 80}},
+	})
+	slice := &topology.Slice{Key: key, Service: name, IPv6: strings.Contains(ip, ":"), Ports: []topology.SlicePort{{Protocol: topology.TCP, Port: 8080}}}
+	for _, e := range endpoints {
+		slice.Endpoints = append(slice.Endpoints, topology.Endpoint{Addr: netip.MustParseAddr(e), Node: "n0", Ready: true, Serving: true})
+	}
+	c.SetSlice(slice)
+	return c
+}
+
+// elements dumps the sets of the kernel: set name -> sorted keys.
+func elements(t *testing.T) map[string][]string {
+	t.Helper()
+	conn, err := nftables.New()
+	must(t, err)
+	dump := map[string][]string{}
+	table := &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}
+	for _, s := range rules.Inet(config()).Sets {
+		list, err := conn.GetSetElements(newSet(table, s))
+		must(t, err)
+		for _, e := range list {
+			dump[s.Name] = append(dump[s.Name], fmt.Sprintf("%x %v", e.Key, e.IntervalEnd))
+		}
+		slices.Sort(dump[s.Name])
+	}
+	return dump
+}
+
+// serves reports whether the kernel hands a frontend to Envoy.
+func serves(t *testing.T, address string) bool {
+	t.Helper()
+	ap := netip.MustParseAddrPort(address)
+	key := frontendElement(topology.Frontend{Addr: ap.Addr(), Port: ap.Port(), Protocol: topology.TCP}).Key
+	return slices.Contains(elements(t)[rules.Serve.For(familyOf(ap.Addr()))], fmt.Sprintf("%x false", key))
+}
+
+// everything is all that the capture may touch in a network.
+func everything(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	conn, err := nftables.New()
+	must(t, err)
+	chains, err := conn.ListChains()
+	must(t, err)
+	for _, c := range chains {
+		list, err := conn.GetRules(c.Table, c)
+		must(t, err)
+		fmt.Fprintf(&b, "chain %d %s %s: %d rules\n", c.Table.Family, c.Table.Name, c.Name, len(list))
+	}
+	for _, f := range []int{unix.AF_INET, unix.AF_INET6} {
+		list, err := netlink.RuleList(f)
+		must(t, err)
+		fmt.Fprintln(&b, list)
+		routes, err := netlink.RouteListFiltered(f, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+		must(t, err)
+		for _, r := range routes {
+			if r.Table != unix.RT_TABLE_LOCAL && !r.Dst.IP.IsLinkLocalUnicast() { // the kernel's own, in its own time
+				fmt.Fprintln(&b, r)
+			}
+		}
+	}
+	for _, key := range []string{"net/ipv4/tcp_early_demux", "net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables", "net/ipv4/conf/cni0/send_redirects"} {
+		value, _ := os.ReadFile("/proc/sys/" + key) // some are there only with a bridge
+		fmt.Fprintf(&b, "%s=%s", key, value)
+	}
+	lines := strings.Split(b.String(), "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// addBridge makes a bridge that pods hang on.
+func addBridge(t *testing.T, name string) {
+	t.Helper()
+	la := netlink.NewLinkAttrs()
+	la.Name = name
+	must(t, netlink.LinkAdd(&netlink.Bridge{LinkAttrs: la}))
+	l, err := netlink.LinkByName(name)
+	must(t, err)
+	addr, err := netlink.ParseAddr("10.244.0.1/24")
+	must(t, err)
+	must(t, netlink.AddrAdd(l, addr))
+	must(t, netlink.LinkSetUp(l))
+}
+
+// nft runs nft(8), or skips the test where there is none.
+func nft(t *testing.T, input string, args ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip("SKIPPED: nft(8) is not installed; it is what reads the rules as text")
+	}
+	cmd := exec.CommandContext(context.Background(), "nft", args...)
+	cmd.Stdin = strings.NewReader(input)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("nft %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}

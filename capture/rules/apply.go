@@ -1,0 +1,120 @@
+package rules
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+func when(holds bool) outcome {
+	if holds {
+		return next
+	}
+	return mismatch
+}
+
+func (w *walker) is(f Family) bool { return familyOf(w.Packet.To.Addr) == f }
+
+// found notes that a packet of the family is in a set.
+func (w *walker) found(f Family, set SetName, in bool) outcome {
+	if in = in && w.is(f); in {
+		w.Found = append(w.Found, set.For(f))
+	}
+	return when(in)
+}
+
+func (w *walker) within(f Family, set SetName, ip netip.Addr) outcome {
+	elements := map[SetName][]netip.Prefix{Guard: w.plan.Guard, Pods: w.plan.Pods}[set]
+	return w.found(f, set, slices.ContainsFunc(elements, func(p netip.Prefix) bool { return p.Contains(ip) }))
+}
+
+func (t Is) apply(w *walker) outcome { return when(w.is(t.Family)) }
+func (t L4) apply(w *walker) outcome { return when(w.Packet.To.Protocol == t.Protocol) }
+
+func (t Frontend) apply(w *walker) outcome {
+	elements := map[SetName][]topology.Frontend{Serve: w.plan.Serve, Silent: w.plan.Silent}[t.Set]
+	return w.found(t.Family, t.Set, slices.Contains(elements, w.Packet.To))
+}
+func (t Saddr) apply(w *walker) outcome { return w.within(t.Family, t.Set, w.Packet.Src) }
+func (t Daddr) apply(w *walker) outcome { return w.within(t.Family, t.Set, w.Packet.To.Addr) }
+
+func (t Pair) apply(w *walker) outcome {
+	same := w.Packet.Src == w.Packet.To.Addr
+	return w.found(t.Family, t.Set, same && slices.Contains(w.plan.Hairpin, w.Packet.Src))
+}
+func (t Dport) apply(w *walker) outcome           { return when(w.Packet.To.Port == t.Port) }
+func (FromBridge) apply(w *walker) outcome        { return when(w.Packet.Bridged) }
+func (TransparentSocket) apply(w *walker) outcome { return when(w.Packet.Awaited) }
+
+func (t Mark) apply(w *walker) outcome    { return t.Op.compare(w.Packet.Mark&t.Mask, t.Value) }
+func (t CtMark) apply(w *walker) outcome  { return t.Op.compare(w.Packet.CtMark&t.Mask, t.Value) }
+func (Tracked) apply(w *walker) outcome   { return when(w.Packet.Tracked) }
+func (NotDNATed) apply(w *walker) outcome { return when(!w.redirected) }
+
+func (o Op) compare(a, b uint32) outcome { return when(a == b == (o == Equal)) }
+
+func (t EtherType) apply(w *walker) outcome { return when(w.is(t.Family)) }
+func (t NotTo) apply(w *walker) outcome     { return when(w.Packet.Dest != t.MAC) }
+func (NotGroup) apply(w *walker) outcome    { return when(!w.Packet.Group) }
+func (t SaddrIn) apply(w *walker) outcome   { return when(t.Prefix.Contains(w.Packet.Src)) }
+func (t DaddrIn) apply(w *walker) outcome   { return when(t.Prefix.Contains(w.Packet.To.Addr)) }
+
+func (t SetMark) apply(w *walker) outcome {
+	w.Packet.Mark = w.Packet.Mark&^t.Mask ^ t.Value
+	return next
+}
+
+func (t SetCtMark) apply(w *walker) outcome {
+	w.Packet.CtMark = w.Packet.CtMark&^t.Mask ^ t.Value
+	return next
+}
+
+func (t TProxy) apply(w *walker) outcome {
+	if w.Packet.NoListen {
+		return mismatch
+	}
+	w.Listener = netip.AddrPortFrom(t.Family.Loopback(), t.Port)
+	return next
+}
+
+func (t SetEtherDaddr) apply(w *walker) outcome {
+	w.Packet.Dest = t.MAC
+	return next
+}
+
+func (SetToHost) apply(w *walker) outcome {
+	w.Fate = ToHost
+	return next
+}
+
+func (Counter) apply(*walker) outcome { return next }
+
+func (t Jump) apply(w *walker) outcome {
+	w.jumpTo = t.Chain
+	return jumped
+}
+
+func (t RedirectTo) apply(w *walker) outcome {
+	here := netip.IPv4Unspecified()
+	if w.is(IPv6) {
+		here = netip.IPv6Unspecified()
+	}
+	w.redirected = true
+	w.Packet.To.Addr, w.Packet.To.Port = here, t.Port
+	w.Listener = w.Packet.To.AddrPort()
+	return accepted
+}
+
+func (v Verdict) apply(w *walker) outcome {
+	switch v {
+	case Drop:
+		return dropped
+	case Return:
+		return returned
+	case ResetTCP, PortUnreachable:
+		w.refused = true
+		return dropped
+	}
+	return accepted
+}

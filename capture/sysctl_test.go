@@ -1,0 +1,89 @@
+package capture
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// fakeSysctls are files that stand for /proc/sys.
+func fakeSysctls(t *testing.T, values map[string]string) sysctls {
+	t.Helper()
+	s := sysctls{dir: filepath.Join(t.TempDir(), "record"), root: t.TempDir()}
+	for key, value := range values {
+		must(t, os.MkdirAll(filepath.Dir(s.path(key)), 0o755))
+		must(t, os.WriteFile(s.path(key), []byte(value), 0o644))
+	}
+	return s
+}
+
+func (s sysctls) value(t *testing.T, key string) string {
+	t.Helper()
+	b, err := os.ReadFile(s.path(key))
+	must(t, err)
+	return string(b)
+}
+
+func TestSysctlsArePutBack(t *testing.T) {
+	const plain, dotted = "net.ipv4.tcp_early_demux", "net.ipv4.conf.br/7.send_redirects"
+	s := fakeSysctls(t, map[string]string{plain: "1\n", dotted: "2\n"})
+	if _, err := os.Stat(filepath.Join(s.root, "net/ipv4/conf/br.7/send_redirects")); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{plain, dotted} {
+		for i, want := range []bool{true, false} {
+			if changed, err := s.set(key, "0"); changed != want || err != nil {
+				t.Errorf("%s, time %d: changed %v, %v", key, i+1, changed, err)
+			}
+		}
+	}
+	// Somebody else changed it meanwhile: what was there first counts.
+	must(t, os.WriteFile(s.path(plain), []byte("7\n"), 0o644))
+	_, err := s.set(plain, "0")
+	must(t, err)
+	must(t, s.restore())
+	if a, b := s.value(t, plain), s.value(t, dotted); a != "1\n" || b != "2\n" {
+		t.Errorf("put back: %q and %q", a, b)
+	}
+	must(t, os.WriteFile(s.path(plain), []byte("5\n"), 0o644))
+	must(t, s.restore()) // once only
+	if got := s.value(t, plain); got != "5\n" {
+		t.Errorf("put back twice: %q", got)
+	}
+}
+
+func TestSysctlThatIsNotThere(t *testing.T) {
+	s := fakeSysctls(t, nil)
+	if changed, err := s.set("net.bridge.bridge-nf-call-iptables", "0"); changed || err != nil {
+		t.Errorf("a module that is not loaded: changed %v, %v", changed, err)
+	}
+	must(t, s.restore())
+	must(t, s.undo("net.bridge.bridge-nf-call-iptables"))
+}
+
+// A record is there before the value changes, and whole: a crash between the
+// two loses nothing, and what a crash left of writing one is swept up.
+func TestRecordOfASysctlSurvivesACrash(t *testing.T) {
+	const key = "net.ipv4.tcp_early_demux"
+	s := fakeSysctls(t, map[string]string{key: "1\n"})
+	must(t, os.MkdirAll(s.dir, 0o700))
+	must(t, os.WriteFile(filepath.Join(s.dir, "."+key+".123"), nil, 0o600))
+	_, err := s.set(key, "0")
+	must(t, err)
+	must(t, s.restore())
+	left, err := os.ReadDir(s.dir)
+	must(t, err)
+	if got := s.value(t, key); got != "1\n" || len(left) > 0 {
+		t.Errorf("put back %q, left %v", got, left)
+	}
+}
+
+// An interface may be gone when its sysctl is put back.
+func TestSysctlOfALinkThatIsGone(t *testing.T) {
+	const key = "net.ipv4.conf.cni0.send_redirects"
+	s := fakeSysctls(t, map[string]string{key: "1"})
+	_, err := s.set(key, "0")
+	must(t, err)
+	must(t, os.RemoveAll(filepath.Dir(s.path(key))))
+	must(t, s.restore())
+}

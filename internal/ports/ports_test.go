@@ -1,0 +1,20 @@
+package ports
+
+import "testing"
+
+// The offsets are a contract between versions: rules in force lead to the
+// listeners of an agent before.
+func TestPorts(t *testing.T) {
+	p := Default()
+	if got, want := [...]uint16{p.Keep(), p.Plain(), p.RedirectKeep(), p.RedirectPlain()}, [...]uint16{15001, 15002, 15003, 15004}; got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for base, valid := range map[uint16]bool{0: false, 1: true, 15001: true, 65527: true, 65528: false} {
+		if err := (Ports{base}).Validate(); (err == nil) != valid {
+			t.Errorf("%d: %v", base, err)
+		}
+	}
+}
