@@ -49,8 +49,8 @@ func (v *Viewer) See(s *Snapshot) *View {
 	for key := range s.Changed(last) {
 		was, _ := last.Services.Get(key)
 		is, _ := s.Services.Get(key)
-		v.unindex(key, was, dirty)
-		v.index(key, is, dirty)
+		v.index(key, was, -1, dirty)
+		v.index(key, is, 1, dirty)
 		dirty[key] = struct{}{}
 	}
 	eval := &evaluation{rules: v.rules, opts: v.opts, nodes: s.Nodes, ownerOf: v.owner}
@@ -93,45 +93,25 @@ func (v *Viewer) next(s *Snapshot, eval *evaluation, dirty set) *View {
 	return next
 }
 
-// index notes what the entry depends on; whoever shares an address with it is
-// dirty too, for the owner may change.
-func (v *Viewer) index(key ObjectKey, e *Entry, dirty set) {
+// index counts what an entry depends on: n is 1 for one that came, -1 for one
+// that went. Whoever shares an address with it is dirty too, for the owner may
+// change.
+func (v *Viewer) index(key ObjectKey, e *Entry, n int, dirty set) {
 	if e == nil {
 		return
 	}
 	for node := range nodesOf(e) {
-		add(v.onNode, node, key)
+		count(v.onNode, node, key, n)
 	}
 	if e.Service == nil {
 		return
 	}
 	for _, ip := range e.Service.ClusterIPs {
-		add(v.onAddr, ip, key)
-		if len(v.onAddr[ip]) > 1 {
-			maps.Copy(dirty, v.onAddr[ip])
-		}
-	}
-	for _, k := range e.keys.List {
-		v.keyUse[k]++
-	}
-}
-
-func (v *Viewer) unindex(key ObjectKey, e *Entry, dirty set) {
-	if e == nil {
-		return
-	}
-	for node := range nodesOf(e) {
-		remove(v.onNode, node, key)
-	}
-	if e.Service == nil {
-		return
-	}
-	for _, ip := range e.Service.ClusterIPs {
-		remove(v.onAddr, ip, key)
+		count(v.onAddr, ip, key, n)
 		maps.Copy(dirty, v.onAddr[ip])
 	}
 	for _, k := range e.keys.List {
-		if v.keyUse[k]--; v.keyUse[k] == 0 {
+		if v.keyUse[k] += n; v.keyUse[k] == 0 {
 			delete(v.keyUse, k)
 		}
 	}
@@ -204,16 +184,17 @@ func moved(was, is *table.Map[string, *Node], name string, labels []string) bool
 	return false
 }
 
-func add[K comparable](m map[K]set, k K, key ObjectKey) {
-	if m[k] == nil {
-		m[k] = set{}
-	}
-	m[k][key] = struct{}{}
-}
-
-func remove[K comparable](m map[K]set, k K, key ObjectKey) {
-	delete(m[k], key)
-	if len(m[k]) == 0 {
-		delete(m, k)
+// count adds a Service to the set of k, or with n < 0 removes it.
+func count[K comparable](m map[K]set, k K, key ObjectKey, n int) {
+	switch {
+	case n < 0:
+		delete(m[k], key)
+		if len(m[k]) == 0 {
+			delete(m, k)
+		}
+	case m[k] == nil:
+		m[k] = set{key: {}}
+	default:
+		m[k][key] = struct{}{}
 	}
 }
