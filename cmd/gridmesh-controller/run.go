@@ -19,6 +19,9 @@ import (
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
+	"github.com/gridmesh/gridmesh/kube/events"
+	leading "github.com/gridmesh/gridmesh/kube/lead"
+	"github.com/gridmesh/gridmesh/kube/objects"
 )
 
 // control works until ctx ends or the lease is lost.
@@ -56,7 +59,7 @@ func control(ctx context.Context, c *config, log *slog.Logger) error {
 	start("controller", func() error {
 		work := func(ctx context.Context) error { return lead(ctx, c, client, log, metrics) }
 		if c.leaderElect {
-			return client.Lead(ctx, c.election, work)
+			return leading.Run(ctx, client, c.election, work)
 		}
 		return work(ctx)
 	})
@@ -75,13 +78,13 @@ func lead(ctx context.Context, c *config, client *kube.Client, log *slog.Logger,
 			return err
 		}
 	}
-	mirror := kube.NewMirror(client, kube.GridKinds(), plan.Prune)
-	events := kube.NewRecorder(ctx, client, plan.Manager)
-	defer events.Close()
+	mirror := objects.NewMirror(client, objects.GridKinds(), plan.Prune)
+	events := events.ForObjects(client, plan.Manager, log)
 	controller := grid.New(mirror, mirror, grid.Config{Guard: c.guard, Parallel: c.parallel, Log: log, Metrics: metrics, Events: events})
 	ready := make(chan struct{})
 	var wg sync.WaitGroup
 	var mirrored error
+	wg.Go(func() { _ = events.Run(ctx) })
 	if c.installCRDs {
 		wg.Go(func() { keepCRDs(ctx, client, log) })
 	}
@@ -102,7 +105,7 @@ func installCRDs(ctx context.Context, client *kube.Client) error {
 		return err
 	}
 	for _, crd := range crds {
-		if err := client.InstallCRD(ctx, crd, plan.Manager, plan.Same); err != nil {
+		if err := leading.InstallCRD(ctx, client, crd, plan.Manager, plan.Same); err != nil {
 			return err
 		}
 	}
