@@ -75,7 +75,7 @@ func TestHasNetworkPolicy(t *testing.T) {
 	if has, err := c.HasNetworkPolicy(t.Context()); has || err != nil {
 		t.Errorf("without any: %v, %v", has, err)
 	}
-	s.Put(t, `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicie, metadata: {namespace: default, name: x}}`) // the peer only adds an s
+	s.Put(t, `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {namespace: default, name: x}}`)
 	if has, err := c.HasNetworkPolicy(t.Context()); !has || err != nil {
 		t.Errorf("with one: %v, %v", has, err)
 	}

@@ -103,7 +103,7 @@ func (f follower) until(want string, text func(*topology.Snapshot) string) *topo
 	}
 }
 
-// names are the Services, as "name(endpoints)", those of which only slices
+// contents are the Services, as "name(endpoints)", those of which only slices
 // are known as "[name](endpoints)"; then nodes and ranges.
 func contents(s *topology.Snapshot) string {
 	var words []string
@@ -221,7 +221,7 @@ func TestNothingIsPublishedBeforeAllIsListed(t *testing.T) {
 	eventually(t, "everything else is listed", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return len(f.missing) == 1 && f.missing["nodes"]
+		return len(f.missing) == 1 && f.missing["nodes"] // not before Run has begun
 	})
 	time.Sleep(3 * batch) // a snapshot would be there by now
 	if snap, ok := f.Get(); ok {

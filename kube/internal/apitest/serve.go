@@ -189,13 +189,13 @@ func (s *Server) sendAll(r *http.Request, view seen, send func(kind string, obj 
 }
 
 // kinds are those that are listed or watched in tests.
-var kinds = []string{"Node", "Service", "EndpointSlice", "ServiceCIDR", "Deployment", "DeploymentGrid", "Event", "NetworkPolicie"}
+var kinds = []string{"Node", "Service", "EndpointSlice", "ServiceCIDR", "Deployment", "DeploymentGrid", "Event", "NetworkPolicy"}
 
 // kindOf is what a collection holds, and its apiVersion.
 func kindOf(at location) (kind, version string) {
 	prefix, resource := path.Split(at.resource)
 	for _, kind := range kinds {
-		if strings.ToLower(kind)+"s" == resource {
+		if plural(kind) == resource {
 			version = strings.TrimPrefix(strings.TrimPrefix(prefix, "/apis/"), "/api/")
 			return kind, strings.TrimSuffix(version, "/")
 		}
