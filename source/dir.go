@@ -19,7 +19,7 @@ const dirPoll = 250 * time.Millisecond
 // Nodes and ServiceCIDRs; other kinds are passed over. What cannot be read is
 // a Problem, the rest goes on. Only files that changed are read again.
 type Dir struct {
-	Cell
+	Snapshots
 	path    string
 	files   []file // of the snapshot published last, by path
 	builder *topology.Builder
@@ -50,7 +50,7 @@ func (d *Dir) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		if err := d.refresh(); err != nil {
-			if d.Snapshot() == nil {
+			if _, ok := d.Get(); !ok {
 				return err
 			}
 			// Gone for a moment: the last good state stays.
@@ -73,8 +73,8 @@ func (d *Dir) refresh() error {
 	if err != nil {
 		return err
 	}
-	d.Hear(time.Now())
-	if changed || d.Snapshot() == nil {
+	d.Contacted(time.Now())
+	if _, ok := d.Get(); changed || !ok {
 		d.Publish(d.build())
 	}
 	return nil

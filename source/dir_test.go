@@ -72,7 +72,7 @@ func TestDirFollowedEqualsReadAnew(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, want := describe(d.Snapshot()), describe(anew); got != want {
+			if got, want := describe(newest(&d.Snapshots)), describe(anew); got != want {
 				t.Fatalf("step %d: followed\n%s\nread anew\n%s", step, got, want)
 			}
 		}
@@ -94,11 +94,11 @@ func TestDirReadsOnlyWhatChanged(t *testing.T) {
 	if err := d.refresh(); err != nil {
 		t.Fatal(err)
 	}
-	first, before := d.Snapshot(), d.files[0].content
+	first, before := newest(&d.Snapshots), d.files[0].content
 	if err := d.refresh(); err != nil {
 		t.Fatal(err)
 	}
-	if d.Snapshot() != first {
+	if newest(&d.Snapshots) != first {
 		t.Error("a directory that did not change gave another snapshot")
 	}
 	write("b.yaml", fmt.Sprintf(service, "b", 33))
@@ -109,7 +109,7 @@ func TestDirReadsOnlyWhatChanged(t *testing.T) {
 		t.Error("a.yaml did not change and was read again")
 	}
 	var changed []string
-	for key := range first.Services.Changed(d.Snapshot().Services) {
+	for key := range first.Services.Changed(newest(&d.Snapshots).Services) {
 		changed = append(changed, key.Name)
 	}
 	if !slices.Equal(changed, []string{"b"}) {
