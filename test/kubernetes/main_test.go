@@ -21,6 +21,7 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster/kubelet"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // c is the cluster that every test of this package shares.
@@ -147,7 +148,7 @@ func (a *app) nodeOf(pod string) string {
 func eventually(t *testing.T, within time.Duration, f func() error) time.Duration {
 	t.Helper()
 	start := time.Now()
-	if err := cluster.Until(deadline(t, within), f); err != nil {
+	if err := wait.Until(deadline(t, within), f); err != nil {
 		t.Fatal(err)
 	}
 	return time.Since(start)

@@ -146,7 +146,7 @@ func benchWays(ctx context.Context, c *cluster.Cluster) ([]*way, error) {
 	}
 	for _, w := range ways {
 		waiting, cancel := context.WithTimeout(ctx, 30*time.Second)
-		err := wait(waiting, w.from, w.to, "shop-")
+		err := untilAnswered(waiting, w.from, w.to, "shop-")
 		cancel()
 		if err != nil {
 			return nil, fmt.Errorf("%s does not serve: %w", w.name, err)

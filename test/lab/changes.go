@@ -154,12 +154,12 @@ func (b *changes) cold(ctx context.Context, ours, theirs *cluster.Node) (first, 
 		if err := n.StartProxy(kind); err != nil {
 			return first, all, err
 		}
-		if err := wait(ctx, n.NS, b.to, b.shop[0].Name); err != nil {
+		if err := untilAnswered(ctx, n.NS, b.to, b.shop[0].Name); err != nil {
 			return first, all, err
 		}
 		first[i] = time.Since(start)
 		for _, to := range b.inUse {
-			if err := wait(ctx, n.NS, to, "shelf-"); err != nil {
+			if err := untilAnswered(ctx, n.NS, to, "shelf-"); err != nil {
 				return first, all, err
 			}
 		}
@@ -346,7 +346,7 @@ func (b *changes) canary(ctx context.Context, i int, first bool) error {
 }
 
 // wait dials until a pod of a name answers.
-func wait(ctx context.Context, from *netlab.NS, to netip.AddrPort, name string) error {
+func untilAnswered(ctx context.Context, from *netlab.NS, to netip.AddrPort, name string) error {
 	for ctx.Err() == nil {
 		// Short, for before a proxy is there a packet may just be lost.
 		if a, err := edge.Ask(from, "tcp", to, 100*time.Millisecond); err == nil && strings.HasPrefix(a.Name, name) {
@@ -370,7 +370,7 @@ func (b *changes) toggle(ctx context.Context, toggles int, nodes ...*cluster.Nod
 		var wg sync.WaitGroup
 		for j, n := range nodes {
 			wg.Go(func() {
-				errs[j] = wait(ctx, n.NS, b.to, b.shop[next].Name)
+				errs[j] = untilAnswered(ctx, n.NS, b.to, b.shop[next].Name)
 				times[j] = append(times[j], time.Since(start))
 			})
 		}

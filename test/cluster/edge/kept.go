@@ -1,0 +1,52 @@
+package edge
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/gridmesh/gridmesh/source"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// AgentState and DNSState are the files that an agent and a DNS server start
+// again from, below Dir.
+const (
+	AgentState = "state/state"
+	DNSState   = "dns.v1"
+)
+
+// Kept returns nil once the state file on disk has all of these as ready
+// endpoints of a Service ("NAMESPACE/NAME"): what was written before the
+// cloud went away is what a node starts again from.
+func (e *Node) Kept(file, service string, addrs ...netip.Addr) error {
+	data, err := os.ReadFile(e.Dir + "/" + file)
+	if err != nil {
+		return err
+	}
+	st, err := source.DecodeState(data)
+	if err != nil {
+		return fmt.Errorf("state file %s of %s %w", file, e.Name, err)
+	}
+	namespace, name, _ := strings.Cut(service, "/")
+	entry, ok := st.Snapshot.Services.Get(topology.ObjectKey{Namespace: namespace, Name: name})
+	if !ok || entry.Service == nil {
+		return fmt.Errorf("state file %s of %s has no Service %s", file, e.Name, service)
+	}
+	var have []netip.Addr
+	for _, slice := range entry.Slices {
+		for i := range slice.Endpoints {
+			if slice.Endpoints[i].Ready {
+				have = append(have, slice.Endpoints[i].Addr)
+			}
+		}
+	}
+	for _, addr := range addrs {
+		if !slices.Contains(have, addr) {
+			return fmt.Errorf("state file %s of %s has %v as ready endpoints of %s, without %s", file, e.Name, have, service, addr)
+		}
+	}
+	return nil
+}
