@@ -20,7 +20,7 @@ RESOLVE_KEY  := $(shell cat test/resolvers/build test/resolvers/resolve.c test/r
 # Packages whose tests start whole nodes; one at a time, for two cores.
 CLUSTER_TESTS := ./test/datapath/ ./test/kubernetes/
 
-.PHONY: help build race kube envoy resolvers test unit cluster-test demo lint generate golden fuzz bench clean
+.PHONY: help build race kube envoy resolvers test unit cluster-test demo demo-soak lint generate golden fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -59,6 +59,9 @@ cluster-test: build race kube envoy resolvers ## tests with real Envoys and a re
 
 demo: build kube envoy ## the main job, shown: two units, cut and killed (KEEP=1 leaves it running)
 	@$(BIN)/lab demo $(if $(KEEP),--keep)
+
+demo-soak: build kube envoy ## the demo 50 times beside 3 processes that spin; none may fail (SOAK_RUNS, SOAK_SPIN)
+	@$(BIN)/lab soak --runs $(or $(SOAK_RUNS),50) --spin $(or $(SOAK_SPIN),3)
 
 lint: ## golangci-lint
 	cd test/tools && $(GO) build -o ../../$(BIN)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint

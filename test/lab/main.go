@@ -32,7 +32,7 @@ one that runs. When it ends, by Ctrl-C or kill -9, nothing is left behind.`,
 		Version: obs.Version(), SilenceUsage: true, SilenceErrors: true,
 	}
 	root.AddCommand(internal()...)
-	root.AddCommand(upCommand(), demoCommand(), benchCommand(), changesCommand(), gridsCommand(), dnsCommand())
+	root.AddCommand(upCommand(), demoCommand(), soakCommand(), spinCommand(), benchCommand(), changesCommand(), gridsCommand(), dnsCommand())
 	root.AddCommand(remoteCommands()...)
 	err := root.ExecuteContext(ctx)
 	var code exitCode
