@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 	"github.com/gridmesh/gridmesh/xds/render"
 )
 
@@ -86,7 +87,7 @@ func TestHostilePeersOnTheSockets(t *testing.T) {
 		}
 		w.state.service(f.service)
 		must(t, w.state.write())
-		took := eventually(t, 10*time.Second, func() error {
+		took := wait.Eventually(t, func() error {
 			for range 4 {
 				if a, err := edge.Ask(e.NS, "tcp", f.at(round%2), time.Second); err != nil || a.Name != want {
 					return fmt.Errorf("answered by %s, want %s: %w", a.Name, want, err)

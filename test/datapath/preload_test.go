@@ -12,6 +12,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // held lists the clusters of Envoy, by name.
@@ -76,7 +77,7 @@ func TestPreloadCap(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, 5*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		if n := tcp(); n != 1 {
 			return fmt.Errorf("Envoy holds %d TCP clusters, want 1: %v", n, held(t, e))
 		}
@@ -101,7 +102,7 @@ func TestPreloadCap(t *testing.T) {
 	for _, f := range fleets {
 		for i := range f.ips {
 			start := time.Now()
-			if _, err := edge.Ask(e.NS, "tcp", f.at(i), 2*time.Second); err != nil {
+			if _, err := edge.Ask(e.NS, "tcp", f.at(i), answers); err != nil {
 				t.Errorf("%s on demand: %v", f.at(i), err)
 			}
 			t.Logf("%s: first answer after %s", f.at(i), time.Since(start))

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // upstreamDNS is the cluster's DNS in the cloud: Services by the kubernetes
@@ -60,7 +62,7 @@ func nodeDNS(t *testing.T) {
 	must(t, os.RemoveAll(n.Dir+"/dns.v1"))
 	must(t, n.StartDNS(netlab.CloudIP.String()))
 	t.Cleanup(func() { endsWith(t, n.DNS) }) // the one that runs then
-	resolvesFrom(t, 20*time.Second, n.NS, local, "kubernetes.default.svc.cluster.local.", dns.TypeA, "10.96.0.1")
+	resolvesFrom(t, n.NS, local, "kubernetes.default.svc.cluster.local.", dns.TypeA, "10.96.0.1")
 }
 
 // local is where pods find their node's DNS.
@@ -123,7 +125,7 @@ ports: [{name: main, port: 80}]
 endpoints: [{addresses: [10.9.4.1], nodeName: b-1, conditions: {ready: true}}]
 `, "service/both", "service/south", "endpointslice/south-4")
 	whole(t, "statefulsetgrids", "db", 2)
-	pods, err := c.WaitPods(deadline(t, 30*time.Second), "default", "app=client", 1)
+	pods, err := c.WaitPods(patient(t), "default", "app=client", 1)
 	must(t, err)
 	uid := string(pods[0].UID)
 
@@ -158,20 +160,24 @@ endpoints: [{addresses: [10.9.4.1], nodeName: b-1, conditions: {ready: true}}]
 		strings.Repeat("x", 63) + ".db-svc":     "",
 		strings.Repeat("x", 63) + ".example.org.": "",
 	}
-	resolvesFrom(t, 30*time.Second, c.Nodes["a-1"].NS, local, "db-0.db-svc.default.svc.cluster.local.", dns.TypeA, north)
-	resolvesFrom(t, 30*time.Second, c.Nodes["a-1"].NS, local, "both.default.svc.cluster.local.", dns.TypeAAAA, both[1])
+	resolvesFrom(t, c.Nodes["a-1"].NS, local, "db-0.db-svc.default.svc.cluster.local.", dns.TypeA, north)
+	resolvesFrom(t, c.Nodes["a-1"].NS, local, "both.default.svc.cluster.local.", dns.TypeAAAA, both[1])
 	resolveAll(t, uid, want)
 	digs(t, uid, want)
 
 	// The same with the cloud cut off and the DNS restarted, for what the node
 	// knows; no resolver waits for servers that are away, or gives up for them.
-	time.Sleep(11 * time.Second) // the snapshot is written every 10 s
 	u, n := c.Lab.Unit("a"), c.Nodes["a-1"]
+	wait.Eventually(t, func() error {
+		return errors.Join(
+			n.Kept(edge.DNSState, "default/db-svc", netip.MustParseAddr(north), netip.MustParseAddr(south)),
+			n.Kept(edge.DNSState, "default/front-svc"), n.Kept(edge.DNSState, "default/both"), n.Kept(edge.DNSState, "default/kubernetes"))
+	})
 	must(t, u.CutUplink())
 	t.Cleanup(func() { must(t, u.HealUplink()) })
 	n.DNS.Kill()
 	must(t, n.StartDNS(netlab.CloudIP.String()))
-	resolvesFrom(t, 10*time.Second, n.NS, local, "kubernetes.default.svc.cluster.local.", dns.TypeA, "10.96.0.1")
+	resolvesFrom(t, n.NS, local, "kubernetes.default.svc.cluster.local.", dns.TypeA, "10.96.0.1")
 	known := map[string]string{}
 	for name, addrs := range want {
 		if addrs != "" && !strings.Contains(name, "example.org") {
@@ -244,12 +250,13 @@ func TestUpstreamNamesServedStale(t *testing.T) {
 	upstreamDNS(t)
 	nodeDNS(t)
 	from := c.Nodes["a-1"].NS
-	resolvesFrom(t, 20*time.Second, from, local, "www.example.org.", dns.TypeA, "192.0.2.80")
+	resolvesFrom(t, from, local, "www.example.org.", dns.TypeA, "192.0.2.80")
 	u := c.Lab.Unit("a")
 	must(t, u.CutUplink())
 	t.Cleanup(func() { must(t, u.HealUplink()) })
 	cut := time.Now()
-	time.Sleep(3 * time.Second) // its TTL is 2 s
+	const firstTry = time.Second // less than a server that is away is waited for
+	time.Sleep(3 * time.Second)  // longer than its TTL, 2 s
 	for quick := 0; quick < 5; {
 		start := time.Now()
 		m, err := edge.Exchange(from, "udp", local, new(dns.Msg).SetQuestion("www.example.org.", dns.TypeA))
@@ -258,20 +265,20 @@ func TestUpstreamNamesServedStale(t *testing.T) {
 			t.Fatalf("stale, after %s: %v, %s", took, err, m)
 		}
 		t.Logf("%s after the cut a stale answer took %s", time.Since(cut).Round(time.Millisecond), took)
-		if took < 100*time.Millisecond {
+		if took < firstTry {
 			quick++
 		} else if quick > 0 || time.Since(cut) > 40*time.Second {
 			t.Errorf("after %s a stale answer took %s", time.Since(cut), took)
 		}
-		resolvesFrom(t, time.Second, from, local, "kubernetes.default.svc.cluster.local.", dns.TypeA, "10.96.0.1")
-		time.Sleep(300 * time.Millisecond)
+		resolvesFrom(t, from, local, "kubernetes.default.svc.cluster.local.", dns.TypeA, "10.96.0.1")
+		time.Sleep(300 * time.Millisecond) // apart, as people ask
 	}
 	m, err := edge.Exchange(from, "udp", local, new(dns.Msg).SetQuestion("never-asked.example.org.", dns.TypeA))
 	if err == nil && m.Rcode != dns.RcodeServerFailure {
 		t.Errorf("a name that nobody knows: %s", m)
 	}
 	must(t, u.HealUplink())
-	took := eventually(t, 60*time.Second, func() error {
+	took := wait.Eventually(t, func() error {
 		m, err := edge.Exchange(from, "udp", local, new(dns.Msg).SetQuestion("never-asked.example.org.", dns.TypeA))
 		if err == nil && m.Rcode != dns.RcodeNameError {
 			err = fmt.Errorf("%s", m)
@@ -340,7 +347,7 @@ func TestLargeAnswers(t *testing.T) {
 		}
 		return m
 	}
-	eventually(t, 20*time.Second, func() error { // not once with another unit's
+	wait.Eventually(t, func() error { // not once with another unit's
 		if got := ask("tcp", 0, dns.TypeA); len(got.Answer) != n {
 			return fmt.Errorf("%d addresses", len(got.Answer))
 		}
@@ -379,10 +386,14 @@ const sleepers = `
 {apiVersion: v1, kind: Service, metadata: {name: loud, labels: {superedge.io/grid-uniq-key: site}, annotations: {topologyKeys: '["site"]'}}, spec: {clusterIP: None, publishNotReadyAddresses: true, selector: {app: sleeper}, ports: [{name: main, port: 80}]}}
 `
 
-// What changes in the cluster is what names stand for within 5 s, through the
-// cache of the Corefile of deploy/, though each name was asked for just before.
+// cached is longer than the cache of deploy/dns.yaml keeps an answer of the
+// plugin grid, which is 2 s.
+const cached = 5 * time.Second
+
+// What changes in the cluster is what names stand for, through the cache of
+// the Corefile of deploy/, though each name was asked for just before, and
+// logs what each took: the cache may keep an answer for 2 s.
 func TestNamesFollow(t *testing.T) {
-	const within = 25 * time.Second
 	upstreamDNS(t)
 	inUnits(t, map[string]string{"a-1": "north", "b-1": "south"})
 	controller(t)
@@ -403,7 +414,7 @@ func TestNamesFollow(t *testing.T) {
 	// becomes waits for an answer, and tells how long it took.
 	becomes := func(what, name string, qtype uint16, want string) {
 		t.Helper()
-		took := eventually(t, within, func() error {
+		took := wait.Eventually(t, func() error {
 			got, err := ask(name, qtype)
 			if err == nil && got != want {
 				err = fmt.Errorf("%s: %s is %q, want %q", what, name, got, want)
@@ -414,8 +425,8 @@ func TestNamesFollow(t *testing.T) {
 	}
 	ipOf := func(pod string) (ip string) {
 		t.Helper()
-		eventually(t, 30*time.Second, func() error {
-			p, err := c.Kube.CoreV1().Pods("default").Get(deadline(t, 10*time.Second), pod, metav1.GetOptions{})
+		wait.Eventually(t, func() error {
+			p, err := c.Kube.CoreV1().Pods("default").Get(patient(t), pod, metav1.GetOptions{})
 			if err == nil && (p.DeletionTimestamp != nil || p.Status.PodIP == "" || p.Status.ContainerStatuses[0].State.Running == nil) {
 				err = fmt.Errorf("%s does not run", pod)
 			}
@@ -455,10 +466,11 @@ func TestNamesFollow(t *testing.T) {
 	_, err = c.Kubectl("delete", "pod", "db-north-0", "--wait=true")
 	must(t, err)
 	again = ipOf("db-north-0")
-	time.Sleep(5 * time.Second)
+	becomes("a pod is replaced, by a name that nobody has asked for", "db-north-0.db-svc", dns.TypeA, "NOERROR "+again)
+	time.Sleep(cached)
 	for _, name := range []string{"db-0.db-svc", "db-svc"} {
 		if got, err := ask(name, dns.TypeA); err != nil || got != "NOERROR "+again {
-			t.Errorf("the first answer for %s, 5 s after its pod was replaced: %s, %v; want %s", name, got, err, again)
+			t.Errorf("the first answer for %s, %s after its pod was replaced: %s, %v; want %s", name, cached, got, err, again)
 		}
 	}
 
@@ -479,7 +491,7 @@ func TestNamesFollow(t *testing.T) {
 
 	_, err = c.Kubectl("delete", "statefulsetgrid/db", "--wait=true")
 	must(t, err)
-	_, err = c.WaitPods(deadline(t, 60*time.Second), "default", "app=db", 0)
+	_, err = c.WaitPods(patient(t), "default", "app=db", 0)
 	must(t, err)
 	becomes("the set is deleted", "db-svc", dns.TypeA, "NXDOMAIN")
 	becomes("the set is deleted", "db-0.db-svc", dns.TypeA, "NXDOMAIN")
@@ -508,9 +520,9 @@ endpoints: [{addresses: [10.9.6.1], hostname: SET-north-0, nodeName: a-1, condit
 	full := service + ".default.svc.cluster.local."
 	from := c.Nodes["a-1"].NS
 	for _, name := range []string{full, set + "-north-0." + full, set + "-0." + full, strings.ToUpper(set) + "-0." + full} {
-		resolvesFrom(t, 20*time.Second, from, local, name, dns.TypeA, "10.9.6.1")
+		resolvesFrom(t, from, local, name, dns.TypeA, "10.9.6.1")
 	}
-	resolvesFrom(t, 20*time.Second, from, local, "_main._tcp."+full, dns.TypeSRV, "0 100 80 "+set+"-north-0."+full)
+	resolvesFrom(t, from, local, "_main._tcp."+full, dns.TypeSRV, "0 100 80 "+set+"-north-0."+full)
 }
 
 // The DNS tells where its data is from, and how old it is.
@@ -520,7 +532,7 @@ func TestDNSTellsOfItsData(t *testing.T) {
 	source := fmt.Sprintf(`source="unix://%s/feed.sock"`, n.Dir)
 	tells := func(origin string, most float64) {
 		t.Helper()
-		took := eventually(t, 30*time.Second, func() error {
+		took := wait.Eventually(t, func() error {
 			text, err := n.DNSMetrics()
 			if err != nil {
 				return err
@@ -537,7 +549,7 @@ func TestDNSTellsOfItsData(t *testing.T) {
 		t.Logf("data from the %s after %s", origin, took)
 	}
 	tells("source", 90) // the API server says something about once a minute
-	eventually(t, 30*time.Second, func() error { _, err := os.Stat(n.Dir + "/dns.v1"); return err })
+	wait.Eventually(t, func() error { _, err := os.Stat(n.Dir + "/dns.v1"); return err })
 	n.Agent.Kill()
 	t.Cleanup(func() {
 		if !n.Agent.Running() {
@@ -547,7 +559,7 @@ func TestDNSTellsOfItsData(t *testing.T) {
 	n.DNS.Kill()
 	must(t, n.StartDNS(netlab.CloudIP.String()))
 	tells("snapshot", 60)
-	resolvesFrom(t, 5*time.Second, n.NS, local, "kubernetes.default.svc.cluster.local.", dns.TypeA, "10.96.0.1")
+	resolvesFrom(t, n.NS, local, "kubernetes.default.svc.cluster.local.", dns.TypeA, "10.96.0.1")
 	must(t, n.StartAgent())
 	tells("source", 90)
 }

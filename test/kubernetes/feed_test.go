@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gridmesh/gridmesh/kube"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -216,12 +217,14 @@ func TestFeedSurvivesAFaultyAPIServer(t *testing.T) {
 	f := newFaulty(t)
 	f.set("stall")
 	feed := f.follow(t)
-	time.Sleep(300 * time.Millisecond)
-	if feed.Snapshot() != nil {
-		t.Fatal("published before the API server said anything")
-	}
+	wait.Holds(t, 300*time.Millisecond, func() error {
+		if feed.Snapshot() != nil {
+			return errors.New("published before the API server said anything")
+		}
+		return nil
+	})
 	f.set("")
-	took := eventually(t, 15*time.Second, func() error {
+	took := wait.Eventually(t, func() error {
 		if n := servicesIn(feed.Snapshot()); n < 9 {
 			return fmt.Errorf("%d Services", n)
 		}
@@ -232,25 +235,19 @@ func TestFeedSurvivesAFaultyAPIServer(t *testing.T) {
 
 	for _, mode := range []string{"429", "500", "truncate", "empty", "few", "stall"} {
 		f.set(mode)
-		begin := time.Now()
-		for time.Since(begin) < 2*time.Second {
-			if n := servicesIn(feed.Snapshot()); n != all {
-				t.Fatalf("%s: %d of %d Services are left", mode, n, all)
+		wait.Holds(t, 2*time.Second, func() error {
+			s := feed.Snapshot()
+			if n := servicesIn(s); n != all || s.Nodes.Len() != nodes || len(s.ServiceCIDRs) != 2 {
+				return fmt.Errorf("%s: %d of %d Services and %d of %d nodes are left; the guarded ranges are %v", mode, n, all, s.Nodes.Len(), nodes, s.ServiceCIDRs)
 			}
-			if n := feed.Snapshot().Nodes.Len(); n != nodes {
-				t.Fatalf("%s: %d of %d nodes are left", mode, n, nodes)
-			}
-			if len(feed.Snapshot().ServiceCIDRs) != 2 {
-				t.Fatalf("%s: the guarded ranges are %v", mode, feed.Snapshot().ServiceCIDRs)
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
+			return nil
+		})
 		f.set("")
 		name := "feed-after-" + mode
 		must(t, c.Apply(fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %s}, spec: {ports: [{port: 80}]}}", name)))
 		made = append(made, "service/"+name)
 		all++
-		took := eventually(t, 30*time.Second, func() error {
+		took := wait.Eventually(t, func() error {
 			if n := servicesIn(feed.Snapshot()); n != all {
 				return fmt.Errorf("%d Services, want %d", n, all)
 			}
@@ -262,7 +259,7 @@ func TestFeedSurvivesAFaultyAPIServer(t *testing.T) {
 	// back to the present.
 	f.set("replay")
 	past := feed.Snapshot()
-	took = eventually(t, 30*time.Second, func() error {
+	took = wait.Eventually(t, func() error {
 		if feed.Snapshot() == past {
 			return errors.New("nothing was replayed")
 		}
@@ -275,7 +272,7 @@ func TestFeedSurvivesAFaultyAPIServer(t *testing.T) {
 	f.set("")
 	_, err := c.Kubectl(append([]string{"delete"}, made...)...)
 	must(t, err)
-	took = eventually(t, 5*time.Second, func() error {
+	took = wait.Within(t, 25*time.Second, func() error {
 		if n := servicesIn(feed.Snapshot()); n != all-len(made) {
 			return fmt.Errorf("%d Services, want %d", n, all-len(made))
 		}

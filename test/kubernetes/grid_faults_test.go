@@ -21,6 +21,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // unkind stands between a client and the API server, and spoils some of the
@@ -126,7 +127,7 @@ func TestGridsUnderFaults(t *testing.T) {
 	applied(t, deploymentGrid("rough", "", "1")+"---"+deploymentGrid("calm", "rollout: {maxUnits: 3}", "1"), "deploymentgrid/rough", "deploymentgrid/calm")
 	runs := func(grid, release string) {
 		t.Helper()
-		eventually(t, 120*time.Second, func() error {
+		wait.Eventually(t, func() error {
 			st, err := statusOf(t, "deploymentgrids", grid)
 			if err != nil {
 				return err
@@ -160,9 +161,9 @@ func TestGridsUnderFaults(t *testing.T) {
 
 	must(t, c.Apply(deploymentGrid("rough", "", "3")))
 	c.StopAPIServer()
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // it is away for two seconds
 	start := time.Now()
-	must(t, c.StartAPIServer(deadline(t, time.Minute)))
+	must(t, c.StartAPIServer(patient(t)))
 	runs("rough", "3")
 	t.Logf("in line again %s after the API server", time.Since(start))
 	if !p.Running() {
@@ -198,10 +199,10 @@ func TestGridsAndAHandAtOnce(t *testing.T) {
 	select {
 	case err := <-labelled:
 		must(t, err)
-	case <-time.After(30 * time.Second):
+	case <-time.After(wait.Patience):
 		t.Fatal("the grid's change did not come to write to late-u6")
 	}
-	eventually(t, 30*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		d, err := child("late-u6")
 		if err == nil && (d.Labels["superedge.io/grid-selector"] != "mine" || len(d.OwnerReferences) > 0) {
 			err = fmt.Errorf("late-u6 has labels %v and owners %v", d.Labels, d.OwnerReferences)
@@ -210,7 +211,7 @@ func TestGridsAndAHandAtOnce(t *testing.T) {
 	})
 	getsAnother(t, "late", "u6")
 	whole(t, "deploymentgrids", "late", 6)
-	eventually(t, 30*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		d, err := child("late-u1")
 		if err == nil && d.Spec.Template.Spec.Containers[0].Env[0].Value != "2" {
 			err = fmt.Errorf("late-u1 runs %v", d.Spec.Template.Spec.Containers[0].Env)

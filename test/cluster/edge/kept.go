@@ -22,13 +22,9 @@ const (
 // endpoints of a Service ("NAMESPACE/NAME"): what was written before the
 // cloud went away is what a node starts again from.
 func (e *Node) Kept(file, service string, addrs ...netip.Addr) error {
-	data, err := os.ReadFile(e.Dir + "/" + file)
+	st, err := e.state(file)
 	if err != nil {
 		return err
-	}
-	st, err := source.DecodeState(data)
-	if err != nil {
-		return fmt.Errorf("state file %s of %s %w", file, e.Name, err)
 	}
 	namespace, name, _ := strings.Cut(service, "/")
 	entry, ok := st.Snapshot.Services.Get(topology.ObjectKey{Namespace: namespace, Name: name})
@@ -49,4 +45,28 @@ func (e *Node) Kept(file, service string, addrs ...netip.Addr) error {
 		}
 	}
 	return nil
+}
+
+// KeptLabel returns nil once the state file on disk has a label of a node.
+func (e *Node) KeptLabel(file, node, key, value string) error {
+	st, err := e.state(file)
+	if err != nil {
+		return err
+	}
+	if n, ok := st.Snapshot.Nodes.Get(node); !ok || n.Labels[key] != value {
+		return fmt.Errorf("state file %s of %s does not have the label %s=%s of node %s", file, e.Name, key, value, node)
+	}
+	return nil
+}
+
+func (e *Node) state(file string) (*source.State, error) {
+	data, err := os.ReadFile(e.Dir + "/" + file)
+	if err != nil {
+		return nil, err
+	}
+	st, err := source.DecodeState(data)
+	if err != nil {
+		return nil, fmt.Errorf("state file %s of %s %w", file, e.Name, err)
+	}
+	return st, nil
 }

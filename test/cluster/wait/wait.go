@@ -89,3 +89,36 @@ func round(d time.Duration) time.Duration {
 	}
 	return d.Round(10 * time.Millisecond)
 }
+
+// Holds fails a test unless f succeeds for as long as d: what must not happen
+// is looked for all the while, and not once at the end.
+func Holds(t T, d time.Duration, f func() error) {
+	t.Helper()
+	for start := time.Now(); ; time.Sleep(longestPause) {
+		err := f()
+		since := time.Since(start)
+		if err != nil {
+			t.Fatalf("after %s of %s: %v", round(since), d, err)
+		}
+		if since >= d {
+			return
+		}
+	}
+}
+
+// Settled waits until what f returns has been the same for as long as calm,
+// and returns it: others may still write about what was done before.
+func Settled[V comparable](t T, calm time.Duration, f func() V) V {
+	t.Helper()
+	last, since := f(), time.Now()
+	Eventually(t, func() error {
+		if now := f(); now != last {
+			last, since = now, time.Now()
+		}
+		if quiet := time.Since(since); quiet < calm {
+			return fmt.Errorf("%v has been the same for %s only", last, round(quiet))
+		}
+		return nil
+	})
+	return last
+}

@@ -80,3 +80,36 @@ func TestWithinLogsOrFails(t *testing.T) {
 		}
 	})
 }
+
+func TestHoldsLooksAllTheWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var r record
+		Holds(&r, 3*time.Second, func() error { return nil })
+		if took := time.Since(begin); r.failed != "" || took < 3*time.Second {
+			t.Errorf("%s, %+v", took, r)
+		}
+		begin = time.Now()
+		once := func() error { // only for a moment, in the middle
+			if d := time.Since(begin); d > time.Second && d < time.Second+2*longestPause {
+				return errNotYet
+			}
+			return nil
+		}
+		Holds(&r, 3*time.Second, once)
+		if !strings.Contains(r.failed, errNotYet.Error()) {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+func TestSettledWaitsForCalm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var r record
+		got := Settled(&r, 2*time.Second, func() int { return min(int(time.Since(begin).Seconds()), 5) })
+		if took := time.Since(begin); got != 5 || took < 7*time.Second || took > 8*time.Second {
+			t.Errorf("%d after %s", got, took)
+		}
+	})
+}
