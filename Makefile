@@ -17,6 +17,9 @@ ENVOY_KEY    := $(shell sha256sum test/envoy/requirements.txt 2>/dev/null | cut 
 
 RESOLVE_KEY  := $(shell cat test/resolvers/build test/resolvers/resolve.c test/resolvers/requirements.txt | sha256sum | cut -c1-16)
 
+# Ours, and those of the test cluster: lab for people, lab-worker for itself.
+PROGRAMS     := ./cmd/... ./test/lab ./test/cluster/lab-worker
+
 # Packages whose tests start whole nodes; one at a time, for two cores.
 CLUSTER_TESTS := ./test/datapath/ ./test/kubernetes/
 
@@ -26,10 +29,10 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 build: ## build the programs into bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/... ./test/lab
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ $(PROGRAMS)
 
 race: ## build the programs with the race detector into bin/race/
-	$(GO) build -race -o $(BIN)/race/ ./cmd/... ./test/lab
+	$(GO) build -race -o $(BIN)/race/ $(PROGRAMS)
 
 kube: ## build etcd and Kubernetes for the test cluster (minutes, once)
 	@if [ ! -x $(CACHE)/kube-$(KUBE_KEY) ]; then \

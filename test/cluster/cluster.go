@@ -130,7 +130,7 @@ func (c *Cluster) addNode(n *netlab.Node) error {
 		return err
 	}
 	images := map[string]kubelet.Image{
-		AppImage:   program("lab", "app"),
+		AppImage:   program("lab-worker", "app"),
 		ShellImage: {},
 		// Those that deploy/kustomization.yaml names.
 		"gridmesh/agent:dev":       program("gridmesh-agent"),
@@ -169,7 +169,7 @@ func program(name string, args ...string) kubelet.Image {
 
 // StartKubelet starts the node's kubelet.
 func (n *Node) StartKubelet() (err error) {
-	n.Kubelet, err = edge.Start(n.NS, "kubelet "+n.Name, edge.Binary("lab"), "kubelet", n.config)
+	n.Kubelet, err = edge.Start(n.NS, "kubelet "+n.Name, edge.Binary("lab-worker"), "kubelet", n.config)
 	return err
 }
 

@@ -193,7 +193,7 @@ endpoints: [{addresses: [10.9.4.1], nodeName: b-1, conditions: {ready: true}}]
 func resolveAll(t *testing.T, uid string, want map[string]string) (slowest time.Duration) {
 	t.Helper()
 	names := slices.Sorted(maps.Keys(want))
-	for _, resolver := range [][]string{{"/app/resolve-glibc"}, {"/app/resolve-musl"}, {"/app/lab", "resolve"}} {
+	for _, resolver := range [][]string{{"/app/resolve-glibc"}, {"/app/resolve-musl"}, {"/app/lab-worker", "resolve"}} {
 		start := time.Now()
 		out, err := inPod(uid, append(resolver, names...)...)
 		must(t, err)

@@ -181,7 +181,7 @@ func mustAddrPort(ip string, port uint16) netip.AddrPort {
 // resolvers is an image with programs that resolve names: by glibc, musl and Go.
 func resolvers() kubelet.Image {
 	image := kubelet.Image{Command: []string{"sleep", "infinity"}, Files: map[string]string{}}
-	for _, name := range []string{"resolve-glibc", "resolve-musl", "lab"} {
+	for _, name := range []string{"resolve-glibc", "resolve-musl", "lab-worker"} {
 		image.Files["/app/"+name] = filepath.Join(edge.Root(), "bin", name)
 	}
 	return image

@@ -192,7 +192,7 @@ func (d *demo) killPod(ctx context.Context) error {
 		return err
 	}
 	d.c.Nodes["a-1"].Kubelet.Signal(syscall.SIGSTOP) // or it would start it again at once
-	if err := killPodProcesses(p.uid); err != nil {
+	if err := edge.KillPod(p.uid); err != nil {
 		return err
 	}
 	if err := d.wait(ctx, "the killed pod's port to refuse", func() error {
