@@ -20,8 +20,12 @@ RESOLVE_KEY  := $(shell cat test/resolvers/build test/resolvers/resolve.c test/r
 # Ours, and those of the test cluster: lab for people, lab-worker for itself.
 PROGRAMS     := ./cmd/... ./test/lab ./test/cluster/lab-worker
 
-# Packages whose tests start whole nodes; one at a time, for two cores.
+# Packages whose tests run built programs, or build one for minutes; and those
+# that start whole nodes. One at a time, for two cores.
+BUILT_TESTS   := ./test/docs/ ./test/coredns/
 CLUSTER_TESTS := ./test/datapath/ ./test/kubernetes/
+# A machine of one core needs most of it; a quiet one of two a fifth.
+CLUSTER_TIME  := 90m
 
 .PHONY: help build race kube envoy resolvers test unit cluster-test demo demo-soak lint generate golden fuzz bench clean
 
@@ -50,15 +54,16 @@ resolvers: ## build programs that resolve names by glibc and by musl into bin/
 	@mkdir -p $(BIN) && for libc in glibc musl; do \
 		ln -f $(CACHE)/resolve-$(RESOLVE_KEY)-$$libc $(BIN)/resolve-$$libc 2>/dev/null || cp $(CACHE)/resolve-$(RESOLVE_KEY)-$$libc $(BIN)/resolve-$$libc; done
 
-test: unit cluster-test ## every test: units and stories with -race, then real nodes, then a real cluster
+test: unit cluster-test ## every test: unit and stories, then real nodes, then a real cluster (not: demo-soak, fuzz, bench, lint)
 
-unit: build ## unit tests and stories, with the race detector
+unit: ## unit tests and stories, with the race detector; nothing needs to be built first
 	$(GO) vet ./...
-	$(GO) test -race $$($(GO) list ./... | grep -v -e /test/datapath -e /test/kubernetes)
+	$(GO) test -race $$($(GO) list ./... | grep -v $(patsubst ./%/,-e /%$$,$(BUILT_TESTS) $(CLUSTER_TESTS)))
 
-cluster-test: build race kube envoy resolvers ## tests with real Envoys and a real cluster
+cluster-test: build race kube envoy resolvers ## tests of built programs, of real Envoys, and of a real cluster
 	@command -v dig >/dev/null || echo "dig is not installed: the tests go without it"
-	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 -p 1 -timeout 20m $(CLUSTER_TESTS)
+	$(GO) test -count=1 -timeout $(CLUSTER_TIME) $(BUILT_TESTS)
+	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 -p 1 -timeout $(CLUSTER_TIME) $(CLUSTER_TESTS)
 
 demo: build kube envoy ## the main job, shown: two units, cut and killed (KEEP=1 leaves it running)
 	@$(BIN)/lab demo $(if $(KEEP),--keep)
