@@ -29,8 +29,8 @@ func held(t *testing.T, e *edge.Node) map[string]bool {
 	return names
 }
 
-// lens runs the CLI against the feed of a node's agent.
-func lens(t *testing.T, e *edge.Node, args ...string) string {
+// inspect runs the CLI against the feed of a node's agent.
+func inspect(t *testing.T, e *edge.Node, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer
 	cmd := exec.Command(edge.Binary("gridmesh"), append(args, "--node", e.Name, "--socket", e.Dir+"/feed.sock")...)
@@ -88,7 +88,7 @@ func TestPreloadCap(t *testing.T) {
 	if want := "5 clusters near this node are over the cap of 7"; !strings.Contains(string(out), want) {
 		t.Errorf("status does not say %q:\n%s", want, out)
 	}
-	table := lens(t, e, "xds", "--preload-max", "7")
+	table := inspect(t, e, "xds", "--preload-max", "7")
 	marks := map[string]int{}
 	for line := range strings.Lines(table) {
 		f := strings.Fields(line)

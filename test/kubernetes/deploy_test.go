@@ -40,7 +40,7 @@ func TestDeployedByManifests(t *testing.T) {
 	honoured(t, controllers)
 	inUnits(t, map[string]string{"a-1": "north"})
 	applied(t, deploymentGrid("deployed-grid", "", "1"), "deploymentgrid/deployed-grid")
-	t.Logf("a grid was ready %s after it was applied", whole(t, "deploymentgrids", "deployed-grid", 1))
+	t.Logf("a grid was ready %s after it was applied", allReady(t, "deploymentgrids", "deployed-grid", 1))
 	names, err := c.WaitPods(patient(t), "gridmesh", "app.kubernetes.io/name=gridmesh-dns", 2)
 	must(t, err)
 	honoured(t, names)

@@ -94,7 +94,7 @@ func TestGridNamesResolve(t *testing.T) {
 	inUnits(t, map[string]string{"a-1": "north", "b-1": "south"})
 	controller(t)
 	applied(t, strings.NewReplacer("NAME", "db", "VERSION", "1").Replace(dnsGrids), "statefulsetgrid/db", "servicegrid/db", "servicegrid/front")
-	whole(t, "statefulsetgrids", "db", 2)
+	allReady(t, "statefulsetgrids", "db", 2)
 	ips := map[string]string{}
 	for _, unit := range []string{"north", "south"} {
 		pod, err := c.Kube.CoreV1().Pods("default").Get(patient(t), "db-"+unit+"-0", metav1.GetOptions{})

@@ -98,7 +98,7 @@ func TestRefusalToStartIsAnEvent(t *testing.T) {
 	must(t, conn.Flush())
 	t.Cleanup(func() { conn.DelTable(table); must(t, conn.Flush()) })
 	for range 3 {
-		wantRefused(t, stranger(t, n), "nft delete table ip kube-proxy")
+		wantRefused(t, extraAgent(t, n), "nft delete table ip kube-proxy")
 	}
 	events := nodeEvents(t, n.Name, "GridmeshRefusesToStart")
 	found := 0

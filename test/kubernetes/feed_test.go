@@ -27,8 +27,8 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// faulty stands between a feed and the API server and spoils what it says.
-type faulty struct {
+// faultyAPI stands between a feed and the API server and spoils what it says.
+type faultyAPI struct {
 	*httptest.Server
 	mu      sync.Mutex
 	mode    string
@@ -38,7 +38,7 @@ type faulty struct {
 	replayed map[string]bool
 }
 
-func newFaulty(t *testing.T) *faulty {
+func newFaultyAPI(t *testing.T) *faultyAPI {
 	t.Helper()
 	cfg := c.RESTConfig()
 	transport, err := rest.TransportFor(cfg)
@@ -55,7 +55,7 @@ func newFaulty(t *testing.T) *faulty {
 			}
 		},
 	}
-	f := &faulty{changed: make(chan struct{}), first: map[string][]byte{}, replayed: map[string]bool{}}
+	f := &faultyAPI{changed: make(chan struct{}), first: map[string][]byte{}, replayed: map[string]bool{}}
 	proxy.ModifyResponse = f.spoil
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.serve(w, r, proxy) }))
 	t.Cleanup(func() { f.set("closed"); f.CloseClientConnections(); f.Close() })
@@ -67,20 +67,20 @@ func kindOf(r *http.Request) string {
 	return r.URL.Path + "?" + r.URL.Query().Get("labelSelector")
 }
 
-func (f *faulty) hasReplayed(r *http.Request) bool {
+func (f *faultyAPI) hasReplayed(r *http.Request) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.replayed[kindOf(r)]
 }
 
-func (f *faulty) now() (string, chan struct{}) {
+func (f *faultyAPI) now() (string, chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.mode, f.changed
 }
 
 // set changes the mode and ends every watch, so that clients list again.
-func (f *faulty) set(mode string) {
+func (f *faultyAPI) set(mode string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mode = mode
@@ -88,7 +88,7 @@ func (f *faulty) set(mode string) {
 	f.changed = make(chan struct{})
 }
 
-func (f *faulty) serve(w http.ResponseWriter, r *http.Request, proxy http.Handler) {
+func (f *faultyAPI) serve(w http.ResponseWriter, r *http.Request, proxy http.Handler) {
 	mode, changed := f.now()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -128,7 +128,7 @@ func status(w http.ResponseWriter, code int, reason string) {
 }
 
 // spoil changes lists.
-func (f *faulty) spoil(r *http.Response) error {
+func (f *faultyAPI) spoil(r *http.Response) error {
 	mode, _ := f.now()
 	if r.Request.URL.Query().Get("watch") != "" || r.StatusCode != http.StatusOK {
 		return nil
@@ -175,7 +175,7 @@ func (f *faulty) spoil(r *http.Response) error {
 }
 
 // follow starts a feed through the proxy.
-func (f *faulty) follow(t *testing.T) *kube.Feed {
+func (f *faultyAPI) follow(t *testing.T) *kube.Feed {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, os.WriteFile(path, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x}}], clusters: [{name: x, cluster: {server: %q}}]}`, f.URL), 0o600))
@@ -214,7 +214,7 @@ func TestFeedSurvivesAFaultyAPIServer(t *testing.T) {
 		_, err := c.Kubectl(append([]string{"delete", "--ignore-not-found"}, made...)...)
 		must(t, err)
 	})
-	f := newFaulty(t)
+	f := newFaultyAPI(t)
 	f.set("stall")
 	feed := f.follow(t)
 	wait.Holds(t, 300*time.Millisecond, func() error {

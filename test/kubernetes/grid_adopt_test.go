@@ -80,10 +80,10 @@ func TestGridsTakeOverFromSuperEdge(t *testing.T) {
 	must(t, err)
 
 	p := controller(t)
-	took := whole(t, "deploymentgrids", "web", 2)
-	whole(t, "statefulsetgrids", "db", 2)
+	took := allReady(t, "deploymentgrids", "web", 2)
+	allReady(t, "statefulsetgrids", "db", 2)
 	t.Logf("taken over after %s", took)
-	wait.Eventually(t, func() error { return told(t, "web", "Adopted", "unit north, south") })
+	wait.Eventually(t, func() error { return hasEvent(t, "web", "Adopted", "unit north, south") })
 	svc, err := c.Kube.CoreV1().Services("default").Get(patient(t), "web-svc", metav1.GetOptions{})
 	must(t, err)
 	d, err := child("web-north")

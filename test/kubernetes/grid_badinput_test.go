@@ -71,7 +71,7 @@ func TestGridsRefusedByTheController(t *testing.T) {
 	_, err := c.Kubectl("patch", "crd/deploymentgrids.superedge.io", "--type=json", "-p", `[{"op":"replace","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/gridUniqKey/maxLength","value":5}]`)
 	must(t, err)
 
-	whole(t, "deploymentgrids", "owned", 3)
+	allReady(t, "deploymentgrids", "owned", 3)
 	if d, err := child("owned-south"); err != nil || d.Labels["mine"] != "yes" || d.Spec.Template.Labels["app"] != "mine" || len(d.OwnerReferences) > 0 {
 		t.Errorf("somebody's Deployment was taken: %v, %v", d.Labels, err)
 	}
@@ -95,9 +95,9 @@ func TestGridsRefusedByTheController(t *testing.T) {
 		}
 		return hasCondition(st.Conditions, "Valid", metav1.ConditionFalse, "a StatefulSet held-south exists and is not this grid's; delete it, or")
 	})
-	wait.Eventually(t, func() error { return told(t, "held", "Refused", "held-south exists and is not this grid's") })
-	wait.Eventually(t, func() error { return told(t, "held", "Refused", "is no name of an object") })
-	wait.Eventually(t, func() error { return told(t, "kept", "Refused", "a Service of this name exists") })
+	wait.Eventually(t, func() error { return hasEvent(t, "held", "Refused", "held-south exists and is not this grid's") })
+	wait.Eventually(t, func() error { return hasEvent(t, "held", "Refused", "is no name of an object") })
+	wait.Eventually(t, func() error { return hasEvent(t, "kept", "Refused", "a Service of this name exists") })
 	if svc, err := c.Kube.CoreV1().Services("default").Get(patient(t), "kept-svc", metav1.GetOptions{}); err != nil || svc.Spec.Ports[0].Port != 80 {
 		t.Errorf("somebody's Service was taken: %v", err)
 	}
@@ -111,9 +111,9 @@ func TestGridsRefusedByTheController(t *testing.T) {
 		}
 		return errors.Join(hasCondition(st.Conditions, "Valid", metav1.ConditionFalse, "field is immutable; correct the template"), hasCondition(st.Conditions, "Progressing", metav1.ConditionFalse, "Stopped"))
 	})
-	wait.Eventually(t, func() error { return told(t, "owned", "Refused", "spec.selector: Invalid value") })
+	wait.Eventually(t, func() error { return hasEvent(t, "owned", "Refused", "spec.selector: Invalid value") })
 	must(t, c.Apply(deploymentGrid("owned", "rollout: {maxUnits: 2}", "1")))
-	whole(t, "deploymentgrids", "owned", 3)
+	allReady(t, "deploymentgrids", "owned", 3)
 	wait.Eventually(t, func() error {
 		st, err := statusOf(t, "deploymentgrids", "owned")
 		if err != nil {

@@ -51,7 +51,7 @@ func TestGridsFollowChanges(t *testing.T) {
 	inUnits(t, map[string]string{"a-1": "north", "a-2": "north", "b-1": "south", "b-2": "west"})
 	controller(t, "--removal-grace", "2s", "--removal-share", "1")
 	applied(t, strings.Replace(deploymentGrid("chg", "", "1"), "{name: chg}", "{name: chg, labels: {team: shops, tier: one}}", 1)+"---"+changeService, "deploymentgrid/chg", "servicegrid/chg")
-	whole(t, "deploymentgrids", "chg", 3)
+	allReady(t, "deploymentgrids", "chg", 3)
 	svc, err := c.Kube.CoreV1().Services("default").Get(patient(t), "chg-svc", metav1.GetOptions{})
 	must(t, err)
 
@@ -84,8 +84,8 @@ func TestGridsFollowChanges(t *testing.T) {
 	label(t, "b-2", "east")
 	wait.Eventually(t, func() error { return readyChild("chg-east") })
 	wantChildren(t, "chg", "east", "north", "south")
-	wait.Eventually(t, func() error { return told(t, "chg", "UnitGone", "unit west has no node any more") })
-	wait.Eventually(t, func() error { return told(t, "chg", "Removed", "unit west") })
+	wait.Eventually(t, func() error { return hasEvent(t, "chg", "UnitGone", "unit west has no node any more") })
+	wait.Eventually(t, func() error { return hasEvent(t, "chg", "Removed", "unit west") })
 
 	// Ports, labels and annotations that the grid no longer has are gone.
 	changed := strings.NewReplacer(", {name: more, port: 81, targetPort: main}", "", "{team: shops, tier: one}", "{team: shops}", "{note: hello}", "{}").Replace(changeService)
@@ -123,7 +123,7 @@ func TestGridsFollowChanges(t *testing.T) {
 	rekey := strings.NewReplacer("gridUniqKey: site", "gridUniqKey: shop.example/room")
 	must(t, c.Apply(rekey.Replace(strings.Replace(deploymentGrid("chg", "", "1"), "{name: chg}", "{name: chg, labels: {team: shops}}", 1))+"---"+rekey.Replace(changed)))
 	wantChildren(t, "chg", "hall", "yard")
-	whole(t, "deploymentgrids", "chg", 2)
+	allReady(t, "deploymentgrids", "chg", 2)
 	d, err := child("chg-hall")
 	must(t, err)
 	if sel := d.Spec.Template.Spec.NodeSelector; len(sel) != 1 || sel["shop.example/room"] != "hall" || d.Labels["superedge.io/grid-uniq-key"] != "shop.example..room" || d.Annotations["gridmesh.io/unit-key"] != "shop.example/room" {
@@ -151,8 +151,8 @@ func TestGridNamesThatClash(t *testing.T) {
 		return strings.Replace(deploymentGrid(name, "", "1"), "gridUniqKey: site", "gridUniqKey: "+key, 1)
 	}
 	applied(t, grid("a", "left")+"---"+grid("a-b", "right"), "deploymentgrid/a", "deploymentgrid/a-b")
-	whole(t, "deploymentgrids", "a", 1)
-	whole(t, "deploymentgrids", "a-b", 1)
+	allReady(t, "deploymentgrids", "a", 1)
+	allReady(t, "deploymentgrids", "a-b", 1)
 	one, other := children(t, "a")["b-c"], children(t, "a-b")["c"]
 	if one == other || one != "a-b-c" && other != "a-b-c" {
 		t.Errorf("children %q and %q", one, other)
@@ -211,7 +211,7 @@ func TestGridGuard(t *testing.T) {
 	inUnits(t, waveUnits)
 	controller(t, "--removal-grace", grace.String(), "--removal-share", "0.4")
 	applied(t, deploymentGrid("keep", "", "1"), "deploymentgrid/keep")
-	whole(t, "deploymentgrids", "keep", 6)
+	allReady(t, "deploymentgrids", "keep", 6)
 	pods, err := c.WaitPods(patient(t), "default", "app=keep", 6)
 	must(t, err)
 	strip := []string{"label", "node"}
@@ -257,7 +257,7 @@ func TestGridGuard(t *testing.T) {
 	for node, unit := range give {
 		label(t, node, unit)
 	}
-	whole(t, "deploymentgrids", "keep", 6)
+	allReady(t, "deploymentgrids", "keep", 6)
 	after, err := c.WaitPods(patient(t), "default", "app=keep", 6)
 	must(t, err)
 	known := map[string]bool{}

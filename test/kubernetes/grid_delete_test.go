@@ -27,7 +27,7 @@ func TestGridDeletion(t *testing.T) {
 	}
 	for _, how := range []string{"background", "foreground"} {
 		wait.Eventually(t, func() error { return c.Apply(deploymentGrid("del", "", "1")) })
-		whole(t, "deploymentgrids", "del", 2)
+		allReady(t, "deploymentgrids", "del", 2)
 		_, err := c.Kubectl("delete", "--cascade="+how, "--wait=true", "deploymentgrid/del")
 		must(t, err)
 		took := wait.Eventually(t, gone)
@@ -36,7 +36,7 @@ func TestGridDeletion(t *testing.T) {
 	}
 
 	must(t, c.Apply(deploymentGrid("del", "", "1")))
-	whole(t, "deploymentgrids", "del", 2)
+	allReady(t, "deploymentgrids", "del", 2)
 	pods, err := c.WaitPods(patient(t), "default", "app=del", 2)
 	must(t, err)
 	_, err = c.Kubectl("delete", "--cascade=orphan", "--wait=true", "deploymentgrid/del")
@@ -51,7 +51,7 @@ func TestGridDeletion(t *testing.T) {
 		})
 	}
 	must(t, c.Apply(deploymentGrid("del", "", "1")))
-	whole(t, "deploymentgrids", "del", 2)
+	allReady(t, "deploymentgrids", "del", 2)
 	wait.Eventually(t, func() error {
 		d, err := child("del-north")
 		if err == nil && len(d.OwnerReferences) != 1 {

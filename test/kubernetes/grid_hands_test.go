@@ -17,7 +17,7 @@ func TestGridsAmongOthers(t *testing.T) {
 	controller(t)
 	manifest := deploymentGrid("hpa", "", "1")
 	applied(t, manifest, "deploymentgrid/hpa", "deployment/hpa-west", "hpa/hpa-north")
-	whole(t, "deploymentgrids", "hpa", 3)
+	allReady(t, "deploymentgrids", "hpa", 3)
 
 	must(t, c.Apply(`{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: hpa-north}, spec: {minReplicas: 2, maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: hpa-north}, metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]}}`))
 	replicas := func(name string, want int32) {
@@ -33,7 +33,7 @@ func TestGridsAmongOthers(t *testing.T) {
 	replicas("hpa-north", 2)
 	_, err := c.Kubectl("rollout", "restart", "deployment/hpa-south")
 	must(t, err)
-	whole(t, "deploymentgrids", "hpa", 3)
+	allReady(t, "deploymentgrids", "hpa", 3)
 
 	// A change of the grid leaves both alone.
 	must(t, c.Apply(deploymentGrid("hpa", "", "2")))
@@ -59,7 +59,7 @@ func TestGridsAmongOthers(t *testing.T) {
 	replicas("hpa-south", 3)
 	_, err = c.Kubectl("patch", "deploymentgrid/hpa", "--type=json", "-p", `[{"op":"remove","path":"/spec/template/replicas"}]`)
 	must(t, err)
-	whole(t, "deploymentgrids", "hpa", 3)
+	allReady(t, "deploymentgrids", "hpa", 3)
 	replicas("hpa-south", 3)
 
 	// Let go by its label: it stays, without an owner, and the unit gets another.
@@ -73,8 +73,8 @@ func TestGridsAmongOthers(t *testing.T) {
 		return err
 	})
 	getsAnother(t, "hpa", "west")
-	whole(t, "deploymentgrids", "hpa", 3)
-	wait.Eventually(t, func() error { return told(t, "hpa", "Released", "unit west") })
+	allReady(t, "deploymentgrids", "hpa", 3)
+	wait.Eventually(t, func() error { return hasEvent(t, "hpa", "Released", "unit west") })
 	must(t, again(t))
 }
 
@@ -97,7 +97,7 @@ func again(t *testing.T) error {
 	must(t, c.Apply(manifest))
 	_, err := c.KubectlInput([]byte(manifest), "apply", "--server-side", "--force-conflicts", "-f", "-")
 	must(t, err)
-	whole(t, "deploymentgrids", "hpa", 3)
+	allReady(t, "deploymentgrids", "hpa", 3)
 	before := wait.Settled(t, calm, func() float64 { return childWrites(t) })
 	version := gridVersion(t, "hpa")
 	for range 3 {

@@ -148,8 +148,8 @@ func statusOf(t *testing.T, resource, name string) (*apiv1.WorkloadGridStatus, e
 	return st, json.Unmarshal(data, st)
 }
 
-// whole waits until all units of a grid are ready and updated, n of them.
-func whole(t *testing.T, resource, name string, n int64) time.Duration {
+// allReady waits until all units of a grid are ready and updated, n of them.
+func allReady(t *testing.T, resource, name string, n int64) time.Duration {
 	t.Helper()
 	return wait.Eventually(t, func() error {
 		st, err := statusOf(t, resource, name)
@@ -160,7 +160,7 @@ func whole(t *testing.T, resource, name string, n int64) time.Duration {
 	})
 }
 
-// hasCondition tells whether a condition is as it is to be.
+// hasCondition returns nil if a condition is as it is to be.
 func hasCondition(list []metav1.Condition, name string, status metav1.ConditionStatus, word string) error {
 	found := meta.FindStatusCondition(list, name)
 	if found == nil || found.Status != status || !strings.Contains(found.Reason+": "+found.Message, word) {
@@ -169,8 +169,8 @@ func hasCondition(list []metav1.Condition, name string, status metav1.ConditionS
 	return nil
 }
 
-// told tells whether an object has an Event of a reason with a word in it.
-func told(t *testing.T, name, reason, word string) error {
+// hasEvent returns nil if an object has an Event of a reason with a word in it.
+func hasEvent(t *testing.T, name, reason, word string) error {
 	t.Helper()
 	list, err := c.Kube.CoreV1().Events("default").List(patient(t), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
 	if err != nil {

@@ -108,13 +108,13 @@ func TestGridWaves(t *testing.T) {
 	leader := controller(t)
 	const rollout = "rollout: {order: [u4], maxUnits: 2, pauseSeconds: 2, progressDeadlineSeconds: 20}" // a slow machine must not fail to be ready
 	applied(t, deploymentGrid("wave", rollout, "1"), "deploymentgrid/wave")
-	whole(t, "deploymentgrids", "wave", 6)
+	allReady(t, "deploymentgrids", "wave", 6)
 	f := watchFront(t, "wave")
 	controller(t)
 
 	file := filepath.Join(t.TempDir(), "new.yaml")
 	must(t, os.WriteFile(file, []byte(deploymentGrid("wave", rollout, "2")), 0o600))
-	out := lens(t, "grid", "plan", "-f", file)
+	out := inspect(t, "grid", "plan", "-f", file)
 	t.Logf("\n%s", out)
 	if strings.Count(out, " wait ") != 5 || !strings.Contains(out, "deployment wave-u4  update") {
 		t.Errorf("the plan of the change does not say that u4 goes and five wait")
@@ -124,7 +124,7 @@ func TestGridWaves(t *testing.T) {
 	f.reached(t, 2)
 	leader.Kill() // the second wave is under way
 	start := time.Now()
-	took := whole(t, "deploymentgrids", "wave", 6)
+	took := allReady(t, "deploymentgrids", "wave", 6)
 	order, times, most := f.seen()
 	t.Logf("order %v, at most %d at once, whole %s after the leader was killed (%s)", order, most, took, time.Since(start))
 	if len(order) != 6 || order[0] != "u4" || most > 2 {
@@ -133,8 +133,8 @@ func TestGridWaves(t *testing.T) {
 	if pause := times[1].Sub(times[0]); pause < 2*time.Second {
 		t.Errorf("the second wave began %s after the first, and the pause is 2 s", pause)
 	}
-	wait.Eventually(t, func() error { return told(t, "wave", "WaveBegins", "1 of the 6 units") })
-	wait.Eventually(t, func() error { return told(t, "wave", "RolloutComplete", "") })
+	wait.Eventually(t, func() error { return hasEvent(t, "wave", "WaveBegins", "1 of the 6 units") })
+	wait.Eventually(t, func() error { return hasEvent(t, "wave", "RolloutComplete", "") })
 
 	waveStops(t, f, rollout)
 	waveRollsBack(t, f)
@@ -154,7 +154,7 @@ func waveStops(t *testing.T, f *front, rollout string) {
 		return hasCondition(st.Conditions, "Progressing", metav1.ConditionFalse, "Stopped: unit u4 is not ready")
 	})
 	t.Logf("a release that cannot run stopped the rollout after %s, with a deadline of 20 s", took)
-	wait.Eventually(t, func() error { return told(t, "wave", "RolloutStopped", "unit u4 is not ready 20s after") })
+	wait.Eventually(t, func() error { return hasEvent(t, "wave", "RolloutStopped", "unit u4 is not ready 20s after") })
 	wait.Holds(t, 3*time.Second, func() error {
 		if order, _, _ := f.seen(); len(order) != 1 {
 			return fmt.Errorf("the change has reached %v, want u4 alone", order)
@@ -163,8 +163,8 @@ func waveStops(t *testing.T, f *front, rollout string) {
 	})
 }
 
-// lens runs gridmesh as the administrator, in the cloud.
-func lens(t *testing.T, args ...string) string {
+// inspect runs gridmesh as the administrator, in the cloud.
+func inspect(t *testing.T, args ...string) string {
 	t.Helper()
 	var out strings.Builder
 	cmd := exec.Command(edge.Binary("gridmesh"), append(args, "--kubeconfig", c.Kubeconfig)...)
@@ -190,27 +190,27 @@ func waveRollsBack(t *testing.T, f *front) {
 		return out
 	}
 	before := generations()
-	t.Logf("\n%s%s%s", lens(t, "grid", "list"), lens(t, "grid", "units", "wave", "--wrong"), lens(t, "grid", "history", "wave"))
-	if out := lens(t, "grid", "units", "wave", "--wrong"); !strings.Contains(out, "Outdated  of 1 replicas 1 are ready, 1 are current") {
+	t.Logf("\n%s%s%s", inspect(t, "grid", "list"), inspect(t, "grid", "units", "wave", "--wrong"), inspect(t, "grid", "history", "wave"))
+	if out := inspect(t, "grid", "units", "wave", "--wrong"); !strings.Contains(out, "Outdated  of 1 replicas 1 are ready, 1 are current") {
 		t.Errorf("gridmesh grid units does not name u4:\n%s", out)
 	}
 	f.expect("2")
-	if out := lens(t, "grid", "rollback", "wave", "--dry-run"); !strings.Contains(out, "goes back to revision 2 (dry run)") {
+	if out := inspect(t, "grid", "rollback", "wave", "--dry-run"); !strings.Contains(out, "goes back to revision 2 (dry run)") {
 		t.Errorf("dry run: %s", out)
 	}
 	start := time.Now()
-	if out := lens(t, "grid", "rollback", "wave"); !strings.Contains(out, "goes back to revision 2") {
+	if out := inspect(t, "grid", "rollback", "wave"); !strings.Contains(out, "goes back to revision 2") {
 		t.Errorf("rollback: %s", out)
 	}
-	whole(t, "deploymentgrids", "wave", 6)
+	allReady(t, "deploymentgrids", "wave", 6)
 	t.Logf("rolled back after %s", time.Since(start))
 	for unit, now := range generations() {
 		if unit != "u4" && now != before[unit] {
 			t.Errorf("unit %s was touched: generation %d, was %d", unit, now, before[unit])
 		}
 	}
-	if out := lens(t, "grid", "rollback", "wave", "--to-revision", "4"); !strings.Contains(out, "is at revision 4 already") {
-		t.Errorf("rollback to the current revision: %s\n%s", out, lens(t, "grid", "history", "wave"))
+	if out := inspect(t, "grid", "rollback", "wave", "--to-revision", "4"); !strings.Contains(out, "is at revision 4 already") {
+		t.Errorf("rollback to the current revision: %s\n%s", out, inspect(t, "grid", "history", "wave"))
 	}
 }
 
@@ -240,11 +240,11 @@ func waveInTheDark(t *testing.T, f *front) {
 		}
 		return err
 	})
-	if out := lens(t, "grid", "units", "wave", "--wrong"); !strings.Contains(out, "it catches up when one is") {
+	if out := inspect(t, "grid", "units", "wave", "--wrong"); !strings.Contains(out, "it catches up when one is") {
 		t.Errorf("the dark unit is not named:\n%s", out)
 	}
 	kubelet.Signal(syscall.SIGCONT)
-	took := whole(t, "deploymentgrids", "wave", 6)
+	took := allReady(t, "deploymentgrids", "wave", 6)
 	t.Logf("the dark unit had caught up %s after it was back", took)
 	if _, _, most := f.seen(); most > 3 {
 		t.Errorf("%d units at once, and half of 6 are 3", most)

@@ -14,13 +14,13 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
-// stranger starts an agent on a node that has none.
-func stranger(t *testing.T, n *cluster.Node, flags ...string) *edge.Process {
+// extraAgent starts an agent on a node that has none.
+func extraAgent(t *testing.T, n *cluster.Node, flags ...string) *edge.Process {
 	t.Helper()
 	kubeconfig, err := c.AgentKubeconfig()
 	must(t, err)
 	dir := t.TempDir()
-	p, err := edge.Start(n.NS, "stranger", append([]string{
+	p, err := edge.Start(n.NS, "extra agent", append([]string{
 		edge.Binary("gridmesh-agent"), "--kubeconfig", kubeconfig, "--node-name", n.Name, "--state-dir", dir + "/state",
 		"--xds-socket", dir + "/x", "--status-socket", dir + "/s", "--feed-socket", dir + "/f", "--admin-socket", dir + "/a",
 	}, flags...)...)
@@ -48,8 +48,8 @@ func TestNetworkPolicyIsRefused(t *testing.T) {
 		must(t, err)
 	})
 	n := c.Nodes["c-1"]
-	wantRefused(t, stranger(t, n), "the cluster has NetworkPolicies", "--allow-policy-bypass")
-	p := stranger(t, n, "--allow-policy-bypass")
+	wantRefused(t, extraAgent(t, n), "the cluster has NetworkPolicies", "--allow-policy-bypass")
+	p := extraAgent(t, n, "--allow-policy-bypass")
 	wait.Eventually(t, func() error {
 		if !p.Running() || !strings.Contains(p.Log(), "guard in force") {
 			return fmt.Errorf("did not start:\n%s", p.Log())
@@ -85,9 +85,9 @@ func TestRealKubeProxyIsRefused(t *testing.T) {
 		}
 		return nil
 	})
-	wantRefused(t, stranger(t, n), "nft delete table ip kube-proxy")
+	wantRefused(t, extraAgent(t, n), "nft delete table ip kube-proxy")
 	n.KubeProxy.Kill()
-	wantRefused(t, stranger(t, n), "nft delete table ip kube-proxy", "nft delete table ip6 kube-proxy")
+	wantRefused(t, extraAgent(t, n), "nft delete table ip kube-proxy", "nft delete table ip6 kube-proxy")
 	for _, table := range tables() {
 		conn.DelTable(table)
 	}
