@@ -36,7 +36,7 @@ func soakCommand() *cobra.Command {
 // spinCommand uses up a core.
 func spinCommand() *cobra.Command {
 	return &cobra.Command{Use: "spin", Hidden: true, Args: cobra.NoArgs, Run: func(cmd *cobra.Command, _ []string) {
-		for cmd.Context().Err() == nil { //nolint:revive // to do nothing is the work
+		for cmd.Context().Err() == nil {
 		}
 	}}
 }
