@@ -71,7 +71,7 @@ func TestDeployedByManifests(t *testing.T) {
 	dials := load.Start(t, []*netlab.NS{c.Nodes["c-1"].NS, c.Nodes["c-2"].NS}, a.at(0))
 	_, err = c.Kubectl("rollout", "restart", "-n", "gridmesh", "daemonset/gridmesh-agent")
 	must(t, err)
-	out, err := c.Kubectl("rollout", "status", "-n", "gridmesh", "daemonset/gridmesh-agent", "--timeout=90s")
+	out, err := c.Kubectl("rollout", "status", "-n", "gridmesh", "daemonset/gridmesh-agent", "--timeout=10m")
 	if err != nil {
 		t.Errorf("rollout: %v: %s", err, out)
 	}
