@@ -17,19 +17,26 @@ ENVOY_KEY    := $(shell sha256sum test/envoy/requirements.txt 2>/dev/null | cut 
 
 RESOLVE_KEY  := $(shell cat test/resolvers/build test/resolvers/resolve.c test/resolvers/requirements.txt | sha256sum | cut -c1-16)
 
-# Packages whose tests start whole nodes; one at a time, for two cores.
-CLUSTER_TESTS := ./test/datapath/ ./test/kubernetes/
+# Ours, and those of the test cluster: lab for people, lab-worker for itself.
+PROGRAMS     := ./cmd/... ./test/lab ./test/cluster/lab-worker
 
-.PHONY: help build race kube envoy resolvers test unit cluster-test demo lint generate golden fuzz bench clean
+# Packages whose tests run built programs, or build one for minutes; and those
+# that start whole nodes. One at a time, for two cores.
+BUILT_TESTS   := ./test/docs/ ./test/coredns/
+CLUSTER_TESTS := ./test/datapath/ ./test/kubernetes/
+# A machine of one core needs most of it; a quiet one of two a fifth.
+CLUSTER_TIME  := 90m
+
+.PHONY: help build race kube envoy resolvers test unit cluster-test demo demo-soak lint generate golden fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 build: ## build the programs into bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/... ./test/lab
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ $(PROGRAMS)
 
 race: ## build the programs with the race detector into bin/race/
-	$(GO) build -race -o $(BIN)/race/ ./cmd/... ./test/lab
+	$(GO) build -race -o $(BIN)/race/ $(PROGRAMS)
 
 kube: ## build etcd and Kubernetes for the test cluster (minutes, once)
 	@if [ ! -x $(CACHE)/kube-$(KUBE_KEY) ]; then \
@@ -47,18 +54,22 @@ resolvers: ## build programs that resolve names by glibc and by musl into bin/
 	@mkdir -p $(BIN) && for libc in glibc musl; do \
 		ln -f $(CACHE)/resolve-$(RESOLVE_KEY)-$$libc $(BIN)/resolve-$$libc 2>/dev/null || cp $(CACHE)/resolve-$(RESOLVE_KEY)-$$libc $(BIN)/resolve-$$libc; done
 
-test: unit cluster-test ## every test: units and stories with -race, then real nodes, then a real cluster
+test: unit cluster-test ## every test: unit and stories, then real nodes, then a real cluster (not: demo-soak, fuzz, bench, lint)
 
-unit: build ## unit tests and stories, with the race detector
+unit: ## unit tests and stories, with the race detector; nothing needs to be built first
 	$(GO) vet ./...
-	$(GO) test -race $$($(GO) list ./... | grep -v -e /test/datapath -e /test/kubernetes)
+	$(GO) test -race $$($(GO) list ./... | grep -v $(patsubst ./%/,-e /%$$,$(BUILT_TESTS) $(CLUSTER_TESTS)))
 
-cluster-test: build race kube envoy resolvers ## tests with real Envoys and a real cluster
+cluster-test: build race kube envoy resolvers ## tests of built programs, of real Envoys, and of a real cluster
 	@command -v dig >/dev/null || echo "dig is not installed: the tests go without it"
-	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 -p 1 -timeout 20m $(CLUSTER_TESTS)
+	$(GO) test -count=1 -timeout $(CLUSTER_TIME) $(BUILT_TESTS)
+	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 -p 1 -timeout $(CLUSTER_TIME) $(CLUSTER_TESTS)
 
 demo: build kube envoy ## the main job, shown: two units, cut and killed (KEEP=1 leaves it running)
 	@$(BIN)/lab demo $(if $(KEEP),--keep)
+
+demo-soak: build kube envoy ## the demo 50 times beside 3 processes that spin; none may fail (SOAK_RUNS, SOAK_SPIN)
+	@$(BIN)/lab soak --runs $(or $(SOAK_RUNS),50) --spin $(or $(SOAK_SPIN),3)
 
 lint: ## golangci-lint
 	cd test/tools && $(GO) build -o ../../$(BIN)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster/kubelet"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // Config describes a cluster.
@@ -30,6 +32,9 @@ type Config struct {
 	// Unlabelled names nodes that do not get the label "unit" when they
 	// register, which others have with the name of their unit.
 	Unlabelled []string
+	// NodeGrace is how long a node may be silent before it counts as dead;
+	// 0 is 20 s, for tests that wait for that. Kubernetes' own is 50 s.
+	NodeGrace time.Duration
 	// Bare starts etcd and the API server alone: nothing acts on objects.
 	Bare bool
 	// Images maps further image names to commands; see AppImage.
@@ -125,7 +130,7 @@ func (c *Cluster) addNode(n *netlab.Node) error {
 		return err
 	}
 	images := map[string]kubelet.Image{
-		AppImage:   program("lab", "app"),
+		AppImage:   program("lab-worker", "app"),
 		ShellImage: {},
 		// Those that deploy/kustomization.yaml names.
 		"gridmesh/agent:dev":       program("gridmesh-agent"),
@@ -164,7 +169,7 @@ func program(name string, args ...string) kubelet.Image {
 
 // StartKubelet starts the node's kubelet.
 func (n *Node) StartKubelet() (err error) {
-	n.Kubelet, err = edge.Start(n.NS, "kubelet "+n.Name, edge.Binary("lab"), "kubelet", n.config)
+	n.Kubelet, err = edge.Start(n.NS, "kubelet "+n.Name, edge.Binary("lab-worker"), "kubelet", n.config)
 	return err
 }
 
@@ -224,9 +229,9 @@ func (c *Cluster) ControllerKubeconfig() (string, error) {
 // rights applies a file of deploy/, workloads aside, and returns the
 // kubeconfig of a service account.
 func (c *Cluster) rights(account, file string) (string, error) {
-	path := c.pki.path(account + ".kubeconfig")
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
+	done := c.pki.path(account + ".kubeconfig")
+	if _, err := os.Stat(done); err == nil {
+		return done, nil
 	}
 	text, err := os.ReadFile(filepath.Join(edge.Root(), "deploy", file))
 	if err != nil {
@@ -234,8 +239,8 @@ func (c *Cluster) rights(account, file string) (string, error) {
 	}
 	docs := slices.DeleteFunc(strings.Split(string(text), "\n---\n"), func(doc string) bool { return strings.Contains(doc, "kind: Deployment\n") })
 	docs = append([]string{"{apiVersion: v1, kind: Namespace, metadata: {name: gridmesh}}"}, docs...)
-	if err := c.Apply(strings.Join(docs, "\n---\n")); err != nil {
-		return "", fmt.Errorf("apply %s: %w", file, err)
+	if _, err := wait.For(context.Background(), "the API server to take "+path.Join("deploy", file), func() error { return c.Apply(strings.Join(docs, "\n---\n")) }); err != nil {
+		return "", err
 	}
 	return c.pki.kubeconfig(account, "system:serviceaccount:gridmesh:"+account, "system:serviceaccounts", server())
 }
@@ -274,8 +279,14 @@ func (c *Cluster) Kubectl(args ...string) (string, error) {
 
 // KubectlInput is Kubectl with standard input.
 func (c *Cluster) KubectlInput(input []byte, args ...string) (string, error) {
+	// An API server that does not answer must not hang a caller for ever.
+	ctx, cancel := context.WithTimeout(context.Background(), 2*wait.Patience)
+	defer cancel()
 	var out bytes.Buffer
-	cmd := exec.Command(edge.Binary("kube"), append([]string{"kubectl", "--kubeconfig", c.Kubeconfig}, args...)...)
+	// With a cache of its own: a cluster at the same address, of a moment ago,
+	// had other kinds.
+	flags := []string{"kubectl", "--kubeconfig", c.Kubeconfig, "--cache-dir", filepath.Join(c.dir, "kubectl")}
+	cmd := exec.CommandContext(ctx, edge.Binary("kube"), append(flags, args...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &out, &out
 	if err := c.Lab.Cloud.Start(cmd); err != nil {
 		return "", err

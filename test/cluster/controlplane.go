@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -21,6 +23,9 @@ const apiPort = 6443
 
 // server is the API server's real address.
 func server() string { return fmt.Sprintf("https://%s:%d", netlab.CloudIP, apiPort) }
+
+// APIServer is the API server's real address.
+func (c *Cluster) APIServer() netip.AddrPort { return netip.AddrPortFrom(netlab.CloudIP, apiPort) }
 
 // controlPlane is the cloud's programs.
 type controlPlane struct {
@@ -91,7 +96,7 @@ func (p *controlPlane) startManager(kubeconfig string) error {
 	ca := p.c.pki
 	return p.start("kube-controller-manager", "--kubeconfig", kubeconfig, "--leader-elect=false",
 		"--service-account-private-key-file", ca.path("sa.key"), "--root-ca-file", ca.path("ca.crt"), "--use-service-account-credentials=true",
-		"--allocate-node-cidrs=false", "--node-monitor-grace-period=20s", "--node-monitor-period=2s",
+		"--allocate-node-cidrs=false", "--node-monitor-grace-period", cmp.Or(p.c.cfg.NodeGrace, 20*time.Second).String(), "--node-monitor-period=2s",
 		"--concurrent-service-endpoint-syncs=10", "--endpointslice-updates-batch-period=0s")
 }
 

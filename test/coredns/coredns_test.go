@@ -4,7 +4,6 @@ package coredns
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 const pluginCfg = `
@@ -104,20 +104,17 @@ func serve(t *testing.T, program, corefile string) string {
 			t.Log(out.String())
 		}
 	})
-	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		if _, err := ask(address, "example.org.", dns.TypeA); err == nil {
-			return address
-		}
+	wait.Eventually(t, func() error {
 		select {
 		case err := <-ended:
 			ended <- err
 			t.Fatalf("it ended: %v", err)
 		default:
 		}
-		if time.Since(start) > 20*time.Second {
-			t.Fatal("it does not answer")
-		}
-	}
+		_, err := ask(address, "example.org.", dns.TypeA)
+		return err
+	})
+	return address
 }
 
 func ask(address, name string, qtype uint16) (*dns.Msg, error) {
@@ -137,18 +134,13 @@ func TestPluginCfg(t *testing.T) {
 		}
 	}
 	address := serve(t, program, fmt.Sprintf(". {\n grid cluster.local {\n  node a-1\n  services on\n  source file://%s/examples/two-units\n }\n}\n", edge.Root()))
-	wait := func(name, want string) {
-		t.Helper()
-		var m *dns.Msg
-		err := errors.New("not asked")
-		for start := time.Now(); time.Since(start) < 20*time.Second; time.Sleep(20 * time.Millisecond) {
-			if m, err = ask(address, name, dns.TypeA); err == nil && len(m.Answer) == 1 && strings.HasSuffix(m.Answer[0].String(), want) {
-				return
-			}
+	wait.Eventually(t, func() error {
+		m, err := ask(address, "web.default.svc.cluster.local.", dns.TypeA)
+		if err == nil && (len(m.Answer) != 1 || !strings.HasSuffix(m.Answer[0].String(), "10.96.0.10")) {
+			err = fmt.Errorf("answered\n%s", m)
 		}
-		t.Errorf("%s: %v\n%s", name, err, m)
-	}
-	wait("web.default.svc.cluster.local.", "10.96.0.10")
+		return err
+	})
 
 	text, err := os.ReadFile(filepath.Join(edge.Root(), "dnsplugin", "README.md"))
 	if err != nil {

@@ -13,9 +13,10 @@ import (
 	"github.com/google/nftables/expr"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
-	"github.com/gridmesh/gridmesh/test/cluster/hammer"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
+	"github.com/gridmesh/gridmesh/test/cluster/load"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // ownTables lists gridmesh's nftables tables on a node.
@@ -38,19 +39,23 @@ func TestStopLeavesEverythingInForce(t *testing.T) {
 	f := deploy(t, "stop", `["unit"]`)
 	f.served(t)
 	e := w.nodes[2]
-	h := hammer.Strike(3*time.Second, []*netlab.NS{e.NS, f.pods[e.Name].NS}, f.at(0), f.at(1))
+	dials := load.Start(t, []*netlab.NS{e.NS, f.pods[e.Name].NS}, f.at(0), f.at(1))
 	e.Agent.Signal(syscall.SIGTERM)
 	if code := e.Agent.ExitCode(); code != 0 {
 		t.Errorf("exit code %d after SIGTERM:\n%s", code, e.Agent.Log())
 	}
-	time.Sleep(500 * time.Millisecond)
-	if len(ownTables(t, e.NS)) == 0 {
-		t.Error("the table is gone")
-	}
+	wait.Holds(t, 500*time.Millisecond, func() error {
+		if len(ownTables(t, e.NS)) == 0 {
+			return errors.New("the table is gone")
+		}
+		return nil
+	})
+	dials.More(t, 10)
 	must(t, e.StartAgent())
 	ready(t, e)
 	connected(t, e)
-	hammer.NoneFailed(t, "agent stopped and started", h.Rest())
+	dials.More(t, 10)
+	load.NoneFailed(t, "agent stopped and started", dials.Stop())
 }
 
 func TestCleanupLeavesNoTrace(t *testing.T) {
@@ -88,7 +93,7 @@ func TestCleanupLeavesNoTrace(t *testing.T) {
 	}
 	must(t, e.StartAgent())
 	ready(t, e)
-	eventually(t, 5*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		_, err := edge.Ask(e.NS, "tcp", f.at(0), time.Second)
 		return err
 	})
@@ -167,6 +172,9 @@ func TestRulesOfKubeProxyAreRefused(t *testing.T) {
 	must(t, e.NS.DelLink("kube-ipvs0"))
 }
 
+// repairs is five times how often an agent looks after its rules.
+const repairs = 25 * time.Second
+
 func TestRulesRemovedByOthersComeBack(t *testing.T) {
 	f := deploy(t, "repair", `["unit"]`)
 	f.served(t)
@@ -175,7 +183,7 @@ func TestRulesRemovedByOthersComeBack(t *testing.T) {
 	must(t, err)
 	conn.DelTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: "gridmesh"})
 	must(t, conn.Flush())
-	took := eventually(t, 25*time.Second, func() error {
+	took := wait.Within(t, repairs, func() error {
 		_, err := edge.Ask(f.pods[e.Name].NS, "tcp", f.at(0), 500*time.Millisecond)
 		return err
 	})
@@ -194,7 +202,7 @@ func TestForwardPolicyIsBypassed(t *testing.T) {
 	w.state.service(f.service)
 	must(t, w.state.write())
 	direct := netip.AddrPortFrom(f.pods[e.Name].IP, 8080)
-	eventually(t, 5*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		a, err := edge.Ask(other.NS, "tcp", f.at(0), time.Second)
 		if err == nil && a.Name != "bypass-"+e.Name {
 			err = errors.New(a.Name)
@@ -215,7 +223,7 @@ func TestForwardPolicyIsBypassed(t *testing.T) {
 	if a, err := edge.Ask(other.NS, "tcp", direct, time.Second); err == nil {
 		t.Fatalf("the policy does not hold for direct traffic: %v", a)
 	}
-	if _, err := edge.Ask(other.NS, "tcp", f.at(0), time.Second); err != nil {
+	if _, err := edge.Ask(other.NS, "tcp", f.at(0), answers); err != nil {
 		t.Errorf("the policy holds through the ClusterIP: %v; then docs/limits.md is out of date", err)
 	}
 }
@@ -237,7 +245,7 @@ func TestInputPolicyDropsTheCapture(t *testing.T) {
 	}
 	e.Agent.Signal(syscall.SIGTERM)
 	must(t, e.StartAgent())
-	eventually(t, 5*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		if !strings.Contains(e.Agent.Log(), "drops by default in INPUT") {
 			return fmt.Errorf("the agent does not say so:\n%s", e.Agent.Log())
 		}
@@ -251,7 +259,7 @@ func TestInputPolicyDropsTheCapture(t *testing.T) {
 		conn.AddRule(&nftables.Rule{Table: table, Chain: c, Exprs: append(match, &expr.Verdict{Kind: expr.VerdictAccept})})
 	}
 	must(t, conn.Flush())
-	eventually(t, 10*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		_, err := edge.Ask(from, "tcp", f.at(0), time.Second)
 		return err
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 func TestSocketPathsThatExist(t *testing.T) {
@@ -70,7 +71,7 @@ func TestUnusableStateFile(t *testing.T) {
 		if aside, err := os.ReadFile(path + ".bad"); err != nil || string(aside) != string(tc.data) {
 			t.Errorf("%s: not set aside: %v", what, err)
 		}
-		if _, err := edge.Ask(f.pods[e.Name].NS, "tcp", f.at(0), time.Second); err != nil {
+		if _, err := edge.Ask(f.pods[e.Name].NS, "tcp", f.at(0), answers); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 		e.Agent.Signal(syscall.SIGTERM)
@@ -109,34 +110,39 @@ func TestAbsurdSizes(t *testing.T) {
 	})
 	must(t, w.state.write())
 
-	eventually(t, 20*time.Second, func() error {
+	// An agent with race detectors reads all this again and again: 36 s on the
+	// slowest machine.
+	wait.Eventually(t, func() error {
 		text, err := e.Admin("/clusters")
 		if n := strings.Count(text, "::health_flags::"); err == nil && n < 5000 {
 			err = fmt.Errorf("Envoy has %d endpoints", n)
 		}
 		return err
 	})
-	out, err := e.Run("status")
-	must(t, err)
-	if !strings.Contains(string(out), "default/"+longest.name) || !strings.Contains(string(out), "topologyKeys") || len(out) > 64<<10 {
-		t.Errorf("status does not name the annotation, or at length (%d bytes)", len(out))
-	}
+	// The next reading may have been the first that saw all the files.
+	wait.Eventually(t, func() error {
+		out, err := e.Run("status")
+		if err == nil && (!strings.Contains(string(out), "default/"+longest.name) || !strings.Contains(string(out), "topologyKeys") || len(out) > 64<<10) {
+			err = fmt.Errorf("status does not name the annotation, or at length (%d bytes)", len(out))
+		}
+		return err
+	})
 	for i := range good.ips {
-		if _, err := edge.Ask(good.pods[e.Name].NS, "tcp", good.at(i), time.Second); err != nil {
+		if _, err := edge.Ask(good.pods[e.Name].NS, "tcp", good.at(i), answers); err != nil {
 			t.Errorf("the Service beside them: %v", err)
 		}
 	}
-	if a, err := edge.Ask(e.NS, "tcp", crowd.at(1), time.Second); err != nil || a.Name != "crowd-"+e.Name {
+	if a, err := edge.Ask(e.NS, "tcp", crowd.at(1), answers); err != nil || a.Name != "crowd-"+e.Name {
 		t.Errorf("IPv6 of the crowd: %v, %v", a, err)
 	}
 	// The malformed Service is closed to the node itself: its own pod answers.
-	if a, err := edge.Ask(e.NS, "tcp", longest.at(0), time.Second); err != nil || a.Name != "sober-"+e.Name {
+	if a, err := edge.Ask(e.NS, "tcp", longest.at(0), answers); err != nil || a.Name != "sober-"+e.Name {
 		t.Errorf("the malformed Service: %v, %v, want the pod of this node", a, err)
 	}
 	crowd.ends = []backend{{pod.IP, e.Name}}
 	w.state.service(crowd.service)
 	must(t, w.state.write())
-	took := eventually(t, 20*time.Second, func() error {
+	took := wait.Eventually(t, func() error {
 		a, err := edge.Ask(e.NS, "tcp", crowd.at(0), time.Second)
 		if err == nil && a.Name != "crowd-"+e.Name {
 			err = errors.New(a.Name)

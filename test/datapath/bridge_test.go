@@ -13,6 +13,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 const callIPTables = "net/bridge/bridge-nf-call-iptables"
@@ -44,14 +45,14 @@ func TestBridgeNetfilterIsKept(t *testing.T) {
 	for _, to := range []netip.Addr{e.PodCIDR.Addr().Next(), e.IP, e.PodCIDR6.Addr().Next(), e.IP6} {
 		for _, port := range []uint16{15003, 15004} {
 			at := netip.AddrPortFrom(to, port)
-			if _, err := edge.Ask(pod, "tcp", at, time.Second); !errors.Is(err, syscall.ECONNREFUSED) {
+			if _, err := edge.Ask(pod, "tcp", at, answers); !errors.Is(err, syscall.ECONNREFUSED) {
 				t.Errorf("pod to %s: %v, want connection refused", at, err)
 			}
 		}
 	}
 	e.Envoy.Kill()
 	start := time.Now()
-	if _, err := edge.Ask(pod, "tcp", f.at(0), time.Second); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := edge.Ask(pod, "tcp", f.at(0), answers); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("without Envoy: %v after %s, want connection refused", err, time.Since(start))
 	}
 	must(t, e.StartEnvoy())
@@ -64,7 +65,7 @@ func TestBridgeNetfilterTurnedOnByOthersGoesOff(t *testing.T) {
 	f.served(t)
 	e := named(t, "a-2")
 	must(t, e.NS.Sysctl(map[string]string{callIPTables: "1"}))
-	took := eventually(t, 25*time.Second, func() error {
+	took := wait.Within(t, repairs, func() error {
 		if now, err := e.NS.ReadSysctl(callIPTables); err != nil || now != "0" {
 			return fmt.Errorf("%s is %q: %w", callIPTables, now, err)
 		}

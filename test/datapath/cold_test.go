@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
-	"github.com/gridmesh/gridmesh/test/cluster/hammer"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
+	"github.com/gridmesh/gridmesh/test/cluster/load"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // A node that has never run gridmesh starts while its pods dial: from the
@@ -31,22 +32,22 @@ func TestColdStartLeaksNothing(t *testing.T) {
 			must(t, os.RemoveAll(e.Dir+"/state"))
 			start := time.Now()
 			must(t, e.StartAgent())
-			guard := eventually(t, 10*time.Second, func() error {
+			guard := wait.Eventually(t, func() error {
 				if !strings.Contains(e.Agent.Log(), "guard in force") {
 					return errors.New("no guard")
 				}
 				return nil
 			})
 			leaks.None(t, w.lab, leaks.Any)
-			h := hammer.Strike(3*time.Second, []*netlab.NS{e.NS, f.pods[name].NS}, f.at(0), f.at(1))
-			time.Sleep(time.Second) // a node whose Envoy comes late
+			dials := load.Start(t, []*netlab.NS{e.NS, f.pods[name].NS}, f.at(0), f.at(1))
+			dials.More(t, 50) // a node whose Envoy comes late
 			envoy := time.Now()
 			must(t, e.StartEnvoy())
 			ready(t, e)
 			f.served(t)
 			served := time.Since(envoy)
-			list := h.Rest()
-			refused := hammer.Failed(list)
+			list := dials.Stop()
+			refused := load.Failed(list)
 			for _, d := range refused {
 				if !errors.Is(d.Err, syscall.ECONNREFUSED) && !errors.Is(d.Err, syscall.ECONNRESET) {
 					t.Errorf("%s after the start: %v after %s", d.At.Sub(start), d.Err, d.Took)
@@ -60,7 +61,7 @@ func TestColdStartLeaksNothing(t *testing.T) {
 			}
 			t.Logf("guard after %s, served %s after Envoy's start; %d connections, %d refused meanwhile", guard, served, len(list), len(refused))
 			for _, u := range []string{"tcp", "udp"} {
-				if _, err := edge.Ask(f.pods[name].NS, u, f.at(0), time.Second); err != nil {
+				if _, err := edge.Ask(f.pods[name].NS, u, f.at(0), answers); err != nil {
 					t.Error(fmt.Errorf("%s: %w", u, err))
 				}
 			}

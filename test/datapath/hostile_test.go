@@ -16,11 +16,12 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 	"github.com/gridmesh/gridmesh/xds/render"
 )
 
-// deaf opens an ADS stream that asks for much and never reads.
-func deaf(t *testing.T, socket string, names []string) {
+// stalledStream opens an ADS stream that asks for much and never reads.
+func stalledStream(t *testing.T, socket string, names []string) {
 	t.Helper()
 	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(t, err)
@@ -29,7 +30,7 @@ func deaf(t *testing.T, socket string, names []string) {
 	t.Cleanup(cancel)
 	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	must(t, err)
-	node := &core.Node{Id: "deaf", UserAgentVersionType: &core.Node_UserAgentBuildVersion{UserAgentBuildVersion: &core.BuildVersion{Version: &envoytype.SemanticVersion{MajorNumber: 1, MinorNumber: 40}}}}
+	node := &core.Node{Id: "stalled", UserAgentVersionType: &core.Node_UserAgentBuildVersion{UserAgentBuildVersion: &core.BuildVersion{Version: &envoytype.SemanticVersion{MajorNumber: 1, MinorNumber: 40}}}}
 	go func() { // until flow control or the end of the test stops it
 		for range 20 {
 			if stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: render.ClusterType, ResourceNamesSubscribe: names}) != nil {
@@ -55,14 +56,14 @@ func TestHostilePeersOnTheSockets(t *testing.T) {
 		names[i] = fmt.Sprintf("10.96.%d.%d:%d", i>>8&255, i&255, 1000+i>>16)
 	}
 	for range 8 {
-		deaf(t, e.Dir+"/xds.sock", names)
+		stalledStream(t, e.Dir+"/xds.sock", names)
 	}
 	// More names than are served end the stream, and that one alone.
 	many := make([]string, 15)
 	for i := range many {
 		many[i] = strings.Repeat("x", 1<<20)
 	}
-	deaf(t, e.Dir+"/xds.sock", many)
+	stalledStream(t, e.Dir+"/xds.sock", many)
 	garbage := make([]byte, 1<<16)
 	_, _ = rand.Read(garbage)
 	for _, socket := range []string{"xds.sock", "feed.sock", "agent.sock"} {
@@ -86,7 +87,7 @@ func TestHostilePeersOnTheSockets(t *testing.T) {
 		}
 		w.state.service(f.service)
 		must(t, w.state.write())
-		took := eventually(t, 10*time.Second, func() error {
+		took := wait.Eventually(t, func() error {
 			for range 4 {
 				if a, err := edge.Ask(e.NS, "tcp", f.at(round%2), time.Second); err != nil || a.Name != want {
 					return fmt.Errorf("answered by %s, want %s: %w", a.Name, want, err)

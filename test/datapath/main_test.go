@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // world is the lab that every test of this package shares: two units, each
@@ -69,7 +69,7 @@ func build() (*world, error) {
 		}
 		w.nodes = append(w.nodes, e)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Patience)
 	defer cancel()
 	for _, e := range w.nodes {
 		if err := e.WaitReady(ctx); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 func contains(s, part string) bool { return strings.Contains(s, part) }
@@ -34,7 +35,7 @@ func call(t *testing.T, from *netlab.NS, network string, to netip.AddrPort) *lin
 
 // who asks for the name of the app.
 func (l *line) who() (string, error) {
-	_ = l.conn.SetDeadline(time.Now().Add(2 * time.Second))
+	_ = l.conn.SetDeadline(time.Now().Add(answers))
 	if _, err := fmt.Fprintln(l.conn, "who"); err != nil {
 		return "", err
 	}
@@ -71,7 +72,7 @@ func TestLabelChangeMovesTraffic(t *testing.T) {
 		t.Fatalf("answered by %s", before)
 	}
 	var session *line
-	eventually(t, 5*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		session = call(t, e.NS, "udp", f.at(0))
 		name, err := session.who()
 		if err == nil && name != "move-a-2" {
@@ -80,7 +81,7 @@ func TestLabelChangeMovesTraffic(t *testing.T) {
 		return err
 	})
 	into(t, e, "b")
-	took := eventually(t, 5*time.Second, func() error {
+	took := wait.Eventually(t, func() error {
 		for range 8 {
 			a, err := edge.Ask(e.NS, "tcp", f.at(0), time.Second)
 			if err != nil {
@@ -154,7 +155,7 @@ func closeOnMove(t *testing.T, e *edge.Node, unit string, closed, free *fleet) {
 		if name == own {
 			continue
 		}
-		took := eventually(t, 5*time.Second, func() error {
+		took := wait.Eventually(t, func() error {
 			if _, err := l.who(); err == nil {
 				return errors.New("a connection to " + name + " is still open")
 			}

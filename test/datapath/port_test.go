@@ -15,6 +15,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // timeWait lists the local ports of a namespace's TIME-WAIT sockets between
@@ -65,7 +66,7 @@ func TestPortThatEnvoyUsedInAPodsName(t *testing.T) {
 				far = f.pods["b-1"]
 			}
 			var port uint16
-			eventually(t, 10*time.Second, func() error {
+			wait.Eventually(t, func() error {
 				if _, err := edge.Ask(from.NS, "tcp", f.at(0), time.Second); err != nil {
 					return err
 				}
@@ -79,21 +80,21 @@ func TestPortThatEnvoyUsedInAPodsName(t *testing.T) {
 			for range 3 {
 				start := time.Now()
 				must(t, from.NS.Do(func() error {
-					d := net.Dialer{Timeout: 3 * time.Second, LocalAddr: &net.TCPAddr{IP: from.IP.AsSlice(), Port: int(port)}}
+					d := net.Dialer{Timeout: answers, LocalAddr: &net.TCPAddr{IP: from.IP.AsSlice(), Port: int(port)}}
 					conn, err := d.Dial("tcp", netip.AddrPortFrom(far.IP, 8080).String())
 					if err != nil {
 						return err
 					}
 					defer conn.Close()
 					must(t, conn.(*net.TCPConn).SetLinger(0)) // or this test would wait for itself
-					_ = conn.SetDeadline(time.Now().Add(3 * time.Second))
+					_ = conn.SetDeadline(time.Now().Add(answers))
 					if _, err := fmt.Fprintln(conn, "who"); err != nil {
 						return err
 					}
 					_, err = bufio.NewReader(conn).ReadString('\n')
 					return err
 				}))
-				if took := time.Since(start); took > 500*time.Millisecond {
+				if took := time.Since(start); took > firstPacket {
 					t.Errorf("took %s from port %d", took, port)
 				}
 			}

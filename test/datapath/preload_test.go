@@ -12,6 +12,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // held lists the clusters of Envoy, by name.
@@ -28,8 +29,8 @@ func held(t *testing.T, e *edge.Node) map[string]bool {
 	return names
 }
 
-// lens runs the CLI against the feed of a node's agent.
-func lens(t *testing.T, e *edge.Node, args ...string) string {
+// inspect runs the CLI against the feed of a node's agent.
+func inspect(t *testing.T, e *edge.Node, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer
 	cmd := exec.Command(edge.Binary("gridmesh"), append(args, "--node", e.Name, "--socket", e.Dir+"/feed.sock")...)
@@ -76,7 +77,7 @@ func TestPreloadCap(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, 5*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		if n := tcp(); n != 1 {
 			return fmt.Errorf("Envoy holds %d TCP clusters, want 1: %v", n, held(t, e))
 		}
@@ -87,7 +88,7 @@ func TestPreloadCap(t *testing.T) {
 	if want := "5 clusters near this node are over the cap of 7"; !strings.Contains(string(out), want) {
 		t.Errorf("status does not say %q:\n%s", want, out)
 	}
-	table := lens(t, e, "xds", "--preload-max", "7")
+	table := inspect(t, e, "xds", "--preload-max", "7")
 	marks := map[string]int{}
 	for line := range strings.Lines(table) {
 		f := strings.Fields(line)
@@ -101,7 +102,7 @@ func TestPreloadCap(t *testing.T) {
 	for _, f := range fleets {
 		for i := range f.ips {
 			start := time.Now()
-			if _, err := edge.Ask(e.NS, "tcp", f.at(i), 2*time.Second); err != nil {
+			if _, err := edge.Ask(e.NS, "tcp", f.at(i), answers); err != nil {
 				t.Errorf("%s on demand: %v", f.at(i), err)
 			}
 			t.Logf("%s: first answer after %s", f.at(i), time.Since(start))

@@ -38,7 +38,7 @@ func pages(t *testing.T) []string {
 
 var fence = regexp.MustCompile("(?s)```(\\w+)\n(.*?)```")
 
-// Every line of a page that runs the lens runs as it stands there.
+// Every line of a page that runs `gridmesh` on the examples runs as it stands there.
 func TestSnippetsRun(t *testing.T) {
 	ran := 0
 	for _, page := range pages(t) {

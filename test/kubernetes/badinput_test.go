@@ -5,18 +5,19 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // What the API server lets pass: it is named on the node, and the rest goes on.
 func TestBadInputFromTheAPIServer(t *testing.T) {
 	good := deploy(t, "sober")
 	good.closedEverywhere(t)
-	ctx := deadline(t, time.Minute)
+	ctx := patient(t)
 	services, slices := c.Kube.CoreV1().Services("default"), c.Kube.DiscoveryV1().EndpointSlices("default")
 	create := func(name, keys string) *corev1.Service {
 		s, err := services.Create(ctx, &corev1.Service{
@@ -24,7 +25,7 @@ func TestBadInputFromTheAPIServer(t *testing.T) {
 			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "main", Port: 80}}},
 		}, metav1.CreateOptions{})
 		must(t, err)
-		t.Cleanup(func() { must(t, services.Delete(deadline(t, time.Minute), name, metav1.DeleteOptions{})) })
+		t.Cleanup(func() { must(t, services.Delete(patient(t), name, metav1.DeleteOptions{})) })
 		return s
 	}
 	longest := strings.Repeat("n", 63)
@@ -48,11 +49,11 @@ func TestBadInputFromTheAPIServer(t *testing.T) {
 		_, err := slices.Create(ctx, slice, metav1.CreateOptions{})
 		must(t, err)
 		t.Cleanup(func() {
-			must(t, slices.Delete(deadline(t, time.Minute), slice.Name, metav1.DeleteOptions{}))
+			must(t, slices.Delete(patient(t), slice.Name, metav1.DeleteOptions{}))
 		})
 	}
 	n := c.Nodes["a-2"]
-	eventually(t, 30*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		text, err := n.Admin("/clusters")
 		if got := strings.Count(text, crowd.Spec.ClusterIP+":80::10.99."); err == nil && got < 5000 {
 			err = fmt.Errorf("Envoy has %d lines of the crowd's endpoints", got)

@@ -9,6 +9,7 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // served are the nodes whose agent and Envoy the cluster started.
@@ -28,7 +29,7 @@ func (a *app) closedEverywhere(t *testing.T) {
 		for i := range a.svc.Spec.ClusterIPs {
 			for _, network := range []string{"tcp", "udp"} {
 				pod := a.ns(t, n.Name)
-				eventually(t, 10*time.Second, func() error {
+				wait.Eventually(t, func() error {
 					_, err := ask(n.NS, network, a.at(i))
 					return err
 				})
@@ -57,8 +58,8 @@ func TestClosedLoop(t *testing.T) {
 	a := deploy(t, "closed")
 	a.closedEverywhere(t)
 	for _, n := range served() {
-		must(t, edge.Transfer(a.ns(t, n.Name), a.at(0), 1<<20, 10*time.Second))
-		must(t, edge.Transfer(a.ns(t, n.Name), a.at(1), 1<<20, 10*time.Second))
+		must(t, edge.Transfer(a.ns(t, n.Name), a.at(0), 1<<20, time.Minute))
+		must(t, edge.Transfer(a.ns(t, n.Name), a.at(1), 1<<20, time.Minute))
 	}
 }
 
@@ -72,7 +73,7 @@ func TestLabelChange(t *testing.T) {
 		_, err := c.Kubectl("label", "--overwrite", "node", n.Name, "unit=a")
 		must(t, err)
 	})
-	took := eventually(t, 5*time.Second, func() error {
+	took := wait.Eventually(t, func() error {
 		for range 6 {
 			got, err := ask(n.NS, "tcp", a.at(0))
 			if err != nil {
@@ -85,7 +86,7 @@ func TestLabelChange(t *testing.T) {
 		return nil
 	})
 	t.Logf("new connections followed %s after the label", took)
-	eventually(t, 5*time.Second, func() error { // and the unit it left forgets it
+	wait.Eventually(t, func() error { // and the unit it left forgets it
 		for range 6 {
 			if got, err := ask(c.Nodes["a-2"].NS, "tcp", a.at(0)); err != nil || a.nodeOf(got.Name) != "a-2" {
 				return fmt.Errorf("answered by %s: %w", got.Name, errors.Join(err, errWrong))

@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gridmesh/gridmesh/test/cluster/hammer"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
+	"github.com/gridmesh/gridmesh/test/cluster/load"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // With the cloud cut off: the agent is killed in a connect loop, Envoy follows
@@ -34,32 +35,32 @@ func TestDeathsWithoutCloud(t *testing.T) {
 		}
 		return nil
 	}
-	eventually(t, 20*time.Second, uses) // as readiness comes to every node by itself
+	wait.Eventually(t, uses) // as readiness comes to every node by itself
 	u := c.Lab.Unit("a")
 	must(t, u.CutUplink())
 	t.Cleanup(func() { must(t, u.HealUplink()) })
 
 	from := []*netlab.NS{n.NS, pod}
-	h := hammer.Strike(2*time.Second, from, a.at(0), a.at(1))
+	dials := load.Start(t, from, a.at(0), a.at(1))
 	for range 3 {
 		n.Agent.Signal(syscall.SIGKILL)
-		time.Sleep(300 * time.Millisecond)
+		dials.More(t, 50)
 		must(t, n.StartAgent())
-		time.Sleep(300 * time.Millisecond)
+		dials.More(t, 50) // and killed again, wherever it has come to
 	}
-	hammer.NoneFailed(t, "agent killed three times", h.Rest())
+	load.NoneFailed(t, "agent killed three times", dials.Stop())
 
 	dead := c.Lab.Node("a-2")
 	must(t, dead.Cut())
 	t.Cleanup(func() { must(t, dead.Heal()) })
-	h = hammer.Strike(2*time.Second, from, a.at(0), a.at(1))
-	time.Sleep(6 * time.Second)
-	list := h.Rest()
-	hammer.NoneFailed(t, "node dead", list)
-	if len(hammer.Slow(list, 10*time.Millisecond)) == 0 {
+	dials = load.Start(t, from, a.at(0), a.at(1))
+	time.Sleep(6 * time.Second) // thrice the time after which a dead endpoint is tried again
+	list := dials.Stop()
+	load.NoneFailed(t, "node dead", list)
+	if len(load.Slow(list, 10*time.Millisecond)) == 0 {
 		t.Error("no connection tried the dead node's endpoints first")
 	}
 	must(t, dead.Heal())
-	took := eventually(t, 50*time.Second, uses)
+	took := wait.Within(t, 50*time.Second, uses)
 	t.Logf("the dead node's endpoints are used again %s after it was back", took)
 }

@@ -4,14 +4,14 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
-	"github.com/gridmesh/gridmesh/test/cluster/hammer"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
+	"github.com/gridmesh/gridmesh/test/cluster/load"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // The manifests of deploy/, applied to nodes without a proxy, serve them; and
@@ -26,22 +26,22 @@ func TestDeployedByManifests(t *testing.T) {
 	t.Cleanup(func() {
 		_, err := c.Kubectl("delete", "-n", "gridmesh", "daemonset/gridmesh-agent", "daemonset/gridmesh-envoy", "daemonset/gridmesh-dns", "deployment/gridmesh-controller")
 		must(t, err)
-		_, err = c.WaitPods(deadline(t, time.Minute), "gridmesh", "app.kubernetes.io/name=gridmesh-controller", 0)
+		_, err = c.WaitPods(patient(t), "gridmesh", "app.kubernetes.io/name=gridmesh-controller", 0)
 		must(t, err)
 	})
-	ctx := deadline(t, time.Minute)
+	ctx := patient(t)
 	agents, err := c.WaitPods(ctx, "gridmesh", "app.kubernetes.io/name=gridmesh-agent", 2)
 	must(t, err)
 	honoured(t, agents)
 	_, err = c.WaitPods(ctx, "gridmesh", "app.kubernetes.io/name=gridmesh-envoy", 2)
 	must(t, err)
-	controllers, err := c.WaitPods(deadline(t, time.Minute), "gridmesh", "app.kubernetes.io/name=gridmesh-controller", 2)
+	controllers, err := c.WaitPods(patient(t), "gridmesh", "app.kubernetes.io/name=gridmesh-controller", 2)
 	must(t, err)
 	honoured(t, controllers)
 	inUnits(t, map[string]string{"a-1": "north"})
 	applied(t, deploymentGrid("deployed-grid", "", "1"), "deploymentgrid/deployed-grid")
-	t.Logf("a grid was ready %s after it was applied", whole(t, "deploymentgrids", "deployed-grid", 1))
-	names, err := c.WaitPods(deadline(t, time.Minute), "gridmesh", "app.kubernetes.io/name=gridmesh-dns", 2)
+	t.Logf("a grid was ready %s after it was applied", allReady(t, "deploymentgrids", "deployed-grid", 1))
+	names, err := c.WaitPods(patient(t), "gridmesh", "app.kubernetes.io/name=gridmesh-dns", 2)
 	must(t, err)
 	honoured(t, names)
 	nodes := []string{"c-1", "c-2"}
@@ -50,7 +50,7 @@ func TestDeployedByManifests(t *testing.T) {
 	}
 	for _, name := range nodes {
 		n := c.Nodes[name]
-		took := eventually(t, 20*time.Second, func() error {
+		took := wait.Eventually(t, func() error {
 			var errs []error
 			for _, network := range []string{"tcp", "udp"} {
 				errs = append(errs, second(ask(n.NS, "tcp", a.at(0))), second(ask(a.ns(t, name), network, a.at(1))))
@@ -68,14 +68,14 @@ func TestDeployedByManifests(t *testing.T) {
 		}
 	}
 
-	h := hammer.Strike(2*time.Second, []*netlab.NS{c.Nodes["c-1"].NS, c.Nodes["c-2"].NS}, a.at(0))
+	dials := load.Start(t, []*netlab.NS{c.Nodes["c-1"].NS, c.Nodes["c-2"].NS}, a.at(0))
 	_, err = c.Kubectl("rollout", "restart", "-n", "gridmesh", "daemonset/gridmesh-agent")
 	must(t, err)
-	out, err := c.Kubectl("rollout", "status", "-n", "gridmesh", "daemonset/gridmesh-agent", "--timeout=90s")
+	out, err := c.Kubectl("rollout", "status", "-n", "gridmesh", "daemonset/gridmesh-agent", "--timeout=10m")
 	if err != nil {
 		t.Errorf("rollout: %v: %s", err, out)
 	}
-	hammer.NoneFailed(t, "agent updated", h.Rest())
+	load.NoneFailed(t, "agent updated", dials.Stop())
 }
 
 // honoured: all that the pods ask for is what they got.

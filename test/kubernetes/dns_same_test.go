@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/miekg/dns"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // dnsFixture has a row for every kind of record of Kubernetes' DNS
@@ -110,7 +110,7 @@ func TestWithoutGridsNothingDiffers(t *testing.T) {
 	startCloudDNS(t, 1154, grid)
 	const ready = "one.headless.dns-same.svc.cluster.local."
 	for _, port := range []int{1153, 1154} {
-		eventually(t, 20*time.Second, func() error {
+		wait.Eventually(t, func() error {
 			got, err := exchange(port, ready, dns.TypeA)
 			if err == nil && !strings.Contains(got, "10.9.0.1") {
 				err = fmt.Errorf("%s", got)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 const dnsCorefile = `
@@ -45,15 +47,15 @@ func startDNS(t *testing.T, node string) *edge.Process {
 }
 
 // resolves waits until a node's DNS gives the data that is wanted, sorted.
-func resolves(t *testing.T, within time.Duration, node, name string, qtype uint16, want ...string) time.Duration {
+func resolves(t *testing.T, node, name string, qtype uint16, want ...string) time.Duration {
 	t.Helper()
-	return resolvesFrom(t, within, c.Nodes[node].NS, "127.0.0.1:1053", name, qtype, want...)
+	return resolvesFrom(t, c.Nodes[node].NS, "127.0.0.1:1053", name, qtype, want...)
 }
 
 // resolvesFrom asks a server from a network namespace.
-func resolvesFrom(t *testing.T, within time.Duration, from *netlab.NS, server, name string, qtype uint16, want ...string) time.Duration {
+func resolvesFrom(t *testing.T, from *netlab.NS, server, name string, qtype uint16, want ...string) time.Duration {
 	t.Helper()
-	return eventually(t, within, func() error {
+	return wait.Eventually(t, func() error {
 		got, err := edge.Resolve(from, server, name, qtype)
 		if err == nil && !slices.Equal(got, want) {
 			err = fmt.Errorf("%s from %s: %q, want %q", name, from.Name, got, want)
@@ -92,46 +94,51 @@ func TestGridNamesResolve(t *testing.T) {
 	inUnits(t, map[string]string{"a-1": "north", "b-1": "south"})
 	controller(t)
 	applied(t, strings.NewReplacer("NAME", "db", "VERSION", "1").Replace(dnsGrids), "statefulsetgrid/db", "servicegrid/db", "servicegrid/front")
-	whole(t, "statefulsetgrids", "db", 2)
+	allReady(t, "statefulsetgrids", "db", 2)
 	ips := map[string]string{}
 	for _, unit := range []string{"north", "south"} {
-		pod, err := c.Kube.CoreV1().Pods("default").Get(deadline(t, 10*time.Second), "db-"+unit+"-0", metav1.GetOptions{})
+		pod, err := c.Kube.CoreV1().Pods("default").Get(patient(t), "db-"+unit+"-0", metav1.GetOptions{})
 		must(t, err)
 		ips[unit] = pod.Status.PodIP
 	}
-	front, err := c.Kube.CoreV1().Services("default").Get(deadline(t, 10*time.Second), "front-svc", metav1.GetOptions{})
+	front, err := c.Kube.CoreV1().Services("default").Get(patient(t), "front-svc", metav1.GetOptions{})
 	must(t, err)
 
 	const ordinal, headless = "db-0.db-svc.default.svc.cluster.local.", "db-svc.default.svc.cluster.local."
 	processes := map[string]*edge.Process{"a-1": startDNS(t, "a-1"), "b-1": startDNS(t, "b-1")}
 	for node, unit := range map[string]string{"a-1": "north", "b-1": "south"} {
-		resolves(t, 10*time.Second, node, ordinal, dns.TypeA, ips[unit])
-		resolves(t, 10*time.Second, node, headless, dns.TypeA, ips[unit])
-		resolves(t, 10*time.Second, node, "_main._tcp."+headless, dns.TypeSRV, "0 100 8080 db-"+unit+"-0."+headless)
-		resolves(t, 10*time.Second, node, "db-south-0."+headless, dns.TypeA, ips["south"])
-		resolves(t, 10*time.Second, node, "front-svc.default.svc.cluster.local.", dns.TypeA, front.Spec.ClusterIP)
+		resolves(t, node, ordinal, dns.TypeA, ips[unit])
+		resolves(t, node, headless, dns.TypeA, ips[unit])
+		resolves(t, node, "_main._tcp."+headless, dns.TypeSRV, "0 100 8080 db-"+unit+"-0."+headless)
+		resolves(t, node, "db-south-0."+headless, dns.TypeA, ips["south"])
+		resolves(t, node, "front-svc.default.svc.cluster.local.", dns.TypeA, front.Spec.ClusterIP)
 		reverse, err := dns.ReverseAddr(front.Spec.ClusterIP)
 		must(t, err)
-		resolves(t, 10*time.Second, node, reverse, dns.TypePTR, "front-svc.default.svc.cluster.local.")
+		resolves(t, node, reverse, dns.TypePTR, "front-svc.default.svc.cluster.local.")
 	}
 
 	hostsFile(t, "b-1", ips["south"]+" db-0."+strings.TrimSuffix(headless, ".")+"\n")
 
 	label(t, "b-1", "north") // the node moves; its pod goes with it
-	took := resolves(t, 25*time.Second, "b-1", "db-0."+headless, dns.TypeA, ips["north"])
+	took := resolves(t, "b-1", "db-0."+headless, dns.TypeA, ips["north"])
 	t.Logf("a label was followed after %s", took)
 	label(t, "b-1", "south")
-	resolves(t, 25*time.Second, "b-1", ordinal, dns.TypeA, ips["south"])
+	resolves(t, "b-1", ordinal, dns.TypeA, ips["south"])
 
-	time.Sleep(11 * time.Second) // the snapshot is written every 10 s
+	kept := func() error {
+		n := c.Nodes["a-1"]
+		return errors.Join(n.Kept(edge.DNSState, "default/front-svc"), n.KeptLabel(edge.DNSState, "b-1", "site", "south"),
+			n.Kept(edge.DNSState, "default/db-svc", netip.MustParseAddr(ips["north"]), netip.MustParseAddr(ips["south"])))
+	}
+	wait.Eventually(t, kept)
 	must(t, c.Lab.Unit("a").CutUplink())
 	t.Cleanup(func() { must(t, c.Lab.Unit("a").HealUplink()) })
 	all := func(what string) {
 		t.Helper()
 		start := time.Now()
-		resolves(t, 5*time.Second, "a-1", ordinal, dns.TypeA, ips["north"])
-		resolves(t, 5*time.Second, "a-1", headless, dns.TypeA, ips["north"])
-		resolves(t, 5*time.Second, "a-1", "front-svc.default.svc.cluster.local.", dns.TypeA, front.Spec.ClusterIP)
+		resolves(t, "a-1", ordinal, dns.TypeA, ips["north"])
+		resolves(t, "a-1", headless, dns.TypeA, ips["north"])
+		resolves(t, "a-1", "front-svc.default.svc.cluster.local.", dns.TypeA, front.Spec.ClusterIP)
 		t.Logf("without a cloud, %s: all names resolved after %s", what, time.Since(start))
 	}
 	p := processes["a-1"]
@@ -145,15 +152,15 @@ func TestGridNamesResolve(t *testing.T) {
 	n := c.Nodes["a-1"]
 	n.Agent.Kill()
 	must(t, n.StartAgent())
-	must(t, n.WaitReady(deadline(t, 20*time.Second)))
-	eventually(t, 20*time.Second, func() error {
+	must(t, n.WaitReady(patient(t)))
+	wait.Eventually(t, func() error {
 		if !strings.Contains(p.Log(), "has but a part of the data") {
 			return errors.New("DNS has not heard of the agent")
 		}
 		return nil
 	})
 	all("agent restarted")
-	time.Sleep(11 * time.Second)
+	wait.Holds(t, 11*time.Second, kept) // longer than the 10 s between two snapshots: a part is not written over all
 	restart()
 	all("DNS restarted after the agent")
 	n.Agent.Kill()
@@ -162,7 +169,7 @@ func TestGridNamesResolve(t *testing.T) {
 	must(t, n.StartAgent())
 	must(t, c.Lab.Unit("a").HealUplink())
 	label(t, "b-1", "north")
-	resolves(t, 60*time.Second, "a-1", headless, dns.TypeA, sorted(ips["north"], ips["south"])...)
+	resolves(t, "a-1", headless, dns.TypeA, sorted(ips["north"], ips["south"])...)
 }
 
 func sorted(list ...string) []string {
@@ -178,12 +185,12 @@ func hostsFile(t *testing.T, node, want string) {
 	restart := func() {
 		n.Agent.Signal(syscall.SIGTERM)
 		must(t, n.StartAgent())
-		must(t, n.WaitReady(deadline(t, 20*time.Second)))
+		must(t, n.WaitReady(patient(t)))
 	}
 	n.Flags = append(slices.Clone(flags), "--hosts-file", path)
 	t.Cleanup(func() { n.Flags = flags; restart() })
 	restart()
-	eventually(t, 20*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		got, err := os.ReadFile(path)
 		if err == nil && string(got) != want {
 			err = fmt.Errorf("the hosts file says %q, want %q", got, want)
@@ -198,7 +205,7 @@ func deployedDNS(t *testing.T, a *app, node string) {
 	t.Helper()
 	for _, ip := range edge.NodeDNS {
 		server := net.JoinHostPort(ip, "53")
-		took := resolvesFrom(t, 20*time.Second, a.ns(t, node), server, a.name+".default.svc.cluster.local.", dns.TypeA, a.svc.Spec.ClusterIPs[0])
+		took := resolvesFrom(t, a.ns(t, node), server, a.name+".default.svc.cluster.local.", dns.TypeA, a.svc.Spec.ClusterIPs[0])
 		t.Logf("a pod of %s resolved at %s after %s", node, server, took)
 	}
 }

@@ -9,19 +9,19 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/nftables"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // nodeEvents returns the Events of a reason about a node.
 func nodeEvents(t *testing.T, node, reason string) []corev1.Event {
 	t.Helper()
-	list, err := c.Kube.CoreV1().Events("default").List(deadline(t, 10*time.Second), metav1.ListOptions{
+	list, err := c.Kube.CoreV1().Events("default").List(patient(t), metav1.ListOptions{
 		FieldSelector: "involvedObject.kind=Node,involvedObject.name=" + node + ",reason=" + reason,
 	})
 	must(t, err)
@@ -54,7 +54,7 @@ func TestEnvoyRefusesAListener(t *testing.T) {
 		}
 		return nil
 	}
-	eventually(t, 10*time.Second, func() error { return look(true) })
+	wait.Eventually(t, func() error { return look(true) })
 	if _, err := ask(a.ns(t, n.Name), "udp", udp(0)); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("UDP with the port taken: %v, want connection refused", err)
 	}
@@ -63,10 +63,10 @@ func TestEnvoyRefusesAListener(t *testing.T) {
 		"UDP over IPv6":           func() error { return second(ask(a.ns(t, n.Name), "udp", udp(1))) },
 		"UDP of another node":     func() error { return second(ask(a.ns(t, "a-2"), "udp", udp(0))) },
 	} {
-		took := eventually(t, 10*time.Second, serves) // a node learns of the port when it does
+		took := wait.Eventually(t, serves) // a node learns of the port when it does
 		t.Logf("%s: served after %s", what, took)
 	}
-	eventually(t, 10*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		events := nodeEvents(t, n.Name, "EnvoyRefusedResource")
 		if len(events) != 1 || !strings.Contains(events[0].Message, "service default/taken") {
 			return fmt.Errorf("%d Events: %v", len(events), events)
@@ -74,7 +74,7 @@ func TestEnvoyRefusesAListener(t *testing.T) {
 		return nil
 	})
 	must(t, taken.Close())
-	took := eventually(t, 50*time.Second, func() error {
+	took := wait.Eventually(t, func() error {
 		if err := look(false); err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func TestRefusalToStartIsAnEvent(t *testing.T) {
 	must(t, conn.Flush())
 	t.Cleanup(func() { conn.DelTable(table); must(t, conn.Flush()) })
 	for range 3 {
-		wantRefused(t, stranger(t, n), "nft delete table ip kube-proxy")
+		wantRefused(t, extraAgent(t, n), "nft delete table ip kube-proxy")
 	}
 	events := nodeEvents(t, n.Name, "GridmeshRefusesToStart")
 	found := 0

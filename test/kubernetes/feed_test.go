@@ -24,11 +24,12 @@ import (
 
 	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/kube/feed"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// faulty stands between a feed and the API server and spoils what it says.
-type faulty struct {
+// faultyAPI stands between a feed and the API server and spoils what it says.
+type faultyAPI struct {
 	*httptest.Server
 	mu      sync.Mutex
 	mode    string
@@ -38,7 +39,7 @@ type faulty struct {
 	replayed map[string]bool
 }
 
-func newFaulty(t *testing.T) *faulty {
+func newFaultyAPI(t *testing.T) *faultyAPI {
 	t.Helper()
 	cfg := c.RESTConfig()
 	transport, err := rest.TransportFor(cfg)
@@ -55,7 +56,7 @@ func newFaulty(t *testing.T) *faulty {
 			}
 		},
 	}
-	f := &faulty{changed: make(chan struct{}), first: map[string][]byte{}, replayed: map[string]bool{}}
+	f := &faultyAPI{changed: make(chan struct{}), first: map[string][]byte{}, replayed: map[string]bool{}}
 	proxy.ModifyResponse = f.spoil
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.serve(w, r, proxy) }))
 	t.Cleanup(func() { f.set("closed"); f.CloseClientConnections(); f.Close() })
@@ -67,20 +68,20 @@ func kindOf(r *http.Request) string {
 	return r.URL.Path + "?" + r.URL.Query().Get("labelSelector")
 }
 
-func (f *faulty) hasReplayed(r *http.Request) bool {
+func (f *faultyAPI) hasReplayed(r *http.Request) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.replayed[kindOf(r)]
 }
 
-func (f *faulty) now() (string, chan struct{}) {
+func (f *faultyAPI) now() (string, chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.mode, f.changed
 }
 
 // set changes the mode and ends every watch, so that clients list again.
-func (f *faulty) set(mode string) {
+func (f *faultyAPI) set(mode string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mode = mode
@@ -88,7 +89,7 @@ func (f *faulty) set(mode string) {
 	f.changed = make(chan struct{})
 }
 
-func (f *faulty) serve(w http.ResponseWriter, r *http.Request, proxy http.Handler) {
+func (f *faultyAPI) serve(w http.ResponseWriter, r *http.Request, proxy http.Handler) {
 	mode, changed := f.now()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -128,7 +129,7 @@ func status(w http.ResponseWriter, code int, reason string) {
 }
 
 // spoil changes lists.
-func (f *faulty) spoil(r *http.Response) error {
+func (f *faultyAPI) spoil(r *http.Response) error {
 	mode, _ := f.now()
 	if r.Request.URL.Query().Get("watch") != "" || r.StatusCode != http.StatusOK {
 		return nil
@@ -183,7 +184,7 @@ func (f follower) Snapshot() *topology.Snapshot {
 }
 
 // follow starts a feed through the proxy.
-func (f *faulty) follow(t *testing.T) follower {
+func (f *faultyAPI) follow(t *testing.T) follower {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, os.WriteFile(path, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x}}], clusters: [{name: x, cluster: {server: %q}}]}`, f.URL), 0o600))
@@ -222,15 +223,17 @@ func TestFeedSurvivesAFaultyAPIServer(t *testing.T) {
 		_, err := c.Kubectl(append([]string{"delete", "--ignore-not-found"}, made...)...)
 		must(t, err)
 	})
-	f := newFaulty(t)
+	f := newFaultyAPI(t)
 	f.set("stall")
 	feed := f.follow(t)
-	time.Sleep(300 * time.Millisecond)
-	if feed.Snapshot() != nil {
-		t.Fatal("published before the API server said anything")
-	}
+	wait.Holds(t, 300*time.Millisecond, func() error {
+		if feed.Snapshot() != nil {
+			return errors.New("published before the API server said anything")
+		}
+		return nil
+	})
 	f.set("")
-	took := eventually(t, 15*time.Second, func() error {
+	took := wait.Eventually(t, func() error {
 		if n := servicesIn(feed.Snapshot()); n < 9 {
 			return fmt.Errorf("%d Services", n)
 		}
@@ -241,25 +244,19 @@ func TestFeedSurvivesAFaultyAPIServer(t *testing.T) {
 
 	for _, mode := range []string{"429", "500", "truncate", "empty", "few", "stall"} {
 		f.set(mode)
-		begin := time.Now()
-		for time.Since(begin) < 2*time.Second {
-			if n := servicesIn(feed.Snapshot()); n != all {
-				t.Fatalf("%s: %d of %d Services are left", mode, n, all)
+		wait.Holds(t, 2*time.Second, func() error {
+			s := feed.Snapshot()
+			if n := servicesIn(s); n != all || s.Nodes.Len() != nodes || len(s.ServiceCIDRs) != 2 {
+				return fmt.Errorf("%s: %d of %d Services and %d of %d nodes are left; the guarded ranges are %v", mode, n, all, s.Nodes.Len(), nodes, s.ServiceCIDRs)
 			}
-			if n := feed.Snapshot().Nodes.Len(); n != nodes {
-				t.Fatalf("%s: %d of %d nodes are left", mode, n, nodes)
-			}
-			if len(feed.Snapshot().ServiceCIDRs) != 2 {
-				t.Fatalf("%s: the guarded ranges are %v", mode, feed.Snapshot().ServiceCIDRs)
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
+			return nil
+		})
 		f.set("")
 		name := "feed-after-" + mode
 		must(t, c.Apply(fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %s}, spec: {ports: [{port: 80}]}}", name)))
 		made = append(made, "service/"+name)
 		all++
-		took := eventually(t, 30*time.Second, func() error {
+		took := wait.Eventually(t, func() error {
 			if n := servicesIn(feed.Snapshot()); n != all {
 				return fmt.Errorf("%d Services, want %d", n, all)
 			}
@@ -271,7 +268,7 @@ func TestFeedSurvivesAFaultyAPIServer(t *testing.T) {
 	// back to the present.
 	f.set("replay")
 	past := feed.Snapshot()
-	took = eventually(t, 30*time.Second, func() error {
+	took = wait.Eventually(t, func() error {
 		if feed.Snapshot() == past {
 			return errors.New("nothing was replayed")
 		}
@@ -284,7 +281,7 @@ func TestFeedSurvivesAFaultyAPIServer(t *testing.T) {
 	f.set("")
 	_, err := c.Kubectl(append([]string{"delete"}, made...)...)
 	must(t, err)
-	took = eventually(t, 5*time.Second, func() error {
+	took = wait.Within(t, 25*time.Second, func() error {
 		if n := servicesIn(feed.Snapshot()); n != all-len(made) {
 			return fmt.Errorf("%d Services, want %d", n, all-len(made))
 		}

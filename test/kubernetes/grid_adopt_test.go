@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // superEdge stands for application-grid-controller: what it leaves in a cluster.
@@ -70,19 +72,19 @@ func TestGridsTakeOverFromSuperEdge(t *testing.T) {
 	web := strings.Replace(pods("web", ""), `, superedge.io/template-hash-key: "1234567890"`, "", 1)
 	applied(t, strings.NewReplacer("WEBPODS", web, "DBPODS", pods("db", "")).Replace(oldGrids), "deploymentgrid/web", "statefulsetgrid/db", "servicegrid/web")
 	oldChildren(t, pods)
-	eventually(t, 60*time.Second, func() error { return readyChild("web-north") })
+	wait.Eventually(t, func() error { return readyChild("web-north") })
 	before := podUIDs(t)
 	d0, err := child("web-north")
 	must(t, err)
-	db0, err := c.Kube.AppsV1().StatefulSets("default").Get(deadline(t, 10*time.Second), "db-north", metav1.GetOptions{})
+	db0, err := c.Kube.AppsV1().StatefulSets("default").Get(patient(t), "db-north", metav1.GetOptions{})
 	must(t, err)
 
 	p := controller(t)
-	took := whole(t, "deploymentgrids", "web", 2)
-	whole(t, "statefulsetgrids", "db", 2)
+	took := allReady(t, "deploymentgrids", "web", 2)
+	allReady(t, "statefulsetgrids", "db", 2)
 	t.Logf("taken over after %s", took)
-	eventually(t, 15*time.Second, func() error { return told(t, "web", "Adopted", "unit north, south") })
-	svc, err := c.Kube.CoreV1().Services("default").Get(deadline(t, 10*time.Second), "web-svc", metav1.GetOptions{})
+	wait.Eventually(t, func() error { return hasEvent(t, "web", "Adopted", "unit north, south") })
+	svc, err := c.Kube.CoreV1().Services("default").Get(patient(t), "web-svc", metav1.GetOptions{})
 	must(t, err)
 	d, err := child("web-north")
 	must(t, err)
@@ -96,7 +98,7 @@ func TestGridsTakeOverFromSuperEdge(t *testing.T) {
 			}
 		}
 	}
-	db, err := c.Kube.AppsV1().StatefulSets("default").Get(deadline(t, 10*time.Second), "db-north", metav1.GetOptions{})
+	db, err := c.Kube.AppsV1().StatefulSets("default").Get(patient(t), "db-north", metav1.GetOptions{})
 	must(t, err)
 	// New annotations raise the generation of a Deployment, and of nothing else.
 	if diff := cmp.Diff(d0.Spec, d.Spec) + cmp.Diff(db0.Spec, db.Spec); diff != "" || d.Generation != d0.Generation+1 || db.Generation != db0.Generation {
@@ -105,21 +107,19 @@ func TestGridsTakeOverFromSuperEdge(t *testing.T) {
 	if d.Annotations["deployment.kubernetes.io/revision"] != "1" || d.Labels["team"] != "shops" {
 		t.Errorf("web-north: annotations %v, labels %v", d.Annotations, d.Labels)
 	}
-	time.Sleep(2 * time.Second)
-	if after := podUIDs(t); after != before {
-		t.Errorf("pods were replaced:\n%s\n%s", before, after)
-	}
+	wait.Holds(t, 2*time.Second, func() error {
+		if after := podUIDs(t); after != before {
+			return fmt.Errorf("pods were replaced:\n%s\n%s", before, after)
+		}
+		return nil
+	})
 	out, err := c.Kubectl("get", "dg,ssg,sg")
 	must(t, err)
 	t.Logf("\n%s", out)
 	if !strings.Contains(out, "UNITS   READY   UPDATED") {
 		t.Errorf("kubectl get dg shows no units:\n%s", out)
 	}
-	before2 := childWrites(t)
-	time.Sleep(time.Second)
-	if after := childWrites(t); after != before2 {
-		t.Errorf("%g writes after the takeover", after-before2)
-	}
+	mustRest(t, childWrites, childWrites(t))
 	if strings.Contains(p.Log(), "level=ERROR") {
 		t.Errorf("errors in the log:\n%s", p.Log())
 	}
@@ -129,7 +129,7 @@ func TestGridsTakeOverFromSuperEdge(t *testing.T) {
 func oldChildren(t *testing.T, pods func(name, selector string) string) {
 	t.Helper()
 	owner := func(resource, kind, name string) string {
-		u, err := grids(t, resource).Get(deadline(t, 10*time.Second), name, metav1.GetOptions{})
+		u, err := grids(t, resource).Get(patient(t), name, metav1.GetOptions{})
 		must(t, err)
 		return fmt.Sprintf("ownerReferences: [{apiVersion: superedge.io/v1, kind: %s, name: %s, uid: %s, controller: true, blockOwnerDeletion: true}]", kind, name, u.GetUID())
 	}
@@ -150,7 +150,7 @@ func podUIDs(t *testing.T) string {
 	t.Helper()
 	var all []string
 	for _, app := range []string{"db", "web"} {
-		list, err := c.WaitPods(deadline(t, 30*time.Second), "default", "app="+app, 2)
+		list, err := c.WaitPods(patient(t), "default", "app="+app, 2)
 		must(t, err)
 		for _, pod := range list {
 			all = append(all, fmt.Sprintf("%s %s %d", pod.Name, pod.UID, pod.Status.ContainerStatuses[0].RestartCount))

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // What the CRDs can refuse they refuse, by field and with the cure.
@@ -70,11 +71,11 @@ func TestGridsRefusedByTheController(t *testing.T) {
 	_, err := c.Kubectl("patch", "crd/deploymentgrids.superedge.io", "--type=json", "-p", `[{"op":"replace","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/gridUniqKey/maxLength","value":5}]`)
 	must(t, err)
 
-	whole(t, "deploymentgrids", "owned", 3)
+	allReady(t, "deploymentgrids", "owned", 3)
 	if d, err := child("owned-south"); err != nil || d.Labels["mine"] != "yes" || d.Spec.Template.Labels["app"] != "mine" || len(d.OwnerReferences) > 0 {
 		t.Errorf("somebody's Deployment was taken: %v, %v", d.Labels, err)
 	}
-	list, err := c.Kube.AppsV1().Deployments("default").List(deadline(t, 10*time.Second), metav1.ListOptions{LabelSelector: "superedge.io/grid-selector=owned"})
+	list, err := c.Kube.AppsV1().Deployments("default").List(patient(t), metav1.ListOptions{LabelSelector: "superedge.io/grid-selector=owned"})
 	must(t, err)
 	units := map[string]string{}
 	for _, d := range list.Items {
@@ -84,7 +85,7 @@ func TestGridsRefusedByTheController(t *testing.T) {
 		t.Errorf("children by unit: %v", units)
 	}
 
-	eventually(t, 15*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		st, err := statusOf(t, "statefulsetgrids", "held")
 		if err != nil {
 			return err
@@ -94,26 +95,26 @@ func TestGridsRefusedByTheController(t *testing.T) {
 		}
 		return hasCondition(st.Conditions, "Valid", metav1.ConditionFalse, "a StatefulSet held-south exists and is not this grid's; delete it, or")
 	})
-	eventually(t, 10*time.Second, func() error { return told(t, "held", "Refused", "held-south exists and is not this grid's") })
-	eventually(t, 10*time.Second, func() error { return told(t, "held", "Refused", "is no name of an object") })
-	eventually(t, 10*time.Second, func() error { return told(t, "kept", "Refused", "a Service of this name exists") })
-	if svc, err := c.Kube.CoreV1().Services("default").Get(deadline(t, 10*time.Second), "kept-svc", metav1.GetOptions{}); err != nil || svc.Spec.Ports[0].Port != 80 {
+	wait.Eventually(t, func() error { return hasEvent(t, "held", "Refused", "held-south exists and is not this grid's") })
+	wait.Eventually(t, func() error { return hasEvent(t, "held", "Refused", "is no name of an object") })
+	wait.Eventually(t, func() error { return hasEvent(t, "kept", "Refused", "a Service of this name exists") })
+	if svc, err := c.Kube.CoreV1().Services("default").Get(patient(t), "kept-svc", metav1.GetOptions{}); err != nil || svc.Spec.Ports[0].Port != 80 {
 		t.Errorf("somebody's Service was taken: %v", err)
 	}
 	// What the API server refuses of a child is said of the grid: a selector
 	// cannot change.
 	must(t, c.Apply(strings.ReplaceAll(deploymentGrid("owned", "rollout: {maxUnits: 2}", "1"), "{app: owned}", "{app: other}")))
-	eventually(t, 30*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		st, err := statusOf(t, "deploymentgrids", "owned")
 		if err != nil {
 			return err
 		}
 		return errors.Join(hasCondition(st.Conditions, "Valid", metav1.ConditionFalse, "field is immutable; correct the template"), hasCondition(st.Conditions, "Progressing", metav1.ConditionFalse, "Stopped"))
 	})
-	eventually(t, 10*time.Second, func() error { return told(t, "owned", "Refused", "spec.selector: Invalid value") })
+	wait.Eventually(t, func() error { return hasEvent(t, "owned", "Refused", "spec.selector: Invalid value") })
 	must(t, c.Apply(deploymentGrid("owned", "rollout: {maxUnits: 2}", "1")))
-	whole(t, "deploymentgrids", "owned", 3)
-	eventually(t, 10*time.Second, func() error {
+	allReady(t, "deploymentgrids", "owned", 3)
+	wait.Eventually(t, func() error {
 		st, err := statusOf(t, "deploymentgrids", "owned")
 		if err != nil {
 			return err
@@ -123,7 +124,7 @@ func TestGridsRefusedByTheController(t *testing.T) {
 	// What is in the way goes: the unit comes alive.
 	_, err = c.Kubectl("delete", "statefulset/held-south")
 	must(t, err)
-	took := eventually(t, 90*time.Second, func() error {
+	took := wait.Eventually(t, func() error {
 		st, err := statusOf(t, "statefulsetgrids", "held")
 		if err == nil && (st.RefusedUnits != 1 || st.ReadyUnits != 2) {
 			err = fmt.Errorf("%d refused, %d ready: %v", st.RefusedUnits, st.ReadyUnits, st.Worst)
@@ -131,7 +132,7 @@ func TestGridsRefusedByTheController(t *testing.T) {
 		return err
 	})
 	t.Logf("a name that was somebody's was used %s after it was free", took)
-	took = eventually(t, 60*time.Second, func() error {
+	took = wait.Eventually(t, func() error {
 		out, err := c.Kubectl("get", "crd/deploymentgrids.superedge.io", "-o", "jsonpath={.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.gridUniqKey.maxLength}")
 		if err == nil && out != "317" {
 			err = fmt.Errorf("maxLength is %s", out)

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // children lists a grid's Deployments by unit.
 func children(t *testing.T, grid string) map[string]string {
 	t.Helper()
-	list, err := c.Kube.AppsV1().Deployments("default").List(deadline(t, 10*time.Second), metav1.ListOptions{LabelSelector: "superedge.io/grid-selector=" + grid})
+	list, err := c.Kube.AppsV1().Deployments("default").List(patient(t), metav1.ListOptions{LabelSelector: "superedge.io/grid-selector=" + grid})
 	must(t, err)
 	out := map[string]string{}
 	for _, d := range list.Items {
@@ -26,7 +28,7 @@ func children(t *testing.T, grid string) map[string]string {
 
 func wantChildren(t *testing.T, grid string, units ...string) {
 	t.Helper()
-	eventually(t, 60*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		if got := slices.Sorted(maps.Keys(children(t, grid))); !slices.Equal(got, units) {
 			return fmt.Errorf("children of %s in %v, want %v", grid, got, units)
 		}
@@ -49,23 +51,22 @@ func TestGridsFollowChanges(t *testing.T) {
 	inUnits(t, map[string]string{"a-1": "north", "a-2": "north", "b-1": "south", "b-2": "west"})
 	controller(t, "--removal-grace", "2s", "--removal-share", "1")
 	applied(t, strings.Replace(deploymentGrid("chg", "", "1"), "{name: chg}", "{name: chg, labels: {team: shops, tier: one}}", 1)+"---"+changeService, "deploymentgrid/chg", "servicegrid/chg")
-	whole(t, "deploymentgrids", "chg", 3)
-	svc, err := c.Kube.CoreV1().Services("default").Get(deadline(t, 10*time.Second), "chg-svc", metav1.GetOptions{})
+	allReady(t, "deploymentgrids", "chg", 3)
+	svc, err := c.Kube.CoreV1().Services("default").Get(patient(t), "chg-svc", metav1.GetOptions{})
 	must(t, err)
 
 	// The node a-2 moves: nothing is written, its traffic moves.
-	time.Sleep(2 * time.Second) // the status is written by then
-	before := writes(t)
+	before := wait.Settled(t, calm, func() float64 { return writes(t) })
 	label(t, "a-2", "south")
 	to := mustAddrPort(svc.Spec.ClusterIP, 80)
 	// A pod of north that runs on a-2 moves with it, and serves south then.
-	pods, err := c.WaitPods(deadline(t, 30*time.Second), "default", "app=chg", 3)
+	pods, err := c.WaitPods(patient(t), "default", "app=chg", 3)
 	must(t, err)
 	south := map[string]bool{}
 	for _, p := range pods {
 		south[p.Name] = p.Spec.NodeName == "a-2" || p.Spec.NodeName == "b-1"
 	}
-	took := eventually(t, 25*time.Second, func() error {
+	took := wait.Eventually(t, func() error {
 		for range 6 {
 			if got, err := ask(c.Nodes["a-2"].NS, "tcp", to); err != nil || !south[got.Name] {
 				return fmt.Errorf("a-2 is answered by %q: %w", got.Name, err)
@@ -81,16 +82,16 @@ func TestGridsFollowChanges(t *testing.T) {
 
 	// Unit west is renamed east.
 	label(t, "b-2", "east")
-	eventually(t, 30*time.Second, func() error { return readyChild("chg-east") })
+	wait.Eventually(t, func() error { return readyChild("chg-east") })
 	wantChildren(t, "chg", "east", "north", "south")
-	eventually(t, 10*time.Second, func() error { return told(t, "chg", "UnitGone", "unit west has no node any more") })
-	eventually(t, 10*time.Second, func() error { return told(t, "chg", "Removed", "unit west") })
+	wait.Eventually(t, func() error { return hasEvent(t, "chg", "UnitGone", "unit west has no node any more") })
+	wait.Eventually(t, func() error { return hasEvent(t, "chg", "Removed", "unit west") })
 
 	// Ports, labels and annotations that the grid no longer has are gone.
 	changed := strings.NewReplacer(", {name: more, port: 81, targetPort: main}", "", "{team: shops, tier: one}", "{team: shops}", "{note: hello}", "{}").Replace(changeService)
 	must(t, c.Apply(changed))
-	eventually(t, 15*time.Second, func() error {
-		svc, err := c.Kube.CoreV1().Services("default").Get(deadline(t, 10*time.Second), "chg-svc", metav1.GetOptions{})
+	wait.Eventually(t, func() error {
+		svc, err := c.Kube.CoreV1().Services("default").Get(patient(t), "chg-svc", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -102,7 +103,7 @@ func TestGridsFollowChanges(t *testing.T) {
 		return nil
 	})
 	must(t, c.Apply(strings.Replace(deploymentGrid("chg", "", "1"), "{name: chg}", "{name: chg, labels: {team: shops}}", 1)))
-	eventually(t, 15*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		d, err := child("chg-north")
 		if _, tier := d.Labels["tier"]; err == nil && tier {
 			err = fmt.Errorf("labels %v", d.Labels)
@@ -122,14 +123,14 @@ func TestGridsFollowChanges(t *testing.T) {
 	rekey := strings.NewReplacer("gridUniqKey: site", "gridUniqKey: shop.example/room")
 	must(t, c.Apply(rekey.Replace(strings.Replace(deploymentGrid("chg", "", "1"), "{name: chg}", "{name: chg, labels: {team: shops}}", 1))+"---"+rekey.Replace(changed)))
 	wantChildren(t, "chg", "hall", "yard")
-	whole(t, "deploymentgrids", "chg", 2)
+	allReady(t, "deploymentgrids", "chg", 2)
 	d, err := child("chg-hall")
 	must(t, err)
 	if sel := d.Spec.Template.Spec.NodeSelector; len(sel) != 1 || sel["shop.example/room"] != "hall" || d.Labels["superedge.io/grid-uniq-key"] != "shop.example..room" || d.Annotations["gridmesh.io/unit-key"] != "shop.example/room" {
 		t.Errorf("chg-hall: node selector %v, labels %v, annotations %v", sel, d.Labels, d.Annotations)
 	}
-	eventually(t, 15*time.Second, func() error {
-		svc, err := c.Kube.CoreV1().Services("default").Get(deadline(t, 10*time.Second), "chg-svc", metav1.GetOptions{})
+	wait.Eventually(t, func() error {
+		svc, err := c.Kube.CoreV1().Services("default").Get(patient(t), "chg-svc", metav1.GetOptions{})
 		if err == nil && svc.Annotations["topologyKeys"] != `["shop.example/room"]` {
 			err = fmt.Errorf("topologyKeys %s", svc.Annotations["topologyKeys"])
 		}
@@ -150,8 +151,8 @@ func TestGridNamesThatClash(t *testing.T) {
 		return strings.Replace(deploymentGrid(name, "", "1"), "gridUniqKey: site", "gridUniqKey: "+key, 1)
 	}
 	applied(t, grid("a", "left")+"---"+grid("a-b", "right"), "deploymentgrid/a", "deploymentgrid/a-b")
-	whole(t, "deploymentgrids", "a", 1)
-	whole(t, "deploymentgrids", "a-b", 1)
+	allReady(t, "deploymentgrids", "a", 1)
+	allReady(t, "deploymentgrids", "a-b", 1)
 	one, other := children(t, "a")["b-c"], children(t, "a-b")["c"]
 	if one == other || one != "a-b-c" && other != "a-b-c" {
 		t.Errorf("children %q and %q", one, other)
@@ -172,7 +173,7 @@ func TestGridTemplates(t *testing.T) {
 	applied(t, deploymentGrid("ver", pool("two", "three")+"\n  templates: {south: two}", "1"), "deploymentgrid/ver")
 	release := func(unit, want string) {
 		t.Helper()
-		eventually(t, 30*time.Second, func() error {
+		wait.Eventually(t, func() error {
 			d, err := child("ver-" + unit)
 			if err == nil && d.Spec.Template.Spec.Containers[0].Env[0].Value != want {
 				err = fmt.Errorf("%s runs %s, want %s", unit, d.Spec.Template.Spec.Containers[0].Env[0].Value, want)
@@ -187,8 +188,8 @@ func TestGridTemplates(t *testing.T) {
 	release("south", "two")
 	must(t, c.Apply(deploymentGrid("ver", pool("two", "three")+"\n  defaultTemplateName: three\n  autoDeleteUnusedTemplate: true", "1")))
 	release("south", "three")
-	eventually(t, 15*time.Second, func() error {
-		u, err := grids(t, "deploymentgrids").Get(deadline(t, 10*time.Second), "ver", metav1.GetOptions{})
+	wait.Eventually(t, func() error {
+		u, err := grids(t, "deploymentgrids").Get(patient(t), "ver", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -205,11 +206,13 @@ func TestGridTemplates(t *testing.T) {
 // grace has passed, then no more than a share at once; and the label brings
 // back what is left, with the same pods.
 func TestGridGuard(t *testing.T) {
+	// Long enough for all to be seen as held on a slow machine.
+	const grace = 20 * time.Second
 	inUnits(t, waveUnits)
-	controller(t, "--removal-grace", "5s", "--removal-share", "0.4")
+	controller(t, "--removal-grace", grace.String(), "--removal-share", "0.4")
 	applied(t, deploymentGrid("keep", "", "1"), "deploymentgrid/keep")
-	whole(t, "deploymentgrids", "keep", 6)
-	pods, err := c.WaitPods(deadline(t, 30*time.Second), "default", "app=keep", 6)
+	allReady(t, "deploymentgrids", "keep", 6)
+	pods, err := c.WaitPods(patient(t), "default", "app=keep", 6)
 	must(t, err)
 	strip := []string{"label", "node"}
 	give := map[string]string{}
@@ -220,7 +223,7 @@ func TestGridGuard(t *testing.T) {
 	start := time.Now()
 	_, err = c.Kubectl(append(strip, "site-")...)
 	must(t, err)
-	eventually(t, 20*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		st, err := statusOf(t, "deploymentgrids", "keep")
 		if err == nil && st.HeldUnits != 6 {
 			err = fmt.Errorf("%d units are held", st.HeldUnits)
@@ -230,32 +233,32 @@ func TestGridGuard(t *testing.T) {
 		}
 		return hasCondition(st.Conditions, "Held", metav1.ConditionTrue, "u1, u2, u3 and 3 more")
 	})
-	for time.Since(start) < 4500*time.Millisecond {
+	wait.Holds(t, grace-time.Since(start)-500*time.Millisecond, func() error {
 		if n := len(children(t, "keep")); n != 6 {
-			t.Fatalf("%d children %s after the labels went", n, time.Since(start))
+			return fmt.Errorf("%d children %s after the labels went", n, time.Since(start))
 		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	eventually(t, 25*time.Second, func() error {
+		return nil
+	})
+	wait.Eventually(t, func() error {
 		if len(children(t, "keep")) == 6 {
 			return errors.New("all children are there")
 		}
 		return nil
 	})
 	took, n := time.Since(start), 0
-	for time.Since(start) < took+4*time.Second { // one or two: the labels went one after the other
+	wait.Holds(t, 4*time.Second, func() error { // one or two: the labels went one after the other
 		if n = len(children(t, "keep")); n < 4 {
-			t.Fatalf("%d children %s after the labels went", n, time.Since(start))
+			return fmt.Errorf("%d children %s after the labels went", n, time.Since(start))
 		}
-		time.Sleep(100 * time.Millisecond)
-	}
+		return nil
+	})
 	t.Logf("%d of 6 units were removed after %s", 6-n, took)
 	left := children(t, "keep")
 	for node, unit := range give {
 		label(t, node, unit)
 	}
-	whole(t, "deploymentgrids", "keep", 6)
-	after, err := c.WaitPods(deadline(t, 30*time.Second), "default", "app=keep", 6)
+	allReady(t, "deploymentgrids", "keep", 6)
+	after, err := c.WaitPods(patient(t), "default", "app=keep", 6)
 	must(t, err)
 	known := map[string]bool{}
 	for _, p := range pods {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // A grid that is deleted takes its children with it, in the background or
@@ -24,24 +26,23 @@ func TestGridDeletion(t *testing.T) {
 		return nil
 	}
 	for _, how := range []string{"background", "foreground"} {
-		eventually(t, 30*time.Second, func() error { return c.Apply(deploymentGrid("del", "", "1")) })
-		whole(t, "deploymentgrids", "del", 2)
+		wait.Eventually(t, func() error { return c.Apply(deploymentGrid("del", "", "1")) })
+		allReady(t, "deploymentgrids", "del", 2)
 		_, err := c.Kubectl("delete", "--cascade="+how, "--wait=true", "deploymentgrid/del")
 		must(t, err)
-		took := eventually(t, 30*time.Second, gone)
+		took := wait.Eventually(t, gone)
 		t.Logf("%s: the children were gone %s after the grid", how, took)
-		time.Sleep(time.Second) // nobody may bring them back
-		must(t, gone())
+		wait.Holds(t, time.Second, gone) // nobody brings them back
 	}
 
 	must(t, c.Apply(deploymentGrid("del", "", "1")))
-	whole(t, "deploymentgrids", "del", 2)
-	pods, err := c.WaitPods(deadline(t, 30*time.Second), "default", "app=del", 2)
+	allReady(t, "deploymentgrids", "del", 2)
+	pods, err := c.WaitPods(patient(t), "default", "app=del", 2)
 	must(t, err)
 	_, err = c.Kubectl("delete", "--cascade=orphan", "--wait=true", "deploymentgrid/del")
 	must(t, err)
 	for _, name := range []string{"del-north", "del-south"} {
-		eventually(t, 15*time.Second, func() error {
+		wait.Eventually(t, func() error {
 			d, err := child(name)
 			if err == nil && len(d.OwnerReferences) > 0 {
 				err = fmt.Errorf("%s has owners %v", name, d.OwnerReferences)
@@ -50,15 +51,15 @@ func TestGridDeletion(t *testing.T) {
 		})
 	}
 	must(t, c.Apply(deploymentGrid("del", "", "1")))
-	whole(t, "deploymentgrids", "del", 2)
-	eventually(t, 15*time.Second, func() error {
+	allReady(t, "deploymentgrids", "del", 2)
+	wait.Eventually(t, func() error {
 		d, err := child("del-north")
 		if err == nil && len(d.OwnerReferences) != 1 {
 			err = fmt.Errorf("owners %v", d.OwnerReferences)
 		}
 		return err
 	})
-	after, err := c.WaitPods(deadline(t, 30*time.Second), "default", "app=del", 2)
+	after, err := c.WaitPods(patient(t), "default", "app=del", 2)
 	must(t, err)
 	same := map[string]bool{string(pods[0].UID): true, string(pods[1].UID): true}
 	for _, pod := range after {

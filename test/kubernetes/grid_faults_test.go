@@ -21,12 +21,13 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
-// unkind stands between a client and the API server, and spoils some of the
+// faultProxy stands between a client and the API server, and spoils some of the
 // requests that write: too many requests, conflicts, internal errors, and
 // answers that are lost though the API server did what was asked.
-type unkind struct {
+type faultProxy struct {
 	mu      sync.Mutex
 	r       *rand.Rand
 	spoiled map[string]int
@@ -34,7 +35,7 @@ type unkind struct {
 	before  func(*http.Request) // of every request, when it is not spoiled
 }
 
-func (u *unkind) choose(req *http.Request) string {
+func (u *faultProxy) choose(req *http.Request) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if req.Method == http.MethodGet || u.calm || strings.Contains(req.URL.Path, "leases") {
@@ -45,7 +46,7 @@ func (u *unkind) choose(req *http.Request) string {
 	return how
 }
 
-func (u *unkind) handler(to http.Handler) http.Handler {
+func (u *faultProxy) handler(to http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		status := func(code int, reason string) {
 			w.Header().Set("Content-Type", "application/json")
@@ -61,7 +62,7 @@ func (u *unkind) handler(to http.Handler) http.Handler {
 		case "500":
 			status(http.StatusInternalServerError, "InternalError")
 		case "lost":
-			to.ServeHTTP(&deaf{header: http.Header{}}, req)
+			to.ServeHTTP(&discardWriter{header: http.Header{}}, req)
 			panic(http.ErrAbortHandler)
 		default:
 			if u.before != nil {
@@ -72,15 +73,15 @@ func (u *unkind) handler(to http.Handler) http.Handler {
 	})
 }
 
-// deaf is a ResponseWriter that nobody hears.
-type deaf struct{ header http.Header }
+// discardWriter is a ResponseWriter that nobody hears.
+type discardWriter struct{ header http.Header }
 
-func (d *deaf) Header() http.Header         { return d.header }
-func (d *deaf) Write(b []byte) (int, error) { return len(b), nil }
-func (d *deaf) WriteHeader(int)             {}
+func (d *discardWriter) Header() http.Header         { return d.header }
+func (d *discardWriter) Write(b []byte) (int, error) { return len(b), nil }
+func (d *discardWriter) WriteHeader(int)             {}
 
 // start serves in the cloud's network and returns a kubeconfig for it.
-func (u *unkind) start(t *testing.T, kubeconfig string) string {
+func (u *faultProxy) start(t *testing.T, kubeconfig string) string {
 	t.Helper()
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	must(t, err)
@@ -100,7 +101,7 @@ func (u *unkind) start(t *testing.T, kubeconfig string) string {
 	out.Clusters["x"] = &clientcmdapi.Cluster{Server: "http://" + l.Addr().String()}
 	out.Contexts["x"] = &clientcmdapi.Context{Cluster: "x"}
 	out.CurrentContext = "x"
-	path := filepath.Join(t.TempDir(), "unkind.kubeconfig")
+	path := filepath.Join(t.TempDir(), "faultProxy.kubeconfig")
 	must(t, clientcmd.WriteToFile(*out, path))
 	must(t, os.Chmod(path, 0o600))
 	return path
@@ -119,14 +120,14 @@ func listen(t *testing.T, ns *netlab.NS) (l net.Listener) {
 // restarts in the middle of a change. The grids come out right, and once each.
 func TestGridsUnderFaults(t *testing.T) {
 	inUnits(t, waveUnits)
-	u := &unkind{r: rand.New(rand.NewPCG(1, 1)), spoiled: map[string]int{}}
+	u := &faultProxy{r: rand.New(rand.NewPCG(1, 1)), spoiled: map[string]int{}}
 	kubeconfig, err := c.ControllerKubeconfig()
 	must(t, err)
 	p := controllerAt(t, u.start(t, kubeconfig), "--leader-elect-lease-duration", "30s", "--leader-elect-renew-deadline", "20s")
 	applied(t, deploymentGrid("rough", "", "1")+"---"+deploymentGrid("calm", "rollout: {maxUnits: 3}", "1"), "deploymentgrid/rough", "deploymentgrid/calm")
 	runs := func(grid, release string) {
 		t.Helper()
-		eventually(t, 120*time.Second, func() error {
+		wait.Eventually(t, func() error {
 			st, err := statusOf(t, "deploymentgrids", grid)
 			if err != nil {
 				return err
@@ -160,9 +161,9 @@ func TestGridsUnderFaults(t *testing.T) {
 
 	must(t, c.Apply(deploymentGrid("rough", "", "3")))
 	c.StopAPIServer()
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // it is away for two seconds
 	start := time.Now()
-	must(t, c.StartAPIServer(deadline(t, time.Minute)))
+	must(t, c.StartAPIServer(patient(t)))
 	runs("rough", "3")
 	t.Logf("in line again %s after the API server", time.Since(start))
 	if !p.Running() {
@@ -176,7 +177,7 @@ func TestGridsAndAHandAtOnce(t *testing.T) {
 	inUnits(t, waveUnits)
 	var armed atomic.Bool
 	labelled := make(chan error, 1)
-	u := &unkind{calm: true, before: func(req *http.Request) {
+	u := &faultProxy{calm: true, before: func(req *http.Request) {
 		write := req.Method == http.MethodPatch && strings.HasSuffix(req.URL.Path, "/deployments/late-u6")
 		if write && armed.CompareAndSwap(true, false) {
 			_, err := c.Kubectl("label", "--overwrite", "deployment/late-u6", "superedge.io/grid-selector=mine")
@@ -187,7 +188,7 @@ func TestGridsAndAHandAtOnce(t *testing.T) {
 	must(t, err)
 	controllerAt(t, u.start(t, kubeconfig))
 	applied(t, deploymentGrid("late", "", "1"), "deploymentgrid/late", "deployment/late-u6")
-	whole(t, "deploymentgrids", "late", 6)
+	allReady(t, "deploymentgrids", "late", 6)
 	// Somebody else applies what is there already: nothing changes but the
 	// version, and whose the field is.
 	_, err = c.KubectlInput([]byte("{apiVersion: apps/v1, kind: Deployment, metadata: {name: late-u1, labels: {superedge.io/grid-selector: late}}}"),
@@ -198,10 +199,10 @@ func TestGridsAndAHandAtOnce(t *testing.T) {
 	select {
 	case err := <-labelled:
 		must(t, err)
-	case <-time.After(30 * time.Second):
+	case <-time.After(wait.Patience):
 		t.Fatal("the grid's change did not come to write to late-u6")
 	}
-	eventually(t, 30*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		d, err := child("late-u6")
 		if err == nil && (d.Labels["superedge.io/grid-selector"] != "mine" || len(d.OwnerReferences) > 0) {
 			err = fmt.Errorf("late-u6 has labels %v and owners %v", d.Labels, d.OwnerReferences)
@@ -209,8 +210,8 @@ func TestGridsAndAHandAtOnce(t *testing.T) {
 		return err
 	})
 	getsAnother(t, "late", "u6")
-	whole(t, "deploymentgrids", "late", 6)
-	eventually(t, 30*time.Second, func() error {
+	allReady(t, "deploymentgrids", "late", 6)
+	wait.Eventually(t, func() error {
 		d, err := child("late-u1")
 		if err == nil && d.Spec.Template.Spec.Containers[0].Env[0].Value != "2" {
 			err = fmt.Errorf("late-u1 runs %v", d.Spec.Template.Spec.Containers[0].Env)

@@ -3,9 +3,10 @@ package kubernetes
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // An autoscaler, kubectl rollout restart, a release by label, and manifests
@@ -16,12 +17,12 @@ func TestGridsAmongOthers(t *testing.T) {
 	controller(t)
 	manifest := deploymentGrid("hpa", "", "1")
 	applied(t, manifest, "deploymentgrid/hpa", "deployment/hpa-west", "hpa/hpa-north")
-	whole(t, "deploymentgrids", "hpa", 3)
+	allReady(t, "deploymentgrids", "hpa", 3)
 
 	must(t, c.Apply(`{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: hpa-north}, spec: {minReplicas: 2, maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: hpa-north}, metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]}}`))
 	replicas := func(name string, want int32) {
 		t.Helper()
-		eventually(t, 60*time.Second, func() error {
+		wait.Eventually(t, func() error {
 			d, err := child(name)
 			if err == nil && (d.Spec.Replicas == nil || *d.Spec.Replicas != want || d.Status.ReadyReplicas != want) {
 				err = fmt.Errorf("%s: spec %v, %d ready, want %d", name, d.Spec.Replicas, d.Status.ReadyReplicas, want)
@@ -32,11 +33,11 @@ func TestGridsAmongOthers(t *testing.T) {
 	replicas("hpa-north", 2)
 	_, err := c.Kubectl("rollout", "restart", "deployment/hpa-south")
 	must(t, err)
-	whole(t, "deploymentgrids", "hpa", 3)
+	allReady(t, "deploymentgrids", "hpa", 3)
 
 	// A change of the grid leaves both alone.
 	must(t, c.Apply(deploymentGrid("hpa", "", "2")))
-	eventually(t, 30*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		d, err := child("hpa-south")
 		if err == nil && d.Spec.Template.Spec.Containers[0].Env[0].Value != "2" {
 			err = fmt.Errorf("hpa-south runs %s", d.Spec.Template.Spec.Containers[0].Env[0].Value)
@@ -58,13 +59,13 @@ func TestGridsAmongOthers(t *testing.T) {
 	replicas("hpa-south", 3)
 	_, err = c.Kubectl("patch", "deploymentgrid/hpa", "--type=json", "-p", `[{"op":"remove","path":"/spec/template/replicas"}]`)
 	must(t, err)
-	whole(t, "deploymentgrids", "hpa", 3)
+	allReady(t, "deploymentgrids", "hpa", 3)
 	replicas("hpa-south", 3)
 
 	// Let go by its label: it stays, without an owner, and the unit gets another.
 	_, err = c.Kubectl("label", "--overwrite", "deployment/hpa-west", "superedge.io/grid-selector=mine")
 	must(t, err)
-	eventually(t, 30*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		d, err := child("hpa-west")
 		if err == nil && (len(d.OwnerReferences) > 0 || d.Annotations["gridmesh.io/applied"] != "") {
 			err = fmt.Errorf("hpa-west has owners %v, annotations %v", d.OwnerReferences, d.Annotations)
@@ -72,15 +73,15 @@ func TestGridsAmongOthers(t *testing.T) {
 		return err
 	})
 	getsAnother(t, "hpa", "west")
-	whole(t, "deploymentgrids", "hpa", 3)
-	eventually(t, 10*time.Second, func() error { return told(t, "hpa", "Released", "unit west") })
+	allReady(t, "deploymentgrids", "hpa", 3)
+	wait.Eventually(t, func() error { return hasEvent(t, "hpa", "Released", "unit west") })
 	must(t, again(t))
 }
 
 // getsAnother waits until a unit has a child of another name than its first.
 func getsAnother(t *testing.T, grid, unit string) {
 	t.Helper()
-	eventually(t, 30*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		if name := children(t, grid)[unit]; name == grid+"-"+unit || name == "" {
 			return fmt.Errorf("the child of %s is %q", unit, name)
 		}
@@ -96,9 +97,9 @@ func again(t *testing.T) error {
 	must(t, c.Apply(manifest))
 	_, err := c.KubectlInput([]byte(manifest), "apply", "--server-side", "--force-conflicts", "-f", "-")
 	must(t, err)
-	whole(t, "deploymentgrids", "hpa", 3)
-	time.Sleep(2 * time.Second) // for what the workload controllers still write
-	before, version := childWrites(t), gridVersion(t, "hpa")
+	allReady(t, "deploymentgrids", "hpa", 3)
+	before := wait.Settled(t, calm, func() float64 { return childWrites(t) })
+	version := gridVersion(t, "hpa")
 	for range 3 {
 		must(t, c.Apply(manifest))
 		_, err := c.KubectlInput([]byte(manifest), "apply", "--server-side", "--force-conflicts", "-f", "-")
@@ -107,10 +108,7 @@ func again(t *testing.T) error {
 			return fmt.Errorf("kubectl diff: %w\n%s", err, out)
 		}
 	}
-	time.Sleep(time.Second)
-	if after := childWrites(t); after != before {
-		return fmt.Errorf("%g writes to children though nothing changed", after-before)
-	}
+	mustRest(t, childWrites, before)
 	if now := gridVersion(t, "hpa"); now != version {
 		return fmt.Errorf("the grid went from version %s to %s", version, now)
 	}
@@ -119,7 +117,7 @@ func again(t *testing.T) error {
 
 func gridVersion(t *testing.T, name string) string {
 	t.Helper()
-	u, err := grids(t, "deploymentgrids").Get(deadline(t, 10*time.Second), name, metav1.GetOptions{})
+	u, err := grids(t, "deploymentgrids").Get(patient(t), name, metav1.GetOptions{})
 	must(t, err)
 	return fmt.Sprint(u.GetGeneration())
 }

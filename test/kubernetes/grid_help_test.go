@@ -17,6 +17,7 @@ import (
 
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // controller starts gridmesh-controller in the cloud, with the rights of deploy/.
@@ -72,7 +73,7 @@ func readyChild(name string) error {
 // into a child's status is not among them.
 func writes(t *testing.T) float64 {
 	t.Helper()
-	n, err := c.Writes(deadline(t, 10*time.Second), func(resource, sub string) bool {
+	n, err := c.Writes(patient(t), func(resource, sub string) bool {
 		return isChild(resource, sub) || strings.HasSuffix(resource, "grids") && (sub == "" || sub == "status")
 	})
 	must(t, err)
@@ -82,13 +83,28 @@ func writes(t *testing.T) float64 {
 // childWrites leaves out the grids themselves.
 func childWrites(t *testing.T) float64 {
 	t.Helper()
-	n, err := c.Writes(deadline(t, 10*time.Second), isChild)
+	n, err := c.Writes(patient(t), isChild)
 	must(t, err)
 	return n
 }
 
 func isChild(resource, sub string) bool {
 	return sub == "" && slices.Contains([]string{"deployments", "statefulsets", "services", "controllerrevisions"}, resource)
+}
+
+// calm is how long nothing is written once everybody has written what there
+// is to write about a change: the status above all, at most once a second.
+const calm = 3 * time.Second
+
+// mustRest: a count of writes does not go up from before.
+func mustRest(t *testing.T, count func(*testing.T) float64, before float64) {
+	t.Helper()
+	wait.Holds(t, time.Second, func() error {
+		if after := count(t); after != before {
+			return fmt.Errorf("%g writes though nothing changed", after-before)
+		}
+		return nil
+	})
 }
 
 // inUnits labels nodes with site=unit, until the test ends.
@@ -104,7 +120,7 @@ func inUnits(t *testing.T, units map[string]string) {
 // and name when the test ends.
 func applied(t *testing.T, text string, names ...string) {
 	t.Helper()
-	eventually(t, 30*time.Second, func() error { return c.Apply(text) })
+	wait.Eventually(t, func() error { return c.Apply(text) })
 	t.Cleanup(func() {
 		_, err := c.Kubectl(append([]string{"delete", "--ignore-not-found", "--wait=true"}, names...)...)
 		must(t, err)
@@ -122,7 +138,7 @@ func grids(t *testing.T, resource string) dynamic.ResourceInterface {
 // statusOf reads the status of a DeploymentGrid or StatefulSetGrid.
 func statusOf(t *testing.T, resource, name string) (*apiv1.WorkloadGridStatus, error) {
 	t.Helper()
-	u, err := grids(t, resource).Get(deadline(t, 10*time.Second), name, metav1.GetOptions{})
+	u, err := grids(t, resource).Get(patient(t), name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -132,10 +148,10 @@ func statusOf(t *testing.T, resource, name string) (*apiv1.WorkloadGridStatus, e
 	return st, json.Unmarshal(data, st)
 }
 
-// whole waits until all units of a grid are ready and updated, n of them.
-func whole(t *testing.T, resource, name string, n int64) time.Duration {
+// allReady waits until all units of a grid are ready and updated, n of them.
+func allReady(t *testing.T, resource, name string, n int64) time.Duration {
 	t.Helper()
-	return eventually(t, 60*time.Second, func() error {
+	return wait.Eventually(t, func() error {
 		st, err := statusOf(t, resource, name)
 		if err == nil && (st.Units != n || st.ReadyUnits != n || st.UpdatedUnits != n) {
 			err = fmt.Errorf("%s/%s: %d units, %d ready, %d updated, want %d: %v", resource, name, st.Units, st.ReadyUnits, st.UpdatedUnits, n, st.Worst)
@@ -144,7 +160,7 @@ func whole(t *testing.T, resource, name string, n int64) time.Duration {
 	})
 }
 
-// hasCondition tells whether a condition is as it is to be.
+// hasCondition returns nil if a condition is as it is to be.
 func hasCondition(list []metav1.Condition, name string, status metav1.ConditionStatus, word string) error {
 	found := meta.FindStatusCondition(list, name)
 	if found == nil || found.Status != status || !strings.Contains(found.Reason+": "+found.Message, word) {
@@ -153,10 +169,10 @@ func hasCondition(list []metav1.Condition, name string, status metav1.ConditionS
 	return nil
 }
 
-// told tells whether an object has an Event of a reason with a word in it.
-func told(t *testing.T, name, reason, word string) error {
+// hasEvent returns nil if an object has an Event of a reason with a word in it.
+func hasEvent(t *testing.T, name, reason, word string) error {
 	t.Helper()
-	list, err := c.Kube.CoreV1().Events("default").List(deadline(t, 10*time.Second), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
+	list, err := c.Kube.CoreV1().Events("default").List(patient(t), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 const gridManifest = `
@@ -49,12 +50,12 @@ func TestGrids(t *testing.T) {
 	if !strings.Contains(string(env), "KUBE_CACHE_MUTATION_DETECTOR=true") {
 		t.Error("nobody looks whether the controller writes to what its informers hold")
 	}
-	eventually(t, 30*time.Second, func() error { return c.Apply(gridManifest) }) // when the CRDs are there
+	wait.Eventually(t, func() error { return c.Apply(gridManifest) }) // when the CRDs are there
 	t.Cleanup(func() {
 		_, err := c.Kubectl("delete", "--ignore-not-found", "--wait=true", "deploymentgrid/till", "servicegrid/till")
 		must(t, err)
 	})
-	took := eventually(t, 60*time.Second, func() error {
+	took := wait.Eventually(t, func() error {
 		if err := readyChild("till-north"); err != nil {
 			return err
 		}
@@ -72,14 +73,14 @@ func TestGrids(t *testing.T) {
 			t.Errorf("label %s of till-south is %q, want %q", key, d.Labels[key], want)
 		}
 	}
-	svc, err := c.Kube.CoreV1().Services("default").Get(deadline(t, 10*time.Second), "till-svc", metav1.GetOptions{})
+	svc, err := c.Kube.CoreV1().Services("default").Get(patient(t), "till-svc", metav1.GetOptions{})
 	must(t, err)
 	if svc.Annotations["topologyKeys"] != `["site"]` || len(svc.OwnerReferences) != 1 {
 		t.Errorf("till-svc: %v, owners %v", svc.Annotations, svc.OwnerReferences)
 	}
 	to := mustAddrPort(svc.Spec.ClusterIP, 80)
 	for node, prefix := range map[string]string{"a-1": "till-north-", "a-2": "till-north-", "b-1": "till-south-"} {
-		eventually(t, 10*time.Second, func() error {
+		wait.Eventually(t, func() error {
 			for range 6 {
 				if got, err := ask(c.Nodes[node].NS, "tcp", to); err != nil || !strings.HasPrefix(got.Name, prefix) {
 					return fmt.Errorf("%s is answered by %q, want %s*: %w", node, got.Name, prefix, err)
@@ -90,7 +91,7 @@ func TestGrids(t *testing.T) {
 	}
 
 	label(t, "b-2", "west")
-	took = eventually(t, 30*time.Second, func() error { return readyChild("till-west") })
+	took = wait.Eventually(t, func() error { return readyChild("till-west") })
 	t.Logf("a new unit is ready %s after its node was labelled", took)
 
 	gridsHold(t)
@@ -101,19 +102,17 @@ func TestGrids(t *testing.T) {
 // gridsHold: nothing changed, nothing is written.
 func gridsHold(t *testing.T) {
 	t.Helper()
-	time.Sleep(3 * time.Second) // for what the workload controllers still do about the new unit, and its status
-	before := writes(t)
+	// The workload controllers still write about the new unit, and its status is written.
+	before := wait.Settled(t, calm, func() float64 { return writes(t) })
 	if before == 0 {
 		t.Fatal("no write is counted at all")
 	}
 	for i := range 5 { // each wakes the controller with nothing
 		_, err := c.Kubectl("annotate", "--overwrite", "node", "a-1", fmt.Sprintf("poke=%d", i))
 		must(t, err)
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(300 * time.Millisecond) // apart, or one look would be enough for all
 	}
-	if after := writes(t); after != before {
-		t.Errorf("%g writes though nothing changed", after-before)
-	}
+	mustRest(t, writes, before)
 }
 
 // gridsHeal: what is changed or deleted by hand comes back, what another
@@ -122,7 +121,7 @@ func gridsHeal(t *testing.T) {
 	t.Helper()
 	_, err := c.Kubectl("set", "image", "deployment/till-south", "app=nonsense")
 	must(t, err)
-	took := eventually(t, 15*time.Second, func() error {
+	took := wait.Eventually(t, func() error {
 		d, err := child("till-south")
 		if err == nil && d.Spec.Template.Spec.Containers[0].Image != "gridmesh.test/app" {
 			err = fmt.Errorf("image is %s", d.Spec.Template.Spec.Containers[0].Image)
@@ -132,13 +131,13 @@ func gridsHeal(t *testing.T) {
 	t.Logf("a change by hand was undone after %s", took)
 	_, err = c.Kubectl("delete", "deployment/till-west")
 	must(t, err)
-	took = eventually(t, 15*time.Second, func() error { return readyChild("till-west") })
+	took = wait.Eventually(t, func() error { return readyChild("till-west") })
 	t.Logf("a deleted child was back and ready after %s", took)
 	_, err = c.Kubectl("scale", "deployment/till-south", "--replicas=2")
 	must(t, err)
 	_, err = c.Kubectl("patch", "deploymentgrid/till", "--type=merge", "-p", `{"metadata":{"labels":{"team":"others"}}}`)
 	must(t, err)
-	eventually(t, 15*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		d, err := child("till-south")
 		if err == nil && d.Labels["team"] != "others" {
 			err = fmt.Errorf("label is %s", d.Labels["team"])
@@ -154,11 +153,11 @@ func gridsHeal(t *testing.T) {
 // is held, then removed; the grid's deletion takes everything with it.
 func gridsSurvive(t *testing.T, first *edge.Process) {
 	t.Helper()
-	controller(t, "--removal-grace", "2s")
+	controller(t, "--removal-grace", "10s") // long enough to be seen as held
 	first.Kill()
 	start := time.Now()
 	label(t, "b-2", "")
-	eventually(t, 30*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		d, err := child("till-west")
 		if err == nil && d.Annotations["gridmesh.io/unit-gone-since"] == "" {
 			err = fmt.Errorf("till-west is not held: %v", d.Annotations)
@@ -166,7 +165,7 @@ func gridsSurvive(t *testing.T, first *edge.Process) {
 		return err
 	})
 	t.Logf("the other replica took over %s after the leader was killed", time.Since(start))
-	took := eventually(t, 60*time.Second, func() error {
+	took := wait.Eventually(t, func() error {
 		if _, err := child("till-west"); err == nil {
 			return fmt.Errorf("till-west is still there")
 		}
@@ -175,7 +174,7 @@ func gridsSurvive(t *testing.T, first *edge.Process) {
 	t.Logf("a vanished unit was removed after %s", took)
 	_, err := c.Kubectl("delete", "--wait=true", "deploymentgrid/till", "servicegrid/till")
 	must(t, err)
-	eventually(t, 30*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		if _, err := child("till-north"); err == nil {
 			return fmt.Errorf("till-north is still there")
 		}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 const everything = `
@@ -75,10 +76,10 @@ func TestKubeletStandInHonours(t *testing.T) {
 		_, err := c.Kubectl("delete", "--ignore-not-found", "pod/kitchen", "configmap/kitchen", "secret/kitchen")
 		must(t, err)
 	})
-	pods, err := c.WaitPods(deadline(t, 30*time.Second), "default", "app=kitchen", 1)
+	pods, err := c.WaitPods(patient(t), "default", "app=kitchen", 1)
 	must(t, err)
 	var said []byte
-	eventually(t, 10*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		said, err = os.ReadFile(filepath.Join(c.Nodes["a-1"].Dir, "host/var/kitchen/said"))
 		if err == nil && strings.Count(string(said), "\n") < 4 {
 			err = fmt.Errorf("only %q so far", said)
@@ -161,8 +162,8 @@ func TestKubeletStandInReports(t *testing.T) {
 			return false
 		},
 	} {
-		eventually(t, 30*time.Second, func() error {
-			p, err := c.Kube.CoreV1().Pods("default").Get(deadline(t, 5*time.Second), name, metav1.GetOptions{})
+		wait.Eventually(t, func() error {
+			p, err := c.Kube.CoreV1().Pods("default").Get(patient(t), name, metav1.GetOptions{})
 			if err == nil && (len(p.Status.ContainerStatuses) == 0 || !check(p)) {
 				err = fmt.Errorf("%s: %s %+v %+v", name, p.Status.Phase, p.Status.ContainerStatuses, p.Status.Conditions)
 			}

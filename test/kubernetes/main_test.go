@@ -21,6 +21,7 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster/kubelet"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // c is the cluster that every test of this package shares.
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		kube.LogTo(slog.New(slog.DiscardHandler)) // before any client runs: it is global
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*wait.Patience)
 		defer cancel()
 		start := time.Now()
 		kinds := []netlab.PodNetwork{netlab.Routed, netlab.Bridged}
@@ -63,9 +64,10 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func deadline(t *testing.T, d time.Duration) context.Context {
+// patient is a context for what promises no time.
+func patient(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), d)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -110,7 +112,7 @@ func deploy(t *testing.T, name string) *app {
 		_, err := c.Kubectl("delete", "--ignore-not-found", "--wait=true", "daemonset/"+name, "service/"+name)
 		must(t, err)
 	})
-	ctx := deadline(t, time.Minute)
+	ctx := patient(t)
 	pods, err := c.WaitPods(ctx, "default", "app="+name, len(c.Nodes))
 	must(t, err)
 	a := &app{name: name, pods: map[string]*corev1.Pod{}}
@@ -126,7 +128,7 @@ func (a *app) at(i int) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr(a.svc.Spec.ClusterIPs[i]), 80)
 }
 
-// pod opens the network namespace of the app's pod on a node.
+// ns opens the network namespace of the app's pod on a node.
 func (a *app) ns(t *testing.T, node string) *netlab.NS {
 	t.Helper()
 	ns, err := netlab.OpenNS("pod-" + string(a.pods[node].UID))
@@ -134,7 +136,18 @@ func (a *app) ns(t *testing.T, node string) *netlab.NS {
 	return ns
 }
 
-// unitOf finds the unit of a pod by its name.
+// ips are the addresses of the pods on nodes.
+func (a *app) ips(t *testing.T, nodes ...string) (list []netip.Addr) {
+	t.Helper()
+	for _, node := range nodes {
+		for _, ip := range a.pods[node].Status.PodIPs {
+			list = append(list, netip.MustParseAddr(ip.IP))
+		}
+	}
+	return list
+}
+
+// nodeOf finds the node of a pod by its name.
 func (a *app) nodeOf(pod string) string {
 	for node, p := range a.pods {
 		if p.Name == pod {
@@ -142,15 +155,6 @@ func (a *app) nodeOf(pod string) string {
 		}
 	}
 	return "?"
-}
-
-func eventually(t *testing.T, within time.Duration, f func() error) time.Duration {
-	t.Helper()
-	start := time.Now()
-	if err := cluster.Until(deadline(t, within), f); err != nil {
-		t.Fatal(err)
-	}
-	return time.Since(start)
 }
 
 // endsWith ends a program with the test, and shows its log where that failed.
@@ -163,8 +167,12 @@ func endsWith(t *testing.T, p *edge.Process) {
 	})
 }
 
+// answers is when a request has failed: a slow machine is no failure. Nobody
+// sends a lost packet again for UDP.
+var answers = map[string]time.Duration{"tcp": 20 * time.Second, "udp": 3 * time.Second}
+
 func ask(ns *netlab.NS, network string, to netip.AddrPort) (edge.Answer, error) {
-	return edge.Ask(ns, network, to, 2*time.Second)
+	return edge.Ask(ns, network, to, answers[network])
 }
 
 func mustAddrPort(ip string, port uint16) netip.AddrPort {
@@ -174,7 +182,7 @@ func mustAddrPort(ip string, port uint16) netip.AddrPort {
 // resolvers is an image with programs that resolve names: by glibc, musl and Go.
 func resolvers() kubelet.Image {
 	image := kubelet.Image{Command: []string{"sleep", "infinity"}, Files: map[string]string{}}
-	for _, name := range []string{"resolve-glibc", "resolve-musl", "lab"} {
+	for _, name := range []string{"resolve-glibc", "resolve-musl", "lab-worker"} {
 		image.Files["/app/"+name] = filepath.Join(edge.Root(), "bin", name)
 	}
 	return image

@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // With the cloud cut off: pods die, agent and Envoy start again, and the unit
@@ -16,7 +18,9 @@ func TestRestartWithoutCloud(t *testing.T) {
 	leaks.None(t, c.Lab, leaks.Any)
 	a := deploy(t, "offline")
 	a.closedEverywhere(t)
-	time.Sleep(11 * time.Second) // one interval of the state file
+	for _, name := range []string{"a-1", "a-2"} {
+		wait.Eventually(t, func() error { return c.Nodes[name].Kept(edge.AgentState, "default/offline", a.ips(t, "a-1", "a-2")...) })
+	}
 	u := c.Lab.Unit("a")
 	must(t, u.CutUplink())
 	t.Cleanup(func() { must(t, u.HealUplink()) })
@@ -40,7 +44,7 @@ func TestRestartWithoutCloud(t *testing.T) {
 				}
 				for i := range a.svc.Spec.ClusterIPs {
 					for _, network := range []string{"tcp", "udp"} {
-						eventually(t, 15*time.Second, func() error {
+						wait.Eventually(t, func() error {
 							_, err := ask(n.NS, network, a.at(i))
 							return err
 						})
@@ -57,7 +61,7 @@ func TestRestartWithoutCloud(t *testing.T) {
 		})
 	}
 	must(t, u.HealUplink())
-	eventually(t, 60*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		for _, name := range []string{"a-1", "a-2"} {
 			out, err := c.Nodes[name].Run("status")
 			if err != nil {

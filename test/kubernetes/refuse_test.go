@@ -5,22 +5,22 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/nftables"
 
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
-// stranger starts an agent on a node that has none.
-func stranger(t *testing.T, n *cluster.Node, flags ...string) *edge.Process {
+// extraAgent starts an agent on a node that has none.
+func extraAgent(t *testing.T, n *cluster.Node, flags ...string) *edge.Process {
 	t.Helper()
 	kubeconfig, err := c.AgentKubeconfig()
 	must(t, err)
 	dir := t.TempDir()
-	p, err := edge.Start(n.NS, "stranger", append([]string{
+	p, err := edge.Start(n.NS, "extra agent", append([]string{
 		edge.Binary("gridmesh-agent"), "--kubeconfig", kubeconfig, "--node-name", n.Name, "--state-dir", dir + "/state",
 		"--xds-socket", dir + "/x", "--status-socket", dir + "/s", "--feed-socket", dir + "/f", "--admin-socket", dir + "/a",
 	}, flags...)...)
@@ -48,9 +48,9 @@ func TestNetworkPolicyIsRefused(t *testing.T) {
 		must(t, err)
 	})
 	n := c.Nodes["c-1"]
-	wantRefused(t, stranger(t, n), "the cluster has NetworkPolicies", "--allow-policy-bypass")
-	p := stranger(t, n, "--allow-policy-bypass")
-	eventually(t, 10*time.Second, func() error {
+	wantRefused(t, extraAgent(t, n), "the cluster has NetworkPolicies", "--allow-policy-bypass")
+	p := extraAgent(t, n, "--allow-policy-bypass")
+	wait.Eventually(t, func() error {
 		if !p.Running() || !strings.Contains(p.Log(), "guard in force") {
 			return fmt.Errorf("did not start:\n%s", p.Log())
 		}
@@ -79,15 +79,15 @@ func TestRealKubeProxyIsRefused(t *testing.T) {
 		}
 		return found
 	}
-	eventually(t, 20*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		if len(tables()) < 2 {
 			return fmt.Errorf("kube-proxy has no rules yet:\n%s", n.KubeProxy.Log())
 		}
 		return nil
 	})
-	wantRefused(t, stranger(t, n), "nft delete table ip kube-proxy")
+	wantRefused(t, extraAgent(t, n), "nft delete table ip kube-proxy")
 	n.KubeProxy.Kill()
-	wantRefused(t, stranger(t, n), "nft delete table ip kube-proxy", "nft delete table ip6 kube-proxy")
+	wantRefused(t, extraAgent(t, n), "nft delete table ip kube-proxy", "nft delete table ip6 kube-proxy")
 	for _, table := range tables() {
 		conn.DelTable(table)
 	}
@@ -108,21 +108,21 @@ func TestAPIServerRestarts(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, 30*time.Second, func() error {
+	wait.Eventually(t, func() error {
 		out, err := c.Nodes["a-1"].Run("status")
 		if err == nil && !strings.Contains(string(out), "unavailable for") {
 			err = fmt.Errorf("status does not say that the API server is away:\n%s", out)
 		}
 		return err
 	})
-	must(t, c.StartAPIServer(deadline(t, time.Minute)))
+	must(t, c.StartAPIServer(patient(t)))
 	_, err := c.Kubectl("label", "--overwrite", "node", "a-1", "unit=b")
 	must(t, err)
 	t.Cleanup(func() {
 		_, err := c.Kubectl("label", "--overwrite", "node", "a-1", "unit=a")
 		must(t, err)
 	})
-	took := eventually(t, 30*time.Second, func() error {
+	took := wait.Eventually(t, func() error {
 		for range 6 {
 			if got, err := ask(c.Nodes["a-1"].NS, "tcp", a.at(0)); err != nil || a.nodeOf(got.Name) == "a-2" {
 				return fmt.Errorf("answered by %s: %w", got.Name, errWrong)

@@ -146,7 +146,7 @@ func benchWays(ctx context.Context, c *cluster.Cluster) ([]*way, error) {
 	}
 	for _, w := range ways {
 		waiting, cancel := context.WithTimeout(ctx, 30*time.Second)
-		err := wait(waiting, w.from, w.to, "shop-")
+		err := untilAnswered(waiting, w.from, w.to, "shop-")
 		cancel()
 		if err != nil {
 			return nil, fmt.Errorf("%s does not serve: %w", w.name, err)
@@ -185,11 +185,11 @@ func (f figures) row(bare figures) string {
 }
 
 func (w *way) measure(ctx context.Context) error {
-	requests, err := w.hammer(ctx, true)
+	requests, err := w.load(ctx, true)
 	if err != nil {
 		return err
 	}
-	connects, err := w.hammer(ctx, false)
+	connects, err := w.load(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -217,8 +217,8 @@ func cpuTime(p *edge.Process) time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
-// hammer counts round trips a second, over kept connections or a new one each.
-func (w *way) hammer(ctx context.Context, keep bool) (figure, error) {
+// load counts round trips a second, over kept connections or a new one each.
+func (w *way) load(ctx context.Context, keep bool) (figure, error) {
 	ctx, cancel := context.WithTimeout(ctx, benchFor)
 	defer cancel()
 	var done atomic.Int64

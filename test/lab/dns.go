@@ -28,6 +28,7 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // dnsBench measures grid names, with the data of a real agent, beside CoreDNS'
@@ -148,7 +149,7 @@ func (b *dnsBench) start(ctx context.Context, s *dnsServer) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if err := cluster.Until(ctx, func() error {
+	if err := wait.Until(ctx, func() error {
 		_, err := edge.Resolve(b.node.NS, fmt.Sprintf("127.0.0.1:%d", s.port), b.question(s, b.sets-1, b.pods-1), dns.TypeA)
 		return err
 	}); err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // gridBench measures the controller on API objects alone: nothing acts on
@@ -119,7 +120,7 @@ func (b *gridBench) fromNothing(ctx context.Context) ([]phase, error) {
 	if err := b.start(); err != nil {
 		return nil, err
 	}
-	if err := cluster.Until(ctx, func() error {
+	if err := wait.Until(ctx, func() error {
 		_, err := b.c.Kubectl("get", "deploymentgrids")
 		return err
 	}); err != nil {
@@ -156,7 +157,7 @@ func (b *gridBench) phase(ctx context.Context, what string, took time.Duration, 
 
 // settle waits until there are n Deployments.
 func (b *gridBench) settle(ctx context.Context, n int) error {
-	return cluster.Until(ctx, func() error {
+	return wait.Until(ctx, func() error {
 		list, err := b.kube.AppsV1().Deployments("default").List(ctx, metav1.ListOptions{Limit: 1})
 		if err != nil {
 			return err
@@ -191,7 +192,7 @@ func (b *gridBench) oneLabel(ctx context.Context) ([]phase, error) {
 // unchanged restarts the controller on a world in which nothing changed.
 func (b *gridBench) unchanged(ctx context.Context) ([]phase, error) {
 	b.controller.Signal(syscall.SIGTERM)
-	if err := cluster.Until(ctx, func() error {
+	if err := wait.Until(ctx, func() error {
 		if b.controller.Running() {
 			return errors.New("it runs")
 		}
@@ -207,7 +208,7 @@ func (b *gridBench) unchanged(ctx context.Context) ([]phase, error) {
 	if err := b.start(); err != nil {
 		return nil, err
 	}
-	if err := cluster.Until(ctx, func() error {
+	if err := wait.Until(ctx, func() error {
 		if !strings.Contains(b.controller.Log(), "leading") {
 			return errors.New("it does not lead yet")
 		}

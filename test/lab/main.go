@@ -13,8 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
-	"github.com/gridmesh/gridmesh/test/cluster/edge"
-	"github.com/gridmesh/gridmesh/test/cluster/kubelet"
 	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
 )
 
@@ -31,8 +29,7 @@ func run() int {
 one that runs. When it ends, by Ctrl-C or kill -9, nothing is left behind.`,
 		Version: obs.Version(), SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(internal()...)
-	root.AddCommand(upCommand(), demoCommand(), benchCommand(), changesCommand(), gridsCommand(), dnsCommand())
+	root.AddCommand(upCommand(), demoCommand(), soakCommand(), spinCommand(), benchCommand(), changesCommand(), gridsCommand(), dnsCommand())
 	root.AddCommand(remoteCommands()...)
 	err := root.ExecuteContext(ctx)
 	var code exitCode
@@ -58,25 +55,5 @@ func sandboxed(f func(ctx context.Context) error) func(*cobra.Command, []string)
 			return 0
 		})
 		return result
-	}
-}
-
-// internal are what the cluster itself runs.
-func internal() []*cobra.Command {
-	return []*cobra.Command{
-		{Use: "kubelet CONFIG", Hidden: true, Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := kubelet.ReadConfig(args[0])
-			if err != nil {
-				return err
-			}
-			return kubelet.Run(cmd.Context(), cfg, obs.NewLog(os.Stderr, false))
-		}},
-		{Use: "container-init SPEC", Hidden: true, Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
-			return kubelet.ContainerInit(args[0])
-		}},
-		{Use: "app [PORT]", Hidden: true, Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-			return edge.ServeApp(cmd.Context(), args)
-		}},
-		{Use: "resolve NAME...", Hidden: true, Run: func(cmd *cobra.Command, args []string) { resolve(cmd.Context(), args) }},
 	}
 }

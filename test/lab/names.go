@@ -2,14 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/miekg/dns"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 )
@@ -45,20 +44,18 @@ spec:
 const (
 	ordinal  = "db-0.db-svc"
 	headless = "db-svc"
-	service  = "shop-svc"
+	service  = shopService
 )
 
 // namesResolve starts a DNS server on a node of each unit and asks it for the
 // same three names, from a pod.
 func (d *demo) namesResolve(ctx context.Context) error {
 	d.step("A StatefulSetGrid, and gridmesh-dns on a node of each unit: pods of both ask for the same three names")
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
 	d.names = map[string]map[string]string{}
 	for _, node := range []string{"a-1", "b-1"} {
 		pod := "db-" + d.c.Nodes[node].Unit.Name + "-0"
 		var ip string
-		if err := cluster.Until(ctx, func() error {
+		if err := d.wait(ctx, "an address of "+pod, func() error {
 			p, err := d.c.Kube.CoreV1().Pods("default").Get(ctx, pod, metav1.GetOptions{})
 			if err == nil {
 				if ip = p.Status.PodIP; ip == "" {
@@ -83,21 +80,26 @@ func (d *demo) namesResolve(ctx context.Context) error {
 // askNames asks for all names from a pod of a node, until they are what they
 // ought to be, and prints them.
 func (d *demo) askNames(ctx context.Context, node string) error {
-	places := d.places(node)
-	from := places[len(places)-1]
+	from, err := d.podOn(node)
+	if err != nil {
+		return err
+	}
+	n := d.c.Nodes[node]
 	for _, name := range []string{ordinal, headless, service} {
-		full := name + ".default.svc.cluster.local."
-		var got []string
-		if err := cluster.Until(ctx, func() (err error) {
-			got, err = edge.Resolve(from, edge.NodeDNS[0]+":53", full, dns.TypeA)
-			if err == nil && !slices.Equal(got, []string{d.names[node][name]}) {
-				err = fmt.Errorf("%s on %s is %q, not %s", name, node, got, d.names[node][name])
+		full, want := name+".default.svc.cluster.local.", d.names[node][name]
+		if err := d.wait(ctx, name+" to resolve to "+want+" on "+node, func() error {
+			if !n.DNS.Running() {
+				return errors.New("its DNS has ended")
+			}
+			got, err := edge.Resolve(from.ns, edge.NodeDNS[0]+":53", full, dns.TypeA)
+			if err == nil && !slices.Equal(got, []string{want}) {
+				err = fmt.Errorf("it is %q", got)
 			}
 			return err
 		}); err != nil {
-			return fmt.Errorf("%w\n%s", err, d.c.Nodes[node].DNS.Log())
+			return fmt.Errorf("%w\n%s", err, n.DNS.Log())
 		}
-		say("unit %s: %-12s is %s", d.c.Nodes[node].Unit.Name, name, got[0])
+		say("unit %s: %-12s is %s", n.Unit.Name, name, want)
 	}
 	return nil
 }

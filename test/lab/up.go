@@ -4,16 +4,16 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
-// upTimeout bounds the start of a cluster.
-const upTimeout = 2 * time.Minute
+// upTimeout bounds the start of a cluster. A quiet machine needs 12 s.
+const upTimeout = 2 * wait.Patience
 
 func upCommand() *cobra.Command {
 	var units, nodes int

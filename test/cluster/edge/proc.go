@@ -1,12 +1,14 @@
 package edge
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // ResidentMiB is the memory of a process.
@@ -50,4 +52,15 @@ func PodProcesses(uid string) (pids []int, err error) {
 	}
 	slices.Sort(pids)
 	return pids, nil
+}
+
+// KillPod kills every process whose network is a pod's.
+func KillPod(uid string) error {
+	pids, err := PodProcesses(uid)
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+	}
+	return err
 }

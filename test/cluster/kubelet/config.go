@@ -35,8 +35,11 @@ const (
 	leaseEvery  = 3 * time.Second
 	leaseLasts  = 12 // seconds
 	statusEvery = 10 * time.Second
-	backOffMin  = 500 * time.Millisecond
-	backOffMax  = 20 * time.Second
+	// requestTimeout is a kubelet's own: a slow API server gets an answer through.
+	requestTimeout = 10 * time.Second
+
+	backOffMin = 500 * time.Millisecond
+	backOffMax = 20 * time.Second
 )
 
 // ReadConfig reads a node's configuration.

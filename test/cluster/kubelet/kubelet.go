@@ -53,7 +53,8 @@ func Run(ctx context.Context, cfg *Config, log *slog.Logger) error {
 	if err := k.register(ctx); err != nil {
 		return err
 	}
-	k.wg.Go(func() { k.heartbeat(ctx) })
+	k.wg.Go(func() { k.heartbeat(ctx, "lease", leaseEvery, k.renew) })
+	k.wg.Go(func() { k.heartbeat(ctx, "status", statusEvery, k.nodeStatus) })
 	k.watch(ctx)
 	<-ctx.Done()
 	k.wg.Wait()

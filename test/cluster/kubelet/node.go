@@ -39,21 +39,17 @@ func (k *Kubelet) register(ctx context.Context) error {
 	return nil
 }
 
-func (k *Kubelet) heartbeat(ctx context.Context) {
-	lease, status := time.NewTicker(leaseEvery), time.NewTicker(statusEvery)
-	defer lease.Stop()
-	defer status.Stop()
-	_ = k.renew(ctx)
+// heartbeat calls f at once and then every so often, until ctx ends. One that
+// hangs does not hold up the others.
+func (k *Kubelet) heartbeat(ctx context.Context, what string, every time.Duration, f func(ctx context.Context) error) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
 	for {
+		if err := f(ctx); err != nil && ctx.Err() == nil {
+			k.log.Warn("could not report to the API server", "what", what, "err", err)
+		}
 		select {
-		case <-lease.C:
-			if err := k.renew(ctx); err != nil && ctx.Err() == nil {
-				k.log.Warn("could not renew the lease", "err", err)
-			}
-		case <-status.C:
-			if err := k.nodeStatus(ctx); err != nil && ctx.Err() == nil {
-				k.log.Warn("could not report the node's status", "err", err)
-			}
+		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
@@ -61,7 +57,7 @@ func (k *Kubelet) heartbeat(ctx context.Context) {
 }
 
 func (k *Kubelet) renew(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, leaseEvery)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	leases := k.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	now, lasts := metav1.NowMicro(), int32(leaseLasts)
@@ -82,7 +78,7 @@ func (k *Kubelet) renew(ctx context.Context) error {
 }
 
 func (k *Kubelet) nodeStatus(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, statusEvery)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	node, err := k.kube.CoreV1().Nodes().Get(ctx, k.cfg.Node, metav1.GetOptions{})
 	if err != nil {

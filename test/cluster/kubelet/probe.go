@@ -14,7 +14,7 @@ import (
 // probe runs the container's probes until ctx ends.
 func (c *container) probe(ctx context.Context) {
 	if p := c.spec.ReadinessProbe; p != nil {
-		go c.every(ctx, p, func(ok bool) {
+		go every(ctx, p, eager, c.try, func(ok bool) {
 			c.mu.Lock()
 			changed := c.ready != ok
 			c.ready = ok
@@ -25,7 +25,7 @@ func (c *container) probe(ctx context.Context) {
 		})
 	}
 	if p := c.spec.LivenessProbe; p != nil {
-		go c.every(ctx, p, func(ok bool) {
+		go every(ctx, p, period(p), c.try, func(ok bool) {
 			if !ok {
 				c.w.k.log.Info("liveness probe failed; the container is started again", "container", c.spec.Name)
 				c.kill()
@@ -34,20 +34,29 @@ func (c *container) probe(ctx context.Context) {
 	}
 }
 
-// every calls verdict when the thresholds are passed.
-func (c *container) every(ctx context.Context, p *corev1.Probe, verdict func(ok bool)) {
-	seconds := func(n, least int32) time.Duration { return time.Duration(max(n, least)) * time.Second }
+// eager is the pause between two looks at a pod a pod that is not ready yet is looked at: whoever waits
+// for it should not wait for the probe. Liveness keeps to its period, or a
+// program that takes a while to listen would never get there.
+const eager = 100 * time.Millisecond
+
+func seconds(n, least int32) time.Duration { return time.Duration(max(n, least)) * time.Second }
+
+func period(p *corev1.Probe) time.Duration { return seconds(p.PeriodSeconds, 1) }
+
+// every calls verdict when the thresholds are passed; before the first
+// success it probes as often as first says.
+func every(ctx context.Context, p *corev1.Probe, first time.Duration, try func(context.Context, *corev1.Probe, time.Duration) error, verdict func(ok bool)) {
 	select {
 	case <-time.After(seconds(p.InitialDelaySeconds, 0)):
 	case <-ctx.Done():
 		return
 	}
 	good, bad := int32(0), int32(0)
-	wait := 100 * time.Millisecond // the first answers matter to whoever waits for the pod
+	wait := first
 	for {
-		if err := c.try(ctx, p, seconds(p.TimeoutSeconds, 1)); err == nil {
+		if err := try(ctx, p, seconds(p.TimeoutSeconds, 1)); err == nil {
 			good, bad = good+1, 0
-			wait = seconds(p.PeriodSeconds, 1)
+			wait = period(p)
 		} else {
 			good, bad = 0, bad+1
 		}
@@ -56,7 +65,7 @@ func (c *container) every(ctx context.Context, p *corev1.Probe, verdict func(ok 
 		}
 		if bad >= max(p.FailureThreshold, 1) {
 			verdict(false)
-			bad, wait = 0, seconds(p.PeriodSeconds, 1)
+			bad = 0
 		}
 		select {
 		case <-time.After(wait):

@@ -7,9 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -84,6 +86,10 @@ func (w *worker) run(ctx context.Context) {
 				w.end(ctx, grace(pod), stop, done)
 				w.k.remove(ctx, pod)
 				return
+			}
+			if overruled(w.last.Conditions, pod.Status.Conditions) {
+				w.last = corev1.PodStatus{}
+				w.report(ctx)
 			}
 		case <-w.changed:
 			w.report(ctx)
@@ -210,8 +216,10 @@ func (w *worker) report(ctx context.Context) {
 	now, err := pods.Get(ctx, w.pod.Name, metav1.GetOptions{})
 	if err == nil && now.UID == w.pod.UID {
 		keepForeign(&status, now.Status.Conditions)
-		now.Status = status
-		_, err = pods.UpdateStatus(ctx, now, metav1.UpdateOptions{})
+		if !equality.Semantic.DeepEqual(now.Status, status) {
+			now.Status = status
+			_, err = pods.UpdateStatus(ctx, now, metav1.UpdateOptions{})
+		}
 	}
 	switch {
 	case err == nil, apierrors.IsNotFound(err):
@@ -221,6 +229,15 @@ func (w *worker) report(ctx context.Context) {
 		w.k.log.Warn("could not report a pod's status; trying again", "pod", w.pod.Namespace+"/"+w.pod.Name, "err", err)
 		time.AfterFunc(time.Second, w.notify)
 	}
+}
+
+// overruled reports whether somebody else has written over what was said of a
+// pod, as the controller manager does where a node is silent: then, as with a
+// kubelet, it is said again.
+func overruled(said, now []corev1.PodCondition) bool {
+	return slices.ContainsFunc(said, func(c corev1.PodCondition) bool {
+		return slices.ContainsFunc(now, func(n corev1.PodCondition) bool { return n.Type == c.Type && n.Status != c.Status })
+	})
 }
 
 // keepForeign keeps conditions of others and transition times.

@@ -1,0 +1,72 @@
+package edge
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/gridmesh/gridmesh/source"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// AgentState and DNSState are the files that an agent and a DNS server start
+// again from, below Dir.
+const (
+	AgentState = "state/state"
+	DNSState   = "dns.v1"
+)
+
+// Kept returns nil once the state file on disk has all of these as ready
+// endpoints of a Service ("NAMESPACE/NAME"): what was written before the
+// cloud went away is what a node starts again from.
+func (e *Node) Kept(file, service string, addrs ...netip.Addr) error {
+	st, err := e.state(file)
+	if err != nil {
+		return err
+	}
+	namespace, name, _ := strings.Cut(service, "/")
+	entry, ok := st.Snapshot.Services.Get(topology.ObjectKey{Namespace: namespace, Name: name})
+	if !ok || entry.Service == nil {
+		return fmt.Errorf("state file %s of %s has no Service %s", file, e.Name, service)
+	}
+	var have []netip.Addr
+	for _, slice := range entry.Slices {
+		for i := range slice.Endpoints {
+			if slice.Endpoints[i].Ready {
+				have = append(have, slice.Endpoints[i].Addr)
+			}
+		}
+	}
+	for _, addr := range addrs {
+		if !slices.Contains(have, addr) {
+			return fmt.Errorf("state file %s of %s has %v as ready endpoints of %s, without %s", file, e.Name, have, service, addr)
+		}
+	}
+	return nil
+}
+
+// KeptLabel returns nil once the state file on disk has a label of a node.
+func (e *Node) KeptLabel(file, node, key, value string) error {
+	st, err := e.state(file)
+	if err != nil {
+		return err
+	}
+	if n, ok := st.Snapshot.Nodes.Get(node); !ok || n.Labels[key] != value {
+		return fmt.Errorf("state file %s of %s does not have the label %s=%s of node %s", file, e.Name, key, value, node)
+	}
+	return nil
+}
+
+func (e *Node) state(file string) (*source.State, error) {
+	data, err := os.ReadFile(e.Dir + "/" + file)
+	if err != nil {
+		return nil, err
+	}
+	st, err := source.DecodeState(data)
+	if err != nil {
+		return nil, fmt.Errorf("state file %s of %s %w", file, e.Name, err)
+	}
+	return st, nil
+}
