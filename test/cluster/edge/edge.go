@@ -239,7 +239,7 @@ func unixGet(socket, path string) (string, error) {
 }
 
 func get(dial func(ctx context.Context, network, addr string) (net.Conn, error), url string) (string, error) {
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	client := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 	resp, err := client.Get(url)
 	if err != nil {
 		return "", err

@@ -169,25 +169,7 @@ func (c *container) command(ctx context.Context, image Image) (*exec.Cmd, error)
 		return nil, fmt.Errorf("neither the container nor image %s has a command", c.spec.Image)
 	}
 	dir := filepath.Join(c.w.dir, "containers", c.spec.Name)
-	spec := initSpec{
-		Root: filepath.Join(dir, "root"), Argv: argv, Env: env, Dir: "/", Binds: map[string]string{},
-		Etc: map[string]string{
-			"resolv.conf": c.w.k.cfg.resolvConf(c.w.pod), "hosts": c.w.k.cfg.hosts(c.w.pod, c.w.facts.ips),
-			"hostname": hostname(c.w.pod) + "\n", "passwd": "root:x:0:0:root:/:/bin/sh\n", "group": "root:x:0:\n", "nsswitch.conf": "hosts: files dns\n",
-		},
-	}
-	if c.spec.WorkingDir != "" {
-		spec.Dir = c.spec.WorkingDir
-	}
-	if !c.w.pod.Spec.HostNetwork {
-		spec.Hostname = hostname(c.w.pod)
-	}
-	for inside, outside := range image.Files {
-		spec.Binds[inside] = outside
-	}
-	for _, m := range c.spec.VolumeMounts {
-		spec.Binds[m.MountPath] = filepath.Join(c.volumes[m.Name], m.SubPath)
-	}
+	spec := c.initSpec(dir, argv, env, image)
 	if err := os.MkdirAll(spec.Root, 0o755); err != nil {
 		return nil, err
 	}
@@ -211,6 +193,30 @@ func (c *container) command(ctx context.Context, image Image) (*exec.Cmd, error)
 	}
 	cmd.Stdout, cmd.Stderr = out, out
 	return cmd, nil
+}
+
+// initSpec is the container's file system, names and program.
+func (c *container) initSpec(dir string, argv, env []string, image Image) initSpec {
+	spec := initSpec{
+		Root: filepath.Join(dir, "root"), Argv: argv, Env: env, Dir: "/", Binds: map[string]string{},
+		Etc: map[string]string{
+			"resolv.conf": c.w.k.cfg.resolvConf(c.w.pod), "hosts": c.w.k.cfg.hosts(c.w.pod, c.w.facts.ips),
+			"hostname": hostname(c.w.pod) + "\n", "passwd": "root:x:0:0:root:/:/bin/sh\n", "group": "root:x:0:\n", "nsswitch.conf": "hosts: files dns\n",
+		},
+	}
+	if c.spec.WorkingDir != "" {
+		spec.Dir = c.spec.WorkingDir
+	}
+	if !c.w.pod.Spec.HostNetwork {
+		spec.Hostname = hostname(c.w.pod)
+	}
+	for inside, outside := range image.Files {
+		spec.Binds[inside] = outside
+	}
+	for _, m := range c.spec.VolumeMounts {
+		spec.Binds[m.MountPath] = filepath.Join(c.volumes[m.Name], m.SubPath)
+	}
+	return spec
 }
 
 func (c *container) start(cmd *exec.Cmd) error {

@@ -210,7 +210,7 @@ func (w *worker) report(ctx context.Context) {
 		return
 	}
 	said := *status.DeepCopy()
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	pods := w.k.kube.CoreV1().Pods(w.pod.Namespace)
 	now, err := pods.Get(ctx, w.pod.Name, metav1.GetOptions{})
