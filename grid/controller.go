@@ -2,7 +2,6 @@ package grid
 
 import (
 	"context"
-	"log/slog"
 	"maps"
 	"time"
 
@@ -19,15 +18,6 @@ type Mirror interface {
 	Changes(f func(kind, namespace, name string))
 	// Get returns an object, or nil. It must not be written to.
 	Get(kind, namespace, name string) map[string]any
-}
-
-// Config is what the operator chose.
-type Config struct {
-	Guard    plan.Guard
-	Parallel int // writes at once
-	Log      *slog.Logger
-	Metrics  *Metrics
-	Events   Events
 }
 
 const (
@@ -160,7 +150,7 @@ func older(obj map[string]any, version string) bool {
 func (c *Controller) start(ctx context.Context) time.Duration {
 	now := c.now()
 	if !now.Before(c.next) {
-		c.index.Soil()
+		c.index.MarkAllDirty()
 		c.next = now.Add(look)
 	}
 	for _, ref := range c.index.Dirty() {
@@ -200,8 +190,8 @@ func (c *Controller) plan(ctx context.Context, ref plan.Ref, w *work, now time.T
 		return
 	}
 	c.cfg.Metrics.planned(ref, p, c.now().Sub(now))
-	if p.Again > 0 {
-		w.wake(now.Add(p.Again))
+	if p.RequeueAfter > 0 {
+		w.wake(now.Add(p.RequeueAfter))
 	}
 	j := &job{plan: p, steps: c.pending(w, p, now)}
 	if now.Before(w.after) {
@@ -209,12 +199,12 @@ func (c *Controller) plan(ctx context.Context, ref plan.Ref, w *work, now time.T
 			return
 		}
 	}
-	if j.more = len(j.steps) > chunk && !p.Ahead; j.more { // a wave is one job
+	if j.more = len(j.steps) > chunk && !p.StatusFirst; j.more { // a wave is one job
 		j.steps = j.steps[:chunk]
 	}
-	if c.index.Stale(p) {
+	if c.index.StatusChanged(p) {
 		ready := w.status.Add(statusEvery + time.Duration(len(p.Steps))*statusEach)
-		if j.status = p.Ahead || !now.Before(ready); !j.status {
+		if j.status = p.StatusFirst || !now.Before(ready); !j.status {
 			w.wake(ready)
 		}
 	}
@@ -252,7 +242,7 @@ func (c *Controller) pending(w *work, p plan.Plan, now time.Time) []plan.Step {
 		switch s.Action {
 		case plan.Create, plan.Adopt, plan.Remove, plan.Release:
 		case plan.Update:
-			if known && was.hash == s.Hash() && was.print == s.Print {
+			if known && was.hash == s.Hash() && was.print == s.Fingerprint {
 				continue // the API server, or a webhook, would make the same of it again
 			}
 		case plan.Hold:
@@ -283,15 +273,15 @@ func (c *Controller) finish(j *job) {
 		c.index.Set(obj)
 	}
 	for _, ref := range j.taken {
-		c.index.Take(ref, j.plan.Grid)
+		c.index.MarkTaken(ref, j.plan.Grid)
 	}
 	maps.Copy(w.settled, j.settled)
 	if j.wrote {
 		w.status = c.now()
-		c.index.Commit(j.plan)
+		c.index.CommitStatus(j.plan)
 	}
 	for _, ref := range j.deleted {
-		c.index.Deleting(ref)
+		c.index.MarkDeleting(ref)
 	}
 	c.index.Failed(j.plan.Grid, j.fates)
 	for unit, f := range j.fates {
@@ -317,7 +307,7 @@ func (c *Controller) problems(w *work, j *job) {
 		text := problem.String()
 		if now[text] = true; !w.problems[text] {
 			c.cfg.Log.Warn("a grid cannot be carried out whole", "problem", text)
-			j.news = append(j.news, plan.News{Warning: true, Reason: "Refused", Message: text})
+			j.news = append(j.news, plan.Event{Warning: true, Reason: "Refused", Message: text})
 		}
 	}
 	w.problems = now

@@ -51,7 +51,7 @@ type job struct {
 	steps  []plan.Step
 	status bool // is to be written
 	more   bool // steps are left for another job
-	news   []plan.News
+	news   []plan.Event
 
 	mu      sync.Mutex
 	wrote   bool // the status
@@ -88,7 +88,7 @@ func (c *Controller) carryOut(ctx context.Context, j *job) {
 	if j.status {
 		j.wrote = own(func() (map[string]any, error) { return nil, c.writeStatus(ctx, p) })
 	}
-	if !p.Ahead || j.wrote {
+	if !p.StatusFirst || j.wrote {
 		c.steps(ctx, j)
 	}
 	for _, name := range p.Expired {
@@ -185,7 +185,7 @@ func (c *Controller) step(ctx context.Context, j *job, s plan.Step) {
 		j.fates[s.Unit] = plan.Failure{}
 		j.units[s.Action] = append(j.units[s.Action], s.Unit)
 		if s.Hash() != "" {
-			j.settled[child] = settled{s.Hash(), plan.Print(now)}
+			j.settled[child] = settled{s.Hash(), plan.Fingerprint(now)}
 		}
 		if s.Action == plan.Remove {
 			j.deleted = append(j.deleted, child)
@@ -326,7 +326,7 @@ func (c *Controller) tell(j *job) {
 		}
 	}
 	if j.wrote {
-		j.news = append(j.news, j.plan.News...)
+		j.news = append(j.news, j.plan.Events...)
 	}
 	for _, n := range j.news {
 		event(n.Warning, n.Reason, n.Message)

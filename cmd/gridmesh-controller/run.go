@@ -75,7 +75,7 @@ func lead(ctx context.Context, c *config, client *kube.Client, log *slog.Logger,
 			return err
 		}
 	}
-	mirror := kube.NewMirror(client, kube.GridKinds(), plan.Prune)
+	mirror := kube.NewMirror(client, watched(), plan.Prune)
 	events := kube.NewRecorder(ctx, client, plan.Manager)
 	defer events.Close()
 	controller := grid.New(mirror, mirror, grid.Config{Guard: c.guard, Parallel: c.parallel, Log: log, Metrics: metrics, Events: events})
@@ -94,6 +94,15 @@ func lead(ctx context.Context, c *config, client *kube.Client, log *slog.Logger,
 	}
 	wg.Wait()
 	return mirrored
+}
+
+// watched are the kinds of objects that grids depend on.
+func watched() []kube.Kind {
+	var list []kube.Kind
+	for _, w := range plan.Watches() {
+		list = append(list, kube.Kind(w))
+	}
+	return list
 }
 
 func installCRDs(ctx context.Context, client *kube.Client) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gridmesh/gridmesh/api/names"
+	"github.com/gridmesh/gridmesh/grid"
 	"github.com/gridmesh/gridmesh/grid/plan"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
@@ -74,6 +75,15 @@ func (in *gridInput) client() (_ *kube.Client, err error) {
 	return in.connected, err
 }
 
+// watched are the kinds of objects that grids depend on.
+func watched() []kube.Kind {
+	var list []kube.Kind
+	for _, w := range plan.Watches() {
+		list = append(list, kube.Kind(w))
+	}
+	return list
+}
+
 // objects are the cluster's, or those of the manifests; with both, what the
 // cluster has with the manifests applied to it.
 func (in *gridInput) objects(ctx context.Context) (objects []map[string]any, problems []topology.Problem, err error) {
@@ -84,7 +94,7 @@ func (in *gridInput) objects(ctx context.Context) (objects []map[string]any, pro
 		}
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
-		if objects, err = client.Objects(ctx, kube.GridKinds()); err != nil {
+		if objects, err = client.Objects(ctx, watched()); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -129,18 +139,7 @@ func worldOf(objects []map[string]any) plan.World {
 	}
 	var w plan.World
 	for _, ref := range order {
-		obj := seen[ref]
-		version, _ := obj["apiVersion"].(string)
-		switch version + "/" + ref.Kind {
-		case "superedge.io/v1/DeploymentGrid", "superedge.io/v1/StatefulSetGrid", "superedge.io/v1/ServiceGrid":
-			w.Grids = append(w.Grids, obj)
-		case "v1/Node":
-			w.Nodes = append(w.Nodes, obj)
-		case "apps/v1/Deployment", "apps/v1/StatefulSet", "v1/Service":
-			w.Children = append(w.Children, obj)
-		case "apps/v1/ControllerRevision":
-			w.Revisions = append(w.Revisions, obj)
-		}
+		w.Add(seen[ref])
 	}
 	return w
 }
@@ -211,7 +210,7 @@ prints each child as it would be applied.`,
 	}
 	in = newGridInput(cmd, true)
 	in.all = true
-	in.guard.Bind(cmd.Flags())
+	grid.BindGuard(cmd.Flags(), &in.guard)
 	return cmd
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gridmesh/gridmesh/grid/plan"
-	"github.com/gridmesh/gridmesh/kube"
 )
 
 // history is a grid with its revisions, the newest first.
@@ -164,7 +163,7 @@ func (in *gridInput) rollBack(ctx context.Context, h *history, r plan.Revision, 
 	if dry {
 		how = []string{"All"}
 	}
-	for _, kind := range kube.GridKinds() {
+	for _, kind := range watched() {
 		if kind.Kind == h.plan.Grid.Kind {
 			return client.Merge(ctx, kind, h.plan.Grid.Namespace, h.plan.Grid.Name, patch, "gridmesh", how...)
 		}
