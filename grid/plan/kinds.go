@@ -113,7 +113,8 @@ func kindOfChild(child string) *Kind {
 	return nil
 }
 
-const kindRevision = "ControllerRevision"
+// RevisionKind is the kind of the objects that hold the revisions of a grid.
+const RevisionKind = "ControllerRevision"
 
 // gridAPI is where the grids are.
 var gridAPI = schema.GroupVersion{Group: apiv1.Group, Version: apiv1.Version}
@@ -138,7 +139,7 @@ func Watches() []Watched {
 	for _, k := range kinds {
 		list = append(list, Watched{Resource: k.ChildResource, Kind: k.Child, Selector: names.GridSelector})
 	}
-	return append(list, Watched{Resource: apps.WithResource("controllerrevisions"), Kind: kindRevision, Selector: names.GridSelector})
+	return append(list, Watched{Resource: apps.WithResource("controllerrevisions"), Kind: RevisionKind, Selector: names.GridSelector})
 }
 
 // deploymentCurrent is as "kubectl rollout status" has it.

@@ -101,7 +101,7 @@ func (g *tracked) revise(p *Plan) {
 
 func (g *tracked) newRevision(number int64) Object {
 	return Object{
-		"apiVersion": "apps/v1", "kind": kindRevision,
+		"apiVersion": "apps/v1", "kind": RevisionKind,
 		"metadata": Object{
 			"namespace": g.ref.Namespace, "name": g.revision, "labels": Object{names.GridSelector: g.ref.Name},
 			"ownerReferences": []any{g.ownerReference()},

@@ -24,7 +24,7 @@ func (w *World) Add(obj Object) {
 	switch {
 	case kind == kindNode:
 		w.Nodes = append(w.Nodes, obj)
-	case kind == kindRevision:
+	case kind == RevisionKind:
 		w.Revisions = append(w.Revisions, obj)
 	case kindOf(kind) != nil:
 		w.Grids = append(w.Grids, obj)
@@ -111,7 +111,7 @@ func (x *Index) Set(obj Object) {
 	case ref.Kind == kindNode:
 		n := readNode(obj)
 		x.setNode(ref.Name, &n)
-	case ref.Kind == kindRevision:
+	case ref.Kind == RevisionKind:
 		x.setRevision(ref, obj)
 	case kindOf(ref.Kind) != nil:
 		x.setGrid(ref, decodeGrid(obj), obj)
@@ -125,7 +125,7 @@ func (x *Index) Delete(ref Ref) {
 	switch {
 	case ref.Kind == kindNode:
 		x.setNode(ref.Name, nil)
-	case ref.Kind == kindRevision:
+	case ref.Kind == RevisionKind:
 		x.deleteRevision(ref)
 	case kindOf(ref.Kind) != nil:
 		x.setGrid(ref, nil, nil)

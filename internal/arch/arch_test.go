@@ -92,6 +92,8 @@ func TestCheckFindsWhatItShould(t *testing.T) {
 		{"capture/plan", Module + "/source", true},
 		{"cmd/gridmesh-agent", Module + "/xds", false},
 		{"cmd/gridmesh-agent", "k8s.io/client-go/kubernetes", true},
+		{"grid", "k8s.io/client-go/util/workqueue", false},
+		{"grid", "k8s.io/client-go/dynamic", true},
 		{"newroom", "fmt", true},
 	} {
 		if got := len(Check(Module+"/"+tc.pkg, []string{tc.imports})) > 0; got != tc.broken {
