@@ -49,12 +49,12 @@ type Controller struct {
 
 // work is what is remembered of a grid. The worker that has the grid owns it.
 type work struct {
-	after    time.Time       // what failed is not tried again before
-	failing  map[string]bool // units that failed; others go on
-	halted   bool            // what concerns the grid itself failed
-	status   time.Time       // last write of the status
-	settled  map[plan.Ref]settled
-	problems map[string]bool // already recorded
+	after     time.Time       // what failed is not tried again before
+	failing   map[string]bool // units that failed; others go on
+	ownFailed bool            // what concerns the grid itself failed
+	status    time.Time       // last write of the status
+	settled   map[plan.Ref]settled
+	problems  map[string]bool // already recorded
 }
 
 // settled is a child as our last write left it: what differs from what is
@@ -198,7 +198,7 @@ func (c *Controller) plan(ref plan.Ref) (*work, *job) {
 func (c *Controller) prepare(w *work, p plan.Plan, statusChanged bool, now time.Time) *job {
 	j := &job{plan: p, steps: w.pending(p, now)}
 	if now.Before(w.after) {
-		if c.queue.AddAfter(p.Grid, w.after.Sub(now)); w.halted {
+		if c.queue.AddAfter(p.Grid, w.after.Sub(now)); w.ownFailed {
 			return nil
 		}
 	}
@@ -263,7 +263,7 @@ func (c *Controller) finish(w *work, j *job) {
 			w.failing[unit] = true
 		}
 	}
-	w.halted = j.halted
+	w.ownFailed = j.ownFailed
 	if j.failed == 0 || len(j.units) > 0 {
 		c.retries.Forget(ref) // it gets on
 	}

@@ -16,17 +16,17 @@ type job struct {
 	more   bool // steps are left for another job
 	events []plan.Event
 
-	mu       sync.Mutex
-	wrote    bool // the status
-	failed   int
-	halted   bool  // what failed concerns the grid itself
-	why      error // of the first failure
-	objects  []map[string]any
-	settled  map[plan.Ref]settled
-	taken    []plan.Ref
-	deleted  []plan.Ref
-	outcomes map[string]plan.Failure  // of the units that were written to
-	units    map[plan.Action][]string // done, by action
+	mu        sync.Mutex
+	wrote     bool // the status
+	failed    int
+	ownFailed bool  // what failed concerns the grid itself
+	why       error // of the first failure
+	objects   []map[string]any
+	settled   map[plan.Ref]settled
+	taken     []plan.Ref
+	deleted   []plan.Ref
+	outcomes  map[string]plan.Failure  // of the units that were written to
+	units     map[plan.Action][]string // done, by action
 }
 
 func (j *job) empty() bool {
@@ -78,7 +78,7 @@ func (j *job) note(obj map[string]any, err error) bool {
 // noteOwn takes in a write that concerns the grid itself.
 func (j *job) noteOwn(obj map[string]any, err error) bool {
 	ok := j.note(obj, err)
-	j.halted = j.halted || !ok
+	j.ownFailed = j.ownFailed || !ok
 	return ok
 }
 

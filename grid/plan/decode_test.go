@@ -14,7 +14,7 @@ import (
 // A field of another type reads as absent, and costs no other field; numbers
 // out of range end at it; what is not known is passed over.
 func TestDecodeSpecIsLenientByField(t *testing.T) {
-	sound := Object{
+	valid := Object{
 		"gridUniqKey": "site", "templates": Object{"north": "canary"}, "defaultTemplateName": "canary", "autoDeleteUnusedTemplate": true,
 		"rollout": Object{"order": []any{"a", "b"}, "maxUnits": "10%", "pauseSeconds": int64(5), "progressDeadlineSeconds": int64(60), "maxFailedUnits": int64(2), "paused": true},
 	}
@@ -48,7 +48,7 @@ func TestDecodeSpecIsLenientByField(t *testing.T) {
 		"nothing is said":     {[]string{"rollout", "progressDeadlineSeconds"}, nil, func(s *apiv1.WorkloadGridSpec) { s.Rollout.ProgressDeadlineSeconds = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spec := clone(sound)
+			spec := clone(valid)
 			last := len(tc.field) - 1
 			ensure(spec, tc.field[:last]...)[tc.field[last]] = tc.value
 			if diff := cmp.Diff(want(tc.want), decodeSpec(spec, true)); diff != "" {
@@ -56,7 +56,7 @@ func TestDecodeSpecIsLenientByField(t *testing.T) {
 			}
 		})
 	}
-	if diff := cmp.Diff(apiv1.WorkloadGridSpec{GridUniqKey: "site"}, decodeSpec(sound, false)); diff != "" {
+	if diff := cmp.Diff(apiv1.WorkloadGridSpec{GridUniqKey: "site"}, decodeSpec(valid, false)); diff != "" {
 		t.Errorf("of a ServiceGrid: %s", diff)
 	}
 }

@@ -114,13 +114,13 @@ func bare(t *testing.T, plans []Plan, now time.Time) string {
 	t.Helper()
 	var list []any
 	for _, p := range plans {
-		news := p.Events
+		events := p.Events
 		for _, s := range p.Steps {
 			obj := s.Object(now)
 			s.desired, s.appliedAt = nil, time.Time{}
 			list = append(list, s.Unit, s.Name, s.Action, s.Why, s.Ready, s.Updated, s.Dark, s.Nodes, obj)
 		}
-		list = append(list, p.Grid, p.UnitKey, p.Problems, p.Revision, p.Expired, p.Unused, p.Workload, p.Service, p.StatusFirst, news)
+		list = append(list, p.Grid, p.UnitKey, p.Problems, p.Revision, p.Expired, p.Unused, p.Workload, p.Service, p.StatusFirst, events)
 	}
 	data, err := json.MarshalIndent(list, "", " ")
 	if err != nil {
