@@ -35,7 +35,7 @@ func TestCreates(t *testing.T) {
 		w.event("deploymentgrid default/till: Created: made the child of unit north, south")
 		w.event("servicegrid default/till: Created: made the child of all units")
 		w.Edit(plan.Ref{Kind: "Node", Name: "node-north"}, func(o plan.Object) { o["spec"] = plan.Object{"beat": int64(1)} })
-		w.quiet(time.Hour)
+		w.quiet()
 
 		w.Node("node-west", "site", "west")
 		w.soon()
@@ -46,7 +46,7 @@ func TestCreates(t *testing.T) {
 		w.Remove(till)
 		w.soon()
 		w.names("Deployment")
-		w.quiet(time.Hour)
+		w.quiet()
 	})
 }
 
@@ -78,7 +78,7 @@ func TestKeepsInLine(t *testing.T) {
 			}
 		}
 		w.is(deployment("till-south"), "spec.replicas", 5)
-		w.quiet(time.Hour)
+		w.quiet()
 	})
 }
 
@@ -94,7 +94,7 @@ func TestDoesNotFightAWebhook(t *testing.T) {
 	}, func(w *world) {
 		w.soon()
 		w.is(deployment("till-north"), "spec.replicas", 9)
-		w.quiet(time.Hour)
+		w.quiet()
 	})
 }
 
@@ -132,7 +132,7 @@ func TestAdopts(t *testing.T) {
 		}
 		w.event("Adopted: took over the child of unit north")
 		w.noEvent("Created")
-		w.quiet(time.Hour)
+		w.quiet()
 	})
 }
 
@@ -155,7 +155,7 @@ func TestReleases(t *testing.T) {
 			t.Errorf("Deployments %v", names)
 		}
 		w.event("Released: let go of the child of unit north")
-		w.quiet(time.Hour)
+		w.quiet()
 	})
 }
 
@@ -220,7 +220,7 @@ func TestTheGuardHolds(t *testing.T) {
 		w.pass(11 * time.Minute) // of the 8 that are left, one at once
 		w.names("Deployment", "till-shop-4", "till-shop-5", "till-shop-6", "till-shop-7", "till-shop-8", "till-shop-9")
 		w.event("Removed: removed the workload of unit")
-		w.quiet(time.Hour)
+		w.quiet()
 	})
 }
 
@@ -276,7 +276,7 @@ func TestWaves(t *testing.T) {
 		}
 		w.event("WaveBegins: the change goes to 1 of the 3 units that wait for it: a")
 		w.event("RolloutComplete")
-		w.quiet(time.Hour)
+		w.quiet()
 	})
 }
 
@@ -298,6 +298,6 @@ func TestRevisionsAndUnusedTemplates(t *testing.T) {
 		}
 		current, _ := w.at(till, "status.revision").(string)
 		w.is(plan.Ref{Kind: "ControllerRevision", Namespace: "default", Name: current}, "revision", 17)
-		w.quiet(time.Hour)
+		w.quiet()
 	})
 }

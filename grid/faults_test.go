@@ -49,7 +49,7 @@ func TestAConflictPlansAnew(t *testing.T) {
 		if n := w.metric("gridmesh_grid_failures_total"); n != 0 {
 			t.Errorf("%g failures", n)
 		}
-		w.quiet(time.Hour)
+		w.quiet()
 	})
 }
 
@@ -96,7 +96,7 @@ func TestErrorsAreRetried(t *testing.T) {
 		failing.Store(false)
 		w.pass(time.Minute)
 		w.names("Deployment", "other-north", "other-south", "till-north", "till-south")
-		w.quiet(time.Hour)
+		w.quiet()
 	})
 }
 
@@ -187,7 +187,7 @@ func TestALaggingMirror(t *testing.T) {
 					}
 				}
 				w.noEvent("Failed")
-				w.quiet(time.Hour)
+				w.quiet()
 			})
 		})
 	}
@@ -237,7 +237,7 @@ func TestLeaderLoss(t *testing.T) {
 			t.Errorf("the successor made %d children", n)
 		}
 		w.is(till, "status.readyUnits", len(units))
-		w.quiet(time.Hour)
+		w.quiet()
 	})
 }
 

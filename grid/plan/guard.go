@@ -73,7 +73,7 @@ func leftover(unit string, c *child, why string, guard Guard, now time.Time, p *
 
 // share holds back removals beyond the guard's share of all units, one at
 // least, and those that follow another removal within the grace.
-func (guard Guard) share(gone []Step, units int, p *Plan, s *state, now time.Time) {
+func (g Guard) share(gone []Step, units int, p *Plan, s *state, now time.Time) {
 	due := 0
 	for _, step := range gone {
 		if step.Action == Remove {
@@ -83,10 +83,10 @@ func (guard Guard) share(gone []Step, units int, p *Plan, s *state, now time.Tim
 	if due == 0 {
 		return
 	}
-	most := max(1, int(math.Floor(guard.Share*float64(units+len(gone)))))
+	most := max(1, int(math.Floor(g.Share*float64(units+len(gone)))))
 	why := fmt.Sprintf("%d of %d units are gone; at most %d are removed at once", len(gone), units+len(gone), most)
-	if s.removed != nil && now.Sub(s.removed.Time) < guard.Grace {
-		next := s.removed.Add(guard.Grace)
+	if s.removed != nil && now.Sub(s.removed.Time) < g.Grace {
+		next := s.removed.Add(g.Grace)
 		p.requeue(next.Sub(now))
 		most, why = 0, why+", the next "+atTime(next)
 	} else {
@@ -94,7 +94,7 @@ func (guard Guard) share(gone []Step, units int, p *Plan, s *state, now time.Tim
 		s.removed = &at
 		p.StatusFirst = true
 		if due > most {
-			p.requeue(guard.Grace)
+			p.requeue(g.Grace)
 		}
 	}
 	for i := range gone {
