@@ -24,10 +24,10 @@ type Mirror interface {
 type API interface {
 	// Live is an object as it is now, or nil.
 	Live(ctx context.Context, kind, namespace, name string) (map[string]any, error)
-	// Apply applies an object server-side (KEP-555), by force; Merge changes one
-	// by a merge patch (RFC 7386). Both return the object as it is then, and fail
-	// with a conflict where they name a metadata.resourceVersion and it has
-	// another.
+	// Apply applies an object server-side (KEP-555), by force, and makes one that
+	// is not there; Merge changes one by a merge patch (RFC 7386). Both return the
+	// object as it is then, and fail with a conflict where they name a
+	// metadata.resourceVersion and it has another.
 	Apply(ctx context.Context, obj map[string]any, manager string) (map[string]any, error)
 	Merge(ctx context.Context, kind, namespace, name string, patch map[string]any) (map[string]any, error)
 	// TakeOver gives one manager the fields that another wrote by updates.

@@ -118,7 +118,7 @@ func (c *Cluster) Apply(ctx context.Context, obj plan.Object, manager string) (p
 	}
 	defer c.mu.Unlock()
 	live, version := c.objects[ref], applied.GetResourceVersion()
-	if version != "" && (live == nil || live.GetResourceVersion() != version) {
+	if live != nil && version != "" && live.GetResourceVersion() != version {
 		return nil, conflict(ref)
 	}
 	gvk := applied.GroupVersionKind()

@@ -114,10 +114,11 @@ func (s *suite) notThere(t *testing.T) {
 	if err := s.API.Delete(s.ctx(), "Deployment", s.Namespace, "nobody", ""); err != nil {
 		t.Errorf("delete: %v", err)
 	}
-	gone := s.deployment("nobody", plan.Object{})
-	(&unstructured.Unstructured{Object: gone}).SetResourceVersion("1")
-	if obj, err := s.API.Apply(s.ctx(), gone, plan.Manager); err == nil {
-		t.Errorf("apply to a version of nothing made %v", obj)
+	// An apply makes what is not there, whatever version it asks for.
+	gone := &unstructured.Unstructured{Object: s.grid("gone-before", "site")}
+	gone.SetResourceVersion("987654321")
+	if made := s.apply(gone.Object, plan.Manager); made.GetResourceVersion() == "987654321" || made.GetGeneration() != 1 {
+		t.Errorf("made %v", made.Object["metadata"])
 	}
 }
 
