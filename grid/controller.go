@@ -2,39 +2,20 @@ package grid
 
 import (
 	"context"
-	"log/slog"
 	"maps"
+	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/gridmesh/gridmesh/grid/plan"
 )
 
-// Mirror is what is known of the cluster.
-type Mirror interface {
-	// Wake fires after changes; it carries nothing.
-	Wake() <-chan struct{}
-	// Changes names every object that changed since the last call.
-	Changes(f func(kind, namespace, name string))
-	// Get returns an object, or nil. It must not be written to.
-	Get(kind, namespace, name string) map[string]any
-}
-
-// Config is what the operator chose.
-type Config struct {
-	Guard    plan.Guard
-	Parallel int // writes at once
-	Log      *slog.Logger
-	Metrics  *Metrics
-	Events   Events
-}
-
 const (
 	batch = 100 * time.Millisecond // changes come in flocks
-	// look is how often every grid is planned without a change: names that
-	// were taken may be free.
-	look        = 30 * time.Second
+	// resyncEvery is how often every grid is planned without a change: names
+	// that were taken may be free.
+	resyncEvery = 30 * time.Second
 	firstRetry  = time.Second
 	longestWait = time.Minute
 	// chunk is how many children of one grid are written to before it is
@@ -46,86 +27,100 @@ const (
 	statusEach  = 5 * time.Millisecond
 )
 
-// Controller keeps the children of all grids. Its index has one owner, Run;
-// what takes time is done by workers, one a grid.
+// Controller keeps the children of all grids: Run follows the mirror and
+// queues the grids that a change concerns, workers plan and write.
 type Controller struct {
 	mirror Mirror
 	api    API
 	cfg    Config
 	now    func() time.Time
+	queue  workqueue.TypedDelayingInterface[plan.Ref] // one worker a grid
+	// retries count the failures of a grid.
+	retries workqueue.TypedRateLimiter[plan.Ref]
+	// slots bound the writes of all workers to children.
+	slots chan struct{}
 
+	mu    sync.Mutex // guards the following; no write to the API server is under it
 	index *plan.Index
 	grids map[plan.Ref]*work
-	// own are versions of objects as our writes left them: the mirror may lag.
-	own  map[plan.Ref]string
-	done chan *job
-	next time.Time // when to look at everything
-	// slots bound the writes of all workers.
-	slots chan struct{}
+	// written are versions of objects as our writes left them: the mirror may lag.
+	written map[plan.Ref]string
 }
 
-// work is what Run remembers of a grid.
+// work is what is remembered of a grid. The worker that has the grid owns it.
 type work struct {
-	busy     bool      // a worker has it
-	dirty    bool      // planned anew when it is not
-	due      time.Time // planned anew then; zero for never
-	retry    time.Duration
-	after    time.Time       // what failed is not tried again before
-	failing  map[string]bool // units that failed; others go on
-	halted   bool            // what concerns the grid itself failed
-	status   time.Time       // last write of the status
-	settled  map[plan.Ref]settled
-	problems map[string]bool // already told
+	after     time.Time       // what failed is not tried again before
+	failing   map[string]bool // units that failed; others go on
+	ownFailed bool            // what concerns the grid itself failed
+	status    time.Time       // last write of the status
+	settled   map[plan.Ref]settled
+	problems  map[string]bool // already recorded
 }
 
-// settled is a child as our last write left it: what differs from our wish
-// then, differs for good.
-type settled struct{ hash, print string }
+// settled is a child as our last write left it: what differs from what is
+// desired then, differs for good.
+type settled struct{ hash, fingerprint string }
 
 // New returns a controller; Run runs it.
 func New(m Mirror, api API, cfg Config) *Controller {
 	return &Controller{
 		mirror: m, api: api, cfg: cfg, now: time.Now, index: plan.NewIndex(), grids: map[plan.Ref]*work{},
-		own: map[plan.Ref]string{}, done: make(chan *job), slots: make(chan struct{}, cfg.Parallel),
+		written: map[plan.Ref]string{}, slots: make(chan struct{}, cfg.Parallel),
+		retries: workqueue.NewTypedItemExponentialFailureRateLimiter[plan.Ref](firstRetry, longestWait),
 	}
 }
 
-// Run keeps children in line until ctx ends and its workers have.
+// Run keeps children in line until ctx ends and its workers have. It is called
+// once.
 func (c *Controller) Run(ctx context.Context) error {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-c.mirror.Wake():
-			c.gather(ctx, batch)
-		case j := <-c.done:
-			c.finish(j)
-		case <-timer.C:
-		}
-		c.learn()
-		timer.Reset(c.start(ctx))
+	c.queue = workqueue.NewTypedDelayingQueue[plan.Ref]()
+	var wg sync.WaitGroup
+	for range c.cfg.Parallel {
+		wg.Go(func() {
+			for c.next(ctx) {
+			}
+		})
 	}
-	for _, w := range c.grids {
-		if w.busy {
-			<-c.done
-		}
-	}
+	c.follow(ctx)
+	c.queue.ShutDown()
+	wg.Wait()
 	return nil
 }
 
-// gather lets more changes come, and takes what workers bring meanwhile.
-func (c *Controller) gather(ctx context.Context, d time.Duration) {
-	enough := time.After(d)
+// follow queues what changes concern, and now and then everything, until ctx
+// ends.
+func (c *Controller) follow(ctx context.Context) {
+	resync := time.NewTicker(resyncEvery)
+	defer resync.Stop()
+	c.sync(true)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case j := <-c.done:
-			c.finish(j)
-		case <-enough:
-			return
+		case <-resync.C:
+			c.sync(true)
+		case <-c.mirror.Wake():
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(batch):
+				c.sync(false)
+			}
 		}
+	}
+}
+
+// sync brings the index up to the mirror, and queues the grids whose plan may
+// be another, or all.
+func (c *Controller) sync(all bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.learn()
+	if all {
+		c.index.MarkAllDirty()
+	}
+	for _, ref := range c.index.Dirty() {
+		c.queue.Add(ref)
 	}
 }
 
@@ -136,115 +131,102 @@ func (c *Controller) learn() {
 		ref := plan.Ref{Kind: kind, Namespace: namespace, Name: name}
 		obj := c.mirror.Get(kind, namespace, name)
 		if obj == nil {
-			delete(c.own, ref)
+			delete(c.written, ref)
 			c.index.Delete(ref)
 			return
 		}
-		if older(obj, c.own[ref]) {
+		if older(obj, c.written[ref]) {
 			return
 		}
-		delete(c.own, ref)
+		delete(c.written, ref)
 		c.index.Set(obj)
 	})
 }
 
-// older tells whether an object is of a version before another. Versions that
-// cannot be compared are not.
-func older(obj map[string]any, version string) bool {
-	order, err := resourceversion.CompareResourceVersion(meta(obj).GetResourceVersion(), version)
-	return err == nil && order < 0
+// next plans one grid and carries the plan out; false when there will be none.
+func (c *Controller) next(ctx context.Context) bool {
+	ref, shutdown := c.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer c.queue.Done(ref)
+	if ctx.Err() != nil {
+		return true
+	}
+	w, j := c.plan(ref)
+	if j != nil {
+		c.carryOut(ctx, j)
+		c.finish(w, j)
+	}
+	return true
 }
 
-// start plans what changed or is due, and hands it to workers. It returns how
-// long until the next is due.
-func (c *Controller) start(ctx context.Context) time.Duration {
-	now := c.now()
-	if !now.Before(c.next) {
-		c.index.Soil()
-		c.next = now.Add(look)
-	}
-	for _, ref := range c.index.Dirty() {
-		c.work(ref).dirty = true
-	}
-	wait := c.next.Sub(now)
-	for ref, w := range c.grids {
-		if w.busy {
-			continue
-		}
-		if w.dirty || !w.due.IsZero() && !now.Before(w.due) {
-			c.plan(ctx, ref, w, now)
-		}
-		if !w.busy && !w.due.IsZero() {
-			wait = min(wait, w.due.Sub(now))
-		}
-	}
-	return max(wait, time.Millisecond)
-}
-
-func (c *Controller) work(ref plan.Ref) *work {
+// plan plans one grid; the job is nil where there is nothing to do now.
+func (c *Controller) plan(ref plan.Ref) (*work, *job) {
+	c.mu.Lock()
+	c.learn()
 	w := c.grids[ref]
 	if w == nil {
 		w = &work{settled: map[plan.Ref]settled{}, problems: map[string]bool{}, failing: map[string]bool{}}
 		c.grids[ref] = w
 	}
-	return w
-}
-
-// plan plans one grid and starts its worker, where there is work.
-func (c *Controller) plan(ctx context.Context, ref plan.Ref, w *work, now time.Time) {
-	w.dirty, w.due = false, time.Time{}
+	now := c.now()
 	p, ok := c.index.Plan(ref, c.cfg.Guard, now)
 	if !ok {
 		delete(c.grids, ref)
+	}
+	statusChanged := ok && c.index.StatusChanged(p)
+	for _, dirty := range c.index.Dirty() {
+		if dirty != ref {
+			c.queue.Add(dirty)
+		}
+	}
+	c.mu.Unlock()
+	if !ok {
+		c.retries.Forget(ref)
 		c.cfg.Metrics.gone(ref)
-		return
+		return w, nil
 	}
 	c.cfg.Metrics.planned(ref, p, c.now().Sub(now))
-	if p.Again > 0 {
-		w.wake(now.Add(p.Again))
+	if p.RequeueAfter > 0 {
+		c.queue.AddAfter(ref, p.RequeueAfter)
 	}
-	j := &job{plan: p, steps: c.pending(w, p, now)}
-	if now.Before(w.after) {
-		if w.wake(w.after); w.halted {
-			return
-		}
-	}
-	if j.more = len(j.steps) > chunk && !p.Ahead; j.more { // a wave is one job
-		j.steps = j.steps[:chunk]
-	}
-	if c.index.Stale(p) {
-		ready := w.status.Add(statusEvery + time.Duration(len(p.Steps))*statusEach)
-		if j.status = p.Ahead || !now.Before(ready); !j.status {
-			w.wake(ready)
-		}
-	}
-	c.problems(w, j)
-	if j.empty() {
-		return
-	}
-	w.busy = true
-	go func() {
-		c.carryOut(ctx, j)
-		c.done <- j
-	}()
+	return w, c.prepare(w, p, statusChanged, now)
 }
 
-// wake has the grid planned at a time, or sooner.
-func (w *work) wake(at time.Time) {
-	if w.due.IsZero() || at.Before(w.due) {
-		w.due = at
+// prepare makes a plan's job, or nil where nothing is to be done now.
+func (c *Controller) prepare(w *work, p plan.Plan, statusChanged bool, now time.Time) *job {
+	j := &job{plan: p, steps: w.pending(p, now)}
+	if now.Before(w.after) {
+		if c.queue.AddAfter(p.Grid, w.after.Sub(now)); w.ownFailed {
+			return nil
+		}
 	}
+	if j.more = len(j.steps) > chunk && !p.StatusFirst; j.more { // a wave is one job
+		j.steps = j.steps[:chunk]
+	}
+	if statusChanged {
+		ready := w.status.Add(statusEvery + time.Duration(len(p.Steps))*statusEach)
+		if j.status = p.StatusFirst || !now.Before(ready); !j.status {
+			c.queue.AddAfter(p.Grid, ready.Sub(now))
+		}
+	}
+	c.newProblems(w, j)
+	if j.empty() {
+		return nil
+	}
+	return j
 }
 
 // pending are the steps of a plan that call for a write now.
-func (c *Controller) pending(w *work, p plan.Plan, now time.Time) []plan.Step {
+func (w *work) pending(p plan.Plan, now time.Time) []plan.Step {
 	var steps []plan.Step
-	settled := make(map[plan.Ref]settled, len(w.settled))
+	kept := make(map[plan.Ref]settled, len(w.settled))
 	for _, s := range p.Steps {
 		ref := plan.Ref{Kind: s.Kind, Namespace: p.Grid.Namespace, Name: s.Name}
 		was, known := w.settled[ref]
 		if known {
-			settled[ref] = was
+			kept[ref] = was
 		}
 		if w.failing[s.Unit] && now.Before(w.after) {
 			continue
@@ -252,7 +234,7 @@ func (c *Controller) pending(w *work, p plan.Plan, now time.Time) []plan.Step {
 		switch s.Action {
 		case plan.Create, plan.Adopt, plan.Remove, plan.Release:
 		case plan.Update:
-			if known && was.hash == s.Hash() && was.print == s.Print {
+			if known && was.hash == s.Hash() && was.fingerprint == s.Fingerprint {
 				continue // the API server, or a webhook, would make the same of it again
 			}
 		case plan.Hold:
@@ -264,60 +246,78 @@ func (c *Controller) pending(w *work, p plan.Plan, now time.Time) []plan.Step {
 		}
 		steps = append(steps, s)
 	}
-	w.settled = settled
+	w.settled = kept
 	return steps
 }
 
-// finish takes in what a worker did.
-func (c *Controller) finish(j *job) {
-	w := c.work(j.plan.Grid)
-	w.busy = false
-	w.dirty = w.dirty || j.more || len(j.taken) > 0
+// finish takes in what a job did, and queues what follows from it.
+func (c *Controller) finish(w *work, j *job) {
+	ref := j.plan.Grid
+	again := c.absorb(j)
+	maps.Copy(w.settled, j.settled)
+	if j.wrote {
+		w.status = c.now()
+	}
+	for unit, f := range j.outcomes {
+		if delete(w.failing, unit); f.Text != "" {
+			w.failing[unit] = true
+		}
+	}
+	w.ownFailed = j.ownFailed
+	if j.failed == 0 || len(j.units) > 0 {
+		c.retries.Forget(ref) // it gets on
+	}
+	if j.failed > 0 {
+		w.after = c.now().Add(c.retries.When(ref))
+		again = true // others go on; what failed waits
+	}
+	if again || j.more || len(j.taken) > 0 {
+		c.queue.Add(ref)
+	}
+}
+
+// absorb brings the index up to what a job wrote, and queues the other grids
+// that it concerns. It reports whether it concerns the job's own.
+func (c *Controller) absorb(j *job) (again bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, obj := range j.objects {
 		ref, version := plan.RefOf(obj), meta(obj).GetResourceVersion()
 		if now := c.mirror.Get(ref.Kind, ref.Namespace, ref.Name); now != nil && !older(now, version) {
 			c.index.Set(now) // the mirror was faster, and does not tell of a version alone
 			continue
 		}
-		c.own[ref] = version
+		c.written[ref] = version
 		c.index.Set(obj)
 	}
 	for _, ref := range j.taken {
-		c.index.Take(ref, j.plan.Grid)
+		c.index.MarkTaken(ref, j.plan.Grid)
 	}
-	maps.Copy(w.settled, j.settled)
 	if j.wrote {
-		w.status = c.now()
-		c.index.Commit(j.plan)
+		c.index.CommitStatus(j.plan)
 	}
 	for _, ref := range j.deleted {
-		c.index.Deleting(ref)
+		c.index.MarkDeleting(ref)
 	}
-	c.index.Failed(j.plan.Grid, j.fates)
-	for unit, f := range j.fates {
-		if delete(w.failing, unit); f.Text != "" {
-			w.failing[unit] = true
+	c.index.Failed(j.plan.Grid, j.outcomes)
+	for _, ref := range c.index.Dirty() {
+		if ref == j.plan.Grid {
+			again = true
+			continue
 		}
+		c.queue.Add(ref)
 	}
-	if w.halted = j.halted; j.failed == 0 {
-		w.retry = 0
-		return
-	}
-	if len(j.units) > 0 {
-		w.retry = 0 // it gets on
-	}
-	w.retry = min(max(firstRetry, 2*w.retry), longestWait)
-	w.dirty, w.after = true, c.now().Add(w.retry)
+	return again
 }
 
-// problems tells what is new, and forgets what is over.
-func (c *Controller) problems(w *work, j *job) {
+// newProblems records what is new, and forgets what is over.
+func (c *Controller) newProblems(w *work, j *job) {
 	now := map[string]bool{}
 	for _, problem := range j.plan.Problems {
 		text := problem.String()
 		if now[text] = true; !w.problems[text] {
 			c.cfg.Log.Warn("a grid cannot be carried out whole", "problem", text)
-			j.news = append(j.news, plan.News{Warning: true, Reason: "Refused", Message: text})
+			j.events = append(j.events, plan.Event{Warning: true, Reason: "Refused", Message: text})
 		}
 	}
 	w.problems = now

@@ -3,6 +3,20 @@
 // revisions and Events.
 //
 // It is level-triggered: an index of the world follows a mirror of it, every
-// grid that a change concerns is planned anew, and what differs is carried
-// out. A world in which nothing changed costs no write.
+// grid that a change concerns is queued and planned anew, and what differs is
+// carried out. A world in which nothing changed costs no write.
+//
+// Run follows the mirror; workers take grids from a work queue, one worker a
+// grid, plan under the lock of the index, write without it, and bring the index
+// up to what they wrote, for the mirror lags. What is due later (a grace, the
+// pause after a wave, a retry) is queued for then.
+//
+//	api.go         what the controller needs of a cluster
+//	kinds.go       what it watches
+//	config.go      what the operator chose
+//	controller.go  the queue, the index, and what is remembered of a grid
+//	job.go         one plan, carried out
+//	write.go       one child, written
+//	events.go      what is recorded of it
+//	metrics.go     and counted
 package grid

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/gridmesh/gridmesh/grid"
 	"github.com/gridmesh/gridmesh/grid/plan"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
@@ -58,7 +59,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.IntVar(&c.parallel, "parallel-writes", c.parallel, "most writes to the API server at once")
 	f.Float32Var(&c.rate.QPS, "kube-qps", c.rate.QPS, "most requests a second to the API server")
 	f.IntVar(&c.rate.Burst, "kube-burst", c.rate.Burst, "most requests at once beyond that")
-	c.guard.Bind(f)
+	grid.BindGuard(f, &c.guard)
 	f.BoolVar(&c.leaderElect, "leader-elect", c.leaderElect, "let one replica act, by a Lease")
 	f.DurationVar(&c.election.Lease, "leader-elect-lease-duration", c.election.Lease, "how long a silent leader keeps the lease")
 	f.DurationVar(&c.election.Renew, "leader-elect-renew-deadline", c.election.Renew, "how long a leader tries to renew it")

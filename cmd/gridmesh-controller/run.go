@@ -58,7 +58,7 @@ func lead(ctx context.Context, c *config, client *kube.Client, log *slog.Logger,
 			return err
 		}
 	}
-	mirror := objects.NewMirror(client, objects.GridKinds(), plan.Prune)
+	mirror := objects.NewMirror(client, grid.Kinds(), plan.Prune)
 	events := events.ForObjects(client, plan.Manager, log)
 	controller := grid.New(mirror, mirror, grid.Config{Guard: c.guard, Parallel: c.parallel, Log: log, Metrics: metrics, Events: events})
 	var g run.Group

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gridmesh/gridmesh/api/names"
+	"github.com/gridmesh/gridmesh/grid"
 	"github.com/gridmesh/gridmesh/grid/plan"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
@@ -85,7 +86,7 @@ func (in *gridInput) objects(ctx context.Context) (objects []map[string]any, pro
 		}
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
-		if objects, err = kubeobjects.List(ctx, client, kubeobjects.GridKinds()); err != nil {
+		if objects, err = kubeobjects.List(ctx, client, grid.Kinds()); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -130,18 +131,7 @@ func worldOf(objects []map[string]any) plan.World {
 	}
 	var w plan.World
 	for _, ref := range order {
-		obj := seen[ref]
-		version, _ := obj["apiVersion"].(string)
-		switch version + "/" + ref.Kind {
-		case "superedge.io/v1/DeploymentGrid", "superedge.io/v1/StatefulSetGrid", "superedge.io/v1/ServiceGrid":
-			w.Grids = append(w.Grids, obj)
-		case "v1/Node":
-			w.Nodes = append(w.Nodes, obj)
-		case "apps/v1/Deployment", "apps/v1/StatefulSet", "v1/Service":
-			w.Children = append(w.Children, obj)
-		case "apps/v1/ControllerRevision":
-			w.Revisions = append(w.Revisions, obj)
-		}
+		w.Add(seen[ref])
 	}
 	return w
 }
@@ -212,7 +202,7 @@ prints each child as it would be applied.`,
 	}
 	in = newGridInput(cmd, true)
 	in.all = true
-	in.guard.Bind(cmd.Flags())
+	grid.BindGuard(cmd.Flags(), &in.guard)
 	return cmd
 }
 

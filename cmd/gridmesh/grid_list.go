@@ -137,28 +137,23 @@ func unitTable(out io.Writer, rows []unitRow, problems []topology.Problem) error
 	return flush(t, out, problems)
 }
 
-// kindNames are the ways to write a grid's kind.
-var kindNames = map[string]string{
-	"dg": "DeploymentGrid", "deploymentgrid": "DeploymentGrid", "deploymentgrids": "DeploymentGrid",
-	"ssg": "StatefulSetGrid", "statefulsetgrid": "StatefulSetGrid", "statefulsetgrids": "StatefulSetGrid",
-	"sg": "ServiceGrid", "servicegrid": "ServiceGrid", "servicegrids": "ServiceGrid",
-}
-
 // choose finds one grid by NAME or KIND/NAME. A ServiceGrid often has the name
 // of a workload's: it must be asked for by kind.
 func choose(plans []plan.Plan, arg, namespace string) (plan.Plan, error) {
-	kind, name, given := strings.Cut(arg, "/")
-	if !given {
-		kind, name = "", arg
-	} else if kindNames[strings.ToLower(kind)] == "" {
-		return plan.Plan{}, fmt.Errorf("%w: %q is no kind of grid; use dg, ssg or sg", run.ErrUsage, kind)
+	word, name, given := strings.Cut(arg, "/")
+	kind, ok := plan.FindKind(word)
+	switch {
+	case !given:
+		name = arg
+	case !ok:
+		return plan.Plan{}, fmt.Errorf("%w: %q is no kind of grid; use dg, ssg or sg", run.ErrUsage, word)
 	}
 	var found []plan.Plan
 	for _, p := range plans {
 		if p.Grid.Name != name || p.Grid.Namespace != namespace {
 			continue
 		}
-		if given && p.Grid.Kind == kindNames[strings.ToLower(kind)] || !given && p.Grid.Kind != "ServiceGrid" {
+		if own, _ := plan.FindKind(p.Grid.Kind); given && own.Name == kind.Name || !given && own.PerUnit {
 			found = append(found, p)
 		}
 	}

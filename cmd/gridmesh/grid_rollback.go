@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gridmesh/gridmesh/grid"
 	"github.com/gridmesh/gridmesh/grid/plan"
 	"github.com/gridmesh/gridmesh/kube/objects"
 )
@@ -164,7 +165,7 @@ func (in *gridInput) rollBack(ctx context.Context, h *history, r plan.Revision, 
 	if dry {
 		how = []string{"All"}
 	}
-	for _, kind := range objects.GridKinds() {
+	for _, kind := range grid.Kinds() {
 		if kind.Kind == h.plan.Grid.Kind {
 			return objects.Merge(ctx, client, kind, h.plan.Grid.Namespace, h.plan.Grid.Name, patch, "gridmesh", how...)
 		}

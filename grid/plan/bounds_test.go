@@ -56,7 +56,7 @@ func TestRevisionsAreBounded(t *testing.T) {
 	grid := worldOfUnits(0).Grids[0]
 	change := func(image int) []Revision {
 		next := clone(grid)
-		ensure(ensure(ensure(ensure(next, "spec"), "template"), "template"), "spec")["containers"] = []any{Object{"image": fmt.Sprint("v", image)}}
+		ensure(next, "spec", "template", "template", "spec")["containers"] = []any{Object{"image": fmt.Sprint("v", image)}}
 		c.x.Delete(RefOf(grid))
 		for _, ref := range c.refs("ControllerRevision") {
 			c.x.Set(c.objects[ref])

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,12 +13,18 @@ import (
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
 )
 
-// gridKinds are the kinds of children, and whose they are.
-var gridKinds = map[string]string{"Deployment": "DeploymentGrid", "StatefulSet": "StatefulSetGrid", "Service": "ServiceGrid"}
+const (
+	// Manager is the field manager that children are applied under.
+	Manager = "gridmesh-controller"
+	// SuperEdgeManager is the field manager of SuperEdge's controller: the name
+	// of its binary.
+	SuperEdgeManager = "application-grid-controller"
+)
 
 // child is a Deployment, StatefulSet or Service, read.
 type child struct {
 	ref                 Ref
+	kind                *Kind // of the grids that make such children
 	obj                 Object
 	uid, version        string
 	labels, annotations map[string]string
@@ -26,35 +33,40 @@ type child struct {
 }
 
 func readChild(obj Object) *child {
-	c := &child{ref: RefOf(obj), obj: obj, uid: text(obj, "metadata", "uid"), version: text(obj, "metadata", "resourceVersion")}
-	c.labels, c.annotations = texts(obj, "metadata", "labels"), texts(obj, "metadata", "annotations")
+	c := &child{ref: RefOf(obj), obj: obj, uid: value[string](obj, "metadata", "uid"), version: value[string](obj, "metadata", "resourceVersion")}
+	c.kind = kindOfChild(c.ref.Kind)
+	c.labels = stringsOf(value[Object](obj, "metadata", "labels"))
+	c.annotations = stringsOf(value[Object](obj, "metadata", "annotations"))
 	owner := controllerOf(obj)
-	c.ownerKind, c.ownerName, c.ownerUID = text(owner, "kind"), text(owner, "name"), text(owner, "uid")
+	c.ownerKind, c.ownerName, c.ownerUID = value[string](owner, "kind"), value[string](owner, "name"), value[string](owner, "uid")
 	return c
 }
 
-// controllerOf is the owner reference of an object's controller, or nil.
-func controllerOf(obj Object) Object {
-	owners, _ := object(obj, "metadata")["ownerReferences"].([]any)
-	for _, o := range owners {
-		if ref, ok := o.(Object); ok && ref["controller"] == true {
-			return ref
-		}
-	}
-	return nil
-}
+func compareChildren(a, b *child) int { return strings.Compare(a.ref.Name, b.ref.Name) }
 
-// of is the grid that a child belongs to: its controller, or, where it has
-// none, the one that its labels name.
-func (c *child) of() (Ref, bool) {
-	kind := gridKinds[c.ref.Kind]
+// gridOf is the grid that a child, if any, belongs to: its controller, or,
+// where it has none, the one that its labels name.
+func gridOf(c *child) (Ref, bool) {
 	switch {
-	case c.ownerKind == kind:
-		return Ref{kind, c.ref.Namespace, c.ownerName}, true
+	case c == nil:
+	case c.ownerKind == c.kind.Name:
+		return Ref{c.kind.Name, c.ref.Namespace, c.ownerName}, true
 	case c.ownerKind == "" && c.labels[names.GridSelector] != "" && c.labels[names.GridUniqKey] != "":
-		return Ref{kind, c.ref.Namespace, c.labels[names.GridSelector]}, true
+		return Ref{c.kind.Name, c.ref.Namespace, c.labels[names.GridSelector]}, true
 	}
 	return Ref{}, false
+}
+
+func (c *child) spec() Object { return value[Object](c.obj, "spec") }
+
+// selected is the value that a child's pods ask of a label of their node.
+func (c *child) selected(key string) string {
+	return value[string](value[Object](c.spec(), c.kind.nodeSelector()...), key)
+}
+
+// replicas is how many a child has, or a default.
+func (c *child) replicas(otherwise int64) int64 {
+	return integer(c.spec(), otherwise, c.kind.replicas...)
 }
 
 // unit is a child's unit: as annotated, or, for SuperEdge's, by its node selector.
@@ -62,7 +74,7 @@ func (c *child) unit(unitKey string) string {
 	if unit, ok := c.annotations[names.Unit]; ok {
 		return unit
 	}
-	return text(c.obj, "spec", "template", "spec", "nodeSelector", unitKey)
+	return c.selected(unitKey)
 }
 
 func (c *child) goneSince() (time.Time, bool) {
@@ -72,84 +84,74 @@ func (c *child) goneSince() (time.Time, bool) {
 
 // appliedAt is when a child was applied last.
 func (c *child) appliedAt() time.Time {
-	text := cmp.Or(c.annotations[names.AppliedAt], text(c.obj, "metadata", "creationTimestamp"))
+	text := cmp.Or(c.annotations[names.AppliedAt], value[string](c.obj, "metadata", "creationTimestamp"))
 	at, _ := time.Parse(time.RFC3339, text)
 	return at
 }
 
 // state is what SuperEdge's users read of a workload's status.
 func (c *child) state() apiv1.UnitState {
-	n := func(field string) int64 { return number(c.obj, 0, "status", field) }
+	n := func(field string) int64 { return integer(c.obj, 0, "status", field) }
 	s := apiv1.UnitState{
 		ObservedGeneration: n("observedGeneration"), Replicas: n("replicas"), ReadyReplicas: n("readyReplicas"),
 		UpdatedReplicas: n("updatedReplicas"), AvailableReplicas: n("availableReplicas"),
 	}
-	conditions, _ := object(c.obj, "status")["conditions"].([]any)
-	for _, o := range conditions {
-		if condition, ok := o.(Object); ok && condition["type"] == "Available" {
-			s.Conditions = []apiv1.UnitCondition{{Type: "Available", Status: metav1.ConditionStatus(text(condition, "status"))}}
-		}
+	if status, ok := condition(c.obj, "Available"); ok {
+		s.Conditions = []apiv1.UnitCondition{{Type: "Available", Status: metav1.ConditionStatus(status)}}
 	}
 	return s
 }
 
-// progress tells whether a workload has all replicas ready, and whether all of
-// them are of its current template, as "kubectl rollout status" does.
+// progress reports whether a workload has all replicas ready, and whether all
+// of them are of its current template.
 func (c *child) progress() (ready, complete bool) {
-	s := c.state()
-	want := number(c.obj, 1, "spec", "replicas")
+	s, want := c.state(), c.replicas(1)
 	ready = s.ReadyReplicas >= want
-	if s.ObservedGeneration < number(c.obj, 0, "metadata", "generation") {
-		return ready, false
-	}
-	if c.ref.Kind == "StatefulSet" {
-		if text(c.obj, "spec", "updateStrategy", "type") == "OnDelete" {
-			return ready, ready // pods follow when somebody deletes them
-		}
-		partition := number(c.obj, 0, "spec", "updateStrategy", "rollingUpdate", "partition")
-		return ready, ready && s.UpdatedReplicas >= want-partition
-	}
-	return ready, ready && s.UpdatedReplicas >= want && s.Replicas <= s.UpdatedReplicas && s.AvailableReplicas >= want
+	seen := s.ObservedGeneration >= integer(c.obj, 0, "metadata", "generation")
+	return ready, seen && ready && c.kind.current(c.obj, want, s)
 }
 
 // lag says how far a workload is.
 func (c *child) lag() string {
 	s := c.state()
-	return fmt.Sprintf("of %d replicas %d are ready, %d are current", number(c.obj, 1, "spec", "replicas"), s.ReadyReplicas, s.UpdatedReplicas)
+	return fmt.Sprintf("of %d replicas %d are ready, %d are current", c.replicas(1), s.ReadyReplicas, s.UpdatedReplicas)
 }
 
-// othersScale tells whether another manager owns spec.replicas of a live
+// scaledByOthers reports whether another manager owns spec.replicas of a live
 // child: an autoscaler, or somebody with kubectl scale.
-func (c *child) othersScale() bool {
+func (c *child) scaledByOthers() bool {
 	return slices.ContainsFunc(c.scalers(), func(m string) bool { return m != Manager && m != SuperEdgeManager })
 }
 
 // scalers are the field managers of spec.replicas.
 func (c *child) scalers() (list []string) {
-	entries, _ := object(c.obj, "metadata")["managedFields"].([]any)
-	for _, e := range entries {
-		entry, _ := e.(Object)
-		if _, owns := object(entry, "fieldsV1", "f:spec")["f:replicas"]; owns {
-			list = append(list, text(entry, "manager"))
+	for _, e := range value[[]any](c.obj, "metadata", "managedFields") {
+		if entry, scales := scaler(e); scales {
+			list = append(list, value[string](entry, "manager"))
 		}
 	}
 	return list
+}
+
+// scaler reports whether an entry of managed fields owns spec.replicas.
+func scaler(e any) (entry Object, scales bool) {
+	entry, _ = e.(Object)
+	_, scales = value[Object](entry, "fieldsV1", "f:spec")["f:replicas"]
+	return entry, scales
 }
 
 // Prune drops from an object in place what plans never read, so that mirrors
 // of large clusters stay small. Of a Node, labels and readiness remain; of
 // managed fields, who scales.
 func Prune(obj Object) {
-	metadata := object(obj, "metadata")
-	if obj["kind"] == "Node" {
+	metadata := value[Object](obj, "metadata")
+	if obj["kind"] == kindNode {
 		pruneNode(obj, metadata)
 		return
 	}
-	entries, _ := metadata["managedFields"].([]any)
 	var kept []any
-	for _, e := range entries {
-		entry, _ := e.(Object)
-		if _, owns := object(entry, "fieldsV1", "f:spec")["f:replicas"]; owns {
+	for _, e := range value[[]any](metadata, "managedFields") {
+		if entry, scales := scaler(e); scales {
 			kept = append(kept, Object{"manager": entry["manager"], "fieldsV1": Object{"f:spec": Object{"f:replicas": Object{}}}})
 		}
 	}
@@ -174,10 +176,10 @@ func pruneNode(obj, metadata Object) {
 	obj["status"] = Object{"conditions": []any{Object{"type": "Ready", "status": status}}}
 }
 
-// Print changes with an object's spec, labels, annotations and owners, and not
-// with its status.
-func Print(obj Object) string {
-	m := object(obj, "metadata")
+// Fingerprint changes with an object's spec, labels, annotations and owners,
+// and not with its status.
+func Fingerprint(obj Object) string {
+	m := value[Object](obj, "metadata")
 	spec := m["generation"]
 	if n, ok := spec.(int64); !ok || n == 0 {
 		spec = obj["spec"]
@@ -193,21 +195,6 @@ type node struct {
 
 // readNode reads a Node; one without the condition Ready counts as ready.
 func readNode(obj Object) node {
-	n := node{labels: texts(obj, "metadata", "labels"), ready: true}
-	conditions, _ := object(obj, "status")["conditions"].([]any)
-	for _, o := range conditions {
-		if condition, ok := o.(Object); ok && condition["type"] == "Ready" {
-			n.ready = condition["status"] == "True"
-		}
-	}
-	return n
-}
-
-// RefOf names an object; one without a namespace is in the default one.
-func RefOf(obj Object) Ref {
-	r := Ref{Kind: text(obj, "kind"), Namespace: text(obj, "metadata", "namespace"), Name: text(obj, "metadata", "name")}
-	if r.Kind != "Node" {
-		r.Namespace = cmp.Or(r.Namespace, names.DefaultNamespace)
-	}
-	return r
+	status, said := condition(obj, "Ready")
+	return node{labels: stringsOf(value[Object](obj, "metadata", "labels")), ready: !said || status == "True"}
 }

@@ -1,7 +1,29 @@
 // Package plan decides what a grid wants in every unit: which child, under
 // which name, with which content, and what becomes of children whose unit is
-// gone. It is pure: objects in, actions out.
+// gone. It is pure: objects and the time in, actions and a status out.
 //
 // Objects are unstructured, as the user wrote them, so that fields of newer
-// Kubernetes versions reach the children.
+// Kubernetes versions reach the children. A grid's spec is decoded into the
+// types of api/v1; its templates alone stay as they are.
+//
+// The files build on each other in this order, and never refer to a later one
+// (a test holds them to it):
+//
+//	object.go    reading and copying unstructured objects
+//	names.go     names of children, values of labels
+//	kinds.go     the kinds of grids: the one table of what they make
+//	waves.go     spec.rollout: sizes and order of waves
+//	decode.go    a grid and its templates
+//	child.go     a child, a Node; what a mirror may drop of them
+//	drift.go     what a live object lacks of a wanted one
+//	desired.go   a child as it is to be
+//	step.go      actions, steps and plans
+//	units.go     the units that Nodes make up
+//	world.go     the index of all objects, and what changed
+//	decide.go    the step of each unit
+//	rollout.go   which changes wait for a later wave
+//	guard.go     children whose unit is gone
+//	revision.go  ControllerRevisions, and rolling back to one
+//	status.go    the status of a grid
+//	plan.go      all of it: Index.Plan and All
 package plan

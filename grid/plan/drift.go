@@ -7,10 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Manager is the field manager that children are applied under.
-const Manager = "gridmesh-controller"
-
-// Same tells whether live has all that wanted says; what it has besides does
+// Same reports whether live has all that wanted says; what it has besides does
 // not matter.
 func Same(wanted, live any) bool {
 	_, differs := drift(wanted, live)
@@ -85,7 +82,3 @@ func same(a, b any) bool {
 	q, errB := resource.ParseQuantity(y)
 	return errA == nil && errB == nil && p.Cmp(q) == 0
 }
-
-// SuperEdgeManager is the field manager of SuperEdge's controller: the name of
-// its binary.
-const SuperEdgeManager = "application-grid-controller"

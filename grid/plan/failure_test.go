@@ -19,19 +19,19 @@ func TestFailuresHoldTheRollout(t *testing.T) {
 	for _, list := range [][]Object{w.Nodes, w.Children} {
 		for _, obj := range list {
 			ready := clone(obj)
-			if status := object(ready, "status"); status != nil {
+			if status := value[Object](ready, "status"); status != nil {
 				status["readyReplicas"] = int64(1)
 			}
 			x.Set(ready)
 		}
 	}
 	grid := clone(w.Grids[0])
-	object(grid, "spec")["rollout"] = Object{"maxUnits": int64(1)}
+	value[Object](grid, "spec")["rollout"] = Object{"maxUnits": int64(1)}
 	x.Set(grid)
 	ref := RefOf(grid)
 	plan := func() (Plan, map[Action]string) {
 		p, _ := x.Plan(ref, DefaultGuard(), now)
-		x.Commit(p)
+		x.CommitStatus(p)
 		by := map[Action]string{}
 		for _, s := range p.Steps {
 			by[s.Action] += s.Unit[len(s.Unit)-1:]
@@ -55,7 +55,7 @@ func TestFailuresHoldTheRollout(t *testing.T) {
 		}
 	}
 	changed := clone(grid)
-	object(changed, "metadata")["generation"] = int64(2)
+	value[Object](changed, "metadata")["generation"] = int64(2)
 	x.Set(changed)
 	if p, by := plan(); by[Update] == "" || meta.IsStatusConditionFalse(p.Workload.Conditions, apiv1.Valid) {
 		t.Errorf("after a change: %v, %+v", by, p.Workload.Conditions)

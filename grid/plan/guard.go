@@ -8,17 +8,38 @@ import (
 	"time"
 )
 
+// Guard holds back removals: a lost or mistyped label must not delete a site
+// at once.
+type Guard struct {
+	Grace time.Duration // for a unit without nodes, and between two removals
+	Share float64       // most of a grid's units that are removed at once
+}
+
+// DefaultGuard is five minutes, and a tenth of the units at once.
+func DefaultGuard() Guard { return Guard{Grace: 5 * time.Minute, Share: 0.1} }
+
+// Validate names the first flag that makes no sense.
+func (g Guard) Validate() error {
+	if g.Grace < 0 {
+		return fmt.Errorf("--removal-grace %s: must not be negative", g.Grace)
+	}
+	if g.Share < 0 || g.Share > 1 {
+		return fmt.Errorf("--removal-share %g: must be between 0 and 1", g.Share)
+	}
+	return nil
+}
+
 // leftovers adds the children whose unit has no node any more, and those that
 // a unit has too many of. The first time one is seen it is to be annotated
 // with the time (UnitGone).
-func (x *Index) leftovers(g *grid, p *Plan, s *state, guard Guard, now time.Time) {
+func (x *Index) leftovers(g *tracked, p *Plan, s *state, guard Guard, now time.Time) {
 	var gone []Step
-	for unit, list := range g.units {
-		there := x.units[g.unitKey][unit] != nil
+	for unit, list := range g.children {
+		there := x.units.of(g.unitKey)[unit] != nil
 		kept := g.live(unit)
 		for _, c := range list {
 			// What only bears the labels, and was never taken over, is left alone.
-			if there && c == kept || c.ownerKind == "" || !g.owns(c) || text(c.obj, "metadata", "deletionTimestamp") != "" {
+			if there && c == kept || c.ownerKind == "" || !g.owns(c) || deleting(c.obj) {
 				continue
 			}
 			why := fmt.Sprintf("no node has %s=%s any more", g.unitKey, unit)
@@ -42,7 +63,7 @@ func leftover(unit string, c *child, why string, guard Guard, now time.Time, p *
 		step.Unmarked = true
 		step.Why = fmt.Sprintf("%s; it is removed after %s", why, guard.Grace)
 	case left > 0:
-		p.again(left)
+		p.requeue(left)
 		step.Why = fmt.Sprintf("%s; it is removed %s", why, atTime(since.Add(guard.Grace)))
 	default:
 		step.Action, step.Why = Remove, fmt.Sprintf("%s, since %s", why, since.UTC().Format(time.RFC3339))
@@ -50,12 +71,9 @@ func leftover(unit string, c *child, why string, guard Guard, now time.Time, p *
 	return step
 }
 
-// atTime is a time in words that do not change while it is waited for.
-func atTime(t time.Time) string { return "at " + t.UTC().Format(time.RFC3339) }
-
 // share holds back removals beyond the guard's share of all units, one at
 // least, and those that follow another removal within the grace.
-func (guard Guard) share(gone []Step, units int, p *Plan, s *state, now time.Time) {
+func (g Guard) share(gone []Step, units int, p *Plan, s *state, now time.Time) {
 	due := 0
 	for _, step := range gone {
 		if step.Action == Remove {
@@ -65,18 +83,18 @@ func (guard Guard) share(gone []Step, units int, p *Plan, s *state, now time.Tim
 	if due == 0 {
 		return
 	}
-	most := max(1, int(math.Floor(guard.Share*float64(units+len(gone)))))
+	most := max(1, int(math.Floor(g.Share*float64(units+len(gone)))))
 	why := fmt.Sprintf("%d of %d units are gone; at most %d are removed at once", len(gone), units+len(gone), most)
-	if s.removed != nil && now.Sub(s.removed.Time) < guard.Grace {
-		next := s.removed.Add(guard.Grace)
-		p.again(next.Sub(now))
+	if s.removed != nil && now.Sub(s.removed.Time) < g.Grace {
+		next := s.removed.Add(g.Grace)
+		p.requeue(next.Sub(now))
 		most, why = 0, why+", the next "+atTime(next)
 	} else {
 		at := wholeSecond(now)
 		s.removed = &at
-		p.Ahead = true
+		p.StatusFirst = true
 		if due > most {
-			p.again(guard.Grace)
+			p.requeue(g.Grace)
 		}
 	}
 	for i := range gone {

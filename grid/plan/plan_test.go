@@ -56,7 +56,7 @@ func tally(count map[string]int, plans []Plan) {
 		for _, s := range p.Steps {
 			count[string(s.Action)]++
 		}
-		for _, n := range p.News {
+		for _, n := range p.Events {
 			count[n.Reason]++
 		}
 	}
@@ -76,7 +76,7 @@ func (c *cluster) plan(t *testing.T) []Plan {
 		plans = append(plans, p)
 		was, known := c.last[ref]
 		quiet := p
-		quiet.News, quiet.Ahead, quiet.Steps = nil, false, slices.Clone(p.Steps) // told once
+		quiet.Events, quiet.StatusFirst, quiet.Steps = nil, false, slices.Clone(p.Steps) // told once
 		for i := range quiet.Steps {
 			quiet.Steps[i].Nodes = 0 // for display alone
 		}
@@ -85,8 +85,8 @@ func (c *cluster) plan(t *testing.T) []Plan {
 			t.Fatalf("the plan of %s changed, and it is not dirty:\n%s", ref, cmp.Diff(was.text, text))
 		}
 		due := time.Time{}
-		if p.Again > 0 {
-			due = c.now.Add(p.Again)
+		if p.RequeueAfter > 0 {
+			due = c.now.Add(p.RequeueAfter)
 		}
 		c.last[ref] = lastPlan{text, due}
 	}
@@ -114,13 +114,13 @@ func bare(t *testing.T, plans []Plan, now time.Time) string {
 	t.Helper()
 	var list []any
 	for _, p := range plans {
-		news := p.News
+		events := p.Events
 		for _, s := range p.Steps {
 			obj := s.Object(now)
-			s.wish, s.appliedAt = nil, time.Time{}
+			s.desired, s.appliedAt = nil, time.Time{}
 			list = append(list, s.Unit, s.Name, s.Action, s.Why, s.Ready, s.Updated, s.Dark, s.Nodes, obj)
 		}
-		list = append(list, p.Grid, p.UnitKey, p.Problems, p.Revision, p.Expired, p.Unused, p.Workload, p.Service, p.Ahead, news)
+		list = append(list, p.Grid, p.UnitKey, p.Problems, p.Revision, p.Expired, p.Unused, p.Workload, p.Service, p.StatusFirst, events)
 	}
 	data, err := json.MarshalIndent(list, "", " ")
 	if err != nil {
@@ -156,7 +156,7 @@ func checkPlans(t *testing.T, seed uint64, c *cluster, plans []Plan, removed map
 				continue
 			}
 			want := map[string]string{p.UnitKey: s.Unit, "disk": "ssd"}
-			if got := texts(obj, "spec", "template", "spec", "nodeSelector"); !reflect.DeepEqual(got, want) {
+			if got := stringsOf(value[Object](obj, "spec", "template", "spec", "nodeSelector")); !reflect.DeepEqual(got, want) {
 				t.Fatalf("seed %d: node selector %v, want %v", seed, got, want)
 			}
 		}
@@ -187,8 +187,8 @@ func checkRemovals(t *testing.T, seed uint64, times []time.Time, units int) {
 // that the change has reached is busy or has failed beyond what is allowed.
 func checkWave(t *testing.T, seed uint64, c *cluster, p Plan, units int) {
 	t.Helper()
-	spec := object(c.objects[p.Grid], "spec")
-	if object(spec, "rollout") == nil {
+	spec := value[Object](c.objects[p.Grid], "spec")
+	if value[Object](spec, "rollout") == nil {
 		return
 	}
 	begun, busy, failed := 0, 0, 0
@@ -210,7 +210,7 @@ func checkWave(t *testing.T, seed uint64, c *cluster, p Plan, units int) {
 	if begun > waveSize(spec, units) {
 		t.Fatalf("seed %d: a wave of %d units of %d for %v", seed, begun, units, spec["rollout"])
 	}
-	if begun > 0 && (busy > 0 && failed == 0 || object(spec, "rollout")["paused"] == true) {
+	if begun > 0 && (busy > 0 && failed == 0 || value[Object](spec, "rollout")["paused"] == true) {
 		t.Fatalf("seed %d: a wave begins while %d are busy, of %v", seed, busy, spec["rollout"])
 	}
 }

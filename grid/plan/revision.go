@@ -14,12 +14,6 @@ import (
 // historyLimit is how many earlier revisions of a grid are kept.
 const historyLimit = 10
 
-// revisionName is the name of the ControllerRevision of a grid's templates.
-func (g *grid) revisionName() string {
-	prefix := strings.ToLower(strings.TrimSuffix(g.child, "Set")) // two grids may share a name
-	return fmt.Sprintf("%s.%s.%s", prefix, g.ref.Name, sum(g.content))
-}
-
 // Revision is one ControllerRevision of a grid.
 type Revision struct {
 	Name   string
@@ -34,12 +28,12 @@ type Revision struct {
 func Revisions(uid string, objects []Object) []Revision {
 	var list []Revision
 	for _, obj := range objects {
-		if uid != "" && text(controllerOf(obj), "uid") != uid {
+		if uid != "" && value[string](controllerOf(obj), "uid") != uid {
 			continue
 		}
 		list = append(list, Revision{
-			Name: text(obj, "metadata", "name"), Number: number(obj, 0, "revision"), Content: object(obj, "data", "spec"),
-			Created: text(obj, "metadata", "creationTimestamp"),
+			Name: value[string](obj, "metadata", "name"), Number: integer(obj, 0, "revision"), Content: value[Object](obj, "data", "spec"),
+			Created: value[string](obj, "metadata", "creationTimestamp"),
 		})
 	}
 	slices.SortFunc(list, func(a, b Revision) int {
@@ -53,11 +47,11 @@ func Revisions(uid string, objects []Object) []Revision {
 func RollbackPatch(grid Object, r Revision) ([]byte, error) {
 	spec := Object{}
 	for _, field := range []string{"template", "templatePool", "templates", "defaultTemplateName"} {
-		if patch, ok := mergePatch(object(grid, "spec")[field], r.Content[field]); ok {
+		if patch, ok := mergePatch(value[any](grid, "spec", field), r.Content[field]); ok {
 			spec[field] = patch
 		}
 	}
-	data, err := json.Marshal(Object{"metadata": Object{"resourceVersion": text(grid, "metadata", "resourceVersion")}, "spec": spec})
+	data, err := json.Marshal(Object{"metadata": Object{"resourceVersion": value[string](grid, "metadata", "resourceVersion")}, "spec": spec})
 	if err != nil {
 		return nil, fmt.Errorf("write patch: %w", err)
 	}
@@ -90,7 +84,7 @@ func mergePatch(from, to any) (patch any, ok bool) {
 
 // revise decides which ControllerRevisions to write and to drop. Content that
 // was there before gets a new number, as kubectl rollout undo has it.
-func (g *grid) revise(p *Plan) {
+func (g *tracked) revise(p *Plan) {
 	all := Revisions(g.uid, slices.Collect(maps.Values(g.revisions)))
 	newest := int64(0)
 	if len(all) > 0 {
@@ -105,9 +99,9 @@ func (g *grid) revise(p *Plan) {
 	}
 }
 
-func (g *grid) newRevision(number int64) Object {
+func (g *tracked) newRevision(number int64) Object {
 	return Object{
-		"apiVersion": "apps/v1", "kind": "ControllerRevision",
+		"apiVersion": "apps/v1", "kind": RevisionKind,
 		"metadata": Object{
 			"namespace": g.ref.Namespace, "name": g.revision, "labels": Object{names.GridSelector: g.ref.Name},
 			"ownerReferences": []any{g.ownerReference()},

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,25 +22,10 @@ const (
 	maxMessage = 768 // bytes, of a condition or a unit
 )
 
-// recall reads the status that a grid was found with.
-func (m *memory) recall(status Object) {
-	m.workload, m.service = nil, nil
-	data, err := json.Marshal(status)
-	if err != nil || status == nil {
-		return
-	}
-	workload, service := &apiv1.WorkloadGridStatus{}, &apiv1.ServiceGridStatus{}
-	if json.Unmarshal(data, workload) == nil { // a foreign form reads as none
-		m.workload = workload
-	}
-	if json.Unmarshal(data, service) == nil {
-		m.service = service
-	}
-}
-
-// Stale tells whether a plan's status is another than the one that stands.
-func (x *Index) Stale(p Plan) bool {
-	m := x.memories[p.Grid]
+// StatusChanged reports whether a plan's status is another than the one that
+// stands.
+func (x *Index) StatusChanged(p Plan) bool {
+	m := x.records[p.Grid]
 	switch {
 	case m == nil:
 		return false
@@ -53,9 +37,9 @@ func (x *Index) Stale(p Plan) bool {
 	return false
 }
 
-// Commit notes that a plan's status stands: the next plan goes on from it.
-func (x *Index) Commit(p Plan) {
-	m := x.memories[p.Grid]
+// CommitStatus notes that a plan's status stands: the next plan goes on from it.
+func (x *Index) CommitStatus(p Plan) {
+	m := x.records[p.Grid]
 	if m == nil {
 		return
 	}
@@ -67,7 +51,7 @@ func (x *Index) Commit(p Plan) {
 	}
 }
 
-func (g *grid) workloadStatus(p *Plan, s state, now time.Time) {
+func (g *tracked) workloadStatus(p *Plan, s state, now time.Time) {
 	st := &apiv1.WorkloadGridStatus{
 		ObservedGeneration: g.generation, Revision: g.revision, Rollout: s.rollout, LastRemoval: s.removed,
 	}
@@ -89,15 +73,15 @@ func (g *grid) workloadStatus(p *Plan, s state, now time.Time) {
 	p.Workload = st
 	was := meta.FindStatusCondition(last, apiv1.Progressing)
 	is := meta.FindStatusCondition(st.Conditions, apiv1.Progressing)
-	if g.rollout == nil {
+	if g.waves == nil {
 		return
 	}
 	if was != nil && was.Reason != is.Reason || was == nil && is.Reason != "Complete" {
-		p.News = append(p.News, News{Warning: is.Reason == "Stopped", Reason: "Rollout" + is.Reason, Message: is.Message})
+		p.Events = append(p.Events, Event{Warning: is.Reason == "Stopped", Reason: "Rollout" + is.Reason, Message: is.Message})
 	}
 }
 
-func (g *grid) count(st *apiv1.WorkloadGridStatus, steps []Step) {
+func (g *tracked) count(st *apiv1.WorkloadGridStatus, steps []Step) {
 	for _, step := range steps {
 		switch step.Action {
 		case Refuse:
@@ -120,9 +104,9 @@ func (g *grid) count(st *apiv1.WorkloadGridStatus, steps []Step) {
 }
 
 // states is SuperEdge's status: that of every unit's workload.
-func (g *grid) states() map[string]apiv1.UnitState {
+func (g *tracked) states() map[string]apiv1.UnitState {
 	states := map[string]apiv1.UnitState{}
-	for unit := range g.units {
+	for unit := range g.children {
 		if c := g.live(unit); g.owns(c) && unit != "" {
 			states[unit] = c.state()
 		}
@@ -142,25 +126,6 @@ func worst(steps []Step) []apiv1.UnitStatus {
 	}
 	slices.SortStableFunc(list, func(a, b apiv1.UnitStatus) int { return cmp.Compare(severity[a.Reason], severity[b.Reason]) })
 	return list[:min(maxWorst, len(list))]
-}
-
-// Trouble is what is wrong with a unit, in a word, or "".
-func (s Step) Trouble() string {
-	switch {
-	case s.Action == Refuse:
-		return "Refused"
-	case s.Action == Hold || s.Action == Remove:
-		return "Held"
-	case s.Dark:
-		return "Dark"
-	case s.Action == Create || !s.live && s.Action != Keep:
-		return "Missing"
-	case !s.Ready:
-		return "NotReady"
-	case !s.Updated:
-		return "Outdated"
-	}
-	return ""
 }
 
 func valid(problems []topology.Problem) metav1.Condition {
@@ -206,7 +171,7 @@ func held(st *apiv1.WorkloadGridStatus, steps []Step) metav1.Condition {
 	}
 	var units []string
 	for _, step := range steps {
-		if step.Action == Hold || step.Action == Remove {
+		if step.leaving() {
 			units = append(units, step.Unit)
 		}
 	}
@@ -225,7 +190,7 @@ func conditions(last []metav1.Condition, generation int64, now time.Time, list .
 	return list
 }
 
-func (g *grid) serviceStatus(p *Plan, now time.Time) {
+func (g *tracked) serviceStatus(p *Plan, now time.Time) {
 	st := &apiv1.ServiceGridStatus{ObservedGeneration: g.generation}
 	var last []metav1.Condition
 	if g.service != nil {

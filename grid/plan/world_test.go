@@ -72,7 +72,7 @@ func (c *cluster) happen() {
 	case 5:
 		c.endGrid()
 	case 6: // an object that is nobody's child, or bears the labels
-		c.setStranger()
+		c.setUnowned()
 	case 7:
 		if list := c.refs("Deployment", "StatefulSet", "Service"); len(list) > 0 {
 			c.spoil(pick(r, list))
@@ -110,13 +110,13 @@ func (c *cluster) setGrid(kind, name string) {
 	metadata := Object{"name": name, "namespace": "default", "generation": int64(1)}
 	obj := Object{"apiVersion": "superedge.io/v1", "kind": kind, "metadata": metadata, "spec": spec}
 	if old := c.objects[ref]; old != nil {
-		metadata["uid"] = text(old, "metadata", "uid")
+		metadata["uid"] = value[string](old, "metadata", "uid")
 		if status, ok := old["status"]; ok {
 			obj["status"] = status
 		}
-		metadata["generation"] = number(old, 0, "metadata", "generation") + 1
+		metadata["generation"] = integer(old, 0, "metadata", "generation") + 1
 		if c.r.IntN(3) > 0 {
-			spec["gridUniqKey"] = text(old, "spec", "gridUniqKey")
+			spec["gridUniqKey"] = value[string](old, "spec", "gridUniqKey")
 		}
 	}
 	if kind == "ServiceGrid" {
@@ -154,22 +154,22 @@ func (c *cluster) endGrid() {
 		c.set(obj)
 		return
 	}
-	uid := text(c.objects[ref], "metadata", "uid")
+	uid := value[string](c.objects[ref], "metadata", "uid")
 	c.delete(ref)
 	for _, child := range c.refs("Deployment", "StatefulSet", "Service", "ControllerRevision") {
 		switch obj := c.objects[child]; {
-		case text(controllerOf(obj), "uid") != uid:
+		case value[string](controllerOf(obj), "uid") != uid:
 		case how == 1 && c.r.IntN(4) > 0:
 			c.delete(child)
 		case how == 2:
 			orphan := clone(obj)
-			delete(object(orphan, "metadata"), "ownerReferences")
+			delete(value[Object](orphan, "metadata"), "ownerReferences")
 			c.set(orphan)
 		}
 	}
 }
 
-func (c *cluster) setStranger() {
+func (c *cluster) setUnowned() {
 	kind := pick(c.r, []string{"Deployment", "StatefulSet", "Service"})
 	obj := Object{"apiVersion": "apps/v1", "kind": kind, "metadata": Object{"namespace": "default", "name": pick(c.r, []string{"a-b-c", "a-a", "shop-svc", "shop-c"})}, "spec": Object{}}
 	if c.objects[RefOf(obj)] != nil {
@@ -192,9 +192,9 @@ func (c *cluster) spoil(ref Ref) {
 		ensure(obj, "spec")["replicas"] = int64(7)
 		ensure(obj, "metadata")["managedFields"] = []any{Object{"manager": "hpa", "fieldsV1": Object{"f:spec": Object{"f:replicas": Object{}}}}}
 	case 2:
-		ensure(ensure(obj, "metadata"), "labels")["superedge.io/grid-selector"] = "shop"
+		ensure(obj, "metadata", "labels")["superedge.io/grid-selector"] = "shop"
 	default:
-		ensure(ensure(ensure(obj, "spec"), "template"), "spec")["containers"] = []any{}
+		ensure(obj, "spec", "template", "spec")["containers"] = []any{}
 	}
 	c.set(obj)
 }
@@ -206,8 +206,8 @@ func (c *cluster) work() {
 			continue
 		}
 		obj := clone(c.objects[ref])
-		n := number(obj, 1, "spec", "replicas")
-		obj["status"] = Object{"observedGeneration": number(obj, 0, "metadata", "generation"), "replicas": n, "updatedReplicas": n, "readyReplicas": n, "availableReplicas": n}
+		n := integer(obj, 1, "spec", "replicas")
+		obj["status"] = Object{"observedGeneration": integer(obj, 0, "metadata", "generation"), "replicas": n, "updatedReplicas": n, "readyReplicas": n, "availableReplicas": n}
 		c.set(obj)
 	}
 }
@@ -241,7 +241,7 @@ func (c *cluster) writeStatus(p Plan) {
 		}
 		obj["status"] = out
 	}
-	c.x.Commit(p)
+	c.x.CommitStatus(p)
 	c.set(obj)
 }
 
@@ -250,12 +250,12 @@ func (c *cluster) step(p Plan, s Step) {
 	switch obj := s.Object(c.now); {
 	case obj != nil:
 		if old := c.objects[ref]; old != nil {
-			metadata := object(obj, "metadata")
-			metadata["uid"], metadata["generation"] = text(old, "metadata", "uid"), number(old, 0, "metadata", "generation")+1
+			metadata := value[Object](obj, "metadata")
+			metadata["uid"], metadata["generation"] = value[string](old, "metadata", "uid"), integer(old, 0, "metadata", "generation")+1
 			obj["status"] = old["status"]
-			if n, ok := object(old, "spec")["replicas"]; ok && object(obj, "spec")["replicas"] == nil {
-				object(obj, "spec")["replicas"] = n
-				metadata["managedFields"] = object(old, "metadata")["managedFields"]
+			if n, ok := value[Object](old, "spec")["replicas"]; ok && value[Object](obj, "spec")["replicas"] == nil {
+				value[Object](obj, "spec")["replicas"] = n
+				metadata["managedFields"] = value[Object](old, "metadata")["managedFields"]
 			}
 		}
 		c.set(obj)
@@ -263,11 +263,11 @@ func (c *cluster) step(p Plan, s Step) {
 		c.delete(ref)
 	case s.Action == Release:
 		released := clone(c.objects[ref])
-		delete(object(released, "metadata"), "ownerReferences")
+		delete(value[Object](released, "metadata"), "ownerReferences")
 		c.set(released)
 	case s.Unmarked:
 		marked := clone(c.objects[ref])
-		ensure(ensure(marked, "metadata"), "annotations")["gridmesh.io/unit-gone-since"] = c.now.Format(time.RFC3339)
+		ensure(marked, "metadata", "annotations")["gridmesh.io/unit-gone-since"] = c.now.Format(time.RFC3339)
 		c.set(marked)
 	}
 }
@@ -290,7 +290,7 @@ func (c *cluster) world() (w World) {
 
 // size of a wave by the grid's spec, read apart from the code under test.
 func waveSize(spec Object, units int) int {
-	switch n := object(spec, "rollout")["maxUnits"].(type) {
+	switch n := value[Object](spec, "rollout")["maxUnits"].(type) {
 	case int64:
 		return int(n)
 	case string:

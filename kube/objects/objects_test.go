@@ -277,7 +277,7 @@ func TestListAndMergeOnce(t *testing.T) {
 	s.Hook(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
 		apitest.Fail(w, http.StatusNotFound, "NotFound")
 	})
-	if _, err := List(t.Context(), c, GridKinds()[1:2]); err == nil || !strings.Contains(err.Error(), "is gridmesh-controller installed?") {
+	if _, err := List(t.Context(), c, []Kind{deployments}); err == nil || !strings.Contains(err.Error(), "is gridmesh-controller installed?") {
 		t.Errorf("a kind that the cluster does not know: %v", err)
 	}
 }

@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"strings"
 
@@ -17,8 +15,13 @@ const (
 	hashLen    = 8
 )
 
-// plainName is SuperEdge's name of a child.
+// plainName is SuperEdge's name of a unit's child.
 func plainName(grid, unit string) string { return grid + "-" + unit }
+
+// serviceName is SuperEdge's name of a ServiceGrid's Service.
+func serviceName(grid, _ string) string { return grid + serviceSuffix }
+
+const serviceSuffix = "-svc"
 
 // hashedName is the name where the plain one is taken or no name at all.
 func hashedName(grid, unit string) string {
@@ -37,20 +40,16 @@ func hashedName(grid, unit string) string {
 	return strings.Trim(clean, "-") + "-" + digest(grid+"\x00"+unit, hashLen)
 }
 
-// digest is the first n characters of a text's SHA-256 in hex.
-func digest(text string, n int) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])[:n]
-}
-
-// fault says why a name cannot be a child's, or "".
-func fault(kind, name string, replicas int64) string {
+// badName says why a name cannot be an object's, or "".
+func badName(name string) string {
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return fmt.Sprintf("%q is no name of an object: it may have lower case letters, digits, '-' and '.', and %d characters", name, validation.DNS1123SubdomainMaxLength)
 	}
-	if kind != "StatefulSet" {
-		return ""
-	}
+	return ""
+}
+
+// badSetName says why a name cannot be a StatefulSet's, or "".
+func badSetName(name string, replicas int64) string {
 	pod := fmt.Sprintf("%s-%d", name, max(replicas-1, 0))
 	switch {
 	case len(name) > maxSetName:

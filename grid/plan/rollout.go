@@ -1,0 +1,180 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	apiv1 "github.com/gridmesh/gridmesh/api/v1"
+)
+
+// state is what a grid remembers from one plan to the next, in its status.
+type state struct {
+	rollout *apiv1.RolloutStatus
+	removed *metav1.Time
+	stopped string // why no wave begins, or ""
+	paused  bool
+	pending int // units whose turn comes later
+}
+
+func (g *tracked) state() state {
+	s := state{}
+	if g.workload != nil {
+		s.rollout, s.removed = g.workload.Rollout.DeepCopy(), g.workload.LastRemoval.DeepCopy()
+	}
+	return s
+}
+
+// front is where a rollout is: indexes of the steps that the change has not
+// reached, in order, and units that it has reached and that are not ready,
+// within their deadline and beyond it.
+type front struct {
+	waiting      []int
+	busy, failed []string
+}
+
+// holdBack holds back what is not at its turn. What every wave is follows from
+// the children alone; the state only says since when.
+func (g *tracked) holdBack(p *Plan, s *state, now time.Time) {
+	r := g.waves
+	if r == nil {
+		s.rollout = nil
+		return
+	}
+	f := g.front(p, now)
+	if s.rollout == nil || s.rollout.Revision != g.revision {
+		s.rollout = nil
+		if len(f.waiting) == 0 {
+			return // all is as it is to be, and was before
+		}
+		s.rollout = &apiv1.RolloutStatus{Revision: g.revision}
+	}
+	if len(f.waiting) == 0 && s.rollout.WaitingSince == nil {
+		s.rollout.ReadySince = nil // over
+		return
+	}
+	slices.SortStableFunc(f.waiting, func(a, b int) int { return r.compare(p.Steps[a].Unit, p.Steps[b].Unit) })
+	f.waiting = g.deferDark(p, f.waiting)
+	s.pending = len(f.waiting)
+	g.nextWave(p, s, f, now)
+}
+
+func (g *tracked) front(p *Plan, now time.Time) (f front) {
+	for i, step := range p.Steps {
+		failure, begun := g.failures[step.Unit]
+		switch {
+		case step.changed && begun && failure.Final:
+			f.failed = append(f.failed, step.Unit)
+		case step.changed && begun: // its turn has come, and the write is tried again
+			f.busy = append(f.busy, step.Unit)
+		case step.changed:
+			f.waiting = append(f.waiting, i)
+		case step.Updated || step.Dark || step.Action == Refuse:
+		case step.appliedAt.IsZero() || now.Sub(step.appliedAt) < g.waves.deadline:
+			f.busy = append(f.busy, step.Unit)
+			if !step.appliedAt.IsZero() {
+				p.requeue(step.appliedAt.Add(g.waves.deadline).Sub(now))
+			}
+		default:
+			f.failed = append(f.failed, step.Unit)
+		}
+	}
+	return f
+}
+
+// deferDark takes units without a ready node out of the order: they catch up.
+func (g *tracked) deferDark(p *Plan, turn []int) []int {
+	return slices.DeleteFunc(turn, func(i int) bool {
+		if p.Steps[i].Dark {
+			p.Steps[i].wait("no node of the unit is ready; it catches up when one is")
+		}
+		return p.Steps[i].Dark
+	})
+}
+
+// nextWave decides whether the next wave begins now.
+func (g *tracked) nextWave(p *Plan, s *state, f front, now time.Time) {
+	r, at := g.waves, wholeSecond(now)
+	why := ""
+	switch {
+	case len(f.failed) > r.maxFailed:
+		why = fmt.Sprintf("unit %s is not ready %s after the change reached it; mend it, change the template, or roll back", Short(f.failed), r.deadline)
+		s.stopped = why
+	case len(f.busy) > 0:
+		why = fmt.Sprintf("unit %s is not ready yet", Short(f.busy))
+	case s.rollout.WaitingSince != nil:
+		p.Events = append(p.Events, Event{Reason: "WaveReady", Message: fmt.Sprintf("the wave is ready %s after it began; %d units wait for theirs", now.Sub(s.rollout.WaitingSince.Time).Round(time.Second), len(f.waiting))})
+		s.rollout.WaitingSince, s.rollout.ReadySince = nil, &at
+		p.StatusFirst = true
+	}
+	if len(f.waiting) == 0 {
+		s.rollout.ReadySince = nil
+		return
+	}
+	if why == "" && s.rollout.ReadySince != nil {
+		if left := r.pause - now.Sub(s.rollout.ReadySince.Time); left > 0 {
+			why = "the next wave begins " + atTime(s.rollout.ReadySince.Add(r.pause))
+			p.requeue(left)
+		}
+	}
+	if r.paused {
+		why, s.paused = "the rollout is paused", true
+	}
+	first := 0
+	if why == "" {
+		first = g.beginWave(p, s, f.waiting, at)
+		why = "after the wave that goes now"
+	}
+	g.announce(p, f.waiting[first:], why)
+}
+
+// wholeSecond is the next one: a status knows no others, and what is waited
+// for from then on must not be short.
+func wholeSecond(t time.Time) metav1.Time {
+	return metav1.Time{Time: t.Add(time.Second - 1).Truncate(time.Second)}
+}
+
+// beginWave lets a wave go and returns its size.
+func (g *tracked) beginWave(p *Plan, s *state, turn []int, at metav1.Time) int {
+	n := g.waveSize(p, turn, g.waves.size(len(p.Steps)))
+	units := make([]string, n)
+	for i, step := range turn[:n] {
+		units[i] = p.Steps[step].Unit
+	}
+	s.rollout.WaitingSince, s.rollout.ReadySince = &at, nil
+	s.pending -= n
+	p.StatusFirst = true
+	p.Events = append(p.Events, Event{Reason: "WaveBegins", Message: fmt.Sprintf("the change goes to %d of the %d units that wait for it: %s", n, len(turn), Short(units))})
+	return n
+}
+
+// waveSize is how many of the units in turn make a wave: units of the order and
+// others do not mix.
+func (g *tracked) waveSize(p *Plan, turn []int, size int) int {
+	n := min(size, len(turn))
+	_, ordered := g.waves.place[p.Steps[turn[0]].Unit]
+	for i, step := range turn[:n] {
+		if _, also := g.waves.place[p.Steps[step].Unit]; also != ordered {
+			return i
+		}
+	}
+	return n
+}
+
+// announce tells the units that wait which wave they are in, counted from now.
+func (g *tracked) announce(p *Plan, turn []int, why string) {
+	size := g.waves.size(len(p.Steps))
+	for wave := 1; len(turn) > 0; wave++ {
+		n := g.waveSize(p, turn, size)
+		text := fmt.Sprintf("in %d waves: %s", wave, why)
+		if wave == 1 {
+			text = "in the next wave: " + why
+		}
+		for _, i := range turn[:n] {
+			p.Steps[i].wait(text)
+		}
+		turn = turn[n:]
+	}
+}

@@ -1,0 +1,143 @@
+package plan
+
+import (
+	"time"
+
+	apiv1 "github.com/gridmesh/gridmesh/api/v1"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// Action is what happens to a child.
+type Action string
+
+// The actions.
+const (
+	Create  Action = "create"
+	Update  Action = "update"
+	Keep    Action = "keep"    // as it is
+	Adopt   Action = "adopt"   // of another controller, by its labels; pods stay
+	Wait    Action = "wait"    // its turn in the rollout comes later; see Why
+	Hold    Action = "hold"    // its unit is gone; kept for now
+	Remove  Action = "remove"  // its unit is gone
+	Release Action = "release" // its label names the grid no longer; it stays, without an owner
+	Refuse  Action = "refuse"  // cannot be made; see Why
+)
+
+// Step is one child of a grid.
+type Step struct {
+	Unit   string // "" for the Service of a ServiceGrid
+	Nodes  int    // of the unit
+	Kind   string // Deployment, StatefulSet or Service
+	Name   string
+	Action Action
+	Why    string
+	// Ready: the workload has all its replicas. Updated: it runs what the grid
+	// says. Dark: no node of the unit is ready.
+	Ready, Updated, Dark bool
+	// Version is the live child's metadata.resourceVersion. Fingerprint changes
+	// with what the grid may have said of it, and not with its status.
+	Version, Fingerprint string
+	// Unmarked: held, and not annotated yet with the time it was first seen so.
+	Unmarked bool
+	// Unmark: the unit is back, that annotation is to go.
+	Unmark bool
+
+	live      bool      // the child is there
+	changed   bool      // to be applied because the grid changed: waves hold it back
+	appliedAt time.Time // of the live child, last
+	desired   *desired  // nil unless Create, Update or Adopt
+}
+
+// Object renders what is to be applied now; nil unless the action is Create,
+// Update or Adopt.
+func (s Step) Object(now time.Time) Object {
+	if s.desired == nil {
+		return nil
+	}
+	return s.desired.render(now)
+}
+
+// Hash is the annotation Applied of what is to be applied, or "".
+func (s Step) Hash() string {
+	if s.desired == nil {
+		return ""
+	}
+	return s.desired.hash
+}
+
+// leaving reports whether the child's unit is gone.
+func (s Step) leaving() bool { return s.Action == Hold || s.Action == Remove }
+
+func (s *Step) wait(why string) { s.Action, s.Why, s.desired = Wait, why, nil }
+
+// Trouble is what is wrong with a unit, in a word, or "".
+func (s Step) Trouble() string {
+	switch {
+	case s.Action == Refuse:
+		return "Refused"
+	case s.leaving():
+		return "Held"
+	case s.Dark:
+		return "Dark"
+	case s.Action == Create || !s.live && s.Action != Keep:
+		return "Missing"
+	case !s.Ready:
+		return "NotReady"
+	case !s.Updated:
+		return "Outdated"
+	}
+	return ""
+}
+
+// Plan is what one grid wants.
+type Plan struct {
+	Grid     Ref
+	UID      string
+	UnitKey  string
+	Steps    []Step // by unit, then those whose unit is gone
+	Problems []topology.Problem
+	// Revision is the ControllerRevision to apply, or nil; Expired are those
+	// beyond the limit.
+	Revision Object
+	Expired  []string
+	// Unused are entries of templatePool to be removed from the spec.
+	Unused []string
+	// Workload is the status of a DeploymentGrid or StatefulSetGrid, Service
+	// that of a ServiceGrid; the other is nil, and both are when the grid is
+	// being deleted.
+	Workload *apiv1.WorkloadGridStatus
+	Service  *apiv1.ServiceGridStatus
+	// StatusFirst: the status holds state that must be written before the steps
+	// are carried out, so that whoever takes over goes on from there.
+	StatusFirst bool
+	// RequeueAfter is how long until the plan changes by time alone; 0 for never.
+	RequeueAfter time.Duration
+	// Events are what has happened to the rollout since the last plan.
+	Events []Event
+}
+
+// Event is something to record about a grid.
+type Event struct {
+	Warning bool
+	Reason  string
+	Message string
+}
+
+// Status is the status to write, or nil.
+func (p Plan) Status() any {
+	switch {
+	case p.Workload != nil:
+		return p.Workload
+	case p.Service != nil:
+		return p.Service
+	}
+	return nil
+}
+
+// requeue asks for another plan after d at the latest.
+func (p *Plan) requeue(d time.Duration) {
+	d = max(d, time.Millisecond)
+	if p.RequeueAfter == 0 || d < p.RequeueAfter {
+		p.RequeueAfter = d
+	}
+}

@@ -1,0 +1,321 @@
+package plan
+
+import (
+	"maps"
+	"slices"
+
+	apiv1 "github.com/gridmesh/gridmesh/api/v1"
+)
+
+// World is all that the grids of one cluster depend on.
+type World struct {
+	Grids     []Object // DeploymentGrids, StatefulSetGrids, ServiceGrids
+	Nodes     []Object
+	Children  []Object // Deployments, StatefulSets and Services
+	Revisions []Object // ControllerRevisions
+}
+
+// Add sorts in an object; what no grid depends on is left out.
+func (w *World) Add(obj Object) {
+	kind, version := value[string](obj, "kind"), value[string](obj, "apiVersion")
+	if !slices.ContainsFunc(Watches(), func(o Watched) bool { return o.Kind == kind && o.APIVersion() == version }) {
+		return
+	}
+	switch {
+	case kind == kindNode:
+		w.Nodes = append(w.Nodes, obj)
+	case kind == RevisionKind:
+		w.Revisions = append(w.Revisions, obj)
+	case kindOf(kind) != nil:
+		w.Grids = append(w.Grids, obj)
+	default:
+		w.Children = append(w.Children, obj)
+	}
+}
+
+// Index is a world that is kept ready for planning: Set and Delete cost what
+// changed. It has one owner, and writes to none of the objects.
+type Index struct {
+	units    units
+	grids    map[Ref]*tracked
+	users    map[string]map[Ref]bool // unit key -> its grids
+	children map[Ref]*child
+	taken    map[Ref]bool // names of objects that are nobody's children
+	records  map[Ref]*record
+	dirty    map[Ref]bool
+	refusing map[Ref]bool // grids with a unit that others are in the way of
+}
+
+// tracked is a grid with what is known of it besides its spec.
+type tracked struct {
+	*grid
+	*record
+	assessed map[string]assessment // by unit, of the spec as it is
+	failures map[string]Failure    // by unit, of the spec as it is
+}
+
+// record is what outlives a change of the grid.
+type record struct {
+	children  map[string][]*child // by unit, sorted by name
+	revisions map[string]Object   // by name
+	// The status as it was decided last, or was found: where a rollout is.
+	workload *apiv1.WorkloadGridStatus
+	service  *apiv1.ServiceGridStatus
+}
+
+// assessment is what a unit needs, kept as long as its child and its grid
+// stay the same.
+type assessment struct {
+	child *child
+	step  Step
+}
+
+// Failure is why the child of a unit could not be written.
+type Failure struct {
+	Text string
+	// Final: the API server refused what was asked for, and would again.
+	Final bool
+}
+
+// NewIndex returns an empty world.
+func NewIndex() *Index {
+	return &Index{
+		units: newUnits(), grids: map[Ref]*tracked{}, users: map[string]map[Ref]bool{}, children: map[Ref]*child{},
+		taken: map[Ref]bool{}, records: map[Ref]*record{}, dirty: map[Ref]bool{}, refusing: map[Ref]bool{},
+	}
+}
+
+// Grids lists the grids there are, by namespace, kind and name; those of
+// SuperEdge's federation are left alone.
+func (x *Index) Grids() []Ref { return slices.SortedFunc(maps.Keys(x.grids), compareRefs) }
+
+// Dirty returns the grids whose plan may have changed since the last call.
+func (x *Index) Dirty() []Ref {
+	list := slices.SortedFunc(maps.Keys(x.dirty), compareRefs)
+	clear(x.dirty)
+	return list
+}
+
+// MarkAllDirty marks every grid as changed, and forgets which names are taken:
+// who has them is not watched.
+func (x *Index) MarkAllDirty() {
+	clear(x.taken)
+	for ref := range x.grids {
+		x.dirty[ref] = true
+	}
+}
+
+// Set adds or replaces an object; one that no grid depends on is left out.
+func (x *Index) Set(obj Object) {
+	switch ref := RefOf(obj); {
+	case ref.Kind == kindNode:
+		n := readNode(obj)
+		x.setNode(ref.Name, &n)
+	case ref.Kind == RevisionKind:
+		x.setRevision(ref, obj)
+	case kindOf(ref.Kind) != nil:
+		x.setGrid(ref, decodeGrid(obj), obj)
+	case kindOfChild(ref.Kind) != nil:
+		x.setChild(ref, readChild(obj))
+	}
+}
+
+// Delete removes an object.
+func (x *Index) Delete(ref Ref) {
+	switch {
+	case ref.Kind == kindNode:
+		x.setNode(ref.Name, nil)
+	case ref.Kind == RevisionKind:
+		x.deleteRevision(ref)
+	case kindOf(ref.Kind) != nil:
+		x.setGrid(ref, nil, nil)
+		delete(x.records, ref)
+	case kindOfChild(ref.Kind) != nil:
+		x.setChild(ref, nil)
+	}
+}
+
+// Failed notes what became of writes to the children of units; one without a
+// text is a success.
+func (x *Index) Failed(grid Ref, units map[string]Failure) {
+	g := x.grids[grid]
+	if g == nil {
+		return
+	}
+	for unit, f := range units {
+		switch was, failed := g.failures[unit]; {
+		case f.Text == "" && failed:
+			delete(g.failures, unit)
+			x.dirty[grid] = true
+		case f.Text != "" && was != f:
+			g.failures[unit] = f
+			x.dirty[grid] = true
+		}
+	}
+}
+
+// MarkDeleting notes that a child is being deleted, before its watch says so.
+func (x *Index) MarkDeleting(ref Ref) {
+	if c := x.children[ref]; c != nil {
+		obj := clone(c.obj)
+		ensure(obj, "metadata")["deletionTimestamp"] = "now"
+		x.Set(obj)
+	}
+}
+
+// MarkTaken notes that a name that a grid wants is somebody else's, who is not
+// watched. MarkAllDirty forgets it.
+func (x *Index) MarkTaken(ref, by Ref) {
+	x.taken[ref] = true
+	x.dirty[by] = true
+}
+
+// markRefusing marks the grids of a namespace that a name was in the way of.
+func (x *Index) markRefusing(namespace string) {
+	for ref := range x.refusing {
+		if ref.Namespace == namespace {
+			x.dirty[ref] = true
+		}
+	}
+}
+
+func (x *Index) setNode(name string, n *node) {
+	for _, key := range x.units.set(name, n) {
+		for ref := range x.users[key] {
+			x.dirty[ref] = true
+			x.markRefusing(ref.Namespace)
+		}
+	}
+}
+
+func (x *Index) setGrid(ref Ref, g *grid, obj Object) {
+	old := x.grids[ref]
+	if old != nil && g != nil && old.same(g) {
+		return // a new status at most
+	}
+	if old != nil {
+		x.unuse(old.grid)
+		delete(x.grids, ref)
+	}
+	x.dirty[ref] = true
+	rekeyed := old == nil || g == nil || old.unitKey != g.unitKey
+	if rekeyed {
+		x.markRefusing(ref.Namespace) // a name may be free now, or taken
+	}
+	if g == nil || g.federated {
+		delete(x.refusing, ref)
+		return
+	}
+	next := &tracked{grid: g, record: x.recordOf(ref), assessed: map[string]assessment{}, failures: map[string]Failure{}}
+	if old == nil || old.uid != g.uid {
+		next.workload, next.service = decodeStatus(obj)
+	}
+	x.grids[ref] = next
+	x.use(g)
+	if rekeyed {
+		x.regroup(next)
+	}
+}
+
+func (x *Index) use(g *grid) {
+	x.units.use(g.unitKey)
+	if x.users[g.unitKey] == nil {
+		x.users[g.unitKey] = map[Ref]bool{}
+	}
+	x.users[g.unitKey][g.ref] = true
+}
+
+func (x *Index) unuse(g *grid) {
+	delete(x.users[g.unitKey], g.ref)
+	if len(x.users[g.unitKey]) == 0 {
+		delete(x.users, g.unitKey)
+		x.units.drop(g.unitKey)
+	}
+}
+
+// regroup sorts a grid's children into units by its key.
+func (x *Index) regroup(g *tracked) {
+	g.children = map[string][]*child{}
+	for _, c := range x.children {
+		if of, ok := gridOf(c); ok && of == g.ref {
+			unit := c.unit(g.unitKey)
+			g.children[unit] = append(g.children[unit], c)
+		}
+	}
+	for _, list := range g.children {
+		slices.SortFunc(list, compareChildren)
+	}
+}
+
+func (x *Index) recordOf(ref Ref) *record {
+	m := x.records[ref]
+	if m == nil {
+		m = &record{children: map[string][]*child{}, revisions: map[string]Object{}}
+		x.records[ref] = m
+	}
+	return m
+}
+
+func (x *Index) setChild(ref Ref, c *child) {
+	old := x.children[ref]
+	if old != nil {
+		x.group(old, false)
+		delete(x.children, ref)
+	}
+	delete(x.taken, ref)
+	if c != nil {
+		x.children[ref] = c
+		x.group(c, true)
+	}
+	oldOf, was := gridOf(old)
+	newOf, is := gridOf(c)
+	if was != is || oldOf != newOf || (old == nil) != (c == nil) {
+		x.markRefusing(ref.Namespace)
+	}
+}
+
+// group adds a child to its grid's units, or takes it away.
+func (x *Index) group(c *child, there bool) {
+	ref, ok := gridOf(c)
+	if !ok {
+		return
+	}
+	x.dirty[ref] = true
+	g := x.grids[ref]
+	if g == nil {
+		return // its grid will look for it
+	}
+	unit := c.unit(g.unitKey)
+	list := slices.DeleteFunc(g.children[unit], func(o *child) bool { return o.ref == c.ref })
+	if there {
+		at, _ := slices.BinarySearchFunc(list, c, compareChildren)
+		list = slices.Insert(list, at, c)
+	}
+	if g.children[unit] = list; len(list) == 0 {
+		delete(g.children, unit)
+	}
+}
+
+func (x *Index) setRevision(ref Ref, obj Object) {
+	owner := controllerOf(obj)
+	kind := value[string](owner, "kind")
+	if kindOf(kind) == nil {
+		return // a StatefulSet's own
+	}
+	of := Ref{kind, ref.Namespace, value[string](owner, "name")}
+	x.recordOf(of).revisions[ref.Name] = obj
+	x.dirty[of] = true
+}
+
+func (x *Index) deleteRevision(ref Ref) {
+	for of, m := range x.records {
+		if _, ok := m.revisions[ref.Name]; !ok || of.Namespace != ref.Namespace {
+			continue
+		}
+		delete(m.revisions, ref.Name)
+		x.dirty[of] = true
+		if len(m.revisions) == 0 && x.grids[of] == nil {
+			delete(x.records, of)
+		}
+	}
+}
