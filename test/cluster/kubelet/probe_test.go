@@ -38,6 +38,7 @@ func TestProbesOfASlowStart(t *testing.T) {
 			}
 		})
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if ready < listens || ready > listens+2*eager {
 			t.Errorf("ready after %s", ready)
 		}
