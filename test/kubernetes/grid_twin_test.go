@@ -34,7 +34,7 @@ func TestGridAPIServerConforms(t *testing.T) {
 	crds, err := apiv1.CRDs()
 	must(t, err)
 	for _, crd := range crds {
-		must(t, lead.InstallCRD(deadline(t, 30*time.Second), client, crd, plan.Manager, plan.Same))
+		must(t, lead.InstallCRD(patient(t), client, crd, plan.Manager, plan.Same))
 	}
 	resources := map[string]plan.Watched{}
 	for _, w := range plan.Watches() {
@@ -68,7 +68,7 @@ func TestGridAPIServerConforms(t *testing.T) {
 			API: mirror, Mirror: mirror, Namespace: "twin",
 			Create: func(t *testing.T, obj plan.Object, manager string) {
 				u := &unstructured.Unstructured{Object: obj}
-				_, err := admin.Resource(resources[u.GetKind()].Resource).Namespace(u.GetNamespace()).Create(deadline(t, 10*time.Second), u, metav1.CreateOptions{FieldManager: manager})
+				_, err := admin.Resource(resources[u.GetKind()].Resource).Namespace(u.GetNamespace()).Create(patient(t), u, metav1.CreateOptions{FieldManager: manager})
 				must(t, err)
 			},
 		}
