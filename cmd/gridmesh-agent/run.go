@@ -207,7 +207,7 @@ func (a *agent) serve(ctx context.Context, st *source.State) error {
 			cancel(err)
 			break
 		}
-		start(h.name, func() error { return run.ServeHTTP(ctx, l, h.handler) })
+		start(h.name, func() error { return run.ServeHTTP(h.handler)(ctx, l) })
 	}
 	start("loop", func() error { a.loop(ctx, st); return nil })
 	<-ctx.Done()

@@ -50,7 +50,7 @@ func control(ctx context.Context, c *config, log *slog.Logger) error {
 			if err != nil {
 				return err
 			}
-			return run.ServeHTTP(ctx, l, s.handler)
+			return run.ServeHTTP(s.handler)(ctx, l)
 		})
 	}
 	start("controller", func() error {

@@ -1,5 +1,3 @@
-// Package run is what every command does the same way: to begin, to be told
-// to stop, and to end with a code.
 package run
 
 import (

@@ -1,0 +1,28 @@
+// Package run is what every program does the same way: to begin, to serve, to
+// be told to stop, and to end with a code.
+//
+//	main.go         Main: the exit codes, and the signals that end a program
+//	group.go        Group: what lives and ends together
+//	listen.go       ListenTCP, ListenUnix
+//	lock.go         Lock: one process at a time
+//	serve.go        ServeHTTP, ServeHTTPS, ServeGRPC: how a member serves a listener
+//	certificate.go  Certificate: TLS that follows its files
+//	checks.go       Checks: /healthz, /livez and /readyz
+//	metrics.go      NewRegistry, MetricsMux: /metrics
+//	heap.go         StillHeap: the garbage collector of a large, still heap
+//
+// A program opens its listeners, adds what it does to a Group, and runs it:
+//
+//	var g run.Group
+//	defer g.Close()
+//	l, err := run.ListenUnix("/run/gridmesh/status.sock")
+//	if err != nil {
+//		return err
+//	}
+//	g.AddListener("status", l, run.ServeHTTP(mux))
+//	g.Add("loop", loop)
+//	return g.Run(ctx)
+//
+// Errors that a program may want to give an exit code of its own are ErrUsage
+// and ErrInUse.
+package run

@@ -1,0 +1,143 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrInUse marks a socket or a lock that another process holds.
+var ErrInUse = errors.New("in use")
+
+// ListenTCP listens on an address.
+func ListenTCP(address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", address, err)
+	}
+	return l, nil
+}
+
+const (
+	socketMode = 0o660 // owner and group
+	// maxSocketPath is what sun_path holds, without its end (unix(7)).
+	maxSocketPath = 107
+	// dialTimeout is how long a listener may take to be recognised as one.
+	dialTimeout = time.Second
+)
+
+// ListenUnix opens a socket for the owner and the group; directories that are
+// not there are made. What a process that is gone left at the path is
+// replaced, without a moment in which others may connect who may not. Where
+// somebody listens, it is ErrInUse; what is no socket is refused.
+//
+// The socket stays when the listener is closed: a successor may have replaced
+// it already.
+func ListenUnix(path string) (net.Listener, error) {
+	if len(path) > maxSocketPath {
+		return nil, fmt.Errorf("listen on %s: the path has %d bytes, a socket's may have %d; choose a shorter one", path, len(path), maxSocketPath)
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	// From the look at what is there to the rename over it, others who open a
+	// socket in this directory wait.
+	unlock, err := lockDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	defer unlock()
+	if err := replaceable(path); err != nil {
+		return nil, err
+	}
+	l, err := bindOver(path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	return l, nil
+}
+
+// replaceable reports an error unless nothing is at path or a socket that
+// nobody listens on.
+func replaceable(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", path, err)
+	}
+	if info.Mode()&os.ModeSocket == 0 {
+		return fmt.Errorf("listen on %s: something that is no socket is there; remove it or choose another path", path)
+	}
+	conn, err := net.DialTimeout("unix", path, dialTimeout)
+	if err == nil {
+		_ = conn.Close()
+	}
+	// Any other answer than a refusal is of somebody who is there: one whose
+	// queue is full, who is slow, or whom we may not reach.
+	if errors.Is(err, unix.ECONNREFUSED) {
+		return nil
+	}
+	return fmt.Errorf("%w: somebody listens on %s already; stop it or choose another path", ErrInUse, path)
+}
+
+// bindOver binds in a directory that nobody else enters, sets the mode there,
+// and renames the socket to path. The caller holds the lock of path's
+// directory: a temporary directory that is there is a dead process's.
+func bindOver(path string) (net.Listener, error) {
+	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
+	born := filepath.Join(tmp, filepath.Base(path))
+	remove := func() {
+		_ = os.Remove(born)
+		_ = os.Remove(tmp)
+	}
+	remove()
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		return nil, err
+	}
+	defer remove()
+	l, err := bind(tmp, born)
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false)
+	if err = os.Chmod(born, socketMode); err == nil {
+		err = os.Rename(born, path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return &unixListener{l, net.UnixAddr{Name: path, Net: "unix"}}, nil
+}
+
+// bind binds at born, in dir; by way of dir's descriptor where the path is
+// longer than sun_path.
+func bind(dir, born string) (*net.UnixListener, error) {
+	at := born
+	if len(born) > maxSocketPath {
+		d, err := os.Open(dir)
+		if err != nil {
+			return nil, err
+		}
+		defer d.Close()
+		at = filepath.Join("/proc/self/fd", strconv.Itoa(int(d.Fd())), filepath.Base(born))
+	}
+	return net.ListenUnix("unix", &net.UnixAddr{Name: at, Net: "unix"})
+}
+
+// unixListener is known by the path it was renamed to.
+type unixListener struct {
+	*net.UnixListener
+	addr net.UnixAddr
+}
+
+func (l *unixListener) Addr() net.Addr { return &l.addr }

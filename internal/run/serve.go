@@ -1,0 +1,67 @@
+package run
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"time"
+)
+
+// ServeHTTP returns what answers on a listener until its context ends. What a
+// client may send, and how long that may take, is bounded.
+func ServeHTTP(h http.Handler) func(ctx context.Context, l net.Listener) error {
+	return func(ctx context.Context, l net.Listener) error {
+		s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
+		defer s.Close()
+		stop := context.AfterFunc(ctx, func() { _ = s.Close() })
+		defer stop()
+		if err := s.Serve(l); ctx.Err() == nil {
+			return err
+		}
+		return nil
+	}
+}
+
+// ServeHTTPS is ServeHTTP over TLS, HTTP/1.1 and HTTP/2.
+func ServeHTTPS(c *Certificate, h http.Handler) func(ctx context.Context, l net.Listener) error {
+	return func(ctx context.Context, l net.Listener) error {
+		return ServeHTTP(h)(ctx, tls.NewListener(l, c.TLS()))
+	}
+}
+
+// GRPCServer is *grpc.Server, which this package does not import.
+type GRPCServer interface {
+	Serve(l net.Listener) error
+	GracefulStop()
+	Stop()
+}
+
+// grpcDrain is how long calls under way may take to end. Streams that never
+// end, as those of xDS, are cut after it.
+const grpcDrain = 250 * time.Millisecond
+
+// ServeGRPC returns what serves s on a listener until its context ends, and
+// then lets calls under way end, for a moment.
+func ServeGRPC(s GRPCServer) func(ctx context.Context, l net.Listener) error {
+	return func(ctx context.Context, l net.Listener) error {
+		stopped := make(chan struct{})
+		stop := context.AfterFunc(ctx, func() {
+			defer close(stopped)
+			drain(s)
+		})
+		err := s.Serve(l)
+		if stop() { // ctx goes on: the server gave up
+			s.Stop()
+			return err
+		}
+		<-stopped
+		return nil
+	}
+}
+
+func drain(s GRPCServer) {
+	cut := time.AfterFunc(grpcDrain, s.Stop)
+	defer cut.Stop()
+	s.GracefulStop()
+}
