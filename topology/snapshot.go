@@ -3,6 +3,7 @@ package topology
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/gridmesh/gridmesh/internal/table"
 )
@@ -16,6 +17,28 @@ type Snapshot struct {
 	// Problems are mistakes that belong to no object that could be kept, as a
 	// file that is no YAML.
 	Problems []Problem
+	// Partial: it lacks what a node can do without; what is not in it may exist
+	// all the same. See source.Subset.
+	Partial bool
+
+	triggers  []time.Time // when the latest changes began, the newest last
+	triggered uint64      // how many there were since the builder's start
+}
+
+// maxTriggers is how many times of triggers a snapshot remembers.
+const maxTriggers = 10_000
+
+// TriggersSince returns when the changes that lead from prev to s began, as
+// far as that was noted (Builder.AddTrigger); of more than 10 000 the newest.
+// prev is an earlier snapshot of the same Builder, however many were made in
+// between; nil, or one without triggers, gives all of them. What is returned must not
+// be written to.
+func (s *Snapshot) TriggersSince(prev *Snapshot) []time.Time {
+	n := s.triggered
+	if prev != nil {
+		n -= min(n, prev.triggered)
+	}
+	return s.triggers[len(s.triggers)-int(min(n, uint64(len(s.triggers)))):]
 }
 
 // Entry is a Service with its slices. Service is nil while only slices of
@@ -36,6 +59,9 @@ type Builder struct {
 	owner    map[ObjectKey]ObjectKey // slice -> Service
 	cidrs    []netip.Prefix
 	problems []Problem
+
+	triggers  []time.Time
+	triggered uint64
 }
 
 // NewBuilder starts from nothing.
@@ -54,7 +80,19 @@ func (b *Builder) Build() *Snapshot {
 		Nodes:        b.nodes.Freeze(),
 		ServiceCIDRs: b.cidrs,
 		Problems:     b.problems,
+		triggers:     slices.Clip(b.triggers[max(0, len(b.triggers)-maxTriggers):]),
+		triggered:    b.triggered,
 	}
+}
+
+// AddTrigger notes when a change that was just made began: what somebody did
+// to the cluster, before it came here as an object.
+func (b *Builder) AddTrigger(at time.Time) {
+	if len(b.triggers) == 2*maxTriggers { // snapshots go on holding the old array
+		b.triggers = slices.Clone(b.triggers[maxTriggers:])
+	}
+	b.triggers = append(b.triggers, at)
+	b.triggered++
 }
 
 // SetService adds or replaces a Service and tells whether anything changed.
