@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gridmesh/gridmesh/grid/plan"
+	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
 )
@@ -87,7 +88,7 @@ func (c *config) complete(f *pflag.FlagSet, log *slog.Logger) error {
 	}
 	f.Visit(func(flag *pflag.Flag) {
 		if why, ok := ignored[flag.Name]; ok {
-			log.Warn("a flag of SuperEdge is ignored", "flag", "--"+flag.Name, "why", why)
+			log.Warn("a flag of SuperEdge is ignored", obs.KeyFlag, "--"+flag.Name, obs.KeyWhy, why)
 		}
 	})
 	if err := errors.Join(errs...); err != nil {

@@ -2,16 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"net/http"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
 	"github.com/gridmesh/gridmesh/grid"
@@ -28,44 +22,30 @@ func control(ctx context.Context, c *config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry := run.NewRegistry()
 	metrics := grid.NewMetrics(registry)
-
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
-	start := func(what string, f func() error) {
-		wg.Go(func() {
-			err := f()
-			if err != nil && ctx.Err() == nil {
-				err = fmt.Errorf("%s: %w", what, err)
-			}
-			cancel(err) // one that ends, ends all
-		})
+	var g run.Group
+	defer g.Close()
+	if err := listen(&g, c, registry); err != nil {
+		return err
 	}
-	for _, s := range services(c, registry) {
-		start("http", func() error {
-			l, err := run.ListenTCP(s.address)
-			if err != nil {
-				return err
-			}
-			return run.ServeHTTP(s.handler)(ctx, l)
-		})
-	}
-	start("controller", func() error {
+	g.Add("controller", func(ctx context.Context) error {
 		work := func(ctx context.Context) error { return lead(ctx, c, client, log, metrics) }
 		if c.leaderElect {
 			return client.Lead(ctx, c.election, work)
 		}
 		return work(ctx)
 	})
-	<-ctx.Done()
-	wg.Wait()
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-		return cause
+	return g.Run(ctx)
+}
+
+// listen opens what others ask for health and metrics.
+func listen(g *run.Group, c *config, registry *prometheus.Registry) error {
+	var checks run.Checks // it is as well as it answers
+	if err := g.AddHTTP("health", c.healthz, checks.Handler()); err != nil {
+		return err
 	}
-	return nil
+	return g.AddHTTP("metrics", c.metrics, run.MetricsMux(registry))
 }
 
 // lead does the work of the one replica that acts.
@@ -79,21 +59,22 @@ func lead(ctx context.Context, c *config, client *kube.Client, log *slog.Logger,
 	events := kube.NewRecorder(ctx, client, plan.Manager)
 	defer events.Close()
 	controller := grid.New(mirror, mirror, grid.Config{Guard: c.guard, Parallel: c.parallel, Log: log, Metrics: metrics, Events: events})
+	var g run.Group
 	ready := make(chan struct{})
-	var wg sync.WaitGroup
-	var mirrored error
+	g.Add("mirror", func(ctx context.Context) error { return mirror.Run(ctx, func() { close(ready) }) })
+	g.Add("grids", func(ctx context.Context) error {
+		select {
+		case <-ready:
+			log.Info("leading")
+			return controller.Run(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	})
 	if c.installCRDs {
-		wg.Go(func() { keepCRDs(ctx, client, log) })
+		g.Add("CRDs", func(ctx context.Context) error { keepCRDs(ctx, client, log); return nil })
 	}
-	wg.Go(func() { mirrored = mirror.Run(ctx, func() { close(ready) }) })
-	select {
-	case <-ready:
-		log.Info("leading")
-		_ = controller.Run(ctx)
-	case <-ctx.Done():
-	}
-	wg.Wait()
-	return mirrored
+	return g.Run(ctx)
 }
 
 func installCRDs(ctx context.Context, client *kube.Client) error {
@@ -124,30 +105,7 @@ func keepCRDs(ctx context.Context, client *kube.Client, log *slog.Logger) {
 			return
 		}
 		if err := installCRDs(ctx, client); err != nil && ctx.Err() == nil {
-			log.Error("could not keep the CRDs", "err", err)
+			log.Error("could not keep the CRDs", obs.KeyErr, err)
 		}
 	}
-}
-
-// service is what is served at an address.
-type service struct {
-	address string
-	handler http.Handler
-}
-
-func services(c *config, registry *prometheus.Registry) []service {
-	var list []service
-	add := func(address, path string, h http.Handler) {
-		if address == "" {
-			return
-		}
-		mux := http.NewServeMux()
-		mux.Handle("GET "+path, h)
-		list = append(list, service{address, mux})
-	}
-	add(c.healthz, "/healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintln(w, "ok")
-	}))
-	add(c.metrics, "/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	return list
 }

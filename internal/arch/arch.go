@@ -1,5 +1,13 @@
-// Package arch holds the laws of the house: which package may import which.
-// Its test checks them on direct imports.
+// Package arch holds the laws of the house: which package may import which,
+// which are pure, what has to be documented, and how large code may be. Its
+// tests check them on the whole module.
+//
+//	arch.go  the layers, and Check of a package's imports
+//	pure.go  what a pure package does without
+//	size.go  sizes of files and functions
+//
+// A new folder takes a line in layers; a law that is in the way is changed
+// here, with its reason.
 package arch
 
 import (
@@ -11,81 +19,102 @@ import (
 // Module is the path of the main module.
 const Module = "github.com/gridmesh/gridmesh"
 
-// layers lists every folder with its layer; imports point to lower layers
-// only. A longer prefix wins.
+// The layers; imports point to lower ones only.
+const (
+	layerBase  = iota // what everybody uses
+	layerRules        // the decision, without I/O
+	layerFeed         // where snapshots come from
+	layerRoom         // what acts on them; rooms never import each other
+	layerNode         // the node agent, which puts rooms together
+	layerCmd          // programs: flags, help, exit codes
+	layerTest         // stories across rooms, the test cluster
+)
+
+// layers lists every folder with its layer. A longer prefix wins.
 var layers = map[string]int{
-	"api": 0, "internal": 0,
-	"topology": 1,
-	"convert":  1, // pure, for every source that reads manifests
-	"source":   2, "kube": 2,
-	"xds": 3, "capture": 3, "grid": 3, "dnsplugin": 3,
-	"cmd":  4,
-	"test": 5,
+	"api": layerBase, "internal": layerBase,
+	"topology": layerRules, "convert": layerRules,
+	"source": layerFeed, "kube": layerFeed,
+	"xds": layerRoom, "capture": layerRoom, "dnsplugin": layerRoom, "grid": layerRoom,
+	"health": layerRoom, "admission": layerRoom, "tunnel": layerRoom, "autonomy": layerRoom,
+	"node": layerNode,
+	"cmd":  layerCmd,
+	"test": layerTest,
 }
 
 // sideways are the imports allowed within a layer.
 var sideways = map[string][]string{
-	"convert": {"topology"},
-	"kube":    {"source"}, // a feed is a source
-	"xds":     {"xds/render"},
-	"capture": {"capture/plan"},
+	"convert": {"topology"}, // it makes topology's types
 }
 
-// pure packages do no I/O: what they import is listed in forbidden.
-var pure = []string{"topology", "convert", "xds/render", "capture/plan", "grid/plan", "dnsplugin/answer"}
-
-var forbidden = []string{
-	"net", "net/http", "os", "os/exec", "syscall", "context", "log", "log/slog", "math/rand", "math/rand/v2",
-	"google.golang.org/grpc", "k8s.io/client-go", "sigs.k8s.io/controller-runtime", "golang.org/x/sys",
-}
-
-// clientGo may be imported by these alone.
+// clientGo may be imported by these alone, and by leaves where it says so.
 var clientGo = []string{"kube", "test"}
+
+// leaves are parts of client-go that talk to nobody, with who uses them.
+var leaves = map[string]string{"k8s.io/client-go/util/workqueue": "grid"}
 
 // Check returns the laws that a package's imports break, with the reason.
 func Check(pkg string, imports []string) []string {
-	var broken []string
 	from := strings.TrimPrefix(pkg, Module+"/")
-	room, layer, known := find(from)
-	if !known {
+	room, layer, ok := find(from)
+	if !ok {
 		return []string{fmt.Sprintf("%s is in no layer: add its folder to internal/arch, or put it into one", from)}
 	}
+	var broken []string
 	for _, path := range imports {
+		why := foreign(from, path)
 		if to, ours := strings.CutPrefix(path, Module+"/"); ours {
-			target, below, ok := find(to)
-			if ok && room != target && below >= layer && !slices.Contains(sideways[room], to) && layer != 5 {
-				broken = append(broken, fmt.Sprintf("%s imports %s: imports point to lower layers, rooms never to each other", from, to))
-			}
-			if ok && slices.Contains(pure, from) && below > 1 {
-				broken = append(broken, fmt.Sprintf("%s is pure and imports %s, which is not", from, to))
-			}
-			continue
+			why = own(from, room, layer, to)
 		}
-		if slices.Contains(pure, from) && under(path, forbidden) {
-			broken = append(broken, fmt.Sprintf("%s is pure and imports %s: hand in what it needs as an argument", from, path))
-		}
-		if under(path, []string{"k8s.io/client-go"}) && !under(from, clientGo) {
-			broken = append(broken, fmt.Sprintf("%s imports %s: only kube talks to an API server", from, path))
-		}
-		if from == "topology" && strings.HasPrefix(path, "k8s.io/") {
-			broken = append(broken, fmt.Sprintf("%s imports %s: topology has types of its own, convert makes them", from, path))
+		if why != "" {
+			broken = append(broken, fmt.Sprintf("%s imports %s: %s", from, path, why))
 		}
 	}
 	return broken
 }
 
+// own returns what is wrong with an import from the module itself.
+func own(from, room string, layer int, to string) string {
+	target, below, ok := find(to)
+	switch {
+	case !ok:
+		return "" // its own law is broken already
+	case slices.Contains(pure, from) && below > layerRules:
+		return "a pure package uses api, internal, topology and convert only, so that it can be tested and run anywhere"
+	case room == target || layer == layerTest || below < layer || slices.Contains(sideways[room], target):
+		return ""
+	case layer == layerRoom && below == layerRoom:
+		return "rooms never import each other, so that each can be read and changed alone; node or cmd puts them together"
+	case layer == layerFeed && below == layerFeed:
+		return "kube and source are two ways to a snapshot; what both need is in topology or convert"
+	}
+	return "imports point to lower layers only"
+}
+
+// foreign returns what is wrong with an import from elsewhere.
+func foreign(from, path string) string {
+	switch {
+	case slices.Contains(pure, from) && impure(path):
+		return "a pure package does no I/O and asks for no time or chance; hand in what it needs as an argument"
+	case under(path, "k8s.io/client-go") && !slices.ContainsFunc(clientGo, func(room string) bool { return under(from, room) }) && leaves[path] != from:
+		return "only kube talks to an API server, so that there is one way to watch and one to write"
+	case under(from, "topology") && strings.HasPrefix(path, "k8s.io/"):
+		return "topology has small types of its own, which are the state file and the socket too; convert makes them"
+	}
+	return ""
+}
+
 // find returns the room and layer of a path by its longest known prefix.
 func find(path string) (room string, layer int, ok bool) {
 	for prefix, n := range layers {
-		if (path == prefix || strings.HasPrefix(path, prefix+"/")) && len(prefix) > len(room) {
+		if under(path, prefix) && len(prefix) > len(room) {
 			room, layer, ok = prefix, n, true
 		}
 	}
 	return room, layer, ok
 }
 
-func under(path string, list []string) bool {
-	return slices.ContainsFunc(list, func(p string) bool {
-		return path == p || strings.HasPrefix(path, p+"/") && p != "net" && p != "os"
-	})
+// under reports whether path is folder, or in it.
+func under(path, folder string) bool {
+	return path == folder || strings.HasPrefix(path, folder+"/")
 }

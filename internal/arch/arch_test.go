@@ -7,95 +7,150 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
 type listed struct {
-	ImportPath, Dir string
-	Imports         []string
-	GoFiles         []string
+	ImportPath, Dir                    string
+	Imports                            []string
+	GoFiles, TestGoFiles, XTestGoFiles []string
 }
 
-func packages(t *testing.T) []listed {
-	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,GoFiles", Module+"/...")
-	out, err := cmd.Output()
+// folder is the package's path in the module.
+func (p listed) folder() string { return strings.TrimPrefix(p.ImportPath, Module+"/") }
+
+// product reports whether the package is more than a test's.
+func (p listed) product() bool { return !under(p.folder(), "test") }
+
+var list = sync.OnceValues(func() ([]listed, error) {
+	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,GoFiles,TestGoFiles,XTestGoFiles", Module+"/...").Output()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	var list []listed
+	var all []listed
 	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p listed
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
-			return list
+			return all, nil
 		} else if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
-		list = append(list, p)
+		all = append(all, p)
 	}
+})
+
+func packages(t *testing.T) []listed {
+	t.Helper()
+	all, err := list()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 10 {
+		t.Fatalf("only %d packages were found", len(all))
+	}
+	return all
 }
 
-func TestLaws(t *testing.T) {
-	list := packages(t)
-	if len(list) < 10 {
-		t.Fatalf("only %d packages were found", len(list))
+// parse reads files of a package.
+func parse(t *testing.T, set *token.FileSet, p listed, names []string) []*ast.File {
+	t.Helper()
+	var files []*ast.File
+	for _, name := range names {
+		f, err := parser.ParseFile(set, filepath.Join(p.Dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
 	}
-	for _, p := range list {
+	return files
+}
+
+func TestImports(t *testing.T) {
+	for _, p := range packages(t) {
 		for _, broken := range Check(p.ImportPath, p.Imports) {
 			t.Error(broken)
 		}
 	}
 }
 
-// A pure package gets the time as an argument.
 func TestPurePackagesDoNotAskTheClock(t *testing.T) {
 	for _, p := range packages(t) {
-		if !slices.Contains(pure, strings.TrimPrefix(p.ImportPath, Module+"/")) {
+		if !slices.Contains(pure, p.folder()) {
 			continue
 		}
-		for _, name := range p.GoFiles {
-			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, 0)
-			if err != nil {
-				t.Fatal(err)
+		for i, f := range parse(t, token.NewFileSet(), p, p.GoFiles) {
+			for _, name := range clockUses(f) {
+				t.Errorf("%s/%s uses time.%s: a pure package gets the time as an argument, so that its tests own the clock", p.folder(), p.GoFiles[i], name)
 			}
-			ast.Inspect(file, func(n ast.Node) bool {
-				sel, ok := n.(*ast.SelectorExpr)
-				if !ok {
-					return true
-				}
-				x, ok := sel.X.(*ast.Ident)
-				if ok && x.Name == "time" && slices.Contains([]string{"Now", "After", "Sleep", "Since", "NewTimer", "NewTicker"}, sel.Sel.Name) {
-					t.Errorf("%s/%s calls time.%s", p.ImportPath, name, sel.Sel.Name)
-				}
-				return true
-			})
 		}
 	}
 }
 
-func TestCheckFindsWhatItShould(t *testing.T) {
-	for _, tc := range []struct {
-		pkg, imports string
-		broken       bool
-	}{
-		{"topology", "net/netip", false},
-		{"topology", "net", true},
-		{"topology", "k8s.io/api/core/v1", true},
-		{"topology", Module + "/kube", true},
-		{"xds", Module + "/capture", true},
-		{"xds", Module + "/xds/render", false},
-		{"xds/render", "log/slog", true},
-		{"capture/plan", Module + "/source", true},
-		{"cmd/gridmesh-agent", Module + "/xds", false},
-		{"cmd/gridmesh-agent", "k8s.io/client-go/kubernetes", true},
-		{"newroom", "fmt", true},
-	} {
-		if got := len(Check(Module+"/"+tc.pkg, []string{tc.imports})) > 0; got != tc.broken {
-			t.Errorf("%s importing %s: broken = %v, want %v", tc.pkg, tc.imports, got, tc.broken)
+func TestPackagesHaveComments(t *testing.T) {
+	for _, p := range packages(t) {
+		names := p.GoFiles
+		if len(names) == 0 {
+			names = slices.Concat(p.TestGoFiles, p.XTestGoFiles)
+		}
+		documented := func(f *ast.File) bool { return strings.TrimSpace(f.Doc.Text()) != "" }
+		if !slices.ContainsFunc(parse(t, token.NewFileSet(), p, names), documented) {
+			t.Errorf("%s has no package comment: it is the manual that go doc and editors show", p.folder())
 		}
 	}
+}
+
+// A folder's README may be its parent's, where that has a line for it.
+func TestRoomsHaveREADMEs(t *testing.T) {
+	for _, p := range packages(t) {
+		folder := p.folder()
+		room, layer, ok := find(folder)
+		parts := strings.Count(folder, "/") - strings.Count(room, "/")
+		shared := room == "internal" || room == "kube"
+		if !ok || layer == layerCmd || layer == layerTest || room == "api" || parts > 0 && !shared {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(p.Dir, "README.md")); err == nil {
+			continue
+		}
+		parent, _ := os.ReadFile(filepath.Join(p.Dir, "..", "README.md"))
+		if !shared || parts == 0 || !strings.Contains(string(parent), "`"+filepath.Base(folder)+"`") {
+			t.Errorf("%s has no README.md: users meet flags, metrics and failure modes there (in internal and kube a line with its name in `backquotes` in the README above is enough)", folder)
+		}
+	}
+}
+
+func TestSizes(t *testing.T) {
+	var all []function
+	for _, p := range packages(t) {
+		if !p.product() {
+			continue
+		}
+		set := token.NewFileSet()
+		for _, f := range parse(t, set, p, p.GoFiles) {
+			if ast.IsGenerated(f) {
+				continue
+			}
+			at := set.File(f.Pos())
+			if n := at.LineCount(); n > maxFile {
+				t.Errorf("%s has %d lines: at most %d are read at one go; split it by concept", at.Name(), n, maxFile)
+			}
+			all = append(all, functions(set, f)...)
+		}
+	}
+	for _, f := range all {
+		if f.lines > maxFunction {
+			t.Errorf("%s: %s has %d lines: at most %d fit on a screen; name its parts", f.at, f.name, f.lines, maxFunction)
+		}
+	}
+	p99, offenders := overP99(all)
+	for _, f := range offenders {
+		t.Errorf("%s: %s has %d lines, and the longest 1 %% of functions begin at %d: at most %d keeps the long ones rare", f.at, f.name, f.lines, p99, p99Function)
+	}
+	t.Logf("%d functions, p99 %d lines", len(all), p99)
 }

@@ -11,6 +11,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/gridmesh/gridmesh/internal/obs"
 )
 
 // CertificateFiles names the PEM files of a TLS server. They may be links, as
@@ -104,13 +106,13 @@ func (c *Certificate) reload() {
 	}
 	c.failed.Store(nil)
 	c.current.Store(cfg)
-	c.log.Info("certificate read again", "cert", c.files.Cert)
+	c.log.Info("certificate read again", obs.KeyCert, c.files.Cert)
 }
 
 // keep notes why the last good certificate stays, and logs it when it is new.
 func (c *Certificate) keep(err error) {
 	if was := c.Err(); was == nil || was.Error() != err.Error() {
-		c.log.Error("keeping the last good certificate", "err", err)
+		c.log.Error("keeping the last good certificate", obs.KeyErr, err)
 	}
 	c.failed.Store(&err)
 }

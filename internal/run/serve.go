@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
 	"time"
@@ -21,6 +22,20 @@ func ServeHTTP(h http.Handler) func(ctx context.Context, l net.Listener) error {
 		}
 		return nil
 	}
+}
+
+// AddHTTP listens on a TCP address and adds what answers there. An empty
+// address adds nothing.
+func (g *Group) AddHTTP(name, address string, h http.Handler) error {
+	if address == "" {
+		return nil
+	}
+	l, err := ListenTCP(address)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	g.AddListener(name, l, ServeHTTP(h))
+	return nil
 }
 
 // ServeHTTPS is ServeHTTP over TLS, HTTP/1.1 and HTTP/2.

@@ -1,4 +1,21 @@
-// Package table holds an immutable map that shares what did not change with the map it was made from.
+// Package table is an immutable map that shares what did not change with the
+// map it was made from. Snapshots, views and catalogs are made of it: a new
+// version costs what changed, and so does finding what changed between two.
+//
+//	e := old.Edit()              // of one owner; a nil *Map is the empty one
+//	e.Set(key, value)
+//	e.Delete(other)
+//	next := e.Freeze()           // for every goroutine, for ever the same
+//	for key := range old.Changed(next) { … }
+//
+// Values are compared with ==. They are pointers to what nobody writes to any
+// more, so that a value that was made anew counts as changed even if it says
+// the same: whoever makes values keeps the old pointer where it can.
+//
+// The map is cut into 256 shards by a hash of the key; an edit copies the
+// shards that it writes to, once. With n entries a change costs about n/256
+// copied entries, and Changed 256 comparisons and n/256 entries for every
+// shard that was written to. Why it is no library's: docs/adr/0005.
 package table
 
 import (
@@ -13,9 +30,8 @@ const shardCount = 256
 // One seed a process is enough: only pointers of the same process are compared.
 var shardSeed = maphash.MakeSeed()
 
-// Map is an immutable map in shards. Two maps that stem from each other
-// share the shards that did not change, so that finding what changed costs
-// the number of shards plus what changed, not the size of the map.
+// Map is an immutable map in shards. Maps that stem from each other share the
+// shards that did not change. A nil Map is empty.
 type Map[K comparable, V comparable] struct {
 	shards [shardCount]*shard[K, V]
 	size   int
@@ -75,7 +91,8 @@ func (t *Map[K, V]) SortedKeys(compare func(a, b K) int) []K {
 }
 
 // Changed yields the keys whose value differs between t and next, gone and
-// new ones included, in no order.
+// new ones included, in no order. It is right for any two maps, and fast for
+// those that stem from each other.
 func (t *Map[K, V]) Changed(next *Map[K, V]) iter.Seq[K] {
 	return func(yield func(K) bool) {
 		for i := range shardCount {
@@ -100,7 +117,7 @@ func (t *Map[K, V]) Changed(next *Map[K, V]) iter.Seq[K] {
 	}
 }
 
-// Edit starts a changed copy. The shards are copied as they are written to.
+// Edit starts a changed copy. Shards are copied as they are written to.
 func (t *Map[K, V]) Edit() *Edit[K, V] {
 	e := &Edit[K, V]{}
 	if t != nil {
@@ -109,7 +126,7 @@ func (t *Map[K, V]) Edit() *Edit[K, V] {
 	return e
 }
 
-// Edit collects changes to a Map. It has one owner.
+// Edit collects changes to a Map. One goroutine uses it.
 type Edit[K comparable, V comparable] struct {
 	t     Map[K, V]
 	owned [shardCount]bool
@@ -135,7 +152,7 @@ func (e *Edit[K, V]) Delete(k K) {
 	}
 }
 
-// Freeze returns the edited table; the edit can go on, on a copy.
+// Freeze returns the map as edited; the edit can go on, on a copy.
 func (e *Edit[K, V]) Freeze() *Map[K, V] {
 	t := e.t
 	e.owned = [shardCount]bool{}

@@ -1,0 +1,107 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/goleak"
+)
+
+// What this test's binary does as a process of its own, by the name in
+// childEnv.
+var children = map[string]func(arg string) error{
+	"listen": func(path string) error {
+		if _, err := ListenUnix(path); err != nil {
+			return err
+		}
+		fmt.Println("up")
+		select {}
+	},
+	"lock": func(path string) error {
+		if _, err := Lock(path); err != nil {
+			return err
+		}
+		fmt.Println("up")
+		select {}
+	},
+	"panic": func(string) error {
+		var g Group
+		g.Add("steady", func(ctx context.Context) error { <-ctx.Done(); return nil })
+		g.Add("broken", func(context.Context) error { panic("this is why") })
+		return g.Run(context.Background())
+	},
+}
+
+const childEnv = "RUN_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if child, ok := children[os.Getenv(childEnv)]; ok {
+		fmt.Fprintln(os.Stderr, child(os.Args[1]))
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// child prepares this binary as a process that does what name says.
+func child(t *testing.T, name, arg string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], arg)
+	cmd.Env = append(os.Environ(), childEnv+"="+name)
+	return cmd
+}
+
+// killed runs a child until it is up, and kills it.
+func killed(t *testing.T, name, arg string) {
+	t.Helper()
+	cmd := child(t, name, arg)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 2)); err != nil {
+		t.Errorf("the child did not come up: %v", err)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+}
+
+func TestExitCodes(t *testing.T) {
+	args := os.Args
+	defer func() { os.Args = args }()
+	more := func(err error) int {
+		if errors.Is(err, ErrInUse) {
+			return 3
+		}
+		return 0
+	}
+	for _, tc := range []struct {
+		name string
+		args []string
+		err  error
+		more func(error) int
+		want int
+	}{
+		{"fine", nil, nil, nil, 0},
+		{"failure", nil, net.ErrClosed, more, 1},
+		{"usage", nil, fmt.Errorf("%w: no", ErrUsage), more, 2},
+		{"unknown flag", []string{"--no-such-flag"}, nil, nil, 2},
+		{"a code of its own", nil, fmt.Errorf("start: %w", ErrInUse), more, 3},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			os.Args = append([]string{"x"}, tc.args...)
+			root := &cobra.Command{Use: "x", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error { return tc.err }}
+			if got := Main(root, tc.more); got != tc.want {
+				t.Errorf("exit code %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
