@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gridmesh/gridmesh/kube"
+	kubefeed "github.com/gridmesh/gridmesh/kube/feed"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -20,9 +21,9 @@ var log = clog.NewWithPlugin(pluginName)
 // feed is where snapshots come from.
 type feed interface {
 	Run(ctx context.Context) error
-	Newest() (s *topology.Snapshot, part bool)
+	Get() (*topology.Snapshot, bool)
 	Wake() <-chan struct{}
-	Heard() time.Time
+	LastContact() time.Time
 }
 
 func (c *config) open() (feed, error) {
@@ -36,7 +37,7 @@ func (c *config) open() (feed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("source %q: %w", c.source, err)
 	}
-	return kube.NewFeed(client, slog.New(slog.DiscardHandler), kube.NewMetrics(prometheus.NewRegistry())), nil
+	return kubefeed.New(client, slog.New(slog.DiscardHandler), kubefeed.NewMetrics(prometheus.NewRegistry())), nil
 }
 
 // How a broken source is tried again, and how often the snapshot is written.
@@ -91,8 +92,8 @@ func (g *Grid) follow(ctx context.Context) {
 			<-ended
 			return
 		case <-wake:
-			s, part := g.feed.Newest()
-			if part { // an agent after a restart without a cloud: what is known here is more
+			s, _ := g.feed.Get()
+			if s.Partial { // an agent after a restart without a cloud: what is known here is more
 				log.Infof("source %s has but a part of the data until the cloud is back", g.cfg.source)
 				continue
 			}
@@ -120,7 +121,7 @@ func (g *Grid) follow(ctx context.Context) {
 
 // heard is when the origin of the data was last heard of; zero for unknown.
 func (g *Grid) heard() time.Time {
-	if at := g.feed.Heard(); at.After(g.recalled) {
+	if at := g.feed.LastContact(); at.After(g.recalled) {
 		return at
 	}
 	return g.recalled

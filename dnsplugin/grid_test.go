@@ -203,7 +203,7 @@ func TestOthersKnowFirst(t *testing.T) {
 // A disk that is full, and then is not: the snapshot is written after all.
 func TestSnapshotIsTriedAgain(t *testing.T) {
 	g, before := plugged(answer.Config{}), counted(t, "coredns_grid_snapshot_errors_total")
-	cell := &source.Cell{}
+	cell := &source.Snapshots{}
 	cell.Publish(units())
 	dir := t.TempDir()
 	g.feed, g.cfg.snapshot = fed{cell}, filepath.Join(dir, "not yet", "dns.v1")
@@ -244,7 +244,7 @@ func counted(t *testing.T, name string) (n float64) {
 }
 
 // fed is a source that has all that it will have.
-type fed struct{ *source.Cell }
+type fed struct{ *source.Snapshots }
 
 func (fed) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 

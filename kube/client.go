@@ -18,13 +18,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Client is the connection to one API server.
+// Client is the connection to one API server. The interfaces share its limits.
 type Client struct {
-	kube kubernetes.Interface
-	meta metadata.Interface
-	host string
+	Typed    kubernetes.Interface // built-in kinds, in protobuf
+	Metadata metadata.Interface   // of any kind, without spec and status
+	Dynamic  dynamic.Interface    // any kind, unstructured
 
-	dynamic dynamic.Interface
+	host string
 }
 
 // LogTo sends client-go's own log where ours goes, as debug lines: it writes
@@ -66,17 +66,17 @@ func Connect(kubeconfig, agent string, rate Rate) (*Client, error) {
 	}
 	cfg.UserAgent = agent
 	cfg.QPS, cfg.Burst = rate.QPS, rate.Burst
-	meta := rest.CopyConfig(cfg)
+	asJSON := rest.CopyConfig(cfg)
 	cfg.ContentType = "application/vnd.kubernetes.protobuf"
 	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	c := &Client{host: cfg.Host}
-	if c.kube, err = kubernetes.NewForConfig(cfg); err != nil {
+	if c.Typed, err = kubernetes.NewForConfig(cfg); err != nil {
 		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
 	}
-	if c.meta, err = metadata.NewForConfig(meta); err != nil {
+	if c.Metadata, err = metadata.NewForConfig(asJSON); err != nil {
 		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
 	}
-	if c.dynamic, err = dynamic.NewForConfig(meta); err != nil {
+	if c.Dynamic, err = dynamic.NewForConfig(asJSON); err != nil {
 		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
 	}
 	return c, nil
@@ -112,7 +112,7 @@ func (c *Client) HostIP() (netip.Addr, bool) {
 func (c *Client) PodCIDRs(ctx context.Context, node string) ([]netip.Prefix, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	n, err := c.kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	n, err := c.Typed.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("get node %s: %w", node, err)
 	}
@@ -127,11 +127,11 @@ func (c *Client) PodCIDRs(ctx context.Context, node string) ([]netip.Prefix, err
 	return list, nil
 }
 
-// HasNetworkPolicy tells whether any NetworkPolicy exists.
+// HasNetworkPolicy reports whether any NetworkPolicy exists.
 func (c *Client) HasNetworkPolicy(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	list, err := c.kube.NetworkingV1().NetworkPolicies("").List(ctx, metav1.ListOptions{Limit: 1})
+	list, err := c.Typed.NetworkingV1().NetworkPolicies("").List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return false, fmt.Errorf("list networkpolicies: %w", err)
 	}

@@ -1,6 +1,11 @@
-// Package kube is the only code that talks to an API server.
+// Package kube is the connection to one API server, and with its parts the only
+// code that uses client-go:
 //
-// Feed watches what routing needs, trims it on arrival, and publishes whole
-// snapshots. It believes the API server, but not blindly: a list that is not
-// whole, or that would drop half of what is known, is held back.
+//	kube/feed     watches -> snapshots
+//	kube/objects  objects of some kinds: mirror, list, apply, patch, delete
+//	kube/events   Events
+//	kube/lead     leader election, and CustomResourceDefinitions
+//
+// The parts import this package and never each other. The README beside it is
+// for all of them.
 package kube

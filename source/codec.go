@@ -49,11 +49,10 @@ type Record struct {
 	Used *[]string `cbor:"8,keyasint,omitempty"`
 	// PodCIDRs are this node's (state file only).
 	PodCIDRs *[]netip.Prefix `cbor:"10,keyasint,omitempty"`
-	// Heard is when the origin was last heard of, in milliseconds since 1970
-	// (socket only).
-	Heard *int64 `cbor:"11,keyasint,omitempty"`
-	// Part: states are parts from here on, or not any more (socket only).
-	Part *bool `cbor:"12,keyasint,omitempty"`
+	// LastContact with the origin, in milliseconds since 1970 (socket only).
+	LastContact *int64 `cbor:"11,keyasint,omitempty"`
+	// Partial: states are partial from here on, or not any more (socket only).
+	Partial *bool `cbor:"12,keyasint,omitempty"`
 	// Sync ends a state: the records before it are one whole.
 	Sync *uint64 `cbor:"9,keyasint,omitempty"`
 }

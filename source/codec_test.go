@@ -213,13 +213,20 @@ func TestKeeperSurvivesAFullDisk(t *testing.T) {
 	}
 }
 
+func newest(v interface {
+	Get() (*topology.Snapshot, bool)
+}) *topology.Snapshot {
+	s, _ := v.Get()
+	return s
+}
+
 // What leaves one end of the socket arrives at the other, whole first, then
 // changes, also over a restart of the server.
 func TestSocketFollows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "feed.sock")
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	cell := &Cell{}
+	served := &Snapshots{}
 	serve := func() (stop func()) {
 		l, err := net.Listen("unix", path)
 		if err != nil {
@@ -227,7 +234,7 @@ func TestSocketFollows(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		done := make(chan error, 1)
-		go func() { done <- Serve(ctx, l, cell, cell.Heard) }()
+		go func() { done <- Serve(ctx, l, served, served.LastContact) }()
 		return func() { cancel(); <-done }
 	}
 	stop := serve()
@@ -236,7 +243,7 @@ func TestSocketFollows(t *testing.T) {
 	key := topology.ObjectKey{Namespace: "default", Name: "web"}
 	b.SetService(&topology.Service{Key: key})
 	b.SetSlice(&topology.Slice{Key: key, Service: "web"})
-	cell.Publish(b.Build())
+	served.Publish(b.Build())
 
 	reader := NewSocket(path)
 	ended := make(chan error, 1)
@@ -248,40 +255,42 @@ func TestSocketFollows(t *testing.T) {
 		for {
 			select {
 			case <-wake:
-				if reflect.DeepEqual(objects(reader.Snapshot()), objects(cell.Snapshot())) {
+				if reflect.DeepEqual(objects(newest(reader)), objects(newest(served))) {
 					return
 				}
 			case <-deadline:
-				t.Fatalf("%s: read %v, want %v", what, objects(reader.Snapshot()), objects(cell.Snapshot()))
+				t.Fatalf("%s: read %v, want %v", what, objects(newest(reader)), objects(newest(served)))
 			}
 		}
 	}
 	follow("first")
 	at := time.Now().Truncate(time.Millisecond)
-	cell.Hear(at)
+	served.Contacted(at)
 	b.DeleteSlice(key)
 	b.SetSlice(&topology.Slice{Key: topology.ObjectKey{Namespace: "default", Name: "web-2"}, Service: "web"})
 	b.DeleteNode("a-1")
 	b.SetNode(&topology.Node{Name: "b-1"})
-	cell.Publish(b.Build())
+	served.Publish(b.Build())
 	follow("change")
-	for start := time.Now(); !reader.Heard().Equal(at); time.Sleep(time.Millisecond) {
+	for start := time.Now(); !reader.LastContact().Equal(at); time.Sleep(time.Millisecond) {
 		if time.Since(start) > 5*time.Second {
-			t.Fatalf("heard of the origin at %s, not %s", reader.Heard(), at)
+			t.Fatalf("last contact with the origin at %s, not %s", reader.LastContact(), at)
 		}
 	}
 	stop()
 	b.DeleteService(key)
-	cell.PublishPart(b.Build())
+	partial := b.Build()
+	partial.Partial = true
+	served.Publish(partial)
 	stop = serve()
 	follow("restart")
-	if _, part := reader.Newest(); !part {
+	if !newest(reader).Partial {
 		t.Error("a part arrived as the whole")
 	}
 	b.SetService(&topology.Service{Key: key})
-	cell.Publish(b.Build())
+	served.Publish(b.Build())
 	follow("whole")
-	if _, part := reader.Newest(); part {
+	if newest(reader).Partial {
 		t.Error("the whole arrived as a part")
 	}
 	stop()

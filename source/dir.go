@@ -38,7 +38,7 @@ const (
 // Nodes and ServiceCIDRs; other kinds are passed over. What cannot be read is
 // a Problem, the rest goes on.
 type Dir struct {
-	Cell
+	Snapshots
 	path string
 	seen string
 }
@@ -52,7 +52,7 @@ func (d *Dir) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		if err := d.refresh(); err != nil {
-			if d.Snapshot() == nil {
+			if _, ok := d.Get(); !ok {
 				return err
 			}
 			// Gone for a moment: the last good state stays.
@@ -70,8 +70,8 @@ func (d *Dir) refresh() error {
 	if err != nil {
 		return err
 	}
-	if mark == d.seen && d.Snapshot() != nil {
-		d.Hear(time.Now())
+	if _, ok := d.Get(); ok && mark == d.seen {
+		d.Contacted(time.Now())
 		return nil
 	}
 	snap, err := readAll(files)
@@ -79,7 +79,7 @@ func (d *Dir) refresh() error {
 		return err
 	}
 	d.seen = mark
-	d.Hear(time.Now())
+	d.Contacted(time.Now())
 	d.Publish(snap)
 	return nil
 }

@@ -7,20 +7,24 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gridmesh/gridmesh/internal/latest"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
 // Timings of the socket.
 const (
 	sendTimeout = 10 * time.Second // a reader that does not read is let go
-	hearEvery   = 5 * time.Second  // how often a reader is told when the origin was heard of
+	beatEvery   = 5 * time.Second  // how often a reader is told of the last contact with the origin
 	redial      = 200 * time.Millisecond
 )
 
-// Serve sends a cell's snapshots to everybody who connects: the whole first,
-// then changed objects, each state ended by a Sync record; and when the origin
-// was last heard of. It returns when ctx ends and all connections are closed.
-func Serve(ctx context.Context, l net.Listener, cell *Cell, heard func() time.Time) error {
+// Snapshots are what Serve sends: the newest one, and a wake-up for the next.
+type Snapshots = latest.Value[*topology.Snapshot]
+
+// Serve sends snapshots to everybody who connects: the whole first, then
+// changed objects, each state ended by a Sync record; and when the last contact
+// with their origin was. It returns when ctx ends and all connections are closed.
+func Serve(ctx context.Context, l net.Listener, snapshots *Snapshots, lastContact func() time.Time) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
 	var wg sync.WaitGroup
@@ -33,11 +37,11 @@ func Serve(ctx context.Context, l net.Listener, cell *Cell, heard func() time.Ti
 			}
 			return fmt.Errorf("accept on feed socket: %w", err)
 		}
-		wg.Go(func() { serveOne(ctx, conn, cell, heard) })
+		wg.Go(func() { serveOne(ctx, conn, snapshots, lastContact) })
 	}
 }
 
-func serveOne(ctx context.Context, conn net.Conn, cell *Cell, heard func() time.Time) {
+func serveOne(ctx context.Context, conn net.Conn, snapshots *Snapshots, lastContact func() time.Time) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
@@ -46,9 +50,9 @@ func serveOne(ctx context.Context, conn net.Conn, cell *Cell, heard func() time.
 		_, _ = conn.Read(make([]byte, 1))
 		close(gone)
 	}()
-	wake := cell.Wake()
-	defer cell.Forget(wake)
-	beat := time.NewTicker(hearEvery)
+	wake := snapshots.Wake()
+	defer snapshots.Forget(wake)
+	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
 	var w writer
 	for {
@@ -56,10 +60,11 @@ func serveOne(ctx context.Context, conn net.Conn, cell *Cell, heard func() time.
 		select {
 		case <-wake:
 			_ = conn.SetWriteDeadline(time.Now().Add(sendTimeout))
-			err = w.state(conn, cell, heard())
+			next, _ := snapshots.Get()
+			err = w.state(conn, next, lastContact())
 		case <-beat.C:
 			_ = conn.SetWriteDeadline(time.Now().Add(sendTimeout))
-			err = w.hear(heard())
+			err = w.contact(lastContact())
 		case <-gone:
 			return
 		}
@@ -71,15 +76,14 @@ func serveOne(ctx context.Context, conn net.Conn, cell *Cell, heard func() time.
 
 // writer is one reader's side of the socket.
 type writer struct {
-	e     *Encoder
-	last  *topology.Snapshot
-	part  bool
-	heard int64 // milliseconds since 1970
+	e       *Encoder
+	last    *topology.Snapshot
+	partial bool
+	told    int64 // the last contact, in milliseconds since 1970
 }
 
 // state writes what leads from the last snapshot to the next.
-func (w *writer) state(conn net.Conn, cell *Cell, heard time.Time) (err error) {
-	next, part := cell.Newest()
+func (w *writer) state(conn net.Conn, next *topology.Snapshot, lastContact time.Time) (err error) {
 	if w.e == nil {
 		if w.e, err = NewEncoder(conn); err == nil {
 			err = w.e.Snapshot(next)
@@ -87,8 +91,8 @@ func (w *writer) state(conn net.Conn, cell *Cell, heard time.Time) (err error) {
 	} else {
 		err = w.e.change(w.last, next)
 	}
-	if err == nil && part != w.part {
-		err = w.e.Encode(Record{Part: &part})
+	if err == nil && next.Partial != w.partial {
+		err = w.e.Encode(Record{Partial: &next.Partial})
 	}
 	if err == nil {
 		err = w.e.Sync()
@@ -96,18 +100,19 @@ func (w *writer) state(conn net.Conn, cell *Cell, heard time.Time) (err error) {
 	if err != nil {
 		return err
 	}
-	w.last, w.part = next, part
-	return w.hear(heard)
+	w.last, w.partial = next, next.Partial
+	return w.contact(lastContact)
 }
 
-// hear writes when the origin was heard of, where that is news.
-func (w *writer) hear(at time.Time) error {
+// contact writes when the last contact with the origin was, where that is not
+// what the reader was told before.
+func (w *writer) contact(at time.Time) error {
 	now := at.UnixMilli()
-	if w.e == nil || at.IsZero() || now == w.heard {
+	if w.e == nil || at.IsZero() || now == w.told {
 		return nil
 	}
-	w.heard = now
-	if err := w.e.Encode(Record{Heard: &now}); err != nil {
+	w.told = now
+	if err := w.e.Encode(Record{LastContact: &now}); err != nil {
 		return err
 	}
 	return w.e.flush()
@@ -178,7 +183,7 @@ func (e *Encoder) entryChange(key topology.ObjectKey, was, is *topology.Entry) e
 
 // Socket is a source fed by Serve in another process.
 type Socket struct {
-	Cell
+	Snapshots
 	path string
 }
 
@@ -210,7 +215,7 @@ func (s *Socket) follow(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	b, part := topology.NewBuilder(), false
+	b, partial := topology.NewBuilder(), false
 	for {
 		r, err := d.Decode()
 		if err != nil {
@@ -218,11 +223,13 @@ func (s *Socket) follow(ctx context.Context) {
 		}
 		switch {
 		case r.Sync != nil:
-			s.publish(b.Build(), part)
-		case r.Part != nil:
-			part = *r.Part
-		case r.Heard != nil:
-			s.Hear(time.UnixMilli(*r.Heard))
+			snap := b.Build()
+			snap.Partial = partial
+			s.Publish(snap)
+		case r.Partial != nil:
+			partial = *r.Partial
+		case r.LastContact != nil:
+			s.Contacted(time.UnixMilli(*r.LastContact))
 		default:
 			apply(b, r)
 		}

@@ -22,8 +22,8 @@ type State struct {
 }
 
 // ReadState reads a state file. A file that is not there is no error and no
-// state. One that cannot be used is set aside under path.bad-<reason> and
-// reported; the caller goes on without it.
+// state. One that cannot be used is set aside as path.bad, in the place of
+// another one there, and reported; the caller goes on without it.
 func ReadState(path string) (*State, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -95,15 +95,15 @@ func EncodeState(st *State) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// Keeper writes a state file when its content changed, at most once an
-// interval. It has one owner, which calls Offer after every change and Due
-// when told.
+// Keeper writes a state file when its content changed. It has one owner, which
+// after a change waits for what Wait says and then calls Write: that makes at
+// most one write an interval.
 type Keeper struct {
 	path     string
 	interval time.Duration
 	last     [sha256.Size]byte
 	at       time.Time
-	Written  int64 // bytes, since the start
+	Written  int64 // bytes, since NewKeeper
 }
 
 // NewKeeper writes to path.
@@ -111,7 +111,7 @@ func NewKeeper(path string, interval time.Duration) *Keeper {
 	return &Keeper{path: path, interval: interval}
 }
 
-// Wait returns how long after now the next write may happen.
+// Wait returns how long after now the next Write is due; 0 for at once.
 func (k *Keeper) Wait(now time.Time) time.Duration { return max(0, k.interval-now.Sub(k.at)) }
 
 // Write writes st if it differs from what was written last. An error costs
@@ -135,7 +135,8 @@ func (k *Keeper) Write(st *State, now time.Time) error {
 }
 
 // Subset returns the part of s that the given Services need: themselves,
-// their slices, the nodes of their endpoints, and the named node.
+// their slices, the nodes of their endpoints, and the named node. It is marked
+// as partial, which the state file does not say: who reads it knows.
 func Subset(s *topology.Snapshot, node string, keep func(topology.ObjectKey) bool) *topology.Snapshot {
 	b := topology.NewBuilder()
 	b.SetServiceCIDRs(s.ServiceCIDRs)
@@ -157,5 +158,7 @@ func Subset(s *topology.Snapshot, node string, keep func(topology.ObjectKey) boo
 			}
 		}
 	}
-	return b.Build()
+	part := b.Build()
+	part.Partial = true
+	return part
 }

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/capture"
-	"github.com/gridmesh/gridmesh/kube"
+	"github.com/gridmesh/gridmesh/kube/events"
+	kubefeed "github.com/gridmesh/gridmesh/kube/feed"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds"
@@ -44,10 +45,10 @@ type agent struct {
 	askedMu sync.Mutex
 	names   []string
 
-	out      source.Cell                   // what other processes are fed
+	out      source.Snapshots              // what other processes are fed
 	state    status                        // what status and healthz read
-	api      *kube.Feed                    // the source, where it is an API server
-	events   *kube.Events                  // about this node; nil without an API server
+	api      *kubefeed.Feed                // the source, where it is an API server
+	events   *events.Node                  // about this node; nil without an API server
 	later    []func(context.Context) error // checks that need not hold up the start
 	foundMu  sync.Mutex
 	found    []capture.Finding
@@ -64,9 +65,9 @@ type agent struct {
 // feed is where snapshots come from.
 type feed interface {
 	Run(ctx context.Context) error
-	Snapshot() *topology.Snapshot
+	Get() (*topology.Snapshot, bool)
 	Wake() <-chan struct{}
-	Heard() time.Time
+	LastContact() time.Time
 }
 
 // restore serves from the last good state until the source has a whole one.
@@ -115,8 +116,9 @@ func (a *agent) loop(ctx context.Context, st *source.State) {
 		select {
 		case <-wake:
 			a.live = true
-			began := a.triggers()
-			a.apply(a.source.Snapshot())
+			snap, _ := a.source.Get()
+			began := snap.TriggersSince(a.snap)
+			a.apply(snap)
 			a.metrics.programmed(began)
 		case <-a.asked:
 			a.used()
@@ -140,11 +142,9 @@ func (a *agent) loop(ctx context.Context, st *source.State) {
 func (a *agent) apply(snap *topology.Snapshot) {
 	start := time.Now()
 	a.snap = snap
-	if a.live {
-		a.out.Publish(snap)
-	} else {
-		a.out.PublishPart(snap)
-	}
+	out := *snap
+	out.Partial = !a.live
+	a.out.Publish(&out)
 	a.view = a.viewer.See(snap)
 	var changed render.Changed
 	a.cat, changed = a.catalog.Next(a.view, !a.live)
@@ -188,14 +188,6 @@ func (a *agent) closeStrays() {
 		a.log.Error("cannot close connections that a move left behind; trying again", "err", err)
 	}
 	a.strayErr = err
-}
-
-// triggers are the times at which the changes of the next snapshot began.
-func (a *agent) triggers() []time.Time {
-	if a.api == nil {
-		return nil
-	}
-	return a.api.Triggers()
 }
 
 // asking notes what Envoy asked for; it is called from the streams.

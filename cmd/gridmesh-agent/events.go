@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/gridmesh/gridmesh/kube"
+	"github.com/gridmesh/gridmesh/kube/events"
 	"github.com/gridmesh/gridmesh/xds"
 )
 
@@ -42,5 +43,5 @@ func (c *config) tell(ctx context.Context, log *slog.Logger, why error) {
 	if err != nil {
 		return // the reason for not starting is in the log
 	}
-	kube.NewEvents(client, c.node, log).Write(ctx, eventRefuses, why.Error())
+	events.ForNode(client, c.node, log).WarnNow(ctx, eventRefuses, why.Error())
 }

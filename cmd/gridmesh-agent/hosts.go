@@ -37,8 +37,8 @@ func (a *agent) keepHosts(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		snap, part := a.out.Newest()
-		if part {
+		snap, _ := a.out.Get()
+		if snap.Partial {
 			continue // what the file says is newer, or as good
 		}
 		index = index.Next(snap, viewer.See(snap))

@@ -23,6 +23,8 @@ import (
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
+	"github.com/gridmesh/gridmesh/kube/events"
+	kubefeed "github.com/gridmesh/gridmesh/kube/feed"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds"
@@ -105,7 +107,7 @@ func (a *agent) open(ctx context.Context, st *source.State) (feed, error) {
 	if ip, ok := client.HostIP(); ok && slices.ContainsFunc(a.cfg.capture.ServiceCIDRs, func(p netip.Prefix) bool { return p.Contains(ip) }) {
 		return nil, fmt.Errorf("%w: the API server's address %s is a ClusterIP, which needs this agent to work; give its real address in the kubeconfig, or in KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT", run.ErrUsage, ip)
 	}
-	a.events = kube.NewEvents(client, a.cfg.node, a.log)
+	a.events = events.ForNode(client, a.cfg.node, a.log)
 	a.later = append(a.later, a.events.Run)
 	// With a last good state nothing waits for an API server that may be away.
 	if a.podCIDRs(ctx, client, st); st == nil {
@@ -115,7 +117,7 @@ func (a *agent) open(ctx context.Context, st *source.State) (feed, error) {
 	} else {
 		a.later = append(a.later, func(ctx context.Context) error { return a.policies(ctx, client) })
 	}
-	a.api = kube.NewFeed(client, a.log, kube.NewMetrics(a.metrics.registry))
+	a.api = kubefeed.New(client, a.log, kubefeed.NewMetrics(a.metrics.registry))
 	return a.api, nil
 }
 
@@ -136,7 +138,7 @@ func (a *agent) policies(ctx context.Context, client *kube.Client) error {
 	a.foundMu.Unlock()
 	a.metrics.findings.WithLabelValues(string(f.Kind)).Inc()
 	if err := a.cfg.findings(a.log, []capture.Finding{f}); err != nil {
-		a.events.Write(ctx, eventRefuses, f.Text)
+		a.events.WarnNow(ctx, eventRefuses, f.Text)
 		return fmt.Errorf("%w: %w", errUnfit, err)
 	}
 	return nil
@@ -196,7 +198,7 @@ func (a *agent) serve(ctx context.Context, st *source.State) error {
 		if err != nil {
 			return err
 		}
-		return source.Serve(ctx, l, &a.out, a.source.Heard)
+		return source.Serve(ctx, l, &a.out, a.source.LastContact)
 	})
 	if a.cfg.hostsFile != "" {
 		start("hosts file", func() error { return a.keepHosts(ctx) })

@@ -13,7 +13,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/obs"
-	"github.com/gridmesh/gridmesh/kube"
+	kubefeed "github.com/gridmesh/gridmesh/kube/feed"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds"
 )
@@ -27,7 +27,7 @@ type report struct {
 	Node      string             `json:"node"`
 	Unit      map[string]string  `json:"unit"`
 	Source    string             `json:"source"` // "live" or "last good state"
-	APIServer *kube.Health       `json:"apiServer,omitempty"`
+	APIServer *kubefeed.Health   `json:"apiServer,omitempty"`
 	Pods      string             `json:"pods"`
 	Services  int                `json:"services"`
 	Preloaded int                `json:"preloaded"`
@@ -120,11 +120,11 @@ func printStatus(ctx context.Context, w io.Writer, c *config) error {
 
 // apiServer says in words how the API server answers. Bookmarks come about
 // once a minute.
-func apiServer(h kube.Health, now time.Time) string {
-	switch ago := now.Sub(h.Heard).Round(time.Second); {
-	case h.Heard.IsZero() && h.Err == "":
+func apiServer(h kubefeed.Health, now time.Time) string {
+	switch ago := now.Sub(h.LastContact).Round(time.Second); {
+	case h.LastContact.IsZero() && h.Err == "":
 		return "no answer yet"
-	case h.Heard.IsZero():
+	case h.LastContact.IsZero():
 		return "unavailable since the agent started: " + h.Err
 	case h.Err != "":
 		return fmt.Sprintf("unavailable for %s; this node goes on with what it knows: %s", ago, h.Err)

@@ -13,6 +13,7 @@ import (
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
+	leading "github.com/gridmesh/gridmesh/kube/lead"
 )
 
 // config is every choice that the flags offer.
@@ -26,14 +27,14 @@ type config struct {
 	rate        kube.Rate
 	verbose     bool
 	guard       plan.Guard
-	election    kube.Election
+	election    leading.Election
 }
 
 func defaults() *config {
 	host, _ := os.Hostname()
 	return &config{
 		healthz: "0.0.0.0:10357", metrics: "127.0.0.1:10358", installCRDs: true, leaderElect: true, parallel: 16, rate: kube.Rate{QPS: 200, Burst: 400}, guard: plan.DefaultGuard(),
-		election: kube.Election{
+		election: leading.Election{
 			Namespace: "gridmesh", Name: "gridmesh-controller", Identity: fmt.Sprintf("%s-%d", host, os.Getpid()),
 			Lease: 15 * time.Second, Renew: 10 * time.Second, RetryWait: 2 * time.Second,
 		},

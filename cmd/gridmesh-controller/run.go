@@ -13,6 +13,9 @@ import (
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
+	"github.com/gridmesh/gridmesh/kube/events"
+	leading "github.com/gridmesh/gridmesh/kube/lead"
+	"github.com/gridmesh/gridmesh/kube/objects"
 )
 
 // control works until ctx ends or the lease is lost.
@@ -32,7 +35,7 @@ func control(ctx context.Context, c *config, log *slog.Logger) error {
 	g.Add("controller", func(ctx context.Context) error {
 		work := func(ctx context.Context) error { return lead(ctx, c, client, log, metrics) }
 		if c.leaderElect {
-			return client.Lead(ctx, c.election, work)
+			return leading.Run(ctx, client, c.election, work)
 		}
 		return work(ctx)
 	})
@@ -55,12 +58,12 @@ func lead(ctx context.Context, c *config, client *kube.Client, log *slog.Logger,
 			return err
 		}
 	}
-	mirror := kube.NewMirror(client, kube.GridKinds(), plan.Prune)
-	events := kube.NewRecorder(ctx, client, plan.Manager)
-	defer events.Close()
+	mirror := objects.NewMirror(client, objects.GridKinds(), plan.Prune)
+	events := events.ForObjects(client, plan.Manager, log)
 	controller := grid.New(mirror, mirror, grid.Config{Guard: c.guard, Parallel: c.parallel, Log: log, Metrics: metrics, Events: events})
 	var g run.Group
 	ready := make(chan struct{})
+	g.Add("events", events.Run)
 	g.Add("mirror", func(ctx context.Context) error { return mirror.Run(ctx, func() { close(ready) }) })
 	g.Add("grids", func(ctx context.Context) error {
 		select {
@@ -83,7 +86,7 @@ func installCRDs(ctx context.Context, client *kube.Client) error {
 		return err
 	}
 	for _, crd := range crds {
-		if err := client.InstallCRD(ctx, crd, plan.Manager, plan.Same); err != nil {
+		if err := leading.InstallCRD(ctx, client, crd, plan.Manager, plan.Same); err != nil {
 			return err
 		}
 	}

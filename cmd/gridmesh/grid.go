@@ -19,6 +19,7 @@ import (
 	"github.com/gridmesh/gridmesh/grid/plan"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
+	kubeobjects "github.com/gridmesh/gridmesh/kube/objects"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -84,7 +85,7 @@ func (in *gridInput) objects(ctx context.Context) (objects []map[string]any, pro
 		}
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
-		if objects, err = client.Objects(ctx, kube.GridKinds()); err != nil {
+		if objects, err = kubeobjects.List(ctx, client, kubeobjects.GridKinds()); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gridmesh/gridmesh/grid/plan"
-	"github.com/gridmesh/gridmesh/kube"
+	"github.com/gridmesh/gridmesh/kube/objects"
 )
 
 // history is a grid with its revisions, the newest first.
@@ -164,9 +164,9 @@ func (in *gridInput) rollBack(ctx context.Context, h *history, r plan.Revision, 
 	if dry {
 		how = []string{"All"}
 	}
-	for _, kind := range kube.GridKinds() {
+	for _, kind := range objects.GridKinds() {
 		if kind.Kind == h.plan.Grid.Kind {
-			return client.Merge(ctx, kind, h.plan.Grid.Namespace, h.plan.Grid.Name, patch, "gridmesh", how...)
+			return objects.Merge(ctx, client, kind, h.plan.Grid.Namespace, h.plan.Grid.Name, patch, "gridmesh", how...)
 		}
 	}
 	return errNoGrid

@@ -18,6 +18,7 @@ import (
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
+	kubefeed "github.com/gridmesh/gridmesh/kube/feed"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds/render"
@@ -100,7 +101,7 @@ func (in *input) snapshot(ctx context.Context) (*topology.Snapshot, error) {
 		if err != nil {
 			return nil, err
 		}
-		return first(ctx, kube.NewFeed(client, obs.NewLog(os.Stderr, false), kube.NewMetrics(prometheus.NewRegistry())), "the API server")
+		return first(ctx, kubefeed.New(client, obs.NewLog(os.Stderr, false), kubefeed.NewMetrics(prometheus.NewRegistry())), "the API server")
 	}
 	if _, err := os.Stat(in.socket); err != nil {
 		return nil, fmt.Errorf("%w: no agent runs here (%s is not there); give -f DIR or --kubeconfig F", run.ErrUsage, in.socket)
@@ -116,7 +117,7 @@ func connect(kubeconfig string) (*kube.Client, error) {
 
 type feed interface {
 	Run(ctx context.Context) error
-	Newest() (s *topology.Snapshot, part bool)
+	Get() (*topology.Snapshot, bool)
 	Wake() <-chan struct{}
 }
 
@@ -128,8 +129,8 @@ func first(ctx context.Context, f feed, who string) (*topology.Snapshot, error) 
 	go func() { ended <- f.Run(ctx) }()
 	select {
 	case <-wake:
-		s, part := f.Newest()
-		if part {
+		s, _ := f.Get()
+		if s.Partial {
 			fmt.Fprintf(os.Stderr, "note: %s serves from its last good state; Services that the node did not use then are missing here\n", who)
 		}
 		return s, nil

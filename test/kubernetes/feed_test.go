@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gridmesh/gridmesh/kube"
+	"github.com/gridmesh/gridmesh/kube/feed"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -173,19 +174,27 @@ func (f *faulty) spoil(r *http.Response) error {
 	return nil
 }
 
+type follower struct{ *feed.Feed }
+
+// Snapshot is the newest one, nil before the first.
+func (f follower) Snapshot() *topology.Snapshot {
+	s, _ := f.Get()
+	return s
+}
+
 // follow starts a feed through the proxy.
-func (f *faulty) follow(t *testing.T) *kube.Feed {
+func (f *faulty) follow(t *testing.T) follower {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, os.WriteFile(path, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x}}], clusters: [{name: x, cluster: {server: %q}}]}`, f.URL), 0o600))
 	client, err := kube.Connect(path, "test", kube.NodeRate())
 	must(t, err)
-	feed := kube.NewFeed(client, slog.New(slog.NewTextHandler(io.Discard, nil)), kube.NewMetrics(prometheus.NewRegistry()))
+	feed := feed.New(client, slog.New(slog.NewTextHandler(io.Discard, nil)), feed.NewMetrics(prometheus.NewRegistry()))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { _ = feed.Run(ctx); close(done) }()
 	t.Cleanup(func() { cancel(); f.set("closed"); <-done })
-	return feed
+	return follower{feed}
 }
 
 func servicesIn(s *topology.Snapshot) (n int) {

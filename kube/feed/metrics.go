@@ -1,4 +1,4 @@
-package kube
+package feed
 
 import "github.com/prometheus/client_golang/prometheus"
 

@@ -1,9 +1,8 @@
-package kube
+package feed
 
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"testing"
 	"time"
@@ -12,11 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// services makes a list of n Services, default/kubernetes first.
-func services(n int) []any {
+// serviceList makes a list of n Services, default/kubernetes first.
+func serviceList(n int) []any {
 	list := make([]any, 0, n)
 	for i := range n {
 		name := fmt.Sprintf("s%03d", i)
@@ -28,15 +28,17 @@ func services(n int) []any {
 	return list
 }
 
-func newStore(now *time.Time) *store {
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	f := NewFeed(&Client{}, log, NewMetrics(prometheus.NewRegistry()))
-	f.now = func() time.Time { return *now }
-	w := &watchOf{name: "services", anchor: "default/kubernetes", set: setService, gone: deleteService, trim: trimService, weight: func(any) int { return 1 }}
-	return &store{feed: f, watch: w, log: log, known: map[topology.ObjectKey]int{}}
+type serviceStore struct {
+	*store[*corev1.Service, *topology.Service]
 }
 
-func (s *store) count() int {
+func newServiceStore(now *time.Time) serviceStore {
+	f := New(&kube.Client{}, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+	f.now = func() time.Time { return *now }
+	return serviceStore{newStore(f, services{}, selection{name: "services", anchor: "default/kubernetes"})}
+}
+
+func (s serviceStore) count() int {
 	n := 0
 	for range s.feed.builder.Build().Services.All() {
 		n++
@@ -46,7 +48,7 @@ func (s *store) count() int {
 
 func TestListsAreNotBelievedBlindly(t *testing.T) {
 	now := time.Unix(1000, 0)
-	s := newStore(&now)
+	s := newServiceStore(&now)
 	step := func(what string, list []any, after time.Duration, held bool, left int) {
 		t.Helper()
 		now = now.Add(after)
@@ -58,23 +60,23 @@ func TestListsAreNotBelievedBlindly(t *testing.T) {
 			t.Errorf("%s: %d Services, want %d", what, got, left)
 		}
 	}
-	step("the first list", services(100), 0, false, 100)
+	step("the first list", serviceList(100), 0, false, 100)
 	step("an empty one", nil, time.Second, true, 100)
-	step("one without default/kubernetes", services(100)[1:], time.Second, true, 100)
-	step("one that drops a third", services(67), time.Second, false, 67)
-	step("one that drops more than half", services(20), time.Second, true, 67)
-	step("the same, too early", services(20), 9*time.Second, true, 67)
-	step("another one, which does not agree", services(5), 2*time.Second, true, 67)
-	step("that one again, too early", services(5), 9*time.Second, true, 67)
-	step("a whole one in between", services(67), time.Second, false, 67)
-	step("the small one again", services(5), time.Second, true, 67)
-	step("and after 10 s once more", services(5), 10*time.Second, false, 5)
+	step("one without default/kubernetes", serviceList(100)[1:], time.Second, true, 100)
+	step("one that drops a third", serviceList(67), time.Second, false, 67)
+	step("one that drops more than half", serviceList(20), time.Second, true, 67)
+	step("the same, too early", serviceList(20), 9*time.Second, true, 67)
+	step("another one, which does not agree", serviceList(5), 2*time.Second, true, 67)
+	step("that one again, too early", serviceList(5), 9*time.Second, true, 67)
+	step("a whole one in between", serviceList(67), time.Second, false, 67)
+	step("the small one again", serviceList(5), time.Second, true, 67)
+	step("and after 10 s once more", serviceList(5), 10*time.Second, false, 5)
 }
 
 func TestWatchDeletesAreBelievedAtOnce(t *testing.T) {
 	now := time.Unix(1000, 0)
-	s := newStore(&now)
-	list := services(10)
+	s := newServiceStore(&now)
+	list := serviceList(10)
 	if err := s.Replace(list, "1"); err != nil {
 		t.Fatal(err)
 	}
@@ -87,19 +89,19 @@ func TestWatchDeletesAreBelievedAtOnce(t *testing.T) {
 		t.Errorf("%d Services left, want 1", got)
 	}
 	// A list that says the same has nothing left to doubt.
-	if err := s.Replace(services(1), "2"); err != nil {
+	if err := s.Replace(serviceList(1), "2"); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestNothingIsPublishedForAnUnchangedList(t *testing.T) {
 	now := time.Unix(1000, 0)
-	s := newStore(&now)
-	if err := s.Replace(services(10), "1"); err != nil {
+	s := newServiceStore(&now)
+	if err := s.Replace(serviceList(10), "1"); err != nil {
 		t.Fatal(err)
 	}
 	<-s.feed.dirty
-	if err := s.Replace(services(10), "0"); err != nil { // a resourceVersion that went backwards
+	if err := s.Replace(serviceList(10), "0"); err != nil { // a resourceVersion that went backwards
 		t.Fatal(err)
 	}
 	select {

@@ -1,0 +1,63 @@
+package events
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/gridmesh/gridmesh/kube"
+)
+
+// An agent writes at most 10 Events an hour, and the same one, which outlives
+// a restart under its name, no more often either.
+const (
+	nodePerHour = 10
+	nodeQueue   = 16
+)
+
+// Node writes warnings about an agent's own Node.
+type Node struct {
+	*Writer
+	node string
+}
+
+// ForNode writes Events about a node through c on Run.
+func ForNode(c *kube.Client, node string, log *slog.Logger) *Node {
+	limit := flowcontrol.NewTokenBucketPassiveRateLimiter(nodePerHour/3600., nodePerHour)
+	return &Node{node: node, Writer: newWriter(c, log, config{
+		source:     corev1.EventSource{Component: "gridmesh-agent", Host: node},
+		controller: "gridmesh.io/agent",
+		name:       nameByContent,
+		correlate: func(ev *corev1.Event) *record.EventCorrelateResult {
+			return &record.EventCorrelateResult{Event: ev, Skip: !limit.TryAccept()}
+		},
+		repeat: time.Hour / nodePerHour, tries: 1, queue: nodeQueue,
+	})}
+}
+
+func nameByContent(ev *corev1.Event) string {
+	sum := sha256.Sum256([]byte(ev.Reason + "\x00" + ev.Message))
+	return ev.InvolvedObject.Name + ".gridmesh-" + hex.EncodeToString(sum[:8])
+}
+
+func (n *Node) warning(reason, message string) *corev1.Event {
+	// The kubelet's convention: a Node's Events carry its name as UID.
+	about := corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: n.node, UID: types.UID(n.node)}
+	return n.event(about, corev1.EventTypeWarning, reason, message)
+}
+
+// Warn queues a warning. It never blocks: what does not fit is dropped.
+func (n *Node) Warn(reason, message string) { n.put(n.warning(reason, message)) }
+
+// WarnNow writes a warning before it returns, for who is about to end. An API
+// server that is away costs a few seconds and the Event.
+func (n *Node) WarnNow(ctx context.Context, reason, message string) {
+	n.write(ctx, n.warning(reason, message))
+}

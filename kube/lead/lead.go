@@ -1,0 +1,68 @@
+// Package lead makes one replica of many act at a time, and installs what it
+// acts on: CustomResourceDefinitions.
+package lead
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/gridmesh/gridmesh/kube"
+)
+
+// Election is how replicas agree on one that acts.
+type Election struct {
+	Namespace, Name         string // of the Lease
+	Identity                string // of this replica
+	Lease, Renew, RetryWait time.Duration
+}
+
+// ErrLost means that another replica leads now, or that the API server
+// could not be reached long enough for one to.
+var ErrLost = errors.New("the lease was lost")
+
+// Run waits to be the leader and runs f as long as it is. It returns what f
+// does, or ErrLost; nil where ctx ends before it led.
+func Run(ctx context.Context, c *kube.Client, e Election, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var result error
+	began, ended := make(chan struct{}), make(chan struct{})
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name}, Client: c.Typed.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: e.Identity},
+		},
+		LeaseDuration: e.Lease, RenewDeadline: e.Renew, RetryPeriod: e.RetryWait, ReleaseOnCancel: true, Name: e.Name,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) {
+				close(began)
+				defer close(ended)
+				result = f(ctx)
+				cancel()
+			},
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("elect a leader: %w", err)
+	}
+	elector.Run(ctx)
+	lost := ctx.Err() == nil
+	cancel()
+	select {
+	case <-began:
+		<-ended // Run does not wait for it
+	default:
+		return nil // ended before it led
+	}
+	if lost && result == nil {
+		return ErrLost
+	}
+	return result
+}
