@@ -8,6 +8,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/node"
 )
 
 // exitUnfit is for a node that is not fit: kube-proxy's rules, NetworkPolicies,
@@ -17,14 +18,12 @@ const exitUnfit = 3
 func main() {
 	run.StillHeap()
 	os.Exit(run.Main(command(), func(err error) int {
-		if errors.Is(err, errUnfit) {
+		if errors.Is(err, node.ErrUnfit) {
 			return exitUnfit
 		}
 		return 0
 	}))
 }
-
-var errUnfit = errors.New("this node is not fit")
 
 func command() *cobra.Command {
 	c := defaults()
@@ -41,11 +40,7 @@ cleanup" removes it. Envoy is started beside it, with the configuration that
 		Args:    cobra.NoArgs,
 		Version: obs.Version(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.complete(true); err != nil {
-				return err
-			}
-			log := obs.NewLog(os.Stderr, c.verbose)
-			return serveNode(cmd.Context(), c, log)
+			return serve(cmd.Context(), c, obs.NewLog(os.Stderr, c.verbose))
 		},
 	}
 	c.bind(root.PersistentFlags())
