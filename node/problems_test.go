@@ -36,12 +36,10 @@ func TestProblemsFollowTheViews(t *testing.T) {
 			}
 		}
 	}
-	// Nothing changed: what the index holds is not made anew.
-	before := index.bad
-	before[topology.ObjectKey{Namespace: "default", Name: "marker"}] = []topology.Problem{problem("marker")}
-	list, _ := index.next(viewer.See(o.Snapshot()), cat)
-	if list[0] != problem("marker") {
-		t.Error("the index was made anew for a view that is the same")
+	// Nothing changed: what the index holds is not looked at again.
+	index.bad[topology.ObjectKey{Namespace: "default", Name: "s00"}] = []topology.Problem{problem("marker")}
+	if list, _ := index.next(viewer.See(o.Snapshot()), cat); list[0] != problem("marker") {
+		t.Errorf("a view that is the same was walked: %v", list[0])
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gridmesh/gridmesh/node/nodetest"
 	"github.com/gridmesh/gridmesh/source"
@@ -174,5 +175,28 @@ func TestAPortThatIsTaken(t *testing.T) {
 	r.again()
 	if err := r.run(t, r.parts())(); err != nil {
 		t.Errorf("the next start: %v", err)
+	}
+}
+
+// With a last good state the policies are asked for beside the loop, and end
+// it where they are not tolerated. The rules stay.
+func TestPoliciesEndAnAgentThatRuns(t *testing.T) {
+	r := newRig(t)
+	r.sockets(t)
+	stop := r.run(t, r.parts())
+	r.source.Publish(webOnly().Snapshot())
+	eventually(t, "the state is saved", func() bool { return r.saved(t) != nil })
+	must(t, stop())
+	r.again()
+	r.api = &nodetest.API{Policy: true, Pods: prefixes("10.244.1.0/24")}
+	agent, err := New(r.cfg, r.parts())
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := agent.Run(ctx); !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "the cluster has NetworkPolicies") {
+		t.Errorf("got %v", err)
+	}
+	if _, there := r.kernel.InForce(); !there {
+		t.Error("the rules are gone")
 	}
 }

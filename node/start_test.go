@@ -106,7 +106,7 @@ func TestStartFromStateDoesNotWait(t *testing.T) {
 // The guard holds the flags' ranges and the state's, and the caller's own
 // list stays as it is: a guard once printed as "[10.96.0.0/16 invalid Prefix]".
 func TestGuardIsMergedIntoAListOfItsOwn(t *testing.T) {
-	flags := prefixes("10.97.0.0/16", "10.96.0.0/16")
+	flags := append(make([]netip.Prefix, 0, 8), prefixes("10.97.0.0/16", "10.96.0.0/16")...) // with room to be written to
 	state := prefixes("10.96.0.0/16", "fd00:10::/108")
 	got := mergePrefixes(flags, state)
 	if want := prefixes("10.96.0.0/16", "10.97.0.0/16", "fd00:10::/108"); !slices.Equal(got, want) {
@@ -124,6 +124,14 @@ func TestGuardIsMergedIntoAListOfItsOwn(t *testing.T) {
 		r.mustStart(t)
 		if r.log.count("invalid Prefix") > 0 || r.log.count("cidrs=[10.96.0.0/16]") != 1 {
 			t.Errorf("the log: %s", r.log.buf.String())
+		}
+		r.stop()
+		r.again()
+		r.kernel.Flush()
+		r.cfg.ServiceCIDRs = prefixes("10.97.0.0/16")
+		r.mustStart(t)
+		if rules, _ := r.kernel.InForce(); !slices.Equal(rules.Guard, prefixes("10.96.0.0/16", "10.97.0.0/16")) {
+			t.Errorf("guarded: %v, want the state's range and the flag's", rules.Guard)
 		}
 	})
 }
@@ -196,25 +204,4 @@ func TestFindingsRefuseOrWarn(t *testing.T) {
 			})
 		})
 	}
-}
-
-// With a last good state the policies are asked for beside the loop, and end
-// it where they are not tolerated.
-func TestPoliciesEndAnAgentThatRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.api = &nodetest.API{Pods: prefixes("10.244.1.0/24")}
-		r.mustStart(t)
-		r.publish(webOnly())
-		r.stop()
-		r.again()
-		r.api = &nodetest.API{Policy: true}
-		r.mustStart(t)
-		if err := r.agent.checkPolicies(t.Context()); !errors.Is(err, ErrUnfit) {
-			t.Errorf("got %v", err)
-		}
-		if _, there := r.kernel.InForce(); !there {
-			t.Error("the rules are gone")
-		}
-	})
 }

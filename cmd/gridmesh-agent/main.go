@@ -17,16 +17,18 @@ const exitUnfit = 3
 
 func main() {
 	run.StillHeap()
-	os.Exit(run.Main(command(), func(err error) int {
-		if errors.Is(err, node.ErrUnfit) {
-			return exitUnfit
-		}
-		return 0
-	}))
+	os.Exit(run.Main(command(defaults()), exitCode))
 }
 
-func command() *cobra.Command {
-	c := defaults()
+// exitCode is the agent's own code for an error, 0 for none of its own.
+func exitCode(err error) int {
+	if errors.Is(err, node.ErrUnfit) {
+		return exitUnfit
+	}
+	return 0
+}
+
+func command(c *config) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "gridmesh-agent",
 		Short: "Keeps a node's traffic in its unit: steers the local Envoy and the capture of packets",
