@@ -17,9 +17,10 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	envoytype "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"github.com/prometheus/client_golang/prometheus"
-	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"github.com/gridmesh/gridmesh/node/nodetest"
 	"github.com/gridmesh/gridmesh/topology"
@@ -298,7 +299,7 @@ func (c *adsClient) take(r *discovery.DeltaDiscoveryResponse) {
 	c.mu.Lock()
 	for _, resource := range r.GetResources() {
 		if reason, refused := c.refuses[resource.GetName()]; refused && r.GetTypeUrl() == render.ClusterType {
-			answer.ErrorDetail = &statuspb.Status{Code: 3, Message: reason}
+			answer.ErrorDetail = status.New(codes.InvalidArgument, reason).Proto()
 		}
 	}
 	var fresh []string
