@@ -50,9 +50,11 @@ func New(c *kube.Client, log *slog.Logger, m *Metrics) *Feed {
 // the snapshot published last stays.
 func (f *Feed) Run(ctx context.Context) error {
 	watches := f.watches()
+	f.mu.Lock()
 	for _, w := range watches {
 		f.missing[w.name] = true
 	}
+	f.mu.Unlock()
 	var wg sync.WaitGroup
 	for _, w := range watches {
 		r := cache.NewReflectorWithOptions(w.api, w.kind, w.store, cache.ReflectorOptions{
@@ -101,7 +103,7 @@ func (f *Feed) build() *topology.Snapshot {
 type edit func(b *topology.Builder) bool
 
 // change runs edits, all in one snapshot, and marks the feed as dirty if they
-// mattered. The watch that they come from has now delivered.
+// mattered.
 func (f *Feed) change(edits ...edit) {
 	f.mu.Lock()
 	changed := false

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -102,7 +103,7 @@ func (f follower) until(want string, text func(*topology.Snapshot) string) *topo
 	}
 }
 
-// names are the Services, as "name(endpoints)", those of which only slices
+// contents are the Services, as "name(endpoints)", those of which only slices
 // are known as "[name](endpoints)"; then nodes and ranges.
 func contents(s *topology.Snapshot) string {
 	var words []string
@@ -220,7 +221,7 @@ func TestNothingIsPublishedBeforeAllIsListed(t *testing.T) {
 	eventually(t, "everything else is listed", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return len(f.missing) == 1 && f.missing["nodes"]
+		return len(f.missing) == 1 && f.missing["nodes"] // not before Run has begun
 	})
 	time.Sleep(3 * batch) // a snapshot would be there by now
 	if snap, ok := f.Get(); ok {
@@ -270,6 +271,27 @@ func TestHeldListsChangeNothing(t *testing.T) {
 			f.until(strings.Replace(all, "s7(0)", "s7(0) s8(0)", 1), contents)
 		})
 	}
+}
+
+// A list that is held back for long costs one watch at a time, not one more
+// each time.
+func TestHeldListsLeaveNoWatchOpen(t *testing.T) {
+	s := cluster(t)
+	f := follow(t, s)
+	f.until("kubernetes(1) a 10.96.0.0/16", contents)
+	var open atomic.Int64
+	s.Hook(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
+		if q := r.URL.Query(); strings.HasSuffix(r.URL.Path, "/services") {
+			q.Set("labelSelector", "none=such")
+			r.URL.RawQuery = q.Encode()
+			open.Add(1)
+			defer open.Add(-1)
+		}
+		next(w, r)
+	})
+	s.EndWatches()
+	eventually(t, "lists are held back", func() bool { return f.held() >= 5 })
+	eventually(t, "few requests are open", func() bool { return open.Load() <= 1 })
 }
 
 // What changes at once is one snapshot, or few.

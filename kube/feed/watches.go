@@ -1,14 +1,11 @@
 package feed
 
 import (
-	"context"
-
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/gridmesh/gridmesh/api/names"
@@ -67,29 +64,5 @@ func (f *Feed) watches() []watch {
 }
 
 func newWatch[T, L runtime.Object, V any](f *Feed, kind T, r resource[T, V], api listWatcher[L], s selection) watch {
-	return watch{name: s.name, kind: kind, api: listWatch(f, api, s.selector), store: newStore(f, r, s)}
-}
-
-// listWatcher is what the clients of all kinds have.
-type listWatcher[L runtime.Object] interface {
-	List(ctx context.Context, o metav1.ListOptions) (L, error)
-	Watch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error)
-}
-
-// listWatch asks for a selection and notes how the API server answers.
-func listWatch[L runtime.Object](f *Feed, api listWatcher[L], selector string) cache.ListerWatcher {
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.LabelSelector = selector
-			list, err := api.List(ctx, o)
-			f.note(err)
-			return list, err
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			o.LabelSelector = selector
-			w, err := api.Watch(ctx, o)
-			f.note(err)
-			return w, err
-		},
-	}
+	return watch{name: s.name, kind: kind, api: newRequests(f, api, s.selector), store: newStore(f, r, s)}
 }

@@ -148,21 +148,12 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, at location) {
 	defer s.mu.Unlock()
 	epoch, next := s.epoch, 0
 	if verb(r) == "WATCHLIST" {
-		for _, obj := range s.under(r.URL.Path) {
-			if view.has(obj) {
-				send("ADDED", obj)
-			}
-		}
-		kind, version := kindOf(at)
-		send("BOOKMARK", Object{"kind": kind, "apiVersion": version, "metadata": Object{
-			"resourceVersion": strconv.Itoa(s.version), "annotations": Object{"k8s.io/initial-events-end": "true"},
-		}})
+		s.sendAll(r, view, send)
 		next = len(s.history)
-	} else {
-		since, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
-		for next < len(s.history) && s.history[next].version() <= since {
-			next++
-		}
+	}
+	since, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
+	for next < len(s.history) && s.history[next].version() <= since {
+		next++
 	}
 	for {
 		for ; next < len(s.history); next++ {
@@ -170,7 +161,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, at location) {
 				c.send(view, send)
 			}
 		}
-		if s.epoch != epoch {
+		if s.epoch != epoch || r.Context().Err() != nil {
 			return
 		}
 		moved := s.moved
@@ -181,20 +172,30 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, at location) {
 		case <-r.Context().Done():
 		}
 		s.mu.Lock()
-		if r.Context().Err() != nil {
-			return
-		}
 	}
 }
 
+// sendAll sends what there is, and the bookmark that ends it.
+func (s *Server) sendAll(r *http.Request, view seen, send func(kind string, obj Object)) {
+	for _, obj := range s.under(r.URL.Path) {
+		if view.has(obj) {
+			send("ADDED", obj)
+		}
+	}
+	kind, version := kindOf(parse(r.URL.Path))
+	send("BOOKMARK", Object{"kind": kind, "apiVersion": version, "metadata": Object{
+		"resourceVersion": strconv.Itoa(s.version), "annotations": Object{"k8s.io/initial-events-end": "true"},
+	}})
+}
+
 // kinds are those that are listed or watched in tests.
-var kinds = []string{"Node", "Service", "EndpointSlice", "ServiceCIDR", "Deployment", "DeploymentGrid", "Event"}
+var kinds = []string{"Node", "Service", "EndpointSlice", "ServiceCIDR", "Deployment", "DeploymentGrid", "Event", "NetworkPolicy"}
 
 // kindOf is what a collection holds, and its apiVersion.
 func kindOf(at location) (kind, version string) {
 	prefix, resource := path.Split(at.resource)
 	for _, kind := range kinds {
-		if strings.ToLower(kind)+"s" == resource {
+		if plural(kind) == resource {
 			version = strings.TrimPrefix(strings.TrimPrefix(prefix, "/apis/"), "/api/")
 			return kind, strings.TrimSuffix(version, "/")
 		}

@@ -224,7 +224,16 @@ func pathOf(obj Object) string {
 	if namespace, ok := m["namespace"].(string); ok {
 		prefix += "/namespaces/" + namespace
 	}
-	return fmt.Sprintf("%s/%ss/%s", prefix, strings.ToLower(kind), m["name"])
+	return fmt.Sprintf("%s/%s/%s", prefix, plural(kind), m["name"])
+}
+
+// plural is the resource of a kind.
+func plural(kind string) string {
+	kind = strings.ToLower(kind)
+	if stem, ok := strings.CutSuffix(kind, "y"); ok {
+		return stem + "ies"
+	}
+	return kind + "s"
 }
 
 func metadata(obj Object) Object {

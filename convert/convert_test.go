@@ -1,0 +1,261 @@
+package convert
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+func read[T any](t *testing.T, text string) *T {
+	t.Helper()
+	var obj T
+	if err := yaml.UnmarshalStrict([]byte(text), &obj); err != nil {
+		t.Fatal(err)
+	}
+	return &obj
+}
+
+// addrs reads "10.96.0.1 fd00::1".
+func addrs(text string) (list []netip.Addr) {
+	for word := range strings.FieldsSeq(text) {
+		list = append(list, netip.MustParseAddr(word))
+	}
+	return list
+}
+
+// problems checks that there is one problem for each "field: words of the text".
+func problems(t *testing.T, object string, got []topology.Problem, want ...string) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("problems %v, want %q", got, want)
+		return
+	}
+	for i, p := range got {
+		field, text, _ := strings.Cut(want[i], ": ")
+		if p.Object != object || p.Field != field || !strings.Contains(p.Text, text) {
+			t.Errorf("problem %s, want one of %s with %q", p, object, want[i])
+		}
+	}
+}
+
+func TestService(t *testing.T) {
+	key := topology.ObjectKey{Namespace: "shop", Name: "web"}
+	keys := `["site", "*"]`
+	const head = "metadata: {namespace: shop, name: web}\n"
+	for name, tc := range map[string]struct {
+		yaml string
+		want topology.Service
+	}{
+		"both families, named ports": {
+			head + "spec: {clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1, 'fd00::1'], ports: [{name: http, port: 80, targetPort: web}, {name: dns, port: 53, protocol: UDP}, {name: sigtran, port: 2905, protocol: SCTP}]}",
+			topology.Service{ClusterIPs: addrs("10.96.0.1 fd00::1"), Ports: []topology.ServicePort{
+				{Name: "http", Protocol: topology.TCP, Port: 80}, {Name: "dns", Protocol: topology.UDP, Port: 53}, {Name: "sigtran", Protocol: topology.SCTP, Port: 2905},
+			}},
+		},
+		"clusterIP alone, as an old manifest has it": {
+			head + "spec: {clusterIP: 10.96.0.1}",
+			topology.Service{ClusterIPs: addrs("10.96.0.1")},
+		},
+		"an address of IPv4 in IPv6 is of IPv4": {
+			head + "spec: {clusterIPs: ['::ffff:10.96.0.1']}",
+			topology.Service{ClusterIPs: addrs("10.96.0.1")},
+		},
+		"no address yet":  {head + "spec: {ports: [{port: 80}]}", topology.Service{Ports: []topology.ServicePort{{Protocol: topology.TCP, Port: 80}}}},
+		"headless":        {head + "spec: {clusterIP: None, clusterIPs: [None]}", topology.Service{Headless: true}},
+		"internal policy": {head + "spec: {internalTrafficPolicy: Local}", topology.Service{InternalLocal: true}},
+		"the other one":   {head + "spec: {internalTrafficPolicy: Cluster}", topology.Service{}},
+		"keys, and a grid": {
+			`{metadata: {namespace: shop, name: web, annotations: {topologyKeys: '["site", "*"]', other: x}, labels: {superedge.io/grid-uniq-key: site, app: web}}}`,
+			topology.Service{TopologyKeys: &keys, GridKey: "site"},
+		},
+		"of another proxy": {
+			`{metadata: {namespace: shop, name: web, labels: {service.kubernetes.io/service-proxy-name: ""}}, spec: {clusterIP: nonsense, ports: [{port: 80}]}}`,
+			topology.Service{Foreign: true},
+		},
+		"a name outside": {head + "spec: {type: ExternalName, externalName: example.com, ports: [{port: 80}]}", topology.Service{Foreign: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Service(read[corev1.Service](t, tc.yaml))
+			tc.want.Key = key
+			if !reflect.DeepEqual(got, &tc.want) {
+				t.Errorf("got  %+v\nwant %+v", got, &tc.want)
+			}
+		})
+	}
+}
+
+// What is wrong is named and left out, the rest is served.
+func TestMalformedService(t *testing.T) {
+	got := Service(read[corev1.Service](t, `
+metadata: {namespace: shop, name: web}
+spec:
+  clusterIPs: [nonsense, 127.0.0.1, 224.0.0.1, 0.0.0.0, 10.96.0.1, 10.96.0.2, "fe80::1%eth0"]
+  ports: [{port: 0}, {port: -1}, {port: 65536}, {port: 80, protocol: QUIC}, {port: 81}]`))
+	problems(t, "service shop/web", got.Problems,
+		"spec.clusterIPs[0]: no IP address", "spec.clusterIPs[1]: 127.0.0.1 cannot be", "spec.clusterIPs[2]: 224.0.0.1 cannot be",
+		"spec.clusterIPs[3]: 0.0.0.0 cannot be", "spec.clusterIPs[5]: second address of its family",
+		"spec.ports[0].port: 0 is no port", "spec.ports[1].port: -1 is no port", "spec.ports[2].port: 65536 is no port", `spec.ports[3].protocol: "QUIC" is not known`)
+	if want := addrs("10.96.0.1 fe80::1"); !slices.Equal(got.ClusterIPs, want) {
+		t.Errorf("addresses %v, want %v", got.ClusterIPs, want)
+	}
+	if want := []topology.ServicePort{{Protocol: topology.TCP, Port: 81}}; !slices.Equal(got.Ports, want) {
+		t.Errorf("ports %v, want %v", got.Ports, want)
+	}
+}
+
+// An annotation of megabytes is not kept, and what is left of it is malformed:
+// closed, never open.
+func TestHugeAnnotationStaysClosed(t *testing.T) {
+	s := read[corev1.Service](t, `{metadata: {namespace: shop, name: web}}`)
+	s.Annotations = map[string]string{"topologyKeys": `["` + strings.Repeat("x", 1<<20) + `"]`}
+	got := Service(s)
+	if got.TopologyKeys == nil || len(*got.TopologyKeys) != maxAnnotation {
+		t.Fatal("the annotation is not cut")
+	}
+	if keys := topology.ParseKeys(got.TopologyKeys); keys.Mode != topology.Malformed {
+		t.Errorf("it is read as %v", keys)
+	}
+}
+
+const sliceHead = `{metadata: {namespace: shop, name: web-1, labels: {kubernetes.io/service-name: web}}, `
+
+func TestSlice(t *testing.T) {
+	for name, tc := range map[string]struct {
+		yaml string
+		want topology.Slice
+	}{
+		"named ports": {
+			sliceHead + "addressType: IPv4, ports: [{name: http, port: 8080}, {port: 53, protocol: UDP}, {name: all}]}",
+			topology.Slice{Ports: []topology.SlicePort{{Name: "http", Protocol: topology.TCP, Port: 8080}, {Protocol: topology.UDP, Port: 53}}},
+		},
+		"one endpoint, by its first address": {
+			sliceHead + "addressType: IPv4, endpoints: [{addresses: [10.1.0.1, 10.1.0.2], nodeName: a-1, hostname: web-0, targetRef: {kind: Pod, name: web-0}}]}",
+			topology.Slice{Endpoints: []topology.Endpoint{{Addr: netip.MustParseAddr("10.1.0.1"), Node: "a-1", Hostname: "web-0", Ready: true, Serving: true}}},
+		},
+		"conditions": {
+			sliceHead + `addressType: IPv4, endpoints: [{addresses: [10.1.0.1], conditions: {ready: false}},
+  {addresses: [10.1.0.2], conditions: {ready: false, serving: true, terminating: true}}, {addresses: [10.1.0.3], conditions: {ready: true, serving: false, terminating: false}}]}`,
+			topology.Slice{Endpoints: []topology.Endpoint{
+				{Addr: netip.MustParseAddr("10.1.0.1"), Serving: true},
+				{Addr: netip.MustParseAddr("10.1.0.2"), Serving: true, Terminating: true},
+				{Addr: netip.MustParseAddr("10.1.0.3"), Ready: true},
+			}},
+		},
+		"hints": {
+			sliceHead + "addressType: IPv4, endpoints: [{addresses: [10.1.0.1], zone: z1, hints: {forZones: [{name: z1}, {name: z2}], forNodes: [{name: a-1}]}}]}",
+			topology.Slice{Endpoints: []topology.Endpoint{{
+				Addr: netip.MustParseAddr("10.1.0.1"), Ready: true, Serving: true, HintZones: []string{"z1", "z2"}, HintNodes: []string{"a-1"},
+			}}},
+		},
+		"IPv6": {
+			sliceHead + "addressType: IPv6, endpoints: [{addresses: ['fd00::1']}]}",
+			topology.Slice{IPv6: true, Endpoints: []topology.Endpoint{{Addr: netip.MustParseAddr("fd00::1"), Ready: true, Serving: true}}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Slice(read[discoveryv1.EndpointSlice](t, tc.yaml))
+			tc.want.Key, tc.want.Service = topology.ObjectKey{Namespace: "shop", Name: "web-1"}, "web"
+			if !reflect.DeepEqual(got, &tc.want) {
+				t.Errorf("got  %+v\nwant %+v", got, &tc.want)
+			}
+		})
+	}
+}
+
+func TestSlicesOfNoUse(t *testing.T) {
+	for name, text := range map[string]string{
+		"no Service":       `{metadata: {name: x}, addressType: IPv4}`,
+		"of another proxy": `{metadata: {name: x, labels: {kubernetes.io/service-name: web, service.kubernetes.io/service-proxy-name: x}}, addressType: IPv4}`,
+		"names":            `{metadata: {name: x, labels: {kubernetes.io/service-name: web}}, addressType: FQDN, endpoints: [{addresses: [example.com]}]}`,
+	} {
+		if got := Slice(read[discoveryv1.EndpointSlice](t, text)); got != nil {
+			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+}
+
+func TestMalformedSlice(t *testing.T) {
+	got := Slice(read[discoveryv1.EndpointSlice](t, sliceHead+`addressType: IPv4,
+  ports: [{port: 0}, {port: 80, protocol: QUIC}, {port: 81}],
+  endpoints: [{addresses: []}, {addresses: [nonsense]}, {addresses: ['fd00::1']}, {addresses: [127.0.0.1]}, {addresses: [169.254.0.1]}, {addresses: [10.1.0.1]}]}`))
+	problems(t, "endpointslice shop/web-1", got.Problems,
+		"ports[0].port: 0 is no port", `ports[1].protocol: "QUIC" is not known`,
+		"endpoints[0].addresses: is empty", "endpoints[1].addresses: no IP address", "endpoints[2].addresses: not of the slice's addressType",
+		"endpoints[3].addresses: cannot be dialled", "endpoints[4].addresses: cannot be dialled")
+	if len(got.Ports) != 1 || got.Ports[0].Port != 81 || len(got.Endpoints) != 1 || got.Endpoints[0].Addr != netip.MustParseAddr("10.1.0.1") {
+		t.Errorf("the rest is %+v", got)
+	}
+}
+
+// A broken writer makes every endpoint wrong: the problems are bounded.
+func TestProblemsOfASliceAreBounded(t *testing.T) {
+	s := read[discoveryv1.EndpointSlice](t, sliceHead+"addressType: IPv4}")
+	s.Endpoints = make([]discoveryv1.Endpoint, 1000)
+	if n := len(Slice(s).Problems); n == 0 || n > 20 {
+		t.Errorf("%d problems", n)
+	}
+}
+
+func TestNode(t *testing.T) {
+	got := Node(&metav1.ObjectMeta{Name: "a-1", Labels: map[string]string{"site": "a"}, Annotations: map[string]string{"x": "y"}})
+	if want := (&topology.Node{Name: "a-1", Labels: map[string]string{"site": "a"}}); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestServiceCIDR(t *testing.T) {
+	got := ServiceCIDR(&networkingv1.ServiceCIDR{Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.5.5/16", "nonsense", "fd00::/112"}}})
+	if text := fmt.Sprint(got); text != "[10.96.0.0/16 fd00::/112]" {
+		t.Errorf("got %s", text)
+	}
+}
+
+// Whatever an object says, it is converted without a crash, to addresses and
+// ports that exist, and to something that can be seen from a node.
+func FuzzConvert(f *testing.F) {
+	f.Add([]byte(`{"metadata": {"name": "web", "annotations": {"topologyKeys": "[\"site\"]"}}, "spec": {"clusterIP": "10.96.0.1", "ports": [{"port": 80}]}}`))
+	f.Add([]byte(`{"metadata": {"name": "web-1", "labels": {"kubernetes.io/service-name": "web"}}, "addressType": "IPv4", "ports": [{"port": 80}], "endpoints": [{"addresses": ["10.1.0.1"], "hints": {}}]}`))
+	f.Add([]byte(`{"spec": {"clusterIPs": ["::ffff:1.2.3.4%x", "0.0.0.0"], "cidrs": ["10.0.0.0/8"]}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		b := topology.NewBuilder()
+		var service corev1.Service
+		if json.Unmarshal(data, &service) == nil {
+			out := Service(&service)
+			for _, ip := range out.ClusterIPs {
+				if !ip.IsValid() || ip.Is4In6() || ip.Zone() != "" || len(out.ClusterIPs) > 2 {
+					t.Errorf("addresses %v", out.ClusterIPs)
+				}
+			}
+			b.SetService(out)
+		}
+		var slice discoveryv1.EndpointSlice
+		if json.Unmarshal(data, &slice) == nil {
+			if out := Slice(&slice); out != nil {
+				for _, e := range out.Endpoints {
+					if !e.Addr.IsValid() || e.Addr.Is6() != out.IPv6 {
+						t.Errorf("endpoint %v in a slice of IPv6 = %v", e.Addr, out.IPv6)
+					}
+				}
+				b.SetSlice(out)
+			}
+		}
+		var cidr networkingv1.ServiceCIDR
+		if json.Unmarshal(data, &cidr) == nil {
+			b.SetServiceCIDRs(ServiceCIDR(&cidr))
+		}
+		b.SetNode(Node(&service.ObjectMeta))
+		topology.See(b.Build(), service.Name, topology.Options{})
+	})
+}

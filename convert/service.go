@@ -1,0 +1,83 @@
+package convert
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gridmesh/gridmesh/api/names"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// maxAnnotation bounds what is kept of a topologyKeys annotation: 16 keys of
+// at most 317 characters, with room for spaces. More is malformed anyway.
+const maxAnnotation = 8 << 10
+
+// Service converts a Service. One that no node serves, an ExternalName or one
+// that is left to another proxy, is Foreign: nothing but its name is kept.
+func Service(s *corev1.Service) *topology.Service {
+	key := topology.ObjectKey{Namespace: s.Namespace, Name: s.Name}
+	if _, other := s.Labels[names.ServiceProxyName]; other || s.Spec.Type == corev1.ServiceTypeExternalName {
+		return &topology.Service{Key: key, Foreign: true}
+	}
+	out := &topology.Service{
+		Key:      key,
+		Headless: s.Spec.ClusterIP == corev1.ClusterIPNone,
+		GridKey:  s.Labels[names.GridUniqKey],
+	}
+	if p := s.Spec.InternalTrafficPolicy; p != nil {
+		out.InternalLocal = *p == corev1.ServiceInternalTrafficPolicyLocal
+	}
+	if text, ok := s.Annotations[names.TopologyKeys]; ok {
+		if len(text) > maxAnnotation {
+			text = text[:maxAnnotation]
+		}
+		out.TopologyKeys = &text
+	}
+	problem := func(field, format string, args ...any) {
+		out.Problems = append(out.Problems, topology.Problem{Object: "service " + out.Key.String(), Field: field, Text: fmt.Sprintf(format, args...)})
+	}
+	if !out.Headless {
+		out.ClusterIPs = clusterIPs(s, problem)
+	}
+	for i, p := range s.Spec.Ports {
+		port, ok := portNumber(p.Port)
+		if !ok {
+			problem(fmt.Sprintf("spec.ports[%d].port", i), "%d is no port and is not served; use 1 to 65535", p.Port)
+			continue
+		}
+		proto, ok := protocol(p.Protocol)
+		if !ok {
+			problem(fmt.Sprintf("spec.ports[%d].protocol", i), "%q is not known and is not served; use TCP or UDP", p.Protocol)
+			continue
+		}
+		out.Ports = append(out.Ports, topology.ServicePort{Name: p.Name, Protocol: proto, Port: port})
+	}
+	return out
+}
+
+func clusterIPs(s *corev1.Service, problem func(field, format string, args ...any)) []netip.Addr {
+	texts := s.Spec.ClusterIPs
+	if len(texts) == 0 && s.Spec.ClusterIP != "" {
+		texts = []string{s.Spec.ClusterIP}
+	}
+	var list []netip.Addr
+	for i, text := range texts {
+		field := fmt.Sprintf("spec.clusterIPs[%d]", i)
+		ip, err := netip.ParseAddr(text)
+		ip = ip.Unmap().WithZone("")
+		switch {
+		case err != nil:
+			problem(field, "%q is no IP address and is not served; let the API server choose one", text)
+		case ip.IsUnspecified() || ip.IsLoopback() || ip.IsMulticast():
+			problem(field, "%s cannot be an address of a Service and is not served; let the API server choose one", ip)
+		case slices.ContainsFunc(list, func(o netip.Addr) bool { return o.Is6() == ip.Is6() }):
+			problem(field, "%s is a second address of its family and is not served; a Service has at most one of each", ip)
+		default:
+			list = append(list, ip)
+		}
+	}
+	return list
+}

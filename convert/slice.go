@@ -1,0 +1,90 @@
+package convert
+
+import (
+	"fmt"
+	"net/netip"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/gridmesh/gridmesh/api/names"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// Slice converts an EndpointSlice. It returns nil for one that no Service
+// claims, of another proxy, or of the family FQDN.
+func Slice(s *discoveryv1.EndpointSlice) *topology.Slice {
+	service := s.Labels[names.ServiceName]
+	if _, other := s.Labels[names.ServiceProxyName]; other || service == "" || s.AddressType == discoveryv1.AddressTypeFQDN {
+		return nil
+	}
+	out := &topology.Slice{
+		Key:     topology.ObjectKey{Namespace: s.Namespace, Name: s.Name},
+		Service: service,
+		IPv6:    s.AddressType == discoveryv1.AddressTypeIPv6,
+	}
+	problem := func(field, format string, args ...any) {
+		const most = 20 // of one slice: a broken writer makes every endpoint wrong
+		if len(out.Problems) < most {
+			out.Problems = append(out.Problems, topology.Problem{Object: "endpointslice " + out.Key.String(), Field: field, Text: fmt.Sprintf(format, args...)})
+		}
+	}
+	for i, p := range s.Ports {
+		if p.Port == nil {
+			continue // all ports: of no meaning for a Service
+		}
+		port, ok := portNumber(*p.Port)
+		if !ok {
+			problem(fmt.Sprintf("ports[%d].port", i), "%d is no port and is left out; use 1 to 65535", *p.Port)
+			continue
+		}
+		proto := topology.TCP
+		if p.Protocol != nil {
+			if proto, ok = protocol(*p.Protocol); !ok {
+				problem(fmt.Sprintf("ports[%d].protocol", i), "%q is not known and is left out; use TCP or UDP", *p.Protocol)
+				continue
+			}
+		}
+		out.Ports = append(out.Ports, topology.SlicePort{Name: deref(p.Name), Protocol: proto, Port: port})
+	}
+	for i := range s.Endpoints {
+		if ep, ok := endpoint(&s.Endpoints[i], out.IPv6, fmt.Sprintf("endpoints[%d].addresses", i), problem); ok {
+			out.Endpoints = append(out.Endpoints, ep)
+		}
+	}
+	return out
+}
+
+func endpoint(e *discoveryv1.Endpoint, ipv6 bool, field string, problem func(field, format string, args ...any)) (topology.Endpoint, bool) {
+	if len(e.Addresses) == 0 {
+		problem(field, "is empty; the endpoint is left out")
+		return topology.Endpoint{}, false
+	}
+	ip, err := netip.ParseAddr(e.Addresses[0])
+	switch {
+	case err != nil:
+		problem(field, "%q is no IP address; the endpoint is left out", e.Addresses[0])
+		return topology.Endpoint{}, false
+	case ip.Unmap().Is6() != ipv6:
+		problem(field, "%s is not of the slice's addressType; the endpoint is left out: put it into a slice of its family", ip)
+		return topology.Endpoint{}, false
+	case ip.IsUnspecified() || ip.IsLoopback() || ip.IsMulticast() || ip.IsLinkLocalUnicast():
+		problem(field, "%s cannot be dialled from other hosts; the endpoint is left out", ip)
+		return topology.Endpoint{}, false
+	}
+	out := topology.Endpoint{
+		Addr: ip.Unmap(), Node: deref(e.NodeName), Hostname: deref(e.Hostname),
+		// Absent means ready and serving, but not terminating (EndpointSlice API).
+		Ready:       e.Conditions.Ready == nil || *e.Conditions.Ready,
+		Serving:     e.Conditions.Serving == nil || *e.Conditions.Serving,
+		Terminating: deref(e.Conditions.Terminating),
+	}
+	if e.Hints != nil {
+		for _, h := range e.Hints.ForZones {
+			out.HintZones = append(out.HintZones, h.Name)
+		}
+		for _, h := range e.Hints.ForNodes {
+			out.HintNodes = append(out.HintNodes, h.Name)
+		}
+	}
+	return out, true
+}

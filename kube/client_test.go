@@ -1,0 +1,105 @@
+package kube_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	"k8s.io/klog/v2"
+
+	"github.com/gridmesh/gridmesh/kube"
+	"github.com/gridmesh/gridmesh/kube/internal/apitest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestConnectSaysWhatIsMissing(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	broken := filepath.Join(t.TempDir(), "broken")
+	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"": "no --kubeconfig is given", "/does/not/exist": "/does/not/exist", broken: "read kubeconfig " + broken,
+	} {
+		if _, err := kube.Connect(path, "test", kube.NodeRate()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Connect(%q): %v, want %q", path, err, want)
+		}
+	}
+}
+
+func TestHostIP(t *testing.T) {
+	for server, want := range map[string]string{
+		"https://192.0.2.1:6443": "192.0.2.1", "https://[2001:db8::1]:6443": "2001:db8::1",
+		"https://[::ffff:192.0.2.1]": "192.0.2.1", "https://api.example.com:6443": "",
+	} {
+		path := filepath.Join(t.TempDir(), "kubeconfig")
+		config := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x}}], clusters: [{name: x, cluster: {server: %q}}]}`, server)
+		if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := kube.Connect(path, "test", kube.NodeRate())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ip, ok := c.HostIP(); ok != (want != "") || ok && ip.String() != want {
+			t.Errorf("%s: %s, %v, want %q", server, ip, ok, want)
+		}
+	}
+}
+
+func TestPodCIDRs(t *testing.T) {
+	s := apitest.New(t)
+	c := s.Client(t)
+	s.Put(t, `{apiVersion: v1, kind: Node, metadata: {name: good}, spec: {podCIDRs: [10.244.1.5/24, 'fd00:1::/64']}}`)
+	s.Put(t, `{apiVersion: v1, kind: Node, metadata: {name: bad}, spec: {podCIDRs: [nonsense]}}`)
+	if got, err := c.PodCIDRs(t.Context(), "good"); err != nil || fmt.Sprint(got) != "[10.244.1.0/24 fd00:1::/64]" {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for node, want := range map[string]string{"bad": "node bad: spec.podCIDRs", "none": "get node none"} {
+		if _, err := c.PodCIDRs(t.Context(), node); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", node, err, want)
+		}
+	}
+}
+
+func TestHasNetworkPolicy(t *testing.T) {
+	s := apitest.New(t)
+	c := s.Client(t)
+	if has, err := c.HasNetworkPolicy(t.Context()); has || err != nil {
+		t.Errorf("without any: %v, %v", has, err)
+	}
+	s.Put(t, `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {namespace: default, name: x}}`)
+	if has, err := c.HasNetworkPolicy(t.Context()); !has || err != nil {
+		t.Errorf("with one: %v, %v", has, err)
+	}
+	s.Hook(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
+		apitest.Fail(w, http.StatusForbidden, "Forbidden")
+	})
+	if _, err := c.HasNetworkPolicy(t.Context()); err == nil {
+		t.Error("not being told is no error")
+	}
+}
+
+// client-go's log is ours, on the level debug.
+func TestLogTo(t *testing.T) {
+	var out bytes.Buffer
+	kube.LogTo(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo})))
+	defer klog.ClearLogger()
+	klog.Info("a watch failed")
+	klog.Flush()
+	if out.Len() > 0 {
+		t.Errorf("an operator reads %s", out.String())
+	}
+	kube.LogTo(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	klog.Error("a watch failed")
+	if !strings.Contains(out.String(), "level=DEBUG") || !strings.Contains(out.String(), "a watch failed") {
+		t.Errorf("with debug lines one reads %s", out.String())
+	}
+}

@@ -1,0 +1,167 @@
+package lead
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/klog/v2"
+
+	"github.com/gridmesh/gridmesh/kube/internal/apitest"
+)
+
+func TestMain(m *testing.M) {
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
+	goleak.VerifyTestMain(m)
+}
+
+const lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/controller"
+
+func election(who string) Election {
+	return Election{Namespace: "default", Name: "controller", Identity: who, Lease: 2 * time.Second, Renew: time.Second, RetryWait: 100 * time.Millisecond}
+}
+
+func holder(s *apitest.Server) string {
+	spec, _ := s.Get(lease)["spec"].(apitest.Object)
+	return fmt.Sprint(spec["holderIdentity"])
+}
+
+// One leads, another waits and leads when the first is done, at once, for the
+// lease is given back.
+func TestOneLeadsAtATime(t *testing.T) {
+	s := apitest.New(t)
+	var leading atomic.Int64
+	done, led := errors.New("done"), make(chan string, 2)
+	finish := map[string]chan struct{}{"a": make(chan struct{}), "b": make(chan struct{})}
+	ended := make(chan error, 2)
+	for who, end := range finish {
+		c := s.Client(t)
+		go func() {
+			ended <- Run(t.Context(), c, election(who), func(context.Context) error {
+				if leading.Add(1) != 1 {
+					t.Error("two lead")
+				}
+				defer leading.Add(-1)
+				led <- who
+				<-end
+				return done
+			})
+		}()
+	}
+	first := <-led
+	if got := holder(s); got != first {
+		t.Errorf("%s leads and %s holds the lease", first, got)
+	}
+	close(finish[first])
+	begin, second := time.Now(), <-led
+	if first == second {
+		t.Errorf("%s leads twice", first)
+	}
+	t.Logf("handed over within %s", time.Since(begin))
+	close(finish[second])
+	for range 2 {
+		if err := <-ended; !errors.Is(err, done) {
+			t.Errorf("ended with %v, want what the work returned", err)
+		}
+	}
+}
+
+// Whoever cannot renew its lease must not go on: another may lead by then.
+func TestLostLeaseEndsTheWork(t *testing.T) {
+	s := apitest.New(t)
+	err := Run(t.Context(), s.Client(t), election("a"), func(ctx context.Context) error {
+		s.Hook(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
+			apitest.Fail(w, http.StatusInternalServerError, "InternalError")
+		})
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Second):
+			t.Error("the work goes on without a lease")
+		}
+		return nil
+	})
+	if !errors.Is(err, ErrLost) {
+		t.Errorf("ended with %v, want %v", err, ErrLost)
+	}
+}
+
+func TestNoLeaderBeforeTheEnd(t *testing.T) {
+	s := apitest.New(t)
+	s.Put(t, fmt.Sprintf(`{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {namespace: default, name: controller},
+  spec: {holderIdentity: other, leaseDurationSeconds: 60, renewTime: %q}}`, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")))
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	err := Run(ctx, s.Client(t), election("a"), func(context.Context) error {
+		t.Error("leads though another does")
+		return nil
+	})
+	if err != nil || holder(s) != "other" {
+		t.Errorf("ended with %v; %s holds the lease", err, holder(s))
+	}
+	if err := Run(ctx, s.Client(t), Election{}, nil); err == nil {
+		t.Error("an election without a name was accepted")
+	}
+}
+
+const (
+	crdPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/x"
+	crdYAML = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: x}, spec: {group: %s}`
+	serving = `, status: {conditions: [{type: NamesAccepted, status: "True"}, {type: Established, status: "True"}]}}`
+)
+
+func same(wanted, live any) bool { return reflect.DeepEqual(wanted, live) }
+
+func TestInstallCRDWritesWhatDiffers(t *testing.T) {
+	s := apitest.New(t)
+	c, manifest := s.Client(t), []byte(fmt.Sprintf(crdYAML+"}", "new"))
+	install := func() error { return InstallCRD(t.Context(), c, manifest, "gridmesh", same) }
+	// It does not serve at once.
+	var asked atomic.Int64
+	s.Hook(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
+		if next(w, r); asked.Add(1) == 3 {
+			s.Put(t, fmt.Sprintf(crdYAML+serving, "new"))
+		}
+	})
+	if err := install(); err != nil || s.Count("PATCH "+crdPath) != 1 {
+		t.Errorf("a new one: %v, %d writes", err, s.Count("PATCH "+crdPath))
+	}
+	s.Hook(nil)
+	if err := install(); err != nil || s.Count("PATCH "+crdPath) != 1 {
+		t.Errorf("the same one: %v, %d writes", err, s.Count("PATCH "+crdPath))
+	}
+	s.Put(t, fmt.Sprintf(crdYAML+serving, "old"))
+	if err := install(); err != nil || s.Count("PATCH "+crdPath) != 2 {
+		t.Errorf("another one: %v, %d writes", err, s.Count("PATCH "+crdPath))
+	}
+	if group := s.Get(crdPath)["spec"].(apitest.Object)["group"]; group != "new" {
+		t.Errorf("its group is %s", group)
+	}
+}
+
+func TestInstallCRDGivesUp(t *testing.T) {
+	s := apitest.New(t)
+	c, manifest := s.Client(t), []byte(fmt.Sprintf(crdYAML+"}", "new"))
+	if err := InstallCRD(t.Context(), c, []byte("{"), "gridmesh", same); err == nil {
+		t.Error("half a manifest was accepted")
+	}
+	code, reason := http.StatusForbidden, "Forbidden"
+	s.Hook(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) { apitest.Fail(w, code, reason) })
+	if err := InstallCRD(t.Context(), c, manifest, "gridmesh", same); err == nil || !strings.Contains(err.Error(), "install CRD x") {
+		t.Errorf("forbidden: %v", err)
+	}
+	// What may pass is waited for, as long as there is time.
+	code, reason = http.StatusServiceUnavailable, "ServiceUnavailable"
+	ctx, cancel := context.WithTimeout(t.Context(), 3*crdRetry)
+	defer cancel()
+	if err := InstallCRD(ctx, c, manifest, "gridmesh", same); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("away: %v", err)
+	}
+}
