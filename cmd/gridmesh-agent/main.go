@@ -8,6 +8,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/node"
 )
 
 // exitUnfit is for a node that is not fit: kube-proxy's rules, NetworkPolicies,
@@ -16,18 +17,18 @@ const exitUnfit = 3
 
 func main() {
 	run.StillHeap()
-	os.Exit(run.Main(command(), func(err error) int {
-		if errors.Is(err, errUnfit) {
-			return exitUnfit
-		}
-		return 0
-	}))
+	os.Exit(run.Main(command(defaults()), exitCode))
 }
 
-var errUnfit = errors.New("this node is not fit")
+// exitCode is the agent's own code for an error, 0 for none of its own.
+func exitCode(err error) int {
+	if errors.Is(err, node.ErrUnfit) {
+		return exitUnfit
+	}
+	return 0
+}
 
-func command() *cobra.Command {
-	c := defaults()
+func command(c *config) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "gridmesh-agent",
 		Short: "Keeps a node's traffic in its unit: steers the local Envoy and the capture of packets",
@@ -41,11 +42,7 @@ cleanup" removes it. Envoy is started beside it, with the configuration that
 		Args:    cobra.NoArgs,
 		Version: obs.Version(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.complete(true); err != nil {
-				return err
-			}
-			log := obs.NewLog(os.Stderr, c.verbose)
-			return serveNode(cmd.Context(), c, log)
+			return serve(cmd.Context(), c, obs.NewLog(os.Stderr, c.verbose))
 		},
 	}
 	c.bind(root.PersistentFlags())

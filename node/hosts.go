@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/dnsplugin/answer"
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
+	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -19,10 +20,10 @@ const (
 
 // keepHosts writes the ordinals of this unit into the hosts file whenever they
 // change, until ctx ends.
-func (a *agent) keepHosts(ctx context.Context) error {
-	wake := a.out.Wake()
-	defer a.out.Forget(wake)
-	viewer, index := topology.NewViewer(a.cfg.node, a.cfg.opts), answer.New(answer.Config{})
+func (a *Agent) keepHosts(ctx context.Context) error {
+	wake := a.snapshot.Wake()
+	defer a.snapshot.Forget(wake)
+	viewer, index := topology.NewViewer(a.cfg.Node, a.cfg.Topology), answer.New(answer.Config{})
 	var last []byte
 	var retry <-chan time.Time
 	for first := true; ; {
@@ -37,17 +38,17 @@ func (a *agent) keepHosts(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		snap, _ := a.out.Get()
+		snap, _ := a.snapshot.Get()
 		if snap.Partial {
 			continue // what the file says is newer, or as good
 		}
 		index = index.Next(viewer.See(snap))
-		data := index.Hosts(a.cfg.clusterDomain)
+		data := index.Hosts(a.cfg.ClusterDomain)
 		if !first && bytes.Equal(data, last) {
 			continue
 		}
-		if err := atomicfile.WriteShared(a.cfg.hostsFile, data); err != nil {
-			a.log.Error("the hosts file cannot be written; trying again", "err", err)
+		if err := atomicfile.WriteShared(a.cfg.HostsFile, data); err != nil {
+			a.log.Error("the hosts file cannot be written; trying again", obs.KeyErr, err)
 			retry = time.After(hostsRetry)
 			continue
 		}

@@ -1,18 +1,15 @@
-package main
+package node
 
 import (
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-
-	"github.com/gridmesh/gridmesh/internal/obs"
 )
 
 // metrics of the agent's loop. Those of kube-proxy's names keep its
 // dashboards working.
 type metrics struct {
-	registry      *prometheus.Registry
 	syncDuration  prometheus.Histogram
 	syncLast      prometheus.Gauge
 	programming   prometheus.Histogram
@@ -27,7 +24,6 @@ type metrics struct {
 
 func newMetrics() *metrics {
 	m := &metrics{
-		registry: prometheus.NewRegistry(),
 		syncDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "kubeproxy_sync_proxy_rules_duration_seconds", Help: "Time from a snapshot to rules and resources in force.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 18),
@@ -45,11 +41,19 @@ func newMetrics() *metrics {
 		stateBytes:    prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_state_written_bytes_total", Help: "Bytes written to the state file."}),
 		stateFailures: prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_state_failures_total", Help: "Failed writes of the state file."}),
 	}
-	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_build_info", Help: "1, with the version.", ConstLabels: prometheus.Labels{"version": obs.Version()}})
-	info.Set(1)
-	m.registry.MustRegister(m.syncDuration, m.syncLast, m.programming, m.syncFailures, m.repairs, m.closed, m.problems, m.findings, m.stateBytes, m.stateFailures, info,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
+}
+
+// register makes them visible; names that are taken are an error.
+func (m *metrics) register(r prometheus.Registerer) error {
+	var errs []error
+	for _, c := range []prometheus.Collector{
+		m.syncDuration, m.syncLast, m.programming, m.syncFailures, m.repairs, m.closed,
+		m.problems, m.findings, m.stateBytes, m.stateFailures,
+	} {
+		errs = append(errs, r.Register(c))
+	}
+	return errors.Join(errs...)
 }
 
 func (m *metrics) synced(start time.Time) {

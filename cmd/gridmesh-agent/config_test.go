@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/node"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// completed is what flags make.
+func completed(t *testing.T, flags ...string) (*config, error) {
+	t.Helper()
+	c := defaults()
+	root := command(c)
+	if err := root.ParseFlags(flags); err != nil {
+		return nil, err
+	}
+	return c, c.complete()
+}
+
+func TestFlagsReachTheNode(t *testing.T) {
+	c, err := completed(t, "--node-name", "a-1", "--pod-cidr", "10.244.1.0/24", "--service-cidr", "10.96.0.0/16,fd00:10::/108",
+		"--mark", "0x10/0x30", "--listen-port-base", "16000", "--bridge-netfilter", "keep", "--topology-keys", "union", "--state-dir", "state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.node.Render.Mark != 0x20 || !c.node.Render.Redirect || c.node.Render.Ports.Base != 16000 {
+		t.Errorf("Envoy and the kernel differ: %+v", c.node.Render)
+	}
+	if len(c.node.PodCIDRs) != 1 || len(c.node.ServiceCIDRs) != 2 || c.node.Topology.Reading != topology.Union || c.node.ProxyMode != "envoy" {
+		t.Errorf("got %+v", c.node)
+	}
+	if !strings.HasPrefix(c.node.StateDir, "/") || c.host().StateDir != c.node.StateDir {
+		t.Errorf("the state directory is %q", c.node.StateDir)
+	}
+}
+
+func TestWrongFlagsAreNamed(t *testing.T) {
+	for _, tc := range []struct {
+		flags []string
+		say   string
+	}{
+		{[]string{"--mark", "7"}, "BITS/MASK"},
+		{[]string{"--mark", "0x4/0x3"}, "BITS must lie inside MASK"},
+		{[]string{"--pod-cidr", "10.244.1.5/24"}, "did you mean 10.244.1.0/24"},
+		{[]string{"--service-cidr", "nonsense"}, "is no CIDR"},
+		{[]string{"--datapath", "kernel"}, "not built yet"},
+		{[]string{"--datapath", "x"}, "the only one is envoy"},
+		{[]string{"--bridge-netfilter", "x"}, "use clear or keep"},
+		{[]string{"--topology-keys", "both"}, "ordered or union"},
+		{[]string{"--route-table", "254"}, "which the kernel uses"},
+		{[]string{"--connect-timeout", "1h"}, "between 10ms and 1m"},
+		{[]string{"--xds-socket", "/" + strings.Repeat("x", 120)}, "longer than 107 bytes"},
+		{[]string{"--state-dir", ""}, `--state-dir "" is no path`},
+		{[]string{"--admin-socket", ""}, `--admin-socket "" is no path`},
+		{[]string{"--node-name", ""}, "--node-name is empty"},
+		{[]string{"--hosts-file", "hosts"}, "give an absolute path"},
+		{[]string{"--cluster-domain", "a..b"}, "is no domain"},
+		{[]string{"--preload-max", "-1"}, "must not be negative"},
+	} {
+		_, err := completed(t, append([]string{"--node-name", "a-1"}, tc.flags...)...)
+		if !errors.Is(err, run.ErrUsage) || !strings.Contains(err.Error(), tc.say) {
+			t.Errorf("%v: %v, want ErrUsage with %q", tc.flags, err, tc.say)
+		}
+	}
+}
+
+func TestSourcesExcludeEachOther(t *testing.T) {
+	root := command(defaults())
+	root.SetArgs([]string{"--node-name", "a-1", "--kubeconfig", "k", "--manifests", "m"})
+	root.SilenceErrors, root.SilenceUsage = true, true
+	if err := root.ExecuteContext(t.Context()); !errors.Is(err, run.ErrUsage) || !strings.Contains(err.Error(), "exclude each other") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestBootstrapIsPrinted(t *testing.T) {
+	root := command(defaults())
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetArgs([]string{"bootstrap", "--node-name", "a-1", "--xds-socket", "/run/x.sock"})
+	if err := root.ExecuteContext(t.Context()); err != nil || !strings.Contains(out.String(), "/run/x.sock") {
+		t.Errorf("%v: %s", err, out.String())
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		code int
+	}{
+		{fmt.Errorf("start: %w", node.ErrUnfit), exitUnfit},
+		{errors.New("something"), 0}, // left to run.Main
+	} {
+		if got := exitCode(tc.err); got != tc.code {
+			t.Errorf("%v: exit code %d, want %d", tc.err, got, tc.code)
+		}
+	}
+}

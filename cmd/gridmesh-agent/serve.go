@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/kube"
+	"github.com/gridmesh/gridmesh/kube/events"
+	"github.com/gridmesh/gridmesh/kube/feed"
+	"github.com/gridmesh/gridmesh/node"
+	"github.com/gridmesh/gridmesh/source"
+	"github.com/gridmesh/gridmesh/xds"
+)
+
+// serve makes the agent of its parts and runs it until ctx ends.
+func serve(ctx context.Context, c *config, log *slog.Logger) error {
+	if c.kubeconfig != "" && c.manifests != "" {
+		return fmt.Errorf("%w: --kubeconfig and --manifests exclude each other", run.ErrUsage)
+	}
+	if err := c.complete(); err != nil {
+		return err
+	}
+	kernel, err := capture.New(c.capture, c.host())
+	if err != nil {
+		return err
+	}
+	parts := node.Parts{
+		Log: log, Registry: run.NewRegistry(), Capture: kernel,
+		Inspect: capture.Inspect, WatchLinks: capture.Watch,
+	}
+	parts.XDS = func(requested func([]string), refused func(xds.Nack)) node.XDS {
+		return xds.New(xds.Config{Log: log, Metrics: xds.NewMetrics(parts.Registry), Asked: requested, Refused: refused})
+	}
+	if c.manifests != "" {
+		parts.Source = source.NewDir(c.manifests)
+	} else {
+		if parts.Source, parts.Cluster, err = connect(c, log, parts.Registry); err != nil {
+			return err
+		}
+	}
+	agent, err := node.New(c.node, parts)
+	if err != nil {
+		return err
+	}
+	return agent.Run(ctx)
+}
+
+// connect prepares what comes from the API server; nothing is asked of it yet.
+func connect(c *config, log *slog.Logger, registry prometheus.Registerer) (node.Source, node.Cluster, error) {
+	kube.LogTo(log)
+	client, err := kube.Connect(c.kubeconfig, "gridmesh-agent/"+obs.Version(), kube.NodeRate())
+	if err != nil {
+		return nil, nil, err
+	}
+	if ip, ok := client.HostIP(); ok && slices.ContainsFunc(c.capture.ServiceCIDRs, func(p netip.Prefix) bool { return p.Contains(ip) }) {
+		return nil, nil, fmt.Errorf("%w: the API server's address %s is a ClusterIP, which needs this agent to work; give its real address in the kubeconfig, or in KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT", run.ErrUsage, ip)
+	}
+	snapshots := feed.New(client, log, feed.NewMetrics(registry))
+	return snapshots, cluster{client, events.ForNode(client, c.node.Node, log), snapshots}, nil
+}
+
+// cluster is the API server as the agent asks it.
+type cluster struct {
+	*kube.Client
+	*events.Node
+	feed *feed.Feed
+}
+
+// APIServer implements node.Cluster.
+func (c cluster) APIServer() node.APIServer {
+	h := c.feed.Health()
+	return node.APIServer{LastContact: h.LastContact, Error: h.Err}
+}

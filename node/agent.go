@@ -1,0 +1,56 @@
+package node
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gridmesh/gridmesh/internal/latest"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// Agent is the agent of one node. Nothing in it changes after New but what
+// locks itself; the state of the loop is the type loop.
+type Agent struct {
+	cfg     Config
+	parts   Parts
+	log     *slog.Logger
+	metrics *metrics
+	xds     XDS
+
+	demand   *demand                          // from Envoy's streams to the loop
+	found    findings                         // from the start and the loop to the status
+	report   atomic.Pointer[Report]           // from the loop to the status; nil before the first
+	snapshot latest.Value[*topology.Snapshot] // from the loop to other processes
+}
+
+// New makes an agent. It validates and allocates; nothing on the node is
+// looked at or changed before Run.
+func New(cfg Config, parts Parts) (*Agent, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	for name, missing := range map[string]bool{
+		"Source": parts.Source == nil, "Capture": parts.Capture == nil, "XDS": parts.XDS == nil,
+		"Inspect": parts.Inspect == nil, "WatchLinks": parts.WatchLinks == nil,
+	} {
+		if missing {
+			return nil, fmt.Errorf("%w: %s", errMissingPart, name)
+		}
+	}
+	parts.Registry = cmp.Or(parts.Registry, prometheus.NewRegistry())
+	parts.Log = cmp.Or(parts.Log, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	a := &Agent{cfg: cfg, parts: parts, log: parts.Log, metrics: newMetrics(), demand: newDemand()}
+	if err := a.metrics.register(parts.Registry); err != nil {
+		return nil, fmt.Errorf("register the agent's metrics: %w", err)
+	}
+	a.xds = parts.XDS(a.demand.add, a.refused)
+	return a, nil
+}
+
+var errMissingPart = errors.New("a part is missing")

@@ -1,0 +1,325 @@
+package node
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/bits"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/capture/rules"
+	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// inNamespaces is set in the environment of a test process that may change
+// the rules of the network it is in.
+const inNamespaces = "GRIDMESH_NODE_IN_NAMESPACES"
+
+// kernel is one node whose rules a Capture writes: in memory, or the real one
+// in a network namespace of its own.
+type kernel struct {
+	open    func() Capture // a new process
+	inForce func() (nodetest.Rules, bool)
+	flush   func() // by somebody else
+}
+
+func TestCaptureTwinKeepsTheContract(t *testing.T) {
+	captureContract(t, func(*testing.T) kernel {
+		k := &nodetest.Kernel{}
+		return kernel{open: func() Capture { return nodetest.NewCapture(k, nil) }, inForce: k.InForce, flush: k.Flush}
+	})
+}
+
+// The real capture runs in namespaces: this test starts itself again inside.
+func TestCaptureKeepsTheContract(t *testing.T) {
+	if os.Getenv(inNamespaces) != "" {
+		captureContract(t, realKernel)
+		return
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestCaptureKeepsTheContract$", "-test.v")
+	cmd.Env = append(os.Environ(), inNamespaces+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNET,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		Pdeathsig:   syscall.SIGKILL,
+	}
+	runtime.LockOSThread() // the parent-death signal is tied to the thread that forks
+	defer runtime.UnlockOSThread()
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		t.Logf("in namespaces of its own:\n%s", out)
+	case errors.As(err, &exit):
+		t.Errorf("in namespaces of its own: %v\n%s", err, out)
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES), errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EINVAL):
+		t.Skipf("NOT TESTED: THE REAL CAPTURE. This machine allows no user and network namespaces (%v); "+
+			"sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces>0, kernel.apparmor_restrict_unprivileged_userns=0", err)
+	default:
+		t.Fatal(err)
+	}
+}
+
+// realKernel is a fresh network namespace. The thread of the test stays in it
+// and ends with the test.
+func realKernel(t *testing.T) kernel {
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal(err)
+	}
+	host := capture.Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"}
+	return kernel{
+		open: func() Capture {
+			c, err := capture.New(plan.Default(), host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		},
+		inForce: func() (nodetest.Rules, bool) { return readKernel(t) },
+		flush: func() {
+			conn, err := nftables.New()
+			must(t, err)
+			conn.DelTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: rules.Name})
+			must(t, conn.Flush())
+		},
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readKernel reads the sets for IPv4 of the table.
+func readKernel(t *testing.T) (r nodetest.Rules, there bool) {
+	t.Helper()
+	conn, err := nftables.New()
+	must(t, err)
+	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyINet)
+	must(t, err)
+	i := slices.IndexFunc(tables, func(t *nftables.Table) bool { return t.Name == rules.Name })
+	if i < 0 {
+		return r, false
+	}
+	elements := func(set string) []nftables.SetElement {
+		s, err := conn.GetSetByName(tables[i], set)
+		must(t, err)
+		list, err := conn.GetSetElements(s)
+		must(t, err)
+		return list
+	}
+	for _, e := range elements("serve4") { // address, protocol, port; each padded to 4 bytes
+		addr, _ := netip.AddrFromSlice(e.Key[:4])
+		r.Serve = append(r.Serve, topology.Frontend{Addr: addr, Protocol: topology.Protocol(e.Key[4]), Port: binary.BigEndian.Uint16(e.Key[8:])})
+	}
+	slices.SortFunc(r.Serve, topology.Frontend.Compare)
+	r.Guard, r.Pods = intervals(elements("guard4")), intervals(elements("pods4"))
+	return r, true
+}
+
+// intervals turns the elements of an interval set, beginnings and ends, into prefixes.
+func intervals(list []nftables.SetElement) (prefixes []netip.Prefix) {
+	slices.SortFunc(list, func(a, b nftables.SetElement) int { return slices.Compare(a.Key, b.Key) })
+	for i, e := range list {
+		if e.IntervalEnd {
+			continue
+		}
+		// The end of one may be the beginning of the next.
+		end := i + slices.IndexFunc(list[i:], func(o nftables.SetElement) bool { return slices.Compare(o.Key, e.Key) > 0 })
+		addr, _ := netip.AddrFromSlice(e.Key)
+		size := binary.BigEndian.Uint32(list[end].Key) - binary.BigEndian.Uint32(e.Key)
+		prefixes = append(prefixes, netip.PrefixFrom(addr, bits.LeadingZeros32(size-1)))
+	}
+	return prefixes
+}
+
+// captureContract is what the loop relies on.
+func captureContract(t *testing.T, make func(*testing.T) kernel) {
+	for name, run := range map[string]func(*testing.T, kernel){
+		"nothing is written before Install":              nothingBeforeInstall,
+		"a run before stays in force":                    runBeforeStays,
+		"Retract removes and Extend adds":                retractRemoves,
+		"a provisional view only adds":                   provisionalAdds,
+		"Repair puts back what others removed":           repairPutsBack,
+		"what failed is whole at the next attempt":       failedIsWholeNext,
+		"pod CIDRs may come late":                        podCIDRsComeLate,
+		"no connection is stale where there are none":    nothingIsStale,
+		"Extend without anything to add changes nothing": extendTwice,
+	} {
+		t.Run(name, func(t *testing.T) { run(t, make(t)) })
+	}
+}
+
+// view is what node a-1 sees of Services, by the last byte of their address.
+func view(services ...string) *topology.View {
+	o := nodetest.NewObjects()
+	for _, n := range services {
+		o.Closed("s"+n, "10.96.0."+n, map[string]string{"a-2": "10.244.2." + n})
+	}
+	return topology.See(o.Snapshot(), "a-1", topology.Options{})
+}
+
+func (k kernel) wantServed(t *testing.T, when string, services ...string) {
+	t.Helper()
+	rules, _ := k.inForce()
+	var got, want []string
+	for _, f := range rules.Serve {
+		got = append(got, f.String())
+	}
+	for _, n := range services {
+		want = append(want, "10.96.0."+n+":80/tcp")
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: serves %v, want %v", when, got, want)
+	}
+}
+
+// installed is a capture whose guard is in force.
+func (k kernel) installed(t *testing.T) Capture {
+	t.Helper()
+	c := k.open()
+	must(t, c.Install([]netip.Prefix{serviceRange}))
+	return c
+}
+
+func apply(t *testing.T, c Capture, v *topology.View, provisional bool) {
+	t.Helper()
+	must(t, c.Retract(v, provisional))
+	must(t, c.Extend())
+}
+
+func nothingBeforeInstall(t *testing.T, k kernel) {
+	c := k.open()
+	must(t, c.SetPodCIDRs(prefixes("10.244.1.0/24")))
+	if _, there := k.inForce(); there {
+		t.Error("something is in force before Install")
+	}
+	must(t, c.Install(prefixes("10.96.0.0/16", "10.97.0.0/24")))
+	rules, _ := k.inForce()
+	if !slices.Equal(rules.Guard, prefixes("10.96.0.0/16", "10.97.0.0/24")) || !slices.Equal(rules.Pods, prefixes("10.244.1.0/24")) || len(rules.Serve) > 0 {
+		t.Errorf("in force: %+v", rules)
+	}
+	if c.Found() {
+		t.Error("rules of a run before were found where there was none")
+	}
+	if c.Pods() != "routed" {
+		t.Errorf("pods are %q", c.Pods())
+	}
+}
+
+func runBeforeStays(t *testing.T, k kernel) {
+	apply(t, k.installed(t), view("10", "11"), false)
+	next := k.open()
+	must(t, next.Install(prefixes("10.97.0.0/24")))
+	if !next.Found() {
+		t.Error("the rules of the run before were not found")
+	}
+	k.wantServed(t, "installed again", "10", "11")
+	rules, _ := k.inForce()
+	if !slices.Equal(rules.Guard, []netip.Prefix{serviceRange}) {
+		t.Errorf("the guard of the run before became %v", rules.Guard)
+	}
+	apply(t, next, view("11"), false)
+	k.wantServed(t, "the first whole view", "11")
+}
+
+func retractRemoves(t *testing.T, k kernel) {
+	c := k.installed(t)
+	apply(t, c, view("10", "11"), false)
+	k.wantServed(t, "first", "10", "11")
+	must(t, c.Retract(view("11", "12"), false))
+	k.wantServed(t, "retracted", "11")
+	must(t, c.Extend())
+	k.wantServed(t, "extended", "11", "12")
+}
+
+func provisionalAdds(t *testing.T, k kernel) {
+	apply(t, k.installed(t), view("10"), false)
+	c := k.installed(t)
+	apply(t, c, view("11"), true)
+	k.wantServed(t, "provisional", "10", "11")
+	apply(t, c, view("12"), true)
+	k.wantServed(t, "provisional again", "10", "11", "12")
+	apply(t, c, view("12"), false)
+	k.wantServed(t, "whole", "12")
+}
+
+func repairPutsBack(t *testing.T, k kernel) {
+	c := k.installed(t)
+	apply(t, c, view("10"), false)
+	repaired := func(when string, want bool) {
+		t.Helper()
+		got, err := c.Repair()
+		must(t, err)
+		if got != want {
+			t.Errorf("%s: repaired %v, want %v", when, got, want)
+		}
+	}
+	repaired("nothing is wrong", false)
+	k.flush()
+	repaired("flushed", true)
+	k.wantServed(t, "flushed", "10")
+	repaired("repaired", false)
+	if changed, err := c.RefreshBridges(); changed || err != nil {
+		t.Errorf("bridges changed where there are none: %v, %v", changed, err)
+	}
+}
+
+func failedIsWholeNext(t *testing.T, k kernel) {
+	c := k.installed(t)
+	apply(t, c, view("10", "11"), false)
+	k.flush()
+	if err := c.Retract(view("11", "12"), false); err == nil {
+		t.Fatal("what is not there was changed")
+	}
+	if _, err := c.Repair(); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, c, view("11", "12"), false)
+	k.wantServed(t, "tried again", "11", "12")
+}
+
+func podCIDRsComeLate(t *testing.T, k kernel) {
+	c := k.installed(t)
+	apply(t, c, view("10"), false)
+	must(t, c.SetPodCIDRs(prefixes("10.244.1.0/24")))
+	rules, _ := k.inForce()
+	if !slices.Equal(rules.Pods, prefixes("10.244.1.0/24")) || !slices.Equal(rules.Guard, []netip.Prefix{serviceRange}) {
+		t.Errorf("in force: %+v", rules)
+	}
+	k.wantServed(t, "pod CIDRs came", "10")
+	apply(t, c, view("11"), false)
+	k.wantServed(t, "and then a view", "11")
+}
+
+func nothingIsStale(t *testing.T, k kernel) {
+	c := k.installed(t)
+	apply(t, c, view("10"), false)
+	n, err := c.CloseStale(func(netip.AddrPort, netip.AddrPort) topology.Access { return topology.AccessDenied })
+	if n != 0 || err != nil {
+		t.Errorf("closed %d, %v", n, err)
+	}
+}
+
+func extendTwice(t *testing.T, k kernel) {
+	c := k.installed(t)
+	apply(t, c, view("10"), false)
+	must(t, c.Extend())
+	apply(t, c, view("10"), false)
+	k.wantServed(t, "the same once more", "10")
+}

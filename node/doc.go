@@ -1,0 +1,26 @@
+// Package node is the agent of a node: it gathers snapshots, decides what this
+// node may reach, and acts on the kernel and on the local Envoy.
+//
+//	Source ──► snapshot ──► topology.Viewer ──► view ──┬─► Capture.Retract   what is no longer served
+//	state file ──┘                                     ├─► XDS.Update        what Envoy may ask for
+//	                                                   └─► Capture.Extend    what is served from now on
+//
+// The order of the last three is the law of the loop: what is refused must be
+// refused before Envoy forgets it, and Envoy must know what it is to be handed.
+//
+// The order of a start is: lock, inspect the node, put the guard in force, and
+// only then ask anything of the network (start.go). From the guard on nothing
+// that is addressed to a Service leaves the node unserved.
+//
+// A stop of any kind leaves the rules in force. Nothing in this package
+// removes them.
+//
+// New validates and allocates. Run does all I/O and returns when every
+// goroutine has ended. What changes while it runs is owned by one goroutine,
+// the loop's, and lives in the type loop; what others read locks itself: the
+// report (status.go), the findings (findings.go), the names that Envoy asked
+// for (demand.go), and the snapshot that other processes are fed.
+//
+// Parts are interfaces (parts.go); package nodetest holds twins of them in
+// memory. Both kinds keep the same contract, which contract_test.go holds.
+package node

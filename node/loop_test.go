@@ -1,0 +1,158 @@
+package node
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gridmesh/gridmesh/node/nodetest"
+)
+
+// What is refused is refused before Envoy forgets it, and Envoy knows what it
+// is to be handed.
+func TestRetractUpdateExtend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		r.wantHealthy(t, "before the first snapshot", false)
+		r.journal.Take()
+		r.publish(webOnly())
+		r.wantJournal(t, "first", "Retract", "Update", "Extend")
+		r.wantServed(t, "first", webFrontend)
+		r.wantHealthy(t, "in line", true)
+		o := webAndOther()
+		o.Delete("web")
+		r.publish(o)
+		r.wantJournal(t, "second", "Retract", "Update", "Extend")
+		r.wantServed(t, "second", otherFrontend)
+	})
+}
+
+func TestAFailedWriteIsTriedAgain(t *testing.T) {
+	for method, want := range map[string][]string{
+		"Retract": {"Retract", "Update"},
+		"Extend":  {"Retract", "Update", "Extend"},
+	} {
+		t.Run(method, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.mustStart(t)
+				r.publish(webOnly())
+				r.journal.Take()
+				r.capture.Fail(method, errBroken)
+				o := webAndOther()
+				o.Delete("web")
+				r.publish(o)
+				r.wantJournal(t, "failed", want...)
+				r.wantHealthy(t, "failed", false)
+				if got := r.agent.status().Error; got != errBroken.Error() {
+					t.Errorf("the status says %q", got)
+				}
+				// Envoy asks for something: that does not make the kernel right.
+				r.xds.Ask("10.96.0.11:80")
+				synctest.Wait()
+				r.wantHealthy(t, "failed, and asked", false)
+				after(repairEvery)
+				r.wantServed(t, "repaired", otherFrontend)
+				r.wantHealthy(t, "repaired", true)
+				if n := r.metric(t, "gridmesh_capture_failures_total"); n != 1 {
+					t.Errorf("%v failures are counted, want 1", n)
+				}
+				r.journal.Take()
+				after(repairEvery)
+				r.wantJournal(t, "nothing is wrong any more", "Repair")
+			})
+		})
+	}
+}
+
+func TestRulesOfOthersDoingComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		r.publish(webOnly())
+		r.kernel.Flush()
+		after(repairEvery)
+		r.wantServed(t, "repaired", webFrontend)
+		if n := r.metric(t, "gridmesh_capture_repairs_total"); n != 1 || r.log.count("changed by somebody else") != 1 {
+			t.Errorf("%v repairs are counted", n)
+		}
+	})
+}
+
+func TestLinksAreFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		r.journal.Take()
+		r.links <- struct{}{}
+		synctest.Wait()
+		r.wantJournal(t, "a link changed", "RefreshBridges")
+	})
+}
+
+// A Service that Envoy asked for is preloaded from then on, also after a
+// restart of the agent.
+func TestUsedOnDemandIsPreloadedAndSaved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		r.xds.Connect("1.40.0")
+		o := nodetest.NewObjects()
+		o.Closed("web", "10.96.0.10", map[string]string{"a-2": "10.244.2.5"})
+		o.Plain("far", "10.96.0.12", map[string]string{"b-1": "10.244.9.7"})
+		const far = "10.96.0.12:80"
+		r.publish(o)
+		if _, holds := r.xds.Holds(far); holds {
+			t.Fatal("Envoy holds what it did not ask for")
+		}
+		r.xds.Ask(far, "10.96.0.99:80") // the second is no Service
+		synctest.Wait()
+		if n := r.agent.status().Preloaded; n != 2 {
+			t.Errorf("%d clusters are preloaded, want 2", n)
+		}
+		after(saveInterval)
+		r.stop()
+		r.again()
+		r.kernel.Flush()
+		r.mustStart(t)
+		r.xds.Connect("1.40.0")
+		if endpoints, holds := r.xds.Holds(far); !holds || len(endpoints) != 1 {
+			t.Errorf("after a restart Envoy holds %v, %v", endpoints, holds)
+		}
+		r.wantServed(t, "after a restart", webFrontend, "10.96.0.12:80/tcp")
+	})
+}
+
+func TestStopLeavesTheRulesInForce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		r.publish(webOnly())
+		r.journal.Take()
+		r.stop()
+		r.wantJournal(t, "a stop calls nothing")
+		r.wantServed(t, "stopped", webFrontend)
+	})
+}
+
+// The times at which changes began are counted once, also where a failed write
+// is tried again.
+func TestProgrammingDuration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		o := webOnly()
+		o.Builder().AddTrigger(time.Now())
+		r.capture.Fail("Extend", errBroken)
+		r.publish(o)
+		after(repairEvery)
+		o.Builder().AddTrigger(time.Now())
+		o.Builder().AddTrigger(time.Now())
+		o.Delete("web")
+		r.publish(o)
+		if n := r.metric(t, "kubeproxy_network_programming_duration_seconds"); n != 3 {
+			t.Errorf("%v changes are counted, want 3", n)
+		}
+	})
+}

@@ -1,0 +1,216 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/xds"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(inNamespaces) != "" {
+		os.Exit(m.Run()) // every test keeps a thread, which goleak would miss
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// api gives the twin of the API server what this package's type needs.
+type api struct{ *nodetest.API }
+
+func (api) APIServer() APIServer {
+	return APIServer{LastContact: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+}
+
+var (
+	_ Source  = (*nodetest.Source)(nil)
+	_ Capture = (*nodetest.Capture)(nil)
+	_ XDS     = (*nodetest.XDS)(nil)
+	_ Cluster = api{}
+	_ Capture = (*capture.Capture)(nil)
+	_ XDS     = (*xds.Server)(nil)
+)
+
+// logText is a log that can be read while it is written.
+type logText struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logText) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+func (l *logText) count(part string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.buf.String(), part)
+}
+
+// rig is an agent made of twins. What a test sets before start is in force.
+type rig struct {
+	cfg     Config
+	journal *nodetest.Journal
+	kernel  *nodetest.Kernel
+	capture *nodetest.Capture
+	source  *nodetest.Source
+	xds     *nodetest.XDS
+	api     *nodetest.API // nil: no API server
+	found   []capture.Finding
+	links   chan struct{}
+	log     *logText
+
+	agent *Agent
+	loop  *loop
+	stop  func() // ends the loop and waits for it
+}
+
+var serviceRange = netip.MustParsePrefix("10.96.0.0/16")
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{cfg: Default(), journal: &nodetest.Journal{}, kernel: &nodetest.Kernel{}, links: make(chan struct{}, 1), stop: func() {}}
+	r.cfg.Node, r.cfg.StateDir = "a-1", t.TempDir()
+	r.cfg.ServiceCIDRs = []netip.Prefix{serviceRange}
+	r.again()
+	return r
+}
+
+// again is a new process on the same node: what is in the kernel and on disk stays.
+func (r *rig) again() {
+	r.capture, r.source, r.log = nodetest.NewCapture(r.kernel, r.journal), &nodetest.Source{}, &logText{}
+}
+
+func (r *rig) parts() Parts {
+	p := Parts{
+		Log: slog.New(slog.NewTextHandler(r.log, nil)), Registry: prometheus.NewRegistry(), Source: r.source, Capture: r.capture,
+		XDS: func(requested func([]string), refused func(xds.Nack)) XDS {
+			r.xds = nodetest.NewXDS(r.journal, requested, refused)
+			return r.xds
+		},
+		Inspect:    func() ([]capture.Finding, error) { return r.found, nil },
+		WatchLinks: func(context.Context) (<-chan struct{}, error) { return r.links, nil },
+	}
+	if r.api != nil {
+		r.api.Journal = r.journal
+		p.Cluster = api{r.api}
+	}
+	return p
+}
+
+// start runs the agent without its listeners, inside a synctest bubble.
+func (r *rig) start(t *testing.T) error {
+	t.Helper()
+	var err error
+	if r.agent, err = New(r.cfg, r.parts()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if r.loop, err = r.agent.start(ctx); err != nil {
+		cancel()
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.loop.run(ctx) }()
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(r.stop)
+	synctest.Wait()
+	return nil
+}
+
+func (r *rig) mustStart(t *testing.T) {
+	t.Helper()
+	if err := r.start(t); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// publish feeds a snapshot and waits until it is acted on.
+func (r *rig) publish(o *nodetest.Objects) {
+	r.source.Publish(o.Snapshot())
+	synctest.Wait()
+}
+
+// after lets time pass.
+func after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// wantServed compares the frontends in the kernel.
+func (r *rig) wantServed(t *testing.T, when string, want ...string) {
+	t.Helper()
+	rules, _ := r.kernel.InForce()
+	var got []string
+	for _, f := range rules.Serve {
+		got = append(got, f.String())
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: the kernel serves %v, want %v", when, got, want)
+	}
+}
+
+// wantJournal compares what was done since the last look.
+func (r *rig) wantJournal(t *testing.T, when string, want ...string) {
+	t.Helper()
+	if got := r.journal.Take(); !slices.Equal(got, want) {
+		t.Errorf("%s: %v, want %v", when, got, want)
+	}
+}
+
+func (r *rig) wantHealthy(t *testing.T, when string, want bool) {
+	t.Helper()
+	if h := r.agent.health(time.Now()); h.Healthy != want {
+		t.Errorf("%s: healthy %v, want %v (%+v)", when, h.Healthy, want, r.agent.status())
+	}
+}
+
+var errBroken = errors.New("broken for the test")
+
+// web is a closed Service of unit a, as most tests use it.
+const webFrontend, otherFrontend = "10.96.0.10:80/tcp", "10.96.0.11:80/tcp"
+
+func webOnly() *nodetest.Objects {
+	o := nodetest.NewObjects()
+	o.Closed("web", "10.96.0.10", map[string]string{"a-2": "10.244.2.5", "b-1": "10.244.9.5"})
+	return o
+}
+
+func webAndOther() *nodetest.Objects {
+	o := webOnly()
+	o.Closed("other", "10.96.0.11", map[string]string{"a-2": "10.244.2.6"})
+	return o
+}
+
+func prefixes(texts ...string) (list []netip.Prefix) {
+	for _, text := range texts {
+		list = append(list, netip.MustParsePrefix(text))
+	}
+	return list
+}
+
+func problem(i string) topology.Problem {
+	return topology.Problem{Object: "service default/" + i, Text: "is wrong"}
+}

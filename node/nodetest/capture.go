@@ -1,0 +1,225 @@
+package nodetest
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// Kernel is what is in force on a node. It outlives every Capture of it.
+type Kernel struct {
+	mu        sync.Mutex
+	installed bool
+	rules     Rules
+}
+
+// Rules is what a kernel holds, sorted.
+type Rules struct {
+	Guard, Pods []netip.Prefix
+	Serve       []topology.Frontend
+}
+
+// InForce returns what the kernel holds, and whether there are rules at all.
+func (k *Kernel) InForce() (Rules, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r := k.rules
+	r.Guard, r.Pods, r.Serve = slices.Clone(r.Guard), slices.Clone(r.Pods), slices.Clone(r.Serve)
+	return r, k.installed
+}
+
+// Flush removes all rules, as somebody else on the node would.
+func (k *Kernel) Flush() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.installed, k.rules = false, Rules{}
+}
+
+// Conn is an open connection to a frontend, by way of Envoy to an endpoint.
+type Conn struct{ Frontend, Endpoint netip.AddrPort }
+
+// Capture is a twin of capture.Capture over a Kernel.
+type Capture struct {
+	kernel  *Kernel
+	journal *Journal
+	pods    []netip.Prefix
+
+	installed, found, synced bool
+	want                     *plan.Plan // of the last view; nil before the first
+	provisional, due         bool       // of the last Retract; Extend has something to do
+
+	mu    sync.Mutex
+	fails map[string]error // method -> error, once
+	conns []Conn
+}
+
+// NewCapture makes a Capture of a kernel; nothing is written yet.
+func NewCapture(k *Kernel, j *Journal) *Capture {
+	return &Capture{kernel: k, journal: j, fails: map[string]error{}}
+}
+
+// Fail makes the next call of a method fail with err, before it does anything.
+func (c *Capture) Fail(method string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fails[method] = err
+}
+
+// Open adds connections.
+func (c *Capture) Open(list ...Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conns = append(c.conns, list...)
+}
+
+// Conns returns the connections that are open.
+func (c *Capture) Conns() []Conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.conns)
+}
+
+func (c *Capture) call(method string) error {
+	c.journal.add(method)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.fails[method]
+	delete(c.fails, method)
+	return err
+}
+
+// SetPodCIDRs implements node.Rules.
+func (c *Capture) SetPodCIDRs(list []netip.Prefix) error {
+	if err := c.call("SetPodCIDRs"); err != nil {
+		return err
+	}
+	c.pods = slices.Clone(list)
+	if c.installed {
+		c.kernel.write(func(r *Rules) { r.Pods = c.pods })
+	}
+	return nil
+}
+
+// Install implements node.Rules.
+func (c *Capture) Install(guard []netip.Prefix) error {
+	if err := c.call("Install"); err != nil {
+		return err
+	}
+	_, c.found = c.kernel.InForce()
+	c.installed = true
+	c.kernel.write(func(r *Rules) {
+		if r.Pods = c.pods; len(r.Guard) == 0 {
+			r.Guard = slices.Clone(guard)
+		}
+	})
+	return nil
+}
+
+// Retract implements node.Rules.
+func (c *Capture) Retract(v *topology.View, provisional bool) error {
+	if !c.installed {
+		return errNotInstalled
+	}
+	synced := c.synced
+	c.want, c.provisional, c.due, c.synced = plan.Of(v, plan.Config{PodCIDRs: c.pods}), provisional, true, false
+	if err := c.call("Retract"); err != nil {
+		return err
+	}
+	if _, there := c.kernel.InForce(); !there {
+		return errNotInstalled // somebody removed it
+	}
+	if !provisional && synced {
+		c.kernel.write(func(r *Rules) {
+			r.Guard = c.want.Guard
+			r.Serve = slices.DeleteFunc(r.Serve, func(f topology.Frontend) bool { return !slices.Contains(c.want.Serve, f) })
+		})
+	}
+	return nil
+}
+
+var errNotInstalled = errors.New("there are no rules to change")
+
+// Extend implements node.Rules.
+func (c *Capture) Extend() error {
+	if err := c.call("Extend"); err != nil {
+		return err
+	}
+	if _, there := c.kernel.InForce(); !there {
+		return errNotInstalled
+	}
+	if c.due {
+		c.write()
+	}
+	return nil
+}
+
+func (c *Capture) write() {
+	c.kernel.write(func(r *Rules) {
+		if !c.provisional {
+			r.Guard, r.Serve = c.want.Guard, slices.Clone(c.want.Serve)
+			return
+		}
+		if len(r.Guard) == 0 {
+			r.Guard = c.want.Guard
+		}
+		r.Serve = append(r.Serve, c.want.Serve...)
+		slices.SortFunc(r.Serve, topology.Frontend.Compare)
+		r.Serve = slices.Compact(r.Serve)
+	})
+	c.due, c.synced = false, !c.provisional
+}
+
+// Repair implements node.Upkeep.
+func (c *Capture) Repair() (bool, error) {
+	if err := c.call("Repair"); err != nil {
+		return false, err
+	}
+	if _, there := c.kernel.InForce(); there {
+		return false, nil
+	}
+	c.kernel.write(func(r *Rules) { r.Pods = c.pods })
+	if c.want != nil && !c.due {
+		c.write()
+	}
+	return true, nil
+}
+
+// RefreshBridges implements node.Upkeep.
+func (c *Capture) RefreshBridges() (bool, error) { return false, c.call("RefreshBridges") }
+
+// Tune implements node.Upkeep.
+func (c *Capture) Tune() error { return c.call("Tune") }
+
+// Found implements node.Capture.
+func (c *Capture) Found() bool { return c.found }
+
+// Pods implements node.Capture.
+func (c *Capture) Pods() string {
+	if len(c.pods) == 0 {
+		return "unknown"
+	}
+	return "routed"
+}
+
+// CloseStale implements node.Capture.
+func (c *Capture) CloseStale(access func(frontend, endpoint netip.AddrPort) topology.Access) (int, error) {
+	if err := c.call("CloseStale"); err != nil {
+		return 0, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := len(c.conns)
+	c.conns = slices.DeleteFunc(c.conns, func(o Conn) bool { return access(o.Frontend, o.Endpoint) == topology.AccessDenied })
+	return before - len(c.conns), nil
+}
+
+func (k *Kernel) write(edit func(*Rules)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.installed = true
+	edit(&k.rules)
+}

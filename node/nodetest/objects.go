@@ -1,0 +1,68 @@
+package nodetest
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// Objects makes snapshots of a small cluster: nodes in units, and Services
+// whose endpoints are on them, all on port 8080.
+type Objects struct{ b *topology.Builder }
+
+// NewObjects has nodes a-1 and a-2 in unit a, and b-1 in unit b.
+func NewObjects() *Objects {
+	o := &Objects{topology.NewBuilder()}
+	o.b.SetServiceCIDRs([]netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")})
+	o.Node("a-1", "a")
+	o.Node("a-2", "a")
+	o.Node("b-1", "b")
+	return o
+}
+
+// Builder is what the snapshots are made with.
+func (o *Objects) Builder() *topology.Builder { return o.b }
+
+// Snapshot returns the cluster as it is.
+func (o *Objects) Snapshot() *topology.Snapshot { return o.b.Build() }
+
+// Node puts a node into a unit.
+func (o *Objects) Node(name, unit string) {
+	o.b.SetNode(&topology.Node{Name: name, Labels: map[string]string{"unit": unit}})
+}
+
+// Closed sets a Service on port 80 that is closed to its unit, with one
+// endpoint on each named node.
+func (o *Objects) Closed(name, ip string, endpoints map[string]string) {
+	keys := `["unit"]`
+	o.service(name, ip, &keys, endpoints)
+}
+
+// Plain sets a Service on port 80 without topology keys.
+func (o *Objects) Plain(name, ip string, endpoints map[string]string) {
+	o.service(name, ip, nil, endpoints)
+}
+
+// Delete removes a Service.
+func (o *Objects) Delete(name string) {
+	key := topology.ObjectKey{Namespace: "default", Name: name}
+	o.b.DeleteService(key)
+	o.b.DeleteSlice(key)
+}
+
+// service sets a Service and its slice; endpoints are addresses by node.
+func (o *Objects) service(name, ip string, keys *string, endpoints map[string]string) {
+	key := topology.ObjectKey{Namespace: "default", Name: name}
+	o.b.SetService(&topology.Service{
+		Key: key, ClusterIPs: []netip.Addr{netip.MustParseAddr(ip)}, TopologyKeys: keys,
+		Ports: []topology.ServicePort{{Name: "http", Protocol: topology.TCP, Port: 80}},
+	})
+	slice := &topology.Slice{Key: key, Service: name, Ports: []topology.SlicePort{{Name: "http", Protocol: topology.TCP, Port: 8080}}}
+	for _, node := range slices.Sorted(maps.Keys(endpoints)) {
+		addr := endpoints[node]
+		slice.Endpoints = append(slice.Endpoints, topology.Endpoint{Addr: netip.MustParseAddr(addr), Node: node, Ready: true, Serving: true})
+	}
+	o.b.SetSlice(slice)
+}

@@ -1,0 +1,151 @@
+package nodetest
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/gridmesh/gridmesh/xds"
+	"github.com/gridmesh/gridmesh/xds/render"
+)
+
+// XDS is a twin of xds.Server and of the one Envoy that is connected to it.
+type XDS struct {
+	requested func([]string)
+	refused   func(xds.Nack)
+	journal   *Journal
+
+	mu        sync.Mutex
+	catalog   *render.Catalog
+	connected *xds.Stream
+	asked     map[string]bool
+	pending   []string          // asked for before there was a catalog
+	refuses   map[string]string // cluster -> reason
+	nacks     map[string]xds.Nack
+}
+
+// NewXDS makes the twin of a server; nobody is connected.
+func NewXDS(j *Journal, requested func([]string), refused func(xds.Nack)) *XDS {
+	return &XDS{requested: requested, refused: refused, journal: j, asked: map[string]bool{}, refuses: map[string]string{}, nacks: map[string]xds.Nack{}}
+}
+
+// Register implements node.XDS.
+func (x *XDS) Register(*grpc.Server) {}
+
+// Update implements node.XDS.
+func (x *XDS) Update(cat *render.Catalog, changed render.Changed) {
+	x.journal.add("Update")
+	x.mu.Lock()
+	x.catalog = cat
+	pending := x.pending
+	x.pending = nil
+	for _, name := range changed[render.ClusterType] {
+		delete(x.nacks, name)
+	}
+	said := x.refuse()
+	x.mu.Unlock()
+	if len(pending) > 0 {
+		x.requested(pending)
+	}
+	for _, n := range said {
+		x.refused(n)
+	}
+}
+
+// Streams implements node.XDS.
+func (x *XDS) Streams() []xds.Stream {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.connected == nil || x.catalog == nil {
+		return nil
+	}
+	return []xds.Stream{*x.connected}
+}
+
+// Nacks implements node.XDS.
+func (x *XDS) Nacks() []xds.Nack {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Collect(maps.Values(x.nacks))
+}
+
+// Connect lets Envoy connect.
+func (x *XDS) Connect(version string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.connected = &xds.Stream{Node: "envoy", Version: version, Since: time.Now()}
+}
+
+// Disconnect ends Envoy's stream.
+func (x *XDS) Disconnect() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.connected, x.asked = nil, map[string]bool{}
+}
+
+// Ask lets Envoy ask for clusters by name, as it does at their first use.
+func (x *XDS) Ask(names ...string) {
+	x.mu.Lock()
+	for _, name := range names {
+		x.asked[name] = true
+	}
+	wait := x.catalog == nil
+	if wait {
+		x.pending = append(x.pending, names...)
+	}
+	x.mu.Unlock()
+	if !wait {
+		x.requested(names)
+	}
+}
+
+// Refuse lets Envoy refuse a cluster from now on.
+func (x *XDS) Refuse(name, reason string) {
+	x.mu.Lock()
+	x.refuses[name] = reason
+	said := x.refuse()
+	x.mu.Unlock()
+	for _, n := range said {
+		x.refused(n)
+	}
+}
+
+// refuse notes what Envoy refuses of what it is sent, and returns what is new.
+func (x *XDS) refuse() (said []xds.Nack) {
+	if x.catalog == nil {
+		return nil
+	}
+	for name, reason := range x.refuses {
+		service, there := x.catalog.ServiceOf(render.ClusterType, name)
+		if x.nacks[name].Reason == reason || !there {
+			continue
+		}
+		n := xds.Nack{Type: "cluster", Name: name, Service: service.String(), Reason: reason, At: time.Now()}
+		x.nacks[name] = n
+		said = append(said, n)
+	}
+	return said
+}
+
+// Holds returns the endpoints that Envoy has for a cluster; false where it
+// does not hold the cluster.
+func (x *XDS) Holds(name string) (endpoints []string, ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.catalog == nil || x.connected == nil || x.nacks[name].Name != "" || !x.asked[name] && !x.catalog.Preloaded(name) {
+		return nil, false
+	}
+	entry, known := x.catalog.Entry(name)
+	if !known {
+		return nil, true
+	}
+	for _, tier := range entry.Frontend.Tiers {
+		for _, e := range tier.Endpoints {
+			endpoints = append(endpoints, e.Addr.String())
+		}
+	}
+	return endpoints, true
+}

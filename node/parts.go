@@ -1,0 +1,119 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+
+	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/xds"
+	"github.com/gridmesh/gridmesh/xds/render"
+)
+
+// Parts is what an agent is made of.
+type Parts struct {
+	Log *slog.Logger
+	// Registry takes the agent's metrics and is what /metrics shows.
+	Registry *prometheus.Registry
+	Source   Source
+	Capture  Capture
+	// XDS makes the server of the local Envoy. It calls requested with the
+	// clusters that Envoy asks for by name, and refused with each resource
+	// that Envoy refuses, once; neither blocks.
+	XDS func(requested func(clusters []string), refused func(xds.Nack)) XDS
+	// Inspect looks for what cannot live beside the capture.
+	Inspect func() ([]capture.Finding, error)
+	// WatchLinks fills a one-slot channel when the node's links may have changed.
+	WatchLinks func(ctx context.Context) (<-chan struct{}, error)
+	// Cluster is the API server; nil where there is none.
+	Cluster Cluster
+}
+
+// Source is where snapshots come from.
+type Source interface {
+	// Run follows the source until ctx ends.
+	Run(ctx context.Context) error
+	// Get returns the newest snapshot, false before the first.
+	Get() (*topology.Snapshot, bool)
+	// Wake returns a one-slot channel that is filled with every snapshot, until Forget.
+	Wake() <-chan struct{}
+	Forget(wake <-chan struct{})
+	// LastContact is when the source was last known to be alive; zero for never.
+	LastContact() time.Time
+}
+
+// Capture keeps the kernel in line with views. It has one owner.
+type Capture interface {
+	Rules
+	Upkeep
+	// Found reports whether rules of a run before were in force at Install.
+	Found() bool
+	// Pods names the kind of pod network: "bridged (cni0)" or "routed".
+	Pods() string
+	// CloseStale closes the connections to endpoints that access denies, and
+	// returns how many.
+	CloseStale(access func(frontend, endpoint netip.AddrPort) topology.Access) (int, error)
+}
+
+// Rules is what decides over packets.
+type Rules interface {
+	// SetPodCIDRs takes the ranges of this node's pods. Before Install it
+	// writes nothing; afterwards the rules follow at once.
+	SetPodCIDRs(list []netip.Prefix) error
+	// Install puts the guard over the given ranges in force. What a run
+	// before left in force stays until the first Extend.
+	Install(guard []netip.Prefix) error
+	// Retract takes the next view and removes what it no longer serves. A
+	// provisional view only adds.
+	Retract(v *topology.View, provisional bool) error
+	// Extend adds what the view of the last Retract serves more.
+	Extend() error
+}
+
+// Upkeep keeps the rules in force on a node that others change too.
+type Upkeep interface {
+	// Repair puts back what somebody else removed and reports whether it had to.
+	Repair() (bool, error)
+	// RefreshBridges follows the bridges of the pod network and reports
+	// whether they changed.
+	RefreshBridges() (bool, error)
+	// Tune sets what serves better with it and works without.
+	Tune() error
+}
+
+// XDS serves catalogs to the local Envoy.
+type XDS interface {
+	Register(g *grpc.Server)
+	// Update makes cat the current catalog. Envoy is answered from the first on.
+	Update(cat *render.Catalog, changed render.Changed)
+	// Streams returns the connected Envoys.
+	Streams() []xds.Stream
+	// Nacks returns what Envoy refuses at the moment.
+	Nacks() []xds.Nack
+}
+
+// Cluster is the API server, as far as a node asks it anything but snapshots.
+type Cluster interface {
+	Events
+	// PodCIDRs returns a node's spec.podCIDRs. It waits a few seconds at most.
+	PodCIDRs(ctx context.Context, node string) ([]netip.Prefix, error)
+	// HasNetworkPolicy reports whether there is any. It waits a few seconds at most.
+	HasNetworkPolicy(ctx context.Context) (bool, error)
+	// APIServer is how the API server answers.
+	APIServer() APIServer
+}
+
+// Events writes Events about this agent's own Node.
+type Events interface {
+	// Run writes what Warn queued until ctx ends.
+	Run(ctx context.Context) error
+	// Warn queues a warning; it never blocks.
+	Warn(reason, message string)
+	// WarnNow writes a warning now; it waits a few seconds at most.
+	WarnNow(ctx context.Context, reason, message string)
+}

@@ -1,0 +1,55 @@
+package node
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/xds/render"
+)
+
+func malformed(o *nodetest.Objects, name string, bad bool) {
+	keys := `["unit"]`
+	if bad {
+		keys = "unit"
+	}
+	o.Builder().SetService(&topology.Service{Key: topology.ObjectKey{Namespace: "default", Name: name}, TopologyKeys: &keys})
+}
+
+// The index of problems equals a walk over the whole view, whatever came
+// before, and a change touches no more than what it changed.
+func TestProblemsFollowTheViews(t *testing.T) {
+	o, viewer, index := nodetest.NewObjects(), topology.NewViewer("a-1", topology.Options{}), problemIndex{}
+	cat := &render.Catalog{}
+	for i := range 40 {
+		malformed(o, fmt.Sprintf("s%02d", i%10), i%3 == 0)
+		v := viewer.See(o.Snapshot())
+		list, more := index.next(v, cat)
+		want := v.AllProblems()
+		if len(list)+more != len(want) || more != 0 {
+			t.Fatalf("step %d: %d problems, want %d", i, len(list), len(want))
+		}
+		for j := range want {
+			if list[j] != want[j] {
+				t.Errorf("step %d: %s, want %s", i, list[j], want[j])
+			}
+		}
+	}
+	// Nothing changed: what the index holds is not looked at again.
+	index.bad[topology.ObjectKey{Namespace: "default", Name: "s00"}] = []topology.Problem{problem("marker")}
+	if list, _ := index.next(viewer.See(o.Snapshot()), cat); list[0] != problem("marker") {
+		t.Errorf("a view that is the same was walked: %v", list[0])
+	}
+}
+
+func TestListedProblemsAreBounded(t *testing.T) {
+	o, index := nodetest.NewObjects(), problemIndex{}
+	for i := range maxListed + 3 {
+		malformed(o, fmt.Sprintf("s%03d", i), true)
+	}
+	list, more := index.next(topology.See(o.Snapshot(), "a-1", topology.Options{}), &render.Catalog{})
+	if len(list) != maxListed || more != 3 {
+		t.Errorf("%d listed and %d more, want %d and 3", len(list), more, maxListed)
+	}
+}

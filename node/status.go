@@ -1,0 +1,116 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/xds"
+)
+
+// maxListed bounds the problems in a report.
+const maxListed = 50
+
+// statusTimeout is how long a running agent may take to report.
+const statusTimeout = 5 * time.Second
+
+// Where the snapshot that is in force comes from.
+const (
+	sourceLive = "live"
+	sourceLast = "last good state"
+)
+
+// Report is what a running agent serves and what is wrong, as JSON on the
+// status socket.
+type Report struct {
+	Version   string             `json:"version"`
+	Node      string             `json:"node"`
+	Unit      map[string]string  `json:"unit"`
+	Source    string             `json:"source"` // "live" or "last good state"
+	APIServer *APIServer         `json:"apiServer,omitempty"`
+	Pods      string             `json:"pods"`
+	Services  int                `json:"services"`
+	Preloaded int                `json:"preloaded"`
+	Updated   time.Time          `json:"updated"`
+	Error     string             `json:"error,omitempty"`
+	Envoys    []xds.Stream       `json:"envoys"`
+	Nacks     []xds.Nack         `json:"nacks,omitempty"`
+	Findings  []capture.Finding  `json:"findings,omitempty"`
+	Problems  []topology.Problem `json:"problems,omitempty"`
+	More      int                `json:"moreProblems,omitempty"` // problems that are not listed
+}
+
+// APIServer is how the API server answers.
+type APIServer struct {
+	LastContact time.Time `json:"heard,omitzero"`  // when it last answered anything; zero: never
+	Error       string    `json:"error,omitempty"` // its last failure, "" where it answered since
+}
+
+// publish makes the loop's state visible.
+func (l *loop) publish() {
+	r := &Report{
+		Version: obs.Version(), Node: l.cfg.Node, Unit: l.view.Viewpoint.Values, Source: sourceLast,
+		Pods: l.capture.Pods(), Services: l.view.Services.Len(), Preloaded: l.catalog.PreloadedLen(),
+		Updated: time.Now(),
+	}
+	if l.live {
+		r.Source = sourceLive
+	}
+	if l.failure != nil {
+		r.Error = l.failure.Error()
+	}
+	r.Problems, r.More = l.problems.next(l.view, l.catalog)
+	l.metrics.problems.Set(float64(len(r.Problems) + r.More))
+	l.report.Store(r)
+}
+
+// status is the loop's last report with what changes without the loop.
+func (a *Agent) status() Report {
+	var r Report
+	if last := a.report.Load(); last != nil {
+		r = *last
+	}
+	r.Findings = a.found.all()
+	if a.parts.Cluster != nil {
+		api := a.parts.Cluster.APIServer()
+		r.APIServer = &api
+	}
+	r.Envoys, r.Nacks = a.xds.Streams(), a.xds.Nacks()
+	return r
+}
+
+func (a *Agent) serveStatus(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(a.status())
+}
+
+// Status asks the agent that serves a status socket.
+func Status(ctx context.Context, socket string) (*Report, error) {
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+	}
+	client := &http.Client{Timeout: statusTimeout, Transport: transport}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/status", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("no agent answers on %s (is it running, and may you open the socket?): %w", socket, err)
+	}
+	defer resp.Body.Close()
+	r := &Report{}
+	if err := json.NewDecoder(resp.Body).Decode(r); err != nil {
+		return nil, fmt.Errorf("read the agent's status: %w", err)
+	}
+	return r, nil
+}

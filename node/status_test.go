@@ -1,0 +1,133 @@
+package node
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/xds"
+)
+
+// metric is a counter's value, or how many values a histogram has taken.
+func (r *rig) metric(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := r.agent.parts.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			m := f.GetMetric()[0]
+			return m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	t.Fatalf("there is no metric %s", name)
+	return 0
+}
+
+func TestStatusSaysWhatIsServedAndWhatIsWrong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{Pods: prefixes("10.244.1.0/24")}
+		r.found = []capture.Finding{{Kind: capture.InputDrop, Text: "a chain that drops"}}
+		r.mustStart(t)
+		r.xds.Connect("1.40.0")
+		o := webAndOther()
+		o.Builder().SetProblems([]topology.Problem{problem("bad")})
+		r.publish(o)
+		r.xds.Refuse("10.96.0.10:80", "port taken")
+		r.xds.Refuse("10.96.0.10:80", "port taken") // again: no second Event
+		got := r.agent.status()
+		if got.Node != "a-1" || got.Unit["unit"] != "a" || got.Source != sourceLive || got.Pods != "routed" || got.Services != 2 || got.Preloaded != 2 {
+			t.Errorf("got %+v", got)
+		}
+		if got.APIServer == nil || got.APIServer.LastContact.IsZero() {
+			t.Error("nothing about the API server")
+		}
+		if len(got.Envoys) != 1 || len(got.Findings) != 1 || len(got.Problems) != 1 || !got.Updated.Equal(time.Now()) {
+			t.Errorf("got %+v", got)
+		}
+		if len(got.Nacks) != 1 || got.Nacks[0].Service != "default/web" {
+			t.Errorf("refused: %+v", got.Nacks)
+		}
+		want := "EnvoyRefusedResource: cluster 10.96.0.10:80 of service default/web; what Envoy held before stays in force: port taken"
+		if events := r.api.Events(); len(events) != 2 || events[0] != "GridmeshConflict: a chain that drops" || events[1] != want {
+			t.Errorf("Events: %q", events)
+		}
+	})
+}
+
+// The words of the wire are read by others.
+func TestReportAsJSON(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	r := Report{
+		Version: "v1", Node: "a-1", Unit: map[string]string{"unit": "a"}, Source: sourceLive, APIServer: &APIServer{LastContact: at, Error: "away"},
+		Pods: "routed", Services: 3, Preloaded: 2, Updated: at, Error: "broken", Problems: []topology.Problem{problem("x")}, More: 7,
+	}
+	got, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"version":"v1","node":"a-1","unit":{"unit":"a"},"source":"live","apiServer":{"heard":"2026-01-02T03:04:05Z","error":"away"},` +
+		`"pods":"routed","services":3,"preloaded":2,"updated":"2026-01-02T03:04:05Z","error":"broken","envoys":null,` +
+		`"problems":[{"object":"service default/x","text":"is wrong"}],"moreProblems":7}`
+	if string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestReportAsText(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	r := Report{
+		Version: "v1", Node: "a-1", Unit: map[string]string{"unit": "a"}, Source: sourceLive, APIServer: &APIServer{LastContact: ago(3 * time.Second)},
+		Pods: "bridged (cni0)", Services: 3, Preloaded: 2, Updated: ago(time.Minute), Error: "broken",
+		Envoys:   []xds.Stream{{Version: "1.40.0", Since: ago(time.Hour), Clusters: 4}},
+		Nacks:    []xds.Nack{{Type: "cluster", Name: "10.96.0.10:80", Service: "default/web", Reason: "no"}},
+		Findings: []capture.Finding{{Text: "a chain that drops"}}, Problems: []topology.Problem{problem("x")}, More: 7,
+	}
+	var got bytes.Buffer
+	if err := r.WriteText(&got, now); err != nil {
+		t.Fatal(err)
+	}
+	const want = `version     v1
+node        a-1
+unit        unit=a
+source      live, changed 1m0s ago
+api server  heard 3s ago
+pods        bridged (cni0)
+services    3, 2 clusters preloaded
+error       broken
+envoy       1.40.0, connected for 1h0m0s, 4 clusters
+refused     cluster 10.96.0.10:80 (service default/web): no
+warning     a chain that drops
+problem     service default/x: is wrong
+problem     and 7 more: gridmesh view
+`
+	if got.String() != want {
+		t.Errorf("got\n%swant\n%s", got.String(), want)
+	}
+	for _, tc := range []struct {
+		api  APIServer
+		want string
+	}{
+		{APIServer{}, "no answer yet"},
+		{APIServer{Error: "no route"}, "unavailable since the agent started: no route"},
+		{APIServer{LastContact: ago(time.Minute), Error: "no route"}, "unavailable for 1m0s; this node goes on with what it knows: no route"},
+	} {
+		if got := tc.api.text(now); got != tc.want {
+			t.Errorf("got %q, want %q", got, tc.want)
+		}
+	}
+	got.Reset()
+	_ = new(Report).WriteText(&got, now)
+	if !strings.Contains(got.String(), "envoy       not connected") {
+		t.Errorf("without an Envoy: %s", got.String())
+	}
+}

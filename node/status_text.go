@@ -1,0 +1,75 @@
+package node
+
+import (
+	"fmt"
+	"io"
+	"time"
+)
+
+// WriteText writes the report for people, a line a fact.
+func (r *Report) WriteText(w io.Writer, now time.Time) error {
+	p := printer{w: w}
+	p.line("version", "%s", r.Version)
+	p.line("node", "%s", r.Node)
+	for key, value := range r.Unit {
+		p.line("unit", "%s=%s", key, value)
+	}
+	p.line("source", "%s, changed %s ago", r.Source, since(r.Updated, now))
+	if r.APIServer != nil {
+		p.line("api server", "%s", r.APIServer.text(now))
+	}
+	p.line("pods", "%s", r.Pods)
+	p.line("services", "%d, %d clusters preloaded", r.Services, r.Preloaded)
+	if r.Error != "" {
+		p.line("error", "%s", r.Error)
+	}
+	if len(r.Envoys) == 0 {
+		p.line("envoy", "not connected: captured connections are refused unless it still runs with what it holds")
+	}
+	for _, e := range r.Envoys {
+		p.line("envoy", "%s, connected for %s, %d clusters", e.Version, since(e.Since, now), e.Clusters)
+	}
+	for _, n := range r.Nacks {
+		p.line("refused", "%s %s (service %s): %s", n.Type, n.Name, n.Service, n.Reason)
+	}
+	for _, f := range r.Findings {
+		p.line("warning", "%s", f.Text)
+	}
+	for _, problem := range r.Problems {
+		p.line("problem", "%s", problem)
+	}
+	if r.More > 0 {
+		p.line("problem", "and %d more: gridmesh view", r.More)
+	}
+	return p.err
+}
+
+// text says in words how the API server answers. Bookmarks come about once a
+// minute.
+func (s APIServer) text(now time.Time) string {
+	ago := since(s.LastContact, now)
+	switch {
+	case s.LastContact.IsZero() && s.Error == "":
+		return "no answer yet"
+	case s.LastContact.IsZero():
+		return "unavailable since the agent started: " + s.Error
+	case s.Error != "":
+		return fmt.Sprintf("unavailable for %s; this node goes on with what it knows: %s", ago, s.Error)
+	default:
+		return fmt.Sprintf("heard %s ago", ago)
+	}
+}
+
+func since(at, now time.Time) time.Duration { return now.Sub(at).Round(time.Second) }
+
+// printer writes lines until one fails.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) line(key, format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, "%-11s %s\n", key, fmt.Sprintf(format, args...))
+	}
+}
