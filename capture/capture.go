@@ -59,16 +59,21 @@ func New(cfg plan.Config, host Host) (*Capture, error) {
 }
 
 // Install puts the rules, the routes and the guard over the given ranges in
-// place. Elements of a run before stay in force until the first Extend.
+// place. Elements of a run before stay in force until the first Extend; where
+// the ranges of pods are not known yet all of its rules do, until SetPodCIDRs
+// or the next Repair, for they may tell pods from others.
 func (c *Capture) Install(guard []netip.Prefix) (err error) {
 	if c.found, err = c.table.present(); err != nil {
 		return err
 	}
-	if err := c.install(guard); err != nil {
-		return err
+	if c.found && len(c.cfg.PodCIDRs) == 0 {
+		c.outdated = true
+		err = errors.Join(installRoutes(c.cfg), c.table.addGuard(guard))
+	} else {
+		err = c.install(guard)
 	}
-	c.installed = true
-	return nil
+	c.installed = err == nil
+	return err
 }
 
 func (c *Capture) install(guard []netip.Prefix) error {
@@ -127,7 +132,7 @@ func (c *Capture) Tune() error {
 	if len(c.cfg.PodCIDRs) == 0 {
 		return nil
 	}
-	_, err := c.ctl.set("net.ipv4.tcp_early_demux", "0") // of IPv6 too
+	_, err := c.ctl.zero("net.ipv4.tcp_early_demux") // of IPv6 too
 	return err
 }
 

@@ -192,6 +192,29 @@ func TestPodRangesMayComeLater(t *testing.T) {
 	}
 }
 
+// A restart that has lost what it knew of pods takes no rule of theirs away
+// before it has asked.
+func TestRestartBeforePodRangesAreKnown(t *testing.T) {
+	started(t, config())
+	addBridge(t, "cni0")
+	starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+	before := everything(t)
+	cfg := config()
+	cfg.PodCIDRs = nil
+	c := starting(t, cfg, Host{t.TempDir(), "/proc/sys"})
+	if got := everything(t); got != before {
+		t.Errorf("rules before\n%s\nand while the ranges are asked for\n%s", before, got)
+	}
+	must(t, c.SetPodCIDRs(podCIDRs))
+	if got := everything(t); got != before || c.Pods() != "bridged (cni0)" {
+		t.Errorf("rules before\n%s\nand with the ranges\n%s\n%s", before, got, c.Pods())
+	}
+	c = starting(t, cfg, Host{t.TempDir(), "/proc/sys"})
+	if repaired, err := c.Repair(); !repaired || err != nil || len(elements(t)["pods4"]) > 0 {
+		t.Errorf("without an answer: repaired %v, %v, pods %v", repaired, err, elements(t)["pods4"])
+	}
+}
+
 func TestPodRangesBeforeInstall(t *testing.T) {
 	testkit.NewNetwork(t)
 	cfg := config()
