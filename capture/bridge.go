@@ -166,7 +166,7 @@ func (c *Capture) bridgeSysctls(list []rules.PodBridge) (changed bool, err error
 			continue
 		}
 		// At 1 the bridge's hook drops the socket that tproxy assigned.
-		set, err := c.ctl.set(key, "0")
+		set, err := c.ctl.zero(key)
 		if err != nil {
 			return changed, fmt.Errorf("%w; where it must stay as it is, start with --bridge-netfilter keep", err)
 		}
@@ -175,7 +175,7 @@ func (c *Capture) bridgeSysctls(list []rules.PodBridge) (changed bool, err error
 	for _, b := range list {
 		// What is lifted leaves by the interface it came from; the kernel
 		// would tell each sender of a shorter way that is none.
-		set, err := c.ctl.set("net.ipv4.conf."+strings.ReplaceAll(b.Name, ".", "/")+".send_redirects", "0")
+		set, err := c.ctl.zero("net.ipv4.conf."+strings.ReplaceAll(b.Name, ".", "/")+".send_redirects")
 		if err != nil {
 			return changed, err
 		}

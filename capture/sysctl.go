@@ -15,8 +15,8 @@ import (
 // before the value is changed, and survives the agent.
 type sysctls struct{ dir, root string }
 
-// set reports whether the value was another one.
-func (s sysctls) set(key, value string) (changed bool, err error) {
+// zero sets a value to 0 and reports whether it was another.
+func (s sysctls) zero(key string) (changed bool, err error) {
 	path := s.path(key)
 	now, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -25,7 +25,7 @@ func (s sysctls) set(key, value string) (changed bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("read sysctl %s: %w", key, err)
 	}
-	if strings.TrimSpace(string(now)) == value {
+	if strings.TrimSpace(string(now)) == "0" {
 		return false, nil
 	}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
@@ -37,8 +37,8 @@ func (s sysctls) set(key, value string) (changed bool, err error) {
 			return false, fmt.Errorf("remember sysctl %s: %w", key, err)
 		}
 	}
-	if err := os.WriteFile(path, []byte(value), 0o644); err != nil {
-		return false, fmt.Errorf("set sysctl %s=%s: %w", key, value, err)
+	if err := os.WriteFile(path, []byte("0"), 0o644); err != nil {
+		return false, fmt.Errorf("set sysctl %s=0: %w", key, err)
 	}
 	return true, nil
 }

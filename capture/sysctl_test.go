@@ -32,14 +32,14 @@ func TestSysctlsArePutBack(t *testing.T) {
 	}
 	for _, key := range []string{plain, dotted} {
 		for i, want := range []bool{true, false} {
-			if changed, err := s.set(key, "0"); changed != want || err != nil {
+			if changed, err := s.zero(key); changed != want || err != nil {
 				t.Errorf("%s, time %d: changed %v, %v", key, i+1, changed, err)
 			}
 		}
 	}
 	// Somebody else changed it meanwhile: what was there first counts.
 	must(t, os.WriteFile(s.path(plain), []byte("7\n"), 0o644))
-	_, err := s.set(plain, "0")
+	_, err := s.zero(plain)
 	must(t, err)
 	must(t, s.restore())
 	if a, b := s.value(t, plain), s.value(t, dotted); a != "1\n" || b != "2\n" {
@@ -54,7 +54,7 @@ func TestSysctlsArePutBack(t *testing.T) {
 
 func TestSysctlThatIsNotThere(t *testing.T) {
 	s := fakeSysctls(t, nil)
-	if changed, err := s.set("net.bridge.bridge-nf-call-iptables", "0"); changed || err != nil {
+	if changed, err := s.zero("net.bridge.bridge-nf-call-iptables"); changed || err != nil {
 		t.Errorf("a module that is not loaded: changed %v, %v", changed, err)
 	}
 	must(t, s.restore())
@@ -68,7 +68,7 @@ func TestRecordOfASysctlSurvivesACrash(t *testing.T) {
 	s := fakeSysctls(t, map[string]string{key: "1\n"})
 	must(t, os.MkdirAll(s.dir, 0o700))
 	must(t, os.WriteFile(filepath.Join(s.dir, "."+key+".123"), nil, 0o600))
-	_, err := s.set(key, "0")
+	_, err := s.zero(key)
 	must(t, err)
 	must(t, s.restore())
 	left, err := os.ReadDir(s.dir)
@@ -82,7 +82,7 @@ func TestRecordOfASysctlSurvivesACrash(t *testing.T) {
 func TestSysctlOfALinkThatIsGone(t *testing.T) {
 	const key = "net.ipv4.conf.cni0.send_redirects"
 	s := fakeSysctls(t, map[string]string{key: "1"})
-	_, err := s.set(key, "0")
+	_, err := s.zero(key)
 	must(t, err)
 	must(t, os.RemoveAll(filepath.Dir(s.path(key))))
 	must(t, s.restore())

@@ -215,7 +215,8 @@ func TestKeeperSurvivesAFullDisk(t *testing.T) {
 
 func newest(v interface {
 	Get() (*topology.Snapshot, bool)
-}) *topology.Snapshot {
+},
+) *topology.Snapshot {
 	s, _ := v.Get()
 	return s
 }

@@ -12,7 +12,7 @@ type Options struct {
 type Reading uint8
 
 const (
-	// Ordered: each key makes a tier, the first that answers wins (KEP-536).
+	// Ordered makes each key a tier; the first that answers wins (KEP-536).
 	Ordered Reading = iota
 	// Union is SuperEdge's reading: several keys are one tier of their union,
 	// "*" and anything unparsable mean no keys at all.

@@ -44,9 +44,15 @@ func Bridge(list []PodBridge) *Table {
 
 func lift(mac MAC, pods netip.Prefix) Rule {
 	return Rule{
-		EtherType{familyOf(pods.Addr())}, NotTo{mac}, NotGroup{},
-		L4{topology.TCP}, SaddrIn{pods}, DaddrIn{pods},
-		SetEtherDaddr{mac}, SetToHost{}, Counter{},
+		EtherType{familyOf(pods.Addr())},
+		NotTo{mac},
+		NotGroup{},
+		L4{topology.TCP},
+		SaddrIn{pods},
+		DaddrIn{pods},
+		SetEtherDaddr{mac},
+		SetToHost{},
+		Counter{},
 	}
 }
 

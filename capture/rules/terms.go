@@ -170,6 +170,7 @@ func (NotGroup) String() string    { return "meta pkttype != broadcast meta pktt
 func (t SaddrIn) String() string {
 	return familyOf(t.Prefix.Addr()).keyword() + " saddr " + t.Prefix.String()
 }
+
 func (t DaddrIn) String() string {
 	return familyOf(t.Prefix.Addr()).keyword() + " daddr " + t.Prefix.String()
 }

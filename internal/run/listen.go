@@ -140,4 +140,5 @@ type unixListener struct {
 	addr net.UnixAddr
 }
 
+// Addr implements net.Listener.
 func (l *unixListener) Addr() net.Addr { return &l.addr }

@@ -164,7 +164,7 @@ func (d *demo) settle(ctx context.Context, nodes ...string) error {
 			}
 			for _, p := range d.pods {
 				if has := strings.Contains(clusters, fmt.Sprintf("%s::%s::", d.to, netip.AddrPortFrom(p.ip, appPort))); p.unit == n.Unit.Name && !has {
-					return fmt.Errorf("Envoy of %s does not have %s of its unit yet", name, p.name)
+					return fmt.Errorf("the Envoy of %s does not have %s of its unit yet", name, p.name)
 				}
 			}
 			if _, err := edge.Ask(n.NS, "tcp", d.to, requestTimeout); err != nil {

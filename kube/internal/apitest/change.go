@@ -8,7 +8,7 @@ import (
 )
 
 // change answers requests that write.
-func (s *Server) change(w http.ResponseWriter, r *http.Request, at location) {
+func (s *Server) change(w http.ResponseWriter, r *http.Request) {
 	sent, err := body(r)
 	if err != nil {
 		Fail(w, http.StatusBadRequest, err.Error())

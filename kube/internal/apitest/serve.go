@@ -61,7 +61,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodGet:
 		s.list(w, r)
 	default:
-		s.change(w, r, at)
+		s.change(w, r)
 	}
 }
 
