@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -53,8 +52,13 @@ func listen(g *run.Group, c *config, registry *prometheus.Registry) error {
 
 // lead does the work of the one replica that acts.
 func lead(ctx context.Context, c *config, client *kube.Client, log *slog.Logger, metrics *grid.Metrics) error {
+	manifests, err := apiv1.CRDs()
+	if err != nil {
+		return err
+	}
+	crds := &leading.CRDs{Client: client, Manifests: manifests, Manager: plan.Manager, Same: plan.Same, Log: log}
 	if c.installCRDs {
-		if err := installCRDs(ctx, client); err != nil {
+		if err := crds.Install(ctx); err != nil {
 			return err
 		}
 	}
@@ -75,40 +79,7 @@ func lead(ctx context.Context, c *config, client *kube.Client, log *slog.Logger,
 		}
 	})
 	if c.installCRDs {
-		g.Add("CRDs", func(ctx context.Context) error { keepCRDs(ctx, client, log); return nil })
+		g.Add("CRDs", crds.Keep)
 	}
 	return g.Run(ctx)
-}
-
-func installCRDs(ctx context.Context, client *kube.Client) error {
-	crds, err := apiv1.CRDs()
-	if err != nil {
-		return err
-	}
-	for _, crd := range crds {
-		if err := leading.InstallCRD(ctx, client, crd, plan.Manager, plan.Same); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// crdEvery is how often the CRDs are looked at; nothing is written where they
-// are as they are to be.
-const crdEvery = 30 * time.Second
-
-// keepCRDs brings back what others change of the CRDs, until ctx ends.
-func keepCRDs(ctx context.Context, client *kube.Client, log *slog.Logger) {
-	tick := time.NewTicker(crdEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		if err := installCRDs(ctx, client); err != nil && ctx.Err() == nil {
-			log.Error("could not keep the CRDs", obs.KeyErr, err)
-		}
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/kube"
 )
 
@@ -20,22 +22,60 @@ var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Ver
 // crdRetry is how often is asked whether a CRD serves by now.
 const crdRetry = 200 * time.Millisecond
 
-// InstallCRD applies a CustomResourceDefinition (YAML) where the spec of the
-// live one differs, as same finds, and waits until it serves. It tries until
-// ctx ends, unless the API server refuses the manifest or the right to apply it.
-func InstallCRD(ctx context.Context, c *kube.Client, manifest []byte, manager string, same func(wanted, live any) bool) error {
-	u := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(manifest, &u.Object); err != nil {
-		return fmt.Errorf("read CRD: %w", err)
+// crdCheck is how often CRDs that serve are looked at again.
+const crdCheck = 30 * time.Second
+
+// CRDs are CustomResourceDefinitions that a program installs and keeps.
+type CRDs struct {
+	Client    *kube.Client
+	Manifests [][]byte                    // YAML, one CRD each
+	Manager   string                      // field manager
+	Same      func(wanted, live any) bool // of two specs
+	Log       *slog.Logger
+}
+
+// Install applies each CRD where the spec of the live one differs, and waits
+// until it serves. It tries until ctx ends, unless the API server refuses a
+// manifest or the right to apply it.
+func (c *CRDs) Install(ctx context.Context) error {
+	for _, manifest := range c.Manifests {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(manifest, &u.Object); err != nil {
+			return fmt.Errorf("read CRD: %w", err)
+		}
+		if err := c.install(ctx, u); err != nil {
+			return fmt.Errorf("install CRD %s: %w", u.GetName(), err)
+		}
 	}
-	api := c.Dynamic.Resource(crdResource)
+	return nil
+}
+
+// Keep brings back what others change, until ctx ends. Nothing is written
+// where the CRDs are as they are to be.
+func (c *CRDs) Keep(ctx context.Context) error {
+	tick := time.NewTicker(crdCheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if err := c.Install(ctx); err != nil && ctx.Err() == nil {
+			c.Log.Error("could not keep the CRDs", obs.KeyErr, err)
+		}
+	}
+}
+
+func (c *CRDs) install(ctx context.Context, u *unstructured.Unstructured) error {
+	api := c.Client.Dynamic.Resource(crdResource)
 	for {
 		live, err := api.Get(ctx, u.GetName(), metav1.GetOptions{})
-		if apierrors.IsNotFound(err) || err == nil && !same(u.Object["spec"], live.Object["spec"]) {
-			live, err = api.Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: manager, Force: true})
+		if apierrors.IsNotFound(err) || err == nil && !c.Same(u.Object["spec"], live.Object["spec"]) {
+			live, err = api.Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: c.Manager, Force: true})
 		}
 		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
-			return fmt.Errorf("install CRD %s: %w", u.GetName(), err)
+			return err
 		}
 		if err == nil && established(live) {
 			return nil
@@ -43,7 +83,7 @@ func InstallCRD(ctx context.Context, c *kube.Client, manifest []byte, manager st
 		select { // not served yet, or the API server is away
 		case <-time.After(crdRetry):
 		case <-ctx.Done():
-			return fmt.Errorf("install CRD %s: %w", u.GetName(), errors.Join(ctx.Err(), err))
+			return errors.Join(ctx.Err(), err)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/klog/v2"
 
+	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/kube/internal/apitest"
 )
 
@@ -119,10 +120,14 @@ const (
 
 func same(wanted, live any) bool { return reflect.DeepEqual(wanted, live) }
 
-func TestInstallCRDWritesWhatDiffers(t *testing.T) {
+func crds(c *kube.Client, manifest []byte) *CRDs {
+	return &CRDs{Client: c, Manifests: [][]byte{manifest}, Manager: "gridmesh", Same: same, Log: slog.New(slog.DiscardHandler)}
+}
+
+func TestCRDsAreWrittenWhereTheyDiffer(t *testing.T) {
 	s := apitest.New(t)
 	c, manifest := s.Client(t), []byte(fmt.Sprintf(crdYAML+"}", "new"))
-	install := func() error { return InstallCRD(t.Context(), c, manifest, "gridmesh", same) }
+	install := func() error { return crds(c, manifest).Install(t.Context()) }
 	// It does not serve at once.
 	var asked atomic.Int64
 	s.Hook(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
@@ -146,22 +151,22 @@ func TestInstallCRDWritesWhatDiffers(t *testing.T) {
 	}
 }
 
-func TestInstallCRDGivesUp(t *testing.T) {
+func TestInstallOfCRDsGivesUp(t *testing.T) {
 	s := apitest.New(t)
 	c, manifest := s.Client(t), []byte(fmt.Sprintf(crdYAML+"}", "new"))
-	if err := InstallCRD(t.Context(), c, []byte("{"), "gridmesh", same); err == nil {
+	if err := crds(c, []byte("{")).Install(t.Context()); err == nil {
 		t.Error("half a manifest was accepted")
 	}
 	code, reason := http.StatusForbidden, "Forbidden"
 	s.Hook(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) { apitest.Fail(w, code, reason) })
-	if err := InstallCRD(t.Context(), c, manifest, "gridmesh", same); err == nil || !strings.Contains(err.Error(), "install CRD x") {
+	if err := crds(c, manifest).Install(t.Context()); err == nil || !strings.Contains(err.Error(), "install CRD x") {
 		t.Errorf("forbidden: %v", err)
 	}
 	// What may pass is waited for, as long as there is time.
 	code, reason = http.StatusServiceUnavailable, "ServiceUnavailable"
 	ctx, cancel := context.WithTimeout(t.Context(), 3*crdRetry)
 	defer cancel()
-	if err := InstallCRD(ctx, c, manifest, "gridmesh", same); !errors.Is(err, context.DeadlineExceeded) {
+	if err := crds(c, manifest).Install(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("away: %v", err)
 	}
 }

@@ -33,9 +33,7 @@ func TestGridAPIServerConforms(t *testing.T) {
 	must(t, err)
 	crds, err := apiv1.CRDs()
 	must(t, err)
-	for _, crd := range crds {
-		must(t, lead.InstallCRD(patient(t), client, crd, plan.Manager, plan.Same))
-	}
+	must(t, (&lead.CRDs{Client: client, Manifests: crds, Manager: plan.Manager, Same: plan.Same}).Install(patient(t)))
 	resources := map[string]plan.Watched{}
 	for _, w := range plan.Watches() {
 		resources[w.Kind] = w
