@@ -200,7 +200,9 @@ func (c *Capture) reapply() error {
 	if c.held == unsure {
 		return nil // the next Extend does
 	}
-	return c.write()
+	err := c.write()
+	c.outdated = err != nil // for the next Repair
+	return err
 }
 
 // Repair puts back what somebody else removed and reports whether it had to.
@@ -244,12 +246,18 @@ func (c *Capture) Pods() string {
 	return fmt.Sprintf("bridged (%s)", c.bridges[0].Name)
 }
 
-// Cleanup removes every rule, route and changed sysctl of gridmesh. What is
-// not there is no error.
+// Remove removes every rule, route and changed sysctl of gridmesh, and leaves
+// a capture that is not installed. What is not there is no error.
+func (c *Capture) Remove() error {
+	c.installed, c.held, c.pending = false, unsure, nil
+	return errors.Join(c.table.remove(), removeBridge(), removeRoutes(c.cfg), c.ctl.restore())
+}
+
+// Cleanup is Remove, for whoever runs no capture.
 func Cleanup(cfg plan.Config, host Host) error {
 	t, err := newTable()
 	if err != nil {
 		return err
 	}
-	return errors.Join(t.remove(), removeBridge(), removeRoutes(cfg), host.sysctls().restore())
+	return (&Capture{cfg: cfg, ctl: host.sysctls(), table: t}).Remove()
 }

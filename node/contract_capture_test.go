@@ -158,6 +158,8 @@ func captureContract(t *testing.T, make func(*testing.T) kernel) {
 		"Repair puts back what others removed":           repairPutsBack,
 		"what failed is whole at the next attempt":       failedIsWholeNext,
 		"pod CIDRs may come late":                        podCIDRsComeLate,
+		"pods of a run before stay until asked for":      podsOfRunBeforeStay,
+		"Remove leaves no trace":                         removeLeavesNothing,
 		"no connection is stale where there are none":    nothingIsStale,
 		"Extend without anything to add changes nothing": extendTwice,
 	} {
@@ -236,6 +238,32 @@ func runBeforeStays(t *testing.T, k kernel) {
 	}
 	apply(t, next, view("11"), false)
 	k.wantServed(t, "the first whole view", "11")
+}
+
+func podsOfRunBeforeStay(t *testing.T, k kernel) {
+	first := k.open()
+	must(t, first.SetPodCIDRs(prefixes("10.244.1.0/24")))
+	must(t, first.Install([]netip.Prefix{serviceRange}))
+	next := k.installed(t) // which knows of no pods
+	if rules, _ := k.inForce(); !slices.Equal(rules.Pods, prefixes("10.244.1.0/24")) {
+		t.Errorf("pods of the run before became %v", rules.Pods)
+	}
+	must(t, next.SetPodCIDRs(prefixes("10.244.2.0/24")))
+	if rules, _ := k.inForce(); !slices.Equal(rules.Pods, prefixes("10.244.2.0/24")) {
+		t.Errorf("pods in force: %v", rules.Pods)
+	}
+}
+
+func removeLeavesNothing(t *testing.T, k kernel) {
+	c := k.installed(t)
+	apply(t, c, view("10"), false)
+	must(t, c.Remove())
+	if rules, there := k.inForce(); there {
+		t.Errorf("in force after Remove: %+v", rules)
+	}
+	must(t, c.Remove()) // again is no error
+	apply(t, k.installed(t), view("11"), false)
+	k.wantServed(t, "installed again", "11")
 }
 
 func retractRemoves(t *testing.T, k kernel) {

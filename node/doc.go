@@ -22,5 +22,5 @@
 // for (demand.go), and the snapshot that other processes are fed.
 //
 // Parts are interfaces (parts.go); package nodetest holds twins of them in
-// memory. Both kinds keep the same contract, which contract_test.go holds.
+// memory. Both kinds keep the same contract, which contract_*_test.go holds.
 package node

@@ -66,13 +66,16 @@ type Rules interface {
 	// writes nothing; afterwards the rules follow at once.
 	SetPodCIDRs(list []netip.Prefix) error
 	// Install puts the guard over the given ranges in force. What a run
-	// before left in force stays until the first Extend.
+	// before left in force stays until the first Extend, and what it knew of
+	// pods until their ranges are known.
 	Install(guard []netip.Prefix) error
 	// Retract takes the next view and removes what it no longer serves. A
 	// provisional view only adds.
 	Retract(v *topology.View, provisional bool) error
 	// Extend adds what the view of the last Retract serves more.
 	Extend() error
+	// Remove leaves no trace of Install on the node.
+	Remove() error
 }
 
 // Upkeep keeps the rules in force on a node that others change too.

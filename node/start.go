@@ -64,7 +64,7 @@ func (a *Agent) start(ctx context.Context) (*loop, error) {
 	}
 	if a.parts.Cluster != nil {
 		if pods, err = a.askCluster(ctx, pods, st); err != nil {
-			return nil, err
+			return nil, a.withdraw(err)
 		}
 	}
 	return newLoop(a, st, pods), nil
@@ -87,6 +87,15 @@ func (a *Agent) guard(pods []netip.Prefix, st *source.State) error {
 	a.tune()
 	a.log.Info("guard in force", obs.KeyCIDRs, list, obs.KeyPods, a.parts.Capture.Pods())
 	return nil
+}
+
+// withdraw leaves a node that turns out not to be fit as it was found. Where
+// rules were in force before this start, they stay.
+func (a *Agent) withdraw(why error) error {
+	if !errors.Is(why, ErrUnfit) || a.parts.Capture.Found() {
+		return why
+	}
+	return errors.Join(why, a.parts.Capture.Remove())
 }
 
 func (a *Agent) tune() {

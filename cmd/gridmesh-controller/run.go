@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -17,6 +19,15 @@ import (
 	"github.com/gridmesh/gridmesh/kube/objects"
 )
 
+// replica is one of the controller's processes, of which one leads.
+type replica struct {
+	*config
+	client  *kube.Client
+	log     *slog.Logger
+	metrics *grid.Metrics
+	filling atomic.Bool // it leads, and does not know all of the cluster yet
+}
+
 // control works until ctx ends or the lease is lost.
 func control(ctx context.Context, c *config, log *slog.Logger) error {
 	kube.LogTo(log)
@@ -25,46 +36,52 @@ func control(ctx context.Context, c *config, log *slog.Logger) error {
 		return err
 	}
 	registry := run.NewRegistry()
-	metrics := grid.NewMetrics(registry)
+	r := &replica{config: c, client: client, log: log, metrics: grid.NewMetrics(registry)}
 	var g run.Group
 	defer g.Close()
-	if err := listen(&g, c, registry); err != nil {
+	if err := r.listen(&g, registry); err != nil {
 		return err
 	}
 	g.Add("controller", func(ctx context.Context) error {
-		work := func(ctx context.Context) error { return lead(ctx, c, client, log, metrics) }
 		if c.leaderElect {
-			return leading.Run(ctx, client, c.election, work)
+			return leading.Run(ctx, client, c.election, r.lead)
 		}
-		return work(ctx)
+		return r.lead(ctx)
 	})
 	return g.Run(ctx)
 }
 
 // listen opens what others ask for health and metrics.
-func listen(g *run.Group, c *config, registry *prometheus.Registry) error {
-	var checks run.Checks // it is as well as it answers
-	if err := g.AddHTTP("health", c.healthz, checks.Handler()); err != nil {
+func (r *replica) listen(g *run.Group, registry *prometheus.Registry) error {
+	var checks run.Checks
+	checks.Ready("mirror", func() error {
+		if r.filling.Load() {
+			return errors.New("not all of the cluster is known yet")
+		}
+		return nil
+	})
+	if err := g.AddHTTP("health", r.healthz, checks.Handler()); err != nil {
 		return err
 	}
-	return g.AddHTTP("metrics", c.metrics, run.MetricsMux(registry))
+	return g.AddHTTP("metrics", r.config.metrics, run.MetricsMux(registry))
 }
 
 // lead does the work of the one replica that acts.
-func lead(ctx context.Context, c *config, client *kube.Client, log *slog.Logger, metrics *grid.Metrics) error {
+func (r *replica) lead(ctx context.Context) error {
+	r.filling.Store(true)
 	manifests, err := apiv1.CRDs()
 	if err != nil {
 		return err
 	}
-	crds := &leading.CRDs{Client: client, Manifests: manifests, Manager: plan.Manager, Same: plan.Same, Log: log}
-	if c.installCRDs {
+	crds := &leading.CRDs{Client: r.client, Manifests: manifests, Manager: plan.Manager, Same: plan.Same, Log: r.log}
+	if r.installCRDs {
 		if err := crds.Install(ctx); err != nil {
 			return err
 		}
 	}
-	mirror := objects.NewMirror(client, grid.Kinds(), plan.Prune)
-	events := events.ForObjects(client, plan.Manager, log)
-	controller := grid.New(mirror, mirror, grid.Config{Guard: c.guard, Parallel: c.parallel, Log: log, Metrics: metrics, Events: events})
+	mirror := objects.NewMirror(r.client, grid.Kinds(), plan.Prune)
+	events := events.ForObjects(r.client, plan.Manager, r.log)
+	controller := grid.New(mirror, mirror, grid.Config{Guard: r.guard, Parallel: r.parallel, Log: r.log, Metrics: r.metrics, Events: events})
 	var g run.Group
 	ready := make(chan struct{})
 	g.Add("events", events.Run)
@@ -72,13 +89,14 @@ func lead(ctx context.Context, c *config, client *kube.Client, log *slog.Logger,
 	g.Add("grids", func(ctx context.Context) error {
 		select {
 		case <-ready:
-			log.Info("leading")
+			r.filling.Store(false)
+			r.log.Info("leading")
 			return controller.Run(ctx)
 		case <-ctx.Done():
 			return nil
 		}
 	})
-	if c.installCRDs {
+	if r.installCRDs {
 		g.Add("CRDs", crds.Keep)
 	}
 	return g.Run(ctx)

@@ -30,7 +30,7 @@ func TestHealthAndMetrics(t *testing.T) {
 	c := defaults()
 	c.healthz, c.metrics = free(t), free(t)
 	var g run.Group
-	if err := listen(&g, c, run.NewRegistry()); err != nil {
+	if err := (&replica{config: c}).listen(&g, run.NewRegistry()); err != nil {
 		t.Fatal(err)
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -72,7 +72,7 @@ func TestOneAddressIsNotForTwo(t *testing.T) {
 	c.healthz = free(t)
 	c.metrics = c.healthz
 	var g run.Group
-	err := listen(&g, c, run.NewRegistry())
+	err := (&replica{config: c}).listen(&g, run.NewRegistry())
 	if err == nil || !strings.Contains(err.Error(), "metrics: listen on "+c.metrics) {
 		t.Errorf("error %v", err)
 	}
@@ -85,7 +85,7 @@ func TestNoAddressNoListener(t *testing.T) {
 	c := defaults()
 	c.healthz, c.metrics = "", ""
 	var g run.Group
-	if err := listen(&g, c, run.NewRegistry()); err != nil {
+	if err := (&replica{config: c}).listen(&g, run.NewRegistry()); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.Run(t.Context()); err != nil { // nothing in it

@@ -112,11 +112,24 @@ func (c *Capture) Install(guard []netip.Prefix) error {
 	_, c.found = c.kernel.InForce()
 	c.installed = true
 	c.kernel.write(func(r *Rules) {
-		if r.Pods = c.pods; len(r.Guard) == 0 {
+		if len(c.pods) > 0 || !c.found {
+			r.Pods = c.pods
+		}
+		if len(r.Guard) == 0 {
 			r.Guard = slices.Clone(guard)
 		}
 	})
 	return nil
+}
+
+// Remove implements node.Rules.
+func (c *Capture) Remove() error {
+	err := c.call("Remove")
+	if err == nil {
+		c.installed, c.synced = false, false
+		c.kernel.Flush()
+	}
+	return err
 }
 
 // Retract implements node.Rules.

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,6 +42,24 @@ func wantRefused(t *testing.T, p *edge.Process, parts ...string) {
 	}
 }
 
+// ruleset is what an agent that does not start may not change: the names of
+// the tables, and what netfilter does on bridges.
+func ruleset(t *testing.T, n *cluster.Node) string {
+	t.Helper()
+	conn, err := n.NS.NFT()
+	must(t, err)
+	tables, err := conn.ListTables()
+	must(t, err)
+	var found []string
+	for _, table := range tables {
+		found = append(found, fmt.Sprintf("%d/%s", table.Family, table.Name))
+	}
+	slices.Sort(found)
+	bridged, err := n.NS.ReadSysctl("net/bridge/bridge-nf-call-iptables")
+	must(t, err)
+	return fmt.Sprint(found, bridged)
+}
+
 func TestNetworkPolicyIsRefused(t *testing.T) {
 	must(t, c.Apply("{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: deny}, spec: {podSelector: {}}}"))
 	t.Cleanup(func() {
@@ -48,7 +67,11 @@ func TestNetworkPolicyIsRefused(t *testing.T) {
 		must(t, err)
 	})
 	n := c.Nodes["c-1"]
+	before := ruleset(t, n)
 	wantRefused(t, extraAgent(t, n), "the cluster has NetworkPolicies", "--allow-policy-bypass")
+	if after := ruleset(t, n); after != before {
+		t.Errorf("the node had\n%s\nand is left with\n%s", before, after)
+	}
 	p := extraAgent(t, n, "--allow-policy-bypass")
 	wait.Eventually(t, func() error {
 		if !p.Running() || !strings.Contains(p.Log(), "guard in force") {
