@@ -2,6 +2,7 @@ package capture
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -57,10 +58,16 @@ func (c *Capture) RefreshBridges() (bool, error) {
 	if err != nil || slices.EqualFunc(list, c.bridges, equalBridge) {
 		return false, err
 	}
-	if err := c.adopt(list); err != nil {
-		return false, err
+	return true, c.follow(list)
+}
+
+// follow makes the rules be about these bridges, and the bridges fit for them.
+func (c *Capture) follow(list []rules.PodBridge) error {
+	set := c.table.setBridges(list)
+	if set != nil {
+		c.outdated = true // for the next Repair
 	}
-	return true, c.table.setBridges(list)
+	return errors.Join(c.adopt(list), set)
 }
 
 // podBridges finds the bridges with an address inside a pod CIDR.
@@ -137,18 +144,21 @@ func removeBridge() error {
 	return nil
 }
 
-// adopt makes the bridges fit for the capture.
-func (c *Capture) adopt(list []rules.PodBridge) (err error) {
+// adopt makes the bridges fit for the capture. Sysctls that cannot be set are
+// tried again by Repair; the rest is done without them.
+func (c *Capture) adopt(list []rules.PodBridge) error {
 	if len(list) == 0 {
-		err = removeBridge()
-	} else if err = pinMAC(list); err == nil {
-		if err = installBridge(list); err == nil {
-			_, err = c.bridgeSysctls(list)
-		}
+		c.bridges = nil
+		return removeBridge()
 	}
-	if err == nil {
-		c.bridges = list
+	if err := installBridge(list); err != nil {
+		return err
 	}
+	if err := pinMAC(list); err != nil { // last: each time, it wakes who watches links
+		return err
+	}
+	c.bridges = list
+	_, err := c.bridgeSysctls(list)
 	return err
 }
 
@@ -158,30 +168,28 @@ func (c *Capture) bridgeSysctls(list []rules.PodBridge) (changed bool, err error
 	if len(list) == 0 {
 		return false, nil
 	}
+	var errs []error
+	zero := func(key string) error {
+		set, err := c.ctl.zero(key)
+		changed = changed || set
+		return err
+	}
 	for _, key := range []string{"net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables"} {
 		if c.cfg.KeepBridgeNetfilter {
-			if err := c.ctl.undo(key); err != nil {
-				return changed, err
-			}
+			errs = append(errs, c.ctl.undo(key))
 			continue
 		}
 		// At 1 the bridge's hook drops the socket that tproxy assigned.
-		set, err := c.ctl.zero(key)
-		if err != nil {
-			return changed, fmt.Errorf("%w; where it must stay as it is, start with --bridge-netfilter keep", err)
+		if err := zero(key); err != nil {
+			errs = append(errs, fmt.Errorf("%w; where it must stay as it is, start with --bridge-netfilter keep", err))
 		}
-		changed = changed || set
 	}
 	for _, b := range list {
 		// What is lifted leaves by the interface it came from; the kernel
 		// would tell each sender of a shorter way that is none.
-		set, err := c.ctl.zero("net.ipv4.conf."+strings.ReplaceAll(b.Name, ".", "/")+".send_redirects")
-		if err != nil {
-			return changed, err
-		}
-		changed = changed || set
+		errs = append(errs, zero("net.ipv4.conf."+strings.ReplaceAll(b.Name, ".", "/")+".send_redirects"))
 	}
-	return changed, nil
+	return changed, errors.Join(errs...)
 }
 
 // pinMAC gives each bridge the MAC it has, for good. Left alone, a bridge takes

@@ -66,6 +66,7 @@ func (c *Capture) Install(guard []netip.Prefix) (err error) {
 	if c.found, err = c.table.present(); err != nil {
 		return err
 	}
+	guard = plan.Disjoint(guard)
 	if c.found && len(c.cfg.PodCIDRs) == 0 {
 		c.outdated = true
 		err = errors.Join(installRoutes(c.cfg), c.table.addGuard(guard))
@@ -77,27 +78,22 @@ func (c *Capture) Install(guard []netip.Prefix) (err error) {
 }
 
 func (c *Capture) install(guard []netip.Prefix) error {
-	list, err := podBridges(c.cfg)
-	if err != nil {
-		return err
-	}
-	if err := c.adopt(list); err != nil {
-		return err
-	}
 	if err := installRoutes(c.cfg); err != nil {
 		return err
 	}
 	if err := c.table.install(c.cfg); err != nil {
 		return err
 	}
+	// The guard first, whatever becomes of the rest.
 	if err := c.table.addGuard(guard); err != nil {
 		return err
 	}
-	if err := c.table.setBridges(list); err != nil {
+	c.outdated = false
+	list, err := podBridges(c.cfg)
+	if err != nil {
 		return err
 	}
-	c.outdated = false
-	return nil
+	return c.follow(list)
 }
 
 // SetPodCIDRs takes the ranges of this node's pods where they become known
@@ -118,10 +114,7 @@ func (c *Capture) SetPodCIDRs(list []netip.Prefix) error {
 		return nil
 	}
 	c.outdated = true
-	if err := c.install(c.planner.Guard()); err != nil {
-		return err
-	}
-	return c.reapply()
+	return errors.Join(c.install(c.planner.Guard()), c.reapply())
 }
 
 // Tune sets what serves better with it and works without. A kept source is an
@@ -201,32 +194,32 @@ func (c *Capture) reapply() error {
 		return nil // the next Extend does
 	}
 	err := c.write()
-	c.outdated = err != nil // for the next Repair
+	if err != nil {
+		c.outdated = true // for the next Repair
+	}
 	return err
 }
 
 // Repair puts back what somebody else removed and reports whether it had to.
-// It is cheap when nothing is missing.
+// It is cheap when nothing is missing. Rules do not wait for what bridges need.
 func (c *Capture) Repair() (bool, error) {
-	if _, err := c.RefreshBridges(); err != nil {
-		return false, err
-	}
-	repaired, err := c.bridgeSysctls(c.bridges)
-	if err != nil {
-		return false, err
-	}
+	repaired, err := c.repairRules()
+	_, refresh := c.RefreshBridges()
+	again, sysctl := c.bridgeSysctls(c.bridges)
 	_ = c.Tune() // said at the start, where it does not work
+	return repaired || again, errors.Join(err, refresh, sysctl)
+}
+
+func (c *Capture) repairRules() (bool, error) {
 	present, err := c.table.present()
 	if err != nil {
 		return false, err
 	}
 	if present && !c.outdated && routesPresent(c.cfg) {
-		return repaired, nil
+		return false, nil
 	}
-	if err := c.install(c.planner.Guard()); err != nil {
-		return true, err
-	}
-	return true, c.reapply()
+	// The elements too, also where a bridge is not as it should be.
+	return true, errors.Join(c.install(c.planner.Guard()), c.reapply())
 }
 
 // Found reports whether rules of a run before were in force at Install.

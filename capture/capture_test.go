@@ -215,6 +215,45 @@ func TestRestartBeforePodRangesAreKnown(t *testing.T) {
 	}
 }
 
+// What bridges need and cannot have keeps nothing else from being in force.
+func TestSysctlsThatCannotBeRemembered(t *testing.T) {
+	testkit.NewNetwork(t)
+	full := filepath.Join(t.TempDir(), "full")
+	must(t, os.WriteFile(full, nil, 0o600)) // no directory can be made in it
+	c, err := New(config(), Host{full, "/proc/sys"})
+	must(t, err)
+	must(t, c.Install(config().ServiceCIDRs))
+	if err := c.Tune(); err == nil {
+		t.Error("a value was forgotten in silence")
+	}
+	addBridge(t, "cni0")
+	must(t, os.WriteFile("/proc/sys/net/ipv4/conf/cni0/send_redirects", []byte("1"), 0o644))
+	if changed, err := c.RefreshBridges(); !changed || err == nil || !strings.Contains(err.Error(), "cleanup will not set") {
+		t.Errorf("refreshed: %v, %v", changed, err)
+	}
+	if got := elements(t)[rules.Bridges]; len(got) != 1 || c.Pods() != "bridged (cni0)" {
+		t.Errorf("bridges in force: %v; %s", got, c.Pods())
+	}
+	inKernel(t, rules.Bridge(c.bridges))
+	conn, err := nftables.New()
+	must(t, err)
+	conn.FlushRuleset()
+	must(t, conn.Flush())
+	if repaired, err := c.Repair(); !repaired || err != nil || len(elements(t)["guard4"]) == 0 {
+		t.Errorf("repaired %v, %v, guard %v", repaired, err, elements(t)["guard4"])
+	}
+}
+
+func TestGuardOfRangesThatOverlap(t *testing.T) {
+	testkit.NewNetwork(t)
+	c, err := New(config(), Host{t.TempDir(), "/proc/sys"})
+	must(t, err)
+	must(t, c.Install([]netip.Prefix{netip.MustParsePrefix("10.96.0.0/24"), netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("10.96.4.0/24")}))
+	if got := elements(t)["guard4"]; len(got) == 0 {
+		t.Errorf("guard in force: %v", got)
+	}
+}
+
 func TestPodRangesBeforeInstall(t *testing.T) {
 	testkit.NewNetwork(t)
 	cfg := config()

@@ -15,7 +15,8 @@ import (
 // before the value is changed, and survives the agent.
 type sysctls struct{ dir, root string }
 
-// zero sets a value to 0 and reports whether it was another.
+// zero sets a value to 0 and reports whether it was another. That it could not
+// be remembered is an error, but the value is set: pods need it.
 func (s sysctls) zero(key string) (changed bool, err error) {
 	path := s.path(key)
 	now, err := os.ReadFile(path)
@@ -28,19 +29,26 @@ func (s sysctls) zero(key string) (changed bool, err error) {
 	if strings.TrimSpace(string(now)) == "0" {
 		return false, nil
 	}
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return false, fmt.Errorf("remember sysctl %s: %w", key, err)
-	}
-	record := filepath.Join(s.dir, fileName(key))
-	if _, err := os.Stat(record); errors.Is(err, os.ErrNotExist) {
-		if err := atomicfile.Write(record, now); err != nil {
-			return false, fmt.Errorf("remember sysctl %s: %w", key, err)
-		}
+	forgotten := s.remember(key, now)
+	if forgotten != nil {
+		forgotten = fmt.Errorf("cleanup will not set sysctl %s to %s again: %w", key, strings.TrimSpace(string(now)), forgotten)
 	}
 	if err := os.WriteFile(path, []byte("0"), 0o644); err != nil {
-		return false, fmt.Errorf("set sysctl %s=0: %w", key, err)
+		return false, errors.Join(fmt.Errorf("set sysctl %s=0: %w", key, err), forgotten)
 	}
-	return true, nil
+	return true, forgotten
+}
+
+// remember records the value that was there before any of ours.
+func (s sysctls) remember(key string, value []byte) error {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return err
+	}
+	record := filepath.Join(s.dir, fileName(key))
+	if _, err := os.Stat(record); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return atomicfile.Write(record, value)
 }
 
 // undo puts one value back, where it was changed.

@@ -151,11 +151,13 @@ func (p *Planner) guards() []netip.Prefix {
 			list = append(list, netip.PrefixFrom(ip, ip.BitLen()))
 		}
 	}
-	return disjoint(list)
+	return Disjoint(list)
 }
 
-// disjoint sorts and drops what another prefix covers: interval sets refuse overlaps.
-func disjoint(list []netip.Prefix) []netip.Prefix {
+// Disjoint returns the prefixes, sorted, without those that another covers:
+// interval sets refuse overlaps.
+func Disjoint(list []netip.Prefix) []netip.Prefix {
+	list = slices.Clone(list)
 	slices.SortFunc(list, topology.ComparePrefix)
 	var out []netip.Prefix
 	for _, p := range list {

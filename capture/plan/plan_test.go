@@ -56,7 +56,7 @@ func TestPlannerIsIncremental(t *testing.T) {
 func TestDisjoint(t *testing.T) {
 	list := []netip.Prefix{netip.MustParsePrefix("10.96.0.5/32"), netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("10.96.0.0/24"), netip.MustParsePrefix("fd00::/112"), netip.MustParsePrefix("10.97.0.1/32")}
 	want := []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("10.97.0.1/32"), netip.MustParsePrefix("fd00::/112")}
-	if got := disjoint(list); !slices.Equal(got, want) {
+	if got := Disjoint(list); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
