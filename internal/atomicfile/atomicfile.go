@@ -1,10 +1,10 @@
 // Package atomicfile replaces files so that a crash, a full disk or a power
 // cut leaves either the old content or the new, never half of it.
 //
-// The new content is written beside the file, as ".name.tmp", and renamed over
-// it when it is on disk. Several processes may write the same file: they wait
-// for each other, and the last one wins. What one that died left beside the
-// file is at most one such temporary file, which the next write uses.
+// The new content is written beside the file, under a name that nobody can
+// have taken, and renamed over it when it is on disk. Of several writers the
+// last one wins. What one that died left beside the file is removed by a later
+// write.
 package atomicfile
 
 import (
@@ -12,9 +12,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
+	"strings"
+	"time"
 )
+
+// leftoverAge is when a temporary file is surely a dead writer's.
+const leftoverAge = time.Hour
 
 // Write replaces path with data, mode 0600. The data and the directory entry
 // are on disk when it returns. After an error the old content is there, unless
@@ -25,61 +28,38 @@ func Write(path string, data []byte) error { return write(path, data, 0o600) }
 func WriteShared(path string, data []byte) error { return write(path, data, 0o644) }
 
 func write(path string, data []byte, mode os.FileMode) error {
-	f, err := openTemp(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp"))
+	dir, prefix := filepath.Dir(path), "."+filepath.Base(path)+".tmp-"
+	sweep(dir, prefix)
+	f, err := os.CreateTemp(dir, prefix+"*") // never one that is there: it may be somebody else's
 	if err != nil {
 		return fmt.Errorf("replace %s: %w", path, err)
 	}
-	// The lock ends with the file, after the rename or the removal.
-	if err = fill(f, data, mode); err == nil {
+	if err = errors.Join(fill(f, data, mode), f.Close()); err == nil {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		return fmt.Errorf("replace %s: %w", path, errors.Join(err, os.Remove(f.Name()), f.Close()))
+		return fmt.Errorf("replace %s: %w", path, errors.Join(err, os.Remove(f.Name())))
 	}
-	if err := f.Close(); err != nil {
-		return fmt.Errorf("replace %s: %w", path, err)
-	}
-	return SyncDir(filepath.Dir(path))
+	return SyncDir(dir)
 }
 
-// openTemp opens the temporary file and locks it. One that a dead process
-// left, or that somebody wrote to until now, is there already.
-func openTemp(name string) (*os.File, error) {
-	for {
-		f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
-		if err != nil {
-			return nil, err
+// sweep removes what writers left that died long ago. Where it cannot, the
+// next write tries again.
+func sweep(dir, prefix string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), prefix) {
+			continue
 		}
-		if err := lock(f); err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
-		// Whoever held the lock has renamed or removed what we opened.
-		ours, err := f.Stat()
-		if err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
-		if there, err := os.Lstat(name); err == nil && os.SameFile(ours, there) {
-			return f, nil
-		}
-		_ = f.Close()
-	}
-}
-
-func lock(f *os.File) error {
-	for {
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
-			return err
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > leftoverAge {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
 		}
 	}
 }
 
-// fill makes f hold data, on disk. The mode comes first: what a dead process
-// left may be open to more readers.
+// fill makes f hold data, on disk.
 func fill(f *os.File, data []byte, mode os.FileMode) error {
 	if err := f.Chmod(mode); err != nil {
-		return err
-	}
-	if err := f.Truncate(0); err != nil {
 		return err
 	}
 	if _, err := f.Write(data); err != nil {

@@ -95,7 +95,7 @@ func TestReadersKeepWhatTheyOpened(t *testing.T) {
 }
 
 // A process is killed while it writes, again and again: the file is whole each
-// time, and at most one temporary file is beside it.
+// time, and what was left beside it goes.
 func TestKilledWriters(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	for i := range 20 {
@@ -121,37 +121,46 @@ func TestKilledWriters(t *testing.T) {
 		if data, err := os.ReadFile(path); err != nil || !whole(data) {
 			t.Fatalf("half a file: %d bytes, %v", len(data), err)
 		}
-		if names := beside(t, path); len(names) > 1 {
-			t.Fatalf("beside the file are %v", names)
-		}
+	}
+	for _, name := range beside(t, path) {
+		age(t, filepath.Join(filepath.Dir(path), name))
 	}
 	write2(t, path, "after all")
 	alone(t, path)
 }
 
-// What a dead process left is used, whatever is in it and whoever may read it.
+// What a dead process left goes with a later write, and is never written to:
+// somebody else may have made it.
 func TestLeftovers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
-	tmp := filepath.Join(filepath.Dir(path), ".state.tmp")
-	if err := os.WriteFile(tmp, content(1), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	old, young := filepath.Join(filepath.Dir(path), ".state.tmp-1"), filepath.Join(filepath.Dir(path), ".state.tmp-2")
+	write2(t, old, "of a dead writer")
+	write2(t, young, "of a writer that may live")
+	age(t, old)
 	write2(t, path, "new")
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v, %v", info.Mode(), err)
+	if names := beside(t, path); !slices.Equal(names, []string{filepath.Base(young)}) {
+		t.Errorf("beside the file are %v", names)
 	}
-	alone(t, path)
-	// A link there is not followed.
+	holds(t, young, "of a writer that may live")
+	// A link is removed and not followed.
 	victim := filepath.Join(t.TempDir(), "victim")
 	write2(t, victim, "precious")
-	if err := os.Symlink(victim, tmp); err != nil {
+	age(t, victim)
+	if err := os.Symlink(victim, old); err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(path, []byte("newer")); err == nil {
-		t.Error("a link was written through")
-	}
+	write2(t, path, "newer")
 	holds(t, victim, "precious")
-	holds(t, path, "new")
+	holds(t, path, "newer")
+}
+
+// age makes a file look as if its writer had died long ago.
+func age(t *testing.T, path string) {
+	t.Helper()
+	at := time.Now().Add(-2 * leftoverAge)
+	if err := os.Chtimes(path, at, at); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestManyWriters(t *testing.T) {
