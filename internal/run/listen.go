@@ -48,9 +48,9 @@ func ListenUnix(path string) (net.Listener, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	// From the look at what is there to the rename over it, others who open a
-	// socket in this directory wait.
-	unlock, err := lockDir(dir)
+	// From the look at what is there to the rename over it, others who open
+	// this socket wait.
+	unlock, err := lockBriefly(beside(path, "lock"))
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
@@ -91,15 +91,12 @@ func replaceable(path string) error {
 }
 
 // bindOver binds in a directory that nobody else enters, sets the mode there,
-// and renames the socket to path. The caller holds the lock of path's
-// directory: a temporary directory that is there is a dead process's.
+// and renames the socket to path. The caller holds the path's lock: a temporary
+// directory that is there is a dead process's.
 func bindOver(path string) (net.Listener, error) {
-	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
+	tmp := beside(path, "tmp")
 	born := filepath.Join(tmp, filepath.Base(path))
-	remove := func() {
-		_ = os.Remove(born)
-		_ = os.Remove(tmp)
-	}
+	remove := func() { _ = os.RemoveAll(tmp) }
 	remove()
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return nil, err
@@ -117,6 +114,11 @@ func bindOver(path string) (net.Listener, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	return &unixListener{l, net.UnixAddr{Name: path, Net: "unix"}}, nil
+}
+
+// beside is a hidden name in path's directory.
+func beside(path, what string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+what)
 }
 
 // bind binds at born, in dir; by way of dir's descriptor where the path is

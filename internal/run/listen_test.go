@@ -21,8 +21,8 @@ func TestListenUnixServes(t *testing.T) {
 		t.Errorf("address %s, want %s", l.Addr(), path)
 	}
 	answers(t, l, path)
-	// Nothing else is left in the directory.
-	if list, err := os.ReadDir(filepath.Dir(path)); err != nil || len(list) != 1 {
+	// Nothing is left in the directory beside the lock.
+	if list, err := os.ReadDir(filepath.Dir(path)); err != nil || len(list) != 2 {
 		t.Errorf("the directory holds %v, %v", list, err)
 	}
 }
@@ -182,20 +182,20 @@ func TestListenUnixOneOfMany(t *testing.T) {
 	}
 }
 
-// Whoever may read a directory can lock it: that delays, and is said.
+// Who holds the lock delays, and is named.
 func TestListenUnixDoesNotWaitForEver(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.sock")
-	unlock, err := lockDir(filepath.Dir(path))
+	unlock, err := lockBriefly(beside(path, "lock"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unlock()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		if _, err := ListenUnix(path); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "keeps "+filepath.Dir(path)+" locked") {
+		if _, err := ListenUnix(path); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "keeps "+beside(path, "lock")+" locked") {
 			t.Errorf("error %v", err)
 		}
-		if took := time.Since(began); took < dirPatience || took > 2*dirPatience {
+		if took := time.Since(began); took < lockPatience || took > 2*lockPatience {
 			t.Errorf("after %s", took)
 		}
 	})
@@ -245,4 +245,21 @@ func socket(t *testing.T, kind int, path string) (fd int) {
 		t.Fatal(err)
 	}
 	return fd
+}
+
+// Anybody may read the directory, and so lock it; that keeps nobody from it.
+func TestListenUnixInADirectoryThatAnotherLocks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.sock")
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := flock(d); err != nil {
+		t.Fatal(err)
+	}
+	answers(t, listenUnix(t, path), path)
+	if info, err := os.Stat(beside(path, "lock")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the lock is open to others: %v, %v", info, err)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,32 +32,35 @@ func Lock(path string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// How long and how often a directory that another locks is tried. Whoever may
-// read it can lock it, so that the wait has an end.
+// How long and how often a lock that others hold for a moment is tried.
 const (
-	dirPatience = 5 * time.Second
-	dirRetry    = 5 * time.Millisecond
+	lockPatience = 5 * time.Second
+	lockRetry    = 5 * time.Millisecond
 )
 
-// lockDir is Lock of a directory, which leaves no file. It waits a little:
-// others hold it for a moment only.
-func lockDir(dir string) (unlock func(), err error) {
-	d, err := os.Open(dir)
+// lockBriefly is Lock for who waits a little: others hold it for a moment only.
+// The file is for this user alone, so that nobody else can hold it.
+func lockBriefly(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	end := time.Now().Add(dirPatience)
-	for err = flock(d); errors.Is(err, unix.EWOULDBLOCK) && time.Now().Before(end); err = flock(d) {
-		time.Sleep(dirRetry)
+	if info, err := f.Stat(); err != nil || info.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) {
+		_ = f.Close()
+		return nil, fmt.Errorf("%s belongs to another user; remove it", path)
+	}
+	end := time.Now().Add(lockPatience)
+	for err = flock(f); errors.Is(err, unix.EWOULDBLOCK) && time.Now().Before(end); err = flock(f) {
+		time.Sleep(lockRetry)
 	}
 	if err != nil {
-		_ = d.Close()
+		_ = f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = fmt.Errorf("%w: another process keeps %s locked", ErrInUse, dir)
+			err = fmt.Errorf("%w: another process keeps %s locked", ErrInUse, path)
 		}
 		return nil, err
 	}
-	return func() { _ = d.Close() }, nil
+	return func() { _ = f.Close() }, nil
 }
 
 // flock tries to lock an open file for itself.
