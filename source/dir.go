@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/gridmesh/gridmesh/topology"
@@ -179,6 +180,10 @@ func ReadObjects(path string) ([]map[string]any, []topology.Problem, error) {
 
 // list returns the manifests under path, by path, unread.
 func list(path string) (files []file, err error) {
+	path, err = filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, fmt.Errorf("read manifests: %w", err)
+	}
 	err = filepath.WalkDir(path, func(p string, e os.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -186,18 +191,27 @@ func list(path string) (files []file, err error) {
 		if ext := filepath.Ext(p); e.IsDir() || p != path && ext != ".yaml" && ext != ".yml" && ext != ".json" {
 			return nil
 		}
-		info, err := e.Info()
+		info, err := os.Stat(p) // of what a link leads to, as a mounted ConfigMap's do
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		files = append(files, file{path: p, version: fmt.Sprint(info.Size(), info.ModTime().UnixNano())})
+		if !info.IsDir() {
+			files = append(files, file{path: p, version: version(info)})
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read manifests: %w", err)
 	}
 	return files, nil
+}
+
+// version differs when the content of a file may: a file put in its place has
+// another inode, and no clock or tool sets back the time of the last change.
+func version(info os.FileInfo) string {
+	st := info.Sys().(*syscall.Stat_t)
+	return fmt.Sprint(info.Size(), st.Dev, st.Ino, st.Mtim.Nano(), st.Ctim.Nano())
 }

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -115,4 +117,58 @@ func TestDirReadsOnlyWhatChanged(t *testing.T) {
 	if !slices.Equal(changed, []string{"b"}) {
 		t.Errorf("changed: %v, want b alone", changed)
 	}
+}
+
+// A mounted ConfigMap changes by the swap of one link, which no file's own link
+// shows; and a file may be put in another's place with its size and time.
+func TestDirFollowsWhatLinksLeadTo(t *testing.T) {
+	dir := t.TempDir()
+	manifest := func(folder, address string) string {
+		t.Helper()
+		path := filepath.Join(dir, folder, "svc.yaml")
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		text := fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {clusterIP: %s, ports: [{port: 80}]}}", address)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		at := time.Unix(1, 0)
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	link := func(to, name string) {
+		t.Helper()
+		if err := errors.Join(os.Symlink(to, filepath.Join(dir, "new")), os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mounted := filepath.Join(dir, "mounted")
+	manifest("1", "10.96.0.1")
+	manifest("2", "10.96.0.2")
+	if err := os.Mkdir(mounted, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	link("../1", "mounted/..data")
+	link("..data/svc.yaml", "mounted/svc.yaml")
+	d := NewDir(mounted)
+	want := func(what, address string) {
+		t.Helper()
+		if err := d.refresh(); err != nil {
+			t.Fatal(err)
+		}
+		e, _ := newest(&d.Snapshots).Services.Get(topology.ObjectKey{Namespace: "default", Name: "a"})
+		if e == nil || len(e.Service.ClusterIPs) != 1 || e.Service.ClusterIPs[0].String() != address {
+			t.Errorf("%s: %+v, want %s", what, e, address)
+		}
+	}
+	want("mounted", "10.96.0.1")
+	link("../2", "mounted/..data")
+	want("swapped", "10.96.0.2")
+	if err := os.Rename(manifest("3", "10.96.0.3"), filepath.Join(dir, "2", "svc.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	want("replaced by one as large and as old", "10.96.0.3")
 }
