@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/gridmesh/gridmesh/grid/plan"
+	"github.com/gridmesh/gridmesh/internal/obs"
 )
 
 const (
@@ -316,7 +317,7 @@ func (c *Controller) newProblems(w *work, j *job) {
 	for _, problem := range j.plan.Problems {
 		text := problem.String()
 		if now[text] = true; !w.problems[text] {
-			c.cfg.Log.Warn("a grid cannot be carried out whole", "problem", text)
+			c.cfg.Log.Warn("a grid cannot be carried out whole", obs.KeyProblem, text)
 			j.events = append(j.events, plan.Event{Warning: true, Reason: "Refused", Message: text})
 		}
 	}

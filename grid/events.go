@@ -6,6 +6,7 @@ import (
 
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
 	"github.com/gridmesh/gridmesh/grid/plan"
+	"github.com/gridmesh/gridmesh/internal/obs"
 )
 
 // reasons are how actions are recorded.
@@ -36,7 +37,7 @@ func (c *Controller) record(j *job) {
 			if units[0] == "" {
 				of = "all units" // a Service
 			}
-			c.cfg.Log.Info("children of a grid", "grid", grid.String(), "action", string(d.action), "units", len(units), "which", plan.Short(units))
+			c.cfg.Log.Info("children of a grid", obs.KeyGrid, grid.String(), obs.KeyAction, string(d.action), obs.KeyUnits, len(units), obs.KeyWhich, plan.Short(units))
 			event(d.warning, d.reason, fmt.Sprintf(d.text, of))
 		}
 	}
@@ -47,7 +48,7 @@ func (c *Controller) record(j *job) {
 		event(e.Warning, e.Reason, e.Message)
 	}
 	if j.failed > 0 {
-		c.cfg.Log.Error("could not bring a grid in line; trying again", "grid", grid.String(), "writes", j.failed, "err", j.why)
+		c.cfg.Log.Error("could not bring a grid in line; trying again", obs.KeyGrid, grid.String(), obs.KeyWrites, j.failed, obs.KeyErr, j.why)
 		event(true, "Failed", fmt.Sprintf("%d writes failed, and are tried again: %v", j.failed, j.why))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/gridmesh/gridmesh/grid/plan"
+	"github.com/gridmesh/gridmesh/internal/obs"
 )
 
 // job is what one worker does for one grid, and what came of it.
@@ -118,7 +119,7 @@ func (c *Controller) steps(ctx context.Context, j *job) {
 func (c *Controller) step(ctx context.Context, j *job, s plan.Step) {
 	grid, child := j.plan.Grid, plan.Ref{Kind: s.Kind, Namespace: j.plan.Grid.Namespace, Name: s.Name}
 	c.cfg.Metrics.writes.WithLabelValues(string(s.Action)).Inc()
-	c.cfg.Log.Debug("child of a grid", "action", string(s.Action), "grid", grid.String(), "unit", s.Unit, "child", child.String(), "why", s.Why)
+	c.cfg.Log.Debug("child of a grid", obs.KeyAction, string(s.Action), obs.KeyGrid, grid.String(), obs.KeyUnit, s.Unit, obs.KeyChild, child.String(), obs.KeyWhy, s.Why)
 	now, failure := c.write(ctx, j.plan, s, child)
 	taken, stale := errors.Is(failure, errTaken), errors.Is(failure, errStale)
 	if taken || stale {

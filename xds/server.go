@@ -1,7 +1,9 @@
 package xds
 
 import (
+	"cmp"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -9,6 +11,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 
+	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/xds/render"
 )
 
@@ -39,6 +42,7 @@ type Server struct {
 	catalog *render.Catalog
 	streams map[*stream]struct{}
 	nacks   map[resourceID]Nack
+	full    bool // a refusal was not listed, for there are too many
 }
 
 type resourceID struct{ typeURL, name string }
@@ -96,7 +100,7 @@ func (s *Server) Update(cat *render.Catalog, changed render.Changed) {
 	}
 }
 
-// Streams returns the connected Envoys.
+// Streams returns the connected Envoys, in the order in which they came.
 func (s *Server) Streams() []Stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,10 +108,11 @@ func (s *Server) Streams() []Stream {
 	for st := range s.streams {
 		list = append(list, st.describe())
 	}
+	slices.SortFunc(list, func(a, b Stream) int { return a.Since.Compare(b.Since) })
 	return list
 }
 
-// Nacks returns what Envoy refuses at the moment.
+// Nacks returns what Envoy refuses at the moment, by type and name.
 func (s *Server) Nacks() []Nack {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,6 +120,7 @@ func (s *Server) Nacks() []Nack {
 	for _, n := range s.nacks {
 		list = append(list, n)
 	}
+	slices.SortFunc(list, func(a, b Nack) int { return cmp.Or(strings.Compare(a.Type, b.Type), strings.Compare(a.Name, b.Name)) })
 	return list
 }
 
@@ -158,6 +164,8 @@ func (s *Server) refused(typeURL, name, reason string) {
 	s.mu.Lock()
 	before, repeated := s.nacks[id]
 	full := !repeated && len(s.nacks) >= maxNacks
+	said := s.full
+	s.full = full
 	repeated = repeated && before.Reason == reason
 	if repeated {
 		n.At = before.At
@@ -166,11 +174,14 @@ func (s *Server) refused(typeURL, name, reason string) {
 		s.nacks[id] = n
 	}
 	s.mu.Unlock()
+	if full && !said {
+		s.cfg.Log.Error("Envoy refuses more resources than are listed; the metric counts them all", obs.KeyType, n.Type, obs.KeyName, name)
+	}
 	if repeated || full {
 		return
 	}
 	s.cfg.Log.Error("Envoy refused a resource; what it held before stays in force",
-		"type", n.Type, "name", name, "service", n.Service, "reason", reason)
+		obs.KeyType, n.Type, obs.KeyName, name, obs.KeyService, n.Service, obs.KeyReason, reason)
 	s.cfg.Refused(n)
 }
 
@@ -182,7 +193,7 @@ func (s *Server) accepted(typeURL string, names []string) {
 		id := resourceID{typeURL, name}
 		if n, was := s.nacks[id]; was {
 			delete(s.nacks, id)
-			s.cfg.Log.Info("Envoy took a resource that it had refused", "type", n.Type, "name", name)
+			s.cfg.Log.Info("Envoy took a resource that it had refused", obs.KeyType, n.Type, obs.KeyName, name)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/xds/render"
 )
 
@@ -164,10 +165,10 @@ func (st *stream) checkNode(node *core.Node) error {
 	st.mu.Unlock()
 	if v.GetMajorNumber() < oldestMajor || v.GetMajorNumber() == oldestMajor && v.GetMinorNumber() < oldestMinor {
 		err := status.Errorf(codes.FailedPrecondition, "Envoy %s is too old for gridmesh, which needs %d.%d or newer: update the Envoy image of this node", text, oldestMajor, oldestMinor)
-		st.server.cfg.Log.Error("refused an Envoy that is too old", "node", node.GetId(), "version", text)
+		st.server.cfg.Log.Error("refused an Envoy that is too old", obs.KeyNode, node.GetId(), obs.KeyVersion, text)
 		return err
 	}
-	st.server.cfg.Log.Info("Envoy connected", "node", node.GetId(), "version", text)
+	st.server.cfg.Log.Info("Envoy connected", obs.KeyNode, node.GetId(), obs.KeyVersion, text)
 	return nil
 }
 

@@ -79,6 +79,8 @@ func own(from, room string, layer int, to string) string {
 	switch {
 	case !ok:
 		return "" // its own law is broken already
+	case slices.Contains(pure, from) && room != "internal" && strings.HasPrefix(to, "internal/") && !slices.Contains(pureInternal, to):
+		return "a pure package uses of internal what does no I/O only: " + strings.Join(pureInternal, ", ")
 	case slices.Contains(pure, from) && below > layerRules && (room != target || !slices.Contains(pure, to)):
 		return "a pure package uses api, internal, topology, convert and pure packages of its own room only, so that it can be tested and run anywhere"
 	case room == target || layer == layerTest || below < layer || slices.Contains(sideways[room], target):

@@ -13,6 +13,9 @@ var pure = []string{
 	"health/vote", "admission/mutate", "tunnel/session", "autonomy/policy",
 }
 
+// pureInternal are the folders of internal that do no I/O.
+var pureInternal = []string{"internal/table", "internal/ports"}
+
 // impure packages are out of bounds for a pure one, by path. net/netip and
 // net/url are types.
 func impure(path string) bool {

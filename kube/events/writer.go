@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/kube"
 )
 
@@ -132,7 +133,7 @@ func (w *Writer) write(ctx context.Context, ev *corev1.Event) {
 		// An API server that says no will do so again.
 		var said apierrors.APIStatus
 		if try >= w.cfg.tries || errors.As(err, &said) || ctx.Err() != nil {
-			w.log.Debug("could not write an Event", "reason", ev.Reason, "err", err)
+			w.log.Debug("could not write an Event", obs.KeyReason, ev.Reason, obs.KeyErr, err)
 			return
 		}
 		wait := retryWait

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -24,7 +25,7 @@ type store[T runtime.Object, V any] struct {
 
 func newStore[T runtime.Object, V any](f *Feed, r resource[T, V], s selection) *store[T, V] {
 	return &store[T, V]{
-		feed: f, resource: r, watch: s.name, log: f.log.With("watch", s.name), known: weights{},
+		feed: f, resource: r, watch: s.name, log: f.log.With(obs.KeyWatch, s.name), known: weights{},
 		judge: judge{watch: s.name, anchor: s.anchor},
 	}
 }
@@ -102,7 +103,7 @@ func (s *store[T, V]) Replace(list []any, _ string) error {
 	}
 	if err := s.judge.believe(s.known, next, s.feed.now()); err != nil {
 		s.feed.metrics.held.WithLabelValues(s.watch).Inc()
-		s.log.Warn("a list of the API server is not believed; what was known stays", "err", err)
+		s.log.Warn("a list of the API server is not believed; what was known stays", obs.KeyErr, err)
 		return err
 	}
 	s.feed.metrics.lists.WithLabelValues(s.watch).Inc()

@@ -111,10 +111,10 @@ func TestGridsRefusedByTheController(t *testing.T) {
 		}
 		return errors.Join(hasCondition(st.Conditions, "Valid", metav1.ConditionFalse, "field is immutable; correct the template"), hasCondition(st.Conditions, "Progressing", metav1.ConditionFalse, "Stopped"))
 	})
-	wait.Eventually(t, func() error { return hasEvent(t, "owned", "Refused", "spec.selector: Invalid value") })
+	wait.Within(t, byWatch, func() error { return hasEvent(t, "owned", "Refused", "spec.selector: Invalid value") })
 	must(t, c.Apply(deploymentGrid("owned", "rollout: {maxUnits: 2}", "1")))
 	allReady(t, "deploymentgrids", "owned", 3)
-	wait.Eventually(t, func() error {
+	wait.Within(t, byWatch, func() error {
 		st, err := statusOf(t, "deploymentgrids", "owned")
 		if err != nil {
 			return err

@@ -66,7 +66,7 @@ func TestGridsFollowChanges(t *testing.T) {
 	for _, p := range pods {
 		south[p.Name] = p.Spec.NodeName == "a-2" || p.Spec.NodeName == "b-1"
 	}
-	took := wait.Eventually(t, func() error {
+	took := wait.Within(t, byWatch, func() error {
 		for range 6 {
 			if got, err := ask(c.Nodes["a-2"].NS, "tcp", to); err != nil || !south[got.Name] {
 				return fmt.Errorf("a-2 is answered by %q: %w", got.Name, err)

@@ -115,13 +115,18 @@ func gridsHold(t *testing.T) {
 	mustRest(t, writes, before)
 }
 
+// byWatch is how long a change may take that comes to the controller by a
+// watch: less than the 30 s after which it looks at all grids anyway, which
+// would hide that a watch, or the wake-up after it, was lost.
+const byWatch = 25 * time.Second
+
 // gridsHeal: what is changed or deleted by hand comes back, what another
 // manager scales stays.
 func gridsHeal(t *testing.T) {
 	t.Helper()
 	_, err := c.Kubectl("set", "image", "deployment/till-south", "app=nonsense")
 	must(t, err)
-	took := wait.Eventually(t, func() error {
+	took := wait.Within(t, byWatch, func() error {
 		d, err := child("till-south")
 		if err == nil && d.Spec.Template.Spec.Containers[0].Image != "gridmesh.test/app" {
 			err = fmt.Errorf("image is %s", d.Spec.Template.Spec.Containers[0].Image)
@@ -137,7 +142,7 @@ func gridsHeal(t *testing.T) {
 	must(t, err)
 	_, err = c.Kubectl("patch", "deploymentgrid/till", "--type=merge", "-p", `{"metadata":{"labels":{"team":"others"}}}`)
 	must(t, err)
-	wait.Eventually(t, func() error {
+	wait.Within(t, byWatch, func() error {
 		d, err := child("till-south")
 		if err == nil && d.Labels["team"] != "others" {
 			err = fmt.Errorf("label is %s", d.Labels["team"])
