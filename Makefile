@@ -27,6 +27,9 @@ CLUSTER_TESTS := ./test/datapath/ ./test/kubernetes/
 # A machine of one core needs most of it; a quiet one of two a fifth.
 CLUSTER_TIME  := 90m
 
+# Of each fuzz target.
+FUZZ_TIME ?= 60s
+
 .PHONY: help build race kube envoy resolvers test unit cluster-test demo demo-soak lint generate golden fuzz bench clean
 
 help: ## list the targets
@@ -83,11 +86,10 @@ golden: ## rewrite the golden files
 	$(GO) test ./xds/render -update
 	$(GO) test ./cmd/gridmesh -update
 
-fuzz: ## a minute of each fuzz target
-	for t in FuzzDecodeState FuzzManifest; do $(GO) test ./source -run xxx -fuzz "^$$t$$" -fuzztime 60s || exit 1; done
-	$(GO) test ./topology -run xxx -fuzz FuzzParseKeys -fuzztime 60s
-	$(GO) test ./dnsplugin/answer -run xxx -fuzz FuzzLookup -fuzztime 60s
-	$(GO) test ./dnsplugin -run xxx -fuzz FuzzParse -fuzztime 60s
+fuzz: ## a minute of each fuzz target (FUZZ_TIME)
+	for t in source:FuzzDecodeState source:FuzzManifest convert:FuzzConvert topology:FuzzParseKeys xds:FuzzStream \
+		dnsplugin:FuzzParse dnsplugin/answer:FuzzLookup internal/table:FuzzLikeItsTwin; do \
+		$(GO) test ./$${t%:*} -run xxx -fuzz "^$${t#*:}$$" -fuzztime $(FUZZ_TIME) || exit 1; done
 
 bench: build kube envoy ## figures side by side, as a table (docs/benchmarks.md)
 	$(GO) test ./test/bench -run xxx -bench . -benchtime 2s

@@ -183,7 +183,7 @@ func TestCertificateFollowsItsFiles(t *testing.T) {
 }
 
 func TestCertificateAsksClients(t *testing.T) {
-	a, strangers := newAuthority(t), newAuthority(t)
+	a, others := newAuthority(t), newAuthority(t)
 	f := newTLSFiles(t, a, a.pem())
 	c := f.load(slog.New(slog.DiscardHandler))
 	address, stop := serving(t, ServeHTTPS(c, http.NotFoundHandler()))
@@ -200,17 +200,17 @@ func TestCertificateAsksClients(t *testing.T) {
 		cfg.Certificates = []tls.Certificate{pair}
 		return cfg
 	}
-	ours, theirs := client(a), client(strangers)
+	ours, theirs := client(a), client(others)
 	for name, tc := range map[string]struct {
 		cfg *tls.Config
 		ok  bool
-	}{"none": {client(nil), false}, "a stranger's": {theirs, false}, "ours": {ours, true}} {
+	}{"none": {client(nil), false}, "another authority's": {theirs, false}, "ours": {ours, true}} {
 		if _, err := shown(t, address, tc.cfg); (err == nil) != tc.ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// Who is no client any more does not come back by a session ticket.
-	f.write(f.ClientCA, strangers.pem())
+	f.write(f.ClientCA, others.pem())
 	c.reload()
 	if _, err := shown(t, address, ours); err == nil {
 		t.Error("a client of the old authority still comes in")

@@ -80,7 +80,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Log returns what the program wrote so far.
 func (p *Process) Log() string { return p.log.String() }
 
-// Running tells whether the program has not ended.
+// Running reports whether the program has not ended.
 func (p *Process) Running() bool {
 	select {
 	case <-p.done:

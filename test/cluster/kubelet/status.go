@@ -61,7 +61,7 @@ func (w *worker) status() corev1.PodStatus {
 	return s
 }
 
-// gatesOpen tells whether every readiness gate is true.
+// gatesOpen reports whether every readiness gate is true.
 func (w *worker) gatesOpen() bool {
 	for _, gate := range w.pod.Spec.ReadinessGates {
 		open := false
