@@ -3,6 +3,7 @@ package grid
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -41,7 +42,8 @@ type API interface {
 
 // Events records what happens to objects. It must not block.
 type Events interface {
-	Event(apiVersion, kind, namespace, name, uid string, warning bool, reason, message string)
+	// Event is of a type (corev1.EventTypeNormal or Warning), about an object.
+	Event(about corev1.ObjectReference, eventType, reason, message string)
 }
 
 // meta reads an object's metadata.

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
 	"github.com/gridmesh/gridmesh/grid/plan"
 	"github.com/gridmesh/gridmesh/internal/obs"
@@ -27,8 +30,13 @@ var reasons = []struct {
 // record writes Events and the log, one line for many units.
 func (c *Controller) record(j *job) {
 	grid := j.plan.Grid
+	about := corev1.ObjectReference{APIVersion: apiv1.Group + "/" + apiv1.Version, Kind: grid.Kind, Namespace: grid.Namespace, Name: grid.Name, UID: types.UID(j.plan.UID)}
 	event := func(warning bool, reason, message string) {
-		c.cfg.Events.Event(apiv1.Group+"/"+apiv1.Version, grid.Kind, grid.Namespace, grid.Name, j.plan.UID, warning, reason, message)
+		eventType := corev1.EventTypeNormal
+		if warning {
+			eventType = corev1.EventTypeWarning
+		}
+		c.cfg.Events.Event(about, eventType, reason, message)
 	}
 	for _, d := range reasons {
 		if units := j.units[d.action]; len(units) > 0 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -158,10 +159,10 @@ type Recorder struct {
 }
 
 // Event implements grid.Events.
-func (r *Recorder) Event(_, kind, namespace, name, _ string, _ bool, reason, message string) {
+func (r *Recorder) Event(about corev1.ObjectReference, _, reason, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ref := plan.Ref{Kind: kind, Namespace: namespace, Name: name}
+	ref := plan.Ref{Kind: about.Kind, Namespace: about.Namespace, Name: about.Name}
 	r.list = append(r.list, fmt.Sprintf("%s: %s: %s", ref, reason, message))
 }
 

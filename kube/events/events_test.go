@@ -143,7 +143,7 @@ func TestObjectsAreWrittenAbout(t *testing.T) {
 	s := apitest.New(t)
 	w := ForObjects(s.Client(t), "gridmesh-controller", silent)
 	run(t, w.Run)
-	w.Event("superedge.io/v1", "DeploymentGrid", "shop", "web", "1-2", false, "Created", "3 units")
+	w.Event(corev1.ObjectReference{APIVersion: "superedge.io/v1", Kind: "DeploymentGrid", Namespace: "shop", Name: "web", UID: "1-2"}, corev1.EventTypeNormal, "Created", "3 units")
 	eventually(t, "the Event is there", func() bool { return len(s.Under("/api/v1/events")) == 1 })
 	ev := s.Under("/api/v1/namespaces/shop/events")[0]
 	about := ev["involvedObject"].(apitest.Object)
@@ -159,7 +159,7 @@ func TestObjectsEventsAreCounted(t *testing.T) {
 	w := ForObjects(s.Client(t), "gridmesh-controller", silent)
 	run(t, w.Run)
 	for range 5 {
-		w.Event("v1", "X", "default", "web", "1", true, "Failed", "why")
+		w.Event(corev1.ObjectReference{APIVersion: "v1", Kind: "X", Namespace: "default", Name: "web", UID: "1"}, corev1.EventTypeWarning, "Failed", "why")
 	}
 	eventually(t, "they are counted", func() bool { return strings.Join(texts(s), ", ") == "web Failed why x5" })
 	for _, r := range s.Requests() {
@@ -171,7 +171,7 @@ func TestObjectsEventsAreCounted(t *testing.T) {
 	for _, ev := range s.Under(collection) {
 		s.Delete(collection + "/" + ev["metadata"].(apitest.Object)["name"].(string))
 	}
-	w.Event("v1", "X", "default", "web", "1", true, "Failed", "why")
+	w.Event(corev1.ObjectReference{APIVersion: "v1", Kind: "X", Namespace: "default", Name: "web", UID: "1"}, corev1.EventTypeWarning, "Failed", "why")
 	eventually(t, "it is there again", func() bool { return strings.Join(texts(s), ", ") == "web Failed why x6" })
 }
 
@@ -181,9 +181,9 @@ func TestObjectsEventsAreLimited(t *testing.T) {
 	w := ForObjects(s.Client(t), "gridmesh-controller", silent)
 	run(t, w.Run)
 	for i := range 100 {
-		w.Event("v1", "X", "default", "busy", "1", true, "Failed", fmt.Sprint("for reason ", i))
+		w.Event(corev1.ObjectReference{APIVersion: "v1", Kind: "X", Namespace: "default", Name: "busy", UID: "1"}, corev1.EventTypeWarning, "Failed", fmt.Sprint("for reason ", i))
 	}
-	w.Event("v1", "X", "default", "quiet", "2", true, "Failed", "once")
+	w.Event(corev1.ObjectReference{APIVersion: "v1", Kind: "X", Namespace: "default", Name: "quiet", UID: "2"}, corev1.EventTypeWarning, "Failed", "once")
 	eventually(t, "the quiet one is there", func() bool { return strings.Contains(strings.Join(texts(s), ", "), "quiet Failed once x1") })
 	busy, combined := 0, false
 	for _, text := range texts(s) {

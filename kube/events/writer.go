@@ -75,14 +75,10 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 }
 
-// Event queues an Event about an object. It never blocks: what does not fit is
-// dropped.
-func (w *Writer) Event(apiVersion, kind, namespace, name, uid string, warning bool, reason, message string) {
-	level := corev1.EventTypeNormal
-	if warning {
-		level = corev1.EventTypeWarning
-	}
-	w.put(w.event(corev1.ObjectReference{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name, UID: types.UID(uid)}, level, reason, message))
+// Event queues an Event of a type (corev1.EventTypeNormal or Warning) about an
+// object. It never blocks: what does not fit is dropped.
+func (w *Writer) Event(about corev1.ObjectReference, eventType, reason, message string) {
+	w.put(w.event(about, eventType, reason, message))
 }
 
 func (w *Writer) put(ev *corev1.Event) {

@@ -7,8 +7,8 @@ import (
 
 // Health is how the API server answers.
 type Health struct {
-	LastContact time.Time `json:"heard,omitzero"`  // when it last answered anything; zero: never
-	Err         string    `json:"error,omitempty"` // its last failure, "" where it answered since
+	LastContact time.Time // when it last answered anything; zero: never
+	Err         string    // its last failure, "" where it answered since
 }
 
 type health struct {
