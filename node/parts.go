@@ -83,7 +83,8 @@ type Upkeep interface {
 	// Repair puts back what somebody else removed and reports whether it had to.
 	Repair() (bool, error)
 	// RefreshBridges follows the bridges of the pod network and reports
-	// whether they changed.
+	// whether they changed, also where following them failed. Repair does it
+	// too.
 	RefreshBridges() (bool, error)
 	// Tune sets what serves better with it and works without.
 	Tune() error

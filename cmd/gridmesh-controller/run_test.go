@@ -30,7 +30,8 @@ func TestHealthAndMetrics(t *testing.T) {
 	c := defaults()
 	c.healthz, c.metrics = free(t), free(t)
 	var g run.Group
-	if err := (&replica{config: c}).listen(&g, run.NewRegistry()); err != nil {
+	r := &replica{config: c}
+	if err := r.listen(&g, run.NewRegistry()); err != nil {
 		t.Fatal(err)
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -53,6 +54,13 @@ func TestHealthAndMetrics(t *testing.T) {
 		defer cancel()
 		if got := get(c.healthz, "/healthz"); got != "200 OK: ok\n" {
 			t.Errorf("/healthz answers %q", got)
+		}
+		if got := get(c.healthz, "/readyz"); got != "200 OK: ok\n" {
+			t.Errorf("/readyz of one that does not lead answers %q", got)
+		}
+		r.filling.Store(true)
+		if got := get(c.healthz, "/readyz"); got != "503 Service Unavailable: not ok: mirror\n" {
+			t.Errorf("/readyz while the mirror is filled answers %q", got)
 		}
 		if got := get(c.metrics, "/metrics"); !strings.Contains(got, "\ngridmesh_build_info{") {
 			t.Errorf("/metrics answers %q", got)
