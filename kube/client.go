@@ -42,8 +42,11 @@ func (d debugOnly) Enabled(ctx context.Context, _ slog.Level) bool {
 	return d.Handler.Enabled(ctx, slog.LevelDebug)
 }
 
-// Handle implements slog.Handler.
+// Handle implements slog.Handler. It asks for itself: of errors logr does not.
 func (d debugOnly) Handle(ctx context.Context, r slog.Record) error {
+	if !d.Enabled(ctx, r.Level) {
+		return nil
+	}
 	r.Level = slog.LevelDebug
 	return d.Handler.Handle(ctx, r)
 }

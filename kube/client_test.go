@@ -93,6 +93,7 @@ func TestLogTo(t *testing.T) {
 	kube.LogTo(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo})))
 	defer klog.ClearLogger()
 	klog.Info("a watch failed")
+	klog.Error("a watch failed")
 	klog.Flush()
 	if out.Len() > 0 {
 		t.Errorf("an operator reads %s", out.String())
