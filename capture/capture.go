@@ -23,7 +23,7 @@ type Capture struct {
 	installed bool
 	outdated  bool         // the rules are to be installed again, for cfg is another
 	held      state        // how the kernel's elements stand to the planner's
-	goal      state        // what the next Extend leads to
+	goal      state        // what the next Extend leads to; unsure before the first view
 	pending   *plan.Change // what the next Extend adds; nil: it compares
 }
 
@@ -190,8 +190,8 @@ func (c *Capture) write() (err error) {
 
 // reapply puts the elements back after the rules were.
 func (c *Capture) reapply() error {
-	if c.held == unsure {
-		return nil // the next Extend does
+	if c.goal == unsure {
+		return nil // there has been no view yet
 	}
 	err := c.write()
 	if err != nil {
@@ -242,7 +242,7 @@ func (c *Capture) Pods() string {
 // Remove removes every rule, route and changed sysctl of gridmesh, and leaves
 // a capture that is not installed. What is not there is no error.
 func (c *Capture) Remove() error {
-	c.installed, c.held, c.pending = false, unsure, nil
+	c.installed, c.held, c.goal, c.pending = false, unsure, unsure, nil
 	return errors.Join(c.table.remove(), removeBridge(), removeRoutes(c.cfg), c.ctl.restore())
 }
 

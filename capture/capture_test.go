@@ -254,6 +254,18 @@ func TestGuardOfRangesThatOverlap(t *testing.T) {
 	}
 }
 
+// A write of elements that failed is made good by the next Repair, without a view.
+func TestRepairAfterAFailedOne(t *testing.T) {
+	c := started(t, config())
+	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.9").view(), false)
+	want := elements(t)
+	c.held, c.outdated = unsure, true // as reapply leaves it
+	must(t, c.table.sync(&plan.Plan{}))
+	if repaired, err := c.Repair(); !repaired || err != nil || !reflect.DeepEqual(elements(t), want) {
+		t.Errorf("repaired %v, %v: %v, want %v", repaired, err, elements(t), want)
+	}
+}
+
 func TestPodRangesBeforeInstall(t *testing.T) {
 	testkit.NewNetwork(t)
 	cfg := config()
