@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -207,12 +208,13 @@ func TestObjectsEventsAreTriedAgain(t *testing.T) {
 	w := ForObjects(s.Client(t), "gridmesh-controller", silent)
 	var waited []time.Duration
 	w.sleep = func(_ context.Context, d time.Duration) { waited = append(waited, d) }
-	tries := 0
+	var tries atomic.Int32
 	s.Hook(func(_ http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
-		if tries++; tries > 1 {
+		try := tries.Add(1)
+		if try > 1 {
 			next(httptest.NewRecorder(), r)
 		}
-		if tries > 2 {
+		if try > 2 {
 			s.Hook(nil)
 		}
 		panic(http.ErrAbortHandler)
