@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/topology/topologytest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -219,6 +220,51 @@ func newest(v interface {
 ) *topology.Snapshot {
 	s, _ := v.Get()
 	return s
+}
+
+// Changes lead to the snapshot they were made from, over random histories in
+// which slices also move from one Service to another.
+func TestChangesLeadToTheSnapshot(t *testing.T) {
+	for seed := range uint64(20) {
+		w, buf := topologytest.New(seed), &bytes.Buffer{}
+		e, err := NewEncoder(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sync := func() { // header first: a decoder cannot be made before
+			if err := e.Sync(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sync()
+		d, err := NewDecoder(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := topology.NewBuilder()
+		last := w.Builder.Build()
+		for step := range 50 {
+			for range 1 + w.IntN(4) {
+				w.Step()
+			}
+			next := w.Builder.Build()
+			if err := e.change(last, next); err != nil {
+				t.Fatal(err)
+			}
+			sync()
+			for buf.Len()+d.r.Buffered() > 0 {
+				r, err := d.Decode()
+				if err != nil {
+					t.Fatal(err)
+				}
+				apply(read, r)
+			}
+			if got, want := objects(read.Build()), objects(next); !reflect.DeepEqual(got, want) {
+				t.Fatalf("seed %d, step %d: read %v, want %v", seed, step, got, want)
+			}
+			last = next
+		}
+	}
 }
 
 // What leaves one end of the socket arrives at the other, whole first, then

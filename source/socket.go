@@ -132,53 +132,60 @@ func (e *Encoder) change(a, b *topology.Snapshot) error {
 			return err
 		}
 	}
-	for key := range a.Services.Changed(b.Services) {
-		was, _ := a.Services.Get(key)
-		is, _ := b.Services.Get(key)
-		if err := e.entryChange(key, was, is); err != nil {
-			return err
+	// A slice may move to another Service: what left goes before what came.
+	for _, part := range []func(was, is *topology.Entry) []Record{left, came} {
+		for key := range a.Services.Changed(b.Services) {
+			for _, r := range part(entry(a, key), entry(b, key)) {
+				if err := e.Encode(r); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	return nil
 }
 
-func (e *Encoder) entryChange(key topology.ObjectKey, was, is *topology.Entry) error {
-	if is == nil {
-		is = &topology.Entry{}
+func entry(s *topology.Snapshot, key topology.ObjectKey) *topology.Entry {
+	if e, ok := s.Services.Get(key); ok {
+		return e
 	}
-	if was == nil {
-		was = &topology.Entry{}
-	}
+	return &topology.Entry{}
+}
+
+// left is what an entry no longer has.
+func left(was, is *topology.Entry) []Record {
 	var records []Record
-	switch {
-	case is.Service == nil && was.Service != nil:
-		records = append(records, Record{DeleteService: &key})
-	case is.Service != was.Service:
-		records = append(records, Record{Service: is.Service})
+	if was.Service != nil && is.Service == nil {
+		records = append(records, Record{DeleteService: &was.Service.Key})
 	}
-	kept := map[topology.ObjectKey]*topology.Slice{}
+	kept := map[topology.ObjectKey]bool{}
 	for _, s := range is.Slices {
-		kept[s.Key] = s
+		kept[s.Key] = true
 	}
 	for _, s := range was.Slices {
-		if kept[s.Key] == nil {
+		if !kept[s.Key] {
 			records = append(records, Record{DeleteSlice: &s.Key})
 		}
-		if kept[s.Key] == s {
-			delete(kept, s.Key)
-		}
+	}
+	return records
+}
+
+// came is what an entry has anew.
+func came(was, is *topology.Entry) []Record {
+	var records []Record
+	if is.Service != nil && is.Service != was.Service {
+		records = append(records, Record{Service: is.Service})
+	}
+	kept := map[*topology.Slice]bool{}
+	for _, s := range was.Slices {
+		kept[s] = true
 	}
 	for _, s := range is.Slices {
-		if kept[s.Key] != nil {
+		if !kept[s] {
 			records = append(records, Record{Slice: s})
 		}
 	}
-	for _, r := range records {
-		if err := e.Encode(r); err != nil {
-			return err
-		}
-	}
-	return nil
+	return records
 }
 
 // Socket is a source fed by Serve in another process.
