@@ -18,7 +18,7 @@ ENVOY_KEY    := $(shell sha256sum test/envoy/requirements.txt 2>/dev/null | cut 
 RESOLVE_KEY  := $(shell cat test/resolvers/build test/resolvers/resolve.c test/resolvers/requirements.txt | sha256sum | cut -c1-16)
 
 # Ours, and those of the test cluster: lab for people, lab-worker for itself.
-PROGRAMS     := ./cmd/... ./test/lab ./test/cluster/lab-worker
+PROGRAMS     := ./cmd/... ./test/lab ./test/cluster/lab-worker ./test/cluster/realnode/pause ./test/cluster/realnode/envoy-entrypoint
 
 # Packages whose tests run built programs, or build one for minutes; and those
 # that start whole nodes. One at a time, for two cores.
