@@ -18,12 +18,12 @@ ENVOY_KEY    := $(shell sha256sum test/envoy/requirements.txt 2>/dev/null | cut 
 RESOLVE_KEY  := $(shell cat test/resolvers/build test/resolvers/resolve.c test/resolvers/requirements.txt | sha256sum | cut -c1-16)
 
 # Ours, and those of the test cluster: lab for people, lab-worker for itself.
-PROGRAMS     := ./cmd/... ./test/lab ./test/cluster/lab-worker
+PROGRAMS     := ./cmd/... ./test/lab ./test/cluster/lab-worker ./test/cluster/realnode/pause ./test/cluster/realnode/envoy-entrypoint
 
 # Packages whose tests run built programs, or build one for minutes; and those
 # that start whole nodes. One at a time, for two cores.
 BUILT_TESTS   := ./test/docs/ ./test/coredns/
-CLUSTER_TESTS := ./test/datapath/ ./test/kubernetes/
+CLUSTER_TESTS := ./test/datapath/ ./test/kubernetes/ ./test/kubernetes/real/
 # A machine of one core needs most of it; a quiet one of two a fifth.
 CLUSTER_TIME  := 90m
 
@@ -65,6 +65,7 @@ unit: ## unit tests and stories, with the race detector; nothing needs to be bui
 
 cluster-test: build race kube envoy resolvers ## tests of built programs, of real Envoys, and of a real cluster
 	@command -v dig >/dev/null || echo "dig is not installed: the tests go without it"
+	@$(BIN)/lab-worker real-nodes
 	$(GO) test -count=1 -timeout $(CLUSTER_TIME) $(BUILT_TESTS)
 	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 -p 1 -timeout $(CLUSTER_TIME) $(CLUSTER_TESTS)
 

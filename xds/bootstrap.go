@@ -13,6 +13,7 @@ type Bootstrap struct {
 	AdminSocket string // path of Envoy's admin socket; mode 0600, created by Envoy
 	HeapBytes   uint64 // Envoy refuses connections above 95 % of it; 0: no limit
 	Mark        uint32 // of Envoy's own packets
+	HealthPort  uint16 // of loopback, where Envoy says at /ready that it serves
 }
 
 type (
@@ -38,7 +39,7 @@ func (b Bootstrap) YAML() ([]byte, error) {
 			"cds_config": object{"resource_api_version": "V3", "initial_fetch_timeout": "2s", "ads": object{}},
 			"lds_config": object{"resource_api_version": "V3", "initial_fetch_timeout": "2s", "ads": object{}},
 		},
-		"static_resources": object{"clusters": array{xdsCluster(b.Socket)}},
+		"static_resources": object{"clusters": array{xdsCluster(b.Socket)}, "listeners": array{healthListener(b.HealthPort)}},
 		// Everything else costs 33 KiB of Envoy's memory a cluster.
 		"stats_config": object{"stats_matcher": object{"inclusion_list": object{"patterns": array{
 			object{"prefix": "cluster_manager."},

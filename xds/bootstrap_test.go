@@ -9,14 +9,16 @@ import (
 	"time"
 
 	bootstrap "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/fixed_heap/v3" // named by the bootstrap
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3" // named by the bootstrap
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/fixed_heap/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"sigs.k8s.io/yaml"
 )
 
 func bootstraps() map[string]Bootstrap {
-	plain := Bootstrap{Node: "a-1", Socket: "/run/gridmesh/xds.sock", AdminSocket: "/run/gridmesh/envoy.sock", Mark: 2}
+	plain := Bootstrap{Node: "a-1", Socket: "/run/gridmesh/xds.sock", AdminSocket: "/run/gridmesh/envoy.sock", Mark: 2, HealthPort: 15009}
 	limited := plain
 	limited.HeapBytes = 512 << 20
 	return map[string]Bootstrap{"plain": plain, "with a heap limit": limited}

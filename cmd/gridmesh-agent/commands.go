@@ -18,7 +18,7 @@ func printBootstrap(w io.Writer, c *config) error {
 	}
 	out, err := xds.Bootstrap{
 		Node: c.node.Node, Socket: c.node.XDSSocket, AdminSocket: c.adminSocket,
-		HeapBytes: c.envoyHeapMiB << 20, Mark: c.capture.Own(),
+		HeapBytes: c.envoyHeapMiB << 20, Mark: c.capture.Own(), HealthPort: c.capture.Ports.Health(),
 	}.YAML()
 	if err != nil {
 		return err

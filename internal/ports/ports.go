@@ -28,6 +28,10 @@ func (p Ports) RedirectKeep() uint16 { return p.Base + 2 }
 // RedirectPlain is Plain for connections that come by NAT.
 func (p Ports) RedirectPlain() uint16 { return p.Base + 3 }
 
+// Health is where Envoy says on loopback that it serves: the last of those
+// that are reserved.
+func (p Ports) Health() uint16 { return p.Base + reserved - 1 }
+
 // Validate names the flag that is wrong.
 func (p Ports) Validate() error {
 	const last = 65535 - reserved + 1

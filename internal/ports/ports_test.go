@@ -6,7 +6,7 @@ import "testing"
 // listeners of an agent before.
 func TestPorts(t *testing.T) {
 	p := Default()
-	if got, want := [...]uint16{p.Keep(), p.Plain(), p.RedirectKeep(), p.RedirectPlain()}, [...]uint16{15001, 15002, 15003, 15004}; got != want {
+	if got, want := [...]uint16{p.Keep(), p.Plain(), p.RedirectKeep(), p.RedirectPlain(), p.Health()}, [...]uint16{15001, 15002, 15003, 15004, 15009}; got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

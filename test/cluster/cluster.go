@@ -19,6 +19,7 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/kubelet"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/realnode"
 	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
@@ -29,6 +30,9 @@ type Config struct {
 	// Proxy says what serves a node's Services: "gridmesh", "kube-proxy" or
 	// "" for nothing. The key "" is for nodes that are not named.
 	Proxy map[string]string
+	// Real names nodes with the real kubelet and containerd (package realnode)
+	// instead of the stand-in; their network must be Bridged.
+	Real []string
 	// Unlabelled names nodes that do not get the label "unit" when they
 	// register, which others have with the name of their unit.
 	Unlabelled []string
@@ -39,6 +43,8 @@ type Config struct {
 	Bare bool
 	// Images maps further image names to commands; see AppImage.
 	Images map[string]kubelet.Image
+	// RealImages are further images of real nodes.
+	RealImages []realnode.Image
 	// AgentFlags are given to every agent.
 	AgentFlags []string
 	// Say reports progress; nil for silence.
@@ -46,6 +52,8 @@ type Config struct {
 }
 
 // AppImage is an image with the test's own server: see package edge's App.
+// A real node's kubelet would ask a registry for it: say gridmesh.test/app:1
+// where a pod may land on one.
 const AppImage = "gridmesh.test/app"
 
 // ShellImage has no command of its own, and this machine's programs, as every
@@ -69,9 +77,12 @@ type Cluster struct {
 // Node is a node of a cluster: its network, its kubelet, its proxy.
 type Node struct {
 	*edge.Node
+	// Kubelet is the stand-in or, where Real, the whole machine.
 	Kubelet   *edge.Process
 	KubeProxy *edge.Process
+	Real      bool
 	config    string
+	cgroup    string // of a real node
 	c         *Cluster
 }
 
@@ -101,8 +112,14 @@ func Up(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	cfg.Say("etcd, API server, controller manager, scheduler: %s", since(start))
 	start = time.Now()
+	if len(cfg.Real) > 0 {
+		if err := c.writeImages(); err != nil {
+			return nil, err
+		}
+		cfg.Say("images for real nodes: %s", since(start))
+	}
 	for _, n := range c.Lab.Nodes() {
-		if err := c.addNode(n); err != nil {
+		if err := c.addNode(ctx, n); err != nil {
 			return nil, err
 		}
 	}
@@ -110,6 +127,9 @@ func Up(ctx context.Context, cfg Config) (*Cluster, error) {
 		return nil, err
 	}
 	cfg.Say("nodes registered and ready: %s", since(start))
+	if err := c.dropImages(); err != nil {
+		return nil, err
+	}
 	start = time.Now()
 	if err := c.startProxies(ctx); err != nil {
 		return nil, err
@@ -120,10 +140,13 @@ func Up(ctx context.Context, cfg Config) (*Cluster, error) {
 
 func since(t time.Time) time.Duration { return time.Since(t).Round(10 * time.Millisecond) }
 
-func (c *Cluster) addNode(n *netlab.Node) error {
+func (c *Cluster) addNode(ctx context.Context, n *netlab.Node) error {
 	e, err := edge.NewNode(n)
 	if err != nil {
 		return err
+	}
+	if slices.Contains(c.cfg.Real, n.Name) {
+		return c.addReal(ctx, e)
 	}
 	kubeconfig, err := c.pki.kubeconfig("node-"+n.Name, "system:node:"+n.Name, "system:nodes", server())
 	if err != nil {
@@ -136,8 +159,9 @@ func (c *Cluster) addNode(n *netlab.Node) error {
 		"gridmesh/agent:dev":       program("gridmesh-agent"),
 		"gridmesh/controller:dev":  program("gridmesh-controller"),
 		"gridmesh/dns:dev":         program("gridmesh-dns"),
-		"envoyproxy/envoy:v1.40.0": program("envoy"),
+		"envoyproxy/envoy:v1.40.0": envoyImage(),
 	}
+	images[AppImage+":1"] = images[AppImage]
 	for name, image := range c.cfg.Images {
 		images[name] = image
 	}
@@ -167,8 +191,18 @@ func program(name string, args ...string) kubelet.Image {
 	return kubelet.Image{Command: append([]string{inside}, args...), Files: map[string]string{inside: edge.Binary(name)}}
 }
 
-// StartKubelet starts the node's kubelet.
+// envoyImage has the published image's entrypoint, and Envoy in the path.
+func envoyImage() kubelet.Image {
+	image := program("envoy-entrypoint")
+	image.Files["/app/envoy"] = edge.Binary("envoy")
+	return image
+}
+
+// StartKubelet starts the node's kubelet, or boots a real node.
 func (n *Node) StartKubelet() (err error) {
+	if n.Real {
+		return n.boot()
+	}
 	n.Kubelet, err = edge.Start(n.NS, "kubelet "+n.Name, edge.Binary("lab-worker"), "kubelet", n.config)
 	return err
 }

@@ -48,6 +48,7 @@ func (p *controlPlane) up(ctx context.Context) error {
 	ips := []net.IP{netlab.CloudIP.AsSlice(), netlab.CloudIP6.AsSlice(), service4.AsSlice(), service6.AsSlice(), net.IPv4(127, 0, 0, 1)}
 	if err := errors.Join(
 		ca.issue("apiserver", "kube-apiserver", "", ips, []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"}),
+		ca.issue("apiserver-kubelet", "kube-apiserver-kubelet-client", "system:masters", nil, nil),
 		p.startEtcd(), p.startAPIServer()); err != nil {
 		return err
 	}
@@ -89,7 +90,9 @@ func (p *controlPlane) startAPIServer() error {
 		"--service-account-key-file", ca.path("sa.pub"), "--service-account-signing-key-file", ca.path("sa.key"),
 		"--service-account-issuer", "https://kubernetes.default.svc",
 		"--service-cluster-ip-range", netlab.ServiceCIDR4.String()+","+netlab.ServiceCIDR6.String(),
-		"--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction", "--allow-privileged=true")
+		"--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction", "--allow-privileged=true",
+		"--kubelet-client-certificate", ca.path("apiserver-kubelet.crt"), "--kubelet-client-key", ca.path("apiserver-kubelet.key"),
+		"--kubelet-certificate-authority", ca.path("ca.crt"), "--kubelet-preferred-address-types", "InternalIP,Hostname")
 }
 
 func (p *controlPlane) startManager(kubeconfig string) error {

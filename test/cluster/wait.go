@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -11,17 +12,36 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
-// WaitNodes waits until every node is ready.
+// WaitNodes waits until every node is ready, and not for one whose kubelet has
+// ended: it does not come back by itself.
 func (c *Cluster) WaitNodes(ctx context.Context) error {
-	return wait.Until(ctx, func() error { return c.NodesReady(ctx) })
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	if err := wait.Until(ctx, func() error {
+		if err := c.kubeletsRun(); err != nil {
+			giveUp(err)
+			return err
+		}
+		return c.NodesReady(ctx)
+	}); err != nil {
+		return errors.Join(context.Cause(ctx), err)
+	}
+	return nil
 }
 
-// NodesReady returns an error unless every node is ready and free of taints.
-func (c *Cluster) NodesReady(ctx context.Context) error {
+func (c *Cluster) kubeletsRun() error {
 	for _, n := range c.Nodes {
 		if !n.Kubelet.Running() {
 			return fmt.Errorf("kubelet of %s ended:\n%s", n.Name, n.Kubelet.Log())
 		}
+	}
+	return nil
+}
+
+// NodesReady returns an error unless every node is ready and free of taints.
+func (c *Cluster) NodesReady(ctx context.Context) error {
+	if err := c.kubeletsRun(); err != nil {
+		return err
 	}
 	list, err := c.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -50,25 +70,34 @@ func (c *Cluster) WaitPods(ctx context.Context, namespace, selector string, n in
 	return pods, err
 }
 
-// ReadyPods lists the pods of a label. That there are others than n, or that
-// not all are ready, is an error.
-func (c *Cluster) ReadyPods(ctx context.Context, namespace, selector string, n int) ([]corev1.Pod, error) {
+// Pods lists the pods of a label, ready or not.
+func (c *Cluster) Pods(ctx context.Context, namespace, selector string) ([]corev1.Pod, error) {
 	list, err := c.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil, err
 	}
+	return list.Items, nil
+}
+
+// ReadyPods lists the pods of a label. That there are others than n, or that
+// not all are ready, is an error.
+func (c *Cluster) ReadyPods(ctx context.Context, namespace, selector string, n int) ([]corev1.Pod, error) {
+	list, err := c.Pods(ctx, namespace, selector)
+	if err != nil {
+		return nil, err
+	}
 	ready, why := 0, ""
-	for i := range list.Items {
-		if p := &list.Items[i]; isReady(p) {
+	for i := range list {
+		if p := &list[i]; isReady(p) {
 			ready++
 		} else {
 			why = fmt.Sprintf("; %s: %s %s %v", p.Name, p.Status.Phase, p.Status.Message, p.Status.ContainerStatuses)
 		}
 	}
-	if ready != n || len(list.Items) != n {
-		return nil, fmt.Errorf("%d of %d pods are ready, %d wanted%s", ready, len(list.Items), n, why)
+	if ready != n || len(list) != n {
+		return nil, fmt.Errorf("%d of %d pods are ready, %d wanted%s", ready, len(list), n, why)
 	}
-	return list.Items, nil
+	return list, nil
 }
 
 func isReady(p *corev1.Pod) bool {

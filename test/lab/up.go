@@ -9,6 +9,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/realnode"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
@@ -18,14 +19,21 @@ const upTimeout = 2 * wait.Patience
 func upCommand() *cobra.Command {
 	var units, nodes int
 	var proxy string
+	var realNodes bool
 	cmd := &cobra.Command{
 		Use: "up", Short: "Start a cluster and stay in the foreground", Args: cobra.NoArgs,
-		Example: "  lab up --units 3 --nodes 2\n  lab kubectl get nodes -L unit\n  lab cut uplink a",
-		RunE:    sandboxed(func(ctx context.Context) error { return up(ctx, units, nodes, proxy) }),
+		Example: "  lab up --units 3 --nodes 2\n  lab up --real --units 2 --nodes 1\n  lab kubectl get nodes -L unit\n  lab cut uplink a",
+		RunE: sandboxed(func(ctx context.Context) error {
+			if realNodes {
+				return upReal(ctx, units, nodes, proxy)
+			}
+			return up(ctx, units, nodes, proxy)
+		}),
 	}
 	cmd.Flags().IntVar(&units, "units", 2, "units, named a, b, c ...")
 	cmd.Flags().IntVar(&nodes, "nodes", 2, "nodes a unit; the odd ones have routed pods, the even ones bridged")
 	cmd.Flags().StringVar(&proxy, "proxy", "gridmesh", "what serves Services: gridmesh, kube-proxy or none")
+	cmd.Flags().BoolVar(&realNodes, "real", false, "nodes with the real kubelet and containerd, all bridged; gridmesh comes by deploy/ (needs root, and "+realnode.Packages+")")
 	return cmd
 }
 
@@ -45,8 +53,8 @@ func labConfig(units, nodes int) netlab.Config {
 }
 
 func up(ctx context.Context, units, nodes int, proxy string) error {
-	if units < 1 || units > 9 || nodes < 1 || nodes > 9 {
-		return fmt.Errorf("--units %d --nodes %d: each must be between 1 and 9", units, nodes)
+	if err := checkSize(units, nodes); err != nil {
+		return err
 	}
 	if proxy == "none" {
 		proxy = ""
@@ -68,6 +76,13 @@ func up(ctx context.Context, units, nodes int, proxy string) error {
 	}
 	fmt.Printf("up: %s; stop with Ctrl-C\n", strings.Join(names(c), " "))
 	return serve(ctx, c)
+}
+
+func checkSize(units, nodes int) error {
+	if units < 1 || units > 9 || nodes < 1 || nodes > 9 {
+		return fmt.Errorf("--units %d --nodes %d: each must be between 1 and 9", units, nodes)
+	}
+	return nil
 }
 
 func names(c *cluster.Cluster) []string {

@@ -60,8 +60,14 @@ type Process struct {
 
 // Start starts a program inside a namespace.
 func Start(ns *netlab.NS, name string, argv ...string) (*Process, error) {
+	return StartWith(ns, nil, name, argv...)
+}
+
+// StartWith is Start with attributes, such as further namespaces.
+func StartWith(ns *netlab.NS, attr *syscall.SysProcAttr, name string, argv ...string) (*Process, error) {
 	p := &Process{Name: name, done: make(chan struct{}), log: &logBuffer{}}
 	p.cmd = exec.Command(argv[0], argv[1:]...)
+	p.cmd.SysProcAttr = attr
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	p.cmd.WaitDelay = time.Second
 	if err := ns.Start(p.cmd); err != nil {

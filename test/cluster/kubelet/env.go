@@ -55,7 +55,7 @@ func (f facts) field(path string) (string, error) {
 // environment is a container's, in order; $(VAR) refers to what came before.
 func (k *Kubelet) environment(ctx context.Context, c *corev1.Container, f facts) ([]string, error) {
 	values := map[string]string{}
-	out := []string{"PATH=/bin:/usr/local/bin:/usr/bin:/usr/sbin:/sbin", "HOSTNAME=" + hostname(f.pod)}
+	out := []string{"PATH=/app:/bin:/usr/local/bin:/usr/bin:/usr/sbin:/sbin", "HOSTNAME=" + hostname(f.pod)}
 	set := func(name, value string) {
 		values[name] = value
 		out = slices.DeleteFunc(out, func(e string) bool { return strings.HasPrefix(e, name+"=") })

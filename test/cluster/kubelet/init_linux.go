@@ -155,7 +155,7 @@ func lookPath(name string) (string, error) {
 	if filepath.IsAbs(name) {
 		return name, nil
 	}
-	for _, dir := range []string{"/bin", "/usr/local/bin", "/usr/bin", "/sbin", "/usr/sbin"} {
+	for _, dir := range []string{"/app", "/bin", "/usr/local/bin", "/usr/bin", "/sbin", "/usr/sbin"} {
 		path := filepath.Join(dir, name)
 		if info, err := os.Stat(path); err == nil && info.Mode()&0o111 != 0 {
 			return path, nil

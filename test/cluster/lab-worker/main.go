@@ -1,6 +1,6 @@
 // Command lab-worker is what the test cluster itself runs in its namespaces:
-// the stand-in for the kubelet, the first process of its containers, and the
-// programs of two of its images. Nobody calls it by hand.
+// the stand-in for the kubelet, the first process of its containers, real nodes,
+// and the programs of two of its images. Nobody calls it by hand.
 package main
 
 import (
@@ -8,15 +8,20 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/kubelet"
+	"github.com/gridmesh/gridmesh/test/cluster/realnode"
 )
 
 const usage = `usage: lab-worker COMMAND
   kubelet CONFIG       run the pods of one node
+  machine CONFIG       be a real node: the first process of its namespaces
+  machine-serve CONFIG run containerd and the kubelet of a real node
+  real-nodes           say why this machine cannot run real nodes, if so
   container-init SPEC  furnish a container and become its program
   app [PORT]           serve as the image of the test's own server does
   resolve NAME...      print what names resolve to by Go's resolver`
@@ -42,6 +47,23 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 		return kubelet.Run(ctx, cfg, obs.NewLog(os.Stderr, false))
+	case verb == "machine" && len(rest) == 1:
+		cfg, err := realnode.ReadConfig(rest[0])
+		if err != nil {
+			return err
+		}
+		return realnode.First(ctx, cfg, "machine-serve", rest[0])
+	case verb == "machine-serve" && len(rest) == 1:
+		cfg, err := realnode.ReadConfig(rest[0])
+		if err != nil {
+			return err
+		}
+		return realnode.Serve(ctx, cfg)
+	case verb == "real-nodes" && len(rest) == 0:
+		if err := realnode.Missing(); err != nil {
+			fmt.Printf("tests on real nodes (kubelet, containerd) are left out: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+		}
+		return nil
 	case verb == "container-init" && len(rest) == 1:
 		return kubelet.ContainerInit(rest[0])
 	case verb == "app" && len(rest) <= 1:

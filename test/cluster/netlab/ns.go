@@ -23,9 +23,10 @@ func init() { runtime.LockOSThread() }
 
 // NS is a named network namespace.
 type NS struct {
-	Name string
-	fd   netns.NsHandle
-	link *netlink.Handle
+	Name  string
+	fd    netns.NsHandle
+	link  *netlink.Handle
+	found bool // in a process; the name is not bound
 }
 
 // Path is where the namespace is bound, for other tools.
@@ -75,21 +76,44 @@ func (n *NS) make() error {
 	return n.link.LinkSetUp(lo)
 }
 
-// OpenNS opens a namespace that NewNS made, perhaps in another process.
+// OpenNS opens a namespace that NewNS made, perhaps in another process, or
+// "pod-UID" of a pod on a real node, whose runtime keeps the name to itself.
 func OpenNS(name string) (*NS, error) {
 	n := &NS{Name: name}
+	path := n.Path()
+	if uid, isPod := strings.CutPrefix(name, "pod-"); isPod {
+		if _, err := os.Stat(path); os.IsNotExist(err) {
+			if path, n.found = processOf(uid), true; path == "" {
+				return nil, fmt.Errorf("open namespace %s: no such name, and no process of that pod", name)
+			}
+		}
+	}
 	var err error
-	if n.fd, err = netns.GetFromPath(n.Path()); err != nil {
+	if n.fd, err = netns.GetFromPath(path); err != nil {
 		return nil, fmt.Errorf("open namespace %s: %w", name, err)
 	}
 	n.link, err = netlink.NewHandleAt(n.fd, unix.NETLINK_ROUTE)
 	return n, err
 }
 
+// processOf finds the network of a process in a pod's control group.
+func processOf(uid string) string {
+	groups, _ := filepath.Glob("/proc/[0-9]*/cgroup")
+	for _, group := range groups {
+		if data, err := os.ReadFile(group); err == nil && strings.Contains(string(data), "/pod"+uid+"/") {
+			return filepath.Join(filepath.Dir(group), "ns/net")
+		}
+	}
+	return ""
+}
+
 // Close removes the namespace's name and handles; the kernel removes the rest
 // with the last process in it.
 func (n *NS) Close() error {
 	n.link.Close()
+	if n.found {
+		return n.fd.Close()
+	}
 	if err := unix.Unmount(n.Path(), unix.MNT_DETACH); err != nil {
 		return err
 	}

@@ -3,7 +3,8 @@
 //
 // There is one way with and without root, several sandboxes can live side by
 // side, and nothing is left behind even after kill -9, because the kernel
-// removes what is in a namespace with its last process.
+// removes what is in a namespace with its last process. Control groups, which
+// it does not, are removed from outside, at the latest by the next sandbox.
 package sandbox
 
 import (
@@ -17,6 +18,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/test/cluster/cgroup"
 )
 
 // Dir is a tmpfs of the sandbox: state, sockets, logs.
@@ -55,6 +58,11 @@ func enter() int {
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
 	}
+	groups, err := ownGroups(cmd)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "sandbox:", err)
+		return 1
+	}
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintf(os.Stderr, "sandbox: cannot make namespaces: %v\n", err)
 		if os.Geteuid() != 0 {
@@ -69,7 +77,10 @@ func enter() int {
 			_ = cmd.Process.Signal(s)
 		}
 	}()
-	err := cmd.Wait()
+	err = cmd.Wait()
+	if left := groups(); left != nil {
+		fmt.Fprintln(os.Stderr, "sandbox:", left)
+	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return max(exit.ExitCode(), 1)
@@ -79,6 +90,23 @@ func enter() int {
 		return 1
 	}
 	return 0
+}
+
+// ownGroups gives the sandbox the name of its control groups and returns what
+// removes them. Groups that others left when they were killed go now.
+func ownGroups(cmd *exec.Cmd) (remove func() error, err error) {
+	if os.Geteuid() != 0 {
+		return func() error { return nil }, nil // and there are none
+	}
+	if err := cgroup.Sweep(); err != nil {
+		fmt.Fprintln(os.Stderr, "sandbox: remove what others left:", err)
+	}
+	name, err := cgroup.Own()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Env = append(cmd.Env, cgroup.Env+"="+name)
+	return func() error { return cgroup.Remove(name) }, nil
 }
 
 // furnish mounts what a sandbox needs and brings lo up.

@@ -1,0 +1,189 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gridmesh/gridmesh/test/cluster/cgroup"
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/realnode"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
+)
+
+// realImages are what real nodes have: the names of deploy/ and of the
+// stand-in's images. A real container has no loader for the race detector's
+// programs, so these are the static ones.
+func (c *Cluster) realImages() []realnode.Image {
+	bin := func(name string) string { return filepath.Join(edge.Root(), "bin", name) }
+	ours := func(name, image string, args ...string) realnode.Image {
+		inside := "/usr/local/bin/" + name
+		return realnode.Image{Names: []string{image}, Files: map[string]string{inside: bin(name)}, Entrypoint: append([]string{inside}, args...)}
+	}
+	envoy := ours("envoy-entrypoint", "docker.io/envoyproxy/envoy:v1.40.0")
+	envoy.Files["/usr/local/bin/envoy"] = bin("envoy")
+	envoy.Text = map[string]string{"/etc/passwd": "root:x:0:0::/root:/bin/sh\nenvoy:x:101:101::/:/bin/sh\n"}
+	return append([]realnode.Image{
+		ours("pause", realnode.PauseImage),
+		ours("gridmesh-agent", "docker.io/gridmesh/agent:dev"),
+		ours("gridmesh-controller", "docker.io/gridmesh/controller:dev"),
+		ours("gridmesh-dns", "docker.io/gridmesh/dns:dev"),
+		ours("lab-worker", AppImage+":1", "app"),
+		envoy,
+	}, c.cfg.RealImages...)
+}
+
+func (c *Cluster) imagesPath() string { return filepath.Join(c.dir, "images.tar") }
+
+// writeImages makes the archive that every real node reads.
+func (c *Cluster) writeImages() error {
+	if err := realnode.Missing(); err != nil {
+		return fmt.Errorf("real nodes: %w", err)
+	}
+	f, err := os.Create(c.imagesPath())
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w := bufio.NewWriterSize(f, 1<<20)
+	if err := realnode.WriteArchive(w, c.realImages()); err != nil {
+		return fmt.Errorf("images for real nodes: %w", err)
+	}
+	return w.Flush()
+}
+
+// dropImages removes the archive once every real node has read it.
+func (c *Cluster) dropImages() error {
+	if err := os.Remove(c.imagesPath()); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// addReal makes a node with the real kubelet and containerd, and boots it.
+func (c *Cluster) addReal(ctx context.Context, e *edge.Node) error {
+	if e.Network != netlab.Bridged {
+		return fmt.Errorf("node %s: a real node's pods hang on a bridge; its network must be %s", e.Name, netlab.Bridged)
+	}
+	if err := c.register(ctx, e); err != nil {
+		return err
+	}
+	kubeconfig, err := c.pki.kubeconfig("node-"+e.Name, "system:node:"+e.Name, "system:nodes", server())
+	if err != nil {
+		return err
+	}
+	serving := "kubelet-" + e.Name
+	if err := c.pki.issue(serving, "system:node:"+e.Name, "system:nodes", []net.IP{e.IP.AsSlice(), e.IP6.AsSlice()}, []string{e.Name}); err != nil {
+		return err
+	}
+	lab := os.Getenv(cgroup.Env)
+	if lab == "" {
+		return fmt.Errorf("%s is not set: real nodes need a sandbox", cgroup.Env)
+	}
+	cfg := realnode.Config{
+		Node: e.Name, Dir: e.Dir, Kube: edge.Binary("kube"), Kubeconfig: kubeconfig,
+		ClientCA: c.pki.path("ca.crt"), Cert: c.pki.path(serving + ".crt"), Key: c.pki.path(serving + ".key"),
+		IPs: []string{e.IP.String(), e.IP6.String()}, PodCIDRs: []string{e.PodCIDR.String(), e.PodCIDR6.String()},
+		ClusterDNS: edge.NodeDNS[:1], Domain: "cluster.local", Nameserver: netlab.CloudIP.String(),
+		Images: c.imagesPath(), Cgroup: lab + "/" + e.Name,
+	}
+	path, err := cfg.Write()
+	if err != nil {
+		return err
+	}
+	node := &Node{Node: e, Real: true, config: path, cgroup: cfg.Cgroup, c: c}
+	c.Nodes[e.Name] = node
+	return node.boot()
+}
+
+// register makes the Node beforehand, as a cloud's controller might: a kubelet
+// may neither choose its podCIDRs nor, in every cluster, its labels.
+func (c *Cluster) register(ctx context.Context, e *edge.Node) error {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: e.Name, Labels: map[string]string{}},
+		Spec:       corev1.NodeSpec{PodCIDR: e.PodCIDR.String(), PodCIDRs: []string{e.PodCIDR.String(), e.PodCIDR6.String()}},
+	}
+	if !slices.Contains(c.cfg.Unlabelled, e.Name) {
+		node.Labels["unit"] = e.Unit.Name
+	}
+	_, err := wait.For(ctx, "the API server to take node "+e.Name, func() error {
+		_, err := c.Kube.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	})
+	return err
+}
+
+// boot starts a real node, for the first time or after it was killed; what was
+// on its disk is there.
+func (n *Node) boot() (err error) {
+	if err := n.RemoveCgroup(); err != nil {
+		return err
+	}
+	if err := cgroup.Make(n.cgroup); err != nil {
+		return fmt.Errorf("make control groups of %s: %w", n.Name, err)
+	}
+	n.Kubelet, err = edge.StartWith(n.NS, realnode.Attr(), "machine "+n.Name, filepath.Join(edge.Root(), "bin", "lab-worker"), "machine", n.config)
+	return err
+}
+
+// RemoveCgroup removes what a real node that was killed leaves: its control
+// groups.
+func (n *Node) RemoveCgroup() error { return cgroup.Remove(n.cgroup) }
+
+// Cgroup names a real node's control group.
+func (n *Node) Cgroup() string { return n.cgroup }
+
+// deployed are the workloads of deploy/, by their label, that run on every
+// node; the controller has two replicas.
+var deployed = []string{"gridmesh-agent", "gridmesh-envoy", "gridmesh-dns"}
+
+// Deploy applies deploy/ as it is and waits until all of it is ready.
+func (c *Cluster) Deploy(ctx context.Context) error {
+	if out, err := c.Kubectl("apply", "-k", filepath.Join(edge.Root(), "deploy")); err != nil {
+		return fmt.Errorf("apply deploy/: %w: %s", err, out)
+	}
+	for _, name := range deployed {
+		if _, err := c.WaitPods(ctx, "gridmesh", "app.kubernetes.io/name="+name, len(c.Nodes)); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	_, err := c.WaitPods(ctx, "gridmesh", "app.kubernetes.io/name=gridmesh-controller", 2)
+	return err
+}
+
+// PodProcesses are the processes of a pod's containers on a real node whose
+// program has a name, by their numbers here.
+func (n *Node) PodProcesses(uid, program string) (pids []int, err error) {
+	groups, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	for _, group := range groups {
+		data, err := os.ReadFile(group)
+		if err != nil || !strings.Contains(string(data), "/"+n.cgroup+"/") || !strings.Contains(string(data), "/pod"+uid+"/") {
+			continue
+		}
+		name, err := os.ReadFile(filepath.Join(filepath.Dir(group), "comm"))
+		if err != nil || strings.TrimSpace(string(name)) != program {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(group)))
+		if err != nil {
+			return nil, err
+		}
+		pids = append(pids, pid)
+	}
+	return pids, err
+}

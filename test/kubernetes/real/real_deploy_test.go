@@ -1,0 +1,118 @@
+package real
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/leaks"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
+)
+
+// deployed applies deploy/ once for all tests.
+func deployed(t *testing.T) {
+	t.Helper()
+	start := time.Now()
+	if err := c.Deploy(patient(t)); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("deploy/ was ready after %s", time.Since(start).Round(10*time.Millisecond))
+}
+
+// deploy/ as it is serves real nodes: with an image of Envoy whose entrypoint
+// changes the user, with capabilities that a runtime really drops, with probes
+// that a kubelet really makes.
+func TestDeployedOnRealNodes(t *testing.T) {
+	needReal(t)
+	deployed(t)
+	leaks.None(t, c.Lab, leaks.Any)
+	a := deploy(t, "inside", 8080, false)
+	served(t, a, a)
+	for node := range c.Nodes {
+		ns := a.ns(t, node)
+		wait.Eventually(t, func() error {
+			got, err := edge.Resolve(ns, edge.NodeDNS[0]+":53", "inside.default.svc.cluster.local.", dns.TypeA)
+			if err == nil && !slices.Equal(got, []string{a.to.Addr().String()}) {
+				err = fmt.Errorf("resolves to %q, not to %s", got, a.to.Addr())
+			}
+			return err
+		})
+	}
+
+	for what, s := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "hung": syscall.SIGSTOP} {
+		t.Run("Envoy is "+what, func(t *testing.T) {
+			restartEnvoy(t, "b-1", s)
+			served(t, a, a)
+		})
+	}
+}
+
+// restartEnvoy sends a signal to the Envoy of a node and waits until the
+// kubelet has started it again.
+func restartEnvoy(t *testing.T, node string, s syscall.Signal) {
+	t.Helper()
+	before := podOfEnvoy(t, node)
+	pids, err := c.Nodes[node].PodProcesses(string(before.UID), "envoy")
+	must(t, err)
+	if len(pids) != 1 {
+		t.Fatalf("processes of Envoy on %s: %v", node, pids)
+	}
+	must(t, syscall.Kill(pids[0], s))
+	took := wait.Eventually(t, func() error {
+		now := podOfEnvoy(t, node)
+		status := now.Status.ContainerStatuses[0]
+		if now.UID != before.UID || status.RestartCount <= before.Status.ContainerStatuses[0].RestartCount || !status.Ready {
+			return fmt.Errorf("Envoy of %s: %d restarts, ready %v", node, status.RestartCount, status.Ready)
+		}
+		return nil
+	})
+	t.Logf("Envoy was ready again %s after %s", took, s)
+}
+
+func podOfEnvoy(t *testing.T, node string) corev1.Pod {
+	t.Helper()
+	pods, err := c.Pods(patient(t), "gridmesh", "app.kubernetes.io/name=gridmesh-envoy")
+	must(t, err)
+	for _, p := range pods {
+		if p.Spec.NodeName == node && len(p.Status.ContainerStatuses) > 0 {
+			return p
+		}
+	}
+	t.Fatalf("no Envoy on %s", node)
+	return corev1.Pod{}
+}
+
+// A node that is switched off leaves nothing, and serves again after its next
+// boot with what was on its disk.
+func TestRealNodeSwitchedOff(t *testing.T) {
+	needReal(t)
+	deployed(t)
+	a := deploy(t, "switched", 8080, false)
+	served(t, a, a)
+	n := c.Nodes["b-1"]
+	n.Kubelet.Kill()
+	leaks.NoNode(t, n)
+	must(t, n.StartKubelet())
+	ctx := patient(t)
+	must(t, c.WaitNodes(ctx))
+	wait.Eventually(t, func() error {
+		// The API server believes in the old processes until the kubelet has looked.
+		ns, err := a.open("b-1")
+		if err != nil {
+			return err
+		}
+		defer ns.Close()
+		got, err := edge.Ask(ns, "tcp", a.to, answered)
+		if err == nil && a.unitOf(got.Name) != "b" {
+			err = errors.New(got.Name + " is of another unit")
+		}
+		return err
+	})
+}
