@@ -88,8 +88,8 @@ func TestAHungReaderCostsBoundedMemory(t *testing.T) {
 	if n := pending(); n > before+2*maxInflight {
 		t.Errorf("%d names wait to be sent, %d did before: of clusters that Envoy never knew", n, before)
 	}
-	for range 5 { // and one by one, as a peer that reads slowly sees it
-		p.stream.mark(render.Changed{render.ClusterType: {"10.250.0.1:80", "10.250.0.2:80"}}, false)
+	for i := range 100 { // and one by one, as a peer that reads slowly sees it
+		p.stream.mark(render.Changed{render.ClusterType: {fmt.Sprintf("10.250.%d.1:80", i), fmt.Sprintf("10.250.%d.2:80", i)}}, false)
 		p.stream.takeDirty()
 		p.flush()
 	}

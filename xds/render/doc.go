@@ -6,7 +6,8 @@
 //     circuit_breakers.go, failover.go, keepalive.go);
 //   - of the capture listeners: captureFilters in capture_filters.go, then
 //     tcp_proxy.go;
-//   - of UDP: udp.go, one bound listener per frontend.
+//   - of UDP: udp.go, a bound listener for each frontend that udp_choice.go
+//     lets have one.
 //
 // clusters.go makes one cluster per frontend, from a template that does not
 // depend on endpoints; endpoints.go renders tiers as priorities; preload.go
