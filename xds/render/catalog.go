@@ -29,6 +29,12 @@ type Entry struct {
 	Frontend *topology.FrontendView
 }
 
+// near reports whether the cluster's first tier, if it has any, is of a unit.
+func (e *Entry) near() bool {
+	tiers := e.Frontend.Tiers
+	return e.Keyed && (len(tiers) == 0 || tiers[0].Key != topology.AnyNode)
+}
+
 // Entry returns what stands behind a cluster's name.
 func (c *Catalog) Entry(name string) (*Entry, bool) { return c.clusters.Get(name) }
 
@@ -97,7 +103,7 @@ func (c *Catalog) Resource(typeURL, name string) (Resource, bool) {
 	entry, found := c.clusters.Get(name)
 	switch typeURL {
 	case ClusterType:
-		return Cluster(ClusterSpec{Name: name, Keyed: found && entry.Keyed}, c.cfg), true
+		return Cluster(ClusterSpec{Name: name, Near: found && entry.near()}, c.cfg), true
 	case EndpointType:
 		if !found {
 			return Endpoints(name, topology.TCP, nil), true

@@ -217,6 +217,54 @@ func TestVersionsFollowContent(t *testing.T) {
 	}
 }
 
+// An endpoint beyond the connect timeout of a unit is reached where it is the
+// nearest that there is.
+func TestConnectTimeoutFollowsTheNearestTier(t *testing.T) {
+	for what, tc := range map[string]struct {
+		keys  string
+		nodes []string
+		want  time.Duration
+	}{
+		"closed":                       {`["unit"]`, []string{"a-1"}, 300 * time.Millisecond},
+		"closed, nothing there":        {`["unit"]`, []string{"b-1"}, 300 * time.Millisecond},
+		"open, with some in the unit":  {`["unit","*"]`, []string{"a-1", "b-1"}, 300 * time.Millisecond},
+		"open, with none in the unit":  {`["unit","*"]`, []string{"b-1"}, farConnectTimeout},
+		"for everybody, by annotation": {`["*"]`, []string{"a-1"}, farConnectTimeout},
+		"without keys":                 {"", []string{"a-1"}, farConnectTimeout},
+	} {
+		w := newUDPWorld(500)
+		w.service(named("s"), 9, tc.keys, topology.TCP, []uint16{80}, tc.nodes...)
+		cat, _ := w.next()
+		r, _ := cat.Resource(ClusterType, "10.96.0.9:80")
+		if got := r.Message().(*cluster.Cluster).GetConnectTimeout().AsDuration(); got != tc.want {
+			t.Errorf("%s: %s, want %s", what, got, tc.want)
+		}
+	}
+}
+
+// Units may have the same addresses. An address is in one tier, the nearest.
+func TestAnAddressIsInItsFirstTier(t *testing.T) {
+	at := func(addrs ...string) (list []topology.Target) {
+		for _, a := range addrs {
+			list = append(list, topology.Target{Addr: netip.MustParseAddrPort(a), Node: "of " + a})
+		}
+		return list
+	}
+	both := []topology.Tier{
+		{Key: "rack", Endpoints: at("10.1.0.1:80", "10.1.0.2:80")},
+		{Key: "unit", Endpoints: at("10.1.0.2:80")},
+		{Key: "*", Endpoints: at("10.1.0.1:80", "10.1.0.1:81", "10.1.0.3:80")},
+	}
+	want := []topology.Tier{both[0], {Key: "*", Endpoints: at("10.1.0.1:81", "10.1.0.3:80")}}
+	got, alone := Endpoints("x", topology.TCP, both), Endpoints("x", topology.TCP, want)
+	if got.Version != alone.Version || !proto.Equal(got.Message(), alone.Message()) {
+		t.Errorf("got %v", got.Message())
+	}
+	if len(both[2].Endpoints) != 3 || both[1].Endpoints[0].Node != "of 10.1.0.2:80" {
+		t.Error("the view was written to")
+	}
+}
+
 // A feature is a line in the list: it sets its part of the cluster, and its
 // version reaches every cluster's version.
 func TestClusterFeatureIsOneLine(t *testing.T) {
