@@ -1,7 +1,6 @@
 package render
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -140,22 +139,21 @@ func NewCataloger(cfg Config, preloadMax int) *Cataloger {
 	return &Cataloger{cfg: cfg, preload: newPreloader(preloadMax), udp: newUDPChooser(cfg.MaxUDP), last: &Catalog{cfg: cfg}}
 }
 
-// Used notes clusters that Envoy asked for by name; they stay preloaded. It
-// reports whether any was new.
+// Used notes clusters that Envoy asked for by name, or that had connections
+// since; the last 2000 of them stay preloaded. It reports whether any was new.
 func (c *Cataloger) Used(names ...string) bool {
-	n := len(c.preload.used)
-	for _, name := range names {
-		c.preload.used[name] = true
+	forgotten, fresh := c.preload.used.add(names...)
+	for _, name := range slices.Concat(names, forgotten) {
 		if entry, ok := c.last.clusters.Get(name); ok {
 			sv, _ := c.view.Services.Get(entry.Service)
 			c.preload.set(name, c.preload.rankOf(name, sv, entry.Frontend))
 		}
 	}
-	return len(c.preload.used) > n
+	return fresh
 }
 
-// UsedNames returns what Used collected, sorted.
-func (c *Cataloger) UsedNames() []string { return slices.Sorted(maps.Keys(c.preload.used)) }
+// UsedNames returns what Used remembers, the oldest use first.
+func (c *Cataloger) UsedNames() []string { return c.preload.used.names() }
 
 // Next takes the next view. A provisional one is made from the last good state.
 func (c *Cataloger) Next(v *topology.View, provisional bool) (*Catalog, Changed) {

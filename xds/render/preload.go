@@ -14,14 +14,14 @@ import (
 type preloader struct {
 	max     int
 	rank    map[string]topology.Rank // candidate cluster -> rank
-	used    map[string]bool
+	used    *usage
 	chosen  map[string]bool
 	overCap int // candidates
 	stale   bool
 }
 
 func newPreloader(most int) *preloader {
-	return &preloader{max: most, rank: map[string]topology.Rank{}, used: map[string]bool{}, chosen: map[string]bool{}, stale: true}
+	return &preloader{max: most, rank: map[string]topology.Rank{}, used: newUsage(maxUsed), chosen: map[string]bool{}, stale: true}
 }
 
 // rankOf returns RankNone for what is fetched on demand only.
@@ -33,7 +33,7 @@ func (p *preloader) rankOf(name string, s *topology.ServiceView, f *topology.Fro
 		return topology.RankAlways
 	case s.Near < topology.RankNone:
 		return s.Near
-	case p.used[name]:
+	case p.used.has(name):
 		return topology.RankUsed
 	}
 	return topology.RankNone
@@ -68,7 +68,7 @@ func (p *preloader) choose() (added, gone []string) {
 	}
 	if len(list) > p.max {
 		slices.SortFunc(list, func(a, b string) int {
-			return cmp.Or(cmp.Compare(p.rank[a], p.rank[b]), cmp.Compare(a, b))
+			return cmp.Or(cmp.Compare(p.rank[a], p.rank[b]), cmp.Compare(p.used.last[b], p.used.last[a]), cmp.Compare(a, b))
 		})
 		n := p.max
 		for n < len(list) && p.rank[list[n]] == topology.RankAlways {
