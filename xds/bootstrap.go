@@ -11,7 +11,7 @@ type Bootstrap struct {
 	Node        string // the node's name
 	Socket      string // path of the agent's xDS socket
 	AdminSocket string // path of Envoy's admin socket; mode 0600, created by Envoy
-	HeapBytes   uint64 // Envoy refuses connections above 95 % of it; 0: no limit
+	HeapBytes   uint64 // what Envoy may use of memory; 0: no limit
 	Mark        uint32 // of Envoy's own packets
 	HealthPort  uint16 // of loopback, where Envoy says at /ready that it serves
 }
@@ -26,8 +26,12 @@ type (
 // stream that was away for half a minute comes back half a minute late.
 func (b Bootstrap) YAML() ([]byte, error) {
 	doc := object{
-		"node":  object{"id": b.Node, "cluster": "gridmesh"},
-		"admin": object{"address": object{"pipe": object{"path": b.AdminSocket, "mode": 0o600}}},
+		"node": object{"id": b.Node, "cluster": "gridmesh"},
+		"admin": object{
+			"address": object{"pipe": object{"path": b.AdminSocket, "mode": 0o600}},
+			// Whoever looks after a full Envoy gets in.
+			"ignore_global_conn_limit": true,
+		},
 		"dynamic_resources": object{
 			"ads_config": object{
 				"api_type": "DELTA_GRPC", "transport_api_version": "V3", "set_node_on_first_message_only": true,
@@ -86,15 +90,33 @@ func soMark(mark uint32) object {
 	return object{"description": "mark", "level": solSocket, "name": soMark, "int_value": mark, "state": "STATE_PREBIND"}
 }
 
+// heapPerConnection is what a proxied connection takes that has little in its
+// buffers (19 KiB were measured).
+const heapPerConnection = 20 << 10
+
+// overload keeps Envoy inside its memory: what connections can use up is
+// bounded by their number, and refused at once beyond it; what is left of the
+// limit is for clusters, which the xDS server bounds (Config.MaxOnDemand). At the
+// limit itself Envoy gives memory back, then takes no more connections; those
+// that it has go on.
 func overload(heap uint64) object {
+	const monitors, kinds = "envoy.resource_monitors.", "type.googleapis.com/envoy.extensions.resource_monitors."
+	above := func(action string, threshold float64) object {
+		return object{"name": "envoy.overload_actions." + action, "triggers": array{
+			object{"name": monitors + "fixed_heap", "threshold": object{"value": threshold}},
+		}}
+	}
 	return object{
 		"refresh_interval": "0.25s",
-		"resource_monitors": array{object{"name": "envoy.resource_monitors.fixed_heap", "typed_config": object{
-			"@type":               "type.googleapis.com/envoy.extensions.resource_monitors.fixed_heap.v3.FixedHeapConfig",
-			"max_heap_size_bytes": heap,
-		}}},
-		"actions": array{object{"name": "envoy.overload_actions.stop_accepting_connections", "triggers": array{
-			object{"name": "envoy.resource_monitors.fixed_heap", "threshold": object{"value": 0.95}},
-		}}},
+		"resource_monitors": array{
+			object{"name": monitors + "fixed_heap", "typed_config": object{
+				"@type": kinds + "fixed_heap.v3.FixedHeapConfig", "max_heap_size_bytes": heap,
+			}},
+			object{"name": monitors + "global_downstream_max_connections", "typed_config": object{
+				"@type":                             kinds + "downstream_connections.v3.DownstreamConnectionsConfig",
+				"max_active_downstream_connections": heap / 2 / heapPerConnection,
+			}},
+		},
+		"actions": array{above("shrink_heap", 0.9), above("stop_accepting_connections", 0.95)},
 	}
 }

@@ -20,5 +20,6 @@
 //   - a changed cluster is followed by its endpoints, even unchanged ones, or
 //     it warms until its fetch times out and everything on demand with it;
 //   - a NACK rejects a whole response, so what was in it goes out again one by
-//     one, and what is then rejected stays back until it changes or 10 s passed.
+//     one, and what is then rejected stays back until it changes or 10 s passed;
+//   - Envoy never gives back what it asked for by name, so that is bounded.
 package xds

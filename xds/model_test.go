@@ -67,6 +67,7 @@ func newPeer(t testing.TB, c *cluster) *peer {
 // connect opens a stream, with what an earlier one brought.
 func (p *peer) connect() {
 	p.stream, p.owed = newStream(p.c.server, link{send: p.receive}), map[string]bool{}
+	p.stream.known = true
 	for _, typeURL := range sendOrder {
 		pt := p.types[typeURL]
 		pt.queue = nil

@@ -21,10 +21,16 @@ const (
 	maxReason = 1024 // bytes of Envoy's words
 )
 
+// defaultMaxOnDemand is about 210 MiB of an Envoy's memory, with 10 endpoints each.
+const defaultMaxOnDemand = 4000
+
 // Config wires a Server.
 type Config struct {
 	Log     *slog.Logger
 	Metrics *Metrics
+	// MaxOnDemand bounds the clusters that one Envoy gets because it asked for
+	// them by name: it never lets go of one. 0 means 4000.
+	MaxOnDemand int
 	// Asked gets the clusters that Envoy asked for by name; it must not block.
 	Asked func(clusters []string)
 	// Refused gets each resource that Envoy refused, once; it must not block.
@@ -63,12 +69,18 @@ type Stream struct {
 	Since     time.Time `json:"since"`
 	Clusters  int       `json:"clusters"` // held, by ADS's account
 	Endpoints int       `json:"endpoints"`
+	// Over are the clusters that it asked for and did not get, for it has as
+	// many as it may.
+	Over int `json:"over,omitempty"`
 }
 
 // New returns a server without a catalog.
 func New(cfg Config) *Server {
 	if cfg.Asked == nil {
 		cfg.Asked = func([]string) {}
+	}
+	if cfg.MaxOnDemand == 0 {
+		cfg.MaxOnDemand = defaultMaxOnDemand
 	}
 	if cfg.Refused == nil {
 		cfg.Refused = func(Nack) {}

@@ -24,6 +24,10 @@ const oldestMajor, oldestMinor = 1, 40
 // the largest cluster that Kubernetes supports.
 const maxNames = 1 << 18
 
+// maxDirty bounds the names that are remembered one by one for a peer that does
+// not read; beyond it the stream looks at everything that the peer holds.
+const maxDirty = 1 << 12
+
 // retryRefused is how often Envoy is offered again what it refused.
 const retryRefused = 10 * time.Second
 
@@ -35,8 +39,10 @@ type stream struct {
 	server *Server
 	grpc   discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer
 	wake   chan struct{}
-	subs   map[string]*subscription // owned by run
+	subs   map[string]*subscription // owned by run, as what follows
 	nonce  int
+	known  bool // the peer has said who it is
+	over   bool // that it asks for too much was said
 
 	mu       sync.Mutex
 	dirty    map[string]map[string]struct{}
@@ -52,6 +58,7 @@ func newStream(s *Server, g discovery.AggregatedDiscoveryService_DeltaAggregated
 	for _, typeURL := range sendOrder {
 		st.subs[typeURL] = newSubscription(typeURL)
 	}
+	st.subs[render.ClusterType].limit = s.cfg.MaxOnDemand
 	return st
 }
 
@@ -59,13 +66,20 @@ func newStream(s *Server, g discovery.AggregatedDiscoveryService_DeltaAggregated
 // It never blocks.
 func (st *stream) mark(changed render.Changed, all bool) {
 	st.mu.Lock()
-	st.dirtyAll = st.dirtyAll || all
+	n := 0
 	for typeURL, names := range changed {
-		if st.dirty[typeURL] == nil {
-			st.dirty[typeURL] = map[string]struct{}{}
-		}
-		for _, name := range names {
-			st.dirty[typeURL][name] = struct{}{}
+		n += len(st.dirty[typeURL]) + len(names)
+	}
+	if st.dirtyAll = st.dirtyAll || all || n > maxDirty; st.dirtyAll {
+		clear(st.dirty) // everything is looked at
+	} else {
+		for typeURL, names := range changed {
+			if st.dirty[typeURL] == nil {
+				st.dirty[typeURL] = map[string]struct{}{}
+			}
+			for _, name := range names {
+				st.dirty[typeURL][name] = struct{}{}
+			}
 		}
 	}
 	st.mu.Unlock()
@@ -123,10 +137,11 @@ func (st *stream) run() error {
 }
 
 func (st *stream) request(r *discovery.DeltaDiscoveryRequest) error {
-	if r.GetNode() != nil {
+	if !st.known {
 		if err := st.checkNode(r.GetNode()); err != nil {
 			return err
 		}
+		st.known = true
 	}
 	sub, served := st.subs[r.GetTypeUrl()]
 	if !served {
@@ -146,6 +161,11 @@ func (st *stream) request(r *discovery.DeltaDiscoveryRequest) error {
 	if sub.typeURL == render.ClusterType && len(asked) > 0 {
 		st.server.cfg.Asked(asked)
 	}
+	if len(sub.over) > 0 && !st.over {
+		st.over = true
+		st.server.cfg.Log.Error("Envoy asks for more clusters than one node may hold; connections to what it never used before end after a few seconds until it is restarted",
+			obs.KeyNode, st.describe().Node)
+	}
 	return nil
 }
 
@@ -156,8 +176,12 @@ func (st *stream) nacked(sub *subscription, nonce, reason string) {
 	}
 }
 
-// checkNode notes who is connected. An Envoy that is too old is told so in its log.
+// checkNode notes who is connected, by the first request. An Envoy that is too
+// old is told so in its log.
 func (st *stream) checkNode(node *core.Node) error {
+	if node == nil {
+		return status.Error(codes.InvalidArgument, "the first request of a stream has no node: gridmesh serves an Envoy whose bootstrap gridmesh-agent bootstrap printed")
+	}
 	v := node.GetUserAgentBuildVersion().GetVersion()
 	text := fmt.Sprintf("%d.%d.%d", v.GetMajorNumber(), v.GetMinorNumber(), v.GetPatch())
 	st.mu.Lock()
@@ -177,8 +201,8 @@ func (st *stream) takeDirty() {
 	dirty, all := st.dirty, st.dirtyAll
 	st.dirty, st.dirtyAll = map[string]map[string]struct{}{}, false
 	st.mu.Unlock()
+	cat := st.server.current()
 	if all {
-		cat := st.server.current()
 		for _, sub := range st.subs {
 			sub.markAll(cat)
 		}
@@ -189,7 +213,9 @@ func (st *stream) takeDirty() {
 			continue // its first request will ask for everything
 		}
 		for name := range names {
-			sub.mark(name, false)
+			if sub.concerns(cat, name) {
+				sub.mark(name, false)
+			}
 		}
 	}
 }
@@ -218,7 +244,8 @@ func (st *stream) flush() error {
 		}
 	}
 	st.mu.Lock()
-	st.info.Clusters, st.info.Endpoints = len(st.subs[render.ClusterType].sent), len(st.subs[render.EndpointType].sent)
+	clusters := st.subs[render.ClusterType]
+	st.info.Clusters, st.info.Endpoints, st.info.Over = len(clusters.sent), len(st.subs[render.EndpointType].sent), len(clusters.over)
 	st.mu.Unlock()
 	return nil
 }

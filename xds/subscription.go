@@ -46,12 +46,14 @@ type subscription struct {
 	inflight  []*inflight       // oldest first
 	owesFirst bool              // a first answer is owed, even an empty one
 	started   bool
+	limit     int             // most names that are answered because they were asked for; 0 for no limit
+	over      map[string]bool // asked for beyond it
 }
 
 func newSubscription(typeURL string) *subscription {
 	return &subscription{
 		typeURL: typeURL, names: map[string]bool{}, sent: map[string]string{}, pending: map[string]bool{},
-		rejected: map[string]string{},
+		rejected: map[string]string{}, over: map[string]bool{},
 	}
 }
 
@@ -63,16 +65,20 @@ func (s *subscription) request(cat *render.Catalog, subscribe, unsubscribe []str
 	} else {
 		subscribe = s.start(subscribe, initial)
 	}
-	for _, name := range subscribe {
+	for _, name := range heldFirst(subscribe, initial) {
 		if name == "*" {
 			s.subscribeAll(cat)
 			continue
 		}
 		s.names[name] = true
-		asked = append(asked, name)
 		// Asked again means forgotten: answer even what was sent before.
 		_, holds := initial[name]
 		s.mark(name, !holds)
+		if !holds && s.full() && !s.covered(cat, name) {
+			s.over[name] = true
+			continue
+		}
+		asked = append(asked, name)
 	}
 	for _, name := range unsubscribe {
 		s.unsubscribe(cat, name)
@@ -111,6 +117,7 @@ func (s *subscription) unsubscribe(cat *render.Catalog, name string) {
 		return
 	}
 	delete(s.names, name)
+	delete(s.over, name)
 	_, holds := s.sent[name]
 	switch {
 	case !s.wildcard:
@@ -297,6 +304,12 @@ func (s *subscription) evaluate(cat *render.Catalog, name string, force bool, b 
 	if holds && cat.Provisional && !force {
 		return false // what Envoy holds is as new as the last good state, or newer
 	}
+	if s.over[name] && !holds && !s.covered(cat, name) {
+		if force { // ends the connections that wait for it
+			b.removed = append(b.removed, name)
+		}
+		return false
+	}
 	refused, isRefused := s.rejected[name]
 	r, found := cat.Resource(s.typeURL, name)
 	if !found || !s.subscribes(cat, name) {
@@ -315,10 +328,6 @@ func (s *subscription) evaluate(cat *render.Catalog, name string, force bool, b 
 	delete(s.rejected, name)
 	b.resources = append(b.resources, r)
 	return true
-}
-
-func (s *subscription) subscribes(cat *render.Catalog, name string) bool {
-	return s.names[name] || s.wildcard && cat.InWildcard(s.typeURL, name)
 }
 
 // record notes that b went out under a nonce.

@@ -148,11 +148,11 @@ func TestFirstConnectionWaitsForTheAgent(t *testing.T) {
 	must(t, w.state.write())
 	wait.Eventually(t, func() error {
 		out, err := far.Admin("/clusters")
-		switch udp := f.at(0).String() + "/udp::"; {
+		switch view := inspect(t, far, "view"); {
 		case err != nil:
 			return err
-		case !contains(out, udp+f.ends[0].ip.String()) || contains(out, udp+f.pods["a-1"].IP.String()):
-			return errors.New("the change has not arrived") // UDP is always preloaded
+		case !contains(view, f.ends[0].ip.String()) || contains(view, f.pods["a-1"].IP.String()):
+			return errors.New("the change has not arrived")
 		case contains(out, f.at(0).String()+"::"):
 			return errors.New("still preloaded")
 		}

@@ -65,9 +65,9 @@ func TestPreloadCap(t *testing.T) {
 		connected(t, e)
 	}
 	t.Cleanup(func() { restart(kept...) })
-	// Six UDP clusters have no other way and come always: one TCP cluster of
-	// six fits.
-	restart(append(kept[:len(kept):len(kept)], "--preload-max", "7")...)
+	// UDP clusters have no other way and come always, and take no room: one TCP
+	// cluster of six fits.
+	restart(append(kept[:len(kept):len(kept)], "--preload-max", "1")...)
 
 	tcp := func() (n int) {
 		for name := range held(t, e) {
@@ -85,10 +85,10 @@ func TestPreloadCap(t *testing.T) {
 	})
 	out, err := e.Run("status")
 	must(t, err)
-	if want := "5 clusters near this node are over the cap of 7"; !strings.Contains(string(out), want) {
+	if want := "5 clusters near this node are over the cap of 1"; !strings.Contains(string(out), want) {
 		t.Errorf("status does not say %q:\n%s", want, out)
 	}
-	table := inspect(t, e, "xds", "--preload-max", "7")
+	table := inspect(t, e, "xds", "--preload-max", "1")
 	marks := map[string]int{}
 	for line := range strings.Lines(table) {
 		f := strings.Fields(line)

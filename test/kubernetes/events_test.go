@@ -36,7 +36,7 @@ func TestEnvoyRefusesAListener(t *testing.T) {
 	leaks.None(t, c.Lab, leaks.Any)
 	n := c.Nodes["a-1"]
 	var taken net.PacketConn
-	const port = 5353 // of no other test: Envoy drains a listener that is gone for ten minutes
+	const port = 15353 // of no other test: Envoy drains a listener that is gone for ten minutes
 	must(t, n.NS.Do(func() (err error) {
 		taken, err = net.ListenPacket("udp4", "0.0.0.0:"+strconv.Itoa(port))
 		return err

@@ -1,7 +1,6 @@
 package render
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -29,13 +28,19 @@ type Entry struct {
 	Frontend *topology.FrontendView
 }
 
+// near reports whether the cluster's first tier, if it has any, is of a unit.
+func (e *Entry) near() bool {
+	tiers := e.Frontend.Tiers
+	return e.Keyed && (len(tiers) == 0 || tiers[0].Key != topology.AnyNode)
+}
+
 // Entry returns what stands behind a cluster's name.
 func (c *Catalog) Entry(name string) (*Entry, bool) { return c.clusters.Get(name) }
 
 // ServiceOf returns the Service that a resource serves.
 func (c *Catalog) ServiceOf(typeURL, name string) (topology.ObjectKey, bool) {
 	if typeURL == ListenerType {
-		name = strings.TrimPrefix(name, udpPrefix) + "/udp"
+		name = strings.TrimPrefix(name, udpPrefix) + udpSuffix
 	}
 	entry, ok := c.clusters.Get(name)
 	if !ok {
@@ -97,7 +102,7 @@ func (c *Catalog) Resource(typeURL, name string) (Resource, bool) {
 	entry, found := c.clusters.Get(name)
 	switch typeURL {
 	case ClusterType:
-		return Cluster(ClusterSpec{Name: name, Keyed: found && entry.Keyed}, c.cfg), true
+		return Cluster(ClusterSpec{Name: name, Near: found && entry.near()}, c.cfg), true
 	case EndpointType:
 		if !found {
 			return Endpoints(name, topology.TCP, nil), true
@@ -125,30 +130,30 @@ type Cataloger struct {
 	cfg     Config
 	view    *topology.View
 	preload *preloader
+	udp     *udpChooser
 	last    *Catalog
 }
 
 // NewCataloger starts from nothing; at most preloadMax clusters are preloaded.
 func NewCataloger(cfg Config, preloadMax int) *Cataloger {
-	return &Cataloger{cfg: cfg, preload: newPreloader(preloadMax), last: &Catalog{cfg: cfg}}
+	return &Cataloger{cfg: cfg, preload: newPreloader(preloadMax), udp: newUDPChooser(cfg.MaxUDP), last: &Catalog{cfg: cfg}}
 }
 
-// Used notes clusters that Envoy asked for by name; they stay preloaded. It
-// reports whether any was new.
+// Used notes clusters that Envoy asked for by name, or that had connections
+// since; the last 2000 of them stay preloaded. It reports whether any was new.
 func (c *Cataloger) Used(names ...string) bool {
-	n := len(c.preload.used)
-	for _, name := range names {
-		c.preload.used[name] = true
+	forgotten, fresh := c.preload.used.add(names...)
+	for _, name := range slices.Concat(names, forgotten) {
 		if entry, ok := c.last.clusters.Get(name); ok {
 			sv, _ := c.view.Services.Get(entry.Service)
 			c.preload.set(name, c.preload.rankOf(name, sv, entry.Frontend))
 		}
 	}
-	return len(c.preload.used) > n
+	return fresh
 }
 
-// UsedNames returns what Used collected, sorted.
-func (c *Cataloger) UsedNames() []string { return slices.Sorted(maps.Keys(c.preload.used)) }
+// UsedNames returns what Used remembers, the oldest use first.
+func (c *Cataloger) UsedNames() []string { return c.preload.used.names() }
 
 // Next takes the next view. A provisional one is made from the last good state.
 func (c *Cataloger) Next(v *topology.View, provisional bool) (*Catalog, Changed) {
@@ -156,16 +161,26 @@ func (c *Cataloger) Next(v *topology.View, provisional bool) (*Catalog, Changed)
 	touched := slices.Collect(v.Changed(c.view))
 	for _, key := range touched {
 		if was, ok := c.view.Service(key); ok {
-			c.forget(was, clusters, udp)
+			c.forget(was, clusters)
 		}
 	}
 	for _, key := range touched {
 		if is, ok := v.Services.Get(key); ok {
-			c.enter(is, clusters, udp)
+			c.enter(is, clusters)
 		}
 	}
 	c.view = v
 	added, gone := c.preload.choose()
+	opened, closed := c.udp.choose()
+	for _, f := range opened {
+		l := UDPListener(f.Frontend)
+		udp.Set(l.Name, &l)
+		added = append(added, ClusterName(f.Frontend)) // it has no way to ask for it
+	}
+	for _, name := range closed {
+		udp.Delete(udpListenerName(name))
+		gone = append(gone, name)
+	}
 	preload := c.last.preload.Edit()
 	for _, name := range added {
 		preload.Set(name, true)
@@ -173,7 +188,10 @@ func (c *Cataloger) Next(v *topology.View, provisional bool) (*Catalog, Changed)
 	for _, name := range gone {
 		preload.Delete(name)
 	}
-	next := &Catalog{cfg: c.cfg, clusters: clusters.Freeze(), udp: udp.Freeze(), preload: preload.Freeze(), Problems: c.preload.problems(), Provisional: provisional}
+	next := &Catalog{
+		cfg: c.cfg, clusters: clusters.Freeze(), udp: udp.Freeze(), preload: preload.Freeze(),
+		Problems: slices.Concat(c.preload.problems(), c.udp.said), Provisional: provisional,
+	}
 	changed := Changed{}
 	names := slices.Collect(c.last.clusters.Changed(next.clusters))
 	changed[EndpointType] = names
@@ -183,19 +201,19 @@ func (c *Cataloger) Next(v *topology.View, provisional bool) (*Catalog, Changed)
 	return next, changed
 }
 
-func (c *Cataloger) forget(s *topology.ServiceView, clusters *table.Edit[string, *Entry], udp *table.Edit[string, *Resource]) {
+func (c *Cataloger) forget(s *topology.ServiceView, clusters *table.Edit[string, *Entry]) {
 	for i := range s.Frontends {
 		f := &s.Frontends[i]
 		name := ClusterName(f.Frontend)
 		clusters.Delete(name)
 		c.preload.set(name, topology.RankNone)
 		if f.Protocol == topology.UDP {
-			udp.Delete(UDPListener(f.Frontend).Name)
+			c.udp.forget(name)
 		}
 	}
 }
 
-func (c *Cataloger) enter(s *topology.ServiceView, clusters *table.Edit[string, *Entry], udp *table.Edit[string, *Resource]) {
+func (c *Cataloger) enter(s *topology.ServiceView, clusters *table.Edit[string, *Entry]) {
 	for i := range s.Frontends {
 		f := &s.Frontends[i]
 		if f.Protocol != topology.TCP && f.Protocol != topology.UDP {
@@ -205,12 +223,7 @@ func (c *Cataloger) enter(s *topology.ServiceView, clusters *table.Edit[string, 
 		clusters.Set(name, &Entry{Service: s.Key, Keyed: s.Keys.Mode != topology.NoKeys, Frontend: f})
 		c.preload.set(name, c.preload.rankOf(name, s, f))
 		if f.Protocol == topology.UDP {
-			l := UDPListener(f.Frontend)
-			if old, had := c.last.udp.Get(l.Name); had {
-				udp.Set(l.Name, old)
-			} else {
-				udp.Set(l.Name, &l)
-			}
+			c.udp.enter(name, s, f)
 		}
 	}
 }

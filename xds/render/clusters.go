@@ -34,8 +34,8 @@ type clusterFeature struct {
 
 // ClusterSpec is what one cluster depends on besides the Config.
 type ClusterSpec struct {
-	Name  string
-	Keyed bool // its Service has topologyKeys
+	Name string
+	Near bool // what it may reach first is in a unit of this node
 }
 
 // ClusterName names the cluster of a frontend. For TCP it must be what Envoy
@@ -47,8 +47,9 @@ func ClusterName(f topology.Frontend) string {
 	return f.String()
 }
 
-// Cluster renders the cluster of a frontend. It does not depend on endpoints:
-// every change of a cluster makes Envoy warm it again.
+// Cluster renders the cluster of a frontend. It does not depend on which
+// endpoints there are, but for Near: every change of a cluster makes Envoy warm
+// it again.
 func Cluster(spec ClusterSpec, cfg Config) Resource {
 	return clusterOf(clusterFeatures, spec, cfg)
 }

@@ -7,8 +7,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// farConnectTimeout is the least that a Service without keys gets: its
-// endpoints may lie behind a slow link, and one lost SYN is no death.
+// farConnectTimeout is the least that endpoints get which may lie behind a slow
+// link: those of a Service without keys, and those of the tier "*" where no
+// tier before it has any.
 const farConnectTimeout = time.Second
 
 // connectTimeout is how long an endpoint may take to accept.
@@ -20,7 +21,7 @@ var connectTimeout = clusterFeature{
 }
 
 func timeoutOf(spec ClusterSpec, cfg Config) time.Duration {
-	if spec.Keyed {
+	if spec.Near {
 		return cfg.ConnectTimeout
 	}
 	return max(cfg.ConnectTimeout, farConnectTimeout)

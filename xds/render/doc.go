@@ -6,12 +6,14 @@
 //     circuit_breakers.go, failover.go, keepalive.go);
 //   - of the capture listeners: captureFilters in capture_filters.go, then
 //     tcp_proxy.go;
-//   - of UDP: udp.go, one bound listener per frontend.
+//   - of UDP: udp.go, a bound listener for each frontend that udp_choice.go
+//     lets have one.
 //
 // clusters.go makes one cluster per frontend, from a template that does not
-// depend on endpoints; endpoints.go renders tiers as priorities; preload.go
-// chooses what Envoy holds without asking; catalog.go keeps it all as views go
-// by, in O(changed).
+// depend on endpoints but for one thing (ClusterSpec.Near); endpoints.go
+// renders tiers as priorities; preload.go chooses what Envoy holds without
+// asking, and usage.go remembers what was used; catalog.go keeps it all as
+// views go by, in O(changed).
 //
 // A resource's version is a hash of our own canonical fields, not of protobuf
 // bytes, so that an agent built with other protobuf code re-sends nothing. The

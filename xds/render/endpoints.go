@@ -1,6 +1,8 @@
 package render
 
 import (
+	"net/netip"
+	"slices"
 	"strconv"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -20,6 +22,7 @@ const strictOrder = 100000
 // Endpoints renders a frontend's tiers as priorities. No tier, or a frontend
 // that is not there at all, is an empty assignment.
 func Endpoints(name string, protocol topology.Protocol, tiers []topology.Tier) Resource {
+	tiers = eachOnce(tiers)
 	f := new(fingerprint).add(endpointTemplate, name)
 	for i, t := range tiers {
 		for _, e := range t.Endpoints {
@@ -51,4 +54,28 @@ func assignment(name string, protocol topology.Protocol, tiers []topology.Tier) 
 		cla.Endpoints = append(cla.Endpoints, locality)
 	}
 	return cla
+}
+
+// eachOnce leaves an address in its first tier alone. Units may have the same
+// addresses, and what a node dials is one place whatever the tier: Envoy knows
+// an address of a cluster once, and which tier it then is in would depend on
+// what it was told before.
+func eachOnce(tiers []topology.Tier) []topology.Tier {
+	if len(tiers) < 2 {
+		return tiers
+	}
+	seen := map[netip.AddrPort]bool{}
+	later := func(e topology.Target) bool {
+		was := seen[e.Addr]
+		seen[e.Addr] = true
+		return was
+	}
+	out := make([]topology.Tier, 0, len(tiers))
+	for _, t := range tiers {
+		t.Endpoints = slices.DeleteFunc(slices.Clone(t.Endpoints), later)
+		if len(t.Endpoints) > 0 {
+			out = append(out, t)
+		}
+	}
+	return out
 }

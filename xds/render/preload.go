@@ -14,24 +14,26 @@ import (
 type preloader struct {
 	max     int
 	rank    map[string]topology.Rank // candidate cluster -> rank
-	used    map[string]bool
+	used    *usage
 	chosen  map[string]bool
 	overCap int // candidates
 	stale   bool
 }
 
 func newPreloader(most int) *preloader {
-	return &preloader{max: most, rank: map[string]topology.Rank{}, used: map[string]bool{}, chosen: map[string]bool{}, stale: true}
+	return &preloader{max: most, rank: map[string]topology.Rank{}, used: newUsage(maxUsed), chosen: map[string]bool{}, stale: true}
 }
 
 // rankOf returns RankNone for what is fetched on demand only.
 func (p *preloader) rankOf(name string, s *topology.ServiceView, f *topology.FrontendView) topology.Rank {
 	switch {
-	case f.Protocol == topology.UDP, isAlways(s.Key):
+	case f.Protocol == topology.UDP:
+		return topology.RankNone // udpChooser's
+	case isAlways(s.Key):
 		return topology.RankAlways
 	case s.Near < topology.RankNone:
 		return s.Near
-	case p.used[name]:
+	case p.used.has(name):
 		return topology.RankUsed
 	}
 	return topology.RankNone
@@ -65,10 +67,12 @@ func (p *preloader) choose() (added, gone []string) {
 		list = append(list, name)
 	}
 	if len(list) > p.max {
-		slices.SortFunc(list, func(a, b string) int { return cmp.Or(cmp.Compare(p.rank[a], p.rank[b]), cmp.Compare(a, b)) })
+		slices.SortFunc(list, func(a, b string) int {
+			return cmp.Or(cmp.Compare(p.rank[a], p.rank[b]), cmp.Compare(p.used.last[b], p.used.last[a]), cmp.Compare(a, b))
+		})
 		n := p.max
 		for n < len(list) && p.rank[list[n]] == topology.RankAlways {
-			n++ // UDP has no on-demand clusters: the cap does not hold for it
+			n++ // what every node needs is no matter of room
 		}
 		list = list[:n]
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,7 +110,7 @@ func TestResourcesAreValid(t *testing.T) {
 			checked++
 		}
 	}
-	if checked < 20 {
+	if checked < 15 {
 		t.Errorf("only %d resources were checked", checked)
 	}
 }
@@ -129,6 +130,7 @@ func TestCatalogerIsIncremental(t *testing.T) {
 				got, changed := kept.Next(view, false)
 				fresh, _ := NewCataloger(Default(), most).Next(view, false)
 				now, want := versions(got), versions(fresh)
+				keepOpen(t, want, now, before)
 				if !reflect.DeepEqual(now, want) {
 					t.Fatalf("seed %d step %d: kept %v, anew %v", seed, step, now, want)
 				}
@@ -145,6 +147,23 @@ func TestCatalogerIsIncremental(t *testing.T) {
 				before = now
 			}
 		}
+	}
+}
+
+// keepOpen takes over the UDP listeners that only a catalog with a history has,
+// with their clusters: each was open before, and its frontend is still there.
+func keepOpen(t *testing.T, want, now, before map[string]string) {
+	t.Helper()
+	for key, version := range now {
+		address, udp := strings.CutPrefix(key, ListenerType+" "+udpPrefix)
+		if _, anew := want[key]; !udp || anew {
+			continue
+		}
+		c := ClusterType + " " + address + udpSuffix
+		if before[key] == "" || want[c] == "" {
+			t.Fatalf("%s was opened although nothing may use it", key)
+		}
+		want[key], want[c] = version, now[c]
 	}
 }
 
@@ -195,6 +214,54 @@ func TestVersionsFollowContent(t *testing.T) {
 	}
 	if proto.Equal(Cluster(ClusterSpec{"x", true}, Default()).Message(), Cluster(ClusterSpec{"x", false}, Default()).Message()) {
 		t.Error("a Service without keys has the unit's connect timeout")
+	}
+}
+
+// An endpoint beyond the connect timeout of a unit is reached where it is the
+// nearest that there is.
+func TestConnectTimeoutFollowsTheNearestTier(t *testing.T) {
+	for what, tc := range map[string]struct {
+		keys  string
+		nodes []string
+		want  time.Duration
+	}{
+		"closed":                       {`["unit"]`, []string{"a-1"}, 300 * time.Millisecond},
+		"closed, nothing there":        {`["unit"]`, []string{"b-1"}, 300 * time.Millisecond},
+		"open, with some in the unit":  {`["unit","*"]`, []string{"a-1", "b-1"}, 300 * time.Millisecond},
+		"open, with none in the unit":  {`["unit","*"]`, []string{"b-1"}, farConnectTimeout},
+		"for everybody, by annotation": {`["*"]`, []string{"a-1"}, farConnectTimeout},
+		"without keys":                 {"", []string{"a-1"}, farConnectTimeout},
+	} {
+		w := newUDPWorld(500)
+		w.service(named("s"), 9, tc.keys, topology.TCP, []uint16{80}, tc.nodes...)
+		cat, _ := w.next()
+		r, _ := cat.Resource(ClusterType, "10.96.0.9:80")
+		if got := r.Message().(*cluster.Cluster).GetConnectTimeout().AsDuration(); got != tc.want {
+			t.Errorf("%s: %s, want %s", what, got, tc.want)
+		}
+	}
+}
+
+// Units may have the same addresses. An address is in one tier, the nearest.
+func TestAnAddressIsInItsFirstTier(t *testing.T) {
+	at := func(addrs ...string) (list []topology.Target) {
+		for _, a := range addrs {
+			list = append(list, topology.Target{Addr: netip.MustParseAddrPort(a), Node: "of " + a})
+		}
+		return list
+	}
+	both := []topology.Tier{
+		{Key: "rack", Endpoints: at("10.1.0.1:80", "10.1.0.2:80")},
+		{Key: "unit", Endpoints: at("10.1.0.2:80")},
+		{Key: "*", Endpoints: at("10.1.0.1:80", "10.1.0.1:81", "10.1.0.3:80")},
+	}
+	want := []topology.Tier{both[0], {Key: "*", Endpoints: at("10.1.0.1:81", "10.1.0.3:80")}}
+	got, alone := Endpoints("x", topology.TCP, both), Endpoints("x", topology.TCP, want)
+	if got.Version != alone.Version || !proto.Equal(got.Message(), alone.Message()) {
+		t.Errorf("got %v", got.Message())
+	}
+	if len(both[2].Endpoints) != 3 || both[1].Endpoints[0].Node != "of 10.1.0.2:80" {
+		t.Error("the view was written to")
 	}
 }
 

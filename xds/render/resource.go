@@ -24,11 +24,12 @@ type Config struct {
 	ConnectTimeout time.Duration // inside a unit; see clusters.go
 	OnDemand       time.Duration // how long a first connection waits for its cluster
 	Redirect       bool          // serve connections that come redirected, too
+	MaxUDP         int           // most UDP listeners, besides those of the cluster's DNS
 }
 
 // Default is the configuration that was measured (docs/ARCHITECTURE.md).
 func Default() Config {
-	return Config{Ports: ports.Default(), Mark: 0x2, ConnectTimeout: 300 * time.Millisecond, OnDemand: 5 * time.Second}
+	return Config{Ports: ports.Default(), Mark: 0x2, ConnectTimeout: 300 * time.Millisecond, OnDemand: 5 * time.Second, MaxUDP: 100}
 }
 
 // Resource is one Envoy resource.

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"strings"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -15,8 +16,13 @@ import (
 
 const udpTemplate = "udp-1"
 
-// udpPrefix begins the names of UDP listeners.
-const udpPrefix = "udp-"
+// udpPrefix begins the names of UDP listeners; udpSuffix ends those of their clusters.
+const udpPrefix, udpSuffix = "udp-", "/udp"
+
+// udpListenerName is the listener of a cluster.
+func udpListenerName(cluster string) string {
+	return udpPrefix + strings.TrimSuffix(cluster, udpSuffix)
+}
 
 // udpIdle is how long a session without packets is kept (Envoy's default).
 const udpIdle = time.Minute
@@ -24,7 +30,7 @@ const udpIdle = time.Minute
 // UDPListener renders the listener of one UDP frontend, bound to the
 // ClusterIP itself: udp_proxy has neither on-demand clusters nor original_dst.
 func UDPListener(f topology.Frontend) Resource {
-	name := udpPrefix + f.AddrPort().String()
+	name := udpListenerName(ClusterName(f))
 	return Resource{
 		Type: ListenerType, Name: name, Version: new(fingerprint).add(udpTemplate, name).version(),
 		Message: func() proto.Message { return udpListener(name, f) },

@@ -90,6 +90,9 @@ func Resume(tb testing.TB, socket string, before *Client) *Client {
 	return c
 }
 
+// Anonymous lets the client keep to itself who it is.
+func (c *Client) Anonymous() { c.node = nil }
+
 // Close ends the stream and its connection.
 func (c *Client) Close() { c.close() }
 

@@ -1,0 +1,90 @@
+package datapath
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
+	"github.com/gridmesh/gridmesh/xds/admin"
+)
+
+// What only Envoy knows can be read: which endpoint it leaves alone at the
+// moment, and how many connections each Service has had.
+func TestEjectionsAndTrafficAreRead(t *testing.T) {
+	f := deploy(t, "admin", `["unit"]`)
+	f.ends = []backend{{f.pods["a-1"].IP, "a-1"}, {f.pods["a-2"].IP, "a-2"}}
+	w.state.service(f.service)
+	must(t, w.state.write())
+	e, from := named(t, "a-1"), f.pods["a-1"].NS
+	cluster := f.at(0).String()
+	reader := admin.New(e.Dir + "/admin.sock")
+	traffic := admin.NewTraffic(100)
+	read := func() (endpoints map[netip.AddrPort]admin.Endpoint, used []string) {
+		t.Helper()
+		list, err := reader.Clusters(t.Context())
+		must(t, err)
+		endpoints = map[netip.AddrPort]admin.Endpoint{}
+		for _, c := range list {
+			if c.Name == "xds" {
+				t.Error("the agent's own cluster is listed")
+			}
+			for _, e := range c.Endpoints {
+				if c.Name == cluster {
+					endpoints[e.Address] = e
+				}
+			}
+		}
+		used = traffic.Take(list, func(name string) string {
+			if strings.HasPrefix(name, cluster) {
+				return "default/admin"
+			}
+			return ""
+		})
+		return endpoints, used
+	}
+	wait.Eventually(t, func() error {
+		if got, _ := read(); len(got) != 2 {
+			return fmt.Errorf("the cluster has %v", got)
+		}
+		return nil
+	})
+	wait.Eventually(t, func() error {
+		_, err := edge.Ask(from, "tcp", f.at(0), time.Second)
+		return err
+	})
+	read()
+	before := traffic.Totals()["default/admin"]
+	for range 10 {
+		_, err := edge.Ask(from, "tcp", f.at(0), answers)
+		must(t, err)
+	}
+	_, used := read()
+	if got := traffic.Totals()["default/admin"]; got.Connections < before.Connections+10 || got.Failed != before.Failed || !slices.Contains(used, cluster) {
+		t.Errorf("%+v after %+v and 10 connections; in use: %v", got, before, used)
+	}
+
+	gone := netip.AddrPortFrom(f.pods["a-2"].IP, 8080)
+	f.apps["a-2"].Stop()
+	wait.Eventually(t, func() error {
+		_, err := edge.Ask(from, "tcp", f.at(0), answers)
+		must(t, err)
+		if got, _ := read(); !got[gone].Ejected || got[gone].Failed == 0 {
+			return fmt.Errorf("%s: %+v", gone, got[gone])
+		}
+		return nil
+	})
+	app, err := edge.StartApp(f.pods["a-2"].NS, "admin-a-2", 8080)
+	must(t, err)
+	t.Cleanup(app.Stop)
+	wait.Eventually(t, func() error {
+		if got, _ := read(); got[gone].Ejected {
+			return fmt.Errorf("%s: %+v", gone, got[gone])
+		}
+		return nil
+	})
+}

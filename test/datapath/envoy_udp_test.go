@@ -1,0 +1,138 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
+)
+
+// udpService writes a Service of UDP ports alone, with an endpoint on a node.
+func udpService(t *testing.T, name, keys string, ip netip.Addr, end backend, ports ...int) {
+	t.Helper()
+	var list, slice strings.Builder
+	for _, port := range ports {
+		fmt.Fprintf(&list, "{name: p%d, port: %d, protocol: UDP}, ", port, port)
+		fmt.Fprintf(&slice, "{name: p%d, port: 8080, protocol: UDP}, ", port)
+	}
+	w.state.files["service-"+name] = fmt.Sprintf(`---
+apiVersion: v1
+kind: Service
+metadata: {name: %[1]s%[2]s}
+spec: {clusterIP: %[3]s, clusterIPs: [%[3]s], ports: [%[4]s]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: %[1]s-4, labels: {kubernetes.io/service-name: %[1]s}}
+addressType: IPv4
+ports: [%[5]s]
+endpoints: [{addresses: [%[6]s], nodeName: %[7]s, conditions: {ready: true}}]
+`, name, keys, ip, list.String(), slice.String(), end.ip, end.node)
+	must(t, w.state.write())
+	t.Cleanup(func() { w.state.remove(name); must(t, w.state.write()) })
+}
+
+const closedKeys = `, annotations: {topologyKeys: '["unit"]'}`
+
+// says waits until a node's status names a problem.
+func says(t *testing.T, e *edge.Node, words ...string) {
+	t.Helper()
+	wait.Eventually(t, func() error {
+		out, err := e.Run("status")
+		for _, word := range words {
+			if err == nil && !strings.Contains(string(out), word) {
+				err = fmt.Errorf("status does not say %q:\n%s", word, out)
+			}
+		}
+		return err
+	})
+}
+
+// A tunnel of the node comes up, and its daemons bind their ports, whatever
+// ports the cluster's Services have; who is not served for that is told so.
+func TestUDPServicesLeaveTheNodeItsPorts(t *testing.T) {
+	f := deploy(t, "udpports", `["unit"]`)
+	f.served(t)
+	e := named(t, "a-1")
+	end := backend{f.pods["a-1"].IP, "a-1"}
+	ip := func(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 96, 7, n}) }
+	udpService(t, "tunnel", closedKeys, ip(1), end, 8472, 51820, 68)
+	udpService(t, "plain", "", ip(2), end, 9999)
+	says(t, e, "10.96.7.1:51820/udp is refused: the port is the node's own", "and 2 more of its UDP ports", "10.96.7.2:9999/udp is refused: UDP is served for Services with topologyKeys only")
+
+	must(t, e.NS.Do(func() error {
+		tunnel := &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "vx0"}, VxlanId: 7, Port: 8472, Learning: true}
+		if err := netlink.LinkAdd(tunnel); err != nil {
+			return err
+		}
+		defer func() { _ = netlink.LinkDel(tunnel) }()
+		return netlink.LinkSetUp(tunnel) // binds the port on every address
+	}))
+	for _, port := range []int{51820, 68, 9999} {
+		must(t, e.NS.Do(func() error {
+			l, err := net.ListenPacket("udp4", fmt.Sprintf("0.0.0.0:%d", port))
+			if err != nil {
+				return err
+			}
+			return l.Close()
+		}))
+	}
+	for _, to := range []netip.AddrPort{netip.AddrPortFrom(ip(1), 8472), netip.AddrPortFrom(ip(2), 9999)} {
+		if _, err := edge.Ask(f.pods["a-1"].NS, "udp", to, 5*time.Second); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("%s: %v, want connection refused", to, err)
+		}
+	}
+	if a, err := edge.Ask(f.pods["a-1"].NS, "udp", f.at(0), answers); err != nil {
+		t.Errorf("a Service that is served: %v %v", a, err)
+	}
+}
+
+// A Service with thousands of UDP ports costs a node what a hundred cost, and
+// no Service with keys its place in Envoy.
+func TestUDPServiceWithThousandsOfPorts(t *testing.T) {
+	f := deploy(t, "udpmany", `["unit"]`)
+	f.served(t)
+	e := named(t, "a-1")
+	before, err := e.Envoy.ResidentMiB()
+	must(t, err)
+	ports := make([]int, 3000)
+	for i := range ports {
+		ports[i] = 20000 + i
+	}
+	udpService(t, "many", closedKeys, netip.MustParseAddr("10.96.7.3"), backend{f.pods["a-1"].IP, "a-1"}, ports...)
+	says(t, e, "UDP ports are refused, for a node has 100 UDP listeners at most: of service default/many")
+	listeners := func() (n int) {
+		text, err := e.Admin("/listeners")
+		must(t, err)
+		return strings.Count(text, "udp-")
+	}
+	wait.Eventually(t, func() error {
+		if n := listeners(); n < 100 {
+			return fmt.Errorf("%d UDP listeners", n)
+		}
+		return nil
+	})
+	after, err := e.Envoy.ResidentMiB()
+	must(t, err)
+	t.Logf("Envoy: %d MiB before, %d MiB after; %d UDP listeners", before, after, listeners())
+	if n := listeners(); n > 120 || after > before+100 {
+		t.Errorf("%d UDP listeners cost %d MiB", n, after-before)
+	}
+	if !held(t, e)[f.at(0).String()] || !held(t, e)[f.at(1).String()] {
+		t.Error("the clusters of a Service with keys were pushed out of Envoy")
+	}
+	for _, network := range []string{"tcp", "udp"} {
+		if _, err := edge.Ask(f.pods["a-1"].NS, network, f.at(0), answers); err != nil {
+			t.Errorf("%s: %v", network, err)
+		}
+	}
+}

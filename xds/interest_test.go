@@ -1,0 +1,130 @@
+package xds
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/gridmesh/gridmesh/xds/render"
+	"github.com/gridmesh/gridmesh/xds/xdstest"
+)
+
+// Envoy never gives back what it asked for by name: beyond a number of such
+// clusters it gets no more, and is told so at once.
+func TestClustersOnDemandAreBounded(t *testing.T) {
+	cat := catalogOf([]byte{1}, []byte{2, 3, 4, 5}, 9)
+	s := newSubscription(render.ClusterType)
+	s.limit = 2
+	s.request(cat, nil, nil, nil)
+	want(t, drain(t, s, cat), name(1))
+	if asked := s.request(cat, []string{name(2), name(3), name(4)}, nil, nil); !slices.Equal(asked, []string{name(2), name(3)}) {
+		t.Errorf("noted as used: %v", asked)
+	}
+	want(t, drain(t, s, cat), strings.Join([]string{name(2), name(3), "-" + name(4)}, " "))
+	next := catalogOf([]byte{1}, []byte{2, 3, 4, 5}, 10)
+	s.markAll(next)
+	want(t, drain(t, s, next)) // clusters do not depend on endpoints, and what was refused stays so
+	near := catalogOf([]byte{1, 4}, []byte{2, 3, 5}, 9)
+	s.markAll(near)
+	want(t, drain(t, s, near), name(4)) // what is preloaded needs no place
+
+	// Another agent, the same Envoy: what it holds comes first.
+	again := newSubscription(render.ClusterType)
+	again.limit = 2
+	again.request(cat, []string{"*", name(5), name(4), name(3), name(2)}, nil, map[string]string{
+		name(1): s.sent[name(1)], name(2): s.sent[name(2)], name(3): s.sent[name(3)],
+	})
+	want(t, drain(t, again, cat), "-"+name(4)+" -"+name(5))
+	again.request(cat, nil, []string{name(2)}, nil) // no Envoy does that
+	if !again.over[name(5)] || again.full() {
+		t.Errorf("over %v, full %v", again.over, again.full())
+	}
+}
+
+// A peer that does not read costs what it holds, not what has changed since.
+func TestAHungReaderCostsBoundedMemory(t *testing.T) {
+	c := newCluster(t)
+	c.near(9, 1)
+	c.publish()
+	p := newPeer(t, c)
+	p.subscribe(render.ClusterType)
+	p.drain()
+	// Responses without an answer, so that nothing more may be sent.
+	for i := range byte(2 * maxInflight) {
+		c.near(9, 10+i)
+		cat, changed := c.next(false)
+		c.server.Update(cat, changed)
+		p.stream.mark(changed, false)
+		p.stream.takeDirty()
+		p.flush()
+	}
+	pending := func() int { return len(p.stream.subs[render.ClusterType].pending) }
+	before := pending()
+	for hour := range 200 {
+		names := make([]string, 500)
+		for i := range names {
+			names[i] = fmt.Sprintf("10.%d.%d.%d:80", hour, i>>8, i&255)
+		}
+		p.stream.mark(render.Changed{render.ClusterType: names, render.EndpointType: names, render.ListenerType: names}, false)
+		n := 0
+		for _, dirty := range p.stream.dirty {
+			n += len(dirty)
+		}
+		if n > maxDirty {
+			t.Fatalf("%d names are remembered for a peer that does not read", n)
+		}
+	}
+	p.stream.takeDirty()
+	p.flush()
+	if n := pending(); n > before+2*maxInflight {
+		t.Errorf("%d names wait to be sent, %d did before: of clusters that Envoy never knew", n, before)
+	}
+	for i := range 100 { // and one by one, as a peer that reads slowly sees it
+		p.stream.mark(render.Changed{render.ClusterType: {fmt.Sprintf("10.250.%d.1:80", i), fmt.Sprintf("10.250.%d.2:80", i)}}, false)
+		p.stream.takeDirty()
+		p.flush()
+	}
+	if n := pending(); n > before+2*maxInflight {
+		t.Errorf("%d names wait to be sent, %d did before", n, before)
+	}
+	p.converged()
+}
+
+// The first request says who connects; nobody is served without that.
+func TestAPeerSaysWhoItIsFirst(t *testing.T) {
+	c := serving(t, []byte{1}, nil)
+	nobody := xdstest.Dial(t, c.socket)
+	nobody.Anonymous()
+	nobody.Subscribe(render.ClusterType)
+	if err := nobody.End(); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "has no node") {
+		t.Errorf("a stream whose first request has no node ends with %v", err)
+	}
+
+	// Some send the node with every request; it is looked at once.
+	var lines bytes.Buffer
+	c = newCluster(t)
+	c.server.cfg.Log = slog.New(slog.NewTextHandler(&lines, nil))
+	c.publish()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	p := &pipe{ctx: ctx, requests: make(chan *discovery.DeltaDiscoveryRequest), responses: make(chan *discovery.DeltaDiscoveryResponse, 10)}
+	ended := make(chan error)
+	go func() { ended <- c.server.DeltaAggregatedResources(p) }()
+	for range 5 {
+		p.requests <- &discovery.DeltaDiscoveryRequest{TypeUrl: render.ClusterType, Node: xdstest.Node(40)}
+	}
+	cancel()
+	<-ended
+	if n := strings.Count(lines.String(), "Envoy connected"); n != 1 {
+		t.Errorf("said %d times that Envoy is connected", n)
+	}
+}

@@ -1,0 +1,146 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// maxUDPProblems bounds the Services that are named one by one.
+const maxUDPProblems = 50
+
+// udpChooser chooses the UDP frontends that have a listener. Each is a socket
+// in the node's namespace and a quarter of a MiB of Envoy's memory, so only
+// Services with topologyKeys have one, and the cluster's DNS. A listener that
+// was opened stays for as long as its frontend may have one, with endpoints or
+// without: one that comes back while the one before it drains would share its
+// packets with it.
+type udpChooser struct {
+	max  int
+	want map[string]udpFrontend // cluster name -> what may have a listener
+	deny map[string]udpDenial   // cluster name -> why it has none
+	open map[string]bool        // cluster names of the listeners
+	over int                    // frontends without a listener because of max
+	// some are the Services of those, one each, sorted.
+	some  []topology.ObjectKey
+	said  []topology.Problem
+	stale bool
+}
+
+type udpFrontend struct {
+	topology.Frontend
+	service topology.ObjectKey
+	always  bool // whatever max is
+}
+
+type udpDenial struct {
+	service topology.ObjectKey
+	text    string
+}
+
+func newUDPChooser(most int) *udpChooser {
+	return &udpChooser{max: most, want: map[string]udpFrontend{}, deny: map[string]udpDenial{}, open: map[string]bool{}, stale: true}
+}
+
+// forget drops a frontend; enter may bring it back before choose is called.
+func (c *udpChooser) forget(name string) {
+	delete(c.want, name)
+	delete(c.deny, name)
+	c.stale = true
+}
+
+func (c *udpChooser) enter(name string, s *topology.ServiceView, f *topology.FrontendView) {
+	if len(f.Tiers) == 0 && !c.open[name] {
+		return // refused like everything without endpoints
+	}
+	c.stale = true
+	owner, always := nodePorts[f.Port], isAlways(s.Key)
+	switch {
+	case always:
+	case s.Keys.Mode == topology.NoKeys:
+		c.deny[name] = udpDenial{s.Key, fmt.Sprintf("%s is refused: UDP is served for Services with topologyKeys only; give it topologyKeys, '[\"*\"]' for every endpoint, or use TCP", f.Frontend)}
+		return
+	case owner != "":
+		c.deny[name] = udpDenial{s.Key, fmt.Sprintf("%s is refused: the port is the node's own (%s), which a listener there would keep from the node; give the Service another port", f.Frontend, owner)}
+		return
+	}
+	c.want[name] = udpFrontend{f.Frontend, s.Key, always}
+}
+
+// choose returns the frontends whose listeners came and went since it was last
+// called, by cluster name.
+func (c *udpChooser) choose() (opened []udpFrontend, closed []string) {
+	if !c.stale {
+		return nil, nil
+	}
+	c.stale = false
+	for name := range c.open {
+		if _, wanted := c.want[name]; !wanted {
+			delete(c.open, name)
+			closed = append(closed, name)
+		}
+	}
+	var waiting []udpFrontend
+	room := c.max
+	for name, f := range c.want {
+		switch {
+		case f.always && !c.open[name]:
+			opened = append(opened, f)
+		case !f.always && c.open[name]:
+			room--
+		case !f.always:
+			waiting = append(waiting, f)
+		}
+	}
+	slices.SortFunc(waiting, func(a, b udpFrontend) int {
+		return cmp.Or(a.service.Compare(b.service), a.Compare(b.Frontend))
+	})
+	room = min(max(room, 0), len(waiting))
+	opened = append(opened, waiting[:room]...)
+	for _, f := range opened {
+		c.open[ClusterName(f.Frontend)] = true
+	}
+	c.over, c.some = len(waiting)-room, nil
+	for _, f := range waiting[room:] {
+		c.some = append(c.some, f.service)
+	}
+	c.some = slices.Compact(c.some)
+	c.said = c.problems()
+	return opened, closed
+}
+
+// problems says of every Service what is refused of its UDP, and why.
+func (c *udpChooser) problems() (list []topology.Problem) {
+	const field = "spec.ports"
+	denied := map[topology.ObjectKey][]string{}
+	for _, d := range c.deny {
+		denied[d.service] = append(denied[d.service], d.text)
+	}
+	services := slices.SortedFunc(maps.Keys(denied), topology.ObjectKey.Compare)
+	more := max(0, len(services)-maxUDPProblems)
+	for _, key := range services[:len(services)-more] {
+		texts := slices.SortedFunc(slices.Values(denied[key]), strings.Compare)
+		text := texts[0]
+		if len(texts) > 1 {
+			text += fmt.Sprintf(" (and %d more of its UDP ports)", len(texts)-1)
+		}
+		list = append(list, topology.Problem{Object: "service " + key.String(), Field: field, Text: text})
+	}
+	if more > 0 {
+		list = append(list, topology.Problem{Object: "node", Text: fmt.Sprintf("UDP of %d Services more is refused for the same reasons", more)})
+	}
+	if c.over > 0 {
+		named := make([]string, 0, 5)
+		for _, key := range c.some[:min(len(c.some), cap(named))] {
+			named = append(named, key.String())
+		}
+		list = append(list, topology.Problem{Object: "node", Text: fmt.Sprintf(
+			"%d UDP ports are refused, for a node has %d UDP listeners at most: of service %s%s; give them fewer UDP ports",
+			c.over, c.max, strings.Join(named, ", "), map[bool]string{true: " and others"}[len(c.some) > len(named)])})
+	}
+	return list
+}
