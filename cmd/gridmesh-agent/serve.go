@@ -34,7 +34,7 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 	}
 	parts := node.Parts{
 		Log: log, Registry: run.NewRegistry(), Capture: kernel,
-		Inspect: capture.Inspect, WatchLinks: capture.Watch,
+		Inspect: capture.Inspector(), WatchLinks: capture.Watch,
 	}
 	parts.XDS = func(requested func([]string), refused func(xds.Nack)) node.XDS {
 		return xds.New(xds.Config{Log: log, Metrics: xds.NewMetrics(parts.Registry), Asked: requested, Refused: refused})
