@@ -267,8 +267,13 @@ func (c *Capture) Remove() error {
 	return errors.Join(c.table.remove(), removeBridge(), removeRoutes(c.cfg), c.ctl.restore())
 }
 
-// Cleanup is Remove, for whoever runs no capture.
+// Cleanup is Remove, for whoever runs no capture, while no agent does.
 func Cleanup(cfg plan.Config, host Host) error {
+	unlock, err := Lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	t, err := newTable()
 	if err != nil {
 		return err

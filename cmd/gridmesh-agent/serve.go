@@ -33,7 +33,7 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 		return err
 	}
 	parts := node.Parts{
-		Log: log, Registry: run.NewRegistry(), Capture: kernel,
+		Log: log, Registry: run.NewRegistry(), Capture: &locked{Capture: kernel},
 		Inspect: capture.Inspector(), WatchLinks: capture.Watch,
 	}
 	parts.XDS = func(requested func([]string), refused func(xds.Nack)) node.XDS {
