@@ -1,7 +1,6 @@
 package capture
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -15,50 +14,28 @@ import (
 	"github.com/gridmesh/gridmesh/capture/rules"
 )
 
-// Watch fills the returned one-slot channel whenever a link or an address of
-// the node changed: a pod network's bridge comes with the first pod, and takes
-// the MAC of its lowest port unless somebody gave it one.
-func Watch(ctx context.Context) (<-chan struct{}, error) {
-	links, addrs := make(chan netlink.LinkUpdate, 64), make(chan netlink.AddrUpdate, 64)
-	ignore := func(error) {} // a lost message is made good by the periodic Repair
-	if err := netlink.LinkSubscribeWithOptions(links, ctx.Done(), netlink.LinkSubscribeOptions{ErrorCallback: ignore}); err != nil {
-		return nil, fmt.Errorf("watch links: %w", err)
-	}
-	if err := netlink.AddrSubscribeWithOptions(addrs, ctx.Done(), netlink.AddrSubscribeOptions{ErrorCallback: ignore}); err != nil {
-		return nil, fmt.Errorf("watch addresses: %w", err)
-	}
-	wake := make(chan struct{}, 1)
-	go func() {
-		for links != nil || addrs != nil {
-			select {
-			case _, ok := <-links:
-				if !ok {
-					links = nil
-					continue
-				}
-			case _, ok := <-addrs:
-				if !ok {
-					addrs = nil
-					continue
-				}
-			}
-			select {
-			case wake <- struct{}{}:
-			default:
-			}
-		}
-	}()
-	return wake, nil
+// RefreshBridges follows the network of the node: the bridges that pods hang on,
+// and IPv6 where it comes or goes. It reports whether anything changed, also
+// where a Repair since the last call saw it first.
+func (c *Capture) RefreshBridges() (bool, error) {
+	changed, err := c.refresh()
+	changed = changed || c.moved
+	c.moved = false
+	return changed, err
 }
 
-// RefreshBridges follows the bridges that pods hang on and reports whether
-// anything changed.
-func (c *Capture) RefreshBridges() (bool, error) {
-	list, err := podBridges(c.cfg)
-	if err != nil || slices.EqualFunc(list, c.bridges, equalBridge) {
-		return false, err
+func (c *Capture) refresh() (changed bool, err error) {
+	var errs []error
+	if has := c.host.hasIPv6(); c.installed && has != c.ipv6 {
+		changed = true
+		errs = append(errs, c.installRoutes())
 	}
-	return true, c.follow(list)
+	list, err := podBridges(c.cfg)
+	if err == nil && !slices.EqualFunc(list, c.bridges, equalBridge) {
+		changed = true
+		err = c.follow(list)
+	}
+	return changed, errors.Join(append(errs, err)...)
 }
 
 // follow makes the rules be about these bridges, and the bridges fit for them.
@@ -103,13 +80,17 @@ func podBridges(cfg plan.Config) ([]rules.PodBridge, error) {
 	return found, nil
 }
 
-// installBridge puts the rules of the bridges in place.
-func installBridge(list []rules.PodBridge) error {
+// bridgeTable holds the rules of the bridges.
+var bridgeTable = &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyBridge}
+
+// installBridge puts the rules of the bridges in place, and returns how the
+// kernel tells them.
+func installBridge(list []rules.PodBridge) (string, error) {
 	conn, err := nftables.New()
 	if err != nil {
-		return fmt.Errorf("open nftables: %w", err)
+		return "", fmt.Errorf("open nftables: %w", err)
 	}
-	t := &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyBridge}
+	t := bridgeTable
 	conn.AddTable(t)
 	conn.DelTable(t)
 	conn.AddTable(t)
@@ -119,9 +100,9 @@ func installBridge(list []rules.PodBridge) error {
 	}
 	addRules(conn, t, chains)
 	if err := conn.Flush(); err != nil {
-		return fmt.Errorf("install bridge rules: %w", err)
+		return "", fmt.Errorf("install bridge rules: %w", err)
 	}
-	return nil
+	return remember(conn, t.Family, chains)
 }
 
 func removeBridge() error {
@@ -148,17 +129,19 @@ func removeBridge() error {
 // tried again by Repair; the rest is done without them.
 func (c *Capture) adopt(list []rules.PodBridge) error {
 	if len(list) == 0 {
-		c.bridges = nil
+		c.bridges, c.lifting = nil, ""
 		return removeBridge()
 	}
-	if err := installBridge(list); err != nil {
+	text, err := installBridge(list)
+	if err != nil {
 		return err
 	}
+	c.lifting = text
 	if err := pinMAC(list); err != nil { // last: each time, it wakes who watches links
 		return err
 	}
 	c.bridges = list
-	_, err := c.bridgeSysctls(list)
+	_, err = c.bridgeSysctls(list)
 	return err
 }
 

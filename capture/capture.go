@@ -15,11 +15,16 @@ import (
 // Capture keeps the kernel of this node in line with views. It has one owner.
 type Capture struct {
 	cfg       plan.Config
+	host      Host
 	ctl       sysctls
 	table     *table
 	planner   *plan.Planner
 	bridges   []rules.PodBridge
-	found     bool // rules of a run before, at Install
+	lifting   string         // what rendition said of the bridges' rules when they were written
+	moved     bool           // Repair followed the node's network, and RefreshBridges has not said so
+	ipv6      bool           // lo has it; the routes follow
+	known     []netip.Prefix // guarded until a whole view says what is
+	found     bool           // rules of a run before, at Install
 	installed bool
 	outdated  bool         // the rules are to be installed again, for cfg is another
 	held      state        // how the kernel's elements stand to the planner's
@@ -55,37 +60,67 @@ func New(cfg plan.Config, host Host) (*Capture, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Capture{cfg: cfg, ctl: host.sysctls(), table: t, planner: plan.NewPlanner(cfg)}, nil
+	return &Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: t, planner: plan.NewPlanner(cfg)}, nil
 }
 
 // Install puts the rules, the routes and the guard over the given ranges in
 // place. Elements of a run before stay in force until the first Extend; where
 // the ranges of pods are not known yet all of its rules do, until SetPodCIDRs
 // or the next Repair, for they may tell pods from others.
+//
+// Where it fails on a node that had no rules, it leaves none.
 func (c *Capture) Install(guard []netip.Prefix) (err error) {
 	if c.found, err = c.table.present(); err != nil {
 		return err
 	}
-	guard = plan.Disjoint(guard)
+	c.known = plan.Disjoint(guard)
 	if c.found && len(c.cfg.PodCIDRs) == 0 {
 		c.outdated = true
-		err = errors.Join(installRoutes(c.cfg), c.table.addGuard(guard))
+		_, guarded := c.table.addGuard(c.known)
+		err = errors.Join(guarded, c.installRoutes())
 	} else {
-		err = c.install(guard)
+		err = c.install()
 	}
 	c.installed = err == nil
+	if err != nil && !c.found {
+		err = errors.Join(err, c.Remove())
+	}
 	return err
 }
 
-func (c *Capture) install(guard []netip.Prefix) error {
-	if err := installRoutes(c.cfg); err != nil {
-		return err
+func (c *Capture) installRoutes() error {
+	c.ipv6 = c.host.hasIPv6()
+	var errs []error
+	for _, f := range c.host.netFamilies() {
+		errs = append(errs, installRoutes(c.cfg, f))
 	}
-	if err := c.table.install(c.cfg); err != nil {
+	return errors.Join(errs...)
+}
+
+// guard is what is guarded: nothing that was known at the start is forgotten
+// before a whole view says so.
+func (c *Capture) guard() []netip.Prefix {
+	if c.goal == synced {
+		return c.planner.Guard()
+	}
+	return plan.Disjoint(slices.Concat(c.known, c.planner.Guard()))
+}
+
+func (c *Capture) install() error {
+	begin := bySet{}
+	if c.goal != unsure {
+		begin = wanted(c.planner.Plan())
+	}
+	begin.ranges(rules.Guard, c.guard())
+	begin.bridges(c.bridges)
+	if err := c.table.install(c.cfg, begin); err != nil {
 		return err
 	}
 	// The guard first, whatever becomes of the rest.
-	if err := c.table.addGuard(guard); err != nil {
+	if _, err := c.table.addGuard(c.guard()); err != nil {
+		return err
+	}
+	if err := c.installRoutes(); err != nil {
 		return err
 	}
 	c.outdated = false
@@ -114,7 +149,7 @@ func (c *Capture) SetPodCIDRs(list []netip.Prefix) error {
 		return nil
 	}
 	c.outdated = true
-	return errors.Join(c.install(c.planner.Guard()), c.reapply())
+	return errors.Join(c.install(), c.reapply())
 }
 
 // Tune sets what serves better with it and works without. A kept source is an
@@ -200,33 +235,19 @@ func (c *Capture) reapply() error {
 	return err
 }
 
-// Repair puts back what somebody else removed and reports whether it had to.
-// It is cheap when nothing is missing. Rules do not wait for what bridges need.
-func (c *Capture) Repair() (bool, error) {
-	repaired, err := c.repairRules()
-	_, refresh := c.RefreshBridges()
-	again, sysctl := c.bridgeSysctls(c.bridges)
-	_ = c.Tune() // said at the start, where it does not work
-	return repaired || again, errors.Join(err, refresh, sysctl)
-}
-
-func (c *Capture) repairRules() (bool, error) {
-	present, err := c.table.present()
-	if err != nil {
-		return false, err
-	}
-	if present && !c.outdated && routesPresent(c.cfg) {
-		return false, nil
-	}
-	// The elements too, also where a bridge is not as it should be.
-	return true, errors.Join(c.install(c.planner.Guard()), c.reapply())
-}
-
 // Found reports whether rules of a run before were in force at Install.
 func (c *Capture) Found() bool { return c.found }
 
-// Pods names the kind of pod network found: "bridged (cni0)" or "routed".
+// Pods names the kind of pod network found: "bridged (cni0)" or "routed", and
+// an IP version that the node does not have.
 func (c *Capture) Pods() string {
+	if c.installed && !c.ipv6 {
+		return c.podNetwork() + ", without IPv6 (it is disabled on lo)"
+	}
+	return c.podNetwork()
+}
+
+func (c *Capture) podNetwork() string {
 	if len(c.cfg.PodCIDRs) == 0 {
 		return "unknown (no pod CIDR: sources are not kept)"
 	}
@@ -246,11 +267,16 @@ func (c *Capture) Remove() error {
 	return errors.Join(c.table.remove(), removeBridge(), removeRoutes(c.cfg), c.ctl.restore())
 }
 
-// Cleanup is Remove, for whoever runs no capture.
+// Cleanup is Remove, for whoever runs no capture, while no agent does.
 func Cleanup(cfg plan.Config, host Host) error {
+	unlock, err := Lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	t, err := newTable()
 	if err != nil {
 		return err
 	}
-	return (&Capture{cfg: cfg, ctl: host.sysctls(), table: t}).Remove()
+	return (&Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: t}).Remove()
 }

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
@@ -133,11 +135,39 @@ func TestRepair(t *testing.T) {
 			c.table.conn.FlushRuleset()
 			must(t, c.table.conn.Flush())
 		},
-		"the rule": func(t *testing.T, c *Capture) { must(t, netlink.RuleDel(markRule(c.cfg, unix.AF_INET6))) },
+		"the rule": func(t *testing.T, c *Capture) { must(t, netlink.RuleDel(markRule(c.cfg, inet6))) },
 		"the route": func(t *testing.T, c *Capture) {
-			lo, err := netlink.LinkByName("lo")
+			must(t, netlink.RouteDel(localRoute(c.cfg.Table, loIndex, inet4)))
+		},
+		"the rule's place": func(t *testing.T, c *Capture) {
+			late := markRule(c.cfg, inet4)
+			late.Priority = 500
+			must(t, netlink.RuleAdd(late))
+			must(t, netlink.RuleDel(markRule(c.cfg, inet4)))
+		},
+		"a chain": func(t *testing.T, c *Capture) {
+			c.table.conn.FlushChain(&nftables.Chain{Table: c.table.nft, Name: rules.GuardForward})
+			must(t, c.table.conn.Flush())
+		},
+		"a rule of a chain": func(t *testing.T, c *Capture) {
+			chain := &nftables.Chain{Table: c.table.nft, Name: rules.GuardOutput}
+			c.table.conn.InsertRule(&nftables.Rule{Table: c.table.nft, Chain: chain, Exprs: term(rules.Accept)})
+			must(t, c.table.conn.Flush())
+		},
+		"a rule, for another": func(t *testing.T, c *Capture) {
+			chain := &nftables.Chain{Table: c.table.nft, Name: rules.GuardForward}
+			list, err := c.table.conn.GetRules(c.table.nft, chain)
 			must(t, err)
-			must(t, netlink.RouteDel(localRoute(c.cfg, lo, netFamilies[0].any)))
+			c.table.conn.ReplaceRule(&nftables.Rule{Table: c.table.nft, Chain: chain, Handle: list[0].Handle, Exprs: term(rules.Accept)})
+			must(t, c.table.conn.Flush())
+		},
+		"an element": func(t *testing.T, c *Capture) { c.emptied(t, "serve4") },
+		"the guard":  func(t *testing.T, c *Capture) { c.emptied(t, "guard6") },
+		"pods":       func(t *testing.T, c *Capture) { c.emptied(t, "pods4") },
+		"bridges":    func(t *testing.T, c *Capture) { c.emptied(t, rules.Bridges) },
+		"the bridge": func(t *testing.T, c *Capture) {
+			c.table.conn.DelTable(bridgeTable)
+			must(t, c.table.conn.Flush())
 		},
 		"a sysctl": func(t *testing.T, _ *Capture) {
 			must(t, os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-iptables", []byte("1"), 0o644))
@@ -162,9 +192,23 @@ func TestRepair(t *testing.T) {
 				if after := elements(t); !reflect.DeepEqual(after, sets) {
 					t.Errorf("sets after: %v, before: %v", after, sets)
 				}
+				inKernel(t, rules.Inet(c.cfg))
+				inKernel(t, rules.Bridge(c.bridges))
+				if again, err := c.Repair(); again || err != nil {
+					t.Errorf("a second time: %v, %v", again, err)
+				}
 			})
 		}
 	}
+}
+
+// emptied is what somebody else does to a set.
+func (c *Capture) emptied(t *testing.T, set string) {
+	t.Helper()
+	other, err := nftables.New()
+	must(t, err)
+	other.FlushSet(c.table.sets[set])
+	must(t, other.Flush())
 }
 
 func TestPodRangesMayComeLater(t *testing.T) {
@@ -336,6 +380,54 @@ func TestWatchSeesBridges(t *testing.T) {
 	<-wake
 }
 
+// Watch tells what others did to what is ours, and little of what is not.
+func TestWatchSeesHandsOfOthers(t *testing.T) {
+	c := started(t, config())
+	ctx, cancel := context.WithCancel(t.Context())
+	wake, err := Watch(ctx)
+	must(t, err)
+	for name, harm := range map[string]func(){
+		"the ruleset": func() { c.table.conn.FlushRuleset(); must(t, c.table.conn.Flush()) },
+		"the rule":    func() { must(t, netlink.RuleDel(markRule(c.cfg, inet6))) },
+		"the route":   func() { must(t, netlink.RouteDel(localRoute(c.cfg.Table, loIndex, inet6))) },
+		"an element":  func() { c.emptied(t, "guard4") },
+	} {
+		_, err := c.Repair()
+		must(t, err)
+		calm(wake)
+		harm()
+		select {
+		case <-wake:
+		case <-time.After(time.Minute):
+			t.Errorf("%s: nobody was woken", name)
+		}
+	}
+	calm(wake)
+	foreign(t) // has a rule: for that everybody is woken
+	calm(wake)
+	addChain(t, &nftables.Chain{Table: &nftables.Table{Name: "another", Family: nftables.TableFamilyINet}, Name: "x"})
+	must(t, netlink.RouteAdd(&netlink.Route{LinkIndex: loIndex, Table: 100, Dst: parse(t, "198.51.100.0/24").IPNet}))
+	select {
+	case <-wake:
+		t.Error("woken by another table, or by a route of another kind")
+	case <-time.After(10 * watchPause):
+	}
+	cancel()
+	for range wake { // until nothing of it runs: goleak looks for the rest
+	}
+}
+
+// calm waits until no change is on its way any more.
+func calm(wake <-chan struct{}) {
+	for {
+		select {
+		case <-wake:
+		case <-time.After(10 * watchPause):
+			return
+		}
+	}
+}
+
 func TestCleanupLeavesNothing(t *testing.T) {
 	for name, cfg := range map[string]plan.Config{"default": config(), "bridge netfilter kept": kept()} {
 		t.Run(name, func(t *testing.T) {
@@ -378,10 +470,13 @@ func foreign(t *testing.T) {
 		}
 	}
 	must(t, conn.Flush())
-	must(t, netlink.RouteAdd(&netlink.Route{LinkIndex: 1, Table: 100, Dst: parse(t, "192.0.2.0/24").IPNet}))
-	rule := netlink.NewRule()
-	rule.Mark, rule.Table, rule.Priority, rule.Family = 0x10, 100, 900, unix.AF_INET
-	must(t, netlink.RuleAdd(rule))
+	own := config().Table // may be somebody else's number too
+	for _, table := range []int{100, own} {
+		must(t, netlink.RouteAdd(&netlink.Route{LinkIndex: 1, Table: table, Dst: parse(t, "192.0.2.0/24").IPNet}))
+		rule := netlink.NewRule()
+		rule.Mark, rule.Table, rule.Priority, rule.Family = 0x10, table, 900+table, unix.AF_INET
+		must(t, netlink.RuleAdd(rule))
+	}
 }
 
 func TestForeignRulesAreLeftAlone(t *testing.T) {
@@ -393,7 +488,7 @@ func TestForeignRulesAreLeftAlone(t *testing.T) {
 	_, err := c.Repair()
 	must(t, err)
 	all := everything(t)
-	for _, line := range []string{"1 firewall capture: 1 rules", "1 firewall mine: 1 rules", "2 gridmesh capture: 1 rules", "7 firewall mine: 1 rules", "rule 900", "192.0.2.0/24"} {
+	for _, line := range []string{"1 firewall capture: 1 rules", "1 firewall mine: 1 rules", "2 gridmesh capture: 1 rules", "7 firewall mine: 1 rules", "rule 1000:", "rule 15901:", "192.0.2.0/24"} {
 		if !strings.Contains(all, line) {
 			t.Errorf("%q is gone:\n%s", line, all)
 		}

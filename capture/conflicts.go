@@ -1,15 +1,13 @@
 package capture
 
 import (
-	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
-	"unsafe"
 
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // Finding is something on the node that breaks the capture or is broken by it.
@@ -30,18 +28,40 @@ const (
 	PolicyEngine FindingKind = "policy-engine"
 	// InputDrop: a host firewall that drops captured packets; reported.
 	InputDrop FindingKind = "input-drop"
+	// SourceMark: a sysctl that makes captured packets martians; reported.
+	SourceMark FindingKind = "src-valid-mark"
+	// Unseen: what may hold rules of kube-proxy and cannot be read; reported.
+	Unseen FindingKind = "unseen"
 )
 
 // Inspect looks for what cannot live beside the capture.
-func Inspect() ([]Finding, error) {
-	conn, err := nftables.New()
-	if err != nil {
-		return nil, fmt.Errorf("open nftables: %w", err)
+func Inspect() ([]Finding, error) { return Inspector()() }
+
+// Inspector returns Inspect for who calls it again and again: chains are read
+// only where nftables changed since the last call. It is for one goroutine.
+func Inspector() func() ([]Finding, error) {
+	var chains []*nftables.Chain
+	var seen uint32
+	return func() ([]Finding, error) {
+		gen, err := generation()
+		if err != nil {
+			return nil, err
+		}
+		if gen != seen {
+			conn, err := nftables.New()
+			if err != nil {
+				return nil, fmt.Errorf("open nftables: %w", err)
+			}
+			if chains, err = conn.ListChains(); err != nil {
+				return nil, fmt.Errorf("list nftables chains: %w", err)
+			}
+			seen = gen
+		}
+		return inspect(chains)
 	}
-	chains, err := conn.ListChains()
-	if err != nil {
-		return nil, fmt.Errorf("list nftables chains: %w", err)
-	}
+}
+
+func inspect(chains []*nftables.Chain) ([]Finding, error) {
 	var found []Finding
 	seen := map[string]bool{}
 	report := func(kind FindingKind, format string, args ...any) {
@@ -54,21 +74,14 @@ func Inspect() ([]Finding, error) {
 	for _, c := range chains {
 		inspectChain(c, report)
 	}
-	for _, legacy := range []struct {
-		path, restore string
-		level, opt    int
-	}{
-		{"/proc/net/ip_tables_names", "iptables-legacy", unix.SOL_IP, unix.AF_INET},
-		{"/proc/net/ip6_tables_names", "ip6tables-legacy", unix.SOL_IPV6, unix.AF_INET6},
-	} {
-		if legacyHas(legacy.path, legacy.opt, legacy.level, "KUBE-SERVICES") {
-			report(KubeProxy, "%s holds chain KUBE-SERVICES: rules of kube-proxy (iptables) answer ClusterIPs before gridmesh can; stop kube-proxy, then run: kube-proxy --cleanup", legacy.restore)
-		}
+	inspectLegacy("/proc/thread-self/net", report)
+	inspectSysctls("/proc/sys", report)
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
 	}
-	if links, err := netlink.LinkList(); err == nil {
-		for _, l := range links {
-			inspectLink(l.Attrs().Name, report)
-		}
+	for _, l := range links {
+		inspectLink(l.Attrs().Name, report)
 	}
 	return found, nil
 }
@@ -98,40 +111,16 @@ func inspectLink(name string, report reporter) {
 	}
 }
 
-// legacyHas asks the old iptables interface, which nftables does not show.
-// The tables are only asked for when the kernel names them, for asking loads
-// the module.
-func legacyHas(names string, domain, level int, chain string) bool {
-	list, err := os.ReadFile(names)
-	if err != nil || !bytes.Contains(list, []byte("nat")) {
-		return false
+// inspectSysctls looks for values that break the way of captured packets. Where
+// the source of a packet is validated with the packet's mark, the route of
+// marked packets makes every client a local address.
+func inspectSysctls(root string, report reporter) {
+	files, _ := filepath.Glob(filepath.Join(root, "net/ipv4/conf/*/src_valid_mark"))
+	for _, file := range files {
+		value, err := os.ReadFile(file)
+		name := filepath.Base(filepath.Dir(file))
+		if err == nil && strings.TrimSpace(string(value)) == "1" && name != "lo" {
+			report(SourceMark, "sysctl net.ipv4.conf.%s.src_valid_mark is 1 (wg-quick sets it): the kernel then drops what pods send to Services over IPv4, for it takes captured packets for martians; run: sysctl -w net.ipv4.conf.%s.src_valid_mark=0 (docs/limits.md)", name, name)
+		}
 	}
-	fd, err := unix.Socket(domain, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
-	if err != nil {
-		return false
-	}
-	defer unix.Close(fd)
-	// linux/netfilter_ipv4/ip_tables.h: IPT_SO_GET_INFO 64, IPT_SO_GET_ENTRIES 65.
-	const infoLen, sizeAt, headLen = 84, 80, 40
-	info := make([]byte, infoLen)
-	copy(info, "nat")
-	if !getsockopt(fd, level, 64, info) {
-		return false
-	}
-	size := *(*uint32)(unsafe.Pointer(&info[sizeAt]))
-	const most = 256 << 20
-	if size > most {
-		return false
-	}
-	entries := make([]byte, headLen+int(size))
-	copy(entries, "nat")
-	*(*uint32)(unsafe.Pointer(&entries[32])) = size
-	return getsockopt(fd, level, 65, entries) && bytes.Contains(entries, []byte(chain))
-}
-
-func getsockopt(fd, level, opt int, buf []byte) bool {
-	n := uint32(len(buf))
-	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), uintptr(level), uintptr(opt),
-		uintptr(unsafe.Pointer(&buf[0])), uintptr(unsafe.Pointer(&n)), 0)
-	return errno == 0
 }

@@ -13,9 +13,11 @@
 //	prerouting          -90  divert      packets of Envoy's source-keeping sockets -> mark
 //	input                 0  own_ports   not redirected, to a redirect port -> reset (*)
 //	output      mangle -150  local       frontend in serve4/6 -> mark (rerouted to lo);
-//	                                     Envoy's own -> mark of the connection
+//	                                     Envoy's own -> mark of the connection;
+//	                                     answers to its kept sources -> mark
 //	forward, output       0  guard_*     still addressed to a Service -> reset or ICMP
 //	postrouting nat     100  hairpin     a pod that meets itself -> masquerade
+//	postrouting         250  guard_last  still addressed to a Service, not to lo -> drop
 //
 // (*) only where bridge netfilter is kept (plan.Config.KeepBridgeNetfilter).
 //
@@ -23,9 +25,9 @@
 // does not listen, tproxy does not apply, the packet goes on and the guard
 // refuses it: nothing unserved ever takes the default route.
 //
-// The life of a Capture: New, Install (rules, routes, guard), then for each
-// view Retract, tell Envoy, Extend; Repair every few seconds and
-// RefreshBridges when Watch says so. Cleanup needs no Capture.
+// The life of a Capture: Lock, New, Install (rules, routes, guard), then for
+// each view Retract, tell Envoy, Extend; RefreshBridges and Repair every few
+// seconds and when Watch says so. Cleanup needs no Capture.
 //
 // Two netlink libraries are in use, for neither does the other's work:
 // google/nftables speaks through mdlayher/netlink, which also carries

@@ -19,11 +19,12 @@ type family struct {
 	etherType    []byte
 	length       uint32 // of an address
 	saddr, daddr uint32 // offsets in the network header
+	nexthop      expr.RtKey
 }
 
 var families = map[rules.Family]family{
-	rules.IPv4: {unix.NFPROTO_IPV4, []byte{0x08, 0x00}, 4, 12, 16},
-	rules.IPv6: {unix.NFPROTO_IPV6, []byte{0x86, 0xdd}, 16, 8, 24},
+	rules.IPv4: {unix.NFPROTO_IPV4, []byte{0x08, 0x00}, 4, 12, 16, expr.RtNexthop4},
+	rules.IPv6: {unix.NFPROTO_IPV6, []byte{0x86, 0xdd}, 16, 8, 24, expr.RtNexthop6},
 }
 
 func familyOf(ip netip.Addr) rules.Family {
@@ -32,6 +33,9 @@ func familyOf(ip netip.Addr) rules.Family {
 	}
 	return rules.IPv4
 }
+
+// loIndex is lo's in every network: LOOPBACK_IFINDEX of linux/netdevice.h.
+const loIndex = 1
 
 // The 4-byte registers start at NFT_REG32_00; a concatenation lies in
 // consecutive ones.
@@ -94,11 +98,29 @@ func stateTerm(t rules.Term) exprs {
 	case rules.SetCtMark:
 		return exprs{ct(expr.CtKeyMARK), bits(^t.Mask, t.Value), &expr.Ct{Key: expr.CtKeyMARK, Register: reg, SourceRegister: true}}
 	case rules.Tracked:
-		const established, related = 1 << 1, 1 << 2 // NF_CT_STATE_BIT of linux/netfilter/nf_conntrack_common.h
-		return masked(ct(expr.CtKeySTATE), rules.NotEqual, 0, established|related)
+		return masked(ct(expr.CtKeySTATE), rules.NotEqual, 0, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED)
+	case rules.New:
+		return masked(ct(expr.CtKeySTATE), rules.NotEqual, 0, expr.CtStateBitNEW)
+	case rules.Original:
+		return exprs{ct(expr.CtKeyDIRECTION), equal(0)}
+	case rules.Reply:
+		return exprs{ct(expr.CtKeyDIRECTION), equal(1)}
 	case rules.NotDNATed:
 		const ipsDstNAT = 1 << 5 // linux/netfilter/nf_conntrack_common.h
 		return masked(ct(expr.CtKeySTATUS), rules.Equal, 0, ipsDstNAT)
+	}
+	return wayTerm(t)
+}
+
+// wayTerm is a term about what routing chose.
+func wayTerm(t rules.Term) exprs {
+	switch t := t.(type) {
+	case rules.Astray:
+		return exprs{&expr.Fib{Register: reg, ResultOIF: true, FlagDADDR: true, FlagMARK: true, FlagPRESENT: true}, equal(binaryutil.NativeEndian.PutUint32(1)...)}
+	case rules.Nexthop:
+		return exprs{&expr.Rt{Register: reg, Key: families[t.Family].nexthop}, lookup(t.Set.For(t.Family))}
+	case rules.NotLo:
+		return exprs{meta(expr.MetaKeyOIF), &expr.Cmp{Register: reg, Op: expr.CmpOpNeq, Data: binaryutil.NativeEndian.PutUint32(loIndex)}}
 	}
 	return frameTerm(t)
 }

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -12,20 +15,46 @@ import (
 	"github.com/gridmesh/gridmesh/capture/plan"
 )
 
-// rulePriority lies before the main table (32766) and after the local one (0).
-const rulePriority = 1000
+// rulePriority is the first after the table of local addresses (0): whatever
+// else a node routes by, a captured packet has its way already.
+const rulePriority = 1
 
-var netFamilies = []struct {
+// routeProtocol says of rules and routes that they are gridmesh's. Those of an
+// earlier choice of flags are known by it.
+const routeProtocol = 103
+
+// netFamily is an IP version as routing knows it.
+type netFamily struct {
 	family int
 	any    *net.IPNet
-}{
-	{unix.AF_INET, &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}},
-	{unix.AF_INET6, &net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}},
 }
 
-// installRoutes delivers marked packets to this node. It may be called again
-// at any time.
-func installRoutes(cfg plan.Config) error {
+var (
+	inet4 = netFamily{unix.AF_INET, &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}}
+	inet6 = netFamily{unix.AF_INET6, &net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}}
+)
+
+// netFamilies are the IP versions that this node has at the moment.
+func (h Host) netFamilies() []netFamily {
+	if h.hasIPv6() {
+		return []netFamily{inet4, inet6}
+	}
+	return []netFamily{inet4}
+}
+
+// hasIPv6 reports whether lo can deliver IPv6. The kernel may know none of it
+// (ipv6.disable=1), or have it switched off for now (disable_ipv6).
+func (h Host) hasIPv6() bool {
+	off, err := os.ReadFile(filepath.Join(h.ProcSys, "net/ipv6/conf/lo/disable_ipv6"))
+	if err != nil {
+		return !errors.Is(err, os.ErrNotExist)
+	}
+	return strings.TrimSpace(string(off)) == "0"
+}
+
+// installRoutes delivers marked packets of a family to this node. It may be
+// called again at any time, and removes what another choice of flags left.
+func installRoutes(cfg plan.Config, f netFamily) error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		return fmt.Errorf("find lo: %w", err)
@@ -33,59 +62,135 @@ func installRoutes(cfg plan.Config) error {
 	if err := netlink.LinkSetUp(lo); err != nil {
 		return fmt.Errorf("set lo up: %w", err)
 	}
-	for _, f := range netFamilies {
-		if err := netlink.RouteReplace(localRoute(cfg, lo, f.any)); err != nil {
-			return fmt.Errorf("add local route for %s to table %d: %w", f.any, cfg.Table, err)
-		}
-		if err := netlink.RuleAdd(markRule(cfg, f.family)); err != nil && !errors.Is(err, os.ErrExist) {
-			return fmt.Errorf("add rule for mark %#x/%#x: %w", cfg.Mark, cfg.Mask, err)
-		}
+	if err := netlink.RouteReplace(localRoute(cfg.Table, lo.Attrs().Index, f)); err != nil {
+		return fmt.Errorf("add local route for %s to table %d: %w", f.any, cfg.Table, err)
 	}
-	return nil
+	if err := netlink.RuleAdd(markRule(cfg, f)); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("add rule for mark %#x/%#x: %w", cfg.Mark, cfg.Mask, err)
+	}
+	return removeStale(cfg, f)
 }
 
-func removeRoutes(cfg plan.Config) error {
+// removeStale removes our rules but the present one, and the routes of tables
+// that only they led to. The present one is there before.
+func removeStale(cfg plan.Config, f netFamily) error {
+	list, err := netlink.RuleList(f.family)
+	if err != nil {
+		return fmt.Errorf("list rules: %w", err)
+	}
 	var errs []error
-	for _, f := range netFamilies {
-		rules, err := netlink.RuleListFiltered(f.family, &netlink.Rule{Table: cfg.Table}, netlink.RT_FILTER_TABLE)
-		errs = append(errs, err)
-		for i := range rules {
-			rules[i].Family = f.family
-			errs = append(errs, netlink.RuleDel(&rules[i]))
+	for i := range list {
+		r := &list[i]
+		if !ours(cfg, r) || current(cfg, r) {
+			continue
 		}
-		routes, err := netlink.RouteListFiltered(f.family, &netlink.Route{Table: cfg.Table}, netlink.RT_FILTER_TABLE)
-		errs = append(errs, err)
-		for i := range routes {
-			errs = append(errs, netlink.RouteDel(&routes[i]))
+		r.Family = f.family
+		errs = append(errs, netlink.RuleDel(r))
+		if r.Table != cfg.Table {
+			errs = append(errs, removeRoute(r.Table, f))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func routesPresent(cfg plan.Config) bool {
-	for _, f := range netFamilies {
-		rules, err := netlink.RuleListFiltered(f.family, &netlink.Rule{Table: cfg.Table}, netlink.RT_FILTER_TABLE)
-		if err != nil || len(rules) == 0 {
-			return false
+// removeRoutes removes our rules and routes of both families, and nobody else's.
+func removeRoutes(cfg plan.Config) error {
+	var errs []error
+	for _, f := range []netFamily{inet4, inet6} {
+		list, err := netlink.RuleList(f.family)
+		if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
+			continue // the kernel has no such family
 		}
-		routes, err := netlink.RouteListFiltered(f.family, &netlink.Route{Table: cfg.Table}, netlink.RT_FILTER_TABLE)
-		if err != nil || len(routes) == 0 {
-			return false
+		errs = append(errs, err)
+		tables := []int{cfg.Table}
+		for i := range list {
+			r := &list[i]
+			if !ours(cfg, r) {
+				continue
+			}
+			r.Family = f.family
+			errs = append(errs, netlink.RuleDel(r))
+			if !slices.Contains(tables, r.Table) {
+				tables = append(tables, r.Table)
+			}
+		}
+		for _, table := range tables {
+			errs = append(errs, removeRoute(table, f))
 		}
 	}
-	return true
+	return errors.Join(errs...)
 }
 
-func localRoute(cfg plan.Config, lo netlink.Link, dst *net.IPNet) *netlink.Route {
+// removeRoute removes our route from a table, where it is there.
+func removeRoute(table int, f netFamily) error {
+	routes, err := ourRoutes(table, f)
+	errs := []error{err}
+	for i := range routes {
+		if err := netlink.RouteDel(&routes[i]); !errors.Is(err, unix.ESRCH) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// routesPresent reports whether marked packets of a family are delivered here.
+func routesPresent(cfg plan.Config, f netFamily) (bool, error) {
+	list, err := netlink.RuleList(f.family)
+	if err != nil {
+		return false, fmt.Errorf("list rules: %w", err)
+	}
+	if !slices.ContainsFunc(list, func(r netlink.Rule) bool { return current(cfg, &r) }) {
+		return false, nil
+	}
+	routes, err := ourRoutes(cfg.Table, f)
+	return len(routes) > 0, err
+}
+
+// ourRoutes lists "local default dev lo" of a table.
+func ourRoutes(table int, f netFamily) ([]netlink.Route, error) {
+	all, err := netlink.RouteListFiltered(f.family, &netlink.Route{Table: table, Type: unix.RTN_LOCAL}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
+	if err != nil {
+		return nil, fmt.Errorf("list routes of table %d: %w", table, err)
+	}
+	return slices.DeleteFunc(all, func(r netlink.Route) bool {
+		if r.LinkIndex != loIndex {
+			return true
+		}
+		bits := 0
+		if r.Dst != nil {
+			bits, _ = r.Dst.Mask.Size()
+		}
+		return bits != 0
+	}), nil
+}
+
+// ours reports whether a rule is one of gridmesh's: by its protocol, or by all
+// that an agent wrote that gave it none.
+func ours(cfg plan.Config, r *netlink.Rule) bool {
+	return r.Protocol == routeProtocol || r.Table == cfg.Table && marks(cfg, r)
+}
+
+// current reports whether a rule is the one that this configuration wants.
+func current(cfg plan.Config, r *netlink.Rule) bool {
+	return r.Table == cfg.Table && marks(cfg, r) && r.Priority == rulePriority && r.Protocol == routeProtocol
+}
+
+// marks reports whether a rule is about captured packets, and all of them.
+func marks(cfg plan.Config, r *netlink.Rule) bool {
+	return r.Mark == cfg.Mark && r.Mask != nil && *r.Mask == cfg.Mask && !r.Invert &&
+		r.Src == nil && r.Dst == nil && r.IifName == "" && r.OifName == "" && r.IPProto == 0 && r.Goto < 0
+}
+
+func localRoute(table, lo int, f netFamily) *netlink.Route {
 	return &netlink.Route{
-		LinkIndex: lo.Attrs().Index, Dst: dst, Table: cfg.Table,
+		LinkIndex: lo, Dst: f.any, Table: table, Protocol: routeProtocol,
 		Type: unix.RTN_LOCAL, Scope: unix.RT_SCOPE_HOST,
 	}
 }
 
-func markRule(cfg plan.Config, family int) *netlink.Rule {
+func markRule(cfg plan.Config, f netFamily) *netlink.Rule {
 	r := netlink.NewRule()
 	mask := cfg.Mask
-	r.Family, r.Mark, r.Mask, r.Table, r.Priority = family, cfg.Mark, &mask, cfg.Table, rulePriority
+	r.Family, r.Mark, r.Mask, r.Table, r.Priority, r.Protocol = f.family, cfg.Mark, &mask, cfg.Table, rulePriority, routeProtocol
 	return r
 }

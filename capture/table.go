@@ -27,6 +27,8 @@ type table struct {
 	conn *nftables.Conn
 	nft  *nftables.Table
 	sets map[string]*nftables.Set
+	text string // what rendition said of the rules when they were written
+	gen  uint32 // the generation up to which all is as it was written; 0 for unknown
 }
 
 func newTable() (*table, error) {
@@ -48,8 +50,9 @@ func newTable() (*table, error) {
 
 // install puts the constant rules in place, in one transaction, and keeps the
 // elements that a table of the same layout holds already: an agent that
-// restarts takes nothing out of force.
-func (t *table) install(cfg plan.Config) error {
+// restarts takes nothing out of force. A new table begins with the elements
+// given, where a transaction holds them.
+func (t *table) install(cfg plan.Config, begin bySet) error {
 	keep, err := t.present()
 	if err != nil {
 		return err
@@ -76,10 +79,39 @@ func (t *table) install(cfg plan.Config) error {
 		}
 	}
 	addRules(t.conn, t.nft, list)
-	if err := t.conn.Flush(); err != nil {
+	if err := t.begin(cfg, begin, keep); err != nil {
+		return err
+	}
+	t.gen = 0 // others may have written since it was asked for
+	if err := t.flush("", true); err != nil {
 		return fmt.Errorf("install nftables rules: %w", err)
 	}
-	return t.replace(rules.Pods, ranges(rules.Pods, cfg.PodCIDRs))
+	t.text, err = remember(t.conn, t.nft.Family, list)
+	return err
+}
+
+// begin adds to the transaction which sources are kept, and the elements of a
+// new table.
+func (t *table) begin(cfg plan.Config, elements bySet, keep bool) error {
+	all := ranges(rules.Pods, cfg.PodCIDRs)
+	for _, name := range bothOf(rules.Pods) {
+		t.conn.FlushSet(t.sets[name])
+	}
+	total := 0
+	for _, list := range elements {
+		total += len(list)
+	}
+	if !keep && total <= perTransaction {
+		maps.Copy(all, elements)
+	}
+	for name, list := range all {
+		for part := range slices.Chunk(list, chunk) {
+			if err := t.conn.SetAddElements(t.sets[name], part); err != nil {
+				return fmt.Errorf("set %s: %w", name, err)
+			}
+		}
+	}
+	return nil
 }
 
 // clear empties every chain of the table and drops those that are no longer
@@ -104,15 +136,18 @@ func (t *table) clear(list []rules.Chain) error {
 
 // setBridges tells the rules which bridges pods hang on.
 func (t *table) setBridges(list []rules.PodBridge) error {
+	want := bySet{}
+	want.bridges(list)
+	if same, err := t.holds(want, []string{rules.Bridges}, true); err != nil || same {
+		return err
+	}
 	t.conn.FlushSet(t.sets[rules.Bridges])
-	for _, b := range list {
-		name := make([]byte, unix.IFNAMSIZ)
-		copy(name, b.Name)
-		if err := t.conn.SetAddElements(t.sets[rules.Bridges], []nftables.SetElement{{Key: name}}); err != nil {
+	if len(list) > 0 {
+		if err := t.conn.SetAddElements(t.sets[rules.Bridges], want[rules.Bridges]); err != nil {
 			return fmt.Errorf("set %s: %w", rules.Bridges, err)
 		}
 	}
-	return t.flush(rules.Bridges)
+	return t.flush(rules.Bridges, len(list) > 0)
 }
 
 // addRules fills empty chains.
@@ -147,7 +182,12 @@ func (t *table) sync(p *plan.Plan) error {
 		return err
 	}
 	// What is guarded comes first: nothing may leave while the rest is loaded.
-	if err := t.replace(rules.Guard, ranges(rules.Guard, p.Guard)); err != nil {
+	guard := ranges(rules.Guard, p.Guard)
+	same, err := t.holds(guard, bothOf(rules.Guard), true)
+	if err == nil && !same {
+		err = t.replace(rules.Guard, guard)
+	}
+	if err != nil {
 		return err
 	}
 	if err := t.write(t.conn.SetDeleteElements, gone); err != nil {
@@ -162,17 +202,14 @@ func (t *table) merge(p *plan.Plan) error {
 	if err != nil {
 		return err
 	}
-	if err := t.addGuard(p.Guard); err != nil {
+	if _, err := t.addGuard(p.Guard); err != nil {
 		return err
 	}
 	return t.write(t.conn.SetAddElements, added)
 }
 
 func (t *table) compare(p *plan.Plan) (gone, added bySet, err error) {
-	want := bySet{}
-	want.frontends(rules.Serve, p.Serve)
-	want.frontends(rules.Silent, p.Silent)
-	want.hairpins(p.Hairpin)
+	want := wanted(p)
 	gone, added = bySet{}, bySet{}
 	for _, set := range []rules.SetName{rules.Serve, rules.Silent, rules.Hairpin} {
 		for _, f := range rules.Families {
@@ -187,21 +224,24 @@ func (t *table) compare(p *plan.Plan) (gone, added bySet, err error) {
 	return gone, added, nil
 }
 
-// addGuard guards ranges beside those that are guarded already.
-func (t *table) addGuard(list []netip.Prefix) error {
-	for name, elements := range ranges(rules.Guard, list) {
-		have, err := t.conn.GetSetElements(t.sets[name])
+// addGuard guards ranges beside those that are guarded already, which stay in
+// force until the first sync, and reports whether any had to be added.
+func (t *table) addGuard(list []netip.Prefix) (bool, error) {
+	var have []netip.Prefix
+	for _, f := range rules.Families {
+		name := rules.Guard.For(f)
+		elements, err := t.conn.GetSetElements(t.sets[name])
 		if err != nil {
-			return fmt.Errorf("read set %s: %w", name, err)
+			return false, fmt.Errorf("read set %s: %w", name, err)
 		}
-		if len(have) > 0 {
-			continue // of the run before: in force until the first sync
-		}
-		if err := t.conn.SetAddElements(t.sets[name], elements); err != nil {
-			return fmt.Errorf("set %s: %w", name, err)
-		}
+		have = append(have, prefixes(elements)...)
 	}
-	return t.flush(string(rules.Guard))
+	have = plan.Disjoint(have)
+	want := plan.Disjoint(slices.Concat(have, list))
+	if slices.Equal(want, have) {
+		return false, nil
+	}
+	return true, t.replace(rules.Guard, ranges(rules.Guard, want))
 }
 
 // retract takes away what a change removes, and replaces the guard.
@@ -235,63 +275,56 @@ func (t *table) write(do func(*nftables.Set, []nftables.SetElement) error, eleme
 				return fmt.Errorf("set %s: %w", name, err)
 			}
 			if inTransaction += len(part); inTransaction >= perTransaction {
-				if err := t.flush(name); err != nil {
+				if err := t.flush(name, true); err != nil {
 					return err
 				}
 				inTransaction = 0
 			}
 		}
 	}
-	return t.flush("")
+	if inTransaction == 0 {
+		return nil
+	}
+	return t.flush("", true)
 }
 
-func (t *table) flush(name string) error {
+// flush ends a transaction. One that changes something is the next generation;
+// of one that may turn out to be empty that is not known.
+func (t *table) flush(name string, changes bool) error {
+	known := t.gen
+	t.gen = 0
 	if err := t.conn.Flush(); err != nil {
 		return fmt.Errorf("write set %s: %w", name, err)
+	}
+	if changes && known != 0 {
+		t.gen = nextGeneration(known)
 	}
 	return nil
 }
 
 // replace swaps the content of an interval set of both families at once.
 func (t *table) replace(set rules.SetName, elements bySet) error {
+	changes := false
 	for _, f := range rules.Families {
 		name := set.For(f)
 		t.conn.FlushSet(t.sets[name])
 		if len(elements[name]) > 0 {
+			changes = true
 			if err := t.conn.SetAddElements(t.sets[name], elements[name]); err != nil {
 				return fmt.Errorf("set %s: %w", name, err)
 			}
 		}
 	}
-	return t.flush(string(set))
+	return t.flush(string(set), changes)
 }
 
 func (t *table) remove() error {
+	t.gen, t.text = 0, ""
 	t.conn.DelTable(t.nft)
 	if err := t.conn.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("remove nftables table: %w", err)
 	}
 	return nil
-}
-
-func compare(have, want []nftables.SetElement) (gone, added []nftables.SetElement) {
-	wanted := make(map[string]bool, len(want))
-	for _, e := range want {
-		wanted[string(e.Key)] = true
-	}
-	held := make(map[string]bool, len(have))
-	for _, e := range have {
-		held[string(e.Key)] = true
-		if !wanted[string(e.Key)] {
-			gone = append(gone, nftables.SetElement{Key: e.Key})
-		}
-	}
-	for _, e := range want {
-		if !held[string(e.Key)] {
-			added = append(added, e)
-		}
-	}
-	return gone, added
 }
 
 func ranges(set rules.SetName, list []netip.Prefix) bySet {

@@ -233,8 +233,8 @@ func runBeforeStays(t *testing.T, k kernel) {
 	}
 	k.wantServed(t, "installed again", "10", "11")
 	rules, _ := k.inForce()
-	if !slices.Equal(rules.Guard, []netip.Prefix{serviceRange}) {
-		t.Errorf("the guard of the run before became %v", rules.Guard)
+	if !slices.Equal(rules.Guard, []netip.Prefix{serviceRange, netip.MustParsePrefix("10.97.0.0/24")}) {
+		t.Errorf("the guard of the run before became %v, and the new range is to be in it", rules.Guard)
 	}
 	apply(t, next, view("11"), false)
 	k.wantServed(t, "the first whole view", "11")

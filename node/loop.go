@@ -69,9 +69,11 @@ func (l *loop) run(ctx context.Context) error {
 			l.preloadDemanded()
 		case <-links:
 			l.refreshBridges()
+			l.repair()
 		case <-l.stale.due():
 			l.closeStale()
 		case <-repair.C:
+			l.refreshBridges()
 			l.repair()
 			l.closeStale()
 		case <-l.saver.due():

@@ -28,7 +28,8 @@ type Parts struct {
 	XDS func(requested func(clusters []string), refused func(xds.Nack)) XDS
 	// Inspect looks for what cannot live beside the capture.
 	Inspect func() ([]capture.Finding, error)
-	// WatchLinks fills a one-slot channel when the node's links may have changed.
+	// WatchLinks fills a one-slot channel when RefreshBridges or Repair may
+	// have something to do, and closes it after the end of ctx.
 	WatchLinks func(ctx context.Context) (<-chan struct{}, error)
 	// Cluster is the API server; nil where there is none.
 	Cluster Cluster

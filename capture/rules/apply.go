@@ -43,13 +43,29 @@ func (t Pair) apply(w *walker) outcome {
 	same := w.Packet.Src == w.Packet.To.Addr
 	return w.found(t.Family, t.Set, same && slices.Contains(w.plan.Hairpin, w.Packet.Src))
 }
-func (t Dport) apply(w *walker) outcome           { return when(w.Packet.To.Port == t.Port) }
-func (FromBridge) apply(w *walker) outcome        { return when(w.Packet.Bridged) }
-func (TransparentSocket) apply(w *walker) outcome { return when(w.Packet.Awaited) }
+func (t Dport) apply(w *walker) outcome    { return when(w.Packet.To.Port == t.Port) }
+func (FromBridge) apply(w *walker) outcome { return when(w.Packet.Bridged) }
+func (Astray) apply(w *walker) outcome     { return when(w.marked() && w.Packet.Astray) }
+func (NotLo) apply(w *walker) outcome      { return when(!w.delivered()) }
+
+// The listener that tproxy chose is transparent too.
+func (TransparentSocket) apply(w *walker) outcome {
+	return when(w.Packet.Awaited || w.Listener.IsValid() && !w.redirected)
+}
+
+func (t Nexthop) apply(w *walker) outcome {
+	if !w.delivered() {
+		return mismatch // a gateway
+	}
+	return w.within(t.Family, t.Set, w.Packet.To.Addr)
+}
 
 func (t Mark) apply(w *walker) outcome    { return t.Op.compare(w.Packet.Mark&t.Mask, t.Value) }
 func (t CtMark) apply(w *walker) outcome  { return t.Op.compare(w.Packet.CtMark&t.Mask, t.Value) }
 func (Tracked) apply(w *walker) outcome   { return when(w.Packet.Tracked) }
+func (New) apply(w *walker) outcome       { return when(!w.Packet.Tracked) }
+func (Original) apply(w *walker) outcome  { return when(!w.Packet.Reply) }
+func (Reply) apply(w *walker) outcome     { return when(w.Packet.Reply) }
 func (NotDNATed) apply(w *walker) outcome { return when(!w.redirected) }
 
 func (o Op) compare(a, b uint32) outcome { return when(a == b == (o == Equal)) }

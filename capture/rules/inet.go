@@ -63,6 +63,8 @@ const (
 	// addressed to a Service is refused.
 	GuardForward = "guard_forward"
 	GuardOutput  = "guard_output" // the host's own
+	// GuardLast sees what is about to leave, however it came so far.
+	GuardLast = "guard_last"
 	// Hairpin sees what leaves Envoy: a pod that is its own endpoint would
 	// take an answer with its own address for a martian.
 	Hairpins = "hairpin"
@@ -78,7 +80,7 @@ func refuse(f Family) string { return "refuse" + string(f) }
 // what changes is the content of its sets.
 func Inet(cfg plan.Config) *Table {
 	t := &Table{Family: "inet", Name: Name, Sets: sets(), cfg: cfg}
-	t.Chains = []Chain{capture(), divert(cfg), local(cfg), guardForward(), guardOutput(cfg), hairpin(cfg)}
+	t.Chains = []Chain{capture(), divert(cfg), local(cfg), guardForward(), guardOutput(cfg), guardLast(), hairpin(cfg)}
 	for _, f := range Families {
 		t.Chains = append(t.Chains, taking(cfg, f), refusing(f))
 	}
@@ -112,6 +114,8 @@ func capture() Chain {
 	for _, f := range Families {
 		c.Rules = append(c.Rules,
 			Rule{Is{f}, Frontend{f, Serve}, Jump{take(f)}},
+			// Open connections live on: left to Divert.
+			Rule{Is{f}, L4{topology.TCP}, Tracked{}, Frontend{f, Silent}, Return},
 			Rule{Is{f}, Frontend{f, Silent}, Counter{}, Drop})
 	}
 	return c
@@ -125,6 +129,10 @@ func taking(cfg plan.Config, f Family) Chain {
 		c.Rules = append(c.Rules, Rule{L4{topology.TCP}, FromBridge{}, Return})
 	}
 	c.Rules = append(c.Rules,
+		// Where the mark does not lead to this node the kernel would drop what
+		// tproxy gave a socket, and the client would wait. The host's own, which
+		// carry the mark already, are here because it does.
+		Rule{Mark{NotEqual, cfg.Mark, cfg.Mask}, New{}, captured(cfg), Astray{}, Jump{refuse(f)}},
 		Rule{Is{f}, L4{topology.TCP}, Saddr{f, Pods}, TProxy{f, cfg.Ports.Keep()}, captured(cfg), Accept},
 		Rule{Is{f}, L4{topology.TCP}, TProxy{f, cfg.Ports.Plain()}, captured(cfg), Accept},
 		Rule{L4{topology.UDP}, TransparentSocket{}, captured(cfg), Accept},
@@ -158,6 +166,10 @@ func divert(cfg plan.Config) Chain {
 	// Without a protocol match: ICMP errors of kept sources must come home
 	// too, or path MTU discovery hangs.
 	c.Rules = append(c.Rules, Rule{TransparentSocket{}, captured(cfg), Accept})
+	// What Local sent here finds that Envoy has closed, or is gone.
+	for _, f := range Families {
+		c.Rules = append(c.Rules, Rule{Is{f}, L4{topology.TCP}, Mark{Equal, cfg.Mark, cfg.Mask}, Jump{refuse(f)}})
+	}
 	return c
 }
 
@@ -167,8 +179,15 @@ func local(cfg plan.Config) Chain {
 	}}
 	for _, f := range Families {
 		c.Rules = append(c.Rules,
-			Rule{Is{f}, Frontend{f, Serve}, captured(cfg), Accept},
-			Rule{Is{f}, Frontend{f, Silent}, Counter{}, Drop})
+			// An endpoint in the network of the node itself answers Envoy, which
+			// dialled it in a pod's name: the answer is not for the pod.
+			Rule{Is{f}, Daddr{f, Pods}, Reply{}, CtMark{Equal, cfg.Own(), cfg.Mask}, captured(cfg), Accept},
+			Rule{Is{f}, Frontend{f, Serve}, captured(cfg), SetCtMark{cfg.Mark, cfg.Mask}, Accept})
+	}
+	// Open connections live on when their frontend is served no longer.
+	c.Rules = append(c.Rules, Rule{L4{topology.TCP}, Original{}, Tracked{}, CtMark{Equal, cfg.Mark, cfg.Mask}, captured(cfg), Accept})
+	for _, f := range Families {
+		c.Rules = append(c.Rules, Rule{Is{f}, Frontend{f, Silent}, Counter{}, Drop})
 	}
 	return c
 }
@@ -177,9 +196,24 @@ func guardForward() Chain {
 	return Chain{Name: GuardForward, Hook: &Hook{Filter, Forward, 0}, Rules: guarded()}
 }
 
+// guardOutput lets pass what is on its way to Capture, and not what only
+// bears its mark: where the mark leads to a gateway, that is told by its address.
 func guardOutput(cfg plan.Config) Chain {
-	onItsWay := Rule{Mark{Equal, cfg.Mark, cfg.Mask}, Accept} // to Capture
-	return Chain{Name: GuardOutput, Hook: &Hook{Filter, Output, 0}, Rules: slices.Insert(guarded(), 0, onItsWay)}
+	c := Chain{Name: GuardOutput, Hook: &Hook{Filter, Output, 0}}
+	for _, f := range Families {
+		c.Rules = append(c.Rules, Rule{Is{f}, Mark{Equal, cfg.Mark, cfg.Mask}, Nexthop{f, Guard}, Accept})
+	}
+	c.Rules = append(c.Rules, guarded()...)
+	return c
+}
+
+// guardLast comes after everybody's NAT. Nothing can be refused that late.
+func guardLast() Chain {
+	c := Chain{Name: GuardLast, Hook: &Hook{Filter, Postrouting, 250}}
+	for _, f := range Families {
+		c.Rules = append(c.Rules, Rule{Is{f}, Daddr{f, Guard}, NotLo{}, Counter{}, Drop})
+	}
+	return c
 }
 
 func guarded() (list []Rule) {

@@ -53,33 +53,49 @@ func TestWalk(t *testing.T) {
 		fate     Fate
 		listener string
 	}{
-		"a pod":                           {config(), Packet{Src: podV4, To: web}, ToEnvoy, "127.0.0.1:15001"},
-		"a client from elsewhere":         {config(), Packet{Src: elsewhere, To: web}, ToEnvoy, "127.0.0.1:15002"},
-		"the host":                        {config(), Packet{Src: hostV4, To: web, Local: true}, ToEnvoy, "127.0.0.1:15002"},
-		"a pod, IPv6":                     {config(), Packet{Src: netip.MustParseAddr("fd00:244::1"), To: frontend("[fd00::1]:80", tcp)}, ToEnvoy, "[::1]:15001"},
-		"a pod, Envoy absent":             {config(), Packet{Src: podV4, To: web, NoListen: true}, Refused, ""},
-		"the host, Envoy absent":          {config(), Packet{Src: hostV4, To: web, Local: true, NoListen: true}, Refused, ""},
-		"UDP":                             {config(), Packet{Src: podV4, To: dns, Awaited: true}, ToEnvoy, "10.96.0.2:53"},
-		"UDP, Envoy absent":               {config(), Packet{Src: podV4, To: dns, NoListen: true}, Refused, ""},
-		"UDP, the host, Envoy absent":     {config(), Packet{Src: hostV4, To: dns, Local: true, NoListen: true}, Refused, ""},
-		"UDP to a listener that stayed":   {config(), Packet{Src: podV4, To: frontend("10.96.0.9:53", udp), Awaited: true}, Refused, ""},
-		"a port that nothing serves":      {config(), Packet{Src: podV4, To: frontend("10.96.0.1:81", tcp)}, Refused, ""},
-		"the same from the host":          {config(), Packet{Src: hostV4, To: frontend("10.96.0.1:81", tcp), Local: true}, Refused, ""},
-		"silent":                          {config(), Packet{Src: podV4, To: frontend("10.96.0.3:80", tcp)}, Dropped, ""},
-		"silent, the host":                {config(), Packet{Src: hostV4, To: frontend("10.96.0.3:80", tcp), Local: true}, Dropped, ""},
-		"no Service":                      {config(), Packet{Src: podV4, To: frontend("192.0.2.1:80", tcp)}, Passed, ""},
-		"an answer to a kept source":      {config(), Packet{Src: elsewhere, To: frontend("10.244.0.1:999", tcp), Awaited: true, Tracked: true, CtMark: 2}, ToEnvoy, "10.244.0.1:999"},
-		"one that is the pod's own":       {config(), Packet{Src: elsewhere, To: frontend("10.244.0.1:999", tcp), Awaited: true, Tracked: true}, Passed, ""},
-		"one that conntrack forgot":       {config(), Packet{Src: elsewhere, To: frontend("10.244.0.1:999", tcp), Awaited: true}, ToEnvoy, "10.244.0.1:999"},
-		"other bits of the mark stay":     {config(), Packet{Src: podV4, To: web, Mark: 0xf0}, ToEnvoy, "127.0.0.1:15001"},
-		"bridged, redirected":             {kept(), Packet{Src: podV4, To: web, Bridged: true}, ToEnvoy, "0.0.0.0:15003"},
-		"bridged, not a pod's address":    {kept(), Packet{Src: elsewhere, To: web, Bridged: true}, ToEnvoy, "0.0.0.0:15004"},
-		"bridged, Envoy absent":           {kept(), Packet{Src: podV4, To: web, Bridged: true, NoListen: true}, Refused, ""},
-		"bridged, UDP":                    {kept(), Packet{Src: podV4, To: dns, Bridged: true, Awaited: true}, ToEnvoy, "10.96.0.2:53"},
-		"routed beside a bridge":          {kept(), Packet{Src: podV4, To: web}, ToEnvoy, "127.0.0.1:15001"},
-		"to a redirect port itself":       {kept(), Packet{Src: podV4, To: frontend("10.20.0.1:15003", tcp), ToNode: true}, Refused, ""},
-		"to another port of the node":     {kept(), Packet{Src: podV4, To: frontend("10.20.0.1:22", tcp), ToNode: true}, Passed, ""},
-		"to that port, netfilter cleared": {config(), Packet{Src: podV4, To: frontend("10.20.0.1:15003", tcp), ToNode: true}, Passed, ""},
+		"a pod":                                     {config(), Packet{Src: podV4, To: web}, ToEnvoy, "127.0.0.1:15001"},
+		"a client from elsewhere":                   {config(), Packet{Src: elsewhere, To: web}, ToEnvoy, "127.0.0.1:15002"},
+		"the host":                                  {config(), Packet{Src: hostV4, To: web, Local: true}, ToEnvoy, "127.0.0.1:15002"},
+		"a pod, IPv6":                               {config(), Packet{Src: netip.MustParseAddr("fd00:244::1"), To: frontend("[fd00::1]:80", tcp)}, ToEnvoy, "[::1]:15001"},
+		"a pod, Envoy absent":                       {config(), Packet{Src: podV4, To: web, NoListen: true}, Refused, ""},
+		"the host, Envoy absent":                    {config(), Packet{Src: hostV4, To: web, Local: true, NoListen: true}, Refused, ""},
+		"UDP":                                       {config(), Packet{Src: podV4, To: dns, Awaited: true}, ToEnvoy, "10.96.0.2:53"},
+		"UDP, Envoy absent":                         {config(), Packet{Src: podV4, To: dns, NoListen: true}, Refused, ""},
+		"UDP, the host, Envoy absent":               {config(), Packet{Src: hostV4, To: dns, Local: true, NoListen: true}, Refused, ""},
+		"UDP to a listener that stayed":             {config(), Packet{Src: podV4, To: frontend("10.96.0.9:53", udp), Awaited: true}, Refused, ""},
+		"a port that nothing serves":                {config(), Packet{Src: podV4, To: frontend("10.96.0.1:81", tcp)}, Refused, ""},
+		"the same from the host":                    {config(), Packet{Src: hostV4, To: frontend("10.96.0.1:81", tcp), Local: true}, Refused, ""},
+		"silent":                                    {config(), Packet{Src: podV4, To: frontend("10.96.0.3:80", tcp)}, Dropped, ""},
+		"silent, the host":                          {config(), Packet{Src: hostV4, To: frontend("10.96.0.3:80", tcp), Local: true}, Dropped, ""},
+		"no Service":                                {config(), Packet{Src: podV4, To: frontend("192.0.2.1:80", tcp)}, Passed, ""},
+		"an answer to a kept source":                {config(), Packet{Src: elsewhere, To: frontend("10.244.0.1:999", tcp), Awaited: true, Tracked: true, CtMark: 2}, ToEnvoy, "10.244.0.1:999"},
+		"one that is the pod's own":                 {config(), Packet{Src: elsewhere, To: frontend("10.244.0.1:999", tcp), Awaited: true, Tracked: true}, Passed, ""},
+		"one that conntrack forgot":                 {config(), Packet{Src: elsewhere, To: frontend("10.244.0.1:999", tcp), Awaited: true}, ToEnvoy, "10.244.0.1:999"},
+		"other bits of the mark stay":               {config(), Packet{Src: podV4, To: web, Mark: 0xf0}, ToEnvoy, "127.0.0.1:15001"},
+		"bridged, redirected":                       {kept(), Packet{Src: podV4, To: web, Bridged: true}, ToEnvoy, "0.0.0.0:15003"},
+		"bridged, not a pod's address":              {kept(), Packet{Src: elsewhere, To: web, Bridged: true}, ToEnvoy, "0.0.0.0:15004"},
+		"bridged, Envoy absent":                     {kept(), Packet{Src: podV4, To: web, Bridged: true, NoListen: true}, Refused, ""},
+		"bridged, UDP":                              {kept(), Packet{Src: podV4, To: dns, Bridged: true, Awaited: true}, ToEnvoy, "10.96.0.2:53"},
+		"routed beside a bridge":                    {kept(), Packet{Src: podV4, To: web}, ToEnvoy, "127.0.0.1:15001"},
+		"to a redirect port itself":                 {kept(), Packet{Src: podV4, To: frontend("10.20.0.1:15003", tcp), ToNode: true}, Refused, ""},
+		"to another port of the node":               {kept(), Packet{Src: podV4, To: frontend("10.20.0.1:22", tcp), ToNode: true}, Passed, ""},
+		"an endpoint of the node answers Envoy":     {config(), Packet{Src: hostV4, To: frontend("10.244.0.1:999", tcp), Local: true, Tracked: true, Reply: true, CtMark: 2, Awaited: true}, ToEnvoy, "10.244.0.1:999"},
+		"that Envoy has closed":                     {config(), Packet{Src: hostV4, To: frontend("10.244.0.1:999", tcp), Local: true, Tracked: true, Reply: true, CtMark: 2}, Refused, ""},
+		"it answers Envoy, which has the node's":    {config(), Packet{Src: hostV4, To: frontend("10.20.0.1:999", tcp), Local: true, ToNode: true, Tracked: true, Reply: true, CtMark: 2}, Passed, ""},
+		"it answers a pod that dialled it":          {config(), Packet{Src: hostV4, To: frontend("10.244.0.1:999", tcp), Local: true, Tracked: true, Reply: true}, Passed, ""},
+		"the kernel speaks for a socket of Envoy":   {config(), Packet{Src: podV4, To: frontend("192.0.2.1:80", tcp), Local: true, Tracked: true, CtMark: 2}, Passed, ""},
+		"open, the host, served no longer":          {config(), Packet{Src: hostV4, To: frontend("10.96.0.9:80", tcp), Local: true, Tracked: true, CtMark: 1, Awaited: true}, ToEnvoy, "10.96.0.9:80"},
+		"open, the host, Envoy has closed":          {config(), Packet{Src: hostV4, To: frontend("10.96.0.9:80", tcp), Local: true, Tracked: true, CtMark: 1}, Refused, ""},
+		"open, the host, its address is no Service": {config(), Packet{Src: hostV4, To: frontend("192.0.2.7:80", tcp), Local: true, Tracked: true, CtMark: 1, Awaited: true}, ToEnvoy, "192.0.2.7:80"},
+		"open, the host, silent now":                {config(), Packet{Src: hostV4, To: frontend("10.96.0.3:80", tcp), Local: true, Tracked: true, CtMark: 1, Awaited: true}, ToEnvoy, "10.96.0.3:80"},
+		"open, a pod, served no longer":             {config(), Packet{Src: podV4, To: frontend("10.96.0.9:80", tcp), Tracked: true, Awaited: true}, ToEnvoy, "10.96.0.9:80"},
+		"open, a pod, silent now":                   {config(), Packet{Src: podV4, To: frontend("10.96.0.3:80", tcp), Tracked: true, Awaited: true}, ToEnvoy, "10.96.0.3:80"},
+		"astray, a pod":                             {config(), Packet{Src: podV4, To: web, Astray: true}, Refused, ""},
+		"astray, a pod, UDP":                        {config(), Packet{Src: podV4, To: dns, Astray: true, Awaited: true}, Refused, ""},
+		"astray, the host":                          {config(), Packet{Src: hostV4, To: web, Local: true, Astray: true}, Refused, ""},
+		"astray, the host, UDP":                     {config(), Packet{Src: hostV4, To: dns, Local: true, Astray: true}, Refused, ""},
+		"astray, redirected":                        {kept(), Packet{Src: podV4, To: web, Bridged: true, Astray: true}, ToEnvoy, "0.0.0.0:15003"},
+		"to that port, netfilter cleared":           {config(), Packet{Src: podV4, To: frontend("10.20.0.1:15003", tcp), ToNode: true}, Passed, ""},
 	} {
 		got := Inet(tc.cfg).Walk(example(tc.cfg), tc.packet)
 		listener := ""
@@ -176,8 +192,11 @@ func checkView(t *testing.T, cfg plan.Config, view *topology.View) {
 				t.Fatalf("%s: port 9 is %s", s.Key, got.Fate)
 			}
 			for _, local := range []bool{true, false} {
-				if got := table.Walk(p, Packet{Src: podV4, To: f.Frontend, Local: local, NoListen: true}); got.Fate != Refused && got.Fate != Dropped {
-					t.Fatalf("%s %s without Envoy: %s", s.Key, f.Frontend, got.Fate)
+				for what, packet := range map[string]Packet{"without Envoy": {NoListen: true}, "with its route gone": {Astray: true}, "with neither": {NoListen: true, Astray: true}} {
+					packet.Src, packet.To, packet.Local = podV4, f.Frontend, local
+					if got := table.Walk(p, packet); got.Fate != Refused && got.Fate != want || got.Fate == ToEnvoy {
+						t.Fatalf("%s %s %s: %s", s.Key, f.Frontend, what, got.Fate)
+					}
 				}
 			}
 		}

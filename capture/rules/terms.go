@@ -47,6 +47,22 @@ type (
 	TransparentSocket struct{}
 )
 
+// Matches on the way that routing chose.
+type (
+	// Astray matches what the packet's mark leads away from this node: the rule
+	// for marked packets is gone, or another one comes first. It holds for
+	// packets that come in, and not over lo.
+	Astray struct{}
+	// Nexthop looks up the address that the packet is handed to next: its
+	// destination, unless a gateway comes first.
+	Nexthop struct {
+		Family Family
+		Set    SetName
+	}
+	// NotLo matches what leaves by any other interface than lo.
+	NotLo struct{}
+)
+
 // Matches on marks and on the connection.
 type (
 	// Mark compares the packet's mark under a mask.
@@ -61,6 +77,12 @@ type (
 	}
 	// Tracked matches what belongs to a connection that conntrack saw begin.
 	Tracked struct{}
+	// New matches what may begin a connection: nothing has answered it yet.
+	New struct{}
+	// Original matches what goes the way of the connection's first packet.
+	Original struct{}
+	// Reply matches what answers it.
+	Reply struct{}
 	// NotDNATed matches connections whose destination no NAT changed.
 	NotDNATed struct{}
 )
@@ -158,10 +180,18 @@ func (t Pair) String() string            { return lookup(t.Family, "saddr . "+t.
 func (t Dport) String() string           { return fmt.Sprintf("th dport %d", t.Port) }
 func (FromBridge) String() string        { return "iifname @" + Bridges }
 func (TransparentSocket) String() string { return "socket transparent 1" }
+func (Astray) String() string            { return "fib daddr . mark oif exists" }
+func (t Nexthop) String() string {
+	return "rt " + t.Family.keyword() + " nexthop @" + t.Set.For(t.Family)
+}
+func (NotLo) String() string { return "oif != lo" }
 
 func (t Mark) String() string    { return masked("meta mark", t.Op, t.Value, t.Mask) }
 func (t CtMark) String() string  { return masked("ct mark", t.Op, t.Value, t.Mask) }
 func (Tracked) String() string   { return "ct state established,related" }
+func (New) String() string       { return "ct state new" }
+func (Original) String() string  { return "ct direction original" }
+func (Reply) String() string     { return "ct direction reply" }
 func (NotDNATed) String() string { return "ct status ! dnat" }
 
 func (t EtherType) String() string { return "ether type " + t.Family.keyword() }

@@ -18,11 +18,13 @@ type Packet struct {
 	Bridged  bool              // it comes in over a bridge that pods hang on
 	Mark     uint32
 	Tracked  bool // conntrack saw its connection begin
+	Reply    bool // it goes against the way of the connection's first packet
 	CtMark   uint32
 	Dest     MAC  // the frame's
 	Group    bool // the frame is broadcast or multicast
 	Awaited  bool // a transparent socket of this node waits for it
 	NoListen bool // Envoy does not listen on the capture's ports
+	Astray   bool // the route of marked packets is missing, or others come first
 }
 
 // Fate is what becomes of a packet.
@@ -110,6 +112,9 @@ func (w *walker) inet() {
 		switch {
 		case at == Prerouting && w.delivered():
 			points = []Point{Input}
+		case at == Prerouting && w.Listener.IsValid():
+			w.Fate = Dropped // the kernel forwards nothing that has a socket
+			return
 		case at == Prerouting:
 			points = []Point{Forward, Postrouting}
 		case at == Postrouting && w.Packet.Local && w.delivered(): // comes in again over lo
@@ -137,8 +142,13 @@ func (w *walker) settle() {
 
 // delivered reports whether the packet's route leads to this node itself.
 func (w *walker) delivered() bool {
+	return w.redirected || w.Packet.ToNode || w.marked() && !w.Packet.Astray
+}
+
+// marked reports whether the packet carries the mark of what is captured.
+func (w *walker) marked() bool {
 	cfg := w.table.cfg
-	return w.redirected || w.Packet.ToNode || w.Packet.Mark&cfg.Mask == cfg.Mark
+	return cfg.Mask != 0 && w.Packet.Mark&cfg.Mask == cfg.Mark
 }
 
 // hook leads the packet through the base chains of a hook.

@@ -115,9 +115,7 @@ func (c *Capture) Install(guard []netip.Prefix) error {
 		if len(c.pods) > 0 || !c.found {
 			r.Pods = c.pods
 		}
-		if len(r.Guard) == 0 {
-			r.Guard = slices.Clone(guard)
-		}
+		r.Guard = plan.Disjoint(slices.Concat(r.Guard, guard))
 	})
 	return nil
 }
@@ -176,9 +174,7 @@ func (c *Capture) write() {
 			r.Guard, r.Serve = c.want.Guard, slices.Clone(c.want.Serve)
 			return
 		}
-		if len(r.Guard) == 0 {
-			r.Guard = c.want.Guard
-		}
+		r.Guard = plan.Disjoint(slices.Concat(r.Guard, c.want.Guard))
 		r.Serve = append(r.Serve, c.want.Serve...)
 		slices.SortFunc(r.Serve, topology.Frontend.Compare)
 		r.Serve = slices.Compact(r.Serve)

@@ -1,0 +1,128 @@
+package capture
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/internal/testkit"
+)
+
+// without takes a capability from the thread of the test, which ends with it.
+func without(t *testing.T, capability uint) {
+	t.Helper()
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	must(t, unix.Capget(&head, &data[0]))
+	data[capability/32].Effective &^= 1 << (capability % 32)
+	must(t, unix.Capset(&head, &data[0]))
+}
+
+// Rules that the old iptables wrote are found with the capabilities that the
+// agent has in deploy/.
+func TestLegacyRulesOfKubeProxyAreFound(t *testing.T) {
+	testkit.NewNetwork(t)
+	for _, command := range []string{"iptables-legacy", "ip6tables-legacy"} {
+		out, err := exec.CommandContext(t.Context(), command, "-t", "nat", "-N", "KUBE-SERVICES").CombinedOutput()
+		if err != nil {
+			t.Skipf("SKIPPED: no rules of the old iptables can be made here: %v\n%s", err, out)
+		}
+	}
+	without(t, unix.CAP_NET_RAW)
+	found, err := Inspect()
+	must(t, err)
+	if len(found) != 2 || found[0].Kind != KubeProxy || !strings.HasPrefix(found[0].Text, "iptables-legacy holds chain KUBE-SERVICES") || !strings.HasPrefix(found[1].Text, "ip6tables-legacy") {
+		t.Errorf("found %v", found)
+	}
+}
+
+// A table that cannot be read is not an empty one.
+func TestLegacyRulesThatCannotBeRead(t *testing.T) {
+	testkit.NewNetwork(t)
+	dir := t.TempDir()
+	names := filepath.Join(dir, "ip_tables_names")
+	look := func() (found []Finding) {
+		inspectLegacy(dir, func(kind FindingKind, format string, _ ...any) { found = append(found, Finding{kind, format}) })
+		return found
+	}
+	if found := look(); len(found) > 0 {
+		t.Errorf("without the old interface: %v", found)
+	}
+	must(t, os.WriteFile(names, []byte("filter\n"), 0o600))
+	if found := look(); len(found) > 0 {
+		t.Errorf("without a nat table: %v", found)
+	}
+	must(t, os.WriteFile(names, []byte("nat\n"), 0o600))
+	without(t, unix.CAP_NET_ADMIN)
+	if found := look(); len(found) != 1 || found[0].Kind != Unseen {
+		t.Errorf("not permitted to read it: %v", found)
+	}
+	must(t, os.Remove(names))
+	must(t, os.Mkdir(names, 0o700))
+	if found := look(); len(found) != 1 || found[0].Kind != Unseen {
+		t.Errorf("the names cannot be read: %v", found)
+	}
+}
+
+// Asked again and again, it notices what comes and what goes.
+func TestInspectorFollows(t *testing.T) {
+	testkit.NewNetwork(t)
+	look := Inspector()
+	want := func(when string, n int) {
+		t.Helper()
+		if found, err := look(); err != nil || len(found) != n {
+			t.Errorf("%s: found %v, %v", when, found, err)
+		}
+	}
+	want("nothing", 0)
+	want("nothing yet", 0)
+	table := &nftables.Table{Name: "kube-proxy", Family: nftables.TableFamilyIPv4}
+	addChain(t, &nftables.Chain{Table: table, Name: "services"})
+	want("kube-proxy came", 1)
+	want("and is there", 1)
+	conn, err := nftables.New()
+	must(t, err)
+	conn.DelTable(table)
+	must(t, conn.Flush())
+	want("and went", 0)
+	const key = "/proc/sys/net/ipv4/conf/all/src_valid_mark"
+	must(t, os.WriteFile(key, []byte("1"), 0o644))
+	if found, err := look(); err != nil || len(found) != 1 || found[0].Kind != SourceMark || !strings.Contains(found[0].Text, "sysctl -w net.ipv4.conf.all.src_valid_mark=0") {
+		t.Errorf("found %v, %v", found, err)
+	}
+}
+
+// What the finding of that sysctl says is so: pods are not served, and are again.
+func TestSourceMarkBreaksPods(t *testing.T) {
+	node := testkit.NewNetwork(t)
+	pod := addPod(t, node)
+	c := starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
+	defer listen(t, config())()
+	for _, value := range []string{"0", "1", "0"} {
+		must(t, os.WriteFile("/proc/sys/net/ipv4/conf/all/src_valid_mark", []byte(value), 0o644))
+		err := pod.Do(func() error {
+			patience := 20 * time.Second
+			if value == "1" {
+				patience = 300 * time.Millisecond // silence is what is waited for
+			}
+			conn, err := net.DialTimeout("tcp", web, patience)
+			if err == nil {
+				err = conn.Close()
+			}
+			return err
+		})
+		if served := err == nil; served != (value == "0") || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("src_valid_mark %s: %v", value, err)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package capture
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+
+	"github.com/google/nftables"
+	nl "github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/capture/rules"
+	"github.com/gridmesh/gridmesh/internal/run"
+)
+
+// lockName is the table, or on old kernels the socket, whose maker holds the
+// lock of a network.
+const lockName = rules.Name + "-lock"
+
+// tableOwner is NFT_TABLE_F_OWNER of linux/netfilter/nf_tables.h: the table
+// ends with the socket that made it, and is nobody else's to change.
+const tableOwner = 0x2
+
+// Lock makes this process the only one that writes the rules of the network it
+// is in, whatever its state directory and the name of its node, until unlock or
+// its end; run.ErrInUse where another one is. Call it before Install.
+//
+// It is an empty table of nftables, which only the network's administrators can
+// make: a name among abstract sockets could be taken by any process of the
+// node, and stands in only where the kernel knows no owners (before 5.12).
+func Lock() (unlock func(), err error) {
+	conn, err := nl.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return nil, fmt.Errorf("open nftables: %w", err)
+	}
+	err = makeOwned(conn)
+	switch {
+	case err == nil:
+		return func() { _ = conn.Close() }, nil
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL):
+		_ = conn.Close()
+		return lockSocket()
+	case errors.Is(err, unix.EEXIST), errors.Is(err, unix.EPERM) && lockExists():
+		err = errLocked
+	case errors.Is(err, unix.EPERM):
+		err = fmt.Errorf("lock this network: changing its rules needs CAP_NET_ADMIN: %w", err)
+	default:
+		err = fmt.Errorf("lock this network: %w", err)
+	}
+	return nil, errors.Join(err, conn.Close())
+}
+
+var errLocked = fmt.Errorf("%w: another gridmesh-agent keeps the rules of this network (nftables table inet %s); stop it first", run.ErrInUse, lockName)
+
+// makeOwned makes the table, which must not be there.
+func makeOwned(conn *nl.Conn) error {
+	attrs, err := nl.MarshalAttributes([]nl.Attribute{
+		{Type: unix.NFTA_TABLE_NAME, Data: []byte(lockName + "\x00")},
+		{Type: unix.NFTA_TABLE_FLAGS, Data: binary.BigEndian.AppendUint32(nil, tableOwner)},
+	})
+	if err != nil {
+		return err
+	}
+	// The resource of a batch is the subsystem that it is for.
+	bound := []byte{unix.AF_UNSPEC, 0, 0, unix.NFNL_SUBSYS_NFTABLES}
+	_, err = conn.SendMessages([]nl.Message{
+		{Header: nl.Header{Type: unix.NFNL_MSG_BATCH_BEGIN, Flags: nl.Request}, Data: bound},
+		{
+			Header: nl.Header{Type: nftMessage(unix.NFT_MSG_NEWTABLE), Flags: nl.Request | nl.Acknowledge | nl.Create | nl.Excl},
+			Data:   append(nfgenmsg(nftables.TableFamilyINet), attrs...),
+		},
+		{Header: nl.Header{Type: unix.NFNL_MSG_BATCH_END, Flags: nl.Request}, Data: bound},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = conn.Receive() // the acknowledgement
+	return err
+}
+
+// lockExists tells whether it was the lock that was not permitted: somebody
+// else's table is no more permitted than any without privileges.
+func lockExists() bool {
+	conn, err := nftables.New()
+	if err != nil {
+		return false
+	}
+	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyINet)
+	return err == nil && slices.ContainsFunc(tables, func(t *nftables.Table) bool { return t.Name == lockName })
+}
+
+// lockSocket holds a name among the network's abstract sockets.
+func lockSocket() (unlock func(), err error) {
+	l, err := net.Listen("unix", "@"+lockName)
+	switch {
+	case errors.Is(err, unix.EADDRINUSE):
+		return nil, fmt.Errorf("%w: another process holds the abstract socket @%s of this network; stop that gridmesh-agent first", run.ErrInUse, lockName)
+	case err != nil:
+		return nil, fmt.Errorf("lock this network: %w", err)
+	}
+	return func() { _ = l.Close() }, nil
+}

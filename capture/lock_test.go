@@ -1,0 +1,62 @@
+package capture
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/nftables"
+
+	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/internal/testkit"
+)
+
+// One process at a time keeps the rules of a network, and nobody can take its
+// lock away.
+func TestLockIsOfTheNetwork(t *testing.T) {
+	node := testkit.NewNetwork(t)
+	for name, lock := range map[string]func() (func(), error){"a table": Lock, "a socket, on old kernels": lockSocket} {
+		t.Run(name, func(t *testing.T) {
+			unlock, err := lock()
+			must(t, err)
+			defer unlock()
+			must(t, node.Add().Do(func() error { return exclusive(t, lock) })) // beside it
+		})
+	}
+}
+
+func exclusive(t *testing.T, lock func() (func(), error)) error {
+	unlock, err := lock()
+	if err != nil {
+		return err
+	}
+	conn, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	conn.FlushRuleset()
+	if err := conn.Flush(); err != nil {
+		return err
+	}
+	if _, err := lock(); !errors.Is(err, run.ErrInUse) {
+		t.Errorf("a second one: %v", err)
+	}
+	unlock()
+	again, err := lock()
+	if err == nil {
+		again()
+	}
+	return err
+}
+
+// A cleanup beside an agent would darken the node.
+func TestCleanupBesideAnAgent(t *testing.T) {
+	c := started(t, config())
+	unlock, err := Lock()
+	must(t, err)
+	before := everything(t)
+	if err := Cleanup(c.cfg, c.host); !errors.Is(err, run.ErrInUse) || everything(t) != before {
+		t.Errorf("cleanup beside an agent: %v", err)
+	}
+	unlock()
+	must(t, Cleanup(c.cfg, c.host))
+}

@@ -1,0 +1,47 @@
+package capture
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+
+	"github.com/gridmesh/gridmesh/internal/testkit"
+)
+
+// From a flush by somebody else to rules and elements that are whole again, as
+// an agent does it: woken by Watch, then Repair.
+func TestTimeToRepair(t *testing.T) {
+	testkit.NewNetwork(t)
+	addBridge(t, "cni0")
+	c := starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
+	wake, err := Watch(t.Context())
+	must(t, err)
+	other, err := nftables.New()
+	must(t, err)
+	var took []time.Duration
+	for range 5 {
+		calm(wake)
+		other.FlushRuleset()
+		start := time.Now()
+		must(t, other.Flush())
+		for whole := false; !whole; {
+			select {
+			case <-wake:
+			case <-time.After(time.Minute):
+				t.Fatal("nobody was woken")
+			}
+			repaired, err := c.Repair()
+			must(t, err)
+			whole = repaired && serves(t, web)
+		}
+		took = append(took, time.Since(start))
+		if again, err := c.Repair(); again || err != nil {
+			t.Errorf("and again: %v, %v", again, err)
+		}
+	}
+	slices.Sort(took)
+	t.Logf("flushed by somebody else, whole again after %s, %s at most", took[len(took)/2], took[len(took)-1])
+}

@@ -1,0 +1,113 @@
+package capture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	nl "github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/capture/rules"
+)
+
+// watchPause is how long Watch rests after each wake-up: the first change is
+// told at once, and of many at once nobody needs each.
+const watchPause = 20 * time.Millisecond
+
+// nftablesGroup is NFNLGRP_NFTABLES of linux/netfilter/nfnetlink.h.
+const nftablesGroup = 7
+
+// routeGroups are the groups of rtnetlink that are listened to.
+var routeGroups = groups(
+	unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
+	unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE,
+)
+
+func groups(list ...int) (mask uint32) {
+	for _, g := range list {
+		mask |= 1 << (g - 1)
+	}
+	return mask
+}
+
+// Watch fills the returned one-slot channel whenever something changed that
+// RefreshBridges or Repair may have to follow: links and addresses (a pod
+// network's bridge comes with the first pod, and takes the MAC of its lowest
+// port unless somebody gave it one), rules of routing, our route, and our
+// tables of nftables, whoever wrote there. What is lost on the way, under load,
+// is a wake-up too. The channel is closed when ctx has ended and nothing of
+// Watch runs any more.
+func Watch(ctx context.Context) (<-chan struct{}, error) {
+	route, err := nl.Dial(unix.NETLINK_ROUTE, &nl.Config{Groups: routeGroups})
+	if err != nil {
+		return nil, fmt.Errorf("watch links, addresses, rules and routes: %w", err)
+	}
+	nft, err := nl.Dial(unix.NETLINK_NETFILTER, &nl.Config{Groups: groups(nftablesGroup)})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("watch nftables: %w", err), route.Close())
+	}
+	wake := make(chan struct{}, 1)
+	var wg sync.WaitGroup
+	wg.Go(func() { receive(ctx, route, ofRouting, wake) })
+	wg.Go(func() { receive(ctx, nft, ofOurTables, wake) })
+	go func() {
+		<-ctx.Done()
+		_, _ = route.Close(), nft.Close() // which ends receive
+		wg.Wait()
+		close(wake)
+	}()
+	return wake, nil
+}
+
+// receive fills wake for what concerns us, until conn is closed.
+func receive(ctx context.Context, conn *nl.Conn, concerns func(nl.Message) bool, wake chan<- struct{}) {
+	for ctx.Err() == nil {
+		msgs, err := conn.Receive()
+		concerned := errors.Is(err, unix.ENOBUFS) // some were lost
+		if err != nil && !concerned {
+			return // closed; or else the periodic Repair has to do
+		}
+		for _, m := range msgs {
+			concerned = concerned || concerns(m)
+		}
+		if !concerned {
+			continue
+		}
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+		select {
+		case <-time.After(watchPause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// ofRouting takes every link, address and rule, and of routes our own kind
+// alone: "local default". Nodes have many others.
+func ofRouting(m nl.Message) bool {
+	if m.Header.Type != unix.RTM_NEWROUTE && m.Header.Type != unix.RTM_DELROUTE {
+		return true
+	}
+	const dstLenAt, typeAt = 1, 7 // of struct rtmsg in linux/rtnetlink.h
+	return len(m.Data) > typeAt && m.Data[dstLenAt] == 0 && m.Data[typeAt] == unix.RTN_LOCAL
+}
+
+// ofOurTables takes what is about a table of our name: in every message about
+// a table or about something in it, the first attribute names it.
+func ofOurTables(m nl.Message) bool {
+	attrs, err := attributes(m)
+	if err != nil || m.Header.Type == nftMessage(unix.NFT_MSG_NEWGEN) {
+		return false
+	}
+	for attrs.Next() {
+		if attrs.Type() == unix.NFTA_TABLE_NAME {
+			return attrs.String() == rules.Name
+		}
+	}
+	return false
+}
