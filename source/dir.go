@@ -260,7 +260,7 @@ func list(path string) (files []file, err error) {
 		}
 		if err != nil {
 			files = append(files, file{path: p, fault: err.Error(), folder: true})
-			return nil
+			return nil //nolint:nilerr // the others go on
 		}
 		if ext := filepath.Ext(p); e.IsDir() || p != path && ext != ".yaml" && ext != ".yml" && ext != ".json" {
 			return nil
@@ -268,10 +268,12 @@ func list(path string) (files []file, err error) {
 		f := file{path: p}
 		info, err := os.Stat(p) // of what a link leads to, as a mounted ConfigMap's do
 		switch {
-		case errors.Is(err, os.ErrNotExist) || err == nil && info.IsDir():
-			return nil
+		case errors.Is(err, os.ErrNotExist):
+			return nil // since the folder was read
 		case err != nil:
 			f.fault = err.Error()
+		case info.IsDir():
+			return nil
 		case p != path && !info.Mode().IsRegular(): // to read a pipe is to wait for who writes
 			f.fault = "it is no file"
 		default:
