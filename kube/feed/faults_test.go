@@ -267,3 +267,26 @@ func TestFirstChangeIsPublishedAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// A cluster whose API server writes no endpoints of its own is followed, once
+// its lists have said so for long enough.
+func TestNoEndpointsOfTheAPIServer(t *testing.T) {
+	s := cluster(t)
+	s.Delete("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes")
+	putSlice(t, s, "web-1", "web", "10.1.0.1", "")
+	f := New(s.Client(t), slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+	var later atomic.Int64
+	f.look, f.now = 10*time.Millisecond, func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = f.Run(ctx) }()
+	t.Cleanup(func() { cancel(); s.Close(); <-ended })
+	eventually(t, "the list is held back", func() bool {
+		return strings.Join(f.Waiting(), " ") == "endpointslices" && strings.Contains(f.Health().Err, "waiting for a list 1m0s later that agrees")
+	})
+	later.Store(int64(patience))
+	follower{f, t, f.Wake(), nil}.until("kubernetes(0) [web](1) a 10.96.0.0/16", contents)
+	if err := f.Health().Err; err != "" {
+		t.Errorf("its health says %q", err)
+	}
+}
