@@ -46,6 +46,9 @@ func Slice(s *discoveryv1.EndpointSlice) *topology.Slice {
 		}
 		out.Ports = append(out.Ports, topology.SlicePort{Name: deref(p.Name), Protocol: proto, Port: port})
 	}
+	if n := len(s.Endpoints); n > 0 {
+		out.Endpoints = make([]topology.Endpoint, 0, n) // append would take up to twice as much, for good
+	}
 	for i := range s.Endpoints {
 		if ep, ok := endpoint(&s.Endpoints[i], out.IPv6, fmt.Sprintf("endpoints[%d].addresses", i), problem); ok {
 			out.Endpoints = append(out.Endpoints, ep)

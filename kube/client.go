@@ -6,10 +6,12 @@ import (
 	"log/slog"
 	"net/netip"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -139,4 +141,15 @@ func (c *Client) HasNetworkPolicy(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("list networkpolicies: %w", err)
 	}
 	return len(list.Items) > 0, nil
+}
+
+// Has asks the API server whether it knows a resource, of a group's version
+// that it has.
+func (c *Client) Has(ctx context.Context, r schema.GroupVersionResource) (bool, error) {
+	var list metav1.APIResourceList
+	err := c.Typed.Discovery().RESTClient().Get().AbsPath("/apis", r.Group, r.Version).Do(ctx).Into(&list)
+	if err != nil {
+		return false, fmt.Errorf("ask for the resources of %s: %w", r.GroupVersion(), err)
+	}
+	return slices.ContainsFunc(list.APIResources, func(a metav1.APIResource) bool { return a.Name == r.Resource }), nil
 }

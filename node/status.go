@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/gridmesh/gridmesh/capture"
@@ -35,6 +36,7 @@ type Report struct {
 	Source    string             `json:"source"` // "live" or "last good state"
 	APIServer *APIServer         `json:"apiServer,omitempty"`
 	Pods      string             `json:"pods"`
+	PodCIDRs  []netip.Prefix     `json:"podCIDRs,omitempty"` // of this node
 	Services  int                `json:"services"`
 	Preloaded int                `json:"preloaded"`
 	Updated   time.Time          `json:"updated"`
@@ -56,7 +58,7 @@ type APIServer struct {
 func (l *loop) publish() {
 	r := &Report{
 		Version: obs.Version(), Node: l.cfg.Node, Unit: l.view.Viewpoint.Values, Source: sourceLast,
-		Pods: l.capture.Pods(), Services: l.view.Services.Len(), Preloaded: l.catalog.PreloadedLen(),
+		Pods: l.capture.Pods(), PodCIDRs: l.pods, Services: l.view.Services.Len(), Preloaded: l.catalog.PreloadedLen(),
 		Updated: time.Now(),
 	}
 	if l.live {

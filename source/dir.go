@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -18,11 +19,13 @@ const dirPoll = 250 * time.Millisecond
 
 // Dir reads a directory (or one file) of manifests: Services, EndpointSlices,
 // Nodes and ServiceCIDRs; other kinds are passed over. What cannot be read is
-// a Problem, the rest goes on. Only files that changed are read again.
+// a Problem, the rest goes on: of a file, or all of them, that cannot be read
+// any more, what was read last stays. Only files that changed are read again.
 type Dir struct {
 	Snapshots
 	path    string
 	files   []file // of the snapshot published last, by path
+	away    string // why the directory cannot be read; "" where it can
 	builder *topology.Builder
 	built   counted // what the builder holds
 }
@@ -32,6 +35,8 @@ type file struct {
 	path    string
 	version string // differs when the file does
 	content *manifests
+	fault   string // why it cannot be read; the content is of before, or nothing
+	folder  bool   // it is none, but a folder that cannot be read
 }
 
 // counted are the objects that count where several files have the same one: the
@@ -51,10 +56,7 @@ func (d *Dir) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		if err := d.refresh(); err != nil {
-			if _, ok := d.Get(); !ok {
-				return err
-			}
-			// Gone for a moment: the last good state stays.
+			return err
 		}
 		select {
 		case <-tick.C:
@@ -64,18 +66,23 @@ func (d *Dir) Run(ctx context.Context) error {
 	}
 }
 
-// refresh publishes a snapshot if any file changed.
+// refresh publishes a snapshot if anything changed. A directory that cannot be
+// read is an error at first; later what was read last stays, with a Problem.
 func (d *Dir) refresh() error {
+	_, again := d.Get()
 	files, err := list(d.path)
-	if err != nil {
+	if err != nil && !again {
 		return err
 	}
-	changed, err := d.read(files)
+	away, changed := "", false
 	if err != nil {
-		return err
+		away = err.Error()
+	} else {
+		changed = d.read(files)
+		d.Contacted(time.Now())
 	}
-	d.Contacted(time.Now())
-	if _, ok := d.Get(); changed || !ok {
+	if changed || !again || away != d.away {
+		d.away = away
 		d.Publish(d.build())
 	}
 	return nil
@@ -83,26 +90,56 @@ func (d *Dir) refresh() error {
 
 // read fills in the files' contents and keeps them, and reports whether any of
 // them differs from what was kept before.
-func (d *Dir) read(files []file) (changed bool, err error) {
+func (d *Dir) read(files []file) (changed bool) {
 	before := make(map[string]file, len(d.files))
 	for _, f := range d.files {
 		before[f.path] = f
 	}
+	files = kept(files, d.files)
 	changed = len(files) != len(d.files)
 	for i := range files {
 		f := &files[i]
-		if old, had := before[f.path]; had && old.version == f.version {
+		old, had := before[f.path]
+		if had && f.version != "" && f.version == old.version {
 			f.content = old.content
 			continue
 		}
-		changed = true
-		f.content = &manifests{}
-		if err := f.content.file(f.path); err != nil {
-			return false, err
+		if f.read(); f.fault != "" && had {
+			f.content = old.content
 		}
+		changed = changed || !had || f.fault == "" || f.fault != old.fault
 	}
 	d.files = files
-	return changed, nil
+	return changed
+}
+
+// read reads a file whatever was known of it. One that cannot be read is tried
+// again the next time.
+func (f *file) read() {
+	f.content = &manifests{}
+	if f.fault == "" {
+		if err := f.content.file(f.path); err != nil {
+			f.fault = err.Error()
+		}
+	}
+	if f.fault != "" {
+		f.version = ""
+	}
+}
+
+// kept replaces folders that cannot be read by the files that they had.
+func kept(files, before []file) []file {
+	var all []file
+	for _, f := range files {
+		all = append(all, f)
+		for _, old := range before {
+			if f.folder && strings.HasPrefix(old.path, f.path+string(filepath.Separator)) {
+				old.fault, old.version = f.fault, ""
+				all = append(all, old)
+			}
+		}
+	}
+	return all
 }
 
 // build makes the snapshot of the files kept; what did not change is shared
@@ -123,6 +160,12 @@ func (d *Dir) build() *topology.Snapshot {
 		}
 		cidrs = append(cidrs, f.content.cidrs...)
 		problems = append(problems, f.content.problems...)
+		if f.fault != "" {
+			problems = append(problems, unreadable(f.path, f.fault))
+		}
+	}
+	if d.away != "" {
+		problems = append(problems, unreadable(d.path, d.away))
 	}
 	replace(d.built.services, next.services, d.builder.SetService, d.builder.DeleteService)
 	replace(d.built.slices, next.slices, d.builder.SetSlice, d.builder.DeleteSlice)
@@ -148,34 +191,61 @@ func replace[K comparable, V comparable](was, is map[K]V, set func(V) bool, remo
 	}
 }
 
-// ReadDir reads a directory once.
-func ReadDir(path string) (*topology.Snapshot, error) {
-	files, err := list(path)
+// unreadable is a file or directory that the system does not let us read.
+func unreadable(path, why string) topology.Problem {
+	return topology.Problem{Object: "file " + path, Text: "cannot be read; what was read of it last, if anything, stays: " + why}
+}
+
+// ReadDir reads directories or files once.
+func ReadDir(paths ...string) (*topology.Snapshot, error) {
+	files, err := listAll(paths)
 	if err != nil {
 		return nil, err
 	}
-	d := NewDir(path)
-	if _, err := d.read(files); err != nil {
-		return nil, err
-	}
+	d := NewDir("")
+	d.read(files)
 	return d.build(), nil
 }
 
-// ReadObjects reads a directory or file of manifests of any kind, as the
+// ReadObjects reads directories or files of manifests of any kind, as the
 // unstructured objects of a dynamic client: numbers are int64 or float64.
-func ReadObjects(path string) ([]map[string]any, []topology.Problem, error) {
-	files, err := list(path)
+func ReadObjects(paths ...string) ([]map[string]any, []topology.Problem, error) {
+	files, err := listAll(paths)
 	if err != nil {
 		return nil, nil, err
 	}
 	var found []map[string]any
 	m := &manifests{objects: &found}
 	for _, f := range files {
-		if err := m.file(f.path); err != nil {
-			return nil, nil, err
+		if f.fault == "" {
+			if err := m.file(f.path); err != nil {
+				f.fault = err.Error()
+			}
+		}
+		if f.fault != "" {
+			m.problems = append(m.problems, unreadable(f.path, f.fault))
 		}
 	}
 	return found, m.problems, nil
+}
+
+// listAll lists several directories or files; what two of them have is listed
+// once.
+func listAll(paths []string) (all []file, err error) {
+	seen := map[string]bool{}
+	for _, path := range paths {
+		files, err := list(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range files {
+			if !seen[f.path] {
+				seen[f.path] = true
+				all = append(all, f)
+			}
+		}
+	}
+	return all, nil
 }
 
 // list returns the manifests under path, by path, unread.
@@ -185,22 +255,31 @@ func list(path string) (files []file, err error) {
 		return nil, fmt.Errorf("read manifests: %w", err)
 	}
 	err = filepath.WalkDir(path, func(p string, e os.DirEntry, err error) error {
-		if err != nil {
+		if err != nil && p == path {
 			return err
+		}
+		if err != nil {
+			files = append(files, file{path: p, fault: err.Error(), folder: true})
+			return nil //nolint:nilerr // the others go on
 		}
 		if ext := filepath.Ext(p); e.IsDir() || p != path && ext != ".yaml" && ext != ".yml" && ext != ".json" {
 			return nil
 		}
+		f := file{path: p}
 		info, err := os.Stat(p) // of what a link leads to, as a mounted ConfigMap's do
-		if errors.Is(err, os.ErrNotExist) {
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			return nil // since the folder was read
+		case err != nil:
+			f.fault = err.Error()
+		case info.IsDir():
 			return nil
+		case p != path && !info.Mode().IsRegular(): // to read a pipe is to wait for who writes
+			f.fault = "it is no file"
+		default:
+			f.version = version(info)
 		}
-		if err != nil {
-			return err
-		}
-		if !info.IsDir() {
-			files = append(files, file{path: p, version: version(info)})
-		}
+		files = append(files, f)
 		return nil
 	})
 	if err != nil {

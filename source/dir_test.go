@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -171,4 +172,119 @@ func TestDirFollowsWhatLinksLeadTo(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("replaced by one as large and as old", "10.96.0.3")
+}
+
+// A file that cannot be read any more is named, keeps what it held, and does
+// not stop the others; nor does a pipe, a folder, or the end of the directory.
+func TestDirGoesOnWithoutWhatCannotBeRead(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "manifests")
+	sub := filepath.Join(dir, "sub")
+	if err := os.MkdirAll(sub, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	a, b, c := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "b.yaml"), filepath.Join(sub, "c.yaml")
+	write := func(path, name string) {
+		t.Helper()
+		text := fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %s}, spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}}", name)
+		if err := errors.Join(os.WriteFile(path+".new", []byte(text), 0o600), os.Rename(path+".new", path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(a, "a")
+	write(b, "b")
+	write(c, "c")
+	d := NewDir(dir)
+	last := (*topology.Snapshot)(nil)
+	want := func(what, services string, problems ...string) {
+		t.Helper()
+		if err := d.refresh(); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		last = newest(&d.Snapshots)
+		var names []string
+		for _, key := range last.Services.SortedKeys(topology.ObjectKey.Compare) {
+			names = append(names, key.Name)
+		}
+		if got := strings.Join(names, " "); got != services || len(last.Problems) != len(problems) {
+			t.Fatalf("%s: Services %q, problems %v; want %q and %d", what, got, last.Problems, services, len(problems))
+		}
+		for i, p := range last.Problems {
+			if !strings.Contains(p.String(), problems[i]) {
+				t.Errorf("%s: problem %s, want one with %q", what, p, problems[i])
+			}
+		}
+		if err := d.refresh(); err != nil || newest(&d.Snapshots) != last {
+			t.Errorf("%s: published again, and nothing changed: %v", what, err)
+		}
+	}
+	want("all", "a b c")
+	if err := errors.Join(os.Remove(a), os.Symlink(a, a)); err != nil { // a link to itself cannot be read by root either
+		t.Fatal(err)
+	}
+	want("one cannot be read", "a b c", a+": cannot be read")
+	write(b, "b2")
+	want("another changed", "a b2 c", a+": cannot be read")
+	if err := os.Remove(a); err != nil {
+		t.Fatal(err)
+	}
+	write(a, "a2")
+	want("it can again", "a2 b2 c")
+	if err := syscall.Mkfifo(filepath.Join(dir, "pipe.yaml"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want("a pipe", "a2 b2 c", "pipe.yaml: cannot be read")
+	if err := os.Remove(filepath.Join(dir, "pipe.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	want("no pipe", "a2 b2 c")
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	want("the directory is gone", "a2 b2 c", dir+": cannot be read")
+	if err := os.Rename(dir+".away", dir); err != nil {
+		t.Fatal(err)
+	}
+	want("it is back", "a2 b2 c")
+	// As for who may not look into a folder.
+	closed := []file{}
+	for _, f := range d.files {
+		if f.path != c {
+			closed = append(closed, file{path: f.path, version: f.version})
+		}
+	}
+	closed = append(closed, file{path: sub, fault: "permission denied", folder: true})
+	if !d.read(closed) {
+		t.Error("a folder that is closed is no change")
+	}
+	s := d.build()
+	if _, still := s.Services.Get(topology.ObjectKey{Namespace: "default", Name: "c"}); !still || len(s.Problems) != 2 {
+		t.Errorf("of a closed folder c is left: %v; problems %v", still, s.Problems)
+	}
+	if err := os.Remove(c); err != nil {
+		t.Fatal(err)
+	}
+	want("it is open, and empty", "a2 b2")
+}
+
+// Several are read as one, each file once.
+func TestReadDirs(t *testing.T) {
+	dir := t.TempDir()
+	for i, name := range []string{"a", "b"} {
+		text := fmt.Sprintf("{apiVersion: v1, kind: Node, metadata: {name: n%d}}\n---\n{}", i)
+		if err := os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "b.yaml")
+	s, err := ReadDir(a, b, dir)
+	if err != nil || s.Nodes.Len() != 2 || len(s.Problems) != 2 {
+		t.Errorf("%d nodes, problems %v, %v", s.Nodes.Len(), s.Problems, err)
+	}
+	objects, problems, err := ReadObjects(a, dir)
+	if err != nil || len(objects) != 4 {
+		t.Errorf("%d objects, problems %v, %v", len(objects), problems, err)
+	}
+	if _, err := ReadDir(a, filepath.Join(dir, "none")); err == nil {
+		t.Error("a path that is not there is no error")
+	}
 }

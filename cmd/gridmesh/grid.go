@@ -26,13 +26,10 @@ import (
 )
 
 func gridCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "grid", Short: "Show what grids make in every unit, what is wrong there, and roll them back",
-		Long: `Show what grids make in every unit, what is wrong there, and roll them back.
+	cmd := group("grid", "Show what grids make in every unit, what is wrong there, and roll them back", `Show what grids make in every unit, what is wrong there, and roll them back.
 
 The state comes from a cluster (--kubeconfig, $KUBECONFIG or ~/.kube/config), or
-from manifests (-f), as "kubectl get -o yaml" prints them.`,
-	}
+from manifests (-f), as "kubectl get -o yaml" prints them.`)
 	cmd.AddCommand(gridListCommand(), gridUnitsCommand(), gridPlanCommand(), gridHistoryCommand(), gridRollbackCommand())
 	return cmd
 }
@@ -44,6 +41,7 @@ type gridInput struct {
 	all       bool
 	guard     plan.Guard
 	connected *kube.Client
+	given     map[string]bool // objects of the manifests, as problems name them
 }
 
 func newGridInput(cmd *cobra.Command, manifests bool) *gridInput {
@@ -53,7 +51,7 @@ func newGridInput(cmd *cobra.Command, manifests bool) *gridInput {
 	f.StringVarP(&in.namespace, "namespace", "n", names.DefaultNamespace, "namespace of the grids")
 	f.StringVarP(&in.output, "output", "o", "table", "table, json or yaml")
 	if manifests {
-		f.StringVarP(&in.dir, "filename", "f", "", "directory or file of manifests, instead of a cluster")
+		f.StringArrayVarP(&in.files, "filename", "f", nil, "directory or file of manifests, instead of a cluster; may be given again")
 		f.BoolVarP(&in.all, "all-namespaces", "A", false, "grids of every namespace")
 	}
 	return in
@@ -79,7 +77,7 @@ func (in *gridInput) client() (_ *kube.Client, err error) {
 // objects are the cluster's, or those of the manifests; with both, what the
 // cluster has with the manifests applied to it.
 func (in *gridInput) objects(ctx context.Context) (objects []map[string]any, problems []topology.Problem, err error) {
-	if in.dir == "" || in.kubeconfig != "" {
+	if len(in.files) == 0 || in.kubeconfig != "" {
 		client, err := in.client()
 		if err != nil {
 			return nil, nil, err
@@ -90,14 +88,29 @@ func (in *gridInput) objects(ctx context.Context) (objects []map[string]any, pro
 			return nil, nil, err
 		}
 	}
-	if in.dir != "" {
-		files, bad, err := source.ReadObjects(in.dir)
+	if len(in.files) > 0 {
+		files, bad, err := source.ReadObjects(in.files...)
 		if err != nil {
 			return nil, nil, err
+		}
+		in.given = map[string]bool{}
+		for _, obj := range files {
+			in.given[plan.RefOf(obj).String()] = true
 		}
 		objects, problems = append(objects, files...), bad
 	}
 	return objects, problems, nil
+}
+
+// own are the problems of what was given by manifests and not in a cluster
+// before; and those of the files.
+func (in *gridInput) own(problems []topology.Problem) []topology.Problem {
+	if in.kubeconfig == "" {
+		return problems
+	}
+	return slices.DeleteFunc(slices.Clone(problems), func(p topology.Problem) bool {
+		return !in.given[p.Object] && !strings.Contains(p.Object, "file ")
+	})
 }
 
 // plans plans the grids of the namespaces that were asked for.
@@ -173,11 +186,12 @@ func gridPlanCommand() *cobra.Command {
 Reads grids, Nodes, and the Deployments, StatefulSets and Services that exist
 from manifests, as "kubectl get -o yaml" prints them, and changes nothing. With
 --kubeconfig too, the manifests are put over what the cluster has. -o yaml
-prints each child as it would be applied.`,
+prints each child as it would be applied. Exits with 1 where the manifests have
+a problem.`,
 		Example: `  gridmesh grid plan -f new-till.yaml --kubeconfig ~/.kube/config
   kubectl get nodes,deploy,dg -A -o yaml >now.yaml && gridmesh grid plan -f now.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if in.dir == "" {
+			if len(in.files) == 0 {
 				return fmt.Errorf("%w: give -f FILE or -f DIR", run.ErrUsage)
 			}
 			if err := in.guard.Validate(); err != nil {
@@ -197,11 +211,12 @@ prints each child as it would be applied.`,
 				}
 			}
 			doc := map[string]any{"steps": rows, "problems": problemTexts(problems)}
-			return in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return stepTable(out, rows, problems) })
+			return in.judge(in.own(problems), in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return stepTable(out, rows, problems) }))
 		},
 	}
 	in = newGridInput(cmd, true)
 	in.all = true
+	in.bindLenient(cmd.Flags())
 	grid.BindGuard(cmd.Flags(), &in.guard)
 	return cmd
 }

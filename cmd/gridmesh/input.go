@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,11 +29,14 @@ import (
 // patience is how long a cluster or an agent may take to tell its state.
 const patience = 30 * time.Second
 
+// silence is how long nothing is said about that.
+const silence = 2 * time.Second
+
 // input is what every subcommand needs: a state, a node, and the agent's
 // choices that matter to the decision.
 type input struct {
 	node       string
-	dir        string
+	files      []string
 	kubeconfig string
 	socket     string
 	reading    string
@@ -40,18 +45,21 @@ type input struct {
 	cidrs      []string
 	preloadMax int
 	bridgeNF   string
+	lenient    bool
+	client     *kube.Client // of kubeconfig, once it is used
 }
 
 func (in *input) bind(cmd *cobra.Command) {
 	host, _ := os.Hostname()
 	f := cmd.Flags()
 	f.StringVar(&in.node, "node", strings.ToLower(host), "look from this node")
-	f.StringVarP(&in.dir, "filename", "f", "", "directory or file of manifests")
+	f.StringArrayVarP(&in.files, "filename", "f", nil, "directory or file of manifests; may be given again")
+	in.bindLenient(f)
 	f.StringVar(&in.kubeconfig, "kubeconfig", "", "kubeconfig of a cluster")
 	f.StringVar(&in.socket, "socket", "/run/gridmesh/feed.sock", "feed socket of this node's agent")
 	f.StringVar(&in.reading, "topology-keys", "ordered", "reading of several topologyKeys: ordered or union")
 	f.StringVarP(&in.output, "output", "o", "table", "table, json or yaml")
-	f.StringSliceVar(&in.pods, "pod-cidr", nil, "pod CIDRs of the node, whose sources are kept")
+	f.StringSliceVar(&in.pods, "pod-cidr", nil, "pod CIDRs of the node, whose sources are kept (default: the Node's, or its agent's)")
 	f.StringSliceVar(&in.cidrs, "service-cidr", nil, "ranges of ClusterIPs besides the cluster's own")
 	f.StringVar(&in.bridgeNF, "bridge-netfilter", "clear", "clear or keep, as the agent's; with keep, pods of the node count as on a bridge")
 	f.IntVar(&in.preloadMax, "preload-max", 500, "most clusters that Envoy holds without being asked")
@@ -92,21 +100,50 @@ func (in *input) capture() (plan.Config, error) {
 // snapshot reads the state from where the flags say.
 func (in *input) snapshot(ctx context.Context) (*topology.Snapshot, error) {
 	switch {
-	case in.dir != "" && in.kubeconfig != "":
+	case len(in.files) > 0 && in.kubeconfig != "":
 		return nil, fmt.Errorf("%w: -f and --kubeconfig exclude each other", run.ErrUsage)
-	case in.dir != "":
-		return source.ReadDir(in.dir)
+	case len(in.files) > 0:
+		return source.ReadDir(in.files...)
 	case in.kubeconfig != "":
-		client, err := connect(in.kubeconfig)
+		client, err := in.connect()
 		if err != nil {
 			return nil, err
 		}
-		return first(ctx, kubefeed.New(client, obs.NewLog(os.Stderr, false), kubefeed.NewMetrics(prometheus.NewRegistry())), "the API server")
+		f := kubefeed.New(client, obs.NewLog(os.Stderr, false), kubefeed.NewMetrics(prometheus.NewRegistry()))
+		return first(ctx, f, "the API server", func() string {
+			text := "its lists of " + strings.Join(f.Waiting(), ", ")
+			if err := f.Health().Err; err != "" {
+				text += " (" + err + ")"
+			}
+			return text
+		})
 	}
-	if _, err := os.Stat(in.socket); err != nil {
-		return nil, fmt.Errorf("%w: no agent runs here (%s is not there); give -f DIR or --kubeconfig F", run.ErrUsage, in.socket)
+	if err := reachable(ctx, in.socket); err != nil {
+		return nil, err
 	}
-	return first(ctx, source.NewSocket(in.socket), "the agent on "+in.socket)
+	return first(ctx, source.NewSocket(in.socket), "the agent on "+in.socket, func() string { return "its state; the socket is open, and says nothing" })
+}
+
+// reachable says at once why nothing can come from an agent's socket.
+func reachable(ctx context.Context, socket string) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	switch {
+	case err == nil:
+		return conn.Close()
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("%w: no agent runs here (%s is not there); give -f DIR or --kubeconfig F", run.ErrUsage, socket)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("no agent answers on %s, though one did: is gridmesh-agent running on this node? Give -f DIR or --kubeconfig F to do without", socket)
+	}
+	return fmt.Errorf("reach the agent of this node: %w", err)
+}
+
+// connect connects once: client-go's log is global.
+func (in *input) connect() (_ *kube.Client, err error) {
+	if in.client == nil {
+		in.client, err = connect(in.kubeconfig)
+	}
+	return in.client, err
 }
 
 // connect reaches a cluster. It is called once: client-go's log is global.
@@ -121,12 +158,18 @@ type feed interface {
 	Wake() <-chan struct{}
 }
 
-func first(ctx context.Context, f feed, who string) (*topology.Snapshot, error) {
+// first is the first state of a feed. After a moment people are told what it
+// waits for.
+func first(ctx context.Context, f feed, who string, missing func() string) (*topology.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	wake := f.Wake()
 	ended := make(chan error, 1)
 	go func() { ended <- f.Run(ctx) }()
+	note := time.AfterFunc(silence, func() {
+		fmt.Fprintf(os.Stderr, "waiting up to %s for %s: %s\n", patience, who, missing())
+	})
+	defer note.Stop()
 	select {
 	case <-wake:
 		s, _ := f.Get()
@@ -135,7 +178,7 @@ func first(ctx context.Context, f feed, who string) (*topology.Snapshot, error) 
 		}
 		return s, nil
 	case err := <-ended:
-		return nil, errors.Join(fmt.Errorf("%s told no whole state within %s", who, patience), err)
+		return nil, errors.Join(fmt.Errorf("%s told no whole state within %s; missing: %s", who, patience, missing()), err)
 	}
 }
 
@@ -157,9 +200,28 @@ func (in *input) world(ctx context.Context) (*world, error) {
 	}
 	v := topology.See(snap, in.node, opts)
 	if !v.Viewpoint.Known {
+		if !in.lenient {
+			return nil, fmt.Errorf("%w: %s; %s; with --lenient it is looked at as one without labels", errNoNode, in.node, knownNodes(snap))
+		}
 		v.Problems = append(v.Problems, topology.Problem{Object: "node " + in.node, Field: "--node", Text: "is not in this state: it reaches no closed Service"})
 	}
 	return &world{snap, v, opts}, nil
+}
+
+var errNoNode = errors.New("this state has no such Node")
+
+// knownNodes names some nodes, to choose --node from.
+func knownNodes(s *topology.Snapshot) string {
+	const most = 8
+	names := s.Nodes.SortedKeys(strings.Compare)
+	if len(names) == 0 {
+		return "it has none"
+	}
+	text := "--node may be " + strings.Join(names[:min(len(names), most)], ", ")
+	if len(names) > most {
+		text += fmt.Sprintf(" or one of %d more", len(names)-most)
+	}
+	return text
 }
 
 func (w *world) catalog(preloadMax int) *render.Catalog {

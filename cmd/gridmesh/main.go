@@ -3,7 +3,10 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,15 +17,55 @@ import (
 func main() { os.Exit(run.Main(command(), nil)) }
 
 func command() *cobra.Command {
-	root := &cobra.Command{
-		Use:   "gridmesh",
-		Short: "Shows what a node may reach, in which order, and why not the rest",
-		Long: `Shows what a node may reach, in which order, and why not the rest.
+	root := group("gridmesh", "Shows what a node may reach, in which order, and why not the rest", `Shows what a node may reach, in which order, and why not the rest.
 
-The state comes from a directory of manifests (-f), from a cluster
-(--kubeconfig), or from the agent of this node (--socket, the default).`,
-		Version: obs.Version(),
-	}
+The state comes from directories or files of manifests (-f), from a cluster
+(--kubeconfig), or from the agent of this node (--socket, the default).
+
+Exit codes: 0 all is well, 1 failure, or a problem in what was asked for (not
+with --lenient), 2 wrong flags or commands.`)
+	root.Version = obs.Version()
 	root.AddCommand(viewCommand(), xdsCommand(), traceCommand(), gridCommand(), dnsCommand())
+	sayUsage(root)
 	return root
+}
+
+// group is a command that has only others below it.
+func group(use, short, long string) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Long: long, Args: noSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+}
+
+// noSuchCommand refuses a command that is none, and names those that are.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	return fmt.Errorf("%s has no command %q; it has %s\n%s", cmd.CommandPath(), args[0], strings.Join(names, ", "), strings.TrimSpace(cmd.UsageString()))
+}
+
+// sayUsage makes wrong and missing arguments a mistake in the flags.
+func sayUsage(cmd *cobra.Command) {
+	check := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		err := cmd.ValidateRequiredFlags()
+		if check != nil {
+			err = errors.Join(check(cmd, args), err)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", run.ErrUsage, err)
+		}
+		return nil
+	}
+	for _, sub := range cmd.Commands() {
+		sayUsage(sub)
+	}
 }

@@ -31,7 +31,7 @@ func traceCommand() *cobra.Command {
 		Use:     "trace",
 		Short:   "Walk a packet from a client through the capture and Envoy to its endpoints",
 		Args:    cobra.NoArgs,
-		Example: "  gridmesh trace --node edge-7 --from 10.244.7.5 --to 10.96.0.10:80/tcp -f ./state --pod-cidr 10.244.7.0/24",
+		Example: "  gridmesh trace --node edge-7 --from 10.244.7.5 --to 10.96.0.10:80/tcp --kubeconfig ~/.kube/config",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, frontend, err := parseTrace(from, to)
 			if err != nil {
@@ -45,7 +45,14 @@ func traceCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			more := in.surroundings(cmd.Context())
+			if len(cfg.PodCIDRs) == 0 {
+				cfg.PodCIDRs = more.podCIDRs
+			}
 			out := w.trace(cfg, client, frontend, in.preloadMax)
+			if out.Verdict == string(rules.Passed) {
+				out.notServed(more.unserved(frontend), more.whole)
+			}
 			return in.print(cmd.OutOrStdout(), out, out.table)
 		},
 	}
@@ -85,7 +92,11 @@ func (w *world) trace(cfg plan.Config, client netip.Addr, to topology.Frontend, 
 		return out
 	}
 	cat := w.catalog(preloadMax)
-	entry, _ := cat.Entry(step.Cluster)
+	entry, ok := cat.Entry(step.Cluster)
+	if !ok { // a listener would be awaited, and nobody's address has one
+		out.Verdict, out.Cluster, out.Steps = string(rules.Passed), "", []string{to.Addr.String() + " is no address of a Service"}
+		return out
+	}
 	held := "asked for at the first connection"
 	if cat.Preloaded(step.Cluster) {
 		held = "preloaded"
@@ -99,6 +110,18 @@ func (w *world) trace(cfg plan.Config, client netip.Addr, to topology.Frontend, 
 		out.Tiers = append(out.Tiers, row)
 	}
 	return out
+}
+
+// notServed says that a packet passes because nobody serves its address yet:
+// the agent alone knows no such addresses.
+func (w *walk) notServed(why string, known bool) {
+	switch {
+	case why != "":
+		w.Steps = []string{why + ": not served by gridmesh yet"}
+		w.Verdict += " (not served by gridmesh yet)"
+	case !known:
+		w.Steps = append(w.Steps, "node ports, load balancers' and external addresses are not served by gridmesh yet; -f or --kubeconfig can tell whether it is one")
+	}
 }
 
 func (w *walk) table(out io.Writer) error {

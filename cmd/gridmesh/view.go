@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -13,9 +14,11 @@ import (
 
 type serviceRow struct {
 	Service   string        `json:"service"`
-	Keys      string        `json:"topologyKeys,omitempty"`
+	Keys      []string      `json:"topologyKeys,omitempty"`  // in order
+	Malformed string        `json:"malformedKeys,omitempty"` // what is wrong with them
 	Closed    bool          `json:"closed"`
 	Frontends []frontendRow `json:"frontends,omitempty"`
+	order     string        // of the keys, for people
 }
 
 type frontendRow struct {
@@ -41,7 +44,10 @@ func viewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "view [NAMESPACE/SERVICE]",
 		Short: "Show per Service the tiers, their endpoints, and why each other one was left out",
-		Args:  cobra.MaximumNArgs(1),
+		Long: `Show per Service the tiers, their endpoints, and why each other one was left out.
+
+Exits with 1 where it prints a problem; of one Service, only its own are.`,
+		Args: cobra.MaximumNArgs(1),
 		Example: `  gridmesh view --node edge-7 -f ./state
   gridmesh view default/web --kubeconfig ~/.kube/config --node edge-7`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -53,8 +59,9 @@ func viewCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			doc := map[string]any{"node": in.node, "unit": w.view.Viewpoint.Values, "services": rows, "problems": problemTexts(w.view.AllProblems())}
-			return in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return w.table(out, rows) })
+			problems := w.problems(args)
+			doc := map[string]any{"node": in.node, "unit": w.view.Viewpoint.Values, "services": rows, "problems": problemTexts(problems)}
+			return in.judge(problems, in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return w.table(out, rows, problems) }))
 		},
 	}
 	in.bind(cmd)
@@ -64,10 +71,13 @@ func viewCommand() *cobra.Command {
 func (w *world) rows(args []string) ([]serviceRow, error) {
 	var rows []serviceRow
 	for _, s := range w.view.Sorted() {
-		if len(args) > 0 && s.Key.String() != args[0] && s.Key.Name != args[0] {
+		if len(args) > 0 && !asked(s.Key.String(), args[0]) {
 			continue
 		}
-		row := serviceRow{Service: s.Key.String(), Keys: s.Keys.String(), Closed: s.Keys.Closed()}
+		row := serviceRow{Service: s.Key.String(), Keys: s.Keys.List, Malformed: s.Keys.Fault, Closed: s.Keys.Closed(), order: s.Keys.String()}
+		if s.Keys.Any {
+			row.Keys = append(slices.Clone(row.Keys), topology.AnyNode)
+		}
 		out := topology.Explain(w.snap, w.view, w.opts, s.Key)
 		for _, f := range s.Frontends {
 			fr := frontendRow{Frontend: f.String(), Answer: answers(&f)}
@@ -91,7 +101,7 @@ func (w *world) rows(args []string) ([]serviceRow, error) {
 	return rows, nil
 }
 
-func (w *world) table(out io.Writer, rows []serviceRow) error {
+func (w *world) table(out io.Writer, rows []serviceRow, problems []topology.Problem) error {
 	fmt.Fprintf(out, "node %s", w.view.Viewpoint.Name)
 	for _, key := range w.view.KeysInUse {
 		value, ok := w.view.Viewpoint.Values[key]
@@ -105,7 +115,7 @@ func (w *world) table(out io.Writer, rows []serviceRow) error {
 	fmt.Fprintln(t, "SERVICE\tKEYS\tFRONTEND\tTIER\tENDPOINT\tNODE\tREASON")
 	for _, s := range rows {
 		for _, f := range s.Frontends {
-			head := fmt.Sprintf("%s\t%s\t%s", s.Service, dash(s.Keys), f.Frontend)
+			head := fmt.Sprintf("%s\t%s\t%s", s.Service, dash(s.order), f.Frontend)
 			for i, tier := range f.Tiers {
 				for _, e := range tier.Endpoints {
 					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t\n", head, tierName(i, tier.Key), e.Address, dash(e.Node))
@@ -121,13 +131,7 @@ func (w *world) table(out io.Writer, rows []serviceRow) error {
 			}
 		}
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	for _, p := range w.view.AllProblems() {
-		fmt.Fprintln(out, "problem:", p)
-	}
-	return nil
+	return flush(t, out, problems)
 }
 
 func tierName(i int, key string) string {
@@ -142,14 +146,6 @@ func dash(s string) string {
 		return "-"
 	}
 	return s
-}
-
-func problemTexts(list []topology.Problem) []string {
-	texts := []string{}
-	for _, p := range list {
-		texts = append(texts, p.String())
-	}
-	return texts
 }
 
 func answers(f *topology.FrontendView) string {

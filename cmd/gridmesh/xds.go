@@ -38,7 +38,7 @@ func xdsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return in.print(cmd.OutOrStdout(), rows, func(out io.Writer) error { return resourceTable(out, cat, rows) })
+			return in.judge(cat.Problems, in.print(cmd.OutOrStdout(), rows, func(out io.Writer) error { return resourceTable(out, cat, rows) }))
 		},
 	}
 	in.bind(cmd)
@@ -98,11 +98,5 @@ func resourceTable(out io.Writer, cat *render.Catalog, rows []resourceRow) error
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Type, r.Name, r.Service, held, ends, r.Version)
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	for _, p := range cat.Problems {
-		fmt.Fprintln(out, "problem:", p)
-	}
-	return nil
+	return flush(t, out, cat.Problems)
 }

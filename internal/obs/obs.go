@@ -23,10 +23,13 @@ var version = ""
 // Version is the program's version, with the commit it was built from.
 func Version() string {
 	text := version
+	info, ok := debug.ReadBuildInfo()
+	if ok && text == "" && info.Main.Version != "(devel)" {
+		text = info.Main.Version // as "go install" builds it, of a tag
+	}
 	if text == "" {
 		text = "devel"
 	}
-	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return text
 	}

@@ -1,11 +1,13 @@
 package feed
 
 import (
+	"context"
 	"net/netip"
 
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/gridmesh/gridmesh/convert"
+	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -32,4 +34,16 @@ func (r cidrs) all() (all []netip.Prefix) {
 		all = append(all, ranges...)
 	}
 	return all
+}
+
+// sinceKubernetes133 asks for ServiceCIDRs: API servers before 1.33 have none,
+// and their ranges are a flag's.
+func sinceKubernetes133(c *kube.Client) listWatcher[*networkingv1.ServiceCIDRList] {
+	return newer[*networkingv1.ServiceCIDRList]{
+		api:  c.Typed.NetworkingV1().ServiceCIDRs(),
+		none: func() *networkingv1.ServiceCIDRList { return &networkingv1.ServiceCIDRList{} },
+		has: func(ctx context.Context) (bool, error) {
+			return c.Has(ctx, networkingv1.SchemeGroupVersion.WithResource("servicecidrs"))
+		},
+	}
 }

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -14,7 +15,8 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// batch is how long changes are gathered before a snapshot is published.
+// batch is the shortest time between two snapshots: what changes within it is
+// one.
 const batch = 20 * time.Millisecond
 
 // pageSize is how many objects are asked for at once where lists are paged.
@@ -29,10 +31,14 @@ type Feed struct {
 	log     *slog.Logger
 	metrics *Metrics
 	now     func() time.Time
+	look    time.Duration // after which a list that is held back is looked at again, at first
 
 	mu      sync.Mutex
+	running bool
+	all     []watch // made by the first Run: they know what the builder holds
 	builder *topology.Builder
-	missing map[string]bool // watches without a first list
+	missing map[string]bool  // watches without a first list
+	doubted map[string]doubt // lists that are held back, by watch
 	dirty   chan struct{}
 
 	health health
@@ -41,20 +47,22 @@ type Feed struct {
 // New watches through c on Run.
 func New(c *kube.Client, log *slog.Logger, m *Metrics) *Feed {
 	return &Feed{
-		client: c, log: log, metrics: m, now: time.Now,
-		builder: topology.NewBuilder(), missing: map[string]bool{}, dirty: make(chan struct{}, 1),
+		client: c, log: log, metrics: m, now: time.Now, look: firstLook,
+		builder: topology.NewBuilder(), missing: map[string]bool{}, doubted: map[string]doubt{}, dirty: make(chan struct{}, 1),
 	}
 }
 
+// ErrRuns means that a feed runs already.
+var ErrRuns = errors.New("the feed runs already")
+
 // Run watches until ctx ends. Errors of the API server are retried for ever:
-// the snapshot published last stays.
+// the snapshot published last stays. Once it has ended it may be called again,
+// and goes on from what it knew then.
 func (f *Feed) Run(ctx context.Context) error {
-	watches := f.watches()
-	f.mu.Lock()
-	for _, w := range watches {
-		f.missing[w.name] = true
+	watches, err := f.begin()
+	if err != nil {
+		return err
 	}
-	f.mu.Unlock()
 	var wg sync.WaitGroup
 	for _, w := range watches {
 		r := cache.NewReflectorWithOptions(w.api, w.kind, w.store, cache.ReflectorOptions{
@@ -63,15 +71,36 @@ func (f *Feed) Run(ctx context.Context) error {
 			Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Cap: 5 * time.Second, Steps: 10},
 		})
 		r.WatchListPageSize = pageSize
-		wg.Go(func() { r.RunWithContext(ctx) })
+		wg.Go(func() { r.RunWithContext(ctx); w.rest() })
 	}
 	f.publish(ctx)
 	wg.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running = false
 	return nil
 }
 
-// publish turns what changed within a batch into one snapshot.
+func (f *Feed) begin() ([]watch, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.running {
+		return nil, ErrRuns
+	}
+	f.running = true
+	if f.all == nil {
+		f.all = f.watches()
+		for _, w := range f.all {
+			f.missing[w.name] = true
+		}
+	}
+	return f.all, nil
+}
+
+// publish makes a snapshot of the first change after a pause at once, and of
+// what changes within a batch after that another one.
 func (f *Feed) publish(ctx context.Context) {
+	var last time.Time
 	for {
 		select {
 		case <-f.dirty:
@@ -79,11 +108,12 @@ func (f *Feed) publish(ctx context.Context) {
 			return
 		}
 		select {
-		case <-time.After(batch):
+		case <-time.After(batch - time.Since(last)):
 		case <-ctx.Done():
 			return
 		}
 		if snap := f.build(); snap != nil {
+			last = time.Now()
 			f.Publish(snap)
 		}
 	}
@@ -96,6 +126,10 @@ func (f *Feed) build() *topology.Snapshot {
 	if len(f.missing) > 0 {
 		return nil
 	}
+	select {
+	case <-f.dirty: // what marked it is in this snapshot
+	default:
+	}
 	return f.builder.Build()
 }
 
@@ -106,11 +140,11 @@ type edit func(b *topology.Builder) bool
 // mattered.
 func (f *Feed) change(edits ...edit) {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	changed := false
 	for _, e := range edits {
 		changed = e(f.builder) || changed
 	}
-	f.mu.Unlock()
 	if changed {
 		f.markDirty()
 	}
@@ -123,12 +157,33 @@ func (f *Feed) markDirty() {
 	}
 }
 
-// listed notes the first list of a watch, and reports whether it was that. It
-// is an edit: the list is in the same snapshot.
+// listed notes that a list of a watch was taken, and reports whether it was the
+// first. It is an edit: the list is in the same snapshot.
 func (f *Feed) listed(watch string) edit {
 	return func(*topology.Builder) bool {
 		first := f.missing[watch]
 		delete(f.missing, watch)
+		delete(f.doubted, watch)
 		return first
 	}
+}
+
+// doubts notes why a list of a watch is held back.
+func (f *Feed) doubts(watch string, d doubt) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.doubted[watch] = d
+}
+
+// distrusts reports whether a list of another watch cannot be true: it lacks
+// what every API server has.
+func (f *Feed) distrusts(but string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for watch, d := range f.doubted {
+		if d.gross && watch != but {
+			return true
+		}
+	}
+	return false
 }

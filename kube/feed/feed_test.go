@@ -79,6 +79,7 @@ func follow(t *testing.T, s *apitest.Server) follower {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	f := New(s.Client(t), slog.New(slog.DiscardHandler), NewMetrics(registry))
+	f.look = 10 * time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = f.Run(ctx) }()
@@ -177,15 +178,30 @@ func TestFeedFollows(t *testing.T) {
 	}
 }
 
-// What another proxy serves, and endpoints of headless Services that belong
-// to no grid, are not even asked for.
+// Of what another proxy serves there is the name alone. Its endpoints, and those
+// of headless Services that belong to no grid, are not even asked for.
 func TestFeedSelects(t *testing.T) {
 	s := cluster(t)
 	s.Put(t, `{apiVersion: v1, kind: Service, metadata: {namespace: default, name: other, labels: {service.kubernetes.io/service-proxy-name: x}}, spec: {clusterIP: 10.96.0.7}}`)
 	s.Put(t, fmt.Sprintf(sliceYAML, "other-1", "other", ", service.kubernetes.io/service-proxy-name: x", "", "10.1.0.1"))
 	s.Put(t, fmt.Sprintf(sliceYAML, "headless-1", "headless", `, service.kubernetes.io/headless: ""`, "", "10.1.0.2"))
 	s.Put(t, fmt.Sprintf(sliceYAML, "grid-1", "grid", `, service.kubernetes.io/headless: "", superedge.io/grid-uniq-key: site`, "", "10.1.0.3"))
-	follow(t, s).until("[grid](1) kubernetes(1) a 10.96.0.0/16", contents)
+	f := follow(t, s)
+	snap := f.until("[grid](1) kubernetes(1) other(0) a 10.96.0.0/16", contents)
+	other := topology.ObjectKey{Namespace: "default", Name: "other"}
+	if e, _ := snap.Services.Get(other); !e.Service.Equal(&topology.Service{Key: other, Foreign: true}) {
+		t.Errorf("the other proxy's Service came as %+v", e.Service)
+	}
+	// And when the label goes it is ours, with its endpoints.
+	putService(t, s, "other", "10.96.0.7")
+	putSlice(t, s, "other-1", "other", "10.1.0.1", "")
+	f.until("[grid](1) kubernetes(1) other(1) a 10.96.0.0/16, ours: true", func(s *topology.Snapshot) string {
+		e, _ := s.Services.Get(other)
+		return fmt.Sprintf("%s, ours: %v", contents(s), e != nil && e.Service != nil && !e.Service.Foreign && len(e.Service.ClusterIPs) == 1)
+	})
+	s.Delete("/api/v1/namespaces/default/services/other")
+	s.Delete("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/other-1")
+	f.until("[grid](1) kubernetes(1) a 10.96.0.0/16", contents)
 }
 
 // A list of more than one page is one list.
@@ -273,25 +289,51 @@ func TestHeldListsChangeNothing(t *testing.T) {
 	}
 }
 
-// A list that is held back for long costs one watch at a time, not one more
-// each time.
+// A list that is held back for long is looked at again and again, and costs
+// one watch, whether it came by a watch-list or not.
 func TestHeldListsLeaveNoWatchOpen(t *testing.T) {
-	s := cluster(t)
-	f := follow(t, s)
-	f.until("kubernetes(1) a 10.96.0.0/16", contents)
-	var open atomic.Int64
-	s.Hook(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
-		if q := r.URL.Query(); strings.HasSuffix(r.URL.Path, "/services") {
-			q.Set("labelSelector", "none=such")
-			r.URL.RawQuery = q.Encode()
-			open.Add(1)
-			defer open.Add(-1)
-		}
-		next(w, r)
-	})
-	s.EndWatches()
-	eventually(t, "lists are held back", func() bool { return f.held() >= 5 })
-	eventually(t, "few requests are open", func() bool { return open.Load() <= 1 })
+	for name, hook := range map[string]apitest.Hook{"watch-lists": func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) { next(w, r) }, "lists": noWatchLists} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := cluster(t)
+			s.Hook(hook)
+			f := follow(t, s)
+			f.until("kubernetes(1) a 10.96.0.0/16", contents)
+			var open, most, watches atomic.Int64
+			s.Hook(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
+				q := r.URL.Query()
+				if !strings.HasPrefix(q.Get("labelSelector"), "!service.kubernetes.io/service-proxy-name") || !strings.HasSuffix(r.URL.Path, "/services") {
+					hook(w, r, next)
+					return
+				}
+				q.Set("labelSelector", "none=such")
+				r.URL.RawQuery = q.Encode()
+				if q.Get("watch") != "" && (name == "watch-lists" || q.Get("sendInitialEvents") == "") {
+					watches.Add(1)
+					n := open.Add(1)
+					defer open.Add(-1)
+					for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
+					}
+				}
+				hook(w, r, next)
+			})
+			s.EndWatches()
+			eventually(t, "lists are held back", func() bool { return f.held() >= 3 && watches.Load() >= 3 })
+			// One is open; another may be about to end.
+			eventually(t, "one watch is open", func() bool { return open.Load() == 1 })
+			if n := most.Load(); n > 2 {
+				t.Errorf("%d watches were open at once", n)
+			}
+			if err := f.Health().Err; !strings.Contains(err, "services lacks default/kubernetes") {
+				t.Errorf("its health says %q", err)
+			}
+			// What the API server says of the rest is followed all the while.
+			s.Put(t, `{apiVersion: v1, kind: Node, metadata: {name: b}}`)
+			f.until("kubernetes(1) a b 10.96.0.0/16", contents)
+			s.Hook(hook)
+			eventually(t, "the list is believed", func() bool { return f.Health().Err == "" })
+		})
+	}
 }
 
 // What changes at once is one snapshot, or few.

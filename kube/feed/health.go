@@ -1,6 +1,8 @@
 package feed
 
 import (
+	"errors"
+	"sort"
 	"sync"
 	"time"
 )
@@ -8,7 +10,7 @@ import (
 // Health is how the API server answers.
 type Health struct {
 	LastContact time.Time // when it last answered anything; zero: never
-	Err         string    // its last failure, "" where it answered since
+	Err         string    // its last failure, "" where it answered since; or which of its lists are not believed
 }
 
 type health struct {
@@ -33,5 +35,32 @@ func (f *Feed) note(err error) {
 func (f *Feed) Health() Health {
 	f.health.mu.Lock()
 	defer f.health.mu.Unlock()
-	return Health{LastContact: f.LastContact(), Err: f.health.err}
+	h := Health{LastContact: f.LastContact(), Err: f.health.err}
+	if err := f.heldBack(); h.Err == "" && err != nil {
+		h.Err = err.Error()
+	}
+	return h
+}
+
+// Waiting returns the watches without a first list: nothing is published while
+// there is one.
+func (f *Feed) Waiting() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var watches []string
+	for watch := range f.missing {
+		watches = append(watches, watch)
+	}
+	sort.Strings(watches)
+	return watches
+}
+
+func (f *Feed) heldBack() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var errs []error
+	for _, w := range f.all {
+		errs = append(errs, f.doubted[w.name].err)
+	}
+	return errors.Join(errs...)
 }

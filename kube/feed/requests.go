@@ -2,8 +2,11 @@ package feed
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
@@ -17,23 +20,28 @@ type listWatcher[L runtime.Object] interface {
 }
 
 // requests asks for a selection of one kind, in the name of one reflector,
-// and notes how the API server answers.
+// and notes how the API server answers. It has one watch open at most.
 type requests[L runtime.Object] struct {
 	feed     *Feed
 	api      listWatcher[L]
 	selector string
 
-	mu  sync.Mutex
-	end func() // of the watch before; nil for none
+	mu     sync.Mutex
+	end    func()      // of the watch that is open; nil for none
+	timer  *time.Timer // of the next look; nil for none
+	relist bool        // the watch is not to go on: a list is due
 }
 
-func newRequests[L runtime.Object](f *Feed, api listWatcher[L], selector string) cache.ListerWatcher {
-	r := &requests[L]{feed: f, api: api, selector: selector}
+func newRequests[L runtime.Object](f *Feed, api listWatcher[L], selector string) *requests[L] {
+	return &requests[L]{feed: f, api: api, selector: selector}
+}
+
+func (r *requests[L]) listWatch() cache.ListerWatcher {
 	return &cache.ListWatch{ListWithContextFunc: r.list, WatchFuncWithContext: r.watch}
 }
 
 func (r *requests[L]) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	r.endWatch(nil)
+	r.begin(true)
 	o.LabelSelector = r.selector
 	list, err := r.api.List(ctx, o)
 	r.feed.note(err)
@@ -41,25 +49,67 @@ func (r *requests[L]) list(ctx context.Context, o metav1.ListOptions) (runtime.O
 }
 
 func (r *requests[L]) watch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-	r.endWatch(nil)
+	if due := r.begin(o.SendInitialEvents != nil && *o.SendInitialEvents); due {
+		return nil, apierrors.NewResourceExpired("a list is looked at again") // which is what a reflector lists for
+	}
 	o.LabelSelector = r.selector
 	w, err := r.api.Watch(ctx, o)
 	r.feed.note(err)
-	if err == nil {
-		done := context.AfterFunc(ctx, w.Stop)
-		r.endWatch(func() { done(); w.Stop() })
+	if err != nil {
+		return nil, err
 	}
-	return w, err
-}
-
-// endWatch ends the watch before, and notes how to end the next. A reflector
-// whose watch-list was held back begins anew and leaves that watch open
-// (client-go 0.37), which would add up.
-func (r *requests[L]) endWatch(next func()) {
+	done := context.AfterFunc(ctx, w.Stop)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.end = func() { done(); w.Stop() }
+	if r.relist { // meanwhile
+		r.end()
+	}
+	return w, nil
+}
+
+// begin ends the watch before, which a reflector may have left open, and
+// reports whether a list is due and this is none.
+func (r *requests[L]) begin(list bool) (due bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.endWatch()
+	if list {
+		r.relist = false
+		r.stopTimer()
+	}
+	return r.relist
+}
+
+func (r *requests[L]) endWatch() {
 	if r.end != nil {
 		r.end()
 	}
-	r.end = next
+	r.end = nil
+}
+
+// lookAgain has the reflector list anew after a pause, and some more, for many
+// nodes may have been told the same at the same time.
+func (r *requests[L]) lookAgain(pause time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopTimer()
+	r.timer = time.AfterFunc(pause+rand.N(pause/5+1), func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.relist = true
+		r.endWatch()
+	})
+}
+
+func (r *requests[L]) rest() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopTimer()
+}
+
+func (r *requests[L]) stopTimer() {
+	if r.timer != nil {
+		r.timer.Stop()
+	}
 }

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"time"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -17,18 +18,33 @@ type slices struct{ since time.Time }
 // slice is an EndpointSlice that may be of no use.
 type slice struct {
 	slice   *topology.Slice // nil: serves nothing
-	trigger time.Time       // when its latest change began; zero where that is of no interest
+	trigger int64           // when its latest change began, in nanoseconds since 1970; 0 where that is of no interest
 }
 
 func (r slices) convert(s *discoveryv1.EndpointSlice) slice {
 	out := slice{slice: convert.Slice(s)}
+	if out.slice != nil {
+		share(out.slice)
+	}
 	// The endpoint slice controller notes when the Service or pod changed that
 	// it reacts to.
 	at, err := time.Parse(time.RFC3339Nano, s.Annotations[corev1.EndpointsLastChangeTriggerTime])
 	if err == nil && at.After(r.since) {
-		out.trigger = at
+		out.trigger = at.UnixNano()
 	}
 	return out
+}
+
+// share has equal names in memory once: of nodes there are few, of endpoints
+// that name them many.
+func share(s *topology.Slice) {
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		e.Node = unique.Make(e.Node).Value()
+	}
+	for i := range s.Ports {
+		s.Ports[i].Name = unique.Make(s.Ports[i].Name).Value()
+	}
 }
 
 // weight is the number of endpoints: a list of slices without them is as
@@ -40,8 +56,8 @@ func (slices) set(b *topology.Builder, key topology.ObjectKey, s slice) bool {
 		return b.DeleteSlice(key)
 	}
 	changed := b.SetSlice(s.slice)
-	if changed && !s.trigger.IsZero() {
-		b.AddTrigger(s.trigger)
+	if changed && s.trigger != 0 {
+		b.AddTrigger(time.Unix(0, s.trigger))
 	}
 	return changed
 }

@@ -3,6 +3,7 @@ package feed
 import (
 	"fmt"
 	"log/slog"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,20 +14,20 @@ import (
 )
 
 // store is where a reflector puts one watch's objects: into the feed's
-// builder. It keeps their keys and weights alone.
+// builder.
 type store[T runtime.Object, V any] struct {
-	feed     *Feed
-	resource resource[T, V]
-	watch    string
-	log      *slog.Logger
-	known    weights
-	judge    judge
+	feed      *Feed
+	resource  resource[T, V]
+	log       *slog.Logger
+	held      *holding[V]
+	judge     judge
+	lookAgain func(time.Duration)
 }
 
-func newStore[T runtime.Object, V any](f *Feed, r resource[T, V], s selection) *store[T, V] {
+func newStore[T runtime.Object, V any](f *Feed, r resource[T, V], s selection, with ...*shared[V]) *store[T, V] {
 	return &store[T, V]{
-		feed: f, resource: r, watch: s.name, log: f.log.With(obs.KeyWatch, s.name), known: weights{},
-		judge: judge{watch: s.name, anchor: s.anchor},
+		feed: f, resource: r, log: f.log.With(obs.KeyWatch, s.name), judge: judge{selection: s},
+		held: newHolding(with...), lookAgain: func(time.Duration) {},
 	}
 }
 
@@ -48,7 +49,7 @@ func (s *store[T, V]) convert(obj any) (*object[V], error) {
 		}
 		return &object[V]{key: key, weight: s.resource.weight(obj), value: s.resource.convert(obj)}, nil
 	}
-	return nil, fmt.Errorf("watch %s delivered %T", s.watch, obj)
+	return nil, fmt.Errorf("watch %s delivered %T", s.judge.name, obj)
 }
 
 // Transformer converts objects as they arrive, before thousands of them pile
@@ -63,7 +64,6 @@ func (s *store[T, V]) Add(obj any) error {
 	if err != nil {
 		return err
 	}
-	s.known[o.key] = o.weight
 	s.feed.change(s.set(o))
 	return nil
 }
@@ -77,7 +77,6 @@ func (s *store[T, V]) Delete(obj any) error {
 	if err != nil {
 		return err
 	}
-	delete(s.known, key)
 	s.feed.change(s.remove(key))
 	return nil
 }
@@ -89,44 +88,71 @@ func (s *store[T, V]) UpdateResourceVersion(string) { s.feed.note(nil) }
 // Resync has nothing to do: comparison is by content.
 func (s *store[T, V]) Resync() error { return nil }
 
-// Replace takes a list, if it is to be believed.
+// Replace takes a list, if it is to be believed. One that is not is no error,
+// for a reflector that is told of one begins anew at once, and leaves the watch
+// of a watch-list open (client-go 0.37): it goes on with that watch until the
+// list is looked at again.
 func (s *store[T, V]) Replace(list []any, _ string) error {
 	objects := make([]*object[V], 0, len(list))
-	next := make(weights, len(list))
+	next := make(map[topology.ObjectKey]bool, len(list))
+	l := listed{before: s.held.weight, alone: !s.feed.distrusts(s.judge.name)}
 	for _, obj := range list {
 		o, err := s.convert(obj)
 		if err != nil {
 			return err
 		}
 		objects = append(objects, o)
-		next[o.key] = o.weight
+		next[o.key] = true
+		l.after += o.weight
 	}
-	if err := s.judge.believe(s.known, next, s.feed.now()); err != nil {
-		s.feed.metrics.held.WithLabelValues(s.watch).Inc()
-		s.log.Warn("a list of the API server is not believed; what was known stays", obs.KeyErr, err)
-		return err
+	l.anchored = next[parseKey(s.judge.anchor)]
+	if now := s.feed.now(); !s.judge.believe(l, now) {
+		s.doubt(now)
+		return nil
 	}
-	s.feed.metrics.lists.WithLabelValues(s.watch).Inc()
+	s.feed.metrics.lists.WithLabelValues(s.judge.name).Inc()
 	edits := make([]edit, 0, len(objects)+1)
-	for key := range s.known {
-		if _, still := next[key]; !still {
+	for key := range s.held.objects {
+		if !next[key] {
 			edits = append(edits, s.remove(key))
 		}
 	}
 	for _, o := range objects {
 		edits = append(edits, s.set(o))
 	}
-	s.known = next
-	s.feed.change(append(edits, s.feed.listed(s.watch))...)
+	s.feed.change(append(edits, s.feed.listed(s.judge.name))...)
 	return nil
 }
 
-func (s *store[T, V]) set(o *object[V]) edit {
-	return func(b *topology.Builder) bool { return s.resource.set(b, o.key, o.value) }
+// doubt leaves what is known as it is, and looks again later.
+func (s *store[T, V]) doubt(now time.Time) {
+	d := s.judge.held
+	s.feed.metrics.held.WithLabelValues(s.judge.name).Inc()
+	s.feed.doubts(s.judge.name, d)
+	if d.looks == 1 {
+		s.log.Warn("a list of the API server is not believed; what was known stays", obs.KeyErr, d.err)
+	}
+	s.lookAgain(s.judge.next(now, s.feed.look))
 }
 
+func (s *store[T, V]) set(o *object[V]) edit {
+	return func(b *topology.Builder) bool {
+		changed := s.resource.set(b, o.key, o.value)
+		s.held.set(o, changed)
+		return changed
+	}
+}
+
+// remove takes away what this watch has set, and nothing else: where a label
+// moved the object to another watch, that one's stays.
 func (s *store[T, V]) remove(key topology.ObjectKey) edit {
-	return func(b *topology.Builder) bool { return s.resource.remove(b, key) }
+	return func(b *topology.Builder) bool {
+		s.held.remove(key)
+		if v, ok := s.held.elsewhere(key); ok {
+			return s.resource.set(b, key, v)
+		}
+		return s.resource.remove(b, key)
+	}
 }
 
 // keyOf names an object, or one of which the deletion was missed.

@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -52,9 +51,11 @@ func TestListsAreNotBelievedBlindly(t *testing.T) {
 	step := func(what string, list []any, after time.Duration, held bool, left int) {
 		t.Helper()
 		now = now.Add(after)
-		err := s.Replace(list, "1")
-		if errors.Is(err, ErrHeld) != held || err != nil && !held {
-			t.Errorf("%s: %v, held should be %v", what, err, held)
+		if err := s.Replace(list, "1"); err != nil {
+			t.Errorf("%s: %v", what, err) // or the reflector begins anew at once
+		}
+		if got := s.judge.held.err; (got != nil) != held {
+			t.Errorf("%s: %v, held should be %v", what, got, held)
 		}
 		if got := s.count(); got != left {
 			t.Errorf("%s: %d Services, want %d", what, got, left)
@@ -71,6 +72,8 @@ func TestListsAreNotBelievedBlindly(t *testing.T) {
 	step("a whole one in between", serviceList(67), time.Second, false, 67)
 	step("the small one again", serviceList(5), time.Second, true, 67)
 	step("and after 10 s once more", serviceList(5), 10*time.Second, false, 5)
+	step("none, and so for an hour", nil, time.Second, true, 5)
+	step("none, an hour later", nil, time.Hour, true, 5)
 }
 
 func TestWatchDeletesAreBelievedAtOnce(t *testing.T) {
@@ -89,9 +92,78 @@ func TestWatchDeletesAreBelievedAtOnce(t *testing.T) {
 		t.Errorf("%d Services left, want 1", got)
 	}
 	// A list that says the same has nothing left to doubt.
-	if err := s.Replace(serviceList(1), "2"); err != nil {
-		t.Error(err)
+	if err := s.Replace(serviceList(1), "2"); err != nil || s.judge.held.err != nil {
+		t.Error(err, s.judge.held.err)
 	}
+}
+
+// What no API server can say is never believed; what is only unlikely is, once
+// it has been said for long enough; and nothing of it while something else that
+// the same API server says cannot be.
+func TestHowLongAListMustStand(t *testing.T) {
+	const always = 365 * 24 * time.Hour
+	sure := selection{name: "services", anchor: "default/kubernetes"}
+	slices := selection{name: "endpointslices", anchor: "default/kubernetes", patience: patience}
+	nodes := selection{name: "nodes", patience: patience}
+	for name, tc := range map[string]struct {
+		of    selection
+		list  listed
+		after time.Duration // when it is believed
+	}{
+		"whole":                        {sure, listed{before: 9, after: 9, anchored: true, alone: true}, 0},
+		"without what all have":        {sure, listed{before: 9, after: 9, alone: true}, always},
+		"the same, at first":           {sure, listed{after: 9, alone: true}, always},
+		"no endpoints of the API":      {slices, listed{before: 9, after: 9, alone: true}, patience},
+		"the same, at first ":          {slices, listed{after: 9, alone: true}, patience},
+		"no nodes":                     {nodes, listed{before: 9, alone: true}, patience},
+		"no nodes, at first":           {nodes, listed{alone: true}, 0},
+		"few nodes":                    {nodes, listed{before: 9, after: 2, alone: true}, confirm},
+		"few nodes, and no Services":   {nodes, listed{before: 9, after: 2}, always},
+		"whole, and no Services":       {nodes, listed{before: 9, after: 9}, 0},
+		"few of what may be few":       {selection{name: "grid-endpointslices"}, listed{before: 9, alone: true}, confirm},
+		"a grid's, while no Services ": {selection{name: "grid-endpointslices"}, listed{before: 9}, always},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j, begin := judge{selection: tc.of}, time.Unix(1000, 0)
+			for _, at := range []time.Duration{0, confirm - 1, confirm, patience - 1, patience, always - 1} {
+				if got, want := j.believe(tc.list, begin.Add(at)), at >= tc.after; got != want {
+					t.Fatalf("after %s: believed %v, want %v (%v)", at, got, want, j.held.err)
+				} else if got {
+					return
+				}
+				if next := j.next(begin.Add(at), firstLook); next <= 0 || next > furthestLook {
+					t.Errorf("after %s it is looked at again in %s", at, next)
+				}
+			}
+		})
+	}
+}
+
+// An API server that forgot Services is not believed about slices; one that is
+// replaced by a whole one is.
+func TestOneListThatCannotBeHoldsTheOthers(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := newServiceStore(&now)
+	n := newStore(s.feed, nodes{}, selection{name: "nodes", patience: patience})
+	node := func(name string) any { return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+	list := func(services, nodes []any, wantServices, wantNodes int) {
+		t.Helper()
+		now = now.Add(2 * patience)
+		for _, err := range []error{s.Replace(services, "1"), n.Replace(nodes, "1")} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if got := s.feed.builder.Build().Nodes.Len(); got != wantNodes || s.count() != wantServices {
+			t.Errorf("%d nodes and %d Services, want %d and %d", got, s.count(), wantNodes, wantServices)
+		}
+	}
+	list(serviceList(3), []any{node("a"), node("b"), node("c")}, 3, 3)
+	for range 3 {
+		list(nil, nil, 3, 3)
+	}
+	list(serviceList(3), nil, 3, 0) // that has stood long enough
+	list(serviceList(3), []any{node("a")}, 3, 1)
 }
 
 func TestNothingIsPublishedForAnUnchangedList(t *testing.T) {

@@ -1,6 +1,8 @@
 package feed
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -18,6 +20,7 @@ type watch struct {
 	kind  runtime.Object
 	api   cache.ListerWatcher
 	store cache.ReflectorStore
+	rest  func() // ends what waits to look again
 }
 
 // selection is which objects of a kind a watch is for.
@@ -27,7 +30,13 @@ type selection struct {
 	// anchor is the "namespace/name" of an object that every whole list holds,
 	// "" for none.
 	anchor string
+	// patience is how long lists must agree that lack the anchor, or are empty
+	// where something was known; 0: the anchor is never missing.
+	patience time.Duration
 }
+
+// patience is more than an API server takes to start, or to be replaced.
+const patience = time.Minute
 
 // resource is one kind of object: T as the API server sends it, V as the
 // builder takes it. set and remove are called with the feed's lock held.
@@ -42,27 +51,32 @@ type resource[T runtime.Object, V any] interface {
 	remove(b *topology.Builder, key topology.ObjectKey) bool
 }
 
-// watches is what a feed follows. Services that another proxy serves are left
-// out; were their names of use, that would be one more entry: their metadata,
-// by the opposite selector, and a resource that sets them as Foreign.
+// watches is what a feed follows. A label moves an object between the two
+// watches that share its kind.
 func (f *Feed) watches() []watch {
 	const kubernetes = names.DefaultNamespace + "/" + names.KubernetesService
-	typed := f.client.Typed
+	typed, metadata := f.client.Typed, f.client.Metadata
 	slices := slices{since: f.now()}
+	ofServices, ofSlices := &shared[*topology.Service]{}, &shared[slice]{}
 	return []watch{
 		newWatch(f, &corev1.Service{}, services{}, typed.CoreV1().Services(""),
-			selection{name: "services", selector: "!" + names.ServiceProxyName, anchor: kubernetes}),
+			selection{name: "services", selector: "!" + names.ServiceProxyName, anchor: kubernetes}, ofServices),
+		newWatch(f, &metav1.PartialObjectMetadata{}, foreign{}, metadata.Resource(corev1.SchemeGroupVersion.WithResource("services")),
+			selection{name: "foreign-services", selector: names.ServiceProxyName}, ofServices),
 		newWatch(f, &discoveryv1.EndpointSlice{}, slices, typed.DiscoveryV1().EndpointSlices(""),
-			selection{name: "endpointslices", selector: "!" + names.Headless + ",!" + names.ServiceProxyName, anchor: kubernetes}),
+			selection{name: "endpointslices", selector: "!" + names.Headless + ",!" + names.ServiceProxyName, anchor: kubernetes, patience: patience}, ofSlices),
 		newWatch(f, &discoveryv1.EndpointSlice{}, slices, typed.DiscoveryV1().EndpointSlices(""),
-			selection{name: "grid-endpointslices", selector: names.Headless + "," + names.GridUniqKey}),
-		newWatch(f, &metav1.PartialObjectMetadata{}, nodes{}, f.client.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes")),
-			selection{name: "nodes"}),
-		newWatch(f, &networkingv1.ServiceCIDR{}, cidrs{}, typed.NetworkingV1().ServiceCIDRs(),
+			selection{name: "grid-endpointslices", selector: names.Headless + "," + names.GridUniqKey}, ofSlices),
+		newWatch(f, &metav1.PartialObjectMetadata{}, nodes{}, metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes")),
+			selection{name: "nodes", patience: patience}),
+		newWatch(f, &networkingv1.ServiceCIDR{}, cidrs{}, sinceKubernetes133(f.client),
 			selection{name: "servicecidrs"}),
 	}
 }
 
-func newWatch[T, L runtime.Object, V any](f *Feed, kind T, r resource[T, V], api listWatcher[L], s selection) watch {
-	return watch{name: s.name, kind: kind, api: newRequests(f, api, s.selector), store: newStore(f, r, s)}
+func newWatch[T, L runtime.Object, V any](f *Feed, kind T, r resource[T, V], api listWatcher[L], s selection, with ...*shared[V]) watch {
+	requests := newRequests(f, api, s.selector)
+	store := newStore(f, r, s, with...)
+	store.lookAgain = requests.lookAgain
+	return watch{name: s.name, kind: kind, api: requests.listWatch(), store: store, rest: requests.rest}
 }

@@ -35,8 +35,11 @@ type faultyAPI struct {
 	mode    string
 	changed chan struct{}     // closed when the mode changes: ends every watch
 	first   map[string][]byte // the first list of each kind, to be replayed
+	open    map[string]int    // watches of each kind
+	lists   map[string]int    // lists and watch-lists of each kind, so far
 
-	replayed map[string]bool
+	replayed   map[string]bool
+	watchLists bool // are answered; else as by an API server without them
 }
 
 func newFaultyAPI(t *testing.T) *faultyAPI {
@@ -56,7 +59,10 @@ func newFaultyAPI(t *testing.T) *faultyAPI {
 			}
 		},
 	}
-	f := &faultyAPI{changed: make(chan struct{}), first: map[string][]byte{}, replayed: map[string]bool{}}
+	f := &faultyAPI{
+		changed: make(chan struct{}), first: map[string][]byte{}, replayed: map[string]bool{},
+		open: map[string]int{}, lists: map[string]int{},
+	}
 	proxy.ModifyResponse = f.spoil
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.serve(w, r, proxy) }))
 	t.Cleanup(func() { f.set("closed"); f.CloseClientConnections(); f.Close() })
@@ -72,6 +78,19 @@ func (f *faultyAPI) hasReplayed(r *http.Request) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.replayed[kindOf(r)]
+}
+
+func (f *faultyAPI) count(of map[string]int, r *http.Request, n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	of[r.URL.Path] += n
+}
+
+// asked is how many watches of a path are open, and how often it was listed.
+func (f *faultyAPI) asked(path string) (open, lists int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.open[path], f.lists[path]
 }
 
 func (f *faultyAPI) now() (string, chan struct{}) {
@@ -94,7 +113,13 @@ func (f *faultyAPI) serve(w http.ResponseWriter, r *http.Request, proxy http.Han
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	watch := r.URL.Query().Get("watch") != ""
+	watchList := r.URL.Query().Get("sendInitialEvents") != ""
+	if watchList || !watch {
+		f.count(f.lists, r, 1)
+	}
 	if watch {
+		f.count(f.open, r, 1)
+		defer f.count(f.open, r, -1)
 		go func() {
 			select {
 			case <-changed:
@@ -112,9 +137,17 @@ func (f *faultyAPI) serve(w http.ResponseWriter, r *http.Request, proxy http.Han
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(map[string]int{"429": 429, "500": 500}[mode])
 		return
-	case watch && r.URL.Query().Get("sendInitialEvents") != "":
+	case watchList && !f.watchLists:
 		status(w, 422, "Invalid") // as an API server without watch-lists: clients fall back to lists
 		return
+	case mode == "before 1.33" && strings.HasSuffix(r.URL.Path, "/servicecidrs"):
+		http.NotFound(w, r)
+		return
+	case mode == "before 1.33":
+	case mode == "unanchored": // what a client asks for lacks what every cluster has
+		q := r.URL.Query()
+		q.Set("fieldSelector", "metadata.name!=kubernetes")
+		r.URL.RawQuery = q.Encode()
 	case watch && mode != "" && (mode != "replay" || !f.hasReplayed(r)):
 		status(w, 410, "Expired") // no watch can go on: every client lists again
 		return
@@ -140,6 +173,10 @@ func (f *faultyAPI) spoil(r *http.Response) error {
 	}
 	kind := kindOf(r.Request)
 	switch mode {
+	case "before 1.33":
+		if r.Request.URL.Path == "/apis/networking.k8s.io/v1" {
+			body = bytes.ReplaceAll(body, []byte(`"servicecidrs`), []byte(`"unheardof`))
+		}
 	case "":
 		f.mu.Lock()
 		if f.first[kind] == nil {

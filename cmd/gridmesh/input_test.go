@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// An agent that is not there, or has ended, is told from one that is silent, at
+// once.
+func TestReachable(t *testing.T) {
+	dir := t.TempDir()
+	none, stale, open := filepath.Join(dir, "none.sock"), filepath.Join(dir, "stale.sock"), filepath.Join(dir, "open.sock")
+	for _, path := range []string{stale, open} {
+		l, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path == stale {
+			l.(*net.UnixListener).SetUnlinkOnClose(false)
+			_ = l.Close()
+			continue
+		}
+		defer l.Close()
+	}
+	if err := reachable(t.Context(), none); !errors.Is(err, run.ErrUsage) || !strings.Contains(err.Error(), "is not there") {
+		t.Errorf("a socket that is not there: %v", err)
+	}
+	if err := reachable(t.Context(), stale); err == nil || !strings.Contains(err.Error(), "is gridmesh-agent running") {
+		t.Errorf("a socket that nobody serves: %v", err)
+	}
+	link := filepath.Join(dir, "link.sock")
+	if err := syscall.Symlink(link, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := reachable(t.Context(), link); err == nil || strings.Contains(err.Error(), "is not there") {
+		t.Errorf("a socket that cannot be looked at: %v", err)
+	}
+	if err := reachable(t.Context(), open); err != nil {
+		t.Errorf("a socket that somebody serves: %v", err)
+	}
+}
+
+// mute is a feed that says nothing.
+type mute struct{}
+
+func (mute) Run(ctx context.Context) error   { <-ctx.Done(); return nil }
+func (mute) Get() (*topology.Snapshot, bool) { return nil, false }
+func (mute) Wake() <-chan struct{}           { return nil }
+
+// After a moment people read what is missing, and at the end once more.
+func TestSilenceIsExplained(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), silence+time.Second)
+	defer cancel()
+	asked := make(chan struct{}, 2)
+	_, err := first(ctx, mute{}, "the agent", func() string { asked <- struct{}{}; return "its state" })
+	if err == nil || !strings.Contains(err.Error(), "missing: its state") || len(asked) != 2 {
+		t.Errorf("asked %d times what is missing: %v", len(asked), err)
+	}
+}
