@@ -133,7 +133,10 @@ func (r *rig) start(t *testing.T) error {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if r.loop, err = r.agent.start(ctx); err != nil {
+	if err = r.agent.inspect(ctx); err == nil {
+		r.loop, err = r.agent.start(ctx)
+	}
+	if err != nil {
 		cancel()
 		return err
 	}

@@ -21,6 +21,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
+	if err := a.inspect(ctx); err != nil {
+		return err
+	}
 	g := &run.Group{}
 	if err := a.open(g); err != nil {
 		return errors.Join(err, g.Close())
@@ -62,13 +65,9 @@ func Lock(stateDir string) (unlock func(), err error) {
 	return unlock, err
 }
 
-// start does what has an order: the node is looked at, then guarded. Nothing is
-// asked that an API server may keep waiting, but where the operator wants to
-// refuse, and then behind the guard.
+// start puts the guard in force. Nothing is asked that an API server may keep
+// waiting, but where the operator wants to refuse, and then behind the guard.
 func (a *Agent) start(ctx context.Context) (*loop, error) {
-	if err := a.inspect(ctx); err != nil {
-		return nil, err
-	}
 	st, err := source.ReadState(a.cfg.statePath())
 	if err != nil {
 		a.log.Error("starting without the last good state", obs.KeyErr, err)
