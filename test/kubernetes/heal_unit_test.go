@@ -21,6 +21,9 @@ import (
 // heal nothing may fail.
 const cutFor, afterHeal = 65 * time.Second, time.Minute
 
+// slowKubelet is how long the unit's kubelets need after the heal.
+const slowKubelet = 15 * time.Second
+
 // The uplink of a unit is cut for longer than the cloud waits, and healed, with
 // traffic running inside all the while: the cloud's word about the unit's pods
 // is stale then, and no request fails. One agent starts again meanwhile, and one
@@ -49,8 +52,18 @@ func TestHealDarkensNoUnit(t *testing.T) {
 	wait.Eventually(t, func() error { return a.unreadyIn(t, "a-1", "a-2") })
 	time.Sleep(time.Until(begin.Add(cutFor)))
 	dials.More(t, 20)
+	// Kubelets are not back at once: after an outage they may wait half a minute.
+	for _, n := range []string{"a-1", "a-2"} {
+		kubelet := c.Nodes[n].Kubelet
+		kubelet.Signal(syscall.SIGSTOP)
+		t.Cleanup(func() { kubelet.Signal(syscall.SIGCONT) })
+	}
 	must(t, u.HealUplink())
 	healed := time.Now()
+	time.Sleep(slowKubelet)
+	for _, n := range []string{"a-1", "a-2"} {
+		c.Nodes[n].Kubelet.Signal(syscall.SIGCONT)
+	}
 	time.Sleep(time.Until(healed.Add(afterHeal)))
 	dials.More(t, 20)
 	load.NoneFailed(t, fmt.Sprintf("uplink cut for %s, and %s after the heal", healed.Sub(begin).Round(time.Second), afterHeal), dials.Stop())
