@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
@@ -64,7 +65,7 @@ func (l *loop) save() {
 	l.used.age(func(name string) bool { _, ok := l.catalog.Entry(name); return ok }, time.Now())
 	st := &source.State{
 		Snapshot: source.Subset(l.snap, l.cfg.Node, func(key topology.ObjectKey) bool { return near[key] }),
-		Used:     l.used.names(),
+		Used:     slices.DeleteFunc(l.catalogs.UsedNames(), func(name string) bool { return !l.used.has(name) }),
 		PodCIDRs: l.pods,
 	}
 	before := l.saver.keeper.Written

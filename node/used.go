@@ -32,19 +32,21 @@ func newUsed() used {
 	return used{seen: map[string]time.Time{}, queued: map[string]bool{}, credit: usedBurst}
 }
 
-// restore takes what a run before used, as far as it fits.
+// restore takes what a run before used, as far as it fits: the latest, which
+// are last.
 func (u *used) restore(names []string, now time.Time) []string {
+	names = names[max(0, len(names)-usedMax):]
 	for _, name := range names {
-		if len(u.seen) < usedMax {
-			u.seen[name] = now
-		}
+		u.seen[name] = now
 	}
-	return u.names()
+	return names
 }
+
+func (u *used) has(name string) bool { _, ok := u.seen[name]; return ok }
 
 // ask notes that Envoy asked for a cluster.
 func (u *used) ask(name string) {
-	if _, had := u.seen[name]; had || u.queued[name] || len(u.waiting) >= usedMax {
+	if u.has(name) || u.queued[name] || len(u.waiting) >= usedMax {
 		return
 	}
 	u.queued[name] = true
@@ -87,16 +89,6 @@ func (u *used) age(exists func(name string) bool, now time.Time) {
 		delete(u.queued, name)
 		return true
 	})
-}
-
-// names are those that are taken, sorted.
-func (u *used) names() []string {
-	list := make([]string, 0, len(u.seen))
-	for name := range u.seen {
-		list = append(list, name)
-	}
-	slices.Sort(list)
-	return list
 }
 
 // notes says where Envoy fetches more than is kept for it.

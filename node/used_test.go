@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,9 @@ import (
 )
 
 func always(string) bool { return true }
+
+// taken are the names that are kept, sorted.
+func (u *used) taken() []string { return slices.Sorted(maps.Keys(u.seen)) }
 
 // Who dials every Service once does not displace what is in use, and what is
 // kept is bounded.
@@ -27,7 +31,7 @@ func TestAScanDisplacesNothing(t *testing.T) {
 		u.ask(fmt.Sprint("scan-", i))
 	}
 	u.admit(now)
-	if n := len(u.names()); n != usedBurst || len(u.waiting) != usedMax-50 || len(u.notes()) != 1 {
+	if n := len(u.taken()); n != usedBurst || len(u.waiting) != usedMax-50 || len(u.notes()) != 1 {
 		t.Errorf("%d are taken, %d wait, %q", n, len(u.waiting), u.notes())
 	}
 	for range 10_000 {
@@ -38,7 +42,7 @@ func TestAScanDisplacesNothing(t *testing.T) {
 	if len(u.queued) != len(u.waiting) {
 		t.Errorf("%d wait, %d are queued", len(u.waiting), len(u.queued))
 	}
-	names := u.names()
+	names := u.taken()
 	if len(names) != usedMax {
 		t.Errorf("%d are taken, want %d", len(names), usedMax)
 	}
@@ -48,7 +52,7 @@ func TestAScanDisplacesNothing(t *testing.T) {
 		}
 	}
 	again := newUsed()
-	if got := again.restore(append(names, "more"), now); len(got) != usedMax {
+	if got := again.restore(append(names, "latest"), now); len(got) != usedMax || !again.has("latest") || len(again.taken()) != usedMax {
 		t.Errorf("%d are restored", len(got))
 	}
 }
@@ -61,11 +65,11 @@ func TestUsedAges(t *testing.T) {
 	here := func(name string) bool { return name == "here" }
 	u.age(here, now.Add(-time.Hour))
 	u.age(here, now.Add(usedGone))
-	if got := u.names(); !slices.Equal(got, []string{"gone", "here"}) {
+	if got := u.taken(); !slices.Equal(got, []string{"gone", "here"}) {
 		t.Errorf("after a day: %v", got)
 	}
 	u.age(here, now.Add(usedGone+time.Second))
-	if got := u.names(); !slices.Equal(got, []string{"here"}) {
+	if got := u.taken(); !slices.Equal(got, []string{"here"}) {
 		t.Errorf("after more than a day: %v", got)
 	}
 	u.admit(now)
