@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -57,7 +58,7 @@ func silentCloud(t *testing.T, e *edge.Node) (kubeconfig string) {
 func follow(t *testing.T, e *edge.Node, flags ...string) {
 	t.Helper()
 	usual := e.Flags
-	e.Flags = append(flags, "--service-cidr", netlab.ServiceCIDR4.String()+","+netlab.ServiceCIDR6.String())
+	e.Flags = slices.Concat(flags, []string{"--service-cidr", netlab.ServiceCIDR4.String() + "," + netlab.ServiceCIDR6.String()})
 	t.Cleanup(func() {
 		e.Agent.Signal(syscall.SIGTERM)
 		e.Flags = usual
