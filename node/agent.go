@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -24,6 +26,11 @@ type Agent struct {
 	xds     XDS
 
 	demand   *demand                          // from Envoy's streams to the loop
+	reports  *reports                         // from the loop to who asks for nodes, and back
+	podCIDRs latest.Value[[]netip.Prefix]     // from who asks for the own Node to the loop
+	ownNode  chan struct{}                    // one slot: from the loop to who asks for the own Node
+	answered atomic.Pointer[time.Time]        // when the API server last gave a sign of life that was asked for
+	pulse    pulse                            // from the loop to the health
 	found    findings                         // from the start and the loop to the status
 	report   atomic.Pointer[Report]           // from the loop to the status; nil before the first
 	snapshot latest.Value[*topology.Snapshot] // from the loop to other processes
@@ -45,7 +52,7 @@ func New(cfg Config, parts Parts) (*Agent, error) {
 	}
 	parts.Registry = cmp.Or(parts.Registry, prometheus.NewRegistry())
 	parts.Log = cmp.Or(parts.Log, slog.New(slog.NewTextHandler(io.Discard, nil)))
-	a := &Agent{cfg: cfg, parts: parts, log: parts.Log, metrics: newMetrics(), demand: newDemand()}
+	a := &Agent{cfg: cfg, parts: parts, log: parts.Log, metrics: newMetrics(), demand: newDemand(), reports: newReports(), ownNode: make(chan struct{}, 1)}
 	if err := a.metrics.register(parts.Registry); err != nil {
 		return nil, fmt.Errorf("register the agent's metrics: %w", err)
 	}

@@ -39,8 +39,9 @@ type Config struct {
 	Render render.Config
 	// PreloadMax bounds the clusters that Envoy holds without being asked.
 	PreloadMax int
-	// AllowPolicyBypass starts where NetworkPolicies would be bypassed.
-	AllowPolicyBypass bool
+	// RefusePolicies keeps the agent from starting where NetworkPolicies would
+	// be bypassed and nothing was served before. An agent that runs goes on.
+	RefusePolicies bool
 	// CloseOnMove closes connections to endpoints that a move put out of reach.
 	CloseOnMove bool
 	// HostsFile is kept for a DNS server of the operator's own; empty for none.

@@ -8,9 +8,12 @@
 // The order of the last three is the law of the loop: what is refused must be
 // refused before Envoy forgets it, and Envoy must know what it is to be handed.
 //
-// The order of a start is: lock, inspect the node, put the guard in force, and
-// only then ask anything of the network (start.go). From the guard on nothing
-// that is addressed to a Service leaves the node unserved.
+// The order of a start is: lock, inspect the node, listen, put the guard in
+// force, and only then ask anything of the network (start.go). From the guard on
+// nothing that is addressed to a Service leaves the node unserved.
+//
+// What the cloud says of this unit just after an outage is not believed at once:
+// package hold.
 //
 // A stop of any kind leaves the rules in force. Nothing in this package
 // removes them.

@@ -6,91 +6,158 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/obs"
 )
 
-// findings are what breaks the capture on this node or is bypassed by it.
+// How often the node and the cluster are looked at for what was not there at
+// the start.
+const (
+	inspectEvery  = time.Minute
+	policiesEvery = 2 * time.Minute
+)
+
+// findings are what breaks the capture on this node or is bypassed by it, as
+// the last looks showed it: at the node, and at the cluster.
 type findings struct {
-	mu   sync.Mutex
-	list []capture.Finding
+	mu            sync.Mutex
+	node, cluster []capture.Finding
 }
 
-func (f *findings) add(list ...capture.Finding) {
+// replaceNode and replaceCluster take the result of a look and return what is new.
+func (f *findings) replaceNode(list []capture.Finding) []capture.Finding {
+	return f.replace(&f.node, list)
+}
+
+func (f *findings) replaceCluster(list []capture.Finding) []capture.Finding {
+	return f.replace(&f.cluster, list)
+}
+
+func (f *findings) replace(known *[]capture.Finding, list []capture.Finding) (fresh []capture.Finding) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.list = append(f.list, list...)
+	for _, found := range list {
+		if !slices.Contains(*known, found) {
+			fresh = append(fresh, found)
+		}
+	}
+	*known = slices.Clone(list)
+	return fresh
 }
 
 func (f *findings) all() []capture.Finding {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.list)
+	return slices.Concat(f.node, f.cluster)
 }
 
-// inspect looks at the node. What cannot live beside the capture keeps the
-// agent from starting; with the rest it starts, and says so.
+// inspect looks at the node before anything is written. What cannot live beside
+// the capture keeps the agent from starting; with the rest it starts, and says
+// so.
 func (a *Agent) inspect(ctx context.Context) error {
 	list, err := a.parts.Inspect()
 	if err != nil {
 		return err
 	}
-	if err := a.note(ctx, list...); err != nil {
-		return err
-	}
+	var errs []error
 	for _, f := range list {
+		if f.Kind == capture.KubeProxy || f.Kind == capture.PolicyEngine && a.cfg.RefusePolicies {
+			errs = append(errs, errors.New(f.Text))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return a.unfit(ctx, err)
+	}
+	a.show(a.found.replaceNode(list))
+	return nil
+}
+
+// unfit tells why the agent does not start.
+func (a *Agent) unfit(ctx context.Context, why error) error {
+	if a.parts.Cluster != nil {
+		a.parts.Cluster.WarnNow(ctx, eventRefuses, why.Error())
+	}
+	return fmt.Errorf("%w: %w", ErrUnfit, why)
+}
+
+// show tells of new findings, and counts all of them.
+func (a *Agent) show(fresh []capture.Finding) {
+	for _, f := range fresh {
+		a.log.Warn(f.Text, obs.KeyKind, string(f.Kind))
 		a.warn(eventFinding, f.Text)
+	}
+	a.metrics.findings.Reset()
+	for _, f := range a.found.all() {
+		a.metrics.findings.WithLabelValues(string(f.Kind)).Inc()
+	}
+}
+
+// keepInspecting looks at the node again and again: what serves is not taken
+// out of service by what is found, whatever it is.
+func (a *Agent) keepInspecting(ctx context.Context) error {
+	failing := false
+	for pause(ctx, jitter(inspectEvery)) {
+		list, err := a.parts.Inspect()
+		if err != nil {
+			if !failing {
+				a.log.Warn("could not look at the node for what is in the way; trying again", obs.KeyErr, err)
+			}
+			failing = true
+			continue
+		}
+		failing = false
+		a.show(a.found.replaceNode(list))
 	}
 	return nil
 }
 
-const policiesFound = "the cluster has NetworkPolicies: traffic through a ClusterIP to a pod on the same node bypasses them (docs/limits.md); start with --allow-policy-bypass to accept that"
+const policiesFound = "the cluster has NetworkPolicies: traffic through a ClusterIP to a pod on the same node bypasses them (docs/limits.md)"
 
-// checkPolicies refuses a cluster with NetworkPolicies, which would be
-// bypassed. An API server that does not answer does not keep a node from
-// starting.
-func (a *Agent) checkPolicies(ctx context.Context) error {
+// followPolicies looks for NetworkPolicies again and again. They are anybody's
+// to make, so they never end an agent that serves.
+func (a *Agent) followPolicies(ctx context.Context) error {
+	failing := false
+	for {
+		has, err := a.parts.Cluster.HasNetworkPolicy(ctx)
+		switch {
+		case ctx.Err() != nil: // says nothing
+		case err == nil:
+			failing = false
+			a.policies(has)
+		case !failing:
+			failing = true
+			a.log.Warn("could not ask for NetworkPolicies; if there are any they are bypassed on the same node (docs/limits.md)", obs.KeyErr, err)
+		}
+		if !pause(ctx, jitter(policiesEvery)) {
+			return nil
+		}
+	}
+}
+
+// policies notes whether there are any.
+func (a *Agent) policies(has bool) {
+	var list []capture.Finding
+	if has {
+		list = []capture.Finding{{Kind: capture.PolicyEngine, Text: policiesFound}}
+	}
+	a.show(a.found.replaceCluster(list))
+}
+
+// refusePolicies keeps an agent from starting on a node that was not served
+// before, where the operator wants that. An API server that does not answer
+// keeps no node from starting.
+func (a *Agent) refusePolicies(ctx context.Context) error {
+	if a.parts.Cluster == nil || !a.cfg.RefusePolicies || a.parts.Capture.Found() {
+		return nil
+	}
 	has, err := a.parts.Cluster.HasNetworkPolicy(ctx)
 	if err != nil {
-		a.log.Warn("could not ask for NetworkPolicies; if there are any they are bypassed on the same node (docs/limits.md)", obs.KeyErr, err)
-		return nil
+		a.log.Warn("could not ask for NetworkPolicies before the start; starting", obs.KeyErr, err)
 	}
-	if !has {
-		return nil
+	if err == nil && has {
+		return a.unfit(ctx, errors.New(policiesFound+"; leave --network-policies=refuse out to accept that"))
 	}
-	return a.note(ctx, capture.Finding{Kind: capture.PolicyEngine, Text: policiesFound})
-}
-
-// note shows findings, and returns ErrUnfit where one of them is not tolerated.
-func (a *Agent) note(ctx context.Context, list ...capture.Finding) error {
-	a.found.add(list...)
-	var errs []error
-	for _, f := range list {
-		a.metrics.findings.WithLabelValues(string(f.Kind)).Inc()
-		if a.tolerates(f.Kind) {
-			a.log.Warn(f.Text, obs.KeyKind, string(f.Kind))
-			continue
-		}
-		errs = append(errs, errors.New(f.Text))
-	}
-	err := errors.Join(errs...)
-	if err == nil {
-		return nil
-	}
-	if a.parts.Cluster != nil {
-		a.parts.Cluster.WarnNow(ctx, eventRefuses, err.Error())
-	}
-	return fmt.Errorf("%w: %w", ErrUnfit, err)
-}
-
-// tolerates reports whether the agent runs beside a kind of finding.
-func (a *Agent) tolerates(kind capture.FindingKind) bool {
-	switch kind {
-	case capture.KubeProxy:
-		return false
-	case capture.PolicyEngine:
-		return a.cfg.AllowPolicyBypass
-	}
-	return true
+	return nil
 }

@@ -3,30 +3,85 @@ package node
 import (
 	"encoding/json"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
-// health is what /healthz and /livez answer, in kube-proxy's words.
+// hangsAfter is how long the loop may be busy with one thing before it counts
+// as hanging. It wakes every second.
+const hangsAfter = time.Minute
+
+// pulse is when the loop last began something.
+type pulse struct{ at atomic.Pointer[time.Time] }
+
+func (p *pulse) beat(now time.Time) { p.at.Store(&now) }
+
+// alive reports whether the loop goes on. While nothing has begun it is.
+func (p *pulse) alive(now time.Time) bool {
+	at := p.at.Load()
+	return at == nil || now.Sub(*at) < hangsAfter
+}
+
+// health is what /healthz, /readyz and /livez answer, in kube-proxy's words.
 type health struct {
 	LastUpdated  time.Time `json:"lastUpdated"`
 	CurrentTime  time.Time `json:"currentTime"`
 	NodeEligible bool      `json:"nodeEligible"`
 	Healthy      bool      `json:"healthy"`
 	Source       string    `json:"source"`
+	Reason       string    `json:"reason,omitempty"` // why it is not healthy
 }
 
-// health is that of a node whose rules are in line with the newest snapshot,
-// or not.
+// Reasons, which everybody may read; the status says more.
+const (
+	notYet    = "nothing is served yet"
+	notWhole  = "the rules are not as they should be"
+	noEnvoy   = "no Envoy is connected"
+	loopHangs = "the agent hangs"
+)
+
+// health is that of what the node serves: rules in line with the newest
+// snapshot, and an Envoy behind them. A restart of the agent cures none of it.
 func (a *Agent) health(now time.Time) health {
 	h := health{CurrentTime: now.UTC(), NodeEligible: true}
-	if r := a.report.Load(); r != nil {
-		h.LastUpdated, h.Healthy, h.Source = r.Updated.UTC(), r.Error == "", r.Source
+	r := a.report.Load()
+	if r == nil {
+		h.Reason = notYet
+		return h
+	}
+	h.LastUpdated, h.Source = r.Updated.UTC(), r.Source
+	switch {
+	case !a.pulse.alive(now):
+		h.Reason = loopHangs
+	case r.Error != "":
+		h.Reason = notWhole
+	case len(a.xds.Streams()) == 0:
+		h.Reason = noEnvoy
+	}
+	h.Healthy = h.Reason == ""
+	return h
+}
+
+// liveness is that of the process alone, which a restart may cure: whether
+// there is a cloud, an Envoy, or anything to serve does not matter.
+func (a *Agent) liveness(now time.Time) health {
+	h := a.health(now)
+	h.Healthy, h.Reason = a.pulse.alive(now), ""
+	if !h.Healthy {
+		h.Reason = loopHangs
 	}
 	return h
 }
 
 func (a *Agent) serveHealth(w http.ResponseWriter, _ *http.Request) {
-	h := a.health(time.Now())
+	reply(w, a.health(time.Now()))
+}
+
+func (a *Agent) serveLiveness(w http.ResponseWriter, _ *http.Request) {
+	reply(w, a.liveness(time.Now()))
+}
+
+func reply(w http.ResponseWriter, h health) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if !h.Healthy {

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -34,10 +33,6 @@ func TestHostsFileFollows(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "late")
 		r.cfg.HostsFile = filepath.Join(dir, "hosts")
 		r.mustStart(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- r.agent.keepHosts(ctx) }()
-		defer func() { cancel(); <-ended }()
 
 		partial := *ordinals("10.244.2.4").Snapshot()
 		partial.Partial = true

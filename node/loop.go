@@ -12,8 +12,11 @@ import (
 )
 
 // repairEvery is how often the kernel is looked at for what others removed,
-// and how long a failed write waits for its next attempt.
+// and how long a failed write waits for its next attempt at most.
 const repairEvery = 5 * time.Second
+
+// retryFirst is how long it waits for the first one; each next is twice as long.
+const retryFirst = 100 * time.Millisecond
 
 // loop gathers, decides and acts. All of it is owned by one goroutine: that of
 // Agent.Run up to start's end, then that of run. So is the Capture.
@@ -28,12 +31,18 @@ type loop struct {
 	problems problemIndex
 	saver    saver
 	stale    staleTimer
+	pace     pace
+	uplink   uplink
+	healing  healing
+	used     used
 
-	live    bool // the snapshot comes from the source, not from disk
-	snap    *topology.Snapshot
+	live    bool               // the snapshot comes from the source, not from disk
+	raw     *topology.Snapshot // the source's newest; nil before the first
+	snap    *topology.Snapshot // what is in force of it
 	view    *topology.View
 	catalog *render.Catalog
 	failure error // of the last write to the kernel; nil where it is in line
+	broken  error // of the last look at what others removed
 }
 
 func newLoop(a *Agent, st *source.State, pods []netip.Prefix) *loop {
@@ -42,14 +51,19 @@ func newLoop(a *Agent, st *source.State, pods []netip.Prefix) *loop {
 		viewer:   topology.NewViewer(a.cfg.Node, a.cfg.Topology),
 		catalogs: render.NewCataloger(a.cfg.Render, a.cfg.PreloadMax),
 		saver:    newSaver(a.cfg.statePath()),
+		uplink:   newUplink(a.cfg.StateDir, time.Now()), used: newUsed(),
 	}
 }
 
 // run serves until ctx ends.
 func (l *loop) run(ctx context.Context) error {
+	l.pace.start()
+	defer l.pace.timer.Stop()
 	l.restore(ctx)
 	wake := l.parts.Source.Wake()
 	defer l.parts.Source.Forget(wake)
+	pods := l.podCIDRs.Wake()
+	defer l.podCIDRs.Forget(pods)
 	links, err := l.parts.WatchLinks(ctx)
 	if err != nil {
 		l.log.Warn("cannot watch links; changes of the pod network are found every few seconds only", obs.KeyErr, err)
@@ -58,24 +72,37 @@ func (l *loop) run(ctx context.Context) error {
 		l.stale.start()
 		defer l.stale.stop()
 	}
-	repair := time.NewTicker(repairEvery)
-	defer repair.Stop()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
 	defer l.saver.stop()
+	defer l.healing.stop()
 	for {
+		l.pulse.beat(time.Now())
 		select {
 		case <-wake:
 			l.gather()
 		case <-l.demand.wake:
 			l.preloadDemanded()
-		case <-links:
+		case _, open := <-links:
+			if !open {
+				links = nil // the pace goes on
+				continue
+			}
 			l.refreshBridges()
 			l.repair()
+		case <-pods:
+			l.setPods()
+		case <-look.C:
+			l.look()
+		case <-l.healing.due():
+			l.judgeAgain()
+		case <-l.reports.wake:
+			l.takeReports()
 		case <-l.stale.due():
 			l.closeStale()
-		case <-repair.C:
+		case <-l.pace.timer.C:
 			l.refreshBridges()
 			l.repair()
-			l.closeStale()
 		case <-l.saver.due():
 			l.save()
 		case <-ctx.Done():
@@ -91,18 +118,19 @@ func (l *loop) gather() {
 	if !ok {
 		return
 	}
-	var before *topology.Snapshot // the source's last one
-	if l.live {
-		before = l.snap
-	}
-	l.live = true
-	l.apply(snap)
+	before := l.raw
+	l.live, l.raw = true, snap
+	l.look()
+	l.apply(l.judge(snap))
 	l.metrics.programmed(snap.TriggersSince(before))
 }
 
 // apply decides what a snapshot means for this node, and acts.
 func (l *loop) apply(snap *topology.Snapshot) {
 	start := time.Now()
+	if l.ownNodeChanged(snap) {
+		l.wakeOwnNode()
+	}
 	l.snap = snap
 	l.snapshot.Publish(snap)
 	l.view = l.viewer.See(snap)
@@ -111,6 +139,7 @@ func (l *loop) apply(snap *topology.Snapshot) {
 	if l.failure = l.act(changed); l.failure != nil {
 		l.log.Error("could not write the capture rules; trying again", obs.KeyErr, l.failure)
 		l.metrics.syncFailures.Inc()
+		l.pace.hurry()
 	} else {
 		l.metrics.synced(start)
 	}
@@ -132,15 +161,19 @@ func (l *loop) act(changed render.Changed) error {
 }
 
 // preloadDemanded makes what Envoy asked for by name a part of what it holds
-// after a restart of its own.
+// after a restart of its own, as far as that is bounded.
 func (l *loop) preloadDemanded() {
-	var exist []string
 	for _, name := range l.demand.take() {
 		if _, ok := l.catalog.Entry(name); ok {
-			exist = append(exist, name)
+			l.used.ask(name)
 		}
 	}
-	if !l.catalogs.Used(exist...) {
+	l.admit()
+}
+
+// admit preloads what waits for it, as fast as that is allowed.
+func (l *loop) admit() {
+	if !l.catalogs.Used(l.used.admit(time.Now())...) {
 		return
 	}
 	var changed render.Changed
@@ -170,15 +203,53 @@ func (l *loop) refreshBridges() {
 // repair puts back what others changed, and writes again what failed.
 func (l *loop) repair() {
 	repaired, err := l.capture.Repair()
+	was := l.broken
+	l.broken = err
 	switch {
 	case err != nil:
-		l.log.Error("could not check the capture rules", obs.KeyErr, err)
+		l.log.Error("could not put the capture rules in order; trying again", obs.KeyErr, err)
 		l.metrics.syncFailures.Inc()
 	case repaired:
 		l.log.Warn("capture rules or sysctls were changed by somebody else and are back")
 		l.metrics.repairs.Inc()
 	}
-	if l.failure != nil {
+	l.setPods()
+	switch {
+	case l.failure != nil:
 		l.apply(l.snap)
+	case (was == nil) != (l.broken == nil):
+		l.publish()
 	}
+	l.pace.next(l.failure != nil || l.broken != nil)
+	l.admit()
+	l.closeStale()
+}
+
+// pace says when to look at the kernel: every few seconds, and soon after
+// something failed.
+type pace struct {
+	timer *time.Timer
+	wait  time.Duration
+}
+
+func (p *pace) start() { p.timer, p.wait = time.NewTimer(repairEvery), repairEvery }
+
+// hurry looks again soon, unless that is so already.
+func (p *pace) hurry() {
+	if p.wait == repairEvery {
+		p.next(true)
+	}
+}
+
+// next sets the time of the next look.
+func (p *pace) next(failed bool) {
+	switch {
+	case !failed:
+		p.wait = repairEvery
+	case p.wait == repairEvery:
+		p.wait = retryFirst
+	default:
+		p.wait = min(2*p.wait, repairEvery-1) // repairEvery itself is where nothing is wrong
+	}
+	p.timer.Reset(p.wait)
 }

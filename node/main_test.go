@@ -73,8 +73,10 @@ type rig struct {
 	source  *nodetest.Source
 	xds     *nodetest.XDS
 	api     *nodetest.API // nil: no API server
-	found   []capture.Finding
+	mu      sync.Mutex
+	found   []capture.Finding // by mu, once it runs
 	links   chan struct{}
+	wrap    func(Capture) Capture // nil: as it is
 	log     *logText
 
 	agent *Agent
@@ -105,8 +107,15 @@ func (r *rig) parts() Parts {
 			r.xds = nodetest.NewXDS(r.journal, requested, refused)
 			return r.xds
 		},
-		Inspect:    func() ([]capture.Finding, error) { return r.found, nil },
+		Inspect: func() ([]capture.Finding, error) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return slices.Clone(r.found), nil
+		},
 		WatchLinks: func(context.Context) (<-chan struct{}, error) { return r.links, nil },
+	}
+	if r.wrap != nil {
+		p.Capture = r.wrap(r.capture)
 	}
 	if r.api != nil {
 		r.api.Journal = r.journal
@@ -115,7 +124,8 @@ func (r *rig) parts() Parts {
 	return p
 }
 
-// start runs the agent without its listeners, inside a synctest bubble.
+// start runs the agent without its listeners, and with an Envoy, inside a
+// synctest bubble.
 func (r *rig) start(t *testing.T) error {
 	t.Helper()
 	var err error
@@ -123,17 +133,25 @@ func (r *rig) start(t *testing.T) error {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if r.loop, err = r.agent.start(ctx); err != nil {
+	if err = r.agent.inspect(ctx); err == nil {
+		r.loop, err = r.agent.start(ctx)
+	}
+	if err != nil {
 		cancel()
 		return err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- r.loop.run(ctx) }()
+	r.xds.Connect("1.40.0")
+	var wg sync.WaitGroup
+	for _, m := range r.agent.members(r.loop) {
+		wg.Go(func() {
+			if err := m.run(ctx); err != nil {
+				t.Errorf("%s: %v", m.name, err)
+			}
+		})
+	}
 	r.stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		wg.Wait()
 	})
 	t.Cleanup(r.stop)
 	synctest.Wait()

@@ -26,7 +26,12 @@ type Parts struct {
 	// clusters that Envoy asks for by name, and refused with each resource
 	// that Envoy refuses, once; neither blocks.
 	XDS func(requested func(clusters []string), refused func(xds.Nack)) XDS
-	// Inspect looks for what cannot live beside the capture.
+	// LockNetwork keeps a second agent from this network namespace, with
+	// whatever state directory and sockets, until unlock; nil where nothing
+	// does. That it is locked already is ErrUnfit.
+	LockNetwork func() (unlock func(), err error)
+	// Inspect looks for what cannot live beside the capture. It is called
+	// beside the loop.
 	Inspect func() ([]capture.Finding, error)
 	// WatchLinks fills a one-slot channel when RefreshBridges or Repair may
 	// have something to do, and closes it after the end of ctx.
@@ -109,6 +114,12 @@ type Cluster interface {
 	PodCIDRs(ctx context.Context, node string) ([]netip.Prefix, error)
 	// HasNetworkPolicy reports whether there is any. It waits a few seconds at most.
 	HasNetworkPolicy(ctx context.Context) (bool, error)
+	// Reachable asks for next to nothing; nil means that the API server answers.
+	// It waits a few seconds at most.
+	Reachable(ctx context.Context) error
+	// NodeReport returns what differs from then on when a node's kubelet has
+	// reported to the API server once more. It waits a few seconds at most.
+	NodeReport(ctx context.Context, node string) (string, error)
 	// APIServer is how the API server answers.
 	APIServer() APIServer
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -11,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gridmesh/gridmesh/node/nodetest"
 	"github.com/gridmesh/gridmesh/source"
@@ -55,12 +55,12 @@ func TestRunServesEverybody(t *testing.T) {
 	r.source.Publish(webOnly().Snapshot())
 	ctx := t.Context()
 	var report *Report
-	eventually(t, "the status says live", func() bool {
+	eventually(t, "the status says live, with pods", func() bool {
 		var err error
 		report, err = Status(ctx, r.cfg.StatusSocket)
-		return err == nil && report.Source == sourceLive
+		return err == nil && report.Source == sourceLive && report.Pods == "routed"
 	})
-	if report.Services != 1 || report.Pods != "routed" || report.APIServer == nil {
+	if report.Services != 1 || report.APIServer == nil {
 		t.Errorf("the status says %+v", report)
 	}
 	for _, socket := range []string{r.cfg.XDSSocket, r.cfg.StatusSocket, r.cfg.FeedSocket} {
@@ -105,11 +105,23 @@ func TestHealthAndMetrics(t *testing.T) {
 		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		return w.Code, w.Body.String()
 	}
-	if code, body := get(r.agent.healthMux(), "/healthz"); code != http.StatusServiceUnavailable || !strings.Contains(body, `"healthy":false`) {
+	if code, body := get(r.agent.healthMux(), "/healthz"); code != http.StatusServiceUnavailable || !strings.Contains(body, `"healthy":false`) || !strings.Contains(body, notYet) {
 		t.Errorf("before the first snapshot: %d %s", code, body)
 	}
+	if code, body := get(r.agent.healthMux(), "/livez"); code != http.StatusOK {
+		t.Errorf("an agent without a snapshot would be killed: %d %s", code, body)
+	}
 	r.source.Publish(webOnly().Snapshot())
-	eventually(t, "healthy", func() bool { code, _ := get(r.agent.healthMux(), "/livez"); return code == http.StatusOK })
+	eventually(t, "it waits for an Envoy alone", func() bool {
+		code, body := get(r.agent.healthMux(), "/healthz")
+		return code == http.StatusServiceUnavailable && strings.Contains(body, noEnvoy)
+	})
+	r.xds.Connect("1.40.0")
+	for _, path := range []string{"/healthz", "/readyz", "/livez"} {
+		if code, body := get(r.agent.healthMux(), path); code != http.StatusOK {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
 	_, body := get(r.agent.metricsMux(), "/healthz")
 	var h map[string]any
 	if err := json.Unmarshal([]byte(body), &h); err != nil || h["healthy"] != true || h["nodeEligible"] != true || h["source"] != sourceLive || h["lastUpdated"] == "" || h["currentTime"] == "" {
@@ -120,6 +132,7 @@ func TestHealthAndMetrics(t *testing.T) {
 	}
 	_, body = get(r.agent.metricsMux(), "/metrics")
 	for _, name := range []string{
+		"gridmesh_held_endpoints 0",
 		"kubeproxy_sync_proxy_rules_duration_seconds_count 1", "kubeproxy_sync_proxy_rules_last_timestamp_seconds", "kubeproxy_network_programming_duration_seconds",
 		"gridmesh_capture_failures_total 0", "gridmesh_capture_repairs_total 0", "gridmesh_moved_connections_closed_total 0",
 		"gridmesh_problems 0", "gridmesh_state_failures_total 0", "gridmesh_state_written_bytes_total",
@@ -153,13 +166,16 @@ func TestASecondAgentIsRefused(t *testing.T) {
 	if !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "somebody listens on "+first.cfg.XDSSocket+" already") {
 		t.Errorf("the same sockets: %v", err)
 	}
+	if _, there := second.kernel.InForce(); there {
+		t.Error("rules were written beside the sockets of another agent")
+	}
 	if _, err := Lock(first.cfg.StateDir); !errors.Is(err, ErrUnfit) {
 		t.Errorf("a cleanup beside a running agent: %v", err)
 	}
 }
 
-// A port that is taken ends the start, is no verdict on the node, and leaves
-// no listener behind.
+// A port that is taken ends the start before anything is written, is no verdict
+// on the node, and leaves no listener behind.
 func TestAPortThatIsTaken(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -171,6 +187,9 @@ func TestAPortThatIsTaken(t *testing.T) {
 	if err := stop(); err == nil || errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), r.cfg.MetricsAddress) {
 		t.Errorf("got %v", err)
 	}
+	if _, there := r.kernel.InForce(); there {
+		t.Error("rules were written by a start that failed")
+	}
 	r.cfg.MetricsAddress = ""
 	r.again()
 	if err := r.run(t, r.parts())(); err != nil {
@@ -178,25 +197,28 @@ func TestAPortThatIsTaken(t *testing.T) {
 	}
 }
 
-// With a last good state the policies are asked for beside the loop, and end
-// it where they are not tolerated. The rules stay.
-func TestPoliciesEndAnAgentThatRuns(t *testing.T) {
+// A second agent of the same network is refused before it opens or writes
+// anything, whatever its directories are called.
+func TestTheNetworkIsLocked(t *testing.T) {
 	r := newRig(t)
 	r.sockets(t)
-	stop := r.run(t, r.parts())
-	r.source.Publish(webOnly().Snapshot())
-	eventually(t, "the state is saved", func() bool { return r.saved(t) != nil })
-	must(t, stop())
-	r.again()
-	r.api = &nodetest.API{Policy: true, Pods: prefixes("10.244.1.0/24")}
-	agent, err := New(r.cfg, r.parts())
-	must(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if err := agent.Run(ctx); !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "the cluster has NetworkPolicies") {
+	p := r.parts()
+	p.LockNetwork = func() (func(), error) { return nil, fmt.Errorf("%w: another agent serves this network", ErrUnfit) }
+	if err := r.run(t, p)(); !errors.Is(err, ErrUnfit) {
 		t.Errorf("got %v", err)
 	}
-	if _, there := r.kernel.InForce(); !there {
-		t.Error("the rules are gone")
+	if _, err := os.Stat(r.cfg.XDSSocket); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket: %v", err)
+	}
+	if _, there := r.kernel.InForce(); there {
+		t.Error("rules were written")
+	}
+	unlocked := false
+	r.again()
+	p = r.parts()
+	p.LockNetwork = func() (func(), error) { return func() { unlocked = true }, nil }
+	must(t, r.run(t, p)())
+	if !unlocked {
+		t.Error("the network stays locked")
 	}
 }

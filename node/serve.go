@@ -16,29 +16,40 @@ import (
 	"github.com/gridmesh/gridmesh/source"
 )
 
-// serve opens every listener and gathers all that runs beside the loop. The
-// group holds what was opened, also where it fails.
-func (a *Agent) serve(l *loop) (*run.Group, error) {
-	g := &run.Group{}
-	g.Add("source", a.parts.Source.Run)
-	if a.parts.Cluster != nil {
-		g.Add("events", a.parts.Cluster.Run)
-		if l.restored != nil { // else start has asked
-			g.AddTask("check", a.checkPolicies)
-		}
-	}
-	if a.cfg.HostsFile != "" {
-		g.Add("hosts file", a.keepHosts)
-	}
-	g.Add("loop", l.run)
+// open opens every listener: one that is taken is found before anything on the
+// node is changed. The group holds what was opened, also where it fails.
+func (a *Agent) open(g *run.Group) error {
 	for _, s := range a.servers() {
 		listener, err := s.listen(s.address)
 		if err != nil {
-			return g, err
+			return err
 		}
 		g.AddListener(s.name, listener, s.serve)
 	}
-	return g, nil
+	return nil
+}
+
+// member is what runs beside the listeners until its context ends.
+type member struct {
+	name string
+	run  func(ctx context.Context) error
+}
+
+// members are the loop and all that runs beside it.
+func (a *Agent) members(l *loop) []member {
+	list := []member{{"source", a.parts.Source.Run}, {"inspection", a.keepInspecting}}
+	if a.parts.Cluster != nil {
+		list = append(list,
+			member{"events", a.parts.Cluster.Run}, member{"policies", a.followPolicies},
+			member{"contact", a.keepContact}, member{"reports", a.askReports})
+		if len(a.cfg.PodCIDRs) == 0 {
+			list = append(list, member{"own node", a.followPodCIDRs})
+		}
+	}
+	if a.cfg.HostsFile != "" {
+		list = append(list, member{"hosts file", a.keepHosts})
+	}
+	return append(list, member{"loop", l.run})
 }
 
 // server is one listener and what answers on it.
@@ -102,7 +113,8 @@ func (a *Agent) statusMux() http.Handler {
 func (a *Agent) healthMux() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", a.serveHealth)
-	mux.HandleFunc("GET /livez", a.serveHealth)
+	mux.HandleFunc("GET /readyz", a.serveHealth)
+	mux.HandleFunc("GET /livez", a.serveLiveness)
 	return mux
 }
 

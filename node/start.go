@@ -16,24 +16,44 @@ import (
 // Run takes the node into service until ctx ends, and returns when every
 // goroutine has ended. ErrUnfit says that this node is not to be served.
 func (a *Agent) Run(ctx context.Context) error {
-	unlock, err := Lock(a.cfg.StateDir)
+	unlock, err := a.lock()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	l, err := a.start(ctx)
-	if err != nil {
+	if err := a.inspect(ctx); err != nil {
 		return err
 	}
-	g, err := a.serve(l)
+	g := &run.Group{}
+	if err := a.open(g); err != nil {
+		return errors.Join(err, g.Close())
+	}
+	l, err := a.start(ctx)
 	if err != nil {
 		return errors.Join(err, g.Close())
+	}
+	for _, m := range a.members(l) {
+		g.Add(m.name, m.run)
 	}
 	if err := g.Run(ctx); err != nil {
 		return err
 	}
 	a.log.Info("stopped; the rules stay in force until gridmesh-agent cleanup")
 	return nil
+}
+
+// lock makes this agent the only one of its state directory and of its network.
+func (a *Agent) lock() (unlock func(), err error) {
+	state, err := Lock(a.cfg.StateDir)
+	if err != nil || a.parts.LockNetwork == nil {
+		return state, err
+	}
+	network, err := a.parts.LockNetwork()
+	if err != nil {
+		state()
+		return nil, err
+	}
+	return func() { network(); state() }, nil
 }
 
 // Lock keeps a second agent, and a cleanup beside a running one, from a node.
@@ -45,27 +65,23 @@ func Lock(stateDir string) (unlock func(), err error) {
 	return unlock, err
 }
 
-// start does what has an order: the node is looked at, then guarded, and only
-// then is anything asked that an API server may keep waiting.
+// start puts the guard in force. Nothing is asked that an API server may keep
+// waiting, but where the operator wants to refuse, and then behind the guard.
 func (a *Agent) start(ctx context.Context) (*loop, error) {
-	if err := a.inspect(ctx); err != nil {
-		return nil, err
-	}
 	st, err := source.ReadState(a.cfg.statePath())
 	if err != nil {
 		a.log.Error("starting without the last good state", obs.KeyErr, err)
 	}
 	pods := a.cfg.PodCIDRs
-	if a.parts.Cluster != nil && len(pods) == 0 && st != nil {
-		pods = st.PodCIDRs // a Node's podCIDRs never change
+	if a.parts.Cluster != nil && len(pods) == 0 && st != nil && len(st.PodCIDRs) > 0 {
+		pods = st.PodCIDRs // until the Node says otherwise
+		a.podCIDRs.Publish(pods)
 	}
 	if err := a.guard(pods, st); err != nil {
 		return nil, err
 	}
-	if a.parts.Cluster != nil {
-		if pods, err = a.askCluster(ctx, pods, st); err != nil {
-			return nil, a.withdraw(err)
-		}
+	if err := a.refusePolicies(ctx); err != nil {
+		return nil, errors.Join(err, a.parts.Capture.Remove()) // as it was found
 	}
 	return newLoop(a, st, pods), nil
 }
@@ -89,48 +105,10 @@ func (a *Agent) guard(pods []netip.Prefix, st *source.State) error {
 	return nil
 }
 
-// withdraw leaves a node that turns out not to be fit as it was found. Where
-// rules were in force before this start, they stay.
-func (a *Agent) withdraw(why error) error {
-	if !errors.Is(why, ErrUnfit) || a.parts.Capture.Found() {
-		return why
-	}
-	return errors.Join(why, a.parts.Capture.Remove())
-}
-
 func (a *Agent) tune() {
 	if err := a.parts.Capture.Tune(); err != nil {
 		a.log.Warn("a pod that dials an endpoint itself, from a port that Envoy used in its name within a minute, will wait a second", obs.KeyErr, err)
 	}
-}
-
-// askCluster asks the API server what a start without a last good state needs
-// to know. One that does not answer keeps no node from starting.
-func (a *Agent) askCluster(ctx context.Context, pods []netip.Prefix, st *source.State) ([]netip.Prefix, error) {
-	if len(pods) == 0 {
-		var err error
-		if pods, err = a.askPodCIDRs(ctx); err != nil {
-			return nil, err
-		}
-	}
-	if st != nil {
-		return pods, nil // serve asks for policies beside the loop
-	}
-	return pods, a.checkPolicies(ctx)
-}
-
-func (a *Agent) askPodCIDRs(ctx context.Context) ([]netip.Prefix, error) {
-	list, err := a.parts.Cluster.PodCIDRs(ctx, a.cfg.Node)
-	if len(list) == 0 {
-		a.log.Warn("no pod CIDR is known: pods cannot be told from others and their addresses are not kept", obs.KeyErr, err)
-		return nil, nil
-	}
-	if err := a.parts.Capture.SetPodCIDRs(list); err != nil {
-		return nil, err
-	}
-	a.tune()
-	a.log.Info("pod CIDRs are known", obs.KeyCIDRs, list, obs.KeyPods, a.parts.Capture.Pods())
-	return list, nil
 }
 
 // mergePrefixes returns the prefixes of all lists, sorted, each once. It

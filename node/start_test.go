@@ -43,20 +43,30 @@ func TestNewTouchesNothing(t *testing.T) {
 	r.wantJournal(t, "after New")
 }
 
-// Nothing that may wait is asked before the guard is in force.
+// Nothing that may wait is asked before the guard is in force, and nothing
+// waits for it.
 func TestGuardComesBeforeAnythingThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.api = &nodetest.API{Latency: 5 * time.Second, Pods: prefixes("10.244.1.0/24")}
 		began := time.Now()
 		r.mustStart(t)
-		r.wantJournal(t, "start", "SetPodCIDRs", "Install", "Tune", "ask pod CIDRs", "SetPodCIDRs", "Tune", "ask policies")
-		if took := time.Since(began); took != 10*time.Second {
+		if took := time.Since(began); took != 0 {
 			t.Errorf("the start took %s", took)
 		}
-		rules, _ := r.kernel.InForce()
-		if !slices.Equal(rules.Guard, []netip.Prefix{serviceRange}) || !slices.Equal(rules.Pods, prefixes("10.244.1.0/24")) {
-			t.Errorf("in force: %+v", rules)
+		did := r.journal.Take()
+		slices.Sort(did[min(3, len(did)):]) // of goroutines
+		if want := []string{"SetPodCIDRs", "Install", "Tune", "ask pod CIDRs", "ask policies"}; !slices.Equal(did, want) {
+			t.Errorf("start: %v, want %v", did, want)
+		}
+		if rules, _ := r.kernel.InForce(); !slices.Equal(rules.Guard, []netip.Prefix{serviceRange}) {
+			t.Errorf("guarded: %v", rules.Guard)
+		}
+		r.publish(webOnly())
+		r.wantServed(t, "before the API server answers", webFrontend)
+		after(5 * time.Second)
+		if rules, _ := r.kernel.InForce(); !slices.Equal(rules.Pods, prefixes("10.244.1.0/24")) {
+			t.Errorf("pod CIDRs: %v", rules.Pods)
 		}
 	})
 }
@@ -67,13 +77,14 @@ func TestStartsWithoutAnAPIServer(t *testing.T) {
 		r := newRig(t)
 		r.api = &nodetest.API{Latency: 5 * time.Second, Away: errBroken}
 		r.mustStart(t)
-		for _, part := range []string{"no pod CIDR is known", "could not ask for NetworkPolicies"} {
-			if r.log.count(part) != 1 {
-				t.Errorf("the log does not say %q", part)
-			}
-		}
 		r.publish(webOnly())
 		r.wantServed(t, "without pod CIDRs", webFrontend)
+		after(time.Hour) // it is said once
+		for _, part := range []string{"no pod CIDR is known", "could not ask for NetworkPolicies", "the API server is silent"} {
+			if n := r.log.count(part); n != 1 {
+				t.Errorf("the log says %q %d times", part, n)
+			}
+		}
 	})
 }
 
@@ -95,7 +106,9 @@ func TestStartFromStateDoesNotWait(t *testing.T) {
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the start took %s", took)
 		}
-		r.wantJournal(t, "start", "SetPodCIDRs", "Install", "Tune")
+		if did := r.journal.Take(); len(did) < 3 || !slices.Equal(did[:3], []string{"SetPodCIDRs", "Install", "Tune"}) {
+			t.Errorf("start: %v", did)
+		}
 		rules, _ := r.kernel.InForce()
 		if !slices.Equal(rules.Pods, prefixes("10.244.1.0/24")) {
 			t.Errorf("pod CIDRs %v, want those of the state", rules.Pods)
@@ -160,23 +173,24 @@ func TestFindingsRefuseOrWarn(t *testing.T) {
 	policy := capture.Finding{Kind: capture.PolicyEngine, Text: "rules of a policy engine"}
 	firewall := capture.Finding{Kind: capture.InputDrop, Text: "a chain that drops"}
 	for name, tc := range map[string]struct {
-		found   []capture.Finding
-		cluster bool // has NetworkPolicies
-		allow   bool
-		refuse  string
+		found    []capture.Finding
+		cluster  bool // has NetworkPolicies
+		refusing bool
+		refuse   string
 	}{
-		"nothing":           {},
-		"kube-proxy":        {found: []capture.Finding{firewall, proxy}, allow: true, refuse: "rules of kube-proxy"},
-		"engine":            {found: []capture.Finding{policy}, refuse: "rules of a policy engine"},
-		"engine, allowed":   {found: []capture.Finding{policy}, allow: true},
-		"firewall":          {found: []capture.Finding{firewall}},
-		"policies":          {cluster: true, refuse: "the cluster has NetworkPolicies"},
-		"policies, allowed": {cluster: true, allow: true},
+		"nothing":            {},
+		"kube-proxy":         {found: []capture.Finding{firewall, proxy}, refuse: "rules of kube-proxy"},
+		"engine":             {found: []capture.Finding{policy}},
+		"engine, refused":    {found: []capture.Finding{policy}, refusing: true, refuse: "rules of a policy engine"},
+		"firewall":           {found: []capture.Finding{firewall}, refusing: true},
+		"policies":           {cluster: true},
+		"policies, refused":  {cluster: true, refusing: true, refuse: "the cluster has NetworkPolicies"},
+		"all, but one fatal": {found: []capture.Finding{policy, firewall}, cluster: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
-				r.found, r.cfg.AllowPolicyBypass = tc.found, tc.allow
+				r.found, r.cfg.RefusePolicies = tc.found, tc.refusing
 				r.api = &nodetest.API{Policy: tc.cluster, Pods: prefixes("10.244.1.0/24")}
 				err := r.start(t)
 				if tc.refuse == "" {
@@ -187,8 +201,8 @@ func TestFindingsRefuseOrWarn(t *testing.T) {
 					if tc.cluster {
 						want++
 					}
-					if got := len(r.agent.status().Findings); got != want || r.log.count("level=WARN") != want {
-						t.Errorf("%d findings in the status, %d warnings, want %d", got, r.log.count("level=WARN"), want)
+					if got := len(r.agent.status().Findings); got != want || r.log.count("level=WARN") != want || len(r.api.Events()) != want {
+						t.Errorf("%d findings in the status, %d warnings, %d Events, want %d", got, r.log.count("level=WARN"), len(r.api.Events()), want)
 					}
 					return
 				}
@@ -204,4 +218,106 @@ func TestFindingsRefuseOrWarn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A NetworkPolicy is anybody's to make: what serves goes on, also where a start
+// would be refused, and says so once until it is gone.
+func TestPoliciesEndNoAgentThatServes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.cfg.RefusePolicies = true
+		r.api = &nodetest.API{Pods: prefixes("10.244.1.0/24")}
+		r.mustStart(t)
+		r.publish(webOnly())
+		r.api.Set(func(a *nodetest.API) { a.Policy = true })
+		after(2 * policiesEvery)
+		found := func() int { return len(r.agent.status().Findings) }
+		if n := r.metric(t, "gridmesh_node_findings"); found() != 1 || n != 1 || len(r.api.Events()) != 1 {
+			t.Errorf("%d findings, %v counted, Events %q", found(), n, r.api.Events())
+		}
+		r.wantServed(t, "with a policy", webFrontend)
+		r.wantHealthy(t, "with a policy", true)
+		after(10 * policiesEvery)
+		if n := r.log.count("the cluster has NetworkPolicies"); n != 1 {
+			t.Errorf("said %d times", n)
+		}
+		r.stop()
+		r.again()
+		r.mustStart(t) // beside the rules of the run before
+		if found() != 1 {
+			t.Error("not found by the next start")
+		}
+		r.api.Set(func(a *nodetest.API) { a.Policy = false })
+		after(2 * policiesEvery)
+		if found() != 0 {
+			t.Error("found for ever")
+		}
+	})
+}
+
+// kube-proxy may come when the agent runs.
+func TestTheNodeIsLookedAtAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		r.publish(webOnly())
+		look := func(list ...capture.Finding) {
+			r.mu.Lock()
+			r.found = list
+			r.mu.Unlock()
+			after(2 * inspectEvery)
+		}
+		look(capture.Finding{Kind: capture.KubeProxy, Text: "rules of kube-proxy"})
+		if got := r.agent.status().Findings; len(got) != 1 || r.log.count("rules of kube-proxy") != 1 {
+			t.Errorf("findings: %v", got)
+		}
+		r.wantServed(t, "beside kube-proxy", webFrontend)
+		look()
+		if got := r.agent.status().Findings; len(got) != 0 {
+			t.Errorf("findings: %v", got)
+		}
+	})
+}
+
+// A Node may get its pod CIDRs late, or others when it registers again.
+func TestPodCIDRsFollowTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{}
+		r.mustStart(t)
+		o := webOnly()
+		r.publish(o)
+		set := func(text string) { r.api.Set(func(a *nodetest.API) { a.Pods = prefixes(text) }) }
+		want := func(when, text string) {
+			t.Helper()
+			if rules, _ := r.kernel.InForce(); !slices.Equal(rules.Pods, prefixes(text)) {
+				t.Errorf("%s: %v, want %s", when, rules.Pods, text)
+			}
+			r.wantServed(t, when, webFrontend)
+		}
+		set("10.244.1.0/24")
+		after(2 * podCIDRsSoon)
+		want("assigned late", "10.244.1.0/24")
+		set("10.244.7.0/24")
+		after(2 * podCIDRsEvery)
+		want("others", "10.244.7.0/24")
+		o.Builder().DeleteNode("a-1")
+		r.publish(o)
+		set("10.244.8.0/24")
+		o.Node("a-1", "a")
+		r.publish(o)
+		want("deleted and registered again", "10.244.8.0/24")
+		r.api.Set(func(a *nodetest.API) { a.Pods = nil })
+		after(2 * podCIDRsEvery)
+		want("none for a moment", "10.244.8.0/24")
+		set("10.244.9.0/24")
+		r.capture.Fail("SetPodCIDRs", errBroken)
+		after(2 * podCIDRsSoon)
+		want("after a failed write", "10.244.9.0/24")
+		after(saveInterval)
+		r.stop()
+		if got := r.saved(t).PodCIDRs; !slices.Equal(got, prefixes("10.244.9.0/24")) {
+			t.Errorf("saved: %v", got)
+		}
+	})
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
@@ -25,7 +26,7 @@ func (l *loop) restore(ctx context.Context) {
 	if st == nil {
 		return
 	}
-	l.catalogs.Used(st.Used...)
+	l.catalogs.Used(l.used.restore(st.Used, time.Now())...)
 	if l.capture.Found() && l.waitForSource(ctx) {
 		return
 	}
@@ -61,9 +62,10 @@ func (l *loop) save() {
 			near[entry.Service] = true
 		}
 	}
+	l.used.age(func(name string) bool { _, ok := l.catalog.Entry(name); return ok }, time.Now())
 	st := &source.State{
 		Snapshot: source.Subset(l.snap, l.cfg.Node, func(key topology.ObjectKey) bool { return near[key] }),
-		Used:     l.catalogs.UsedNames(),
+		Used:     slices.DeleteFunc(l.catalogs.UsedNames(), func(name string) bool { return !l.used.has(name) }),
 		PodCIDRs: l.pods,
 	}
 	before := l.saver.keeper.Written

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -41,6 +42,8 @@ type Report struct {
 	Preloaded int                `json:"preloaded"`
 	Updated   time.Time          `json:"updated"`
 	Error     string             `json:"error,omitempty"`
+	Held      *Held              `json:"held,omitempty"` // nil: nothing is
+	Notes     []string           `json:"notes,omitempty"`
 	Envoys    []xds.Stream       `json:"envoys"`
 	Nacks     []xds.Nack         `json:"nacks,omitempty"`
 	Findings  []capture.Finding  `json:"findings,omitempty"`
@@ -54,8 +57,18 @@ type APIServer struct {
 	Error       string    `json:"error,omitempty"` // its last failure, "" where it answered since
 }
 
-// publish makes the loop's state visible.
+// Held is what is held as it was before an outage of the uplink.
+type Held struct {
+	Endpoints int       `json:"endpoints"`
+	Nodes     []string  `json:"nodes"`
+	Until     time.Time `json:"until"` // at the latest
+}
+
+// publish makes the loop's state visible, from the first snapshot on.
 func (l *loop) publish() {
+	if l.view == nil {
+		return
+	}
 	r := &Report{
 		Version: obs.Version(), Node: l.cfg.Node, Unit: l.view.Viewpoint.Values, Source: sourceLast,
 		Pods: l.capture.Pods(), PodCIDRs: l.pods, Services: l.view.Services.Len(), Preloaded: l.catalog.PreloadedLen(),
@@ -64,9 +77,13 @@ func (l *loop) publish() {
 	if l.live {
 		r.Source = sourceLive
 	}
-	if l.failure != nil {
-		r.Error = l.failure.Error()
+	if err := errors.Join(l.failure, l.broken); err != nil {
+		r.Error = err.Error()
 	}
+	if h := l.healing; h.held.Endpoints > 0 {
+		r.Held = &Held{Endpoints: h.held.Endpoints, Nodes: h.held.Nodes, Until: h.hold.End()}
+	}
+	r.Notes = append(unitNotes(l.view.KeysInUse), l.used.notes()...)
 	r.Problems, r.More = l.problems.next(l.view, l.catalog)
 	l.metrics.problems.Set(float64(len(r.Problems) + r.More))
 	l.report.Store(r)
@@ -81,6 +98,9 @@ func (a *Agent) status() Report {
 	r.Findings = a.found.all()
 	if a.parts.Cluster != nil {
 		api := a.parts.Cluster.APIServer()
+		if at := a.lastContact(); at.After(api.LastContact) {
+			api.LastContact = at
+		}
 		r.APIServer = &api
 	}
 	r.Envoys, r.Nacks = a.xds.Streams(), a.xds.Nacks()

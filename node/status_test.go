@@ -14,7 +14,7 @@ import (
 	"github.com/gridmesh/gridmesh/xds"
 )
 
-// metric is a counter's value, or how many values a histogram has taken.
+// metric is a counter's or gauge's value, or how many values a histogram has taken.
 func (r *rig) metric(t *testing.T, name string) float64 {
 	t.Helper()
 	families, err := r.agent.parts.Registry.Gather()
@@ -24,7 +24,7 @@ func (r *rig) metric(t *testing.T, name string) float64 {
 	for _, f := range families {
 		if f.GetName() == name {
 			m := f.GetMetric()[0]
-			return m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			return m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
 		}
 	}
 	t.Fatalf("there is no metric %s", name)

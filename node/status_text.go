@@ -23,6 +23,9 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 	if r.Error != "" {
 		p.line("error", "%s", r.Error)
 	}
+	if h := r.Held; h != nil {
+		p.line("held", "%d endpoints on %s as before the outage, until these nodes have reported, for %s at the latest", h.Endpoints, few(h.Nodes), since(now, h.Until))
+	}
 	if len(r.Envoys) == 0 {
 		p.line("envoy", "not connected: captured connections are refused unless it still runs with what it holds")
 	}
@@ -34,6 +37,9 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 	}
 	for _, f := range r.Findings {
 		p.line("warning", "%s", f.Text)
+	}
+	for _, note := range r.Notes {
+		p.line("note", "%s", note)
 	}
 	for _, problem := range r.Problems {
 		p.line("problem", "%s", problem)

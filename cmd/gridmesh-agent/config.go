@@ -27,8 +27,8 @@ type config struct {
 	verbose    bool
 
 	// Flags in words of their own, which complete reads.
-	mark, datapath, bridgeNF, keysReading string
-	podCIDRs, serviceCIDRs                []string
+	mark, datapath, bridgeNF, keysReading, policies string
+	podCIDRs, serviceCIDRs                          []string
 
 	// Of bootstrap alone.
 	adminSocket  string
@@ -39,7 +39,7 @@ type config struct {
 func defaults() *config {
 	return &config{
 		node: node.Default(), capture: plan.Default(), adminSocket: "/run/gridmesh/envoy-admin.sock",
-		mark: "0x1/0x3", datapath: "envoy", bridgeNF: "clear", keysReading: "ordered",
+		mark: "0x1/0x3", datapath: "envoy", bridgeNF: "clear", keysReading: "ordered", policies: "warn",
 	}
 }
 
@@ -55,7 +55,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.adminSocket, "admin-socket", c.adminSocket, "Unix socket of Envoy's admin interface, for bootstrap")
 	f.StringVar(&n.FeedSocket, "feed-socket", n.FeedSocket, "Unix socket that feeds other processes of this node")
 	f.StringVar(&c.procSys, "proc-sys", "/proc/sys", "where /proc/sys can be written to")
-	f.StringVar(&n.HealthzAddress, "healthz-bind-address", n.HealthzAddress, "address of /healthz and /livez; empty for none")
+	f.StringVar(&n.HealthzAddress, "healthz-bind-address", n.HealthzAddress, "address of /healthz, /readyz and /livez; empty for none")
 	f.StringVar(&n.MetricsAddress, "metrics-bind-address", n.MetricsAddress, "address of /metrics; empty for none")
 	f.StringSliceVar(&c.podCIDRs, "pod-cidr", nil, "pod CIDRs of this node (default: the Node's podCIDRs; without any, sources are not kept)")
 	f.StringSliceVar(&c.serviceCIDRs, "service-cidr", nil, "ranges of ClusterIPs to guard, besides the cluster's ServiceCIDR objects")
@@ -71,7 +71,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.BoolVar(&n.CloseOnMove, "close-on-move", false, "close open TCP connections to endpoints that a Service's topologyKeys no longer allow, after a node or a Service changed")
 	f.StringVar(&n.HostsFile, "hosts-file", "", "keep the names {set}-{i} of StatefulSetGrids of this unit in this hosts file, for a DNS server of your own")
 	f.StringVar(&n.ClusterDomain, "cluster-domain", n.ClusterDomain, "zone of the names in --hosts-file")
-	f.BoolVar(&n.AllowPolicyBypass, "allow-policy-bypass", false, "start although NetworkPolicies are in use and would be bypassed on the same node (docs/limits.md)")
+	f.StringVar(&c.policies, "network-policies", c.policies, "where NetworkPolicies would be bypassed on the same node (docs/limits.md): warn, or refuse to start on a node that was not served before")
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "log more")
 }
 
@@ -113,6 +113,12 @@ func (c *config) readWords() error {
 		c.capture.KeepBridgeNetfilter = c.bridgeNF == "keep"
 	default:
 		fail("--bridge-netfilter %q is not known; use clear or keep", c.bridgeNF)
+	}
+	switch c.policies {
+	case "warn", "refuse":
+		c.node.RefusePolicies = c.policies == "refuse"
+	default:
+		fail("--network-policies %q is not known; use warn or refuse", c.policies)
 	}
 	if c.node.Topology.Reading, err = topology.ParseReading(c.keysReading); err != nil {
 		fail("--topology-keys %w", err)

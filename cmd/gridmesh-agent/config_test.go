@@ -35,6 +35,12 @@ func TestFlagsReachTheNode(t *testing.T) {
 	if len(c.node.PodCIDRs) != 1 || len(c.node.ServiceCIDRs) != 2 || c.node.Topology.Reading != topology.Union || c.node.ProxyMode != "envoy" {
 		t.Errorf("got %+v", c.node)
 	}
+	if c.node.RefusePolicies {
+		t.Error("somebody's NetworkPolicy keeps agents from starting by default")
+	}
+	if c, err := completed(t, "--node-name", "a-1", "--network-policies=refuse", "--service-cidr="); err != nil || !c.node.RefusePolicies || len(c.node.ServiceCIDRs) != 0 {
+		t.Errorf("refuse, and no range: %+v, %v", c, err)
+	}
 	if !strings.HasPrefix(c.node.StateDir, "/") || c.host().StateDir != c.node.StateDir {
 		t.Errorf("the state directory is %q", c.node.StateDir)
 	}
@@ -52,6 +58,7 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 		{[]string{"--datapath", "kernel"}, "not built yet"},
 		{[]string{"--datapath", "x"}, "the only one is envoy"},
 		{[]string{"--bridge-netfilter", "x"}, "use clear or keep"},
+		{[]string{"--network-policies", "x"}, "use warn or refuse"},
 		{[]string{"--topology-keys", "both"}, "ordered or union"},
 		{[]string{"--route-table", "254"}, "which the kernel uses"},
 		{[]string{"--connect-timeout", "1h"}, "between 10ms and 1m"},

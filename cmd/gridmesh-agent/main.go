@@ -11,8 +11,8 @@ import (
 	"github.com/gridmesh/gridmesh/node"
 )
 
-// exitUnfit is for a node that is not fit: kube-proxy's rules, NetworkPolicies,
-// a second agent.
+// exitUnfit is for a node that is not fit: kube-proxy's rules, a second agent,
+// and where that is wanted NetworkPolicies.
 const exitUnfit = 3
 
 func main() {

@@ -33,8 +33,8 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 		return err
 	}
 	parts := node.Parts{
-		Log: log, Registry: run.NewRegistry(), Capture: &locked{Capture: kernel},
-		Inspect: capture.Inspector(), WatchLinks: capture.Watch,
+		Log: log, Registry: run.NewRegistry(), Capture: kernel,
+		LockNetwork: lockNetwork, Inspect: capture.Inspector(), WatchLinks: capture.Watch,
 	}
 	parts.XDS = func(requested func([]string), refused func(xds.Nack)) node.XDS {
 		return xds.New(xds.Config{Log: log, Metrics: xds.NewMetrics(parts.Registry), Asked: requested, Refused: refused})

@@ -34,6 +34,8 @@ const (
 
 	// Numbers.
 	KeyServices    = "services"    // how many
+	KeyEndpoints   = "endpoints"   // how many
+	KeyAway        = "away"        // for how long somebody was silent
 	KeyConnections = "connections" // how many
 	KeyUnits       = "units"       // how many
 	KeyWhich       = "which"       // the first few of them

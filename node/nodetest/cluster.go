@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -22,7 +23,8 @@ func (s *Source) Run(ctx context.Context) error {
 	return nil
 }
 
-// API is a twin of the API server, as a node asks it.
+// API is a twin of the API server, as a node asks it. What a test sets after
+// the agent's start it sets in Set.
 type API struct {
 	Journal *Journal
 	Latency time.Duration  // of every answer
@@ -30,25 +32,82 @@ type API struct {
 	Policy  bool           // there is a NetworkPolicy
 	Away    error          // not nil: it does not answer, and this is why
 
-	mu     sync.Mutex
-	events []string
+	mu      sync.Mutex
+	events  []string
+	renewed map[string]int // by node
+	asked   map[string]int // for reports, by node
+}
+
+// Set changes the twin.
+func (a *API) Set(edit func(a *API)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	edit(a)
+}
+
+// Renew lets a node report.
+func (a *API) Renew(node string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.renewed == nil {
+		a.renewed = map[string]int{}
+	}
+	a.renewed[node]++
+}
+
+// Asked is how often a node's report was asked for.
+func (a *API) Asked(node string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.asked[node]
 }
 
 // PodCIDRs implements node.Cluster.
 func (a *API) PodCIDRs(ctx context.Context, _ string) ([]netip.Prefix, error) {
-	return a.Pods, a.ask(ctx, "ask pod CIDRs")
+	a.Journal.add("ask pod CIDRs")
+	if err := a.answer(ctx); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.Pods), nil
 }
 
 // HasNetworkPolicy implements node.Cluster.
 func (a *API) HasNetworkPolicy(ctx context.Context) (bool, error) {
-	return a.Policy, a.ask(ctx, "ask policies")
+	a.Journal.add("ask policies")
+	if err := a.answer(ctx); err != nil {
+		return false, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.Policy, nil
 }
 
-func (a *API) ask(ctx context.Context, what string) error {
-	a.Journal.add(what)
+// Reachable implements node.Cluster.
+func (a *API) Reachable(ctx context.Context) error { return a.answer(ctx) }
+
+// NodeReport implements node.Cluster.
+func (a *API) NodeReport(ctx context.Context, node string) (string, error) {
+	if err := a.answer(ctx); err != nil {
+		return "", err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.asked == nil {
+		a.asked = map[string]int{}
+	}
+	a.asked[node]++
+	return strconv.Itoa(a.renewed[node]), nil
+}
+
+func (a *API) answer(ctx context.Context) error {
+	a.mu.Lock()
+	latency, away := a.Latency, a.Away
+	a.mu.Unlock()
 	select {
-	case <-time.After(a.Latency):
-		return a.Away
+	case <-time.After(latency):
+		return away
 	case <-ctx.Done():
 		return ctx.Err()
 	}

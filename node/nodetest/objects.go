@@ -66,3 +66,36 @@ func (o *Objects) service(name, ip string, keys *string, endpoints map[string]st
 	}
 	o.b.SetSlice(slice)
 }
+
+// Gone takes one endpoint out of a Service's slice.
+func (o *Objects) Gone(name, addr string) {
+	o.edit(name, func(list []topology.Endpoint) []topology.Endpoint {
+		return slices.DeleteFunc(list, func(e topology.Endpoint) bool { return e.Addr.String() == addr })
+	})
+}
+
+// Unready marks endpoints as the cloud does whose node is silent.
+func (o *Objects) Unready(name string, addrs ...string) { o.mark(name, false, addrs) }
+
+// Ready marks them as their own kubelet does.
+func (o *Objects) Ready(name string, addrs ...string) { o.mark(name, true, addrs) }
+
+func (o *Objects) mark(name string, ready bool, addrs []string) {
+	o.edit(name, func(list []topology.Endpoint) []topology.Endpoint {
+		for i := range list {
+			if slices.Contains(addrs, list[i].Addr.String()) {
+				list[i].Ready, list[i].Serving = ready, ready
+			}
+		}
+		return list
+	})
+}
+
+// edit changes the endpoints of a Service, in a slice of its own.
+func (o *Objects) edit(name string, change func([]topology.Endpoint) []topology.Endpoint) {
+	key := topology.ObjectKey{Namespace: "default", Name: name}
+	entry, _ := o.b.Build().Services.Get(key)
+	slice := *entry.Slices[0]
+	slice.Endpoints = change(slices.Clone(slice.Endpoints))
+	o.b.SetSlice(&slice)
+}

@@ -60,28 +60,37 @@ func ruleset(t *testing.T, n *cluster.Node) string {
 	return fmt.Sprint(found, bridged)
 }
 
-func TestNetworkPolicyIsRefused(t *testing.T) {
+// A NetworkPolicy is anybody's to make: an agent serves beside it and says so;
+// where the operator wants that, one does not start on a fresh node.
+func TestNetworkPolicyIsSaid(t *testing.T) {
+	n, runs := c.Nodes["c-1"], c.Nodes["a-1"]
+	before := ruleset(t, n)
 	must(t, c.Apply("{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: deny}, spec: {podSelector: {}}}"))
 	t.Cleanup(func() {
 		_, err := c.Kubectl("delete", "networkpolicy/deny")
 		must(t, err)
 	})
-	n := c.Nodes["c-1"]
-	before := ruleset(t, n)
-	wantRefused(t, extraAgent(t, n), "the cluster has NetworkPolicies", "--allow-policy-bypass")
+	wantRefused(t, extraAgent(t, n, "--network-policies=refuse"), "the cluster has NetworkPolicies", "--network-policies")
 	if after := ruleset(t, n); after != before {
 		t.Errorf("the node had\n%s\nand is left with\n%s", before, after)
 	}
-	p := extraAgent(t, n, "--allow-policy-bypass")
-	wait.Eventually(t, func() error {
-		if !p.Running() || !strings.Contains(p.Log(), "guard in force") {
-			return fmt.Errorf("did not start:\n%s", p.Log())
-		}
-		return nil
-	})
+	p := extraAgent(t, n)
+	says := func(name string, log func() string, running func() bool) {
+		wait.Eventually(t, func() error {
+			if !running() || !strings.Contains(log(), "the cluster has NetworkPolicies") {
+				return fmt.Errorf("%s does not serve and say so:\n%s", name, log())
+			}
+			return nil
+		})
+	}
+	says("an agent that starts", p.Log, p.Running)
+	says("an agent that runs", runs.Agent.Log, runs.Agent.Running) // which looks every two minutes
+	out, err := runs.Run("status")
+	if err != nil || !strings.Contains(string(out), "NetworkPolicies") {
+		t.Errorf("status: %v: %s", err, out)
+	}
 	p.Signal(syscall.SIGTERM)
-	out, err := n.Run("cleanup")
-	if err != nil {
+	if out, err := n.Run("cleanup"); err != nil {
 		t.Errorf("cleanup: %v: %s", err, out)
 	}
 }

@@ -1,0 +1,126 @@
+package node
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/node/hold"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// healing is what is held after an outage.
+type healing struct {
+	hold  *hold.Hold // nil where nothing is
+	held  hold.Held  // of the last judgement
+	timer *time.Timer
+}
+
+// due is filled when what is held is to be judged again.
+func (h *healing) due() <-chan time.Time {
+	if h.timer == nil {
+		return nil
+	}
+	return h.timer.C
+}
+
+func (h *healing) wait(d time.Duration) {
+	if h.timer == nil {
+		h.timer = time.NewTimer(d)
+	} else {
+		h.timer.Reset(d)
+	}
+}
+
+func (h *healing) stop() {
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+}
+
+// heal begins to hold, for the cloud is heard of again after an outage.
+func (l *loop) heal(now time.Time) {
+	u := &l.uplink
+	u.away, u.back = false, false
+	base := l.snap
+	if base == nil && l.restored != nil {
+		base = l.restored.Snapshot
+	}
+	if base == nil {
+		l.note(u.over())
+		return // nothing was served that could be held
+	}
+	l.note(u.remember()) // until the end of the hold, which a restart begins anew
+	l.log.Info("the API server is back after an outage; what it says against this unit's endpoints is held until their nodes have reported",
+		obs.KeyAway, now.Sub(u.since).Round(time.Second))
+	l.healing.hold = hold.New(base, l.cfg.Node, now)
+	l.healing.wait(l.healing.hold.End().Sub(now))
+	l.wakeOwnNode() // which may be another by now
+}
+
+// judge returns what of a snapshot of the source is to be believed.
+func (l *loop) judge(snap *topology.Snapshot) *topology.Snapshot {
+	h := &l.healing
+	if h.hold == nil {
+		return snap
+	}
+	now := time.Now()
+	out, held := h.hold.Apply(snap, now)
+	l.showHeld(held)
+	if !now.Before(h.hold.End()) {
+		h.hold = nil // and held is empty
+		h.stop()
+		l.note(l.uplink.over())
+		l.log.Info("nothing is held any more; the API server is believed")
+		return out
+	}
+	next := h.hold.End()
+	if !held.Next.IsZero() {
+		next = held.Next
+	}
+	h.wait(next.Sub(now))
+	return out
+}
+
+// judgeAgain acts where time or a node's report made a difference.
+func (l *loop) judgeAgain() {
+	if snap := l.judge(l.raw); snap != l.snap {
+		l.apply(snap)
+	} else {
+		l.publish()
+	}
+}
+
+// takeReports notes which nodes have reported to the cloud.
+func (l *loop) takeReports() {
+	nodes := l.reports.take()
+	if l.healing.hold == nil || len(nodes) == 0 {
+		return
+	}
+	for _, node := range nodes {
+		l.healing.hold.Reported(node, time.Now())
+	}
+	l.judgeAgain()
+}
+
+// showHeld tells what is held, and whom to ask for a report.
+func (l *loop) showHeld(held hold.Held) {
+	was := l.healing.held
+	l.healing.held = held
+	l.metrics.held.Set(float64(held.Endpoints))
+	l.reports.want(held.Silent, l.healing.hold.UnitSize())
+	if held.Endpoints == was.Endpoints && slices.Equal(held.Nodes, was.Nodes) {
+		return
+	}
+	l.log.Info("endpoints are held as they were before the outage", obs.KeyEndpoints, held.Endpoints, obs.KeyWhich, few(held.Nodes))
+}
+
+// few is the first of many names.
+func few(names []string) string {
+	const most = 5
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + ", …"
+	}
+	return strings.Join(names, ", ")
+}

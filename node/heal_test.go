@@ -1,0 +1,266 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gridmesh/gridmesh/node/hold"
+	"github.com/gridmesh/gridmesh/node/nodetest"
+)
+
+// Endpoints of the closed Service web: two in this unit, one in another.
+const (
+	onA1, onA2, onB1 = "10.244.1.5", "10.244.2.5", "10.244.9.5"
+)
+
+func unitWeb() *nodetest.Objects {
+	o := nodetest.NewObjects()
+	o.Closed("web", "10.96.0.10", map[string]string{"a-1": onA1, "a-2": onA2, "b-1": onB1})
+	return o
+}
+
+// online has an agent that serves web, with a cloud.
+func online(t *testing.T) (*rig, *nodetest.Objects) {
+	t.Helper()
+	r := newRig(t)
+	r.api = &nodetest.API{Pods: prefixes("10.244.1.0/24")}
+	r.mustStart(t)
+	o := unitWeb()
+	r.hear(o)
+	r.wantAnswer(t, "online", onA1, onA2)
+	return r, o
+}
+
+// hear feeds a snapshot that comes from the API server now.
+func (r *rig) hear(o *nodetest.Objects) {
+	r.source.Contacted(time.Now())
+	r.publish(o)
+}
+
+// cut lets the uplink be away for a time.
+func (r *rig) cut(d time.Duration) {
+	r.api.Set(func(a *nodetest.API) { a.Away = errBroken })
+	after(d)
+}
+
+// heal brings the uplink back; nothing has come over it yet.
+func (r *rig) heal() { r.api.Set(func(a *nodetest.API) { a.Away = nil }) }
+
+// wantAnswer compares who answers for web: by Envoy, and for other processes.
+func (r *rig) wantAnswer(t *testing.T, when string, want ...string) {
+	t.Helper()
+	holds, _ := r.xds.Holds("10.96.0.10:80")
+	var got []string
+	for _, endpoint := range holds {
+		got = append(got, netip.MustParseAddrPort(endpoint).Addr().String())
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: answered by %v, want %v", when, got, want)
+	}
+	snap, _ := r.agent.snapshot.Get()
+	got = nil
+	for _, entry := range snap.Services.All() {
+		for _, slice := range entry.Slices {
+			for _, e := range slice.Endpoints {
+				if e.Ready && e.Node != "b-1" {
+					got = append(got, e.Addr.String())
+				}
+			}
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: other processes are fed %v, want %v", when, got, want)
+	}
+}
+
+// wantHeld compares the status and the metric.
+func (r *rig) wantHeld(t *testing.T, when string, want int) {
+	t.Helper()
+	held := r.agent.status().Held
+	if (held == nil) != (want == 0) || held != nil && held.Endpoints != want {
+		t.Errorf("%s: the status says %+v, want %d", when, held, want)
+	}
+	if n := r.metric(t, "gridmesh_held_endpoints"); n != float64(want) {
+		t.Errorf("%s: %v are counted, want %d", when, n, want)
+	}
+}
+
+// A heal darkens no unit: what the cloud says of its endpoints is held until
+// they are back.
+func TestAHealIsNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, o := online(t)
+		r.cut(time.Minute)
+		r.wantAnswer(t, "cut", onA1, onA2)
+		r.heal()
+		o.Unready("web", onA1, onA2, onB1)
+		r.hear(o)
+		r.wantAnswer(t, "healed", onA1, onA2)
+		r.wantHeld(t, "healed", 2)
+		after(2 * time.Second)
+		o.Ready("web", onA2)
+		r.hear(o)
+		r.wantAnswer(t, "one is back", onA1, onA2)
+		r.wantHeld(t, "one is back", 1)
+		o.Unready("web", onA2) // by itself, this time
+		r.hear(o)
+		r.wantAnswer(t, "one went again", onA1)
+		o.Ready("web", onA1)
+		r.hear(o)
+		r.wantHeld(t, "both were back", 0)
+		if n := r.api.Asked("a-2"); n != 0 {
+			t.Errorf("a node that made itself heard was asked for %d times", n)
+		}
+		after(hold.Bound)
+		r.wantAnswer(t, "after the hold", onA1)
+		if r.log.count("nothing is held any more") != 1 {
+			t.Error("its end is not said")
+		}
+	})
+}
+
+// What was deleted meanwhile goes when its node has reported, and not only with
+// the next event.
+func TestTheHoldEndsByItself(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reports bool
+		least   time.Duration
+		most    time.Duration
+	}{
+		"its node reports":       {true, hold.Settle, 2*askAfter + hold.Settle + 15*time.Second},
+		"its node never reports": {false, hold.Bound, hold.Bound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, o := online(t)
+				r.cut(5 * time.Minute)
+				r.heal()
+				o.Gone("web", onA2)
+				r.hear(o)
+				r.wantAnswer(t, "healed", onA1, onA2)
+				healed := time.Now()
+				for r.agent.status().Held != nil && time.Since(healed) < time.Hour {
+					if tc.reports && int(time.Since(healed).Seconds())%10 == 3 {
+						r.api.Renew("a-2")
+					}
+					r.source.Contacted(time.Now())
+					after(time.Second)
+				}
+				took := time.Since(healed)
+				if took < tc.least || took > tc.most+time.Second {
+					t.Errorf("held for %s, want %s to %s", took, tc.least, tc.most)
+				}
+				r.wantAnswer(t, "let go", onA1)
+				r.wantHeld(t, "let go", 0)
+			})
+		})
+	}
+}
+
+// An agent that starts again while the uplink is away, or during a hold, knows
+// of the outage.
+func TestAHoldOutlivesARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, o := online(t)
+		after(saveInterval)
+		r.cut(2 * time.Minute)
+		r.stop()
+		r.again()
+		r.mustStart(t)
+		after(10 * time.Second)
+		r.heal()
+		after(5 * time.Second) // the lists take time
+		o.Unready("web", onA1, onA2, onB1)
+		r.hear(o)
+		r.wantAnswer(t, "restarted while cut", onA1, onA2)
+		r.stop()
+		r.again()
+		r.mustStart(t)
+		r.hear(o)
+		r.wantAnswer(t, "restarted during the hold", onA1, onA2)
+		r.wantHeld(t, "restarted during the hold", 2)
+		for range 2 * hold.Bound / time.Second {
+			r.source.Contacted(time.Now())
+			after(time.Second)
+		}
+		r.wantAnswer(t, "let go")
+		if _, err := os.Stat(filepath.Join(r.cfg.StateDir, "outage")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the outage is noted for ever: %v", err)
+		}
+		r.stop()
+		r.again()
+		o.Ready("web", onA1, onA2)
+		r.mustStart(t)
+		r.hear(o)
+		o.Unready("web", onA2)
+		r.hear(o)
+		r.wantAnswer(t, "restarted long after", onA1)
+	})
+}
+
+// Where there was no outage the cloud is believed at once: a quiet cluster, one
+// whose link flaps, an agent that is updated.
+func TestWhatIsNoOutage(t *testing.T) {
+	for name, meanwhile := range map[string]func(t *testing.T, r *rig){
+		"a quiet cluster": func(_ *testing.T, _ *rig) { after(10 * time.Minute) },
+		"a short one":     func(_ *testing.T, r *rig) { r.source.Contacted(time.Now()); r.cut(outageAfter - time.Second); r.heal() },
+		"an update": func(t *testing.T, r *rig) {
+			after(10 * time.Minute)
+			r.stop()
+			r.again()
+			r.mustStart(t)
+			after(5 * time.Second)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, o := online(t)
+				meanwhile(t, r)
+				o.Unready("web", onA2)
+				r.hear(o)
+				r.wantAnswer(t, "not ready", onA1)
+				r.wantHeld(t, "not ready", 0)
+			})
+		})
+	}
+}
+
+// A unit of a thousand nodes asks no more than a small one.
+func TestReportsAreAskedForSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReports()
+		a := &Agent{reports: r, parts: Parts{Cluster: api{&nodetest.API{}}}}
+		r.want([]string{"a-1"}, 1)
+		if _, wait, _ := r.next(0); wait != askPause {
+			t.Errorf("a unit of 1: a pause of %s", wait)
+		}
+		r.want([]string{"a-1"}, 1000)
+		if _, wait, _ := r.next(0); wait != 5*time.Second {
+			t.Errorf("a unit of 1000: a pause of %s", wait)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- a.askReports(ctx) }()
+		after(time.Minute)
+		if n := a.parts.Cluster.(api).Asked("a-1"); n < 8 || n > 12 {
+			t.Errorf("asked %d times a minute", n)
+		}
+		r.want(nil, 1000)
+		after(time.Minute)
+		n := a.parts.Cluster.(api).Asked("a-1")
+		after(time.Minute)
+		if again := a.parts.Cluster.(api).Asked("a-1"); again != n {
+			t.Errorf("asked %d times more for nobody", again-n)
+		}
+		cancel()
+		must(t, <-ended)
+	})
+}

@@ -1,0 +1,132 @@
+package node
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Rules that cannot be put back are no health, and are tried again soon.
+func TestHealthFollowsRepair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		r.publish(webOnly())
+		r.kernel.Flush()
+		r.capture.Fail("Repair", errBroken)
+		after(repairEvery)
+		r.wantHealthy(t, "not repaired", false)
+		if got := r.agent.status().Error; got != errBroken.Error() {
+			t.Errorf("the status says %q", got)
+		}
+		r.xds.Ask("10.96.0.10:80")
+		synctest.Wait()
+		r.wantHealthy(t, "not repaired, and asked", false)
+		after(retryFirst)
+		r.wantServed(t, "repaired", webFrontend)
+		r.wantHealthy(t, "repaired", true)
+	})
+}
+
+// While it fails it is tried again and again, with pauses that grow, but never
+// beyond the usual one.
+func TestRepairsThatFailAreTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		r.publish(webOnly())
+		tries := 0
+		for begin := time.Now(); time.Since(begin) < 30*time.Second; after(retryFirst / 2) {
+			r.capture.Fail("Repair", errBroken)
+			for _, what := range r.journal.Take() {
+				if what == "Repair" {
+					tries++
+				}
+			}
+		}
+		if tries < 9 || tries > 12 { // the first after 5 s, then 0.1, 0.2, … 5 s
+			t.Errorf("%d tries in 30 s", tries)
+		}
+	})
+}
+
+// Provisional rules that somebody flushes are back with what they serve: there
+// may be no cloud for days.
+func TestProvisionalRulesComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.runBefore(t)
+		r.mustStart(t)
+		after(liveFirst)
+		r.wantServed(t, "from the state", webFrontend)
+		r.kernel.Flush()
+		after(repairEvery)
+		r.wantServed(t, "repaired", webFrontend)
+		r.wantHealthy(t, "repaired", true)
+	})
+}
+
+// Envoy dead is not healthy, and nothing that a restart of the agent cures.
+func TestHealthNeedsAnEnvoy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		r.publish(webOnly())
+		r.wantHealthy(t, "with an Envoy", true)
+		r.xds.Disconnect()
+		r.wantHealthy(t, "without", false)
+		if h := r.agent.health(time.Now()); h.Reason != noEnvoy {
+			t.Errorf("the reason is %q", h.Reason)
+		}
+		if h := r.agent.liveness(time.Now()); !h.Healthy {
+			t.Errorf("would be killed: %+v", h)
+		}
+	})
+}
+
+// hanging is a capture whose Repair waits.
+type hanging struct {
+	Capture
+	hangs atomic.Bool
+	until chan struct{}
+}
+
+func (h *hanging) Repair() (bool, error) {
+	if h.hangs.Load() {
+		<-h.until
+	}
+	return h.Capture.Repair()
+}
+
+// A first start without a cloud lives for as long as that takes; a loop that
+// hangs does not.
+func TestLivenessIsTheLoops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		h := &hanging{until: make(chan struct{})}
+		r.wrap = func(c Capture) Capture { h.Capture = c; return h }
+		r.mustStart(t)
+		alive := func(when string, want int) {
+			t.Helper()
+			w := httptest.NewRecorder()
+			r.agent.healthMux().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/livez", nil))
+			if w.Code != want {
+				t.Errorf("%s: %d %s, want %d", when, w.Code, w.Body, want)
+			}
+		}
+		alive("at the start", http.StatusOK)
+		after(time.Hour)
+		alive("an hour without a snapshot", http.StatusOK)
+		h.hangs.Store(true)
+		after(hangsAfter + 2*repairEvery)
+		alive("hanging", http.StatusServiceUnavailable)
+		r.wantHealthy(t, "hanging", false)
+		h.hangs.Store(false)
+		close(h.until)
+		synctest.Wait()
+		alive("going on", http.StatusOK)
+	})
+}

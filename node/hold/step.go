@@ -1,0 +1,198 @@
+package hold
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// step is one Apply.
+type step struct {
+	*Hold
+	next *topology.Snapshot
+	now  time.Time
+	// newcomers are the Services that have an address now and had not before,
+	// on that node; nil before the first question.
+	newcomers map[netip.Addr][]topology.ObjectKey
+	owner     map[topology.ObjectKey]topology.ObjectKey // slice -> Service; filled with newcomers
+}
+
+// service returns the entry to use for a Service, false where next's is as
+// good as any.
+func (s *step) service(key topology.ObjectKey) (made, bool) {
+	was, _ := s.base.Services.Get(key)
+	is, _ := s.next.Services.Get(key)
+	if was == nil || was.Service == nil || is == nil || is.Service == nil {
+		return made{}, false // what somebody does to a Service is no verdict on its endpoints
+	}
+	var list []wanted
+	for _, slice := range was.Slices {
+		for i := range slice.Endpoints {
+			if e := &slice.Endpoints[i]; s.candidate(e) {
+				list = append(list, wanted{slice, e})
+			}
+		}
+	}
+	list = slices.DeleteFunc(list, func(w wanted) bool { return !s.keep(key, is, w) })
+	if len(list) == 0 {
+		return made{}, false
+	}
+	m := made{of: is}
+	for _, w := range list {
+		m.held = append(m.held, endpoint{key, w.Addr, w.Node})
+	}
+	if last, ok := s.made[key]; ok && last.of == is && slices.Equal(last.held, m.held) {
+		return last, true
+	}
+	m.entry = restored(is, list)
+	return m, true
+}
+
+// wanted is an endpoint of base, in its slice, that is to be held.
+type wanted struct {
+	slice *topology.Slice
+	*topology.Endpoint
+}
+
+// candidate reports whether an endpoint of base may be held at all.
+func (s *step) candidate(e *topology.Endpoint) bool {
+	return good(e) && s.unit[e.Node] && s.now.Before(s.release(e.Node))
+}
+
+func good(e *topology.Endpoint) bool { return e.Ready && !e.Terminating }
+
+// keep reports whether an endpoint of base is no longer good, and the verdict
+// is not to be believed yet.
+func (s *step) keep(key topology.ObjectKey, is *topology.Entry, w wanted) bool {
+	id := endpoint{key, w.Addr, w.Node}
+	var found, ready, foreign bool
+	for _, slice := range is.Slices {
+		if slice.IPv6 != w.slice.IPv6 {
+			continue
+		}
+		for i := range slice.Endpoints {
+			if e := &slice.Endpoints[i]; e.Addr == w.Addr {
+				found = true
+				ready = ready || good(e)
+				foreign = foreign || e.Node != w.Node
+			}
+		}
+	}
+	switch {
+	case ready:
+		if s.wasHeld(id) { // its kubelet has spoken; what comes now is news
+			s.back[id] = true
+			s.Reported(w.Node, s.now)
+		}
+		return false
+	case s.back[id], foreign:
+		return false
+	case found:
+		return true
+	}
+	s.lookAround()
+	newcomer := func(other topology.ObjectKey) bool { return other != key }
+	return !s.replaced(key, w, is) && !slices.ContainsFunc(s.newcomers[w.Addr], newcomer)
+}
+
+func (s *step) wasHeld(id endpoint) bool { return slices.Contains(s.made[id.service].held, id) }
+
+// replaced reports whether the slice of an endpoint that is gone leads to other
+// ports now, or is another Service's: the endpoint cannot go back there.
+func (s *step) replaced(key topology.ObjectKey, w wanted, is *topology.Entry) bool {
+	if owner, there := s.owner[w.slice.Key]; there && owner != key {
+		return true
+	}
+	i := slices.IndexFunc(is.Slices, func(o *topology.Slice) bool { return o.Key == w.slice.Key })
+	return i >= 0 && (is.Slices[i].IPv6 != w.slice.IPv6 || !slices.Equal(is.Slices[i].Ports, w.slice.Ports))
+}
+
+// lookAround learns which addresses are other pods' by now.
+func (s *step) lookAround() {
+	if s.newcomers != nil {
+		return
+	}
+	s.newcomers, s.owner = map[netip.Addr][]topology.ObjectKey{}, map[topology.ObjectKey]topology.ObjectKey{}
+	for key := range s.next.Changed(s.base) {
+		s.newcomer(key)
+	}
+}
+
+func (s *step) newcomer(key topology.ObjectKey) {
+	is, _ := s.next.Services.Get(key)
+	if is == nil {
+		return
+	}
+	was, _ := s.base.Services.Get(key)
+	had := map[endpoint]bool{}
+	if was != nil {
+		for _, slice := range was.Slices {
+			for i := range slice.Endpoints {
+				had[endpoint{key, slice.Endpoints[i].Addr, slice.Endpoints[i].Node}] = true
+			}
+		}
+	}
+	for _, slice := range is.Slices {
+		s.owner[slice.Key] = key
+		for i := range slice.Endpoints {
+			if e := &slice.Endpoints[i]; !had[endpoint{key, e.Addr, e.Node}] {
+				s.newcomers[e.Addr] = append(s.newcomers[e.Addr], key)
+			}
+		}
+	}
+}
+
+// restored is an entry in which the given endpoints are as they were: where
+// they still are, or else in the slice where they were.
+func restored(is *topology.Entry, list []wanted) *topology.Entry {
+	out := *is
+	out.Slices = slices.Clone(is.Slices)
+	own := map[int]bool{} // slices of ours, that may be written to
+	edit := func(i int) *topology.Slice {
+		if !own[i] {
+			slice := *out.Slices[i]
+			slice.Endpoints = slices.Clone(slice.Endpoints)
+			out.Slices[i], own[i] = &slice, true
+		}
+		return out.Slices[i]
+	}
+	var homeless []wanted
+	for _, w := range list {
+		found := false
+		for i, slice := range out.Slices {
+			for j := range slice.Endpoints {
+				if slice.IPv6 == w.slice.IPv6 && slice.Endpoints[j].Addr == w.Addr {
+					e := &edit(i).Endpoints[j]
+					e.Ready, e.Serving, e.Terminating = w.Ready, w.Serving, w.Terminating
+					found = true
+				}
+			}
+		}
+		if !found {
+			homeless = append(homeless, w)
+		}
+	}
+	fresh := map[topology.ObjectKey]*topology.Slice{}
+	for _, w := range homeless {
+		if i := slices.IndexFunc(out.Slices, func(o *topology.Slice) bool { return o.Key == w.slice.Key }); i >= 0 {
+			slice := edit(i)
+			slice.Endpoints = append(slice.Endpoints, *w.Endpoint)
+			continue
+		}
+		slice := fresh[w.slice.Key]
+		if slice == nil {
+			copied := *w.slice
+			copied.Endpoints = nil
+			slice = &copied
+			fresh[w.slice.Key] = slice
+		}
+		slice.Endpoints = append(slice.Endpoints, *w.Endpoint)
+	}
+	for _, slice := range fresh {
+		out.Slices = append(out.Slices, slice)
+	}
+	slices.SortFunc(out.Slices, func(a, b *topology.Slice) int { return a.Key.Compare(b.Key) })
+	return &out
+}

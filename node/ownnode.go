@@ -1,0 +1,77 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// How often the own Node is asked for its pod CIDRs: while none are known, and
+// then, for a Node that is deleted and registers again may get others. What the
+// snapshot shows of that, and an outage that ends, is a reason to ask at once.
+const (
+	podCIDRsSoon  = 10 * time.Second
+	podCIDRsEvery = 5 * time.Minute
+)
+
+// wakeOwnNode has the own Node asked for at once.
+func (a *Agent) wakeOwnNode() { fill(a.ownNode) }
+
+// followPodCIDRs keeps the pod CIDRs in line with the own Node.
+func (a *Agent) followPodCIDRs(ctx context.Context) error {
+	said := false
+	for {
+		list, err := a.parts.Cluster.PodCIDRs(ctx, a.cfg.Node)
+		wait := podCIDRsSoon
+		known, ok := a.podCIDRs.Get()
+		switch {
+		case err == nil && len(list) > 0:
+			wait, said = podCIDRsEvery, false
+			if !ok || !slices.Equal(list, known) {
+				a.podCIDRs.Publish(list)
+			}
+		case !said && !ok && ctx.Err() == nil:
+			said = true
+			a.log.Warn("no pod CIDR is known: pods cannot be told from others and their addresses are not kept", obs.KeyErr, err)
+		}
+		select {
+		case <-time.After(jitter(wait)):
+		case <-a.ownNode:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// setPods takes the pod CIDRs that the own Node has.
+func (l *loop) setPods() {
+	list, ok := l.podCIDRs.Get()
+	if !ok || slices.Equal(list, l.pods) {
+		return
+	}
+	if err := l.capture.SetPodCIDRs(list); err != nil {
+		l.log.Error("could not write the pod CIDRs; trying again", obs.KeyCIDRs, list, obs.KeyErr, err)
+		l.metrics.syncFailures.Inc()
+		l.broken = err
+		l.pace.hurry()
+		l.publish()
+		return
+	}
+	l.pods = list
+	l.tune()
+	l.log.Info("pod CIDRs are known", obs.KeyCIDRs, list, obs.KeyPods, l.capture.Pods())
+	l.changed()
+}
+
+// ownNodeChanged reports whether the next snapshot has another own Node.
+func (l *loop) ownNodeChanged(next *topology.Snapshot) bool {
+	if l.snap == nil {
+		return false
+	}
+	was, _ := l.snap.Nodes.Get(l.cfg.Node)
+	is, _ := next.Nodes.Get(l.cfg.Node)
+	return was != is
+}

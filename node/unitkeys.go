@@ -1,0 +1,48 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// kubeletLabels are the labels of Kubernetes that a kubelet may set on its own
+// Node, and kubeletPrefixes the folders of such (KEP-279).
+var (
+	kubeletLabels = []string{
+		"kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os", "beta.kubernetes.io/arch", "beta.kubernetes.io/os",
+		"beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type",
+		"failure-domain.beta.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone",
+		"topology.kubernetes.io/region", "topology.kubernetes.io/zone",
+	}
+	kubeletPrefixes = []string{"kubelet.kubernetes.io", "node.kubernetes.io"}
+)
+
+// restricted is where labels are that no kubelet may set.
+const restricted = "node-restriction.kubernetes.io/"
+
+// kubeletMaySet reports whether a kubelet may give its own Node this label, and
+// with it another unit: the admission plugin NodeRestriction keeps it from
+// those of Kubernetes' own that are not named above.
+func kubeletMaySet(key string) bool {
+	prefix, _, _ := strings.Cut(key, "/")
+	if prefix == key {
+		return true
+	}
+	within := func(domain string) bool { return prefix == domain || strings.HasSuffix(prefix, "."+domain) }
+	if !within("kubernetes.io") && !within("k8s.io") {
+		return true
+	}
+	return slices.Contains(kubeletLabels, key) || slices.ContainsFunc(kubeletPrefixes, within)
+}
+
+// unitNotes says which of the keys in use are a kubelet's to choose. What makes
+// a host of its own of every node is no unit.
+func unitNotes(keys []string) (notes []string) {
+	for _, key := range keys {
+		if key != "kubernetes.io/hostname" && kubeletMaySet(key) {
+			notes = append(notes, fmt.Sprintf("the label %s may be set by every kubelet on its own Node: who holds a node's credentials can move it to another unit; a key under %s cannot be", key, restricted))
+		}
+	}
+	return notes
+}
