@@ -77,7 +77,7 @@ func (e *evaluation) frontends(view *ServiceView, entry *Entry, ip netip.Addr) {
 				e.explain(f, LeftOut{Addr: c.target(), Node: c.Node, Rule: by.name, Reason: by.because(q, c)})
 			}
 		}
-		found := q.gather(entry.Slices, port, ip.Is6())
+		found := gather(entry.Slices, port, ip.Is6())
 		fv := FrontendView{Frontend: f, PortName: port.Name}
 		if served {
 			tiers := q.tiers(found)

@@ -56,26 +56,22 @@ func twinMembers(snap *Snapshot, entry *Entry, opts Options) []Member {
 		it, _ := snap.Nodes.Get(node)
 		return me != nil && it != nil && me.Labels[key] != "" && me.Labels[key] == it.Labels[key]
 	}
-	var tiers []func(node string) bool
+	var nearer []func(node string) bool
 	switch {
 	case keys.Mode == Malformed:
-		tiers = append(tiers, func(node string) bool { return node == "n0" })
-	case keys.Mode == NoKeys:
-		tiers = append(tiers, func(string) bool { return true })
-	case opts.Reading == Union:
-		tiers = append(tiers, func(node string) bool {
-			return slices.ContainsFunc(keys.List, func(key string) bool { return shares(node, key) })
-		})
+		nearer = append(nearer, func(node string) bool { return node == "n0" })
+	case keys.Mode == NoKeys || keys.Any && len(keys.List) == 0:
+		nearer = append(nearer, func(string) bool { return true })
 	default:
 		for _, key := range keys.List {
-			tiers = append(tiers, func(node string) bool { return shares(node, key) })
+			nearer = append(nearer, func(node string) bool { return shares(node, key) })
 		}
 		if keys.Any {
-			tiers = append(tiers, func(string) bool { return true })
+			nearer = append(nearer, func(string) bool { return true })
 		}
 	}
-	for _, in := range tiers {
-		found := map[netip.Addr]Member{}
+	found := map[netip.Addr]Member{} // of an address in several units, the nearest's
+	for i, in := range nearer {
 		for _, s := range entry.Slices {
 			for _, ep := range s.Endpoints {
 				if _, dup := found[ep.Addr]; ep.Ready && in(ep.Node) && !dup {
@@ -83,7 +79,7 @@ func twinMembers(snap *Snapshot, entry *Entry, opts Options) []Member {
 				}
 			}
 		}
-		if len(found) > 0 {
+		if last := i == len(nearer)-1; len(found) > 0 && (last || opts.Reading == Ordered) {
 			return slices.SortedFunc(maps.Values(found), func(a, b Member) int { return a.Addr.Compare(b.Addr) })
 		}
 	}
@@ -147,7 +143,7 @@ type end struct {
 	to string
 }
 
-// ends are the endpoints of a frontend's port and family, each address once.
+// ends are the endpoints of a frontend's port and family.
 func ends(entry *Entry, f FrontendView) (list []end) {
 	for _, s := range entry.Slices {
 		for _, p := range s.Ports {
@@ -155,12 +151,7 @@ func ends(entry *Entry, f FrontendView) (list []end) {
 				continue
 			}
 			for _, ep := range s.Endpoints {
-				e := end{ep, netip.AddrPortFrom(ep.Addr, p.Port).String()}
-				if i := slices.IndexFunc(list, func(o end) bool { return o.to == e.to }); i < 0 {
-					list = append(list, e)
-				} else if list[i].Terminating && !e.Terminating {
-					list[i] = e
-				}
+				list = append(list, end{ep, netip.AddrPortFrom(ep.Addr, p.Port).String()})
 			}
 		}
 	}
@@ -197,6 +188,9 @@ func twin(snap *Snapshot, entry *Entry, f FrontendView, opts Options) map[string
 	for _, e := range list {
 		groups[tierOf(e)] = append(groups[tierOf(e)], e)
 	}
+	for i, group := range groups {
+		groups[i] = heirs(group)
+	}
 	out, level := map[string]string{}, 0
 	for i := 0; i <= len(keys.List); i++ {
 		var ready, rest []end
@@ -213,14 +207,42 @@ func twin(snap *Snapshot, entry *Entry, f FrontendView, opts Options) map[string
 		if len(ready) == 0 {
 			ready = rest
 		}
+		any := false
 		for _, e := range ready {
-			out[e.to] = fmt.Sprint(level)
+			if _, nearer := out[e.to]; !nearer {
+				out[e.to], any = fmt.Sprint(level), true
+			}
 		}
-		if len(ready) > 0 {
+		if any {
 			level++
 		}
 	}
 	return out
+}
+
+// heirs are those that an address of a tier stands for: of its endpoints the
+// first that runs and is ready, else the first that runs, else the first ready
+// one, else the first.
+func heirs(group []end) (list []end) {
+	done := map[string]bool{}
+	for _, e := range group {
+		if done[e.to] {
+			continue
+		}
+		done[e.to] = true
+		for _, wanted := range []func(o end) bool{
+			func(o end) bool { return !o.Terminating && o.Ready },
+			func(o end) bool { return !o.Terminating },
+			func(o end) bool { return o.Ready },
+			func(end) bool { return true },
+		} {
+			if i := slices.IndexFunc(group, func(o end) bool { return o.to == e.to && wanted(o) }); i >= 0 {
+				list = append(list, group[i])
+				break
+			}
+		}
+	}
+	return list
 }
 
 // hinted are the endpoints that hints leave.
