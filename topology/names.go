@@ -89,7 +89,7 @@ func (e *evaluation) ordinal(unitKey string, ep *Endpoint) string {
 	if unitKey == "" || ep.Hostname == "" {
 		return ""
 	}
-	unit, _ := e.label(ep.Node, unitKey)
+	unit := e.unit(ep.Node, unitKey)
 	if unit == "" {
 		return ""
 	}

@@ -11,7 +11,7 @@ import (
 type Viewpoint struct {
 	Name   string
 	Known  bool              // the node is in the snapshot
-	Values map[string]string // topology keys in use -> this node's value, absent where unlabelled
+	Values map[string]string // topology keys in use -> this node's value, absent where it has none or an empty one
 	Zone   string            // of topology.kubernetes.io/zone, for hints
 }
 

@@ -147,7 +147,7 @@ func viewpoint(s *Snapshot, name string, inUse []string) Viewpoint {
 	vp.Known = true
 	vp.Zone = n.Labels[names.Zone]
 	for _, key := range inUse {
-		if value, ok := n.Labels[key]; ok {
+		if value := n.Labels[key]; value != "" { // an empty value is no unit
 			vp.Values[key] = value
 		}
 	}
