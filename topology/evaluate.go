@@ -79,12 +79,13 @@ func (e *evaluation) frontends(view *ServiceView, entry *Entry, ip netip.Addr) {
 		}
 		found := gather(entry.Slices, port, ip.Is6())
 		fv := FrontendView{Frontend: f, PortName: port.Name}
+		elsewhere := q.local && slices.ContainsFunc(found, candidate.usable)
 		if served {
 			tiers := q.tiers(found)
 			fv.Tiers = targets(tiers)
 			view.Near = min(view.Near, q.near(tiers))
 		}
-		fv.Silent = q.local && len(fv.Tiers) == 0 && len(found) > 0
+		fv.Silent = elsewhere && len(fv.Tiers) == 0
 		view.Frontends = append(view.Frontends, fv)
 	}
 }

@@ -34,6 +34,10 @@ func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, opts Options, at
 					got[ep.Addr.String()] = fmt.Sprint(i)
 				}
 			}
+			usable := slices.ContainsFunc(ends(entry, f), func(e end) bool { return e.Ready || e.Serving && e.Terminating })
+			if want := entry.Service.InternalLocal && len(f.Tiers) == 0 && usable; f.Silent != want {
+				t.Fatalf("%s: %s %s: silent %v, the twin says %v", at, key, f.Frontend, f.Silent, want)
+			}
 			want := twin(snap, entry, f, opts)
 			if !reflect.DeepEqual(got, want) {
 				t.Fatalf("%s: %s %s: got %v, the twin says %v", at, key, f.Frontend, got, want)

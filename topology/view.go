@@ -50,8 +50,9 @@ type FrontendView struct {
 	Frontend
 	PortName string
 	Tiers    []Tier
-	// Silent asks for the packet to be dropped where no tier is left:
-	// kube-proxy's answer to internalTrafficPolicy Local without local endpoints.
+	// Silent asks for the packet to be dropped where no tier is left: kube-proxy's
+	// answer to internalTrafficPolicy Local where other nodes have an endpoint that
+	// can be used. Where none has, the packet is refused as ever.
 	Silent bool
 }
 
