@@ -208,6 +208,26 @@ func TestProblemsOfASliceAreBounded(t *testing.T) {
 	}
 }
 
+// An annotation of another case is kept with its name; the right one counts.
+func TestTopologyKeysOfAnotherCase(t *testing.T) {
+	for _, c := range []struct {
+		annotations    map[string]string
+		keys, misspelt string
+	}{
+		{map[string]string{"other": "x"}, "", ""},
+		{map[string]string{"topologyKeys": "right"}, "right", ""},
+		{map[string]string{"topologykeys": "low"}, "low", "topologykeys"},
+		{map[string]string{"topologykeys": "low", "TopologyKeys": "high"}, "high", "TopologyKeys"},
+		{map[string]string{"topologykeys": "low", "topologyKeys": "right"}, "right", ""},
+		{map[string]string{"TOPOLOGYKEYS": strings.Repeat("x", 9<<10)}, strings.Repeat("x", 8<<10), "TOPOLOGYKEYS"},
+	} {
+		got := Service(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: c.annotations}})
+		if keys := got.TopologyKeys; (keys == nil) != (c.keys == "") || keys != nil && *keys != c.keys || got.Misspelt != c.misspelt {
+			t.Errorf("%v: %v as %q", c.annotations, keys, got.Misspelt)
+		}
+	}
+}
+
 func TestNode(t *testing.T) {
 	got := Node(&metav1.ObjectMeta{Name: "a-1", Labels: map[string]string{"site": "a"}, Annotations: map[string]string{"x": "y"}})
 	if want := (&topology.Node{Name: "a-1", Labels: map[string]string{"site": "a"}}); !reflect.DeepEqual(got, want) {

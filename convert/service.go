@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -30,12 +31,7 @@ func Service(s *corev1.Service) *topology.Service {
 	if p := s.Spec.InternalTrafficPolicy; p != nil {
 		out.InternalLocal = *p == corev1.ServiceInternalTrafficPolicyLocal
 	}
-	if text, ok := s.Annotations[names.TopologyKeys]; ok {
-		if len(text) > maxAnnotation {
-			text = text[:maxAnnotation]
-		}
-		out.TopologyKeys = &text
-	}
+	out.TopologyKeys, out.Misspelt = topologyKeys(s.Annotations)
 	problem := func(field, format string, args ...any) {
 		out.Problems = append(out.Problems, topology.Problem{Object: "service " + out.Key.String(), Field: field, Text: fmt.Sprintf(format, args...)})
 	}
@@ -56,6 +52,26 @@ func Service(s *corev1.Service) *topology.Service {
 		out.Ports = append(out.Ports, topology.ServicePort{Name: p.Name, Protocol: proto, Port: port})
 	}
 	return out
+}
+
+// topologyKeys returns the annotation, and how its name is written where that
+// differs by case.
+func topologyKeys(annotations map[string]string) (keys *string, misspelt string) {
+	text, found := annotations[names.TopologyKeys]
+	if !found {
+		for name, value := range annotations {
+			if strings.EqualFold(name, names.TopologyKeys) && (misspelt == "" || name < misspelt) {
+				text, misspelt, found = value, name, true
+			}
+		}
+	}
+	if !found {
+		return nil, ""
+	}
+	if len(text) > maxAnnotation {
+		text = text[:maxAnnotation]
+	}
+	return &text, misspelt
 }
 
 func clusterIPs(s *corev1.Service, problem func(field, format string, args ...any)) []netip.Addr {

@@ -1,10 +1,12 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
 
+	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/internal/table"
 )
 
@@ -15,6 +17,8 @@ type evaluation struct {
 	vp    Viewpoint
 	inUse []string
 	nodes *table.Map[string, *Node]
+	// absent are keys in use that no node has.
+	absent map[string]bool
 	// ownerOf names the Service that a ClusterIP belongs to.
 	ownerOf func(netip.Addr) ObjectKey
 	// explain is told what frontends leave out; nil on the hot path.
@@ -29,10 +33,7 @@ func (e *evaluation) service(entry *Entry) *ServiceView {
 	for _, slice := range entry.Slices {
 		view.Problems = append(view.Problems, slice.Problems...)
 	}
-	if view.Keys.Mode == Malformed {
-		view.problem("metadata.annotations[topologyKeys]",
-			view.Keys.Fault+`; the Service is closed to the node itself until it is mended, for example '["site"]'`)
-	}
+	e.keyProblems(view, entry.keys)
 	for _, ip := range s.ClusterIPs {
 		if owner := e.ownerOf(ip); owner != s.Key {
 			view.problem("spec.clusterIPs",
@@ -44,6 +45,23 @@ func (e *evaluation) service(entry *Entry) *ServiceView {
 	slices.SortFunc(view.Frontends, func(a, b FrontendView) int { return a.Compare(b.Frontend) })
 	e.names(view, entry)
 	return view
+}
+
+// keyProblems are the mistakes in the annotation. A key that no node has may
+// still come, but so far its tier is empty everywhere.
+func (e *evaluation) keyProblems(view *ServiceView, keys Keys) {
+	field := "metadata.annotations[" + cmp.Or(view.Service.Misspelt, names.TopologyKeys) + "]"
+	switch {
+	case keys.Mode == Malformed && view.Keys.Mode == Malformed:
+		view.problem(field, keys.Fault+`; the Service is closed to the node itself until it is mended, for example '["site"]'`)
+	case keys.Mode == Malformed:
+		view.problem(field, keys.Fault+`; by the reading union the Service is open to everybody until it is mended, for example '["site"]'`)
+	}
+	for _, key := range keys.List {
+		if e.absent[key] {
+			view.problem(field, fmt.Sprintf("no node has the label %s: nobody is in a unit of it; mend the key, or label the nodes", key))
+		}
+	}
 }
 
 func (v *ServiceView) problem(field, text string) {

@@ -99,13 +99,13 @@ func (b *Builder) AddTrigger(at time.Time) {
 func (b *Builder) SetService(s *Service) bool {
 	old, _ := b.services.Get(s.Key)
 	if old == nil {
-		b.services.Set(s.Key, &Entry{Service: s, keys: ParseKeys(s.TopologyKeys)})
+		b.services.Set(s.Key, &Entry{Service: s, keys: keysIn(s)})
 		return true
 	}
 	if old.Service != nil && old.Service.Equal(s) {
 		return false
 	}
-	b.services.Set(s.Key, &Entry{Service: s, Slices: old.Slices, keys: ParseKeys(s.TopologyKeys)})
+	b.services.Set(s.Key, &Entry{Service: s, Slices: old.Slices, keys: keysIn(s)})
 	return true
 }
 

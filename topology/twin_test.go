@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	. "github.com/gridmesh/gridmesh/topology"
@@ -27,6 +28,7 @@ func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, opts Options, at
 			t.Fatalf("%s: members of %s: got %v, the twin says %v", at, key, got, want)
 		}
 		checkPods(t, snap, entry, sv, at)
+		checkAbsentKeys(t, snap, entry, sv, at)
 		for _, f := range sv.Frontends {
 			got := map[string]string{}
 			for i, tier := range f.Tiers {
@@ -88,6 +90,21 @@ func twinMembers(snap *Snapshot, entry *Entry, opts Options) []Member {
 		}
 	}
 	return nil
+}
+
+// checkAbsentKeys asks every node for every key.
+func checkAbsentKeys(t *testing.T, snap *Snapshot, entry *Entry, sv *ServiceView, at string) {
+	t.Helper()
+	for _, key := range entry.Keys().List {
+		has := false
+		for _, n := range snap.Nodes.All() {
+			has = has || n.Labels[key] != ""
+		}
+		said := slices.ContainsFunc(sv.Problems, func(p Problem) bool { return strings.HasPrefix(p.Text, "no node has the label "+key+":") })
+		if want := !has && snap.Nodes.Len() > 0; said != want {
+			t.Fatalf("%s: %s: it is said that no node has %s: %v, want %v", at, sv.Key, key, said, want)
+		}
+	}
 }
 
 // checkPods asks of every endpoint, one by one: it has a name where it is ready;
