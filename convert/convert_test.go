@@ -228,6 +228,24 @@ func TestTopologyKeysOfAnotherCase(t *testing.T) {
 	}
 }
 
+// What a Service asks for besides ClusterIPs is noted, each by itself.
+func TestUnserved(t *testing.T) {
+	for spec, want := range map[string]topology.Unserved{
+		"{}": 0,
+		"{sessionAffinity: None, type: ClusterIP, ports: [{port: 80}]}":                   0,
+		"{sessionAffinity: ClientIP}":                                                     topology.UnservedAffinity,
+		"{type: NodePort, ports: [{port: 80}, {port: 81, nodePort: 30080}]}":              topology.UnservedNodePorts,
+		"{type: LoadBalancer, allocateLoadBalancerNodePorts: false, ports: [{port: 80}]}": topology.UnservedLoadBalancer,
+		"{type: LoadBalancer, ports: [{port: 80, nodePort: 30080}]}":                      topology.UnservedLoadBalancer | topology.UnservedNodePorts,
+		"{externalIPs: [192.0.2.1]}":                                                      topology.UnservedExternalIPs,
+		"{type: ExternalName, externalName: x, externalIPs: [192.0.2.1]}":                 0,
+	} {
+		if got := Service(&corev1.Service{Spec: *read[corev1.ServiceSpec](t, spec)}); got.Unserved != want {
+			t.Errorf("%s: %b, want %b", spec, got.Unserved, want)
+		}
+	}
+}
+
 func TestNode(t *testing.T) {
 	got := Node(&metav1.ObjectMeta{Name: "a-1", Labels: map[string]string{"site": "a"}, Annotations: map[string]string{"x": "y"}})
 	if want := (&topology.Node{Name: "a-1", Labels: map[string]string{"site": "a"}}); !reflect.DeepEqual(got, want) {

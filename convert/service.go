@@ -27,6 +27,7 @@ func Service(s *corev1.Service) *topology.Service {
 		Key:      key,
 		Headless: s.Spec.ClusterIP == corev1.ClusterIPNone,
 		GridKey:  s.Labels[names.GridUniqKey],
+		Unserved: unserved(&s.Spec),
 	}
 	if p := s.Spec.InternalTrafficPolicy; p != nil {
 		out.InternalLocal = *p == corev1.ServiceInternalTrafficPolicyLocal
@@ -52,6 +53,23 @@ func Service(s *corev1.Service) *topology.Service {
 		out.Ports = append(out.Ports, topology.ServicePort{Name: p.Name, Protocol: proto, Port: port})
 	}
 	return out
+}
+
+// unserved is what a Service asks for besides its ClusterIPs.
+func unserved(s *corev1.ServiceSpec) (u topology.Unserved) {
+	if s.SessionAffinity == corev1.ServiceAffinityClientIP {
+		u |= topology.UnservedAffinity
+	}
+	if slices.ContainsFunc(s.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 }) {
+		u |= topology.UnservedNodePorts
+	}
+	if s.Type == corev1.ServiceTypeLoadBalancer {
+		u |= topology.UnservedLoadBalancer
+	}
+	if len(s.ExternalIPs) > 0 {
+		u |= topology.UnservedExternalIPs
+	}
+	return u
 }
 
 // topologyKeys returns the annotation, and how its name is written where that

@@ -107,3 +107,22 @@ func TestAbsentKeysAreTold(t *testing.T) {
 	b.DeleteNode("b1")
 	told("it is gone", b.Build(), 1)
 }
+
+// What is not served is told, and is no Problem: a cluster full of node ports
+// is not full of mistakes.
+func TestNoticesAreNoProblems(t *testing.T) {
+	b := NewBuilder()
+	b.SetService(&Service{Key: ObjectKey{Namespace: "default", Name: "a"}, Unserved: UnservedNodePorts | UnservedAffinity})
+	b.SetService(&Service{Key: ObjectKey{Namespace: "default", Name: "b"}})
+	view := See(b.Build(), "a1", Options{})
+	var fields []string
+	for _, p := range view.AllNotices() {
+		fields = append(fields, p.Object+" "+p.Field)
+	}
+	if want := []string{"service default/a spec.sessionAffinity", "service default/a spec.ports[].nodePort"}; !slices.Equal(fields, want) {
+		t.Errorf("notices of %q, want %q", fields, want)
+	}
+	if list := view.AllProblems(); len(list) > 0 {
+		t.Errorf("problems: %v", list)
+	}
+}

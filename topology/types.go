@@ -61,6 +61,8 @@ type Service struct {
 	GridKey string `cbor:"7,keyasint,omitempty"`
 	// Problems are mistakes found while the object was read.
 	Problems []Problem `cbor:"8,keyasint,omitempty"`
+	// Unserved is what it asks for and does not get.
+	Unserved Unserved `cbor:"11,keyasint,omitempty"`
 	// Foreign: no node serves it, for it is an ExternalName or left to another
 	// proxy by label. Nothing but its name is kept.
 	Foreign bool `cbor:"9,keyasint,omitempty"`

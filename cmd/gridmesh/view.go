@@ -53,7 +53,7 @@ func viewCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			doc := map[string]any{"node": in.node, "unit": w.view.Viewpoint.Values, "services": rows, "problems": problemTexts(w.view.AllProblems())}
+			doc := map[string]any{"node": in.node, "unit": w.view.Viewpoint.Values, "services": rows, "problems": problemTexts(w.view.AllProblems()), "notices": problemTexts(w.view.AllNotices())}
 			return in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return w.table(out, rows) })
 		},
 	}
@@ -126,6 +126,9 @@ func (w *world) table(out io.Writer, rows []serviceRow) error {
 	}
 	for _, p := range w.view.AllProblems() {
 		fmt.Fprintln(out, "problem:", p)
+	}
+	for _, p := range w.view.AllNotices() {
+		fmt.Fprintln(out, "notice:", p)
 	}
 	return nil
 }
