@@ -1,12 +1,14 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/topology"
@@ -26,7 +28,7 @@ func Service(s *corev1.Service) *topology.Service {
 	out := &topology.Service{
 		Key:      key,
 		Headless: s.Spec.ClusterIP == corev1.ClusterIPNone,
-		GridKey:  s.Labels[names.GridUniqKey],
+		GridKey:  gridKey(&s.ObjectMeta),
 		Unserved: unserved(&s.Spec),
 	}
 	if p := s.Spec.InternalTrafficPolicy; p != nil {
@@ -53,6 +55,16 @@ func Service(s *corev1.Service) *topology.Service {
 		out.Ports = append(out.Ports, topology.ServicePort{Name: p.Name, Protocol: proto, Port: port})
 	}
 	return out
+}
+
+// gridKey is the unit key of a grid's child; the label marks one, and the
+// annotation has the key where a label's value cannot.
+func gridKey(m *metav1.ObjectMeta) string {
+	label := m.Labels[names.GridUniqKey]
+	if label == "" {
+		return ""
+	}
+	return cmp.Or(m.Annotations[names.UnitKey], label)
 }
 
 // unserved is what a Service asks for besides its ClusterIPs.

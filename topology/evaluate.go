@@ -28,7 +28,7 @@ type evaluation struct {
 // service evaluates one entry.
 func (e *evaluation) service(entry *Entry) *ServiceView {
 	s := entry.Service
-	view := &ServiceView{Key: s.Key, Service: s, Keys: e.keysOf(entry), Near: RankNone}
+	view := &ServiceView{Key: s.Key, Service: s, Keys: e.keysOf(entry), ClusterIPs: s.ClusterIPs, Near: RankNone}
 	view.Problems = append(view.Problems, s.Problems...)
 	for _, slice := range entry.Slices {
 		view.Problems = append(view.Problems, slice.Problems...)
@@ -38,6 +38,7 @@ func (e *evaluation) service(entry *Entry) *ServiceView {
 		if owner := e.ownerOf(ip); owner != s.Key {
 			view.problem("spec.clusterIPs",
 				fmt.Sprintf("%s belongs to service %s already and is not served for this one; give one of them another address", ip, owner))
+			view.ClusterIPs = slices.DeleteFunc(slices.Clone(view.ClusterIPs), func(o netip.Addr) bool { return o == ip })
 			continue
 		}
 		e.frontends(view, entry, ip)

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"iter"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -17,6 +18,7 @@ type Member struct {
 // hostname, and its ordinal.
 type Pod struct {
 	*Endpoint
+	Ports []SlicePort
 	// Ordinal is the name {set}-{i} of the pod {set}-{unit}-{i}; "" for none.
 	Ordinal string
 	// Own: the pod is of this node's unit, so that here the ordinal means it.
@@ -26,15 +28,39 @@ type Pod struct {
 	Reason string
 }
 
-// names decides what the names of a headless or grid Service stand for. The
-// families are one: what a unit lacks in one it does not get from elsewhere.
-// Readiness alone counts, as the DNS specification has it.
+// Named yields the ready endpoints that have a name below the Service's. Those
+// of a Service with a ClusterIP and without keys are not in Pods: any node may
+// use each of them, there may be a hundred thousand, and few are asked for by
+// name.
+func (s *ServiceView) Named() iter.Seq[Pod] {
+	return func(yield func(Pod) bool) {
+		for _, p := range s.Pods {
+			if !yield(p) {
+				return
+			}
+		}
+		for _, slice := range s.slices {
+			for i := range slice.Endpoints {
+				if ep := &slice.Endpoints[i]; ep.Ready && !yield(Pod{Endpoint: ep, Ports: slice.Ports}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// names decides what the names of a Service stand for. The families are one:
+// what a unit lacks in one it does not get from elsewhere. Readiness alone
+// counts, as the DNS specification has it.
 func (e *evaluation) names(view *ServiceView, entry *Entry) {
 	headless := entry.Service.Headless
-	if len(entry.keys.List) > 0 {
-		view.UnitKey = entry.keys.List[0] // the reading opens a Service, and renames no pod
+	if keys := entry.unitKeys(); len(keys) > 0 {
+		view.UnitKey = keys[0] // the reading opens a Service, and renames no pod
 	}
-	if !headless && view.UnitKey == "" {
+	if !headless && view.UnitKey == "" && view.Keys.Mode == NoKeys {
+		if !entry.Service.Foreign {
+			view.slices = entry.Slices
+		}
 		return
 	}
 	var list []candidate
@@ -44,12 +70,8 @@ func (e *evaluation) names(view *ServiceView, entry *Entry) {
 			if !ep.Ready {
 				continue
 			}
-			pod := Pod{Endpoint: ep, Ordinal: e.ordinal(view.UnitKey, ep)}
-			if !headless && pod.Ordinal == "" {
-				continue
-			}
 			list = append(list, candidate{Endpoint: ep, slice: slice, pod: int32(len(view.Pods))})
-			view.Pods = append(view.Pods, pod)
+			view.Pods = append(view.Pods, Pod{Endpoint: ep, Ports: slice.Ports, Ordinal: e.ordinal(view.UnitKey, ep)})
 		}
 	}
 	if len(list) == 0 {

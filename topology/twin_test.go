@@ -113,6 +113,9 @@ func checkAbsentKeys(t *testing.T, snap *Snapshot, entry *Entry, sv *ServiceView
 func checkPods(t *testing.T, snap *Snapshot, entry *Entry, sv *ServiceView, at string) {
 	t.Helper()
 	keys, me := entry.Keys().List, &Node{}
+	if len(keys) == 0 && entry.Service.GridKey != "" {
+		keys = []string{entry.Service.GridKey}
+	}
 	if n, ok := snap.Nodes.Get("n0"); ok {
 		me = n
 	}
@@ -130,7 +133,7 @@ func checkPods(t *testing.T, snap *Snapshot, entry *Entry, sv *ServiceView, at s
 					}
 				}
 			}
-			if !ep.Ready || !entry.Service.Headless && ordinal == "" {
+			if !ep.Ready || !entry.Service.Headless && len(keys) == 0 && sv.Keys.Mode == NoKeys {
 				continue
 			}
 			if len(pods) == 0 {

@@ -57,7 +57,8 @@ type Service struct {
 	// InternalLocal is internalTrafficPolicy: Local.
 	InternalLocal bool `cbor:"5,keyasint,omitempty"`
 	Headless      bool `cbor:"6,keyasint,omitempty"`
-	// GridKey is the label superedge.io/grid-uniq-key.
+	// GridKey is the unit key of the grid that made it: the label
+	// superedge.io/grid-uniq-key, or gridmesh.io/unit-key where that cannot hold it.
 	GridKey string `cbor:"7,keyasint,omitempty"`
 	// Problems are mistakes found while the object was read.
 	Problems []Problem `cbor:"8,keyasint,omitempty"`

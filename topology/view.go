@@ -35,13 +35,17 @@ type ServiceView struct {
 	// Members are the endpoints that the name of a headless Service stands
 	// for: the ready ones of its first tier that has any. By address, each once.
 	Members []Member
-	// Pods are the ready endpoints of a headless Service, in the order of its
-	// slices; of one with a ClusterIP, those that have an ordinal.
+	// Pods are the ready endpoints of a headless Service, of one with units and of
+	// one with keys, in the order of its slices. Named has those of all Services.
 	Pods []Pod
 	// UnitKey is the label whose values are the Service's units; "" for none.
-	UnitKey  string
-	Near     Rank // of the nearest endpoint of any frontend
-	Problems []Problem
+	UnitKey string
+	// ClusterIPs are the Service's, without those that are another's already.
+	ClusterIPs []netip.Addr
+	Near       Rank // of the nearest endpoint of any frontend
+	Problems   []Problem
+
+	slices []*Slice // of one with a ClusterIP; for Named
 }
 
 // FrontendView is one frontend with the tiers that may answer it. No tier

@@ -161,7 +161,7 @@ func (v *Viewer) index(key ObjectKey, e *Entry, n int, dirty set) {
 		count(v.onAddr, ip, key, n)
 		maps.Copy(dirty, v.onAddr[ip])
 	}
-	for _, k := range e.keys.List {
+	for _, k := range e.unitKeys() {
 		if v.keyUse[k] += n; v.keyUse[k] == 0 {
 			delete(v.keyUse, k)
 		}

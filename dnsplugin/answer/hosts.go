@@ -11,8 +11,9 @@ import (
 func (x *Index) Hosts(zone string) []byte {
 	var lines []string
 	for name, svc := range x.services.All() {
-		for _, p := range svc.Pods {
-			if !p.Own || p.Ordinal == "" || !slices.Contains(svc.hosts[p.Ordinal].all(), p.Addr) {
+		for i := range svc.Pods {
+			p := &svc.Pods[i]
+			if !p.Own || p.Ordinal == "" || !slices.Contains(svc.hosts[p.Ordinal].all(), p) {
 				continue
 			}
 			lines = append(lines, p.Addr.String()+" "+p.Ordinal+"."+name+".svc."+zone+"\n")
