@@ -19,6 +19,8 @@ func TestParse(t *testing.T) {
 		"grid {\n node a b\n}":               "node takes one argument, not 2",
 		"grid {\n services maybe\n}":         `services "maybe": use on or off`,
 		"grid {\n empty void\n}":             `empty "void": use nxdomain or nodata`,
+		"grid {\n ordinals some\n}":          `ordinals "some": use all or ready`,
+		"grid {\n ordinals all\n}":           "",
 		"grid {\n ttl -1\n}":                 `ttl "-1": give seconds from 0 to 3600`,
 		"grid {\n ttl 3601\n}":               "from 0 to 3600",
 		"grid {\n source http://x/\n}":       `source "http://x/": use unix:///SOCKET`,

@@ -63,35 +63,63 @@ func (e *evaluation) names(view *ServiceView, entry *Entry) {
 		}
 		return
 	}
+	var nearest []candidate
+	view.Pods, nearest = e.pods(view, entry.Slices, true)
+	if headless {
+		view.Members = members(nearest)
+	}
+	if e.opts.Ordinals == OrdinalsAll && view.UnitKey != "" {
+		view.Waiting = e.waiting(view, entry.Slices)
+	}
+}
+
+// pods are the endpoints that are ready, or are not, and those of them that
+// the Service's name stands for.
+func (e *evaluation) pods(view *ServiceView, from []*Slice, ready bool) ([]Pod, []candidate) {
+	var pods []Pod
 	var list []candidate
-	for _, slice := range entry.Slices {
+	for _, slice := range from {
 		for i := range slice.Endpoints {
-			ep := &slice.Endpoints[i]
-			if !ep.Ready {
-				continue
+			if ep := &slice.Endpoints[i]; ep.Ready == ready {
+				list = append(list, candidate{Endpoint: ep, slice: slice, pod: int32(len(pods))})
+				pods = append(pods, Pod{Endpoint: ep, Ports: slice.Ports, Ordinal: e.ordinal(view.UnitKey, ep)})
 			}
-			list = append(list, candidate{Endpoint: ep, slice: slice, pod: int32(len(view.Pods))})
-			view.Pods = append(view.Pods, Pod{Endpoint: ep, Ports: slice.Ports, Ordinal: e.ordinal(view.UnitKey, ep)})
 		}
 	}
-	if len(list) == 0 {
-		return
-	}
-	view.Pods = slices.Clip(view.Pods)
 	q := &question{evaluation: e, scope: forNames, keys: view.Keys}
-	q.leave = func(c candidate, by *rule) { view.Pods[c.pod].Reason = by.reason }
+	q.leave = func(c candidate, by *rule) { pods[c.pod].Reason = by.reason }
 	tiers := q.tiers(list)
-	for i := range view.Pods {
-		p := &view.Pods[i]
-		p.Own = p.Reason == "" && e.shares(view.UnitKey, p.Node)
+	for i := range pods {
+		pods[i].Own = pods[i].Reason == "" && e.shares(view.UnitKey, pods[i].Node)
 	}
-	if headless && len(tiers) > 0 {
-		view.Members = members(tiers[0].list)
+	if len(tiers) == 0 {
+		return slices.Clip(pods), nil
 	}
+	return slices.Clip(pods), tiers[0].list
+}
+
+// waiting are the own unit's pods that are not ready and have an ordinal that
+// no ready one has.
+func (e *evaluation) waiting(view *ServiceView, from []*Slice) []Pod {
+	taken := map[string]bool{}
+	for _, p := range view.Pods {
+		if p.Own {
+			taken[p.Ordinal] = true
+		}
+	}
+	pods, _ := e.pods(view, from, false)
+	pods = slices.DeleteFunc(pods, func(p Pod) bool { return !p.Own || p.Ordinal == "" || taken[p.Ordinal] })
+	if len(pods) == 0 {
+		return nil
+	}
+	return pods
 }
 
 // members are the candidates by address, each address once.
 func members(list []candidate) []Member {
+	if len(list) == 0 {
+		return nil
+	}
 	seen := make(map[netip.Addr]bool, len(list))
 	out := make([]Member, 0, len(list))
 	for _, c := range list {

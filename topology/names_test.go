@@ -106,3 +106,29 @@ func TestNamesOfClusterIPServices(t *testing.T) {
 		}
 	}
 }
+
+// With OrdinalsAll the own unit's pods have an ordinal before they are ready,
+// and no other name; a ready pod's is its own.
+func TestOrdinalsOfPodsThatWait(t *testing.T) {
+	b, keys, key := NewBuilder(), `["site","*"]`, ObjectKey{Namespace: "default", Name: "db"}
+	b.SetNode(&Node{Name: "a1", Labels: map[string]string{"site": "a"}})
+	b.SetNode(&Node{Name: "b1", Labels: map[string]string{"site": "b"}})
+	b.SetService(&Service{Key: key, Headless: true, GridKey: "site", TopologyKeys: &keys})
+	b.SetSlice(&Slice{Key: key, Service: "db", Endpoints: []Endpoint{
+		{Addr: netip.MustParseAddr("10.1.0.1"), Node: "a1", Hostname: "db-a-0", Ready: true},
+		{Addr: netip.MustParseAddr("10.1.0.2"), Node: "a1", Hostname: "db-a-1"},
+		{Addr: netip.MustParseAddr("10.1.0.3"), Node: "a1", Hostname: "db-a-0", Terminating: true},
+		{Addr: netip.MustParseAddr("10.1.0.4"), Node: "a1", Hostname: "web"},
+		{Addr: netip.MustParseAddr("10.2.0.2"), Node: "b1", Hostname: "db-b-1"},
+	}})
+	for ordinals, want := range map[Ordinals]string{OrdinalsReady: "", OrdinalsAll: "db-1 10.1.0.2"} {
+		sv, _ := See(b.Build(), "a1", Options{Ordinals: ordinals}).Service(key)
+		var got []string
+		for _, p := range sv.Waiting {
+			got = append(got, p.Ordinal+" "+p.Addr.String())
+		}
+		if strings.Join(got, ", ") != want || len(sv.Pods) != 1 || len(sv.Members) != 1 {
+			t.Errorf("ordinals %d: waiting %q, want %q; %d pods, %d members", ordinals, got, want, len(sv.Pods), len(sv.Members))
+		}
+	}
+}

@@ -38,6 +38,9 @@ type ServiceView struct {
 	// Pods are the ready endpoints of a headless Service, of one with units and of
 	// one with keys, in the order of its slices. Named has those of all Services.
 	Pods []Pod
+	// Waiting are this unit's pods that are not ready and have an ordinal all the
+	// same, with OrdinalsAll; and no ready one has it.
+	Waiting []Pod
 	// UnitKey is the label whose values are the Service's units; "" for none.
 	UnitKey string
 	// ClusterIPs are the Service's, without those that are another's already.

@@ -87,3 +87,30 @@ func TestAddressOfAnother(t *testing.T) {
 		t.Errorf("%s is %v after the first is gone", shared, names)
 	}
 }
+
+// A pod that waits has its ordinal with OrdinalsAll, below Services of either
+// kind and in the hosts file; its full name is a ready pod's to have.
+func TestOrdinalOfAPodThatWaits(t *testing.T) {
+	for _, headless := range []bool{true, false} {
+		for ordinals, want := range map[topology.Ordinals]Result{topology.OrdinalsReady: NXDomain, topology.OrdinalsAll: Found} {
+			b, keys, key := topology.NewBuilder(), `["site"]`, topology.ObjectKey{Namespace: "default", Name: "db"}
+			b.SetNode(&topology.Node{Name: "a1", Labels: map[string]string{"site": "a"}})
+			s := &topology.Service{Key: key, Headless: headless, GridKey: "site", TopologyKeys: &keys}
+			if !headless {
+				s.ClusterIPs = []netip.Addr{netip.MustParseAddr("10.96.0.1")}
+			}
+			b.SetService(s)
+			b.SetSlice(&topology.Slice{Key: key, Service: "db", Endpoints: []topology.Endpoint{{Addr: netip.MustParseAddr("10.1.0.1"), Node: "a1", Hostname: "db-a-0"}}})
+			x := New(Config{Services: true}).Next(topology.See(b.Build(), "a1", topology.Options{Ordinals: ordinals}))
+			if a := x.Lookup("db-0.db.default", A); a.Result != want || (want == Found) != (len(a.Addrs) == 1) {
+				t.Errorf("headless %v, ordinals %d: %+v", headless, ordinals, a)
+			}
+			if a := x.Lookup("db-a-0.db.default", A); a.Result != NXDomain {
+				t.Errorf("headless %v, ordinals %d: the full name is %+v", headless, ordinals, a)
+			}
+			if text := string(x.Hosts("zone")); (text == "10.1.0.1 db-0.db.default.svc.zone\n") != (want == Found) {
+				t.Errorf("headless %v, ordinals %d: hosts %q", headless, ordinals, text)
+			}
+		}
+	}
+}

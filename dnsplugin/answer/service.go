@@ -81,6 +81,13 @@ func (svc *service) addHosts(c *Config) {
 			svc.addHost(p.Ordinal, p)
 		}
 	}
+	for i := range svc.Waiting {
+		p := &svc.Waiting[i]
+		if _, taken := svc.hosts[p.Ordinal]; !taken || ordinals[p.Ordinal] {
+			ordinals[p.Ordinal] = true
+			svc.addHost(p.Ordinal, p)
+		}
+	}
 	for i := range svc.Pods {
 		if p := &svc.Pods[i]; !p.Own && p.Ordinal != "" {
 			svc.addElsewhere(p.Ordinal)
