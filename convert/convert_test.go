@@ -84,7 +84,20 @@ func TestService(t *testing.T) {
 			`{metadata: {namespace: shop, name: web, labels: {service.kubernetes.io/service-proxy-name: ""}}, spec: {clusterIP: nonsense, ports: [{port: 80}]}}`,
 			topology.Service{Foreign: true},
 		},
-		"a name outside": {head + "spec: {type: ExternalName, externalName: example.com, ports: [{port: 80}]}", topology.Service{Foreign: true}},
+		"labelled headless, and not": {
+			`{metadata: {namespace: shop, name: web, labels: {service.kubernetes.io/headless: ""}}, spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}}`,
+			topology.Service{Foreign: true},
+		},
+		"labelled headless, and so": {
+			`{metadata: {namespace: shop, name: web, labels: {service.kubernetes.io/headless: ""}}, spec: {clusterIP: None}}`,
+			topology.Service{Headless: true},
+		},
+		"a grid's key that no label can hold": {
+			`{metadata: {namespace: shop, name: web, labels: {superedge.io/grid-uniq-key: x}, annotations: {gridmesh.io/unit-key: example.com/site}}}`,
+			topology.Service{GridKey: "example.com/site"},
+		},
+		"the key of no grid": {`{metadata: {namespace: shop, name: web, annotations: {gridmesh.io/unit-key: site}}}`, topology.Service{}},
+		"a name outside":     {head + "spec: {type: ExternalName, externalName: example.com, ports: [{port: 80}]}", topology.Service{Foreign: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Service(read[corev1.Service](t, tc.yaml))

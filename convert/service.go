@@ -18,15 +18,14 @@ import (
 // at most 317 characters, with room for spaces. More is malformed anyway.
 const maxAnnotation = 8 << 10
 
-// Service converts a Service. One that no node serves, an ExternalName or one
-// that is left to another proxy, is Foreign: nothing but its name is kept.
+// Service converts a Service. One that no node serves is Foreign: nothing but
+// its name is kept.
 func Service(s *corev1.Service) *topology.Service {
-	key := topology.ObjectKey{Namespace: s.Namespace, Name: s.Name}
-	if _, other := s.Labels[names.ServiceProxyName]; other || s.Spec.Type == corev1.ServiceTypeExternalName {
-		return &topology.Service{Key: key, Foreign: true}
+	if isForeign(s) {
+		return ForeignService(&s.ObjectMeta)
 	}
 	out := &topology.Service{
-		Key:      key,
+		Key:      topology.ObjectKey{Namespace: s.Namespace, Name: s.Name},
 		Headless: s.Spec.ClusterIP == corev1.ClusterIPNone,
 		GridKey:  gridKey(&s.ObjectMeta),
 		Unserved: unserved(&s.Spec),
@@ -55,6 +54,22 @@ func Service(s *corev1.Service) *topology.Service {
 		out.Ports = append(out.Ports, topology.ServicePort{Name: p.Name, Protocol: proto, Port: port})
 	}
 	return out
+}
+
+// ForeignService is a Service of which nothing but the name is of use: it
+// exists, and others serve it. Where that is known beforehand, as from its
+// label, its metadata are enough.
+func ForeignService(m *metav1.ObjectMeta) *topology.Service {
+	return &topology.Service{Key: topology.ObjectKey{Namespace: m.Namespace, Name: m.Name}, Foreign: true}
+}
+
+// isForeign: an ExternalName, one that is left to another proxy, or one with a
+// ClusterIP that is labelled headless, which kube-proxy passes over (and whose
+// endpoints the watches leave out).
+func isForeign(s *corev1.Service) bool {
+	_, other := s.Labels[names.ServiceProxyName]
+	_, headless := s.Labels[names.Headless]
+	return other || s.Spec.Type == corev1.ServiceTypeExternalName || headless && s.Spec.ClusterIP != corev1.ClusterIPNone
 }
 
 // gridKey is the unit key of a grid's child; the label marks one, and the

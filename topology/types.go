@@ -64,8 +64,8 @@ type Service struct {
 	Problems []Problem `cbor:"8,keyasint,omitempty"`
 	// Unserved is what it asks for and does not get.
 	Unserved Unserved `cbor:"11,keyasint,omitempty"`
-	// Foreign: no node serves it, for it is an ExternalName or left to another
-	// proxy by label. Nothing but its name is kept.
+	// Foreign: it exists, and no node serves it, for it is an ExternalName, left to
+	// another proxy by label or labelled headless. Nothing but its name is kept.
 	Foreign bool `cbor:"9,keyasint,omitempty"`
 }
 
