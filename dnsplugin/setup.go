@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -88,6 +89,9 @@ func parse(c *caddy.Controller) (*Grid, error) {
 			return nil, fmt.Errorf("%w in one server block; give all zones to one", plugin.ErrOnce)
 		}
 		g.Zones = plugin.OriginsFromArgsOrServerBlock(c.RemainingArgs(), c.ServerBlockKeys)
+		if slices.Contains(g.Zones, ".") {
+			return nil, c.Err("grid answers no names of the zone \".\"; give the cluster's, as grid cluster.local in-addr.arpa ip6.arpa")
+		}
 		for c.NextBlock() {
 			if err := g.option(c.Val(), c.RemainingArgs()); err != nil {
 				return nil, c.Err(err.Error())

@@ -41,6 +41,24 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// In the server block of all names, grid needs zones of its own: it would do
+// nothing, in silence.
+func TestZonesAreNeeded(t *testing.T) {
+	for text, fine := range map[string]bool{"grid": false, "grid .": false, "grid cluster.local": true, "grid cluster.local .": false} {
+		c := caddy.NewTestController("dns", text)
+		c.ServerBlockKeys = []string{"dns://.:53"}
+		_, err := parse(c)
+		if fine != (err == nil) || err != nil && !strings.Contains(err.Error(), "give the cluster's") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	c := caddy.NewTestController("dns", "grid")
+	c.ServerBlockKeys = []string{"dns://cluster.local.:53"}
+	if g, err := parse(c); err != nil || len(g.Zones) != 1 || g.Zones[0] != "cluster.local." {
+		t.Errorf("in a block of the zone: %v, %v", g, err)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add("grid cluster.local {\n node a\n source unix:///x\n ttl 7\n}")
 	f.Add("grid {\n snapshot /x\n services on\n empty nxdomain\n fallthrough\n}")
