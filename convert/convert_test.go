@@ -84,7 +84,20 @@ func TestService(t *testing.T) {
 			`{metadata: {namespace: shop, name: web, labels: {service.kubernetes.io/service-proxy-name: ""}}, spec: {clusterIP: nonsense, ports: [{port: 80}]}}`,
 			topology.Service{Foreign: true},
 		},
-		"a name outside": {head + "spec: {type: ExternalName, externalName: example.com, ports: [{port: 80}]}", topology.Service{Foreign: true}},
+		"labelled headless, and not": {
+			`{metadata: {namespace: shop, name: web, labels: {service.kubernetes.io/headless: ""}}, spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}}`,
+			topology.Service{Foreign: true},
+		},
+		"labelled headless, and so": {
+			`{metadata: {namespace: shop, name: web, labels: {service.kubernetes.io/headless: ""}}, spec: {clusterIP: None}}`,
+			topology.Service{Headless: true},
+		},
+		"a grid's key that no label can hold": {
+			`{metadata: {namespace: shop, name: web, labels: {superedge.io/grid-uniq-key: x}, annotations: {gridmesh.io/unit-key: example.com/site}}}`,
+			topology.Service{GridKey: "example.com/site"},
+		},
+		"the key of no grid": {`{metadata: {namespace: shop, name: web, annotations: {gridmesh.io/unit-key: site}}}`, topology.Service{}},
+		"a name outside":     {head + "spec: {type: ExternalName, externalName: example.com, ports: [{port: 80}]}", topology.Service{Foreign: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Service(read[corev1.Service](t, tc.yaml))
@@ -205,6 +218,44 @@ func TestProblemsOfASliceAreBounded(t *testing.T) {
 	s.Endpoints = make([]discoveryv1.Endpoint, 1000)
 	if n := len(Slice(s).Problems); n == 0 || n > 20 {
 		t.Errorf("%d problems", n)
+	}
+}
+
+// An annotation of another case is kept with its name; the right one counts.
+func TestTopologyKeysOfAnotherCase(t *testing.T) {
+	for _, c := range []struct {
+		annotations    map[string]string
+		keys, misspelt string
+	}{
+		{map[string]string{"other": "x"}, "", ""},
+		{map[string]string{"topologyKeys": "right"}, "right", ""},
+		{map[string]string{"topologykeys": "low"}, "low", "topologykeys"},
+		{map[string]string{"topologykeys": "low", "TopologyKeys": "high"}, "high", "TopologyKeys"},
+		{map[string]string{"topologykeys": "low", "topologyKeys": "right"}, "right", ""},
+		{map[string]string{"TOPOLOGYKEYS": strings.Repeat("x", 9<<10)}, strings.Repeat("x", 8<<10), "TOPOLOGYKEYS"},
+	} {
+		got := Service(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: c.annotations}})
+		if keys := got.TopologyKeys; (keys == nil) != (c.keys == "") || keys != nil && *keys != c.keys || got.Misspelt != c.misspelt {
+			t.Errorf("%v: %v as %q", c.annotations, keys, got.Misspelt)
+		}
+	}
+}
+
+// What a Service asks for besides ClusterIPs is noted, each by itself.
+func TestUnserved(t *testing.T) {
+	for spec, want := range map[string]topology.Unserved{
+		"{}": 0,
+		"{sessionAffinity: None, type: ClusterIP, ports: [{port: 80}]}":                   0,
+		"{sessionAffinity: ClientIP}":                                                     topology.UnservedAffinity,
+		"{type: NodePort, ports: [{port: 80}, {port: 81, nodePort: 30080}]}":              topology.UnservedNodePorts,
+		"{type: LoadBalancer, allocateLoadBalancerNodePorts: false, ports: [{port: 80}]}": topology.UnservedLoadBalancer,
+		"{type: LoadBalancer, ports: [{port: 80, nodePort: 30080}]}":                      topology.UnservedLoadBalancer | topology.UnservedNodePorts,
+		"{externalIPs: [192.0.2.1]}":                                                      topology.UnservedExternalIPs,
+		"{type: ExternalName, externalName: x, externalIPs: [192.0.2.1]}":                 0,
+	} {
+		if got := Service(&corev1.Service{Spec: *read[corev1.ServiceSpec](t, spec)}); got.Unserved != want {
+			t.Errorf("%s: %b, want %b", spec, got.Unserved, want)
+		}
 	}
 }
 

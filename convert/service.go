@@ -1,11 +1,14 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/topology"
@@ -15,27 +18,22 @@ import (
 // at most 317 characters, with room for spaces. More is malformed anyway.
 const maxAnnotation = 8 << 10
 
-// Service converts a Service. One that no node serves, an ExternalName or one
-// that is left to another proxy, is Foreign: nothing but its name is kept.
+// Service converts a Service. One that no node serves is Foreign: nothing but
+// its name is kept.
 func Service(s *corev1.Service) *topology.Service {
-	key := topology.ObjectKey{Namespace: s.Namespace, Name: s.Name}
-	if _, other := s.Labels[names.ServiceProxyName]; other || s.Spec.Type == corev1.ServiceTypeExternalName {
-		return &topology.Service{Key: key, Foreign: true}
+	if isForeign(s) {
+		return ForeignService(&s.ObjectMeta)
 	}
 	out := &topology.Service{
-		Key:      key,
+		Key:      topology.ObjectKey{Namespace: s.Namespace, Name: s.Name},
 		Headless: s.Spec.ClusterIP == corev1.ClusterIPNone,
-		GridKey:  s.Labels[names.GridUniqKey],
+		GridKey:  gridKey(&s.ObjectMeta),
+		Unserved: unserved(&s.Spec),
 	}
 	if p := s.Spec.InternalTrafficPolicy; p != nil {
 		out.InternalLocal = *p == corev1.ServiceInternalTrafficPolicyLocal
 	}
-	if text, ok := s.Annotations[names.TopologyKeys]; ok {
-		if len(text) > maxAnnotation {
-			text = text[:maxAnnotation]
-		}
-		out.TopologyKeys = &text
-	}
+	out.TopologyKeys, out.Misspelt = topologyKeys(s.Annotations)
 	problem := func(field, format string, args ...any) {
 		out.Problems = append(out.Problems, topology.Problem{Object: "service " + out.Key.String(), Field: field, Text: fmt.Sprintf(format, args...)})
 	}
@@ -56,6 +54,69 @@ func Service(s *corev1.Service) *topology.Service {
 		out.Ports = append(out.Ports, topology.ServicePort{Name: p.Name, Protocol: proto, Port: port})
 	}
 	return out
+}
+
+// ForeignService is a Service of which nothing but the name is of use: it
+// exists, and others serve it. Where that is known beforehand, as from its
+// label, its metadata are enough.
+func ForeignService(m *metav1.ObjectMeta) *topology.Service {
+	return &topology.Service{Key: topology.ObjectKey{Namespace: m.Namespace, Name: m.Name}, Foreign: true}
+}
+
+// isForeign: an ExternalName, one that is left to another proxy, or one with a
+// ClusterIP that is labelled headless, which kube-proxy passes over (and whose
+// endpoints the watches leave out).
+func isForeign(s *corev1.Service) bool {
+	_, other := s.Labels[names.ServiceProxyName]
+	_, headless := s.Labels[names.Headless]
+	return other || s.Spec.Type == corev1.ServiceTypeExternalName || headless && s.Spec.ClusterIP != corev1.ClusterIPNone
+}
+
+// gridKey is the unit key of a grid's child; the label marks one, and the
+// annotation has the key where a label's value cannot.
+func gridKey(m *metav1.ObjectMeta) string {
+	label := m.Labels[names.GridUniqKey]
+	if label == "" {
+		return ""
+	}
+	return cmp.Or(m.Annotations[names.UnitKey], label)
+}
+
+// unserved is what a Service asks for besides its ClusterIPs.
+func unserved(s *corev1.ServiceSpec) (u topology.Unserved) {
+	if s.SessionAffinity == corev1.ServiceAffinityClientIP {
+		u |= topology.UnservedAffinity
+	}
+	if slices.ContainsFunc(s.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 }) {
+		u |= topology.UnservedNodePorts
+	}
+	if s.Type == corev1.ServiceTypeLoadBalancer {
+		u |= topology.UnservedLoadBalancer
+	}
+	if len(s.ExternalIPs) > 0 {
+		u |= topology.UnservedExternalIPs
+	}
+	return u
+}
+
+// topologyKeys returns the annotation, and how its name is written where that
+// differs by case.
+func topologyKeys(annotations map[string]string) (keys *string, misspelt string) {
+	text, found := annotations[names.TopologyKeys]
+	if !found {
+		for name, value := range annotations {
+			if strings.EqualFold(name, names.TopologyKeys) && (misspelt == "" || name < misspelt) {
+				text, misspelt, found = value, name, true
+			}
+		}
+	}
+	if !found {
+		return nil, ""
+	}
+	if len(text) > maxAnnotation {
+		text = text[:maxAnnotation]
+	}
+	return &text, misspelt
 }
 
 func clusterIPs(s *corev1.Service, problem func(field, format string, args ...any)) []netip.Addr {

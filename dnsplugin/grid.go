@@ -30,6 +30,7 @@ type Grid struct {
 	viewer      *topology.Viewer // one owner: publish
 	nodeMissing bool             // this node is not in the data; same owner
 	pending     atomic.Int64     // questions that wait for the next plugin
+	known       known            // names that the next plugin alone has
 	now         atomic.Pointer[state]
 }
 
@@ -104,11 +105,17 @@ func (g *Grid) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (
 	m := &dns.Msg{}
 	result := g.fill(m, now.index, &req, zone)
 	if result == answer.NotFound {
-		if reply := g.askNext(ctx, w, r); reply != nil {
+		reply := g.askNext(ctx, w, r)
+		switch {
+		case reply != nil:
 			if result = g.catchUp(m, now, &req, zone, reply); result == answer.NotFound {
+				g.known.set(qname, reply.Rcode == dns.RcodeSuccess)
 				requests.WithLabelValues(metrics.WithServer(ctx), "passed").Inc()
 				return dns.RcodeSuccess, w.WriteMsg(reply)
 			}
+		case g.known.has(qname):
+			requests.WithLabelValues(metrics.WithServer(ctx), "failed").Inc()
+			return dns.RcodeServerFailure, nil
 		}
 	}
 	if result == answer.Passed || result == answer.NXDomain && g.Fall.Through(qname) {

@@ -168,6 +168,42 @@ func notFound(t *testing.T) {
 	}
 }
 
+// What others alone have answered for is not denied while they are away: a
+// cache in front would take that for news. What they denied is, and so is what
+// they never had.
+func TestKnownToOthers(t *testing.T) {
+	g, rcode := plugged(answer.Config{Services: true}), dns.RcodeSuccess
+	g.Next = plugin.HandlerFunc(func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+		return rcode, w.WriteMsg(new(dns.Msg).SetRcode(r, rcode))
+	})
+	const name, other = "extra.cluster.local.", "other.cluster.local."
+	ask := func(name string, qtype uint16, others, want int) {
+		t.Helper()
+		rcode = others
+		rec := dnstest.NewRecorder(&test.ResponseWriter{})
+		got, err := g.ServeDNS(context.Background(), rec, new(dns.Msg).SetQuestion(name, qtype))
+		if rec.Msg != nil {
+			got = rec.Msg.Rcode
+		}
+		if err != nil || got != want {
+			t.Errorf("%s: %s, %v; want %s", name, dns.RcodeToString[got], err, dns.RcodeToString[want])
+		}
+	}
+	ask(name, dns.TypeA, dns.RcodeServerFailure, dns.RcodeNameError)
+	ask(name, dns.TypeA, dns.RcodeSuccess, dns.RcodeSuccess)
+	ask("EXTRA.cluster.local.", dns.TypeA, dns.RcodeServerFailure, dns.RcodeServerFailure)
+	ask(name, dns.TypeAAAA, dns.RcodeServerFailure, dns.RcodeServerFailure) // a name exists for all types
+	ask(other, dns.TypeA, dns.RcodeServerFailure, dns.RcodeNameError)
+	ask(name, dns.TypeA, dns.RcodeNameError, dns.RcodeNameError)
+	ask(name, dns.TypeA, dns.RcodeServerFailure, dns.RcodeNameError)
+	for i := range 3 * maxKnown {
+		g.known.set(fmt.Sprint(i), true)
+	}
+	if n := len(g.known.names); n != maxKnown {
+		t.Errorf("%d names are known, want %d", n, maxKnown)
+	}
+}
+
 // A grid's Service that others know first: their answer, of all units, is not
 // given to anybody.
 func TestNextKnowsFirst(t *testing.T) { synctest.Test(t, nextKnowsFirst) }

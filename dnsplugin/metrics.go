@@ -13,7 +13,7 @@ import (
 var (
 	requests = promauto.NewCounterVec(prometheus.CounterOpts{
 		Namespace: plugin.Namespace, Subsystem: pluginName, Name: "requests_total",
-		Help: "Requests, by what became of them: data, nodata, nxdomain, passed.",
+		Help: "Requests, by what became of them: data, nodata, nxdomain, passed, failed.",
 	}, []string{"server", "result"})
 	entries = promauto.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: plugin.Namespace, Subsystem: pluginName, Name: "entries",

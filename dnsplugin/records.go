@@ -35,7 +35,11 @@ func (g *Grid) fill(m *dns.Msg, x *answer.Index, req *request.Request, zone stri
 // srv puts SRV records and their addresses into m. An endpoint of two
 // families is one target, as the kubernetes plugin has it.
 func (g *Grid) srv(m *dns.Msg, qname, suffix string, list []answer.Target) {
-	weight := uint16(max(1, 100/max(1, len(list))))
+	n := 0 // of addresses: the kubernetes plugin weighs by them
+	for _, t := range list {
+		n += len(t.Addrs)
+	}
+	weight := uint16(max(1, 100/max(1, n)))
 	type port struct {
 		name string
 		port uint16

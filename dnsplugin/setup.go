@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -88,6 +89,9 @@ func parse(c *caddy.Controller) (*Grid, error) {
 			return nil, fmt.Errorf("%w in one server block; give all zones to one", plugin.ErrOnce)
 		}
 		g.Zones = plugin.OriginsFromArgsOrServerBlock(c.RemainingArgs(), c.ServerBlockKeys)
+		if slices.Contains(g.Zones, ".") {
+			return nil, c.Err("grid answers no names of the zone \".\"; give the cluster's, as grid cluster.local in-addr.arpa ip6.arpa")
+		}
 		for c.NextBlock() {
 			if err := g.option(c.Val(), c.RemainingArgs()); err != nil {
 				return nil, c.Err(err.Error())
@@ -112,7 +116,7 @@ func (g *Grid) option(name string, args []string) error {
 	set, known := options[name]
 	switch {
 	case !known:
-		return fmt.Errorf("unknown option %q; use node, source, snapshot, services, empty, topology_keys, ttl, strict or fallthrough", name)
+		return fmt.Errorf("unknown option %q; use node, source, snapshot, services, empty, topology_keys, ordinals, ttl, strict or fallthrough", name)
 	case len(args) != 1:
 		return fmt.Errorf("%s takes one argument, not %d", name, len(args))
 	}
@@ -134,6 +138,17 @@ var options = map[string]func(g *Grid, arg string) error{
 			return fmt.Errorf("topology_keys %w", err)
 		}
 		g.cfg.view.Reading = reading
+		return nil
+	},
+	"ordinals": func(g *Grid, arg string) error {
+		all := false
+		if err := choose("ordinals", arg, "all", "ready", &all); err != nil {
+			return err
+		}
+		g.cfg.view.Ordinals = topology.OrdinalsReady
+		if all {
+			g.cfg.view.Ordinals = topology.OrdinalsAll
+		}
 		return nil
 	},
 	"ttl": func(g *Grid, arg string) error {

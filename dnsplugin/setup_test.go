@@ -19,6 +19,8 @@ func TestParse(t *testing.T) {
 		"grid {\n node a b\n}":               "node takes one argument, not 2",
 		"grid {\n services maybe\n}":         `services "maybe": use on or off`,
 		"grid {\n empty void\n}":             `empty "void": use nxdomain or nodata`,
+		"grid {\n ordinals some\n}":          `ordinals "some": use all or ready`,
+		"grid {\n ordinals all\n}":           "",
 		"grid {\n ttl -1\n}":                 `ttl "-1": give seconds from 0 to 3600`,
 		"grid {\n ttl 3601\n}":               "from 0 to 3600",
 		"grid {\n source http://x/\n}":       `source "http://x/": use unix:///SOCKET`,
@@ -36,6 +38,24 @@ func TestParse(t *testing.T) {
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
+	}
+}
+
+// In the server block of all names, grid needs zones of its own: it would do
+// nothing, in silence.
+func TestZonesAreNeeded(t *testing.T) {
+	for text, fine := range map[string]bool{"grid": false, "grid .": false, "grid cluster.local": true, "grid cluster.local .": false} {
+		c := caddy.NewTestController("dns", text)
+		c.ServerBlockKeys = []string{"dns://.:53"}
+		_, err := parse(c)
+		if fine != (err == nil) || err != nil && !strings.Contains(err.Error(), "give the cluster's") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	c := caddy.NewTestController("dns", "grid")
+	c.ServerBlockKeys = []string{"dns://cluster.local.:53"}
+	if g, err := parse(c); err != nil || len(g.Zones) != 1 || g.Zones[0] != "cluster.local." {
+		t.Errorf("in a block of the zone: %v, %v", g, err)
 	}
 }
 

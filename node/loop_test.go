@@ -60,7 +60,7 @@ func TestAFailedWriteIsTriedAgain(t *testing.T) {
 				}
 				r.journal.Take()
 				after(repairEvery)
-				r.wantJournal(t, "nothing is wrong any more", "Repair")
+				r.wantJournal(t, "nothing is wrong any more", "RefreshBridges", "Repair")
 			})
 		})
 	}
@@ -87,7 +87,7 @@ func TestLinksAreFollowed(t *testing.T) {
 		r.journal.Take()
 		r.links <- struct{}{}
 		synctest.Wait()
-		r.wantJournal(t, "a link changed", "RefreshBridges")
+		r.wantJournal(t, "a link changed", "RefreshBridges", "Repair")
 	})
 }
 

@@ -39,7 +39,7 @@ func TestAccessAgreesWithTheReasons(t *testing.T) {
 					got := AccessOf(entry, sv, f.AddrPort(), l.Addr, f.Protocol)
 					counts[got]++
 					unit := strings.Contains(l.Reason, "unit") || strings.Contains(l.Reason, "not known") ||
-						strings.Contains(l.Reason, "has no label") || strings.Contains(l.Reason, "not on this node") || strings.Contains(l.Reason, "in another slice too")
+						strings.Contains(l.Reason, "has no label") || strings.Contains(l.Reason, "not on this node") || strings.Contains(l.Reason, "same address and port")
 					if got == AccessDenied && (!unit || allowed[l.Addr.String()] || sv.Keys.Mode == NoKeys) {
 						t.Fatalf("seed %d: %s of %s is denied, though: %s", seed, l.Addr, f.Frontend, l.Reason)
 					}

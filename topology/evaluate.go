@@ -1,10 +1,12 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
 
+	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/internal/table"
 )
 
@@ -15,6 +17,8 @@ type evaluation struct {
 	vp    Viewpoint
 	inUse []string
 	nodes *table.Map[string, *Node]
+	// absent are keys in use that no node has.
+	absent map[string]bool
 	// ownerOf names the Service that a ClusterIP belongs to.
 	ownerOf func(netip.Addr) ObjectKey
 	// explain is told what frontends leave out; nil on the hot path.
@@ -24,19 +28,17 @@ type evaluation struct {
 // service evaluates one entry.
 func (e *evaluation) service(entry *Entry) *ServiceView {
 	s := entry.Service
-	view := &ServiceView{Key: s.Key, Service: s, Keys: e.keysOf(entry), Near: RankNone}
+	view := &ServiceView{Key: s.Key, Service: s, Keys: e.keysOf(entry), ClusterIPs: s.ClusterIPs, Near: RankNone}
 	view.Problems = append(view.Problems, s.Problems...)
 	for _, slice := range entry.Slices {
 		view.Problems = append(view.Problems, slice.Problems...)
 	}
-	if view.Keys.Mode == Malformed {
-		view.problem("metadata.annotations[topologyKeys]",
-			view.Keys.Fault+`; the Service is closed to the node itself until it is mended, for example '["site"]'`)
-	}
+	e.keyProblems(view, entry.keys)
 	for _, ip := range s.ClusterIPs {
 		if owner := e.ownerOf(ip); owner != s.Key {
 			view.problem("spec.clusterIPs",
 				fmt.Sprintf("%s belongs to service %s already and is not served for this one; give one of them another address", ip, owner))
+			view.ClusterIPs = slices.DeleteFunc(slices.Clone(view.ClusterIPs), func(o netip.Addr) bool { return o == ip })
 			continue
 		}
 		e.frontends(view, entry, ip)
@@ -44,6 +46,23 @@ func (e *evaluation) service(entry *Entry) *ServiceView {
 	slices.SortFunc(view.Frontends, func(a, b FrontendView) int { return a.Compare(b.Frontend) })
 	e.names(view, entry)
 	return view
+}
+
+// keyProblems are the mistakes in the annotation. A key that no node has may
+// still come, but so far its tier is empty everywhere.
+func (e *evaluation) keyProblems(view *ServiceView, keys Keys) {
+	field := "metadata.annotations[" + cmp.Or(view.Service.Misspelt, names.TopologyKeys) + "]"
+	switch {
+	case keys.Mode == Malformed && view.Keys.Mode == Malformed:
+		view.problem(field, keys.Fault+`; the Service is closed to the node itself until it is mended, for example '["site"]'`)
+	case keys.Mode == Malformed:
+		view.problem(field, keys.Fault+`; by the reading union the Service is open to everybody until it is mended, for example '["site"]'`)
+	}
+	for _, key := range keys.List {
+		if e.absent[key] {
+			view.problem(field, fmt.Sprintf("no node has the label %s: nobody is in a unit of it; mend the key, or label the nodes", key))
+		}
+	}
 }
 
 func (v *ServiceView) problem(field, text string) {
@@ -77,14 +96,15 @@ func (e *evaluation) frontends(view *ServiceView, entry *Entry, ip netip.Addr) {
 				e.explain(f, LeftOut{Addr: c.target(), Node: c.Node, Rule: by.name, Reason: by.because(q, c)})
 			}
 		}
-		found := q.gather(entry.Slices, port, ip.Is6())
+		found := gather(entry.Slices, port, ip.Is6())
 		fv := FrontendView{Frontend: f, PortName: port.Name}
+		elsewhere := q.local && slices.ContainsFunc(found, candidate.usable)
 		if served {
 			tiers := q.tiers(found)
 			fv.Tiers = targets(tiers)
 			view.Near = min(view.Near, q.near(tiers))
 		}
-		fv.Silent = q.local && len(fv.Tiers) == 0 && len(found) > 0
+		fv.Silent = elsewhere && len(fv.Tiers) == 0
 		view.Frontends = append(view.Frontends, fv)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/gridmesh/gridmesh/api/names"
 )
 
 // AnyNode is the key that, in last place, stands for every node.
@@ -50,6 +52,16 @@ func (k Keys) String() string {
 		list = append(list, AnyNode)
 	}
 	return strings.Join(list, " > ")
+}
+
+// keysIn are a Service's. An annotation whose name differs by case is a mistake
+// like any other in it, unless its value means no keys.
+func keysIn(s *Service) Keys {
+	keys := ParseKeys(s.TopologyKeys)
+	if s.Misspelt == "" || keys.Mode == NoKeys {
+		return keys
+	}
+	return malformed("is not %s, though it differs by case only: rename it, or remove it", names.TopologyKeys)
 }
 
 // ParseKeys reads the annotation's value: a JSON array of label keys, "*" only

@@ -29,10 +29,11 @@ func TestNames(t *testing.T) {
 		{`["site","region"]`, Ordered, []string{"b1", "c1"}, "b1", []string{"db-0", "db-0 " + other}},
 		{`["site","region"]`, Union, []string{"a1", "b1", "c1"}, "a1 b1", []string{"db-0 own", "db-0", "db-0 " + other}},
 		{`["site","*"]`, Union, []string{"a1", "b1"}, "a1 b1", []string{"db-0 own", "db-0"}},
-		{`["*"]`, Ordered, []string{"a1", "b1"}, "a1 b1", []string{"", ""}},
-		{``, Ordered, []string{"a1", "b1"}, "a1 b1", []string{"", ""}},
-		{`site`, Ordered, []string{"a1", "a2", "b1"}, "a1", []string{"", " " + malformed, " " + malformed}},
-		{`site`, Union, []string{"a1", "b1"}, "a1 b1", []string{"", ""}},
+		// Without keys of its own, a grid's Service has the units of its grid.
+		{`["*"]`, Ordered, []string{"a1", "b1"}, "a1 b1", []string{"db-0 own", "db-0"}},
+		{``, Ordered, []string{"a1", "b1"}, "a1 b1", []string{"db-0 own", "db-0"}},
+		{`site`, Ordered, []string{"a1", "a2", "b1"}, "a1", []string{"db-0 own", "db-0 " + malformed, "db-0 " + malformed}},
+		{`site`, Union, []string{"a1", "b1"}, "a1 b1", []string{"db-0 own", "db-0"}},
 	} {
 		b := NewBuilder()
 		for name, labels := range map[string]string{"a1": "a r", "a2": "a r", "b1": "b r", "c1": "c s"} {
@@ -65,19 +66,69 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A Service with a ClusterIP has no names below it but ordinals.
+// The ready pods of a Service with a ClusterIP have names below it, ordinals
+// among them; without keys they are not kept a second time.
 func TestNamesOfClusterIPServices(t *testing.T) {
-	b, keys, key := NewBuilder(), `["site"]`, ObjectKey{Namespace: "default", Name: "db"}
+	b, keys, key, plain := NewBuilder(), `["site"]`, ObjectKey{Namespace: "default", Name: "db"}, ObjectKey{Namespace: "default", Name: "plain"}
 	b.SetNode(&Node{Name: "a1", Labels: map[string]string{"site": "a"}})
 	b.SetService(&Service{Key: key, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}, TopologyKeys: &keys})
-	b.SetSlice(&Slice{Key: key, Service: "db", Endpoints: []Endpoint{
+	b.SetService(&Service{Key: plain, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.2")}})
+	b.SetService(&Service{Key: ObjectKey{Namespace: "default", Name: "foreign"}, Foreign: true})
+	endpoints := []Endpoint{
 		{Addr: netip.MustParseAddr("10.1.0.1"), Node: "a1", Hostname: "db-a-0", Ready: true},
 		{Addr: netip.MustParseAddr("10.1.0.2"), Node: "a1", Hostname: "web", Ready: true},
 		{Addr: netip.MustParseAddr("10.1.0.3"), Node: "a1", Ready: true},
 		{Addr: netip.MustParseAddr("10.1.0.4"), Node: "a1", Hostname: "db-a-1"},
+	}
+	for _, name := range []string{"db", "plain", "foreign"} {
+		b.SetSlice(&Slice{Key: ObjectKey{Namespace: "default", Name: name}, Service: name, Endpoints: endpoints})
+	}
+	view := See(b.Build(), "a1", Options{})
+	for service, want := range map[string]struct {
+		pods  int
+		named string
+	}{
+		"db":      {3, "db-0 own 10.1.0.1,  own 10.1.0.2,  own 10.1.0.3"},
+		"plain":   {0, " 10.1.0.1,  10.1.0.2,  10.1.0.3"},
+		"foreign": {0, ""},
+	} {
+		sv, _ := view.Service(ObjectKey{Namespace: "default", Name: service})
+		var named []string
+		for p := range sv.Named() {
+			own := ""
+			if p.Own {
+				own = " own"
+			}
+			named = append(named, p.Ordinal+own+" "+p.Addr.String())
+		}
+		if got := strings.Join(named, ", "); len(sv.Members) != 0 || len(sv.Pods) != want.pods || got != want.named {
+			t.Errorf("%s: members %v, %d pods, named %q; want %+v", service, sv.Members, len(sv.Pods), got, want)
+		}
+	}
+}
+
+// With OrdinalsAll the own unit's pods have an ordinal before they are ready,
+// and no other name; a ready pod's is its own.
+func TestOrdinalsOfPodsThatWait(t *testing.T) {
+	b, keys, key := NewBuilder(), `["site","*"]`, ObjectKey{Namespace: "default", Name: "db"}
+	b.SetNode(&Node{Name: "a1", Labels: map[string]string{"site": "a"}})
+	b.SetNode(&Node{Name: "b1", Labels: map[string]string{"site": "b"}})
+	b.SetService(&Service{Key: key, Headless: true, GridKey: "site", TopologyKeys: &keys})
+	b.SetSlice(&Slice{Key: key, Service: "db", Endpoints: []Endpoint{
+		{Addr: netip.MustParseAddr("10.1.0.1"), Node: "a1", Hostname: "db-a-0", Ready: true},
+		{Addr: netip.MustParseAddr("10.1.0.2"), Node: "a1", Hostname: "db-a-1"},
+		{Addr: netip.MustParseAddr("10.1.0.3"), Node: "a1", Hostname: "db-a-0", Terminating: true},
+		{Addr: netip.MustParseAddr("10.1.0.4"), Node: "a1", Hostname: "web"},
+		{Addr: netip.MustParseAddr("10.2.0.2"), Node: "b1", Hostname: "db-b-1"},
 	}})
-	sv, _ := See(b.Build(), "a1", Options{}).Service(key)
-	if len(sv.Members) != 0 || len(sv.Pods) != 1 || sv.Pods[0].Ordinal != "db-0" || !sv.Pods[0].Own {
-		t.Errorf("members %v, pods %+v", sv.Members, sv.Pods)
+	for ordinals, want := range map[Ordinals]string{OrdinalsReady: "", OrdinalsAll: "db-1 10.1.0.2"} {
+		sv, _ := See(b.Build(), "a1", Options{Ordinals: ordinals}).Service(key)
+		var got []string
+		for _, p := range sv.Waiting {
+			got = append(got, p.Ordinal+" "+p.Addr.String())
+		}
+		if strings.Join(got, ", ") != want || len(sv.Pods) != 1 || len(sv.Members) != 1 {
+			t.Errorf("ordinals %d: waiting %q, want %q; %d pods, %d members", ordinals, got, want, len(sv.Pods), len(sv.Members))
+		}
 	}
 }

@@ -4,8 +4,21 @@ import "fmt"
 
 // Options choose between readings of the same objects.
 type Options struct {
-	Reading Reading
+	Reading  Reading
+	Ordinals Ordinals
 }
+
+// Ordinals is which pods of a StatefulSetGrid have one.
+type Ordinals uint8
+
+const (
+	// OrdinalsReady are those that are ready, as with all names; with the
+	// Service's publishNotReadyAddresses Kubernetes calls every pod so.
+	OrdinalsReady Ordinals = iota
+	// OrdinalsAll are all, as in SuperEdge, for sets whose members must find
+	// each other before they are ready.
+	OrdinalsAll
+)
 
 // Reading is how several topologyKeys of one Service are read. With one key,
 // which is all that a ServiceGrid writes, the readings are the same.

@@ -60,13 +60,17 @@ func mismatch(q *question, c candidate) string {
 		return fmt.Sprintf("its node %s is not known", c.Node)
 	}
 	key := q.keys.List[0]
-	mine, labelled := q.vp.Values[key]
+	mine, labelled := q.label(q.vp.Name, key)
 	theirs, ok := n.Labels[key]
 	switch {
 	case !labelled:
 		return fmt.Sprintf("this node has no label %s", key)
+	case mine == "":
+		return fmt.Sprintf("this node's label %s is empty, so it is in no unit", key)
 	case !ok:
 		return fmt.Sprintf("its node %s has no label %s", c.Node, key)
+	case theirs == "":
+		return fmt.Sprintf("the label %s of its node %s is empty, so it is in no unit", key, c.Node)
 	}
 	return fmt.Sprintf("other unit: %s=%s, here %s", key, theirs, mine)
 }
@@ -83,11 +87,16 @@ func (e *evaluation) rank(keys Keys, node string) Rank {
 	return RankNone
 }
 
-// shares reports whether a node has this node's value of a key.
+// shares reports whether a node is in this node's unit of a key.
 func (e *evaluation) shares(key, node string) bool {
-	mine, labelled := e.vp.Values[key]
-	theirs, ok := e.label(node, key)
-	return labelled && ok && mine == theirs
+	mine := e.vp.Values[key]
+	return mine != "" && mine == e.unit(node, key)
+}
+
+// unit is the unit of a key that a node of the snapshot is in; "" for none.
+func (e *evaluation) unit(node, key string) string {
+	value, _ := e.label(node, key)
+	return value
 }
 
 // label is a label of a node of the snapshot.

@@ -29,3 +29,6 @@ var terminating = &rule{
 func isReady(_ *question, c candidate) bool { return c.Ready }
 
 func isServing(_ *question, c candidate) bool { return c.Serving && c.Terminating }
+
+// usable reports whether the endpoint answers anybody, wherever they are.
+func (c candidate) usable() bool { return c.Ready || c.Serving && c.Terminating }

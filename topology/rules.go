@@ -9,7 +9,9 @@ var rules = []*rule{
 	malformedKeys,
 	localPolicy,
 	keyTiers,
+	duplicates,
 	terminating,
+	nearerToo,
 	trafficHints,
 	nearestTier,
 }

@@ -100,6 +100,8 @@ func TestReasons(t *testing.T) {
 		"other unit":        {`["site"]`, false, Endpoint{Node: "b1", Ready: true}, "topologyKeys: other unit: site=b, here a"},
 		"no node":           {`["site"]`, false, Endpoint{Ready: true}, "topologyKeys: has no nodeName, so it is in no unit"},
 		"unknown node":      {`["site"]`, false, Endpoint{Node: "gone", Ready: true}, "topologyKeys: its node gone is not known"},
+		"viewer's label":    {`["rack"]`, false, Endpoint{Node: "b1", Ready: true}, "topologyKeys: this node's label rack is empty, so it is in no unit"},
+		"empty label":       {`["site"]`, false, Endpoint{Node: "empty", Ready: true}, "topologyKeys: the label site of its node empty is empty, so it is in no unit"},
 		"node without unit": {`["site"]`, false, Endpoint{Node: "bare", Ready: true}, "topologyKeys: its node bare has no label site"},
 		"viewer's unit":     {`["zone"]`, false, Endpoint{Node: "b1", Ready: true}, "topologyKeys: this node has no label zone"},
 		"not ready":         {``, false, Endpoint{Node: "a1"}, "terminating: not ready"},
@@ -107,10 +109,11 @@ func TestReasons(t *testing.T) {
 		"hinted away":       {``, false, Endpoint{Node: "a1", Ready: true, HintZones: []string{"z2"}}, "traffic hints: hinted to another zone or node"},
 	} {
 		b := NewBuilder()
-		b.SetNode(&Node{Name: "a1", Labels: map[string]string{"site": "a", "topology.kubernetes.io/zone": "z1"}})
+		b.SetNode(&Node{Name: "a1", Labels: map[string]string{"site": "a", "rack": "", "topology.kubernetes.io/zone": "z1"}})
 		b.SetNode(&Node{Name: "a2", Labels: map[string]string{"site": "a"}})
 		b.SetNode(&Node{Name: "b1", Labels: map[string]string{"site": "b"}})
 		b.SetNode(&Node{Name: "bare"})
+		b.SetNode(&Node{Name: "empty", Labels: map[string]string{"site": ""}})
 		key, ip := ObjectKey{"default", "web"}, netip.MustParseAddr("10.96.0.1")
 		b.SetService(&Service{Key: key, TopologyKeys: &c.keys, InternalLocal: c.local, ClusterIPs: []netip.Addr{ip}, Ports: []ServicePort{{Protocol: TCP, Port: 80}}})
 		near := Endpoint{Addr: netip.MustParseAddr("10.1.0.1"), Node: "a1", Ready: true, HintZones: []string{"z1"}}

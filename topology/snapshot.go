@@ -52,6 +52,18 @@ type Entry struct {
 // Keys is the parsed topologyKeys annotation.
 func (e *Entry) Keys() Keys { return e.keys }
 
+// unitKeys are the labels of nodes that the Service depends on, the first of
+// them its units'. A grid's that has no keys, or malformed ones, has units too.
+func (e *Entry) unitKeys() []string {
+	switch {
+	case len(e.keys.List) > 0:
+		return e.keys.List
+	case e.Service != nil && e.Service.GridKey != "":
+		return []string{e.Service.GridKey}
+	}
+	return nil
+}
+
 // Builder makes snapshots, each from the one before. It has one owner.
 type Builder struct {
 	services *table.Edit[ObjectKey, *Entry]
@@ -99,13 +111,13 @@ func (b *Builder) AddTrigger(at time.Time) {
 func (b *Builder) SetService(s *Service) bool {
 	old, _ := b.services.Get(s.Key)
 	if old == nil {
-		b.services.Set(s.Key, &Entry{Service: s, keys: ParseKeys(s.TopologyKeys)})
+		b.services.Set(s.Key, &Entry{Service: s, keys: keysIn(s)})
 		return true
 	}
 	if old.Service != nil && old.Service.Equal(s) {
 		return false
 	}
-	b.services.Set(s.Key, &Entry{Service: s, Slices: old.Slices, keys: ParseKeys(s.TopologyKeys)})
+	b.services.Set(s.Key, &Entry{Service: s, Slices: old.Slices, keys: keysIn(s)})
 	return true
 }
 

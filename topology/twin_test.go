@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	. "github.com/gridmesh/gridmesh/topology"
@@ -27,12 +28,17 @@ func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, opts Options, at
 			t.Fatalf("%s: members of %s: got %v, the twin says %v", at, key, got, want)
 		}
 		checkPods(t, snap, entry, sv, at)
+		checkAbsentKeys(t, snap, entry, sv, at)
 		for _, f := range sv.Frontends {
 			got := map[string]string{}
 			for i, tier := range f.Tiers {
 				for _, ep := range tier.Endpoints {
 					got[ep.Addr.String()] = fmt.Sprint(i)
 				}
+			}
+			usable := slices.ContainsFunc(ends(entry, f), func(e end) bool { return e.Ready || e.Serving && e.Terminating })
+			if want := entry.Service.InternalLocal && len(f.Tiers) == 0 && usable; f.Silent != want {
+				t.Fatalf("%s: %s %s: silent %v, the twin says %v", at, key, f.Frontend, f.Silent, want)
 			}
 			want := twin(snap, entry, f, opts)
 			if !reflect.DeepEqual(got, want) {
@@ -56,26 +62,22 @@ func twinMembers(snap *Snapshot, entry *Entry, opts Options) []Member {
 		it, _ := snap.Nodes.Get(node)
 		return me != nil && it != nil && me.Labels[key] != "" && me.Labels[key] == it.Labels[key]
 	}
-	var tiers []func(node string) bool
+	var nearer []func(node string) bool
 	switch {
 	case keys.Mode == Malformed:
-		tiers = append(tiers, func(node string) bool { return node == "n0" })
-	case keys.Mode == NoKeys:
-		tiers = append(tiers, func(string) bool { return true })
-	case opts.Reading == Union:
-		tiers = append(tiers, func(node string) bool {
-			return slices.ContainsFunc(keys.List, func(key string) bool { return shares(node, key) })
-		})
+		nearer = append(nearer, func(node string) bool { return node == "n0" })
+	case keys.Mode == NoKeys || keys.Any && len(keys.List) == 0:
+		nearer = append(nearer, func(string) bool { return true })
 	default:
 		for _, key := range keys.List {
-			tiers = append(tiers, func(node string) bool { return shares(node, key) })
+			nearer = append(nearer, func(node string) bool { return shares(node, key) })
 		}
 		if keys.Any {
-			tiers = append(tiers, func(string) bool { return true })
+			nearer = append(nearer, func(string) bool { return true })
 		}
 	}
-	for _, in := range tiers {
-		found := map[netip.Addr]Member{}
+	found := map[netip.Addr]Member{} // of an address in several units, the nearest's
+	for i, in := range nearer {
 		for _, s := range entry.Slices {
 			for _, ep := range s.Endpoints {
 				if _, dup := found[ep.Addr]; ep.Ready && in(ep.Node) && !dup {
@@ -83,11 +85,26 @@ func twinMembers(snap *Snapshot, entry *Entry, opts Options) []Member {
 				}
 			}
 		}
-		if len(found) > 0 {
+		if last := i == len(nearer)-1; len(found) > 0 && (last || opts.Reading == Ordered) {
 			return slices.SortedFunc(maps.Values(found), func(a, b Member) int { return a.Addr.Compare(b.Addr) })
 		}
 	}
 	return nil
+}
+
+// checkAbsentKeys asks every node for every key.
+func checkAbsentKeys(t *testing.T, snap *Snapshot, entry *Entry, sv *ServiceView, at string) {
+	t.Helper()
+	for _, key := range entry.Keys().List {
+		has := false
+		for _, n := range snap.Nodes.All() {
+			has = has || n.Labels[key] != ""
+		}
+		said := slices.ContainsFunc(sv.Problems, func(p Problem) bool { return strings.HasPrefix(p.Text, "no node has the label "+key+":") })
+		if want := !has && snap.Nodes.Len() > 0; said != want {
+			t.Fatalf("%s: %s: it is said that no node has %s: %v, want %v", at, sv.Key, key, said, want)
+		}
+	}
 }
 
 // checkPods asks of every endpoint, one by one: it has a name where it is ready;
@@ -96,6 +113,9 @@ func twinMembers(snap *Snapshot, entry *Entry, opts Options) []Member {
 func checkPods(t *testing.T, snap *Snapshot, entry *Entry, sv *ServiceView, at string) {
 	t.Helper()
 	keys, me := entry.Keys().List, &Node{}
+	if len(keys) == 0 && entry.Service.GridKey != "" {
+		keys = []string{entry.Service.GridKey}
+	}
 	if n, ok := snap.Nodes.Get("n0"); ok {
 		me = n
 	}
@@ -113,7 +133,7 @@ func checkPods(t *testing.T, snap *Snapshot, entry *Entry, sv *ServiceView, at s
 					}
 				}
 			}
-			if !ep.Ready || !entry.Service.Headless && ordinal == "" {
+			if !ep.Ready || !entry.Service.Headless && len(keys) == 0 && sv.Keys.Mode == NoKeys {
 				continue
 			}
 			if len(pods) == 0 {
@@ -147,7 +167,7 @@ type end struct {
 	to string
 }
 
-// ends are the endpoints of a frontend's port and family, each address once.
+// ends are the endpoints of a frontend's port and family.
 func ends(entry *Entry, f FrontendView) (list []end) {
 	for _, s := range entry.Slices {
 		for _, p := range s.Ports {
@@ -155,12 +175,7 @@ func ends(entry *Entry, f FrontendView) (list []end) {
 				continue
 			}
 			for _, ep := range s.Endpoints {
-				e := end{ep, netip.AddrPortFrom(ep.Addr, p.Port).String()}
-				if i := slices.IndexFunc(list, func(o end) bool { return o.to == e.to }); i < 0 {
-					list = append(list, e)
-				} else if list[i].Terminating && !e.Terminating {
-					list[i] = e
-				}
+				list = append(list, end{ep, netip.AddrPortFrom(ep.Addr, p.Port).String()})
 			}
 		}
 	}
@@ -197,6 +212,9 @@ func twin(snap *Snapshot, entry *Entry, f FrontendView, opts Options) map[string
 	for _, e := range list {
 		groups[tierOf(e)] = append(groups[tierOf(e)], e)
 	}
+	for i, group := range groups {
+		groups[i] = heirs(group)
+	}
 	out, level := map[string]string{}, 0
 	for i := 0; i <= len(keys.List); i++ {
 		var ready, rest []end
@@ -213,14 +231,42 @@ func twin(snap *Snapshot, entry *Entry, f FrontendView, opts Options) map[string
 		if len(ready) == 0 {
 			ready = rest
 		}
+		any := false
 		for _, e := range ready {
-			out[e.to] = fmt.Sprint(level)
+			if _, nearer := out[e.to]; !nearer {
+				out[e.to], any = fmt.Sprint(level), true
+			}
 		}
-		if len(ready) > 0 {
+		if any {
 			level++
 		}
 	}
 	return out
+}
+
+// heirs are those that an address of a tier stands for: of its endpoints the
+// first that runs and is ready, else the first that runs, else the first ready
+// one, else the first.
+func heirs(group []end) (list []end) {
+	done := map[string]bool{}
+	for _, e := range group {
+		if done[e.to] {
+			continue
+		}
+		done[e.to] = true
+		for _, wanted := range []func(o end) bool{
+			func(o end) bool { return !o.Terminating && o.Ready },
+			func(o end) bool { return !o.Terminating },
+			func(o end) bool { return o.Ready },
+			func(end) bool { return true },
+		} {
+			if i := slices.IndexFunc(group, func(o end) bool { return o.to == e.to && wanted(o) }); i >= 0 {
+				list = append(list, group[i])
+				break
+			}
+		}
+	}
+	return list
 }
 
 // hinted are the endpoints that hints leave.

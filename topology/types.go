@@ -52,15 +52,20 @@ type Service struct {
 	Ports      []ServicePort `cbor:"3,keyasint,omitempty"`
 	// TopologyKeys is the annotation as written; nil where it is absent.
 	TopologyKeys *string `cbor:"4,keyasint,omitempty"`
+	// Misspelt is the annotation's name where it is topologyKeys in another case.
+	Misspelt string `cbor:"10,keyasint,omitempty"`
 	// InternalLocal is internalTrafficPolicy: Local.
 	InternalLocal bool `cbor:"5,keyasint,omitempty"`
 	Headless      bool `cbor:"6,keyasint,omitempty"`
-	// GridKey is the label superedge.io/grid-uniq-key.
+	// GridKey is the unit key of the grid that made it: the label
+	// superedge.io/grid-uniq-key, or gridmesh.io/unit-key where that cannot hold it.
 	GridKey string `cbor:"7,keyasint,omitempty"`
 	// Problems are mistakes found while the object was read.
 	Problems []Problem `cbor:"8,keyasint,omitempty"`
-	// Foreign: no node serves it, for it is an ExternalName or left to another
-	// proxy by label. Nothing but its name is kept.
+	// Unserved is what it asks for and does not get.
+	Unserved Unserved `cbor:"11,keyasint,omitempty"`
+	// Foreign: it exists, and no node serves it, for it is an ExternalName, left to
+	// another proxy by label or labelled headless. Nothing but its name is kept.
 	Foreign bool `cbor:"9,keyasint,omitempty"`
 }
 

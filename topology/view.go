@@ -11,7 +11,7 @@ import (
 type Viewpoint struct {
 	Name   string
 	Known  bool              // the node is in the snapshot
-	Values map[string]string // topology keys in use -> this node's value, absent where unlabelled
+	Values map[string]string // topology keys in use -> this node's value, absent where it has none or an empty one
 	Zone   string            // of topology.kubernetes.io/zone, for hints
 }
 
@@ -35,13 +35,20 @@ type ServiceView struct {
 	// Members are the endpoints that the name of a headless Service stands
 	// for: the ready ones of its first tier that has any. By address, each once.
 	Members []Member
-	// Pods are the ready endpoints of a headless Service, in the order of its
-	// slices; of one with a ClusterIP, those that have an ordinal.
+	// Pods are the ready endpoints of a headless Service, of one with units and of
+	// one with keys, in the order of its slices. Named has those of all Services.
 	Pods []Pod
+	// Waiting are this unit's pods that are not ready and have an ordinal all the
+	// same, with OrdinalsAll; and no ready one has it.
+	Waiting []Pod
 	// UnitKey is the label whose values are the Service's units; "" for none.
-	UnitKey  string
-	Near     Rank // of the nearest endpoint of any frontend
-	Problems []Problem
+	UnitKey string
+	// ClusterIPs are the Service's, without those that are another's already.
+	ClusterIPs []netip.Addr
+	Near       Rank // of the nearest endpoint of any frontend
+	Problems   []Problem
+
+	slices []*Slice // of one with a ClusterIP; for Named
 }
 
 // FrontendView is one frontend with the tiers that may answer it. No tier
@@ -50,8 +57,9 @@ type FrontendView struct {
 	Frontend
 	PortName string
 	Tiers    []Tier
-	// Silent asks for the packet to be dropped where no tier is left:
-	// kube-proxy's answer to internalTrafficPolicy Local without local endpoints.
+	// Silent asks for the packet to be dropped where no tier is left: kube-proxy's
+	// answer to internalTrafficPolicy Local where other nodes have an endpoint that
+	// can be used. Where none has, the packet is refused as ever.
 	Silent bool
 }
 

@@ -24,6 +24,8 @@ type Viewer struct {
 	onNode map[string]set // node -> Services with endpoints there
 	onAddr map[netip.Addr]set
 	keyUse map[string]int // key in use -> number of Services
+	inUnit map[string]int // key in use -> number of nodes that are in a unit of it
+	absent map[string]bool
 }
 
 type set map[ObjectKey]struct{}
@@ -32,7 +34,7 @@ type set map[ObjectKey]struct{}
 func NewViewer(node string, opts Options) *Viewer {
 	return &Viewer{
 		name: node, opts: opts, rules: rules,
-		onNode: map[string]set{}, onAddr: map[netip.Addr]set{}, keyUse: map[string]int{},
+		onNode: map[string]set{}, onAddr: map[netip.Addr]set{}, keyUse: map[string]int{}, inUnit: map[string]int{},
 	}
 }
 
@@ -56,6 +58,7 @@ func (v *Viewer) See(s *Snapshot) *View {
 	eval := &evaluation{rules: v.rules, opts: v.opts, nodes: s.Nodes, ownerOf: v.owner}
 	eval.inUse = slices.Sorted(maps.Keys(v.keyUse))
 	eval.vp = viewpoint(s, v.name, eval.inUse)
+	eval.absent = v.absentKeys(last, s, eval.inUse)
 
 	if v.view == nil || !slices.Equal(eval.inUse, v.view.KeysInUse) || !equalViewpoint(eval.vp, v.view.Viewpoint) {
 		for key := range s.Services.All() {
@@ -68,8 +71,9 @@ func (v *Viewer) See(s *Snapshot) *View {
 				maps.Copy(dirty, v.onNode[name])
 			}
 		}
+		v.withKeysThatCameOrWent(s, eval.absent, dirty)
 	}
-	v.last = s
+	v.last, v.absent = s, eval.absent
 	v.view = v.next(s, eval, dirty)
 	return v.view
 }
@@ -93,6 +97,53 @@ func (v *Viewer) next(s *Snapshot, eval *evaluation, dirty set) *View {
 	return next
 }
 
+// absentKeys are the keys that no node has. Of a partial snapshot, and one
+// without nodes, nobody can tell.
+func (v *Viewer) absentKeys(last, s *Snapshot, inUse []string) map[string]bool {
+	maps.DeleteFunc(v.inUnit, func(key string, _ int) bool { _, used := v.keyUse[key]; return !used })
+	for name := range last.Nodes.Changed(s.Nodes) {
+		was, _ := last.Nodes.Get(name)
+		is, _ := s.Nodes.Get(name)
+		for key := range v.inUnit {
+			v.inUnit[key] += is.inUnit(key) - was.inUnit(key)
+		}
+	}
+	absent := map[string]bool{}
+	for _, key := range inUse {
+		if _, counted := v.inUnit[key]; !counted {
+			v.inUnit[key] = 0
+			for _, n := range s.Nodes.All() {
+				v.inUnit[key] += n.inUnit(key)
+			}
+		}
+		if v.inUnit[key] == 0 && !s.Partial && s.Nodes.Len() > 0 {
+			absent[key] = true
+		}
+	}
+	return absent
+}
+
+// withKeysThatCameOrWent adds the Services of which a Problem says that no node
+// has a key, or is to say it.
+func (v *Viewer) withKeysThatCameOrWent(s *Snapshot, absent map[string]bool, dirty set) {
+	if maps.Equal(absent, v.absent) {
+		return
+	}
+	for name, e := range s.Services.All() {
+		if slices.ContainsFunc(e.keys.List, func(key string) bool { return absent[key] != v.absent[key] }) {
+			dirty[name] = struct{}{}
+		}
+	}
+}
+
+// inUnit is 1 for a node that is in a unit of a key.
+func (n *Node) inUnit(key string) int {
+	if n == nil || n.Labels[key] == "" {
+		return 0
+	}
+	return 1
+}
+
 // index counts what an entry depends on: n is 1 for one that came, -1 for one
 // that went. Whoever shares an address with it is dirty too, for the owner may
 // change.
@@ -110,7 +161,7 @@ func (v *Viewer) index(key ObjectKey, e *Entry, n int, dirty set) {
 		count(v.onAddr, ip, key, n)
 		maps.Copy(dirty, v.onAddr[ip])
 	}
-	for _, k := range e.keys.List {
+	for _, k := range e.unitKeys() {
 		if v.keyUse[k] += n; v.keyUse[k] == 0 {
 			delete(v.keyUse, k)
 		}
@@ -147,7 +198,7 @@ func viewpoint(s *Snapshot, name string, inUse []string) Viewpoint {
 	vp.Known = true
 	vp.Zone = n.Labels[names.Zone]
 	for _, key := range inUse {
-		if value, ok := n.Labels[key]; ok {
+		if value := n.Labels[key]; value != "" { // an empty value is no unit
 			vp.Values[key] = value
 		}
 	}

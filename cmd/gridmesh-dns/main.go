@@ -9,6 +9,7 @@ import (
 
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/coremain"
+	_ "github.com/coredns/coredns/plugin/acl"
 	_ "github.com/coredns/coredns/plugin/bind"
 	_ "github.com/coredns/coredns/plugin/cache"
 	_ "github.com/coredns/coredns/plugin/debug"
@@ -35,7 +36,7 @@ import (
 // directives is the order in which plugins see a request, as CoreDNS has it;
 // grid comes right before kubernetes, behind cache and rewrite.
 var directives = []string{
-	"nodelocal", "reload", "debug", "bind", "health", "ready", "prometheus", "errors", "log", "loadbalance", "rewrite", "cache",
+	"nodelocal", "reload", "debug", "bind", "health", "ready", "prometheus", "errors", "log", "acl", "loadbalance", "rewrite", "cache",
 	"template", "hosts", "grid", "kubernetes", "loop", "forward",
 }
 

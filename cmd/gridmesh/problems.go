@@ -26,10 +26,9 @@ func (in *input) judge(problems []topology.Problem, err error) error {
 	return fmt.Errorf("%w: %d (--lenient exits with 0)", errProblems, len(problems))
 }
 
-// problems are those of the Services that were asked for, and of the files and
+// about are those of the Services that were asked for, and of the files and
 // the node, which may hide more.
-func (w *world) problems(args []string) []topology.Problem {
-	all := w.view.AllProblems()
+func (w *world) about(args []string, all []topology.Problem) []topology.Problem {
 	if len(args) == 0 {
 		return all
 	}

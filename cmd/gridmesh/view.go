@@ -59,9 +59,9 @@ Exits with 1 where it prints a problem; of one Service, only its own are.`,
 			if err != nil {
 				return err
 			}
-			problems := w.problems(args)
-			doc := map[string]any{"node": in.node, "unit": w.view.Viewpoint.Values, "services": rows, "problems": problemTexts(problems)}
-			return in.judge(problems, in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return w.table(out, rows, problems) }))
+			problems, notices := w.about(args, w.view.AllProblems()), w.about(args, w.view.AllNotices())
+			doc := map[string]any{"node": in.node, "unit": w.view.Viewpoint.Values, "services": rows, "problems": problemTexts(problems), "notices": problemTexts(notices)}
+			return in.judge(problems, in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return w.table(out, rows, problems, notices) }))
 		},
 	}
 	in.bind(cmd)
@@ -101,7 +101,7 @@ func (w *world) rows(args []string) ([]serviceRow, error) {
 	return rows, nil
 }
 
-func (w *world) table(out io.Writer, rows []serviceRow, problems []topology.Problem) error {
+func (w *world) table(out io.Writer, rows []serviceRow, problems, notices []topology.Problem) error {
 	fmt.Fprintf(out, "node %s", w.view.Viewpoint.Name)
 	for _, key := range w.view.KeysInUse {
 		value, ok := w.view.Viewpoint.Values[key]
@@ -131,7 +131,13 @@ func (w *world) table(out io.Writer, rows []serviceRow, problems []topology.Prob
 			}
 		}
 	}
-	return flush(t, out, problems)
+	if err := flush(t, out, problems); err != nil {
+		return err
+	}
+	for _, n := range notices {
+		fmt.Fprintln(out, "notice:", n)
+	}
+	return nil
 }
 
 func tierName(i int, key string) string {

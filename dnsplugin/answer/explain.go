@@ -35,12 +35,12 @@ func (x *Index) Explain(name string, qtype Type) string {
 }
 
 func (x *Index) explainHost(svc *service, host string) string {
-	_, found := svc.hosts[host]
+	found := len(svc.named(host)) > 0
 	for i := range svc.Pods {
 		switch p := &svc.Pods[i]; {
 		case found && p.Own && p.Ordinal == host:
 			return fmt.Sprintf("the pod %s of %s", p.Hostname, x.unit())
-		case !found && x.cfg.Strict && p.Reason != "" && hostName(p.Endpoint) == host && svc.Service.Headless:
+		case !found && x.cfg.Strict && p.Reason != "" && hostName(p.Endpoint) == host && (svc.Service.Headless || x.cfg.Services):
 			return "strict hides the pod: " + p.Reason
 		}
 	}

@@ -11,11 +11,12 @@ import (
 func (x *Index) Hosts(zone string) []byte {
 	var lines []string
 	for name, svc := range x.services.All() {
-		for _, p := range svc.Pods {
-			if !p.Own || p.Ordinal == "" || !slices.Contains(svc.hosts[p.Ordinal].all(), p.Addr) {
-				continue
+		for host, pods := range svc.hosts {
+			for _, p := range pods.all() {
+				if p.Own && p.Ordinal == host {
+					lines = append(lines, p.Addr.String()+" "+host+"."+name+".svc."+zone+"\n")
+				}
 			}
-			lines = append(lines, p.Addr.String()+" "+p.Ordinal+"."+name+".svc."+zone+"\n")
 		}
 	}
 	slices.Sort(lines)

@@ -65,12 +65,10 @@ func (x *Index) Lookup(name string, qtype Type) Answer {
 	switch {
 	case !svc.Service.Headless && !x.cfg.Services && len(below) != 1:
 		return Answer{} // of a ClusterIP Service only ordinals are ours
-	case len(below) == 2 && strings.HasPrefix(below[0], "_") && strings.HasPrefix(below[1], "_"):
+	case len(below) == 2:
 		return x.port(svc, labels, qtype)
 	case len(below) == 1:
-		return x.host(svc, below[0], qtype)
-	case len(below) == 2:
-		return Answer{Result: NXDomain}
+		return x.host(svc, labels, qtype)
 	case !svc.Service.Headless:
 		return clusterIP(svc, name, qtype)
 	}
@@ -108,7 +106,7 @@ func (x *Index) OutsideServices(name string) Result {
 }
 
 func clusterIP(svc *service, name string, qtype Type) Answer {
-	a, ips := Answer{Result: Found}, svc.Service.ClusterIPs
+	a, ips := Answer{Result: Found}, svc.ClusterIPs
 	switch qtype {
 	case A, AAAA:
 		a.Addrs = family(ips, qtype)
@@ -150,10 +148,11 @@ func (x *Index) empty(svc *service) Answer {
 }
 
 // host answers for a pod below a Service.
-func (x *Index) host(svc *service, name string, qtype Type) Answer {
-	h, found := svc.hosts[name]
+func (x *Index) host(svc *service, labels []string, qtype Type) Answer {
+	name := labels[0]
+	found := svc.named(name)
 	switch {
-	case found:
+	case len(found) > 0:
 	case svc.elsewhere[name]:
 		return x.empty(svc)
 	case !svc.Service.Headless && !x.cfg.Services:
@@ -162,27 +161,49 @@ func (x *Index) host(svc *service, name string, qtype Type) Answer {
 		return Answer{Result: NXDomain}
 	}
 	a := Answer{Result: Found}
-	if qtype == A || qtype == AAAA {
-		a.Addrs = family(h.all(), qtype)
+	for _, p := range found {
+		switch qtype {
+		case A, AAAA:
+			a.Addrs = append(a.Addrs, p.Addr)
+		case SRV:
+			for _, port := range p.Ports {
+				a.SRV = append(a.SRV, Target{strings.Join(labels, "."), port.Port, []netip.Addr{p.Addr}})
+			}
+		}
 	}
+	a.Addrs = unique(family(a.Addrs, qtype))
 	return a
 }
 
-// port answers _port._proto.service.namespace.
+// unique has each address once. It may change list.
+func unique(list []netip.Addr) []netip.Addr {
+	if len(list) < 2 {
+		return list
+	}
+	slices.SortFunc(list, netip.Addr.Compare)
+	return slices.Compact(list)
+}
+
+// port answers _port._proto.service.namespace, for addresses too; as the
+// kubernetes plugin does, with or without the underscores, and where one is
+// all of a label, for any port or protocol.
 func (x *Index) port(svc *service, labels []string, qtype Type) Answer {
-	port, proto, name := labels[0][1:], labels[1][1:], strings.Join(labels[2:], ".")
+	port, proto, name := strings.TrimPrefix(labels[0], "_"), strings.TrimPrefix(labels[1], "_"), strings.Join(labels[2:], ".")
 	a := Answer{Result: NXDomain}
-	add := func(target string, to uint16, addrs []netip.Addr) {
+	add := func(target string, to uint16, addrs ...netip.Addr) {
 		a.Result = Found
-		if qtype == SRV {
+		switch qtype {
+		case SRV:
 			a.SRV = append(a.SRV, Target{target, to, addrs})
+		case A, AAAA:
+			a.Addrs = append(a.Addrs, addrs...)
 		}
 	}
 	switch {
 	case !svc.Service.Headless:
 		for _, p := range svc.Service.Ports {
 			if isPort(p.Name, p.Protocol, port, proto) {
-				add(name, p.Port, svc.Service.ClusterIPs)
+				add(name, p.Port, svc.ClusterIPs...)
 			}
 		}
 	case len(svc.Members) == 0:
@@ -191,15 +212,16 @@ func (x *Index) port(svc *service, labels []string, qtype Type) Answer {
 	for _, m := range svc.Members {
 		for _, p := range m.Ports {
 			if isPort(p.Name, p.Protocol, port, proto) {
-				add(hostName(m.Endpoint)+"."+name, p.Port, []netip.Addr{m.Addr})
+				add(hostName(m.Endpoint)+"."+name, p.Port, m.Addr)
 			}
 		}
 	}
+	a.Addrs = unique(family(a.Addrs, qtype))
 	return a
 }
 
 func isPort(name string, protocol topology.Protocol, port, proto string) bool {
-	return name != "" && strings.EqualFold(name, port) && protocol.String() == proto
+	return (port == "" || strings.EqualFold(name, port)) && (proto == "" || protocol.String() == proto)
 }
 
 // family picks the addresses that A or AAAA asks for.

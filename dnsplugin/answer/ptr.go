@@ -30,7 +30,7 @@ func (x *Index) setPTR(ptrs *table.Edit[netip.Addr, *ptr], name string, svc *ser
 	if !x.cfg.Services {
 		return
 	}
-	for _, ip := range svc.Service.ClusterIPs {
+	for _, ip := range svc.ClusterIPs {
 		setRecord(ptrs, ip, ptr{service: name}, there)
 	}
 	for _, m := range svc.Members {

@@ -11,22 +11,39 @@ import (
 type service struct {
 	*topology.ServiceView
 	// hosts are the names below the Service's: hostnames of pods, and ordinals.
-	hosts map[string]addresses
+	// Those of a Service with a ClusterIP and without units are looked for when
+	// somebody asks.
+	hosts map[string]pods
 	// elsewhere are ordinals that other units have, and this one lacks.
 	elsewhere map[string]bool
 }
 
-// addresses of one name: most have one.
-type addresses struct {
-	first netip.Addr
-	more  *[]netip.Addr
+// pods of one name: most have one.
+type pods struct {
+	first *topology.Pod
+	more  *[]*topology.Pod
 }
 
-func (a addresses) all() []netip.Addr {
-	if a.more == nil {
-		return []netip.Addr{a.first}
+func (p pods) all() []*topology.Pod {
+	switch {
+	case p.first == nil:
+		return nil
+	case p.more == nil:
+		return []*topology.Pod{p.first}
 	}
-	return *a.more
+	return *p.more
+}
+
+func (p pods) with(pod *topology.Pod) pods {
+	switch {
+	case p.first == nil:
+		p.first = pod
+	case p.more == nil:
+		p.more = &[]*topology.Pod{p.first, pod}
+	default:
+		*p.more = append(*p.more, pod)
+	}
+	return p
 }
 
 // service makes the names of one Service; nil for one that is not answered.
@@ -39,17 +56,17 @@ func (c *Config) service(sv *topology.ServiceView) *service {
 		return nil
 	}
 	svc := &service{ServiceView: sv}
-	svc.addHosts(c.Strict)
+	svc.addHosts(c)
 	return svc
 }
 
 // addHosts names the pods below the Service. A pod that has the name of an
 // ordinal keeps it.
-func (svc *service) addHosts(strict bool) {
-	if svc.Service.Headless {
+func (svc *service) addHosts(c *Config) {
+	if svc.Service.Headless || c.Services {
 		for i := range svc.Pods {
-			if p := &svc.Pods[i]; p.Reason == "" || !strict {
-				svc.addHost(hostName(p.Endpoint), p.Addr)
+			if p := &svc.Pods[i]; p.Reason == "" || !c.Strict {
+				svc.addHost(hostName(p.Endpoint), p)
 			}
 		}
 	}
@@ -61,7 +78,14 @@ func (svc *service) addHosts(strict bool) {
 		}
 		if _, taken := svc.hosts[p.Ordinal]; !taken || ordinals[p.Ordinal] {
 			ordinals[p.Ordinal] = true
-			svc.addHost(p.Ordinal, p.Addr)
+			svc.addHost(p.Ordinal, p)
+		}
+	}
+	for i := range svc.Waiting {
+		p := &svc.Waiting[i]
+		if _, taken := svc.hosts[p.Ordinal]; !taken || ordinals[p.Ordinal] {
+			ordinals[p.Ordinal] = true
+			svc.addHost(p.Ordinal, p)
 		}
 	}
 	for i := range svc.Pods {
@@ -71,20 +95,11 @@ func (svc *service) addHosts(strict bool) {
 	}
 }
 
-func (svc *service) addHost(name string, addr netip.Addr) {
+func (svc *service) addHost(name string, p *topology.Pod) {
 	if svc.hosts == nil {
-		svc.hosts = map[string]addresses{}
+		svc.hosts = map[string]pods{}
 	}
-	a, found := svc.hosts[name]
-	switch {
-	case !found:
-		a.first = addr
-	case a.more == nil:
-		a.more = &[]netip.Addr{a.first, addr}
-	default:
-		*a.more = append(*a.more, addr)
-	}
-	svc.hosts[name] = a
+	svc.hosts[name] = svc.hosts[name].with(p)
 }
 
 func (svc *service) addElsewhere(ordinal string) {
@@ -97,6 +112,22 @@ func (svc *service) addElsewhere(ordinal string) {
 	svc.elsewhere[ordinal] = true
 }
 
+// named are the pods of a name below the Service's.
+func (svc *service) named(name string) []*topology.Pod {
+	if found, ok := svc.hosts[name]; ok || svc.Service.Headless || len(svc.Pods) > 0 {
+		return found.all()
+	}
+	var list []*topology.Pod
+	ip, _ := addressOf(name)
+	for p := range svc.Named() {
+		if p.Hostname != "" && strings.EqualFold(p.Hostname, name) || p.Hostname == "" && p.Addr == ip && hostName(p.Endpoint) == name {
+			one := p // p itself would be made anew for each endpoint
+			list = append(list, &one)
+		}
+	}
+	return list
+}
+
 // hostName is the name of an endpoint below its Service's: its hostname, or
 // its address with dashes.
 func hostName(ep *topology.Endpoint) string {
@@ -106,5 +137,17 @@ func hostName(ep *topology.Endpoint) string {
 	case ep.Addr.Is4():
 		return strings.ReplaceAll(ep.Addr.String(), ".", "-")
 	}
-	return strings.ReplaceAll(ep.Addr.String(), ":", "-")
+	name := strings.ReplaceAll(ep.Addr.String(), ":", "-")
+	if strings.HasSuffix(name, "-") {
+		name += "0" // a label does not end with a dash
+	}
+	return name
+}
+
+// addressOf is the address that hostName made a name of.
+func addressOf(name string) (netip.Addr, error) {
+	if ip, err := netip.ParseAddr(strings.ReplaceAll(name, "-", ".")); err == nil {
+		return ip, nil
+	}
+	return netip.ParseAddr(strings.ReplaceAll(name, "-", ":"))
 }

@@ -1,19 +1,24 @@
 // Package nodelocal is the CoreDNS plugin "nodelocal": it puts the addresses
-// that a node's DNS listens on onto the loopback interface, before anything
-// listens. They stay when the process ends, so that a restart is no outage of
-// more than itself; Cleanup takes them away.
+// that a node's DNS listens on onto the loopback interface, has the server
+// listen on them, and keeps them there. They stay when the process ends, so that
+// a restart is no outage of more than itself; Cleanup takes them away.
+//
+// nodelocal.go reads the Corefile, addresses.go follows the addresses.
 package nodelocal
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
+	"sync"
+	"syscall"
 
 	"github.com/coredns/caddy"
+	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
 const pluginName = "nodelocal"
@@ -25,12 +30,30 @@ const marker = "lo:gridmesh"
 
 func setup(c *caddy.Controller) error {
 	list, err := parse(c)
-	if err == nil {
-		err = add(list)
-	}
 	if err != nil {
 		return plugin.Error(pluginName, err)
 	}
+	cfg := dnsserver.GetConfig(c)
+	n := &node{addrs: list, reload: func() error { return syscall.Kill(os.Getpid(), syscall.SIGUSR1) }}
+	if err := n.start(cfg.Port); err != nil {
+		return plugin.Error(pluginName, err)
+	}
+	cfg.ListenHosts = nil
+	for _, ip := range n.listening {
+		cfg.ListenHosts = append(cfg.ListenHosts, ip.String())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	c.OnStartup(func() error {
+		served.Store(true)
+		wg.Go(func() { n.run(ctx) })
+		return nil
+	})
+	c.OnShutdown(func() error {
+		cancel()
+		wg.Wait()
+		return nil
+	})
 	return nil
 }
 
@@ -65,25 +88,6 @@ func usable(ip netip.Addr) bool {
 		return ip.IsLinkLocalUnicast()
 	}
 	return ip.IsPrivate()
-}
-
-func add(list []netip.Addr) error {
-	lo, err := netlink.LinkByName("lo")
-	if err != nil {
-		return fmt.Errorf("find lo: %w", err)
-	}
-	for _, ip := range list {
-		addr := &netlink.Addr{IPNet: netlink.NewIPNet(ip.AsSlice())}
-		if ip.Is4() {
-			addr.Label = marker
-		} else {
-			addr.Flags = unix.IFA_F_NODAD // it is usable at once
-		}
-		if err := netlink.AddrAdd(lo, addr); err != nil && !errors.Is(err, os.ErrExist) {
-			return fmt.Errorf("put %s on lo: %w; gridmesh-dns needs the capability NET_ADMIN", ip, err)
-		}
-	}
-	return nil
 }
 
 // Cleanup takes IPv4 addresses of ours from lo, and the given ones. What is

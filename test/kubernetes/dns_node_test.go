@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/vishvananda/netlink"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
@@ -103,6 +105,29 @@ func TestUpstreamNamesServedStale(t *testing.T) {
 		return err
 	})
 	t.Logf("names from outside are asked for again %s after the uplink is back", took)
+}
+
+// A machine beside the node, which routes the DNS' addresses to it, is refused;
+// the node itself is answered.
+func TestNeighboursMayNotAsk(t *testing.T) {
+	nodeDNS(t)
+	n, neighbour := c.Nodes["a-1"], c.Lab.Unit("a").Router
+	name := "kubernetes.default.svc.cluster.local."
+	for i, via := range []netip.Addr{n.IP, n.IP6} {
+		server := netip.MustParseAddr(edge.NodeDNS[i])
+		route := &netlink.Route{Dst: netlink.NewIPNet(server.AsSlice()), Gw: via.AsSlice()}
+		must(t, neighbour.Do(func() error { return netlink.RouteAdd(route) }))
+		t.Cleanup(func() { must(t, neighbour.Do(func() error { return netlink.RouteDel(route) })) })
+		address := net.JoinHostPort(edge.NodeDNS[i], "53")
+		for _, network := range []string{"udp", "tcp"} {
+			m, err := edge.Exchange(neighbour, network, address, new(dns.Msg).SetQuestion(name, dns.TypeA))
+			must(t, err)
+			if m.Rcode != dns.RcodeRefused || len(m.Answer) > 0 {
+				t.Errorf("a neighbour is told by %s at %s\n%s", network, address, m)
+			}
+		}
+		resolvesFrom(t, n.NS, address, name, dns.TypeA, "10.96.0.1")
+	}
 }
 
 // The DNS tells where its data is from, and how old it is.

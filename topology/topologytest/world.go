@@ -103,7 +103,7 @@ func (w *World) node() *topology.Node {
 	n := &topology.Node{Name: fmt.Sprintf("n%d", w.IntN(5)), Labels: map[string]string{"topology.kubernetes.io/zone": w.pick("z0", "z1")}}
 	for _, key := range []string{"site", "zone"} {
 		if w.IntN(4) > 0 {
-			n.Labels[key] = w.pick("u0", "u1", "u2")
+			n.Labels[key] = w.pick("u0", "u1", "u2", "") // an empty one is no unit
 		}
 	}
 	return n

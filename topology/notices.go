@@ -1,0 +1,46 @@
+package topology
+
+// Unserved is what a Service asks for and no node does. Its ClusterIPs are
+// served all the same.
+type Unserved uint8
+
+// The kinds of Unserved.
+const (
+	UnservedAffinity Unserved = 1 << iota
+	UnservedNodePorts
+	UnservedLoadBalancer
+	UnservedExternalIPs
+)
+
+// unserved has for each kind the field that asks for it, and what to say.
+var unserved = []struct {
+	kind        Unserved
+	field, text string
+}{
+	{UnservedAffinity, "spec.sessionAffinity", "ClientIP is not kept: connections of one client go to any endpoint of its tier; let clients hold their connection, or their state be shared"},
+	{UnservedNodePorts, "spec.ports[].nodePort", "node ports are not served: nothing answers at the nodes' addresses; use the ClusterIP, or a hostPort"},
+	{UnservedLoadBalancer, "spec.type", "LoadBalancer addresses are not served: what arrives for one on a node is left alone; use the ClusterIP, or a load balancer that dials pods"},
+	{UnservedExternalIPs, "spec.externalIPs", "external addresses are not served: what arrives for one on a node is left alone; use the ClusterIP"},
+}
+
+// Notices say what the Service asks for and does not get. They are apart from
+// its Problems: nobody made a mistake, and a cluster may be full of them.
+func (s *ServiceView) Notices() (list []Problem) {
+	if s.Service.Unserved == 0 {
+		return nil
+	}
+	for _, u := range unserved {
+		if s.Service.Unserved&u.kind != 0 {
+			list = append(list, Problem{Object: "service " + s.Key.String(), Field: u.field, Text: u.text})
+		}
+	}
+	return list
+}
+
+// AllNotices returns every notice of the view, in order of the Services.
+func (v *View) AllNotices() (list []Problem) {
+	for _, s := range v.Sorted() {
+		list = append(list, s.Notices()...)
+	}
+	return list
+}

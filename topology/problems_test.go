@@ -1,0 +1,128 @@
+package topology_test
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	. "github.com/gridmesh/gridmesh/topology"
+)
+
+// Each mistake is told with object, field, what is done instead, and the cure;
+// none opens a Service.
+func TestProblems(t *testing.T) {
+	key, text := ObjectKey{Namespace: "default", Name: "web"}, func(s string) *string { return &s }
+	port := ServicePort{Protocol: TCP, Port: 80}
+	const object, keys = "service default/web: ", "metadata.annotations[topologyKeys]: "
+	const closed = `; the Service is closed to the node itself until it is mended, for example '["site"]'`
+	for name, c := range map[string]struct {
+		service Service
+		reading Reading
+		want    string // "" for none
+		tiers   int    // of endpoints on this node and another
+	}{
+		"no keys":      {Service{}, Ordered, "", 2},
+		"a key":        {Service{TopologyKeys: text(`["site"]`)}, Ordered, "", 1},
+		"no array":     {Service{TopologyKeys: text("site")}, Ordered, keys + "is no JSON array of strings: site" + closed, 1},
+		"any first":    {Service{TopologyKeys: text(`["*","site"]`)}, Ordered, keys + `has "*" in place 1 of 2; it may only come last` + closed, 1},
+		"no label key": {Service{TopologyKeys: text(`["a b"]`)}, Ordered, keys + `has "a b" in place 1, which is no label key` + closed, 1},
+		"no array, union": {
+			Service{TopologyKeys: text("site")},
+			Union,
+			keys + `is no JSON array of strings: site; by the reading union the Service is open to everybody until it is mended, for example '["site"]'`, 2,
+		},
+		"another case": {
+			Service{TopologyKeys: text(`["site"]`), Misspelt: "topologykeys"},
+			Ordered,
+			"metadata.annotations[topologykeys]: is not topologyKeys, though it differs by case only: rename it, or remove it" + closed, 1,
+		},
+		"another case of nothing": {Service{TopologyKeys: text(`[]`), Misspelt: "topologykeys"}, Ordered, "", 2},
+		"a key of no node": {
+			Service{TopologyKeys: text(`["rack","*"]`)},
+			Ordered,
+			keys + "no node has the label rack: nobody is in a unit of it; mend the key, or label the nodes", 2,
+		},
+		"a key of no node's value": {
+			Service{TopologyKeys: text(`["empty"]`)},
+			Ordered,
+			keys + "no node has the label empty: nobody is in a unit of it; mend the key, or label the nodes", 0,
+		},
+		"a port twice": {Service{Ports: []ServicePort{port, {Name: "again", Protocol: TCP, Port: 80}}}, Ordered, "spec.ports: 10.96.0.1:80/tcp occurs twice; the first is served", 2},
+		"sctp": {
+			Service{Ports: []ServicePort{port, {Name: "s", Protocol: SCTP, Port: 80}}},
+			Ordered,
+			"spec.ports: 10.96.0.1:80/sctp is refused: sctp is not served, only tcp and udp are", 2,
+		},
+	} {
+		b := NewBuilder()
+		b.SetNode(&Node{Name: "a1", Labels: map[string]string{"site": "a", "empty": ""}})
+		b.SetNode(&Node{Name: "b1", Labels: map[string]string{"site": "b"}})
+		c.service.Key, c.service.ClusterIPs = key, []netip.Addr{netip.MustParseAddr("10.96.0.1")}
+		if c.service.Ports == nil {
+			c.service.Ports = []ServicePort{port}
+		}
+		b.SetService(&c.service)
+		b.SetSlice(&Slice{Key: key, Service: "web", Ports: []SlicePort{{Protocol: TCP, Port: 8080}}, Endpoints: []Endpoint{
+			{Addr: netip.MustParseAddr("10.1.0.1"), Node: "a1", Ready: true}, {Addr: netip.MustParseAddr("10.1.0.2"), Node: "b1", Ready: true},
+		}})
+		sv, _ := See(b.Build(), "a1", Options{Reading: c.reading}).Service(key)
+		var got, want []string
+		for _, p := range sv.Problems {
+			got = append(got, p.String())
+		}
+		if c.want != "" {
+			want = []string{object + c.want}
+		}
+		served := 0
+		for _, tier := range sv.Frontends[0].Tiers {
+			served += len(tier.Endpoints)
+		}
+		if !slices.Equal(got, want) || served != c.tiers {
+			t.Errorf("%s: %d endpoints and problems\n%q\nwant %d and\n%q", name, served, got, c.tiers, want)
+		}
+	}
+}
+
+// Of a part of the data, and of no nodes at all, nobody can tell what no node
+// has; what a node lacks is told as soon as one is known, and is taken back.
+func TestAbsentKeysAreTold(t *testing.T) {
+	b, keys, key := NewBuilder(), `["site"]`, ObjectKey{Namespace: "default", Name: "web"}
+	b.SetService(&Service{Key: key, TopologyKeys: &keys})
+	v := NewViewer("a1", Options{})
+	told := func(what string, s *Snapshot, want int) {
+		t.Helper()
+		sv, _ := v.See(s).Service(key)
+		if len(sv.Problems) != want {
+			t.Errorf("%s: %v, want %d", what, sv.Problems, want)
+		}
+	}
+	told("no node", b.Build(), 0)
+	b.SetNode(&Node{Name: "a1"})
+	part := *b.Build()
+	part.Partial = true
+	told("a part", &part, 0)
+	told("a node without it", b.Build(), 1)
+	b.SetNode(&Node{Name: "b1", Labels: map[string]string{"site": "b"}})
+	told("a node with it", b.Build(), 0)
+	b.DeleteNode("b1")
+	told("it is gone", b.Build(), 1)
+}
+
+// What is not served is told, and is no Problem: a cluster full of node ports
+// is not full of mistakes.
+func TestNoticesAreNoProblems(t *testing.T) {
+	b := NewBuilder()
+	b.SetService(&Service{Key: ObjectKey{Namespace: "default", Name: "a"}, Unserved: UnservedNodePorts | UnservedAffinity})
+	b.SetService(&Service{Key: ObjectKey{Namespace: "default", Name: "b"}})
+	view := See(b.Build(), "a1", Options{})
+	var fields []string
+	for _, p := range view.AllNotices() {
+		fields = append(fields, p.Object+" "+p.Field)
+	}
+	if want := []string{"service default/a spec.sessionAffinity", "service default/a spec.ports[].nodePort"}; !slices.Equal(fields, want) {
+		t.Errorf("notices of %q, want %q", fields, want)
+	}
+	if list := view.AllProblems(); len(list) > 0 {
+		t.Errorf("problems: %v", list)
+	}
+}

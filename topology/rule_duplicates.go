@@ -1,0 +1,67 @@
+package topology
+
+import "net/netip"
+
+// duplicates keeps one endpoint of each address and port in a tier. There are
+// several while endpoints are moved between slices, and where units have the
+// same address ranges: which one an address means is known only after the keys
+// have put them into tiers. As in kube-proxy one that does not terminate wins,
+// for its pod has the address now; then one that is ready.
+var duplicates = &rule{
+	name:   "duplicates",
+	reason: "another endpoint has the same address and port",
+	only:   forTraffic,
+	arrange: func(q *question, tiers []tier) []tier {
+		for i := range tiers {
+			tiers[i].list = q.unique(tiers[i].list)
+		}
+		return tiers
+	},
+}
+
+func (q *question) unique(list []candidate) []candidate {
+	at, kept := make(map[netip.AddrPort]int, len(list)), list[:0]
+	for _, c := range list {
+		k, dup := at[c.target()]
+		switch {
+		case !dup:
+			at[c.target()] = len(kept)
+			kept = append(kept, c)
+		case c.beats(kept[k]):
+			q.leaveOut(kept[k])
+			kept[k] = c
+		default:
+			q.leaveOut(c)
+		}
+	}
+	return kept
+}
+
+// beats reports whether c is preferred to another endpoint of its address.
+func (c candidate) beats(o candidate) bool {
+	if c.Terminating != o.Terminating {
+		return !c.Terminating
+	}
+	return c.Ready && !o.Ready
+}
+
+// nearerToo leaves out of later tiers what an earlier one has: dialled from
+// here, an address is the nearer one's.
+var nearerToo = &rule{
+	name:   "nearer too",
+	reason: "an earlier tier has the same address and port",
+	only:   forTraffic,
+	arrange: func(q *question, tiers []tier) []tier {
+		if len(tiers) < 2 {
+			return tiers
+		}
+		nearer := map[netip.AddrPort]bool{}
+		for i := range tiers {
+			tiers[i].list = q.filter(tiers[i].list, func(_ *question, c candidate) bool { return !nearer[c.target()] })
+			for _, c := range tiers[i].list {
+				nearer[c.target()] = true
+			}
+		}
+		return tiers
+	},
+}
