@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -44,6 +45,8 @@ type gridInput struct {
 	all       bool
 	guard     plan.Guard
 	connected *kube.Client
+	world     plan.World      // as it was read
+	given     map[string]bool // what the manifests hold, and the files that cannot be read
 }
 
 func newGridInput(cmd *cobra.Command, manifests bool) *gridInput {
@@ -96,6 +99,13 @@ func (in *gridInput) objects(ctx context.Context) (objects []map[string]any, pro
 			return nil, nil, err
 		}
 		objects, problems = append(objects, files...), bad
+		in.given = map[string]bool{}
+		for _, obj := range files {
+			in.given[plan.RefOf(obj).String()] = true
+		}
+		for _, p := range bad {
+			in.given[p.Object] = true
+		}
 	}
 	return objects, problems, nil
 }
@@ -106,13 +116,37 @@ func (in *gridInput) plans(ctx context.Context) ([]plan.Plan, []topology.Problem
 	if err != nil {
 		return nil, nil, err
 	}
-	plans := slices.DeleteFunc(plan.All(worldOf(objects), in.guard, time.Now()), func(p plan.Plan) bool {
+	in.world = worldOf(objects)
+	plans := slices.DeleteFunc(plan.All(in.world, in.guard, time.Now()), func(p plan.Plan) bool {
 		return !in.all && p.Grid.Namespace != in.namespace
 	})
 	for _, p := range plans {
 		problems = append(problems, p.Problems...)
 	}
 	return plans, problems, nil
+}
+
+// errProblems is what a plan ends with, so that a pipeline stops.
+var errProblems = errors.New("there are problems in the manifests")
+
+// review are likely mistakes in the grids of the manifests.
+func (in *gridInput) review() []topology.Problem {
+	return slices.DeleteFunc(plan.Review(in.world), func(p topology.Problem) bool { return !in.given[p.Object] })
+}
+
+// verdict is an error where the manifests have problems; those of other grids
+// of the cluster are not theirs.
+func (in *gridInput) verdict(problems []topology.Problem) error {
+	n := 0
+	for _, p := range problems {
+		if in.given[p.Object] {
+			n++
+		}
+	}
+	if n > 0 {
+		return fmt.Errorf("%w: %d", errProblems, n)
+	}
+	return nil
 }
 
 // worldOf sorts objects. Of two with one name the later stands, as if it were
@@ -173,7 +207,9 @@ func gridPlanCommand() *cobra.Command {
 Reads grids, Nodes, and the Deployments, StatefulSets and Services that exist
 from manifests, as "kubectl get -o yaml" prints them, and changes nothing. With
 --kubeconfig too, the manifests are put over what the cluster has. -o yaml
-prints each child as it would be applied.`,
+prints each child as it would be applied.
+
+Exits with 1 where a manifest cannot be read, or makes a grid with a problem.`,
 		Example: `  gridmesh grid plan -f new-till.yaml --kubeconfig ~/.kube/config
   kubectl get nodes,deploy,dg -A -o yaml >now.yaml && gridmesh grid plan -f now.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -196,8 +232,12 @@ prints each child as it would be applied.`,
 					})
 				}
 			}
+			problems = append(problems, in.review()...)
 			doc := map[string]any{"steps": rows, "problems": problemTexts(problems)}
-			return in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return stepTable(out, rows, problems) })
+			if err := in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return stepTable(out, rows, problems) }); err != nil {
+				return err
+			}
+			return in.verdict(problems)
 		},
 	}
 	in = newGridInput(cmd, true)
