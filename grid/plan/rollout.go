@@ -47,7 +47,7 @@ func (g *tracked) holdBack(p *Plan, s *state, now time.Time) {
 	switch {
 	case s.rollout == nil:
 	case s.rollout.Revision == g.revision:
-	case lastWaveStands(p.Steps): // the change concerns others: the pause goes on
+	case lastWaveStands(p.Steps, s.rollout.ReadySince): // the change concerns others: the pause goes on
 		s.rollout.Revision = g.revision
 	default:
 		s.rollout = nil
@@ -68,13 +68,14 @@ func (g *tracked) holdBack(p *Plan, s *state, now time.Time) {
 	g.nextWave(p, s, f, now)
 }
 
-// lastWaveStands reports whether the unit that was applied to last still runs
-// what the grid says: a new revision begins another rollout only where it
-// changes what the one before has reached.
-func lastWaveStands(steps []Step) bool {
+// lastWaveStands reports whether the unit that the last wave applied to last
+// still runs what the grid says: a new revision begins another rollout only
+// where it changes what the one before has reached. What was applied after the
+// wave was ready, as a change by hand undone, is none of its units.
+func lastWaveStands(steps []Step, ready *metav1.Time) bool {
 	var last Step
 	for _, step := range steps {
-		if step.appliedAt.After(last.appliedAt) {
+		if step.appliedAt.After(last.appliedAt) && (ready == nil || !step.appliedAt.After(ready.Time)) {
 			last = step
 		}
 	}
