@@ -2,7 +2,6 @@ package grid
 
 import (
 	"context"
-	"maps"
 	"sync"
 	"time"
 
@@ -36,8 +35,6 @@ type Controller struct {
 	cfg    Config
 	now    func() time.Time
 	queue  workqueue.TypedDelayingInterface[plan.Ref] // one worker a grid
-	// retries count the failures of a grid.
-	retries workqueue.TypedRateLimiter[plan.Ref]
 	// slots bound the writes of all workers to children.
 	slots chan struct{}
 
@@ -50,24 +47,29 @@ type Controller struct {
 
 // work is what is remembered of a grid. The worker that has the grid owns it.
 type work struct {
-	after     time.Time       // what failed is not tried again before
-	failing   map[string]bool // units that failed; others go on
-	ownFailed bool            // what concerns the grid itself failed
-	status    time.Time       // last write of the status
-	settled   map[plan.Ref]settled
-	problems  map[string]bool // already recorded
+	failing  map[string]retry // units that failed; others go on
+	own      retry            // of what concerns the grid itself
+	status   time.Time        // last write of the status
+	problems map[string]bool  // already recorded
 }
 
-// settled is a child as our last write left it: what differs from what is
-// desired then, differs for good.
-type settled struct{ hash, fingerprint string }
+// retry is when what failed is tried again; the zero retry is now.
+type retry struct {
+	wait  time.Duration
+	after time.Time
+}
+
+// next is the retry after another failure.
+func (r retry) next(now time.Time) retry {
+	wait := min(max(2*r.wait, firstRetry), longestWait)
+	return retry{wait, now.Add(wait)}
+}
 
 // New returns a controller; Run runs it.
 func New(m Mirror, api API, cfg Config) *Controller {
 	return &Controller{
 		mirror: m, api: api, cfg: cfg, now: time.Now, index: plan.NewIndex(), grids: map[plan.Ref]*work{},
 		written: map[plan.Ref]string{}, slots: make(chan struct{}, cfg.Parallel),
-		retries: workqueue.NewTypedItemExponentialFailureRateLimiter[plan.Ref](firstRetry, longestWait),
 	}
 }
 
@@ -75,6 +77,7 @@ func New(m Mirror, api API, cfg Config) *Controller {
 // once.
 func (c *Controller) Run(ctx context.Context) error {
 	c.queue = workqueue.NewTypedDelayingQueue[plan.Ref]()
+	c.cfg.Guard.Since = c.now()
 	var wg sync.WaitGroup
 	for range c.cfg.Parallel {
 		wg.Go(func() {
@@ -168,7 +171,7 @@ func (c *Controller) plan(ref plan.Ref) (*work, *job) {
 	c.learn()
 	w := c.grids[ref]
 	if w == nil {
-		w = &work{settled: map[plan.Ref]settled{}, problems: map[string]bool{}, failing: map[string]bool{}}
+		w = &work{problems: map[string]bool{}, failing: map[string]retry{}}
 		c.grids[ref] = w
 	}
 	now := c.now()
@@ -184,7 +187,6 @@ func (c *Controller) plan(ref plan.Ref) (*work, *job) {
 	}
 	c.mu.Unlock()
 	if !ok {
-		c.retries.Forget(ref)
 		c.cfg.Metrics.gone(ref)
 		return w, nil
 	}
@@ -197,12 +199,15 @@ func (c *Controller) plan(ref plan.Ref) (*work, *job) {
 
 // prepare makes a plan's job, or nil where nothing is to be done now.
 func (c *Controller) prepare(w *work, p plan.Plan, statusChanged bool, now time.Time) *job {
-	j := &job{plan: p, steps: w.pending(p, now)}
-	if now.Before(w.after) {
-		if c.queue.AddAfter(p.Grid, w.after.Sub(now)); w.ownFailed {
-			return nil
-		}
+	if now.Before(w.own.after) {
+		c.queue.AddAfter(p.Grid, w.own.after.Sub(now))
+		return nil
 	}
+	steps, next := w.pending(p, now)
+	if next > 0 {
+		c.queue.AddAfter(p.Grid, next)
+	}
+	j := &job{plan: p, steps: steps}
 	if j.more = len(j.steps) > chunk && !p.StatusFirst; j.more { // a wave is one job
 		j.steps = j.steps[:chunk]
 	}
@@ -219,61 +224,53 @@ func (c *Controller) prepare(w *work, p plan.Plan, statusChanged bool, now time.
 	return j
 }
 
-// pending are the steps of a plan that call for a write now.
-func (w *work) pending(p plan.Plan, now time.Time) []plan.Step {
-	var steps []plan.Step
-	kept := make(map[plan.Ref]settled, len(w.settled))
+// pending are the steps of a plan that call for a write now, and in how long
+// the next one that failed is tried again; 0 for never.
+func (w *work) pending(p plan.Plan, now time.Time) (steps []plan.Step, next time.Duration) {
+	failing := make(map[string]retry, len(w.failing))
 	for _, s := range p.Steps {
-		ref := plan.Ref{Kind: s.Kind, Namespace: p.Grid.Namespace, Name: s.Name}
-		was, known := w.settled[ref]
-		if known {
-			kept[ref] = was
-		}
-		if w.failing[s.Unit] && now.Before(w.after) {
+		if !s.Writes() {
 			continue
 		}
-		switch s.Action {
-		case plan.Create, plan.Adopt, plan.Remove, plan.Release:
-		case plan.Update:
-			if known && was.hash == s.Hash() && was.fingerprint == s.Fingerprint {
-				continue // the API server, or a webhook, would make the same of it again
+		r, failed := w.failing[s.Unit]
+		if failed {
+			failing[s.Unit] = r
+		}
+		if left := r.after.Sub(now); left > 0 {
+			if next == 0 || left < next {
+				next = left
 			}
-		case plan.Hold:
-			if !s.Unmarked {
-				continue
-			}
-		default:
 			continue
 		}
 		steps = append(steps, s)
 	}
-	w.settled = kept
-	return steps
+	w.failing = failing // of what is no longer to be written, none
+	return steps, next
 }
 
 // finish takes in what a job did, and queues what follows from it.
 func (c *Controller) finish(w *work, j *job) {
 	ref := j.plan.Grid
 	again := c.absorb(j)
-	maps.Copy(w.settled, j.settled)
 	if j.wrote {
 		w.status = c.now()
 	}
+	now := c.now()
 	for unit, f := range j.outcomes {
-		if delete(w.failing, unit); f.Text != "" {
-			w.failing[unit] = true
+		if f.Text == "" {
+			delete(w.failing, unit)
+		} else {
+			w.failing[unit] = w.failing[unit].next(now)
 		}
 	}
-	w.ownFailed = j.ownFailed
-	if j.failed == 0 || len(j.units) > 0 {
-		c.retries.Forget(ref) // it gets on
+	switch {
+	case j.ownFailed:
+		w.own = w.own.next(now)
+	case j.wroteOwn:
+		w.own = retry{}
 	}
-	if j.failed > 0 {
-		w.after = c.now().Add(c.retries.When(ref))
-		again = true // others go on; what failed waits
-	}
-	if again || j.more || len(j.taken) > 0 {
-		c.queue.Add(ref)
+	if again || j.more || j.failed > 0 || len(j.taken) > 0 {
+		c.queue.Add(ref) // others go on; what failed waits
 	}
 }
 

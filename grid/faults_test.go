@@ -103,6 +103,16 @@ func TestErrorsAreRetried(t *testing.T) {
 	})
 }
 
+// refuse has the API server refuse one Deployment for good.
+func refuse(name string) func(context.Context, gridtest.Verb, plan.Ref) error {
+	return func(_ context.Context, verb gridtest.Verb, ref plan.Ref) error {
+		if verb == gridtest.Apply && ref == deployment(name) {
+			return apierrors.NewInvalid(schema.GroupKind{Kind: "Deployment"}, ref.Name, field.ErrorList{field.Required(field.NewPath("spec", "x"), "it must be")})
+		}
+		return nil
+	}
+}
+
 // What the API server refuses for good is a problem of the grid, with the API
 // server's own words, until the spec changes.
 func TestARefusalIsAProblem(t *testing.T) {

@@ -93,6 +93,20 @@ func (w *world) quiet() {
 	}
 }
 
+// label has a Node bear one label alone; whether it is ready stays.
+func (w *world) label(node, key, value string) {
+	w.Edit(plan.Ref{Kind: "Node", Name: node}, func(o plan.Object) {
+		o["metadata"].(plan.Object)["labels"] = plan.Object{key: value}
+	})
+}
+
+// ready says whether a Node is, since now.
+func (w *world) ready(node, status string) {
+	w.Edit(plan.Ref{Kind: "Node", Name: node}, func(o plan.Object) {
+		o["status"] = plan.Object{"conditions": []any{plan.Object{"type": "Ready", "status": status, "lastTransitionTime": time.Now().UTC().Format(time.RFC3339)}}}
+	})
+}
+
 // names checks which objects of a kind there are.
 func (w *world) names(kind string, want ...string) {
 	w.t.Helper()

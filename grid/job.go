@@ -20,10 +20,10 @@ type job struct {
 	mu        sync.Mutex
 	wrote     bool // the status
 	failed    int
-	ownFailed bool  // what failed concerns the grid itself
+	wroteOwn  bool  // something was written that concerns the grid itself
+	ownFailed bool  // what failed concerns it
 	why       error // of the first failure
 	objects   []map[string]any
-	settled   map[plan.Ref]settled
 	taken     []plan.Ref
 	deleted   []plan.Ref
 	outcomes  map[string]plan.Failure  // of the units that were written to
@@ -38,7 +38,7 @@ func (j *job) empty() bool {
 // carryOut does a job. The status comes first, for it may hold what a successor
 // must know before the steps; what the steps lead to, a later plan says.
 func (c *Controller) carryOut(ctx context.Context, j *job) {
-	j.settled, j.units, j.outcomes = map[plan.Ref]settled{}, map[plan.Action][]string{}, map[string]plan.Failure{}
+	j.units, j.outcomes = map[plan.Action][]string{}, map[string]plan.Failure{}
 	p := j.plan
 	if p.Revision != nil {
 		j.noteOwn(c.api.Apply(ctx, p.Revision, plan.Manager))
@@ -79,7 +79,7 @@ func (j *job) note(obj map[string]any, err error) bool {
 // noteOwn takes in a write that concerns the grid itself.
 func (j *job) noteOwn(obj map[string]any, err error) bool {
 	ok := j.note(obj, err)
-	j.ownFailed = j.ownFailed || !ok
+	j.wroteOwn, j.ownFailed = true, j.ownFailed || !ok
 	return ok
 }
 
@@ -118,8 +118,12 @@ func (c *Controller) steps(ctx context.Context, j *job) {
 
 func (c *Controller) step(ctx context.Context, j *job, s plan.Step) {
 	grid, child := j.plan.Grid, plan.Ref{Kind: s.Kind, Namespace: j.plan.Grid.Namespace, Name: s.Name}
-	c.cfg.Metrics.writes.WithLabelValues(string(s.Action)).Inc()
-	c.cfg.Log.Debug("child of a grid", obs.KeyAction, string(s.Action), obs.KeyGrid, grid.String(), obs.KeyUnit, s.Unit, obs.KeyChild, child.String(), obs.KeyWhy, s.Why)
+	action := string(s.Action)
+	if s.Unmark && s.Hash() == "" {
+		action = "unmark"
+	}
+	c.cfg.Metrics.writes.WithLabelValues(action).Inc()
+	c.cfg.Log.Debug("child of a grid", obs.KeyAction, action, obs.KeyGrid, grid.String(), obs.KeyUnit, s.Unit, obs.KeyChild, child.String(), obs.KeyWhy, s.Why)
 	now, failure := c.write(ctx, j.plan, s, child)
 	taken, stale := errors.Is(failure, errTaken), errors.Is(failure, errStale)
 	if taken || stale {
@@ -136,9 +140,6 @@ func (c *Controller) step(ctx context.Context, j *job, s plan.Step) {
 	case ok:
 		j.outcomes[s.Unit] = plan.Failure{}
 		j.units[s.Action] = append(j.units[s.Action], s.Unit)
-		if s.Hash() != "" {
-			j.settled[child] = settled{s.Hash(), plan.Fingerprint(now)}
-		}
 		if s.Action == plan.Remove {
 			j.deleted = append(j.deleted, child)
 		}

@@ -3,6 +3,7 @@ package grid
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -18,6 +19,9 @@ var (
 	errTaken = errors.New("an object of this name exists and is not this grid's")
 	// errStale means that a child changed after it was planned.
 	errStale = errors.New("the child changed meanwhile")
+	// errStripped means that the API server took a write and lost a part of it
+	// without which the controller does not know its child again.
+	errStripped = errors.New("a webhook or a policy takes away what was written; let it pass over the metadata of grids' children")
 )
 
 // failureOf is an error, as the plan is to know it. What the API server finds
@@ -53,16 +57,17 @@ func (c *Controller) attempt(ctx context.Context, p plan.Plan, s plan.Step, chil
 	version := s.Version
 	switch s.Action {
 	case plan.Create:
-		if err := c.nameIsFree(ctx, p, child); err != nil {
-			return nil, err
+		if live, err := c.nameIsFree(ctx, p, child); live != nil || err != nil {
+			return live, err
 		}
+		version = noVersion
 	case plan.Remove:
 		return nil, c.api.Delete(ctx, s.Kind, child.Namespace, s.Name, s.Version)
 	case plan.Hold:
-		return c.annotate(ctx, child, version, plan.Time(c.now()))
+		return c.annotate(ctx, child, version, names.UnitGone, plan.Time(c.now()))
 	case plan.Release:
 		live, err := c.api.Live(ctx, s.Kind, child.Namespace, s.Name)
-		if err != nil || live == nil || ownerUID(live) != p.UID {
+		if err != nil || live == nil || ownerUID(live) != p.UID || labelled(live, p) {
 			return live, err
 		}
 		return c.release(ctx, p, child, live)
@@ -73,9 +78,9 @@ func (c *Controller) attempt(ctx context.Context, p plan.Plan, s plan.Step, chil
 		version = "" // TakeOver raised it
 	}
 	if s.Unmark {
-		now, err := c.annotate(ctx, child, version, nil)
-		if err != nil {
-			return nil, err
+		now, err := c.annotate(ctx, child, version, names.UnitGone, nil)
+		if err != nil || s.Hash() == "" {
+			return now, err
 		}
 		version = meta(now).GetResourceVersion()
 	}
@@ -83,30 +88,70 @@ func (c *Controller) attempt(ctx context.Context, p plan.Plan, s plan.Step, chil
 	if version != "" {
 		meta(obj).SetResourceVersion(version)
 	}
-	return c.api.Apply(ctx, obj, plan.Manager)
+	return c.apply(ctx, p, s, child, obj)
+}
+
+// apply applies a child, and notes on it what is different all the same: it
+// will be again. An object that does not bear what it is known by would be
+// written again and again.
+func (c *Controller) apply(ctx context.Context, p plan.Plan, s plan.Step, child plan.Ref, obj map[string]any) (map[string]any, error) {
+	now, err := c.api.Apply(ctx, obj, plan.Manager)
+	if err != nil {
+		return nil, err
+	}
+	if meta(now).GetAnnotations()[names.Applied] != s.Hash() || !labelled(now, p) {
+		return nil, fmt.Errorf("%w: the annotation %s or the label %s", errStripped, names.Applied, names.GridSelector)
+	}
+	note := s.Settled(now)
+	if note == "" || note == meta(now).GetAnnotations()[names.Settled] {
+		return now, nil
+	}
+	noted, err := c.annotate(ctx, child, meta(now).GetResourceVersion(), names.Settled, note)
+	if apierrors.IsConflict(err) {
+		return now, nil // what changed it leads to another plan
+	}
+	return noted, err
+}
+
+// noVersion is one that no object has: what is there already conflicts with it.
+const noVersion = "1"
+
+// labelled reports whether the label of a live object names the plan's grid.
+func labelled(live map[string]any, p plan.Plan) bool {
+	return meta(live).GetLabels()[names.GridSelector] == p.Grid.Name
 }
 
 // nameIsFree fails with errTaken where an object has a new child's name. The
-// mirror holds children alone; somebody else's object must not be taken because
-// it has the name.
-func (c *Controller) nameIsFree(ctx context.Context, p plan.Plan, child plan.Ref) error {
+// mirror holds children alone, and may lag; somebody else's object must not be
+// taken because it has the name, and the grid's own is returned with errStale.
+func (c *Controller) nameIsFree(ctx context.Context, p plan.Plan, child plan.Ref) (own map[string]any, err error) {
 	live, err := c.api.Live(ctx, child.Kind, child.Namespace, child.Name)
 	switch {
 	case err != nil || live == nil:
-		return err
-	case p.UID != "" && ownerUID(live) == p.UID: // a child that lost the label
-		_, err = c.release(ctx, p, child, live)
+		return nil, err
+	case p.UID == "" || ownerUID(live) != p.UID:
+		return nil, errTaken
+	case labelled(live, p): // made by a write of which no answer came
+		return live, errStale
 	}
-	return errors.Join(err, errTaken)
+	_, err = c.release(ctx, p, child, live) // a child that lost the label
+	return nil, errors.Join(err, errTaken)
 }
 
-// annotate writes since when a child's unit is gone; nil takes that away.
-func (c *Controller) annotate(ctx context.Context, child plan.Ref, version string, value any) (map[string]any, error) {
-	metadata := map[string]any{"annotations": map[string]any{names.UnitGone: value}}
+// annotate sets an annotation of a child; nil takes it away.
+func (c *Controller) annotate(ctx context.Context, child plan.Ref, version, key string, value any) (map[string]any, error) {
+	metadata := map[string]any{"annotations": map[string]any{key: value}}
 	if version != "" {
 		metadata["resourceVersion"] = version
 	}
-	return c.api.Merge(ctx, child.Kind, child.Namespace, child.Name, map[string]any{"metadata": metadata})
+	now, err := c.api.Merge(ctx, child.Kind, child.Namespace, child.Name, map[string]any{"metadata": metadata})
+	if err != nil {
+		return nil, err
+	}
+	if is, has := meta(now).GetAnnotations()[key]; has != (value != nil) || has && is != value {
+		return nil, fmt.Errorf("%w: the annotation %s", errStripped, key)
+	}
+	return now, nil
 }
 
 // release lets go of a child whose label names the grid no longer: it stays as
@@ -114,10 +159,14 @@ func (c *Controller) annotate(ctx context.Context, child plan.Ref, version strin
 func (c *Controller) release(ctx context.Context, p plan.Plan, child plan.Ref, live map[string]any) (map[string]any, error) {
 	owners := slices.DeleteFunc(meta(live).GetOwnerReferences(), func(o metav1.OwnerReference) bool { return string(o.UID) == p.UID })
 	annotations := map[string]any{}
-	for _, key := range []string{names.Applied, names.AppliedAt, names.Replicas, names.Unit, names.UnitKey, names.UnitGone} {
+	for _, key := range []string{names.Applied, names.AppliedAt, names.Settled, names.Replicas, names.Unit, names.UnitKey, names.UnitGone} {
 		annotations[key] = nil
 	}
-	return c.api.Merge(ctx, child.Kind, child.Namespace, child.Name, map[string]any{"metadata": map[string]any{
+	now, err := c.api.Merge(ctx, child.Kind, child.Namespace, child.Name, map[string]any{"metadata": map[string]any{
 		"resourceVersion": meta(live).GetResourceVersion(), "ownerReferences": owners, "annotations": annotations,
 	}})
+	if err == nil && ownerUID(now) == p.UID {
+		return nil, fmt.Errorf("%w: that it has no owner", errStripped)
+	}
+	return now, err
 }

@@ -45,6 +45,9 @@ const (
 	Applied = "gridmesh.io/applied"
 	// AppliedAt is the annotation with the time (RFC 3339) of that.
 	AppliedAt = "gridmesh.io/applied-at"
+	// Settled is the annotation of a child in which something differs though it
+	// was applied: a hash of what was applied and of what differs.
+	Settled = "gridmesh.io/settled"
 	// Replicas is the annotation with the template's replicas, as applied last.
 	Replicas = "gridmesh.io/replicas"
 	// UnitGone is the annotation with the time (RFC 3339) since when a child's

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -25,7 +23,7 @@ type replica struct {
 	client  *kube.Client
 	log     *slog.Logger
 	metrics *grid.Metrics
-	filling atomic.Bool // it leads, and does not know all of the cluster yet
+	doubts  doubts
 }
 
 // control works until ctx ends or the lease is lost.
@@ -42,24 +40,24 @@ func control(ctx context.Context, c *config, log *slog.Logger) error {
 	if err := r.listen(&g, registry); err != nil {
 		return err
 	}
-	g.Add("controller", func(ctx context.Context) error {
-		if c.leaderElect {
-			return leading.Run(ctx, client, c.election, r.lead)
-		}
-		return r.lead(ctx)
-	})
+	g.AddTask("doubts", func(ctx context.Context) error { return r.doubts.tell(ctx, log) })
+	g.Add("controller", func(ctx context.Context) error { return r.act(ctx, c.leaderElect) })
 	return g.Run(ctx)
+}
+
+// act does the work, with an election where another replica may do it.
+func (r *replica) act(ctx context.Context, elect bool) error {
+	if !elect {
+		return r.lead(ctx)
+	}
+	r.election.Fault = func(err error) { r.doubts.set("lease", err) }
+	return leading.Run(ctx, r.client, r.election, r.lead)
 }
 
 // listen opens what others ask for health and metrics.
 func (r *replica) listen(g *run.Group, registry *prometheus.Registry) error {
 	var checks run.Checks
-	checks.Ready("mirror", func() error {
-		if r.filling.Load() {
-			return errors.New("not all of the cluster is known yet")
-		}
-		return nil
-	})
+	checks.Ready("work", r.doubts.now)
 	if err := g.AddHTTP("health", r.healthz, checks.Handler()); err != nil {
 		return err
 	}
@@ -68,18 +66,22 @@ func (r *replica) listen(g *run.Group, registry *prometheus.Registry) error {
 
 // lead does the work of the one replica that acts.
 func (r *replica) lead(ctx context.Context) error {
-	r.filling.Store(true)
+	defer r.doubts.clear()
 	manifests, err := apiv1.CRDs()
 	if err != nil {
 		return err
 	}
 	crds := &leading.CRDs{Client: r.client, Manifests: manifests, Manager: plan.Manager, Same: plan.Same, Log: r.log}
 	if r.installCRDs {
+		r.doubts.set("CRDs", errNotServed)
 		if err := crds.Install(ctx); err != nil {
 			return err
 		}
 	}
+	r.doubts.set("CRDs", nil)
 	mirror := objects.NewMirror(r.client, grid.Kinds(), plan.Prune)
+	r.doubts.set("mirror", errNotKnown)
+	r.doubts.ask(mirror.Fault)
 	events := events.ForObjects(r.client, plan.Manager, r.log)
 	controller := grid.New(mirror, mirror, grid.Config{Guard: r.guard, Parallel: r.parallel, Log: r.log, Metrics: r.metrics, Events: events})
 	var g run.Group
@@ -89,7 +91,7 @@ func (r *replica) lead(ctx context.Context) error {
 	g.Add("grids", func(ctx context.Context) error {
 		select {
 		case <-ready:
-			r.filling.Store(false)
+			r.doubts.set("mirror", nil)
 			r.log.Info("leading")
 			return controller.Run(ctx)
 		case <-ctx.Done():

@@ -2,15 +2,24 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/gridmesh/gridmesh/grid"
 	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/kube"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -58,8 +67,8 @@ func TestHealthAndMetrics(t *testing.T) {
 		if got := get(c.healthz, "/readyz"); got != "200 OK: ok\n" {
 			t.Errorf("/readyz of one that does not lead answers %q", got)
 		}
-		r.filling.Store(true)
-		if got := get(c.healthz, "/readyz"); got != "503 Service Unavailable: not ok: mirror\n" {
+		r.doubts.set("mirror", errNotKnown)
+		if got := get(c.healthz, "/readyz"); got != "503 Service Unavailable: not ok: work\n" {
 			t.Errorf("/readyz while the mirror is filled answers %q", got)
 		}
 		if got := get(c.metrics, "/metrics"); !strings.Contains(got, "\ngridmesh_build_info{") {
@@ -98,5 +107,51 @@ func TestNoAddressNoListener(t *testing.T) {
 	}
 	if err := g.Run(t.Context()); err != nil { // nothing in it
 		t.Error(err)
+	}
+}
+
+// A controller without the right to list, or without the CRDs, is not ready,
+// and knows which watch it is.
+func TestWithoutRightsItIsNotReady(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprintf(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": %q}`, r.URL.Path+" is forbidden")
+	}))
+	defer server.Close()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x}}], clusters: [{name: x, cluster: {server: %q}}]}`, server.URL), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, leaderElect := range map[string]bool{"lists": false, "lease": true} {
+		t.Run(name, func(t *testing.T) {
+			client, err := kube.Connect(file, "test", kube.Rate{QPS: 100, Burst: 100})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := defaults()
+			c.installCRDs = false
+			r := &replica{config: c, client: client, log: slog.New(slog.DiscardHandler), metrics: grid.NewMetrics(prometheus.NewRegistry())}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			want := "deploymentgrids"
+			if leaderElect {
+				want = "lease"
+			}
+			go func() { ended <- r.act(ctx, leaderElect) }()
+			for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+				if err := r.doubts.now(); err != nil && strings.Contains(err.Error(), want) && strings.Contains(err.Error(), "forbidden") {
+					break
+				}
+				if time.Since(begin) > 60*time.Second {
+					t.Errorf("not within a minute: a doubt about %s; there is: %v", want, r.doubts.now())
+					break
+				}
+			}
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

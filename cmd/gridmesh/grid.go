@@ -41,7 +41,8 @@ type gridInput struct {
 	all       bool
 	guard     plan.Guard
 	connected *kube.Client
-	given     map[string]bool // objects of the manifests, as problems name them
+	world     plan.World      // as it was read
+	given     map[string]bool // what the manifests hold, and the files that cannot be read
 }
 
 func newGridInput(cmd *cobra.Command, manifests bool) *gridInput {
@@ -93,24 +94,16 @@ func (in *gridInput) objects(ctx context.Context) (objects []map[string]any, pro
 		if err != nil {
 			return nil, nil, err
 		}
+		objects, problems = append(objects, files...), bad
 		in.given = map[string]bool{}
 		for _, obj := range files {
 			in.given[plan.RefOf(obj).String()] = true
 		}
-		objects, problems = append(objects, files...), bad
+		for _, p := range bad {
+			in.given[p.Object] = true
+		}
 	}
 	return objects, problems, nil
-}
-
-// own are the problems of what was given by manifests and not in a cluster
-// before; and those of the files.
-func (in *gridInput) own(problems []topology.Problem) []topology.Problem {
-	if in.kubeconfig == "" {
-		return problems
-	}
-	return slices.DeleteFunc(slices.Clone(problems), func(p topology.Problem) bool {
-		return !in.given[p.Object] && !strings.Contains(p.Object, "file ")
-	})
 }
 
 // plans plans the grids of the namespaces that were asked for.
@@ -119,13 +112,25 @@ func (in *gridInput) plans(ctx context.Context) ([]plan.Plan, []topology.Problem
 	if err != nil {
 		return nil, nil, err
 	}
-	plans := slices.DeleteFunc(plan.All(worldOf(objects), in.guard, time.Now()), func(p plan.Plan) bool {
+	in.world = worldOf(objects)
+	plans := slices.DeleteFunc(plan.All(in.world, in.guard, time.Now()), func(p plan.Plan) bool {
 		return !in.all && p.Grid.Namespace != in.namespace
 	})
 	for _, p := range plans {
 		problems = append(problems, p.Problems...)
 	}
 	return plans, problems, nil
+}
+
+// review are likely mistakes in the grids of the manifests.
+func (in *gridInput) review() []topology.Problem {
+	return slices.DeleteFunc(plan.Review(in.world), func(p topology.Problem) bool { return !in.given[p.Object] })
+}
+
+// own are the problems of the manifests; those of other grids of a cluster are
+// not theirs.
+func (in *gridInput) own(problems []topology.Problem) []topology.Problem {
+	return slices.DeleteFunc(slices.Clone(problems), func(p topology.Problem) bool { return !in.given[p.Object] })
 }
 
 // worldOf sorts objects. Of two with one name the later stands, as if it were
@@ -186,8 +191,9 @@ func gridPlanCommand() *cobra.Command {
 Reads grids, Nodes, and the Deployments, StatefulSets and Services that exist
 from manifests, as "kubectl get -o yaml" prints them, and changes nothing. With
 --kubeconfig too, the manifests are put over what the cluster has. -o yaml
-prints each child as it would be applied. Exits with 1 where the manifests have
-a problem.`,
+prints each child as it would be applied.
+
+Exits with 1 where a manifest cannot be read, or makes a grid with a problem.`,
 		Example: `  gridmesh grid plan -f new-till.yaml --kubeconfig ~/.kube/config
   kubectl get nodes,deploy,dg -A -o yaml >now.yaml && gridmesh grid plan -f now.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -210,6 +216,7 @@ a problem.`,
 					})
 				}
 			}
+			problems = append(problems, in.review()...)
 			doc := map[string]any{"steps": rows, "problems": problemTexts(problems)}
 			return in.judge(in.own(problems), in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return stepTable(out, rows, problems) }))
 		},

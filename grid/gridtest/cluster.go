@@ -2,8 +2,8 @@ package gridtest
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"reflect"
 	"slices"
@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/managedfields/managedfieldstest"
 
@@ -55,6 +54,9 @@ type Config struct {
 	// Before is called before a call of the API, without a lock: it may fail it,
 	// wait, or change objects.
 	Before func(ctx context.Context, verb Verb, ref plan.Ref) error
+	// Lose is asked after a write was carried out: where it says so, the answer is
+	// lost on its way.
+	Lose func(verb Verb, ref plan.Ref) bool
 	// Mutate changes what is about to be stored, as an admission webhook does.
 	Mutate func(obj plan.Object)
 }
@@ -131,7 +133,7 @@ func (c *Cluster) Apply(ctx context.Context, obj plan.Object, manager string) (p
 	if err != nil {
 		return nil, fmt.Errorf("apply %s: %w", ref, err)
 	}
-	return pruned(c.store(ref, next.(*unstructured.Unstructured))), nil
+	return c.answer(Apply, ref, c.store(ref, next.(*unstructured.Unstructured)))
 }
 
 // Merge implements grid.API.
@@ -154,7 +156,7 @@ func (c *Cluster) Merge(ctx context.Context, kind, namespace, name string, patch
 	if err != nil {
 		return nil, fmt.Errorf("patch %s: %w", ref, err)
 	}
-	return pruned(c.store(ref, next.(*unstructured.Unstructured))), nil
+	return c.answer(Merge, ref, c.store(ref, next.(*unstructured.Unstructured)))
 }
 
 // TakeOver implements grid.API.
@@ -176,8 +178,8 @@ func (c *Cluster) TakeOver(ctx context.Context, kind, namespace, name, from, to 
 		}
 	}
 	next.SetManagedFields(fields)
-	c.store(ref, next)
-	return nil
+	_, err := c.answer(TakeOver, ref, c.store(ref, next))
+	return err
 }
 
 // WriteStatus implements grid.API.
@@ -196,8 +198,8 @@ func (c *Cluster) WriteStatus(ctx context.Context, kind, namespace, name, uid st
 	}
 	next := live.DeepCopy()
 	next.Object["status"] = roundTrip(plan.Object{"status": status})["status"]
-	c.store(ref, next)
-	return nil
+	_, err := c.answer(WriteStatus, ref, c.store(ref, next))
+	return err
 }
 
 // Delete implements grid.API.
@@ -215,7 +217,16 @@ func (c *Cluster) Delete(ctx context.Context, kind, namespace, name, version str
 		return conflict(ref)
 	}
 	c.remove(ref)
-	return nil
+	_, err := c.answer(Delete, ref, live)
+	return err
+}
+
+// answer is what the caller of a write hears of it.
+func (c *Cluster) answer(verb Verb, ref plan.Ref, u *unstructured.Unstructured) (plan.Object, error) {
+	if c.cfg.Lose != nil && c.cfg.Lose(verb, ref) {
+		return nil, fmt.Errorf("%s %s: %w", verb, ref, io.ErrUnexpectedEOF)
+	}
+	return pruned(u), nil
 }
 
 // store gives an object its new version, if it is another, and returns it.
@@ -305,42 +316,3 @@ func conflict(ref plan.Ref) error {
 }
 
 func resource(ref plan.Ref) schema.GroupResource { return schema.GroupResource{Resource: ref.Kind} }
-
-// pruned is an object as a mirror has it.
-func pruned(u *unstructured.Unstructured) plan.Object {
-	obj := u.DeepCopy().Object
-	plan.Prune(obj)
-	return obj
-}
-
-// roundTrip makes JSON of what a caller gave.
-func roundTrip(obj plan.Object) plan.Object {
-	data, err := json.Marshal(obj)
-	if err != nil {
-		panic(err)
-	}
-	var u map[string]any
-	if err := utiljson.Unmarshal(data, &u); err != nil {
-		panic(err)
-	}
-	return u
-}
-
-// mergePatch is RFC 7386.
-func mergePatch(into, patch plan.Object) plan.Object {
-	for key, v := range patch {
-		switch v := v.(type) {
-		case nil:
-			delete(into, key)
-		case plan.Object:
-			below, _ := into[key].(plan.Object)
-			if below == nil {
-				below = plan.Object{}
-			}
-			into[key] = mergePatch(below, v)
-		default:
-			into[key] = v
-		}
-	}
-	return into
-}

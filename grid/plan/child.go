@@ -69,9 +69,14 @@ func (c *child) replicas(otherwise int64) int64 {
 	return integer(c.spec(), otherwise, c.kind.replicas...)
 }
 
-// unit is a child's unit: as annotated, or, for SuperEdge's, by its node selector.
-func (c *child) unit(unitKey string) string {
+// unit is the unit of a grid's child: as annotated, or, for SuperEdge's, by its
+// name. Its node selector may be another unit's (superedge#301), and is believed
+// only where the name says nothing.
+func (c *child) unit(grid, unitKey string) string {
 	if unit, ok := c.annotations[names.Unit]; ok {
+		return unit
+	}
+	if unit, ok := strings.CutPrefix(c.ref.Name, plainName(grid, "")); ok {
 		return unit
 	}
 	return c.selected(unitKey)
@@ -96,8 +101,8 @@ func (c *child) state() apiv1.UnitState {
 		ObservedGeneration: n("observedGeneration"), Replicas: n("replicas"), ReadyReplicas: n("readyReplicas"),
 		UpdatedReplicas: n("updatedReplicas"), AvailableReplicas: n("availableReplicas"),
 	}
-	if status, ok := condition(c.obj, "Available"); ok {
-		s.Conditions = []apiv1.UnitCondition{{Type: "Available", Status: metav1.ConditionStatus(status)}}
+	if available, ok := condition(c.obj, "Available"); ok {
+		s.Conditions = []apiv1.UnitCondition{{Type: "Available", Status: metav1.ConditionStatus(value[string](available, "status"))}}
 	}
 	return s
 }
@@ -169,32 +174,29 @@ func pruneNode(obj, metadata Object) {
 		}
 	}
 	delete(obj, "spec")
-	status := "False"
+	ready := Object{"type": "Ready", "status": "False"}
 	if n.ready {
-		status = "True"
+		ready["status"] = "True"
 	}
-	obj["status"] = Object{"conditions": []any{Object{"type": "Ready", "status": status}}}
-}
-
-// Fingerprint changes with an object's spec, labels, annotations and owners,
-// and not with its status.
-func Fingerprint(obj Object) string {
-	m := value[Object](obj, "metadata")
-	spec := m["generation"]
-	if n, ok := spec.(int64); !ok || n == 0 {
-		spec = obj["spec"]
+	if !n.since.IsZero() {
+		ready["lastTransitionTime"] = n.since.UTC().Format(time.RFC3339)
 	}
-	return sum(spec, m["labels"], m["annotations"], m["ownerReferences"])
+	obj["status"] = Object{"conditions": []any{ready}}
 }
 
 // node is a Node, read.
 type node struct {
 	labels map[string]string
 	ready  bool
+	since  time.Time // when it became ready, as far as is known
 }
 
 // readNode reads a Node; one without the condition Ready counts as ready.
 func readNode(obj Object) node {
 	status, said := condition(obj, "Ready")
-	return node{labels: stringsOf(value[Object](obj, "metadata", "labels")), ready: !said || status == "True"}
+	n := node{labels: stringsOf(value[Object](obj, "metadata", "labels")), ready: !said || status["status"] == "True"}
+	if n.ready {
+		n.since, _ = time.Parse(time.RFC3339, value[string](status, "lastTransitionTime"))
+	}
+	return n
 }

@@ -16,47 +16,53 @@ func (x *Index) steps(g *tracked) []Step {
 	if !g.kind.PerUnit {
 		return []Step{x.serviceStep(g)}
 	}
-	units := x.units.of(g.unitKey)
-	steps := make([]Step, 0, len(units))
-	assessed := make(map[string]assessment, len(units))
-	for _, unit := range slices.Sorted(maps.Keys(units)) {
-		a := x.assess(g, unit)
-		a.step.Nodes, a.step.Dark = units[unit].nodes, units[unit].dark()
-		assessed[unit] = a
-		steps = append(steps, a.step)
+	units, sorted := x.units.of(g.unitKey), x.units.sorted(g.unitKey)
+	steps := make([]Step, 0, len(sorted))
+	for _, unit := range sorted {
+		step, m := x.assess(g, unit), units[unit]
+		step.Nodes, step.Dark, step.members = m.nodes, m.dark(), m
+		steps = append(steps, step)
 	}
-	g.assessed = assessed
+	if len(g.assessed) > len(sorted) {
+		maps.DeleteFunc(g.assessed, func(unit string, _ *assessment) bool { return units[unit] == nil })
+	}
 	return steps
 }
 
-func (x *Index) assess(g *tracked, unit string) assessment {
-	live := g.live(unit)
-	if a, ok := g.assessed[unit]; ok && a.child == live && live != nil {
-		return a
+func (x *Index) assess(g *tracked, unit string) Step {
+	live, last := g.live(unit), g.assessed[unit]
+	if last != nil && last.child == live && live != nil {
+		return last.step
 	}
-	a := assessment{child: live, step: Step{Unit: unit, Kind: g.kind.Child, Name: g.kind.name(g.ref.Name, unit)}}
+	step := x.judge(g, unit, live)
+	g.assessed[unit] = &assessment{live, step}
+	return step
+}
+
+func (x *Index) judge(g *tracked, unit string, live *child) Step {
+	step := Step{Unit: unit, Kind: g.kind.Child, Name: g.kind.name(g.ref.Name, unit)}
 	template, why := g.template(unit)
 	if live != nil {
-		a.step.Name = live.ref.Name
-		a.step.Ready, a.step.Updated = live.progress()
-		a.step.appliedAt = live.appliedAt()
+		step.Name, step.Version = live.ref.Name, live.version
+		step.Ready, step.Updated = live.progress()
+		step.appliedAt = live.appliedAt()
+		step.Unmark = live.annotations[names.UnitGone] != "" && g.owns(live) && !deleting(live.obj)
 	}
 	switch {
 	case why != "":
-	case g.leaves(&a.step, live, "child"):
-		return a
+	case g.leaves(&step, live, "child"):
+		return step
 	case live != nil && deleting(live.obj):
-		a.step.Action, a.step.Why = Wait, "it is being deleted, and will be made again"
-		return a
+		step.Action, step.Why = Wait, "it is being deleted, and will be made again"
+		return step
 	case live == nil:
-		a.step.Name, why = x.name(g, unit, max(template.replicas, 1))
+		step.Name, why = x.name(g, unit, max(template.replicas, 1))
 	}
 	if why != "" {
-		a.step.Action, a.step.Why = Refuse, why
-		return a
+		step.Action, step.Why = Refuse, why
+		return step
 	}
-	a.step = g.decide(a.step, live, template)
-	return a
+	return g.decide(step, live, template)
 }
 
 // owns reports whether a child is this grid's own: an earlier grid of the same
@@ -76,7 +82,7 @@ func (g *grid) leaves(step *Step, live *child, word string) bool {
 		return true
 	case live.labels[names.GridSelector] != g.ref.Name && live.annotations[names.Applied] != "":
 		step.Action, step.Why = Release, fmt.Sprintf("its label %s is %q", names.GridSelector, live.labels[names.GridSelector])
-		step.live, step.Version = true, live.version
+		step.live, step.Unmark = true, false // it goes with the others
 		return true
 	}
 	return false
@@ -146,6 +152,9 @@ func (x *Index) serviceStep(g *tracked) Step {
 	at := Ref{g.kind.Child, g.ref.Namespace, step.Name}
 	live := x.children[at]
 	owner, owned := gridOf(live)
+	if live != nil {
+		step.Version = live.version
+	}
 	switch {
 	case live != nil && (!owned || owner != g.ref), x.taken[at]:
 		step.Action, step.Why = Refuse, g.unowned("a "+g.kind.Child+" of this name")
@@ -153,8 +162,13 @@ func (x *Index) serviceStep(g *tracked) Step {
 	case g.leaves(&step, live, g.kind.Child):
 		return step
 	}
+	if live != nil {
+		step.Ready, step.Updated = true, true
+	} else if why := g.kind.badName(step.Name, 0); why != "" {
+		step.Action, step.Why = Refuse, why
+		return step
+	}
 	template, _ := g.template("")
-	step.Ready, step.Updated = live != nil, live != nil
 	return g.decide(step, live, template)
 }
 
@@ -166,29 +180,35 @@ func (g *grid) decide(step Step, live *child, t *template) Step {
 		step.Action = Create
 	case live.annotations[names.Applied] == "":
 		step.Action, step.Why = Adopt, "has the grid's labels, made by another controller"
+		step.changed = d.restarts()
 	case live.annotations[names.Applied] != d.hash:
 		step.Action, step.Why, step.changed = Update, "the grid changed", true
-	case live.annotations[names.UnitGone] != "":
-		step.Action, step.Why, step.Unmark = Update, "its unit is back", true
 	default:
-		step.Action = Keep
-		if at := d.drifted(); at != "" {
-			step.Action, step.Why = Update, at+" was changed by hand"
-		} else if !step.Updated {
-			step.Why = live.lag()
-		}
+		step = d.keep(step)
 	}
 	if step.Action == Update || step.Action == Adopt {
 		step.Updated = false
 	}
-	if live != nil {
-		step.live, step.Version = true, live.version
-	}
-	if step.Action == Update {
-		step.Fingerprint = Fingerprint(live.obj)
-	}
+	step.live = live != nil
 	if step.Action != Keep {
 		step.desired = d
+	}
+	return step
+}
+
+// keep is the step of a child to which the grid was applied as it is.
+func (d *desired) keep(step Step) Step {
+	step.Action = Keep
+	list := d.drifted(d.live)
+	switch {
+	case len(list) > 0 && d.live.annotations[names.Settled] != d.settled(list):
+		step.Action, step.Why = Update, list[0].path+" was changed by hand"
+	case !step.Updated:
+		step.Why = d.live.lag()
+	case step.Unmark:
+		step.Why = "its unit is back"
+	case len(list) > 0:
+		step.Why = list[0].path + " is not as the grid has it, and applying that changes nothing: a webhook, a policy or a default has the last word"
 	}
 	return step
 }
@@ -205,11 +225,11 @@ func (g *tracked) refusals(steps []Step) []topology.Problem {
 	return g.problemsOf(byWhy)
 }
 
-func (g *tracked) rejections() []topology.Problem {
+func (g *tracked) rejections(steps []Step) []topology.Problem {
 	byWhy := map[string][]string{}
-	for unit, f := range g.failures {
-		if f.Final {
-			byWhy[f.Text] = append(byWhy[f.Text], unit)
+	for _, step := range steps {
+		if f := g.failures[step.Unit]; f.Final && (step.Writes() || step.Action == Wait) {
+			byWhy[f.Text] = append(byWhy[f.Text], step.Unit)
 		}
 	}
 	return g.problemsOf(byWhy)

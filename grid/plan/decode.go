@@ -78,6 +78,10 @@ func decodeGrid(obj Object) *grid {
 func (g *grid) decodeTemplates(spec, main Object) {
 	pool := value[Object](spec, "templatePool")
 	for name := range pool {
+		if name == apiv1.DefaultTemplate {
+			g.problems = append(g.problems, g.problem("spec.templatePool.default", "is not used, for spec.template has the name default; change spec.template, or give the entry another name"))
+			continue
+		}
 		g.templates[name] = g.prepare(value[Object](pool, name))
 	}
 	g.content = Object{"template": main}
@@ -88,6 +92,9 @@ func (g *grid) decodeTemplates(spec, main Object) {
 	}
 	g.revision = fmt.Sprintf("%s.%s.%s", g.kind.revision, g.ref.Name, sum(g.content))
 	g.waves = newWaves(g.spec.Rollout)
+	if field, text := wrongWaves(g.spec.Rollout); text != "" {
+		g.problems = append(g.problems, g.problem("spec.rollout."+field, "%s", text))
+	}
 }
 
 // decodeSpec reads a spec but for its templates, which stay as they were

@@ -107,38 +107,60 @@ func (t *template) scale(live *child) int64 {
 	return t.replicas
 }
 
-// drifted names the first field of the live child that is not as it is to be,
-// though it was applied so, or "".
-func (d *desired) drifted() string {
-	if at, differs := drift(d.template.spec, d.live.obj["spec"]); differs {
-		return "spec" + at
-	}
+// drifted lists the fields of a child that are not as they are to be, though
+// it was applied so.
+func (d *desired) drifted(c *child) []difference {
+	list := differences("spec", d.template.spec, c.obj["spec"])
+	add := func(path string, live any) { list = append(list, difference{path, live}) }
 	if kind := d.grid.kind; kind.PerUnit {
-		if d.live.selected(d.grid.unitKey) != d.unit {
-			return strings.Join(append([]string{"spec"}, kind.nodeSelector()...), ".") + "." + d.grid.unitKey
+		if unit := c.selected(d.grid.unitKey); unit != d.unit {
+			add(strings.Join(append([]string{"spec"}, kind.nodeSelector()...), ".")+"."+d.grid.unitKey, unit)
 		}
-		if d.replicas >= 0 && d.live.replicas(-1) != d.replicas {
-			return "spec." + strings.Join(kind.replicas, ".")
+		if n := c.replicas(-1); d.replicas >= 0 && n != d.replicas {
+			add("spec."+strings.Join(kind.replicas, "."), n)
 		}
 	}
-	if key := missing(d.labels, d.live.labels); key != "" {
-		return "metadata.labels." + key
+	for _, key := range missing(d.labels, c.labels) {
+		add("metadata.labels."+key, c.labels[key])
 	}
-	if key := missing(d.annotations, d.live.annotations); key != "" {
-		return "metadata.annotations." + key
+	for _, key := range missing(d.annotations, c.annotations) {
+		add("metadata.annotations."+key, c.annotations[key])
 	}
-	if d.live.ownerKind == "" {
-		return "metadata.ownerReferences"
+	if c.ownerKind == "" {
+		add("metadata.ownerReferences", nil)
 	}
-	return ""
+	return list
 }
 
-// missing is the first key that a map lacks or has another value of.
-func missing(want, has map[string]string) string {
+// settled is the annotation Settled of a child that differs in a list of
+// fields right after it was applied: to apply it again would change nothing.
+func (d *desired) settled(list []difference) string {
+	parts := []any{d.hash}
+	for _, f := range list {
+		parts = append(parts, f.path, f.live)
+	}
+	return sum(parts...)
+}
+
+// restarts reports whether to apply it would change the pods' template of the
+// live child, and so replace its pods.
+func (d *desired) restarts() bool {
+	kind := d.grid.kind
+	if !kind.PerUnit {
+		return false
+	}
+	spec := clone(d.template.spec)
+	d.renderWorkload(spec)
+	wanted, live := value[Object](spec, kind.pods...), value[Object](d.live.spec(), kind.pods...)
+	return len(differences("", wanted, live)) > 0 || extra(field{}, wanted, live)
+}
+
+// missing are the keys that a map lacks or has another value of.
+func missing(want, has map[string]string) (keys []string) {
 	for _, key := range slices.Sorted(maps.Keys(want)) {
 		if v, ok := has[key]; !ok || v != want[key] {
-			return key
+			keys = append(keys, key)
 		}
 	}
-	return ""
+	return keys
 }

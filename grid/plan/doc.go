@@ -17,8 +17,8 @@
 //	child.go     a child, a Node; what a mirror may drop of them
 //	drift.go     what a live object lacks of a wanted one
 //	desired.go   a child as it is to be
-//	step.go      actions, steps and plans
 //	units.go     the units that Nodes make up
+//	step.go      actions, steps and plans
 //	world.go     the index of all objects, and what changed
 //	decide.go    the step of each unit
 //	rollout.go   which changes wait for a later wave
@@ -26,4 +26,5 @@
 //	revision.go  ControllerRevisions, and rolling back to one
 //	status.go    the status of a grid
 //	plan.go      all of it: Index.Plan and All
+//	review.go      what is likely to be a mistake, for people
 package plan

@@ -2,83 +2,211 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
+// difference is a field of which a live object has another value than wanted.
+type difference struct {
+	path string // as .template.spec.hostNetwork
+	live any
+}
+
 // Same reports whether live has all that wanted says; what it has besides does
 // not matter.
-func Same(wanted, live any) bool {
-	_, differs := drift(wanted, live)
-	return !differs
+func Same(wanted, live any) bool { return len(differences("", wanted, live)) == 0 }
+
+// differences are the fields of wanted that live does not have, by path. What
+// live has besides, defaults and others' fields, is nobody's business.
+func differences(at string, wanted, live any) []difference {
+	list := differ(nil, field{}, wanted, live)
+	for i := range list {
+		list[i].path = at + list[i].path
+	}
+	slices.SortFunc(list, func(a, b difference) int { return strings.Compare(a.path, b.path) })
+	return list
 }
 
-// drift finds the first field, by name, of wanted that live does not have. What
-// live has besides, defaults and others' fields, is nobody's business. The path
-// is made on the way back: most often there is none.
-func drift(wanted, live any) (path string, differs bool) {
+// field is where two values come from.
+type field struct {
+	name     string
+	quantity bool // "1" and "1000m" are one
+}
+
+func (f field) below(name string) field {
+	return field{name, f.quantity || quantities[name]}
+}
+
+// quantities are the fields that hold them, or objects of them.
+var quantities = map[string]bool{"limits": true, "requests": true, "sizeLimit": true, "divisor": true, "overhead": true}
+
+// mergeKeys are the fields that tell the items of a list apart, as server-side
+// apply has it (x-kubernetes-list-map-keys). Other lists of objects with names
+// are told apart by those.
+var mergeKeys = map[string][]string{
+	"volumeMounts": {"mountPath"}, "volumeDevices": {"devicePath"}, "hostAliases": {"ip"},
+	"ports":                     {"containerPort", "port", "protocol"}, // of a container, of a Service
+	"topologySpreadConstraints": {"topologyKey", "whenUnsatisfiable"},
+	"claims":                    {"name", "request"},
+	"x-kubernetes-validations":  {"rule"},
+	"httpHeaders":               nil, // a name may come twice
+}
+
+// extended are lists that the API server itself appends to.
+var extended = map[string]bool{"ipFamilies": true, "clusterIPs": true}
+
+// presence are objects that say something by being there, empty or not. Others
+// that are empty are as good as absent: the API server drops many of them.
+var presence = map[string]bool{"emptyDir": true, "namespaceSelector": true, "podSelector": true, "labelSelector": true}
+
+// differ appends where live differs from what is wanted of a field. Paths are
+// made on the way back: most often there is none.
+func differ(list []difference, f field, wanted, live any) []difference {
 	switch wanted := wanted.(type) {
 	case nil:
-		return "", false
+		return list
 	case Object:
-		return driftOfObject(wanted, live)
+		if len(wanted) == 0 && live == nil && presence[f.name] {
+			return append(list, difference{})
+		}
+		has, _ := live.(Object)
+		for key, v := range wanted {
+			from := len(list)
+			list = differ(list, f.below(key), v, has[key])
+			put(list[from:], "."+key)
+		}
+		return list
 	case []any:
-		return driftOfList(wanted, live)
+		return differInList(list, f, wanted, live)
 	}
-	return "", !same(wanted, live)
+	if !same(f.quantity, wanted, live) {
+		list = append(list, difference{live: live})
+	}
+	return list
 }
 
-func driftOfObject(wanted Object, live any) (path string, differs bool) {
-	has, _ := live.(Object)
-	first := ""
-	for key := range wanted {
-		if differs && key > first {
-			continue
-		}
-		if below, found := drift(wanted[key], has[key]); found {
-			first, path, differs = key, "."+key+below, true
-		}
+// put sets a part of a path before those of a list.
+func put(list []difference, part string) {
+	for i := range list {
+		list[i].path = part + list[i].path
 	}
-	return path, differs
 }
 
-// driftOfList compares lists of named objects by name, others in order.
-func driftOfList(wanted []any, live any) (path string, differs bool) {
+// differInList compares items that have keys with those of the same keys;
+// other lists are replaced as a whole, and compared so.
+func differInList(list []difference, f field, wanted []any, live any) []difference {
 	has, _ := live.([]any)
-	for i, item := range wanted {
-		found := any(nil)
-		if i < len(has) {
-			found = has[i]
-		}
-		if o, ok := item.(Object); ok && o["name"] != nil {
-			found = nil
-			for _, h := range has {
-				if other, ok := h.(Object); ok && other["name"] == o["name"] {
-					found = h
-				}
-			}
-		}
-		if below, differs := drift(item, found); found == nil || differs {
-			if found == nil {
-				below = "" // the item itself is missing
-			}
-			return "[" + strconv.Itoa(i) + "]" + below, true
+	keys, known := mergeKeys[f.name]
+	if !known && len(wanted) > 0 {
+		if o, ok := wanted[0].(Object); ok && o["name"] != nil {
+			keys = []string{"name"}
 		}
 	}
-	return "", false
+	if keys == nil && len(has) != len(wanted) && !extended[f.name] {
+		return append(list, difference{live: live})
+	}
+	for i, item := range wanted {
+		from := len(list)
+		if found := counterpart(has, i, item, keys); found == nil {
+			list = append(list, difference{})
+		} else {
+			list = differ(list, f, item, found)
+		}
+		if len(list) > from {
+			put(list[from:], "["+strconv.Itoa(i)+"]")
+		}
+	}
+	return list
 }
 
-// same compares scalars; "1" and "1000m" are one quantity.
-func same(a, b any) bool {
-	if a == b {
+// counterpart is the live item that an item of a list is compared with, or nil.
+func counterpart(live []any, i int, item any, keys []string) any {
+	if i < len(live) && (keys == nil || sameKeys(item, live[i], keys)) {
+		return live[i]
+	}
+	if keys == nil {
+		return nil
+	}
+	for _, other := range live {
+		if sameKeys(item, other, keys) {
+			return other
+		}
+	}
+	return nil
+}
+
+func sameKeys(a, b any, keys []string) bool {
+	x, okX := a.(Object)
+	y, okY := b.(Object)
+	if !okX || !okY {
+		return false
+	}
+	for _, key := range keys {
+		if keyOf(x, key) != keyOf(y, key) {
+			return false
+		}
+	}
+	return true
+}
+
+// keyOf is an item's value of a merge key; a port without a protocol is of TCP.
+func keyOf(item Object, key string) string {
+	switch v := item[key]; {
+	case v != nil && v != "":
+		return fmt.Sprint(v)
+	case key == "protocol":
+		return "TCP"
+	}
+	return ""
+}
+
+// same compares scalars. The API server drops most that are zero: zero is as
+// good as absent.
+func same(quantity bool, wanted, live any) bool {
+	if wanted == live {
 		return true
 	}
-	x, y := fmt.Sprint(a), fmt.Sprint(b)
-	if x == y {
-		return b != nil
+	if live == nil {
+		return wanted == "" || wanted == false || wanted == int64(0) || wanted == float64(0)
+	}
+	x, y := fmt.Sprint(wanted), fmt.Sprint(live)
+	if x == y || !quantity {
+		return x == y
 	}
 	p, errA := resource.ParseQuantity(x)
 	q, errB := resource.ParseQuantity(y)
 	return errA == nil && errB == nil && p.Cmp(q) == 0
 }
+
+// extra reports whether a live pod template has items or labels that a wanted
+// one does not: an apply that takes over their fields would drop them. Defaults
+// add neither.
+func extra(f field, wanted, live any) bool {
+	switch live := live.(type) {
+	case Object:
+		want, _ := wanted.(Object)
+		for key, v := range live {
+			w, named := want[key]
+			if !named && (labelled[f.name] || labelled[key]) || extra(f.below(key), w, v) {
+				return true
+			}
+		}
+	case []any:
+		want, _ := wanted.([]any)
+		if len(live) != len(want) {
+			return true
+		}
+		for i, item := range want {
+			if extra(f, item, live[i]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// labelled are objects whose keys are the user's.
+var labelled = map[string]bool{"labels": true, "annotations": true, "nodeSelector": true, "limits": true, "requests": true}

@@ -13,6 +13,10 @@ import (
 type Guard struct {
 	Grace time.Duration // for a unit without nodes, and between two removals
 	Share float64       // most of a grid's units that are removed at once
+	// Since is when somebody began to watch the Nodes: a unit may have been back
+	// before, and what a child says since when it is gone may be older than that.
+	// The grace counts from then on.
+	Since time.Time
 }
 
 // DefaultGuard is five minutes, and a tenth of the units at once.
@@ -58,6 +62,9 @@ func leftover(unit string, c *child, why string, guard Guard, now time.Time, p *
 	step := Step{Unit: unit, Kind: c.ref.Kind, Name: c.ref.Name, Action: Hold, live: true, Version: c.version}
 	step.Ready, _ = c.progress()
 	since, marked := c.goneSince()
+	if since.Before(guard.Since) {
+		since = guard.Since
+	}
 	switch left := guard.Grace - now.Sub(since); {
 	case !marked:
 		step.Unmarked = true

@@ -62,7 +62,7 @@ var kinds = []*Kind{
 	{
 		Name: "ServiceGrid", Short: "sg", Resource: "servicegrids",
 		Child: "Service", ChildResource: core.WithResource("services"),
-		maxName: validation.DNS1035LabelMaxLength - len(serviceSuffix), name: serviceName,
+		maxName: validation.DNS1035LabelMaxLength - len(serviceSuffix), name: serviceName, badName: badServiceName,
 	},
 }
 

@@ -48,14 +48,25 @@ func badName(name string) string {
 	return ""
 }
 
-// badSetName says why a name cannot be a StatefulSet's, or "".
+// badSetName says why a name cannot be a StatefulSet's, or "". Its pods have it
+// in their hostnames, so it is a label of DNS (Kubernetes 1.36 refuses others).
 func badSetName(name string, replicas int64) string {
 	pod := fmt.Sprintf("%s-%d", name, max(replicas-1, 0))
 	switch {
+	case strings.Contains(name, "."):
+		return fmt.Sprintf("%q has a dot, and a StatefulSet's name is part of its pods' hostnames: rename the grid (metadata.name), or label the unit's nodes with a value without a dot", name)
 	case len(name) > maxSetName:
 		return fmt.Sprintf("%q has %d characters, a StatefulSet's name at most %d: shorten the grid's name or the unit's", name, len(name), maxSetName)
 	case len(pod) > maxPodName:
 		return fmt.Sprintf("its pod %q has %d characters, a pod's name at most %d: shorten the grid's name or the unit's", pod, len(pod), maxPodName)
+	}
+	return ""
+}
+
+// badServiceName says why a name cannot be a Service's, or "".
+func badServiceName(name string, _ int64) string {
+	if len(validation.IsDNS1123Label(name)) > 0 {
+		return fmt.Sprintf("metadata.name: %q is no name of a Service: rename the grid with lower case letters, digits and '-' alone", name)
 	}
 	return ""
 }

@@ -114,14 +114,14 @@ func controllerOf(obj Object) Object {
 
 func deleting(obj Object) bool { return value[string](obj, "metadata", "deletionTimestamp") != "" }
 
-// condition is the status of a condition of a type, or "".
-func condition(obj Object, kind string) (status string, found bool) {
+// condition is an object's condition of a type.
+func condition(obj Object, kind string) (found Object, ok bool) {
 	for _, o := range value[[]any](obj, "status", "conditions") {
-		if c, ok := o.(Object); ok && c["type"] == kind {
-			status, found = value[string](c, "status"), true
+		if c, is := o.(Object); is && c["type"] == kind {
+			found, ok = c, true
 		}
 	}
-	return status, found
+	return found, ok
 }
 
 // sum is the same for the same content: JSON objects are marshalled sorted.

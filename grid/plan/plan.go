@@ -7,12 +7,7 @@ import (
 
 // All plans every grid of a world, by namespace, kind and name.
 func All(w World, guard Guard, now time.Time) []Plan {
-	x := NewIndex()
-	for _, list := range [][]Object{w.Nodes, w.Grids, w.Children, w.Revisions} {
-		for _, obj := range list {
-			x.Set(obj)
-		}
-	}
+	x := indexOf(w)
 	var plans []Plan
 	for _, ref := range x.Grids() {
 		if p, ok := x.Plan(ref, guard, now); ok {
@@ -38,11 +33,11 @@ func (x *Index) Plan(ref Ref, guard Guard, now time.Time) (p Plan, ok bool) {
 		p.Steps = x.steps(g)
 	}
 	p.Problems = append(p.Problems, g.refusals(p.Steps)...)
-	p.Problems = append(p.Problems, g.rejections()...)
 	if slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Action == Refuse || s.Action == Create }) {
 		x.refusing[ref] = true
 	}
 	if !g.kind.PerUnit {
+		p.Problems = append(p.Problems, g.rejections(p.Steps)...)
 		g.serviceStatus(&p, now)
 		return p, true
 	}
@@ -53,6 +48,7 @@ func (x *Index) Plan(ref Ref, guard Guard, now time.Time) (p Plan, ok bool) {
 		g.revise(&p)
 		p.Unused = g.unused()
 	}
+	p.Problems = append(p.Problems, g.rejections(p.Steps)...)
 	g.workloadStatus(&p, state, now)
 	return p, true
 }

@@ -44,8 +44,15 @@ func (g *tracked) holdBack(p *Plan, s *state, now time.Time) {
 		return
 	}
 	f := g.front(p, now)
-	if s.rollout == nil || s.rollout.Revision != g.revision {
+	switch {
+	case s.rollout == nil:
+	case s.rollout.Revision == g.revision:
+	case lastWaveStands(p.Steps, s.rollout.ReadySince): // the change concerns others: the pause goes on
+		s.rollout.Revision = g.revision
+	default:
 		s.rollout = nil
+	}
+	if s.rollout == nil {
 		if len(f.waiting) == 0 {
 			return // all is as it is to be, and was before
 		}
@@ -61,8 +68,23 @@ func (g *tracked) holdBack(p *Plan, s *state, now time.Time) {
 	g.nextWave(p, s, f, now)
 }
 
+// lastWaveStands reports whether the unit that the last wave applied to last
+// still runs what the grid says: a new revision begins another rollout only
+// where it changes what the one before has reached. What was applied after the
+// wave was ready, as a change by hand undone, is none of its units.
+func lastWaveStands(steps []Step, ready *metav1.Time) bool {
+	var last Step
+	for _, step := range steps {
+		if step.appliedAt.After(last.appliedAt) && (ready == nil || !step.appliedAt.After(ready.Time)) {
+			last = step
+		}
+	}
+	return !last.appliedAt.IsZero() && !last.changed
+}
+
 func (g *tracked) front(p *Plan, now time.Time) (f front) {
-	for i, step := range p.Steps {
+	for i := range p.Steps {
+		step := &p.Steps[i]
 		failure, begun := g.failures[step.Unit]
 		switch {
 		case step.changed && begun && failure.Final:
@@ -72,16 +94,35 @@ func (g *tracked) front(p *Plan, now time.Time) (f front) {
 		case step.changed:
 			f.waiting = append(f.waiting, i)
 		case step.Updated || step.Dark || step.Action == Refuse:
-		case step.appliedAt.IsZero() || now.Sub(step.appliedAt) < g.waves.deadline:
+		case step.Action == Adopt: // it is written now, and its pods stay
 			f.busy = append(f.busy, step.Unit)
-			if !step.appliedAt.IsZero() {
-				p.requeue(step.appliedAt.Add(g.waves.deadline).Sub(now))
-			}
 		default:
-			f.failed = append(f.failed, step.Unit)
+			since := step.begun(now, g.waves.deadline)
+			if !since.IsZero() && now.Sub(since) >= g.waves.deadline {
+				f.failed = append(f.failed, step.Unit)
+				continue
+			}
+			f.busy = append(f.busy, step.Unit)
+			if !since.IsZero() {
+				p.requeue(since.Add(g.waves.deadline).Sub(now))
+			}
 		}
 	}
 	return f
+}
+
+// begun is since when a unit has been able to become ready: since the change
+// reached it, or, where that was dark then, since a node was ready. That is by
+// the clock of the node, which is not believed where it is far ahead.
+func (s *Step) begun(now time.Time, deadline time.Duration) time.Time {
+	since := s.appliedAt
+	if since.IsZero() || s.members == nil {
+		return since
+	}
+	if lit := s.members.lit(); lit.After(since) && lit.Sub(now) < deadline {
+		since = lit
+	}
+	return since
 }
 
 // deferDark takes units without a ready node out of the order: they catch up.

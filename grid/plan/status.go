@@ -151,7 +151,7 @@ func ready(st *apiv1.WorkloadGridStatus) metav1.Condition {
 }
 
 func progressing(st *apiv1.WorkloadGridStatus, s state) metav1.Condition {
-	c := metav1.Condition{Type: apiv1.Progressing, Status: metav1.ConditionTrue, Reason: "Complete"}
+	c := metav1.Condition{Type: apiv1.Progressing, Status: metav1.ConditionTrue, Reason: "Complete", Message: "every unit runs what the grid says, but for those that are dark or refused"}
 	switch {
 	case s.stopped != "":
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Stopped", cut(s.stopped)
@@ -160,7 +160,7 @@ func progressing(st *apiv1.WorkloadGridStatus, s state) metav1.Condition {
 	case s.rollout != nil && (s.pending > 0 || s.rollout.WaitingSince != nil):
 		c.Reason, c.Message = "InWaves", "the change goes to the units wave by wave"
 	case st.UpdatedUnits+st.RefusedUnits+st.DarkUnits < st.Units:
-		c.Reason = "Updating"
+		c.Reason, c.Message = "Updating", "not every unit runs what the grid says yet"
 	}
 	return c
 }

@@ -34,17 +34,17 @@ type Step struct {
 	// Ready: the workload has all its replicas. Updated: it runs what the grid
 	// says. Dark: no node of the unit is ready.
 	Ready, Updated, Dark bool
-	// Version is the live child's metadata.resourceVersion. Fingerprint changes
-	// with what the grid may have said of it, and not with its status.
-	Version, Fingerprint string
+	// Version is the live child's metadata.resourceVersion.
+	Version string
 	// Unmarked: held, and not annotated yet with the time it was first seen so.
 	Unmarked bool
-	// Unmark: the unit is back, that annotation is to go.
+	// Unmark: the unit is back, that annotation is to go, whatever the action.
 	Unmark bool
 
 	live      bool      // the child is there
 	changed   bool      // to be applied because the grid changed: waves hold it back
 	appliedAt time.Time // of the live child, last
+	members   *members  // of the unit; nil for none
 	desired   *desired  // nil unless Create, Update or Adopt
 }
 
@@ -63,6 +63,28 @@ func (s Step) Hash() string {
 		return ""
 	}
 	return s.desired.hash
+}
+
+// Settled is what a child is to be annotated with (names.Settled) that came out
+// of applying Object, where that differs all the same; or "".
+func (s Step) Settled(result Object) string {
+	if s.desired == nil {
+		return ""
+	}
+	list := s.desired.drifted(readChild(result))
+	if len(list) == 0 {
+		return ""
+	}
+	return s.desired.settled(list)
+}
+
+// Writes reports whether the step calls for a write.
+func (s Step) Writes() bool {
+	switch s.Action {
+	case Create, Update, Adopt, Remove, Release:
+		return true
+	}
+	return s.Unmark || s.Unmarked
 }
 
 // leaving reports whether the child's unit is gone.

@@ -1,24 +1,53 @@
 package plan
 
-// members are the nodes of a unit.
-type members struct{ nodes, ready int }
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
-func (m *members) dark() bool { return m.nodes > 0 && m.ready == 0 }
+// members are the nodes of a unit.
+type members struct {
+	nodes int
+	ready map[string]time.Time // nodes that are, and since when; zero is unknown
+}
+
+func (m *members) dark() bool { return m.nodes > 0 && len(m.ready) == 0 }
+
+// lit is since when a node of the unit has been ready; zero is unknown.
+func (m *members) lit() (at time.Time) {
+	first := true
+	for _, since := range m.ready {
+		if first || since.Before(at) {
+			at, first = since, false
+		}
+	}
+	return at
+}
+
+// division is what Nodes make up by one unit key.
+type division struct {
+	units  map[string]*members
+	sorted []string // their names
+}
 
 // units are the Nodes, counted by the values of the unit keys in use: setting
 // one costs the keys, not the Nodes.
 type units struct {
 	nodes map[string]node
-	byKey map[string]map[string]*members // unit key -> unit
+	byKey map[string]*division
 }
 
 func newUnits() units {
-	return units{nodes: map[string]node{}, byKey: map[string]map[string]*members{}}
+	return units{nodes: map[string]node{}, byKey: map[string]*division{}}
 }
 
-// set adds or replaces a Node, or removes it where now is nil. It returns the
-// keys of which a unit appeared, vanished, went dark or lit up.
-func (u *units) set(name string, now *node) (changed []string) {
+// shift is a unit of a key that appeared, vanished, went dark, or is lit since
+// another time.
+type shift struct{ key, unit string }
+
+// set adds or replaces a Node, or removes it where now is nil.
+func (u *units) set(name string, now *node) (shifts []shift) {
 	was, before := u.nodes[name]
 	delete(u.nodes, name)
 	next := node{}
@@ -26,56 +55,101 @@ func (u *units) set(name string, now *node) (changed []string) {
 		next, u.nodes[name] = *now, *now
 	}
 	there := now != nil
-	for key, list := range u.byKey {
+	for key, d := range u.byKey {
 		from, to := was.labels[key], next.labels[key]
-		if from == to && was.ready == next.ready && before == there {
+		if from == to && was.ready == next.ready && was.since.Equal(next.since) && before == there {
 			continue
 		}
-		differs := before && count(list, from, was.ready, -1)
-		differs = there && count(list, to, next.ready, 1) || differs
-		if differs {
-			changed = append(changed, key)
+		old, other := d.look(from), d.look(to)
+		if before {
+			d.leave(from, name)
+		}
+		if there {
+			d.join(to, name, next)
+		}
+		if old != d.look(from) {
+			shifts = append(shifts, shift{key, from})
+		}
+		if from != to && other != d.look(to) {
+			shifts = append(shifts, shift{key, to})
 		}
 	}
-	return changed
+	return shifts
 }
 
-// count adds a node to a unit, or takes it away, and reports whether the unit
-// appeared, vanished, went dark or lit up.
-func count(list map[string]*members, unit string, ready bool, by int) bool {
-	if unit == "" {
-		return false
-	}
-	m := list[unit]
+// looks is what plans depend on of a unit.
+type looks struct {
+	there, dark bool
+	lit         int64
+}
+
+func (d *division) look(unit string) looks {
+	m := d.units[unit]
 	if m == nil {
-		m = &members{}
-		list[unit] = m
+		return looks{}
 	}
-	before := *m
-	m.nodes += by
-	if ready {
-		m.ready += by
-	}
-	if m.nodes == 0 {
-		delete(list, unit)
-	}
-	return (before.nodes == 0) != (m.nodes == 0) || before.dark() != m.dark()
+	return looks{true, m.dark(), m.lit().Unix()}
 }
 
-// use counts the units of a key, where that was not in use before.
+// join adds a node to a unit; an empty value is none.
+func (d *division) join(unit, name string, n node) {
+	if unit == "" {
+		return
+	}
+	m := d.units[unit]
+	if m == nil {
+		m = &members{ready: map[string]time.Time{}}
+		d.units[unit] = m
+		at, _ := slices.BinarySearch(d.sorted, unit)
+		d.sorted = slices.Insert(d.sorted, at, unit)
+	}
+	m.nodes++
+	if n.ready {
+		m.ready[name] = n.since
+	}
+}
+
+func (d *division) leave(unit, name string) {
+	m := d.units[unit]
+	if m == nil {
+		return
+	}
+	delete(m.ready, name)
+	if m.nodes--; m.nodes > 0 {
+		return
+	}
+	delete(d.units, unit)
+	if at, found := slices.BinarySearch(d.sorted, unit); found {
+		d.sorted = slices.Delete(d.sorted, at, at+1)
+	}
+}
+
+// use divides the Nodes by a key, where that was not in use before.
 func (u *units) use(key string) {
 	if u.byKey[key] != nil {
 		return
 	}
-	list := map[string]*members{}
+	d := &division{units: map[string]*members{}}
+	values := map[string]bool{}
 	for _, n := range u.nodes {
-		count(list, n.labels[key], n.ready, 1)
+		values[n.labels[key]] = true
 	}
-	u.byKey[key] = list
+	delete(values, "")
+	d.sorted = slices.Sorted(maps.Keys(values)) // at once: each alone would move the others
+	for _, unit := range d.sorted {
+		d.units[unit] = &members{ready: map[string]time.Time{}}
+	}
+	for name, n := range u.nodes {
+		d.join(n.labels[key], name, n)
+	}
+	u.byKey[key] = d
 }
 
 // drop forgets a key that is in use no longer.
 func (u *units) drop(key string) { delete(u.byKey, key) }
 
 // of are the units of a key in use.
-func (u *units) of(key string) map[string]*members { return u.byKey[key] }
+func (u *units) of(key string) map[string]*members { return u.byKey[key].units }
+
+// sorted are their names, in order; not to be kept.
+func (u *units) sorted(key string) []string { return u.byKey[key].sorted }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -44,12 +45,42 @@ func newWaves(r *apiv1.Rollout) *waves {
 	case n.Type == intstr.Int:
 		w.number = max(1, int(n.IntVal))
 	default:
-		if percent, ok := strings.CutSuffix(n.StrVal, "%"); ok {
+		if percent, ok := strings.CutSuffix(n.StrVal, "%"); ok && goodSize(n) { // else one by one
 			share, _ := strconv.ParseFloat(percent, 64)
 			w.share = share / 100
 		}
 	}
 	return w
+}
+
+// wrongWaves names the first field of a rollout that makes no sense, and says
+// why, as the CRD does.
+func wrongWaves(r *apiv1.Rollout) (field, text string) {
+	switch {
+	case r == nil:
+	case !goodSize(r.MaxUnits):
+		return "maxUnits", fmt.Sprintf("%q is no size of a wave: give a number from 1, or a percentage from 0%% to 100%%", r.MaxUnits.String())
+	case r.PauseSeconds < 0:
+		return "pauseSeconds", "must not be negative"
+	case r.ProgressDeadlineSeconds != nil && *r.ProgressDeadlineSeconds < 1:
+		return "progressDeadlineSeconds", "must be at least 1"
+	case r.MaxFailedUnits < 0:
+		return "maxFailedUnits", "must not be negative"
+	}
+	return "", ""
+}
+
+// goodSize reports whether a wave may have that size: the CRD's rule.
+func goodSize(n *intstr.IntOrString) bool {
+	switch {
+	case n == nil:
+		return true
+	case n.Type == intstr.Int:
+		return n.IntVal >= 1
+	}
+	number, isPercent := strings.CutSuffix(n.StrVal, "%")
+	percent, err := strconv.ParseUint(number, 10, 8)
+	return isPercent && err == nil && percent <= 100
 }
 
 func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }

@@ -50,8 +50,8 @@ type Index struct {
 type tracked struct {
 	*grid
 	*record
-	assessed map[string]assessment // by unit, of the spec as it is
-	failures map[string]Failure    // by unit, of the spec as it is
+	assessed map[string]*assessment // by unit, of the spec as it is
+	failures map[string]Failure     // by unit, of the spec as it is
 }
 
 // record is what outlives a change of the grid.
@@ -83,6 +83,17 @@ func NewIndex() *Index {
 		units: newUnits(), grids: map[Ref]*tracked{}, users: map[string]map[Ref]bool{}, children: map[Ref]*child{},
 		taken: map[Ref]bool{}, records: map[Ref]*record{}, dirty: map[Ref]bool{}, refusing: map[Ref]bool{},
 	}
+}
+
+// indexOf is a world, ready for planning.
+func indexOf(w World) *Index {
+	x := NewIndex()
+	for _, list := range [][]Object{w.Nodes, w.Grids, w.Children, w.Revisions} {
+		for _, obj := range list {
+			x.Set(obj)
+		}
+	}
+	return x
 }
 
 // Grids lists the grids there are, by namespace, kind and name; those of
@@ -180,8 +191,8 @@ func (x *Index) markRefusing(namespace string) {
 }
 
 func (x *Index) setNode(name string, n *node) {
-	for _, key := range x.units.set(name, n) {
-		for ref := range x.users[key] {
+	for _, s := range x.units.set(name, n) {
+		for ref := range x.users[s.key] {
 			x.dirty[ref] = true
 			x.markRefusing(ref.Namespace)
 		}
@@ -206,7 +217,7 @@ func (x *Index) setGrid(ref Ref, g *grid, obj Object) {
 		delete(x.refusing, ref)
 		return
 	}
-	next := &tracked{grid: g, record: x.recordOf(ref), assessed: map[string]assessment{}, failures: map[string]Failure{}}
+	next := &tracked{grid: g, record: x.recordOf(ref), assessed: map[string]*assessment{}, failures: map[string]Failure{}}
 	if old == nil || old.uid != g.uid {
 		next.workload, next.service = decodeStatus(obj)
 	}
@@ -238,7 +249,7 @@ func (x *Index) regroup(g *tracked) {
 	g.children = map[string][]*child{}
 	for _, c := range x.children {
 		if of, ok := gridOf(c); ok && of == g.ref {
-			unit := c.unit(g.unitKey)
+			unit := c.unit(g.ref.Name, g.unitKey)
 			g.children[unit] = append(g.children[unit], c)
 		}
 	}
@@ -285,7 +296,7 @@ func (x *Index) group(c *child, there bool) {
 	if g == nil {
 		return // its grid will look for it
 	}
-	unit := c.unit(g.unitKey)
+	unit := c.unit(g.ref.Name, g.unitKey)
 	list := slices.DeleteFunc(g.children[unit], func(o *child) bool { return o.ref == c.ref })
 	if there {
 		at, _ := slices.BinarySearchFunc(list, c, compareChildren)

@@ -17,10 +17,18 @@ type cluster struct {
 	uid     int
 	x       *Index // kept in line, object by object
 	last    map[Ref]lastPlan
+	absent  map[[2]string]time.Time // unit key and unit: since when no node has it
+	waves   map[Ref]wave            // the last of each grid
+}
+
+// wave is what is known of one, apart from the code under test.
+type wave struct {
+	units []string
+	ready time.Time // zero while it is not
 }
 
 func newCluster(seed uint64) *cluster {
-	return &cluster{r: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), objects: map[Ref]Object{}, x: NewIndex(), last: map[Ref]lastPlan{}}
+	return &cluster{r: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), objects: map[Ref]Object{}, x: NewIndex(), last: map[Ref]lastPlan{}, absent: map[[2]string]time.Time{}, waves: map[Ref]wave{}}
 }
 
 var (
@@ -80,6 +88,27 @@ func (c *cluster) happen() {
 	default:
 		c.work()
 	}
+	c.look()
+}
+
+// look notes which units have no node.
+func (c *cluster) look() {
+	there := map[[2]string]bool{}
+	for _, ref := range c.refs("Node") {
+		for key, unit := range stringsOf(value[Object](c.objects[ref], "metadata", "labels")) {
+			there[[2]string{key, unit}] = true
+		}
+	}
+	for _, key := range testKeys {
+		for _, unit := range testUnits {
+			at := [2]string{key, unit}
+			if _, noted := c.absent[at]; there[at] {
+				delete(c.absent, at)
+			} else if !noted {
+				c.absent[at] = c.now
+			}
+		}
+	}
 }
 
 func (c *cluster) setNode(name string) {
@@ -89,8 +118,11 @@ func (c *cluster) setNode(name string) {
 			labels[key] = unit
 		}
 	}
-	ready := pick(c.r, []string{"True", "True", "False", "Unknown"})
-	c.set(Object{"apiVersion": "v1", "kind": "Node", "metadata": Object{"name": name, "labels": labels}, "status": Object{"conditions": []any{Object{"type": "Ready", "status": ready}}}})
+	ready, since := pick(c.r, []string{"True", "True", "True", "Unknown"}), c.now.Format(time.RFC3339)
+	if old, ok := condition(c.objects[Ref{Kind: "Node", Name: name}], "Ready"); ok && old["status"] == ready {
+		since = value[string](old, "lastTransitionTime")
+	}
+	c.set(Object{"apiVersion": "v1", "kind": "Node", "metadata": Object{"name": name, "labels": labels}, "status": Object{"conditions": []any{Object{"type": "Ready", "status": ready, "lastTransitionTime": since}}}})
 }
 
 func (c *cluster) workloadTemplate(name string) Object {
@@ -133,7 +165,7 @@ func (c *cluster) setGrid(kind, name string) {
 	if c.r.IntN(3) > 0 {
 		spec["rollout"] = Object{
 			"order": []any{"x.y", "c"}, "maxUnits": pick(c.r, []any{int64(1), int64(2), "50%"}), "pauseSeconds": int64(c.r.IntN(2) * 60),
-			"progressDeadlineSeconds": int64(600), "maxFailedUnits": int64(c.r.IntN(2)), "paused": c.r.IntN(8) == 0,
+			"progressDeadlineSeconds": int64(600), "maxFailedUnits": int64(c.r.IntN(2)), "paused": c.r.IntN(4) == 0,
 		}
 	}
 	c.set(obj)
@@ -171,12 +203,13 @@ func (c *cluster) endGrid() {
 
 func (c *cluster) setUnowned() {
 	kind := pick(c.r, []string{"Deployment", "StatefulSet", "Service"})
-	obj := Object{"apiVersion": "apps/v1", "kind": kind, "metadata": Object{"namespace": "default", "name": pick(c.r, []string{"a-b-c", "a-a", "shop-svc", "shop-c"})}, "spec": Object{}}
+	grid, unit := pick(c.r, []string{"a", "a-b", "shop"}), pick(c.r, []string{"a", "c", "north", "b-c", "svc"})
+	obj := Object{"apiVersion": "apps/v1", "kind": kind, "metadata": Object{"namespace": "default", "name": grid + "-" + unit}, "spec": Object{}}
 	if c.objects[RefOf(obj)] != nil {
 		return
 	}
-	if c.r.IntN(2) == 0 {
-		obj["metadata"].(Object)["labels"] = Object{"superedge.io/grid-selector": pick(c.r, []string{"a", "shop"}), "superedge.io/grid-uniq-key": "site"}
+	if c.r.IntN(3) > 0 {
+		obj["metadata"].(Object)["labels"] = Object{"superedge.io/grid-selector": grid, "superedge.io/grid-uniq-key": "site"}
 	}
 	c.set(obj)
 }
@@ -202,7 +235,7 @@ func (c *cluster) spoil(ref Ref) {
 // work lets every workload controller make progress, or not.
 func (c *cluster) work() {
 	for _, ref := range c.refs("Deployment", "StatefulSet") {
-		if c.r.IntN(3) == 0 {
+		if c.r.IntN(2) == 0 {
 			continue
 		}
 		obj := clone(c.objects[ref])
@@ -247,12 +280,20 @@ func (c *cluster) writeStatus(p Plan) {
 
 func (c *cluster) step(p Plan, s Step) {
 	ref := Ref{s.Kind, p.Grid.Namespace, s.Name}
+	if s.Unmark {
+		back := clone(c.objects[ref])
+		delete(ensure(back, "metadata", "annotations"), "gridmesh.io/unit-gone-since")
+		c.set(back)
+	}
 	switch obj := s.Object(c.now); {
 	case obj != nil:
 		if old := c.objects[ref]; old != nil {
 			metadata := value[Object](obj, "metadata")
 			metadata["uid"], metadata["generation"] = value[string](old, "metadata", "uid"), integer(old, 0, "metadata", "generation")+1
 			obj["status"] = old["status"]
+			if gone := value[string](old, "metadata", "annotations", "gridmesh.io/unit-gone-since"); gone != "" {
+				ensure(metadata, "annotations")["gridmesh.io/unit-gone-since"] = gone
+			}
 			if n, ok := value[Object](old, "spec")["replicas"]; ok && value[Object](obj, "spec")["replicas"] == nil {
 				value[Object](obj, "spec")["replicas"] = n
 				metadata["managedFields"] = value[Object](old, "metadata")["managedFields"]

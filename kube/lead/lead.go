@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -20,6 +21,8 @@ type Election struct {
 	Namespace, Name         string // of the Lease
 	Identity                string // of this replica
 	Lease, Renew, RetryWait time.Duration
+	// Fault hears of every look at the Lease what failed, or nil; it may be nil.
+	Fault func(error)
 }
 
 // ErrLost means that another replica leads now, or that the API server
@@ -34,10 +37,10 @@ func Run(ctx context.Context, c *kube.Client, e Election, f func(ctx context.Con
 	var result error
 	began, ended := make(chan struct{}), make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
+		Lock: &lock{&resourcelock.LeaseLock{
 			LeaseMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name}, Client: c.Typed.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: e.Identity},
-		},
+		}, e.Fault},
 		LeaseDuration: e.Lease, RenewDeadline: e.Renew, RetryPeriod: e.RetryWait, ReleaseOnCancel: true, Name: e.Name,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
@@ -65,4 +68,38 @@ func Run(ctx context.Context, c *kube.Client, e Election, f func(ctx context.Con
 		return ErrLost
 	}
 	return result
+}
+
+// lock is a Lease that tells what its reads and writes come to: client-go only
+// logs that.
+type lock struct {
+	resourcelock.Interface
+	fault func(error)
+}
+
+func (l *lock) tell(err error) error {
+	if l.fault == nil {
+		return err
+	}
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || errors.Is(err, context.Canceled) {
+		return err // it is made next, or another was faster, or this is the end
+	}
+	l.fault(err)
+	return err
+}
+
+// Get implements resourcelock.Interface.
+func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := l.Interface.Get(ctx)
+	return record, raw, l.tell(err)
+}
+
+// Create implements resourcelock.Interface.
+func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return l.tell(l.Interface.Create(ctx, r))
+}
+
+// Update implements resourcelock.Interface.
+func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return l.tell(l.Interface.Update(ctx, r))
 }

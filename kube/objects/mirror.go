@@ -2,10 +2,16 @@ package objects
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"reflect"
+	"slices"
 	"sync"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
@@ -26,7 +32,19 @@ type Mirror struct {
 
 	mu      sync.Mutex
 	changed map[cache.ObjectName]map[string]bool // kinds by name
+	faults  map[string]fault                     // by kind, the last
 }
+
+// fault is why a kind could not be followed.
+type fault struct {
+	err     error
+	at      time.Time
+	version string // of what was known then: with another it is followed again
+}
+
+// faultStands is how long a fault counts: a watch that goes on failing is
+// tried more often.
+const faultStands = 2 * time.Minute
 
 // NewMirror mirrors kinds through c on Run. prune drops from an object what
 // nobody needs; an object that is the same then has not changed.
@@ -34,6 +52,7 @@ func NewMirror(c *kube.Client, kinds []Kind, prune func(obj map[string]any)) *Mi
 	m := &Mirror{
 		client: c.Dynamic, kinds: map[string]Kind{}, prune: prune, wake: make(chan struct{}, 1),
 		stores: map[string]cache.SharedIndexInformer{}, changed: map[cache.ObjectName]map[string]bool{},
+		faults: map[string]fault{},
 	}
 	for _, k := range kinds {
 		m.kinds[k.Kind] = k
@@ -58,6 +77,13 @@ func (m *Mirror) Run(ctx context.Context, ready func()) error {
 		if err != nil {
 			return fmt.Errorf("watch %s: %w", kind, err)
 		}
+		err = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+			m.failed(kind, err)
+			cache.DefaultWatchErrorHandler(ctx, r, err)
+		})
+		if err != nil {
+			return fmt.Errorf("watch %s: %w", kind, err)
+		}
 		handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { m.touch(kind, obj) },
 			UpdateFunc: func(a, b any) { m.updated(kind, a, b) },
@@ -74,6 +100,30 @@ func (m *Mirror) Run(ctx context.Context, ready func()) error {
 	}
 	wg.Wait()
 	return nil
+}
+
+// failed notes why a kind is not followed. A watch that ends or is too old is
+// begun again at once, and no fault.
+func (m *Mirror) failed(kind string, err error) {
+	if errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.faults[kind] = fault{err, time.Now(), m.stores[kind].LastSyncResourceVersion()}
+}
+
+// Fault says which kinds cannot be followed, and why, or nil.
+func (m *Mirror) Fault() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var errs []error
+	for _, kind := range slices.Sorted(maps.Keys(m.faults)) {
+		if f := m.faults[kind]; time.Since(f.at) < faultStands && f.version == m.stores[kind].LastSyncResourceVersion() {
+			errs = append(errs, fmt.Errorf("list and watch %s: %w", m.kinds[kind].Resource.GroupResource(), f.err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // updated ignores what changed in nothing but its version: a heartbeat.

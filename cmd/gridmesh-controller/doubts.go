@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gridmesh/gridmesh/internal/obs"
+)
+
+var (
+	errNotServed = errors.New("the CustomResourceDefinitions of grids are not served yet")
+	errNotKnown  = errors.New("not all that grids depend on is known yet")
+)
+
+const (
+	doubtsLook  = time.Second
+	doubtsAfter = 10 * time.Second // a start takes a moment
+	doubtsAgain = time.Minute
+)
+
+// doubts are why a replica may be unable to do its work, by what they are
+// about. A controller that waits in silence looks like one with nothing to do.
+// The zero doubts are none.
+type doubts struct {
+	mu    sync.Mutex
+	list  map[string]error
+	asked func() error // nil for nobody
+}
+
+// set notes a doubt, or that there is none.
+func (d *doubts) set(about string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.list == nil {
+		d.list = map[string]error{}
+	}
+	if d.list[about] = err; err == nil {
+		delete(d.list, about)
+	}
+}
+
+// ask has another asked for doubts whenever they are looked at.
+func (d *doubts) ask(who func() error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked = who
+}
+
+// clear ends all doubts of one who leads no longer.
+func (d *doubts) clear() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.list, d.asked = nil, nil
+}
+
+// now are the doubts there are, or nil.
+func (d *doubts) now() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var errs []error
+	for _, about := range slices.Sorted(maps.Keys(d.list)) {
+		errs = append(errs, fmt.Errorf("%s: %w", about, d.list[about]))
+	}
+	if d.asked != nil {
+		errs = append(errs, d.asked())
+	}
+	return errors.Join(errs...)
+}
+
+// tell logs doubts that stay, until ctx ends.
+func (d *doubts) tell(ctx context.Context, log *slog.Logger) error {
+	tick := time.NewTicker(doubtsLook)
+	defer tick.Stop()
+	var since, told time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		switch err, now := d.now(), time.Now(); {
+		case err == nil && !told.IsZero():
+			log.Info("nothing is in the way of grids any more")
+			fallthrough
+		case err == nil:
+			since, told = time.Time{}, time.Time{}
+		case since.IsZero():
+			since = now
+		case now.Sub(since) >= doubtsAfter && now.Sub(told) >= doubtsAgain:
+			told = now
+			log.Error("grids are not carried out; give the ServiceAccount the rights of deploy/controller.yaml, and install the CRDs (--install-crds)", obs.KeyErr, err)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// What keeps a replica from its work is said after ten seconds, and again now
+// and then; not what a start takes, and not what is over.
+func TestDoubtsAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer // read while the teller sleeps
+		var d doubts
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- d.tell(ctx, slog.New(slog.NewTextHandler(&out, nil))) }()
+		told := func(after time.Duration, want int, what string) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			if got := strings.Count(out.String(), "level=ERROR"); got != want {
+				t.Errorf("%s: told %d times, want %d:\n%s", what, got, want, out.String())
+			}
+		}
+		if err := d.now(); err != nil {
+			t.Errorf("no doubts are %v", err)
+		}
+		d.set("mirror", errNotKnown)
+		told(8*time.Second, 0, "a start")
+		d.set("mirror", nil)
+		told(20*time.Second, 0, "a start that is over")
+		d.set("mirror", errNotKnown)
+		d.ask(func() error { return errors.New("deploymentgrids is forbidden") })
+		told(13*time.Second, 1, "forbidden")
+		told(30*time.Second, 1, "within a minute")
+		told(40*time.Second, 2, "after a minute")
+		if text := out.String(); !strings.Contains(text, "deploymentgrids is forbidden") || !strings.Contains(text, "rights of deploy/controller.yaml") {
+			t.Errorf("told: %s", text)
+		}
+		d.clear()
+		told(time.Hour, 2, "after it is over")
+		if !strings.Contains(out.String(), "nothing is in the way of grids any more") {
+			t.Errorf("told: %s", out.String())
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
