@@ -102,20 +102,19 @@ const spareWatches = 3
 func (s *Soak) compareWatches(ctx context.Context, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	now, errRead := 0, error(nil)
-	if wait.Until(ctx, func() error {
-		if now, errRead = s.watches(ctx); errRead != nil {
-			return errRead
+	last := 0 // that the API server has said
+	err := wait.Until(ctx, func() error {
+		now, err := s.watches(ctx)
+		if err != nil {
+			return err
 		}
-		if now > s.watching+spareWatches {
-			return fmt.Errorf("%d watches", now)
+		if last = now; now > s.watching+spareWatches {
+			return fmt.Errorf("%d watches are open", now)
 		}
 		return nil
-	}) == nil {
-		return nil
+	})
+	if err == nil || last == 0 {
+		return err
 	}
-	if now == 0 {
-		return errRead
-	}
-	return &Violation{Judge: "watches", Text: fmt.Sprintf("%d are open, and were %d when the run began", now, s.watching)}
+	return &Violation{Judge: "watches", Text: fmt.Sprintf("%d are open, and were %d when the run began", last, s.watching)}
 }

@@ -266,5 +266,5 @@ func (s *Soak) plantWatches(ctx context.Context) error {
 		}
 		defer w.Stop()
 	}
-	return s.compareWatches(ctx, 3*time.Second)
+	return s.compareWatches(ctx, 10*time.Second)
 }
