@@ -219,7 +219,8 @@ func ordered(v any) any {
 	case map[string]any:
 		out := map[string]any{}
 		for key, value := range v {
-			if key != "version_info" && key != "last_updated" {
+			// What Envoy has seen of an endpoint's health comes and goes.
+			if key != "version_info" && key != "last_updated" && key != "health_status" {
 				out[key] = ordered(value)
 			}
 		}
