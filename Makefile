@@ -23,14 +23,14 @@ PROGRAMS     := ./cmd/... ./test/lab ./test/cluster/lab-worker ./test/cluster/re
 # Packages whose tests run built programs, or build one for minutes; and those
 # that start whole nodes. One at a time, for two cores.
 BUILT_TESTS   := ./test/docs/ ./test/coredns/
-CLUSTER_TESTS := ./test/datapath/ ./test/kubernetes/ ./test/kubernetes/real/
+CLUSTER_TESTS := ./test/datapath/ ./test/kubernetes/ ./test/kubernetes/real/ ./test/soak/
 # A machine of one core needs most of it; a quiet one of two a fifth.
 CLUSTER_TIME  := 90m
 
 # Of each fuzz target.
 FUZZ_TIME ?= 60s
 
-.PHONY: help build race kube envoy resolvers test unit cluster-test demo demo-soak lint generate golden fuzz bench clean
+.PHONY: help build race kube envoy resolvers test unit cluster-test demo demo-soak soak lint generate golden fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -57,7 +57,7 @@ resolvers: ## build programs that resolve names by glibc and by musl into bin/
 	@mkdir -p $(BIN) && for libc in glibc musl; do \
 		ln -f $(CACHE)/resolve-$(RESOLVE_KEY)-$$libc $(BIN)/resolve-$$libc 2>/dev/null || cp $(CACHE)/resolve-$(RESOLVE_KEY)-$$libc $(BIN)/resolve-$$libc; done
 
-test: unit cluster-test ## every test: unit and stories, then real nodes, then a real cluster (not: demo-soak, fuzz, bench, lint)
+test: unit cluster-test ## every test: unit and stories, then real nodes, then a real cluster, and a minute of soak (not: soak, demo-soak, fuzz, bench, lint)
 
 unit: ## unit tests and stories, with the race detector; nothing needs to be built first
 	$(GO) vet ./...
@@ -74,6 +74,10 @@ demo: build kube envoy ## the main job, shown: two units, cut and killed (KEEP=1
 
 demo-soak: build kube envoy ## the demo 50 times beside 3 processes that spin; none may fail (SOAK_RUNS, SOAK_SPIN)
 	@$(BIN)/lab soak --runs $(or $(SOAK_RUNS),50) --spin $(or $(SOAK_SPIN),3)
+
+soak: build race kube envoy ## 20 minutes of everything that can go wrong, judged (SEED, FOR; STEPS=file plays a list; SHRINK: runs to shrink what fails)
+	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 SOAK_SEED=$(SEED) SOAK_FOR=$(or $(FOR),20m) SOAK_STEPS=$(if $(STEPS),$(abspath $(STEPS))) SOAK_SHRINK=$(or $(SHRINK),6) \
+		$(GO) test ./test/soak -run TestSoak -count=1 -v -timeout 24h
 
 lint: ## golangci-lint
 	cd test/tools && $(GO) build -o ../../$(BIN)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint

@@ -23,8 +23,8 @@ type FindingKind string
 const (
 	// KubeProxy rules, live or left over: the agent refuses to start.
 	KubeProxy FindingKind = "kube-proxy"
-	// PolicyEngine: NetworkPolicies would be bypassed; refused without
-	// --allow-policy-bypass.
+	// PolicyEngine: NetworkPolicies would be bypassed; reported, and refused at a
+	// first start where the operator wants that.
 	PolicyEngine FindingKind = "policy-engine"
 	// InputDrop: a host firewall that drops captured packets; reported.
 	InputDrop FindingKind = "input-drop"

@@ -68,10 +68,7 @@ static_resources:
 // a-3.
 func bench(ctx context.Context) error {
 	printFacts()
-	c, err := cluster.Up(ctx, cluster.Config{
-		Lab:   netlab.Config{Units: []netlab.UnitConfig{{Name: "a", Nodes: []netlab.PodNetwork{netlab.Routed, netlab.Routed, netlab.Routed}}}},
-		Proxy: map[string]string{"a-1": "gridmesh", "a-3": "kube-proxy"}, Say: say,
-	})
+	c, _, err := start(ctx, cluster.Config{Lab: oneUnit(3), Proxy: map[string]string{"a-1": "gridmesh", "a-3": "kube-proxy"}})
 	if err != nil {
 		return err
 	}

@@ -37,16 +37,7 @@ func (b *changes) use(ctx context.Context, from *netlab.NS, used, failed *atomic
 }
 
 func (b *changes) up(ctx context.Context) (err error) {
-	b.c, err = cluster.Up(ctx, cluster.Config{
-		Lab: netlab.Config{Units: []netlab.UnitConfig{{Name: "a", Nodes: []netlab.PodNetwork{netlab.Routed, netlab.Routed, netlab.Routed}}}}, Say: say,
-		AgentFlags: b.flags(),
-	})
-	if err != nil {
-		return err
-	}
-	cfg := b.c.RESTConfig()
-	cfg.QPS = -1
-	if b.kube, err = kubernetes.NewForConfig(cfg); err != nil {
+	if b.c, b.kube, err = start(ctx, cluster.Config{Lab: oneUnit(3), AgentFlags: b.flags()}); err != nil {
 		return err
 	}
 	if err := b.c.Apply(shop + "---" + shelf); err != nil {

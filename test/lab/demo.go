@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
@@ -95,9 +98,42 @@ The cluster stays until Ctrl-C or "bin/lab down". In another shell:
 	return serve(ctx, d.c)
 }
 
-// nodeGrace is Kubernetes' own: a node that is silent for less keeps its pods'
-// verdicts, and the demonstration cuts for less.
-const nodeGrace = 50 * time.Second
+// outlasts makes the cut of the uplink outlast the controller manager's
+// patience, so that it marks the unit's pods: the unit must serve itself
+// nevertheless, when the cloud is back too. Off as long as an agent believes
+// such a verdict about its own unit.
+const outlasts = false
+
+// nodeGrace is how long the controller manager waits for a silent node:
+// Kubernetes' own, which the cut does not reach, or a few heartbeats.
+func nodeGrace() time.Duration {
+	if outlasts {
+		return 12 * time.Second
+	}
+	return 50 * time.Second
+}
+
+// marked waits until the controller manager has marked the pods of a unit that
+// it does not hear of.
+func (d *demo) marked(ctx context.Context, unit string) error {
+	return d.wait(ctx, "the controller manager to mark the pods of unit "+unit, func() error {
+		for _, p := range d.pods {
+			if p.unit != unit {
+				continue
+			}
+			now, err := d.c.Kube.CoreV1().Pods("default").Get(ctx, p.name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if slices.ContainsFunc(now.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+			}) {
+				return fmt.Errorf("%s counts as ready", p.name)
+			}
+		}
+		return nil
+	})
+}
 
 func (d *demo) up(ctx context.Context) (err error) {
 	d.step("Two units of two nodes each, and a node that is in none: a real API server and gridmesh-controller in the cloud, an agent and an Envoy on every node (about 12 s)")
@@ -105,7 +141,7 @@ func (d *demo) up(ctx context.Context) (err error) {
 	defer cancel()
 	lab := labConfig(3, 2)
 	lab.Units[2].Nodes = lab.Units[2].Nodes[:1]
-	d.c, err = cluster.Up(ctx, cluster.Config{Lab: lab, Unlabelled: []string{"c-1"}, Proxy: map[string]string{"": "gridmesh"}, NodeGrace: nodeGrace, Say: say})
+	d.c, err = cluster.Up(ctx, cluster.Config{Lab: lab, Unlabelled: []string{"c-1"}, Proxy: map[string]string{"": "gridmesh"}, NodeGrace: nodeGrace(), Say: say})
 	if err != nil {
 		return err
 	}
@@ -257,9 +293,20 @@ func (d *demo) restart(ctx context.Context) error {
 }
 
 func (d *demo) heal(ctx context.Context) error {
+	if outlasts {
+		if err := d.marked(ctx, "a"); err != nil {
+			return err
+		}
+		say("the cloud has given up unit a: its pods count as not ready there")
+	}
 	d.step("Everything heals")
 	if err := errors.Join(d.c.Lab.Node("a-2").Heal(), d.c.Lab.Unit("a").HealUplink()); err != nil {
 		return err
+	}
+	if outlasts { // while the cloud's verdict is still that of before
+		if err := d.mustBeClosed("the cloud is back", "a-1"); err != nil {
+			return err
+		}
 	}
 	if err := d.nodesHeard(ctx, time.Now()); err != nil {
 		return err

@@ -27,7 +27,6 @@ import (
 	annotations "github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
-	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
@@ -84,16 +83,10 @@ func (b *dnsBench) run(ctx context.Context) (err error) {
 	b.begin = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	lab := netlab.Config{Units: []netlab.UnitConfig{{Name: "a", Nodes: []netlab.PodNetwork{netlab.Routed}}}}
-	if b.c, err = cluster.Up(ctx, cluster.Config{Lab: lab, Proxy: map[string]string{"": "gridmesh"}, Say: say}); err != nil {
+	if b.c, b.kube, err = start(ctx, cluster.Config{Lab: oneUnit(1), Proxy: map[string]string{"": "gridmesh"}}); err != nil {
 		return err
 	}
 	b.node = b.c.Nodes["a-1"]
-	cfg := b.c.RESTConfig()
-	cfg.QPS = -1
-	if b.kube, err = kubernetes.NewForConfig(cfg); err != nil {
-		return err
-	}
 	b.say("writing %d Services and %d slices of %d pods", b.services+b.sets, b.sets*b.units, b.pods)
 	if err := b.fill(ctx); err != nil {
 		return err

@@ -20,7 +20,6 @@ import (
 
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
-	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
@@ -61,12 +60,7 @@ func (b *gridBench) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
 	defer cancel()
 	var err error
-	if b.c, err = cluster.Up(ctx, cluster.Config{Lab: netlab.Config{}, Bare: true, Say: say}); err != nil {
-		return err
-	}
-	cfg := b.c.RESTConfig()
-	cfg.QPS, cfg.ContentType = -1, "application/vnd.kubernetes.protobuf"
-	if b.kube, err = kubernetes.NewForConfig(cfg); err != nil {
+	if b.c, b.kube, err = start(ctx, cluster.Config{Bare: true}); err != nil {
 		return err
 	}
 	if b.kubeconfig, err = b.c.ControllerKubeconfig(); err != nil {

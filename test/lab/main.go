@@ -46,6 +46,11 @@ one that runs. When it ends, by Ctrl-C or kill -9, nothing is left behind.`,
 // sandboxed is a command that builds a cluster: it runs in namespaces of its own.
 func sandboxed(f func(ctx context.Context) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
+		if keep := cmd.Flags().Lookup("keep"); cmd.Name() == "up" || keep != nil && keep.Changed {
+			if err := alone(); err != nil { // before minutes are spent
+				return err
+			}
+		}
 		var result error
 		sandbox.Run(func() int {
 			if result = f(cmd.Context()); result != nil {

@@ -47,10 +47,15 @@ const (
 	service  = shopService
 )
 
-// namesResolve starts a DNS server on a node of each unit and asks it for the
-// same three names, from a pod.
+// namesResolve starts a DNS server on every node and asks that of one in each
+// unit for the same three names, from a pod.
 func (d *demo) namesResolve(ctx context.Context) error {
-	d.step("A StatefulSetGrid, and gridmesh-dns on a node of each unit: pods of both ask for the same three names")
+	d.step("A StatefulSetGrid, and gridmesh-dns on every node: pods of two units ask for the same three names")
+	for _, n := range d.c.Nodes {
+		if err := n.StartDNS(netlab.CloudIP.String()); err != nil {
+			return err
+		}
+	}
 	d.names = map[string]map[string]string{}
 	for _, node := range []string{"a-1", "b-1"} {
 		pod := "db-" + d.c.Nodes[node].Unit.Name + "-0"
@@ -67,9 +72,6 @@ func (d *demo) namesResolve(ctx context.Context) error {
 			return err
 		}
 		d.names[node] = map[string]string{ordinal: ip, headless: ip, service: d.to.Addr().String()}
-		if err := d.c.Nodes[node].StartDNS(netlab.CloudIP.String()); err != nil {
-			return err
-		}
 		if err := d.askNames(ctx, node); err != nil {
 			return err
 		}

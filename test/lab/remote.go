@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
-	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 )
 
 // exitCode is the exit code of a command that ran inside.
@@ -45,16 +43,24 @@ func labOwner() int {
 	return os.Getuid()
 }
 
-// serve answers the control socket until ctx ends. A request is a command
-// line, with the caller's standard files; the answer is an exit code.
+// alone returns an error where another lab runs: there is one control socket.
+func alone() error {
+	path := controlPath()
+	if conn, err := net.Dial("unix", path); err == nil {
+		_ = conn.Close()
+		return fmt.Errorf("another lab runs (%s); stop it with: lab down", path)
+	}
+	return nil
+}
+
+// serve answers the control socket until ctx ends.
 func serve(ctx context.Context, c *cluster.Cluster) error {
 	path := controlPath()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	if conn, err := net.Dial("unix", path); err == nil {
-		_ = conn.Close()
-		return fmt.Errorf("another lab runs (%s); stop it with: lab down", path)
+	if err := alone(); err != nil { // one that began at the same time
+		return err
 	}
 	_ = os.Remove(path)
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
@@ -71,64 +77,94 @@ func serve(ctx context.Context, c *cluster.Cluster) error {
 		if err != nil {
 			return nil
 		}
-		go func() {
-			defer conn.Close()
-			args, files, err := receive(conn)
-			if err != nil {
-				return
-			}
-			code := 0
-			if err := do(c, args, files, cancel); err != nil {
-				code = 1
-				var inside exitCode
-				if errors.As(err, &inside) {
-					code = int(inside)
-				} else {
-					fmt.Fprintln(files[2], "lab:", err)
-				}
-			}
-			for _, f := range files {
-				_ = f.Close()
-			}
-			_, _ = fmt.Fprintln(conn, code)
-		}()
+		go answer(ctx, c, conn, cancel)
 	}
 }
 
-func receive(conn *net.UnixConn) (args []string, files [3]*os.File, err error) {
+// request is a command line and where it was typed; the caller's standard
+// files come along.
+type request struct {
+	Args []string
+	Dir  string
+}
+
+// call is one request that is being answered.
+type call struct {
+	ctx   context.Context // ends with the caller
+	c     *cluster.Cluster
+	dir   string
+	files [3]*os.File
+}
+
+// answer does what is asked for and says the exit code. What it started ends
+// with the caller.
+func answer(ctx context.Context, c *cluster.Cluster, conn *net.UnixConn, down func()) {
+	defer conn.Close()
+	r, files, err := receive(conn)
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // a caller says nothing more; when it ends, so does the connection
+		_, _ = conn.Read(make([]byte, 1))
+		cancel()
+	}()
+	code := 0
+	if err := do(&call{ctx, c, r.Dir, files}, r.Args, down); err != nil {
+		code = 1
+		var inside exitCode
+		if errors.As(err, &inside) {
+			code = int(inside)
+		} else {
+			fmt.Fprintln(files[2], "lab:", err)
+		}
+	}
+	for _, f := range files {
+		_ = f.Close()
+	}
+	_, _ = fmt.Fprintln(conn, code)
+}
+
+func receive(conn *net.UnixConn) (r request, files [3]*os.File, err error) {
 	buf, oob := make([]byte, 1<<16), make([]byte, unix.CmsgSpace(3*4))
 	n, m, _, _, err := conn.ReadMsgUnix(buf, oob)
 	if err != nil {
-		return nil, files, err
+		return r, files, err
 	}
 	messages, err := unix.ParseSocketControlMessage(oob[:m])
 	if err != nil || len(messages) != 1 {
-		return nil, files, errors.Join(err, errors.New("no files"))
+		return r, files, errors.Join(err, errors.New("no files"))
 	}
 	fds, err := unix.ParseUnixRights(&messages[0])
 	if err != nil || len(fds) != 3 {
-		return nil, files, errors.Join(err, errors.New("not three files"))
+		return r, files, errors.Join(err, errors.New("not three files"))
 	}
 	for i, fd := range fds {
 		files[i] = os.NewFile(uintptr(fd), "")
 	}
-	return args, files, json.Unmarshal(buf[:n], &args)
+	return r, files, json.Unmarshal(buf[:n], &r)
 }
 
 // do runs one command of people inside.
-func do(c *cluster.Cluster, args []string, files [3]*os.File, down func()) error {
+func do(c *call, args []string, down func()) error {
+	if len(args) == 0 {
+		return errors.New("no command")
+	}
 	switch verb, rest := args[0], args[1:]; verb {
 	case "down":
 		down()
 		return nil
 	case "status":
-		return status(c, files)
+		return status(c.c, c.files)
 	case "cut", "heal":
-		return cut(c, verb == "cut", rest)
+		return cut(c.c, verb == "cut", rest)
+	case "kill", "start":
+		return program(c.c, verb == "start", rest)
 	case "kubectl":
-		return runIn(c.Lab.Cloud, files, append([]string{edge.Binary("kube"), "kubectl", "--kubeconfig", c.Kubeconfig}, rest...))
+		return c.kubectl(rest)
 	case "exec":
-		return execute(c, files, rest)
+		return c.execute(rest)
 	}
 	return fmt.Errorf("unknown command %q", args[0])
 }
@@ -178,53 +214,11 @@ func cut(c *cluster.Cluster, on bool, args []string) error {
 	return usage
 }
 
-// execute runs a command on a node, or in a pod's network.
-func execute(c *cluster.Cluster, files [3]*os.File, args []string) error {
-	if len(args) < 2 {
-		return errors.New("say: NODE COMMAND..., or POD COMMAND... (NAMESPACE/POD outside of default)")
-	}
-	if n := c.Lab.Node(args[0]); n != nil {
-		return runIn(n.NS, files, args[1:])
-	}
-	namespace, name, found := strings.Cut(args[0], "/")
-	if !found {
-		namespace, name = "default", args[0]
-	}
-	uid, err := c.Kubectl("get", "pod", "-n", namespace, name, "-o", "jsonpath={.metadata.uid}")
-	if err != nil {
-		return fmt.Errorf("no node and no pod %s: %s", args[0], strings.TrimSpace(uid))
-	}
-	ns, err := netlab.OpenNS("pod-" + uid)
-	if err != nil {
-		return err
-	}
-	return runIn(ns, files, args[1:])
-}
-
-func runIn(ns *netlab.NS, files [3]*os.File, argv []string) error {
-	path := edge.Binary(argv[0]) // ours first
-	if _, err := os.Stat(path); err != nil || filepath.IsAbs(argv[0]) {
-		if path, err = exec.LookPath(argv[0]); err != nil {
-			return err
-		}
-	}
-	cmd := exec.Command(path, argv[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = files[0], files[1], files[2]
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(edge.Root(), "bin")+":"+os.Getenv("PATH"))
-	if err := ns.Start(cmd); err != nil {
-		return err
-	}
-	err := cmd.Wait()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return exitCode(max(exit.ExitCode(), 1))
-	}
-	return err
-}
-
 func remoteCommands() []*cobra.Command {
 	var list []*cobra.Command
 	for _, r := range []struct{ use, short string }{
+		{"kill agent|envoy|dns|kubelet NODE", "End a program of a node at once"},
+		{"start agent|envoy|dns|kubelet NODE", "Start a program of a node that has ended"},
 		{"down", "Stop the cluster that runs"},
 		{"status", "Show nodes, units and proxies"},
 		{"cut uplink UNIT | node NODE | link UNIT UNIT", "Cut a link: everything on it is dropped in silence"},
@@ -248,7 +242,11 @@ func remote(args []string) error {
 		return fmt.Errorf("no lab runs; start one with: lab up, or make demo KEEP=1 (%w)", err)
 	}
 	defer conn.Close()
-	data, err := json.Marshal(args)
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(request{args, dir})
 	if err != nil {
 		return err
 	}

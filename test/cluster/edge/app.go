@@ -21,6 +21,7 @@ import (
 // bytes. The protocol is one line in, one line or that many bytes out:
 //
 //	who        -> "NAME CLIENT-IP"
+//	GET / HTTP/1.1, and headers -> the same, as the body of an answer
 //	up N       -> reads N bytes, "ok"
 //	down N     -> N bytes
 type App struct {
@@ -122,6 +123,11 @@ func (a *App) serve(c net.Conn) {
 		verb, arg, _ := strings.Cut(strings.TrimSpace(line), " ")
 		n, _ := strconv.Atoi(arg)
 		switch verb {
+		case "GET", "HEAD", "POST", "PUT", "DELETE":
+			if strings.Contains(arg, " HTTP/") {
+				a.serveHTTP(c, r, verb)
+				return
+			}
 		case "who":
 			fmt.Fprintf(c, "%s %s\n", a.Name, hostOf(c.RemoteAddr().String()))
 		case "up":
@@ -134,6 +140,25 @@ func (a *App) serve(c net.Conn) {
 				return
 			}
 		}
+	}
+}
+
+// serveHTTP answers one request, whatever it asks for, for people who use curl.
+// A body that comes along is not read.
+func (a *App) serveHTTP(c net.Conn, r *bufio.Reader, method string) {
+	for {
+		header, err := r.ReadString('\n')
+		if err != nil {
+			return
+		}
+		if strings.TrimSpace(header) == "" {
+			break
+		}
+	}
+	body := fmt.Sprintf("%s %s\n", a.Name, hostOf(c.RemoteAddr().String()))
+	fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n", len(body))
+	if method != "HEAD" {
+		fmt.Fprint(c, body)
 	}
 }
 

@@ -1,0 +1,139 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+)
+
+const (
+	// dialTimeout: a slow machine is no failure.
+	dialTimeout = 20 * time.Second
+	// otherTimeout is for Services that may have nobody to answer.
+	otherTimeout = 2 * time.Second
+	dialEvery    = 150 * time.Millisecond
+	askEvery     = time.Second
+)
+
+// dial is one connection, or question.
+type dial struct {
+	node     string // from where
+	from     string // "node a-1" or "pod a-1"
+	to       netip.AddrPort
+	name     bool // a name was resolved, and nothing dialled
+	began    time.Time
+	ended    time.Time
+	answered string // by whom
+	err      error
+}
+
+func (d dial) String() string {
+	what := "dialled " + d.to.String()
+	if d.name {
+		what = "asked for a name"
+	}
+	return fmt.Sprintf("%s %s at %s for %s: answer %q, error %v", d.from, what, d.began.Format("15:04:05.000"), d.ended.Sub(d.began).Round(time.Millisecond), d.answered, d.err)
+}
+
+// dials are what clients did since the last judgement.
+type dials struct {
+	mu   sync.Mutex
+	list []dial
+	quit context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+func (l *dials) add(d dial) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = append(l.list, d)
+}
+
+// take empties the list.
+func (l *dials) take() []dial {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := l.list
+	l.list = nil
+	return list
+}
+
+// startDials lets every node and every pod of the steady app dial, until stop.
+func (s *Soak) startDials(ctx context.Context) *dials {
+	l := &dials{}
+	ctx, l.quit = context.WithCancel(context.WithoutCancel(ctx))
+	for _, node := range s.world.Nodes() {
+		l.wg.Go(func() { s.client(ctx, l, node, "node "+node, s.c.Nodes[node].NS) })
+		l.wg.Go(func() { s.client(ctx, l, node, "pod "+node, s.pods[node].ns) })
+		l.wg.Go(func() { s.asker(ctx, l, node) })
+	}
+	return l
+}
+
+// stop ends all clients, and waits for what is under way.
+func (l *dials) stop() {
+	l.quit()
+	l.wg.Wait()
+}
+
+// client dials the steady app every other time, and all other Services in turn.
+func (s *Soak) client(ctx context.Context, l *dials, node, from string, ns *netlab.NS) {
+	others := s.others()
+	for i := 0; ctx.Err() == nil; i++ {
+		d := dial{node: node, from: from, to: s.steady, began: time.Now()}
+		timeout := dialTimeout
+		if i%2 == 1 {
+			d.to, timeout = others[i/2%len(others)], otherTimeout
+		}
+		a, err := edge.Ask(ns, "tcp", d.to, timeout)
+		d.ended, d.answered, d.err = time.Now(), a.Name, err
+		l.add(d)
+		select {
+		case <-time.After(dialEvery):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// others are the frontends of all Services that steps edit.
+func (s *Soak) others() (list []netip.AddrPort) {
+	for i := range 6 {
+		list = append(list, frontendOf(fmt.Sprintf("s%d", i)))
+	}
+	return list
+}
+
+// asker asks the node's DNS for the steady app.
+func (s *Soak) asker(ctx context.Context, l *dials, node string) {
+	for ctx.Err() == nil {
+		d := dial{node: node, from: "node " + node, name: true, began: time.Now()}
+		for range 3 { // a lost datagram is no failure
+			if d.err = s.resolves(node); d.err == nil {
+				break
+			}
+		}
+		d.ended = time.Now()
+		l.add(d)
+		select {
+		case <-time.After(askEvery):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// resolves asks a node's DNS for the steady app's address.
+func (s *Soak) resolves(node string) error {
+	got, err := edge.Resolve(s.c.Nodes[node].NS, edge.NodeDNS[0]+":53", "steady.default.svc.cluster.local.", dns.TypeA)
+	if want := []string{s.steady.Addr().String()}; err == nil && !slices.Equal(got, want) {
+		return fmt.Errorf("the steady app resolves to %v, and is %v", got, want)
+	}
+	return err
+}

@@ -1,0 +1,266 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gridmesh/gridmesh/test/cluster"
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
+	"github.com/gridmesh/gridmesh/test/soak/model"
+	"github.com/gridmesh/gridmesh/test/soak/script"
+)
+
+// Soak is one run on one cluster.
+type Soak struct {
+	world      script.World
+	say        func(format string, args ...any)
+	begin      time.Time
+	c          *cluster.Cluster
+	kubeconfig string // the controller's
+	controller *edge.Process
+	pods       map[string]*pod // the steady app's, by node
+	steady     netip.AddrPort
+	busy       map[string]bool // what something is being done to
+	pending    []ending        // what is still to be mended
+	borders    *borders
+	dials      *dials
+	sockets    map[string]*follower // by node
+	watching   int                  // watches that were open at the start
+
+	mu       sync.Mutex // guards what follows
+	history  *model.History
+	newest   map[string]uint64 // resource versions, by object
+	told     map[string]*model.Told
+	troubles model.Troubles
+}
+
+// pod is the steady app's pod of a node. No step edits that app: whatever else
+// is done, it must serve.
+type pod struct {
+	name, uid, node string
+	ip              netip.Addr
+	ns              *netlab.NS
+}
+
+const appPort = 8080
+
+// steadyApp has a pod on every node, and a Service that stays in the unit.
+const steadyApp = `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: steady}
+spec:
+  selector: {matchLabels: {app: steady}}
+  template:
+    metadata: {labels: {app: steady}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      tolerations: [{operator: Exists}]
+      containers:
+      - {name: app, image: gridmesh.test/app, ports: [{name: main, containerPort: 8080}], readinessProbe: {tcpSocket: {port: main}, periodSeconds: 1}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: steady, annotations: {topologyKeys: '["unit"]'}}
+spec: {selector: {app: steady}, ports: [{port: 80, targetPort: main}]}
+`
+
+// nodeGrace is how long the cloud waits for a silent node: longer than every
+// cut but that of darken.
+const nodeGrace = 20 * time.Second
+
+// Up builds the cluster and starts everything that runs all the while. It must
+// be called inside a sandbox, and ends with it.
+func Up(ctx context.Context, say func(format string, args ...any)) (*Soak, error) {
+	s := &Soak{
+		world: script.Small(), say: say, begin: time.Now(), busy: map[string]bool{}, pods: map[string]*pod{},
+		history: model.NewHistory("unit", "zone", "kubernetes.io/hostname"), newest: map[string]uint64{}, told: map[string]*model.Told{}, sockets: map[string]*follower{},
+	}
+	if err := s.disks(); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.c, err = cluster.Up(ctx, cluster.Config{
+		Lab: s.lab(), Proxy: map[string]string{"": "gridmesh"}, NodeGrace: nodeGrace, Say: say,
+	}); err != nil {
+		return nil, err
+	}
+	if s.kubeconfig, err = s.c.ControllerKubeconfig(); err != nil {
+		return nil, err
+	}
+	if err := s.startController(); err != nil {
+		return nil, err
+	}
+	for _, f := range []func(context.Context) error{s.zones, s.deploy, s.startDNS, s.follow} {
+		if err := f(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if s.borders, err = s.watchBorders(); err != nil {
+		return nil, err
+	}
+	s.dials = s.startDials(ctx)
+	if err := s.settle(ctx); err != nil {
+		return nil, err
+	}
+	s.dials.take() // what failed before all was there counts for nothing
+	s.watching, err = s.watches(ctx)
+	return s, err
+}
+
+// lab is the network: a link between the first two units, uplinks otherwise,
+// and both kinds of pod network.
+func (s *Soak) lab() netlab.Config {
+	cfg := netlab.Config{Links: [][2]string{{s.world.Units[0].Name, s.world.Units[1].Name}}}
+	for _, u := range s.world.Units {
+		unit := netlab.UnitConfig{Name: u.Name}
+		for i := range u.Nodes {
+			unit.Nodes = append(unit.Nodes, []netlab.PodNetwork{netlab.Routed, netlab.Bridged}[i%2])
+		}
+		cfg.Units = append(cfg.Units, unit)
+	}
+	return cfg
+}
+
+// disks gives each node's state directory a small disk of its own, which can
+// be filled.
+func (s *Soak) disks() error {
+	for _, node := range s.world.Nodes() {
+		dir := stateDir(node)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount("disk", dir, "tmpfs", 0, "size=8m,mode=755"); err != nil {
+			return fmt.Errorf("mount a disk for %s: %w", node, err)
+		}
+	}
+	return nil
+}
+
+func nodeDir(node string) string  { return filepath.Join(sandbox.Dir, "node", node) }
+func stateDir(node string) string { return filepath.Join(nodeDir(node), "state") }
+
+func (s *Soak) startController() (err error) {
+	s.controller, err = s.c.StartController(s.kubeconfig, "--leader-elect=false")
+	return err
+}
+
+// zones gives every node a second label that Services go by.
+func (s *Soak) zones(ctx context.Context) error {
+	for _, node := range s.world.Nodes() {
+		if err := s.label(ctx, node, "zone", s.world.UnitOf(node)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Soak) deploy(ctx context.Context) error {
+	if err := s.c.Apply(steadyApp); err != nil {
+		return err
+	}
+	list, err := s.c.WaitPods(ctx, "default", "app=steady", len(s.world.Nodes()))
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		p := &pod{name: list[i].Name, uid: string(list[i].UID), node: list[i].Spec.NodeName}
+		if p.ip, err = netip.ParseAddr(list[i].Status.PodIP); err != nil {
+			return fmt.Errorf("the address of %s: %w", p.name, err)
+		}
+		if p.ns, err = netlab.OpenNS("pod-" + p.uid); err != nil {
+			return err
+		}
+		s.pods[p.node] = p
+	}
+	svc, err := s.c.Kube.CoreV1().Services("default").Get(ctx, "steady", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	ip, err := netip.ParseAddr(svc.Spec.ClusterIP)
+	s.steady = netip.AddrPortFrom(ip, 80)
+	return err
+}
+
+func (s *Soak) startDNS(context.Context) error {
+	for _, n := range s.c.Nodes {
+		if err := n.StartDNS(netlab.CloudIP.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// patience is how long everything may take to be in order again, after what
+// was done was mended: five times what one core with race detectors needs.
+const patience = 3 * time.Minute
+
+// settle waits until everything is in order.
+func (s *Soak) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	start := time.Now()
+	err := wait.Until(ctx, func() error { return s.inOrder(ctx) })
+	if err != nil {
+		return &Violation{Judge: "convergence", Text: fmt.Sprintf("not in order %s after everything was mended: %v", patience, err)}
+	}
+	s.say("in order after %s", time.Since(start).Round(time.Millisecond))
+	return nil
+}
+
+// inOrder reports what is not as the API server has it.
+func (s *Soak) inOrder(ctx context.Context) error {
+	for _, p := range s.programs() {
+		if !p.Running() {
+			return fmt.Errorf("%s has ended:\n%s", p.Name, tail(p.Log()))
+		}
+	}
+	if err := s.c.NodesReady(ctx); err != nil {
+		return err
+	}
+	if _, err := s.c.ReadyPods(ctx, "default", "app=steady", len(s.world.Nodes())); err != nil {
+		return err
+	}
+	for _, node := range s.world.Nodes() {
+		if err := s.upToDate(node); err != nil {
+			return fmt.Errorf("%s: %w", node, err)
+		}
+		if err := s.serves(node); err != nil {
+			return fmt.Errorf("%s: %w", node, err)
+		}
+	}
+	return nil
+}
+
+// serves reports whether node and pod reach the steady app, by its name too.
+func (s *Soak) serves(node string) error {
+	for _, ns := range []*netlab.NS{s.c.Nodes[node].NS, s.pods[node].ns} {
+		if _, err := edge.Ask(ns, "tcp", s.steady, dialTimeout); err != nil {
+			return err
+		}
+	}
+	return s.resolves(node)
+}
+
+// programs are all that must run while nothing is done.
+func (s *Soak) programs() []*edge.Process {
+	list := []*edge.Process{s.controller}
+	for _, n := range s.c.Nodes {
+		list = append(list, n.Kubelet, n.Agent, n.Envoy, n.DNS)
+	}
+	return list
+}
+
+// tail is the end of a log.
+func tail(log string) string { return log[max(0, len(log)-4000):] }

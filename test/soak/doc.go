@@ -1,0 +1,17 @@
+// Package soak plays lists of steps (package script) against a real cluster of
+// three units while pods and hosts dial, and judges what happens by a model of
+// what must hold (package model):
+//
+//	cluster.go   the cluster, and what it runs all the while
+//	play.go      steps in their time, each mended after its own
+//	deeds.go, faults.go  what each verb does
+//	follow.go    what the API server has, and what each agent was told
+//	clients.go   who dials
+//	borders.go   what crosses the units' borders
+//	judge.go     answers, failures and borders, held against the model
+//	reading.go, fresh.go  the state of a node, and a fresh start's beside it
+//	leaks.go     goroutines, files, sockets, watches
+//	plants.go    every judge is shown to be able to fail
+//
+// TestSoak plays a minute; make soak plays twenty, and shrinks what fails.
+package soak

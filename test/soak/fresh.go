@@ -1,0 +1,187 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/gridmesh/gridmesh/test/cluster"
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
+)
+
+// ended is what a node was when the last step was judged.
+type ended struct {
+	reading reading
+	state   []string
+	usage   map[string]int
+}
+
+// Fresh ends a run: it stops who dials, takes everything of gridmesh's away
+// from every node, starts it again with nothing on disk, and compares. The
+// nodes then are as they were, but fresh.
+func (s *Soak) Fresh(ctx context.Context) error {
+	s.dials.stop()
+	if err := s.judge(); err != nil {
+		return err
+	}
+	before := map[string]*ended{}
+	for _, node := range s.world.Nodes() {
+		s.dialAll(node)
+		e := &ended{}
+		var err error
+		if e.usage, err = usage(s.c.Nodes[node]); err != nil {
+			return err
+		}
+		if e.reading, err = read(s.c.Nodes[node]); err != nil {
+			return err
+		}
+		before[node] = e
+	}
+	if err := s.compareWatches(ctx, patience); err != nil {
+		return err
+	}
+	if err := s.each(func(node string) (err error) { before[node].state, err = s.startAgain(ctx, node); return err }); err != nil {
+		return err
+	}
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	return errors.Join(s.compare(ctx, before), s.compareStates(before))
+}
+
+// each does something to all nodes at once.
+func (s *Soak) each(f func(node string) error) error {
+	nodes := s.world.Nodes()
+	errs := make([]error, len(nodes))
+	var wg sync.WaitGroup
+	for i, node := range nodes {
+		wg.Go(func() { errs[i] = f(node) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// dialAll uses everything that can be used on a node, so that Envoy has
+// fetched it.
+func (s *Soak) dialAll(node string) {
+	var wg sync.WaitGroup
+	for _, to := range append(s.others(), s.steady) {
+		for _, ns := range []*netlab.NS{s.c.Nodes[node].NS, s.pods[node].ns} {
+			wg.Go(func() { _, _ = edge.Ask(ns, "tcp", to, otherTimeout) })
+		}
+	}
+	wg.Wait()
+}
+
+// startAgain gives a node a fresh start, and returns what its agent had kept.
+func (s *Soak) startAgain(ctx context.Context, node string) (state []string, err error) {
+	n := s.c.Nodes[node]
+	n.Agent.Signal(syscall.SIGTERM) // it writes down what it has
+	if state, err = readState(n); err != nil {
+		return nil, &Violation{Judge: "files", Text: fmt.Sprintf("the state of %s cannot be read: %v", node, err)}
+	}
+	n.Envoy.Kill()
+	n.DNS.Signal(syscall.SIGTERM)
+	if out, err := n.Run("cleanup"); err != nil {
+		return nil, &Violation{Judge: "cleanup", Text: fmt.Sprintf("on %s: %v: %s", node, err, out)}
+	}
+	if err := hasCapture(n.NS); err != nil {
+		return nil, &Violation{Judge: "cleanup", Text: fmt.Sprintf("on %s: %v", node, err)}
+	}
+	if err := forget(n); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(n.StartAgent(), n.StartEnvoy(), n.StartDNS(netlab.CloudIP.String())); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait.Patience)
+	defer cancel()
+	return state, n.WaitReady(ctx)
+}
+
+// forget removes everything that a node has on disk.
+func forget(n *cluster.Node) error {
+	entries, err := os.ReadDir(stateDir(n.Name))
+	if err != nil {
+		return err
+	}
+	errs := []error{os.RemoveAll(filepath.Join(n.Dir, edge.DNSState))}
+	for _, e := range entries {
+		errs = append(errs, os.RemoveAll(filepath.Join(stateDir(n.Name), e.Name())))
+	}
+	return errors.Join(errs...)
+}
+
+// compare waits until every node reads as before, and uses no less than before.
+func (s *Soak) compare(ctx context.Context, before map[string]*ended) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var wrong map[string][]string
+	if wait.Until(ctx, func() (err error) {
+		if wrong, err = s.unlike(before); err == nil {
+			err = violations(wrong)
+		}
+		return err
+	}) == nil {
+		return nil
+	}
+	return violations(wrong)
+}
+
+// unlike are the differences of all nodes, by judge.
+func (s *Soak) unlike(before map[string]*ended) (map[string][]string, error) {
+	wrong := map[string][]string{}
+	for node, e := range before {
+		s.dialAll(node)
+		now, err := read(s.c.Nodes[node])
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range differences(e.reading, now) {
+			facet, _, _ := strings.Cut(d, ":")
+			wrong[facet] = append(wrong[facet], node+": "+d)
+		}
+		used, err := usage(s.c.Nodes[node])
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range grown(used, e.usage) {
+			wrong["leaks"] = append(wrong["leaks"], node+": "+d)
+		}
+	}
+	return wrong, nil
+}
+
+// compareStates stops every agent, so that it writes down what it has, and
+// starts it again.
+func (s *Soak) compareStates(before map[string]*ended) error {
+	wrong := map[string][]string{}
+	var mu sync.Mutex
+	err := s.each(func(node string) error {
+		n := s.c.Nodes[node]
+		n.Agent.Signal(syscall.SIGTERM)
+		now, err := readState(n)
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			wrong["files"] = append(wrong["files"], fmt.Sprintf("the state of %s cannot be read: %v", node, err))
+		} else if !slices.Equal(now, before[node].state) {
+			for _, d := range differences(reading{"files": before[node].state}, reading{"files": now}) {
+				if strings.Contains(d, "a fresh start has not") {
+					continue // what was used once is kept, though it leads nowhere now
+				}
+				wrong["files"] = append(wrong["files"], node+": state: "+d)
+			}
+		}
+		return n.StartAgent()
+	})
+	return errors.Join(err, violations(wrong))
+}

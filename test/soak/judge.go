@@ -1,0 +1,130 @@
+package soak
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/gridmesh/gridmesh/test/soak/model"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+const (
+	// grace is how long a node may take from what its agent was told to what
+	// Envoy and the kernel do.
+	grace = 5 * time.Second
+	// lag is how long an agent may know before we do.
+	lag = 2 * time.Second
+	// longLag is the same after the API server was away: everybody asks again
+	// in a time of their own.
+	longLag = 40 * time.Second
+	// restored is how long after a trouble connections may fail.
+	restored = 10 * time.Second
+	// listed bounds what a violation tells.
+	listed = 8
+)
+
+// judge holds everything since the last time against the model.
+func (s *Soak) judge() error {
+	crossings, err := s.borders.take()
+	if err != nil {
+		return err
+	}
+	return s.judgeThese(s.dials.take(), crossings)
+}
+
+func (s *Soak) judgeThese(list []dial, crossings []crossing) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wrong := map[string][]string{}
+	answered, failed := 0, 0
+	for i := range list {
+		d := &list[i]
+		if d.err == nil {
+			answered++
+		} else {
+			failed++
+		}
+		if judge := s.judgeDial(d); judge != "" {
+			wrong[judge] = append(wrong[judge], d.String()+s.whose(d.answered))
+		}
+	}
+	for _, c := range crossings {
+		if !s.mayCross(c) {
+			wrong["borders"] = append(wrong["borders"], c.String())
+		}
+	}
+	s.say("judged %d answers, %d failures and %d crossings", answered, failed, len(crossings))
+	return violations(wrong)
+}
+
+// whose says on which node a pod is.
+func (s *Soak) whose(name string) string {
+	for _, p := range s.pods {
+		if p.name == name {
+			return ", of " + p.node
+		}
+	}
+	return ""
+}
+
+// violations is an error for each judge that found something.
+func violations(wrong map[string][]string) error {
+	var errs []error
+	for judge, list := range wrong {
+		text := fmt.Sprintf("%d times:", len(list))
+		for _, line := range list[:min(listed, len(list))] {
+			text += "\n  " + line
+		}
+		errs = append(errs, &Violation{Judge: judge, Text: text})
+	}
+	return errors.Join(errs...)
+}
+
+// judgeDial names the judge that objects to a dial; "" for none.
+func (s *Soak) judgeDial(d *dial) string {
+	switch {
+	case d.name && d.err != nil && !s.troubles.Any(d.node, model.Nameless, d.began.Add(-restored), d.ended):
+		return "names"
+	case d.name:
+		return ""
+	case d.err == nil && !s.mayAnswer(d):
+		return "answers"
+	case d.err != nil && d.to == s.steady && !s.troubles.Any(d.node, model.Broken, d.began.Add(-restored), d.ended):
+		return "failures"
+	}
+	return ""
+}
+
+// mayAnswer reports whether who answered may have, by what the node was told.
+func (s *Soak) mayAnswer(d *dial) bool {
+	for _, p := range s.pods {
+		if p.name == d.answered {
+			f := topology.Frontend{Addr: d.to.Addr(), Port: d.to.Port(), Protocol: topology.TCP}
+			return s.history.Allowed(s.told[d.node], f, netip.AddrPortFrom(p.ip, appPort), s.since(d.node, d.began), s.heardBy(d.ended))
+		}
+	}
+	return false
+}
+
+// mayCross reports whether what crossed a border may have.
+func (s *Soak) mayCross(c crossing) bool {
+	if c.other == "" {
+		return s.troubles.Any(c.node, model.Bare, c.from.Add(-lag), c.to)
+	}
+	return s.history.AllowedNode(s.told[c.node], c.other, s.since(c.node, c.from), s.heardBy(c.to))
+}
+
+// since is from when on a node's knowledge counts for what it did at a time.
+func (s *Soak) since(node string, at time.Time) time.Time {
+	return s.troubles.Before(node, model.Deaf, at, grace)
+}
+
+// heardBy is until when the API server's news count for what a node did at a time.
+func (s *Soak) heardBy(at time.Time) time.Time {
+	if s.troubles.Any(cloud, model.Deaf, at.Add(-longLag), at) {
+		return at.Add(longLag)
+	}
+	return at.Add(lag)
+}

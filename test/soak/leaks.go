@@ -1,0 +1,120 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gridmesh/gridmesh/test/cluster"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
+)
+
+// spare is how many more of anything a program may have than a fresh one: the
+// runtime's own, and what a moment needs.
+const spare = 24
+
+// usage counts what a node's programs hold: goroutines, open files, sockets.
+func usage(n *cluster.Node) (map[string]int, error) {
+	count := map[string]int{}
+	for _, m := range []struct {
+		name string
+		ask  func() (string, error)
+	}{{"agent", n.Metrics}, {"dns", n.DNSMetrics}} {
+		text, err := m.ask()
+		if err != nil {
+			return nil, fmt.Errorf("metrics of %s's %s: %w", n.Name, m.name, err)
+		}
+		for line := range strings.Lines(text) {
+			if value, ok := strings.CutPrefix(line, "go_goroutines "); ok {
+				v, _ := strconv.ParseFloat(strings.TrimSpace(value), 64)
+				count[m.name+": goroutines"] = int(v)
+			}
+		}
+		if count[m.name+": goroutines"] == 0 {
+			return nil, fmt.Errorf("%s's %s does not say how many goroutines it has", n.Name, m.name)
+		}
+	}
+	for _, name := range []string{"agent", "envoy", "dns"} {
+		dir := fmt.Sprintf("/proc/%d/fd", process(n, name).PID())
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return nil, err
+		}
+		count[name+": open files"] = len(entries)
+		for _, e := range entries {
+			if to, err := os.Readlink(dir + "/" + e.Name()); err == nil && strings.HasPrefix(to, "socket:") {
+				count[name+": sockets"]++
+			}
+		}
+	}
+	return count, nil
+}
+
+// grown are the counts that are larger than a fresh start's.
+func grown(fresh, now map[string]int) (list []string) {
+	for what, n := range now {
+		if n > fresh[what]+spare {
+			list = append(list, fmt.Sprintf("%s: %d, and after a fresh start %d", what, n, fresh[what]))
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// watched are the resources that agents and the soak itself watch.
+var watched = []string{"services", "endpointslices", "nodes", "servicecidrs", "networkpolicies"}
+
+var watchLine = regexp.MustCompile(`^apiserver_longrunning_requests\{.*resource="(\w+)".*verb="WATCH".*\} (\S+)$`)
+
+// watches counts the watches that the API server has open.
+func (s *Soak) watches(ctx context.Context) (n int, err error) {
+	text, err := s.c.Kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		m := watchLine.FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil || !slices.Contains(watched, m[1]) {
+			continue
+		}
+		v, err := strconv.ParseFloat(m[2], 64)
+		if err != nil {
+			return 0, err
+		}
+		n += int(v)
+	}
+	if n == 0 {
+		return 0, fmt.Errorf("the API server says nothing of watches")
+	}
+	return n, nil
+}
+
+// spareWatches are those that are being renewed at a moment.
+const spareWatches = 3
+
+// compareWatches waits until no more watches are open than when the run began:
+// those of programs that have ended are counted out when their connections are.
+func (s *Soak) compareWatches(ctx context.Context, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	last := 0 // that the API server has said
+	err := wait.Until(ctx, func() error {
+		now, err := s.watches(ctx)
+		if err != nil {
+			return err
+		}
+		if last = now; now > s.watching+spareWatches {
+			return fmt.Errorf("%d watches are open", now)
+		}
+		return nil
+	})
+	if err == nil || last == 0 {
+		return err
+	}
+	return &Violation{Judge: "watches", Text: fmt.Sprintf("%d are open, and were %d when the run began", last, s.watching)}
+}

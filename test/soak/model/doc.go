@@ -1,0 +1,9 @@
+// Package model says what must hold in a soak: who may be answered by whom,
+// given what the API server has had and what each node was told of it, and
+// which failures are excused by what was being done to a node.
+//
+// The decision itself is topology.See. What this package adds is time: objects
+// of different kinds reach a node in no common order, so at any moment a node
+// may have in force any mixture of the versions of objects from the last ones
+// that it was seen to know up to the newest.
+package model
