@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,7 @@ import (
 // and then; not what a start takes, and not what is over.
 func TestDoubtsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer // read while the teller sleeps
+		var out output
 		var d doubts
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -53,4 +54,22 @@ func TestDoubtsAreTold(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// output is what was logged: written by the teller, read by the test.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
 }
