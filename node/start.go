@@ -16,7 +16,7 @@ import (
 // Run takes the node into service until ctx ends, and returns when every
 // goroutine has ended. ErrUnfit says that this node is not to be served.
 func (a *Agent) Run(ctx context.Context) error {
-	unlock, err := a.lock()
+	unlock, err := Lock(a.cfg.StateDir)
 	if err != nil {
 		return err
 	}
@@ -28,6 +28,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err := a.open(g); err != nil {
 		return errors.Join(err, g.Close())
 	}
+	unlockNetwork, err := a.lockNetwork()
+	if err != nil {
+		return errors.Join(err, g.Close())
+	}
+	defer unlockNetwork()
 	l, err := a.start(ctx)
 	if err != nil {
 		return errors.Join(err, g.Close())
@@ -42,18 +47,14 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// lock makes this agent the only one of its state directory and of its network.
-func (a *Agent) lock() (unlock func(), err error) {
-	state, err := Lock(a.cfg.StateDir)
-	if err != nil || a.parts.LockNetwork == nil {
-		return state, err
+// lockNetwork makes this agent the only one that writes the rules of its
+// network. It comes last before the first write: what else is in the way has
+// more to say.
+func (a *Agent) lockNetwork() (unlock func(), err error) {
+	if a.parts.LockNetwork == nil {
+		return func() {}, nil
 	}
-	network, err := a.parts.LockNetwork()
-	if err != nil {
-		state()
-		return nil, err
-	}
-	return func() { network(); state() }, nil
+	return a.parts.LockNetwork()
 }
 
 // Lock keeps a second agent, and a cleanup beside a running one, from a node.
