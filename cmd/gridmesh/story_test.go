@@ -13,5 +13,8 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"gridmesh": m
 
 // Each story is manifests in, a table out: read them to learn a feature.
 func TestStories(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata/story", UpdateScripts: *update})
+	testscript.Run(t, testscript.Params{Dir: "testdata/story", UpdateScripts: *update, Setup: func(env *testscript.Env) error {
+		env.Setenv("GORACE", "atexit_sleep_ms=0") // or each of a hundred commands takes a second
+		return nil
+	}})
 }
