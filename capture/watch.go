@@ -38,8 +38,8 @@ func groups(list ...int) (mask uint32) {
 // network's bridge comes with the first pod, and takes the MAC of its lowest
 // port unless somebody gave it one), rules of routing, our route, and our
 // tables of nftables, whoever wrote there. What is lost on the way, under load,
-// is a wake-up too. The channel is closed when ctx has ended and nothing of
-// Watch runs any more.
+// is a wake-up too. The channel is closed when nothing of Watch runs any more:
+// ctx has ended, or the kernel tells nothing any more.
 func Watch(ctx context.Context) (<-chan struct{}, error) {
 	route, err := nl.Dial(unix.NETLINK_ROUTE, &nl.Config{Groups: routeGroups})
 	if err != nil {
@@ -50,9 +50,10 @@ func Watch(ctx context.Context) (<-chan struct{}, error) {
 		return nil, errors.Join(fmt.Errorf("watch nftables: %w", err), route.Close())
 	}
 	wake := make(chan struct{}, 1)
+	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { receive(ctx, route, ofRouting, wake) })
-	wg.Go(func() { receive(ctx, nft, ofOurTables, wake) })
+	wg.Go(func() { defer cancel(); receive(ctx, route, ofRouting, wake) })
+	wg.Go(func() { defer cancel(); receive(ctx, nft, ofOurTables, wake) })
 	go func() {
 		<-ctx.Done()
 		_, _ = route.Close(), nft.Close() // which ends receive
@@ -68,7 +69,7 @@ func receive(ctx context.Context, conn *nl.Conn, concerns func(nl.Message) bool,
 		msgs, err := conn.Receive()
 		concerned := errors.Is(err, unix.ENOBUFS) // some were lost
 		if err != nil && !concerned {
-			return // closed; or else the periodic Repair has to do
+			return // closed, or of no more use
 		}
 		for _, m := range msgs {
 			concerned = concerned || concerns(m)

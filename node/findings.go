@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/obs"
 )
@@ -53,6 +55,16 @@ func (f *findings) all() []capture.Finding {
 	return slices.Concat(f.node, f.cluster)
 }
 
+// count sets a metric to how many there are of each kind.
+func (f *findings) count(of *prometheus.GaugeVec) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	of.Reset()
+	for _, found := range slices.Concat(f.node, f.cluster) {
+		of.WithLabelValues(string(found.Kind)).Inc()
+	}
+}
+
 // inspect looks at the node before anything is written. What cannot live beside
 // the capture keeps the agent from starting; with the rest it starts, and says
 // so.
@@ -88,10 +100,7 @@ func (a *Agent) show(fresh []capture.Finding) {
 		a.log.Warn(f.Text, obs.KeyKind, string(f.Kind))
 		a.warn(eventFinding, f.Text)
 	}
-	a.metrics.findings.Reset()
-	for _, f := range a.found.all() {
-		a.metrics.findings.WithLabelValues(string(f.Kind)).Inc()
-	}
+	a.found.count(a.metrics.findings)
 }
 
 // keepInspecting looks at the node again and again: what serves is not taken

@@ -53,6 +53,39 @@ func TestRepairsThatFailAreTriedAgain(t *testing.T) {
 	})
 }
 
+// What changes in the kernel, a thousand times, makes nobody hurry: what fails
+// is tried when it is due, and connections are closed when Envoy knows of a move.
+func TestDisturbancesAreNoRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.cfg.CloseOnMove = true
+		r.mustStart(t)
+		r.publish(webOnly())
+		after(repairEvery)
+		r.journal.Take()
+		r.links <- struct{}{}
+		synctest.Wait()
+		r.wantJournal(t, "a link changed", "RefreshBridges", "Repair")
+		tries := 0
+		for begin := time.Now(); time.Since(begin) < 30*time.Second; after(retryFirst / 10) {
+			r.capture.Fail("Repair", errBroken)
+			r.links <- struct{}{}
+			synctest.Wait()
+			for _, what := range r.journal.Take() {
+				if what == "Repair" {
+					tries++
+				}
+			}
+		}
+		if tries < 9 || tries > 13 {
+			t.Errorf("%d tries in 30 s", tries)
+		}
+		if n := r.log.count("could not put the capture rules in order"); n != 1 {
+			t.Errorf("said %d times", n)
+		}
+	})
+}
+
 // Provisional rules that somebody flushes are back with what they serve: there
 // may be no cloud for days.
 func TestProvisionalRulesComeBack(t *testing.T) {

@@ -66,7 +66,7 @@ func (l *loop) run(ctx context.Context) error {
 	defer l.podCIDRs.Forget(pods)
 	links, err := l.parts.WatchLinks(ctx)
 	if err != nil {
-		l.log.Warn("cannot watch links; changes of the pod network are found every few seconds only", obs.KeyErr, err)
+		l.log.Warn(unwatched, obs.KeyErr, err)
 	}
 	if l.cfg.CloseOnMove {
 		l.stale.start()
@@ -86,10 +86,12 @@ func (l *loop) run(ctx context.Context) error {
 		case _, open := <-links:
 			if !open {
 				links = nil // the pace goes on
+				if ctx.Err() == nil {
+					l.log.Warn(unwatched)
+				}
 				continue
 			}
-			l.refreshBridges()
-			l.repair()
+			l.disturbed()
 		case <-pods:
 			l.setPods()
 		case <-look.C:
@@ -101,8 +103,7 @@ func (l *loop) run(ctx context.Context) error {
 		case <-l.stale.due():
 			l.closeStale()
 		case <-l.pace.timer.C:
-			l.refreshBridges()
-			l.repair()
+			l.paced()
 		case <-l.saver.due():
 			l.save()
 		case <-ctx.Done():
@@ -200,6 +201,31 @@ func (l *loop) refreshBridges() {
 	}
 }
 
+const unwatched = "cannot watch the kernel; what others change there is found every few seconds only"
+
+// disturbed looks at the kernel at once, for something in it changed. Where
+// something fails, the pace says when it is tried again.
+func (l *loop) disturbed() {
+	l.refreshBridges()
+	if l.failing() {
+		return
+	}
+	if l.repair(); l.failing() {
+		l.pace.hurry()
+	}
+}
+
+// paced looks at everything that nothing may have told of.
+func (l *loop) paced() {
+	l.refreshBridges()
+	l.repair()
+	l.pace.next(l.failing())
+	l.admit()
+	l.closeStale()
+}
+
+func (l *loop) failing() bool { return l.failure != nil || l.broken != nil }
+
 // repair puts back what others changed, and writes again what failed.
 func (l *loop) repair() {
 	repaired, err := l.capture.Repair()
@@ -207,7 +233,9 @@ func (l *loop) repair() {
 	l.broken = err
 	switch {
 	case err != nil:
-		l.log.Error("could not put the capture rules in order; trying again", obs.KeyErr, err)
+		if was == nil || was.Error() != err.Error() {
+			l.log.Error("could not put the capture rules in order; trying again", obs.KeyErr, err)
+		}
 		l.metrics.syncFailures.Inc()
 	case repaired:
 		l.log.Warn("capture rules or sysctls were changed by somebody else and are back")
@@ -220,9 +248,6 @@ func (l *loop) repair() {
 	case (was == nil) != (l.broken == nil):
 		l.publish()
 	}
-	l.pace.next(l.failure != nil || l.broken != nil)
-	l.admit()
-	l.closeStale()
 }
 
 // pace says when to look at the kernel: every few seconds, and soon after
