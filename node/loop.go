@@ -96,6 +96,7 @@ func (l *loop) run(ctx context.Context) error {
 			l.setPods()
 		case <-look.C:
 			l.look()
+			l.watchDisk(time.Now())
 		case <-l.healing.due():
 			l.judgeAgain()
 		case <-l.reports.wake:
@@ -106,8 +107,10 @@ func (l *loop) run(ctx context.Context) error {
 			l.paced()
 		case <-l.saver.due():
 			l.save()
+		case w := <-l.saver.done:
+			l.saved(w)
 		case <-ctx.Done():
-			l.save()
+			l.finish()
 			return nil
 		}
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds"
 )
@@ -77,6 +78,7 @@ type rig struct {
 	found   []capture.Finding // by mu, once it runs
 	links   chan struct{}
 	wrap    func(Capture) Capture // nil: as it is
+	disk    <-chan struct{}       // nil: the disk; else it stalls until this is closed
 	log     *logText
 
 	agent *Agent
@@ -139,6 +141,10 @@ func (r *rig) start(t *testing.T) error {
 	if err != nil {
 		cancel()
 		return err
+	}
+	if r.disk != nil {
+		put := r.loop.saver.put
+		r.loop.saver.put = func(st *source.State, now time.Time) error { <-r.disk; return put(st, now) }
 	}
 	r.xds.Connect("1.40.0")
 	var wg sync.WaitGroup

@@ -17,6 +17,9 @@ const (
 	liveFirst = 500 * time.Millisecond
 	// saveInterval bounds how often the last good state is written.
 	saveInterval = 10 * time.Second
+	// diskPatience is how long a write of it may take before that is said, and
+	// how long an end waits for it.
+	diskPatience = 5 * time.Second
 )
 
 // restore serves from the last good state until the source has a whole one.
@@ -68,32 +71,86 @@ func (l *loop) save() {
 		Used:     slices.DeleteFunc(l.catalogs.UsedNames(), func(name string) bool { return !l.used.has(name) }),
 		PodCIDRs: l.pods,
 	}
-	before := l.saver.keeper.Written
-	err := l.saver.keeper.Write(st, time.Now())
-	l.metrics.stateBytes.Add(float64(l.saver.keeper.Written - before))
-	if err != nil {
-		l.log.Error("could not keep the last good state; a restart without a cloud would serve an older one", obs.KeyErr, err)
+	l.saver.write(st)
+}
+
+// saved notes what became of a write.
+func (l *loop) saved(w write) {
+	l.metrics.stateBytes.Add(float64(w.bytes))
+	if w.err != nil {
+		l.log.Error("could not keep the last good state; a restart without a cloud would serve an older one", obs.KeyErr, w.err)
 		l.metrics.stateFailures.Inc()
-		l.saver.mark()
+		l.saver.pending = true
+	}
+	l.saver.wrote()
+}
+
+// watchDisk tells of a write that does not end.
+func (l *loop) watchDisk(now time.Time) {
+	if s := &l.saver; s.writing && !s.told && now.Sub(s.began) > diskPatience {
+		s.told = true
+		l.log.Error("the disk of the state directory does not take the last good state; traffic is not affected, but a restart would be", obs.KeyAway, now.Sub(s.began).Round(time.Second))
+		l.metrics.stateFailures.Inc()
+	}
+}
+
+// finish writes what is to be kept before an end, as long as the disk takes it.
+func (l *loop) finish() {
+	late := time.NewTimer(diskPatience)
+	defer late.Stop()
+	for l.saver.writing || l.saver.pending {
+		l.save()
+		select {
+		case w := <-l.saver.done:
+			l.metrics.stateBytes.Add(float64(w.bytes))
+			l.saver.writing = false
+			if w.err != nil {
+				l.log.Error("could not keep the last good state at the end", obs.KeyErr, w.err)
+				return
+			}
+		case <-late.C:
+			return
+		}
 	}
 }
 
 // saver says when the last good state is to be written: some time after a
-// change, and no more often than once an interval.
+// change, and no more often than once an interval. It is written beside the
+// loop, for a disk may stall for as long as it likes.
 type saver struct {
-	keeper  *source.Keeper
+	keeper  *source.Keeper                       // a write's while one is on its way
+	put     func(*source.State, time.Time) error // the keeper's Write
 	pending bool
 	timer   *time.Timer // nil before the first mark
+	writing bool
+	began   time.Time // of the write
+	told    bool      // that it does not end
+	done    chan write
 }
 
-func newSaver(path string) saver { return saver{keeper: source.NewKeeper(path, saveInterval)} }
+// write is what became of one.
+type write struct {
+	bytes int64
+	err   error
+}
+
+func newSaver(path string) saver {
+	k := source.NewKeeper(path, saveInterval)
+	return saver{keeper: k, put: k.Write, done: make(chan write, 1)}
+}
 
 // mark notes that what is on disk is out of date.
 func (s *saver) mark() {
-	if s.pending {
-		return
+	if !s.pending {
+		s.pending = true
+		s.schedule()
 	}
-	s.pending = true
+}
+
+func (s *saver) schedule() {
+	if s.writing {
+		return // wrote does it
+	}
 	wait := s.keeper.Wait(time.Now())
 	if s.timer == nil {
 		s.timer = time.NewTimer(wait)
@@ -105,9 +162,29 @@ func (s *saver) mark() {
 // take reports whether there is something to write, which is the caller's to
 // do from then on.
 func (s *saver) take() bool {
-	was := s.pending
+	if s.writing || !s.pending {
+		return false
+	}
 	s.pending = false
-	return was
+	return true
+}
+
+// write writes, and fills done.
+func (s *saver) write(st *source.State) {
+	s.writing, s.told, s.began = true, false, time.Now()
+	go func() {
+		before := s.keeper.Written
+		err := s.put(st, time.Now())
+		s.done <- write{s.keeper.Written - before, err}
+	}()
+}
+
+// wrote is said once done was read.
+func (s *saver) wrote() {
+	s.writing = false
+	if s.pending {
+		s.schedule()
+	}
 }
 
 // due is filled when the state is to be written.

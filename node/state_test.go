@@ -186,3 +186,31 @@ func TestAStateThatCannotBeWrittenIsTriedAgain(t *testing.T) {
 		}
 	})
 }
+
+// A disk that stalls holds up nothing but what it is to keep.
+func TestAStalledDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		disk := make(chan struct{})
+		r.disk = disk
+		r.mustStart(t)
+		r.publish(webOnly())
+		after(saveInterval + diskPatience + time.Second)
+		r.publish(webAndOther())
+		r.kernel.Flush()
+		after(repairEvery)
+		r.wantServed(t, "repaired beside the stalled write", webFrontend, otherFrontend)
+		r.wantHealthy(t, "beside the stalled write", true)
+		if n := r.log.count("the disk of the state directory"); n != 1 {
+			t.Errorf("said %d times", n)
+		}
+		if !r.agent.liveness(time.Now()).Healthy {
+			t.Error("the loop does not beat")
+		}
+		close(disk)
+		after(2 * saveInterval)
+		if st := r.saved(t); st == nil || st.Snapshot.Services.Len() == 0 {
+			t.Errorf("kept: %v", st)
+		}
+	})
+}
