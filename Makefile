@@ -23,7 +23,9 @@ PROGRAMS     := ./cmd/... ./test/lab ./test/cluster/lab-worker ./test/cluster/re
 # Packages whose tests run built programs, or build one for minutes; and those
 # that start whole nodes. One at a time, for two cores.
 BUILT_TESTS   := ./test/docs/ ./test/coredns/
-CLUSTER_TESTS := ./test/datapath/ ./test/kubernetes/ ./test/kubernetes/real/ ./test/soak/
+CLUSTER_TESTS := ./test/datapath/ ./test/kubernetes/ ./test/kubernetes/real/
+# By a target of its own alone.
+SOAK_TESTS    := ./test/soak/
 # A machine of one core needs most of it; a quiet one of two a fifth.
 CLUSTER_TIME  := 90m
 
@@ -57,11 +59,11 @@ resolvers: ## build programs that resolve names by glibc and by musl into bin/
 	@mkdir -p $(BIN) && for libc in glibc musl; do \
 		ln -f $(CACHE)/resolve-$(RESOLVE_KEY)-$$libc $(BIN)/resolve-$$libc 2>/dev/null || cp $(CACHE)/resolve-$(RESOLVE_KEY)-$$libc $(BIN)/resolve-$$libc; done
 
-test: unit cluster-test ## every test: unit and stories, then real nodes, then a real cluster, and a minute of soak (not: soak, demo-soak, fuzz, bench, lint)
+test: unit cluster-test ## every test: unit and stories, then real nodes, then a real cluster (not: soak, demo-soak, fuzz, bench, lint)
 
 unit: ## unit tests and stories, with the race detector; nothing needs to be built first
 	$(GO) vet ./...
-	GORACE=atexit_sleep_ms=0 $(GO) test -race -vet=off $$($(GO) list ./... | grep -v $(patsubst ./%/,-e /%$$,$(BUILT_TESTS) $(CLUSTER_TESTS)))
+	GORACE=atexit_sleep_ms=0 $(GO) test -race -vet=off $$($(GO) list ./... | grep -v $(patsubst ./%/,-e /%$$,$(BUILT_TESTS) $(CLUSTER_TESTS) $(SOAK_TESTS)))
 
 cluster-test: build race kube envoy resolvers ## tests of built programs, of real Envoys, and of a real cluster
 	@command -v dig >/dev/null || echo "dig is not installed: the tests go without it"

@@ -96,9 +96,18 @@ func (p *Process) Running() bool {
 	}
 }
 
-// ExitCode waits for the end and returns the exit code.
+// endPatience is how long a program that is to end by itself may take, on the
+// slowest machine.
+const endPatience = 2 * time.Minute
+
+// ExitCode waits for the end and returns the exit code; -1 of a program that
+// does not end, which is killed.
 func (p *Process) ExitCode() int {
-	<-p.done
+	select {
+	case <-p.done:
+	case <-time.After(endPatience):
+		p.Kill()
+	}
 	return p.cmd.ProcessState.ExitCode()
 }
 
