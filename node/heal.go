@@ -14,6 +14,7 @@ import (
 type healing struct {
 	hold  *hold.Hold // nil where nothing is
 	held  hold.Held  // of the last judgement
+	next  time.Time  // when something is let go if nothing happens before
 	timer *time.Timer
 }
 
@@ -39,39 +40,55 @@ func (h *healing) stop() {
 	}
 }
 
-// heal begins to hold, for the cloud is heard of again after an outage.
+// heal begins to hold, for the cloud is heard of again after an outage. Where
+// something is held already that is part of what is in force, and so it stays.
 func (l *loop) heal(now time.Time) {
 	u := &l.uplink
 	u.away, u.back = false, false
+	begin := hold.New
 	base := l.snap
 	if base == nil && l.restored != nil {
 		base = l.restored.Snapshot
 	}
-	if base == nil {
-		l.note(u.over())
-		return // nothing was served that could be held
+	if base != nil && base.Partial { // from disk: nobody here has seen how it went on
+		switch {
+		case !u.recorded:
+			base = nil // it may be of any age
+		case u.rebooted:
+			begin = hold.NewAfterBoot
+		}
 	}
-	l.note(u.remember()) // until the end of the hold, which a restart begins anew
-	l.log.Info("the API server is back after an outage; what it says against this unit's endpoints is held until their nodes have reported",
-		obs.KeyAway, now.Sub(u.since).Round(time.Second))
-	l.healing.hold = hold.New(base, l.cfg.Node, now)
-	l.healing.wait(l.healing.hold.End().Sub(now))
+	l.reports.begin()
+	if base != nil {
+		l.log.Info("the API server is back after an outage; what it says against this unit's endpoints is held until their nodes have reported",
+			obs.KeyAway, now.Sub(u.since).Round(time.Second))
+		l.healing.hold = begin(base, l.cfg.Node, now)
+		l.healing.wake(l.healing.hold.End())
+	}
+	l.record()      // until the end of the hold, which a restart begins anew
 	l.wakeOwnNode() // which may be another by now
 }
 
-// judge returns what of a snapshot of the source is to be believed.
+// wake has what is held judged again when the cloud is heard of at a time.
+func (h *healing) wake(at time.Time) {
+	h.next = at
+	h.wait(max(0, time.Until(at)))
+}
+
+// judge returns what of a snapshot of the source is to be believed. The time
+// of a hold is that of the cloud's last word: a silence lets nothing go.
 func (l *loop) judge(snap *topology.Snapshot) *topology.Snapshot {
 	h := &l.healing
 	if h.hold == nil {
 		return snap
 	}
-	now := time.Now()
+	now := l.uplink.heard
 	out, held := h.hold.Apply(snap, now)
 	l.showHeld(held)
 	if !now.Before(h.hold.End()) {
 		h.hold = nil // and held is empty
 		h.stop()
-		l.note(l.uplink.over())
+		l.record()
 		l.log.Info("nothing is held any more; the API server is believed")
 		return out
 	}
@@ -79,12 +96,25 @@ func (l *loop) judge(snap *topology.Snapshot) *topology.Snapshot {
 	if !held.Next.IsZero() {
 		next = held.Next
 	}
-	h.wait(next.Sub(now))
+	h.wake(next)
 	return out
 }
 
-// judgeAgain acts where time or a node's report made a difference.
+// judgeAgain acts where time made a difference.
 func (l *loop) judgeAgain() {
+	l.look() // for the cloud's last word
+	if l.healing.hold == nil {
+		return
+	}
+	if l.uplink.heard.Before(l.healing.next) {
+		l.healing.wait(lookEvery)
+		return
+	}
+	l.rejudge()
+}
+
+// rejudge acts where time or a node's report made a difference.
+func (l *loop) rejudge() {
 	if snap := l.judge(l.raw); snap != l.snap {
 		l.apply(snap)
 	} else {
@@ -101,7 +131,7 @@ func (l *loop) takeReports() {
 	for _, node := range nodes {
 		l.healing.hold.Reported(node, time.Now())
 	}
-	l.judgeAgain()
+	l.rejudge()
 }
 
 // showHeld tells what is held, and whom to ask for a report.

@@ -119,7 +119,7 @@ func TestAHealIsNoOutage(t *testing.T) {
 		if n := r.api.Asked("a-2"); n != 0 {
 			t.Errorf("a node that made itself heard was asked for %d times", n)
 		}
-		after(hold.Bound)
+		after(hold.Bound + 2*contactEvery) // a quiet cloud is asked for a word
 		r.wantAnswer(t, "after the hold", onA1)
 		if r.log.count("nothing is held any more") != 1 {
 			t.Error("its end is not said")
@@ -206,6 +206,144 @@ func TestAHoldOutlivesARestart(t *testing.T) {
 	})
 }
 
+// A hold does not run out while the cloud is away again, and a link that flaps
+// darkens nobody; when it is stable every hold ends.
+func TestAnOutageInsideAHold(t *testing.T) {
+	for name, tc := range map[string]struct {
+		times    int
+		up, down time.Duration
+	}{
+		"once":    {1, 5 * time.Second, 3 * time.Minute},
+		"flaps":   {48, 15 * time.Second, time.Minute},
+		"at last": {1, hold.Bound - 5*time.Second, 10 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, o := online(t)
+				r.cut(10 * time.Minute)
+				o.Unready("web", onA1, onA2, onB1)
+				for range tc.times {
+					r.heal()
+					r.hear(o)
+					after(tc.up)
+					r.cut(tc.down)
+					r.wantAnswer(t, "away again", onA1, onA2)
+				}
+				r.heal()
+				r.hear(o)
+				r.wantAnswer(t, "back", onA1, onA2)
+				for range hold.Bound/time.Second + 2 {
+					r.source.Contacted(time.Now())
+					after(time.Second)
+				}
+				r.wantAnswer(t, "stable")
+				r.wantHeld(t, "stable", 0)
+			})
+		})
+	}
+}
+
+// This node's Node, deleted during the outage, takes no Service with it.
+func TestADeletedNodeDarkensNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, o := online(t)
+		r.cut(10 * time.Minute)
+		r.heal()
+		o.Builder().DeleteNode("a-1")
+		o.Unready("web", onA1)
+		r.hear(o)
+		r.wantAnswer(t, "healed", onA1, onA2)
+	})
+}
+
+// A last good state that nobody vouches for is of any age, and after a boot the
+// node's own pods are new.
+func TestWhichStateIsHeld(t *testing.T) {
+	for name, tc := range map[string]struct {
+		noted string // what the record says; empty for none
+		want  []string
+	}{
+		"nothing recorded": {"", nil},
+		"another boot":     {"2026-01-02T03:04:05Z\nanother\n", []string{onA2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, o := online(t)
+				after(saveInterval)
+				r.stop()
+				r.again()
+				if tc.noted != "" {
+					must(t, os.WriteFile(filepath.Join(r.cfg.StateDir, "outage"), []byte(tc.noted), 0o600))
+				}
+				r.cut(0)
+				r.mustStart(t)
+				after(time.Minute)
+				if _, err := os.Stat(filepath.Join(r.cfg.StateDir, "outage")); (err == nil) != (tc.noted != "") {
+					t.Errorf("recorded: %v", err)
+				}
+				r.heal()
+				o.Unready("web", onA1, onA2)
+				r.hear(o)
+				r.wantAnswer(t, "healed", tc.want...)
+			})
+		})
+	}
+}
+
+// A record that could not be removed is removed later.
+func TestTheRecordIsRemovedAtLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, o := online(t)
+		r.cut(time.Minute)
+		path := filepath.Join(r.cfg.StateDir, "outage")
+		must(t, os.Remove(path))
+		must(t, os.MkdirAll(filepath.Join(path, "full"), 0o700)) // no file, and not empty
+		r.heal()
+		r.hear(o)
+		for range hold.Bound/time.Second + 10 {
+			r.source.Contacted(time.Now())
+			after(time.Second)
+		}
+		if n := r.log.count("could not note the outage"); n != 1 {
+			t.Errorf("said %d times", n)
+		}
+		must(t, os.Remove(filepath.Join(path, "full")))
+		after(2 * lookEvery)
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("still there: %v", err)
+		}
+	})
+}
+
+// What a node said in one hold is no report in the next.
+func TestAnswersAreOfOneHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReports()
+		cloud := api{&nodetest.API{}}
+		a := &Agent{reports: r, parts: Parts{Cluster: cloud}}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- a.askReports(ctx) }()
+		r.begin()
+		r.want([]string{"a-2"}, 1)
+		after(10 * time.Second)
+		cloud.Renew("a-2") // in the outage that follows
+		r.begin()
+		r.want([]string{"a-2"}, 1)
+		after(10 * time.Second)
+		if got := r.take(); len(got) > 0 {
+			t.Errorf("reported: %v", got)
+		}
+		cloud.Renew("a-2")
+		after(10 * time.Second)
+		if got := r.take(); !slices.Equal(got, []string{"a-2"}) {
+			t.Errorf("reported: %v", got)
+		}
+		cancel()
+		must(t, <-ended)
+	})
+}
+
 // Where there was no outage the cloud is believed at once: a quiet cluster, one
 // whose link flaps, an agent that is updated.
 func TestWhatIsNoOutage(t *testing.T) {
@@ -239,12 +377,12 @@ func TestReportsAreAskedForSlowly(t *testing.T) {
 		r := newReports()
 		a := &Agent{reports: r, parts: Parts{Cluster: api{&nodetest.API{}}}}
 		r.want([]string{"a-1"}, 1)
-		if _, wait, _ := r.next(0); wait != askPause {
-			t.Errorf("a unit of 1: a pause of %s", wait)
+		if q, _ := r.next(0); q.wait != askPause {
+			t.Errorf("a unit of 1: a pause of %s", q.wait)
 		}
 		r.want([]string{"a-1"}, 1000)
-		if _, wait, _ := r.next(0); wait != 5*time.Second {
-			t.Errorf("a unit of 1000: a pause of %s", wait)
+		if q, _ := r.next(0); q.wait != 5*time.Second {
+			t.Errorf("a unit of 1000: a pause of %s", q.wait)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

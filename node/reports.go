@@ -27,6 +27,7 @@ type reports struct {
 	silent []string
 	pause  time.Duration
 	heard  []string
+	epoch  int // the number of holds so far: answers are of one
 
 	ask  chan struct{} // one slot: there are silent nodes
 	wake chan struct{} // one slot: nodes were heard
@@ -34,6 +35,14 @@ type reports struct {
 
 func newReports() *reports {
 	return &reports{ask: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+}
+
+// begin forgets what was heard in the hold before.
+func (r *reports) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.epoch++
+	r.silent, r.heard = nil, nil
 }
 
 // want replaces the nodes that are asked for.
@@ -54,19 +63,30 @@ func fill(slot chan struct{}) {
 	}
 }
 
+// question is one node to ask for, and how long to wait then.
+type question struct {
+	node  string
+	wait  time.Duration
+	epoch int
+}
+
 // next is the n-th node to ask for, in turn; false where there is none.
-func (r *reports) next(n int) (node string, wait time.Duration, ok bool) {
+func (r *reports) next(n int) (question, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.silent) == 0 {
-		return "", 0, false
+		return question{}, false
 	}
-	return r.silent[n%len(r.silent)], r.pause, true
+	return question{r.silent[n%len(r.silent)], r.pause, r.epoch}, true
 }
 
-func (r *reports) hear(node string) {
+// hear notes that a node has reported in the hold that was asked for.
+func (r *reports) hear(node string, epoch int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if epoch != r.epoch {
+		return
+	}
 	r.heard = append(r.heard, node)
 	r.silent = slices.DeleteFunc(slices.Clone(r.silent), func(o string) bool { return o == node })
 	fill(r.wake)
@@ -96,27 +116,31 @@ func (a *Agent) askReports(ctx context.Context) error {
 }
 
 // askAll goes on until no node is silent. A report is one that differs from
-// what was there at the first question: clocks of nodes are not compared.
+// what was there at the first question of this hold: clocks of nodes are not
+// compared.
 func (a *Agent) askAll(ctx context.Context) {
-	first, said := map[string]string{}, false
+	first, epoch, said := map[string]string{}, 0, false
 	for n := 0; ; n++ {
-		node, wait, ok := a.reports.next(n)
+		q, ok := a.reports.next(n)
 		if !ok {
 			return
 		}
-		report, err := a.parts.Cluster.NodeReport(ctx, node)
-		was, had := first[node]
+		if q.epoch != epoch {
+			first, epoch = map[string]string{}, q.epoch
+		}
+		report, err := a.parts.Cluster.NodeReport(ctx, q.node)
+		was, had := first[q.node]
 		switch {
 		case err != nil && !said:
 			said = true
-			a.log.Warn("cannot ask whether a node has reported; what is held on such nodes is held for longer", obs.KeyNode, node, obs.KeyErr, err)
+			a.log.Warn("cannot ask whether a node has reported; what is held on such nodes is held for longer", obs.KeyNode, q.node, obs.KeyErr, err)
 		case err != nil:
 		case !had:
-			first[node] = report
+			first[q.node] = report
 		case was != report:
-			a.reports.hear(node)
+			a.reports.hear(q.node, epoch)
 		}
-		if !pause(ctx, jitter(wait)) {
+		if !pause(ctx, jitter(q.wait)) {
 			return
 		}
 	}

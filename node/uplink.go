@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
@@ -25,47 +26,63 @@ const (
 	contactRetry = 2 * time.Second
 )
 
-// uplink measures for how long the cloud has been silent. An outage is noted in
-// a file while it lasts and until what is held after it was let go, so that it
-// outlives a restart; the file is there or not, what it says is for people.
+// bootIDFile has another content after each boot.
+const bootIDFile = "/proc/sys/kernel/random/boot_id"
+
+// uplink measures for how long the cloud has been silent. An outage is recorded
+// in a file while it lasts and until what is held after it was let go, so that
+// it outlives a restart. The file is there only where an agent had heard of the
+// cloud before the outage: it vouches for the last good state, which is of any
+// age without it. Its last line is the boot that it was written in.
 type uplink struct {
-	path  string
-	heard time.Time // the newest sign of life, or when this process began
-	away  bool      // there was an outage, and no hold has begun for it yet
-	back  bool      // it is over
-	since time.Time // when it began
-	noted bool      // the file is there
+	path     string
+	heard    time.Time // the newest sign of life, or when this process began
+	met      bool      // this process has had one
+	away     bool      // there was an outage, and no hold has begun for it yet
+	back     bool      // it is over
+	since    time.Time // when it began
+	recorded bool      // somebody lived through its beginning
+	rebooted bool      // that was before this boot
+
+	boot    string // of now; empty where it cannot be read
+	noted   bool   // the file is there
+	failing bool   // it could not be written, or removed, and that was said
 }
 
 func newUplink(stateDir string, now time.Time) uplink {
 	u := uplink{path: filepath.Join(stateDir, "outage"), heard: now}
-	if _, err := os.Stat(u.path); err == nil {
-		u.away, u.noted, u.since, u.heard = true, true, now, time.Time{} // any sign of life ends it
+	id, _ := os.ReadFile(bootIDFile)
+	u.boot = strings.TrimSpace(string(id))
+	noted, err := os.ReadFile(u.path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		u.away, u.noted, u.recorded, u.since, u.heard = true, true, true, now, time.Time{} // any sign of life ends it
+		_, boot, _ := strings.Cut(strings.TrimSpace(string(noted)), "\n")
+		u.rebooted = u.boot == "" || boot != u.boot
 	}
 	return u
 }
 
-// remember notes the outage on disk.
-func (u *uplink) remember() error {
-	if u.noted {
-		return nil
+// record has an outage, or what is held after it, on disk, and nothing else.
+// What fails is tried again with the next look.
+func (l *loop) record() {
+	u := &l.uplink
+	holds := l.healing.hold != nil
+	want := u.away && u.recorded || holds
+	var err error
+	switch {
+	case want && !u.noted:
+		err = atomicfile.Write(u.path, []byte(u.since.UTC().Format(time.RFC3339)+"\n"+u.boot+"\n"))
+		u.noted = err == nil
+	case !want && u.noted:
+		if err = os.Remove(u.path); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		u.noted = err != nil
 	}
-	err := atomicfile.Write(u.path, []byte(u.since.UTC().Format(time.RFC3339)+"\n"))
-	u.noted = err == nil
-	return err
-}
-
-// over forgets the outage.
-func (u *uplink) over() error {
-	if u.away || !u.noted {
-		return nil // the next one has begun already
+	if err != nil && !u.failing {
+		l.log.Error("could not note the outage, or its end; a restart now would believe the cloud too early, or too late; trying again", obs.KeyErr, err)
 	}
-	err := os.Remove(u.path)
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		u.noted = false
-		return nil
-	}
-	return err
+	u.failing = err != nil
 }
 
 // lastContact is when the API server last answered anything.
@@ -86,27 +103,27 @@ func (l *loop) look() {
 	now, contact := time.Now(), l.lastContact()
 	u := &l.uplink
 	if contact.After(u.heard) {
-		if gap := contact.Sub(u.heard); gap >= outageAfter && !u.away {
-			u.away, u.since = true, u.heard
+		if contact.Sub(u.heard) >= outageAfter && !u.away {
+			u.begin()
 		}
 		u.heard, u.back = contact, true
 	}
+	u.met = u.met || !contact.IsZero()
 	switch {
 	case u.away && u.back && l.live:
 		l.heal(now)
 	case !u.away && now.Sub(u.heard) >= outageAfter:
 		l.log.Warn("the API server is silent; this node goes on with what it knows")
-		u.away, u.back, u.since = true, false, u.heard
-		l.note(u.remember())
+		u.begin()
+		u.back = false
 		l.publish()
 	}
+	l.record()
 }
 
-// note tells of an outage that could not be noted, or its end.
-func (l *loop) note(err error) {
-	if err != nil {
-		l.log.Error("could not note the outage; a restart now would believe the cloud too early, or too late", obs.KeyErr, err)
-	}
+// begin notes that an outage has begun with the last sign of life.
+func (u *uplink) begin() {
+	u.away, u.since, u.recorded, u.rebooted = true, u.heard, u.met, false
 }
 
 // keepContact asks the API server for a sign of life where it sends none by

@@ -21,11 +21,20 @@ const (
 
 // Hold is what is held after one outage. It has one owner.
 //
+// Time in it is that of the cloud: now is when the cloud was last heard of, so
+// that nothing is let go by a silence. A hold that the next outage interrupts
+// stays as it is until that is over; the next hold then begins with what this
+// one left in force.
+//
 // Law: what Apply returns differs from its argument in endpoints on nodes of
-// the unit alone, which were ready before and are not any more.
+// the unit, as each Service's own keys have it, which were ready before and are
+// not any more; and in Nodes that were deleted.
 type Hold struct {
 	base     *topology.Snapshot
-	unit     map[string]bool // nodes
+	may      map[topology.ObjectKey][]wanted // what may be held, and nothing else is looked at
+	nodes    map[string]bool                 // of these endpoints, and our own
+	size     int
+	index    *index
 	began    time.Time
 	reported map[string]time.Time
 	back     map[endpoint]bool
@@ -47,39 +56,45 @@ type made struct {
 }
 
 // New begins a hold when the cloud is heard of again. base is what was in force
-// before, node is where we are; its unit are the nodes that share its value of
-// any topology key in use, and itself.
+// before, node is where we are.
 func New(base *topology.Snapshot, node string, began time.Time) *Hold {
-	return &Hold{base: base, unit: unit(base, node), began: began, reported: map[string]time.Time{}, back: map[endpoint]bool{}}
+	return newHold(base, node, began, false)
 }
 
-func unit(s *topology.Snapshot, node string) map[string]bool {
-	values := map[string]string{} // of the keys in use
-	if own, ok := s.Nodes.Get(node); ok {
-		for _, e := range s.Services.All() {
-			if e.Service == nil {
-				continue
-			}
-			for _, key := range e.Keys().List {
-				if value, ok := own.Labels[key]; ok {
-					values[key] = value
+// NewAfterBoot is New where the node itself has booted meanwhile: the pods that
+// base has on it are no more, and their addresses are others' to come.
+func NewAfterBoot(base *topology.Snapshot, node string, began time.Time) *Hold {
+	return newHold(base, node, began, true)
+}
+
+func newHold(base *topology.Snapshot, node string, began time.Time, booted bool) *Hold {
+	h := &Hold{
+		base: base, may: map[topology.ObjectKey][]wanted{}, nodes: map[string]bool{node: true},
+		began: began, reported: map[string]time.Time{}, back: map[endpoint]bool{},
+	}
+	unit := newUnits(base, node)
+	h.size = unit.size()
+	for key, e := range base.Services.All() {
+		if e.Service == nil {
+			continue
+		}
+		keys := unit.keys(key, e)
+		for _, slice := range e.Slices {
+			for i := range slice.Endpoints {
+				o := &slice.Endpoints[i]
+				if good(o) && unit.near(o.Node, keys) && (!booted || o.Node != node) {
+					h.may[key] = append(h.may[key], wanted{slice, o})
+					h.nodes[o.Node] = true
 				}
 			}
 		}
 	}
-	nodes := map[string]bool{node: true}
-	for name, n := range s.Nodes.All() {
-		for key, mine := range values {
-			if theirs, ok := n.Labels[key]; ok && theirs == mine {
-				nodes[name] = true
-			}
-		}
-	}
-	return nodes
+	h.index = newIndex(h.may)
+	return h
 }
 
 // UnitSize is how many nodes the unit has.
-func (h *Hold) UnitSize() int { return len(h.unit) }
+func (h *Hold) UnitSize() int { return h.size }
 
 // End is when nothing is held any more.
 func (h *Hold) End() time.Time { return h.began.Add(Bound) }
@@ -111,7 +126,8 @@ type Held struct {
 }
 
 // Apply returns the snapshot to use in the place of next: next itself where
-// nothing is held.
+// nothing is held. It costs what may be held and what changed, however large
+// the cluster.
 func (h *Hold) Apply(next *topology.Snapshot, now time.Time) (*topology.Snapshot, Held) {
 	if !now.Before(h.End()) {
 		h.made = nil
@@ -121,7 +137,7 @@ func (h *Hold) Apply(next *topology.Snapshot, now time.Time) (*topology.Snapshot
 	kept := map[topology.ObjectKey]made{}
 	var nodes []string
 	count := 0
-	for key := range next.Changed(h.base) {
+	for key := range h.may {
 		m, ok := step.service(key)
 		if !ok {
 			continue
@@ -133,15 +149,14 @@ func (h *Hold) Apply(next *topology.Snapshot, now time.Time) (*topology.Snapshot
 		}
 	}
 	h.made = kept
-	if count == 0 {
-		return next, Held{}
-	}
 	slices.Sort(nodes)
-	nodes = slices.Compact(nodes)
-	return h.snapshot(next, nodes), h.held(count, nodes)
+	return h.snapshot(next), h.held(count, slices.Compact(nodes))
 }
 
 func (h *Hold) held(endpoints int, nodes []string) Held {
+	if endpoints == 0 {
+		return Held{}
+	}
 	out := Held{Endpoints: endpoints, Nodes: nodes, Next: h.End()}
 	for _, node := range nodes {
 		if _, ok := h.reported[node]; !ok {
@@ -154,23 +169,36 @@ func (h *Hold) held(endpoints int, nodes []string) Held {
 	return out
 }
 
-// snapshot is next with what was made, and with the nodes of what is held.
-func (h *Hold) snapshot(next *topology.Snapshot, nodes []string) *topology.Snapshot {
+// snapshot is next with what was made, and with the Nodes that it lacks: this
+// node's own, without which it has no unit, and those of what may be held,
+// which are outside the unit without theirs however ready they are.
+func (h *Hold) snapshot(next *topology.Snapshot) *topology.Snapshot {
+	missing := h.missing(next)
+	if len(h.made) == 0 && len(missing) == 0 {
+		return next
+	}
 	out := *next
 	services := next.Services.Edit()
 	for key, m := range h.made {
 		services.Set(key, m.entry)
 	}
 	out.Services = services.Freeze()
-	edit := next.Nodes.Edit()
-	for _, name := range nodes {
+	nodes := next.Nodes.Edit()
+	for _, n := range missing {
+		nodes.Set(n.Name, n)
+	}
+	out.Nodes = nodes.Freeze()
+	return &out
+}
+
+func (h *Hold) missing(next *topology.Snapshot) (list []*topology.Node) {
+	for name := range h.nodes {
 		if _, there := next.Nodes.Get(name); there {
 			continue
 		}
 		if n, had := h.base.Nodes.Get(name); had {
-			edit.Set(name, n)
+			list = append(list, n)
 		}
 	}
-	out.Nodes = edit.Freeze()
-	return &out
+	return list
 }

@@ -317,7 +317,7 @@ func lawful(h *Hold, next, got *topology.Snapshot, held Held) error {
 		}
 	}
 	for e := range out {
-		if !is[e] && (!was[e] || !h.unit[e.node]) {
+		if !is[e] && (!was[e] || !unitOf(h.base, e)) {
 			return fmt.Errorf("%v is held for no reason", e)
 		}
 		if !is[e] && !slices.Contains(held.Nodes, e.node) {
@@ -329,13 +329,142 @@ func lawful(h *Hold, next, got *topology.Snapshot, held Held) error {
 			return fmt.Errorf("slices of %s are not in order", k)
 		}
 	}
-	if (got == next) != (held.Endpoints == 0) {
+	if _, had := h.base.Nodes.Get("n0"); had {
+		if _, has := got.Nodes.Get("n0"); !has {
+			return fmt.Errorf("the own Node is gone")
+		}
+	}
+	for e := range was {
+		if _, had := h.base.Nodes.Get(e.node); !had || !unitOf(h.base, e) {
+			continue
+		}
+		if _, has := got.Nodes.Get(e.node); !has {
+			return fmt.Errorf("the Node of %v is gone", e)
+		}
+	}
+	if same := reflect.DeepEqual(ready(got), is) && got.Nodes.Len() == next.Nodes.Len(); (got == next) != same {
 		return fmt.Errorf("%d held, another snapshot: %v", held.Endpoints, got != next)
 	}
 	return nil
 }
 
+// unitOf is the dumb twin of what decides whether an endpoint is in n0's unit.
+func unitOf(s *topology.Snapshot, e endpoint) bool {
+	if entry, _ := s.Services.Get(e.service); entry.Service == nil || e.node == "n0" {
+		return entry.Service != nil
+	}
+	share := func(key string) bool {
+		mine, _ := s.Nodes.Get("n0")
+		theirs, _ := s.Nodes.Get(e.node)
+		return mine != nil && theirs != nil && mine.Labels[key] != "" && mine.Labels[key] == theirs.Labels[key]
+	}
+	entry, _ := s.Services.Get(e.service)
+	keys := ownKeys(entry)
+	if len(keys) == 0 && entry.Keys().Mode != topology.Malformed {
+		for k, o := range s.Services.All() {
+			if k.Namespace == e.service.Namespace {
+				keys = append(keys, ownKeys(o)...)
+			}
+		}
+	}
+	return slices.ContainsFunc(keys, share)
+}
+
 func same(a, b *topology.Snapshot) bool { return text(a) == text(b) && a.Nodes.Len() == b.Nodes.Len() }
+
+// One tenant's keys hold nothing more for another, and empty values nothing for
+// anybody.
+func TestKeysOfOneTenant(t *testing.T) {
+	w := topology.NewBuilder()
+	for _, name := range []string{"a-1", "a-2", "b-1"} {
+		w.SetNode(&topology.Node{Name: name, Labels: map[string]string{"unit": name[:1], "os": "linux", "empty": ""}})
+	}
+	set := func(namespace, keys string, state string) {
+		s := &topology.Service{Key: topology.ObjectKey{Namespace: namespace, Name: "web"}}
+		if keys != "" {
+			s.TopologyKeys = &keys
+		}
+		w.SetService(s)
+		l := slice("web", "web", 80, "a-1 10.0.0.1"+state, "a-2 10.0.0.2"+state, "b-1 10.0.0.3"+state)
+		l.Key = s.Key
+		w.SetSlice(l)
+	}
+	spaces := map[string]string{"wide": `["os"]`, "closed": `["unit"]`, "empty": `["empty"]`, "plain": "", "broken": "oops"}
+	for namespace, keys := range spaces {
+		set(namespace, keys, "")
+	}
+	h := New(w.Build(), "a-1", healed)
+	for namespace, keys := range spaces {
+		set(namespace, keys, " not")
+	}
+	got, _ := h.Apply(w.Build(), healed)
+	count := map[string]int{}
+	for e := range ready(got) {
+		count[e.service.Namespace]++
+	}
+	if want := map[string]int{"wide": 3, "closed": 2, "empty": 1, "plain": 1, "broken": 1}; !reflect.DeepEqual(count, want) {
+		t.Errorf("held: %v, want %v", count, want)
+	}
+}
+
+// Whose Node was deleted is in the unit all the same, and an endpoint that is
+// ready there too.
+func TestTheOwnNodeStays(t *testing.T) {
+	w := newWorld().service("web", "a-1 10.0.0.1", "a-2 10.0.0.2")
+	h := New(w.b.Build(), "a-1", healed)
+	w.b.DeleteNode("a-1")
+	w.b.DeleteNode("a-2")
+	next := w.b.Build()
+	got, held := h.Apply(next, healed)
+	if got.Nodes.Len() != 3 || held.Endpoints != 0 {
+		t.Errorf("%d nodes, held: %+v", got.Nodes.Len(), held)
+	}
+	if got, _ := h.Apply(next, healed.Add(Bound)); got != next {
+		t.Error("no end")
+	}
+}
+
+func TestAfterABootNothingOfTheNodeIsHeld(t *testing.T) {
+	w := newWorld().service("web", "a-1 10.0.0.1", "a-2 10.0.0.2")
+	h := NewAfterBoot(w.b.Build(), "a-1", healed)
+	w.service("web", "a-1 10.0.0.1 not", "a-2 10.0.0.2 not")
+	got, _ := h.Apply(w.b.Build(), healed)
+	if text(got) != "web 10.0.0.1:8080 not, web 10.0.0.2:8080 ready" {
+		t.Error(text(got))
+	}
+}
+
+// A hold that begins inside another goes on with what that one left in force.
+func TestAHoldInsideAHold(t *testing.T) {
+	w := newWorld().service("web", "a-1 10.0.0.1", "a-2 10.0.0.2")
+	h := New(w.b.Build(), "a-1", healed)
+	next := newWorld().service("web", "a-1 10.0.0.1 not").b.Build()
+	inForce, _ := h.Apply(next, healed.Add(Bound-1))
+	again := healed.Add(time.Hour)
+	got, held := New(inForce, "a-1", again).Apply(next, again)
+	if held.Endpoints != 2 || text(got) != text(inForce) {
+		t.Errorf("held: %+v, %s", held, text(got))
+	}
+}
+
+// An Apply costs what may be held and what changed: the number of Services
+// that a base from disk has nothing of makes no difference.
+func TestCostIsOfTheBase(t *testing.T) {
+	cost := func(others int) float64 {
+		w := newWorld().service("web", "a-1 10.0.0.1", "a-2 10.0.0.2")
+		h := New(newWorld().service("web", "a-1 10.0.0.1", "a-2 10.0.0.2").b.Build(), "a-1", healed)
+		w.service("web", "a-1 10.0.0.1")
+		for i := range others {
+			w.b.SetSlice(slice(fmt.Sprint("s", i), fmt.Sprint("s", i), 80, fmt.Sprintf("b-1 10.1.%d.%d", i/250, i%250)))
+		}
+		next := w.b.Build()
+		h.Apply(next, healed)
+		return testing.AllocsPerRun(20, func() { h.Apply(next, healed) })
+	}
+	if few, many := cost(10), cost(5000); many > few+20 {
+		t.Errorf("%v allocations among 5000 Services, %v among 10", many, few)
+	}
+}
 
 func BenchmarkApply(b *testing.B) {
 	w := topology.NewBuilder()

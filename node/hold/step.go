@@ -13,10 +13,6 @@ type step struct {
 	*Hold
 	next *topology.Snapshot
 	now  time.Time
-	// newcomers are the Services that have an address now and had not before,
-	// on that node; nil before the first question.
-	newcomers map[netip.Addr][]topology.ObjectKey
-	owner     map[topology.ObjectKey]topology.ObjectKey // slice -> Service; filled with newcomers
 }
 
 // service returns the entry to use for a Service, false where next's is as
@@ -24,18 +20,18 @@ type step struct {
 func (s *step) service(key topology.ObjectKey) (made, bool) {
 	was, _ := s.base.Services.Get(key)
 	is, _ := s.next.Services.Get(key)
-	if was == nil || was.Service == nil || is == nil || is.Service == nil {
+	switch {
+	case is == nil || is.Service == nil:
 		return made{}, false // what somebody does to a Service is no verdict on its endpoints
+	case is == was && len(s.made[key].held) == 0:
+		return made{}, false
 	}
 	var list []wanted
-	for _, slice := range was.Slices {
-		for i := range slice.Endpoints {
-			if e := &slice.Endpoints[i]; s.candidate(e) {
-				list = append(list, wanted{slice, e})
-			}
+	for _, w := range s.may[key] {
+		if s.now.Before(s.release(w.Node)) && s.keep(key, is, w) {
+			list = append(list, w)
 		}
 	}
-	list = slices.DeleteFunc(list, func(w wanted) bool { return !s.keep(key, is, w) })
 	if len(list) == 0 {
 		return made{}, false
 	}
@@ -54,11 +50,6 @@ func (s *step) service(key topology.ObjectKey) (made, bool) {
 type wanted struct {
 	slice *topology.Slice
 	*topology.Endpoint
-}
-
-// candidate reports whether an endpoint of base may be held at all.
-func (s *step) candidate(e *topology.Endpoint) bool {
-	return good(e) && s.unit[e.Node] && s.now.Before(s.release(e.Node))
 }
 
 func good(e *topology.Endpoint) bool { return e.Ready && !e.Terminating }
@@ -92,9 +83,10 @@ func (s *step) keep(key topology.ObjectKey, is *topology.Entry, w wanted) bool {
 	case found:
 		return true
 	}
-	s.lookAround()
-	newcomer := func(other topology.ObjectKey) bool { return other != key }
-	return !s.replaced(key, w, is) && !slices.ContainsFunc(s.newcomers[w.Addr], newcomer)
+	s.index.follow(s.next)
+	return !s.replaced(key, w, is) && !slices.ContainsFunc(s.index.users[w.Addr], func(other topology.ObjectKey) bool {
+		return other != key && s.newcomer(other, w.Addr)
+	})
 }
 
 func (s *step) wasHeld(id endpoint) bool { return slices.Contains(s.made[id.service].held, id) }
@@ -102,46 +94,39 @@ func (s *step) wasHeld(id endpoint) bool { return slices.Contains(s.made[id.serv
 // replaced reports whether the slice of an endpoint that is gone leads to other
 // ports now, or is another Service's: the endpoint cannot go back there.
 func (s *step) replaced(key topology.ObjectKey, w wanted, is *topology.Entry) bool {
-	if owner, there := s.owner[w.slice.Key]; there && owner != key {
+	if owner, there := s.index.owner[w.slice.Key]; there && owner != key {
 		return true
 	}
 	i := slices.IndexFunc(is.Slices, func(o *topology.Slice) bool { return o.Key == w.slice.Key })
 	return i >= 0 && (is.Slices[i].IPv6 != w.slice.IPv6 || !slices.Equal(is.Slices[i].Ports, w.slice.Ports))
 }
 
-// lookAround learns which addresses are other pods' by now.
-func (s *step) lookAround() {
-	if s.newcomers != nil {
-		return
+// newcomer reports whether a Service has an address now that it had not before,
+// on that node: it is another pod's by now.
+func (s *step) newcomer(key topology.ObjectKey, addr netip.Addr) bool {
+	was, _ := s.base.Services.Get(key)
+	is, _ := s.next.Services.Get(key)
+	for _, node := range nodesOf(is, addr) {
+		if !slices.Contains(nodesOf(was, addr), node) {
+			return true
+		}
 	}
-	s.newcomers, s.owner = map[netip.Addr][]topology.ObjectKey{}, map[topology.ObjectKey]topology.ObjectKey{}
-	for key := range s.next.Changed(s.base) {
-		s.newcomer(key)
-	}
+	return false
 }
 
-func (s *step) newcomer(key topology.ObjectKey) {
-	is, _ := s.next.Services.Get(key)
-	if is == nil {
-		return
+// nodesOf are the nodes on which a Service has an address.
+func nodesOf(e *topology.Entry, addr netip.Addr) (list []string) {
+	if e == nil {
+		return nil
 	}
-	was, _ := s.base.Services.Get(key)
-	had := map[endpoint]bool{}
-	if was != nil {
-		for _, slice := range was.Slices {
-			for i := range slice.Endpoints {
-				had[endpoint{key, slice.Endpoints[i].Addr, slice.Endpoints[i].Node}] = true
-			}
-		}
-	}
-	for _, slice := range is.Slices {
-		s.owner[slice.Key] = key
+	for _, slice := range e.Slices {
 		for i := range slice.Endpoints {
-			if e := &slice.Endpoints[i]; !had[endpoint{key, e.Addr, e.Node}] {
-				s.newcomers[e.Addr] = append(s.newcomers[e.Addr], key)
+			if slice.Endpoints[i].Addr == addr {
+				list = append(list, slice.Endpoints[i].Node)
 			}
 		}
 	}
+	return list
 }
 
 // restored is an entry in which the given endpoints are as they were: where
