@@ -272,6 +272,9 @@ func (x *Index) setChild(ref Ref, c *child) {
 	if old != nil {
 		x.group(old, false)
 		delete(x.children, ref)
+		if c != nil && c.uid == old.uid {
+			c.sight = old.sight
+		}
 	}
 	delete(x.taken, ref)
 	if c != nil {
