@@ -52,6 +52,7 @@ type tracked struct {
 	*record
 	assessed map[string]*assessment // by unit, of the spec as it is
 	failures map[string]Failure     // by unit, of the spec as it is
+	disputed map[string]string      // by child: what others keep changing (Step.Over)
 }
 
 // record is what outlives a change of the grid.
@@ -162,6 +163,14 @@ func (x *Index) Failed(grid Ref, units map[string]Failure) {
 			g.failures[unit] = f
 			x.dirty[grid] = true
 		}
+	}
+}
+
+// Disputed notes which children of a grid others change again and again, and
+// what of them (Step.Over).
+func (x *Index) Disputed(grid Ref, over map[string]string) {
+	if g := x.grids[grid]; g != nil {
+		g.disputed = over
 	}
 }
 
