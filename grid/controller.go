@@ -47,10 +47,11 @@ type Controller struct {
 
 // work is what is remembered of a grid. The worker that has the grid owns it.
 type work struct {
-	failing  map[string]retry // units that failed; others go on
-	own      retry            // of what concerns the grid itself
-	status   time.Time        // last write of the status
-	problems map[string]bool  // already recorded
+	failing  map[string]retry   // units that failed; others go on
+	disputes map[string]dispute // by child
+	own      retry              // of what concerns the grid itself
+	status   time.Time          // last write of the status
+	problems map[string]bool    // already recorded
 }
 
 // retry is when what failed is tried again; the zero retry is now.
@@ -171,10 +172,11 @@ func (c *Controller) plan(ref plan.Ref) (*work, *job) {
 	c.learn()
 	w := c.grids[ref]
 	if w == nil {
-		w = &work{problems: map[string]bool{}, failing: map[string]retry{}}
+		w = &work{problems: map[string]bool{}, failing: map[string]retry{}, disputes: map[string]dispute{}}
 		c.grids[ref] = w
 	}
 	now := c.now()
+	c.index.Disputed(ref, w.disputed(now))
 	p, ok := c.index.Plan(ref, c.cfg.Guard, now)
 	if !ok {
 		delete(c.grids, ref)
@@ -208,6 +210,7 @@ func (c *Controller) prepare(w *work, p plan.Plan, statusChanged bool, now time.
 		c.queue.AddAfter(p.Grid, next)
 	}
 	j := &job{plan: p, steps: steps}
+	j.answers = w.answers(j.steps)
 	if j.more = len(j.steps) > chunk && !p.StatusFirst; j.more { // a wave is one job
 		j.steps = j.steps[:chunk]
 	}
@@ -225,7 +228,7 @@ func (c *Controller) prepare(w *work, p plan.Plan, statusChanged bool, now time.
 }
 
 // pending are the steps of a plan that call for a write now, and in how long
-// the next one that failed is tried again; 0 for never.
+// the next one that has to wait is due; 0 for never.
 func (w *work) pending(p plan.Plan, now time.Time) (steps []plan.Step, next time.Duration) {
 	failing := make(map[string]retry, len(w.failing))
 	for _, s := range p.Steps {
@@ -236,7 +239,7 @@ func (w *work) pending(p plan.Plan, now time.Time) (steps []plan.Step, next time
 		if failed {
 			failing[s.Unit] = r
 		}
-		if left := r.after.Sub(now); left > 0 {
+		if left := w.wait(s, now); left > 0 {
 			if next == 0 || left < next {
 				next = left
 			}
@@ -261,6 +264,11 @@ func (c *Controller) finish(w *work, j *job) {
 			delete(w.failing, unit)
 		} else {
 			w.failing[unit] = w.failing[unit].next(now)
+		}
+	}
+	for _, s := range j.steps {
+		if f, tried := j.outcomes[s.Unit]; tried && f.Text == "" {
+			w.succeeded(s, now)
 		}
 	}
 	switch {

@@ -16,6 +16,9 @@ type job struct {
 	status bool // is to be written
 	more   bool // steps are left for another job
 	events []plan.Event
+	// answers are the children that others change again and again: the grid's
+	// Problem says so, not an Event for each write.
+	answers map[string]bool
 
 	mu        sync.Mutex
 	wrote     bool // the status
@@ -139,7 +142,9 @@ func (c *Controller) step(ctx context.Context, j *job, s plan.Step) {
 		j.more = true
 	case ok:
 		j.outcomes[s.Unit] = plan.Failure{}
-		j.units[s.Action] = append(j.units[s.Action], s.Unit)
+		if !j.answers[s.Name] {
+			j.units[s.Action] = append(j.units[s.Action], s.Unit)
+		}
 		if s.Action == plan.Remove {
 			j.deleted = append(j.deleted, child)
 		}

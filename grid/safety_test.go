@@ -273,3 +273,39 @@ func TestAdoptsWrongNodeSelectors(t *testing.T) {
 		w.quiet()
 	})
 }
+
+// gone has a child say since when its unit is.
+func (w *world) gone(child, since string) {
+	w.Edit(deployment(child), func(o plan.Object) {
+		o["metadata"].(plan.Object)["annotations"].(plan.Object)["gridmesh.io/unit-gone-since"] = since
+	})
+}
+
+// What a child says since when its unit is gone may be forged: a unit that was
+// seen there has the whole grace from when it was seen gone.
+func TestAForgedMarkDoesNotShortenTheGrace(t *testing.T) {
+	for _, since := range []string{"1990-01-01T00:00:00Z", "2999-01-01T00:00:00Z"} {
+		for _, when := range []string{"before", "after"} {
+			t.Run(when+" "+since, func(t *testing.T) {
+				run(t, settings{Config: gridtest.Config{AutoReady: true}}, func(c *gridtest.Cluster) {
+					shops("north", "south")(c)
+					update(c, tillGrid)
+				}, func(w *world) {
+					w.pass(time.Hour)
+					if when == "before" { // it is forged before the mirror shows either
+						w.Node("node-south", "stie", "south")
+						w.gone("till-south", since)
+					} else {
+						w.Node("node-south", "stie", "south")
+						w.pass(time.Minute)
+						w.gone("till-south", since)
+					}
+					w.pass(3 * time.Minute)
+					w.names("Deployment", "till-north", "till-south")
+					w.pass(3 * time.Minute)
+					w.names("Deployment", "till-north")
+				})
+			})
+		}
+	}
+}

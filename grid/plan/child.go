@@ -30,6 +30,14 @@ type child struct {
 	labels, annotations map[string]string
 	ownerKind           string // of its controller, "" for none
 	ownerName, ownerUID string
+	sight               // of its unit
+}
+
+// sight is what was seen of a child's unit in this process: what the child
+// itself says may be older, or forged.
+type sight struct {
+	there bool      // the unit was there, with this child
+	left  time.Time // when it was first seen that it is not; zero while it is
 }
 
 func readChild(obj Object) *child {

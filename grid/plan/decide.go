@@ -172,17 +172,20 @@ func (x *Index) serviceStep(g *tracked) Step {
 	return g.decide(step, live, template)
 }
 
+// overApplied is the annotation that says what was applied.
+const overApplied = "metadata.annotations." + names.Applied
+
 // decide compares what is wanted with what is there.
 func (g *grid) decide(step Step, live *child, t *template) Step {
 	d := g.desired(t, step.Unit, step.Name, live)
 	switch {
 	case live == nil:
-		step.Action = Create
+		step.Action, step.Over = Create, OverAll
 	case live.annotations[names.Applied] == "":
 		step.Action, step.Why = Adopt, "has the grid's labels, made by another controller"
-		step.changed = d.restarts()
+		step.changed, step.Over = d.restarts(), overApplied
 	case live.annotations[names.Applied] != d.hash:
-		step.Action, step.Why, step.changed = Update, "the grid changed", true
+		step.Action, step.Why, step.changed, step.Over = Update, "the grid changed", true, overApplied
 	default:
 		step = d.keep(step)
 	}
@@ -202,7 +205,7 @@ func (d *desired) keep(step Step) Step {
 	list := d.drifted(d.live)
 	switch {
 	case len(list) > 0 && d.live.annotations[names.Settled] != d.settled(list):
-		step.Action, step.Why = Update, list[0].path+" was changed by hand"
+		step.Action, step.Over, step.Why = Update, list[0].path, list[0].path+" was changed by hand"
 	case !step.Updated:
 		step.Why = d.live.lag()
 	case step.Unmark:
@@ -231,6 +234,23 @@ func (g *tracked) rejections(steps []Step) []topology.Problem {
 		if f := g.failures[step.Unit]; f.Final && (step.Writes() || step.Action == Wait) {
 			byWhy[f.Text] = append(byWhy[f.Text], step.Unit)
 		}
+	}
+	return g.problemsOf(byWhy)
+}
+
+// quarrels are the children that somebody else changes again and again.
+func (g *tracked) quarrels(steps []Step) []topology.Problem {
+	byWhy := map[string][]string{}
+	for _, step := range steps {
+		over := g.disputed[step.Name]
+		if over == "" || step.leaving() {
+			continue
+		}
+		why := "somebody else, a webhook or another controller, keeps changing " + over + " of the child; let them leave it alone, or have the template say what they want"
+		if over == OverAll {
+			why = "somebody else keeps deleting the child; let them leave it alone"
+		}
+		byWhy[why] = append(byWhy[why], step.Unit)
 	}
 	return g.problemsOf(byWhy)
 }

@@ -42,8 +42,12 @@ func (x *Index) leftovers(g *tracked, p *Plan, s *state, guard Guard, now time.T
 		there := x.units.of(g.unitKey)[unit] != nil
 		kept := g.live(unit)
 		for _, c := range list {
+			if there && c == kept {
+				c.sight = sight{there: true}
+				continue
+			}
 			// What only bears the labels, and was never taken over, is left alone.
-			if there && c == kept || c.ownerKind == "" || !g.owns(c) || deleting(c.obj) {
+			if c.ownerKind == "" || !g.owns(c) || deleting(c.obj) {
 				continue
 			}
 			why := fmt.Sprintf("no node has %s=%s any more", g.unitKey, unit)
@@ -61,7 +65,8 @@ func (x *Index) leftovers(g *tracked, p *Plan, s *state, guard Guard, now time.T
 func leftover(unit string, c *child, why string, guard Guard, now time.Time, p *Plan) Step {
 	step := Step{Unit: unit, Kind: c.ref.Kind, Name: c.ref.Name, Action: Hold, live: true, Version: c.version}
 	step.Ready, _ = c.progress()
-	since, marked := c.goneSince()
+	_, marked := c.goneSince()
+	since := c.gone(now)
 	if since.Before(guard.Since) {
 		since = guard.Since
 	}
@@ -76,6 +81,20 @@ func leftover(unit string, c *child, why string, guard Guard, now time.Time, p *
 		step.Action, step.Why = Remove, fmt.Sprintf("%s, since %s", why, since.UTC().Format(time.RFC3339))
 	}
 	return step
+}
+
+// gone is since when the child of a unit that is gone counts as such. Whoever
+// may write to the child may write the mark: one from before the unit was last
+// seen, or that is yet to come, is not believed.
+func (c *child) gone(now time.Time) time.Time {
+	if c.left.IsZero() {
+		c.left = now
+	}
+	since, _ := c.goneSince()
+	if since.After(now) || c.there && since.Before(c.left) {
+		return c.left
+	}
+	return since
 }
 
 // share holds back removals beyond the guard's share of all units, one at

@@ -37,7 +37,7 @@ func (x *Index) Plan(ref Ref, guard Guard, now time.Time) (p Plan, ok bool) {
 		x.refusing[ref] = true
 	}
 	if !g.kind.PerUnit {
-		p.Problems = append(p.Problems, g.rejections(p.Steps)...)
+		p.Problems = append(append(p.Problems, g.rejections(p.Steps)...), g.quarrels(p.Steps)...)
 		g.serviceStatus(&p, now)
 		return p, true
 	}
@@ -48,7 +48,7 @@ func (x *Index) Plan(ref Ref, guard Guard, now time.Time) (p Plan, ok bool) {
 		g.revise(&p)
 		p.Unused = g.unused()
 	}
-	p.Problems = append(p.Problems, g.rejections(p.Steps)...)
+	p.Problems = append(append(p.Problems, g.rejections(p.Steps)...), g.quarrels(p.Steps)...)
 	g.workloadStatus(&p, state, now)
 	return p, true
 }

@@ -36,6 +36,10 @@ type Step struct {
 	Ready, Updated, Dark bool
 	// Version is the live child's metadata.resourceVersion.
 	Version string
+	// Over is what somebody else changed where the grid did not: the path of a
+	// field, or OverAll where the child is to be made. To write it again and again
+	// is a fight.
+	Over string
 	// Unmarked: held, and not annotated yet with the time it was first seen so.
 	Unmarked bool
 	// Unmark: the unit is back, that annotation is to go, whatever the action.
@@ -47,6 +51,9 @@ type Step struct {
 	members   *members  // of the unit; nil for none
 	desired   *desired  // nil unless Create, Update or Adopt
 }
+
+// OverAll is Step.Over of a child that is not there.
+const OverAll = "all"
 
 // Object renders what is to be applied now; nil unless the action is Create,
 // Update or Adopt.

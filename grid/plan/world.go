@@ -52,6 +52,7 @@ type tracked struct {
 	*record
 	assessed map[string]*assessment // by unit, of the spec as it is
 	failures map[string]Failure     // by unit, of the spec as it is
+	disputed map[string]string      // by child: what others keep changing (Step.Over)
 }
 
 // record is what outlives a change of the grid.
@@ -165,6 +166,14 @@ func (x *Index) Failed(grid Ref, units map[string]Failure) {
 	}
 }
 
+// Disputed notes which children of a grid others change again and again, and
+// what of them (Step.Over).
+func (x *Index) Disputed(grid Ref, over map[string]string) {
+	if g := x.grids[grid]; g != nil {
+		g.disputed = over
+	}
+}
+
 // MarkDeleting notes that a child is being deleted, before its watch says so.
 func (x *Index) MarkDeleting(ref Ref) {
 	if c := x.children[ref]; c != nil {
@@ -272,6 +281,9 @@ func (x *Index) setChild(ref Ref, c *child) {
 	if old != nil {
 		x.group(old, false)
 		delete(x.children, ref)
+		if c != nil && c.uid == old.uid {
+			c.sight = old.sight
+		}
 	}
 	delete(x.taken, ref)
 	if c != nil {
