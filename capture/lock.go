@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	mathbits "math/bits"
 	"net"
 	"slices"
 
@@ -36,13 +37,16 @@ func Lock() (unlock func(), err error) {
 		return nil, fmt.Errorf("open nftables: %w", err)
 	}
 	err = makeOwned(conn)
+	if errors.Is(err, unix.EEXIST) && removeStray() {
+		err = makeOwned(conn)
+	}
 	switch {
 	case err == nil:
 		return func() { _ = conn.Close() }, nil
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL):
 		_ = conn.Close()
 		return lockSocket()
-	case errors.Is(err, unix.EEXIST), errors.Is(err, unix.EPERM) && lockExists():
+	case errors.Is(err, unix.EEXIST), errors.Is(err, unix.EPERM) && findLock() != nil:
 		err = errLocked
 	case errors.Is(err, unix.EPERM):
 		err = fmt.Errorf("lock this network: changing its rules needs CAP_NET_ADMIN: %w", err)
@@ -80,15 +84,41 @@ func makeOwned(conn *nl.Conn) error {
 	return err
 }
 
-// lockExists tells whether it was the lock that was not permitted: somebody
+// findLock returns the table, nil where there is none to be seen. Where its
+// making was not permitted it tells whether the lock was the reason: somebody
 // else's table is no more permitted than any without privileges.
-func lockExists() bool {
+func findLock() *nftables.Table {
+	conn, err := nftables.New()
+	if err != nil {
+		return nil
+	}
+	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyINet)
+	if i := slices.IndexFunc(tables, func(t *nftables.Table) bool { return t.Name == lockName }); err == nil && i >= 0 {
+		return tables[i]
+	}
+	return nil
+}
+
+// isOwned reads the flags, which the kernel has in the order of the network and
+// the library takes as the machine's.
+func isOwned(t *nftables.Table) bool {
+	return (t.Flags|mathbits.ReverseBytes32(t.Flags))&tableOwner != 0
+}
+
+// removeStray removes the table if it has no owner: it is of no process, but of
+// a rule set that was saved beside an agent and read in again. If an agent takes
+// the lock meanwhile, the kernel keeps its table.
+func removeStray() (removed bool) {
+	table := findLock()
+	if table == nil || isOwned(table) {
+		return table == nil // it ended with its owner
+	}
 	conn, err := nftables.New()
 	if err != nil {
 		return false
 	}
-	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyINet)
-	return err == nil && slices.ContainsFunc(tables, func(t *nftables.Table) bool { return t.Name == lockName })
+	conn.DelTable(table)
+	return conn.Flush() == nil
 }
 
 // lockSocket holds a name among the network's abstract sockets.

@@ -60,3 +60,29 @@ func TestCleanupBesideAnAgent(t *testing.T) {
 	unlock()
 	must(t, Cleanup(c.cfg, c.host))
 }
+
+// A table of the lock's name that no process owns, as of a rule set that was
+// saved beside an agent, is no lock; one that has an owner is not removed.
+func TestLockThatNobodyHolds(t *testing.T) {
+	node := testkit.NewNetwork(t)
+	must(t, node.Do(func() error {
+		conn, err := nftables.New()
+		if err != nil {
+			return err
+		}
+		table := conn.AddTable(&nftables.Table{Name: lockName, Family: nftables.TableFamilyINet})
+		conn.AddChain(&nftables.Chain{Name: "left", Table: table})
+		if err := conn.Flush(); err != nil {
+			return err
+		}
+		unlock, err := Lock()
+		if err != nil {
+			return err
+		}
+		if table := findLock(); table == nil || !isOwned(table) || removeStray() {
+			t.Errorf("the lock is %+v", table)
+		}
+		unlock()
+		return exclusive(t, Lock)
+	}))
+}

@@ -29,7 +29,7 @@ type Grid struct {
 	answers     answer.Config
 	viewer      *topology.Viewer // one owner: publish
 	nodeMissing bool             // this node is not in the data; same owner
-	pending     atomic.Int64     // questions that wait for the next plugin
+	pending     waiting          // questions that wait for the next plugin
 	known       known            // names that the next plugin alone has
 	now         atomic.Pointer[state]
 }
@@ -105,7 +105,7 @@ func (g *Grid) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (
 	m := &dns.Msg{}
 	result := g.fill(m, now.index, &req, zone)
 	if result == answer.NotFound {
-		reply := g.askNext(ctx, w, r)
+		reply, busy := g.askNext(ctx, &req)
 		switch {
 		case reply != nil:
 			if result = g.catchUp(m, now, &req, zone, reply); result == answer.NotFound {
@@ -113,7 +113,7 @@ func (g *Grid) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (
 				requests.WithLabelValues(metrics.WithServer(ctx), "passed").Inc()
 				return dns.RcodeSuccess, w.WriteMsg(reply)
 			}
-		case g.known.has(qname):
+		case busy, g.known.has(qname):
 			requests.WithLabelValues(metrics.WithServer(ctx), "failed").Inc()
 			return dns.RcodeServerFailure, nil
 		}

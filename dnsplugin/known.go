@@ -8,6 +8,10 @@ const maxKnown = 1 << 14
 // known are names that exist by the next plugin's word, and by nobody's here.
 // Where it is away they are not denied: a cache in front, which serves what is
 // stale, would take the denial for news and forget its good answer.
+//
+// Names below pod are not among them, for they are passed on: one exists for
+// every address, and a pod that asks for all would have the others forgotten.
+// It still can where the next plugin has an answer for every name of the zone.
 type known struct {
 	mu    sync.Mutex
 	names map[string]struct{}

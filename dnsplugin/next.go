@@ -2,6 +2,7 @@ package dnsplugin
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/coredns/coredns/plugin/pkg/nonwriter"
@@ -18,42 +19,87 @@ const (
 	// catchUpTimeout is how much later the data here may have a Service than the
 	// next plugin's.
 	catchUpTimeout = 500 * time.Millisecond
-	// maxPending bounds what waits for a next plugin that is silent.
+	// maxPending bounds what waits for the next plugin, and maxClient what of it is
+	// one client's, so that no pod takes the place of all.
 	maxPending = 512
+	maxClient  = maxPending / 4
 )
+
+// waiting are the questions that wait for the next plugin, by client.
+type waiting struct {
+	mu     sync.Mutex
+	total  int
+	client map[string]int
+	silent bool // the last question that was waited for had no answer
+}
+
+// enter tells whether one more of a client may wait, and else whether the next
+// plugin is silent, so that waiting would be of no use.
+func (w *waiting) enter(client string) (may, silent bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.total >= maxPending || w.client[client] >= maxClient {
+		return false, w.silent
+	}
+	if w.client == nil {
+		w.client = map[string]int{}
+	}
+	w.total++
+	w.client[client]++
+	return true, false
+}
+
+func (w *waiting) leave(client string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.total--
+	if w.client[client]--; w.client[client] == 0 {
+		delete(w.client, client)
+	}
+}
+
+func (w *waiting) heard(answer bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.silent = !answer
+}
 
 // askNext asks the next plugin, and returns nil where it cannot answer soon. A
 // name in a client's search list that nobody answers for would else end the
 // search: musl never takes a failure for an answer, and glibc waits for one.
-func (g *Grid) askNext(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) *dns.Msg {
+//
+// busy is that it was not asked, for too many wait already, and that it may well
+// have the name: nobody can say that it does not exist.
+func (g *Grid) askNext(ctx context.Context, req *request.Request) (reply *dns.Msg, busy bool) {
 	if g.Next == nil {
-		return nil
+		return nil, false
 	}
-	if g.pending.Add(1) > maxPending {
-		g.pending.Add(-1)
-		return nil
+	client := req.IP()
+	if may, silent := g.pending.enter(client); !may {
+		return nil, !silent
 	}
-	done := make(chan *dns.Msg, 1)
+	defer func() { g.pending.heard(reply != nil) }()
+	done, copied := make(chan *dns.Msg, 1), req.Req.Copy()
 	go func() {
-		reply := nonwriter.New(w)
+		reply := nonwriter.New(req.W)
 		defer func() {
 			if fault := recover(); fault != nil { // the server recovers in its own goroutine alone
 				log.Errorf("a plugin behind grid failed: %v", fault)
 				reply.Msg = nil
 			}
-			g.pending.Add(-1)
+			g.pending.leave(client)
 			done <- reply.Msg
 		}()
-		_, _ = g.Next.ServeDNS(ctx, reply, r.Copy())
+		_, _ = g.Next.ServeDNS(ctx, reply, copied)
 	}()
 	select {
 	case m := <-done:
 		if m == nil || m.Rcode == dns.RcodeServerFailure || m.Rcode == dns.RcodeRefused {
-			return nil
+			return nil, false
 		}
-		return m
+		return m, false
 	case <-time.After(nextTimeout):
-		return nil
+		return nil, false
 	}
 }
 

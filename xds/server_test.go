@@ -2,6 +2,7 @@ package xds
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds/render"
 	"github.com/gridmesh/gridmesh/xds/xdstest"
 )
@@ -314,16 +316,49 @@ func TestSlowReaderNeverBlocksUpdate(t *testing.T) {
 
 func TestTooManyNamesEndTheirStreamAlone(t *testing.T) {
 	c := serving(t, []byte{1}, nil)
-	quiet, greedy := hold(t, c), xdstest.Dial(t, c.socket)
-	names := make([]string, maxNames+1)
-	for i := range names {
-		names[i] = fmt.Sprintf("%x", i)
+	quiet := hold(t, c)
+	many := make([]string, maxNames+1)
+	for i := range many {
+		many[i] = fmt.Sprintf("%x", i)
 	}
-	greedy.Subscribe(render.EndpointType, names...)
-	if err := greedy.End(); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("got %v", err)
+	for what, names := range map[string][]string{"many": many, "one that is long": {strings.Repeat("x", 1<<20)}} {
+		greedy := xdstest.Dial(t, c.socket)
+		greedy.Subscribe(render.EndpointType, names...)
+		if err := greedy.End(); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("%s: got %v", what, err)
+		}
 	}
 	nothingElse(t, quiet)
+}
+
+// What is given back counts no more, and no name that is served is too long.
+func TestNamesAreCounted(t *testing.T) {
+	c := newCluster(t)
+	s := newSubscription(render.EndpointType)
+	names := []string{name(1), name(2), name(1)}
+	s.request(c.server.current(), names, nil, nil)
+	s.request(c.server.current(), names, nil, nil)
+	if want := len(name(1)) + len(name(2)); s.bytes != want {
+		t.Errorf("%d bytes, want %d", s.bytes, want)
+	}
+	more := &discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{strings.Repeat("x", maxName)}}
+	if err := s.bound(more); err != nil {
+		t.Error(err)
+	}
+	kept := s.bytes
+	s.bytes = maxNameBytes - maxName + 1
+	if err := s.bound(more); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("names of %d bytes: %v", maxNameBytes+1, err)
+	}
+	s.bytes = kept
+	s.request(c.server.current(), nil, append(names, "other"), nil)
+	if s.bytes != 0 {
+		t.Errorf("%d bytes are left", s.bytes)
+	}
+	longest := topology.Frontend{Addr: netip.MustParseAddr("fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"), Port: 65535, Protocol: topology.UDP}
+	if n := len(render.ClusterName(longest)); 2*n > maxName {
+		t.Errorf("a cluster's name has %d bytes", n)
+	}
 }
 
 func TestStreamEndFreesEverything(t *testing.T) {

@@ -24,6 +24,14 @@ const oldestMajor, oldestMinor = 1, 40
 // the largest cluster that Kubernetes supports.
 const maxNames = 1 << 18
 
+// maxName bounds each name in bytes, to twice the longest that is served, and
+// maxNameBytes all of a type; maxNodeID is Kubernetes' own bound.
+const (
+	maxNodeID    = 253
+	maxName      = 128
+	maxNameBytes = maxNames * maxName / 2
+)
+
 // maxDirty bounds the names that are remembered one by one for a peer that does
 // not read; beyond it the stream looks at everything that the peer holds.
 const maxDirty = 1 << 12
@@ -147,8 +155,8 @@ func (st *stream) request(r *discovery.DeltaDiscoveryRequest) error {
 	if !served {
 		return nil
 	}
-	if n := len(sub.names) + len(r.GetResourceNamesSubscribe()) + len(r.GetInitialResourceVersions()); n > maxNames {
-		return status.Errorf(codes.ResourceExhausted, "%d names of type %s on one stream; at most %d are served", n, short(sub.typeURL), maxNames)
+	if err := sub.bound(r); err != nil {
+		return err
 	}
 	if nonce := r.GetResponseNonce(); nonce != "" {
 		if r.GetErrorDetail() == nil {
@@ -181,6 +189,9 @@ func (st *stream) nacked(sub *subscription, nonce, reason string) {
 func (st *stream) checkNode(node *core.Node) error {
 	if node == nil {
 		return status.Error(codes.InvalidArgument, "the first request of a stream has no node: gridmesh serves an Envoy whose bootstrap gridmesh-agent bootstrap printed")
+	}
+	if n := len(node.GetId()); n > maxNodeID {
+		return status.Errorf(codes.InvalidArgument, "a node's name of %d bytes; Kubernetes has none above %d", n, maxNodeID)
 	}
 	v := node.GetUserAgentBuildVersion().GetVersion()
 	text := fmt.Sprintf("%d.%d.%d", v.GetMajorNumber(), v.GetMinorNumber(), v.GetPatch())

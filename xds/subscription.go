@@ -39,6 +39,7 @@ type subscription struct {
 	typeURL   string
 	wildcard  bool
 	names     map[string]bool   // asked for by name
+	bytes     int               // of those
 	sent      map[string]string // name -> version that Envoy holds
 	pending   map[string]bool   // dirty names; true: send even if unchanged
 	oneByOne  []string          // to be sent singly after a NACK
@@ -70,7 +71,7 @@ func (s *subscription) request(cat *render.Catalog, subscribe, unsubscribe []str
 			s.subscribeAll(cat)
 			continue
 		}
-		s.names[name] = true
+		s.note(name)
 		// Asked again means forgotten: answer even what was sent before.
 		_, holds := initial[name]
 		s.mark(name, !holds)
@@ -116,7 +117,7 @@ func (s *subscription) unsubscribe(cat *render.Catalog, name string) {
 		s.forgetUnnamed()
 		return
 	}
-	delete(s.names, name)
+	s.drop(name)
 	delete(s.over, name)
 	_, holds := s.sent[name]
 	switch {

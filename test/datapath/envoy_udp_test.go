@@ -96,7 +96,7 @@ func TestUDPServicesLeaveTheNodeItsPorts(t *testing.T) {
 	}
 }
 
-// A Service with thousands of UDP ports costs a node what a hundred cost, and
+// A Service with thousands of UDP ports costs a node what sixteen cost, and
 // no Service with keys its place in Envoy.
 func TestUDPServiceWithThousandsOfPorts(t *testing.T) {
 	f := deploy(t, "udpmany", `["unit"]`)
@@ -109,14 +109,14 @@ func TestUDPServiceWithThousandsOfPorts(t *testing.T) {
 		ports[i] = 20000 + i
 	}
 	udpService(t, "many", closedKeys, netip.MustParseAddr("10.96.7.3"), backend{f.pods["a-1"].IP, "a-1"}, ports...)
-	says(t, e, "UDP ports are refused, for a node has 100 UDP listeners at most: of service default/many")
+	says(t, e, "UDP ports are refused, for a Service has 16 UDP listeners of a family at most: of service default/many")
 	listeners := func() (n int) {
 		text, err := e.Admin("/listeners")
 		must(t, err)
 		return strings.Count(text, "udp-")
 	}
 	wait.Eventually(t, func() error {
-		if n := listeners(); n < 100 {
+		if n := listeners(); n < 16 {
 			return fmt.Errorf("%d UDP listeners", n)
 		}
 		return nil
@@ -124,7 +124,7 @@ func TestUDPServiceWithThousandsOfPorts(t *testing.T) {
 	after, err := e.Envoy.ResidentMiB()
 	must(t, err)
 	t.Logf("Envoy: %d MiB before, %d MiB after; %d UDP listeners", before, after, listeners())
-	if n := listeners(); n > 120 || after > before+100 {
+	if n := listeners(); n > 36 || after > before+100 {
 		t.Errorf("%d UDP listeners cost %d MiB", n, after-before)
 	}
 	if !held(t, e)[f.at(0).String()] || !held(t, e)[f.at(1).String()] {

@@ -1,7 +1,6 @@
 package render
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,8 +9,12 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// maxUDPProblems bounds the Services that are named one by one.
-const maxUDPProblems = 50
+const (
+	// maxUDPProblems bounds the Services that are named one by one.
+	maxUDPProblems = 50
+	// maxServiceUDP is how many UDP listeners of each family a Service has.
+	maxServiceUDP = 16
+)
 
 // udpChooser chooses the UDP frontends that have a listener. Each is a socket
 // in the node's namespace and a quarter of a MiB of Envoy's memory, so only
@@ -20,13 +23,11 @@ const maxUDPProblems = 50
 // without: one that comes back while the one before it drains would share its
 // packets with it.
 type udpChooser struct {
-	max  int
-	want map[string]udpFrontend // cluster name -> what may have a listener
-	deny map[string]udpDenial   // cluster name -> why it has none
-	open map[string]bool        // cluster names of the listeners
-	over int                    // frontends without a listener because of max
-	// some are the Services of those, one each, sorted.
-	some  []topology.ObjectKey
+	max   int
+	want  map[string]udpFrontend // cluster name -> what may have a listener
+	deny  map[string]udpDenial   // cluster name -> why it has none
+	open  map[string]bool        // cluster names of the listeners
+	over  []udpOver              // who has none because of others
 	said  []topology.Problem
 	stale bool
 }
@@ -85,30 +86,22 @@ func (c *udpChooser) choose() (opened []udpFrontend, closed []string) {
 		}
 	}
 	var waiting []udpFrontend
-	room := c.max
+	shares := newUDPShares(c.max)
 	for name, f := range c.want {
 		switch {
 		case f.always && !c.open[name]:
 			opened = append(opened, f)
 		case !f.always && c.open[name]:
-			room--
+			shares.take(f)
 		case !f.always:
 			waiting = append(waiting, f)
 		}
 	}
-	slices.SortFunc(waiting, func(a, b udpFrontend) int {
-		return cmp.Or(a.service.Compare(b.service), a.Compare(b.Frontend))
-	})
-	room = min(max(room, 0), len(waiting))
-	opened = append(opened, waiting[:room]...)
+	opened = append(opened, shares.deal(waiting)...)
 	for _, f := range opened {
 		c.open[ClusterName(f.Frontend)] = true
 	}
-	c.over, c.some = len(waiting)-room, nil
-	for _, f := range waiting[room:] {
-		c.some = append(c.some, f.service)
-	}
-	c.some = slices.Compact(c.some)
+	c.over = shares.over[:]
 	c.said = c.problems()
 	return opened, closed
 }
@@ -133,14 +126,17 @@ func (c *udpChooser) problems() (list []topology.Problem) {
 	if more > 0 {
 		list = append(list, topology.Problem{Object: "node", Text: fmt.Sprintf("UDP of %d Services more is refused for the same reasons", more)})
 	}
-	if c.over > 0 {
+	for _, over := range c.over {
+		if over.ports == 0 {
+			continue
+		}
 		named := make([]string, 0, 5)
-		for _, key := range c.some[:min(len(c.some), cap(named))] {
+		for _, key := range over.services[:min(len(over.services), cap(named))] {
 			named = append(named, key.String())
 		}
 		list = append(list, topology.Problem{Object: "node", Text: fmt.Sprintf(
-			"%d UDP ports are refused, for a node has %d UDP listeners at most: of service %s%s; give them fewer UDP ports",
-			c.over, c.max, strings.Join(named, ", "), map[bool]string{true: " and others"}[len(c.some) > len(named)])})
+			"%d UDP ports are refused, for %s: of service %s%s; give them fewer UDP ports",
+			over.ports, over.why, strings.Join(named, ", "), map[bool]string{true: " and others"}[len(over.services) > len(named)])})
 	}
 	return list
 }

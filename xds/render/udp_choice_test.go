@@ -117,7 +117,9 @@ func TestUDPListenersAreBounded(t *testing.T) {
 	for i := range ports {
 		ports[i] = uint16(20000 + i)
 	}
-	w.service(named("many"), 9, unitOnly, topology.UDP, ports, "a-1")
+	for n := range byte(10) { // of two namespaces
+		w.service(topology.ObjectKey{Namespace: []string{"default", "shop"}[n%2], Name: fmt.Sprint("many", n)}, 9+n, unitOnly, topology.UDP, ports, "a-1")
+	}
 	for n := range byte(3) {
 		w.service(named(fmt.Sprint("web", n)), 20+n, unitOnly, topology.TCP, []uint16{80}, "a-1")
 	}
@@ -130,20 +132,68 @@ func TestUDPListenersAreBounded(t *testing.T) {
 			t.Errorf("%s was pushed out", name)
 		}
 	}
-	if len(cat.Problems) != 1 || !strings.HasPrefix(cat.Problems[0].Text, "2900 UDP ports are refused, for a node has 100 UDP listeners at most: of service default/many") {
-		t.Errorf("problems %v", cat.Problems)
+	says := func(want ...string) {
+		t.Helper()
+		ok := len(cat.Problems) == len(want)
+		for i := range min(len(want), len(cat.Problems)) {
+			ok = ok && strings.HasPrefix(cat.Problems[i].Text, want[i])
+		}
+		if !ok {
+			t.Errorf("problems %v", cat.Problems)
+		}
 	}
+	says("29900 UDP ports are refused, for a namespace has 50 UDP listeners of a node at most: of service default/many0, default/many2, default/many4, default/many6, default/many8 and others;")
 
 	// Who has a listener keeps it; a place that is free goes to who waits.
-	w.service(named("first"), 7, unitOnly, topology.UDP, []uint16{90}, "a-1")
-	if cat, _ := w.next(); slices.Contains(udpListeners(cat), "10.96.0.7:90") {
+	first := topology.ObjectKey{Namespace: "aaa", Name: "first"}
+	w.service(first, 7, unitOnly, topology.UDP, []uint16{90}, "a-1")
+	if cat, _ = w.next(); slices.Contains(udpListeners(cat), "10.96.0.7:90") {
 		t.Error("one that came later took the place of another")
 	}
-	w.service(named("many"), 9, unitOnly, topology.UDP, ports[:99], "a-1")
+	says("29900 UDP ports are refused, for a namespace", "1 UDP ports are refused, for a node has 100 UDP listeners at most: of service aaa/first;")
+	w.DeleteService(topology.ObjectKey{Namespace: "default", Name: "many0"})
+	w.DeleteSlice(topology.ObjectKey{Namespace: "default", Name: "many0"})
 	cat, _ = w.next()
-	if got := udpListeners(cat); !slices.Contains(got, "10.96.0.7:90") || len(got) != 100 || len(cat.Problems) != 0 {
+	if got := udpListeners(cat); !slices.Contains(got, "10.96.0.7:90") || len(got) != 100 {
 		t.Errorf("%d listeners, problems %v", len(got), cat.Problems)
 	}
+}
+
+// One Service with many ports, made last and named first, takes nothing from
+// others, not when the agent starts again either; and neither does a namespace
+// with many Services.
+func TestUDPListenersAreShared(t *testing.T) {
+	w := newUDPWorld(500)
+	w.service(named("voice"), 1, unitOnly, topology.UDP, []uint16{5060}, "a-1")
+	w.next()
+	ports := make([]uint16, 100)
+	for i := range ports {
+		ports[i] = uint16(20000 + i)
+	}
+	evil := func(n byte) {
+		w.service(topology.ObjectKey{Namespace: "aaa", Name: fmt.Sprint("evil", n)}, 2+n, unitOnly, topology.UDP, ports, "a-1")
+	}
+	look := func(when string, want int, says string) {
+		t.Helper()
+		cat, _ := w.next()
+		got := udpListeners(cat)
+		if !slices.Contains(got, "10.96.0.1:5060") || len(got) != 1+want {
+			t.Errorf("%s: %d listeners, the first Service's among them: %v", when, len(got), slices.Contains(got, "10.96.0.1:5060"))
+		}
+		if len(cat.Problems) != 1 || !strings.Contains(cat.Problems[0].Text, says) {
+			t.Errorf("%s: problems %v", when, cat.Problems)
+		}
+	}
+	restart := func() { w.viewer, w.cats = topology.NewViewer("a-1", topology.Options{}), NewCataloger(Default(), 500) }
+	evil(0)
+	look("one Service", maxServiceUDP, "84 UDP ports are refused, for a Service has 16 UDP listeners of a family at most: of service aaa/evil0;")
+	restart()
+	look("one Service, after a restart", maxServiceUDP, "84 UDP ports")
+	for n := range byte(9) {
+		evil(n)
+	}
+	restart()
+	look("a namespace, after a restart", 50, "a namespace has 50 UDP listeners of a node at most")
 }
 
 // A listener that went and came back would share its packets with the one that
