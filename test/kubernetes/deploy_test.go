@@ -25,8 +25,15 @@ func TestDeployedByManifests(t *testing.T) {
 	t.Cleanup(func() {
 		_, err := c.Kubectl("delete", "-n", "gridmesh", "daemonset/gridmesh-agent", "daemonset/gridmesh-envoy", "daemonset/gridmesh-dns", "deployment/gridmesh-controller")
 		must(t, err)
-		_, err = c.WaitPods(patient(t), "gridmesh", "app.kubernetes.io/name=gridmesh-controller", 0)
-		must(t, err)
+		for _, name := range []string{"controller", "agent"} {
+			_, err = c.WaitPods(patient(t), "gridmesh", "app.kubernetes.io/name=gridmesh-"+name, 0)
+			must(t, err)
+		}
+		for _, name := range []string{"c-1", "c-2"} { // an agent that stops leaves its rules in force
+			if out, err := c.Nodes[name].Run("cleanup"); err != nil {
+				t.Errorf("cleanup on %s: %v: %s", name, err, out)
+			}
+		}
 	})
 	ctx := patient(t)
 	agents, err := c.WaitPods(ctx, "gridmesh", "app.kubernetes.io/name=gridmesh-agent", 2)
