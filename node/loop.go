@@ -177,13 +177,28 @@ func (l *loop) preloadDemanded() {
 
 // admit preloads what waits for it, as fast as that is allowed.
 func (l *loop) admit() {
-	if !l.catalogs.Used(l.used.admit(time.Now())...) {
+	if l.used.admit(time.Now()) {
+		l.preloadUsed()
+		l.changed()
+	}
+}
+
+// ageUsed lets go of what is no Service's for long.
+func (l *loop) ageUsed() {
+	if l.used.age(func(name string) bool { _, ok := l.catalog.Entry(name); return ok }, time.Now()) {
+		l.preloadUsed()
+		l.publish()
+	}
+}
+
+// preloadUsed has Envoy hold what is kept as used.
+func (l *loop) preloadUsed() {
+	if !l.catalogs.Used(l.used.names()) || l.view == nil {
 		return
 	}
 	var changed render.Changed
 	l.catalog, changed = l.catalogs.Next(l.view, !l.live)
 	l.xds.Update(l.catalog, changed)
-	l.changed()
 }
 
 // changed shows the loop's state and has it saved.

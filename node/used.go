@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -19,27 +20,44 @@ const (
 )
 
 // used are the clusters that Envoy asked for by name: those that are preloaded
-// for it, and those that wait to be.
+// for it, and those that wait to be. It alone says which are kept.
 type used struct {
-	seen    map[string]time.Time // taken -> when it was last a Service's
-	waiting []string             // oldest first, each once, bounded
-	queued  map[string]bool      // are in waiting
+	seen    map[string]*use // that are kept
+	uses    int             // counts them all
+	waiting []string        // oldest first, each once, bounded
+	queued  map[string]bool // are in waiting
 	credit  float64
 	at      time.Time // of credit; zero before the first
 }
 
+// use is a cluster that is kept.
+type use struct {
+	place int       // the later used, the higher
+	there time.Time // when it was last a Service's
+}
+
 func newUsed() used {
-	return used{seen: map[string]time.Time{}, queued: map[string]bool{}, credit: usedBurst}
+	return used{seen: map[string]*use{}, queued: map[string]bool{}, credit: usedBurst}
+}
+
+func (u *used) keep(name string, now time.Time) {
+	u.uses++
+	u.seen[name] = &use{place: u.uses, there: now}
 }
 
 // restore takes what a run before used, as far as it fits: the latest, which
 // are last.
-func (u *used) restore(names []string, now time.Time) []string {
-	names = names[max(0, len(names)-usedMax):]
-	for _, name := range names {
-		u.seen[name] = now
+func (u *used) restore(names []string, now time.Time) {
+	for _, name := range names[max(0, len(names)-usedMax):] {
+		u.keep(name, now)
 	}
-	return names
+}
+
+// names are those that are kept, the oldest use first.
+func (u *used) names() []string {
+	list := slices.Collect(maps.Keys(u.seen))
+	slices.SortFunc(list, func(a, b string) int { return u.seen[a].place - u.seen[b].place })
+	return list
 }
 
 func (u *used) has(name string) bool { _, ok := u.seen[name]; return ok }
@@ -53,33 +71,34 @@ func (u *used) ask(name string) {
 	u.waiting = append(u.waiting, name)
 }
 
-// admit returns those whose time has come.
-func (u *used) admit(now time.Time) []string {
+// admit keeps those whose time has come, and reports whether there were any.
+func (u *used) admit(now time.Time) bool {
 	if !u.at.IsZero() {
 		u.credit = min(usedBurst, u.credit+max(0, now.Sub(u.at).Seconds())/usedEvery.Seconds())
 	}
 	u.at = now
 	n := min(len(u.waiting), int(u.credit), usedMax-len(u.seen))
 	if n <= 0 {
-		return nil
+		return false
 	}
-	list := u.waiting[:n:n]
-	u.waiting, u.credit = u.waiting[n:], u.credit-float64(n)
-	for _, name := range list {
-		u.seen[name] = now
+	for _, name := range u.waiting[:n] {
+		u.keep(name, now)
 		delete(u.queued, name)
 	}
-	return list
+	u.waiting, u.credit = u.waiting[n:], u.credit-float64(n)
+	return true
 }
 
-// age forgets those whose Service has been gone for long.
-func (u *used) age(exists func(name string) bool, now time.Time) {
-	for name, at := range u.seen {
+// age forgets those whose Service has been gone for long, and reports whether
+// there were any that were kept.
+func (u *used) age(exists func(name string) bool, now time.Time) (forgot bool) {
+	for name, use := range u.seen {
 		switch {
 		case exists(name):
-			u.seen[name] = now
-		case now.Sub(at) > usedGone:
+			use.there = now
+		case now.Sub(use.there) > usedGone:
 			delete(u.seen, name)
+			forgot = true
 		}
 	}
 	u.waiting = slices.DeleteFunc(u.waiting, func(name string) bool {
@@ -89,6 +108,7 @@ func (u *used) age(exists func(name string) bool, now time.Time) {
 		delete(u.queued, name)
 		return true
 	})
+	return forgot
 }
 
 // notes says where Envoy fetches more than is kept for it.
