@@ -64,6 +64,8 @@ func (l *loop) run(ctx context.Context) error {
 	defer l.parts.Source.Forget(wake)
 	pods := l.podCIDRs.Wake()
 	defer l.podCIDRs.Forget(pods)
+	looks := l.envoy.Wake()
+	defer l.envoy.Forget(looks)
 	links, err := l.parts.WatchLinks(ctx)
 	if err != nil {
 		l.log.Warn(unwatched, obs.KeyErr, err)
@@ -94,6 +96,8 @@ func (l *loop) run(ctx context.Context) error {
 			l.disturbed()
 		case <-pods:
 			l.setPods()
+		case <-looks:
+			l.noteUse()
 		case <-look.C:
 			l.look()
 			l.watchDisk(time.Now())
@@ -140,6 +144,7 @@ func (l *loop) apply(snap *topology.Snapshot) {
 	l.view = l.viewer.See(snap)
 	var changed render.Changed
 	l.catalog, changed = l.catalogs.Next(l.view, !l.live)
+	l.inForce.Store(&inForce{l.view, l.catalog})
 	if l.failure = l.act(changed); l.failure != nil {
 		l.log.Error("could not write the capture rules; trying again", obs.KeyErr, l.failure)
 		l.metrics.syncFailures.Inc()
@@ -183,12 +188,14 @@ func (l *loop) admit() {
 	}
 }
 
-// ageUsed lets go of what is no Service's for long.
-func (l *loop) ageUsed() {
-	if l.used.age(func(name string) bool { _, ok := l.catalog.Entry(name); return ok }, time.Now()) {
+// ageUsed lets go of what is no Service's, or nobody's to use, for long.
+func (l *loop) ageUsed() (forgot bool) {
+	forgot = l.used.age(func(name string) bool { _, ok := l.catalog.Entry(name); return ok }, time.Now())
+	if forgot {
 		l.preloadUsed()
 		l.publish()
 	}
+	return forgot
 }
 
 // preloadUsed has Envoy hold what is kept as used.
@@ -198,6 +205,7 @@ func (l *loop) preloadUsed() {
 	}
 	var changed render.Changed
 	l.catalog, changed = l.catalogs.Next(l.view, !l.live)
+	l.inForce.Store(&inForce{l.view, l.catalog})
 	l.xds.Update(l.catalog, changed)
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds"
+	"github.com/gridmesh/gridmesh/xds/admin"
 )
 
 func TestMain(m *testing.M) {
@@ -43,6 +44,8 @@ var (
 	_ Capture = (*nodetest.Capture)(nil)
 	_ XDS     = (*nodetest.XDS)(nil)
 	_ Cluster = api{}
+	_ Envoy   = (*nodetest.Envoy)(nil)
+	_ Envoy   = (*admin.Reader)(nil)
 	_ Capture = (*capture.Capture)(nil)
 	_ XDS     = (*xds.Server)(nil)
 )
@@ -73,7 +76,8 @@ type rig struct {
 	capture *nodetest.Capture
 	source  *nodetest.Source
 	xds     *nodetest.XDS
-	api     *nodetest.API // nil: no API server
+	api     *nodetest.API   // nil: no API server
+	envoy   *nodetest.Envoy // nil: it is not asked
 	mu      sync.Mutex
 	found   []capture.Finding // by mu, once it runs
 	links   chan struct{}
@@ -115,6 +119,9 @@ func (r *rig) parts() Parts {
 			return slices.Clone(r.found), nil
 		},
 		WatchLinks: func(context.Context) (<-chan struct{}, error) { return r.links, nil },
+	}
+	if r.envoy != nil {
+		p.Envoy = r.envoy
 	}
 	if r.wrap != nil {
 		p.Capture = r.wrap(r.capture)
