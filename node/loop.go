@@ -66,10 +66,8 @@ func (l *loop) run(ctx context.Context) error {
 	defer l.podCIDRs.Forget(pods)
 	looks := l.envoy.Wake()
 	defer l.envoy.Forget(looks)
-	links, err := l.parts.WatchLinks(ctx)
-	if err != nil {
-		l.log.Warn(unwatched, obs.KeyErr, err)
-	}
+	links, ended := l.watchLinks(ctx)
+	defer ended()
 	if l.cfg.CloseOnMove {
 		l.stale.start()
 		defer l.stale.stop()
@@ -87,10 +85,8 @@ func (l *loop) run(ctx context.Context) error {
 			l.preloadDemanded()
 		case _, open := <-links:
 			if !open {
-				links = nil // the pace goes on
-				if ctx.Err() == nil {
-					l.log.Warn(unwatched)
-				}
+				links = nil
+				l.watchEnded(ctx)
 				continue
 			}
 			l.disturbed()
@@ -116,6 +112,20 @@ func (l *loop) run(ctx context.Context) error {
 		case <-ctx.Done():
 			l.finish()
 			return nil
+		}
+	}
+}
+
+// watchLinks returns the wake-ups of who watches links, and what waits for the
+// end of that, once ctx has ended.
+func (l *loop) watchLinks(ctx context.Context) (links <-chan struct{}, ended func()) {
+	links, err := l.parts.WatchLinks(ctx)
+	if err != nil {
+		l.log.Warn(unwatched, obs.KeyErr, err)
+		return nil, func() {}
+	}
+	return links, func() {
+		for range links {
 		}
 	}
 }
@@ -228,6 +238,13 @@ func (l *loop) refreshBridges() {
 }
 
 const unwatched = "cannot watch the kernel; what others change there is found every few seconds only"
+
+// watchEnded tells that nobody watches any more; the pace goes on.
+func (l *loop) watchEnded(ctx context.Context) {
+	if ctx.Err() == nil {
+		l.log.Warn(unwatched)
+	}
+}
 
 // disturbed looks at the kernel at once, for something in it changed. Where
 // something fails, the pace says when it is tried again.
