@@ -56,6 +56,7 @@ type Report struct {
 type APIServer struct {
 	LastContact time.Time `json:"heard,omitzero"`  // when it last answered anything; zero: never
 	Error       string    `json:"error,omitempty"` // its last failure, "" where it answered since
+	Held        []string  `json:"held,omitempty"`  // for each of its lists that is not believed, why
 }
 
 // Held is what is held as it was before an outage of the uplink.

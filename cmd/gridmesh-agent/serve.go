@@ -79,5 +79,5 @@ type cluster struct {
 // APIServer implements node.Cluster.
 func (c cluster) APIServer() node.APIServer {
 	h := c.feed.Health()
-	return node.APIServer{LastContact: h.LastContact, Error: h.Err}
+	return node.APIServer{LastContact: h.LastContact, Error: h.Err, Held: h.Held}
 }
