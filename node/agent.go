@@ -33,6 +33,9 @@ type Agent struct {
 	pulse    pulse                            // from the loop to the health
 	found    findings                         // from the start and the loop to the status
 	report   atomic.Pointer[Report]           // from the loop to the status; nil before the first
+	inForce  atomic.Pointer[inForce]          // from the loop to who asks Envoy; nil before the first
+	envoy    latest.Value[*envoyLook]         // from who asks Envoy to the loop, the status and the metrics
+	askEnvoy chan struct{}                    // one slot: from the status to who asks Envoy
 	snapshot latest.Value[*topology.Snapshot] // from the loop to other processes
 }
 
@@ -52,8 +55,8 @@ func New(cfg Config, parts Parts) (*Agent, error) {
 	}
 	parts.Registry = cmp.Or(parts.Registry, prometheus.NewRegistry())
 	parts.Log = cmp.Or(parts.Log, slog.New(slog.NewTextHandler(io.Discard, nil)))
-	a := &Agent{cfg: cfg, parts: parts, log: parts.Log, metrics: newMetrics(), demand: newDemand(), reports: newReports(), ownNode: make(chan struct{}, 1)}
-	if err := a.metrics.register(parts.Registry); err != nil {
+	a := &Agent{cfg: cfg, parts: parts, log: parts.Log, metrics: newMetrics(), demand: newDemand(), reports: newReports(), ownNode: make(chan struct{}, 1), askEnvoy: make(chan struct{}, 1)}
+	if err := errors.Join(a.metrics.register(parts.Registry), parts.Registry.Register(newEnvoyMetrics(&a.envoy))); err != nil {
 		return nil, fmt.Errorf("register the agent's metrics: %w", err)
 	}
 	a.xds = parts.XDS(a.demand.add, a.refused)

@@ -64,10 +64,10 @@ func (l *loop) run(ctx context.Context) error {
 	defer l.parts.Source.Forget(wake)
 	pods := l.podCIDRs.Wake()
 	defer l.podCIDRs.Forget(pods)
-	links, err := l.parts.WatchLinks(ctx)
-	if err != nil {
-		l.log.Warn(unwatched, obs.KeyErr, err)
-	}
+	looks := l.envoy.Wake()
+	defer l.envoy.Forget(looks)
+	links, ended := l.watchLinks(ctx)
+	defer ended()
 	if l.cfg.CloseOnMove {
 		l.stale.start()
 		defer l.stale.stop()
@@ -85,15 +85,15 @@ func (l *loop) run(ctx context.Context) error {
 			l.preloadDemanded()
 		case _, open := <-links:
 			if !open {
-				links = nil // the pace goes on
-				if ctx.Err() == nil {
-					l.log.Warn(unwatched)
-				}
+				links = nil
+				l.watchEnded(ctx)
 				continue
 			}
 			l.disturbed()
 		case <-pods:
 			l.setPods()
+		case <-looks:
+			l.noteUse()
 		case <-look.C:
 			l.look()
 			l.watchDisk(time.Now())
@@ -112,6 +112,20 @@ func (l *loop) run(ctx context.Context) error {
 		case <-ctx.Done():
 			l.finish()
 			return nil
+		}
+	}
+}
+
+// watchLinks returns the wake-ups of who watches links, and what waits for the
+// end of that, once ctx has ended.
+func (l *loop) watchLinks(ctx context.Context) (links <-chan struct{}, ended func()) {
+	links, err := l.parts.WatchLinks(ctx)
+	if err != nil {
+		l.log.Warn(unwatched, obs.KeyErr, err)
+		return nil, func() {}
+	}
+	return links, func() {
+		for range links {
 		}
 	}
 }
@@ -140,6 +154,7 @@ func (l *loop) apply(snap *topology.Snapshot) {
 	l.view = l.viewer.See(snap)
 	var changed render.Changed
 	l.catalog, changed = l.catalogs.Next(l.view, !l.live)
+	l.inForce.Store(&inForce{l.view, l.catalog})
 	if l.failure = l.act(changed); l.failure != nil {
 		l.log.Error("could not write the capture rules; trying again", obs.KeyErr, l.failure)
 		l.metrics.syncFailures.Inc()
@@ -177,13 +192,31 @@ func (l *loop) preloadDemanded() {
 
 // admit preloads what waits for it, as fast as that is allowed.
 func (l *loop) admit() {
-	if !l.catalogs.Used(l.used.admit(time.Now())...) {
+	if l.used.admit(time.Now()) {
+		l.preloadUsed()
+		l.changed()
+	}
+}
+
+// ageUsed lets go of what is no Service's, or nobody's to use, for long.
+func (l *loop) ageUsed() (forgot bool) {
+	forgot = l.used.age(func(name string) bool { _, ok := l.catalog.Entry(name); return ok }, time.Now())
+	if forgot {
+		l.preloadUsed()
+		l.publish()
+	}
+	return forgot
+}
+
+// preloadUsed has Envoy hold what is kept as used.
+func (l *loop) preloadUsed() {
+	if !l.catalogs.Used(l.used.names()) || l.view == nil {
 		return
 	}
 	var changed render.Changed
 	l.catalog, changed = l.catalogs.Next(l.view, !l.live)
+	l.inForce.Store(&inForce{l.view, l.catalog})
 	l.xds.Update(l.catalog, changed)
-	l.changed()
 }
 
 // changed shows the loop's state and has it saved.
@@ -205,6 +238,13 @@ func (l *loop) refreshBridges() {
 }
 
 const unwatched = "cannot watch the kernel; what others change there is found every few seconds only"
+
+// watchEnded tells that nobody watches any more; the pace goes on.
+func (l *loop) watchEnded(ctx context.Context) {
+	if ctx.Err() == nil {
+		l.log.Warn(unwatched)
+	}
+}
 
 // disturbed looks at the kernel at once, for something in it changed. Where
 // something fails, the pace says when it is tried again.

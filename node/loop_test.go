@@ -91,6 +91,18 @@ func TestLinksAreFollowed(t *testing.T) {
 	})
 }
 
+// The end of the loop is the end of what watches links for it.
+func TestTheEndWaitsForTheWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		r.publish(webOnly())
+		if r.stop(); !r.ended.Load() {
+			t.Error("the watch outlives the loop")
+		}
+	})
+}
+
 // A Service that Envoy asked for is preloaded from then on, also after a
 // restart of the agent.
 func TestUsedOnDemandIsPreloadedAndSaved(t *testing.T) {

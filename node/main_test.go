@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds"
+	"github.com/gridmesh/gridmesh/xds/admin"
 )
 
 func TestMain(m *testing.M) {
@@ -43,6 +45,8 @@ var (
 	_ Capture = (*nodetest.Capture)(nil)
 	_ XDS     = (*nodetest.XDS)(nil)
 	_ Cluster = api{}
+	_ Envoy   = (*nodetest.Envoy)(nil)
+	_ Envoy   = (*admin.Reader)(nil)
 	_ Capture = (*capture.Capture)(nil)
 	_ XDS     = (*xds.Server)(nil)
 )
@@ -73,10 +77,12 @@ type rig struct {
 	capture *nodetest.Capture
 	source  *nodetest.Source
 	xds     *nodetest.XDS
-	api     *nodetest.API // nil: no API server
+	api     *nodetest.API   // nil: no API server
+	envoy   *nodetest.Envoy // nil: it is not asked
 	mu      sync.Mutex
-	found   []capture.Finding // by mu, once it runs
-	links   chan struct{}
+	found   []capture.Finding     // by mu, once it runs
+	links   chan struct{}         // of the newest process
+	ended   atomic.Bool           // nothing of the watch of links runs any more
 	wrap    func(Capture) Capture // nil: as it is
 	disk    <-chan struct{}       // nil: the disk; else it stalls until this is closed
 	log     *logText
@@ -90,7 +96,7 @@ var serviceRange = netip.MustParsePrefix("10.96.0.0/16")
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{cfg: Default(), journal: &nodetest.Journal{}, kernel: &nodetest.Kernel{}, links: make(chan struct{}, 1), stop: func() {}}
+	r := &rig{cfg: Default(), journal: &nodetest.Journal{}, kernel: &nodetest.Kernel{}, stop: func() {}}
 	r.cfg.Node, r.cfg.StateDir = "a-1", t.TempDir()
 	r.cfg.ServiceCIDRs = []netip.Prefix{serviceRange}
 	r.again()
@@ -102,7 +108,20 @@ func (r *rig) again() {
 	r.capture, r.source, r.log = nodetest.NewCapture(r.kernel, r.journal), &nodetest.Source{}, &logText{}
 }
 
+// watchLinks takes its time to end, as the real one does.
+func (r *rig) watchLinks(ctx context.Context) (<-chan struct{}, error) {
+	links := r.links
+	context.AfterFunc(ctx, func() {
+		time.Sleep(10 * time.Millisecond)
+		r.ended.Store(true)
+		close(links)
+	})
+	return links, nil
+}
+
 func (r *rig) parts() Parts {
+	r.links = make(chan struct{}, 1)
+	r.ended.Store(false)
 	p := Parts{
 		Log: slog.New(slog.NewTextHandler(r.log, nil)), Registry: prometheus.NewRegistry(), Source: r.source, Capture: r.capture,
 		XDS: func(requested func([]string), refused func(xds.Nack)) XDS {
@@ -114,7 +133,10 @@ func (r *rig) parts() Parts {
 			defer r.mu.Unlock()
 			return slices.Clone(r.found), nil
 		},
-		WatchLinks: func(context.Context) (<-chan struct{}, error) { return r.links, nil },
+		WatchLinks: r.watchLinks,
+	}
+	if r.envoy != nil {
+		p.Envoy = r.envoy
 	}
 	if r.wrap != nil {
 		p.Capture = r.wrap(r.capture)

@@ -12,6 +12,7 @@ import (
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds"
+	"github.com/gridmesh/gridmesh/xds/admin"
 	"github.com/gridmesh/gridmesh/xds/render"
 )
 
@@ -36,6 +37,8 @@ type Parts struct {
 	// WatchLinks fills a one-slot channel when RefreshBridges or Repair may
 	// have something to do, and closes it after the end of ctx.
 	WatchLinks func(ctx context.Context) (<-chan struct{}, error)
+	// Envoy is asked beside the loop; nil where it is not asked anything.
+	Envoy Envoy
 	// Cluster is the API server; nil where there is none.
 	Cluster Cluster
 }
@@ -105,6 +108,13 @@ type XDS interface {
 	Streams() []xds.Stream
 	// Nacks returns what Envoy refuses at the moment.
 	Nacks() []xds.Nack
+}
+
+// Envoy is the local Envoy, as far as it is asked for what it alone knows.
+type Envoy interface {
+	// Clusters returns the clusters that it holds. It waits until ctx ends at
+	// most. An Envoy that is not there is an error.
+	Clusters(ctx context.Context) ([]admin.Cluster, error)
 }
 
 // Cluster is the API server, as far as a node asks it anything but snapshots.

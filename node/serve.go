@@ -46,6 +46,9 @@ func (a *Agent) members(l *loop) []member {
 			list = append(list, member{"own node", a.followPodCIDRs})
 		}
 	}
+	if a.parts.Envoy != nil {
+		list = append(list, member{"envoy", a.followEnvoy})
+	}
 	if a.cfg.HostsFile != "" {
 		list = append(list, member{"hosts file", a.keepHosts})
 	}

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
@@ -29,7 +28,8 @@ func (l *loop) restore(ctx context.Context) {
 	if st == nil {
 		return
 	}
-	l.catalogs.Used(l.used.restore(st.Used, time.Now())...)
+	l.used.restore(st.Used, time.Now())
+	l.catalogs.Used(l.used.names())
 	if l.capture.Found() && l.waitForSource(ctx) {
 		return
 	}
@@ -59,16 +59,16 @@ func (l *loop) save() {
 	if !l.saver.take() {
 		return
 	}
+	l.ageUsed()
 	near := map[topology.ObjectKey]bool{}
 	for _, name := range l.catalog.Wildcard(render.ClusterType) {
 		if entry, ok := l.catalog.Entry(name); ok {
 			near[entry.Service] = true
 		}
 	}
-	l.used.age(func(name string) bool { _, ok := l.catalog.Entry(name); return ok }, time.Now())
 	st := &source.State{
 		Snapshot: source.Subset(l.snap, l.cfg.Node, func(key topology.ObjectKey) bool { return near[key] }),
-		Used:     slices.DeleteFunc(l.catalogs.UsedNames(), func(name string) bool { return !l.used.has(name) }),
+		Used:     l.used.names(),
 		PodCIDRs: l.pods,
 	}
 	l.saver.write(st)

@@ -46,6 +46,7 @@ type Report struct {
 	Notes     []string           `json:"notes,omitempty"`
 	Envoys    []xds.Stream       `json:"envoys"`
 	Nacks     []xds.Nack         `json:"nacks,omitempty"`
+	Ejections *Ejections         `json:"ejections,omitempty"` // nil: Envoy was not asked
 	Findings  []capture.Finding  `json:"findings,omitempty"`
 	Problems  []topology.Problem `json:"problems,omitempty"`
 	More      int                `json:"moreProblems,omitempty"` // problems that are not listed
@@ -55,6 +56,7 @@ type Report struct {
 type APIServer struct {
 	LastContact time.Time `json:"heard,omitzero"`  // when it last answered anything; zero: never
 	Error       string    `json:"error,omitempty"` // its last failure, "" where it answered since
+	Held        []string  `json:"held,omitempty"`  // for each of its lists that is not believed, why
 }
 
 // Held is what is held as it was before an outage of the uplink.
@@ -104,10 +106,14 @@ func (a *Agent) status() Report {
 		r.APIServer = &api
 	}
 	r.Envoys, r.Nacks = a.xds.Streams(), a.xds.Nacks()
+	if look, ok := a.envoy.Get(); ok {
+		r.Ejections = &look.ejections
+	}
 	return r
 }
 
-func (a *Agent) serveStatus(w http.ResponseWriter, _ *http.Request) {
+func (a *Agent) serveStatus(w http.ResponseWriter, q *http.Request) {
+	a.lookAtEnvoy(q.Context())
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(a.status())
 }

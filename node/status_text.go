@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 )
 
@@ -31,6 +32,12 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 	}
 	for _, e := range r.Envoys {
 		p.line("envoy", "%s, connected for %s, %d clusters", e.Version, since(e.Since, now), e.Clusters)
+		if e.Over > 0 {
+			p.line("envoy", "asked for %d clusters more than it gets: connections to what it never used before end; restart it, and look for who dials every Service", e.Over)
+		}
+	}
+	if r.Ejections != nil && len(r.Envoys) > 0 {
+		r.Ejections.lines(&p, now)
 	}
 	for _, n := range r.Nacks {
 		p.line("refused", "%s %s (service %s): %s", n.Type, n.Name, n.Service, n.Reason)
@@ -48,6 +55,35 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 		p.line("problem", "and %d more: gridmesh view", r.More)
 	}
 	return p.err
+}
+
+// lines says what nobody is sent to, and how old that news is where it is old.
+func (e *Ejections) lines(p *printer, now time.Time) {
+	switch {
+	case e.Error != "" && e.At.IsZero():
+		p.line("envoy", "its admin socket gives no answer, so that ejections and use are unknown: %s", e.Error)
+	case e.Error != "":
+		p.line("envoy", "its admin socket gives no answer for %s, so that ejections and use are unknown: %s", since(e.At, now), e.Error)
+	case now.Sub(e.At) > askEnvoyFor:
+		p.line("envoy", "its admin socket is slow to answer; ejections are those of %s ago", since(e.At, now))
+	}
+	for _, j := range e.List {
+		var ends []string
+		for _, end := range j.Endpoints {
+			text := end.Address.String()
+			if end.Unhealthy {
+				text += " (dead, says the agent)"
+			}
+			ends = append(ends, text)
+		}
+		if more := j.Out - len(ends); more > 0 {
+			ends = append(ends, fmt.Sprintf("and %d more", more))
+		}
+		p.line("ejected", "%d of %d endpoints of %s (%s): %s", j.Out, j.Of, j.Service, j.Cluster, strings.Join(ends, ", "))
+	}
+	if e.More > 0 {
+		p.line("ejected", "endpoints of %d more clusters", e.More)
+	}
 }
 
 // text says in words how the API server answers. Bookmarks come about once a

@@ -1,7 +1,9 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -16,70 +18,152 @@ const (
 	usedEvery = 30 * time.Second
 	// usedGone is how long one whose Service is gone is kept: it may come back.
 	usedGone = 24 * time.Hour
+	// usedGrain is how exactly it is known when one had its last connection.
+	usedGrain = time.Hour
+	// usedIdle is how long one without connections is kept.
+	usedIdle = 7 * 24 * time.Hour
 )
 
-// used are the clusters that Envoy asked for by name: those that are preloaded
-// for it, and those that wait to be.
+// used are the clusters that Envoy asked for by name or had connections to:
+// those that are preloaded for it, and those that wait to be. It alone says
+// which are kept: what is used again and again is, for as long as that goes on.
+// Idleness is measured while Envoy tells of connections, and not otherwise.
 type used struct {
-	seen    map[string]time.Time // taken -> when it was last a Service's
-	waiting []string             // oldest first, each once, bounded
-	queued  map[string]bool      // are in waiting
+	seen    map[string]*use          // that are kept
+	uses    int                      // counts them all
+	waiting []string                 // oldest first, each once, bounded
+	queued  map[string]time.Duration // since when each waits, by watched
 	credit  float64
 	at      time.Time // of credit; zero before the first
+
+	watched time.Duration // for how long it was known what is in use
+	looked  time.Time     // when it was known last; zero: never
+}
+
+// use is a cluster that is kept.
+type use struct {
+	place int           // the later used, the higher
+	there time.Time     // when it was last a Service's
+	last  time.Duration // when it was used, by used.watched
+	again bool          // it was used in more than one hour
 }
 
 func newUsed() used {
-	return used{seen: map[string]time.Time{}, queued: map[string]bool{}, credit: usedBurst}
+	return used{seen: map[string]*use{}, queued: map[string]time.Duration{}, credit: usedBurst}
+}
+
+func (u *used) keep(name string, now time.Time) {
+	u.uses++
+	u.seen[name] = &use{place: u.uses, there: now, last: u.watched}
 }
 
 // restore takes what a run before used, as far as it fits: the latest, which
 // are last.
-func (u *used) restore(names []string, now time.Time) []string {
-	names = names[max(0, len(names)-usedMax):]
-	for _, name := range names {
-		u.seen[name] = now
+func (u *used) restore(names []string, now time.Time) {
+	for _, name := range names[max(0, len(names)-usedMax):] {
+		u.keep(name, now)
 	}
-	return names
+}
+
+// names are those that are kept, the oldest use first.
+func (u *used) names() []string {
+	list := slices.Collect(maps.Keys(u.seen))
+	slices.SortFunc(list, func(a, b string) int { return u.seen[a].place - u.seen[b].place })
+	return list
 }
 
 func (u *used) has(name string) bool { _, ok := u.seen[name]; return ok }
 
+// inUse takes the clusters that had connections since it was last called, and
+// reports whether that changed the order of those that are kept.
+func (u *used) inUse(names []string, at time.Time) (moved bool) {
+	if !u.looked.IsZero() {
+		// Nobody looked through a longer gap.
+		u.watched += min(max(0, at.Sub(u.looked)), 2*askEnvoyEvery)
+	}
+	u.looked = at
+	again := map[string]bool{}
+	for _, name := range names {
+		use, kept := u.seen[name]
+		since, waits := u.queued[name]
+		switch {
+		case waits && u.watched-since >= 2*askEnvoyEvery:
+			again[name] = true
+		case !kept:
+			u.ask(name)
+		case u.watched-use.last >= usedGrain:
+			u.uses++
+			use.place, use.last, use.again = u.uses, u.watched, true
+			moved = true
+		}
+	}
+	// Who dials everything once does not come back to it.
+	slices.SortStableFunc(u.waiting, func(a, b string) int { return cmp.Compare(rank(again[a]), rank(again[b])) })
+	return moved
+}
+
+// rank puts first what is wanted first.
+func rank(first bool) int {
+	if first {
+		return 0
+	}
+	return 1
+}
+
 // ask notes that Envoy asked for a cluster.
 func (u *used) ask(name string) {
-	if u.has(name) || u.queued[name] || len(u.waiting) >= usedMax {
+	if _, waits := u.queued[name]; waits || u.has(name) || len(u.waiting) >= usedMax {
 		return
 	}
-	u.queued[name] = true
+	u.queued[name] = u.watched
 	u.waiting = append(u.waiting, name)
 }
 
-// admit returns those whose time has come.
-func (u *used) admit(now time.Time) []string {
+// admit keeps those whose time has come, and reports whether there were any.
+func (u *used) admit(now time.Time) bool {
 	if !u.at.IsZero() {
 		u.credit = min(usedBurst, u.credit+max(0, now.Sub(u.at).Seconds())/usedEvery.Seconds())
 	}
 	u.at = now
-	n := min(len(u.waiting), int(u.credit), usedMax-len(u.seen))
-	if n <= 0 {
-		return nil
-	}
-	list := u.waiting[:n:n]
-	u.waiting, u.credit = u.waiting[n:], u.credit-float64(n)
-	for _, name := range list {
-		u.seen[name] = now
+	n := 0
+	for n < len(u.waiting) && u.credit >= 1 && u.room() {
+		name := u.waiting[n]
+		u.keep(name, now)
 		delete(u.queued, name)
+		u.credit--
+		n++
 	}
-	return list
+	u.waiting = u.waiting[n:]
+	return n > 0
 }
 
-// age forgets those whose Service has been gone for long.
-func (u *used) age(exists func(name string) bool, now time.Time) {
-	for name, at := range u.seen {
-		switch {
-		case exists(name):
-			u.seen[name] = now
-		case now.Sub(at) > usedGone:
+// room reports whether there is room for one more. Where there is none, the
+// oldest that was used in a single hour gives way, once that hour is over.
+func (u *used) room() bool {
+	if len(u.seen) < usedMax {
+		return true
+	}
+	oldest := ""
+	for name, use := range u.seen {
+		if !use.again && u.watched-use.last >= usedGrain && (oldest == "" || use.place < u.seen[oldest].place) {
+			oldest = name
+		}
+	}
+	delete(u.seen, oldest)
+	return oldest != ""
+}
+
+// age forgets those whose Service has been gone for long, or that nobody used
+// for longer, and reports whether there were any that were kept.
+func (u *used) age(exists func(name string) bool, now time.Time) (forgot bool) {
+	for name, use := range u.seen {
+		there := exists(name)
+		if there {
+			use.there = now
+		}
+		if now.Sub(use.there) > usedGone || u.watched-use.last > usedIdle {
 			delete(u.seen, name)
+			forgot = true
 		}
 	}
 	u.waiting = slices.DeleteFunc(u.waiting, func(name string) bool {
@@ -89,6 +173,7 @@ func (u *used) age(exists func(name string) bool, now time.Time) {
 		delete(u.queued, name)
 		return true
 	})
+	return forgot
 }
 
 // notes says where Envoy fetches more than is kept for it.
@@ -96,5 +181,5 @@ func (u *used) notes() []string {
 	if len(u.waiting) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%d clusters that Envoy fetched are not preloaded for it: %d of at most %d are, and one more every %s; somebody dials many Services once", len(u.waiting), len(u.seen), usedMax, usedEvery)}
+	return []string{fmt.Sprintf("%d clusters that Envoy fetched are not preloaded for it: %d of at most %d are, and one more every %s where there is room; somebody dials many Services once", len(u.waiting), len(u.seen), usedMax, usedEvery)}
 }

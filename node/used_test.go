@@ -24,8 +24,8 @@ func TestAScanDisplacesNothing(t *testing.T) {
 	for i := range 50 {
 		u.ask(fmt.Sprint("real-", i))
 	}
-	if got := u.admit(now); len(got) != 50 {
-		t.Fatalf("%d are taken at once, want 50", len(got))
+	if !u.admit(now) || len(u.seen) != 50 {
+		t.Fatalf("%d are taken at once, want 50", len(u.seen))
 	}
 	for i := range 70_000 {
 		u.ask(fmt.Sprint("scan-", i))
@@ -34,7 +34,7 @@ func TestAScanDisplacesNothing(t *testing.T) {
 	if n := len(u.taken()); n != usedBurst || len(u.waiting) != usedMax-50 || len(u.notes()) != 1 {
 		t.Errorf("%d are taken, %d wait, %q", n, len(u.waiting), u.notes())
 	}
-	for range 10_000 {
+	for range 2_000 {
 		now = now.Add(usedEvery)
 		u.admit(now)
 		u.age(always, now)
@@ -52,8 +52,88 @@ func TestAScanDisplacesNothing(t *testing.T) {
 		}
 	}
 	again := newUsed()
-	if got := again.restore(append(names, "latest"), now); len(got) != usedMax || !again.has("latest") || len(again.taken()) != usedMax {
-		t.Errorf("%d are restored", len(got))
+	again.restore(append(u.names(), "latest"), now)
+	if got := again.names(); !slices.Equal(got, append(u.names()[1:], "latest")) {
+		t.Errorf("%d are restored, not the latest in their order", len(got))
+	}
+}
+
+// A cap full of what somebody dialled once gives way to what is used, and what
+// is used again and again gives way to nothing.
+func TestRealUseDisplacesAScan(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	u := newUsed()
+	var scanned []string
+	for i := range usedMax - 1 {
+		scanned = append(scanned, fmt.Sprint("scan-", i))
+	}
+	u.restore(append(scanned, "real"), now)
+	look := func(d time.Duration, names ...string) {
+		for end := now.Add(d); now.Before(end); u.admit(now) {
+			now = now.Add(askEnvoyEvery)
+			u.inUse(names, now)
+		}
+	}
+	look(2*usedGrain, "real")
+	if got := u.names(); len(got) != usedMax || got[usedMax-1] != "real" || got[0] != "scan-0" {
+		t.Fatalf("%d, %s first and %s last", len(got), got[0], got[len(got)-1])
+	}
+	look(time.Minute, "real", "new")
+	if !u.has("new") || u.has("scan-0") || !u.has("scan-1") || len(u.seen) != usedMax {
+		t.Errorf("new is kept: %v, the oldest of the scan: %v, the next: %v", u.has("new"), u.has("scan-0"), u.has("scan-1"))
+	}
+	// A scan that goes on for days, over more than there is room for.
+	for round := range 30 {
+		for i := range 500 {
+			u.ask(fmt.Sprint("more-", round, "-", i))
+		}
+		look(usedGrain, "real", "new")
+	}
+	if !u.has("real") || !u.has("new") || len(u.seen) != usedMax {
+		t.Errorf("displaced by a scan: real %v, new %v", !u.has("real"), !u.has("new"))
+	}
+}
+
+// What is used again does not wait behind what somebody dialled once.
+func TestUsedAgainIsNextInTurn(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	u := newUsed()
+	for i := range usedBurst + 500 {
+		u.ask(fmt.Sprint("scan-", i))
+	}
+	u.admit(now)
+	u.inUse([]string{"late"}, now)
+	for range 3 {
+		now = now.Add(askEnvoyEvery)
+		u.inUse([]string{"late"}, now)
+	}
+	if u.admit(now); !u.has("late") || u.has(fmt.Sprint("scan-", usedBurst+3)) {
+		t.Errorf("%d wait; next is %s", len(u.waiting), u.waiting[0])
+	}
+}
+
+// What nobody uses for a week is let go, where it is known what is used.
+func TestUsedAgesByDisuse(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	u := newUsed()
+	u.restore([]string{"idle", "busy"}, now)
+	now = now.Add(10 * usedIdle) // nobody looked
+	u.inUse(nil, now)
+	if u.age(always, now) {
+		t.Errorf("let go unseen: %v", u.taken())
+	}
+	look := func(d time.Duration) (forgot bool) {
+		for end := now.Add(d); now.Before(end); forgot = u.age(always, now) || forgot {
+			now = now.Add(askEnvoyEvery)
+			u.inUse([]string{"busy"}, now)
+		}
+		return forgot
+	}
+	if look(usedIdle) {
+		t.Errorf("let go too early: %v", u.taken())
+	}
+	if !look(askEnvoyEvery) || !slices.Equal(u.taken(), []string{"busy"}) {
+		t.Errorf("left is %v", u.taken())
 	}
 }
 
@@ -68,14 +148,16 @@ func TestUsedAges(t *testing.T) {
 	if got := u.taken(); !slices.Equal(got, []string{"gone", "here"}) {
 		t.Errorf("after a day: %v", got)
 	}
-	u.age(here, now.Add(usedGone+time.Second))
+	if !u.age(here, now.Add(usedGone+time.Second)) {
+		t.Error("nothing was forgotten")
+	}
 	if got := u.taken(); !slices.Equal(got, []string{"here"}) {
 		t.Errorf("after more than a day: %v", got)
 	}
 	u.admit(now)
 	u.ask("new")
-	if got := u.admit(now.Add(-time.Hour)); !slices.Equal(got, []string{"new"}) {
-		t.Errorf("after a clock that jumped: %v", got)
+	if !u.admit(now.Add(-time.Hour)) || !slices.Equal(u.names(), []string{"here", "new"}) {
+		t.Errorf("after a clock that jumped: %v", u.names())
 	}
 }
 

@@ -52,7 +52,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&n.StateDir, "state-dir", n.StateDir, "directory of the last good state, the lock and saved sysctls")
 	f.StringVar(&n.XDSSocket, "xds-socket", n.XDSSocket, "Unix socket that Envoy connects to")
 	f.StringVar(&n.StatusSocket, "status-socket", n.StatusSocket, "Unix socket for status")
-	f.StringVar(&c.adminSocket, "admin-socket", c.adminSocket, "Unix socket of Envoy's admin interface, for bootstrap")
+	f.StringVar(&c.adminSocket, "admin-socket", c.adminSocket, "Unix socket of Envoy's admin interface, which bootstrap sets up and the agent asks")
 	f.StringVar(&n.FeedSocket, "feed-socket", n.FeedSocket, "Unix socket that feeds other processes of this node")
 	f.StringVar(&c.procSys, "proc-sys", "/proc/sys", "where /proc/sys can be written to")
 	f.StringVar(&n.HealthzAddress, "healthz-bind-address", n.HealthzAddress, "address of /healthz, /readyz and /livez; empty for none")

@@ -18,6 +18,7 @@ import (
 	"github.com/gridmesh/gridmesh/node"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/xds"
+	"github.com/gridmesh/gridmesh/xds/admin"
 )
 
 // serve makes the agent of its parts and runs it until ctx ends.
@@ -35,6 +36,7 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 	parts := node.Parts{
 		Log: log, Registry: run.NewRegistry(), Capture: kernel,
 		LockNetwork: lockNetwork, Inspect: capture.Inspector(), WatchLinks: capture.Watch,
+		Envoy: admin.New(c.adminSocket),
 	}
 	parts.XDS = func(requested func([]string), refused func(xds.Nack)) node.XDS {
 		return xds.New(xds.Config{Log: log, Metrics: xds.NewMetrics(parts.Registry), Asked: requested, Refused: refused})
@@ -77,5 +79,5 @@ type cluster struct {
 // APIServer implements node.Cluster.
 func (c cluster) APIServer() node.APIServer {
 	h := c.feed.Health()
-	return node.APIServer{LastContact: h.LastContact, Error: h.Err}
+	return node.APIServer{LastContact: h.LastContact, Error: h.Err, Held: h.Held}
 }

@@ -112,8 +112,11 @@ func (in *input) snapshot(ctx context.Context) (*topology.Snapshot, error) {
 		f := kubefeed.New(client, obs.NewLog(os.Stderr, false), kubefeed.NewMetrics(prometheus.NewRegistry()))
 		return first(ctx, f, "the API server", func() string {
 			text := "its lists of " + strings.Join(f.Waiting(), ", ")
-			if err := f.Health().Err; err != "" {
-				text += " (" + err + ")"
+			h := f.Health()
+			for _, why := range append(h.Held, h.Err) {
+				if why != "" {
+					text += " (" + why + ")"
+				}
 			}
 			return text
 		})

@@ -53,8 +53,8 @@ func TestAPIServerBefore133(t *testing.T) {
 	if n := s.Count("GET /apis/networking.k8s.io/v1/servicecidrs"); n != 1 {
 		t.Errorf("it was asked for ServiceCIDRs %d times", n)
 	}
-	if err := f.Health().Err; err != "" {
-		t.Errorf("its health says %q", err)
+	if h := f.Health(); h.Err != "" || len(h.Held) > 0 {
+		t.Errorf("its health says %+v", h)
 	}
 }
 
@@ -282,11 +282,11 @@ func TestNoEndpointsOfTheAPIServer(t *testing.T) {
 	go func() { defer close(ended); _ = f.Run(ctx) }()
 	t.Cleanup(func() { cancel(); s.Close(); <-ended })
 	eventually(t, "the list is held back", func() bool {
-		return strings.Join(f.Waiting(), " ") == "endpointslices" && strings.Contains(f.Health().Err, "waiting for a list 1m0s later that agrees")
+		return strings.Join(f.Waiting(), " ") == "endpointslices" && strings.Contains(strings.Join(f.Health().Held, " "), "waiting for a list 1m0s later that agrees")
 	})
 	later.Store(int64(patience))
 	follower{f, t, f.Wake(), nil}.until("kubernetes(0) [web](1) a 10.96.0.0/16", contents)
-	if err := f.Health().Err; err != "" {
-		t.Errorf("its health says %q", err)
+	if h := f.Health(); h.Err != "" || len(h.Held) > 0 {
+		t.Errorf("its health says %+v", h)
 	}
 }

@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"errors"
 	"sort"
 	"sync"
 	"time"
@@ -10,7 +9,8 @@ import (
 // Health is how the API server answers.
 type Health struct {
 	LastContact time.Time // when it last answered anything; zero: never
-	Err         string    // its last failure, "" where it answered since; or which of its lists are not believed
+	Err         string    // its last failure, "" where it answered since
+	Held        []string  // for each of its lists that is not believed, why
 }
 
 type health struct {
@@ -35,11 +35,7 @@ func (f *Feed) note(err error) {
 func (f *Feed) Health() Health {
 	f.health.mu.Lock()
 	defer f.health.mu.Unlock()
-	h := Health{LastContact: f.LastContact(), Err: f.health.err}
-	if err := f.heldBack(); h.Err == "" && err != nil {
-		h.Err = err.Error()
-	}
-	return h
+	return Health{LastContact: f.LastContact(), Err: f.health.err, Held: f.heldBack()}
 }
 
 // Waiting returns the watches without a first list: nothing is published while
@@ -55,12 +51,13 @@ func (f *Feed) Waiting() []string {
 	return watches
 }
 
-func (f *Feed) heldBack() error {
+func (f *Feed) heldBack() (why []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var errs []error
 	for _, w := range f.all {
-		errs = append(errs, f.doubted[w.name].err)
+		if err := f.doubted[w.name].err; err != nil {
+			why = append(why, err.Error())
+		}
 	}
-	return errors.Join(errs...)
+	return why
 }

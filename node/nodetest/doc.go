@@ -1,8 +1,8 @@
 // Package nodetest holds twins, in memory, of what a node agent is made of:
-// the kernel's rules, the server of Envoy, the API server and a source of
-// snapshots. They keep the contract that the real ones keep (node's
-// contract_*_test.go), fail on demand, and write what is asked of them into one
-// Journal, so that a test sees in which order things happened.
+// the kernel's rules, the server of Envoy, Envoy's admin socket, the API server
+// and a source of snapshots. They keep the contract that the real ones keep
+// (node's contract_*_test.go), fail on demand, and write what is asked of them
+// into one Journal, so that a test sees in which order things happened.
 package nodetest
 
 import (

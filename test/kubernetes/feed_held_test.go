@@ -68,13 +68,13 @@ func TestHeldListsLeaveNoWatchOpen(t *testing.T) {
 			if n := servicesIn(feed.Snapshot()); n != all {
 				t.Errorf("%d of %d Services are left", n, all)
 			}
-			if err := feed.Health().Err; !strings.Contains(err, "services lacks default/kubernetes") {
-				t.Errorf("its health says %q", err)
+			if h := feed.Health(); len(h.Held) != 1 || !strings.Contains(h.Held[0], "services lacks default/kubernetes") {
+				t.Errorf("its health says %+v", h)
 			}
 			f.set("")
 			wait.Within(t, time.Minute, func() error {
-				if err := feed.Health().Err; err != "" {
-					return fmt.Errorf("its health says %s", err)
+				if h := feed.Health(); h.Err != "" || len(h.Held) > 0 {
+					return fmt.Errorf("its health says %+v", h)
 				}
 				return nil
 			})
@@ -91,7 +91,7 @@ func TestAPIServerBefore133(t *testing.T) {
 	feed := f.follow(t)
 	wait.Eventually(t, func() error {
 		if feed.Snapshot() == nil {
-			return fmt.Errorf("waiting for %v: %s", feed.Waiting(), feed.Health().Err)
+			return fmt.Errorf("waiting for %v: %+v", feed.Waiting(), feed.Health())
 		}
 		return nil
 	})

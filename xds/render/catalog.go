@@ -139,21 +139,20 @@ func NewCataloger(cfg Config, preloadMax int) *Cataloger {
 	return &Cataloger{cfg: cfg, preload: newPreloader(preloadMax), udp: newUDPChooser(cfg.MaxUDP), last: &Catalog{cfg: cfg}}
 }
 
-// Used notes clusters that Envoy asked for by name, or that had connections
-// since; the last 2000 of them stay preloaded. It reports whether any was new.
-func (c *Cataloger) Used(names ...string) bool {
-	forgotten, fresh := c.preload.used.add(names...)
-	for _, name := range slices.Concat(names, forgotten) {
+// Used sets the clusters that stay preloaded because they are used, all of
+// them, the oldest use first. It reports whether Next may make another catalog
+// of it.
+func (c *Cataloger) Used(names []string) bool {
+	changed, moved := c.preload.used.set(names)
+	for _, name := range changed {
 		if entry, ok := c.last.clusters.Get(name); ok {
 			sv, _ := c.view.Services.Get(entry.Service)
 			c.preload.set(name, c.preload.rankOf(name, sv, entry.Frontend))
 		}
 	}
-	return fresh
+	c.preload.stale = c.preload.stale || moved && c.preload.overCap > 0
+	return c.preload.stale
 }
-
-// UsedNames returns what Used remembers, the oldest use first.
-func (c *Cataloger) UsedNames() []string { return c.preload.used.names() }
 
 // Next takes the next view. A provisional one is made from the last good state.
 func (c *Cataloger) Next(v *topology.View, provisional bool) (*Catalog, Changed) {

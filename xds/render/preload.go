@@ -14,14 +14,14 @@ import (
 type preloader struct {
 	max     int
 	rank    map[string]topology.Rank // candidate cluster -> rank
-	used    *usage
+	used    usage
 	chosen  map[string]bool
 	overCap int // candidates
 	stale   bool
 }
 
 func newPreloader(most int) *preloader {
-	return &preloader{max: most, rank: map[string]topology.Rank{}, used: newUsage(maxUsed), chosen: map[string]bool{}, stale: true}
+	return &preloader{max: most, rank: map[string]topology.Rank{}, chosen: map[string]bool{}, stale: true}
 }
 
 // rankOf returns RankNone for what is fetched on demand only.

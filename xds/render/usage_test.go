@@ -2,52 +2,90 @@ package render
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// What is in use is remembered, and not whatever was ever dialled.
-func TestUsageIsBoundedAndAges(t *testing.T) {
-	u := newUsage(3)
-	if _, fresh := u.add("a", "b", "c"); !fresh {
-		t.Error("what was never used is not new")
+// usedWorld has Services 1 to n that are far away and without keys, so that
+// none is preloaded but for its use.
+func usedWorld(preload int, n byte) *udpWorld {
+	w := newUDPWorld(preload)
+	for i := range n {
+		w.service(named(fmt.Sprint("far-", i+1)), i+1, "", topology.TCP, []uint16{80}, "b-1")
 	}
-	if forgotten, fresh := u.add("a"); len(forgotten) > 0 || fresh {
-		t.Errorf("used again: forgotten %v, new %v", forgotten, fresh)
-	}
-	if forgotten, _ := u.add("d", "e"); !slices.Equal(forgotten, []string{"b", "c"}) {
-		t.Errorf("forgotten %v, want the oldest", forgotten)
-	}
-	if got := u.names(); !slices.Equal(got, []string{"a", "d", "e"}) {
-		t.Errorf("remembers %v", got)
+	return w
+}
+
+func far(n byte) string { return fmt.Sprintf("10.96.0.%d:80", n) }
+
+// What is used is preloaded for as long as it is said to be.
+func TestUsedIsPreloaded(t *testing.T) {
+	w := usedWorld(500, 3)
+	w.next()
+	for _, tc := range []struct {
+		names []string
+		news  bool
+		want  int
+	}{
+		{[]string{far(1), far(2), "10.96.9.9:80"}, true, 2}, // the last is no Service
+		{[]string{far(2), far(1), "10.96.9.9:80"}, false, 2},
+		{[]string{far(2)}, true, 1},
+		{nil, true, 0},
+	} {
+		if news := w.cats.Used(tc.names); news != tc.news {
+			t.Errorf("%v: news %v", tc.names, news)
+		}
+		cat, changed := w.next()
+		for _, name := range tc.names[:tc.want] {
+			if !cat.Preloaded(name) {
+				t.Errorf("%v: %s is not preloaded", tc.names, name)
+			}
+		}
+		if n := cat.PreloadedLen(); n != tc.want || tc.news != (len(changed[ClusterType]) > 0) {
+			t.Errorf("%v: %d are preloaded, changed %v", tc.names, n, changed)
+		}
 	}
 }
 
-// A pod that dials every frontend once leaves what is in use preloaded, where
-// the use of it was noted since, and what is kept stays bounded.
-func TestAScanDoesNotDisplaceWhatIsInUse(t *testing.T) {
-	w := newUDPWorld(2)
-	w.service(named("one"), 1, "", topology.TCP, []uint16{80}, "b-1")
-	w.service(named("two"), 2, "", topology.TCP, []uint16{80}, "b-1")
-	w.service(named("scanned"), 3, "", topology.TCP, []uint16{80}, "b-1")
+// Where there is room for some only, they are those that were used last.
+func TestTheLatestUseHasRoom(t *testing.T) {
+	w := usedWorld(2, 3)
 	w.next()
-	scan := make([]string, 2*maxUsed)
-	for i := range scan {
-		scan[i] = fmt.Sprintf("10.97.%d.%d:80", i>>8, i&255)
+	for _, names := range [][]string{{far(1), far(2), far(3)}, {far(2), far(3), far(1)}} {
+		if !w.cats.Used(names) {
+			t.Errorf("%v: no news", names)
+		}
+		if cat, _ := w.next(); cat.Preloaded(names[0]) || !cat.Preloaded(names[1]) || !cat.Preloaded(names[2]) {
+			t.Errorf("%v: preloaded is %v", names, cat.Wildcard(ClusterType))
+		}
 	}
-	w.cats.Used(append(scan, "10.96.0.3:80")...)
-	w.cats.Used("10.96.0.1:80", "10.96.0.2:80")
-	cat, _ := w.next()
-	if !cat.Preloaded("10.96.0.1:80") || !cat.Preloaded("10.96.0.2:80") || cat.Preloaded("10.96.0.3:80") {
-		t.Error("what was used last is not preloaded")
-	}
-	if n := len(w.cats.UsedNames()); n != maxUsed {
-		t.Errorf("%d names are remembered, want %d", n, maxUsed)
-	}
-	w.cats.Used(scan...) // forgets everything else
-	if cat, _ := w.next(); cat.PreloadedLen() != 0 {
-		t.Errorf("%d clusters are preloaded though all use of them is forgotten", cat.PreloadedLen())
+}
+
+// The law: what is preloaded after a history of uses is what one who is told
+// the last of them alone preloads.
+func TestUsedIsIncremental(t *testing.T) {
+	for seed := range uint64(50) {
+		const services, room = 8, 3
+		w := usedWorld(room, services)
+		w.next()
+		dice := rand.New(rand.NewPCG(seed, 0))
+		for step := range 20 {
+			var names []string
+			for _, i := range dice.Perm(services)[:dice.IntN(services+1)] {
+				names = append(names, far(byte(i+1)))
+			}
+			w.cats.Used(names)
+			got, _ := w.next()
+			fresh := NewCataloger(Default(), room)
+			fresh.Used(names)
+			want, _ := fresh.Next(w.viewer.See(w.Build()), false)
+			if g, want := got.Wildcard(ClusterType), want.Wildcard(ClusterType); !reflect.DeepEqual(g, want) || !slices.IsSorted(g) {
+				t.Fatalf("seed %d step %d: used %v, preloaded %v, want %v", seed, step, names, g, want)
+			}
+		}
 	}
 }
