@@ -108,7 +108,7 @@ func (o *options) run(ctx context.Context) error {
 	say("%s serves %d nodes after %s", o.proxy, o.nodes, time.Since(start).Round(10*time.Millisecond))
 	start = time.Now()
 	outcomes, err := o.play(ctx, c, specs, dir)
-	if err != nil {
+	if err := errors.Join(err, ctx.Err()); err != nil { // one that was ended is no result
 		return err
 	}
 	say("%d specs in %s", len(specs), time.Since(start).Round(time.Second))

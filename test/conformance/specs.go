@@ -122,18 +122,22 @@ func (p *process) run(ctx context.Context, c *cluster.Cluster) ([]score.Outcome,
 		return nil, err
 	}
 	ended := cmd.Wait() // it is no success where a spec fails: the report says it
-	outcomes, err := p.report()
+	outcomes, err := p.report(ended)
 	if err != nil {
-		return nil, fmt.Errorf("process %s, whose log is %s: %w", p.name, log.Name(), errors.Join(err, ended))
+		return nil, fmt.Errorf("process %s, whose log is %s: %w", p.name, log.Name(), err)
 	}
 	return outcomes, nil
 }
 
-// report reads the process' report. Without one, no spec was judged.
-func (p *process) report() ([]score.Outcome, error) {
+// report reads the report of the process, which ended so. Without one no spec
+// of its was judged; what others came to still counts.
+func (p *process) report(ended error) ([]score.Outcome, error) {
 	f, err := os.Open(filepath.Join(p.dir, "junit_"+p.name+"_01.xml"))
+	if errors.Is(err, os.ErrNotExist) {
+		return score.AllAbsent(p.specs, fmt.Sprintf("its process wrote no report and ended with: %v", ended)), nil
+	}
 	if err != nil {
-		return nil, fmt.Errorf("it wrote no report: %w", err)
+		return nil, err
 	}
 	defer f.Close()
 	return score.ReadJUnit(f, p.specs)

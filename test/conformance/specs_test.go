@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -47,6 +48,20 @@ func TestParseList(t *testing.T) {
 	}
 	if _, err := parseList("flag provided but not defined\n"); err == nil {
 		t.Error("an empty list is no error")
+	}
+}
+
+// A process that was killed leaves no report: none of its specs passed, and
+// the run goes on to say so.
+func TestProcessWithoutReport(t *testing.T) {
+	p := process{name: "1", specs: []string{"a", "b"}, dir: t.TempDir()}
+	got, err := p.report(errors.New("signal: killed"))
+	if err != nil || len(got) != 2 || got[1].Spec != "b" || got[1].State != score.Absent || !strings.Contains(got[1].Why, "signal: killed") {
+		t.Errorf("%+v, %v", got, err)
+	}
+	worse, _ := score.Results{"gridmesh": got}.Compare([]score.Expectation{{Spec: "a", States: map[string]score.State{"kube-proxy": score.Failed, "gridmesh": score.Failed}}})
+	if len(worse) != 2 {
+		t.Errorf("worse: %q", worse)
 	}
 }
 

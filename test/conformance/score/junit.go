@@ -80,6 +80,14 @@ func ReadJUnit(r io.Reader, specs []string) ([]Outcome, error) {
 	return list, nil
 }
 
+// AllAbsent is what specs come to whose process left no report.
+func AllAbsent(specs []string, why string) (list []Outcome) {
+	for _, spec := range specs {
+		list = append(list, Outcome{Spec: spec, State: Absent, Why: why})
+	}
+	return list
+}
+
 func (c *testCase) outcome() Outcome {
 	o := Outcome{State: Passed, Seconds: c.Seconds}
 	switch {
