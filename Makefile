@@ -15,6 +15,9 @@ KUBE_LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION
 KUBE_KEY     := $(shell { cat test/kube/go.mod test/kube/go.sum test/kube/main.go; echo '$(KUBE_LDFLAGS)'; } | sha256sum | cut -c1-16)
 ENVOY_KEY    := $(shell sha256sum test/envoy/requirements.txt 2>/dev/null | cut -c1-16)
 
+CONFORMANCE_KEY := $(shell { cd test/conformance/e2e; cat go.mod go.sum tools.go; echo '$(KUBE_LDFLAGS)'; } | sha256sum | cut -c1-16)
+DEBIAN_KEY      := $(shell sha256sum test/conformance/images/fetch | cut -c1-16)
+
 RESOLVE_KEY  := $(shell cat test/resolvers/build test/resolvers/resolve.c test/resolvers/requirements.txt | sha256sum | cut -c1-16)
 
 # Ours, and those of the test cluster: lab for people, lab-worker for itself.
@@ -32,7 +35,7 @@ CLUSTER_TIME  := 90m
 # Of each fuzz target.
 FUZZ_TIME ?= 60s
 
-.PHONY: help build race kube envoy resolvers test unit cluster-test demo demo-soak soak lint generate golden fuzz bench clean
+.PHONY: help build race kube envoy resolvers test unit cluster-test demo demo-soak soak conformance conformance-programs lint generate golden fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -59,7 +62,7 @@ resolvers: ## build programs that resolve names by glibc and by musl into bin/
 	@mkdir -p $(BIN) && for libc in glibc musl; do \
 		ln -f $(CACHE)/resolve-$(RESOLVE_KEY)-$$libc $(BIN)/resolve-$$libc 2>/dev/null || cp $(CACHE)/resolve-$(RESOLVE_KEY)-$$libc $(BIN)/resolve-$$libc; done
 
-test: unit cluster-test ## every test: unit and stories, then real nodes, then a real cluster (not: soak, demo-soak, fuzz, bench, lint)
+test: unit cluster-test ## every test: unit and stories, then real nodes, then a real cluster (not: soak, demo-soak, conformance, fuzz, bench, lint)
 
 unit: ## unit tests and stories, with the race detector; nothing needs to be built first
 	$(GO) vet ./...
@@ -80,6 +83,24 @@ demo-soak: build kube envoy ## the demo 50 times beside 3 processes that spin; n
 soak: build race kube envoy ## 20 minutes of everything that can go wrong, judged (SEED, FOR; STEPS=file plays a list; SHRINK: runs to shrink what fails)
 	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 SOAK_SEED=$(SEED) SOAK_FOR=$(or $(FOR),20m) SOAK_STEPS=$(if $(STEPS),$(abspath $(STEPS))) SOAK_SHRINK=$(or $(SHRINK),6) \
 		$(GO) test ./test/soak -run TestSoak -count=1 -v -timeout 24h
+
+conformance-programs: ## build Kubernetes' own tests, and fetch what their images are made of (minutes, once)
+	@for program in e2e.test agnhost; do if [ ! -x $(CACHE)/$$program-$(CONFORMANCE_KEY) ]; then \
+		echo "building Kubernetes' $$program $(KUBE_VERSION): minutes, once"; \
+		mkdir -p $(CACHE) && (cd test/conformance/e2e && case $$program in \
+			e2e.test) CGO_ENABLED=0 $(GO) test -c -trimpath -ldflags '$(KUBE_LDFLAGS)' -o $(CACHE)/.$$program-$(CONFORMANCE_KEY) k8s.io/kubernetes/test/e2e;; \
+			agnhost) CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(KUBE_LDFLAGS)' -o $(CACHE)/.$$program-$(CONFORMANCE_KEY) k8s.io/kubernetes/test/images/agnhost;; esac) \
+		&& mv $(CACHE)/.$$program-$(CONFORMANCE_KEY) $(CACHE)/$$program-$(CONFORMANCE_KEY) || exit 1; fi; done
+	@if [ ! -x $(CACHE)/debian-$(DEBIAN_KEY)/busybox ]; then mkdir -p $(CACHE) && test/conformance/images/fetch $(CACHE)/debian-$(DEBIAN_KEY); fi
+	@mkdir -p $(BIN)/debian && for file in e2e.test-$(CONFORMANCE_KEY):e2e.test agnhost-$(CONFORMANCE_KEY):agnhost \
+		debian-$(DEBIAN_KEY)/busybox:debian/busybox debian-$(DEBIAN_KEY)/nc.openbsd:debian/nc.openbsd; do \
+		ln -f $(CACHE)/$${file%:*} $(BIN)/$${file#*:} 2>/dev/null || cp $(CACHE)/$${file%:*} $(BIN)/$${file#*:} || exit 1; done
+
+conformance: build kube envoy conformance-programs ## Kubernetes' own network specs with kube-proxy and gridmesh, side by side (FOCUS; needs root and containerd; not in "make test")
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/conformance-run ./test/conformance
+	$(BIN)/conformance-run run --proxy kube-proxy $(if $(FOCUS),--focus '$(FOCUS)')
+	$(BIN)/conformance-run run --proxy gridmesh $(if $(FOCUS),--focus '$(FOCUS)')
+	$(BIN)/conformance-run report $(if $(FOCUS),--focus '$(FOCUS)')
 
 lint: ## golangci-lint
 	cd test/tools && $(GO) build -o ../../$(BIN)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint

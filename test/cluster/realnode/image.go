@@ -26,6 +26,7 @@ type Image struct {
 	Text       map[string]string // path inside -> content
 	Links      map[string]string // path inside -> target
 	Entrypoint []string
+	Cmd        []string // what the entrypoint is given where a pod has no args
 }
 
 // searchPath is where a container looks for programs.
@@ -82,7 +83,7 @@ func (m *Image) config(layer string) ([]byte, error) {
 	type object = map[string]any
 	return json.Marshal(object{
 		"architecture": runtime.GOARCH, "os": "linux",
-		"config": object{"Entrypoint": m.Entrypoint, "Env": []string{"PATH=" + searchPath}},
+		"config": object{"Entrypoint": m.Entrypoint, "Cmd": m.Cmd, "Env": []string{"PATH=" + searchPath}},
 		"rootfs": object{"type": "layers", "diff_ids": []string{"sha256:" + layer}},
 	})
 }

@@ -22,7 +22,7 @@ func TestArchive(t *testing.T) {
 	}
 	var out bytes.Buffer
 	if err := WriteArchive(&out, []Image{
-		{Names: []string{"gridmesh.test/one:1"}, Files: map[string]string{"/app/program": program}, Entrypoint: []string{"/app/program"}},
+		{Names: []string{"gridmesh.test/one:1"}, Files: map[string]string{"/app/program": program}, Entrypoint: []string{"/app/program"}, Cmd: []string{"serve"}},
 		{Names: []string{"gridmesh.test/two:1"}, Text: map[string]string{"/etc/passwd": "root:x:0:0::/:/bin/sh\n"}, Links: map[string]string{"/bin": "usr/bin"}},
 	}); err != nil {
 		t.Fatal(err)
@@ -49,12 +49,16 @@ func TestArchive(t *testing.T) {
 			t.Errorf("layer %d has %s, want %s", i, got, want)
 		}
 		var config struct {
+			Config struct{ Entrypoint, Cmd []string }
 			RootFS struct {
 				DiffIDs []string `json:"diff_ids"`
 			} `json:"rootfs"`
 		}
 		if err := json.Unmarshal(files[manifest[i].Config], &config); err != nil {
 			t.Fatal(err)
+		}
+		if c := config.Config; i == 0 && (!slices.Equal(c.Entrypoint, []string{"/app/program"}) || !slices.Equal(c.Cmd, []string{"serve"})) {
+			t.Errorf("a pod without args would run %q %q", c.Entrypoint, c.Cmd)
 		}
 		if want := "sha256:" + hexSum(layer); config.RootFS.DiffIDs[0] != want {
 			t.Errorf("layer %d is %s, its configuration says %v", i, want, config.RootFS.DiffIDs)

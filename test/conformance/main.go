@@ -1,0 +1,52 @@
+// Command conformance runs Kubernetes' own specs of sig-network on nodes with
+// the real kubelet and containerd, with kube-proxy and with gridmesh, and shows
+// side by side what they come to: see docs/conformance.md.
+//
+//	main.go    the command line
+//	run.go     one proxy: cluster, names, specs, results
+//	names.go   the cluster's DNS, and the nodes'
+//	specs.go   Kubernetes' own test program: its list of specs, its processes
+//	report.go  both proxies side by side, against what is expected
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
+)
+
+func main() { os.Exit(run()) }
+
+// errWorse is said when a spec came to something worse than is expected.
+var errWorse = errors.New("specs came to something worse than is expected")
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	root := &cobra.Command{
+		Use: "conformance", Short: "Kubernetes' own network specs with kube-proxy and with gridmesh, side by side",
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	root.AddCommand(runCommand(), reportCommand())
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "conformance:", err)
+		return 1
+	}
+	return 0
+}
+
+// expectations is the list of specs, with what each comes to.
+func expectations() string {
+	return filepath.Join(edge.Root(), "test", "conformance", "expected.txt")
+}
+
+// results is where everything of a run is kept.
+func results() string { return filepath.Join(edge.Root(), "bin", "conformance") }

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gridmesh/gridmesh/test/conformance/score"
+)
+
+func reportCommand() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use: "report", Short: "Show what specs came to with each proxy; exit 1 where that is worse than test/conformance/expected.txt says", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := o.validateSelection(); err != nil {
+				return err
+			}
+			expected, err := readExpectations()
+			if err != nil {
+				return err
+			}
+			if o.focus != "" {
+				expected = slices.DeleteFunc(expected, func(e score.Expectation) bool { return !o.selects(e.Spec) })
+			}
+			all, err := readResults(results())
+			if err != nil {
+				return err
+			}
+			return report(all, expected)
+		},
+	}
+	o.selection(cmd)
+	return cmd
+}
+
+// report prints the table, keeps it beside the results, and fails where
+// something is worse than expected.
+func report(all score.Results, expected []score.Expectation) error {
+	var table bytes.Buffer
+	if err := all.Table(&table); err != nil {
+		return err
+	}
+	fmt.Print(table.String())
+	if err := os.WriteFile(filepath.Join(results(), "table.txt"), table.Bytes(), 0o644); err != nil {
+		return err
+	}
+	worse, other := all.Compare(expected)
+	for _, line := range other {
+		fmt.Println("note:", line)
+	}
+	for _, line := range worse {
+		fmt.Println("WORSE:", line)
+	}
+	if len(worse) > 0 {
+		return fmt.Errorf("%w: %d", errWorse, len(worse))
+	}
+	return nil
+}
+
+func readExpectations() ([]score.Expectation, error) {
+	f, err := os.Open(expectations())
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	list, err := score.ReadExpectations(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", expectations(), err)
+	}
+	return list, nil
+}
+
+// readResults reads each proxy's outcomes. A proxy that was not run has none,
+// which Compare finds.
+func readResults(dir string) (score.Results, error) {
+	all := score.Results{}
+	for _, proxy := range score.Proxies {
+		path := filepath.Join(dir, proxy, "outcomes.json")
+		data, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		var list []score.Outcome
+		if err := json.Unmarshal(data, &list); err != nil {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		all[proxy] = list
+	}
+	return all, nil
+}

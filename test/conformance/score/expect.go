@@ -1,0 +1,68 @@
+package score
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Proxies that specs are run with, in the order of columns.
+var Proxies = []string{"kube-proxy", "gridmesh"}
+
+// Expectation is a line of the list: a spec, what it comes to with each proxy,
+// and, unless it passes with both, why.
+type Expectation struct {
+	Spec   string
+	States map[string]State // by proxy
+	Why    string
+}
+
+// ReadExpectations reads lines "STATE STATE SPEC # why", a state for each of
+// Proxies; lines that begin with # are for people.
+func ReadExpectations(r io.Reader) (list []Expectation, err error) {
+	var errs []error
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		e, err := readExpectation(line)
+		if err == nil && slices.ContainsFunc(list, func(o Expectation) bool { return o.Spec == e.Spec }) {
+			err = fmt.Errorf("%s is there twice", e.Spec)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("line %d: %w", n, err))
+		}
+		list = append(list, e)
+	}
+	return list, errors.Join(append(errs, lines.Err())...)
+}
+
+func readExpectation(line string) (e Expectation, err error) {
+	e.States = map[string]State{}
+	rest := line
+	bad := false
+	for _, proxy := range Proxies {
+		var word string
+		word, rest, _ = strings.Cut(strings.TrimSpace(rest), " ")
+		state := State(word)
+		if state != Passed && state != Failed && state != Skipped {
+			return e, fmt.Errorf("%q is no state of a spec with %s: say passed, failed or skipped, one for each of %s", word, proxy, strings.Join(Proxies, ", "))
+		}
+		e.States[proxy] = state
+		bad = bad || state != Passed
+	}
+	e.Spec, e.Why, _ = strings.Cut(strings.TrimSpace(rest), " # ")
+	e.Spec = strings.TrimSpace(e.Spec)
+	switch {
+	case e.Spec == "":
+		return e, errors.New("it names no spec")
+	case bad && strings.TrimSpace(e.Why) == "":
+		return e, fmt.Errorf("%s does not pass with every proxy: say why behind \" # \"", e.Spec)
+	}
+	return e, nil
+}
