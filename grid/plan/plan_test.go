@@ -243,7 +243,7 @@ func checkPause(t *testing.T, seed uint64, c *cluster, p Plan) {
 				if begins {
 					next.units = append(next.units, s.Unit)
 				}
-				stands = stands && !(slices.Contains(last.units, s.Unit) && (s.changed || s.leaving()))
+				stands = stands && (!slices.Contains(last.units, s.Unit) || !s.changed && !s.leaving())
 			}
 			if since := c.now.Sub(last.ready); stands && since < pause {
 				t.Fatalf("seed %d: a wave of %s begins %s after the one before was ready, and the pause is %s", seed, p.Grid, since, pause)
