@@ -179,7 +179,7 @@ func (o *options) up(ctx context.Context) (*cluster.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := startClusterDNS(c); err != nil {
+	if err := errors.Join(labelZones(c), startClusterDNS(c)); err != nil {
 		return nil, err
 	}
 	if o.proxy == "gridmesh" {
@@ -191,6 +191,17 @@ func (o *options) up(ctx context.Context) (*cluster.Cluster, error) {
 		return nil, err
 	}
 	return c, waitNames(starting, c)
+}
+
+// labelZones puts each node into a zone of its own, as specs of traffic
+// distribution want it.
+func labelZones(c *cluster.Cluster) error {
+	for name := range c.Nodes {
+		if out, err := c.Kubectl("label", "node", name, "topology.kubernetes.io/zone=zone-of-"+name); err != nil {
+			return fmt.Errorf("label node %s: %w: %s", name, err, out)
+		}
+	}
+	return nil
 }
 
 func say(format string, args ...any) { fmt.Printf("  "+format+"\n", args...) }

@@ -12,7 +12,7 @@ import (
 type State string
 
 // The states. Skipped is a spec's own word: it says why. Absent is one that
-// was to run and is in no report: its process ended before.
+// was to run and was not judged: its process, or its time, ended before.
 const (
 	Passed  State = "passed"
 	Failed  State = "failed"
@@ -34,6 +34,7 @@ type suites struct {
 
 type testCase struct {
 	Name    string  `xml:"name,attr"`
+	Status  string  `xml:"status,attr"`
 	Seconds float64 `xml:"time,attr"`
 	Failure *remark `xml:"failure"`
 	Error   *remark `xml:"error"`
@@ -91,6 +92,8 @@ func AllAbsent(specs []string, why string) (list []Outcome) {
 func (c *testCase) outcome() Outcome {
 	o := Outcome{State: Passed, Seconds: c.Seconds}
 	switch {
+	case c.notJudged():
+		o.State, o.Why = Absent, "the suite ended before it did"
 	case c.Failure != nil:
 		o.State, o.Why = Failed, c.Failure.why()
 	case c.Error != nil:
@@ -99,6 +102,19 @@ func (c *testCase) outcome() Outcome {
 		o.State, o.Why = Skipped, strings.TrimPrefix(c.Skipped.why(), "skipped - ")
 	}
 	return o
+}
+
+// notJudged reports whether the suite ended before the spec did: by its
+// timeout, or because somebody ended it. Those that had not begun then are
+// written as skipped, but for no reason.
+func (c *testCase) notJudged() bool {
+	switch c.Status {
+	case "skipped":
+		return c.Skipped != nil && c.Skipped.Message == "skipped"
+	case "timedout":
+		return c.Failure != nil && strings.Contains(c.Failure.Message+c.Failure.Text, "A suite timeout occurred")
+	}
+	return c.Status == "interrupted" || c.Status == "aborted"
 }
 
 // longestWhy bounds a reason; the process' log has all of it.

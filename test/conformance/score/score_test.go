@@ -18,12 +18,17 @@ const report = `<?xml version="1.0" encoding="UTF-8"?>
 In [It] at: k8s.io/kubernetes/test/e2e/network/service.go:760 @ 11/22/26</failure></testcase>
 <testcase name="[It] three" status="skipped" time="0.01"><skipped message="skipped - Requires at least 2 nodes (not 1)"></skipped></testcase>
 <testcase name="[It] four" status="panicked" time="1"><error message="nil map" type="panicked">goroutine 1</error></testcase>
+<testcase name="[It] not begun" status="skipped" time="0"><skipped message="skipped"></skipped></testcase>
+<testcase name="[It] out of time" status="timedout" time="121"><failure type="timedout">[TIMEDOUT] A suite timeout occurred
+This is the Progress Report</failure></testcase>
+<testcase name="[It] its own time" status="timedout" time="60"><failure type="timedout">[TIMEDOUT] A spec timeout occurred</failure></testcase>
+<testcase name="[It] ended" status="interrupted" time="3"><error type="interrupted" message="Interrupted by User"></error></testcase>
 <testcase name="[It] of another process" status="skipped" time="0"><skipped message="skipped"></skipped></testcase>
 <testcase name="[SynchronizedAfterSuite]" status="failed" time="0"><failure type="failed">late</failure></testcase>
 </testsuite></testsuites>`
 
 func TestReadJUnit(t *testing.T) {
-	got, err := ReadJUnit(strings.NewReader(report), []string{"one", "two", "three", "four", "five"})
+	got, err := ReadJUnit(strings.NewReader(report), []string{"one", "two", "three", "four", "five", "not begun", "out of time", "its own time", "ended"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,6 +38,10 @@ func TestReadJUnit(t *testing.T) {
 		{"three", Skipped, 0.01, "Requires at least 2 nodes (not 1)"},
 		{"four", Failed, 1, "nil map"},
 		{"five", Absent, 0, "its process ended before it was run"},
+		{"not begun", Absent, 0, "the suite ended before it did"},
+		{"out of time", Absent, 121, "the suite ended before it did"},
+		{"its own time", Failed, 60, "[TIMEDOUT] A spec timeout occurred"},
+		{"ended", Absent, 3, "the suite ended before it did"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
