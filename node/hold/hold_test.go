@@ -117,9 +117,13 @@ func TestWhatIsHeld(t *testing.T) {
 			func(w world) { w.service("web", "a-1 10.0.0.1").service("other", "a-2 10.0.0.2 not") },
 			"other 10.0.0.2:8080 not, web 10.0.0.1:8080 ready", 0,
 		},
-		"the address is on another node by now": {
-			func(w world) { w.service("web", "a-1 10.0.0.1", "b-1 10.0.0.2 not") },
+		"the address is on another node of the unit by now": {
+			func(w world) { w.service("web", "a-1 10.0.0.1", "a-1 10.0.0.2 not") },
 			"web 10.0.0.1:8080 ready, web 10.0.0.2:8080 not", 0,
+		},
+		"a unit with the same ranges has the address": {
+			func(w world) { w.service("web", "a-1 10.0.0.1", "b-1 10.0.0.2") },
+			"web 10.0.0.1:8080 ready, web 10.0.0.2:8080 ready, web 10.0.0.2:8080 ready", 1,
 		},
 		"the slice is another Service's by now": {
 			func(w world) {
@@ -491,5 +495,29 @@ func BenchmarkApply(b *testing.B) {
 	for b.Loop() {
 		w.SetNode(&topology.Node{Name: "n999", Labels: map[string]string{"x": fmt.Sprint(r.Int())}})
 		h.Apply(w.Build(), healed)
+	}
+}
+
+// Units have the same ranges where nobody gave them others: what happens to an
+// address elsewhere says nothing of ours.
+func TestDuplicateRangesAreHeld(t *testing.T) {
+	base := newWorld().service("web", "a-1 10.0.0.1", "b-1 10.0.0.1").service("other").b.Build()
+	for name, next := range map[string]world{
+		"ours is not ready": newWorld().service("web", "a-1 10.0.0.1 not", "b-1 10.0.0.1").service("other"),
+		"none is ready":     newWorld().service("web", "a-1 10.0.0.1 not", "b-1 10.0.0.1 not").service("other"),
+		"ours is gone":      newWorld().service("web", "b-1 10.0.0.1").service("other"),
+		"a new pod there":   newWorld().service("web", "b-1 10.0.0.1").service("other", "b-1 10.0.0.1"),
+	} {
+		got, held := New(base, "a-1", healed).Apply(next.b.Build(), healed)
+		entry, _ := got.Services.Get(key("web"))
+		ready := false
+		for _, slice := range entry.Slices {
+			for _, e := range slice.Endpoints {
+				ready = ready || e.Node == "a-1" && e.Ready
+			}
+		}
+		if held.Endpoints != 1 || !ready {
+			t.Errorf("%s: %d held, ready %t: %s", name, held.Endpoints, ready, text(got))
+		}
 	}
 }

@@ -64,10 +64,13 @@ func (s *step) keep(key topology.ObjectKey, is *topology.Entry, w wanted) bool {
 			continue
 		}
 		for i := range slice.Endpoints {
-			if e := &slice.Endpoints[i]; e.Addr == w.Addr {
+			switch e := &slice.Endpoints[i]; {
+			case e.Addr != w.Addr:
+			case e.Node == w.Node:
 				found = true
 				ready = ready || good(e)
-				foreign = foreign || e.Node != w.Node
+			default:
+				foreign = foreign || s.here(e.Node) && !s.had(key, w.Addr, e.Node)
 			}
 		}
 	}
@@ -104,14 +107,20 @@ func (s *step) replaced(key topology.ObjectKey, w wanted, is *topology.Entry) bo
 // newcomer reports whether a Service has an address now that it had not before,
 // on that node: it is another pod's by now.
 func (s *step) newcomer(key topology.ObjectKey, addr netip.Addr) bool {
-	was, _ := s.base.Services.Get(key)
 	is, _ := s.next.Services.Get(key)
-	for _, node := range nodesOf(is, addr) {
-		if !slices.Contains(nodesOf(was, addr), node) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(nodesOf(is, addr), func(node string) bool {
+		return s.here(node) && !s.had(key, addr, node)
+	})
+}
+
+// here reports whether an address on a node may be one of ours. Other units may
+// have the same ranges, and what they do with an address says nothing of it.
+func (s *step) here(node string) bool { return node == "" || s.nodes[node] }
+
+// had reports whether a Service had an address on a node before the heal.
+func (s *step) had(key topology.ObjectKey, addr netip.Addr, node string) bool {
+	was, _ := s.base.Services.Get(key)
+	return slices.Contains(nodesOf(was, addr), node)
 }
 
 // nodesOf are the nodes on which a Service has an address.
@@ -148,7 +157,7 @@ func restored(is *topology.Entry, list []wanted) *topology.Entry {
 		found := false
 		for i, slice := range out.Slices {
 			for j := range slice.Endpoints {
-				if slice.IPv6 == w.slice.IPv6 && slice.Endpoints[j].Addr == w.Addr {
+				if o := &slice.Endpoints[j]; slice.IPv6 == w.slice.IPv6 && o.Addr == w.Addr && o.Node == w.Node {
 					e := &edit(i).Endpoints[j]
 					e.Ready, e.Serving, e.Terminating = w.Ready, w.Serving, w.Terminating
 					found = true
