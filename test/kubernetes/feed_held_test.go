@@ -68,7 +68,8 @@ func TestHeldListsLeaveNoWatchOpen(t *testing.T) {
 			if n := servicesIn(feed.Snapshot()); n != all {
 				t.Errorf("%d of %d Services are left", n, all)
 			}
-			if h := feed.Health(); len(h.Held) != 1 || !strings.Contains(h.Held[0], "services lacks default/kubernetes") {
+			// While it cannot be, other lists that lose much are held as well.
+			if h := feed.Health(); !strings.Contains(strings.Join(h.Held, "\n"), "services lacks default/kubernetes") {
 				t.Errorf("its health says %+v", h)
 			}
 			f.set("")
