@@ -25,7 +25,7 @@ import (
 // Node a-1 runs gridmesh, a-3 kube-proxy, and on a-2 the pods are. Every node
 // uses the same 50 Services all the time.
 type changes struct {
-	services, paired, toggles, rate int
+	services, paired, toggles, quiet, rate int
 	subscribed                      bool
 
 	c     *cluster.Cluster
@@ -89,6 +89,7 @@ func changesCommand() *cobra.Command {
 	cmd.Flags().IntVar(&b.services, "services", 2000, "Services of 10 endpoints each")
 	cmd.Flags().IntVar(&b.paired, "paired", 12, "changes of the canary Service that are timed on both")
 	cmd.Flags().IntVar(&b.toggles, "toggles", 200, "changes of the canary Service that are timed on gridmesh alone, afterwards")
+	cmd.Flags().IntVar(&b.quiet, "quiet", 100, "changes of the canary Service that are timed last, when nothing else changes")
 	cmd.Flags().IntVar(&b.rate, "rate", 100, "slice changes a second of other Services meanwhile, a tenth of them on Services in use")
 	cmd.Flags().BoolVar(&b.subscribed, "subscribed", false, "let Envoy hold every Service, and not only those in use")
 	return cmd
@@ -124,6 +125,7 @@ func (b *changes) run(ctx context.Context) error {
 	fmt.Fprintf(t, "kube-proxy nftables\t%s\t%s\t%s\t%s\n", round(first[1]), round(all[1]), spread(times.paired[1]), times.kubeProxy)
 	fmt.Fprintf(t, "ratio\t1/%.0f\t1/%.0f\t1/%.0f\t1/%.0f\n", float64(first[1])/float64(first[0]), float64(all[1])/float64(all[0]), ratio(times.paired, 0.5), ratio(times.paired, 0.99))
 	fmt.Fprintf(t, "gridmesh alone, %d changes\t\t\t%s\n", len(times.alone), spread(times.alone))
+	fmt.Fprintf(t, "the same, nothing else changes\t\t\t%s\n", spread(times.quiet))
 	if err := t.Flush(); err != nil {
 		return err
 	}
@@ -162,7 +164,7 @@ func (b *changes) cold(ctx context.Context, ours, theirs *cluster.Node) (first, 
 // measured is what happened under load.
 type measured struct {
 	paired                  [][]time.Duration
-	alone                   []time.Duration
+	alone, quiet            []time.Duration
 	used, failed            int64
 	agent, envoy, kubeProxy string
 	stateBytes              float64
@@ -172,7 +174,9 @@ type measured struct {
 func (b *changes) underLoad(ctx context.Context, ours, theirs *cluster.Node) (m measured, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go b.churn(ctx)
+	churning, calm := context.WithCancel(ctx)
+	defer calm()
+	go b.churn(churning)
 	var used, failed atomic.Int64
 	for _, n := range []*cluster.Node{ours, theirs} {
 		go b.use(ctx, n.NS, &used, &failed)
@@ -192,10 +196,20 @@ func (b *changes) underLoad(ctx context.Context, ours, theirs *cluster.Node) (m 
 	m.alone, m.used, m.failed, m.took = alone[0], used.Load(), failed.Load(), time.Since(began)
 	m.agent, m.envoy = memory(ours.Agent), memory(ours.Envoy)
 	text, err := ours.Metrics()
+	if err != nil {
+		return m, err
+	}
 	for line := range strings.Lines(text) {
 		_, _ = fmt.Sscanf(line, "gridmesh_state_written_bytes_total %g", &m.stateBytes)
 	}
-	return m, err
+	calm()
+	b.say("%d changes of the canary when nothing else changes", b.quiet)
+	quiet, err := b.toggle(ctx, b.quiet, ours)
+	if err != nil {
+		return m, err
+	}
+	m.quiet = quiet[0]
+	return m, nil
 }
 
 func spread(list []time.Duration) string {

@@ -143,15 +143,14 @@ func NewCataloger(cfg Config, preloadMax int) *Cataloger {
 // them, the oldest use first. It reports whether Next may make another catalog
 // of it.
 func (c *Cataloger) Used(names []string) bool {
-	changed, moved := c.preload.used.set(names)
+	changed, news := c.preload.setUsed(names)
 	for _, name := range changed {
 		if entry, ok := c.last.clusters.Get(name); ok {
 			sv, _ := c.view.Services.Get(entry.Service)
-			c.preload.set(name, c.preload.rankOf(name, sv, entry.Frontend))
+			news = c.preload.rerank(name, c.preload.rankOf(name, sv, entry.Frontend)) || news
 		}
 	}
-	c.preload.stale = c.preload.stale || moved && c.preload.overCap > 0
-	return c.preload.stale
+	return news
 }
 
 // Next takes the next view. A provisional one is made from the last good state.

@@ -3,7 +3,6 @@ package render
 import (
 	"cmp"
 	"fmt"
-	"slices"
 
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/topology"
@@ -11,17 +10,39 @@ import (
 
 // preloader chooses the clusters that Envoy holds without being asked, so
 // that they serve with the agent dead: what the unit offers, nearest first.
+//
+// What changes costs O(log candidates): with more candidates than room, an
+// order of all of them at each change would be most of what the agent does.
 type preloader struct {
 	max     int
-	rank    map[string]topology.Rank // candidate cluster -> rank
+	rank    map[string]topology.Rank // those that wait for choose; RankNone ends one
 	used    usage
-	chosen  map[string]bool
-	overCap int // candidates
-	stale   bool
+	all     map[string]*candidate
+	chosen  pile // the last of them on top
+	others  pile // the first of them on top
+	always  int  // candidates of RankAlways
+	overCap int  // candidates
+}
+
+// candidate is a cluster that may be preloaded.
+type candidate struct {
+	name string
+	rank topology.Rank
+	last int // its place among those in use, 0 for none
+	in   *pile
+	at   int // its place in that
+}
+
+// compareCandidates orders those that are to be preloaded first first.
+func compareCandidates(a, b *candidate) int {
+	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.last, a.last), cmp.Compare(a.name, b.name))
 }
 
 func newPreloader(most int) *preloader {
-	return &preloader{max: most, rank: map[string]topology.Rank{}, chosen: map[string]bool{}, stale: true}
+	return &preloader{
+		max: most, rank: map[string]topology.Rank{}, all: map[string]*candidate{},
+		chosen: pile{sign: -1}, others: pile{sign: 1},
+	}
 }
 
 // rankOf returns RankNone for what is fetched on demand only.
@@ -44,53 +65,101 @@ func isAlways(key topology.ObjectKey) bool {
 		key == topology.ObjectKey{Namespace: names.SystemNamespace, Name: names.DNSService}
 }
 
-func (p *preloader) set(name string, rank topology.Rank) {
-	if old, had := p.rank[name]; had && old == rank || !had && rank == topology.RankNone {
-		return
+// set gives a cluster its rank, RankNone for no candidate, when choose is
+// called next.
+func (p *preloader) set(name string, rank topology.Rank) { p.rank[name] = rank }
+
+// setUsed replaces what is in use, the oldest use first. It returns the
+// clusters that came or went, whose ranks are to be set anew, and whether the
+// others may be chosen differently.
+func (p *preloader) setUsed(names []string) (changed []string, news bool) {
+	changed, moved := p.used.set(names)
+	for _, name := range moved {
+		c, ok := p.all[name]
+		if _, waits := p.rank[name]; ok && !waits {
+			p.set(name, c.rank)
+		}
+		news = news || ok && p.overCap > 0
 	}
-	p.stale = true
-	if rank == topology.RankNone {
-		delete(p.rank, name)
-	} else {
-		p.rank[name] = rank
+	return changed, news
+}
+
+// rerank is set, and reports whether choose may choose differently for it.
+func (p *preloader) rerank(name string, rank topology.Rank) bool {
+	was := topology.RankNone
+	if c, ok := p.all[name]; ok {
+		was = c.rank
 	}
+	p.set(name, rank)
+	return was != rank || p.overCap > 0 && rank != topology.RankNone
 }
 
 // choose returns the clusters that came and went since it was last called.
 func (p *preloader) choose() (added, gone []string) {
-	if !p.stale {
-		return nil, nil
-	}
-	p.stale = false
-	list := make([]string, 0, len(p.rank))
-	for name := range p.rank {
-		list = append(list, name)
-	}
-	if len(list) > p.max {
-		slices.SortFunc(list, func(a, b string) int {
-			return cmp.Or(cmp.Compare(p.rank[a], p.rank[b]), cmp.Compare(p.used.last[b], p.used.last[a]), cmp.Compare(a, b))
-		})
-		n := p.max
-		for n < len(list) && p.rank[list[n]] == topology.RankAlways {
-			n++ // what every node needs is no matter of room
+	was := map[string]bool{} // cluster that may have moved -> it was chosen
+	move := func(c *candidate, to *pile) {
+		if _, ok := was[c.name]; !ok {
+			was[c.name] = c.in == &p.chosen
 		}
-		list = list[:n]
+		c.moveTo(to)
 	}
-	p.overCap = len(p.rank) - len(list)
-	next := make(map[string]bool, len(list))
-	for _, name := range list {
-		next[name] = true
-		if !p.chosen[name] {
+	for name, rank := range p.rank {
+		p.enter(name, rank, move)
+	}
+	clear(p.rank)
+	room := max(p.max, p.always) // what every node needs is no matter of room
+	for len(p.chosen.list) < room && len(p.others.list) > 0 {
+		move(p.others.top(), &p.chosen)
+	}
+	for len(p.chosen.list) > room {
+		move(p.chosen.top(), &p.others)
+	}
+	for len(p.chosen.list) > 0 && len(p.others.list) > 0 && compareCandidates(p.others.top(), p.chosen.top()) < 0 {
+		better, worse := p.others.top(), p.chosen.top()
+		move(better, &p.chosen)
+		move(worse, &p.others)
+	}
+	p.overCap = len(p.others.list)
+	for name, was := range was {
+		c, ok := p.all[name]
+		switch is := ok && c.in == &p.chosen; {
+		case is && !was:
 			added = append(added, name)
-		}
-	}
-	for name := range p.chosen {
-		if !next[name] {
+		case was && !is:
 			gone = append(gone, name)
 		}
 	}
-	p.chosen = next
 	return added, gone
+}
+
+// enter makes a candidate what its rank and its use say.
+func (p *preloader) enter(name string, rank topology.Rank, move func(*candidate, *pile)) {
+	c, ok := p.all[name]
+	switch last := p.used.last[name]; {
+	case !ok && rank == topology.RankNone, ok && c.rank == rank && c.last == last:
+		return
+	case !ok:
+		c = &candidate{name: name}
+		p.all[name] = c
+	}
+	if c.rank == topology.RankAlways && c.in != nil {
+		p.always--
+	}
+	if rank == topology.RankNone {
+		move(c, nil)
+		delete(p.all, name)
+		return
+	}
+	if rank == topology.RankAlways {
+		p.always++
+	}
+	in := c.in
+	if in == nil {
+		in = &p.others
+	}
+	move(c, nil) // out, before what orders it changes
+	c.rank, c.last = rank, p.used.last[name]
+	c.moveTo(in)
 }
 
 func (p *preloader) problems() []topology.Problem {

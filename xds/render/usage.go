@@ -8,15 +8,15 @@ type usage struct{ last map[string]int } // cluster -> its place, from 1, the ol
 func (u *usage) has(name string) bool { return u.last[name] > 0 }
 
 // set replaces all of it. It returns the clusters that came or went, and
-// whether others changed places.
-func (u *usage) set(names []string) (changed []string, moved bool) {
+// those that stay and have another place.
+func (u *usage) set(names []string) (changed, moved []string) {
 	last := make(map[string]int, len(names))
 	for i, name := range names {
 		last[name] = i + 1
 		if was := u.last[name]; was == 0 {
 			changed = append(changed, name)
-		} else {
-			moved = moved || was != i+1
+		} else if was != i+1 {
+			moved = append(moved, name)
 		}
 	}
 	for name := range u.last {
