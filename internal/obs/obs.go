@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime/debug"
+	"sync"
 )
 
 // NewLog returns the structured log of a program; verbose adds debug lines.
@@ -21,7 +22,12 @@ func NewLog(w io.Writer, verbose bool) *slog.Logger {
 var version = ""
 
 // Version is the program's version, with the commit it was built from.
-func Version() string {
+func Version() string { return once() }
+
+// once is of readVersion: it is asked for at every change.
+var once = sync.OnceValue(readVersion)
+
+func readVersion() string {
 	text := version
 	info, ok := debug.ReadBuildInfo()
 	if ok && text == "" && info.Main.Version != "(devel)" {
