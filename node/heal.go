@@ -45,7 +45,10 @@ func (h *healing) stop() {
 func (l *loop) heal(now time.Time) {
 	u := &l.uplink
 	u.away, u.back = false, false
-	begin := hold.New
+	start := hold.Start{Node: l.cfg.Node, Began: u.heard}
+	if l.healing.hold != nil {
+		start.Past = l.healing.hold.Past(u.since).Interrupted()
+	}
 	base := l.snap
 	if base == nil && l.restored != nil {
 		base = l.restored.Snapshot
@@ -55,14 +58,15 @@ func (l *loop) heal(now time.Time) {
 		case !u.recorded:
 			base = nil // it may be of any age
 		case u.rebooted:
-			begin = hold.NewAfterBoot
+			start.Booted = true
 		}
 	}
 	l.reports.begin()
 	if base != nil {
 		l.log.Info("the API server is back after an outage; what it says against this unit's endpoints is held until their nodes have reported",
 			obs.KeyAway, now.Sub(u.since).Round(time.Second))
-		l.healing.hold = begin(base, l.cfg.Node, now)
+		start.Base = base
+		l.healing.hold = hold.New(start)
 		l.healing.wake(l.healing.hold.End())
 	}
 	l.record()      // until the end of the hold, which a restart begins anew
