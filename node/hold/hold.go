@@ -142,6 +142,7 @@ type Held struct {
 func (h *Hold) Apply(next *topology.Snapshot, now time.Time) (*topology.Snapshot, Held) {
 	if !now.Before(h.End()) {
 		h.made = nil
+		clear(h.since) // the next verdict is another one
 		return next, Held{}
 	}
 	step := &step{Hold: h, next: next, now: now}

@@ -424,7 +424,7 @@ func lawful(h *Hold, next, got *topology.Snapshot, held Held) error {
 		}
 	}
 	for e := range out {
-		if !is[e] && (!was[e] || !unitOf(h.base, e)) {
+		if !is[e] && (!was[e] || !unitOf(h.base, "n0", e)) {
 			return fmt.Errorf("%v is held for no reason", e)
 		}
 		if !is[e] && !slices.Contains(held.Nodes, e.Node) {
@@ -442,7 +442,7 @@ func lawful(h *Hold, next, got *topology.Snapshot, held Held) error {
 		}
 	}
 	for e := range was {
-		if _, had := h.base.Nodes.Get(e.Node); !had || !unitOf(h.base, e) {
+		if _, had := h.base.Nodes.Get(e.Node); !had || !unitOf(h.base, "n0", e) {
 			continue
 		}
 		if _, has := got.Nodes.Get(e.Node); !has {
@@ -453,28 +453,6 @@ func lawful(h *Hold, next, got *topology.Snapshot, held Held) error {
 		return fmt.Errorf("%d held, another snapshot: %v", held.Endpoints, got != next)
 	}
 	return nil
-}
-
-// unitOf is the dumb twin of what decides whether an endpoint is in n0's unit.
-func unitOf(s *topology.Snapshot, e Endpoint) bool {
-	if entry, _ := s.Services.Get(e.Service); entry.Service == nil || e.Node == "n0" {
-		return entry.Service != nil
-	}
-	share := func(key string) bool {
-		mine, _ := s.Nodes.Get("n0")
-		theirs, _ := s.Nodes.Get(e.Node)
-		return mine != nil && theirs != nil && mine.Labels[key] != "" && mine.Labels[key] == theirs.Labels[key]
-	}
-	entry, _ := s.Services.Get(e.Service)
-	keys := ownKeys(entry)
-	if len(keys) == 0 && entry.Keys().Mode != topology.Malformed {
-		for k, o := range s.Services.All() {
-			if k.Namespace == e.Service.Namespace {
-				keys = append(keys, ownKeys(o)...)
-			}
-		}
-	}
-	return slices.ContainsFunc(keys, share)
 }
 
 func same(a, b *topology.Snapshot) bool { return text(a) == text(b) && a.Nodes.Len() == b.Nodes.Len() }
@@ -554,23 +532,70 @@ func TestAHoldInsideAHold(t *testing.T) {
 	}
 }
 
-// An Apply costs what may be held and what changed: the number of Services
-// that a base from disk has nothing of makes no difference.
+// An Apply costs what may be held and what changed: whoever walks through all
+// the others, in what was or in what is, comes across what nobody may touch.
 func TestCostIsOfTheBase(t *testing.T) {
-	cost := func(others int) float64 {
-		w := newWorld().service("web", "a-1 10.0.0.1", "a-2 10.0.0.2")
-		h := begin(newWorld().service("web", "a-1 10.0.0.1", "a-2 10.0.0.2").b.Build(), "a-1", healed)
-		w.service("web", "a-1 10.0.0.1")
+	const others = 1000
+	fill := func(w world) {
 		for i := range others {
-			w.b.SetSlice(slice(fmt.Sprint("s", i), fmt.Sprint("s", i), 80, fmt.Sprintf("b-1 10.1.%d.%d", i/250, i%250)))
+			name := fmt.Sprint("s", i)
+			w.service(name, "b-1 10.1.0.1")
+			w.b.SetNode(&topology.Node{Name: "other-" + name})
 		}
-		next := w.b.Build()
-		h.Apply(next, healed)
-		return testing.AllocsPerRun(20, func() { h.Apply(next, healed) })
 	}
-	if few, many := cost(10), cost(5000); many > few+20 {
-		t.Errorf("%v allocations among 5000 Services, %v among 10", many, few)
+	before := newWorld().service("web", "a-1 10.0.0.1", "a-2 10.0.0.2")
+	fill(before)
+	base := before.b.Build()
+	h := begin(base, "a-1", healed)
+	w := newWorld().service("web", "a-1 10.0.0.1")
+	fill(w)
+	first := w.b.Build()
+	h.Apply(first, healed)
+	poison(base)
+	poison(first)
+
+	step := func(what string, next *topology.Snapshot, at time.Duration) {
+		t.Helper()
+		defer func() {
+			if r := recover(); r != nil {
+				t.Fatalf("%s: all Services or Nodes are looked at: %v", what, r)
+			}
+		}()
+		if _, held := h.Apply(next, healed.Add(at)); held.Endpoints != 1 {
+			t.Fatalf("%s: held %+v", what, held)
+		}
 	}
+	step("the same again", first, 1)
+	step("time passes", first, Settle)
+	edit := first.Services.Edit()
+	web, _ := first.Services.Get(key("web"))
+	again := *web
+	edit.Set(key("web"), &again)
+	next := *first
+	next.Services = edit.Freeze()
+	step("web changed", &next, Settle+1)
+	edit = next.Services.Edit()
+	edit.Set(key("more"), &topology.Entry{Slices: []*topology.Slice{slice("more", "more", 80, "b-1 10.0.0.9")}})
+	more := next
+	more.Services = edit.Freeze()
+	step("one more", &more, Settle+2)
+}
+
+// poison puts what panics when it is looked at into all of a snapshot but web
+// and what the nodes are that its endpoints are on.
+func poison(s *topology.Snapshot) {
+	for k, entry := range s.Services.All() {
+		if k.Name != "web" {
+			entry.Slices = []*topology.Slice{nil}
+		}
+	}
+	nodes := s.Nodes.Edit()
+	for name := range s.Nodes.All() {
+		if strings.HasPrefix(name, "other-") {
+			nodes.Set(name, nil)
+		}
+	}
+	s.Nodes = nodes.Freeze()
 }
 
 func BenchmarkApply(b *testing.B) {
