@@ -102,10 +102,35 @@ func TestService(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := Service(read[corev1.Service](t, tc.yaml))
 			tc.want.Key = key
+			if !tc.want.Foreign {
+				tc.want.Selector = selector(nil)
+			}
 			if !reflect.DeepEqual(got, &tc.want) {
 				t.Errorf("got  %+v\nwant %+v", got, &tc.want)
 			}
 		})
+	}
+}
+
+// What stands for a selector is the same in every version, whatever the order
+// of its labels, and another for another selector.
+func TestSelector(t *testing.T) {
+	of := func(spec string) uint64 {
+		return Service(read[corev1.Service](t, "{metadata: {namespace: shop, name: web}, spec: "+spec+"}")).Selector
+	}
+	const known, none = 18140649258947593701, 14695981039346656037
+	for spec, want := range map[string]uint64{
+		"{selector: {app: web, tier: a}}": known, "{selector: {tier: a, app: web}, clusterIP: None}": known,
+		"{selector: {}}": none, "{ports: [{port: 80}]}": none, "{type: ExternalName, selector: {app: web}}": 0,
+	} {
+		if got := of(spec); got != want {
+			t.Errorf("%s: %d, want %d", spec, got, want)
+		}
+	}
+	for _, other := range []string{"{app: web}", "{app: web, tier: b}", "{app: a, tier: web}", `{app: 'web"', tier: a}`} {
+		if got := of("{selector: " + other + "}"); got == known || got == none || got == 0 {
+			t.Errorf("%s: %d, as something else", other, got)
+		}
 	}
 }
 

@@ -3,6 +3,8 @@ package convert
 import (
 	"cmp"
 	"fmt"
+	"hash/fnv"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -29,6 +31,7 @@ func Service(s *corev1.Service) *topology.Service {
 		Headless: s.Spec.ClusterIP == corev1.ClusterIPNone,
 		GridKey:  gridKey(&s.ObjectMeta),
 		Unserved: unserved(&s.Spec),
+		Selector: selector(s.Spec.Selector),
 	}
 	if p := s.Spec.InternalTrafficPolicy; p != nil {
 		out.InternalLocal = *p == corev1.ServiceInternalTrafficPolicyLocal
@@ -141,4 +144,15 @@ func clusterIPs(s *corev1.Service, problem func(field, format string, args ...an
 		}
 	}
 	return list
+}
+
+// selector stands for a selector in 8 bytes, never 0; that of a Service without
+// one is known, too. It is on disk: made in another way it belongs into another
+// field, or an update would look like a change of every selector.
+func selector(labels map[string]string) uint64 {
+	h := fnv.New64a()
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		fmt.Fprintf(h, "%q=%q\n", key, labels[key])
+	}
+	return max(1, h.Sum64())
 }

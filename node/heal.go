@@ -44,29 +44,39 @@ func (h *healing) stop() {
 // something is held already that is part of what is in force, and so it stays.
 func (l *loop) heal(now time.Time) {
 	u := &l.uplink
-	u.away, u.back = false, false
-	begin := hold.New
-	base := l.snap
-	if base == nil && l.restored != nil {
-		base = l.restored.Snapshot
+	start := hold.Start{Base: l.snap, Node: l.cfg.Node, Began: u.heard, Past: l.past()}
+	u.away, u.back, u.before = false, false, outage{}
+	if start.Base == nil && l.restored != nil {
+		start.Base = l.restored.Snapshot
 	}
-	if base != nil && base.Partial { // from disk: nobody here has seen how it went on
-		switch {
-		case !u.recorded:
-			base = nil // it may be of any age
-		case u.rebooted:
-			begin = hold.NewAfterBoot
+	if l.snap == nil || l.snap.Partial { // from disk: nobody here has seen how it went on
+		start.Booted = u.rebooted
+		if !u.recorded {
+			start.Base = nil // it may be of any age
 		}
 	}
 	l.reports.begin()
-	if base != nil {
+	l.healing.hold = nil
+	if start.Base != nil {
 		l.log.Info("the API server is back after an outage; what it says against this unit's endpoints is held until their nodes have reported",
 			obs.KeyAway, now.Sub(u.since).Round(time.Second))
-		l.healing.hold = begin(base, l.cfg.Node, now)
+		l.healing.hold = hold.New(start)
 		l.healing.wake(l.healing.hold.End())
 	}
-	l.record()      // until the end of the hold, which a restart begins anew
+	l.record()      // until the end of the hold; a restart goes on with it
 	l.wakeOwnNode() // which may be another by now
+}
+
+// past is what a record of now, or the next hold, has to know of what is held.
+func (l *loop) past() hold.Past {
+	switch h, u := l.healing.hold, &l.uplink; {
+	case h == nil:
+		return u.before.past(u.heard)
+	case u.away:
+		return h.Past(u.since).Interrupted()
+	default:
+		return h.Past(u.heard)
+	}
 }
 
 // wake has what is held judged again when the cloud is heard of at a time.
@@ -143,6 +153,7 @@ func (l *loop) showHeld(held hold.Held) {
 	if held.Endpoints == was.Endpoints && slices.Equal(held.Nodes, was.Nodes) {
 		return
 	}
+	l.recorder.dirty = true
 	l.log.Info("endpoints are held as they were before the outage", obs.KeyEndpoints, held.Endpoints, obs.KeyWhich, few(held.Nodes))
 }
 

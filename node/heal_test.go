@@ -256,15 +256,14 @@ func TestADeletedNodeDarkensNothing(t *testing.T) {
 	})
 }
 
-// A last good state that nobody vouches for is of any age, and after a boot the
-// node's own pods are new.
+// After a boot the node's own pods are new.
 func TestWhichStateIsHeld(t *testing.T) {
 	for name, tc := range map[string]struct {
 		noted string // what the record says; empty for none
 		want  []string
 	}{
-		"nothing recorded": {"", nil},
-		"another boot":     {"2026-01-02T03:04:05Z\nanother\n", []string{onA2}},
+		"nothing but the last contact": {"", []string{onA1, onA2}},
+		"another boot":                 {"2026-01-02T03:04:05Z\nanother\n", []string{onA2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -278,8 +277,8 @@ func TestWhichStateIsHeld(t *testing.T) {
 				r.cut(0)
 				r.mustStart(t)
 				after(time.Minute)
-				if _, err := os.Stat(filepath.Join(r.cfg.StateDir, "outage")); (err == nil) != (tc.noted != "") {
-					t.Errorf("recorded: %v", err)
+				if !r.exists("outage") {
+					t.Error("not recorded")
 				}
 				r.heal()
 				o.Unready("web", onA1, onA2)
@@ -288,6 +287,29 @@ func TestWhichStateIsHeld(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The last contact before a boot vouches for what is on other nodes.
+func TestTheLastContactBeforeABoot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, o := online(t)
+		after(saveInterval)
+		r.stop()
+		path := filepath.Join(r.cfg.StateDir, "contact")
+		info, err := os.Stat(path)
+		must(t, err)
+		must(t, os.WriteFile(path, []byte("another\n"), 0o600))
+		must(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
+		r.again()
+		r.kernel.Flush()
+		r.cut(2 * time.Minute)
+		r.mustStart(t)
+		after(time.Minute)
+		r.heal()
+		o.Unready("web", onA1, onA2)
+		r.hear(o)
+		r.wantAnswer(t, "healed", onA2)
+	})
 }
 
 // A record that could not be removed is removed later.

@@ -30,6 +30,7 @@ type loop struct {
 	catalogs *render.Cataloger
 	problems problemIndex
 	saver    saver
+	recorder recorder
 	stale    staleTimer
 	pace     pace
 	uplink   uplink
@@ -46,19 +47,23 @@ type loop struct {
 }
 
 func newLoop(a *Agent, st *source.State, pods []netip.Prefix) *loop {
-	return &loop{
+	uplink, onDisk := newUplink(a.cfg.StateDir, time.Now())
+	l := &loop{
 		Agent: a, capture: a.parts.Capture, restored: st, pods: pods, catalog: &render.Catalog{},
 		viewer:   topology.NewViewer(a.cfg.Node, a.cfg.Topology),
 		catalogs: render.NewCataloger(a.cfg.Render, a.cfg.PreloadMax),
 		saver:    newSaver(a.cfg.statePath()),
-		uplink:   newUplink(a.cfg.StateDir, time.Now()), used: newUsed(),
+		recorder: newRecorder(uplink.book),
+		uplink:   uplink, used: newUsed(),
 	}
+	l.recorder.onDisk = onDisk
+	return l
 }
 
 // run serves until ctx ends.
 func (l *loop) run(ctx context.Context) error {
 	l.pace.start()
-	defer l.pace.timer.Stop()
+	defer l.stopTimers()
 	l.restore(ctx)
 	wake := l.parts.Source.Wake()
 	defer l.parts.Source.Forget(wake)
@@ -74,8 +79,6 @@ func (l *loop) run(ctx context.Context) error {
 	}
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	defer l.saver.stop()
-	defer l.healing.stop()
 	for {
 		l.pulse.beat(time.Now())
 		select {
@@ -109,11 +112,19 @@ func (l *loop) run(ctx context.Context) error {
 			l.save()
 		case w := <-l.saver.done:
 			l.saved(w)
+		case n := <-l.recorder.done:
+			l.recorded(n)
 		case <-ctx.Done():
 			l.finish()
 			return nil
 		}
 	}
+}
+
+func (l *loop) stopTimers() {
+	l.pace.timer.Stop()
+	l.saver.stop()
+	l.healing.stop()
 }
 
 // watchLinks returns the wake-ups of who watches links, and what waits for the

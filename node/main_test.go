@@ -167,6 +167,8 @@ func (r *rig) start(t *testing.T) error {
 	if r.disk != nil {
 		put := r.loop.saver.put
 		r.loop.saver.put = func(st *source.State, now time.Time) error { <-r.disk; return put(st, now) }
+		record := r.loop.recorder.put
+		r.loop.recorder.put = func(was, want note) (note, error) { <-r.disk; return record(was, want) }
 	}
 	r.xds.Connect("1.40.0")
 	var wg sync.WaitGroup

@@ -98,6 +98,9 @@ func (l *loop) watchDisk(now time.Time) {
 func (l *loop) finish() {
 	late := time.NewTimer(diskPatience)
 	defer late.Stop()
+	if !l.finishRecord(late.C) {
+		return
+	}
 	for l.saver.writing || l.saver.pending {
 		l.save()
 		select {

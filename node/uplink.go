@@ -2,16 +2,8 @@ package node
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
-
-	"github.com/gridmesh/gridmesh/internal/atomicfile"
-	"github.com/gridmesh/gridmesh/internal/obs"
 )
 
 const (
@@ -26,63 +18,53 @@ const (
 	contactRetry = 2 * time.Second
 )
 
-// bootIDFile has another content after each boot.
-const bootIDFile = "/proc/sys/kernel/random/boot_id"
+// firstWord is how long a process that begins waits for the cloud's first word
+// before it counts what the process before it did not hear, either.
+const firstWord = 5 * time.Second
 
 // uplink measures for how long the cloud has been silent. An outage is recorded
-// in a file while it lasts and until what is held after it was let go, so that
-// it outlives a restart. The file is there only where an agent had heard of the
-// cloud before the outage: it vouches for the last good state, which is of any
-// age without it. Its last line is the boot that it was written in.
+// on disk while it lasts and until what is held after it was let go, so that it
+// outlives a restart; and so is when the cloud was last heard of. Both vouch for
+// the last good state, which is of any age without.
 type uplink struct {
-	path     string
+	started  time.Time // of this process
 	heard    time.Time // the newest sign of life, or when this process began
-	met      bool      // this process has had one
+	met      bool      // this process has had one, and a whole snapshot
+	vouched  bool      // the one before had both just before it ended
 	away     bool      // there was an outage, and no hold has begun for it yet
 	back     bool      // it is over
 	since    time.Time // when it began
 	recorded bool      // somebody lived through its beginning
 	rebooted bool      // that was before this boot
 
-	boot    string // of now; empty where it cannot be read
-	noted   bool   // the file is there
-	failing bool   // it could not be written, or removed, and that was said
+	book   notebook
+	booted bool   // the process that vouches ended before this boot
+	before outage // what the process before recorded, until a hold goes on with it
 }
 
-func newUplink(stateDir string, now time.Time) uplink {
-	u := uplink{path: filepath.Join(stateDir, "outage"), heard: now}
-	id, _ := os.ReadFile(bootIDFile)
-	u.boot = strings.TrimSpace(string(id))
-	noted, err := os.ReadFile(u.path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		u.away, u.noted, u.recorded, u.since, u.heard = true, true, true, now, time.Time{} // any sign of life ends it
-		_, boot, _ := strings.Cut(strings.TrimSpace(string(noted)), "\n")
-		u.rebooted = u.boot == "" || boot != u.boot
-	}
-	return u
-}
-
-// record has an outage, or what is held after it, on disk, and nothing else.
-// What fails is tried again with the next look.
-func (l *loop) record() {
-	u := &l.uplink
-	holds := l.healing.hold != nil
-	want := u.away && u.recorded || holds
-	var err error
-	switch {
-	case want && !u.noted:
-		err = atomicfile.Write(u.path, []byte(u.since.UTC().Format(time.RFC3339)+"\n"+u.boot+"\n"))
-		u.noted = err == nil
-	case !want && u.noted:
-		if err = os.Remove(u.path); errors.Is(err, fs.ErrNotExist) {
-			err = nil
+func newUplink(stateDir string, now time.Time) (u uplink, onDisk note) {
+	u = uplink{started: now, heard: now, book: notebook{stateDir, bootID()}}
+	before, there := u.book.outage()
+	if there {
+		u.away, u.recorded, u.before, u.since, u.heard = true, true, before, before.Since, time.Time{} // any sign of life ends it
+		u.rebooted = u.otherBoot(before.boot)
+		if u.since.IsZero() {
+			u.since = now
 		}
-		u.noted = err != nil
+		return u, note{phase: phaseCut}
 	}
-	if err != nil && !u.failing {
-		l.log.Error("could not note the outage, or its end; a restart now would believe the cloud too early, or too late; trying again", obs.KeyErr, err)
+	at, boot := u.book.contact()
+	if age := now.Sub(at); age >= 0 && age < vouchFor {
+		u.heard, u.vouched, u.booted = at, true, u.otherBoot(boot)
 	}
-	u.failing = err != nil
+	return u, note{}
+}
+
+func (u *uplink) otherBoot(boot string) bool { return u.book.boot == "" || boot != u.book.boot }
+
+// silent reports whether the cloud was silent for long, until a time.
+func (u *uplink) silent(until time.Time) bool {
+	return until.Sub(u.heard) >= outageAfter && until.Sub(u.started) >= firstWord
 }
 
 // lastContact is when the API server last answered anything.
@@ -103,16 +85,16 @@ func (l *loop) look() {
 	now, contact := time.Now(), l.lastContact()
 	u := &l.uplink
 	if contact.After(u.heard) {
-		if contact.Sub(u.heard) >= outageAfter && !u.away {
+		if !u.away && u.silent(contact) {
 			u.begin()
 		}
 		u.heard, u.back = contact, true
 	}
-	u.met = u.met || !contact.IsZero()
+	u.met = u.met || l.live && !contact.IsZero()
 	switch {
 	case u.away && u.back && l.live:
 		l.heal(now)
-	case !u.away && now.Sub(u.heard) >= outageAfter:
+	case !u.away && u.silent(now):
 		l.log.Warn("the API server is silent; this node goes on with what it knows")
 		u.begin()
 		u.back = false
@@ -123,7 +105,7 @@ func (l *loop) look() {
 
 // begin notes that an outage has begun with the last sign of life.
 func (u *uplink) begin() {
-	u.away, u.since, u.recorded, u.rebooted = true, u.heard, u.met, false
+	u.away, u.since, u.recorded, u.rebooted = true, u.heard, u.met || u.vouched, !u.met && u.booted
 }
 
 // keepContact asks the API server for a sign of life where it sends none by

@@ -12,11 +12,13 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/fxamacker/cbor/v2"
 	"go.uber.org/goleak"
 
 	"github.com/gridmesh/gridmesh/topology"
@@ -109,6 +111,75 @@ func TestStateOfTheVersionBeforeIsRead(t *testing.T) {
 		if v == Version && !bytes.Equal(data, want) {
 			t.Error("this version is written differently than before: raise Version, keep Oldest one below, and run with -update")
 		}
+	}
+}
+
+// What a Service's selector is known by goes through file and socket. A file of
+// before knows none, and a reader of before passes over it: neither takes an
+// update for a change of the selector.
+func TestSelectorsAreKept(t *testing.T) {
+	key := topology.ObjectKey{Namespace: "default", Name: "web"}
+	b := topology.NewBuilder()
+	set := func(selector uint64) *topology.Snapshot {
+		b.SetService(&topology.Service{Key: key, Selector: selector})
+		return b.Build()
+	}
+	selector := func(s *topology.Snapshot) uint64 {
+		e, _ := s.Services.Get(key)
+		return e.Service.Selector
+	}
+	data, err := EncodeState(&State{Snapshot: set(7)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st, err := DecodeState(data); err != nil || selector(st.Snapshot) != 7 {
+		t.Errorf("the state says %+v, %v", st, err)
+	}
+	buf := &bytes.Buffer{}
+	e, err := NewEncoder(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = errors.Join(e.Snapshot(set(7)), e.Sync(), e.change(set(7), set(8)), e.Sync())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := NewDecoder(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []uint64
+	for read := topology.NewBuilder(); len(seen) < 2; {
+		r, err := d.Decode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if apply(read, r); r.Sync != nil {
+			seen = append(seen, selector(read.Build()))
+		}
+	}
+	if !slices.Equal(seen, []uint64{7, 8}) {
+		t.Errorf("the socket says %v", seen)
+	}
+	before, err := os.ReadFile("testdata/state.v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st, err := DecodeState(before); err != nil || selector(st.Snapshot) != 0 {
+		t.Errorf("a file of before says %+v, %v", st, err)
+	}
+	var old struct {
+		Service *struct {
+			Key topology.ObjectKey `cbor:"1,keyasint"`
+		} `cbor:"1,keyasint"`
+	}
+	entry, _ := set(7).Services.Get(key)
+	body, err := cbor.Marshal(Record{Service: entry.Service})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := decMode.Unmarshal(body, &old); err != nil || old.Service.Key != key {
+		t.Errorf("a reader of before: %+v, %v", old.Service, err)
 	}
 }
 

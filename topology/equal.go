@@ -8,7 +8,7 @@ import (
 // Equal compares by content.
 func (s *Service) Equal(o *Service) bool {
 	return s.Key == o.Key && s.InternalLocal == o.InternalLocal && s.Headless == o.Headless && s.Foreign == o.Foreign &&
-		s.GridKey == o.GridKey && s.Misspelt == o.Misspelt && s.Unserved == o.Unserved && equalText(s.TopologyKeys, o.TopologyKeys) &&
+		s.GridKey == o.GridKey && s.Misspelt == o.Misspelt && s.Unserved == o.Unserved && s.Selector == o.Selector && equalText(s.TopologyKeys, o.TopologyKeys) &&
 		slices.Equal(s.ClusterIPs, o.ClusterIPs) && slices.Equal(s.Ports, o.Ports) &&
 		slices.Equal(s.Problems, o.Problems)
 }

@@ -64,6 +64,9 @@ type Service struct {
 	Problems []Problem `cbor:"8,keyasint,omitempty"`
 	// Unserved is what it asks for and does not get.
 	Unserved Unserved `cbor:"11,keyasint,omitempty"`
+	// Selector stands for the selector of its pods: two that are known and differ
+	// are two selectors. 0: not known.
+	Selector uint64 `cbor:"12,keyasint,omitempty"`
 	// Foreign: it exists, and no node serves it, for it is an ExternalName, left to
 	// another proxy by label or labelled headless. Nothing but its name is kept.
 	Foreign bool `cbor:"9,keyasint,omitempty"`

@@ -16,10 +16,18 @@
 //   - its node has reported to the cloud after the heal, and its pods' statuses
 //     had time to follow (Settle);
 //   - the hold ends for everybody (Bound);
+//   - it was held for long enough, over all holds since it was last ready (Longest);
+//   - its Service names other pods: a selector is somebody's command;
 //   - its address belongs to another pod meanwhile.
 //
 // A held endpoint that is really dead is left to Envoy's live failover.
 //
-// The package is pure: times are arguments, and who asks whether a node has
-// reported is the caller.
+//	hold.go   a Hold: what may be held, until when, and the snapshot to use
+//	step.go   one judgement of one Service: what is held of it, and why not
+//	past.go   what one hold leaves to the next, and to the disk
+//	unit.go   which nodes are in the unit, by each Service's own keys
+//	index.go  whose the addresses are by now, in what changed
+//
+// The README has the states and the bounds. The package is pure: times are
+// arguments, and who asks whether a node has reported is the caller.
 package hold

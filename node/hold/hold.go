@@ -1,7 +1,6 @@
 package hold
 
 import (
-	"net/netip"
 	"slices"
 	"time"
 
@@ -17,6 +16,10 @@ const (
 	// Bound is how long after the heal anything is held at all: nodes that
 	// never report are not held up by their own silence.
 	Bound = 90 * time.Second
+	// Longest is how long an endpoint is held in all, over however many heals
+	// and restarts, since it was last ready. On a link that flaps a kubelet
+	// finds its moment in this time; a pod that was deleted is not held for ever.
+	Longest = 10 * time.Minute
 )
 
 // Hold is what is held after one outage. It has one owner.
@@ -24,7 +27,7 @@ const (
 // Time in it is that of the cloud: now is when the cloud was last heard of, so
 // that nothing is let go by a silence. A hold that the next outage interrupts
 // stays as it is until that is over; the next hold then begins with what this
-// one left in force.
+// one left in force, and with its Past.
 //
 // Law: what Apply returns differs from its argument in endpoints on nodes of
 // the unit, as each Service's own keys have it, which were ready before and are
@@ -37,54 +40,58 @@ type Hold struct {
 	index    *index
 	began    time.Time
 	reported map[string]time.Time
-	back     map[endpoint]bool
-	made     map[topology.ObjectKey]made // by the last Apply
-}
-
-// endpoint is one address of one Service on one node.
-type endpoint struct {
-	service topology.ObjectKey
-	addr    netip.Addr
-	node    string
+	since    map[Endpoint]time.Time       // first held, since last ready; of holds before, too
+	back     map[Endpoint]bool            // were held, and became ready
+	made     map[topology.ObjectKey]*made // by the last Apply
 }
 
 // made is an entry that was made of another, kept so that one that did not
 // change stays the same pointer.
 type made struct {
 	of, entry *topology.Entry
-	held      []endpoint
+	held      []Endpoint
 }
 
-// New begins a hold when the cloud is heard of again. base is what was in force
-// before, node is where we are.
-func New(base *topology.Snapshot, node string, began time.Time) *Hold {
-	return newHold(base, node, began, false)
+// Start is what a hold begins with.
+type Start struct {
+	Base  *topology.Snapshot // what was in force before
+	Node  string             // where we are
+	Began time.Time          // when the cloud was heard of again
+	// Booted: the node itself has booted meanwhile. The pods that Base has on
+	// it are no more, and their addresses are others' to come.
+	Booted bool
+	Past   Past // what the hold before has left
 }
 
-// NewAfterBoot is New where the node itself has booted meanwhile: the pods that
-// base has on it are no more, and their addresses are others' to come.
-func NewAfterBoot(base *topology.Snapshot, node string, began time.Time) *Hold {
-	return newHold(base, node, began, true)
-}
-
-func newHold(base *topology.Snapshot, node string, began time.Time, booted bool) *Hold {
+// New begins a hold when the cloud is heard of again, or goes on with the one
+// of the process before.
+func New(s Start) *Hold {
 	h := &Hold{
-		base: base, may: map[topology.ObjectKey][]wanted{}, nodes: map[string]bool{node: true},
-		began: began, reported: map[string]time.Time{}, back: map[endpoint]bool{},
+		base: s.Base, may: map[topology.ObjectKey][]wanted{}, nodes: map[string]bool{s.Node: true},
+		began: s.Began.Add(-s.Past.Age), reported: map[string]time.Time{},
+		since: map[Endpoint]time.Time{}, back: map[Endpoint]bool{},
 	}
-	unit := newUnits(base, node)
+	past := map[Endpoint]time.Duration{}
+	for _, p := range s.Past.Held {
+		past[p.Endpoint] = p.For
+	}
+	unit := newUnits(s.Base, s.Node)
 	h.size = unit.size()
-	for key, e := range base.Services.All() {
+	for key, e := range s.Base.Services.All() {
 		if e.Service == nil {
 			continue
 		}
 		keys := unit.keys(key, e)
 		for _, slice := range e.Slices {
 			for i := range slice.Endpoints {
-				o := &slice.Endpoints[i]
-				if good(o) && unit.near(o.Node, keys) && (!booted || o.Node != node) {
-					h.may[key] = append(h.may[key], wanted{slice, o})
-					h.nodes[o.Node] = true
+				w := wanted{slice, &slice.Endpoints[i]}
+				if !good(w.Endpoint) || !unit.near(w.Node, keys) || s.Booted && w.Node == s.Node {
+					continue
+				}
+				h.may[key] = append(h.may[key], w)
+				h.nodes[w.Node] = true
+				if held, had := past[w.id(key)]; had {
+					h.since[w.id(key)] = s.Began.Add(-held)
 				}
 			}
 		}
@@ -106,11 +113,15 @@ func (h *Hold) Reported(node string, at time.Time) {
 	}
 }
 
-// release is when the endpoints of a node are let go.
-func (h *Hold) release(node string) time.Time {
+// release is when an endpoint is let go: with the others of its node, or for
+// it has been held for long enough.
+func (h *Hold) release(e Endpoint) time.Time {
 	end := h.End()
-	if at, ok := h.reported[node]; ok && at.Add(Settle).Before(end) {
-		return at.Add(Settle)
+	if at, ok := h.reported[e.Node]; ok && at.Add(Settle).Before(end) {
+		end = at.Add(Settle)
+	}
+	if since, ok := h.since[e]; ok && since.Add(Longest).Before(end) {
+		end = since.Add(Longest)
 	}
 	return end
 }
@@ -131,39 +142,35 @@ type Held struct {
 func (h *Hold) Apply(next *topology.Snapshot, now time.Time) (*topology.Snapshot, Held) {
 	if !now.Before(h.End()) {
 		h.made = nil
+		clear(h.since) // the next verdict is another one
 		return next, Held{}
 	}
 	step := &step{Hold: h, next: next, now: now}
-	kept := map[topology.ObjectKey]made{}
-	var nodes []string
-	count := 0
+	kept := map[topology.ObjectKey]*made{}
 	for key := range h.may {
-		m, ok := step.service(key)
-		if !ok {
-			continue
-		}
-		kept[key] = m
-		count += len(m.held)
-		for _, e := range m.held {
-			nodes = append(nodes, e.node)
+		if m := step.service(key); m != nil {
+			kept[key] = m
 		}
 	}
 	h.made = kept
-	slices.Sort(nodes)
-	return h.snapshot(next), h.held(count, slices.Compact(nodes))
+	return h.snapshot(next), h.held()
 }
 
-func (h *Hold) held(endpoints int, nodes []string) Held {
-	if endpoints == 0 {
-		return Held{}
+func (h *Hold) held() (out Held) {
+	for _, m := range h.made {
+		for _, e := range m.held {
+			if at := h.release(e); out.Endpoints == 0 || at.Before(out.Next) {
+				out.Next = at
+			}
+			out.Endpoints++
+			out.Nodes = append(out.Nodes, e.Node)
+		}
 	}
-	out := Held{Endpoints: endpoints, Nodes: nodes, Next: h.End()}
-	for _, node := range nodes {
+	slices.Sort(out.Nodes)
+	out.Nodes = slices.Compact(out.Nodes)
+	for _, node := range out.Nodes {
 		if _, ok := h.reported[node]; !ok {
 			out.Silent = append(out.Silent, node)
-		}
-		if at := h.release(node); at.Before(out.Next) {
-			out.Next = at
 		}
 	}
 	return out

@@ -28,6 +28,11 @@ func newWorld() world {
 	return w
 }
 
+// begin is a hold without a past.
+func begin(base *topology.Snapshot, node string, at time.Time) *Hold {
+	return New(Start{Base: base, Node: node, Began: at})
+}
+
 func (w world) service(name string, endpoints ...string) world {
 	keys := `["unit"]`
 	w.b.SetService(&topology.Service{Key: key(name), TopologyKeys: &keys})
@@ -60,7 +65,11 @@ func text(s *topology.Snapshot) string {
 				if e.Terminating {
 					state = "ending"
 				}
-				list = append(list, fmt.Sprintf("%s %s:%d %s", k.Name, e.Addr, slice.Ports[0].Port, state))
+				port := uint16(0)
+				if len(slice.Ports) > 0 {
+					port = slice.Ports[0].Port
+				}
+				list = append(list, fmt.Sprintf("%s %s:%d %s", k.Name, e.Addr, port, state))
 			}
 		}
 	}
@@ -125,6 +134,22 @@ func TestWhatIsHeld(t *testing.T) {
 			func(w world) { w.service("web", "a-1 10.0.0.1", "b-1 10.0.0.2") },
 			"web 10.0.0.1:8080 ready, web 10.0.0.2:8080 ready, web 10.0.0.2:8080 ready", 1,
 		},
+		"the address is another Service's by now, at another port": {
+			func(w world) {
+				w.service("web", "a-1 10.0.0.1").service("other")
+				w.b.SetSlice(slice("other", "other", 9100, "a-2 10.0.0.2"))
+			},
+			"other 10.0.0.2:9100 ready, web 10.0.0.1:8080 ready, web 10.0.0.2:8080 ready", 1,
+		},
+		"the address is another Service's by now, which names no port": {
+			func(w world) {
+				w.service("web", "a-1 10.0.0.1").service("other")
+				s := slice("other", "other", 0, "a-2 10.0.0.2")
+				s.Ports = nil
+				w.b.SetSlice(s)
+			},
+			"other 10.0.0.2:0 ready, web 10.0.0.1:8080 ready", 0,
+		},
 		"the slice is another Service's by now": {
 			func(w world) {
 				w.service("other")
@@ -136,7 +161,7 @@ func TestWhatIsHeld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld().service("web", "a-1 10.0.0.1", "a-2 10.0.0.2", "b-1 10.0.0.3", "a-2 10.0.0.4 not", "a-2 10.0.0.5 ending")
 			tc.next(w)
-			got, held := New(base, "a-1", healed).Apply(w.b.Build(), healed)
+			got, held := begin(base, "a-1", healed).Apply(w.b.Build(), healed)
 			if text(got) != tc.want || held.Endpoints != tc.held {
 				t.Errorf("%d held: %s\nwant %d: %s", held.Endpoints, text(got), tc.held, tc.want)
 			}
@@ -168,7 +193,7 @@ func TestUnit(t *testing.T) {
 			if tc.keyed {
 				w.service("web", all...)
 			}
-			h := New(w.b.Build(), tc.node, healed)
+			h := begin(w.b.Build(), tc.node, healed)
 			w.b.SetSlice(slice("plain", "plain", 80, none...))
 			_, held := h.Apply(w.b.Build(), healed)
 			if !slices.Equal(held.Nodes, tc.want) || !slices.Equal(held.Silent, tc.want) || held.Endpoints != len(tc.want) {
@@ -181,7 +206,7 @@ func TestUnit(t *testing.T) {
 // A Node that the cloud deleted stays as long as something on it is held.
 func TestNodesOfHeldEndpointsStay(t *testing.T) {
 	w := newWorld().service("web", "a-1 10.0.0.1", "a-2 10.0.0.2")
-	h := New(w.b.Build(), "a-1", healed)
+	h := begin(w.b.Build(), "a-1", healed)
 	w.service("web", "a-1 10.0.0.1")
 	w.b.DeleteNode("a-2")
 	w.b.DeleteNode("b-1")
@@ -198,7 +223,7 @@ func TestNodesOfHeldEndpointsStay(t *testing.T) {
 // The end of a hold, by node: its report and the time after it, or the bound.
 func TestEnds(t *testing.T) {
 	w := newWorld().service("web", "a-1 10.0.0.1", "a-2 10.0.0.2")
-	h := New(w.b.Build(), "a-1", healed)
+	h := begin(w.b.Build(), "a-1", healed)
 	next := newWorld().service("web", "a-1 10.0.0.1 not", "a-2 10.0.0.2 not").b.Build()
 	at := func(d time.Duration) (string, Held) {
 		got, held := h.Apply(next, healed.Add(d))
@@ -228,7 +253,7 @@ func TestEnds(t *testing.T) {
 // What came back by itself is not held again, and tells that its node reports.
 func TestBackByItself(t *testing.T) {
 	w := newWorld().service("web", "a-2 10.0.0.1", "a-2 10.0.0.2")
-	h := New(w.b.Build(), "a-1", healed)
+	h := begin(w.b.Build(), "a-1", healed)
 	step := func(d time.Duration, endpoints ...string) (string, Held) {
 		got, held := h.Apply(newWorld().service("web", endpoints...).b.Build(), healed.Add(d))
 		return text(got), held
@@ -245,10 +270,88 @@ func TestBackByItself(t *testing.T) {
 	}
 }
 
+// Who changes a selector names other pods: what was there is let go for good.
+// What says nothing of a selector, as a state of an older version, is no change.
+func TestAnotherSelectorIsACommand(t *testing.T) {
+	with := func(selector uint64, endpoints ...string) *topology.Snapshot {
+		w := newWorld().service("web", endpoints...).service("other", "a-2 10.0.0.9 not")
+		keys := `["unit"]`
+		w.b.SetService(&topology.Service{Key: key("web"), TopologyKeys: &keys, Selector: selector})
+		return w.b.Build()
+	}
+	const blue, green, unknown = 1, 2, 0
+	for name, tc := range map[string]struct {
+		base, next uint64
+		want       int
+	}{
+		"the same":     {blue, blue, 2},
+		"another":      {blue, green, 0},
+		"not known":    {unknown, green, 2},
+		"no more told": {blue, unknown, 2},
+	} {
+		h := begin(with(tc.base, "a-1 10.0.0.1", "a-2 10.0.0.2"), "a-1", healed)
+		for when, next := range map[string]*topology.Snapshot{
+			"not ready": with(tc.next, "a-1 10.0.0.1 not", "a-2 10.0.0.2 not"),
+			"gone":      with(tc.next, "a-1 10.0.0.11", "a-2 10.0.0.12"),
+		} {
+			if _, held := h.Apply(next, healed); held.Endpoints != tc.want {
+				t.Errorf("%s, %s: %d held, want %d", name, when, held.Endpoints, tc.want)
+			}
+		}
+	}
+	h := begin(with(blue, "a-1 10.0.0.1", "a-2 10.0.0.2"), "a-1", healed)
+	h.Apply(with(blue, "a-1 10.0.0.1 not"), healed)
+	h.Apply(with(green, "a-1 10.0.0.11"), healed.Add(1))
+	if got, held := h.Apply(with(blue, "a-1 10.0.0.1 not"), healed.Add(2)); held.Endpoints != 0 {
+		t.Errorf("and back: %s", text(got))
+	}
+}
+
+// A Service that is left to others is theirs.
+func TestAServiceLeftToOthersIsNotHeld(t *testing.T) {
+	h := begin(newWorld().service("web", "a-1 10.0.0.1").b.Build(), "a-1", healed)
+	w := newWorld().service("web", "a-1 10.0.0.1 not")
+	w.b.SetService(&topology.Service{Key: key("web"), Foreign: true})
+	if got, held := h.Apply(w.b.Build(), healed); held.Endpoints != 0 {
+		t.Errorf("held: %s", text(got))
+	}
+}
+
+// Pods with hostNetwork share the address of their node, and no port: that of
+// another Service, new or not, says nothing of ours.
+func TestHostNetwork(t *testing.T) {
+	const node = "a-2 192.168.0.2"
+	hosts := func(web []string, ports ...uint16) *topology.Snapshot { // other's pods, by port
+		w := newWorld().service("web", web...).service("other")
+		w.b.DeleteSlice(key("other"))
+		for _, port := range ports {
+			w.b.SetSlice(slice(fmt.Sprint("other-", port), "other", port, node))
+		}
+		return w.b.Build()
+	}
+	for name, tc := range map[string]struct {
+		before, after []uint16
+		want          int
+	}{
+		"a new neighbour":               {nil, []uint16{9100}, 1},
+		"an old one":                    {[]uint16{9100}, []uint16{9100}, 1},
+		"one more":                      {[]uint16{9100}, []uint16{9100, 9200}, 1},
+		"one that has our port now":     {nil, []uint16{8080}, 0},
+		"an old one that has it now":    {[]uint16{9100}, []uint16{9100, 8080}, 0},
+		"the same pod, of two Services": {[]uint16{8080}, []uint16{8080}, 1},
+		"one that is gone like ours":    {[]uint16{9100}, nil, 2}, // both are held
+	} {
+		_, held := begin(hosts([]string{node}, tc.before...), "a-1", healed).Apply(hosts(nil, tc.after...), healed)
+		if held.Endpoints != tc.want {
+			t.Errorf("%s: %d held, want %d", name, held.Endpoints, tc.want)
+		}
+	}
+}
+
 // What is held stays the same pointer while its Service does.
 func TestHeldEntriesAreKept(t *testing.T) {
 	w := newWorld().service("web", "a-1 10.0.0.1").service("other", "a-1 10.0.0.2")
-	h := New(w.b.Build(), "a-1", healed)
+	h := begin(w.b.Build(), "a-1", healed)
 	w.service("web", "a-1 10.0.0.1 not")
 	one, _ := h.Apply(w.b.Build(), healed)
 	w.service("other", "a-1 10.0.0.2", "a-1 10.0.0.3")
@@ -272,7 +375,7 @@ func TestLaws(t *testing.T) {
 			w.Step()
 		}
 		base := w.Builder.Build()
-		h := New(base, "n0", healed)
+		h := begin(base, "n0", healed)
 		for i := range 30 {
 			for range 1 + w.IntN(3) {
 				w.Step()
@@ -285,8 +388,8 @@ func TestLaws(t *testing.T) {
 			if err := lawful(h, next, got, held); err != nil {
 				t.Fatalf("seed %d, step %d: %v", seed, i, err)
 			}
-			fresh := New(base, "n0", healed)
-			fresh.reported, fresh.back = h.reported, h.back
+			fresh := begin(base, "n0", healed)
+			fresh.reported, fresh.back, fresh.since = h.reported, h.back, h.since
 			if again, _ := fresh.Apply(next, now); !same(got, again) {
 				t.Fatalf("seed %d, step %d: another hold says\n%s\nthis one\n%s", seed, i, text(again), text(got))
 			}
@@ -299,13 +402,13 @@ func TestLaws(t *testing.T) {
 }
 
 // all are the ready endpoints by identity, and how many entries there are.
-func ready(s *topology.Snapshot) map[endpoint]bool {
-	list := map[endpoint]bool{}
+func ready(s *topology.Snapshot) map[Endpoint]bool {
+	list := map[Endpoint]bool{}
 	for k, entry := range s.Services.All() {
 		for _, slice := range entry.Slices {
 			for i := range slice.Endpoints {
 				if e := &slice.Endpoints[i]; good(e) {
-					list[endpoint{k, e.Addr, e.Node}] = true
+					list[Endpoint{k, e.Addr, e.Node}] = true
 				}
 			}
 		}
@@ -321,10 +424,10 @@ func lawful(h *Hold, next, got *topology.Snapshot, held Held) error {
 		}
 	}
 	for e := range out {
-		if !is[e] && (!was[e] || !unitOf(h.base, e)) {
+		if !is[e] && (!was[e] || !unitOf(h.base, "n0", e)) {
 			return fmt.Errorf("%v is held for no reason", e)
 		}
-		if !is[e] && !slices.Contains(held.Nodes, e.node) {
+		if !is[e] && !slices.Contains(held.Nodes, e.Node) {
 			return fmt.Errorf("%v is held, and %v does not say so", e, held)
 		}
 	}
@@ -339,10 +442,10 @@ func lawful(h *Hold, next, got *topology.Snapshot, held Held) error {
 		}
 	}
 	for e := range was {
-		if _, had := h.base.Nodes.Get(e.node); !had || !unitOf(h.base, e) {
+		if _, had := h.base.Nodes.Get(e.Node); !had || !unitOf(h.base, "n0", e) {
 			continue
 		}
-		if _, has := got.Nodes.Get(e.node); !has {
+		if _, has := got.Nodes.Get(e.Node); !has {
 			return fmt.Errorf("the Node of %v is gone", e)
 		}
 	}
@@ -350,28 +453,6 @@ func lawful(h *Hold, next, got *topology.Snapshot, held Held) error {
 		return fmt.Errorf("%d held, another snapshot: %v", held.Endpoints, got != next)
 	}
 	return nil
-}
-
-// unitOf is the dumb twin of what decides whether an endpoint is in n0's unit.
-func unitOf(s *topology.Snapshot, e endpoint) bool {
-	if entry, _ := s.Services.Get(e.service); entry.Service == nil || e.node == "n0" {
-		return entry.Service != nil
-	}
-	share := func(key string) bool {
-		mine, _ := s.Nodes.Get("n0")
-		theirs, _ := s.Nodes.Get(e.node)
-		return mine != nil && theirs != nil && mine.Labels[key] != "" && mine.Labels[key] == theirs.Labels[key]
-	}
-	entry, _ := s.Services.Get(e.service)
-	keys := ownKeys(entry)
-	if len(keys) == 0 && entry.Keys().Mode != topology.Malformed {
-		for k, o := range s.Services.All() {
-			if k.Namespace == e.service.Namespace {
-				keys = append(keys, ownKeys(o)...)
-			}
-		}
-	}
-	return slices.ContainsFunc(keys, share)
 }
 
 func same(a, b *topology.Snapshot) bool { return text(a) == text(b) && a.Nodes.Len() == b.Nodes.Len() }
@@ -397,14 +478,14 @@ func TestKeysOfOneTenant(t *testing.T) {
 	for namespace, keys := range spaces {
 		set(namespace, keys, "")
 	}
-	h := New(w.Build(), "a-1", healed)
+	h := begin(w.Build(), "a-1", healed)
 	for namespace, keys := range spaces {
 		set(namespace, keys, " not")
 	}
 	got, _ := h.Apply(w.Build(), healed)
 	count := map[string]int{}
 	for e := range ready(got) {
-		count[e.service.Namespace]++
+		count[e.Service.Namespace]++
 	}
 	if want := map[string]int{"wide": 3, "closed": 2, "empty": 1, "plain": 1, "broken": 1}; !reflect.DeepEqual(count, want) {
 		t.Errorf("held: %v, want %v", count, want)
@@ -415,7 +496,7 @@ func TestKeysOfOneTenant(t *testing.T) {
 // ready there too.
 func TestTheOwnNodeStays(t *testing.T) {
 	w := newWorld().service("web", "a-1 10.0.0.1", "a-2 10.0.0.2")
-	h := New(w.b.Build(), "a-1", healed)
+	h := begin(w.b.Build(), "a-1", healed)
 	w.b.DeleteNode("a-1")
 	w.b.DeleteNode("a-2")
 	next := w.b.Build()
@@ -430,7 +511,7 @@ func TestTheOwnNodeStays(t *testing.T) {
 
 func TestAfterABootNothingOfTheNodeIsHeld(t *testing.T) {
 	w := newWorld().service("web", "a-1 10.0.0.1", "a-2 10.0.0.2")
-	h := NewAfterBoot(w.b.Build(), "a-1", healed)
+	h := New(Start{Base: w.b.Build(), Node: "a-1", Began: healed, Booted: true})
 	w.service("web", "a-1 10.0.0.1 not", "a-2 10.0.0.2 not")
 	got, _ := h.Apply(w.b.Build(), healed)
 	if text(got) != "web 10.0.0.1:8080 not, web 10.0.0.2:8080 ready" {
@@ -441,33 +522,80 @@ func TestAfterABootNothingOfTheNodeIsHeld(t *testing.T) {
 // A hold that begins inside another goes on with what that one left in force.
 func TestAHoldInsideAHold(t *testing.T) {
 	w := newWorld().service("web", "a-1 10.0.0.1", "a-2 10.0.0.2")
-	h := New(w.b.Build(), "a-1", healed)
+	h := begin(w.b.Build(), "a-1", healed)
 	next := newWorld().service("web", "a-1 10.0.0.1 not").b.Build()
 	inForce, _ := h.Apply(next, healed.Add(Bound-1))
 	again := healed.Add(time.Hour)
-	got, held := New(inForce, "a-1", again).Apply(next, again)
+	got, held := begin(inForce, "a-1", again).Apply(next, again)
 	if held.Endpoints != 2 || text(got) != text(inForce) {
 		t.Errorf("held: %+v, %s", held, text(got))
 	}
 }
 
-// An Apply costs what may be held and what changed: the number of Services
-// that a base from disk has nothing of makes no difference.
+// An Apply costs what may be held and what changed: whoever walks through all
+// the others, in what was or in what is, comes across what nobody may touch.
 func TestCostIsOfTheBase(t *testing.T) {
-	cost := func(others int) float64 {
-		w := newWorld().service("web", "a-1 10.0.0.1", "a-2 10.0.0.2")
-		h := New(newWorld().service("web", "a-1 10.0.0.1", "a-2 10.0.0.2").b.Build(), "a-1", healed)
-		w.service("web", "a-1 10.0.0.1")
+	const others = 1000
+	fill := func(w world) {
 		for i := range others {
-			w.b.SetSlice(slice(fmt.Sprint("s", i), fmt.Sprint("s", i), 80, fmt.Sprintf("b-1 10.1.%d.%d", i/250, i%250)))
+			name := fmt.Sprint("s", i)
+			w.service(name, "b-1 10.1.0.1")
+			w.b.SetNode(&topology.Node{Name: "other-" + name})
 		}
-		next := w.b.Build()
-		h.Apply(next, healed)
-		return testing.AllocsPerRun(20, func() { h.Apply(next, healed) })
 	}
-	if few, many := cost(10), cost(5000); many > few+20 {
-		t.Errorf("%v allocations among 5000 Services, %v among 10", many, few)
+	before := newWorld().service("web", "a-1 10.0.0.1", "a-2 10.0.0.2")
+	fill(before)
+	base := before.b.Build()
+	h := begin(base, "a-1", healed)
+	w := newWorld().service("web", "a-1 10.0.0.1")
+	fill(w)
+	first := w.b.Build()
+	h.Apply(first, healed)
+	poison(base)
+	poison(first)
+
+	step := func(what string, next *topology.Snapshot, at time.Duration) {
+		t.Helper()
+		defer func() {
+			if r := recover(); r != nil {
+				t.Fatalf("%s: all Services or Nodes are looked at: %v", what, r)
+			}
+		}()
+		if _, held := h.Apply(next, healed.Add(at)); held.Endpoints != 1 {
+			t.Fatalf("%s: held %+v", what, held)
+		}
 	}
+	step("the same again", first, 1)
+	step("time passes", first, Settle)
+	edit := first.Services.Edit()
+	web, _ := first.Services.Get(key("web"))
+	again := *web
+	edit.Set(key("web"), &again)
+	next := *first
+	next.Services = edit.Freeze()
+	step("web changed", &next, Settle+1)
+	edit = next.Services.Edit()
+	edit.Set(key("more"), &topology.Entry{Slices: []*topology.Slice{slice("more", "more", 80, "b-1 10.0.0.9")}})
+	more := next
+	more.Services = edit.Freeze()
+	step("one more", &more, Settle+2)
+}
+
+// poison puts what panics when it is looked at into all of a snapshot but web
+// and what the nodes are that its endpoints are on.
+func poison(s *topology.Snapshot) {
+	for k, entry := range s.Services.All() {
+		if k.Name != "web" {
+			entry.Slices = []*topology.Slice{nil}
+		}
+	}
+	nodes := s.Nodes.Edit()
+	for name := range s.Nodes.All() {
+		if strings.HasPrefix(name, "other-") {
+			nodes.Set(name, nil)
+		}
+	}
+	s.Nodes = nodes.Freeze()
 }
 
 func BenchmarkApply(b *testing.B) {
@@ -490,7 +618,7 @@ func BenchmarkApply(b *testing.B) {
 		}
 	}
 	fill(true)
-	h := New(w.Build(), "n0", healed)
+	h := begin(w.Build(), "n0", healed)
 	fill(false)
 	for b.Loop() {
 		w.SetNode(&topology.Node{Name: "n999", Labels: map[string]string{"x": fmt.Sprint(r.Int())}})
@@ -508,7 +636,7 @@ func TestDuplicateRangesAreHeld(t *testing.T) {
 		"ours is gone":      newWorld().service("web", "b-1 10.0.0.1").service("other"),
 		"a new pod there":   newWorld().service("web", "b-1 10.0.0.1").service("other", "b-1 10.0.0.1"),
 	} {
-		got, held := New(base, "a-1", healed).Apply(next.b.Build(), healed)
+		got, held := begin(base, "a-1", healed).Apply(next.b.Build(), healed)
 		entry, _ := got.Services.Get(key("web"))
 		ready := false
 		for _, slice := range entry.Slices {

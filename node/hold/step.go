@@ -15,35 +15,47 @@ type step struct {
 	now  time.Time
 }
 
-// service returns the entry to use for a Service, false where next's is as
-// good as any.
-func (s *step) service(key topology.ObjectKey) (made, bool) {
+// service returns what to use for a Service, nil where next's entry is as good
+// as any.
+func (s *step) service(key topology.ObjectKey) *made {
 	was, _ := s.base.Services.Get(key)
 	is, _ := s.next.Services.Get(key)
 	switch {
 	case is == nil || is.Service == nil:
-		return made{}, false // what somebody does to a Service is no verdict on its endpoints
-	case is == was && len(s.made[key].held) == 0:
-		return made{}, false
+		return nil // what somebody does to a Service is no verdict on its endpoints
+	case commanded(was.Service, is.Service):
+		delete(s.may, key) // for good: an endpoint that comes back is news
+		return nil
+	case is == was && s.made[key] == nil:
+		return nil
 	}
+	m := &made{of: is}
 	var list []wanted
 	for _, w := range s.may[key] {
-		if s.now.Before(s.release(w.Node)) && s.keep(key, is, w) {
-			list = append(list, w)
+		id := w.id(key)
+		if !s.keep(key, is, w) || !s.now.Before(s.release(id)) {
+			continue
 		}
+		if _, had := s.since[id]; !had {
+			s.since[id] = s.now
+		}
+		list, m.held = append(list, w), append(m.held, id)
 	}
 	if len(list) == 0 {
-		return made{}, false
+		return nil
 	}
-	m := made{of: is}
-	for _, w := range list {
-		m.held = append(m.held, endpoint{key, w.Addr, w.Node})
-	}
-	if last, ok := s.made[key]; ok && last.of == is && slices.Equal(last.held, m.held) {
-		return last, true
+	if last := s.made[key]; last != nil && last.of == is && slices.Equal(last.held, m.held) {
+		return last
 	}
 	m.entry = restored(is, list)
-	return m, true
+	return m
+}
+
+// commanded reports whether a Service names other pods than before, or is left
+// to others: who changed that wants its endpoints to change.
+func commanded(was, is *topology.Service) bool {
+	other := was.Selector != is.Selector && was.Selector != 0 && is.Selector != 0
+	return other || was.Foreign != is.Foreign
 }
 
 // wanted is an endpoint of base, in its slice, that is to be held.
@@ -52,12 +64,14 @@ type wanted struct {
 	*topology.Endpoint
 }
 
+func (w wanted) id(service topology.ObjectKey) Endpoint { return Endpoint{service, w.Addr, w.Node} }
+
 func good(e *topology.Endpoint) bool { return e.Ready && !e.Terminating }
 
 // keep reports whether an endpoint of base is no longer good, and the verdict
 // is not to be believed yet.
 func (s *step) keep(key topology.ObjectKey, is *topology.Entry, w wanted) bool {
-	id := endpoint{key, w.Addr, w.Node}
+	id := w.id(key)
 	var found, ready, foreign bool
 	for _, slice := range is.Slices {
 		if slice.IPv6 != w.slice.IPv6 {
@@ -76,6 +90,7 @@ func (s *step) keep(key topology.ObjectKey, is *topology.Entry, w wanted) bool {
 	}
 	switch {
 	case ready:
+		delete(s.since, id)
 		if s.wasHeld(id) { // its kubelet has spoken; what comes now is news
 			s.back[id] = true
 			s.Reported(w.Node, s.now)
@@ -88,11 +103,14 @@ func (s *step) keep(key topology.ObjectKey, is *topology.Entry, w wanted) bool {
 	}
 	s.index.follow(s.next)
 	return !s.replaced(key, w, is) && !slices.ContainsFunc(s.index.users[w.Addr], func(other topology.ObjectKey) bool {
-		return other != key && s.newcomer(other, w.Addr)
+		return other != key && s.newcomer(other, w)
 	})
 }
 
-func (s *step) wasHeld(id endpoint) bool { return slices.Contains(s.made[id.service].held, id) }
+func (s *step) wasHeld(id Endpoint) bool {
+	m := s.made[id.Service]
+	return m != nil && slices.Contains(m.held, id)
+}
 
 // replaced reports whether the slice of an endpoint that is gone leads to other
 // ports now, or is another Service's: the endpoint cannot go back there.
@@ -105,11 +123,14 @@ func (s *step) replaced(key topology.ObjectKey, w wanted, is *topology.Entry) bo
 }
 
 // newcomer reports whether a Service has an address now that it had not before,
-// on that node: it is another pod's by now.
-func (s *step) newcomer(key topology.ObjectKey, addr netip.Addr) bool {
+// on that node and at one of the ports: it is another pod's by now. At another
+// port it may be that of the node, which all its pods with hostNetwork share.
+func (s *step) newcomer(key topology.ObjectKey, w wanted) bool {
 	is, _ := s.next.Services.Get(key)
-	return slices.ContainsFunc(nodesOf(is, addr), func(node string) bool {
-		return s.here(node) && !s.had(key, addr, node)
+	was, _ := s.base.Services.Get(key)
+	had := nodesOf(was, w.Addr, w.slice.Ports)
+	return slices.ContainsFunc(nodesOf(is, w.Addr, w.slice.Ports), func(node string) bool {
+		return s.here(node) && !slices.Contains(had, node)
 	})
 }
 
@@ -120,15 +141,18 @@ func (s *step) here(node string) bool { return node == "" || s.nodes[node] }
 // had reports whether a Service had an address on a node before the heal.
 func (s *step) had(key topology.ObjectKey, addr netip.Addr, node string) bool {
 	was, _ := s.base.Services.Get(key)
-	return slices.Contains(nodesOf(was, addr), node)
+	return slices.Contains(nodesOf(was, addr, nil), node)
 }
 
-// nodesOf are the nodes on which a Service has an address.
-func nodesOf(e *topology.Entry, addr netip.Addr) (list []string) {
+// nodesOf are the nodes on which a Service has an address at any of the ports.
+func nodesOf(e *topology.Entry, addr netip.Addr, ports []topology.SlicePort) (list []string) {
 	if e == nil {
 		return nil
 	}
 	for _, slice := range e.Slices {
+		if !meet(slice.Ports, ports) {
+			continue
+		}
 		for i := range slice.Endpoints {
 			if slice.Endpoints[i].Addr == addr {
 				list = append(list, slice.Endpoints[i].Node)
@@ -136,6 +160,14 @@ func nodesOf(e *topology.Entry, addr netip.Addr) (list []string) {
 		}
 	}
 	return list
+}
+
+// meet reports whether two lists have a port of a protocol in common. One that
+// names no port may be about any.
+func meet(a, b []topology.SlicePort) bool {
+	return len(a) == 0 || len(b) == 0 || slices.ContainsFunc(a, func(p topology.SlicePort) bool {
+		return slices.ContainsFunc(b, func(o topology.SlicePort) bool { return p.Protocol == o.Protocol && p.Port == o.Port })
+	})
 }
 
 // restored is an entry in which the given endpoints are as they were: where
