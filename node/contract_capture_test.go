@@ -160,6 +160,7 @@ func captureContract(t *testing.T, make func(*testing.T) kernel) {
 		"pod CIDRs may come late":                        podCIDRsComeLate,
 		"pods of a run before stay until asked for":      podsOfRunBeforeStay,
 		"Remove leaves no trace":                         removeLeavesNothing,
+		"a start that fails leaves what it found":        failedStart,
 		"no connection is stale where there are none":    nothingIsStale,
 		"Extend without anything to add changes nothing": extendTwice,
 	} {

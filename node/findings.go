@@ -66,12 +66,11 @@ func (f *findings) count(of *prometheus.GaugeVec) {
 }
 
 // inspect looks at the node before anything is written. What cannot live beside
-// the capture keeps the agent from starting; with the rest it starts, and says
-// so.
-func (a *Agent) inspect(ctx context.Context) error {
+// the capture keeps the agent from starting; what is returned is to be shown.
+func (a *Agent) inspect(ctx context.Context) (fresh []capture.Finding, err error) {
 	list, err := a.parts.Inspect()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var errs []error
 	for _, f := range list {
@@ -80,10 +79,9 @@ func (a *Agent) inspect(ctx context.Context) error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return a.unfit(ctx, err)
+		return nil, a.unfit(ctx, err)
 	}
-	a.show(a.found.replaceNode(list))
-	return nil
+	return a.found.replaceNode(list), nil
 }
 
 // unfit tells why the agent does not start.

@@ -157,7 +157,9 @@ func (r *rig) start(t *testing.T) error {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if err = r.agent.inspect(ctx); err == nil {
+	fresh, err := r.agent.inspect(ctx)
+	if err == nil {
+		r.agent.show(fresh)
 		r.loop, err = r.agent.start(ctx)
 	}
 	if err != nil {
