@@ -29,6 +29,9 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 	if err := c.complete(); err != nil {
 		return err
 	}
+	if err := mayAdminister(); err != nil {
+		return err
+	}
 	kernel, err := capture.New(c.capture, c.host())
 	if err != nil {
 		return err
@@ -42,6 +45,9 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 		return xds.New(xds.Config{Log: log, Metrics: xds.NewMetrics(parts.Registry), Asked: requested, Refused: refused})
 	}
 	if c.manifests != "" {
+		if err := readable(c.manifests); err != nil {
+			return err
+		}
 		parts.Source = source.NewDir(c.manifests)
 	} else {
 		if parts.Source, parts.Cluster, err = connect(c, log, parts.Registry); err != nil {
