@@ -113,10 +113,9 @@ func (a *Agent) start(ctx context.Context) (*loop, error) {
 	if err != nil {
 		a.log.Error("starting without the last good state", obs.KeyErr, err)
 	}
-	pods := a.cfg.PodCIDRs
-	if a.parts.Cluster != nil && len(pods) == 0 && st != nil && len(st.PodCIDRs) > 0 {
-		pods = st.PodCIDRs // until the Node says otherwise
-		a.podCIDRs.Publish(pods)
+	pods, err := a.knownPods(st)
+	if err != nil {
+		return nil, err
 	}
 	if err := a.guard(pods, st); err != nil {
 		return nil, err
@@ -125,6 +124,30 @@ func (a *Agent) start(ctx context.Context) (*loop, error) {
 		return nil, errors.Join(err, a.parts.Capture.Remove()) // as it was found
 	}
 	return newLoop(a, st, pods), nil
+}
+
+// knownPods are the flags' pod CIDRs; else, until the Node says otherwise, those
+// of the last good state, or of the rules that a run before left in force: a
+// node that told pods from others goes on to, also without its state file.
+func (a *Agent) knownPods(st *source.State) ([]netip.Prefix, error) {
+	if a.parts.Cluster == nil || len(a.cfg.PodCIDRs) > 0 {
+		return a.cfg.PodCIDRs, nil
+	}
+	var pods []netip.Prefix
+	if st != nil {
+		pods = st.PodCIDRs
+	}
+	if len(pods) == 0 {
+		earlier, err := a.parts.Capture.Earlier()
+		if err != nil {
+			return nil, err
+		}
+		pods = earlier.Pods
+	}
+	if len(pods) > 0 {
+		a.podCIDRs.Publish(pods)
+	}
+	return pods, nil
 }
 
 // guard puts the rules in force, so that nothing leaves while the rest of the
