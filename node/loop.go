@@ -29,6 +29,7 @@ type loop struct {
 	viewer   *topology.Viewer
 	catalogs *render.Cataloger
 	problems problemIndex
+	guarded  guardedEndpoints
 	saver    saver
 	stale    staleTimer
 	pace     pace
@@ -155,6 +156,7 @@ func (l *loop) apply(snap *topology.Snapshot) {
 	if l.ownNodeChanged(snap) {
 		l.wakeOwnNode()
 	}
+	l.guardChanged(snap)
 	l.snap = snap
 	l.snapshot.Publish(snap)
 	l.view = l.viewer.See(snap)

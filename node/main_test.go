@@ -81,6 +81,7 @@ type rig struct {
 	envoy   *nodetest.Envoy // nil: it is not asked
 	mu      sync.Mutex
 	found   []capture.Finding     // by mu, once it runs
+	host    []capture.Network     // by mu, once it runs
 	links   chan struct{}         // of the newest process
 	ended   atomic.Bool           // nothing of the watch of links runs any more
 	wrap    func(Capture) Capture // nil: as it is
@@ -132,6 +133,16 @@ func (r *rig) parts() Parts {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			return slices.Clone(r.found), nil
+		},
+		Networks: func(ranges []netip.Prefix) (list []capture.Network, err error) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			for _, n := range r.host {
+				if slices.ContainsFunc(ranges, n.Prefix.Overlaps) {
+					list = append(list, n)
+				}
+			}
+			return list, nil
 		},
 		WatchLinks: r.watchLinks,
 	}

@@ -34,6 +34,10 @@ type Parts struct {
 	// Inspect looks for what cannot live beside the capture. It is called
 	// beside the loop.
 	Inspect func() ([]capture.Finding, error)
+	// Networks lists what of the host has addresses in common with ranges, as
+	// capture.Networks does. It is called beside the loop; nil where the host
+	// has nothing.
+	Networks func(ranges []netip.Prefix) ([]capture.Network, error)
 	// WatchLinks fills a one-slot channel when RefreshBridges or Repair may
 	// have something to do, and closes it after the end of ctx.
 	WatchLinks func(ctx context.Context) (<-chan struct{}, error)

@@ -16,7 +16,8 @@ type problemIndex struct {
 	notices int                        // of all
 }
 
-func (p *problemIndex) next(v *topology.View, cat *render.Catalog) (list []topology.Problem, more int) {
+// next takes a view, its catalog, and what else is a problem.
+func (p *problemIndex) next(v *topology.View, cat *render.Catalog, others []topology.Problem) (list []topology.Problem, more int) {
 	if p.bad == nil {
 		p.bad, p.asks = map[topology.ObjectKey][]topology.Problem{}, map[topology.ObjectKey]int{}
 	}
@@ -24,7 +25,7 @@ func (p *problemIndex) next(v *topology.View, cat *render.Catalog) (list []topol
 		p.take(key, v)
 	}
 	p.view = v
-	list = slices.Concat(v.Problems, cat.Problems)
+	list = slices.Concat(v.Problems, cat.Problems, others)
 	keys := make([]topology.ObjectKey, 0, len(p.bad))
 	for key := range p.bad {
 		keys = append(keys, key)

@@ -117,6 +117,9 @@ func (a *Agent) start(ctx context.Context) (*loop, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := a.refusePods(ctx, pods); err != nil {
+		return nil, err
+	}
 	if err := a.guard(pods, st); err != nil {
 		return nil, err
 	}

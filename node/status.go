@@ -91,7 +91,7 @@ func (l *loop) publish() {
 		r.Held = &Held{Endpoints: h.held.Endpoints, Nodes: h.held.Nodes, Until: h.hold.End()}
 	}
 	r.Notes = append(unitNotes(l.view.KeysInUse), l.used.notes()...)
-	r.Problems, r.More = l.problems.next(l.view, l.catalog)
+	r.Problems, r.More = l.problems.next(l.view, l.catalog, l.guarded.next(l.snap, l.cfg.ServiceCIDRs))
 	r.Notices = l.problems.notices
 	l.metrics.problems.Set(float64(len(r.Problems) + r.More))
 	l.report.Store(r)

@@ -175,6 +175,25 @@ func TestAStartThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
+// A range that would cut the node off is found on the node itself, before it is
+// guarded.
+func TestAGuardOverTheNodesOwnNetworkIsRefused(t *testing.T) {
+	p := newPlace(t)
+	la := netlink.NewLinkAttrs()
+	la.Name = "eth0"
+	eth := &netlink.Bridge{LinkAttrs: la}
+	addr, err := netlink.ParseAddr("10.96.3.7/24")
+	if err := errors.Join(err, netlink.LinkAdd(eth), netlink.AddrAdd(eth, addr), netlink.LinkSetUp(eth)); err != nil {
+		t.Fatal(err)
+	}
+	if out := p.ends(p.agent("a", "--manifests", p.manifests()), 3); !strings.Contains(out, "--service-cidr 10.96.0.0/16 overlaps 10.96.3.0/24, the network of eth0") {
+		t.Errorf("it says: %s", out)
+	}
+	if left := p.left(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
 // Whoever comes beside a live agent is told so with the same code, whatever of
 // it is met first.
 func TestBesideALiveAgent(t *testing.T) {

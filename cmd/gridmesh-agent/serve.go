@@ -38,7 +38,7 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 	}
 	parts := node.Parts{
 		Log: log, Registry: run.NewRegistry(), Capture: kernel,
-		LockNetwork: lockNetwork, Inspect: capture.Inspector(), WatchLinks: capture.Watch,
+		LockNetwork: lockNetwork, Inspect: capture.Inspector(), Networks: capture.Networks, WatchLinks: capture.Watch,
 		Envoy: admin.New(c.adminSocket),
 	}
 	parts.XDS = func(requested func([]string), refused func(xds.Nack)) node.XDS {
