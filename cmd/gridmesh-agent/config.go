@@ -34,12 +34,16 @@ type config struct {
 	adminSocket  string
 	output       string
 	envoyHeapMiB uint64
+
+	// Of status alone.
+	format string
 }
 
 func defaults() *config {
 	return &config{
 		node: node.Default(), capture: plan.Default(), adminSocket: "/run/gridmesh/envoy-admin.sock",
 		mark: "0x1/0x3", datapath: "envoy", bridgeNF: "clear", keysReading: "ordered", policies: "warn",
+		format: formatText,
 	}
 }
 
