@@ -1,13 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -21,76 +19,60 @@ import (
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
 	kubeobjects "github.com/gridmesh/gridmesh/kube/objects"
-	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
 func gridCommand() *cobra.Command {
 	cmd := group("grid", "Show what grids make in every unit, what is wrong there, and roll them back", `Show what grids make in every unit, what is wrong there, and roll them back.
 
-The state comes from a cluster (--kubeconfig, $KUBECONFIG or ~/.kube/config), or
-from manifests (-f), as "kubectl get -o yaml" prints them.`)
+The state comes from a cluster, which is found as kubectl finds it (--kubeconfig,
+$KUBECONFIG, ~/.kube/config, in-cluster credentials), or from manifests (-f), as
+"kubectl get -o yaml" prints them.`)
 	cmd.AddCommand(gridListCommand(), gridUnitsCommand(), gridPlanCommand(), gridHistoryCommand(), gridRollbackCommand())
 	return cmd
 }
 
 // gridInput is where grids are read from, and which of them.
 type gridInput struct {
-	input
+	reach
 	namespace string
 	all       bool
 	guard     plan.Guard
-	connected *kube.Client
 	world     plan.World      // as it was read
 	given     map[string]bool // what the manifests hold, and the files that cannot be read
 }
 
 func newGridInput(cmd *cobra.Command, manifests bool) *gridInput {
 	in := &gridInput{guard: plan.DefaultGuard()}
+	in.cmd, in.output = cmd, "table"
 	f := cmd.Flags()
-	f.StringVar(&in.kubeconfig, "kubeconfig", "", "kubeconfig of a cluster (default $KUBECONFIG, then ~/.kube/config)")
+	in.bindCluster(f, "kubeconfig of a cluster (default $KUBECONFIG, then ~/.kube/config, then in-cluster credentials)")
 	f.StringVarP(&in.namespace, "namespace", "n", names.DefaultNamespace, "namespace of the grids")
-	f.StringVarP(&in.output, "output", "o", "table", "table, json or yaml")
 	if manifests {
-		f.StringArrayVarP(&in.files, "filename", "f", nil, "directory or file of manifests, instead of a cluster; may be given again")
+		in.bindOutput(f)
+		in.bindFiles(f, "directory or file of manifests, or - for standard input, instead of a cluster; may be given again")
 		f.BoolVarP(&in.all, "all-namespaces", "A", false, "grids of every namespace")
 	}
 	return in
 }
 
-// client connects once: client-go's log is global.
-func (in *gridInput) client() (_ *kube.Client, err error) {
-	if in.connected != nil {
-		return in.connected, nil
-	}
-	path := cmp.Or(in.kubeconfig, os.Getenv("KUBECONFIG"))
-	if path == "" {
-		home, _ := os.UserHomeDir()
-		path = filepath.Join(home, ".kube", "config")
-		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("%w: no cluster is given; use --kubeconfig F, or -f DIR for manifests", run.ErrUsage)
-		}
-	}
-	in.connected, err = connect(path)
-	return in.connected, err
-}
-
 // objects are the cluster's, or those of the manifests; with both, what the
 // cluster has with the manifests applied to it.
 func (in *gridInput) objects(ctx context.Context) (objects []map[string]any, problems []topology.Problem, err error) {
-	if len(in.files) == 0 || in.kubeconfig != "" {
-		client, err := in.client()
-		if err != nil {
-			return nil, nil, err
-		}
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		if objects, err = kubeobjects.List(ctx, client, grid.Kinds()); err != nil {
+	if err := in.check(); err != nil {
+		return nil, nil, err
+	}
+	if len(in.files) == 0 || in.clusterAsked() {
+		if objects, err = in.live(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
 	if len(in.files) > 0 {
-		files, bad, err := source.ReadObjects(in.files...)
+		manifests, err := in.manifests()
+		if err != nil {
+			return nil, nil, err
+		}
+		files, bad, err := manifests.Objects()
 		if err != nil {
 			return nil, nil, err
 		}
@@ -104,6 +86,30 @@ func (in *gridInput) objects(ctx context.Context) (objects []map[string]any, pro
 		}
 	}
 	return objects, problems, nil
+}
+
+// cluster connects, and asks whether anybody is there.
+func (in *gridInput) cluster(ctx context.Context) (*kube.Client, error) {
+	client, err := in.connect()
+	if errors.Is(err, kube.ErrNoConfig) {
+		return nil, fmt.Errorf("%w: %w; use --kubeconfig F, or -f DIR for manifests", run.ErrUsage, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return client, client.Ask(ctx)
+}
+
+// live are the objects of the cluster.
+func (in *gridInput) live(ctx context.Context) ([]map[string]any, error) {
+	ctx, cancel := context.WithTimeout(ctx, in.timeout)
+	defer cancel()
+	client, err := in.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list, err := kubeobjects.List(ctx, client, grid.Kinds())
+	return list, client.Blame(err)
 }
 
 // plans plans the grids of the namespaces that were asked for.
