@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -175,76 +174,6 @@ func overlay(old, obj map[string]any) map[string]any {
 		out["status"] = status
 	}
 	return out
-}
-
-// stepRow is one child in the output of plan.
-type stepRow struct {
-	Grid   string         `json:"grid"`
-	Unit   string         `json:"unit,omitempty"`
-	Nodes  int            `json:"nodes"`
-	Child  string         `json:"child"`
-	Action string         `json:"action"`
-	Why    string         `json:"why,omitempty"`
-	Object map[string]any `json:"object,omitempty"`
-}
-
-func gridPlanCommand() *cobra.Command {
-	var in *gridInput
-	cmd := &cobra.Command{
-		Use: "plan", Short: "Show what grids would do in every unit, before they are applied", Args: cobra.NoArgs,
-		Long: `Show what grids would do in every unit, before they are applied.
-
-Reads grids, Nodes, and the Deployments, StatefulSets and Services that exist
-from manifests, as "kubectl get -o yaml" prints them, and changes nothing. With
---kubeconfig too, the manifests are put over what the cluster has. -o yaml
-prints each child as it would be applied.
-
-Exits with 1 where a manifest cannot be read, or makes a grid with a problem.`,
-		Example: `  gridmesh grid plan -f new-till.yaml --kubeconfig ~/.kube/config
-  kubectl get nodes,deploy,dg -A -o yaml >now.yaml && gridmesh grid plan -f now.yaml`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if len(in.files) == 0 {
-				return fmt.Errorf("%w: give -f FILE or -f DIR", run.ErrUsage)
-			}
-			if err := in.guard.Validate(); err != nil {
-				return fmt.Errorf("%w: %w", run.ErrUsage, err)
-			}
-			plans, problems, err := in.plans(cmd.Context())
-			if err != nil {
-				return err
-			}
-			rows, now := []stepRow{}, time.Now()
-			for _, p := range plans {
-				for _, s := range p.Steps {
-					rows = append(rows, stepRow{
-						Grid: p.Grid.String(), Unit: s.Unit, Nodes: s.Nodes,
-						Child: strings.ToLower(s.Kind) + " " + s.Name, Action: string(s.Action), Why: s.Why, Object: s.Object(now),
-					})
-				}
-			}
-			problems = append(problems, in.review()...)
-			doc := map[string]any{"steps": rows, "problems": problemTexts(problems)}
-			return in.judge(in.own(problems), in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return stepTable(out, rows, problems) }))
-		},
-	}
-	in = newGridInput(cmd, true)
-	in.all = true
-	in.bindLenient(cmd.Flags())
-	grid.BindGuard(cmd.Flags(), &in.guard)
-	return cmd
-}
-
-func stepTable(out io.Writer, rows []stepRow, problems []topology.Problem) error {
-	t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "GRID\tUNIT\tNODES\tCHILD\tACTION\tWHY")
-	for _, r := range rows {
-		nodes := fmt.Sprint(r.Nodes)
-		if r.Unit == "" {
-			nodes = "-"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Grid, dash(r.Unit), nodes, r.Child, r.Action, dash(r.Why))
-	}
-	return flush(t, out, problems)
 }
 
 // flush ends a table and names the problems below it.
