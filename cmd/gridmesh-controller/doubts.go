@@ -124,7 +124,7 @@ func (d *doubts) explain(ctx context.Context, err error) error {
 
 // waits reports whether nothing but the API server's answer is missing.
 func waits(err error) bool {
-	if all, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // what was joined here
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		return !slices.ContainsFunc(all.Unwrap(), func(err error) bool { return !waits(err) })
 	}
 	return errors.Is(err, errNotServed) || errors.Is(err, errNotKnown)

@@ -75,6 +75,11 @@ func TestSilenceIsExplained(t *testing.T) {
 		if text := out.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "waiting up to 10s for the agent: its state") {
 			t.Errorf("meanwhile people read %q", text)
 		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := r.first(ctx, mute{}, "the agent", func() string { return "its state" }); !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "--timeout") {
+			t.Errorf("interrupted: %v", err)
+		}
 		time.Sleep(time.Hour) // until what was begun has ended
 	})
 }

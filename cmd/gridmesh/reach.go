@@ -183,6 +183,9 @@ func reachable(ctx context.Context, socket string) error {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("no agent answers on %s, though one did: is gridmesh-agent running on this node? Give -f DIR or --kubeconfig F to do without", socket)
 	}
+	if errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("you may not open the agent's socket %s; use sudo, or give -f DIR or --kubeconfig F: %w", socket, err)
+	}
 	return fmt.Errorf("reach the agent of this node: %w", err)
 }
 
@@ -209,6 +212,7 @@ type feed interface {
 // first is the first state of a feed. After a moment people are told what it
 // waits for.
 func (r *reach) first(ctx context.Context, f feed, who string, missing func() string) (*topology.Snapshot, error) {
+	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	wake := f.Wake()
@@ -227,13 +231,17 @@ func (r *reach) first(ctx context.Context, f feed, who string, missing func() st
 			}
 			return s, nil
 		case err := <-ended:
-			return nil, errors.Join(r.late(who, missing), err)
+			return nil, errors.Join(r.late(whole, who, missing), err)
 		case <-ctx.Done(): // what it began may take longer to end
-			return nil, r.late(who, missing)
+			return nil, r.late(whole, who, missing)
 		}
 	}
 }
 
-func (r *reach) late(who string, missing func() string) error {
+// late is why there is no state: nobody told it in time, or people did not wait.
+func (r *reach) late(ctx context.Context, who string, missing func() string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("ended while it waited for %s: %w", who, err)
+	}
 	return fmt.Errorf("%s told no whole state within %s (--timeout); missing: %s", who, r.timeout, missing())
 }

@@ -59,7 +59,7 @@ func strict(root *cobra.Command) {
 			if cmd.RunE == nil && cmd.Run == nil {
 				cmd.RunE = func(cmd *cobra.Command, args []string) error { return cmd.Help() }
 			}
-			cmd.Args = func(cmd *cobra.Command, args []string) error { return noTopic(cmd, args) }
+			cmd.Args = noTopic
 		}
 	}
 }
