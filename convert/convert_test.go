@@ -246,8 +246,8 @@ func TestProblemsOfASliceAreBounded(t *testing.T) {
 	}
 }
 
-// An annotation of another case is kept with its name; the right one counts.
-func TestTopologyKeysOfAnotherCase(t *testing.T) {
+// A mistyped annotation is kept with its name; the right one counts.
+func TestTopologyKeysMistyped(t *testing.T) {
 	for _, c := range []struct {
 		annotations    map[string]string
 		keys, misspelt string
@@ -258,12 +258,50 @@ func TestTopologyKeysOfAnotherCase(t *testing.T) {
 		{map[string]string{"topologykeys": "low", "TopologyKeys": "high"}, "high", "TopologyKeys"},
 		{map[string]string{"topologykeys": "low", "topologyKeys": "right"}, "right", ""},
 		{map[string]string{"TOPOLOGYKEYS": strings.Repeat("x", 9<<10)}, strings.Repeat("x", 8<<10), "TOPOLOGYKEYS"},
+		{map[string]string{"topologyKey": "one"}, "one", "topologyKey"},
+		{map[string]string{"superedge.io/topologyKeys": "theirs", "z/topologyKeys": "nobody's"}, "theirs", "superedge.io/topologyKeys"},
 	} {
 		got := Service(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: c.annotations}})
 		if keys := got.TopologyKeys; (keys == nil) != (c.keys == "") || keys != nil && *keys != c.keys || got.Misspelt != c.misspelt {
 			t.Errorf("%v: %v as %q", c.annotations, keys, got.Misspelt)
 		}
 	}
+}
+
+// What can be meant for nothing but topologyKeys is told from what others may
+// have called so.
+func TestMistyped(t *testing.T) {
+	for name, want := range map[string]bool{
+		"topologykeys": true, "topologyKey": true, "topology-keys": true, "topology_keys": true, "topology.keys": true,
+		"topolgyKeys": true, "topologyKyes": true, "toplogyKey": true, "TopologyKeyss": true,
+		"superedge.io/topologyKeys": true, "superedge.io/topology-key": true, "gridmesh.io/topologyKeys": true,
+		"SuperEdge.io/topologyKeys": true, "apps.superedge.io/topologyKeys": true, "service.kubernetes.io/topology-keys": true,
+		"example.com/topologyKeys": false, "gridmesh.io.example.com/topologyKeys": false, "notgridmesh.io/topologyKeys": false,
+		"topology": false, "keys": false, "": false, "/": false, "superedge.io/": false, "topologyMode": false, "topologySpread": false,
+		"service.kubernetes.io/topology-mode": false, "service.kubernetes.io/topology-aware-hints": false,
+		"gridmesh.io/unit-key": false, "topologyKeys/x": false, strings.Repeat("topologyKeys", 30): false,
+	} {
+		if got := mistyped(name); got != want {
+			t.Errorf("%q: %v, want %v", name, got, want)
+		}
+	}
+}
+
+// Annotations that bear gridmesh's name and mean nothing are named, a few of
+// them, where the Service has no keys.
+func TestStrangersAmongAnnotations(t *testing.T) {
+	at := func(annotations map[string]string) []topology.Problem {
+		return Service(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Annotations: annotations}}).Problems
+	}
+	problems(t, "service shop/web", at(map[string]string{"gridmesh.io/datapath": "kernel", "gridmesh.io/unit": "a", "example.com/datapath": "x"}),
+		"metadata.annotations[gridmesh.io/datapath]: does nothing")
+	problems(t, "service shop/web", at(map[string]string{"gridmesh.io/datapath": "kernel", "topologyKeys": `["site"]`}))
+	many := map[string]string{}
+	for i := range 9 {
+		many[fmt.Sprintf("gridmesh.io/x%d", i)] = ""
+	}
+	problems(t, "service shop/web", at(many),
+		"metadata.annotations[gridmesh.io/x0]: ", "metadata.annotations[gridmesh.io/x1]: ", "metadata.annotations[gridmesh.io/x2]: ")
 }
 
 // What a Service asks for besides ClusterIPs is noted, each by itself.
@@ -303,6 +341,7 @@ func TestServiceCIDR(t *testing.T) {
 func FuzzConvert(f *testing.F) {
 	f.Add([]byte(`{"metadata": {"name": "web", "annotations": {"topologyKeys": "[\"site\"]"}}, "spec": {"clusterIP": "10.96.0.1", "ports": [{"port": 80}]}}`))
 	f.Add([]byte(`{"metadata": {"name": "web-1", "labels": {"kubernetes.io/service-name": "web"}}, "addressType": "IPv4", "ports": [{"port": 80}], "endpoints": [{"addresses": ["10.1.0.1"], "hints": {}}]}`))
+	f.Add([]byte(`{"metadata": {"name": "web", "annotations": {"superedge.io/topologyKey": "[\"site\"]", "gridmesh.io/x": ""}}}`))
 	f.Add([]byte(`{"spec": {"clusterIPs": ["::ffff:1.2.3.4%x", "0.0.0.0"], "cidrs": ["10.0.0.0/8"]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b := topology.NewBuilder()

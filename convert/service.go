@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,10 +14,6 @@ import (
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/topology"
 )
-
-// maxAnnotation bounds what is kept of a topologyKeys annotation: 16 keys of
-// at most 317 characters, with room for spaces. More is malformed anyway.
-const maxAnnotation = 8 << 10
 
 // Service converts a Service. One that no node serves is Foreign: nothing but
 // its name is kept.
@@ -39,6 +34,9 @@ func Service(s *corev1.Service) *topology.Service {
 	out.TopologyKeys, out.Misspelt = topologyKeys(s.Annotations)
 	problem := func(field, format string, args ...any) {
 		out.Problems = append(out.Problems, topology.Problem{Object: "service " + out.Key.String(), Field: field, Text: fmt.Sprintf(format, args...)})
+	}
+	if out.TopologyKeys == nil {
+		strangers(s.Annotations, problem)
 	}
 	if !out.Headless {
 		out.ClusterIPs = clusterIPs(s, problem)
@@ -100,26 +98,6 @@ func unserved(s *corev1.ServiceSpec) (u topology.Unserved) {
 		u |= topology.UnservedExternalIPs
 	}
 	return u
-}
-
-// topologyKeys returns the annotation, and how its name is written where that
-// differs by case.
-func topologyKeys(annotations map[string]string) (keys *string, misspelt string) {
-	text, found := annotations[names.TopologyKeys]
-	if !found {
-		for name, value := range annotations {
-			if strings.EqualFold(name, names.TopologyKeys) && (misspelt == "" || name < misspelt) {
-				text, misspelt, found = value, name, true
-			}
-		}
-	}
-	if !found {
-		return nil, ""
-	}
-	if len(text) > maxAnnotation {
-		text = text[:maxAnnotation]
-	}
-	return &text, misspelt
 }
 
 func clusterIPs(s *corev1.Service, problem func(field, format string, args ...any)) []netip.Addr {

@@ -26,7 +26,8 @@ type Client struct {
 	Metadata metadata.Interface   // of any kind, without spec and status
 	Dynamic  dynamic.Interface    // any kind, unstructured
 
-	host string
+	host   string // "https://10.0.0.1:6443"
+	config string // who says so: "kubeconfig /etc/gridmesh/kubeconfig"
 }
 
 // LogTo sends client-go's own log where ours goes, as debug lines: it writes
@@ -69,20 +70,32 @@ func Connect(kubeconfig, agent string, rate Rate) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	by := inCluster
+	if kubeconfig != "" {
+		by = "kubeconfig " + kubeconfig
+	}
+	return connect(cfg, by, agent, rate)
+}
+
+// inCluster is how messages name those credentials.
+const inCluster = "the in-cluster credentials"
+
+// connect uses a configuration; by is how messages name it.
+func connect(cfg *rest.Config, by, agent string, rate Rate) (_ *Client, err error) {
 	cfg.UserAgent = agent
 	cfg.QPS, cfg.Burst = rate.QPS, rate.Burst
 	asJSON := rest.CopyConfig(cfg)
 	cfg.ContentType = "application/vnd.kubernetes.protobuf"
 	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	c := &Client{host: cfg.Host}
+	c := &Client{host: cfg.Host, config: by}
 	if c.Typed, err = kubernetes.NewForConfig(cfg); err != nil {
-		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
+		return nil, fmt.Errorf("use %s: %w", by, err)
 	}
 	if c.Metadata, err = metadata.NewForConfig(asJSON); err != nil {
-		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
+		return nil, fmt.Errorf("use %s: %w", by, err)
 	}
 	if c.Dynamic, err = dynamic.NewForConfig(asJSON); err != nil {
-		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
+		return nil, fmt.Errorf("use %s: %w", by, err)
 	}
 	return c, nil
 }

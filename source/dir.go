@@ -37,14 +37,16 @@ type file struct {
 	content *manifests
 	fault   string // why it cannot be read; the content is of before, or nothing
 	folder  bool   // it is none, but a folder that cannot be read
+	text    []byte // what it holds, where that was given
+	given   bool
 }
 
 // counted are the objects that count where several files have the same one: the
 // last, by the files' paths.
 type counted struct {
-	services map[topology.ObjectKey]*topology.Service
-	slices   map[topology.ObjectKey]*topology.Slice
-	nodes    map[string]*topology.Node
+	services byName[topology.ObjectKey, *topology.Service]
+	slices   byName[topology.ObjectKey, *topology.Slice]
+	nodes    byName[string, *topology.Node]
 }
 
 // NewDir reads path on Run.
@@ -118,7 +120,7 @@ func (d *Dir) read(files []file) (changed bool) {
 func (f *file) read() {
 	f.content = &manifests{}
 	if f.fault == "" {
-		if err := f.content.file(f.path); err != nil {
+		if err := f.content.file(f); err != nil {
 			f.fault = err.Error()
 		}
 	}
@@ -145,18 +147,19 @@ func kept(files, before []file) []file {
 // build makes the snapshot of the files kept; what did not change is shared
 // with the one before.
 func (d *Dir) build() *topology.Snapshot {
-	next := counted{map[topology.ObjectKey]*topology.Service{}, map[topology.ObjectKey]*topology.Slice{}, map[string]*topology.Node{}}
+	next := counted{byName[topology.ObjectKey, *topology.Service]{}, byName[topology.ObjectKey, *topology.Slice]{}, byName[string, *topology.Node]{}}
 	var cidrs []netip.Prefix
 	var problems []topology.Problem
+	var doubts doubts
 	for _, f := range d.files {
 		for _, s := range f.content.services {
-			next.services[s.Key] = s
+			next.services.put(s.is.Key, s, &doubts)
 		}
 		for _, s := range f.content.slices {
-			next.slices[s.Key] = s
+			next.slices.put(s.is.Key, s, &doubts)
 		}
 		for _, n := range f.content.nodes {
-			next.nodes[n.Name] = n
+			next.nodes.put(n.is.Name, n, &doubts)
 		}
 		cidrs = append(cidrs, f.content.cidrs...)
 		problems = append(problems, f.content.problems...)
@@ -167,85 +170,19 @@ func (d *Dir) build() *topology.Snapshot {
 	if d.away != "" {
 		problems = append(problems, unreadable(d.path, d.away))
 	}
-	replace(d.built.services, next.services, d.builder.SetService, d.builder.DeleteService)
-	replace(d.built.slices, next.slices, d.builder.SetSlice, d.builder.DeleteSlice)
-	replace(d.built.nodes, next.nodes, d.builder.SetNode, d.builder.DeleteNode)
+	next.orphans(&doubts)
+	d.built.services.lead(next.services, d.builder.SetService, d.builder.DeleteService)
+	d.built.slices.lead(next.slices, d.builder.SetSlice, d.builder.DeleteSlice)
+	d.built.nodes.lead(next.nodes, d.builder.SetNode, d.builder.DeleteNode)
 	d.built = next
 	d.builder.SetServiceCIDRs(cidrs)
-	d.builder.SetProblems(problems)
+	d.builder.SetProblems(append(problems, doubts.all()...))
 	return d.builder.Build()
-}
-
-// replace leads a builder from what it was given to what it should hold.
-// Objects are the same where their file did not change.
-func replace[K comparable, V comparable](was, is map[K]V, set func(V) bool, remove func(K) bool) {
-	for k := range was {
-		if _, still := is[k]; !still {
-			remove(k)
-		}
-	}
-	for k, v := range is {
-		if was[k] != v {
-			set(v)
-		}
-	}
 }
 
 // unreadable is a file or directory that the system does not let us read.
 func unreadable(path, why string) topology.Problem {
 	return topology.Problem{Object: "file " + path, Text: "cannot be read; what was read of it last, if anything, stays: " + why}
-}
-
-// ReadDir reads directories or files once.
-func ReadDir(paths ...string) (*topology.Snapshot, error) {
-	files, err := listAll(paths)
-	if err != nil {
-		return nil, err
-	}
-	d := NewDir("")
-	d.read(files)
-	return d.build(), nil
-}
-
-// ReadObjects reads directories or files of manifests of any kind, as the
-// unstructured objects of a dynamic client: numbers are int64 or float64.
-func ReadObjects(paths ...string) ([]map[string]any, []topology.Problem, error) {
-	files, err := listAll(paths)
-	if err != nil {
-		return nil, nil, err
-	}
-	var found []map[string]any
-	m := &manifests{objects: &found}
-	for _, f := range files {
-		if f.fault == "" {
-			if err := m.file(f.path); err != nil {
-				f.fault = err.Error()
-			}
-		}
-		if f.fault != "" {
-			m.problems = append(m.problems, unreadable(f.path, f.fault))
-		}
-	}
-	return found, m.problems, nil
-}
-
-// listAll lists several directories or files; what two of them have is listed
-// once.
-func listAll(paths []string) (all []file, err error) {
-	seen := map[string]bool{}
-	for _, path := range paths {
-		files, err := list(path)
-		if err != nil {
-			return nil, err
-		}
-		for _, f := range files {
-			if !seen[f.path] {
-				seen[f.path] = true
-				all = append(all, f)
-			}
-		}
-	}
-	return all, nil
 }
 
 // list returns the manifests under path, by path, unread.

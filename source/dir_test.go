@@ -71,11 +71,11 @@ func TestDirFollowedEqualsReadAnew(t *testing.T) {
 			if err := d.refresh(); err != nil {
 				t.Fatal(err)
 			}
-			anew, err := ReadDir(dir)
-			if err != nil {
+			anew := NewDir(dir)
+			if err := anew.refresh(); err != nil {
 				t.Fatal(err)
 			}
-			if got, want := describe(newest(&d.Snapshots)), describe(anew); got != want {
+			if got, want := describe(newest(&d.Snapshots)), describe(newest(&anew.Snapshots)); got != want {
 				t.Fatalf("step %d: followed\n%s\nread anew\n%s", step, got, want)
 			}
 		}
@@ -266,6 +266,9 @@ func TestDirGoesOnWithoutWhatCannotBeRead(t *testing.T) {
 	want("it is open, and empty", "a2 b2")
 }
 
+// read reads paths once.
+func read(paths ...string) (*topology.Snapshot, error) { return Input{Paths: paths}.Snapshot() }
+
 // Several are read as one, each file once.
 func TestReadDirs(t *testing.T) {
 	dir := t.TempDir()
@@ -276,15 +279,15 @@ func TestReadDirs(t *testing.T) {
 		}
 	}
 	a, b := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "b.yaml")
-	s, err := ReadDir(a, b, dir)
+	s, err := read(a, b, dir)
 	if err != nil || s.Nodes.Len() != 2 || len(s.Problems) != 2 {
 		t.Errorf("%d nodes, problems %v, %v", s.Nodes.Len(), s.Problems, err)
 	}
-	objects, problems, err := ReadObjects(a, dir)
-	if err != nil || len(objects) != 4 {
+	objects, problems, err := Input{Paths: []string{a, dir}}.Objects()
+	if err != nil || len(objects) != 2 || len(problems) != 2 {
 		t.Errorf("%d objects, problems %v, %v", len(objects), problems, err)
 	}
-	if _, err := ReadDir(a, filepath.Join(dir, "none")); err == nil {
+	if _, err := read(a, filepath.Join(dir, "none")); err == nil {
 		t.Error("a path that is not there is no error")
 	}
 }

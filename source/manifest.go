@@ -20,25 +20,49 @@ import (
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/convert"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// Bounds of one file of manifests.
-const (
-	maxFile  = 64 << 20 // bytes
-	maxFault = 200      // characters of a decoder's complaint
-)
+// MaxFile is how many bytes of one file of manifests are read.
+const MaxFile = 64 << 20
+
+const maxFault = 200 // characters of a decoder's complaint
 
 // manifests are the objects of one file, in its order, and what is wrong with it.
 type manifests struct {
-	services []*topology.Service
-	slices   []*topology.Slice
-	nodes    []*topology.Node
+	services []placed[*topology.Service]
+	slices   []placed[*topology.Slice]
+	nodes    []placed[*topology.Node]
 	cidrs    []netip.Prefix
 	problems []topology.Problem
-	// objects, where it is not nil, takes every document as it is, instead.
-	objects *[]map[string]any
+	// raw: documents are kept as they are, instead.
+	raw     bool
+	objects []placed[map[string]any]
+}
+
+// placed is an object, and where it is written.
+type placed[T any] struct {
+	is T
+	origin
+}
+
+// origin is where an object is written.
+type origin struct {
+	name  string // "service default/web"
+	place string // "file state/web.yaml document 2"
+	// live: it comes from an API server, for it has a uid. What is written by hand
+	// may be put over it.
+	live bool
+}
+
+// String is how Problems name it.
+func (o origin) String() string {
+	if o.name == "" {
+		return o.place
+	}
+	return fmt.Sprintf("%s (%s)", o.name, o.place)
 }
 
 func (m *manifests) fault(object, field, format string, args ...any) {
@@ -49,104 +73,158 @@ func (m *manifests) fault(object, field, format string, args ...any) {
 	m.problems = append(m.problems, topology.Problem{Object: object, Field: field, Text: text})
 }
 
-func (m *manifests) file(path string) error {
-	info, err := os.Stat(path)
-	if err == nil && info.Size() > maxFile {
-		m.fault("file "+path, "", "has %d bytes and is left out; at most %d are read, split it", info.Size(), maxFile)
+// file takes what a file holds.
+func (m *manifests) file(f *file) error {
+	if f.given {
+		name := "file " + f.path
+		if f.path == Stdin {
+			name = "standard input"
+		}
+		if len(f.text) > MaxFile {
+			m.fault(name, "", "is longer than %d bytes and is left out; split it", MaxFile)
+			return nil
+		}
+		m.text(name, f.text)
 		return nil
 	}
-	data, err := os.ReadFile(path)
+	info, err := os.Stat(f.path)
+	if err == nil && info.Size() > MaxFile {
+		m.fault("file "+f.path, "", "has %d bytes and is left out; at most %d are read, split it", info.Size(), MaxFile)
+		return nil
+	}
+	data, err := os.ReadFile(f.path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("read manifests: %w", err)
 	}
+	m.text("file "+f.path, data)
+	return nil
+}
+
+// text takes documents that are separated by "---".
+func (m *manifests) text(from string, data []byte) {
 	docs := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for n := 1; ; n++ {
 		doc, err := docs.Read()
 		if errors.Is(err, io.EOF) {
-			return nil
+			return
 		}
-		where := fmt.Sprintf("file %s document %d", path, n)
+		where := fmt.Sprintf("%s document %d", from, n)
 		if err != nil {
 			m.fault(where, "", "cannot be split into YAML documents: %v", err)
-			return nil
+			return
 		}
 		m.document(where, doc)
 	}
 }
 
-func (m *manifests) document(where string, doc []byte) {
+// head is what every document has.
+type head struct {
+	metav1.TypeMeta `json:",inline"`
+	Metadata        struct {
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+		UID       string `json:"uid"`
+	} `json:"metadata"`
+	Items []runtime.RawExtension `json:"items"`
+}
+
+func (m *manifests) document(place string, doc []byte) {
 	if len(bytes.TrimSpace(doc)) == 0 {
 		return
 	}
-	var head struct {
-		metav1.TypeMeta `json:",inline"`
-		Metadata        struct {
-			Namespace string `json:"namespace"`
-			Name      string `json:"name"`
-		} `json:"metadata"`
-		Items []runtime.RawExtension `json:"items"`
-	}
+	var h head
 	raw, err := yaml.YAMLToJSON(doc)
 	if err == nil {
-		err = json.UnmarshalCaseSensitivePreserveInts(raw, &head)
+		err = json.UnmarshalCaseSensitivePreserveInts(raw, &h)
 	}
 	if err != nil {
-		m.fault(where, "", "is no Kubernetes manifest and is left out: %v", err)
+		m.fault(place, "", "is no Kubernetes manifest and is left out: %v", err)
 		return
 	}
-	if strings.HasSuffix(head.Kind, "List") {
-		for i, item := range head.Items {
-			m.document(fmt.Sprintf("%s items[%d]", where, i), item.Raw)
+	if bytes.Equal(raw, []byte("null")) {
+		return // nothing but comments
+	}
+	if strings.HasSuffix(h.Kind, "List") {
+		for i, item := range h.Items {
+			m.document(fmt.Sprintf("%s items[%d]", place, i), item.Raw)
 		}
 		return
 	}
-	if head.Kind != "" {
-		where = fmt.Sprintf("%s %s/%s (%s)", strings.ToLower(head.Kind), orDefault(head.Metadata.Namespace), head.Metadata.Name, where)
+	at := origin{place: place, live: h.Metadata.UID != ""}
+	if h.Kind != "" {
+		at.name = objectName(h.Kind, h.Metadata.Namespace, h.Metadata.Name)
 	}
-	if m.objects != nil {
-		var obj map[string]any
-		if err := utiljson.Unmarshal(raw, &obj); err != nil {
-			m.fault(where, "", "cannot be read and is left out: %v", err)
-			return
-		}
-		*m.objects = append(*m.objects, obj)
+	if field, text := mistaken(h.APIVersion, h.Kind); text != "" {
+		m.fault(at.String(), field, "%s", text)
 		return
 	}
-	switch head.APIVersion + "/" + head.Kind {
-	case "v1/Service":
-		decode(m, where, raw, func(s *corev1.Service) {
+	if m.raw {
+		m.object(at, raw)
+		return
+	}
+	m.typed(h.Kind+" "+h.APIVersion, at, raw)
+}
+
+// objectName is how Problems name an object of a manifest.
+func objectName(kind, namespace, name string) string {
+	if kind != "Node" {
+		name = orDefault(namespace) + "/" + name
+	}
+	return strings.ToLower(kind) + " " + name
+}
+
+// object keeps a document as it is.
+func (m *manifests) object(at origin, raw []byte) {
+	var obj map[string]any
+	if err := utiljson.Unmarshal(raw, &obj); err != nil {
+		m.fault(at.String(), "", "cannot be read and is left out: %v", err)
+		return
+	}
+	m.objects = append(m.objects, placed[map[string]any]{obj, at})
+}
+
+// typed takes an object of a kind that routing needs; others are passed over.
+func (m *manifests) typed(kind string, at origin, raw []byte) {
+	switch kind {
+	case "Service v1":
+		decode(m, at, raw, func(s *corev1.Service) {
 			s.Namespace = orDefault(s.Namespace)
-			m.services = append(m.services, convert.Service(s))
+			m.services = append(m.services, placed[*topology.Service]{convert.Service(s), at})
 		})
-	case "discovery.k8s.io/v1/EndpointSlice":
-		decode(m, where, raw, func(s *discoveryv1.EndpointSlice) {
+	case "EndpointSlice discovery.k8s.io/v1":
+		decode(m, at, raw, func(s *discoveryv1.EndpointSlice) {
 			s.Namespace = orDefault(s.Namespace)
-			if out := convert.Slice(s); out != nil {
-				m.slices = append(m.slices, out)
+			out := convert.Slice(s)
+			_, other := s.Labels[names.ServiceProxyName]
+			switch {
+			case out != nil:
+				m.slices = append(m.slices, placed[*topology.Slice]{out, at})
+			case s.Labels[names.ServiceName] == "" && !other && !at.live:
+				m.fault(at.String(), "metadata.labels["+names.ServiceName+"]", "is missing: it is of no Service and is left out; give it the Service's name")
 			}
 		})
-	case "v1/Node":
-		decode(m, where, raw, func(n *corev1.Node) { m.nodes = append(m.nodes, convert.Node(&n.ObjectMeta)) })
-	case "networking.k8s.io/v1/ServiceCIDR":
-		decode(m, where, raw, func(c *networkingv1.ServiceCIDR) { m.cidrs = append(m.cidrs, convert.ServiceCIDR(c)...) })
-	case "/":
-		m.fault(where, "kind", "is missing, as is apiVersion; the document is left out")
+	case "Node v1":
+		decode(m, at, raw, func(n *corev1.Node) {
+			m.nodes = append(m.nodes, placed[*topology.Node]{convert.Node(&n.ObjectMeta), at})
+		})
+	case "ServiceCIDR networking.k8s.io/v1", "ServiceCIDR networking.k8s.io/v1beta1":
+		decode(m, at, raw, func(c *networkingv1.ServiceCIDR) { m.cidrs = append(m.cidrs, convert.ServiceCIDR(c)...) })
 	}
 }
 
 // decode takes an object without the fields that do not exist, and says which.
-func decode[T any](m *manifests, where string, raw []byte, take func(*T)) {
+func decode[T any](m *manifests, at origin, raw []byte, take func(*T)) {
 	var obj T
 	strict, err := json.UnmarshalStrict(raw, &obj)
 	if err != nil {
-		m.fault(where, "", "cannot be read and is left out: %v", err)
+		m.fault(at.String(), "", "cannot be read and is left out: %v", err)
 		return
 	}
 	if err := errors.Join(strict...); err != nil {
-		m.fault(where, "", "has a field that does not exist and is passed over: %v", err)
+		m.fault(at.String(), "", "has a field that does not exist and is passed over: %v", err)
 	}
 	take(&obj)
 }

@@ -54,14 +54,14 @@ func (k Keys) String() string {
 	return strings.Join(list, " > ")
 }
 
-// keysIn are a Service's. An annotation whose name differs by case is a mistake
-// like any other in it, unless its value means no keys.
+// keysIn are a Service's. An annotation whose name is mistyped is a mistake like
+// any other in it, unless its value means no keys.
 func keysIn(s *Service) Keys {
 	keys := ParseKeys(s.TopologyKeys)
 	if s.Misspelt == "" || keys.Mode == NoKeys {
 		return keys
 	}
-	return malformed("is not %s, though it differs by case only: rename it, or remove it", names.TopologyKeys)
+	return malformed("is not %s, though it can be meant for nothing else: rename it to that, or remove it", names.TopologyKeys)
 }
 
 // ParseKeys reads the annotation's value: a JSON array of label keys, "*" only

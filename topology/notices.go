@@ -1,5 +1,10 @@
 package topology
 
+import (
+	"slices"
+	"strings"
+)
+
 // Unserved is what a Service asks for and no node does. Its ClusterIPs are
 // served all the same.
 type Unserved uint8
@@ -26,15 +31,26 @@ var unserved = []struct {
 // Notices say what the Service asks for and does not get. They are apart from
 // its Problems: nobody made a mistake, and a cluster may be full of them.
 func (s *ServiceView) Notices() (list []Problem) {
-	if s.Service.Unserved == 0 {
-		return nil
+	say := func(field, text string) {
+		list = append(list, Problem{Object: "service " + s.Key.String(), Field: field, Text: text})
+	}
+	if s.Service.Unaddressed() {
+		say("spec.clusterIP", "is not there yet: the API server chooses it when the Service is made; until then nothing leads to its endpoints, and no tiers are shown. To see them, give it an address here")
 	}
 	for _, u := range unserved {
 		if s.Service.Unserved&u.kind != 0 {
-			list = append(list, Problem{Object: "service " + s.Key.String(), Field: u.field, Text: u.text})
+			say(u.field, u.text)
 		}
 	}
 	return list
+}
+
+// Unaddressed reports whether the Service has no ClusterIP though it is to have
+// one, as in a manifest that no API server has seen. An address that is wrong is
+// a Problem, and is not meant.
+func (s *Service) Unaddressed() bool {
+	return !s.Headless && !s.Foreign && len(s.ClusterIPs) == 0 &&
+		!slices.ContainsFunc(s.Problems, func(p Problem) bool { return strings.HasPrefix(p.Field, "spec.clusterIPs") })
 }
 
 // AllNotices returns every notice of the view, in order of the Services.

@@ -34,7 +34,7 @@ func TestProblems(t *testing.T) {
 		"another case": {
 			Service{TopologyKeys: text(`["site"]`), Misspelt: "topologykeys"},
 			Ordered,
-			"metadata.annotations[topologykeys]: is not topologyKeys, though it differs by case only: rename it, or remove it" + closed, 1,
+			"metadata.annotations[topologykeys]: is not topologyKeys, though it can be meant for nothing else: rename it to that, or remove it" + closed, 1,
 		},
 		"another case of nothing": {Service{TopologyKeys: text(`[]`), Misspelt: "topologykeys"}, Ordered, "", 2},
 		"a key of no node": {
@@ -112,14 +112,18 @@ func TestAbsentKeysAreTold(t *testing.T) {
 // is not full of mistakes.
 func TestNoticesAreNoProblems(t *testing.T) {
 	b := NewBuilder()
-	b.SetService(&Service{Key: ObjectKey{Namespace: "default", Name: "a"}, Unserved: UnservedNodePorts | UnservedAffinity})
-	b.SetService(&Service{Key: ObjectKey{Namespace: "default", Name: "b"}})
+	addresses := []netip.Addr{netip.MustParseAddr("10.96.0.1")}
+	b.SetService(&Service{Key: ObjectKey{Namespace: "default", Name: "a"}, ClusterIPs: addresses, Unserved: UnservedNodePorts | UnservedAffinity})
+	b.SetService(&Service{Key: ObjectKey{Namespace: "default", Name: "b"}, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.2")}})
+	b.SetService(&Service{Key: ObjectKey{Namespace: "default", Name: "c"}}) // as no API server has it
+	b.SetService(&Service{Key: ObjectKey{Namespace: "default", Name: "d"}, Headless: true})
+	b.SetService(&Service{Key: ObjectKey{Namespace: "default", Name: "e"}, Foreign: true})
 	view := See(b.Build(), "a1", Options{})
 	var fields []string
 	for _, p := range view.AllNotices() {
 		fields = append(fields, p.Object+" "+p.Field)
 	}
-	if want := []string{"service default/a spec.sessionAffinity", "service default/a spec.ports[].nodePort"}; !slices.Equal(fields, want) {
+	if want := []string{"service default/a spec.sessionAffinity", "service default/a spec.ports[].nodePort", "service default/c spec.clusterIP"}; !slices.Equal(fields, want) {
 		t.Errorf("notices of %q, want %q", fields, want)
 	}
 	if list := view.AllProblems(); len(list) > 0 {

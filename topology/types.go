@@ -52,7 +52,7 @@ type Service struct {
 	Ports      []ServicePort `cbor:"3,keyasint,omitempty"`
 	// TopologyKeys is the annotation as written; nil where it is absent.
 	TopologyKeys *string `cbor:"4,keyasint,omitempty"`
-	// Misspelt is the annotation's name where it is topologyKeys in another case.
+	// Misspelt is the annotation's name where it is a mistyped topologyKeys.
 	Misspelt string `cbor:"10,keyasint,omitempty"`
 	// InternalLocal is internalTrafficPolicy: Local.
 	InternalLocal bool `cbor:"5,keyasint,omitempty"`

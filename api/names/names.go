@@ -20,6 +20,13 @@ const (
 	DNSService      = "kube-dns"
 )
 
+// Domain begins the names of what is gridmesh's own, SuperEdgeDomain those that
+// it shares with SuperEdge.
+const (
+	Domain          = "gridmesh.io"
+	SuperEdgeDomain = "superedge.io"
+)
+
 // SuperEdge's, which gridmesh reads and writes unchanged.
 const (
 	// TopologyKeys is the annotation of a Service: a JSON array of node label

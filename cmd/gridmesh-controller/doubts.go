@@ -22,12 +22,19 @@ const (
 	doubtsLook  = time.Second
 	doubtsAfter = 10 * time.Second // a start takes a moment
 	doubtsAgain = time.Minute
+
+	reachTimeout = 5 * time.Second
 )
 
 // doubts are why a replica may be unable to do its work, by what they are
 // about. A controller that waits in silence looks like one with nothing to do.
 // The zero doubts are none.
 type doubts struct {
+	// blame says of failed requests whom they were sent to, and what to check; nil
+	// for nobody. reach asks the API server where nothing has failed so far.
+	blame func(error) error
+	reach func(context.Context) error
+
 	mu    sync.Mutex
 	list  map[string]error
 	asked func() error // nil for nobody
@@ -94,7 +101,31 @@ func (d *doubts) tell(ctx context.Context, log *slog.Logger) error {
 			since = now
 		case now.Sub(since) >= doubtsAfter && now.Sub(told) >= doubtsAgain:
 			told = now
-			log.Error("grids are not carried out; give the ServiceAccount the rights of deploy/controller.yaml, and install the CRDs (--install-crds)", obs.KeyErr, err)
+			log.Error("grids are not carried out", obs.KeyErr, d.explain(ctx, err))
 		}
 	}
+}
+
+// explain adds the cure: of what failed, where anything did.
+func (d *doubts) explain(ctx context.Context, err error) error {
+	switch {
+	case !waits(err) && d.blame != nil:
+		return d.blame(err)
+	case !waits(err) || d.reach == nil:
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	if silent := d.reach(ctx); silent != nil {
+		return fmt.Errorf("%w; %w", err, silent)
+	}
+	return fmt.Errorf("%w; the API server answers, and is slow to serve them: see its log, and kubectl get crd", err)
+}
+
+// waits reports whether nothing but the API server's answer is missing.
+func waits(err error) bool {
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		return !slices.ContainsFunc(all.Unwrap(), func(err error) bool { return !waits(err) })
+	}
+	return errors.Is(err, errNotServed) || errors.Is(err, errNotKnown)
 }

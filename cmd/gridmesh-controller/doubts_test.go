@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -17,7 +18,11 @@ import (
 func TestDoubtsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out output
-		var d doubts
+		silent := errors.New("the API server is X: nothing listens there")
+		d := doubts{
+			blame: func(err error) error { return fmt.Errorf("%w; of kubeconfig F: check it", err) },
+			reach: func(context.Context) error { return silent },
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- d.tell(ctx, slog.New(slog.NewTextHandler(&out, nil))) }()
@@ -37,15 +42,22 @@ func TestDoubtsAreTold(t *testing.T) {
 		d.set("mirror", nil)
 		told(20*time.Second, 0, "a start that is over")
 		d.set("mirror", errNotKnown)
+		told(13*time.Second, 1, "silence")
+		if text := out.String(); !strings.Contains(text, "nothing listens there") || strings.Contains(text, "of kubeconfig F") {
+			t.Errorf("of silence it is told: %s", text)
+		}
+		d.set("mirror", nil)
+		told(2*time.Second, 1, "over")
+		d.set("mirror", errNotKnown)
 		d.ask(func() error { return errors.New("deploymentgrids is forbidden") })
-		told(13*time.Second, 1, "forbidden")
-		told(30*time.Second, 1, "within a minute")
-		told(40*time.Second, 2, "after a minute")
-		if text := out.String(); !strings.Contains(text, "deploymentgrids is forbidden") || !strings.Contains(text, "rights of deploy/controller.yaml") {
+		told(13*time.Second, 2, "forbidden")
+		told(30*time.Second, 2, "within a minute")
+		told(40*time.Second, 3, "after a minute")
+		if text := out.String(); !strings.Contains(text, "deploymentgrids is forbidden") || !strings.Contains(text, "deploymentgrids is forbidden; of kubeconfig F: check it") {
 			t.Errorf("told: %s", text)
 		}
 		d.clear()
-		told(time.Hour, 2, "after it is over")
+		told(time.Hour, 3, "after it is over")
 		if !strings.Contains(out.String(), "nothing is in the way of grids any more") {
 			t.Errorf("told: %s", out.String())
 		}

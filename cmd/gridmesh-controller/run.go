@@ -35,6 +35,7 @@ func control(ctx context.Context, c *config, log *slog.Logger) error {
 	}
 	registry := run.NewRegistry()
 	r := &replica{config: c, client: client, log: log, metrics: grid.NewMetrics(registry)}
+	r.doubts.blame, r.doubts.reach = client.Blame, client.Ask
 	var g run.Group
 	defer g.Close()
 	if err := r.listen(&g, registry); err != nil {

@@ -46,7 +46,7 @@ an address for PTR.`,
 			if err != nil {
 				return err
 			}
-			return in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return dnsTable(out, doc) })
+			return in.doubt(w, in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return dnsTable(out, doc) }))
 		},
 	}
 	in.bind(cmd)

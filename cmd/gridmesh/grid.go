@@ -1,15 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -21,76 +18,60 @@ import (
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
 	kubeobjects "github.com/gridmesh/gridmesh/kube/objects"
-	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
 func gridCommand() *cobra.Command {
 	cmd := group("grid", "Show what grids make in every unit, what is wrong there, and roll them back", `Show what grids make in every unit, what is wrong there, and roll them back.
 
-The state comes from a cluster (--kubeconfig, $KUBECONFIG or ~/.kube/config), or
-from manifests (-f), as "kubectl get -o yaml" prints them.`)
+The state comes from a cluster, which is found as kubectl finds it (--kubeconfig,
+$KUBECONFIG, ~/.kube/config, in-cluster credentials), or from manifests (-f), as
+"kubectl get -o yaml" prints them.`)
 	cmd.AddCommand(gridListCommand(), gridUnitsCommand(), gridPlanCommand(), gridHistoryCommand(), gridRollbackCommand())
 	return cmd
 }
 
 // gridInput is where grids are read from, and which of them.
 type gridInput struct {
-	input
+	reach
 	namespace string
 	all       bool
 	guard     plan.Guard
-	connected *kube.Client
 	world     plan.World      // as it was read
 	given     map[string]bool // what the manifests hold, and the files that cannot be read
 }
 
 func newGridInput(cmd *cobra.Command, manifests bool) *gridInput {
 	in := &gridInput{guard: plan.DefaultGuard()}
+	in.cmd, in.output = cmd, "table"
 	f := cmd.Flags()
-	f.StringVar(&in.kubeconfig, "kubeconfig", "", "kubeconfig of a cluster (default $KUBECONFIG, then ~/.kube/config)")
+	in.bindCluster(f, "kubeconfig of a cluster (default $KUBECONFIG, then ~/.kube/config, then in-cluster credentials)")
 	f.StringVarP(&in.namespace, "namespace", "n", names.DefaultNamespace, "namespace of the grids")
-	f.StringVarP(&in.output, "output", "o", "table", "table, json or yaml")
 	if manifests {
-		f.StringArrayVarP(&in.files, "filename", "f", nil, "directory or file of manifests, instead of a cluster; may be given again")
+		in.bindOutput(f)
+		in.bindFiles(f, "directory or file of manifests, or - for standard input, instead of a cluster; may be given again")
 		f.BoolVarP(&in.all, "all-namespaces", "A", false, "grids of every namespace")
 	}
 	return in
 }
 
-// client connects once: client-go's log is global.
-func (in *gridInput) client() (_ *kube.Client, err error) {
-	if in.connected != nil {
-		return in.connected, nil
-	}
-	path := cmp.Or(in.kubeconfig, os.Getenv("KUBECONFIG"))
-	if path == "" {
-		home, _ := os.UserHomeDir()
-		path = filepath.Join(home, ".kube", "config")
-		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("%w: no cluster is given; use --kubeconfig F, or -f DIR for manifests", run.ErrUsage)
-		}
-	}
-	in.connected, err = connect(path)
-	return in.connected, err
-}
-
 // objects are the cluster's, or those of the manifests; with both, what the
 // cluster has with the manifests applied to it.
 func (in *gridInput) objects(ctx context.Context) (objects []map[string]any, problems []topology.Problem, err error) {
-	if len(in.files) == 0 || in.kubeconfig != "" {
-		client, err := in.client()
-		if err != nil {
-			return nil, nil, err
-		}
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		if objects, err = kubeobjects.List(ctx, client, grid.Kinds()); err != nil {
+	if err := in.check(); err != nil {
+		return nil, nil, err
+	}
+	if len(in.files) == 0 || in.clusterAsked() {
+		if objects, err = in.live(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
 	if len(in.files) > 0 {
-		files, bad, err := source.ReadObjects(in.files...)
+		manifests, err := in.manifests()
+		if err != nil {
+			return nil, nil, err
+		}
+		files, bad, err := manifests.Objects()
 		if err != nil {
 			return nil, nil, err
 		}
@@ -104,6 +85,30 @@ func (in *gridInput) objects(ctx context.Context) (objects []map[string]any, pro
 		}
 	}
 	return objects, problems, nil
+}
+
+// cluster connects, and asks whether anybody is there.
+func (in *gridInput) cluster(ctx context.Context) (*kube.Client, error) {
+	client, err := in.connect()
+	if errors.Is(err, kube.ErrNoConfig) {
+		return nil, fmt.Errorf("%w: %w; use --kubeconfig F, or -f DIR for manifests", run.ErrUsage, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return client, client.Ask(ctx)
+}
+
+// live are the objects of the cluster.
+func (in *gridInput) live(ctx context.Context) ([]map[string]any, error) {
+	ctx, cancel := context.WithTimeout(ctx, in.timeout)
+	defer cancel()
+	client, err := in.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list, err := kubeobjects.List(ctx, client, grid.Kinds())
+	return list, client.Blame(err)
 }
 
 // plans plans the grids of the namespaces that were asked for.
@@ -169,76 +174,6 @@ func overlay(old, obj map[string]any) map[string]any {
 		out["status"] = status
 	}
 	return out
-}
-
-// stepRow is one child in the output of plan.
-type stepRow struct {
-	Grid   string         `json:"grid"`
-	Unit   string         `json:"unit,omitempty"`
-	Nodes  int            `json:"nodes"`
-	Child  string         `json:"child"`
-	Action string         `json:"action"`
-	Why    string         `json:"why,omitempty"`
-	Object map[string]any `json:"object,omitempty"`
-}
-
-func gridPlanCommand() *cobra.Command {
-	var in *gridInput
-	cmd := &cobra.Command{
-		Use: "plan", Short: "Show what grids would do in every unit, before they are applied", Args: cobra.NoArgs,
-		Long: `Show what grids would do in every unit, before they are applied.
-
-Reads grids, Nodes, and the Deployments, StatefulSets and Services that exist
-from manifests, as "kubectl get -o yaml" prints them, and changes nothing. With
---kubeconfig too, the manifests are put over what the cluster has. -o yaml
-prints each child as it would be applied.
-
-Exits with 1 where a manifest cannot be read, or makes a grid with a problem.`,
-		Example: `  gridmesh grid plan -f new-till.yaml --kubeconfig ~/.kube/config
-  kubectl get nodes,deploy,dg -A -o yaml >now.yaml && gridmesh grid plan -f now.yaml`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if len(in.files) == 0 {
-				return fmt.Errorf("%w: give -f FILE or -f DIR", run.ErrUsage)
-			}
-			if err := in.guard.Validate(); err != nil {
-				return fmt.Errorf("%w: %w", run.ErrUsage, err)
-			}
-			plans, problems, err := in.plans(cmd.Context())
-			if err != nil {
-				return err
-			}
-			rows, now := []stepRow{}, time.Now()
-			for _, p := range plans {
-				for _, s := range p.Steps {
-					rows = append(rows, stepRow{
-						Grid: p.Grid.String(), Unit: s.Unit, Nodes: s.Nodes,
-						Child: strings.ToLower(s.Kind) + " " + s.Name, Action: string(s.Action), Why: s.Why, Object: s.Object(now),
-					})
-				}
-			}
-			problems = append(problems, in.review()...)
-			doc := map[string]any{"steps": rows, "problems": problemTexts(problems)}
-			return in.judge(in.own(problems), in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return stepTable(out, rows, problems) }))
-		},
-	}
-	in = newGridInput(cmd, true)
-	in.all = true
-	in.bindLenient(cmd.Flags())
-	grid.BindGuard(cmd.Flags(), &in.guard)
-	return cmd
-}
-
-func stepTable(out io.Writer, rows []stepRow, problems []topology.Problem) error {
-	t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "GRID\tUNIT\tNODES\tCHILD\tACTION\tWHY")
-	for _, r := range rows {
-		nodes := fmt.Sprint(r.Nodes)
-		if r.Unit == "" {
-			nodes = "-"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Grid, dash(r.Unit), nodes, r.Child, r.Action, dash(r.Why))
-	}
-	return flush(t, out, problems)
 }
 
 // flush ends a table and names the problems below it.

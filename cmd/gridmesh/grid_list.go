@@ -107,7 +107,7 @@ NAME may be KIND/NAME, as dg/till, ssg/till or sg/till.`,
 			if err != nil {
 				return err
 			}
-			p, err := choose(plans, args[0], in.namespace)
+			p, err := choose(plans, args[0], in.namespace, problems)
 			if err != nil {
 				return err
 			}
@@ -138,8 +138,8 @@ func unitTable(out io.Writer, rows []unitRow, problems []topology.Problem) error
 }
 
 // choose finds one grid by NAME or KIND/NAME. A ServiceGrid often has the name
-// of a workload's: it must be asked for by kind.
-func choose(plans []plan.Plan, arg, namespace string) (plan.Plan, error) {
+// of a workload's: it must be asked for by kind. problems may be why there is none.
+func choose(plans []plan.Plan, arg, namespace string, problems []topology.Problem) (plan.Plan, error) {
 	word, name, given := strings.Cut(arg, "/")
 	kind, ok := plan.FindKind(word)
 	switch {
@@ -159,7 +159,7 @@ func choose(plans []plan.Plan, arg, namespace string) (plan.Plan, error) {
 	}
 	switch len(found) {
 	case 0:
-		return plan.Plan{}, fmt.Errorf("%w: %s in namespace %s", errNoGrid, arg, namespace)
+		return plan.Plan{}, fmt.Errorf("%w: %s in namespace %s%s", errNoGrid, arg, namespace, besides(problems))
 	case 1:
 		return found[0], nil
 	}

@@ -24,12 +24,12 @@ type history struct {
 }
 
 func (in *gridInput) history(ctx context.Context, arg string) (*history, error) {
-	objects, _, err := in.objects(ctx)
+	objects, problems, err := in.objects(ctx)
 	if err != nil {
 		return nil, err
 	}
 	w := worldOf(objects)
-	p, err := choose(plan.All(w, in.guard, time.Now()), arg, in.namespace)
+	p, err := choose(plan.All(w, in.guard, time.Now()), arg, in.namespace, problems)
 	if err != nil {
 		return nil, err
 	}
@@ -155,19 +155,19 @@ func (in *gridInput) rollBack(ctx context.Context, h *history, r plan.Revision, 
 	if err != nil {
 		return err
 	}
-	client, err := in.client()
+	ctx, cancel := context.WithTimeout(ctx, in.timeout)
+	defer cancel()
+	client, err := in.connect()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	var how []string
 	if dry {
 		how = []string{"All"}
 	}
 	for _, kind := range grid.Kinds() {
 		if kind.Kind == h.plan.Grid.Kind {
-			return objects.Merge(ctx, client, kind, h.plan.Grid.Namespace, h.plan.Grid.Name, patch, "gridmesh", how...)
+			return client.Blame(objects.Merge(ctx, client, kind, h.plan.Grid.Namespace, h.plan.Grid.Name, patch, "gridmesh", how...))
 		}
 	}
 	return errNoGrid

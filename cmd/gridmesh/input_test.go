@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -8,7 +9,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/topology"
@@ -52,17 +56,30 @@ func TestReachable(t *testing.T) {
 // mute is a feed that says nothing.
 type mute struct{}
 
-func (mute) Run(ctx context.Context) error   { <-ctx.Done(); return nil }
+func (mute) Run(ctx context.Context) error   { <-ctx.Done(); time.Sleep(time.Minute); return nil }
 func (mute) Get() (*topology.Snapshot, bool) { return nil, false }
 func (mute) Wake() <-chan struct{}           { return nil }
 
-// After a moment people read what is missing, and at the end once more.
+// After a moment people read what is missing, and at the end once more; at the
+// end of --timeout, and not when all that was begun has ended.
 func TestSilenceIsExplained(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), silence+time.Second)
-	defer cancel()
-	asked := make(chan struct{}, 2)
-	_, err := first(ctx, mute{}, "the agent", func() string { asked <- struct{}{}; return "its state" })
-	if err == nil || !strings.Contains(err.Error(), "missing: its state") || len(asked) != 2 {
-		t.Errorf("asked %d times what is missing: %v", len(asked), err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		r := &reach{cmd: &cobra.Command{}, timeout: 10 * time.Second}
+		r.cmd.SetErr(&out)
+		began := time.Now()
+		_, err := r.first(t.Context(), mute{}, "the agent", func() string { return "its state" })
+		if err == nil || !strings.Contains(err.Error(), "missing: its state") || !strings.Contains(err.Error(), "--timeout") || time.Since(began) != r.timeout {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+		if text := out.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "waiting up to 10s for the agent: its state") {
+			t.Errorf("meanwhile people read %q", text)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := r.first(ctx, mute{}, "the agent", func() string { return "its state" }); !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "--timeout") {
+			t.Errorf("interrupted: %v", err)
+		}
+		time.Sleep(time.Hour) // until what was begun has ended
+	})
 }

@@ -19,8 +19,10 @@ func main() { os.Exit(run.Main(command(), nil)) }
 func command() *cobra.Command {
 	root := group("gridmesh", "Shows what a node may reach, in which order, and why not the rest", `Shows what a node may reach, in which order, and why not the rest.
 
-The state comes from directories or files of manifests (-f), from a cluster
-(--kubeconfig), or from the agent of this node (--socket, the default).
+The state comes from directories or files of manifests (-f, or -f - for standard
+input), from a cluster (--kubeconfig), or from the agent of this node (--socket,
+the default). Where no agent runs it comes from the cluster that kubectl would
+ask: $KUBECONFIG, ~/.kube/config, in-cluster credentials.
 
 Exit codes: 0 all is well, 1 failure, or a problem in what was asked for (not
 with --lenient), 2 wrong flags or commands.`)

@@ -13,17 +13,40 @@ import (
 
 var errProblems = errors.New("there are problems in what was asked for")
 
-func (in *input) bindLenient(f *pflag.FlagSet) {
-	f.BoolVar(&in.lenient, "lenient", false, "exit with 0 where problems are printed")
+func (r *reach) bindLenient(f *pflag.FlagSet) {
+	f.BoolVar(&r.lenient, "lenient", false, "exit with 0 where problems are printed")
 }
 
 // judge returns what became of an output; one that has problems fails, so that
 // a pipeline stops.
-func (in *input) judge(problems []topology.Problem, err error) error {
-	if err != nil || in.lenient || len(problems) == 0 {
+func (r *reach) judge(problems []topology.Problem, err error) error {
+	if err != nil || r.lenient || len(problems) == 0 {
 		return err
 	}
 	return fmt.Errorf("%w: %d (--lenient exits with 0)", errProblems, len(problems))
+}
+
+// besides is what an error is told with: problems that may be its cause, as a
+// file that cannot be read.
+func besides(problems []topology.Problem) string {
+	const most = 5
+	text := ""
+	for _, p := range problems[:min(len(problems), most)] {
+		text += "\nproblem: " + p.String()
+	}
+	if more := len(problems) - most; more > 0 {
+		text += fmt.Sprintf("\nand %d more problems", more)
+	}
+	return text
+}
+
+// doubt prints what makes the whole state unsure where an answer has no place
+// for it, and fails then.
+func (in *input) doubt(w *world, err error) error {
+	for _, p := range w.snap.Problems {
+		fmt.Fprintln(in.cmd.ErrOrStderr(), "problem:", p)
+	}
+	return in.judge(w.snap.Problems, err)
 }
 
 // about are those of the Services that were asked for, and of the files and

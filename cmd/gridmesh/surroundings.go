@@ -7,16 +7,13 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -28,29 +25,33 @@ type surroundings struct {
 	whole    bool             // the services are known
 }
 
-// surroundings reads them from where the snapshot comes from. What cannot be
+// surroundings reads them from where the snapshot came from. What cannot be
 // told is missing, with a note: a trace goes on without.
 func (in *input) surroundings(ctx context.Context) surroundings {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, in.timeout)
 	defer cancel()
 	var s surroundings
 	var err error
-	switch {
-	case len(in.files) > 0:
-		err = s.fromFiles(in.files, in.node)
-	case in.kubeconfig != "":
+	switch in.origin {
+	case fromFiles:
+		err = s.fromFiles(in)
+	case fromCluster:
 		err = s.fromCluster(ctx, in)
 	default:
-		s.podCIDRs, err = agentPodCIDRs(ctx, filepath.Join(filepath.Dir(in.socket), "agent.sock"))
+		s.podCIDRs = in.agent(ctx).PodCIDRs
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "note: %v; give --pod-cidr where --from is a pod of this node\n", err)
+		in.note("%v; give --pod-cidr where --from is a pod of this node", err)
 	}
 	return s
 }
 
-func (s *surroundings) fromFiles(files []string, node string) error {
-	objects, _, err := source.ReadObjects(files...)
+func (s *surroundings) fromFiles(in *input) error {
+	manifests, err := in.manifests()
+	if err != nil {
+		return err
+	}
+	objects, _, err := manifests.Objects()
 	if err != nil {
 		return err
 	}
@@ -59,12 +60,12 @@ func (s *surroundings) fromFiles(files []string, node string) error {
 		switch obj["kind"] {
 		case "Node":
 			var n corev1.Node
-			if runtime.DefaultUnstructuredConverter.FromUnstructured(obj, &n) == nil && n.Name == node {
+			if runtime.DefaultUnstructuredConverter.FromUnstructured(obj, &n) == nil && n.Name == in.node {
 				s.podCIDRs = prefixes(n.Spec.PodCIDRs, n.Spec.PodCIDR)
 			}
 		case "Service":
 			var svc corev1.Service
-			if runtime.DefaultUnstructuredConverter.FromUnstructured(obj, &svc) == nil {
+			if obj["apiVersion"] == "v1" && runtime.DefaultUnstructuredConverter.FromUnstructured(obj, &svc) == nil {
 				svc.Namespace = orDefault(svc.Namespace)
 				s.services = append(s.services, svc)
 			}
@@ -110,9 +111,31 @@ func (s *surroundings) fromCluster(ctx context.Context, in *input) error {
 	return nil
 }
 
-// agentPodCIDRs asks the agent's status.
-func agentPodCIDRs(ctx context.Context, socket string) ([]netip.Prefix, error) {
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+// agentStatus is what is asked of an agent's status.
+type agentStatus struct {
+	Node     string         `json:"node"`
+	PodCIDRs []netip.Prefix `json:"podCIDRs"`
+}
+
+// agent asks the agent that the state came from, once, what the state does not
+// have; of another state, and of an agent that does not tell, nothing.
+func (r *reach) agent(ctx context.Context) agentStatus {
+	if r.origin != fromAgent {
+		return agentStatus{}
+	}
+	if r.status == nil {
+		r.status = &agentStatus{}
+		ctx, cancel := context.WithTimeout(ctx, r.timeout)
+		defer cancel()
+		if err := r.status.ask(ctx, filepath.Join(filepath.Dir(r.socket), "agent.sock")); err != nil {
+			r.note("%v; give --node, and --pod-cidr where a client is a pod of this node", err)
+		}
+	}
+	return *r.status
+}
+
+func (s *agentStatus) ask(ctx context.Context, socket string) error {
+	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)
@@ -120,20 +143,17 @@ func agentPodCIDRs(ctx context.Context, socket string) ([]netip.Prefix, error) {
 	}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/status", nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("ask the agent for its pod CIDRs: %w", err)
+		return fmt.Errorf("the agent does not tell its node: %w", err)
 	}
 	defer resp.Body.Close()
-	var status struct {
-		PodCIDRs []netip.Prefix `json:"podCIDRs"`
+	if err := json.NewDecoder(resp.Body).Decode(s); err != nil {
+		return fmt.Errorf("read the agent's status: %w", err)
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&status); err != nil {
-		return nil, fmt.Errorf("read the agent's status: %w", err)
-	}
-	return status.PodCIDRs, nil
+	return nil
 }
 
 // unserved says which address of a Service it is that somebody dials and

@@ -22,6 +22,7 @@ type walk struct {
 	Steps   []string  `json:"steps"`
 	Cluster string    `json:"cluster,omitempty"`
 	Tiers   []tierRow `json:"tiers,omitempty"`
+	Cause   *cause    `json:"cause,omitempty"` // of a refusal
 }
 
 func traceCommand() *cobra.Command {
@@ -53,7 +54,7 @@ func traceCommand() *cobra.Command {
 			if out.Verdict == string(rules.Passed) {
 				out.notServed(more.unserved(frontend), more.whole)
 			}
-			return in.print(cmd.OutOrStdout(), out, out.table)
+			return in.doubt(w, in.print(cmd.OutOrStdout(), out, out.table))
 		},
 	}
 	in.bind(cmd)
@@ -88,6 +89,9 @@ func parseTrace(from, to string) (client netip.Addr, f topology.Frontend, err er
 func (w *world) trace(cfg plan.Config, client netip.Addr, to topology.Frontend, preloadMax int) *walk {
 	step := rules.Trace(cfg, plan.Of(w.view, cfg), client, to)
 	out := &walk{From: client.String(), To: to.String(), Verdict: string(step.Fate), Steps: step.Steps, Cluster: step.Cluster}
+	if out.Cause = w.because(step.Fate, to); out.Cause != nil {
+		out.Steps = append(out.Steps, out.Cause.String(), "cure: "+out.Cause.Cure)
+	}
 	if step.Fate != rules.ToEnvoy {
 		return out
 	}

@@ -17,6 +17,7 @@ type serviceRow struct {
 	Keys      []string      `json:"topologyKeys,omitempty"`  // in order
 	Malformed string        `json:"malformedKeys,omitempty"` // what is wrong with them
 	Closed    bool          `json:"closed"`
+	Why       string        `json:"why,omitempty"` // it has no frontends
 	Frontends []frontendRow `json:"frontends,omitempty"`
 	order     string        // of the keys, for people
 }
@@ -93,12 +94,28 @@ func (w *world) rows(args []string) ([]serviceRow, error) {
 			}
 			row.Frontends = append(row.Frontends, fr)
 		}
+		if len(row.Frontends) == 0 {
+			row.Why = bare(s)
+		}
 		rows = append(rows, row)
 	}
 	if len(args) > 0 && len(rows) == 0 {
-		return nil, fmt.Errorf("no Service %s in this state", args[0])
+		return nil, fmt.Errorf("no Service %s in this state%s", args[0], besides(w.snap.Problems))
 	}
 	return rows, nil
+}
+
+// bare says why a Service has no frontends.
+func bare(s *topology.ServiceView) string {
+	switch {
+	case s.Service.Foreign:
+		return "left to others (ExternalName, another proxy's, or labelled headless)"
+	case s.Service.Headless:
+		return "headless: names alone, see gridmesh dns"
+	case s.Service.Unaddressed():
+		return "no clusterIP yet"
+	}
+	return "nothing of it is served; see its problems"
 }
 
 func (w *world) table(out io.Writer, rows []serviceRow, problems, notices []topology.Problem) error {
@@ -114,6 +131,9 @@ func (w *world) table(out io.Writer, rows []serviceRow, problems, notices []topo
 	t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "SERVICE\tKEYS\tFRONTEND\tTIER\tENDPOINT\tNODE\tREASON")
 	for _, s := range rows {
+		if s.Why != "" {
+			fmt.Fprintf(t, "%s\t%s\t-\t\t\t\t%s\n", s.Service, dash(s.order), s.Why)
+		}
 		for _, f := range s.Frontends {
 			head := fmt.Sprintf("%s\t%s\t%s", s.Service, dash(s.order), f.Frontend)
 			for i, tier := range f.Tiers {

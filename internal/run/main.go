@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -30,11 +29,12 @@ func Main(root *cobra.Command, more func(error) int) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	sayUsage(root)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", ErrUsage, err) })
+	strict(root)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(os.Stderr, root.Name()+":", err)
+	fmt.Fprintln(root.ErrOrStderr(), root.Name()+":", err)
 	if errors.Is(err, ErrUsage) {
 		return exitUsage
 	}

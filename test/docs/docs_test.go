@@ -84,6 +84,7 @@ func TestFlagsExist(t *testing.T) {
 		{"gridmesh", "view", "--help"},
 		{"gridmesh", "xds", "--help"},
 		{"gridmesh", "trace", "--help"},
+		{"gridmesh", "dns", "--help"},
 		{"gridmesh", "grid", "plan", "--help"},
 		{"gridmesh", "grid", "units", "--help"},
 		{"gridmesh", "grid", "rollback", "--help"},

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// walk visits every command that people may run, by its path without the
+// program's name.
+func walkCommands(cmd *cobra.Command, visit func(path string, cmd *cobra.Command)) {
+	for _, sub := range cmd.Commands() {
+		if name := sub.Name(); name == "help" || name == "completion" {
+			continue
+		}
+		_, path, _ := strings.Cut(sub.CommandPath(), " ")
+		visit(path, sub)
+		walkCommands(sub, visit)
+	}
+}
+
+// docs/cli.md has every flag, with the commands that take it, and no other.
+func TestFlagsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile("^\\| (?:`-[a-zA-Z]`, )?`--([a-z-]+)` \\| ([a-z, ]+) \\| \\S")
+	documented := map[string][]string{}
+	for line := range strings.Lines(string(page)) {
+		if found := row.FindStringSubmatch(line); found != nil {
+			documented[found[1]] = append(documented[found[1]], strings.Split(found[2], ", ")...)
+		}
+	}
+	actual := map[string][]string{}
+	walkCommands(command(), func(path string, cmd *cobra.Command) {
+		if !strings.Contains(string(page), "`gridmesh "+path) && !strings.Contains(string(page), "`"+strings.TrimPrefix(path, "grid ")+"`") {
+			t.Errorf("no word on gridmesh %s", path)
+		}
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			actual[f.Name] = append(actual[f.Name], path)
+			if f.Usage == "" {
+				t.Errorf("gridmesh %s --%s has no help", path, f.Name)
+			}
+		})
+	})
+	for _, name := range slices.Sorted(maps.Keys(actual)) {
+		slices.Sort(actual[name])
+		slices.Sort(documented[name])
+		if !slices.Equal(actual[name], documented[name]) {
+			t.Errorf("--%s is taken by %q; the page says %q", name, actual[name], documented[name])
+		}
+	}
+	for name := range documented {
+		if actual[name] == nil {
+			t.Errorf("the page has --%s, which no command takes", name)
+		}
+	}
+}
+
+// Every command helps, with an example of its own where it is one that does
+// something, and completes.
+func TestEveryCommandHelps(t *testing.T) {
+	walkCommands(command(), func(path string, cmd *cobra.Command) {
+		if cmd.Short == "" || !cmd.HasSubCommands() && !strings.Contains(cmd.Example, "gridmesh "+path) {
+			t.Errorf("gridmesh %s: %q, example %q", path, cmd.Short, cmd.Example)
+		}
+		for _, args := range [][]string{append(strings.Fields(path), "--help"), append([]string{"help"}, strings.Fields(path)...)} {
+			if code, out, log := gridmesh(t, args...); code != 0 || !strings.Contains(out, "gridmesh "+path) || log != "" {
+				t.Errorf("gridmesh %v: code %d\n%s%s", args, code, out, log)
+			}
+		}
+	})
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if code, out, log := gridmesh(t, "completion", shell); code != 0 || len(out) < 1000 || log != "" {
+			t.Errorf("completion for %s: code %d, %d bytes\n%s", shell, code, len(out), log)
+		}
+	}
+	if code, out, _ := gridmesh(t, "--version"); code != 0 || !strings.HasPrefix(out, "gridmesh version ") {
+		t.Errorf("--version: code %d: %s", code, out)
+	}
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gridmesh/gridmesh/grid"
+	"github.com/gridmesh/gridmesh/grid/plan"
+	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// stepRow is one child in the output of plan.
+type stepRow struct {
+	Grid   string         `json:"grid"`
+	Unit   string         `json:"unit,omitempty"`
+	Nodes  int            `json:"nodes"`
+	Child  string         `json:"child"`
+	Action string         `json:"action"`
+	Why    string         `json:"why,omitempty"`
+	Object map[string]any `json:"object,omitempty"`
+}
+
+func gridPlanCommand() *cobra.Command {
+	var in *gridInput
+	cmd := &cobra.Command{
+		Use: "plan", Short: "Show what grids would do in every unit, before they are applied", Args: cobra.NoArgs,
+		Long: `Show what grids would do in every unit, before they are applied.
+
+Reads grids, Nodes, and the Deployments, StatefulSets and Services that exist
+from manifests, as "kubectl get -o yaml" prints them, and changes nothing. With
+--kubeconfig too, the manifests are put over what the cluster has. -o yaml
+prints each child as it would be applied, as manifests that kubectl apply takes;
+-o json has actions and reasons as well.
+
+Exits with 1 where a manifest cannot be read, or makes a grid with a problem.`,
+		Example: `  gridmesh grid plan -f new-till.yaml --kubeconfig ~/.kube/config
+  kubectl get nodes,deploy,dg -A -o yaml >now.yaml && gridmesh grid plan -f now.yaml`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if len(in.files) == 0 {
+				return fmt.Errorf("%w: give -f FILE or -f DIR", run.ErrUsage)
+			}
+			if err := in.guard.Validate(); err != nil {
+				return fmt.Errorf("%w: %w", run.ErrUsage, err)
+			}
+			in.all = in.all || !cmd.Flags().Changed("namespace")
+			plans, problems, err := in.plans(cmd.Context())
+			if err != nil {
+				return err
+			}
+			rows := stepRows(plans, time.Now())
+			problems = append(problems, in.review()...)
+			if in.output == "yaml" {
+				return in.judge(in.own(problems), stepManifests(cmd.OutOrStdout(), rows, problems))
+			}
+			doc := map[string]any{"steps": rows, "problems": problemTexts(problems)}
+			return in.judge(in.own(problems), in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return stepTable(out, rows, problems) }))
+		},
+	}
+	in = newGridInput(cmd, true)
+	in.bindLenient(cmd.Flags())
+	grid.BindGuard(cmd.Flags(), &in.guard)
+	return cmd
+}
+
+func stepRows(plans []plan.Plan, now time.Time) []stepRow {
+	rows := []stepRow{}
+	for _, p := range plans {
+		for _, s := range p.Steps {
+			rows = append(rows, stepRow{
+				Grid: p.Grid.String(), Unit: s.Unit, Nodes: s.Nodes,
+				Child: strings.ToLower(s.Kind) + " " + s.Name, Action: string(s.Action), Why: s.Why, Object: unowned(s.Object(now)),
+			})
+		}
+	}
+	return rows
+}
+
+// unowned leaves out owners that no API server knows yet: they have no uid, and
+// it refuses them.
+func unowned(obj map[string]any) map[string]any {
+	metadata, _ := obj["metadata"].(map[string]any)
+	owners, _ := metadata["ownerReferences"].([]any)
+	for _, o := range owners {
+		if owner, _ := o.(map[string]any); owner["uid"] == "" {
+			delete(metadata, "ownerReferences")
+		}
+	}
+	return obj
+}
+
+// stepManifests writes children as a stream of manifests, and the rest as
+// comments.
+func stepManifests(out io.Writer, rows []stepRow, problems []topology.Problem) error {
+	comment := func(text string) { fmt.Fprintln(out, "# "+strings.ReplaceAll(text, "\n", "\n# ")) }
+	for _, p := range problems {
+		comment("problem: " + p.String())
+	}
+	for _, r := range rows {
+		fmt.Fprintln(out, "---")
+		text := fmt.Sprintf("%s: %s %s", r.Grid, r.Action, r.Child)
+		if r.Why != "" {
+			text += ": " + r.Why
+		}
+		comment(text)
+		if r.Object == nil {
+			continue
+		}
+		data, err := yaml.Marshal(r.Object)
+		if err != nil {
+			return fmt.Errorf("write %s: %w", r.Child, err)
+		}
+		if _, err := out.Write(data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func stepTable(out io.Writer, rows []stepRow, problems []topology.Problem) error {
+	t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "GRID\tUNIT\tNODES\tCHILD\tACTION\tWHY")
+	for _, r := range rows {
+		nodes := fmt.Sprint(r.Nodes)
+		if r.Unit == "" {
+			nodes = "-"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Grid, dash(r.Unit), nodes, r.Child, r.Action, dash(r.Why))
+	}
+	return flush(t, out, problems)
+}

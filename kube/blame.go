@@ -1,0 +1,77 @@
+package kube
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"syscall"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Ask asks the API server whether it is there and takes requests from us. What
+// it says is a Blame.
+func (c *Client) Ask(ctx context.Context) error {
+	err := c.Typed.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	if err == nil || apierrors.IsForbidden(err) {
+		return nil
+	}
+	return c.Blame(err)
+}
+
+// Blame says of a request that failed whom it was sent to, by which
+// configuration, and what to check. It is nil for nil.
+func (c *Client) Blame(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w; the API server is %s, of %s: %s", err, c.host, c.config, cure(err))
+}
+
+// cure is what to check where a request failed.
+func cure(err error) string {
+	var name *net.DNSError
+	var status apierrors.APIStatus
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return "it does not know who asks; check that the credentials there are this cluster's, and have not expired"
+	case apierrors.IsForbidden(err):
+		return "it does not permit that; give the user or ServiceAccount the rights (deploy/ has those of each program)"
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return "it speaks HTTP there and not HTTPS; check the address and the port"
+	case apierrors.IsNotFound(err):
+		return "it does not know that; install what is missing (the CRDs of grids: gridmesh-controller --install-crds), or is it another cluster?"
+	case isTLS(err):
+		return "its certificate is not trusted; check certificate-authority there, that the certificate names this address, and the clock"
+	case errors.As(err, &status) && status.Status().Code >= http.StatusInternalServerError:
+		return "it is there and cannot serve; see its log, and whether its etcd is well"
+	case errors.As(err, &status):
+		return "it refuses the request; is this the right cluster, and of a version that is supported?"
+	case errors.As(err, &name):
+		return "the name does not resolve here; check the address, and this host's DNS"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "nothing listens there; check the address and the port, and that the API server runs"
+	case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
+		return "nothing answers; check the address, and routes and firewalls on the way there"
+	}
+	return "check the address, the way there, and that the API server runs"
+}
+
+// isTLS reports whether the peer's certificate, or that it has one, is at fault.
+func isTLS(err error) bool {
+	var unverified *tls.CertificateVerificationError
+	var unknown x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var header tls.RecordHeaderError
+	return errors.As(err, &unverified) || errors.As(err, &unknown) || errors.As(err, &host) || errors.As(err, &invalid) || errors.As(err, &header)
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}

@@ -1,0 +1,170 @@
+package kube_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gridmesh/gridmesh/kube"
+	"github.com/gridmesh/gridmesh/kube/internal/apitest"
+)
+
+// kubeconfigFor writes a kubeconfig of servers by context, the first of them
+// current.
+func kubeconfigFor(t *testing.T, more string, servers ...string) string {
+	t.Helper()
+	var clusters, contexts []string
+	for i, server := range servers {
+		clusters = append(clusters, fmt.Sprintf("{name: c%d, cluster: {server: %q}}", i, server))
+		contexts = append(contexts, fmt.Sprintf("{name: c%d, context: {cluster: c%d, user: u}}", i, i))
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c0, clusters: [%s], contexts: [%s], users: [{name: u, user: {%s}}]}",
+		strings.Join(clusters, ", "), strings.Join(contexts, ", "), more)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// nobody is an address on which nothing listens.
+func nobody(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Of a request that failed people read the address, the config, and what to
+// check; the error stays what it was.
+func TestBlame(t *testing.T) {
+	stranger := httptest.NewUnstartedServer(http.NotFoundHandler())
+	stranger.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	stranger.StartTLS()
+	defer stranger.Close()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // its kernel answers, and nobody else
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for name, c := range map[string]struct{ server, want string }{
+		"refused": {"https://" + nobody(t), "nothing listens there"},
+		"no name": {"https://api.invalid:6443", "the name does not resolve here"},
+		"no TLS":  {"https://" + strings.TrimPrefix(plainServer(t), "http://"), "it speaks HTTP there"},
+		"no CA":   {stranger.URL, "its certificate is not trusted"},
+		"silent":  {"https://" + silent.Addr().String(), "nothing answers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := kubeconfigFor(t, "", c.server)
+			client, err := kube.Connect(path, "test", kube.NodeRate())
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			err = client.Ask(ctx)
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.server+", of kubeconfig "+path) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func plainServer(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// An API server that answers is asked no more than whether it is ready.
+func TestAsk(t *testing.T) {
+	s := apitest.New(t)
+	c := s.Client(t)
+	for code, want := range map[int]string{
+		http.StatusOK: "", http.StatusForbidden: "",
+		http.StatusUnauthorized: "does not know who asks", http.StatusInternalServerError: "cannot serve", http.StatusNotFound: "install what is missing", http.StatusTeapot: "refuses the request",
+	} {
+		s.Hook(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
+			apitest.Fail(w, code, http.StatusText(code))
+		})
+		if code == http.StatusOK {
+			s.Hook(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) { fmt.Fprint(w, "ok") })
+		}
+		err := c.Ask(t.Context())
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("it answers %d: %v, want %q", code, err, want)
+		}
+	}
+	s.Hook(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
+		apitest.Fail(w, http.StatusForbidden, "Forbidden")
+	})
+	if _, err := c.HasNetworkPolicy(t.Context()); !strings.Contains(c.Blame(err).Error(), "give the user or ServiceAccount the rights") {
+		t.Errorf("forbidden: %v", c.Blame(err))
+	}
+	if c.Blame(nil) != nil || !strings.Contains(c.Blame(errors.New("odd")).Error(), "check the address") {
+		t.Error("what is unknown, or nothing")
+	}
+}
+
+// The cluster is the one that kubectl would ask.
+func TestConnectPerson(t *testing.T) {
+	home, first, second := t.TempDir(), "https://192.0.2.1:6443", "https://192.0.2.2:6443"
+	asked, other := kubeconfigFor(t, "", first, second), kubeconfigFor(t, "", second)
+	t.Setenv("HOME", home)
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	t.Setenv("KUBECONFIG", "")
+	blamed := func(kubeconfig, context string) string {
+		t.Helper()
+		c, err := kube.ConnectPerson(kubeconfig, context, "test", kube.NodeRate())
+		if err != nil {
+			return err.Error()
+		}
+		return c.Blame(errors.New("x")).Error()
+	}
+	want := func(got string, parts ...string) {
+		t.Helper()
+		for _, part := range parts {
+			if !strings.Contains(got, part) {
+				t.Errorf("%s, want %q in it", got, part)
+			}
+		}
+	}
+	if _, err := kube.ConnectPerson("", "", "test", kube.NodeRate()); !errors.Is(err, kube.ErrNoConfig) {
+		t.Errorf("without any: %v", err)
+	}
+	if err := os.MkdirAll(filepath.Join(home, ".kube"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(home, ".kube", "config"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want(blamed("", ""), second, "of ~/.kube/config")
+	t.Setenv("KUBECONFIG", filepath.Join(home, "none")+":"+asked)
+	want(blamed("", ""), first, "of $KUBECONFIG ")
+	want(blamed("", "c1"), second, "context c1")
+	want(blamed("", "nothing"), `context "nothing" does not exist`)
+	want(blamed(other, ""), second, "of kubeconfig "+other)
+	want(blamed("/does/not/exist", ""), "read kubeconfig /does/not/exist", "no such file")
+	broken := filepath.Join(home, "broken")
+	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want(blamed(broken, ""), "read kubeconfig "+broken)
+}

@@ -1,0 +1,51 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/homedir"
+)
+
+// ErrNoConfig means that nothing says which cluster is meant.
+var ErrNoConfig = errors.New("no cluster is given")
+
+// ConnectPerson connects as kubectl does, for people: by a kubeconfig that was
+// asked for, else by those that $KUBECONFIG lists, else ~/.kube/config, else
+// in-cluster credentials. context is one of the kubeconfig, "" for its current
+// one. Without any of them it is ErrNoConfig. The API server need not answer.
+func ConnectPerson(kubeconfig, context, agent string, rate Rate) (*Client, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	var by string
+	switch list := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); {
+	case kubeconfig != "":
+		by = "kubeconfig " + kubeconfig
+	case list != "":
+		by = "$KUBECONFIG " + list
+	default: // client-go looks for the home directory at the start alone
+		by = "~/.kube/config"
+		rules.Precedence = []string{filepath.Join(homedir.HomeDir(), clientcmd.RecommendedHomeDir, clientcmd.RecommendedFileName)}
+	}
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
+	raw, err := loader.RawConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", by, err)
+	}
+	cfg, err := loader.ClientConfig()
+	switch {
+	case clientcmd.IsEmptyConfig(err) && len(raw.Clusters) == 0:
+		return nil, fmt.Errorf("%w: %s has none, and no in-cluster credentials are there", ErrNoConfig, by)
+	case err != nil:
+		return nil, fmt.Errorf("use %s: %w", by, err)
+	case len(raw.Clusters) == 0:
+		by = inCluster
+	}
+	if context != "" {
+		by += ", context " + context
+	}
+	return connect(cfg, by, agent, rate)
+}

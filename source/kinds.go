@@ -1,0 +1,73 @@
+package source
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gridmesh/gridmesh/api/names"
+)
+
+// grids and others are what gridmesh reads of manifests, by kind, and the
+// apiVersion in which it does. The kinds of grids are nobody else's.
+var (
+	gridVersion = names.SuperEdgeDomain + "/v1"
+	grids       = []string{"DeploymentGrid", "StatefulSetGrid", "ServiceGrid"}
+	others      = map[string][]string{
+		"Service": {"v1"}, "Node": {"v1"}, "EndpointSlice": {"discovery.k8s.io/v1"},
+		"ServiceCIDR": {"networking.k8s.io/v1", "networking.k8s.io/v1beta1"}, // of Kubernetes 1.31 and 1.32
+	}
+)
+
+// mistaken says of a document's head what is wrong with it: "" where it is of a
+// kind that is read, or that is none of our business.
+func mistaken(apiVersion, kind string) (field, text string) {
+	switch {
+	case kind == "" && apiVersion == "":
+		return "kind", "is missing, as is apiVersion; the document is left out"
+	case kind == "":
+		return "kind", "is missing; the document is left out"
+	case apiVersion == "":
+		return "apiVersion", "is missing; the document is left out"
+	}
+	group, _, grouped := strings.Cut(apiVersion, "/")
+	if !grouped {
+		group = ""
+	}
+	for _, name := range grids {
+		if alike(kind, name) {
+			return differs(apiVersion, kind, []string{gridVersion}, name)
+		}
+	}
+	if group == names.SuperEdgeDomain || group == names.Domain {
+		return "kind", fmt.Sprintf("%s has no %s; the document is left out: there are %s, of %s", apiVersion, kind, strings.Join(grids, ", "), gridVersion)
+	}
+	for name, versions := range others {
+		if alike(kind, name) && builtIn(group) {
+			return differs(apiVersion, kind, versions, name)
+		}
+	}
+	return "", ""
+}
+
+// differs says in what a document's head differs from what is read.
+func differs(apiVersion, kind string, versions []string, name string) (field, text string) {
+	switch {
+	case !slices.Contains(versions, apiVersion):
+		return "apiVersion", fmt.Sprintf("%s has no %s that is read here; the document is left out: write apiVersion: %s", apiVersion, name, versions[0])
+	case kind != name:
+		return "kind", fmt.Sprintf("%s is none; the document is left out: write kind: %s", kind, name)
+	}
+	return "", ""
+}
+
+// alike reports whether a kind is written as another, but for case and number.
+func alike(kind, name string) bool {
+	return strings.EqualFold(kind, name) || strings.EqualFold(kind, name+"s")
+}
+
+// builtIn reports whether a group is one of Kubernetes' own: other projects have
+// Services and Nodes as well.
+func builtIn(group string) bool {
+	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
+}

@@ -1,0 +1,71 @@
+package source
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gridmesh/gridmesh/api/names"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// byName are the objects of one kind that count.
+type byName[K, V comparable] map[K]placed[V]
+
+// put has an object count from here on. One of the same name that counted so
+// far is a mistake, unless an API server told it: then the object is what is to
+// be put over that.
+func (o byName[K, V]) put(key K, next placed[V], d *doubts) {
+	if was, twice := o[key]; twice && (next.live || !was.live) {
+		d.add(next.String(), "", fmt.Sprintf("is in %s as well; this one counts, for it is read last: remove one of them", was.place))
+	}
+	o[key] = next
+}
+
+// lead leads a builder from what it was given to what it should hold. Objects
+// are the same where their file did not change.
+func (o byName[K, V]) lead(next byName[K, V], set func(V) bool, remove func(K) bool) {
+	for k := range o {
+		if _, still := next[k]; !still {
+			remove(k)
+		}
+	}
+	for k, v := range next {
+		if o[k].is != v.is {
+			set(v.is)
+		}
+	}
+}
+
+// orphans are slices of Services that are not there. An API server deletes such
+// slices; here somebody mistyped a name, or left a file out.
+func (c *counted) orphans(d *doubts) {
+	for key, s := range c.slices {
+		service := topology.ObjectKey{Namespace: key.Namespace, Name: s.is.Service}
+		if _, there := c.services[service]; !there && !s.live {
+			d.add(s.String(), "metadata.labels["+names.ServiceName+"]",
+				fmt.Sprintf("names Service %s, which is not here: its endpoints serve nothing; correct the name, or add the Service", service))
+		}
+	}
+}
+
+// doubts are likely mistakes of a whole state, of which a wrong path may make
+// thousands.
+type doubts struct{ list []topology.Problem }
+
+// mostDoubts bounds those that are listed.
+const mostDoubts = 20
+
+func (d *doubts) add(object, field, text string) {
+	d.list = append(d.list, topology.Problem{Object: object, Field: field, Text: text})
+}
+
+// all are the first of them in an order of their own, and how many more.
+func (d *doubts) all() []topology.Problem {
+	slices.SortFunc(d.list, func(a, b topology.Problem) int { return strings.Compare(a.String(), b.String()) })
+	if more := len(d.list) - mostDoubts; more > 0 {
+		last := topology.Problem{Object: "manifests", Text: fmt.Sprintf("%d more objects are there twice, or are slices without a Service", more)}
+		return append(d.list[:mostDoubts:mostDoubts], last)
+	}
+	return d.list
+}
