@@ -22,9 +22,9 @@ func demoCommand() *cobra.Command {
 	var keep bool
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Show the main job: traffic stays in its unit, whatever is cut or killed", Args: cobra.NoArgs,
-		RunE: sandboxed(func(ctx context.Context) error {
+		RunE: kept(func() (bool, error) { return keep, nil }, func(ctx context.Context, s *server) error {
 			d := &demo{begin: time.Now()}
-			return d.run(ctx, keep)
+			return d.run(ctx, s)
 		}),
 	}
 	cmd.Flags().BoolVar(&keep, "keep", false, "leave the cluster running at the end")
@@ -74,7 +74,9 @@ func (d *demo) step(text string) {
 	fmt.Printf("\n[%5.1fs] %s\n", time.Since(d.begin).Seconds(), text)
 }
 
-func (d *demo) run(ctx context.Context, keep bool) error {
+// run tells the story; the server lets people at what is left at the end, and
+// is nil where nothing is.
+func (d *demo) run(ctx context.Context, s *server) error {
 	for _, f := range []func(context.Context) error{d.up, d.deploy, d.closed, d.namesResolve, d.newUnit, d.cutUplink, d.killPod, d.killNode, d.restart, d.heal} {
 		if err := f(ctx); err != nil {
 			return err
@@ -83,7 +85,7 @@ func (d *demo) run(ctx context.Context, keep bool) error {
 	if err := d.summary(); err != nil {
 		return err
 	}
-	if !keep {
+	if s == nil {
 		fmt.Println("\nLook around yourself: make demo KEEP=1")
 		return nil
 	}
@@ -95,7 +97,7 @@ The cluster stays until Ctrl-C or "bin/lab down". In another shell:
   bin/lab exec a-1 gridmesh-agent status --node-name a-1 --status-socket /run/lab/node/a-1/agent.sock
   bin/lab cut uplink a; bin/lab heal uplink a
 `)
-	return serve(ctx, d.c)
+	return s.serve(ctx, d.c)
 }
 
 // outlasts makes the cut of the uplink outlast the controller manager's
