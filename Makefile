@@ -26,7 +26,7 @@ PROGRAMS     := ./cmd/... ./test/lab ./test/cluster/lab-worker ./test/cluster/re
 # Packages whose tests run built programs, or build one for minutes; and those
 # that start whole nodes. One at a time, for two cores.
 BUILT_TESTS   := ./test/docs/ ./test/coredns/
-CLUSTER_TESTS := ./test/datapath/ ./test/kubernetes/ ./test/kubernetes/real/
+CLUSTER_TESTS := ./test/datapath/ ./test/kubernetes/ ./test/kubernetes/real/ ./test/lab/walk/
 # By a target of its own alone.
 SOAK_TESTS    := ./test/soak/
 # A machine of one core needs most of it; a quiet one of two a fifth.

@@ -167,12 +167,12 @@ func (c *Cluster) Deploy(ctx context.Context) error {
 }
 
 // PodProcesses are the processes of a pod's containers on a real node whose
-// program has a name, by their numbers here.
+// program has a name, by their numbers here; of any pod for uid "".
 func (n *Node) PodProcesses(uid, program string) (pids []int, err error) {
 	groups, err := filepath.Glob("/proc/[0-9]*/cgroup")
 	for _, group := range groups {
 		data, err := os.ReadFile(group)
-		if err != nil || !strings.Contains(string(data), "/"+n.cgroup+"/") || !strings.Contains(string(data), "/pod"+uid+"/") {
+		if err != nil || !inPod(string(data), n.cgroup, uid) {
 			continue
 		}
 		name, err := os.ReadFile(filepath.Join(filepath.Dir(group), "comm"))
@@ -186,4 +186,30 @@ func (n *Node) PodProcesses(uid, program string) (pids []int, err error) {
 		pids = append(pids, pid)
 	}
 	return pids, err
+}
+
+// inPod reports whether the control groups of a process are a pod's of a node.
+func inPod(groups, node, uid string) bool {
+	pod := "/pod"
+	if uid != "" {
+		pod += uid + "/"
+	}
+	return strings.Contains(groups, "/"+node+"/") && strings.Contains(groups, pod)
+}
+
+// AgentSocket is where the agent of a node reports, whether it runs in a pod of
+// a real node or beside it.
+func (n *Node) AgentSocket() string {
+	if n.Real {
+		return filepath.Join(n.Dir, realnode.GridmeshDir, "agent.sock")
+	}
+	return filepath.Join(n.Dir, "agent.sock")
+}
+
+// StateFile is the last good state of a node's agent.
+func (n *Node) StateFile() string {
+	if n.Real {
+		return filepath.Join(n.Dir, "lib/gridmesh/state")
+	}
+	return filepath.Join(n.Dir, edge.AgentState)
 }

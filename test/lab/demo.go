@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
@@ -22,9 +19,9 @@ func demoCommand() *cobra.Command {
 	var keep bool
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Show the main job: traffic stays in its unit, whatever is cut or killed", Args: cobra.NoArgs,
-		RunE: sandboxed(func(ctx context.Context) error {
+		RunE: kept(func() (bool, error) { return keep, nil }, func(ctx context.Context, s *server) error {
 			d := &demo{begin: time.Now()}
-			return d.run(ctx, keep)
+			return d.run(ctx, s)
 		}),
 	}
 	cmd.Flags().BoolVar(&keep, "keep", false, "leave the cluster running at the end")
@@ -74,8 +71,10 @@ func (d *demo) step(text string) {
 	fmt.Printf("\n[%5.1fs] %s\n", time.Since(d.begin).Seconds(), text)
 }
 
-func (d *demo) run(ctx context.Context, keep bool) error {
-	for _, f := range []func(context.Context) error{d.up, d.deploy, d.closed, d.namesResolve, d.newUnit, d.cutUplink, d.killPod, d.killNode, d.restart, d.heal} {
+// run tells the story; the server lets people at what is left at the end, and
+// is nil where nothing is.
+func (d *demo) run(ctx context.Context, s *server) error {
+	for _, f := range []func(context.Context) error{d.up, d.deploy, d.closed, d.namesResolve, d.newUnit, d.cutUplink, d.killPod, d.killNode, d.givenUp, d.restart, d.heal} {
 		if err := f(ctx); err != nil {
 			return err
 		}
@@ -83,7 +82,7 @@ func (d *demo) run(ctx context.Context, keep bool) error {
 	if err := d.summary(); err != nil {
 		return err
 	}
-	if !keep {
+	if s == nil {
 		fmt.Println("\nLook around yourself: make demo KEEP=1")
 		return nil
 	}
@@ -95,44 +94,7 @@ The cluster stays until Ctrl-C or "bin/lab down". In another shell:
   bin/lab exec a-1 gridmesh-agent status --node-name a-1 --status-socket /run/lab/node/a-1/agent.sock
   bin/lab cut uplink a; bin/lab heal uplink a
 `)
-	return serve(ctx, d.c)
-}
-
-// outlasts makes the cut of the uplink outlast the controller manager's
-// patience, so that it marks the unit's pods: the unit must serve itself
-// nevertheless, when the cloud is back too. Off as long as an agent believes
-// such a verdict about its own unit.
-const outlasts = false
-
-// nodeGrace is how long the controller manager waits for a silent node:
-// Kubernetes' own, which the cut does not reach, or a few heartbeats.
-func nodeGrace() time.Duration {
-	if outlasts {
-		return 12 * time.Second
-	}
-	return 50 * time.Second
-}
-
-// marked waits until the controller manager has marked the pods of a unit that
-// it does not hear of.
-func (d *demo) marked(ctx context.Context, unit string) error {
-	return d.wait(ctx, "the controller manager to mark the pods of unit "+unit, func() error {
-		for _, p := range d.pods {
-			if p.unit != unit {
-				continue
-			}
-			now, err := d.c.Kube.CoreV1().Pods("default").Get(ctx, p.name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if slices.ContainsFunc(now.Status.Conditions, func(c corev1.PodCondition) bool {
-				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-			}) {
-				return fmt.Errorf("%s counts as ready", p.name)
-			}
-		}
-		return nil
-	})
+	return s.serve(ctx, d.c)
 }
 
 func (d *demo) up(ctx context.Context) (err error) {
@@ -141,7 +103,7 @@ func (d *demo) up(ctx context.Context) (err error) {
 	defer cancel()
 	lab := labConfig(3, 2)
 	lab.Units[2].Nodes = lab.Units[2].Nodes[:1]
-	d.c, err = cluster.Up(ctx, cluster.Config{Lab: lab, Unlabelled: []string{"c-1"}, Proxy: map[string]string{"": "gridmesh"}, NodeGrace: nodeGrace(), Say: say})
+	d.c, err = cluster.Up(ctx, cluster.Config{Lab: lab, Unlabelled: []string{"c-1"}, Proxy: map[string]string{"": gridmesh}, Say: say})
 	if err != nil {
 		return err
 	}
@@ -211,7 +173,7 @@ func (d *demo) cutUplink(ctx context.Context) error {
 	if err := d.kept(ctx, "a-1"); err != nil {
 		return err
 	}
-	d.step("The uplink of unit a is cut: no cloud, no API server")
+	d.step("The uplink of unit a is cut, for longer than the cloud waits for a node: no API server")
 	if err := d.c.Lab.Unit("a").CutUplink(); err != nil {
 		return err
 	}
@@ -290,36 +252,4 @@ func (d *demo) restart(ctx context.Context) error {
 		return err
 	}
 	return d.noCloud()
-}
-
-func (d *demo) heal(ctx context.Context) error {
-	if outlasts {
-		if err := d.marked(ctx, "a"); err != nil {
-			return err
-		}
-		say("the cloud has given up unit a: its pods count as not ready there")
-	}
-	d.step("Everything heals")
-	if err := errors.Join(d.c.Lab.Node("a-2").Heal(), d.c.Lab.Unit("a").HealUplink()); err != nil {
-		return err
-	}
-	if outlasts { // while the cloud's verdict is still that of before
-		if err := d.mustBeClosed("the cloud is back", "a-1"); err != nil {
-			return err
-		}
-	}
-	if err := d.nodesHeard(ctx, time.Now()); err != nil {
-		return err
-	}
-	if err := d.learn(ctx, "a", "b", "c"); err != nil {
-		return err
-	}
-	nodes := []string{"a-1", "a-2", "b-1", "b-2", "c-1"}
-	if err := d.caughtUp(ctx, nodes...); err != nil {
-		return err
-	}
-	if err := d.settle(ctx, nodes...); err != nil {
-		return err
-	}
-	return d.mustBeClosed("healed", nodes...)
 }

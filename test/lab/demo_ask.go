@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -19,6 +20,8 @@ const (
 	// requestTimeout is long, for a slow machine is no failure; the table
 	// shows the slowest request.
 	requestTimeout = 20 * time.Second
+	// rest is the pause between two requests of a place that asks all the time.
+	rest = 5 * time.Millisecond
 	// enough failures are enough: a demonstration that fails should end.
 	enough = 5
 )
@@ -73,9 +76,52 @@ func (d *demo) mustBeClosed(what string, nodes ...string) error {
 			return err
 		}
 		for _, p := range places {
-			d.ask(&r, p, d.c.Nodes[node].Unit.Name)
+			for i := 0; i < requests && r.failed < enough; i++ {
+				r.ask(p, d.to, d.c.Nodes[node].Unit.Name, d.pods)
+			}
 		}
 	}
+	return d.judge(r)
+}
+
+// during is mustBeClosed for as long as f takes, all places at once.
+func (d *demo) during(what string, f func() error, nodes ...string) error {
+	ended := make(chan struct{})
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	all := row{what: what}
+	to, pods := d.to, d.pods // f may learn of others
+	for _, node := range nodes {
+		places, err := d.places(node)
+		if err != nil {
+			return err
+		}
+		unit := d.c.Nodes[node].Unit.Name
+		for _, p := range places {
+			wg.Go(func() {
+				r := row{}
+				for open := true; open && r.failed < enough; {
+					r.ask(p, to, unit, pods)
+					select {
+					case <-ended:
+						open = false
+					case <-time.After(rest):
+					}
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				all.add(r)
+			})
+		}
+	}
+	err := f()
+	close(ended)
+	wg.Wait()
+	return errors.Join(err, d.judge(all))
+}
+
+// judge prints a row, and returns an error unless the own unit answered all.
+func (d *demo) judge(r row) error {
 	d.rows = append(d.rows, r)
 	say("%d requests: %d answered by the own unit, %d by another, %d failed; the slowest took %s", r.asked, r.own, r.foreign, r.failed, r.slowest)
 	if r.own == 0 || r.own != r.asked {
@@ -84,27 +130,27 @@ func (d *demo) mustBeClosed(what string, nodes ...string) error {
 	return nil
 }
 
-// ask adds the requests of one place to a row.
-func (d *demo) ask(r *row, from place, unit string) {
-	for range requests {
-		if r.failed == enough {
-			return
-		}
-		start := time.Now()
-		a, err := edge.Ask(from.ns, "tcp", d.to, requestTimeout)
-		r.slowest = max(r.slowest, time.Since(start).Round(100*time.Microsecond))
-		r.asked++
-		switch p := d.pods[a.Name]; {
-		case err != nil:
-			r.failed++
-			say("from %s: %v", from.name, err)
-		case p != nil && p.unit == unit:
-			r.own++
-		default:
-			r.foreign++
-			say("from %s: answered by %s", from.name, a.Name)
-		}
+// ask adds a request of a place to a row.
+func (r *row) ask(from place, to netip.AddrPort, unit string, pods map[string]*pod) {
+	start := time.Now()
+	a, err := edge.Ask(from.ns, "tcp", to, requestTimeout)
+	r.slowest = max(r.slowest, time.Since(start).Round(100*time.Microsecond))
+	r.asked++
+	switch p := pods[a.Name]; {
+	case err != nil:
+		r.failed++
+		say("from %s: %v", from.name, err)
+	case p != nil && p.unit == unit:
+		r.own++
+	default:
+		r.foreign++
+		say("from %s: answered by %s", from.name, a.Name)
 	}
+}
+
+func (r *row) add(o row) {
+	r.asked, r.own, r.foreign, r.failed = r.asked+o.asked, r.own+o.own, r.foreign+o.foreign, r.failed+o.failed
+	r.slowest = max(r.slowest, o.slowest)
 }
 
 // askPod asks a pod of the shop by its own address, from its node.

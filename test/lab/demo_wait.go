@@ -196,26 +196,6 @@ func (d *demo) kept(ctx context.Context, node string) error {
 	})
 }
 
-// nodesHeard waits until every node has renewed its lease after a moment:
-// from then on the controller manager does not take one for dead any more.
-func (d *demo) nodesHeard(ctx context.Context, after time.Time) error {
-	if err := d.wait(ctx, "every kubelet to reach the API server again", func() error {
-		for name := range d.c.Nodes {
-			l, err := d.c.Kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if l.Spec.RenewTime == nil || l.Spec.RenewTime.Time.Before(after) {
-				return fmt.Errorf("%s was last heard of at %v", name, l.Spec.RenewTime)
-			}
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	return d.wait(ctx, "every node to be ready", func() error { return d.c.NodesReady(ctx) })
-}
-
 // mark is a Service that nobody uses, with an endpoint on every node.
 const mark = `
 apiVersion: v1

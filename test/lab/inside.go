@@ -3,10 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -16,41 +19,109 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 )
 
-// execute runs a command on a node, or in a pod's network with its names.
+// execute runs a command on a node, or in a pod's network, with the names that
+// are known there.
 func (c *call) execute(args []string) error {
+	if len(args) > 1 && args[1] == "--" {
+		args = slices.Delete(args, 1, 2)
+	}
 	if len(args) < 2 {
-		return errors.New("say: NODE COMMAND..., or POD COMMAND... (NAMESPACE/POD outside of default)")
+		return usagef("say: NODE COMMAND..., or POD COMMAND... (NAMESPACE/POD outside of default)")
 	}
-	if n := c.c.Lab.Node(args[0]); n != nil {
-		return c.run(n.NS, args[1:])
-	}
-	namespace, name, found := strings.Cut(args[0], "/")
-	if !found {
-		namespace, name = "default", args[0]
-	}
-	uid, err := c.c.Kubectl("get", "pod", "-n", namespace, name, "-o", "jsonpath={.metadata.uid}")
-	if err != nil {
-		return fmt.Errorf("no node and no pod %s: %s", args[0], strings.TrimSpace(uid))
-	}
-	ns, err := netlab.OpenNS("pod-" + uid)
-	if err != nil {
-		return err
-	}
-	file, err := resolvConf(uid)
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file)
 	argv, err := absolute(args[1:])
 	if err != nil {
 		return err
 	}
-	// The file lies over the machine's own for this command alone.
-	return c.run(ns, append([]string{"unshare", "--mount", "--propagation", "private", "sh", "-c", `mount --bind "$0" /etc/resolv.conf && exec "$@"`, file}, argv...))
+	if n := c.c.Nodes[args[0]]; n != nil {
+		return c.onNode(n, argv)
+	}
+	return c.inPod(args[0], argv)
 }
 
-// resolvConf is a copy of a pod's resolv.conf, of the oldest of its processes
-// which has one: the file itself lies in mounts of the container's own.
+// inPod runs a command in a pod's network.
+func (c *call) inPod(pod string, argv []string) error {
+	namespace, name, found := strings.Cut(pod, "/")
+	if !found {
+		namespace, name = "default", pod
+	}
+	out, err := c.c.Kubectl("get", "pod", "-n", namespace, name, "-o", "jsonpath={.metadata.uid} {.spec.nodeName} {.spec.hostNetwork}")
+	if err != nil {
+		return usagef("no node and no pod %s; nodes are %s; kubectl says: %s", pod, strings.Join(names(c.c), ", "), strings.TrimSpace(out))
+	}
+	f := strings.Fields(out)
+	if len(f) < 2 || c.c.Nodes[f[1]] == nil {
+		return fmt.Errorf("pod %s/%s is on no node yet", namespace, name)
+	}
+	n := c.c.Nodes[f[1]]
+	if !n.Real && slices.Contains(f[2:], "true") {
+		return c.onNode(n, argv) // whose network is the pod's
+	}
+	ns, err := netlab.OpenNS("pod-" + f[0])
+	if err != nil {
+		return err
+	}
+	defer ns.Leave()
+	text, err := resolvConf(f[0])
+	if err != nil {
+		return err
+	}
+	return c.named(ns, nil, text, argv)
+}
+
+// onNode runs a command on a node; on a real one, where its programs see each
+// other and its files.
+func (c *call) onNode(n *cluster.Node, argv []string) error {
+	var enter []string
+	if n.Real {
+		if !n.Kubelet.Running() {
+			return offError(n)
+		}
+		enter = []string{"nsenter", "--target", strconv.Itoa(n.Kubelet.PID()), "--mount", "--pid", "--uts", "--ipc"}
+	}
+	text := ""
+	if runs(n, "dns") != none {
+		text = nodeNames
+	}
+	return c.named(n.NS, enter, text, argv)
+}
+
+// nodeNames lets people on a node say a Service's name as pods of the namespace
+// default do.
+var nodeNames = "nameserver " + edge.NodeDNS[0] + "\nsearch default.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n"
+
+// withNames lays a file over the machine's own resolv.conf, for one command
+// alone, and goes to where the caller is. Where the machine's is a link to
+// nowhere, for /run is the lab's, there is a file first.
+const withNames = `if [ -n "$0" ]; then
+  to=$(readlink -m /etc/resolv.conf)
+  case $to in /run/*) [ -e "$to" ] || { mkdir -p "${to%/*}" && : >"$to"; } ;; esac
+  mount --bind "$0" "$to" || exit
+fi
+cd "$1" 2>/dev/null
+shift
+exec "$@"`
+
+// named runs a command with the text as its resolv.conf, where there is one.
+func (c *call) named(ns *netlab.NS, enter []string, text string, argv []string) error {
+	path := ""
+	if text != "" {
+		f, err := os.CreateTemp("", "resolv.conf-")
+		if err != nil {
+			return err
+		}
+		path = f.Name()
+		defer os.Remove(path)
+		_, err = f.WriteString(text)
+		if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+			return err
+		}
+	}
+	all := slices.Concat(enter, []string{"unshare", "--mount", "--propagation", "private", "sh", "-c", withNames, path, c.dir}, argv)
+	return c.run(ns, c.files[2], all)
+}
+
+// resolvConf is a pod's resolv.conf, of the oldest of its processes which has
+// one: the file itself lies in mounts of the container's own.
 func resolvConf(uid string) (string, error) {
 	pids, err := edge.PodProcesses(uid)
 	if err != nil {
@@ -58,15 +129,9 @@ func resolvConf(uid string) (string, error) {
 	}
 	for _, pid := range pids {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/root/etc/resolv.conf", pid))
-		if err != nil {
-			continue
+		if err == nil {
+			return string(text), nil
 		}
-		f, err := os.CreateTemp("", "resolv.conf-")
-		if err != nil {
-			return "", err
-		}
-		_, err = f.Write(text)
-		return f.Name(), errors.Join(err, f.Chmod(0o644), f.Close())
 	}
 	return "", errors.New("no process of the pod has a resolv.conf")
 }
@@ -82,17 +147,48 @@ func absolute(argv []string) ([]string, error) {
 	return append([]string{path}, argv[1:]...), nil
 }
 
-// served are the verbs of kubectl that ask a node's kubelet.
-var served = []string{"exec", "logs", "attach", "cp", "port-forward", "debug"}
-
 // kubectl runs kubectl in the cloud.
 func (c *call) kubectl(args []string) error {
-	err := c.run(c.c.Lab.Cloud, append([]string{edge.Binary("kube"), "kubectl", "--kubeconfig", c.c.Kubeconfig}, args...))
-	if err != nil && len(args) > 0 && slices.Contains(served, args[0]) {
-		fmt.Fprintln(c.files[2], `lab: where nodes run the stand-in for the kubelet, it takes no calls. Instead of kubectl exec say "lab exec POD COMMAND";
+	argv := append([]string{edge.Binary("kube"), "kubectl", "--kubeconfig", c.c.Kubeconfig}, args...)
+	if len(args) == 0 || !slices.Contains(served, args[0]) {
+		return c.run(c.c.Lab.Cloud, c.files[2], argv)
+	}
+	said := &tail{to: c.files[2]}
+	err := c.run(c.c.Lab.Cloud, said, argv)
+	if err != nil && !allReal(c.c) && kubeletCall.Match(said.last) {
+		fmt.Fprintln(c.files[2], `lab: the stand-in for the kubelet takes no calls. Instead of kubectl exec say "lab exec POD COMMAND";
 lab: what pods write is in /run/lab/node/NODE/logs: lab exec NODE sh -c 'tail -n 50 /run/lab/node/NODE/logs/*'`)
 	}
 	return err
+}
+
+func allReal(c *cluster.Cluster) bool {
+	for _, n := range c.Nodes {
+		if !n.Real {
+			return false
+		}
+	}
+	return true
+}
+
+// served are the verbs of kubectl that ask a node's kubelet.
+var served = []string{"exec", "logs", "attach", "cp", "port-forward", "debug"}
+
+// kubeletCall is what the API server says where no kubelet listens, which is as
+// it should be with the stand-in.
+var kubeletCall = regexp.MustCompile(`https://[^/ ]*:10250/.*connection refused`)
+
+// tail passes on what is written, and keeps the end.
+type tail struct {
+	to   io.Writer
+	last []byte
+}
+
+func (t *tail) Write(b []byte) (int, error) {
+	const most = 4 << 10
+	t.last = append(t.last, b...)
+	t.last = t.last[max(0, len(t.last)-most):]
+	return t.to.Write(b)
 }
 
 // killAfter is how long a command has to end when its caller has.
@@ -100,13 +196,14 @@ const killAfter = 2 * time.Second
 
 // run runs a command inside, with the caller's files and where the caller is.
 // It ends with the caller, and so does what it started.
-func (c *call) run(ns *netlab.NS, argv []string) error {
+func (c *call) run(ns *netlab.NS, stderr io.Writer, argv []string) error {
 	argv, err := absolute(argv)
 	if err != nil {
 		return err
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.files[0], c.files[1], c.files[2]
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.files[0], c.files[1], stderr
+	cmd.WaitDelay = killAfter
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(edge.Root(), "bin")+":"+os.Getenv("PATH"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if info, err := os.Stat(c.dir); err == nil && info.IsDir() { // it may be none of the sandbox's
@@ -137,34 +234,4 @@ func (c *call) run(ns *netlab.NS, argv []string) error {
 		return exitCode(max(exit.ExitCode(), 1))
 	}
 	return err
-}
-
-// program ends or starts a program of a node.
-func program(c *cluster.Cluster, on bool, args []string) error {
-	usage := errors.New("say: agent, envoy, dns or kubelet, and NODE")
-	if len(args) != 2 || c.Nodes[args[1]] == nil {
-		return usage
-	}
-	n := c.Nodes[args[1]]
-	programs := map[string]struct {
-		process *edge.Process
-		start   func() error
-	}{
-		"agent": {n.Agent, n.StartAgent}, "envoy": {n.Envoy, n.StartEnvoy}, "kubelet": {n.Kubelet, n.StartKubelet},
-		"dns": {n.DNS, func() error { return n.StartDNS(netlab.CloudIP.String()) }},
-	}
-	p, known := programs[args[0]]
-	running := p.process != nil && p.process.Running()
-	switch {
-	case !known:
-		return usage
-	case on && running:
-		return fmt.Errorf("%s of %s runs", args[0], args[1])
-	case on:
-		return p.start()
-	case !running:
-		return fmt.Errorf("%s of %s does not run; start it with: lab start %s %s", args[0], args[1], args[0], args[1])
-	}
-	p.process.Kill()
-	return nil
 }

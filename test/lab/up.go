@@ -3,11 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
+	"github.com/miekg/dns"
 	"github.com/spf13/cobra"
 
 	"github.com/gridmesh/gridmesh/test/cluster"
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 	"github.com/gridmesh/gridmesh/test/cluster/realnode"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
@@ -23,16 +27,16 @@ func upCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "up", Short: "Start a cluster and stay in the foreground", Args: cobra.NoArgs,
 		Example: "  lab up --units 3 --nodes 2\n  lab up --real --units 2 --nodes 1\n  lab kubectl get nodes -L unit\n  lab cut uplink a",
-		RunE: sandboxed(func(ctx context.Context) error {
+		RunE: kept(func() (bool, error) { return true, checkUp(units, nodes, proxy) }, func(ctx context.Context, s *server) error {
 			if realNodes {
-				return upReal(ctx, units, nodes, proxy)
+				return upReal(ctx, s, units, nodes, proxy)
 			}
-			return up(ctx, units, nodes, proxy)
+			return up(ctx, s, units, nodes, proxy)
 		}),
 	}
 	cmd.Flags().IntVar(&units, "units", 2, "units, named a, b, c ...")
 	cmd.Flags().IntVar(&nodes, "nodes", 2, "nodes a unit; the odd ones have routed pods, the even ones bridged")
-	cmd.Flags().StringVar(&proxy, "proxy", "gridmesh", "what serves Services: gridmesh, kube-proxy or none")
+	cmd.Flags().StringVar(&proxy, "proxy", gridmesh, "what serves Services: gridmesh (with DNS), kube-proxy or none (without)")
 	cmd.Flags().BoolVar(&realNodes, "real", false, "nodes with the real kubelet and containerd, all bridged; gridmesh comes by deploy/ (needs root, and "+realnode.Packages+")")
 	return cmd
 }
@@ -52,11 +56,8 @@ func labConfig(units, nodes int) netlab.Config {
 	return cfg
 }
 
-func up(ctx context.Context, units, nodes int, proxy string) error {
-	if err := checkSize(units, nodes); err != nil {
-		return err
-	}
-	if proxy == "none" {
+func up(ctx context.Context, s *server, units, nodes int, proxy string) error {
+	if proxy == noProxy {
 		proxy = ""
 	}
 	starting, cancel := context.WithTimeout(ctx, upTimeout)
@@ -65,22 +66,70 @@ func up(ctx context.Context, units, nodes int, proxy string) error {
 	if err != nil {
 		return err
 	}
-	if proxy == "gridmesh" {
-		kubeconfig, err := c.ControllerKubeconfig()
-		if err != nil {
-			return err
-		}
-		if _, err := c.StartController(kubeconfig); err != nil {
+	if proxy == gridmesh {
+		if err := startRest(starting, c); err != nil {
 			return err
 		}
 	}
-	fmt.Printf("up: %s; stop with Ctrl-C\n", strings.Join(names(c), " "))
-	return serve(ctx, c)
+	announce(c, "", proxy == gridmesh)
+	return s.serve(ctx, c)
 }
 
-func checkSize(units, nodes int) error {
+// startRest starts what gridmesh has besides agents and Envoys: its controller,
+// and DNS on every node.
+func startRest(ctx context.Context, c *cluster.Cluster) error {
+	kubeconfig, err := c.ControllerKubeconfig()
+	if err != nil {
+		return err
+	}
+	if _, err := c.StartController(kubeconfig); err != nil {
+		return err
+	}
+	begin := time.Now()
+	for _, n := range c.Nodes {
+		if err := n.StartDNS(netlab.CloudIP.String()); err != nil {
+			return err
+		}
+	}
+	for name, n := range c.Nodes {
+		if _, err := wait.For(ctx, "names to resolve on "+name, func() error {
+			if !n.DNS.Running() {
+				return fmt.Errorf("its DNS has ended:\n%s", n.DNS.Log())
+			}
+			_, err := edge.Resolve(n.NS, edge.NodeDNS[0]+":53", "kubernetes.default.svc.cluster.local.", dns.TypeA)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	say("names resolve on every node: %s", time.Since(begin).Round(10*time.Millisecond))
+	return nil
+}
+
+// announce says that the lab is there, and what it has not.
+func announce(c *cluster.Cluster, what string, hasDNS bool) {
+	if hasDNS {
+		say("a Service's name is known on every node and in pods: lab exec a-1 -- curl http://NAME")
+	} else {
+		say("there is no DNS: gridmesh-dns has its data from gridmesh's agent, and comes with --proxy gridmesh")
+	}
+	fmt.Printf("up%s: %s; stop with Ctrl-C or: lab down\n", what, strings.Join(names(c), " "))
+}
+
+// What may serve Services.
+const (
+	gridmesh  = "gridmesh"
+	kubeProxy = "kube-proxy"
+	noProxy   = "none"
+)
+
+// checkUp refuses what cannot be.
+func checkUp(units, nodes int, proxy string) error {
 	if units < 1 || units > 9 || nodes < 1 || nodes > 9 {
-		return fmt.Errorf("--units %d --nodes %d: each must be between 1 and 9", units, nodes)
+		return usagef("--units %d --nodes %d: each must be between 1 and 9", units, nodes)
+	}
+	if all := []string{gridmesh, kubeProxy, noProxy}; !slices.Contains(all, proxy) {
+		return usagef("--proxy %q: say %s", proxy, strings.Join(all, ", "))
 	}
 	return nil
 }

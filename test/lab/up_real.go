@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/gridmesh/gridmesh/test/cluster"
@@ -12,12 +11,9 @@ import (
 
 // upReal is up with real nodes. What serves Services then comes as on any
 // cluster: gridmesh by deploy/.
-func upReal(ctx context.Context, units, nodes int, proxy string) error {
-	if err := checkSize(units, nodes); err != nil {
-		return err
-	}
+func upReal(ctx context.Context, s *server, units, nodes int, proxy string) error {
 	cfg := cluster.Config{Lab: labConfig(units, nodes), Say: say}
-	if proxy == "kube-proxy" {
+	if proxy == kubeProxy {
 		cfg.Proxy = map[string]string{"": proxy}
 	}
 	for _, u := range cfg.Lab.Units {
@@ -32,13 +28,14 @@ func upReal(ctx context.Context, units, nodes int, proxy string) error {
 	if err != nil {
 		return err
 	}
-	if proxy == "gridmesh" {
+	if proxy == gridmesh {
 		start := time.Now()
 		if err := c.Deploy(starting); err != nil {
 			return err
 		}
 		say("deploy/ is applied and ready: %s", time.Since(start).Round(10*time.Millisecond))
 	}
-	fmt.Printf("up, with real kubelets: %s; images are gridmesh.test/app:1 and those of deploy/; stop with Ctrl-C\n", strings.Join(names(c), " "))
-	return serve(ctx, c)
+	say("images are gridmesh.test/app:1 and those of deploy/")
+	announce(c, ", with real kubelets", proxy == gridmesh)
+	return s.serve(ctx, c)
 }

@@ -190,3 +190,24 @@ func ended(who string) bool {
 	now, err := startTime(pid)
 	return err != nil && errors.Is(err, fs.ErrNotExist) || err == nil && now != began
 }
+
+// Of lists the groups of the lab that a process has started, which may have
+// ended since.
+func Of(pid int) (dirs []string, err error) {
+	list, err := hierarchies()
+	if err != nil {
+		return nil, err
+	}
+	namespace, err := pidNamespace()
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range list {
+		found, err := filepath.Glob(filepath.Join(h.dir, fmt.Sprintf("%s%s-%d-*", prefix, namespace, pid)))
+		if err != nil {
+			return nil, err
+		}
+		dirs = append(dirs, found...)
+	}
+	return dirs, nil
+}

@@ -3,6 +3,7 @@ package edge
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,22 +27,33 @@ func (p *Process) ResidentMiB() (mib int, err error) {
 	return 0, fmt.Errorf("%s has no VmRSS: has %s ended?", path, p.Name)
 }
 
-// PodProcesses are the processes whose network is a pod's, the oldest first.
+// PodProcesses are a pod's processes, the oldest first: those whose network is
+// the pod's, where the stand-in for the kubelet made that, or those in its
+// control group.
 func PodProcesses(uid string) (pids []int, err error) {
+	of := func(dir string) bool {
+		data, err := os.ReadFile(filepath.Join(dir, "cgroup"))
+		return err == nil && strings.Contains(string(data), "/pod"+uid+"/")
+	}
 	want, err := os.Stat("/run/netns/pod-" + uid)
+	switch {
+	case err == nil:
+		of = func(dir string) bool {
+			got, err := os.Stat(filepath.Join(dir, "ns/net"))
+			return err == nil && os.SameFile(want, got)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return nil, err
 	}
-	links, err := filepath.Glob("/proc/[0-9]*/ns/net")
-	if err != nil {
-		return nil, err
-	}
-	for _, link := range links {
-		got, err := os.Stat(link)
-		if err != nil || !os.SameFile(want, got) {
+	for _, dir := range dirs {
+		if !of(dir) {
 			continue
 		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(link))))
+		pid, err := strconv.Atoi(filepath.Base(dir))
 		if err != nil {
 			return nil, err
 		}
@@ -54,7 +66,7 @@ func PodProcesses(uid string) (pids []int, err error) {
 	return pids, nil
 }
 
-// KillPod kills every process whose network is a pod's.
+// KillPod kills every process of a pod.
 func KillPod(uid string) error {
 	pids, err := PodProcesses(uid)
 	for _, pid := range pids {

@@ -130,7 +130,11 @@ func Slow(list []Dial, than time.Duration) (slow []Dial) {
 func NoneFailed(t *testing.T, what string, list []Dial) {
 	t.Helper()
 	failed := Failed(list)
-	t.Logf("%s: %d connections, %d failed, %d took more than 10 ms", what, len(list), len(failed), len(Slow(list, 10*time.Millisecond)))
+	slowest := time.Duration(0)
+	for _, d := range list {
+		slowest = max(slowest, d.Took)
+	}
+	t.Logf("%s: %d connections, %d failed, %d took more than 10 ms, the slowest %s", what, len(list), len(failed), len(Slow(list, 10*time.Millisecond)), slowest)
 	if len(list) < fewest {
 		t.Fatalf("%s: only %d connections were tried", what, len(list))
 	}

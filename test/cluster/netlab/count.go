@@ -71,67 +71,6 @@ func (u *Unit) Leaks() (Leaks, error) {
 	return l, nil
 }
 
-// Cut drops everything that passes a link, silently, as a dead line does.
-// Links are "uplink UNIT", "node NODE" and "link UNIT UNIT".
-func (l *Lab) cut(n *NS, family nftables.TableFamily, dev string, cut bool) error {
-	key := n.Name + " " + dev
-	if l.cuts[key] == cut {
-		return nil
-	}
-	conn, err := n.NFT()
-	if err != nil {
-		return err
-	}
-	t := &nftables.Table{Name: "cut-" + dev, Family: family}
-	conn.AddTable(t)
-	if !cut {
-		conn.DelTable(t)
-	} else {
-		for _, h := range []struct {
-			name string
-			hook *nftables.ChainHook
-			key  expr.MetaKey
-		}{{"in", nftables.ChainHookPrerouting, expr.MetaKeyIIFNAME}, {"out", nftables.ChainHookPostrouting, expr.MetaKeyOIFNAME}} {
-			c := conn.AddChain(&nftables.Chain{Name: h.name, Table: t, Type: nftables.ChainTypeFilter, Hooknum: h.hook, Priority: nftables.ChainPriorityRef(-310)})
-			conn.AddRule(&nftables.Rule{Table: t, Chain: c, Exprs: []expr.Any{
-				&expr.Meta{Key: h.key, Register: 1},
-				&expr.Cmp{Register: 1, Op: expr.CmpOpEq, Data: ifname(dev)},
-				&expr.Verdict{Kind: expr.VerdictDrop},
-			}})
-		}
-	}
-	if err := conn.Flush(); err != nil {
-		return fmt.Errorf("cut %s of %s: %w", dev, n.Name, err)
-	}
-	l.cuts[key] = cut
-	return nil
-}
-
-// CutUplink parts a unit from the cloud and from units it has no link to.
-func (u *Unit) CutUplink() error { return u.lab.cut(u.Router, nftables.TableFamilyINet, "up0", true) }
-
-func (u *Unit) HealUplink() error { return u.lab.cut(u.Router, nftables.TableFamilyINet, "up0", false) }
-
-// CutLink parts two units that have a link.
-func (u *Unit) CutLink(other string) error {
-	return u.lab.cut(u.Router, nftables.TableFamilyINet, "x-"+other, true)
-}
-
-// HealLink undoes CutLink.
-func (u *Unit) HealLink(other string) error {
-	return u.lab.cut(u.Router, nftables.TableFamilyINet, "x-"+other, false)
-}
-
-// Cut parts a node from everything, silently.
-func (n *Node) Cut() error {
-	return n.Unit.lab.cut(n.Unit.Router, nftables.TableFamilyBridge, "p-"+n.Name, true)
-}
-
-// Heal undoes Cut.
-func (n *Node) Heal() error {
-	return n.Unit.lab.cut(n.Unit.Router, nftables.TableFamilyBridge, "p-"+n.Name, false)
-}
-
 // NFT opens nftables of the namespace.
 func (n *NS) NFT() (*nftables.Conn, error) { return nftables.New(nftables.WithNetNSFd(int(n.fd))) }
 

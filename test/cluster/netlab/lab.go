@@ -48,7 +48,8 @@ type Lab struct {
 	Cloud *NS
 	wan   *NS
 	Units []*Unit
-	cuts  map[string]bool
+	links []string // "a b", in the order of units
+	cuts  cuts
 }
 
 // Unit is a site: a router with an uplink, and nodes behind it.
@@ -80,7 +81,7 @@ type Node struct {
 
 // Build makes the network.
 func Build(cfg Config) (*Lab, error) {
-	l := &Lab{cuts: map[string]bool{}}
+	l := &Lab{}
 	var err error
 	if l.wan, err = NewNS("wan"); err != nil {
 		return nil, err
@@ -203,6 +204,7 @@ func (l *Lab) link(a, b string) error {
 		return err
 	}
 	x.links, y.links = append(x.links, b), append(y.links, a)
+	l.links = append(l.links, a+" "+b)
 	return nil
 }
 

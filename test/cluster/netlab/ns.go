@@ -121,6 +121,12 @@ func (n *NS) Close() error {
 	return os.Remove(n.Path())
 }
 
+// Leave gives up the handles of a namespace that OpenNS opened; its name stays.
+func (n *NS) Leave() {
+	n.link.Close()
+	_ = n.fd.Close()
+}
+
 // Do runs f on a thread inside the namespace. Sockets that f opens stay there.
 func (n *NS) Do(f func() error) error {
 	done := make(chan error)

@@ -4,7 +4,8 @@
 // There is one way with and without root, several sandboxes can live side by
 // side, and nothing is left behind even after kill -9, because the kernel
 // removes what is in a namespace with its last process. Control groups, which
-// it does not, are removed from outside, at the latest by the next sandbox.
+// it does not, are removed by a process outside that waits for the sandbox's
+// end; where that one is killed, too, by the next sandbox.
 package sandbox
 
 import (
@@ -18,57 +19,70 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-
-	"github.com/gridmesh/gridmesh/test/cluster/cgroup"
 )
 
 // Dir is a tmpfs of the sandbox: state, sockets, logs.
 const Dir = "/run/lab"
 
-const inside = "GRIDMESH_SANDBOX"
+// What a process is to a sandbox is in this variable of its environment.
+const (
+	role    = "GRIDMESH_SANDBOX"
+	inside  = "1"
+	sweeper = "sweeper"
+)
 
 // Run calls f inside a sandbox and exits with its result. It must be the
 // first thing a program does: it starts the program again, with the same
 // arguments, inside.
-func Run(f func() int) {
-	if os.Getenv(inside) == "" {
-		os.Exit(enter())
+func Run(f func() int) { RunWith(nil, func(*os.File) int { return f() }) }
+
+// Outside reports whether Run has not started the program inside yet.
+func Outside() bool { return os.Getenv(role) == "" }
+
+// RunWith is Run with a file of outside, which may be nil, that is handed in.
+func RunWith(hand *os.File, f func(handed *os.File) int) {
+	switch os.Getenv(role) {
+	case "":
+		os.Exit(enter(hand))
+	case sweeper:
+		os.Exit(sweep())
 	}
+	handed := received()
 	if err := furnish(); err != nil {
 		fmt.Fprintln(os.Stderr, "sandbox:", err)
 		os.Exit(1)
 	}
-	os.Exit(f())
+	os.Exit(f(handed))
 }
 
 // enter starts the program again inside and passes signals and its result on.
-func enter() int {
+func enter(hand *os.File) int {
 	// The parent-death signal is tied to the thread that forks.
 	runtime.LockOSThread()
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Args[0] = os.Args[0]
-	cmd.Env = append(os.Environ(), inside+"=1", "TMPDIR="+Dir+"/tmp", fmt.Sprintf("GRIDMESH_LAB_UID=%d", os.Getuid()))
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
-		Pdeathsig:  syscall.SIGKILL,
-	}
-	if os.Geteuid() != 0 {
-		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
-	}
-	groups, err := ownGroups(cmd)
+	alive, hold, err := os.Pipe()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "sandbox:", err)
-		return 1
+		return failed(err)
 	}
+	defer hold.Close()
+	cmd := self(inside, "TMPDIR="+Dir+"/tmp")
+	give(cmd, alive, hand)
+	cmd.Stdin = os.Stdin
+	cmd.SysProcAttr = namespaces()
+	swept, err := startSweeper(cmd, alive)
+	if err != nil {
+		return failed(err)
+	}
+	// It sees the end of hold, also where this process is killed.
+	defer func() { _ = hold.Close(); swept() }()
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintf(os.Stderr, "sandbox: cannot make namespaces: %v\n", err)
 		if os.Geteuid() != 0 {
 			fmt.Fprintln(os.Stderr, "sandbox: without root this needs user namespaces (sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0)")
 		}
 		return 1
+	}
+	for _, f := range cmd.ExtraFiles { // what is inside has its own
+		_ = f.Close()
 	}
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT)
@@ -78,35 +92,41 @@ func enter() int {
 		}
 	}()
 	err = cmd.Wait()
-	if left := groups(); left != nil {
-		fmt.Fprintln(os.Stderr, "sandbox:", left)
-	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return max(exit.ExitCode(), 1)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "sandbox:", err)
-		return 1
+		return failed(err)
 	}
 	return 0
 }
 
-// ownGroups gives the sandbox the name of its control groups and returns what
-// removes them. Groups that others left when they were killed go now.
-func ownGroups(cmd *exec.Cmd) (remove func() error, err error) {
+func failed(err error) int {
+	fmt.Fprintln(os.Stderr, "sandbox:", err)
+	return 1
+}
+
+// self is this program again, with a role.
+func self(as string, env ...string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(append(os.Environ(), role+"="+as), env...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	return cmd
+}
+
+func namespaces() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
+		Pdeathsig:  syscall.SIGKILL,
+	}
 	if os.Geteuid() != 0 {
-		return func() error { return nil }, nil // and there are none
+		attr.Cloneflags |= unix.CLONE_NEWUSER
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
 	}
-	if err := cgroup.Sweep(); err != nil {
-		fmt.Fprintln(os.Stderr, "sandbox: remove what others left:", err)
-	}
-	name, err := cgroup.Own()
-	if err != nil {
-		return nil, err
-	}
-	cmd.Env = append(cmd.Env, cgroup.Env+"="+name)
-	return func() error { return cgroup.Remove(name) }, nil
+	return attr
 }
 
 // furnish mounts what a sandbox needs and brings lo up.
