@@ -85,6 +85,7 @@ func (r *replica) lead(ctx context.Context) error {
 	events := events.ForObjects(r.client, plan.Manager, r.log)
 	controller := grid.New(mirror, mirror, grid.Config{Guard: r.guard, Parallel: r.parallel, Log: r.log, Metrics: r.metrics, Events: events})
 	var g run.Group
+	r.tellOfKeys(&g)
 	ready := make(chan struct{})
 	g.Add("events", events.Run)
 	g.Add("mirror", func(ctx context.Context) error { return mirror.Run(ctx, func() { close(ready) }) })
@@ -102,4 +103,16 @@ func (r *replica) lead(ctx context.Context) error {
 		g.Add("CRDs", crds.Keep)
 	}
 	return g.Run(ctx)
+}
+
+// tellOfKeys adds what tells the owners of Services of mistakes in their topology
+// keys. Its Events have a queue of their own: they take no place of those about
+// grids.
+func (r *replica) tellOfKeys(g *run.Group) {
+	services := objects.NewMirror(r.client, grid.ServiceKinds(), grid.PruneService)
+	told := events.ForObjects(r.client, plan.Manager, r.log)
+	keys := grid.NewKeys(services, told, r.log)
+	g.Add("events of Services", told.Run)
+	g.Add("Services", func(ctx context.Context) error { return services.Run(ctx, func() {}) })
+	g.Add("topology keys", keys.Run)
 }
