@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"fmt"
 	"log/slog"
+	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -61,7 +64,37 @@ func (r *replica) listen(g *run.Group, registry *prometheus.Registry) error {
 	if err := g.AddHTTP("health", r.healthz, checks.Handler()); err != nil {
 		return err
 	}
-	return g.AddHTTP("metrics", r.config.metrics, run.MetricsMux(registry))
+	if err := g.AddHTTP("metrics", r.config.metrics, run.MetricsMux(registry)); err != nil {
+		return err
+	}
+	return r.listenSecurely(g, kube.NewGuard(r.client, run.MetricsMux(registry)))
+}
+
+// listenSecurely opens what others in the cluster ask for, over TLS.
+func (r *replica) listenSecurely(g *run.Group, h http.Handler) error {
+	if r.secure == "" {
+		return nil
+	}
+	var cfg *tls.Config
+	var err error
+	if r.tls.Cert == "" {
+		cfg, err = kube.SelfSigned(plan.Manager)
+	} else {
+		var c *run.Certificate
+		if c, err = run.LoadCertificate(r.tls, r.log); err == nil {
+			cfg = c.TLS()
+			g.AddTask("certificate", c.Run)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("--secure-metrics-bind-address: %w", err)
+	}
+	l, err := run.ListenTCP(r.secure)
+	if err != nil {
+		return fmt.Errorf("--secure-metrics-bind-address: %w", err)
+	}
+	g.AddListener("secure metrics", tls.NewListener(l, cfg), run.ServeHTTP(h))
+	return nil
 }
 
 // lead does the work of the one replica that acts.
