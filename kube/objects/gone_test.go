@@ -37,7 +37,10 @@ func TestAKindThatGoesAndReturns(t *testing.T) {
 			}
 			s.Hook(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) { http.NotFound(w, nil) })
 			s.EndWatches()
-			until(t, "a fault is told", func() bool { err := m.Fault(); return err != nil && strings.Contains(err.Error(), "deploymentgrids.superedge.io") })
+			until(t, "a fault is told", func() bool {
+				err := m.Fault()
+				return err != nil && strings.Contains(err.Error(), "deploymentgrids.superedge.io")
+			})
 			if there := m.Get("DeploymentGrid", "default", "till") != nil; there == told {
 				t.Errorf("while the kind is not served, till is there: %v", there)
 			}
