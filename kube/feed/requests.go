@@ -30,7 +30,18 @@ type requests[L runtime.Object] struct {
 	end    func()      // of the watch that is open; nil for none
 	timer  *time.Timer // of the next look; nil for none
 	relist bool        // the watch is not to go on: a list is due
+	opened time.Time   // the watch before
+	pause  time.Duration
 }
+
+// A watch that ended within shortWatch is followed by a pause, doubled up to
+// longestPause: client-go begins the next one at once where the one before told
+// anything, a bookmark for example.
+const (
+	shortWatch   = time.Second
+	firstPause   = 200 * time.Millisecond
+	longestPause = 5 * time.Second
+)
 
 func newRequests[L runtime.Object](f *Feed, api listWatcher[L], selector string) *requests[L] {
 	return &requests[L]{feed: f, api: api, selector: selector}
@@ -52,6 +63,9 @@ func (r *requests[L]) watch(ctx context.Context, o metav1.ListOptions) (apiwatch
 	if due := r.begin(o.SendInitialEvents != nil && *o.SendInitialEvents); due {
 		return nil, apierrors.NewResourceExpired("a list is looked at again") // which is what a reflector lists for
 	}
+	if err := r.pace(ctx); err != nil {
+		return nil, err
+	}
 	o.LabelSelector = r.selector
 	w, err := r.api.Watch(ctx, o)
 	r.feed.note(err)
@@ -61,11 +75,28 @@ func (r *requests[L]) watch(ctx context.Context, o metav1.ListOptions) (apiwatch
 	done := context.AfterFunc(ctx, w.Stop)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.end = func() { done(); w.Stop() }
+	r.end, r.opened = func() { done(); w.Stop() }, time.Now()
 	if r.relist { // meanwhile
 		r.end()
 	}
 	return w, nil
+}
+
+// pace waits where watches do not last.
+func (r *requests[L]) pace(ctx context.Context) error {
+	r.mu.Lock()
+	r.pause = min(max(2*r.pause, firstPause), longestPause)
+	if time.Since(r.opened) >= shortWatch {
+		r.pause = 0
+	}
+	pause := r.pause
+	r.mu.Unlock()
+	select {
+	case <-time.After(pause):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // begin ends the watch before, which a reflector may have left open, and
@@ -97,7 +128,7 @@ func (r *requests[L]) lookAgain(pause time.Duration) {
 	r.timer = time.AfterFunc(pause+rand.N(pause/5+1), func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.relist = true
+		r.relist, r.opened = true, time.Time{} // it is ended here: it might have lasted
 		r.endWatch()
 	})
 }

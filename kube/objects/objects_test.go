@@ -42,6 +42,13 @@ func prune(obj map[string]any) { delete(obj, "secret") }
 func mirrored(t *testing.T, s *apitest.Server) *Mirror {
 	t.Helper()
 	m := NewMirror(s.Client(t), []Kind{deployments}, prune)
+	run(t, s, m)
+	return m
+}
+
+// run runs a mirror until the test ends, and returns when everything is listed.
+func run(t *testing.T, s *apitest.Server, m *Mirror) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() { ended <- m.Run(ctx, func() { close(ready) }) }()
@@ -57,7 +64,6 @@ func mirrored(t *testing.T, s *apitest.Server) *Mirror {
 	case <-time.After(20 * time.Second):
 		t.Fatal("the mirror is not ready")
 	}
-	return m
 }
 
 // changes waits for a wake-up and returns what changed, sorted.

@@ -1,0 +1,58 @@
+package grid_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gridmesh/gridmesh/grid/gridtest"
+)
+
+// A rollout's progress costs a write of the status a second, however often its
+// units move; in waves two more for each wave, which are written at once: they
+// hold what the next decision follows from.
+func TestProgressCostsFewStatuses(t *testing.T) {
+	const units = 20
+	for name, tc := range map[string]struct {
+		rollout string
+		every   time.Duration
+		most    int
+	}{
+		"all at once": {"", 200 * time.Millisecond, 6}, // 20 bursts in 4 s, the first, the last
+		// A status knows whole seconds: a wave is ready from the next one on.
+		"in waves": {"\n  rollout: {maxUnits: 1, pauseSeconds: 0}\n", 3 * time.Second, 3*units + 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, settings{}, func(c *gridtest.Cluster) {
+				var names []string
+				for i := range units {
+					names = append(names, fmt.Sprintf("u%02d", i))
+				}
+				shops(names...)(c)
+				update(c, tillGrid+tc.rollout)
+			}, func(w *world) {
+				w.soon()
+				for i := range units {
+					w.RollOut(deployment(fmt.Sprintf("till-u%02d", i)))
+				}
+				w.soon()
+				since := time.Now()
+				update(w.Cluster, tillGrid+tc.rollout, "image: v1", "image: v2")
+				for i := range units {
+					w.pass(tc.every)
+					if got := w.running(fmt.Sprintf("u%02d", i)); got != "v2" {
+						t.Errorf("%s after the wave before was ready, unit %d runs %s", tc.every, i, got)
+					}
+					w.RollOut(deployment(fmt.Sprintf("till-u%02d", i)))
+				}
+				w.soon()
+				w.is(till, "status.updatedUnits", units)
+				writes := w.Calls(func(c gridtest.Call) bool { return c.Verb == gridtest.WriteStatus && !c.At.Before(since) })
+				if len(writes) > tc.most {
+					t.Errorf("%d writes of the status, want at most %d", len(writes), tc.most)
+				}
+				w.quiet()
+			})
+		})
+	}
+}
