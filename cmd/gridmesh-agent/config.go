@@ -34,6 +34,9 @@ type config struct {
 	adminSocket  string
 	output       string
 	envoyHeapMiB uint64
+
+	// Of cleanup alone.
+	files, stay bool
 }
 
 func defaults() *config {
