@@ -156,8 +156,8 @@ func (c *Cluster) addNode(ctx context.Context, n *netlab.Node) error {
 		AppImage:   program("lab-worker", "app"),
 		ShellImage: {},
 		// Those that deploy/kustomization.yaml names.
-		"gridmesh/agent:dev":       program("gridmesh-agent"),
-		"gridmesh/controller:dev":  program("gridmesh-controller"),
+		"gridmesh/agent:dev":       withCLI(program("gridmesh-agent")),
+		"gridmesh/controller:dev":  withCLI(program("gridmesh-controller")),
 		"gridmesh/dns:dev":         program("gridmesh-dns"),
 		"envoyproxy/envoy:v1.40.0": envoyImage(),
 	}
@@ -189,6 +189,12 @@ func (c *Cluster) addNode(ctx context.Context, n *netlab.Node) error {
 func program(name string, args ...string) kubelet.Image {
 	inside := "/app/" + name
 	return kubelet.Image{Command: append([]string{inside}, args...), Files: map[string]string{inside: edge.Binary(name)}}
+}
+
+// withCLI adds the people's command line to an image.
+func withCLI(image kubelet.Image) kubelet.Image {
+	image.Files["/app/gridmesh"] = edge.Binary("gridmesh")
+	return image
 }
 
 // envoyImage has the published image's entrypoint, and Envoy in the path.
