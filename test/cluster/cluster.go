@@ -292,26 +292,6 @@ func (c *Cluster) StartController(kubeconfig string, flags ...string) (*edge.Pro
 	}, flags...)...)
 }
 
-func (n *Node) startKubeProxy() error {
-	kubeconfig, err := n.c.pki.kubeconfig("kube-proxy", "system:kube-proxy", "", server())
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(n.Dir, "kube-proxy.yaml")
-	text := fmt.Sprintf(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
-kind: KubeProxyConfiguration
-mode: nftables
-clientConnection: {kubeconfig: %q}
-conntrack: {maxPerCore: 0}
-hostnameOverride: %s
-`, kubeconfig, n.Name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		return err
-	}
-	n.KubeProxy, err = edge.Start(n.NS, "kube-proxy "+n.Name, edge.Binary("kube"), "kube-proxy", "--config", path)
-	return err
-}
-
 // Kubectl runs kubectl as the administrator, in the cloud.
 func (c *Cluster) Kubectl(args ...string) (string, error) {
 	return c.KubectlInput(nil, args...)

@@ -46,6 +46,7 @@ func (c *Cluster) realImages() []realnode.Image {
 		withCLI(ours("gridmesh-controller", "docker.io/gridmesh/controller:dev")),
 		ours("gridmesh-dns", "docker.io/gridmesh/dns:dev"),
 		ours("lab-worker", AppImage+":1", "app"),
+		ours("kube-proxy", KubeProxyImage),
 		envoy,
 	}, c.cfg.RealImages...)
 }
