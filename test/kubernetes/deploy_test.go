@@ -77,6 +77,10 @@ func TestDeployedByManifests(t *testing.T) {
 		}
 	}
 
+	for _, name := range nodes {
+		asTold(t, name)
+		alertsHaveData(t, name)
+	}
 	dials := load.Start(t, []*netlab.NS{c.Nodes["c-1"].NS, c.Nodes["c-2"].NS}, a.at(0))
 	_, err = c.Kubectl("rollout", "restart", "-n", "gridmesh", "daemonset/gridmesh-agent")
 	must(t, err)

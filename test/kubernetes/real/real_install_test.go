@@ -9,12 +9,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
@@ -26,27 +26,56 @@ import (
 const newNode = "b-1"
 
 // everythingGone takes gridmesh away from every node, without labels, and holds
-// that nothing of it is left.
+// that nothing of it is left, and that nothing is taken away beside an agent.
 func everythingGone(t *testing.T) {
 	t.Helper()
-	for _, args := range [][]string{
-		{"-n", "gridmesh", "delete", "daemonset", "gridmesh-agent", "gridmesh-envoy", "gridmesh-dns"},
-		{"apply", "-k", filepath.Join(edge.Root(), "deploy/cleanup")},
-		{"-n", "gridmesh", "rollout", "status", "daemonset/gridmesh-cleanup", "--timeout=5m"},
-	} {
-		if out, err := c.Kubectl(args...); err != nil {
-			t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, out)
+	kubectl(t, "apply", "-k", filepath.Join(edge.Root(), "deploy/cleanup"))
+	wait.Eventually(t, func() error { return allWait(t) })
+	for _, n := range c.Nodes {
+		if left := traces(t, n); len(left) < 8 {
+			t.Errorf("%s serves, and only this is left of it: %q", n.Name, left)
 		}
 	}
+	kubectl(t, "-n", "gridmesh", "delete", "daemonset", "gridmesh-agent", "gridmesh-envoy", "gridmesh-dns")
+	kubectl(t, "-n", "gridmesh", "rollout", "status", "daemonset/gridmesh-cleanup", "--timeout=5m")
 	for _, n := range c.Nodes {
 		if left := traces(t, n); len(left) > 0 {
 			t.Errorf("%s is clean, and has:\n%s", n.Name, strings.Join(left, "\n"))
 		}
 	}
-	out, err := c.Kubectl("delete", "-k", filepath.Join(edge.Root(), "deploy/cleanup"))
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
+	kubectl(t, "delete", "-k", filepath.Join(edge.Root(), "deploy/cleanup"))
+}
+
+func kubectl(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := c.Kubectl(args...); err != nil {
+		t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, out)
 	}
+}
+
+// allWait returns nil once the scheduler has found that no node takes a pod of
+// the cleanup.
+func allWait(t *testing.T) error {
+	t.Helper()
+	pods, err := c.Pods(patient(t), "gridmesh", "app.kubernetes.io/name=gridmesh-cleanup")
+	if err != nil {
+		return err
+	}
+	waiting := 0
+	for _, p := range pods {
+		for _, cond := range p.Status.Conditions {
+			if cond.Type == corev1.PodScheduled && cond.Reason == corev1.PodReasonUnschedulable {
+				waiting++
+			}
+		}
+		if p.Spec.NodeName != "" {
+			t.Fatalf("%s went to %s, which is served", p.Name, p.Spec.NodeName)
+		}
+	}
+	if waiting < len(c.Nodes) {
+		return fmt.Errorf("%d of %d pods wait", waiting, len(c.Nodes))
+	}
+	return nil
 }
 
 // The page is walked from top to bottom with kubectl alone: a node of
@@ -62,19 +91,14 @@ func TestInstallAsWritten(t *testing.T) {
 	everythingGone(t)
 
 	a := deploy(t, "installed", 8080, false)
-	must(t, c.Apply(oldProxy))
 	t.Cleanup(func() {
-		stopProxy(t, n)
-		_, err := c.Kubectl("-n", "kube-system", "delete", "daemonset", "kube-proxy")
-		must(t, err)
-		_, err = c.Kubectl("label", "node", newNode, "unit="+n.Unit.Name, "--overwrite")
+		_, err := c.Kubectl("label", "node", newNode, "unit="+n.Unit.Name, "--overwrite")
 		must(t, err)
 	})
-	must(t, n.StartProxy("kube-proxy"))
+	startProxy(t, n)
 	reached(t, a)
 
 	w := newWalk(t)
-	w.instead("kube-proxy --cleanup", func() { stopProxy(t, n) })
 	w.until("## Update")
 	reached(t, a)
 	if said := w.said; !strings.Contains(said, "live") || !strings.Contains(said, "default/installed") {
@@ -88,7 +112,6 @@ func TestInstallAsWritten(t *testing.T) {
 	if left := traces(t, n); len(left) > 0 {
 		t.Errorf("%s has still:\n%s", newNode, strings.Join(left, "\n"))
 	}
-	must(t, n.StartProxy("kube-proxy"))
 	reached(t, a)
 	w.until("")
 	if out, err := c.Kubectl("get", "namespace,crd,clusterrole,clusterrolebinding", "-A", "-o", "name"); err != nil || strings.Contains(out, "gridmesh") || strings.Contains(out, "superedge") {
@@ -106,8 +129,7 @@ func reached(t *testing.T, a *app) {
 	})
 }
 
-// oldProxy stands for kube-proxy's DaemonSet, so that its pods come and go as
-// the page says; the proxy itself is a process of the node.
+// oldProxy is kube-proxy as a cluster has it, of the node that is to change.
 const oldProxy = `
 apiVersion: apps/v1
 kind: DaemonSet
@@ -117,35 +139,45 @@ spec:
   template:
     metadata: {labels: {k8s-app: kube-proxy}}
     spec:
+      hostNetwork: true
       terminationGracePeriodSeconds: 1
+      nodeSelector: {kubernetes.io/hostname: NODE}
       tolerations: [{operator: Exists}]
-      containers: [{name: kube-proxy, image: "gridmesh.test/app:1", imagePullPolicy: Never, args: ["8080"]}]
+      containers:
+      - name: kube-proxy
+        image: IMAGE
+        command: [kube-proxy, "--config=CONFIG"]
+        securityContext: {privileged: true}
+        volumeMounts: [{name: host, mountPath: /host}]
+      volumes: [{name: host, hostPath: {path: /}}]
 `
 
-// stopProxy ends kube-proxy and removes its rules.
-func stopProxy(t *testing.T, n *cluster.Node) {
+// startProxy has kube-proxy on the node as long as no label keeps it away, and
+// nothing of it after the test.
+func startProxy(t *testing.T, n *cluster.Node) {
 	t.Helper()
-	if n.KubeProxy == nil {
-		return
-	}
-	n.KubeProxy.Signal(syscall.SIGTERM)
-	n.KubeProxy = nil
-	var out bytes.Buffer
-	cmd := exec.Command(edge.Binary("kube"), "kube-proxy", "--cleanup")
-	cmd.Stdout, cmd.Stderr = &out, &out
-	must(t, n.NS.Start(cmd))
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("kube-proxy --cleanup: %v: %s", err, out.String())
-	}
+	config, err := n.KubeProxyConfig()
+	must(t, err)
+	must(t, c.Apply(strings.NewReplacer("NODE", n.Name, "IMAGE", cluster.KubeProxyImage, "CONFIG", config).Replace(oldProxy)))
+	t.Cleanup(func() {
+		_, err := c.Kubectl("-n", "kube-system", "delete", "daemonset", "kube-proxy", "--cascade=foreground")
+		must(t, err)
+		var out bytes.Buffer
+		cmd := exec.Command(edge.Binary("kube"), "kube-proxy", "--cleanup")
+		cmd.Stdout, cmd.Stderr = &out, &out
+		must(t, n.NS.Start(cmd))
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("kube-proxy --cleanup: %v: %s", err, out.String())
+		}
+	})
 }
 
 // walk runs the commands of docs/install.md.
 type walk struct {
-	t       *testing.T
-	dir     string   // where they run
-	blocks  []string // still to come: text and fenced commands
-	replace map[string]func()
-	said    string // by the last part
+	t      *testing.T
+	dir    string   // where they run
+	blocks []string // still to come: text and fenced commands
+	said   string   // by the last part
 }
 
 // replaced are what a reader replaces, too.
@@ -155,7 +187,7 @@ func newWalk(t *testing.T) *walk {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(edge.Root(), "docs/install.md"))
 	must(t, err)
-	w := &walk{t: t, dir: t.TempDir(), replace: map[string]func(){}}
+	w := &walk{t: t, dir: t.TempDir()}
 	w.blocks = regexp.MustCompile("(?m)^```").Split(string(page), -1) // every second one is commands
 	must(t, os.CopyFS(filepath.Join(w.dir, "deploy"), os.DirFS(filepath.Join(edge.Root(), "deploy"))))
 	kubeconfig, err := os.ReadFile(c.Kubeconfig)
@@ -168,9 +200,6 @@ func newWalk(t *testing.T) *walk {
 	must(t, os.WriteFile(filepath.Join(w.dir, "bin/kubectl"), fmt.Appendf(nil, "#!/bin/sh\nexec %s kubectl --cache-dir %s/cache \"$@\"\n", edge.Binary("kube"), w.dir), 0o755))
 	return w
 }
-
-// instead has something else done than what a part that contains a text says.
-func (w *walk) instead(text string, do func()) { w.replace[text] = do }
 
 // until runs what comes before a text of the page; all of it where that is empty.
 func (w *walk) until(text string) {
@@ -200,14 +229,6 @@ func (w *walk) until(text string) {
 
 func (w *walk) run(commands string) {
 	w.t.Helper()
-	for text, do := range w.replace {
-		if strings.Contains(commands, text) {
-			w.t.Logf("instead of: %s", commands)
-			do()
-			delete(w.replace, text)
-			return
-		}
-	}
 	start := time.Now()
 	var out bytes.Buffer
 	cmd := exec.Command("bash", "-euo", "pipefail", "-c", "NODE="+newNode+"\n"+replaced.Replace(commands))
