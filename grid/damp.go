@@ -24,7 +24,8 @@ type dispute struct {
 	retry
 	hash string // of what was written last
 	over string // what the others change (plan.Step.Over); the first that was seen
-	last time.Time
+	// since and last are when it was written first, and last.
+	since, last time.Time
 }
 
 // about reports whether a step writes what was written before. One that only
@@ -52,7 +53,7 @@ func (w *work) succeeded(s plan.Step, now time.Time) {
 	}
 	d, known := w.disputes[s.Name]
 	if !known || !d.about(s) {
-		w.disputes[s.Name] = dispute{hash: s.Hash(), last: now}
+		w.disputes[s.Name] = dispute{hash: s.Hash(), since: now, last: now}
 		return
 	}
 	if d.retry, d.last = d.next(now), now; d.over == "" {
@@ -64,19 +65,19 @@ func (w *work) succeeded(s plan.Step, now time.Time) {
 	w.disputes[s.Name] = d
 }
 
-// disputed forgets the disputes that are over, and returns what those that are
-// not are about, by child.
-func (w *work) disputed(now time.Time) map[string]string {
-	over := map[string]string{}
+// disputed forgets the disputes that are over, and returns those that are not, by
+// child.
+func (w *work) disputed(now time.Time) map[string]plan.Dispute {
+	list := map[string]plan.Dispute{}
 	for name, d := range w.disputes {
 		switch {
 		case now.Sub(d.last) >= peaceAfter:
 			delete(w.disputes, name)
 		case d.open():
-			over[name] = d.over
+			list[name] = plan.Dispute{Over: d.over, Since: d.since}
 		}
 	}
-	return over
+	return list
 }
 
 // answers are the children of steps that go on with a dispute.

@@ -19,5 +19,6 @@
 //	job.go         one plan, carried out
 //	write.go       one child, written
 //	events.go      what is recorded of it
+//	keys.go        Events about Services whose topology keys are a mistake
 //	metrics.go     and counted
 package grid

@@ -150,6 +150,6 @@ func (c *Controller) step(ctx context.Context, j *job, s plan.Step) {
 		}
 	case ctx.Err() == nil:
 		c.cfg.Metrics.failures.Inc()
-		j.outcomes[s.Unit] = failureOf(failure)
+		j.outcomes[s.Unit] = failureOf(failure, c.now())
 	}
 }

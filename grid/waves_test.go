@@ -1,12 +1,18 @@
 package grid_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/gridmesh/gridmesh/grid/gridtest"
+	"github.com/gridmesh/gridmesh/grid/plan"
 )
 
 // running are the images of units' children, one after the other.
@@ -108,5 +114,120 @@ func TestARefusalEndsWithItsUnit(t *testing.T) {
 		if status, message := w.condition(till, "Valid"); status != "True" {
 			t.Errorf("Valid is %q: %s", status, message)
 		}
+	})
+}
+
+// A wave ends, whatever keeps a child from being as it is to be: it stops at its
+// deadline, by name and with the cause, or goes on where that many units may
+// fail; and it goes on by itself when the cause is gone.
+func TestAWaveThatCannotEndStops(t *testing.T) {
+	var on atomic.Bool
+	var n atomic.Int64
+	away := func(err error) func(context.Context, gridtest.Verb, plan.Ref) error {
+		return func(_ context.Context, verb gridtest.Verb, ref plan.Ref) error {
+			if on.Load() && verb == gridtest.Apply && ref == deployment("till-a") {
+				return err
+			}
+			return nil
+		}
+	}
+	for name, tc := range map[string]struct {
+		gridtest.Config
+		hinder func(w *world) // every second
+		cause  string
+	}{
+		"a webhook that never lets it settle": {Config: gridtest.Config{Mutate: func(obj plan.Object) {
+			if value, _ := obj["metadata"].(plan.Object)["name"].(string); on.Load() && value == "till-a" {
+				schedule(obj, fmt.Sprint("other-", n.Add(1)))
+			}
+		}}, cause: "somebody else keeps changing " + scheduler + " of Deployment till-a"},
+		"another controller": {hinder: func(w *world) {
+			if w.at(deployment("till-a"), scheduler) == "mine" {
+				w.Edit(deployment("till-a"), func(o plan.Object) { schedule(o, "theirs") })
+			}
+		}, cause: "somebody else keeps changing " + scheduler + " of Deployment till-a"},
+		"one who deletes it": {hinder: func(w *world) {
+			if w.Object(deployment("till-a")) != nil {
+				w.Remove(deployment("till-a"))
+			}
+		}, cause: "somebody else keeps deleting Deployment till-a"},
+		"a webhook that is away": {
+			Config: gridtest.Config{Before: away(apierrors.NewInternalError(errors.New("failed calling webhook")))},
+			cause:  "Deployment till-a cannot be written: ",
+		},
+	} {
+		for _, may := range []int{0, 1} {
+			t.Run(fmt.Sprint(name, ", ", may, " may fail"), func(t *testing.T) {
+				on.Store(false)
+				tc.AutoReady = true
+				grid := strings.NewReplacer("maxUnits: 1", fmt.Sprint("maxUnits: 1, maxFailedUnits: ", may), "spec: {containers", "spec: {schedulerName: mine, containers").Replace(inWaves)
+				run(t, settings{Config: tc.Config}, func(c *gridtest.Cluster) {
+					shops("a", "b")(c)
+					update(c, grid)
+				}, func(w *world) {
+					w.pass(10 * time.Minute)
+					pass := func(d time.Duration) {
+						for end := time.Now().Add(d); time.Now().Before(end); w.pass(time.Second) {
+							if tc.hinder != nil && on.Load() {
+								tc.hinder(w)
+							}
+						}
+					}
+					on.Store(tc.hinder == nil)
+					update(w.Cluster, grid, "image: v1", "image: v2")
+					w.soon()
+					on.Store(true)
+					pass(9 * time.Minute)
+					w.noEvent("RolloutStopped")
+					if got := w.running("b"); got != "v1" {
+						t.Errorf("while the wave goes on, the next unit runs %s", got)
+					}
+					pass(4 * time.Minute) // the deadline, and the pause
+					status, message := w.condition(till, "Progressing")
+					if may == 1 {
+						w.noEvent("RolloutStopped")
+						if got := w.running("b"); got != "v2" {
+							t.Errorf("one may fail, and the next unit runs %s; Progressing is %q: %s", got, status, message)
+						}
+						return
+					}
+					w.event("RolloutStopped: unit a is not ready 10m0s after the change reached it (" + tc.cause)
+					if status != "False" || !strings.Contains(message, tc.cause) {
+						t.Errorf("Progressing is %q: %s", status, message)
+					}
+					if got := w.running("b"); got != "v1" {
+						t.Errorf("it stopped, and the next unit runs %s", got)
+					}
+					on.Store(false)
+					w.pass(10 * time.Minute)
+					if got := w.running("a", "b"); got != "v2v2" {
+						t.Errorf("the cause is gone, and the units run %s", got)
+					}
+					w.event("RolloutComplete")
+					w.quiet()
+				})
+			})
+		}
+	}
+}
+
+// What a hand changed in a unit of an earlier wave is undone, and is no reason to
+// stop: its deadline was another time's.
+func TestAHandInAnEarlierWaveStopsNothing(t *testing.T) {
+	run(t, settings{Config: gridtest.Config{AutoReady: true}}, func(c *gridtest.Cluster) {
+		shops("a", "b")(c)
+		update(c, inWaves, "pauseSeconds: 60", "pauseSeconds: 3600")
+	}, func(w *world) {
+		w.pass(time.Hour)
+		update(w.Cluster, inWaves, "pauseSeconds: 60", "pauseSeconds: 3600", "image: v1", "image: v2")
+		w.pass(30 * time.Minute)
+		w.Edit(deployment("till-a"), func(o plan.Object) {
+			o["spec"].(plan.Object)["template"].(plan.Object)["spec"].(plan.Object)["containers"] = []any{}
+		})
+		w.pass(time.Minute)
+		if got := w.running("a"); got != "v2" {
+			t.Errorf("the unit runs %s", got)
+		}
+		w.noEvent("RolloutStopped")
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,16 +28,16 @@ var (
 // failureOf is an error, as the plan is to know it. What the API server finds
 // invalid, or does not allow, stays so until somebody acts; its own words
 // begin with the object, which differs from unit to unit.
-func failureOf(err error) plan.Failure {
+func failureOf(err error, now time.Time) plan.Failure {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !apierrors.IsBadRequest(err) {
-		return plan.Failure{Text: err.Error()}
+		return plan.Failure{Text: err.Error(), Since: now}
 	}
 	text := status.Status().Message
 	if _, after, ok := strings.Cut(text, "is invalid: "); ok {
 		text = after
 	}
-	return plan.Failure{Text: "the API server refuses the child: " + text + "; correct the template, or what forbids it", Final: true}
+	return plan.Failure{Text: "the API server refuses the child: " + text + "; correct the template, or what forbids it", Final: true, Since: now}
 }
 
 // write carries out one step and returns the child as it is then. What a hand

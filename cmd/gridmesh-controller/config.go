@@ -22,6 +22,8 @@ type config struct {
 	kubeconfig  string
 	healthz     string
 	metrics     string
+	secure      string
+	tls         run.CertificateFiles
 	installCRDs bool
 	leaderElect bool
 	parallel    int
@@ -55,6 +57,9 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig of the API server (default: in-cluster credentials)")
 	f.StringVar(&c.healthz, "healthz-bind-address", c.healthz, "address of /healthz; empty for none")
 	f.StringVar(&c.metrics, "metrics-bind-address", c.metrics, "address of /metrics; empty for none")
+	f.StringVar(&c.secure, "secure-metrics-bind-address", c.secure, "address of /metrics over TLS, for tokens whose owner may get the nonResourceURL /metrics; empty for none")
+	f.StringVar(&c.tls.Cert, "secure-metrics-cert-file", c.tls.Cert, "its certificate (PEM), which is followed; empty for one of its own")
+	f.StringVar(&c.tls.Key, "secure-metrics-key-file", c.tls.Key, "the key of that")
 	f.BoolVar(&c.installCRDs, "install-crds", c.installCRDs, "install the grids' CustomResourceDefinitions and keep them")
 	f.IntVar(&c.parallel, "parallel-writes", c.parallel, "most writes to the API server at once")
 	f.Float32Var(&c.rate.QPS, "kube-qps", c.rate.QPS, "most requests a second to the API server")
@@ -81,6 +86,9 @@ func (c *config) complete(f *pflag.FlagSet, log *slog.Logger) error {
 	}
 	if c.rate.QPS <= 0 || c.rate.Burst < 1 {
 		errs = append(errs, fmt.Errorf("--kube-qps %g, --kube-burst %d: must be positive", c.rate.QPS, c.rate.Burst))
+	}
+	if (c.tls.Cert == "") != (c.tls.Key == "") {
+		errs = append(errs, errors.New("--secure-metrics-cert-file, --secure-metrics-key-file: give both, or neither"))
 	}
 	if c.parallel < 1 || c.parallel > 100 {
 		errs = append(errs, fmt.Errorf("--parallel-writes %d: must be between 1 and 100", c.parallel))

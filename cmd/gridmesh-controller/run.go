@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"fmt"
 	"log/slog"
+	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -61,7 +64,37 @@ func (r *replica) listen(g *run.Group, registry *prometheus.Registry) error {
 	if err := g.AddHTTP("health", r.healthz, checks.Handler()); err != nil {
 		return err
 	}
-	return g.AddHTTP("metrics", r.config.metrics, run.MetricsMux(registry))
+	if err := g.AddHTTP("metrics", r.config.metrics, run.MetricsMux(registry)); err != nil {
+		return err
+	}
+	return r.listenSecurely(g, kube.NewGuard(r.client, run.MetricsMux(registry)))
+}
+
+// listenSecurely opens what others in the cluster ask for, over TLS.
+func (r *replica) listenSecurely(g *run.Group, h http.Handler) error {
+	if r.secure == "" {
+		return nil
+	}
+	var cfg *tls.Config
+	var err error
+	if r.tls.Cert == "" {
+		cfg, err = kube.SelfSigned(plan.Manager)
+	} else {
+		var c *run.Certificate
+		if c, err = run.LoadCertificate(r.tls, r.log); err == nil {
+			cfg = c.TLS()
+			g.AddTask("certificate", c.Run)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("--secure-metrics-bind-address: %w", err)
+	}
+	l, err := run.ListenTCP(r.secure)
+	if err != nil {
+		return fmt.Errorf("--secure-metrics-bind-address: %w", err)
+	}
+	g.AddListener("secure metrics", tls.NewListener(l, cfg), run.ServeHTTP(h))
+	return nil
 }
 
 // lead does the work of the one replica that acts.
@@ -85,6 +118,7 @@ func (r *replica) lead(ctx context.Context) error {
 	events := events.ForObjects(r.client, plan.Manager, r.log)
 	controller := grid.New(mirror, mirror, grid.Config{Guard: r.guard, Parallel: r.parallel, Log: r.log, Metrics: r.metrics, Events: events})
 	var g run.Group
+	r.tellOfKeys(&g)
 	ready := make(chan struct{})
 	g.Add("events", events.Run)
 	g.Add("mirror", func(ctx context.Context) error { return mirror.Run(ctx, func() { close(ready) }) })
@@ -103,4 +137,16 @@ func (r *replica) lead(ctx context.Context) error {
 		g.Add("CRDs", crds.Keep)
 	}
 	return g.Run(ctx)
+}
+
+// tellOfKeys adds what tells the owners of Services of mistakes in their topology
+// keys. Its Events have a queue of their own: they take no place of those about
+// grids.
+func (r *replica) tellOfKeys(g *run.Group) {
+	services := objects.NewMirror(r.client, grid.ServiceKinds(), grid.PruneService)
+	told := events.ForObjects(r.client, plan.Manager, r.log)
+	keys := grid.NewKeys(services, told, r.log)
+	g.Add("events of Services", told.Run)
+	g.Add("Services", func(ctx context.Context) error { return services.Run(ctx, func() {}) })
+	g.Add("topology keys", keys.Run)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
@@ -153,5 +154,61 @@ func TestWithoutRightsItIsNotReady(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// Without a token nobody reads the metrics that others can reach, and nobody
+// without TLS.
+func TestSecureMetrics(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(`{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x}}], clusters: [{name: x, cluster: {server: "http://127.0.0.1:1"}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	client, err := kube.Connect(file, "test", kube.Rate{QPS: 100, Burst: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := defaults()
+	c.healthz, c.metrics, c.secure = "", "", free(t)
+	var g run.Group
+	if err := (&replica{config: c, client: client}).listen(&g, run.NewRegistry()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	g.AddTask("client", func(ctx context.Context) error {
+		defer cancel()
+		asker := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // its certificate is its own
+		for _, tc := range []struct {
+			scheme, token string
+			want          int
+		}{{"http", "", http.StatusBadRequest}, {"https", "", http.StatusUnauthorized}, {"https", "x", http.StatusServiceUnavailable}} {
+			r, err := http.NewRequestWithContext(ctx, http.MethodGet, tc.scheme+"://"+c.secure+"/metrics", http.NoBody)
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			if tc.token != "" {
+				r.Header.Set("Authorization", "Bearer "+tc.token)
+			}
+			answer, err := asker.Do(r)
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			if answer.Body.Close(); answer.StatusCode != tc.want {
+				t.Errorf("%s, token %q: %s, want %d", tc.scheme, tc.token, answer.Status, tc.want)
+			}
+		}
+		return nil
+	})
+	if err := g.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	c.secure, c.tls.Cert, c.tls.Key = free(t), "/no/such.crt", "/no/such.key"
+	if err := (&replica{config: c, client: client}).listen(&run.Group{}, run.NewRegistry()); err == nil || !strings.Contains(err.Error(), "--secure-metrics-bind-address") {
+		t.Errorf("without its certificate: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -238,11 +239,22 @@ func (g *tracked) rejections(steps []Step) []topology.Problem {
 	return g.problemsOf(byWhy)
 }
 
+// contest notes which children are not as they are to be but for the moment:
+// somebody else changes them again and again.
+func (g *tracked) contest(steps []Step) {
+	for i := range steps {
+		if step := &steps[i]; g.disputed[step.Name].Over != "" {
+			step.Updated = false
+			step.Why = cmp.Or(step.Why, "somebody else keeps changing it")
+		}
+	}
+}
+
 // quarrels are the children that somebody else changes again and again.
 func (g *tracked) quarrels(steps []Step) []topology.Problem {
 	byWhy := map[string][]string{}
 	for _, step := range steps {
-		over := g.disputed[step.Name]
+		over := g.disputed[step.Name].Over
 		if over == "" || step.leaving() {
 			continue
 		}

@@ -31,6 +31,7 @@ func (x *Index) Plan(ref Ref, guard Guard, now time.Time) (p Plan, ok bool) {
 	}
 	if g.valid { // else its children stay as they are
 		p.Steps = x.steps(g)
+		g.contest(p.Steps)
 	}
 	p.Problems = append(p.Problems, g.refusals(p.Steps)...)
 	if slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Action == Refuse || s.Action == Create }) {

@@ -28,11 +28,11 @@ func (g *tracked) state() state {
 }
 
 // front is where a rollout is: indexes of the steps that the change has not
-// reached, in order, and units that it has reached and that are not ready,
-// within their deadline and beyond it.
+// reached, in order, and units that it has reached and that are not ready, within
+// their deadline (by name) and beyond it.
 type front struct {
-	waiting      []int
-	busy, failed []string
+	waiting, failed []int
+	busy            []string
 }
 
 // holdBack holds back what is not at its turn. What every wave is follows from
@@ -87,25 +87,23 @@ func (g *tracked) front(p *Plan, now time.Time) (f front) {
 		step := &p.Steps[i]
 		failure, begun := g.failures[step.Unit]
 		switch {
-		case step.changed && begun && failure.Final:
-			f.failed = append(f.failed, step.Unit)
-		case step.changed && begun: // its turn has come, and the write is tried again
-			f.busy = append(f.busy, step.Unit)
-		case step.changed:
+		case step.changed && !begun:
 			f.waiting = append(f.waiting, i)
-		case step.Updated || step.Dark || step.Action == Refuse:
-		case step.Action == Adopt: // it is written now, and its pods stay
-			f.busy = append(f.busy, step.Unit)
-		default:
-			since := step.begun(now, g.waves.deadline)
-			if !since.IsZero() && now.Sub(since) >= g.waves.deadline {
-				f.failed = append(f.failed, step.Unit)
-				continue
-			}
-			f.busy = append(f.busy, step.Unit)
-			if !since.IsZero() {
-				p.requeue(since.Add(g.waves.deadline).Sub(now))
-			}
+			continue
+		case begun && failure.Final && step.desired != nil:
+			f.failed = append(f.failed, i)
+			continue
+		case step.Updated, step.Dark, step.Action == Refuse:
+			continue
+		}
+		since := g.begun(step, now)
+		if !since.IsZero() && now.Sub(since) >= g.waves.deadline {
+			f.failed = append(f.failed, i)
+			continue
+		}
+		f.busy = append(f.busy, step.Unit)
+		if !since.IsZero() {
+			p.requeue(since.Add(g.waves.deadline).Sub(now))
 		}
 	}
 	return f
@@ -114,15 +112,48 @@ func (g *tracked) front(p *Plan, now time.Time) (f front) {
 // begun is since when a unit has been able to become ready: since the change
 // reached it, or, where that was dark then, since a node was ready. That is by
 // the clock of the node, which is not believed where it is far ahead.
-func (s *Step) begun(now time.Time, deadline time.Duration) time.Time {
-	since := s.appliedAt
+//
+// A child that is to be written now is so since the write fails, or since others
+// undo it: when it was written last does not matter, for that is each time anew.
+// Zero is now.
+func (g *tracked) begun(s *Step, now time.Time) time.Time {
+	var since time.Time
+	if s.desired == nil {
+		since = s.appliedAt
+	}
+	if f, failing := g.failures[s.Unit]; failing && s.desired != nil {
+		since = earlier(since, f.Since)
+	}
+	if d, disputed := g.disputed[s.Name]; disputed {
+		since = earlier(since, d.Since)
+	}
 	if since.IsZero() || s.members == nil {
 		return since
 	}
-	if lit := s.members.lit(); lit.After(since) && lit.Sub(now) < deadline {
+	if lit := s.members.lit(); lit.After(since) && lit.Sub(now) < g.waves.deadline {
 		since = lit
 	}
 	return since
+}
+
+// overdue says what stops a rollout, and of the first unit why, where that is
+// known.
+func (g *tracked) overdue(p *Plan, failed []int) string {
+	units, cause := make([]string, len(failed)), ""
+	for i, at := range failed {
+		step := p.Steps[at]
+		units[i] = step.Unit
+		switch failure, failing := g.failures[step.Unit]; {
+		case cause != "":
+		case failing && step.desired != nil:
+			cause = fmt.Sprintf(" (%s %s cannot be written: %s)", step.Kind, step.Name, failure.Text)
+		case g.disputed[step.Name].Over == OverAll:
+			cause = fmt.Sprintf(" (somebody else keeps deleting %s %s)", step.Kind, step.Name)
+		case g.disputed[step.Name].Over != "":
+			cause = fmt.Sprintf(" (somebody else keeps changing %s of %s %s)", g.disputed[step.Name].Over, step.Kind, step.Name)
+		}
+	}
+	return fmt.Sprintf("unit %s is not ready %s after the change reached it%s; mend it, change the template, or roll back", Short(units), g.waves.deadline, cause)
 }
 
 // deferDark takes units without a ready node out of the order: they catch up.
@@ -141,7 +172,7 @@ func (g *tracked) nextWave(p *Plan, s *state, f front, now time.Time) {
 	why := ""
 	switch {
 	case len(f.failed) > r.maxFailed:
-		why = fmt.Sprintf("unit %s is not ready %s after the change reached it; mend it, change the template, or roll back", Short(f.failed), r.deadline)
+		why = g.overdue(p, f.failed)
 		s.stopped = why
 	case len(f.busy) > 0:
 		why = fmt.Sprintf("unit %s is not ready yet", Short(f.busy))

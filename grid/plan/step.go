@@ -170,3 +170,26 @@ func (p *Plan) requeue(d time.Duration) {
 		p.RequeueAfter = d
 	}
 }
+
+// Failure is why the child of a unit could not be written.
+type Failure struct {
+	Text string
+	// Final: the API server refused what was asked for, and would again.
+	Final bool
+	// Since is when the writes began to fail.
+	Since time.Time
+}
+
+// Dispute is about a child that others change again and again.
+type Dispute struct {
+	Over  string    // what they change (Step.Over)
+	Since time.Time // when it was first written as it is to be
+}
+
+// earlier of two times; zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -52,7 +52,7 @@ type tracked struct {
 	*record
 	assessed map[string]*assessment // by unit, of the spec as it is
 	failures map[string]Failure     // by unit, of the spec as it is
-	disputed map[string]string      // by child: what others keep changing (Step.Over)
+	disputed map[string]Dispute     // by child
 }
 
 // record is what outlives a change of the grid.
@@ -69,13 +69,6 @@ type record struct {
 type assessment struct {
 	child *child
 	step  Step
-}
-
-// Failure is why the child of a unit could not be written.
-type Failure struct {
-	Text string
-	// Final: the API server refused what was asked for, and would again.
-	Final bool
 }
 
 // NewIndex returns an empty world.
@@ -159,18 +152,19 @@ func (x *Index) Failed(grid Ref, units map[string]Failure) {
 		case f.Text == "" && failed:
 			delete(g.failures, unit)
 			x.dirty[grid] = true
-		case f.Text != "" && was != f:
-			g.failures[unit] = f
-			x.dirty[grid] = true
+		case f.Text != "":
+			f.Since = earlier(was.Since, f.Since)
+			if g.failures[unit] = f; was != f {
+				x.dirty[grid] = true
+			}
 		}
 	}
 }
 
-// Disputed notes which children of a grid others change again and again, and
-// what of them (Step.Over).
-func (x *Index) Disputed(grid Ref, over map[string]string) {
+// Disputed notes which children of a grid others change again and again.
+func (x *Index) Disputed(grid Ref, list map[string]Dispute) {
 	if g := x.grids[grid]; g != nil {
-		g.disputed = over
+		g.disputed = list
 	}
 }
 

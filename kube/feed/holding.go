@@ -6,7 +6,6 @@ import "github.com/gridmesh/gridmesh/topology"
 // goroutine writes it, with the feed's lock held, and may read it without.
 type holding[V any] struct {
 	objects map[topology.ObjectKey]held[V]
-	weight  int // of all of them
 	shared  *shared[V]
 }
 
@@ -40,14 +39,10 @@ func (h *holding[V]) set(o *object[V], changed bool) {
 	if _, other := h.elsewhere(o.key); had && !changed && !other {
 		next.value = was.value
 	}
-	h.weight += next.weight - was.weight
 	h.objects[o.key] = next
 }
 
-func (h *holding[V]) remove(key topology.ObjectKey) {
-	h.weight -= h.objects[key].weight
-	delete(h.objects, key)
-}
+func (h *holding[V]) remove(key topology.ObjectKey) { delete(h.objects, key) }
 
 // elsewhere returns what another watch has of the same object.
 func (h *holding[V]) elsewhere(key topology.ObjectKey) (v V, ok bool) {

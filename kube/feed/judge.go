@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // errHeld means that a list was not believed: what was known stays.
@@ -14,16 +16,20 @@ var errHeld = errors.New("list is held back")
 // How long a list that is doubted must stand, and when it is looked at again
 // meanwhile: the first pause doubles up to the longest.
 const (
-	confirm      = 10 * time.Second // it drops more than half of what is known
+	confirm      = 10 * time.Second // it leaves less than half of what was known lately
 	never        = time.Duration(math.MaxInt64)
 	firstLook    = time.Second
 	furthestLook = 30 * time.Second
 )
 
-// listed is what a list comes to.
+// listed is what a list comes to, in weight.
 type listed struct {
-	before, after int  // weight of what is known, and of what the list has
-	anchored      bool // it has its anchor
+	before, after int // what is known, and what the list has
+	// recent is what is known and what lists took away lately (memory), and kept
+	// what the list has of that.
+	recent, kept int
+	takes        map[topology.ObjectKey]int // what is known of objects that it has less of
+	anchored     bool                       // it has its anchor
 	// alone: no other list of this API server is one that cannot be true.
 	alone bool
 }
@@ -32,6 +38,7 @@ type listed struct {
 type judge struct {
 	selection
 	held doubt // about the latest list; zero for none
+	lost memory
 }
 
 // doubt is why a list is held back, since when lists like it are, and how
@@ -45,14 +52,17 @@ type doubt struct {
 	gross bool          // no time makes such a list true
 }
 
-// believe holds back a list without its anchor, and one that drops more than
-// half, until a later one says the same; the judge's doubt then is why. An API
-// server of which one list cannot be true is believed in no other list either
-// that takes much away.
+// believe holds back a list without its anchor, and one that leaves less than
+// half of what was known within the last minute, until a later one says the
+// same; the judge's doubt then is why. An API server of which one list cannot be
+// true is believed in no other list either that takes much away.
 func (j *judge) believe(l listed, now time.Time) bool {
 	why, stand := j.doubt(l)
 	if why == "" {
 		j.held = doubt{}
+		for key, weight := range l.takes {
+			j.lost.taken(key, weight, now)
+		}
 		return true
 	}
 	gross := stand == never
@@ -64,6 +74,7 @@ func (j *judge) believe(l listed, now time.Time) bool {
 	}
 	if stand != never && now.Sub(j.held.since) >= stand {
 		j.held = doubt{}
+		clear(j.lost) // it has stood: what was before is over
 		return true
 	}
 	j.held.stand, j.held.gross, j.held.looks = stand, gross, j.held.looks+1
@@ -79,8 +90,8 @@ func (j *judge) doubt(l listed) (why string, stand time.Duration) {
 		return "lacks " + j.anchor + ", so it is not whole", cmp.Or(j.patience, never)
 	case l.after == 0 && l.before > 0 && j.patience > 0:
 		return fmt.Sprintf("is empty where %d were known", l.before), j.patience
-	case l.after*2 < l.before:
-		return fmt.Sprintf("would drop from %d to %d", l.before, l.after), confirm
+	case l.kept*2 < l.recent && len(l.takes) > 0:
+		return fmt.Sprintf("leaves %d of the %d that were known within the last minute", l.kept, l.recent), confirm
 	}
 	return "", 0
 }

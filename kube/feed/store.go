@@ -26,7 +26,7 @@ type store[T runtime.Object, V any] struct {
 
 func newStore[T runtime.Object, V any](f *Feed, r resource[T, V], s selection, with ...*shared[V]) *store[T, V] {
 	return &store[T, V]{
-		feed: f, resource: r, log: f.log.With(obs.KeyWatch, s.name), judge: judge{selection: s},
+		feed: f, resource: r, log: f.log.With(obs.KeyWatch, s.name), judge: judge{selection: s, lost: memory{}},
 		held: newHolding(with...), lookAgain: func(time.Duration) {},
 	}
 }
@@ -64,6 +64,7 @@ func (s *store[T, V]) Add(obj any) error {
 	if err != nil {
 		return err
 	}
+	delete(s.judge.lost, o.key)
 	s.feed.change(s.set(o))
 	return nil
 }
@@ -77,6 +78,7 @@ func (s *store[T, V]) Delete(obj any) error {
 	if err != nil {
 		return err
 	}
+	delete(s.judge.lost, key)
 	s.feed.change(s.remove(key))
 	return nil
 }
@@ -94,26 +96,28 @@ func (s *store[T, V]) Resync() error { return nil }
 // list is looked at again.
 func (s *store[T, V]) Replace(list []any, _ string) error {
 	objects := make([]*object[V], 0, len(list))
-	next := make(map[topology.ObjectKey]bool, len(list))
-	l := listed{before: s.held.weight, alone: !s.feed.distrusts(s.judge.name)}
+	next := make(map[topology.ObjectKey]int, len(list))
 	for _, obj := range list {
 		o, err := s.convert(obj)
 		if err != nil {
 			return err
 		}
 		objects = append(objects, o)
-		next[o.key] = true
-		l.after += o.weight
+		next[o.key] = o.weight
 	}
-	l.anchored = next[parseKey(s.judge.anchor)]
-	if now := s.feed.now(); !s.judge.believe(l, now) {
+	now := s.feed.now()
+	s.judge.lost.forget(now)
+	l := weigh(s.held.objects, s.judge.lost, next)
+	_, l.anchored = next[parseKey(s.judge.anchor)]
+	l.alone = !s.feed.distrusts(s.judge.name)
+	if !s.judge.believe(l, now) {
 		s.doubt(now)
 		return nil
 	}
 	s.feed.metrics.lists.WithLabelValues(s.judge.name).Inc()
 	edits := make([]edit, 0, len(objects)+1)
 	for key := range s.held.objects {
-		if !next[key] {
+		if _, stays := next[key]; !stays {
 			edits = append(edits, s.remove(key))
 		}
 	}

@@ -105,26 +105,33 @@ func TestHowLongAListMustStand(t *testing.T) {
 	sure := selection{name: "services", anchor: "default/kubernetes"}
 	slices := selection{name: "endpointslices", anchor: "default/kubernetes", patience: patience}
 	nodes := selection{name: "nodes", patience: patience}
+	list := func(before, after int, anchored, alone bool) listed {
+		l := listed{before: before, after: after, recent: before, kept: min(before, after), anchored: anchored, alone: alone, takes: map[topology.ObjectKey]int{}}
+		if after < before {
+			l.takes[topology.ObjectKey{Name: "x"}] = before - after
+		}
+		return l
+	}
 	for name, tc := range map[string]struct {
 		of    selection
 		list  listed
 		after time.Duration // when it is believed
 	}{
-		"whole":                        {sure, listed{before: 9, after: 9, anchored: true, alone: true}, 0},
-		"without what all have":        {sure, listed{before: 9, after: 9, alone: true}, always},
-		"the same, at first":           {sure, listed{after: 9, alone: true}, always},
-		"no endpoints of the API":      {slices, listed{before: 9, after: 9, alone: true}, patience},
-		"the same, at first ":          {slices, listed{after: 9, alone: true}, patience},
-		"no nodes":                     {nodes, listed{before: 9, alone: true}, patience},
-		"no nodes, at first":           {nodes, listed{alone: true}, 0},
-		"few nodes":                    {nodes, listed{before: 9, after: 2, alone: true}, confirm},
-		"few nodes, and no Services":   {nodes, listed{before: 9, after: 2}, always},
-		"whole, and no Services":       {nodes, listed{before: 9, after: 9}, 0},
-		"few of what may be few":       {selection{name: "grid-endpointslices"}, listed{before: 9, alone: true}, confirm},
-		"a grid's, while no Services ": {selection{name: "grid-endpointslices"}, listed{before: 9}, always},
+		"whole":                        {sure, list(9, 9, true, true), 0},
+		"without what all have":        {sure, list(9, 9, false, true), always},
+		"the same, at first":           {sure, list(0, 9, false, true), always},
+		"no endpoints of the API":      {slices, list(9, 9, false, true), patience},
+		"the same, at first ":          {slices, list(0, 9, false, true), patience},
+		"no nodes":                     {nodes, list(9, 0, false, true), patience},
+		"no nodes, at first":           {nodes, list(0, 0, false, true), 0},
+		"few nodes":                    {nodes, list(9, 2, false, true), confirm},
+		"few nodes, and no Services":   {nodes, list(9, 2, false, false), always},
+		"whole, and no Services":       {nodes, list(9, 9, false, false), 0},
+		"few of what may be few":       {selection{name: "grid-endpointslices"}, list(9, 0, false, true), confirm},
+		"a grid's, while no Services ": {selection{name: "grid-endpointslices"}, list(9, 0, false, false), always},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j, begin := judge{selection: tc.of}, time.Unix(1000, 0)
+			j, begin := judge{selection: tc.of, lost: memory{}}, time.Unix(1000, 0)
 			for _, at := range []time.Duration{0, confirm - 1, confirm, patience - 1, patience, always - 1} {
 				if got, want := j.believe(tc.list, begin.Add(at)), at >= tc.after; got != want {
 					t.Fatalf("after %s: believed %v, want %v (%v)", at, got, want, j.held.err)

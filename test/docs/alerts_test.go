@@ -15,33 +15,31 @@ import (
 // asks for them.
 func TestMonitoringReachesMetrics(t *testing.T) {
 	watched := overlay(t, kustomization+"components: [../deploy/node-by-node, ../deploy/monitoring]\n")
-	for _, tc := range []struct {
-		kind, name, flag string
-		port             int32
-	}{
-		{"DaemonSet", "gridmesh-agent", "--metrics-bind-address=$(METRICS_IP):10249", 10249},
-		{"DaemonSet", "gridmesh-dns", "", 9253},
-		{"Deployment", "gridmesh-controller", "--metrics-bind-address=:10358", 10358},
-	} {
-		c := find(t, watched, tc.kind, tc.name).Spec.Template.Spec.Containers[0]
-		if tc.flag != "" && !strings.Contains(strings.Join(c.Args, " "), tc.flag) {
-			t.Errorf("%s: %q", tc.name, c.Args)
-		}
-		named := false
-		for _, p := range c.Ports {
-			named = named || p.Name == "metrics" && p.ContainerPort == tc.port
-		}
-		find(t, watched, "PodMonitor", tc.name)
-		if !named {
-			t.Errorf("%s has no port metrics: %v", tc.name, c.Ports)
-		}
-		if tc.kind == "Deployment" {
-			continue
+	for name, port := range map[string]int32{"gridmesh-agent": 10249, "gridmesh-dns": 9253} {
+		c := find(t, watched, "DaemonSet", name).Spec.Template.Spec.Containers[0]
+		if len(c.Ports) != 1 || c.Ports[0].Name != "metrics" || c.Ports[0].ContainerPort != port {
+			t.Errorf("%s has ports %v", name, c.Ports)
 		}
 		env := c.Env[len(c.Env)-1]
 		if env.Name != "METRICS_IP" || env.Value != "" || env.ValueFrom == nil || env.ValueFrom.FieldRef.FieldPath != "status.hostIP" {
-			t.Errorf("%s: METRICS_IP is %+v", tc.name, env)
+			t.Errorf("%s: METRICS_IP is %+v", name, env)
 		}
+		find(t, watched, "PodMonitor", name)
+	}
+	agent := find(t, watched, "DaemonSet", "gridmesh-agent").Spec.Template.Spec.Containers[0]
+	if !slices.Contains(agent.Args, "--metrics-bind-address=$(METRICS_IP):10249") {
+		t.Errorf("the agent's flags are %q", agent.Args)
+	}
+	find(t, watched, "ServiceMonitor", "gridmesh-controller")
+	find(t, watched, "ClusterRoleBinding", "gridmesh-metrics")
+	named := 0
+	for _, p := range find(t, watched, "Deployment", "gridmesh-controller").Spec.Template.Spec.Containers[0].Ports {
+		if p.Name == "metrics" && p.ContainerPort == 10359 {
+			named++
+		}
+	}
+	if named != 1 {
+		t.Errorf("the controller has %d ports metrics", named)
 	}
 	if find(t, watched, "ConfigMap", "gridmesh-dashboard").Data["gridmesh.json"] == "" {
 		t.Error("the dashboard is empty")
