@@ -44,8 +44,7 @@ func (c *Capture) repairRules() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	due := c.outdated || c.held == unsure && c.goal != unsure // a write of ours failed
-	if !due && gen == c.table.gen {
+	if !c.Due() && gen == c.table.gen {
 		return false, nil
 	}
 	intact, err := c.rulesIntact()

@@ -25,18 +25,19 @@ type Agent struct {
 	metrics *metrics
 	xds     XDS
 
-	demand   *demand                          // from Envoy's streams to the loop
-	reports  *reports                         // from the loop to who asks for nodes, and back
-	podCIDRs latest.Value[[]netip.Prefix]     // from who asks for the own Node to the loop
-	ownNode  chan struct{}                    // one slot: from the loop to who asks for the own Node
-	answered atomic.Pointer[time.Time]        // when the API server last gave a sign of life that was asked for
-	pulse    pulse                            // from the loop to the health
-	found    findings                         // from the start and the loop to the status
-	report   atomic.Pointer[Report]           // from the loop to the status; nil before the first
-	inForce  atomic.Pointer[inForce]          // from the loop to who asks Envoy; nil before the first
-	envoy    latest.Value[*envoyLook]         // from who asks Envoy to the loop, the status and the metrics
-	askEnvoy chan struct{}                    // one slot: from the status to who asks Envoy
-	snapshot latest.Value[*topology.Snapshot] // from the loop to other processes
+	demand     *demand                          // from Envoy's streams to the loop
+	reports    *reports                         // from the loop to who asks for nodes, and back
+	podCIDRs   latest.Value[[]netip.Prefix]     // from who asks for the own Node to the loop
+	ownNode    chan struct{}                    // one slot: from the loop to who asks for the own Node
+	inspection chan struct{}                    // one slot: the node is to be looked at again
+	answered   atomic.Pointer[time.Time]        // when the API server last gave a sign of life that was asked for
+	pulse      pulse                            // from the loop to the health
+	found      findings                         // from the start and the loop to the status
+	report     atomic.Pointer[Report]           // from the loop to the status; nil before the first
+	inForce    atomic.Pointer[inForce]          // from the loop to who asks Envoy; nil before the first
+	envoy      latest.Value[*envoyLook]         // from who asks Envoy to the loop, the status and the metrics
+	askEnvoy   chan struct{}                    // one slot: from the status to who asks Envoy
+	snapshot   latest.Value[*topology.Snapshot] // from the loop to other processes
 }
 
 // New makes an agent. It validates and allocates; nothing on the node is
@@ -55,7 +56,7 @@ func New(cfg Config, parts Parts) (*Agent, error) {
 	}
 	parts.Registry = cmp.Or(parts.Registry, prometheus.NewRegistry())
 	parts.Log = cmp.Or(parts.Log, slog.New(slog.NewTextHandler(io.Discard, nil)))
-	a := &Agent{cfg: cfg, parts: parts, log: parts.Log, metrics: newMetrics(), demand: newDemand(), reports: newReports(), ownNode: make(chan struct{}, 1), askEnvoy: make(chan struct{}, 1)}
+	a := &Agent{cfg: cfg, parts: parts, log: parts.Log, metrics: newMetrics(), demand: newDemand(), reports: newReports(), ownNode: make(chan struct{}, 1), inspection: make(chan struct{}, 1), askEnvoy: make(chan struct{}, 1)}
 	if err := errors.Join(a.metrics.register(parts.Registry), parts.Registry.Register(newEnvoyMetrics(&a.envoy))); err != nil {
 		return nil, fmt.Errorf("register the agent's metrics: %w", err)
 	}

@@ -160,6 +160,7 @@ func captureContract(t *testing.T, make func(*testing.T) kernel) {
 		"pod CIDRs may come late":                        podCIDRsComeLate,
 		"pods of a run before stay until asked for":      podsOfRunBeforeStay,
 		"Remove leaves no trace":                         removeLeavesNothing,
+		"a start that fails leaves what it found":        failedStart,
 		"no connection is stale where there are none":    nothingIsStale,
 		"Extend without anything to add changes nothing": extendTwice,
 	} {
@@ -208,8 +209,10 @@ func apply(t *testing.T, c Capture, v *topology.View, provisional bool) {
 func nothingBeforeInstall(t *testing.T, k kernel) {
 	c := k.open()
 	must(t, c.SetPodCIDRs(prefixes("10.244.1.0/24")))
-	if _, there := k.inForce(); there {
-		t.Error("something is in force before Install")
+	earlier, err := c.Earlier()
+	must(t, err)
+	if _, there := k.inForce(); there || earlier.Rules {
+		t.Errorf("something is in force before Install, or earlier: %+v", earlier)
 	}
 	must(t, c.Install(prefixes("10.96.0.0/16", "10.97.0.0/24")))
 	rules, _ := k.inForce()
@@ -244,11 +247,27 @@ func podsOfRunBeforeStay(t *testing.T, k kernel) {
 	first := k.open()
 	must(t, first.SetPodCIDRs(prefixes("10.244.1.0/24")))
 	must(t, first.Install([]netip.Prefix{serviceRange}))
-	next := k.installed(t) // which knows of no pods
+	next := k.open()
+	for _, when := range []string{"before", "after"} {
+		earlier, err := next.Earlier()
+		must(t, err)
+		if !earlier.Rules || !slices.Equal(earlier.Pods, prefixes("10.244.1.0/24")) {
+			t.Errorf("%s Install: earlier is %+v", when, earlier)
+		}
+		if when == "before" {
+			must(t, next.Install([]netip.Prefix{serviceRange})) // which knows of no pods
+		}
+	}
 	if rules, _ := k.inForce(); !slices.Equal(rules.Pods, prefixes("10.244.1.0/24")) {
 		t.Errorf("pods of the run before became %v", rules.Pods)
 	}
+	if !next.Due() {
+		t.Error("rules of the run before are not due to be written anew")
+	}
 	must(t, next.SetPodCIDRs(prefixes("10.244.2.0/24")))
+	if next.Due() {
+		t.Error("the rules are due to be written anew once the pods are known")
+	}
 	if rules, _ := k.inForce(); !slices.Equal(rules.Pods, prefixes("10.244.2.0/24")) {
 		t.Errorf("pods in force: %v", rules.Pods)
 	}

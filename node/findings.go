@@ -66,12 +66,15 @@ func (f *findings) count(of *prometheus.GaugeVec) {
 }
 
 // inspect looks at the node before anything is written. What cannot live beside
-// the capture keeps the agent from starting; with the rest it starts, and says
-// so.
-func (a *Agent) inspect(ctx context.Context) error {
+// the capture keeps the agent from starting; what is returned is to be shown.
+func (a *Agent) inspect(ctx context.Context) (fresh []capture.Finding, err error) {
 	list, err := a.parts.Inspect()
 	if err != nil {
-		return err
+		return nil, err
+	}
+	guard, grave, err := a.checkGuard()
+	if err != nil {
+		return nil, err
 	}
 	var errs []error
 	for _, f := range list {
@@ -80,10 +83,12 @@ func (a *Agent) inspect(ctx context.Context) error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return a.unfit(ctx, err)
+		return nil, a.unfit(ctx, err)
 	}
-	a.show(a.found.replaceNode(list))
-	return nil
+	if err := a.refuseGuard(ctx, guard[:grave]); err != nil {
+		return nil, err
+	}
+	return a.found.replaceNode(append(list, guard...)), nil
 }
 
 // unfit tells why the agent does not start.
@@ -103,13 +108,21 @@ func (a *Agent) show(fresh []capture.Finding) {
 	a.found.count(a.metrics.findings)
 }
 
-// keepInspecting looks at the node again and again: what serves is not taken
-// out of service by what is found, whatever it is.
+// keepInspecting looks at the node again and again, and at once where something
+// else is guarded: what serves is not taken out of service by what is found,
+// whatever it is.
 func (a *Agent) keepInspecting(ctx context.Context) error {
 	failing := false
-	for pause(ctx, jitter(inspectEvery)) {
+	for {
+		select {
+		case <-time.After(jitter(inspectEvery)):
+		case <-a.inspection:
+		case <-ctx.Done():
+			return nil
+		}
 		list, err := a.parts.Inspect()
-		if err != nil {
+		guard, _, looked := a.checkGuard()
+		if err := errors.Join(err, looked); err != nil {
 			if !failing {
 				a.log.Warn("could not look at the node for what is in the way; trying again", obs.KeyErr, err)
 			}
@@ -117,9 +130,8 @@ func (a *Agent) keepInspecting(ctx context.Context) error {
 			continue
 		}
 		failing = false
-		a.show(a.found.replaceNode(list))
+		a.show(a.found.replaceNode(append(list, guard...)))
 	}
-	return nil
 }
 
 const policiesFound = "the cluster has NetworkPolicies: traffic through a ClusterIP to a pod on the same node bypasses them (docs/limits.md)"

@@ -29,6 +29,7 @@ type loop struct {
 	viewer   *topology.Viewer
 	catalogs *render.Cataloger
 	problems problemIndex
+	guarded  guardedEndpoints
 	saver    saver
 	stale    staleTimer
 	pace     pace
@@ -41,8 +42,14 @@ type loop struct {
 	snap    *topology.Snapshot // what is in force of it
 	view    *topology.View
 	catalog *render.Catalog
+	said    said
 	failure error // of the last write to the kernel; nil where it is in line
 	broken  error // of the last look at what others removed
+}
+
+// said is what the loop may have to say again and again.
+type said struct {
+	write, order, repair, anew, bridges, network, pods, save quiet
 }
 
 func newLoop(a *Agent, st *source.State, pods []netip.Prefix) *loop {
@@ -149,6 +156,7 @@ func (l *loop) apply(snap *topology.Snapshot) {
 	if l.ownNodeChanged(snap) {
 		l.wakeOwnNode()
 	}
+	l.guardChanged(snap)
 	l.snap = snap
 	l.snapshot.Publish(snap)
 	l.view = l.viewer.See(snap)
@@ -156,7 +164,7 @@ func (l *loop) apply(snap *topology.Snapshot) {
 	l.catalog, changed = l.catalogs.Next(l.view, !l.live)
 	l.inForce.Store(&inForce{l.view, l.catalog})
 	if l.failure = l.act(changed); l.failure != nil {
-		l.log.Error("could not write the capture rules; trying again", obs.KeyErr, l.failure)
+		l.said.write.say(l.log.Error, "could not write the capture rules; trying again", obs.KeyErr, l.failure)
 		l.metrics.syncFailures.Inc()
 		l.pace.hurry()
 	} else {
@@ -231,9 +239,9 @@ func (l *loop) refreshBridges() {
 	changed, err := l.capture.RefreshBridges()
 	switch {
 	case err != nil:
-		l.log.Error("could not follow the pod network's bridge", obs.KeyErr, err)
+		l.said.bridges.say(l.log.Error, "could not follow the pod network's bridge", obs.KeyErr, err)
 	case changed:
-		l.log.Info("pod network changed", obs.KeyPods, l.capture.Pods())
+		l.said.network.say(l.log.Info, "pod network changed", obs.KeyPods, l.capture.Pods())
 	}
 }
 
@@ -271,17 +279,20 @@ func (l *loop) failing() bool { return l.failure != nil || l.broken != nil }
 
 // repair puts back what others changed, and writes again what failed.
 func (l *loop) repair() {
-	repaired, err := l.capture.Repair()
 	was := l.broken
+	due := was != nil || l.failure != nil || l.capture.Due()
+	repaired, err := l.capture.Repair()
 	l.broken = err
 	switch {
 	case err != nil:
 		if was == nil || was.Error() != err.Error() {
-			l.log.Error("could not put the capture rules in order; trying again", obs.KeyErr, err)
+			l.said.order.say(l.log.Error, "could not put the capture rules in order; trying again", obs.KeyErr, err)
 		}
 		l.metrics.syncFailures.Inc()
+	case repaired && due:
+		l.said.anew.say(l.log.Info, "capture rules were written anew: those in force were of a run before, or a write had failed")
 	case repaired:
-		l.log.Warn("capture rules or sysctls were changed by somebody else and are back")
+		l.said.repair.say(l.log.Warn, "capture rules or sysctls were changed by somebody else and are back")
 		l.metrics.repairs.Inc()
 	}
 	l.setPods()

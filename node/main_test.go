@@ -81,6 +81,7 @@ type rig struct {
 	envoy   *nodetest.Envoy // nil: it is not asked
 	mu      sync.Mutex
 	found   []capture.Finding     // by mu, once it runs
+	host    []capture.Network     // by mu, once it runs
 	links   chan struct{}         // of the newest process
 	ended   atomic.Bool           // nothing of the watch of links runs any more
 	wrap    func(Capture) Capture // nil: as it is
@@ -133,6 +134,16 @@ func (r *rig) parts() Parts {
 			defer r.mu.Unlock()
 			return slices.Clone(r.found), nil
 		},
+		Networks: func(ranges []netip.Prefix) (list []capture.Network, err error) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			for _, n := range r.host {
+				if slices.ContainsFunc(ranges, n.Prefix.Overlaps) {
+					list = append(list, n)
+				}
+			}
+			return list, nil
+		},
 		WatchLinks: r.watchLinks,
 	}
 	if r.envoy != nil {
@@ -157,7 +168,9 @@ func (r *rig) start(t *testing.T) error {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if err = r.agent.inspect(ctx); err == nil {
+	fresh, err := r.agent.inspect(ctx)
+	if err == nil {
+		r.agent.show(fresh)
 		r.loop, err = r.agent.start(ctx)
 	}
 	if err != nil {

@@ -52,8 +52,9 @@ func (l *loop) setPods() {
 	if !ok || slices.Equal(list, l.pods) {
 		return
 	}
+	fill(l.inspection)
 	if err := l.capture.SetPodCIDRs(list); err != nil {
-		l.log.Error("could not write the pod CIDRs; trying again", obs.KeyCIDRs, list, obs.KeyErr, err)
+		l.said.pods.say(l.log.Error, "could not write the pod CIDRs; trying again", obs.KeyCIDRs, list, obs.KeyErr, err)
 		l.metrics.syncFailures.Inc()
 		l.broken = err
 		l.pace.hurry()

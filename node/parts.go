@@ -34,6 +34,10 @@ type Parts struct {
 	// Inspect looks for what cannot live beside the capture. It is called
 	// beside the loop.
 	Inspect func() ([]capture.Finding, error)
+	// Networks lists what of the host has addresses in common with ranges, as
+	// capture.Networks does. It is called beside the loop; nil where the host
+	// has nothing.
+	Networks func(ranges []netip.Prefix) ([]capture.Network, error)
 	// WatchLinks fills a one-slot channel when RefreshBridges or Repair may
 	// have something to do, and closes it after the end of ctx.
 	WatchLinks func(ctx context.Context) (<-chan struct{}, error)
@@ -60,6 +64,8 @@ type Source interface {
 type Capture interface {
 	Rules
 	Upkeep
+	// Earlier reads what a run before left in force. It changes nothing.
+	Earlier() (capture.Earlier, error)
 	// Found reports whether rules of a run before were in force at Install.
 	Found() bool
 	// Pods names the kind of pod network: "bridged (cni0)" or "routed".
@@ -75,8 +81,8 @@ type Rules interface {
 	// writes nothing; afterwards the rules follow at once.
 	SetPodCIDRs(list []netip.Prefix) error
 	// Install puts the guard over the given ranges in force. What a run
-	// before left in force stays until the first Extend, and what it knew of
-	// pods until their ranges are known.
+	// before left in force stays until the first Extend; what it knew of pods
+	// until their ranges are known, or Repair writes the rules anew without.
 	Install(guard []netip.Prefix) error
 	// Retract takes the next view and removes what it no longer serves. A
 	// provisional view only adds.
@@ -89,8 +95,12 @@ type Rules interface {
 
 // Upkeep keeps the rules in force on a node that others change too.
 type Upkeep interface {
-	// Repair puts back what somebody else removed and reports whether it had to.
+	// Repair puts back what somebody else removed, and writes what is due, and
+	// reports whether it had to.
 	Repair() (bool, error)
+	// Due reports whether the next Repair writes for a reason of our own: rules
+	// of a run before are in force as they were found, or a write has failed.
+	Due() bool
 	// RefreshBridges follows the bridges of the pod network and reports
 	// whether they changed, also where following them failed. Repair does it
 	// too.

@@ -10,23 +10,22 @@ import (
 // problemIndex keeps the Services with problems as views go by, so that a
 // change of one Service does not walk all of them.
 type problemIndex struct {
-	view *topology.View
-	bad  map[topology.ObjectKey][]topology.Problem
+	view    *topology.View
+	bad     map[topology.ObjectKey][]topology.Problem
+	asks    map[topology.ObjectKey]int // notices of each Service that has any
+	notices int                        // of all
 }
 
-func (p *problemIndex) next(v *topology.View, cat *render.Catalog) (list []topology.Problem, more int) {
+// next takes a view, its catalog, and what else is a problem.
+func (p *problemIndex) next(v *topology.View, cat *render.Catalog, others []topology.Problem) (list []topology.Problem, more int) {
 	if p.bad == nil {
-		p.bad = map[topology.ObjectKey][]topology.Problem{}
+		p.bad, p.asks = map[topology.ObjectKey][]topology.Problem{}, map[topology.ObjectKey]int{}
 	}
 	for key := range v.Changed(p.view) {
-		if sv, ok := v.Services.Get(key); ok && len(sv.Problems) > 0 {
-			p.bad[key] = sv.Problems
-		} else {
-			delete(p.bad, key)
-		}
+		p.take(key, v)
 	}
 	p.view = v
-	list = slices.Concat(v.Problems, cat.Problems)
+	list = slices.Concat(v.Problems, cat.Problems, others)
 	keys := make([]topology.ObjectKey, 0, len(p.bad))
 	for key := range p.bad {
 		keys = append(keys, key)
@@ -39,4 +38,22 @@ func (p *problemIndex) next(v *topology.View, cat *render.Catalog) (list []topol
 		list, more = list[:maxListed], len(list)-maxListed
 	}
 	return list, more
+}
+
+// take takes what a view says of one Service.
+func (p *problemIndex) take(key topology.ObjectKey, v *topology.View) {
+	p.notices -= p.asks[key]
+	delete(p.bad, key)
+	delete(p.asks, key)
+	sv, ok := v.Services.Get(key)
+	if !ok {
+		return
+	}
+	if len(sv.Problems) > 0 {
+		p.bad[key] = sv.Problems
+	}
+	if n := len(sv.Notices()); n > 0 {
+		p.asks[key] = n
+		p.notices += n
+	}
 }

@@ -25,7 +25,7 @@ func TestProblemsFollowTheViews(t *testing.T) {
 	for i := range 40 {
 		malformed(o, fmt.Sprintf("s%02d", i%10), i%3 == 0)
 		v := viewer.See(o.Snapshot())
-		list, more := index.next(v, cat)
+		list, more := index.next(v, cat, nil)
 		want := v.AllProblems()
 		if len(list)+more != len(want) || more != 0 {
 			t.Fatalf("step %d: %d problems, want %d", i, len(list), len(want))
@@ -38,7 +38,7 @@ func TestProblemsFollowTheViews(t *testing.T) {
 	}
 	// Nothing changed: what the index holds is not looked at again.
 	index.bad[topology.ObjectKey{Namespace: "default", Name: "s00"}] = []topology.Problem{problem("marker")}
-	if list, _ := index.next(viewer.See(o.Snapshot()), cat); list[0] != problem("marker") {
+	if list, _ := index.next(viewer.See(o.Snapshot()), cat, nil); list[0] != problem("marker") {
 		t.Errorf("a view that is the same was walked: %v", list[0])
 	}
 }
@@ -48,7 +48,7 @@ func TestListedProblemsAreBounded(t *testing.T) {
 	for i := range maxListed + 3 {
 		malformed(o, fmt.Sprintf("s%03d", i), true)
 	}
-	list, more := index.next(topology.See(o.Snapshot(), "a-1", topology.Options{}), &render.Catalog{})
+	list, more := index.next(topology.See(o.Snapshot(), "a-1", topology.Options{}), &render.Catalog{}, nil)
 	if len(list) != maxListed || more != 3 {
 		t.Errorf("%d listed and %d more, want %d and 3", len(list), more, maxListed)
 	}

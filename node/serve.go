@@ -17,16 +17,20 @@ import (
 )
 
 // open opens every listener: one that is taken is found before anything on the
-// node is changed. The group holds what was opened, also where it fails.
-func (a *Agent) open(g *run.Group) error {
+// node is changed. The group holds what was opened, also where it fails; the
+// paths of sockets among that are returned.
+func (a *Agent) open(g *run.Group) (sockets []string, err error) {
 	for _, s := range a.servers() {
 		listener, err := s.listen(s.address)
 		if err != nil {
-			return err
+			return sockets, err
 		}
 		g.AddListener(s.name, listener, s.serve)
+		if listener.Addr().Network() == "unix" {
+			sockets = append(sockets, s.address)
+		}
 	}
-	return nil
+	return sockets, nil
 }
 
 // member is what runs beside the listeners until its context ends.

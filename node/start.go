@@ -16,35 +16,75 @@ import (
 // Run takes the node into service until ctx ends, and returns when every
 // goroutine has ended. ErrUnfit says that this node is not to be served.
 func (a *Agent) Run(ctx context.Context) error {
-	unlock, err := Lock(a.cfg.StateDir)
-	if err != nil {
-		return err
+	s := &startup{Agent: a, group: &run.Group{}}
+	defer s.unlock()
+	if err := s.begin(ctx); err != nil {
+		return errors.Join(err, s.undo())
 	}
-	defer unlock()
-	if err := a.inspect(ctx); err != nil {
-		return err
+	for _, m := range a.members(s.loop) {
+		s.group.Add(m.name, m.run)
 	}
-	g := &run.Group{}
-	if err := a.open(g); err != nil {
-		return errors.Join(err, g.Close())
-	}
-	unlockNetwork, err := a.lockNetwork()
-	if err != nil {
-		return errors.Join(err, g.Close())
-	}
-	defer unlockNetwork()
-	l, err := a.start(ctx)
-	if err != nil {
-		return errors.Join(err, g.Close())
-	}
-	for _, m := range a.members(l) {
-		g.Add(m.name, m.run)
-	}
-	if err := g.Run(ctx); err != nil {
-		return err
+	if err := s.group.Run(ctx); err != nil {
+		return errors.Join(err, s.undo())
 	}
 	a.log.Info("stopped; the rules stay in force until gridmesh-agent cleanup")
 	return nil
+}
+
+// startup is what a start has done so far.
+type startup struct {
+	*Agent
+	group   *run.Group
+	sockets []string // that were opened
+	loop    *loop    // nil before the guard is in force
+	unlocks []func()
+}
+
+func (s *startup) unlock() {
+	for _, unlock := range slices.Backward(s.unlocks) {
+		unlock()
+	}
+}
+
+// begin does all that comes before the loop. What can be judged without
+// changing anything is judged first.
+func (s *startup) begin(ctx context.Context) error {
+	fresh, err := s.inspect(ctx)
+	if err != nil {
+		return err
+	}
+	unlock, err := Lock(s.cfg.StateDir)
+	if err != nil {
+		return err
+	}
+	s.unlocks = append(s.unlocks, unlock)
+	s.show(fresh)
+	if s.sockets, err = s.open(s.group); err != nil {
+		return err
+	}
+	if unlock, err = s.lockNetwork(); err != nil {
+		return err
+	}
+	s.unlocks = append(s.unlocks, unlock)
+	s.loop, err = s.start(ctx)
+	return err
+}
+
+// undo leaves the node as it was found, after a start that failed: a source that
+// cannot begin ends the agent after the guard is in force. What a run before
+// left in force stays, and so does what has served.
+func (s *startup) undo() error {
+	errs := []error{s.group.Close()}
+	if s.loop != nil && s.loop.view != nil {
+		return errors.Join(errs...)
+	}
+	for _, path := range s.sockets {
+		errs = append(errs, run.RemoveUnix(path))
+	}
+	if s.loop != nil && s.loop.restored == nil && !s.parts.Capture.Found() {
+		errs = append(errs, s.parts.Capture.Remove())
+	}
+	return errors.Join(errs...)
 }
 
 // lockNetwork makes this agent the only one that writes the rules of its
@@ -73,10 +113,12 @@ func (a *Agent) start(ctx context.Context) (*loop, error) {
 	if err != nil {
 		a.log.Error("starting without the last good state", obs.KeyErr, err)
 	}
-	pods := a.cfg.PodCIDRs
-	if a.parts.Cluster != nil && len(pods) == 0 && st != nil && len(st.PodCIDRs) > 0 {
-		pods = st.PodCIDRs // until the Node says otherwise
-		a.podCIDRs.Publish(pods)
+	pods, err := a.knownPods(st)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.refusePods(ctx, pods); err != nil {
+		return nil, err
 	}
 	if err := a.guard(pods, st); err != nil {
 		return nil, err
@@ -85,6 +127,30 @@ func (a *Agent) start(ctx context.Context) (*loop, error) {
 		return nil, errors.Join(err, a.parts.Capture.Remove()) // as it was found
 	}
 	return newLoop(a, st, pods), nil
+}
+
+// knownPods are the flags' pod CIDRs; else, until the Node says otherwise, those
+// of the last good state, or of the rules that a run before left in force: a
+// node that told pods from others goes on to, also without its state file.
+func (a *Agent) knownPods(st *source.State) ([]netip.Prefix, error) {
+	if a.parts.Cluster == nil || len(a.cfg.PodCIDRs) > 0 {
+		return a.cfg.PodCIDRs, nil
+	}
+	var pods []netip.Prefix
+	if st != nil {
+		pods = st.PodCIDRs
+	}
+	if len(pods) == 0 {
+		earlier, err := a.parts.Capture.Earlier()
+		if err != nil {
+			return nil, err
+		}
+		pods = earlier.Pods
+	}
+	if len(pods) > 0 {
+		a.podCIDRs.Publish(pods)
+	}
+	return pods, nil
 }
 
 // guard puts the rules in force, so that nothing leaves while the rest of the

@@ -321,3 +321,114 @@ func TestPodCIDRsFollowTheNode(t *testing.T) {
 		}
 	})
 }
+
+// A node that told pods from others goes on to after a restart, also where its
+// state file is lost and the API server away: rules are looked at at once then.
+func TestFoundPodsAreKeptUntilTheNodeSaysOtherwise(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{Pods: prefixes("10.244.1.0/24")}
+		r.mustStart(t)
+		r.publish(webOnly())
+		r.stop()
+		must(t, os.RemoveAll(r.cfg.StateDir))
+		r.again()
+		r.api = &nodetest.API{Away: errBroken}
+		r.mustStart(t)
+		want := func(when, text string) {
+			t.Helper()
+			if rules, _ := r.kernel.InForce(); !slices.Equal(rules.Pods, prefixes(text)) {
+				t.Errorf("%s: the kernel knows the pods %v, want %s", when, rules.Pods, text)
+			}
+		}
+		want("started", "10.244.1.0/24")
+		r.links <- struct{}{}
+		synctest.Wait()
+		want("a link changed", "10.244.1.0/24")
+		after(time.Hour)
+		want("an hour later", "10.244.1.0/24")
+		if r.log.count("changed by somebody else") > 0 || r.metric(t, "gridmesh_capture_repairs_total") != 0 {
+			t.Error("our own rules are said to be somebody else's doing")
+		}
+		r.api.Set(func(a *nodetest.API) { a.Away, a.Pods = nil, prefixes("10.244.2.0/24") })
+		after(2 * podCIDRsEvery)
+		want("the Node says otherwise", "10.244.2.0/24")
+	})
+}
+
+// Where nobody will ever say which ranges are the pods', what the flags say
+// counts; that rules of a run before are written anew is nobody else's doing.
+func TestRulesOfARunBeforeAreNobodyElsesDoing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.cfg.PodCIDRs = prefixes("10.244.1.0/24")
+		r.mustStart(t)
+		r.publish(webOnly())
+		r.stop()
+		r.again()
+		r.cfg.PodCIDRs = nil
+		r.mustStart(t)
+		r.publish(webOnly())
+		after(2 * repairEvery)
+		if rules, _ := r.kernel.InForce(); len(rules.Pods) > 0 {
+			t.Errorf("pods without a flag: %v", rules.Pods)
+		}
+		if r.log.count("changed by somebody else") > 0 || r.metric(t, "gridmesh_capture_repairs_total") != 0 {
+			t.Error("our own rules are said to be somebody else's doing")
+		}
+		if r.log.count("written anew") != 1 {
+			t.Error("that they were written anew is not said")
+		}
+	})
+}
+
+// Somebody who changes the rules in a loop fills no disk; each time is counted.
+func TestRepairsAreSaidNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		r.publish(webOnly())
+		for range 1000 {
+			r.kernel.Flush()
+			r.links <- struct{}{}
+			after(time.Second)
+			r.wantServed(t, "repaired", webFrontend)
+		}
+		said := r.log.count("changed by somebody else")
+		if most := quietBurst + int(1000*time.Second/quietEvery); said < 2 || said > most {
+			t.Errorf("said %d times, want up to %d", said, most)
+		}
+		if n := r.metric(t, "gridmesh_capture_repairs_total"); n != 1000 {
+			t.Errorf("%v are counted", n)
+		}
+		if r.log.count("unsaid=") == 0 {
+			t.Error("nothing says how many were not said")
+		}
+		r.capture.Fail("Repair", errBroken)
+		r.links <- struct{}{}
+		synctest.Wait()
+		if r.log.count("could not put the capture rules in order") != 1 {
+			t.Error("another message is held back, too")
+		}
+	})
+}
+
+// A kernel that refuses every write is told of now and then, too.
+func TestFailuresAreSaidNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		r.publish(webOnly())
+		for range 1000 {
+			r.capture.Fail("Extend", errBroken)
+			r.capture.Fail("RefreshBridges", errBroken)
+			r.publish(webAndOther())
+			after(time.Second)
+		}
+		for _, text := range []string{"could not write the capture rules", "could not follow the pod network's bridge"} {
+			if said, most := r.log.count(text), quietBurst+int(2000*time.Second/quietEvery); said == 0 || said > most {
+				t.Errorf("%q is said %d times, want up to %d", text, said, most)
+			}
+		}
+	})
+}

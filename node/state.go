@@ -78,7 +78,7 @@ func (l *loop) save() {
 func (l *loop) saved(w write) {
 	l.metrics.stateBytes.Add(float64(w.bytes))
 	if w.err != nil {
-		l.log.Error("could not keep the last good state; a restart without a cloud would serve an older one", obs.KeyErr, w.err)
+		l.said.save.say(l.log.Error, "could not keep the last good state; a restart without a cloud would serve an older one", obs.KeyErr, w.err)
 		l.metrics.stateFailures.Inc()
 		l.saver.pending = true
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/gridmesh/gridmesh/xds"
 )
 
-// maxListed bounds the problems in a report.
+// maxListed bounds each list of a report that others can make long.
 const maxListed = 50
 
 // statusTimeout is how long a running agent may take to report.
@@ -26,30 +26,35 @@ const statusTimeout = 5 * time.Second
 const (
 	sourceLive = "live"
 	sourceLast = "last good state"
+	sourceNone = "none yet" // before the first snapshot
 )
 
 // Report is what a running agent serves and what is wrong, as JSON on the
-// status socket.
+// status socket. Others read it: fields may come, and none is renamed or gets
+// another meaning (docs/agent.md lists them).
 type Report struct {
 	Version   string             `json:"version"`
 	Node      string             `json:"node"`
 	Unit      map[string]string  `json:"unit"`
-	Source    string             `json:"source"` // "live" or "last good state"
+	Source    string             `json:"source"`               // "live", "last good state" or "none yet"
+	Heard     time.Time          `json:"sourceHeard,omitzero"` // when the source was last known to be alive; zero: never
 	APIServer *APIServer         `json:"apiServer,omitempty"`
 	Pods      string             `json:"pods"`
 	PodCIDRs  []netip.Prefix     `json:"podCIDRs,omitempty"` // of this node
 	Services  int                `json:"services"`
 	Preloaded int                `json:"preloaded"`
-	Updated   time.Time          `json:"updated"`
+	Updated   time.Time          `json:"updated,omitzero"` // zero before the first snapshot
 	Error     string             `json:"error,omitempty"`
 	Held      *Held              `json:"held,omitempty"` // nil: nothing is
 	Notes     []string           `json:"notes,omitempty"`
 	Envoys    []xds.Stream       `json:"envoys"`
 	Nacks     []xds.Nack         `json:"nacks,omitempty"`
+	MoreNacks int                `json:"moreNacks,omitempty"` // refusals that are not listed
 	Ejections *Ejections         `json:"ejections,omitempty"` // nil: Envoy was not asked
 	Findings  []capture.Finding  `json:"findings,omitempty"`
 	Problems  []topology.Problem `json:"problems,omitempty"`
 	More      int                `json:"moreProblems,omitempty"` // problems that are not listed
+	Notices   int                `json:"notices"`                // what Services ask for and no node serves: gridmesh view
 }
 
 // APIServer is how the API server answers.
@@ -86,17 +91,22 @@ func (l *loop) publish() {
 		r.Held = &Held{Endpoints: h.held.Endpoints, Nodes: h.held.Nodes, Until: h.hold.End()}
 	}
 	r.Notes = append(unitNotes(l.view.KeysInUse), l.used.notes()...)
-	r.Problems, r.More = l.problems.next(l.view, l.catalog)
+	r.Problems, r.More = l.problems.next(l.view, l.catalog, l.guarded.next(l.snap, l.cfg.ServiceCIDRs))
+	r.Notices = l.problems.notices
 	l.metrics.problems.Set(float64(len(r.Problems) + r.More))
 	l.report.Store(r)
 }
 
 // status is the loop's last report with what changes without the loop.
 func (a *Agent) status() Report {
-	var r Report
+	r := Report{Version: obs.Version(), Node: a.cfg.Node, Source: sourceNone}
 	if last := a.report.Load(); last != nil {
 		r = *last
 	}
+	if r.Unit == nil {
+		r.Unit = map[string]string{}
+	}
+	r.Heard = a.lastContact()
 	r.Findings = a.found.all()
 	if a.parts.Cluster != nil {
 		api := a.parts.Cluster.APIServer()
@@ -105,7 +115,10 @@ func (a *Agent) status() Report {
 		}
 		r.APIServer = &api
 	}
-	r.Envoys, r.Nacks = a.xds.Streams(), a.xds.Nacks()
+	r.Envoys, r.Nacks = append([]xds.Stream{}, a.xds.Streams()...), a.xds.Nacks()
+	if more := len(r.Nacks) - maxListed; more > 0 {
+		r.Nacks, r.MoreNacks = r.Nacks[:maxListed], more
+	}
 	if look, ok := a.envoy.Get(); ok {
 		r.Ejections = &look.ejections
 	}

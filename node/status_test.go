@@ -3,6 +3,11 @@ package node
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"iter"
+	"net/netip"
+	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -76,7 +81,7 @@ func TestReportAsJSON(t *testing.T) {
 	}
 	const want = `{"version":"v1","node":"a-1","unit":{"unit":"a"},"source":"live","apiServer":{"heard":"2026-01-02T03:04:05Z","error":"away"},` +
 		`"pods":"routed","services":3,"preloaded":2,"updated":"2026-01-02T03:04:05Z","error":"broken","envoys":null,` +
-		`"problems":[{"object":"service default/x","text":"is wrong"}],"moreProblems":7}`
+		`"problems":[{"object":"service default/x","text":"is wrong"}],"moreProblems":7,"notices":0}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -87,7 +92,7 @@ func TestReportAsText(t *testing.T) {
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	r := Report{
 		Version: "v1", Node: "a-1", Unit: map[string]string{"unit": "a"}, Source: sourceLive, APIServer: &APIServer{LastContact: ago(3 * time.Second)},
-		Pods: "bridged (cni0)", Services: 3, Preloaded: 2, Updated: ago(time.Minute), Error: "broken",
+		Pods: "bridged (cni0)", Services: 3, Preloaded: 2, Updated: ago(time.Minute), Error: "broken", Heard: ago(3 * time.Second), Notices: 4,
 		Envoys:   []xds.Stream{{Version: "1.40.0", Since: ago(time.Hour), Clusters: 4}},
 		Nacks:    []xds.Nack{{Type: "cluster", Name: "10.96.0.10:80", Service: "default/web", Reason: "no"}},
 		Findings: []capture.Finding{{Text: "a chain that drops"}}, Problems: []topology.Problem{problem("x")}, More: 7,
@@ -107,6 +112,7 @@ error       broken
 envoy       1.40.0, connected for 1h0m0s, 4 clusters
 refused     cluster 10.96.0.10:80 (service default/web): no
 warning     a chain that drops
+note        4 times Services ask for what no node serves: gridmesh view has each as a notice
 problem     service default/x: is wrong
 problem     and 7 more: gridmesh view
 `
@@ -129,5 +135,110 @@ problem     and 7 more: gridmesh view
 	_ = new(Report).WriteText(&got, now)
 	if !strings.Contains(got.String(), "envoy       not connected") {
 		t.Errorf("without an Envoy: %s", got.String())
+	}
+}
+
+// Before the first snapshot the status says that, and no nonsense.
+func TestStatusInTheFirstMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		got := r.agent.status()
+		if got.Version == "" || got.Node != "a-1" || got.Source != sourceNone || got.Unit == nil || got.Envoys == nil {
+			t.Errorf("got %+v", got)
+		}
+		var text bytes.Buffer
+		must(t, got.WriteText(&text, time.Now()))
+		if strings.Contains(text.String(), "2562047h") || !strings.Contains(text.String(), "source      none yet: nothing is served") || strings.Contains(text.String(), "services ") {
+			t.Errorf("it says\n%s", text.String())
+		}
+		out, err := json.Marshal(got)
+		must(t, err)
+		if strings.Contains(string(out), "0001-01-01") || strings.Contains(string(out), "null") {
+			t.Errorf("as JSON: %s", out)
+		}
+	})
+}
+
+// A source that is live and silent is said to be silent, also where there is no
+// API server; one that has nothing new is not.
+func TestStatusSaysForHowLongTheSourceIsSilent(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, tc := range []struct {
+		report Report
+		want   string
+	}{
+		{Report{Source: sourceLive, Updated: now.Add(-time.Hour), Heard: now.Add(-time.Second)}, "live, changed 1h0m0s ago"},
+		{Report{Source: sourceLive, Updated: now.Add(-time.Hour), Heard: now.Add(-3 * time.Minute)}, "live, changed 1h0m0s ago; the source was not heard of for 3m0s"},
+		{Report{Source: sourceLast, Updated: now.Add(-time.Second)}, "last good state, changed 1s ago; the source was not heard of since the agent started"},
+	} {
+		if got := tc.report.sourceText(now); got != tc.want {
+			t.Errorf("got %q, want %q", got, tc.want)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		r.source.Contacted(time.Now())
+		r.publish(webOnly())
+		after(time.Hour)
+		if got := r.agent.status(); time.Since(got.Heard) != time.Hour {
+			t.Errorf("heard %s ago", time.Since(got.Heard))
+		}
+	})
+}
+
+// What tenants write makes no report long.
+func TestTheReportIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		r.xds.Connect("1.40.0")
+		o := nodetest.NewObjects()
+		for i := range 200 {
+			keys := fmt.Sprintf(`["tenant-%03d"]`, i)
+			o.Builder().SetService(&topology.Service{
+				Key: topology.ObjectKey{Namespace: "default", Name: fmt.Sprint("s", i)}, TopologyKeys: &keys, Unserved: topology.UnservedNodePorts,
+				ClusterIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 96, 1, byte(i)})}, Ports: []topology.ServicePort{{Protocol: topology.TCP, Port: 80}},
+			})
+			r.xds.Refuse(fmt.Sprintf("10.96.1.%d:80", i), "no")
+		}
+		r.publish(o)
+		got := r.agent.status()
+		if len(got.Notes) != maxUnitNotes+1 || got.Notes[maxUnitNotes] != "and 195 more labels in use that a kubelet may set" {
+			t.Errorf("%d notes: %q", len(got.Notes), got.Notes)
+		}
+		if got.Notices != 200 || len(got.Nacks) != maxListed || got.MoreNacks != 200-maxListed {
+			t.Errorf("%d notices, %d refusals and %d more", got.Notices, len(got.Nacks), got.MoreNacks)
+		}
+		o.Delete("s0")
+		r.publish(o)
+		if got := r.agent.status().Notices; got != 199 {
+			t.Errorf("%d notices, want 199", got)
+		}
+	})
+}
+
+// Every field is on the page: others read it.
+func TestTheFieldsOfTheReportAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/agent.md")
+	must(t, err)
+	for _, of := range []any{Report{}, APIServer{}, Held{}, Ejections{}, Ejection{}} {
+		for f := range fields(reflect.TypeOf(of)) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == "" || !strings.Contains(string(page), "`"+name+"`") {
+				t.Errorf("docs/agent.md does not name `%s` of %T", name, of)
+			}
+		}
+	}
+}
+
+func fields(of reflect.Type) iter.Seq[reflect.StructField] {
+	return func(yield func(reflect.StructField) bool) {
+		for i := range of.NumField() {
+			if !yield(of.Field(i)) {
+				return
+			}
+		}
 	}
 }

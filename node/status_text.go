@@ -3,30 +3,72 @@ package node
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
 
 // WriteText writes the report for people, a line a fact.
 func (r *Report) WriteText(w io.Writer, now time.Time) error {
-	p := printer{w: w}
+	p := &printer{w: w}
 	p.line("version", "%s", r.Version)
 	p.line("node", "%s", r.Node)
-	for key, value := range r.Unit {
-		p.line("unit", "%s=%s", key, value)
+	for _, key := range slices.Sorted(maps.Keys(r.Unit)) {
+		p.line("unit", "%s=%s", key, r.Unit[key])
 	}
-	p.line("source", "%s, changed %s ago", r.Source, since(r.Updated, now))
+	p.line("source", "%s", r.sourceText(now))
 	if r.APIServer != nil {
-		p.line("api server", "%s", r.APIServer.text(now))
+		r.APIServer.lines(p, now)
 	}
-	p.line("pods", "%s", r.Pods)
-	p.line("services", "%d, %d clusters preloaded", r.Services, r.Preloaded)
+	if r.Source != sourceNone {
+		p.line("pods", "%s", r.Pods)
+		p.line("services", "%d, %d clusters preloaded", r.Services, r.Preloaded)
+	}
 	if r.Error != "" {
 		p.line("error", "%s", r.Error)
 	}
 	if h := r.Held; h != nil {
 		p.line("held", "%d endpoints on %s as before the outage, until these nodes have reported, for %s at the latest", h.Endpoints, few(h.Nodes), since(now, h.Until))
 	}
+	r.envoyLines(p, now)
+	for _, f := range r.Findings {
+		p.line("warning", "%s", f.Text)
+	}
+	for _, note := range r.Notes {
+		p.line("note", "%s", note)
+	}
+	if r.Notices > 0 {
+		p.line("note", "%d times Services ask for what no node serves: gridmesh view has each as a notice", r.Notices)
+	}
+	for _, problem := range r.Problems {
+		p.line("problem", "%s", problem)
+	}
+	if r.More > 0 {
+		p.line("problem", "and %d more: gridmesh view", r.More)
+	}
+	return p.err
+}
+
+// sourceText says where what is served comes from, and how old that is. That
+// nothing changed for long is no bad sign; that nothing was heard is one.
+func (r *Report) sourceText(now time.Time) string {
+	if r.Source == sourceNone {
+		return r.Source + ": nothing is served before the first snapshot; what a run before left in force goes on"
+	}
+	text := fmt.Sprintf("%s, changed %s ago", r.Source, since(r.Updated, now))
+	switch silent := now.Sub(r.Heard); {
+	case r.Heard.IsZero() && r.Source == sourceLive: // of an agent that does not say
+	case r.Heard.IsZero():
+		text += "; the source was not heard of since the agent started"
+	case silent >= outageAfter:
+		text += fmt.Sprintf("; the source was not heard of for %s", since(r.Heard, now))
+	}
+	return text
+}
+
+// envoyLines says what is known of Envoy.
+func (r *Report) envoyLines(p *printer, now time.Time) {
 	if len(r.Envoys) == 0 {
 		p.line("envoy", "not connected: captured connections are refused unless it still runs with what it holds")
 	}
@@ -37,24 +79,14 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 		}
 	}
 	if r.Ejections != nil && len(r.Envoys) > 0 {
-		r.Ejections.lines(&p, now)
+		r.Ejections.lines(p, now)
 	}
 	for _, n := range r.Nacks {
 		p.line("refused", "%s %s (service %s): %s", n.Type, n.Name, n.Service, n.Reason)
 	}
-	for _, f := range r.Findings {
-		p.line("warning", "%s", f.Text)
+	if r.MoreNacks > 0 {
+		p.line("refused", "and %d more", r.MoreNacks)
 	}
-	for _, note := range r.Notes {
-		p.line("note", "%s", note)
-	}
-	for _, problem := range r.Problems {
-		p.line("problem", "%s", problem)
-	}
-	if r.More > 0 {
-		p.line("problem", "and %d more: gridmesh view", r.More)
-	}
-	return p.err
 }
 
 // lines says what nobody is sent to, and how old that news is where it is old.
@@ -83,6 +115,14 @@ func (e *Ejections) lines(p *printer, now time.Time) {
 	}
 	if e.More > 0 {
 		p.line("ejected", "endpoints of %d more clusters", e.More)
+	}
+}
+
+// lines says how the API server answers, and what of it is not believed.
+func (s APIServer) lines(p *printer, now time.Time) {
+	p.line("api server", "%s", s.text(now))
+	for _, held := range s.Held {
+		p.line("api server", "not believed: %s", held)
 	}
 }
 

@@ -36,13 +36,24 @@ func kubeletMaySet(key string) bool {
 	return slices.Contains(kubeletLabels, key) || slices.ContainsFunc(kubeletPrefixes, within)
 }
 
+// maxUnitNotes bounds the keys that are named: every Service may have its own.
+const maxUnitNotes = 5
+
 // unitNotes says which of the keys in use are a kubelet's to choose. What makes
 // a host of its own of every node is no unit.
 func unitNotes(keys []string) (notes []string) {
+	more := 0
 	for _, key := range keys {
-		if key != "kubernetes.io/hostname" && kubeletMaySet(key) {
+		switch {
+		case key == "kubernetes.io/hostname" || !kubeletMaySet(key):
+		case len(notes) == maxUnitNotes:
+			more++
+		default:
 			notes = append(notes, fmt.Sprintf("the label %s may be set by every kubelet on its own Node: who holds a node's credentials can move it to another unit; a key under %s cannot be", key, restricted))
 		}
+	}
+	if more > 0 {
+		notes = append(notes, fmt.Sprintf("and %d more labels in use that a kubelet may set", more))
 	}
 	return notes
 }

@@ -2,12 +2,16 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node"
 	"github.com/gridmesh/gridmesh/xds"
 )
@@ -30,15 +34,45 @@ func printBootstrap(w io.Writer, c *config) error {
 	return err
 }
 
+// How a status is printed.
+const (
+	formatText = "text"
+	formatJSON = "json"
+	formatYAML = "yaml"
+)
+
 func printStatus(ctx context.Context, w io.Writer, c *config) error {
 	if err := c.complete(); err != nil {
 		return err
+	}
+	switch c.format {
+	case formatText, formatJSON, formatYAML:
+	default:
+		return fmt.Errorf("%w: --output %q is not known; use text, json or yaml", run.ErrUsage, c.format)
 	}
 	report, err := node.Status(ctx, c.node.StatusSocket)
 	if err != nil {
 		return err
 	}
-	return report.WriteText(w, time.Now())
+	return writeStatus(w, report, c.format)
+}
+
+func writeStatus(w io.Writer, report *node.Report, format string) error {
+	switch format {
+	case formatJSON:
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(report)
+	case formatYAML:
+		out, err := yaml.Marshal(report)
+		if err != nil {
+			return fmt.Errorf("print the status: %w", err)
+		}
+		_, err = w.Write(out)
+		return err
+	default:
+		return report.WriteText(w, time.Now())
+	}
 }
 
 func cleanup(ctx context.Context, w io.Writer, c *config) error {
@@ -48,6 +82,9 @@ func cleanup(ctx context.Context, w io.Writer, c *config) error {
 	if c.stay {
 		<-ctx.Done()
 		return nil
+	}
+	if err := mayAdminister(); err != nil {
+		return err
 	}
 	if err := cleanNode(c); err != nil {
 		return err

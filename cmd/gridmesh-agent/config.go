@@ -35,6 +35,9 @@ type config struct {
 	output       string
 	envoyHeapMiB uint64
 
+	// Of status alone.
+	format string
+
 	// Of cleanup alone.
 	files, stay bool
 }
@@ -43,6 +46,7 @@ func defaults() *config {
 	return &config{
 		node: node.Default(), capture: plan.Default(), adminSocket: "/run/gridmesh/envoy-admin.sock",
 		mark: "0x1/0x3", datapath: "envoy", bridgeNF: "clear", keysReading: "ordered", policies: "warn",
+		format: formatText,
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 	"github.com/gridmesh/gridmesh/node"
 )
 
-// exitUnfit is for a node that is not fit: kube-proxy's rules, a second agent,
+// exitUnfit is for a node that is not fit: kube-proxy's rules, an agent that
+// serves it already, whatever of it is met first, ranges that cannot be guarded,
 // and where that is wanted NetworkPolicies.
 const exitUnfit = 3
 
@@ -22,7 +23,7 @@ func main() {
 
 // exitCode is the agent's own code for an error, 0 for none of its own.
 func exitCode(err error) int {
-	if errors.Is(err, node.ErrUnfit) {
+	if errors.Is(err, node.ErrUnfit) || errors.Is(err, run.ErrInUse) {
 		return exitUnfit
 	}
 	return 0
@@ -52,17 +53,18 @@ cleanup" removes it. Envoy is started beside it, with the configuration that
 		RunE:    func(cmd *cobra.Command, _ []string) error { return printBootstrap(cmd.OutOrStdout(), c) },
 	}
 	bootstrap.Flags().StringVar(&c.output, "output", "", "file to write to instead of standard output")
+	status := &cobra.Command{
+		Use: "status", Short: "Show what the running agent serves, and what is wrong", Args: cobra.NoArgs,
+		Example: "  gridmesh-agent status -o json | jq -r .source",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return printStatus(cmd.Context(), cmd.OutOrStdout(), c) },
+	}
+	status.Flags().StringVarP(&c.format, "output", "o", c.format, "text, json or yaml; the fields are in docs/agent.md")
 	clean := &cobra.Command{
 		Use: "cleanup", Short: "Remove every rule, route and changed sysctl of gridmesh from this node", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cleanup(cmd.Context(), cmd.OutOrStdout(), c) },
 	}
 	clean.Flags().BoolVar(&c.files, "files", false, "remove its sockets, the bootstrap and the last good state, too")
 	clean.Flags().BoolVar(&c.stay, "stay", false, "change nothing and wait until stopped: for a pod whose init containers have cleaned up, so that it is ready where the node is clean")
-	root.AddCommand(bootstrap, clean,
-		&cobra.Command{
-			Use: "status", Short: "Show what the running agent serves, and what is wrong", Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error { return printStatus(cmd.Context(), cmd.OutOrStdout(), c) },
-		},
-	)
+	root.AddCommand(bootstrap, status, clean)
 	return root
 }

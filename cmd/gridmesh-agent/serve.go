@@ -29,19 +29,25 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 	if err := c.complete(); err != nil {
 		return err
 	}
+	if err := mayAdminister(); err != nil {
+		return err
+	}
 	kernel, err := capture.New(c.capture, c.host())
 	if err != nil {
 		return err
 	}
 	parts := node.Parts{
 		Log: log, Registry: run.NewRegistry(), Capture: kernel,
-		LockNetwork: lockNetwork, Inspect: capture.Inspector(), WatchLinks: capture.Watch,
+		LockNetwork: lockNetwork, Inspect: capture.Inspector(), Networks: capture.Networks, WatchLinks: capture.Watch,
 		Envoy: admin.New(c.adminSocket),
 	}
 	parts.XDS = func(requested func([]string), refused func(xds.Nack)) node.XDS {
 		return xds.New(xds.Config{Log: log, Metrics: xds.NewMetrics(parts.Registry), Asked: requested, Refused: refused})
 	}
 	if c.manifests != "" {
+		if err := readable(c.manifests); err != nil {
+			return err
+		}
 		parts.Source = source.NewDir(c.manifests)
 	} else {
 		if parts.Source, parts.Cluster, err = connect(c, log, parts.Registry); err != nil {

@@ -40,4 +40,5 @@ const (
 	KeyUnits       = "units"       // how many
 	KeyWhich       = "which"       // the first few of them
 	KeyWrites      = "writes"      // how many failed
+	KeyUnsaid      = "unsaid"      // how many lines like this one were left out before it
 )

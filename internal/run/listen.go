@@ -65,6 +65,24 @@ func ListenUnix(path string) (net.Listener, error) {
 	return l, nil
 }
 
+// RemoveUnix removes the socket that a listener of ListenUnix left when it was
+// closed, for a start that failed and leaves nothing. What somebody listens on
+// by now is his, and stays.
+func RemoveUnix(path string) error {
+	unlock, err := lockBriefly(beside(path, "lock"))
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", path, err)
+	}
+	defer unlock()
+	if replaceable(path) != nil {
+		return nil
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the socket: %w", err)
+	}
+	return nil
+}
+
 // replaceable reports an error unless nothing is at path or a socket that
 // nobody listens on.
 func replaceable(path string) error {

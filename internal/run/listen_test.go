@@ -2,6 +2,7 @@ package run
 
 import (
 	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -261,5 +262,38 @@ func TestListenUnixInADirectoryThatAnotherLocks(t *testing.T) {
 	answers(t, listenUnix(t, path), path)
 	if info, err := os.Stat(beside(path, "lock")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the lock is open to others: %v, %v", info, err)
+	}
+}
+
+// A start that failed takes its sockets with it, and nobody else's.
+func TestRemoveUnix(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := ListenUnix(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := RemoveUnix(path); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("what somebody listens on was removed: %v", err)
+	}
+	_ = l.Close()
+	for range 2 { // that it is gone is no error
+		if err := RemoveUnix(path); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the socket is left: %v", err)
+		}
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := RemoveUnix(path); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("a file that is no socket was removed: %v", err)
 	}
 }

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 )
 
-// ErrUsage marks a mistake in the flags.
+// ErrUsage marks a mistake in the flags, the arguments or the command.
 var ErrUsage = errors.New("wrong flags")
 
 // Exit codes of every command; a command may have more.
@@ -27,6 +28,7 @@ func Main(root *cobra.Command, more func(error) int) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	root.SilenceErrors, root.SilenceUsage = true, true
+	sayUsage(root)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", ErrUsage, err) })
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -42,4 +44,42 @@ func Main(root *cobra.Command, more func(error) int) int {
 		}
 	}
 	return exitFailure
+}
+
+// sayUsage makes arguments that a command, or one below it, does not take a
+// mistake of usage that names what there is.
+func sayUsage(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := check(cmd, args)
+			if err == nil || errors.Is(err, ErrUsage) {
+				return err
+			}
+			return fmt.Errorf("%w: %w; %s", ErrUsage, err, hint(cmd, args))
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		sayUsage(sub)
+	}
+}
+
+// hint says what a command has instead of what it was given.
+func hint(cmd *cobra.Command, args []string) string {
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	has := "it takes no commands"
+	if len(names) > 0 {
+		has = "it has " + strings.Join(names, ", ")
+	}
+	if len(args) > 0 {
+		cmd.SuggestionsMinimumDistance = 2 // Cobra's own default
+		if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+			has = "did you mean " + strings.Join(like, " or ") + "? " + has
+		}
+	}
+	return fmt.Sprintf("%s: %s --help", has, cmd.CommandPath())
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -94,14 +95,42 @@ func TestExitCodes(t *testing.T) {
 		{"failure", nil, net.ErrClosed, more, 1},
 		{"usage", nil, fmt.Errorf("%w: no", ErrUsage), more, 2},
 		{"unknown flag", []string{"--no-such-flag"}, nil, nil, 2},
+		{"unknown command", []string{"bogus"}, nil, nil, 2},
+		{"unknown argument of a command", []string{"sub", "bogus"}, nil, nil, 2},
 		{"a code of its own", nil, fmt.Errorf("start: %w", ErrInUse), more, 3},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			os.Args = append([]string{"x"}, tc.args...)
 			root := &cobra.Command{Use: "x", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error { return tc.err }}
+			root.AddCommand(&cobra.Command{Use: "sub", Args: cobra.NoArgs, Run: func(*cobra.Command, []string) {}})
 			if got := Main(root, tc.more); got != tc.want {
 				t.Errorf("exit code %d, want %d", got, tc.want)
 			}
 		})
+	}
+}
+
+// Who mistypes a command is told which there are.
+func TestUnknownCommandsAreNamed(t *testing.T) {
+	run := func(*cobra.Command, []string) {}
+	tree := func() *cobra.Command {
+		root := &cobra.Command{Use: "x", Args: cobra.NoArgs, Run: run, SilenceErrors: true, SilenceUsage: true}
+		root.AddCommand(&cobra.Command{Use: "status", Args: cobra.NoArgs, Run: run}, &cobra.Command{Use: "cleanup", Args: cobra.NoArgs, Run: run})
+		sayUsage(root)
+		return root
+	}
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"bogus"}, `wrong flags: unknown command "bogus" for "x"; it has cleanup, completion, status: x --help`},
+		{[]string{"sttus"}, `did you mean status? it has cleanup, completion, status: x --help`},
+		{[]string{"status", "now"}, `unknown command "now" for "x status"; it takes no commands: x status --help`},
+	} {
+		root := tree()
+		root.SetArgs(tc.args)
+		if err := root.Execute(); !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%v: %v, want %q", tc.args, err, tc.want)
+		}
 	}
 }

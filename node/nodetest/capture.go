@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -49,6 +50,7 @@ type Capture struct {
 	pods    []netip.Prefix
 
 	installed, found, synced bool
+	outdated                 bool       // rules of a run before are in force as they were found
 	want                     *plan.Plan // of the last view; nil before the first
 	provisional, due         bool       // of the last Retract; Extend has something to do
 
@@ -99,6 +101,7 @@ func (c *Capture) SetPodCIDRs(list []netip.Prefix) error {
 	}
 	c.pods = slices.Clone(list)
 	if c.installed {
+		c.outdated = false
 		c.kernel.write(func(r *Rules) { r.Pods = c.pods })
 	}
 	return nil
@@ -110,7 +113,7 @@ func (c *Capture) Install(guard []netip.Prefix) error {
 		return err
 	}
 	_, c.found = c.kernel.InForce()
-	c.installed = true
+	c.installed, c.outdated = true, c.found && len(c.pods) == 0
 	c.kernel.write(func(r *Rules) {
 		if len(c.pods) > 0 || !c.found {
 			r.Pods = c.pods
@@ -187,14 +190,24 @@ func (c *Capture) Repair() (bool, error) {
 	if err := c.call("Repair"); err != nil {
 		return false, err
 	}
-	if _, there := c.kernel.InForce(); there {
+	if _, there := c.kernel.InForce(); there && !c.outdated {
 		return false, nil
 	}
+	c.outdated = false
 	c.kernel.write(func(r *Rules) { r.Pods = c.pods })
 	if c.want != nil && !c.due {
 		c.write()
 	}
 	return true, nil
+}
+
+// Due implements node.Upkeep.
+func (c *Capture) Due() bool { return c.outdated || c.due }
+
+// Earlier implements node.Capture.
+func (c *Capture) Earlier() (capture.Earlier, error) {
+	r, there := c.kernel.InForce()
+	return capture.Earlier{Rules: there, Pods: r.Pods}, nil
 }
 
 // RefreshBridges implements node.Upkeep.

@@ -1,0 +1,39 @@
+package capture
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/capture/rules"
+)
+
+// Earlier is what a run before left in force.
+type Earlier struct {
+	Rules bool           // there are any, of this layout
+	Pods  []netip.Prefix // the ranges of this node's pods, as those rules know them
+}
+
+// Earlier reads what a run before left in force. It changes nothing, and says
+// the same after Install, until the ranges of pods are others.
+func (c *Capture) Earlier() (e Earlier, err error) {
+	if e.Rules, err = c.table.present(); err != nil || !e.Rules {
+		return e, err
+	}
+	for _, f := range rules.Families {
+		name := rules.Pods.For(f)
+		elements, err := c.table.conn.GetSetElements(c.table.sets[name])
+		if err != nil {
+			return e, fmt.Errorf("read set %s: %w", name, err)
+		}
+		e.Pods = append(e.Pods, prefixes(elements)...)
+	}
+	e.Pods = plan.Disjoint(e.Pods)
+	return e, nil
+}
+
+// Due reports whether the next Repair writes for a reason of our own: rules of
+// a run before are in force as they were found, or a write has failed.
+func (c *Capture) Due() bool {
+	return c.outdated || c.held == unsure && c.goal != unsure
+}

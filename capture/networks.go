@@ -1,0 +1,90 @@
+package capture
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// Network is where this host has an address, or sends packets by a route.
+type Network struct {
+	Prefix netip.Prefix
+	Link   string
+	Route  bool // else an address of the host is in it
+}
+
+// maxNetworks bounds what Networks returns of a host's many routes.
+const maxNetworks = 100
+
+// Networks lists the networks of this host that have addresses in common with
+// given ranges: those that it has an address in, and its routes into a part of a
+// range. What a range lies in altogether, as in a default route, is none of
+// them, and neither is what is on lo or a dummy link, where a Service's own
+// address may be put. Widest first, and of very many the first.
+func Networks(ranges []netip.Prefix) ([]Network, error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	names := map[int]string{}
+	for _, l := range links {
+		if l.Type() != "dummy" && l.Attrs().Flags&net.FlagLoopback == 0 {
+			names[l.Attrs().Index] = l.Attrs().Name
+		}
+	}
+	var found []Network
+	addrs, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("list addresses: %w", err)
+	}
+	for _, a := range addrs {
+		p, ok := prefixOf(a.IPNet)
+		if name := names[a.LinkIndex]; ok && name != "" && slices.ContainsFunc(ranges, p.Overlaps) {
+			found = append(found, Network{Prefix: p, Link: name})
+		}
+	}
+	routes, err := routesInto(ranges, names)
+	found = append(found, routes...)
+	slices.SortFunc(found, func(a, b Network) int { return topology.ComparePrefix(a.Prefix, b.Prefix) })
+	slices.SortStableFunc(found, func(a, b Network) int { return a.Prefix.Bits() - b.Prefix.Bits() })
+	return slices.Compact(found), err
+}
+
+// routesInto lists routes into parts of ranges. Those of the kernel's own are
+// of the host's addresses.
+func routesInto(ranges []netip.Prefix, names map[int]string) (found []Network, err error) {
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		err := netlink.RouteListFilteredIter(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
+			p, ok := prefixOf(r.Dst)
+			into := func(of netip.Prefix) bool { return of.Bits() < p.Bits() && of.Overlaps(p) }
+			link := r.LinkIndex
+			if len(r.MultiPath) > 0 {
+				link = r.MultiPath[0].LinkIndex
+			}
+			if name := names[link]; ok && name != "" && r.Protocol != unix.RTPROT_KERNEL && slices.ContainsFunc(ranges, into) {
+				found = append(found, Network{Prefix: p, Link: name, Route: true})
+			}
+			return len(found) < maxNetworks
+		})
+		if err != nil {
+			return found, fmt.Errorf("list routes: %w", err)
+		}
+	}
+	return found, nil
+}
+
+func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
+	if n == nil {
+		return netip.Prefix{}, false
+	}
+	ip, ok := netip.AddrFromSlice(n.IP)
+	bits, _ := n.Mask.Size()
+	p := netip.PrefixFrom(ip.Unmap(), bits)
+	return p.Masked(), ok && p.IsValid()
+}

@@ -1,0 +1,203 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+func TestWhatIsInGuardedRanges(t *testing.T) {
+	network := func(text, link string) capture.Network {
+		return capture.Network{Prefix: netip.MustParsePrefix(text), Link: link}
+	}
+	route := func(text, link string) capture.Network {
+		return capture.Network{Prefix: netip.MustParsePrefix(text), Link: link, Route: true}
+	}
+	flags := prefixes("10.96.0.0/16", "fd00:96::/112")
+	for name, tc := range map[string]struct {
+		check guardCheck
+		grave int
+		want  []string // parts of the findings, in order
+	}{
+		"nothing":       {guardCheck{flags: flags, cluster: flags, pods: prefixes("10.244.1.0/24"), networks: []capture.Network{network("10.200.0.0/24", "eth0")}}, 0, nil},
+		"nothing known": {guardCheck{flags: flags}, 0, nil},
+		"an address of the host": {
+			guardCheck{flags: flags, networks: []capture.Network{network("10.96.3.0/24", "eth0"), network("10.96.8.0/24", "cni0")}},
+			1,
+			[]string{"--service-cidr 10.96.0.0/16 overlaps 10.96.3.0/24, the network of eth0, and 1 more"},
+		},
+		"a network that holds the range": {
+			guardCheck{flags: flags, networks: []capture.Network{network("10.0.0.0/8", "eth0")}},
+			1,
+			[]string{"overlaps 10.0.0.0/8, the network of eth0"},
+		},
+		"routes": {
+			guardCheck{flags: flags, networks: []capture.Network{route("10.96.3.0/24", "flannel.1"), route("10.96.4.0/24", "flannel.1")}},
+			0,
+			[]string{"--service-cidr 10.96.0.0/16 holds 10.96.3.0/24, which is routed by flannel.1, and 1 more"},
+		},
+		"pods": {
+			guardCheck{flags: flags, pods: prefixes("10.96.7.0/24")},
+			0,
+			[]string{"--service-cidr 10.96.0.0/16 overlaps 10.96.7.0/24, the pods of this node"},
+		},
+		"another cluster's": {
+			guardCheck{flags: flags, cluster: prefixes("10.43.0.0/16")},
+			0,
+			[]string{"--service-cidr 10.96.0.0/16 is none of the cluster's ServiceCIDRs (10.43.0.0/16)"},
+		},
+		"the cluster's own": {
+			guardCheck{cluster: prefixes("10.43.0.0/16"), pods: prefixes("10.43.7.0/24"), networks: []capture.Network{network("10.43.9.0/24", "eth0")}},
+			0,
+			[]string{"ServiceCIDR 10.43.0.0/16 overlaps 10.43.9.0/24, the network of eth0", "ServiceCIDR 10.43.0.0/16 overlaps 10.43.7.0/24, the pods of this node"},
+		},
+		"grave ones come first": {
+			guardCheck{flags: flags, pods: prefixes("10.96.7.0/24"), networks: []capture.Network{network("fd00:96::/120", "eth0")}},
+			1,
+			[]string{"--service-cidr fd00:96::/112 overlaps fd00:96::/120, the network of eth0", "the pods of this node"},
+		},
+	} {
+		got, grave := tc.check.findings()
+		if len(got) != len(tc.want) || grave != tc.grave {
+			t.Errorf("%s: %d grave of %v", name, grave, got)
+			continue
+		}
+		for i, part := range tc.want {
+			cured := strings.Contains(got[i].Text, "give --service-cidr") || strings.Contains(got[i].Text, "give the cluster")
+			if got[i].Kind != guardOverlap || !strings.Contains(got[i].Text, part) || !cured {
+				t.Errorf("%s: %q lacks %q, or a cure", name, got[i].Text, part)
+			}
+		}
+	}
+}
+
+// A guard that would cut the node off keeps its first agent from starting; on a
+// node that was served it is said, and said again when it is over and back.
+func TestAGuardThatCutsTheNodeOff(t *testing.T) {
+	eth := []capture.Network{{Prefix: netip.MustParsePrefix("10.96.3.0/24"), Link: "eth0"}}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{Pods: prefixes("10.244.1.0/24")}
+		r.host = eth
+		if err := r.start(t); !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "--service-cidr 10.96.0.0/16 overlaps 10.96.3.0/24, the network of eth0") {
+			t.Errorf("got %v", err)
+		}
+		if _, there := r.kernel.InForce(); there || len(r.api.Events()) != 1 {
+			t.Errorf("rules: %v; Events: %q", there, r.api.Events())
+		}
+		r.host = nil
+		r.again()
+		r.mustStart(t)
+		r.publish(webOnly())
+		r.stop()
+		r.again()
+		r.host = eth
+		r.mustStart(t) // beside the rules of the run before
+		found := func() int { return len(r.agent.status().Findings) }
+		if found() != 1 || r.log.count("the network of eth0") != 1 || r.metric(t, "gridmesh_node_findings") != 1 {
+			t.Errorf("%d findings: %s", found(), r.log.buf.String())
+		}
+		set := func(list []capture.Network) {
+			r.mu.Lock()
+			r.host = list
+			r.mu.Unlock()
+			after(2 * inspectEvery)
+		}
+		if set(nil); found() != 0 {
+			t.Error("found for ever")
+		}
+		if set(eth); found() != 1 {
+			t.Error("judged once, and never again")
+		}
+	})
+}
+
+// What the cluster says later is judged when it says so.
+func TestTheGuardIsJudgedAgainWithTheCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{}
+		r.mustStart(t)
+		o := webOnly()
+		o.Builder().SetServiceCIDRs(prefixes("10.43.0.0/16"))
+		r.publish(o)
+		if got := r.agent.status().Findings; len(got) != 1 || !strings.Contains(got[0].Text, "none of the cluster's ServiceCIDRs") {
+			t.Errorf("at once: %v", got)
+		}
+		o.Builder().SetServiceCIDRs(prefixes("10.96.0.0/16"))
+		r.publish(o)
+		if got := r.agent.status().Findings; len(got) != 0 {
+			t.Errorf("the cluster's ranges are what is guarded: %v", got)
+		}
+		// The Node gets pods in the range.
+		r.api.Set(func(a *nodetest.API) { a.Pods = prefixes("10.96.7.0/24") })
+		after(2 * podCIDRsSoon)
+		if got := r.agent.status().Findings; len(got) != 1 || !strings.Contains(got[0].Text, "the pods of this node") {
+			t.Errorf("pods of the Node: %v", got)
+		}
+	})
+}
+
+// Pods of other nodes in the range are found as they come, go when they go, and
+// do not grow the report.
+func TestEndpointsInTheGuardAreAProblem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		o := webOnly()
+		r.publish(o)
+		problems := func() []topology.Problem { return r.agent.status().Problems }
+		if got := problems(); len(got) != 0 {
+			t.Errorf("before: %v", got)
+		}
+		for i := range 300 {
+			o.Plain(fmt.Sprintf("s%03d", i), fmt.Sprintf("10.96.%d.%d", 1+i/250, 1+i%250), map[string]string{"b-1": fmt.Sprintf("10.96.%d.9", i%200)})
+		}
+		r.publish(o)
+		got := problems()
+		if len(got) != 1 || got[0].Object != "service default/s000" || got[0].Field != "--service-cidr" ||
+			!strings.Contains(got[0].Text, "its endpoint 10.96.0.9 is in the guarded range 10.96.0.0/16, as those of 299 other Services") {
+			t.Errorf("got %v", got)
+		}
+		for i := range 300 {
+			o.Delete(fmt.Sprintf("s%03d", i))
+		}
+		r.publish(o)
+		if got := problems(); len(got) != 0 {
+			t.Errorf("afterwards: %v", got)
+		}
+		o.Plain("late", "10.97.0.1", map[string]string{"b-1": "10.97.3.9"})
+		o.Builder().SetServiceCIDRs(prefixes("10.96.0.0/16", "10.97.0.0/16"))
+		r.publish(o)
+		if got := problems(); len(got) != 1 || got[0].Field != "ServiceCIDR" {
+			t.Errorf("with another range: %v", got)
+		}
+		after(time.Minute)
+	})
+}
+
+// Pods that a run before knew, in a range of a new flag: the rules of that run
+// go on, and nobody starts without pods.
+func TestPodsInANewFlagsRange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{Pods: prefixes("10.97.1.0/24")}
+		r.mustStart(t)
+		r.publish(webOnly())
+		r.stop()
+		r.again()
+		r.cfg.ServiceCIDRs = prefixes("10.97.0.0/16")
+		if err := r.start(t); !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "--service-cidr 10.97.0.0/16 overlaps 10.97.1.0/24, the pods of this node") {
+			t.Errorf("got %v", err)
+		}
+		r.wantServed(t, "by the run before", webFrontend)
+	})
+}
