@@ -3,12 +3,15 @@ package docs
 import (
 	"encoding/json"
 	"maps"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
 )
 
 // The component lets Prometheus reach the metrics of all three, and brings what
@@ -99,6 +102,27 @@ func TestAlertsHaveMetricsAndRunbooks(t *testing.T) {
 		if !slices.Contains(alerts, m[1]) {
 			t.Errorf("docs/alerts.md tells of %s, which is no alert", m[1])
 		}
+	}
+}
+
+// Every kind of finding is told where the alert about findings is.
+func TestFindingsAreTold(t *testing.T) {
+	text, found := section(t, "docs/alerts.md", "GridmeshNodeUnfit"), 0
+	for _, dir := range []string{"capture", "node"} {
+		files, err := filepath.Glob(filepath.Join(edge.Root(), dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range files {
+			for _, m := range regexp.MustCompile(`FindingKind = "([a-z-]+)"`).FindAllStringSubmatch(read(t, filepath.Join(dir, filepath.Base(path))), -1) {
+				if found++; !strings.Contains(text, "`"+m[1]+"`") {
+					t.Errorf("docs/alerts.md, GridmeshNodeUnfit, does not tell of the kind %s", m[1])
+				}
+			}
+		}
+	}
+	if found < 5 {
+		t.Errorf("only %d kinds were found", found)
 	}
 }
 
