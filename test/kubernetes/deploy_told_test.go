@@ -159,17 +159,10 @@ func kernelAddress(text string) (string, error) {
 // Those come with what they count.
 var onlyWhenCounted = []string{"gridmesh_xds_nacks_total", "gridmesh_node_findings", "gridmesh_feed_held_total", "gridmesh_service_"}
 
-// alertsHaveData: what alerts ask of agent and DNS, a node that serves shows.
-func alertsHaveData(t *testing.T, node string) {
-	t.Helper()
+// alertsHaveData looks for what alerts ask of agent and DNS in what they show.
+func alertsHaveData(text string) error {
 	rules, err := os.ReadFile(filepath.Join(edge.Root(), "deploy/monitoring/rules.yaml"))
-	must(t, err)
-	n, text, asked := c.Nodes[node], "", 0
-	for _, get := range []func() (string, error){n.Metrics, n.DNSMetrics} {
-		page, err := get()
-		must(t, err)
-		text += page
-	}
+	errs, asked := []error{err}, 0
 	for _, m := range regexp.MustCompile(`(?m)^ +expr: .*$`).FindAllString(string(rules), -1) {
 		for _, name := range regexp.MustCompile(`\b(gridmesh|coredns)_[a-z_]+`).FindAllString(m, -1) {
 			if strings.HasPrefix(name, "gridmesh_grid_") || strings.HasPrefix(name, "gridmesh_controller_") ||
@@ -177,11 +170,12 @@ func alertsHaveData(t *testing.T, node string) {
 				continue
 			}
 			if asked++; !strings.Contains(text, "\n"+name) {
-				t.Errorf("%s shows no %s", node, name)
+				errs = append(errs, fmt.Errorf("there is no %s", name))
 			}
 		}
 	}
 	if asked < 8 {
-		t.Errorf("only %d metrics were looked for", asked)
+		errs = append(errs, fmt.Errorf("only %d metrics were looked for", asked))
 	}
+	return errors.Join(errs...)
 }
