@@ -21,7 +21,7 @@ DEBIAN_KEY      := $(shell sha256sum test/conformance/images/fetch | cut -c1-16)
 RESOLVE_KEY  := $(shell cat test/resolvers/build test/resolvers/resolve.c test/resolvers/requirements.txt | sha256sum | cut -c1-16)
 
 # Ours, and those of the test cluster: lab for people, lab-worker for itself.
-PROGRAMS     := ./cmd/... ./test/lab ./test/cluster/lab-worker ./test/cluster/realnode/pause ./test/cluster/realnode/envoy-entrypoint
+PROGRAMS     := ./cmd/... ./test/lab ./test/cluster/lab-worker ./test/cluster/realnode/pause ./test/cluster/realnode/envoy-entrypoint ./test/cluster/realnode/kube-proxy
 
 # Packages whose tests run built programs, or build one for minutes; and those
 # that start whole nodes. One at a time, for two cores.

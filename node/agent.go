@@ -60,6 +60,9 @@ func New(cfg Config, parts Parts) (*Agent, error) {
 	if err := errors.Join(a.metrics.register(parts.Registry), parts.Registry.Register(newEnvoyMetrics(&a.envoy))); err != nil {
 		return nil, fmt.Errorf("register the agent's metrics: %w", err)
 	}
+	if err := a.countSilence(); err != nil {
+		return nil, err
+	}
 	a.xds = parts.XDS(a.demand.add, a.refused)
 	return a, nil
 }

@@ -75,21 +75,33 @@ func writeStatus(w io.Writer, report *node.Report, format string) error {
 	}
 }
 
-func cleanup(w io.Writer, c *config) error {
+func cleanup(ctx context.Context, w io.Writer, c *config) error {
 	if err := c.complete(); err != nil {
 		return err
+	}
+	if c.stay {
+		<-ctx.Done()
+		return nil
 	}
 	if err := mayAdminister(); err != nil {
 		return err
 	}
+	if err := cleanNode(c); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "gridmesh's rules, routes and sysctls are gone from this node; Services are no longer served here")
+	return nil
+}
+
+// cleanNode takes gridmesh's traces away, while no agent can start.
+func cleanNode(c *config) error {
 	unlock, err := node.Lock(c.node.StateDir)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := capture.Cleanup(c.capture, c.host()); err != nil {
+	if err := capture.Cleanup(c.capture, c.host()); err != nil || !c.files {
 		return err
 	}
-	fmt.Fprintln(w, "gridmesh's rules, routes and sysctls are gone from this node; Services are no longer served here")
-	return nil
+	return removeFiles(c)
 }

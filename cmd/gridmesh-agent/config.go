@@ -37,6 +37,9 @@ type config struct {
 
 	// Of status alone.
 	format string
+
+	// Of cleanup alone.
+	files, stay bool
 }
 
 func defaults() *config {

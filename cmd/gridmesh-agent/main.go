@@ -59,11 +59,12 @@ cleanup" removes it. Envoy is started beside it, with the configuration that
 		RunE:    func(cmd *cobra.Command, _ []string) error { return printStatus(cmd.Context(), cmd.OutOrStdout(), c) },
 	}
 	status.Flags().StringVarP(&c.format, "output", "o", c.format, "text, json or yaml; the fields are in docs/agent.md")
-	root.AddCommand(bootstrap, status,
-		&cobra.Command{
-			Use: "cleanup", Short: "Remove every rule, route and changed sysctl of gridmesh from this node", Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error { return cleanup(cmd.OutOrStdout(), c) },
-		},
-	)
+	clean := &cobra.Command{
+		Use: "cleanup", Short: "Remove every rule, route and changed sysctl of gridmesh from this node", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cleanup(cmd.Context(), cmd.OutOrStdout(), c) },
+	}
+	clean.Flags().BoolVar(&c.files, "files", false, "remove its sockets, the bootstrap and the last good state, too")
+	clean.Flags().BoolVar(&c.stay, "stay", false, "change nothing and wait until stopped: for a pod whose init containers have cleaned up, so that it is ready where the node is clean")
+	root.AddCommand(bootstrap, status, clean)
 	return root
 }

@@ -128,6 +128,7 @@ func (r *replica) lead(ctx context.Context) error {
 		case <-ready:
 			r.doubts.set("mirror", nil)
 			r.log.Info("leading")
+			defer r.metrics.Lead()()
 			return controller.Run(ctx)
 		case <-ctx.Done():
 			return nil

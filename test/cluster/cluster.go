@@ -156,8 +156,8 @@ func (c *Cluster) addNode(ctx context.Context, n *netlab.Node) error {
 		AppImage:   program("lab-worker", "app"),
 		ShellImage: {},
 		// Those that deploy/kustomization.yaml names.
-		"gridmesh/agent:dev":       program("gridmesh-agent"),
-		"gridmesh/controller:dev":  program("gridmesh-controller"),
+		"gridmesh/agent:dev":       withCLI(program("gridmesh-agent")),
+		"gridmesh/controller:dev":  withCLI(program("gridmesh-controller")),
 		"gridmesh/dns:dev":         program("gridmesh-dns"),
 		"envoyproxy/envoy:v1.40.0": envoyImage(),
 	}
@@ -189,6 +189,12 @@ func (c *Cluster) addNode(ctx context.Context, n *netlab.Node) error {
 func program(name string, args ...string) kubelet.Image {
 	inside := "/app/" + name
 	return kubelet.Image{Command: append([]string{inside}, args...), Files: map[string]string{inside: edge.Binary(name)}}
+}
+
+// withCLI adds the people's command line to an image.
+func withCLI(image kubelet.Image) kubelet.Image {
+	image.Files["/app/gridmesh"] = edge.Binary("gridmesh")
+	return image
 }
 
 // envoyImage has the published image's entrypoint, and Envoy in the path.
@@ -284,26 +290,6 @@ func (c *Cluster) StartController(kubeconfig string, flags ...string) (*edge.Pro
 	return edge.Start(c.Lab.Cloud, "controller", append([]string{
 		edge.Binary("gridmesh-controller"), "--kubeconfig", kubeconfig, "--healthz-bind-address", "", "--metrics-bind-address", "",
 	}, flags...)...)
-}
-
-func (n *Node) startKubeProxy() error {
-	kubeconfig, err := n.c.pki.kubeconfig("kube-proxy", "system:kube-proxy", "", server())
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(n.Dir, "kube-proxy.yaml")
-	text := fmt.Sprintf(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
-kind: KubeProxyConfiguration
-mode: nftables
-clientConnection: {kubeconfig: %q}
-conntrack: {maxPerCore: 0}
-hostnameOverride: %s
-`, kubeconfig, n.Name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		return err
-	}
-	n.KubeProxy, err = edge.Start(n.NS, "kube-proxy "+n.Name, edge.Binary("kube"), "kube-proxy", "--config", path)
-	return err
 }
 
 // Kubectl runs kubectl as the administrator, in the cloud.

@@ -32,15 +32,21 @@ func (c *Cluster) realImages() []realnode.Image {
 		inside := "/usr/local/bin/" + name
 		return realnode.Image{Names: []string{image}, Files: map[string]string{inside: bin(name)}, Entrypoint: append([]string{inside}, args...)}
 	}
+	// The people's command line goes along with who runs where people look.
+	withCLI := func(image realnode.Image) realnode.Image {
+		image.Files["/usr/local/bin/gridmesh"] = bin("gridmesh")
+		return image
+	}
 	envoy := ours("envoy-entrypoint", "docker.io/envoyproxy/envoy:v1.40.0")
 	envoy.Files["/usr/local/bin/envoy"] = bin("envoy")
 	envoy.Text = map[string]string{"/etc/passwd": "root:x:0:0::/root:/bin/sh\nenvoy:x:101:101::/:/bin/sh\n"}
 	return append([]realnode.Image{
 		ours("pause", realnode.PauseImage),
-		ours("gridmesh-agent", "docker.io/gridmesh/agent:dev"),
-		ours("gridmesh-controller", "docker.io/gridmesh/controller:dev"),
+		withCLI(ours("gridmesh-agent", "docker.io/gridmesh/agent:dev")),
+		withCLI(ours("gridmesh-controller", "docker.io/gridmesh/controller:dev")),
 		ours("gridmesh-dns", "docker.io/gridmesh/dns:dev"),
 		ours("lab-worker", AppImage+":1", "app"),
+		ours("kube-proxy", KubeProxyImage),
 		envoy,
 	}, c.cfg.RealImages...)
 }

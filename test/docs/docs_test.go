@@ -71,7 +71,9 @@ func TestSnippetsRun(t *testing.T) {
 var foreign = []string{
 	"--disable-hot-restart", "--concurrency", "--cleanup", // envoy, kube-proxy
 	"--drain-time-s",
-	"--cascade", // kubectl
+	"--cascade", "--ignore-daemonsets", "--delete-emptydir-data", "--overwrite", "--patch-file", "--field-selector", "--for", "--timeout",
+	"--tail", "--attach", "--profile", "--image", "--all", "--minify", // kubectl
+	"--service-cluster-ip-range", "--cluster-cidr", // the control plane's
 }
 
 // Every flag that a page names exists, and every flag of the agent is on its page.
@@ -81,6 +83,7 @@ func TestFlagsExist(t *testing.T) {
 	for _, args := range [][]string{
 		{"gridmesh-agent", "--help"},
 		{"gridmesh-agent", "bootstrap", "--help"},
+		{"gridmesh-agent", "cleanup", "--help"},
 		{"gridmesh", "view", "--help"},
 		{"gridmesh", "xds", "--help"},
 		{"gridmesh", "trace", "--help"},
@@ -108,9 +111,9 @@ func TestFlagsExist(t *testing.T) {
 	}
 }
 
-// The pages and the code name the same metrics.
-func TestMetricsAreDocumented(t *testing.T) {
-	name := regexp.MustCompile(`\b(?:gridmesh|kubeproxy)_[a-z_]+\b`)
+// metricsInCode are those that the programs' code names as a whole.
+func metricsInCode(t *testing.T) map[string]bool {
+	t.Helper()
 	inCode := map[string]bool{}
 	err := filepath.WalkDir(edge.Root(), func(path string, d os.DirEntry, err error) error {
 		switch {
@@ -122,8 +125,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 			return nil
 		}
 		text, err := os.ReadFile(path)
-		for _, found := range regexp.MustCompile(`(?:Name: |vec\()"([a-z_]+)"`).FindAllStringSubmatch(string(text), -1) {
-			if name.MatchString(found[1]) {
+		for _, found := range regexp.MustCompile(`(?:Name: |vec\(|NewDesc\()"([a-z_]+)"`).FindAllStringSubmatch(string(text), -1) {
+			if metricName.MatchString(found[1]) {
 				inCode[found[1]] = true
 			}
 		}
@@ -135,9 +138,17 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if len(inCode) < 10 {
 		t.Fatalf("only %d metrics were found in the code: %v", len(inCode), inCode)
 	}
+	return inCode
+}
+
+var metricName = regexp.MustCompile(`\b(?:gridmesh|kubeproxy)_[a-z_]+\b`)
+
+// The pages and the code name the same metrics.
+func TestMetricsAreDocumented(t *testing.T) {
+	inCode := metricsInCode(t)
 	explained := map[string]bool{}
 	for _, page := range []string{"docs/agent.md", "docs/grids.md"} {
-		for _, metric := range name.FindAllString(read(t, page), -1) {
+		for _, metric := range metricName.FindAllString(read(t, page), -1) {
 			if explained[metric] = true; !inCode[metric] {
 				t.Errorf("%s explains %s, which nothing exports", page, metric)
 			}

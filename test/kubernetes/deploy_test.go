@@ -2,11 +2,17 @@ package kubernetes
 
 import (
 	"errors"
+	"io"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
 	"github.com/gridmesh/gridmesh/test/cluster/load"
@@ -18,12 +24,10 @@ import (
 // an update of the agent in a connect loop costs no connection.
 func TestDeployedByManifests(t *testing.T) {
 	a := deploy(t, "deployed")
-	manifests, err := c.Kubectl("kustomize", edge.Root()+"/deploy")
-	must(t, err)
-	only := strings.ReplaceAll(manifests, "        kubernetes.io/os: linux\n", "        kubernetes.io/os: linux\n        unit: c\n")
-	must(t, c.Apply(only))
+	must(t, c.Apply(built(t, edge.Root()+"/deploy")))
 	t.Cleanup(func() {
-		_, err := c.Kubectl("delete", "-n", "gridmesh", "daemonset/gridmesh-agent", "daemonset/gridmesh-envoy", "daemonset/gridmesh-dns", "deployment/gridmesh-controller")
+		_, err := c.Kubectl("delete", "-n", "gridmesh", "--ignore-not-found", "daemonset/gridmesh-agent", "daemonset/gridmesh-envoy", "daemonset/gridmesh-dns",
+			"deployment/gridmesh-controller", "service/gridmesh-controller")
 		must(t, err)
 		for _, name := range []string{"controller", "agent"} {
 			_, err = c.WaitPods(patient(t), "gridmesh", "app.kubernetes.io/name=gridmesh-"+name, 0)
@@ -77,14 +81,62 @@ func TestDeployedByManifests(t *testing.T) {
 		}
 	}
 
+	for _, name := range nodes {
+		asTold(t, name)
+	}
 	dials := load.Start(t, []*netlab.NS{c.Nodes["c-1"].NS, c.Nodes["c-2"].NS}, a.at(0))
-	_, err = c.Kubectl("rollout", "restart", "-n", "gridmesh", "daemonset/gridmesh-agent")
-	must(t, err)
-	out, err := c.Kubectl("rollout", "status", "-n", "gridmesh", "daemonset/gridmesh-agent", "--timeout=10m")
-	if err != nil {
-		t.Errorf("rollout: %v: %s", err, out)
+	must(t, c.Apply(built(t, watched(t)))) // another flag of the agent
+	for _, name := range []string{"agent", "dns"} {
+		if out, err := c.Kubectl("rollout", "status", "-n", "gridmesh", "daemonset/gridmesh-"+name, "--timeout=10m"); err != nil {
+			t.Errorf("rollout: %v: %s", err, out)
+		}
 	}
 	load.NoneFailed(t, "agent updated", dials.Stop())
+	for _, name := range nodes {
+		scraped(t, c.Nodes[name])
+	}
+}
+
+// built is a kustomization for the nodes of unit c, without what the Prometheus
+// operator alone knows.
+func built(t *testing.T, dir string) string {
+	t.Helper()
+	manifests, err := c.Kubectl("kustomize", dir)
+	must(t, err)
+	docs := slices.DeleteFunc(strings.Split(manifests, "\n---\n"), func(doc string) bool { return strings.HasPrefix(doc, "apiVersion: monitoring.coreos.com/") })
+	return strings.ReplaceAll(strings.Join(docs, "\n---\n"), "        kubernetes.io/os: linux\n", "        kubernetes.io/os: linux\n        unit: c\n")
+}
+
+// watched is a kustomization of a user's own, with deploy/monitoring.
+func watched(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	must(t, os.CopyFS(dir+"/deploy", os.DirFS(edge.Root()+"/deploy")))
+	must(t, os.Mkdir(dir+"/mine", 0o755))
+	must(t, os.WriteFile(dir+"/mine/kustomization.yaml", []byte("resources: [../deploy]\ncomponents: [../deploy/monitoring]\n"), 0o600))
+	return dir + "/mine"
+}
+
+// scraped: Prometheus reaches what alerts ask for at the node's address.
+func scraped(t *testing.T, n *cluster.Node) {
+	t.Helper()
+	client := http.Client{Timeout: answers["tcp"], Transport: &http.Transport{DisableKeepAlives: true, DialContext: c.Lab.Cloud.Dial}}
+	wait.Eventually(t, func() error {
+		text := ""
+		for _, port := range []uint16{10249, 9253} {
+			resp, err := client.Get("http://" + netip.AddrPortFrom(n.IP, port).String() + "/metrics")
+			if err != nil {
+				return err
+			}
+			page, err := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			if err != nil {
+				return err
+			}
+			text += string(page)
+		}
+		return alertsHaveData(text)
+	})
 }
 
 // honoured: all that the pods ask for is what they got.

@@ -100,9 +100,9 @@ func bind(outside, inside string) error {
 	return nil
 }
 
-// kubeInside is where the machine finds the program with the kubelet in it,
+// KubeInside is where the machine finds the program with the kubelet in it,
 // wherever the checkout is.
-const kubeInside = "/run/programs/kube"
+const KubeInside = "/run/programs/kube"
 
 // mountRun lays a new /run over the sandbox's, whose own directory stays.
 func (c *Config) mountRun() error {
@@ -116,7 +116,7 @@ func (c *Config) mountRun() error {
 	if err := bind(sandbox.Dir, stage+strings.TrimPrefix(sandbox.Dir, "/run")); err != nil {
 		return err
 	}
-	kube := stage + strings.TrimPrefix(kubeInside, "/run")
+	kube := stage + strings.TrimPrefix(KubeInside, "/run")
 	if err := bindFile(c.Kube, kube); err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func Serve(ctx context.Context, cfg *Config) error {
 	if err := cfg.importImages(ctx); err != nil {
 		return err
 	}
-	if err := run(kubeInside, "kubelet", "--config", filepath.Join(cfg.Dir, "kubelet.yaml"), "--kubeconfig", cfg.Kubeconfig,
+	if err := run(KubeInside, "kubelet", "--config", filepath.Join(cfg.Dir, "kubelet.yaml"), "--kubeconfig", cfg.Kubeconfig,
 		"--hostname-override", cfg.Node, "--node-ip", strings.Join(cfg.IPs, ","), "--v", "1"); err != nil {
 		return err
 	}

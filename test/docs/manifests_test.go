@@ -1,0 +1,131 @@
+package docs
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
+)
+
+// object is what the pages tell of an object of deploy/.
+type object struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Template corev1.PodTemplateSpec `json:"template"`
+		Groups   []ruleGroup            `json:"groups"`
+	} `json:"spec"`
+	Rules []rbacv1.PolicyRule `json:"rules"`
+	Data  map[string]string   `json:"data"`
+}
+
+type ruleGroup struct {
+	Name  string `json:"name"`
+	Rules []rule `json:"rules"`
+}
+
+// rule is an alert.
+type rule struct {
+	Alert       string            `json:"alert"`
+	Expr        string            `json:"expr"`
+	For         string            `json:"for"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// decode reads the objects of a stream of YAML.
+func decode(t *testing.T, text string) (list []object) {
+	t.Helper()
+	d := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
+	for {
+		var o object
+		err := d.Decode(&o)
+		if errors.Is(err, io.EOF) {
+			return list
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.Kind != "" {
+			list = append(list, o)
+		}
+	}
+}
+
+// kustomize builds a directory.
+func kustomize(t *testing.T, dir string) string {
+	t.Helper()
+	var out, said bytes.Buffer
+	cmd := exec.Command(filepath.Join(edge.Root(), "bin", "kube"), "kubectl", "kustomize", dir)
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("kustomize %s: %v: %s", dir, err, said.String())
+	}
+	if said.Len() > 0 { // of what is outdated
+		t.Errorf("kustomize %s says: %s", dir, said.String())
+	}
+	return out.String()
+}
+
+// overlay builds a kustomization of a user's own.
+func overlay(t *testing.T, text string) []object {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS(filepath.Join(edge.Root(), "deploy"))); err != nil {
+		t.Fatal(err)
+	}
+	mine := filepath.Join(dir, "my-gridmesh")
+	if err := errors.Join(os.Mkdir(mine, 0o755), os.WriteFile(filepath.Join(mine, "kustomization.yaml"), []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return decode(t, kustomize(t, mine))
+}
+
+// find returns the object of a kind and name.
+func find(t *testing.T, list []object, kind, name string) *object {
+	t.Helper()
+	for i := range list {
+		if list[i].Kind == kind && list[i].Name == name {
+			return &list[i]
+		}
+	}
+	t.Fatalf("there is no %s %s", kind, name)
+	return nil
+}
+
+const kustomization = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [../deploy]\n"
+
+// deploy/ and the way back are kustomizations that build, every image has a
+// name that the kustomization chose, and the components do what they say.
+func TestDeployBuilds(t *testing.T) {
+	for _, dir := range []string{"deploy", "deploy/cleanup"} {
+		for _, o := range decode(t, kustomize(t, filepath.Join(edge.Root(), dir))) {
+			for _, c := range append(o.Spec.Template.Spec.InitContainers, o.Spec.Template.Spec.Containers...) {
+				if !strings.Contains(c.Image, "/") || !strings.Contains(c.Image, ":") {
+					t.Errorf("%s: %s: %s has image %s, which the kustomization does not name", dir, o.Name, c.Name, c.Image)
+				}
+			}
+		}
+	}
+
+	plain := overlay(t, kustomization)
+	chosen := overlay(t, kustomization+"components: [../deploy/node-by-node]\n")
+	for _, name := range []string{"gridmesh-agent", "gridmesh-envoy", "gridmesh-dns"} {
+		before := find(t, plain, "DaemonSet", name).Spec.Template.Spec.NodeSelector
+		after := find(t, chosen, "DaemonSet", name).Spec.Template.Spec.NodeSelector
+		if len(before) != 1 || len(after) != 2 || after["gridmesh.io/node"] != "serve" || after["kubernetes.io/os"] != "linux" {
+			t.Errorf("%s goes to nodes %v, node by node to %v", name, before, after)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package kubernetes
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gridmesh/gridmesh/test/cluster"
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
+)
+
+// told are the rows of a table of docs/security.md: the first cell, without
+// its quotes, and the second.
+func told(t *testing.T, heading string) map[string]string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(edge.Root(), "docs/security.md"))
+	must(t, err)
+	_, text, _ := strings.Cut(string(page), "\n## "+heading+"\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	rows := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([^|]+) \\|").FindAllStringSubmatch(text, -1) {
+		rows[m[1]] = m[2]
+	}
+	if len(rows) < 5 {
+		t.Fatalf("docs/security.md has only %d rows below %q", len(rows), heading)
+	}
+	return rows
+}
+
+// asTold waits until a node that deploy/ serves is as docs/security.md has it:
+// what listens there, which files there are, and with which modes.
+func asTold(t *testing.T, node string) {
+	t.Helper()
+	sockets, paths := told(t, "What listens"), told(t, "What is on disk")
+	wait.Eventually(t, func() error {
+		return errors.Join(socketsAsTold(c.Nodes[node], sockets), filesAsTold(c.Nodes[node], paths))
+	})
+	delete(sockets, "127.0.0.1:8191")
+	if socketsAsTold(c.Nodes[node], sockets) == nil {
+		t.Error("a listener that the page does not tell goes unseen")
+	}
+	paths["/run/gridmesh/xds.sock"] = "0600"
+	if filesAsTold(c.Nodes[node], paths) == nil {
+		t.Error("a mode that the page tells wrongly goes unseen")
+	}
+}
+
+func socketsAsTold(n *cluster.Node, rows map[string]string) error {
+	found, err := listening(n)
+	errs := []error{err}
+	for _, address := range found {
+		if _, ok := rows[address]; !ok {
+			errs = append(errs, fmt.Errorf("%s listens on %s, which docs/security.md does not tell", n.Name, address))
+		}
+	}
+	for address, who := range rows {
+		if !strings.HasPrefix(who, "gridmesh-controller") && !strings.HasPrefix(address, "/") && !slices.Contains(found, address) {
+			errs = append(errs, fmt.Errorf("docs/security.md tells of %s (%s), where nobody listens on %s", address, who, n.Name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// filesAsTold looks below the directories of the host.
+func filesAsTold(n *cluster.Node, rows map[string]string) error {
+	host, seen := filepath.Join(n.Dir, "host"), map[string]bool{}
+	var errs []error
+	look := func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		name := strings.TrimPrefix(path, host)
+		for pattern, mode := range rows {
+			if ok, _ := filepath.Match(pattern, name); ok {
+				seen[pattern] = true
+				if got := fmt.Sprintf("%04o", info.Mode().Perm()); got != mode {
+					errs = append(errs, fmt.Errorf("%s has mode %s; docs/security.md says %s", name, got, mode))
+				}
+				return nil
+			}
+		}
+		errs = append(errs, fmt.Errorf("%s has %s, which docs/security.md does not tell", n.Name, name))
+		return nil
+	}
+	for _, dir := range []string{"/run/gridmesh", "/var/lib/gridmesh"} {
+		errs = append(errs, filepath.WalkDir(filepath.Join(host, dir), look))
+	}
+	for pattern := range rows {
+		if !seen[pattern] && pattern != "/var/lib/gridmesh/outage" { // while the cloud is away
+			errs = append(errs, fmt.Errorf("docs/security.md tells of %s, which %s does not have", pattern, n.Name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// listening are the addresses of TCP on a node that somebody listens on.
+func listening(n *cluster.Node) (list []string, err error) {
+	const listens = "0A"
+	err = n.NS.Do(func() error {
+		for _, file := range []string{"/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"} {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			for line := range strings.Lines(string(data)) {
+				if f := strings.Fields(line); len(f) > 3 && f[3] == listens {
+					address, err := kernelAddress(f[1])
+					if err != nil {
+						return err
+					}
+					list = append(list, address)
+				}
+			}
+		}
+		return nil
+	})
+	slices.Sort(list)
+	return slices.Compact(list), err // Envoy's threads have a socket each
+}
+
+// kernelAddress reads "0100007F:2809": words of the machine's order, and a port.
+func kernelAddress(text string) (string, error) {
+	words, number, _ := strings.Cut(text, ":")
+	raw, err := hex.DecodeString(words)
+	if err != nil {
+		return "", err
+	}
+	port, err := strconv.ParseUint(number, 16, 16)
+	if err != nil {
+		return "", err
+	}
+	for word := range slices.Chunk(raw, 4) {
+		slices.Reverse(word)
+	}
+	ip, ok := netip.AddrFromSlice(raw)
+	if !ok {
+		return "", fmt.Errorf("%q is no address", text)
+	}
+	if ip.IsUnspecified() {
+		ip = netip.IPv4Unspecified() // Go listens on both by a socket of IPv6
+	}
+	return netip.AddrPortFrom(ip.Unmap(), uint16(port)).String(), nil
+}
+
+// Those come with what they count.
+var onlyWhenCounted = []string{"gridmesh_xds_nacks_total", "gridmesh_node_findings", "gridmesh_feed_held_total", "gridmesh_service_"}
+
+// alertsHaveData looks for what alerts ask of agent and DNS in what they show.
+func alertsHaveData(text string) error {
+	rules, err := os.ReadFile(filepath.Join(edge.Root(), "deploy/monitoring/rules.yaml"))
+	errs, asked := []error{err}, 0
+	for _, m := range regexp.MustCompile(`(?m)^ +expr: .*$`).FindAllString(string(rules), -1) {
+		for _, name := range regexp.MustCompile(`\b(gridmesh|coredns)_[a-z_]+`).FindAllString(m, -1) {
+			if strings.HasPrefix(name, "gridmesh_grid_") || strings.HasPrefix(name, "gridmesh_controller_") ||
+				slices.ContainsFunc(onlyWhenCounted, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+				continue
+			}
+			if asked++; !strings.Contains(text, "\n"+name) {
+				errs = append(errs, fmt.Errorf("there is no %s", name))
+			}
+		}
+	}
+	if asked < 8 {
+		errs = append(errs, fmt.Errorf("only %d metrics were looked for", asked))
+	}
+	return errors.Join(errs...)
+}
