@@ -1,10 +1,32 @@
 package kubelet
 
 import (
+	"context"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 )
+
+// An update of a pod comes while its containers run, which go by what the pod
+// was: the race detector says if they look at what is being replaced.
+func TestUpdateBesideAContainer(t *testing.T) {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "app", Image: "nowhere"}}}}
+	w := newWorker(&Kubelet{cfg: &Config{}}, pod)
+	c := newContainer(w, &pod.Spec.Containers[0], nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		c.run(ctx)
+		close(ended)
+	}()
+	<-w.changed // it has tried once, and goes on
+	w.pod = pod.DeepCopy()
+	cancel()
+	<-ended
+	if !c.isDone() {
+		t.Error("the container is not done")
+	}
+}
 
 // What the controller manager writes about a silent node's pods is said
 // otherwise again; conditions of others are theirs.
