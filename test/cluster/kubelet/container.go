@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -158,14 +159,7 @@ func (c *container) command(ctx context.Context, image Image) (*exec.Cmd, error)
 		name, value, _ := cut(e)
 		values[name] = value
 	}
-	argv := image.Command
-	if len(c.spec.Command) > 0 {
-		argv = c.spec.Command
-	}
-	argv = append(argv[:len(argv):len(argv)], c.spec.Args...)
-	for i := range argv {
-		argv[i] = expand(argv[i], values)
-	}
+	argv := c.argv(image, values)
 	if len(argv) == 0 {
 		return nil, fmt.Errorf("neither the container nor image %s has a command", c.spec.Image)
 	}
@@ -194,6 +188,19 @@ func (c *container) command(ctx context.Context, image Image) (*exec.Cmd, error)
 	}
 	cmd.Stdout, cmd.Stderr = out, out
 	return cmd, nil
+}
+
+// argv is a slice of its own: the image's command is every container's.
+func (c *container) argv(image Image, values map[string]string) []string {
+	command := image.Command
+	if len(c.spec.Command) > 0 {
+		command = c.spec.Command
+	}
+	argv := slices.Concat(command, c.spec.Args)
+	for i := range argv {
+		argv[i] = expand(argv[i], values)
+	}
+	return argv
 }
 
 // initSpec is the container's file system, names and program.

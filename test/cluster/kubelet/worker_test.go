@@ -28,6 +28,17 @@ func TestUpdateBesideAContainer(t *testing.T) {
 	}
 }
 
+// What a container makes of its image's command is its own.
+func TestCommandOfAnImage(t *testing.T) {
+	image := Image{Command: []string{"run", "$(NAME)"}}
+	for _, name := range []string{"one", "other"} {
+		c := newContainer(newWorker(&Kubelet{cfg: &Config{}}, &corev1.Pod{}), &corev1.Container{}, nil)
+		if got := c.argv(image, map[string]string{"NAME": name}); got[1] != name {
+			t.Errorf("%s runs %q", name, got)
+		}
+	}
+}
+
 // What the controller manager writes about a silent node's pods is said
 // otherwise again; conditions of others are theirs.
 func TestOverruled(t *testing.T) {
