@@ -31,7 +31,8 @@ func (s *Soak) judge() error {
 	if err != nil {
 		return err
 	}
-	return s.judgeThese(s.dials.take(), crossings)
+	s.countRepairs()
+	return errors.Join(s.judgeThese(s.dials.take(), crossings), s.judgeLogs())
 }
 
 func (s *Soak) judgeThese(list []dial, crossings []crossing) error {
@@ -46,11 +47,13 @@ func (s *Soak) judgeThese(list []dial, crossings []crossing) error {
 		} else {
 			failed++
 		}
+		s.tally.dialled(d, s.steady)
 		if judge := s.judgeDial(d); judge != "" {
 			wrong[judge] = append(wrong[judge], d.String()+s.whose(d.answered))
 		}
 	}
 	for _, c := range crossings {
+		s.tally.crossings++
 		if !s.mayCross(c) {
 			wrong["borders"] = append(wrong["borders"], c.String())
 		}
