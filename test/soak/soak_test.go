@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -139,6 +140,9 @@ func TestSoak(t *testing.T) {
 	case failed:
 		t.Fatalf("%s\n%s", how, out)
 	}
+	if _, rest, ok := strings.Cut(out, violationAt); ok && testing.Verbose() { // the rest was shown
+		out = violationAt + rest
+	}
 	t.Errorf("violated, by %s\n%s", how, out)
 	steps = script.Until(steps, end)
 	if runs > 0 {
@@ -180,6 +184,9 @@ func run(t *testing.T, steps []script.Step) (code int, end time.Duration, out st
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), playVariable+"="+path)
 	cmd.Stdout, cmd.Stderr = &b, &b
+	if testing.Verbose() { // twenty minutes are long
+		cmd.Stdout = io.MultiWriter(&b, os.Stdout)
+	}
 	// It ends with this thread, and with it everything in its sandbox.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
