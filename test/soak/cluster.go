@@ -221,9 +221,15 @@ func (s *Soak) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	start := time.Now()
-	err := wait.Until(ctx, func() error { return s.inOrder(ctx) })
+	err := wait.Until(ctx, func() error {
+		if err := s.allRun(); err != nil {
+			cancel() // it does not come back by itself
+			return err
+		}
+		return s.inOrder(ctx)
+	})
 	if err != nil {
-		return &Violation{Judge: "convergence", Text: fmt.Sprintf("not in order %s after everything was mended: %v", patience, err)}
+		return &Violation{Judge: "convergence", Text: fmt.Sprintf("not in order %s after everything was mended: %v", time.Since(start).Round(time.Second), err)}
 	}
 	took := time.Since(start).Round(time.Millisecond)
 	s.tally.settled = max(s.tally.settled, took)
@@ -235,10 +241,8 @@ func (s *Soak) settle(ctx context.Context) error {
 // the objects that steps write, what agents know of these, and what they and
 // their Envoys make of it.
 func (s *Soak) inOrder(ctx context.Context) error {
-	for _, p := range s.programs() {
-		if !p.Running() {
-			return fmt.Errorf("%s has ended:\n%s", p.Name, tail(p.Log()))
-		}
+	if err := s.allRun(); err != nil {
+		return err
 	}
 	if err := s.c.NodesReady(ctx); err != nil {
 		return err
@@ -268,6 +272,16 @@ func (s *Soak) serves(_ context.Context, node string) error {
 		}
 	}
 	return s.resolves(node)
+}
+
+// allRun reports what has ended by itself.
+func (s *Soak) allRun() error {
+	for _, p := range s.programs() {
+		if !p.Running() {
+			return fmt.Errorf("%s has ended:\n%s", p.Name, tail(p.Log()))
+		}
+	}
+	return nil
 }
 
 // programs are all that must run while nothing is done.
