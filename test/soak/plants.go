@@ -227,6 +227,9 @@ func (s *Soak) plantListener(ctx context.Context) error {
 }
 
 func (s *Soak) plantService(ctx context.Context) error {
+	if err := s.deleteSlice(ctx, []string{"x7"}); err != nil { // it may be another Service's by now
+		return err
+	}
 	defer func() {
 		_ = s.deleteService(ctx, []string{"s1"})
 		_ = s.deleteSlice(ctx, []string{"x7"})
