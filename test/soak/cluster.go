@@ -115,6 +115,9 @@ func Up(ctx context.Context, say func(format string, args ...any)) (*Soak, error
 	if s.borders, err = s.watchBorders(); err != nil {
 		return nil, err
 	}
+	for _, node := range s.world.Nodes() {
+		go s.watchHolds(context.WithoutCancel(ctx), node) // as long as the sandbox
+	}
 	s.dials = s.startDials(ctx)
 	if err := s.settle(ctx); err != nil {
 		return nil, err

@@ -105,7 +105,11 @@ func (s *Soak) mayAnswer(d *dial) bool {
 	for _, p := range s.pods {
 		if p.name == d.answered {
 			f := topology.Frontend{Addr: d.to.Addr(), Port: d.to.Port(), Protocol: topology.TCP}
-			return s.history.Allowed(s.told[d.node], f, netip.AddrPortFrom(p.ip, appPort), s.since(d.node, d.began), s.heardBy(d.ended))
+			since := s.since(d.node, d.began)
+			if s.world.UnitOf(p.node) == s.world.UnitOf(d.node) {
+				since = s.troubles.Before(d.node, model.Deaf|model.Holding, d.began, grace)
+			}
+			return s.history.Allowed(s.told[d.node], f, netip.AddrPortFrom(p.ip, appPort), since, s.heardBy(d.ended))
 		}
 	}
 	return false

@@ -183,10 +183,11 @@ func run(t *testing.T, steps []script.Step) (code int, end time.Duration, out st
 	var b bytes.Buffer
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), playVariable+"="+path)
-	cmd.Stdout, cmd.Stderr = &b, &b
+	var w io.Writer = &b
 	if testing.Verbose() { // twenty minutes are long
-		cmd.Stdout = io.MultiWriter(&b, os.Stdout)
+		w = io.MultiWriter(&b, os.Stdout)
 	}
+	cmd.Stdout, cmd.Stderr = w, w // the same, and so there is one writer
 	// It ends with this thread, and with it everything in its sandbox.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
