@@ -27,7 +27,7 @@ PROGRAMS     := ./cmd/... ./test/lab ./test/cluster/lab-worker ./test/cluster/re
 # that start whole nodes. One at a time, for two cores.
 BUILT_TESTS   := ./test/docs/ ./test/coredns/
 CLUSTER_TESTS := ./test/datapath/ ./test/kubernetes/ ./test/kubernetes/real/ ./test/lab/walk/
-# By a target of its own alone.
+# A minute of it, always the same steps: a failure then is of what was changed.
 SOAK_TESTS    := ./test/soak/
 # A machine of one core needs most of it; a quiet one of two a fifth.
 CLUSTER_TIME  := 90m
@@ -62,7 +62,7 @@ resolvers: ## build programs that resolve names by glibc and by musl into bin/
 	@mkdir -p $(BIN) && for libc in glibc musl; do \
 		ln -f $(CACHE)/resolve-$(RESOLVE_KEY)-$$libc $(BIN)/resolve-$$libc 2>/dev/null || cp $(CACHE)/resolve-$(RESOLVE_KEY)-$$libc $(BIN)/resolve-$$libc; done
 
-test: unit cluster-test ## every test: unit and stories, then real nodes, then a real cluster (not: soak, demo-soak, conformance, fuzz, bench, lint)
+test: unit cluster-test ## every test: unit and stories, then real nodes, then a real cluster, then a minute of soak (not: the whole soak, demo-soak, conformance, fuzz, bench, lint)
 
 unit: ## unit tests and stories, with the race detector; nothing needs to be built first
 	$(GO) vet ./...
@@ -73,6 +73,7 @@ cluster-test: build race kube envoy resolvers ## tests of built programs, of rea
 	@$(BIN)/lab-worker real-nodes
 	$(GO) test -count=1 -timeout $(CLUSTER_TIME) $(BUILT_TESTS)
 	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 -p 1 -timeout $(CLUSTER_TIME) $(CLUSTER_TESTS)
+	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 SOAK_SEED=1 $(GO) test -race -count=1 -timeout $(CLUSTER_TIME) $(SOAK_TESTS)
 
 demo: build kube envoy ## the main job, shown: two units, cut and killed (KEEP=1 leaves it running)
 	@$(BIN)/lab demo $(if $(KEEP),--keep)
@@ -116,7 +117,7 @@ golden: ## rewrite the golden files
 
 fuzz: ## a minute of each fuzz target (FUZZ_TIME)
 	for t in source:FuzzDecodeState source:FuzzManifest convert:FuzzConvert topology:FuzzParseKeys xds:FuzzStream \
-		dnsplugin:FuzzParse dnsplugin/answer:FuzzLookup internal/table:FuzzLikeItsTwin; do \
+		dnsplugin:FuzzParse dnsplugin/answer:FuzzLookup internal/table:FuzzLikeItsTwin test/soak/script:FuzzParse; do \
 		$(GO) test ./$${t%:*} -run xxx -fuzz "^$${t#*:}$$" -fuzztime $(FUZZ_TIME) || exit 1; done
 
 bench: build kube envoy ## figures side by side, as a table (docs/benchmarks.md)

@@ -1,6 +1,7 @@
 package lead
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,11 @@ var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Ver
 // crdRetry is how often is asked whether a CRD serves by now.
 const crdRetry = 200 * time.Millisecond
 
+// crdRefused is how long an API server may forbid before that is believed: one
+// that has just started forbids everybody everything, until it has read its
+// rules.
+const crdRefused = 30 * time.Second
+
 // crdCheck is how often CRDs that serve are looked at again.
 const crdCheck = 30 * time.Second
 
@@ -32,11 +38,12 @@ type CRDs struct {
 	Manager   string                      // field manager
 	Same      func(wanted, live any) bool // of two specs
 	Log       *slog.Logger
+	Refused   time.Duration // how long it may be forbidden before Install gives up; 0: 30 s
 }
 
 // Install applies each CRD where the spec of the live one differs, and waits
 // until it serves. It tries until ctx ends, unless the API server refuses a
-// manifest or the right to apply it.
+// manifest, or for Refused the right to apply it.
 func (c *CRDs) Install(ctx context.Context) error {
 	for _, manifest := range c.Manifests {
 		u := &unstructured.Unstructured{}
@@ -69,18 +76,26 @@ func (c *CRDs) Keep(ctx context.Context) error {
 
 func (c *CRDs) install(ctx context.Context, u *unstructured.Unstructured) error {
 	api := c.Client.Dynamic.Resource(crdResource)
+	var refused time.Time // since when, without a break; zero: it is not
 	for {
 		live, err := api.Get(ctx, u.GetName(), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || err == nil && !c.Same(u.Object["spec"], live.Object["spec"]) {
 			live, err = api.Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: c.Manager, Force: true})
 		}
-		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
+		switch {
+		case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+			return err
+		case !apierrors.IsForbidden(err):
+			refused = time.Time{}
+		case refused.IsZero():
+			refused = time.Now()
+		case time.Since(refused) >= cmp.Or(c.Refused, crdRefused):
 			return err
 		}
 		if err == nil && established(live) {
 			return nil
 		}
-		select { // not served yet, or the API server is away
+		select { // not served yet, or the API server is away, or begins
 		case <-time.After(crdRetry):
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), err)

@@ -151,6 +151,24 @@ func TestCRDsAreWrittenWhereTheyDiffer(t *testing.T) {
 	}
 }
 
+// An API server that has just started forbids everything for a moment.
+func TestInstallOfCRDsBesideAStart(t *testing.T) {
+	s := apitest.New(t)
+	c, manifest := s.Client(t), []byte(fmt.Sprintf(crdYAML+"}", "new"))
+	s.Put(t, fmt.Sprintf(crdYAML+serving, "new"))
+	var asked atomic.Int64
+	s.Hook(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
+		if asked.Add(1) <= 3 {
+			apitest.Fail(w, http.StatusForbidden, "Forbidden")
+			return
+		}
+		next(w, r)
+	})
+	if err := crds(c, manifest).Install(t.Context()); err != nil || asked.Load() < 4 {
+		t.Errorf("%v after %d requests", err, asked.Load())
+	}
+}
+
 func TestInstallOfCRDsGivesUp(t *testing.T) {
 	s := apitest.New(t)
 	c, manifest := s.Client(t), []byte(fmt.Sprintf(crdYAML+"}", "new"))
@@ -159,7 +177,9 @@ func TestInstallOfCRDsGivesUp(t *testing.T) {
 	}
 	code, reason := http.StatusForbidden, "Forbidden"
 	s.Hook(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) { apitest.Fail(w, code, reason) })
-	if err := crds(c, manifest).Install(t.Context()); err == nil || !strings.Contains(err.Error(), "install CRD x") {
+	forbidden := crds(c, manifest)
+	forbidden.Refused = 3 * crdRetry
+	if err := forbidden.Install(t.Context()); err == nil || !strings.Contains(err.Error(), "install CRD x") {
 		t.Errorf("forbidden: %v", err)
 	}
 	// What may pass is waited for, as long as there is time.

@@ -6,12 +6,17 @@
 //	play.go      steps in their time, each mended after its own
 //	deeds.go, faults.go  what each verb does
 //	follow.go    what the API server has, and what each agent was told
+//	holds.go     when an agent holds what was before an outage
 //	clients.go   who dials
 //	borders.go   what crosses the units' borders
 //	judge.go     answers, failures and borders, held against the model
+//	settled.go   what others make of the objects that steps write
+//	rest.go      when nothing moves any more
 //	reading.go, fresh.go  the state of a node, and a fresh start's beside it
 //	leaks.go     goroutines, files, sockets, watches
-//	plants.go    every judge is shown to be able to fail
+//	logs.go      what no program may write
+//	plants.go, plants_cluster.go  every judge is shown to be able to fail
+//	tally.go     what a run comes to
 //
 // TestSoak plays a minute; make soak plays twenty, and shrinks what fails.
 package soak

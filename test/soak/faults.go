@@ -26,9 +26,12 @@ func process(n *cluster.Node, program string) *edge.Process {
 	return map[string]*edge.Process{"agent": n.Agent, "envoy": n.Envoy, "dns": n.DNS}[program]
 }
 
-func start(n *cluster.Node, program string) error {
+// start starts a program that has ended.
+func (s *Soak) start(n *cluster.Node, program string) error {
+	s.over(process(n, program))
 	switch program {
 	case "agent":
+		s.recalls(n)
 		return n.StartAgent()
 	case "envoy":
 		return n.StartEnvoy()
@@ -56,15 +59,15 @@ func (s *Soak) hit(program, node string, do, undo func(n *cluster.Node) error) (
 
 func (s *Soak) kill(_ context.Context, args []string) (func() error, error) {
 	return s.hit(args[0], args[1],
-		func(n *cluster.Node) error { process(n, args[0]).Kill(); return nil },
-		func(n *cluster.Node) error { return start(n, args[0]) })
+		func(n *cluster.Node) error { s.killed[n.Name]++; process(n, args[0]).Kill(); return nil },
+		func(n *cluster.Node) error { return s.start(n, args[0]) })
 }
 
 // restart stops a program as an update does, and starts it at once. What it
 // excuses ends later.
 func (s *Soak) restart(_ context.Context, args []string) (func() error, error) {
 	return s.hit(args[0], args[1],
-		func(n *cluster.Node) error { process(n, args[0]).Signal(syscall.SIGTERM); return start(n, args[0]) },
+		func(n *cluster.Node) error { process(n, args[0]).Signal(syscall.SIGTERM); return s.start(n, args[0]) },
 		func(*cluster.Node) error { return nil })
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/convert"
 	"github.com/gridmesh/gridmesh/source"
+	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 	"github.com/gridmesh/gridmesh/test/soak/model"
 	"github.com/gridmesh/gridmesh/topology"
@@ -70,6 +71,8 @@ func (s *Soak) follow(ctx context.Context) error {
 		f := &follower{Socket: source.NewSocket(s.c.Nodes[node].Dir + "/feed.sock")}
 		f.wake = f.Wake()
 		s.sockets[node], s.told[node] = f, model.NewTold(node)
+	}
+	for node, f := range s.sockets {
 		go func() { _ = f.Run(stop) }()
 		go s.hear(stop, node, f)
 	}
@@ -87,7 +90,7 @@ func (s *Soak) note(o any, gone bool) {
 	if err != nil {
 		return
 	}
-	name := fmt.Sprintf("%T %s/%s", o, m.GetNamespace(), m.GetName())
+	name := nameOf(o, m)
 	if v, err := strconv.ParseUint(m.GetResourceVersion(), 10, 64); err == nil {
 		if v < s.newest[name] || v == s.newest[name] && !gone {
 			return
@@ -118,6 +121,11 @@ func (s *Soak) note(o any, gone bool) {
 	}
 }
 
+// nameOf is what an object's newest version is kept by.
+func nameOf(o any, m metav1.Object) string {
+	return fmt.Sprintf("%T %s/%s", o, m.GetNamespace(), m.GetName())
+}
+
 // hear notes what an agent knows, whenever that changes.
 func (s *Soak) hear(ctx context.Context, node string, f *follower) {
 	for {
@@ -134,8 +142,22 @@ func (s *Soak) hear(ctx context.Context, node string, f *follower) {
 	}
 }
 
+// recalls notes what an agent that starts has from its disk: it may act on that
+// for a moment, and nobody hears of it.
+func (s *Soak) recalls(n *cluster.Node) {
+	st, err := stateOf(n)
+	if err != nil {
+		return // it begins without
+	}
+	snap := *st.Snapshot
+	snap.Partial = true
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told[n.Name].Saw(s.history, time.Now(), &snap)
+}
+
 // upToDate reports what an agent has otherwise than the API server.
-func (s *Soak) upToDate(node string) error {
+func (s *Soak) upToDate(_ context.Context, node string) error {
 	snap, ok := s.sockets[node].Get()
 	if !ok {
 		return errors.New("its agent has said nothing yet")

@@ -17,13 +17,6 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
-// ended is what a node was when the last step was judged.
-type ended struct {
-	reading reading
-	state   []string
-	usage   map[string]int
-}
-
 // Fresh ends a run: it stops who dials, takes everything of gridmesh's away
 // from every node, starts it again with nothing on disk, and compares. The
 // nodes then are as they were, but fresh.
@@ -32,20 +25,14 @@ func (s *Soak) Fresh(ctx context.Context) error {
 	if err := s.judge(); err != nil {
 		return err
 	}
-	before := map[string]*ended{}
-	for _, node := range s.world.Nodes() {
-		s.dialAll(node)
-		e := &ended{}
-		var err error
-		if e.usage, err = usage(s.c.Nodes[node]); err != nil {
-			return err
-		}
-		if e.reading, err = read(s.c.Nodes[node]); err != nil {
-			return err
-		}
-		before[node] = e
+	before, lines, err := s.rest(ctx)
+	if err != nil {
+		return err
 	}
 	if err := s.compareWatches(ctx, patience); err != nil {
+		return err
+	}
+	if err := s.each(s.compareTemporary); err != nil {
 		return err
 	}
 	if err := s.each(func(node string) (err error) { before[node].state, err = s.startAgain(ctx, node); return err }); err != nil {
@@ -54,7 +41,11 @@ func (s *Soak) Fresh(ctx context.Context) error {
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
-	return errors.Join(s.compare(ctx, before), s.compareStates(before))
+	if err := errors.Join(s.compare(ctx, before, lines), s.compareStates(before), s.judgeLogs()); err != nil {
+		return err
+	}
+	s.say("in all: %s", s.tally.String())
+	return nil
 }
 
 // each does something to all nodes at once.
@@ -99,7 +90,7 @@ func (s *Soak) startAgain(ctx context.Context, node string) (state []string, err
 	if err := forget(n); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(n.StartAgent(), n.StartEnvoy(), n.StartDNS(netlab.CloudIP.String())); err != nil {
+	if err := errors.Join(s.start(n, "agent"), s.start(n, "envoy"), s.start(n, "dns")); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait.Patience)
@@ -113,7 +104,7 @@ func forget(n *cluster.Node) error {
 	if err != nil {
 		return err
 	}
-	errs := []error{os.RemoveAll(filepath.Join(n.Dir, edge.DNSState))}
+	var errs []error
 	for _, e := range entries {
 		errs = append(errs, os.RemoveAll(filepath.Join(stateDir(n.Name), e.Name())))
 	}
@@ -121,19 +112,29 @@ func forget(n *cluster.Node) error {
 }
 
 // compare waits until every node reads as before, and uses no less than before.
-func (s *Soak) compare(ctx context.Context, before map[string]*ended) error {
+// The objects must be those of before, too: other ones lead to something else.
+func (s *Soak) compare(ctx context.Context, before map[string]*ended, lines []string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	var wrong map[string][]string
-	if wait.Until(ctx, func() (err error) {
-		if wrong, err = s.unlike(before); err == nil {
-			err = violations(wrong)
+	return wait.Until(ctx, func() error {
+		wrong, err := s.unlike(before)
+		if err != nil {
+			return err
 		}
+		return errors.Join(violations(wrong), s.moved(ctx, lines))
+	})
+}
+
+// moved reports what the API server has otherwise than it had.
+func (s *Soak) moved(ctx context.Context, lines []string) error {
+	o, err := s.objects(ctx)
+	if err != nil {
 		return err
-	}) == nil {
-		return nil
 	}
-	return violations(wrong)
+	if moved := exactly(reading{"objects": lines}, reading{"objects": o.lines()}); len(moved) > 0 {
+		return violations(map[string][]string{"objects": moved})
+	}
+	return nil
 }
 
 // unlike are the differences of all nodes, by judge.
@@ -181,7 +182,7 @@ func (s *Soak) compareStates(before map[string]*ended) error {
 				wrong["files"] = append(wrong["files"], node+": state: "+d)
 			}
 		}
-		return n.StartAgent()
+		return s.start(n, "agent")
 	})
 	return errors.Join(err, violations(wrong))
 }

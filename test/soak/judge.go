@@ -31,7 +31,8 @@ func (s *Soak) judge() error {
 	if err != nil {
 		return err
 	}
-	return s.judgeThese(s.dials.take(), crossings)
+	s.countRepairs()
+	return errors.Join(s.judgeThese(s.dials.take(), crossings), s.judgeLogs())
 }
 
 func (s *Soak) judgeThese(list []dial, crossings []crossing) error {
@@ -46,11 +47,13 @@ func (s *Soak) judgeThese(list []dial, crossings []crossing) error {
 		} else {
 			failed++
 		}
+		s.tally.dialled(d, s.steady)
 		if judge := s.judgeDial(d); judge != "" {
 			wrong[judge] = append(wrong[judge], d.String()+s.whose(d.answered))
 		}
 	}
 	for _, c := range crossings {
+		s.tally.crossings++
 		if !s.mayCross(c) {
 			wrong["borders"] = append(wrong["borders"], c.String())
 		}
@@ -102,7 +105,11 @@ func (s *Soak) mayAnswer(d *dial) bool {
 	for _, p := range s.pods {
 		if p.name == d.answered {
 			f := topology.Frontend{Addr: d.to.Addr(), Port: d.to.Port(), Protocol: topology.TCP}
-			return s.history.Allowed(s.told[d.node], f, netip.AddrPortFrom(p.ip, appPort), s.since(d.node, d.began), s.heardBy(d.ended))
+			since := s.since(d.node, d.began)
+			if s.world.UnitOf(p.node) == s.world.UnitOf(d.node) {
+				since = s.troubles.Before(d.node, model.Deaf|model.Holding, d.began, grace)
+			}
+			return s.history.Allowed(s.told[d.node], f, netip.AddrPortFrom(p.ip, appPort), since, s.heardBy(d.ended))
 		}
 	}
 	return false

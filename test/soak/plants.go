@@ -50,6 +50,10 @@ var plants = []plant{
 	{"borders", "a packet to a Service that nothing stops", (*Soak).leakService},
 	{"borders", "a first packet to a foreign pod", (*Soak).leakForeign},
 	{"convergence", "an agent that follows nothing", (*Soak).deafen},
+	{"convergence", "a grid that nobody works for", (*Soak).idle},
+	{"objects", "an edit that nobody made", (*Soak).plantObject},
+	{"crashes", "a program that panics", (*Soak).plantCrash},
+	{"files", "a temporary file that nobody was killed over", (*Soak).plantTemporary},
 	{"rules", "a table of nobody's", (*Soak).plantTable},
 	{"routes", "a rule of nobody's", (*Soak).plantRule},
 	{"files", "a file of nobody's", (*Soak).plantFile},
@@ -115,7 +119,7 @@ func (s *Soak) deafen(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = s.deleteService(ctx, []string{"s0"}) }()
-	return becomes(ctx, "convergence", func() error { return s.upToDate(planted) })
+	return becomes(ctx, "convergence", func() error { return s.upToDate(ctx, planted) })
 }
 
 // becomes waits until f fails, and makes a violation of that.
@@ -223,6 +227,9 @@ func (s *Soak) plantListener(ctx context.Context) error {
 }
 
 func (s *Soak) plantService(ctx context.Context) error {
+	if err := s.deleteSlice(ctx, []string{"x7"}); err != nil { // it may be another Service's by now
+		return err
+	}
 	defer func() {
 		_ = s.deleteService(ctx, []string{"s1"})
 		_ = s.deleteSlice(ctx, []string{"x7"})

@@ -128,10 +128,12 @@ func (s *Soak) do(ctx context.Context, start time.Time, step script.Step) error 
 	if !ok {
 		return fmt.Errorf("%s: nothing is known to be done", step)
 	}
+	s.tally.deeds++
 	mend, err := f(s, ctx, step.Args)
 	var left *leftOut
 	switch {
 	case errors.Is(err, errBusy), errors.As(err, &left):
+		s.tally.leftOut++
 		s.say("  %v", err)
 		return nil
 	case err != nil:

@@ -270,6 +270,8 @@ func readFiles(n *cluster.Node) (list []string, err error) {
 			return err
 		case d.IsDir() && slices.Contains(othersFiles, name):
 			return filepath.SkipDir
+		case temporary.MatchString(name):
+			return nil // compareTemporary counts them
 		}
 		list = append(list, name)
 		return nil
@@ -277,13 +279,35 @@ func readFiles(n *cluster.Node) (list []string, err error) {
 	return list, err
 }
 
-// readState is what a node would start again from; its agent has ended.
-func readState(n *cluster.Node) ([]string, error) {
+// temporary is what a writer that is killed leaves beside its file. A later
+// one removes it, when it is old.
+var temporary = regexp.MustCompile(`(^|/)\.[^/]+\.tmp-[0-9]+$`)
+
+// compareTemporary holds the temporary files of a node against the programs
+// that were killed there: each leaves one at most, and the others none.
+func (s *Soak) compareTemporary(node string) error {
+	left, err := filepath.Glob(filepath.Join(stateDir(node), ".*.tmp-*"))
+	if err != nil {
+		return err
+	}
+	if n := s.killed[node]; len(left) > n {
+		return &Violation{Judge: "files", Text: fmt.Sprintf("%d programs were killed on %s, and %d temporary files are left: %v", n, node, len(left), left)}
+	}
+	return nil
+}
+
+// stateOf is the last good state of a node's agent.
+func stateOf(n *cluster.Node) (*source.State, error) {
 	data, err := os.ReadFile(filepath.Join(n.Dir, edge.AgentState))
 	if err != nil {
 		return nil, err
 	}
-	st, err := source.DecodeState(data)
+	return source.DecodeState(data)
+}
+
+// readState is what a node would start again from; its agent has ended.
+func readState(n *cluster.Node) ([]string, error) {
+	st, err := stateOf(n)
 	if err != nil {
 		return nil, err
 	}

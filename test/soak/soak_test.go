@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -130,7 +131,7 @@ func TestSoak(t *testing.T) {
 		}
 		how = "make soak STEPS=" + path
 	}
-	t.Logf("%s: %d steps; left out: %s", how, len(steps), strings.Join(script.LeftOut(), "; "))
+	t.Logf("%s: %d steps; verbs left out: %q", how, len(steps), script.LeftOut())
 	code, end, out := run(t, steps)
 	switch code {
 	case passed:
@@ -138,6 +139,9 @@ func TestSoak(t *testing.T) {
 		return
 	case failed:
 		t.Fatalf("%s\n%s", how, out)
+	}
+	if _, rest, ok := strings.Cut(out, violationAt); ok && testing.Verbose() { // the rest was shown
+		out = violationAt + rest
 	}
 	t.Errorf("violated, by %s\n%s", how, out)
 	steps = script.Until(steps, end)
@@ -179,7 +183,11 @@ func run(t *testing.T, steps []script.Step) (code int, end time.Duration, out st
 	var b bytes.Buffer
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), playVariable+"="+path)
-	cmd.Stdout, cmd.Stderr = &b, &b
+	var w io.Writer = &b
+	if testing.Verbose() { // twenty minutes are long
+		w = io.MultiWriter(&b, os.Stdout)
+	}
+	cmd.Stdout, cmd.Stderr = w, w // the same, and so there is one writer
 	// It ends with this thread, and with it everything in its sandbox.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -204,7 +212,7 @@ func run(t *testing.T, steps []script.Step) (code int, end time.Duration, out st
 func summary(out string) string {
 	var b strings.Builder
 	for line := range strings.Lines(out) {
-		if strings.Contains(line, "judged") || strings.Contains(line, "in order") || strings.Contains(line, "planted") {
+		if strings.Contains(line, "judged") || strings.Contains(line, "in order") || strings.Contains(line, "planted") || strings.Contains(line, "at rest") || strings.Contains(line, "in all") {
 			b.WriteString(line)
 		}
 	}

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -34,7 +35,7 @@ func (e *Node) corefile(upstream string) (string, error) {
 	text := m.Data["Corefile"]
 	for old, now := range map[string]string{
 		"services on\n":            fmt.Sprintf("services on\n node %s\n source unix://%s/feed.sock\n", e.Name, e.Dir),
-		"/var/lib/gridmesh/dns.v1": e.Dir + "/dns.v1",
+		"/var/lib/gridmesh/dns.v1": cmp.Or(e.DNSDir, e.Dir) + "/" + DNSState,
 		"forward . 10.96.0.10 ":    "forward . " + upstream + " ",
 	} {
 		if strings.Count(text, old) != 1 {

@@ -148,11 +148,12 @@ func (l *logBuffer) String() string {
 // Node runs gridmesh on one node.
 type Node struct {
 	*netlab.Node
-	Dir   string   // state and sockets
-	Flags []string // of the agent, besides those that are always given
-	Agent *Process
-	Envoy *Process
-	DNS   *Process
+	Dir    string   // state and sockets
+	DNSDir string   // of the DNS server's state; "" is Dir
+	Flags  []string // of the agent, besides those that are always given
+	Agent  *Process
+	Envoy  *Process
+	DNS    *Process
 }
 
 // NewNode prepares a node; nothing is started.

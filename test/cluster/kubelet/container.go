@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -19,6 +20,7 @@ import (
 // container runs one container's process, again and again where its pod says so.
 type container struct {
 	w       *worker
+	pod     *corev1.Pod // as it was when it began: the worker's own is replaced beside us
 	spec    *corev1.Container
 	volumes map[string]string
 
@@ -33,7 +35,7 @@ type container struct {
 }
 
 func newContainer(w *worker, spec *corev1.Container, volumes map[string]string) *container {
-	return &container{w: w, spec: spec, volumes: volumes, state: waiting("ContainerCreating", ""), ready: spec.ReadinessProbe == nil}
+	return &container{w: w, pod: w.pod, spec: spec, volumes: volumes, state: waiting("ContainerCreating", ""), ready: spec.ReadinessProbe == nil}
 }
 
 func (c *container) isDone() bool {
@@ -51,7 +53,7 @@ func (c *container) run(ctx context.Context) {
 		c.mu.Lock()
 		stopping := c.stopping
 		c.mu.Unlock()
-		policy := c.w.pod.Spec.RestartPolicy
+		policy := c.pod.Spec.RestartPolicy
 		if stopping || err == nil && (policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure && code == 0) {
 			c.finish()
 			return
@@ -85,7 +87,7 @@ func (c *container) runOnce(ctx context.Context) bool {
 			c.finish()
 			return true
 		}
-		if err == nil && c.w.pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
+		if err == nil && c.pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
 			c.finish()
 			return false
 		}
@@ -157,14 +159,7 @@ func (c *container) command(ctx context.Context, image Image) (*exec.Cmd, error)
 		name, value, _ := cut(e)
 		values[name] = value
 	}
-	argv := image.Command
-	if len(c.spec.Command) > 0 {
-		argv = c.spec.Command
-	}
-	argv = append(argv[:len(argv):len(argv)], c.spec.Args...)
-	for i := range argv {
-		argv[i] = expand(argv[i], values)
-	}
+	argv := c.argv(image, values)
 	if len(argv) == 0 {
 		return nil, fmt.Errorf("neither the container nor image %s has a command", c.spec.Image)
 	}
@@ -183,7 +178,7 @@ func (c *container) command(ctx context.Context, image Image) (*exec.Cmd, error)
 	}
 	cmd := exec.Command("/proc/self/exe", "container-init", path)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC}
-	log := filepath.Join(c.w.k.cfg.Dir, "logs", fmt.Sprintf("%s_%s_%s.log", c.w.pod.Namespace, c.w.pod.Name, c.spec.Name))
+	log := filepath.Join(c.w.k.cfg.Dir, "logs", fmt.Sprintf("%s_%s_%s.log", c.pod.Namespace, c.pod.Name, c.spec.Name))
 	if err := os.MkdirAll(filepath.Dir(log), 0o755); err != nil {
 		return nil, err
 	}
@@ -195,20 +190,33 @@ func (c *container) command(ctx context.Context, image Image) (*exec.Cmd, error)
 	return cmd, nil
 }
 
+// argv is a slice of its own: the image's command is every container's.
+func (c *container) argv(image Image, values map[string]string) []string {
+	command := image.Command
+	if len(c.spec.Command) > 0 {
+		command = c.spec.Command
+	}
+	argv := slices.Concat(command, c.spec.Args)
+	for i := range argv {
+		argv[i] = expand(argv[i], values)
+	}
+	return argv
+}
+
 // initSpec is the container's file system, names and program.
 func (c *container) initSpec(dir string, argv, env []string, image Image) initSpec {
 	spec := initSpec{
 		Root: filepath.Join(dir, "root"), Argv: argv, Env: env, Dir: "/", Binds: map[string]string{},
 		Etc: map[string]string{
-			"resolv.conf": c.w.k.cfg.resolvConf(c.w.pod), "hosts": c.w.k.cfg.hosts(c.w.pod, c.w.facts.ips),
-			"hostname": hostname(c.w.pod) + "\n", "passwd": "root:x:0:0:root:/:/bin/sh\n", "group": "root:x:0:\n", "nsswitch.conf": "hosts: files dns\n",
+			"resolv.conf": c.w.k.cfg.resolvConf(c.pod), "hosts": c.w.k.cfg.hosts(c.pod, c.w.facts.ips),
+			"hostname": hostname(c.pod) + "\n", "passwd": "root:x:0:0:root:/:/bin/sh\n", "group": "root:x:0:\n", "nsswitch.conf": "hosts: files dns\n",
 		},
 	}
 	if c.spec.WorkingDir != "" {
 		spec.Dir = c.spec.WorkingDir
 	}
-	if !c.w.pod.Spec.HostNetwork {
-		spec.Hostname = hostname(c.w.pod)
+	if !c.pod.Spec.HostNetwork {
+		spec.Hostname = hostname(c.pod)
 	}
 	for inside, outside := range image.Files {
 		spec.Binds[inside] = outside

@@ -14,6 +14,7 @@ const (
 	Broken                      // connections through the node may fail
 	Bare                        // packets to Services may leave the node unserved
 	Nameless                    // names may not resolve on the node
+	Holding                     // endpoints of its own unit may be as they were before
 )
 
 // Trouble is something that is done to a node.

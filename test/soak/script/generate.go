@@ -6,8 +6,9 @@ import (
 )
 
 const (
-	// act is how long things are done before everything must be in order again.
-	act = 50 * time.Second
+	// act is how long things are done before everything must be in order again:
+	// longer than the longest of them.
+	act = 80 * time.Second
 	// gap is the time between two steps, on average.
 	gap = 600 * time.Millisecond
 )

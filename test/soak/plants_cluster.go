@@ -1,0 +1,81 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
+)
+
+// idle stops the controller and edits a grid.
+func (s *Soak) idle(ctx context.Context) error {
+	if err := s.setGrid(ctx, []string{"g0", "1"}); err != nil {
+		return err
+	}
+	if err := s.settle(ctx); err != nil {
+		return fmt.Errorf("before anything is planted: %w", unviolated{err})
+	}
+	s.controller.Signal(syscall.SIGSTOP)
+	err := s.setGrid(ctx, []string{"g0", "2"})
+	if err == nil {
+		err = becomes(ctx, "convergence", func() error {
+			if o, _ := s.objects(ctx); o != nil { // else it is looked again
+				return o.settled(s.world)
+			}
+			return nil
+		})
+	}
+	s.controller.Signal(syscall.SIGCONT)
+	if err := errors.Join(s.deleteGrid(ctx, []string{"g0"}), s.settle(ctx)); err != nil {
+		return fmt.Errorf("after what was planted: %w", unviolated{err})
+	}
+	return err
+}
+
+// plantObject edits something after it was read.
+func (s *Soak) plantObject(ctx context.Context) error {
+	o, err := s.objects(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.setService(ctx, []string{"s0", "unit", "Cluster"}); err != nil {
+		return err
+	}
+	defer func() { _ = s.deleteService(ctx, []string{"s0"}) }()
+	return s.moved(ctx, o.lines())
+}
+
+// plantCrash has a program panic, and looks once its end was seen.
+func (s *Soak) plantCrash(ctx context.Context) error {
+	p, err := edge.Start(s.c.Nodes[planted].NS, "planted", "/bin/sh", "-c", "echo panic: planted; exit 2")
+	if err != nil {
+		return err
+	}
+	if _, err := wait.For(ctx, "it to end", func() error {
+		if p.Running() {
+			return errors.New("it runs")
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	s.over(p)
+	return s.judgeLogs()
+}
+
+// plantTemporary leaves one file more than programs were killed.
+func (s *Soak) plantTemporary(context.Context) error {
+	for i := range s.killed[planted] + 1 {
+		path := filepath.Join(stateDir(planted), fmt.Sprintf(".planted.tmp-%d", i))
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			return err
+		}
+		defer os.Remove(path)
+	}
+	return s.compareTemporary(planted)
+}

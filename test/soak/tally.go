@@ -1,0 +1,68 @@
+package soak
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// tally is what a run comes to, for people.
+type tally struct {
+	deeds, leftOut int
+	answered       int // dials of all Services
+	steady, failed int // dials of the steady app: all, and those that failed for a reason
+	names          int
+	crossings      int
+	slowest        dial // answered dial of the steady app
+	settled        time.Duration
+	repairs        map[int]int // an agent's count, by its process
+}
+
+func (t *tally) dialled(d *dial, steady netip.AddrPort) {
+	switch {
+	case d.name:
+		t.names++
+		return
+	case d.err == nil:
+		t.answered++
+	}
+	if d.to != steady {
+		return
+	}
+	t.steady++
+	if d.err != nil {
+		t.failed++
+	} else if took(*d) > took(t.slowest) {
+		t.slowest = *d
+	}
+}
+
+func took(d dial) time.Duration { return d.ended.Sub(d.began) }
+
+func (t *tally) String() string {
+	repairs := 0
+	for _, n := range t.repairs {
+		repairs += n
+	}
+	return fmt.Sprintf("%d steps done and %d left out; %d dials answered, %d names asked for; of %d dials of the steady app %d failed, each for a reason, and the slowest answer took %s (%s); %d crossings, all allowed; %d repairs of rules; in order after %s at most",
+		t.deeds-t.leftOut, t.leftOut, t.answered, t.names, t.steady, t.failed, took(t.slowest).Round(time.Millisecond), t.slowest.from, t.crossings, repairs, t.settled)
+}
+
+// countRepairs asks every agent how often it put rules back. One that was
+// ended since the last time takes what it did then with it.
+func (s *Soak) countRepairs() {
+	for _, n := range s.c.Nodes {
+		text, err := n.Metrics()
+		if err != nil {
+			continue // it is not judged by this
+		}
+		for line := range strings.Lines(text) {
+			if value, ok := strings.CutPrefix(line, "gridmesh_capture_repairs_total "); ok {
+				v, _ := strconv.Atoi(strings.TrimSpace(value))
+				s.tally.repairs[n.Agent.PID()] = v
+			}
+		}
+	}
+}
