@@ -59,6 +59,7 @@ func newLoop(a *Agent, st *source.State, pods []netip.Prefix) *loop {
 func (l *loop) run(ctx context.Context) error {
 	l.pace.start()
 	defer l.pace.timer.Stop()
+	l.catalogs.IPv6(l.capture.IPv6())
 	l.restore(ctx)
 	wake := l.parts.Source.Wake()
 	defer l.parts.Source.Forget(wake)
@@ -210,7 +211,14 @@ func (l *loop) ageUsed() (forgot bool) {
 
 // preloadUsed has Envoy hold what is kept as used.
 func (l *loop) preloadUsed() {
-	if !l.catalogs.Used(l.used.names()) || l.view == nil {
+	if l.catalogs.Used(l.used.names()) {
+		l.catalogAgain()
+	}
+}
+
+// catalogAgain takes the same view for what else the catalog depends on.
+func (l *loop) catalogAgain() {
+	if l.view == nil {
 		return
 	}
 	var changed render.Changed
@@ -234,6 +242,9 @@ func (l *loop) refreshBridges() {
 		l.log.Error("could not follow the pod network's bridge", obs.KeyErr, err)
 	case changed:
 		l.log.Info("pod network changed", obs.KeyPods, l.capture.Pods())
+	}
+	if l.catalogs.IPv6(l.capture.IPv6()) {
+		l.catalogAgain()
 	}
 }
 
