@@ -41,6 +41,9 @@ type Parts struct {
 	// WatchLinks fills a one-slot channel when RefreshBridges or Repair may
 	// have something to do, and closes it after the end of ctx.
 	WatchLinks func(ctx context.Context) (<-chan struct{}, error)
+	// Clients bounds the connections of each client, beside the loop, until
+	// ctx ends; nil where nothing does.
+	Clients func(ctx context.Context) error
 	// Envoy is asked beside the loop; nil where it is not asked anything.
 	Envoy Envoy
 	// Cluster is the API server; nil where there is none.
@@ -70,6 +73,8 @@ type Capture interface {
 	Found() bool
 	// Pods names the kind of pod network: "bridged (cni0)" or "routed".
 	Pods() string
+	// IPv6 reports whether the node has IPv6, from Install on.
+	IPv6() bool
 	// CloseStale closes the connections to endpoints that access denies, and
 	// returns how many.
 	CloseStale(access func(frontend, endpoint netip.AddrPort) topology.Access) (int, error)
