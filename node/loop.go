@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"net/netip"
+	"runtime/debug"
 	"time"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
@@ -10,13 +11,6 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds/render"
 )
-
-// repairEvery is how often the kernel is looked at for what others removed,
-// and how long a failed write waits for its next attempt at most.
-const repairEvery = 5 * time.Second
-
-// retryFirst is how long it waits for the first one; each next is twice as long.
-const retryFirst = 100 * time.Millisecond
 
 // loop gathers, decides and acts. All of it is owned by one goroutine: that of
 // Agent.Run up to start's end, then that of run. So is the Capture.
@@ -155,11 +149,14 @@ func (l *loop) gather() {
 	if !ok {
 		return
 	}
-	before := l.raw
+	before, first := l.raw, !l.live
 	l.live, l.raw = true, snap
 	l.look()
 	l.apply(l.judge(snap))
 	l.metrics.programmed(snap.TriggersSince(before))
+	if first {
+		debug.FreeOSMemory() // what the first lists were decoded from
+	}
 }
 
 // apply decides what a snapshot means for this node, and acts.
@@ -324,33 +321,4 @@ func (l *loop) repair() {
 	case (was == nil) != (l.broken == nil):
 		l.publish()
 	}
-}
-
-// pace says when to look at the kernel: every few seconds, and soon after
-// something failed.
-type pace struct {
-	timer *time.Timer
-	wait  time.Duration
-}
-
-func (p *pace) start() { p.timer, p.wait = time.NewTimer(repairEvery), repairEvery }
-
-// hurry looks again soon, unless that is so already.
-func (p *pace) hurry() {
-	if p.wait == repairEvery {
-		p.next(true)
-	}
-}
-
-// next sets the time of the next look.
-func (p *pace) next(failed bool) {
-	switch {
-	case !failed:
-		p.wait = repairEvery
-	case p.wait == repairEvery:
-		p.wait = retryFirst
-	default:
-		p.wait = min(2*p.wait, repairEvery-1) // repairEvery itself is where nothing is wrong
-	}
-	p.timer.Reset(p.wait)
 }

@@ -10,10 +10,10 @@ import (
 )
 
 // ServeHTTP returns what answers on a listener until its context ends. What a
-// client may send, and how long that may take, is bounded.
+// client may send, how long that may take, and how long an answer, is bounded.
 func ServeHTTP(h http.Handler) func(ctx context.Context, l net.Listener) error {
 	return func(ctx context.Context, l net.Listener) error {
-		s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
+		s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
 		defer s.Close()
 		stop := context.AfterFunc(ctx, func() { _ = s.Close() })
 		defer stop()
