@@ -129,7 +129,11 @@ func (in *gridInput) plans(ctx context.Context) ([]plan.Plan, []topology.Problem
 
 // review are likely mistakes in the grids of the manifests.
 func (in *gridInput) review() []topology.Problem {
-	return slices.DeleteFunc(plan.Review(in.world), func(p topology.Problem) bool { return !in.given[p.Object] })
+	list := plan.Review(in.world)
+	for _, obj := range in.world.Grids {
+		list = append(list, strayFields(obj)...)
+	}
+	return slices.DeleteFunc(list, func(p topology.Problem) bool { return !in.given[p.Object] })
 }
 
 // own are the problems of the manifests; those of other grids of a cluster are

@@ -16,9 +16,15 @@ func TestHelpIsOfWhatThereIs(t *testing.T) {
 		want int
 		out  string
 	}{
-		{"help", 0, "the whole"}, {"help sub", 0, "the part"}, {"--help", 0, "the whole"}, {"completion bash", 0, "bash"}, {"completion", 0, "fish"},
-		{"help nothing", 2, `knows nothing of "nothing"; see x --help`}, {"help sub nothing", 2, "knows nothing of"},
-		{"completion nothing", 2, `knows nothing of "nothing"`}, {"help --nothing", 2, "unknown flag"},
+		{"help", 0, "the whole"},
+		{"help sub", 0, "the part"},
+		{"--help", 0, "the whole"},
+		{"completion bash", 0, "bash"},
+		{"completion", 0, "fish"},
+		{"help nothing", 2, `knows nothing of "nothing"; see x --help`},
+		{"help sub nothing", 2, "knows nothing of"},
+		{"completion nothing", 2, `knows nothing of "nothing"`},
+		{"help --nothing", 2, "unknown flag"},
 	} {
 		var out bytes.Buffer
 		root := &cobra.Command{Use: "x", Short: "the whole", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
