@@ -158,16 +158,28 @@ func TestFirstConnectionWaitsForTheAgent(t *testing.T) {
 		}
 		return nil
 	})
-	// Envoy holds a connection for 5 s: a machine that needs that long to
-	// start an agent cannot show this.
+	// Envoy holds a connection for 5 s. Where an agent takes longer than half of
+	// that to start, its start goes first, and the other half is left of it when
+	// the connection is dialled.
+	const hold = 5 * time.Second
 	far.Agent.Signal(syscall.SIGTERM)
 	start := time.Now()
 	must(t, far.StartAgent())
 	connected(t, far)
-	if took := time.Since(start); took > 4*time.Second {
-		t.Skipf("an agent takes %s to start here", took)
-	}
+	took := time.Since(start)
 	far.Agent.Kill()
+	late := took > hold/2
+	for late {
+		start = time.Now()
+		must(t, far.StartAgent())
+		time.Sleep(took - hold/2) // so long the agent is away already
+		if hasStream(far) != nil {
+			break
+		}
+		took = time.Since(start) // it was quicker this time
+		far.Agent.Kill()
+		late = took > hold/2
+	}
 	got := make(chan error, 1)
 	start = time.Now()
 	go func() {
@@ -175,12 +187,14 @@ func TestFirstConnectionWaitsForTheAgent(t *testing.T) {
 		got <- err
 	}()
 	const away = 500 * time.Millisecond // at least; the agent's start comes to it
-	time.Sleep(away)
-	must(t, far.StartAgent())
+	if !late {
+		time.Sleep(away)
+		must(t, far.StartAgent())
+	}
 	if err := <-got; err != nil {
 		t.Fatalf("the first connection did not survive the agent's restart: %v", err)
 	}
-	t.Logf("served %s after it was dialled, with the agent away for %s of it at least", time.Since(start), away)
+	t.Logf("served %s after it was dialled, while the agent started, which took %s before", time.Since(start), took)
 	ready(t, far)
 	connected(t, far)
 }

@@ -22,8 +22,10 @@ const (
 	fewest = 20
 )
 
-// Timeout is when a dial has failed: long after any that only had to wait.
-const Timeout = 20 * time.Second
+// Timeout is when a dial has failed: five times the slowest that is known and
+// is answered, 4.4 s through ten endpoints that are dead at once. While agents
+// and Envoys are killed it is 0.3 s, on one core with race detectors.
+const Timeout = 22 * time.Second
 
 // Dial is one connection.
 type Dial struct {
