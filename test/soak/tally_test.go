@@ -13,9 +13,12 @@ func TestTally(t *testing.T) {
 	at := time.Now()
 	sum := tally{deeds: 5, leftOut: 2, repairs: map[int]int{1: 3, 2: 1}}
 	for _, d := range []dial{
-		{to: steady, began: at, ended: at.Add(time.Second), from: "node a-1"}, {to: steady, began: at, ended: at.Add(2 * time.Second), from: "pod b-1"},
-		{to: steady, began: at, ended: at.Add(time.Minute), err: syscall.ETIMEDOUT}, {to: other, began: at, ended: at.Add(time.Hour)},
-		{to: other, err: syscall.ECONNREFUSED}, {name: true},
+		{to: steady, began: at, ended: at.Add(time.Second), from: "node a-1"},
+		{to: steady, began: at, ended: at.Add(2 * time.Second), from: "pod b-1"},
+		{to: steady, began: at, ended: at.Add(time.Minute), err: syscall.ETIMEDOUT},
+		{to: other, began: at, ended: at.Add(time.Hour)},
+		{to: other, err: syscall.ECONNREFUSED},
+		{name: true},
 	} {
 		sum.dialled(&d, steady)
 	}
