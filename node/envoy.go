@@ -34,7 +34,8 @@ const (
 // envoyLook is what Envoy said when it was last asked.
 type envoyLook struct {
 	ejections Ejections
-	out       int // endpoints that are ejected or unhealthy; of no meaning after a failure
+	load      *Load // nil: it did not say
+	out       int   // endpoints that are ejected or unhealthy; of no meaning after a failure
 	err       error
 	inUse     []string                  // clusters with connections since the look before
 	totals    map[string]admin.Counters // by Service
@@ -105,6 +106,9 @@ type envoyAsker struct {
 	*Agent
 	traffic *traffic
 	began   bool // it has said something
+	asked   bool // how loaded it is
+	refused uint64
+	full    quiet
 	failing bool
 }
 
@@ -114,13 +118,19 @@ func (e *envoyAsker) look(ctx context.Context) {
 	within, cancel := context.WithTimeout(ctx, askEnvoyFor)
 	defer cancel()
 	list, err := e.parts.Envoy.Clusters(within)
+	var load admin.Overload
+	if err == nil {
+		load, err = e.parts.Envoy.Overload(within)
+	}
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
 		e.failed(err)
 	default:
 		e.failing = false
-		e.envoy.Publish(e.take(list, time.Now()))
+		next := e.take(list, time.Now())
+		next.load = e.loads(load)
+		e.envoy.Publish(next)
 	}
 }
 

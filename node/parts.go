@@ -125,6 +125,8 @@ type Envoy interface {
 	// Clusters returns the clusters that it holds. It waits until ctx ends at
 	// most. An Envoy that is not there is an error.
 	Clusters(ctx context.Context) ([]admin.Cluster, error)
+	// Overload returns how near it is to what it may use. It waits as long.
+	Overload(ctx context.Context) (admin.Overload, error)
 }
 
 // Cluster is the API server, as far as a node asks it anything but snapshots.

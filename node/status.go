@@ -51,6 +51,7 @@ type Report struct {
 	Nacks     []xds.Nack         `json:"nacks,omitempty"`
 	MoreNacks int                `json:"moreNacks,omitempty"` // refusals that are not listed
 	Ejections *Ejections         `json:"ejections,omitempty"` // nil: Envoy was not asked
+	Load      *Load              `json:"load,omitempty"`      // nil: Envoy did not say
 	Findings  []capture.Finding  `json:"findings,omitempty"`
 	Problems  []topology.Problem `json:"problems,omitempty"`
 	More      int                `json:"moreProblems,omitempty"` // problems that are not listed
@@ -92,8 +93,8 @@ func (l *loop) publish() {
 	}
 	r.Notes = append(unitNotes(l.view.KeysInUse), l.used.notes()...)
 	r.Problems, r.More = l.problems.next(l.view, l.catalog, l.guarded.next(l.snap, l.cfg.ServiceCIDRs))
-	r.Notices = l.problems.notices
 	l.metrics.problems.Set(float64(len(r.Problems) + r.More))
+	r.Notices = l.problems.notices
 	l.report.Store(r)
 }
 
@@ -120,7 +121,7 @@ func (a *Agent) status() Report {
 		r.Nacks, r.MoreNacks = r.Nacks[:maxListed], more
 	}
 	if look, ok := a.envoy.Get(); ok {
-		r.Ejections = &look.ejections
+		r.Ejections, r.Load = &look.ejections, look.load
 	}
 	return r
 }

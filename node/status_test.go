@@ -17,6 +17,7 @@ import (
 	"github.com/gridmesh/gridmesh/node/nodetest"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds"
+	"github.com/gridmesh/gridmesh/xds/admin"
 )
 
 // metric is a counter's or gauge's value, or how many values a histogram has taken.
@@ -223,7 +224,7 @@ func TestTheReportIsBounded(t *testing.T) {
 func TestTheFieldsOfTheReportAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/agent.md")
 	must(t, err)
-	for _, of := range []any{Report{}, APIServer{}, Held{}, Ejections{}, Ejection{}} {
+	for _, of := range []any{Report{}, APIServer{}, Held{}, Ejections{}, Ejection{}, admin.Overload{}} {
 		for f := range fields(reflect.TypeOf(of)) {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if name == "" || !strings.Contains(string(page), "`"+name+"`") {

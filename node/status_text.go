@@ -81,6 +81,9 @@ func (r *Report) envoyLines(p *printer, now time.Time) {
 	if r.Ejections != nil && len(r.Envoys) > 0 {
 		r.Ejections.lines(p, now)
 	}
+	if r.Load != nil && len(r.Envoys) > 0 {
+		r.Load.lines(p)
+	}
 	for _, n := range r.Nacks {
 		p.line("refused", "%s %s (service %s): %s", n.Type, n.Name, n.Service, n.Reason)
 	}

@@ -73,6 +73,7 @@ func (t *traffic) forget(view *topology.View, now time.Time) {
 type envoyMetrics struct {
 	look                                   *latest.Value[*envoyLook]
 	connections, failures, active, ejected *prometheus.Desc
+	open, refused, heap                    *prometheus.Desc
 }
 
 func newEnvoyMetrics(look *latest.Value[*envoyLook]) *envoyMetrics {
@@ -83,12 +84,15 @@ func newEnvoyMetrics(look *latest.Value[*envoyLook]) *envoyMetrics {
 		failures:    prometheus.NewDesc("gridmesh_service_connection_failures_total", "Those of them that failed; the next endpoint is tried then.", by, nil),
 		active:      prometheus.NewDesc("gridmesh_service_open_connections", "Connections to endpoints of a Service that were open when Envoy was last asked.", by, nil),
 		ejected:     prometheus.NewDesc("gridmesh_ejected_endpoints", "Endpoints that Envoy sent nobody to when it was last asked.", nil, nil),
+		open:        prometheus.NewDesc("gridmesh_envoy_open_connections", "Connections of clients that were open when Envoy was last asked.", nil, nil),
+		refused:     prometheus.NewDesc("gridmesh_envoy_refused_connections_total", "Connections that Envoy refused since its start, for it had as many as it takes.", nil, nil),
+		heap:        prometheus.NewDesc("gridmesh_envoy_heap_ratio", "How much of --envoy-heap-limit Envoy used when it was last asked; from 0.95 on it takes no connections.", nil, nil),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (m *envoyMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.connections, m.failures, m.active, m.ejected} {
+	for _, d := range []*prometheus.Desc{m.connections, m.failures, m.active, m.ejected, m.open, m.refused, m.heap} {
 		to <- d
 	}
 }
@@ -111,5 +115,10 @@ func (m *envoyMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 	if look.err == nil {
 		to <- prometheus.MustNewConstMetric(m.ejected, prometheus.GaugeValue, float64(look.out))
+	}
+	if l := look.load; l != nil {
+		to <- prometheus.MustNewConstMetric(m.open, prometheus.GaugeValue, float64(l.Connections))
+		to <- prometheus.MustNewConstMetric(m.refused, prometheus.CounterValue, float64(l.Refused))
+		to <- prometheus.MustNewConstMetric(m.heap, prometheus.GaugeValue, float64(l.Heap)/100)
 	}
 }

@@ -20,8 +20,19 @@ const (
 	usedGone = 24 * time.Hour
 	// usedGrain is how exactly it is known when one had its last connection.
 	usedGrain = time.Hour
-	// usedIdle is how long one without connections is kept.
+	// usedIdle is how long one without connections is kept, and waitIdle how
+	// long one waits for its turn: who dials everything once does not come back.
 	usedIdle = 7 * 24 * time.Hour
+	waitIdle = usedGrain
+)
+
+// worth is what a cluster is worth to be kept, the least first.
+type worth int
+
+const (
+	usedOnce   worth = iota // in a single hour
+	usedBefore              // kept by a run before
+	usedAgain               // in more than one hour
 )
 
 // used are the clusters that Envoy asked for by name or had connections to:
@@ -45,7 +56,7 @@ type use struct {
 	place int           // the later used, the higher
 	there time.Time     // when it was last a Service's
 	last  time.Duration // when it was used, by used.watched
-	again bool          // it was used in more than one hour
+	worth worth
 }
 
 func newUsed() used {
@@ -62,15 +73,21 @@ func (u *used) keep(name string, now time.Time) {
 func (u *used) restore(names []string, now time.Time) {
 	for _, name := range names[max(0, len(names)-usedMax):] {
 		u.keep(name, now)
+		u.seen[name].worth = usedBefore
 	}
 }
 
-// names are those that are kept, the oldest use first.
+// names are those that are kept, in the order in which they give way to others:
+// here, and to what else --preload-max leaves room for.
 func (u *used) names() []string {
 	list := slices.Collect(maps.Keys(u.seen))
-	slices.SortFunc(list, func(a, b string) int { return u.seen[a].place - u.seen[b].place })
+	slices.SortFunc(list, func(a, b string) int { return u.seen[a].compare(u.seen[b]) })
 	return list
 }
+
+// compare puts first what gives way first: what was used longest ago of what is
+// worth least.
+func (u *use) compare(o *use) int { return cmp.Or(cmp.Compare(u.worth, o.worth), u.place-o.place) }
 
 func (u *used) has(name string) bool { _, ok := u.seen[name]; return ok }
 
@@ -93,10 +110,17 @@ func (u *used) inUse(names []string, at time.Time) (moved bool) {
 			u.ask(name)
 		case u.watched-use.last >= usedGrain:
 			u.uses++
-			use.place, use.last, use.again = u.uses, u.watched, true
+			use.place, use.last, use.worth = u.uses, u.watched, usedAgain
 			moved = true
 		}
 	}
+	u.waiting = slices.DeleteFunc(u.waiting, func(name string) bool {
+		gone := !again[name] && u.watched-u.queued[name] >= waitIdle
+		if gone {
+			delete(u.queued, name)
+		}
+		return gone
+	})
 	// Who dials everything once does not come back to it.
 	slices.SortStableFunc(u.waiting, func(a, b string) int { return cmp.Compare(rank(again[a]), rank(again[b])) })
 	return moved
@@ -138,14 +162,15 @@ func (u *used) admit(now time.Time) bool {
 }
 
 // room reports whether there is room for one more. Where there is none, the
-// oldest that was used in a single hour gives way, once that hour is over.
+// first of names gives way that was not used in more than one hour, once that
+// hour is over.
 func (u *used) room() bool {
 	if len(u.seen) < usedMax {
 		return true
 	}
 	oldest := ""
 	for name, use := range u.seen {
-		if !use.again && u.watched-use.last >= usedGrain && (oldest == "" || use.place < u.seen[oldest].place) {
+		if use.worth < usedAgain && u.watched-use.last >= usedGrain && (oldest == "" || use.compare(u.seen[oldest]) < 0) {
 			oldest = name
 		}
 	}

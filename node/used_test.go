@@ -3,12 +3,15 @@ package node
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/xds/render"
 )
 
 func always(string) bool { return true }
@@ -94,6 +97,71 @@ func TestRealUseDisplacesAScan(t *testing.T) {
 	}
 }
 
+// One pod scans 10,000 Services, once and then every hour: what pods really use
+// stays, and stays preferred where --preload-max leaves no room for all; what is
+// kept and saved of a scan is bounded, and goes when the scan is over.
+func TestAScanOfTenThousand(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	u := newUsed()
+	var busy, held []string
+	for i := range 30 {
+		busy = append(busy, fmt.Sprint("busy-", i)) // dialled all the time
+		held = append(held, fmt.Sprint("held-", i)) // used by a run before
+	}
+	u.restore(held, now)
+	most := 0
+	look := func(d time.Duration, names ...string) {
+		for end := now.Add(d); now.Before(end); {
+			now = now.Add(2 * askEnvoyEvery)
+			u.inUse(names, now)
+			u.admit(now)
+			u.age(always, now)
+			most = max(most, len(u.seen)+len(u.waiting)+len(u.queued))
+		}
+	}
+	var all []string
+	for i := range 10_000 {
+		all = append(all, fmt.Sprint("scan-", i))
+	}
+	scan := func() {
+		for _, name := range all {
+			u.ask(name)
+		}
+	}
+	ofScan := func(names []string) (n int) {
+		for _, name := range names {
+			if strings.HasPrefix(name, "scan-") {
+				n++
+			}
+		}
+		return n
+	}
+	look(3*time.Hour, busy...)
+	scan()
+	look(4*time.Hour, busy...)
+	if n, bound := ofScan(u.names()), usedBurst+int(waitIdle/usedEvery); n == 0 || n > bound || len(u.waiting) > 0 {
+		t.Errorf("of one scan %d are kept, want up to %d; %d wait", n, bound, len(u.waiting))
+	}
+	for range 5 {
+		scan()
+		look(time.Hour, busy...)
+	}
+	names := u.names()
+	for _, name := range busy {
+		if at := slices.Index(names, name); at < len(names)-len(busy) {
+			t.Fatalf("%s, which is dialled all the time, is at %d of %d", name, at, len(names))
+		}
+	}
+	if len(names) > usedMax || most > usedMax+2*usedMax {
+		t.Errorf("%d are kept, %d in all", len(names), most)
+	}
+	u.watched += usedIdle // as if it went on for a week
+	look(time.Hour, busy...)
+	if n := ofScan(u.names()); n > 0 || len(u.waiting) > 0 {
+		t.Errorf("a week after the scan %d of it are kept, %d wait", n, len(u.waiting))
+	}
+}
+
 // What is used again does not wait behind what somebody dialled once.
 func TestUsedAgainIsNextInTurn(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
@@ -156,7 +224,7 @@ func TestUsedAges(t *testing.T) {
 	}
 	u.admit(now)
 	u.ask("new")
-	if !u.admit(now.Add(-time.Hour)) || !slices.Equal(u.names(), []string{"here", "new"}) {
+	if !u.admit(now.Add(-time.Hour)) || !slices.Equal(u.names(), []string{"new", "here"}) {
 		t.Errorf("after a clock that jumped: %v", u.names())
 	}
 }
@@ -189,4 +257,25 @@ func TestAScanAndARestart(t *testing.T) {
 			t.Errorf("notes: %q", r.agent.status().Notes)
 		}
 	})
+}
+
+// The pages say the numbers that count here.
+func TestTheNumbersOnThePages(t *testing.T) {
+	udp := render.Default().MaxUDP
+	for page, parts := range map[string][]string{
+		"../docs/ARCHITECTURE.md": {fmt.Sprintf("up to %d that were used", usedMax), fmt.Sprintf("%d a node, and the cluster's DNS", udp), fmt.Sprintf("`--preload-max`, %d", Default().PreloadMax)},
+		"../docs/limits.md": {
+			fmt.Sprintf("up to %d clusters; %d new ones are taken at once, then one every %s", usedMax, usedBurst, usedEvery),
+			fmt.Sprintf("waits for %s", waitIdle), fmt.Sprintf("let go after %d days", usedIdle/(24*time.Hour)), fmt.Sprintf("a node has %d UDP", udp),
+		},
+	} {
+		text, err := os.ReadFile(page)
+		must(t, err)
+		words := strings.Join(strings.Fields(string(text)), " ")
+		for _, part := range parts {
+			if !strings.Contains(words, part) {
+				t.Errorf("%s does not say %q", page, part)
+			}
+		}
+	}
 }

@@ -50,6 +50,7 @@ func (b Bootstrap) YAML() ([]byte, error) {
 			object{"prefix": "listener_manager."},
 			object{"prefix": "control_plane."},
 			object{"prefix": "server."},
+			object{"prefix": "overload."},
 			object{"prefix": "tcp.service."},
 			object{"prefix": "udp.service."},
 		}}}},

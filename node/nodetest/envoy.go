@@ -13,6 +13,7 @@ import (
 type Envoy struct {
 	mu       sync.Mutex
 	clusters []admin.Cluster
+	overload admin.Overload
 	err      error
 	latency  time.Duration
 	asked    int
@@ -23,6 +24,20 @@ func (e *Envoy) Say(list ...admin.Cluster) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.clusters, e.err = list, nil
+}
+
+// Load sets how loaded it is.
+func (e *Envoy) Load(o admin.Overload) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.overload = o
+}
+
+// Overload implements node.Envoy.
+func (e *Envoy) Overload(context.Context) (admin.Overload, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.overload, e.err
 }
 
 // Fail lets it give no answer but an error.
