@@ -157,7 +157,7 @@ func kernelAddress(text string) (string, error) {
 }
 
 // Those come with what they count.
-var onlyWhenCounted = []string{"gridmesh_xds_nacks_total", "gridmesh_node_findings", "gridmesh_feed_held_total", "gridmesh_service_"}
+var onlyWhenCounted = []string{"gridmesh_xds_nacks_total", "gridmesh_node_findings", "gridmesh_feed_held_total", "gridmesh_service_", "gridmesh_envoy_"}
 
 // alertsHaveData looks for what alerts ask of agent and DNS in what they show.
 func alertsHaveData(text string) error {
