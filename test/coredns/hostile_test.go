@@ -60,8 +60,10 @@ func TestHostileClients(t *testing.T) {
 		"nonsense over UDP":  func(t *testing.T) { nonsense(t, address, question) },
 		"asks and reads not": func(t *testing.T) { pipelined(t, address, frame) },
 		"says nothing":       func(t *testing.T) { holds(t, address, func(net.Conn) error { return nil }) },
-		"half a question":    func(t *testing.T) { holds(t, address, func(c net.Conn) error { _, err := c.Write(frame[:5]); return err }) },
-		"one question":       func(t *testing.T) { holds(t, address, func(c net.Conn) error { _, err := c.Write(frame); return err }) },
+		"half a question": func(t *testing.T) {
+			holds(t, address, func(c net.Conn) error { _, err := c.Write(frame[:5]); return err })
+		},
+		"one question": func(t *testing.T) { holds(t, address, func(c net.Conn) error { _, err := c.Write(frame); return err }) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			attack(t)
