@@ -44,11 +44,16 @@ func TestHostileClients(t *testing.T) {
 `, dir))
 	const name = "web.default.svc.cluster.local."
 	served := func() error {
-		m, err := ask(address, name, dns.TypeA)
-		if err == nil && len(m.Answer) != 1 {
-			err = fmt.Errorf("%d records", len(m.Answer))
+		for qtype, want := range map[uint16]int{dns.TypeA: 1, dns.TypeAAAA: 0} {
+			m, err := ask(address, name, qtype)
+			if err != nil {
+				return err
+			}
+			if m.Rcode != dns.RcodeSuccess || len(m.Answer) != want {
+				return fmt.Errorf("%s: %s with %d records", dns.TypeToString[qtype], dns.RcodeToString[m.Rcode], len(m.Answer))
+			}
 		}
-		return err
+		return nil
 	}
 	wait.Eventually(t, served)
 	question, err := new(dns.Msg).SetQuestion(name, dns.TypeA).Pack()
