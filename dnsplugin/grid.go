@@ -106,9 +106,12 @@ func (g *Grid) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (
 	result := g.fill(m, now.index, &req, zone)
 	if result == answer.NotFound {
 		reply, busy := g.askNext(ctx, &req)
+		if reply != nil {
+			result, busy = g.catchUp(m, now, &req, zone, reply)
+		}
 		switch {
-		case reply != nil:
-			if result = g.catchUp(m, now, &req, zone, reply); result == answer.NotFound {
+		case reply != nil && !busy:
+			if result == answer.NotFound {
 				g.known.set(qname, reply.Rcode == dns.RcodeSuccess)
 				requests.WithLabelValues(metrics.WithServer(ctx), "passed").Inc()
 				return dns.RcodeSuccess, w.WriteMsg(reply)

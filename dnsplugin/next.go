@@ -106,20 +106,25 @@ func (g *Grid) askNext(ctx context.Context, req *request.Request) (reply *dns.Ms
 // catchUp is for a Service that the next plugin knows and the data here does
 // not: it may be a grid's, just made, whose endpoints others do not tell apart
 // by unit. It waits for newer data, and answers from them where they have the
-// name.
-func (g *Grid) catchUp(m *dns.Msg, old *state, req *request.Request, zone string, reply *dns.Msg) answer.Result {
+// name. busy is that too many wait already.
+func (g *Grid) catchUp(m *dns.Msg, old *state, req *request.Request, zone string, reply *dns.Msg) (result answer.Result, busy bool) {
 	if len(reply.Answer) == 0 || !dns.IsSubDomain("svc."+zone, req.Name()) {
-		return answer.NotFound
+		return answer.NotFound, false
 	}
+	client := req.IP()
+	if may, _ := g.pending.enter(client); !may {
+		return answer.NotFound, true
+	}
+	defer g.pending.leave(client)
 	for begin := time.Now(); ; time.Sleep(catchUpTimeout / 100) {
 		if now := g.now.Load(); now != old {
 			if result := g.fill(m, now.index, req, zone); result != answer.NotFound {
-				return result
+				return result, false
 			}
 			old = now
 		}
 		if time.Since(begin) > catchUpTimeout {
-			return answer.NotFound
+			return answer.NotFound, false
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,6 +55,44 @@ func manyQuestionsDenyNothing(t *testing.T) {
 			t.Errorf("beside %d clients: %s, want %s", clients, dns.RcodeToString[got], dns.RcodeToString[want])
 		}
 		wg.Wait()
+	}
+}
+
+// Names that the next plugin has and the data here has not yet wait for the data
+// within the same bounds, however fast the next plugin is.
+func TestWaitingForDataIsBounded(t *testing.T) { synctest.Test(t, waitingForDataIsBounded) }
+
+func waitingForDataIsBounded(t *testing.T) {
+	g := plugged(answer.Config{Services: true})
+	g.Next = plugin.HandlerFunc(func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+		m := new(dns.Msg).SetReply(r)
+		m.Answer = []dns.RR{test.A(r.Question[0].Name + " 5 IN A 192.0.2.1")}
+		return dns.RcodeSuccess, w.WriteMsg(m)
+	})
+	var wg sync.WaitGroup
+	var found, failed atomic.Int64
+	for i := range 10 * maxClient {
+		wg.Go(func() {
+			switch rcode := asks(g, "10.1.0.1", fmt.Sprintf("x%d.shop.svc.cluster.local.", i)); rcode {
+			case dns.RcodeSuccess:
+				found.Add(1)
+			case dns.RcodeServerFailure:
+				failed.Add(1)
+			default:
+				t.Errorf("question %d is answered %s", i, dns.RcodeToString[rcode])
+			}
+		})
+	}
+	synctest.Wait() // those who wait wait; the others were answered
+	if n := failed.Load(); n < 9*maxClient || found.Load() > 0 {
+		t.Errorf("%d wait for data, %d were answered; at most %d of a client may wait", 10*maxClient-n-found.Load(), found.Load(), maxClient)
+	}
+	wg.Wait()
+	if n := found.Load(); n == 0 || n > maxClient {
+		t.Errorf("%d were answered in the end", n)
+	}
+	if got := asks(g, "10.1.0.2", "late.shop.svc.cluster.local."); got != dns.RcodeSuccess {
+		t.Errorf("another client is answered %s", dns.RcodeToString[got])
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	_ "github.com/coredns/coredns/plugin/reload"
 	_ "github.com/coredns/coredns/plugin/rewrite"
 	_ "github.com/coredns/coredns/plugin/template"
+	_ "github.com/coredns/coredns/plugin/timeouts"
 
 	_ "github.com/gridmesh/gridmesh/dnsplugin"
 	_ "github.com/gridmesh/gridmesh/dnsplugin/nodelocal"
@@ -36,7 +37,7 @@ import (
 // directives is the order in which plugins see a request, as CoreDNS has it;
 // grid comes right before kubernetes, behind cache and rewrite.
 var directives = []string{
-	"nodelocal", "reload", "debug", "bind", "health", "ready", "prometheus", "errors", "log", "acl", "loadbalance", "rewrite", "cache",
+	"nodelocal", "timeouts", "reload", "debug", "bind", "health", "ready", "prometheus", "errors", "log", "acl", "loadbalance", "rewrite", "cache",
 	"template", "hosts", "grid", "kubernetes", "loop", "forward",
 }
 
