@@ -25,8 +25,12 @@ type (
 // demand included. The short retry back-off matters: with Envoy's default a
 // stream that was away for half a minute comes back half a minute late.
 func (b Bootstrap) YAML() ([]byte, error) {
+	node := object{"id": b.Node, "cluster": "gridmesh"}
+	if most := maxConnections(b.HeapBytes); most > 0 {
+		node["metadata"] = object{maxConnectionsKey: most} // Envoy tells it to the xDS server
+	}
 	doc := object{
-		"node": object{"id": b.Node, "cluster": "gridmesh"},
+		"node": node,
 		"admin": object{
 			"address": object{"pipe": object{"path": b.AdminSocket, "mode": 0o600}},
 			// Whoever looks after a full Envoy gets in.
@@ -94,6 +98,12 @@ func soMark(mark uint32) object {
 // buffers (19 KiB were measured).
 const heapPerConnection = 20 << 10
 
+// maxConnectionsKey is where the metadata of an Envoy's node say how many
+// connections it takes.
+const maxConnectionsKey = "gridmesh.io/max-connections"
+
+func maxConnections(heap uint64) uint64 { return heap / 2 / heapPerConnection }
+
 // overload keeps Envoy inside its memory: what connections can use up is
 // bounded by their number, and refused at once beyond it; what is left of the
 // limit is for clusters, which the xDS server bounds (Config.MaxOnDemand). At the
@@ -114,7 +124,7 @@ func overload(heap uint64) object {
 			}},
 			object{"name": monitors + "global_downstream_max_connections", "typed_config": object{
 				"@type":                             kinds + "downstream_connections.v3.DownstreamConnectionsConfig",
-				"max_active_downstream_connections": heap / 2 / heapPerConnection,
+				"max_active_downstream_connections": maxConnections(heap),
 			}},
 		},
 		"actions": array{above("shrink_heap", 0.9), above("stop_accepting_connections", 0.95)},

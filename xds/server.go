@@ -72,6 +72,9 @@ type Stream struct {
 	// Over are the clusters that it asked for and did not get, for it has as
 	// many as it may.
 	Over int `json:"over,omitempty"`
+	// MaxConnections is how many connections of clients it takes, by its
+	// bootstrap; 0 where nothing bounds them.
+	MaxConnections int `json:"maxConnections,omitempty"`
 }
 
 // New returns a server without a catalog.
@@ -122,6 +125,18 @@ func (s *Server) Streams() []Stream {
 	}
 	slices.SortFunc(list, func(a, b Stream) int { return a.Since.Compare(b.Since) })
 	return list
+}
+
+// ClientShare is how many connections one client may hold: a quarter of what
+// the connected Envoys take, of the smallest of them; 0 where none is bounded.
+func (s *Server) ClientShare() int {
+	share := 0
+	for _, st := range s.Streams() {
+		if n := (st.MaxConnections + 3) / 4; n > 0 && (share == 0 || n < share) {
+			share = n
+		}
+	}
+	return share
 }
 
 // Nacks returns what Envoy refuses at the moment, by type and name.

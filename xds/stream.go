@@ -2,6 +2,7 @@ package xds
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"sync"
 	"time"
@@ -196,7 +197,7 @@ func (st *stream) checkNode(node *core.Node) error {
 	v := node.GetUserAgentBuildVersion().GetVersion()
 	text := fmt.Sprintf("%d.%d.%d", v.GetMajorNumber(), v.GetMinorNumber(), v.GetPatch())
 	st.mu.Lock()
-	st.info.Node, st.info.Version = node.GetId(), text
+	st.info.Node, st.info.Version, st.info.MaxConnections = node.GetId(), text, connectionsOf(node)
 	st.mu.Unlock()
 	if v.GetMajorNumber() < oldestMajor || v.GetMajorNumber() == oldestMajor && v.GetMinorNumber() < oldestMinor {
 		err := status.Errorf(codes.FailedPrecondition, "Envoy %s is too old for gridmesh, which needs %d.%d or newer: update the Envoy image of this node", text, oldestMajor, oldestMinor)
@@ -205,6 +206,15 @@ func (st *stream) checkNode(node *core.Node) error {
 	}
 	st.server.cfg.Log.Info("Envoy connected", obs.KeyNode, node.GetId(), obs.KeyVersion, text)
 	return nil
+}
+
+// connectionsOf reads how many connections an Envoy takes; nonsense is none.
+func connectionsOf(node *core.Node) int {
+	n := node.GetMetadata().GetFields()[maxConnectionsKey].GetNumberValue()
+	if !(n >= 1 && n <= math.MaxInt32) { // NaN is neither
+		return 0
+	}
+	return int(n)
 }
 
 func (st *stream) takeDirty() {
