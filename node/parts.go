@@ -41,6 +41,9 @@ type Parts struct {
 	// WatchLinks fills a one-slot channel when RefreshBridges or Repair may
 	// have something to do, and closes it after the end of ctx.
 	WatchLinks func(ctx context.Context) (<-chan struct{}, error)
+	// Clients bounds the connections of each client, beside the loop, until
+	// ctx ends; nil where nothing does.
+	Clients func(ctx context.Context) error
 	// Envoy is asked beside the loop; nil where it is not asked anything.
 	Envoy Envoy
 	// Cluster is the API server; nil where there is none.

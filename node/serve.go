@@ -53,6 +53,9 @@ func (a *Agent) members(l *loop) []member {
 	if a.parts.Envoy != nil {
 		list = append(list, member{"envoy", a.followEnvoy})
 	}
+	if a.parts.Clients != nil {
+		list = append(list, member{"clients", a.parts.Clients})
+	}
 	if a.cfg.HostsFile != "" {
 		list = append(list, member{"hosts file", a.keepHosts})
 	}
