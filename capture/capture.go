@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
@@ -20,11 +21,12 @@ type Capture struct {
 	table     *table
 	planner   *plan.Planner
 	bridges   []rules.PodBridge
-	lifting   string         // what rendition said of the bridges' rules when they were written
-	moved     bool           // Repair followed the node's network, and RefreshBridges has not said so
-	ipv6      bool           // lo has it; the routes follow
-	known     []netip.Prefix // guarded until a whole view says what is
-	found     bool           // rules of a run before, at Install
+	lifting   string                         // what rendition said of the bridges' rules when they were written
+	moved     bool                           // Repair followed the node's network, and RefreshBridges has not said so
+	ipv6      bool                           // lo has it; the routes follow
+	known     []netip.Prefix                 // guarded until a whole view says what is
+	guarded   atomic.Pointer[[]netip.Prefix] // what guard said last, for Clients
+	found     bool                           // rules of a run before, at Install
 	installed bool
 	outdated  bool         // the rules are to be installed again, for cfg is another
 	held      state        // how the kernel's elements stand to the planner's
@@ -74,6 +76,7 @@ func (c *Capture) Install(guard []netip.Prefix) (err error) {
 		return err
 	}
 	c.known = plan.Disjoint(guard)
+	c.tellGuard()
 	if c.found && len(c.cfg.PodCIDRs) == 0 {
 		c.outdated = true
 		_, guarded := c.table.addGuard(c.known)
@@ -104,6 +107,11 @@ func (c *Capture) guard() []netip.Prefix {
 		return c.planner.Guard()
 	}
 	return plan.Disjoint(slices.Concat(c.known, c.planner.Guard()))
+}
+
+func (c *Capture) tellGuard() {
+	list := c.guard()
+	c.guarded.Store(&list)
 }
 
 func (c *Capture) install() error {
@@ -176,12 +184,12 @@ func (c *Capture) Retract(v *topology.View, provisional bool) error {
 	change := c.planner.Next(v)
 	was := c.held
 	c.held, c.pending = unsure, nil
-	switch {
-	case provisional:
+	c.goal = synced
+	if provisional {
 		c.goal = merged
-		return nil
-	case was != synced:
-		c.goal = synced
+	}
+	c.tellGuard()
+	if provisional || was != synced {
 		return nil
 	}
 	c.pending = change

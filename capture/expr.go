@@ -265,7 +265,7 @@ var datatypes = map[string]nftables.SetDatatype{
 }
 
 func newSet(t *nftables.Table, s rules.Set) *nftables.Set {
-	out := &nftables.Set{Table: t, Name: s.Name, Interval: s.Interval, Concatenation: len(s.Type) > 1}
+	out := &nftables.Set{Table: t, Name: s.Name, Interval: s.Interval, HasTimeout: s.Timeout, Concatenation: len(s.Type) > 1}
 	types := make([]nftables.SetDatatype, len(s.Type))
 	for i, name := range s.Type {
 		types[i] = datatypes[name]

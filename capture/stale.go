@@ -23,6 +23,7 @@ const (
 	diagMsgLen       = 72
 	diagIDOffset     = 4 // of inet_diag_sockid in inet_diag_msg
 	diagIDLen        = 48
+	diagInodeOffset  = 68
 	diagMark         = 15
 	// openStates are ESTABLISHED, FIN_WAIT1, FIN_WAIT2 and CLOSE_WAIT.
 	openStates = 1<<1 | 1<<4 | 1<<5 | 1<<8
@@ -34,6 +35,7 @@ type socket struct {
 	id          [diagIDLen]byte
 	local, peer netip.AddrPort
 	mark        uint32
+	held        bool // a process has it, and not the kernel alone
 }
 
 // CloseStale resets Envoy's connections to endpoints that plan.Stale picks and
@@ -79,7 +81,7 @@ func (c *Capture) dialled(all []socket) ([]plan.Dialled, error) {
 		case c.planner.Guards(s.local.Addr()):
 			open = append(open, plan.Dialled{Client: s.peer.Addr(), Frontend: s.local})
 		case !c.cfg.KeepBridgeNetfilter:
-		case s.local.Port() == c.cfg.Ports.RedirectKeep(), s.local.Port() == c.cfg.Ports.RedirectPlain():
+		case redirectPort(c.cfg, s.local.Port()):
 			redirected = append(redirected, s)
 		}
 	}
@@ -155,7 +157,7 @@ func parseSocket(b []byte) (s socket, ok bool) {
 	if len(b) < diagMsgLen {
 		return s, false
 	}
-	s.family = b[0]
+	s.family, s.held = b[0], nlenc.Uint32(b[diagInodeOffset:diagMsgLen]) != 0
 	copy(s.id[:], b[diagIDOffset:])
 	length := 4
 	if s.family == unix.AF_INET6 {

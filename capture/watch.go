@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,7 +39,8 @@ func groups(list ...int) (mask uint32) {
 // network's bridge comes with the first pod, and takes the MAC of its lowest
 // port unless somebody gave it one), rules of routing, our route, and our
 // tables of nftables, whoever wrote there. What is lost on the way, under load,
-// is a wake-up too. The channel is closed when nothing of Watch runs any more:
+// is a wake-up too, and so is the beginning: what changed before Watch is for
+// who was waked to read. The channel is closed when nothing of Watch runs any more:
 // ctx has ended, or the kernel tells nothing any more.
 func Watch(ctx context.Context) (<-chan struct{}, error) {
 	route, err := nl.Dial(unix.NETLINK_ROUTE, &nl.Config{Groups: routeGroups})
@@ -50,6 +52,7 @@ func Watch(ctx context.Context) (<-chan struct{}, error) {
 		return nil, errors.Join(fmt.Errorf("watch nftables: %w", err), route.Close())
 	}
 	wake := make(chan struct{}, 1)
+	wake <- struct{}{}
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { defer cancel(); receive(ctx, route, ofRouting, wake) })
@@ -99,16 +102,26 @@ func ofRouting(m nl.Message) bool {
 }
 
 // ofOurTables takes what is about a table of our name: in every message about
-// a table or about something in it, the first attribute names it.
+// a table or about something in it, the first attribute names it. Who is over
+// its share is for Clients alone to say, which says it all the time.
 func ofOurTables(m nl.Message) bool {
 	attrs, err := attributes(m)
 	if err != nil || m.Header.Type == nftMessage(unix.NFT_MSG_NEWGEN) {
 		return false
 	}
+	ofElements := m.Header.Type == nftMessage(unix.NFT_MSG_NEWSETELEM) || m.Header.Type == nftMessage(unix.NFT_MSG_DELSETELEM)
+	ours := false
 	for attrs.Next() {
-		if attrs.Type() == unix.NFTA_TABLE_NAME {
-			return attrs.String() == rules.Name
+		switch attrs.Type() {
+		case unix.NFTA_TABLE_NAME: // and NFTA_SET_ELEM_LIST_TABLE
+			ours = attrs.String() == rules.Name
+		case unix.NFTA_SET_ELEM_LIST_SET:
+			if ofElements && slices.Contains(clientSets, attrs.String()) {
+				return false
+			}
 		}
 	}
-	return false
+	return ours
 }
+
+var clientSets = bothOf(rules.Over)

@@ -34,6 +34,7 @@ const (
 	Hairpin SetName = "hairpin" // (endpoint, endpoint): a pod that may meet itself
 	Guard   SetName = "guard"   // ranges of Services: what may not leave unserved
 	Pods    SetName = "pods"    // ranges of this node's pods: sources that are kept
+	Over    SetName = "over"    // clients that hold more connections than their share
 )
 
 // SetName is a set that exists once a family.
@@ -68,6 +69,8 @@ const (
 	// Hairpin sees what leaves Envoy: a pod that is its own endpoint would
 	// take an answer with its own address for a martian.
 	Hairpins = "hairpin"
+	// Crowd refuses, and counts, what clients over their share try to open.
+	Crowd = "crowd"
 )
 
 // take hands packets of a served frontend to Envoy's listeners.
@@ -80,7 +83,7 @@ func refuse(f Family) string { return "refuse" + string(f) }
 // what changes is the content of its sets.
 func Inet(cfg plan.Config) *Table {
 	t := &Table{Family: "inet", Name: Name, Sets: sets(), cfg: cfg}
-	t.Chains = []Chain{capture(), divert(cfg), local(cfg), guardForward(), guardOutput(cfg), guardLast(), hairpin(cfg)}
+	t.Chains = []Chain{capture(), divert(cfg), local(cfg), guardForward(), guardOutput(cfg), guardLast(), hairpin(cfg), crowd()}
 	for _, f := range Families {
 		t.Chains = append(t.Chains, taking(cfg, f), refusing(f))
 	}
@@ -103,7 +106,8 @@ func sets() []Set {
 			Set{Name: Silent.For(f), Type: frontend},
 			Set{Name: Hairpin.For(f), Type: []string{addr, addr}},
 			Set{Name: Guard.For(f), Type: []string{addr}, Interval: true},
-			Set{Name: Pods.For(f), Type: []string{addr}, Interval: true})
+			Set{Name: Pods.For(f), Type: []string{addr}, Interval: true},
+			Set{Name: Over.For(f), Type: []string{addr}, Timeout: true})
 	}
 	slices.SortFunc(list, func(a, b Set) int { return strings.Compare(a.Name, b.Name) })
 	return list
@@ -122,7 +126,7 @@ func capture() Chain {
 }
 
 func taking(cfg plan.Config, f Family) Chain {
-	c := Chain{Name: take(f)}
+	c := Chain{Name: take(f), Rules: []Rule{{Is{f}, L4{topology.TCP}, New{}, Saddr{f, Over}, Jump{Crowd}}}}
 	if cfg.KeepBridgeNetfilter {
 		// There the bridge's own pass through prerouting drops the socket that
 		// tproxy assigned: left to Redirect.
@@ -141,6 +145,10 @@ func taking(cfg plan.Config, f Family) Chain {
 		// from; all others meet the guard.
 		Rule{Mark{Equal, cfg.Mark, cfg.Mask}, Jump{refuse(f)}})
 	return c
+}
+
+func crowd() Chain {
+	return Chain{Name: Crowd, Rules: []Rule{{L4{topology.TCP}, Counter{}, ResetTCP}}}
 }
 
 func refusing(f Family) Chain {

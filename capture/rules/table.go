@@ -25,6 +25,7 @@ type Set struct {
 	Name     string
 	Type     []string // several: a concatenation
 	Interval bool
+	Timeout  bool // elements may go by themselves
 }
 
 // Chain is a list of rules. One without a hook is only jumped to.
@@ -83,6 +84,9 @@ func (t *Table) String() string {
 		fmt.Fprintf(&b, "\tset %s {\n\t\ttype %s\n", s.Name, strings.Join(s.Type, " . "))
 		if s.Interval {
 			b.WriteString("\t\tflags interval\n")
+		}
+		if s.Timeout {
+			b.WriteString("\t\tflags timeout\n")
 		}
 		b.WriteString("\t}\n")
 	}

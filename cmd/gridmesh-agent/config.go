@@ -25,6 +25,9 @@ type config struct {
 	manifests  string
 	procSys    string
 	verbose    bool
+	// clientConnections is how many one client may hold; 0 for a quarter of
+	// what Envoy says that it takes.
+	clientConnections int
 
 	// Flags in words of their own, which complete reads.
 	mark, datapath, bridgeNF, keysReading, policies string
@@ -69,6 +72,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.DurationVar(&n.Render.ConnectTimeout, "connect-timeout", n.Render.ConnectTimeout, "how long Envoy waits for an endpoint of the unit before it tries the next")
 	f.IntVar(&n.PreloadMax, "preload-max", n.PreloadMax, "most clusters that Envoy holds without being asked")
 	f.Uint64Var(&c.envoyHeapMiB, "envoy-heap-limit", 0, "MiB of heap at which Envoy stops to accept connections, for bootstrap; 0 for no limit")
+	f.IntVar(&c.clientConnections, "client-connections", 0, "most TCP connections that one client address may hold through Envoy; 0 for a quarter of what --envoy-heap-limit lets Envoy take")
 	f.StringVar(&c.keysReading, "topology-keys", c.keysReading, "reading of several topologyKeys: ordered, or union as SuperEdge's")
 	f.StringVar(&c.datapath, "datapath", c.datapath, "envoy; kernel is not built yet")
 	f.StringVar(&c.bridgeNF, "bridge-netfilter", c.bridgeNF, "bridge-nf-call-iptables where pods hang on a bridge: clear sets it to 0, keep leaves it and redirects instead")
@@ -88,6 +92,9 @@ func (c *config) complete() error {
 	n := &c.node
 	n.ProxyMode, n.PodCIDRs, n.ServiceCIDRs = c.datapath, c.capture.PodCIDRs, c.capture.ServiceCIDRs
 	n.Render.Ports, n.Render.Mark, n.Render.Redirect = c.capture.Ports, c.capture.Own(), c.capture.KeepBridgeNetfilter
+	if c.clientConnections < 0 {
+		errs = append(errs, fmt.Errorf("--client-connections %d: must not be negative; 0 is a quarter of what Envoy takes", c.clientConnections))
+	}
 	errs = append(errs, n.Validate())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w: %w", run.ErrUsage, err)

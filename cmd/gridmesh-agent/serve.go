@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -41,9 +42,16 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 		LockNetwork: lockNetwork, Inspect: capture.Inspector(), Networks: capture.Networks, WatchLinks: capture.Watch,
 		Envoy: admin.New(c.adminSocket),
 	}
+	var server *xds.Server
 	parts.XDS = func(requested func([]string), refused func(xds.Nack)) node.XDS {
-		return xds.New(xds.Config{Log: log, Metrics: xds.NewMetrics(parts.Registry), Asked: requested, Refused: refused})
+		server = xds.New(xds.Config{Log: log, Metrics: xds.NewMetrics(parts.Registry), Asked: requested, Refused: refused})
+		return server
 	}
+	clients := capture.NewClients(kernel, func() int { return cmp.Or(c.clientConnections, server.ClientShare()) }, log)
+	if err := clients.Register(parts.Registry); err != nil {
+		return err
+	}
+	parts.Clients = clients.Run
 	if c.manifests != "" {
 		if err := readable(c.manifests); err != nil {
 			return err

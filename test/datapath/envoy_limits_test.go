@@ -32,14 +32,9 @@ func open(ns *netlab.NS, f *fleet) (net.Conn, error) {
 	return conn, err
 }
 
-// A pod that opens connections without end does not take Envoy's memory: at a
-// number that follows from the heap limit it is refused, at once, until some
-// are closed; whoever looks after Envoy gets in.
-func TestConnectionsAreBoundedByTheHeapLimit(t *testing.T) {
-	f := deploy(t, "limits", `["unit"]`)
-	f.served(t)
-	e := named(t, "a-1")
-	const heap, most = 64, 64 << 20 / 2 / (20 << 10) // MiB, connections
+// limitHeap starts the Envoy of a node anew with a heap limit, for a test.
+func limitHeap(t *testing.T, e *edge.Node, mib int) {
+	t.Helper()
 	kept := e.Flags
 	restart := func(flags ...string) {
 		e.Envoy.Kill()
@@ -49,8 +44,26 @@ func TestConnectionsAreBoundedByTheHeapLimit(t *testing.T) {
 		connected(t, e)
 	}
 	t.Cleanup(func() { restart(kept...) })
-	restart(append(slices.Clone(kept), "--envoy-heap-limit", fmt.Sprint(heap))...)
-	from := f.pods["a-1"].NS
+	restart(append(slices.Clone(kept), "--envoy-heap-limit", fmt.Sprint(mib))...)
+}
+
+// Pods that open connections without end do not take Envoy's memory: at a
+// number that follows from the heap limit they are refused, at once, until
+// some are closed; whoever looks after Envoy gets in.
+func TestConnectionsAreBoundedByTheHeapLimit(t *testing.T) {
+	f := deploy(t, "limits", `["unit"]`)
+	f.served(t)
+	e := named(t, "a-1")
+	const heap, most = 64, 64 << 20 / 2 / (20 << 10) // MiB, connections
+	limitHeap(t, e, heap)
+	pods := []*netlab.NS{f.pods["a-1"].NS}
+	for i := range 5 { // none of them comes to its own share
+		pod, err := e.AddPod(fmt.Sprintf("limits-more-%d", i))
+		must(t, err)
+		t.Cleanup(func() { must(t, pod.Remove()) })
+		pods = append(pods, pod.NS)
+	}
+	from := pods[0]
 	wait.Eventually(t, func() error {
 		_, err := edge.Ask(from, "tcp", f.at(0), time.Second)
 		return err
@@ -64,7 +77,7 @@ func TestConnectionsAreBoundedByTheHeapLimit(t *testing.T) {
 		}
 	})
 	for len(list) <= most {
-		conn, err := open(from, f)
+		conn, err := open(pods[len(list)%len(pods)], f)
 		if err != nil {
 			t.Logf("connection %d: %v", len(list)+1, err)
 			break

@@ -1,0 +1,262 @@
+package capture
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	nl "github.com/mdlayher/netlink"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/capture/rules"
+	"github.com/gridmesh/gridmesh/internal/obs"
+)
+
+const (
+	// clientsEvery is how often connections are counted at most.
+	clientsEvery = 100 * time.Millisecond
+	// clientsEffort is which part of the time may go into that, as long as who
+	// is over is written often enough.
+	clientsEffort = 20
+	// overTimeout is for how long a client is refused where nobody counts any
+	// more; it is written anew before that.
+	overTimeout, overRefresh = 5 * time.Second, time.Second
+	// sayEvery bounds the log, for who is over may come and go.
+	sayEvery = time.Minute
+)
+
+// Clients keeps one client from taking all connections that Envoy may have:
+// who holds more than its share may open no more until it holds less. Envoy
+// bounds them all together only, and the kernel's own count (ct count) takes
+// the short connections of a busy client for open ones (docs/adr/0008).
+//
+// It runs beside the owner of the Capture, of which it uses what does not change.
+type Clients struct {
+	cfg    plan.Config
+	guard  *atomic.Pointer[[]netip.Prefix]
+	most   func() int
+	log    *slog.Logger
+	share  plan.Share
+	table  *nftables.Table
+	sets   map[rules.Family]*nftables.Set
+	wrote  time.Time
+	said   time.Time // that somebody is over
+	failed bool      // the last look did, and that was said
+	seen   uint64    // what the rule has counted, when it was last asked
+
+	over    atomic.Int64
+	refused atomic.Uint64
+}
+
+// NewClients makes what bounds the clients of a capture to as many connections
+// each as most says at the moment; 0 is no bound.
+func NewClients(c *Capture, most func() int, log *slog.Logger) *Clients {
+	t := &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}
+	clients := &Clients{cfg: c.cfg, guard: &c.guarded, most: most, log: log, table: t, sets: map[rules.Family]*nftables.Set{}}
+	for _, f := range rules.Families {
+		for _, s := range rules.Inet(c.cfg).Sets {
+			if s.Name == rules.Over.For(f) {
+				clients.sets[f] = newSet(t, s)
+			}
+		}
+	}
+	return clients
+}
+
+// Register registers the metrics.
+func (c *Clients) Register(r prometheus.Registerer) error {
+	return errors.Join(
+		r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "gridmesh_clients_over_share", Help: "Clients that hold more connections than one of them may, and are refused more.",
+		}, func() float64 { return float64(c.over.Load()) })),
+		r.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "gridmesh_client_connections_refused_total", Help: "Attempts to connect that were refused to clients over their share.",
+		}, func() float64 { return float64(c.refused.Load()) })))
+}
+
+// Run counts until ctx ends.
+func (c *Clients) Run(ctx context.Context) error {
+	timer := time.NewTimer(clientsEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		start := time.Now()
+		err := c.look(start)
+		if failed := err != nil; failed != c.failed {
+			c.failed = failed
+			if failed {
+				c.log.Error("cannot bound the connections of one client; it may take all that Envoy has", obs.KeyErr, err)
+			}
+		}
+		timer.Reset(min(max(clientsEvery, clientsEffort*time.Since(start)), overRefresh))
+	}
+}
+
+// look counts where anybody may be over, and refuses who is.
+func (c *Clients) look(now time.Time) error {
+	most, were := c.most(), c.share.Any()
+	if !were && (most == 0 || !crowded(most)) {
+		return nil
+	}
+	var held map[netip.Addr]int
+	if most > 0 {
+		var err error
+		if held, err = c.held(); err != nil {
+			return err
+		}
+	}
+	over, fresh := c.share.Judge(held, most)
+	if len(fresh) > 0 && now.Sub(c.said) > sayEvery {
+		c.said = now
+		c.log.Warn("clients hold more connections than one of them may and are refused more, until they hold less",
+			obs.KeyConnections, held[fresh[0]], obs.KeyWhich, fresh[:min(len(fresh), 3)])
+	}
+	changed := int64(len(over)) != c.over.Swap(int64(len(over))) || len(fresh) > 0
+	if !changed && (len(over) == 0 || now.Sub(c.wrote) < overRefresh) {
+		return nil
+	}
+	if err := c.write(over); err != nil {
+		c.wrote = time.Time{} // the next look writes
+		return err
+	}
+	c.wrote = now
+	return c.ask()
+}
+
+// held counts the connections that Envoy has with each client.
+func (c *Clients) held() (map[netip.Addr]int, error) {
+	conn, err := nl.Dial(unix.NETLINK_SOCK_DIAG, nil)
+	if err != nil {
+		return nil, fmt.Errorf("open sock_diag: %w", err)
+	}
+	defer conn.Close()
+	var guard []netip.Prefix
+	if known := c.guard.Load(); known != nil {
+		guard = *known
+	}
+	held := map[netip.Addr]int{}
+	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
+		list, err := sockets(conn, family)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range list {
+			taken := covers(guard, s.local.Addr()) || c.cfg.KeepBridgeNetfilter && redirectPort(c.cfg, s.local.Port())
+			if s.held && taken {
+				held[s.peer.Addr()]++
+			}
+		}
+	}
+	return held, nil
+}
+
+// write makes the kernel refuse these clients. They are let go by themselves
+// where nobody writes them any more: a process that died must not keep
+// refusing who is below its share by now.
+func (c *Clients) write(over []netip.Addr) error {
+	conn, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("open nftables: %w", err)
+	}
+	for _, f := range rules.Families {
+		conn.FlushSet(c.sets[f])
+		var list []nftables.SetElement
+		for _, client := range over {
+			if familyOf(client) == f {
+				list = append(list, nftables.SetElement{Key: client.AsSlice(), Timeout: overTimeout})
+			}
+		}
+		for len(list) > 0 {
+			n := min(len(list), chunk)
+			if err := conn.SetAddElements(c.sets[f], list[:n]); err != nil {
+				return fmt.Errorf("set %s: %w", c.sets[f].Name, err)
+			}
+			list = list[n:]
+		}
+	}
+	if err := conn.Flush(); err != nil {
+		return fmt.Errorf("write the clients that are over their share: %w", err)
+	}
+	return nil
+}
+
+// ask reads how many attempts were refused; rules that were installed again
+// count from zero.
+func (c *Clients) ask() error {
+	conn, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("open nftables: %w", err)
+	}
+	list, err := conn.GetRules(c.table, &nftables.Chain{Name: rules.Crowd, Table: c.table})
+	if err != nil {
+		return fmt.Errorf("read what was refused to clients over their share: %w", err)
+	}
+	var counted uint64
+	for _, r := range list {
+		for _, e := range r.Exprs {
+			if n, ok := e.(*expr.Counter); ok {
+				counted += n.Packets
+			}
+		}
+	}
+	if counted < c.seen {
+		c.seen = 0
+	}
+	c.refused.Add(counted - c.seen)
+	c.seen = counted
+	return nil
+}
+
+// crowded reports whether there are so many TCP sockets in this network that
+// one client may hold more than most of them. It costs next to nothing.
+func crowded(most int) bool {
+	total := 0
+	for _, file := range []string{"/proc/thread-self/net/sockstat", "/proc/thread-self/net/sockstat6"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			if errors.Is(err, os.ErrNotExist) {
+				continue // no IPv6
+			}
+			return true
+		}
+		total += inUse(text)
+	}
+	return total > most
+}
+
+// inUse is the sum of TCP's "inuse" in a sockstat file.
+func inUse(text []byte) (n int) {
+	for line := range bytes.Lines(text) {
+		var sockets int
+		if _, err := fmt.Sscanf(string(line), "TCP: inuse %d", &sockets); err == nil {
+			n += sockets
+		}
+		if _, err := fmt.Sscanf(string(line), "TCP6: inuse %d", &sockets); err == nil {
+			n += sockets
+		}
+	}
+	return n
+}
+
+func covers(list []netip.Prefix, ip netip.Addr) bool {
+	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(ip) })
+}
+
+func redirectPort(cfg plan.Config, port uint16) bool {
+	return port == cfg.Ports.RedirectKeep() || port == cfg.Ports.RedirectPlain()
+}

@@ -1,0 +1,149 @@
+package capture
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/capture/rules"
+	"github.com/gridmesh/gridmesh/internal/testkit"
+)
+
+// holding takes the place of Envoy: it accepts what tproxy gives it, and keeps it.
+func holding(t *testing.T, port uint16) {
+	t.Helper()
+	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) (err error) {
+		_ = raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1) })
+		return err
+	}}
+	l, err := lc.Listen(t.Context(), "tcp4", netip.AddrPortFrom(rules.IPv4.Loopback(), port).String())
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = conn.Write([]byte("x"))
+				_, _ = io.Copy(io.Discard, conn)
+				_ = conn.Close()
+			}()
+		}
+	}()
+}
+
+// A client over its share is refused at once and counted, nobody else is; it
+// is served again when it holds less. What it may not open leaves no trace in
+// what Watch tells, and other people's hands on the rules take nothing away
+// for long.
+func TestClientsHaveTheirShare(t *testing.T) {
+	node := testkit.NewNetwork(t)
+	pod := addPod(t, node)
+	cfg := config()
+	c := starting(t, cfg, Host{t.TempDir(), "/proc/sys"})
+	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
+	holding(t, cfg.Ports.Keep())
+	holding(t, cfg.Ports.Plain())
+	most := 5
+	clients := NewClients(c, func() int { return most }, slog.New(slog.DiscardHandler))
+	now := time.Now()
+	look := func() {
+		t.Helper()
+		now = now.Add(2 * overRefresh)
+		must(t, clients.look(now))
+	}
+	dial := func(from *testkit.Network) (conn net.Conn, err error) {
+		err = from.Do(func() error {
+			if conn, err = net.DialTimeout("tcp", web, 10*time.Second); err != nil {
+				return err
+			}
+			_, err = conn.Read(make([]byte, 1))
+			return err
+		})
+		return conn, err
+	}
+	var held []net.Conn
+	defer func() {
+		for _, conn := range held {
+			_ = conn.Close()
+		}
+	}()
+	open := func(from *testkit.Network) {
+		t.Helper()
+		conn, err := dial(from)
+		must(t, err)
+		held = append(held, conn)
+	}
+	refused := func() {
+		t.Helper()
+		if conn, err := dial(pod); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Fatalf("one more: %v, %v", conn, err)
+		}
+	}
+	for range most {
+		open(pod)
+		look()
+	}
+	open(pod) // it has as many as it may
+	look()
+	refused()
+	refused()
+	for range most - 1 {
+		open(node)
+	}
+	look()
+	if got := clients.refused.Load(); got != 2 {
+		t.Errorf("%d refused, want 2", got)
+	}
+	list, err := c.table.conn.GetSetElements(c.table.sets[rules.Over.For(rules.IPv4)])
+	must(t, err)
+	if len(list) != 1 || list[0].Timeout != overTimeout {
+		t.Errorf("over their share: %v, want one, for %s", list, overTimeout)
+	}
+
+	other, err := nftables.New()
+	must(t, err)
+	other.FlushRuleset()
+	must(t, other.Flush())
+	if err := clients.look(now.Add(2 * overRefresh)); err == nil {
+		t.Error("nobody noticed that the rules are gone")
+	}
+	_, err = c.Repair()
+	must(t, err)
+	look()
+	refused()
+	look()
+	if got := clients.refused.Load(); got != 3 {
+		t.Errorf("%d refused, want 3, with rules that count anew", got)
+	}
+
+	must(t, held[0].Close())
+	must(t, held[1].Close())
+	for clients.over.Load() > 0 { // Envoy's end follows
+		look()
+	}
+	open(pod)
+	most = 0 // no bound any more
+	for range 2 * len(held) {
+		open(pod)
+	}
+	look()
+	open(pod)
+}
+
+func TestSocketsInUse(t *testing.T) {
+	const text = "sockets: used 7\nTCP: inuse 12 orphan 0 tw 3 alloc 15 mem 1\nUDP: inuse 9 mem 0\n"
+	if got := inUse([]byte(text)) + inUse([]byte("TCP6: inuse 30\nUDP6: inuse 9\n")); got != 42 {
+		t.Errorf("%d, want 42", got)
+	}
+}
