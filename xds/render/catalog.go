@@ -1,6 +1,7 @@
 package render
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -153,6 +154,33 @@ func (c *Cataloger) Used(names []string) bool {
 	return news
 }
 
+// Restore takes names of a run before: those of clusters with UDP listeners
+// come first when listeners are dealt. It returns the others.
+func (c *Cataloger) Restore(names []string) (others []string) {
+	for _, name := range names {
+		if strings.HasSuffix(name, udpSuffix) {
+			c.udp.had[name] = true
+		} else {
+			others = append(others, name)
+		}
+	}
+	return others
+}
+
+// Listening are the clusters that have UDP listeners, sorted, for Restore.
+func (c *Cataloger) Listening() []string { return slices.Sorted(maps.Keys(c.udp.open)) }
+
+// IPv6 says whether the node has IPv6, which a listener needs that is bound to
+// an address of it; before it is said it has. It reports whether Next may make
+// another catalog of it.
+func (c *Cataloger) IPv6(has bool) bool {
+	if c.cfg.NoIPv6 != has {
+		return false
+	}
+	c.cfg.NoIPv6, c.udp.noIPv6, c.udp.stale = !has, !has, true
+	return true
+}
+
 // Next takes the next view. A provisional one is made from the last good state.
 func (c *Cataloger) Next(v *topology.View, provisional bool) (*Catalog, Changed) {
 	clusters, udp := c.last.clusters.Edit(), c.last.udp.Edit()
@@ -195,6 +223,9 @@ func (c *Cataloger) Next(v *topology.View, provisional bool) (*Catalog, Changed)
 	changed[EndpointType] = names
 	changed[ClusterType] = slices.Concat(names, added, gone)
 	changed[ListenerType] = slices.Collect(c.last.udp.Changed(next.udp))
+	if c.last.cfg.NoIPv6 != next.cfg.NoIPv6 {
+		changed[ListenerType] = append(changed[ListenerType], listenersOfIPv6()...)
+	}
 	c.last = next
 	return next, changed
 }

@@ -2,6 +2,7 @@ package render
 
 import (
 	"strconv"
+	"strings"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -36,13 +37,13 @@ var capturePorts = []capturePort{
 	{"tcp6-redirect-plain", "::", ports.Ports.RedirectPlain, false, true},
 }
 
-// Listeners are the constant TCP capture listeners, two a family: one keeps
-// the client's address, one does not. With cfg.Redirect there are as many for
+// Listeners are the constant TCP capture listeners, two for each IP version
+// that the node has: one keeps the client's address, one does not. With cfg.Redirect there are as many for
 // redirected connections.
 func Listeners(cfg Config) []Resource {
 	var list []Resource
 	for _, l := range capturePorts {
-		if l.redirected && !cfg.Redirect {
+		if l.redirected && !cfg.Redirect || l.ipv6() && cfg.NoIPv6 {
 			continue
 		}
 		port := l.port(cfg.Ports)
@@ -53,6 +54,18 @@ func Listeners(cfg Config) []Resource {
 		})
 	}
 	return list
+}
+
+func (l capturePort) ipv6() bool { return strings.Contains(l.address, ":") }
+
+// listenersOfIPv6 are the names of those that need IPv6, redirects included.
+func listenersOfIPv6() (names []string) {
+	for _, l := range capturePorts {
+		if l.ipv6() {
+			names = append(names, l.name)
+		}
+	}
+	return names
 }
 
 func tcpListener(cfg Config, l capturePort, port uint16) *listener.Listener {

@@ -24,6 +24,7 @@ type Config struct {
 	ConnectTimeout time.Duration // inside a unit; see clusters.go
 	OnDemand       time.Duration // how long a first connection waits for its cluster
 	Redirect       bool          // serve connections that come redirected, too
+	NoIPv6         bool          // the node has none: nothing is bound to its addresses
 	MaxUDP         int           // most UDP listeners, besides those of the cluster's DNS
 }
 

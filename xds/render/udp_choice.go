@@ -27,9 +27,12 @@ type udpChooser struct {
 	want  map[string]udpFrontend // cluster name -> what may have a listener
 	deny  map[string]udpDenial   // cluster name -> why it has none
 	open  map[string]bool        // cluster names of the listeners
+	had   map[string]bool        // cluster names that had one in a run before
 	over  []udpOver              // who has none because of others
 	said  []topology.Problem
 	stale bool
+
+	noIPv6 bool // nothing can be bound to an address of IPv6
 }
 
 type udpFrontend struct {
@@ -44,7 +47,7 @@ type udpDenial struct {
 }
 
 func newUDPChooser(most int) *udpChooser {
-	return &udpChooser{max: most, want: map[string]udpFrontend{}, deny: map[string]udpDenial{}, open: map[string]bool{}, stale: true}
+	return &udpChooser{max: most, want: map[string]udpFrontend{}, deny: map[string]udpDenial{}, open: map[string]bool{}, had: map[string]bool{}, stale: true}
 }
 
 // forget drops a frontend; enter may bring it back before choose is called.
@@ -55,7 +58,7 @@ func (c *udpChooser) forget(name string) {
 }
 
 func (c *udpChooser) enter(name string, s *topology.ServiceView, f *topology.FrontendView) {
-	if len(f.Tiers) == 0 && !c.open[name] {
+	if len(f.Tiers) == 0 && !c.open[name] && !c.had[name] {
 		return // refused like everything without endpoints
 	}
 	c.stale = true
@@ -80,23 +83,28 @@ func (c *udpChooser) choose() (opened []udpFrontend, closed []string) {
 	}
 	c.stale = false
 	for name := range c.open {
-		if _, wanted := c.want[name]; !wanted {
+		if f, wanted := c.want[name]; !wanted || !c.binds(f) {
 			delete(c.open, name)
 			closed = append(closed, name)
 		}
 	}
-	var waiting []udpFrontend
+	var before, waiting []udpFrontend
 	shares := newUDPShares(c.max)
 	for name, f := range c.want {
 		switch {
+		case !c.binds(f):
 		case f.always && !c.open[name]:
 			opened = append(opened, f)
 		case !f.always && c.open[name]:
 			shares.take(f)
+		case !f.always && c.had[name]:
+			before = append(before, f)
 		case !f.always:
 			waiting = append(waiting, f)
 		}
 	}
+	// A restart takes nobody's listener for the sake of another.
+	opened = append(opened, shares.deal(before)...)
 	opened = append(opened, shares.deal(waiting)...)
 	for _, f := range opened {
 		c.open[ClusterName(f.Frontend)] = true
@@ -105,6 +113,9 @@ func (c *udpChooser) choose() (opened []udpFrontend, closed []string) {
 	c.said = c.problems()
 	return opened, closed
 }
+
+// binds reports whether the node has the frontend's IP version.
+func (c *udpChooser) binds(f udpFrontend) bool { return !c.noIPv6 || !f.Addr.Is6() }
 
 // problems says of every Service what is refused of its UDP, and why.
 func (c *udpChooser) problems() (list []topology.Problem) {
