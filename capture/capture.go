@@ -246,6 +246,10 @@ func (c *Capture) reapply() error {
 // Found reports whether rules of a run before were in force at Install.
 func (c *Capture) Found() bool { return c.found }
 
+// IPv6 reports whether the node has IPv6. It is known from Install on, and
+// RefreshBridges and Repair follow it.
+func (c *Capture) IPv6() bool { return c.ipv6 }
+
 // Pods names the kind of pod network found: "bridged (cni0)" or "routed", and
 // an IP version that the node does not have.
 func (c *Capture) Pods() string {

@@ -376,6 +376,7 @@ func TestWatchSeesBridges(t *testing.T) {
 	testkit.NewNetwork(t)
 	wake, err := Watch(t.Context())
 	must(t, err)
+	<-wake // it begins awake
 	addBridge(t, "cni0")
 	<-wake
 }

@@ -1,0 +1,26 @@
+package capture
+
+import (
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/gridmesh/gridmesh/internal/testkit"
+)
+
+// What changed between Install and Watch is looked at as well: Watch begins awake.
+func TestNothingIsMissedBeforeWatch(t *testing.T) {
+	testkit.NewNetwork(t)
+	c := starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+	must(t, netlink.RuleDel(markRule(c.cfg, inet4)))
+	wake, err := Watch(t.Context())
+	must(t, err)
+	select {
+	case <-wake:
+	default:
+		t.Fatal("nobody looks at what was before")
+	}
+	if repaired, err := c.Repair(); !repaired || err != nil {
+		t.Errorf("repaired: %v, %v", repaired, err)
+	}
+}
