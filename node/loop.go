@@ -71,6 +71,7 @@ func newLoop(a *Agent, st *source.State, pods []netip.Prefix) *loop {
 func (l *loop) run(ctx context.Context) error {
 	l.pace.start()
 	defer l.stopTimers()
+	l.catalogs.IPv6(l.capture.IPv6())
 	l.restore(ctx)
 	wake := l.parts.Source.Wake()
 	defer l.parts.Source.Forget(wake)
@@ -229,7 +230,14 @@ func (l *loop) ageUsed() (forgot bool) {
 
 // preloadUsed has Envoy hold what is kept as used.
 func (l *loop) preloadUsed() {
-	if !l.catalogs.Used(l.used.names()) || l.view == nil {
+	if l.catalogs.Used(l.used.names()) {
+		l.catalogAgain()
+	}
+}
+
+// catalogAgain takes the same view for what else the catalog depends on.
+func (l *loop) catalogAgain() {
+	if l.view == nil {
 		return
 	}
 	var changed render.Changed
@@ -253,6 +261,9 @@ func (l *loop) refreshBridges() {
 		l.said.bridges.say(l.log.Error, "could not follow the pod network's bridge", obs.KeyErr, err)
 	case changed:
 		l.said.network.say(l.log.Info, "pod network changed", obs.KeyPods, l.capture.Pods())
+	}
+	if l.catalogs.IPv6(l.capture.IPv6()) {
+		l.catalogAgain()
 	}
 }
 

@@ -73,6 +73,8 @@ type Capture interface {
 	Found() bool
 	// Pods names the kind of pod network: "bridged (cni0)" or "routed".
 	Pods() string
+	// IPv6 reports whether the node has IPv6, from Install on.
+	IPv6() bool
 	// CloseStale closes the connections to endpoints that access denies, and
 	// returns how many.
 	CloseStale(access func(frontend, endpoint netip.AddrPort) topology.Access) (int, error)

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
@@ -28,7 +29,7 @@ func (l *loop) restore(ctx context.Context) {
 	if st == nil {
 		return
 	}
-	l.used.restore(st.Used, time.Now())
+	l.used.restore(l.catalogs.Restore(st.Used), time.Now())
 	l.catalogs.Used(l.used.names())
 	if l.capture.Found() && l.waitForSource(ctx) {
 		return
@@ -68,7 +69,7 @@ func (l *loop) save() {
 	}
 	st := &source.State{
 		Snapshot: source.Subset(l.snap, l.cfg.Node, func(key topology.ObjectKey) bool { return near[key] }),
-		Used:     l.used.names(),
+		Used:     slices.Concat(l.catalogs.Listening(), l.used.names()),
 		PodCIDRs: l.pods,
 	}
 	l.saver.write(st)

@@ -219,6 +219,9 @@ func (c *Capture) Tune() error { return c.call("Tune") }
 // Found implements node.Capture.
 func (c *Capture) Found() bool { return c.found }
 
+// IPv6 implements node.Capture.
+func (c *Capture) IPv6() bool { return true }
+
 // Pods implements node.Capture.
 func (c *Capture) Pods() string {
 	if len(c.pods) == 0 {
