@@ -36,7 +36,7 @@ func frontend(address string, protocol topology.Protocol) topology.Frontend {
 
 func example(cfg plan.Config) *plan.Plan {
 	return &plan.Plan{
-		Serve:   []topology.Frontend{frontend("10.96.0.1:80", topology.TCP), frontend("10.96.0.2:53", topology.UDP), frontend("[fd00::1]:80", topology.TCP)},
+		Serve:   []topology.Frontend{frontend("10.96.0.1:80", topology.TCP), frontend("10.96.0.2:53", topology.UDP), frontend("10.96.0.2:54", topology.UDP), frontend("[fd00::1]:80", topology.TCP)},
 		Silent:  []topology.Frontend{frontend("10.96.0.3:80", topology.TCP)},
 		Guard:   cfg.ServiceCIDRs,
 		Pods:    cfg.PodCIDRs,
@@ -170,6 +170,10 @@ func TestNothingUnservedPasses(t *testing.T) {
 	}
 }
 
+func everywhere(topology.Frontend) bool { return true }
+
+func nowhere(topology.Frontend) bool { return false }
+
 func checkView(t *testing.T, cfg plan.Config, view *topology.View) {
 	t.Helper()
 	p := plan.Of(view, cfg)
@@ -183,12 +187,15 @@ func checkView(t *testing.T, cfg plan.Config, view *topology.View) {
 			case f.Silent:
 				want = Dropped
 			}
-			if got := Trace(cfg, p, podV4, f.Frontend); got.Fate != want {
+			if got := Trace(cfg, p, podV4, f.Frontend, everywhere); got.Fate != want {
 				t.Fatalf("%s %s: %s, want %s", s.Key, f.Frontend, got.Fate, want)
+			}
+			if got := Trace(cfg, p, podV4, f.Frontend, nowhere); (got.Fate == ToEnvoy) != (want == ToEnvoy && f.Protocol == topology.TCP) {
+				t.Fatalf("%s %s: %s without a listener of its own", s.Key, f.Frontend, got.Fate)
 			}
 			wrongPort := f.Frontend
 			wrongPort.Port = 9
-			if got := Trace(cfg, p, podV4, wrongPort); got.Fate != Refused {
+			if got := Trace(cfg, p, podV4, wrongPort, everywhere); got.Fate != Refused {
 				t.Fatalf("%s: port 9 is %s", s.Key, got.Fate)
 			}
 			for _, local := range []bool{true, false} {
@@ -223,6 +230,9 @@ func TestTraceSaysWhy(t *testing.T) {
 		"UDP": {config(), podV4, frontend("10.96.0.2:53", topology.UDP), []string{
 			"set serve4 holds 10.96.0.2:53/udp", "mark 0x1, route table 15001: delivered to Envoy's listener on 10.96.0.2:53",
 		}},
+		"UDP without a listener": {config(), podV4, frontend("10.96.0.2:54", topology.UDP), []string{
+			"set serve4 holds 10.96.0.2:54/udp, and Envoy has no listener for it: UDP is served for Services with topologyKeys, as far as a node's listeners go",
+		}},
 		"silent": {config(), podV4, frontend("10.96.0.3:80", topology.TCP), []string{
 			"set silent4 holds 10.96.0.3:80/tcp: internalTrafficPolicy Local without a local endpoint",
 		}},
@@ -231,7 +241,7 @@ func TestTraceSaysWhy(t *testing.T) {
 		}},
 		"passed": {config(), podV4, frontend("192.0.2.1:81", topology.TCP), []string{"192.0.2.1 is no address of a Service"}},
 	} {
-		got := Trace(tc.cfg, example(tc.cfg), tc.client, tc.to)
+		got := Trace(tc.cfg, example(tc.cfg), tc.client, tc.to, func(f topology.Frontend) bool { return f.Port == 53 })
 		if len(got.Steps) != len(tc.want) {
 			t.Errorf("%s: %q, want %q", name, got.Steps, tc.want)
 			continue

@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/topology"
@@ -17,13 +18,14 @@ type Tracing struct {
 }
 
 // Trace walks the first packet of a connection from a client to a frontend,
-// with Envoy running.
-func Trace(cfg plan.Config, p *plan.Plan, client netip.Addr, to topology.Frontend) Tracing {
+// with Envoy running. Not every UDP frontend that is served has a listener of
+// its own, which it needs: listens says which.
+func Trace(cfg plan.Config, p *plan.Plan, client netip.Addr, to topology.Frontend, listens func(topology.Frontend) bool) Tracing {
 	t := Tracing{Walk: Inet(cfg).Walk(p, Packet{
 		Src: client, To: to,
 		// Pods of the node count as on a bridge.
 		Bridged: cfg.KeepBridgeNetfilter && cfg.KeepsSource(client),
-		Awaited: to.Protocol == topology.UDP, // each has a listener of its own
+		Awaited: to.Protocol == topology.UDP && listens(to),
 	})}
 	say := func(format string, args ...any) { t.Steps = append(t.Steps, fmt.Sprintf(format, args...)) }
 	family := familyOf(to.Addr)
@@ -34,6 +36,10 @@ func Trace(cfg plan.Config, p *plan.Plan, client netip.Addr, to topology.Fronten
 		say("set %s holds %s", Serve.For(family), to)
 		t.delivered(cfg, client, to, say)
 	case Refused:
+		if slices.Contains(t.Found, Serve.For(family)) {
+			say("set %s holds %s, and Envoy has no listener for it: UDP is served for Services with topologyKeys, as far as a node's listeners go", Serve.For(family), to)
+			return t
+		}
 		say("set %s does not hold %s: no endpoint this node may use, or no such port", Serve.For(family), to)
 		say("guard: %s is an address of Services", to.Addr)
 	default:

@@ -12,6 +12,7 @@ import (
 	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/xds/render"
 )
 
 // walk is the way of a packet through capture and Envoy.
@@ -87,7 +88,7 @@ func parseTrace(from, to string) (client netip.Addr, f topology.Frontend, err er
 }
 
 func (w *world) trace(cfg plan.Config, client netip.Addr, to topology.Frontend, preloadMax int) *walk {
-	step := rules.Trace(cfg, plan.Of(w.view, cfg), client, to)
+	step := rules.Trace(cfg, plan.Of(w.view, cfg), client, to, w.listens(preloadMax))
 	out := &walk{From: client.String(), To: to.String(), Verdict: string(step.Fate), Steps: step.Steps, Cluster: step.Cluster}
 	if out.Cause = w.because(step.Fate, to); out.Cause != nil {
 		out.Steps = append(out.Steps, out.Cause.String(), "cure: "+out.Cause.Cure)
@@ -140,4 +141,9 @@ func (w *walk) table(out io.Writer) error {
 	}
 	_, err := fmt.Fprintf(out, "verdict: %s\n", w.Verdict)
 	return err
+}
+
+// listens says which UDP frontends Envoy has a listener for.
+func (w *world) listens(preloadMax int) func(topology.Frontend) bool {
+	return func(f topology.Frontend) bool { return w.catalog(preloadMax).Preloaded(render.ClusterName(f)) }
 }
