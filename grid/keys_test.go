@@ -92,7 +92,7 @@ func tellKeys(t *testing.T, test func(s *services, events *gridtest.Recorder)) {
 func TestMistakenKeysAreTold(t *testing.T) {
 	for name, tc := range map[string]struct{ service, want string }{
 		"no JSON":          {`{metadata: {annotations: {topologyKeys: site}}, spec: {clusterIP: 10.96.0.2}}`, "metadata.annotations[topologyKeys]: is no JSON array of strings"},
-		"another case":     {`{metadata: {annotations: {topologykeys: '["site"]'}}, spec: {clusterIP: 10.96.0.2}}`, "metadata.annotations[topologykeys]: is not topologyKeys, though it differs by case only"},
+		"another case":     {`{metadata: {annotations: {topologykeys: '["site"]'}}, spec: {clusterIP: 10.96.0.2}}`, "metadata.annotations[topologykeys]: is not topologyKeys, though it can be meant for nothing else"},
 		"no label key":     {`{metadata: {annotations: {topologyKeys: '["a b"]'}}, spec: {clusterIP: None}}`, "metadata.annotations[topologyKeys]: "},
 		"good":             {`{metadata: {annotations: {topologyKeys: '["site"]'}}, spec: {clusterIP: 10.96.0.2}}`, ""},
 		"none":             {`{metadata: {annotations: {a: b}, labels: {c: d}}, spec: {clusterIP: 10.96.0.2}}`, ""},

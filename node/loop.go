@@ -232,17 +232,6 @@ func (l *loop) preloadUsed() {
 	}
 }
 
-// catalogAgain takes the same view for what else the catalog depends on.
-func (l *loop) catalogAgain() {
-	if l.view == nil {
-		return
-	}
-	var changed render.Changed
-	l.catalog, changed = l.catalogs.Next(l.view, !l.live)
-	l.inForce.Store(&inForce{l.view, l.catalog})
-	l.xds.Update(l.catalog, changed)
-}
-
 // changed shows the loop's state and has it saved.
 func (l *loop) changed() {
 	l.publish()

@@ -1,0 +1,14 @@
+package node
+
+import "github.com/gridmesh/gridmesh/xds/render"
+
+// catalogAgain takes the same view for what else the catalog depends on.
+func (l *loop) catalogAgain() {
+	if l.view == nil {
+		return
+	}
+	var changed render.Changed
+	l.catalog, changed = l.catalogs.Next(l.view, !l.live)
+	l.inForce.Store(&inForce{l.view, l.catalog})
+	l.xds.Update(l.catalog, changed)
+}
