@@ -31,6 +31,10 @@ func topologyKeys(annotations map[string]string) (keys *string, misspelt string)
 	return &text, misspelt
 }
 
+// MeansTopologyKeys reports whether an annotation's name is topologyKeys, or
+// can only be meant for it.
+func MeansTopologyKeys(name string) bool { return name == names.TopologyKeys || mistyped(name) }
+
 // far is from how many letters on a name is another word.
 const far = 3
 

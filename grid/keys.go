@@ -43,7 +43,7 @@ func PruneService(obj map[string]any) {
 	name, namespace, uid, version := m.GetName(), m.GetNamespace(), m.GetUID(), m.GetResourceVersion()
 	annotations := map[string]string{}
 	for key, value := range m.GetAnnotations() {
-		if strings.EqualFold(key, names.TopologyKeys) {
+		if convert.MeansTopologyKeys(key) {
 			annotations[key] = value
 		}
 	}

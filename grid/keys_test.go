@@ -93,6 +93,8 @@ func TestMistakenKeysAreTold(t *testing.T) {
 	for name, tc := range map[string]struct{ service, want string }{
 		"no JSON":          {`{metadata: {annotations: {topologyKeys: site}}, spec: {clusterIP: 10.96.0.2}}`, "metadata.annotations[topologyKeys]: is no JSON array of strings"},
 		"another case":     {`{metadata: {annotations: {topologykeys: '["site"]'}}, spec: {clusterIP: 10.96.0.2}}`, "metadata.annotations[topologykeys]: is not topologyKeys, though it can be meant for nothing else"},
+		"a letter less":    {`{metadata: {annotations: {topologyKey: '["site"]'}}, spec: {clusterIP: 10.96.0.2}}`, "metadata.annotations[topologyKey]: is not topologyKeys"},
+		"with a prefix":    {`{metadata: {annotations: {superedge.io/topologyKeys: '["site"]'}}, spec: {clusterIP: 10.96.0.2}}`, "metadata.annotations[superedge.io/topologyKeys]: is not topologyKeys"},
 		"no label key":     {`{metadata: {annotations: {topologyKeys: '["a b"]'}}, spec: {clusterIP: None}}`, "metadata.annotations[topologyKeys]: "},
 		"good":             {`{metadata: {annotations: {topologyKeys: '["site"]'}}, spec: {clusterIP: 10.96.0.2}}`, ""},
 		"none":             {`{metadata: {annotations: {a: b}, labels: {c: d}}, spec: {clusterIP: 10.96.0.2}}`, ""},
