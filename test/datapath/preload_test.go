@@ -69,18 +69,18 @@ func TestPreloadCap(t *testing.T) {
 	// cluster of six fits.
 	restart(append(kept[:len(kept):len(kept)], "--preload-max", "1")...)
 
-	tcp := func() (n int) {
+	var first string
+	wait.Eventually(t, func() error {
+		var tcp []string
 		for name := range held(t, e) {
 			if strings.HasSuffix(name, ":80") {
-				n++
+				tcp = append(tcp, name)
 			}
 		}
-		return n
-	}
-	wait.Eventually(t, func() error {
-		if n := tcp(); n != 1 {
-			return fmt.Errorf("Envoy holds %d TCP clusters, want 1: %v", n, held(t, e))
+		if len(tcp) != 1 {
+			return fmt.Errorf("Envoy holds the TCP clusters %v, want 1", tcp)
 		}
+		first = tcp[0]
 		return nil
 	})
 	out, err := e.Run("status")
@@ -108,7 +108,13 @@ func TestPreloadCap(t *testing.T) {
 			t.Logf("%s: first answer after %s", f.at(i), time.Since(start))
 		}
 	}
-	if n := tcp(); n != 6 {
-		t.Errorf("Envoy holds %d TCP clusters after each was used, want 6", n)
+	// The one that came first may have made room for one that is in use.
+	has := held(t, e)
+	for _, f := range fleets {
+		for i := range f.ips {
+			if name := f.at(i).String(); name != first && !has[name] {
+				t.Errorf("Envoy does not hold %s, which was used: %v", name, has)
+			}
+		}
 	}
 }
