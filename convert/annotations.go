@@ -7,9 +7,9 @@ import (
 	"github.com/gridmesh/gridmesh/api/names"
 )
 
-// maxAnnotation bounds what is kept of a topologyKeys annotation: 16 keys of
+// MaxAnnotation bounds what is kept of a topologyKeys annotation: 16 keys of
 // at most 317 characters, with room for spaces. More is malformed anyway.
-const maxAnnotation = 8 << 10
+const MaxAnnotation = 8 << 10
 
 // topologyKeys returns the annotation, and how its name is written where that
 // is mistyped. Names are only looked at where the right one is not there.
@@ -25,8 +25,8 @@ func topologyKeys(annotations map[string]string) (keys *string, misspelt string)
 	if !found {
 		return nil, ""
 	}
-	if len(text) > maxAnnotation {
-		text = text[:maxAnnotation]
+	if len(text) > MaxAnnotation {
+		text = text[:MaxAnnotation]
 	}
 	return &text, misspelt
 }
@@ -52,12 +52,14 @@ func mistyped(name string) bool {
 	return distance(plain(word), plain(names.TopologyKeys)) < far
 }
 
-// expected reports whether a prefix is gridmesh's, SuperEdge's or Kubernetes'.
+// expected reports whether a prefix is gridmesh's, SuperEdge's or Kubernetes'
+// own; below the last, everybody has annotations.
 func expected(prefix string) bool {
 	prefix = strings.ToLower(prefix)
-	return slices.ContainsFunc([]string{names.Domain, names.SuperEdgeDomain, "kubernetes.io", "k8s.io"}, func(domain string) bool {
-		return prefix == domain || strings.HasSuffix(prefix, "."+domain)
-	})
+	return prefix == "kubernetes.io" || prefix == "k8s.io" ||
+		slices.ContainsFunc([]string{names.Domain, names.SuperEdgeDomain}, func(domain string) bool {
+			return prefix == domain || strings.HasSuffix(prefix, "."+domain)
+		})
 }
 
 var separators = strings.NewReplacer("-", "", "_", "", ".", "")

@@ -159,7 +159,7 @@ func TestHugeAnnotationStaysClosed(t *testing.T) {
 	s := read[corev1.Service](t, `{metadata: {namespace: shop, name: web}}`)
 	s.Annotations = map[string]string{"topologyKeys": `["` + strings.Repeat("x", 1<<20) + `"]`}
 	got := Service(s)
-	if got.TopologyKeys == nil || len(*got.TopologyKeys) != maxAnnotation {
+	if got.TopologyKeys == nil || len(*got.TopologyKeys) != MaxAnnotation {
 		t.Fatal("the annotation is not cut")
 	}
 	if keys := topology.ParseKeys(got.TopologyKeys); keys.Mode != topology.Malformed {
@@ -275,7 +275,8 @@ func TestMistyped(t *testing.T) {
 		"topologykeys": true, "topologyKey": true, "topology-keys": true, "topology_keys": true, "topology.keys": true,
 		"topolgyKeys": true, "topologyKyes": true, "toplogyKey": true, "TopologyKeyss": true,
 		"superedge.io/topologyKeys": true, "superedge.io/topology-key": true, "gridmesh.io/topologyKeys": true,
-		"SuperEdge.io/topologyKeys": true, "apps.superedge.io/topologyKeys": true, "service.kubernetes.io/topology-keys": true,
+		"SuperEdge.io/topologyKeys": true, "apps.superedge.io/topologyKeys": true, "kubernetes.io/topology-keys": true,
+		"service.kubernetes.io/topology-keys": false, "descheduler.kubernetes.io/topologyKey": false, "scheduler.k8s.io/topologyKey": false,
 		"example.com/topologyKeys": false, "gridmesh.io.example.com/topologyKeys": false, "notgridmesh.io/topologyKeys": false,
 		"topology": false, "keys": false, "": false, "/": false, "superedge.io/": false, "topologyMode": false, "topologySpread": false,
 		"service.kubernetes.io/topology-mode": false, "service.kubernetes.io/topology-aware-hints": false,

@@ -44,7 +44,7 @@ func PruneService(obj map[string]any) {
 	annotations := map[string]string{}
 	for key, value := range m.GetAnnotations() {
 		if convert.MeansTopologyKeys(key) {
-			annotations[key] = value
+			annotations[key] = value[:min(len(value), convert.MaxAnnotation+1)] // longer is malformed anyway
 		}
 	}
 	labels := map[string]string{}

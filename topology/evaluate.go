@@ -57,6 +57,8 @@ func (e *evaluation) keyProblems(view *ServiceView, keys Keys) {
 		view.problem(field, keys.Fault+`; the Service is closed to the node itself until it is mended, for example '["site"]'`)
 	case keys.Mode == Malformed:
 		view.problem(field, keys.Fault+`; by the reading union the Service is open to everybody until it is mended, for example '["site"]'`)
+	case keys.Fault != "":
+		view.problem(field, keys.Fault)
 	}
 	for _, key := range keys.List {
 		if e.absent[key] {

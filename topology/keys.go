@@ -33,7 +33,7 @@ type Keys struct {
 	Mode  KeyMode
 	List  []string // label keys, in order, without AnyNode
 	Any   bool     // AnyNode came last
-	Fault string   // with Malformed: what is wrong
+	Fault string   // what is wrong, if anything
 }
 
 // Closed reports whether nothing outside the keyed tiers may answer.
@@ -55,13 +55,22 @@ func (k Keys) String() string {
 }
 
 // keysIn are a Service's. An annotation whose name is mistyped is a mistake like
-// any other in it, unless its value means no keys.
+// any other in it where its value is a list, as nobody else's is. Another value
+// may be somebody else's: the mistake is told, and closes nothing.
 func keysIn(s *Service) Keys {
 	keys := ParseKeys(s.TopologyKeys)
 	if s.Misspelt == "" || keys.Mode == NoKeys {
 		return keys
 	}
+	if !isList(*s.TopologyKeys) {
+		return Keys{Fault: fmt.Sprintf("is not %s, and no JSON array of strings either: if it is meant for that, rename it and write '[\"site\"]'; until then it does nothing", names.TopologyKeys)}
+	}
 	return malformed("is not %s, though it can be meant for nothing else: rename it to that, or remove it", names.TopologyKeys)
+}
+
+func isList(text string) bool {
+	var list []string
+	return json.Unmarshal([]byte(text), &list) == nil
 }
 
 // ParseKeys reads the annotation's value: a JSON array of label keys, "*" only

@@ -36,6 +36,11 @@ func TestProblems(t *testing.T) {
 			Ordered,
 			"metadata.annotations[topologykeys]: is not topologyKeys, though it can be meant for nothing else: rename it to that, or remove it" + closed, 1,
 		},
+		"another name for what may be somebody else's": {
+			Service{TopologyKeys: text("topology.kubernetes.io/zone"), Misspelt: "topologyKey"},
+			Ordered,
+			"metadata.annotations[topologyKey]: is not topologyKeys, and no JSON array of strings either: if it is meant for that, rename it and write '[\"site\"]'; until then it does nothing", 2,
+		},
 		"another case of nothing": {Service{TopologyKeys: text(`[]`), Misspelt: "topologykeys"}, Ordered, "", 2},
 		"a key of no node": {
 			Service{TopologyKeys: text(`["rack","*"]`)},
