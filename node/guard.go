@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 
@@ -128,7 +129,8 @@ func (a *Agent) checkGuard() (list []capture.Finding, grave int, err error) {
 }
 
 // refuseGuard keeps an agent from starting where the flags' ranges would cut
-// off a node that was not served before. One that was goes on, and says so.
+// off a node that was not served before. One that was goes on, and says so: one
+// with rules of a run before, or, after a boot, with a last good state.
 func (a *Agent) refuseGuard(ctx context.Context, grave []capture.Finding) error {
 	if len(grave) == 0 {
 		return nil
@@ -136,6 +138,9 @@ func (a *Agent) refuseGuard(ctx context.Context, grave []capture.Finding) error 
 	earlier, err := a.parts.Capture.Earlier()
 	if err != nil || earlier.Rules {
 		return err
+	}
+	if _, err := os.Stat(a.cfg.statePath()); err == nil {
+		return nil
 	}
 	var errs []error
 	for _, f := range grave {

@@ -117,6 +117,13 @@ func TestAGuardThatCutsTheNodeOff(t *testing.T) {
 		if set(eth); found() != 1 {
 			t.Error("judged once, and never again")
 		}
+		r.stop()
+		r.kernel = &nodetest.Kernel{} // a boot: the rules are gone, the state is not
+		r.again()
+		r.mustStart(t)
+		if _, there := r.kernel.InForce(); !there {
+			t.Error("no guard after a boot")
+		}
 	})
 }
 
