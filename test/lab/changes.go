@@ -26,7 +26,7 @@ import (
 // uses the same 50 Services all the time.
 type changes struct {
 	services, paired, toggles, quiet, rate int
-	subscribed                      bool
+	subscribed                             bool
 
 	c     *cluster.Cluster
 	kube  kubernetes.Interface
