@@ -4,6 +4,7 @@ package netlab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -30,7 +31,13 @@ type NS struct {
 }
 
 // Path is where the namespace is bound, for other tools.
-func (n *NS) Path() string { return "/run/netns/" + n.Name }
+func (n *NS) Path() string { return nsDir + n.Name }
+
+// nsDir has the names, and podPrefix begins those of pods.
+const (
+	nsDir     = "/run/netns/"
+	podPrefix = "pod-"
+)
 
 // NewNS makes a namespace with lo up.
 func NewNS(name string) (*NS, error) {
@@ -81,7 +88,7 @@ func (n *NS) make() error {
 func OpenNS(name string) (*NS, error) {
 	n := &NS{Name: name}
 	path := n.Path()
-	if uid, isPod := strings.CutPrefix(name, "pod-"); isPod {
+	if uid, isPod := strings.CutPrefix(name, podPrefix); isPod {
 		if _, err := os.Stat(path); os.IsNotExist(err) {
 			if path, n.found = processOf(uid), true; path == "" {
 				return nil, fmt.Errorf("open namespace %s: no such name, and no process of that pod", name)
@@ -114,11 +121,28 @@ func (n *NS) Close() error {
 	if n.found {
 		return n.fd.Close()
 	}
-	if err := unix.Unmount(n.Path(), unix.MNT_DETACH); err != nil {
-		return err
-	}
 	_ = n.fd.Close()
-	return os.Remove(n.Path())
+	return unbind(n.Path())
+}
+
+// unbind takes a name from its namespace.
+func unbind(path string) error {
+	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("unmount %s: %w", path, err)
+	}
+	return os.Remove(path)
+}
+
+// isBound says whether a namespace is at a path; a file alone is what NewNS
+// leaves when it is killed, and takes again.
+func isBound(path string) (bool, error) {
+	var at unix.Statfs_t
+	if err := unix.Statfs(path, &at); errors.Is(err, unix.ENOENT) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("look at %s: %w", path, err)
+	}
+	return at.Type == unix.NSFS_MAGIC, nil
 }
 
 // Leave gives up the handles of a namespace that OpenNS opened; its name stays.

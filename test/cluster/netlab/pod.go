@@ -3,8 +3,14 @@ package netlab
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
+	"path/filepath"
 	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 )
 
 // Pod is a network namespace on a node with addresses of its pod CIDRs.
@@ -20,6 +26,9 @@ func (n *Node) AddPod(name string) (*Pod, error) {
 	p := &Pod{Node: n, index: n.takeIndex()}
 	p.IP = addrAt(n.PodCIDR, p.index)
 	p.IP6 = addrAt(n.PodCIDR6, p.index)
+	if err := unbindUnwired(name); err != nil {
+		return nil, err
+	}
 	var err error
 	if p.NS, err = NewNS(name); err != nil {
 		return nil, err
@@ -82,18 +91,83 @@ func addrAt(p netip.Prefix, i int) netip.Addr {
 }
 
 // RemoveStalePods removes the links and names of pods that another process of
-// the node made and left.
+// the node made and left. Names are one list for all nodes: the node's are
+// those at the other end of its links.
 func (n *Node) RemoveStalePods() error {
 	links, err := n.NS.link.LinkList()
 	if err != nil {
 		return err
 	}
+	var stale []netlink.Link
+	peers := map[int]bool{}
 	for _, l := range links {
 		if l.Type() == "veth" && strings.HasPrefix(l.Attrs().Name, "veth") {
-			if err := n.NS.link.LinkDel(l); err != nil {
-				return err
-			}
+			stale = append(stale, l)
+			peers[l.Attrs().NetNsID] = true
+		}
+	}
+	// Names first: who is killed here finds the rest by the links that are left.
+	if err := n.unbindPods(peers); err != nil {
+		return err
+	}
+	for _, l := range stale {
+		if err := n.NS.link.LinkDel(l); err != nil && !errors.Is(err, unix.ENODEV) { // gone with the name
+			return err
 		}
 	}
 	return nil
+}
+
+// unbindPods removes the names of the namespaces that the node's kernel knows
+// by these numbers.
+func (n *Node) unbindPods(ids map[int]bool) error {
+	paths, err := filepath.Glob(nsDir + podPrefix + "*")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, path := range paths {
+		id, err := n.numberOf(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // another node's, that is gone meanwhile
+		case err != nil:
+			errs = append(errs, err)
+		case id >= 0 && ids[id]:
+			errs = append(errs, unbind(path))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// numberOf is what the node's kernel calls the namespace that is bound to a
+// path; -1 where it has no link to it, or where nothing is bound.
+func (n *Node) numberOf(path string) (int, error) {
+	fd, err := netns.GetFromPath(path)
+	if err != nil {
+		return -1, err
+	}
+	defer func() { _ = fd.Close() }()
+	if bound, err := isBound(path); err != nil || !bound {
+		return -1, err
+	}
+	return n.NS.link.GetNetNsIdByFd(int(fd))
+}
+
+// unbindUnwired removes a name whose maker ended before it gave the namespace a
+// link, by which RemoveStalePods would have found it.
+func unbindUnwired(name string) error {
+	path := nsDir + name
+	if bound, err := isBound(path); err != nil || !bound {
+		return err
+	}
+	ns, err := OpenNS(name)
+	if err != nil {
+		return err
+	}
+	links, err := ns.link.LinkList()
+	ns.Leave()
+	if err != nil || len(links) > 1 {
+		return err // NewNS refuses the name of a pod that is there
+	}
+	return unbind(path)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gridmesh/gridmesh/test/cluster/realnode"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 const web = `
@@ -88,6 +89,7 @@ func TestWalk(t *testing.T) {
 	l.says(0, words("start dns a-1"))
 	l.comes(words("exec a-1", connect...), "web-")
 
+	l.kubeletAgain("a-1", pod)
 	l.says(1, words("kubectl logs", pod), "lab exec POD")
 	if out, code := l.does(words("kubectl logs no-such-pod")...); code == 0 || strings.Contains(out, "lab exec POD") {
 		t.Errorf("a hint that does not help, exit code %d: %s", code, out)
@@ -110,6 +112,17 @@ func TestWalk(t *testing.T) {
 		l.says(2, words(line), want)
 	}
 	l.down()
+}
+
+// kubeletAgain ends a stand-in kubelet, and its pods with it, and starts it: the
+// pods are back.
+func (l *lab) kubeletAgain(node, pod string) {
+	l.t.Helper()
+	l.says(0, words("kill kubelet "+node))
+	wait.Eventually(l.t, func() error { return l.try(1, words("exec "+node, connect...)) })
+	l.says(0, words("start kubelet "+node))
+	l.comes(words("exec "+node, connect...), pod)
+	l.comes(words("exec "+pod, connect...), pod)
 }
 
 // needReal skips where this machine has no real nodes; "make test" says so, too.
