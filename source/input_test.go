@@ -62,6 +62,11 @@ func TestMistakenKinds(t *testing.T) {
 		"{apiVersion: apps/v1, kind: Service, metadata: {name: x}}":                        "write apiVersion: v1",
 		"{apiVersion: v1, kind: service, metadata: {name: x}}":                             "write kind: Service",
 		"{apiVersion: v1, kind: Nodes, metadata: {name: x}}":                               "write kind: Node",
+		"{apiVersion: v1, kind: Srevice, metadata: {name: x}}":                             "srevice default/x …kind: Srevice is none; the document is left out: write kind: Service",
+		"{apiVersion: v1, kind: Servce, metadata: {name: x}}":                              "write kind: Service",
+		"{apiVersion: v1, kind: Nodde, metadata: {name: x}}":                               "write kind: Node",
+		"{apiVersion: discovery.k8s.io/v1, kind: EndpointSlize, metadata: {name: x}}":      "write kind: EndpointSlice",
+		"{apiVersion: apps/v1, kind: DeploymentGird, metadata: {name: x}}":                 "write apiVersion: superedge.io/v1",
 		"{kind: Service, metadata: {name: x}}":                                             "service default/x (standard input document 1): apiVersion: is missing",
 		"{apiVersion: v1, metadata: {name: x}}":                                            "kind: is missing",
 		"{metadata: {name: x}}":                                                            "kind: is missing, as is apiVersion",
@@ -84,6 +89,9 @@ func TestMistakenKinds(t *testing.T) {
 		"{apiVersion: metrics.k8s.io/v1beta1, kind: NodeMetrics, metadata: {name: x}}",
 		"{apiVersion: v1, kind: Endpoints, metadata: {name: x}}",
 		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: x}}",
+		"{apiVersion: example.com/v1, kind: Device, metadata: {name: x}}",
+		"{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: x}}",
+		"{apiVersion: v1, kind: Namespace, metadata: {name: x}}",
 	).Problems)
 }
 

@@ -61,9 +61,29 @@ func differs(apiVersion, kind string, versions []string, name string) (field, te
 	return "", ""
 }
 
-// alike reports whether a kind is written as another, but for case and number.
+// alike reports whether a kind is written as another, but for case, number, and
+// one slip: a letter more, less or another, or two that changed places.
 func alike(kind, name string) bool {
-	return strings.EqualFold(kind, name) || strings.EqualFold(kind, name+"s")
+	kind, name = strings.ToLower(kind), strings.ToLower(name)
+	return kind == name+"s" || slip(kind, name) || slip(name, kind)
+}
+
+// slip reports whether long is short with one slip; the letter more is long's.
+func slip(long, short string) bool {
+	i := 0
+	for i < len(short) && i < len(long) && long[i] == short[i] {
+		i++
+	}
+	a, b := long[i:], short[i:]
+	switch {
+	case len(a) == len(b)+1:
+		return a[1:] == b
+	case len(a) != len(b):
+		return false
+	case len(a) < 2:
+		return true
+	}
+	return a[1:] == b[1:] || a[0] == b[1] && a[1] == b[0] && a[2:] == b[2:]
 }
 
 // builtIn reports whether a group is one of Kubernetes' own: other projects have

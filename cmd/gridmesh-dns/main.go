@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/coremain"
@@ -51,6 +52,20 @@ const usage = `gridmesh-dns is CoreDNS with the plugins grid and nodelocal.
 Flags:
 `
 
+// word answers a first argument that is no flag: CoreDNS takes none.
+func word(arg string) (code int, ends bool) {
+	switch {
+	case arg == "help":
+		flag.CommandLine.SetOutput(os.Stdout)
+		flag.Usage()
+		return 0, true
+	case !strings.HasPrefix(arg, "-"):
+		fmt.Fprintf(os.Stderr, "gridmesh-dns: there is no command %q; it has cleanup: gridmesh-dns -help\n", arg)
+		return 2, true
+	}
+	return 0, false
+}
+
 func main() {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -64,6 +79,11 @@ func main() {
 	flag.Usage = func() {
 		fmt.Fprint(flag.CommandLine.Output(), usage)
 		flag.PrintDefaults()
+	}
+	if len(os.Args) > 1 {
+		if code, ends := word(os.Args[1]); ends {
+			os.Exit(code)
+		}
 	}
 	run.StillHeap()
 	if err := dnsserver.SetDirectives(directives); err != nil {

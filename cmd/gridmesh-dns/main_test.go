@@ -20,3 +20,12 @@ func TestCleanupOfNoAddress(t *testing.T) {
 		t.Errorf("exit code %d, want 2", code)
 	}
 }
+
+// What is no command is a mistake in the arguments, as in the other programs.
+func TestWords(t *testing.T) {
+	for arg, want := range map[string]int{"nonsense": 2, "clenup": 2, "": 2, "-conf": -1, "--help": -1} {
+		if code, ends := word(arg); ends != (want >= 0) || ends && code != want {
+			t.Errorf("%q: exit code %d, ends %v; want %d", arg, code, ends, want)
+		}
+	}
+}

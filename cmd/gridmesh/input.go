@@ -56,8 +56,13 @@ func (in *input) opts() (topology.Options, error) {
 	return topology.Options{Reading: reading}, nil
 }
 
+// capture is what the flags say of the capture, and refuses what cannot be
+// meant.
 func (in *input) capture() (plan.Config, error) {
 	cfg := plan.Default()
+	if in.preloadMax < 0 {
+		return cfg, fmt.Errorf("%w: --preload-max %d: must not be negative", run.ErrUsage, in.preloadMax)
+	}
 	switch in.bridgeNF {
 	case "clear", "keep":
 		cfg.KeepBridgeNetfilter = in.bridgeNF == "keep"
@@ -90,6 +95,9 @@ type world struct {
 func (in *input) world(ctx context.Context) (*world, error) {
 	opts, err := in.opts()
 	if err != nil {
+		return nil, err
+	}
+	if _, err := in.capture(); err != nil { // of a command that does without, too
 		return nil, err
 	}
 	snap, err := in.snapshot(ctx)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -121,6 +122,9 @@ func (r *reach) fromCluster(ctx context.Context) (*topology.Snapshot, error) {
 	if err := client.Ask(asking); err != nil {
 		return nil, err
 	}
+	if err := permitted(asking, client); err != nil {
+		return nil, client.Blame(err)
+	}
 	f := kubefeed.New(client, obs.NewLog(r.cmd.ErrOrStderr(), false), kubefeed.NewMetrics(prometheus.NewRegistry()))
 	return r.first(ctx, f, "the API server", func() string {
 		text := "its lists of " + strings.Join(f.Waiting(), ", ")
@@ -141,11 +145,12 @@ func (r *reach) manifests() (source.Input, error) {
 		return *r.read, nil
 	}
 	in := source.Input{Paths: r.files, Texts: map[string][]byte{}}
+	var empty error
 	for _, path := range r.files {
 		if _, twice := in.Texts[path]; twice {
 			return in, fmt.Errorf("%w: -f %s is given twice, and can be read once", run.ErrUsage, path)
 		}
-		from := r.cmd.InOrStdin()
+		from, name := r.cmd.InOrStdin(), "standard input"
 		switch info, err := os.Stat(path); {
 		case path == "":
 			return in, fmt.Errorf("%w: -f is empty; give a directory, a file, or - for standard input", run.ErrUsage)
@@ -158,13 +163,19 @@ func (r *reach) manifests() (source.Input, error) {
 				return in, fmt.Errorf("read manifests: %w", err)
 			}
 			defer file.Close()
-			from = file
+			from, name = file, path
 		}
 		text, err := io.ReadAll(io.LimitReader(from, source.MaxFile+1))
 		if err != nil {
-			return in, fmt.Errorf("read manifests from %s: %w", path, err)
+			return in, fmt.Errorf("read manifests from %s: %w", name, err)
+		}
+		if len(bytes.TrimSpace(text)) == 0 { // a cluster without objects is told by an empty List
+			empty = errors.Join(empty, fmt.Errorf("%w: %s is empty; did the command before the pipe fail?", source.ErrNothing, name))
 		}
 		in.Texts[path] = text
+	}
+	if empty != nil {
+		return in, empty
 	}
 	r.read = &in
 	return in, nil

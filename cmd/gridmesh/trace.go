@@ -84,6 +84,9 @@ func parseTrace(from, to string) (client netip.Addr, f topology.Frontend, err er
 	default:
 		return client, f, fmt.Errorf("%w: --to %q: protocol %q is not known; use tcp or udp", run.ErrUsage, to, proto)
 	}
+	if client.Unmap().Is4() != f.Addr.Unmap().Is4() {
+		return client, f, fmt.Errorf("%w: --from %s and --to %s are of two families: no packet has both; give an IPv4 or an IPv6 address for both", run.ErrUsage, client, f.Addr)
+	}
 	return client, f, nil
 }
 

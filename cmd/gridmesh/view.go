@@ -100,7 +100,7 @@ func (w *world) rows(args []string) ([]serviceRow, error) {
 		rows = append(rows, row)
 	}
 	if len(args) > 0 && len(rows) == 0 {
-		return nil, fmt.Errorf("no Service %s in this state%s", args[0], besides(w.snap.Problems))
+		return nil, fmt.Errorf("no Service %s in this state%s%s", args[0], w.services(args[0]), besides(w.snap.Problems))
 	}
 	return rows, nil
 }

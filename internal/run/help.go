@@ -11,8 +11,8 @@ import (
 // shell, a mistake in the flags: cobra's own commands help with the whole then,
 // and say that all is well.
 func strict(root *cobra.Command) {
+	root.InitDefaultCompletionCmd("completion") // Cobra has both for a command without others only where it is asked for them
 	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
 		switch cmd.Name() {
 		case "help":

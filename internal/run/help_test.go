@@ -37,3 +37,17 @@ func TestHelpIsOfWhatThereIs(t *testing.T) {
 		}
 	}
 }
+
+// A command without others has both as well.
+func TestHelpOfOneCommand(t *testing.T) {
+	for args, want := range map[string]int{"help": 0, "completion bash": 0, "completion": 0, "help nothing": 2, "completion nothing": 2, "nothing": 2} {
+		var out bytes.Buffer
+		root := &cobra.Command{Use: "x", Short: "the whole", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error { return nil }}
+		root.SetArgs(strings.Fields(args))
+		root.SetOut(&out)
+		root.SetErr(&out)
+		if got := Main(root, nil); got != want || out.Len() == 0 {
+			t.Errorf("x %s: exit code %d, want %d; %.200q", args, got, want, out.String())
+		}
+	}
+}
