@@ -29,15 +29,51 @@ var (
 // invalid, or does not allow, stays so until somebody acts; its own words
 // begin with the object, which differs from unit to unit.
 func failureOf(err error, now time.Time) plan.Failure {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !apierrors.IsBadRequest(err) {
+	text, final := refusal(err)
+	if !final {
 		return plan.Failure{Text: err.Error(), Since: now}
 	}
-	text := status.Status().Message
-	if _, after, ok := strings.Cut(text, "is invalid: "); ok {
-		text = after
-	}
 	return plan.Failure{Text: "the API server refuses the child: " + text + "; correct the template, or what forbids it", Final: true, Since: now}
+}
+
+// refusal is what the API server has against an object, without its name, and
+// whether it would say so again.
+func refusal(err error) (text string, final bool) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return "", false
+	}
+	text = status.Status().Message
+	switch {
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
+		if _, after, ok := strings.Cut(text, "is invalid: "); ok {
+			text = after
+		}
+		return text, true
+	case status.Status().Reason == metav1.StatusReasonUnknown:
+		return misfit(text)
+	}
+	return "", false
+}
+
+// misfit reads what server-side apply answers where an object does not fit its
+// schema: a field that does not exist, or a value of another type. It is an
+// error 500 without a reason, known by its words alone: before a parenthesis
+// with the object, after it the fields, each on a line where there are many.
+func misfit(message string) (text string, is bool) {
+	head, tail, _ := strings.Cut(message, " (")
+	switch head {
+	case "failed to create typed patch object", "failed to convert new typed object", "failed to convert new object":
+	default:
+		return "", false
+	}
+	_, text, is = strings.Cut(tail, ")")
+	_, text, _ = strings.Cut(text, ": ")
+	var fields []string
+	for line := range strings.Lines(strings.TrimPrefix(text, "errors:\n")) {
+		fields = append(fields, strings.TrimPrefix(strings.TrimSpace(line), "."))
+	}
+	return strings.Join(fields, ", "), is
 }
 
 // write carries out one step and returns the child as it is then. What a hand

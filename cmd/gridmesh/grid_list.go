@@ -112,9 +112,10 @@ NAME may be KIND/NAME, as dg/till, ssg/till or sg/till.`,
 				return err
 			}
 			rows := []unitRow{}
+			said := saidOf(in.world, p.Grid)
 			for _, s := range p.Steps {
 				if !wrong || s.Trouble() != "" {
-					rows = append(rows, unitRow{s.Unit, s.Nodes, strings.ToLower(s.Kind) + "/" + s.Name, s.Ready, s.Updated, s.Trouble(), s.Why})
+					rows = append(rows, unitRow{s.Unit, s.Nodes, strings.ToLower(s.Kind) + "/" + s.Name, s.Ready, s.Updated, s.Trouble(), said.why(s)})
 				}
 			}
 			problems = slices.DeleteFunc(problems, func(q topology.Problem) bool { return q.Object != p.Grid.String() })

@@ -218,7 +218,8 @@ func (d *desired) keep(step Step) Step {
 }
 
 // refusals are the units that cannot have a child, and rejections what the API
-// server would not have: one Problem for each reason, however many units.
+// server would not have, which the steps say from then on: one Problem for each
+// reason, however many units.
 func (g *tracked) refusals(steps []Step) []topology.Problem {
 	byWhy := map[string][]string{}
 	for _, step := range steps {
@@ -231,8 +232,10 @@ func (g *tracked) refusals(steps []Step) []topology.Problem {
 
 func (g *tracked) rejections(steps []Step) []topology.Problem {
 	byWhy := map[string][]string{}
-	for _, step := range steps {
+	for i := range steps {
+		step := &steps[i]
 		if f := g.failures[step.Unit]; f.Final && (step.Writes() || step.Action == Wait) {
+			step.Why = f.Text
 			byWhy[f.Text] = append(byWhy[f.Text], step.Unit)
 		}
 	}

@@ -144,3 +144,45 @@ func TestGridsRefusedByTheController(t *testing.T) {
 		t.Error("the controller ended")
 	}
 }
+
+// What the API server finds no place for in a child, a field that does not
+// exist or a value of another type, is said of the grid with the field: no try
+// would end otherwise.
+func TestFieldsThatNoChildHas(t *testing.T) {
+	inUnits(t, map[string]string{"a-1": "north"})
+	controller(t)
+	good := deploymentGrid("typo", "", "0")
+	for from, say := range map[string][2]string{
+		"image:":       {"imgae:", `.imgae: field not declared in schema; correct the template`},
+		"{name: app, ": {"{", "containers[0].name: Required value"},
+		"containers:":  {`hostNetwork: "yes", containers:`, "spec.template.spec.hostNetwork: expected boolean"},
+		"name: app,":   {"name: app, resources: {limits: {cpu: lots}},", "quantities must match"},
+	} {
+		bad := strings.Replace(good, from, say[0], 1)
+		if bad == good {
+			t.Fatalf("%q is not in %s", from, good)
+		}
+		applied(t, bad, "deploymentgrid/typo")
+		wait.Within(t, byWatch, func() error {
+			st, err := statusOf(t, "deploymentgrids", "typo")
+			if err != nil {
+				return err
+			}
+			if len(st.Worst) == 1 && strings.Contains(st.Worst[0].Message, say[1]) {
+				return hasCondition(st.Conditions, "Valid", metav1.ConditionFalse, say[1])
+			}
+			return fmt.Errorf("worst %v: %v", st.Worst, st.Conditions)
+		})
+	}
+	applied(t, `{apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: typo}, spec: {gridUniqKey: site, template: {selectr: {app: x}, ports: [{port: 80}]}}}`, "servicegrid/typo")
+	wait.Within(t, byWatch, func() error {
+		out, err := c.Kubectl("get", "servicegrid/typo", "-o", `jsonpath={.status.conditions[?(@.type=="Valid")].message}`)
+		if err == nil && !strings.Contains(out, "spec.selectr: field not declared in schema") {
+			err = fmt.Errorf("Valid says %q", out)
+		}
+		return err
+	})
+	wait.Within(t, byWatch, func() error { return hasEvent(t, "typo", "Refused", "selectr: field not declared in schema") })
+	must(t, c.Apply(good))
+	allReady(t, "deploymentgrids", "typo", 1)
+}
