@@ -145,29 +145,58 @@ func (r *reach) manifests() (source.Input, error) {
 		if _, twice := in.Texts[path]; twice {
 			return in, fmt.Errorf("%w: -f %s is given twice, and can be read once", run.ErrUsage, path)
 		}
-		from := r.cmd.InOrStdin()
 		switch info, err := os.Stat(path); {
 		case path == "":
 			return in, fmt.Errorf("%w: -f is empty; give a directory, a file, or - for standard input", run.ErrUsage)
 		case path == source.Stdin:
 		case err != nil || info.Mode().IsRegular() || info.IsDir():
 			continue
-		default: // a pipe, as of -f <(command)
-			file, err := os.Open(path)
-			if err != nil {
-				return in, fmt.Errorf("read manifests: %w", err)
-			}
-			defer file.Close()
-			from = file
 		}
-		text, err := io.ReadAll(io.LimitReader(from, source.MaxFile+1))
+		text, err := r.once(r.cmd.Context(), path)
 		if err != nil {
-			return in, fmt.Errorf("read manifests from %s: %w", path, err)
+			return in, err
 		}
 		in.Texts[path] = text
 	}
 	r.read = &in
 	return in, nil
+}
+
+// once reads standard input or a pipe, as of -f <(command), until it ends or
+// people do not wait: to open a pipe takes as long as nobody writes to it.
+func (r *reach) once(ctx context.Context, path string) ([]byte, error) {
+	type content struct {
+		text []byte
+		err  error
+	}
+	whole := make(chan content, 1)
+	go func() {
+		from := r.cmd.InOrStdin()
+		if path != source.Stdin {
+			file, err := os.Open(path)
+			if err != nil {
+				whole <- content{nil, err}
+				return
+			}
+			defer file.Close()
+			from = file
+		}
+		text, err := io.ReadAll(io.LimitReader(from, source.MaxFile+1))
+		whole <- content{text, err}
+	}()
+	what := path
+	if path == source.Stdin {
+		what = "standard input"
+	}
+	select {
+	case c := <-whole:
+		if c.err != nil {
+			return nil, fmt.Errorf("read manifests from %s: %w", what, c.err)
+		}
+		return c.text, nil
+	case <-ctx.Done(): // what reads ends with the process
+		return nil, fmt.Errorf("ended while it waited for %s: %w", what, ctx.Err())
+	}
 }
 
 var errNoAgent = fmt.Errorf("%w: no agent runs here", run.ErrUsage)
