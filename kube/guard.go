@@ -14,7 +14,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
-	"k8s.io/client-go/util/flowcontrol"
 )
 
 const (
@@ -23,12 +22,16 @@ const (
 	allowedFor = time.Minute
 	deniedFor  = 10 * time.Second
 	knownFor   = time.Hour
+	// longestToken is more than any cluster's; the API server is not asked about
+	// more bytes.
+	longestToken = 16 << 10
 	// strangers bound how often the API server is asked about tokens that nobody
 	// knows: whoever guesses costs it little, and delays nobody who is known.
 	strangersRate  = 2 // a second
 	strangersBurst = 10
 	maxTokens      = 256
 	reviewTimeout  = 5 * time.Second
+	knownReviews   = 4 // at once, of tokens that were good
 )
 
 // Guard lets those through to a handler who show a token of the cluster whose
@@ -36,14 +39,19 @@ const (
 // server by TokenReview and SubjectAccessReview, and remembers what it said.
 // Without its word nobody is let through.
 type Guard struct {
-	client    *Client
-	next      http.Handler
-	strangers flowcontrol.RateLimiter
-	reviews   chan struct{} // one at a time
+	client *Client
+	next   http.Handler
+	peers  *peers
+	// Questions to a slow API server wait for their like only: a token that was
+	// good for no other, and a new one of a known address for no stranger's.
+	again, renewals, strangers lane
 
 	mu     sync.Mutex
 	tokens map[tokenKey]word
 }
+
+// lane has a place for each review at once.
+type lane chan struct{}
 
 type tokenKey [sha256.Size]byte
 
@@ -57,19 +65,20 @@ type word struct {
 // NewGuard guards a handler.
 func NewGuard(c *Client, next http.Handler) *Guard {
 	return &Guard{
-		client: c, next: next, tokens: map[tokenKey]word{}, reviews: make(chan struct{}, 1),
-		strangers: flowcontrol.NewTokenBucketRateLimiter(strangersRate, strangersBurst),
+		client: c, next: next, tokens: map[tokenKey]word{}, peers: newPeers(),
+		again: make(lane, knownReviews), renewals: make(lane, 1), strangers: make(lane, 1),
 	}
 }
 
 // ServeHTTP implements http.Handler.
 func (g *Guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	code := http.StatusUnauthorized
-	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && token != "" {
-		code = g.ask(r.Context(), token, r.URL.Path)
+	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && token != "" && len(token) <= longestToken {
+		code = g.ask(r.Context(), r.RemoteAddr, token, r.URL.Path)
 	}
 	switch code {
 	case http.StatusOK:
+		g.peers.praise(r.RemoteAddr, time.Now())
 		g.next.ServeHTTP(w, r)
 		return
 	case http.StatusUnauthorized:
@@ -79,20 +88,27 @@ func (g *Guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // ask is what is known of a token, or what the API server says.
-func (g *Guard) ask(ctx context.Context, token, path string) int {
+func (g *Guard) ask(ctx context.Context, from, token, path string) int {
 	key := tokenKey(sha256.Sum256([]byte(token + "\x00" + path)))
 	is, fresh := g.known(key, time.Now())
 	if fresh {
 		return is.code
 	}
-	if is.good.IsZero() && !g.strangers.TryAccept() {
-		return http.StatusTooManyRequests
+	queue := g.again
+	if is.good.IsZero() {
+		known, ok := g.peers.admit(from, time.Now())
+		if !ok {
+			return http.StatusTooManyRequests
+		}
+		if queue = g.strangers; known {
+			queue = g.renewals
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	select {
-	case g.reviews <- struct{}{}:
-		defer func() { <-g.reviews }()
+	case queue <- struct{}{}:
+		defer func() { <-queue }()
 	case <-ctx.Done():
 		return http.StatusServiceUnavailable
 	}

@@ -2,6 +2,8 @@ package kube_test
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/kube/internal/apitest"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // reviewer answers reviews as an API server: of tokens it knows "reader", who may
@@ -23,6 +26,7 @@ type reviewer struct {
 	t     *testing.T
 	asked atomic.Int64
 	away  atomic.Bool
+	slow  chan struct{} // reviews of "slow…" wait for it to close
 }
 
 func (v *reviewer) answer(w http.ResponseWriter, r *http.Request, _ http.HandlerFunc) {
@@ -39,12 +43,15 @@ func (v *reviewer) answer(w http.ResponseWriter, r *http.Request, _ http.Handler
 	switch o := obj.(type) {
 	case *authenticationv1.TokenReview:
 		o.APIVersion, o.Kind = "authentication.k8s.io/v1", "TokenReview"
-		o.Status.Authenticated = o.Spec.Token == "reader" || o.Spec.Token == "pod"
+		o.Status.Authenticated = strings.HasPrefix(o.Spec.Token, "reader") || o.Spec.Token == "pod"
+		if strings.HasPrefix(o.Spec.Token, "slow") {
+			<-v.slow
+		}
 		o.Status.User.Username = o.Spec.Token
 	case *authorizationv1.SubjectAccessReview:
 		o.APIVersion, o.Kind = "authorization.k8s.io/v1", "SubjectAccessReview"
 		path := o.Spec.NonResourceAttributes
-		o.Status.Allowed = o.Spec.User == "reader" && path.Path == "/metrics" && path.Verb == "get"
+		o.Status.Allowed = strings.HasPrefix(o.Spec.User, "reader") && path.Path == "/metrics" && path.Verb == "get"
 	default:
 		v.t.Errorf("asked for %T", obj)
 	}
@@ -54,12 +61,23 @@ func (v *reviewer) answer(w http.ResponseWriter, r *http.Request, _ http.Handler
 
 func guarded(t *testing.T) (*reviewer, func(path, authorization string) int) {
 	t.Helper()
-	s, v := apitest.New(t), &reviewer{t: t}
-	s.Hook(v.answer)
-	g := kube.NewGuard(s.Client(t), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "secret") }))
+	v, get := guardedFrom(t)
 	return v, func(path, authorization string) int {
 		t.Helper()
+		return get("10.244.1.1", path, authorization)
+	}
+}
+
+// guardedFrom is a guard that several addresses ask.
+func guardedFrom(t *testing.T) (*reviewer, func(from, path, authorization string) int) {
+	t.Helper()
+	s, v := apitest.New(t), &reviewer{t: t, slow: make(chan struct{})}
+	s.Hook(v.answer)
+	g := kube.NewGuard(s.Client(t), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "secret") }))
+	return v, func(from, path, authorization string) int {
+		t.Helper()
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
+		r.RemoteAddr = from + ":40000"
 		if authorization != "" {
 			r.Header.Set("Authorization", authorization)
 		}
@@ -128,4 +146,61 @@ func TestGuardIsNoWayToTheAPIServer(t *testing.T) {
 	if got := get2("/metrics", "Bearer reader"); got != http.StatusServiceUnavailable {
 		t.Errorf("without the API server: %d", got)
 	}
+}
+
+// Whoever guesses tokens shuts nobody else out: neither a newcomer, nor, from
+// however many addresses, one who was let in before and has a new token.
+func TestGuessesShutNobodyOut(t *testing.T) {
+	_, get := guardedFrom(t)
+	const scraper, newcomer = "10.244.1.1", "10.244.1.2"
+	if got := get(scraper, "/metrics", "Bearer reader"); got != http.StatusOK {
+		t.Fatalf("%d", got)
+	}
+	guess := func(from string) int { return get(from, "/metrics", "Bearer guess"+from) }
+	for i := range 100 {
+		get("10.244.9.9", "/metrics", "Bearer guess"+strings.Repeat("x", i))
+	}
+	if got := get(newcomer, "/metrics", "Bearer reader-2"); got != http.StatusOK {
+		t.Errorf("one address guesses, and a newcomer gets %d", got)
+	}
+	turned := 0
+	for i := range 400 { // more addresses than are kept
+		if guess(fmt.Sprintf("10.244.%d.%d", 16+i/200, i%200)) == http.StatusTooManyRequests {
+			turned++
+		}
+	}
+	if turned < 300 {
+		t.Errorf("of 400 addresses %d were turned away", turned)
+	}
+	if got := get(scraper, "/metrics", "Bearer reader-3"); got != http.StatusOK {
+		t.Errorf("all guess, and a token that is new gets %d", got)
+	}
+	if got := get(newcomer, "/metrics", "Bearer "+strings.Repeat("x", 20<<10)); got != http.StatusUnauthorized {
+		t.Errorf("20 KiB: %d", got)
+	}
+}
+
+// Who is known waits for no stranger's review, however slow the API server is.
+func TestStrangersDelayNobody(t *testing.T) {
+	v, get := guardedFrom(t)
+	if got := get("10.244.1.1", "/metrics", "Bearer reader"); got != http.StatusOK {
+		t.Fatalf("%d", got)
+	}
+	asked := v.asked.Load()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		get("10.244.9.9", "/metrics", "Bearer slow")
+	}()
+	wait.Eventually(t, func() error {
+		if v.asked.Load() == asked {
+			return errors.New("the stranger's review has not begun")
+		}
+		return nil
+	})
+	if got := get("10.244.1.1", "/metrics", "Bearer reader-2"); got != http.StatusOK {
+		t.Errorf("behind a stranger's review: %d", got)
+	}
+	close(v.slow)
+	<-ended
 }

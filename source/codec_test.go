@@ -438,6 +438,7 @@ func FuzzManifest(f *testing.F) {
 	}
 	f.Add(seed)
 	f.Add([]byte("{apiVersion: v1, kind: List, items: [{kind: List, items: [1]}]}"))
+	f.Add([]byte(nested(maxLists + 1)))
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		m := &manifests{}
 		m.document("fuzz", data)

@@ -28,7 +28,11 @@ import (
 // MaxFile is how many bytes of one file of manifests are read.
 const MaxFile = 64 << 20
 
-const maxFault = 200 // characters of a decoder's complaint
+const (
+	maxFault = 200 // characters of a decoder's complaint
+	// maxLists are Lists inside each other: each is read by all that are around it.
+	maxLists = 4
+)
 
 // manifests are the objects of one file, in its order, and what is wrong with it.
 type manifests struct {
@@ -131,25 +135,37 @@ type head struct {
 	Items []runtime.RawExtension `json:"items"`
 }
 
+// document takes a document of YAML, or of JSON, which is YAML as well. It is
+// converted once, with all the Lists that are in it.
 func (m *manifests) document(place string, doc []byte) {
 	if len(bytes.TrimSpace(doc)) == 0 {
 		return
 	}
-	var h head
 	raw, err := yaml.YAMLToJSON(doc)
-	if err == nil {
-		err = json.UnmarshalCaseSensitivePreserveInts(raw, &h)
-	}
 	if err != nil {
 		m.fault(place, "", "is no Kubernetes manifest and is left out: %v", err)
 		return
 	}
-	if bytes.Equal(raw, []byte("null")) {
+	m.item(place, raw, 0)
+}
+
+// item takes an object of JSON, or those of a List, that is inside so many Lists.
+func (m *manifests) item(place string, raw []byte, lists int) {
+	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return // nothing but comments
 	}
+	var h head
+	if err := json.UnmarshalCaseSensitivePreserveInts(raw, &h); err != nil {
+		m.fault(place, "", "is no Kubernetes manifest and is left out: %v", err)
+		return
+	}
 	if strings.HasSuffix(h.Kind, "List") {
+		if lists == maxLists {
+			m.fault(place, "items", "is a List inside %d others and is left out; write what is in it as documents of their own", lists)
+			return
+		}
 		for i, item := range h.Items {
-			m.document(fmt.Sprintf("%s items[%d]", place, i), item.Raw)
+			m.item(fmt.Sprintf("%s items[%d]", place, i), item.Raw, lists+1)
 		}
 		return
 	}

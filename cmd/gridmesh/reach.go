@@ -150,27 +150,19 @@ func (r *reach) manifests() (source.Input, error) {
 		if _, twice := in.Texts[path]; twice {
 			return in, fmt.Errorf("%w: -f %s is given twice, and can be read once", run.ErrUsage, path)
 		}
-		from, name := r.cmd.InOrStdin(), "standard input"
 		switch info, err := os.Stat(path); {
 		case path == "":
 			return in, fmt.Errorf("%w: -f is empty; give a directory, a file, or - for standard input", run.ErrUsage)
 		case path == source.Stdin:
 		case err != nil || info.Mode().IsRegular() || info.IsDir():
 			continue
-		default: // a pipe, as of -f <(command)
-			file, err := os.Open(path)
-			if err != nil {
-				return in, fmt.Errorf("read manifests: %w", err)
-			}
-			defer file.Close()
-			from, name = file, path
 		}
-		text, err := io.ReadAll(io.LimitReader(from, source.MaxFile+1))
+		text, err := r.once(r.cmd.Context(), path)
 		if err != nil {
-			return in, fmt.Errorf("read manifests from %s: %w", name, err)
+			return in, err
 		}
 		if len(bytes.TrimSpace(text)) == 0 { // a cluster without objects is told by an empty List
-			empty = errors.Join(empty, fmt.Errorf("%w: %s is empty; did the command before the pipe fail?", source.ErrNothing, name))
+			empty = errors.Join(empty, fmt.Errorf("%w: %s is empty; did the command before the pipe fail?", source.ErrNothing, nameOf(path)))
 		}
 		in.Texts[path] = text
 	}
@@ -179,6 +171,47 @@ func (r *reach) manifests() (source.Input, error) {
 	}
 	r.read = &in
 	return in, nil
+}
+
+// once reads standard input or a pipe, as of -f <(command), until it ends or
+// people do not wait: to open a pipe takes as long as nobody writes to it.
+func (r *reach) once(ctx context.Context, path string) ([]byte, error) {
+	type content struct {
+		text []byte
+		err  error
+	}
+	whole := make(chan content, 1)
+	go func() {
+		from := r.cmd.InOrStdin()
+		if path != source.Stdin {
+			file, err := os.Open(path)
+			if err != nil {
+				whole <- content{nil, err}
+				return
+			}
+			defer file.Close()
+			from = file
+		}
+		text, err := io.ReadAll(io.LimitReader(from, source.MaxFile+1))
+		whole <- content{text, err}
+	}()
+	what := nameOf(path)
+	select {
+	case c := <-whole:
+		if c.err != nil {
+			return nil, fmt.Errorf("read manifests from %s: %w", what, c.err)
+		}
+		return c.text, nil
+	case <-ctx.Done(): // what reads ends with the process
+		return nil, fmt.Errorf("ended while it waited for %s: %w", what, ctx.Err())
+	}
+}
+
+func nameOf(path string) string {
+	if path == source.Stdin {
+		return "standard input"
+	}
+	return path
 }
 
 var errNoAgent = fmt.Errorf("%w: no agent runs here", run.ErrUsage)

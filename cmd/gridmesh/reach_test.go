@@ -3,12 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -113,5 +115,41 @@ func TestTimeout(t *testing.T) {
 				t.Errorf("%s, %v: code %d: %s", what, args, code, log)
 			}
 		}
+	}
+}
+
+// Who waits for a pipe that nobody writes to, or for standard input, can be told
+// to stop.
+func TestWaitingForManifestsEnds(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	silent, writes, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for path, want := range map[string]string{"-": "standard input", pipe: pipe} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cmd := command()
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetIn(silent)
+		cmd.SetArgs([]string{"view", "-f", path})
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.ExecuteContext(ctx) }()
+		cancel()
+		select {
+		case err := <-ended:
+			if err == nil || errors.Is(err, run.ErrUsage) || !strings.Contains(err.Error(), "ended while it waited for "+want) {
+				t.Errorf("-f %s: %v", path, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("-f %s: it waits on", path)
+		}
+	}
+	writes.Close() // and with it what still reads
+	if end, err := os.OpenFile(pipe, os.O_RDWR, 0); err == nil {
+		defer end.Close()
 	}
 }

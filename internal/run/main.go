@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -20,12 +21,18 @@ const (
 	exitUsage   = 2
 )
 
-// Main runs a command until it ends or the process is told to stop, and
+// again is how long the signal that told a process to stop may come again and
+// be the same: timeout(1) and others send it to a process and to its group.
+const again = 500 * time.Millisecond
+
+// Main runs a command until it ends or the process is told to stop; told once
+// more, after a moment, it dies of that signal, whatever it waits for. It
 // returns its exit code: 0, 2 for ErrUsage, what more says of other errors, or
 // 1 where it says 0. more may be nil.
 func Main(root *cobra.Command, more func(error) int) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(again, stop) })()
 	root.SilenceErrors, root.SilenceUsage = true, true
 	sayUsage(root)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", ErrUsage, err) })

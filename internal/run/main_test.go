@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
@@ -37,13 +39,36 @@ var children = map[string]func(arg string) error{
 		g.Add("broken", func(context.Context) error { panic("this is why") })
 		return g.Run(context.Background())
 	},
+	"stubborn": func(string) error {
+		os.Exit(Main(told(func() { fmt.Println("told"); select {} }), nil))
+		return nil
+	},
+	"twice": func(string) error {
+		os.Exit(Main(told(func() {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+			time.Sleep(50 * time.Millisecond) // it would be dead by then
+		}), nil))
+		return nil
+	},
+}
+
+// told is a command that says "up", and does something when it is told to stop.
+func told(then func()) *cobra.Command {
+	cmd := &cobra.Command{Use: "x", RunE: func(cmd *cobra.Command, _ []string) error {
+		fmt.Println("up")
+		<-cmd.Context().Done()
+		then()
+		return nil
+	}}
+	cmd.SetArgs(nil)
+	return cmd
 }
 
 const childEnv = "RUN_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	if child, ok := children[os.Getenv(childEnv)]; ok {
-		fmt.Fprintln(os.Stderr, child(os.Args[1]))
+		fmt.Fprintln(os.Stderr, child(strings.Join(os.Args[1:], "")))
 		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m)
@@ -73,6 +98,53 @@ func killed(t *testing.T, name, arg string) {
 	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
+}
+
+// Who does not end when it is told to, dies when it is told again; the same
+// signal twice in a moment is one.
+func TestTheSecondSignalKills(t *testing.T) {
+	for name, want := range map[string]string{"stubborn": "signal: terminated", "twice": "<nil>"} {
+		cmd := child(t, name, "")
+		cmd.Args = cmd.Args[:1]
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := out.Read(make([]byte, 3)); err != nil {
+			t.Errorf("the child did not come up: %v", err)
+		}
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if name == "stubborn" {
+			if _, err := out.Read(make([]byte, 5)); err != nil {
+				t.Errorf("the first signal: %v", err)
+			}
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		tick, late := time.NewTicker(50*time.Millisecond), time.After(30*time.Second)
+		for waiting := true; waiting; {
+			select {
+			case err := <-ended:
+				if got := fmt.Sprint(err); got != want {
+					t.Errorf("%s: %s, want %s", name, got, want)
+				}
+				waiting = false
+			case <-tick.C:
+				if name == "stubborn" {
+					_ = cmd.Process.Signal(syscall.SIGTERM)
+				}
+			case <-late:
+				t.Errorf("%s goes on", name)
+				_ = cmd.Process.Kill()
+				<-ended
+				waiting = false
+			}
+		}
+		tick.Stop()
+	}
 }
 
 func TestExitCodes(t *testing.T) {

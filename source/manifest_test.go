@@ -1,0 +1,37 @@
+package source
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// nested are Lists inside each other, and a Node inside the last.
+func nested(levels int) string {
+	return strings.Repeat("{apiVersion: v1, kind: List, items: [", levels) +
+		"{apiVersion: v1, kind: Node, metadata: {name: edge-7}}" + strings.Repeat("]}", levels)
+}
+
+// A List inside a List is read; a tower of them is refused, and costs no more
+// than its size.
+func TestListsInsideLists(t *testing.T) {
+	for levels := range maxLists + 1 {
+		s := texts(t, nested(levels))
+		told(t, s.Problems)
+		if s.Nodes.Len() != 1 {
+			t.Errorf("%d levels: %d Nodes", levels, s.Nodes.Len())
+		}
+	}
+	const want = "items[0]: items: is a List inside 4 others and is left out"
+	s := texts(t, nested(maxLists+1), "{apiVersion: v1, kind: Node, metadata: {name: edge-8}}")
+	told(t, s.Problems, want)
+	if s.Nodes.Len() != 1 {
+		t.Errorf("%d Nodes, want the one beside them", s.Nodes.Len())
+	}
+	begin := time.Now() // 25 s where each level is converted anew, milliseconds where not
+	told(t, texts(t, nested(900)).Problems, want)
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("900 levels took %s", took)
+	}
+	told(t, texts(t, "{apiVersion: v1, kind: List, items: [null, {apiVersion: v1, kind: Node, metadata: {name: edge-7}}]}").Problems)
+}
