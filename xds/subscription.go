@@ -323,7 +323,7 @@ func (s *subscription) evaluate(cat *render.Catalog, name string, force bool, b 
 		}
 		return false
 	}
-	if isRefused && refused == r.Version || version == r.Version && holds && !force {
+	if isRefused && refused == r.Version || holds && !force && r.Suffices(version) {
 		return false
 	}
 	delete(s.rejected, name)

@@ -76,6 +76,31 @@ func TestReconnectSendsOnlyWhatDiffers(t *testing.T) {
 	want(t, drain(t, third, next), name(1)+" "+name(2)+" "+name(3))
 }
 
+// An Envoy that holds a listener of an older template keeps it, and its
+// connections; one that was started anew gets the newest.
+func TestAnOlderTemplateIsNotDrained(t *testing.T) {
+	cat := catalogOf([]byte{1}, nil, 9)
+	held := map[string]string{}
+	names := cat.Wildcard(render.ListenerType)
+	for _, name := range names {
+		r, _ := cat.Resource(render.ListenerType, name)
+		held[name] = r.Before[0]
+	}
+	s := newSubscription(render.ListenerType)
+	s.request(cat, []string{"*"}, nil, held)
+	s.markAll(cat)
+	want(t, drain(t, s, cat))
+
+	fresh := newSubscription(render.ListenerType)
+	fresh.request(cat, []string{"*"}, nil, nil)
+	want(t, drain(t, fresh, cat), strings.Join(names, " "))
+
+	held[names[0]] = "of other ports"
+	other := newSubscription(render.ListenerType)
+	other.request(cat, []string{"*"}, nil, held)
+	want(t, drain(t, other, cat), names[0])
+}
+
 // The last good state only adds to what a living Envoy holds.
 func TestProvisionalCatalogOnlyAdds(t *testing.T) {
 	old := catalogOf([]byte{1, 4}, nil, 8)

@@ -71,6 +71,42 @@ func TestOnePodDoesNotTakeAllConnections(t *testing.T) {
 	}
 }
 
+// A pod that holds its share and is gone without a word leaves its address:
+// who gets it next is served as soon as Envoy has asked its connections for a
+// sign of life (render's clientKeepalive), and not after idleTimeout.
+func TestADeadPodLeavesItsAddress(t *testing.T) {
+	leaks.None(t, w.lab, leaks.Services)
+	f := deploy(t, "heir", `["unit"]`)
+	f.served(t)
+	e := named(t, "a-1")
+	const heap, most = 64, 64 << 20 / 2 / (20 << 10) // MiB, connections
+	limitHeap(t, e, heap)
+	dead, err := e.AddPod("heir-dead")
+	must(t, err)
+	wait.Eventually(t, func() error {
+		_, err := edge.Ask(dead.NS, "tcp", f.at(0), time.Second)
+		return err
+	})
+	held, refused := greedy(t, dead.NS, f, 2*most)
+	if len(held) < most/4 || !errors.Is(refused, syscall.ECONNREFUSED) {
+		t.Fatalf("one pod holds %d connections of %d, and then %v", len(held), most, refused)
+	}
+
+	heir, err := dead.Replace("heir-next")
+	must(t, err)
+	t.Cleanup(func() { must(t, heir.Remove()) })
+	if heir.IP != dead.IP {
+		t.Fatalf("the next pod has %s, not %s", heir.IP, dead.IP)
+	}
+	if _, err := edge.Ask(heir.NS, "tcp", f.at(0), time.Second); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("beside %d connections of the pod before: %v", len(held), err)
+	}
+	wait.Within(t, 2*time.Minute, func() error {
+		_, err := edge.Ask(heir.NS, "tcp", f.at(0), time.Second)
+		return err
+	})
+}
+
 // greedy opens connections from several threads until some are refused, or
 // there are as many as most; they stay until the end of the test.
 func greedy(t *testing.T, ns *netlab.NS, f *fleet, most int) (held []net.Conn, refused error) {

@@ -14,7 +14,11 @@ import (
 
 // listenerTemplate is part of the version of every capture listener. Raising
 // it drains all captured connections of every node: the listeners are a contract.
-const listenerTemplate = "tcp-1"
+const listenerTemplate = "tcp-2"
+
+// listenersBefore are the templates that an Envoy may go on with until it is
+// started anew, for what they lack is not worth a drain. tcp-1 had no keepalive.
+var listenersBefore = []string{"tcp-1"}
 
 // capturePort is one constant listener.
 type capturePort struct {
@@ -47,11 +51,17 @@ func Listeners(cfg Config) []Resource {
 			continue
 		}
 		port := l.port(cfg.Ports)
-		f := new(fingerprint).add(listenerTemplate, l.name, strconv.Itoa(int(port)), strconv.Itoa(int(cfg.Mark)), cfg.OnDemand.String())
-		list = append(list, Resource{
-			Type: ListenerType, Name: l.name, Version: f.version(),
+		version := func(template string) string {
+			return new(fingerprint).add(template, l.name, strconv.Itoa(int(port)), strconv.Itoa(int(cfg.Mark)), cfg.OnDemand.String()).version()
+		}
+		r := Resource{
+			Type: ListenerType, Name: l.name, Version: version(listenerTemplate),
 			Message: func() proto.Message { return tcpListener(cfg, l, port) },
-		})
+		}
+		for _, template := range listenersBefore {
+			r.Before = append(r.Before, version(template))
+		}
+		list = append(list, r)
 	}
 	return list
 }
@@ -83,6 +93,7 @@ func tcpListener(cfg Config, l capturePort, port uint16) *listener.Listener {
 		Transparent:                   wrapperspb.Bool(!l.redirected),
 		ListenerFilters:               filters,
 		PerConnectionBufferLimitBytes: wrapperspb.UInt32(64 << 10),
+		TcpKeepalive:                  clientKeepalive(),
 		FilterChains:                  []*listener.FilterChain{{Filters: []*listener.Filter{tcpProxy(cfg)}}},
 	}
 }

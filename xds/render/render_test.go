@@ -73,6 +73,16 @@ func TestTemplatesAreAContract(t *testing.T) {
 	}
 }
 
+// What Envoys in the field hold of the templates before is known by its version.
+func TestVersionsBeforeAreThoseOfTheField(t *testing.T) {
+	want := map[string]string{"tcp4-keep": "a063af0f74a03b1b", "tcp4-plain": "9efd7e0bf0144ae1"}
+	for _, r := range Listeners(Default()) {
+		if v, ok := want[r.Name]; ok && (!r.Suffices(v) || !r.Suffices(r.Version) || r.Suffices("another")) {
+			t.Errorf("%s: version %s is not taken for one before %s; those are %v", r.Name, v, r.Version, r.Before)
+		}
+	}
+}
+
 func compact(t *testing.T, body []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer

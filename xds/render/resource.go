@@ -2,6 +2,7 @@ package render
 
 import (
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"time"
 
@@ -38,8 +39,15 @@ type Resource struct {
 	Type    string
 	Name    string
 	Version string
+	// Before are older versions that an Envoy which holds one of them keeps.
+	Before []string
 	// Message makes the protobuf; it is called only when it has to be sent.
 	Message func() proto.Message
+}
+
+// Suffices reports whether an Envoy that holds a version needs no other.
+func (r Resource) Suffices(version string) bool {
+	return version == r.Version || slices.Contains(r.Before, version)
 }
 
 // fingerprint collects canonical fields.

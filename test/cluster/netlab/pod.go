@@ -22,8 +22,18 @@ type Pod struct {
 }
 
 // AddPod makes a pod's network as the node's kind of plugin would.
-func (n *Node) AddPod(name string) (*Pod, error) {
-	p := &Pod{Node: n, index: n.takeIndex()}
+func (n *Node) AddPod(name string) (*Pod, error) { return n.addPod(name, n.takeIndex()) }
+
+// Replace takes the pod off the network and gives its addresses to another at once.
+func (p *Pod) Replace(name string) (*Pod, error) {
+	if err := p.unplug(); err != nil {
+		return nil, err
+	}
+	return p.Node.addPod(name, p.index)
+}
+
+func (n *Node) addPod(name string, index int) (*Pod, error) {
+	p := &Pod{Node: n, index: index}
 	p.IP = addrAt(n.PodCIDR, p.index)
 	p.IP6 = addrAt(n.PodCIDR6, p.index)
 	if err := unbindUnwired(name); err != nil {
@@ -46,8 +56,10 @@ func (n *Node) AddPod(name string) (*Pod, error) {
 // Remove takes the pod off the network; its address may be used again.
 func (p *Pod) Remove() error {
 	p.Node.freePods = append(p.Node.freePods, p.index)
-	return errors.Join(p.Node.NS.delLink(p.port()), p.NS.Close())
+	return p.unplug()
 }
+
+func (p *Pod) unplug() error { return errors.Join(p.Node.NS.delLink(p.port()), p.NS.Close()) }
 
 func (n *Node) takeIndex() int {
 	// Oldest first, so that an address rests before it comes back.
