@@ -15,7 +15,7 @@ import (
 func TestRemoveFiles(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{
-		"state/state", "state/outage", "state/dns.v1", "state/lock", "state/.state.tmp-1", "state/hosts",
+		"state/state", "state/outage", "state/contact", "state/state.bad", "state/dns.v1", "state/lock", "state/.state.tmp-1", "state/hosts",
 		"run/xds.sock", "run/.xds.sock.lock", "run/agent.sock", "run/feed.sock", "run/envoy-admin.sock", "run/envoy.yaml", "run/other.sock",
 	} {
 		path := filepath.Join(dir, name)
