@@ -150,16 +150,14 @@ func (c *Clients) held() (map[netip.Addr]int, error) {
 		guard = *known
 	}
 	held := map[netip.Addr]int{}
-	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		list, err := sockets(conn, family)
-		if err != nil {
-			return nil, err
-		}
-		for _, s := range list {
-			taken := covers(guard, s.local.Addr()) || c.cfg.KeepBridgeNetfilter && redirectPort(c.cfg, s.local.Port())
-			if s.held && taken {
-				held[s.peer.Addr()]++
-			}
+	all, err := sockets(conn)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range all {
+		taken := plan.Within(guard, s.local.Addr()) || c.cfg.KeepBridgeNetfilter && redirectPort(c.cfg, s.local.Port())
+		if s.held && taken {
+			held[s.peer.Addr()]++
 		}
 	}
 	return held, nil
@@ -181,12 +179,10 @@ func (c *Clients) write(over []netip.Addr) error {
 				list = append(list, nftables.SetElement{Key: client.AsSlice(), Timeout: overTimeout})
 			}
 		}
-		for len(list) > 0 {
-			n := min(len(list), chunk)
-			if err := conn.SetAddElements(c.sets[f], list[:n]); err != nil {
+		for part := range slices.Chunk(list, chunk) {
+			if err := conn.SetAddElements(c.sets[f], part); err != nil {
 				return fmt.Errorf("set %s: %w", c.sets[f].Name, err)
 			}
-			list = list[n:]
 		}
 	}
 	if err := conn.Flush(); err != nil {
@@ -251,10 +247,6 @@ func inUse(text []byte) (n int) {
 		}
 	}
 	return n
-}
-
-func covers(list []netip.Prefix, ip netip.Addr) bool {
-	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
 func redirectPort(cfg plan.Config, port uint16) bool {

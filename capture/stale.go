@@ -46,13 +46,9 @@ func (c *Capture) CloseStale(access func(frontend, endpoint netip.AddrPort) topo
 		return 0, fmt.Errorf("open sock_diag: %w", err)
 	}
 	defer conn.Close()
-	var all []socket
-	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		list, err := sockets(conn, family)
-		if err != nil {
-			return 0, err
-		}
-		all = append(all, list...)
+	all, err := sockets(conn)
+	if err != nil {
+		return 0, err
 	}
 	open, err := c.dialled(all)
 	if err != nil || len(open) == 0 {
@@ -136,7 +132,19 @@ func originals() (map[[2]netip.AddrPort]netip.AddrPort, error) {
 	return found, nil
 }
 
-func sockets(conn *nl.Conn, family byte) ([]socket, error) {
+// sockets are the TCP sockets of this network.
+func sockets(conn *nl.Conn) (all []socket, err error) {
+	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
+		list, err := socketsOf(conn, family)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list...)
+	}
+	return all, nil
+}
+
+func socketsOf(conn *nl.Conn, family byte) ([]socket, error) {
 	req := make([]byte, diagReqLen)
 	req[0], req[1] = family, unix.IPPROTO_TCP
 	nlenc.PutUint32(req[4:8], openStates)

@@ -7,8 +7,13 @@ func (l *loop) catalogAgain() {
 	if l.view == nil {
 		return
 	}
-	var changed render.Changed
+	changed := l.nextCatalog()
+	l.xds.Update(l.catalog, changed)
+}
+
+// nextCatalog makes the catalog of the view that is in force.
+func (l *loop) nextCatalog() (changed render.Changed) {
 	l.catalog, changed = l.catalogs.Next(l.view, !l.live)
 	l.inForce.Store(&inForce{l.view, l.catalog})
-	l.xds.Update(l.catalog, changed)
+	return changed
 }

@@ -21,7 +21,7 @@ func (e *envoyAsker) loads(o admin.Overload) *Load {
 	switch before := e.refused; {
 	case o.Refused < before: // a new Envoy
 		l.Newly = o.Refused
-	case before > 0 || e.asked:
+	case e.asked:
 		l.Newly = o.Refused - before
 	}
 	e.refused, e.asked = o.Refused, true

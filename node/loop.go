@@ -169,10 +169,7 @@ func (l *loop) apply(snap *topology.Snapshot) {
 	l.snap = snap
 	l.snapshot.Publish(snap)
 	l.view = l.viewer.See(snap)
-	var changed render.Changed
-	l.catalog, changed = l.catalogs.Next(l.view, !l.live)
-	l.inForce.Store(&inForce{l.view, l.catalog})
-	if l.failure = l.act(changed); l.failure != nil {
+	if l.failure = l.act(l.nextCatalog()); l.failure != nil {
 		l.said.write.say(l.log.Error, "could not write the capture rules; trying again", obs.KeyErr, l.failure)
 		l.metrics.syncFailures.Inc()
 		l.pace.hurry()

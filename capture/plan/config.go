@@ -39,7 +39,7 @@ func Default() Config {
 func (c Config) Own() uint32 { return c.Mask &^ c.Mark }
 
 // KeepsSource reports whether a client's address is kept.
-func (c Config) KeepsSource(client netip.Addr) bool { return within(c.PodCIDRs, client) }
+func (c Config) KeepsSource(client netip.Addr) bool { return Within(c.PodCIDRs, client) }
 
 // Validate names the flag that is wrong.
 func (c Config) Validate() error {
@@ -79,6 +79,7 @@ func ParseMark(s string) (mark, mask uint32, err error) {
 	return uint32(m), uint32(k), nil
 }
 
-func within(list []netip.Prefix, ip netip.Addr) bool {
+// Within reports whether an address is in one of the ranges.
+func Within(list []netip.Prefix, ip netip.Addr) bool {
 	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(ip) })
 }

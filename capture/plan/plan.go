@@ -97,7 +97,7 @@ func (p *Planner) Plan() *Plan {
 func (p *Planner) Guard() []netip.Prefix { return p.guard }
 
 // Guards reports whether an address is one of Services.
-func (p *Planner) Guards(ip netip.Addr) bool { return within(p.guard, ip) }
+func (p *Planner) Guards(ip netip.Addr) bool { return Within(p.guard, ip) }
 
 // Of returns the plan of one view.
 func Of(v *topology.View, cfg Config) *Plan {
@@ -124,7 +124,7 @@ func (p *Planner) count(s *topology.ServiceView, n int) {
 		}
 		for _, t := range f.Tiers {
 			for _, e := range t.Endpoints {
-				if within(p.cfg.PodCIDRs, e.Addr.Addr()) {
+				if Within(p.cfg.PodCIDRs, e.Addr.Addr()) {
 					p.hairpin.add(e.Addr.Addr(), n)
 				}
 			}
@@ -135,7 +135,7 @@ func (p *Planner) count(s *topology.ServiceView, n int) {
 // countVIP counts ClusterIPs outside the configured ranges only, so that the
 // guard's cost does not grow with the number of Services.
 func (p *Planner) countVIP(ip netip.Addr, n int) {
-	if !within(p.cfg.ServiceCIDRs, ip) {
+	if !Within(p.cfg.ServiceCIDRs, ip) {
 		p.vips.add(ip, n)
 	}
 }
@@ -147,7 +147,7 @@ func (p *Planner) guards() []netip.Prefix {
 	}
 	ranges := slices.Clone(list)
 	for ip := range p.vips.n {
-		if !within(ranges, ip) {
+		if !Within(ranges, ip) {
 			list = append(list, netip.PrefixFrom(ip, ip.BitLen()))
 		}
 	}

@@ -85,9 +85,10 @@ func (r *requests[L]) watch(ctx context.Context, o metav1.ListOptions) (apiwatch
 // pace waits where watches do not last.
 func (r *requests[L]) pace(ctx context.Context) error {
 	r.mu.Lock()
-	r.pause = min(max(2*r.pause, firstPause), longestPause)
 	if time.Since(r.opened) >= shortWatch {
 		r.pause = 0
+	} else {
+		r.pause = min(max(2*r.pause, firstPause), longestPause)
 	}
 	pause := r.pause
 	r.mu.Unlock()

@@ -96,6 +96,9 @@ func (p *preloader) rerank(name string, rank topology.Rank) bool {
 
 // choose returns the clusters that came and went since it was last called.
 func (p *preloader) choose() (added, gone []string) {
+	if len(p.rank) == 0 {
+		return nil, nil
+	}
 	was := map[string]bool{} // cluster that may have moved -> it was chosen
 	move := func(c *candidate, to *pile) {
 		if _, ok := was[c.name]; !ok {
