@@ -27,6 +27,8 @@ PROGRAMS     := ./cmd/... ./test/lab ./test/cluster/lab-worker ./test/cluster/re
 # that start whole nodes. Two of these at a time, the longest first: they wait
 # for most of their time. Of the soak it is a minute, always the same steps: a
 # failure then is of what was changed.
+# Unit tests run four packages at a time (-p 4): much of their time they wait
+# for a kernel or a watch.
 BUILT_TESTS   := ./test/docs/ ./test/coredns/
 CLUSTER_TESTS := ./test/kubernetes/ ./test/datapath/ ./test/lab/walk/ ./test/soak/ ./test/kubernetes/real/
 # A machine of one core needs most of it; a quiet one of two a fifth.
@@ -66,7 +68,7 @@ test: unit cluster-test ## every test: unit and stories, then real nodes, then a
 
 unit: ## unit tests and stories, with the race detector; nothing needs to be built first
 	$(GO) vet ./...
-	GORACE=atexit_sleep_ms=0 $(GO) test -race -vet=off $$($(GO) list ./... | grep -v $(patsubst ./%/,-e /%$$,$(BUILT_TESTS) $(CLUSTER_TESTS)))
+	GORACE=atexit_sleep_ms=0 $(GO) test -race -vet=off -p 4 $$($(GO) list ./... | grep -v $(patsubst ./%/,-e /%$$,$(BUILT_TESTS) $(CLUSTER_TESTS)))
 
 cluster-test: build race kube envoy resolvers ## tests of built programs, of real Envoys, and of a real cluster
 	@command -v dig >/dev/null || echo "dig is not installed: the tests go without it"
