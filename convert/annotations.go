@@ -1,23 +1,30 @@
 package convert
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
 	"github.com/gridmesh/gridmesh/api/names"
+	"github.com/gridmesh/gridmesh/internal/near"
 )
 
 // MaxAnnotation bounds what is kept of a topologyKeys annotation: 16 keys of
 // at most 317 characters, with room for spaces. More is malformed anyway.
 const MaxAnnotation = 8 << 10
 
+// mostNames is how many annotations are looked through for mistyped names. Who
+// has more has a program write them; an API server takes 256 KiB of them, and
+// one tenant's must not slow down everybody's Services.
+const mostNames = 1000
+
 // topologyKeys returns the annotation, and how its name is written where that
 // is mistyped. Names are only looked at where the right one is not there.
 func topologyKeys(annotations map[string]string) (keys *string, misspelt string) {
 	text, found := annotations[names.TopologyKeys]
 	if !found {
-		for name, value := range annotations {
-			if (misspelt == "" || name < misspelt) && mistyped(name) {
+		for name, value := range MeantForTopologyKeys(annotations) {
+			if misspelt == "" || name < misspelt {
 				text, misspelt, found = value, name, true
 			}
 		}
@@ -31,12 +38,25 @@ func topologyKeys(annotations map[string]string) (keys *string, misspelt string)
 	return &text, misspelt
 }
 
-// MeansTopologyKeys reports whether an annotation's name is topologyKeys, or
-// can only be meant for it.
-func MeansTopologyKeys(name string) bool { return name == names.TopologyKeys || mistyped(name) }
+// MeantForTopologyKeys are the annotations with that name, or with one that can
+// only be meant for it.
+func MeantForTopologyKeys(annotations map[string]string) iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		if text, found := annotations[names.TopologyKeys]; found && !yield(names.TopologyKeys, text) || len(annotations) > mostNames {
+			return
+		}
+		for name, value := range annotations {
+			if name != names.TopologyKeys && mistyped(name) && !yield(name, value) {
+				return
+			}
+		}
+	}
+}
 
-// far is from how many letters on a name is another word.
-const far = 3
+// slips is how many a name may have and still be meant for the word.
+const slips = 2
+
+var wanted = strings.ToLower(names.TopologyKeys)
 
 // mistyped reports whether an annotation's name can only be meant for
 // topologyKeys: without a prefix, or with one that people might expect it to
@@ -46,10 +66,11 @@ func mistyped(name string) bool {
 	if !prefixed {
 		word = prefix
 	}
-	if len(word) > 2*len(names.TopologyKeys) || prefixed && !expected(prefix) {
+	if len(word) < len(wanted)-slips || len(word) > 2*len(wanted) || prefixed && !expected(prefix) {
 		return false
 	}
-	return distance(plain(word), plain(names.TopologyKeys)) < far
+	var space [2 * len(names.TopologyKeys)]byte
+	return near.Slips(string(plain(space[:0], word)), wanted, slips) <= slips
 }
 
 // expected reports whether a prefix is gridmesh's, SuperEdge's or Kubernetes'
@@ -62,32 +83,18 @@ func expected(prefix string) bool {
 		})
 }
 
-var separators = strings.NewReplacer("-", "", "_", "", ".", "")
-
-func plain(word string) string { return separators.Replace(strings.ToLower(word)) }
-
-// distance is how many letters have to be put in, left out or changed to make
-// one word of another (Levenshtein), or at least far.
-func distance(a, b string) int {
-	if len(a)-len(b) >= far || len(b)-len(a) >= far {
-		return far
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
+// plain appends a word without case and separators.
+func plain(to []byte, word string) []byte {
+	for _, c := range []byte(word) {
+		switch {
+		case c == '-' || c == '_' || c == '.':
+		case 'A' <= c && c <= 'Z':
+			to = append(to, c+'a'-'A')
+		default:
+			to = append(to, c)
 		}
 	}
-	return row[len(b)]
+	return to
 }
 
 // ours are the annotations under names.Domain that something reads or writes.
@@ -97,6 +104,9 @@ var ours = []string{names.UnitKey, names.Unit, names.Applied, names.AppliedAt, n
 // nothing reads: who wrote one thinks that it does something.
 func strangers(annotations map[string]string, problem func(field, format string, args ...any)) {
 	const most = 3
+	if len(annotations) > mostNames {
+		return
+	}
 	var found []string
 	for name := range annotations {
 		if strings.HasPrefix(name, names.Domain+"/") && !slices.Contains(ours, name) {

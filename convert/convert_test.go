@@ -268,6 +268,29 @@ func TestTopologyKeysMistyped(t *testing.T) {
 	}
 }
 
+// Of an object with very many annotations only the right name counts: nobody
+// typed them, and to look at each costs everybody.
+func TestManyAnnotations(t *testing.T) {
+	list := map[string]string{"topologyKey": "mistyped", "gridmesh.io/x": ""}
+	for i := range mostNames - 2 {
+		list[fmt.Sprintf("example.com/%d", i)] = ""
+	}
+	see := func() *topology.Service {
+		return Service(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: list}})
+	}
+	if got := see(); got.Misspelt != "topologyKey" {
+		t.Errorf("of %d annotations: %q", len(list), got.Misspelt)
+	}
+	list["one/more"] = ""
+	if got := see(); got.TopologyKeys != nil || len(got.Problems) > 0 {
+		t.Errorf("of %d annotations: %v, %v", len(list), got.TopologyKeys, got.Problems)
+	}
+	list["topologyKeys"] = "right"
+	if got := see(); got.TopologyKeys == nil || *got.TopologyKeys != "right" {
+		t.Errorf("of %d annotations the right one does not count", len(list))
+	}
+}
+
 // What can be meant for nothing but topologyKeys is told from what others may
 // have called so.
 func TestMistyped(t *testing.T) {

@@ -59,19 +59,19 @@ func Slice(s *discoveryv1.EndpointSlice) *topology.Slice {
 
 func endpoint(e *discoveryv1.Endpoint, ipv6 bool, field string, problem func(field, format string, args ...any)) (topology.Endpoint, bool) {
 	if len(e.Addresses) == 0 {
-		problem(field, "is empty; the endpoint is left out")
+		problem(field, "is empty; the endpoint is left out: give it an address")
 		return topology.Endpoint{}, false
 	}
 	ip, err := netip.ParseAddr(e.Addresses[0])
 	switch {
 	case err != nil:
-		problem(field, "%q is no IP address; the endpoint is left out", e.Addresses[0])
+		problem(field, "%q is no IP address; the endpoint is left out: give a whole one, as 10.1.0.1 or fd00::1", e.Addresses[0])
 		return topology.Endpoint{}, false
 	case ip.Unmap().Is6() != ipv6:
 		problem(field, "%s is not of the slice's addressType; the endpoint is left out: put it into a slice of its family", ip)
 		return topology.Endpoint{}, false
 	case ip.IsUnspecified() || ip.IsLoopback() || ip.IsMulticast() || ip.IsLinkLocalUnicast():
-		problem(field, "%s cannot be dialled from other hosts; the endpoint is left out", ip)
+		problem(field, "%s cannot be dialled from other hosts; the endpoint is left out: give the address of its pod", ip)
 		return topology.Endpoint{}, false
 	}
 	out := topology.Endpoint{

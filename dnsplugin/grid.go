@@ -30,6 +30,7 @@ type Grid struct {
 	viewer      *topology.Viewer // one owner: publish
 	nodeMissing bool             // this node is not in the data; same owner
 	pending     waiting          // questions that wait for the next plugin
+	behind      waiting          // others that wait for newer data, with its reply at hand
 	known       known            // names that the next plugin alone has
 	now         atomic.Pointer[state]
 }
@@ -106,12 +107,9 @@ func (g *Grid) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (
 	result := g.fill(m, now.index, &req, zone)
 	if result == answer.NotFound {
 		reply, busy := g.askNext(ctx, &req)
-		if reply != nil {
-			result, busy = g.catchUp(m, now, &req, zone, reply)
-		}
 		switch {
-		case reply != nil && !busy:
-			if result == answer.NotFound {
+		case reply != nil:
+			if result = g.catchUp(m, now, &req, zone, reply); result == answer.NotFound {
 				g.known.set(qname, reply.Rcode == dns.RcodeSuccess)
 				requests.WithLabelValues(metrics.WithServer(ctx), "passed").Inc()
 				return dns.RcodeSuccess, w.WriteMsg(reply)

@@ -19,13 +19,14 @@ const (
 	// catchUpTimeout is how much later the data here may have a Service than the
 	// next plugin's.
 	catchUpTimeout = 500 * time.Millisecond
-	// maxPending bounds what waits for the next plugin, and maxClient what of it is
-	// one client's, so that no pod takes the place of all.
+	// maxPending bounds what waits for the next plugin, and what waits for newer
+	// data; maxClient is what of it is one client's, so that no pod takes the place
+	// of all.
 	maxPending = 512
 	maxClient  = maxPending / 4
 )
 
-// waiting are the questions that wait for the next plugin, by client.
+// waiting are questions that wait for one thing, by client.
 type waiting struct {
 	mu     sync.Mutex
 	total  int
@@ -106,25 +107,26 @@ func (g *Grid) askNext(ctx context.Context, req *request.Request) (reply *dns.Ms
 // catchUp is for a Service that the next plugin knows and the data here does
 // not: it may be a grid's, just made, whose endpoints others do not tell apart
 // by unit. It waits for newer data, and answers from them where they have the
-// name. busy is that too many wait already.
-func (g *Grid) catchUp(m *dns.Msg, old *state, req *request.Request, zone string, reply *dns.Msg) (result answer.Result, busy bool) {
+// name. Where too many wait already nobody does: the reply is at hand.
+func (g *Grid) catchUp(m *dns.Msg, old *state, req *request.Request, zone string, reply *dns.Msg) answer.Result {
 	if len(reply.Answer) == 0 || !dns.IsSubDomain("svc."+zone, req.Name()) {
-		return answer.NotFound, false
+		return answer.NotFound
 	}
-	client := req.IP()
-	if may, _ := g.pending.enter(client); !may {
-		return answer.NotFound, true
+	patience, client := catchUpTimeout, req.IP()
+	if may, _ := g.behind.enter(client); may {
+		defer g.behind.leave(client)
+	} else {
+		patience = 0
 	}
-	defer g.pending.leave(client)
 	for begin := time.Now(); ; time.Sleep(catchUpTimeout / 100) {
 		if now := g.now.Load(); now != old {
 			if result := g.fill(m, now.index, req, zone); result != answer.NotFound {
-				return result, false
+				return result
 			}
 			old = now
 		}
-		if time.Since(begin) > catchUpTimeout {
-			return answer.NotFound, false
+		if time.Since(begin) >= patience {
+			return answer.NotFound
 		}
 	}
 }

@@ -42,10 +42,8 @@ func PruneService(obj map[string]any) {
 	m := meta(obj)
 	name, namespace, uid, version := m.GetName(), m.GetNamespace(), m.GetUID(), m.GetResourceVersion()
 	annotations := map[string]string{}
-	for key, value := range m.GetAnnotations() {
-		if convert.MeansTopologyKeys(key) {
-			annotations[key] = value[:min(len(value), convert.MaxAnnotation+1)] // longer is malformed anyway
-		}
+	for key, value := range convert.MeantForTopologyKeys(m.GetAnnotations()) {
+		annotations[key] = value[:min(len(value), convert.MaxAnnotation+1)] // longer is malformed anyway
 	}
 	labels := map[string]string{}
 	for _, key := range []string{names.ServiceProxyName, names.Headless} {

@@ -95,6 +95,30 @@ func TestMistakenKinds(t *testing.T) {
 	).Problems)
 }
 
+// A value of another type is told with its field and what it wants; each field
+// that does not exist by itself, and of very many some.
+func TestMisfits(t *testing.T) {
+	for doc, want := range map[string]string{
+		"{apiVersion: v1, kind: Service, metadata: {name: x, annotations: {topologyKeys: [site]}}}": `service default/x (standard input document 1): metadata.annotations: cannot be read…holds a JSON array, where a string is wanted; put it in quotes, as '["site"]'`,
+		"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {clusterIP: {}}}":               "spec.clusterIP: cannot be read…holds a JSON object, where a string is wanted",
+		"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: http}]}}":       "spec.ports.port: cannot be read…a number is wanted, without quotes",
+		"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: []}":                            "spec: cannot be read…an object is wanted",
+		"just a text": "standard input document 1: is no Kubernetes manifest and is left out: it holds a JSON string, where an object is wanted; write apiVersion, kind and metadata",
+		"{apiVersion: v1, kind: Service, metadata: {name: 1}}": "metadata.name: is no Kubernetes manifest…a string is wanted",
+	} {
+		told(t, texts(t, doc).Problems, want)
+	}
+	told(t, texts(t, "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {one: 1, two: 2}}").Problems, `unknown field "spec.one"; correct it`, `unknown field "spec.two"; correct it`)
+	many := make([]string, 50)
+	for i := range many {
+		many[i] = fmt.Sprintf("x%d: 1", i)
+	}
+	problems := texts(t, "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {"+strings.Join(many, ", ")+"}}").Problems
+	if n := len(problems); n != maxStrays+1 || !strings.Contains(problems[n-1].Text, "40 more fields") {
+		t.Errorf("%d problems: %v", n, problems)
+	}
+}
+
 // The kinds of grids are those that are installed.
 func TestKindsOfGrids(t *testing.T) {
 	crds, err := apiv1.CRDs()

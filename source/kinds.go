@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gridmesh/gridmesh/api/names"
+	"github.com/gridmesh/gridmesh/internal/near"
 )
 
 // grids and others are what gridmesh reads of manifests, by kind, and the
@@ -62,28 +63,10 @@ func differs(apiVersion, kind string, versions []string, name string) (field, te
 }
 
 // alike reports whether a kind is written as another, but for case, number, and
-// one slip: a letter more, less or another, or two that changed places.
+// one slip.
 func alike(kind, name string) bool {
 	kind, name = strings.ToLower(kind), strings.ToLower(name)
-	return kind == name+"s" || slip(kind, name) || slip(name, kind)
-}
-
-// slip reports whether long is short with one slip; the letter more is long's.
-func slip(long, short string) bool {
-	i := 0
-	for i < len(short) && i < len(long) && long[i] == short[i] {
-		i++
-	}
-	a, b := long[i:], short[i:]
-	switch {
-	case len(a) == len(b)+1:
-		return a[1:] == b
-	case len(a) != len(b):
-		return false
-	case len(a) < 2:
-		return true
-	}
-	return a[1:] == b[1:] || a[0] == b[1] && a[1] == b[0] && a[2:] == b[2:]
+	return kind == name+"s" || near.Slips(kind, name, 1) < 2
 }
 
 // builtIn reports whether a group is one of Kubernetes' own: other projects have

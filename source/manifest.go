@@ -3,11 +3,13 @@ package source
 import (
 	"bufio"
 	"bytes"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/netip"
 	"os"
+	"reflect"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +31,8 @@ import (
 const MaxFile = 64 << 20
 
 const (
-	maxFault = 200 // characters of a decoder's complaint
+	maxFault  = 200 // characters of a decoder's complaint
+	maxStrays = 10  // fields of one object that do not exist, and are named
 	// maxLists are Lists inside each other: each is read by all that are around it.
 	maxLists = 4
 )
@@ -156,7 +159,11 @@ func (m *manifests) item(place string, raw []byte, lists int) {
 	}
 	var h head
 	if err := json.UnmarshalCaseSensitivePreserveInts(raw, &h); err != nil {
-		m.fault(place, "", "is no Kubernetes manifest and is left out: %v", err)
+		field, text := misfit[head](raw, err)
+		if field == "" {
+			text += "; write apiVersion, kind and metadata"
+		}
+		m.fault(place, field, "is no Kubernetes manifest and is left out: %s", text)
 		return
 	}
 	if strings.HasSuffix(h.Kind, "List") {
@@ -236,13 +243,38 @@ func decode[T any](m *manifests, at origin, raw []byte, take func(*T)) {
 	var obj T
 	strict, err := json.UnmarshalStrict(raw, &obj)
 	if err != nil {
-		m.fault(at.String(), "", "cannot be read and is left out: %v", err)
+		field, text := misfit[T](raw, err)
+		m.fault(at.String(), field, "cannot be read, and the object is left out: %s", text)
 		return
 	}
-	if err := errors.Join(strict...); err != nil {
-		m.fault(at.String(), "", "has a field that does not exist and is passed over: %v", err)
+	for _, err := range strict[:min(len(strict), maxStrays)] {
+		m.fault(at.String(), "", "has a field that does not exist and is passed over: %v; correct it, or remove it", err)
+	}
+	if more := len(strict) - maxStrays; more > 0 {
+		m.fault(at.String(), "", "has %d more fields that do not exist", more)
 	}
 	take(&obj)
+}
+
+// misfit says which field of a document a type cannot hold, and what it wants.
+// Of the two decoders only the standard one tells where it was.
+func misfit[T any](raw []byte, err error) (field, text string) {
+	var wrong *stdjson.UnmarshalTypeError
+	if !errors.As(stdjson.Unmarshal(raw, new(T)), &wrong) {
+		return "", err.Error()
+	}
+	text = fmt.Sprintf("it holds a JSON %s, where ", wrong.Value)
+	switch wrong.Type.Kind() {
+	case reflect.String:
+		return wrong.Field, text + `a string is wanted; put it in quotes, as '["site"]'`
+	case reflect.Struct, reflect.Map:
+		return wrong.Field, text + "an object is wanted"
+	case reflect.Slice:
+		return wrong.Field, text + "a list is wanted; begin it with -"
+	case reflect.Bool:
+		return wrong.Field, text + "true or false is wanted"
+	}
+	return wrong.Field, text + "a number is wanted, without quotes: " + wrong.Type.String()
 }
 
 func orDefault(namespace string) string {

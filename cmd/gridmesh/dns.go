@@ -1,16 +1,21 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/netip"
 	"strings"
 	"text/tabwriter"
 
+	"github.com/coredns/coredns/plugin/pkg/dnsutil"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gridmesh/gridmesh/dnsplugin/answer"
+	"github.com/gridmesh/gridmesh/internal/near"
 	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // dnsDoc is the output of dns.
@@ -30,26 +35,25 @@ func dnsCommand() *cobra.Command {
 		Use: "dns NAME [TYPE]", Short: "Show what a name of a grid resolves to on a node, and why", Args: cobra.RangeArgs(1, 2),
 		Long: `Show what a name of a grid resolves to on a node, and why.
 
-TYPE is A (the default), AAAA, SRV or PTR; NAME is whole or without the zone, or
-an address for PTR.`,
+TYPE is A, AAAA, SRV or PTR. NAME is whole, or without the zone: web.default, or
+web.default.svc. Of an address, or a name below in-addr.arpa or ip6.arpa, PTR is
+asked; of others A.`,
 		Example: "  gridmesh dns db-0.db.default.svc.cluster.local --node edge-7\n  gridmesh dns db.default SRV -f ./state --node edge-7",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ask := "A"
-			if len(args) > 1 {
-				ask = strings.ToUpper(args[1])
+			q, err := parseQuestion(args, zone)
+			if err != nil {
+				return err
 			}
 			w, err := in.world(cmd.Context())
 			if err != nil {
 				return err
 			}
-			doc, err := askName(answer.New(cfg).Next(w.view), strings.ToLower(args[0]), ask, strings.ToLower(strings.Trim(zone, ".")))
-			if err != nil {
-				return err
-			}
+			doc := q.ask(answer.New(cfg).Next(w.view), w.known())
 			return in.doubt(w, in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return dnsTable(out, doc) }))
 		},
 	}
 	in.bind(cmd)
+	cmd.ValidArgsFunction = first(in.completeServices(dnsName), "A", "AAAA", "SRV", "PTR")
 	f := cmd.Flags()
 	f.StringVar(&zone, "zone", "cluster.local", "zone of the cluster")
 	f.BoolVar(&cfg.Services, "services", true, "answer ClusterIP Services and PTR too, as the node-local DNS does")
@@ -58,18 +62,80 @@ an address for PTR.`,
 	return cmd
 }
 
-func askName(x *answer.Index, name, ask, zone string) (*dnsDoc, error) {
-	suffix := ".svc." + zone
-	if ask == "PTR" {
-		return askAddress(x, name, suffix)
+// question is what is asked for, as people write it.
+type question struct {
+	name string     // relative to "svc" of the zone, or whole where foreign
+	ip   netip.Addr // of PTR
+	kind string     // A, AAAA, SRV or PTR
+	zone string
+	// foreign is why the name is none of the zone's, with what may have been meant.
+	foreign string
+}
+
+func parseQuestion(args []string, zone string) (q question, err error) {
+	q.name, q.zone = strings.ToLower(args[0]), strings.ToLower(strings.TrimSuffix(zone, "."))
+	if msgs := validation.IsDNS1123Subdomain(q.zone); len(msgs) > 0 {
+		return q, fmt.Errorf("%w: --zone %q is no domain; give the cluster's, as cluster.local", run.ErrUsage, zone)
 	}
-	kind, known := dnsTypes[ask]
-	if !known {
-		return nil, fmt.Errorf("%w: type %q is not answered; use A, AAAA, SRV or PTR", run.ErrUsage, ask)
+	address := cmp.Or(dnsutil.ExtractAddressFromReverse(strings.TrimSuffix(q.name, ".")+"."), q.name)
+	q.ip, err = netip.ParseAddr(address)
+	isAddress := err == nil
+	switch {
+	case len(args) > 1:
+		q.kind = strings.ToUpper(args[1])
+	case isAddress:
+		q.kind = "PTR"
+	default:
+		q.kind = "A"
 	}
-	relative := strings.TrimSuffix(strings.TrimSuffix(name, "."), suffix)
-	a := x.Lookup(relative, kind)
-	doc := &dnsDoc{Name: relative + suffix, Type: ask, Why: x.Explain(relative, kind)}
+	switch _, known := dnsTypes[q.kind]; {
+	case q.kind == "PTR" && !isAddress:
+		return q, fmt.Errorf("%w: %q is no address; give one, as 10.96.0.10, or its name below in-addr.arpa or ip6.arpa", run.ErrUsage, args[0])
+	case q.kind == "PTR":
+		return q, nil
+	case !known:
+		return q, fmt.Errorf("%w: type %q is not answered; use A, AAAA, SRV or PTR", run.ErrUsage, args[1])
+	case isAddress:
+		return q, fmt.Errorf("%w: %s is an address; ask for PTR", run.ErrUsage, args[0])
+	}
+	q.relative()
+	return q, nil
+}
+
+// relative cuts the zone off, and says of a name that is in another one so: of
+// one that is written whole, with a dot at its end, and of one that goes on
+// after "svc".
+func (q *question) relative() {
+	whole := strings.HasSuffix(q.name, ".")
+	q.name = strings.TrimSuffix(q.name, ".")
+	below, inside := strings.CutSuffix(q.name, ".svc."+q.zone)
+	if !inside && !whole {
+		below, inside = strings.CutSuffix(q.name, ".svc")
+		inside = inside && strings.Contains(below, ".") // else svc is the namespace
+	}
+	at := strings.LastIndex(q.name, ".svc.")
+	switch {
+	case inside:
+		q.name = below
+	case at >= 0:
+		q.foreign = fmt.Sprintf("is not below svc.%s: others answer; did you mean %s.svc.%s? --zone names another zone", q.zone, q.name[:at], q.zone)
+	case whole || q.name == q.zone || strings.HasSuffix(q.name, "."+q.zone):
+		q.foreign = fmt.Sprintf("is not below svc.%s: others answer", q.zone)
+	}
+}
+
+// ask looks the answer up; services are what people may have meant.
+func (q question) ask(x *answer.Index, services []string) *dnsDoc {
+	suffix := ".svc." + q.zone
+	if q.kind == "PTR" {
+		return q.askAddress(x, suffix)
+	}
+	if q.foreign != "" {
+		return &dnsDoc{Name: q.name, Type: q.kind, Result: "FOREIGN", Why: q.foreign}
+	}
+	kind := dnsTypes[q.kind]
+	a := x.Lookup(q.name, kind)
+	doc := &dnsDoc{Name: q.name + suffix, Type: q.kind, Why: x.Explain(q.name, kind)}
 	for _, ip := range a.Addrs {
 		doc.Answers = append(doc.Answers, ip.String())
 	}
@@ -77,20 +143,32 @@ func askName(x *answer.Index, name, ask, zone string) (*dnsDoc, error) {
 		doc.Answers = append(doc.Answers, fmt.Sprintf("%d %s%s", t.Port, t.Name, suffix))
 	}
 	doc.Result = map[answer.Result]string{answer.Passed: "FOREIGN", answer.NotFound: "ABSENT", answer.NXDomain: "NXDOMAIN", answer.Found: "NOERROR"}[a.Result]
-	return doc, nil
+	if labels := strings.Split(q.name, "."); a.Result == answer.NotFound {
+		service := strings.Join(labels[max(0, len(labels)-2):], ".")
+		if meant := near.Word(service, services); meant != "" && meant != service {
+			doc.Why += fmt.Sprintf("; did you mean %s%s?", meant, suffix)
+		}
+	}
+	return doc
 }
 
-func askAddress(x *answer.Index, text, suffix string) (*dnsDoc, error) {
-	ip, err := netip.ParseAddr(text)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %q is no address", run.ErrUsage, text)
-	}
-	doc := &dnsDoc{Name: ip.String(), Type: "PTR", Result: "FOREIGN", Why: "no Service or member of this snapshot has the address: others answer"}
-	for _, name := range x.PTR(ip) {
+func (q question) askAddress(x *answer.Index, suffix string) *dnsDoc {
+	doc := &dnsDoc{Name: q.ip.String(), Type: "PTR", Result: "FOREIGN", Why: "no Service or member of this snapshot has the address: others answer"}
+	for _, name := range x.PTR(q.ip) {
 		doc.Answers, doc.Result, doc.Why = append(doc.Answers, name+suffix), "NOERROR", "an address of a Service, or of a headless one's endpoint"
 	}
-	return doc, nil
+	return doc
 }
+
+// known are the state's Services, as DNS names them: service.namespace.
+func (w *world) known() (list []string) {
+	for key := range w.snap.Services.All() {
+		list = append(list, dnsName(key))
+	}
+	return list
+}
+
+func dnsName(key topology.ObjectKey) string { return key.Name + "." + key.Namespace }
 
 func dnsTable(out io.Writer, doc *dnsDoc) error {
 	t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)

@@ -50,7 +50,7 @@ func newGridInput(cmd *cobra.Command, manifests bool) *gridInput {
 	if manifests {
 		in.bindOutput(f)
 		in.bindFiles(f, "directory or file of manifests, or - for standard input, instead of a cluster; may be given again")
-		f.BoolVarP(&in.all, "all-namespaces", "A", false, "grids of every namespace")
+		f.BoolVarP(&in.all, "all-namespaces", "A", false, "grids of every namespace, whatever -n says")
 	}
 	return in
 }
@@ -118,6 +118,7 @@ func (in *gridInput) plans(ctx context.Context) ([]plan.Plan, []topology.Problem
 		return nil, nil, err
 	}
 	in.world = worldOf(objects)
+	in.noteEmpty()
 	plans := slices.DeleteFunc(plan.All(in.world, in.guard, time.Now()), func(p plan.Plan) bool {
 		return !in.all && p.Grid.Namespace != in.namespace
 	})
@@ -127,13 +128,29 @@ func (in *gridInput) plans(ctx context.Context) ([]plan.Plan, []topology.Problem
 	return plans, problems, nil
 }
 
+// noteEmpty says where the grids are, if none is in the namespace that was asked
+// for: it may be mistyped, and an empty table looks as if all were well.
+func (in *gridInput) noteEmpty() {
+	var others []string
+	for _, obj := range in.world.Grids {
+		if others = append(others, plan.RefOf(obj).Namespace); in.all || slices.Contains(others, in.namespace) {
+			return
+		}
+	}
+	if in.all {
+		in.note("there are no grids")
+		return
+	}
+	if slices.Sort(others); len(others) == 0 {
+		in.note("there are no grids, in namespace %s or any other", in.namespace)
+		return
+	}
+	in.note("no grid is in namespace %s; there are in %s", in.namespace, plan.Short(slices.Compact(others)))
+}
+
 // review are likely mistakes in the grids of the manifests.
 func (in *gridInput) review() []topology.Problem {
-	list := plan.Review(in.world)
-	for _, obj := range in.world.Grids {
-		list = append(list, strayFields(obj)...)
-	}
-	return slices.DeleteFunc(list, func(p topology.Problem) bool { return !in.given[p.Object] })
+	return slices.DeleteFunc(plan.Review(in.world), func(p topology.Problem) bool { return !in.given[p.Object] })
 }
 
 // own are the problems of the manifests; those of other grids of a cluster are

@@ -124,6 +124,7 @@ NAME may be KIND/NAME, as dg/till, ssg/till or sg/till.`,
 		},
 	}
 	in = newGridInput(cmd, true)
+	cmd.ValidArgsFunction = in.completeGrids()
 	cmd.Flags().BoolVar(&wrong, "wrong", false, "only units in which something is wrong")
 	return cmd
 }

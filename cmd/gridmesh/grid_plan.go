@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -39,7 +40,10 @@ from manifests, as "kubectl get -o yaml" prints them, and changes nothing. With
 prints each child as it would be applied, as manifests that kubectl apply takes;
 -o json has actions and reasons as well.
 
-Exits with 1 where a manifest cannot be read, or makes a grid with a problem.`,
+Exits with 1 where a manifest cannot be read, or makes a grid with a problem:
+also with a field, of its templates too, that does not exist or holds another
+type. What values mean to an API server (a port out of range, an image that no
+registry has) it alone can say: ask it with kubectl apply --dry-run=server.`,
 		Example: `  gridmesh grid plan -f new-till.yaml --kubeconfig ~/.kube/config
   kubectl get nodes,deploy,dg -A -o yaml >now.yaml && gridmesh grid plan -f now.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -55,7 +59,7 @@ Exits with 1 where a manifest cannot be read, or makes a grid with a problem.`,
 				return err
 			}
 			rows := stepRows(plans, time.Now())
-			problems = append(problems, in.review()...)
+			problems = in.reviewed(problems)
 			if in.output == "yaml" {
 				return in.judge(in.own(problems), stepManifests(cmd.OutOrStdout(), rows, problems))
 			}
@@ -64,9 +68,23 @@ Exits with 1 where a manifest cannot be read, or makes a grid with a problem.`,
 		},
 	}
 	in = newGridInput(cmd, true)
+	namespace := cmd.Flags().Lookup("namespace")
+	namespace.DefValue, namespace.Usage = "", "namespace of the grids (default: all of them)"
 	in.bindLenient(cmd.Flags())
 	grid.BindGuard(cmd.Flags(), &in.guard)
 	return cmd
+}
+
+// reviewed adds likely mistakes to the problems of plans. Of one that both tell,
+// as a field that cannot be read, the review knows why.
+func (in *gridInput) reviewed(problems []topology.Problem) []topology.Problem {
+	list := in.review()
+	told := map[[2]string]bool{}
+	for _, p := range list {
+		told[[2]string{p.Object, p.Field}] = p.Field != ""
+	}
+	problems = slices.DeleteFunc(problems, func(p topology.Problem) bool { return told[[2]string{p.Object, p.Field}] })
+	return append(problems, list...)
 }
 
 func stepRows(plans []plan.Plan, now time.Time) []stepRow {

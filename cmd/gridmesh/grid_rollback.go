@@ -78,6 +78,7 @@ func gridHistoryCommand() *cobra.Command {
 		},
 	}
 	in = newGridInput(cmd, true)
+	cmd.ValidArgsFunction = in.completeGrids()
 	return cmd
 }
 
@@ -145,6 +146,7 @@ not touched.`,
 		},
 	}
 	in = newGridInput(cmd, false)
+	cmd.ValidArgsFunction = in.completeGrids()
 	cmd.Flags().Int64Var(&to, "to-revision", 0, "revision to go back to (default: the one before the current)")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only ask the API server whether it would take the change")
 	return cmd

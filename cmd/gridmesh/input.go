@@ -46,6 +46,7 @@ func (in *input) bind(cmd *cobra.Command) {
 	f.IntVar(&in.preloadMax, "preload-max", 500, "most clusters that Envoy holds without being asked")
 	choices(cmd, "topology-keys", "ordered", "union")
 	choices(cmd, "bridge-netfilter", "clear", "keep")
+	in.completeNodes()
 }
 
 func (in *input) opts() (topology.Options, error) {

@@ -62,10 +62,13 @@ func sayUsage(cmd *cobra.Command) {
 		if check != nil {
 			err = errors.Join(check(cmd, args), err)
 		}
-		if err != nil {
+		switch {
+		case err == nil:
+			return nil
+		case cmd.HasSubCommands(): // it named them
 			return fmt.Errorf("%w: %w", run.ErrUsage, err)
 		}
-		return nil
+		return fmt.Errorf("%w: %w; say: %s", run.ErrUsage, err, strings.TrimSuffix(cmd.UseLine(), " [flags]"))
 	}
 	for _, sub := range cmd.Commands() {
 		sayUsage(sub)

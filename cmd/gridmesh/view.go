@@ -66,6 +66,7 @@ Exits with 1 where it prints a problem; of one Service, only its own are.`,
 		},
 	}
 	in.bind(cmd)
+	cmd.ValidArgsFunction = first(in.completeServices(topology.ObjectKey.String))
 	return cmd
 }
 

@@ -26,5 +26,6 @@
 //	revision.go  ControllerRevisions, and rolling back to one
 //	status.go    the status of a grid
 //	plan.go      all of it: Index.Plan and All
-//	review.go      what is likely to be a mistake, for people
+//	fields.go    fields that do not exist, or hold another type
+//	review.go    what is likely to be a mistake, for people
 package plan

@@ -1,9 +1,12 @@
 package plan
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -22,6 +25,9 @@ type Kind struct {
 	ChildResource schema.GroupVersionResource
 	// PerUnit: every unit gets a child of its own. Without, one child serves all.
 	PerUnit bool
+
+	// The Go types of the grid, and of the child's spec, which its templates are.
+	grid, spec reflect.Type
 
 	// Paths in the child's spec; nil where it has no such thing.
 	replicas, pods, selector []string
@@ -50,18 +56,21 @@ var kinds = []*Kind{
 	{
 		Name: "DeploymentGrid", Short: "dg", Resource: "deploymentgrids",
 		Child: "Deployment", ChildResource: apps.WithResource("deployments"), PerUnit: true,
+		grid: reflect.TypeFor[apiv1.DeploymentGrid](), spec: reflect.TypeFor[appsv1.DeploymentSpec](),
 		replicas: []string{"replicas"}, pods: []string{"template"}, selector: []string{"selector"},
 		maxName: validation.LabelValueMaxLength, name: plainName, hashed: true, revision: "deployment", current: deploymentCurrent,
 	},
 	{
 		Name: "StatefulSetGrid", Short: "ssg", Resource: "statefulsetgrids",
 		Child: "StatefulSet", ChildResource: apps.WithResource("statefulsets"), PerUnit: true,
+		grid: reflect.TypeFor[apiv1.StatefulSetGrid](), spec: reflect.TypeFor[appsv1.StatefulSetSpec](),
 		replicas: []string{"replicas"}, pods: []string{"template"}, selector: []string{"selector"},
 		maxName: validation.LabelValueMaxLength, name: plainName, badName: badSetName, revision: "stateful", current: setCurrent,
 	},
 	{
 		Name: "ServiceGrid", Short: "sg", Resource: "servicegrids",
 		Child: "Service", ChildResource: core.WithResource("services"),
+		grid: reflect.TypeFor[apiv1.ServiceGrid](), spec: reflect.TypeFor[corev1.ServiceSpec](),
 		maxName: validation.DNS1035LabelMaxLength - len(serviceSuffix), name: serviceName, badName: badServiceName,
 	},
 }

@@ -14,6 +14,9 @@ import (
 func Review(w World) []topology.Problem {
 	x := indexOf(w)
 	var list []topology.Problem
+	for _, obj := range w.Grids {
+		list = append(list, Fields(obj)...)
+	}
 	for _, ref := range x.Grids() {
 		g := x.grids[ref]
 		switch {

@@ -59,7 +59,7 @@ func wrongWaves(r *apiv1.Rollout) (field, text string) {
 	switch {
 	case r == nil:
 	case !goodSize(r.MaxUnits):
-		return "maxUnits", fmt.Sprintf("%q is no size of a wave: give a number from 1, or a percentage from 0%% to 100%%", r.MaxUnits.String())
+		return "maxUnits", fmt.Sprintf("%q is no size of a wave: give a number from 1, or a percentage up to 100%%", r.MaxUnits.String())
 	case r.PauseSeconds < 0:
 		return "pauseSeconds", "must not be negative"
 	case r.ProgressDeadlineSeconds != nil && *r.ProgressDeadlineSeconds < 1:

@@ -52,3 +52,47 @@ func TestPlanIsApplied(t *testing.T) {
 	must(t, os.WriteFile(file, []byte(strings.Replace(grid, "replicas: 0", "replicas: 0, minReadySeconds: 7", 1)), 0o600))
 	dryRun(manifests(t, file, "--kubeconfig", c.Kubeconfig), "deployment.apps/planned-north ", "deployment.apps/planned-south ")
 }
+
+// What a plan says of fields and types is what the API server says: of a grid
+// that is written, or of its child.
+func TestPlanKnowsWhatIsRefused(t *testing.T) {
+	controller(t)
+	inUnits(t, map[string]string{"a-1": "north"})
+	const sound = `{apiVersion: superedge.io/v1, kind: DeploymentGrid, metadata: {name: fields, labels: {app: a}}, spec: {gridUniqKey: site, rollout: {maxUnits: 1, pauseSeconds: 5, paused: false}, template: {replicas: 0, selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, spec: {containers: [{name: app, image: gridmesh.test/app, env: [{name: PORT, value: "80"}], resources: {limits: {cpu: 100m}}}]}}}}}`
+	refused := func(grid string) bool {
+		file := filepath.Join(t.TempDir(), "grid.yaml")
+		must(t, os.WriteFile(file, []byte(grid), 0o600))
+		if _, err := c.KubectlInput([]byte(grid), "apply", "--dry-run=server", "--validate=strict", "-f", "-"); err != nil {
+			return true
+		}
+		_, err := c.KubectlInput(manifests(t, file, "--lenient", "--kubeconfig", c.Kubeconfig), "apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-")
+		return err != nil
+	}
+	planned := func(grid string) bool {
+		file := filepath.Join(t.TempDir(), "grid.yaml")
+		must(t, os.WriteFile(file, []byte(grid), 0o600))
+		cmd := exec.Command(edge.Binary("gridmesh"), "grid", "plan", "-f", file, "--kubeconfig", c.Kubeconfig)
+		must(t, c.Lab.Cloud.Start(cmd))
+		return cmd.Wait() == nil
+	}
+	for _, change := range [][2]string{
+		{"", ""},
+		{"paused: false", `paused: "yes"`},
+		{"pauseSeconds: 5", "pauseSeconds: 10m"},
+		{"maxUnits: 1", "maxUnits: [1]"},
+		{"rollout:", "rolout:"},
+		{"labels: {app: a}}, spec: {grid", "labels: {app: 1}}, spec: {grid"},
+		{"replicas: 0", `replicas: "3"`},
+		{"selector: {matchLabels", "selectr: {}, selector: {matchLabels"},
+		{"image:", "imgae:"},
+		{`value: "80"`, "value: 80"},
+		{"cpu: 100m", "cpu: lots"},
+		{"containers: [", "containers: {}, volumes: ["},
+	} {
+		grid := strings.Replace(sound, change[0], change[1], 1)
+		want := change[0] == ""
+		if server, plan := !refused(grid), planned(grid); server != want || plan != want {
+			t.Errorf("%q: the API server takes it: %v, a plan: %v", change[1], server, plan)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,12 +31,22 @@ func (c *call) execute(args []string) error {
 	}
 	argv, err := absolute(args[1:])
 	if err != nil {
-		return err
+		return c.notRun(err)
 	}
 	if n := c.c.Nodes[args[0]]; n != nil {
 		return c.onNode(n, argv)
 	}
 	return c.inPod(args[0], argv)
+}
+
+// notRun is for a command that cannot be started: a shell's exit codes.
+func (c *call) notRun(err error) error {
+	const notExecutable, notFound = 126, 127
+	fmt.Fprintln(c.files[2], "lab:", err)
+	if errors.Is(err, fs.ErrPermission) {
+		return exitCode(notExecutable)
+	}
+	return exitCode(notFound)
 }
 
 // inPod runs a command in a pod's network.
@@ -169,6 +180,12 @@ func allReal(c *cluster.Cluster) bool {
 		}
 	}
 	return true
+}
+
+// grid runs gridmesh grid in the cloud.
+func (c *call) grid(args []string) error {
+	argv := append([]string{"env", "KUBECONFIG=" + c.c.Kubeconfig, edge.Binary("gridmesh"), "grid"}, args...)
+	return c.run(c.c.Lab.Cloud, c.files[2], argv)
 }
 
 // served are the verbs of kubectl that ask a node's kubelet.

@@ -7,20 +7,24 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
 )
 
-func main() { os.Exit(run()) }
+func main() {
+	root, code := command(), 0
+	keepCode(root, &code)
+	if failed := run.Main(root, codeOf); failed != 0 {
+		code = failed
+	}
+	os.Exit(code)
+}
 
-func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
+func command() *cobra.Command {
 	root := &cobra.Command{
 		Use: "lab", Short: "A Kubernetes cluster with edge sites on this machine, in namespaces of its own",
 		Long: `A Kubernetes cluster with edge sites on this machine, in namespaces of its own.
@@ -29,22 +33,33 @@ func run() int {
 one that runs. When it ends, by Ctrl-C or kill -9, nothing is left behind.
 
 Exit codes: 0 all is well, 1 failure, 2 wrong flags or commands, or the name of
-something that the lab does not have; of "exec" and "kubectl" the command's.`,
-		Version: obs.Version(), SilenceUsage: true, SilenceErrors: true,
+something that the lab does not have; of "exec", "kubectl" and "grid" the
+command's, 127 where there is no such command.`,
+		Version: obs.Version(), Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(upCommand(), demoCommand(), soakCommand(), spinCommand(), benchCommand(), changesCommand(), gridsCommand(), dnsCommand())
 	root.AddCommand(remoteCommands()...)
-	parsed := false
-	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
-	err := root.ExecuteContext(ctx)
-	var inside exitCode
-	if err != nil && !errors.As(err, &inside) {
-		fmt.Fprintln(os.Stderr, "lab:", err)
+	return root
+}
+
+// keepCode has commands that ran inside end lab with their exit code, in
+// silence: they have said what was wrong.
+func keepCode(cmd *cobra.Command, code *int) {
+	if act := cmd.RunE; act != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			err := act(cmd, args)
+			var inside exitCode
+			if errors.As(err, &inside) {
+				*code = int(inside)
+				return nil
+			}
+			return err
+		}
 	}
-	if err != nil && !parsed {
-		return exitUsage
+	for _, sub := range cmd.Commands() {
+		keepCode(sub, code)
 	}
-	return codeOf(err)
 }
 
 // sandboxed is a command that builds a cluster: it runs in namespaces of its own.

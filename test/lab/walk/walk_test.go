@@ -95,6 +95,10 @@ func TestWalk(t *testing.T) {
 		t.Errorf("a hint that does not help, exit code %d: %s", code, out)
 	}
 	l.says(7, words("exec a-1 sh -c", "exit 7"))
+	l.says(127, words("exec a-1 -- no-such-program"), "no-such-program")
+	l.says(126, words("exec a-1 -- /etc/hostname"), "permission denied")
+	l.says(0, words("grid list -A"), "NAMESPACE", "note: there are no grids")
+	l.says(2, words("grid lsit"), "has no command")
 	l.says(1, words("up"), "another lab runs")
 	for line, want := range map[string]string{
 		"cut link a z":     `unit "z"; there are a, b`,
