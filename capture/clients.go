@@ -45,12 +45,13 @@ const (
 type Clients struct {
 	cfg    plan.Config
 	guard  *atomic.Pointer[[]netip.Prefix]
+	wrote  *harmless
 	most   func() int
 	log    *slog.Logger
 	share  plan.Share
 	table  *nftables.Table
 	sets   map[rules.Family]*nftables.Set
-	wrote  time.Time
+	when   time.Time // of the last write
 	said   time.Time // that somebody is over
 	failed bool      // the last look did, and that was said
 	seen   uint64    // what the rule has counted, when it was last asked
@@ -63,7 +64,7 @@ type Clients struct {
 // each as most says at the moment; 0 is no bound.
 func NewClients(c *Capture, most func() int, log *slog.Logger) *Clients {
 	t := &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}
-	clients := &Clients{cfg: c.cfg, guard: &c.guarded, most: most, log: log, table: t, sets: map[rules.Family]*nftables.Set{}}
+	clients := &Clients{cfg: c.cfg, guard: &c.guarded, wrote: &c.table.beside, most: most, log: log, table: t, sets: map[rules.Family]*nftables.Set{}}
 	for _, f := range rules.Families {
 		for _, s := range rules.Inet(c.cfg).Sets {
 			if s.Name == rules.Over.For(f) {
@@ -127,14 +128,14 @@ func (c *Clients) look(now time.Time) error {
 			obs.KeyConnections, held[fresh[0]], obs.KeyWhich, fresh[:min(len(fresh), 3)])
 	}
 	changed := int64(len(over)) != c.over.Swap(int64(len(over))) || len(fresh) > 0
-	if !changed && (len(over) == 0 || now.Sub(c.wrote) < overRefresh) {
+	if !changed && (len(over) == 0 || now.Sub(c.when) < overRefresh) {
 		return nil
 	}
 	if err := c.write(over); err != nil {
-		c.wrote = time.Time{} // the next look writes
+		c.when = time.Time{} // the next look writes
 		return err
 	}
-	c.wrote = now
+	c.when = now
 	return c.ask()
 }
 
@@ -155,7 +156,9 @@ func (c *Clients) held() (map[netip.Addr]int, error) {
 		return nil, err
 	}
 	for _, s := range all {
-		taken := plan.Within(guard, s.local.Addr()) || c.cfg.KeepBridgeNetfilter && redirectPort(c.cfg, s.local.Port())
+		// What is bound to an address of a Service is another program's: a DNS
+		// cache of the node, say.
+		taken := !s.bound && plan.Within(guard, s.local.Addr()) || c.cfg.KeepBridgeNetfilter && redirectPort(c.cfg, s.local.Port())
 		if s.held && taken {
 			held[s.peer.Addr()]++
 		}
@@ -170,6 +173,10 @@ func (c *Clients) write(over []netip.Addr) error {
 	conn, err := nftables.New()
 	if err != nil {
 		return fmt.Errorf("open nftables: %w", err)
+	}
+	before, err := generation()
+	if err != nil {
+		return err
 	}
 	for _, f := range rules.Families {
 		conn.FlushSet(c.sets[f])
@@ -188,6 +195,11 @@ func (c *Clients) write(over []netip.Addr) error {
 	if err := conn.Flush(); err != nil {
 		return fmt.Errorf("write the clients that are over their share: %w", err)
 	}
+	after, err := generation()
+	if err != nil {
+		return err
+	}
+	c.wrote.add(before, after)
 	return nil
 }
 

@@ -44,7 +44,8 @@ func (c *Capture) repairRules() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if !c.Due() && gen == c.table.gen {
+	if !c.Due() && gen == c.table.beside.after(c.table.gen) {
+		c.table.gen = gen
 		return false, nil
 	}
 	intact, err := c.rulesIntact()

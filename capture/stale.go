@@ -25,6 +25,7 @@ const (
 	diagIDLen        = 48
 	diagInodeOffset  = 68
 	diagMark         = 15
+	diagSockopt      = 22
 	// openStates are ESTABLISHED, FIN_WAIT1, FIN_WAIT2 and CLOSE_WAIT.
 	openStates = 1<<1 | 1<<4 | 1<<5 | 1<<8
 )
@@ -36,6 +37,7 @@ type socket struct {
 	local, peer netip.AddrPort
 	mark        uint32
 	held        bool // a process has it, and not the kernel alone
+	bound       bool // it is not transparent: its address is one of the node's
 }
 
 // CloseStale resets Envoy's connections to endpoints that plan.Stale picks and
@@ -180,11 +182,24 @@ func parseSocket(b []byte) (s socket, ok bool) {
 		return s, false
 	}
 	for attrs.Next() {
-		if attrs.Type() == diagMark {
+		switch attrs.Type() {
+		case diagMark:
 			s.mark = attrs.Uint32()
+		case diagSockopt: // kernels before 5.9 do not say
+			s.bound = !transparent(attrs.Bytes())
 		}
 	}
 	return s, attrs.Err() == nil
+}
+
+// transparent reads a bit of inet_diag_sockopt in linux/inet_diag.h, whose
+// first is the machine's first.
+func transparent(options []byte) bool {
+	bit := byte(1 << 5)
+	if nlenc.NativeEndian() == binary.BigEndian {
+		bit = 1 << 2
+	}
+	return len(options) > 0 && options[0]&bit != 0
 }
 
 // destroy resets a connection on both of its ends (RFC 793 abort).

@@ -24,11 +24,12 @@ const perTransaction = 2000
 
 // table writes plans into nftables.
 type table struct {
-	conn *nftables.Conn
-	nft  *nftables.Table
-	sets map[string]*nftables.Set
-	text string // what rendition said of the rules when they were written
-	gen  uint32 // the generation up to which all is as it was written; 0 for unknown
+	conn   *nftables.Conn
+	nft    *nftables.Table
+	sets   map[string]*nftables.Set
+	text   string   // what rendition said of the rules when they were written
+	gen    uint32   // the generation up to which all is as it was written; 0 for unknown
+	beside harmless // what Clients wrote since
 }
 
 func newTable() (*table, error) {
@@ -291,7 +292,7 @@ func (t *table) write(do func(*nftables.Set, []nftables.SetElement) error, eleme
 // flush ends a transaction. One that changes something is the next generation;
 // of one that may turn out to be empty that is not known.
 func (t *table) flush(name string, changes bool) error {
-	known := t.gen
+	known := t.beside.after(t.gen)
 	t.gen = 0
 	if err := t.conn.Flush(); err != nil {
 		return fmt.Errorf("write set %s: %w", name, err)

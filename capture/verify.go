@@ -14,35 +14,6 @@ import (
 	"github.com/gridmesh/gridmesh/capture/rules"
 )
 
-// generation is the number of the last transaction of nftables in this network.
-// It costs one question, and while it stays the same nobody changed a thing.
-func generation() (uint32, error) {
-	msgs, err := askNftables(unix.NFT_MSG_GETGEN, 0, nftables.TableFamilyUnspecified, nil)
-	if err != nil {
-		return 0, fmt.Errorf("ask for the generation of nftables: %w", err)
-	}
-	for _, m := range msgs {
-		attrs, err := attributes(m)
-		if err != nil {
-			return 0, err
-		}
-		for attrs.Next() {
-			if attrs.Type() == unix.NFTA_GEN_ID {
-				return attrs.Uint32(), attrs.Err()
-			}
-		}
-	}
-	return 0, errors.New("ask for the generation of nftables: no answer")
-}
-
-// nextGeneration is the number after one; 0 is none.
-func nextGeneration(gen uint32) uint32 {
-	if gen++; gen == 0 {
-		gen = 1
-	}
-	return gen
-}
-
 // askNftables sends one request and returns the answers to it.
 func askNftables(msg, flags int, family nftables.TableFamily, attrs []nl.Attribute) ([]nl.Message, error) {
 	conn, err := nl.Dial(unix.NETLINK_NETFILTER, nil)
