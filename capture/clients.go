@@ -49,6 +49,7 @@ type Clients struct {
 	most   func() int
 	log    *slog.Logger
 	share  plan.Share
+	conn   *session // from the first write on
 	table  *nftables.Table
 	sets   map[rules.Family]*nftables.Set
 	when   time.Time // of the last write
@@ -93,6 +94,9 @@ func (c *Clients) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			if c.conn != nil {
+				c.conn.close()
+			}
 			return nil
 		case <-timer.C:
 		}
@@ -170,11 +174,11 @@ func (c *Clients) held() (map[netip.Addr]int, error) {
 // where nobody writes them any more: a process that died must not keep
 // refusing who is below its share by now.
 func (c *Clients) write(over []netip.Addr) error {
-	conn, err := nftables.New()
+	conn, err := c.nftables()
 	if err != nil {
-		return fmt.Errorf("open nftables: %w", err)
+		return err
 	}
-	before, err := generation()
+	before, err := conn.generation()
 	if err != nil {
 		return err
 	}
@@ -195,7 +199,7 @@ func (c *Clients) write(over []netip.Addr) error {
 	if err := conn.Flush(); err != nil {
 		return fmt.Errorf("write the clients that are over their share: %w", err)
 	}
-	after, err := generation()
+	after, err := conn.generation()
 	if err != nil {
 		return err
 	}
@@ -203,12 +207,22 @@ func (c *Clients) write(over []netip.Addr) error {
 	return nil
 }
 
+// nftables is the session of Clients alone.
+func (c *Clients) nftables() (*session, error) {
+	if c.conn != nil {
+		return c.conn, nil
+	}
+	conn, err := newSession()
+	c.conn = conn
+	return conn, err
+}
+
 // ask reads how many attempts were refused; rules that were installed again
 // count from zero.
 func (c *Clients) ask() error {
-	conn, err := nftables.New()
+	conn, err := c.nftables()
 	if err != nil {
-		return fmt.Errorf("open nftables: %w", err)
+		return err
 	}
 	list, err := conn.GetRules(c.table, &nftables.Chain{Name: rules.Crowd, Table: c.table})
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 
 // generation is the number of the last transaction of nftables in this network.
 // It costs one question, and while it stays the same nobody changed a thing.
-func generation() (uint32, error) {
-	msgs, err := askNftables(unix.NFT_MSG_GETGEN, 0, nftables.TableFamilyUnspecified, nil)
+func (s *session) generation() (uint32, error) {
+	msgs, err := s.ask(unix.NFT_MSG_GETGEN, 0, nftables.TableFamilyUnspecified, nil)
 	if err != nil {
 		return 0, fmt.Errorf("ask for the generation of nftables: %w", err)
 	}

@@ -40,7 +40,7 @@ func (c *Capture) repairRoutes() (repaired bool, err error) {
 // repairRules compares rules and elements with what they should be.
 func (c *Capture) repairRules() (bool, error) {
 	// Before the comparison: what is written meanwhile is the next one's.
-	gen, err := generation()
+	gen, err := c.table.conn.generation()
 	if err != nil {
 		return false, err
 	}

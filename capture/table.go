@@ -8,15 +8,11 @@ import (
 	"slices"
 
 	"github.com/google/nftables"
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
 )
-
-// netlinkBuffer holds the acknowledgements of a transaction.
-const netlinkBuffer = 4 << 20
 
 // perTransaction bounds the elements of one transaction so that it fits the
 // send buffer that a process without privileges on the host may have.
@@ -24,7 +20,7 @@ const perTransaction = 2000
 
 // table writes plans into nftables.
 type table struct {
-	conn   *nftables.Conn
+	conn   *session
 	nft    *nftables.Table
 	sets   map[string]*nftables.Set
 	text   string   // what rendition said of the rules when they were written
@@ -33,14 +29,9 @@ type table struct {
 }
 
 func newTable() (*table, error) {
-	conn, err := nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
-		// Refused without privileges on the host; the default then has to do.
-		_ = c.SetReadBuffer(netlinkBuffer)
-		_ = c.SetWriteBuffer(netlinkBuffer)
-		return nil
-	}))
+	conn, err := newSession()
 	if err != nil {
-		return nil, fmt.Errorf("open nftables: %w", err)
+		return nil, err
 	}
 	t := &table{conn: conn, nft: &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}, sets: map[string]*nftables.Set{}}
 	for _, s := range rules.Inet(plan.Config{}).Sets { // the same in every configuration
@@ -152,7 +143,7 @@ func (t *table) setBridges(list []rules.PodBridge) error {
 }
 
 // addRules fills empty chains.
-func addRules(conn *nftables.Conn, t *nftables.Table, list []rules.Chain) {
+func addRules(conn *session, t *nftables.Table, list []rules.Chain) {
 	for i := range list {
 		for _, rule := range list[i].Rules {
 			conn.AddRule(&nftables.Rule{Table: t, Chain: newChain(t, &list[i]), Exprs: expressions(rule)})

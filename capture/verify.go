@@ -14,23 +14,6 @@ import (
 	"github.com/gridmesh/gridmesh/capture/rules"
 )
 
-// askNftables sends one request and returns the answers to it.
-func askNftables(msg, flags int, family nftables.TableFamily, attrs []nl.Attribute) ([]nl.Message, error) {
-	conn, err := nl.Dial(unix.NETLINK_NETFILTER, nil)
-	if err != nil {
-		return nil, fmt.Errorf("open nftables: %w", err)
-	}
-	defer conn.Close()
-	data, err := nl.MarshalAttributes(attrs)
-	if err != nil {
-		return nil, err
-	}
-	return conn.Execute(nl.Message{
-		Header: nl.Header{Type: nftMessage(msg), Flags: nl.Request | nl.HeaderFlags(flags)},
-		Data:   append(nfgenmsg(family), data...),
-	})
-}
-
 func nftMessage(msg int) nl.HeaderType {
 	return nl.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | msg)
 }
@@ -57,7 +40,7 @@ func attributes(m nl.Message) (*nl.AttributeDecoder, error) {
 // rendition is what the kernel says of our table of a family, all but elements,
 // handles and what was counted: two of them are the same where nobody changed a
 // rule. It is empty where there is no table, and counts the rules by chain.
-func rendition(conn *nftables.Conn, family nftables.TableFamily) (text string, count map[string]int, err error) {
+func rendition(conn *session, family nftables.TableFamily) (text string, count map[string]int, err error) {
 	tables, err := conn.ListTablesOfFamily(family)
 	if err != nil {
 		return "", nil, fmt.Errorf("list nftables tables: %w", err)
@@ -76,7 +59,7 @@ func rendition(conn *nftables.Conn, family nftables.TableFamily) (text string, c
 			lines = append(lines, chainLine(c))
 		}
 	}
-	msgs, err := askNftables(unix.NFT_MSG_GETRULE, int(nl.Dump), family, []nl.Attribute{{Type: unix.NFTA_RULE_TABLE, Data: []byte(rules.Name + "\x00")}})
+	msgs, err := conn.ask(unix.NFT_MSG_GETRULE, int(nl.Dump), family, []nl.Attribute{{Type: unix.NFTA_RULE_TABLE, Data: []byte(rules.Name + "\x00")}})
 	if err != nil {
 		return "", nil, fmt.Errorf("list nftables rules: %w", err)
 	}
@@ -146,7 +129,7 @@ func uncounted(raw []byte) []byte {
 
 // remember takes what the kernel has now for what is to stay, after it was
 // written: the rules are ours where there are as many as were written.
-func remember(conn *nftables.Conn, family nftables.TableFamily, want []rules.Chain) (string, error) {
+func remember(conn *session, family nftables.TableFamily, want []rules.Chain) (string, error) {
 	text, count, err := rendition(conn, family)
 	if err != nil {
 		return "", err
