@@ -2,7 +2,6 @@ package capture
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,15 +48,9 @@ func rendition(conn *session, family nftables.TableFamily) (text string, count m
 	if i < 0 {
 		return "", nil, nil
 	}
-	chains, err := conn.ListChainsOfTableFamily(family)
+	lines, err := outline(conn, tables[i])
 	if err != nil {
-		return "", nil, fmt.Errorf("list nftables chains: %w", err)
-	}
-	lines := []string{fmt.Sprintf("table %x", tables[i].Flags)}
-	for _, c := range chains {
-		if c.Table.Name == rules.Name {
-			lines = append(lines, chainLine(c))
-		}
+		return "", nil, err
 	}
 	msgs, err := conn.ask(unix.NFT_MSG_GETRULE, int(nl.Dump), family, []nl.Attribute{{Type: unix.NFTA_RULE_TABLE, Data: []byte(rules.Name + "\x00")}})
 	if err != nil {
@@ -76,6 +69,28 @@ func rendition(conn *session, family nftables.TableFamily) (text string, count m
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n"), count, nil
+}
+
+// outline is a table without rules and elements.
+func outline(conn *session, t *nftables.Table) ([]string, error) {
+	chains, err := conn.ListChainsOfTableFamily(t.Family)
+	if err != nil {
+		return nil, fmt.Errorf("list nftables chains: %w", err)
+	}
+	lines := []string{fmt.Sprintf("table %x", t.Flags)}
+	for _, c := range chains {
+		if c.Table.Name == rules.Name {
+			lines = append(lines, chainLine(c))
+		}
+	}
+	sets, err := conn.GetSets(t)
+	if err != nil {
+		return nil, fmt.Errorf("list nftables sets: %w", err)
+	}
+	for _, s := range sets {
+		lines = append(lines, fmt.Sprintf("set %s of %d bytes, ranges %v, timeouts %v", s.Name, s.KeyType.Bytes, s.Interval, s.HasTimeout))
+	}
+	return lines, nil
 }
 
 func chainLine(c *nftables.Chain) string {
@@ -152,11 +167,11 @@ func (t *table) intact() (bool, error) {
 }
 
 // holds reports whether sets have the elements that they should have, and with
-// exact no others. A set that is gone has none.
+// exact no others.
 func (t *table) holds(want bySet, sets []string, exact bool) (bool, error) {
 	for _, name := range sets {
 		have, err := t.conn.GetSetElements(t.sets[name])
-		if err != nil && !errors.Is(err, unix.ENOENT) {
+		if err != nil {
 			return false, fmt.Errorf("read set %s: %w", name, err)
 		}
 		gone, added := compare(have, want[name])
