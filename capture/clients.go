@@ -43,19 +43,20 @@ const (
 //
 // It runs beside the owner of the Capture, of which it uses what does not change.
 type Clients struct {
-	cfg    plan.Config
-	guard  *atomic.Pointer[[]netip.Prefix]
-	wrote  *harmless
-	most   func() int
-	log    *slog.Logger
-	share  plan.Share
-	conn   *session // from the first write on
-	table  *nftables.Table
-	sets   map[rules.Family]*nftables.Set
-	when   time.Time // of the last write
-	said   time.Time // that somebody is over
-	failed bool      // the last look did, and that was said
-	seen   uint64    // what the rule has counted, when it was last asked
+	cfg     plan.Config
+	guard   *atomic.Pointer[[]netip.Prefix]
+	wrote   *harmless
+	most    func() int
+	log     *slog.Logger
+	share   plan.Share
+	silence plan.Silence[socketID]
+	conn    *session // from the first write on
+	table   *nftables.Table
+	sets    map[rules.Family]*nftables.Set
+	when    time.Time // of the last write
+	said    time.Time // that somebody is over
+	failed  bool      // the last look did, and that was said
+	seen    uint64    // what the rule has counted, when it was last asked
 
 	over    atomic.Int64
 	refused atomic.Uint64
@@ -116,12 +117,13 @@ func (c *Clients) Run(ctx context.Context) error {
 func (c *Clients) look(now time.Time) error {
 	most, were := c.most(), c.share.Any()
 	if !were && (most == 0 || !crowded(most)) {
+		c.silence.Forget()
 		return nil
 	}
 	var held map[netip.Addr]int
 	if most > 0 {
 		var err error
-		if held, err = c.held(); err != nil {
+		if held, err = c.held(now); err != nil {
 			return err
 		}
 	}
@@ -143,8 +145,8 @@ func (c *Clients) look(now time.Time) error {
 	return c.ask()
 }
 
-// held counts the connections that Envoy has with each client.
-func (c *Clients) held() (map[netip.Addr]int, error) {
+// held counts the connections that Envoy has with each client that is there.
+func (c *Clients) held(now time.Time) (map[netip.Addr]int, error) {
 	conn, err := nl.Dial(unix.NETLINK_SOCK_DIAG, nil)
 	if err != nil {
 		return nil, fmt.Errorf("open sock_diag: %w", err)
@@ -154,18 +156,22 @@ func (c *Clients) held() (map[netip.Addr]int, error) {
 	if known := c.guard.Load(); known != nil {
 		guard = *known
 	}
-	held := map[netip.Addr]int{}
 	all, err := sockets(conn)
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range all {
+	all = slices.DeleteFunc(all, func(s socket) bool {
 		// What is bound to an address of a Service is another program's: a DNS
 		// cache of the node, say.
 		taken := !s.bound && plan.Within(guard, s.local.Addr()) || c.cfg.KeepBridgeNetfilter && redirectPort(c.cfg, s.local.Port())
-		if s.held && taken {
-			held[s.peer.Addr()]++
-		}
+		return !s.held || !taken
+	})
+	if all, err = c.closeDead(conn, all, now); err != nil {
+		return nil, err
+	}
+	held := map[netip.Addr]int{}
+	for _, s := range all {
+		held[s.peer.Addr()]++
 	}
 	return held, nil
 }

@@ -186,7 +186,7 @@ func TestOnlyEnvoysConnectionsCount(t *testing.T) {
 			}))
 		}
 	}
-	held, err := NewClients(c, func() int { return 1 }, slog.New(slog.DiscardHandler)).held()
+	held, err := NewClients(c, func() int { return 1 }, slog.New(slog.DiscardHandler)).held(time.Now())
 	must(t, err)
 	if len(held) != 1 || held[pod5] != 3 {
 		t.Errorf("%v, want 3 of %s", held, pod5)
