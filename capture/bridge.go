@@ -85,11 +85,7 @@ var bridgeTable = &nftables.Table{Name: rules.Name, Family: nftables.TableFamily
 
 // installBridge puts the rules of the bridges in place, and returns how the
 // kernel tells them.
-func installBridge(list []rules.PodBridge) (string, error) {
-	conn, err := nftables.New()
-	if err != nil {
-		return "", fmt.Errorf("open nftables: %w", err)
-	}
+func installBridge(conn *session, list []rules.PodBridge) (string, error) {
 	t := bridgeTable
 	conn.AddTable(t)
 	conn.DelTable(t)
@@ -105,11 +101,7 @@ func installBridge(list []rules.PodBridge) (string, error) {
 	return remember(conn, t.Family, chains)
 }
 
-func removeBridge() error {
-	conn, err := nftables.New()
-	if err != nil {
-		return fmt.Errorf("open nftables: %w", err)
-	}
+func removeBridge(conn *session) error {
 	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyBridge)
 	if err != nil {
 		return fmt.Errorf("list bridge tables: %w", err)
@@ -130,9 +122,9 @@ func removeBridge() error {
 func (c *Capture) adopt(list []rules.PodBridge) error {
 	if len(list) == 0 {
 		c.bridges, c.lifting = nil, ""
-		return removeBridge()
+		return removeBridge(c.table.conn)
 	}
-	text, err := installBridge(list)
+	text, err := installBridge(c.table.conn, list)
 	if err != nil {
 		return err
 	}

@@ -276,7 +276,9 @@ func (c *Capture) podNetwork() string {
 // a capture that is not installed. What is not there is no error.
 func (c *Capture) Remove() error {
 	c.installed, c.held, c.goal, c.pending = false, unsure, unsure, nil
-	return errors.Join(c.table.remove(), removeBridge(), removeRoutes(c.cfg), c.ctl.restore())
+	err := errors.Join(c.table.remove(), removeBridge(c.table.conn))
+	c.table.conn.close()
+	return errors.Join(err, removeRoutes(c.cfg), c.ctl.restore())
 }
 
 // Cleanup is Remove, for whoever runs no capture, while no agent does.

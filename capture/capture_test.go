@@ -165,6 +165,10 @@ func TestRepair(t *testing.T) {
 		"the guard":  func(t *testing.T, c *Capture) { c.emptied(t, "guard6") },
 		"pods":       func(t *testing.T, c *Capture) { c.emptied(t, "pods4") },
 		"bridges":    func(t *testing.T, c *Capture) { c.emptied(t, rules.Bridges) },
+		"a set": func(t *testing.T, c *Capture) { // which no rule needs at the moment
+			c.table.conn.DelSet(c.table.sets[rules.Bridges])
+			must(t, c.table.conn.Flush())
+		},
 		"the bridge": func(t *testing.T, c *Capture) {
 			c.table.conn.DelTable(bridgeTable)
 			must(t, c.table.conn.Flush())

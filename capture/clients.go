@@ -43,17 +43,20 @@ const (
 //
 // It runs beside the owner of the Capture, of which it uses what does not change.
 type Clients struct {
-	cfg    plan.Config
-	guard  *atomic.Pointer[[]netip.Prefix]
-	most   func() int
-	log    *slog.Logger
-	share  plan.Share
-	table  *nftables.Table
-	sets   map[rules.Family]*nftables.Set
-	wrote  time.Time
-	said   time.Time // that somebody is over
-	failed bool      // the last look did, and that was said
-	seen   uint64    // what the rule has counted, when it was last asked
+	cfg     plan.Config
+	guard   *atomic.Pointer[[]netip.Prefix]
+	wrote   *harmless
+	most    func() int
+	log     *slog.Logger
+	share   plan.Share
+	silence plan.Silence[socketID]
+	conn    *session // from the first write on
+	table   *nftables.Table
+	sets    map[rules.Family]*nftables.Set
+	when    time.Time // of the last write
+	said    time.Time // that somebody is over
+	failed  bool      // the last look did, and that was said
+	seen    uint64    // what the rule has counted, when it was last asked
 
 	over    atomic.Int64
 	refused atomic.Uint64
@@ -63,7 +66,7 @@ type Clients struct {
 // each as most says at the moment; 0 is no bound.
 func NewClients(c *Capture, most func() int, log *slog.Logger) *Clients {
 	t := &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}
-	clients := &Clients{cfg: c.cfg, guard: &c.guarded, most: most, log: log, table: t, sets: map[rules.Family]*nftables.Set{}}
+	clients := &Clients{cfg: c.cfg, guard: &c.guarded, wrote: &c.table.beside, most: most, log: log, table: t, sets: map[rules.Family]*nftables.Set{}}
 	for _, f := range rules.Families {
 		for _, s := range rules.Inet(c.cfg).Sets {
 			if s.Name == rules.Over.For(f) {
@@ -92,6 +95,9 @@ func (c *Clients) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			if c.conn != nil {
+				c.conn.close()
+			}
 			return nil
 		case <-timer.C:
 		}
@@ -111,12 +117,13 @@ func (c *Clients) Run(ctx context.Context) error {
 func (c *Clients) look(now time.Time) error {
 	most, were := c.most(), c.share.Any()
 	if !were && (most == 0 || !crowded(most)) {
+		c.silence.Forget()
 		return nil
 	}
 	var held map[netip.Addr]int
 	if most > 0 {
 		var err error
-		if held, err = c.held(); err != nil {
+		if held, err = c.held(now); err != nil {
 			return err
 		}
 	}
@@ -127,19 +134,19 @@ func (c *Clients) look(now time.Time) error {
 			obs.KeyConnections, held[fresh[0]], obs.KeyWhich, fresh[:min(len(fresh), 3)])
 	}
 	changed := int64(len(over)) != c.over.Swap(int64(len(over))) || len(fresh) > 0
-	if !changed && (len(over) == 0 || now.Sub(c.wrote) < overRefresh) {
+	if !changed && (len(over) == 0 || now.Sub(c.when) < overRefresh) {
 		return nil
 	}
 	if err := c.write(over); err != nil {
-		c.wrote = time.Time{} // the next look writes
+		c.when = time.Time{} // the next look writes
 		return err
 	}
-	c.wrote = now
+	c.when = now
 	return c.ask()
 }
 
-// held counts the connections that Envoy has with each client.
-func (c *Clients) held() (map[netip.Addr]int, error) {
+// held counts the connections that Envoy has with each client that is there.
+func (c *Clients) held(now time.Time) (map[netip.Addr]int, error) {
 	conn, err := nl.Dial(unix.NETLINK_SOCK_DIAG, nil)
 	if err != nil {
 		return nil, fmt.Errorf("open sock_diag: %w", err)
@@ -149,16 +156,22 @@ func (c *Clients) held() (map[netip.Addr]int, error) {
 	if known := c.guard.Load(); known != nil {
 		guard = *known
 	}
-	held := map[netip.Addr]int{}
 	all, err := sockets(conn)
 	if err != nil {
 		return nil, err
 	}
+	all = slices.DeleteFunc(all, func(s socket) bool {
+		// What is bound to an address of a Service is another program's: a DNS
+		// cache of the node, say.
+		taken := !s.bound && plan.Within(guard, s.local.Addr()) || c.cfg.KeepBridgeNetfilter && redirectPort(c.cfg, s.local.Port())
+		return !s.held || !taken
+	})
+	if all, err = c.closeDead(conn, all, now); err != nil {
+		return nil, err
+	}
+	held := map[netip.Addr]int{}
 	for _, s := range all {
-		taken := plan.Within(guard, s.local.Addr()) || c.cfg.KeepBridgeNetfilter && redirectPort(c.cfg, s.local.Port())
-		if s.held && taken {
-			held[s.peer.Addr()]++
-		}
+		held[s.peer.Addr()]++
 	}
 	return held, nil
 }
@@ -167,9 +180,13 @@ func (c *Clients) held() (map[netip.Addr]int, error) {
 // where nobody writes them any more: a process that died must not keep
 // refusing who is below its share by now.
 func (c *Clients) write(over []netip.Addr) error {
-	conn, err := nftables.New()
+	conn, err := c.nftables()
 	if err != nil {
-		return fmt.Errorf("open nftables: %w", err)
+		return err
+	}
+	before, err := conn.generation()
+	if err != nil {
+		return err
 	}
 	for _, f := range rules.Families {
 		conn.FlushSet(c.sets[f])
@@ -188,15 +205,30 @@ func (c *Clients) write(over []netip.Addr) error {
 	if err := conn.Flush(); err != nil {
 		return fmt.Errorf("write the clients that are over their share: %w", err)
 	}
+	after, err := conn.generation()
+	if err != nil {
+		return err
+	}
+	c.wrote.add(before, after)
 	return nil
+}
+
+// nftables is the session of Clients alone.
+func (c *Clients) nftables() (*session, error) {
+	if c.conn != nil {
+		return c.conn, nil
+	}
+	conn, err := newSession()
+	c.conn = conn
+	return conn, err
 }
 
 // ask reads how many attempts were refused; rules that were installed again
 // count from zero.
 func (c *Clients) ask() error {
-	conn, err := nftables.New()
+	conn, err := c.nftables()
 	if err != nil {
-		return fmt.Errorf("open nftables: %w", err)
+		return err
 	}
 	list, err := conn.GetRules(c.table, &nftables.Chain{Name: rules.Crowd, Table: c.table})
 	if err != nil {

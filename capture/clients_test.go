@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/rules"
@@ -24,7 +25,13 @@ func holding(t *testing.T, port uint16) {
 		_ = raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1) })
 		return err
 	}}
-	l, err := lc.Listen(t.Context(), "tcp4", netip.AddrPortFrom(rules.IPv4.Loopback(), port).String())
+	keeping(t, lc, netip.AddrPortFrom(rules.IPv4.Loopback(), port))
+}
+
+// keeping accepts connections and keeps them until the client ends them.
+func keeping(t *testing.T, lc net.ListenConfig, at netip.AddrPort) {
+	t.Helper()
+	l, err := lc.Listen(t.Context(), "tcp4", at.String())
 	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
@@ -101,7 +108,18 @@ func TestClientsHaveTheirShare(t *testing.T) {
 	for range most - 1 {
 		open(node)
 	}
-	look()
+	// Repair knows these writes for ours, and reads nothing for them.
+	_, err := c.Repair()
+	must(t, err)
+	text := c.table.text
+	c.table.text = "not what the kernel has, should anybody look"
+	for range 3 {
+		look()
+		if repaired, err := c.Repair(); repaired || err != nil {
+			t.Errorf("who is over its share was written: %v, %v", repaired, err)
+		}
+	}
+	c.table.text = text
 	if got := clients.refused.Load(); got != 2 {
 		t.Errorf("%d refused, want 2", got)
 	}
@@ -139,6 +157,40 @@ func TestClientsHaveTheirShare(t *testing.T) {
 	}
 	look()
 	open(pod)
+}
+
+// Connections to another program of the node, which has bound an address of a
+// Service (a DNS cache does), are not Envoy's and count for nobody.
+func TestOnlyEnvoysConnectionsCount(t *testing.T) {
+	node := testkit.NewNetwork(t)
+	pod := addPod(t, node)
+	cfg := config()
+	c := starting(t, cfg, Host{t.TempDir(), "/proc/sys"})
+	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
+	holding(t, cfg.Ports.Keep())
+	lo, err := netlink.LinkByIndex(loIndex)
+	must(t, err)
+	pod5, cache := netip.MustParseAddr("10.244.0.5"), netip.MustParseAddrPort("10.96.0.53:53")
+	must(t, netlink.AddrAdd(lo, &netlink.Addr{IPNet: &net.IPNet{IP: cache.Addr().AsSlice(), Mask: net.CIDRMask(32, 32)}}))
+	keeping(t, net.ListenConfig{}, cache)
+	for range 3 {
+		for _, to := range []string{web, cache.String()} {
+			must(t, pod.Do(func() error {
+				conn, err := net.DialTimeout("tcp", to, 10*time.Second)
+				if err != nil {
+					return err
+				}
+				t.Cleanup(func() { _ = conn.Close() })
+				_, err = conn.Read(make([]byte, 1))
+				return err
+			}))
+		}
+	}
+	held, err := NewClients(c, func() int { return 1 }, slog.New(slog.DiscardHandler)).held(time.Now())
+	must(t, err)
+	if len(held) != 1 || held[pod5] != 3 {
+		t.Errorf("%v, want 3 of %s", held, pod5)
+	}
 }
 
 func TestSocketsInUse(t *testing.T) {

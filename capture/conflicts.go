@@ -43,15 +43,16 @@ func Inspector() func() ([]Finding, error) {
 	var chains []*nftables.Chain
 	var seen uint32
 	return func() ([]Finding, error) {
-		gen, err := generation()
+		conn, err := newSession()
+		if err != nil {
+			return nil, err
+		}
+		defer conn.close()
+		gen, err := conn.generation()
 		if err != nil {
 			return nil, err
 		}
 		if gen != seen {
-			conn, err := nftables.New()
-			if err != nil {
-				return nil, fmt.Errorf("open nftables: %w", err)
-			}
 			if chains, err = conn.ListChains(); err != nil {
 				return nil, fmt.Errorf("list nftables chains: %w", err)
 			}

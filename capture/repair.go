@@ -40,11 +40,12 @@ func (c *Capture) repairRoutes() (repaired bool, err error) {
 // repairRules compares rules and elements with what they should be.
 func (c *Capture) repairRules() (bool, error) {
 	// Before the comparison: what is written meanwhile is the next one's.
-	gen, err := generation()
+	gen, err := c.table.conn.generation()
 	if err != nil {
 		return false, err
 	}
-	if !c.Due() && gen == c.table.gen {
+	if !c.Due() && gen == c.table.beside.after(c.table.gen) {
+		c.table.gen = gen
 		return false, nil
 	}
 	intact, err := c.rulesIntact()

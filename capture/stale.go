@@ -21,21 +21,29 @@ const (
 	sockDestroy      = 21
 	diagReqLen       = 56
 	diagMsgLen       = 72
+	diagTimerOffset  = 2 // of idiag_timer and idiag_retrans in inet_diag_msg
 	diagIDOffset     = 4 // of inet_diag_sockid in inet_diag_msg
 	diagIDLen        = 48
 	diagInodeOffset  = 68
 	diagMark         = 15
+	diagSockopt      = 22
 	// openStates are ESTABLISHED, FIN_WAIT1, FIN_WAIT2 and CLOSE_WAIT.
 	openStates = 1<<1 | 1<<4 | 1<<5 | 1<<8
 )
 
+// socketID is addresses, ports and the kernel's cookie: no two are the same.
+type socketID [diagIDLen]byte
+
 // socket is one TCP socket of this node.
 type socket struct {
 	family      byte
-	id          [diagIDLen]byte
+	id          socketID
 	local, peer netip.AddrPort
 	mark        uint32
+	timer       byte // what the kernel waits for
+	retries     byte // how often in vain
 	held        bool // a process has it, and not the kernel alone
+	bound       bool // it is not transparent: its address is one of the node's
 }
 
 // CloseStale resets Envoy's connections to endpoints that plan.Stale picks and
@@ -165,7 +173,8 @@ func parseSocket(b []byte) (s socket, ok bool) {
 	if len(b) < diagMsgLen {
 		return s, false
 	}
-	s.family, s.held = b[0], nlenc.Uint32(b[diagInodeOffset:diagMsgLen]) != 0
+	s.family, s.timer, s.retries = b[0], b[diagTimerOffset], b[diagTimerOffset+1]
+	s.held = nlenc.Uint32(b[diagInodeOffset:diagMsgLen]) != 0
 	copy(s.id[:], b[diagIDOffset:])
 	length := 4
 	if s.family == unix.AF_INET6 {
@@ -180,11 +189,24 @@ func parseSocket(b []byte) (s socket, ok bool) {
 		return s, false
 	}
 	for attrs.Next() {
-		if attrs.Type() == diagMark {
+		switch attrs.Type() {
+		case diagMark:
 			s.mark = attrs.Uint32()
+		case diagSockopt: // old kernels do not say
+			s.bound = !transparent(attrs.Bytes())
 		}
 	}
 	return s, attrs.Err() == nil
+}
+
+// transparent reads a bit of inet_diag_sockopt in linux/inet_diag.h, whose
+// first is the machine's first.
+func transparent(options []byte) bool {
+	bit := byte(1 << 5)
+	if nlenc.NativeEndian() == binary.BigEndian {
+		bit = 1 << 2
+	}
+	return len(options) > 0 && options[0]&bit != 0
 }
 
 // destroy resets a connection on both of its ends (RFC 793 abort).

@@ -8,15 +8,11 @@ import (
 	"slices"
 
 	"github.com/google/nftables"
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
 )
-
-// netlinkBuffer holds the acknowledgements of a transaction.
-const netlinkBuffer = 4 << 20
 
 // perTransaction bounds the elements of one transaction so that it fits the
 // send buffer that a process without privileges on the host may have.
@@ -24,22 +20,18 @@ const perTransaction = 2000
 
 // table writes plans into nftables.
 type table struct {
-	conn *nftables.Conn
-	nft  *nftables.Table
-	sets map[string]*nftables.Set
-	text string // what rendition said of the rules when they were written
-	gen  uint32 // the generation up to which all is as it was written; 0 for unknown
+	conn   *session
+	nft    *nftables.Table
+	sets   map[string]*nftables.Set
+	text   string   // what rendition said of the rules when they were written
+	gen    uint32   // the generation up to which all is as it was written; 0 for unknown
+	beside harmless // what Clients wrote since
 }
 
 func newTable() (*table, error) {
-	conn, err := nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
-		// Refused without privileges on the host; the default then has to do.
-		_ = c.SetReadBuffer(netlinkBuffer)
-		_ = c.SetWriteBuffer(netlinkBuffer)
-		return nil
-	}))
+	conn, err := newSession()
 	if err != nil {
-		return nil, fmt.Errorf("open nftables: %w", err)
+		return nil, err
 	}
 	t := &table{conn: conn, nft: &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}, sets: map[string]*nftables.Set{}}
 	for _, s := range rules.Inet(plan.Config{}).Sets { // the same in every configuration
@@ -151,7 +143,7 @@ func (t *table) setBridges(list []rules.PodBridge) error {
 }
 
 // addRules fills empty chains.
-func addRules(conn *nftables.Conn, t *nftables.Table, list []rules.Chain) {
+func addRules(conn *session, t *nftables.Table, list []rules.Chain) {
 	for i := range list {
 		for _, rule := range list[i].Rules {
 			conn.AddRule(&nftables.Rule{Table: t, Chain: newChain(t, &list[i]), Exprs: expressions(rule)})
@@ -291,7 +283,7 @@ func (t *table) write(do func(*nftables.Set, []nftables.SetElement) error, eleme
 // flush ends a transaction. One that changes something is the next generation;
 // of one that may turn out to be empty that is not known.
 func (t *table) flush(name string, changes bool) error {
-	known := t.gen
+	known := t.beside.after(t.gen)
 	t.gen = 0
 	if err := t.conn.Flush(); err != nil {
 		return fmt.Errorf("write set %s: %w", name, err)

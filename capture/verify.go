@@ -2,7 +2,6 @@ package capture
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,52 +12,6 @@ import (
 
 	"github.com/gridmesh/gridmesh/capture/rules"
 )
-
-// generation is the number of the last transaction of nftables in this network.
-// It costs one question, and while it stays the same nobody changed a thing.
-func generation() (uint32, error) {
-	msgs, err := askNftables(unix.NFT_MSG_GETGEN, 0, nftables.TableFamilyUnspecified, nil)
-	if err != nil {
-		return 0, fmt.Errorf("ask for the generation of nftables: %w", err)
-	}
-	for _, m := range msgs {
-		attrs, err := attributes(m)
-		if err != nil {
-			return 0, err
-		}
-		for attrs.Next() {
-			if attrs.Type() == unix.NFTA_GEN_ID {
-				return attrs.Uint32(), attrs.Err()
-			}
-		}
-	}
-	return 0, errors.New("ask for the generation of nftables: no answer")
-}
-
-// nextGeneration is the number after one; 0 is none.
-func nextGeneration(gen uint32) uint32 {
-	if gen++; gen == 0 {
-		gen = 1
-	}
-	return gen
-}
-
-// askNftables sends one request and returns the answers to it.
-func askNftables(msg, flags int, family nftables.TableFamily, attrs []nl.Attribute) ([]nl.Message, error) {
-	conn, err := nl.Dial(unix.NETLINK_NETFILTER, nil)
-	if err != nil {
-		return nil, fmt.Errorf("open nftables: %w", err)
-	}
-	defer conn.Close()
-	data, err := nl.MarshalAttributes(attrs)
-	if err != nil {
-		return nil, err
-	}
-	return conn.Execute(nl.Message{
-		Header: nl.Header{Type: nftMessage(msg), Flags: nl.Request | nl.HeaderFlags(flags)},
-		Data:   append(nfgenmsg(family), data...),
-	})
-}
 
 func nftMessage(msg int) nl.HeaderType {
 	return nl.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | msg)
@@ -86,7 +39,7 @@ func attributes(m nl.Message) (*nl.AttributeDecoder, error) {
 // rendition is what the kernel says of our table of a family, all but elements,
 // handles and what was counted: two of them are the same where nobody changed a
 // rule. It is empty where there is no table, and counts the rules by chain.
-func rendition(conn *nftables.Conn, family nftables.TableFamily) (text string, count map[string]int, err error) {
+func rendition(conn *session, family nftables.TableFamily) (text string, count map[string]int, err error) {
 	tables, err := conn.ListTablesOfFamily(family)
 	if err != nil {
 		return "", nil, fmt.Errorf("list nftables tables: %w", err)
@@ -95,17 +48,11 @@ func rendition(conn *nftables.Conn, family nftables.TableFamily) (text string, c
 	if i < 0 {
 		return "", nil, nil
 	}
-	chains, err := conn.ListChainsOfTableFamily(family)
+	lines, err := outline(conn, tables[i])
 	if err != nil {
-		return "", nil, fmt.Errorf("list nftables chains: %w", err)
+		return "", nil, err
 	}
-	lines := []string{fmt.Sprintf("table %x", tables[i].Flags)}
-	for _, c := range chains {
-		if c.Table.Name == rules.Name {
-			lines = append(lines, chainLine(c))
-		}
-	}
-	msgs, err := askNftables(unix.NFT_MSG_GETRULE, int(nl.Dump), family, []nl.Attribute{{Type: unix.NFTA_RULE_TABLE, Data: []byte(rules.Name + "\x00")}})
+	msgs, err := conn.ask(unix.NFT_MSG_GETRULE, int(nl.Dump), family, []nl.Attribute{{Type: unix.NFTA_RULE_TABLE, Data: []byte(rules.Name + "\x00")}})
 	if err != nil {
 		return "", nil, fmt.Errorf("list nftables rules: %w", err)
 	}
@@ -122,6 +69,28 @@ func rendition(conn *nftables.Conn, family nftables.TableFamily) (text string, c
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n"), count, nil
+}
+
+// outline is a table without rules and elements.
+func outline(conn *session, t *nftables.Table) ([]string, error) {
+	chains, err := conn.ListChainsOfTableFamily(t.Family)
+	if err != nil {
+		return nil, fmt.Errorf("list nftables chains: %w", err)
+	}
+	lines := []string{fmt.Sprintf("table %x", t.Flags)}
+	for _, c := range chains {
+		if c.Table.Name == rules.Name {
+			lines = append(lines, chainLine(c))
+		}
+	}
+	sets, err := conn.GetSets(t)
+	if err != nil {
+		return nil, fmt.Errorf("list nftables sets: %w", err)
+	}
+	for _, s := range sets {
+		lines = append(lines, fmt.Sprintf("set %s of %d bytes, ranges %v, timeouts %v", s.Name, s.KeyType.Bytes, s.Interval, s.HasTimeout))
+	}
+	return lines, nil
 }
 
 func chainLine(c *nftables.Chain) string {
@@ -175,7 +144,7 @@ func uncounted(raw []byte) []byte {
 
 // remember takes what the kernel has now for what is to stay, after it was
 // written: the rules are ours where there are as many as were written.
-func remember(conn *nftables.Conn, family nftables.TableFamily, want []rules.Chain) (string, error) {
+func remember(conn *session, family nftables.TableFamily, want []rules.Chain) (string, error) {
 	text, count, err := rendition(conn, family)
 	if err != nil {
 		return "", err
@@ -198,11 +167,11 @@ func (t *table) intact() (bool, error) {
 }
 
 // holds reports whether sets have the elements that they should have, and with
-// exact no others. A set that is gone has none.
+// exact no others.
 func (t *table) holds(want bySet, sets []string, exact bool) (bool, error) {
 	for _, name := range sets {
 		have, err := t.conn.GetSetElements(t.sets[name])
-		if err != nil && !errors.Is(err, unix.ENOENT) {
+		if err != nil {
 			return false, fmt.Errorf("read set %s: %w", name, err)
 		}
 		gone, added := compare(have, want[name])

@@ -173,24 +173,31 @@ type guardedEndpoints struct {
 	snap  *topology.Snapshot
 	guard []netip.Prefix
 	first map[topology.ObjectKey]netip.Addr // of each such Service
+	list  []topology.Problem                // what problems said of them
 }
 
-// next takes a snapshot, and the ranges of the flags.
+// next takes a snapshot, and the ranges of the flags, which are always the
+// same. It costs O(changed).
 func (g *guardedEndpoints) next(snap *topology.Snapshot, flags []netip.Prefix) []topology.Problem {
-	guard := mergePrefixes(flags, snap.ServiceCIDRs)
-	if !slices.Equal(guard, g.guard) || g.first == nil {
-		*g = guardedEndpoints{guard: guard, first: map[topology.ObjectKey]netip.Addr{}}
+	if g.first == nil || !slices.Equal(g.snap.ServiceCIDRs, snap.ServiceCIDRs) {
+		*g = guardedEndpoints{guard: mergePrefixes(flags, snap.ServiceCIDRs), first: map[topology.ObjectKey]netip.Addr{}}
 	}
+	concerned := false
 	for key := range snap.Changed(g.snap) {
+		_, was := g.first[key]
 		delete(g.first, key)
+		concerned = concerned || was
 		if entry, ok := snap.Services.Get(key); ok && entry.Service != nil {
 			if addr, in := g.inside(entry); in {
-				g.first[key] = addr
+				g.first[key], concerned = addr, true
 			}
 		}
 	}
 	g.snap = snap
-	return g.problems(flags)
+	if concerned {
+		g.list = g.problems(flags)
+	}
+	return g.list
 }
 
 func (g *guardedEndpoints) inside(entry *topology.Entry) (netip.Addr, bool) {

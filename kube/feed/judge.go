@@ -39,6 +39,7 @@ type judge struct {
 	selection
 	held doubt // about the latest list; zero for none
 	lost memory
+	took time.Time // when a list took anything last
 }
 
 // doubt is why a list is held back, since when lists like it are, and how
@@ -60,6 +61,9 @@ func (j *judge) believe(l listed, now time.Time) bool {
 	why, stand := j.doubt(l)
 	if why == "" {
 		j.held = doubt{}
+		if len(l.takes) > 0 {
+			j.took = now
+		}
 		for key, weight := range l.takes {
 			j.lost.taken(key, weight, now)
 		}
@@ -80,6 +84,13 @@ func (j *judge) believe(l listed, now time.Time) bool {
 	j.held.stand, j.held.gross, j.held.looks = stand, gross, j.held.looks+1
 	j.held.err = fmt.Errorf("%w: %s %s; %s", errHeld, j.name, why, waitingFor(stand))
 	return false
+}
+
+// rest forgets what lists took, once that is long ago. It costs next to nothing.
+func (j *judge) rest(now time.Time) {
+	if len(j.lost) > 0 && now.Sub(j.took) >= span {
+		j.lost = memory{}
+	}
 }
 
 // doubt returns what is wrong with a list, "" for nothing, and how long lists

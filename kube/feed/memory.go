@@ -13,6 +13,9 @@ const span = time.Minute
 
 // memory is what the lists of one watch took away lately, and no event of the
 // watch said anything about since: an event is believed.
+//
+// It is dropped with the first event after the span, a bookmark too, which an
+// API server sends every minute.
 type memory map[topology.ObjectKey]loss
 
 // loss is the weight that an object had before lists took of it, and when the

@@ -59,6 +59,28 @@ func TestListsThatTakeALittleEach(t *testing.T) {
 	}
 }
 
+// What lists took away is remembered for a minute, and not until the next list,
+// which may never come: bookmarks end it.
+func TestMemoryEndsWithoutAnotherList(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := newServiceStore(&now)
+	for _, n := range []int{200, 150} {
+		if err := s.Replace(serviceList(n), "1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		after time.Duration
+		want  int
+	}{{0, 50}, {span - time.Second, 50}, {time.Second, 0}} {
+		now = now.Add(tc.after)
+		s.UpdateResourceVersion("2")
+		if got := len(s.judge.lost); got != tc.want {
+			t.Errorf("%s after a list took 50, %d are remembered, want %d", now.Sub(time.Unix(1000, 0)), got, tc.want)
+		}
+	}
+}
+
 // A list that has as many objects as are known, and others, takes all of them.
 func TestAListOfAnotherClusterIsHeld(t *testing.T) {
 	now := time.Unix(1000, 0)
@@ -189,6 +211,9 @@ func TestWhatIsBelievedIsATwins(t *testing.T) {
 		}
 		for step := range 60 {
 			now = now.Add([]time.Duration{0, 100 * time.Millisecond, 3 * time.Second, 11 * time.Second, 50 * time.Second}[r.IntN(5)])
+			if r.IntN(2) == 0 {
+				s.UpdateResourceVersion("1") // a bookmark changes nothing
+			}
 			name := names[r.IntN(len(names))]
 			switch r.IntN(6) {
 			case 0: // an event

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/gridmesh/gridmesh/kube"
 )
 
 // listWatcher is what the clients of all kinds have.
@@ -30,18 +32,8 @@ type requests[L runtime.Object] struct {
 	end    func()      // of the watch that is open; nil for none
 	timer  *time.Timer // of the next look; nil for none
 	relist bool        // the watch is not to go on: a list is due
-	opened time.Time   // the watch before
-	pause  time.Duration
+	pace   kube.Pace
 }
-
-// A watch that ended within shortWatch is followed by a pause, doubled up to
-// longestPause: client-go begins the next one at once where the one before told
-// anything, a bookmark for example.
-const (
-	shortWatch   = time.Second
-	firstPause   = 200 * time.Millisecond
-	longestPause = 5 * time.Second
-)
 
 func newRequests[L runtime.Object](f *Feed, api listWatcher[L], selector string) *requests[L] {
 	return &requests[L]{feed: f, api: api, selector: selector}
@@ -63,7 +55,7 @@ func (r *requests[L]) watch(ctx context.Context, o metav1.ListOptions) (apiwatch
 	if due := r.begin(o.SendInitialEvents != nil && *o.SendInitialEvents); due {
 		return nil, apierrors.NewResourceExpired("a list is looked at again") // which is what a reflector lists for
 	}
-	if err := r.pace(ctx); err != nil {
+	if err := r.pace.Wait(ctx); err != nil {
 		return nil, err
 	}
 	o.LabelSelector = r.selector
@@ -75,29 +67,12 @@ func (r *requests[L]) watch(ctx context.Context, o metav1.ListOptions) (apiwatch
 	done := context.AfterFunc(ctx, w.Stop)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.end, r.opened = func() { done(); w.Stop() }, time.Now()
+	r.end = func() { done(); w.Stop() }
+	r.pace.Opened()
 	if r.relist { // meanwhile
 		r.end()
 	}
 	return w, nil
-}
-
-// pace waits where watches do not last.
-func (r *requests[L]) pace(ctx context.Context) error {
-	r.mu.Lock()
-	if time.Since(r.opened) >= shortWatch {
-		r.pause = 0
-	} else {
-		r.pause = min(max(2*r.pause, firstPause), longestPause)
-	}
-	pause := r.pause
-	r.mu.Unlock()
-	select {
-	case <-time.After(pause):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // begin ends the watch before, which a reflector may have left open, and
@@ -129,7 +104,8 @@ func (r *requests[L]) lookAgain(pause time.Duration) {
 	r.timer = time.AfterFunc(pause+rand.N(pause/5+1), func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.relist, r.opened = true, time.Time{} // it is ended here: it might have lasted
+		r.relist = true
+		r.pace.Forget()
 		r.endWatch()
 	})
 }

@@ -85,7 +85,10 @@ func (s *store[T, V]) Delete(obj any) error {
 
 // UpdateResourceVersion is called at every event, bookmarks included: the API
 // server is there.
-func (s *store[T, V]) UpdateResourceVersion(string) { s.feed.note(nil) }
+func (s *store[T, V]) UpdateResourceVersion(string) {
+	s.feed.note(nil)
+	s.judge.rest(s.feed.now())
+}
 
 // Resync has nothing to do: comparison is by content.
 func (s *store[T, V]) Resync() error { return nil }

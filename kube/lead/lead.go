@@ -32,10 +32,9 @@ var ErrLost = errors.New("the lease was lost")
 // Run waits to be the leader and runs f as long as it is. It returns what f
 // does, or ErrLost; nil where ctx ends before it led.
 func Run(ctx context.Context, c *kube.Client, e Election, f func(ctx context.Context) error) error {
-	elected, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var result error
-	var lost bool
 	began, ended := make(chan struct{}), make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &lock{&resourcelock.LeaseLock{
@@ -44,12 +43,10 @@ func Run(ctx context.Context, c *kube.Client, e Election, f func(ctx context.Con
 		}, e.Fault},
 		LeaseDuration: e.Lease, RenewDeadline: e.Renew, RetryPeriod: e.RetryWait, ReleaseOnCancel: true, Name: e.Name,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(leading context.Context) {
+			OnStartedLeading: func(ctx context.Context) {
 				close(began)
 				defer close(ended)
-				result = f(leading)
-				// Judged before cancel, which ends leading as well.
-				lost = leading.Err() != nil && ctx.Err() == nil
+				result = f(ctx)
 				cancel()
 			},
 			OnStoppedLeading: func() {},
@@ -58,7 +55,8 @@ func Run(ctx context.Context, c *kube.Client, e Election, f func(ctx context.Con
 	if err != nil {
 		return fmt.Errorf("elect a leader: %w", err)
 	}
-	elector.Run(elected)
+	elector.Run(ctx)
+	lost := ctx.Err() == nil
 	cancel()
 	select {
 	case <-began:

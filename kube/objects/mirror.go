@@ -12,10 +12,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/gridmesh/gridmesh/kube"
@@ -56,9 +54,7 @@ func NewMirror(c *kube.Client, kinds []Kind, prune func(obj map[string]any)) *Mi
 	}
 	for _, k := range kinds {
 		m.kinds[k.Kind] = k
-		m.stores[k.Kind] = dynamicinformer.NewFilteredDynamicInformer(c.Dynamic, k.Resource, metav1.NamespaceAll, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
-			o.LabelSelector = k.Selector
-		}).Informer()
+		m.stores[k.Kind] = newInformer(c.Dynamic, k)
 	}
 	return m
 }

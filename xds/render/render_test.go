@@ -34,7 +34,8 @@ func tiers() []topology.Tier {
 // field. When this fails because a listener changed: every captured connection
 // of every node is drained by the update. When a cluster changed: all clusters
 // are sent again and warmed. Raise the template's name, and say so in the
-// release notes; then: make golden.
+// release notes; then: make golden. Where what Envoys hold will do, the template
+// before goes on in listenersBefore, and its versions stay here.
 func TestTemplatesAreAContract(t *testing.T) {
 	var out bytes.Buffer
 	udp := topology.Frontend{Addr: netip.MustParseAddr("10.96.0.10"), Port: 53, Protocol: topology.UDP}
@@ -53,7 +54,11 @@ func TestTemplatesAreAContract(t *testing.T) {
 		if err := json.Indent(&pretty, compact(t, body), "", "  "); err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&out, "-- %s version %s --\n%s\n", r.Name, r.Version, pretty.Bytes())
+		before := ""
+		if len(r.Before) > 0 {
+			before = ", or before " + strings.Join(r.Before, " ")
+		}
+		fmt.Fprintf(&out, "-- %s version %s%s --\n%s\n", r.Name, r.Version, before, pretty.Bytes())
 	}
 	const path = "testdata/templates.golden"
 	if *update {

@@ -1,0 +1,66 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	nl "github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/internal/obs"
+)
+
+const (
+	// timerResend and timerProbe of linux/inet_diag.h: the kernel waits for an
+	// answer to data, or to its question whether there is room for more.
+	timerResend, timerProbe = 1, 4
+	// unansweredFrom is how many questions in a row tell a client that may be
+	// gone from a packet that was lost.
+	unansweredFrom = 3
+	// clientSilence is for how long a client may leave them unanswered. One
+	// that is idle has as long (keepalive: xds/render).
+	clientSilence = 90 * time.Second
+)
+
+// unanswered reports whether the peer does not answer at the moment. One that
+// is there and does not read answers all the same.
+func (s *socket) unanswered() bool {
+	return (s.timer == timerResend || s.timer == timerProbe) && s.retries >= unansweredFrom
+}
+
+// closeDead ends the connections of clients that are gone, and returns the
+// others: with data on its way to it the kernel would wait a quarter of an hour
+// for such a client, and nobody asks for a sign of life meanwhile.
+func (c *Clients) closeDead(conn *nl.Conn, open []socket, now time.Time) ([]socket, error) {
+	var waiting []socketID
+	for _, s := range open {
+		if s.unanswered() {
+			waiting = append(waiting, s.id)
+		}
+	}
+	dead := map[socketID]bool{}
+	for _, id := range c.silence.Judge(waiting, now, clientSilence) {
+		dead[id] = true
+	}
+	if len(dead) == 0 {
+		return open, nil
+	}
+	left := make([]socket, 0, len(open))
+	for _, s := range open {
+		if !dead[s.id] {
+			left = append(left, s)
+			continue
+		}
+		switch err := destroy(conn, s); {
+		case errors.Is(err, unix.EOPNOTSUPP): // no CONFIG_INET_DIAG_DESTROY: the kernel has to find out
+			left = append(left, s)
+		case err != nil && !errors.Is(err, unix.ENOENT):
+			return nil, fmt.Errorf("close the connection of %s, which does not answer: %w", s.peer, err)
+		}
+	}
+	if closed := len(open) - len(left); closed > 0 {
+		c.log.Info("closed connections of clients that did not answer any more", obs.KeyConnections, closed)
+	}
+	return left, nil
+}

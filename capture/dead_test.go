@@ -1,0 +1,118 @@
+package capture
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/capture/rules"
+	"github.com/gridmesh/gridmesh/internal/testkit"
+)
+
+// A client that is gone while data is on its way to it does not hold its
+// connections for a quarter of an hour; one that is there and does not read
+// keeps them, however long. TCP_USER_TIMEOUT would end both.
+func TestClientsThatAreGone(t *testing.T) {
+	node := testkit.NewNetwork(t)
+	pod := addPod(t, node)
+	cfg := config()
+	c := starting(t, cfg, Host{t.TempDir(), "/proc/sys"})
+	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
+	fromPod, fromNode := accepting(t, cfg.Ports.Keep()), accepting(t, cfg.Ports.Plain())
+	dial := func(from *testkit.Network) {
+		must(t, from.Do(func() error {
+			conn, err := net.DialTimeout("tcp", web, 30*time.Second)
+			if err == nil {
+				t.Cleanup(func() { _ = conn.Close() })
+			}
+			return err
+		}))
+	}
+	dial(pod)
+	dial(node)
+	gone, slow := <-fromPod, <-fromNode
+	veth, err := netlink.LinkByName("veth0")
+	must(t, err)
+	must(t, netlink.LinkSetDown(veth))
+	_, err = gone.Write([]byte("nobody reads this"))
+	must(t, err)
+	fill(t, slow)
+
+	clients := NewClients(c, func() int { return 1 }, slog.New(slog.DiscardHandler))
+	now := time.Now()
+	held := func() int {
+		t.Helper()
+		list, err := clients.held(now)
+		must(t, err)
+		return list[netip.MustParseAddr("10.244.0.5")]
+	}
+	for deadline := time.Now().Add(2 * time.Minute); held() == 1; now = now.Add(clientSilence) {
+		if time.Now().After(deadline) {
+			t.Fatal("a client that is gone holds its connection")
+		}
+		time.Sleep(50 * time.Millisecond) // the kernel asks three times
+	}
+	must(t, gone.SetReadDeadline(time.Now().Add(time.Minute)))
+	if _, err := gone.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNABORTED) {
+		t.Errorf("Envoy's end: %v", err)
+	}
+	if _, err := slow.Write([]byte("x")); !errors.Is(err, syscall.EAGAIN) && !isTimeout(err) {
+		t.Errorf("who does not read: %v", err)
+	}
+	all, err := clients.held(now)
+	must(t, err)
+	if len(all) != 1 {
+		t.Errorf("%v, want the client that does not read alone", all)
+	}
+}
+
+// accepting takes the place of Envoy, and gives away what tproxy gives it.
+func accepting(t *testing.T, port uint16) <-chan net.Conn {
+	t.Helper()
+	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) (err error) {
+		_ = raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1) })
+		return err
+	}}
+	l, err := lc.Listen(t.Context(), "tcp4", netip.AddrPortFrom(rules.IPv4.Loopback(), port).String())
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	conns := make(chan net.Conn)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			conns <- conn
+		}
+	}()
+	return conns
+}
+
+// fill writes until the other end has no more room.
+func fill(t *testing.T, conn net.Conn) {
+	t.Helper()
+	must(t, conn.SetWriteDeadline(time.Now().Add(500*time.Millisecond)))
+	data := make([]byte, 1<<20)
+	for {
+		if _, err := conn.Write(data); err != nil {
+			if !isTimeout(err) {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}

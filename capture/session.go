@@ -1,0 +1,114 @@
+package capture
+
+import (
+	"fmt"
+
+	"github.com/google/nftables"
+	nl "github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// netlinkBuffer holds the acknowledgements of a transaction.
+const netlinkBuffer = 4 << 20
+
+// session is how one goroutine talks to nftables. It keeps its sockets, for
+// the kernel lets nobody close one before all that was deleted is gone, some
+// 50 ms. After an error nobody knows which answers are still to come, and
+// which commands are still to be sent: then both are left for new ones.
+//
+// What reads or writes of nftables.Conn has its twin here; the rest collects
+// commands.
+type session struct {
+	*nftables.Conn
+	raw *nl.Conn // for questions that the library does not know; nil until asked
+}
+
+func newSession() (*session, error) {
+	conn, err := nftables.New(nftables.AsLasting(), nftables.WithSockOptions(func(c *nl.Conn) error {
+		// Refused without privileges on the host; the default then has to do.
+		_ = c.SetReadBuffer(netlinkBuffer)
+		_ = c.SetWriteBuffer(netlinkBuffer)
+		return nil
+	}))
+	if err != nil {
+		return nil, fmt.Errorf("open nftables: %w", err)
+	}
+	return &session{Conn: conn}, nil
+}
+
+// close lets go of the sockets. Whoever goes on has one for each question.
+func (s *session) close() {
+	_ = s.CloseLasting()
+	if s.raw != nil {
+		_ = s.raw.Close()
+		s.raw = nil
+	}
+}
+
+// after begins anew where there was an error, and returns it.
+func (s *session) after(err error) error {
+	if err == nil {
+		return nil
+	}
+	s.close()
+	if next, dial := newSession(); dial == nil {
+		s.Conn = next.Conn
+	} else if once, dial := nftables.New(); dial == nil {
+		s.Conn = once
+	}
+	return err
+}
+
+func (s *session) Flush() error { return s.after(s.Conn.Flush()) }
+
+func (s *session) SetAddElements(set *nftables.Set, list []nftables.SetElement) error {
+	return s.after(s.Conn.SetAddElements(set, list))
+}
+
+func (s *session) SetDeleteElements(set *nftables.Set, list []nftables.SetElement) error {
+	return s.after(s.Conn.SetDeleteElements(set, list))
+}
+
+func (s *session) ListTablesOfFamily(f nftables.TableFamily) ([]*nftables.Table, error) {
+	list, err := s.Conn.ListTablesOfFamily(f)
+	return list, s.after(err)
+}
+
+func (s *session) ListChainsOfTableFamily(f nftables.TableFamily) ([]*nftables.Chain, error) {
+	list, err := s.Conn.ListChainsOfTableFamily(f)
+	return list, s.after(err)
+}
+
+func (s *session) GetSets(t *nftables.Table) ([]*nftables.Set, error) {
+	list, err := s.Conn.GetSets(t)
+	return list, s.after(err)
+}
+
+func (s *session) GetSetElements(set *nftables.Set) ([]nftables.SetElement, error) {
+	list, err := s.Conn.GetSetElements(set)
+	return list, s.after(err)
+}
+
+func (s *session) GetRules(t *nftables.Table, c *nftables.Chain) ([]*nftables.Rule, error) {
+	list, err := s.Conn.GetRules(t, c)
+	return list, s.after(err)
+}
+
+// ask sends one request and returns the answers to it.
+func (s *session) ask(msg, flags int, family nftables.TableFamily, attrs []nl.Attribute) ([]nl.Message, error) {
+	data, err := nl.MarshalAttributes(attrs)
+	if err != nil {
+		return nil, err
+	}
+	if s.raw == nil {
+		if s.raw, err = nl.Dial(unix.NETLINK_NETFILTER, nil); err != nil {
+			s.raw = nil
+			return nil, fmt.Errorf("open nftables: %w", err)
+		}
+	}
+	answers, err := s.raw.Execute(nl.Message{
+		Header: nl.Header{Type: nftMessage(msg), Flags: nl.Request | nl.HeaderFlags(flags)},
+		Data:   append(nfgenmsg(family), data...),
+	})
+	return answers, s.after(err)
+}
