@@ -19,8 +19,8 @@ import (
 // where a Repair since the last call saw it first.
 func (c *Capture) RefreshBridges() (bool, error) {
 	changed, err := c.refresh()
-	changed = changed || c.moved
-	c.moved = false
+	changed, err = changed || c.moved, errors.Join(err, c.unsaid)
+	c.moved, c.unsaid = false, nil
 	return changed, err
 }
 
@@ -118,7 +118,8 @@ func removeBridge(conn *session) error {
 }
 
 // adopt makes the bridges fit for the capture. Sysctls that cannot be set are
-// tried again by Repair; the rest is done without them.
+// tried again by Repair; the rest is done without them, and RefreshBridges says
+// so: a disk that does not remember one keeps no node from its guard.
 func (c *Capture) adopt(list []rules.PodBridge) error {
 	if len(list) == 0 {
 		c.bridges, c.lifting = nil, ""
@@ -133,8 +134,8 @@ func (c *Capture) adopt(list []rules.PodBridge) error {
 		return err
 	}
 	c.bridges = list
-	_, err = c.bridgeSysctls(list)
-	return err
+	_, c.unsaid = c.bridgeSysctls(list)
+	return nil
 }
 
 // bridgeSysctls sets what the bridges need and reports whether anything had to

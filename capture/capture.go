@@ -23,6 +23,7 @@ type Capture struct {
 	bridges   []rules.PodBridge
 	lifting   string                         // what rendition said of the bridges' rules when they were written
 	moved     bool                           // Repair followed the node's network, and RefreshBridges has not said so
+	unsaid    error                          // of sysctls; the next RefreshBridges says it
 	ipv6      bool                           // lo has it; the routes follow
 	known     []netip.Prefix                 // guarded until a whole view says what is
 	guarded   atomic.Pointer[[]netip.Prefix] // what guard said last, for Clients

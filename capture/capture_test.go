@@ -283,6 +283,21 @@ func TestSysctlsThatCannotBeRemembered(t *testing.T) {
 		t.Errorf("bridges in force: %v; %s", got, c.Pods())
 	}
 	inKernel(t, rules.Bridge(c.bridges))
+
+	must(t, os.WriteFile("/proc/sys/net/ipv4/conf/cni0/send_redirects", []byte("1"), 0o644))
+	_ = c.Remove() // there is no record to be read
+	c, err = New(config(), Host{full, "/proc/sys"})
+	must(t, err)
+	if err := c.Install(config().ServiceCIDRs); err != nil || len(elements(t)["guard4"]) == 0 {
+		t.Errorf("installed beside a bridge: %v, guard %v", err, elements(t)["guard4"])
+	}
+	if _, err := c.RefreshBridges(); err == nil || !strings.Contains(err.Error(), "cleanup will not set") {
+		t.Errorf("a value was forgotten in silence: %v", err)
+	}
+	if _, err := c.RefreshBridges(); err != nil {
+		t.Errorf("said twice: %v", err)
+	}
+
 	conn, err := nftables.New()
 	must(t, err)
 	conn.FlushRuleset()

@@ -32,6 +32,7 @@ type Agent struct {
 	inspection chan struct{}                    // one slot: the node is to be looked at again
 	answered   atomic.Pointer[time.Time]        // when the API server last gave a sign of life that was asked for
 	pulse      pulse                            // from the loop to the health
+	dir        stateDir                         // of the start, the loop and who looks at the node
 	found      findings                         // from the start and the loop to the status
 	report     atomic.Pointer[Report]           // from the loop to the status; nil before the first
 	inForce    atomic.Pointer[inForce]          // from the loop to who asks Envoy; nil before the first

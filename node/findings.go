@@ -22,19 +22,24 @@ const (
 )
 
 // findings are what breaks the capture on this node or is bypassed by it, as
-// the last looks showed it: at the node, and at the cluster.
+// the last looks showed it: at the node, and at the cluster; and what the state
+// directory does not take.
 type findings struct {
-	mu            sync.Mutex
-	node, cluster []capture.Finding
+	mu                  sync.Mutex
+	node, cluster, disk []capture.Finding
 }
 
-// replaceNode and replaceCluster take the result of a look and return what is new.
+// replaceNode, replaceCluster and replaceDisk take the result of a look and return what is new.
 func (f *findings) replaceNode(list []capture.Finding) []capture.Finding {
 	return f.replace(&f.node, list)
 }
 
 func (f *findings) replaceCluster(list []capture.Finding) []capture.Finding {
 	return f.replace(&f.cluster, list)
+}
+
+func (f *findings) replaceDisk(list []capture.Finding) []capture.Finding {
+	return f.replace(&f.disk, list)
 }
 
 func (f *findings) replace(known *[]capture.Finding, list []capture.Finding) (fresh []capture.Finding) {
@@ -52,7 +57,7 @@ func (f *findings) replace(known *[]capture.Finding, list []capture.Finding) (fr
 func (f *findings) all() []capture.Finding {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Concat(f.node, f.cluster)
+	return slices.Concat(f.node, f.cluster, f.disk)
 }
 
 // count sets a metric to how many there are of each kind.
@@ -60,7 +65,7 @@ func (f *findings) count(of *prometheus.GaugeVec) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	of.Reset()
-	for _, found := range slices.Concat(f.node, f.cluster) {
+	for _, found := range slices.Concat(f.node, f.cluster, f.disk) {
 		of.WithLabelValues(string(found.Kind)).Inc()
 	}
 }
@@ -120,6 +125,7 @@ func (a *Agent) keepInspecting(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
+		a.lockDirLate()
 		list, err := a.parts.Inspect()
 		guard, _, looked := a.checkGuard()
 		if err := errors.Join(err, looked); err != nil {

@@ -45,6 +45,7 @@ func (l *loop) record() {
 		if !r.told && now.Sub(r.began) > diskPatience {
 			r.told = true
 			l.log.Error("the disk of the state directory does not take a note of the outage; traffic is not affected, but a restart would be", obs.KeyAway, now.Sub(r.began).Round(time.Second))
+			l.took(keptNote, errStalled)
 		}
 		return
 	}
@@ -86,6 +87,7 @@ func (l *loop) phase() phase {
 func (l *loop) recorded(n noted) {
 	r := &l.recorder
 	r.writing, r.onDisk = false, n.is
+	l.took(keptNote, n.err)
 	if n.err != nil {
 		r.dirty = true
 		if !r.failing {

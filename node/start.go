@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -53,16 +52,16 @@ func (s *startup) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := Lock(s.cfg.StateDir)
-	if err != nil {
+	if err := s.lockDir(); err != nil {
 		return err
 	}
-	s.unlocks = append(s.unlocks, unlock)
+	s.unlocks = append(s.unlocks, s.dir.unlock)
 	s.show(fresh)
 	if s.sockets, err = s.open(s.group); err != nil {
 		return err
 	}
-	if unlock, err = s.lockNetwork(); err != nil {
+	unlock, err := s.lockNetwork()
+	if err != nil {
 		return err
 	}
 	s.unlocks = append(s.unlocks, unlock)
@@ -95,15 +94,6 @@ func (a *Agent) lockNetwork() (unlock func(), err error) {
 		return func() {}, nil
 	}
 	return a.parts.LockNetwork()
-}
-
-// Lock keeps a second agent, and a cleanup beside a running one, from a node.
-func Lock(stateDir string) (unlock func(), err error) {
-	unlock, err = run.Lock(Config{StateDir: stateDir}.lockPath())
-	if errors.Is(err, run.ErrInUse) {
-		return nil, fmt.Errorf("%w: another gridmesh-agent runs with --state-dir %s: %w", ErrUnfit, stateDir, err)
-	}
-	return unlock, err
 }
 
 // start puts the guard in force. Nothing is asked that an API server may keep

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -78,6 +79,7 @@ func (l *loop) save() {
 // saved notes what became of a write.
 func (l *loop) saved(w write) {
 	l.metrics.stateBytes.Add(float64(w.bytes))
+	l.took(keptState, w.err)
 	if w.err != nil {
 		l.said.save.say(l.log.Error, "could not keep the last good state; a restart without a cloud would serve an older one", obs.KeyErr, w.err)
 		l.metrics.stateFailures.Inc()
@@ -92,8 +94,11 @@ func (l *loop) watchDisk(now time.Time) {
 		s.told = true
 		l.log.Error("the disk of the state directory does not take the last good state; traffic is not affected, but a restart would be", obs.KeyAway, now.Sub(s.began).Round(time.Second))
 		l.metrics.stateFailures.Inc()
+		l.took(keptState, errStalled)
 	}
 }
+
+var errStalled = errors.New("a write does not end")
 
 // finish writes what is to be kept before an end, as long as the disk takes it.
 func (l *loop) finish() {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -93,13 +94,16 @@ func cleanup(ctx context.Context, w io.Writer, c *config) error {
 	return nil
 }
 
-// cleanNode takes gridmesh's traces away, while no agent can start.
+// cleanNode takes gridmesh's traces away, while no agent can start. A disk that
+// takes no lock keeps none of them there: the network is locked, too.
 func cleanNode(c *config) error {
 	unlock, err := node.Lock(c.node.StateDir)
-	if err != nil {
+	switch {
+	case errors.Is(err, node.ErrUnfit):
 		return err
+	case err == nil:
+		defer unlock()
 	}
-	defer unlock()
 	if err := capture.Cleanup(c.capture, c.host()); err != nil || !c.files {
 		return err
 	}

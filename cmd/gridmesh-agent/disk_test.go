@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/node"
+)
+
+// disk mounts a disk of its own on a directory.
+func (p place) disk(path, options string) {
+	p.Helper()
+	if err := errors.Join(os.MkdirAll(path, 0o700), unix.Mount("none", path, "tmpfs", 0, options)); err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) })
+}
+
+// bridged gives the place a pod network of which sysctls have to be remembered.
+func (p place) bridged() {
+	p.Helper()
+	la := netlink.NewLinkAttrs()
+	la.Name = "cni0"
+	bridge := &netlink.Bridge{LinkAttrs: la}
+	addr, err := netlink.ParseAddr("10.244.1.1/24")
+	redirects := "/proc/sys/net/ipv4/conf/cni0/send_redirects"
+	if err := errors.Join(err, netlink.LinkAdd(bridge), netlink.AddrAdd(bridge, addr), netlink.LinkSetUp(bridge), os.WriteFile(redirects, []byte("1"), 0o644)); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// A node whose disk is read-only, or full, is guarded and served: the lock of
+// the network keeps others away, and the status says what is wrong for as long
+// as it is.
+func TestADiskThatTakesNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		files   []string // that are there
+		options string
+		flags   uintptr // of the mount, once the files are there
+		say     string
+	}{
+		"read-only, with a lock": {[]string{"lock"}, "mode=0700", unix.MS_RDONLY, "read-only file system"},
+		"read-only, empty":       {nil, "mode=0700", unix.MS_RDONLY, "read-only file system"},
+		"full":                   {[]string{"other"}, "mode=0700,nr_inodes=2", 0, "no space left on device"},
+		"full, with a lock":      {[]string{"lock"}, "mode=0700,nr_inodes=2", 0, "no space left on device"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			p.bridged()
+			dir := filepath.Join(p.dir, "a.state")
+			p.disk(dir, tc.options)
+			for _, file := range tc.files {
+				if err := os.WriteFile(filepath.Join(dir, file), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := unix.Mount("none", dir, "tmpfs", unix.MS_REMOUNT|tc.flags, ""); err != nil {
+				t.Fatal(err)
+			}
+			stop := p.serves("a", "--manifests", p.manifests())
+			guarded := strings.Join(p.left(), ", ")
+			if !strings.Contains(guarded, "table gridmesh,") {
+				t.Errorf("no guard is in force: %s", guarded)
+			}
+			p.finds("a", tc.say)
+			for name, args := range map[string][]string{"a second agent": {"--manifests", p.manifests()}, "cleanup": {"cleanup"}} {
+				if out := p.ends(p.agent("b", append(args, "--state-dir", dir)...), 3); !strings.Contains(out, "stop it first") {
+					t.Errorf("%s: %s", name, out)
+				}
+			}
+			stop()
+			p.ends(p.agent("b", "cleanup", "--state-dir", dir), 0)
+			if left := strings.Join(p.left(), ", "); strings.Contains(left, "table") || strings.Contains(left, "rule") {
+				t.Errorf("left: %s", left)
+			}
+		})
+	}
+}
+
+// finds waits until the status says that the state directory takes nothing.
+func (p place) finds(name, say string) {
+	p.Helper()
+	ctx, cancel := context.WithTimeout(p.Context(), time.Minute)
+	defer cancel()
+	for {
+		r, err := node.Status(ctx, filepath.Join(p.dir, name+".s"))
+		if err != nil {
+			p.Fatalf("the status never says %q: %v", say, err)
+		}
+		for _, f := range r.Findings {
+			if f.Kind == "state-dir" && strings.Contains(f.Text, say) && strings.Contains(f.Text, "--state-dir "+filepath.Join(p.dir, name+".state")) {
+				return
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
