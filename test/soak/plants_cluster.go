@@ -12,6 +12,11 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
+// unviolated hides that a cluster which does not come up violates anything.
+type unviolated struct{ err error }
+
+func (u unviolated) Error() string { return u.err.Error() }
+
 // idle stops the controller and edits a grid.
 func (s *Soak) idle(ctx context.Context) error {
 	if err := s.setGrid(ctx, []string{"g0", "1"}); err != nil {

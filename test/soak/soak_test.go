@@ -98,11 +98,6 @@ func playFile(path string, say func(string, ...any)) error {
 	return s.Plants(ctx)
 }
 
-// unviolated hides that a cluster which does not come up violates anything.
-type unviolated struct{ err error }
-
-func (u unviolated) Error() string { return u.err.Error() }
-
 // logs are the ends of what the programs of nodes wrote.
 func (s *Soak) logs() error {
 	var b strings.Builder
