@@ -67,7 +67,7 @@ resolvers: ## build programs that resolve names by glibc and by musl into bin/
 test: unit cluster-test ## every test: unit and stories, then real nodes, then a real cluster, then a minute of soak (not: the whole soak, demo-soak, conformance, fuzz, bench, lint)
 
 unit: ## unit tests and stories, with the race detector; nothing needs to be built first
-	$(GO) vet ./...
+	$(GO) build ./... && $(GO) vet ./...
 	GORACE=atexit_sleep_ms=0 $(GO) test -race -vet=off -p 4 $$($(GO) list ./... | grep -v $(patsubst ./%/,-e /%$$,$(BUILT_TESTS) $(CLUSTER_TESTS)))
 
 cluster-test: build race kube envoy resolvers ## tests of built programs, of real Envoys, and of a real cluster
