@@ -159,7 +159,7 @@ func TestAUnitThatIsBackIsGuardedAnew(t *testing.T) {
 				if since := w.annotation(deployment("till-b"), "gridmesh.io/unit-gone-since"); since != "" {
 					t.Errorf("unit b is back, and gone since %s", since)
 				}
-				w.pass(24 * time.Hour)
+				w.pass(2 * time.Hour)
 				w.label("node-b", "stie", "b")
 				w.pass(4 * time.Minute)
 				w.names("Deployment", "till-a", "till-b")

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/kube/internal/apitest"
 )
@@ -36,17 +37,6 @@ func kubeconfigFor(t *testing.T, more string, servers ...string) string {
 	return path
 }
 
-// nobody is an address on which nothing listens.
-func nobody(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // Of a request that failed people read the address, the config, and what to
 // check; the error stays what it was.
 func TestBlame(t *testing.T) {
@@ -60,7 +50,7 @@ func TestBlame(t *testing.T) {
 	}
 	defer silent.Close()
 	for name, c := range map[string]struct{ server, want string }{
-		"refused": {"https://" + nobody(t), "nothing listens there"},
+		"refused": {"https://" + testkit.Nobody(t), "nothing listens there"},
 		"no name": {"https://api.invalid:6443", "the name does not resolve here"},
 		"no TLS":  {"https://" + strings.TrimPrefix(plainServer(t), "http://"), "it speaks HTTP there"},
 		"no CA":   {stranger.URL, "its certificate is not trusted"},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,25 +19,15 @@ import (
 
 	"github.com/gridmesh/gridmesh/grid"
 	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/kube"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// free returns an address on which nobody listens.
-func free(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func TestHealthAndMetrics(t *testing.T) {
 	c := defaults()
-	c.healthz, c.metrics = free(t), free(t)
+	c.healthz, c.metrics = testkit.Free(t), testkit.Free(t)
 	var g run.Group
 	r := &replica{config: c}
 	if err := r.listen(&g, run.NewRegistry()); err != nil {
@@ -87,7 +76,7 @@ func TestHealthAndMetrics(t *testing.T) {
 
 func TestOneAddressIsNotForTwo(t *testing.T) {
 	c := defaults()
-	c.healthz = free(t)
+	c.healthz = testkit.Free(t)
 	c.metrics = c.healthz
 	var g run.Group
 	err := (&replica{config: c}).listen(&g, run.NewRegistry())
@@ -169,7 +158,7 @@ func TestSecureMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := defaults()
-	c.healthz, c.metrics, c.secure = "", "", free(t)
+	c.healthz, c.metrics, c.secure = "", "", testkit.Free(t)
 	var g run.Group
 	if err := (&replica{config: c, client: client}).listen(&g, run.NewRegistry()); err != nil {
 		t.Fatal(err)
@@ -207,7 +196,7 @@ func TestSecureMetrics(t *testing.T) {
 	if err := g.Close(); err != nil {
 		t.Error(err)
 	}
-	c.secure, c.tls.Cert, c.tls.Key = free(t), "/no/such.crt", "/no/such.key"
+	c.secure, c.tls.Cert, c.tls.Key = testkit.Free(t), "/no/such.crt", "/no/such.key"
 	if err := (&replica{config: c, client: client}).listen(&run.Group{}, run.NewRegistry()); err == nil || !strings.Contains(err.Error(), "--secure-metrics-bind-address") {
 		t.Errorf("without its certificate: %v", err)
 	}

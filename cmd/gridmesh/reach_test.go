@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -95,14 +96,9 @@ func TestTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	refusing, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	refusing.Close()
 	for what, c := range map[string]struct{ address, timeout, want string }{
 		"silent":  {silent.Addr().String(), "200ms", "nothing answers"},
-		"refused": {refusing.Addr().String(), "1h", "nothing listens there"},
+		"refused": {testkit.Nobody(t), "1h", "nothing listens there"},
 	} {
 		path := filepath.Join(t.TempDir(), "kubeconfig")
 		text := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: 'https://%s'}}]}", c.address)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/topology/topologytest"
 )
@@ -64,7 +65,7 @@ func ask(x *Index, list []question) (e everything) {
 func TestLaws(t *testing.T) {
 	count, list := map[Result]int{}, questions()
 	configs := []Config{{}, {Services: true}, {Services: true, Strict: true, EmptyNXDomain: true}}
-	for seed := range uint64(30) {
+	for seed := range testkit.Histories(9) {
 		cfg, w := configs[seed%3], topologytest.New(seed) // a history of its own for each
 		viewer, kept := topology.NewViewer("n0", topology.Options{}), New(cfg)
 		for step := range 100 {

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/topology/topologytest"
 )
@@ -133,7 +134,7 @@ func TestResourcesAreValid(t *testing.T) {
 // The law: a catalog kept over a history equals one made anew, and Changed
 // names everything that differs.
 func TestCatalogerIsIncremental(t *testing.T) {
-	for seed := range uint64(25) {
+	for seed := range testkit.Histories(8) {
 		for _, most := range []int{500, 3} {
 			w := topologytest.New(seed)
 			viewer := topology.NewViewer("n0", topology.Options{})
