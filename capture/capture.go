@@ -96,7 +96,7 @@ func (c *Capture) installRoutes() error {
 	c.ipv6 = c.host.hasIPv6()
 	var errs []error
 	for _, f := range c.host.netFamilies() {
-		errs = append(errs, installRoutes(c.cfg, f))
+		errs = append(errs, installRoutes(c.cfg, f, c.wantedRules(f)))
 	}
 	return errors.Join(errs...)
 }

@@ -6,14 +6,17 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/nftables"
+	nl "github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
@@ -190,6 +193,17 @@ func TestOnlyEnvoysConnectionsCount(t *testing.T) {
 	must(t, err)
 	if len(held) != 1 || held[pod5] != 3 {
 		t.Errorf("%v, want 3 of %s", held, pod5)
+	}
+	// Nor do they say what the client has open through Envoy, for --close-on-move.
+	diag, err := nl.Dial(unix.NETLINK_SOCK_DIAG, nil)
+	must(t, err)
+	defer diag.Close()
+	all, err := sockets(diag)
+	must(t, err)
+	open, err := c.dialled(all)
+	must(t, err)
+	if want := (plan.Dialled{Client: pod5, Frontend: netip.MustParseAddrPort(web)}); !slices.Equal(open, []plan.Dialled{want, want, want}) {
+		t.Errorf("dialled: %v, want three times %v", open, want)
 	}
 }
 

@@ -2,8 +2,6 @@ package capture
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/google/nftables"
@@ -28,8 +26,6 @@ const (
 	PolicyEngine FindingKind = "policy-engine"
 	// InputDrop: a host firewall that drops captured packets; reported.
 	InputDrop FindingKind = "input-drop"
-	// SourceMark: a sysctl that makes captured packets martians; reported.
-	SourceMark FindingKind = "src-valid-mark"
 	// Unseen: what may hold rules of kube-proxy and cannot be read; reported.
 	Unseen FindingKind = "unseen"
 )
@@ -76,7 +72,6 @@ func inspect(chains []*nftables.Chain) ([]Finding, error) {
 		inspectChain(c, report)
 	}
 	inspectLegacy("/proc/thread-self/net", report)
-	inspectSysctls("/proc/sys", report)
 	links, err := netlink.LinkList()
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
@@ -109,19 +104,5 @@ func inspectLink(name string, report reporter) {
 		report(KubeProxy, "link kube-ipvs0 exists: kube-proxy (ipvs) owns the ClusterIPs; stop kube-proxy, then run: kube-proxy --cleanup")
 	case "cilium_host", "weave":
 		report(PolicyEngine, "link %s belongs to a network with its own NetworkPolicy engine; traffic through a ClusterIP on the same node would bypass it (docs/limits.md)", name)
-	}
-}
-
-// inspectSysctls looks for values that break the way of captured packets. Where
-// the source of a packet is validated with the packet's mark, the route of
-// marked packets makes every client a local address.
-func inspectSysctls(root string, report reporter) {
-	files, _ := filepath.Glob(filepath.Join(root, "net/ipv4/conf/*/src_valid_mark"))
-	for _, file := range files {
-		value, err := os.ReadFile(file)
-		name := filepath.Base(filepath.Dir(file))
-		if err == nil && strings.TrimSpace(string(value)) == "1" && name != "lo" {
-			report(SourceMark, "sysctl net.ipv4.conf.%s.src_valid_mark is 1 (wg-quick sets it): the kernel then drops what pods send to Services over IPv4, for it takes captured packets for martians; run: sysctl -w net.ipv4.conf.%s.src_valid_mark=0 (docs/limits.md)", name, name)
-		}
 	}
 }

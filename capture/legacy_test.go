@@ -1,15 +1,11 @@
 package capture
 
 import (
-	"context"
-	"errors"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
@@ -94,35 +90,4 @@ func TestInspectorFollows(t *testing.T) {
 	conn.DelTable(table)
 	must(t, conn.Flush())
 	want("and went", 0)
-	const key = "/proc/sys/net/ipv4/conf/all/src_valid_mark"
-	must(t, os.WriteFile(key, []byte("1"), 0o644))
-	if found, err := look(); err != nil || len(found) != 1 || found[0].Kind != SourceMark || !strings.Contains(found[0].Text, "sysctl -w net.ipv4.conf.all.src_valid_mark=0") {
-		t.Errorf("found %v, %v", found, err)
-	}
-}
-
-// What the finding of that sysctl says is so: pods are not served, and are again.
-func TestSourceMarkBreaksPods(t *testing.T) {
-	node := testkit.NewNetwork(t)
-	pod := addPod(t, node)
-	c := starting(t, config(), Host{t.TempDir(), "/proc/sys"})
-	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
-	defer listen(t, config())()
-	for _, value := range []string{"0", "1", "0"} {
-		must(t, os.WriteFile("/proc/sys/net/ipv4/conf/all/src_valid_mark", []byte(value), 0o644))
-		err := pod.Do(func() error {
-			patience := 20 * time.Second
-			if value == "1" {
-				patience = 300 * time.Millisecond // silence is what is waited for
-			}
-			conn, err := net.DialTimeout("tcp", web, patience)
-			if err == nil {
-				err = conn.Close()
-			}
-			return err
-		})
-		if served := err == nil; served != (value == "0") || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("src_valid_mark %s: %v", value, err)
-		}
-	}
 }

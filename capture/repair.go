@@ -27,14 +27,15 @@ func (c *Capture) Repair() (bool, error) {
 func (c *Capture) repairRoutes() (repaired bool, err error) {
 	var errs []error
 	for _, f := range c.host.netFamilies() {
-		present, err := routesPresent(c.cfg, f)
+		want := c.wantedRules(f)
+		present, err := routesPresent(c.cfg, f, want)
 		if err == nil && !present {
 			repaired = true
-			err = installRoutes(c.cfg, f)
+			err = installRoutes(c.cfg, f, want)
 		}
 		errs = append(errs, err)
 	}
-	return repaired, errors.Join(errs...)
+	return repaired, errors.Join(append(errs, c.tooManyRanges())...)
 }
 
 // repairRules compares rules and elements with what they should be.

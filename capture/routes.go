@@ -54,7 +54,7 @@ func (h Host) hasIPv6() bool {
 
 // installRoutes delivers marked packets of a family to this node. It may be
 // called again at any time, and removes what another choice of flags left.
-func installRoutes(cfg plan.Config, f netFamily) error {
+func installRoutes(cfg plan.Config, f netFamily, want []*netlink.Rule) error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		return fmt.Errorf("find lo: %w", err)
@@ -65,15 +65,17 @@ func installRoutes(cfg plan.Config, f netFamily) error {
 	if err := netlink.RouteReplace(localRoute(cfg.Table, lo.Attrs().Index, f)); err != nil {
 		return fmt.Errorf("add local route for %s to table %d: %w", f.any, cfg.Table, err)
 	}
-	if err := netlink.RuleAdd(markRule(cfg, f)); err != nil && !errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("add rule for mark %#x/%#x: %w", cfg.Mark, cfg.Mask, err)
+	for _, r := range want {
+		if err := netlink.RuleAdd(r); err != nil && !errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("add rule for mark %#x/%#x: %w", cfg.Mark, cfg.Mask, err)
+		}
 	}
-	return removeStale(cfg, f)
+	return removeStale(cfg, f, want)
 }
 
-// removeStale removes our rules but the present one, and the routes of tables
-// that only they led to. The present one is there before.
-func removeStale(cfg plan.Config, f netFamily) error {
+// removeStale removes our rules but those that are wanted, and the routes of
+// tables that only they led to. The wanted ones are there before.
+func removeStale(cfg plan.Config, f netFamily, want []*netlink.Rule) error {
 	list, err := netlink.RuleList(f.family)
 	if err != nil {
 		return fmt.Errorf("list rules: %w", err)
@@ -81,12 +83,12 @@ func removeStale(cfg plan.Config, f netFamily) error {
 	var errs []error
 	for i := range list {
 		r := &list[i]
-		if !ours(cfg, r) || current(cfg, r) {
+		if !ours(cfg, r) || slices.ContainsFunc(want, func(w *netlink.Rule) bool { return sameRule(w, r) }) {
 			continue
 		}
 		r.Family = f.family
 		errs = append(errs, netlink.RuleDel(r))
-		if r.Table != cfg.Table {
+		if r.Table != cfg.Table && r.Table != 0 {
 			errs = append(errs, removeRoute(r.Table, f))
 		}
 	}
@@ -110,7 +112,7 @@ func removeRoutes(cfg plan.Config) error {
 			}
 			r.Family = f.family
 			errs = append(errs, netlink.RuleDel(r))
-			if !slices.Contains(tables, r.Table) {
+			if r.Table != 0 && !slices.Contains(tables, r.Table) {
 				tables = append(tables, r.Table)
 			}
 		}
@@ -133,13 +135,22 @@ func removeRoute(table int, f netFamily) error {
 	return errors.Join(errs...)
 }
 
-// routesPresent reports whether marked packets of a family are delivered here.
-func routesPresent(cfg plan.Config, f netFamily) (bool, error) {
+// routesPresent reports whether marked packets of a family are delivered here,
+// and whether all of our rules are those that are wanted.
+func routesPresent(cfg plan.Config, f netFamily, want []*netlink.Rule) (bool, error) {
 	list, err := netlink.RuleList(f.family)
 	if err != nil {
 		return false, fmt.Errorf("list rules: %w", err)
 	}
-	if !slices.ContainsFunc(list, func(r netlink.Rule) bool { return current(cfg, &r) }) {
+	list = slices.DeleteFunc(list, func(r netlink.Rule) bool { return !ours(cfg, &r) })
+	for _, w := range want {
+		i := slices.IndexFunc(list, func(r netlink.Rule) bool { return sameRule(w, &r) })
+		if i < 0 {
+			return false, nil
+		}
+		list = slices.Delete(list, i, i+1)
+	}
+	if len(list) > 0 {
 		return false, nil
 	}
 	routes, err := ourRoutes(cfg.Table, f)
@@ -168,11 +179,6 @@ func ourRoutes(table int, f netFamily) ([]netlink.Route, error) {
 // that an agent wrote that gave it none.
 func ours(cfg plan.Config, r *netlink.Rule) bool {
 	return r.Protocol == routeProtocol || r.Table == cfg.Table && marks(cfg, r)
-}
-
-// current reports whether a rule is the one that this configuration wants.
-func current(cfg plan.Config, r *netlink.Rule) bool {
-	return r.Table == cfg.Table && marks(cfg, r) && r.Priority == rulePriority && r.Protocol == routeProtocol
 }
 
 // marks reports whether a rule is about captured packets, and all of them.

@@ -41,12 +41,12 @@ func TestIPv6ComesAndGoes(t *testing.T) {
 		if changed, err := c.RefreshBridges(); changed != (before != step.pods) || err != nil {
 			t.Errorf("disable_ipv6 %s: changed %v, %v", step.value, changed, err)
 		}
-		present, err := routesPresent(c.cfg, inet6)
+		present, err := routesPresent(c.cfg, inet6, c.wantedRules(inet6))
 		must(t, err)
 		if want := step.value == "0"; present != want || c.Pods() != step.pods {
 			t.Errorf("disable_ipv6 %s: routes of IPv6 %v; %s", step.value, present, c.Pods())
 		}
-		if present, err := routesPresent(c.cfg, inet4); !present || err != nil || !serves(t, web) {
+		if present, err := routesPresent(c.cfg, inet4, c.wantedRules(inet4)); !present || err != nil || !serves(t, web) {
 			t.Errorf("disable_ipv6 %s: routes of IPv4 %v, %v", step.value, present, err)
 		}
 	}
@@ -58,7 +58,7 @@ func TestIPv6ComesAndGoes(t *testing.T) {
 func TestKernelWithoutIPv6(t *testing.T) {
 	testkit.NewNetwork(t)
 	c := starting(t, config(), Host{t.TempDir(), t.TempDir()})
-	if present, err := routesPresent(c.cfg, inet6); present || err != nil {
+	if present, err := routesPresent(c.cfg, inet6, c.wantedRules(inet6)); present || err != nil {
 		t.Errorf("routes of IPv6: %v, %v", present, err)
 	}
 	if repaired, err := c.Repair(); repaired || err != nil {
@@ -103,7 +103,7 @@ func TestAnotherMarkAndTable(t *testing.T) {
 		for i := range list {
 			if list[i].Priority > 0 && list[i].Priority < 32766 {
 				found++
-				if !current(cfg, &list[i]) {
+				if !sameRule(markRule(cfg, f), &list[i]) {
 					t.Errorf("left: %s mark %#x", list[i], list[i].Mark)
 				}
 			}

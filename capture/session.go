@@ -59,36 +59,44 @@ func (s *session) after(err error) error {
 	return err
 }
 
+// Flush sends what was collected, as one transaction.
 func (s *session) Flush() error { return s.after(s.Conn.Flush()) }
 
+// SetAddElements collects.
 func (s *session) SetAddElements(set *nftables.Set, list []nftables.SetElement) error {
 	return s.after(s.Conn.SetAddElements(set, list))
 }
 
+// SetDeleteElements collects.
 func (s *session) SetDeleteElements(set *nftables.Set, list []nftables.SetElement) error {
 	return s.after(s.Conn.SetDeleteElements(set, list))
 }
 
+// ListTablesOfFamily reads.
 func (s *session) ListTablesOfFamily(f nftables.TableFamily) ([]*nftables.Table, error) {
 	list, err := s.Conn.ListTablesOfFamily(f)
 	return list, s.after(err)
 }
 
+// ListChainsOfTableFamily reads.
 func (s *session) ListChainsOfTableFamily(f nftables.TableFamily) ([]*nftables.Chain, error) {
 	list, err := s.Conn.ListChainsOfTableFamily(f)
 	return list, s.after(err)
 }
 
+// GetSets reads.
 func (s *session) GetSets(t *nftables.Table) ([]*nftables.Set, error) {
 	list, err := s.Conn.GetSets(t)
 	return list, s.after(err)
 }
 
+// GetSetElements reads; a set that is not there is an error.
 func (s *session) GetSetElements(set *nftables.Set) ([]nftables.SetElement, error) {
 	list, err := s.Conn.GetSetElements(set)
 	return list, s.after(err)
 }
 
+// GetRules reads.
 func (s *session) GetRules(t *nftables.Table, c *nftables.Chain) ([]*nftables.Rule, error) {
 	list, err := s.Conn.GetRules(t, c)
 	return list, s.after(err)

@@ -82,7 +82,7 @@ func (c *Capture) dialled(all []socket) ([]plan.Dialled, error) {
 	var redirected []socket
 	for _, s := range all {
 		switch {
-		case c.planner.Guards(s.local.Addr()):
+		case !s.bound && c.planner.Guards(s.local.Addr()):
 			open = append(open, plan.Dialled{Client: s.peer.Addr(), Frontend: s.local})
 		case !c.cfg.KeepBridgeNetfilter:
 		case redirectPort(c.cfg, s.local.Port()):

@@ -261,17 +261,18 @@ func TestCloseStale(t *testing.T) {
 // connect opens a connection with a mark.
 func connect(t *testing.T, from, to string, mark uint32) net.Conn {
 	t.Helper()
-	l, err := net.Listen("tcp", to)
+	with := func(level, option, value int) func(_, _ string, raw syscall.RawConn) error {
+		return func(_, _ string, raw syscall.RawConn) error {
+			var err error
+			_ = raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, option, value) })
+			return err
+		}
+	}
+	accepts := net.ListenConfig{Control: with(unix.SOL_IP, unix.IP_TRANSPARENT, 1)} // as Envoy's
+	l, err := accepts.Listen(t.Context(), "tcp", to)
 	must(t, err)
 	defer l.Close()
-	d := net.Dialer{
-		LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)},
-		Control: func(_, _ string, raw syscall.RawConn) error {
-			var err error
-			_ = raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, int(mark)) })
-			return err
-		},
-	}
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Control: with(unix.SOL_SOCKET, unix.SO_MARK, int(mark))}
 	dialled, err := d.Dial("tcp", to)
 	must(t, err)
 	accepted, err := l.Accept()

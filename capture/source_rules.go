@@ -1,0 +1,106 @@
+package capture
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// Priorities of the rules where sources are validated by marks: what is for a
+// Service; what is passed over the rule for all that is marked; that rule; and
+// where it goes on.
+const ownPriority, passPriority, laterPriority, passedPriority = rulePriority - 1, rulePriority, rulePriority + 1, rulePriority + 2
+
+// wantedRules are the rules that lead marked packets to this node: one.
+//
+// A node may validate the sources of packets with their marks (src_valid_mark;
+// wg-quick sets it). Then the kernel looks for the way back to the client of a
+// captured packet, and to the endpoint that answers a kept source, as if this
+// node were to send there in the name of the Service, or of the pod, with the
+// capture's mark. That one rule says that this is local, and the packet a
+// martian. This node sends no such packet, so the question is left to everybody
+// else's rules. What it does send, to Services, is not in question.
+func (c *Capture) wantedRules(f netFamily) []*netlink.Rule {
+	all := markRule(c.cfg, f)
+	if f.family != unix.AF_INET || !c.host.validatesMarks() || c.tooManyRanges() != nil {
+		return []*netlink.Rule{all}
+	}
+	passed := netlink.NewRule()
+	passed.Family, passed.Priority, passed.Protocol, passed.Type = f.family, passedPriority, routeProtocol, nl.FR_ACT_NOP
+	all.Priority = laterPriority
+	services := c.guard()
+	list := []*netlink.Rule{passed, all}
+	for _, p := range services {
+		if n := ipv4Net(p); n != nil {
+			r := markRule(c.cfg, f)
+			r.Priority, r.IifName, r.Dst = ownPriority, "lo", n
+			list = append(list, r)
+		}
+	}
+	for _, p := range slices.Concat(services, c.cfg.PodCIDRs) {
+		if n := ipv4Net(p); n != nil {
+			r := markRule(c.cfg, f)
+			r.Table, r.Priority, r.Goto, r.IifName, r.Src = 0, passPriority, passedPriority, "lo", n
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// mostRanges bounds rules that the kernel goes through for each packet.
+const mostRanges = 64
+
+// tooManyRanges is an error where the sources of this node's pods cannot be
+// validated: where nobody says which ranges Services have, each is one.
+func (c *Capture) tooManyRanges() error {
+	if n := len(c.guard()); n > mostRanges && c.host.validatesMarks() {
+		return fmt.Errorf("a sysctl net.ipv4.conf.*.src_valid_mark is 1 (wg-quick sets it), and there are %d ranges of Services: the kernel drops what pods send to them over IPv4; start with --service-cidr, or set it to 0 (docs/limits.md)", n)
+	}
+	return nil
+}
+
+// ipv4Net is nil for a range of IPv6.
+func ipv4Net(p netip.Prefix) *net.IPNet {
+	if !p.Addr().Is4() {
+		return nil
+	}
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), 32)}
+}
+
+// validatesMarks reports whether any interface does.
+func (h Host) validatesMarks() bool {
+	files, _ := filepath.Glob(filepath.Join(h.ProcSys, "net/ipv4/conf/*/src_valid_mark"))
+	return slices.ContainsFunc(files, func(file string) bool {
+		value, err := os.ReadFile(file)
+		return err == nil && strings.TrimSpace(string(value)) == "1" && filepath.Base(filepath.Dir(file)) != "lo"
+	})
+}
+
+// sameRule compares what rules match and where they lead.
+func sameRule(a, b *netlink.Rule) bool {
+	return a.Priority == b.Priority && a.Table == b.Table && a.Goto == b.Goto && a.Protocol == b.Protocol &&
+		a.Mark == b.Mark && maskOf(a) == maskOf(b) && a.IifName == b.IifName && a.OifName == b.OifName && a.IPProto == b.IPProto &&
+		a.Invert == b.Invert && netOf(a.Dst) == netOf(b.Dst) && netOf(a.Src) == netOf(b.Src)
+}
+
+func maskOf(r *netlink.Rule) uint32 {
+	if r.Mask == nil {
+		return 0
+	}
+	return *r.Mask
+}
+
+func netOf(n *net.IPNet) string {
+	if n == nil {
+		return ""
+	}
+	return n.String()
+}

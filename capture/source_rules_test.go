@@ -1,0 +1,135 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/internal/testkit"
+)
+
+const validateMarks = "/proc/sys/net/ipv4/conf/all/src_valid_mark"
+
+// A node that validates sources with the packet's mark serves its pods all the
+// same, strictly validated: what a pod sends to a Service is taken, and so is
+// the answer to what is sent in its name. Repair follows the sysctl, both ways.
+func TestSourcesAreValidatedByTheirMarks(t *testing.T) {
+	node := testkit.NewNetwork(t)
+	pod := addPod(t, node)
+	endpoint := addEndpoint(t, node)
+	must(t, os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte("1"), 0o644))
+	cfg := config()
+	c := starting(t, cfg, Host{t.TempDir(), "/proc/sys"})
+	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
+	defer listen(t, cfg)()
+	before := everything(t)
+	keep := net.Dialer{Timeout: 20 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(10, 244, 0, 5)}, Control: func(_, _ string, raw syscall.RawConn) (err error) {
+		control := raw.Control(func(fd uintptr) {
+			err = errors.Join(unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1),
+				unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, int(cfg.Own())))
+		})
+		return errors.Join(control, err)
+	}}
+	plain := net.Dialer{Timeout: 20 * time.Second}
+	dial := func(d *net.Dialer, to string) error {
+		conn, err := d.DialContext(t.Context(), "tcp", to)
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	}
+	for i, value := range []string{"0", "1", "0", "1"} {
+		must(t, os.WriteFile(validateMarks, []byte(value), 0o644))
+		if repaired, err := c.Repair(); err != nil || repaired != (i > 0) {
+			t.Errorf("src_valid_mark %s: repaired %v, %v", value, repaired, err)
+		}
+		for who, err := range map[string]error{
+			"the pod":         pod.Do(func() error { return dial(&plain, web) }),
+			"the node":        dial(&plain, web),
+			"in a pod's name": dial(&keep, endpoint),
+		} {
+			if err != nil {
+				t.Errorf("src_valid_mark %s, %s: %v", value, who, err)
+			}
+		}
+		if again, err := c.Repair(); again || err != nil {
+			t.Errorf("src_valid_mark %s, and again: %v, %v", value, again, err)
+		}
+		if value == "0" && everything(t) != before {
+			t.Errorf("left behind:\n%s\nwanted:\n%s", everything(t), before)
+		}
+	}
+	must(t, c.Remove())
+	for _, f := range []netFamily{inet4, inet6} {
+		list, err := netlink.RuleList(f.family)
+		must(t, err)
+		for i := range list {
+			if ours(cfg, &list[i]) {
+				t.Errorf("cleanup left %+v", list[i])
+			}
+		}
+	}
+}
+
+// Without a range of Services each of them is one, and that many rules of
+// routing would cost every packet: then it is an error that names the cure.
+func TestSourcesOfManyRanges(t *testing.T) {
+	testkit.NewNetwork(t)
+	cfg := config()
+	cfg.ServiceCIDRs = nil
+	c := starting(t, cfg, Host{t.TempDir(), "/proc/sys"})
+	k := newCluster()
+	for i := range mostRanges + 1 {
+		k.serve(fmt.Sprintf("s%d", i), fmt.Sprintf("10.96.%d.1", i), "10.244.0.5")
+	}
+	apply(t, c, k.view(), false)
+	must(t, os.WriteFile(validateMarks, []byte("1"), 0o644))
+	if repaired, err := c.Repair(); repaired || err == nil || !strings.Contains(err.Error(), "start with --service-cidr") {
+		t.Errorf("repaired %v, %v", repaired, err)
+	}
+	list, err := netlink.RuleList(unix.AF_INET)
+	must(t, err)
+	if len(list) != 4 { // the kernel's three
+		t.Errorf("%d rules", len(list))
+	}
+}
+
+// addEndpoint adds a server on another node, which has a route back to the
+// pods of this one.
+func addEndpoint(t *testing.T, node *testkit.Network) string {
+	t.Helper()
+	other := node.Add()
+	at := netip.MustParseAddrPort("192.168.7.2:8080")
+	la := netlink.NewLinkAttrs()
+	la.Name = "veth1"
+	must(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: la, PeerName: "eth0", PeerNamespace: netlink.NsFd(int(other.NS))}))
+	up := func(name, address string) netlink.Link {
+		l, err := netlink.LinkByName(name)
+		must(t, err)
+		must(t, netlink.AddrAdd(l, parse(t, address)))
+		must(t, netlink.LinkSetUp(l))
+		return l
+	}
+	up("veth1", "192.168.7.1/24")
+	must(t, other.Do(func() error {
+		up("eth0", "192.168.7.2/24")
+		_, pods, err := net.ParseCIDR("10.244.0.0/24")
+		must(t, err)
+		must(t, netlink.RouteAdd(&netlink.Route{Dst: pods, Gw: net.IPv4(192, 168, 7, 1)}))
+		l, err := net.Listen("tcp", at.String())
+		if err == nil {
+			t.Cleanup(func() { _ = l.Close() })
+		}
+		return err
+	}))
+	return at.String()
+}
