@@ -21,6 +21,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 	"go.uber.org/goleak"
 
+	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/topology/topologytest"
 )
@@ -223,6 +224,16 @@ func TestReadStateSetsAside(t *testing.T) {
 	}
 	if _, err := os.Stat(path + ".bad"); err != nil {
 		t.Error(err)
+	}
+	if st, err := ReadState(path); st != nil || err != nil {
+		t.Errorf("read again: %v, %v", st, err)
+	}
+	// What is no file is not even read: a pipe would have no end.
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadState(path); !errors.Is(err, atomicfile.ErrOdd) || !strings.Contains(err.Error(), "set aside as "+path+".bad") {
+		t.Errorf("a pipe: %v", err)
 	}
 	if st, err := ReadState(path); st != nil || err != nil {
 		t.Errorf("read again: %v, %v", st, err)

@@ -21,26 +21,47 @@ type State struct {
 	PodCIDRs []netip.Prefix // of this node
 }
 
+// maxState bounds a state file, far above what any cluster's needs.
+const maxState = 256 << 20
+
 // ReadState reads a state file. A file that is not there is no error and no
 // state. One that cannot be used is set aside as path.bad, in the place of
 // another one there, and reported; the caller goes on without it.
 func ReadState(path string) (*State, error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
+	st, err := readState(path)
+	switch {
+	case err == nil:
+		return st, nil
+	case errors.Is(err, os.ErrNotExist):
 		return nil, nil
+	case errors.Is(err, errUnread):
+		return nil, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read state: %w", err)
+	aside, rename := atomicfile.SetAside(path)
+	if rename != nil {
+		return nil, errors.Join(err, rename)
+	}
+	return nil, fmt.Errorf("%w; it was set aside as %s and the node starts without it", err, aside)
+}
+
+// errUnread is a file that could not be read this time.
+var errUnread = errors.New("read state")
+
+func readState(path string) (*State, error) {
+	data, _, err := atomicfile.Read(path, maxState)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, err
+	case errors.Is(err, atomicfile.ErrOdd):
+		return nil, fmt.Errorf("state file %w", err)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", errUnread, err)
 	}
 	st, err := DecodeState(data)
-	if err == nil {
-		return st, nil
+	if err != nil {
+		return nil, fmt.Errorf("state file %s %w", path, err)
 	}
-	aside := path + ".bad"
-	if rename := os.Rename(path, aside); rename != nil {
-		return nil, errors.Join(fmt.Errorf("state file %s %w", path, err), rename)
-	}
-	return nil, fmt.Errorf("state file %s %w; it was set aside as %s and the node starts without it", path, err, aside)
+	return st, nil
 }
 
 // DecodeState reads a state from memory.
