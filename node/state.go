@@ -16,8 +16,10 @@ const (
 	// liveFirst is how long a source may take before the last good state is
 	// used. Where rules of the run before are in force, waiting costs nothing.
 	liveFirst = 500 * time.Millisecond
-	// saveInterval bounds how often the last good state is written.
+	// saveInterval bounds how often the last good state is written where it
+	// changes on and on. What changes after a pause is on disk within saveSoon.
 	saveInterval = 10 * time.Second
+	saveSoon     = time.Second
 	// diskPatience is how long a write of it may take before that is said, and
 	// how long an end waits for it.
 	diskPatience = 5 * time.Second

@@ -117,15 +117,23 @@ func EncodeState(st *State) ([]byte, error) {
 }
 
 // Keeper writes a state file when its content changed. It has one owner, which
-// after a change waits for what Wait says and then calls Write: that makes at
-// most one write an interval.
+// after a change waits for what Wait says and then calls Write: that makes one
+// write an interval where changes go on and on, and where they come after a
+// pause, such as those of a rollout or of a node's first minute, a few sooner.
 type Keeper struct {
 	path     string
 	interval time.Duration
 	last     [sha256.Size]byte
-	at       time.Time
-	Written  int64 // bytes, since NewKeeper
+	at       time.Time // of the last write
+	paid     time.Time // when all of the writes that may come sooner may do so again
+	Written  int64     // bytes, since NewKeeper
 }
+
+// How many writes may come sooner than the interval wants, and how much sooner.
+const (
+	soonWrites = 5
+	soonPart   = 10
+)
 
 // NewKeeper writes to path.
 func NewKeeper(path string, interval time.Duration) *Keeper {
@@ -133,12 +141,20 @@ func NewKeeper(path string, interval time.Duration) *Keeper {
 }
 
 // Wait returns how long after now the next Write is due; 0 for at once.
-func (k *Keeper) Wait(now time.Time) time.Duration { return max(0, k.interval-now.Sub(k.at)) }
+func (k *Keeper) Wait(now time.Time) time.Duration {
+	soon := k.at.Add(k.interval / soonPart)
+	paced := k.paid.Add(-(soonWrites - 1) * k.interval)
+	return max(0, soon.Sub(now), paced.Sub(now))
+}
 
 // Write writes st if it differs from what was written last. An error costs
 // freshness, nothing else: the file before stays whole.
 func (k *Keeper) Write(st *State, now time.Time) error {
 	k.at = now
+	if k.paid.Before(now) {
+		k.paid = now
+	}
+	k.paid = k.paid.Add(k.interval)
 	data, err := EncodeState(st)
 	if err != nil {
 		return fmt.Errorf("write state: %w", err)
