@@ -43,14 +43,22 @@ func TestCaptureTwinKeepsTheContract(t *testing.T) {
 
 // The real capture runs in namespaces: this test starts itself again inside.
 func TestCaptureKeepsTheContract(t *testing.T) {
-	if os.Getenv(inNamespaces) != "" {
+	if inside(t, "THE REAL CAPTURE", unix.CLONE_NEWNET) {
 		captureContract(t, realKernel)
-		return
 	}
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestCaptureKeepsTheContract$", "-test.v")
+}
+
+// inside reports whether this process may change what the namespaces are for.
+// Where it may not, it starts the test again in a process that may, and waits.
+func inside(t *testing.T, untested string, namespaces uintptr) bool {
+	t.Helper()
+	if os.Getenv(inNamespaces) != "" {
+		return true
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), inNamespaces+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNET,
+		Cloneflags:  unix.CLONE_NEWUSER | namespaces,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
 		Pdeathsig:   syscall.SIGKILL,
@@ -65,11 +73,12 @@ func TestCaptureKeepsTheContract(t *testing.T) {
 	case errors.As(err, &exit):
 		t.Errorf("in namespaces of its own: %v\n%s", err, out)
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES), errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EINVAL):
-		t.Skipf("NOT TESTED: THE REAL CAPTURE. This machine allows no user and network namespaces (%v); "+
-			"sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces>0, kernel.apparmor_restrict_unprivileged_userns=0", err)
+		t.Skipf("NOT TESTED: %s. This machine allows no user, network and mount namespaces (%v); "+
+			"sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces>0, kernel.apparmor_restrict_unprivileged_userns=0", untested, err)
 	default:
 		t.Fatal(err)
 	}
+	return false
 }
 
 // realKernel is a fresh network namespace. The thread of the test stays in it

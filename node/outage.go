@@ -38,8 +38,11 @@ type outage struct {
 	Since   time.Time `json:"since"`   // its beginning
 	Heard   time.Time `json:"heard"`   // the cloud, when this was written
 	Holding bool      `json:"holding"` // it is over, and a hold goes on
-	Past    hold.Past `json:"past"`
-	boot    string
+	// Stale: the last good state on disk is of more than vouchFor before it, for
+	// the disk did not take a newer one.
+	Stale bool      `json:"stale,omitempty"`
+	Past  hold.Past `json:"past"`
+	boot  string
 }
 
 func (o outage) encode() []byte {
@@ -85,6 +88,7 @@ const (
 // note is what is on disk for the process after this one, or is to be.
 type note struct {
 	phase   phase
+	stale   bool      // as in outage
 	at      time.Time // when outage was made
 	outage  []byte
 	contact time.Time // the last one: when the file of that name was changed
@@ -134,20 +138,33 @@ func (b notebook) stamp(at time.Time, first bool) error {
 	return errors.Join(atomicfile.Write(path, []byte(b.boot+"\n")), os.Chtimes(path, at, at))
 }
 
+// Bounds of what is read: a boot, and 100,000 endpoints that are held.
+const maxContact, maxOutage = 4 << 10, 64 << 20
+
 // outage reads the record; false where there is none. One that cannot be read
-// is one.
+// is one; what is none of ours is set aside, and says nothing.
 func (b notebook) outage() (outage, bool) {
-	data, err := os.ReadFile(b.path("outage"))
-	return decodeOutage(data), !errors.Is(err, fs.ErrNotExist)
+	data, _, err := b.read("outage", maxOutage)
+	return decodeOutage(data), err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, atomicfile.ErrOdd)
 }
 
 // contact reads when the process before had the last contact, and in which
 // boot; zero where that is not known.
 func (b notebook) contact() (at time.Time, boot string) {
-	info, err := os.Stat(b.path("contact"))
-	data, fault := os.ReadFile(b.path("contact"))
-	if errors.Join(err, fault) != nil {
+	data, info, err := b.read("contact", maxContact)
+	if err != nil {
 		return time.Time{}, ""
 	}
 	return info.ModTime(), strings.TrimSpace(string(data))
+}
+
+// read reads a note. What is in its place and no note is set aside, for it would
+// be in the way of the next one.
+func (b notebook) read(name string, most int64) ([]byte, fs.FileInfo, error) {
+	data, info, err := atomicfile.Read(b.path(name), most)
+	if errors.Is(err, atomicfile.ErrOdd) {
+		_, aside := atomicfile.SetAside(b.path(name))
+		err = errors.Join(err, aside)
+	}
+	return data, info, err
 }

@@ -319,3 +319,19 @@ func TestTheRecordOnDisk(t *testing.T) {
 		}
 	}
 }
+
+// Whatever is on disk, a hold ends in its time.
+func FuzzOutage(f *testing.F) {
+	f.Add([]byte(`{"since":"2026-01-02T03:04:05Z","heard":"2026-01-02T03:05:05Z","holding":true,"past":{"age":1000000000,"held":[{"for":9}]}}` + "\na-boot\n"))
+	f.Add([]byte(`{"heard":"2026-01-02T03:05:05Z","holding":true,"past":{"age":-9223372036854775808,"held":[{"for":-1}]}}`))
+	f.Add([]byte("2026-01-02T03:04:05Z\na-boot\n"))
+	base, now := unitWeb().Snapshot(), time.Date(2026, 1, 2, 3, 5, 6, 0, time.UTC)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		o := decodeOutage(data)
+		h := hold.New(hold.Start{Base: base, Node: "a-1", Began: now, Past: o.past(now)})
+		if end := h.End(); end.After(now.Add(hold.Bound)) {
+			t.Errorf("held until %s by %+v", end, o)
+		}
+		decodeOutage(o.encode())
+	})
+}

@@ -58,19 +58,30 @@ func (l *loop) record() {
 // and when what is held changed; exactly, where this process ends.
 func (l *loop) note(now time.Time, exactly bool) note {
 	u, n := &l.uplink, l.recorder.onDisk
-	if u.met && (exactly || u.heard.Sub(n.contact) >= contactEvery) {
-		n.contact = u.heard
+	// A contact vouches for the state on disk, and so it is none with a newer one.
+	if at := l.saver.current(u.heard); u.met && at.After(n.contact) && (exactly || at.Sub(n.contact) >= contactEvery) {
+		n.contact = at
 	}
 	phase := l.phase()
-	if phase == n.phase && (phase != phaseHeld || !exactly && !l.recorder.dirty && now.Sub(n.at) < recordEvery) {
+	stale := phase != phaseCalm && l.stateIsStale()
+	if phase == n.phase && stale == n.stale && (phase != phaseHeld || !exactly && !l.recorder.dirty && now.Sub(n.at) < recordEvery) {
 		return n
 	}
-	n.phase, n.at, n.outage = phase, now, nil
+	n.phase, n.stale, n.at, n.outage = phase, stale, now, nil
 	if phase != phaseCalm {
-		o := outage{Since: u.since, Heard: u.heard, Holding: phase == phaseHeld, Past: l.past(), boot: u.book.boot}
+		o := outage{Since: u.since, Heard: u.heard, Holding: phase == phaseHeld, Stale: stale, Past: l.past(), boot: u.book.boot}
 		n.outage = o.encode()
 	}
 	return n
+}
+
+// stateIsStale reports whether the state on disk is of long before the outage.
+func (l *loop) stateIsStale() bool {
+	s, u := &l.saver, &l.uplink
+	if !s.kept && !u.trusted {
+		return true
+	}
+	return !s.behind.IsZero() && u.since.Sub(s.behind) >= vouchFor
 }
 
 func (l *loop) phase() phase {
@@ -97,11 +108,10 @@ func (l *loop) recorded(n noted) {
 	r.failing = n.err != nil
 }
 
-// finishRecord notes how it is at the end, as long as the disk takes it. It
-// reports false where that is too late.
-func (l *loop) finishRecord(late <-chan time.Time) bool {
+// finishRecord notes how it is at the end, as long as the disk takes it.
+func (l *loop) finishRecord(late <-chan time.Time) {
 	if l.parts.Cluster == nil {
-		return true
+		return
 	}
 	wait := func() bool {
 		select {
@@ -113,8 +123,8 @@ func (l *loop) finishRecord(late <-chan time.Time) bool {
 		}
 	}
 	if l.recorder.writing && !wait() {
-		return false
+		return
 	}
 	l.recorder.write(l.note(time.Now(), true))
-	return wait()
+	wait()
 }

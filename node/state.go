@@ -16,8 +16,10 @@ const (
 	// liveFirst is how long a source may take before the last good state is
 	// used. Where rules of the run before are in force, waiting costs nothing.
 	liveFirst = 500 * time.Millisecond
-	// saveInterval bounds how often the last good state is written.
+	// saveInterval bounds how often the last good state is written where it
+	// changes on and on. What changes after a pause is on disk within saveSoon.
 	saveInterval = 10 * time.Second
+	saveSoon     = time.Second
 	// diskPatience is how long a write of it may take before that is said, and
 	// how long an end waits for it.
 	diskPatience = 5 * time.Second
@@ -83,9 +85,8 @@ func (l *loop) saved(w write) {
 	if w.err != nil {
 		l.said.save.say(l.log.Error, "could not keep the last good state; a restart without a cloud would serve an older one", obs.KeyErr, w.err)
 		l.metrics.stateFailures.Inc()
-		l.saver.pending = true
 	}
-	l.saver.wrote()
+	l.saver.wrote(w.err)
 }
 
 // watchDisk tells of a write that does not end.
@@ -100,27 +101,33 @@ func (l *loop) watchDisk(now time.Time) {
 
 var errStalled = errors.New("a write does not end")
 
-// finish writes what is to be kept before an end, as long as the disk takes it.
+// finish writes what is to be kept before an end, as long as the disk takes it:
+// the state first, for the record vouches for it.
 func (l *loop) finish() {
 	late := time.NewTimer(diskPatience)
 	defer late.Stop()
-	if !l.finishRecord(late.C) {
-		return
+	if l.finishState(late.C) {
+		l.finishRecord(late.C)
 	}
+}
+
+// finishState reports false where that is too late.
+func (l *loop) finishState(late <-chan time.Time) bool {
 	for l.saver.writing || l.saver.pending {
 		l.save()
 		select {
 		case w := <-l.saver.done:
 			l.metrics.stateBytes.Add(float64(w.bytes))
-			l.saver.writing = false
+			l.saver.wrote(w.err)
 			if w.err != nil {
 				l.log.Error("could not keep the last good state at the end", obs.KeyErr, w.err)
-				return
+				return true
 			}
-		case <-late.C:
-			return
+		case <-late:
+			return false
 		}
 	}
+	return true
 }
 
 // saver says when the last good state is to be written: some time after a
@@ -130,6 +137,9 @@ type saver struct {
 	keeper  *source.Keeper                       // a write's while one is on its way
 	put     func(*source.State, time.Time) error // the keeper's Write
 	pending bool
+	behind  time.Time   // since when what is on disk is out of date; zero: it is not
+	next    time.Time   // the same, of what is on its way there
+	kept    bool        // this process has written it
 	timer   *time.Timer // nil before the first mark
 	writing bool
 	began   time.Time // of the write
@@ -150,6 +160,13 @@ func newSaver(path string) saver {
 
 // mark notes that what is on disk is out of date.
 func (s *saver) mark() {
+	now := time.Now()
+	if s.behind.IsZero() {
+		s.behind = now
+	}
+	if s.writing && s.next.IsZero() {
+		s.next = now
+	}
 	if !s.pending {
 		s.pending = true
 		s.schedule()
@@ -188,11 +205,30 @@ func (s *saver) write(st *source.State) {
 	}()
 }
 
-// wrote is said once done was read.
-func (s *saver) wrote() {
+// wrote notes what became of a write, once done was read. One that failed is
+// tried again.
+func (s *saver) wrote(err error) {
 	s.writing = false
+	if err == nil {
+		s.kept, s.behind = true, s.next
+	}
+	s.next = time.Time{}
+	s.pending = s.pending || err != nil
 	if s.pending {
 		s.schedule()
+	}
+}
+
+// current is until when what is on disk was the newest that was heard of until a
+// time; zero where that is not known, for this process has written nothing.
+func (s *saver) current(heard time.Time) time.Time {
+	switch {
+	case !s.kept:
+		return time.Time{}
+	case s.behind.IsZero() || heard.Before(s.behind):
+		return heard
+	default:
+		return s.behind
 	}
 }
 

@@ -1,12 +1,14 @@
 package node
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/gridmesh/gridmesh/node/nodetest"
 	"github.com/gridmesh/gridmesh/source"
 )
 
@@ -108,34 +110,71 @@ func TestTheLastGoodStateOnlyAdds(t *testing.T) {
 	})
 }
 
-// A state is written at once, then no more often than once an interval, never
-// from a state itself, and at the end.
-func TestStateIsWrittenOnceAnInterval(t *testing.T) {
+// A state is written at once, soon where changes come after a pause, once an
+// interval where they go on, never from a state itself, and at the end.
+func TestWhenTheStateIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.mustStart(t)
 		if r.saved(t) != nil {
 			t.Error("written before there was anything")
 		}
+		writes, put := 0, r.loop.saver.put
+		r.loop.saver.put = func(st *source.State, now time.Time) error { writes++; return put(st, now) }
 		services := func() int { return r.saved(t).Snapshot.Services.Len() }
 		r.publish(webOnly())
 		if n := services(); n != 1 {
 			t.Errorf("%d Services are saved at once, want 1", n)
 		}
-		after(saveInterval / 2)
+		after(saveSoon / 2)
 		r.publish(webAndOther())
 		if n := services(); n != 1 {
-			t.Errorf("%d Services are saved within the interval, want 1", n)
+			t.Errorf("%d Services are saved within a moment, want 1", n)
 		}
-		after(saveInterval / 2)
+		after(saveSoon / 2)
 		if n := services(); n != 2 {
-			t.Errorf("%d Services are saved after the interval, want 2", n)
+			t.Errorf("%d Services are saved soon, want 2", n)
+		}
+		after(time.Hour)
+		writes = 0
+		for range 600 {
+			r.publish(webOnly())
+			after(500 * time.Millisecond)
+			r.publish(webAndOther())
+			after(500 * time.Millisecond)
+		}
+		if want := int(10 * time.Minute / saveInterval); writes < want || writes > want+5 {
+			t.Errorf("%d writes in 10 minutes of changes, want %d, and a few sooner", writes, want)
 		}
 		r.publish(webOnly())
 		r.stop()
 		if n := services(); n != 1 {
 			t.Errorf("%d Services are saved at the end, want 1", n)
 		}
+	})
+}
+
+// A node that loses its power, and its cloud, some seconds after it was started
+// serves what was made in these seconds.
+func TestAPowerCutInTheFirstSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{Pods: prefixes("10.244.1.0/24")}
+		r.mustStart(t)
+		o := nodetest.NewObjects()
+		var want []string
+		for i := range 4 {
+			o.Closed(fmt.Sprintf("s%d", i), fmt.Sprintf("10.96.0.%d", i+1), map[string]string{"a-2": "10.244.2.5"})
+			want = append(want, fmt.Sprintf("10.96.0.%d:80/tcp", i+1))
+			r.hear(o)
+			after(2 * time.Second)
+		}
+		r.cut(0)
+		r.restart(t, true, 0)
+		r.kernel.Flush()
+		r.links <- struct{}{}
+		after(liveFirst + time.Second)
+		r.wantServed(t, "after a boot without a cloud", want...)
 	})
 }
 

@@ -5,22 +5,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"time"
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds"
 )
 
 // maxListed bounds each list of a report that others can make long.
 const maxListed = 50
-
-// statusTimeout is how long a running agent may take to report.
-const statusTimeout = 5 * time.Second
 
 // Where the snapshot that is in force comes from.
 const (
@@ -134,25 +131,9 @@ func (a *Agent) serveStatus(w http.ResponseWriter, q *http.Request) {
 
 // Status asks the agent that serves a status socket.
 func Status(ctx context.Context, socket string) (*Report, error) {
-	transport := &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
-		},
-	}
-	client := &http.Client{Timeout: statusTimeout, Transport: transport}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/status", nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("no agent answers on %s (is it running, and may you open the socket?): %w", socket, err)
-	}
-	defer resp.Body.Close()
 	r := &Report{}
-	if err := json.NewDecoder(resp.Body).Decode(r); err != nil {
-		return nil, fmt.Errorf("read the agent's status: %w", err)
+	if err := run.AskUnix(ctx, socket, "/status", r); err != nil {
+		return nil, fmt.Errorf("no agent answers on %s (is it running, and may you open the socket?): %w", socket, err)
 	}
 	return r, nil
 }

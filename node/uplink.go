@@ -31,6 +31,7 @@ type uplink struct {
 	heard    time.Time // the newest sign of life, or when this process began
 	met      bool      // this process has had one, and a whole snapshot
 	vouched  bool      // the one before had both just before it ended
+	trusted  bool      // the state that this process found was vouched for
 	away     bool      // there was an outage, and no hold has begun for it yet
 	back     bool      // it is over
 	since    time.Time // when it began
@@ -46,16 +47,17 @@ func newUplink(stateDir string, now time.Time) (u uplink, onDisk note) {
 	u = uplink{started: now, heard: now, book: notebook{stateDir, bootID()}}
 	before, there := u.book.outage()
 	if there {
-		u.away, u.recorded, u.before, u.since, u.heard = true, true, before, before.Since, time.Time{} // any sign of life ends it
+		u.away, u.recorded, u.before, u.since, u.heard = true, !before.Stale, before, before.Since, time.Time{} // any sign of life ends it
+		u.trusted = u.recorded
 		u.rebooted = u.otherBoot(before.boot)
 		if u.since.IsZero() {
 			u.since = now
 		}
-		return u, note{phase: phaseCut}
+		return u, note{phase: phaseCut, stale: before.Stale}
 	}
 	at, boot := u.book.contact()
 	if age := now.Sub(at); age >= 0 && age < vouchFor {
-		u.heard, u.vouched, u.booted = at, true, u.otherBoot(boot)
+		u.heard, u.vouched, u.trusted, u.booted = at, true, true, u.otherBoot(boot)
 	}
 	return u, note{}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 	"go.uber.org/goleak"
 
+	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/topology/topologytest"
 )
@@ -227,6 +228,16 @@ func TestReadStateSetsAside(t *testing.T) {
 	if st, err := ReadState(path); st != nil || err != nil {
 		t.Errorf("read again: %v, %v", st, err)
 	}
+	// What is no file is not even read: a pipe would have no end.
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadState(path); !errors.Is(err, atomicfile.ErrOdd) || !strings.Contains(err.Error(), "set aside as "+path+".bad") {
+		t.Errorf("a pipe: %v", err)
+	}
+	if st, err := ReadState(path); st != nil || err != nil {
+		t.Errorf("read again: %v, %v", st, err)
+	}
 }
 
 func TestKeeperWritesOnlyWhatChanged(t *testing.T) {
@@ -240,11 +251,38 @@ func TestKeeperWritesOnlyWhatChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	written := k.Written
-	if written == 0 || k.Wait(now.Add(4*time.Second)) != 6*time.Second {
-		t.Errorf("%d bytes written, wait %s", written, k.Wait(now.Add(4*time.Second)))
+	if written == 0 || k.Wait(now.Add(400*time.Millisecond)) != 600*time.Millisecond {
+		t.Errorf("%d bytes written, wait %s", written, k.Wait(now.Add(400*time.Millisecond)))
 	}
 	if err := k.Write(st, now.Add(time.Minute)); err != nil || k.Written != written {
 		t.Errorf("the same state was written again: %v", err)
+	}
+}
+
+// What comes after a pause is written soon, and what goes on and on once an
+// interval.
+func TestKeeperPaces(t *testing.T) {
+	k := NewKeeper(filepath.Join(t.TempDir(), "state"), 10*time.Second)
+	st, now := sample(), time.Unix(1000, 0)
+	waits := func(n int) (list []time.Duration) {
+		for range n {
+			wait := k.Wait(now)
+			list, now = append(list, wait), now.Add(wait)
+			if err := k.Write(st, now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return list
+	}
+	const s = time.Second
+	if got := waits(9); !slices.Equal(got, []time.Duration{0, s, s, s, s, 6 * s, 10 * s, 10 * s, 10 * s}) {
+		t.Errorf("waits for %v", got)
+	}
+	if now = now.Add(10 * s); !slices.Equal(waits(3), []time.Duration{0, 10 * s, 10 * s}) {
+		t.Error("one that was saved is not one")
+	}
+	if now = now.Add(time.Hour); !slices.Equal(waits(6), []time.Duration{0, s, s, s, s, 6 * s}) {
+		t.Error("after a pause it is slow")
 	}
 }
 

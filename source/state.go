@@ -21,26 +21,47 @@ type State struct {
 	PodCIDRs []netip.Prefix // of this node
 }
 
+// maxState bounds a state file, far above what any cluster's needs.
+const maxState = 256 << 20
+
 // ReadState reads a state file. A file that is not there is no error and no
 // state. One that cannot be used is set aside as path.bad, in the place of
 // another one there, and reported; the caller goes on without it.
 func ReadState(path string) (*State, error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
+	st, err := readState(path)
+	switch {
+	case err == nil:
+		return st, nil
+	case errors.Is(err, os.ErrNotExist):
 		return nil, nil
+	case errors.Is(err, errUnread):
+		return nil, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read state: %w", err)
+	aside, rename := atomicfile.SetAside(path)
+	if rename != nil {
+		return nil, errors.Join(err, rename)
+	}
+	return nil, fmt.Errorf("%w; it was set aside as %s and the node starts without it", err, aside)
+}
+
+// errUnread is a file that could not be read this time.
+var errUnread = errors.New("read state")
+
+func readState(path string) (*State, error) {
+	data, _, err := atomicfile.Read(path, maxState)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, err
+	case errors.Is(err, atomicfile.ErrOdd):
+		return nil, fmt.Errorf("state file %w", err)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", errUnread, err)
 	}
 	st, err := DecodeState(data)
-	if err == nil {
-		return st, nil
+	if err != nil {
+		return nil, fmt.Errorf("state file %s %w", path, err)
 	}
-	aside := path + ".bad"
-	if rename := os.Rename(path, aside); rename != nil {
-		return nil, errors.Join(fmt.Errorf("state file %s %w", path, err), rename)
-	}
-	return nil, fmt.Errorf("state file %s %w; it was set aside as %s and the node starts without it", path, err, aside)
+	return st, nil
 }
 
 // DecodeState reads a state from memory.
@@ -96,15 +117,23 @@ func EncodeState(st *State) ([]byte, error) {
 }
 
 // Keeper writes a state file when its content changed. It has one owner, which
-// after a change waits for what Wait says and then calls Write: that makes at
-// most one write an interval.
+// after a change waits for what Wait says and then calls Write: that makes one
+// write an interval where changes go on and on, and where they come after a
+// pause, such as those of a rollout or of a node's first minute, a few sooner.
 type Keeper struct {
 	path     string
 	interval time.Duration
 	last     [sha256.Size]byte
-	at       time.Time
-	Written  int64 // bytes, since NewKeeper
+	at       time.Time // of the last write
+	paid     time.Time // when all of the writes that may come sooner may do so again
+	Written  int64     // bytes, since NewKeeper
 }
+
+// How many writes may come sooner than the interval wants, and how much sooner.
+const (
+	soonWrites = 5
+	soonPart   = 10
+)
 
 // NewKeeper writes to path.
 func NewKeeper(path string, interval time.Duration) *Keeper {
@@ -112,12 +141,20 @@ func NewKeeper(path string, interval time.Duration) *Keeper {
 }
 
 // Wait returns how long after now the next Write is due; 0 for at once.
-func (k *Keeper) Wait(now time.Time) time.Duration { return max(0, k.interval-now.Sub(k.at)) }
+func (k *Keeper) Wait(now time.Time) time.Duration {
+	soon := k.at.Add(k.interval / soonPart)
+	paced := k.paid.Add(-(soonWrites - 1) * k.interval)
+	return max(0, soon.Sub(now), paced.Sub(now))
+}
 
 // Write writes st if it differs from what was written last. An error costs
 // freshness, nothing else: the file before stays whole.
 func (k *Keeper) Write(st *State, now time.Time) error {
 	k.at = now
+	if k.paid.Before(now) {
+		k.paid = now
+	}
+	k.paid = k.paid.Add(k.interval)
 	data, err := EncodeState(st)
 	if err != nil {
 		return fmt.Errorf("write state: %w", err)

@@ -10,7 +10,7 @@ import (
 
 // keptFiles are, in the directory of the state, what the agent keeps there and
 // what gridmesh-dns does with the Corefile of deploy/.
-var keptFiles = []string{"state", "state.bad", "outage", "contact", "dns.v1", "dns.v1.bad", "lock"}
+var keptFiles = []string{"state", "state.bad", "outage", "outage.bad", "contact", "contact.bad", "dns.v1", "dns.v1.bad", "lock"}
 
 // bootstrapFile is, beside the socket of xDS, what deploy/ has bootstrap write.
 const bootstrapFile = "envoy.yaml"

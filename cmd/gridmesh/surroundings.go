@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net"
-	"net/http"
 	"net/netip"
 	"path/filepath"
 	"strings"
@@ -14,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -135,23 +133,8 @@ func (r *reach) agent(ctx context.Context) agentStatus {
 }
 
 func (s *agentStatus) ask(ctx context.Context, socket string) error {
-	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
-		},
-	}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/status", nil)
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
+	if err := run.AskUnix(ctx, socket, "/status", s); err != nil {
 		return fmt.Errorf("the agent does not tell its node: %w", err)
-	}
-	defer resp.Body.Close()
-	if err := json.NewDecoder(resp.Body).Decode(s); err != nil {
-		return fmt.Errorf("read the agent's status: %w", err)
 	}
 	return nil
 }

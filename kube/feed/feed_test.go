@@ -23,8 +23,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// deadline is generous: it is only waited for where a test fails.
-const deadline = 20 * time.Second
+// deadline is generous: it is only waited for where a test fails. The slowest
+// wait, for lists that are asked for ever more seldom, takes 10 s.
+const deadline = time.Minute
 
 const sliceYAML = `{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {namespace: default, name: %s, labels: {kubernetes.io/service-name: %s%s}, annotations: {%s}},
   addressType: IPv4, ports: [{port: 8080}], endpoints: [{addresses: [%s]}]}`

@@ -32,9 +32,10 @@ var ErrLost = errors.New("the lease was lost")
 // Run waits to be the leader and runs f as long as it is. It returns what f
 // does, or ErrLost; nil where ctx ends before it led.
 func Run(ctx context.Context, c *kube.Client, e Election, f func(ctx context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
+	elected, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var result error
+	var lost bool
 	began, ended := make(chan struct{}), make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &lock{&resourcelock.LeaseLock{
@@ -43,10 +44,12 @@ func Run(ctx context.Context, c *kube.Client, e Election, f func(ctx context.Con
 		}, e.Fault},
 		LeaseDuration: e.Lease, RenewDeadline: e.Renew, RetryPeriod: e.RetryWait, ReleaseOnCancel: true, Name: e.Name,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) {
+			OnStartedLeading: func(leading context.Context) {
 				close(began)
 				defer close(ended)
-				result = f(ctx)
+				result = f(leading)
+				// Judged before cancel, which ends leading as well.
+				lost = leading.Err() != nil && ctx.Err() == nil
 				cancel()
 			},
 			OnStoppedLeading: func() {},
@@ -55,8 +58,7 @@ func Run(ctx context.Context, c *kube.Client, e Election, f func(ctx context.Con
 	if err != nil {
 		return fmt.Errorf("elect a leader: %w", err)
 	}
-	elector.Run(ctx)
-	lost := ctx.Err() == nil
+	elector.Run(elected)
 	cancel()
 	select {
 	case <-began:

@@ -68,7 +68,7 @@ type Start struct {
 func New(s Start) *Hold {
 	h := &Hold{
 		base: s.Base, may: map[topology.ObjectKey][]wanted{}, nodes: map[string]bool{s.Node: true},
-		began: s.Began.Add(-s.Past.Age), reported: map[string]time.Time{},
+		began: s.Began.Add(-span(s.Past.Age)), reported: map[string]time.Time{},
 		since: map[Endpoint]time.Time{}, back: map[Endpoint]bool{},
 	}
 	past := map[Endpoint]time.Duration{}
@@ -91,7 +91,7 @@ func New(s Start) *Hold {
 				h.may[key] = append(h.may[key], w)
 				h.nodes[w.Node] = true
 				if held, had := past[w.id(key)]; had {
-					h.since[w.id(key)] = s.Began.Add(-held)
+					h.since[w.id(key)] = s.Began.Add(-span(held))
 				}
 			}
 		}
@@ -99,6 +99,9 @@ func New(s Start) *Hold {
 	h.index = newIndex(h.may)
 	return h
 }
+
+// span is a time that may have been: a record on disk may say anything.
+func span(d time.Duration) time.Duration { return min(max(0, d), Longest) }
 
 // UnitSize is how many nodes the unit has.
 func (h *Hold) UnitSize() int { return h.size }

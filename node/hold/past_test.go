@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"math"
 	"net/netip"
 	"reflect"
 	"testing"
@@ -125,5 +126,27 @@ func TestThePastGrowsOlder(t *testing.T) {
 	}
 	if p.Held[0].For != time.Minute {
 		t.Error("written to")
+	}
+}
+
+// What was written down may be damaged, or of a process whose clock went mad:
+// it prolongs no hold.
+func TestAPastThatCannotBe(t *testing.T) {
+	const never, ever = time.Duration(math.MinInt64), time.Duration(math.MaxInt64)
+	for _, d := range []time.Duration{never, -time.Hour, -1, Longest + 1, ever} {
+		o := verdict()
+		o.past = Past{Age: d}
+		if o.heal(); o.End().After(healed.Add(Bound)) || o.End().Before(healed.Add(Bound-Longest)) {
+			t.Errorf("of age %s: held until %s", d, o.End())
+		}
+		o = verdict()
+		o.past.Held = []Since{{onA1, d}, {onA2, d}}
+		if d > 0 {
+			if held := o.heal(); held != 0 {
+				t.Errorf("after %s: %d held", d, held)
+			}
+		} else if in := o.flap(); in != Longest {
+			t.Errorf("after %s: held for %s of contact", d, in)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
+	"github.com/gridmesh/gridmesh/xds/admin"
 )
 
 // open connects, asks who is there, and stays.
@@ -94,6 +96,22 @@ func TestConnectionsAreBoundedByTheHeapLimit(t *testing.T) {
 	if _, err := open(from, f); err == nil || time.Since(start) > 5*time.Second {
 		t.Errorf("one more: %v after %s", err, time.Since(start))
 	}
+	asker := admin.New(filepath.Join(e.Dir, "admin.sock"))
+	told, err := asker.Overload(t.Context())
+	must(t, err)
+	const more = 20
+	for range more {
+		if conn, err := open(from, f); err == nil {
+			list = append(list, conn)
+		}
+	}
+	wait.Eventually(t, func() error {
+		now, err := asker.Overload(t.Context())
+		if refused := now.Refused - told.Refused; err == nil && (refused < more*9/10 || refused > more*11/10 || now.Connections < uint64(most)*9/10) {
+			err = fmt.Errorf("Envoy says %+v, and %+v before it refused %d connections", now, told, more)
+		}
+		return err
+	})
 	if _, err := e.Admin("/listeners"); err != nil {
 		t.Errorf("Envoy's admin socket: %v", err)
 	}

@@ -2,16 +2,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"strings"
 	"sync"
 	"text/tabwriter"
 	"time"
 
+	sockets "github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 )
@@ -115,7 +113,7 @@ func state(ctx context.Context, n *cluster.Node, now time.Time) string {
 			Endpoints int `json:"endpoints"`
 		} `json:"held"`
 	}
-	if err := ask(ctx, n.AgentSocket(), &report); err == nil && report.Source != "" {
+	if err := sockets.AskUnix(ctx, n.AgentSocket(), "/status", &report); err == nil && report.Source != "" {
 		facts = append(facts, report.Source)
 		if api := report.APIServer; api != nil && !api.Heard.IsZero() {
 			facts = append(facts, "cloud heard "+ago(api.Heard, now))
@@ -135,21 +133,4 @@ func state(ctx context.Context, n *cluster.Node, now time.Time) string {
 
 func ago(at, now time.Time) string {
 	return max(0, now.Sub(at)).Round(time.Second).String() + " ago"
-}
-
-// ask reads an agent's report.
-func ask(ctx context.Context, socket string, report any) error {
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/status", nil)
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	return json.NewDecoder(resp.Body).Decode(report)
 }

@@ -12,13 +12,17 @@ import (
 
 // Overload is how near Envoy is to what it may use.
 type Overload struct {
-	Connections uint64 `json:"connections"`       // of clients, that are open
-	Refused     uint64 `json:"refused"`           // since its start, for there were as many as it takes
+	Connections uint64 `json:"connections"`       // of clients, that were open when it last counted them, which it does every 5 s
+	Refused     uint64 `json:"refused"`           // since its start, each that it closed at once for it had as many as it takes
 	Heap        uint64 `json:"heapPercent"`       // of what it may use; 0 where there is no limit
 	Stopped     bool   `json:"stopped,omitempty"` // it takes no connection, for its memory is full
 }
 
-// The statistics that are read, by their names.
+// The statistics that are read, by their names. What the monitor of connections
+// calls a failed update is a connection that it did not allow, no more and no
+// less: a connection of a client is allowed one by one, and nothing else is. It
+// rises at once, with downstream_global_cx_overflow of the listeners. Those that
+// wait in the kernel while Envoy takes none at all are not in it.
 const (
 	statConnections = "server.total_connections"
 	statRefused     = "overload.envoy.resource_monitors.global_downstream_max_connections.failed_updates"

@@ -1,0 +1,44 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Bounds of an answer: an agent's status is some KiB.
+const (
+	askTimeout = 5 * time.Second
+	maxAnswer  = 16 << 20
+)
+
+// AskUnix reads what a program of this machine tells at a path of its Unix
+// socket, which is JSON, into answer. It waits for 5 s at most.
+func AskUnix(ctx context.Context, socket, path string, answer any) error {
+	client := &http.Client{Timeout: askTimeout, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+	}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://unix"+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", socket, resp.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(answer); err != nil {
+		return fmt.Errorf("read what %s answers: %w", socket, err)
+	}
+	return nil
+}
