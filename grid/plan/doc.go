@@ -13,6 +13,7 @@
 //	names.go     names of children, values of labels
 //	kinds.go     the kinds of grids: the one table of what they make
 //	waves.go     spec.rollout: sizes and order of waves
+//	fields.go    fields that do not exist, or hold another type
 //	decode.go    a grid and its templates
 //	child.go     a child, a Node; what a mirror may drop of them
 //	drift.go     what a live object lacks of a wanted one
@@ -26,6 +27,5 @@
 //	revision.go  ControllerRevisions, and rolling back to one
 //	status.go    the status of a grid
 //	plan.go      all of it: Index.Plan and All
-//	fields.go    fields that do not exist, or hold another type
 //	review.go    what is likely to be a mistake, for people
 package plan

@@ -97,6 +97,31 @@ func TestFieldsOfAllOfAGrid(t *testing.T) {
 	}
 }
 
+// What a plan itself reads of a template, and would take for absent where it is
+// of another type, refuses the children: one that says replicas: "3" is not to
+// run once.
+func TestWhatAPlanReadsIsThere(t *testing.T) {
+	const selector = "selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}"
+	for spec, want := range map[string]string{
+		"replicas: 3, " + selector + ", spec: {nodeSelector: {disk: ssd}}}": "",
+		"replicas: null, " + selector + ", spec: {nodeSelector: null}}":     "",
+		selector + "}":                                  "",
+		`replicas: "3", ` + selector + "}":              `the template's replicas is a string, "3"; an integer is wanted: write 3, without quotes`,
+		"replicas: 2.5, " + selector + "}":              "the template's replicas is 2.5, a number; an integer is wanted",
+		"replicas: -1, " + selector + "}":               "the template's replicas is negative; give 0 or more",
+		selector + ", spec: []}":                        "the template's template.spec is a list; an object is wanted",
+		selector + ", spec: {nodeSelector: [disk]}}":    "the template's template.spec.nodeSelector is a list; an object is wanted",
+		selector + ", spec: {nodeSelector: {disk: 1}}}": `the template's template.spec.nodeSelector[disk] is 1, a number; a string is wanted: write "1", in quotes`,
+	} {
+		for _, kind := range []string{"DeploymentGrid", "StatefulSetGrid"} {
+			g := decodeGrid(written(t, kind, "template: {"+spec+"}"))
+			if got := g.templates["default"].fault; got != want {
+				t.Errorf("%s, %s:\n%s\nwant %s", kind, spec, got, want)
+			}
+		}
+	}
+}
+
 // FuzzFields compares with the decoder of an API server: it takes what nothing
 // is said of, and nothing else.
 func FuzzFields(f *testing.F) {

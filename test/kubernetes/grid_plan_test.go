@@ -54,7 +54,8 @@ func TestPlanIsApplied(t *testing.T) {
 }
 
 // What a plan says of fields and types is what the API server says: of a grid
-// that is written, or of its child.
+// that is written, or of its child. Where a plan has no child for it, nothing of
+// it reaches the API server.
 func TestPlanKnowsWhatIsRefused(t *testing.T) {
 	controller(t)
 	inUnits(t, map[string]string{"a-1": "north"})

@@ -2,9 +2,11 @@ package walk
 
 import (
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/realnode"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
@@ -96,7 +98,7 @@ func TestWalk(t *testing.T) {
 	}
 	l.says(7, words("exec a-1 sh -c", "exit 7"))
 	l.says(127, words("exec a-1 -- no-such-program"), "no-such-program")
-	l.says(126, words("exec a-1 -- /etc/hostname"), "permission denied")
+	l.says(126, words("exec a-1 --", filepath.Join(edge.Root(), "go.mod")), "permission denied")
 	l.says(0, words("grid list -A"), "NAMESPACE", "note: there are no grids")
 	l.says(2, words("grid lsit"), "has no command")
 	l.says(1, words("up"), "another lab runs")
