@@ -105,7 +105,13 @@ func (p *process) run(ctx context.Context, c *cluster.Cluster) (score.Outcome, e
 	if ctx.Err() != nil {
 		return score.Outcome{}, ctx.Err() // it was ended, which says nothing of the spec
 	}
-	return p.outcome(ended), nil
+	o := p.outcome(ended)
+	// It names all specs of the suite, and says nothing of this one that the log
+	// does not.
+	if err := os.Remove(p.report()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return score.Outcome{}, err
+	}
+	return o, nil
 }
 
 func (p *process) log() string { return filepath.Join(p.dir, fileName(p.spec)+".log") }

@@ -100,6 +100,9 @@ func List(bin, debian string) ([]realnode.Image, error) {
 	host.Files["/agnhost"] = filepath.Join(bin, "agnhost")
 	host.Files["/coredns"] = filepath.Join(bin, "gridmesh-dns") // CoreDNS, with more plugins
 	host.Links["/agnhost-2"] = "agnhost"
+	if host.Text["/localhost.crt"], host.Text["/localhost.key"], err = certificate(); err != nil {
+		return nil, err
+	}
 	return []realnode.Image{tools, host, {
 		Names: []string{pause}, Files: map[string]string{"/pause": filepath.Join(bin, "pause")}, Entrypoint: []string{"/pause"},
 	}, {

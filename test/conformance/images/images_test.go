@@ -1,6 +1,7 @@
 package images
 
 import (
+	"crypto/tls"
 	"os"
 	"path/filepath"
 	"slices"
@@ -71,6 +72,10 @@ func TestImages(t *testing.T) {
 	}
 	if m := find(t, list, agnhost); m.Entrypoint[0] != "/agnhost" || m.Files["/agnhost"] != filepath.Join(bin, "agnhost") {
 		t.Errorf("agnhost: %+v", m)
+	}
+	m := find(t, list, agnhost)
+	if _, err := tls.X509KeyPair([]byte(m.Text["/localhost.crt"]), []byte(m.Text["/localhost.key"])); err != nil {
+		t.Errorf("agnhost cannot serve TLS: %v", err)
 	}
 	if m := find(t, list, boom); m.Files[m.Entrypoint[0]] != filepath.Join(bin, "regression-issue-74839") {
 		t.Errorf("regression-issue-74839: %+v", m)
