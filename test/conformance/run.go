@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,7 +42,11 @@ func runCommand() *cobra.Command {
 			}
 			var result error
 			sandbox.Run(func() int {
-				if result = o.run(cmd.Context()); result != nil {
+				result = o.run(cmd.Context())
+				if ended := cmd.Context().Err(); ended != nil { // whatever it made of it
+					result = errors.Join(ended, result)
+				}
+				if result != nil {
 					fmt.Fprintln(os.Stderr, "conformance:", result)
 					return exitCode(result)
 				}
