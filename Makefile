@@ -15,7 +15,7 @@ KUBE_LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION
 KUBE_KEY     := $(shell { cat test/kube/go.mod test/kube/go.sum test/kube/main.go; echo '$(KUBE_LDFLAGS)'; } | sha256sum | cut -c1-16)
 ENVOY_KEY    := $(shell sha256sum test/envoy/requirements.txt 2>/dev/null | cut -c1-16)
 
-CONFORMANCE_KEY := $(shell { cd test/conformance/e2e; cat go.mod go.sum tools.go; echo '$(KUBE_LDFLAGS)'; } | sha256sum | cut -c1-16)
+CONFORMANCE_KEY := $(shell { cd test/conformance/e2e; cat go.mod go.sum; echo '$(KUBE_LDFLAGS)'; } | sha256sum | cut -c1-16)
 DEBIAN_KEY      := $(shell sha256sum test/conformance/images/fetch | cut -c1-16)
 
 RESOLVE_KEY  := $(shell cat test/resolvers/build test/resolvers/resolve.c test/resolvers/requirements.txt | sha256sum | cut -c1-16)
@@ -37,7 +37,7 @@ CLUSTER_TIME  := 90m
 # Of each fuzz target.
 FUZZ_TIME ?= 60s
 
-.PHONY: help build race kube envoy resolvers test unit cluster-test demo demo-soak soak conformance conformance-programs lint generate golden fuzz bench clean
+.PHONY: help build race kube envoy resolvers test unit cluster-test demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -87,22 +87,27 @@ soak: build race kube envoy ## 20 minutes of everything that can go wrong, judge
 		$(GO) test ./test/soak -run TestSoak -count=1 -v -timeout 24h
 
 conformance-programs: ## build Kubernetes' own tests, and fetch what their images are made of (minutes, once)
-	@for program in e2e.test agnhost; do if [ ! -x $(CACHE)/$$program-$(CONFORMANCE_KEY) ]; then \
+	@for program in e2e.test agnhost regression-issue-74839; do if [ ! -x $(CACHE)/$$program-$(CONFORMANCE_KEY) ]; then \
 		echo "building Kubernetes' $$program $(KUBE_VERSION): minutes, once"; \
 		mkdir -p $(CACHE) && (cd test/conformance/e2e && case $$program in \
 			e2e.test) CGO_ENABLED=0 $(GO) test -c -trimpath -ldflags '$(KUBE_LDFLAGS)' -o $(CACHE)/.$$program-$(CONFORMANCE_KEY) k8s.io/kubernetes/test/e2e;; \
-			agnhost) CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(KUBE_LDFLAGS)' -o $(CACHE)/.$$program-$(CONFORMANCE_KEY) k8s.io/kubernetes/test/images/agnhost;; esac) \
+			*) CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(KUBE_LDFLAGS)' -o $(CACHE)/.$$program-$(CONFORMANCE_KEY) k8s.io/kubernetes/test/images/$$program;; esac) \
 		&& mv $(CACHE)/.$$program-$(CONFORMANCE_KEY) $(CACHE)/$$program-$(CONFORMANCE_KEY) || exit 1; fi; done
 	@if [ ! -x $(CACHE)/debian-$(DEBIAN_KEY)/busybox ]; then mkdir -p $(CACHE) && test/conformance/images/fetch $(CACHE)/debian-$(DEBIAN_KEY); fi
 	@mkdir -p $(BIN)/debian && for file in e2e.test-$(CONFORMANCE_KEY):e2e.test agnhost-$(CONFORMANCE_KEY):agnhost \
+		regression-issue-74839-$(CONFORMANCE_KEY):regression-issue-74839 \
 		debian-$(DEBIAN_KEY)/busybox:debian/busybox debian-$(DEBIAN_KEY)/nc.openbsd:debian/nc.openbsd; do \
 		ln -f $(CACHE)/$${file%:*} $(BIN)/$${file#*:} 2>/dev/null || cp $(CACHE)/$${file%:*} $(BIN)/$${file#*:} || exit 1; done
 
-conformance: build kube envoy conformance-programs ## Kubernetes' own network specs with kube-proxy and gridmesh, side by side (FOCUS; needs root and containerd; not in "make test")
-	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/conformance-run ./test/conformance
-	$(BIN)/conformance-run run --proxy kube-proxy $(if $(FOCUS),--focus '$(FOCUS)')
-	$(BIN)/conformance-run run --proxy gridmesh $(if $(FOCUS),--focus '$(FOCUS)')
-	$(BIN)/conformance-run report $(if $(FOCUS),--focus '$(FOCUS)')
+conformance-check: ## say what this machine lacks for conformance, before anything is built for minutes
+	@CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/conformance-run ./test/conformance
+	@$(BIN)/conformance-run check
+
+conformance: conformance-check build kube envoy conformance-programs ## Kubernetes' own network specs with kube-proxy and gridmesh, side by side (FOCUS, RESUME=1; needs root and containerd; not in "make test")
+	@status=0; for proxy in kube-proxy gridmesh; do \
+		$(BIN)/conformance-run run --proxy $$proxy $(if $(FOCUS),--focus '$(FOCUS)') $(if $(RESUME),--resume) || status=$$?; \
+		if [ $$status = 130 ]; then exit 130; fi; done; \
+	$(BIN)/conformance-run report $(if $(FOCUS),--focus '$(FOCUS)') || status=1; exit $$status
 
 lint: ## golangci-lint
 	cd test/tools && $(GO) build -o ../../$(BIN)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint

@@ -3,9 +3,13 @@
 // side by side what they come to: see docs/conformance.md.
 //
 //	main.go    the command line
-//	run.go     one proxy: cluster, names, specs, results
+//	check.go   what this machine needs for it
+//	run.go     one proxy: which specs, and what they come to
+//	cluster.go the nodes that the specs run on
 //	names.go   the cluster's DNS, and the nodes'
-//	specs.go   Kubernetes' own test program: its list of specs, its processes
+//	specs.go   Kubernetes' own test program: its list of specs, one spec's process
+//	play.go    specs beside each other, and those that want to be alone
+//	kept.go    what specs came to, kept as they end
 //	report.go  both proxies side by side, against what is expected
 package main
 
@@ -28,6 +32,10 @@ func main() { os.Exit(run()) }
 // errWorse is said when a spec came to something worse than is expected.
 var errWorse = errors.New("specs came to something worse than is expected")
 
+// interrupted is the exit code of a run that somebody ended: whoever called it
+// for one proxy after the other stops there.
+const interrupted = 130
+
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -35,12 +43,19 @@ func run() int {
 		Use: "conformance", Short: "Kubernetes' own network specs with kube-proxy and with gridmesh, side by side",
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), reportCommand())
+	root.AddCommand(checkCommand(), runCommand(), reportCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "conformance:", err)
-		return 1
+		return exitCode(err)
 	}
 	return 0
+}
+
+func exitCode(err error) int {
+	if errors.Is(err, context.Canceled) {
+		return interrupted
+	}
+	return 1
 }
 
 // expectations is the list of specs, with what each comes to.

@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -82,19 +80,13 @@ func readExpectations() ([]score.Expectation, error) {
 func readResults(dir string) (score.Results, error) {
 	all := score.Results{}
 	for _, proxy := range score.Proxies {
-		path := filepath.Join(dir, proxy, "outcomes.json")
-		data, err := os.ReadFile(path)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
+		file, err := readOutcomes(filepath.Join(dir, proxy))
 		if err != nil {
 			return nil, err
 		}
-		var list []score.Outcome
-		if err := json.Unmarshal(data, &list); err != nil {
-			return nil, fmt.Errorf("read %s: %w", path, err)
+		if file != nil {
+			all[proxy] = file.Outcomes
 		}
-		all[proxy] = list
 	}
 	return all, nil
 }

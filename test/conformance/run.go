@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,40 +13,42 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/test/cluster"
-	"github.com/gridmesh/gridmesh/test/cluster/edge"
-	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
-	"github.com/gridmesh/gridmesh/test/cluster/wait"
-	"github.com/gridmesh/gridmesh/test/conformance/images"
 	"github.com/gridmesh/gridmesh/test/conformance/score"
 )
 
 // options of a run.
 type options struct {
-	proxy     string
-	focus     string
-	skip      string
-	nodes     int
-	processes int
-	timeout   time.Duration
+	proxy       string
+	focus       string
+	skip        string
+	resume      bool
+	nodes       int
+	processes   int
+	timeout     time.Duration
+	specTimeout time.Duration
 }
 
 func runCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use: "run", Short: "Run specs with one proxy and keep what they come to in bin/conformance/PROXY", Args: cobra.NoArgs,
-		Example: "  conformance run --proxy gridmesh\n  conformance run --proxy kube-proxy --focus 'Services should serve'",
+		Example: "  conformance run --proxy gridmesh\n  conformance run --proxy kube-proxy --focus 'Services should serve'\n" +
+			"  conformance run --proxy gridmesh --resume",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
 				return err
 			}
 			var result error
 			sandbox.Run(func() int {
-				if result = o.run(cmd.Context()); result != nil {
+				result = o.run(cmd.Context())
+				if ended := cmd.Context().Err(); ended != nil { // whatever it made of it
+					result = errors.Join(ended, result)
+				}
+				if result != nil {
 					fmt.Fprintln(os.Stderr, "conformance:", result)
-					return 1
+					return exitCode(result)
 				}
 				return 0
 			})
@@ -57,9 +57,11 @@ func runCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.proxy, "proxy", "", "what serves Services: "+strings.Join(score.Proxies, " or "))
 	o.selection(cmd)
+	cmd.Flags().BoolVar(&o.resume, "resume", false, "keep what was judged before, by the same programs, and run what is left")
 	cmd.Flags().IntVar(&o.nodes, "nodes", 3, "nodes of the cluster")
-	cmd.Flags().IntVar(&o.processes, "processes", 3, "how many specs run beside each other")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", time.Hour, "when specs that still run are ended")
+	cmd.Flags().IntVar(&o.processes, "processes", 4, "how many specs run beside each other")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 3*time.Hour, "when no spec begins any more")
+	cmd.Flags().DurationVar(&o.specTimeout, "spec-timeout", 15*time.Minute, "when a spec that still runs is ended")
 	return cmd
 }
 
@@ -77,6 +79,8 @@ func (o *options) validate() error {
 		return fmt.Errorf("--nodes %d: it must be between 1 and 9", o.nodes)
 	case o.processes < 1 || o.processes > 9:
 		return fmt.Errorf("--processes %d: it must be between 1 and 9", o.processes)
+	case o.timeout <= 0 || o.specTimeout <= 0:
+		return fmt.Errorf("--timeout %s, --spec-timeout %s: both must be longer than nothing", o.timeout, o.specTimeout)
 	}
 	return o.validateSelection()
 }
@@ -96,9 +100,18 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(results(), o.proxy)
-	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+	programs, err := sum(o.proxy)
+	if err != nil {
 		return err
+	}
+	k, err := keep(filepath.Join(results(), o.proxy), programs, o.resume)
+	if err != nil {
+		return err
+	}
+	left := k.left(specs)
+	if len(left) == 0 {
+		say("%s: all of %d specs were judged before", o.proxy, len(specs))
+		return nil
 	}
 	start := time.Now()
 	c, err := o.up(ctx)
@@ -107,16 +120,27 @@ func (o *options) run(ctx context.Context) error {
 	}
 	say("%s serves %d nodes after %s", o.proxy, o.nodes, time.Since(start).Round(10*time.Millisecond))
 	start = time.Now()
-	outcomes, err := o.play(ctx, c, specs, dir)
-	if err := errors.Join(err, ctx.Err()); err != nil { // one that was ended is no result
+	if err := o.play(ctx, c, k, left); err != nil {
 		return err
 	}
-	say("%d specs in %s", len(specs), time.Since(start).Round(time.Second))
-	data, err := json.MarshalIndent(outcomes, "", " ")
+	say("%d specs in %s", len(left), time.Since(start).Round(time.Second))
+	return nil
+}
+
+// play runs specs in processes beside each other.
+func (o *options) play(ctx context.Context, c *cluster.Cluster, k *kept, specs []string) error {
+	kubectl, err := writeKubectl()
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "outcomes.json"), data, 0o644)
+	p := &player{
+		workers: o.processes, until: time.Now().Add(o.timeout), now: time.Now, add: k.add, say: say,
+		run: func(ctx context.Context, worker int, spec string) (score.Outcome, error) {
+			p := process{spec: spec, dir: k.logs(), home: home(worker), kubectl: kubectl, timeout: o.specTimeout}
+			return p.run(ctx, c)
+		},
+	}
+	return p.play(ctx, specs)
 }
 
 // specs are those that are expected to come to something, or those in focus.
@@ -152,56 +176,6 @@ func (o *options) specs(ctx context.Context) (list []string, err error) {
 // selects reports whether a spec is in focus and not left out.
 func (o *options) selects(spec string) bool {
 	return regexp.MustCompile(o.focus).MatchString(spec) && (o.skip == "" || !regexp.MustCompile(o.skip).MatchString(spec))
-}
-
-// up starts a cluster of one unit whose Services the proxy serves, and whose
-// names resolve.
-func (o *options) up(ctx context.Context) (*cluster.Cluster, error) {
-	bin := filepath.Join(edge.Root(), "bin")
-	list, err := images.List(bin, filepath.Join(bin, "debian"))
-	if err != nil {
-		return nil, fmt.Errorf("images: %w", err)
-	}
-	kube.LogTo(slog.New(slog.DiscardHandler)) // before any client runs: it is global
-	unit := netlab.UnitConfig{Name: "a"}
-	cfg := cluster.Config{RealImages: list, NodeGrace: 50 * time.Second, Say: say}
-	for i := range o.nodes {
-		unit.Nodes = append(unit.Nodes, netlab.Bridged)
-		cfg.Real = append(cfg.Real, fmt.Sprintf("%s-%d", unit.Name, i+1))
-	}
-	cfg.Lab.Units = []netlab.UnitConfig{unit}
-	if o.proxy == "kube-proxy" {
-		cfg.Proxy = map[string]string{"": o.proxy}
-	}
-	starting, cancel := context.WithTimeout(ctx, 2*wait.Patience)
-	defer cancel()
-	c, err := cluster.Up(starting, cfg)
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(labelZones(c), startClusterDNS(c)); err != nil {
-		return nil, err
-	}
-	if o.proxy == "gridmesh" {
-		err = c.Deploy(starting)
-	} else {
-		err = startNodeDNS(c)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return c, waitNames(starting, c)
-}
-
-// labelZones puts each node into a zone of its own, as specs of traffic
-// distribution want it.
-func labelZones(c *cluster.Cluster) error {
-	for name := range c.Nodes {
-		if out, err := c.Kubectl("label", "node", name, "topology.kubernetes.io/zone=zone-of-"+name); err != nil {
-			return fmt.Errorf("label node %s: %w: %s", name, err, out)
-		}
-	}
-	return nil
 }
 
 func say(format string, args ...any) { fmt.Printf("  "+format+"\n", args...) }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gridmesh/gridmesh/test/cluster"
@@ -44,46 +44,24 @@ func parseList(text string) (list []string, err error) {
 	return list, nil
 }
 
-// deal gives each of n processes its specs, in turn: none twice, none left.
-func deal(specs []string, n int) [][]string {
-	hands := make([][]string, min(n, len(specs)))
-	for i, spec := range specs {
-		hands[i%len(hands)] = append(hands[i%len(hands)], spec)
-	}
-	return hands
+// focus selects a spec by its whole name. What it is held against begins with
+// the name of the suite.
+func focus(spec string) string { return "^Kubernetes e2e suite " + regexp.QuoteMeta(spec) + "$" }
+
+// alone reports whether a spec must not run beside others.
+func alone(spec string) bool {
+	return strings.Contains(spec, "[Serial]") || strings.Contains(spec, "[Disruptive]")
 }
 
-// focus selects specs by their whole names. What it is held against begins
-// with the name of the suite.
-func focus(specs []string) string {
-	quoted := make([]string, len(specs))
-	for i, spec := range specs {
-		quoted[i] = regexp.QuoteMeta(spec)
-	}
-	return "^Kubernetes e2e suite (?:" + strings.Join(quoted, "|") + ")$"
-}
-
-// play runs specs in processes beside each other, in the control plane's
-// network, and returns what each spec came to.
-func (o *options) play(ctx context.Context, c *cluster.Cluster, specs []string, dir string) (list []score.Outcome, err error) {
-	kubectl, err := writeKubectl()
-	if err != nil {
-		return nil, err
-	}
-	hands := deal(specs, o.processes)
-	outcomes, errs := make([][]score.Outcome, len(hands)), make([]error, len(hands))
-	var all sync.WaitGroup
-	for i, hand := range hands {
-		all.Go(func() {
-			p := process{name: fmt.Sprint(i + 1), specs: hand, dir: dir, kubectl: kubectl, timeout: o.timeout}
-			outcomes[i], errs[i] = p.run(ctx, c)
-		})
-	}
-	all.Wait()
-	for _, part := range outcomes {
-		list = append(list, part...)
-	}
-	return list, errors.Join(errs...)
+// fileName is a name for what a spec's process writes: readable, and no other's.
+func fileName(spec string) string {
+	sum := fnv.New32a()
+	sum.Write([]byte(spec))
+	words := strings.FieldsFunc(strings.TrimPrefix(spec, "[sig-network] "), func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
+	})
+	name := strings.Join(words, "-")
+	return fmt.Sprintf("%s-%08x", name[:min(len(name), 120)], sum.Sum32())
 }
 
 // writeKubectl writes the program that specs call: kubectl is a part of a
@@ -93,11 +71,12 @@ func writeKubectl() (path string, err error) {
 	return path, os.WriteFile(path, fmt.Appendf(nil, "#!/bin/sh\nexec %s kubectl \"$@\"\n", edge.Binary("kube")), 0o755)
 }
 
-// process is one of the program's.
+// process is one of the program's, for one spec: what becomes of it is no
+// other's matter, and is known as soon as it ends.
 type process struct {
-	name    string
-	specs   []string
+	spec    string
 	dir     string // its log and report
+	home    string
 	kubectl string
 	timeout time.Duration
 }
@@ -105,40 +84,59 @@ type process struct {
 // killAfter is how long a process that has to end may take for its report.
 const killAfter = time.Minute
 
-func (p *process) run(ctx context.Context, c *cluster.Cluster) ([]score.Outcome, error) {
-	log, err := os.Create(filepath.Join(p.dir, "log-"+p.name))
+// run runs the spec from the control plane's network.
+func (p *process) run(ctx context.Context, c *cluster.Cluster) (score.Outcome, error) {
+	log, err := os.Create(p.log())
 	if err != nil {
-		return nil, err
+		return score.Outcome{}, err
 	}
 	defer log.Close()
-	ctx, cancel := context.WithTimeout(ctx, p.timeout+killAfter)
+	limited, cancel := context.WithTimeout(ctx, p.timeout+killAfter)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program(), "--kubeconfig", c.Kubeconfig, "--kubectl-path", p.kubectl, "--provider", "local",
-		"--ginkgo.no-color", "--ginkgo.focus", focus(p.specs), "--ginkgo.timeout", p.timeout.String(),
-		"--report-dir", p.dir, "--report-prefix", p.name+"_", "--allowed-not-ready-nodes", "0")
+	cmd := exec.CommandContext(limited, program(), "--kubeconfig", c.Kubeconfig, "--kubectl-path", p.kubectl, "--provider", "local",
+		"--ginkgo.no-color", "--ginkgo.focus", focus(p.spec), "--ginkgo.timeout", p.timeout.String(),
+		"--report-dir", p.dir, "--report-prefix", fileName(p.spec)+"_", "--allowed-not-ready-nodes", "0")
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, sandbox.Dir
-	cmd.Env = append(os.Environ(), "HOME="+filepath.Join(sandbox.Dir, "home-"+p.name))
+	cmd.Env = append(os.Environ(), "HOME="+p.home)
 	if err := c.Lab.Cloud.Start(cmd); err != nil {
-		return nil, err
+		return score.Outcome{}, err
 	}
 	ended := cmd.Wait() // it is no success where a spec fails: the report says it
-	outcomes, err := p.report(ended)
-	if err != nil {
-		return nil, fmt.Errorf("process %s, whose log is %s: %w", p.name, log.Name(), err)
+	if ctx.Err() != nil {
+		return score.Outcome{}, ctx.Err() // it was ended, which says nothing of the spec
 	}
-	return outcomes, nil
+	o := p.outcome(ended)
+	// It names all specs of the suite, and says nothing of this one that the log
+	// does not.
+	if err := os.Remove(p.report()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return score.Outcome{}, err
+	}
+	return o, nil
 }
 
-// report reads the report of the process, which ended so. Without one no spec
-// of its was judged; what others came to still counts.
-func (p *process) report(ended error) ([]score.Outcome, error) {
-	f, err := os.Open(filepath.Join(p.dir, "junit_"+p.name+"_01.xml"))
+func (p *process) log() string { return filepath.Join(p.dir, fileName(p.spec)+".log") }
+
+func (p *process) report() string {
+	return filepath.Join(p.dir, "junit_"+fileName(p.spec)+"_01.xml")
+}
+
+// outcome is what the spec came to whose process ended so. Where there is no
+// report, or none of the spec, it was not judged.
+func (p *process) outcome(ended error) score.Outcome {
+	absent := func(why string, args ...any) score.Outcome {
+		return score.Outcome{Spec: p.spec, State: score.Absent, Why: fmt.Sprintf(why, args...)}
+	}
+	f, err := os.Open(p.report())
 	if errors.Is(err, os.ErrNotExist) {
-		return score.AllAbsent(p.specs, fmt.Sprintf("its process wrote no report and ended with: %v", ended)), nil
+		return absent("its process wrote no report and ended with: %v", ended)
 	}
 	if err != nil {
-		return nil, err
+		return absent("%v", err)
 	}
 	defer f.Close()
-	return score.ReadJUnit(f, p.specs)
+	list, err := score.ReadJUnit(f, []string{p.spec})
+	if err != nil {
+		return absent("%v", err)
+	}
+	return list[0]
 }

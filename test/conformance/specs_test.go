@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,33 +13,36 @@ import (
 	"github.com/gridmesh/gridmesh/test/conformance/score"
 )
 
-// Every spec goes to one process, and that process' focus takes its specs and
-// no other's, also where one name is the beginning of another's.
-func TestProcessesShareSpecs(t *testing.T) {
+// A process' focus takes its spec and no other, also where one name is the
+// beginning of another's; and what it writes is in files of its own.
+func TestProcessTakesItsSpec(t *testing.T) {
 	var specs []string
 	for i := range 10 {
 		specs = append(specs, fmt.Sprintf("[sig-network] Services should (%d) work: http", i), fmt.Sprintf("[sig-network] Services should (%d) work: http [Slow]", i))
 	}
-	hands := deal(specs, 3)
-	if len(hands) != 3 {
-		t.Fatalf("%d processes", len(hands))
-	}
+	specs = append(specs, "[sig-network] a: b", "[sig-network] a, b", "[sig-network] "+strings.Repeat("long ", 60)+"1", "[sig-network] "+strings.Repeat("long ", 60)+"2")
+	files := map[string]bool{}
 	for _, spec := range specs {
-		holds, takes := 0, 0
-		for _, hand := range hands {
-			if slices.Contains(hand, spec) {
-				holds++
-			}
-			if regexp.MustCompile(focus(hand)).MatchString("Kubernetes e2e suite " + spec) {
+		takes := 0
+		for _, other := range specs {
+			if regexp.MustCompile(focus(spec)).MatchString("Kubernetes e2e suite " + other) {
 				takes++
+				if other != spec {
+					t.Errorf("the process of %q runs %q", spec, other)
+				}
 			}
 		}
-		if holds != 1 || takes != 1 {
-			t.Errorf("%s: %d processes have it, %d would run it", spec, holds, takes)
+		if takes != 1 {
+			t.Errorf("%s: its process runs %d specs", spec, takes)
 		}
-	}
-	if got := deal(specs[:2], 3); len(got) != 2 {
-		t.Errorf("two specs make %d processes", len(got))
+		name := fileName(spec)
+		if files[name] {
+			t.Errorf("%s: another's process writes %s, too", spec, name)
+		}
+		files[name] = true
+		if len(name) > 200 || strings.ContainsAny(name, "/ []:,") {
+			t.Errorf("%s: its process writes %q", spec, name)
+		}
 	}
 }
 
@@ -51,17 +56,36 @@ func TestParseList(t *testing.T) {
 	}
 }
 
-// A process that was killed leaves no report: none of its specs passed, and
-// the run goes on to say so.
-func TestProcessWithoutReport(t *testing.T) {
-	p := process{name: "1", specs: []string{"a", "b"}, dir: t.TempDir()}
-	got, err := p.report(errors.New("signal: killed"))
-	if err != nil || len(got) != 2 || got[1].Spec != "b" || got[1].State != score.Absent || !strings.Contains(got[1].Why, "signal: killed") {
-		t.Errorf("%+v, %v", got, err)
+// What is no report of a spec is no judgement of it, and never a pass.
+func TestOutcomeOfAProcess(t *testing.T) {
+	p := process{spec: "a", dir: t.TempDir()}
+	suite := func(cases string) string { return `<testsuites><testsuite>` + cases + `</testsuite></testsuites>` }
+	for text, want := range map[string]struct {
+		state score.State
+		why   string
+	}{
+		"": {score.Absent, "signal: killed"},
+		suite(`<testcase name="[It] a" status="passed" time="1"></testcase>`):                                                 {score.Passed, ""},
+		suite(`<testcase name="[It] a" status="failed" time="1"><failure>refused</failure></testcase>`):                       {score.Failed, "refused"},
+		suite(`<testcase name="[It] b" status="passed" time="1"></testcase>`):                                                 {score.Absent, "before it was run"},
+		suite(`<testcase name="[SynchronizedBeforeSuite]" status="failed"><failure>nodes are not ready</failure></testcase>`): {score.Absent, "nodes are not ready"},
+		"<testsuites><testsui": {score.Absent, "read JUnit report"},
+	} {
+		if text != "" {
+			if err := os.WriteFile(p.report(), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := p.outcome(errors.New("signal: killed"))
+		if got.Spec != "a" || got.State != want.state || !strings.Contains(got.Why, want.why) {
+			t.Errorf("%s: %+v, want %+v", text, got, want)
+		}
+		if err := os.Remove(p.report()); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
 	}
-	worse, _ := score.Results{"gridmesh": got}.Compare([]score.Expectation{{Spec: "a", States: map[string]score.State{"kube-proxy": score.Failed, "gridmesh": score.Failed}}})
-	if len(worse) != 2 {
-		t.Errorf("worse: %q", worse)
+	if filepath.Dir(p.log()) != p.dir {
+		t.Errorf("log: %s", p.log())
 	}
 }
 

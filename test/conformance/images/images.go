@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/gridmesh/gridmesh/test/cluster/realnode"
@@ -19,10 +20,13 @@ import (
 
 // Names that the specs of Kubernetes v1.36.3 use.
 const (
-	agnhost = "registry.k8s.io/e2e-test-images/agnhost:2.63.0"
-	busybox = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
-	glibc   = "registry.k8s.io/e2e-test-images/glibc-dns-testing:2.0.0"
-	pause   = "registry.k8s.io/pause:3.10.2"
+	agnhost  = "registry.k8s.io/e2e-test-images/agnhost:2.63.0"
+	boom     = "registry.k8s.io/e2e-test-images/regression-issue-74839:1.4"
+	busybox  = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
+	glibc    = "registry.k8s.io/e2e-test-images/glibc-dns-testing:2.0.0"
+	iptables = "registry.k8s.io/build-image/distroless-iptables:v0.9.6" // of which specs use sh, cat and grep
+	nginx    = "registry.k8s.io/e2e-test-images/nginx:1.15-4"           // which no spec asks anything
+	pause    = "registry.k8s.io/pause:3.10.2"
 )
 
 // Packages are Debian's packages that the images are made of, besides those
@@ -42,22 +46,39 @@ const applets = "[ arping awk base64 basename cat chmod chown cp cut date dd df 
 	"rmdir route sed seq setsid sha256sum sleep sort stat stty tac tail tar tee test time timeout top touch tr traceroute true tty uname uniq usleep " +
 	"vi watch wc which whoami xargs yes"
 
-// Missing says which programs are not on this machine; dirs are those of List.
-func Missing(bin, debian string) error {
-	var errs []error
+// MissingPrograms says which of Debian's programs are not on this machine.
+func MissingPrograms() error {
+	var lacks []string
 	for _, name := range programs {
 		if _, err := exec.LookPath(name); err != nil {
-			errs = append(errs, fmt.Errorf("%s not found (apt-get install %s)", name, Packages))
+			lacks = append(lacks, name)
 		}
 	}
-	for _, path := range []string{
-		filepath.Join(bin, "agnhost"), filepath.Join(bin, "pause"), filepath.Join(debian, "busybox"), filepath.Join(debian, "nc.openbsd"),
-	} {
+	if len(lacks) == 0 {
+		return nil
+	}
+	slices.Sort(lacks)
+	return fmt.Errorf("%s not found (apt-get install %s)", strings.Join(lacks, ", "), Packages)
+}
+
+// Missing says what of all that images are made of is not there; dirs are those
+// of List.
+func Missing(bin, debian string) error {
+	errs := []error{MissingPrograms()}
+	for _, path := range append(built(bin), filepath.Join(debian, "busybox"), filepath.Join(debian, "nc.openbsd")) {
 		if _, err := os.Stat(path); err != nil {
 			errs = append(errs, fmt.Errorf("%w (make conformance-programs)", err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// built are the programs in bin that images hold.
+func built(bin string) (paths []string) {
+	for _, name := range []string{"agnhost", "pause", "regression-issue-74839", "gridmesh-dns"} {
+		paths = append(paths, filepath.Join(bin, name))
+	}
+	return paths
 }
 
 // List returns the images. Programs that were built are in bin, those that
@@ -70,16 +91,22 @@ func List(bin, debian string) ([]realnode.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	tools.Names, tools.Cmd = []string{busybox, glibc}, []string{"sh"}
+	tools.Names, tools.Cmd = []string{busybox, glibc, iptables}, []string{"sh"}
 	host, err := root(debian)
 	if err != nil {
 		return nil, err
 	}
-	host.Names, host.Entrypoint, host.Cmd = []string{agnhost}, []string{"/agnhost"}, []string{"pause"}
+	host.Names, host.Entrypoint, host.Cmd = []string{agnhost, nginx}, []string{"/agnhost"}, []string{"pause"}
 	host.Files["/agnhost"] = filepath.Join(bin, "agnhost")
+	host.Files["/coredns"] = filepath.Join(bin, "gridmesh-dns") // CoreDNS, with more plugins
 	host.Links["/agnhost-2"] = "agnhost"
+	if host.Text["/localhost.crt"], host.Text["/localhost.key"], err = certificate(); err != nil {
+		return nil, err
+	}
 	return []realnode.Image{tools, host, {
 		Names: []string{pause}, Files: map[string]string{"/pause": filepath.Join(bin, "pause")}, Entrypoint: []string{"/pause"},
+	}, {
+		Names: []string{boom}, Files: map[string]string{"/boom": filepath.Join(bin, "regression-issue-74839")}, Entrypoint: []string{"/boom"},
 	}}, nil
 }
 

@@ -1,6 +1,7 @@
 package images
 
 import (
+	"crypto/tls"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,7 +29,7 @@ func machine(t *testing.T) (bin, debian string) {
 	}
 	t.Setenv("PATH", path)
 	bin, debian = filepath.Join(dir, "bin"), filepath.Join(dir, "debian")
-	for _, name := range []string{filepath.Join(bin, "agnhost"), filepath.Join(bin, "pause"), filepath.Join(debian, "busybox"), filepath.Join(debian, "nc.openbsd")} {
+	for _, name := range append(built(bin), filepath.Join(debian, "busybox"), filepath.Join(debian, "nc.openbsd")) {
 		write(name)
 	}
 	return bin, debian
@@ -52,7 +53,7 @@ func TestImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{agnhost, busybox, glibc} {
+	for _, name := range []string{agnhost, busybox, glibc, iptables, nginx} {
 		m := find(t, list, name)
 		for inside, program := range programs {
 			if filepath.Base(m.Files[inside]) != program {
@@ -72,6 +73,13 @@ func TestImages(t *testing.T) {
 	if m := find(t, list, agnhost); m.Entrypoint[0] != "/agnhost" || m.Files["/agnhost"] != filepath.Join(bin, "agnhost") {
 		t.Errorf("agnhost: %+v", m)
 	}
+	m := find(t, list, agnhost)
+	if _, err := tls.X509KeyPair([]byte(m.Text["/localhost.crt"]), []byte(m.Text["/localhost.key"])); err != nil {
+		t.Errorf("agnhost cannot serve TLS: %v", err)
+	}
+	if m := find(t, list, boom); m.Files[m.Entrypoint[0]] != filepath.Join(bin, "regression-issue-74839") {
+		t.Errorf("regression-issue-74839: %+v", m)
+	}
 	if m := find(t, list, pause); m.Files["/pause"] == "" {
 		t.Errorf("pause: %+v", m)
 	}
@@ -86,7 +94,7 @@ func TestMissing(t *testing.T) {
 		}
 	}
 	_, err := List(bin, debian)
-	for _, says := range []string{"dig not found (apt-get install", "curl not found", "busybox: no such file or directory (make conformance-programs)"} {
+	for _, says := range []string{"curl, dig not found (apt-get install", "busybox: no such file or directory (make conformance-programs)"} {
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("error: %v; want %s", err, says)
 		}

@@ -36,56 +36,66 @@ func TestDeployedOnRealNodes(t *testing.T) {
 	a := deploy(t, "inside", 8080, false)
 	served(t, a, a)
 	for node := range c.Nodes {
-		ns := a.ns(t, node)
-		wait.Eventually(t, func() error {
-			got, err := edge.Resolve(ns, edge.NodeDNS[0]+":53", "inside.default.svc.cluster.local.", dns.TypeA)
-			if err == nil && !slices.Equal(got, []string{a.to.Addr().String()}) {
-				err = fmt.Errorf("resolves to %q, not to %s", got, a.to.Addr())
-			}
-			return err
-		})
+		resolves(t, a, node)
 	}
 
 	for what, s := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "hung": syscall.SIGSTOP} {
 		t.Run("Envoy is "+what, func(t *testing.T) {
-			restartEnvoy(t, "b-1", s)
+			restarted(t, "b-1", "gridmesh-envoy", "envoy", s)
 			served(t, a, a)
+		})
+		t.Run("DNS is "+what, func(t *testing.T) {
+			restarted(t, "b-1", "gridmesh-dns", "gridmesh-dns", s)
+			resolves(t, a, "b-1")
 		})
 	}
 }
 
-// restartEnvoy sends a signal to the Envoy of a node and waits until the
-// kubelet has started it again.
-func restartEnvoy(t *testing.T, node string, s syscall.Signal) {
+// resolves waits until a node's DNS answers pods with the address of an app.
+func resolves(t *testing.T, a *app, node string) {
 	t.Helper()
-	before := podOfEnvoy(t, node)
-	pids, err := c.Nodes[node].PodProcesses(string(before.UID), "envoy")
+	ns := a.ns(t, node)
+	wait.Eventually(t, func() error {
+		got, err := edge.Resolve(ns, edge.NodeDNS[0]+":53", "inside.default.svc.cluster.local.", dns.TypeA)
+		if err == nil && !slices.Equal(got, []string{a.to.Addr().String()}) {
+			err = fmt.Errorf("resolves to %q, not to %s", got, a.to.Addr())
+		}
+		return err
+	})
+}
+
+// restarted sends a signal to a program of deploy/ on a node and waits until
+// the kubelet has started it again.
+func restarted(t *testing.T, node, workload, program string, s syscall.Signal) {
+	t.Helper()
+	before := podOf(t, node, workload)
+	pids, err := c.Nodes[node].PodProcesses(string(before.UID), program)
 	must(t, err)
 	if len(pids) != 1 {
-		t.Fatalf("processes of Envoy on %s: %v", node, pids)
+		t.Fatalf("processes of %s on %s: %v", program, node, pids)
 	}
 	must(t, syscall.Kill(pids[0], s))
 	took := wait.Eventually(t, func() error {
-		now := podOfEnvoy(t, node)
+		now := podOf(t, node, workload)
 		status := now.Status.ContainerStatuses[0]
 		if now.UID != before.UID || status.RestartCount <= before.Status.ContainerStatuses[0].RestartCount || !status.Ready {
-			return fmt.Errorf("Envoy of %s: %d restarts, ready %v", node, status.RestartCount, status.Ready)
+			return fmt.Errorf("%s of %s: %d restarts, ready %v", program, node, status.RestartCount, status.Ready)
 		}
 		return nil
 	})
-	t.Logf("Envoy was ready again %s after %s", took, s)
+	t.Logf("%s was ready again %s after %s", program, took, s)
 }
 
-func podOfEnvoy(t *testing.T, node string) corev1.Pod {
+func podOf(t *testing.T, node, workload string) corev1.Pod {
 	t.Helper()
-	pods, err := c.Pods(patient(t), "gridmesh", "app.kubernetes.io/name=gridmesh-envoy")
+	pods, err := c.Pods(patient(t), "gridmesh", "app.kubernetes.io/name="+workload)
 	must(t, err)
 	for _, p := range pods {
 		if p.Spec.NodeName == node && len(p.Status.ContainerStatuses) > 0 {
 			return p
 		}
 	}
-	t.Fatalf("no Envoy on %s", node)
+	t.Fatalf("no pod of %s on %s", workload, node)
 	return corev1.Pod{}
 }
 
