@@ -38,6 +38,10 @@ const (
 	// requestTimeout is a kubelet's own: a slow API server gets an answer through.
 	requestTimeout = 10 * time.Second
 
+	// retryMin and retryMax are between two attempts at what failed.
+	retryMin = 100 * time.Millisecond
+	retryMax = 2 * time.Second
+
 	backOffMin = 500 * time.Millisecond
 	backOffMax = 20 * time.Second
 )

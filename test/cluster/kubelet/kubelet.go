@@ -19,10 +19,11 @@ import (
 
 // Kubelet runs the pods of one node.
 type Kubelet struct {
-	cfg  *Config
-	kube kubernetes.Interface
-	log  *slog.Logger
-	net  *network
+	cfg   *Config
+	kube  kubernetes.Interface
+	log   *slog.Logger
+	net   *network
+	known cache.Store // the pods that the API server has told of
 
 	mu     sync.Mutex
 	pods   map[types.UID]*worker
@@ -65,7 +66,7 @@ func Run(ctx context.Context, cfg *Config, log *slog.Logger) error {
 func (k *Kubelet) watch(ctx context.Context) {
 	lw := cache.NewListWatchFromClient(k.kube.CoreV1().RESTClient(), "pods", corev1.NamespaceAll,
 		fields.OneTermEqualSelector("spec.nodeName", k.cfg.Node))
-	_, c := cache.NewInformerWithOptions(cache.InformerOptions{
+	store, c := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: lw, ObjectType: &corev1.Pod{},
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(o any) { k.see(ctx, o.(*corev1.Pod)) },
@@ -78,7 +79,14 @@ func (k *Kubelet) watch(ctx context.Context) {
 			},
 		},
 	})
+	k.known = store
 	k.wg.Go(func() { c.RunWithContext(ctx) })
+}
+
+// has reports whether the API server has a pod, as far as it has told.
+func (k *Kubelet) has(pod *corev1.Pod) bool {
+	o, there, err := k.known.Get(pod)
+	return err == nil && there && o.(*corev1.Pod).UID == pod.UID
 }
 
 func (k *Kubelet) see(ctx context.Context, pod *corev1.Pod) {
@@ -116,7 +124,7 @@ func (k *Kubelet) drop(uid types.UID) {
 
 // retry calls f until it succeeds or ctx ends.
 func retry(ctx context.Context, f func() error) {
-	for wait := 100 * time.Millisecond; f() != nil; wait = min(2*wait, 2*time.Second) {
+	for wait := retryMin; f() != nil; wait = min(2*wait, retryMax) {
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():

@@ -51,6 +51,8 @@ func hostPath(path string, h *corev1.HostPathVolumeSource) error {
 
 // fill writes volumes made of files.
 func (k *Kubelet) fill(ctx context.Context, pod *corev1.Pod, v *corev1.Volume, path string, facts facts) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	files := map[string][]byte{}
 	var err error
 	switch {

@@ -34,6 +34,7 @@ type worker struct {
 	main    []*container
 	started metav1.Time
 	failure string // why the pod could not be set up
+	runs    bool   // it was set up, and its containers run
 	last    corev1.PodStatus
 }
 
@@ -67,23 +68,36 @@ func (w *worker) notify() {
 	}
 }
 
+// run runs the pod until it is deleted, gone, or ctx ends. A pod that cannot be
+// set up is tried again for as long as it is there, and may be deleted meanwhile.
 func (w *worker) run(ctx context.Context) {
 	defer w.k.drop(w.pod.UID)
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	w.report(ctx)
-	w.setUp(running)
-	done := make(chan struct{})
-	go func() {
-		w.containers(running)
-		close(done)
-	}()
+	done := make(chan struct{}) // closed when no container runs
+	halt := func(grace time.Duration) { w.halt(grace, stop, done) }
+	attempt, pause := time.NewTimer(0), retryMin
+	defer attempt.Stop()
 	for {
 		select {
+		case <-attempt.C:
+			if !w.setUp(running) {
+				attempt.Reset(pause)
+				pause = min(2*pause, retryMax)
+				continue
+			}
+			w.runs = true
+			go func() {
+				w.containers(running)
+				close(done)
+			}()
 		case pod := <-w.updates:
 			w.pod = pod
 			if pod.DeletionTimestamp != nil {
-				w.end(ctx, grace(pod), stop, done)
+				halt(grace(pod))
+				w.report(ctx)
+				w.clear()
 				w.k.remove(ctx, pod)
 				return
 			}
@@ -93,11 +107,14 @@ func (w *worker) run(ctx context.Context) {
 			}
 		case <-w.changed:
 			w.report(ctx)
-		case <-w.gone:
-			w.end(ctx, 0, stop, done)
+		case <-w.gone: // there is nobody to report of
+			halt(0)
+			w.clear()
 			return
 		case <-ctx.Done():
-			w.end(context.WithoutCancel(ctx), 0, stop, done)
+			halt(0)
+			w.report(context.WithoutCancel(ctx))
+			w.clear()
 			return
 		}
 	}
@@ -107,18 +124,16 @@ func grace(pod *corev1.Pod) time.Duration {
 	return time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 30)) * time.Second
 }
 
-// setUp gives the pod its network and volumes, trying for ever.
-func (w *worker) setUp(ctx context.Context) {
-	retry(ctx, func() error {
-		err := w.prepare(ctx)
-		w.failure = ""
-		if err != nil {
-			w.failure = err.Error()
-			w.k.log.Warn("could not set up a pod", "pod", w.pod.Namespace+"/"+w.pod.Name, "err", err)
-			w.report(ctx)
-		}
-		return err
-	})
+// setUp gives the pod its network and volumes, and reports whether it could.
+func (w *worker) setUp(ctx context.Context) bool {
+	err := w.prepare(ctx)
+	w.failure = ""
+	if err != nil {
+		w.failure = err.Error()
+		w.k.log.Warn("could not set up a pod; trying again", "pod", w.pod.Namespace+"/"+w.pod.Name, "err", err)
+		w.report(ctx)
+	}
+	return err == nil
 }
 
 func (w *worker) prepare(ctx context.Context) error {
@@ -170,15 +185,20 @@ func (w *worker) containers(ctx context.Context) {
 	w.notify()
 }
 
-// end stops the containers and takes the pod off the network.
-func (w *worker) end(ctx context.Context, grace time.Duration, stop func(), done chan struct{}) {
+// halt stops the containers.
+func (w *worker) halt(grace time.Duration, stop func(), done chan struct{}) {
 	deadline := time.Now().Add(grace)
 	for _, c := range append(w.init, w.main...) {
 		c.stop(deadline)
 	}
 	stop()
-	<-done
-	w.report(ctx)
+	if w.runs {
+		<-done
+	}
+}
+
+// clear takes the pod off the network and the disk.
+func (w *worker) clear() {
 	if w.netPod != nil {
 		if err := w.k.net.remove(w.netPod); err != nil {
 			w.k.log.Warn("could not remove a pod's network", "pod", w.pod.Name, "err", err)
@@ -196,6 +216,9 @@ func (k *Kubelet) remove(ctx context.Context, pod *corev1.Pod) {
 			GracePeriodSeconds: ptr.To(int64(0)), Preconditions: &metav1.Preconditions{UID: &pod.UID},
 		})
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return nil
+		}
+		if err != nil && !k.has(pod) { // what is forbidden may be another node's pod of that name
 			return nil
 		}
 		return err
