@@ -63,12 +63,12 @@ func TestAStateThatWasNotWrittenIsNotVouchedFor(t *testing.T) {
 		room        bool          // at last, before the cut
 		held        bool
 	}{
-		"dies with the link":                    {online: 2 * vouchFor},
-		"dies in an outage":                     {online: 2 * vouchFor, cut: time.Minute},
-		"dies in a long one":                    {online: 2 * vouchFor, cut: 2 * vouchFor},
-		"room again":                            {online: 2 * vouchFor, room: true, held: true},
-		"room again, dies in an outage":         {online: 2 * vouchFor, cut: time.Minute, room: true, held: true},
-		"room again, dies in a long one":        {online: 2 * vouchFor, cut: 2 * vouchFor, room: true, held: true},
+		"dies with the link":                    {online: vouchFor + time.Minute},
+		"dies in an outage":                     {online: vouchFor + time.Minute, cut: time.Minute},
+		"dies in a long one":                    {online: vouchFor + time.Minute, cut: vouchFor + time.Minute},
+		"room again":                            {online: vouchFor + time.Minute, room: true, held: true},
+		"room again, dies in an outage":         {online: vouchFor + time.Minute, cut: time.Minute, room: true, held: true},
+		"room again, dies in a long one":        {online: vouchFor + time.Minute, cut: vouchFor + time.Minute, room: true, held: true},
 		"a state of just before is vouched for": {online: time.Minute, cut: time.Minute, held: true},
 	} {
 		t.Run(name, func(t *testing.T) {

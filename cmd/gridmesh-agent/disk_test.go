@@ -47,10 +47,9 @@ func TestADiskThatTakesNothing(t *testing.T) {
 		flags   uintptr // of the mount, once the files are there
 		say     string
 	}{
-		"read-only, with a lock": {[]string{"lock"}, "mode=0700", unix.MS_RDONLY, "read-only file system"},
-		"read-only, empty":       {nil, "mode=0700", unix.MS_RDONLY, "read-only file system"},
-		"full":                   {[]string{"other"}, "mode=0700,nr_inodes=2", 0, "no space left on device"},
-		"full, with a lock":      {[]string{"lock"}, "mode=0700,nr_inodes=2", 0, "no space left on device"},
+		"read-only":         {[]string{"lock"}, "mode=0700", unix.MS_RDONLY, "read-only file system"},
+		"full":              {[]string{"other"}, "mode=0700,nr_inodes=2", 0, "no space left on device"},
+		"full, with a lock": {[]string{"lock"}, "mode=0700,nr_inodes=2", 0, "no space left on device"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t)
