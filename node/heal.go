@@ -44,7 +44,7 @@ func (h *healing) stop() {
 // something is held already that is part of what is in force, and so it stays.
 func (l *loop) heal(now time.Time) {
 	u := &l.uplink
-	start := hold.Start{Base: l.snap, Node: l.cfg.Node, Began: u.heard, Past: l.past()}
+	start := hold.Start{Base: l.snap, Node: l.cfg.Node, Began: u.lastContact, Past: l.past()}
 	u.away, u.back, u.before = false, false, outage{}
 	if start.Base == nil && l.restored != nil {
 		start.Base = l.restored.Snapshot
@@ -71,11 +71,11 @@ func (l *loop) heal(now time.Time) {
 func (l *loop) past() hold.Past {
 	switch h, u := l.healing.hold, &l.uplink; {
 	case h == nil:
-		return u.before.past(u.heard)
+		return u.before.past(u.lastContact)
 	case u.away:
 		return h.Past(u.since).Interrupted()
 	default:
-		return h.Past(u.heard)
+		return h.Past(u.lastContact)
 	}
 }
 
@@ -92,7 +92,7 @@ func (l *loop) judge(snap *topology.Snapshot) *topology.Snapshot {
 	if h.hold == nil {
 		return snap
 	}
-	now := l.uplink.heard
+	now := l.uplink.lastContact
 	out, held := h.hold.Apply(snap, now)
 	l.showHeld(held)
 	if !now.Before(h.hold.End()) {
@@ -116,7 +116,7 @@ func (l *loop) judgeAgain() {
 	if l.healing.hold == nil {
 		return
 	}
-	if l.uplink.heard.Before(l.healing.next) {
+	if l.uplink.lastContact.Before(l.healing.next) {
 		l.healing.wait(lookEvery)
 		return
 	}

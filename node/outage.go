@@ -35,9 +35,9 @@ func bootID() string {
 // that it was written in. It is there while an outage lasts and until what is
 // held after it was let go.
 type outage struct {
-	Since   time.Time `json:"since"`   // its beginning
-	Heard   time.Time `json:"heard"`   // the cloud, when this was written
-	Holding bool      `json:"holding"` // it is over, and a hold goes on
+	Since       time.Time `json:"since"`   // its beginning
+	LastContact time.Time `json:"heard"`   // the cloud, when this was written
+	Holding     bool      `json:"holding"` // it is over, and a hold goes on
 	// Stale: the last good state on disk is of more than vouchFor before it, for
 	// the disk did not take a newer one.
 	Stale bool      `json:"stale,omitempty"`
@@ -66,7 +66,7 @@ func decodeOutage(data []byte) (o outage) {
 // past is what a hold begins with when the cloud is heard of at a time. A hold
 // that went on then goes on now, but where there may have been another outage.
 func (o outage) past(now time.Time) hold.Past {
-	switch gap := now.Sub(o.Heard); {
+	switch gap := now.Sub(o.LastContact); {
 	case !o.Holding:
 		return o.Past.Interrupted()
 	case gap < 0 || gap >= outageAfter:

@@ -279,7 +279,7 @@ func TestAChangedSelectorIsFollowed(t *testing.T) {
 // tells of an outage and no more.
 func TestTheRecordOnDisk(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	want := outage{Since: at, Heard: at.Add(time.Minute), Holding: true, boot: "a-boot", Past: hold.Past{Age: time.Second, Held: []hold.Since{{
+	want := outage{Since: at, LastContact: at.Add(time.Minute), Holding: true, boot: "a-boot", Past: hold.Past{Age: time.Second, Held: []hold.Since{{
 		Endpoint: hold.Endpoint{Service: topology.ObjectKey{Namespace: "default", Name: "web"}, Addr: netip.MustParseAddr("10.0.0.1"), Node: "a-1"}, For: time.Minute,
 	}}}}
 	const text = `{"since":"2026-01-02T03:04:05Z","heard":"2026-01-02T03:05:05Z","holding":true,"past":{"age":1000000000,"held":[` +
@@ -311,10 +311,10 @@ func TestTheRecordOnDisk(t *testing.T) {
 		"goes on":        {want, 3 * time.Second, want.Past.After(3 * time.Second)},
 		"another outage": {want, outageAfter, want.Past.After(recordEvery).Interrupted()},
 		"a clock went":   {want, -time.Hour, want.Past.After(recordEvery).Interrupted()},
-		"in an outage":   {outage{Heard: want.Heard, Past: want.Past}, time.Second, want.Past.Interrupted()},
+		"in an outage":   {outage{LastContact: want.LastContact, Past: want.Past}, time.Second, want.Past.Interrupted()},
 		"nothing noted":  {outage{}, 0, hold.Past{}},
 	} {
-		if got := tc.o.past(tc.o.Heard.Add(tc.later)); !reflect.DeepEqual(got, tc.want) {
+		if got := tc.o.past(tc.o.LastContact.Add(tc.later)); !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
 		}
 	}

@@ -59,7 +59,7 @@ func (l *loop) record() {
 func (l *loop) note(now time.Time, exactly bool) note {
 	u, n := &l.uplink, l.recorder.onDisk
 	// A contact vouches for the state on disk, and so it is none with a newer one.
-	if at := l.saver.current(u.heard); u.met && at.After(n.contact) && (exactly || at.Sub(n.contact) >= contactEvery) {
+	if at := l.saver.current(u.lastContact); u.met && at.After(n.contact) && (exactly || at.Sub(n.contact) >= contactEvery) {
 		n.contact = at
 	}
 	phase := l.phase()
@@ -69,7 +69,7 @@ func (l *loop) note(now time.Time, exactly bool) note {
 	}
 	n.phase, n.stale, n.at, n.outage = phase, stale, now, nil
 	if phase != phaseCalm {
-		o := outage{Since: u.since, Heard: u.heard, Holding: phase == phaseHeld, Stale: stale, Past: l.past(), boot: u.book.boot}
+		o := outage{Since: u.since, LastContact: u.lastContact, Holding: phase == phaseHeld, Stale: stale, Past: l.past(), boot: u.book.boot}
 		n.outage = o.encode()
 	}
 	return n

@@ -30,36 +30,36 @@ const (
 // status socket. Others read it: fields may come, and none is renamed or gets
 // another meaning (docs/agent.md lists them).
 type Report struct {
-	Version   string             `json:"version"`
-	Node      string             `json:"node"`
-	Unit      map[string]string  `json:"unit"`
-	Source    string             `json:"source"`               // "live", "last good state" or "none yet"
-	Heard     time.Time          `json:"sourceHeard,omitzero"` // when the source was last known to be alive; zero: never
-	APIServer *APIServer         `json:"apiServer,omitempty"`
-	Pods      string             `json:"pods"`
-	PodCIDRs  []netip.Prefix     `json:"podCIDRs,omitempty"` // of this node
-	Services  int                `json:"services"`
-	Preloaded int                `json:"preloaded"`
-	Updated   time.Time          `json:"updated,omitzero"` // zero before the first snapshot
-	Error     string             `json:"error,omitempty"`
-	Held      *Held              `json:"held,omitempty"` // nil: nothing is
-	Notes     []string           `json:"notes,omitempty"`
-	Envoys    []xds.Stream       `json:"envoys"`
-	Nacks     []xds.Nack         `json:"nacks,omitempty"`
-	MoreNacks int                `json:"moreNacks,omitempty"` // refusals that are not listed
-	Ejections *Ejections         `json:"ejections,omitempty"` // nil: Envoy was not asked
-	Load      *Load              `json:"load,omitempty"`      // nil: Envoy did not say
-	Findings  []capture.Finding  `json:"findings,omitempty"`
-	Problems  []topology.Problem `json:"problems,omitempty"`
-	More      int                `json:"moreProblems,omitempty"` // problems that are not listed
-	Notices   int                `json:"notices"`                // what Services ask for and no node serves: gridmesh view
+	Version     string             `json:"version"`
+	Node        string             `json:"node"`
+	Unit        map[string]string  `json:"unit"`
+	Source      string             `json:"source"`               // "live", "last good state" or "none yet"
+	LastContact time.Time          `json:"lastContact,omitzero"` // when the source was last known to be alive; zero: never
+	APIServer   *APIServer         `json:"apiServer,omitempty"`
+	Pods        string             `json:"pods"`
+	PodCIDRs    []netip.Prefix     `json:"podCIDRs,omitempty"` // of this node
+	Services    int                `json:"services"`
+	Preloaded   int                `json:"preloaded"`
+	Updated     time.Time          `json:"updated,omitzero"` // zero before the first snapshot
+	Error       string             `json:"error,omitempty"`
+	Held        *Held              `json:"held,omitempty"` // nil: nothing is
+	Notes       []string           `json:"notes,omitempty"`
+	Envoys      []xds.Stream       `json:"envoys"`
+	Nacks       []xds.Nack         `json:"nacks,omitempty"`
+	MoreNacks   int                `json:"moreNacks,omitempty"` // refusals that are not listed
+	Ejections   *Ejections         `json:"ejections,omitempty"` // nil: Envoy was not asked
+	Load        *Load              `json:"load,omitempty"`      // nil: Envoy did not say
+	Findings    []capture.Finding  `json:"findings,omitempty"`
+	Problems    []topology.Problem `json:"problems,omitempty"`
+	More        int                `json:"moreProblems,omitempty"` // problems that are not listed
+	Notices     int                `json:"notices"`                // what Services ask for and no node serves: gridmesh view
 }
 
 // APIServer is how the API server answers.
 type APIServer struct {
-	LastContact time.Time `json:"heard,omitzero"`  // when it last answered anything; zero: never
-	Error       string    `json:"error,omitempty"` // its last failure, "" where it answered since
-	Held        []string  `json:"held,omitempty"`  // for each of its lists that is not believed, why
+	LastContact time.Time `json:"lastContact,omitzero"` // when it last answered anything; zero: never
+	Error       string    `json:"error,omitempty"`      // its last failure, "" where it answered since
+	Held        []string  `json:"held,omitempty"`       // for each of its lists that is not believed, why
 }
 
 // Held is what is held as it was before an outage of the uplink.
@@ -104,7 +104,7 @@ func (a *Agent) status() Report {
 	if r.Unit == nil {
 		r.Unit = map[string]string{}
 	}
-	r.Heard = a.lastContact()
+	r.LastContact = a.lastContact()
 	r.Findings = a.found.all()
 	if a.parts.Cluster != nil {
 		api := a.parts.Cluster.APIServer()

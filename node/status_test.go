@@ -80,7 +80,7 @@ func TestReportAsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"version":"v1","node":"a-1","unit":{"unit":"a"},"source":"live","apiServer":{"heard":"2026-01-02T03:04:05Z","error":"away"},` +
+	const want = `{"version":"v1","node":"a-1","unit":{"unit":"a"},"source":"live","apiServer":{"lastContact":"2026-01-02T03:04:05Z","error":"away"},` +
 		`"pods":"routed","services":3,"preloaded":2,"updated":"2026-01-02T03:04:05Z","error":"broken","envoys":null,` +
 		`"problems":[{"object":"service default/x","text":"is wrong"}],"moreProblems":7,"notices":0}`
 	if string(got) != want {
@@ -93,7 +93,7 @@ func TestReportAsText(t *testing.T) {
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	r := Report{
 		Version: "v1", Node: "a-1", Unit: map[string]string{"unit": "a"}, Source: sourceLive, APIServer: &APIServer{LastContact: ago(3 * time.Second)},
-		Pods: "bridged (cni0)", Services: 3, Preloaded: 2, Updated: ago(time.Minute), Error: "broken", Heard: ago(3 * time.Second), Notices: 4,
+		Pods: "bridged (cni0)", Services: 3, Preloaded: 2, Updated: ago(time.Minute), Error: "broken", LastContact: ago(3 * time.Second), Notices: 4,
 		Envoys:   []xds.Stream{{Version: "1.40.0", Since: ago(time.Hour), Clusters: 4}},
 		Nacks:    []xds.Nack{{Type: "cluster", Name: "10.96.0.10:80", Service: "default/web", Reason: "no"}},
 		Findings: []capture.Finding{{Text: "a chain that drops"}}, Problems: []topology.Problem{problem("x")}, More: 7,
@@ -169,8 +169,8 @@ func TestStatusSaysForHowLongTheSourceIsSilent(t *testing.T) {
 		report Report
 		want   string
 	}{
-		{Report{Source: sourceLive, Updated: now.Add(-time.Hour), Heard: now.Add(-time.Second)}, "live, changed 1h0m0s ago"},
-		{Report{Source: sourceLive, Updated: now.Add(-time.Hour), Heard: now.Add(-3 * time.Minute)}, "live, changed 1h0m0s ago; the source was not heard of for 3m0s"},
+		{Report{Source: sourceLive, Updated: now.Add(-time.Hour), LastContact: now.Add(-time.Second)}, "live, changed 1h0m0s ago"},
+		{Report{Source: sourceLive, Updated: now.Add(-time.Hour), LastContact: now.Add(-3 * time.Minute)}, "live, changed 1h0m0s ago; the source was not heard of for 3m0s"},
 		{Report{Source: sourceLast, Updated: now.Add(-time.Second)}, "last good state, changed 1s ago; the source was not heard of since the agent started"},
 	} {
 		if got := tc.report.sourceText(now); got != tc.want {
@@ -183,8 +183,8 @@ func TestStatusSaysForHowLongTheSourceIsSilent(t *testing.T) {
 		r.source.Contacted(time.Now())
 		r.publish(webOnly())
 		after(time.Hour)
-		if got := r.agent.status(); time.Since(got.Heard) != time.Hour {
-			t.Errorf("heard %s ago", time.Since(got.Heard))
+		if got := r.agent.status(); time.Since(got.LastContact) != time.Hour {
+			t.Errorf("heard %s ago", time.Since(got.LastContact))
 		}
 	})
 }

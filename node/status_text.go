@@ -57,12 +57,12 @@ func (r *Report) sourceText(now time.Time) string {
 		return r.Source + ": nothing is served before the first snapshot; what a run before left in force goes on"
 	}
 	text := fmt.Sprintf("%s, changed %s ago", r.Source, since(r.Updated, now))
-	switch silent := now.Sub(r.Heard); {
-	case r.Heard.IsZero() && r.Source == sourceLive: // of an agent that does not say
-	case r.Heard.IsZero():
+	switch silent := now.Sub(r.LastContact); {
+	case r.LastContact.IsZero() && r.Source == sourceLive: // of an agent that does not say
+	case r.LastContact.IsZero():
 		text += "; the source was not heard of since the agent started"
 	case silent >= outageAfter:
-		text += fmt.Sprintf("; the source was not heard of for %s", since(r.Heard, now))
+		text += fmt.Sprintf("; the source was not heard of for %s", since(r.LastContact, now))
 	}
 	return text
 }

@@ -27,16 +27,16 @@ const firstWord = 5 * time.Second
 // outlives a restart; and so is when the cloud was last heard of. Both vouch for
 // the last good state, which is of any age without.
 type uplink struct {
-	started  time.Time // of this process
-	heard    time.Time // the newest sign of life, or when this process began
-	met      bool      // this process has had one, and a whole snapshot
-	vouched  bool      // the one before had both just before it ended
-	trusted  bool      // the state that this process found was vouched for
-	away     bool      // there was an outage, and no hold has begun for it yet
-	back     bool      // it is over
-	since    time.Time // when it began
-	recorded bool      // somebody lived through its beginning
-	rebooted bool      // that was before this boot
+	started     time.Time // of this process
+	lastContact time.Time // the newest sign of life, or when this process began
+	met         bool      // this process has had one, and a whole snapshot
+	vouched     bool      // the one before had both just before it ended
+	trusted     bool      // the state that this process found was vouched for
+	away        bool      // there was an outage, and no hold has begun for it yet
+	back        bool      // it is over
+	since       time.Time // when it began
+	recorded    bool      // somebody lived through its beginning
+	rebooted    bool      // that was before this boot
 
 	book   notebook
 	booted bool   // the process that vouches ended before this boot
@@ -44,10 +44,10 @@ type uplink struct {
 }
 
 func newUplink(stateDir string, now time.Time) (u uplink, onDisk note) {
-	u = uplink{started: now, heard: now, book: notebook{stateDir, bootID()}}
+	u = uplink{started: now, lastContact: now, book: notebook{stateDir, bootID()}}
 	before, there := u.book.outage()
 	if there {
-		u.away, u.recorded, u.before, u.since, u.heard = true, !before.Stale, before, before.Since, time.Time{} // any sign of life ends it
+		u.away, u.recorded, u.before, u.since, u.lastContact = true, !before.Stale, before, before.Since, time.Time{} // any sign of life ends it
 		u.trusted = u.recorded
 		u.rebooted = u.otherBoot(before.boot)
 		if u.since.IsZero() {
@@ -57,7 +57,7 @@ func newUplink(stateDir string, now time.Time) (u uplink, onDisk note) {
 	}
 	at, boot := u.book.contact()
 	if age := now.Sub(at); age >= 0 && age < vouchFor {
-		u.heard, u.vouched, u.trusted, u.booted = at, true, true, u.otherBoot(boot)
+		u.lastContact, u.vouched, u.trusted, u.booted = at, true, true, u.otherBoot(boot)
 	}
 	return u, note{}
 }
@@ -66,7 +66,7 @@ func (u *uplink) otherBoot(boot string) bool { return u.book.boot == "" || boot 
 
 // silent reports whether the cloud was silent for long, until a time.
 func (u *uplink) silent(until time.Time) bool {
-	return until.Sub(u.heard) >= outageAfter && until.Sub(u.started) >= firstWord
+	return until.Sub(u.lastContact) >= outageAfter && until.Sub(u.started) >= firstWord
 }
 
 // lastContact is when the API server last answered anything.
@@ -86,11 +86,11 @@ func (l *loop) look() {
 	}
 	now, contact := time.Now(), l.lastContact()
 	u := &l.uplink
-	if contact.After(u.heard) {
+	if contact.After(u.lastContact) {
 		if !u.away && u.silent(contact) {
 			u.begin()
 		}
-		u.heard, u.back = contact, true
+		u.lastContact, u.back = contact, true
 	}
 	u.met = u.met || l.live && !contact.IsZero()
 	switch {
@@ -107,7 +107,7 @@ func (l *loop) look() {
 
 // begin notes that an outage has begun with the last sign of life.
 func (u *uplink) begin() {
-	u.away, u.since, u.recorded, u.rebooted = true, u.heard, u.met || u.vouched, !u.met && u.booted
+	u.away, u.since, u.recorded, u.rebooted = true, u.lastContact, u.met || u.vouched, !u.met && u.booted
 }
 
 // keepContact asks the API server for a sign of life where it sends none by

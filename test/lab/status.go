@@ -107,7 +107,7 @@ func state(ctx context.Context, n *cluster.Node, now time.Time) string {
 	var report struct {
 		Source    string `json:"source"`
 		APIServer *struct {
-			Heard time.Time `json:"heard"`
+			LastContact time.Time `json:"lastContact"`
 		} `json:"apiServer"`
 		Held *struct {
 			Endpoints int `json:"endpoints"`
@@ -115,8 +115,8 @@ func state(ctx context.Context, n *cluster.Node, now time.Time) string {
 	}
 	if err := sockets.AskUnix(ctx, n.AgentSocket(), "/status", &report); err == nil && report.Source != "" {
 		facts = append(facts, report.Source)
-		if api := report.APIServer; api != nil && !api.Heard.IsZero() {
-			facts = append(facts, "cloud heard "+ago(api.Heard, now))
+		if api := report.APIServer; api != nil && !api.LastContact.IsZero() {
+			facts = append(facts, "cloud heard "+ago(api.LastContact, now))
 		}
 		if h := report.Held; h != nil {
 			facts = append(facts, fmt.Sprintf("%d endpoints held", h.Endpoints))
