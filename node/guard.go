@@ -160,11 +160,9 @@ func (a *Agent) refusePods(ctx context.Context, pods []netip.Prefix) error {
 	return nil
 }
 
-// guardChanged has the node looked at again where other ranges are guarded.
-func (l *loop) guardChanged(next *topology.Snapshot) {
-	if l.snap == nil || !slices.Equal(l.snap.ServiceCIDRs, next.ServiceCIDRs) {
-		fill(l.inspection)
-	}
+// guardChanges reports whether other ranges are guarded with the next snapshot.
+func (l *loop) guardChanges(next *topology.Snapshot) bool {
+	return l.snap == nil || !slices.Equal(l.snap.ServiceCIDRs, next.ServiceCIDRs)
 }
 
 // guardedEndpoints keeps the Services with endpoints in guarded ranges as

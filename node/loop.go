@@ -165,9 +165,12 @@ func (l *loop) apply(snap *topology.Snapshot) {
 	if l.ownNodeChanged(snap) {
 		l.wakeOwnNode()
 	}
-	l.guardChanged(snap)
+	guard := l.guardChanges(snap)
 	l.snap = snap
 	l.snapshot.Publish(snap)
+	if guard { // only now, for what looks reads what was published
+		fill(l.inspection)
+	}
 	l.view = l.viewer.See(snap)
 	if l.failure = l.act(l.nextCatalog()); l.failure != nil {
 		l.said.write.say(l.log.Error, "could not write the capture rules; trying again", obs.KeyErr, l.failure)
