@@ -46,6 +46,8 @@ type Soak struct {
 	history  *model.History
 	newest   map[string]uint64 // resource versions, by object
 	told     map[string]*model.Told
+	unserved map[string]*model.Unserved  // of the steady app, by node
+	said     map[string]*model.Readiness // by the kubelets of the steady app's pods, by node
 	troubles model.Troubles
 }
 
@@ -90,7 +92,7 @@ const nodeGrace = 40 * time.Second
 func Up(ctx context.Context, say func(format string, args ...any)) (*Soak, error) {
 	s := &Soak{
 		world: script.Small(), say: say, begin: time.Now(), busy: map[string]bool{}, killed: map[string]int{}, pods: map[string]*pod{},
-		history: model.NewHistory("unit", "zone", "kubernetes.io/hostname"), newest: map[string]uint64{}, told: map[string]*model.Told{}, sockets: map[string]*follower{},
+		history: model.NewHistory("unit", "zone", "kubernetes.io/hostname"), newest: map[string]uint64{}, told: map[string]*model.Told{}, unserved: map[string]*model.Unserved{}, sockets: map[string]*follower{},
 	}
 	if err := s.disks(); err != nil {
 		return nil, err

@@ -6,6 +6,7 @@
 //	play.go      steps in their time, each mended after its own
 //	deeds.go, faults.go  what each verb does
 //	follow.go    what the API server has, and what each agent was told
+//	unserved.go  who says that the steady app's pods are not ready
 //	holds.go     when an agent holds what was before an outage
 //	clients.go   who dials
 //	borders.go   what crosses the units' borders

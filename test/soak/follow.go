@@ -34,6 +34,7 @@ type follower struct {
 // each agent was told of it, until ctx ends. It returns once both are known.
 func (s *Soak) follow(ctx context.Context) error {
 	stop := context.WithoutCancel(ctx) // as long as the sandbox
+	s.hearWords()
 	kinds := []struct {
 		client   rest.Interface
 		resource string
@@ -42,6 +43,7 @@ func (s *Soak) follow(ctx context.Context) error {
 		{s.c.Kube.CoreV1().RESTClient(), "services", &corev1.Service{}},
 		{s.c.Kube.DiscoveryV1().RESTClient(), "endpointslices", &discoveryv1.EndpointSlice{}},
 		{s.c.Kube.CoreV1().RESTClient(), "nodes", &corev1.Node{}},
+		{s.c.Kube.CoreV1().RESTClient(), "pods", &corev1.Pod{}},
 	}
 	for _, k := range kinds {
 		_, c := cache.NewInformerWithOptions(cache.InformerOptions{
@@ -109,15 +111,18 @@ func (s *Soak) note(o any, gone bool) {
 		key := topology.ObjectKey{Namespace: o.Namespace, Name: o.Name}
 		if gone {
 			s.history.SetSlice(at, key, nil)
-			return
+		} else {
+			s.history.SetSlice(at, key, convert.Slice(o))
 		}
-		s.history.SetSlice(at, key, convert.Slice(o))
+		s.cloudSays(at)
 	case *corev1.Node:
 		if gone {
 			s.history.SetNode(at, o.Name, nil)
 			return
 		}
 		s.history.SetNode(at, o.Name, convert.Node(&o.ObjectMeta))
+	case *corev1.Pod:
+		s.kubeletSays(at, o)
 	}
 }
 
@@ -137,6 +142,7 @@ func (s *Soak) hear(ctx context.Context, node string, f *follower) {
 		if snap, ok := f.Get(); ok {
 			s.mu.Lock()
 			s.told[node].Saw(s.history, time.Now(), snap)
+			s.agentSays(time.Now(), node, snap)
 			s.mu.Unlock()
 		}
 	}

@@ -94,7 +94,7 @@ func (s *Soak) judgeDial(d *dial) string {
 		return ""
 	case d.err == nil && !s.mayAnswer(d):
 		return "answers"
-	case d.err != nil && d.to == s.steady && !s.troubles.Any(d.node, model.Broken, d.began.Add(-restored), d.ended):
+	case d.err != nil && d.to == s.steady && !s.troubles.Any(d.node, model.Broken, d.began.Add(-restored), d.ended) && !s.mayBeUnserved(d):
 		return "failures"
 	}
 	return ""

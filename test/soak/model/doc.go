@@ -6,4 +6,8 @@
 // of different kinds reach a node in no common order, so at any moment a node
 // may have in force any mixture of the versions of objects from the last ones
 // that it was seen to know up to the newest.
+//
+//	history.go, told.go  versions of objects, and who knows which
+//	unready.go           who said of which pods that they are not ready
+//	trouble.go           what was being done, and what that excuses
 package model

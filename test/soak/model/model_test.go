@@ -251,3 +251,48 @@ func TestTroubles(t *testing.T) {
 		t.Errorf("what goes on: %s", got.Sub(start))
 	}
 }
+
+// A Service is without endpoints where its pods said so themselves before the
+// uplink went, until it is back; and for no other reason.
+func TestUnserved(t *testing.T) {
+	type said map[int]bool // from which second on it is ready
+	always := said{0: true}
+	restarts := said{0: true, 100: false, 160: true} // the uplink is away from 101 to 155
+	for what, tc := range map[string]struct {
+		agent, cloud, kubelet said
+		at                    int
+		want                  bool
+	}{
+		"while it is away":                     {restarts, restarts, restarts, 140, true},
+		"until the slices follow":              {said{0: true, 100: false, 190: true}, said{0: true, 100: false, 189: true}, restarts, 180, true},
+		"before the restart":                   {restarts, restarts, restarts, 80, false},
+		"when the agent knows of one":          {restarts, restarts, restarts, 170, false},
+		"what the agent was not told":          {always, restarts, restarts, 140, false},
+		"the agent does not follow the cloud":  {said{0: true, 100: false}, restarts, restarts, 230, false},
+		"the agent forgets":                    {said{0: true, 100: false, 101: true, 130: false}, said{0: true, 100: false, 101: true}, said{0: true, 100: false, 101: true}, 140, false},
+		"the cloud's verdict, heard at a heal": {said{0: true, 156: false, 165: true}, said{0: true, 141: false, 164: true}, always, 158, false},
+		"the same, after a restart long ago":   {said{0: true, 156: false, 165: true}, said{0: true, 50: false, 52: true, 141: false, 164: true}, said{0: true, 50: false, 51: true}, 158, false},
+		"nobody said anything":                 {said{}, said{}, said{}, 140, false},
+	} {
+		of := func(s said) *Readiness {
+			r := &Readiness{}
+			for n := range 300 {
+				if ready, changes := s[n]; changes {
+					r.Set(after(n), ready)
+				}
+			}
+			return r
+		}
+		u := Unserved{of(tc.agent), of(tc.cloud), []*Readiness{of(tc.kubelet)}}
+		troubles := Troubles{{Node: "n", Effect: Deaf, From: after(101), To: after(155)}}
+		since := troubles.Before("n", Deaf, after(tc.at), 5*time.Second)
+		if got := u.May(since, after(tc.at), after(tc.at), 10*time.Second); got != tc.want {
+			t.Errorf("%s: %v, want %v", what, got, tc.want)
+		}
+		// One of two pods that says nothing serves.
+		u.Pods = append(u.Pods, of(always))
+		if u.May(since, after(tc.at), after(tc.at), 10*time.Second) {
+			t.Errorf("%s: excused beside a pod that is ready", what)
+		}
+	}
+}
