@@ -26,8 +26,9 @@ type object struct {
 		Template corev1.PodTemplateSpec `json:"template"`
 		Groups   []ruleGroup            `json:"groups"`
 	} `json:"spec"`
-	Rules []rbacv1.PolicyRule `json:"rules"`
-	Data  map[string]string   `json:"data"`
+	Rules    []rbacv1.PolicyRule `json:"rules"`
+	Subjects []rbacv1.Subject    `json:"subjects"`
+	Data     map[string]string   `json:"data"`
 }
 
 type ruleGroup struct {
