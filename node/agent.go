@@ -31,6 +31,7 @@ type Agent struct {
 	ownNode    chan struct{}                    // one slot: from the loop to who asks for the own Node
 	inspection chan struct{}                    // one slot: the node is to be looked at again
 	answered   atomic.Pointer[time.Time]        // when the API server last gave a sign of life that was asked for
+	known      atomic.Pointer[time.Time]        // from the start to the metrics: the last contact of the agents before; nil before it was read
 	pulse      pulse                            // from the loop to the health
 	dir        stateDir                         // of the start, the loop and who looks at the node
 	found      findings                         // from the start and the loop to the status

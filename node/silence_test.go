@@ -1,7 +1,10 @@
 package node
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gridmesh/gridmesh/node/nodetest"
@@ -34,5 +37,49 @@ func TestSilenceIsCounted(t *testing.T) {
 	r.api = &nodetest.API{}
 	if v, _ := shown(r); v != 1_800_000_000.5 {
 		t.Errorf("%s is %v", name, v)
+	}
+}
+
+// A restart in an outage does not end the silence that is shown: what is asked is
+// how long the node has gone on alone. Where no contact is known it is 0, and
+// neither a clock that was ahead nor a damaged note makes it something else.
+func TestSilenceOutlivesARestart(t *testing.T) {
+	const name = "gridmesh_last_contact_timestamp_seconds"
+	for what, spoil := range map[string]func(t *testing.T, dir string) (known bool){
+		"as it was left":      func(*testing.T, string) bool { return true },
+		"without the contact": func(t *testing.T, dir string) bool { must(t, os.Remove(filepath.Join(dir, "contact"))); return true },
+		"nothing is known":    func(t *testing.T, dir string) bool { must(t, os.RemoveAll(dir)); return false },
+		"a clock that was ahead": func(t *testing.T, dir string) bool {
+			must(t, os.Remove(filepath.Join(dir, "outage")))
+			at := time.Now().Add(24 * time.Hour)
+			must(t, os.Chtimes(filepath.Join(dir, "contact"), at, at))
+			return false
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, _ := online(t)
+				after(saveInterval)
+				before := r.metric(t, name)
+				r.cut(time.Minute)
+				r.stop()
+				known := spoil(t, r.cfg.StateDir)
+				r.again()
+				r.cut(10 * time.Minute)
+				r.mustStart(t)
+				after(time.Minute)
+				switch v := r.metric(t, name); {
+				case !known && v != 0:
+					t.Errorf("it is %v", v)
+				case known && (v < before || v > before+60):
+					t.Errorf("it was %v before the outage and is %v after the restart", before, v)
+				}
+				r.heal()
+				after(time.Minute)
+				if age := float64(time.Now().Unix()) - r.metric(t, name); age > 30 {
+					t.Errorf("after the outage it is %v s old", age)
+				}
+			})
+		})
 	}
 }

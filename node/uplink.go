@@ -39,13 +39,16 @@ type uplink struct {
 	rebooted    bool      // that was before this boot
 
 	book   notebook
-	booted bool   // the process that vouches ended before this boot
-	before outage // what the process before recorded, until a hold goes on with it
+	booted bool      // the process that vouches ended before this boot
+	before outage    // what the process before recorded, until a hold goes on with it
+	known  time.Time // the newest contact of the processes before; zero where that is not known
 }
 
 func newUplink(stateDir string, now time.Time) (u uplink, onDisk note) {
 	u = uplink{started: now, lastContact: now, book: notebook{stateDir, bootID()}}
 	before, there := u.book.outage()
+	at, boot := u.book.contact()
+	u.known = newest(now, at, before.Heard)
 	if there {
 		u.away, u.recorded, u.before, u.since, u.lastContact = true, !before.Stale, before, before.Since, time.Time{} // any sign of life ends it
 		u.trusted = u.recorded
@@ -55,11 +58,21 @@ func newUplink(stateDir string, now time.Time) (u uplink, onDisk note) {
 		}
 		return u, note{phase: phaseCut, stale: before.Stale}
 	}
-	at, boot := u.book.contact()
 	if age := now.Sub(at); age >= 0 && age < vouchFor {
 		u.lastContact, u.vouched, u.trusted, u.booted = at, true, true, u.otherBoot(boot)
 	}
 	return u, note{}
+}
+
+// newest is the last of some times, without those that are still to come: a clock
+// that was wrong when they were noted says nothing about a silence.
+func newest(now time.Time, times ...time.Time) (last time.Time) {
+	for _, at := range times {
+		if at.After(last) && !at.After(now) {
+			last = at
+		}
+	}
+	return last
 }
 
 func (u *uplink) otherBoot(boot string) bool { return u.book.boot == "" || boot != u.book.boot }

@@ -11,30 +11,49 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 )
 
-// The component lets Prometheus reach the metrics of all three, and brings what
-// asks for them.
+// The components let Prometheus reach the metrics of all three and find where
+// they are; one of them knows nothing of the operator's kinds, the other brings
+// what asks.
 func TestMonitoringReachesMetrics(t *testing.T) {
+	bare := overlay(t, kustomization+"components: [../deploy/metrics]\n")
+	wantMetrics(t, bare)
+	for _, o := range bare {
+		if strings.HasPrefix(o.APIVersion, "monitoring.coreos.com/") {
+			t.Errorf("without the operator there is %s %s", o.Kind, o.Name)
+		}
+	}
 	watched := overlay(t, kustomization+"components: [../deploy/node-by-node, ../deploy/monitoring]\n")
+	wantMetrics(t, watched)
+	for _, name := range []string{"gridmesh-agent", "gridmesh-dns"} {
+		find(t, watched, "PodMonitor", name)
+	}
+	find(t, watched, "ServiceMonitor", "gridmesh-controller")
+	if find(t, watched, "ConfigMap", "gridmesh-dashboard").Data["gridmesh.json"] == "" {
+		t.Error("the dashboard is empty")
+	}
+}
+
+func wantMetrics(t *testing.T, watched []object) {
+	t.Helper()
 	for name, port := range map[string]int32{"gridmesh-agent": 10249, "gridmesh-dns": 9253} {
 		c := find(t, watched, "DaemonSet", name).Spec.Template.Spec.Containers[0]
 		if len(c.Ports) != 1 || c.Ports[0].Name != "metrics" || c.Ports[0].ContainerPort != port {
 			t.Errorf("%s has ports %v", name, c.Ports)
 		}
-		env := c.Env[len(c.Env)-1]
-		if env.Name != "METRICS_IP" || env.Value != "" || env.ValueFrom == nil || env.ValueFrom.FieldRef.FieldPath != "status.hostIP" {
-			t.Errorf("%s: METRICS_IP is %+v", name, env)
+		i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "METRICS_IP" })
+		if i < 0 || c.Env[i].Value != "" || c.Env[i].ValueFrom == nil || c.Env[i].ValueFrom.FieldRef.FieldPath != "status.hostIP" {
+			t.Errorf("%s: METRICS_IP is not the node's: %+v", name, c.Env)
 		}
-		find(t, watched, "PodMonitor", name)
 	}
 	agent := find(t, watched, "DaemonSet", "gridmesh-agent").Spec.Template.Spec.Containers[0]
 	if !slices.Contains(agent.Args, "--metrics-bind-address=$(METRICS_IP):10249") {
 		t.Errorf("the agent's flags are %q", agent.Args)
 	}
-	find(t, watched, "ServiceMonitor", "gridmesh-controller")
-	find(t, watched, "ClusterRoleBinding", "gridmesh-metrics")
 	named := 0
 	for _, p := range find(t, watched, "Deployment", "gridmesh-controller").Spec.Template.Spec.Containers[0].Ports {
 		if p.Name == "metrics" && p.ContainerPort == 10359 {
@@ -44,8 +63,41 @@ func TestMonitoringReachesMetrics(t *testing.T) {
 	if named != 1 {
 		t.Errorf("the controller has %d ports metrics", named)
 	}
-	if find(t, watched, "ConfigMap", "gridmesh-dashboard").Data["gridmesh.json"] == "" {
-		t.Error("the dashboard is empty")
+	reads := find(t, watched, "ClusterRoleBinding", "gridmesh-metrics").Subjects
+	lists := find(t, watched, "RoleBinding", "gridmesh-metrics")
+	if lists.Namespace != "gridmesh" || len(reads) != 1 || !slices.Equal(reads, lists.Subjects) {
+		t.Errorf("%v reads the controller's metrics, and %v lists targets in %s", reads, lists.Subjects, lists.Namespace)
+	}
+	for _, r := range find(t, watched, "Role", "gridmesh-metrics").Rules {
+		if !slices.Equal(r.Verbs, []string{"get", "list", "watch"}) {
+			t.Errorf("of %v Prometheus may %v", r.Resources, r.Verbs)
+		}
+	}
+}
+
+// The patch of the page gives another account both rights, and every monitor and
+// rule the label that it asks for.
+func TestAnotherPrometheusIsPatched(t *testing.T) {
+	blocks := fence.FindAllStringSubmatch(read(t, "docs/alerts.md"), -1)
+	i := slices.IndexFunc(blocks, func(b []string) bool { return strings.HasPrefix(b[2], "patches:\n") })
+	if i < 0 {
+		t.Fatal("docs/alerts.md has no patch")
+	}
+	labelled := 0
+	for _, o := range overlay(t, kustomization+"components: [../deploy/monitoring]\n"+blocks[i][2]) {
+		switch {
+		case strings.HasSuffix(o.Kind, "RoleBinding") && o.Name == "gridmesh-metrics":
+			if o.Subjects[0].Name != "prom-kube-prometheus-stack-prometheus" || o.Subjects[0].Namespace != "observability" {
+				t.Errorf("%s is for %v", o.Kind, o.Subjects)
+			}
+		case strings.HasPrefix(o.APIVersion, "monitoring.coreos.com/"):
+			if labelled++; o.Labels["release"] != "prom" {
+				t.Errorf("%s %s has labels %v", o.Kind, o.Name, o.Labels)
+			}
+		}
+	}
+	if labelled != 4 {
+		t.Errorf("%d objects are for the operator", labelled)
 	}
 }
 
@@ -182,13 +234,72 @@ func TestDashboardHasMetrics(t *testing.T) {
 	}
 }
 
+// A mistake in an object is seen by every node: what alerts about objects of the
+// cluster, or its API server's word, is no alert a node.
+func TestOneMistakeIsOneAlert(t *testing.T) {
+	of := map[string]string{"gridmesh_problems": "max(", "gridmesh_feed_held_total": "count by (watch) ("}
+	for _, g := range find(t, decode(t, read(t, "deploy/monitoring/rules.yaml")), "PrometheusRule", "gridmesh").Spec.Groups {
+		for _, r := range g.Rules {
+			for metric, aggregated := range of {
+				if !strings.Contains(r.Expr, metric) {
+					continue
+				}
+				delete(of, metric)
+				if !strings.HasPrefix(r.Expr, aggregated) || strings.Contains(r.Annotations["summary"], "$labels.node") {
+					t.Errorf("%s fires once a node: %s: %s", r.Alert, r.Expr, r.Annotations["summary"])
+				}
+			}
+		}
+	}
+	if len(of) > 0 {
+		t.Errorf("no alert asks for %v", of)
+	}
+}
+
+// Every job that alerts name is one that a monitor of the component makes, and
+// one without targets is an alert itself.
+func TestJobsAreScraped(t *testing.T) {
+	jobs, missed := map[string]bool{}, ""
+	for _, o := range decode(t, read(t, "deploy/monitoring/monitors.yaml")) {
+		switch o.Kind {
+		case "PodMonitor":
+			jobs[o.Namespace+"/"+o.Name] = true
+		case "Service":
+			jobs[o.Name] = true // that of a ServiceMonitor
+		}
+	}
+	for _, g := range find(t, decode(t, read(t, "deploy/monitoring/rules.yaml")), "PrometheusRule", "gridmesh").Spec.Groups {
+		for _, r := range g.Rules {
+			if r.Alert == "GridmeshNotScraped" {
+				missed = r.Expr
+			}
+			for _, m := range regexp.MustCompile(`job="([^"]+)"`).FindAllStringSubmatch(r.Expr, -1) {
+				if !jobs[m[1]] {
+					t.Errorf("%s asks for the job %s, which nothing makes", r.Alert, m[1])
+				}
+			}
+		}
+	}
+	for job := range jobs {
+		if !strings.Contains(missed, `absent(up{job="`+job+`"})`) {
+			t.Errorf("nothing is said where %s has no targets", job)
+		}
+		if text := section(t, "docs/alerts.md", "Prometheus without its operator"); !strings.Contains(text, "job_name: "+job+"\n") {
+			t.Errorf("docs/alerts.md has no scrape_config of the job %s", job)
+		}
+	}
+	if len(jobs) != 3 {
+		t.Errorf("the monitors make %v", jobs)
+	}
+}
+
 // words of PromQL that the expressions here may use.
-var words = strings.Fields("by sum max min count rate increase time vector or and histogram_quantile")
+var words = strings.Fields("absent by sum max min count on rate increase time unless vector or and histogram_quantile")
 
 var (
 	quotedText = regexp.MustCompile(`"[^"]*"`)
 	matchers   = regexp.MustCompile(`\{([a-z_]+(=|!=|=~|!~)"",?)*\}`)
-	labelList  = regexp.MustCompile(`\bby \([a-z_]+(, [a-z_]+)*\)`)
+	labelList  = regexp.MustCompile(`\b(by|on) \([a-z_]+(, [a-z_]+)*\)`)
 	window     = regexp.MustCompile(`\[\d+[smhd]\]`)
 	identifier = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*`)
 	arithmetic = regexp.MustCompile(`^[\s()\d.,*/+<>=!-]*$`)

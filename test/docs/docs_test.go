@@ -72,7 +72,7 @@ var foreign = []string{
 	"--disable-hot-restart", "--concurrency", "--cleanup", // envoy, kube-proxy
 	"--drain-time-s",
 	"--cascade", "--ignore-daemonsets", "--delete-emptydir-data", "--overwrite", "--patch-file", "--field-selector", "--for", "--timeout",
-	"--tail", "--attach", "--profile", "--image", "--all", "--minify", "--validate", // kubectl
+	"--tail", "--attach", "--profile", "--image", "--all", "--minify", "--validate", "--restart", "--rm", "--overrides", // kubectl
 	"--service-cluster-ip-range", "--cluster-cidr", // the control plane's
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -26,8 +27,9 @@ type object struct {
 		Template corev1.PodTemplateSpec `json:"template"`
 		Groups   []ruleGroup            `json:"groups"`
 	} `json:"spec"`
-	Rules []rbacv1.PolicyRule `json:"rules"`
-	Data  map[string]string   `json:"data"`
+	Rules    []rbacv1.PolicyRule `json:"rules"`
+	Subjects []rbacv1.Subject    `json:"subjects"`
+	Data     map[string]string   `json:"data"`
 }
 
 type ruleGroup struct {
@@ -102,6 +104,41 @@ func find(t *testing.T, list []object, kind, name string) *object {
 	}
 	t.Fatalf("there is no %s %s", kind, name)
 	return nil
+}
+
+// The kustomization of the page builds, and what it says of the cluster reaches
+// all that the Corefile asks its environment for; so does deploy/ without it.
+func TestCorefileIsPatched(t *testing.T) {
+	m := regexp.MustCompile("(?s)kustomization.yaml <<'EOF'\n(.*?)EOF\n").FindStringSubmatch(read(t, "docs/install.md"))
+	if m == nil {
+		t.Fatal("docs/install.md has no kustomization")
+	}
+	mine := map[string]string{"CLUSTER_DNS": "10.43.0.10", "POD_CIDR": "10.42.0.0/16", "POD_CIDR_2": "fd00:42::/56"}
+	text := m[1]
+	for name, value := range mine {
+		text = regexp.MustCompile(`(name: `+name+`, value:) [^}]+`).ReplaceAllString(text, `${1} "`+value+`"`)
+	}
+	for what, objects := range map[string][]object{"deploy/": overlay(t, kustomization), "docs/install.md": overlay(t, text)} {
+		env := map[string]string{}
+		for _, e := range find(t, objects, "DaemonSet", "gridmesh-dns").Spec.Template.Spec.Containers[0].Env {
+			env[e.Name] = e.Value
+		}
+		corefile := find(t, objects, "ConfigMap", "gridmesh-dns").Data["Corefile"]
+		asked := regexp.MustCompile(`\{\$(\w+)\}`).FindAllStringSubmatch(corefile, -1)
+		if len(asked) != 4 || strings.Contains(corefile, "10.") {
+			t.Errorf("%s: the Corefile asks for %v, and has addresses of a cluster: %t", what, asked, strings.Contains(corefile, "10."))
+		}
+		for _, a := range asked {
+			if value := env[a[1]]; value == "" || strings.ContainsAny(value, ", ") {
+				t.Errorf("%s: the Corefile asks for %s, which is %q", what, a[1], value)
+			}
+		}
+		for name, value := range mine {
+			if what != "deploy/" && env[name] != value {
+				t.Errorf("%s: %s is %q, not %s", what, name, env[name], value)
+			}
+		}
+	}
 }
 
 const kustomization = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [../deploy]\n"

@@ -92,6 +92,7 @@ func TestDeployedByManifests(t *testing.T) {
 		}
 	}
 	load.NoneFailed(t, "agent updated", dials.Stop())
+	mayFindTargets(t)
 	for _, name := range nodes {
 		scraped(t, c.Nodes[name])
 	}
@@ -115,6 +116,21 @@ func watched(t *testing.T) (dir string) {
 	must(t, os.Mkdir(dir+"/mine", 0o755))
 	must(t, os.WriteFile(dir+"/mine/kustomization.yaml", []byte("resources: [../deploy]\ncomponents: [../deploy/monitoring]\n"), 0o600))
 	return dir + "/mine"
+}
+
+// mayFindTargets: the account of a stock kube-prometheus, which may list nothing
+// outside of three namespaces, finds what it is to scrape, and no more.
+func mayFindTargets(t *testing.T) {
+	t.Helper()
+	const account = "--as=system:serviceaccount:monitoring:prometheus-k8s"
+	for _, what := range []string{"pods", "services", "endpoints", "endpointslices.discovery.k8s.io"} {
+		if out, err := c.Kubectl("auth", "can-i", "watch", what, "-n", "gridmesh", account); err != nil {
+			t.Errorf("Prometheus may not watch %s: %s", what, out)
+		}
+		if out, err := c.Kubectl("auth", "can-i", "watch", what, "-n", "default", account); err == nil {
+			t.Errorf("Prometheus may watch %s of others: %s", what, out)
+		}
+	}
 }
 
 // scraped: Prometheus reaches what alerts ask for at the node's address.

@@ -34,9 +34,10 @@ func (e *Node) corefile(upstream string) (string, error) {
 	}
 	text := m.Data["Corefile"]
 	for old, now := range map[string]string{
-		"services on\n":            fmt.Sprintf("services on\n node %s\n source unix://%s/feed.sock\n", e.Name, e.Dir),
-		"/var/lib/gridmesh/dns.v1": cmp.Or(e.DNSDir, e.Dir) + "/" + DNSState,
-		"forward . 10.96.0.10 ":    "forward . " + upstream + " ",
+		"services on\n":             fmt.Sprintf("services on\n node %s\n source unix://%s/feed.sock\n", e.Name, e.Dir),
+		"/var/lib/gridmesh/dns.v1":  cmp.Or(e.DNSDir, e.Dir) + "/" + DNSState,
+		"{$CLUSTER_DNS}":            upstream,
+		"{$POD_CIDR} {$POD_CIDR_2}": "10.244.0.0/16 fd00:244::/32",
 	} {
 		if strings.Count(text, old) != 1 {
 			return "", fmt.Errorf("the Corefile of deploy/dns.yaml has %q %d times, not once", old, strings.Count(text, old))
