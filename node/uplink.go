@@ -48,7 +48,7 @@ func newUplink(stateDir string, now time.Time) (u uplink, onDisk note) {
 	u = uplink{started: now, lastContact: now, book: notebook{stateDir, bootID()}}
 	before, there := u.book.outage()
 	at, boot := u.book.contact()
-	u.known = newest(now, at, before.Heard)
+	u.known = newest(now, at, before.LastContact)
 	if there {
 		u.away, u.recorded, u.before, u.since, u.lastContact = true, !before.Stale, before, before.Since, time.Time{} // any sign of life ends it
 		u.trusted = u.recorded
