@@ -62,6 +62,11 @@ func (s *session) after(err error) error {
 // Flush sends what was collected, as one transaction.
 func (s *session) Flush() error { return s.after(s.Conn.Flush()) }
 
+// AddSet collects.
+func (s *session) AddSet(set *nftables.Set, list []nftables.SetElement) error {
+	return s.after(s.Conn.AddSet(set, list))
+}
+
 // SetAddElements collects.
 func (s *session) SetAddElements(set *nftables.Set, list []nftables.SetElement) error {
 	return s.after(s.Conn.SetAddElements(set, list))
