@@ -188,6 +188,14 @@ func (c *Clients) write(over []netip.Addr) error {
 	if err != nil {
 		return err
 	}
+	if err := c.flush(conn, over); err != nil {
+		return err
+	}
+	return c.wroteFrom(conn, before, over)
+}
+
+// flush is the transaction of write.
+func (c *Clients) flush(conn *session, over []netip.Addr) error {
 	for _, f := range rules.Families {
 		conn.FlushSet(c.sets[f])
 		var list []nftables.SetElement
@@ -204,6 +212,15 @@ func (c *Clients) write(over []netip.Addr) error {
 	}
 	if err := conn.Flush(); err != nil {
 		return fmt.Errorf("write the clients that are over their share: %w", err)
+	}
+	return nil
+}
+
+// wroteFrom notes the transaction that came after a generation. One that refuses
+// nobody may have been none, and what came somebody else's.
+func (c *Clients) wroteFrom(conn *session, before uint32, over []netip.Addr) error {
+	if len(over) == 0 {
+		return nil
 	}
 	after, err := conn.generation()
 	if err != nil {

@@ -107,7 +107,7 @@ func (t *table) lay(cfg plan.Config, begin bySet, keep bool) (left bySet, err er
 		return nil, err
 	}
 	t.gen = 0 // others may have written since it was asked for
-	return left, t.flush("", true)
+	return left, t.flush(rules.Layout)
 }
 
 // begin adds to the transaction which sources are kept, and the elements of a

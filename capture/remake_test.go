@@ -96,8 +96,10 @@ func TestTableOfAnotherShapeIsRemade(t *testing.T) {
 			chain := &nftables.Chain{Table: table, Name: rules.GuardForward}
 			conn.FlushChain(chain)
 			conn.DelChain(chain)
-			conn.AddChain(&nftables.Chain{Table: table, Name: rules.GuardForward, Type: nftables.ChainTypeFilter,
-				Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityRaw})
+			conn.AddChain(&nftables.Chain{
+				Table: table, Name: rules.GuardForward, Type: nftables.ChainTypeFilter,
+				Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityRaw,
+			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

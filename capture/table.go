@@ -73,7 +73,7 @@ func (t *table) setBridges(list []rules.PodBridge) error {
 			return fmt.Errorf("set %s: %w", rules.Bridges, err)
 		}
 	}
-	return t.flush(rules.Bridges, len(list) > 0)
+	return t.flush(rules.Bridges)
 }
 
 // addRules fills empty chains.
@@ -201,7 +201,7 @@ func (t *table) write(do func(*nftables.Set, []nftables.SetElement) error, eleme
 				return fmt.Errorf("set %s: %w", name, err)
 			}
 			if inTransaction += len(part); inTransaction >= perTransaction {
-				if err := t.flush(name, true); err != nil {
+				if err := t.flush(name); err != nil {
 					return err
 				}
 				inTransaction = 0
@@ -211,18 +211,24 @@ func (t *table) write(do func(*nftables.Set, []nftables.SetElement) error, eleme
 	if inTransaction == 0 {
 		return nil
 	}
-	return t.flush("", true)
+	return t.flush("elements")
 }
 
-// flush ends a transaction. One that changes something is the next generation;
-// of one that may turn out to be empty that is not known.
-func (t *table) flush(name string, changes bool) error {
+// flush ends a transaction and makes it the next generation for sure. Without
+// the stamp one that finds all as it should be would be none, and what somebody
+// else wrote meanwhile would be taken for it.
+func (t *table) flush(name string) error {
 	known := t.beside.after(t.gen)
 	t.gen = 0
-	if err := t.conn.Flush(); err != nil {
-		return fmt.Errorf("write set %s: %w", name, err)
+	stamp := t.sets[rules.Layout]
+	t.conn.FlushSet(stamp)
+	if err := t.conn.SetAddElements(stamp, []nftables.SetElement{{Key: []byte{0, 1}}}); err != nil {
+		return fmt.Errorf("set %s: %w", rules.Layout, err)
 	}
-	if changes && known != 0 {
+	if err := t.conn.Flush(); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	if known != 0 {
 		t.gen = nextGeneration(known)
 	}
 	return nil
@@ -230,18 +236,16 @@ func (t *table) flush(name string, changes bool) error {
 
 // replace swaps the content of an interval set of both families at once.
 func (t *table) replace(set rules.SetName, elements bySet) error {
-	changes := false
 	for _, f := range rules.Families {
 		name := set.For(f)
 		t.conn.FlushSet(t.sets[name])
 		if len(elements[name]) > 0 {
-			changes = true
 			if err := t.conn.SetAddElements(t.sets[name], elements[name]); err != nil {
 				return fmt.Errorf("set %s: %w", name, err)
 			}
 		}
 	}
-	return t.flush(string(set), changes)
+	return t.flush(string(set))
 }
 
 func (t *table) remove() error {
