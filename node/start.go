@@ -157,8 +157,8 @@ func (a *Agent) guard(pods []netip.Prefix, st *source.State) error {
 	if err := a.parts.Capture.Install(list); err != nil {
 		return err
 	}
-	a.tune()
 	a.log.Info("guard in force", obs.KeyCIDRs, list, obs.KeyPods, a.parts.Capture.Pods())
+	a.tune() // which a disk may keep waiting
 	return nil
 }
 
