@@ -51,7 +51,7 @@ type Host struct {
 }
 
 func (h Host) sysctls() sysctls {
-	return sysctls{dir: filepath.Join(h.StateDir, "sysctl"), root: h.ProcSys}
+	return newSysctls(filepath.Join(h.StateDir, "sysctl"), h.ProcSys)
 }
 
 // New prepares a capture; nothing is written yet.
