@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/obs"
@@ -90,16 +91,58 @@ func (d *stateDir) others() bool {
 	return errors.Is(d.faults[keptLock], ErrUnfit)
 }
 
+// soon asks a disk, which may hang, and waits no longer than diskPatience:
+// errStalled. What comes later goes to late.
+func soon[T any](ask func() (T, error), late func(T, error)) (T, error) {
+	type answer struct {
+		is  T
+		err error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		is, err := ask()
+		answered <- answer{is, err}
+	}()
+	patience := time.NewTimer(diskPatience)
+	defer patience.Stop()
+	select {
+	case got := <-answered:
+		return got.is, got.err
+	case <-patience.C:
+		go func() {
+			got := <-answered
+			late(got.is, got.err)
+		}()
+		var none T
+		return none, errStalled
+	}
+}
+
 // lockDir locks the state directory. A disk that takes no lock keeps no node
 // from its guard, where the lock of the network keeps a second agent away: a
 // disk that is full or broken is when a node is most likely to start again.
 func (a *Agent) lockDir() error {
-	unlock, err := Lock(a.cfg.StateDir)
+	lock := a.dir.lock
+	if lock == nil {
+		lock = Lock
+	}
+	a.dir.trying = true // nobody else runs yet
+	known := make(chan struct{})
+	unlock, err := soon(func() (func(), error) { return lock(a.cfg.StateDir) }, func(unlock func(), err error) {
+		<-known // that it is late
+		if !a.dir.got(unlock) {
+			a.took(keptLock, err)
+		}
+	})
+	defer close(known)
+	if !errors.Is(err, errStalled) {
+		a.dir.got(unlock)
+	}
 	switch {
 	case err == nil:
-		a.dir.release = unlock // nobody else runs yet
 		return nil
 	case errors.Is(err, ErrUnfit) || a.parts.LockNetwork == nil:
+		a.dir.unlock() // also what comes late
 		return err
 	}
 	a.log.Error("the state directory takes no lock; that of the network keeps other agents away", obs.KeyErr, err)

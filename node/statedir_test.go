@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -81,4 +82,41 @@ func TestAStateDirectoryOfAnotherAgent(t *testing.T) {
 			t.Errorf("afterwards: %q, a state: %v", got, r.exists("state"))
 		}
 	})
+}
+
+// A disk that hangs at the start keeps no node from its guard for long, and has
+// the lock when it is back.
+func TestALockThatHangsAtTheStart(t *testing.T) {
+	for name, network := range map[string]func() (func(), error){"behind the lock of the network": func() (func(), error) { return func() {}, nil }, "alone": nil} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				p := r.parts()
+				p.LockNetwork = network
+				a, err := New(r.cfg, p)
+				must(t, err)
+				disk := make(chan struct{})
+				var unlocked atomic.Int64
+				a.dir.lock = func(string) (func(), error) {
+					<-disk
+					return func() { unlocked.Add(1) }, nil
+				}
+				began := time.Now()
+				if err := a.lockDir(); (err == nil) != (network != nil) || time.Since(began) != diskPatience {
+					t.Errorf("%v after %s", err, time.Since(began))
+				}
+				close(disk)
+				synctest.Wait()
+				if network != nil {
+					if list := a.status().Findings; len(list) > 0 || unlocked.Load() != 0 {
+						t.Errorf("the disk is back: %v, unlocked %d times", list, unlocked.Load())
+					}
+					a.dir.unlock()
+				}
+				if n := unlocked.Load(); n != 1 {
+					t.Errorf("unlocked %d times", n)
+				}
+			})
+		})
+	}
 }
