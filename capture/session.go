@@ -16,8 +16,8 @@ const netlinkBuffer = 4 << 20
 // 50 ms. After an error nobody knows which answers are still to come, and
 // which commands are still to be sent: then both are left for new ones.
 //
-// What reads or writes of nftables.Conn has its twin here; the rest collects
-// commands.
+// What of nftables.Conn may fail and is used here has its twin; the rest
+// collects commands.
 type session struct {
 	*nftables.Conn
 	raw *nl.Conn // for questions that the library does not know; nil until asked
@@ -80,6 +80,12 @@ func (s *session) SetDeleteElements(set *nftables.Set, list []nftables.SetElemen
 // ListTablesOfFamily reads.
 func (s *session) ListTablesOfFamily(f nftables.TableFamily) ([]*nftables.Table, error) {
 	list, err := s.Conn.ListTablesOfFamily(f)
+	return list, s.after(err)
+}
+
+// ListChains reads.
+func (s *session) ListChains() ([]*nftables.Chain, error) {
+	list, err := s.Conn.ListChains()
 	return list, s.after(err)
 }
 
