@@ -134,7 +134,10 @@ func (c *Capture) adopt(list []rules.PodBridge) error {
 		return err
 	}
 	c.bridges = list
-	_, c.unsaid = c.bridgeSysctls(list)
+	_, err = c.bridgeSysctls(list)
+	if err != nil && (c.unsaid == nil || !strings.Contains(c.unsaid.Error(), err.Error())) { // beside what is still to be said
+		c.unsaid = errors.Join(c.unsaid, err)
+	}
 	return nil
 }
 

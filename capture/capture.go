@@ -51,7 +51,7 @@ type Host struct {
 }
 
 func (h Host) sysctls() sysctls {
-	return sysctls{dir: filepath.Join(h.StateDir, "sysctl"), root: h.ProcSys}
+	return newSysctls(filepath.Join(h.StateDir, "sysctl"), h.ProcSys)
 }
 
 // New prepares a capture; nothing is written yet.
@@ -69,7 +69,8 @@ func New(cfg plan.Config, host Host) (*Capture, error) {
 // Install puts the rules, the routes and the guard over the given ranges in
 // place. Elements of a run before stay in force until the first Extend; where
 // the ranges of pods are not known yet all of its rules do, until SetPodCIDRs
-// or the next Repair, for they may tell pods from others.
+// or the next Repair, for they may tell pods from others. Where the table that
+// is there takes no guard, it is made anew at once.
 //
 // Where it fails on a node that had no rules, it leaves none.
 func (c *Capture) Install(guard []netip.Prefix) (err error) {
@@ -78,11 +79,16 @@ func (c *Capture) Install(guard []netip.Prefix) (err error) {
 	}
 	c.known = plan.Disjoint(guard)
 	c.tellGuard()
-	if c.found && len(c.cfg.PodCIDRs) == 0 {
+	wait := c.found && len(c.cfg.PodCIDRs) == 0
+	if wait {
 		c.outdated = true
-		_, guarded := c.table.addGuard(c.known)
-		err = errors.Join(guarded, c.installRoutes())
-	} else {
+		if _, err = c.table.addGuard(c.known); err == nil {
+			err = c.installRoutes()
+		} else {
+			wait = false // a table that takes no guard is not worth it
+		}
+	}
+	if !wait {
 		err = c.install()
 	}
 	c.installed = err == nil

@@ -291,6 +291,8 @@ func TestSysctlsThatCannotBeRemembered(t *testing.T) {
 	if err := c.Install(config().ServiceCIDRs); err != nil || len(elements(t)["guard4"]) == 0 {
 		t.Errorf("installed beside a bridge: %v, guard %v", err, elements(t)["guard4"])
 	}
+	must(t, os.WriteFile("/proc/sys/net/ipv4/conf/cni0/send_redirects", []byte("0"), 0o644))
+	must(t, c.SetPodCIDRs(podCIDRs[:1])) // and nothing is wrong with the bridges any more
 	if _, err := c.RefreshBridges(); err == nil || !strings.Contains(err.Error(), "cleanup will not set") {
 		t.Errorf("a value was forgotten in silence: %v", err)
 	}

@@ -58,6 +58,11 @@ type Clients struct {
 	failed  bool      // the last look did, and that was said
 	seen    uint64    // what the rule has counted, when it was last asked
 
+	destroy    func(*nl.Conn, socket) error
+	unclosed   error     // of the last look: a connection of a client that is gone
+	closed     int       // of those, since the log was told
+	toldClosed time.Time // that some were closed
+
 	over    atomic.Int64
 	refused atomic.Uint64
 }
@@ -66,7 +71,7 @@ type Clients struct {
 // each as most says at the moment; 0 is no bound.
 func NewClients(c *Capture, most func() int, log *slog.Logger) *Clients {
 	t := &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}
-	clients := &Clients{cfg: c.cfg, guard: &c.guarded, wrote: &c.table.beside, most: most, log: log, table: t, sets: map[rules.Family]*nftables.Set{}}
+	clients := &Clients{cfg: c.cfg, guard: &c.guarded, wrote: &c.table.beside, most: most, log: log, destroy: destroy, table: t, sets: map[rules.Family]*nftables.Set{}}
 	for _, f := range rules.Families {
 		for _, s := range rules.Inet(c.cfg).Sets {
 			if s.Name == rules.Over.For(f) {
@@ -115,9 +120,9 @@ func (c *Clients) Run(ctx context.Context) error {
 
 // look counts where anybody may be over, and refuses who is.
 func (c *Clients) look(now time.Time) error {
+	c.unclosed = nil
 	most, were := c.most(), c.share.Any()
 	if !were && (most == 0 || !crowded(most)) {
-		c.silence.Forget()
 		return nil
 	}
 	var held map[netip.Addr]int
@@ -135,14 +140,14 @@ func (c *Clients) look(now time.Time) error {
 	}
 	changed := int64(len(over)) != c.over.Swap(int64(len(over))) || len(fresh) > 0
 	if !changed && (len(over) == 0 || now.Sub(c.when) < overRefresh) {
-		return nil
+		return c.unclosed
 	}
 	if err := c.write(over); err != nil {
 		c.when = time.Time{} // the next look writes
 		return err
 	}
 	c.when = now
-	return c.ask()
+	return errors.Join(c.ask(), c.unclosed)
 }
 
 // held counts the connections that Envoy has with each client that is there.
@@ -166,11 +171,8 @@ func (c *Clients) held(now time.Time) (map[netip.Addr]int, error) {
 		taken := !s.bound && plan.Within(guard, s.local.Addr()) || c.cfg.KeepBridgeNetfilter && redirectPort(c.cfg, s.local.Port())
 		return !s.held || !taken
 	})
-	if all, err = c.closeDead(conn, all, now); err != nil {
-		return nil, err
-	}
 	held := map[netip.Addr]int{}
-	for _, s := range all {
+	for _, s := range c.closeDead(conn, all, now) {
 		held[s.peer.Addr()]++
 	}
 	return held, nil
@@ -188,6 +190,14 @@ func (c *Clients) write(over []netip.Addr) error {
 	if err != nil {
 		return err
 	}
+	if err := c.flush(conn, over); err != nil {
+		return err
+	}
+	return c.wroteFrom(conn, before, over)
+}
+
+// flush is the transaction of write.
+func (c *Clients) flush(conn *session, over []netip.Addr) error {
 	for _, f := range rules.Families {
 		conn.FlushSet(c.sets[f])
 		var list []nftables.SetElement
@@ -204,6 +214,15 @@ func (c *Clients) write(over []netip.Addr) error {
 	}
 	if err := conn.Flush(); err != nil {
 		return fmt.Errorf("write the clients that are over their share: %w", err)
+	}
+	return nil
+}
+
+// wroteFrom notes the transaction that came after a generation. One that refuses
+// nobody may have been none, and what came somebody else's.
+func (c *Clients) wroteFrom(conn *session, before uint32, over []netip.Addr) error {
+	if len(over) == 0 {
+		return nil
 	}
 	after, err := conn.generation()
 	if err != nil {

@@ -31,8 +31,11 @@ func (s *socket) unanswered() bool {
 
 // closeDead ends the connections of clients that are gone, and returns the
 // others: with data on its way to it the kernel would wait a quarter of an hour
-// for such a client, and nobody asks for a sign of life meanwhile.
-func (c *Clients) closeDead(conn *nl.Conn, open []socket, now time.Time) ([]socket, error) {
+// for such a client, and nobody asks for a sign of life meanwhile. One that does
+// not close counts on, and is left in c.unclosed: it keeps nobody from being
+// counted.
+func (c *Clients) closeDead(conn *nl.Conn, open []socket, now time.Time) []socket {
+	defer c.sayClosed(now)
 	var waiting []socketID
 	for _, s := range open {
 		if s.unanswered() {
@@ -44,7 +47,7 @@ func (c *Clients) closeDead(conn *nl.Conn, open []socket, now time.Time) ([]sock
 		dead[id] = true
 	}
 	if len(dead) == 0 {
-		return open, nil
+		return open
 	}
 	left := make([]socket, 0, len(open))
 	for _, s := range open {
@@ -52,15 +55,23 @@ func (c *Clients) closeDead(conn *nl.Conn, open []socket, now time.Time) ([]sock
 			left = append(left, s)
 			continue
 		}
-		switch err := destroy(conn, s); {
+		switch err := c.destroy(conn, s); {
+		case err == nil, errors.Is(err, unix.ENOENT), errors.Is(err, unix.ESTALE): // closed meanwhile
+			c.closed++
+			continue
 		case errors.Is(err, unix.EOPNOTSUPP): // no CONFIG_INET_DIAG_DESTROY: the kernel has to find out
-			left = append(left, s)
-		case err != nil && !errors.Is(err, unix.ENOENT):
-			return nil, fmt.Errorf("close the connection of %s, which does not answer: %w", s.peer, err)
+		case c.unclosed == nil: // one stands for all
+			c.unclosed = fmt.Errorf("close the connection of %s, which does not answer: %w", s.peer, err)
 		}
+		left = append(left, s)
 	}
-	if closed := len(open) - len(left); closed > 0 {
-		c.log.Info("closed connections of clients that did not answer any more", obs.KeyConnections, closed)
+	return left
+}
+
+// sayClosed tells how many connections were closed since it said so last.
+func (c *Clients) sayClosed(now time.Time) {
+	if c.closed > 0 && now.Sub(c.toldClosed) >= sayEvery {
+		c.log.Info("closed connections of clients that did not answer any more", obs.KeyConnections, c.closed)
+		c.closed, c.toldClosed = 0, now
 	}
-	return left, nil
 }

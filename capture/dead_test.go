@@ -1,14 +1,17 @@
 package capture
 
 import (
+	"bytes"
 	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	nl "github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -53,11 +56,11 @@ func TestClientsThatAreGone(t *testing.T) {
 		must(t, err)
 		return list[netip.MustParseAddr("10.244.0.5")]
 	}
-	for deadline := time.Now().Add(2 * time.Minute); held() == 1; now = now.Add(clientSilence) {
+	for deadline := time.Now().Add(2 * time.Minute); held() == 1; now = now.Add(2 * time.Second) {
 		if time.Now().After(deadline) {
 			t.Fatal("a client that is gone holds its connection")
 		}
-		time.Sleep(50 * time.Millisecond) // the kernel asks three times
+		time.Sleep(20 * time.Millisecond) // the kernel asks three times
 	}
 	must(t, gone.SetReadDeadline(time.Now().Add(time.Minute)))
 	if _, err := gone.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNABORTED) {
@@ -115,4 +118,39 @@ func fill(t *testing.T, conn net.Conn) {
 func isTimeout(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// A connection that the kernel does not close counts on and keeps nobody from
+// being counted; one that is gone meanwhile does not. The log is told now and then.
+func TestConnectionsThatDoNotClose(t *testing.T) {
+	open := make([]socket, 4)
+	for i := range open {
+		open[i] = socket{timer: timerResend, retries: unansweredFrom, id: socketID{byte(i)}}
+	}
+	open[3].retries = 0
+	var log bytes.Buffer
+	clients := &Clients{log: slog.New(slog.NewTextHandler(&log, nil)), destroy: func(_ *nl.Conn, s socket) error {
+		return []error{unix.EPERM, unix.ESTALE, nil}[s.id[0]]
+	}}
+	now := time.Now()
+	for end := now.Add(clientSilence); now.Before(end); now = now.Add(time.Second) {
+		if left := clients.closeDead(nil, open, now); len(left) != len(open) || clients.unclosed != nil {
+			t.Fatalf("too early: %v, %v", left, clients.unclosed)
+		}
+	}
+	for range 30 {
+		left := clients.closeDead(nil, open, now)
+		if len(left) != 2 || left[0].id != open[0].id || left[1].id != open[3].id || !errors.Is(clients.unclosed, unix.EPERM) {
+			t.Errorf("left %v, %v", left, clients.unclosed)
+		}
+		now = now.Add(time.Second)
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 {
+		t.Errorf("%d lines in half a minute:\n%s", n, log.String())
+	}
+	now = now.Add(sayEvery / 2)
+	clients.closeDead(nil, nil, now)
+	if !strings.Contains(log.String(), "=58") {
+		t.Errorf("after a minute:\n%s", log.String())
+	}
 }

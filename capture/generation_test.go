@@ -1,8 +1,14 @@
 package capture
 
 import (
+	"log/slog"
 	"math"
+	"net/netip"
 	"testing"
+
+	"github.com/google/nftables"
+
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // Only what was written without anybody else in between is known for harmless.
@@ -32,5 +38,52 @@ func TestHarmlessTransactions(t *testing.T) {
 		if got := h.after(tc.gen); got != tc.want {
 			t.Errorf("%s: %d, want %d", name, got, tc.want)
 		}
+	}
+}
+
+// A write that has nothing to change is no transaction: what somebody else
+// wrote meanwhile is not taken for it.
+func TestForeignHandsBesideAWriteOfNothing(t *testing.T) {
+	both := topology.Frontend{Addr: netip.MustParseAddr("10.96.0.2"), Protocol: topology.TCP, Port: 80}
+	for name, write := range map[string]func(t *testing.T, c *Capture, k *cluster, foreign func()){
+		"clients": func(t *testing.T, c *Capture, _ *cluster, foreign func()) {
+			clients := NewClients(c, func() int { return 1 }, slog.New(slog.DiscardHandler))
+			conn, err := clients.nftables()
+			must(t, err)
+			defer conn.close()
+			before, err := conn.generation()
+			must(t, err)
+			must(t, clients.flush(conn, nil))
+			foreign()
+			must(t, clients.wroteFrom(conn, before, nil))
+		},
+		"elements that are there": func(t *testing.T, c *Capture, k *cluster, foreign func()) {
+			foreign() // one of which it adds itself
+			apply(t, c, k.serve("api", "10.96.0.2", "10.244.0.6").view(), false)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := started(t, config())
+			k := newCluster().serve("web", "10.96.0.1", "10.244.0.5")
+			apply(t, c, k.view(), false)
+			for again := true; again; { // until it knows that nobody wrote since
+				var err error
+				again, err = c.Repair()
+				must(t, err)
+			}
+			write(t, c, k, func() {
+				other, err := nftables.New()
+				must(t, err)
+				serve := c.table.sets["serve4"]
+				other.FlushSet(serve)
+				must(t, other.SetAddElements(serve, []nftables.SetElement{frontendElement(both)}))
+				other.FlushSet(c.table.sets["hairpin4"])
+				must(t, other.SetAddElements(c.table.sets["hairpin4"], []nftables.SetElement{hairpinElement(netip.MustParseAddr("10.244.0.6"))}))
+				must(t, other.Flush())
+			})
+			if repaired, err := c.Repair(); !repaired || err != nil || !serves(t, web) {
+				t.Errorf("repaired %v, %v: %v", repaired, err, elements(t))
+			}
+		})
 	}
 }

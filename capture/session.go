@@ -16,8 +16,8 @@ const netlinkBuffer = 4 << 20
 // 50 ms. After an error nobody knows which answers are still to come, and
 // which commands are still to be sent: then both are left for new ones.
 //
-// What reads or writes of nftables.Conn has its twin here; the rest collects
-// commands.
+// What of nftables.Conn may fail and is used here has its twin; the rest
+// collects commands.
 type session struct {
 	*nftables.Conn
 	raw *nl.Conn // for questions that the library does not know; nil until asked
@@ -62,6 +62,11 @@ func (s *session) after(err error) error {
 // Flush sends what was collected, as one transaction.
 func (s *session) Flush() error { return s.after(s.Conn.Flush()) }
 
+// AddSet collects.
+func (s *session) AddSet(set *nftables.Set, list []nftables.SetElement) error {
+	return s.after(s.Conn.AddSet(set, list))
+}
+
 // SetAddElements collects.
 func (s *session) SetAddElements(set *nftables.Set, list []nftables.SetElement) error {
 	return s.after(s.Conn.SetAddElements(set, list))
@@ -75,6 +80,12 @@ func (s *session) SetDeleteElements(set *nftables.Set, list []nftables.SetElemen
 // ListTablesOfFamily reads.
 func (s *session) ListTablesOfFamily(f nftables.TableFamily) ([]*nftables.Table, error) {
 	list, err := s.Conn.ListTablesOfFamily(f)
+	return list, s.after(err)
+}
+
+// ListChains reads.
+func (s *session) ListChains() ([]*nftables.Chain, error) {
+	list, err := s.Conn.ListChains()
 	return list, s.after(err)
 }
 

@@ -52,6 +52,13 @@ func TestSessionBeginsAnewAfterAnError(t *testing.T) {
 		must(t, s.Flush())
 		count(1)
 
+		s.AddTable(table("left behind"))
+		if err := s.AddSet(&nftables.Set{Table: table("kept"), Anonymous: true}, nil); err == nil {
+			t.Fatal("an anonymous set may change")
+		}
+		must(t, s.Flush())
+		count(1)
+
 		if _, err := s.ask(0xff, 0, nftables.TableFamilyINet, nil); err == nil {
 			t.Fatal("a message that is none has an answer")
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
 )
@@ -13,7 +14,23 @@ import (
 // sysctls remembers the values that were there before, so that Cleanup can
 // put them back. The record is a folder with a file a key: it is written
 // before the value is changed, and survives the agent.
-type sysctls struct{ dir, root string }
+//
+// A disk may hang: then the value is set after recordPatience, the record is
+// written when the disk is back, and other values meanwhile have none.
+type sysctls struct {
+	dir, root string
+	put       func(path string, data []byte) error
+	disk      chan struct{} // one slot: taken while a record is written
+}
+
+// recordPatience is how long a pod network waits for a record.
+const recordPatience = 2 * time.Second
+
+var errHangs = errors.New("the disk does not answer")
+
+func newSysctls(dir, root string) sysctls {
+	return sysctls{dir: dir, root: root, put: atomicfile.Write, disk: make(chan struct{}, 1)}
+}
 
 // zero sets a value to 0 and reports whether it was another. That it could not
 // be remembered is an error, but the value is set: pods need it.
@@ -39,8 +56,29 @@ func (s sysctls) zero(key string) (changed bool, err error) {
 	return true, forgotten
 }
 
-// remember records the value that was there before any of ours.
+// remember records the value that was there before any of ours, as long as the
+// disk takes it soon.
 func (s sysctls) remember(key string, value []byte) error {
+	select {
+	case s.disk <- struct{}{}:
+	default:
+		return errHangs // as it did for another record, which it still has to take
+	}
+	done := make(chan error, 1)
+	go func() {
+		err := s.record(key, value)
+		<-s.disk
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(recordPatience):
+		return errHangs
+	}
+}
+
+func (s sysctls) record(key string, value []byte) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
 	}
@@ -48,7 +86,7 @@ func (s sysctls) remember(key string, value []byte) error {
 	if _, err := os.Stat(record); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return atomicfile.Write(record, value)
+	return s.put(record, value)
 }
 
 // undo puts one value back, where it was changed.

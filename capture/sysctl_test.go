@@ -1,15 +1,17 @@
 package capture
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 )
 
 // fakeSysctls are files that stand for /proc/sys.
 func fakeSysctls(t *testing.T, values map[string]string) sysctls {
 	t.Helper()
-	s := sysctls{dir: filepath.Join(t.TempDir(), "record"), root: t.TempDir()}
+	s := newSysctls(filepath.Join(t.TempDir(), "record"), t.TempDir())
 	for key, value := range values {
 		must(t, os.MkdirAll(filepath.Dir(s.path(key)), 0o755))
 		must(t, os.WriteFile(s.path(key), []byte(value), 0o644))
@@ -86,4 +88,26 @@ func TestSysctlOfALinkThatIsGone(t *testing.T) {
 	must(t, err)
 	must(t, os.RemoveAll(filepath.Dir(s.path(key))))
 	must(t, s.restore())
+}
+
+// A disk that hangs keeps no value from being set, nor the node from what comes
+// after it; what it had to take is there when it is back.
+func TestDiskThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const first, second = "net.ipv4.tcp_early_demux", "net.ipv4.conf.cni0.send_redirects"
+		s := fakeSysctls(t, map[string]string{first: "1\n", second: "2\n"})
+		disk, put := make(chan struct{}), s.put
+		s.put = func(path string, data []byte) error { <-disk; return put(path, data) }
+		for _, key := range []string{first, second} {
+			if changed, err := s.zero(key); !changed || !errors.Is(err, errHangs) || s.value(t, key) != "0" {
+				t.Errorf("%s: changed %v, %v", key, changed, err)
+			}
+		}
+		close(disk)
+		synctest.Wait()
+		must(t, s.restore())
+		if a, b := s.value(t, first), s.value(t, second); a != "1\n" || b != "0" {
+			t.Errorf("put back: %q and %q; of the second nothing was noted", a, b)
+		}
+	})
 }

@@ -40,72 +40,6 @@ func newTable() (*table, error) {
 	return t, nil
 }
 
-// install puts the constant rules in place, in one transaction, and keeps the
-// elements that a table of the same layout holds already: an agent that
-// restarts takes nothing out of force. A new table begins with the elements
-// given, where a transaction holds them.
-func (t *table) install(cfg plan.Config, begin bySet) error {
-	keep, err := t.present()
-	if err != nil {
-		return err
-	}
-	t.conn.AddTable(t.nft)
-	if !keep {
-		t.conn.DelTable(t.nft)
-		t.conn.AddTable(t.nft)
-	}
-	// A set that is there already stays as it is.
-	want := rules.Inet(cfg)
-	for _, s := range want.Sets {
-		if err := t.conn.AddSet(t.sets[s.Name], nil); err != nil {
-			return fmt.Errorf("add set %s: %w", s.Name, err)
-		}
-	}
-	list := want.Chains
-	for i := range list {
-		t.conn.AddChain(newChain(t.nft, &list[i]))
-	}
-	if keep {
-		if err := t.clear(list); err != nil {
-			return err
-		}
-	}
-	addRules(t.conn, t.nft, list)
-	if err := t.begin(cfg, begin, keep); err != nil {
-		return err
-	}
-	t.gen = 0 // others may have written since it was asked for
-	if err := t.flush("", true); err != nil {
-		return fmt.Errorf("install nftables rules: %w", err)
-	}
-	t.text, err = remember(t.conn, t.nft.Family, list)
-	return err
-}
-
-// begin adds to the transaction which sources are kept, and the elements of a
-// new table.
-func (t *table) begin(cfg plan.Config, elements bySet, keep bool) error {
-	all := ranges(rules.Pods, cfg.PodCIDRs)
-	for _, name := range bothOf(rules.Pods) {
-		t.conn.FlushSet(t.sets[name])
-	}
-	total := 0
-	for _, list := range elements {
-		total += len(list)
-	}
-	if !keep && total <= perTransaction {
-		maps.Copy(all, elements)
-	}
-	for name, list := range all {
-		for part := range slices.Chunk(list, chunk) {
-			if err := t.conn.SetAddElements(t.sets[name], part); err != nil {
-				return fmt.Errorf("set %s: %w", name, err)
-			}
-		}
-	}
-	return nil
-}
-
 // clear empties every chain of the table and drops those that are no longer
 // in use: of another version, or of another choice of flags.
 func (t *table) clear(list []rules.Chain) error {
@@ -139,7 +73,7 @@ func (t *table) setBridges(list []rules.PodBridge) error {
 			return fmt.Errorf("set %s: %w", rules.Bridges, err)
 		}
 	}
-	return t.flush(rules.Bridges, len(list) > 0)
+	return t.flush(rules.Bridges)
 }
 
 // addRules fills empty chains.
@@ -267,7 +201,7 @@ func (t *table) write(do func(*nftables.Set, []nftables.SetElement) error, eleme
 				return fmt.Errorf("set %s: %w", name, err)
 			}
 			if inTransaction += len(part); inTransaction >= perTransaction {
-				if err := t.flush(name, true); err != nil {
+				if err := t.flush(name); err != nil {
 					return err
 				}
 				inTransaction = 0
@@ -277,18 +211,24 @@ func (t *table) write(do func(*nftables.Set, []nftables.SetElement) error, eleme
 	if inTransaction == 0 {
 		return nil
 	}
-	return t.flush("", true)
+	return t.flush("elements")
 }
 
-// flush ends a transaction. One that changes something is the next generation;
-// of one that may turn out to be empty that is not known.
-func (t *table) flush(name string, changes bool) error {
+// flush ends a transaction and makes it the next generation for sure. Without
+// the stamp one that finds all as it should be would be none, and what somebody
+// else wrote meanwhile would be taken for it.
+func (t *table) flush(name string) error {
 	known := t.beside.after(t.gen)
 	t.gen = 0
-	if err := t.conn.Flush(); err != nil {
-		return fmt.Errorf("write set %s: %w", name, err)
+	stamp := t.sets[rules.Layout]
+	t.conn.FlushSet(stamp)
+	if err := t.conn.SetAddElements(stamp, []nftables.SetElement{{Key: []byte{0, 1}}}); err != nil {
+		return fmt.Errorf("set %s: %w", rules.Layout, err)
 	}
-	if changes && known != 0 {
+	if err := t.conn.Flush(); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	if known != 0 {
 		t.gen = nextGeneration(known)
 	}
 	return nil
@@ -296,18 +236,16 @@ func (t *table) flush(name string, changes bool) error {
 
 // replace swaps the content of an interval set of both families at once.
 func (t *table) replace(set rules.SetName, elements bySet) error {
-	changes := false
 	for _, f := range rules.Families {
 		name := set.For(f)
 		t.conn.FlushSet(t.sets[name])
 		if len(elements[name]) > 0 {
-			changes = true
 			if err := t.conn.SetAddElements(t.sets[name], elements[name]); err != nil {
 				return fmt.Errorf("set %s: %w", name, err)
 			}
 		}
 	}
-	return t.flush(string(set), changes)
+	return t.flush(string(set))
 }
 
 func (t *table) remove() error {

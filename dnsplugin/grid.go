@@ -107,16 +107,17 @@ func (g *Grid) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (
 	result := g.fill(m, now.index, &req, zone)
 	if result == answer.NotFound {
 		reply, busy := g.askNext(ctx, &req)
+		if reply != nil {
+			result, busy = g.catchUp(m, now, &req, zone, reply)
+		}
 		switch {
-		case reply != nil:
-			if result = g.catchUp(m, now, &req, zone, reply); result == answer.NotFound {
-				g.known.set(qname, reply.Rcode == dns.RcodeSuccess)
-				requests.WithLabelValues(metrics.WithServer(ctx), "passed").Inc()
-				return dns.RcodeSuccess, w.WriteMsg(reply)
-			}
-		case busy, g.known.has(qname):
+		case busy, reply == nil && g.known.has(qname):
 			requests.WithLabelValues(metrics.WithServer(ctx), "failed").Inc()
 			return dns.RcodeServerFailure, nil
+		case reply != nil && result == answer.NotFound:
+			g.known.set(qname, reply.Rcode == dns.RcodeSuccess)
+			requests.WithLabelValues(metrics.WithServer(ctx), "passed").Inc()
+			return dns.RcodeSuccess, w.WriteMsg(reply)
 		}
 	}
 	if result == answer.Passed || result == answer.NXDomain && g.Fall.Through(qname) {

@@ -107,26 +107,29 @@ func (g *Grid) askNext(ctx context.Context, req *request.Request) (reply *dns.Ms
 // catchUp is for a Service that the next plugin knows and the data here does
 // not: it may be a grid's, just made, whose endpoints others do not tell apart
 // by unit. It waits for newer data, and answers from them where they have the
-// name. Where too many wait already nobody does: the reply is at hand.
-func (g *Grid) catchUp(m *dns.Msg, old *state, req *request.Request, zone string, reply *dns.Msg) answer.Result {
+// name.
+//
+// busy is that it could not wait, for too many do already: a client may have the
+// reply only where the name cannot be a grid's or others answered for it before.
+func (g *Grid) catchUp(m *dns.Msg, old *state, req *request.Request, zone string, reply *dns.Msg) (result answer.Result, busy bool) {
 	if len(reply.Answer) == 0 || !dns.IsSubDomain("svc."+zone, req.Name()) {
-		return answer.NotFound
+		return answer.NotFound, false
 	}
 	patience, client := catchUpTimeout, req.IP()
 	if may, _ := g.behind.enter(client); may {
 		defer g.behind.leave(client)
 	} else {
-		patience = 0
+		patience, busy = 0, reply.Answer[0].Header().Rrtype != dns.TypeCNAME && !g.known.has(req.Name())
 	}
 	for begin := time.Now(); ; time.Sleep(catchUpTimeout / 100) {
 		if now := g.now.Load(); now != old {
 			if result := g.fill(m, now.index, req, zone); result != answer.NotFound {
-				return result
+				return result, false
 			}
 			old = now
 		}
 		if time.Since(begin) >= patience {
-			return answer.NotFound
+			return answer.NotFound, busy
 		}
 	}
 }

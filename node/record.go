@@ -49,6 +49,9 @@ func (l *loop) record() {
 		}
 		return
 	}
+	if l.dir.others() {
+		return
+	}
 	if want := l.note(now, false); !want.at.Equal(r.onDisk.at) || want.phase != r.onDisk.phase || !want.contact.Equal(r.onDisk.contact) {
 		r.write(want)
 	}
@@ -123,6 +126,9 @@ func (l *loop) finishRecord(late <-chan time.Time) {
 		}
 	}
 	if l.recorder.writing && !wait() {
+		return
+	}
+	if l.dir.others() {
 		return
 	}
 	l.recorder.write(l.note(time.Now(), true))

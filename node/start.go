@@ -99,7 +99,7 @@ func (a *Agent) lockNetwork() (unlock func(), err error) {
 // start puts the guard in force. Nothing is asked that an API server may keep
 // waiting, but where the operator wants to refuse, and then behind the guard.
 func (a *Agent) start(ctx context.Context) (*loop, error) {
-	st, err := source.ReadState(a.cfg.statePath())
+	st, err := soon(func() (*source.State, error) { return source.ReadState(a.cfg.statePath()) }, func(*source.State, error) {})
 	if err != nil {
 		a.log.Error("starting without the last good state", obs.KeyErr, err)
 	}
@@ -157,8 +157,8 @@ func (a *Agent) guard(pods []netip.Prefix, st *source.State) error {
 	if err := a.parts.Capture.Install(list); err != nil {
 		return err
 	}
-	a.tune()
 	a.log.Info("guard in force", obs.KeyCIDRs, list, obs.KeyPods, a.parts.Capture.Pods())
+	a.tune() // which a disk may keep waiting
 	return nil
 }
 

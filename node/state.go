@@ -60,6 +60,10 @@ func (l *loop) waitForSource(ctx context.Context) bool {
 
 // save keeps what this node needs to serve again without a cloud.
 func (l *loop) save() {
+	if l.saver.pending && l.dir.others() {
+		l.saver.later()
+		return
+	}
 	if !l.saver.take() {
 		return
 	}
@@ -113,7 +117,7 @@ func (l *loop) finish() {
 
 // finishState reports false where that is too late.
 func (l *loop) finishState(late <-chan time.Time) bool {
-	for l.saver.writing || l.saver.pending {
+	for l.saver.writing || l.saver.pending && !l.dir.others() {
 		l.save()
 		select {
 		case w := <-l.saver.done:
@@ -182,6 +186,13 @@ func (s *saver) schedule() {
 		s.timer = time.NewTimer(wait)
 	} else {
 		s.timer.Reset(wait)
+	}
+}
+
+// later has the same asked again after a while.
+func (s *saver) later() {
+	if s.timer != nil {
+		s.timer.Reset(saveInterval)
 	}
 }
 

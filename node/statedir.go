@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/obs"
@@ -38,15 +39,82 @@ const (
 // stateDir is the lock of the state directory, and what the disk does not take.
 type stateDir struct {
 	mu      sync.Mutex
-	release func()           // nil while the lock is not had
-	faults  [keptKinds]error // nil where it is taken
+	lock    func(dir string) (unlock func(), err error) // nil for Lock
+	release func()                                      // nil while the lock is not had
+	trying  bool                                        // to take it, for as long as a disk may hang
+	ended   bool                                        // it is not to be taken any more
+	faults  [keptKinds]error                            // nil where it is taken
 }
 
 func (d *stateDir) unlock() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.ended = true
 	if d.release != nil {
 		d.release()
+		d.release = nil
+	}
+}
+
+// begin reports whether the lock is to be tried for, which the caller does then.
+func (d *stateDir) begin() (lock func(string) (func(), error), ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.faults[keptLock] == nil || d.trying || d.ended {
+		return nil, false
+	}
+	d.trying = true
+	if d.lock == nil {
+		return Lock, true
+	}
+	return d.lock, true
+}
+
+// got takes the lock, or lets go of it where it comes after the end.
+func (d *stateDir) got(unlock func()) (ended bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.trying = false
+	if d.ended && unlock != nil {
+		unlock()
+	} else {
+		d.release = unlock
+	}
+	return d.ended
+}
+
+// others reports whether the directory is another agent's, which took it while
+// this one had no lock: nothing may be written over what it keeps.
+func (d *stateDir) others() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return errors.Is(d.faults[keptLock], ErrUnfit)
+}
+
+// soon asks a disk, which may hang, and waits no longer than diskPatience:
+// errStalled. What comes later goes to late.
+func soon[T any](ask func() (T, error), late func(T, error)) (T, error) {
+	type answer struct {
+		is  T
+		err error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		is, err := ask()
+		answered <- answer{is, err}
+	}()
+	patience := time.NewTimer(diskPatience)
+	defer patience.Stop()
+	select {
+	case got := <-answered:
+		return got.is, got.err
+	case <-patience.C:
+		go func() {
+			got := <-answered
+			late(got.is, got.err)
+		}()
+		var none T
+		return none, errStalled
 	}
 }
 
@@ -54,12 +122,27 @@ func (d *stateDir) unlock() {
 // from its guard, where the lock of the network keeps a second agent away: a
 // disk that is full or broken is when a node is most likely to start again.
 func (a *Agent) lockDir() error {
-	unlock, err := Lock(a.cfg.StateDir)
+	lock := a.dir.lock
+	if lock == nil {
+		lock = Lock
+	}
+	a.dir.trying = true // nobody else runs yet
+	known := make(chan struct{})
+	unlock, err := soon(func() (func(), error) { return lock(a.cfg.StateDir) }, func(unlock func(), err error) {
+		<-known // that it is late
+		if !a.dir.got(unlock) {
+			a.took(keptLock, err)
+		}
+	})
+	defer close(known)
+	if !errors.Is(err, errStalled) {
+		a.dir.got(unlock)
+	}
 	switch {
 	case err == nil:
-		a.dir.release = unlock // nobody else runs yet
 		return nil
 	case errors.Is(err, ErrUnfit) || a.parts.LockNetwork == nil:
+		a.dir.unlock() // also what comes late
 		return err
 	}
 	a.log.Error("the state directory takes no lock; that of the network keeps other agents away", obs.KeyErr, err)
@@ -68,19 +151,18 @@ func (a *Agent) lockDir() error {
 }
 
 // lockDirLate takes the lock that a start did not get, as soon as the disk
-// takes it.
+// takes it. Nobody waits for it: a disk may hang.
 func (a *Agent) lockDirLate() {
-	a.dir.mu.Lock()
-	missing := a.dir.faults[keptLock] != nil
-	a.dir.mu.Unlock()
-	if !missing {
+	lock, ok := a.dir.begin()
+	if !ok {
 		return
 	}
-	unlock, err := Lock(a.cfg.StateDir)
-	a.dir.mu.Lock()
-	a.dir.release = unlock
-	a.dir.mu.Unlock()
-	a.took(keptLock, err)
+	go func() {
+		unlock, err := lock(a.cfg.StateDir)
+		if !a.dir.got(unlock) {
+			a.took(keptLock, err)
+		}
+	}()
 }
 
 // took notes whether the state directory took something, and makes a finding of
@@ -97,8 +179,7 @@ func (a *Agent) took(what kept, err error) {
 	var list []capture.Finding
 	for _, fault := range d.faults {
 		if fault != nil {
-			list = []capture.Finding{{Kind: stateUnkept, Text: fmt.Sprintf("--state-dir %s does not take what is to be kept (%s): this node serves, but its next start "+
-				"knows an older last good state or none; make room there, mount it writable, or give another directory", a.cfg.StateDir, cause(fault))}}
+			list = []capture.Finding{{Kind: stateUnkept, Text: a.unkept(fault)}}
 			break
 		}
 	}
@@ -106,6 +187,16 @@ func (a *Agent) took(what kept, err error) {
 		a.warn(eventFinding, f.Text)
 	}
 	a.found.count(a.metrics.findings)
+}
+
+// unkept says what is wrong with the state directory, and the cure.
+func (a *Agent) unkept(fault error) string {
+	if errors.Is(fault, ErrUnfit) {
+		return fmt.Sprintf("--state-dir %s is another gridmesh-agent's, which took it while the disk gave this one no lock: this node serves and keeps nothing there, so its "+
+			"next start knows none of its state; stop the other one, or give each a directory of its own", a.cfg.StateDir)
+	}
+	return fmt.Sprintf("--state-dir %s does not take what is to be kept (%s): this node serves, but its next start "+
+		"knows an older last good state or none; make room there, mount it writable, or give another directory", a.cfg.StateDir, cause(fault))
 }
 
 // cause is what the kernel says, without names of files that are others each

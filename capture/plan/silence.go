@@ -2,13 +2,25 @@ package plan
 
 import "time"
 
+// unjudged is for how long nobody may have judged: in a longer time a connection
+// may have been answered, and wait again.
+const unjudged = 5 * time.Second
+
 // Silence tells which connections wait for an answer for too long. The zero
 // value has seen none.
-type Silence[K comparable] struct{ since map[K]time.Time }
+type Silence[K comparable] struct {
+	since map[K]time.Time
+	last  time.Time // judgement
+}
 
 // Judge takes all that wait at a time, and returns those that did so in every
-// judgement of the last while. Who is not among them was answered.
+// judgement of the last while. Who is not among them was answered. After a time
+// in which nobody judged it begins anew.
 func (s *Silence[K]) Judge(waiting []K, now time.Time, while time.Duration) (dead []K) {
+	if now.Sub(s.last) > unjudged {
+		s.since = nil
+	}
+	s.last = now
 	next := make(map[K]time.Time, len(waiting))
 	for _, k := range waiting {
 		next[k] = now
@@ -22,6 +34,3 @@ func (s *Silence[K]) Judge(waiting []K, now time.Time, while time.Duration) (dea
 	s.since = next
 	return dead
 }
-
-// Forget begins anew, after a time in which nobody judged.
-func (s *Silence[K]) Forget() { s.since = nil }

@@ -22,14 +22,21 @@ func TestSilence(t *testing.T) {
 			t.Errorf("%q are dead, want %q", got, want)
 		}
 	}
-	judge(0, "ab")
-	judge(59*time.Second, "abc")
+	on := func(seconds int, waiting string) { // without an end, and nobody is dead
+		t.Helper()
+		for range seconds {
+			judge(time.Second, waiting)
+		}
+	}
+	judge(time.Hour, "ab")
+	on(58, "ab")
+	judge(time.Second, "abc")
 	judge(time.Second, "ac", "a")
 	judge(time.Second, "abc", "a")
-	judge(58*time.Second, "bc", "c")
+	on(57, "bc")
 	judge(time.Second, "bc", "c")
-	judge(time.Second, "bc", "b", "c")
-	s.Forget()
-	judge(time.Hour, "bc")
-	judge(time.Minute, "b", "b")
+	judge(unjudged, "bc", "b", "c")
+	judge(unjudged+1, "bc") // who knows what they did meanwhile
+	on(59, "b")
+	judge(time.Second, "b", "b")
 }

@@ -24,7 +24,7 @@ var Families = []Family{IPv4, IPv6}
 const (
 	// Layout names the shape of the sets. A table of another layout is
 	// replaced as a whole; one of this layout keeps its sets while the agent
-	// restarts.
+	// restarts. Its element is written anew by every transaction.
 	Layout = "layout-1"
 	// Bridges are the names of the bridges that pods hang on.
 	Bridges = "bridges"

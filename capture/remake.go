@@ -1,0 +1,142 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/capture/rules"
+)
+
+// install puts the constant rules in place, in one transaction, and keeps the
+// elements that a table of the same layout holds already: an agent that
+// restarts takes nothing out of force. A new table begins with the elements
+// given.
+func (t *table) install(cfg plan.Config, begin bySet) error {
+	keep, err := t.present()
+	if err != nil {
+		return err
+	}
+	left, err := t.lay(cfg, begin, keep)
+	if keep && ofAnotherShape(err) {
+		if begin, err = t.carry(begin); err == nil {
+			left, err = t.lay(cfg, begin, false)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("install nftables rules: %w", err)
+	}
+	if t.text, err = remember(t.conn, t.nft.Family, rules.Inet(cfg).Chains); err != nil {
+		return err
+	}
+	return t.write(t.conn.SetAddElements, left)
+}
+
+// ofAnotherShape reports whether the kernel refused to write into what is there:
+// a set or a chain of the same name is another, or somebody else's rule needs
+// what is to go. A rule set that nft(8) saved and loaded is such a one, for it
+// describes sets of several fields otherwise.
+func ofAnotherShape(err error) bool {
+	return errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EOPNOTSUPP)
+}
+
+// carry adds to elements those that the table holds, of the sets whose elements
+// can be in ours: what is in force stays so while the table is made anew.
+func (t *table) carry(begin bySet) (bySet, error) {
+	have, err := t.conn.GetSets(t.nft)
+	if err != nil {
+		return nil, fmt.Errorf("list nftables sets: %w", err)
+	}
+	all := bySet{rules.Bridges: begin[rules.Bridges]}
+	for _, name := range append(bothOf(rules.Guard), served...) {
+		all[name] = slices.Clone(begin[name])
+		same := func(s *nftables.Set) bool {
+			ours := t.sets[name]
+			return s.Name == name && !s.IsMap && s.Interval == ours.Interval && s.KeyType.Bytes == ours.KeyType.Bytes
+		}
+		if !slices.ContainsFunc(have, same) {
+			continue
+		}
+		list, err := t.conn.GetSetElements(t.sets[name])
+		if err != nil {
+			return nil, fmt.Errorf("read set %s: %w", name, err)
+		}
+		_, added := compare(begin[name], list)
+		for _, e := range added {
+			all[name] = append(all[name], nftables.SetElement{Key: e.Key, IntervalEnd: e.IntervalEnd})
+		}
+	}
+	// Ranges may lie within others.
+	for _, name := range bothOf(rules.Guard) {
+		guard := plan.Disjoint(append(prefixes(begin[name]), prefixes(all[name])...))
+		all[name] = ranges(rules.Guard, guard)[name]
+	}
+	return all, nil
+}
+
+// lay writes the table in one transaction, and returns the elements that it
+// cannot hold: the guard is never among them.
+func (t *table) lay(cfg plan.Config, begin bySet, keep bool) (left bySet, err error) {
+	t.conn.AddTable(t.nft)
+	if !keep {
+		t.conn.DelTable(t.nft)
+		t.conn.AddTable(t.nft)
+	}
+	// A set that is there already stays as it is.
+	want := rules.Inet(cfg)
+	for _, s := range want.Sets {
+		if err := t.conn.AddSet(t.sets[s.Name], nil); err != nil {
+			return nil, fmt.Errorf("add set %s: %w", s.Name, err)
+		}
+	}
+	list := want.Chains
+	for i := range list {
+		t.conn.AddChain(newChain(t.nft, &list[i]))
+	}
+	if keep {
+		if err := t.clear(list); err != nil {
+			return nil, err
+		}
+	}
+	addRules(t.conn, t.nft, list)
+	if left, err = t.begin(cfg, begin, keep); err != nil {
+		return nil, err
+	}
+	t.gen = 0 // others may have written since it was asked for
+	return left, t.flush(rules.Layout)
+}
+
+// begin adds to the transaction which sources are kept, and the elements of a
+// new table: the guard, and the others where it holds all of them.
+func (t *table) begin(cfg plan.Config, elements bySet, keep bool) (left bySet, err error) {
+	all := ranges(rules.Pods, cfg.PodCIDRs)
+	for _, name := range bothOf(rules.Pods) {
+		t.conn.FlushSet(t.sets[name])
+	}
+	if !keep {
+		total := 0
+		for _, list := range elements {
+			total += len(list)
+		}
+		left = bySet{}
+		for name, list := range elements {
+			if total <= perTransaction || !slices.Contains(served, name) {
+				all[name] = list
+			} else {
+				left[name] = list
+			}
+		}
+	}
+	for name, list := range all {
+		for part := range slices.Chunk(list, chunk) {
+			if err := t.conn.SetAddElements(t.sets[name], part); err != nil {
+				return nil, fmt.Errorf("set %s: %w", name, err)
+			}
+		}
+	}
+	return left, nil
+}
