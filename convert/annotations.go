@@ -2,6 +2,7 @@ package convert
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -52,6 +53,10 @@ func MeantForTopologyKeys(annotations map[string]string) iter.Seq2[string, strin
 		}
 	}
 }
+
+// MeansTopologyKeys reports whether a name is the annotation's, or can only be
+// meant for it.
+func MeansTopologyKeys(name string) bool { return name == names.TopologyKeys || mistyped(name) }
 
 // slips is how many a name may have and still be meant for the word.
 const slips = 2
@@ -105,6 +110,7 @@ var ours = []string{names.UnitKey, names.Unit, names.Applied, names.AppliedAt, n
 func strangers(annotations map[string]string, problem func(field, format string, args ...any)) {
 	const most = 3
 	if len(annotations) > mostNames {
+		problem("metadata.annotations", "are %d, too many to look for mistyped names: %s is not among them, so the Service is open to every node; add it if it was meant, or keep fewer than %d", len(annotations), names.TopologyKeys, mostNames)
 		return
 	}
 	var found []string
@@ -116,5 +122,21 @@ func strangers(annotations map[string]string, problem func(field, format string,
 	slices.Sort(found)
 	for _, name := range found[:min(len(found), most)] {
 		problem("metadata.annotations["+name+"]", "is no annotation that gridmesh knows, and does nothing; to keep traffic in units use %s, else remove it", names.TopologyKeys)
+	}
+}
+
+// labelled tells of labels that can only be meant for topologyKeys. Nobody reads
+// them, and a label's value cannot be a list: which units were meant is not
+// known, so the mistake is told and, as with an annotation that is no list,
+// closes nothing.
+func labelled(labels map[string]string, problem func(field, format string, args ...any)) {
+	if len(labels) > mostNames {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		if MeansTopologyKeys(name) {
+			problem("metadata.labels["+name+"]", "is a label, and only the annotation %s is read: as it stands the Service is open to every node; write metadata.annotations[%s], as '[\"site\"]'", names.TopologyKeys, names.TopologyKeys)
+			return
+		}
 	}
 }

@@ -282,11 +282,11 @@ func TestManyAnnotations(t *testing.T) {
 		t.Errorf("of %d annotations: %q", len(list), got.Misspelt)
 	}
 	list["one/more"] = ""
-	if got := see(); got.TopologyKeys != nil || len(got.Problems) > 0 {
+	if got := see(); got.TopologyKeys != nil || len(got.Problems) != 1 || !strings.Contains(got.Problems[0].Text, "too many to look for mistyped names") {
 		t.Errorf("of %d annotations: %v, %v", len(list), got.TopologyKeys, got.Problems)
 	}
 	list["topologyKeys"] = "right"
-	if got := see(); got.TopologyKeys == nil || *got.TopologyKeys != "right" {
+	if got := see(); got.TopologyKeys == nil || *got.TopologyKeys != "right" || len(got.Problems) > 0 {
 		t.Errorf("of %d annotations the right one does not count", len(list))
 	}
 }
@@ -326,6 +326,21 @@ func TestStrangersAmongAnnotations(t *testing.T) {
 	}
 	problems(t, "service shop/web", at(many),
 		"metadata.annotations[gridmesh.io/x0]: ", "metadata.annotations[gridmesh.io/x1]: ", "metadata.annotations[gridmesh.io/x2]: ")
+}
+
+// A label is nothing that anybody reads: told where the Service has no keys, once.
+func TestKeysAsALabel(t *testing.T) {
+	at := func(annotations map[string]string, labels ...string) []topology.Problem {
+		m := metav1.ObjectMeta{Namespace: "shop", Name: "web", Annotations: annotations, Labels: map[string]string{"app": "web"}}
+		for _, name := range labels {
+			m.Labels[name] = "site"
+		}
+		return Service(&corev1.Service{ObjectMeta: m}).Problems
+	}
+	problems(t, "service shop/web", at(nil, "topologyKeys"), "metadata.labels[topologyKeys]: the Service is open to every node")
+	problems(t, "service shop/web", at(nil, "topologyKey", "topology-keys"), "metadata.labels[topology-keys]: write metadata.annotations[topologyKeys]")
+	problems(t, "service shop/web", at(map[string]string{"topologyKeys": `["site"]`}, "topologyKeys"))
+	problems(t, "service shop/web", at(nil, "topology.kubernetes.io/zone", "topology"))
 }
 
 // What a Service asks for besides ClusterIPs is noted, each by itself.

@@ -37,6 +37,7 @@ func Service(s *corev1.Service) *topology.Service {
 	}
 	if out.TopologyKeys == nil {
 		strangers(s.Annotations, problem)
+		labelled(s.Labels, problem)
 	}
 	if !out.Headless {
 		out.ClusterIPs = clusterIPs(s, problem)

@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -16,14 +17,21 @@ import (
 const stateUnkept capture.FindingKind = "state-dir"
 
 // Lock keeps a second agent, and a cleanup beside a running one, from a node:
-// ErrUnfit. Any other error is the disk's, and there the lock of the network
-// alone keeps them apart.
+// ErrUnfit. Where DiskFails of another error, the lock of the network alone
+// keeps them apart.
 func Lock(stateDir string) (unlock func(), err error) {
 	unlock, err = run.Lock(Config{StateDir: stateDir}.lockPath())
 	if errors.Is(err, run.ErrInUse) {
 		return nil, fmt.Errorf("%w: another gridmesh-agent runs with --state-dir %s: %w", ErrUnfit, stateDir, err)
 	}
 	return unlock, err
+}
+
+// DiskFails reports whether an error is that of a disk that takes nothing more,
+// which is no reason not to guard a node. A path that cannot be, or may not be
+// written, is a mistake in --state-dir.
+func DiskFails(err error) bool {
+	return slices.ContainsFunc([]error{syscall.EROFS, syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EUCLEAN}, func(e error) bool { return errors.Is(err, e) })
 }
 
 // kept is something that the state directory is to take.
@@ -141,9 +149,12 @@ func (a *Agent) lockDir() error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrUnfit) || a.parts.LockNetwork == nil:
+	case errors.Is(err, ErrUnfit):
 		a.dir.unlock() // also what comes late
 		return err
+	case a.parts.LockNetwork == nil || !DiskFails(err) && !errors.Is(err, errStalled):
+		a.dir.unlock()
+		return fmt.Errorf("--state-dir %s: %w; give a directory that this process may write", a.cfg.StateDir, err)
 	}
 	a.log.Error("the state directory takes no lock; that of the network keeps other agents away", obs.KeyErr, err)
 	a.took(keptLock, err)

@@ -99,16 +99,31 @@ func TestMistakenKinds(t *testing.T) {
 // that does not exist by itself, and of very many some.
 func TestMisfits(t *testing.T) {
 	for doc, want := range map[string]string{
-		"{apiVersion: v1, kind: Service, metadata: {name: x, annotations: {topologyKeys: [site]}}}": `service default/x (standard input document 1): metadata.annotations: cannot be read…holds a JSON array, where a string is wanted; put it in quotes, as '["site"]'`,
+		"{apiVersion: v1, kind: Service, metadata: {name: x, annotations: {topologyKeys: [site]}}}": `service default/x (standard input document 1): metadata.annotations[topologyKeys]: cannot be read…holds a JSON array, where a string is wanted; put it in quotes, as '["site"]'`,
 		"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {clusterIP: {}}}":               "spec.clusterIP: cannot be read…holds a JSON object, where a string is wanted",
-		"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: http}]}}":       "spec.ports.port: cannot be read…a number is wanted, without quotes",
+		"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: http}]}}":       "spec.ports[0].port: cannot be read…a number is wanted, without quotes",
+		`{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: "80"}]}}`:       "spec.ports[0].port: cannot be read…a number is wanted: write 80, without quotes",
+		"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: 1.5}]}}":        "spec.ports[0].port: cannot be read…a number is wanted, without quotes and fractions, of 32 bits",
+		"{apiVersion: v1, kind: Service, metadata: {name: x, labels: {app: 1}}}":                    `metadata.labels[app]: cannot be read…holds a JSON number, where a string is wanted; put it in quotes, as "1"`,
+		"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {selector: {app: [a]}}}":        "spec.selector[app]: cannot be read…holds a JSON array, where a string is wanted",
+		"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{targetPort: {}}]}}":   "spec.ports[0].targetPort: cannot be read…a number or a name is wanted, as 8080 or http",
+		"{apiVersion: v1, kind: Node, metadata: {name: x}, status: {capacity: {cpu: lots}}}":        "node x (standard input document 1): status.capacity[cpu]: cannot be read…a quantity is wanted, as 100m or 2Gi",
+		"{apiVersion: v1, kind: Node, metadata: {name: x, creationTimestamp: today}}":               "metadata.creationTimestamp: cannot be read…a time is wanted",
 		"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: []}":                            "spec: cannot be read…an object is wanted",
 		"just a text": "standard input document 1: is no Kubernetes manifest and is left out: it holds a JSON string, where an object is wanted; write apiVersion, kind and metadata",
-		"{apiVersion: v1, kind: Service, metadata: {name: 1}}": "metadata.name: is no Kubernetes manifest…a string is wanted",
+		"{apiVersion: v1, kind: Service, metadata: {name: 1}}": `metadata.name: is no Kubernetes manifest…a string is wanted; put it in quotes, as "1"`,
 	} {
 		told(t, texts(t, doc).Problems, want)
 	}
 	told(t, texts(t, "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {one: 1, two: 2}}").Problems, `unknown field "spec.one"; correct it`, `unknown field "spec.two"; correct it`)
+	for meta, want := range map[string]string{
+		"metadata: {name: x}, spec: {topologyKeys: [site]}":                                         `unknown field "spec.topologyKeys"; the annotation is meant: write metadata.annotations[topologyKeys], as '["site"]'; without the annotation topologyKeys, as it stands, the Service is open to every node`,
+		"metadata: {name: x, annotation: {topologyKeys: '[]'}}":                                     `unknown field "metadata.annotation"; write metadata.annotations; without the annotation topologyKeys, as it stands, the Service is open`,
+		"metadata: {name: x, annotations: {topologyKeys: '[\"site\"]'}}, spec: {topologyKey: site}": `unknown field "spec.topologyKey"; the annotation is meant: write metadata.annotations[topologyKeys], as '["site"]'`,
+		"metadata: {name: x}, topologyKeys: []":                                                     "is open to every node",
+	} {
+		told(t, texts(t, "{apiVersion: v1, kind: Service, "+meta+"}").Problems, want)
+	}
 	many := make([]string, 50)
 	for i := range many {
 		many[i] = fmt.Sprintf("x%d: 1", i)

@@ -3,13 +3,11 @@ package source
 import (
 	"bufio"
 	"bytes"
-	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/netip"
 	"os"
-	"reflect"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +22,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/convert"
+	"github.com/gridmesh/gridmesh/internal/near"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -31,7 +30,7 @@ import (
 const MaxFile = 64 << 20
 
 const (
-	maxFault  = 200 // characters of a decoder's complaint
+	maxFault  = 300 // characters of a decoder's complaint
 	maxStrays = 10  // fields of one object that do not exist, and are named
 	// maxLists are Lists inside each other: each is read by all that are around it.
 	maxLists = 4
@@ -248,7 +247,7 @@ func decode[T any](m *manifests, at origin, raw []byte, take func(*T)) {
 		return
 	}
 	for _, err := range strict[:min(len(strict), maxStrays)] {
-		m.fault(at.String(), "", "has a field that does not exist and is passed over: %v; correct it, or remove it", err)
+		m.fault(at.String(), "", "has a field that does not exist and is passed over: %v; %s", err, passedOver(&obj, err))
 	}
 	if more := len(strict) - maxStrays; more > 0 {
 		m.fault(at.String(), "", "has %d more fields that do not exist", more)
@@ -256,25 +255,28 @@ func decode[T any](m *manifests, at origin, raw []byte, take func(*T)) {
 	take(&obj)
 }
 
-// misfit says which field of a document a type cannot hold, and what it wants.
-// Of the two decoders only the standard one tells where it was.
-func misfit[T any](raw []byte, err error) (field, text string) {
-	var wrong *stdjson.UnmarshalTypeError
-	if !errors.As(stdjson.Unmarshal(raw, new(T)), &wrong) {
-		return "", err.Error()
+// passedOver is what comes of a field that does not exist, and the cure. One
+// that can only be meant to keep a Service's traffic in units leaves it open.
+func passedOver(obj any, err error) string {
+	s, isService := obj.(*corev1.Service)
+	var at json.FieldError
+	if !isService || !errors.As(err, &at) {
+		return "correct it, or remove it"
 	}
-	text = fmt.Sprintf("it holds a JSON %s, where ", wrong.Value)
-	switch wrong.Type.Kind() {
-	case reflect.String:
-		return wrong.Field, text + `a string is wanted; put it in quotes, as '["site"]'`
-	case reflect.Struct, reflect.Map:
-		return wrong.Field, text + "an object is wanted"
-	case reflect.Slice:
-		return wrong.Field, text + "a list is wanted; begin it with -"
-	case reflect.Bool:
-		return wrong.Field, text + "true or false is wanted"
+	path := at.FieldPath()
+	word := path[strings.LastIndex(path, ".")+1:]
+	keys := convert.MeansTopologyKeys(word)
+	if !keys && near.Word(word, []string{"annotations"}) == "" {
+		return "correct it, or remove it"
 	}
-	return wrong.Field, text + "a number is wanted, without quotes: " + wrong.Type.String()
+	text := "write metadata.annotations"
+	if keys {
+		text = fmt.Sprintf("the annotation is meant: write metadata.annotations[%s], as '[\"site\"]'", names.TopologyKeys)
+	}
+	if _, kept := s.Annotations[names.TopologyKeys]; kept {
+		return text
+	}
+	return text + fmt.Sprintf("; without the annotation %s, as it stands, the Service is open to every node", names.TopologyKeys)
 }
 
 func orDefault(namespace string) string {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -87,22 +89,44 @@ func cleanup(ctx context.Context, w io.Writer, c *config) error {
 	if err := mayAdminister(); err != nil {
 		return err
 	}
-	if err := cleanNode(c); err != nil {
+	was, err := wasHere(c)
+	if err == nil {
+		err = cleanNode(c)
+	}
+	if err != nil {
 		return err
+	}
+	if !was {
+		fmt.Fprintf(w, "nothing of gridmesh was here: no rules in this network, and no files in --state-dir %s; another directory would have to be named\n", c.node.StateDir)
+		return nil
 	}
 	fmt.Fprintln(w, "gridmesh's rules, routes and sysctls are gone from this node; Services are no longer served here")
 	return nil
 }
 
+// wasHere reports whether there is anything to take away.
+func wasHere(c *config) (bool, error) {
+	for _, name := range append([]string{sysctlDir}, keptFiles...) {
+		if _, err := os.Lstat(filepath.Join(c.node.StateDir, name)); err == nil {
+			return true, nil
+		}
+	}
+	return capture.Present(c.capture)
+}
+
 // cleanNode takes gridmesh's traces away, while no agent can start. A disk that
-// takes no lock keeps none of them there: the network is locked, too.
+// takes nothing more keeps none of them there: the network is locked, too. Any
+// other disk is one that --state-dir does not mean: what there is to put back,
+// as sysctls, would not be found.
 func cleanNode(c *config) error {
 	unlock, err := node.Lock(c.node.StateDir)
 	switch {
-	case errors.Is(err, node.ErrUnfit):
-		return err
 	case err == nil:
 		defer unlock()
+	case errors.Is(err, node.ErrUnfit):
+		return err
+	case !node.DiskFails(err):
+		return fmt.Errorf("--state-dir %s: %w; give the agent's, as one who may write it: nothing is removed", c.node.StateDir, err)
 	}
 	if err := capture.Cleanup(c.capture, c.host()); err != nil || !c.files {
 		return err

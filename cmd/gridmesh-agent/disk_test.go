@@ -84,6 +84,33 @@ func TestADiskThatTakesNothing(t *testing.T) {
 	}
 }
 
+// A directory that cannot be is a mistake, for a start and for cleanup; what an
+// agent left in force stays.
+func TestAStateDirThatCannotBe(t *testing.T) {
+	p := newPlace(t)
+	p.serves("a", "--manifests", p.manifests())()
+	before := p.left()
+	file := filepath.Join(p.dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string][]string{"a start": {"--manifests", p.manifests()}, "cleanup": {"cleanup"}} {
+		out := p.ends(p.agent("a", append(args, "--state-dir", filepath.Join(file, "state"))...), 1)
+		if !strings.Contains(out, "--state-dir "+file+"/state: ") || !strings.Contains(out, "not a directory") {
+			t.Errorf("%s: %s", name, out)
+		}
+	}
+	if after := p.left(); len(before) == 0 || strings.Join(after, ", ") != strings.Join(before, ", ") {
+		t.Errorf("%v became %v", before, after)
+	}
+	if out := p.ends(p.agent("a", "cleanup"), 0); !strings.Contains(out, "are gone from this node") {
+		t.Errorf("cleanup: %s", out)
+	}
+	if out := p.ends(p.agent("b", "cleanup"), 0); !strings.Contains(out, "nothing of gridmesh was here") || !strings.Contains(out, "b.state") {
+		t.Errorf("cleanup where nothing was: %s", out)
+	}
+}
+
 // finds waits until the status says that the state directory takes nothing.
 func (p place) finds(name, say string) {
 	p.Helper()

@@ -12,6 +12,9 @@ import (
 // what gridmesh-dns does with the Corefile of deploy/.
 var keptFiles = []string{"state", "state.bad", "outage", "outage.bad", "contact", "contact.bad", "dns.v1", "dns.v1.bad", "lock"}
 
+// sysctlDir has, beside them, the values of sysctls as they were.
+const sysctlDir = "sysctl"
+
 // bootstrapFile is, beside the socket of xDS, what deploy/ has bootstrap write.
 const bootstrapFile = "envoy.yaml"
 
@@ -36,7 +39,7 @@ func removeFiles(c *config) error {
 		}
 	}
 	// Empty once every value is as it was.
-	return errors.Join(append(errs, remove(filepath.Join(c.node.StateDir, "sysctl")))...)
+	return errors.Join(append(errs, remove(filepath.Join(c.node.StateDir, sysctlDir)))...)
 }
 
 // remove removes a file or an empty directory, where it is there.

@@ -203,7 +203,7 @@ func flush(t *tabwriter.Writer, out io.Writer, problems []topology.Problem) erro
 		return err
 	}
 	for _, p := range problems {
-		fmt.Fprintln(out, "problem:", p)
+		fmt.Fprintln(out, "problem:", oneLine(p))
 	}
 	return nil
 }

@@ -4,12 +4,16 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
+	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 var outputs = []string{"table", "json", "yaml"}
@@ -35,7 +39,7 @@ func (r *reach) checkOutput() error {
 // print writes v as the flag says; table is called for people.
 func (r *reach) print(w io.Writer, v any, table func(io.Writer) error) error {
 	if r.output == "table" {
-		return table(w)
+		return table(readable{w})
 	}
 	data, err := yaml.Marshal(v)
 	if err == nil && r.output == "json" {
@@ -47,4 +51,36 @@ func (r *reach) print(w io.Writer, v any, table func(io.Writer) error) error {
 	}
 	_, err = w.Write(data)
 	return err
+}
+
+// readable writes text for people: of what others wrote, as the names in a
+// manifest, nothing may move a terminal's cursor or turn a line around.
+type readable struct{ io.Writer }
+
+func (r readable) Write(data []byte) (int, error) {
+	if _, err := io.WriteString(r.Writer, printable(string(data), "\n")); err != nil {
+		return 0, err
+	}
+	return len(data), nil
+}
+
+// oneLine is a Problem as a line: a line break in a name would begin another.
+func oneLine(p topology.Problem) string { return printable(p.String(), "") }
+
+// printable quotes what cannot be printed, but for some characters.
+func printable(text, besides string) string {
+	bad := func(r rune) bool { return !unicode.IsPrint(r) && !strings.ContainsRune(besides, r) }
+	if strings.IndexFunc(text, bad) < 0 {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if bad(r) {
+			quoted := strconv.QuoteRune(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
 }

@@ -32,7 +32,7 @@ func besides(problems []topology.Problem) string {
 	const most = 5
 	text := ""
 	for _, p := range problems[:min(len(problems), most)] {
-		text += "\nproblem: " + p.String()
+		text += "\nproblem: " + oneLine(p)
 	}
 	if more := len(problems) - most; more > 0 {
 		text += fmt.Sprintf("\nand %d more problems", more)
@@ -44,7 +44,7 @@ func besides(problems []topology.Problem) string {
 // for it, and fails then.
 func (in *input) doubt(w *world, err error) error {
 	for _, p := range w.snap.Problems {
-		fmt.Fprintln(in.cmd.ErrOrStderr(), "problem:", p)
+		fmt.Fprintln(in.cmd.ErrOrStderr(), "problem:", oneLine(p))
 	}
 	return in.judge(w.snap.Problems, err)
 }

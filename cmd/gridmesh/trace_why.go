@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -13,11 +12,13 @@ import (
 
 // cause is why a packet to an address of Services goes nowhere.
 type cause struct {
-	Service string `json:"service,omitempty"`
-	Tiers   string `json:"tiers,omitempty"` // of its keys, in order, none of which has an endpoint
-	Rule    string `json:"rule,omitempty"`  // that left the most endpoints out
-	Why     string `json:"why"`
-	Cure    string `json:"cure"`
+	Service  string `json:"service,omitempty"`
+	Tiers    string `json:"tiers,omitempty"`    // of its keys, in order, none of which has a usable endpoint
+	Endpoint string `json:"endpoint,omitempty"` // that came furthest
+	Node     string `json:"node,omitempty"`     // of the endpoint
+	Rule     string `json:"rule,omitempty"`     // that left it out
+	Why      string `json:"why"`
+	Cure     string `json:"cure"`
 }
 
 // String is the cause as a step of the walk.
@@ -27,7 +28,7 @@ func (c *cause) String() string {
 		text = "service " + c.Service + ": " + text
 	}
 	if c.Tiers != "" {
-		text += "; tiers, none with an endpoint: " + c.Tiers
+		text += "; tiers, none with a usable endpoint: " + c.Tiers
 	}
 	if c.Rule != "" {
 		text += " (rule: " + c.Rule + ")"
@@ -79,18 +80,35 @@ func (w *world) emptied(c *cause, s *topology.ServiceView, f *topology.FrontendV
 		c.Cure = fmt.Sprintf("see that its selector matches pods, and that they have the port %s: kubectl get endpointslices -n %s -l kubernetes.io/service-name=%s", cmp.Or(f.PortName, "of the Service"), s.Key.Namespace, s.Key.Name)
 		return
 	}
-	byRule := map[string][]topology.LeftOut{}
-	for _, l := range out {
-		byRule[l.Rule] = append(byRule[l.Rule], l)
+	furthest, same, before := split(out)
+	c.Rule, c.Endpoint, c.Node = furthest.Rule, furthest.Addr.String(), furthest.Node
+	c.Why = fmt.Sprintf("%s has no endpoint that this node may use: of %d, ", f.Frontend, len(out))
+	if len(before) > 0 {
+		c.Why += "the one that came furthest, "
 	}
-	c.Rule = slices.MaxFunc(slices.Sorted(maps.Keys(byRule)), func(a, b string) int { return cmp.Compare(len(byRule[a]), len(byRule[b])) })
-	first := byRule[c.Rule][0]
-	c.Why = fmt.Sprintf("%s has no endpoint that this node may use: of %d, %s is left out (%s)", f.Frontend, len(out), first.Addr, first.Reason)
-	if n := len(out) - 1; n > 0 {
-		c.Why += fmt.Sprintf(", as are %d more", n)
+	c.Why += c.Endpoint
+	if c.Node != "" {
+		c.Why += " on " + c.Node
+	}
+	c.Why += ", is left out (" + furthest.Reason + ")"
+	if same > 0 {
+		c.Why += fmt.Sprintf(", as are %d more", same)
+	}
+	if n := len(before); n > 0 {
+		c.Why += fmt.Sprintf(", and %d before by %s (%s)", n, before[n-1].Rule, before[n-1].Reason)
 	}
 	c.Tiers = w.tiers(s)
-	c.Cure = remedy(c.Rule, s) + "; gridmesh view " + c.Service + " shows every endpoint"
+	c.Cure = remedy(furthest, s) + "; gridmesh view " + c.Service + " shows every endpoint"
+}
+
+// split returns the endpoint that came furthest through the rules, how many the
+// same rule left out besides, and those that earlier rules did. Rules are applied
+// in order and tiers are sorted, so it is the last rule's first. Other units'
+// pods, however many, do not hide that the own one is not ready.
+func split(out []topology.LeftOut) (furthest topology.LeftOut, same int, before []topology.LeftOut) {
+	last := out[len(out)-1].Rule
+	i := slices.IndexFunc(out, func(l topology.LeftOut) bool { return l.Rule == last })
+	return out[i], len(out) - i - 1, out[:i]
 }
 
 // tiers are a Service's keys, each with this node's value.
@@ -109,17 +127,17 @@ func (w *world) tiers(s *topology.ServiceView) string {
 	return strings.Join(list, ", ")
 }
 
-// remedy is what helps where a rule left endpoints out.
-func remedy(rule string, s *topology.ServiceView) string {
-	switch rule {
+// remedy is what helps an endpoint that was left out.
+func remedy(l topology.LeftOut, s *topology.ServiceView) string {
+	switch l.Rule {
 	case "topologyKeys":
-		return fmt.Sprintf(`run a pod of it in this node's unit, correct the nodes' labels, or end topologyKeys with "*" to let others answer (now: %s)`, s.Keys)
+		return fmt.Sprintf("run a pod of it in this node's unit, or correct the nodes' labels; if other units are to answer at all, end topologyKeys with %q: then units no longer keep to themselves whenever their own pods are away", topology.AnyNode)
 	case "malformed keys":
 		return "mend the annotation topologyKeys: until then the Service is closed to each node itself"
 	case "internalTrafficPolicy":
 		return "run a pod of it on this node, or set spec.internalTrafficPolicy: Cluster"
 	case "terminating":
-		return "see why its pods are not ready: kubectl describe pod"
+		return fmt.Sprintf("see why it is not ready: its pod is the one of kubectl get pods -n %s -o wide --field-selector status.podIP=%s, and kubectl describe pod tells its cause", s.Key.Namespace, l.Addr.Addr())
 	}
 	return "see its endpoints"
 }

@@ -156,7 +156,7 @@ func (w *world) table(out io.Writer, rows []serviceRow, problems, notices []topo
 		return err
 	}
 	for _, n := range notices {
-		fmt.Fprintln(out, "notice:", n)
+		fmt.Fprintln(out, "notice:", oneLine(n))
 	}
 	return nil
 }

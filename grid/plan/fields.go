@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/gridmesh/gridmesh/api/names"
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
 	"github.com/gridmesh/gridmesh/internal/near"
 	"github.com/gridmesh/gridmesh/topology"
@@ -29,8 +30,8 @@ func Fields(obj Object) []topology.Problem {
 		return nil
 	}
 	f.object("", obj, f.kind.grid)
-	if more := len(f.problems) - mostMisfits; more > 0 {
-		f.problems = append(f.problems[:mostMisfits:mostMisfits], topology.Problem{Object: f.ref.String(), Text: fmt.Sprintf("%d more of its fields do not exist, or hold another type", more)})
+	if f.more > 0 {
+		f.problems = append(f.problems, topology.Problem{Object: f.ref.String(), Text: fmt.Sprintf("%d more of its fields do not exist, or hold another type", f.more)})
 	}
 	return f.problems
 }
@@ -43,9 +44,43 @@ type fields struct {
 	ref      Ref
 	kind     *Kind
 	problems []topology.Problem
+	more     int // that are only counted
+	types    map[reflect.Type]fieldSet
+}
+
+// fieldSet is the fields of a struct, and their names in order.
+type fieldSet struct {
+	types map[string]reflect.Type
+	names []string
+}
+
+// fieldsOf looks at each type once.
+func (f *fields) fieldsOf(t reflect.Type) fieldSet {
+	set, seen := f.types[t]
+	if !seen {
+		set.types = fieldsOf(t)
+		set.names = slices.Sorted(maps.Keys(set.types))
+		if f.types == nil {
+			f.types = map[reflect.Type]fieldSet{}
+		}
+		f.types[t] = set
+	}
+	return set
+}
+
+// full counts one that will not be named: its text would be made for nobody.
+func (f *fields) full() bool {
+	if len(f.problems) < mostMisfits {
+		return false
+	}
+	f.more++
+	return true
 }
 
 func (f *fields) problem(path, format string, args ...any) {
+	if f.full() {
+		return
+	}
 	f.problems = append(f.problems, topology.Problem{Object: f.ref.String(), Field: path, Text: fmt.Sprintf(format, args...)})
 }
 
@@ -76,12 +111,12 @@ func (f *fields) check(path string, v any, t reflect.Type) {
 }
 
 func (f *fields) object(path string, obj Object, t reflect.Type) {
-	known := fieldsOf(t)
+	known := f.fieldsOf(t)
 	for _, name := range slices.Sorted(maps.Keys(obj)) {
 		at := strings.TrimPrefix(path+"."+name, ".")
-		switch field, ok := known[name]; {
+		switch field, ok := known.types[name]; {
 		case !ok:
-			f.stray(at, name, t, slices.Sorted(maps.Keys(known)))
+			f.stray(at, name, t, known.names)
 		case at != "status": // is the controller's
 			f.check(at, obj[name], field)
 		}
@@ -90,9 +125,18 @@ func (f *fields) object(path string, obj Object, t reflect.Type) {
 
 // stray names a field that a type does not have, and what was meant.
 func (f *fields) stray(path, name string, t reflect.Type, known []string) {
-	of, comes := t.Name(), "the API server refuses the "+f.kind.Child+" with it"
-	if t.PkgPath() == reflect.TypeFor[apiv1.Rollout]().PkgPath() {
-		of, comes = f.ref.Kind, "nothing comes of it"
+	if f.full() {
+		return
+	}
+	of, comes := t.Name(), "nothing comes of it"
+	if inTemplate(path) {
+		comes = "the API server refuses the " + f.kind.Child + " with it"
+	} else if t.PkgPath() == reflect.TypeFor[apiv1.Rollout]().PkgPath() {
+		of = f.ref.Kind
+	}
+	if !f.kind.PerUnit && near.Word(name, []string{names.TopologyKeys}) != "" {
+		f.problem(path, "is no field of %s, and %s; remove it: the grid itself writes %s, from its gridUniqKey", of, comes, names.TopologyKeys)
+		return
 	}
 	const few = 12
 	cure := "correct it, or remove it"
@@ -102,6 +146,12 @@ func (f *fields) stray(path, name string, t reflect.Type, known []string) {
 		cure += ": there are " + strings.Join(known, ", ")
 	}
 	f.problem(path, "is no field of %s, and %s; %s", of, comes, cure)
+}
+
+// inTemplate reports whether a field goes into the children of a grid; its own
+// metadata do not, though they are of a type that theirs have, too.
+func inTemplate(path string) bool {
+	return strings.HasPrefix(path, "spec.template.") || strings.HasPrefix(path, "spec.templatePool[")
 }
 
 func (f *fields) entries(path string, v any, t reflect.Type) {
@@ -171,6 +221,9 @@ func (f *fields) scalar(path string, v any, t reflect.Type) {
 
 // misfit tells of a value of another type; wanted is a type, or a sentence.
 func (f *fields) misfit(path string, v any, wanted string) {
+	if f.full() {
+		return
+	}
 	if !strings.Contains(wanted, " wanted") {
 		wanted += " is wanted"
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -60,6 +61,8 @@ var (
 		{"DeploymentGrid", pods("{name: a, resources: {limits: {cpu: lots}}}"), `spec.template.template.spec.containers[0].resources.limits[cpu]: is a string, "lots"; a quantity, such as 100m or 2Gi, is wanted`},
 		{"StatefulSetGrid", `template: {strategy: {}}`, `spec.template.strategy: is no field of StatefulSetSpec, and the API server refuses the StatefulSet with it; correct it, or remove it: there are`},
 		{"ServiceGrid", `template: {ports: {port: 80}}`, `spec.template.ports: is an object; a list is wanted`},
+		{"ServiceGrid", `template: {topologyKeys: [site]}`, `spec.template.topologyKeys: is no field of ServiceSpec, and the API server refuses the Service with it; remove it: the grid itself writes topologyKeys, from its gridUniqKey`},
+		{"ServiceGrid", `topologykeys: [site]`, `spec.topologykeys: is no field of ServiceGrid, and nothing comes of it; remove it: the grid itself writes topologyKeys`},
 		{"ServiceGrid", `templates: {}, template: {}`, `spec.templates: is no field of ServiceGrid, and nothing comes of it; write template, or remove it`},
 	}
 )
@@ -87,6 +90,11 @@ func TestFieldsOfAllOfAGrid(t *testing.T) {
 	if len(got) != 2 || got[0].Field != "metadata.labels[site]" || got[1].Field != "sepc" || !strings.Contains(got[1].Text, "write spec") {
 		t.Errorf("%v", got)
 	}
+	obj["metadata"].(Object)["lables"] = Object{}
+	if got = Fields(obj); len(got) != 3 || got[1].String() != "deploymentgrid default/till: metadata.lables: is no field of ObjectMeta, and nothing comes of it; write labels, or remove it" {
+		t.Errorf("%v", got)
+	}
+	delete(obj["metadata"].(Object), "lables")
 	many := Object{}
 	for i := range 1000 {
 		many[fmt.Sprint(i)] = ""
@@ -94,6 +102,29 @@ func TestFieldsOfAllOfAGrid(t *testing.T) {
 	obj["spec"] = many
 	if got = Fields(obj); len(got) != mostMisfits+1 || !strings.HasPrefix(got[mostMisfits].Text, "982 more") {
 		t.Errorf("%d problems, the last is %v", len(got), got[len(got)-1])
+	}
+}
+
+// What is not named is counted, and costs no more than that: a text for each of
+// these took 8 s and 400 MB.
+func TestVeryManyMisfits(t *testing.T) {
+	const wrong = 400_000
+	container := Object{"name": "a"}
+	for i := range wrong {
+		container[fmt.Sprintf("portts%d", i)] = "x"
+	}
+	obj := written(t, "DeploymentGrid", pods("{name: a}"))
+	spec := obj["spec"].(Object)["template"].(Object)["template"].(Object)["spec"].(Object)
+	spec["containers"] = []any{container}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got := Fields(obj)
+	runtime.ReadMemStats(&after)
+	if len(got) != mostMisfits+1 || !strings.HasPrefix(got[mostMisfits].Text, fmt.Sprint(wrong-mostMisfits, " more")) {
+		t.Errorf("%d problems, the last is %v", len(got), got[len(got)-1])
+	}
+	if each := (after.TotalAlloc - before.TotalAlloc) / wrong; each > 400 {
+		t.Errorf("%d bytes for each that is not named", each)
 	}
 }
 

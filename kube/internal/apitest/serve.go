@@ -1,6 +1,7 @@
 package apitest
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,10 +23,14 @@ func Fail(w http.ResponseWriter, code int, reason string) {
 	fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":%q,"code":%d}`, reason, reason, code)
 }
 
+// epochKey is for the epoch in which a request was made.
+type epochKey struct{}
+
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.requests = append(s.requests, verb(r)+" "+r.URL.Path)
 	hook := s.hook
+	r = r.WithContext(context.WithValue(r.Context(), epochKey{}, s.epoch))
 	s.mu.Unlock()
 	if hook != nil {
 		hook(w, r, s.answer)
@@ -146,7 +151,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, at location) {
 	w.Header().Set("Content-Type", "application/json")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	epoch, next := s.epoch, 0
+	epoch, next := r.Context().Value(epochKey{}), 0
 	if verb(r) == "WATCHLIST" {
 		s.sendAll(r, view, send)
 		next = len(s.history)
@@ -161,7 +166,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, at location) {
 				c.send(view, send)
 			}
 		}
-		if s.epoch != epoch || r.Context().Err() != nil {
+		if any(s.epoch) != epoch || r.Context().Err() != nil {
 			return
 		}
 		moved := s.moved

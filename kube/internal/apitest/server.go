@@ -88,7 +88,7 @@ func (s *Server) Hook(h Hook) {
 	s.hook = h
 }
 
-// EndWatches ends every watch that runs.
+// EndWatches ends every watch that runs, or was asked for and is about to.
 func (s *Server) EndWatches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
