@@ -68,7 +68,7 @@ test: unit cluster-test ## every test: unit and stories, then real nodes, then a
 
 unit: ## unit tests and stories, with the race detector; nothing needs to be built first
 	$(GO) build ./... && $(GO) vet ./...
-	GORACE=atexit_sleep_ms=0 $(GO) test -race -vet=off -p 4 $$($(GO) list ./... | grep -v $(patsubst ./%/,-e /%$$,$(BUILT_TESTS) $(CLUSTER_TESTS)))
+	GORACE=atexit_sleep_ms=0 test/race $(GO) test -race -vet=off -p 4 $$($(GO) list ./... | grep -v $(patsubst ./%/,-e /%$$,$(BUILT_TESTS) $(CLUSTER_TESTS)))
 
 cluster-test: build race kube envoy resolvers ## tests of built programs, of real Envoys, and of a real cluster
 	@command -v dig >/dev/null || echo "dig is not installed: the tests go without it"
