@@ -1,12 +1,9 @@
 package capture
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/google/nftables"
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
@@ -28,17 +25,12 @@ func Present(cfg plan.Config) (bool, error) {
 		}
 	}
 	for _, f := range []netFamily{inet4, inet6} {
-		list, err := netlink.RuleList(f.family)
-		if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
-			continue // the kernel has no such family
-		}
-		if err != nil {
+		list, err := ourRules(cfg, f)
+		if err != nil && !noFamily(err) {
 			return false, fmt.Errorf("look for gridmesh's policy rules: %w", err)
 		}
-		for i := range list {
-			if ours(cfg, &list[i]) {
-				return true, nil
-			}
+		if len(list) > 0 {
+			return true, nil
 		}
 	}
 	return false, nil

@@ -76,17 +76,16 @@ func installRoutes(cfg plan.Config, f netFamily, want []*netlink.Rule) error {
 // removeStale removes our rules but those that are wanted, and the routes of
 // tables that only they led to. The wanted ones are there before.
 func removeStale(cfg plan.Config, f netFamily, want []*netlink.Rule) error {
-	list, err := netlink.RuleList(f.family)
+	list, err := ourRules(cfg, f)
 	if err != nil {
-		return fmt.Errorf("list rules: %w", err)
+		return err
 	}
 	var errs []error
 	for i := range list {
 		r := &list[i]
-		if !ours(cfg, r) || slices.ContainsFunc(want, func(w *netlink.Rule) bool { return sameRule(w, r) }) {
+		if slices.ContainsFunc(want, func(w *netlink.Rule) bool { return sameRule(w, r) }) {
 			continue
 		}
-		r.Family = f.family
 		errs = append(errs, netlink.RuleDel(r))
 		if r.Table != cfg.Table && r.Table != 0 {
 			errs = append(errs, removeRoute(r.Table, f))
@@ -99,18 +98,14 @@ func removeStale(cfg plan.Config, f netFamily, want []*netlink.Rule) error {
 func removeRoutes(cfg plan.Config) error {
 	var errs []error
 	for _, f := range []netFamily{inet4, inet6} {
-		list, err := netlink.RuleList(f.family)
-		if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
-			continue // the kernel has no such family
+		list, err := ourRules(cfg, f)
+		if noFamily(err) {
+			continue
 		}
 		errs = append(errs, err)
 		tables := []int{cfg.Table}
 		for i := range list {
 			r := &list[i]
-			if !ours(cfg, r) {
-				continue
-			}
-			r.Family = f.family
 			errs = append(errs, netlink.RuleDel(r))
 			if r.Table != 0 && !slices.Contains(tables, r.Table) {
 				tables = append(tables, r.Table)
@@ -138,11 +133,10 @@ func removeRoute(table int, f netFamily) error {
 // routesPresent reports whether marked packets of a family are delivered here,
 // and whether all of our rules are those that are wanted.
 func routesPresent(cfg plan.Config, f netFamily, want []*netlink.Rule) (bool, error) {
-	list, err := netlink.RuleList(f.family)
+	list, err := ourRules(cfg, f)
 	if err != nil {
-		return false, fmt.Errorf("list rules: %w", err)
+		return false, err
 	}
-	list = slices.DeleteFunc(list, func(r netlink.Rule) bool { return !ours(cfg, &r) })
 	for _, w := range want {
 		i := slices.IndexFunc(list, func(r netlink.Rule) bool { return sameRule(w, &r) })
 		if i < 0 {
@@ -173,6 +167,24 @@ func ourRoutes(table int, f netFamily) ([]netlink.Route, error) {
 		}
 		return bits != 0
 	}), nil
+}
+
+// ourRules lists our rules of a family; what was read before an error, with it.
+func ourRules(cfg plan.Config, f netFamily) ([]netlink.Rule, error) {
+	list, err := netlink.RuleList(f.family)
+	if err != nil {
+		err = fmt.Errorf("list rules: %w", err)
+	}
+	list = slices.DeleteFunc(list, func(r netlink.Rule) bool { return !ours(cfg, &r) })
+	for i := range list {
+		list[i].Family = f.family // which the kernel is told to delete one
+	}
+	return list, err
+}
+
+// noFamily reports whether an error is that the kernel has no such family.
+func noFamily(err error) bool {
+	return errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
 // ours reports whether a rule is one of gridmesh's: by its protocol, or by all

@@ -29,14 +29,13 @@ const ownPriority, passPriority, laterPriority, passedPriority = rulePriority - 
 // martian. This node sends no such packet, so the question is left to everybody
 // else's rules. What it does send, to Services, is not in question.
 func (c *Capture) wantedRules(f netFamily) []*netlink.Rule {
-	all := markRule(c.cfg, f)
-	if f.family != unix.AF_INET || !c.host.validatesMarks() || c.tooManyRanges() != nil {
+	all, services := markRule(c.cfg, f), c.guard()
+	if f.family != unix.AF_INET || len(services) > mostRanges || !c.host.validatesMarks() {
 		return []*netlink.Rule{all}
 	}
 	passed := netlink.NewRule()
 	passed.Family, passed.Priority, passed.Protocol, passed.Type = f.family, passedPriority, routeProtocol, nl.FR_ACT_NOP
 	all.Priority = laterPriority
-	services := c.guard()
 	list := []*netlink.Rule{passed, all}
 	for _, p := range services {
 		if n := ipv4Net(p); n != nil {

@@ -72,10 +72,15 @@ func (d *stateDir) begin() (lock func(string) (func(), error), ok bool) {
 		return nil, false
 	}
 	d.trying = true
+	return d.taker(), true
+}
+
+// taker is what takes the lock.
+func (d *stateDir) taker() func(dir string) (unlock func(), err error) {
 	if d.lock == nil {
-		return Lock, true
+		return Lock
 	}
-	return d.lock, true
+	return d.lock
 }
 
 // got takes the lock, or lets go of it where it comes after the end.
@@ -130,10 +135,7 @@ func soon[T any](ask func() (T, error), late func(T, error)) (T, error) {
 // from its guard, where the lock of the network keeps a second agent away: a
 // disk that is full or broken is when a node is most likely to start again.
 func (a *Agent) lockDir() error {
-	lock := a.dir.lock
-	if lock == nil {
-		lock = Lock
-	}
+	lock := a.dir.taker()
 	a.dir.trying = true // nobody else runs yet
 	known := make(chan struct{})
 	unlock, err := soon(func() (func(), error) { return lock(a.cfg.StateDir) }, func(unlock func(), err error) {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -14,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/gridmesh/gridmesh/internal/jsontype"
 )
 
 // misfit says which field of a document a type cannot hold, and what it wants:
@@ -40,7 +41,7 @@ func unfit(path string, v any, t reflect.Type) (at string, holds any, wanted str
 	switch {
 	case v == nil:
 		return "", nil, ""
-	case reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):
+	case jsontype.ReadsItself(t):
 		return path, v, special(v, t)
 	case t.Kind() == reflect.Struct, t.Kind() == reflect.Map:
 		return within(path, v, t)
@@ -67,7 +68,7 @@ func within(path string, v any, t reflect.Type) (at string, holds any, wanted st
 	}
 	var known map[string]reflect.Type
 	if t.Kind() == reflect.Struct {
-		known = fieldsOf(t)
+		known = jsontype.Fields(t)
 	}
 	for _, name := range slices.Sorted(maps.Keys(obj)) {
 		below, of := strings.TrimPrefix(path+"."+name, "."), known[name]
@@ -86,10 +87,7 @@ func within(path string, v any, t reflect.Type) (at string, holds any, wanted st
 
 // special is what a type that reads itself wants; "" where it takes v.
 func special(v any, t reflect.Type) string {
-	data, err := json.Marshal(v)
-	if err == nil {
-		err = json.Unmarshal(data, reflect.New(t).Interface())
-	}
+	err := jsontype.Read(t, v)
 	if err == nil {
 		return ""
 	}
@@ -138,15 +136,10 @@ func quoted(path string, v any) string {
 	return "a string is wanted"
 }
 
-// isInt reports whether a number fits into a type; 2.0 is whole, too.
+// isInt reports whether a number fits into a type.
 func isInt(v any, t reflect.Type) bool {
-	switch n := v.(type) {
-	case int64:
-		return !reflect.Zero(t).OverflowInt(n)
-	case float64:
-		return n == math.Trunc(n) && math.Abs(n) < 1<<53 && !reflect.Zero(t).OverflowInt(int64(n))
-	}
-	return false
+	n, whole := jsontype.Whole(v)
+	return whole && !reflect.Zero(t).OverflowInt(n)
 }
 
 func jsonKind(v any) string {
@@ -161,19 +154,4 @@ func jsonKind(v any) string {
 		return "object"
 	}
 	return "number"
-}
-
-// fieldsOf are the fields of a struct by the names that they have in JSON.
-func fieldsOf(t reflect.Type) map[string]reflect.Type {
-	out := map[string]reflect.Type{}
-	for i := range t.NumField() {
-		field := t.Field(i)
-		switch name, _, _ := strings.Cut(field.Tag.Get("json"), ","); {
-		case name == "" && field.Anonymous:
-			maps.Copy(out, fieldsOf(field.Type))
-		case name != "" && name != "-":
-			out[name] = field.Type
-		}
-	}
-	return out
 }

@@ -1,10 +1,8 @@
 package plan
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/api/names"
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
+	"github.com/gridmesh/gridmesh/internal/jsontype"
 	"github.com/gridmesh/gridmesh/internal/near"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -58,7 +57,7 @@ type fieldSet struct {
 func (f *fields) fieldsOf(t reflect.Type) fieldSet {
 	set, seen := f.types[t]
 	if !seen {
-		set.types = fieldsOf(t)
+		set.types = jsontype.Fields(t)
 		set.names = slices.Sorted(maps.Keys(set.types))
 		if f.types == nil {
 			f.types = map[reflect.Type]fieldSet{}
@@ -93,7 +92,7 @@ func (f *fields) check(path string, v any, t reflect.Type) {
 	case v == nil:
 	case t == reflect.TypeFor[apiv1.Template]() || t == reflect.TypeFor[runtime.RawExtension]():
 		f.check(path, v, f.kind.spec)
-	case reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):
+	case jsontype.ReadsItself(t):
 		f.special(path, v, t)
 	case t.Kind() == reflect.Struct:
 		if fields, ok := v.(Object); ok {
@@ -178,8 +177,7 @@ func (f *fields) items(path string, v any, t reflect.Type) {
 
 // special is of a type that reads itself.
 func (f *fields) special(path string, v any, t reflect.Type) {
-	data, err := json.Marshal(v)
-	if err == nil && json.Unmarshal(data, reflect.New(t).Interface()) == nil {
+	if jsontype.Read(t, v) == nil {
 		return
 	}
 	wanted := map[reflect.Type]string{
@@ -194,7 +192,7 @@ func (f *fields) special(path string, v any, t reflect.Type) {
 }
 
 func (f *fields) scalar(path string, v any, t reflect.Type) {
-	number, isNumber := whole(v)
+	number, isNumber := jsontype.Whole(v)
 	switch text, isText := v.(string); {
 	case t.Kind() == reflect.String:
 		switch v.(type) {
@@ -248,33 +246,7 @@ func kindOfValue(v any) string {
 	return fmt.Sprintf("%v, a number", v)
 }
 
-// whole is the value of an integer, as which 2.0 is written too.
-func whole(v any) (n int64, ok bool) {
-	switch v := v.(type) {
-	case int64:
-		return v, true
-	case float64:
-		return int64(v), v == math.Trunc(v) && math.Abs(v) < 1<<53
-	}
-	return 0, false
-}
-
 func isInteger(text string) bool {
 	_, err := strconv.ParseInt(text, 10, 64)
 	return err == nil
-}
-
-// fieldsOf are the fields of a struct by the names that they have in JSON.
-func fieldsOf(t reflect.Type) map[string]reflect.Type {
-	out := map[string]reflect.Type{}
-	for i := range t.NumField() {
-		field := t.Field(i)
-		switch name, _, _ := strings.Cut(field.Tag.Get("json"), ","); {
-		case name == "" && field.Anonymous:
-			maps.Copy(out, fieldsOf(field.Type))
-		case name != "" && name != "-":
-			out[name] = field.Type
-		}
-	}
-	return out
 }

@@ -14,7 +14,7 @@ var pure = []string{
 }
 
 // pureInternal are the folders of internal that do no I/O.
-var pureInternal = []string{"internal/table", "internal/ports", "internal/near"}
+var pureInternal = []string{"internal/table", "internal/ports", "internal/near", "internal/jsontype"}
 
 // impure packages are out of bounds for a pure one, by path. net/netip and
 // net/url are types.
