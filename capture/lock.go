@@ -37,7 +37,7 @@ func Lock() (unlock func(), err error) {
 		return nil, fmt.Errorf("open nftables: %w", err)
 	}
 	err = makeOwned(conn)
-	if errors.Is(err, unix.EEXIST) && removeStray() {
+	if errors.Is(err, unix.EEXIST) && removeUnowned() {
 		err = makeOwned(conn)
 	}
 	switch {
@@ -85,7 +85,7 @@ func makeOwned(conn *nl.Conn) error {
 }
 
 // findLock returns the table, nil where there is none to be seen. Where its
-// making was not permitted it tells whether the lock was the reason: somebody
+// making was not permitted it reports whether the lock was the reason: somebody
 // else's table is no more permitted than any without privileges.
 func findLock() *nftables.Table {
 	conn, err := nftables.New()
@@ -105,10 +105,10 @@ func isOwned(t *nftables.Table) bool {
 	return (t.Flags|mathbits.ReverseBytes32(t.Flags))&tableOwner != 0
 }
 
-// removeStray removes the table if it has no owner: it is of no process, but of
+// removeUnowned removes the table if it has no owner: it is of no process, but of
 // a rule set that was saved beside an agent and read in again. If an agent takes
 // the lock meanwhile, the kernel keeps its table.
-func removeStray() (removed bool) {
+func removeUnowned() (removed bool) {
 	table := findLock()
 	if table == nil || isOwned(table) {
 		return table == nil // it ended with its owner

@@ -79,7 +79,7 @@ func TestLockThatNobodyHolds(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if table := findLock(); table == nil || !isOwned(table) || removeStray() {
+		if table := findLock(); table == nil || !isOwned(table) || removeUnowned() {
 			t.Errorf("the lock is %+v", table)
 		}
 		unlock()

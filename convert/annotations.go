@@ -105,9 +105,9 @@ func plain(to []byte, word string) []byte {
 // ours are the annotations under names.Domain that something reads or writes.
 var ours = []string{names.UnitKey, names.Unit, names.Applied, names.AppliedAt, names.Settled, names.Replicas, names.UnitGone}
 
-// strangers are annotations of a Service that bear gridmesh's name and that
+// unknownNames are annotations of a Service that bear gridmesh's name and that
 // nothing reads: who wrote one thinks that it does something.
-func strangers(annotations map[string]string, problem func(field, format string, args ...any)) {
+func unknownNames(annotations map[string]string, problem func(field, format string, args ...any)) {
 	const most = 3
 	if len(annotations) > mostNames {
 		problem("metadata.annotations", "are %d, too many to look for mistyped names: %s is not among them, so the Service is open to every node; add it if it was meant, or keep fewer than %d", len(annotations), names.TopologyKeys, mostNames)

@@ -24,7 +24,7 @@ func named(form string, most int) map[string]string {
 // bear must not be felt.
 func BenchmarkAnnotations(b *testing.B) {
 	for name, list := range map[string]map[string]string{
-		"1000 near misses": named("topology-%05x", mostNames), "1000 strangers": named("gridmesh.io/%x", mostNames),
+		"1000 near misses": named("topology-%05x", mostNames), "1000 unknown names": named("gridmesh.io/%x", mostNames),
 		"256 KiB": named("topology-%05x", 256<<10),
 	} {
 		svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: list}}

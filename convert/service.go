@@ -36,7 +36,7 @@ func Service(s *corev1.Service) *topology.Service {
 		out.Problems = append(out.Problems, topology.Problem{Object: "service " + out.Key.String(), Field: field, Text: fmt.Sprintf(format, args...)})
 	}
 	if out.TopologyKeys == nil {
-		strangers(s.Annotations, problem)
+		unknownNames(s.Annotations, problem)
 		labelled(s.Labels, problem)
 	}
 	if !out.Headless {

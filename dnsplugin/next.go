@@ -34,7 +34,7 @@ type waiting struct {
 	silent bool // the last question that was waited for had no answer
 }
 
-// enter tells whether one more of a client may wait, and else whether the next
+// enter reports whether one more of a client may wait, and else whether the next
 // plugin is silent, so that waiting would be of no use.
 func (w *waiting) enter(client string) (may, silent bool) {
 	w.mu.Lock()
@@ -59,7 +59,7 @@ func (w *waiting) leave(client string) {
 	}
 }
 
-func (w *waiting) heard(answer bool) {
+func (w *waiting) note(answer bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.silent = !answer
@@ -79,7 +79,7 @@ func (g *Grid) askNext(ctx context.Context, req *request.Request) (reply *dns.Ms
 	if may, silent := g.pending.enter(client); !may {
 		return nil, !silent
 	}
-	defer func() { g.pending.heard(reply != nil) }()
+	defer func() { g.pending.note(reply != nil) }()
 	done, copied := make(chan *dns.Msg, 1), req.Req.Copy()
 	go func() {
 		reply := nonwriter.New(req.W)

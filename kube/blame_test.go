@@ -40,10 +40,10 @@ func kubeconfigFor(t *testing.T, more string, servers ...string) string {
 // Of a request that failed people read the address, the config, and what to
 // check; the error stays what it was.
 func TestBlame(t *testing.T) {
-	stranger := httptest.NewUnstartedServer(http.NotFoundHandler())
-	stranger.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	stranger.StartTLS()
-	defer stranger.Close()
+	other := httptest.NewUnstartedServer(http.NotFoundHandler())
+	other.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	other.StartTLS()
+	defer other.Close()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // its kernel answers, and nobody else
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestBlame(t *testing.T) {
 		"refused": {"https://" + testkit.Nobody(t), "nothing listens there"},
 		"no name": {"https://api.invalid:6443", "the name does not resolve here"},
 		"no TLS":  {"https://" + strings.TrimPrefix(plainServer(t), "http://"), "it speaks HTTP there"},
-		"no CA":   {stranger.URL, "its certificate is not trusted"},
+		"no CA":   {other.URL, "its certificate is not trusted"},
 		"silent":  {"https://" + silent.Addr().String(), "nothing answers"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,20 +18,20 @@ import (
 
 const (
 	// allowedFor and deniedFor are how long the API server's word about a token
-	// counts, and knownFor how long one that was good is no stranger.
+	// counts, and knownFor how long one that was good is known.
 	allowedFor = time.Minute
 	deniedFor  = 10 * time.Second
 	knownFor   = time.Hour
 	// longestToken is more than any cluster's; the API server is not asked about
 	// more bytes.
 	longestToken = 16 << 10
-	// strangers bound how often the API server is asked about tokens that nobody
-	// knows: whoever guesses costs it little, and delays nobody who is known.
-	strangersRate  = 2 // a second
-	strangersBurst = 10
-	maxTokens      = 256
-	reviewTimeout  = 5 * time.Second
-	knownReviews   = 4 // at once, of tokens that were good
+	// unknownRate and unknownBurst bound how often the API server is asked about tokens that
+	// nobody knows: whoever guesses costs it little, and delays nobody who is known.
+	unknownRate   = 2 // a second
+	unknownBurst  = 10
+	maxTokens     = 256
+	reviewTimeout = 5 * time.Second
+	knownReviews  = 4 // at once, of tokens that were good
 )
 
 // Guard lets those through to a handler who show a token of the cluster whose
@@ -43,8 +43,8 @@ type Guard struct {
 	next   http.Handler
 	peers  *peers
 	// Questions to a slow API server wait for their like only: a token that was
-	// good for no other, and a new one of a known address for no stranger's.
-	again, renewals, strangers lane
+	// good for no other, and a new one of a known address for no token of an unknown one.
+	again, renewals, unknown lane
 
 	mu     sync.Mutex
 	tokens map[tokenKey]word
@@ -66,7 +66,7 @@ type word struct {
 func NewGuard(c *Client, next http.Handler) *Guard {
 	return &Guard{
 		client: c, next: next, tokens: map[tokenKey]word{}, peers: newPeers(),
-		again: make(lane, knownReviews), renewals: make(lane, 1), strangers: make(lane, 1),
+		again: make(lane, knownReviews), renewals: make(lane, 1), unknown: make(lane, 1),
 	}
 }
 
@@ -100,7 +100,7 @@ func (g *Guard) ask(ctx context.Context, from, token, path string) int {
 		if !ok {
 			return http.StatusTooManyRequests
 		}
-		if queue = g.strangers; known {
+		if queue = g.unknown; known {
 			queue = g.renewals
 		}
 	}
@@ -146,7 +146,7 @@ func (g *Guard) learn(key tokenKey, code int, now time.Time) {
 	g.tokens[key] = w
 }
 
-// forget makes room: strangers go, and then, where they are no more, all.
+// forget makes room: unknown tokens go, and then, where they are no more, all.
 func (g *Guard) forget(now time.Time) {
 	for key, w := range g.tokens {
 		if w.good.IsZero() || now.Sub(w.good) >= knownFor {

@@ -18,7 +18,7 @@ const (
 
 // peers are the addresses that showed tokens lately.
 type peers struct {
-	strangers flowcontrol.RateLimiter // all addresses together, of which none was good
+	unknown flowcontrol.RateLimiter // all addresses together, of which none was good
 
 	mu sync.Mutex
 	by map[string]*peer // by address
@@ -31,18 +31,18 @@ type peer struct {
 }
 
 func newPeers() *peers {
-	return &peers{strangers: flowcontrol.NewTokenBucketRateLimiter(strangersRate, strangersBurst), by: map[string]*peer{}}
+	return &peers{unknown: flowcontrol.NewTokenBucketRateLimiter(unknownRate, unknownBurst), by: map[string]*peer{}}
 }
 
 // admit says whether the API server may be asked about a new token of an address
 // (a host and port, as of a request), and whether that address is known for a
-// good one: then strangers do not delay it.
+// good one: then unknown ones do not delay it.
 func (p *peers) admit(remote string, now time.Time) (known, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	is := p.of(remote, now)
 	known = !is.good.IsZero() && now.Sub(is.good) < knownFor
-	return known, is.asks.TryAccept() && (known || p.strangers.TryAccept())
+	return known, is.asks.TryAccept() && (known || p.unknown.TryAccept())
 }
 
 // praise keeps that an address showed a good token.

@@ -101,7 +101,7 @@ func TestGuardAsksTheAPIServer(t *testing.T) {
 		{"/metrics", "", http.StatusUnauthorized},
 		{"/metrics", "Basic cmVhZGVyOg==", http.StatusUnauthorized},
 		{"/metrics", "Bearer ", http.StatusUnauthorized},
-		{"/metrics", "Bearer stranger", http.StatusUnauthorized},
+		{"/metrics", "Bearer unknown", http.StatusUnauthorized},
 		{"/metrics", "Bearer pod", http.StatusForbidden},
 		{"/other", "Bearer reader", http.StatusForbidden},
 		{"/metrics", "Bearer reader", http.StatusOK},
@@ -180,7 +180,7 @@ func TestGuessesShutNobodyOut(t *testing.T) {
 	}
 }
 
-// Who is known waits for no stranger's review, however slow the API server is.
+// Who is known waits for no review of an unknown token, however slow the API server is.
 func TestStrangersDelayNobody(t *testing.T) {
 	v, get := guardedFrom(t)
 	if got := get("10.244.1.1", "/metrics", "Bearer reader"); got != http.StatusOK {
@@ -194,12 +194,12 @@ func TestStrangersDelayNobody(t *testing.T) {
 	}()
 	wait.Eventually(t, func() error {
 		if v.asked.Load() == asked {
-			return errors.New("the stranger's review has not begun")
+			return errors.New("the review of the unknown token has not begun")
 		}
 		return nil
 	})
 	if got := get("10.244.1.1", "/metrics", "Bearer reader-2"); got != http.StatusOK {
-		t.Errorf("behind a stranger's review: %d", got)
+		t.Errorf("behind the review of an unknown token: %d", got)
 	}
 	close(v.slow)
 	<-ended

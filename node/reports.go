@@ -23,26 +23,26 @@ const (
 // reports asks for nodes that were silent whether they have reported to the
 // cloud: from the loop to a goroutine of its own, and back.
 type reports struct {
-	mu     sync.Mutex
-	silent []string
-	pause  time.Duration
-	heard  []string
-	epoch  int // the number of holds so far: answers are of one
+	mu       sync.Mutex
+	silent   []string
+	pause    time.Duration
+	reported []string
+	epoch    int // the number of holds so far: answers are of one
 
 	ask  chan struct{} // one slot: there are silent nodes
-	wake chan struct{} // one slot: nodes were heard
+	wake chan struct{} // one slot: nodes have reported
 }
 
 func newReports() *reports {
 	return &reports{ask: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 }
 
-// begin forgets what was heard in the hold before.
+// begin forgets what was reported in the hold before.
 func (r *reports) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.epoch++
-	r.silent, r.heard = nil, nil
+	r.silent, r.reported = nil, nil
 }
 
 // want replaces the nodes that are asked for.
@@ -80,14 +80,14 @@ func (r *reports) next(n int) (question, bool) {
 	return question{r.silent[n%len(r.silent)], r.pause, r.epoch}, true
 }
 
-// hear notes that a node has reported in the hold that was asked for.
-func (r *reports) hear(node string, epoch int) {
+// report notes that a node has reported in the hold that was asked for.
+func (r *reports) report(node string, epoch int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if epoch != r.epoch {
 		return
 	}
-	r.heard = append(r.heard, node)
+	r.reported = append(r.reported, node)
 	r.silent = slices.DeleteFunc(slices.Clone(r.silent), func(o string) bool { return o == node })
 	fill(r.wake)
 }
@@ -95,8 +95,8 @@ func (r *reports) hear(node string, epoch int) {
 func (r *reports) take() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list := r.heard
-	r.heard = nil
+	list := r.reported
+	r.reported = nil
 	return list
 }
 
@@ -138,7 +138,7 @@ func (a *Agent) askAll(ctx context.Context) {
 		case !had:
 			first[q.node] = report
 		case was != report:
-			a.reports.hear(q.node, epoch)
+			a.reports.report(q.node, epoch)
 		}
 		if !pause(ctx, jitter(q.wait)) {
 			return

@@ -232,12 +232,12 @@ func (s *saver) wrote(err error) {
 
 // current is until when what is on disk was the newest that was heard of until a
 // time; zero where that is not known, for this process has written nothing.
-func (s *saver) current(heard time.Time) time.Time {
+func (s *saver) current(lastContact time.Time) time.Time {
 	switch {
 	case !s.kept:
 		return time.Time{}
-	case s.behind.IsZero() || heard.Before(s.behind):
-		return heard
+	case s.behind.IsZero() || lastContact.Before(s.behind):
+		return lastContact
 	default:
 		return s.behind
 	}

@@ -115,15 +115,15 @@ func (f *fields) object(path string, obj Object, t reflect.Type) {
 		at := strings.TrimPrefix(path+"."+name, ".")
 		switch field, ok := known.types[name]; {
 		case !ok:
-			f.stray(at, name, t, known.names)
+			f.unknown(at, name, t, known.names)
 		case at != "status": // is the controller's
 			f.check(at, obj[name], field)
 		}
 	}
 }
 
-// stray names a field that a type does not have, and what was meant.
-func (f *fields) stray(path, name string, t reflect.Type, known []string) {
+// unknown names a field that a type does not have, and what was meant.
+func (f *fields) unknown(path, name string, t reflect.Type, known []string) {
 	if f.full() {
 		return
 	}

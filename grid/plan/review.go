@@ -22,7 +22,7 @@ func Review(w World) []topology.Problem {
 		switch {
 		case !g.valid || g.deleting:
 		case g.kind.PerUnit:
-			list = append(list, x.strangers(g, len(w.Nodes))...)
+			list = append(list, x.missingUnits(g, len(w.Nodes))...)
 		default:
 			list = append(list, g.badPorts()...)
 		}
@@ -30,8 +30,8 @@ func Review(w World) []topology.Problem {
 	return list
 }
 
-// strangers are units of a grid that no node is in.
-func (x *Index) strangers(g *tracked, nodes int) []topology.Problem {
+// missingUnits are units of a grid that no node is in.
+func (x *Index) missingUnits(g *tracked, nodes int) []topology.Problem {
 	units := x.units.of(g.unitKey)
 	switch {
 	case nodes == 0:

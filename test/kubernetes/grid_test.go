@@ -45,11 +45,13 @@ func TestGrids(t *testing.T) {
 		t.Cleanup(func() { label(t, node, "") })
 	}
 	first := controller(t, "--removal-grace", "2s")
-	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", first.PID()))
-	must(t, err)
-	if !strings.Contains(string(env), "KUBE_CACHE_MUTATION_DETECTOR=true") {
-		t.Error("nobody looks whether the controller writes to what its informers hold")
-	}
+	wait.Eventually(t, func() error { // while a program is being loaded its environment is empty
+		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", first.PID()))
+		if err == nil && !strings.Contains(string(env), "KUBE_CACHE_MUTATION_DETECTOR=true") {
+			err = fmt.Errorf("nobody looks whether the controller writes to what its informers hold (%d bytes of environment)", len(env))
+		}
+		return err
+	})
 	wait.Eventually(t, func() error { return c.Apply(gridManifest) }) // when the CRDs are there
 	t.Cleanup(func() {
 		_, err := c.Kubectl("delete", "--ignore-not-found", "--wait=true", "deploymentgrid/till", "servicegrid/till")

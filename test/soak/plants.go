@@ -36,7 +36,7 @@ var plants = []plant{
 	{"answers", "an answer by another unit", func(s *Soak, _ context.Context) error {
 		return s.judgeThese([]dial{s.fake(s.pods[other].name, nil)}, nil)
 	}},
-	{"answers", "an answer by a stranger", func(s *Soak, _ context.Context) error {
+	{"answers", "an answer by an unowned pod", func(s *Soak, _ context.Context) error {
 		return s.judgeThese([]dial{s.fake("nobody", nil)}, nil)
 	}},
 	{"failures", "a connection that failed", func(s *Soak, _ context.Context) error {
