@@ -111,6 +111,10 @@ func (m *manifests) file(f *file) error {
 
 // text takes documents that are separated by "---".
 func (m *manifests) text(from string, data []byte) {
+	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) { // of it only the first document would be found
+		m.fault(from, "", "is UTF-16, as PowerShell's > writes it, and is left out; write it as UTF-8: ... | Out-File -Encoding utf8 F")
+		return
+	}
 	docs := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for n := 1; ; n++ {
 		doc, err := docs.Read()

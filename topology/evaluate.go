@@ -54,9 +54,9 @@ func (e *evaluation) keyProblems(view *ServiceView, keys Keys) {
 	field := "metadata.annotations[" + cmp.Or(view.Service.Misspelt, names.TopologyKeys) + "]"
 	switch {
 	case keys.Mode == Malformed && view.Keys.Mode == Malformed:
-		view.problem(field, keys.Fault+`; the Service is closed to the node itself until it is mended, for example '["site"]'`)
+		view.problem(field, keys.Fault+`; the Service is closed to the node itself until it is mended, for example `+meant(view.Service.TopologyKeys))
 	case keys.Mode == Malformed:
-		view.problem(field, keys.Fault+`; by the reading union the Service is open to everybody until it is mended, for example '["site"]'`)
+		view.problem(field, keys.Fault+`; by the reading union the Service is open to everybody until it is mended, for example `+meant(view.Service.TopologyKeys))
 	case keys.Fault != "":
 		view.problem(field, keys.Fault)
 	}

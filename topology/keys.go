@@ -63,7 +63,7 @@ func keysIn(s *Service) Keys {
 		return keys
 	}
 	if !isList(*s.TopologyKeys) {
-		return Keys{Fault: fmt.Sprintf("is not %s, and no JSON array of strings either: if it is meant for that, rename it and write '[\"site\"]'; until then it does nothing", names.TopologyKeys)}
+		return Keys{Fault: fmt.Sprintf("is not %s, and no JSON array of strings either: if it is meant for that, rename it and write %s; until then it does nothing", names.TopologyKeys, meant(s.TopologyKeys))}
 	}
 	return malformed("is not %s, though it can be meant for nothing else: rename it to that, or remove it", names.TopologyKeys)
 }
@@ -109,10 +109,12 @@ func malformed(format string, args ...any) Keys {
 	return Keys{Mode: Malformed, Fault: fmt.Sprintf(format, args...)}
 }
 
+// shortened is how much of a mistake is repeated.
+const shortened = 64
+
 func shorten(s string) string {
-	const most = 64
-	if len(s) > most {
-		return s[:most] + "..."
+	if len(s) > shortened {
+		return s[:shortened] + "..."
 	}
 	return s
 }

@@ -72,6 +72,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.election.Namespace, "leader-elect-resource-namespace", c.election.Namespace, "namespace of the Lease")
 	f.StringVar(&c.election.Name, "leader-elect-resource-name", c.election.Name, "name of the Lease")
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "log more")
+	run.Files(f, "kubeconfig", "secure-metrics-cert-file", "secure-metrics-key-file")
 	for name, why := range ignored {
 		f.String(name, "", "ignored: "+why)
 		f.Lookup(name).NoOptDefVal = "true" // klog has --logtostderr
@@ -87,6 +88,7 @@ func (c *config) complete(f *pflag.FlagSet, log *slog.Logger) error {
 	if c.rate.QPS <= 0 || c.rate.Burst < 1 {
 		errs = append(errs, fmt.Errorf("--kube-qps %g, --kube-burst %d: must be positive", c.rate.QPS, c.rate.Burst))
 	}
+	errs = append(errs, run.CheckTCP("healthz-bind-address", c.healthz), run.CheckTCP("metrics-bind-address", c.metrics), run.CheckTCP("secure-metrics-bind-address", c.secure))
 	if (c.tls.Cert == "") != (c.tls.Key == "") {
 		errs = append(errs, errors.New("--secure-metrics-cert-file, --secure-metrics-key-file: give both, or neither"))
 	}

@@ -3,11 +3,15 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
+	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/coremain"
 	_ "github.com/coredns/coredns/plugin/acl"
@@ -49,6 +53,8 @@ const usage = `gridmesh-dns is CoreDNS with the plugins grid and nodelocal.
                                       IPv4 addresses, and the given ones
   gridmesh-dns -version
 
+Exit codes: 0 all is well, 1 failure, 2 wrong flags or commands.
+
 Flags:
 `
 
@@ -66,12 +72,33 @@ func word(arg string) (code int, ends bool) {
 	return 0, false
 }
 
+// unmeant refuses words behind the flags, and a start without a Corefile: CoreDNS
+// would take one of its own, with plugins that are not here.
+func unmeant(flags *flag.FlagSet) error {
+	if flags.NArg() > 0 {
+		return fmt.Errorf("%q is no flag; say: gridmesh-dns -conf Corefile", flags.Arg(0))
+	}
+	for _, name := range []string{"conf", "plugins", "version"} {
+		if f := flags.Lookup(name); f != nil && f.Value.String() != f.DefValue {
+			return nil
+		}
+	}
+	if _, err := os.Stat(caddy.DefaultConfigFile); errors.Is(err, fs.ErrNotExist) {
+		return errors.New("there is no Corefile here; say: gridmesh-dns -conf Corefile (docs/dns.md has one)")
+	}
+	return nil
+}
+
 func main() {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "cleanup":
+			if len(os.Args) > 2 && slices.Contains([]string{"-h", "-help", "--help"}, os.Args[2]) {
+				fmt.Print(usage[:strings.Index(usage, "\nFlags:")])
+				return
+			}
 			os.Exit(cleanup(os.Args[2:]))
-		case "-version", "--version":
+		case "-version", "--version", "-v":
 			fmt.Printf("gridmesh-dns %s, CoreDNS %s\n", obs.Version(), coremain.CoreVersion)
 			return
 		}
@@ -84,6 +111,11 @@ func main() {
 		if code, ends := word(os.Args[1]); ends {
 			os.Exit(code)
 		}
+	}
+	flag.Parse()
+	if err := unmeant(flag.CommandLine); err != nil {
+		fmt.Fprintln(os.Stderr, "gridmesh-dns:", err)
+		os.Exit(2)
 	}
 	run.StillHeap()
 	if err := dnsserver.SetDirectives(directives); err != nil {

@@ -61,6 +61,11 @@ func (in *input) completeNodes() {
 	})) // the flag exists
 }
 
+// completeNamespaces completes --namespace: those that have Services.
+func (in *input) completeNamespaces() {
+	_ = in.cmd.RegisterFlagCompletionFunc("namespace", in.completeServices(func(key topology.ObjectKey) string { return key.Namespace })) // the flag exists
+}
+
 // completeServices are the state's Services, in a form.
 func (in *input) completeServices(form func(topology.ObjectKey) string) completion {
 	return in.completeFrom(func(ctx context.Context) (list []string) {
@@ -75,15 +80,32 @@ func (in *input) completeServices(form func(topology.ObjectKey) string) completi
 	})
 }
 
+// completeNamespaces completes --namespace: those that have grids.
+func (in *gridInput) completeNamespaces() {
+	_ = in.cmd.RegisterFlagCompletionFunc("namespace", in.completeFrom(func(ctx context.Context) (list []string) {
+		for _, ref := range in.grids(ctx) {
+			list = append(list, ref.Namespace)
+		}
+		return list
+	})) // the flag exists
+}
+
+// grids are all that there are, for a shell that completes.
+func (in *gridInput) grids(ctx context.Context) (list []plan.Ref) {
+	objects, _, err := in.objects(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, obj := range worldOf(objects).Grids {
+		list = append(list, plan.RefOf(obj))
+	}
+	return list
+}
+
 // completeGrids are the grids of the namespace that is asked for.
 func (in *gridInput) completeGrids() completion {
 	return first(in.completeFrom(func(ctx context.Context) (list []string) {
-		objects, _, err := in.objects(ctx)
-		if err != nil {
-			return nil
-		}
-		for _, obj := range worldOf(objects).Grids {
-			ref := plan.RefOf(obj)
+		for _, ref := range in.grids(ctx) {
 			if kind, ok := plan.FindKind(ref.Kind); ok && ref.Namespace == in.namespace {
 				list = append(list, kind.Short+"/"+ref.Name)
 			}

@@ -2,9 +2,11 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/dnsplugin/answer"
 	"github.com/gridmesh/gridmesh/internal/near"
 	"github.com/gridmesh/gridmesh/internal/run"
@@ -23,48 +26,78 @@ type dnsDoc struct {
 	Name    string   `json:"name"`
 	Type    string   `json:"type"`
 	Result  string   `json:"result"`
-	Answers []string `json:"answers,omitempty"`
+	Answers []string `json:"answers"`
 	Why     string   `json:"why"`
 }
 
 var dnsTypes = map[string]answer.Type{"A": answer.A, "AAAA": answer.AAAA, "SRV": answer.SRV}
 
 func dnsCommand() *cobra.Command {
-	in, cfg, zone := &input{}, answer.Config{Services: true}, ""
+	in, cfg, zone, namespace := &input{}, answer.Config{Services: true}, "", ""
 	cmd := &cobra.Command{
 		Use: "dns NAME [TYPE]", Short: "Show what a name of a grid resolves to on a node, and why", Args: cobra.RangeArgs(1, 2),
 		Long: `Show what a name of a grid resolves to on a node, and why.
 
-TYPE is A, AAAA, SRV or PTR. NAME is whole, or without the zone: web.default, or
-web.default.svc. Of an address, or a name below in-addr.arpa or ip6.arpa, PTR is
-asked; of others A.`,
-		Example: "  gridmesh dns db-0.db.default.svc.cluster.local --node edge-7\n  gridmesh dns db.default SRV -f ./state --node edge-7",
+TYPE is A, AAAA, SRV or PTR. NAME is whole, or as pods of the namespace of -n say
+it: web, db-0.db, web.default, web.default.svc. Of an address, or a name below
+in-addr.arpa or ip6.arpa, PTR is asked; of others A.
+
+Exits with 1 where the name does not exist.`,
+		Example: `  gridmesh dns db-0.db.default.svc.cluster.local --node edge-7
+  gridmesh dns web -f ./state --node edge-7
+  gridmesh dns db.default SRV -f ./state --node edge-7`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := given(args); err != nil {
+				return err
+			}
 			q, err := parseQuestion(args, zone)
 			if err != nil {
 				return err
 			}
+			q.search(namespace)
 			w, err := in.world(cmd.Context())
 			if err != nil {
 				return err
 			}
 			doc := q.ask(answer.New(cfg).Next(w.view), w.known())
-			return in.doubt(w, in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return dnsTable(out, doc) }))
+			err = in.doubt(w, in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return dnsTable(out, doc) }))
+			if err == nil && (doc.Result == absent || doc.Result == nxdomain) && !in.lenient {
+				err = fmt.Errorf("%w: %s (--lenient exits with 0)", errNoName, doc.Name)
+			}
+			return err
 		},
 	}
 	in.bind(cmd)
 	cmd.ValidArgsFunction = first(in.completeServices(dnsName), "A", "AAAA", "SRV", "PTR")
 	f := cmd.Flags()
+	f.StringVarP(&namespace, "namespace", "n", names.DefaultNamespace, "namespace of the pod that asks")
+	f.Lookup("lenient").Usage = "exit with 0 where problems are printed, or the name does not exist"
 	f.StringVar(&zone, "zone", "cluster.local", "zone of the cluster")
 	f.BoolVar(&cfg.Services, "services", true, "answer ClusterIP Services and PTR too, as the node-local DNS does")
 	f.BoolVar(&cfg.Strict, "strict", false, "hide the pods of other units")
 	f.BoolVar(&cfg.EmptyNXDomain, "empty-nxdomain", false, "a name without endpoints in the unit does not exist")
+	in.completeNamespaces()
 	return cmd
 }
 
+// What became of a question, as it is printed.
+const (
+	foreign  = "FOREIGN" // others answer
+	absent   = "ABSENT"  // there is no such Service; others are asked all the same
+	nxdomain = "NXDOMAIN"
+	noerror  = "NOERROR"
+)
+
+var resultNames = map[answer.Result]string{answer.Passed: foreign, answer.NotFound: absent, answer.NXDomain: nxdomain, answer.Found: noerror}
+
+var errNoName = errors.New("the name does not exist")
+
 // question is what is asked for, as people write it.
 type question struct {
-	name string     // relative to "svc" of the zone, or whole where foreign
+	name string // relative to "svc" of the zone, or whole where foreign
+	// also is where it is looked for first: in the namespace of the pod that asks.
+	also string
+	open bool       // it may be relative to other domains than svc of the zone
 	ip   netip.Addr // of PTR
 	kind string     // A, AAAA, SRV or PTR
 	zone string
@@ -121,7 +154,36 @@ func (q *question) relative() {
 		q.foreign = fmt.Sprintf("is not below svc.%s: others answer; did you mean %s.svc.%s? --zone names another zone", q.zone, q.name[:at], q.zone)
 	case whole || q.name == q.zone || strings.HasSuffix(q.name, "."+q.zone):
 		q.foreign = fmt.Sprintf("is not below svc.%s: others answer", q.zone)
+	default:
+		q.open = true
 	}
+}
+
+// search has a name that is not whole looked for as a pod does, in its own
+// namespace first. One label is nowhere else: svc has but namespaces below it.
+func (q *question) search(namespace string) {
+	switch {
+	case !q.open:
+	case strings.Contains(q.name, "."):
+		q.also = q.name + "." + namespace
+	default:
+		q.name += "." + namespace
+	}
+}
+
+// found prefers the name in the pod's namespace where that is known there, or is
+// all that is known of it: it is what is asked first.
+func (q *question) found(x *answer.Index) answer.Answer {
+	a := x.Lookup(q.name, dnsTypes[q.kind])
+	if q.also == "" {
+		return a
+	}
+	own := x.Lookup(q.also, dnsTypes[q.kind])
+	if own.Result == answer.Found || own.Result == answer.NXDomain && a.Result == answer.NotFound {
+		q.name = q.also
+		return own
+	}
+	return a
 }
 
 // ask looks the answer up; services are what people may have meant.
@@ -131,31 +193,47 @@ func (q question) ask(x *answer.Index, services []string) *dnsDoc {
 		return q.askAddress(x, suffix)
 	}
 	if q.foreign != "" {
-		return &dnsDoc{Name: q.name, Type: q.kind, Result: "FOREIGN", Why: q.foreign}
+		return &dnsDoc{Name: q.name, Type: q.kind, Result: foreign, Answers: []string{}, Why: q.foreign}
 	}
-	kind := dnsTypes[q.kind]
-	a := x.Lookup(q.name, kind)
-	doc := &dnsDoc{Name: q.name + suffix, Type: q.kind, Why: x.Explain(q.name, kind)}
+	a := q.found(x)
+	doc := &dnsDoc{Name: q.name + suffix, Type: q.kind, Result: resultNames[a.Result], Answers: []string{}, Why: x.Explain(q.name, dnsTypes[q.kind])}
 	for _, ip := range a.Addrs {
 		doc.Answers = append(doc.Answers, ip.String())
 	}
 	for _, t := range a.SRV {
 		doc.Answers = append(doc.Answers, fmt.Sprintf("%d %s%s", t.Port, t.Name, suffix))
 	}
-	doc.Result = map[answer.Result]string{answer.Passed: "FOREIGN", answer.NotFound: "ABSENT", answer.NXDomain: "NXDOMAIN", answer.Found: "NOERROR"}[a.Result]
-	if labels := strings.Split(q.name, "."); a.Result == answer.NotFound {
-		service := strings.Join(labels[max(0, len(labels)-2):], ".")
-		if meant := near.Word(service, services); meant != "" && meant != service {
+	if a.Result == answer.NotFound {
+		if meant := meantService(q.name, services); meant != "" {
 			doc.Why += fmt.Sprintf("; did you mean %s%s?", meant, suffix)
 		}
 	}
 	return doc
 }
 
+// meantService is the Service that a name may be meant for: one with nearly that
+// name, or of another namespace; "" for none.
+func meantService(name string, services []string) string {
+	labels := strings.Split(name, ".")
+	labels = labels[max(0, len(labels)-2):]
+	service := strings.Join(labels, ".")
+	if meant := near.Word(service, services); meant != "" {
+		if meant == service { // then it is what is below it that is not there
+			return ""
+		}
+		return meant
+	}
+	elsewhere := slices.DeleteFunc(slices.Clone(services), func(s string) bool { return !strings.HasPrefix(s, labels[0]+".") })
+	if len(elsewhere) == 0 {
+		return ""
+	}
+	return slices.Min(elsewhere)
+}
+
 func (q question) askAddress(x *answer.Index, suffix string) *dnsDoc {
-	doc := &dnsDoc{Name: q.ip.String(), Type: "PTR", Result: "FOREIGN", Why: "no Service or member of this snapshot has the address: others answer"}
+	doc := &dnsDoc{Name: q.ip.String(), Type: "PTR", Result: foreign, Answers: []string{}, Why: "no Service or member of this snapshot has the address: others answer"}
 	for _, name := range x.PTR(q.ip) {
-		doc.Answers, doc.Result, doc.Why = append(doc.Answers, name+suffix), "NOERROR", "an address of a Service, or of a headless one's endpoint"
+		doc.Answers, doc.Result, doc.Why = append(doc.Answers, name+suffix), noerror, "an address of a Service, or of a headless one's endpoint"
 	}
 	return doc
 }

@@ -47,6 +47,7 @@ func newGridInput(cmd *cobra.Command, manifests bool) *gridInput {
 	f := cmd.Flags()
 	in.bindCluster(f, "kubeconfig of a cluster (default $KUBECONFIG, then ~/.kube/config, then in-cluster credentials)")
 	f.StringVarP(&in.namespace, "namespace", "n", names.DefaultNamespace, "namespace of the grids")
+	in.completeNamespaces()
 	if manifests {
 		in.bindOutput(f)
 		in.bindFiles(f, "directory or file of manifests, or - for standard input, instead of a cluster; may be given again")

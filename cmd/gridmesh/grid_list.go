@@ -97,17 +97,17 @@ func gridUnitsCommand() *cobra.Command {
 	var in *gridInput
 	wrong := false
 	cmd := &cobra.Command{
-		Use: "units NAME", Short: "List the units of a grid and what is wrong in each", Args: cobra.ExactArgs(1),
+		Use: "units [KIND/]NAME", Short: "List the units of a grid and what is wrong in each", Args: aGrid,
 		Long: `List the units of a grid and what is wrong in each.
 
-NAME may be KIND/NAME, as dg/till, ssg/till or sg/till.`,
-		Example: "  gridmesh grid units till --wrong",
+KIND is dg, ssg or sg; sg has to be said.`,
+		Example: "  gridmesh grid units till --wrong\n  gridmesh grid units sg/till -n shop",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			plans, problems, err := in.plans(cmd.Context())
 			if err != nil {
 				return err
 			}
-			p, err := choose(plans, args[0], in.namespace, problems)
+			p, err := choose(plans, gridOf(args), in.where(), problems)
 			if err != nil {
 				return err
 			}
@@ -139,6 +139,28 @@ func unitTable(out io.Writer, rows []unitRow, problems []topology.Problem) error
 	return flush(t, out, problems)
 }
 
+// aGrid takes the name of one grid, or as kubectl does its kind and its name.
+func aGrid(cmd *cobra.Command, args []string) error {
+	if err := cobra.RangeArgs(1, 2)(cmd, args); err != nil {
+		return err
+	}
+	if _, ok := plan.FindKind(args[0]); len(args) == 2 && !ok {
+		return fmt.Errorf("%q is no kind of grid, and one grid is shown at a time; the kinds are dg, ssg and sg", args[0])
+	}
+	return given(args)
+}
+
+// gridOf joins what aGrid takes to NAME or KIND/NAME.
+func gridOf(args []string) string { return strings.Join(args, "/") }
+
+// where is the namespace of the one grid that is asked for; "" for any.
+func (in *gridInput) where() string {
+	if in.all {
+		return ""
+	}
+	return in.namespace
+}
+
 // choose finds one grid by NAME or KIND/NAME. A ServiceGrid often has the name
 // of a workload's: it must be asked for by kind. problems may be why there is none.
 func choose(plans []plan.Plan, arg, namespace string, problems []topology.Problem) (plan.Plan, error) {
@@ -152,20 +174,39 @@ func choose(plans []plan.Plan, arg, namespace string, problems []topology.Proble
 	}
 	var found []plan.Plan
 	for _, p := range plans {
-		if p.Grid.Name != name || p.Grid.Namespace != namespace {
+		if p.Grid.Name != name || namespace != "" && p.Grid.Namespace != namespace {
 			continue
 		}
 		if own, _ := plan.FindKind(p.Grid.Kind); given && own.Name == kind.Name || !given && own.PerUnit {
 			found = append(found, p)
 		}
 	}
-	switch len(found) {
-	case 0:
-		return plan.Plan{}, fmt.Errorf("%w: %s in namespace %s%s", errNoGrid, arg, namespace, besides(problems))
-	case 1:
+	switch {
+	case len(found) == 1:
 		return found[0], nil
+	case len(found) > 1 && found[0].Grid.Namespace != found[1].Grid.Namespace:
+		return plan.Plan{}, fmt.Errorf("%w: %s is in namespaces %s and %s; use -n", run.ErrUsage, arg, found[0].Grid.Namespace, found[1].Grid.Namespace)
+	case len(found) > 1:
+		return plan.Plan{}, fmt.Errorf("%w: %s is a DeploymentGrid and a StatefulSetGrid; use dg/%s or ssg/%s", run.ErrUsage, arg, name, name)
+	case namespace == "":
+		return plan.Plan{}, fmt.Errorf("%w: %s in any namespace%s%s", errNoGrid, arg, others(plans), besides(problems))
+	default:
+		return plan.Plan{}, fmt.Errorf("%w: %s in namespace %s%s%s", errNoGrid, arg, namespace, others(plans), besides(problems))
 	}
-	return plan.Plan{}, fmt.Errorf("%w: %s is a DeploymentGrid and a StatefulSetGrid; use dg/%s or ssg/%s", run.ErrUsage, arg, name, name)
+}
+
+// others names some grids, to choose from in place of one that is not there.
+func others(plans []plan.Plan) string {
+	var list []string
+	for _, p := range plans {
+		if kind, ok := plan.FindKind(p.Grid.Kind); ok {
+			list = append(list, kind.Short+"/"+p.Grid.Name+" in namespace "+p.Grid.Namespace)
+		}
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return "; there are " + plan.Short(list)
 }
 
 var errNoGrid = errors.New("there is no such grid")

@@ -48,7 +48,7 @@ registry has) it alone can say: ask it with kubectl apply --dry-run=server.`,
   kubectl get nodes,deploy,dg -A -o yaml >now.yaml && gridmesh grid plan -f now.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(in.files) == 0 {
-				return fmt.Errorf("%w: give -f FILE or -f DIR", run.ErrUsage)
+				return fmt.Errorf("%w: nothing says what is to be planned; give -f FILE, -f DIR or -f -, as: gridmesh grid plan -f new-till.yaml", run.ErrUsage)
 			}
 			if err := in.guard.Validate(); err != nil {
 				return fmt.Errorf("%w: %w", run.ErrUsage, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/grid"
 	"github.com/gridmesh/gridmesh/grid/plan"
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube/objects"
 )
 
@@ -29,7 +30,7 @@ func (in *gridInput) history(ctx context.Context, arg string) (*history, error) 
 		return nil, err
 	}
 	w := worldOf(objects)
-	p, err := choose(plan.All(w, in.guard, time.Now()), arg, in.namespace, problems)
+	p, err := choose(plan.All(w, in.guard, time.Now()), arg, in.where(), problems)
 	if err != nil {
 		return nil, err
 	}
@@ -52,10 +53,10 @@ type revisionRow struct {
 func gridHistoryCommand() *cobra.Command {
 	var in *gridInput
 	cmd := &cobra.Command{
-		Use: "history NAME", Short: "List the revisions of a grid's templates", Args: cobra.ExactArgs(1),
+		Use: "history [KIND/]NAME", Short: "List the revisions of a grid's templates", Args: aGrid,
 		Example: "  gridmesh grid history till",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			h, err := in.history(cmd.Context(), args[0])
+			h, err := in.history(cmd.Context(), gridOf(args))
 			if err != nil {
 				return err
 			}
@@ -113,7 +114,7 @@ func gridRollbackCommand() *cobra.Command {
 	var to int64
 	dry := false
 	cmd := &cobra.Command{
-		Use: "rollback NAME", Short: "Bring a grid's templates back to an earlier revision", Args: cobra.ExactArgs(1),
+		Use: "rollback [KIND/]NAME", Short: "Bring a grid's templates back to an earlier revision", Args: aGrid,
 		Long: `Bring a grid's templates back to an earlier revision.
 
 Writes template, templatePool, templates and defaultTemplateName of the revision
@@ -122,7 +123,10 @@ grid has spec.rollout; units that the change to be undone has not reached are
 not touched.`,
 		Example: "  gridmesh grid rollback till\n  gridmesh grid rollback dg/till --to-revision 3 --dry-run",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			h, err := in.history(cmd.Context(), args[0])
+			if to < 0 {
+				return fmt.Errorf("%w: --to-revision %d: must not be negative; gridmesh grid history lists them", run.ErrUsage, to)
+			}
+			h, err := in.history(cmd.Context(), gridOf(args))
 			if err != nil {
 				return err
 			}

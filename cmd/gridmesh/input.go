@@ -38,6 +38,7 @@ func (in *input) bind(cmd *cobra.Command) {
 	in.bindLenient(f)
 	in.bindCluster(f, "kubeconfig of a cluster; without it, and where no agent runs: $KUBECONFIG, ~/.kube/config, in-cluster credentials")
 	f.StringVar(&in.socket, "socket", "/run/gridmesh/feed.sock", "feed socket of this node's agent; its status socket is beside it")
+	run.Files(f, "socket")
 	f.StringVar(&in.reading, "topology-keys", "ordered", "reading of several topologyKeys: ordered or union")
 	in.bindOutput(f)
 	f.StringSliceVar(&in.pods, "pod-cidr", nil, "pod CIDRs of the node, whose sources are kept (default: the Node's, or its agent's)")

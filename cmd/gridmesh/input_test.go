@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -40,6 +41,15 @@ func TestReachable(t *testing.T) {
 	}
 	if err := reachable(t.Context(), stale); err == nil || !strings.Contains(err.Error(), "is gridmesh-agent running") {
 		t.Errorf("a socket that nobody serves: %v", err)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{file, dir} {
+		if err := reachable(t.Context(), path); !errors.Is(err, run.ErrUsage) || !strings.Contains(err.Error(), "is no socket") {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 	link := filepath.Join(dir, "link.sock")
 	if err := syscall.Symlink(link, link); err != nil {

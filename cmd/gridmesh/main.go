@@ -24,8 +24,9 @@ input), from a cluster (--kubeconfig), or from the agent of this node (--socket,
 the default). Where no agent runs it comes from the cluster that kubectl would
 ask: $KUBECONFIG, ~/.kube/config, in-cluster credentials.
 
-Exit codes: 0 all is well, 1 failure, or a problem in what was asked for (not
-with --lenient), 2 wrong flags or commands.`)
+Exit codes: 0 all is well, 1 failure, a problem in what was asked for, a name
+that does not exist (dns), or a packet that is refused (trace; none of these with
+--lenient), 2 wrong flags or commands.`)
 	root.Version = obs.Version()
 	root.AddCommand(viewCommand(), xdsCommand(), traceCommand(), gridCommand(), dnsCommand())
 	sayUsage(root)
@@ -35,26 +36,13 @@ with --lenient), 2 wrong flags or commands.`)
 // group is a command that has only others below it.
 func group(use, short, long string) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short, Long: long, Args: noSuchCommand,
+		Use: use, Short: short, Long: long, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 }
 
-// noSuchCommand refuses a command that is none, and names those that are.
-func noSuchCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	var names []string
-	for _, sub := range cmd.Commands() {
-		if sub.IsAvailableCommand() {
-			names = append(names, sub.Name())
-		}
-	}
-	return fmt.Errorf("%s has no command %q; it has %s\n%s", cmd.CommandPath(), args[0], strings.Join(names, ", "), strings.TrimSpace(cmd.UsageString()))
-}
-
-// sayUsage makes wrong and missing arguments a mistake in the flags.
+// sayUsage makes wrong and missing arguments a mistake in the flags, and shows
+// how the command is written.
 func sayUsage(cmd *cobra.Command) {
 	check := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -62,15 +50,23 @@ func sayUsage(cmd *cobra.Command) {
 		if check != nil {
 			err = errors.Join(check(cmd, args), err)
 		}
-		switch {
-		case err == nil:
-			return nil
-		case cmd.HasSubCommands(): // it named them
-			return fmt.Errorf("%w: %w", run.ErrUsage, err)
+		if err == nil || cmd.HasSubCommands() { // those are named by who runs it
+			return err
 		}
-		return fmt.Errorf("%w: %w; say: %s", run.ErrUsage, err, strings.TrimSuffix(cmd.UseLine(), " [flags]"))
+		example, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n")
+		return fmt.Errorf("%w: %w; say: %s; for example: %s", run.ErrUsage, err, strings.TrimSuffix(cmd.UseLine(), " [flags]"), example)
 	}
 	for _, sub := range cmd.Commands() {
 		sayUsage(sub)
 	}
+}
+
+// given refuses arguments that are empty, as a variable of a shell that is not set.
+func given(args []string) error {
+	for i, arg := range args {
+		if strings.TrimSpace(arg) == "" {
+			return fmt.Errorf("%w: argument %d is empty; is a variable of the shell not set?", run.ErrUsage, i+1)
+		}
+	}
+	return nil
 }

@@ -69,8 +69,11 @@ func (w *world) about(args []string, all []topology.Problem) []topology.Problem 
 }
 
 // asked reports whether "namespace/name" is what an argument names, with its
-// namespace or without.
+// namespace or without; "namespace/" is all of it.
 func asked(key, arg string) bool {
+	if strings.HasSuffix(arg, "/") {
+		return strings.HasPrefix(key, arg)
+	}
 	_, name, _ := strings.Cut(key, "/")
 	return key == arg || name == arg
 }

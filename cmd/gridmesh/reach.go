@@ -56,10 +56,12 @@ const (
 
 func (r *reach) bindFiles(f *pflag.FlagSet, usage string) {
 	f.StringArrayVarP(&r.files, "filename", "f", nil, usage)
+	run.Files(f, "filename")
 }
 
 func (r *reach) bindCluster(f *pflag.FlagSet, usage string) {
 	f.StringVar(&r.kubeconfig, "kubeconfig", "", usage)
+	run.Files(f, "kubeconfig")
 	f.StringVar(&r.context, "context", "", "context of the kubeconfig (default: its current one)")
 	f.DurationVar(&r.timeout, "timeout", 10*time.Second, "how long a cluster or an agent may take to tell its state")
 }
@@ -68,6 +70,11 @@ func (r *reach) bindCluster(f *pflag.FlagSet, usage string) {
 func (r *reach) check() error {
 	if r.timeout <= 0 {
 		return fmt.Errorf("%w: --timeout %s: must be positive, as 10s", run.ErrUsage, r.timeout)
+	}
+	for _, name := range []string{"kubeconfig", "context", "socket", "node", "namespace"} {
+		if f := r.cmd.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
+			return fmt.Errorf("%w: --%s is empty, and what is meant instead may be another one; give it a value, or leave the flag out", run.ErrUsage, name)
+		}
 	}
 	return r.checkOutput()
 }
@@ -107,7 +114,9 @@ func (r *reach) snapshot(ctx context.Context) (*topology.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.first(ctx, source.NewSocket(r.socket), "the agent on "+r.socket, func() string { return "its state; the socket is open, and says nothing" })
+	return r.first(ctx, source.NewSocket(r.socket), "the agent on "+r.socket, func() string {
+		return "its state; the socket is open, and says nothing: is it the agent's feed socket?"
+	})
 }
 
 // fromCluster follows the API server until it has told the whole state.
@@ -153,6 +162,8 @@ func (r *reach) manifests() (source.Input, error) {
 		switch info, err := os.Stat(path); {
 		case path == "":
 			return in, fmt.Errorf("%w: -f is empty; give a directory, a file, or - for standard input", run.ErrUsage)
+		case err != nil && strings.Contains(path, "://"):
+			return in, fmt.Errorf("%w: -f %s is a URL, and files alone are read; say: curl -fsS %s | %s -f -", run.ErrUsage, path, path, r.cmd.CommandPath())
 		case path == source.Stdin:
 		case err != nil || info.Mode().IsRegular() || info.IsDir():
 			continue
@@ -224,6 +235,8 @@ func reachable(ctx context.Context, socket string) error {
 		return conn.Close()
 	case errors.Is(err, os.ErrNotExist):
 		return fmt.Errorf("%w (%s is not there), and no cluster is given; give -f DIR or --kubeconfig F", errNoAgent, socket)
+	case errors.Is(err, syscall.ECONNREFUSED) && !isSocket(socket):
+		return fmt.Errorf("%w: --socket %s is no socket; give the agent's, as /run/gridmesh/feed.sock", run.ErrUsage, socket)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("no agent answers on %s, though one did: is gridmesh-agent running on this node? Give -f DIR or --kubeconfig F to do without", socket)
 	}
@@ -231,6 +244,11 @@ func reachable(ctx context.Context, socket string) error {
 		return fmt.Errorf("you may not open the agent's socket %s; use sudo, or give -f DIR or --kubeconfig F: %w", socket, err)
 	}
 	return fmt.Errorf("reach the agent of this node: %w", err)
+}
+
+func isSocket(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode()&os.ModeSocket != 0
 }
 
 // connect connects once, as kubectl would: client-go's log is global.

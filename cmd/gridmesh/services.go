@@ -4,7 +4,50 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/gridmesh/gridmesh/internal/run"
 )
+
+// wanted is which Services are asked for, as asked takes it: those of all
+// arguments, none of which means all. "svc/web" is read as kubectl does, unless
+// there is a namespace of that name.
+func (w *world) wanted(args []string, namespace string) ([]string, error) {
+	if len(args) == 0 {
+		if namespace == "" {
+			return nil, nil
+		}
+		return []string{namespace + "/"}, nil
+	}
+	arg := args[0]
+	if kind, name, found := strings.Cut(arg, "/"); found && slices.Contains([]string{"svc", "service", "services"}, strings.ToLower(kind)) && !w.hasNamespace(kind) {
+		arg = name
+	}
+	before, _, whole := strings.Cut(arg, "/")
+	switch {
+	case namespace != "" && !whole:
+		arg = namespace + "/" + arg
+	case namespace != "" && before != namespace:
+		return nil, fmt.Errorf("%w: %s is not in the namespace of -n %s; leave one of them out", run.ErrUsage, arg, namespace)
+	}
+	return []string{arg}, nil
+}
+
+func (w *world) hasNamespace(name string) bool {
+	for key := range w.snap.Services.All() {
+		if key.Namespace == name {
+			return true
+		}
+	}
+	return false
+}
+
+// none is how what is asked for is named where there is nothing of it.
+func none(arg string) string {
+	if namespace, all := strings.CutSuffix(arg, "/"); all {
+		return "of namespace " + namespace
+	}
+	return arg
+}
 
 // services names some of the state's Services, to choose from in place of one
 // that is not there: first those whose names begin or end alike.

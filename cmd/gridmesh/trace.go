@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -22,7 +23,7 @@ type walk struct {
 	Verdict string    `json:"verdict"`
 	Steps   []string  `json:"steps"`
 	Cluster string    `json:"cluster,omitempty"`
-	Tiers   []tierRow `json:"tiers,omitempty"`
+	Tiers   []tierRow `json:"tiers"`
 	Cause   *cause    `json:"cause,omitempty"` // of a refusal
 }
 
@@ -30,10 +31,15 @@ func traceCommand() *cobra.Command {
 	in := &input{}
 	var from, to string
 	cmd := &cobra.Command{
-		Use:     "trace",
-		Short:   "Walk a packet from a client through the capture and Envoy to its endpoints",
-		Args:    cobra.NoArgs,
-		Example: "  gridmesh trace --node edge-7 --from 10.244.7.5 --to 10.96.0.10:80/tcp --kubeconfig ~/.kube/config",
+		Use:   "trace --from IP --to IP:PORT/tcp",
+		Short: "Walk a packet from a client through the capture and Envoy to its endpoints",
+		Long: `Walk a packet from a client through the capture and Envoy to its endpoints.
+
+Exits with 1 where the packet is refused or dropped; the steps say why, and what
+helps.`,
+		Args: cobra.NoArgs,
+		Example: `  gridmesh trace --node edge-7 --from 10.244.7.5 --to 10.96.0.10:80/tcp --kubeconfig ~/.kube/config
+  gridmesh trace --node edge-7 --from 10.244.7.5 --to 10.96.0.10:80/tcp -f ./state`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, frontend, err := parseTrace(from, to)
 			if err != nil {
@@ -55,10 +61,15 @@ func traceCommand() *cobra.Command {
 			if out.Verdict == string(rules.Passed) {
 				out.notServed(more.unserved(frontend), more.whole)
 			}
-			return in.doubt(w, in.print(cmd.OutOrStdout(), out, out.table))
+			err = in.doubt(w, in.print(cmd.OutOrStdout(), out, out.table))
+			if err == nil && out.Cause != nil && !in.lenient {
+				err = fmt.Errorf("%w: %s (--lenient exits with 0)", errNowhere, out.Verdict)
+			}
+			return err
 		},
 	}
 	in.bind(cmd)
+	cmd.Flags().Lookup("lenient").Usage = "exit with 0 where problems are printed, or the packet is refused"
 	cmd.Flags().StringVar(&from, "from", "", "address of the client")
 	cmd.Flags().StringVar(&to, "to", "", "IP:PORT/tcp or IP:PORT/udp that it dials")
 	_ = cmd.MarkFlagRequired("from")
@@ -66,15 +77,17 @@ func traceCommand() *cobra.Command {
 	return cmd
 }
 
+var errNowhere = errors.New("the packet reaches nobody")
+
 func parseTrace(from, to string) (client netip.Addr, f topology.Frontend, err error) {
 	client, err = netip.ParseAddr(from)
 	if err != nil {
-		return client, f, fmt.Errorf("%w: --from %q is no IP address", run.ErrUsage, from)
+		return client, f, fmt.Errorf("%w: --from %q is no IP address; give the client's, as 10.244.7.5: kubectl get pod -o wide has a pod's", run.ErrUsage, from)
 	}
 	address, proto, _ := strings.Cut(to, "/")
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return client, f, fmt.Errorf("%w: --to %q is not IP:PORT/tcp or IP:PORT/udp", run.ErrUsage, to)
+		return client, f, fmt.Errorf("%w: --to %q is not IP:PORT/tcp or IP:PORT/udp; give the Service's, as 10.96.0.10:80/tcp or [fd00::10]:80/tcp: gridmesh view has them", run.ErrUsage, to)
 	}
 	f = topology.Frontend{Addr: ap.Addr(), Port: ap.Port(), Protocol: topology.TCP}
 	switch proto {
@@ -92,7 +105,7 @@ func parseTrace(from, to string) (client netip.Addr, f topology.Frontend, err er
 
 func (w *world) trace(cfg plan.Config, client netip.Addr, to topology.Frontend, preloadMax int) *walk {
 	step := rules.Trace(cfg, plan.Of(w.view, cfg), client, to, w.listens(preloadMax))
-	out := &walk{From: client.String(), To: to.String(), Verdict: string(step.Fate), Steps: step.Steps, Cluster: step.Cluster}
+	out := &walk{From: client.String(), To: to.String(), Verdict: string(step.Fate), Steps: step.Steps, Cluster: step.Cluster, Tiers: []tierRow{}}
 	if out.Cause = w.because(step.Fate, to); out.Cause != nil {
 		out.Steps = append(out.Steps, out.Cause.String(), "cure: "+out.Cause.Cure)
 	}

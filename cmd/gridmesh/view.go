@@ -41,19 +41,26 @@ type endRow struct {
 }
 
 func viewCommand() *cobra.Command {
-	in := &input{}
+	in, namespace := &input{}, ""
 	cmd := &cobra.Command{
-		Use:   "view [NAMESPACE/SERVICE]",
+		Use:   "view [[NAMESPACE/]SERVICE]",
 		Short: "Show per Service the tiers, their endpoints, and why each other one was left out",
 		Long: `Show per Service the tiers, their endpoints, and why each other one was left out.
 
 Exits with 1 where it prints a problem; of one Service, only its own are.`,
 		Args: cobra.MaximumNArgs(1),
 		Example: `  gridmesh view --node edge-7 -f ./state
-  gridmesh view default/web --kubeconfig ~/.kube/config --node edge-7`,
+  gridmesh view default/web --kubeconfig ~/.kube/config --node edge-7
+  gridmesh view -n default --node edge-7 -f ./state`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := given(args); err != nil {
+				return err
+			}
 			w, err := in.world(cmd.Context())
 			if err != nil {
+				return err
+			}
+			if args, err = w.wanted(args, namespace); err != nil {
 				return err
 			}
 			rows, err := w.rows(args)
@@ -66,12 +73,14 @@ Exits with 1 where it prints a problem; of one Service, only its own are.`,
 		},
 	}
 	in.bind(cmd)
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "only Services of this namespace (default: all of them)")
 	cmd.ValidArgsFunction = first(in.completeServices(topology.ObjectKey.String))
+	in.completeNamespaces()
 	return cmd
 }
 
 func (w *world) rows(args []string) ([]serviceRow, error) {
-	var rows []serviceRow
+	rows := []serviceRow{}
 	for _, s := range w.view.Sorted() {
 		if len(args) > 0 && !asked(s.Key.String(), args[0]) {
 			continue
@@ -101,7 +110,7 @@ func (w *world) rows(args []string) ([]serviceRow, error) {
 		rows = append(rows, row)
 	}
 	if len(args) > 0 && len(rows) == 0 {
-		return nil, fmt.Errorf("no Service %s in this state%s%s", args[0], w.services(args[0]), besides(w.snap.Problems))
+		return nil, fmt.Errorf("no Service %s in this state%s%s", none(args[0]), w.services(args[0]), besides(w.snap.Problems))
 	}
 	return rows, nil
 }

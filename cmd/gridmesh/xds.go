@@ -46,7 +46,7 @@ func xdsCommand() *cobra.Command {
 }
 
 func resourceRows(cat *render.Catalog) ([]resourceRow, error) {
-	var rows []resourceRow
+	rows := []resourceRow{}
 	add := func(kind, typeURL, name, service string, preloaded bool) error {
 		r, ok := cat.Resource(typeURL, name)
 		if !ok {

@@ -2,8 +2,10 @@
 // be told to stop, and to end with a code.
 //
 //	main.go         Main: the exit codes, and the signals that end a program
+//	help.go         help and completion of what there is, and of nothing else
+//	flags.go        mistyped flags; Files: flags that are paths, for shells
 //	group.go        Group: what lives and ends together
-//	listen.go       ListenTCP, ListenUnix
+//	listen.go       CheckTCP, ListenTCP, ListenUnix
 //	lock.go         Lock: one process at a time
 //	serve.go        ServeHTTP, ServeHTTPS, ServeGRPC: how a member serves a listener
 //	certificate.go  Certificate: TLS that follows its files

@@ -16,6 +16,19 @@ import (
 // ErrInUse marks a socket or a lock that another process holds.
 var ErrInUse = errors.New("in use")
 
+// CheckTCP refuses what is no address to listen on, the value of a flag; none is
+// fine.
+func CheckTCP(flag, address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if address == "" || err == nil {
+		return nil
+	}
+	return fmt.Errorf("--%s %q is no address and port, as 127.0.0.1:8080 or [::1]:8080", flag, address)
+}
+
 // ListenTCP listens on an address.
 func ListenTCP(address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)

@@ -297,3 +297,14 @@ func TestRemoveUnix(t *testing.T) {
 		t.Errorf("a file that is no socket was removed: %v", err)
 	}
 }
+
+func TestCheckTCP(t *testing.T) {
+	for address, good := range map[string]bool{
+		"": true, "127.0.0.1:8080": true, ":8080": true, "[::1]:0": true, "localhost:http": true,
+		"8080": false, "127.0.0.1": false, "::1:8080:": false, "127.0.0.1:99999": false, "127.0.0.1:web-server": false,
+	} {
+		if err := CheckTCP("metrics-bind-address", address); (err == nil) != good || err != nil && !strings.Contains(err.Error(), "--metrics-bind-address") {
+			t.Errorf("%q: %v", address, err)
+		}
+	}
+}

@@ -35,8 +35,9 @@ func Main(root *cobra.Command, more func(error) int) int {
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(again, stop) })()
 	root.SilenceErrors, root.SilenceUsage = true, true
 	sayUsage(root)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", ErrUsage, err) })
+	root.SetFlagErrorFunc(wrongFlag)
 	strict(root)
+	noFiles(root)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
@@ -86,6 +87,9 @@ func hint(cmd *cobra.Command, args []string) string {
 		cmd.SuggestionsMinimumDistance = 2 // Cobra's own default
 		if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
 			has = "did you mean " + strings.Join(like, " or ") + "? " + has
+		}
+		if root := cmd.Root(); args[0] == "version" && root.Version != "" {
+			has = "say: " + root.Name() + " --version; " + has
 		}
 	}
 	return fmt.Sprintf("%s: %s --help", has, cmd.CommandPath())
