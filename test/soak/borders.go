@@ -19,6 +19,8 @@ import (
 
 const (
 	borderTable = "soak"
+	// What crosses a border, and marks.
+	crossedChain, markedChain = "crossed", "marked"
 	// lookEvery is how often the counters are read: what crosses is known to
 	// have done so in that time.
 	lookEvery = time.Second
@@ -78,26 +80,32 @@ func install(u *netlab.Unit, nodes []*netlab.Node) error {
 		return err
 	}
 	t := conn.AddTable(&nftables.Table{Name: borderTable, Family: nftables.TableFamilyINet})
-	c := conn.AddChain(&nftables.Chain{Name: "forward", Table: t, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter})
+	chain := func(name string, hook *nftables.ChainHook) *nftables.Chain {
+		return conn.AddChain(&nftables.Chain{Name: name, Table: t, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: nftables.ChainPriorityFilter})
+	}
+	// Marks are counted before there need be a route, and go no further.
+	crossed, marked := chain(crossedChain, nftables.ChainHookForward), chain(markedChain, nftables.ChainHookPrerouting)
 	for _, n := range u.Nodes {
-		count := func(other string, to netip.Prefix, more ...expr.Any) {
+		count := func(c *nftables.Chain, key string, to netip.Prefix, more ...expr.Any) {
 			for _, from := range []netip.Prefix{netip.PrefixFrom(n.IP, 32), netip.PrefixFrom(n.IP6, 128), n.PodCIDR, n.PodCIDR6} {
 				if from.Addr().Is4() != to.Addr().Is4() {
 					continue
 				}
 				exprs := append(inPrefix(from, true), inPrefix(to, false)...)
-				exprs = append(append(exprs, more...), &expr.Counter{})
-				conn.AddRule(&nftables.Rule{Table: t, Chain: c, UserData: []byte(n.Name + " " + other), Exprs: exprs})
+				conn.AddRule(&nftables.Rule{Table: t, Chain: c, UserData: []byte(n.Name + " " + key), Exprs: append(exprs, more...)})
 			}
 		}
 		for _, p := range []netip.Prefix{netlab.ServiceCIDR4, netlab.ServiceCIDR6} {
-			count("", p)
+			count(crossed, "", p, &expr.Counter{})
 		}
 		for _, o := range nodes {
 			if o.Unit != u {
-				count(o.Name, o.PodCIDR, firstPacket()...)
-				count(o.Name, o.PodCIDR6, firstPacket()...)
+				count(crossed, o.Name, o.PodCIDR, append(firstPacket(), &expr.Counter{})...)
+				count(crossed, o.Name, o.PodCIDR6, append(firstPacket(), &expr.Counter{})...)
 			}
+		}
+		for _, to := range append(marks(false), marks(true)...) {
+			count(marked, to.String(), netip.PrefixFrom(to, to.BitLen()), &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop})
 		}
 	}
 	return conn.Flush()
@@ -134,22 +142,9 @@ func firstPacket() []expr.Any {
 func (b *borders) look() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := map[string]uint64{}
-	for _, u := range b.units {
-		conn, err := u.Router.NFT()
-		if err != nil {
-			return err
-		}
-		t := &nftables.Table{Name: borderTable, Family: nftables.TableFamilyINet}
-		rules, err := conn.GetRules(t, &nftables.Chain{Name: "forward", Table: t})
-		if err != nil {
-			return fmt.Errorf("of unit %s: %w", u.Name, err)
-		}
-		for _, r := range rules {
-			if c, ok := r.Exprs[len(r.Exprs)-1].(*expr.Counter); ok {
-				now[string(r.UserData)] += c.Packets
-			}
-		}
+	now, err := b.counted(crossedChain)
+	if err != nil {
+		return err
 	}
 	at := time.Now()
 	for key, n := range now {
@@ -160,6 +155,33 @@ func (b *borders) look() error {
 	}
 	b.last, b.at = now, at
 	return nil
+}
+
+// marks are how many of them have come, by markKey.
+func (b *borders) marks() (map[string]uint64, error) { return b.counted(markedChain) }
+
+// counted reads the counters of a chain on every border, by who is counted.
+func (b *borders) counted(chain string) (map[string]uint64, error) {
+	now := map[string]uint64{}
+	for _, u := range b.units {
+		conn, err := u.Router.NFT()
+		if err != nil {
+			return nil, err
+		}
+		t := &nftables.Table{Name: borderTable, Family: nftables.TableFamilyINet}
+		rules, err := conn.GetRules(t, &nftables.Chain{Name: chain, Table: t})
+		if err != nil {
+			return nil, fmt.Errorf("read the border of unit %s: %w", u.Name, err)
+		}
+		for _, r := range rules {
+			for _, e := range r.Exprs {
+				if c, ok := e.(*expr.Counter); ok {
+					now[string(r.UserData)] += c.Packets
+				}
+			}
+		}
+	}
+	return now, nil
 }
 
 // take looks once more and empties the list.

@@ -37,6 +37,7 @@ type Soak struct {
 	pending    []ending        // what is still to be mended
 	borders    *borders
 	dials      *dials
+	probes     *probes
 	sockets    map[string]*follower // by node
 	watching   int                  // watches that were open at the start
 	tally      tally
@@ -120,6 +121,10 @@ func Up(ctx context.Context, say func(format string, args ...any)) (*Soak, error
 	for _, node := range s.world.Nodes() {
 		go s.watchHolds(context.WithoutCancel(ctx), node) // as long as the sandbox
 	}
+	if s.probes, err = s.openProbes(); err != nil {
+		return nil, err
+	}
+	s.probes.start(ctx, s.say)
 	s.dials = s.startDials(ctx)
 	if err := s.settle(ctx); err != nil {
 		return nil, err

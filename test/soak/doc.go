@@ -10,6 +10,7 @@
 //	holds.go     when an agent holds what was before an outage
 //	clients.go   who dials
 //	borders.go   what crosses the units' borders
+//	probes.go    what would, where nothing stops it
 //	judge.go     answers, failures and borders, held against the model
 //	settled.go   what others make of the objects that steps write
 //	rest.go      when nothing moves any more

@@ -20,7 +20,7 @@ import (
 )
 
 // effects are what is excused while a program does not run.
-var effects = map[string]model.Effect{"agent": model.Deaf, "envoy": model.Deaf | model.Broken, "dns": model.Nameless}
+var effects = map[string]model.Effect{"agent": model.Deaf | model.Absent, "envoy": model.Deaf | model.Broken, "dns": model.Nameless}
 
 func process(n *cluster.Node, program string) *edge.Process {
 	return map[string]*edge.Process{"agent": n.Agent, "envoy": n.Envoy, "dns": n.DNS}[program]
@@ -85,7 +85,7 @@ func (s *Soak) freeze(_ context.Context, args []string) (func() error, error) {
 	if !s.take(targets...) {
 		return nil, errBusy
 	}
-	ends := s.trouble(model.Deaf|model.Broken|model.Nameless, node)
+	ends := s.trouble(model.Deaf|model.Absent|model.Broken|model.Nameless, node)
 	n := s.c.Nodes[node]
 	list := []*edge.Process{n.Kubelet, n.Agent, n.Envoy, n.DNS}
 	for _, p := range list {

@@ -25,6 +25,7 @@ func (s *Soak) Fresh(ctx context.Context) error {
 	if err := s.judge(); err != nil {
 		return err
 	}
+	s.probes.stop() // a cleanup takes the guard away, as it should
 	before, lines, err := s.rest(ctx)
 	if err != nil {
 		return err
@@ -44,6 +45,7 @@ func (s *Soak) Fresh(ctx context.Context) error {
 	if err := errors.Join(s.compare(ctx, before, lines), s.compareStates(before), s.judgeLogs()); err != nil {
 		return err
 	}
+	s.tally.rounds, s.tally.pause = s.probes.sent()
 	s.say("in all: %s", s.tally.String())
 	return nil
 }

@@ -27,12 +27,13 @@ const (
 
 // judge holds everything since the last time against the model.
 func (s *Soak) judge() error {
+	unseen := s.arrived(markWithin)
 	crossings, err := s.borders.take()
 	if err != nil {
 		return err
 	}
 	s.countRepairs()
-	return errors.Join(s.judgeThese(s.dials.take(), crossings), s.judgeLogs())
+	return errors.Join(unseen, s.judgeThese(s.dials.take(), crossings), s.judgeLogs())
 }
 
 func (s *Soak) judgeThese(list []dial, crossings []crossing) error {
@@ -118,7 +119,9 @@ func (s *Soak) mayAnswer(d *dial) bool {
 // mayCross reports whether what crossed a border may have.
 func (s *Soak) mayCross(c crossing) bool {
 	if c.other == "" {
-		return s.troubles.Any(c.node, model.Bare, c.from.Add(-lag), c.to)
+		// An agent that does not run puts nothing back.
+		since := s.troubles.Before(c.node, model.Absent, c.from, grace)
+		return s.troubles.Any(c.node, model.Bare, since, c.to)
 	}
 	return s.history.AllowedNode(s.told[c.node], c.other, s.since(c.node, c.from), s.heardBy(c.to))
 }

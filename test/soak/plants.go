@@ -1,6 +1,7 @@
 package soak
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,19 +96,36 @@ func (s *Soak) fake(answered string, err error) dial {
 	return dial{node: planted, from: "node " + planted, to: s.steady, began: now, ended: now, answered: answered, err: err}
 }
 
-// leakService takes the guard away and dials an address that nobody serves.
-func (s *Soak) leakService(context.Context) error {
-	ns := s.c.Nodes[planted].NS
-	if err := flushRules(ns); err != nil {
+// leakService takes the guard away until every prober of the node has sent
+// once. Its agent is stopped, or it would put it back in less.
+func (s *Soak) leakService(ctx context.Context) error {
+	agent := s.c.Nodes[planted].Agent
+	agent.Signal(syscall.SIGSTOP)
+	defer agent.Signal(syscall.SIGCONT)
+	s.probes.start(ctx, s.say)
+	err := flushRules(s.c.Nodes[planted].NS)
+	if err == nil {
+		err = s.probes.again(ctx, planted)
+	}
+	s.probes.stop() // what leaks later would be taken for what is planted next
+	if err != nil {
 		return err
 	}
-	_, _ = edge.Ask(ns, "tcp", netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 96, 200, 1}), 9), 200*time.Millisecond)
 	return s.judge()
 }
 
-func (s *Soak) leakForeign(context.Context) error {
-	_, _ = edge.Ask(s.pods[planted].ns, "tcp", netip.AddrPortFrom(s.pods[other].ip, appPort), 2*time.Second)
-	return s.judge()
+// leakForeign dials a foreign pod itself. A machine that is slow enough ends a
+// dial before its first packet: it is dialled until that is seen.
+func (s *Soak) leakForeign(ctx context.Context) error {
+	var found error
+	_, err := wait.For(ctx, "a foreign pod to be dialled", func() error {
+		_, _ = edge.Ask(s.pods[planted].ns, "tcp", netip.AddrPortFrom(s.pods[other].ip, appPort), 2*time.Second)
+		if found = s.judge(); found == nil {
+			return errors.New("nothing is seen")
+		}
+		return nil
+	})
+	return cmp.Or(found, err)
 }
 
 // deafen stops an agent and changes something.

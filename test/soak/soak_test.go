@@ -32,6 +32,7 @@ const (
 	stepsVariable  = "SOAK_STEPS"  // a file with steps to play instead
 	shrinkVariable = "SOAK_SHRINK" // how many runs shrinking may take
 	playVariable   = "GRIDMESH_SOAK_PLAY"
+	aTest          = "a test" // instead of a file
 )
 
 // Exit codes of a run.
@@ -42,13 +43,17 @@ const (
 )
 
 // TestMain runs the tests outside a sandbox, and each list of steps in one of
-// its own: a process that plays a file.
+// its own: a process that plays a file. A test that needs a network without a
+// cluster is run again inside one.
 func TestMain(m *testing.M) {
-	path := os.Getenv(playVariable)
-	if path == "" {
+	switch path := os.Getenv(playVariable); path {
+	case "":
 		os.Exit(m.Run())
+	case aTest:
+		sandbox.Run(m.Run)
+	default:
+		sandbox.Run(func() int { return play(path) })
 	}
-	sandbox.Run(func() int { return play(path) })
 }
 
 // play plays a file in this process's sandbox.
@@ -176,18 +181,11 @@ func run(t *testing.T, steps []script.Step) (code int, end time.Duration, out st
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), playVariable+"="+path)
 	var w io.Writer = &b
 	if testing.Verbose() { // twenty minutes are long
 		w = io.MultiWriter(&b, os.Stdout)
 	}
-	cmd.Stdout, cmd.Stderr = w, w // the same, and so there is one writer
-	// It ends with this thread, and with it everything in its sandbox.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	err := cmd.Run()
+	err := inside(w, path)
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
@@ -201,6 +199,18 @@ func run(t *testing.T, steps []script.Step) (code int, end time.Duration, out st
 		end = 24 * time.Hour
 	}
 	return violated, end, b.String()
+}
+
+// inside starts this program in a sandbox, to play a file or to run a test. It
+// ends with this thread, and with it everything in its sandbox.
+func inside(w io.Writer, what string, args ...string) error {
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Env = append(os.Environ(), playVariable+"="+what)
+	cmd.Stdout, cmd.Stderr = w, w // the same, and so there is one writer
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd.Run()
 }
 
 // summary are the lines that say what was judged.

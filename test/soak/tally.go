@@ -18,6 +18,8 @@ type tally struct {
 	slowest        dial // answered dial of the steady app
 	settled        time.Duration
 	repairs        map[int]int // an agent's count, by its process
+	rounds         int64       // of probes, from the namespace that sent fewest
+	pause          time.Duration
 }
 
 func (t *tally) dialled(d *dial, steady netip.AddrPort) {
@@ -46,8 +48,8 @@ func (t *tally) String() string {
 	for _, n := range t.repairs {
 		repairs += n
 	}
-	return fmt.Sprintf("%d steps done and %d left out; %d dials answered, %d names asked for; of %d dials of the steady app %d failed, each for a reason, and the slowest answer took %s (%s); %d crossings, all allowed; %d repairs of rules; in order after %s at most",
-		t.deeds-t.leftOut, t.leftOut, t.answered, t.names, t.steady, t.failed, took(t.slowest).Round(time.Millisecond), t.slowest.from, t.crossings, repairs, t.settled)
+	return fmt.Sprintf("%d steps done and %d left out; %d dials answered, %d names asked for; of %d dials of the steady app %d failed, each for a reason, and the slowest answer took %s (%s); %d crossings, all allowed; %d rounds of probes from every node and pod, the longest pause between two %s; %d repairs of rules; in order after %s at most",
+		t.deeds-t.leftOut, t.leftOut, t.answered, t.names, t.steady, t.failed, took(t.slowest).Round(time.Millisecond), t.slowest.from, t.crossings, t.rounds, t.pause.Round(time.Millisecond), repairs, t.settled)
 }
 
 // countRepairs asks every agent how often it put rules back. One that was

@@ -14,6 +14,7 @@ const (
 	Broken                      // connections through the node may fail
 	Bare                        // packets to Services may leave the node unserved
 	Nameless                    // names may not resolve on the node
+	Absent                      // the agent does not run, and what others take from the node stays away
 	Holding                     // endpoints of its own unit may be as they were before
 )
 
