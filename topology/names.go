@@ -21,7 +21,8 @@ type Pod struct {
 	Ports []SlicePort
 	// Ordinal is the name {set}-{i} of the pod {set}-{unit}-{i}; "" for none.
 	Ordinal string
-	// Own: the pod is of this node's unit, so that here the ordinal means it.
+	// Own: the pod is of this node's unit, so that here the ordinal means it,
+	// whatever a rule says of it.
 	Own bool
 	// Reason says why the Service's name does not stand for the endpoint; "" means
 	// that it does.
@@ -90,7 +91,7 @@ func (e *evaluation) pods(view *ServiceView, from []*Slice, ready bool) ([]Pod, 
 	q.leave = func(c candidate, by *rule) { pods[c.pod].Reason = by.reason }
 	tiers := q.tiers(list)
 	for i := range pods {
-		pods[i].Own = pods[i].Reason == "" && e.shares(view.UnitKey, pods[i].Node)
+		pods[i].Own = e.shares(view.UnitKey, pods[i].Node)
 	}
 	if len(tiers) == 0 {
 		return slices.Clip(pods), nil

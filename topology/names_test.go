@@ -32,7 +32,7 @@ func TestNames(t *testing.T) {
 		// Without keys of its own, a grid's Service has the units of its grid.
 		{`["*"]`, Ordered, []string{"a1", "b1"}, "a1 b1", []string{"db-0 own", "db-0"}},
 		{``, Ordered, []string{"a1", "b1"}, "a1 b1", []string{"db-0 own", "db-0"}},
-		{`site`, Ordered, []string{"a1", "a2", "b1"}, "a1", []string{"db-0 own", "db-0 " + malformed, "db-0 " + malformed}},
+		{`site`, Ordered, []string{"a1", "a2", "b1"}, "a1", []string{"db-0 own", "db-0 own " + malformed, "db-0 " + malformed}},
 		{`site`, Union, []string{"a1", "b1"}, "a1 b1", []string{"db-0 own", "db-0"}},
 	} {
 		b := NewBuilder()

@@ -109,7 +109,7 @@ func checkAbsentKeys(t *testing.T, snap *Snapshot, entry *Entry, sv *ServiceView
 
 // checkPods asks of every endpoint, one by one: it has a name where it is ready;
 // it may be used where its address is a member's; its ordinal is the own
-// unit's where it may be used and its node shares the first key's value.
+// unit's where its node shares the first key's value.
 func checkPods(t *testing.T, snap *Snapshot, entry *Entry, sv *ServiceView, at string) {
 	t.Helper()
 	keys, me := entry.Keys().List, &Node{}
@@ -141,7 +141,7 @@ func checkPods(t *testing.T, snap *Snapshot, entry *Entry, sv *ServiceView, at s
 			}
 			p := pods[0]
 			pods = pods[1:]
-			own := p.Reason == "" && unit != "" && me.Labels[keys[0]] == unit
+			own := unit != "" && me.Labels[keys[0]] == unit
 			if p.Addr != ep.Addr || p.Ordinal != ordinal || p.Own != own {
 				t.Fatalf("%s: %s has %+v of %+v, want ordinal %q, own %v", at, sv.Key, p, *p.Endpoint, ordinal, own)
 			}

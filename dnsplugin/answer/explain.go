@@ -2,6 +2,8 @@ package answer
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -27,11 +29,46 @@ func (x *Index) Explain(name string, qtype Type) string {
 	case !svc.Service.Headless:
 		return "the Service's ClusterIP"
 	case len(svc.Members) > 0:
-		return fmt.Sprintf("the %d ready endpoints of %s", len(svc.Members), x.unit())
+		return fmt.Sprintf("the %d ready endpoints of %s", len(svc.Members), x.whose(svc)) + leftOut(svc)
 	case len(svc.Pods) == 0:
 		return "the Service has no ready endpoint: the name does not exist"
 	}
+	if left := leftOut(svc); left != "" {
+		return fmt.Sprintf("the Service's name stands for no endpoint of %s", x.unit()) + left
+	}
 	return fmt.Sprintf("%s has no ready endpoint of the Service, others have", x.unit())
+}
+
+// whose are the endpoints that a headless Service's name stands for.
+func (x *Index) whose(svc *service) string {
+	own, others := false, false
+	for i := range svc.Pods {
+		if p := &svc.Pods[i]; p.Reason == "" {
+			own, others = own || p.Own, others || !p.Own
+		}
+	}
+	switch {
+	case !others:
+		return x.unit()
+	case own:
+		return x.unit() + ", and of others"
+	}
+	return "others, for " + x.unit() + " has none"
+}
+
+// leftOut tells of this unit's ready endpoints that a rule leaves out, "" for none.
+func leftOut(svc *service) string {
+	n, reasons := 0, map[string]bool{}
+	for i := range svc.Pods {
+		if p := &svc.Pods[i]; p.Own && p.Reason != "" {
+			n++
+			reasons[p.Reason] = true
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; left out of this unit: %d, %s", n, strings.Join(slices.Sorted(maps.Keys(reasons)), "; "))
 }
 
 func (x *Index) explainHost(svc *service, host string) string {
@@ -40,7 +77,7 @@ func (x *Index) explainHost(svc *service, host string) string {
 		switch p := &svc.Pods[i]; {
 		case found && p.Own && p.Ordinal == host:
 			return fmt.Sprintf("the pod %s of %s", p.Hostname, x.unit())
-		case !found && x.cfg.Strict && p.Reason != "" && hostName(p.Endpoint) == host && (svc.Service.Headless || x.cfg.Services):
+		case !found && x.cfg.hides(p) && (p.Own && p.Ordinal == host || hostName(p.Endpoint) == host && (svc.Service.Headless || x.cfg.Services)):
 			return "strict hides the pod: " + p.Reason
 		}
 	}

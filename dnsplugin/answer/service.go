@@ -65,7 +65,7 @@ func (c *Config) service(sv *topology.ServiceView) *service {
 func (svc *service) addHosts(c *Config) {
 	if svc.Service.Headless || c.Services {
 		for i := range svc.Pods {
-			if p := &svc.Pods[i]; p.Reason == "" || !c.Strict {
+			if p := &svc.Pods[i]; !c.hides(p) {
 				svc.addHost(hostName(p.Endpoint), p)
 			}
 		}
@@ -73,7 +73,7 @@ func (svc *service) addHosts(c *Config) {
 	ordinals := map[string]bool{}
 	for i := range svc.Pods {
 		p := &svc.Pods[i]
-		if !p.Own || p.Ordinal == "" {
+		if !p.Own || p.Ordinal == "" || c.hides(p) {
 			continue
 		}
 		if _, taken := svc.hosts[p.Ordinal]; !taken || ordinals[p.Ordinal] {
@@ -83,6 +83,9 @@ func (svc *service) addHosts(c *Config) {
 	}
 	for i := range svc.Waiting {
 		p := &svc.Waiting[i]
+		if c.hides(p) {
+			continue
+		}
 		if _, taken := svc.hosts[p.Ordinal]; !taken || ordinals[p.Ordinal] {
 			ordinals[p.Ordinal] = true
 			svc.addHost(p.Ordinal, p)
@@ -94,6 +97,9 @@ func (svc *service) addHosts(c *Config) {
 		}
 	}
 }
+
+// hides reports whether a pod has no name, for its Service's does not stand for it.
+func (c *Config) hides(p *topology.Pod) bool { return c.Strict && p.Reason != "" }
 
 func (svc *service) addHost(name string, p *topology.Pod) {
 	if svc.hosts == nil {
