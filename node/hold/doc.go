@@ -24,6 +24,7 @@
 //
 //	hold.go   a Hold: what may be held, until when, and the snapshot to use
 //	step.go   one judgement of one Service: what is held of it, and why not
+//	fresh.go  Services that were made meanwhile
 //	past.go   what one hold leaves to the next, and to the disk
 //	unit.go   which nodes are in the unit, by each Service's own keys
 //	index.go  whose the addresses are by now, in what changed

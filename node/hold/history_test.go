@@ -21,6 +21,7 @@ type history struct {
 	now   time.Time // of the cloud's last word
 	past  Past
 	calm  bool // little happens but outages
+	makes bool // Services are made during these
 
 	inForce *topology.Snapshot
 	real    *Hold
@@ -28,7 +29,7 @@ type history struct {
 }
 
 func newHistory(seed uint64) *history {
-	h := &history{Rand: rand.New(rand.NewPCG(seed, 7)), cloud: topology.NewBuilder(), now: healed, calm: seed%4 == 0}
+	h := &history{Rand: rand.New(rand.NewPCG(seed, 7)), cloud: topology.NewBuilder(), now: healed, calm: seed%4 == 0, makes: seed >= 120}
 	for range 80 {
 		h.change()
 	}
@@ -120,6 +121,24 @@ func (h *history) setService() {
 	h.cloud.SetService(s)
 }
 
+// another makes a Service over the pods of one that is there, or removes it.
+func (h *history) another() {
+	all := h.all()
+	if len(all) == 0 {
+		return
+	}
+	s := all[h.IntN(len(all))]
+	s.Key.Name, s.Service = "another", "another"
+	key := topology.ObjectKey{Namespace: s.Key.Namespace, Name: s.Service}
+	if is, _ := h.cloud.Build().Services.Get(key); is != nil {
+		h.cloud.DeleteService(key)
+		h.cloud.DeleteSlice(s.Key)
+		return
+	}
+	h.cloud.SetService(&topology.Service{Key: key})
+	h.cloud.SetSlice(&s)
+}
+
 func (h *history) setSlice() {
 	s := &topology.Slice{Key: h.key(fmt.Sprint("l", h.IntN(5))), Service: fmt.Sprint("s", h.IntN(3))}
 	if port := h.IntN(5); port > 0 {
@@ -175,6 +194,9 @@ func (h *history) step() string {
 	case 0, 1, 2:
 		h.past = h.real.Past(h.now).Interrupted()
 		h.now = h.now.Add(time.Duration(h.IntN(100)) * time.Minute)
+		if h.makes && h.IntN(2) == 0 {
+			h.another()
+		}
 		h.changes(4)
 		h.heal(false)
 		return "an outage"
@@ -274,7 +296,7 @@ func alike[T comparable](a, b []T) bool {
 // commands and addresses that others take, a hold says what its naive twin says.
 func TestHistories(t *testing.T) {
 	seen := map[string]int{}
-	for seed := range uint64(120) {
+	for seed := range uint64(160) {
 		h := newHistory(seed)
 		steps := 40
 		if h.calm {
@@ -289,7 +311,7 @@ func TestHistories(t *testing.T) {
 			h.count(seen)
 		}
 	}
-	for _, what := range []string{"held", "held by two outages", "held for long enough", "back", "commanded", "let go of a node", "held in two namespaces"} {
+	for _, what := range []string{"held", "held by two outages", "held for long enough", "back", "commanded", "let go of a node", "held in two namespaces", "held for a new Service"} {
 		if seen[what] < 5 {
 			t.Errorf("%s: %d times, so this shows little", what, seen[what])
 		}
@@ -302,6 +324,9 @@ func (h *history) count(seen map[string]int) {
 	for _, e := range h.twin.last {
 		seen["held"]++
 		spaces[e.Service.Namespace] = true
+		if was, _ := h.twin.Base.Services.Get(e.Service); was == nil || was.Service == nil {
+			seen["held for a new Service"]++
+		}
 		if h.twin.since[e].Before(h.twin.began) {
 			seen["held by two outages"]++
 		}

@@ -31,7 +31,8 @@ const (
 //
 // Law: what Apply returns differs from its argument in endpoints on nodes of
 // the unit, as each Service's own keys have it, which were ready before and are
-// not any more; and in Nodes that were deleted.
+// not any more; in endpoints of Services that are new, at ports of these (see
+// newServices); and in Nodes that were deleted.
 type Hold struct {
 	base     *topology.Snapshot
 	may      map[topology.ObjectKey][]wanted // what may be held, and nothing else is looked at
@@ -155,6 +156,7 @@ func (h *Hold) Apply(next *topology.Snapshot, now time.Time) (*topology.Snapshot
 			kept[key] = m
 		}
 	}
+	step.newServices(kept)
 	h.made = kept
 	return h.snapshot(next), h.held()
 }

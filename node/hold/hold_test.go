@@ -424,7 +424,7 @@ func lawful(h *Hold, next, got *topology.Snapshot, held Held) error {
 		}
 	}
 	for e := range out {
-		if !is[e] && (!was[e] || !unitOf(h.base, "n0", e)) {
+		if !is[e] && (!was[e] || !unitOf(h.base, "n0", e)) && !agrees(h, e, was, out) {
 			return fmt.Errorf("%v is held for no reason", e)
 		}
 		if !is[e] && !slices.Contains(held.Nodes, e.Node) {
@@ -453,6 +453,20 @@ func lawful(h *Hold, next, got *topology.Snapshot, held Held) error {
 		return fmt.Errorf("%d held, another snapshot: %v", held.Endpoints, got != next)
 	}
 	return nil
+}
+
+// agrees reports whether a Service that was made meanwhile is held where another
+// of its namespace is, or has come back.
+func agrees(h *Hold, e Endpoint, was, out map[Endpoint]bool) bool {
+	if before, _ := h.base.Services.Get(e.Service); before != nil && before.Service != nil {
+		return false
+	}
+	for o := range was {
+		if o.Service.Namespace == e.Service.Namespace && o.Addr == e.Addr && o.Node == e.Node && out[o] && unitOf(h.base, "n0", o) {
+			return true
+		}
+	}
+	return false
 }
 
 func same(a, b *topology.Snapshot) bool { return text(a) == text(b) && a.Nodes.Len() == b.Nodes.Len() }

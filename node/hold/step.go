@@ -90,11 +90,7 @@ func (s *step) keep(key topology.ObjectKey, is *topology.Entry, w wanted) bool {
 	}
 	switch {
 	case ready:
-		delete(s.since, id)
-		if s.wasHeld(id) { // its kubelet has spoken; what comes now is news
-			s.back[id] = true
-			s.Reported(w.Node, s.now)
-		}
+		s.spoke(id)
 		return false
 	case s.back[id], foreign:
 		return false
@@ -105,6 +101,16 @@ func (s *step) keep(key topology.ObjectKey, is *topology.Entry, w wanted) bool {
 	return !s.replaced(key, w, is) && !slices.ContainsFunc(s.index.users[w.Addr], func(other topology.ObjectKey) bool {
 		return other != key && s.newcomer(other, w)
 	})
+}
+
+// spoke notes that an endpoint is ready by itself. Where it was held its kubelet
+// has spoken, and what comes now is news.
+func (s *step) spoke(id Endpoint) {
+	delete(s.since, id)
+	if s.wasHeld(id) {
+		s.back[id] = true
+		s.Reported(id.Node, s.now)
+	}
 }
 
 func (s *step) wasHeld(id Endpoint) bool {
@@ -173,24 +179,15 @@ func meet(a, b []topology.SlicePort) bool {
 // restored is an entry in which the given endpoints are as they were: where
 // they still are, or else in the slice where they were.
 func restored(is *topology.Entry, list []wanted) *topology.Entry {
-	out := *is
-	out.Slices = slices.Clone(is.Slices)
-	own := map[int]bool{} // slices of ours, that may be written to
-	edit := func(i int) *topology.Slice {
-		if !own[i] {
-			slice := *out.Slices[i]
-			slice.Endpoints = slices.Clone(slice.Endpoints)
-			out.Slices[i], own[i] = &slice, true
-		}
-		return out.Slices[i]
-	}
+	edit := newEdit(is)
+	out := &edit.entry
 	var homeless []wanted
 	for _, w := range list {
 		found := false
 		for i, slice := range out.Slices {
 			for j := range slice.Endpoints {
 				if o := &slice.Endpoints[j]; slice.IPv6 == w.slice.IPv6 && o.Addr == w.Addr && o.Node == w.Node {
-					e := &edit(i).Endpoints[j]
+					e := &edit.slice(i).Endpoints[j]
 					e.Ready, e.Serving, e.Terminating = w.Ready, w.Serving, w.Terminating
 					found = true
 				}
@@ -203,7 +200,7 @@ func restored(is *topology.Entry, list []wanted) *topology.Entry {
 	fresh := map[topology.ObjectKey]*topology.Slice{}
 	for _, w := range homeless {
 		if i := slices.IndexFunc(out.Slices, func(o *topology.Slice) bool { return o.Key == w.slice.Key }); i >= 0 {
-			slice := edit(i)
+			slice := edit.slice(i)
 			slice.Endpoints = append(slice.Endpoints, *w.Endpoint)
 			continue
 		}
@@ -220,5 +217,27 @@ func restored(is *topology.Entry, list []wanted) *topology.Entry {
 		out.Slices = append(out.Slices, slice)
 	}
 	slices.SortFunc(out.Slices, func(a, b *topology.Slice) int { return a.Key.Compare(b.Key) })
-	return &out
+	return out
+}
+
+// edit is a copy of an entry, with slices of its own where they are written to.
+type edit struct {
+	entry topology.Entry
+	own   map[int]bool
+}
+
+func newEdit(of *topology.Entry) *edit {
+	x := &edit{*of, map[int]bool{}}
+	x.entry.Slices = slices.Clone(of.Slices)
+	return x
+}
+
+// slice is the i-th one, to be written to.
+func (x *edit) slice(i int) *topology.Slice {
+	if !x.own[i] {
+		slice := *x.entry.Slices[i]
+		slice.Endpoints = slices.Clone(slice.Endpoints)
+		x.entry.Slices[i], x.own[i] = &slice, true
+	}
+	return x.entry.Slices[i]
 }

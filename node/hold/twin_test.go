@@ -54,12 +54,14 @@ func newTwin(s Start) *twin {
 		Start: s, before: rows(s.Base), began: s.Began.Add(-s.Past.Age), reported: map[string]time.Time{}, since: map[Endpoint]time.Time{},
 		back: map[Endpoint]bool{}, gone: map[topology.ObjectKey]bool{},
 	}
-	for _, p := range s.Past.Held {
-		w.since[p.Endpoint] = s.Began.Add(-p.For)
-	}
 	for _, r := range w.before {
 		if r.good() && unitOf(w.Base, w.Node, r.Endpoint) && (!w.Booted || r.Node != w.Node) {
 			w.may = append(w.may, r)
+			for _, p := range s.Past.Held {
+				if p.Endpoint == r.Endpoint {
+					w.since[p.Endpoint] = s.Began.Add(-min(p.For, Longest)) // no more counts
+				}
+			}
 		}
 	}
 	return w
@@ -110,6 +112,7 @@ func (w *twin) apply(next *topology.Snapshot, now time.Time) (out []row, nodes [
 			kept = append(kept, r)
 		}
 	}
+	prev := w.last
 	w.last = nil
 	for _, r := range kept {
 		if _, had := w.since[r.Endpoint]; !had {
@@ -126,7 +129,65 @@ func (w *twin) apply(next *topology.Snapshot, now time.Time) (out []row, nodes [
 			out = append(out, r)
 		}
 	}
+	w.newServices(out, prev, next, now)
 	return out, nodes, w.held()
+}
+
+// newServices has rows of Services that the base does not have be ready where a
+// row of before is held.
+func (w *twin) newServices(out []row, prev []Endpoint, next *topology.Snapshot, now time.Time) {
+	isNew := func(key topology.ObjectKey) bool {
+		is, _ := next.Services.Get(key)
+		was, _ := w.Base.Services.Get(key)
+		return is != nil && is.Service != nil && !is.Service.Foreign && (was == nil || was.Service == nil)
+	}
+	has := func(e Endpoint, like func(row) bool) bool {
+		return slices.ContainsFunc(w.after, func(o row) bool { return o.Endpoint == e && like(o) })
+	}
+	for e := range w.since {
+		if isNew(e.Service) && has(e, row.good) {
+			delete(w.since, e)
+			if slices.Contains(prev, e) {
+				w.back[e] = true
+				w.report(e.Node, now)
+			}
+		}
+	}
+	old := w.last[:len(w.last):len(w.last)]
+	for i := range out {
+		r := &out[i]
+		if !isNew(r.Service) || has(r.Endpoint, row.good) || w.back[r.Endpoint] {
+			continue
+		}
+		since, had := w.since[r.Endpoint]
+		begins, serves := had, false
+		for _, o := range w.may {
+			if w.gone[o.Service] || o.Addr != r.Addr || o.Node != r.Node || o.port != r.port || o.Service.Namespace != r.Service.Namespace {
+				continue
+			}
+			at, doubted := w.since[o.Endpoint]
+			is, _ := next.Services.Get(o.Service)
+			if !doubted && !w.back[o.Endpoint] || is == nil || is.Service == nil {
+				continue
+			}
+			held := slices.Contains(old, o.Endpoint)
+			serves = serves || held || has(o.Endpoint, row.good)
+			if !had && held && has(o.Endpoint, func(row) bool { return true }) && !has(o.Endpoint, func(o row) bool { return o.ready }) && (!begins || at.Before(since)) {
+				since, begins = at, true
+			}
+		}
+		if !begins || !serves {
+			continue
+		}
+		w.since[r.Endpoint] = since
+		if !now.Before(w.ends(r.Endpoint)) {
+			continue
+		}
+		r.ready, r.serving, r.terminating = true, true, false
+		if !slices.Contains(w.last, r.Endpoint) {
+			w.last = append(w.last, r.Endpoint)
+		}
+	}
 }
 
 func (w *twin) held() (h Held) {
