@@ -107,7 +107,7 @@ var ours = []string{names.UnitKey, names.Unit, names.Applied, names.AppliedAt, n
 
 // unknownNames are annotations of a Service that bear gridmesh's name and that
 // nothing reads: who wrote one thinks that it does something.
-func unknownNames(annotations map[string]string, problem func(field, format string, args ...any)) {
+func unknownNames(annotations map[string]string, problem teller) {
 	const most = 3
 	if len(annotations) > mostNames {
 		problem("metadata.annotations", "are %d, too many to look for mistyped names: %s is not among them, so the Service is open to every node; add it if it was meant, or keep fewer than %d", len(annotations), names.TopologyKeys, mostNames)
@@ -129,7 +129,7 @@ func unknownNames(annotations map[string]string, problem func(field, format stri
 // them, and a label's value cannot be a list: which units were meant is not
 // known, so the mistake is told and, as with an annotation that is no list,
 // closes nothing.
-func labelled(labels map[string]string, problem func(field, format string, args ...any)) {
+func labelled(labels map[string]string, problem teller) {
 	if len(labels) > mostNames {
 		return
 	}

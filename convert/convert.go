@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"fmt"
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,22 @@ func ServiceCIDR(c *networkingv1.ServiceCIDR) []netip.Prefix {
 		}
 	}
 	return list
+}
+
+// mostProblems bounds those of one object: a broken writer makes everything in
+// it wrong.
+const mostProblems = 20
+
+// teller takes a Problem of one object.
+type teller func(field, format string, args ...any)
+
+// telling adds to an object's Problems, up to mostProblems.
+func telling(object string, list *[]topology.Problem) teller {
+	return func(field, format string, args ...any) {
+		if len(*list) < mostProblems {
+			*list = append(*list, topology.Problem{Object: object, Field: field, Text: fmt.Sprintf(format, args...)})
+		}
+	}
 }
 
 func portNumber(n int32) (uint16, bool) { return uint16(n), n >= 1 && n <= 65535 }

@@ -25,22 +25,21 @@ func Service(s *corev1.Service) *topology.Service {
 		Key:      topology.ObjectKey{Namespace: s.Namespace, Name: s.Name},
 		Headless: s.Spec.ClusterIP == corev1.ClusterIPNone,
 		GridKey:  gridKey(&s.ObjectMeta),
-		Unserved: unserved(&s.Spec),
 		Selector: selector(s.Spec.Selector),
 	}
 	if p := s.Spec.InternalTrafficPolicy; p != nil {
 		out.InternalLocal = *p == corev1.ServiceInternalTrafficPolicyLocal
 	}
 	out.TopologyKeys, out.Misspelt = topologyKeys(s.Annotations)
-	problem := func(field, format string, args ...any) {
-		out.Problems = append(out.Problems, topology.Problem{Object: "service " + out.Key.String(), Field: field, Text: fmt.Sprintf(format, args...)})
-	}
+	problem := telling("service "+out.Key.String(), &out.Problems)
 	if out.TopologyKeys == nil {
 		unknownNames(s.Annotations, problem)
 		labelled(s.Labels, problem)
 	}
-	if !out.Headless {
+	if !out.Headless { // of a headless one no proxy serves anything
 		out.ClusterIPs = clusterIPs(s, problem)
+		out.Affinity = affinity(&s.Spec, problem)
+		out.Exposure = exposure(s, problem)
 	}
 	for i, p := range s.Spec.Ports {
 		port, ok := portNumber(p.Port)
@@ -53,8 +52,16 @@ func Service(s *corev1.Service) *topology.Service {
 			problem(fmt.Sprintf("spec.ports[%d].protocol", i), "%q is not known and is not served; use TCP or UDP", p.Protocol)
 			continue
 		}
-		out.Ports = append(out.Ports, topology.ServicePort{Name: p.Name, Protocol: proto, Port: port})
+		next := topology.ServicePort{Name: p.Name, Protocol: proto, Port: port}
+		if p.NodePort != 0 && !out.Headless {
+			if next.NodePort, ok = portNumber(p.NodePort); !ok {
+				next.NodePort = 0
+				problem(fmt.Sprintf("spec.ports[%d].nodePort", i), "%d is no port and is not served; use 1 to 65535", p.NodePort)
+			}
+		}
+		out.Ports = append(out.Ports, next)
 	}
+	out.Unserved = unserved(out, s.Spec.Type)
 	return out
 }
 
@@ -84,24 +91,24 @@ func gridKey(m *metav1.ObjectMeta) string {
 	return cmp.Or(m.Annotations[names.UnitKey], label)
 }
 
-// unserved is what a Service asks for besides its ClusterIPs.
-func unserved(s *corev1.ServiceSpec) (u topology.Unserved) {
-	if s.SessionAffinity == corev1.ServiceAffinityClientIP {
+// unserved is what a Service asks for besides its ClusterIPs, of what was kept.
+func unserved(s *topology.Service, kind corev1.ServiceType) (u topology.Unserved) {
+	if s.Affinity > 0 {
 		u |= topology.UnservedAffinity
 	}
-	if slices.ContainsFunc(s.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 }) {
+	if slices.ContainsFunc(s.Ports, func(p topology.ServicePort) bool { return p.NodePort != 0 }) {
 		u |= topology.UnservedNodePorts
 	}
-	if s.Type == corev1.ServiceTypeLoadBalancer {
+	if kind == corev1.ServiceTypeLoadBalancer && !s.Headless {
 		u |= topology.UnservedLoadBalancer
 	}
-	if len(s.ExternalIPs) > 0 {
+	if s.Exposure != nil && len(s.Exposure.ExternalIPs) > 0 {
 		u |= topology.UnservedExternalIPs
 	}
 	return u
 }
 
-func clusterIPs(s *corev1.Service, problem func(field, format string, args ...any)) []netip.Addr {
+func clusterIPs(s *corev1.Service, problem teller) []netip.Addr {
 	texts := s.Spec.ClusterIPs
 	if len(texts) == 0 && s.Spec.ClusterIP != "" {
 		texts = []string{s.Spec.ClusterIP}

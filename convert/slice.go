@@ -22,12 +22,7 @@ func Slice(s *discoveryv1.EndpointSlice) *topology.Slice {
 		Service: service,
 		IPv6:    s.AddressType == discoveryv1.AddressTypeIPv6,
 	}
-	problem := func(field, format string, args ...any) {
-		const most = 20 // of one slice: a broken writer makes every endpoint wrong
-		if len(out.Problems) < most {
-			out.Problems = append(out.Problems, topology.Problem{Object: "endpointslice " + out.Key.String(), Field: field, Text: fmt.Sprintf(format, args...)})
-		}
-	}
+	problem := telling("endpointslice "+out.Key.String(), &out.Problems)
 	for i, p := range s.Ports {
 		if p.Port == nil {
 			continue // all ports: of no meaning for a Service
@@ -57,7 +52,7 @@ func Slice(s *discoveryv1.EndpointSlice) *topology.Slice {
 	return out
 }
 
-func endpoint(e *discoveryv1.Endpoint, ipv6 bool, field string, problem func(field, format string, args ...any)) (topology.Endpoint, bool) {
+func endpoint(e *discoveryv1.Endpoint, ipv6 bool, field string, problem teller) (topology.Endpoint, bool) {
 	if len(e.Addresses) == 0 {
 		problem(field, "is empty; the endpoint is left out: give it an address")
 		return topology.Endpoint{}, false

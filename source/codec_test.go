@@ -184,6 +184,67 @@ func TestSelectorsAreKept(t *testing.T) {
 	}
 }
 
+// What a Service offers besides ClusterIPs goes through the file; a reader of
+// before passes over it, and has the rest.
+func TestExposuresAreKept(t *testing.T) {
+	key := topology.ObjectKey{Namespace: "default", Name: "web"}
+	service := &topology.Service{
+		Key: key, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}, Affinity: 10800,
+		Ports: []topology.ServicePort{{Name: "http", Protocol: topology.TCP, Port: 80, NodePort: 30080}},
+		Exposure: &topology.Exposure{
+			ExternalIPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, LoadBalancers: []netip.Addr{netip.MustParseAddr("2001:db8::1")},
+			Sources: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Local: true, HealthCheckNodePort: 32000,
+		},
+	}
+	b := topology.NewBuilder()
+	b.SetService(service)
+	data, err := EncodeState(&State{Snapshot: b.Build()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := DecodeState(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, _ := st.Snapshot.Services.Get(key); !reflect.DeepEqual(e.Service, service) {
+		t.Errorf("read back %+v of %+v", e.Service, service)
+	}
+	var before struct {
+		Service *struct {
+			Key   topology.ObjectKey `cbor:"1,keyasint"`
+			Ports []struct {
+				Port uint16 `cbor:"3,keyasint"`
+			} `cbor:"3,keyasint"`
+		} `cbor:"1,keyasint"`
+	}
+	body, err := cbor.Marshal(Record{Service: service})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := decMode.Unmarshal(body, &before); err != nil || before.Service.Key != key || before.Service.Ports[0].Port != 80 {
+		t.Errorf("a reader of before: %+v, %v", before.Service, err)
+	}
+	// Each of it makes another Service: what changed would else not be written.
+	for what, change := range map[string]func(s *topology.Service){
+		"affinity": func(s *topology.Service) { s.Affinity = 1 },
+		"node port": func(s *topology.Service) {
+			s.Ports = []topology.ServicePort{{Name: "http", Protocol: topology.TCP, Port: 80}}
+		},
+		"none":          func(s *topology.Service) { s.Exposure = nil },
+		"external IP":   func(s *topology.Service) { s.Exposure.ExternalIPs = nil },
+		"load balancer": func(s *topology.Service) { s.Exposure.LoadBalancers = nil },
+		"sources":       func(s *topology.Service) { s.Exposure.Sources = nil },
+		"policy":        func(s *topology.Service) { s.Exposure.Local = false },
+		"health":        func(s *topology.Service) { s.Exposure.HealthCheckNodePort = 0 },
+	} {
+		other, exposure := *service, *service.Exposure
+		other.Exposure = &exposure
+		if change(&other); service.Equal(&other) || other.Equal(service) {
+			t.Errorf("%s: another Service counts as the same", what)
+		}
+	}
+}
+
 // Whatever happens to the file, it is whole or it is refused.
 func TestDamagedStateIsRefused(t *testing.T) {
 	data, err := EncodeState(sample())

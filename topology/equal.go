@@ -8,9 +8,18 @@ import (
 // Equal compares by content.
 func (s *Service) Equal(o *Service) bool {
 	return s.Key == o.Key && s.InternalLocal == o.InternalLocal && s.Headless == o.Headless && s.Foreign == o.Foreign &&
-		s.GridKey == o.GridKey && s.Misspelt == o.Misspelt && s.Unserved == o.Unserved && s.Selector == o.Selector && equalText(s.TopologyKeys, o.TopologyKeys) &&
+		s.GridKey == o.GridKey && s.Misspelt == o.Misspelt && s.Unserved == o.Unserved && s.Selector == o.Selector &&
+		s.Affinity == o.Affinity && equalText(s.TopologyKeys, o.TopologyKeys) && s.Exposure.equal(o.Exposure) &&
 		slices.Equal(s.ClusterIPs, o.ClusterIPs) && slices.Equal(s.Ports, o.Ports) &&
 		slices.Equal(s.Problems, o.Problems)
+}
+
+func (x *Exposure) equal(o *Exposure) bool {
+	if x == nil || o == nil {
+		return x == o
+	}
+	return x.Local == o.Local && x.HealthCheckNodePort == o.HealthCheckNodePort &&
+		slices.Equal(x.ExternalIPs, o.ExternalIPs) && slices.Equal(x.LoadBalancers, o.LoadBalancers) && slices.Equal(x.Sources, o.Sources)
 }
 
 // Equal compares by content.

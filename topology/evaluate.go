@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/internal/table"
@@ -19,8 +20,7 @@ type evaluation struct {
 	nodes *table.Map[string, *Node]
 	// absent are keys in use that no node has.
 	absent map[string]bool
-	// ownerOf names the Service that a ClusterIP belongs to.
-	ownerOf func(netip.Addr) ObjectKey
+	claims claims
 	// explain is told what frontends leave out; nil on the hot path.
 	explain func(Frontend, LeftOut)
 }
@@ -34,16 +34,25 @@ func (e *evaluation) service(entry *Entry) *ServiceView {
 		view.Problems = append(view.Problems, slice.Problems...)
 	}
 	e.keyProblems(view, entry.keys)
+	i := &inquiry{evaluation: e, view: view, service: s, slices: entry.Slices}
+	if s.opensOutside() {
+		i.known = map[topic]answer{}
+	}
 	for _, ip := range s.ClusterIPs {
-		if owner := e.ownerOf(ip); owner != s.Key {
+		if owner, _ := e.claims.clusterIP(ip); owner != s.Key {
 			view.problem("spec.clusterIPs",
 				fmt.Sprintf("%s belongs to service %s already and is not served for this one; give one of them another address", ip, owner))
 			view.ClusterIPs = slices.DeleteFunc(slices.Clone(view.ClusterIPs), func(o netip.Addr) bool { return o == ip })
 			continue
 		}
-		e.frontends(view, entry, ip)
+		i.frontends(ip)
 	}
 	slices.SortFunc(view.Frontends, func(a, b FrontendView) int { return a.Compare(b.Frontend) })
+	if i.known != nil {
+		i.outside()
+		i.healthCheck()
+	}
+	view.Affinity = time.Duration(s.Affinity) * time.Second
 	e.names(view, entry)
 	return view
 }
@@ -81,33 +90,28 @@ func (e *evaluation) keysOf(entry *Entry) Keys {
 }
 
 // frontends adds those of one ClusterIP.
-func (e *evaluation) frontends(view *ServiceView, entry *Entry, ip netip.Addr) {
-	for _, port := range entry.Service.Ports {
+func (i *inquiry) frontends(ip netip.Addr) {
+	seen := map[Frontend]bool{}
+	for _, port := range i.service.Ports {
 		f := Frontend{Addr: ip, Port: port.Port, Protocol: port.Protocol}
 		served := port.Protocol == TCP || port.Protocol == UDP
 		if !served {
-			view.problem("spec.ports", fmt.Sprintf("%s is refused: %s is not served, only tcp and udp are", f, port.Protocol))
+			i.view.problem("spec.ports", fmt.Sprintf("%s is refused: %s is not served, only tcp and udp are", f, port.Protocol))
 		}
-		if slices.ContainsFunc(view.Frontends, func(o FrontendView) bool { return o.Frontend == f }) {
-			view.problem("spec.ports", fmt.Sprintf("%s occurs twice; the first is served", f))
+		if seen[f] {
+			i.view.problem("spec.ports", fmt.Sprintf("%s occurs twice; the first is served", f))
 			continue
 		}
-		q := &question{evaluation: e, scope: forTraffic, keys: view.Keys, local: entry.Service.InternalLocal}
-		if e.explain != nil {
-			q.leave = func(c candidate, by *rule) {
-				e.explain(f, LeftOut{Addr: c.target(), Node: c.Node, Rule: by.name, Reason: by.because(q, c)})
-			}
-		}
-		found := gather(entry.Slices, port, ip.Is6())
+		seen[f] = true
 		fv := FrontendView{Frontend: f, PortName: port.Name}
-		elsewhere := q.local && slices.ContainsFunc(found, candidate.usable)
+		a := i.ask(port, ip.Is6(), i.service.InternalLocal)
 		if served {
-			tiers := q.tiers(found)
-			fv.Tiers = targets(tiers)
-			view.Near = min(view.Near, q.near(tiers))
+			i.tell(f, a)
+			fv.Tiers = a.tiers
+			i.view.Near = min(i.view.Near, a.near)
 		}
-		fv.Silent = elsewhere && len(fv.Tiers) == 0
-		view.Frontends = append(view.Frontends, fv)
+		fv.Silent = i.service.InternalLocal && a.usable && len(fv.Tiers) == 0
+		i.view.Frontends = append(i.view.Frontends, fv)
 	}
 }
 

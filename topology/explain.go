@@ -11,17 +11,19 @@ type LeftOut struct {
 }
 
 // Explain evaluates one Service of s again and returns, for each of its
-// frontends, the endpoints that were left out and why. For people, not for
-// the hot path.
+// frontends, of its ClusterIPs and besides, the endpoints that were left out and
+// why. For people, not for the hot path.
 func Explain(s *Snapshot, view *View, opts Options, key ObjectKey) map[Frontend][]LeftOut {
 	entry, _ := s.Services.Get(key)
 	if entry == nil || entry.Service == nil {
 		return nil
 	}
 	reasons := map[Frontend][]LeftOut{}
+	only := newClaims()
+	only.count(entry.Service, 1, set{})
 	eval := &evaluation{
 		rules: rules, opts: opts, vp: view.Viewpoint, inUse: view.KeysInUse, nodes: s.Nodes,
-		ownerOf: func(netip.Addr) ObjectKey { return key },
+		claims:  only,
 		explain: func(f Frontend, l LeftOut) { reasons[f] = append(reasons[f], l) },
 	}
 	eval.service(entry)

@@ -16,6 +16,7 @@ import (
 // endpoint, all Services, no index, straight from docs/topology.md.
 func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, opts Options, at string) {
 	t.Helper()
+	all := wished(snap)
 	for key, entry := range snap.Services.All() {
 		sv, ok := view.Services.Get(key)
 		if (entry.Service != nil) != ok {
@@ -29,23 +30,30 @@ func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, opts Options, at
 		}
 		checkPods(t, snap, entry, sv, at)
 		checkAbsentKeys(t, snap, entry, sv, at)
+		checkOutside(t, all, snap, entry, sv, opts, at)
 		for _, f := range sv.Frontends {
-			got := map[string]string{}
-			for i, tier := range f.Tiers {
-				for _, ep := range tier.Endpoints {
-					got[ep.Addr.String()] = fmt.Sprint(i)
-				}
-			}
+			got := levels(f.Tiers)
 			usable := slices.ContainsFunc(ends(entry, f), func(e end) bool { return e.Ready || e.Serving && e.Terminating })
 			if want := entry.Service.InternalLocal && len(f.Tiers) == 0 && usable; f.Silent != want {
 				t.Fatalf("%s: %s %s: silent %v, the twin says %v", at, key, f.Frontend, f.Silent, want)
 			}
-			want := twin(snap, entry, f, opts)
+			want := twin(snap, entry, f, entry.Service.InternalLocal, opts)
 			if !reflect.DeepEqual(got, want) {
 				t.Fatalf("%s: %s %s: got %v, the twin says %v", at, key, f.Frontend, got, want)
 			}
 		}
 	}
+}
+
+// levels is the place of each endpoint's tier.
+func levels(tiers []Tier) map[string]string {
+	at := map[string]string{}
+	for i, tier := range tiers {
+		for _, ep := range tier.Endpoints {
+			at[ep.Addr.String()] = fmt.Sprint(i)
+		}
+	}
+	return at
 }
 
 // twinMembers asks every tier in turn for its ready endpoints.
@@ -183,13 +191,13 @@ func ends(entry *Entry, f FrontendView) (list []end) {
 }
 
 // twin is the level of the tier that each endpoint is in.
-func twin(snap *Snapshot, entry *Entry, f FrontendView, opts Options) map[string]string {
+func twin(snap *Snapshot, entry *Entry, f FrontendView, local bool, opts Options) map[string]string {
 	list := ends(entry, f)
 	keys := ParseKeys(entry.Service.TopologyKeys)
 	if opts.Reading == Union && (keys.Mode == Malformed || keys.Any) {
 		keys = Keys{}
 	}
-	if entry.Service.InternalLocal || keys.Mode == Malformed {
+	if local || keys.Mode == Malformed {
 		list = slices.DeleteFunc(list, func(e end) bool { return e.Node != "n0" })
 	}
 	me, _ := snap.Nodes.Get("n0")
@@ -225,7 +233,7 @@ func twin(snap *Snapshot, entry *Entry, f FrontendView, opts Options) map[string
 				rest = append(rest, e)
 			}
 		}
-		if keys.Mode == NoKeys && !entry.Service.InternalLocal {
+		if keys.Mode == NoKeys && !local {
 			ready = hinted(me, ready)
 		}
 		if len(ready) == 0 {

@@ -24,8 +24,7 @@ func (k ObjectKey) Compare(o ObjectKey) int {
 // Protocol is a transport protocol, with its IANA number.
 type Protocol uint8
 
-// The protocols of Kubernetes Services. SCTP is carried so that it can be
-// named in Problems; nothing serves it yet.
+// The protocols of Kubernetes Services. The kernel path alone can carry SCTP.
 const (
 	TCP  Protocol = 6
 	UDP  Protocol = 17
@@ -62,7 +61,8 @@ type Service struct {
 	GridKey string `cbor:"7,keyasint,omitempty"`
 	// Problems are mistakes found while the object was read.
 	Problems []Problem `cbor:"8,keyasint,omitempty"`
-	// Unserved is what it asks for and does not get.
+	// Unserved is what it asks for besides its ClusterIPs, whether or not it is
+	// known what exactly: a state of before this was kept has nothing else.
 	Unserved Unserved `cbor:"11,keyasint,omitempty"`
 	// Selector stands for the selector of its pods: two that are known and differ
 	// are two selectors. 0: not known.
@@ -70,6 +70,10 @@ type Service struct {
 	// Foreign: it exists, and no node serves it, for it is an ExternalName, left to
 	// another proxy by label or labelled headless. Nothing but its name is kept.
 	Foreign bool `cbor:"9,keyasint,omitempty"`
+	// Affinity is the timeout of sessionAffinity ClientIP, in seconds; 0: none.
+	Affinity uint32 `cbor:"13,keyasint,omitempty"`
+	// Exposure is what it offers besides ClusterIPs and node ports; nil: nothing.
+	Exposure *Exposure `cbor:"14,keyasint,omitempty"`
 }
 
 // ServicePort is one port of a Service.
@@ -77,6 +81,21 @@ type ServicePort struct {
 	Name     string   `cbor:"1,keyasint,omitempty"`
 	Protocol Protocol `cbor:"2,keyasint"`
 	Port     uint16   `cbor:"3,keyasint"`
+	NodePort uint16   `cbor:"4,keyasint,omitempty"` // 0: none
+}
+
+// Exposure is what few Services have: addresses outside the range of
+// ClusterIPs, and what is to be done with those who dial them or a node port.
+type Exposure struct {
+	ExternalIPs   []netip.Addr `cbor:"1,keyasint,omitempty"`
+	LoadBalancers []netip.Addr `cbor:"2,keyasint,omitempty"` // those whose packets arrive on nodes with that destination
+	// Sources are who may dial LoadBalancers; without one of a family, everybody.
+	Sources []netip.Prefix `cbor:"3,keyasint,omitempty"`
+	// Local is externalTrafficPolicy: Local.
+	Local bool `cbor:"4,keyasint,omitempty"`
+	// HealthCheckNodePort is where load balancers ask whether this node has
+	// endpoints of its own; 0: nowhere.
+	HealthCheckNodePort uint16 `cbor:"5,keyasint,omitempty"`
 }
 
 // Slice is what the rules need of an EndpointSlice.

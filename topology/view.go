@@ -3,6 +3,7 @@ package topology
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/gridmesh/gridmesh/internal/table"
 )
@@ -46,7 +47,15 @@ type ServiceView struct {
 	// ClusterIPs are the Service's, without those that are another's already.
 	ClusterIPs []netip.Addr
 	Near       Rank // of the nearest endpoint of any frontend
-	Problems   []Problem
+	// Affinity is for how long a client that did not connect keeps its endpoint; 0:
+	// it never does.
+	Affinity time.Duration
+	// Outside are the frontends besides those of the ClusterIPs, by address, port,
+	// protocol. With those they share tiers.
+	Outside []Outside
+	// HealthCheck is nil where no load balancer is to ask.
+	HealthCheck *HealthCheck
+	Problems    []Problem
 
 	slices []*Slice // of one with a ClusterIP; for Named
 }

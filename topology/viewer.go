@@ -2,7 +2,6 @@ package topology
 
 import (
 	"maps"
-	"net/netip"
 	"slices"
 
 	"github.com/gridmesh/gridmesh/api/names"
@@ -22,7 +21,7 @@ type Viewer struct {
 	last   *Snapshot
 	view   *View
 	onNode map[string]set // node -> Services with endpoints there
-	onAddr map[netip.Addr]set
+	claims claims
 	keyUse map[string]int // key in use -> number of Services
 	inUnit map[string]int // key in use -> number of nodes that are in a unit of it
 	absent map[string]bool
@@ -34,7 +33,7 @@ type set map[ObjectKey]struct{}
 func NewViewer(node string, opts Options) *Viewer {
 	return &Viewer{
 		name: node, opts: opts, rules: rules,
-		onNode: map[string]set{}, onAddr: map[netip.Addr]set{}, keyUse: map[string]int{}, inUnit: map[string]int{},
+		onNode: map[string]set{}, claims: newClaims(), keyUse: map[string]int{}, inUnit: map[string]int{},
 	}
 }
 
@@ -55,7 +54,7 @@ func (v *Viewer) See(s *Snapshot) *View {
 		v.index(key, is, 1, dirty)
 		dirty[key] = struct{}{}
 	}
-	eval := &evaluation{rules: v.rules, opts: v.opts, nodes: s.Nodes, ownerOf: v.owner}
+	eval := &evaluation{rules: v.rules, opts: v.opts, nodes: s.Nodes, claims: v.claims}
 	eval.inUse = slices.Sorted(maps.Keys(v.keyUse))
 	eval.vp = viewpoint(s, v.name, eval.inUse)
 	eval.absent = v.absentKeys(last, s, eval.inUse)
@@ -157,26 +156,12 @@ func (v *Viewer) index(key ObjectKey, e *Entry, n int, dirty set) {
 	if e.Service == nil {
 		return
 	}
-	for _, ip := range e.Service.ClusterIPs {
-		count(v.onAddr, ip, key, n)
-		maps.Copy(dirty, v.onAddr[ip])
-	}
+	v.claims.count(e.Service, n, dirty)
 	for _, k := range e.unitKeys() {
 		if v.keyUse[k] += n; v.keyUse[k] == 0 {
 			delete(v.keyUse, k)
 		}
 	}
-}
-
-// owner of a ClusterIP is the first Service by name among those that claim it.
-func (v *Viewer) owner(ip netip.Addr) ObjectKey {
-	claims := v.onAddr[ip]
-	if len(claims) == 1 {
-		for key := range claims {
-			return key
-		}
-	}
-	return slices.MinFunc(slices.Collect(maps.Keys(claims)), ObjectKey.Compare)
 }
 
 func nodesOf(e *Entry) map[string]struct{} {

@@ -17,16 +17,24 @@ type serviceRow struct {
 	Keys      []string      `json:"topologyKeys,omitempty"`  // in order
 	Malformed string        `json:"malformedKeys,omitempty"` // what is wrong with them
 	Closed    bool          `json:"closed"`
-	Why       string        `json:"why,omitempty"` // it has no frontends
+	Affinity  string        `json:"affinity,omitempty"` // for how long a client keeps its endpoint
+	Why       string        `json:"why,omitempty"`      // it has no frontends
 	Frontends []frontendRow `json:"frontends,omitempty"`
 	order     string        // of the keys, for people
 }
 
 type frontendRow struct {
-	Frontend string    `json:"frontend"`
-	Answer   string    `json:"answer"` // served, refused, dropped
-	Tiers    []tierRow `json:"tiers,omitempty"`
-	LeftOut  []endRow  `json:"leftOut,omitempty"`
+	Frontend string `json:"frontend"`
+	Kind     string `json:"kind,omitempty"` // NodePort, LoadBalancer or ExternalIP; none: of a ClusterIP
+	answerRow
+	LeftOut     []endRow   `json:"leftOut,omitempty"`
+	FromOutside *answerRow `json:"fromOutside,omitempty"` // where that is another: externalTrafficPolicy Local
+	Sources     []string   `json:"sources,omitempty"`     // who alone may dial it
+}
+
+type answerRow struct {
+	Answer string    `json:"answer"` // served, refused, dropped
+	Tiers  []tierRow `json:"tiers,omitempty"`
 }
 
 type tierRow struct {
@@ -89,21 +97,10 @@ func (w *world) rows(args []string) ([]serviceRow, error) {
 		if s.Keys.Any {
 			row.Keys = append(slices.Clone(row.Keys), topology.AnyNode)
 		}
-		out := topology.Explain(w.snap, w.view, w.opts, s.Key)
-		for _, f := range s.Frontends {
-			fr := frontendRow{Frontend: f.String(), Answer: answers(&f)}
-			for _, t := range f.Tiers {
-				tr := tierRow{Key: t.Key}
-				for _, e := range t.Endpoints {
-					tr.Endpoints = append(tr.Endpoints, endRow{Address: e.Addr.String(), Node: e.Node})
-				}
-				fr.Tiers = append(fr.Tiers, tr)
-			}
-			for _, l := range out[f.Frontend] {
-				fr.LeftOut = append(fr.LeftOut, endRow{l.Addr.String(), l.Node, l.Reason})
-			}
-			row.Frontends = append(row.Frontends, fr)
+		if s.Affinity > 0 {
+			row.Affinity = s.Affinity.String()
 		}
+		row.Frontends = frontendRows(s, topology.Explain(w.snap, w.view, w.opts, s.Key))
 		if len(row.Frontends) == 0 {
 			row.Why = bare(s)
 		}
@@ -113,6 +110,32 @@ func (w *world) rows(args []string) ([]serviceRow, error) {
 		return nil, fmt.Errorf("no Service %s in this state%s%s", none(args[0]), w.services(args[0]), besides(w.snap.Problems))
 	}
 	return rows, nil
+}
+
+// frontendRows are the frontends of a Service: of its ClusterIPs, then the others.
+func frontendRows(s *topology.ServiceView, out map[topology.Frontend][]topology.LeftOut) (rows []frontendRow) {
+	add := func(f topology.Frontend, row frontendRow) {
+		row.Frontend = f.String()
+		for _, l := range out[f] {
+			row.LeftOut = append(row.LeftOut, endRow{l.Addr.String(), l.Node, l.Reason})
+		}
+		rows = append(rows, row)
+	}
+	for _, f := range s.Frontends {
+		add(f.Frontend, frontendRow{answerRow: answers(f.Tiers, f.Silent)})
+	}
+	for _, o := range s.Outside {
+		row := frontendRow{Kind: o.Kind.String(), answerRow: answers(o.Tiers, false)}
+		if o.Local {
+			outside := answers(o.LocalTiers, o.Silent)
+			row.FromOutside = &outside
+		}
+		for _, p := range o.Sources {
+			row.Sources = append(row.Sources, p.String())
+		}
+		add(o.Frontend, row)
+	}
+	return rows
 }
 
 // bare says why a Service has no frontends.
@@ -145,20 +168,7 @@ func (w *world) table(out io.Writer, rows []serviceRow, problems, notices []topo
 			fmt.Fprintf(t, "%s\t%s\t-\t\t\t\t%s\n", s.Service, dash(s.order), s.Why)
 		}
 		for _, f := range s.Frontends {
-			head := fmt.Sprintf("%s\t%s\t%s", s.Service, dash(s.order), f.Frontend)
-			for i, tier := range f.Tiers {
-				for _, e := range tier.Endpoints {
-					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t\n", head, tierName(i, tier.Key), e.Address, dash(e.Node))
-					head = "\t\t"
-				}
-			}
-			if len(f.Tiers) == 0 {
-				fmt.Fprintf(t, "%s\t%s\t\t\tno endpoint this node may use\n", head, f.Answer)
-				head = "\t\t"
-			}
-			for _, e := range f.LeftOut {
-				fmt.Fprintf(t, "%s\tleft out\t%s\t%s\t%s\n", head, e.Address, dash(e.Node), e.Reason)
-			}
+			f.table(t, s)
 		}
 	}
 	if err := flush(t, out, problems); err != nil {
@@ -168,6 +178,38 @@ func (w *world) table(out io.Writer, rows []serviceRow, problems, notices []topo
 		fmt.Fprintln(out, "notice:", oneLine(n))
 	}
 	return nil
+}
+
+// table writes a frontend's lines: its tiers, what was left out, and what others
+// get who dial it from outside.
+func (f *frontendRow) table(t io.Writer, s serviceRow) {
+	name := strings.TrimSpace(f.Frontend + " " + f.Kind)
+	if s.Affinity != "" {
+		name += ", affinity " + s.Affinity
+	}
+	f.lines(t, fmt.Sprintf("%s\t%s\t%s", s.Service, dash(s.order), name), "no endpoint this node may use")
+	for _, e := range f.LeftOut {
+		fmt.Fprintf(t, "\t\t\tleft out\t%s\t%s\t%s\n", e.Address, dash(e.Node), e.Reason)
+	}
+	if f.FromOutside != nil {
+		f.FromOutside.lines(t, "\t\t  from outside", "no endpoint on this node (externalTrafficPolicy: Local)")
+	}
+	if len(f.Sources) > 0 {
+		fmt.Fprintf(t, "\t\t  sources\t\t\t\tonly %s\n", strings.Join(f.Sources, ", "))
+	}
+}
+
+// lines writes the tiers, the first line with a head of its own.
+func (a *answerRow) lines(t io.Writer, head, none string) {
+	for i, tier := range a.Tiers {
+		for _, e := range tier.Endpoints {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t\n", head, tierName(i, tier.Key), e.Address, dash(e.Node))
+			head = "\t\t"
+		}
+	}
+	if len(a.Tiers) == 0 {
+		fmt.Fprintf(t, "%s\t%s\t\t\t%s\n", head, a.Answer, none)
+	}
 }
 
 func tierName(i int, key string) string {
@@ -184,12 +226,20 @@ func dash(s string) string {
 	return s
 }
 
-func answers(f *topology.FrontendView) string {
+func answers(tiers []topology.Tier, silent bool) answerRow {
+	row := answerRow{Answer: "refused"}
 	switch {
-	case len(f.Tiers) > 0:
-		return "served"
-	case f.Silent:
-		return "dropped"
+	case len(tiers) > 0:
+		row.Answer = "served"
+	case silent:
+		row.Answer = "dropped"
 	}
-	return "refused"
+	for _, t := range tiers {
+		tr := tierRow{Key: t.Key}
+		for _, e := range t.Endpoints {
+			tr.Endpoints = append(tr.Endpoints, endRow{Address: e.Addr.String(), Node: e.Node})
+		}
+		row.Tiers = append(row.Tiers, tr)
+	}
+	return row
 }

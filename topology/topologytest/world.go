@@ -12,13 +12,14 @@ import (
 
 // New starts a world from a seed.
 func New(seed uint64) *World {
-	return &World{rand.New(rand.NewPCG(seed, 1)), topology.NewBuilder()}
+	return &World{rand.New(rand.NewPCG(seed, 1)), topology.NewBuilder(), rand.New(rand.NewPCG(seed, 2))}
 }
 
 // World changes at random: a few of everything, so that histories collide.
 type World struct {
 	*rand.Rand
 	Builder *topology.Builder
+	besides *rand.Rand // what lies besides ClusterIPs, whose histories stay the same
 }
 
 func (w *World) pick(list ...string) string { return list[w.IntN(len(list))] }
@@ -60,6 +61,7 @@ func (w *World) service() *topology.Service {
 	if w.IntN(3) == 0 {
 		s.ClusterIPs = append(s.ClusterIPs, netip.MustParseAddr(fmt.Sprintf("fd00::%d", 1+w.IntN(5))))
 	}
+	w.expose(s)
 	if w.IntN(5) == 0 {
 		s.Headless, s.ClusterIPs = true, nil
 	}
@@ -67,6 +69,36 @@ func (w *World) service() *topology.Service {
 		s.GridKey = "site"
 	}
 	return s
+}
+
+// expose gives a Service addresses and node ports of few, so that Services
+// quarrel about them, and about ClusterIPs.
+func (w *World) expose(s *topology.Service) {
+	r := w.besides
+	pick := func(list ...string) string { return list[r.IntN(len(list))] }
+	if r.IntN(3) == 0 {
+		s.Ports[r.IntN(2)].NodePort = uint16(30000 + r.IntN(3))
+	}
+	if r.IntN(4) == 0 {
+		s.Affinity = uint32(10 * (1 + r.IntN(2)))
+	}
+	if r.IntN(2) == 0 {
+		return
+	}
+	x := &topology.Exposure{Local: r.IntN(2) == 0}
+	for range r.IntN(3) {
+		x.ExternalIPs = append(x.ExternalIPs, netip.MustParseAddr(pick("192.0.2.1", "192.0.2.2", "10.96.0.1", "fd00::1", "2001:db8::1")))
+	}
+	for range r.IntN(2) {
+		x.LoadBalancers = append(x.LoadBalancers, netip.MustParseAddr(pick("192.0.2.1", "192.0.2.3", "2001:db8::1")))
+	}
+	for range r.IntN(2) {
+		x.Sources = append(x.Sources, netip.MustParsePrefix(pick("10.0.0.0/8", "fd00::/8")))
+	}
+	if x.Local && r.IntN(2) == 0 {
+		x.HealthCheckNodePort = 32000
+	}
+	s.Exposure = x
 }
 
 func (w *World) slice() *topology.Slice {

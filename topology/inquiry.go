@@ -1,0 +1,83 @@
+package topology
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// inquiry is the questions about the frontends of one Service. What several of
+// them lead to is asked once, and they share the answer.
+type inquiry struct {
+	*evaluation
+	view    *ServiceView
+	service *Service
+	slices  []*Slice
+	known   map[topic]answer // nil where no question comes twice
+}
+
+// topic is what a question is about: one port in one family, and whether the
+// endpoints of this node alone are asked for.
+type topic struct {
+	ServicePort
+	ipv6, local bool
+}
+
+// answer is who may answer a topic.
+type answer struct {
+	tiers  []Tier
+	near   Rank
+	usable bool         // somebody has an endpoint that can be used, whoever may use it
+	ready  []netip.Addr // in the tiers
+	left   []LeftOut    // for people
+}
+
+func (i *inquiry) ask(port ServicePort, ipv6, local bool) answer {
+	about := topic{port, ipv6, local}
+	if a, known := i.known[about]; known {
+		return a
+	}
+	q := &question{evaluation: i.evaluation, scope: forTraffic, keys: i.view.Keys, local: local}
+	var left *[]LeftOut
+	if i.explain != nil {
+		left = q.listLeft()
+	}
+	found := gather(i.slices, port, ipv6)
+	a := answer{usable: slices.ContainsFunc(found, candidate.usable)}
+	tiers := q.tiers(found)
+	a.tiers, a.near = targets(tiers), q.near(tiers)
+	if left != nil {
+		a.left = *left
+	}
+	if i.known != nil {
+		a.ready = readyIn(tiers)
+		i.known[about] = a
+	}
+	return a
+}
+
+// listLeft has what the question leaves out listed.
+func (q *question) listLeft() *[]LeftOut {
+	list := &[]LeftOut{}
+	q.leave = func(c candidate, by *rule) {
+		*list = append(*list, LeftOut{Addr: c.target(), Node: c.Node, Rule: by.name, Reason: by.because(q, c)})
+	}
+	return list
+}
+
+// tell explains what a frontend leaves out.
+func (i *inquiry) tell(f Frontend, a answer) {
+	for _, l := range a.left {
+		i.explain(f, l)
+	}
+}
+
+func readyIn(tiers []tier) (list []netip.Addr) {
+	for _, t := range tiers {
+		for _, c := range t.list {
+			if c.Ready {
+				list = append(list, c.Addr)
+			}
+		}
+	}
+	return list
+}

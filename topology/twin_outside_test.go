@@ -1,0 +1,165 @@
+package topology_test
+
+import (
+	"net/netip"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/gridmesh/gridmesh/topology"
+)
+
+// wish is a frontend besides ClusterIPs that a Service asks for.
+type wish struct {
+	Frontend
+	kind OutsideKind
+	name string // of the port
+}
+
+// wishes are all of a Service's, as often as it asks.
+func wishes(s *Service) (list []wish) {
+	for _, ip := range s.ClusterIPs {
+		for _, p := range s.Ports {
+			ask := func(addr netip.Addr, port uint16, kind OutsideKind) {
+				if addr.Is6() == ip.Is6() {
+					list = append(list, wish{Frontend{Addr: addr, Port: port, Protocol: p.Protocol}, kind, p.Name})
+				}
+			}
+			if p.NodePort != 0 {
+				ask(netip.IPv4Unspecified(), p.NodePort, NodePort)
+				ask(netip.IPv6Unspecified(), p.NodePort, NodePort)
+			}
+			if s.Exposure == nil {
+				continue
+			}
+			for _, addr := range s.Exposure.LoadBalancers {
+				ask(addr, p.Port, LoadBalancer)
+			}
+			for _, addr := range s.Exposure.ExternalIPs {
+				ask(addr, p.Port, ExternalIP)
+			}
+		}
+	}
+	return list
+}
+
+// wished is what every Service of a snapshot asks for.
+func wished(snap *Snapshot) map[*Service][]wish {
+	all := map[*Service][]wish{}
+	for _, e := range snap.Services.All() {
+		if e.Service != nil {
+			all[e.Service] = wishes(e.Service)
+		}
+	}
+	return all
+}
+
+// granted reports whether nobody has a better claim to a wish: ClusterIPs come
+// first, then node ports and addresses that load balancers gave, then external
+// addresses; and of equal claims the first by name, and in one Service the first.
+func granted(all map[*Service][]wish, s *Service, w wish) bool {
+	for other, list := range all {
+		if slices.Contains(other.ClusterIPs, w.Addr) {
+			return false
+		}
+		for _, o := range list {
+			if o.Frontend == w.Frontend && (o.kind < w.kind || o.kind == w.kind && other.Key.Compare(s.Key) < 0) {
+				return false
+			}
+		}
+	}
+	i := slices.IndexFunc(all[s], func(o wish) bool { return o.Frontend == w.Frontend && o.kind == w.kind })
+	return all[s][i].name == w.name
+}
+
+// checkOutside compares what a Service offers besides ClusterIPs with what it
+// asks for, one by one.
+func checkOutside(t *testing.T, all map[*Service][]wish, snap *Snapshot, entry *Entry, sv *ServiceView, opts Options, at string) {
+	t.Helper()
+	s := entry.Service
+	if want := time.Duration(s.Affinity) * time.Second; sv.Affinity != want {
+		t.Fatalf("%s: %s: affinity %s, want %s", at, sv.Key, sv.Affinity, want)
+	}
+	want := map[Frontend]wish{}
+	for _, w := range all[s] {
+		if granted(all, s, w) {
+			want[w.Frontend] = w
+		}
+	}
+	if !slices.IsSortedFunc(sv.Outside, func(a, b Outside) int { return a.Compare(b.Frontend) }) || len(sv.Outside) != len(want) {
+		t.Fatalf("%s: %s: %v, the twin says %v", at, sv.Key, sv.Outside, want)
+	}
+	x := s.Exposure
+	if x == nil {
+		x = &Exposure{}
+	}
+	for _, o := range sv.Outside {
+		w, granted := want[o.Frontend]
+		as := FrontendView{Frontend: o.Frontend, PortName: w.name}
+		near, local, sources := twin(snap, entry, as, false, opts), map[string]string{}, []netip.Prefix(nil)
+		if x.Local {
+			local = twin(snap, entry, as, true, opts)
+		}
+		for _, p := range x.Sources {
+			if p.Addr().Is6() == o.Addr.Is6() && w.kind == LoadBalancer {
+				sources = append(sources, p)
+			}
+		}
+		silent := x.Local && len(local) == 0 && len(near) > 0
+		if !granted || o.Kind != w.kind || o.PortName != w.name || o.Local != x.Local || o.Silent != silent || !slices.Equal(o.Sources, sources) {
+			t.Fatalf("%s: %s: %+v, the twin says %+v of %+v", at, sv.Key, o, w, x)
+		}
+		if got := levels(o.Tiers); !reflect.DeepEqual(got, near) {
+			t.Fatalf("%s: %s %s: %v, the twin says %v", at, sv.Key, o.Frontend, got, near)
+		}
+		if got := levels(o.LocalTiers); !reflect.DeepEqual(got, local) {
+			t.Fatalf("%s: %s %s from outside: %v, the twin says %v", at, sv.Key, o.Frontend, got, local)
+		}
+	}
+	checkHealth(t, snap, entry, sv, opts, at)
+}
+
+// checkHealth asks each endpoint of this node whether it is ready and reached.
+func checkHealth(t *testing.T, snap *Snapshot, entry *Entry, sv *ServiceView, opts Options, at string) {
+	t.Helper()
+	s, port := entry.Service, uint16(0)
+	if s.Exposure != nil {
+		port = s.Exposure.HealthCheckNodePort
+	}
+	if port == 0 {
+		if sv.HealthCheck != nil {
+			t.Fatalf("%s: %s: %+v", at, sv.Key, sv.HealthCheck)
+		}
+		return
+	}
+	ready := map[netip.Addr]bool{}
+	for _, ip := range s.ClusterIPs {
+		for _, p := range s.Ports {
+			as := FrontendView{Frontend: Frontend{Addr: ip, Port: p.Port, Protocol: p.Protocol}, PortName: p.Name}
+			reached := twin(snap, entry, as, true, opts)
+			for _, e := range ends(entry, as) {
+				if _, is := reached[e.to]; is && e.Ready && e.Node == "n0" && !standsFor(entry, as, e) {
+					ready[e.Addr] = true
+				}
+			}
+		}
+	}
+	want := HealthCheck{Port: port}
+	for addr := range ready {
+		if addr.Is6() {
+			want.IPv6++
+		} else {
+			want.IPv4++
+		}
+	}
+	if sv.HealthCheck == nil || *sv.HealthCheck != want {
+		t.Fatalf("%s: %s: %+v, the twin says %+v", at, sv.Key, sv.HealthCheck, want)
+	}
+}
+
+// standsFor reports whether another endpoint of this node has e's address and is
+// meant by it: e terminates, and the other does not.
+func standsFor(entry *Entry, f FrontendView, e end) bool {
+	return e.Terminating && slices.ContainsFunc(ends(entry, f), func(o end) bool { return o.to == e.to && o.Node == e.Node && !o.Terminating })
+}
