@@ -29,13 +29,11 @@ PROGRAMS     := ./cmd/... ./test/lab ./test/cluster/lab-worker ./test/cluster/re
 # failure then is of what was changed.
 # Unit tests run four packages at a time (-p 4), and of those tests of one that
 # say so (t.Parallel) eight: most of their time they wait for a kernel or a
-# watch. The longest packages begin first, or they would end alone. PURE_TESTS
-# begin no goroutine (internal/arch holds that), so the race detector, which
-# makes them five times slower, would find nothing. NO_TESTS are benchmarks. What
-# has no tests is compiled by go test too; programs are linked by make build.
+# watch. The longest packages begin first, or they would end alone. NO_TESTS are
+# benchmarks. What has no tests is compiled by vet; programs are linked by make
+# build.
 BUILT_TESTS   := ./test/docs/ ./test/coredns/
-LONG_TESTS    := ./node/ ./capture/ ./grid/ ./xds/ ./kube/feed/ ./cmd/gridmesh-agent/ ./source/ ./kube/objects/
-PURE_TESTS    := ./topology/ ./grid/plan/ ./xds/render/ ./capture/rules/ ./dnsplugin/answer/ ./node/hold/ ./capture/plan/ ./convert/ ./internal/table/ ./internal/ports/ ./internal/near/ ./internal/jsontype/
+LONG_TESTS    := ./capture/ ./node/ ./kube/feed/ ./grid/ ./xds/ ./cmd/gridmesh-agent/ ./grid/plan/ ./kube/objects/ ./xds/render/ ./topology/ ./source/
 NO_TESTS      := ./test/bench/
 CLUSTER_TESTS := ./test/kubernetes/ ./test/datapath/ ./test/lab/walk/ ./test/soak/ ./test/kubernetes/real/
 # A machine of one core needs most of it; a quiet one of two a fifth.
@@ -75,9 +73,8 @@ test: unit cluster-test ## every test: unit and stories, then real nodes, then a
 
 unit: ## unit tests and stories, with the race detector; nothing needs to be built first (a minute, once it was compiled)
 	$(GO) vet ./...
-	$(GO) test -vet=off -p 4 $(PURE_TESTS)
 	GORACE=atexit_sleep_ms=0 test/race $(GO) test -race -vet=off -p 4 -parallel 8 $(LONG_TESTS) \
-		$$($(GO) list ./... | grep -v $(patsubst ./%/,-e /gridmesh/%$$,$(BUILT_TESTS) $(CLUSTER_TESTS) $(PURE_TESTS) $(NO_TESTS)))
+		$$($(GO) list ./... | grep -v $(patsubst ./%/,-e /gridmesh/%$$,$(BUILT_TESTS) $(CLUSTER_TESTS) $(NO_TESTS)))
 
 cluster-test: build race kube envoy resolvers ## tests of built programs, of real Envoys, and of a real cluster
 	@command -v dig >/dev/null || echo "dig is not installed: the tests go without it"

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -90,37 +89,6 @@ func TestPurePackagesDoNotAskTheClock(t *testing.T) {
 				t.Errorf("%s/%s uses time.%s: a pure package gets the time as an argument, so that its tests own the clock", p.folder(), p.GoFiles[i], name)
 			}
 		}
-	}
-}
-
-// Where nothing begins a goroutine there are no races: make unit tests these
-// packages without the detector, and no others.
-func TestPurePackagesBeginNoGoroutine(t *testing.T) {
-	alone := slices.Concat(pure, pureInternal)
-	var tested []string
-	for _, p := range packages(t) {
-		if !slices.ContainsFunc(alone, func(folder string) bool { return under(p.folder(), folder) }) {
-			continue
-		}
-		names := slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles)
-		for i, f := range parse(t, token.NewFileSet(), p, names) {
-			for _, name := range goroutines(f) {
-				t.Errorf("%s/%s begins a goroutine (%s): a pure package has none, nor have its tests, which run without the race detector (PURE_TESTS in the Makefile)", p.folder(), names[i], name)
-			}
-		}
-		if len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 {
-			tested = append(tested, "./"+p.folder()+"/")
-		}
-	}
-	made := regexp.MustCompile(`(?m)^PURE_TESTS +:= (.*)$`).FindStringSubmatch(read(t, "Makefile"))
-	if made == nil {
-		t.Fatal("the Makefile has no PURE_TESTS")
-	}
-	listed := strings.Fields(made[1])
-	slices.Sort(listed)
-	slices.Sort(tested)
-	if !slices.Equal(listed, tested) {
-		t.Errorf("PURE_TESTS in the Makefile are %v, pure packages with tests are %v", listed, tested)
 	}
 }
 

@@ -80,23 +80,6 @@ func f() { clock.Sleep(1) }`, 0)
 	}
 }
 
-func TestGoroutines(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "x.go", `package x
-func f(t *testing.T) {
-	go f(t)
-	t.Parallel()
-	var wg sync.WaitGroup
-	wg.Go(func() {})
-	wg.Wait()
-}`, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := goroutines(file); !slices.Equal(got, []string{"go", "Parallel", "Go"}) {
-		t.Errorf("found %v", got)
-	}
-}
-
 func TestOverP99(t *testing.T) {
 	lengths := func(long ...int) []function {
 		list := make([]function, 200-len(long))

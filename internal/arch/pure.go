@@ -51,24 +51,3 @@ func clockUses(file *ast.File) []string {
 	})
 	return used
 }
-
-// beginners are the functions that begin a goroutine with a function of the
-// caller's.
-var beginners = []string{"Go", "Parallel", "RunParallel", "AfterFunc"}
-
-// goroutines returns what in a file begins one.
-func goroutines(file *ast.File) []string {
-	var found []string
-	ast.Inspect(file, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.GoStmt:
-			found = append(found, "go")
-		case *ast.CallExpr:
-			if sel, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains(beginners, sel.Sel.Name) {
-				found = append(found, sel.Sel.Name)
-			}
-		}
-		return true
-	})
-	return found
-}
