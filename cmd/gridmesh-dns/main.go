@@ -84,7 +84,7 @@ func unmeant(flags *flag.FlagSet) error {
 		}
 	}
 	if _, err := os.Stat(caddy.DefaultConfigFile); errors.Is(err, fs.ErrNotExist) {
-		return errors.New("there is no Corefile here; say: gridmesh-dns -conf Corefile (docs/dns.md has one)")
+		return errors.New("there is no Corefile here; say: gridmesh-dns -conf Corefile (deploy/dns.yaml has one)")
 	}
 	return nil
 }
