@@ -94,7 +94,8 @@ func main() {
 		switch os.Args[1] {
 		case "cleanup":
 			if len(os.Args) > 2 && slices.Contains([]string{"-h", "-help", "--help"}, os.Args[2]) {
-				fmt.Print(usage[:strings.Index(usage, "\nFlags:")])
+				text, _, _ := strings.Cut(usage, "\nFlags:")
+				fmt.Print(text)
 				return
 			}
 			os.Exit(cleanup(os.Args[2:]))
