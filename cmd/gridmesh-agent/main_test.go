@@ -176,6 +176,19 @@ func TestAStartThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
+// Where --proc-sys leads nowhere, nothing is done.
+func TestSysctlsElsewhere(t *testing.T) {
+	p := newPlace(t)
+	for _, args := range [][]string{{"--manifests", p.manifests()}, {"cleanup"}} {
+		if out := p.ends(p.agent("a", append(args, "--proc-sys", p.dir)...), 2); !strings.Contains(out, "--proc-sys "+p.dir+" is not where the kernel has its sysctls") {
+			t.Errorf("%v: %s", args, out)
+		}
+	}
+	if left := p.left(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
 // A range that would cut the node off is found on the node itself, before it is
 // guarded.
 func TestAGuardOverTheNodesOwnNetworkIsRefused(t *testing.T) {
