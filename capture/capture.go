@@ -54,16 +54,12 @@ func (h Host) sysctls() sysctls {
 	return newSysctls(filepath.Join(h.StateDir, "sysctl"), h.ProcSys)
 }
 
-// New prepares a capture; nothing is written yet.
+// New prepares a capture; nothing is opened, read or written yet.
 func New(cfg plan.Config, host Host) (*Capture, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	t, err := newTable()
-	if err != nil {
-		return nil, err
-	}
-	return &Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: t, planner: plan.NewPlanner(cfg)}, nil
+	return &Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: newTable(), planner: plan.NewPlanner(cfg)}, nil
 }
 
 // Install puts the rules, the routes and the guard over the given ranges in
@@ -291,13 +287,10 @@ func (c *Capture) Remove() error {
 // Cleanup is Remove, for whoever runs no capture, while no agent does.
 func Cleanup(cfg plan.Config, host Host) error {
 	unlock, err := Lock()
+	c.table.conn.keep()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	t, err := newTable()
-	if err != nil {
-		return err
-	}
-	return (&Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: t}).Remove()
+	return (&Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: newTable()}).Remove()
 }
