@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
@@ -25,12 +26,16 @@ func (c *Capture) RefreshBridges() (bool, error) {
 }
 
 func (c *Capture) refresh() (changed bool, err error) {
-	var errs []error
+	links, err := c.look()
+	errs := []error{err}
 	if has := c.host.hasIPv6(); c.installed && has != c.ipv6 {
 		changed = true
 		errs = append(errs, c.installRoutes())
 	}
-	list, err := podBridges(c.cfg)
+	if err != nil {
+		return changed, errors.Join(errs...)
+	}
+	list, err := podBridges(c.cfg, links)
 	if err == nil && !slices.EqualFunc(list, c.bridges, equalBridge) {
 		changed = true
 		err = c.follow(list)
@@ -47,20 +52,33 @@ func (c *Capture) follow(list []rules.PodBridge) error {
 	return errors.Join(c.adopt(list), set)
 }
 
-// podBridges finds the bridges with an address inside a pod CIDR.
-func podBridges(cfg plan.Config) ([]rules.PodBridge, error) {
-	links, err := netlink.LinkList()
-	if err != nil {
-		return nil, fmt.Errorf("list links: %w", err)
+// allLinksEvery is how often all links are read.
+const allLinksEvery = time.Minute
+
+// look reads the bridges of the node, and now and then all links, for whether any of
+// them validates sources by their marks.
+func (c *Capture) look() ([]link, error) {
+	if time.Since(c.looked) < allLinksEvery {
+		return readLinks("bridge")
 	}
+	links, err := readLinks("")
+	if err == nil {
+		c.looked = time.Now()
+		c.validates = slices.ContainsFunc(links, func(l link) bool { return l.validates && l.name != "lo" })
+	}
+	return links, err
+}
+
+// podBridges finds the bridges with an address inside a pod CIDR.
+func podBridges(cfg plan.Config, links []link) ([]rules.PodBridge, error) {
 	var found []rules.PodBridge
 	for _, l := range links {
-		if l.Type() != "bridge" {
+		if l.kind != "bridge" {
 			continue
 		}
-		addrs, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+		addrs, err := netlink.AddrList(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Index: l.index}}, netlink.FAMILY_ALL)
 		if err != nil {
-			return nil, fmt.Errorf("list addresses of %s: %w", l.Attrs().Name, err)
+			return nil, fmt.Errorf("list addresses of %s: %w", l.name, err)
 		}
 		var pods []netip.Prefix
 		for _, a := range addrs {
@@ -72,8 +90,8 @@ func podBridges(cfg plan.Config) ([]rules.PodBridge, error) {
 			}
 		}
 		if len(pods) > 0 {
-			b := rules.PodBridge{Name: l.Attrs().Name, Pods: pods}
-			copy(b.MAC[:], l.Attrs().HardwareAddr)
+			b := rules.PodBridge{Name: l.name, Pods: pods}
+			copy(b.MAC[:], l.mac)
 			found = append(found, b)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
@@ -25,6 +26,8 @@ type Capture struct {
 	moved     bool                           // Repair followed the node's network, and RefreshBridges has not said so
 	unsaid    error                          // of sysctls; the next RefreshBridges says it
 	ipv6      bool                           // lo has it; the routes follow
+	validates bool                           // a link validates sources by their marks
+	looked    time.Time                      // when all links were read
 	known     []netip.Prefix                 // guarded until a whole view says what is
 	guarded   atomic.Pointer[[]netip.Prefix] // what guard said last, for Clients
 	found     bool                           // rules of a run before, at Install
@@ -54,16 +57,12 @@ func (h Host) sysctls() sysctls {
 	return newSysctls(filepath.Join(h.StateDir, "sysctl"), h.ProcSys)
 }
 
-// New prepares a capture; nothing is written yet.
+// New prepares a capture; nothing is opened, read or written yet.
 func New(cfg plan.Config, host Host) (*Capture, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	t, err := newTable()
-	if err != nil {
-		return nil, err
-	}
-	return &Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: t, planner: plan.NewPlanner(cfg)}, nil
+	return &Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: newTable(), planner: plan.NewPlanner(cfg)}, nil
 }
 
 // Install puts the rules, the routes and the guard over the given ranges in
@@ -83,7 +82,8 @@ func (c *Capture) Install(guard []netip.Prefix) (err error) {
 	if wait {
 		c.outdated = true
 		if _, err = c.table.addGuard(c.known); err == nil {
-			err = c.installRoutes()
+			_, err = c.look()
+			err = errors.Join(err, c.installRoutes())
 		} else {
 			wait = false // a table that takes no guard is not worth it
 		}
@@ -135,11 +135,15 @@ func (c *Capture) install() error {
 	if _, err := c.table.addGuard(c.guard()); err != nil {
 		return err
 	}
+	links, err := c.look()
+	if err != nil {
+		return err
+	}
 	if err := c.installRoutes(); err != nil {
 		return err
 	}
 	c.outdated = false
-	list, err := podBridges(c.cfg)
+	list, err := podBridges(c.cfg, links)
 	if err != nil {
 		return err
 	}
@@ -283,6 +287,7 @@ func (c *Capture) podNetwork() string {
 // a capture that is not installed. What is not there is no error.
 func (c *Capture) Remove() error {
 	c.installed, c.held, c.goal, c.pending = false, unsure, unsure, nil
+	c.table.conn.keep()
 	err := errors.Join(c.table.remove(), removeBridge(c.table.conn))
 	c.table.conn.close()
 	return errors.Join(err, removeRoutes(c.cfg), c.ctl.restore())
@@ -295,9 +300,5 @@ func Cleanup(cfg plan.Config, host Host) error {
 		return err
 	}
 	defer unlock()
-	t, err := newTable()
-	if err != nil {
-		return err
-	}
-	return (&Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: t}).Remove()
+	return (&Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: newTable()}).Remove()
 }

@@ -182,10 +182,7 @@ func (c *Clients) held(now time.Time) (map[netip.Addr]int, error) {
 // where nobody writes them any more: a process that died must not keep
 // refusing who is below its share by now.
 func (c *Clients) write(over []netip.Addr) error {
-	conn, err := c.nftables()
-	if err != nil {
-		return err
-	}
+	conn := c.nftables()
 	before, err := conn.generation()
 	if err != nil {
 		return err
@@ -233,23 +230,17 @@ func (c *Clients) wroteFrom(conn *session, before uint32, over []netip.Addr) err
 }
 
 // nftables is the session of Clients alone.
-func (c *Clients) nftables() (*session, error) {
-	if c.conn != nil {
-		return c.conn, nil
+func (c *Clients) nftables() *session {
+	if c.conn == nil {
+		c.conn = openSession()
 	}
-	conn, err := newSession()
-	c.conn = conn
-	return conn, err
+	return c.conn
 }
 
 // ask reads how many attempts were refused; rules that were installed again
 // count from zero.
 func (c *Clients) ask() error {
-	conn, err := c.nftables()
-	if err != nil {
-		return err
-	}
-	list, err := conn.GetRules(c.table, &nftables.Chain{Name: rules.Crowd, Table: c.table})
+	list, err := c.nftables().GetRules(c.table, &nftables.Chain{Name: rules.Crowd, Table: c.table})
 	if err != nil {
 		return fmt.Errorf("read what was refused to clients over their share: %w", err)
 	}

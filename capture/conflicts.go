@@ -39,10 +39,7 @@ func Inspector() func() ([]Finding, error) {
 	var chains []*nftables.Chain
 	var seen uint32
 	return func() ([]Finding, error) {
-		conn, err := newSession()
-		if err != nil {
-			return nil, err
-		}
+		conn := openSession()
 		defer conn.close()
 		gen, err := conn.generation()
 		if err != nil {

@@ -48,8 +48,7 @@ func TestForeignHandsBesideAWriteOfNothing(t *testing.T) {
 	for name, write := range map[string]func(t *testing.T, c *Capture, k *cluster, foreign func()){
 		"clients": func(t *testing.T, c *Capture, _ *cluster, foreign func()) {
 			clients := NewClients(c, func() int { return 1 }, slog.New(slog.DiscardHandler))
-			conn, err := clients.nftables()
-			must(t, err)
+			conn := clients.nftables()
 			defer conn.close()
 			before, err := conn.generation()
 			must(t, err)

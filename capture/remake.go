@@ -15,15 +15,22 @@ import (
 // install puts the constant rules in place, in one transaction, and keeps the
 // elements that a table of the same layout holds already: an agent that
 // restarts takes nothing out of force. A new table begins with the elements
-// given.
+// given, and so does one that somebody put a set of his own into: nobody else
+// has anything to keep there.
 func (t *table) install(cfg plan.Config, begin bySet) error {
-	keep, err := t.present()
+	found, err := t.found()
 	if err != nil {
 		return err
 	}
-	left, err := t.lay(cfg, begin, keep)
-	if keep && ofAnotherShape(err) {
-		if begin, err = t.carry(begin); err == nil {
+	keep := slices.ContainsFunc(found, func(s foundSet) bool { return s.name == rules.Layout })
+	anew := keep && t.strange(found)
+	var left bySet
+	if !anew {
+		left, err = t.lay(cfg, begin, keep)
+		anew = keep && ofAnotherShape(err)
+	}
+	if anew {
+		if begin, err = t.carry(begin, found); err == nil {
 			left, err = t.lay(cfg, begin, false)
 		}
 	}
@@ -46,19 +53,11 @@ func ofAnotherShape(err error) bool {
 
 // carry adds to elements those that the table holds, of the sets whose elements
 // can be in ours: what is in force stays so while the table is made anew.
-func (t *table) carry(begin bySet) (bySet, error) {
-	have, err := t.conn.GetSets(t.nft)
-	if err != nil {
-		return nil, fmt.Errorf("list nftables sets: %w", err)
-	}
+func (t *table) carry(begin bySet, found []foundSet) (bySet, error) {
 	all := bySet{rules.Bridges: begin[rules.Bridges]}
 	for _, name := range append(bothOf(rules.Guard), served...) {
 		all[name] = slices.Clone(begin[name])
-		same := func(s *nftables.Set) bool {
-			ours := t.sets[name]
-			return s.Name == name && !s.IsMap && s.Interval == ours.Interval && s.KeyType.Bytes == ours.KeyType.Bytes
-		}
-		if !slices.ContainsFunc(have, same) {
+		if !slices.ContainsFunc(found, func(s foundSet) bool { return s.holdsElementsOf(t.sets[name]) }) {
 			continue
 		}
 		list, err := t.conn.GetSetElements(t.sets[name])

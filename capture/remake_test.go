@@ -92,6 +92,19 @@ func TestTableOfAnotherShapeIsRemade(t *testing.T) {
 			conn.DelSet(&nftables.Set{Table: table, Name: rules.Bridges})
 			must(t, conn.AddSet(&nftables.Set{Table: table, Name: rules.Bridges, KeyType: nftables.TypeMark}, nil))
 		},
+		"somebody's set": func(t *testing.T, conn *nftables.Conn) {
+			must(t, conn.AddSet(&nftables.Set{Table: table, Name: "somebody", KeyType: nftables.TypeInetService}, nil))
+		},
+		"a set of a type that nobody here knows": func(t *testing.T, conn *nftables.Conn) {
+			unknown := nftables.SetDatatype{Name: "of another nft", Bytes: 4}
+			unknown.SetNFTMagic(61)
+			must(t, conn.AddSet(&nftables.Set{Table: table, Name: "somebody", KeyType: unknown}, nil))
+		},
+		"a map of a type that nobody here knows": func(t *testing.T, conn *nftables.Conn) {
+			unknown := nftables.SetDatatype{Name: "of another nft", Bytes: 8}
+			unknown.SetNFTMagic(61<<nftables.SetConcatTypeBits | 62)
+			must(t, conn.AddSet(&nftables.Set{Table: table, Name: "somebody", IsMap: true, KeyType: unknown, DataType: nftables.TypeMark}, nil))
+		},
 		"a chain at another place": func(t *testing.T, conn *nftables.Conn) {
 			chain := &nftables.Chain{Table: table, Name: rules.GuardForward}
 			conn.FlushChain(chain)
@@ -161,6 +174,11 @@ func whole(t *testing.T, c *Capture) {
 	t.Helper()
 	inKernel(t, rules.Inet(c.cfg))
 	inKernel(t, rules.Bridge(c.bridges))
+	sets, err := c.table.found()
+	must(t, err)
+	if c.table.strange(sets) || len(sets) < len(c.table.sets) {
+		t.Errorf("sets: %+v", sets)
+	}
 	if !serves(t, web) || !serves(t, "[fd00:96::2]:80") {
 		t.Errorf("in force: %v", elements(t))
 	}

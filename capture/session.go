@@ -20,25 +20,40 @@ const netlinkBuffer = 4 << 20
 // collects commands.
 type session struct {
 	*nftables.Conn
-	raw *nl.Conn // for questions that the library does not know; nil until asked
+	raw   *nl.Conn // for questions that the library does not know; nil until asked
+	lasts bool     // Conn has a socket of its own
 }
 
-func newSession() (*session, error) {
+// newSession opens nothing: until keep there is a socket for each question.
+func newSession() *session { return &session{Conn: &nftables.Conn{}} }
+
+func openSession() *session {
+	s := newSession()
+	s.keep()
+	return s
+}
+
+// keep opens the socket that is kept, where there is none and nothing is
+// collected. Where that fails the first question says so.
+func (s *session) keep() {
+	if s.lasts {
+		return
+	}
 	conn, err := nftables.New(nftables.AsLasting(), nftables.WithSockOptions(func(c *nl.Conn) error {
 		// Refused without privileges on the host; the default then has to do.
 		_ = c.SetReadBuffer(netlinkBuffer)
 		_ = c.SetWriteBuffer(netlinkBuffer)
 		return nil
 	}))
-	if err != nil {
-		return nil, fmt.Errorf("open nftables: %w", err)
+	if err == nil {
+		s.Conn, s.lasts = conn, true
 	}
-	return &session{Conn: conn}, nil
 }
 
 // close lets go of the sockets. Whoever goes on has one for each question.
 func (s *session) close() {
 	_ = s.CloseLasting()
+	s.lasts = false
 	if s.raw != nil {
 		_ = s.raw.Close()
 		s.raw = nil
@@ -51,11 +66,8 @@ func (s *session) after(err error) error {
 		return nil
 	}
 	s.close()
-	if next, dial := newSession(); dial == nil {
-		s.Conn = next.Conn
-	} else if once, dial := nftables.New(); dial == nil {
-		s.Conn = once
-	}
+	s.Conn = &nftables.Conn{}
+	s.keep()
 	return err
 }
 
@@ -92,12 +104,6 @@ func (s *session) ListChains() ([]*nftables.Chain, error) {
 // ListChainsOfTableFamily reads.
 func (s *session) ListChainsOfTableFamily(f nftables.TableFamily) ([]*nftables.Chain, error) {
 	list, err := s.Conn.ListChainsOfTableFamily(f)
-	return list, s.after(err)
-}
-
-// GetSets reads.
-func (s *session) GetSets(t *nftables.Table) ([]*nftables.Set, error) {
-	list, err := s.Conn.GetSets(t)
 	return list, s.after(err)
 }
 

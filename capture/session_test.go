@@ -14,8 +14,7 @@ import (
 // what is asked next, and nothing that was to be sent with it is sent later.
 func TestSessionBeginsAnewAfterAnError(t *testing.T) {
 	testkit.NewNetwork(t)
-	s, err := newSession()
-	must(t, err)
+	s := openSession()
 	defer s.close()
 	table := func(name string) *nftables.Table {
 		return &nftables.Table{Name: name, Family: nftables.TableFamilyINet}

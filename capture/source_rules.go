@@ -30,7 +30,7 @@ const ownPriority, passPriority, laterPriority, passedPriority = rulePriority - 
 // else's rules. What it does send, to Services, is not in question.
 func (c *Capture) wantedRules(f netFamily) []*netlink.Rule {
 	all, services := markRule(c.cfg, f), c.guard()
-	if f.family != unix.AF_INET || len(services) > mostRanges || !c.host.validatesMarks() {
+	if f.family != unix.AF_INET || len(services) > mostRanges || !c.validatesMarks() {
 		return []*netlink.Rule{all}
 	}
 	passed := netlink.NewRule()
@@ -60,7 +60,7 @@ const mostRanges = 64
 // tooManyRanges is an error where the sources of this node's pods cannot be
 // validated: where nobody says which ranges Services have, each is one.
 func (c *Capture) tooManyRanges() error {
-	if n := len(c.guard()); n > mostRanges && c.host.validatesMarks() {
+	if n := len(c.guard()); n > mostRanges && c.validatesMarks() {
 		return fmt.Errorf("a sysctl net.ipv4.conf.*.src_valid_mark is 1 (wg-quick sets it), and there are %d ranges of Services: the kernel drops what pods send to them over IPv4; start with --service-cidr, or set it to 0 (docs/limits.md)", n)
 	}
 	return nil
@@ -74,12 +74,12 @@ func ipv4Net(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), 32)}
 }
 
-// validatesMarks reports whether any interface does.
-func (h Host) validatesMarks() bool {
-	files, _ := filepath.Glob(filepath.Join(h.ProcSys, "net/ipv4/conf/*/src_valid_mark"))
-	return slices.ContainsFunc(files, func(file string) bool {
-		value, err := os.ReadFile(file)
-		return err == nil && strings.TrimSpace(string(value)) == "1" && filepath.Base(filepath.Dir(file)) != "lo"
+// validatesMarks reports whether any interface does, or one that is to come. What is
+// set for all is seen at once, as wg-quick does; what is set for one when all are read.
+func (c *Capture) validatesMarks() bool {
+	return c.validates || slices.ContainsFunc([]string{"all", "default"}, func(name string) bool {
+		value, err := os.ReadFile(filepath.Join(c.host.ProcSys, "net/ipv4/conf", name, "src_valid_mark"))
+		return err == nil && strings.TrimSpace(string(value)) == "1"
 	})
 }
 

@@ -47,8 +47,16 @@ func TestSourcesAreValidatedByTheirMarks(t *testing.T) {
 		}
 		return err
 	}
-	for i, value := range []string{"0", "1", "0", "1"} {
-		must(t, os.WriteFile(validateMarks, []byte(value), 0o644))
+	const ofLink = "/proc/sys/net/ipv4/conf/veth1/src_valid_mark"
+	must(t, os.WriteFile("/proc/sys/net/ipv4/conf/lo/src_valid_mark", []byte("1"), 0o644)) // says nothing
+	for i, value := range []string{"0", "1", "0", "1 of a link", "0", "1"} {
+		on, link := strings.CutSuffix(value, " of a link")
+		for path, value := range map[string]string{validateMarks: map[bool]string{true: "0", false: on}[link], ofLink: map[bool]string{true: on, false: "0"}[link]} {
+			must(t, os.WriteFile(path, []byte(value), 0o644))
+		}
+		if i > 0 && (link || value == "0") {
+			c.looked = c.looked.Add(-allLinksEvery)
+		}
 		if repaired, err := c.Repair(); err != nil || repaired != (i > 0) {
 			t.Errorf("src_valid_mark %s: repaired %v, %v", value, repaired, err)
 		}

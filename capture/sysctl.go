@@ -3,9 +3,11 @@ package capture
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
@@ -15,21 +17,31 @@ import (
 // put them back. The record is a folder with a file a key: it is written
 // before the value is changed, and survives the agent.
 //
-// A disk may hang: then the value is set after recordPatience, the record is
-// written when the disk is back, and other values meanwhile have none.
+// A disk may hang, or take nothing: then the value is set after recordPatience,
+// and what is owed to the record is written as soon as the disk takes it.
 type sysctls struct {
 	dir, root string
 	put       func(path string, data []byte) error
-	disk      chan struct{} // one slot: taken while a record is written
+	disk      chan struct{} // one slot: taken while records are written
+	owed      *debt
+}
+
+// debt are the values before ours that no record has, by key.
+type debt struct {
+	mu     sync.Mutex
+	values map[string][]byte
 }
 
 // recordPatience is how long a pod network waits for a record.
 const recordPatience = 2 * time.Second
 
+// maxRecord bounds what is read of a record. A sysctl has one number.
+const maxRecord = 4 << 10
+
 var errHangs = errors.New("the disk does not answer")
 
 func newSysctls(dir, root string) sysctls {
-	return sysctls{dir: dir, root: root, put: atomicfile.Write, disk: make(chan struct{}, 1)}
+	return sysctls{dir: dir, root: root, put: atomicfile.Write, disk: make(chan struct{}, 1), owed: &debt{values: map[string][]byte{}}}
 }
 
 // zero sets a value to 0 and reports whether it was another. That it could not
@@ -44,11 +56,15 @@ func (s sysctls) zero(key string) (changed bool, err error) {
 		return false, fmt.Errorf("read sysctl %s: %w", key, err)
 	}
 	if strings.TrimSpace(string(now)) == "0" {
+		if !s.owed.none() {
+			_ = s.settle() // said when it began
+		}
 		return false, nil
 	}
-	forgotten := s.remember(key, now)
+	s.owed.add(key, now)
+	forgotten := s.settle()
 	if forgotten != nil {
-		forgotten = fmt.Errorf("cleanup will not set sysctl %s to %s again: %w", key, strings.TrimSpace(string(now)), forgotten)
+		forgotten = fmt.Errorf("until the disk takes it, cleanup will not set sysctl %s to %s again: %w", key, strings.TrimSpace(string(now)), forgotten)
 	}
 	if err := os.WriteFile(path, []byte("0"), 0o644); err != nil {
 		return false, errors.Join(fmt.Errorf("set sysctl %s=0: %w", key, err), forgotten)
@@ -56,34 +72,46 @@ func (s sysctls) zero(key string) (changed bool, err error) {
 	return true, forgotten
 }
 
-// remember records the value that was there before any of ours, as long as the
-// disk takes it soon.
-func (s sysctls) remember(key string, value []byte) error {
+// settle writes down what is owed, as long as the disk takes it soon. Nobody
+// waits a second time for one that hangs.
+func (s sysctls) settle() error {
 	select {
 	case s.disk <- struct{}{}:
 	default:
-		return errHangs // as it did for another record, which it still has to take
+		return errHangs // on what was owed before, which it still has to take
 	}
-	done := make(chan error, 1)
-	go func() {
-		err := s.record(key, value)
-		<-s.disk
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(recordPatience):
+	_, err := atomicfile.Within(recordPatience, func() (struct{}, error) {
+		defer func() { <-s.disk }()
+		var errs []error
+		for key, value := range s.owed.all() {
+			err := s.record(key, value)
+			if err == nil {
+				s.owed.paid(key)
+			}
+			errs = append(errs, err)
+		}
+		return struct{}{}, errors.Join(errs...)
+	}, nil)
+	if errors.Is(err, atomicfile.ErrLate) {
 		return errHangs
 	}
+	return err
 }
 
+// record writes down the value that was there before any of ours.
 func (s sysctls) record(key string, value []byte) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
 	}
 	record := filepath.Join(s.dir, fileName(key))
-	if _, err := os.Stat(record); !errors.Is(err, os.ErrNotExist) {
+	_, _, err := atomicfile.Read(record, maxRecord)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case errors.Is(err, atomicfile.ErrOdd): // in the place of a record, and none
+		if _, err := atomicfile.SetAside(record); err != nil {
+			return err
+		}
+	default:
 		return err
 	}
 	return s.put(record, value)
@@ -92,31 +120,44 @@ func (s sysctls) record(key string, value []byte) error {
 // undo puts one value back, where it was changed.
 func (s sysctls) undo(key string) error {
 	record := filepath.Join(s.dir, fileName(key))
-	value, err := os.ReadFile(record)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+	value, _, err := atomicfile.Read(record, maxRecord)
+	if owed, had := s.owed.get(key); had && errors.Is(err, os.ErrNotExist) {
+		value, err = owed, nil
 	}
-	if err == nil {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case errors.Is(err, atomicfile.ErrOdd):
+		_, aside := atomicfile.SetAside(record)
+		return errors.Join(fmt.Errorf("sysctl %s stays as it is, for nobody knows what it was: %w", key, err), aside)
+	case err == nil:
 		err = os.WriteFile(s.path(key), value, 0o644)
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("restore sysctl %s: %w", key, err)
 	}
-	return os.Remove(record)
+	s.owed.paid(key)
+	if err := os.Remove(record); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 func (s sysctls) restore() error {
 	entries, err := os.ReadDir(s.dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil
+		err = nil
 	}
 	errs := []error{err}
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") { // a record that was never finished: nothing was changed
-			errs = append(errs, os.Remove(filepath.Join(s.dir, e.Name())))
+		if strings.HasPrefix(e.Name(), ".") || strings.HasSuffix(e.Name(), ".bad") { // a record that was never finished, so that nothing was changed, or none
+			errs = append(errs, os.RemoveAll(filepath.Join(s.dir, e.Name())))
 			continue
 		}
 		errs = append(errs, s.undo(strings.ReplaceAll(e.Name(), "%", "/")))
+	}
+	for key := range s.owed.all() {
+		errs = append(errs, s.undo(key))
 	}
 	return errors.Join(errs...)
 }
@@ -128,3 +169,32 @@ func (s sysctls) path(key string) string {
 }
 
 func fileName(key string) string { return strings.ReplaceAll(key, "/", "%") }
+
+func (d *debt) add(key string, value []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, had := d.values[key]; !had {
+		d.values[key] = value
+	}
+}
+
+func (d *debt) get(key string) ([]byte, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	value, had := d.values[key]
+	return value, had
+}
+
+func (d *debt) paid(key string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.values, key)
+}
+
+func (d *debt) all() map[string][]byte {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.values)
+}
+
+func (d *debt) none() bool { return len(d.all()) == 0 }

@@ -6,6 +6,10 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/synctest"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/internal/atomicfile"
 )
 
 // fakeSysctls are files that stand for /proc/sys.
@@ -105,9 +109,78 @@ func TestDiskThatHangs(t *testing.T) {
 		}
 		close(disk)
 		synctest.Wait()
-		must(t, s.restore())
-		if a, b := s.value(t, first), s.value(t, second); a != "1\n" || b != "0" {
-			t.Errorf("put back: %q and %q; of the second nothing was noted", a, b)
+		for range 2 { // looks of the agent
+			if changed, err := s.zero(second); changed || err != nil {
+				t.Errorf("when the disk is back: changed %v, %v", changed, err)
+			}
+		}
+		next := newSysctls(s.dir, s.root) // of another process
+		must(t, next.restore())
+		if a, b := s.value(t, first), s.value(t, second); a != "1\n" || b != "2\n" {
+			t.Errorf("put back: %q and %q", a, b)
 		}
 	})
+}
+
+// A disk that takes nothing is asked again, and what it never took is put back
+// by the process that knows it.
+func TestDiskThatTakesNoRecord(t *testing.T) {
+	const key = "net.ipv4.tcp_early_demux"
+	full := errors.New("no space left")
+	for _, room := range []bool{false, true} {
+		s := fakeSysctls(t, map[string]string{key: "1\n"})
+		put := s.put
+		s.put = func(string, []byte) error { return full }
+		if changed, err := s.zero(key); !changed || !errors.Is(err, full) {
+			t.Errorf("changed %v, %v", changed, err)
+		}
+		if changed, err := s.zero(key); changed || err != nil {
+			t.Errorf("again: changed %v, %v", changed, err)
+		}
+		who := s
+		if room {
+			s.put = put
+			must(t, os.WriteFile(s.path(key), []byte("3\n"), 0o644)) // somebody else's, who is not asked
+			_, err := s.zero(key)
+			must(t, err)
+			who = newSysctls(s.dir, s.root)
+		}
+		must(t, who.restore())
+		if got := s.value(t, key); got != "1\n" {
+			t.Errorf("room %v: put back %q", room, got)
+		}
+	}
+}
+
+// What is in the place of a record and is none holds nobody up.
+func TestOddRecords(t *testing.T) {
+	const key = "net.ipv4.tcp_early_demux"
+	for name, put := range map[string]func(path string) error{
+		"a pipe":           func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"a link to zeroes": func(path string) error { return os.Symlink("/dev/zero", path) },
+		"a directory":      func(path string) error { return os.MkdirAll(filepath.Join(path, "sub"), 0o700) },
+		"4 GiB of nothing": func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 4<<30)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := fakeSysctls(t, map[string]string{key: "1\n"})
+			must(t, os.MkdirAll(s.dir, 0o700))
+			odd := filepath.Join(s.dir, fileName(key))
+			must(t, put(odd))
+			if changed, err := s.zero(key); !changed || err != nil {
+				t.Errorf("changed %v, %v", changed, err)
+			}
+			must(t, s.restore())
+			if left, err := os.ReadDir(s.dir); len(left) > 0 || err != nil || s.value(t, key) != "1\n" {
+				t.Errorf("left %v, %v, value %q", left, err, s.value(t, key))
+			}
+			must(t, put(odd))
+			if err := s.restore(); !errors.Is(err, atomicfile.ErrOdd) {
+				t.Errorf("put back from it: %v", err)
+			}
+			must(t, s.restore())
+			if left, err := os.ReadDir(s.dir); len(left) > 0 || err != nil {
+				t.Errorf("left %v, %v", left, err)
+			}
+		})
+	}
 }

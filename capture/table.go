@@ -28,16 +28,12 @@ type table struct {
 	beside harmless // what Clients wrote since
 }
 
-func newTable() (*table, error) {
-	conn, err := newSession()
-	if err != nil {
-		return nil, err
-	}
-	t := &table{conn: conn, nft: &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}, sets: map[string]*nftables.Set{}}
+func newTable() *table {
+	t := &table{conn: newSession(), nft: &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}, sets: map[string]*nftables.Set{}}
 	for _, s := range rules.Inet(plan.Config{}).Sets { // the same in every configuration
 		t.sets[s.Name] = newSet(t.nft, s)
 	}
-	return t, nil
+	return t
 }
 
 // clear empties every chain of the table and drops those that are no longer
@@ -87,18 +83,21 @@ func addRules(conn *session, t *nftables.Table, list []rules.Chain) {
 
 // present reports whether a table of this layout is there.
 func (t *table) present() (bool, error) {
+	t.conn.keep()
+	sets, err := t.found()
+	return slices.ContainsFunc(sets, func(s foundSet) bool { return s.name == rules.Layout }), err
+}
+
+// found lists the sets of the table; none where there is no table.
+func (t *table) found() ([]foundSet, error) {
 	tables, err := t.conn.ListTablesOfFamily(nftables.TableFamilyINet)
 	if err != nil {
-		return false, fmt.Errorf("list nftables tables: %w", err)
+		return nil, fmt.Errorf("list nftables tables: %w", err)
 	}
 	if !slices.ContainsFunc(tables, func(o *nftables.Table) bool { return o.Name == rules.Name }) {
-		return false, nil
+		return nil, nil
 	}
-	sets, err := t.conn.GetSets(t.nft)
-	if err != nil {
-		return false, fmt.Errorf("list nftables sets: %w", err)
-	}
-	return slices.ContainsFunc(sets, func(s *nftables.Set) bool { return s.Name == rules.Layout }), nil
+	return t.conn.sets(t.nft.Family)
 }
 
 // sync makes the table hold exactly p, whatever it held before.

@@ -83,12 +83,12 @@ func outline(conn *session, t *nftables.Table) ([]string, error) {
 			lines = append(lines, chainLine(c))
 		}
 	}
-	sets, err := conn.GetSets(t)
+	sets, err := conn.sets(t.Family)
 	if err != nil {
-		return nil, fmt.Errorf("list nftables sets: %w", err)
+		return nil, err
 	}
 	for _, s := range sets {
-		lines = append(lines, fmt.Sprintf("set %s of %d bytes, ranges %v, timeouts %v", s.Name, s.KeyType.Bytes, s.Interval, s.HasTimeout))
+		lines = append(lines, s.line())
 	}
 	return lines, nil
 }

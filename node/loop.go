@@ -48,7 +48,7 @@ type said struct {
 }
 
 func newLoop(a *Agent, st *source.State, pods []netip.Prefix) *loop {
-	uplink, onDisk := newUplink(a.cfg.StateDir, time.Now())
+	uplink, onDisk := a.recall()
 	a.known.Store(&uplink.known)
 	l := &loop{
 		Agent: a, capture: a.parts.Capture, restored: st, pods: pods, catalog: &render.Catalog{},

@@ -36,7 +36,12 @@ func TestMain(m *testing.M) {
 // api gives the twin of the API server what this package's type needs.
 type api struct{ *nodetest.API }
 
-func (api) APIServer() APIServer {
+func (a api) APIServer() APIServer {
+	var away error
+	a.Set(func(twin *nodetest.API) { away = twin.Away })
+	if away != nil {
+		return APIServer{Error: away.Error()}
+	}
 	return APIServer{LastContact: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 }
 
@@ -86,6 +91,7 @@ type rig struct {
 	ended   atomic.Bool           // nothing of the watch of links runs any more
 	wrap    func(Capture) Capture // nil: as it is
 	disk    <-chan struct{}       // nil: the disk; else it stalls until this is closed
+	notes   func(dir string, now time.Time) (uplink, note)
 	log     *logText
 
 	agent *Agent
@@ -167,6 +173,7 @@ func (r *rig) start(t *testing.T) error {
 	if r.agent, err = New(r.cfg, r.parts()); err != nil {
 		t.Fatal(err)
 	}
+	r.agent.dir.notes = r.notes
 	ctx, cancel := context.WithCancel(t.Context())
 	fresh, err := r.agent.inspect(ctx)
 	if err == nil {

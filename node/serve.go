@@ -109,9 +109,10 @@ func (a *Agent) grpcServer() *grpc.Server {
 	return server
 }
 
-// serveSnapshots feeds other processes of the node.
+// serveSnapshots feeds other processes of the node. How old what they are told is
+// does not begin anew with this process.
 func (a *Agent) serveSnapshots(ctx context.Context, l net.Listener) error {
-	return source.Serve(ctx, l, &a.snapshot, a.parts.Source.LastContact)
+	return source.Serve(ctx, l, &a.snapshot, a.silentSince)
 }
 
 func (a *Agent) statusMux() http.Handler {

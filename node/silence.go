@@ -22,7 +22,8 @@ func (a *Agent) countSilence() error {
 }
 
 // silentSince is the last contact of this process, or of those before it: a
-// restart in an outage does not end the silence.
+// restart in an outage does not end the silence, for the metric, the status and
+// the node's DNS alike.
 func (a *Agent) silentSince() time.Time {
 	if at := a.lastContact(); !at.IsZero() {
 		return at

@@ -1,14 +1,65 @@
 package node
 
 import (
+	"context"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/source"
+	"github.com/gridmesh/gridmesh/topology"
 )
+
+// wantSilence looks for an outage of eleven minutes or more in what the status
+// says, as JSON and in words.
+func wantSilence(t *testing.T, r *rig, known bool) {
+	t.Helper()
+	report := r.agent.status()
+	var text strings.Builder
+	must(t, report.WriteText(&text, time.Now()))
+	for _, at := range []time.Time{report.LastContact, report.APIServer.LastContact} {
+		if age := time.Since(at); at.IsZero() == known || known && (age < 10*time.Minute || age > 14*time.Minute) {
+			t.Errorf("the last contact is %s", at)
+		}
+	}
+	for _, words := range []string{"was not heard of for 1", "unavailable for 1"} {
+		if strings.Contains(text.String(), words) != known {
+			t.Errorf("a contact before is known: %v, and the status says\n%s", known, &text)
+		}
+	}
+}
+
+// The node's DNS says how old its data are by what the agent tells it: after a
+// restart in an outage, by what the one before it noted.
+func TestTheFeedKnowsTheSilence(t *testing.T) {
+	r := newRig(t)
+	a, err := New(r.cfg, r.parts())
+	must(t, err)
+	at := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
+	a.known.Store(&at)
+	a.snapshot.Publish(&topology.Snapshot{Partial: true})
+	path := filepath.Join(t.TempDir(), "feed.sock")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
+	must(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	dns := source.NewSocket(path)
+	wg.Go(func() { _ = a.serveSnapshots(ctx, l) })
+	wg.Go(func() { _ = dns.Run(ctx) })
+	for end := time.Now().Add(time.Minute); !dns.LastContact().Equal(at); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the DNS knows of %s, the agent of %s", dns.LastContact(), at)
+		}
+	}
+}
 
 // Who watches a node sees since when the cloud has been silent, where there is one.
 func TestSilenceIsCounted(t *testing.T) {
@@ -74,6 +125,7 @@ func TestSilenceOutlivesARestart(t *testing.T) {
 				case known && (v < before || v > before+60):
 					t.Errorf("it was %v before the outage and is %v after the restart", before, v)
 				}
+				wantSilence(t, r, known)
 				r.heal()
 				after(time.Minute)
 				if age := float64(time.Now().Unix()) - r.metric(t, name); age > 30 {

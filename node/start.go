@@ -99,7 +99,7 @@ func (a *Agent) lockNetwork() (unlock func(), err error) {
 // start puts the guard in force. Nothing is asked that an API server may keep
 // waiting, but where the operator wants to refuse, and then behind the guard.
 func (a *Agent) start(ctx context.Context) (*loop, error) {
-	st, err := soon(func() (*source.State, error) { return source.ReadState(a.cfg.statePath()) }, func(*source.State, error) {})
+	st, err := soon(func() (*source.State, error) { return source.ReadState(a.cfg.statePath()) }, nil)
 	if err != nil {
 		a.log.Error("starting without the last good state", obs.KeyErr, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 )
@@ -47,11 +48,12 @@ const (
 // stateDir is the lock of the state directory, and what the disk does not take.
 type stateDir struct {
 	mu      sync.Mutex
-	lock    func(dir string) (unlock func(), err error) // nil for Lock
-	release func()                                      // nil while the lock is not had
-	trying  bool                                        // to take it, for as long as a disk may hang
-	ended   bool                                        // it is not to be taken any more
-	faults  [keptKinds]error                            // nil where it is taken
+	lock    func(dir string) (unlock func(), err error)    // nil for Lock
+	notes   func(dir string, now time.Time) (uplink, note) // reads them; nil for newUplink
+	release func()                                         // nil while the lock is not had
+	trying  bool                                           // to take it, for as long as a disk may hang
+	ended   bool                                           // it is not to be taken any more
+	faults  [keptKinds]error                               // nil where it is taken
 }
 
 func (d *stateDir) unlock() {
@@ -107,28 +109,11 @@ func (d *stateDir) others() bool {
 // soon asks a disk, which may hang, and waits no longer than diskPatience:
 // errStalled. What comes later goes to late.
 func soon[T any](ask func() (T, error), late func(T, error)) (T, error) {
-	type answer struct {
-		is  T
-		err error
+	is, err := atomicfile.Within(diskPatience, ask, late)
+	if errors.Is(err, atomicfile.ErrLate) {
+		err = errStalled
 	}
-	answered := make(chan answer, 1)
-	go func() {
-		is, err := ask()
-		answered <- answer{is, err}
-	}()
-	patience := time.NewTimer(diskPatience)
-	defer patience.Stop()
-	select {
-	case got := <-answered:
-		return got.is, got.err
-	case <-patience.C:
-		go func() {
-			got := <-answered
-			late(got.is, got.err)
-		}()
-		var none T
-		return none, errStalled
-	}
+	return is, err
 }
 
 // lockDir locks the state directory. A disk that takes no lock keeps no node

@@ -120,3 +120,40 @@ func TestALockThatHangsAtTheStart(t *testing.T) {
 		})
 	}
 }
+
+// Notes of an outage that a disk does not give keep no node from serving. Nothing
+// is held by them then, and what was noted does not outlive it.
+func TestNotesThatHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, o := online(t)
+		after(saveInterval)
+		r.cut(time.Minute)
+		r.stop()
+		if !r.exists("outage") {
+			t.Fatal("no outage is noted")
+		}
+		disk := make(chan struct{})
+		r.notes = func(dir string, now time.Time) (uplink, note) {
+			<-disk
+			return newUplink(dir, now)
+		}
+		r.again()
+		began := time.Now()
+		r.mustStart(t)
+		if took := time.Since(began); took < diskPatience || took > diskPatience+2*time.Second {
+			t.Errorf("it serves after %s", took)
+		}
+		if got := r.unkept(); !strings.Contains(got, errStalled.Error()) {
+			t.Errorf("said: %q", got)
+		}
+		r.heal()
+		o.Unready("web", onA1)
+		r.hear(o)
+		r.wantHeld(t, "healed", 0)
+		close(disk)
+		after(saveInterval + contactEvery)
+		if got := r.unkept(); got != "" || r.exists("outage") {
+			t.Errorf("with the disk back: %q, an outage: %v", got, r.exists("outage"))
+		}
+	})
+}

@@ -34,7 +34,7 @@ type Report struct {
 	Node        string             `json:"node"`
 	Unit        map[string]string  `json:"unit"`
 	Source      string             `json:"source"`               // "live", "last good state" or "none yet"
-	LastContact time.Time          `json:"lastContact,omitzero"` // when the source was last known to be alive; zero: never
+	LastContact time.Time          `json:"lastContact,omitzero"` // when the source was last known to be alive, to this process or one before it; zero: never, as far as is known
 	APIServer   *APIServer         `json:"apiServer,omitempty"`
 	Pods        string             `json:"pods"`
 	PodCIDRs    []netip.Prefix     `json:"podCIDRs,omitempty"` // of this node
@@ -57,7 +57,7 @@ type Report struct {
 
 // APIServer is how the API server answers.
 type APIServer struct {
-	LastContact time.Time `json:"lastContact,omitzero"` // when it last answered anything; zero: never
+	LastContact time.Time `json:"lastContact,omitzero"` // when it last answered anything, as above; zero: never
 	Error       string    `json:"error,omitempty"`      // its last failure, "" where it answered since
 	Held        []string  `json:"held,omitempty"`       // for each of its lists that is not believed, why
 }
@@ -104,12 +104,12 @@ func (a *Agent) status() Report {
 	if r.Unit == nil {
 		r.Unit = map[string]string{}
 	}
-	r.LastContact = a.lastContact()
+	r.LastContact = a.silentSince()
 	r.Findings = a.found.all()
 	if a.parts.Cluster != nil {
 		api := a.parts.Cluster.APIServer()
-		if at := a.lastContact(); at.After(api.LastContact) {
-			api.LastContact = at
+		if r.LastContact.After(api.LastContact) {
+			api.LastContact = r.LastContact
 		}
 		r.APIServer = &api
 	}

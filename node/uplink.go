@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/gridmesh/gridmesh/internal/obs"
 )
 
 const (
@@ -42,6 +44,31 @@ type uplink struct {
 	booted bool      // the process that vouches ended before this boot
 	before outage    // what the process before recorded, until a hold goes on with it
 	known  time.Time // the newest contact of the processes before; zero where that is not known
+}
+
+// recall is what the processes before noted, as far as the disk says it soon. Of a
+// disk that does not, nothing is known: it vouches for nothing, and a record of an
+// outage that may be there goes with the first note.
+func (a *Agent) recall() (uplink, note) {
+	type notes struct {
+		uplink
+		onDisk note
+	}
+	now, read := time.Now(), a.dir.notes
+	if read == nil {
+		read = newUplink
+	}
+	got, err := soon(func() (notes, error) {
+		u, onDisk := read(a.cfg.StateDir, now)
+		return notes{u, onDisk}, nil
+	}, nil)
+	if err == nil {
+		return got.uplink, got.onDisk
+	}
+	a.log.Error("starting without what was noted of an outage", obs.KeyErr, err)
+	a.took(keptNote, err)
+	late := time.Now()
+	return uplink{started: late, lastContact: late, book: notebook{a.cfg.StateDir, bootID()}}, note{phase: phaseCut}
 }
 
 func newUplink(stateDir string, now time.Time) (u uplink, onDisk note) {

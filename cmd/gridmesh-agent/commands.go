@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -94,7 +95,7 @@ func cleanup(ctx context.Context, w io.Writer, c *config) error {
 	}
 	was, err := wasHere(c)
 	if err == nil {
-		err = cleanNode(c)
+		err = cleanNode(c, was)
 	}
 	if err != nil {
 		return err
@@ -120,12 +121,16 @@ func wasHere(c *config) (bool, error) {
 // cleanNode takes gridmesh's traces away, while no agent can start. A disk that
 // takes nothing more keeps none of them there: the network is locked, too. Any
 // other disk is one that --state-dir does not mean: what there is to put back,
-// as sysctls, would not be found.
-func cleanNode(c *config) error {
-	unlock, err := node.Lock(c.node.StateDir)
+// as sysctls, would not be found. One that is not there is not made.
+func cleanNode(c *config, was bool) error {
+	unlock, err := lockKept(c.node.StateDir)
 	switch {
 	case err == nil:
 		defer unlock()
+	case errors.Is(err, fs.ErrNotExist):
+		if was {
+			return noSuchDir(c)
+		}
 	case errors.Is(err, node.ErrUnfit):
 		return err
 	case !node.DiskFails(err):
@@ -135,4 +140,23 @@ func cleanNode(c *config) error {
 		return err
 	}
 	return removeFiles(c)
+}
+
+// lockKept is the lock of a state directory that is there.
+func lockKept(dir string) (unlock func(), err error) {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return node.Lock(dir)
+}
+
+// noSuchDir is why nothing is taken away where there is no state directory but
+// rules: an agent that runs, or a name that is not the agent's.
+func noSuchDir(c *config) error {
+	unlock, err := lockNetwork()
+	if err != nil {
+		return err
+	}
+	unlock()
+	return fmt.Errorf("--state-dir %s is not there, but rules are, and what is to be put back is in the agent's: give that one, or make the directory where it is lost: nothing is removed", c.node.StateDir)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -106,11 +107,23 @@ func TestAStateDirThatCannotBe(t *testing.T) {
 	if after := p.left(); len(before) == 0 || strings.Join(after, ", ") != strings.Join(before, ", ") {
 		t.Errorf("%v became %v", before, after)
 	}
+	mistyped := filepath.Join(p.dir, "a.stat")
+	if out := p.ends(p.agent("a", "cleanup", "--files", "--state-dir", mistyped), 1); !strings.Contains(out, "--state-dir "+mistyped+" is not there") {
+		t.Errorf("cleanup with a mistyped directory: %s", out)
+	}
+	if after := p.left(); strings.Join(after, ", ") != strings.Join(before, ", ") {
+		t.Errorf("a mistyped directory: %v became %v", before, after)
+	}
 	if out := p.ends(p.agent("a", "cleanup"), 0); !strings.Contains(out, "are gone from this node") {
 		t.Errorf("cleanup: %s", out)
 	}
 	if out := p.ends(p.agent("b", "cleanup"), 0); !strings.Contains(out, "nothing of gridmesh was here") || !strings.Contains(out, "b.state") {
 		t.Errorf("cleanup where nothing was: %s", out)
+	}
+	for _, dir := range []string{mistyped, filepath.Join(p.dir, "b.state")} {
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("cleanup has made %s: %v", dir, err)
+		}
 	}
 }
 
