@@ -31,6 +31,7 @@ type Kind struct {
 
 	// Paths in the child's spec; nil where it has no such thing.
 	replicas, pods, selector []string
+	names                    []string // the Service that gives the pods their names
 
 	maxName int // characters of the grid's name, as far as the children bear it
 	name    func(grid, unit string) string
@@ -65,6 +66,7 @@ var kinds = []*Kind{
 		Child: "StatefulSet", ChildResource: apps.WithResource("statefulsets"), PerUnit: true,
 		grid: reflect.TypeFor[apiv1.StatefulSetGrid](), spec: reflect.TypeFor[appsv1.StatefulSetSpec](),
 		replicas: []string{"replicas"}, pods: []string{"template"}, selector: []string{"selector"},
+		names:   []string{"serviceName"},
 		maxName: validation.LabelValueMaxLength, name: plainName, badName: badSetName, revision: "stateful", current: setCurrent,
 	},
 	{

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
+	apiv1 "github.com/gridmesh/gridmesh/api/v1"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -22,7 +24,7 @@ func Review(w World) []topology.Problem {
 		switch {
 		case !g.valid || g.deleting:
 		case g.kind.PerUnit:
-			list = append(list, x.missingUnits(g, len(w.Nodes))...)
+			list = append(append(list, x.missingUnits(g, len(w.Nodes))...), x.nameless(g)...)
 		default:
 			list = append(list, g.badPorts()...)
 		}
@@ -50,6 +52,61 @@ func (x *Index) missingUnits(g *tracked, nodes int) []topology.Problem {
 	}
 	unknown("spec.templates", slices.Sorted(maps.Keys(g.spec.Templates)))
 	return list
+}
+
+// nameless are templates whose pods have no names that resolve, though one is
+// asked for: no Service has the name, or one of other units. SuperEdge answers
+// for a Service of the grid's own unit key alone; one that no grid makes is
+// somebody else's to judge, for Kubernetes names pods by it.
+func (x *Index) nameless(g *tracked) (list []topology.Problem) {
+	for _, name := range slices.Sorted(maps.Keys(g.templates)) {
+		service := value[string](g.templates[name].spec, g.kind.names...)
+		if len(g.kind.names) == 0 || service == "" {
+			continue
+		}
+		field := "spec.template."
+		if name != apiv1.DefaultTemplate {
+			field = "spec.templatePool." + name + "."
+		}
+		if why := x.unnamed(g, service); why != "" {
+			list = append(list, g.problem(field+strings.Join(g.kind.names, "."), "%s", why))
+		}
+	}
+	return list
+}
+
+// unnamed says why a Service gives the pods of a grid no names, or "".
+func (x *Index) unnamed(g *tracked, service string) string {
+	services, nowhere := kindOfChild("Service"), "the pods run, and their names resolve nowhere"
+	gridOf := func(name string) *tracked { return x.grids[Ref{services.Name, g.ref.Namespace, name}] }
+	base, made := strings.CutSuffix(service, serviceSuffix)
+	if s := gridOf(base); made && s != nil {
+		if !s.valid || s.unitKey == g.unitKey {
+			return ""
+		}
+		return fmt.Sprintf("names %s, whose units are the values of %s and not of %s: %s; give both grids one gridUniqKey", service, s.unitKey, g.unitKey, nowhere)
+	}
+	if x.children[Ref{services.Child, g.ref.Namespace, service}] != nil {
+		return ""
+	}
+	if gridOf(service) != nil {
+		return fmt.Sprintf("names the grid %s and not its Service: %s; write %s", service, nowhere, services.name(service, ""))
+	}
+	var others []string // Services that would do
+	for ref, s := range x.grids {
+		if s.kind == services && ref.Namespace == g.ref.Namespace && s.unitKey == g.unitKey {
+			others = append(others, services.name(ref.Name, ""))
+		}
+	}
+	slices.Sort(others)
+	cure := "write the Service of a ServiceGrid, which has the grid's name and " + serviceSuffix
+	switch {
+	case len(others) > 0:
+		cure = "write " + Short(others)
+	case made:
+		cure = fmt.Sprintf("add the ServiceGrid %s, or ask the cluster (--kubeconfig)", base)
+	}
+	return fmt.Sprintf("names %s, and there is no such Service here: %s; %s", service, nowhere, cure)
 }
 
 // The node ports of an API server without --service-node-port-range.

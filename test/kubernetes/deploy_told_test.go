@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -56,8 +54,15 @@ func asTold(t *testing.T, node string) {
 }
 
 func socketsAsTold(n *cluster.Node, rows map[string]string) error {
-	found, err := listening(n)
+	listening, err := n.NS.Listening()
 	errs := []error{err}
+	var found []string
+	for _, at := range listening {
+		if at.Addr().IsUnspecified() { // Go listens on both families by a socket of IPv6
+			at = netip.AddrPortFrom(netip.IPv4Unspecified(), at.Port())
+		}
+		found = append(found, at.String())
+	}
 	for _, address := range found {
 		if _, ok := rows[address]; !ok {
 			errs = append(errs, fmt.Errorf("%s listens on %s, which docs/security.md does not tell", n.Name, address))
@@ -105,55 +110,6 @@ func filesAsTold(n *cluster.Node, rows map[string]string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// listening are the addresses of TCP on a node that somebody listens on.
-func listening(n *cluster.Node) (list []string, err error) {
-	const listens = "0A"
-	err = n.NS.Do(func() error {
-		for _, file := range []string{"/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"} {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				return err
-			}
-			for line := range strings.Lines(string(data)) {
-				if f := strings.Fields(line); len(f) > 3 && f[3] == listens {
-					address, err := kernelAddress(f[1])
-					if err != nil {
-						return err
-					}
-					list = append(list, address)
-				}
-			}
-		}
-		return nil
-	})
-	slices.Sort(list)
-	return slices.Compact(list), err // Envoy's threads have a socket each
-}
-
-// kernelAddress reads "0100007F:2809": words of the machine's order, and a port.
-func kernelAddress(text string) (string, error) {
-	words, number, _ := strings.Cut(text, ":")
-	raw, err := hex.DecodeString(words)
-	if err != nil {
-		return "", err
-	}
-	port, err := strconv.ParseUint(number, 16, 16)
-	if err != nil {
-		return "", err
-	}
-	for word := range slices.Chunk(raw, 4) {
-		slices.Reverse(word)
-	}
-	ip, ok := netip.AddrFromSlice(raw)
-	if !ok {
-		return "", fmt.Errorf("%q is no address", text)
-	}
-	if ip.IsUnspecified() {
-		ip = netip.IPv4Unspecified() // Go listens on both by a socket of IPv6
-	}
-	return netip.AddrPortFrom(ip.Unmap(), uint16(port)).String(), nil
 }
 
 // Those come with what they count.

@@ -101,13 +101,13 @@ func (s *Soak) fake(answered string, err error) dial {
 func (s *Soak) leakService(ctx context.Context) error {
 	agent := s.c.Nodes[planted].Agent
 	agent.Signal(syscall.SIGSTOP)
-	defer agent.Signal(syscall.SIGCONT)
 	s.probes.start(ctx, s.say)
 	err := flushRules(s.c.Nodes[planted].NS)
 	if err == nil {
 		err = s.probes.again(ctx, planted)
 	}
 	s.probes.stop() // what leaks later would be taken for what is planted next
+	agent.Signal(syscall.SIGCONT)
 	if err != nil {
 		return err
 	}

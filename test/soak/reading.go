@@ -238,22 +238,11 @@ func ordered(v any) any {
 
 // readListeners are the TCP sockets that listen on a node.
 func readListeners(n *cluster.Node) (list []string, err error) {
-	err = n.NS.Do(func() error {
-		for _, file := range []string{"/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"} {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				return err
-			}
-			for line := range strings.Lines(string(data)) {
-				if f := strings.Fields(line); len(f) > 3 && f[3] == "0A" {
-					list = append(list, filepath.Base(file)+" "+f[1])
-				}
-			}
-		}
-		return nil
-	})
-	slices.Sort(list)
-	return slices.Compact(list), err // Envoy's threads have a socket each
+	found, err := n.NS.Listening()
+	for _, at := range found {
+		list = append(list, at.String())
+	}
+	return list, err
 }
 
 // others' are files of a node that are none of gridmesh's.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -24,16 +25,27 @@ const usage = `usage: lab-worker COMMAND
   real-nodes           say why this machine cannot run real nodes, if so
   container-init SPEC  furnish a container and become its program
   app [PORT]           serve as the image of the test's own server does
-  resolve NAME...      print what names resolve to by Go's resolver`
+  resolve NAME...      print what names resolve to by Go's resolver
+
+called nslookup:
+  nslookup NAME SERVER ask a server, as busybox's does`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
+	err := command(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "lab-worker:", err)
 		os.Exit(1)
 	}
+}
+
+// command is told by the name of the program, or its arguments.
+func command(ctx context.Context) error {
+	if filepath.Base(os.Args[0]) == "nslookup" {
+		return nslookup(ctx, os.Args[1:])
+	}
+	return run(ctx, os.Args[1:])
 }
 
 func run(ctx context.Context, args []string) error {

@@ -97,12 +97,20 @@ func TestInstallAsWritten(t *testing.T) {
 	})
 	startProxy(t, n)
 	reached(t, a)
+	startClusterDNS(t)
 
 	w := newWalk(t)
 	w.until("## Update")
 	reached(t, a)
-	if said := w.said; !strings.Contains(said, "live") || !strings.Contains(said, "default/installed") {
-		t.Errorf("what the agent says by kubectl exec is\n%s", said)
+	for what, words := range map[string][]string{
+		"what the agent says by kubectl exec":  {"live", "default/installed"},
+		"what the node's DNS answers to a pod": {"Address: 10.96.0.1", "Address: 192.0.2.7"},
+	} {
+		for _, word := range words {
+			if !strings.Contains(w.said, word) {
+				t.Errorf("%s lacks %q:\n%s", what, word, w.said)
+			}
+		}
 	}
 	if left := traces(t, n); len(left) < 8 {
 		t.Errorf("gridmesh serves, and this is all of it: %q", left)

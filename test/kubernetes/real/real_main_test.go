@@ -44,8 +44,9 @@ func TestMain(m *testing.M) {
 			Lab: netlab.Config{Units: []netlab.UnitConfig{
 				{Name: "a", Nodes: []netlab.PodNetwork{netlab.Bridged, netlab.Bridged}}, {Name: "b", Nodes: []netlab.PodNetwork{netlab.Bridged}},
 			}},
-			Real: []string{"a-1", "a-2", "b-1"},
-			Say:  func(format string, args ...any) { fmt.Printf("cluster: "+format+"\n", args...) },
+			Real:       []string{"a-1", "a-2", "b-1"},
+			RealImages: []realnode.Image{lookupImage()},
+			Say:        func(format string, args ...any) { fmt.Printf("cluster: "+format+"\n", args...) },
 		})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "cluster:", err)

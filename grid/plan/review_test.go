@@ -1,0 +1,61 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// What serviceName names must be there, and be of the same units: else the
+// pods run and have no names. That is said, with field and cure, and refuses
+// nothing.
+func TestServiceNameNamesAService(t *testing.T) {
+	const beside = `
+kind: Node, apiVersion: v1, metadata: {name: n, labels: {site: north, zone: z}}
+apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: db, namespace: default}, spec: {gridUniqKey: site, template: {ports: [{port: 80}]}}
+apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: db-svc, namespace: default}, spec: {gridUniqKey: zone, template: {ports: [{port: 80}]}}
+apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: far, namespace: other}, spec: {gridUniqKey: site, template: {ports: [{port: 80}]}}
+apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: bad, namespace: default}, spec: {gridUniqKey: "a b", template: {ports: [{port: 80}]}}
+apiVersion: v1, kind: Service, metadata: {name: plain, namespace: default}, spec: {clusterIP: None}
+`
+	const template = `selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}}`
+	for spec, want := range map[string]string{
+		`gridUniqKey: site, template: {` + template + `}`:                                                                                  "",
+		`gridUniqKey: site, template: {serviceName: db-svc, ` + template + `}`:                                                             "",
+		`gridUniqKey: site, template: {serviceName: plain, ` + template + `}`:                                                              "", // Kubernetes' own names
+		`gridUniqKey: site, template: {serviceName: bad-svc, ` + template + `}`:                                                            "", // that grid has a problem of its own
+		`gridUniqKey: site, template: {serviceName: db, ` + template + `}`:                                                                 "spec.template.serviceName: names the grid db and not its Service: the pods run, and their names resolve nowhere; write db-svc",
+		`gridUniqKey: zone, template: {serviceName: db-svc, ` + template + `}`:                                                             "spec.template.serviceName: names db-svc, whose units are the values of site and not of zone: the pods run, and their names resolve nowhere; give both grids one gridUniqKey",
+		`gridUniqKey: site, template: {serviceName: far-svc, ` + template + `}`:                                                            "spec.template.serviceName: names far-svc, and there is no such Service here: the pods run, and their names resolve nowhere; write db-svc",
+		`gridUniqKey: room, template: {serviceName: far-svc, ` + template + `}`:                                                            "add the ServiceGrid far, or ask the cluster (--kubeconfig)",
+		`gridUniqKey: room, template: {serviceName: nobody, ` + template + `}`:                                                             "write the Service of a ServiceGrid, which has the grid's name and -svc",
+		`gridUniqKey: site, template: {` + template + `}, templatePool: {v2: {serviceName: db, ` + template + `}}, templates: {north: v2}`: "spec.templatePool.v2.serviceName: names the grid db",
+	} {
+		var w World
+		for _, text := range append(strings.Split(strings.TrimSpace(beside), "\n"), `apiVersion: superedge.io/v1, kind: StatefulSetGrid, metadata: {name: set, namespace: default}, spec: {`+spec+`}`) {
+			obj := Object{}
+			if err := yaml.Unmarshal([]byte("{"+text+"}"), &obj); err != nil {
+				t.Fatalf("%s: %v", text, err)
+			}
+			w.Add(obj)
+		}
+		var said []string
+		for _, p := range Review(w) {
+			if p.Object == "statefulsetgrid default/set" && strings.Contains(p.Field, "serviceName") {
+				said = append(said, p.Field+": "+p.Text)
+			}
+		}
+		if got := strings.Join(said, "\n"); want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%s:\n%q, want %q", spec, got, want)
+		}
+		for _, p := range All(w, DefaultGuard(), time.Time{}) {
+			for _, s := range p.Steps {
+				if p.Grid.Kind == "StatefulSetGrid" && s.Action != Create {
+					t.Errorf("%s: %s %s: %s", spec, s.Action, s.Unit, s.Why)
+				}
+			}
+		}
+	}
+}
