@@ -40,6 +40,24 @@ func TestPagesNameWhatExists(t *testing.T) {
 	}
 }
 
+// The glossary is by the alphabet, and a word has one row.
+func TestGlossaryIsSorted(t *testing.T) {
+	var words []string
+	for line := range strings.Lines(read(t, "docs/glossary.md")) {
+		if word, _, row := strings.Cut(strings.TrimPrefix(line, "| "), " |"); row && strings.HasPrefix(line, "| ") {
+			words = append(words, strings.ToLower(word))
+		}
+	}
+	if len(words) < 20 || words[0] != "word" {
+		t.Fatalf("the glossary has the rows %q", words)
+	}
+	for i, word := range words[1:] {
+		if i > 0 && word <= words[i] {
+			t.Errorf("docs/glossary.md has %q behind %q", word, words[i])
+		}
+	}
+}
+
 // checkLine checks a line outside of fences, and returns what it names.
 func checkLine(t *testing.T, page, line string, files map[string]map[string]bool) (n int) {
 	t.Helper()
