@@ -27,9 +27,14 @@ PROGRAMS     := ./cmd/... ./test/lab ./test/cluster/lab-worker ./test/cluster/re
 # that start whole nodes. Two of these at a time, the longest first: they wait
 # for most of their time. Of the soak it is a minute, always the same steps: a
 # failure then is of what was changed.
-# Unit tests run four packages at a time (-p 4): much of their time they wait
-# for a kernel or a watch.
+# Unit tests run four packages at a time (-p 4), and of those tests of one that
+# say so (t.Parallel) eight: most of their time they wait for a kernel or a
+# watch. The longest packages begin first, or they would end alone. NO_TESTS are
+# benchmarks. What has no tests is compiled by vet; programs are linked by make
+# build.
 BUILT_TESTS   := ./test/docs/ ./test/coredns/
+LONG_TESTS    := ./capture/ ./node/ ./kube/feed/ ./grid/ ./xds/ ./cmd/gridmesh-agent/ ./grid/plan/ ./kube/objects/ ./xds/render/ ./topology/ ./source/
+NO_TESTS      := ./test/bench/
 CLUSTER_TESTS := ./test/kubernetes/ ./test/datapath/ ./test/lab/walk/ ./test/soak/ ./test/kubernetes/real/
 # A machine of one core needs most of it; a quiet one of two a fifth.
 CLUSTER_TIME  := 90m
@@ -66,9 +71,10 @@ resolvers: ## build programs that resolve names by glibc and by musl into bin/
 
 test: unit cluster-test ## every test: unit and stories, then real nodes, then a real cluster, then a minute of soak (not: the whole soak, demo-soak, conformance, fuzz, bench, lint)
 
-unit: ## unit tests and stories, with the race detector; nothing needs to be built first
-	$(GO) build ./... && $(GO) vet ./...
-	GORACE=atexit_sleep_ms=0 test/race $(GO) test -race -vet=off -p 4 $$($(GO) list ./... | grep -v $(patsubst ./%/,-e /%$$,$(BUILT_TESTS) $(CLUSTER_TESTS)))
+unit: ## unit tests and stories, with the race detector; nothing needs to be built first (a minute, once it was compiled)
+	$(GO) vet ./...
+	GORACE=atexit_sleep_ms=0 test/race $(GO) test -race -vet=off -p 4 -parallel 8 $(LONG_TESTS) \
+		$$($(GO) list ./... | grep -v $(patsubst ./%/,-e /gridmesh/%$$,$(BUILT_TESTS) $(CLUSTER_TESTS) $(NO_TESTS)))
 
 cluster-test: build race kube envoy resolvers ## tests of built programs, of real Envoys, and of a real cluster
 	@command -v dig >/dev/null || echo "dig is not installed: the tests go without it"

@@ -30,6 +30,9 @@ func printBootstrap(w io.Writer, c *config) error {
 	if err != nil {
 		return err
 	}
+	if info, err := os.Stat(c.output); err == nil && info.IsDir() {
+		return fmt.Errorf("%w: --output %s is a directory; give a file, as %s", run.ErrUsage, c.output, filepath.Join(c.output, bootstrapFile))
+	}
 	if c.output != "" {
 		return atomicfile.Write(c.output, out)
 	}
@@ -86,7 +89,7 @@ func cleanup(ctx context.Context, w io.Writer, c *config) error {
 		<-ctx.Done()
 		return nil
 	}
-	if err := mayAdminister(); err != nil {
+	if err := errors.Join(hasSysctls(c.procSys), mayAdminister()); err != nil {
 		return err
 	}
 	was, err := wasHere(c)

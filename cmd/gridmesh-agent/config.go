@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/capture/plan"
@@ -54,11 +55,10 @@ func defaults() *config {
 }
 
 func (c *config) bind(f *pflag.FlagSet) {
-	host, _ := os.Hostname()
 	n := &c.node
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig of the API server, at its real address and not at a ClusterIP (default: in-cluster credentials)")
 	f.StringVar(&c.manifests, "manifests", "", "read Services, EndpointSlices and Nodes from this directory instead of an API server")
-	f.StringVar(&n.Node, "node-name", strings.ToLower(host), "name of this node")
+	f.StringVar(&n.Node, "node-name", hostName(), "name of this node")
 	f.StringVar(&n.StateDir, "state-dir", n.StateDir, "directory of the last good state, the lock and saved sysctls")
 	f.StringVar(&n.XDSSocket, "xds-socket", n.XDSSocket, "Unix socket that Envoy connects to")
 	f.StringVar(&n.StatusSocket, "status-socket", n.StatusSocket, "Unix socket for status")
@@ -84,6 +84,18 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&n.ClusterDomain, "cluster-domain", n.ClusterDomain, "zone of the names in --hosts-file")
 	f.StringVar(&c.policies, "network-policies", c.policies, "where NetworkPolicies would be bypassed on the same node (docs/limits.md): warn, or refuse to start on a node that was not served before")
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "log more")
+	run.Files(f, "kubeconfig", "manifests", "state-dir", "xds-socket", "status-socket", "admin-socket", "feed-socket", "proc-sys", "hosts-file")
+}
+
+// choices are the values of flags that have a fixed choice.
+var choices = map[string][]string{
+	"topology-keys": {"ordered", "union"}, "datapath": {"envoy"}, "bridge-netfilter": {"clear", "keep"}, "network-policies": {"warn", "refuse"},
+}
+
+// hostName is the name of this host as the kubelet takes it for the Node's.
+func hostName() string {
+	host, _ := os.Hostname()
+	return strings.ToLower(host)
 }
 
 // complete checks the flags and fills what depends on several of them.
@@ -98,7 +110,11 @@ func (c *config) complete() error {
 	if c.clientConnections < 0 {
 		errs = append(errs, fmt.Errorf("--client-connections %d: must not be negative; 0 is a quarter of what Envoy takes", c.clientConnections))
 	}
-	errs = append(errs, n.Validate())
+	// That it is empty is the node's to refuse; what the host is called, nobody typed.
+	if msgs := validation.IsDNS1123Subdomain(n.Node); n.Node != "" && n.Node != hostName() && len(msgs) > 0 {
+		errs = append(errs, fmt.Errorf("--node-name %q is no name of a Node; give one of kubectl get nodes", n.Node))
+	}
+	errs = append(errs, run.CheckTCP("healthz-bind-address", n.HealthzAddress), run.CheckTCP("metrics-bind-address", n.MetricsAddress), n.Validate())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w: %w", run.ErrUsage, err)
 	}
@@ -143,6 +159,9 @@ func (c *config) readWords() error {
 // readPaths makes every path absolute.
 func (c *config) readPaths() error {
 	var errs []error
+	if info, err := os.Stat(c.node.HostsFile); err == nil && info.IsDir() {
+		errs = append(errs, fmt.Errorf("--hosts-file %s is a directory; give a file, as %s", c.node.HostsFile, filepath.Join(c.node.HostsFile, "hosts")))
+	}
 	for _, p := range []struct {
 		flag string
 		path *string

@@ -4,10 +4,16 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/node"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -69,6 +75,10 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 		{[]string{"--hosts-file", "hosts"}, "give an absolute path"},
 		{[]string{"--cluster-domain", "a..b"}, "is no domain"},
 		{[]string{"--preload-max", "-1"}, "must not be negative"},
+		{[]string{"--node-name", "A B"}, `--node-name "A B" is no name of a Node`},
+		{[]string{"--hosts-file", "/"}, "--hosts-file / is a directory; give a file, as /hosts"},
+		{[]string{"--healthz-bind-address", "10256"}, `--healthz-bind-address "10256" is no address and port`},
+		{[]string{"--metrics-bind-address", "::1:10249:"}, `--metrics-bind-address "::1:10249:" is no address`},
 	} {
 		_, err := completed(t, append([]string{"--node-name", "a-1"}, tc.flags...)...)
 		if !errors.Is(err, run.ErrUsage) || !strings.Contains(err.Error(), tc.say) {
@@ -107,5 +117,61 @@ func TestExitCodes(t *testing.T) {
 		if got := exitCode(tc.err); got != tc.code {
 			t.Errorf("%v: exit code %d, want %d", tc.err, got, tc.code)
 		}
+	}
+}
+
+func TestExamples(t *testing.T) {
+	testkit.Examples(t, func() *cobra.Command { return command(defaults()) })
+}
+
+// What a shell completes is what the flags take, and paths are completed where
+// they are meant.
+func TestCompletion(t *testing.T) {
+	complete := func(args ...string) string {
+		root := command(defaults())
+		var out bytes.Buffer
+		root.SetOut(&out)
+		root.SetErr(&out)
+		root.SetArgs(append([]string{"__complete"}, args...))
+		if code := run.Main(root, exitCode); code != 0 {
+			t.Errorf("%q: exit code %d: %s", args, code, out.String())
+		}
+		return out.String()
+	}
+	for flag, values := range choices {
+		if got, want := complete("--"+flag, ""), strings.Join(values, "\n")+"\n:4\n"; !strings.HasPrefix(got, want) {
+			t.Errorf("--%s: %q, want %q", flag, got, want)
+		}
+		for _, value := range values {
+			if _, err := completed(t, "--node-name", "a-1", "--"+flag, value); err != nil {
+				t.Errorf("--%s %s is completed and refused: %v", flag, value, err)
+			}
+		}
+	}
+	for line, want := range map[string]string{
+		"status -o ": "text\njson\nyaml\n:4\n", "status ": ":4\n", "--mark ": ":4\n", "--preload-max ": ":4\n",
+		"--kubeconfig ": ":0\n", "--manifests ": ":0\n", "cleanup --state-dir ": ":0\n", "bootstrap --output ": ":0\n",
+	} {
+		if got := complete(strings.Split(line, " ")...); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+}
+
+func TestBootstrapIsWrittenToAFile(t *testing.T) {
+	c, err := completed(t, "--node-name", "a-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.output = t.TempDir()
+	if err := printBootstrap(io.Discard, c); !errors.Is(err, run.ErrUsage) || !strings.Contains(err.Error(), "is a directory; give a file, as "+c.output+"/envoy.yaml") {
+		t.Errorf("to a directory: %v", err)
+	}
+	c.output = filepath.Join(c.output, "envoy.yaml")
+	if err := printBootstrap(io.Discard, c); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(c.output); err != nil || !strings.Contains(string(text), "node") {
+		t.Errorf("%v: %s", err, text)
 	}
 }

@@ -41,6 +41,7 @@ func (p place) bridged() {
 // the network keeps others away, and the status says what is wrong for as long
 // as it is.
 func TestADiskThatTakesNothing(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		files   []string // that are there
 		options string
@@ -52,6 +53,7 @@ func TestADiskThatTakesNothing(t *testing.T) {
 		"full, with a lock": {[]string{"lock"}, "mode=0700,nr_inodes=2", 0, "no space left on device"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := newPlace(t)
 			p.bridged()
 			dir := filepath.Join(p.dir, "a.state")
@@ -87,6 +89,7 @@ func TestADiskThatTakesNothing(t *testing.T) {
 // A directory that cannot be is a mistake, for a start and for cleanup; what an
 // agent left in force stays.
 func TestAStateDirThatCannotBe(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.serves("a", "--manifests", p.manifests())()
 	before := p.left()

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/internal/run"
 )
 
 // mayAdminister reports an error where this process may not read the rules of
@@ -28,6 +30,15 @@ func readable(path string) error {
 	}
 	if err != nil {
 		return fmt.Errorf("read --manifests: %w", err)
+	}
+	return nil
+}
+
+// hasSysctls reports an error where --proc-sys leads to no sysctls: those of the
+// capture would be taken for ones that this kernel lacks. It changes nothing.
+func hasSysctls(path string) error {
+	if _, err := os.Stat(filepath.Join(path, "net")); err != nil {
+		return fmt.Errorf("%w: --proc-sys %s is not where the kernel has its sysctls: %w; leave the flag out, or mount the node's /proc/sys there", run.ErrUsage, path, err)
 	}
 	return nil
 }

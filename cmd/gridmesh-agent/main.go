@@ -47,24 +47,35 @@ cleanup" removes it. Envoy is started beside it, with the configuration that
 		},
 	}
 	c.bind(root.PersistentFlags())
+	for flag, values := range choices {
+		complete(root, flag, values)
+	}
 	bootstrap := &cobra.Command{
 		Use: "bootstrap", Short: "Print the bootstrap of this node's Envoy", Args: cobra.NoArgs,
-		Example: "  gridmesh-agent bootstrap --node-name edge-7 >envoy.yaml && envoy --disable-hot-restart --concurrency 2 -c envoy.yaml",
+		Example: "  gridmesh-agent bootstrap --node-name edge-7 >envoy.yaml\n  gridmesh-agent bootstrap --node-name edge-7 --envoy-heap-limit 512 --output envoy.yaml",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return printBootstrap(cmd.OutOrStdout(), c) },
 	}
 	bootstrap.Flags().StringVar(&c.output, "output", "", "file to write to instead of standard output")
+	run.Files(bootstrap.Flags(), "output")
 	status := &cobra.Command{
 		Use: "status", Short: "Show what the running agent serves, and what is wrong", Args: cobra.NoArgs,
 		Example: "  gridmesh-agent status -o json | jq -r .source",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return printStatus(cmd.Context(), cmd.OutOrStdout(), c) },
 	}
 	status.Flags().StringVarP(&c.format, "output", "o", c.format, "text, json or yaml; the fields are in docs/agent.md")
+	complete(status, "output", []string{formatText, formatJSON, formatYAML})
 	clean := &cobra.Command{
 		Use: "cleanup", Short: "Remove every rule, route and changed sysctl of gridmesh from this node", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cleanup(cmd.Context(), cmd.OutOrStdout(), c) },
+		Example: "  gridmesh-agent cleanup\n  gridmesh-agent cleanup --files",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cleanup(cmd.Context(), cmd.OutOrStdout(), c) },
 	}
 	clean.Flags().BoolVar(&c.files, "files", false, "remove its sockets, the bootstrap and the last good state, too")
 	clean.Flags().BoolVar(&c.stay, "stay", false, "change nothing and wait until stopped: for a pod whose init containers have cleaned up, so that it is ready where the node is clean")
 	root.AddCommand(bootstrap, status, clean)
 	return root
+}
+
+// complete has a shell complete the values of a flag.
+func complete(cmd *cobra.Command, flag string, values []string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 }

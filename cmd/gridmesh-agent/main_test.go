@@ -147,6 +147,7 @@ func (p place) left() (found []string) {
 // A start that fails leaves the node as it was; where an agent served before,
 // its rules go on.
 func TestAStartThatFailsLeavesNothing(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	absent := filepath.Join(p.dir, "absent")
 	if out := p.ends(p.agent("a", "--manifests", absent), 1); !strings.Contains(out, "read --manifests") || !strings.Contains(out, absent) {
@@ -175,6 +176,19 @@ func TestAStartThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
+// Where --proc-sys leads nowhere, nothing is done.
+func TestSysctlsElsewhere(t *testing.T) {
+	p := newPlace(t)
+	for _, args := range [][]string{{"--manifests", p.manifests()}, {"cleanup"}} {
+		if out := p.ends(p.agent("a", append(args, "--proc-sys", p.dir)...), 2); !strings.Contains(out, "--proc-sys "+p.dir+" is not where the kernel has its sysctls") {
+			t.Errorf("%v: %s", args, out)
+		}
+	}
+	if left := p.left(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
 // A range that would cut the node off is found on the node itself, before it is
 // guarded.
 func TestAGuardOverTheNodesOwnNetworkIsRefused(t *testing.T) {
@@ -197,6 +211,7 @@ func TestAGuardOverTheNodesOwnNetworkIsRefused(t *testing.T) {
 // Whoever comes beside a live agent is told so with the same code, whatever of
 // it is met first.
 func TestBesideALiveAgent(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	stop := p.serves("a", "--manifests", p.manifests())
 	defer stop()
@@ -215,6 +230,7 @@ func TestBesideALiveAgent(t *testing.T) {
 
 // Without the capability there is no way to begin, and the word for it is said.
 func TestTheCapabilityIsNamed(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	for _, args := range [][]string{{"--manifests", p.manifests()}, {"cleanup"}} {
 		cmd := p.agent("a", args...)
@@ -233,6 +249,7 @@ func TestTheCapabilityIsNamed(t *testing.T) {
 }
 
 func TestUnknownCommands(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	if out := p.ends(p.agent("a", "bogus"), 2); !strings.Contains(out, `unknown command "bogus"`) || !strings.Contains(out, "bootstrap, cleanup, completion, status") {
 		t.Errorf("bogus: %s", out)
@@ -245,6 +262,7 @@ func TestUnknownCommands(t *testing.T) {
 // What programs read has the same fields in both forms, and lists are lists
 // where nothing is in them.
 func TestStatusForPrograms(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	defer p.serves("a", "--manifests", p.manifests())()
 	out := p.ends(p.agent("a", "status", "-o", "json"), 0)

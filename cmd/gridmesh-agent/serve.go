@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -30,7 +31,7 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 	if err := c.complete(); err != nil {
 		return err
 	}
-	if err := mayAdminister(); err != nil {
+	if err := errors.Join(hasSysctls(c.procSys), mayAdminister()); err != nil {
 		return err
 	}
 	kernel, err := capture.New(c.capture, c.host())

@@ -84,7 +84,7 @@ func unmeant(flags *flag.FlagSet) error {
 		}
 	}
 	if _, err := os.Stat(caddy.DefaultConfigFile); errors.Is(err, fs.ErrNotExist) {
-		return errors.New("there is no Corefile here; say: gridmesh-dns -conf Corefile (docs/dns.md has one)")
+		return errors.New("there is no Corefile here; say: gridmesh-dns -conf Corefile (deploy/dns.yaml has one)")
 	}
 	return nil
 }
@@ -94,7 +94,8 @@ func main() {
 		switch os.Args[1] {
 		case "cleanup":
 			if len(os.Args) > 2 && slices.Contains([]string{"-h", "-help", "--help"}, os.Args[2]) {
-				fmt.Print(usage[:strings.Index(usage, "\nFlags:")])
+				text, _, _ := strings.Cut(usage, "\nFlags:")
+				fmt.Print(text)
 				return
 			}
 			os.Exit(cleanup(os.Args[2:]))

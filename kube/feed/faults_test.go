@@ -31,15 +31,32 @@ func before133(has string) apitest.Hook {
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/servicecidrs"):
 			http.NotFound(w, r)
-		case r.URL.Path == "/apis/networking.k8s.io/v1" && has != "":
-			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprintf(w, `{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "networking.k8s.io/v1", "resources": [{"name": %q, "kind": "X"}]}`, has)
-		case r.URL.Path == "/apis/networking.k8s.io/v1":
+		case r.URL.Path == networking && has != "":
+			groupWith(w, has)
+		case r.URL.Path == networking:
 			http.NotFound(w, r)
 		default:
 			next(w, r)
 		}
 	}
+}
+
+const networking = "/apis/networking.k8s.io/v1"
+
+// groupWith answers that an API group has a resource.
+func groupWith(w http.ResponseWriter, name string) {
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "networking.k8s.io/v1", "resources": [{"name": %q, "kind": "X"}]}`, name)
+}
+
+// since133 answers as an API server that has ServiceCIDRs, also who was told
+// otherwise before and asks for them only now.
+func since133(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
+	if r.URL.Path == networking {
+		groupWith(w, "servicecidrs")
+		return
+	}
+	next(w, r)
 }
 
 // An API server that says that it knows no ServiceCIDRs is followed without.
@@ -60,6 +77,7 @@ func TestAPIServerBefore133(t *testing.T) {
 
 // A 404 by who knows no API group either is no list.
 func TestNotFoundAloneIsNoList(t *testing.T) {
+	t.Parallel()
 	for name, has := range map[string]string{"a load balancer": "", "an API server that has them": "servicecidrs"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +90,7 @@ func TestNotFoundAloneIsNoList(t *testing.T) {
 			if snap, ok := f.Get(); ok {
 				t.Errorf("published without ranges: %s", contents(snap))
 			}
-			s.Hook(nil)
+			s.Hook(since133)
 			f.until("kubernetes(1) a 10.96.0.0/16", contents)
 			// And nothing that was known goes.
 			s.Hook(before133(has))
@@ -133,6 +151,7 @@ func TestAnUpgradeIsNoticed(t *testing.T) {
 // A page that fails, whatever the code, or a watch-list that is cut off, takes
 // nothing away.
 func TestPartOfAListIsNoList(t *testing.T) {
+	t.Parallel()
 	const n = pageSize + 1
 	for name, spoil := range map[string]apitest.Hook{
 		"403": failPage(http.StatusForbidden), "404": failPage(http.StatusNotFound), "500": failPage(http.StatusInternalServerError),

@@ -31,6 +31,7 @@ type Feed struct {
 	log     *slog.Logger
 	metrics *Metrics
 	now     func() time.Time
+	retry   wait.Backoff  // between lists and watches that fail
 	look    time.Duration // after which a list that is held back is looked at again, at first
 
 	mu      sync.Mutex
@@ -44,10 +45,14 @@ type Feed struct {
 	health health
 }
 
+// retry is shorter than client-go's own, which would wait up to 30 s: too long
+// for a link that flaps.
+var retry = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Cap: 5 * time.Second, Steps: 10}
+
 // New watches through c on Run.
 func New(c *kube.Client, log *slog.Logger, m *Metrics) *Feed {
 	return &Feed{
-		client: c, log: log, metrics: m, now: time.Now, look: firstLook,
+		client: c, log: log, metrics: m, now: time.Now, retry: retry, look: firstLook,
 		builder: topology.NewBuilder(), missing: map[string]bool{}, doubted: map[string]doubt{}, dirty: make(chan struct{}, 1),
 	}
 }
@@ -66,9 +71,7 @@ func (f *Feed) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for _, w := range watches {
 		r := cache.NewReflectorWithOptions(w.api, w.kind, w.store, cache.ReflectorOptions{
-			Name: "gridmesh/" + w.name,
-			// client-go would wait up to 30 s: too long for a link that flaps.
-			Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Cap: 5 * time.Second, Steps: 10},
+			Name: "gridmesh/" + w.name, Backoff: &f.retry, // each has a copy of it
 		})
 		r.WatchListPageSize = pageSize
 		wg.Go(func() { r.RunWithContext(ctx); w.rest() })

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"github.com/gridmesh/gridmesh/kube/internal/apitest"
@@ -23,8 +24,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// deadline is generous: it is only waited for where a test fails. The slowest
-// wait, for lists that are asked for ever more seldom, takes 10 s.
+// deadline is generous: it is only waited for where a test fails.
 const deadline = time.Minute
 
 const sliceYAML = `{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {namespace: default, name: %s, labels: {kubernetes.io/service-name: %s%s}, annotations: {%s}},
@@ -76,11 +76,20 @@ func (f follower) held() (n float64) {
 	return n
 }
 
+// follow follows with short pauses until the test ends.
 func follow(t *testing.T, s *apitest.Server) follower {
+	t.Helper()
+	quick := retry
+	quick.Duration, quick.Cap = 10*time.Millisecond, 100*time.Millisecond
+	return followWith(t, s, quick)
+}
+
+// followWith follows with other pauses between what fails.
+func followWith(t *testing.T, s *apitest.Server, pauses wait.Backoff) follower {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	f := New(s.Client(t), slog.New(slog.DiscardHandler), NewMetrics(registry))
-	f.look = 10 * time.Millisecond
+	f.retry, f.look = pauses, 10*time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = f.Run(ctx) }()
@@ -207,6 +216,7 @@ func TestFeedSelects(t *testing.T) {
 
 // A list of more than one page is one list.
 func TestFeedListsInPages(t *testing.T) {
+	t.Parallel()
 	s := cluster(t)
 	s.Hook(noWatchLists)
 	const n = 2*pageSize + 1
@@ -222,6 +232,7 @@ func TestFeedListsInPages(t *testing.T) {
 
 // Nothing is published while one watch has said nothing.
 func TestNothingIsPublishedBeforeAllIsListed(t *testing.T) {
+	t.Parallel()
 	s := cluster(t)
 	held := make(chan struct{})
 	s.Hook(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
@@ -250,6 +261,7 @@ func TestNothingIsPublishedBeforeAllIsListed(t *testing.T) {
 
 // Lists that are not believed leave what is known, and the feed asks again.
 func TestHeldListsChangeNothing(t *testing.T) {
+	t.Parallel()
 	for name, hook := range map[string]apitest.Hook{"watch-lists": nil, "lists": noWatchLists} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -293,12 +305,15 @@ func TestHeldListsChangeNothing(t *testing.T) {
 // A list that is held back for long is looked at again and again, and costs
 // one watch, whether it came by a watch-list or not.
 func TestHeldListsLeaveNoWatchOpen(t *testing.T) {
+	t.Parallel()
 	for name, hook := range map[string]apitest.Hook{"watch-lists": func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) { next(w, r) }, "lists": noWatchLists} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := cluster(t)
 			s.Hook(hook)
-			f := follow(t, s)
+			slow := retry // so that watches have the time to end
+			slow.Cap = slow.Duration
+			f := followWith(t, s, slow)
 			f.until("kubernetes(1) a 10.96.0.0/16", contents)
 			var open, most, watches atomic.Int64
 			var expired atomic.Bool
@@ -403,6 +418,7 @@ func TestTriggersComeWithTheSnapshot(t *testing.T) {
 }
 
 func TestHealth(t *testing.T) {
+	t.Parallel()
 	s := cluster(t)
 	f := follow(t, s)
 	f.until("kubernetes(1) a 10.96.0.0/16", contents)

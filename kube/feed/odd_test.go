@@ -48,6 +48,7 @@ const (
 // An API server of which no watch lasts is followed by its lists, or by its
 // watches, and is not asked as fast as it answers.
 func TestWatchesThatDoNotLast(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		watch apitest.Hook
 		lists bool // there are no watch-lists
@@ -81,7 +82,7 @@ func TestWatchesThatDoNotLast(t *testing.T) {
 					next(w, r)
 				}
 			}))
-			f := follow(t, s)
+			f := followWith(t, s, retry) // it is about how long they are
 			f.until("kubernetes(1) a 10.96.0.0/16", contents)
 			s.EndWatches()
 			begin := time.Now()
@@ -102,6 +103,7 @@ func TestWatchesThatDoNotLast(t *testing.T) {
 
 // Bookmarks alone say that the API server is there, and nothing else.
 func TestOnlyBookmarks(t *testing.T) {
+	t.Parallel()
 	s := cluster(t)
 	var told atomic.Int64
 	s.Hook(only(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
@@ -131,6 +133,7 @@ func TestOnlyBookmarks(t *testing.T) {
 // Events that come twice, late, of nothing that is known, or of another kind, end
 // in what was told last; and a list in the truth.
 func TestEventsOutOfOrder(t *testing.T) {
+	t.Parallel()
 	s := cluster(t)
 	event := func(kind, name, ip string, version int) string {
 		return fmt.Sprintf(`{"type": %q, "object": {"kind": "Service", "apiVersion": "v1", "metadata": {"namespace": "default", "name": %q, "resourceVersion": "%d"}, "spec": {"clusterIP": %q}}}`, kind, name, version, ip)

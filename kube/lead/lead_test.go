@@ -38,6 +38,7 @@ func holder(s *apitest.Server) string {
 // One leads, another waits and leads when the first is done, at once, for the
 // lease is given back.
 func TestOneLeadsAtATime(t *testing.T) {
+	t.Parallel()
 	s := apitest.New(t)
 	var leading atomic.Int64
 	done, led := errors.New("done"), make(chan string, 2)
@@ -77,6 +78,7 @@ func TestOneLeadsAtATime(t *testing.T) {
 
 // Whoever cannot renew its lease must not go on: another may lead by then.
 func TestLostLeaseEndsTheWork(t *testing.T) {
+	t.Parallel()
 	s := apitest.New(t)
 	err := Run(t.Context(), s.Client(t), election("a"), func(ctx context.Context) error {
 		s.Hook(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
@@ -95,6 +97,7 @@ func TestLostLeaseEndsTheWork(t *testing.T) {
 }
 
 func TestNoLeaderBeforeTheEnd(t *testing.T) {
+	t.Parallel()
 	s := apitest.New(t)
 	s.Put(t, fmt.Sprintf(`{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {namespace: default, name: controller},
   spec: {holderIdentity: other, leaseDurationSeconds: 60, renewTime: %q}}`, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")))
@@ -125,6 +128,7 @@ func crds(c *kube.Client, manifest []byte) *CRDs {
 }
 
 func TestCRDsAreWrittenWhereTheyDiffer(t *testing.T) {
+	t.Parallel()
 	s := apitest.New(t)
 	c, manifest := s.Client(t), []byte(fmt.Sprintf(crdYAML+"}", "new"))
 	install := func() error { return crds(c, manifest).Install(t.Context()) }
@@ -153,6 +157,7 @@ func TestCRDsAreWrittenWhereTheyDiffer(t *testing.T) {
 
 // An API server that has just started forbids everything for a moment.
 func TestInstallOfCRDsBesideAStart(t *testing.T) {
+	t.Parallel()
 	s := apitest.New(t)
 	c, manifest := s.Client(t), []byte(fmt.Sprintf(crdYAML+"}", "new"))
 	s.Put(t, fmt.Sprintf(crdYAML+serving, "new"))
@@ -170,6 +175,7 @@ func TestInstallOfCRDsBesideAStart(t *testing.T) {
 }
 
 func TestInstallOfCRDsGivesUp(t *testing.T) {
+	t.Parallel()
 	s := apitest.New(t)
 	c, manifest := s.Client(t), []byte(fmt.Sprintf(crdYAML+"}", "new"))
 	if err := crds(c, []byte("{")).Install(t.Context()); err == nil {

@@ -20,8 +20,10 @@ const till = "/apis/superedge.io/v1/namespaces/default/deploymentgrids/till"
 // no list without objects: what the watch did not say is gone stays, until the
 // kind is back and a list says so.
 func TestAKindThatGoesAndReturns(t *testing.T) {
+	t.Parallel()
 	for name, told := range map[string]bool{"its objects are told of": true, "nothing is told": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := apitest.New(t)
 			s.Put(t, `{apiVersion: superedge.io/v1, kind: DeploymentGrid, metadata: {namespace: default, name: till}}`)
 			m := NewMirror(s.Client(t), []Kind{grids}, prune)

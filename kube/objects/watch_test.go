@@ -13,6 +13,7 @@ import (
 // An API server, or a proxy before it, that ends each watch after its first
 // bookmark is not asked as fast as it answers, and what changes is followed.
 func TestWatchesThatDoNotLast(t *testing.T) {
+	t.Parallel()
 	s := apitest.New(t)
 	put(t, s, "web", "spec: {replicas: 1}")
 	var watches atomic.Int64

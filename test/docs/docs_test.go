@@ -59,6 +59,9 @@ func TestSnippetsRun(t *testing.T) {
 				if err != nil || len(out) == 0 {
 					t.Errorf("%s: %q: %v\n%s", page, line, err, out)
 				}
+				if strings.Contains(string(out), "is no pod of this node") {
+					t.Errorf("%s: %q: its client is nobody; the ordinary case is a pod of the node\n%s", page, line, out)
+				}
 				ran++
 			}
 		}

@@ -34,7 +34,8 @@ const (
 func benchCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "bench", Short: "Measure connections through gridmesh beside a bare Envoy, kube-proxy, and none", Args: cobra.NoArgs,
-		RunE: sandboxed(bench),
+		Example: "  lab bench",
+		RunE:    sandboxed(bench),
 	}
 }
 

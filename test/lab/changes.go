@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -84,7 +85,10 @@ func changesCommand() *cobra.Command {
 	b := &changes{}
 	cmd := &cobra.Command{
 		Use: "bench-changes", Short: "Measure how fast changes reach connections, beside kube-proxy on the same changes", Args: cobra.NoArgs,
-		RunE: sandboxed(b.run),
+		Example: "  lab bench-changes --services 500 --paired 6",
+		RunE: checked(func() error {
+			return errors.Join(atLeast(servicesInUse, "services", b.services), atLeast(1, "paired", b.paired, "toggles", b.toggles, "quiet", b.quiet, "rate", b.rate))
+		}, b.run),
 	}
 	cmd.Flags().IntVar(&b.services, "services", 2000, "Services of 10 endpoints each")
 	cmd.Flags().IntVar(&b.paired, "paired", 12, "changes of the canary Service that are timed on both")

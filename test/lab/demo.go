@@ -19,6 +19,7 @@ func demoCommand() *cobra.Command {
 	var keep bool
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Show the main job: traffic stays in its unit, whatever is cut or killed", Args: cobra.NoArgs,
+		Example: "  lab demo --keep",
 		RunE: kept(func() (bool, error) { return keep, nil }, func(ctx context.Context, s *server) error {
 			d := &demo{begin: time.Now()}
 			return d.run(ctx, s)
@@ -90,8 +91,8 @@ func (d *demo) run(ctx context.Context, s *server) error {
 The cluster stays until Ctrl-C or "bin/lab down". In another shell:
   bin/lab status
   bin/lab kubectl get pods -o wide
-  bin/lab exec a-1 gridmesh view --node a-1 --socket /run/lab/node/a-1/feed.sock
-  bin/lab exec a-1 gridmesh-agent status --node-name a-1 --status-socket /run/lab/node/a-1/agent.sock
+  bin/lab exec a-1 gridmesh view
+  bin/lab exec a-1 gridmesh-agent status
   bin/lab cut uplink a; bin/lab heal uplink a
 `)
 	return s.serve(ctx, d.c)

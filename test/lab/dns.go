@@ -53,7 +53,13 @@ func dnsCommand() *cobra.Command {
 	b := &dnsBench{}
 	cmd := &cobra.Command{
 		Use: "bench-dns", Short: "Measure grid names beside CoreDNS' plugins hosts and kubernetes", Args: cobra.NoArgs,
-		RunE: sandboxed(b.run),
+		Example: "  lab bench-dns --sets 10 --rounds 2",
+		RunE: checked(func() error {
+			if b.units > 2 || b.each <= 0 {
+				return usagef("--units %d --each %s: at most 2, and more than nothing", b.units, b.each)
+			}
+			return atLeast(1, "sets", b.sets, "pods", b.pods, "units", b.units, "services", b.services, "rounds", b.rounds, "clients", b.clients, "toggles", b.toggles)
+		}, b.run),
 	}
 	f := cmd.Flags()
 	f.IntVar(&b.sets, "sets", 100, "StatefulSetGrids")

@@ -38,7 +38,8 @@ func gridsCommand() *cobra.Command {
 	b := &gridBench{}
 	cmd := &cobra.Command{
 		Use: "bench-grids", Short: "Measure what grids cost an API server, beside one write per node and sync", Args: cobra.NoArgs,
-		RunE: sandboxed(b.run),
+		Example: "  lab bench-grids --units 100 --nodes 1200",
+		RunE:    checked(func() error { return atLeast(1, "units", b.units, "grids", b.grids, "nodes", b.nodes) }, b.run),
 	}
 	cmd.Flags().IntVar(&b.units, "units", 1000, "units")
 	cmd.Flags().IntVar(&b.grids, "grids", 20, "DeploymentGrids")

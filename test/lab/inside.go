@@ -76,58 +76,70 @@ func (c *call) inPod(pod string, argv []string) error {
 	if err != nil {
 		return err
 	}
-	return c.named(ns, nil, text, argv)
+	return c.named(ns, surroundings{names: text}, argv)
 }
 
 // onNode runs a command on a node; on a real one, where its programs see each
 // other and its files.
 func (c *call) onNode(n *cluster.Node, argv []string) error {
-	var enter []string
-	if n.Real {
-		if !n.Kubelet.Running() {
-			return offError(n)
-		}
-		enter = []string{"nsenter", "--target", strconv.Itoa(n.Kubelet.PID()), "--mount", "--pid", "--uts", "--ipc"}
+	var at surroundings
+	switch {
+	case n.Real && !n.Kubelet.Running():
+		return offError(n)
+	case n.Real:
+		at.enter = []string{"nsenter", "--target", strconv.Itoa(n.Kubelet.PID()), "--mount", "--pid", "--uts", "--ipc"}
+	case n.Agent != nil:
+		at.sockets = n.Dir
 	}
-	text := ""
 	if runs(n, "dns") != none {
-		text = nodeNames
+		at.names = nodeNames
 	}
-	return c.named(n.NS, enter, text, argv)
+	return c.named(n.NS, at, argv)
+}
+
+// surroundings are what a command finds where it runs, besides the network.
+type surroundings struct {
+	enter   []string // a command that goes there
+	names   string   // of its resolv.conf; "" for the machine's own
+	sockets string   // the directory of the node's agent, which is at /run/gridmesh then, as programs expect; "" for none
 }
 
 // nodeNames lets people on a node say a Service's name as pods of the namespace
 // default do.
 var nodeNames = "nameserver " + edge.NodeDNS[0] + "\nsearch default.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n"
 
-// withNames lays a file over the machine's own resolv.conf, for one command
-// alone, and goes to where the caller is. Where the machine's is a link to
-// nowhere, for /run is the lab's, there is a file first.
-const withNames = `if [ -n "$0" ]; then
+// surround lays a file over the machine's own resolv.conf, and a directory over
+// that of the agent's sockets, for one command alone, and goes to where the
+// caller is. Where the machine's file is a link to nowhere, for /run is the
+// lab's, there is a file first.
+const surround = `if [ -n "$0" ]; then
   to=$(readlink -m /etc/resolv.conf)
   case $to in /run/*) [ -e "$to" ] || { mkdir -p "${to%/*}" && : >"$to"; } ;; esac
   mount --bind "$0" "$to" || exit
 fi
+if [ -n "$2" ]; then
+  mkdir -p /run/gridmesh && mount --bind "$2" /run/gridmesh || exit
+fi
 cd "$1" 2>/dev/null
-shift
+shift 2
 exec "$@"`
 
-// named runs a command with the text as its resolv.conf, where there is one.
-func (c *call) named(ns *netlab.NS, enter []string, text string, argv []string) error {
+// named runs a command in its surroundings.
+func (c *call) named(ns *netlab.NS, at surroundings, argv []string) error {
 	path := ""
-	if text != "" {
+	if at.names != "" {
 		f, err := os.CreateTemp("", "resolv.conf-")
 		if err != nil {
 			return err
 		}
 		path = f.Name()
 		defer os.Remove(path)
-		_, err = f.WriteString(text)
+		_, err = f.WriteString(at.names)
 		if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
 			return err
 		}
 	}
-	all := slices.Concat(enter, []string{"unshare", "--mount", "--propagation", "private", "sh", "-c", withNames, path, c.dir}, argv)
+	all := slices.Concat(at.enter, []string{"unshare", "--mount", "--propagation", "private", "sh", "-c", surround, path, c.dir, at.sockets}, argv)
 	return c.run(ns, c.files[2], all)
 }
 
@@ -184,8 +196,21 @@ func allReal(c *cluster.Cluster) bool {
 
 // grid runs gridmesh grid in the cloud.
 func (c *call) grid(args []string) error {
-	argv := append([]string{"env", "KUBECONFIG=" + c.c.Kubeconfig, edge.Binary("gridmesh"), "grid"}, args...)
+	argv := append([]string{"env", "KUBECONFIG=" + c.c.Kubeconfig, edge.Binary("gridmesh"), "grid"}, overLab(args, c.c.Kubeconfig)...)
 	return c.run(c.c.Lab.Cloud, c.files[2], argv)
+}
+
+// overLab has a plan of manifests put them over what the lab has, unless a
+// cluster is named: alone they know no node of it.
+func overLab(args []string, kubeconfig string) []string {
+	named := slices.ContainsFunc(args, func(a string) bool {
+		flag, _, _ := strings.Cut(a, "=")
+		return flag == "--kubeconfig" || flag == "--context"
+	})
+	if len(args) == 0 || args[0] != "plan" || named {
+		return args
+	}
+	return slices.Insert(slices.Clone(args), 1, "--kubeconfig", kubeconfig)
 }
 
 // served are the verbs of kubectl that ask a node's kubelet.

@@ -67,6 +67,21 @@ func sandboxed(f func(ctx context.Context) error) func(*cobra.Command, []string)
 	return kept(func() (bool, error) { return false, nil }, func(ctx context.Context, _ *server) error { return f(ctx) })
 }
 
+// checked is sandboxed; check refuses what cannot be.
+func checked(check func() error, f func(ctx context.Context) error) func(*cobra.Command, []string) error {
+	return kept(func() (bool, error) { return false, check() }, func(ctx context.Context, _ *server) error { return f(ctx) })
+}
+
+// atLeast refuses numbers that are less; they are given as flags and values.
+func atLeast(least int, flagsAndValues ...any) error {
+	for i := 0; i < len(flagsAndValues); i += 2 {
+		if n := flagsAndValues[i+1].(int); n < least {
+			return usagef("--%s %d: must be at least %d", flagsAndValues[i], n, least)
+		}
+	}
+	return nil
+}
+
 // kept is sandboxed; people may talk to the cluster where serves says so. It
 // also refuses what cannot be, before anything is built. The server is nil
 // where nobody is served.

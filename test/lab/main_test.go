@@ -18,9 +18,10 @@ func TestMistypedCommands(t *testing.T) {
 		"completion nonsense": `knows nothing of "nonsense"`,
 		"stats":               `unknown command "stats" for "lab"; did you mean start or status? it has bench`,
 		"status a-1":          "unknown command",
+		"version":             "say: lab --version; it has bench",
 		"kill":                "0 words behind kill; say: lab kill agent|envoy|dns|kubelet|machine NODE",
 		"cut uplink":          "1 words behind cut; say: lab cut uplink UNIT | node NODE | link UNIT UNIT",
-		"up --unit 3":         "unknown flag: --unit",
+		"up --unit 3":         "unknown flag: --unit; did you mean --units?",
 	} {
 		if out, code := typed(line); code != exitUsage || !strings.Contains(out, want) {
 			t.Errorf("lab %s: exit code %d: %s\nwant %s", line, code, out, want)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,6 +35,8 @@ func (s *server) do(c *call, args []string) error {
 		return c.execute(rest)
 	case "grid":
 		return c.grid(rest)
+	case "names":
+		return c.names(rest)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,6 +49,23 @@ func (s *server) do(c *call, args []string) error {
 		return c.program(verb == "start", rest)
 	}
 	return usagef("unknown command %q", verb)
+}
+
+// names says what nodes or units are called, to who completes a word.
+func (c *call) names(args []string) error {
+	var list []string
+	switch {
+	case len(args) == 1 && args[0] == "nodes":
+		list = names(c.c)
+	case len(args) == 1 && args[0] == "units":
+		for _, u := range c.c.Lab.Units {
+			list = append(list, u.Name)
+		}
+	default:
+		return usagef("say: nodes, or units")
+	}
+	_, err := fmt.Fprintln(c.files[1], strings.Join(list, "\n"))
+	return err
 }
 
 // cut cuts or heals a line.
@@ -61,52 +81,96 @@ func cut(lab *netlab.Lab, on bool, args []string) error {
 	return usagef("%q is no line; say: uplink UNIT, node NODE, or link UNIT UNIT", strings.Join(args, " "))
 }
 
+// verb is a command that the lab which runs does.
+type verb struct {
+	use, short, example string
+	// words behind it; most is 0 for those of another program, flags and all
+	least, most int
+	first       []string // what its first word may be
+}
+
+var (
+	programs = []string{"agent", "envoy", "dns", "kubelet", "machine"}
+	lines    = []string{"uplink", "node", "link"}
+	verbs    = []verb{
+		{"kill agent|envoy|dns|kubelet|machine NODE", "End a program of a node at once; machine: a real node as a whole", "  lab kill agent a-1", 2, 2, programs},
+		{"start agent|envoy|dns|kubelet|machine NODE", "Start a program of a node that has ended, or a real node", "  lab start agent a-1", 2, 2, programs},
+		{down, "Stop the cluster that runs, or that starts", "  lab down", 0, 0, nil},
+		{"status", "Show nodes, their programs, what they know, and what is cut", "  lab status", 0, 0, nil},
+		{"cut uplink UNIT | node NODE | link UNIT UNIT", "Cut a line: everything on it is dropped in silence", "  lab cut uplink a\n  lab cut link a b", 2, 3, lines},
+		{"heal uplink UNIT | node NODE | link UNIT UNIT", "Heal a line", "  lab heal uplink a", 2, 3, lines},
+		{"kubectl ...", "Run kubectl as the administrator", "  lab kubectl get nodes -L unit\n  lab kubectl apply -f my-app.yaml", 1, 0, nil},
+		{"grid ...", "Run gridmesh grid as the administrator; plan puts its manifests over what the lab has", "  lab grid list -A\n  lab grid plan -f new-till.yaml", 1, 0, nil},
+		{"exec NODE|[NAMESPACE/]POD [--] COMMAND...", "Run a command on a node, whose agent it finds, or in a pod's network, with its names", "  lab exec a-1 -- curl http://my-app\n  lab exec a-1 gridmesh view", 1, 0, nil},
+	}
+)
+
+func (v *verb) name() string {
+	name, _, _ := strings.Cut(v.use, " ")
+	return name
+}
+
+// passed reports whether the words are another program's.
+func (v *verb) passed() bool { return v.most < v.least }
+
+// check refuses what no lab has, before one is asked.
+func (v *verb) check(args []string) error {
+	switch {
+	case v.name() == "exec" && len(args) < 2:
+		return fmt.Errorf("%w: nothing to run; say: lab %s", run.ErrUsage, v.use)
+	case v.passed(), v.most == 0: // the latter are cobra's to refuse
+		return nil
+	case len(args) < v.least || len(args) > v.most:
+		return fmt.Errorf("%w: %d words behind %s; say: lab %s", run.ErrUsage, len(args), v.name(), v.use)
+	case len(v.first) > 0 && !slices.Contains(v.first, args[0]):
+		return fmt.Errorf("%w: there is no %q; say: lab %s", run.ErrUsage, args[0], v.use)
+	case (args[0] == "link") != (len(args) == 3):
+		return fmt.Errorf("%w: %d words behind %s %s; say: lab %s", run.ErrUsage, len(args)-1, v.name(), args[0], v.use)
+	}
+	return nil
+}
+
+// complete is what the next word may be, for a shell: what is in the lab, the
+// lab that runs knows.
+func (v *verb) complete(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	none := cobra.ShellCompDirectiveNoFileComp
+	switch n := len(args); {
+	case v.name() == "exec" && n == 0:
+		return known("nodes"), none
+	case v.passed():
+		return nil, cobra.ShellCompDirectiveDefault
+	case n == 0:
+		return v.first, none
+	case n >= v.most || args[0] != "link" && n > 1:
+		return nil, none
+	case args[0] == "uplink", args[0] == "link":
+		return known("units"), none
+	}
+	return known("nodes"), none
+}
+
 func remoteCommands() []*cobra.Command {
-	programs, lines := []string{"agent", "envoy", "dns", "kubelet", "machine"}, []string{"uplink", "node", "link"}
 	var list []*cobra.Command
-	for _, r := range []struct {
-		use, short  string
-		least, most int // words behind the verb; most is 0 for those of another program, flags and all
-		first       []string
-	}{
-		{"kill agent|envoy|dns|kubelet|machine NODE", "End a program of a node at once; machine: a real node as a whole", 2, 2, programs},
-		{"start agent|envoy|dns|kubelet|machine NODE", "Start a program of a node that has ended, or a real node", 2, 2, programs},
-		{down, "Stop the cluster that runs, or that starts", 0, 0, nil},
-		{"status", "Show nodes, their programs, what they know, and what is cut", 0, 0, nil},
-		{"cut uplink UNIT | node NODE | link UNIT UNIT", "Cut a line: everything on it is dropped in silence", 2, 3, lines},
-		{"heal uplink UNIT | node NODE | link UNIT UNIT", "Heal a line", 2, 3, lines},
-		{"kubectl ...", "Run kubectl as the administrator", 1, 0, nil},
-		{"grid ...", "Run gridmesh grid as the administrator", 1, 0, nil},
-		{"exec NODE|[NAMESPACE/]POD [--] COMMAND...", "Run a command on a node or in a pod's network, with its names", 1, 0, nil},
-	} {
-		verb, _, _ := strings.Cut(r.use, " ")
-		passed := r.most < r.least
+	for _, v := range verbs {
 		cmd := &cobra.Command{
-			Use: r.use, Short: r.short, DisableFlagParsing: passed,
+			Use: v.use, Short: v.short, Example: v.example, DisableFlagParsing: v.passed(),
+			ValidArgsFunction: v.complete,
 			RunE: func(cmd *cobra.Command, args []string) error {
-				if verb == "exec" && len(args) > 0 && (args[0] == "-h" || args[0] == "--help") {
+				if v.name() == "exec" && len(args) > 0 && (args[0] == "-h" || args[0] == "--help") {
 					return cmd.Help()
 				}
-				return remote(append([]string{verb}, args...))
-			},
-			ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-				if len(args) > 0 {
-					return nil, cobra.ShellCompDirectiveDefault
+				if err := v.check(args); err != nil {
+					return err
 				}
-				return r.first, cobra.ShellCompDirectiveNoFileComp
+				return remote(append([]string{v.name()}, args...))
 			},
 		}
 		switch {
-		case passed:
-		case r.most == 0:
+		case v.passed():
+		case v.most == 0:
 			cmd.Args = cobra.NoArgs
 		default:
-			cmd.Args = func(_ *cobra.Command, args []string) error {
-				if len(args) < r.least || len(args) > r.most {
-					return fmt.Errorf("%w: %d words behind %s; say: lab %s", run.ErrUsage, len(args), verb, r.use)
-				}
-				return nil
-			}
+			cmd.Args = func(_ *cobra.Command, args []string) error { return v.check(args) }
 		}
 		list = append(list, cmd)
 	}

@@ -26,7 +26,8 @@ func soakCommand() *cobra.Command {
 	s := &soak{}
 	cmd := &cobra.Command{
 		Use: "soak", Short: "Run the demonstration many times on a busy machine; none may fail", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context()) },
+		Example: "  lab soak --runs 10 --spin 1",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context()) },
 	}
 	cmd.Flags().IntVar(&s.runs, "runs", 50, "how often")
 	cmd.Flags().IntVar(&s.spin, "spin", 3, "processes that use up the machine meanwhile")
@@ -49,7 +50,7 @@ type soak struct {
 
 func (s *soak) run(ctx context.Context) error {
 	if s.runs < 1 || s.spin < 0 {
-		return fmt.Errorf("--runs %d --spin %d: at least 1 and 0", s.runs, s.spin)
+		return usagef("--runs %d --spin %d: at least 1 and 0", s.runs, s.spin)
 	}
 	printFacts()
 	fmt.Printf("%d demonstrations beside %d processes that spin\n", s.runs, s.spin)

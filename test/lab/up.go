@@ -37,6 +37,7 @@ func upCommand() *cobra.Command {
 	cmd.Flags().IntVar(&units, "units", 2, "units, named a, b, c ...")
 	cmd.Flags().IntVar(&nodes, "nodes", 2, "nodes a unit; the odd ones have routed pods, the even ones bridged")
 	cmd.Flags().StringVar(&proxy, "proxy", gridmesh, "what serves Services: gridmesh (with DNS), kube-proxy or none (without)")
+	_ = cmd.RegisterFlagCompletionFunc("proxy", cobra.FixedCompletions([]string{gridmesh, kubeProxy, noProxy}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	cmd.Flags().BoolVar(&realNodes, "real", false, "nodes with the real kubelet and containerd, all bridged; gridmesh comes by deploy/ (needs root, and "+realnode.Packages+")")
 	return cmd
 }

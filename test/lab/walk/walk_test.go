@@ -34,6 +34,14 @@ metadata: {name: web, annotations: {topologyKeys: '["unit"]'}}
 spec: {selector: {app: web}, ports: [{port: 80, targetPort: main}]}
 `
 
+// till is a grid that is planned alone: its units are the lab's.
+const till = `
+apiVersion: superedge.io/v1
+kind: DeploymentGrid
+metadata: {name: till}
+spec: {gridUniqKey: unit, template: {selector: {matchLabels: {app: till}}, template: {metadata: {labels: {app: till}}, spec: {containers: [{name: till, image: gridmesh.test/app}]}}}}
+`
+
 // connect asks who is behind a name, by the resolver of the C library.
 var connect = []string{"bash", "-c", "exec 3<>/dev/tcp/web/80 && echo who >&3 && head -n 1 <&3"}
 
@@ -100,16 +108,23 @@ func TestWalk(t *testing.T) {
 	l.says(127, words("exec a-1 -- no-such-program"), "no-such-program")
 	l.says(126, words("exec a-1 --", filepath.Join(edge.Root(), "go.mod")), "permission denied")
 	l.says(0, words("grid list -A"), "NAMESPACE", "note: there are no grids")
-	l.says(2, words("grid lsit"), "has no command")
+	l.says(2, words("grid lsit"), `unknown command "lsit"`, "did you mean list?")
+	l.says(0, words("exec a-1 gridmesh view -n default"), "node a-1", "default/web")
+	l.says(0, words("exec b-1 -- gridmesh-agent status"), "node        b-1")
+	if out, code := l.reads(till, "grid", "plan", "-f", "-"); code != 0 || !strings.Contains(out, "till-a ") || !strings.Contains(out, "till-b ") {
+		t.Errorf("a plan of a grid alone, exit code %d: %s", code, out)
+	}
+	l.says(0, words("__complete kill agent", ""), "a-1\nb-1\n")
 	l.says(1, words("up"), "another lab runs")
 	for line, want := range map[string]string{
 		"cut link a z":     `unit "z"; there are a, b`,
 		"cut node a-2":     `node "a-2"; there are a-1, b-1`,
 		"heal uplink z":    "there are a, b",
 		"kill agent a-2":   "there are a-1, b-1",
-		"kill gent a-1":    "agent, envoy, dns and kubelet",
+		"kill gent a-1":    "agent|envoy|dns|kubelet|machine",
 		"kill machine a-1": "no real node",
 		"exec z true":      "nodes are a-1, b-1",
+		"exec a-1":         "nothing to run",
 		"stats":            "unknown command",
 		"status a-1":       "unknown command",
 		"up --units 0":     "between 1 and 9",
