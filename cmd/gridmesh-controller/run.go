@@ -68,7 +68,7 @@ func (r *replica) listen(g *run.Group, registry *prometheus.Registry) error {
 	if err := g.AddHTTP("metrics", r.config.metrics, run.MetricsMux(registry)); err != nil {
 		return err
 	}
-	return r.listenSecurely(g, kube.NewGuard(r.client, run.MetricsMux(registry)))
+	return r.listenSecurely(g, kube.NewDelegatingAuth(r.client, run.MetricsMux(registry)))
 }
 
 // listenSecurely opens what others in the cluster ask for, over TLS.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -30,7 +31,14 @@ type dnsDoc struct {
 	Why     string   `json:"why"`
 }
 
-var dnsTypes = map[string]answer.Type{"A": answer.A, "AAAA": answer.AAAA, "SRV": answer.SRV}
+// dnsTypes are the types that may be asked for, as people are told of them.
+var dnsTypes = append(slices.Sorted(maps.Keys(answer.Types)), "PTR")
+
+// told are words as people list them: "A, AAAA or PTR".
+func told(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
 
 func dnsCommand() *cobra.Command {
 	in, cfg, zone, namespace := &input{}, answer.Config{Services: true}, "", ""
@@ -38,7 +46,7 @@ func dnsCommand() *cobra.Command {
 		Use: "dns NAME [TYPE]", Short: "Show what a name of a grid resolves to on a node, and why", Args: cobra.RangeArgs(1, 2),
 		Long: `Show what a name of a grid resolves to on a node, and why.
 
-TYPE is A, AAAA, SRV or PTR. NAME is whole, or as pods of the namespace of -n say
+TYPE is ` + told(dnsTypes) + `. NAME is whole, or as pods of the namespace of -n say
 it: web, db-0.db, web.default, web.default.svc. Of an address, or a name below
 in-addr.arpa or ip6.arpa, PTR is asked; of others A.
 
@@ -68,7 +76,7 @@ Exits with 1 where the name does not exist.`,
 		},
 	}
 	in.bind(cmd)
-	cmd.ValidArgsFunction = first(in.completeServices(dnsName), "A", "AAAA", "SRV", "PTR")
+	cmd.ValidArgsFunction = first(in.completeServices(dnsName), dnsTypes...)
 	f := cmd.Flags()
 	f.StringVarP(&namespace, "namespace", "n", names.DefaultNamespace, "namespace of the pod that asks")
 	f.Lookup("lenient").Usage = "exit with 0 where problems are printed, or the name does not exist"
@@ -99,7 +107,7 @@ type question struct {
 	also string
 	open bool       // it may be relative to other domains than svc of the zone
 	ip   netip.Addr // of PTR
-	kind string     // A, AAAA, SRV or PTR
+	kind string     // of dnsTypes
 	zone string
 	// foreign is why the name is none of the zone's, with what may have been meant.
 	foreign string
@@ -121,13 +129,13 @@ func parseQuestion(args []string, zone string) (q question, err error) {
 	default:
 		q.kind = "A"
 	}
-	switch _, known := dnsTypes[q.kind]; {
+	switch {
 	case q.kind == "PTR" && !isAddress:
 		return q, fmt.Errorf("%w: %q is no address; give one, as 10.96.0.10, or its name below in-addr.arpa or ip6.arpa", run.ErrUsage, args[0])
 	case q.kind == "PTR":
 		return q, nil
-	case !known:
-		return q, fmt.Errorf("%w: type %q is not answered; use A, AAAA, SRV or PTR", run.ErrUsage, args[1])
+	case !slices.Contains(dnsTypes, q.kind):
+		return q, fmt.Errorf("%w: type %q is not answered; use %s", run.ErrUsage, args[1], told(dnsTypes))
 	case isAddress:
 		return q, fmt.Errorf("%w: %s is an address; ask for PTR", run.ErrUsage, args[0])
 	}
@@ -174,11 +182,11 @@ func (q *question) search(namespace string) {
 // found prefers the name in the pod's namespace where that is known there, or is
 // all that is known of it: it is what is asked first.
 func (q *question) found(x *answer.Index) answer.Answer {
-	a := x.Lookup(q.name, dnsTypes[q.kind])
+	a := x.Lookup(q.name, answer.Types[q.kind])
 	if q.also == "" {
 		return a
 	}
-	own := x.Lookup(q.also, dnsTypes[q.kind])
+	own := x.Lookup(q.also, answer.Types[q.kind])
 	if own.Result == answer.Found || own.Result == answer.NXDomain && a.Result == answer.NotFound {
 		q.name = q.also
 		return own
@@ -196,7 +204,7 @@ func (q question) ask(x *answer.Index, services []string) *dnsDoc {
 		return &dnsDoc{Name: q.name, Type: q.kind, Result: foreign, Answers: []string{}, Why: q.foreign}
 	}
 	a := q.found(x)
-	doc := &dnsDoc{Name: q.name + suffix, Type: q.kind, Result: resultNames[a.Result], Answers: []string{}, Why: x.Explain(q.name, dnsTypes[q.kind])}
+	doc := &dnsDoc{Name: q.name + suffix, Type: q.kind, Result: resultNames[a.Result], Answers: []string{}, Why: x.Explain(q.name, answer.Types[q.kind])}
 	for _, ip := range a.Addrs {
 		doc.Answers = append(doc.Answers, ip.String())
 	}

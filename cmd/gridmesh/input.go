@@ -28,6 +28,9 @@ type input struct {
 	bridgeNF   string
 }
 
+// feedSocket is where an agent of this machine has its feed; tests look elsewhere.
+var feedSocket = "/run/gridmesh/feed.sock"
+
 func (in *input) bind(cmd *cobra.Command) {
 	host, _ := os.Hostname()
 	in.cmd = cmd
@@ -37,7 +40,7 @@ func (in *input) bind(cmd *cobra.Command) {
 	in.bindFiles(f, "directory or file of manifests, or - for standard input; may be given again")
 	in.bindLenient(f)
 	in.bindCluster(f, "kubeconfig of a cluster; without it, and where no agent runs: $KUBECONFIG, ~/.kube/config, in-cluster credentials")
-	f.StringVar(&in.socket, "socket", "/run/gridmesh/feed.sock", "feed socket of this node's agent; its status socket is beside it")
+	f.StringVar(&in.socket, "socket", feedSocket, "feed socket of this node's agent; its status socket is beside it")
 	run.Files(f, "socket")
 	f.StringVar(&in.reading, "topology-keys", "ordered", "reading of several topologyKeys: ordered or union")
 	in.bindOutput(f)

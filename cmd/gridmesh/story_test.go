@@ -26,11 +26,13 @@ func TestMain(m *testing.M) {
 	os.Exit(withProgram(m.Run))
 }
 
-// withProgram has gridmesh found in the path while it runs.
+// withProgram has gridmesh found in the path while it runs, and no agent of this
+// machine by gridmesh.
 func withProgram(tests func() int) int {
 	dir, err := os.MkdirTemp("", "gridmesh")
 	if err == nil {
 		defer os.RemoveAll(dir)
+		feedSocket = filepath.Join(dir, "feed.sock")
 		var self string
 		if self, err = os.Executable(); err == nil {
 			err = os.Symlink(self, filepath.Join(dir, "gridmesh"))

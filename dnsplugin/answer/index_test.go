@@ -23,7 +23,7 @@ type question struct {
 func questions() (list []question) {
 	add := func(names ...string) {
 		for _, name := range names {
-			for _, qtype := range []Type{Other, A, AAAA, SRV} {
+			for _, qtype := range append(slices.Sorted(maps.Values(Types)), Other) {
 				list = append(list, question{name, qtype})
 			}
 		}

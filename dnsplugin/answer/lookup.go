@@ -35,6 +35,13 @@ const (
 	SRV
 )
 
+// Types are those of names by what they are called; PTR is an address' (Index.PTR).
+var Types = map[string]Type{
+	"A":    A,
+	"AAAA": AAAA,
+	"SRV":  SRV,
+}
+
 // Answer to one question.
 type Answer struct {
 	Result Result

@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"fmt"
 	"go/ast"
 	"go/token"
 	"os"
@@ -39,6 +40,24 @@ func TestPagesNameWhatExists(t *testing.T) {
 	}
 }
 
+// The glossary is by the alphabet, and a word has one row.
+func TestGlossaryIsSorted(t *testing.T) {
+	var words []string
+	for line := range strings.Lines(read(t, "docs/glossary.md")) {
+		if word, _, row := strings.Cut(strings.TrimPrefix(line, "| "), " |"); row && strings.HasPrefix(line, "| ") {
+			words = append(words, strings.ToLower(word))
+		}
+	}
+	if len(words) < 20 || words[0] != "word" {
+		t.Fatalf("the glossary has the rows %q", words)
+	}
+	for i, word := range words[1:] {
+		if i > 0 && word <= words[i] {
+			t.Errorf("docs/glossary.md has %q behind %q", word, words[i])
+		}
+	}
+}
+
 // checkLine checks a line outside of fences, and returns what it names.
 func checkLine(t *testing.T, page, line string, files map[string]map[string]bool) (n int) {
 	t.Helper()
@@ -73,27 +92,141 @@ func checkLine(t *testing.T, page, line string, files map[string]map[string]bool
 	return n + len(names)
 }
 
-// checkDiff looks for the lines that a diff does not add, hunk by hunk.
+// checkDiff looks where each hunk of a diff applies: below its @@ line, once, or
+// applied already.
 func checkDiff(t *testing.T, page, diff string) {
 	t.Helper()
-	var path, hunk string
+	var h hunk
 	check := func() {
-		if hunk != "" && !strings.Contains(read(t, path), hunk) {
-			t.Errorf("%s shows a diff of %s, which has no such lines:\n%s", page, path, hunk)
+		if fault := h.fault(func(path string) string { return read(t, path) }); fault != "" {
+			t.Errorf("%s shows a diff of %s that fits nowhere: %s; mend the page (a hunk is one line of context and what comes below it):\n@@ %s\n%s",
+				page, h.path, fault, h.at, h.before)
 		}
-		hunk = ""
+		h = hunk{path: h.path}
 	}
 	for line := range strings.Lines(diff) {
 		switch {
-		case strings.HasPrefix(line, "--- "), strings.HasPrefix(line, "@@"):
+		case strings.HasPrefix(line, "--- "):
 			check()
 		case strings.HasPrefix(line, "+++ b/"):
-			path = strings.TrimSpace(line[len("+++ b/"):])
-		case line[0] == '-', line[0] == ' ':
-			hunk += line[1:]
+			h.path = strings.TrimSpace(line[len("+++ b/"):])
+		case strings.HasPrefix(line, "@@ "):
+			check()
+			h.at = strings.TrimSpace(line[len("@@ "):])
+		default:
+			h.add(line)
 		}
 	}
 	check()
+}
+
+// hunk is a change of one place of a file, below a line that stands there once.
+type hunk struct {
+	path, at      string
+	before, after string
+	context       int // lines that stay
+	adds          bool
+}
+
+func (h *hunk) add(line string) {
+	kind, text := line[0], line[1:]
+	if kind == ' ' {
+		h.context++
+	}
+	if kind != '+' {
+		h.before += text
+	}
+	if kind != '-' {
+		h.after += text
+	}
+	h.adds = h.adds || kind == '+'
+}
+
+// fault says why the hunk does not fit, "" where it does. A new file always fits.
+func (h *hunk) fault(read func(path string) string) string {
+	if h.at == "" {
+		return ""
+	}
+	place, fault := below(read(h.path), h.at)
+	switch n := times(place, h.before); {
+	case fault != "":
+		return fault
+	case h.context > 1:
+		return "its context is more than one line, so that others break it"
+	case h.before == "": // it goes right below
+		return ""
+	case h.adds && times(place, h.after) == 1: // it was applied
+		return ""
+	case n != 1:
+		return fmt.Sprintf("its lines stand there %d times", n)
+	}
+	return ""
+}
+
+// times is how often lines, whole ones, stand in a text.
+func times(text, lines string) (n int) {
+	for text = "\n" + text; ; n++ {
+		_, after, found := strings.Cut(text, "\n"+lines)
+		if !found {
+			return n
+		}
+		text = text[len(text)-len(after)-len(lines):]
+	}
+}
+
+// below is what stands below the one line that begins with at: in Go up to the
+// end of the declaration.
+func below(text, at string) (place, fault string) {
+	found := 0
+	for rest := text; rest != ""; {
+		line, after, _ := strings.Cut(rest, "\n")
+		if strings.HasPrefix(strings.TrimSpace(line), at) {
+			found++
+			place = after
+		}
+		rest = after
+	}
+	if found != 1 {
+		return "", fmt.Sprintf("the line after @@ stands there %d times", found)
+	}
+	for _, end := range []string{"\n}\n", "\n)\n"} {
+		if inside, _, ends := strings.Cut(place, end); ends {
+			place = inside + end
+		}
+	}
+	return place, ""
+}
+
+// A hunk that fits says nothing, before and after it was applied, and with a line
+// more beside it; one that does not says why.
+func TestHunksFit(t *testing.T) {
+	const list = "package a\n\nvar list = []int{\n\tone,\n\ttwo,\n}\n\nvar more = []int{\n\ttwo,\n}\n"
+	for _, c := range []struct{ text, at, lines, want string }{
+		{list, "var list", " \ttwo,\n+\tthree,\n", ""},
+		{strings.Replace(list, "two,\n", "two,\n\tmine,\n", 1), "var list", " \ttwo,\n+\tthree,\n", ""},
+		{strings.Replace(list, "two,\n", "two,\n\tthree,\n", 1), "var list", " \ttwo,\n+\tthree,\n", ""},
+		{list, "var list", "-\ttwo,\n+\tthree,\n", ""},
+		{strings.Replace(list, "two", "three", 1), "var list", "-\ttwo,\n+\tthree,\n", ""},
+		{list, "package a", " \ttwo,\n+\tthree,\n", ""}, // up to the first end
+		{list, "var", " \ttwo,\n+\tthree,\n", "the line after @@ stands there 2 times"},
+		{list, "var other", " \ttwo,\n+\tthree,\n", "the line after @@ stands there 0 times"},
+		{list, "var more", " \tone,\n+\tthree,\n", "its lines stand there 0 times"},
+		{list + list, "var more = x", " \tone,\n+\tthree,\n", "the line after @@ stands there 0 times"},
+		{strings.ReplaceAll(list, "one", "two"), "var list", " \ttwo,\n+\tthree,\n", "its lines stand there 2 times"},
+		{list, "var list", " \tone,\n \ttwo,\n+\tthree,\n", "its context is more than one line, so that others break it"},
+		{list, "var list", "+\tthree,\n", ""}, // right below
+		{list, "var other", "+\tthree,\n", "the line after @@ stands there 0 times"},
+		{list, "var list", " \tone,\n-\ttwo,\n", ""},
+		{list, "var list", " \tone,\n-\tthree,\n", "its lines stand there 0 times"},
+	} {
+		h := hunk{path: "a.go", at: c.at}
+		for line := range strings.Lines(c.lines) {
+			h.add(line)
+		}
+		if got := h.fault(func(string) string { return c.text }); got != c.want {
+			t.Errorf("below %q, %q: %q, want %q", c.at, c.lines, got, c.want)
+		}
+	}
 }
 
 // declared is what each Go file declares: "pkg.Name", and of a type's methods

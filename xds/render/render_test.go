@@ -34,8 +34,9 @@ func tiers() []topology.Tier {
 // The listeners and the templates are a contract with every Envoy in the
 // field. When this fails because a listener changed: every captured connection
 // of every node is drained by the update. When a cluster changed: all clusters
-// are sent again and warmed. Raise the template's name, and say so in the
-// release notes; then: make golden. Where what Envoys hold will do, the template
+// are sent again and warmed. A feature of clusters says so by a word in its
+// version; for what else a template holds, raise its name. Say it in CHANGELOG.md;
+// then: make golden. Where what Envoys hold will do, the template
 // before goes on in listenersBefore, and its versions stay here.
 func TestTemplatesAreAContract(t *testing.T) {
 	var out bytes.Buffer

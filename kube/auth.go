@@ -34,11 +34,11 @@ const (
 	knownReviews  = 4 // at once, of tokens that were good
 )
 
-// Guard lets those through to a handler who show a token of the cluster whose
-// owner may get the path there (a nonResourceURL of RBAC): it asks the API
-// server by TokenReview and SubjectAccessReview, and remembers what it said.
+// DelegatingAuth lets those through to a handler who show a token of the
+// cluster whose owner may get the path there (a nonResourceURL of RBAC): it asks
+// the API server by TokenReview and SubjectAccessReview, and remembers what it said.
 // Without its word nobody is let through.
-type Guard struct {
+type DelegatingAuth struct {
 	client *Client
 	next   http.Handler
 	peers  *peers
@@ -62,24 +62,24 @@ type word struct {
 	good  time.Time // when it was last good; zero: never
 }
 
-// NewGuard guards a handler.
-func NewGuard(c *Client, next http.Handler) *Guard {
-	return &Guard{
+// NewDelegatingAuth stands before a handler.
+func NewDelegatingAuth(c *Client, next http.Handler) *DelegatingAuth {
+	return &DelegatingAuth{
 		client: c, next: next, tokens: map[tokenKey]word{}, peers: newPeers(),
 		again: make(lane, knownReviews), renewals: make(lane, 1), unknown: make(lane, 1),
 	}
 }
 
 // ServeHTTP implements http.Handler.
-func (g *Guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *DelegatingAuth) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	code := http.StatusUnauthorized
 	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && token != "" && len(token) <= longestToken {
-		code = g.ask(r.Context(), r.RemoteAddr, token, r.URL.Path)
+		code = a.ask(r.Context(), r.RemoteAddr, token, r.URL.Path)
 	}
 	switch code {
 	case http.StatusOK:
-		g.peers.praise(r.RemoteAddr, time.Now())
-		g.next.ServeHTTP(w, r)
+		a.peers.praise(r.RemoteAddr, time.Now())
+		a.next.ServeHTTP(w, r)
 		return
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")
@@ -88,20 +88,20 @@ func (g *Guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // ask is what is known of a token, or what the API server says.
-func (g *Guard) ask(ctx context.Context, from, token, path string) int {
+func (a *DelegatingAuth) ask(ctx context.Context, from, token, path string) int {
 	key := tokenKey(sha256.Sum256([]byte(token + "\x00" + path)))
-	is, fresh := g.known(key, time.Now())
+	is, fresh := a.known(key, time.Now())
 	if fresh {
 		return is.code
 	}
-	queue := g.again
+	queue := a.again
 	if is.good.IsZero() {
-		known, ok := g.peers.admit(from, time.Now())
+		known, ok := a.peers.admit(from, time.Now())
 		if !ok {
 			return http.StatusTooManyRequests
 		}
-		if queue = g.unknown; known {
-			queue = g.renewals
+		if queue = a.unknown; known {
+			queue = a.renewals
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
@@ -112,49 +112,49 @@ func (g *Guard) ask(ctx context.Context, from, token, path string) int {
 	case <-ctx.Done():
 		return http.StatusServiceUnavailable
 	}
-	if is, fresh = g.known(key, time.Now()); fresh { // who came first has asked
+	if is, fresh = a.known(key, time.Now()); fresh { // who came first has asked
 		return is.code
 	}
-	code, err := g.client.review(ctx, token, path)
+	code, err := a.client.review(ctx, token, path)
 	if err != nil {
 		return http.StatusServiceUnavailable
 	}
-	g.learn(key, code, time.Now())
+	a.learn(key, code, time.Now())
 	return code
 }
 
-func (g *Guard) known(key tokenKey, now time.Time) (w word, fresh bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	w = g.tokens[key]
+func (a *DelegatingAuth) known(key tokenKey, now time.Time) (w word, fresh bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w = a.tokens[key]
 	if now.Sub(w.good) >= knownFor {
 		w.good = time.Time{}
 	}
 	return w, now.Before(w.until)
 }
 
-func (g *Guard) learn(key tokenKey, code int, now time.Time) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.tokens) >= maxTokens {
-		g.forget(now)
+func (a *DelegatingAuth) learn(key tokenKey, code int, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.tokens) >= maxTokens {
+		a.forget(now)
 	}
 	w := word{code: code, until: now.Add(deniedFor)}
 	if code == http.StatusOK {
 		w.until, w.good = now.Add(allowedFor), now
 	}
-	g.tokens[key] = w
+	a.tokens[key] = w
 }
 
 // forget makes room: unknown tokens go, and then, where they are no more, all.
-func (g *Guard) forget(now time.Time) {
-	for key, w := range g.tokens {
+func (a *DelegatingAuth) forget(now time.Time) {
+	for key, w := range a.tokens {
 		if w.good.IsZero() || now.Sub(w.good) >= knownFor {
-			delete(g.tokens, key)
+			delete(a.tokens, key)
 		}
 	}
-	if len(g.tokens) >= maxTokens {
-		clear(g.tokens)
+	if len(a.tokens) >= maxTokens {
+		clear(a.tokens)
 	}
 }
 

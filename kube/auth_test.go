@@ -59,21 +59,21 @@ func (v *reviewer) answer(w http.ResponseWriter, r *http.Request, _ http.Handler
 	_ = json.NewEncoder(w).Encode(obj)
 }
 
-func guarded(t *testing.T) (*reviewer, func(path, authorization string) int) {
+func behindAuth(t *testing.T) (*reviewer, func(path, authorization string) int) {
 	t.Helper()
-	v, get := guardedFrom(t)
+	v, get := behindAuthFrom(t)
 	return v, func(path, authorization string) int {
 		t.Helper()
 		return get("10.244.1.1", path, authorization)
 	}
 }
 
-// guardedFrom is a guard that several addresses ask.
-func guardedFrom(t *testing.T) (*reviewer, func(from, path, authorization string) int) {
+// behindAuthFrom is a handler that several addresses ask.
+func behindAuthFrom(t *testing.T) (*reviewer, func(from, path, authorization string) int) {
 	t.Helper()
 	s, v := apitest.New(t), &reviewer{t: t, slow: make(chan struct{})}
 	s.Hook(v.answer)
-	g := kube.NewGuard(s.Client(t), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "secret") }))
+	g := kube.NewDelegatingAuth(s.Client(t), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "secret") }))
 	return v, func(from, path, authorization string) int {
 		t.Helper()
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
@@ -92,8 +92,8 @@ func guardedFrom(t *testing.T) (*reviewer, func(from, path, authorization string
 
 // Only a token of the cluster whose owner may read the path opens it, and the API
 // server is asked once a minute about it.
-func TestGuardAsksTheAPIServer(t *testing.T) {
-	v, get := guarded(t)
+func TestDelegatingAuthAsksTheAPIServer(t *testing.T) {
+	v, get := behindAuth(t)
 	for _, tc := range []struct {
 		path, authorization string
 		want                int
@@ -123,8 +123,8 @@ func TestGuardAsksTheAPIServer(t *testing.T) {
 
 // Whoever guesses tokens is turned away before the API server hears of it, and
 // those who are known go on; without the API server nobody new comes in.
-func TestGuardIsNoWayToTheAPIServer(t *testing.T) {
-	v, get := guarded(t)
+func TestDelegatingAuthIsNoWayToTheAPIServer(t *testing.T) {
+	v, get := behindAuth(t)
 	if got := get("/metrics", "Bearer reader"); got != http.StatusOK {
 		t.Fatalf("%d", got)
 	}
@@ -141,7 +141,7 @@ func TestGuardIsNoWayToTheAPIServer(t *testing.T) {
 	if got := get("/metrics", "Bearer reader"); got != http.StatusOK {
 		t.Errorf("one who is known: %d", got)
 	}
-	v2, get2 := guarded(t)
+	v2, get2 := behindAuth(t)
 	v2.away.Store(true)
 	if got := get2("/metrics", "Bearer reader"); got != http.StatusServiceUnavailable {
 		t.Errorf("without the API server: %d", got)
@@ -151,7 +151,7 @@ func TestGuardIsNoWayToTheAPIServer(t *testing.T) {
 // Whoever guesses tokens shuts nobody else out: neither a newcomer, nor, from
 // however many addresses, one who was let in before and has a new token.
 func TestGuessesShutNobodyOut(t *testing.T) {
-	_, get := guardedFrom(t)
+	_, get := behindAuthFrom(t)
 	const scraper, newcomer = "10.244.1.1", "10.244.1.2"
 	if got := get(scraper, "/metrics", "Bearer reader"); got != http.StatusOK {
 		t.Fatalf("%d", got)
@@ -182,7 +182,7 @@ func TestGuessesShutNobodyOut(t *testing.T) {
 
 // Who is known waits for no review of an unknown token, however slow the API server is.
 func TestStrangersDelayNobody(t *testing.T) {
-	v, get := guardedFrom(t)
+	v, get := behindAuthFrom(t)
 	if got := get("10.244.1.1", "/metrics", "Bearer reader"); got != http.StatusOK {
 		t.Fatalf("%d", got)
 	}
