@@ -49,12 +49,15 @@ func TestBlame(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	for name, c := range map[string]struct{ server, want string }{
-		"refused": {"https://" + testkit.Nobody(t), "nothing listens there"},
-		"no name": {"https://api.invalid:6443", "the name does not resolve here"},
-		"no TLS":  {"https://" + strings.TrimPrefix(plainServer(t), "http://"), "it speaks HTTP there"},
-		"no CA":   {other.URL, "its certificate is not trusted"},
-		"silent":  {"https://" + silent.Addr().String(), "nothing answers"},
+	for name, c := range map[string]struct {
+		server, want string
+		patience     time.Duration
+	}{
+		"refused": {"https://" + testkit.Nobody(t), "nothing listens there", time.Minute},
+		"no name": {"https://api.invalid:6443", "the name does not resolve here", time.Minute},
+		"no TLS":  {"https://" + strings.TrimPrefix(plainServer(t), "http://"), "it speaks HTTP there", time.Minute},
+		"no CA":   {other.URL, "its certificate is not trusted", time.Minute},
+		"silent":  {"https://" + silent.Addr().String(), "nothing answers", time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := kubeconfigFor(t, "", c.server)
@@ -62,7 +65,7 @@ func TestBlame(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), c.patience)
 			defer cancel()
 			err = client.Ask(ctx)
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.server+", of kubeconfig "+path) {
