@@ -12,10 +12,12 @@ type claims struct {
 	onAddr map[netip.Addr]set // ClusterIPs
 	doors  map[door]set       // frontends besides those
 	onDoor map[netip.Addr]set // addresses of those, but for node ports
+
+	outsideToo bool // doors are asked for
 }
 
-func newClaims() claims {
-	return claims{onAddr: map[netip.Addr]set{}, doors: map[door]set{}, onDoor: map[netip.Addr]set{}}
+func newClaims(opts Options) claims {
+	return claims{outsideToo: opts.Outside, onAddr: map[netip.Addr]set{}, doors: map[door]set{}, onDoor: map[netip.Addr]set{}}
 }
 
 // count adds a Service's claims, or with n < 0 removes them, and marks as dirty
@@ -25,6 +27,9 @@ func (c *claims) count(s *Service, n int, dirty set) {
 		count(c.onAddr, ip, s.Key, n)
 		maps.Copy(dirty, c.onAddr[ip])
 		maps.Copy(dirty, c.onDoor[ip])
+	}
+	if !c.outsideToo {
+		return
 	}
 	for _, d := range s.outside() {
 		count(c.doors, d, s.Key, n)

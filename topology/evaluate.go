@@ -35,7 +35,7 @@ func (e *evaluation) service(entry *Entry) *ServiceView {
 	}
 	e.keyProblems(view, entry.keys)
 	i := &inquiry{evaluation: e, view: view, service: s, slices: entry.Slices}
-	if s.opensOutside() {
+	if e.opts.Outside && s.opensOutside() {
 		i.known = map[topic]answer{}
 	}
 	for _, ip := range s.ClusterIPs {

@@ -19,7 +19,7 @@ func Explain(s *Snapshot, view *View, opts Options, key ObjectKey) map[Frontend]
 		return nil
 	}
 	reasons := map[Frontend][]LeftOut{}
-	only := newClaims()
+	only := newClaims(opts)
 	only.count(entry.Service, 1, set{})
 	eval := &evaluation{
 		rules: rules, opts: opts, vp: view.Viewpoint, inUse: view.KeysInUse, nodes: s.Nodes,

@@ -87,7 +87,7 @@ func TestNodePortPolicies(t *testing.T) {
 				s.TopologyKeys = &c.keys
 			}
 		})
-		sv, _ := See(d.Build(), c.node, Options{}).Service(ObjectKey{"default", "web"})
+		sv, _ := See(d.Build(), c.node, Options{Outside: true}).Service(ObjectKey{"default", "web"})
 		o := sv.Outside[0]
 		got := tell(o.Tiers)
 		switch {
@@ -125,7 +125,7 @@ func TestQuarrels(t *testing.T) {
 		"two balancers":     {give(balanced), give(balanced), "second", "status.loadBalancer.ingress", "192.0.2.1:80/tcp belongs to service default/second already"},
 	} {
 		d := newDoors()
-		viewer := NewViewer("a1", Options{})
+		viewer := NewViewer("a1", Options{Outside: true})
 		d.service("web", c.web)
 		see := func() *View { return viewer.See(d.Build()) }
 		if sv, _ := see().Service(ObjectKey{"default", "web"}); len(sv.Outside) != 1 || len(sv.Problems) > 0 {
@@ -150,7 +150,7 @@ func TestQuarrels(t *testing.T) {
 		}
 	}
 	d := newDoors()
-	viewer := NewViewer("a1", Options{})
+	viewer := NewViewer("a1", Options{Outside: true})
 	d.service("web", give(thief))
 	for step, taken := range []bool{false, true, false} {
 		if taken {
@@ -175,9 +175,35 @@ func TestOutsideIsBounded(t *testing.T) {
 			s.Exposure.ExternalIPs = append(s.Exposure.ExternalIPs, netip.AddrFrom4([4]byte{192, 0, byte(i / 250), byte(1 + i%250)}))
 		}
 	})
-	sv, _ := See(d.Build(), "a1", Options{}).Service(ObjectKey{"default", "web"})
+	sv, _ := See(d.Build(), "a1", Options{Outside: true}).Service(ObjectKey{"default", "web"})
 	if len(sv.Outside) != 4096 || len(sv.Problems) != 1 || !strings.HasPrefix(sv.Problems[0].Text, "has more than 4096 pairs") {
 		t.Errorf("%d frontends, %v", len(sv.Outside), sv.Problems)
+	}
+}
+
+// Who does not ask for what nobody serves does not pay for it, however much one
+// tenant writes: agents and DNS servers.
+func TestOutsideIsAskedFor(t *testing.T) {
+	cost := func(addresses int) float64 {
+		d := newDoors()
+		for i := range 50 {
+			d.service(fmt.Sprint("web-", i), func(s *Service) {
+				s.Exposure = &Exposure{HealthCheckNodePort: 32000, Local: true}
+				for i := range addresses {
+					s.Exposure.ExternalIPs = append(s.Exposure.ExternalIPs, netip.AddrFrom4([4]byte{192, 0, byte(i / 250), byte(1 + i%250)}))
+				}
+			})
+		}
+		snap := d.Build()
+		for _, sv := range See(snap, "a1", Options{}).Sorted() {
+			if len(sv.Outside) > 0 || sv.HealthCheck != nil {
+				t.Fatalf("%s has %d frontends, %v", sv.Key, len(sv.Outside), sv.HealthCheck)
+			}
+		}
+		return testing.AllocsPerRun(5, func() { See(snap, "a1", Options{}) })
+	}
+	if none, many := cost(0), cost(1000); many > none+50 {
+		t.Errorf("%.0f allocations, and %.0f without an address", many, none)
 	}
 }
 
@@ -187,7 +213,7 @@ func TestTiersAreShared(t *testing.T) {
 	d.service("web", func(s *Service) {
 		s.Exposure = &Exposure{ExternalIPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, Local: true}
 	})
-	sv, _ := See(d.Build(), "a1", Options{}).Service(ObjectKey{"default", "web"})
+	sv, _ := See(d.Build(), "a1", Options{Outside: true}).Service(ObjectKey{"default", "web"})
 	for _, o := range sv.Outside {
 		if &o.Tiers[0] != &sv.Frontends[0].Tiers[0] || &o.LocalTiers[0] != &sv.Outside[0].LocalTiers[0] {
 			t.Errorf("%s holds tiers of its own", o.Frontend)

@@ -6,6 +6,9 @@ import "fmt"
 type Options struct {
 	Reading  Reading
 	Ordinals Ordinals
+	// Outside asks for ServiceView.Outside and HealthCheck, for people: nothing
+	// serves them, and a tenant may write as many as fill a node's memory.
+	Outside bool
 }
 
 // Ordinals is which pods of a StatefulSetGrid have one.

@@ -83,7 +83,7 @@ func checkOutside(t *testing.T, all map[*Service][]wish, snap *Snapshot, entry *
 	}
 	want := map[Frontend]wish{}
 	for _, w := range all[s] {
-		if granted(all, s, w) {
+		if opts.Outside && granted(all, s, w) {
 			want[w.Frontend] = w
 		}
 	}
@@ -124,7 +124,7 @@ func checkOutside(t *testing.T, all map[*Service][]wish, snap *Snapshot, entry *
 func checkHealth(t *testing.T, snap *Snapshot, entry *Entry, sv *ServiceView, opts Options, at string) {
 	t.Helper()
 	s, port := entry.Service, uint16(0)
-	if s.Exposure != nil {
+	if opts.Outside && s.Exposure != nil {
 		port = s.Exposure.HealthCheckNodePort
 	}
 	if port == 0 {

@@ -33,7 +33,7 @@ type set map[ObjectKey]struct{}
 func NewViewer(node string, opts Options) *Viewer {
 	return &Viewer{
 		name: node, opts: opts, rules: rules,
-		onNode: map[string]set{}, claims: newClaims(), keyUse: map[string]int{}, inUnit: map[string]int{},
+		onNode: map[string]set{}, claims: newClaims(opts), keyUse: map[string]int{}, inUnit: map[string]int{},
 	}
 }
 

@@ -12,9 +12,9 @@ import (
 
 // The law: what the viewer keeps over a history is what a new viewer sees.
 func TestViewerIsIncremental(t *testing.T) {
-	readings := []Options{{}, {Reading: Union}, {Ordinals: OrdinalsAll}}
+	readings := []Options{{}, {Reading: Union, Outside: true}, {Ordinals: OrdinalsAll}, {Outside: true}}
 	for seed := range uint64(60) {
-		opts, w := readings[seed%3], topologytest.New(seed) // a history of its own for each
+		opts, w := readings[seed%4], topologytest.New(seed) // a history of its own for each
 		kept := NewViewer("n0", opts)
 		var before *View
 		for step := range 120 {

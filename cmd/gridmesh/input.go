@@ -58,7 +58,7 @@ func (in *input) opts() (topology.Options, error) {
 	if err != nil {
 		return topology.Options{}, fmt.Errorf("%w: --topology-keys %w", run.ErrUsage, err)
 	}
-	return topology.Options{Reading: reading}, nil
+	return topology.Options{Reading: reading, Outside: true}, nil
 }
 
 // capture is what the flags say of the capture, and refuses what cannot be
