@@ -1,6 +1,8 @@
 package hold
 
 import (
+	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -20,6 +22,20 @@ type witness struct {
 	serves bool // it is held, or ready again
 }
 
+// mostTold bounds what an Apply takes from witnesses: who is let write makes as
+// many Services over the same pods as the cloud takes. Services that come behind
+// it in order are as the cloud says.
+const mostTold = 10_000
+
+// place is where a program is, whichever Service leads to it.
+type place struct {
+	addr netip.Addr
+	node string
+}
+
+// mention is what the slices of a Service say of a place.
+type mention struct{ listed, ready, good bool }
+
 // newServices has Services that were made meanwhile agree with those that base
 // has. What is ready is a program at a port of an address of a node, for
 // whichever Service: one that is held for one Service of a namespace, and that
@@ -34,30 +50,58 @@ func (s *step) newServices(kept map[topology.ObjectKey]*made) {
 		return
 	}
 	for id := range s.since {
-		if is := s.isNew(id.Service); is != nil && listed(is, id, good) {
+		if is := s.isNew(id.Service); is != nil && s.said(id.Service, is)[id.place()].good {
 			s.spoke(id)
 		}
 	}
-	told := map[topology.ObjectKey][]witness{}
-	for key, list := range s.may {
-		for _, w := range list {
-			tells, ok := s.witness(key, w, kept[key])
+	for key, told := range s.testimony(kept) {
+		if m := s.agree(key, told); m != nil {
+			kept[key] = m
+		}
+	}
+}
+
+// testimony is what is told about each new Service, by place.
+func (s *step) testimony(kept map[topology.ObjectKey]*made) map[topology.ObjectKey]map[place][]witness {
+	told, n := map[topology.ObjectKey]map[place][]witness{}, 0
+	for _, key := range slices.SortedFunc(maps.Keys(s.may), topology.ObjectKey.Compare) {
+		held := kept[key].set()
+		for _, w := range s.may[key] {
+			tells, ok := s.witness(key, w, held)
 			if !ok {
 				continue
 			}
 			s.index.follow(s.next)
 			for _, other := range s.index.users[w.Addr] {
-				if other.Namespace == key.Namespace && s.isNew(other) != nil {
-					told[other] = append(told[other], tells)
+				if other.Namespace != key.Namespace || s.isNew(other) == nil {
+					continue
 				}
+				if n++; n > mostTold {
+					return told
+				}
+				if told[other] == nil {
+					told[other] = map[place][]witness{}
+				}
+				at := w.id(key).place()
+				told[other][at] = append(told[other][at], tells)
 			}
 		}
 	}
-	for key, list := range told {
-		if m := s.agree(key, list); m != nil {
-			kept[key] = m
-		}
+	return told
+}
+
+func (e Endpoint) place() place { return place{e.Addr, e.Node} }
+
+// set is what is held of a Service; m may be nil.
+func (m *made) set() map[Endpoint]bool {
+	if m == nil {
+		return nil
 	}
+	set := make(map[Endpoint]bool, len(m.held))
+	for _, id := range m.held {
+		set[id] = true
+	}
+	return set
 }
 
 // isNew returns a Service that was not there before, and is not left to others;
@@ -70,53 +114,59 @@ func (s *step) isNew(key topology.ObjectKey) *topology.Entry {
 	return is
 }
 
-// listed reports whether an endpoint is in any slice as asked for.
-func listed(in *topology.Entry, id Endpoint, as func(*topology.Endpoint) bool) bool {
-	for _, slice := range in.Slices {
+// said is what the slices of a Service say, read once in an Apply.
+func (s *step) said(key topology.ObjectKey, is *topology.Entry) map[place]mention {
+	if said, read := s.mentions[key]; read {
+		return said
+	}
+	said := map[place]mention{}
+	for _, slice := range is.Slices {
 		for i := range slice.Endpoints {
-			if e := &slice.Endpoints[i]; e.Addr == id.Addr && e.Node == id.Node && as(e) {
-				return true
-			}
+			e := &slice.Endpoints[i]
+			at := place{e.Addr, e.Node}
+			was := said[at]
+			said[at] = mention{true, was.ready || e.Ready, was.good || good(e)}
 		}
 	}
-	return false
+	if s.mentions == nil {
+		s.mentions = map[topology.ObjectKey]map[place]mention{}
+	}
+	s.mentions[key] = said
+	return said
 }
 
-func anyhow(*topology.Endpoint) bool      { return true }
-func saidReady(e *topology.Endpoint) bool { return e.Ready }
-
 // witness is what an endpoint of base tells, false where the cloud was always
-// believed about it; m is what was made of its Service.
-func (s *step) witness(key topology.ObjectKey, w wanted, m *made) (witness, bool) {
+// believed about it; held is what is held of its Service.
+func (s *step) witness(key topology.ObjectKey, w wanted, held map[Endpoint]bool) (witness, bool) {
 	id := w.id(key)
 	since, doubted := s.since[id]
 	is, _ := s.next.Services.Get(key)
 	if !doubted && !s.back[id] || is == nil || is.Service == nil {
 		return witness{}, false
 	}
-	held := m != nil && slices.Contains(m.held, id)
+	said := s.said(key, is)[id.place()]
 	return witness{
 		wanted: w, since: since,
-		begins: held && listed(is, id, anyhow) && !listed(is, id, saidReady),
-		serves: held || listed(is, id, good),
+		begins: held[id] && said.listed && !said.ready,
+		serves: held[id] || said.good,
 	}, true
 }
 
 // agree is a new Service as witnesses have it, nil where nothing of it is held.
-func (s *step) agree(key topology.ObjectKey, told []witness) *made {
+func (s *step) agree(key topology.ObjectKey, told map[place][]witness) *made {
 	is := s.isNew(key)
-	m, edit := &made{of: is}, newEdit(is)
+	m, edit, said, seen := &made{of: is}, newEdit(is), s.said(key, is), map[Endpoint]bool{}
 	for i, slice := range is.Slices {
 		for j := range slice.Endpoints {
 			e := &slice.Endpoints[j]
 			id := Endpoint{key, e.Addr, e.Node}
-			if listed(is, id, good) || s.back[id] || !s.agreed(id, slice, told) {
+			if said[id.place()].good || s.back[id] || !s.agreed(id, slice, told[id.place()]) {
 				continue
 			}
 			e = &edit.slice(i).Endpoints[j]
 			e.Ready, e.Serving, e.Terminating = true, true, false
-			if !slices.Contains(m.held, id) {
-				m.held = append(m.held, id)
+			if !seen[id] {
+				seen[id], m.held = true, append(m.held, id)
 			}
 		}
 	}
@@ -137,7 +187,7 @@ func (s *step) agreed(id Endpoint, slice *topology.Slice, told []witness) bool {
 	since, had := s.since[id]
 	begins, serves := had, false
 	for _, w := range told {
-		if w.Addr != id.Addr || w.Node != id.Node || !within(slice.Ports, w.slice.Ports) {
+		if !within(slice.Ports, w.slice.Ports) {
 			continue
 		}
 		if w.begins && !had && (!begins || w.since.Before(since)) {

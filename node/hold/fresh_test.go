@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -102,5 +103,28 @@ func TestANewServiceHasThePastOfTheOld(t *testing.T) {
 	o.pass(time.Second)
 	if after, _ := o.base.Services.Get(key("new")); after != before {
 		t.Error("an entry that did not change is another one")
+	}
+}
+
+// Who may write makes many Services over the same pods: of them no more is held
+// than an Apply can bear, the same at each, and the old Service is held whole.
+func TestNewServicesAreBounded(t *testing.T) {
+	var pods, dark []string
+	for i := range 100 {
+		pods = append(pods, fmt.Sprintf("a-2 10.0.1.%d", i+1))
+		dark = append(dark, pods[i]+" not")
+	}
+	next := newWorld().service("web", dark...)
+	for i := range 150 {
+		next.service(fmt.Sprintf("new-%03d", i), dark...)
+	}
+	h := begin(newWorld().service("web", pods...).b.Build(), "a-1", healed)
+	snap := next.b.Build()
+	first, held := h.Apply(snap, healed)
+	if held.Endpoints != mostTold+len(pods) {
+		t.Errorf("%d endpoints are held, want %d", held.Endpoints, mostTold+len(pods))
+	}
+	if again, _ := h.Apply(snap, healed.Add(time.Second)); text(again) != text(first) {
+		t.Error("a second later others are held")
 	}
 }

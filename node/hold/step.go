@@ -13,6 +13,8 @@ type step struct {
 	*Hold
 	next *topology.Snapshot
 	now  time.Time
+	// mentions are what slices were read to say.
+	mentions map[topology.ObjectKey]map[place]mention
 }
 
 // service returns what to use for a Service, nil where next's entry is as good
