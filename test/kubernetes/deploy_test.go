@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -34,7 +35,8 @@ func TestDeployedByManifests(t *testing.T) {
 			must(t, err)
 		}
 		for _, name := range []string{"c-1", "c-2"} { // an agent that stops leaves its rules in force
-			if out, err := c.Nodes[name].Run("cleanup"); err != nil {
+			n := c.Nodes[name]
+			if out, err := n.Run("cleanup", "--state-dir", filepath.Join(n.Dir, "host/var/lib/gridmesh")); err != nil {
 				t.Errorf("cleanup on %s: %v: %s", name, err, out)
 			}
 		}

@@ -18,6 +18,13 @@ import (
 // extraAgent starts an agent on a node that has none.
 func extraAgent(t *testing.T, n *cluster.Node, flags ...string) *edge.Process {
 	t.Helper()
+	p, _ := extraAgentIn(t, n, flags...)
+	return p
+}
+
+// extraAgentIn returns its state directory, too.
+func extraAgentIn(t *testing.T, n *cluster.Node, flags ...string) (*edge.Process, string) {
+	t.Helper()
 	kubeconfig, err := c.AgentKubeconfig()
 	must(t, err)
 	dir := t.TempDir()
@@ -27,7 +34,7 @@ func extraAgent(t *testing.T, n *cluster.Node, flags ...string) *edge.Process {
 	}, flags...)...)
 	must(t, err)
 	t.Cleanup(p.Kill)
-	return p
+	return p, dir + "/state"
 }
 
 func wantRefused(t *testing.T, p *edge.Process, parts ...string) {
@@ -74,7 +81,7 @@ func TestNetworkPolicyIsSaid(t *testing.T) {
 	if after := ruleset(t, n); after != before {
 		t.Errorf("the node had\n%s\nand is left with\n%s", before, after)
 	}
-	p := extraAgent(t, n)
+	p, state := extraAgentIn(t, n)
 	says := func(name string, log func() string, running func() bool) {
 		wait.Eventually(t, func() error {
 			if !running() || !strings.Contains(log(), "the cluster has NetworkPolicies") {
@@ -90,7 +97,7 @@ func TestNetworkPolicyIsSaid(t *testing.T) {
 		t.Errorf("status: %v: %s", err, out)
 	}
 	p.Signal(syscall.SIGTERM)
-	if out, err := n.Run("cleanup"); err != nil {
+	if out, err := n.Run("cleanup", "--state-dir", state); err != nil {
 		t.Errorf("cleanup: %v: %s", err, out)
 	}
 }

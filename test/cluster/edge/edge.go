@@ -196,10 +196,11 @@ func (e *Node) StartEnvoy() error {
 // envoyLog is Envoy's log level: GRIDMESH_ENVOY_LOG=debug for a hard case.
 func envoyLog() string { return cmp.Or(os.Getenv("GRIDMESH_ENVOY_LOG"), "warning") }
 
-// Run runs a subcommand of the agent on the node and returns its output.
-func (e *Node) Run(args ...string) ([]byte, error) {
+// Run runs a subcommand of the agent on the node and returns its output. Flags
+// come behind the node's, and so before them in force.
+func (e *Node) Run(subcommand string, flags ...string) ([]byte, error) {
 	var out bytes.Buffer
-	cmd := exec.Command(Binary("gridmesh-agent"), append(args, e.common()...)...)
+	cmd := exec.Command(Binary("gridmesh-agent"), append(append([]string{subcommand}, e.common()...), flags...)...)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := e.NS.Start(cmd); err != nil {
 		return nil, err
