@@ -102,14 +102,11 @@ func TestInstallAsWritten(t *testing.T) {
 	w := newWalk(t)
 	w.until("## Update")
 	reached(t, a)
-	for what, words := range map[string][]string{
-		"what the agent says by kubectl exec":  {"live", "default/installed"},
-		"what the node's DNS answers to a pod": {"Address: 10.96.0.1", "Address: 192.0.2.7"},
-	} {
-		for _, word := range words {
-			if !strings.Contains(w.said, word) {
-				t.Errorf("%s lacks %q:\n%s", what, word, w.said)
-			}
+	// That the node's DNS answers a pod is what nslookup ended with: kubectl shows
+	// nothing of a program that ends before it is attached.
+	for _, word := range []string{"live", "default/installed"} {
+		if !strings.Contains(w.said, word) {
+			t.Errorf("what the agent says by kubectl exec lacks %q:\n%s", word, w.said)
 		}
 	}
 	if left := traces(t, n); len(left) < 8 {
