@@ -38,8 +38,6 @@ const recordPatience = 2 * time.Second
 // maxRecord bounds what is read of a record. A sysctl has one number.
 const maxRecord = 4 << 10
 
-var errHangs = errors.New("the disk does not answer")
-
 func newSysctls(dir, root string) sysctls {
 	return sysctls{dir: dir, root: root, put: atomicfile.Write, disk: make(chan struct{}, 1), owed: &debt{values: map[string][]byte{}}}
 }
@@ -78,7 +76,7 @@ func (s sysctls) settle() error {
 	select {
 	case s.disk <- struct{}{}:
 	default:
-		return errHangs // on what was owed before, which it still has to take
+		return atomicfile.ErrLate // on what was owed before, which it still has to take
 	}
 	_, err := atomicfile.Within(recordPatience, func() (struct{}, error) {
 		defer func() { <-s.disk }()
@@ -92,9 +90,6 @@ func (s sysctls) settle() error {
 		}
 		return struct{}{}, errors.Join(errs...)
 	}, nil)
-	if errors.Is(err, atomicfile.ErrLate) {
-		return errHangs
-	}
 	return err
 }
 

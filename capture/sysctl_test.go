@@ -7,9 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
+	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
 // fakeSysctls are files that stand for /proc/sys.
@@ -103,7 +102,7 @@ func TestDiskThatHangs(t *testing.T) {
 		disk, put := make(chan struct{}), s.put
 		s.put = func(path string, data []byte) error { <-disk; return put(path, data) }
 		for _, key := range []string{first, second} {
-			if changed, err := s.zero(key); !changed || !errors.Is(err, errHangs) || s.value(t, key) != "0" {
+			if changed, err := s.zero(key); !changed || !errors.Is(err, atomicfile.ErrLate) || s.value(t, key) != "0" {
 				t.Errorf("%s: changed %v, %v", key, changed, err)
 			}
 		}
@@ -155,12 +154,7 @@ func TestDiskThatTakesNoRecord(t *testing.T) {
 // What is in the place of a record and is none holds nobody up.
 func TestOddRecords(t *testing.T) {
 	const key = "net.ipv4.tcp_early_demux"
-	for name, put := range map[string]func(path string) error{
-		"a pipe":           func(path string) error { return unix.Mkfifo(path, 0o600) },
-		"a link to zeroes": func(path string) error { return os.Symlink("/dev/zero", path) },
-		"a directory":      func(path string) error { return os.MkdirAll(filepath.Join(path, "sub"), 0o700) },
-		"4 GiB of nothing": func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 4<<30)) },
-	} {
+	for name, put := range testkit.OddFiles {
 		t.Run(name, func(t *testing.T) {
 			s := fakeSysctls(t, map[string]string{key: "1\n"})
 			must(t, os.MkdirAll(s.dir, 0o700))

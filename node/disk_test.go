@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/node/nodetest"
 )
 
@@ -127,12 +128,7 @@ func TestAStateThatWasNotWrittenIsNotVouchedFor(t *testing.T) {
 // What is in the place of the agent's files and is none of them is set aside at
 // once: a start does not wait for the end of a pipe, nor read a device.
 func TestOddFilesInTheStateDirectory(t *testing.T) {
-	for name, put := range map[string]func(path string) error{
-		"a pipe":           func(path string) error { return unix.Mkfifo(path, 0o600) },
-		"a link to zeroes": func(path string) error { return os.Symlink("/dev/zero", path) },
-		"a directory":      func(path string) error { return os.MkdirAll(filepath.Join(path, "sub"), 0o700) },
-		"4 GiB of nothing": func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 4<<30)) },
-	} {
+	for name, put := range testkit.OddFiles {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)

@@ -128,9 +128,6 @@ func (s *step) said(key topology.ObjectKey, is *topology.Entry) map[place]mentio
 			said[at] = mention{true, was.ready || e.Ready, was.good || good(e)}
 		}
 	}
-	if s.mentions == nil {
-		s.mentions = map[topology.ObjectKey]map[place]mention{}
-	}
 	s.mentions[key] = said
 	return said
 }

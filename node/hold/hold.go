@@ -149,7 +149,7 @@ func (h *Hold) Apply(next *topology.Snapshot, now time.Time) (*topology.Snapshot
 		clear(h.since) // the next verdict is another one
 		return next, Held{}
 	}
-	step := &step{Hold: h, next: next, now: now}
+	step := &step{Hold: h, next: next, now: now, mentions: map[topology.ObjectKey]map[place]mention{}}
 	kept := map[topology.ObjectKey]*made{}
 	for key := range h.may {
 		if m := step.service(key); m != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -19,16 +18,7 @@ func TestNamesAreCompleted(t *testing.T) {
 	if out, code := typed("__complete kill agent "); code != 0 || !strings.HasPrefix(out, ":4\n") {
 		t.Errorf("without a lab: exit code %d: %s", code, out)
 	}
-	f, err := listen()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	s, err := startServer(ctx, f, stop)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, _ := starting(t)
 	if out, code := typed("__complete exec "); code != 0 || !strings.HasPrefix(out, ":4\n") {
 		t.Errorf("while it starts: exit code %d: %s", code, out)
 	}

@@ -75,19 +75,26 @@ func TestAddress(t *testing.T) {
 	_ = f.Close()
 }
 
-// While the cluster starts, people are told so; "down" ends that, too.
-func TestStarting(t *testing.T) {
-	t.Setenv(nameVariable, t.Name())
+// starting is a lab whose cluster does not run yet, and what ends with it.
+func starting(t *testing.T) (*server, context.Context) {
+	t.Helper()
 	f, err := listen()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
+	t.Cleanup(stop)
 	s, err := startServer(ctx, f, stop)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s, ctx
+}
+
+// While the cluster starts, people are told so; "down" ends that, too.
+func TestStarting(t *testing.T) {
+	t.Setenv(nameVariable, t.Name())
+	s, ctx := starting(t)
 	for _, tc := range []struct {
 		args []string
 		code int
