@@ -38,7 +38,7 @@ func BenchmarkRepairAmongOthers(b *testing.B) {
 					b.StopTimer()
 					t := other.AddTable(&nftables.Table{Name: name, Family: nftables.TableFamilyINet})
 					if name == rules.Name { // nothing that is to be repaired
-						other.FlushSet(&nftables.Set{Table: t, Name: rules.Bridges})
+						other.FlushSet(&nftables.Set{Table: t, Name: rules.Layout})
 						if err := other.SetAddElements(&nftables.Set{Table: t, Name: rules.Layout}, []nftables.SetElement{{Key: []byte{0, 1}}}); err != nil {
 							return err
 						}
