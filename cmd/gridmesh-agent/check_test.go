@@ -32,3 +32,12 @@ func TestStatusCheck(t *testing.T) {
 	check(2, "gridmesh-agent: unknown: no agent answers on "+p.dir)
 	p.ends(p.agent("a", "status"), 1)
 }
+
+// An empty path is a variable that is not set: Envoy would start with an old file.
+func TestBootstrapToNowhere(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	if out := p.ends(p.agent("a", "bootstrap", "--output="), 2); !strings.Contains(out, "--output is empty") {
+		t.Errorf("it says: %s", out)
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -60,7 +61,12 @@ cleanup" removes it. Envoy is started beside it, with the configuration that
 	bootstrap := &cobra.Command{
 		Use: "bootstrap", Short: "Print the bootstrap of this node's Envoy", Args: cobra.NoArgs,
 		Example: "  gridmesh-agent bootstrap --node-name edge-7 >envoy.yaml\n  gridmesh-agent bootstrap --node-name edge-7 --envoy-heap-limit 512 --output envoy.yaml",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return printBootstrap(cmd.OutOrStdout(), c) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if c.output == "" && cmd.Flags().Changed("output") {
+				return fmt.Errorf("%w: --output is empty; give a file, or leave it out for standard output", run.ErrUsage)
+			}
+			return printBootstrap(cmd.OutOrStdout(), c)
+		},
 	}
 	bootstrap.Flags().StringVar(&c.output, "output", "", "file to write to instead of standard output")
 	run.Files(bootstrap.Flags(), "output")
