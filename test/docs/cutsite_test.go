@@ -19,7 +19,7 @@ mount -t tmpfs site /var/lib
 ip link set lo up
 gridmesh-agent --manifests "$STATE" --node-name a-1 --healthz-bind-address= --metrics-bind-address= 2>/run/log &
 agent=$!
-trap 'kill -KILL $agent 2>/dev/null' EXIT
+trap 'kill -KILL $agent 2>/dev/null || true' EXIT
 for i in $(seq 600); do
 	gridmesh-agent status 2>/dev/null | grep -q '^source *live' && [ -s /var/lib/gridmesh/state ] && break
 	sleep 0.1

@@ -43,10 +43,10 @@ func commandsOf(t *testing.T, program string, path ...string) (list [][]string) 
 	return list
 }
 
-// Every command of every program helps on standard output and ends with 0, and
+// Every command of every program of a node or a cluster helps on standard output and ends with 0, and
 // refuses a flag that there is not in a line on standard error, with 2.
 func TestProgramsAreAlike(t *testing.T) {
-	for program, fewest := range map[string]int{"gridmesh": 11, "gridmesh-agent": 4, "gridmesh-controller": 2, "lab": 10} {
+	for program, fewest := range map[string]int{"gridmesh": 11, "gridmesh-agent": 4, "gridmesh-controller": 2} {
 		commands := commandsOf(t, program)
 		if len(commands) < fewest {
 			t.Errorf("%s has only the commands %q", program, commands)
