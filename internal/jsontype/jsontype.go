@@ -13,17 +13,29 @@ import (
 	"maps"
 	"reflect"
 	"strings"
+	"sync"
 )
 
+// known are the fields of each type that was looked at, once: a map[string]reflect.Type.
+var known sync.Map
+
 // Fields are the fields of a struct by the names that they have in JSON, those
-// of embedded structs among them.
+// of embedded structs among them. The map is everybody's: it is not to be changed.
 func Fields(t reflect.Type) map[string]reflect.Type {
+	out, ok := known.Load(t)
+	if !ok {
+		out, _ = known.LoadOrStore(t, fieldsOf(t))
+	}
+	return out.(map[string]reflect.Type)
+}
+
+func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	out := map[string]reflect.Type{}
 	for i := range t.NumField() {
 		field := t.Field(i)
 		switch name, _, _ := strings.Cut(field.Tag.Get("json"), ","); {
 		case name == "" && field.Anonymous:
-			maps.Copy(out, Fields(field.Type))
+			maps.Copy(out, fieldsOf(field.Type))
 		case name != "" && name != "-":
 			out[name] = field.Type
 		}

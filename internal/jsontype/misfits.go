@@ -28,7 +28,7 @@ type Misfit struct {
 // into another.
 func Misfits(v any, t reflect.Type, instead map[reflect.Type]reflect.Type) iter.Seq[Misfit] {
 	return func(yield func(Misfit) bool) {
-		w := walk{instead: instead, fields: map[reflect.Type]map[string]reflect.Type{}, yield: yield}
+		w := walk{instead: instead, yield: yield}
 		w.value("", v, t)
 	}
 }
@@ -36,7 +36,6 @@ func Misfits(v any, t reflect.Type, instead map[reflect.Type]reflect.Type) iter.
 // walk is under way; each of its methods returns whether to go on.
 type walk struct {
 	instead map[reflect.Type]reflect.Type
-	fields  map[reflect.Type]map[string]reflect.Type // of the types that were met
 	yield   func(Misfit) bool
 }
 
@@ -71,7 +70,7 @@ func (w *walk) within(path string, obj map[string]any, t reflect.Type) bool {
 	isMap := t.Kind() == reflect.Map
 	var known map[string]reflect.Type
 	if !isMap {
-		known = w.fieldsOf(t)
+		known = Fields(t)
 	}
 	for _, name := range slices.Sorted(maps.Keys(obj)) {
 		ok := true
@@ -119,16 +118,6 @@ func (w *walk) whole(path string, v any, t reflect.Type) bool {
 		return w.yield(Misfit{Path: path, Value: v, Type: t, err: err})
 	}
 	return true
-}
-
-// fieldsOf looks at each type once.
-func (w *walk) fieldsOf(t reflect.Type) map[string]reflect.Type {
-	known, met := w.fields[t]
-	if !met {
-		known = Fields(t)
-		w.fields[t] = known
-	}
-	return known
 }
 
 func isInt(t reflect.Type) bool { return t.Kind() >= reflect.Int && t.Kind() <= reflect.Int64 }
