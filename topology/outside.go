@@ -197,7 +197,7 @@ func (i *inquiry) healthCheck() {
 	}
 	ready := map[netip.Addr]bool{}
 	for _, ip := range s.ClusterIPs {
-		for _, port := range s.Ports {
+		for port := range portsOf(i.slices, ip.Is6()) { // as in kube-proxy, also those that the Service lacks
 			for _, addr := range i.ask(port, ip.Is6(), true).ready {
 				ready[addr] = true
 			}

@@ -135,12 +135,14 @@ func checkHealth(t *testing.T, snap *Snapshot, entry *Entry, sv *ServiceView, op
 	}
 	ready := map[netip.Addr]bool{}
 	for _, ip := range s.ClusterIPs {
-		for _, p := range s.Ports {
-			as := FrontendView{Frontend: Frontend{Addr: ip, Port: p.Port, Protocol: p.Protocol}, PortName: p.Name}
-			reached := twin(snap, entry, as, true, opts)
-			for _, e := range ends(entry, as) {
-				if _, is := reached[e.to]; is && e.Ready && e.Node == "n0" && !standsFor(entry, as, e) {
-					ready[e.Addr] = true
+		for _, slice := range entry.Slices {
+			for _, p := range slice.Ports {
+				as := FrontendView{Frontend: Frontend{Addr: ip, Protocol: p.Protocol}, PortName: p.Name}
+				reached := twin(snap, entry, as, true, opts)
+				for _, e := range ends(entry, as) {
+					if _, is := reached[e.to]; is && e.Ready && e.Node == "n0" && !standsFor(entry, as, e, sv.Keys.Mode == NoKeys) {
+						ready[e.Addr] = true
+					}
 				}
 			}
 		}
@@ -158,8 +160,10 @@ func checkHealth(t *testing.T, snap *Snapshot, entry *Entry, sv *ServiceView, op
 	}
 }
 
-// standsFor reports whether another endpoint of this node has e's address and is
-// meant by it: e terminates, and the other does not.
-func standsFor(entry *Entry, f FrontendView, e end) bool {
-	return e.Terminating && slices.ContainsFunc(ends(entry, f), func(o end) bool { return o.to == e.to && o.Node == e.Node && !o.Terminating })
+// standsFor reports whether another endpoint of this node, or of any, has e's
+// address and is meant by it: e terminates, and the other does not.
+func standsFor(entry *Entry, f FrontendView, e end, anywhere bool) bool {
+	return e.Terminating && slices.ContainsFunc(ends(entry, f), func(o end) bool {
+		return o.to == e.to && (anywhere || o.Node == e.Node) && !o.Terminating
+	})
 }
