@@ -97,7 +97,14 @@ func TestService(t *testing.T) {
 			topology.Service{GridKey: "example.com/site"},
 		},
 		"the key of no grid": {`{metadata: {namespace: shop, name: web, annotations: {gridmesh.io/unit-key: site}}}`, topology.Service{}},
-		"a name outside":     {head + "spec: {type: ExternalName, externalName: example.com, ports: [{port: 80}]}", topology.Service{Foreign: true}},
+		"made in 2024": {
+			`{metadata: {namespace: shop, name: web, creationTimestamp: "2024-01-02T03:04:05Z"}}`,
+			topology.Service{Created: 1704164645},
+		},
+		"made before there was a clock": {
+			`{metadata: {namespace: shop, name: web, creationTimestamp: "1931-01-02T03:04:05Z"}}`, topology.Service{},
+		},
+		"a name outside": {head + "spec: {type: ExternalName, externalName: example.com, ports: [{port: 80}]}", topology.Service{Foreign: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Service(read[corev1.Service](t, tc.yaml))

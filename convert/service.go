@@ -26,6 +26,7 @@ func Service(s *corev1.Service) *topology.Service {
 		Headless: s.Spec.ClusterIP == corev1.ClusterIPNone,
 		GridKey:  gridKey(&s.ObjectMeta),
 		Selector: selector(s.Spec.Selector),
+		Created:  created(&s.ObjectMeta),
 	}
 	if p := s.Spec.InternalTrafficPolicy; p != nil {
 		out.InternalLocal = *p == corev1.ServiceInternalTrafficPolicyLocal
@@ -79,6 +80,14 @@ func isForeign(s *corev1.Service) bool {
 	_, other := s.Labels[names.ServiceProxyName]
 	_, headless := s.Labels[names.Headless]
 	return other || s.Spec.Type == corev1.ServiceTypeExternalName || headless && s.Spec.ClusterIP != corev1.ClusterIPNone
+}
+
+// created is when an object was made; 0 of a manifest that no API server has seen.
+func created(m *metav1.ObjectMeta) int64 {
+	if m.CreationTimestamp.IsZero() {
+		return 0
+	}
+	return max(0, m.CreationTimestamp.Unix())
 }
 
 // gridKey is the unit key of a grid's child; the label marks one, and the

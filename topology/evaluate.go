@@ -20,7 +20,7 @@ type evaluation struct {
 	nodes *table.Map[string, *Node]
 	// absent are keys in use that no node has.
 	absent map[string]bool
-	claims claims
+	claims *claims
 	// explain is told what frontends leave out; nil on the hot path.
 	explain func(Frontend, LeftOut)
 }

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,27 +45,48 @@ func wishes(s *Service) (list []wish) {
 	return list
 }
 
-// wished is what every Service of a snapshot asks for.
-func wished(snap *Snapshot) map[*Service][]wish {
+// wished is what every Service of a snapshot asks for and may have: the first so
+// many of each, and of a namespace what the eldest ask for.
+func wished(snap *Snapshot, viewer *Viewer) map[*Service][]wish {
 	all := map[*Service][]wish{}
+	var byAge []*Service
 	for _, e := range snap.Services.All() {
 		if e.Service != nil {
-			all[e.Service] = wishes(e.Service)
+			byAge = append(byAge, e.Service)
 		}
+	}
+	slices.SortFunc(byAge, func(a, b *Service) int {
+		if elder(a, b) {
+			return -1
+		}
+		return 1
+	})
+	ofService, ofNamespace := viewer.Bounds()
+	had := map[string]int{}
+	for _, s := range byAge {
+		list := wishes(s)
+		list = list[:min(len(list), ofService)]
+		list = list[:min(len(list), ofNamespace-had[s.Key.Namespace])]
+		had[s.Key.Namespace] += len(list)
+		all[s] = list
 	}
 	return all
 }
 
+func elder(a, b *Service) bool {
+	return a.Created < b.Created || a.Created == b.Created && a.Key.Compare(b.Key) < 0
+}
+
 // granted reports whether nobody has a better claim to a wish: ClusterIPs come
 // first, then node ports and addresses that load balancers gave, then external
-// addresses; and of equal claims the first by name, and in one Service the first.
+// addresses; and of equal claims the eldest's, and in one Service the first.
 func granted(all map[*Service][]wish, s *Service, w wish) bool {
 	for other, list := range all {
 		if slices.Contains(other.ClusterIPs, w.Addr) {
 			return false
 		}
 		for _, o := range list {
-			if o.Frontend == w.Frontend && (o.kind < w.kind || o.kind == w.kind && other.Key.Compare(s.Key) < 0) {
+			if o.Frontend == w.Frontend && (o.kind < w.kind || o.kind == w.kind && elder(other, s)) {
 				return false
 			}
 		}
@@ -89,6 +111,11 @@ func checkOutside(t *testing.T, all map[*Service][]wish, snap *Snapshot, entry *
 	}
 	if !slices.IsSortedFunc(sv.Outside, func(a, b Outside) int { return a.Compare(b.Frontend) }) || len(sv.Outside) != len(want) {
 		t.Fatalf("%s: %s: %v, the twin says %v", at, sv.Key, sv.Outside, want)
+	}
+	more := opts.Outside && len(all[s]) < len(wishes(s))
+	said := slices.ContainsFunc(sv.Problems, func(p Problem) bool { return strings.Contains(p.Text, "pairs of a port and an address besides") })
+	if more != said {
+		t.Fatalf("%s: %s has %d of %d, said: %v", at, sv.Key, len(all[s]), len(wishes(s)), said)
 	}
 	x := s.Exposure
 	if x == nil {

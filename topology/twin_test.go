@@ -14,9 +14,9 @@ import (
 
 // checkAgainstTwin compares with the rules written the naive way: endpoint by
 // endpoint, all Services, no index, straight from docs/topology.md.
-func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, opts Options, at string) {
+func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, viewer *Viewer, opts Options, at string) {
 	t.Helper()
-	all := wished(snap)
+	all := wished(snap, viewer)
 	for key, entry := range snap.Services.All() {
 		sv, ok := view.Services.Get(key)
 		if (entry.Service != nil) != ok {

@@ -70,6 +70,9 @@ type Service struct {
 	// Foreign: it exists, and no node serves it, for it is an ExternalName, left to
 	// another proxy by label or labelled headless. Nothing but its name is kept.
 	Foreign bool `cbor:"9,keyasint,omitempty"`
+	// Created is when it was made, in seconds since 1970: of what two Services ask
+	// for the elder has it. 0: not known, and so elder than all.
+	Created int64 `cbor:"15,keyasint,omitempty"`
 	// Affinity is the timeout of sessionAffinity ClientIP, in seconds; 0: none.
 	Affinity uint32 `cbor:"13,keyasint,omitempty"`
 	// Exposure is what it offers besides ClusterIPs and node ports; nil: nothing.

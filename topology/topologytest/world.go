@@ -12,7 +12,7 @@ import (
 
 // New starts a world from a seed.
 func New(seed uint64) *World {
-	return &World{rand.New(rand.NewPCG(seed, 1)), topology.NewBuilder(), rand.New(rand.NewPCG(seed, 2))}
+	return &World{Rand: rand.New(rand.NewPCG(seed, 1)), Builder: topology.NewBuilder(), besides: rand.New(rand.NewPCG(seed, 2))}
 }
 
 // World changes at random: a few of everything, so that histories collide.
@@ -79,6 +79,7 @@ func (w *World) expose(s *topology.Service) {
 	if r.IntN(3) == 0 {
 		s.Ports[r.IntN(2)].NodePort = uint16(30000 + r.IntN(3))
 	}
+	s.Created = int64(r.IntN(3)) // some of one second
 	if r.IntN(4) == 0 {
 		s.Affinity = uint32(10 * (1 + r.IntN(2)))
 	}
