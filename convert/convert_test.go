@@ -104,6 +104,14 @@ func TestService(t *testing.T) {
 		"made before there was a clock": {
 			`{metadata: {namespace: shop, name: web, creationTimestamp: "1931-01-02T03:04:05Z"}}`, topology.Service{},
 		},
+		"a path": {`{metadata: {namespace: shop, name: web, annotations: {gridmesh.io/datapath: kernel}}}`, topology.Service{Datapath: topology.DatapathKernel}},
+		"no path": {
+			`{metadata: {namespace: shop, name: web, annotations: {gridmesh.io/datapath: Envoy}}}`,
+			topology.Service{Problems: []topology.Problem{{
+				Object: "service shop/web", Field: "metadata.annotations[gridmesh.io/datapath]",
+				Text: `"Envoy" is not known; use auto, envoy or kernel; until then the nodes' choice stands`,
+			}}},
+		},
 		"a name outside": {head + "spec: {type: ExternalName, externalName: example.com, ports: [{port: 80}]}", topology.Service{Foreign: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -324,9 +332,9 @@ func TestStrangersAmongAnnotations(t *testing.T) {
 	at := func(annotations map[string]string) []topology.Problem {
 		return Service(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Annotations: annotations}}).Problems
 	}
-	problems(t, "service shop/web", at(map[string]string{"gridmesh.io/datapath": "kernel", "gridmesh.io/unit": "a", "example.com/datapath": "x"}),
-		"metadata.annotations[gridmesh.io/datapath]: does nothing")
-	problems(t, "service shop/web", at(map[string]string{"gridmesh.io/datapath": "kernel", "topologyKeys": `["site"]`}))
+	problems(t, "service shop/web", at(map[string]string{"gridmesh.io/data-path": "kernel", "gridmesh.io/unit": "a", "example.com/datapath": "x"}),
+		"metadata.annotations[gridmesh.io/data-path]: does nothing")
+	problems(t, "service shop/web", at(map[string]string{"gridmesh.io/data-path": "kernel", "topologyKeys": `["site"]`}))
 	many := map[string]string{}
 	for i := range 9 {
 		many[fmt.Sprintf("gridmesh.io/x%d", i)] = ""

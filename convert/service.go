@@ -37,6 +37,7 @@ func Service(s *corev1.Service) *topology.Service {
 		unknownNames(s.Annotations, problem)
 		labelled(s.Labels, problem)
 	}
+	out.Datapath = datapath(s.Annotations, problem)
 	if !out.Headless { // of a headless one no proxy serves anything
 		out.ClusterIPs = clusterIPs(s, problem)
 		out.Affinity = affinity(&s.Spec, problem)

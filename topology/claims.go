@@ -24,7 +24,7 @@ type claims struct {
 func newClaims(opts Options) *claims {
 	return &claims{
 		clusterIPs: newQueues[netip.Addr](), doors: newQueues[Frontend](), at: newQueues[netip.Addr](),
-		outsideToo: opts.Outside, most: bounds{mostOfService, mostOfNamespace}, shares: map[string]*share{}, portions: map[ObjectKey]*portion{}, touched: map[string]bool{},
+		outsideToo: opts.outside(), most: bounds{mostOfService, mostOfNamespace}, shares: map[string]*share{}, portions: map[ObjectKey]*portion{}, touched: map[string]bool{},
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 type Outside struct {
 	Frontend
 	Kind     OutsideKind
+	Path     Path // what serves it
 	PortName string
 	// Tiers answer pods and the node itself, and everybody where not Local.
 	Tiers []Tier
@@ -142,7 +143,7 @@ func (i *inquiry) outsideView(port ServicePort, d door) Outside {
 	ipv6, x := d.Addr.Is6(), i.service.Exposure
 	all := i.ask(port, ipv6, false)
 	i.tell(d.Frontend, all)
-	o := Outside{Frontend: d.Frontend, Kind: d.kind, PortName: port.Name, Tiers: all.tiers}
+	o := Outside{Frontend: d.Frontend, Kind: d.kind, Path: i.view.pathOutside(), PortName: port.Name, Tiers: all.tiers}
 	if x != nil && x.Local {
 		o.Local, o.LocalTiers = true, i.ask(port, ipv6, true).tiers
 		o.Silent = len(o.LocalTiers) == 0 && len(o.Tiers) > 0

@@ -228,7 +228,7 @@ func TestNamespacesAreBounded(t *testing.T) {
 		service("mallory", i, 1000)
 	}
 	service("shop", 201, 1)
-	viewer := NewViewer("a1", Options{Outside: true})
+	viewer := NewViewer("a1", Options{Datapath: DatapathKernel})
 	count := func(view *View) (list []int, told int) {
 		for i := range 200 {
 			sv, _ := view.Service(ObjectKey{"mallory", fmt.Sprintf("web-%03d", 500-i)})

@@ -105,21 +105,24 @@ func checkOutside(t *testing.T, all map[*Service][]wish, snap *Snapshot, entry *
 	}
 	want := map[Frontend]wish{}
 	for _, w := range all[s] {
-		if opts.Outside && granted(all, s, w) {
+		if (opts.Outside || opts.Datapath != DatapathNone) && granted(all, s, w) {
 			want[w.Frontend] = w
 		}
 	}
 	if !slices.IsSortedFunc(sv.Outside, func(a, b Outside) int { return a.Compare(b.Frontend) }) || len(sv.Outside) != len(want) {
 		t.Fatalf("%s: %s: %v, the twin says %v", at, sv.Key, sv.Outside, want)
 	}
-	more := opts.Outside && len(all[s]) < len(wishes(s))
+	more := (opts.Outside || opts.Datapath != DatapathNone) && len(all[s]) < len(wishes(s))
 	said := slices.ContainsFunc(sv.Problems, func(p Problem) bool { return strings.Contains(p.Text, "pairs of a port and an address besides") })
 	if more != said {
 		t.Fatalf("%s: %s has %d of %d, said: %v", at, sv.Key, len(all[s]), len(wishes(s)), said)
 	}
-	x := s.Exposure
+	x, path := s.Exposure, PathKernel
 	if x == nil {
 		x = &Exposure{}
+	}
+	if opts.Datapath == DatapathNone {
+		path = PathNone
 	}
 	for _, o := range sv.Outside {
 		w, granted := want[o.Frontend]
@@ -134,7 +137,7 @@ func checkOutside(t *testing.T, all map[*Service][]wish, snap *Snapshot, entry *
 			}
 		}
 		silent := x.Local && len(local) == 0 && len(near) > 0
-		if !granted || o.Kind != w.kind || o.PortName != w.name || o.Local != x.Local || o.Silent != silent || !slices.Equal(o.Sources, sources) {
+		if !granted || o.Path != path || o.Kind != w.kind || o.PortName != w.name || o.Local != x.Local || o.Silent != silent || !slices.Equal(o.Sources, sources) {
 			t.Fatalf("%s: %s: %+v, the twin says %+v of %+v", at, sv.Key, o, w, x)
 		}
 		if got := levels(o.Tiers); !reflect.DeepEqual(got, near) {
@@ -151,7 +154,7 @@ func checkOutside(t *testing.T, all map[*Service][]wish, snap *Snapshot, entry *
 func checkHealth(t *testing.T, snap *Snapshot, entry *Entry, sv *ServiceView, opts Options, at string) {
 	t.Helper()
 	s, port := entry.Service, uint16(0)
-	if opts.Outside && s.Exposure != nil {
+	if (opts.Outside || opts.Datapath != DatapathNone) && s.Exposure != nil {
 		port = s.Exposure.HealthCheckNodePort
 	}
 	if port == 0 {

@@ -73,6 +73,8 @@ type Service struct {
 	// Created is when it was made, in seconds since 1970: of what two Services ask
 	// for the elder has it. 0: not known, and so elder than all.
 	Created int64 `cbor:"15,keyasint,omitempty"`
+	// Datapath is what it chose by annotation; DatapathNone: nothing.
+	Datapath Datapath `cbor:"16,keyasint,omitempty"`
 	// Affinity is the timeout of sessionAffinity ClientIP, in seconds; 0: none.
 	Affinity uint32 `cbor:"13,keyasint,omitempty"`
 	// Exposure is what it offers besides ClusterIPs and node ports; nil: nothing.

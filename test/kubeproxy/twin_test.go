@@ -37,7 +37,7 @@ func newHistory(seed, number uint64) *history {
 	h := &history{
 		world:    &world{rand.New(rand.NewPCG(seed, number)), map[string]*discoveryv1.EndpointSlice{}},
 		services: map[string]*corev1.Service{}, theirs: map[corev1.IPFamily]*kubeProxy{},
-		ours: topology.NewBuilder(), viewer: topology.NewViewer(node, topology.Options{Outside: true}),
+		ours: topology.NewBuilder(), viewer: topology.NewViewer(node, topology.Options{Datapath: topology.DatapathKernel}),
 	}
 	for _, f := range families {
 		h.theirs[f] = newKubeProxy(f)

@@ -47,7 +47,7 @@ func (w *world) service(i int) *corev1.Service {
 	w.addresses(s, i)
 	for j, p := range []corev1.ServicePort{
 		{Name: "web", Protocol: corev1.ProtocolTCP, Port: 80}, {Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53},
-		{Name: "web-udp", Protocol: corev1.ProtocolUDP, Port: 80},
+		{Name: "web-udp", Protocol: corev1.ProtocolUDP, Port: 80}, {Name: "assoc", Protocol: corev1.ProtocolSCTP, Port: 80},
 	} {
 		if j > 0 && w.oneIn(3) { // there is always one
 			continue

@@ -20,6 +20,8 @@ type World struct {
 	*rand.Rand
 	Builder *topology.Builder
 	besides *rand.Rand // what lies besides ClusterIPs, whose histories stay the same
+	// SCTP gives every Service and slice a port of it, too.
+	SCTP bool
 }
 
 func (w *World) pick(list ...string) string { return list[w.IntN(len(list))] }
@@ -61,6 +63,9 @@ func (w *World) service() *topology.Service {
 	if w.IntN(3) == 0 {
 		s.ClusterIPs = append(s.ClusterIPs, netip.MustParseAddr(fmt.Sprintf("fd00::%d", 1+w.IntN(5))))
 	}
+	if w.SCTP {
+		s.Ports = append(s.Ports, topology.ServicePort{Name: "c", Protocol: topology.SCTP, Port: 80})
+	}
 	w.expose(s)
 	if w.IntN(5) == 0 {
 		s.Headless, s.ClusterIPs = true, nil
@@ -80,6 +85,9 @@ func (w *World) expose(s *topology.Service) {
 		s.Ports[r.IntN(2)].NodePort = uint16(30000 + r.IntN(3))
 	}
 	s.Created = int64(r.IntN(3)) // some of one second
+	if r.IntN(3) == 0 {
+		s.Datapath = topology.Datapath(r.IntN(4))
+	}
 	if r.IntN(4) == 0 {
 		s.Affinity = uint32(10 * (1 + r.IntN(2)))
 	}
@@ -108,6 +116,9 @@ func (w *World) slice() *topology.Slice {
 		Service: w.serviceKey().Name,
 		IPv6:    w.IntN(4) == 0,
 		Ports:   []topology.SlicePort{{Name: "a", Protocol: topology.TCP, Port: 8080}, {Name: "b", Protocol: topology.UDP, Port: 5353}},
+	}
+	if w.SCTP {
+		s.Ports = append(s.Ports, topology.SlicePort{Name: "c", Protocol: topology.SCTP, Port: 7000})
 	}
 	for range w.IntN(5) {
 		ep := topology.Endpoint{
