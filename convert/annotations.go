@@ -1,10 +1,13 @@
 package convert
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/internal/near"
@@ -147,6 +150,21 @@ func shorten(err error) string {
 		return text[:most] + "..."
 	}
 	return text
+}
+
+// inVain tells of keys that nobody reads, for kube-proxy and gridmesh both pass over
+// the Service. What another proxy makes of them is not known, and not said.
+func inVain(s *corev1.Service, problem teller) {
+	keys, name := topologyKeys(s.Annotations)
+	if keys == nil || topology.ParseKeys(keys).Mode == topology.NoKeys {
+		return
+	}
+	field := "metadata.annotations[" + cmp.Or(name, names.TopologyKeys) + "]"
+	if s.Spec.Type == corev1.ServiceTypeExternalName {
+		problem(field, "does nothing: the Service is an ExternalName, and whoever resolves it dials %.253q from wherever they are; select pods to keep traffic in units, or remove it", s.Spec.ExternalName)
+		return
+	}
+	problem(field, "does nothing: the Service is labelled %s, which every proxy passes over, and its ClusterIP is not served; remove the label, or the keys", names.Headless)
 }
 
 // labelled tells of labels that can only be meant for topologyKeys. Nobody reads

@@ -97,6 +97,28 @@ func TestService(t *testing.T) {
 			topology.Service{GridKey: "example.com/site"},
 		},
 		"the key of no grid": {`{metadata: {namespace: shop, name: web, annotations: {gridmesh.io/unit-key: site}}}`, topology.Service{}},
+		"a name outside, and keys": {
+			`{metadata: {namespace: shop, name: web, annotations: {topologyKeys: '["site"]'}}, spec: {type: ExternalName, externalName: example.com}}`,
+			topology.Service{Foreign: true, Problems: []topology.Problem{{
+				Object: "service shop/web", Field: "metadata.annotations[topologyKeys]",
+				Text: `does nothing: the Service is an ExternalName, and whoever resolves it dials "example.com" from wherever they are; select pods to keep traffic in units, or remove it`,
+			}}},
+		},
+		"a name outside, and no keys": {
+			`{metadata: {namespace: shop, name: web, annotations: {topologyKeys: '[]'}}, spec: {type: ExternalName, externalName: example.com}}`,
+			topology.Service{Foreign: true},
+		},
+		"labelled headless, and keys with a slip": {
+			`{metadata: {namespace: shop, name: web, annotations: {topologykeys: '["site"]'}, labels: {service.kubernetes.io/headless: ""}}, spec: {clusterIP: 10.96.0.1}}`,
+			topology.Service{Foreign: true, Problems: []topology.Problem{{
+				Object: "service shop/web", Field: "metadata.annotations[topologykeys]",
+				Text: "does nothing: the Service is labelled service.kubernetes.io/headless, which every proxy passes over, and its ClusterIP is not served; remove the label, or the keys",
+			}}},
+		},
+		"of another proxy, with keys": {
+			`{metadata: {namespace: shop, name: web, annotations: {topologyKeys: '["site"]'}, labels: {service.kubernetes.io/service-proxy-name: x, service.kubernetes.io/headless: ""}}, spec: {clusterIP: 10.96.0.1}}`,
+			topology.Service{Foreign: true},
+		},
 		"made in 2024": {
 			`{metadata: {namespace: shop, name: web, creationTimestamp: "2024-01-02T03:04:05Z"}}`,
 			topology.Service{Created: 1704164645},

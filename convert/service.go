@@ -16,10 +16,14 @@ import (
 )
 
 // Service converts a Service. One that no node serves is Foreign: nothing but
-// its name is kept.
+// its name is kept, and that keys do nothing there.
 func Service(s *corev1.Service) *topology.Service {
 	if isForeign(s) {
-		return ForeignService(&s.ObjectMeta)
+		out := ForeignService(&s.ObjectMeta)
+		if _, other := s.Labels[names.ServiceProxyName]; !other {
+			inVain(s, telling("service "+out.Key.String(), &out.Problems))
+		}
+		return out
 	}
 	out := &topology.Service{
 		Key:      topology.ObjectKey{Namespace: s.Namespace, Name: s.Name},

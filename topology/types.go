@@ -68,7 +68,7 @@ type Service struct {
 	// are two selectors. 0: not known.
 	Selector uint64 `cbor:"12,keyasint,omitempty"`
 	// Foreign: it exists, and no node serves it, for it is an ExternalName, left to
-	// another proxy by label or labelled headless. Nothing but its name is kept.
+	// another proxy by label or labelled headless. Nothing but its name is kept, and Problems.
 	Foreign bool `cbor:"9,keyasint,omitempty"`
 	// Created is when it was made, in seconds since 1970: of what two Services ask
 	// for the elder has it. 0: not known, and so elder than all.
