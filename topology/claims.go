@@ -60,13 +60,12 @@ func (c *claims) settle(dirty set) {
 		}
 	}
 	c.touched = map[string]bool{}
-	for ip := range c.clusterIPs.changedHands(dirty) {
+	for _, ip := range c.clusterIPs.changedHands(dirty) {
 		for _, o := range c.at.of[ip] {
 			dirty[o.Key] = struct{}{}
 		}
 	}
-	for range c.doors.changedHands(dirty) { //nolint:revive // who asks for it is dirty; there is no more to do
-	}
+	c.doors.changedHands(dirty)
 	c.at.before = nil
 }
 
@@ -124,24 +123,20 @@ func (q *queues[K]) change(k K, c claimant, add bool) {
 	}
 }
 
-// changedHands yields what has another owner than before, and forgets that; who
+// changedHands returns what has another owner than before, and forgets that; who
 // asks for it is dirty.
-func (q *queues[K]) changedHands(dirty set) func(yield func(K) bool) {
-	before := q.before
-	q.before = nil
-	return func(yield func(K) bool) {
-		for k, owner := range before {
-			if first(q.of[k]) == owner {
-				continue
-			}
-			for _, c := range q.of[k] {
-				dirty[c.Key] = struct{}{}
-			}
-			if !yield(k) {
-				return
-			}
+func (q *queues[K]) changedHands(dirty set) (changed []K) {
+	for k, owner := range q.before {
+		if first(q.of[k]) == owner {
+			continue
+		}
+		changed = append(changed, k)
+		for _, c := range q.of[k] {
+			dirty[c.Key] = struct{}{}
 		}
 	}
+	q.before = nil
+	return changed
 }
 
 func first(list []claimant) ObjectKey {

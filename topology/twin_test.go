@@ -53,42 +53,6 @@ func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, viewer *Viewer, 
 	}
 }
 
-// checkPath says for each kind of frontend what serves it, and for each tier
-// whether anything in it is ready.
-func checkPath(t *testing.T, s *Service, sv *ServiceView, f FrontendView, opts Options, at string) {
-	t.Helper()
-	chosen := opts.Datapath
-	if chosen != DatapathNone && s.Datapath != DatapathNone {
-		chosen = s.Datapath
-	}
-	want := PathKernel
-	switch {
-	case chosen == DatapathNone && f.Protocol == SCTP:
-		want = PathNone
-	case chosen == DatapathNone:
-		want = PathEnvoy
-	case f.Protocol != TCP || chosen == DatapathKernel:
-	case chosen == DatapathEnvoy || sv.Keys.Mode != NoKeys && s.Affinity == 0:
-		want = PathEnvoy
-	}
-	if f.Path != want {
-		t.Fatalf("%s: %s %s takes %s, the twin says %s", at, sv.Key, f.Frontend, f.Path, want)
-	}
-	ordered := ByReadiness(f.Tiers)
-	sorted := slices.IsSortedFunc(ordered, func(a, b Tier) int {
-		switch {
-		case a.Terminating == b.Terminating:
-			return 0
-		case a.Terminating:
-			return 1
-		}
-		return -1
-	})
-	if len(ordered) != len(f.Tiers) || !sorted {
-		t.Fatalf("%s: %s %s: %v by readiness of %v", at, sv.Key, f.Frontend, ordered, f.Tiers)
-	}
-}
-
 // levels is the place of each endpoint's tier.
 func levels(tiers []Tier) map[string]string {
 	at := map[string]string{}
