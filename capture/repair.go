@@ -18,30 +18,16 @@ func (c *Capture) Repair() (bool, error) {
 	moved, refresh := c.refresh()
 	c.moved = c.moved || moved
 	ruled, err := c.repairRules()
-	routed, routes := c.repairRoutes()
-	controlled, sysctl := c.bridgeSysctls(c.bridges)
+	routed, routes := c.routing().Repair()
+	controlled, sysctls := c.bridgeSysctls(c.bridges)
 	_ = c.Tune() // said at the start, where it does not work
-	return ruled || routed || controlled, errors.Join(refresh, err, routes, sysctl)
-}
-
-func (c *Capture) repairRoutes() (repaired bool, err error) {
-	var errs []error
-	for _, f := range c.host.netFamilies() {
-		want := c.wantedRules(f)
-		present, err := routesPresent(c.cfg, f, want)
-		if err == nil && !present {
-			repaired = true
-			err = installRoutes(c.cfg, f, want)
-		}
-		errs = append(errs, err)
-	}
-	return repaired, errors.Join(append(errs, c.tooManyRanges())...)
+	return ruled || routed || controlled, errors.Join(refresh, err, routes, sysctls)
 }
 
 // repairRules compares rules and elements with what they should be.
 func (c *Capture) repairRules() (bool, error) {
 	// Before the comparison: what is written meanwhile is the next one's.
-	gen, err := c.table.conn.generation()
+	gen, err := c.table.conn.Generation()
 	if err != nil {
 		return false, err
 	}
@@ -67,7 +53,7 @@ func (c *Capture) rulesIntact() (bool, error) {
 	if same, err := c.table.intact(); err != nil || !same {
 		return false, err
 	}
-	text, _, err := rendition(c.table.conn, bridgeTable.Family)
+	text, _, err := c.table.conn.Rendition(bridgeTable.Family)
 	return text == c.lifting, err
 }
 

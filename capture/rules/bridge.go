@@ -44,7 +44,7 @@ func Bridge(list []PodBridge) *Table {
 
 func lift(mac MAC, pods netip.Prefix) Rule {
 	return Rule{
-		EtherType{familyOf(pods.Addr())},
+		EtherType{FamilyOf(pods.Addr())},
 		NotTo{mac},
 		NotGroup{},
 		L4{topology.TCP},
@@ -56,7 +56,7 @@ func lift(mac MAC, pods netip.Prefix) Rule {
 	}
 }
 
-func familyOf(ip netip.Addr) Family {
+func FamilyOf(ip netip.Addr) Family {
 	if ip.Is6() {
 		return IPv6
 	}
