@@ -49,7 +49,7 @@ type Clients struct {
 	most    func() int
 	log     *slog.Logger
 	share   plan.Share
-	silence plan.Silence[socketID]
+	stalled plan.Stalled[socketID]
 	conn    *nft.Session // from the first write on
 	table   *nftables.Table
 	sets    map[rules.Family]*nftables.Set
