@@ -23,9 +23,8 @@ func BenchmarkLookAtManyPods(b *testing.B) {
 	must(b, err)
 	must(b, c.Install(config().ServiceCIDRs))
 	defer func() { must(b, c.Remove()) }()
-	var links []links.Link
-	if links, err := links.Read(""); len(links) < 600 {
-		b.Fatalf("%d links, %v", len(links), err)
+	if all, err := links.Read(""); len(all) < 600 {
+		b.Fatalf("%d links, %v", len(all), err)
 	}
 	for name, look := range map[string]func() error{
 		"bridges":              func() error { _, err := c.look(); return err },

@@ -111,9 +111,14 @@ func TestMisfits(t *testing.T) {
 		"{apiVersion: v1, kind: Node, metadata: {name: x}, status: {capacity: {cpu: lots}}}":        "node x (standard input document 1): status.capacity[cpu]: cannot be read…a quantity is wanted, as 100m or 2Gi",
 		"{apiVersion: v1, kind: Node, metadata: {name: x, creationTimestamp: today}}":               "metadata.creationTimestamp: cannot be read…a time is wanted",
 		"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: []}":                            "spec: cannot be read…an object is wanted",
-		"\xff\xfea\x00-\x00": "standard input: is UTF-16",
-		"\xfe\xff\x00a\x00-": "standard input: is UTF-16",
-		"just a text":        `standard input document 1: is no Kubernetes manifest and is left out: it is a string, "just a text"; an object is wanted; write apiVersion, kind and metadata`,
+		"\xff\xfea\x00-\x00":            "standard input: is UTF-16",
+		"\xfe\xff\x00a\x00-":            "standard input: is UTF-16",
+		"\xff\xfe\x00\x00a\x00\x00\x00": "standard input: is UTF-32, and is left out; write it as UTF-8",
+		"\x00\x00\xfe\xff\x00\x00\x00a": "standard input: is UTF-32",
+		"a\x00p\x00i\x00":               "standard input: is no text in UTF-8: it has NUL bytes",
+		"\x00a\x00p\x00i":               "standard input: is no text in UTF-8: it has NUL bytes",
+		"\x1f\x8b\x08\x00":              "standard input: is compressed, and is left out; say: gzip -dc",
+		"just a text":                   `standard input document 1: is no Kubernetes manifest and is left out: it is a string, "just a text"; an object is wanted; write apiVersion, kind and metadata`,
 		"{apiVersion: v1, kind: Service, metadata: {name: 1}}": `metadata.name: is no Kubernetes manifest…it is 1, a number; a string is wanted: write "1", in quotes`,
 	} {
 		told(t, texts(t, doc).Problems, want)

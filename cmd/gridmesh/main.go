@@ -20,8 +20,9 @@ func command() *cobra.Command {
 
 The state comes from directories or files of manifests (-f, or -f - for standard
 input), from a cluster (--kubeconfig), or from the agent of this node (--socket,
-the default). Where no agent runs it comes from the cluster that kubectl would
-ask: $KUBECONFIG, ~/.kube/config, in-cluster credentials.
+the default), or what that keeps on disk (--state-dir). Where no agent runs it
+comes from the cluster that kubectl would ask: $KUBECONFIG, ~/.kube/config,
+in-cluster credentials.
 
 Exit codes: 0 all is well, 1 failure, a problem in what was asked for, a name
 that does not exist (dns), or a packet that is refused (trace; none of these with
