@@ -90,7 +90,7 @@ func podBridges(cfg plan.Config, links []link) ([]rules.PodBridge, error) {
 			}
 		}
 		if len(pods) > 0 {
-			b := rules.PodBridge{Name: l.name, Pods: pods}
+			b := rules.PodBridge{Name: l.name, Pods: pods, All: cfg.Kernel != nil}
 			copy(b.MAC[:], l.mac)
 			found = append(found, b)
 		}

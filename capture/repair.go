@@ -18,10 +18,11 @@ func (c *Capture) Repair() (bool, error) {
 	moved, refresh := c.refresh()
 	c.moved = c.moved || moved
 	ruled, err := c.repairRules()
+	served, kernel := c.repairKernel()
 	routed, routes := c.repairRoutes()
 	controlled, sysctl := c.bridgeSysctls(c.bridges)
 	_ = c.Tune() // said at the start, where it does not work
-	return ruled || routed || controlled, errors.Join(refresh, err, routes, sysctl)
+	return ruled || served || routed || controlled, errors.Join(refresh, err, kernel, routes, sysctl)
 }
 
 func (c *Capture) repairRoutes() (repaired bool, err error) {

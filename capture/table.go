@@ -28,9 +28,9 @@ type table struct {
 	beside harmless // what Clients wrote since
 }
 
-func newTable() *table {
+func newTable(cfg plan.Config) *table {
 	t := &table{conn: newSession(), nft: &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}, sets: map[string]*nftables.Set{}}
-	for _, s := range rules.Inet(plan.Config{}).Sets { // the same in every configuration
+	for _, s := range rules.Inet(cfg).Sets {
 		t.sets[s.Name] = newSet(t.nft, s)
 	}
 	return t

@@ -20,6 +20,7 @@ type PodBridge struct {
 	Name string
 	MAC  MAC
 	Pods []netip.Prefix
+	All  bool // every protocol is lifted, not TCP alone: the kernel path changes the answers on layer 3
 }
 
 // Lift sees every frame that comes in over a bridge: TCP between pods of one
@@ -36,24 +37,18 @@ func Bridge(list []PodBridge) *Table {
 	c := Chain{Name: Lift, Hook: &Hook{Filter, Prerouting, -300}}
 	for _, b := range list {
 		for _, p := range b.Pods {
-			c.Rules = append(c.Rules, lift(b.MAC, p))
+			c.Rules = append(c.Rules, lift(b, p))
 		}
 	}
 	return &Table{Family: "bridge", Name: Name, Chains: []Chain{c}}
 }
 
-func lift(mac MAC, pods netip.Prefix) Rule {
-	return Rule{
-		EtherType{familyOf(pods.Addr())},
-		NotTo{mac},
-		NotGroup{},
-		L4{topology.TCP},
-		SaddrIn{pods},
-		DaddrIn{pods},
-		SetEtherDaddr{mac},
-		SetToHost{},
-		Counter{},
+func lift(b PodBridge, pods netip.Prefix) Rule {
+	r := Rule{EtherType{familyOf(pods.Addr())}, NotTo{b.MAC}, NotGroup{}}
+	if !b.All {
+		r = append(r, L4{topology.TCP})
 	}
+	return append(r, SaddrIn{pods}, DaddrIn{pods}, SetEtherDaddr{b.MAC}, SetToHost{}, Counter{})
 }
 
 func familyOf(ip netip.Addr) Family {
