@@ -11,7 +11,10 @@ import (
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 
+	"github.com/gridmesh/gridmesh/capture/links"
+	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/capture/routing"
 	"github.com/gridmesh/gridmesh/capture/rules"
 )
 
@@ -26,16 +29,16 @@ func (c *Capture) RefreshBridges() (bool, error) {
 }
 
 func (c *Capture) refresh() (changed bool, err error) {
-	links, err := c.look()
+	all, err := c.look()
 	errs := []error{err}
-	if has := c.host.hasIPv6(); c.installed && has != c.ipv6 {
+	if has := routing.HasIPv6(c.host.ProcSys); c.installed && has != c.ipv6 {
 		changed = true
 		errs = append(errs, c.installRoutes())
 	}
 	if err != nil {
 		return changed, errors.Join(errs...)
 	}
-	list, err := podBridges(c.cfg, links)
+	list, err := podBridges(c.cfg, all)
 	if err == nil && !slices.EqualFunc(list, c.bridges, equalBridge) {
 		changed = true
 		err = c.follow(list)
@@ -57,28 +60,28 @@ const allLinksEvery = time.Minute
 
 // look reads the bridges of the node, and now and then all links, for whether any of
 // them validates sources by their marks.
-func (c *Capture) look() ([]link, error) {
+func (c *Capture) look() ([]links.Link, error) {
 	if time.Since(c.looked) < allLinksEvery {
-		return readLinks("bridge")
+		return links.Read("bridge")
 	}
-	links, err := readLinks("")
+	all, err := links.Read("")
 	if err == nil {
 		c.looked = time.Now()
-		c.validates = slices.ContainsFunc(links, func(l link) bool { return l.validates && l.name != "lo" })
+		c.validates = slices.ContainsFunc(all, func(l links.Link) bool { return l.Validates && l.Name != "lo" })
 	}
-	return links, err
+	return all, err
 }
 
 // podBridges finds the bridges with an address inside a pod CIDR.
-func podBridges(cfg plan.Config, links []link) ([]rules.PodBridge, error) {
+func podBridges(cfg plan.Config, all []links.Link) ([]rules.PodBridge, error) {
 	var found []rules.PodBridge
-	for _, l := range links {
-		if l.kind != "bridge" {
+	for _, l := range all {
+		if l.Kind != "bridge" {
 			continue
 		}
-		addrs, err := netlink.AddrList(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Index: l.index}}, netlink.FAMILY_ALL)
+		addrs, err := netlink.AddrList(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Index: l.Index}}, netlink.FAMILY_ALL)
 		if err != nil {
-			return nil, fmt.Errorf("list addresses of %s: %w", l.name, err)
+			return nil, fmt.Errorf("list addresses of %s: %w", l.Name, err)
 		}
 		var pods []netip.Prefix
 		for _, a := range addrs {
@@ -90,8 +93,8 @@ func podBridges(cfg plan.Config, links []link) ([]rules.PodBridge, error) {
 			}
 		}
 		if len(pods) > 0 {
-			b := rules.PodBridge{Name: l.name, Pods: pods, All: cfg.Kernel != nil}
-			copy(b.MAC[:], l.mac)
+			b := rules.PodBridge{Name: l.Name, Pods: pods, All: cfg.Kernel != nil}
+			copy(b.MAC[:], l.MAC)
 			found = append(found, b)
 		}
 	}
@@ -103,14 +106,14 @@ var bridgeTable = &nftables.Table{Name: rules.Name, Family: nftables.TableFamily
 
 // installBridge puts the rules of the bridges in place, and returns how the
 // kernel tells them.
-func installBridge(conn *session, list []rules.PodBridge) (string, error) {
+func installBridge(conn *nft.Session, list []rules.PodBridge) (string, error) {
 	t := bridgeTable
 	conn.AddTable(t)
 	conn.DelTable(t)
 	conn.AddTable(t)
 	chains := rules.Bridge(list).Chains
 	for i := range chains {
-		conn.AddChain(newChain(t, &chains[i]))
+		conn.AddChain(nft.NewChain(t, &chains[i]))
 	}
 	addRules(conn, t, chains)
 	if err := conn.Flush(); err != nil {
@@ -119,7 +122,7 @@ func installBridge(conn *session, list []rules.PodBridge) (string, error) {
 	return remember(conn, t.Family, chains)
 }
 
-func removeBridge(conn *session) error {
+func removeBridge(conn *nft.Session) error {
 	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyBridge)
 	if err != nil {
 		return fmt.Errorf("list bridge tables: %w", err)
@@ -167,13 +170,13 @@ func (c *Capture) bridgeSysctls(list []rules.PodBridge) (changed bool, err error
 	}
 	var errs []error
 	zero := func(key string) error {
-		set, err := c.ctl.zero(key)
+		set, err := c.ctl.Zero(key)
 		changed = changed || set
 		return err
 	}
 	for _, key := range []string{"net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables"} {
 		if c.cfg.KeepBridgeNetfilter {
-			errs = append(errs, c.ctl.undo(key))
+			errs = append(errs, c.ctl.Undo(key))
 			continue
 		}
 		// At 1 the bridge's hook drops the socket that tproxy assigned.

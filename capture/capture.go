@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/capture/routing"
 	"github.com/gridmesh/gridmesh/capture/rules"
+	"github.com/gridmesh/gridmesh/capture/sysctl"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -18,7 +20,7 @@ import (
 type Capture struct {
 	cfg       plan.Config
 	host      Host
-	ctl       sysctls
+	ctl       sysctl.Records
 	table     *table
 	planner   *plan.Planner
 	kernel    *kernelPath // nil where it is off
@@ -54,8 +56,8 @@ type Host struct {
 	ProcSys  string // /proc/sys, or where a container may write to it
 }
 
-func (h Host) sysctls() sysctls {
-	return newSysctls(filepath.Join(h.StateDir, "sysctl"), h.ProcSys)
+func (h Host) sysctls() sysctl.Records {
+	return sysctl.New(filepath.Join(h.StateDir, "sysctl"), h.ProcSys)
 }
 
 // New prepares a capture; nothing is opened, read or written yet.
@@ -100,12 +102,13 @@ func (c *Capture) Install(guard []netip.Prefix) (err error) {
 }
 
 func (c *Capture) installRoutes() error {
-	c.ipv6 = c.host.hasIPv6()
-	var errs []error
-	for _, f := range c.host.netFamilies() {
-		errs = append(errs, installRoutes(c.cfg, f, c.wantedRules(f)))
-	}
-	return errors.Join(errs...)
+	c.ipv6 = routing.HasIPv6(c.host.ProcSys)
+	return c.routing().Install()
+}
+
+// routing is what should be routed at the moment.
+func (c *Capture) routing() routing.Routing {
+	return routing.Routing{Config: c.cfg, ProcSys: c.host.ProcSys, Services: c.guard(), Validates: c.validates}
 }
 
 // guard is what is guarded: nothing that was known at the start is forgotten
@@ -136,7 +139,7 @@ func (c *Capture) install() error {
 	if _, err := c.table.addGuard(c.guard()); err != nil {
 		return err
 	}
-	links, err := c.look()
+	all, err := c.look()
 	if err != nil {
 		return err
 	}
@@ -147,7 +150,7 @@ func (c *Capture) install() error {
 		return err
 	}
 	c.outdated = false
-	list, err := podBridges(c.cfg, links)
+	list, err := podBridges(c.cfg, all)
 	if err != nil {
 		return err
 	}
@@ -184,7 +187,7 @@ func (c *Capture) Tune() error {
 	if len(c.cfg.PodCIDRs) == 0 {
 		return nil
 	}
-	_, err := c.ctl.zero("net.ipv4.tcp_early_demux") // of IPv6 too
+	_, err := c.ctl.Zero("net.ipv4.tcp_early_demux") // of IPv6 too
 	return err
 }
 
@@ -292,10 +295,10 @@ func (c *Capture) podNetwork() string {
 // a capture that is not installed. What is not there is no error.
 func (c *Capture) Remove() error {
 	c.installed, c.held, c.goal, c.pending = false, unsure, unsure, nil
-	c.table.conn.keep()
+	c.table.conn.Keep()
 	err := errors.Join(c.table.remove(), removeBridge(c.table.conn), c.removeKernel())
-	c.table.conn.close()
-	return errors.Join(err, removeRoutes(c.cfg), c.ctl.restore())
+	c.table.conn.Close()
+	return errors.Join(err, routing.Remove(c.cfg), c.ctl.Restore())
 }
 
 // Cleanup is Remove, for whoever runs no capture, while no agent does.

@@ -17,6 +17,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/links"
+	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/internal/testkit"
@@ -135,15 +137,15 @@ func TestRepair(t *testing.T) {
 			c.table.conn.FlushRuleset()
 			must(t, c.table.conn.Flush())
 		},
-		"the rule": func(t *testing.T, c *Capture) { must(t, netlink.RuleDel(markRule(c.cfg, inet6))) },
+		"the rule": func(t *testing.T, c *Capture) { must(t, netlink.RuleDel(ownRule(c.cfg, unix.AF_INET6))) },
 		"the route": func(t *testing.T, c *Capture) {
-			must(t, netlink.RouteDel(localRoute(c.cfg.Table, loIndex, inet4)))
+			must(t, netlink.RouteDel(ownRoute(c.cfg, unix.AF_INET)))
 		},
 		"the rule's place": func(t *testing.T, c *Capture) {
-			late := markRule(c.cfg, inet4)
+			late := ownRule(c.cfg, unix.AF_INET)
 			late.Priority = 500
 			must(t, netlink.RuleAdd(late))
-			must(t, netlink.RuleDel(markRule(c.cfg, inet4)))
+			must(t, netlink.RuleDel(ownRule(c.cfg, unix.AF_INET)))
 		},
 		"a chain": func(t *testing.T, c *Capture) {
 			c.table.conn.FlushChain(&nftables.Chain{Table: c.table.nft, Name: rules.GuardForward})
@@ -151,14 +153,14 @@ func TestRepair(t *testing.T) {
 		},
 		"a rule of a chain": func(t *testing.T, c *Capture) {
 			chain := &nftables.Chain{Table: c.table.nft, Name: rules.GuardOutput}
-			c.table.conn.InsertRule(&nftables.Rule{Table: c.table.nft, Chain: chain, Exprs: term(rules.Accept)})
+			c.table.conn.InsertRule(&nftables.Rule{Table: c.table.nft, Chain: chain, Exprs: nft.Expressions(rules.Rule{rules.Accept})})
 			must(t, c.table.conn.Flush())
 		},
 		"a rule, for another": func(t *testing.T, c *Capture) {
 			chain := &nftables.Chain{Table: c.table.nft, Name: rules.GuardForward}
 			list, err := c.table.conn.GetRules(c.table.nft, chain)
 			must(t, err)
-			c.table.conn.ReplaceRule(&nftables.Rule{Table: c.table.nft, Chain: chain, Handle: list[0].Handle, Exprs: term(rules.Accept)})
+			c.table.conn.ReplaceRule(&nftables.Rule{Table: c.table.nft, Chain: chain, Handle: list[0].Handle, Exprs: nft.Expressions(rules.Rule{rules.Accept})})
 			must(t, c.table.conn.Flush())
 		},
 		"an element": func(t *testing.T, c *Capture) { c.emptied(t, "serve4") },
@@ -410,8 +412,8 @@ func TestWatchSeesHandsOfOthers(t *testing.T) {
 	must(t, err)
 	for name, harm := range map[string]func(){
 		"the ruleset": func() { c.table.conn.FlushRuleset(); must(t, c.table.conn.Flush()) },
-		"the rule":    func() { must(t, netlink.RuleDel(markRule(c.cfg, inet6))) },
-		"the route":   func() { must(t, netlink.RouteDel(localRoute(c.cfg.Table, loIndex, inet6))) },
+		"the rule":    func() { must(t, netlink.RuleDel(ownRule(c.cfg, unix.AF_INET6))) },
+		"the route":   func() { must(t, netlink.RouteDel(ownRoute(c.cfg, unix.AF_INET6))) },
 		"an element":  func() { c.emptied(t, "guard4") },
 	} {
 		_, err := c.Repair()
@@ -428,7 +430,7 @@ func TestWatchSeesHandsOfOthers(t *testing.T) {
 	foreign(t) // has a rule: for that everybody is woken
 	calm(wake)
 	addChain(t, &nftables.Chain{Table: &nftables.Table{Name: "another", Family: nftables.TableFamilyINet}, Name: "x"})
-	must(t, netlink.RouteAdd(&netlink.Route{LinkIndex: loIndex, Table: 100, Dst: parse(t, "198.51.100.0/24").IPNet}))
+	must(t, netlink.RouteAdd(&netlink.Route{LinkIndex: links.Lo, Table: 100, Dst: parse(t, "198.51.100.0/24").IPNet}))
 	select {
 	case <-wake:
 		t.Error("woken by another table, or by a route of another kind")
@@ -488,7 +490,7 @@ func foreign(t *testing.T) {
 		conn.AddTable(table)
 		for _, name := range []string{rules.Capture, "mine"} {
 			chain := conn.AddChain(&nftables.Chain{Table: table, Name: name})
-			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: term(rules.Accept)})
+			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: nft.Expressions(rules.Rule{rules.Accept})})
 		}
 	}
 	must(t, conn.Flush())

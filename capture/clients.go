@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/internal/obs"
@@ -50,7 +51,7 @@ type Clients struct {
 	log     *slog.Logger
 	share   plan.Share
 	silence plan.Silence[socketID]
-	conn    *session // from the first write on
+	conn    *nft.Session // from the first write on
 	table   *nftables.Table
 	sets    map[rules.Family]*nftables.Set
 	when    time.Time // of the last write
@@ -75,7 +76,7 @@ func NewClients(c *Capture, most func() int, log *slog.Logger) *Clients {
 	for _, f := range rules.Families {
 		for _, s := range rules.Inet(c.cfg).Sets {
 			if s.Name == rules.Over.For(f) {
-				clients.sets[f] = newSet(t, s)
+				clients.sets[f] = nft.NewSet(t, s)
 			}
 		}
 	}
@@ -101,7 +102,7 @@ func (c *Clients) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			if c.conn != nil {
-				c.conn.close()
+				c.conn.Close()
 			}
 			return nil
 		case <-timer.C:
@@ -183,7 +184,7 @@ func (c *Clients) held(now time.Time) (map[netip.Addr]int, error) {
 // refusing who is below its share by now.
 func (c *Clients) write(over []netip.Addr) error {
 	conn := c.nftables()
-	before, err := conn.generation()
+	before, err := conn.Generation()
 	if err != nil {
 		return err
 	}
@@ -194,12 +195,12 @@ func (c *Clients) write(over []netip.Addr) error {
 }
 
 // flush is the transaction of write.
-func (c *Clients) flush(conn *session, over []netip.Addr) error {
+func (c *Clients) flush(conn *nft.Session, over []netip.Addr) error {
 	for _, f := range rules.Families {
 		conn.FlushSet(c.sets[f])
 		var list []nftables.SetElement
 		for _, client := range over {
-			if familyOf(client) == f {
+			if rules.FamilyOf(client) == f {
 				list = append(list, nftables.SetElement{Key: client.AsSlice(), Timeout: overTimeout})
 			}
 		}
@@ -217,11 +218,11 @@ func (c *Clients) flush(conn *session, over []netip.Addr) error {
 
 // wroteFrom notes the transaction that came after a generation. One that refuses
 // nobody may have been none, and what came somebody else's.
-func (c *Clients) wroteFrom(conn *session, before uint32, over []netip.Addr) error {
+func (c *Clients) wroteFrom(conn *nft.Session, before uint32, over []netip.Addr) error {
 	if len(over) == 0 {
 		return nil
 	}
-	after, err := conn.generation()
+	after, err := conn.Generation()
 	if err != nil {
 		return err
 	}
@@ -230,9 +231,9 @@ func (c *Clients) wroteFrom(conn *session, before uint32, over []netip.Addr) err
 }
 
 // nftables is the session of Clients alone.
-func (c *Clients) nftables() *session {
+func (c *Clients) nftables() *nft.Session {
 	if c.conn == nil {
-		c.conn = openSession()
+		c.conn = nft.Open()
 	}
 	return c.conn
 }

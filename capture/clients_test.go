@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/links"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/internal/testkit"
@@ -171,7 +172,7 @@ func TestOnlyEnvoysConnectionsCount(t *testing.T) {
 	c := starting(t, cfg, Host{t.TempDir(), "/proc/sys"})
 	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
 	holding(t, cfg.Ports.Keep())
-	lo, err := netlink.LinkByIndex(loIndex)
+	lo, err := netlink.LinkByIndex(links.Lo)
 	must(t, err)
 	pod5, cache := netip.MustParseAddr("10.244.0.5"), netip.MustParseAddrPort("10.96.0.53:53")
 	must(t, netlink.AddrAdd(lo, &netlink.Addr{IPNet: &net.IPNet{IP: cache.Addr().AsSlice(), Mask: net.CIDRMask(32, 32)}}))

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
+
+	"github.com/gridmesh/gridmesh/capture/nft"
 )
 
 // Finding is something on the node that breaks the capture or is broken by it.
@@ -39,9 +41,9 @@ func Inspector() func() ([]Finding, error) {
 	var chains []*nftables.Chain
 	var seen uint32
 	return func() ([]Finding, error) {
-		conn := openSession()
-		defer conn.close()
-		gen, err := conn.generation()
+		conn := nft.Open()
+		defer conn.Close()
+		gen, err := conn.Generation()
 		if err != nil {
 			return nil, err
 		}

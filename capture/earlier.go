@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/google/nftables"
+
 	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/capture/routing"
 	"github.com/gridmesh/gridmesh/capture/rules"
 )
 
@@ -36,4 +39,26 @@ func (c *Capture) Earlier() (e Earlier, err error) {
 // a run before are in force as they were found, or a write has failed.
 func (c *Capture) Due() bool {
 	return c.outdated || c.held == unsure && c.goal != unsure
+}
+
+// Present reports whether tables or policy rules of gridmesh are in this network.
+func Present(cfg plan.Config) (bool, error) {
+	conn, err := nftables.New()
+	if err != nil {
+		return false, fmt.Errorf("look for gridmesh's tables: %w", err)
+	}
+	tables, err := conn.ListTables()
+	if err != nil {
+		return false, fmt.Errorf("look for gridmesh's tables: %w", err)
+	}
+	for _, t := range tables {
+		if t.Name == rules.Name {
+			return true, nil
+		}
+	}
+	found, err := routing.Any(cfg)
+	if err != nil {
+		return false, fmt.Errorf("look for gridmesh's policy rules: %w", err)
+	}
+	return found, nil
 }

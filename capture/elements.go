@@ -105,7 +105,7 @@ type bySet map[string][]nftables.SetElement
 
 func (m bySet) frontends(set rules.SetName, list []topology.Frontend) {
 	for _, f := range list {
-		name := set.For(familyOf(f.Addr))
+		name := set.For(rules.FamilyOf(f.Addr))
 		m[name] = append(m[name], frontendElement(f))
 	}
 }
@@ -118,14 +118,14 @@ func (m bySet) bridges(list []rules.PodBridge) {
 
 func (m bySet) hairpins(list []netip.Addr) {
 	for _, ip := range list {
-		name := rules.Hairpin.For(familyOf(ip))
+		name := rules.Hairpin.For(rules.FamilyOf(ip))
 		m[name] = append(m[name], hairpinElement(ip))
 	}
 }
 
 func (m bySet) ranges(set rules.SetName, list []netip.Prefix) {
 	for _, p := range list {
-		name := set.For(familyOf(p.Addr()))
+		name := set.For(rules.FamilyOf(p.Addr()))
 		m[name] = append(m[name], rangeElements(p)...)
 	}
 }

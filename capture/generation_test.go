@@ -49,8 +49,8 @@ func TestForeignHandsBesideAWriteOfNothing(t *testing.T) {
 		"clients": func(t *testing.T, c *Capture, _ *cluster, foreign func()) {
 			clients := NewClients(c, func() int { return 1 }, slog.New(slog.DiscardHandler))
 			conn := clients.nftables()
-			defer conn.close()
-			before, err := conn.generation()
+			defer conn.Close()
+			before, err := conn.Generation()
 			must(t, err)
 			must(t, clients.flush(conn, nil))
 			foreign()

@@ -44,7 +44,7 @@ func (k *kernelPath) setPods(cfg plan.Config) {
 func (c *Capture) removeKernel() error {
 	if c.kernel != nil {
 		c.kernel.held, c.kernel.goal = unsure, unsure
-		c.kernel.table.conn.close()
+		c.kernel.table.conn.Close()
 	}
 	return removeKernel(c.table.conn)
 }
@@ -198,12 +198,15 @@ func (c *Capture) repairKernel() (bool, error) {
 		return false, err
 	}
 	moved := !slices.Equal(ports, k.ports)
-	gen, err := k.table.conn.generation()
+	gen, err := k.table.conn.Generation()
 	if err != nil {
 		return false, err
 	}
 	if !moved && gen == k.table.gen && (k.goal == unsure || k.held == k.goal) {
 		return false, c.forgetFlows()
+	}
+	if err := c.tellAbsent(); err != nil {
+		return false, err
 	}
 	intact, err := k.table.intact()
 	if err != nil {

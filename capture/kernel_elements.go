@@ -2,6 +2,7 @@ package capture
 
 import (
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 
+	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/topology"
@@ -47,7 +49,7 @@ func elementsOf(e *plan.KernelElements) kernelElements {
 		m.add(rules.Loops, ip, hairpinElement(ip))
 	}
 	for _, p := range e.Policies {
-		m.verdict(rules.Policy, p.Frontend, expr.VerdictJump, rules.PolicyName(familyOf(p.Frontend.Addr), p.Local))
+		m.verdict(rules.Policy, p.Frontend, expr.VerdictJump, rules.PolicyName(rules.FamilyOf(p.Frontend.Addr), p.Local))
 	}
 	for _, f := range e.Nears {
 		m.verdict(rules.Near, f.Frontend, expr.VerdictGoto, rules.PickName(f.Pick))
@@ -59,7 +61,7 @@ func elementsOf(e *plan.KernelElements) kernelElements {
 }
 
 func (m kernelElements) add(set rules.SetName, ip netip.Addr, e nftables.SetElement) {
-	m.put(set.For(familyOf(ip)), e)
+	m.put(set.For(rules.FamilyOf(ip)), e)
 }
 
 func (m kernelElements) put(name string, e nftables.SetElement) {
@@ -88,6 +90,21 @@ func sameValue(a, b nftables.SetElement) bool {
 		return a.VerdictData == b.VerdictData && string(a.Val) == string(b.Val)
 	}
 	return *a.VerdictData == *b.VerdictData
+}
+
+// readElements reads the sets of a plan back.
+func readElements() (kernelElements, error) {
+	all := kernelElements{}
+	for _, name := range kernelSets {
+		list, err := nft.Elements(rules.KernelName, name)
+		if err != nil {
+			return nil, fmt.Errorf("read set %s: %w", name, err)
+		}
+		for _, e := range list {
+			all.put(name, e)
+		}
+	}
+	return all, nil
 }
 
 // apart are the elements that only one of two has. Those of one key that lead

@@ -10,6 +10,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 
+	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/internal/testkit"
@@ -19,7 +20,7 @@ import (
 func kernelState(t *testing.T) map[string]string {
 	t.Helper()
 	k := newKernelTable(kernelConfig())
-	state, err := k.describe()
+	state, err := k.conn.Describe(k.nft)
 	must(t, err)
 	elements, err := readElements()
 	must(t, err)
@@ -85,7 +86,7 @@ func TestKernelRepair(t *testing.T) {
 			return nil
 		},
 		"a foreign rule": func(_ *testing.T, k *kernelTable) error {
-			k.conn.InsertRule(&nftables.Rule{Table: k.nft, Chain: &nftables.Chain{Table: k.nft, Name: rules.KernelIn}, Exprs: term(rules.Accept)})
+			k.conn.InsertRule(&nftables.Rule{Table: k.nft, Chain: &nftables.Chain{Table: k.nft, Name: rules.KernelIn}, Exprs: nft.Expressions(rules.Rule{rules.Accept})})
 			return nil
 		},
 		"a foreign chain": func(_ *testing.T, k *kernelTable) error {
@@ -94,7 +95,7 @@ func TestKernelRepair(t *testing.T) {
 		},
 		"a foreign chain that a rule leads to": func(_ *testing.T, k *kernelTable) error {
 			foreign := k.conn.AddChain(&nftables.Chain{Table: k.nft, Name: "foreign"})
-			k.conn.AddRule(&nftables.Rule{Table: k.nft, Chain: &nftables.Chain{Table: k.nft, Name: rules.KernelIn}, Exprs: exprs{&expr.Verdict{Kind: expr.VerdictJump, Chain: foreign.Name}}})
+			k.conn.AddRule(&nftables.Rule{Table: k.nft, Chain: &nftables.Chain{Table: k.nft, Name: rules.KernelIn}, Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: foreign.Name}}})
 			return nil
 		},
 		"a foreign chain that an element leads to": func(_ *testing.T, k *kernelTable) error {
@@ -172,7 +173,7 @@ func TestKernelRestart(t *testing.T) {
 	}
 	next(kernelConfig())
 	expect("restarted", "b", "b far", isRefused)
-	if list, err := readSet(rules.Name, rules.Absent); len(list) != 3 || err != nil {
+	if list, err := nft.Elements(rules.Name, rules.Absent); len(list) != 3 || err != nil {
 		t.Errorf("what the agent said of Envoy was lost: %v %v", list, err)
 	}
 	must(t, l.SetKernel(map[string][]plan.KernelFrontend{"third": {{Frontend: tcp("10.96.0.3:80"), Tiers: tiers(false, "far")}}}, true))
@@ -195,7 +196,8 @@ func TestKernelRestart(t *testing.T) {
 
 func kernelStateOrNone(t *testing.T) map[string]string {
 	t.Helper()
-	state, err := newKernelTable(kernelConfig()).describe()
+	k := newKernelTable(kernelConfig())
+	state, err := k.conn.Describe(k.nft)
 	must(t, err)
 	return state
 }
@@ -226,15 +228,15 @@ func TestKernelPodCIDRsLater(t *testing.T) {
 	l := newKernelLab(t, cfg)
 	l.serve(t, "far", l.far)
 	l.put(t, plan.KernelFrontend{Frontend: tcp("10.96.0.1:80"), Tiers: tiers(false, "far")})
-	source := func() string {
-		_, from := once(t, l.a, "tcp", "10.244.0.5:20000", "10.96.0.1:80")
+	source := func(port string) string {
+		_, from := once(t, l.a, "tcp", "10.244.0.5:"+port, "10.96.0.1:80")
 		return from
 	}
-	if got := source(); strings.HasPrefix(got, "10.244.") {
+	if got := source("20000"); strings.HasPrefix(got, "10.244.") {
 		t.Errorf("pods unknown, and the endpoint sees %s", got)
 	}
 	must(t, l.SetPodCIDRs(podCIDRs))
-	if got := source(); got != "10.244.0.5:20000" {
+	if got := source("20001"); got != "10.244.0.5:20001" {
 		t.Errorf("pods known, and the endpoint sees %s", got)
 	}
 }

@@ -7,16 +7,16 @@ import (
 	"strings"
 
 	"github.com/google/nftables"
-	nl "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
 )
 
 // kernelTable writes the kernel path into nftables.
 type kernelTable struct {
-	conn  *session
+	conn  *nft.Session
 	nft   *nftables.Table
 	sets  map[string]*nftables.Set
 	cfg   plan.Config
@@ -25,9 +25,9 @@ type kernelTable struct {
 }
 
 func newKernelTable(cfg plan.Config) *kernelTable {
-	t := &kernelTable{conn: newSession(), nft: &nftables.Table{Name: rules.KernelName, Family: nftables.TableFamilyINet}, sets: map[string]*nftables.Set{}, cfg: cfg}
+	t := &kernelTable{conn: nft.New(), nft: &nftables.Table{Name: rules.KernelName, Family: nftables.TableFamilyINet}, sets: map[string]*nftables.Set{}, cfg: cfg}
 	for _, s := range rules.Kernel(cfg).Sets {
-		t.sets[s.Name] = newSet(t.nft, s)
+		t.sets[s.Name] = nft.NewSet(t.nft, s)
 	}
 	return t
 }
@@ -37,8 +37,8 @@ func newKernelTable(cfg plan.Config) *kernelTable {
 // that restarts takes nothing out of force. A table that somebody else changed
 // so that it takes no rules is made anew: then it says that nothing was kept.
 func (t *kernelTable) install() (kept bool, err error) {
-	t.conn.keep()
-	has, err := t.describe()
+	t.conn.Keep()
+	has, err := t.conn.Describe(t.nft)
 	if err != nil {
 		return false, err
 	}
@@ -75,7 +75,7 @@ func (t *kernelTable) lay(has map[string]string) error {
 		}
 	}
 	for i := range chains {
-		c := newChain(t.nft, &chains[i])
+		c := nft.NewChain(t.nft, &chains[i])
 		t.conn.AddChain(c)
 		t.conn.FlushChain(c)
 	}
@@ -108,61 +108,10 @@ func (t *kernelTable) strange(outline string) bool {
 	return false
 }
 
-// describe is what the kernel says of the table, all but elements, handles and
-// what was counted: each chain with its rules, and the rest as "". It is empty
-// where there is no table.
-func (t *kernelTable) describe() (map[string]string, error) {
-	tables, err := t.conn.ListTablesOfFamily(t.nft.Family)
-	if err != nil {
-		return nil, fmt.Errorf("list nftables tables: %w", err)
-	}
-	i := slices.IndexFunc(tables, func(o *nftables.Table) bool { return o.Name == t.nft.Name })
-	if i < 0 {
-		return map[string]string{}, nil
-	}
-	has := map[string]string{"": fmt.Sprintf("table %x\n", tables[i].Flags)}
-	chains, err := t.conn.ListChainsOfTableFamily(t.nft.Family)
-	if err != nil {
-		return nil, fmt.Errorf("list nftables chains: %w", err)
-	}
-	for _, c := range chains {
-		if c.Table.Name == t.nft.Name {
-			has[c.Name] = chainLine(c) + "\n"
-		}
-	}
-	own := []nl.Attribute{{Type: unix.NFTA_SET_TABLE, Data: []byte(t.nft.Name + "\x00")}} // NFTA_RULE_TABLE too
-	sets, err := t.conn.ask(unix.NFT_MSG_GETSET, int(nl.Dump), t.nft.Family, own)
-	if err != nil {
-		return nil, fmt.Errorf("list nftables sets: %w", err)
-	}
-	var lines []string
-	for _, m := range sets {
-		if table, set, err := parseSet(m); err != nil {
-			return nil, err
-		} else if table == t.nft.Name {
-			lines = append(lines, set.line()+"\n")
-		}
-	}
-	slices.Sort(lines)
-	has[""] += strings.Join(lines, "")
-	list, err := t.conn.ask(unix.NFT_MSG_GETRULE, int(nl.Dump), t.nft.Family, own)
-	if err != nil {
-		return nil, fmt.Errorf("list nftables rules: %w", err)
-	}
-	for _, m := range list {
-		if table, chain, body, err := parseRule(m); err != nil {
-			return nil, err
-		} else if table == t.nft.Name {
-			has[chain] += fmt.Sprintf("%x\n", body)
-		}
-	}
-	return has, nil
-}
-
 // remember takes what the kernel has for what is to stay, after all of it was
 // written: each chain has as many rules as were written.
 func (t *kernelTable) remember() error {
-	has, err := t.describe()
+	has, err := t.conn.Describe(t.nft)
 	if err != nil {
 		return err
 	}
@@ -175,14 +124,25 @@ func (t *kernelTable) remember() error {
 	return nil
 }
 
-// intact reports whether sets and rules are those that were written.
+// intact reports whether sets, rules and ranges of pods are those that were
+// written.
 func (t *kernelTable) intact() (bool, error) {
-	has, err := t.describe()
+	has, err := t.conn.Describe(t.nft)
 	if err != nil || t.rules == nil || len(has) != len(t.rules) {
 		return false, err
 	}
 	for name, text := range t.rules {
 		if has[name] != text {
+			return false, nil
+		}
+	}
+	pods := ranges(rules.Pods, t.cfg.PodCIDRs)
+	for _, name := range bothOf(rules.Pods) {
+		held, err := t.conn.GetSetElements(t.sets[name])
+		if err != nil {
+			return false, fmt.Errorf("read set %s: %w", name, err)
+		}
+		if gone, added := compare(held, pods[name]); len(gone)+len(added) > 0 {
 			return false, nil
 		}
 	}
@@ -196,8 +156,8 @@ func (t *kernelTable) addPicks(list []plan.Pick) (added []string) {
 		if _, there := t.rules[chain.Name]; there {
 			continue
 		}
-		t.conn.AddChain(newChain(t.nft, &chain))
-		t.conn.FlushChain(newChain(t.nft, &chain))
+		t.conn.AddChain(nft.NewChain(t.nft, &chain))
+		t.conn.FlushChain(nft.NewChain(t.nft, &chain))
 		addRules(t.conn, t.nft, []rules.Chain{chain})
 		added = append(added, chain.Name)
 	}
@@ -209,7 +169,7 @@ func (t *kernelTable) learn(names []string) error {
 	if len(names) == 0 || t.rules == nil {
 		return nil
 	}
-	has, err := t.describe()
+	has, err := t.conn.Describe(t.nft)
 	if err != nil {
 		return err
 	}
@@ -284,7 +244,7 @@ func (t *kernelTable) flush() error {
 }
 
 // removeKernel removes the table of the kernel path, where there is one.
-func removeKernel(conn *session) error {
+func removeKernel(conn *nft.Session) error {
 	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyINet)
 	if err != nil {
 		return fmt.Errorf("list nftables tables: %w", err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/topology"
@@ -210,13 +211,13 @@ func TestKernelAffinity(t *testing.T) {
 	l := newKernelLab(t, kernelConfig())
 	l.serve(t, "b", l.b)
 	l.serve(t, "far", l.far)
-	web := func(names ...string) []plan.KernelFrontend {
+	web := func(keep time.Duration, names ...string) []plan.KernelFrontend {
 		return []plan.KernelFrontend{
-			{Frontend: tcp("10.96.0.1:80"), Tiers: tiers(false, names...), Affinity: 2 * time.Second},
-			{Frontend: tcp("0.0.0.0:30080"), Tiers: tiers(false, names...), Affinity: 2 * time.Second, Outside: &plan.KernelOutside{Local: true, LocalTiers: tiers(false, "b")}},
+			{Frontend: tcp("10.96.0.1:80"), Tiers: tiers(false, names...), Affinity: keep},
+			{Frontend: tcp("0.0.0.0:30080"), Tiers: tiers(false, names...), Affinity: keep, Outside: &plan.KernelOutside{Local: true, LocalTiers: tiers(false, "b")}},
 		}
 	}
-	l.put(t, web("b", "far")...)
+	l.put(t, web(time.Hour, "b", "far")...)
 	first, _ := once(t, l.a, "tcp", "", "10.96.0.1:80")
 	for i := range 20 {
 		to := []string{"10.96.0.1:80", "192.0.2.1:30080"}[i%2]
@@ -228,25 +229,28 @@ func TestKernelAffinity(t *testing.T) {
 		t.Errorf("from elsewhere %s answers, which is not of this node", name)
 	}
 	other := map[string]string{"b": "far", "far": "b"}[first]
-	l.put(t, web(other)...)
+	l.put(t, web(time.Hour, other)...)
 	if name, _ := once(t, l.a, "tcp", "", "10.96.0.1:80"); name != other {
 		t.Errorf("%s answers, which is no endpoint any more", name)
 	}
-	l.put(t, web("b", "far")...)
+	l.put(t, web(time.Hour, "b", "far")...)
 	for range 10 {
 		if name, _ := once(t, l.a, "tcp", "", "10.96.0.1:80"); name != other {
 			t.Errorf("%s answers, the client had moved to %s", name, other)
 		}
 	}
 	// Who was quiet for long enough is nobody's: the kernel forgets it.
+	l.forgetClients(t)
+	l.put(t, web(time.Second, "b", "far")...)
+	once(t, l.a, "tcp", "", "10.96.0.1:80")
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		list, err := readSet("gridmesh_kernel", "sticky4")
+		list, err := nft.Elements("gridmesh_kernel", "sticky4")
 		must(t, err)
 		if len(list) == 0 {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("after 30 s it remembers %d clients for 2 s", len(list))
+			t.Fatalf("after 30 s it remembers %d clients for 1 s", len(list))
 		}
 	}
 	seen := map[string]bool{}

@@ -9,6 +9,7 @@ import (
 	nl "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 )
 
@@ -62,21 +63,21 @@ func (c *Capture) forgetFlows() error {
 
 // staleFlows are the attributes that name each flow that is to be forgotten.
 func staleFlows(family byte, stale func(plan.UDPFlow) bool) (list [][]byte, err error) {
-	err = dump(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, family, nil, func(item []byte) error {
+	err = nft.Dump(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, family, nil, func(item []byte) error {
 		if len(list) == mostForgotten {
 			return nil
 		}
 		var orig, reply tuple
 		var name []byte
-		eachAttribute(item, func(kind uint16, value []byte) {
+		nft.EachAttribute(item, func(kind uint16, value []byte) {
 			switch kind {
 			case ctaTupleOrig:
 				orig = parseTuple(value)
-				name = append(name, attribute(ctaTupleOrig|unix.NLA_F_NESTED, value)...)
+				name = append(name, nft.Attribute(ctaTupleOrig|unix.NLA_F_NESTED, value)...)
 			case ctaTupleReply:
 				reply = parseTuple(value)
 			case ctaID, ctaZone:
-				name = append(name, attribute(kind, value)...)
+				name = append(name, nft.Attribute(kind, value)...)
 			}
 		})
 		if orig.proto == unix.IPPROTO_UDP && stale(plan.UDPFlow{Dialled: orig.dst, Answerer: reply.src}) {
@@ -84,7 +85,7 @@ func staleFlows(family byte, stale func(plan.UDPFlow) bool) (list [][]byte, err 
 		}
 		return nil
 	})
-	if errors.Is(err, errMoved) {
+	if errors.Is(err, nft.ErrMoved) {
 		err = nil // what was missed came meanwhile
 	}
 	return list, err
@@ -93,10 +94,10 @@ func staleFlows(family byte, stale func(plan.UDPFlow) bool) (list [][]byte, err 
 func parseTuple(b []byte) (t tuple) {
 	var src, dst netip.Addr
 	var sport, dport uint16
-	eachAttribute(b, func(kind uint16, value []byte) {
+	nft.EachAttribute(b, func(kind uint16, value []byte) {
 		switch kind {
 		case ctaTupleIP: // sources are 1 and 3, destinations 2 and 4
-			eachAttribute(value, func(kind uint16, value []byte) {
+			nft.EachAttribute(value, func(kind uint16, value []byte) {
 				ip, _ := netip.AddrFromSlice(value)
 				if kind%2 == 1 {
 					src = ip
@@ -105,7 +106,7 @@ func parseTuple(b []byte) (t tuple) {
 				}
 			})
 		case ctaTupleProto:
-			eachAttribute(value, func(kind uint16, value []byte) {
+			nft.EachAttribute(value, func(kind uint16, value []byte) {
 				switch {
 				case kind == ctaProtoNum && len(value) == 1:
 					t.proto = value[0]

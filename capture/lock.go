@@ -12,6 +12,7 @@ import (
 	nl "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/internal/run"
 )
@@ -72,8 +73,8 @@ func makeOwned(conn *nl.Conn) error {
 	_, err = conn.SendMessages([]nl.Message{
 		{Header: nl.Header{Type: unix.NFNL_MSG_BATCH_BEGIN, Flags: nl.Request}, Data: bound},
 		{
-			Header: nl.Header{Type: nftMessage(unix.NFT_MSG_NEWTABLE), Flags: nl.Request | nl.Acknowledge | nl.Create | nl.Excl},
-			Data:   append(nfgenmsg(nftables.TableFamilyINet), attrs...),
+			Header: nl.Header{Type: nft.Message(unix.NFT_MSG_NEWTABLE), Flags: nl.Request | nl.Acknowledge | nl.Create | nl.Excl},
+			Data:   append(nft.Header(nftables.TableFamilyINet), attrs...),
 		},
 		{Header: nl.Header{Type: unix.NFNL_MSG_BATCH_END, Flags: nl.Request}, Data: bound},
 	})

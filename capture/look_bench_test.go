@@ -6,6 +6,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/gridmesh/gridmesh/capture/links"
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
@@ -22,14 +23,13 @@ func BenchmarkLookAtManyPods(b *testing.B) {
 	must(b, err)
 	must(b, c.Install(config().ServiceCIDRs))
 	defer func() { must(b, c.Remove()) }()
-	var links []link
-	if links, err = readLinks(""); len(links) < 600 {
-		b.Fatalf("%d links, %v", len(links), err)
+	if found, err := links.Read(""); len(found) < 600 {
+		b.Fatalf("%d links, %v", len(found), err)
 	}
 	for name, look := range map[string]func() error{
 		"bridges":              func() error { _, err := c.look(); return err },
-		"links, once a minute": func() error { _, err := readLinks(""); return err },
-		"rules":                func() error { c.wantedRules(inet4); return nil },
+		"links, once a minute": func() error { _, err := links.Read(""); return err },
+		"routes":               func() error { _, err := c.routing().Repair(); return err },
 		"Repair":               func() error { _, err := c.Repair(); return err },
 	} {
 		b.Run(name, func(b *testing.B) {

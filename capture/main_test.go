@@ -3,6 +3,7 @@ package capture
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -15,6 +16,8 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/links"
+	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/internal/testkit"
@@ -110,7 +113,7 @@ func elements(t *testing.T) map[string][]string {
 	dump := map[string][]string{}
 	table := &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}
 	for _, s := range rules.Inet(config()).Sets {
-		list, err := conn.GetSetElements(newSet(table, s))
+		list, err := conn.GetSetElements(nft.NewSet(table, s))
 		must(t, err)
 		for _, e := range list {
 			dump[s.Name] = append(dump[s.Name], fmt.Sprintf("%x %v", e.Key, e.IntervalEnd))
@@ -125,7 +128,7 @@ func serves(t *testing.T, address string) bool {
 	t.Helper()
 	ap := netip.MustParseAddrPort(address)
 	key := frontendElement(topology.Frontend{Addr: ap.Addr(), Port: ap.Port(), Protocol: topology.TCP}).Key
-	return slices.Contains(elements(t)[rules.Serve.For(familyOf(ap.Addr()))], fmt.Sprintf("%x false", key))
+	return slices.Contains(elements(t)[rules.Serve.For(rules.FamilyOf(ap.Addr()))], fmt.Sprintf("%x false", key))
 }
 
 // everything is all that the capture may touch in a network.
@@ -162,6 +165,37 @@ func everything(t *testing.T) string {
 	return strings.Join(lines, "\n")
 }
 
+// ownProtocol is what rules and routes of the capture are known by.
+const ownProtocol = 103
+
+// ownRule is the rule of a family as ip(8) shows it.
+func ownRule(cfg plan.Config, family int) *netlink.Rule {
+	r := netlink.NewRule()
+	mask := cfg.Mask
+	r.Family, r.Mark, r.Mask, r.Table, r.Priority, r.Protocol = family, cfg.Mark, &mask, cfg.Table, 1, ownProtocol
+	return r
+}
+
+// ownRoute is the route of a family.
+func ownRoute(cfg plan.Config, family int) *netlink.Route {
+	bits := map[int]int{unix.AF_INET: 32, unix.AF_INET6: 128}[family]
+	all := &net.IPNet{IP: make(net.IP, bits/8), Mask: net.CIDRMask(0, bits)}
+	return &netlink.Route{LinkIndex: links.Lo, Dst: all, Table: cfg.Table, Protocol: ownProtocol, Type: unix.RTN_LOCAL, Scope: unix.RT_SCOPE_HOST}
+}
+
+// routed reports whether captured packets of a family are led to this node.
+func routed(t *testing.T, cfg plan.Config, family int) bool {
+	t.Helper()
+	list, err := netlink.RuleList(family)
+	must(t, err)
+	routes, err := netlink.RouteListFiltered(family, &netlink.Route{Table: cfg.Table}, netlink.RT_FILTER_TABLE)
+	must(t, err)
+	ours := func(r netlink.Rule) bool {
+		return r.Table == cfg.Table && r.Mark == cfg.Mark && r.Protocol == ownProtocol
+	}
+	return slices.ContainsFunc(list, ours) && len(routes) == 1 && routes[0].Type == unix.RTN_LOCAL && routes[0].LinkIndex == links.Lo
+}
+
 // addBridge makes a bridge that pods hang on.
 func addBridge(t *testing.T, name string) {
 	t.Helper()
@@ -176,8 +210,8 @@ func addBridge(t *testing.T, name string) {
 	must(t, netlink.LinkSetUp(l))
 }
 
-// nft runs nft(8), or skips the test where there is none.
-func nft(t *testing.T, input string, args ...string) string {
+// nftCommand runs nft(8), or skips the test where there is none.
+func nftCommand(t *testing.T, input string, args ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath("nft"); err != nil {
 		t.Skip("SKIPPED: nft(8) is not installed; it is what reads the rules as text")

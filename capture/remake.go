@@ -8,6 +8,7 @@ import (
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
 )
@@ -22,7 +23,7 @@ func (t *table) install(cfg plan.Config, begin bySet) error {
 	if err != nil {
 		return err
 	}
-	keep := slices.ContainsFunc(found, func(s foundSet) bool { return s.name == rules.Layout })
+	keep := slices.ContainsFunc(found, func(s nft.Set) bool { return s.Name == rules.Layout })
 	anew := keep && t.strange(found)
 	var left bySet
 	if !anew {
@@ -53,11 +54,11 @@ func ofAnotherShape(err error) bool {
 
 // carry adds to elements those that the table holds, of the sets whose elements
 // can be in ours: what is in force stays so while the table is made anew.
-func (t *table) carry(begin bySet, found []foundSet) (bySet, error) {
+func (t *table) carry(begin bySet, found []nft.Set) (bySet, error) {
 	all := bySet{rules.Bridges: begin[rules.Bridges]}
 	for _, name := range append(bothOf(rules.Guard), served...) {
 		all[name] = slices.Clone(begin[name])
-		if !slices.ContainsFunc(found, func(s foundSet) bool { return s.holdsElementsOf(t.sets[name]) }) {
+		if !slices.ContainsFunc(found, func(s nft.Set) bool { return s.HoldsElementsOf(t.sets[name]) }) {
 			continue
 		}
 		list, err := t.conn.GetSetElements(t.sets[name])
@@ -94,7 +95,7 @@ func (t *table) lay(cfg plan.Config, begin bySet, keep bool) (left bySet, err er
 	}
 	list := want.Chains
 	for i := range list {
-		t.conn.AddChain(newChain(t.nft, &list[i]))
+		t.conn.AddChain(nft.NewChain(t.nft, &list[i]))
 	}
 	if keep {
 		if err := t.clear(list); err != nil {
@@ -138,4 +139,10 @@ func (t *table) begin(cfg plan.Config, elements bySet, keep bool) (left bySet, e
 		}
 	}
 	return left, nil
+}
+
+// strange reports whether the table has a set that is none of ours. One without a
+// name of its own is part of a rule, and goes with it.
+func (t *table) strange(list []nft.Set) bool {
+	return slices.ContainsFunc(list, func(s nft.Set) bool { return t.sets[s.Name] == nil && s.Flags&unix.NFT_SET_ANONYMOUS == 0 })
 }

@@ -27,8 +27,8 @@ func inForce(t *testing.T) (*Capture, *cluster) {
 func TestSavedRuleSetIsLoaded(t *testing.T) {
 	load := func(t *testing.T) {
 		t.Helper()
-		saved := nft(t, "", "list", "ruleset")
-		nft(t, "flush ruleset\n"+saved, "-f", "-")
+		saved := nftCommand(t, "", "list", "ruleset")
+		nftCommand(t, "flush ruleset\n"+saved, "-f", "-")
 	}
 	t.Run("then a start", func(t *testing.T) {
 		_, k := inForce(t)
@@ -161,8 +161,8 @@ func TestManyElementsOfAnotherShape(t *testing.T) {
 	}
 	apply(t, c, k.view(), false)
 	before := elements(t)
-	saved := nft(t, "", "list", "ruleset")
-	nft(t, "flush ruleset\n"+saved, "-f", "-")
+	saved := nftCommand(t, "", "list", "ruleset")
+	nftCommand(t, "flush ruleset\n"+saved, "-f", "-")
 	starting(t, config(), Host{t.TempDir(), "/proc/sys"})
 	if after := elements(t); !reflect.DeepEqual(after, before) {
 		t.Errorf("%d elements before, %d after", len(before["serve4"]), len(after["serve4"]))

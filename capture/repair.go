@@ -19,30 +19,16 @@ func (c *Capture) Repair() (bool, error) {
 	c.moved = c.moved || moved
 	ruled, err := c.repairRules()
 	served, kernel := c.repairKernel()
-	routed, routes := c.repairRoutes()
-	controlled, sysctl := c.bridgeSysctls(c.bridges)
+	routed, routes := c.routing().Repair()
+	controlled, sysctls := c.bridgeSysctls(c.bridges)
 	_ = c.Tune() // said at the start, where it does not work
-	return ruled || served || routed || controlled, errors.Join(refresh, err, kernel, routes, sysctl)
-}
-
-func (c *Capture) repairRoutes() (repaired bool, err error) {
-	var errs []error
-	for _, f := range c.host.netFamilies() {
-		want := c.wantedRules(f)
-		present, err := routesPresent(c.cfg, f, want)
-		if err == nil && !present {
-			repaired = true
-			err = installRoutes(c.cfg, f, want)
-		}
-		errs = append(errs, err)
-	}
-	return repaired, errors.Join(append(errs, c.tooManyRanges())...)
+	return ruled || served || routed || controlled, errors.Join(refresh, err, kernel, routes, sysctls)
 }
 
 // repairRules compares rules and elements with what they should be.
 func (c *Capture) repairRules() (bool, error) {
 	// Before the comparison: what is written meanwhile is the next one's.
-	gen, err := c.table.conn.generation()
+	gen, err := c.table.conn.Generation()
 	if err != nil {
 		return false, err
 	}
@@ -68,7 +54,7 @@ func (c *Capture) rulesIntact() (bool, error) {
 	if same, err := c.table.intact(); err != nil || !same {
 		return false, err
 	}
-	text, _, err := rendition(c.table.conn, bridgeTable.Family)
+	text, _, err := c.table.conn.Rendition(bridgeTable.Family)
 	return text == c.lifting, err
 }
 

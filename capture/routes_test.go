@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/internal/testkit"
@@ -41,13 +42,12 @@ func TestIPv6ComesAndGoes(t *testing.T) {
 		if changed, err := c.RefreshBridges(); changed != (before != step.pods) || err != nil {
 			t.Errorf("disable_ipv6 %s: changed %v, %v", step.value, changed, err)
 		}
-		present, err := routesPresent(c.cfg, inet6, c.wantedRules(inet6))
-		must(t, err)
+		present := routed(t, c.cfg, unix.AF_INET6)
 		if want := step.value == "0"; present != want || c.Pods() != step.pods {
 			t.Errorf("disable_ipv6 %s: routes of IPv6 %v; %s", step.value, present, c.Pods())
 		}
-		if present, err := routesPresent(c.cfg, inet4, c.wantedRules(inet4)); !present || err != nil || !serves(t, web) {
-			t.Errorf("disable_ipv6 %s: routes of IPv4 %v, %v", step.value, present, err)
+		if present := routed(t, c.cfg, unix.AF_INET); !present || !serves(t, web) {
+			t.Errorf("disable_ipv6 %s: routes of IPv4 %v", step.value, present)
 		}
 	}
 	disableIPv6(t, "1")
@@ -58,8 +58,8 @@ func TestIPv6ComesAndGoes(t *testing.T) {
 func TestKernelWithoutIPv6(t *testing.T) {
 	testkit.NewNetwork(t)
 	c := starting(t, config(), Host{t.TempDir(), t.TempDir()})
-	if present, err := routesPresent(c.cfg, inet6, c.wantedRules(inet6)); present || err != nil {
-		t.Errorf("routes of IPv6: %v, %v", present, err)
+	if routed(t, c.cfg, unix.AF_INET6) {
+		t.Error("routes of IPv6")
 	}
 	if repaired, err := c.Repair(); repaired || err != nil {
 		t.Errorf("repaired %v, %v", repaired, err)
@@ -88,7 +88,7 @@ func TestFailedInstallLeavesNothing(t *testing.T) {
 // Another choice of mark and table leaves nothing of the last one.
 func TestAnotherMarkAndTable(t *testing.T) {
 	testkit.NewNetwork(t)
-	old := markRule(config(), inet4) // as an agent wrote it that knew no protocol
+	old := ownRule(config(), unix.AF_INET) // as an agent wrote it that knew no protocol
 	old.Priority, old.Protocol = 1000, 0
 	must(t, netlink.RuleAdd(old))
 	host := Host{t.TempDir(), "/proc/sys"}
@@ -96,19 +96,20 @@ func TestAnotherMarkAndTable(t *testing.T) {
 	cfg := config()
 	cfg.Mark, cfg.Mask, cfg.Table = 0x100, 0x300, 777
 	starting(t, cfg, host)
-	for _, f := range []netFamily{inet4, inet6} {
-		list, err := netlink.RuleList(f.family)
+	for _, f := range []int{unix.AF_INET, unix.AF_INET6} {
+		list, err := netlink.RuleList(f)
 		must(t, err)
 		found := 0
 		for i := range list {
 			if list[i].Priority > 0 && list[i].Priority < 32766 {
 				found++
-				if !sameRule(markRule(cfg, f), &list[i]) {
+				if want := ownRule(cfg, f); list[i].String() != want.String() || list[i].Protocol != want.Protocol || list[i].Mark != want.Mark || *list[i].Mask != *want.Mask {
 					t.Errorf("left: %s mark %#x", list[i], list[i].Mark)
 				}
 			}
 		}
-		if routes, err := ourRoutes(config().Table, f); found != 1 || len(routes) > 0 || err != nil {
+		routes, err := netlink.RouteListFiltered(f, &netlink.Route{Table: config().Table}, netlink.RT_FILTER_TABLE)
+		if found != 1 || len(routes) > 0 || err != nil {
 			t.Errorf("%d rules; routes of the last table: %v, %v", found, routes, err)
 		}
 	}

@@ -9,7 +9,9 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
 )
@@ -45,7 +47,7 @@ func inKernel(t *testing.T, want *rules.Table) {
 		t.Fatalf("%s: %d chains in the kernel, want %d", want.Family, len(chains), len(want.Chains))
 	}
 	for i := range want.Chains {
-		c := newChain(table, &want.Chains[i])
+		c := nft.NewChain(table, &want.Chains[i])
 		if got := chains[i]; got.Name != c.Name || got.Type != c.Type || !reflect.DeepEqual(got.Hooknum, c.Hooknum) || !reflect.DeepEqual(got.Priority, c.Priority) {
 			t.Errorf("chain %d is %+v, want %+v", i, got, c)
 		}
@@ -56,7 +58,7 @@ func inKernel(t *testing.T, want *rules.Table) {
 			continue
 		}
 		for j, r := range want.Chains[i].Rules {
-			if got, want := read(list[j].Exprs), read(expressions(r)); !reflect.DeepEqual(got, want) {
+			if got, want := read(list[j].Exprs), read(nft.Expressions(r)); !reflect.DeepEqual(got, want) {
 				t.Errorf("chain %s, %s:\n got %v\nwant %v", c.Name, r, got, want)
 			}
 		}
@@ -81,7 +83,7 @@ func read(list []expr.Any) (lines []string) {
 			v.SetZero()
 		}
 		for i := range v.NumField() {
-			if f := v.Field(i); f.Kind() == reflect.Uint32 && strings.Contains(v.Type().Field(i).Name, "Reg") && f.Uint() >= reg && f.Uint()%4 == 0 {
+			if f := v.Field(i); f.Kind() == reflect.Uint32 && strings.Contains(v.Type().Field(i).Name, "Reg") && f.Uint() >= unix.NFT_REG32_00 && f.Uint()%4 == 0 {
 				f.SetUint(f.Uint()/4 - 1) // four of 32 bits are one of 128
 			}
 		}
@@ -94,9 +96,9 @@ func read(list []expr.Any) (lines []string) {
 func TestNftReadsTheSameRules(t *testing.T) {
 	eachTable(t, func(t *testing.T, table *rules.Table) {
 		text := strings.Replace(table.String(), "table "+table.Family+" "+rules.Name, "table "+table.Family+" fromtext", 1)
-		nft(t, text, "-f", "-")
+		nftCommand(t, text, "-f", "-")
 		listed := func(name string) []string {
-			s := nft(t, "", "-s", "list", "table", table.Family, name)
+			s := nftCommand(t, "", "-s", "list", "table", table.Family, name)
 			s = regexp.MustCompile(`(?s)\s+elements = \{.*?\}`).ReplaceAllString(s, "")
 			return strings.Split(strings.Replace(s, name, "NAME", 1), "\n")
 		}

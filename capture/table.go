@@ -10,6 +10,7 @@ import (
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
 )
@@ -20,7 +21,7 @@ const perTransaction = 2000
 
 // table writes plans into nftables.
 type table struct {
-	conn   *session
+	conn   *nft.Session
 	nft    *nftables.Table
 	sets   map[string]*nftables.Set
 	text   string   // what rendition said of the rules when they were written
@@ -29,9 +30,9 @@ type table struct {
 }
 
 func newTable(cfg plan.Config) *table {
-	t := &table{conn: newSession(), nft: &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}, sets: map[string]*nftables.Set{}}
+	t := &table{conn: nft.New(), nft: &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}, sets: map[string]*nftables.Set{}}
 	for _, s := range rules.Inet(cfg).Sets {
-		t.sets[s.Name] = newSet(t.nft, s)
+		t.sets[s.Name] = nft.NewSet(t.nft, s)
 	}
 	return t
 }
@@ -40,7 +41,7 @@ func newTable(cfg plan.Config) *table {
 // in use: of another version, or of another choice of flags.
 func (t *table) clear(list []rules.Chain) error {
 	for i := range list {
-		t.conn.FlushChain(newChain(t.nft, &list[i]))
+		t.conn.FlushChain(nft.NewChain(t.nft, &list[i]))
 	}
 	have, err := t.conn.ListChainsOfTableFamily(nftables.TableFamilyINet)
 	if err != nil {
@@ -73,23 +74,23 @@ func (t *table) setBridges(list []rules.PodBridge) error {
 }
 
 // addRules fills empty chains.
-func addRules(conn *session, t *nftables.Table, list []rules.Chain) {
+func addRules(conn *nft.Session, t *nftables.Table, list []rules.Chain) {
 	for i := range list {
 		for _, rule := range list[i].Rules {
-			conn.AddRule(&nftables.Rule{Table: t, Chain: newChain(t, &list[i]), Exprs: expressions(rule)})
+			conn.AddRule(&nftables.Rule{Table: t, Chain: nft.NewChain(t, &list[i]), Exprs: nft.Expressions(rule)})
 		}
 	}
 }
 
 // present reports whether a table of this layout is there.
 func (t *table) present() (bool, error) {
-	t.conn.keep()
+	t.conn.Keep()
 	sets, err := t.found()
-	return slices.ContainsFunc(sets, func(s foundSet) bool { return s.name == rules.Layout }), err
+	return slices.ContainsFunc(sets, func(s nft.Set) bool { return s.Name == rules.Layout }), err
 }
 
 // found lists the sets of the table; none where there is no table.
-func (t *table) found() ([]foundSet, error) {
+func (t *table) found() ([]nft.Set, error) {
 	tables, err := t.conn.ListTablesOfFamily(nftables.TableFamilyINet)
 	if err != nil {
 		return nil, fmt.Errorf("list nftables tables: %w", err)
@@ -97,7 +98,7 @@ func (t *table) found() ([]foundSet, error) {
 	if !slices.ContainsFunc(tables, func(o *nftables.Table) bool { return o.Name == rules.Name }) {
 		return nil, nil
 	}
-	return t.conn.sets(t.nft.Family)
+	return t.conn.Sets(t.nft.Family)
 }
 
 // sync makes the table hold exactly p, whatever it held before.
@@ -228,7 +229,7 @@ func (t *table) flush(name string) error {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	if known != 0 {
-		t.gen = nextGeneration(known)
+		t.gen = nft.NextGeneration(known)
 	}
 	return nil
 }

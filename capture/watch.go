@@ -11,6 +11,7 @@ import (
 	nl "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/rules"
 )
 
@@ -105,11 +106,11 @@ func ofRouting(m nl.Message) bool {
 // a table or about something in it, the first attribute names it. Who is over
 // its share is for Clients alone to say, which says it all the time.
 func ofOurTables(m nl.Message) bool {
-	attrs, err := attributes(m)
-	if err != nil || m.Header.Type == nftMessage(unix.NFT_MSG_NEWGEN) {
+	attrs, err := nft.Attributes(m)
+	if err != nil || m.Header.Type == nft.Message(unix.NFT_MSG_NEWGEN) {
 		return false
 	}
-	ofElements := m.Header.Type == nftMessage(unix.NFT_MSG_NEWSETELEM) || m.Header.Type == nftMessage(unix.NFT_MSG_DELSETELEM)
+	ofElements := m.Header.Type == nft.Message(unix.NFT_MSG_NEWSETELEM) || m.Header.Type == nft.Message(unix.NFT_MSG_DELSETELEM)
 	ours := false
 	for attrs.Next() {
 		switch attrs.Type() {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
@@ -12,7 +13,7 @@ import (
 func TestNothingIsMissedBeforeWatch(t *testing.T) {
 	testkit.NewNetwork(t)
 	c := starting(t, config(), Host{t.TempDir(), "/proc/sys"})
-	must(t, netlink.RuleDel(markRule(c.cfg, inet4)))
+	must(t, netlink.RuleDel(ownRule(c.cfg, unix.AF_INET)))
 	wake, err := Watch(t.Context())
 	must(t, err)
 	select {

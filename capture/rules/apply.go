@@ -14,7 +14,7 @@ func when(holds bool) outcome {
 	return mismatch
 }
 
-func (w *walker) is(f Family) bool { return familyOf(w.Packet.To.Addr) == f }
+func (w *walker) is(f Family) bool { return FamilyOf(w.Packet.To.Addr) == f }
 
 // found notes that a packet of the family is in a set.
 func (w *walker) found(f Family, set SetName, in bool) outcome {

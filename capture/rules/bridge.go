@@ -20,7 +20,7 @@ type PodBridge struct {
 	Name string
 	MAC  MAC
 	Pods []netip.Prefix
-	All  bool // every protocol is lifted, not TCP alone: the kernel path changes the answers on layer 3
+	All  bool // all protocols of Services are lifted, not TCP alone
 }
 
 // Lift sees every frame that comes in over a bridge: TCP between pods of one
@@ -37,21 +37,30 @@ func Bridge(list []PodBridge) *Table {
 	c := Chain{Name: Lift, Hook: &Hook{Filter, Prerouting, -300}}
 	for _, b := range list {
 		for _, p := range b.Pods {
-			c.Rules = append(c.Rules, lift(b, p))
+			for _, protocol := range b.protocols() {
+				c.Rules = append(c.Rules, lift(b.MAC, p, protocol))
+			}
 		}
 	}
 	return &Table{Family: "bridge", Name: Name, Chains: []Chain{c}}
 }
 
-func lift(b PodBridge, pods netip.Prefix) Rule {
-	r := Rule{EtherType{familyOf(pods.Addr())}, NotTo{b.MAC}, NotGroup{}}
-	if !b.All {
-		r = append(r, L4{topology.TCP})
+func lift(mac MAC, pods netip.Prefix, protocol topology.Protocol) Rule {
+	return Rule{
+		EtherType{FamilyOf(pods.Addr())},
+		NotTo{mac},
+		NotGroup{},
+		L4{protocol},
+		SaddrIn{pods},
+		DaddrIn{pods},
+		SetEtherDaddr{mac},
+		SetToHost{},
+		Counter{},
 	}
-	return append(r, SaddrIn{pods}, DaddrIn{pods}, SetEtherDaddr{b.MAC}, SetToHost{}, Counter{})
 }
 
-func familyOf(ip netip.Addr) Family {
+// FamilyOf is the IP version of an address.
+func FamilyOf(ip netip.Addr) Family {
 	if ip.Is6() {
 		return IPv6
 	}

@@ -247,8 +247,17 @@ func switches(cfg plan.Config) []Set {
 	return []Set{{Name: Absent, Type: []string{"inet_proto"}}}
 }
 
-// protocols are those of Services.
+// protocols are those of Services, TCP first.
 var protocols = []topology.Protocol{topology.TCP, topology.UDP, topology.SCTP}
+
+// protocols are those that are lifted. Of the kernel path, answers of all are
+// changed on layer 3. Nothing else is: neighbours of IPv6 find each other on layer 2.
+func (b *PodBridge) protocols() []topology.Protocol {
+	if b.All {
+		return protocols
+	}
+	return protocols[:1]
+}
 
 // Protocols are what Absent holds while Envoy is absent.
 func Protocols() []topology.Protocol { return protocols }

@@ -198,11 +198,11 @@ func (t EtherType) String() string { return "ether type " + t.Family.keyword() }
 func (t NotTo) String() string     { return "ether daddr != " + t.MAC.String() }
 func (NotGroup) String() string    { return "meta pkttype != broadcast meta pkttype != multicast" }
 func (t SaddrIn) String() string {
-	return familyOf(t.Prefix.Addr()).keyword() + " saddr " + t.Prefix.String()
+	return FamilyOf(t.Prefix.Addr()).keyword() + " saddr " + t.Prefix.String()
 }
 
 func (t DaddrIn) String() string {
-	return familyOf(t.Prefix.Addr()).keyword() + " daddr " + t.Prefix.String()
+	return FamilyOf(t.Prefix.Addr()).keyword() + " daddr " + t.Prefix.String()
 }
 
 func (t SetMark) String() string   { return setMasked("meta mark", t.Value, t.Mask) }

@@ -28,7 +28,7 @@ func Trace(cfg plan.Config, p *plan.Plan, client netip.Addr, to topology.Fronten
 		Awaited: to.Protocol == topology.UDP && listens(to),
 	})}
 	say := func(format string, args ...any) { t.Steps = append(t.Steps, fmt.Sprintf(format, args...)) }
-	family := familyOf(to.Addr)
+	family := FamilyOf(to.Addr)
 	switch t.Fate {
 	case Dropped:
 		say("set %s holds %s: internalTrafficPolicy Local without a local endpoint", Silent.For(family), to)

@@ -1,4 +1,4 @@
-package capture
+package nft
 
 import (
 	"time"
@@ -8,6 +8,7 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/links"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
 )
@@ -41,7 +42,7 @@ func kernelTerm(t rules.Term) exprs {
 	case rules.FromNode:
 		return exprs{&expr.Fib{Register: reg, ResultADDRTYPE: true, FlagSADDR: true}, equal(binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)...)}
 	case rules.FromLo:
-		return exprs{meta(expr.MetaKeyIIF), equal(binaryutil.NativeEndian.PutUint32(loIndex)...)}
+		return exprs{meta(expr.MetaKeyIIF), equal(binaryutil.NativeEndian.PutUint32(links.Lo)...)}
 	case rules.DNATed:
 		const ipsDstNAT = 1 << 5 // linux/netfilter/nf_conntrack_common.h
 		return masked(ct(expr.CtKeySTATUS), rules.NotEqual, 0, ipsDstNAT)
@@ -103,11 +104,13 @@ func remembered(f rules.Family, p plan.Pick) exprs {
 		dnat(f, endpoint))
 }
 
-// memory writes anew: an element that is there keeps what it leads to.
+// memory writes anew: an element that is there would keep what it leads to.
 func memory(f rules.Family, p plan.Pick) exprs {
 	list, endpoint := client(f, p)
 	const deleteElement = 2 // NFT_DYNSET_OP_DELETE of linux/netfilter/nf_tables.h
-	list = append(list, &expr.Dynset{SrcRegKey: reg, SetName: rules.Sticky.For(f), Operation: deleteElement})
+	// The kernel wants a value also of what it is to delete from a map, and
+	// looks at none.
+	list = append(list, &expr.Dynset{SrcRegKey: reg, SrcRegData: reg, SetName: rules.Sticky.For(f), Operation: deleteElement})
 	list = append(list, choose(f, p, endpoint)...)
 	return append(list, memorize(unix.NFT_DYNSET_OP_UPDATE, f, p, endpoint), dnat(f, endpoint))
 }

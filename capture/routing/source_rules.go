@@ -1,4 +1,4 @@
-package capture
+package routing
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ import (
 // where it goes on.
 const ownPriority, passPriority, laterPriority, passedPriority = rulePriority - 1, rulePriority, rulePriority + 1, rulePriority + 2
 
-// wantedRules are the rules that lead marked packets to this node: one.
+// rules are the rules that lead marked packets to this node: one.
 //
 // A node may validate the sources of packets with their marks (src_valid_mark;
 // wg-quick sets it). Then the kernel looks for the way back to the client of a
@@ -28,9 +28,9 @@ const ownPriority, passPriority, laterPriority, passedPriority = rulePriority - 
 // capture's mark. That one rule says that this is local, and the packet a
 // martian. This node sends no such packet, so the question is left to everybody
 // else's rules. What it does send, to Services, is not in question.
-func (c *Capture) wantedRules(f netFamily) []*netlink.Rule {
-	all, services := markRule(c.cfg, f), c.guard()
-	if f.family != unix.AF_INET || len(services) > mostRanges || !c.validatesMarks() {
+func (r Routing) rules(f netFamily) []*netlink.Rule {
+	all, services := markRule(r.Config, f), r.Services
+	if f.family != unix.AF_INET || len(services) > mostRanges || !r.validatesMarks() {
 		return []*netlink.Rule{all}
 	}
 	passed := netlink.NewRule()
@@ -39,16 +39,16 @@ func (c *Capture) wantedRules(f netFamily) []*netlink.Rule {
 	list := []*netlink.Rule{passed, all}
 	for _, p := range services {
 		if n := ipv4Net(p); n != nil {
-			r := markRule(c.cfg, f)
-			r.Priority, r.IifName, r.Dst = ownPriority, "lo", n
-			list = append(list, r)
+			own := markRule(r.Config, f)
+			own.Priority, own.IifName, own.Dst = ownPriority, "lo", n
+			list = append(list, own)
 		}
 	}
-	for _, p := range slices.Concat(services, c.cfg.PodCIDRs) {
+	for _, p := range slices.Concat(services, r.Config.PodCIDRs) {
 		if n := ipv4Net(p); n != nil {
-			r := markRule(c.cfg, f)
-			r.Table, r.Priority, r.Goto, r.IifName, r.Src = 0, passPriority, passedPriority, "lo", n
-			list = append(list, r)
+			pass := markRule(r.Config, f)
+			pass.Table, pass.Priority, pass.Goto, pass.IifName, pass.Src = 0, passPriority, passedPriority, "lo", n
+			list = append(list, pass)
 		}
 	}
 	return list
@@ -59,8 +59,8 @@ const mostRanges = 64
 
 // tooManyRanges is an error where the sources of this node's pods cannot be
 // validated: where nobody says which ranges Services have, each is one.
-func (c *Capture) tooManyRanges() error {
-	if n := len(c.guard()); n > mostRanges && c.validatesMarks() {
+func (r Routing) tooManyRanges() error {
+	if n := len(r.Services); n > mostRanges && r.validatesMarks() {
 		return fmt.Errorf("a sysctl net.ipv4.conf.*.src_valid_mark is 1 (wg-quick sets it), and there are %d ranges of Services: the kernel drops what pods send to them over IPv4; start with --service-cidr, or set it to 0 (docs/limits.md)", n)
 	}
 	return nil
@@ -76,9 +76,9 @@ func ipv4Net(p netip.Prefix) *net.IPNet {
 
 // validatesMarks reports whether any interface does, or one that is to come. What is
 // set for all is seen at once, as wg-quick does; what is set for one when all are read.
-func (c *Capture) validatesMarks() bool {
-	return c.validates || slices.ContainsFunc([]string{"all", "default"}, func(name string) bool {
-		value, err := os.ReadFile(filepath.Join(c.host.ProcSys, "net/ipv4/conf", name, "src_valid_mark"))
+func (r Routing) validatesMarks() bool {
+	return r.Validates || slices.ContainsFunc([]string{"all", "default"}, func(name string) bool {
+		value, err := os.ReadFile(filepath.Join(r.ProcSys, "net/ipv4/conf", name, "src_valid_mark"))
 		return err == nil && strings.TrimSpace(string(value)) == "1"
 	})
 }

@@ -1,4 +1,4 @@
-package capture
+package sysctl
 
 import (
 	"errors"
@@ -13,13 +13,13 @@ import (
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
 )
 
-// sysctls remembers the values that were there before, so that Cleanup can
+// Records remember the values that were there before, so that Cleanup can
 // put them back. The record is a folder with a file a key: it is written
 // before the value is changed, and survives the agent.
 //
 // A disk may hang, or take nothing: then the value is set after recordPatience,
 // and what is owed to the record is written as soon as the disk takes it.
-type sysctls struct {
+type Records struct {
 	dir, root string
 	put       func(path string, data []byte) error
 	disk      chan struct{} // one slot: taken while records are written
@@ -38,13 +38,13 @@ const recordPatience = 2 * time.Second
 // maxRecord bounds what is read of a record. A sysctl has one number.
 const maxRecord = 4 << 10
 
-func newSysctls(dir, root string) sysctls {
-	return sysctls{dir: dir, root: root, put: atomicfile.Write, disk: make(chan struct{}, 1), owed: &debt{values: map[string][]byte{}}}
+func New(dir, root string) Records {
+	return Records{dir: dir, root: root, put: atomicfile.Write, disk: make(chan struct{}, 1), owed: &debt{values: map[string][]byte{}}}
 }
 
-// zero sets a value to 0 and reports whether it was another. That it could not
+// Zero sets a value to 0 and reports whether it was another. That it could not
 // be remembered is an error, but the value is set: pods need it.
-func (s sysctls) zero(key string) (changed bool, err error) {
+func (s Records) Zero(key string) (changed bool, err error) {
 	path := s.path(key)
 	now, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -72,7 +72,7 @@ func (s sysctls) zero(key string) (changed bool, err error) {
 
 // settle writes down what is owed, as long as the disk takes it soon. Nobody
 // waits a second time for one that hangs.
-func (s sysctls) settle() error {
+func (s Records) settle() error {
 	select {
 	case s.disk <- struct{}{}:
 	default:
@@ -94,7 +94,7 @@ func (s sysctls) settle() error {
 }
 
 // record writes down the value that was there before any of ours.
-func (s sysctls) record(key string, value []byte) error {
+func (s Records) record(key string, value []byte) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
 	}
@@ -112,8 +112,8 @@ func (s sysctls) record(key string, value []byte) error {
 	return s.put(record, value)
 }
 
-// undo puts one value back, where it was changed.
-func (s sysctls) undo(key string) error {
+// Undo puts one value back, where it was changed.
+func (s Records) Undo(key string) error {
 	record := filepath.Join(s.dir, fileName(key))
 	value, _, err := atomicfile.Read(record, maxRecord)
 	if owed, had := s.owed.get(key); had && errors.Is(err, os.ErrNotExist) {
@@ -138,7 +138,7 @@ func (s sysctls) undo(key string) error {
 	return nil
 }
 
-func (s sysctls) restore() error {
+func (s Records) Restore() error {
 	entries, err := os.ReadDir(s.dir)
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
@@ -149,17 +149,17 @@ func (s sysctls) restore() error {
 			errs = append(errs, os.RemoveAll(filepath.Join(s.dir, e.Name())))
 			continue
 		}
-		errs = append(errs, s.undo(strings.ReplaceAll(e.Name(), "%", "/")))
+		errs = append(errs, s.Undo(strings.ReplaceAll(e.Name(), "%", "/")))
 	}
 	for key := range s.owed.all() {
-		errs = append(errs, s.undo(key))
+		errs = append(errs, s.Undo(key))
 	}
 	return errors.Join(errs...)
 }
 
 // path is the file of a key such as "net.ipv4.conf.cni0.send_redirects".
 // An interface with a dot in its name writes it as "/", as in sysctl(8).
-func (s sysctls) path(key string) string {
+func (s Records) path(key string) string {
 	return filepath.Join(s.root, strings.NewReplacer(".", "/", "/", ".").Replace(key))
 }
 

@@ -1,4 +1,4 @@
-package capture
+package sysctl
 
 import (
 	"errors"
@@ -11,10 +11,17 @@ import (
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
-// fakeSysctls are files that stand for /proc/sys.
-func fakeSysctls(t *testing.T, values map[string]string) sysctls {
+func must(t *testing.T, err error) {
 	t.Helper()
-	s := newSysctls(filepath.Join(t.TempDir(), "record"), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fakeSysctls are files that stand for /proc/sys.
+func fakeSysctls(t *testing.T, values map[string]string) Records {
+	t.Helper()
+	s := New(filepath.Join(t.TempDir(), "record"), t.TempDir())
 	for key, value := range values {
 		must(t, os.MkdirAll(filepath.Dir(s.path(key)), 0o755))
 		must(t, os.WriteFile(s.path(key), []byte(value), 0o644))
@@ -22,7 +29,7 @@ func fakeSysctls(t *testing.T, values map[string]string) sysctls {
 	return s
 }
 
-func (s sysctls) value(t *testing.T, key string) string {
+func (s Records) value(t *testing.T, key string) string {
 	t.Helper()
 	b, err := os.ReadFile(s.path(key))
 	must(t, err)
@@ -37,21 +44,21 @@ func TestSysctlsArePutBack(t *testing.T) {
 	}
 	for _, key := range []string{plain, dotted} {
 		for i, want := range []bool{true, false} {
-			if changed, err := s.zero(key); changed != want || err != nil {
+			if changed, err := s.Zero(key); changed != want || err != nil {
 				t.Errorf("%s, time %d: changed %v, %v", key, i+1, changed, err)
 			}
 		}
 	}
 	// Somebody else changed it meanwhile: what was there first counts.
 	must(t, os.WriteFile(s.path(plain), []byte("7\n"), 0o644))
-	_, err := s.zero(plain)
+	_, err := s.Zero(plain)
 	must(t, err)
-	must(t, s.restore())
+	must(t, s.Restore())
 	if a, b := s.value(t, plain), s.value(t, dotted); a != "1\n" || b != "2\n" {
 		t.Errorf("put back: %q and %q", a, b)
 	}
 	must(t, os.WriteFile(s.path(plain), []byte("5\n"), 0o644))
-	must(t, s.restore()) // once only
+	must(t, s.Restore()) // once only
 	if got := s.value(t, plain); got != "5\n" {
 		t.Errorf("put back twice: %q", got)
 	}
@@ -59,11 +66,11 @@ func TestSysctlsArePutBack(t *testing.T) {
 
 func TestSysctlThatIsNotThere(t *testing.T) {
 	s := fakeSysctls(t, nil)
-	if changed, err := s.zero("net.bridge.bridge-nf-call-iptables"); changed || err != nil {
+	if changed, err := s.Zero("net.bridge.bridge-nf-call-iptables"); changed || err != nil {
 		t.Errorf("a module that is not loaded: changed %v, %v", changed, err)
 	}
-	must(t, s.restore())
-	must(t, s.undo("net.bridge.bridge-nf-call-iptables"))
+	must(t, s.Restore())
+	must(t, s.Undo("net.bridge.bridge-nf-call-iptables"))
 }
 
 // A record is there before the value changes, and whole: a crash between the
@@ -73,9 +80,9 @@ func TestRecordOfASysctlSurvivesACrash(t *testing.T) {
 	s := fakeSysctls(t, map[string]string{key: "1\n"})
 	must(t, os.MkdirAll(s.dir, 0o700))
 	must(t, os.WriteFile(filepath.Join(s.dir, "."+key+".123"), nil, 0o600))
-	_, err := s.zero(key)
+	_, err := s.Zero(key)
 	must(t, err)
-	must(t, s.restore())
+	must(t, s.Restore())
 	left, err := os.ReadDir(s.dir)
 	must(t, err)
 	if got := s.value(t, key); got != "1\n" || len(left) > 0 {
@@ -87,10 +94,10 @@ func TestRecordOfASysctlSurvivesACrash(t *testing.T) {
 func TestSysctlOfALinkThatIsGone(t *testing.T) {
 	const key = "net.ipv4.conf.cni0.send_redirects"
 	s := fakeSysctls(t, map[string]string{key: "1"})
-	_, err := s.zero(key)
+	_, err := s.Zero(key)
 	must(t, err)
 	must(t, os.RemoveAll(filepath.Dir(s.path(key))))
-	must(t, s.restore())
+	must(t, s.Restore())
 }
 
 // A disk that hangs keeps no value from being set, nor the node from what comes
@@ -102,19 +109,19 @@ func TestDiskThatHangs(t *testing.T) {
 		disk, put := make(chan struct{}), s.put
 		s.put = func(path string, data []byte) error { <-disk; return put(path, data) }
 		for _, key := range []string{first, second} {
-			if changed, err := s.zero(key); !changed || !errors.Is(err, atomicfile.ErrLate) || s.value(t, key) != "0" {
+			if changed, err := s.Zero(key); !changed || !errors.Is(err, atomicfile.ErrLate) || s.value(t, key) != "0" {
 				t.Errorf("%s: changed %v, %v", key, changed, err)
 			}
 		}
 		close(disk)
 		synctest.Wait()
 		for range 2 { // looks of the agent
-			if changed, err := s.zero(second); changed || err != nil {
+			if changed, err := s.Zero(second); changed || err != nil {
 				t.Errorf("when the disk is back: changed %v, %v", changed, err)
 			}
 		}
-		next := newSysctls(s.dir, s.root) // of another process
-		must(t, next.restore())
+		next := New(s.dir, s.root) // of another process
+		must(t, next.Restore())
 		if a, b := s.value(t, first), s.value(t, second); a != "1\n" || b != "2\n" {
 			t.Errorf("put back: %q and %q", a, b)
 		}
@@ -130,21 +137,21 @@ func TestDiskThatTakesNoRecord(t *testing.T) {
 		s := fakeSysctls(t, map[string]string{key: "1\n"})
 		put := s.put
 		s.put = func(string, []byte) error { return full }
-		if changed, err := s.zero(key); !changed || !errors.Is(err, full) {
+		if changed, err := s.Zero(key); !changed || !errors.Is(err, full) {
 			t.Errorf("changed %v, %v", changed, err)
 		}
-		if changed, err := s.zero(key); changed || err != nil {
+		if changed, err := s.Zero(key); changed || err != nil {
 			t.Errorf("again: changed %v, %v", changed, err)
 		}
 		who := s
 		if room {
 			s.put = put
 			must(t, os.WriteFile(s.path(key), []byte("3\n"), 0o644)) // somebody else's, who is not asked
-			_, err := s.zero(key)
+			_, err := s.Zero(key)
 			must(t, err)
-			who = newSysctls(s.dir, s.root)
+			who = New(s.dir, s.root)
 		}
-		must(t, who.restore())
+		must(t, who.Restore())
 		if got := s.value(t, key); got != "1\n" {
 			t.Errorf("room %v: put back %q", room, got)
 		}
@@ -160,18 +167,18 @@ func TestOddRecords(t *testing.T) {
 			must(t, os.MkdirAll(s.dir, 0o700))
 			odd := filepath.Join(s.dir, fileName(key))
 			must(t, put(odd))
-			if changed, err := s.zero(key); !changed || err != nil {
+			if changed, err := s.Zero(key); !changed || err != nil {
 				t.Errorf("changed %v, %v", changed, err)
 			}
-			must(t, s.restore())
+			must(t, s.Restore())
 			if left, err := os.ReadDir(s.dir); len(left) > 0 || err != nil || s.value(t, key) != "1\n" {
 				t.Errorf("left %v, %v, value %q", left, err, s.value(t, key))
 			}
 			must(t, put(odd))
-			if err := s.restore(); !errors.Is(err, atomicfile.ErrOdd) {
+			if err := s.Restore(); !errors.Is(err, atomicfile.ErrOdd) {
 				t.Errorf("put back from it: %v", err)
 			}
-			must(t, s.restore())
+			must(t, s.Restore())
 			if left, err := os.ReadDir(s.dir); len(left) > 0 || err != nil {
 				t.Errorf("left %v, %v", left, err)
 			}

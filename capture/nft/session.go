@@ -1,4 +1,4 @@
-package capture
+package nft
 
 import (
 	"fmt"
@@ -11,31 +11,31 @@ import (
 // netlinkBuffer holds the acknowledgements of a transaction.
 const netlinkBuffer = 4 << 20
 
-// session is how one goroutine talks to nftables. It keeps its sockets, for
+// Session is how one goroutine talks to nftables. It keeps its sockets, for
 // the kernel lets nobody close one before all that was deleted is gone, some
 // 50 ms. After an error nobody knows which answers are still to come, and
 // which commands are still to be sent: then both are left for new ones.
 //
 // What of nftables.Conn may fail and is used here has its twin; the rest
 // collects commands.
-type session struct {
+type Session struct {
 	*nftables.Conn
 	raw   *nl.Conn // for questions that the library does not know; nil until asked
 	lasts bool     // Conn has a socket of its own
 }
 
-// newSession opens nothing: until keep there is a socket for each question.
-func newSession() *session { return &session{Conn: &nftables.Conn{}} }
+// New opens nothing: until Keep there is a socket for each question.
+func New() *Session { return &Session{Conn: &nftables.Conn{}} }
 
-func openSession() *session {
-	s := newSession()
-	s.keep()
+func Open() *Session {
+	s := New()
+	s.Keep()
 	return s
 }
 
-// keep opens the socket that is kept, where there is none and nothing is
+// Keep opens the socket that is kept, where there is none and nothing is
 // collected. Where that fails the first question says so.
-func (s *session) keep() {
+func (s *Session) Keep() {
 	if s.lasts {
 		return
 	}
@@ -50,8 +50,8 @@ func (s *session) keep() {
 	}
 }
 
-// close lets go of the sockets. Whoever goes on has one for each question.
-func (s *session) close() {
+// Close lets go of the sockets. Whoever goes on has one for each question.
+func (s *Session) Close() {
 	_ = s.CloseLasting()
 	s.lasts = false
 	if s.raw != nil {
@@ -61,66 +61,66 @@ func (s *session) close() {
 }
 
 // after begins anew where there was an error, and returns it.
-func (s *session) after(err error) error {
+func (s *Session) after(err error) error {
 	if err == nil {
 		return nil
 	}
-	s.close()
+	s.Close()
 	s.Conn = &nftables.Conn{}
-	s.keep()
+	s.Keep()
 	return err
 }
 
 // Flush sends what was collected, as one transaction.
-func (s *session) Flush() error { return s.after(s.Conn.Flush()) }
+func (s *Session) Flush() error { return s.after(s.Conn.Flush()) }
 
 // AddSet collects.
-func (s *session) AddSet(set *nftables.Set, list []nftables.SetElement) error {
+func (s *Session) AddSet(set *nftables.Set, list []nftables.SetElement) error {
 	return s.after(s.Conn.AddSet(set, list))
 }
 
 // SetAddElements collects.
-func (s *session) SetAddElements(set *nftables.Set, list []nftables.SetElement) error {
+func (s *Session) SetAddElements(set *nftables.Set, list []nftables.SetElement) error {
 	return s.after(s.Conn.SetAddElements(set, list))
 }
 
 // SetDeleteElements collects.
-func (s *session) SetDeleteElements(set *nftables.Set, list []nftables.SetElement) error {
+func (s *Session) SetDeleteElements(set *nftables.Set, list []nftables.SetElement) error {
 	return s.after(s.Conn.SetDeleteElements(set, list))
 }
 
 // ListTablesOfFamily reads.
-func (s *session) ListTablesOfFamily(f nftables.TableFamily) ([]*nftables.Table, error) {
+func (s *Session) ListTablesOfFamily(f nftables.TableFamily) ([]*nftables.Table, error) {
 	list, err := s.Conn.ListTablesOfFamily(f)
 	return list, s.after(err)
 }
 
 // ListChains reads.
-func (s *session) ListChains() ([]*nftables.Chain, error) {
+func (s *Session) ListChains() ([]*nftables.Chain, error) {
 	list, err := s.Conn.ListChains()
 	return list, s.after(err)
 }
 
 // ListChainsOfTableFamily reads.
-func (s *session) ListChainsOfTableFamily(f nftables.TableFamily) ([]*nftables.Chain, error) {
+func (s *Session) ListChainsOfTableFamily(f nftables.TableFamily) ([]*nftables.Chain, error) {
 	list, err := s.Conn.ListChainsOfTableFamily(f)
 	return list, s.after(err)
 }
 
 // GetSetElements reads; a set that is not there is an error.
-func (s *session) GetSetElements(set *nftables.Set) ([]nftables.SetElement, error) {
+func (s *Session) GetSetElements(set *nftables.Set) ([]nftables.SetElement, error) {
 	list, err := s.Conn.GetSetElements(set)
 	return list, s.after(err)
 }
 
 // GetRules reads.
-func (s *session) GetRules(t *nftables.Table, c *nftables.Chain) ([]*nftables.Rule, error) {
+func (s *Session) GetRules(t *nftables.Table, c *nftables.Chain) ([]*nftables.Rule, error) {
 	list, err := s.Conn.GetRules(t, c)
 	return list, s.after(err)
 }
 
 // ask sends one request and returns the answers to it.
-func (s *session) ask(msg, flags int, family nftables.TableFamily, attrs []nl.Attribute) ([]nl.Message, error) {
+func (s *Session) ask(msg, flags int, family nftables.TableFamily, attrs []nl.Attribute) ([]nl.Message, error) {
 	data, err := nl.MarshalAttributes(attrs)
 	if err != nil {
 		return nil, err
@@ -132,8 +132,8 @@ func (s *session) ask(msg, flags int, family nftables.TableFamily, attrs []nl.At
 		}
 	}
 	answers, err := s.raw.Execute(nl.Message{
-		Header: nl.Header{Type: nftMessage(msg), Flags: nl.Request | nl.HeaderFlags(flags)},
-		Data:   append(nfgenmsg(family), data...),
+		Header: nl.Header{Type: Message(msg), Flags: nl.Request | nl.HeaderFlags(flags)},
+		Data:   append(Header(family), data...),
 	})
 	return answers, s.after(err)
 }

@@ -1,9 +1,10 @@
-package capture
+package routing
 
 import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,8 +13,59 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/links"
 	"github.com/gridmesh/gridmesh/capture/plan"
 )
+
+// Routing is what leads captured packets to this node. It is a question, and
+// keeps nothing.
+type Routing struct {
+	Config    plan.Config
+	ProcSys   string         // /proc/sys, or where a container may read it
+	Services  []netip.Prefix // the guarded ranges
+	Validates bool           // a link validates sources by their marks
+}
+
+// Install puts rules and routes in place, of every IP version that the node
+// has. It may be called again at any time, and removes what another choice of
+// flags left.
+func (r Routing) Install() error {
+	var errs []error
+	for _, f := range r.families() {
+		errs = append(errs, install(r.Config, f, r.rules(f)))
+	}
+	return errors.Join(errs...)
+}
+
+// Repair is Install where something is missing, or too much, and reports
+// whether it was.
+func (r Routing) Repair() (repaired bool, err error) {
+	var errs []error
+	for _, f := range r.families() {
+		want := r.rules(f)
+		whole, err := present(r.Config, f, want)
+		if err == nil && !whole {
+			repaired = true
+			err = install(r.Config, f, want)
+		}
+		errs = append(errs, err)
+	}
+	return repaired, errors.Join(append(errs, r.tooManyRanges())...)
+}
+
+// Any reports whether this network has rules of ours.
+func Any(cfg plan.Config) (bool, error) {
+	for _, f := range []netFamily{inet4, inet6} {
+		list, err := ourRules(cfg, f)
+		if err != nil && !noFamily(err) {
+			return false, err
+		}
+		if len(list) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
 
 // rulePriority is the first after the table of local addresses (0): whatever
 // else a node routes by, a captured packet has its way already.
@@ -34,27 +86,26 @@ var (
 	inet6 = netFamily{unix.AF_INET6, &net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}}
 )
 
-// netFamilies are the IP versions that this node has at the moment.
-func (h Host) netFamilies() []netFamily {
-	if h.hasIPv6() {
+// families are the IP versions that this node has at the moment.
+func (r Routing) families() []netFamily {
+	if HasIPv6(r.ProcSys) {
 		return []netFamily{inet4, inet6}
 	}
 	return []netFamily{inet4}
 }
 
-// hasIPv6 reports whether lo can deliver IPv6. The kernel may know none of it
+// HasIPv6 reports whether lo can deliver IPv6. The kernel may know none of it
 // (ipv6.disable=1), or have it switched off for now (disable_ipv6).
-func (h Host) hasIPv6() bool {
-	off, err := os.ReadFile(filepath.Join(h.ProcSys, "net/ipv6/conf/lo/disable_ipv6"))
+func HasIPv6(procSys string) bool {
+	off, err := os.ReadFile(filepath.Join(procSys, "net/ipv6/conf/lo/disable_ipv6"))
 	if err != nil {
 		return !errors.Is(err, os.ErrNotExist)
 	}
 	return strings.TrimSpace(string(off)) == "0"
 }
 
-// installRoutes delivers marked packets of a family to this node. It may be
-// called again at any time, and removes what another choice of flags left.
-func installRoutes(cfg plan.Config, f netFamily, want []*netlink.Rule) error {
+// install delivers marked packets of a family to this node.
+func install(cfg plan.Config, f netFamily, want []*netlink.Rule) error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		return fmt.Errorf("find lo: %w", err)
@@ -94,8 +145,8 @@ func removeStale(cfg plan.Config, f netFamily, want []*netlink.Rule) error {
 	return errors.Join(errs...)
 }
 
-// removeRoutes removes our rules and routes of both families, and nobody else's.
-func removeRoutes(cfg plan.Config) error {
+// Remove removes our rules and routes of both families, and nobody else's.
+func Remove(cfg plan.Config) error {
 	var errs []error
 	for _, f := range []netFamily{inet4, inet6} {
 		list, err := ourRules(cfg, f)
@@ -130,9 +181,9 @@ func removeRoute(table int, f netFamily) error {
 	return errors.Join(errs...)
 }
 
-// routesPresent reports whether marked packets of a family are delivered here,
+// present reports whether marked packets of a family are delivered here,
 // and whether all of our rules are those that are wanted.
-func routesPresent(cfg plan.Config, f netFamily, want []*netlink.Rule) (bool, error) {
+func present(cfg plan.Config, f netFamily, want []*netlink.Rule) (bool, error) {
 	list, err := ourRules(cfg, f)
 	if err != nil {
 		return false, err
@@ -158,7 +209,7 @@ func ourRoutes(table int, f netFamily) ([]netlink.Route, error) {
 		return nil, fmt.Errorf("list routes of table %d: %w", table, err)
 	}
 	return slices.DeleteFunc(all, func(r netlink.Route) bool {
-		if r.LinkIndex != loIndex {
+		if r.LinkIndex != links.Lo {
 			return true
 		}
 		bits := 0

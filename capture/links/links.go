@@ -1,4 +1,4 @@
-package capture
+package links
 
 import (
 	"encoding/binary"
@@ -8,13 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// link is what the capture has to know of a network interface.
-type link struct {
-	index     int
-	name      string
-	kind      string // "bridge", "veth"; empty for a device
-	mac       []byte
-	validates bool // net.ipv4.conf.NAME.src_valid_mark
+// Lo is the index of lo in every network: LOOPBACK_IFINDEX of linux/netdevice.h.
+const Lo = 1
+
+// Link is what the capture has to know of a network interface.
+type Link struct {
+	Index     int
+	Name      string
+	Kind      string // "bridge", "veth"; empty for a device
+	MAC       []byte
+	Validates bool // net.ipv4.conf.NAME.src_valid_mark
 }
 
 // Of linux/rtnetlink.h and linux/ip.h, which are the kernel's word to user space:
@@ -27,10 +30,10 @@ const (
 
 const ifinfomsgLen = 16
 
-// readLinks lists the network interfaces of a kind, or all of them. All are dear
+// Read lists the network interfaces of a kind, or all of them. All are dear
 // on a node with many pods, and each file of their sysctls is dearer
 // (BenchmarkLookAtManyPods).
-func readLinks(kind string) (list []link, err error) {
+func Read(kind string) (list []Link, err error) {
 	conn, err := nl.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
@@ -60,18 +63,18 @@ func readLinks(kind string) (list []link, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("list links: %w", err)
 		}
-		if kind == "" || l.kind == kind { // an old kernel tells of all
+		if kind == "" || l.Kind == kind { // an old kernel tells of all
 			list = append(list, l)
 		}
 	}
 	return list, nil
 }
 
-func parseLink(m nl.Message) (l link, err error) {
+func parseLink(m nl.Message) (l Link, err error) {
 	if len(m.Data) < ifinfomsgLen {
 		return l, fmt.Errorf("a message of %d bytes", len(m.Data))
 	}
-	l.index = int(binary.NativeEndian.Uint32(m.Data[4:8]))
+	l.Index = int(binary.NativeEndian.Uint32(m.Data[4:8]))
 	attrs, err := nl.NewAttributeDecoder(m.Data[ifinfomsgLen:])
 	if err != nil {
 		return l, err
@@ -79,14 +82,14 @@ func parseLink(m nl.Message) (l link, err error) {
 	for attrs.Next() {
 		switch attrs.Type() {
 		case unix.IFLA_IFNAME:
-			l.name = attrs.String()
+			l.Name = attrs.String()
 		case unix.IFLA_ADDRESS:
-			l.mac = attrs.Bytes()
+			l.MAC = attrs.Bytes()
 		case unix.IFLA_LINKINFO:
 			attrs.Nested(func(info *nl.AttributeDecoder) error {
 				for info.Next() {
 					if info.Type() == unix.IFLA_INFO_KIND {
-						l.kind = info.String()
+						l.Kind = info.String()
 					}
 				}
 				return info.Err()
@@ -106,10 +109,10 @@ func parseLink(m nl.Message) (l link, err error) {
 }
 
 // inet reads the values of IPv4.
-func (l *link) inet(of *nl.AttributeDecoder) error {
+func (l *Link) inet(of *nl.AttributeDecoder) error {
 	for of.Next() {
 		if values := of.Bytes(); of.Type() == unix.IFLA_INET_CONF && len(values) >= 4*(placeOfSrcVMark+1) {
-			l.validates = binary.NativeEndian.Uint32(values[4*placeOfSrcVMark:]) != 0
+			l.Validates = binary.NativeEndian.Uint32(values[4*placeOfSrcVMark:]) != 0
 		}
 	}
 	return of.Err()

@@ -1,4 +1,4 @@
-package capture
+package nft
 
 import (
 	"errors"
@@ -10,12 +10,21 @@ import (
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
+func TestMain(m *testing.M) { testkit.Namespaced(m.Run) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // After an error nothing of what was asked before is taken for an answer to
 // what is asked next, and nothing that was to be sent with it is sent later.
 func TestSessionBeginsAnewAfterAnError(t *testing.T) {
 	testkit.NewNetwork(t)
-	s := openSession()
-	defer s.close()
+	s := Open()
+	defer s.Close()
 	table := func(name string) *nftables.Table {
 		return &nftables.Table{Name: name, Family: nftables.TableFamilyINet}
 	}
@@ -61,7 +70,7 @@ func TestSessionBeginsAnewAfterAnError(t *testing.T) {
 		if _, err := s.ask(0xff, 0, nftables.TableFamilyINet, nil); err == nil {
 			t.Fatal("a message that is none has an answer")
 		}
-		if _, err := s.generation(); err != nil {
+		if _, err := s.Generation(); err != nil {
 			t.Fatal(err)
 		}
 		s.DelTable(table("kept"))
@@ -69,7 +78,7 @@ func TestSessionBeginsAnewAfterAnError(t *testing.T) {
 		count(0)
 	}
 	// Without its sockets it goes on with one for each question.
-	s.close()
+	s.Close()
 	s.AddTable(table("kept"))
 	must(t, s.Flush())
 	count(1)

@@ -1,4 +1,4 @@
-package capture
+package nft
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/links"
 	"github.com/gridmesh/gridmesh/capture/rules"
 )
 
@@ -27,24 +28,14 @@ var families = map[rules.Family]family{
 	rules.IPv6: {unix.NFPROTO_IPV6, []byte{0x86, 0xdd}, 16, 8, 24, expr.RtNexthop6},
 }
 
-func familyOf(ip netip.Addr) rules.Family {
-	if ip.Is6() {
-		return rules.IPv6
-	}
-	return rules.IPv4
-}
-
-// loIndex is lo's in every network: LOOPBACK_IFINDEX of linux/netdevice.h.
-const loIndex = 1
-
 // The 4-byte registers start at NFT_REG32_00; a concatenation lies in
 // consecutive ones.
 const reg = unix.NFT_REG32_00
 
 type exprs = []expr.Any
 
-// expressions is a rule as the kernel takes it.
-func expressions(r rules.Rule) (list exprs) {
+// Expressions is a rule as the kernel takes it.
+func Expressions(r rules.Rule) (list exprs) {
 	for _, t := range r {
 		list = append(list, term(t)...)
 	}
@@ -120,7 +111,7 @@ func wayTerm(t rules.Term) exprs {
 	case rules.Nexthop:
 		return exprs{&expr.Rt{Register: reg, Key: families[t.Family].nexthop}, lookup(t.Set.For(t.Family))}
 	case rules.NotLo:
-		return exprs{meta(expr.MetaKeyOIF), &expr.Cmp{Register: reg, Op: expr.CmpOpNeq, Data: binaryutil.NativeEndian.PutUint32(loIndex)}}
+		return exprs{meta(expr.MetaKeyOIF), &expr.Cmp{Register: reg, Op: expr.CmpOpNeq, Data: binaryutil.NativeEndian.PutUint32(links.Lo)}}
 	}
 	return frameTerm(t)
 }
@@ -140,9 +131,9 @@ func frameTerm(t rules.Term) exprs {
 			&expr.Cmp{Register: reg, Op: expr.CmpOpNeq, Data: []byte{unix.PACKET_MULTICAST}},
 		}
 	case rules.SaddrIn:
-		return inRange(saddr(familyOf(t.Prefix.Addr()), reg), t.Prefix)
+		return inRange(saddr(rules.FamilyOf(t.Prefix.Addr()), reg), t.Prefix)
 	case rules.DaddrIn:
-		return inRange(daddr(familyOf(t.Prefix.Addr()), reg), t.Prefix)
+		return inRange(daddr(rules.FamilyOf(t.Prefix.Addr()), reg), t.Prefix)
 	case rules.SetEtherDaddr:
 		return exprs{
 			&expr.Immediate{Register: reg, Data: t.MAC[:]},
@@ -252,7 +243,7 @@ var hooks = map[rules.Point]*nftables.ChainHook{
 	rules.Postrouting: nftables.ChainHookPostrouting,
 }
 
-func newChain(t *nftables.Table, c *rules.Chain) *nftables.Chain {
+func NewChain(t *nftables.Table, c *rules.Chain) *nftables.Chain {
 	out := &nftables.Chain{Name: c.Name, Table: t}
 	if h := c.Hook; h != nil {
 		out.Type, out.Hooknum = nftables.ChainType(h.Type), hooks[h.Point]
@@ -267,7 +258,7 @@ var datatypes = map[string]nftables.SetDatatype{
 	"ifname": nftables.TypeIFName, "mark": nftables.TypeMark,
 }
 
-func newSet(t *nftables.Table, s rules.Set) *nftables.Set {
+func NewSet(t *nftables.Table, s rules.Set) *nftables.Set {
 	out := &nftables.Set{Table: t, Name: s.Name, Interval: s.Interval, HasTimeout: s.Timeout, Concatenation: len(s.Type) > 1}
 	types := make([]nftables.SetDatatype, len(s.Type))
 	for i, name := range s.Type {

@@ -1,4 +1,4 @@
-package capture
+package nft
 
 import (
 	"encoding/binary"
@@ -9,8 +9,6 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
-
-	"github.com/gridmesh/gridmesh/capture/rules"
 )
 
 // A dump is told in pieces as large as the buffer that is offered for them, of
@@ -23,12 +21,12 @@ const (
 	dumpTries    = 5                // while others write
 )
 
-// errMoved says that somebody wrote while a dump was read.
-var errMoved = errors.New("changed while it was read")
+// ErrMoved says that somebody wrote while a dump was read.
+var ErrMoved = errors.New("changed while it was read")
 
-// dump asks the kernel's netfilter for a list, and takes each item as it comes.
-// What was taken before errMoved is not complete.
-func dump(request uint16, family byte, attrs []byte, take func(item []byte) error) error {
+// Dump asks the kernel's netfilter for a list, and takes each item as it comes.
+// What was taken before ErrMoved is not complete.
+func Dump(request uint16, family byte, attrs []byte, take func(item []byte) error) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return fmt.Errorf("open netlink: %w", err)
@@ -38,8 +36,8 @@ func dump(request uint16, family byte, attrs []byte, take func(item []byte) erro
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait); err != nil {
 		return fmt.Errorf("netlink: %w", err)
 	}
-	msg := make([]byte, unix.NLMSG_HDRLEN, unix.NLMSG_HDRLEN+nfgenmsgLen+len(attrs))
-	msg = append(append(msg, nfgenmsg(nftables.TableFamily(family))...), attrs...)
+	msg := make([]byte, unix.NLMSG_HDRLEN, unix.NLMSG_HDRLEN+headerLen+len(attrs))
+	msg = append(append(msg, Header(nftables.TableFamily(family))...), attrs...)
 	binary.NativeEndian.PutUint32(msg[0:], uint32(len(msg)))
 	binary.NativeEndian.PutUint16(msg[4:], request)
 	binary.NativeEndian.PutUint16(msg[6:], unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
@@ -71,7 +69,7 @@ func messages(b []byte, take func(item []byte) error) (done bool, err error) {
 		}
 		kind, flags, body := binary.NativeEndian.Uint16(b[4:]), binary.NativeEndian.Uint16(b[6:]), b[unix.NLMSG_HDRLEN:length]
 		if flags&unix.NLM_F_DUMP_INTR != 0 {
-			return false, errMoved
+			return false, ErrMoved
 		}
 		switch {
 		case kind == unix.NLMSG_DONE || kind == unix.NLMSG_ERROR:
@@ -81,8 +79,8 @@ func messages(b []byte, take func(item []byte) error) (done bool, err error) {
 				}
 			}
 			return true, nil
-		case len(body) >= nfgenmsgLen:
-			if err := take(body[nfgenmsgLen:]); err != nil {
+		case len(body) >= headerLen:
+			if err := take(body[headerLen:]); err != nil {
 				return false, err
 			}
 		}
@@ -91,8 +89,8 @@ func messages(b []byte, take func(item []byte) error) (done bool, err error) {
 	return false, nil
 }
 
-// eachAttribute walks attributes, and leaves out what follows one that is cut off.
-func eachAttribute(b []byte, do func(kind uint16, value []byte)) {
+// EachAttribute walks attributes, and leaves out what follows one that is cut off.
+func EachAttribute(b []byte, do func(kind uint16, value []byte)) {
 	for len(b) >= unix.NLA_HDRLEN {
 		length := int(binary.NativeEndian.Uint16(b))
 		if length < unix.NLA_HDRLEN || length > len(b) {
@@ -103,51 +101,37 @@ func eachAttribute(b []byte, do func(kind uint16, value []byte)) {
 	}
 }
 
-// attribute makes one.
-func attribute(kind uint16, value []byte) []byte {
+// Attribute makes one.
+func Attribute(kind uint16, value []byte) []byte {
 	b := binary.NativeEndian.AppendUint16(nil, uint16(unix.NLA_HDRLEN+len(value)))
 	b = append(binary.NativeEndian.AppendUint16(b, kind), value...)
 	return append(b, make([]byte, -len(b)&3)...)
 }
 
-// readElements reads the sets of a plan back.
-func readElements() (kernelElements, error) {
-	all := kernelElements{}
-	for _, name := range kernelSets {
-		list, err := readSet(rules.KernelName, name)
-		if err != nil {
-			return nil, fmt.Errorf("read set %s: %w", name, err)
-		}
-		for _, e := range list {
-			all.put(name, e)
-		}
-	}
-	return all, nil
-}
-
-func readSet(table, name string) (list []nftables.SetElement, err error) {
-	attrs := append(attribute(unix.NFTA_SET_ELEM_LIST_TABLE, []byte(table+"\x00")), attribute(unix.NFTA_SET_ELEM_LIST_SET, []byte(name+"\x00"))...)
+// Elements reads one set of a table back. An element without a key is a
+// catch-all.
+func Elements(table, name string) (list []nftables.SetElement, err error) {
+	attrs := append(Attribute(unix.NFTA_SET_ELEM_LIST_TABLE, []byte(table+"\x00")), Attribute(unix.NFTA_SET_ELEM_LIST_SET, []byte(name+"\x00"))...)
 	for range dumpTries {
 		list = list[:0]
-		err = dump(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETSETELEM, unix.NFPROTO_INET, attrs, func(item []byte) error {
+		err = Dump(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETSETELEM, unix.NFPROTO_INET, attrs, func(item []byte) error {
 			list = append(list, parseElements(item)...)
 			return nil
 		})
-		if !errors.Is(err, errMoved) {
+		if !errors.Is(err, ErrMoved) {
 			break
 		}
 	}
 	return list, err
 }
 
-// parseElements are the elements of one message. One without a key is a
-// catch-all, which none of ours is.
+// parseElements are the elements of one message.
 func parseElements(item []byte) (list []nftables.SetElement) {
-	eachAttribute(item, func(kind uint16, value []byte) {
+	EachAttribute(item, func(kind uint16, value []byte) {
 		if kind != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
 			return
 		}
-		eachAttribute(value, func(_ uint16, value []byte) { list = append(list, parseElement(value)) })
+		EachAttribute(value, func(_ uint16, value []byte) { list = append(list, parseElement(value)) })
 	})
 	return list
 }
@@ -155,14 +139,14 @@ func parseElements(item []byte) (list []nftables.SetElement) {
 func parseElement(b []byte) (e nftables.SetElement) {
 	const keyEnd = 10 // NFTA_SET_ELEM_KEY_END of linux/netfilter/nf_tables.h
 	data := func(b []byte) (value []byte) {
-		eachAttribute(b, func(kind uint16, v []byte) {
+		EachAttribute(b, func(kind uint16, v []byte) {
 			if kind == unix.NFTA_DATA_VALUE {
 				value = append([]byte(nil), v...)
 			}
 		})
 		return value
 	}
-	eachAttribute(b, func(kind uint16, value []byte) {
+	EachAttribute(b, func(kind uint16, value []byte) {
 		switch kind {
 		case unix.NFTA_SET_ELEM_KEY:
 			e.Key = data(value)
@@ -176,12 +160,12 @@ func parseElement(b []byte) (e nftables.SetElement) {
 }
 
 func parseVerdict(b []byte) (v *expr.Verdict) {
-	eachAttribute(b, func(kind uint16, value []byte) {
+	EachAttribute(b, func(kind uint16, value []byte) {
 		if kind != unix.NFTA_DATA_VERDICT {
 			return
 		}
 		v = &expr.Verdict{}
-		eachAttribute(value, func(kind uint16, value []byte) {
+		EachAttribute(value, func(kind uint16, value []byte) {
 			switch {
 			case kind == unix.NFTA_VERDICT_CODE && len(value) == 4:
 				v.Kind = expr.VerdictKind(int32(binary.BigEndian.Uint32(value)))
