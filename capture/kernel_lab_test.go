@@ -146,9 +146,9 @@ func (l *kernelLab) serve(t *testing.T, name string, n *testkit.Network) {
 				go answer(conn, name)
 			}
 		}()
-		// One for each family: the answer comes from the address that was asked.
-		for _, network := range []string{"udp4", "udp6"} {
-			udp, err := net.ListenPacket(network, ":8080")
+		// One for each address: it is from there that the answer comes.
+		for _, ipv6 := range []bool{false, true} {
+			udp, err := net.ListenPacket("udp", tiers(ipv6, name)[1][0].String())
 			if err != nil {
 				return err
 			}
@@ -216,14 +216,13 @@ func dial(t *testing.T, from *testkit.Network, network, local, to string, patien
 	return conn, answer
 }
 
-// ask says something and returns what comes back; TCP servers speak first.
+// ask returns what comes back; TCP servers speak first.
 func ask(conn net.Conn, patience time.Duration) string {
-	_ = conn.SetDeadline(time.Now().Add(patience))
-	if _, isUDP := conn.(*net.UDPConn); isUDP {
-		if _, err := conn.Write([]byte("?")); err != nil {
-			return failure(err)
-		}
+	_, isUDP := conn.(*net.UDPConn)
+	if isUDP {
+		return askAgain(conn, []byte("?"), patience)
 	}
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	b := make([]byte, 200)
 	n, err := conn.Read(b)
 	if err != nil {
@@ -232,12 +231,32 @@ func ask(conn net.Conn, patience time.Duration) string {
 	return string(b[:n])
 }
 
+// askAgain says something until it is answered, as everybody does who speaks no
+// TCP: the kernel sends one client few ICMP errors a second.
+func askAgain(conn net.Conn, question []byte, patience time.Duration) string {
+	for deadline := time.Now().Add(patience); ; {
+		// A process is told EPERM of what is dropped before it leaves, and then why.
+		if _, err := conn.Write(question); err != nil && !errors.Is(err, syscall.EPERM) {
+			return failure(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(300 * time.Millisecond))
+		b := make([]byte, 200)
+		n, err := conn.Read(b)
+		if err == nil {
+			return string(b[:n])
+		}
+		if answer := failure(err); answer != isSilent || time.Now().After(deadline) {
+			return answer
+		}
+	}
+}
+
 func failure(err error) string {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET):
 		return isRefused
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.Is(err, syscall.EPERM):
-		return isSilent // EPERM: a process is told what is dropped before it leaves
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		return isSilent
 	}
 	return err.Error()
 }

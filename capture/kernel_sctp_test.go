@@ -61,14 +61,13 @@ func TestKernelSCTP(t *testing.T) {
 						return err
 					}
 					defer conn.Close()
-					if _, err := conn.Write(sctpInit(uint16(20000+i), tc.port)); err != nil {
-						return err
-					}
+					question := sctpInit(uint16(20000+i), tc.port)
 					if tc.ends == isRefused {
-						_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-						_, err := conn.Read(make([]byte, 100))
-						answer = failure(err)
+						answer = askAgain(conn, question, 10*time.Second)
 						return nil
+					}
+					if _, err := conn.Write(question); err != nil {
+						return err
 					}
 					b := make([]byte, 2000)
 					_ = pod.SetDeadline(time.Now().Add(10 * time.Second))
