@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -156,11 +157,11 @@ func (l *kernelLab) serve(t *testing.T, name string, n *testkit.Network) {
 			go func() {
 				b := make([]byte, 2000)
 				for {
-					_, from, err := udp.ReadFrom(b)
+					n, from, err := udp.ReadFrom(b)
 					if err != nil {
 						return
 					}
-					_, _ = udp.WriteTo([]byte(name+" "+from.String()), from)
+					_, _ = udp.WriteTo([]byte(name+" "+from.String()+" "+string(b[:n])), from)
 				}
 			}()
 		}
@@ -216,11 +217,15 @@ func dial(t *testing.T, from *testkit.Network, network, local, to string, patien
 	return conn, answer
 }
 
+// questions numbers them: who asks again may be answered twice.
+var questions atomic.Int64
+
 // ask returns what comes back; TCP servers speak first.
 func ask(conn net.Conn, patience time.Duration) string {
 	_, isUDP := conn.(*net.UDPConn)
 	if isUDP {
-		return askAgain(conn, []byte("?"), patience)
+		question := fmt.Sprint(questions.Add(1))
+		return strings.TrimSuffix(askAgain(conn, []byte(question), patience), " "+question)
 	}
 	_ = conn.SetDeadline(time.Now().Add(patience))
 	b := make([]byte, 200)
@@ -235,13 +240,16 @@ func ask(conn net.Conn, patience time.Duration) string {
 // TCP: the kernel sends one client few ICMP errors a second.
 func askAgain(conn net.Conn, question []byte, patience time.Duration) string {
 	for deadline := time.Now().Add(patience); ; {
+		_ = conn.SetDeadline(time.Now().Add(300 * time.Millisecond))
 		// A process is told EPERM of what is dropped before it leaves, and then why.
 		if _, err := conn.Write(question); err != nil && !errors.Is(err, syscall.EPERM) {
 			return failure(err)
 		}
-		_ = conn.SetDeadline(time.Now().Add(300 * time.Millisecond))
 		b := make([]byte, 200)
 		n, err := conn.Read(b)
+		if err == nil && !strings.HasSuffix(string(b[:n]), " "+string(question)) {
+			continue // to one before
+		}
 		if err == nil {
 			return string(b[:n])
 		}
