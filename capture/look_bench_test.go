@@ -23,8 +23,8 @@ func BenchmarkLookAtManyPods(b *testing.B) {
 	must(b, err)
 	must(b, c.Install(config().ServiceCIDRs))
 	defer func() { must(b, c.Remove()) }()
-	if found, err := links.Read(""); len(found) < 600 {
-		b.Fatalf("%d links, %v", len(found), err)
+	if all, err := links.Read(""); len(all) < 600 {
+		b.Fatalf("%d links, %v", len(all), err)
 	}
 	for name, look := range map[string]func() error{
 		"bridges":              func() error { _, err := c.look(); return err },

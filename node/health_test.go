@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -99,6 +100,40 @@ func TestProvisionalRulesComeBack(t *testing.T) {
 		after(repairEvery)
 		r.wantServed(t, "repaired", webFrontend)
 		r.wantHealthy(t, "repaired", true)
+	})
+}
+
+// Who supervises the agent is called once the guard is in force, and hears of a
+// loop that hangs.
+func TestSupervision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		h := &hanging{until: make(chan struct{})}
+		r.wrap = func(c Capture) Capture { h.Capture = c; return h }
+		var alive func() bool
+		r.supervise = func(ctx context.Context, ask func() bool) error {
+			if rules, ok := r.kernel.InForce(); !ok {
+				t.Errorf("it is ready with %+v in force", rules)
+			}
+			alive = ask
+			<-ctx.Done()
+			return nil
+		}
+		r.mustStart(t)
+		if !alive() {
+			t.Error("not alive at the start")
+		}
+		h.hangs.Store(true)
+		after(hangsAfter + 2*repairEvery)
+		if alive() {
+			t.Error("alive though its loop hangs")
+		}
+		if got := r.agent.status().Error; got != loopHangs {
+			t.Errorf("the status says %q", got)
+		}
+		close(h.until)
+		h.hangs.Store(false)
+		synctest.Wait()
 	})
 }
 

@@ -94,6 +94,8 @@ type rig struct {
 	notes   func(dir string, now time.Time) (uplink, note)
 	log     *logText
 
+	supervise func(ctx context.Context, alive func() bool) error // nil: nobody does
+
 	agent *Agent
 	loop  *loop
 	stop  func() // ends the loop and waits for it
@@ -150,7 +152,7 @@ func (r *rig) parts() Parts {
 			}
 			return list, nil
 		},
-		WatchLinks: r.watchLinks,
+		WatchLinks: r.watchLinks, Supervise: r.supervise,
 	}
 	if r.envoy != nil {
 		p.Envoy = r.envoy

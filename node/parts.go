@@ -44,6 +44,10 @@ type Parts struct {
 	// Clients bounds the connections of each client, beside the loop, until
 	// ctx ends; nil where nothing does.
 	Clients func(ctx context.Context) error
+	// Supervise runs from the moment that the guard is in force, until ctx ends:
+	// it tells others that the agent has begun, and while it is alive. nil where
+	// nobody wants to know.
+	Supervise func(ctx context.Context, alive func() bool) error
 	// Envoy is asked beside the loop; nil where it is not asked anything.
 	Envoy Envoy
 	// Cluster is the API server; nil where there is none.

@@ -56,6 +56,11 @@ func (a *Agent) members(l *loop) []member {
 	if a.parts.Clients != nil {
 		list = append(list, member{"clients", a.parts.Clients})
 	}
+	if a.parts.Supervise != nil {
+		list = append(list, member{"supervision", func(ctx context.Context) error {
+			return a.parts.Supervise(ctx, func() bool { return a.liveness(time.Now()).Healthy })
+		}})
+	}
 	if a.cfg.HostsFile != "" {
 		list = append(list, member{"hosts file", a.keepHosts})
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/gridmesh/gridmesh/capture"
@@ -103,6 +104,9 @@ func (a *Agent) status() Report {
 	}
 	if r.Unit == nil {
 		r.Unit = map[string]string{}
+	}
+	if !a.pulse.alive(time.Now()) { // it cannot say so itself
+		r.Error = strings.TrimSuffix(loopHangs+"; "+r.Error, "; ")
 	}
 	r.LastContact = a.silentSince()
 	r.Findings = a.found.all()

@@ -21,6 +21,9 @@ type State struct {
 	PodCIDRs []netip.Prefix // of this node
 }
 
+// StateFile is the name of the state file in an agent's --state-dir.
+const StateFile = "state"
+
 // maxState bounds a state file, far above what any cluster's needs.
 const maxState = 256 << 20
 
@@ -43,6 +46,10 @@ func ReadState(path string) (*State, error) {
 	}
 	return nil, fmt.Errorf("%w; it was set aside as %s and the node starts without it", err, aside)
 }
+
+// LookAtState reads a state file as ReadState does, and leaves it where it is
+// whatever is in it. One that is not there is os.ErrNotExist.
+func LookAtState(path string) (*State, error) { return readState(path) }
 
 // errUnread is a file that could not be read this time.
 var errUnread = errors.New("read state")

@@ -9,8 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gridmesh/gridmesh/capture"
@@ -49,19 +51,54 @@ const (
 )
 
 func printStatus(ctx context.Context, w io.Writer, c *config) error {
-	if err := c.complete(); err != nil {
-		return err
-	}
-	switch c.format {
-	case formatText, formatJSON, formatYAML:
-	default:
-		return fmt.Errorf("%w: --output %q is not known; use text, json or yaml", run.ErrUsage, c.format)
-	}
-	report, err := node.Status(ctx, c.node.StatusSocket)
+	report, err := askStatus(ctx, c)
 	if err != nil {
 		return err
 	}
 	return writeStatus(w, report, c.format)
+}
+
+func askStatus(ctx context.Context, c *config) (*node.Report, error) {
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	switch c.format {
+	case formatText, formatJSON, formatYAML:
+	default:
+		return nil, fmt.Errorf("%w: --output %q is not known; use text, json or yaml", run.ErrUsage, c.format)
+	}
+	return node.Status(ctx, c.node.StatusSocket)
+}
+
+// What check says of a node that is not well.
+var (
+	errDegraded = errors.New("degraded")
+	errNotAsked = errors.New("unknown")
+)
+
+// check says whether all is well. A line of monitoring is one of standard output,
+// whatever it says; what programs read stays as it is there.
+func check(cmd *cobra.Command, c *config) error {
+	w := cmd.OutOrStdout()
+	if c.format != formatJSON && c.format != formatYAML {
+		cmd.Root().SetErr(w)
+	}
+	report, err := askStatus(cmd.Context(), c)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNotAsked, err)
+	}
+	if c.format != formatText {
+		if err := writeStatus(w, report, c.format); err != nil {
+			return err
+		}
+	}
+	if why := report.Degraded(time.Now()); len(why) > 0 {
+		return fmt.Errorf("%w: %s", errDegraded, strings.Join(why, "; "))
+	}
+	if c.format == formatText {
+		_, err = fmt.Fprintln(w, "gridmesh-agent: ok:", report.Summary())
+	}
+	return err
 }
 
 func writeStatus(w io.Writer, report *node.Report, format string) error {

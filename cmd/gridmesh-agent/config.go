@@ -41,6 +41,7 @@ type config struct {
 
 	// Of status alone.
 	format string
+	check  bool
 
 	// Of cleanup alone.
 	files, stay bool

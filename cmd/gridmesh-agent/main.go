@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,10 @@ import (
 // and where that is wanted NetworkPolicies.
 const exitUnfit = 3
 
+// exitNotAsked is of status --check alone: there is nobody to ask, as after a
+// mistake in the flags.
+const exitNotAsked = 2
+
 func main() {
 	run.StillHeap()
 	os.Exit(run.Main(command(defaults()), exitCode))
@@ -23,6 +28,9 @@ func main() {
 
 // exitCode is the agent's own code for an error, 0 for none of its own.
 func exitCode(err error) int {
+	if errors.Is(err, errNotAsked) {
+		return exitNotAsked
+	}
 	if errors.Is(err, node.ErrUnfit) || errors.Is(err, run.ErrInUse) {
 		return exitUnfit
 	}
@@ -53,17 +61,15 @@ cleanup" removes it. Envoy is started beside it, with the configuration that
 	bootstrap := &cobra.Command{
 		Use: "bootstrap", Short: "Print the bootstrap of this node's Envoy", Args: cobra.NoArgs,
 		Example: "  gridmesh-agent bootstrap --node-name edge-7 >envoy.yaml\n  gridmesh-agent bootstrap --node-name edge-7 --envoy-heap-limit 512 --output envoy.yaml",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return printBootstrap(cmd.OutOrStdout(), c) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if c.output == "" && cmd.Flags().Changed("output") {
+				return fmt.Errorf("%w: --output is empty; give a file, or leave it out for standard output", run.ErrUsage)
+			}
+			return printBootstrap(cmd.OutOrStdout(), c)
+		},
 	}
 	bootstrap.Flags().StringVar(&c.output, "output", "", "file to write to instead of standard output")
 	run.Files(bootstrap.Flags(), "output")
-	status := &cobra.Command{
-		Use: "status", Short: "Show what the running agent serves, and what is wrong", Args: cobra.NoArgs,
-		Example: "  gridmesh-agent status -o json | jq -r .source",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return printStatus(cmd.Context(), cmd.OutOrStdout(), c) },
-	}
-	status.Flags().StringVarP(&c.format, "output", "o", c.format, "text, json or yaml; the fields are in docs/agent.md")
-	complete(status, "output", []string{formatText, formatJSON, formatYAML})
 	clean := &cobra.Command{
 		Use: "cleanup", Short: "Remove every rule, route and changed sysctl of gridmesh from this node", Args: cobra.NoArgs,
 		Example: "  gridmesh-agent cleanup\n  gridmesh-agent cleanup --files",
@@ -71,8 +77,30 @@ cleanup" removes it. Envoy is started beside it, with the configuration that
 	}
 	clean.Flags().BoolVar(&c.files, "files", false, "remove its sockets, the bootstrap and the last good state, too")
 	clean.Flags().BoolVar(&c.stay, "stay", false, "change nothing and wait until stopped: for a pod whose init containers have cleaned up, so that it is ready where the node is clean")
-	root.AddCommand(bootstrap, status, clean)
+	root.AddCommand(bootstrap, statusCommand(c), clean)
 	return root
+}
+
+// statusCommand asks the agent that runs.
+func statusCommand(c *config) *cobra.Command {
+	status := &cobra.Command{
+		Use: "status", Short: "Show what the running agent serves, and what is wrong", Args: cobra.NoArgs,
+		Long: `Show what the running agent serves, and what is wrong.
+
+With --check, for monitoring and scripts, a line on standard output and the exit
+code say it: 0 all is well, 1 the node is degraded, 2 the agent cannot be asked.`,
+		Example: "  gridmesh-agent status -o json | jq -r .source\n  gridmesh-agent status --check",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if c.check {
+				return check(cmd, c)
+			}
+			return printStatus(cmd.Context(), cmd.OutOrStdout(), c)
+		},
+	}
+	status.Flags().BoolVar(&c.check, "check", false, "say in a line, and by the exit code, whether all is well")
+	status.Flags().StringVarP(&c.format, "output", "o", c.format, "text, json or yaml; the fields are in docs/agent.md")
+	complete(status, "output", []string{formatText, formatJSON, formatYAML})
+	return status
 }
 
 // complete has a shell complete the values of a flag.

@@ -41,7 +41,8 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 	parts := node.Parts{
 		Log: log, Registry: run.NewRegistry(), Capture: kernel,
 		LockNetwork: lockNetwork, Inspect: capture.Inspector(), Networks: capture.Networks, WatchLinks: capture.Watch,
-		Envoy: admin.New(c.adminSocket),
+		Envoy:     admin.New(c.adminSocket),
+		Supervise: func(ctx context.Context, alive func() bool) error { return run.Supervised(ctx, log, alive) },
 	}
 	var server *xds.Server
 	parts.XDS = func(requested func([]string), refused func(xds.Nack)) node.XDS {

@@ -98,6 +98,9 @@ func (c *config) complete(f *pflag.FlagSet, log *slog.Logger) error {
 	if e := c.election; e.Lease <= e.Renew || e.Renew <= e.RetryWait || e.RetryWait <= 0 {
 		errs = append(errs, fmt.Errorf("--leader-elect-lease-duration %s, -renew-deadline %s, -retry-period %s: each must be longer than the next", e.Lease, e.Renew, e.RetryWait))
 	}
+	if c.leaderElect && (c.election.Namespace == "" || c.election.Name == "") {
+		errs = append(errs, fmt.Errorf("--leader-elect-resource-namespace %q, --leader-elect-resource-name %q: give both, or neither; is a variable of the shell not set?", c.election.Namespace, c.election.Name))
+	}
 	f.Visit(func(flag *pflag.Flag) {
 		if why, ok := ignored[flag.Name]; ok {
 			log.Warn("a flag of SuperEdge is ignored", obs.KeyFlag, "--"+flag.Name, obs.KeyWhy, why)

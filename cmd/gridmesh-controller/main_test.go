@@ -31,3 +31,24 @@ func TestAddressesAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// A Lease without a name is no Lease, which the API server would say later.
+func TestTheLeaseHasAName(t *testing.T) {
+	for _, change := range []func(*config){
+		func(c *config) { c.election.Namespace = "" },
+		func(c *config) { c.election.Name = "" },
+	} {
+		c := defaults()
+		change(c)
+		check := func() error {
+			return c.complete(pflag.NewFlagSet("", pflag.ContinueOnError), slog.New(slog.DiscardHandler))
+		}
+		if err := check(); !errors.Is(err, run.ErrUsage) || !strings.Contains(err.Error(), "--leader-elect-resource-name") {
+			t.Errorf("got %v", err)
+		}
+		c.leaderElect = false
+		if err := check(); err != nil {
+			t.Errorf("without an election: %v", err)
+		}
+	}
+}

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -21,15 +20,15 @@ func command() *cobra.Command {
 
 The state comes from directories or files of manifests (-f, or -f - for standard
 input), from a cluster (--kubeconfig), or from the agent of this node (--socket,
-the default). Where no agent runs it comes from the cluster that kubectl would
-ask: $KUBECONFIG, ~/.kube/config, in-cluster credentials.
+the default), or what that keeps on disk (--state-dir). Where no agent runs it
+comes from the cluster that kubectl would ask: $KUBECONFIG, ~/.kube/config,
+in-cluster credentials.
 
 Exit codes: 0 all is well, 1 failure, a problem in what was asked for, a name
 that does not exist (dns), or a packet that is refused (trace; none of these with
 --lenient), 2 wrong flags or commands.`)
 	root.Version = obs.Version()
 	root.AddCommand(viewCommand(), xdsCommand(), traceCommand(), gridCommand(), dnsCommand())
-	sayUsage(root)
 	return root
 }
 
@@ -38,26 +37,6 @@ func group(use, short, long string) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Long: long, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-}
-
-// sayUsage makes wrong and missing arguments a mistake in the flags, and shows
-// how the command is written.
-func sayUsage(cmd *cobra.Command) {
-	check := cmd.Args
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		err := cmd.ValidateRequiredFlags()
-		if check != nil {
-			err = errors.Join(check(cmd, args), err)
-		}
-		if err == nil || cmd.HasSubCommands() { // those are named by who runs it
-			return err
-		}
-		example, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n")
-		return fmt.Errorf("%w: %w; say: %s; for example: %s", run.ErrUsage, err, strings.TrimSuffix(cmd.UseLine(), " [flags]"), example)
-	}
-	for _, sub := range cmd.Commands() {
-		sayUsage(sub)
 	}
 }
 

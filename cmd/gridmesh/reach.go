@@ -24,9 +24,9 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// silence is how long nothing is said about a cluster or an agent that is
+// noticeDelay is how long nothing is said about a cluster or an agent that is
 // waited for.
-const silence = 2 * time.Second
+const noticeDelay = 2 * time.Second
 
 // reach is where a state comes from, and how the answer is printed.
 type reach struct {
@@ -35,11 +35,13 @@ type reach struct {
 	kubeconfig string
 	context    string
 	socket     string // of the agent; "" where none is asked
+	stateDir   string // of an agent, whose last good state is read; "" for none
 	timeout    time.Duration
 	output     string
 	lenient    bool
 
 	client *kube.Client // once it is used
+	kept   *source.State
 	read   *source.Input
 	status *agentStatus // once it was asked for
 	origin origin
@@ -52,6 +54,7 @@ const (
 	fromAgent origin = iota // as long as nothing else is found
 	fromFiles
 	fromCluster
+	fromDisk // the last good state of an agent
 )
 
 func (r *reach) bindFiles(f *pflag.FlagSet, usage string) {
@@ -71,7 +74,7 @@ func (r *reach) check() error {
 	if r.timeout <= 0 {
 		return fmt.Errorf("%w: --timeout %s: must be positive, as 10s", run.ErrUsage, r.timeout)
 	}
-	for _, name := range []string{"kubeconfig", "context", "socket", "node", "namespace"} {
+	for _, name := range []string{"kubeconfig", "context", "socket", "state-dir", "node", "namespace"} {
 		if f := r.cmd.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
 			return fmt.Errorf("%w: --%s is empty, and what is meant instead may be another one; give it a value, or leave the flag out", run.ErrUsage, name)
 		}
@@ -83,13 +86,15 @@ func (r *reach) check() error {
 func (r *reach) clusterAsked() bool { return r.kubeconfig != "" || r.context != "" }
 
 // snapshot reads the state from where the flags say: manifests, a cluster, or
-// the agent of this node; where no agent runs, the cluster that kubectl would
-// ask.
+// the agent of this node, running or not; where no agent runs, the cluster that
+// kubectl would ask.
 func (r *reach) snapshot(ctx context.Context) (*topology.Snapshot, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
 	switch {
+	case r.stateDir != "":
+		return r.fromDisk()
 	case len(r.files) > 0 && r.clusterAsked():
 		return nil, fmt.Errorf("%w: -f and --kubeconfig (or --context) exclude each other", run.ErrUsage)
 	case len(r.files) > 0:
@@ -280,7 +285,7 @@ func (r *reach) first(ctx context.Context, f feed, who string, missing func() st
 	wake := f.Wake()
 	ended := make(chan error, 1)
 	go func() { ended <- f.Run(ctx) }()
-	note := time.NewTimer(silence)
+	note := time.NewTimer(noticeDelay)
 	defer note.Stop()
 	for {
 		select {

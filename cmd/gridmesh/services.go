@@ -9,8 +9,7 @@ import (
 )
 
 // wanted is which Services are asked for, as asked takes it: those of all
-// arguments, none of which means all. "svc/web" is read as kubectl does, unless
-// there is a namespace of that name.
+// arguments, none of which means all.
 func (w *world) wanted(args []string, namespace string) ([]string, error) {
 	if len(args) == 0 {
 		if namespace == "" {
@@ -18,18 +17,31 @@ func (w *world) wanted(args []string, namespace string) ([]string, error) {
 		}
 		return []string{namespace + "/"}, nil
 	}
-	arg := args[0]
-	if kind, name, found := strings.Cut(arg, "/"); found && slices.Contains([]string{"svc", "service", "services"}, strings.ToLower(kind)) && !w.hasNamespace(kind) {
-		arg = name
-	}
-	before, _, whole := strings.Cut(arg, "/")
+	arg := w.withoutKind(args[0], namespace)
+	before, name, whole := strings.Cut(arg, "/")
 	switch {
+	case arg == "" || whole && before == "" || strings.Contains(name, "/"):
+		return nil, fmt.Errorf("%w: %q names no Service; say web, default/web, svc/web, or default/ for all of a namespace", run.ErrUsage, args[0])
 	case namespace != "" && !whole:
 		arg = namespace + "/" + arg
 	case namespace != "" && before != namespace:
 		return nil, fmt.Errorf("%w: %s is not in the namespace of -n %s; leave one of them out", run.ErrUsage, arg, namespace)
 	}
 	return []string{arg}, nil
+}
+
+// withoutKind reads "svc/web" and "svc/default/web" as kubectl does: the first is
+// the kind. It is a namespace where nothing else says which, and there is one of
+// that name.
+func (w *world) withoutKind(arg, namespace string) string {
+	kind, name, found := strings.Cut(arg, "/")
+	switch {
+	case !found || !slices.Contains([]string{"svc", "service", "services"}, strings.ToLower(kind)):
+		return arg
+	case strings.Contains(name, "/"), namespace != "" && name != "", !w.hasNamespace(kind):
+		return name
+	}
+	return arg
 }
 
 func (w *world) hasNamespace(name string) bool {

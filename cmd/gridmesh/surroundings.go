@@ -35,6 +35,8 @@ func (in *input) surroundings(ctx context.Context) surroundings {
 		err = s.fromFiles(in)
 	case fromCluster:
 		err = s.fromCluster(ctx, in)
+	case fromDisk:
+		s.podCIDRs = in.kept.PodCIDRs
 	default:
 		s.podCIDRs = in.agent(ctx).PodCIDRs
 	}

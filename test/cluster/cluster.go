@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -91,6 +92,11 @@ type Node struct {
 func Up(ctx context.Context, cfg Config) (*Cluster, error) {
 	if cfg.Say == nil {
 		cfg.Say = func(string, ...any) {}
+	}
+	if slices.Contains(slices.Collect(maps.Values(cfg.Proxy)), "kube-proxy") {
+		if err := edge.MissingForKubeProxy(); err != nil {
+			return nil, err
+		}
 	}
 	c := &Cluster{cfg: cfg, dir: filepath.Join(sandbox.Dir, "cluster"), Nodes: map[string]*Node{}}
 	if err := mkdir(c.dir); err != nil {

@@ -13,6 +13,9 @@ import (
 const KubeProxyImage = "gridmesh.test/kube-proxy:1"
 
 func (n *Node) startKubeProxy() error {
+	if err := edge.MissingForKubeProxy(); err != nil {
+		return err
+	}
 	path, err := n.KubeProxyConfig()
 	if err != nil {
 		return err

@@ -75,6 +75,7 @@ func TestSnippetsRun(t *testing.T) {
 var foreign = []string{
 	"--disable-hot-restart", "--concurrency", "--cleanup", // envoy, kube-proxy
 	"--drain-time-s",
+	"--label", "--latest", "--now", // crictl, systemctl
 	"--cascade", "--ignore-daemonsets", "--delete-emptydir-data", "--overwrite", "--patch-file", "--field-selector", "--for", "--timeout",
 	"--tail", "--attach", "--profile", "--image", "--all", "--minify", "--validate", "--restart", "--rm", "--overrides", // kubectl
 	"--service-cluster-ip-range", "--cluster-cidr", // the control plane's
@@ -88,6 +89,7 @@ func TestFlagsExist(t *testing.T) {
 		{"gridmesh-agent", "--help"},
 		{"gridmesh-agent", "bootstrap", "--help"},
 		{"gridmesh-agent", "cleanup", "--help"},
+		{"gridmesh-agent", "status", "--help"},
 		{"gridmesh", "view", "--help"},
 		{"gridmesh", "xds", "--help"},
 		{"gridmesh", "trace", "--help"},

@@ -71,7 +71,7 @@ func TestUnits(t *testing.T) {
 	for name, u := range map[string]settings{"gridmesh-agent": agent, "gridmesh-envoy": envoy} {
 		flags, caps, memory := pod(name)
 		want := without(strings.Fields(flags), "--proc-sys=")
-		if got := without(args(u.one(t, "ExecStart")), "--kubeconfig="); !slices.Equal(got, want) {
+		if got := without(args(u.one(t, "ExecStart")), "--kubeconfig=", "--metrics-bind-address="); !slices.Equal(got, want) {
 			t.Errorf("%s is started with %q, by a kubelet with %q", name, got, want)
 		}
 		if got := strings.Fields(u.one(t, "CapabilityBoundingSet")); !slices.Equal(got, caps) {
@@ -104,13 +104,36 @@ func TestUnits(t *testing.T) {
 		}
 	}
 	environment := read(t, "deploy/systemd/gridmesh.env")
-	for _, name := range []string{"NODE_NAME", "SERVICE_CIDRS"} {
-		if !strings.Contains(environment, "\n"+name+"=") {
-			t.Errorf("gridmesh.env has no %s", name)
+	for _, m := range regexp.MustCompile(`\$\{(\w+)\}`).FindAllStringSubmatch(agent.one(t, "ExecStart")+envoy.one(t, "ExecStartPre"), -1) {
+		if !strings.Contains(environment, "\n"+m[1]+"=") {
+			t.Errorf("gridmesh.env has no %s", m[1])
 		}
+	}
+	if at := regexp.MustCompile(`--metrics-bind-address string .*\(default "([^"]+)"\)`).FindStringSubmatch(help(t, "gridmesh-agent")); at == nil || !strings.Contains(environment, "\nMETRICS_ADDRESS="+at[1]+"\n") {
+		t.Errorf("gridmesh.env has not the default %q", at)
 	}
 	if cidrs := find(t, objects, "ConfigMap", "gridmesh-apiserver").Data["serviceCIDRs"]; !strings.Contains(environment, "SERVICE_CIDRS="+cidrs+"\n") {
 		t.Errorf("gridmesh.env has not the ranges %s", cidrs)
+	}
+}
+
+// The agent is ready for systemd when the guard is in force, for which the kubelet
+// waits, and one that hangs is started again. Nothing that a site without an uplink
+// lacks is waited for.
+func TestUnitsAreSupervised(t *testing.T) {
+	agent, envoy := unit(t, "gridmesh-agent"), unit(t, "gridmesh-envoy")
+	if agent.one(t, "Type") != "notify" || agent.one(t, "WatchdogSec") == "" || agent.one(t, "TimeoutStartSec") == "" || agent.one(t, "StartLimitIntervalSec") != "0" {
+		t.Errorf("the agent: %v", agent)
+	}
+	if after := strings.Fields(agent.one(t, "After")); !slices.Contains(after, "network.target") || !slices.Contains(after, "nftables.service") {
+		t.Errorf("the agent starts after %v", after)
+	}
+	for name, u := range map[string]settings{"agent": agent, "Envoy": envoy} {
+		for _, line := range u {
+			if strings.Contains(line[1], "network-online.target") {
+				t.Errorf("%s waits for an uplink: %v", name, line)
+			}
+		}
 	}
 }
 

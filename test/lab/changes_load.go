@@ -37,6 +37,9 @@ func (b *changes) use(ctx context.Context, from *netlab.NS, used, failed *atomic
 }
 
 func (b *changes) up(ctx context.Context) (err error) {
+	if err := edge.MissingForKubeProxy(); err != nil { // before minutes of loading
+		return err
+	}
 	if b.c, b.kube, err = start(ctx, cluster.Config{Lab: oneUnit(3), AgentFlags: b.flags()}); err != nil {
 		return err
 	}

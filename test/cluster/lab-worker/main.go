@@ -22,7 +22,7 @@ const usage = `usage: lab-worker COMMAND
   kubelet CONFIG       run the pods of one node
   machine CONFIG       be a real node: the first process of its namespaces
   machine-serve CONFIG run containerd and the kubelet of a real node
-  real-nodes           say why this machine cannot run real nodes, if so
+  left-out             say what tests leave out on this machine, and why
   container-init SPEC  furnish a container and become its program
   app [PORT]           serve as the image of the test's own server does
   resolve NAME...      print what names resolve to by Go's resolver
@@ -71,7 +71,10 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 		return realnode.Serve(ctx, cfg)
-	case verb == "real-nodes" && len(rest) == 0:
+	case verb == "left-out" && len(rest) == 0:
+		if err := edge.MissingForKubeProxy(); err != nil {
+			fmt.Printf("tests beside a real kube-proxy are left out: %v\n", err)
+		}
 		if err := realnode.Missing(); err != nil {
 			fmt.Printf("tests on real nodes (kubelet, containerd) are left out: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 		}

@@ -14,13 +14,14 @@ import (
 // pluginDir is where Debian puts the network plugins.
 const pluginDir = "/usr/lib/cni"
 
-// Packages are Debian's packages that real nodes need.
-const Packages = "containerd runc containernetworking-plugins"
+// Packages are Debian's packages that real nodes need; nft is what their
+// kube-proxy writes its rules with.
+const Packages = "containerd runc containernetworking-plugins nftables"
 
 // Missing says why this machine cannot run real nodes; nil: it can.
 func Missing() error {
 	var lacks []string
-	for _, program := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc"} {
+	for _, program := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc", "nft"} {
 		if _, err := exec.LookPath(program); err != nil {
 			lacks = append(lacks, program)
 		}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/source"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// fromDisk reads what an agent would serve after a restart without a cloud: for
+// a node whose agent does not answer, and whose API server is away.
+func (r *reach) fromDisk() (*topology.Snapshot, error) {
+	if len(r.files) > 0 || r.clusterAsked() || r.cmd.Flags().Changed("socket") {
+		return nil, fmt.Errorf("%w: --state-dir excludes -f, --kubeconfig, --context and --socket", run.ErrUsage)
+	}
+	r.origin = fromDisk
+	path := filepath.Join(r.stateDir, source.StateFile)
+	info, err := os.Stat(path)
+	var st *source.State
+	if err == nil {
+		st, err = source.LookAtState(path)
+	}
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf("no last good state is in %s: give the agent's --state-dir, most often /var/lib/gridmesh: %w", r.stateDir, err)
+	case errors.Is(err, os.ErrPermission):
+		return nil, fmt.Errorf("you may not read the last good state; use sudo: %w", err)
+	case err != nil:
+		return nil, fmt.Errorf("--state-dir %s: %w", r.stateDir, err)
+	}
+	r.kept = st
+	r.note("this is the last good state, of %s ago: what the agent would serve after a restart without a cloud; Services that the node did not use are missing",
+		time.Since(info.ModTime()).Round(time.Second))
+	return st.Snapshot, nil
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gridmesh/gridmesh/source"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// Without an agent and without an API server one looks at what the agent kept,
+// and leaves it as it is.
+func TestLastGoodState(t *testing.T) {
+	manifests := filepath.Join(t.TempDir(), "all.yaml")
+	if err := os.WriteFile(manifests, []byte(exampleState), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	snap, err := source.Input{Paths: []string{manifests}}.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := source.EncodeState(&source.State{
+		Snapshot: source.Subset(snap, "edge-7", func(key topology.ObjectKey) bool { return key.Name == "web" }),
+		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.7.0/24")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, source.StateFile)
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, log := gridmesh(t, "view", "--node", "edge-7", "--state-dir", dir)
+	if code != 0 || !strings.Contains(out, "10.244.7.8") || strings.Contains(out, "default/db") || !strings.HasPrefix(log, "note: this is the last good state, of ") {
+		t.Errorf("code %d:\n%s%s", code, out, log)
+	}
+	if code, out, log = gridmesh(t, "trace", "--node", "edge-7", "--state-dir", dir, "--from", "10.244.7.9", "--to", "10.96.0.10:80/tcp"); code != 0 || !strings.Contains(out, "10.244.7.8") || strings.Contains(log, "--pod-cidr") {
+		t.Errorf("code %d:\n%s%s", code, out, log)
+	}
+	if code, _, log = gridmesh(t, "view", "--node", "edge-8", "--state-dir", dir); code != 1 || !strings.Contains(log, "--node may be edge-7") {
+		t.Errorf("another node: code %d: %s", code, log)
+	}
+	for _, args := range [][]string{{"-f", manifests}, {"--kubeconfig", manifests}, {"--context", "x"}, {"--socket", path}} {
+		if code, _, log = gridmesh(t, append([]string{"view", "--state-dir", dir}, args...)...); code != 2 || !strings.Contains(log, "--state-dir excludes") {
+			t.Errorf("%v: code %d: %s", args, code, log)
+		}
+	}
+	if code, _, log = gridmesh(t, "view", "--state-dir", ""); code != 2 || !strings.Contains(log, "--state-dir is empty") {
+		t.Errorf("empty: code %d: %s", code, log)
+	}
+	if code, _, log = gridmesh(t, "view", "--state-dir", t.TempDir()); code != 1 || !strings.Contains(log, "no last good state is in") {
+		t.Errorf("none: code %d: %s", code, log)
+	}
+	if err := os.WriteFile(path, data[:len(data)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, log = gridmesh(t, "view", "--node", "edge-7", "--state-dir", dir); code != 1 || !strings.Contains(log, path) {
+		t.Errorf("half a file: code %d: %s", code, log)
+	}
+	if left, err := os.ReadFile(path); err != nil || len(left) != len(data)/2 {
+		t.Errorf("it was changed: %d bytes, %v", len(left), err)
+	}
+}
