@@ -152,7 +152,7 @@ func wasHere(c *config) (bool, error) {
 			return true, nil
 		}
 	}
-	return capture.Present(c.capture)
+	return capture.Installed(c.capture)
 }
 
 // cleanNode takes gridmesh's traces away, while no agent can start. A disk that
