@@ -110,7 +110,7 @@ func installBridge(conn *nft.Session, list []rules.PodBridge) (string, error) {
 	t := bridgeTable
 	found, err := conn.Table(t.Family)
 	if err == nil {
-		err = owned(found, "bridge")
+		err = owned(found, "bridge "+rules.Name)
 	}
 	if err != nil {
 		return "", err

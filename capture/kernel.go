@@ -7,8 +7,11 @@ import (
 	"slices"
 
 	"github.com/google/nftables"
+	nl "github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
 )
@@ -44,10 +47,27 @@ func (k *kernelPath) setPods(cfg plan.Config) {
 func (c *Capture) removeKernel() error {
 	if c.kernel != nil {
 		c.kernel.held, c.kernel.goal = unsure, unsure
-		c.kernel.table.conn.Close()
+		c.kernel.table.close()
 	}
 	return removeKernel(c.table.conn)
 }
+
+// ofKernelTable takes what is about the table of the kernel path.
+func ofKernelTable(m nl.Message) bool {
+	attrs, err := nft.Attributes(m)
+	if err != nil || m.Header.Type == nft.Message(unix.NFT_MSG_NEWGEN) {
+		return false
+	}
+	for attrs.Next() {
+		if attrs.Type() == unix.NFTA_TABLE_NAME { // and NFTA_SET_ELEM_LIST_TABLE
+			return attrs.String() == rules.KernelName
+		}
+	}
+	return false
+}
+
+// ofAnyTable takes what is about a table of ours or of the kernel path.
+func ofAnyTable(m nl.Message) bool { return ofOurTables(m) || ofKernelTable(m) }
 
 // installKernel puts the rules of the kernel path in place, or removes those of
 // a run before that had it on.
@@ -56,7 +76,7 @@ func (c *Capture) installKernel() error {
 	if k == nil {
 		return removeKernel(c.table.conn)
 	}
-	kept, err := k.table.install()
+	kept, err := k.table.install(false)
 	if err != nil {
 		return err
 	}
@@ -199,14 +219,16 @@ func (c *Capture) repairKernel() (bool, error) {
 	}
 	moved := !slices.Equal(ports, k.ports)
 	gen, err := k.table.conn.Generation()
+	if err == nil {
+		err = c.tellAbsent()
+	}
 	if err != nil {
 		return false, err
 	}
-	if !moved && gen == k.table.gen && (k.goal == unsure || k.held == k.goal) {
+	known := k.table.others.After(k.table.gen)
+	if !moved && known != 0 && int32(known-gen) >= 0 && (k.goal == unsure || k.held == k.goal) {
+		k.table.gen = known
 		return false, c.forgetFlows()
-	}
-	if err := c.tellAbsent(); err != nil {
-		return false, err
 	}
 	intact, err := k.table.intact()
 	if err != nil {
@@ -218,8 +240,12 @@ func (c *Capture) repairKernel() (bool, error) {
 	}
 	repaired := false
 	if k.goal != unsure {
-		if repaired, err = k.compare(); err != nil {
-			return true, err
+		if repaired, err = k.compare(); err != nil { // something in a set is in the way
+			if _, err := k.table.install(true); err != nil {
+				return true, err
+			}
+			_, err := k.compare()
+			return true, errors.Join(err, c.forgetFlows())
 		}
 	}
 	if !repaired {
@@ -240,7 +266,11 @@ func (c *Capture) EnvoyAbsent(absent bool) error {
 	if !c.installed {
 		return nil
 	}
-	return c.tellAbsent()
+	if err := c.tellAbsent(); err != nil {
+		return err
+	}
+	c.kernel.flows = c.kernel.flows || absent // those of UDP that Envoy had find the kernel path too
+	return c.forgetFlows()
 }
 
 func (c *Capture) tellAbsent() error {
@@ -248,7 +278,8 @@ func (c *Capture) tellAbsent() error {
 		return nil
 	}
 	want := absentElements(*c.kernel.absent)
-	if same, err := c.table.holds(want, []string{rules.Absent}, true); err != nil || same {
+	have, _, err := c.table.tidied(rules.Absent)
+	if err != nil || have.are(want, []string{rules.Absent}, true) {
 		return err
 	}
 	c.table.conn.FlushSet(c.table.sets[rules.Absent])

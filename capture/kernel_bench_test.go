@@ -57,6 +57,11 @@ func benchKernel(b *testing.B, n int) {
 		})
 		measure("comes-or-goes", 20, change(10))
 		measure("read-back", 3, func(int) error { _, err := readElements(); return err })
+		measure("read-back-by-the-library", 1, func(int) error {
+			k := c.kernel.table
+			_, err := k.conn.GetSetElements(k.sets["slots4"])
+			return err
+		})
 		measure("look-after-others", 3, func(int) error {
 			foreign := newKernelTable(cfg)
 			if err := foreign.flush(); err != nil {

@@ -96,11 +96,14 @@ func sameValue(a, b nftables.SetElement) bool {
 func readElements() (kernelElements, error) {
 	all := kernelElements{}
 	for _, name := range kernelSets {
-		list, err := nft.Elements(rules.KernelName, name)
+		list, err := nft.ReadMap(rules.KernelName, name)
 		if err != nil {
 			return nil, fmt.Errorf("read set %s: %w", name, err)
 		}
 		for _, e := range list {
+			if len(e.Key) == 0 {
+				return nil, fmt.Errorf("read set %s: an element stands for all, which none of ours does", name)
+			}
 			all.put(name, e)
 		}
 	}

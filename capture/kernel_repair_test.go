@@ -20,8 +20,12 @@ import (
 func kernelState(t *testing.T) map[string]string {
 	t.Helper()
 	k := newKernelTable(kernelConfig())
-	state, err := k.conn.Describe(k.nft)
+	found, err := k.found()
 	must(t, err)
+	state := map[string]string{}
+	if found != nil {
+		state = found.Apart
+	}
 	elements, err := readElements()
 	must(t, err)
 	for name, list := range elements {
@@ -173,7 +177,7 @@ func TestKernelRestart(t *testing.T) {
 	}
 	next(kernelConfig())
 	expect("restarted", "b", "b far", isRefused)
-	if list, err := nft.Elements(rules.Name, rules.Absent); len(list) != 3 || err != nil {
+	if list, err := nft.ReadMap(rules.Name, rules.Absent); len(list) != 3 || err != nil {
 		t.Errorf("what the agent said of Envoy was lost: %v %v", list, err)
 	}
 	must(t, l.SetKernel(map[string][]plan.KernelFrontend{"third": {{Frontend: tcp("10.96.0.3:80"), Tiers: tiers(false, "far")}}}, true))
@@ -197,8 +201,12 @@ func TestKernelRestart(t *testing.T) {
 func kernelStateOrNone(t *testing.T) map[string]string {
 	t.Helper()
 	k := newKernelTable(kernelConfig())
-	state, err := k.conn.Describe(k.nft)
+	found, err := k.found()
 	must(t, err)
+	state := map[string]string{}
+	if found != nil {
+		state = found.Apart
+	}
 	return state
 }
 

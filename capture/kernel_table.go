@@ -3,8 +3,8 @@ package capture
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
@@ -16,12 +16,13 @@ import (
 
 // kernelTable writes the kernel path into nftables.
 type kernelTable struct {
-	conn  *nft.Session
-	nft   *nftables.Table
-	sets  map[string]*nftables.Set
-	cfg   plan.Config
-	rules map[string]string // what the kernel said of each chain, and of the rest as "", when it was written
-	gen   uint32            // the generation up to which all is as it was written; 0 for unknown
+	conn   *nft.Session
+	nft    *nftables.Table
+	sets   map[string]*nftables.Set
+	cfg    plan.Config
+	rules  map[string]string // what the kernel said of each chain, and of the rest as "", when it was written
+	others *nft.Follower     // of what others write; nil: unknown
+	gen    uint32            // the generation up to which all is as it was written; 0 for unknown
 }
 
 func newKernelTable(cfg plan.Config) *kernelTable {
@@ -36,18 +37,24 @@ func newKernelTable(cfg plan.Config) *kernelTable {
 // the chains that they lead to, stay where they are of this layout: an agent
 // that restarts takes nothing out of force. A table that somebody else changed
 // so that it takes no rules is made anew: then it says that nothing was kept.
-func (t *kernelTable) install() (kept bool, err error) {
+func (t *kernelTable) install(anew bool) (kept bool, err error) {
 	t.conn.Keep()
-	has, err := t.conn.Describe(t.nft)
+	if t.others == nil {
+		t.others, _ = nft.Follow(t.conn, ofKernelTable) // without it Repair reads more
+	}
+	found, err := t.found()
 	if err != nil {
 		return false, err
 	}
-	kept = strings.Contains(has[""], "set "+rules.KernelLayout+" ") && !t.strange(has[""])
+	if err := owned(found, "inet "+rules.KernelName); err != nil {
+		return false, err
+	}
+	kept = !anew && found.HasSet(rules.KernelLayout) && !t.strange(found)
 	if kept {
-		err = t.lay(has)
+		err = t.lay(found, true)
 	}
 	if !kept || err != nil {
-		kept, err = false, t.lay(nil)
+		kept, err = false, t.lay(found, false)
 	}
 	if err != nil {
 		return false, fmt.Errorf("install the kernel path's rules: %w", err)
@@ -55,12 +62,15 @@ func (t *kernelTable) install() (kept bool, err error) {
 	return kept, t.remember()
 }
 
-// lay writes the table, and makes it anew where nothing is known to be there.
-func (t *kernelTable) lay(has map[string]string) error {
-	t.conn.AddTable(t.nft)
-	if has == nil {
-		t.conn.DelTable(t.nft)
-		t.conn.AddTable(t.nft)
+// found is what is there; nil for nothing.
+func (t *kernelTable) found() (*nft.Table, error) { return t.conn.TableOf(t.nft.Family, t.nft.Name) }
+
+// lay writes the table, and makes it anew unless what is there is to be kept.
+func (t *kernelTable) lay(found *nft.Table, keep bool) error {
+	addTable(t.conn, t.nft, found, keep)
+	var has []string
+	if keep {
+		has = found.Chains
 	}
 	want := rules.Kernel(t.cfg)
 	for _, s := range want.Sets {
@@ -69,7 +79,7 @@ func (t *kernelTable) lay(has map[string]string) error {
 		}
 	}
 	chains := slices.Clone(want.Chains)
-	for name := range has {
+	for _, name := range has {
 		if p, ok := rules.ParsePick(name); ok {
 			chains = append(chains, rules.PickChain(t.cfg, p))
 		}
@@ -79,8 +89,8 @@ func (t *kernelTable) lay(has map[string]string) error {
 		t.conn.AddChain(c)
 		t.conn.FlushChain(c)
 	}
-	for name := range has {
-		if name != "" && !slices.ContainsFunc(chains, func(c rules.Chain) bool { return c.Name == name }) {
+	for _, name := range has {
+		if !slices.ContainsFunc(chains, func(c rules.Chain) bool { return c.Name == name }) {
 			foreign := &nftables.Chain{Table: t.nft, Name: name}
 			t.conn.FlushChain(foreign)
 			t.conn.DelChain(foreign)
@@ -97,50 +107,40 @@ func (t *kernelTable) lay(has map[string]string) error {
 	return t.flush()
 }
 
-// strange reports whether the table has a set that is none of ours.
-func (t *kernelTable) strange(outline string) bool {
-	for line := range strings.Lines(outline) {
-		fields := strings.Fields(line)
-		if len(fields) > 1 && fields[0] == "set" && t.sets[fields[1]] == nil {
-			return true
-		}
-	}
-	return false
+// strange reports whether the table is what our rules cannot be put into as it is.
+func (t *kernelTable) strange(found *nft.Table) bool {
+	return found.Flags != 0 || found.Others > 0 ||
+		slices.ContainsFunc(found.Sets, func(s nft.Set) bool { return t.sets[s.Name] == nil && !s.Anonymous() })
 }
 
 // remember takes what the kernel has for what is to stay, after all of it was
 // written: each chain has as many rules as were written.
 func (t *kernelTable) remember() error {
-	has, err := t.conn.Describe(t.nft)
-	if err != nil {
+	found, err := t.found()
+	if t.rules = nil; err != nil || found == nil {
 		return err
 	}
-	t.rules = has
 	for _, c := range rules.Kernel(t.cfg).Chains {
-		if strings.Count(has[c.Name], "\n") != 1+len(c.Rules) {
-			t.rules = nil // changed already: Repair finds it different
+		if found.Rules[c.Name] != len(c.Rules) {
+			return nil // changed already: Repair finds it different
 		}
 	}
+	t.rules = found.Apart
 	return nil
 }
 
 // intact reports whether sets, rules and ranges of pods are those that were
 // written.
 func (t *kernelTable) intact() (bool, error) {
-	has, err := t.conn.Describe(t.nft)
-	if err != nil || t.rules == nil || len(has) != len(t.rules) {
+	found, err := t.found()
+	if err != nil || found == nil || t.rules == nil || !maps.Equal(found.Apart, t.rules) {
 		return false, err
-	}
-	for name, text := range t.rules {
-		if has[name] != text {
-			return false, nil
-		}
 	}
 	pods := ranges(rules.Pods, t.cfg.PodCIDRs)
 	for _, name := range bothOf(rules.Pods) {
 		held, err := t.conn.GetSetElements(t.sets[name])
 		if err != nil {
-			return false, fmt.Errorf("read set %s: %w", name, err)
+			return false, nil // somebody put something there that the library does not know
 		}
 		if gone, added := compare(held, pods[name]); len(gone)+len(added) > 0 {
 			return false, nil
@@ -169,12 +169,12 @@ func (t *kernelTable) learn(names []string) error {
 	if len(names) == 0 || t.rules == nil {
 		return nil
 	}
-	has, err := t.conn.Describe(t.nft)
-	if err != nil {
+	found, err := t.found()
+	if err != nil || found == nil {
 		return err
 	}
 	for _, name := range names {
-		t.rules[name] = has[name]
+		t.rules[name] = found.Apart[name]
 	}
 	return nil
 }
@@ -231,6 +231,7 @@ func (t *kernelTable) write(gone, added kernelElements, need, drop []plan.Pick) 
 
 // flush ends a transaction, and makes it one generation for sure.
 func (t *kernelTable) flush() error {
+	known := t.others.After(t.gen)
 	t.gen = 0
 	stamp := t.sets[rules.KernelLayout]
 	t.conn.FlushSet(stamp)
@@ -240,7 +241,17 @@ func (t *kernelTable) flush() error {
 	if err := t.conn.Flush(); err != nil {
 		return fmt.Errorf("write the kernel path: %w", err)
 	}
+	if known != 0 {
+		t.gen = nft.NextGeneration(known)
+	}
 	return nil
+}
+
+// close lets go of the sockets, and forgets what was known.
+func (t *kernelTable) close() {
+	t.others.Close()
+	t.others, t.rules, t.gen = nil, nil, 0
+	t.conn.Close()
 }
 
 // removeKernel removes the table of the kernel path, where there is one.

@@ -244,7 +244,7 @@ func TestKernelAffinity(t *testing.T) {
 	l.put(t, web(time.Second, "b", "far")...)
 	once(t, l.a, "tcp", "", "10.96.0.1:80")
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		list, err := nft.Elements("gridmesh_kernel", "sticky4")
+		list, err := nft.ReadMap("gridmesh_kernel", "sticky4")
 		must(t, err)
 		if len(list) == 0 {
 			break
@@ -305,5 +305,25 @@ func TestKernelUDPFollows(t *testing.T) {
 		dns.Tiers = append(tiers(to.Addr.Is6(), "far"), dns.Tiers...)
 		l.put(t, dns)
 		expect("another is nearer, and its own serves", "b")
+	}
+}
+
+// A UDP flow that Envoy had, which has no address translated, goes on in the
+// kernel path when the agent says that Envoy is absent, and not before.
+func TestKernelUDPOfEnvoyFollows(t *testing.T) {
+	l := newKernelLab(t, kernelConfig())
+	l.serve(t, "b", l.b)
+	conn, answer := dial(t, l.a, "udp", "", "203.0.113.5:53", 300*time.Millisecond)
+	if conn == nil {
+		t.Fatal(answer)
+	}
+	defer conn.Close()
+	l.put(t, plan.KernelFrontend{Frontend: udp("203.0.113.5:53"), Tiers: tiers(false, "b"), Envoy: true, Outside: &plan.KernelOutside{}})
+	if answer := ask(conn, 300*time.Millisecond); answer != isSilent {
+		t.Errorf("a flow of Envoy's is answered by %s", answer)
+	}
+	must(t, l.EnvoyAbsent(true))
+	if answer := ask(conn, 10*time.Second); !strings.HasPrefix(answer, "b ") {
+		t.Errorf("Envoy is absent, and its flow is answered by %s", answer)
 	}
 }

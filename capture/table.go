@@ -247,7 +247,7 @@ func (t *table) remove() error {
 		return nil
 	}
 	found, _ := t.conn.Table(t.nft.Family)
-	return errors.Join(fmt.Errorf("remove nftables table: %w", err), owned(found, "inet"))
+	return errors.Join(fmt.Errorf("remove nftables table: %w", err), owned(found, "inet "+rules.Name))
 }
 
 func ranges(set rules.SetName, list []netip.Prefix) bySet {

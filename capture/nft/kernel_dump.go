@@ -108,9 +108,9 @@ func Attribute(kind uint16, value []byte) []byte {
 	return append(b, make([]byte, -len(b)&3)...)
 }
 
-// Elements reads one set of a table back. An element without a key is a
+// ReadMap reads a set of a table back, or a map with what it leads to. An element without a key is a
 // catch-all.
-func Elements(table, name string) (list []nftables.SetElement, err error) {
+func ReadMap(table, name string) (list []nftables.SetElement, err error) {
 	attrs := append(Attribute(unix.NFTA_SET_ELEM_LIST_TABLE, []byte(table+"\x00")), Attribute(unix.NFTA_SET_ELEM_LIST_SET, []byte(name+"\x00"))...)
 	for range dumpTries {
 		list = list[:0]
@@ -131,12 +131,12 @@ func parseElements(item []byte) (list []nftables.SetElement) {
 		if kind != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
 			return
 		}
-		EachAttribute(value, func(_ uint16, value []byte) { list = append(list, parseElement(value)) })
+		EachAttribute(value, func(_ uint16, value []byte) { list = append(list, parseMapped(value)) })
 	})
 	return list
 }
 
-func parseElement(b []byte) (e nftables.SetElement) {
+func parseMapped(b []byte) (e nftables.SetElement) {
 	const keyEnd = 10 // NFTA_SET_ELEM_KEY_END of linux/netfilter/nf_tables.h
 	data := func(b []byte) (value []byte) {
 		EachAttribute(b, func(kind uint16, v []byte) {
@@ -175,4 +175,15 @@ func parseVerdict(b []byte) (v *expr.Verdict) {
 		})
 	})
 	return v
+}
+
+// chain is the chain that something belongs to; "" for what is of none.
+func (e *entry) chain(kind string) string {
+	switch kind {
+	case "chains":
+		return e.string(unix.NFTA_CHAIN_NAME)
+	case "rules":
+		return e.string(unix.NFTA_RULE_CHAIN)
+	}
+	return ""
 }
