@@ -248,3 +248,43 @@ func TestKernelPodCIDRsLater(t *testing.T) {
 		t.Errorf("pods known, and the endpoint sees %s", got)
 	}
 }
+
+// Somebody who writes all the time, into a table of their own, is not in the way
+// of a look at ours, however many pieces it takes.
+func TestKernelReadsWhileOthersWrite(t *testing.T) {
+	node := testkit.NewNetwork(t)
+	c := starting(t, kernelConfig(), Host{t.TempDir(), "/proc/sys"})
+	all := map[string][]plan.KernelFrontend{}
+	for i := range 300 {
+		all[fmt.Sprint(i)] = benchService(i, 10, 0)
+	}
+	must(t, c.SetKernel(all, false))
+	stop, ended, wrote := make(chan struct{}), make(chan error), make(chan struct{})
+	go func() {
+		ended <- node.Do(func() error {
+			conn := nft.New()
+			theirs := &nftables.Table{Name: "theirs", Family: nftables.TableFamilyINet}
+			for n := 0; ; n++ {
+				conn.AddTable(theirs)
+				conn.AddChain(&nftables.Chain{Table: theirs, Name: fmt.Sprint("chain", n)})
+				if err := conn.Flush(); err != nil {
+					return err
+				}
+				select {
+				case <-stop:
+					return nil
+				case wrote <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}()
+	<-wrote
+	for range 5 {
+		if repaired, err := c.kernel.compare(); repaired || err != nil {
+			t.Errorf("repaired %v, %v", repaired, err)
+		}
+	}
+	close(stop)
+	must(t, <-ended)
+}

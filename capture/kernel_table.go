@@ -138,9 +138,9 @@ func (t *kernelTable) intact() (bool, error) {
 	}
 	pods := ranges(rules.Pods, t.cfg.PodCIDRs)
 	for _, name := range bothOf(rules.Pods) {
-		held, err := t.conn.GetSetElements(t.sets[name])
+		held, err := nft.ReadMap(t.nft.Name, name)
 		if err != nil {
-			return false, nil // somebody put something there that the library does not know
+			return false, fmt.Errorf("read set %s: %w", name, err)
 		}
 		if gone, added := compare(held, pods[name]); len(gone)+len(added) > 0 {
 			return false, nil

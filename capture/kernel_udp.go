@@ -86,7 +86,7 @@ func staleFlows(family byte, stale func(plan.UDPFlow) bool) (list [][]byte, err 
 		return nil
 	})
 	if errors.Is(err, nft.ErrMoved) {
-		err = nil // what was missed came meanwhile
+		err = nil // a flow that came meanwhile has an endpoint
 	}
 	return list, err
 }

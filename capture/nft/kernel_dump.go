@@ -21,17 +21,17 @@ const (
 	dumpTries    = 5                // while others write
 )
 
-// ErrMoved says that somebody wrote while a dump was read.
+// ErrMoved says that somebody wrote while a dump was read, perhaps elsewhere:
+// all of it was taken, and something may be missing or be there twice.
 var ErrMoved = errors.New("changed while it was read")
 
 // Dump asks the kernel's netfilter for a list, and takes each item as it comes.
-// What was taken before ErrMoved is not complete.
 func Dump(request uint16, family byte, attrs []byte, take func(item []byte) error) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return fmt.Errorf("open netlink: %w", err)
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	wait := unix.NsecToTimeval(dumpPatience.Nanoseconds())
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait); err != nil {
 		return fmt.Errorf("netlink: %w", err)
@@ -45,7 +45,7 @@ func Dump(request uint16, family byte, attrs []byte, take func(item []byte) erro
 		return fmt.Errorf("ask: %w", err)
 	}
 	piece := make([]byte, dumpPiece)
-	for {
+	for moved := false; ; {
 		n, _, err := unix.Recvfrom(fd, piece, 0)
 		if errors.Is(err, unix.EINTR) {
 			continue
@@ -53,7 +53,11 @@ func Dump(request uint16, family byte, attrs []byte, take func(item []byte) erro
 		if err != nil {
 			return fmt.Errorf("read: %w", err)
 		}
-		done, err := messages(piece[:n], take)
+		done, disturbed, err := messages(piece[:n], take)
+		moved = moved || disturbed
+		if done && moved && err == nil {
+			return ErrMoved
+		}
 		if done || err != nil {
 			return err
 		}
@@ -61,32 +65,30 @@ func Dump(request uint16, family byte, attrs []byte, take func(item []byte) erro
 }
 
 // messages takes the items of one piece.
-func messages(b []byte, take func(item []byte) error) (done bool, err error) {
+func messages(b []byte, take func(item []byte) error) (done, moved bool, err error) {
 	for len(b) >= unix.NLMSG_HDRLEN {
 		length := int(binary.NativeEndian.Uint32(b))
 		if length < unix.NLMSG_HDRLEN || length > len(b) {
-			return false, errors.New("netlink: a message that is cut off")
+			return false, moved, errors.New("netlink: a message that is cut off")
 		}
 		kind, flags, body := binary.NativeEndian.Uint16(b[4:]), binary.NativeEndian.Uint16(b[6:]), b[unix.NLMSG_HDRLEN:length]
-		if flags&unix.NLM_F_DUMP_INTR != 0 {
-			return false, ErrMoved
-		}
+		moved = moved || flags&unix.NLM_F_DUMP_INTR != 0
 		switch {
 		case kind == unix.NLMSG_DONE || kind == unix.NLMSG_ERROR:
 			if len(body) >= 4 {
 				if code := int32(binary.NativeEndian.Uint32(body)); code < 0 {
-					return false, unix.Errno(-code)
+					return false, moved, unix.Errno(-code)
 				}
 			}
-			return true, nil
+			return true, moved, nil
 		case len(body) >= headerLen:
 			if err := take(body[headerLen:]); err != nil {
-				return false, err
+				return false, moved, err
 			}
 		}
 		b = b[min((length+3)&^3, len(b)):]
 	}
-	return false, nil
+	return false, moved, nil
 }
 
 // EachAttribute walks attributes, and leaves out what follows one that is cut off.
@@ -108,8 +110,8 @@ func Attribute(kind uint16, value []byte) []byte {
 	return append(b, make([]byte, -len(b)&3)...)
 }
 
-// ReadMap reads a set of a table back, or a map with what it leads to. An element without a key is a
-// catch-all.
+// ReadMap reads a set of a table back, or a map with what it leads to. An element
+// without a key is a catch-all. While others write all the time it is read as it is.
 func ReadMap(table, name string) (list []nftables.SetElement, err error) {
 	attrs := append(Attribute(unix.NFTA_SET_ELEM_LIST_TABLE, []byte(table+"\x00")), Attribute(unix.NFTA_SET_ELEM_LIST_SET, []byte(name+"\x00"))...)
 	for range dumpTries {
@@ -119,10 +121,10 @@ func ReadMap(table, name string) (list []nftables.SetElement, err error) {
 			return nil
 		})
 		if !errors.Is(err, ErrMoved) {
-			break
+			return list, err
 		}
 	}
-	return list, err
+	return list, nil
 }
 
 // parseElements are the elements of one message.
@@ -150,6 +152,8 @@ func parseMapped(b []byte) (e nftables.SetElement) {
 		switch kind {
 		case unix.NFTA_SET_ELEM_KEY:
 			e.Key = data(value)
+		case unix.NFTA_SET_ELEM_FLAGS:
+			e.IntervalEnd = bigEndian(value)&unix.NFT_SET_ELEM_INTERVAL_END != 0
 		case keyEnd:
 			e.KeyEnd = data(value)
 		case unix.NFTA_SET_ELEM_DATA:

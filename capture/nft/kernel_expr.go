@@ -100,7 +100,7 @@ func remembered(f rules.Family, p plan.Pick) exprs {
 	return append(list,
 		find(rules.Sticky.For(f), reg, endpoint),
 		&expr.Lookup{SourceRegister: endpoint - 2, SetName: rules.Members.For(f)},
-		memorize(unix.NFT_DYNSET_OP_UPDATE, f, p, endpoint),
+		memorize(f, p, endpoint),
 		dnat(f, endpoint))
 }
 
@@ -112,9 +112,9 @@ func memory(f rules.Family, p plan.Pick) exprs {
 	// looks at none.
 	list = append(list, &expr.Dynset{SrcRegKey: reg, SrcRegData: reg, SetName: rules.Sticky.For(f), Operation: deleteElement})
 	list = append(list, choose(f, p, endpoint)...)
-	return append(list, memorize(unix.NFT_DYNSET_OP_UPDATE, f, p, endpoint), dnat(f, endpoint))
+	return append(list, memorize(f, p, endpoint), dnat(f, endpoint))
 }
 
-func memorize(op uint32, f rules.Family, p plan.Pick, endpoint uint32) expr.Any {
-	return &expr.Dynset{SrcRegKey: reg, SrcRegData: endpoint, SetName: rules.Sticky.For(f), Operation: op, Timeout: time.Duration(p.Sticky) * time.Second}
+func memorize(f rules.Family, p plan.Pick, endpoint uint32) expr.Any {
+	return &expr.Dynset{SrcRegKey: reg, SrcRegData: endpoint, SetName: rules.Sticky.For(f), Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: time.Duration(p.Sticky) * time.Second}
 }

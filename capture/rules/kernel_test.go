@@ -38,7 +38,7 @@ func TestCaptureLeavesToTheKernel(t *testing.T) {
 		if got.Fate != tc.fate {
 			t.Errorf("%s: %s, want %s; rules: %v", name, got.Fate, tc.fate, got.Met)
 		}
-		byGuard := slices.ContainsFunc(got.Met, func(m Met) bool { return strings.HasPrefix(m.Chain, "guard") })
+		byGuard := slices.ContainsFunc(got.Met, func(m Met) bool { return m.Chain == GuardForward })
 		if got.Fate == Refused && got.Packet.Mark != 0 && byGuard {
 			t.Errorf("%s: the guard sees mark %#x", name, got.Packet.Mark)
 		}
