@@ -93,7 +93,7 @@ func podBridges(cfg plan.Config, all []links.Link) ([]rules.PodBridge, error) {
 			}
 		}
 		if len(pods) > 0 {
-			b := rules.PodBridge{Name: l.Name, Pods: pods}
+			b := rules.PodBridge{Name: l.Name, Pods: pods, All: cfg.Kernel != nil}
 			copy(b.MAC[:], l.MAC)
 			found = append(found, b)
 		}
@@ -110,7 +110,7 @@ func installBridge(conn *nft.Session, list []rules.PodBridge) (string, error) {
 	t := bridgeTable
 	found, err := conn.Table(t.Family)
 	if err == nil {
-		err = owned(found, "bridge")
+		err = owned(found, "bridge "+rules.Name)
 	}
 	if err != nil {
 		return "", err

@@ -24,6 +24,7 @@ type Capture struct {
 	ctl       sysctl.Records
 	table     *table
 	planner   *plan.Planner
+	kernel    *kernelPath // nil where it is off
 	bridges   []rules.PodBridge
 	lifting   string                         // what rendition said of the bridges' rules when they were written
 	moved     bool                           // Repair followed the node's network, and RefreshBridges has not said so
@@ -65,7 +66,7 @@ func New(cfg plan.Config, host Host) (*Capture, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: newTable(), planner: plan.NewPlanner(cfg)}, nil
+	return &Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: newTable(cfg), planner: plan.NewPlanner(cfg), kernel: newKernelPath(cfg)}, nil
 }
 
 // Install puts the rules, the routes and the guard over the given ranges in
@@ -140,6 +141,9 @@ func (c *Capture) install() error {
 	if err := c.installRoutes(); err != nil {
 		return err
 	}
+	if err := c.installKernel(); err != nil {
+		return err
+	}
 	c.outdated = false
 	list, err := podBridges(c.cfg, all)
 	if err != nil {
@@ -177,6 +181,7 @@ func (c *Capture) SetPodCIDRs(list []netip.Prefix) error {
 		return err
 	}
 	c.cfg, c.planner, c.pending = cfg, c.planner.With(cfg), nil
+	c.kernel.setPods(cfg)
 	if !c.installed {
 		return nil
 	}
@@ -310,7 +315,7 @@ func (c *Capture) podNetwork() string {
 func (c *Capture) Remove() error {
 	c.installed, c.held, c.goal, c.pending = false, unsure, unsure, nil
 	c.table.conn.Keep()
-	err := errors.Join(c.table.remove(), removeBridge(c.table.conn))
+	err := errors.Join(c.table.remove(), removeBridge(c.table.conn), c.removeKernel())
 	c.table.conn.Close()
 	return errors.Join(err, routing.Remove(c.cfg), c.ctl.Restore())
 }
@@ -322,5 +327,5 @@ func Cleanup(cfg plan.Config, host Host) error {
 		return err
 	}
 	defer unlock()
-	return (&Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: newTable()}).Remove()
+	return (&Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: newTable(cfg)}).Remove()
 }

@@ -34,7 +34,7 @@ func (t *table) install(cfg plan.Config, begin beginning) error {
 	if err != nil {
 		return err
 	}
-	if err := owned(found, "inet"); err != nil {
+	if err := owned(found, "inet "+rules.Name); err != nil {
 		return err
 	}
 	ours := found.HasSet(rules.Layout)
@@ -64,7 +64,7 @@ func (t *table) install(cfg plan.Config, begin beginning) error {
 
 // owned is an error where a table ends with the socket that made it: until then
 // the kernel lets nobody else change or remove it.
-func owned(found *nft.Table, family string) error {
+func owned(found *nft.Table, name string) error {
 	if found == nil || found.Flags&nft.TableOwner == 0 {
 		return nil
 	}
@@ -72,7 +72,7 @@ func owned(found *nft.Table, family string) error {
 	if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", found.Owner)); err == nil {
 		who = ", which is " + strings.TrimSpace(string(name))
 	}
-	return fmt.Errorf("nftables table %s %s was made by another process that owns it (flags owner; its netlink port is %d, as a rule its process id%s), and the kernel lets nobody else change it: stop that process, and the rules are put in place", family, rules.Name, found.Owner, who)
+	return fmt.Errorf("nftables table %s was made by another process that owns it (flags owner; its netlink port is %d, as a rule its process id%s), and the kernel lets nobody else change it: stop that process, and the rules are put in place", name, found.Owner, who)
 }
 
 // strange reports whether the table is what our rules cannot be put into as it

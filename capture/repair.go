@@ -18,10 +18,11 @@ func (c *Capture) Repair() (bool, error) {
 	moved, refresh := c.refresh()
 	c.moved = c.moved || moved
 	ruled, err := c.repairRules()
+	served, kernel := c.repairKernel()
 	routed, routes := c.routing().Repair()
 	controlled, sysctls := c.bridgeSysctls(c.bridges)
 	_ = c.Tune() // said at the start, where it does not work
-	return ruled || routed || controlled, errors.Join(refresh, err, routes, sysctls)
+	return ruled || served || routed || controlled, errors.Join(refresh, err, kernel, routes, sysctls)
 }
 
 // repairRules compares rules and elements with what they should be.

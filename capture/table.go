@@ -29,9 +29,9 @@ type table struct {
 	others *nft.Follower // of what others write; nil: unknown
 }
 
-func newTable() *table {
+func newTable(cfg plan.Config) *table {
 	t := &table{conn: nft.New(), nft: &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}, sets: map[string]*nftables.Set{}}
-	for _, s := range rules.Inet(plan.Config{}).Sets { // the same in every configuration
+	for _, s := range rules.Inet(cfg).Sets {
 		t.sets[s.Name] = nft.NewSet(t.nft, s)
 	}
 	return t
@@ -247,7 +247,7 @@ func (t *table) remove() error {
 		return nil
 	}
 	found, _ := t.conn.Table(t.nft.Family)
-	return errors.Join(fmt.Errorf("remove nftables table: %w", err), owned(found, "inet"))
+	return errors.Join(fmt.Errorf("remove nftables table: %w", err), owned(found, "inet "+rules.Name))
 }
 
 func ranges(set rules.SetName, list []netip.Prefix) bySet {

@@ -55,7 +55,7 @@ func Watch(ctx context.Context) (<-chan struct{}, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { defer cancel(); receive(ctx, route, ofRouting, wake) })
-	wg.Go(func() { defer cancel(); receive(ctx, nft, ofOurTables, wake) })
+	wg.Go(func() { defer cancel(); receive(ctx, nft, ofAnyTable, wake) })
 	go func() {
 		<-ctx.Done()
 		_, _ = route.Close(), nft.Close() // which ends receive

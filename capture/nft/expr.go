@@ -142,6 +142,9 @@ func frameTerm(t rules.Term) exprs {
 	case rules.SetToHost:
 		return exprs{&expr.Immediate{Register: reg, Data: []byte{unix.PACKET_HOST}}, setMeta(expr.MetaKeyPKTTYPE)}
 	}
+	if list := kernelTerm(t); list != nil {
+		return list
+	}
 	panic(fmt.Sprintf("no expressions for %T: %s", t, t)) // of the constant rules: the first test that installs them finds it
 }
 
@@ -253,7 +256,7 @@ func NewChain(t *nftables.Table, c *rules.Chain) *nftables.Chain {
 var datatypes = map[string]nftables.SetDatatype{
 	"ipv4_addr": nftables.TypeIPAddr, "ipv6_addr": nftables.TypeIP6Addr,
 	"inet_proto": nftables.TypeInetProto, "inet_service": nftables.TypeInetService,
-	"ifname": nftables.TypeIFName,
+	"ifname": nftables.TypeIFName, "mark": nftables.TypeMark,
 }
 
 // NewSet returns the set as the kernel takes it; it is not made yet.
@@ -270,5 +273,5 @@ func NewSet(t *nftables.Table, s rules.Set) *nftables.Set {
 	if s.Type[0] == "ifname" {
 		out.KeyByteOrder = binaryutil.NativeEndian
 	}
-	return out
+	return mapped(out, s)
 }

@@ -30,8 +30,9 @@ type Table struct {
 	Owner  uint32 // the netlink port of who alone may change it
 	Chains []string
 	Sets   []Set
-	Others int            // objects and flowtables
-	Rules  map[string]int // by chain
+	Others int               // objects and flowtables
+	Rules  map[string]int    // by chain
+	Apart  map[string]string // what Text has of each chain, and of all else as ""
 
 	// Text is the same where nobody changed a thing: without handles and
 	// what was counted.
@@ -40,7 +41,12 @@ type Table struct {
 
 // Table reads our table of a family; nil where there is none.
 func (s *Session) Table(family nftables.TableFamily) (*Table, error) {
-	t := &Table{Rules: map[string]int{}}
+	return s.TableOf(family, rules.Name)
+}
+
+// TableOf reads a table of ours by its name; nil where there is none.
+func (s *Session) TableOf(family nftables.TableFamily, name string) (*Table, error) {
+	t := &Table{Rules: map[string]int{}, Apart: map[string]string{}}
 	found := false
 	var lines []string
 	for _, kind := range []struct {
@@ -55,13 +61,15 @@ func (s *Session) Table(family nftables.TableFamily) (*Table, error) {
 		{"objects", unix.NFT_MSG_GETOBJ, func(*entry) { t.Others++ }},
 		{"flowtables", unix.NFT_MSG_GETFLOWTABLE, func(*entry) { t.Others++ }},
 	} {
-		entries, err := s.entries(kind.ask, family)
+		entries, err := s.entries(kind.ask, family, name)
 		if err != nil {
 			return nil, fmt.Errorf("list nftables %s: %w", kind.what, err)
 		}
 		for _, e := range entries {
 			kind.read(e)
-			lines = append(lines, e.line(kind.what, t))
+			line := e.line(kind.what, t)
+			lines = append(lines, line)
+			t.Apart[e.chain(kind.what)] += line + "\n"
 		}
 		if !found {
 			return nil, nil
@@ -90,10 +98,10 @@ type entry struct {
 	attrs map[uint16][]byte
 }
 
-// entries asks for all of a kind in our table of a family.
-func (s *Session) entries(ask int, family nftables.TableFamily) ([]*entry, error) {
+// entries asks for all of a kind in a table of a family.
+func (s *Session) entries(ask int, family nftables.TableFamily, table string) ([]*entry, error) {
 	// In every message about a table or about something in it, the first attribute names it.
-	msgs, err := s.ask(ask, int(nl.Dump), family, []nl.Attribute{{Type: unix.NFTA_TABLE_NAME, Data: []byte(rules.Name + "\x00")}})
+	msgs, err := s.ask(ask, int(nl.Dump), family, []nl.Attribute{{Type: unix.NFTA_TABLE_NAME, Data: []byte(table + "\x00")}})
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
 		if ask == unix.NFT_MSG_GETOBJ || ask == unix.NFT_MSG_GETFLOWTABLE {
 			return nil, nil // an old kernel has none
@@ -108,7 +116,7 @@ func (s *Session) entries(ask int, family nftables.TableFamily) ([]*entry, error
 		if err != nil {
 			return nil, err
 		}
-		if len(m.Data) > 0 && m.Data[0] == byte(family) && e.string(unix.NFTA_TABLE_NAME) == rules.Name {
+		if len(m.Data) > 0 && m.Data[0] == byte(family) && e.string(unix.NFTA_TABLE_NAME) == table {
 			list = append(list, e)
 		}
 	}

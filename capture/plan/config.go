@@ -28,6 +28,8 @@ type Config struct {
 	// KeepBridgeNetfilter leaves bridge-nf-call-iptables as it is, for those
 	// whose own rules need it. TCP of pods on a bridge is then redirected.
 	KeepBridgeNetfilter bool
+	// Kernel turns the kernel path on; nil: there is none.
+	Kernel *Kernel
 }
 
 // Default is a configuration that meets no known other user of marks.

@@ -20,6 +20,7 @@ type PodBridge struct {
 	Name string
 	MAC  MAC
 	Pods []netip.Prefix
+	All  bool // all protocols of Services are lifted, not TCP alone
 }
 
 // Lift sees every frame that comes in over a bridge: TCP between pods of one
@@ -36,18 +37,20 @@ func Bridge(list []PodBridge) *Table {
 	c := Chain{Name: Lift, Hook: &Hook{Filter, Prerouting, -300}}
 	for _, b := range list {
 		for _, p := range b.Pods {
-			c.Rules = append(c.Rules, lift(b.MAC, p))
+			for _, protocol := range b.protocols() {
+				c.Rules = append(c.Rules, lift(b.MAC, p, protocol))
+			}
 		}
 	}
 	return &Table{Family: "bridge", Name: Name, Chains: []Chain{c}}
 }
 
-func lift(mac MAC, pods netip.Prefix) Rule {
+func lift(mac MAC, pods netip.Prefix, protocol topology.Protocol) Rule {
 	return Rule{
 		EtherType{FamilyOf(pods.Addr())},
 		NotTo{mac},
 		NotGroup{},
-		L4{topology.TCP},
+		L4{protocol},
 		SaddrIn{pods},
 		DaddrIn{pods},
 		SetEtherDaddr{mac},

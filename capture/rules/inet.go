@@ -82,8 +82,8 @@ func refuse(f Family) string { return "refuse" + string(f) }
 // Inet is the table of both IP versions. It is constant for a configuration;
 // what changes is the content of its sets.
 func Inet(cfg plan.Config) *Table {
-	t := &Table{Family: "inet", Name: Name, Sets: sets(), cfg: cfg}
-	t.Chains = []Chain{capture(), divert(cfg), local(cfg), guardForward(), guardOutput(cfg), guardLast(), hairpin(cfg), crowd()}
+	t := &Table{Family: "inet", Name: Name, Sets: sets(cfg), cfg: cfg}
+	t.Chains = []Chain{capture(cfg), divert(cfg), local(cfg), guardForward(), guardOutput(cfg), guardLast(), hairpin(cfg), crowd()}
 	for _, f := range Families {
 		t.Chains = append(t.Chains, taking(cfg, f), refusing(f))
 	}
@@ -93,7 +93,7 @@ func Inet(cfg plan.Config) *Table {
 	return t
 }
 
-func sets() []Set {
+func sets(cfg plan.Config) []Set {
 	list := []Set{
 		{Name: Layout, Type: []string{"inet_service"}},
 		{Name: Bridges, Type: []string{"ifname"}},
@@ -109,12 +109,14 @@ func sets() []Set {
 			Set{Name: Pods.For(f), Type: []string{addr}, Interval: true},
 			Set{Name: Over.For(f), Type: []string{addr}, Timeout: true})
 	}
+	list = append(list, switches(cfg)...)
 	slices.SortFunc(list, func(a, b Set) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 
-func capture() Chain {
+func capture(cfg plan.Config) Chain {
 	c := Chain{Name: Capture, Hook: &Hook{Filter, Prerouting, -150}}
+	c.Rules = append(openFlows(cfg), passEnvoy(cfg)...)
 	for _, f := range Families {
 		c.Rules = append(c.Rules,
 			Rule{Is{f}, Frontend{f, Serve}, Jump{take(f)}},
@@ -136,14 +138,11 @@ func taking(cfg plan.Config, f Family) Chain {
 		// Where the mark does not lead to this node the kernel would drop what
 		// tproxy gave a socket, and the client would wait. The host's own, which
 		// carry the mark already, are here because it does.
-		Rule{Mark{NotEqual, cfg.Mark, cfg.Mask}, New{}, captured(cfg), Astray{}, Jump{refuse(f)}},
+		append(Rule{Mark{NotEqual, cfg.Mark, cfg.Mask}, New{}, captured(cfg), Astray{}}, astray(cfg, f)...),
 		Rule{Is{f}, L4{topology.TCP}, Saddr{f, Pods}, TProxy{f, cfg.Ports.Keep()}, captured(cfg), Accept},
 		Rule{Is{f}, L4{topology.TCP}, TProxy{f, cfg.Ports.Plain()}, captured(cfg), Accept},
-		Rule{L4{topology.UDP}, TransparentSocket{}, captured(cfg), Accept},
-		// Nobody listens. The host's own packets carry the mark already and
-		// would be delivered here, where the kernel has no address to answer
-		// from; all others meet the guard.
-		Rule{Mark{Equal, cfg.Mark, cfg.Mask}, Jump{refuse(f)}})
+		Rule{L4{topology.UDP}, TransparentSocket{}, captured(cfg), Accept})
+	c.Rules = append(c.Rules, nobodyListens(cfg, f)...)
 	return c
 }
 
@@ -159,7 +158,7 @@ func refusing(f Family) Chain {
 }
 
 func divert(cfg plan.Config) Chain {
-	c := Chain{Name: Divert, Hook: &Hook{Filter, Prerouting, -90}}
+	c := Chain{Name: Divert, Hook: &Hook{Filter, Prerouting, -90}, Rules: openFlows(cfg)}
 	for _, f := range Families {
 		c.Rules = append(c.Rules,
 			// A UDP listener is transparent too, but what the capture does not
@@ -185,6 +184,7 @@ func local(cfg plan.Config) Chain {
 	c := Chain{Name: Local, Hook: &Hook{Reroute, Output, -150}, Rules: []Rule{
 		{Mark{Equal, cfg.Own(), cfg.Mask}, SetCtMark{cfg.Own(), cfg.Mask}, Return}, // Envoy's
 	}}
+	c.Rules = append(c.Rules, slices.Concat(openFlows(cfg), passEnvoy(cfg))...)
 	for _, f := range Families {
 		c.Rules = append(c.Rules,
 			// An endpoint in the network of the node itself answers Envoy, which
@@ -242,7 +242,7 @@ func hairpin(cfg plan.Config) Chain {
 }
 
 func redirect(cfg plan.Config) Chain {
-	c := Chain{Name: Redirect, Hook: &Hook{NAT, Prerouting, -100}}
+	c := Chain{Name: Redirect, Hook: &Hook{NAT, Prerouting, -100}, Rules: passEnvoy(cfg)}
 	for _, f := range Families {
 		c.Rules = append(c.Rules,
 			Rule{Is{f}, L4{topology.TCP}, FromBridge{}, Frontend{f, Serve}, Saddr{f, Pods}, RedirectTo{cfg.Ports.RedirectKeep()}},

@@ -126,7 +126,7 @@ func TestEnvoysOwnAreLeftAlone(t *testing.T) {
 func TestLift(t *testing.T) {
 	cfg := config()
 	bridge := MAC{2, 0, 0, 0, 0, 1}
-	table := Bridge([]PodBridge{{"cni0", bridge, cfg.PodCIDRs}})
+	table := Bridge([]PodBridge{{Name: "cni0", MAC: bridge, Pods: cfg.PodCIDRs}})
 	between := Packet{Src: podV4, To: topology.Frontend{Addr: otherPod, Port: 80, Protocol: topology.TCP}, Dest: MAC{2, 0, 0, 0, 0, 9}}
 	change := func(f func(*Packet)) Packet {
 		p := between

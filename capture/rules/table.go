@@ -26,6 +26,10 @@ type Set struct {
 	Type     []string // several: a concatenation
 	Interval bool
 	Timeout  bool // elements may go by themselves
+	// Data is what a map leads to: "verdict" or, as Type, its fields; nil for a set.
+	Data    []string
+	Dynamic bool   // rules write into it
+	Size    uint32 // as many elements at most; 0 for any number
 }
 
 // Chain is a list of rules. One without a hook is only jumped to.
@@ -81,11 +85,13 @@ func (t *Table) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "table %s %s {\n", t.Family, t.Name)
 	for _, s := range t.Sets {
-		fmt.Fprintf(&b, "\tset %s {\n\t\ttype %s\n", s.Name, strings.Join(s.Type, " . "))
+		b.WriteString(s.head())
 		if s.Interval {
 			b.WriteString("\t\tflags interval\n")
 		}
-		if s.Timeout {
+		if s.Timeout && s.Dynamic {
+			b.WriteString("\t\tflags dynamic,timeout\n")
+		} else if s.Timeout {
 			b.WriteString("\t\tflags timeout\n")
 		}
 		b.WriteString("\t}\n")

@@ -24,6 +24,8 @@ type Packet struct {
 	Group    bool // the frame is broadcast or multicast
 	Awaited  bool // a transparent socket of this node waits for it
 	NoListen bool // Envoy does not listen on the capture's ports
+	DNATed   bool // NAT changed the destination of its connection
+	Absent   bool // the agent says that Envoy is absent
 	Astray   bool // the route of marked packets is missing, or others come first
 }
 
@@ -70,6 +72,7 @@ type walker struct {
 	table      *Table
 	plan       *plan.Plan
 	redirected bool
+	looped     bool // it came in over lo
 	refused    bool
 	jumpTo     string
 }
@@ -118,7 +121,7 @@ func (w *walker) inet() {
 		case at == Prerouting:
 			points = []Point{Forward, Postrouting}
 		case at == Postrouting && w.Packet.Local && w.delivered(): // comes in again over lo
-			w.Packet.Local = false
+			w.Packet.Local, w.looped = false, true
 			points = []Point{Prerouting}
 		}
 	}

@@ -1,0 +1,302 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/google/nftables"
+	nl "github.com/mdlayher/netlink"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/capture/nft"
+	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/capture/rules"
+)
+
+// kernelPath serves frontends in the kernel: all of those that the agent gives
+// it, of which Envoy takes some before while it is there.
+type kernelPath struct {
+	table   *kernelTable
+	planner *plan.KernelPlanner
+	ports   []netip.Addr // at which node ports are served
+	held    state        // how the kernel's elements stand to the planner's
+	goal    state        // unsure before the first view
+	absent  *bool        // what EnvoyAbsent said last; nil: nothing, and what is there stays
+	flows   bool         // UDP flows may be stale
+}
+
+// newKernelPath is nil where the kernel path is off.
+func newKernelPath(cfg plan.Config) *kernelPath {
+	if cfg.Kernel == nil {
+		return nil
+	}
+	return &kernelPath{table: newKernelTable(cfg), planner: plan.NewKernelPlanner(cfg, nil)}
+}
+
+// setPods takes the ranges of this node's pods.
+func (k *kernelPath) setPods(cfg plan.Config) {
+	if k != nil {
+		k.table.cfg, k.planner, k.held = cfg, k.planner.With(cfg, k.ports), unsure
+	}
+}
+
+// removeKernel removes the kernel path, on or off.
+func (c *Capture) removeKernel() error {
+	if c.kernel != nil {
+		c.kernel.held, c.kernel.goal = unsure, unsure
+		c.kernel.table.close()
+	}
+	return removeKernel(c.table.conn)
+}
+
+// ofKernelTable takes what is about the table of the kernel path.
+func ofKernelTable(m nl.Message) bool {
+	attrs, err := nft.Attributes(m)
+	if err != nil || m.Header.Type == nft.Message(unix.NFT_MSG_NEWGEN) {
+		return false
+	}
+	for attrs.Next() {
+		if attrs.Type() == unix.NFTA_TABLE_NAME { // and NFTA_SET_ELEM_LIST_TABLE
+			return attrs.String() == rules.KernelName
+		}
+	}
+	return false
+}
+
+// ofAnyTable takes what is about a table of ours or of the kernel path.
+func ofAnyTable(m nl.Message) bool { return ofOurTables(m) || ofKernelTable(m) }
+
+// installKernel puts the rules of the kernel path in place, or removes those of
+// a run before that had it on.
+func (c *Capture) installKernel() error {
+	k := c.kernel
+	if k == nil {
+		return removeKernel(c.table.conn)
+	}
+	kept, err := k.table.install(false)
+	if err != nil {
+		return err
+	}
+	if !kept {
+		k.held = unsure
+	}
+	if err := c.followAddresses(); err != nil {
+		return err
+	}
+	return errors.Join(c.tellAbsent(), c.writeKernel())
+}
+
+// followAddresses serves node ports at the addresses that the node has now.
+func (c *Capture) followAddresses() error {
+	k := c.kernel
+	var all []netip.Addr
+	if len(c.cfg.Kernel.NodePortAddresses) > 0 {
+		list, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+		if err != nil {
+			return fmt.Errorf("list the node's addresses: %w", err)
+		}
+		for _, a := range list {
+			if ip, ok := netip.AddrFromSlice(a.IP); ok {
+				all = append(all, ip.Unmap())
+			}
+		}
+	}
+	if ports := c.cfg.Kernel.NodePorts(all); !slices.Equal(ports, k.ports) {
+		k.ports, k.planner, k.held = ports, k.planner.With(c.cfg, ports), unsure
+	}
+	return nil
+}
+
+// SetKernel takes the frontends of the Services that the next view changes, by
+// Service; none for one that is gone. It writes at once: what Envoy takes is
+// taken before. A provisional view only adds, and the first whole one is
+// compared with what is in force, and so is the next one after a failure.
+func (c *Capture) SetKernel(changed map[string][]plan.KernelFrontend, provisional bool) error {
+	k := c.kernel
+	if k == nil {
+		return nil
+	}
+	for service, list := range changed {
+		k.planner.Set(service, list)
+	}
+	change := k.planner.Settle()
+	k.flows = k.flows || change.UDP
+	was := k.held
+	if k.held, k.goal = unsure, synced; provisional {
+		k.goal = merged
+	}
+	var err error
+	if was != synced || provisional {
+		err = c.writeKernel()
+	} else {
+		err = k.apply(change)
+	}
+	if err != nil {
+		return err
+	}
+	return c.forgetFlows()
+}
+
+// apply writes a change of what is in step.
+func (k *kernelPath) apply(change *plan.KernelChange) error {
+	if !change.Empty() {
+		if err := k.table.write(elementsOf(&change.Del), elementsOf(&change.Add), change.AddPicks, change.DelPicks); err != nil {
+			return err
+		}
+	}
+	k.held = synced
+	return nil
+}
+
+// writeKernel makes the kernel hold the plan, whatever it held before.
+func (c *Capture) writeKernel() error {
+	k := c.kernel
+	if k.goal == unsure || k.held == k.goal {
+		return nil // elements of a run before are nobody's to judge before the first view
+	}
+	_, err := k.compare()
+	return err
+}
+
+// compare reads all elements, and writes what is different.
+func (k *kernelPath) compare() (repaired bool, err error) {
+	k.held = unsure
+	have, err := readElements()
+	if err != nil {
+		return false, err
+	}
+	all, picks := k.planner.Plan()
+	gone, added := have.apart(elementsOf(&all))
+	drop := k.table.unused(picks)
+	if k.goal == merged {
+		gone, drop = gone.replacedBy(added), nil
+	}
+	if gone.len()+added.len()+len(drop) > 0 {
+		repaired = true
+		err = k.table.write(gone, added, picks, drop)
+	}
+	if err == nil {
+		k.held = k.goal
+	}
+	return repaired, err
+}
+
+// replacedBy are the elements that others of the same key take the place of.
+func (m kernelElements) replacedBy(added kernelElements) kernelElements {
+	list := kernelElements{}
+	for name, elements := range m {
+		for key, e := range elements {
+			if _, replaced := added[name][key]; replaced {
+				list.put(name, e)
+			}
+		}
+	}
+	return list
+}
+
+// unused are the chains that are there and that nothing needs.
+func (t *kernelTable) unused(need []plan.Pick) (list []plan.Pick) {
+	for name := range t.rules {
+		if p, ok := rules.ParsePick(name); ok && !slices.Contains(need, p) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// repairKernel puts back what somebody else removed or changed.
+func (c *Capture) repairKernel() (bool, error) {
+	k := c.kernel
+	if k == nil {
+		return false, nil
+	}
+	ports := k.ports
+	if err := c.followAddresses(); err != nil {
+		return false, err
+	}
+	moved := !slices.Equal(ports, k.ports)
+	gen, err := k.table.conn.Generation()
+	if err == nil {
+		err = c.tellAbsent()
+	}
+	if err != nil {
+		return false, err
+	}
+	known := k.table.others.After(k.table.gen)
+	if !moved && known != 0 && int32(known-gen) >= 0 && (k.goal == unsure || k.held == k.goal) {
+		k.table.gen = known
+		return false, c.forgetFlows()
+	}
+	intact, err := k.table.intact()
+	if err != nil {
+		return false, err
+	}
+	if !intact {
+		k.held = unsure
+		return true, errors.Join(c.installKernel(), c.forgetFlows())
+	}
+	repaired := false
+	if k.goal != unsure {
+		if repaired, err = k.compare(); err != nil { // something in a set is in the way
+			if _, err := k.table.install(true); err != nil {
+				return true, err
+			}
+			_, err := k.compare()
+			return true, errors.Join(err, c.forgetFlows())
+		}
+	}
+	if !repaired {
+		k.table.gen = gen
+	}
+	return repaired, c.forgetFlows()
+}
+
+// EnvoyAbsent says whether new connections go to the kernel path, although Envoy
+// serves their frontends: it is absent, hangs, or has not begun. Those of pods
+// do so by themselves where nobody listens. Connections that are open stay where
+// they are. Without a kernel path it does nothing.
+func (c *Capture) EnvoyAbsent(absent bool) error {
+	if c.kernel == nil {
+		return nil
+	}
+	c.kernel.absent = &absent
+	if !c.installed {
+		return nil
+	}
+	if err := c.tellAbsent(); err != nil {
+		return err
+	}
+	c.kernel.flows = c.kernel.flows || absent // those of UDP that Envoy had find the kernel path too
+	return c.forgetFlows()
+}
+
+func (c *Capture) tellAbsent() error {
+	if c.kernel.absent == nil {
+		return nil
+	}
+	want := absentElements(*c.kernel.absent)
+	have, _, err := c.table.tidied(rules.Absent)
+	if err != nil || have.are(want, []string{rules.Absent}, true) {
+		return err
+	}
+	c.table.conn.FlushSet(c.table.sets[rules.Absent])
+	if len(want) > 0 {
+		if err := c.table.conn.SetAddElements(c.table.sets[rules.Absent], want[rules.Absent]); err != nil {
+			return fmt.Errorf("set %s: %w", rules.Absent, err)
+		}
+	}
+	return c.table.flush(rules.Absent)
+}
+
+func absentElements(absent bool) bySet {
+	m := bySet{}
+	if absent {
+		for _, p := range rules.Protocols() {
+			m[rules.Absent] = append(m[rules.Absent], nftables.SetElement{Key: []byte{byte(p)}})
+		}
+	}
+	return m
+}

@@ -1,0 +1,96 @@
+package capture
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/internal/testkit"
+)
+
+// Behind Envoy the kernel path serves the same frontends. Where nobody listens
+// pods come there by themselves, the host when the agent says so; where Envoy
+// hangs everybody does then. Neither switch cuts a connection of the kernel path.
+func TestFailOpen(t *testing.T) {
+	cfg := kernelConfig()
+	l := newKernelLab(t, cfg)
+	l.serve(t, "b", l.b)
+	apply(t, l.Capture, newCluster().serve("web", "10.96.0.1", "10.244.0.6").serve("web6", "fd00:96::1", "fd00:244::6").view(), false)
+	l.put(t,
+		plan.KernelFrontend{Frontend: tcp("10.96.0.1:80"), Tiers: tiers(false, "b"), Envoy: true},
+		plan.KernelFrontend{Frontend: tcp("[fd00:96::1]:80"), Tiers: tiers(true, "b"), Envoy: true})
+	const envoy, kernel = "envoy", "b"
+	expect := func(when, pod, host, outside string) {
+		t.Helper()
+		for _, to := range []string{"10.96.0.1:80", "[fd00:96::1]:80"} {
+			for _, c := range []struct {
+				name, want string
+				from       *testkit.Network
+			}{{"pod", pod, l.a}, {"host", host, l.node}, {"outside", outside, l.outside}} {
+				name, _ := once(t, c.from, "tcp", "", to)
+				if name == to {
+					name = envoy // it says whom the client dialled
+				}
+				if name != c.want {
+					t.Errorf("%s: %s is answered by %s at %s, want %s", when, c.name, name, to, c.want)
+				}
+			}
+		}
+	}
+	expect("Envoy has not begun", kernel, isRefused, kernel)
+	must(t, l.EnvoyAbsent(true))
+	expect("and the agent says so", kernel, kernel, kernel)
+	pod, _ := dial(t, l.a, "tcp", "", "10.96.0.1:80", 10*time.Second)
+	host, _ := dial(t, l.node, "tcp", "", "[fd00:96::1]:80", 10*time.Second)
+	if pod == nil || host == nil {
+		t.Fatal("no connections")
+	}
+	defer pod.Close()
+	defer host.Close()
+	open := func() {
+		t.Helper()
+		alive(t, pod)
+		alive(t, host)
+	}
+	stop := listen(t, cfg)
+	open()
+	expect("Envoy hangs", kernel, kernel, kernel)
+	must(t, l.EnvoyAbsent(false))
+	open()
+	expect("Envoy is there", envoy, envoy, envoy)
+	open()
+	stop()
+	expect("Envoy is gone", kernel, isRefused, kernel)
+	open()
+	must(t, l.EnvoyAbsent(true))
+	open()
+	expect("and the agent says so", kernel, kernel, kernel)
+	// What the capture's table is made anew with.
+	l.table.conn.DelTable(l.table.nft)
+	must(t, l.table.conn.Flush())
+	repaired, err := l.Repair()
+	must(t, err)
+	if !repaired {
+		t.Error("the table was not repaired")
+	}
+	open()
+	expect("after a repair", kernel, kernel, kernel)
+}
+
+// What is closed stays closed: a frontend without endpoints is refused, with
+// Envoy and without.
+func TestFailOpenStaysClosed(t *testing.T) {
+	cfg := kernelConfig()
+	l := newKernelLab(t, cfg)
+	l.put(t, plan.KernelFrontend{Frontend: tcp("10.96.0.1:80"), Envoy: true})
+	for _, absent := range []bool{false, true} {
+		must(t, l.EnvoyAbsent(absent))
+		for name, from := range map[string]*testkit.Network{"pod": l.a, "host": l.node, "outside": l.outside} {
+			for _, to := range []string{"10.96.0.1:80", "10.96.0.1:81", "10.96.9.9:80"} {
+				if got, _ := once(t, from, "tcp", "", to); got != isRefused {
+					t.Errorf("%s, absent %v: %s answers at %s", name, absent, got, to)
+				}
+			}
+		}
+	}
+}

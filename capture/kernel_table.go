@@ -1,0 +1,271 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/capture/nft"
+	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/capture/rules"
+)
+
+// kernelTable writes the kernel path into nftables.
+type kernelTable struct {
+	conn   *nft.Session
+	nft    *nftables.Table
+	sets   map[string]*nftables.Set
+	cfg    plan.Config
+	rules  map[string]string // what the kernel said of each chain, and of the rest as "", when it was written
+	others *nft.Follower     // of what others write; nil: unknown
+	gen    uint32            // the generation up to which all is as it was written; 0 for unknown
+}
+
+func newKernelTable(cfg plan.Config) *kernelTable {
+	t := &kernelTable{conn: nft.New(), nft: &nftables.Table{Name: rules.KernelName, Family: nftables.TableFamilyINet}, sets: map[string]*nftables.Set{}, cfg: cfg}
+	for _, s := range rules.Kernel(cfg).Sets {
+		t.sets[s.Name] = nft.NewSet(t.nft, s)
+	}
+	return t
+}
+
+// install puts the constant rules in place, in one transaction. Elements, and
+// the chains that they lead to, stay where they are of this layout: an agent
+// that restarts takes nothing out of force. A table that somebody else changed
+// so that it takes no rules is made anew: then it says that nothing was kept.
+func (t *kernelTable) install(anew bool) (kept bool, err error) {
+	t.conn.Keep()
+	if t.others == nil {
+		t.others, _ = nft.Follow(t.conn, ofKernelTable) // without it Repair reads more
+	}
+	found, err := t.found()
+	if err != nil {
+		return false, err
+	}
+	if err := owned(found, "inet "+rules.KernelName); err != nil {
+		return false, err
+	}
+	kept = !anew && found.HasSet(rules.KernelLayout) && !t.strange(found)
+	if kept {
+		err = t.lay(found, true)
+	}
+	if !kept || err != nil {
+		kept, err = false, t.lay(found, false)
+	}
+	if err != nil {
+		return false, fmt.Errorf("install the kernel path's rules: %w", err)
+	}
+	return kept, t.remember()
+}
+
+// found is what is there; nil for nothing.
+func (t *kernelTable) found() (*nft.Table, error) { return t.conn.TableOf(t.nft.Family, t.nft.Name) }
+
+// lay writes the table, and makes it anew unless what is there is to be kept.
+func (t *kernelTable) lay(found *nft.Table, keep bool) error {
+	addTable(t.conn, t.nft, found, keep)
+	var has []string
+	if keep {
+		has = found.Chains
+	}
+	want := rules.Kernel(t.cfg)
+	for _, s := range want.Sets {
+		if err := t.conn.AddSet(t.sets[s.Name], nil); err != nil {
+			return fmt.Errorf("add set %s: %w", s.Name, err)
+		}
+	}
+	chains := slices.Clone(want.Chains)
+	for _, name := range has {
+		if p, ok := rules.ParsePick(name); ok {
+			chains = append(chains, rules.PickChain(t.cfg, p))
+		}
+	}
+	for i := range chains {
+		c := nft.NewChain(t.nft, &chains[i])
+		t.conn.AddChain(c)
+		t.conn.FlushChain(c)
+	}
+	for _, name := range has {
+		if !slices.ContainsFunc(chains, func(c rules.Chain) bool { return c.Name == name }) {
+			foreign := &nftables.Chain{Table: t.nft, Name: name}
+			t.conn.FlushChain(foreign)
+			t.conn.DelChain(foreign)
+		}
+	}
+	addRules(t.conn, t.nft, chains)
+	pods := ranges(rules.Pods, t.cfg.PodCIDRs)
+	for _, name := range bothOf(rules.Pods) {
+		t.conn.FlushSet(t.sets[name])
+		if err := t.conn.SetAddElements(t.sets[name], pods[name]); err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	return t.flush()
+}
+
+// strange reports whether the table is what our rules cannot be put into as it is.
+func (t *kernelTable) strange(found *nft.Table) bool {
+	return found.Flags != 0 || found.Others > 0 ||
+		slices.ContainsFunc(found.Sets, func(s nft.Set) bool { return t.sets[s.Name] == nil && !s.Anonymous() })
+}
+
+// remember takes what the kernel has for what is to stay, after all of it was
+// written: each chain has as many rules as were written.
+func (t *kernelTable) remember() error {
+	found, err := t.found()
+	if t.rules = nil; err != nil || found == nil {
+		return err
+	}
+	for _, c := range rules.Kernel(t.cfg).Chains {
+		if found.Rules[c.Name] != len(c.Rules) {
+			return nil // changed already: Repair finds it different
+		}
+	}
+	t.rules = found.Apart
+	return nil
+}
+
+// intact reports whether sets, rules and ranges of pods are those that were
+// written.
+func (t *kernelTable) intact() (bool, error) {
+	found, err := t.found()
+	if err != nil || found == nil || t.rules == nil || !maps.Equal(found.Apart, t.rules) {
+		return false, err
+	}
+	pods := ranges(rules.Pods, t.cfg.PodCIDRs)
+	for _, name := range bothOf(rules.Pods) {
+		held, err := nft.ReadMap(t.nft.Name, name)
+		if err != nil {
+			return false, fmt.Errorf("read set %s: %w", name, err)
+		}
+		if gone, added := compare(held, pods[name]); len(gone)+len(added) > 0 {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// addPicks puts chains in place, with what they are needed for or before.
+func (t *kernelTable) addPicks(list []plan.Pick) (added []string) {
+	for _, p := range list {
+		chain := rules.PickChain(t.cfg, p)
+		if _, there := t.rules[chain.Name]; there {
+			continue
+		}
+		t.conn.AddChain(nft.NewChain(t.nft, &chain))
+		t.conn.FlushChain(nft.NewChain(t.nft, &chain))
+		addRules(t.conn, t.nft, []rules.Chain{chain})
+		added = append(added, chain.Name)
+	}
+	return added
+}
+
+// learn remembers chains that were just written.
+func (t *kernelTable) learn(names []string) error {
+	if len(names) == 0 || t.rules == nil {
+		return nil
+	}
+	found, err := t.found()
+	if err != nil || found == nil {
+		return err
+	}
+	for _, name := range names {
+		t.rules[name] = found.Apart[name]
+	}
+	return nil
+}
+
+// write adds chains, makes of some elements others, and drops chains.
+func (t *kernelTable) write(gone, added kernelElements, need, drop []plan.Pick) error {
+	chains := t.addPicks(need)
+	n := 0
+	list := steps(gone, added)
+	for len(list) > 0 {
+		part := list[:min(len(list), chunk)]
+		for i := range part {
+			if part[i].set != part[0].set {
+				part = part[:i]
+				break
+			}
+		}
+		list = list[len(part):]
+		var out, in []nftables.SetElement
+		for _, s := range part {
+			out, in = append(out, s.gone...), append(in, s.come...)
+		}
+		set := t.sets[part[0].set]
+		if len(out) > 0 {
+			if err := t.conn.SetDeleteElements(set, out); err != nil {
+				return fmt.Errorf("set %s: %w", set.Name, err)
+			}
+		}
+		if len(in) > 0 {
+			if err := t.conn.SetAddElements(set, in); err != nil {
+				return fmt.Errorf("set %s: %w", set.Name, err)
+			}
+		}
+		if n += len(out) + len(in); n >= perTransaction && len(list) > 0 {
+			if err := t.flush(); err != nil {
+				return err
+			}
+			n = 0
+		}
+	}
+	for _, p := range drop {
+		chain := &nftables.Chain{Table: t.nft, Name: rules.PickName(p)}
+		t.conn.FlushChain(chain)
+		t.conn.DelChain(chain)
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	for _, p := range drop {
+		delete(t.rules, rules.PickName(p))
+	}
+	return t.learn(chains)
+}
+
+// flush ends a transaction, and makes it one generation for sure.
+func (t *kernelTable) flush() error {
+	known := t.others.After(t.gen)
+	t.gen = 0
+	stamp := t.sets[rules.KernelLayout]
+	t.conn.FlushSet(stamp)
+	if err := t.conn.SetAddElements(stamp, []nftables.SetElement{{Key: []byte{0, 1}}}); err != nil {
+		return fmt.Errorf("set %s: %w", stamp.Name, err)
+	}
+	if err := t.conn.Flush(); err != nil {
+		return fmt.Errorf("write the kernel path: %w", err)
+	}
+	if known != 0 {
+		t.gen = nft.NextGeneration(known)
+	}
+	return nil
+}
+
+// close lets go of the sockets, and forgets what was known.
+func (t *kernelTable) close() {
+	t.others.Close()
+	t.others, t.rules, t.gen = nil, nil, 0
+	t.conn.Close()
+}
+
+// removeKernel removes the table of the kernel path, where there is one.
+func removeKernel(conn *nft.Session) error {
+	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyINet)
+	if err != nil {
+		return fmt.Errorf("list nftables tables: %w", err)
+	}
+	if !slices.ContainsFunc(tables, func(o *nftables.Table) bool { return o.Name == rules.KernelName }) {
+		return nil
+	}
+	conn.DelTable(&nftables.Table{Name: rules.KernelName, Family: nftables.TableFamilyINet})
+	if err := conn.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove the kernel path's table: %w", err)
+	}
+	return nil
+}

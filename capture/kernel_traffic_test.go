@@ -1,0 +1,329 @@
+package capture
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gridmesh/gridmesh/capture/nft"
+	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/internal/testkit"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// frontendsOf is one of each kind, of a protocol and a family.
+func frontendsOf(p topology.Protocol, ipv6 bool) (list []plan.KernelFrontend) {
+	cluster, external, unspecified := "10.96.0.%d:80", "203.0.113.%d:80", "0.0.0.0:%d"
+	allowed := netip.MustParsePrefix("192.0.2.0/28")
+	if ipv6 {
+		cluster, external, unspecified = "[fd00:96::%d]:80", "[2001:db8:1::%d]:80", "[::]:%d"
+		allowed = netip.MustParsePrefix("2001:db8::/124")
+	}
+	on := func(format string, n int) topology.Frontend { return onPort(fmt.Sprintf(format, n), p) }
+	to := func(names ...string) [][]netip.AddrPort { return tiers(ipv6, names...) }
+	here := &plan.KernelOutside{Local: true, LocalTiers: to("b")}
+	return []plan.KernelFrontend{
+		{Frontend: on(cluster, 1), Tiers: to("b")},
+		{Frontend: on(cluster, 2), Tiers: to("far")},
+		{Frontend: on(cluster, 3), Tiers: to("a")},
+		{Frontend: on(cluster, 4)},
+		{Frontend: on(cluster, 5), Silent: true},
+		{Frontend: on(unspecified, 30080), Tiers: to("b"), Outside: &plan.KernelOutside{}},
+		{Frontend: on(unspecified, 30081), Tiers: to("far"), Outside: here},
+		{Frontend: on(unspecified, 30082), Tiers: to("far"), Outside: &plan.KernelOutside{Local: true, Silent: true}},
+		{Frontend: on(unspecified, 30083), Outside: &plan.KernelOutside{}},
+		{Frontend: on(external, 1), Tiers: to("b"), Outside: &plan.KernelOutside{}},
+		{Frontend: on(external, 2), Tiers: to("far"), Outside: &plan.KernelOutside{Local: true, LocalTiers: to("b"), Sources: []netip.Prefix{allowed}}},
+		{Frontend: on(external, 3), Outside: &plan.KernelOutside{}},
+		{Frontend: on(external, 4), Tiers: to("far"), Outside: &plan.KernelOutside{Sources: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8:1::/64")}}},
+	}
+}
+
+// Who answers whom: kept is the client's own address and port, node one of the
+// node's addresses.
+var flows = []struct {
+	to               string
+	a, host, outside string
+}{
+	{"cluster 1", "b kept", "b node", "b node"},
+	{"cluster 2", "far kept", "far node", "far node"},
+	{"cluster 3", "a node", "a node", "a node"},
+	{"cluster 4", isRefused, isRefused, isRefused},
+	{"cluster 5", isSilent, isSilent, isSilent},
+	{"cluster 9", isRefused, isRefused, isRefused},
+	{"node 30080", "b node", "b node", "b node"},
+	{"node 30081", "far kept", "far node", "b kept"},
+	{"node 30082", "far kept", "far node", isSilent},
+	{"node 30083", isRefused, isRefused, isRefused},
+	{"external 1", "b node", "b node", "b node"},
+	{"external 2", isSilent, "far node", "b kept"},
+	{"external 3", isRefused, isRefused, isRefused},
+	{"external 4", isSilent, isSilent, isSilent},
+}
+
+func TestKernelServes(t *testing.T) {
+	for _, kept := range []bool{false, true} {
+		cfg := kernelConfig()
+		cfg.KeepBridgeNetfilter = kept
+		t.Run(fmt.Sprintf("bridge netfilter kept %v", kept), func(t *testing.T) {
+			l := newKernelLab(t, cfg)
+			for name, n := range map[string]*testkit.Network{"a": l.a, "b": l.b, "far": l.far} {
+				l.serve(t, name, n)
+			}
+			for _, p := range []topology.Protocol{topology.TCP, topology.UDP} {
+				l.put(t, append(frontendsOf(p, false), frontendsOf(p, true)...)...)
+			}
+			for _, p := range []topology.Protocol{topology.TCP, topology.UDP} {
+				for _, ipv6 := range []bool{false, true} {
+					l.checkFlows(t, p.String(), ipv6)
+				}
+			}
+		})
+	}
+}
+
+func (l *kernelLab) checkFlows(t *testing.T, network string, ipv6 bool) {
+	t.Helper()
+	addrs := map[string]string{"cluster": "10.96.0.%s:80", "node": "192.0.2.1:%s", "external": "203.0.113.%s:80", "a": "10.244.0.5", "host": "192.0.2.1", "outside": "192.0.2.9"}
+	if ipv6 {
+		addrs = map[string]string{"cluster": "[fd00:96::%s]:80", "node": "[2001:db8::1]:%s", "external": "[2001:db8:1::%s]:80", "a": "fd00:244::5", "host": "2001:db8::1", "outside": "2001:db8::9"}
+	}
+	for i, f := range flows {
+		kind, n, _ := strings.Cut(f.to, " ")
+		to := fmt.Sprintf(addrs[kind], n)
+		for name, want := range map[string]string{"a": f.a, "host": f.host, "outside": f.outside} {
+			from := map[string]*testkit.Network{"a": l.a, "host": l.node, "outside": l.outside}[name]
+			local := netip.AddrPortFrom(netip.MustParseAddr(addrs[name]), uint16(20000+i)).String()
+			patience := 10 * time.Second
+			if want == isSilent {
+				patience = 300 * time.Millisecond // silence is what is waited for
+			}
+			conn, answer := dial(t, from, network, local, to, patience)
+			if conn != nil {
+				conn.Close()
+			}
+			if got := keptOrNode(answer, local); got != want {
+				t.Errorf("%s %s from %s: %s (%s), want %s", network, to, name, got, answer, want)
+			}
+		}
+	}
+}
+
+// keptOrNode says whether the client was seen as who it is.
+func keptOrNode(answer, local string) string {
+	name, source, answered := strings.Cut(answer, " ")
+	ap, err := netip.ParseAddrPort(source)
+	switch {
+	case !answered || err != nil:
+		return answer
+	case source == local:
+		return name + " kept"
+	}
+	for _, own := range []string{"10.244.0.1", "10.99.0.1", "192.0.2.1", "fd00:244::1", "fd00:99::1", "2001:db8::1"} {
+		if ap.Addr() == netip.MustParseAddr(own) {
+			return name + " node"
+		}
+	}
+	return answer
+}
+
+// A load balancer's address that is the node's own too: the node dials with it.
+func TestKernelSourcesOfTheNode(t *testing.T) {
+	l := newKernelLab(t, kernelConfig())
+	l.serve(t, "far", l.far)
+	address(t, "lo", "203.0.113.7/32")
+	l.put(t, plan.KernelFrontend{
+		Frontend: tcp("203.0.113.7:80"), Tiers: tiers(false, "far"),
+		Outside: &plan.KernelOutside{Sources: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/29")}},
+	})
+	for from, n := range map[string]*testkit.Network{"203.0.113.7:20000": l.node, "192.0.2.1:20000": l.node, "": l.outside} {
+		conn, answer := dial(t, n, "tcp", from, "203.0.113.7:80", map[bool]time.Duration{true: 10 * time.Second, false: 300 * time.Millisecond}[from != ""])
+		if conn != nil {
+			conn.Close()
+		}
+		if served := strings.HasPrefix(answer, "far "); served != (from != "") {
+			t.Errorf("from %q: %s", from, answer)
+		}
+	}
+}
+
+// All endpoints of a frontend get their share.
+func TestKernelSpreads(t *testing.T) {
+	l := newKernelLab(t, kernelConfig())
+	l.serve(t, "b", l.b)
+	l.serve(t, "far", l.far)
+	l.put(t, plan.KernelFrontend{Frontend: tcp("10.96.0.1:80"), Tiers: tiers(false, "b", "far")})
+	seen := map[string]int{}
+	for range 60 {
+		name, _ := once(t, l.a, "tcp", "", "10.96.0.1:80")
+		seen[name]++
+	}
+	if seen["b"] < 10 || seen["far"] < 10 || len(seen) != 2 {
+		t.Errorf("60 connections: %v", seen)
+	}
+}
+
+// An endpoint that goes leaves open connections alone, and gets no new ones.
+func TestKernelEndpointGoes(t *testing.T) {
+	l := newKernelLab(t, kernelConfig())
+	l.serve(t, "b", l.b)
+	l.serve(t, "far", l.far)
+	web := plan.KernelFrontend{Frontend: tcp("10.96.0.1:80"), Tiers: tiers(false, "b")}
+	l.put(t, web)
+	conn, answer := dial(t, l.a, "tcp", "", "10.96.0.1:80", 10*time.Second)
+	if conn == nil {
+		t.Fatal(answer)
+	}
+	defer conn.Close()
+	web.Tiers = tiers(false, "far")
+	l.put(t, web)
+	if name, _ := once(t, l.a, "tcp", "", "10.96.0.1:80"); name != "far" {
+		t.Errorf("a new connection is answered by %s", name)
+	}
+	alive(t, conn)
+	web.Tiers = nil
+	l.put(t, web)
+	if name, _ := once(t, l.a, "tcp", "", "10.96.0.1:80"); name != isRefused {
+		t.Errorf("a new connection without endpoints: %s", name)
+	}
+	alive(t, conn)
+}
+
+// alive says something on a connection and hears it again.
+func alive(t *testing.T, conn net.Conn) {
+	t.Helper()
+	_, err := conn.Write([]byte("still there"))
+	if err == nil {
+		if said := ask(conn, 10*time.Second); said != "still there" {
+			t.Errorf("an open connection: %s", said)
+		}
+	} else {
+		t.Errorf("an open connection: %v", err)
+	}
+}
+
+// A client keeps its endpoint, by whatever frontend of the Service it comes, while
+// that is one; and for as long as was asked for.
+func TestKernelAffinity(t *testing.T) {
+	l := newKernelLab(t, kernelConfig())
+	l.serve(t, "b", l.b)
+	l.serve(t, "far", l.far)
+	web := func(keep time.Duration, names ...string) []plan.KernelFrontend {
+		return []plan.KernelFrontend{
+			{Frontend: tcp("10.96.0.1:80"), Tiers: tiers(false, names...), Affinity: keep},
+			{Frontend: tcp("0.0.0.0:30080"), Tiers: tiers(false, names...), Affinity: keep, Outside: &plan.KernelOutside{Local: true, LocalTiers: tiers(false, "b")}},
+		}
+	}
+	l.put(t, web(time.Hour, "b", "far")...)
+	first, _ := once(t, l.a, "tcp", "", "10.96.0.1:80")
+	for i := range 20 {
+		to := []string{"10.96.0.1:80", "192.0.2.1:30080"}[i%2]
+		if name, _ := once(t, l.a, "tcp", "", to); name != first {
+			t.Errorf("connection %d, to %s, is answered by %s, the first was by %s", i, to, name, first)
+		}
+	}
+	if name, _ := once(t, l.outside, "tcp", "", "192.0.2.1:30080"); name != "b" {
+		t.Errorf("from elsewhere %s answers, which is not of this node", name)
+	}
+	other := map[string]string{"b": "far", "far": "b"}[first]
+	l.put(t, web(time.Hour, other)...)
+	if name, _ := once(t, l.a, "tcp", "", "10.96.0.1:80"); name != other {
+		t.Errorf("%s answers, which is no endpoint any more", name)
+	}
+	l.put(t, web(time.Hour, "b", "far")...)
+	for range 10 {
+		if name, _ := once(t, l.a, "tcp", "", "10.96.0.1:80"); name != other {
+			t.Errorf("%s answers, the client had moved to %s", name, other)
+		}
+	}
+	// Who was quiet for long enough is nobody's: the kernel forgets it.
+	l.forgetClients(t)
+	l.put(t, web(time.Second, "b", "far")...)
+	once(t, l.a, "tcp", "", "10.96.0.1:80")
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		list, err := nft.ReadMap("gridmesh_kernel", "sticky4")
+		must(t, err)
+		if len(list) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after 30 s it remembers %d clients for 1 s", len(list))
+		}
+	}
+	seen := map[string]bool{}
+	for range 40 {
+		name, _ := once(t, l.a, "tcp", "", "10.96.0.1:80")
+		seen[name] = true
+		l.forgetClients(t)
+	}
+	if !seen["b"] || !seen["far"] {
+		t.Errorf("clients that are forgotten get %v alone", seen)
+	}
+}
+
+// forgetClients does what time does.
+func (l *kernelLab) forgetClients(t *testing.T) {
+	t.Helper()
+	k := l.kernel.table
+	k.conn.FlushSet(k.sets["sticky4"])
+	must(t, k.conn.Flush())
+}
+
+// A UDP flow that goes on from one port follows its Service: it leaves an endpoint
+// that is gone, and finds the first one.
+func TestKernelUDPFollows(t *testing.T) {
+	l := newKernelLab(t, kernelConfig())
+	for name, n := range map[string]*testkit.Network{"b": l.b, "far": l.far} {
+		l.serve(t, name, n)
+	}
+	for name, to := range map[string]topology.Frontend{"cluster": udp("10.96.0.1:53"), "external": udp("203.0.113.5:53"), "IPv6": udp("[fd00:96::1]:53")} {
+		dns := plan.KernelFrontend{Frontend: to}
+		if name == "external" { // which, unknown, takes the default route
+			dns.Outside = &plan.KernelOutside{}
+		} else {
+			l.put(t, dns)
+		}
+		conn, answer := dial(t, l.a, "udp", "", to.AddrPort().String(), 300*time.Millisecond)
+		if conn == nil {
+			t.Fatal(answer)
+		}
+		defer conn.Close()
+		expect := func(when, want string) {
+			t.Helper()
+			if got, _, _ := strings.Cut(ask(conn, 10*time.Second), " "); got != want {
+				t.Errorf("%s, %s: %s answers, want %s", name, when, got, want)
+			}
+		}
+		for _, endpoint := range []string{"b", "far", "b"} {
+			dns.Tiers = tiers(to.Addr.Is6(), endpoint)
+			l.put(t, dns)
+			expect("another endpoint", endpoint)
+		}
+		dns.Tiers = append(tiers(to.Addr.Is6(), "far"), dns.Tiers...)
+		l.put(t, dns)
+		expect("another is nearer, and its own serves", "b")
+	}
+}
+
+// A UDP flow that Envoy had, which has no address translated, goes on in the
+// kernel path when the agent says that Envoy is absent, and not before.
+func TestKernelUDPOfEnvoyFollows(t *testing.T) {
+	l := newKernelLab(t, kernelConfig())
+	l.serve(t, "b", l.b)
+	conn, answer := dial(t, l.a, "udp", "", "203.0.113.5:53", 300*time.Millisecond)
+	if conn == nil {
+		t.Fatal(answer)
+	}
+	defer conn.Close()
+	l.put(t, plan.KernelFrontend{Frontend: udp("203.0.113.5:53"), Tiers: tiers(false, "b"), Envoy: true, Outside: &plan.KernelOutside{}})
+	if answer := ask(conn, 300*time.Millisecond); answer != isSilent {
+		t.Errorf("a flow of Envoy's is answered by %s", answer)
+	}
+	must(t, l.EnvoyAbsent(true))
+	if answer := ask(conn, 10*time.Second); !strings.HasPrefix(answer, "b ") {
+		t.Errorf("Envoy is absent, and its flow is answered by %s", answer)
+	}
+}

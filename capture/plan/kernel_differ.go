@@ -1,0 +1,90 @@
+package plan
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+func compareMember(a, b Member) int {
+	return cmp.Or(cmp.Compare(a.ID, b.ID), a.Endpoint.Compare(b.Endpoint))
+}
+
+// differ adds to a change what leads a frontend from one state to the next;
+// nil is none.
+func differ(f topology.Frontend, was, is *held, c *KernelChange) {
+	before, after := elementsOf(f, was), elementsOf(f, is)
+	c.Del.Slots, c.Add.Slots = apart(before.Slots, after.Slots, c.Del.Slots, c.Add.Slots)
+	c.Del.Sources, c.Add.Sources = apart(before.Sources, after.Sources, c.Del.Sources, c.Add.Sources)
+	c.Del.Limited, c.Add.Limited = apart(before.Limited, after.Limited, c.Del.Limited, c.Add.Limited)
+	c.Del.Sessions, c.Add.Sessions = apart(before.Sessions, after.Sessions, c.Del.Sessions, c.Add.Sessions)
+	c.Del.Policies, c.Add.Policies = apart(before.Policies, after.Policies, c.Del.Policies, c.Add.Policies)
+	c.Del.Nears, c.Add.Nears = apart(before.Nears, after.Nears, c.Del.Nears, c.Add.Nears)
+	c.Del.Fronts, c.Add.Fronts = apart(before.Fronts, after.Fronts, c.Del.Fronts, c.Add.Fronts)
+	if f.Protocol == topology.UDP && (was == nil || len(c.Add.Slots)+len(c.Del.Slots) > 0 || !slices.Equal(was.serving, serving(is))) {
+		c.UDP = true
+	}
+}
+
+func serving(h *held) []netip.AddrPort {
+	if h == nil {
+		return nil
+	}
+	return h.serving
+}
+
+// apart adds what only one of two short lists has.
+func apart[E comparable](before, after, gone, added []E) (goneToo, addedToo []E) {
+	if slices.Equal(before, after) {
+		return gone, added
+	}
+	had := make(map[E]bool, len(before))
+	for _, e := range before {
+		had[e] = true
+	}
+	for _, e := range after {
+		if !had[e] {
+			added = append(added, e)
+		}
+		delete(had, e)
+	}
+	for _, e := range before {
+		if had[e] {
+			gone = append(gone, e)
+		}
+	}
+	return gone, added
+}
+
+// elementsOf are the elements that a frontend does not share.
+func elementsOf(f topology.Frontend, h *held) (e KernelElements) {
+	if h == nil {
+		return e
+	}
+	e.Fronts = []Front{{f, h.front}}
+	e.Slots = make([]Slot, 0, len(h.slots)+len(h.nears))
+	for i, to := range h.slots {
+		e.Slots = append(e.Slots, Slot{f, uint32(i), to})
+	}
+	for i, to := range h.nears {
+		e.Slots = append(e.Slots, Slot{f, uint32(NearSlot + i), to})
+	}
+	if h.outside {
+		e.Policies = []Policy{{f, h.local}}
+	}
+	if h.local {
+		e.Nears = []Front{{f, h.near}}
+	}
+	if len(h.sources) > 0 {
+		e.Limited = []topology.Frontend{f}
+		for _, r := range h.sources {
+			e.Sources = append(e.Sources, Source{f, r})
+		}
+	}
+	if h.session != 0 {
+		e.Sessions = []Session{{f, h.session}}
+	}
+	return e
+}

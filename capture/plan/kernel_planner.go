@@ -1,0 +1,273 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// KernelPlanner keeps the kernel path of one node as Services change, in
+// O(changed). It has one owner.
+type KernelPlanner struct {
+	pods      []netip.Prefix
+	nodePorts []netip.Addr
+	nodeIPs   []netip.Addr
+	services  map[string][]KernelFrontend
+	claims    map[topology.Frontend][]claim
+	held      map[topology.Frontend]*held
+	dirty     map[topology.Frontend]bool
+	loops     counted[netip.Addr]
+	members   counted[Member]
+	picks     counted[Pick]
+}
+
+// claim is what one Service wants of a frontend.
+type claim struct {
+	service string
+	want    *KernelFrontend
+}
+
+// held is a frontend as it is planned.
+type held struct {
+	front, near  Pick
+	slots, nears []netip.AddrPort // by number
+	outside      bool
+	local        bool
+	sources      []netip.Prefix
+	session      uint64
+	serving      []netip.AddrPort // of UDP, besides slots and nears
+	envoy        bool
+}
+
+// NewKernelPlanner starts without Services. Node ports are served at the
+// addresses given.
+func NewKernelPlanner(cfg Config, nodePorts []netip.Addr) *KernelPlanner {
+	var nodeIPs []netip.Addr
+	if cfg.Kernel != nil {
+		nodeIPs = cfg.Kernel.NodeIPs
+	}
+	return &KernelPlanner{
+		pods: cfg.PodCIDRs, nodePorts: nodePorts, nodeIPs: nodeIPs,
+		services: map[string][]KernelFrontend{}, claims: map[topology.Frontend][]claim{},
+		held: map[topology.Frontend]*held{}, dirty: map[topology.Frontend]bool{},
+		loops: newCounted[netip.Addr](), members: newCounted[Member](), picks: newCounted[Pick](),
+	}
+}
+
+// With returns a planner of the same Services for another configuration.
+func (p *KernelPlanner) With(cfg Config, nodePorts []netip.Addr) *KernelPlanner {
+	other := NewKernelPlanner(cfg, nodePorts)
+	for name, list := range p.services {
+		other.Set(name, list)
+	}
+	other.Settle()
+	return other
+}
+
+// Set takes all frontends of a Service; none removes it. The list is kept and
+// must not change any more.
+func (p *KernelPlanner) Set(service string, list []KernelFrontend) {
+	for f := range p.expand(p.services[service]) {
+		p.dirty[f] = true
+		rest := slices.DeleteFunc(p.claims[f], func(c claim) bool { return c.service == service })
+		if p.claims[f] = rest; len(rest) == 0 {
+			delete(p.claims, f)
+		}
+	}
+	if delete(p.services, service); len(list) > 0 {
+		p.services[service] = list
+	}
+	for f, want := range p.expand(list) {
+		p.dirty[f] = true
+		p.claims[f] = append(p.claims[f], claim{service, want})
+	}
+}
+
+// expand yields each frontend once, those of node ports at every address.
+func (p *KernelPlanner) expand(list []KernelFrontend) map[topology.Frontend]*KernelFrontend {
+	all := make(map[topology.Frontend]*KernelFrontend, len(list))
+	add := func(f topology.Frontend, want *KernelFrontend) {
+		if _, twice := all[f]; !twice {
+			all[f] = want
+		}
+	}
+	for i := range list {
+		f := list[i].Frontend
+		if !f.Addr.IsUnspecified() {
+			add(f, &list[i])
+			continue
+		}
+		for _, ip := range p.nodePorts {
+			if ip.Is6() == f.Addr.Is6() {
+				add(topology.Frontend{Addr: ip, Port: f.Port, Protocol: f.Protocol}, &list[i])
+			}
+		}
+	}
+	return all
+}
+
+// Settle returns what the calls of Set since the last one changed.
+func (p *KernelPlanner) Settle() *KernelChange {
+	c := &KernelChange{}
+	for _, f := range slices.SortedFunc(maps.Keys(p.dirty), topology.Frontend.Compare) {
+		was, is := p.held[f], (*held)(nil)
+		if list := p.claims[f]; len(list) > 0 {
+			// Two Services of one address: the same of them on every node.
+			best := slices.MinFunc(list, func(a, b claim) int { return strings.Compare(a.service, b.service) })
+			is = p.hold(f, best.want, was)
+		}
+		p.count(is, 1)
+		p.count(was, -1)
+		if p.held[f] = is; is == nil {
+			delete(p.held, f)
+		}
+		differ(f, was, is, c)
+	}
+	clear(p.dirty)
+	c.Add.Loops, c.Del.Loops = p.loops.settle(netip.Addr.Compare)
+	c.Add.Members, c.Del.Members = p.members.settle(compareMember)
+	c.AddPicks, c.DelPicks = p.picks.settle(Pick.compare)
+	return c
+}
+
+// Plan returns all of it.
+func (p *KernelPlanner) Plan() (e KernelElements, picks []Pick) {
+	c := &KernelChange{}
+	for f, h := range p.held {
+		differ(f, nil, h, c)
+	}
+	c.Add.Loops = p.loops.sorted(netip.Addr.Compare)
+	c.Add.Members = p.members.sorted(compareMember)
+	return c.Add, p.picks.sorted(Pick.compare)
+}
+
+// hold plans a frontend. Endpoints keep their slots, so that few elements change.
+func (p *KernelPlanner) hold(f topology.Frontend, want *KernelFrontend, was *held) *held {
+	if was == nil {
+		was = &held{}
+	}
+	h := &held{envoy: want.Envoy}
+	h.slots = place(was.slots, first(want.Tiers, f))
+	h.front = Pick{IPv6: f.Addr.Is6(), Among: len(h.slots), Silent: want.Silent && len(h.slots) == 0}
+	if x := want.Outside; x != nil {
+		h.outside, h.local = true, x.Local
+		h.sources = p.sources(f, x.Sources)
+		if x.Local {
+			h.nears = place(was.nears, first(x.LocalTiers, f))
+			h.near = Pick{IPv6: f.Addr.Is6(), Near: true, Among: len(h.nears), Silent: x.Silent && len(h.nears) == 0}
+		}
+	}
+	if want.Affinity > 0 {
+		h.session = sessionID(want.Session)
+		sticky := uint32(min(want.Affinity, mostSticky) / time.Second)
+		if sticky = max(sticky, 1); h.front.Among > 0 {
+			h.front.Sticky = sticky
+		}
+		if h.near.Among > 0 {
+			h.near.Sticky = sticky
+		}
+	}
+	if f.Protocol == topology.UDP {
+		h.serving = slices.Clone(want.Serving)
+		for _, t := range want.Tiers {
+			h.serving = append(h.serving, t...)
+		}
+	}
+	return h
+}
+
+// sources are the ranges of a family, each once; none where everybody may dial.
+// A load balancer's address is often one of the node's own: a node that may
+// dial does so with that address too.
+func (p *KernelPlanner) sources(f topology.Frontend, list []netip.Prefix) (own []netip.Prefix) {
+	for _, r := range list {
+		if r.Addr().Is6() != f.Addr.Is6() {
+			continue
+		}
+		if r.Bits() == 0 {
+			return nil
+		}
+		own = append(own, r.Masked())
+		if slices.ContainsFunc(p.nodeIPs, r.Contains) {
+			own = append(own, netip.PrefixFrom(f.Addr, f.Addr.BitLen()))
+		}
+	}
+	return Disjoint(own)
+}
+
+// first are the endpoints of the first tier that has any, of the family.
+func first(tiers [][]netip.AddrPort, f topology.Frontend) []netip.AddrPort {
+	for _, t := range tiers {
+		list := make([]netip.AddrPort, 0, len(t))
+		for _, e := range t {
+			if e.Addr().Is6() == f.Addr.Is6() {
+				list = append(list, e)
+			}
+		}
+		slices.SortFunc(list, netip.AddrPort.Compare)
+		if list = slices.Compact(list); len(list) > 0 {
+			return list[:min(len(list), mostAmong)]
+		}
+	}
+	return nil
+}
+
+// place gives every endpoint of a sorted list a slot: those that had one keep
+// it, as far as there are as many.
+func place(was, want []netip.AddrPort) []netip.AddrPort {
+	if slices.Equal(was, want) {
+		return was
+	}
+	slots := make([]netip.AddrPort, len(want))
+	kept := make(map[netip.AddrPort]bool, len(want))
+	for i, e := range was[:min(len(was), len(want))] {
+		if _, wanted := slices.BinarySearchFunc(want, e, netip.AddrPort.Compare); wanted {
+			slots[i], kept[e] = e, true
+		}
+	}
+	free := 0
+	for _, e := range want {
+		if kept[e] {
+			continue
+		}
+		for slots[free].IsValid() {
+			free++
+		}
+		slots[free] = e
+	}
+	return slots
+}
+
+// sessionID names a session. Its last bit is free for the endpoints of this node.
+func sessionID(session string) uint64 {
+	sum := sha256.Sum256([]byte(session))
+	return binary.BigEndian.Uint64(sum[:]) &^ 1
+}
+
+// count counts what frontends share.
+func (p *KernelPlanner) count(h *held, n int) {
+	if h == nil {
+		return
+	}
+	for _, pick := range []Pick{h.front, h.near} {
+		if pick.Among > 0 {
+			p.picks.add(pick, n)
+		}
+	}
+	for i, list := range [][]netip.AddrPort{h.slots, h.nears} {
+		for _, e := range list {
+			if len(p.pods) == 0 || Within(p.pods, e.Addr()) {
+				p.loops.add(e.Addr(), n)
+			}
+			if h.session != 0 {
+				p.members.add(Member{h.session | uint64(i), e}, n)
+			}
+		}
+	}
+}

@@ -1,0 +1,287 @@
+package plan
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+func kernelConfig() Config {
+	c := config()
+	c.Kernel = &Kernel{NodeIPs: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}}
+	return c
+}
+
+func kernelPlanner() *KernelPlanner {
+	cfg := kernelConfig()
+	return NewKernelPlanner(cfg, cfg.Kernel.NodePorts(nil))
+}
+
+func front(address string, protocol topology.Protocol) topology.Frontend {
+	ap := netip.MustParseAddrPort(address)
+	return topology.Frontend{Addr: ap.Addr(), Port: ap.Port(), Protocol: protocol}
+}
+
+func tier(addresses ...string) (list []netip.AddrPort) {
+	for _, a := range addresses {
+		list = append(list, netip.MustParseAddrPort(a))
+	}
+	return list
+}
+
+// world is a random history of Services.
+type world struct {
+	*rand.Rand
+	services map[string][]KernelFrontend
+}
+
+func (w *world) endpoints(ipv6 bool) (list []netip.AddrPort) {
+	for range w.IntN(6) {
+		if ipv6 {
+			list = append(list, netip.MustParseAddrPort(fmt.Sprintf("[fd00:244::%x]:80", w.IntN(12))))
+		} else {
+			list = append(list, netip.MustParseAddrPort(fmt.Sprintf("10.244.0.%d:80", w.IntN(12))))
+		}
+	}
+	return list
+}
+
+func (w *world) step() (service string, list []KernelFrontend) {
+	service = fmt.Sprintf("s%d", w.IntN(5))
+	for range w.IntN(4) {
+		ipv6 := w.IntN(3) == 0
+		addr := netip.MustParseAddr(fmt.Sprintf("10.96.0.%d", w.IntN(4)))
+		if ipv6 {
+			addr = netip.MustParseAddr(fmt.Sprintf("fd00:96::%d", w.IntN(4)))
+		}
+		f := KernelFrontend{Session: service, Tiers: [][]netip.AddrPort{w.endpoints(ipv6), w.endpoints(ipv6)}, Silent: w.IntN(2) == 0}
+		f.Frontend = topology.Frontend{Addr: addr, Port: uint16(80 + w.IntN(2)), Protocol: topology.UDP}
+		f.Affinity = time.Duration(w.IntN(2)*w.IntN(9)) * time.Second
+		if w.IntN(2) == 0 {
+			f.Outside = &KernelOutside{Local: w.IntN(2) == 0, LocalTiers: [][]netip.AddrPort{w.endpoints(ipv6)}, Silent: w.IntN(2) == 0}
+			if w.IntN(2) == 0 {
+				f.Addr = netip.IPv4Unspecified()
+				if ipv6 {
+					f.Addr = netip.IPv6Unspecified()
+				}
+			} else if w.IntN(2) == 0 {
+				f.Outside.Sources = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/28"), netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/64")}
+			}
+		}
+		list = append(list, f)
+	}
+	w.services[service] = list
+	return service, list
+}
+
+// unordered is a plan without which endpoint has which number: that depends on
+// the history.
+func unordered(t *testing.T, p *KernelPlanner) any {
+	t.Helper()
+	e, picks := p.Plan()
+	numbers := map[topology.Frontend][]uint32{}
+	slots := map[string]bool{}
+	for _, s := range e.Slots {
+		slots[fmt.Sprint(s.Frontend, s.Number/NearSlot, s.Endpoint)] = true
+		numbers[s.Frontend] = append(numbers[s.Frontend], s.Number)
+	}
+	if len(slots) != len(e.Slots) {
+		t.Fatalf("an endpoint has two numbers: %v", e.Slots)
+	}
+	for _, list := range [][]Front{e.Fronts, e.Nears} {
+		for _, f := range list {
+			for i := range f.Pick.Among {
+				number := uint32(i)
+				if f.Pick.Near {
+					number += NearSlot
+				}
+				if !slices.Contains(numbers[f.Frontend], number) {
+					t.Fatalf("%v has no endpoint %d", f, number)
+				}
+			}
+		}
+	}
+	for _, list := range numbers {
+		slices.Sort(list)
+	}
+	e.Slots = nil
+	return []any{slots, numbers, sets(e), picks}
+}
+
+// sets is a plan as sets.
+func sets(e KernelElements) map[string]bool {
+	m := map[string]bool{}
+	v := reflect.ValueOf(e)
+	for i := range v.NumField() {
+		for j := range v.Field(i).Len() {
+			m[fmt.Sprintf("%s %v", v.Type().Field(i).Name, v.Field(i).Index(j))] = true
+		}
+	}
+	return m
+}
+
+// The law: a plan kept over a history is one made anew, but for the numbers of
+// endpoints, and changes lead from each to the next.
+func TestKernelPlannerIsIncremental(t *testing.T) {
+	for seed := range uint64(60) {
+		w := &world{rand.New(rand.NewPCG(seed, 1)), map[string][]KernelFrontend{}}
+		kept := kernelPlanner()
+		written, chains := map[string]bool{}, map[Pick]bool{}
+		for step := range 60 {
+			for range 1 + w.IntN(3) {
+				kept.Set(w.step())
+			}
+			c := kept.Settle()
+			anew := kernelPlanner()
+			for name, list := range w.services {
+				anew.Set(name, list)
+			}
+			anew.Settle()
+			if got, want := unordered(t, kept), unordered(t, anew); !reflect.DeepEqual(got, want) {
+				t.Fatalf("seed %d step %d: kept\n%v\nanew\n%v", seed, step, got, want)
+			}
+			for e := range sets(c.Del) {
+				if !written[e] {
+					t.Fatalf("seed %d step %d: %s removed and not there", seed, step, e)
+				}
+				delete(written, e)
+			}
+			for e := range sets(c.Add) {
+				written[e] = true
+			}
+			if all, _ := kept.Plan(); !reflect.DeepEqual(written, sets(all)) {
+				t.Fatalf("seed %d step %d: changes lead elsewhere:\n%v\nwant %v", seed, step, written, sets(all))
+			}
+			for _, p := range c.AddPicks {
+				chains[p] = true
+			}
+			for _, p := range c.DelPicks {
+				delete(chains, p)
+			}
+			if _, picks := kept.Plan(); len(picks) != len(chains) {
+				t.Fatalf("seed %d step %d: chains %v, want %v", seed, step, chains, picks)
+			}
+		}
+	}
+}
+
+// One endpoint that comes, goes or is another changes a handful of elements.
+func TestOneEndpointIsAHandfulOfElements(t *testing.T) {
+	p := kernelPlanner()
+	var all []string
+	for i := range 100 {
+		all = append(all, fmt.Sprintf("10.244.9.%d:80", i))
+	}
+	set := func(list ...string) *KernelChange {
+		p.Set("web", []KernelFrontend{{Frontend: front("10.96.0.1:80", topology.TCP), Tiers: [][]netip.AddrPort{tier(list...)}}})
+		return p.Settle()
+	}
+	set(all[:90]...)
+	for _, step := range []struct {
+		name string
+		list []string
+	}{{"gone", all[1:90]}, {"another", all[2:91]}, {"came", all[2:92]}} {
+		c := set(step.list...)
+		keys := map[string]bool{}
+		for _, e := range []KernelElements{c.Add, c.Del} {
+			for _, s := range e.Slots {
+				keys[fmt.Sprint(s.Number)] = true
+			}
+			for range e.Fronts {
+				keys["front"] = true
+			}
+		}
+		if len(keys) > 4 {
+			t.Errorf("%s: %d elements: %v", step.name, len(keys), keys)
+		}
+	}
+}
+
+func TestNodePorts(t *testing.T) {
+	own := []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1"), netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("2001:db8::1")}
+	for name, tc := range map[string]struct {
+		ranges []string
+		want   string
+	}{
+		"primary":  {nil, "[192.0.2.7]"},
+		"a range":  {[]string{"198.51.100.0/24"}, "[198.51.100.1]"},
+		"all":      {[]string{"0.0.0.0/0", "::/0"}, "[192.0.2.1 198.51.100.1 2001:db8::1]"},
+		"loopback": {[]string{"127.0.0.0/8"}, "[]"},
+	} {
+		k := &Kernel{NodeIPs: []netip.Addr{netip.MustParseAddr("192.0.2.7")}}
+		for _, r := range tc.ranges {
+			k.NodePortAddresses = append(k.NodePortAddresses, netip.MustParsePrefix(r))
+		}
+		if got := fmt.Sprint(k.NodePorts(own)); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
+func TestSources(t *testing.T) {
+	p := kernelPlanner()
+	for name, tc := range map[string]struct {
+		ranges []string
+		want   string
+	}{
+		"none":                    {nil, "[]"},
+		"of the other family":     {[]string{"2001:db8::/64"}, "[]"},
+		"everybody":               {[]string{"10.0.0.0/8", "0.0.0.0/0"}, "[]"},
+		"some":                    {[]string{"10.0.0.0/8", "10.1.0.0/16"}, "[10.0.0.0/8]"},
+		"the node":                {[]string{"192.0.2.0/24"}, "[192.0.2.0/24 203.0.113.1/32]"},
+		"the load balancer's own": {[]string{"203.0.113.0/24"}, "[203.0.113.0/24]"},
+	} {
+		var ranges []netip.Prefix
+		for _, r := range tc.ranges {
+			ranges = append(ranges, netip.MustParsePrefix(r))
+		}
+		if got := fmt.Sprint(p.sources(front("203.0.113.1:80", topology.TCP), ranges)); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
+func TestStaleUDP(t *testing.T) {
+	p := kernelPlanner()
+	dns, gone, never, envoys := front("10.96.0.1:53", topology.UDP), front("10.96.0.2:53", topology.UDP), "10.96.0.9:53", front("10.96.0.3:53", topology.UDP)
+	tiers := [][]netip.AddrPort{tier("10.244.0.1:53"), tier("10.244.0.2:53")}
+	p.Set("dns", []KernelFrontend{
+		{Frontend: dns, Tiers: tiers, Serving: tier("10.244.0.3:53")},
+		{Frontend: gone},
+		{Frontend: envoys, Tiers: tiers, Envoy: true},
+		{Frontend: front("0.0.0.0:30053", topology.UDP), Tiers: tiers, Outside: &KernelOutside{Local: true, LocalTiers: [][]netip.AddrPort{tier("10.244.0.4:53")}}},
+	})
+	if !p.Settle().UDP {
+		t.Error("UDP changed, and the change does not say so")
+	}
+	for _, tc := range []struct {
+		name, dialled, answerer string
+		absent, want            bool
+	}{
+		{"its endpoint", "10.96.0.1:53", "10.244.0.1:53", false, false},
+		{"one of another tier", "10.96.0.1:53", "10.244.0.2:53", false, false},
+		{"one that is not among them and serves", "10.96.0.1:53", "10.244.0.3:53", false, false},
+		{"one that is gone", "10.96.0.1:53", "10.244.0.9:53", false, true},
+		{"from before there was any", "10.96.0.1:53", "10.96.0.1:53", false, true},
+		{"there is none", "10.96.0.2:53", "10.244.0.9:53", false, false},
+		{"nobody's", never, "10.244.0.9:53", false, false},
+		{"Envoy's", "10.96.0.3:53", "10.96.0.3:53", false, false},
+		{"Envoy's, which is absent", "10.96.0.3:53", "10.96.0.3:53", true, true},
+		{"a node port", "192.0.2.1:30053", "10.244.0.9:53", false, true},
+		{"a node port, near", "192.0.2.1:30053", "10.244.0.4:53", false, false},
+	} {
+		if got := p.StaleUDP(UDPFlow{netip.MustParseAddrPort(tc.dialled), netip.MustParseAddrPort(tc.answerer)}, tc.absent); got != tc.want {
+			t.Errorf("%s: stale %v", tc.name, got)
+		}
+	}
+	p.Set("web", []KernelFrontend{{Frontend: front("10.96.0.1:80", topology.TCP), Tiers: tiers}})
+	if p.Settle().UDP {
+		t.Error("TCP changed, and UDP flows are looked through")
+	}
+}

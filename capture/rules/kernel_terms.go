@@ -1,0 +1,113 @@
+package rules
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/gridmesh/gridmesh/capture/plan"
+)
+
+// Matches of the kernel path.
+type (
+	// Dispatch goes to the chain that a map has for destination, protocol and port.
+	Dispatch struct {
+		Family Family
+		Map    SetName
+	}
+	// FrontendFrom looks destination, protocol, port and source up in a set.
+	FrontendFrom struct {
+		Family Family
+		Set    SetName
+	}
+	// NotSaddr matches source addresses that are not in a set.
+	NotSaddr struct {
+		Family Family
+		Set    SetName
+	}
+	// FromNode matches sources that are addresses of this node.
+	FromNode struct{}
+	// FromLo matches what came in over lo.
+	FromLo struct{}
+	// DNATed matches connections whose destination NAT changed.
+	DNATed struct{}
+	// InAbsent matches protocols of which Envoy gets no new connections.
+	InAbsent struct{}
+)
+
+// Statements of the kernel path.
+type (
+	// Choose sends the connection to one of the frontend's endpoints at random.
+	Choose struct {
+		Family Family
+		Pick   plan.Pick
+	}
+	// Remembered sends it to the endpoint that the client had last, while that is
+	// one, and remembers it for as long again.
+	Remembered struct {
+		Family Family
+		Pick   plan.Pick
+	}
+	// Remember forgets what the client had, chooses, and remembers. Where there
+	// is no room for another client it does not hold.
+	Remember struct {
+		Family Family
+		Pick   plan.Pick
+	}
+)
+
+// First is the number of the first slot of a Pick.
+func First(p plan.Pick) uint32 {
+	if p.Near {
+		return plan.NearSlot
+	}
+	return 0
+}
+
+func frontendFields(f Family) string { return f.keyword() + " daddr . meta l4proto . th dport" }
+
+func (t Dispatch) String() string { return frontendFields(t.Family) + " vmap @" + t.Map.For(t.Family) }
+func (t FrontendFrom) String() string {
+	return fmt.Sprintf("%s . %s saddr @%s", frontendFields(t.Family), t.Family.keyword(), t.Set.For(t.Family))
+}
+
+func (t NotSaddr) String() string {
+	return t.Family.keyword() + " saddr != @" + t.Set.For(t.Family)
+}
+func (FromNode) String() string { return "fib saddr type local" }
+func (FromLo) String() string   { return "iif lo" }
+func (DNATed) String() string   { return "ct status dnat" }
+func (InAbsent) String() string { return "meta l4proto @" + Absent }
+
+// What follows is beyond the syntax of nft(8), which has no number of its own
+// among the fields of a key, and no map that is looked up and written in one rule.
+
+func (t Choose) String() string {
+	number := fmt.Sprintf("numgen random mod %d", t.Pick.Among)
+	if first := First(t.Pick); first > 0 {
+		number += fmt.Sprintf(" offset %d", first)
+	}
+	return fmt.Sprintf("dnat %s to %s . %s map @%s", t.Family.keyword(), frontendFields(t.Family), number, Slots.For(t.Family))
+}
+
+func (t Remembered) String() string {
+	return fmt.Sprintf("dnat %s to %s saddr . session map @%s timeout %ds in @%s", t.Family.keyword(), t.Family.keyword(), Sticky.For(t.Family), t.Pick.Sticky, Members.For(t.Family))
+}
+
+func (t Remember) String() string {
+	return fmt.Sprintf("update @%s %s", Sticky.For(t.Family), Choose(t))
+}
+
+func (t Dispatch) apply(*walker) outcome     { return mismatch }
+func (t FrontendFrom) apply(*walker) outcome { return mismatch }
+func (t NotSaddr) apply(w *walker) outcome {
+	in := slices.ContainsFunc(w.plan.Pods, func(p netip.Prefix) bool { return p.Contains(w.Packet.Src) })
+	return when(w.is(t.Family) && !in)
+}
+func (FromNode) apply(w *walker) outcome { return when(w.Packet.Local) }
+func (FromLo) apply(w *walker) outcome   { return when(w.looped) }
+func (DNATed) apply(w *walker) outcome   { return when(w.redirected || w.Packet.DNATed) }
+func (InAbsent) apply(w *walker) outcome { return when(w.Packet.Absent) }
+func (Choose) apply(*walker) outcome     { return mismatch }
+func (Remembered) apply(*walker) outcome { return mismatch }
+func (Remember) apply(*walker) outcome   { return mismatch }
