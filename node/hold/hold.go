@@ -132,9 +132,9 @@ func (h *Hold) release(e Endpoint) time.Time {
 
 // Held is what is held at a moment.
 type Held struct {
-	Endpoints int
-	Nodes     []string // of the endpoints, sorted
-	Silent    []string // those of Nodes that have not reported, sorted
+	Endpoints  int
+	Nodes      []string // of the endpoints, sorted
+	Unreported []string // those of Nodes that have not reported, sorted
 	// Next is when something is let go if nothing happens before; zero where
 	// nothing is held.
 	Next time.Time
@@ -175,7 +175,7 @@ func (h *Hold) held() (out Held) {
 	out.Nodes = slices.Compact(out.Nodes)
 	for _, node := range out.Nodes {
 		if _, ok := h.reported[node]; !ok {
-			out.Silent = append(out.Silent, node)
+			out.Unreported = append(out.Unreported, node)
 		}
 	}
 	return out
