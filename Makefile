@@ -42,7 +42,7 @@ CLUSTER_TIME  := 90m
 # Of each fuzz target.
 FUZZ_TIME ?= 60s
 
-.PHONY: help build race kube envoy resolvers test unit cluster-test demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
+.PHONY: help build race kube envoy resolvers test unit cluster-test kubeproxy-twin demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -76,11 +76,16 @@ unit: ## unit tests and stories, with the race detector; nothing needs to be bui
 	GORACE=atexit_sleep_ms=0 test/race $(GO) test -race -vet=off -p 4 -parallel 8 $(LONG_TESTS) \
 		$$($(GO) list ./... | grep -v $(patsubst ./%/,-e /gridmesh/%$$,$(BUILT_TESTS) $(CLUSTER_TESTS) $(NO_TESTS)))
 
-cluster-test: build race kube envoy resolvers ## tests of built programs, of real Envoys, and of a real cluster
+cluster-test: build race kube envoy resolvers kubeproxy-twin ## tests of built programs, of real Envoys, and of a real cluster
 	@command -v dig >/dev/null || echo "dig is not installed: the tests go without it"
 	@$(BIN)/lab-worker left-out
 	$(GO) test -count=1 -timeout $(CLUSTER_TIME) $(BUILT_TESTS)
 	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 SOAK_SEED=1 $(GO) test -race -count=1 -p 2 -timeout $(CLUSTER_TIME) $(CLUSTER_TESTS)
+
+# Without the race detector: nothing runs beside anything, and of Kubernetes' code
+# what make kube compiled is used.
+kubeproxy-twin: ## hold the decision against kube-proxy's own code (SEED, ROUNDS)
+	cd test/kubeproxy && $(GO) test -trimpath -count=1 -v . $(if $(SEED),-seed $(SEED)) $(if $(ROUNDS),-rounds $(ROUNDS))
 
 demo: build kube envoy ## the main job, shown: two units, cut and killed (KEEP=1 leaves it running)
 	@$(BIN)/lab demo $(if $(KEEP),--keep)
@@ -130,7 +135,7 @@ golden: ## rewrite the golden files
 fuzz: ## a minute of each fuzz target (FUZZ_TIME)
 	for t in source:FuzzDecodeState source:FuzzManifest convert:FuzzConvert topology:FuzzParseKeys xds:FuzzStream \
 		xds/admin:FuzzDecode xds/admin:FuzzOverload node/outage:FuzzRecord \
-		dnsplugin:FuzzParse dnsplugin/answer:FuzzLookup grid/plan:FuzzFields internal/table:FuzzLikeItsTwin test/soak/script:FuzzParse; do \
+		dnsplugin:FuzzParse dnsplugin/answer:FuzzLookup grid/plan:FuzzFields internal/jsontype:FuzzMisfits internal/table:FuzzLikeItsTwin test/soak/script:FuzzParse; do \
 		$(GO) test ./$${t%:*} -run xxx -fuzz "^$${t#*:}$$" -fuzztime $(FUZZ_TIME) || exit 1; done
 
 bench: build kube envoy ## figures side by side, as a table (docs/benchmarks.md)

@@ -108,9 +108,14 @@ var bridgeTable = &nftables.Table{Name: rules.Name, Family: nftables.TableFamily
 // kernel tells them.
 func installBridge(conn *nft.Session, list []rules.PodBridge) (string, error) {
 	t := bridgeTable
-	conn.AddTable(t)
-	conn.DelTable(t)
-	conn.AddTable(t)
+	found, err := conn.Table(t.Family)
+	if err == nil {
+		err = owned(found, "bridge")
+	}
+	if err != nil {
+		return "", err
+	}
+	addTable(conn, t, found, false)
 	chains := rules.Bridge(list).Chains
 	for i := range chains {
 		conn.AddChain(nft.NewChain(t, &chains[i]))

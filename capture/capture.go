@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/routing"
 	"github.com/gridmesh/gridmesh/capture/rules"
@@ -75,15 +76,19 @@ func New(cfg plan.Config, host Host) (*Capture, error) {
 //
 // Where it fails on a node that had no rules, it leaves none.
 func (c *Capture) Install(guard []netip.Prefix) (err error) {
-	if c.found, err = c.table.present(); err != nil {
+	if c.found, err = c.table.exists(); err != nil {
 		return err
+	}
+	if c.table.others == nil {
+		// Without it Repair reads more.
+		c.table.others, _ = nft.Follow(c.table.conn, ofOurTables)
 	}
 	c.known = plan.Disjoint(guard)
 	c.tellGuard()
 	wait := c.found && len(c.cfg.PodCIDRs) == 0
 	if wait {
 		c.outdated = true
-		if _, err = c.table.addGuard(c.known); err == nil {
+		if err = c.table.guardBeside(c.known); err == nil {
 			_, err = c.look()
 			err = errors.Join(err, c.installRoutes())
 		} else {
@@ -125,17 +130,7 @@ func (c *Capture) tellGuard() {
 }
 
 func (c *Capture) install() error {
-	begin := bySet{}
-	if c.goal != unsure {
-		begin = wanted(c.planner.Plan())
-	}
-	begin.ranges(rules.Guard, c.guard())
-	begin.bridges(c.bridges)
-	if err := c.table.install(c.cfg, begin); err != nil {
-		return err
-	}
-	// The guard first, whatever becomes of the rest.
-	if _, err := c.table.addGuard(c.guard()); err != nil {
+	if err := c.installTable(false); err != nil {
 		return err
 	}
 	all, err := c.look()
@@ -151,6 +146,21 @@ func (c *Capture) install() error {
 		return err
 	}
 	return c.follow(list)
+}
+
+// installTable puts the table in place, and the guard before anything else is.
+func (c *Capture) installTable(anew bool) error {
+	begin := beginning{elements: bySet{}, alone: c.goal == synced, anew: anew}
+	if c.goal != unsure {
+		begin.elements = wanted(c.planner.Plan())
+	}
+	begin.elements.ranges(rules.Guard, c.guard())
+	begin.elements.bridges(c.bridges)
+	if err := c.table.install(c.cfg, begin); err != nil {
+		return err
+	}
+	_, err := c.table.addGuard(c.guard())
+	return err
 }
 
 // SetPodCIDRs takes the ranges of this node's pods where they become known
@@ -230,19 +240,28 @@ func (c *Capture) Extend() error {
 	return err
 }
 
-// write makes the kernel hold the plan, whatever it held before.
-func (c *Capture) write() (err error) {
-	switch c.goal {
-	case merged:
-		err = c.table.merge(c.planner.Plan())
-	case synced:
-		err = c.table.sync(c.planner.Plan())
+// write makes the kernel hold the plan, whatever it held before. Where what it
+// holds is in the way, the table is made anew, with the plan.
+func (c *Capture) write() error {
+	err := c.writeElements()
+	if err != nil && c.goal != unsure && c.installTable(true) == nil {
+		err = c.writeElements()
 	}
 	c.held = unsure
 	if err == nil {
 		c.held = c.goal
 	}
 	return err
+}
+
+func (c *Capture) writeElements() error {
+	switch c.goal {
+	case merged:
+		return c.table.merge(c.planner.Plan())
+	case synced:
+		return c.table.sync(c.planner.Plan())
+	}
+	return nil
 }
 
 // reapply puts the elements back after the rules were.

@@ -46,11 +46,10 @@ const (
 type Clients struct {
 	cfg     plan.Config
 	guard   *atomic.Pointer[[]netip.Prefix]
-	wrote   *harmless
 	most    func() int
 	log     *slog.Logger
 	share   plan.Share
-	silence plan.Silence[socketID]
+	stalled plan.Stalled[socketID]
 	conn    *nft.Session // from the first write on
 	table   *nftables.Table
 	sets    map[rules.Family]*nftables.Set
@@ -72,7 +71,7 @@ type Clients struct {
 // each as most says at the moment; 0 is no bound.
 func NewClients(c *Capture, most func() int, log *slog.Logger) *Clients {
 	t := &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}
-	clients := &Clients{cfg: c.cfg, guard: &c.guarded, wrote: &c.table.beside, most: most, log: log, destroy: destroy, table: t, sets: map[rules.Family]*nftables.Set{}}
+	clients := &Clients{cfg: c.cfg, guard: &c.guarded, most: most, log: log, destroy: destroy, table: t, sets: map[rules.Family]*nftables.Set{}}
 	for _, f := range rules.Families {
 		for _, s := range rules.Inet(c.cfg).Sets {
 			if s.Name == rules.Over.For(f) {
@@ -184,18 +183,6 @@ func (c *Clients) held(now time.Time) (map[netip.Addr]int, error) {
 // refusing who is below its share by now.
 func (c *Clients) write(over []netip.Addr) error {
 	conn := c.nftables()
-	before, err := conn.Generation()
-	if err != nil {
-		return err
-	}
-	if err := c.flush(conn, over); err != nil {
-		return err
-	}
-	return c.wroteFrom(conn, before, over)
-}
-
-// flush is the transaction of write.
-func (c *Clients) flush(conn *nft.Session, over []netip.Addr) error {
 	for _, f := range rules.Families {
 		conn.FlushSet(c.sets[f])
 		var list []nftables.SetElement
@@ -213,20 +200,6 @@ func (c *Clients) flush(conn *nft.Session, over []netip.Addr) error {
 	if err := conn.Flush(); err != nil {
 		return fmt.Errorf("write the clients that are over their share: %w", err)
 	}
-	return nil
-}
-
-// wroteFrom notes the transaction that came after a generation. One that refuses
-// nobody may have been none, and what came somebody else's.
-func (c *Clients) wroteFrom(conn *nft.Session, before uint32, over []netip.Addr) error {
-	if len(over) == 0 {
-		return nil
-	}
-	after, err := conn.Generation()
-	if err != nil {
-		return err
-	}
-	c.wrote.add(before, after)
 	return nil
 }
 

@@ -18,9 +18,9 @@ const (
 	// unansweredFrom is how many questions in a row tell a client that may be
 	// gone from a packet that was lost.
 	unansweredFrom = 3
-	// clientSilence is for how long a client may leave them unanswered. One
+	// clientTimeout is for how long a client may leave them unanswered. One
 	// that is idle has as long (keepalive: xds/render).
-	clientSilence = 90 * time.Second
+	clientTimeout = 90 * time.Second
 )
 
 // unanswered reports whether the peer does not answer at the moment. One that
@@ -43,7 +43,7 @@ func (c *Clients) closeDead(conn *nl.Conn, open []socket, now time.Time) []socke
 		}
 	}
 	dead := map[socketID]bool{}
-	for _, id := range c.silence.Judge(waiting, now, clientSilence) {
+	for _, id := range c.stalled.Judge(waiting, now, clientTimeout) {
 		dead[id] = true
 	}
 	if len(dead) == 0 {

@@ -133,7 +133,7 @@ func TestConnectionsThatDoNotClose(t *testing.T) {
 		return []error{unix.EPERM, unix.ESTALE, nil}[s.id[0]]
 	}}
 	now := time.Now()
-	for end := now.Add(clientSilence); now.Before(end); now = now.Add(time.Second) {
+	for end := now.Add(clientTimeout); now.Before(end); now = now.Add(time.Second) {
 		if left := clients.closeDead(nil, open, now); len(left) != len(open) || clients.unclosed != nil {
 			t.Fatalf("too early: %v, %v", left, clients.unclosed)
 		}

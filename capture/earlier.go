@@ -20,18 +20,14 @@ type Earlier struct {
 // Earlier reads what a run before left in force. It changes nothing, and says
 // the same after Install, until the ranges of pods are others.
 func (c *Capture) Earlier() (e Earlier, err error) {
-	if e.Rules, err = c.table.present(); err != nil || !e.Rules {
+	if e.Rules, err = c.table.exists(); err != nil || !e.Rules {
 		return e, err
 	}
-	for _, f := range rules.Families {
-		name := rules.Pods.For(f)
-		elements, err := c.table.conn.GetSetElements(c.table.sets[name])
-		if err != nil {
-			return e, fmt.Errorf("read set %s: %w", name, err)
-		}
-		e.Pods = append(e.Pods, prefixes(elements)...)
+	have, _, err := c.table.read(bothOf(rules.Pods)...)
+	if err != nil {
+		return e, err
 	}
-	e.Pods = plan.Disjoint(e.Pods)
+	e.Pods = plan.Disjoint(have.prefixes(rules.Pods))
 	return e, nil
 }
 
@@ -41,8 +37,8 @@ func (c *Capture) Due() bool {
 	return c.outdated || c.held == unsure && c.goal != unsure
 }
 
-// Present reports whether tables or policy rules of gridmesh are in this network.
-func Present(cfg plan.Config) (bool, error) {
+// Installed reports whether tables or policy rules of gridmesh are in this network.
+func Installed(cfg plan.Config) (bool, error) {
 	conn, err := nftables.New()
 	if err != nil {
 		return false, fmt.Errorf("look for gridmesh's tables: %w", err)

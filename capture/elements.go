@@ -129,3 +129,11 @@ func (m bySet) ranges(set rules.SetName, list []netip.Prefix) {
 		m[name] = append(m[name], rangeElements(p)...)
 	}
 }
+
+// prefixes are the ranges that a set of both families holds.
+func (m bySet) prefixes(set rules.SetName) (list []netip.Prefix) {
+	for _, f := range rules.Families {
+		list = append(list, prefixes(m[set.For(f)])...)
+	}
+	return list
+}

@@ -21,10 +21,6 @@ import (
 // lock of a network.
 const lockName = rules.Name + "-lock"
 
-// tableOwner is NFT_TABLE_F_OWNER of linux/netfilter/nf_tables.h: the table
-// ends with the socket that made it, and is nobody else's to change.
-const tableOwner = 0x2
-
 // Lock makes this process the only one that writes the rules of the network it
 // is in, whatever its state directory and the name of its node, until unlock or
 // its end; run.ErrInUse where another one is. Call it before Install.
@@ -61,24 +57,15 @@ var errLocked = fmt.Errorf("%w: another gridmesh-agent keeps the rules of this n
 
 // makeOwned makes the table, which must not be there.
 func makeOwned(conn *nl.Conn) error {
-	attrs, err := nl.MarshalAttributes([]nl.Attribute{
-		{Type: unix.NFTA_TABLE_NAME, Data: []byte(lockName + "\x00")},
-		{Type: unix.NFTA_TABLE_FLAGS, Data: binary.BigEndian.AppendUint32(nil, tableOwner)},
-	})
+	batch, err := nft.Batch(nl.Message{Header: nl.Header{Type: nft.Message(unix.NFT_MSG_NEWTABLE), Flags: nl.Request | nl.Acknowledge | nl.Create | nl.Excl}},
+		nftables.TableFamilyINet, []nl.Attribute{
+			{Type: unix.NFTA_TABLE_NAME, Data: []byte(lockName + "\x00")},
+			{Type: unix.NFTA_TABLE_FLAGS, Data: binary.BigEndian.AppendUint32(nil, nft.TableOwner)},
+		})
 	if err != nil {
 		return err
 	}
-	// The resource of a batch is the subsystem that it is for.
-	bound := []byte{unix.AF_UNSPEC, 0, 0, unix.NFNL_SUBSYS_NFTABLES}
-	_, err = conn.SendMessages([]nl.Message{
-		{Header: nl.Header{Type: unix.NFNL_MSG_BATCH_BEGIN, Flags: nl.Request}, Data: bound},
-		{
-			Header: nl.Header{Type: nft.Message(unix.NFT_MSG_NEWTABLE), Flags: nl.Request | nl.Acknowledge | nl.Create | nl.Excl},
-			Data:   append(nft.Header(nftables.TableFamilyINet), attrs...),
-		},
-		{Header: nl.Header{Type: unix.NFNL_MSG_BATCH_END, Flags: nl.Request}, Data: bound},
-	})
-	if err != nil {
+	if _, err := conn.SendMessages(batch); err != nil {
 		return err
 	}
 	_, err = conn.Receive() // the acknowledgement
@@ -103,7 +90,7 @@ func findLock() *nftables.Table {
 // isOwned reads the flags, which the kernel has in the order of the network and
 // the library takes as the machine's.
 func isOwned(t *nftables.Table) bool {
-	return (t.Flags|mathbits.ReverseBytes32(t.Flags))&tableOwner != 0
+	return (t.Flags|mathbits.ReverseBytes32(t.Flags))&nft.TableOwner != 0
 }
 
 // removeUnowned removes the table if it has no owner: it is of no process, but of

@@ -28,24 +28,18 @@ const maxNetworks = 100
 // them, and neither is what is on lo or a dummy link, where a Service's own
 // address may be put. Widest first, and of very many the first.
 func Networks(ranges []netip.Prefix) ([]Network, error) {
-	links, err := netlink.LinkList()
-	if err != nil {
-		return nil, fmt.Errorf("list links: %w", err)
-	}
-	names := map[int]string{}
-	for _, l := range links {
-		if l.Type() != "dummy" && l.Attrs().Flags&net.FlagLoopback == 0 {
-			names[l.Attrs().Index] = l.Attrs().Name
-		}
-	}
-	var found []Network
 	addrs, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
+	var found []Network
+	names := linkNames{}
 	for _, a := range addrs {
 		p, ok := prefixOf(a.IPNet)
-		if name := names[a.LinkIndex]; ok && name != "" && slices.ContainsFunc(ranges, p.Overlaps) {
+		if !ok || !slices.ContainsFunc(ranges, p.Overlaps) {
+			continue
+		}
+		if name := names.of(a.LinkIndex); name != "" {
 			found = append(found, Network{Prefix: p, Link: name})
 		}
 	}
@@ -56,9 +50,25 @@ func Networks(ranges []netip.Prefix) ([]Network, error) {
 	return slices.Compact(found), err
 }
 
+// linkNames are those of links that a network may be on, by index. They are asked
+// for one by one: a node has many links, and hardly any in a range of Services.
+type linkNames map[int]string
+
+// of is empty for lo, for a dummy link, and for one that is gone.
+func (n linkNames) of(index int) string {
+	name, known := n[index]
+	if !known {
+		if l, err := netlink.LinkByIndex(index); err == nil && l.Type() != "dummy" && l.Attrs().Flags&net.FlagLoopback == 0 {
+			name = l.Attrs().Name
+		}
+		n[index] = name
+	}
+	return name
+}
+
 // routesInto lists routes into parts of ranges. Those of the kernel's own are
 // of the host's addresses.
-func routesInto(ranges []netip.Prefix, names map[int]string) (found []Network, err error) {
+func routesInto(ranges []netip.Prefix, names linkNames) (found []Network, err error) {
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		err := netlink.RouteListFilteredIter(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
 			p, ok := prefixOf(r.Dst)
@@ -67,7 +77,10 @@ func routesInto(ranges []netip.Prefix, names map[int]string) (found []Network, e
 			if len(r.MultiPath) > 0 {
 				link = r.MultiPath[0].LinkIndex
 			}
-			if name := names[link]; ok && name != "" && r.Protocol != unix.RTPROT_KERNEL && slices.ContainsFunc(ranges, into) {
+			if !ok || r.Protocol == unix.RTPROT_KERNEL || !slices.ContainsFunc(ranges, into) {
+				return true
+			}
+			if name := names.of(link); name != "" {
 				found = append(found, Network{Prefix: p, Link: name, Route: true})
 			}
 			return len(found) < maxNetworks

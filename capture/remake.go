@@ -1,38 +1,56 @@
 package capture
 
 import (
-	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 
 	"github.com/google/nftables"
-	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
 )
 
+// beginning is what a table holds that is made anew.
+type beginning struct {
+	elements bySet
+	alone    bool // what was in force before is not added to it
+	anew     bool // even where the table that is there would do
+}
+
 // install puts the constant rules in place, in one transaction, and keeps the
 // elements that a table of the same layout holds already: an agent that
 // restarts takes nothing out of force. A new table begins with the elements
-// given, and so does one that somebody put a set of his own into: nobody else
-// has anything to keep there.
-func (t *table) install(cfg plan.Config, begin bySet) error {
-	found, err := t.found()
+// given.
+//
+// The table is ours, and nobody else has anything to keep in it. Where the
+// kernel refuses to write into what somebody made of it, for whatever reason, it
+// is made anew, in one transaction too: of all that one may put into a table
+// nothing outlives its table.
+func (t *table) install(cfg plan.Config, begin beginning) error {
+	found, err := t.conn.Table(t.nft.Family)
 	if err != nil {
 		return err
 	}
-	keep := slices.ContainsFunc(found, func(s nft.Set) bool { return s.Name == rules.Layout })
-	anew := keep && t.strange(found)
-	var left bySet
-	if !anew {
-		left, err = t.lay(cfg, begin, keep)
-		anew = keep && ofAnotherShape(err)
+	if err := owned(found, "inet"); err != nil {
+		return err
 	}
-	if anew {
-		if begin, err = t.carry(begin, found); err == nil {
-			left, err = t.lay(cfg, begin, false)
+	ours := found.HasSet(rules.Layout)
+	keep := ours && !begin.anew && !t.strange(found)
+	var left bySet
+	if keep {
+		left, err = t.lay(cfg, begin.elements, found, true)
+		keep = err == nil
+	}
+	if !keep {
+		elements := begin.elements
+		if err = nil; ours && !begin.alone {
+			elements, err = t.carry(elements, found)
+		}
+		if err == nil {
+			left, err = t.lay(cfg, elements, found, false)
 		}
 	}
 	if err != nil {
@@ -44,31 +62,43 @@ func (t *table) install(cfg plan.Config, begin bySet) error {
 	return t.write(t.conn.SetAddElements, left)
 }
 
-// ofAnotherShape reports whether the kernel refused to write into what is there:
-// a set or a chain of the same name is another, or somebody else's rule needs
-// what is to go. A rule set that nft(8) saved and loaded is such a one, for it
-// describes sets of several fields otherwise.
-func ofAnotherShape(err error) bool {
-	return errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EOPNOTSUPP)
+// owned is an error where a table ends with the socket that made it: until then
+// the kernel lets nobody else change or remove it.
+func owned(found *nft.Table, family string) error {
+	if found == nil || found.Flags&nft.TableOwner == 0 {
+		return nil
+	}
+	who := ""
+	if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", found.Owner)); err == nil {
+		who = ", which is " + strings.TrimSpace(string(name))
+	}
+	return fmt.Errorf("nftables table %s %s was made by another process that owns it (flags owner; its netlink port is %d, as a rule its process id%s), and the kernel lets nobody else change it: stop that process, and the rules are put in place", family, rules.Name, found.Owner, who)
+}
+
+// strange reports whether the table is what our rules cannot be put into as it
+// is: it has flags (one that is dormant guards nothing, one that persists takes
+// no other flags), a set that is none of ours, or what no table of ours has. A
+// set without a name of its own is part of a rule, and goes with it.
+func (t *table) strange(found *nft.Table) bool {
+	return found.Flags != 0 || found.Others > 0 ||
+		slices.ContainsFunc(found.Sets, func(s nft.Set) bool { return t.sets[s.Name] == nil && !s.Anonymous() })
 }
 
 // carry adds to elements those that the table holds, of the sets whose elements
 // can be in ours: what is in force stays so while the table is made anew.
-func (t *table) carry(begin bySet, found []nft.Set) (bySet, error) {
+func (t *table) carry(begin bySet, found *nft.Table) (bySet, error) {
 	all := bySet{rules.Bridges: begin[rules.Bridges]}
 	for _, name := range append(bothOf(rules.Guard), served...) {
 		all[name] = slices.Clone(begin[name])
-		if !slices.ContainsFunc(found, func(s nft.Set) bool { return s.HoldsElementsOf(t.sets[name]) }) {
+		if !slices.ContainsFunc(found.Sets, func(s nft.Set) bool { return s.HoldsElementsOf(t.sets[name]) }) {
 			continue
 		}
-		list, err := t.conn.GetSetElements(t.sets[name])
+		have, _, err := t.read(name)
 		if err != nil {
-			return nil, fmt.Errorf("read set %s: %w", name, err)
+			return nil, err
 		}
-		_, added := compare(begin[name], list)
-		for _, e := range added {
-			all[name] = append(all[name], nftables.SetElement{Key: e.Key, IntervalEnd: e.IntervalEnd})
-		}
+		_, added := compare(begin[name], have[name])
+		all[name] = append(all[name], added...)
 	}
 	// Ranges may lie within others.
 	for _, name := range bothOf(rules.Guard) {
@@ -80,12 +110,8 @@ func (t *table) carry(begin bySet, found []nft.Set) (bySet, error) {
 
 // lay writes the table in one transaction, and returns the elements that it
 // cannot hold: the guard is never among them.
-func (t *table) lay(cfg plan.Config, begin bySet, keep bool) (left bySet, err error) {
-	t.conn.AddTable(t.nft)
-	if !keep {
-		t.conn.DelTable(t.nft)
-		t.conn.AddTable(t.nft)
-	}
+func (t *table) lay(cfg plan.Config, begin bySet, found *nft.Table, keep bool) (left bySet, err error) {
+	addTable(t.conn, t.nft, found, keep)
 	// A set that is there already stays as it is.
 	want := rules.Inet(cfg)
 	for _, s := range want.Sets {
@@ -98,9 +124,7 @@ func (t *table) lay(cfg plan.Config, begin bySet, keep bool) (left bySet, err er
 		t.conn.AddChain(nft.NewChain(t.nft, &list[i]))
 	}
 	if keep {
-		if err := t.clear(list); err != nil {
-			return nil, err
-		}
+		t.clear(list, found.Chains)
 	}
 	addRules(t.conn, t.nft, list)
 	if left, err = t.begin(cfg, begin, keep); err != nil {
@@ -108,6 +132,19 @@ func (t *table) lay(cfg plan.Config, begin bySet, keep bool) (left bySet, err er
 	}
 	t.gen = 0 // others may have written since it was asked for
 	return left, t.flush(rules.Layout)
+}
+
+// addTable adds a table to a transaction, without anything in it unless it is
+// to be kept. One that is removed first must be there; one that has flags takes
+// no others (EOPNOTSUPP of one that persists) before it is.
+func addTable(conn *nft.Session, t *nftables.Table, found *nft.Table, keep bool) {
+	if found == nil || found.Flags == 0 {
+		conn.AddTable(t)
+	}
+	if !keep {
+		conn.DelTable(t)
+		conn.AddTable(t)
+	}
 }
 
 // begin adds to the transaction which sources are kept, and the elements of a
@@ -139,10 +176,4 @@ func (t *table) begin(cfg plan.Config, elements bySet, keep bool) (left bySet, e
 		}
 	}
 	return left, nil
-}
-
-// strange reports whether the table has a set that is none of ours. One without a
-// name of its own is part of a rule, and goes with it.
-func (t *table) strange(list []nft.Set) bool {
-	return slices.ContainsFunc(list, func(s nft.Set) bool { return t.sets[s.Name] == nil && s.Flags&unix.NFT_SET_ANONYMOUS == 0 })
 }

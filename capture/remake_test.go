@@ -174,10 +174,10 @@ func whole(t *testing.T, c *Capture) {
 	t.Helper()
 	inKernel(t, rules.Inet(c.cfg))
 	inKernel(t, rules.Bridge(c.bridges))
-	sets, err := c.table.found()
+	found, err := c.table.conn.Table(c.table.nft.Family)
 	must(t, err)
-	if c.table.strange(sets) || len(sets) < len(c.table.sets) {
-		t.Errorf("sets: %+v", sets)
+	if c.table.strange(found) || len(found.Sets) < len(c.table.sets) {
+		t.Errorf("found: %+v", found)
 	}
 	if !serves(t, web) || !serves(t, "[fd00:96::2]:80") {
 		t.Errorf("in force: %v", elements(t))

@@ -9,7 +9,7 @@ import (
 
 // Repair puts back what somebody else removed or changed, and what failed to be
 // written, and reports whether it had to. Where nftables says that nobody wrote
-// since, rules and elements are not read. What it cannot do is tried again by
+// into our tables since, rules and elements are not read. What it cannot do is tried again by
 // the next one; none of the steps waits for another.
 func (c *Capture) Repair() (bool, error) {
 	if !c.installed {
@@ -31,8 +31,8 @@ func (c *Capture) repairRules() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if !c.Due() && gen == c.table.beside.after(c.table.gen) {
-		c.table.gen = gen
+	if known := c.table.others.After(c.table.gen); !c.Due() && known != 0 && int32(known-gen) >= 0 {
+		c.table.gen = known
 		return false, nil
 	}
 	intact, err := c.rulesIntact()
@@ -43,47 +43,46 @@ func (c *Capture) repairRules() (bool, error) {
 		return true, errors.Join(c.install(), c.reapply())
 	}
 	repaired, err := c.repairElements()
-	if err == nil && !repaired {
+	if err != nil { // something in a set is in the way
+		return true, errors.Join(c.installTable(true), c.reapply())
+	}
+	if !repaired {
 		c.table.gen = gen
 	}
-	return repaired, err
+	return repaired, nil
 }
 
 func (c *Capture) rulesIntact() (bool, error) {
 	if same, err := c.table.intact(); err != nil || !same {
 		return false, err
 	}
-	text, _, err := c.table.conn.Rendition(bridgeTable.Family)
+	text, err := textOf(c.table.conn, bridgeTable.Family)
 	return text == c.lifting, err
 }
 
 // repairElements looks at every set, each against what it is known to hold.
 func (c *Capture) repairElements() (bool, error) {
-	own := ranges(rules.Pods, c.cfg.PodCIDRs)
-	own.bridges(c.bridges)
-	same, err := c.table.holds(own, append(bothOf(rules.Pods), rules.Bridges), true)
+	all := slices.Concat(bothOf(rules.Pods, rules.Guard, rules.Over), []string{rules.Bridges, rules.Layout}, served)
+	have, tidied, err := c.table.tidied(all...)
 	if err != nil {
 		return false, err
 	}
-	if !same {
+	own := ranges(rules.Pods, c.cfg.PodCIDRs)
+	own.bridges(c.bridges)
+	if !have.are(own, append(bothOf(rules.Pods), rules.Bridges), true) {
 		return true, errors.Join(c.table.replace(rules.Pods, own), c.table.setBridges(c.bridges), c.reapply())
 	}
 	exact := c.goal == synced
-	guarded, err := c.table.holds(ranges(rules.Guard, c.guard()), bothOf(rules.Guard), exact)
-	if err != nil {
-		return false, err
-	}
+	guarded := have.are(ranges(rules.Guard, c.guard()), bothOf(rules.Guard), exact)
 	// Elements of a run before are nobody's to judge before the first view.
-	served, err := c.table.holds(wanted(c.planner.Plan()), slices.Clone(served), exact)
+	served := have.are(wanted(c.planner.Plan()), served, exact)
 	switch {
-	case err != nil:
-		return false, err
 	case c.goal == unsure && !guarded:
 		return c.table.addGuard(c.guard())
 	case c.goal == unsure:
-		return false, nil
+		return tidied, nil
 	case guarded && served && c.held == c.goal:
-		return false, nil
+		return tidied, nil
 	}
 	return true, c.write()
 }

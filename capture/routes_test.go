@@ -1,15 +1,21 @@
 package capture
 
 import (
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"reflect"
 	"testing"
 
 	"github.com/google/nftables"
+	nl "github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/links"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
@@ -111,6 +117,112 @@ func TestAnotherMarkAndTable(t *testing.T) {
 		if found != 1 || len(routes) > 0 || err != nil {
 			t.Errorf("%d rules; routes of the last table: %v, %v", found, routes, err)
 		}
+	}
+}
+
+// A rule that is ours but for one thing is not ours, whether the library knows
+// that thing or not, and neither is a second one.
+func TestRulesThatAreNearlyOurs(t *testing.T) {
+	type rule = netlink.Rule
+	const dscp, wide = 25, 253                         // FRA_DSCP; another table
+	raw := func(r *rule, more ...nl.Attribute) error { // as ip(8) of another version
+		conn, err := nl.Dial(unix.NETLINK_ROUTE, nil)
+		must(t, err)
+		defer conn.Close()
+		number := func(of uint16, n int) nl.Attribute {
+			return nl.Attribute{Type: of, Data: binary.NativeEndian.AppendUint32(nil, uint32(n))}
+		}
+		data, err := nl.MarshalAttributes(append([]nl.Attribute{number(6, r.Priority), number(10, int(r.Mark)), number(16, int(*r.Mask)), number(15, r.Table), {Type: 21, Data: []byte{r.Protocol}}}, more...))
+		must(t, err)
+		_, err = conn.Execute(nl.Message{Header: nl.Header{Type: unix.RTM_NEWRULE, Flags: nl.Request | nl.Create | nl.Acknowledge}, Data: append([]byte{byte(r.Family), 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0}, data...)})
+		return err
+	}
+	for name, add := range map[string]func(r *rule) error{
+		"of a port":                func(r *rule) error { r.Dport = netlink.NewRulePortRange(80, 80); return netlink.RuleAdd(r) },
+		"of a protocol":            func(r *rule) error { r.IPProto = unix.IPPROTO_UDP; return netlink.RuleAdd(r) },
+		"of what only some know":   func(r *rule) error { return raw(r, nl.Attribute{Type: dscp, Data: []byte{8}}) },
+		"a second one":             func(r *rule) error { return raw(r) },
+		"of another table":         func(r *rule) error { r.Table = wide; return netlink.RuleAdd(r) },
+		"before ours":              func(r *rule) error { r.Priority = 0; return netlink.RuleAdd(r) },
+		"inverted":                 func(r *rule) error { r.Invert = true; return netlink.RuleAdd(r) },
+		"that leads nowhere":       func(r *rule) error { r.Table, r.Type = 0, 6; return netlink.RuleAdd(r) },
+		"of a link that is not":    func(r *rule) error { r.IifName = "gone0"; return netlink.RuleAdd(r) },
+		"of no protocol, but dear": func(r *rule) error { r.Priority, r.Protocol = 7, 0; return netlink.RuleAdd(r) },
+	} {
+		for _, instead := range []bool{false, true} {
+			if name == "a second one" && instead {
+				continue // that is ours
+			}
+			for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+				t.Run(fmt.Sprintf("%s, instead of ours %v, family %d", name, instead, family), func(t *testing.T) {
+					c := started(t, config())
+					before := everything(t)
+					if instead {
+						must(t, netlink.RuleDel(ownRule(c.cfg, family)))
+					}
+					if err := add(ownRule(c.cfg, family)); err != nil {
+						t.Skipf("SKIPPED: the kernel takes no such rule: %v", err)
+					}
+					if repaired, err := c.Repair(); !repaired || err != nil {
+						t.Errorf("repaired %v, %v", repaired, err)
+					}
+					if after := everything(t); after != before {
+						t.Errorf("after\n%s\nbefore\n%s", after, before)
+					}
+					if again, err := c.Repair(); again || err != nil {
+						t.Errorf("repaired again: %v, %v", again, err)
+					}
+					if err := add(ownRule(c.cfg, family)); !errors.Is(err, os.ErrExist) { // beside ours it may not
+						must(t, err)
+					}
+					must(t, c.Remove())
+					list, err := netlink.RuleList(family)
+					must(t, err)
+					for _, r := range list {
+						if r.Protocol == ownProtocol {
+							t.Errorf("cleanup left %s", r)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// A route in our table that leads captured packets elsewhere goes; another stays.
+func TestRoutesThatAreInTheWay(t *testing.T) {
+	for to, add := range map[string]netlink.Route{
+		"10.96.0.0/16":      {Type: unix.RTN_BLACKHOLE},
+		"10.96.7.0/24":      {Type: unix.RTN_UNREACHABLE},
+		"0.0.0.0/1":         {Type: unix.RTN_UNICAST, LinkIndex: links.Lo},
+		"0.0.0.0/0":         {Type: unix.RTN_BLACKHOLE, Priority: 7},
+		"fd00:96::/112":     {Type: unix.RTN_BLACKHOLE},
+		"::/0":              {Type: unix.RTN_UNREACHABLE, Priority: 1}, // before ours
+		"fd00:96::1:0/120":  {Type: unix.RTN_UNICAST, LinkIndex: links.Lo},
+		"192.0.2.0/24":      {Type: unix.RTN_BLACKHOLE},
+		"2001:db8::/32":     {Type: unix.RTN_BLACKHOLE},
+		"10.96.255.255/32":  {Type: unix.RTN_LOCAL, LinkIndex: links.Lo, Scope: unix.RT_SCOPE_HOST},
+		"10.96.128.0/17":    {Type: unix.RTN_PROHIBIT},
+		"fd00:96::beef/128": {Type: unix.RTN_PROHIBIT},
+	} {
+		t.Run(to, func(t *testing.T) {
+			c := started(t, config())
+			before := everything(t)
+			_, dst, err := net.ParseCIDR(to)
+			must(t, err)
+			add.Dst, add.Table = dst, c.cfg.Table
+			must(t, netlink.RouteAdd(&add))
+			theirs := to == "192.0.2.0/24" || to == "2001:db8::/32" || to == "fd00:96::1:0/120"
+			if repaired, err := c.Repair(); repaired == theirs || err != nil {
+				t.Errorf("repaired %v, %v", repaired, err)
+			}
+			if after := everything(t); (after == before) == theirs {
+				t.Errorf("after\n%s\nbefore\n%s", after, before)
+			}
+			if again, err := c.Repair(); again || err != nil {
+				t.Errorf("repaired again: %v, %v", again, err)
+			}
+		})
 	}
 }
 

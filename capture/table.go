@@ -24,9 +24,9 @@ type table struct {
 	conn   *nft.Session
 	nft    *nftables.Table
 	sets   map[string]*nftables.Set
-	text   string   // what rendition said of the rules when they were written
-	gen    uint32   // the generation up to which all is as it was written; 0 for unknown
-	beside harmless // what Clients wrote since
+	text   string        // what the kernel said of the rules when they were written
+	gen    uint32        // the generation up to which all is as it was written; 0 for unknown
+	others *nft.Follower // of what others write; nil: unknown
 }
 
 func newTable() *table {
@@ -39,29 +39,25 @@ func newTable() *table {
 
 // clear empties every chain of the table and drops those that are no longer
 // in use: of another version, or of another choice of flags.
-func (t *table) clear(list []rules.Chain) error {
+func (t *table) clear(list []rules.Chain, have []string) {
 	for i := range list {
 		t.conn.FlushChain(nft.NewChain(t.nft, &list[i]))
 	}
-	have, err := t.conn.ListChainsOfTableFamily(nftables.TableFamilyINet)
-	if err != nil {
-		return fmt.Errorf("list nftables chains: %w", err)
-	}
-	for _, h := range have {
-		used := func(c rules.Chain) bool { return c.Name == h.Name }
-		if h.Table.Name == rules.Name && !slices.ContainsFunc(list, used) {
-			t.conn.FlushChain(h)
-			t.conn.DelChain(h)
+	for _, name := range have {
+		if !slices.ContainsFunc(list, func(c rules.Chain) bool { return c.Name == name }) {
+			chain := &nftables.Chain{Table: t.nft, Name: name}
+			t.conn.FlushChain(chain)
+			t.conn.DelChain(chain)
 		}
 	}
-	return nil
 }
 
 // setBridges tells the rules which bridges pods hang on.
 func (t *table) setBridges(list []rules.PodBridge) error {
 	want := bySet{}
 	want.bridges(list)
-	if same, err := t.holds(want, []string{rules.Bridges}, true); err != nil || same {
+	have, _, err := t.tidied(rules.Bridges)
+	if err != nil || have.are(want, []string{rules.Bridges}, true) {
 		return err
 	}
 	t.conn.FlushSet(t.sets[rules.Bridges])
@@ -82,23 +78,11 @@ func addRules(conn *nft.Session, t *nftables.Table, list []rules.Chain) {
 	}
 }
 
-// present reports whether a table of this layout is there.
-func (t *table) present() (bool, error) {
+// exists reports whether a table of this layout is there.
+func (t *table) exists() (bool, error) {
 	t.conn.Keep()
-	sets, err := t.found()
-	return slices.ContainsFunc(sets, func(s nft.Set) bool { return s.Name == rules.Layout }), err
-}
-
-// found lists the sets of the table; none where there is no table.
-func (t *table) found() ([]nft.Set, error) {
-	tables, err := t.conn.ListTablesOfFamily(nftables.TableFamilyINet)
-	if err != nil {
-		return nil, fmt.Errorf("list nftables tables: %w", err)
-	}
-	if !slices.ContainsFunc(tables, func(o *nftables.Table) bool { return o.Name == rules.Name }) {
-		return nil, nil
-	}
-	return t.conn.Sets(t.nft.Family)
+	found, err := t.conn.Table(t.nft.Family)
+	return found.HasSet(rules.Layout), err
 }
 
 // sync makes the table hold exactly p, whatever it held before.
@@ -109,8 +93,8 @@ func (t *table) sync(p *plan.Plan) error {
 	}
 	// What is guarded comes first: nothing may leave while the rest is loaded.
 	guard := ranges(rules.Guard, p.Guard)
-	same, err := t.holds(guard, bothOf(rules.Guard), true)
-	if err == nil && !same {
+	have, _, err := t.tidied(bothOf(rules.Guard)...)
+	if err == nil && !have.are(guard, bothOf(rules.Guard), true) {
 		err = t.replace(rules.Guard, guard)
 	}
 	if err != nil {
@@ -135,17 +119,14 @@ func (t *table) merge(p *plan.Plan) error {
 }
 
 func (t *table) compare(p *plan.Plan) (gone, added bySet, err error) {
+	have, _, err := t.tidied(served...)
+	if err != nil {
+		return nil, nil, err
+	}
 	want := wanted(p)
 	gone, added = bySet{}, bySet{}
-	for _, set := range []rules.SetName{rules.Serve, rules.Silent, rules.Hairpin} {
-		for _, f := range rules.Families {
-			name := set.For(f)
-			have, err := t.conn.GetSetElements(t.sets[name])
-			if err != nil {
-				return nil, nil, fmt.Errorf("read set %s: %w", name, err)
-			}
-			gone[name], added[name] = compare(have, want[name])
-		}
+	for _, name := range served {
+		gone[name], added[name] = compare(have[name], want[name])
 	}
 	return gone, added, nil
 }
@@ -153,21 +134,29 @@ func (t *table) compare(p *plan.Plan) (gone, added bySet, err error) {
 // addGuard guards ranges beside those that are guarded already, which stay in
 // force until the first sync, and reports whether any had to be added.
 func (t *table) addGuard(list []netip.Prefix) (bool, error) {
-	var have []netip.Prefix
-	for _, f := range rules.Families {
-		name := rules.Guard.For(f)
-		elements, err := t.conn.GetSetElements(t.sets[name])
-		if err != nil {
-			return false, fmt.Errorf("read set %s: %w", name, err)
-		}
-		have = append(have, prefixes(elements)...)
+	elements, _, err := t.tidied(bothOf(rules.Guard)...)
+	if err != nil {
+		return false, err
 	}
-	have = plan.Disjoint(have)
+	have := plan.Disjoint(elements.prefixes(rules.Guard))
 	want := plan.Disjoint(slices.Concat(have, list))
 	if slices.Equal(want, have) {
 		return false, nil
 	}
 	return true, t.replace(rules.Guard, ranges(rules.Guard, want))
+}
+
+// guardBeside is addGuard for a table that a run before left, and an error where
+// somebody made of it what may guard nothing.
+func (t *table) guardBeside(list []netip.Prefix) error {
+	found, err := t.conn.Table(t.nft.Family)
+	if err == nil && (found == nil || t.strange(found)) {
+		err = errors.New("the table is not as a run before left it")
+	}
+	if err == nil {
+		_, err = t.addGuard(list)
+	}
+	return err
 }
 
 // retract takes away what a change removes, and replaces the guard.
@@ -218,7 +207,7 @@ func (t *table) write(do func(*nftables.Set, []nftables.SetElement) error, eleme
 // the stamp one that finds all as it should be would be none, and what somebody
 // else wrote meanwhile would be taken for it.
 func (t *table) flush(name string) error {
-	known := t.beside.after(t.gen)
+	known := t.others.After(t.gen)
 	t.gen = 0
 	stamp := t.sets[rules.Layout]
 	t.conn.FlushSet(stamp)
@@ -250,11 +239,15 @@ func (t *table) replace(set rules.SetName, elements bySet) error {
 
 func (t *table) remove() error {
 	t.gen, t.text = 0, ""
+	t.others.Close()
+	t.others = nil
 	t.conn.DelTable(t.nft)
-	if err := t.conn.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("remove nftables table: %w", err)
+	err := t.conn.Flush()
+	if err == nil || errors.Is(err, unix.ENOENT) {
+		return nil
 	}
-	return nil
+	found, _ := t.conn.Table(t.nft.Family)
+	return errors.Join(fmt.Errorf("remove nftables table: %w", err), owned(found, "inet"))
 }
 
 func ranges(set rules.SetName, list []netip.Prefix) bySet {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/nftables"
 	nl "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
@@ -18,9 +19,6 @@ import (
 // watchPause is how long Watch rests after each wake-up: the first change is
 // told at once, and of many at once nobody needs each.
 const watchPause = 20 * time.Millisecond
-
-// nftablesGroup is NFNLGRP_NFTABLES of linux/netfilter/nfnetlink.h.
-const nftablesGroup = 7
 
 // routeGroups are the groups of rtnetlink that are listened to.
 var routeGroups = groups(
@@ -48,7 +46,7 @@ func Watch(ctx context.Context) (<-chan struct{}, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch links, addresses, rules and routes: %w", err)
 	}
-	nft, err := nl.Dial(unix.NETLINK_NETFILTER, &nl.Config{Groups: groups(nftablesGroup)})
+	nft, err := nl.Dial(unix.NETLINK_NETFILTER, &nl.Config{Groups: groups(nft.NotifyGroup)})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("watch nftables: %w", err), route.Close())
 	}
@@ -102,27 +100,43 @@ func ofRouting(m nl.Message) bool {
 	return len(m.Data) > typeAt && m.Data[dstLenAt] == 0 && m.Data[typeAt] == unix.RTN_LOCAL
 }
 
-// ofOurTables takes what is about a table of our name: in every message about
-// a table or about something in it, the first attribute names it. Who is over
-// its share is for Clients alone to say, which says it all the time.
+// ofOurTables takes what is about a table of ours: in every message about a table
+// or about something in it, the first attribute names it. Who is over its share
+// is for Clients alone to say, which says it all the time, and lets go of it.
 func ofOurTables(m nl.Message) bool {
 	attrs, err := nft.Attributes(m)
 	if err != nil || m.Header.Type == nft.Message(unix.NFT_MSG_NEWGEN) {
 		return false
 	}
-	ofElements := m.Header.Type == nft.Message(unix.NFT_MSG_NEWSETELEM) || m.Header.Type == nft.Message(unix.NFT_MSG_DELSETELEM)
-	ours := false
+	ours, set := false, ""
 	for attrs.Next() {
 		switch attrs.Type() {
 		case unix.NFTA_TABLE_NAME: // and NFTA_SET_ELEM_LIST_TABLE
 			ours = attrs.String() == rules.Name
 		case unix.NFTA_SET_ELEM_LIST_SET:
-			if ofElements && slices.Contains(clientSets, attrs.String()) {
-				return false
-			}
+			set = attrs.String()
 		}
 	}
-	return ours
+	family := nftables.TableFamily(m.Data[0])
+	if !ours || family != nftables.TableFamilyINet && family != nftables.TableFamilyBridge {
+		return false
+	}
+	if !slices.Contains(clientSets, set) {
+		return true
+	}
+	switch m.Header.Type {
+	case nft.Message(unix.NFT_MSG_DELSETELEM):
+		return false
+	case nft.Message(unix.NFT_MSG_NEWSETELEM):
+		return slices.ContainsFunc(nft.ElementsOf(m), strangeClient)
+	}
+	return true
+}
+
+// strangeClient reports whether an element of who is over its share is none that
+// Clients writes: it stays, or stands for all.
+func strangeClient(e nft.Element) bool {
+	return e.CatchAll || e.Odd || e.Timeout == 0 || e.Timeout > overTimeout
 }
 
 var clientSets = bothOf(rules.Over)

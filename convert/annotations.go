@@ -1,13 +1,17 @@
 package convert
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/internal/near"
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // MaxAnnotation bounds what is kept of a topologyKeys annotation: 16 keys of
@@ -103,7 +107,7 @@ func plain(to []byte, word string) []byte {
 }
 
 // ours are the annotations under names.Domain that something reads or writes.
-var ours = []string{names.UnitKey, names.Unit, names.Applied, names.AppliedAt, names.Settled, names.Replicas, names.UnitGone}
+var ours = []string{names.Datapath, names.UnitKey, names.Unit, names.Applied, names.AppliedAt, names.Settled, names.Replicas, names.UnitGone}
 
 // unknownNames are annotations of a Service that bear gridmesh's name and that
 // nothing reads: who wrote one thinks that it does something.
@@ -123,6 +127,44 @@ func unknownNames(annotations map[string]string, problem teller) {
 	for _, name := range found[:min(len(found), most)] {
 		problem("metadata.annotations["+name+"]", "is no annotation that gridmesh knows, and does nothing; to keep traffic in units use %s, else remove it", names.TopologyKeys)
 	}
+}
+
+// datapath is the path that the annotation chooses.
+func datapath(annotations map[string]string, problem teller) topology.Datapath {
+	text, found := annotations[names.Datapath]
+	if !found {
+		return topology.DatapathNone
+	}
+	path, err := topology.ParseDatapath(text)
+	if err != nil {
+		problem("metadata.annotations["+names.Datapath+"]", "%v; until then the nodes' choice stands", shorten(err))
+	}
+	return path
+}
+
+// shorten bounds what is repeated of an annotation.
+func shorten(err error) string {
+	const most = 160
+	text := err.Error()
+	if len(text) > most {
+		return text[:most] + "..."
+	}
+	return text
+}
+
+// inVain tells of keys that nobody reads, for kube-proxy and gridmesh both pass over
+// the Service. What another proxy makes of them is not known, and not said.
+func inVain(s *corev1.Service, problem teller) {
+	keys, name := topologyKeys(s.Annotations)
+	if keys == nil || topology.ParseKeys(keys).Mode == topology.NoKeys {
+		return
+	}
+	field := "metadata.annotations[" + cmp.Or(name, names.TopologyKeys) + "]"
+	if s.Spec.Type == corev1.ServiceTypeExternalName {
+		problem(field, "does nothing: the Service is an ExternalName, and whoever resolves it dials %.253q from wherever they are; select pods to keep traffic in units, or remove it", s.Spec.ExternalName)
+		return
+	}
+	problem(field, "does nothing: the Service is labelled %s, which every proxy passes over, and its ClusterIP is not served; remove the label, or the keys", names.Headless)
 }
 
 // labelled tells of labels that can only be meant for topologyKeys. Nobody reads

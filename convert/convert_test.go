@@ -97,7 +97,44 @@ func TestService(t *testing.T) {
 			topology.Service{GridKey: "example.com/site"},
 		},
 		"the key of no grid": {`{metadata: {namespace: shop, name: web, annotations: {gridmesh.io/unit-key: site}}}`, topology.Service{}},
-		"a name outside":     {head + "spec: {type: ExternalName, externalName: example.com, ports: [{port: 80}]}", topology.Service{Foreign: true}},
+		"a name outside, and keys": {
+			`{metadata: {namespace: shop, name: web, annotations: {topologyKeys: '["site"]'}}, spec: {type: ExternalName, externalName: example.com}}`,
+			topology.Service{Foreign: true, Problems: []topology.Problem{{
+				Object: "service shop/web", Field: "metadata.annotations[topologyKeys]",
+				Text: `does nothing: the Service is an ExternalName, and whoever resolves it dials "example.com" from wherever they are; select pods to keep traffic in units, or remove it`,
+			}}},
+		},
+		"a name outside, and no keys": {
+			`{metadata: {namespace: shop, name: web, annotations: {topologyKeys: '[]'}}, spec: {type: ExternalName, externalName: example.com}}`,
+			topology.Service{Foreign: true},
+		},
+		"labelled headless, and keys with a slip": {
+			`{metadata: {namespace: shop, name: web, annotations: {topologykeys: '["site"]'}, labels: {service.kubernetes.io/headless: ""}}, spec: {clusterIP: 10.96.0.1}}`,
+			topology.Service{Foreign: true, Problems: []topology.Problem{{
+				Object: "service shop/web", Field: "metadata.annotations[topologykeys]",
+				Text: "does nothing: the Service is labelled service.kubernetes.io/headless, which every proxy passes over, and its ClusterIP is not served; remove the label, or the keys",
+			}}},
+		},
+		"of another proxy, with keys": {
+			`{metadata: {namespace: shop, name: web, annotations: {topologyKeys: '["site"]'}, labels: {service.kubernetes.io/service-proxy-name: x, service.kubernetes.io/headless: ""}}, spec: {clusterIP: 10.96.0.1}}`,
+			topology.Service{Foreign: true},
+		},
+		"made in 2024": {
+			`{metadata: {namespace: shop, name: web, creationTimestamp: "2024-01-02T03:04:05Z"}}`,
+			topology.Service{Created: 1704164645},
+		},
+		"made before there was a clock": {
+			`{metadata: {namespace: shop, name: web, creationTimestamp: "1931-01-02T03:04:05Z"}}`, topology.Service{},
+		},
+		"a path": {`{metadata: {namespace: shop, name: web, annotations: {gridmesh.io/datapath: kernel}}}`, topology.Service{Datapath: topology.DatapathKernel}},
+		"no path": {
+			`{metadata: {namespace: shop, name: web, annotations: {gridmesh.io/datapath: Envoy}}}`,
+			topology.Service{Problems: []topology.Problem{{
+				Object: "service shop/web", Field: "metadata.annotations[gridmesh.io/datapath]",
+				Text: `"Envoy" is not known; use auto, envoy or kernel; until then the nodes' choice stands`,
+			}}},
+		},
+		"a name outside": {head + "spec: {type: ExternalName, externalName: example.com, ports: [{port: 80}]}", topology.Service{Foreign: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Service(read[corev1.Service](t, tc.yaml))
@@ -317,9 +354,9 @@ func TestStrangersAmongAnnotations(t *testing.T) {
 	at := func(annotations map[string]string) []topology.Problem {
 		return Service(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Annotations: annotations}}).Problems
 	}
-	problems(t, "service shop/web", at(map[string]string{"gridmesh.io/datapath": "kernel", "gridmesh.io/unit": "a", "example.com/datapath": "x"}),
-		"metadata.annotations[gridmesh.io/datapath]: does nothing")
-	problems(t, "service shop/web", at(map[string]string{"gridmesh.io/datapath": "kernel", "topologyKeys": `["site"]`}))
+	problems(t, "service shop/web", at(map[string]string{"gridmesh.io/data-path": "kernel", "gridmesh.io/unit": "a", "example.com/datapath": "x"}),
+		"metadata.annotations[gridmesh.io/data-path]: does nothing")
+	problems(t, "service shop/web", at(map[string]string{"gridmesh.io/data-path": "kernel", "topologyKeys": `["site"]`}))
 	many := map[string]string{}
 	for i := range 9 {
 		many[fmt.Sprintf("gridmesh.io/x%d", i)] = ""

@@ -16,16 +16,21 @@ import (
 )
 
 // Service converts a Service. One that no node serves is Foreign: nothing but
-// its name is kept.
+// its name is kept, and that keys do nothing there.
 func Service(s *corev1.Service) *topology.Service {
 	if isForeign(s) {
-		return ForeignService(&s.ObjectMeta)
+		out := ForeignService(&s.ObjectMeta)
+		if _, other := s.Labels[names.ServiceProxyName]; !other {
+			inVain(s, telling("service "+out.Key.String(), &out.Problems))
+		}
+		return out
 	}
 	out := &topology.Service{
 		Key:      topology.ObjectKey{Namespace: s.Namespace, Name: s.Name},
 		Headless: s.Spec.ClusterIP == corev1.ClusterIPNone,
 		GridKey:  gridKey(&s.ObjectMeta),
 		Selector: selector(s.Spec.Selector),
+		Created:  created(&s.ObjectMeta),
 	}
 	if p := s.Spec.InternalTrafficPolicy; p != nil {
 		out.InternalLocal = *p == corev1.ServiceInternalTrafficPolicyLocal
@@ -36,6 +41,7 @@ func Service(s *corev1.Service) *topology.Service {
 		unknownNames(s.Annotations, problem)
 		labelled(s.Labels, problem)
 	}
+	out.Datapath = datapath(s.Annotations, problem)
 	if !out.Headless { // of a headless one no proxy serves anything
 		out.ClusterIPs = clusterIPs(s, problem)
 		out.Affinity = affinity(&s.Spec, problem)
@@ -79,6 +85,14 @@ func isForeign(s *corev1.Service) bool {
 	_, other := s.Labels[names.ServiceProxyName]
 	_, headless := s.Labels[names.Headless]
 	return other || s.Spec.Type == corev1.ServiceTypeExternalName || headless && s.Spec.ClusterIP != corev1.ClusterIPNone
+}
+
+// created is when an object was made; 0 of a manifest that no API server has seen.
+func created(m *metav1.ObjectMeta) int64 {
+	if m.CreationTimestamp.IsZero() {
+		return 0
+	}
+	return max(0, m.CreationTimestamp.Unix())
 }
 
 // gridKey is the unit key of a grid's child; the label marks one, and the

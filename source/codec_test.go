@@ -189,7 +189,7 @@ func TestSelectorsAreKept(t *testing.T) {
 func TestExposuresAreKept(t *testing.T) {
 	key := topology.ObjectKey{Namespace: "default", Name: "web"}
 	service := &topology.Service{
-		Key: key, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}, Affinity: 10800,
+		Key: key, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}, Affinity: 10800, Created: 1704164645, Datapath: topology.DatapathKernel,
 		Ports: []topology.ServicePort{{Name: "http", Protocol: topology.TCP, Port: 80, NodePort: 30080}},
 		Exposure: &topology.Exposure{
 			ExternalIPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, LoadBalancers: []netip.Addr{netip.MustParseAddr("2001:db8::1")},
@@ -227,6 +227,8 @@ func TestExposuresAreKept(t *testing.T) {
 	// Each of it makes another Service: what changed would else not be written.
 	for what, change := range map[string]func(s *topology.Service){
 		"affinity": func(s *topology.Service) { s.Affinity = 1 },
+		"age":      func(s *topology.Service) { s.Created = 0 },
+		"path":     func(s *topology.Service) { s.Datapath = topology.DatapathNone },
 		"node port": func(s *topology.Service) {
 			s.Ports = []topology.ServicePort{{Name: "http", Protocol: topology.TCP, Port: 80}}
 		},

@@ -99,14 +99,15 @@ func TestMistakenKinds(t *testing.T) {
 // that does not exist by itself, and of very many some.
 func TestMisfits(t *testing.T) {
 	for doc, want := range map[string]string{
-		"{apiVersion: v1, kind: Service, metadata: {name: x, annotations: {topologyKeys: [site]}}}": `service default/x (standard input document 1): metadata.annotations[topologyKeys]: cannot be read…holds a JSON array, where a string is wanted; put it in quotes, as '["site"]'`,
-		"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {clusterIP: {}}}":               "spec.clusterIP: cannot be read…holds a JSON object, where a string is wanted",
-		"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: http}]}}":       "spec.ports[0].port: cannot be read…a number is wanted, without quotes",
-		`{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: "80"}]}}`:       "spec.ports[0].port: cannot be read…a number is wanted: write 80, without quotes",
-		"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: 1.5}]}}":        "spec.ports[0].port: cannot be read…a number is wanted, without quotes and fractions, of 32 bits",
-		"{apiVersion: v1, kind: Service, metadata: {name: x, labels: {app: 1}}}":                    `metadata.labels[app]: cannot be read…holds a JSON number, where a string is wanted; put it in quotes, as "1"`,
-		"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {selector: {app: [a]}}}":        "spec.selector[app]: cannot be read…holds a JSON array, where a string is wanted",
-		"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{targetPort: {}}]}}":   "spec.ports[0].targetPort: cannot be read…a number or a name is wanted, as 8080 or http",
+		"{apiVersion: v1, kind: Service, metadata: {name: x, annotations: {topologyKeys: [site]}}}": `service default/x (standard input document 1): metadata.annotations[topologyKeys]: cannot be read…left out: it is a list; a string is wanted: write '["site"]', in quotes`,
+		"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {clusterIP: {}}}":               "spec.clusterIP: cannot be read…left out: it is an object; a string is wanted",
+		"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: http}]}}":       `spec.ports[0].port: cannot be read…it is a string, "http"; an integer is wanted`,
+		`{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: "80"}]}}`:       "spec.ports[0].port: cannot be read…an integer is wanted: write 80, without quotes",
+		"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: 3000000000}]}}": "spec.ports[0].port: cannot be read…it is 3000000000, and no more than 32 bits are kept of it",
+		"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: 1.5}]}}":        "spec.ports[0].port: cannot be read…it is 1.5, a number; an integer is wanted",
+		"{apiVersion: v1, kind: Service, metadata: {name: x, labels: {app: 1}}}":                    `metadata.labels[app]: cannot be read…it is 1, a number; a string is wanted: write "1", in quotes`,
+		"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {selector: {app: [a]}}}":        "spec.selector[app]: cannot be read…it is a list; a string is wanted",
+		"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{targetPort: {}}]}}":   "spec.ports[0].targetPort: cannot be read…it is an object; an integer or a string is wanted, as 8080, http",
 		"{apiVersion: v1, kind: Node, metadata: {name: x}, status: {capacity: {cpu: lots}}}":        "node x (standard input document 1): status.capacity[cpu]: cannot be read…a quantity is wanted, as 100m or 2Gi",
 		"{apiVersion: v1, kind: Node, metadata: {name: x, creationTimestamp: today}}":               "metadata.creationTimestamp: cannot be read…a time is wanted",
 		"{apiVersion: v1, kind: Service, metadata: {name: x}, spec: []}":                            "spec: cannot be read…an object is wanted",
@@ -117,8 +118,8 @@ func TestMisfits(t *testing.T) {
 		"a\x00p\x00i\x00":               "standard input: is no text in UTF-8: it has NUL bytes",
 		"\x00a\x00p\x00i":               "standard input: is no text in UTF-8: it has NUL bytes",
 		"\x1f\x8b\x08\x00":              "standard input: is compressed, and is left out; say: gzip -dc",
-		"just a text":                   "standard input document 1: is no Kubernetes manifest and is left out: it holds a JSON string, where an object is wanted; write apiVersion, kind and metadata",
-		"{apiVersion: v1, kind: Service, metadata: {name: 1}}": `metadata.name: is no Kubernetes manifest…a string is wanted; put it in quotes, as "1"`,
+		"just a text":                   `standard input document 1: is no Kubernetes manifest and is left out: it is a string, "just a text"; an object is wanted; write apiVersion, kind and metadata`,
+		"{apiVersion: v1, kind: Service, metadata: {name: 1}}": `metadata.name: is no Kubernetes manifest…it is 1, a number; a string is wanted: write "1", in quotes`,
 	} {
 		told(t, texts(t, doc).Problems, want)
 	}

@@ -1,73 +1,147 @@
 package topology
 
 import (
-	"maps"
+	"cmp"
 	"net/netip"
 	"slices"
 )
 
-// claims are which Services ask for an address or frontend. Whoever shares one
-// with a Service that changes is evaluated again, for its owner may be another.
+// claims are which Services ask for an address or frontend. Whose is one that
+// several ask for is the eldest's: who has it keeps it when another asks. Whoever
+// asks for one that changed hands is evaluated again, and nobody else.
 type claims struct {
-	onAddr map[netip.Addr]set // ClusterIPs
-	doors  map[door]set       // frontends besides those
-	onDoor map[netip.Addr]set // addresses of those, but for node ports
+	clusterIPs queues[netip.Addr]
+	doors      queues[Frontend]   // besides those of ClusterIPs
+	at         queues[netip.Addr] // who has doors at an address, but node ports, once for each
 
 	outsideToo bool // doors are asked for
+	most       bounds
+	shares     map[string]*share
+	portions   map[ObjectKey]*portion
+	touched    map[string]bool // namespaces of shares that changed
 }
 
-func newClaims(opts Options) claims {
-	return claims{outsideToo: opts.Outside, onAddr: map[netip.Addr]set{}, doors: map[door]set{}, onDoor: map[netip.Addr]set{}}
-}
-
-// count adds a Service's claims, or with n < 0 removes them, and marks as dirty
-// whom that concerns.
-func (c *claims) count(s *Service, n int, dirty set) {
-	for _, ip := range s.ClusterIPs {
-		count(c.onAddr, ip, s.Key, n)
-		maps.Copy(dirty, c.onAddr[ip])
-		maps.Copy(dirty, c.onDoor[ip])
+func newClaims(opts Options) *claims {
+	return &claims{
+		clusterIPs: newQueues[netip.Addr](), doors: newQueues[Frontend](), at: newQueues[netip.Addr](),
+		outsideToo: opts.outside(), most: bounds{mostOfService, mostOfNamespace}, shares: map[string]*share{}, portions: map[ObjectKey]*portion{}, touched: map[string]bool{},
 	}
-	if !c.outsideToo {
+}
+
+// change replaces what a Service asks for; was and is may be nil. The order of
+// changes does not matter; settle ends them.
+func (c *claims) change(was, is *Service) {
+	if was == is {
 		return
 	}
-	for _, d := range s.outside() {
-		count(c.doors, d, s.Key, n)
-		if d.kind != NodePort {
-			count(c.onDoor, d.Addr, s.Key, n)
+	if was != nil {
+		for _, ip := range was.ClusterIPs {
+			c.clusterIPs.change(ip, claimant{Service: was}, false)
 		}
-		for _, kind := range []OutsideKind{NodePort, LoadBalancer, ExternalIP} {
-			maps.Copy(dirty, c.doors[door{d.Frontend, kind}])
+		c.withdraw(was)
+	}
+	if is != nil {
+		for _, ip := range is.ClusterIPs {
+			c.clusterIPs.change(ip, claimant{Service: is}, true)
 		}
+		c.apply(is)
 	}
 }
 
-// clusterIP is the owner of a ClusterIP: the first Service by name among those
-// that claim it. It is believed before what Services claim besides.
+// settle marks as dirty whom the changes concern.
+func (c *claims) settle(dirty set) {
+	for namespace := range c.touched {
+		for _, p := range c.shares[namespace].settle() {
+			c.grant(p, c.shares[namespace].of(p))
+			dirty[p.service.Key] = struct{}{}
+		}
+		if len(c.shares[namespace].list) == 0 {
+			delete(c.shares, namespace)
+		}
+	}
+	c.touched = map[string]bool{}
+	for _, ip := range c.clusterIPs.changedHands(dirty) {
+		for _, o := range c.at.of[ip] {
+			dirty[o.Key] = struct{}{}
+		}
+	}
+	c.doors.changedHands(dirty)
+	c.at.before = nil
+}
+
+// clusterIP is the owner of a ClusterIP, which is believed before what Services
+// claim besides.
 func (c *claims) clusterIP(ip netip.Addr) (owner ObjectKey, is bool) {
-	return first(c.onAddr[ip])
+	list := c.clusterIPs.of[ip]
+	return first(list), len(list) > 0
 }
 
-// outside is the owner of a frontend besides those of ClusterIPs: the first by
-// name among those that claim it for the best reason.
-func (c *claims) outside(d door) ObjectKey {
-	for kind := range d.kind {
-		if owner, is := first(c.doors[door{d.Frontend, kind}]); is {
-			return owner
-		}
-	}
-	owner, _ := first(c.doors[d])
-	return owner
+// outside is the owner of a frontend besides those of ClusterIPs: of those that
+// claim it for the best reason the eldest.
+func (c *claims) outside(f Frontend) ObjectKey { return first(c.doors.of[f]) }
+
+// claimant is a Service that asks for something.
+type claimant struct {
+	*Service
+	kind OutsideKind
 }
 
-func first(claims set) (ObjectKey, bool) {
-	switch len(claims) {
-	case 0:
-		return ObjectKey{}, false
-	case 1:
-		for key := range claims {
-			return key, true
+func (c claimant) compare(o claimant) int {
+	return cmp.Or(cmp.Compare(c.kind, o.kind), c.compareAge(o.Service))
+}
+
+// compareAge orders Services by age, the eldest first; those of one second by name.
+func (s *Service) compareAge(o *Service) int {
+	return cmp.Or(cmp.Compare(s.Created, o.Created), s.Key.Compare(o.Key))
+}
+
+// queues are who asks for each of many things, its owner first.
+type queues[K comparable] struct {
+	of     map[K][]claimant
+	before map[K]ObjectKey // owners of those that were touched, when that began
+}
+
+func newQueues[K comparable]() queues[K] { return queues[K]{of: map[K][]claimant{}} }
+
+// change adds a claimant of k, or takes it away; one that asks twice is there twice.
+func (q *queues[K]) change(k K, c claimant, add bool) {
+	list := q.of[k]
+	if q.before == nil {
+		q.before = map[K]ObjectKey{}
+	}
+	if _, noted := q.before[k]; !noted {
+		q.before[k] = first(list)
+	}
+	i, _ := slices.BinarySearchFunc(list, c, claimant.compare)
+	switch {
+	case add:
+		q.of[k] = slices.Insert(list, i, c)
+	case len(list) == 1:
+		delete(q.of, k)
+	default:
+		q.of[k] = slices.Delete(list, i, i+1)
+	}
+}
+
+// changedHands returns what has another owner than before, and forgets that; who
+// asks for it is dirty.
+func (q *queues[K]) changedHands(dirty set) (changed []K) {
+	for k, owner := range q.before {
+		if first(q.of[k]) == owner {
+			continue
+		}
+		changed = append(changed, k)
+		for _, c := range q.of[k] {
+			dirty[c.Key] = struct{}{}
 		}
 	}
-	return slices.MinFunc(slices.Collect(maps.Keys(claims)), ObjectKey.Compare), true
+	q.before = nil
+	return changed
+}
+
+func first(list []claimant) ObjectKey {
+	if len(list) == 0 {
+		return ObjectKey{}
+	}
+	return list[0].Key
 }

@@ -9,7 +9,7 @@ import (
 func (s *Service) Equal(o *Service) bool {
 	return s.Key == o.Key && s.InternalLocal == o.InternalLocal && s.Headless == o.Headless && s.Foreign == o.Foreign &&
 		s.GridKey == o.GridKey && s.Misspelt == o.Misspelt && s.Unserved == o.Unserved && s.Selector == o.Selector &&
-		s.Affinity == o.Affinity && equalText(s.TopologyKeys, o.TopologyKeys) && s.Exposure.equal(o.Exposure) &&
+		s.Affinity == o.Affinity && s.Created == o.Created && s.Datapath == o.Datapath && equalText(s.TopologyKeys, o.TopologyKeys) && s.Exposure.equal(o.Exposure) &&
 		slices.Equal(s.ClusterIPs, o.ClusterIPs) && slices.Equal(s.Ports, o.Ports) &&
 		slices.Equal(s.Problems, o.Problems)
 }

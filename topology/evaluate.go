@@ -20,7 +20,7 @@ type evaluation struct {
 	nodes *table.Map[string, *Node]
 	// absent are keys in use that no node has.
 	absent map[string]bool
-	claims claims
+	claims *claims
 	// explain is told what frontends leave out; nil on the hot path.
 	explain func(Frontend, LeftOut)
 }
@@ -29,13 +29,14 @@ type evaluation struct {
 func (e *evaluation) service(entry *Entry) *ServiceView {
 	s := entry.Service
 	view := &ServiceView{Key: s.Key, Service: s, Keys: e.keysOf(entry), ClusterIPs: s.ClusterIPs, Near: RankNone}
+	view.Datapath, view.Affinity = e.datapath(s), time.Duration(s.Affinity)*time.Second
 	view.Problems = append(view.Problems, s.Problems...)
 	for _, slice := range entry.Slices {
 		view.Problems = append(view.Problems, slice.Problems...)
 	}
 	e.keyProblems(view, entry.keys)
 	i := &inquiry{evaluation: e, view: view, service: s, slices: entry.Slices}
-	if e.opts.Outside && s.opensOutside() {
+	if e.opts.outside() && s.opensOutside() {
 		i.known = map[topic]answer{}
 	}
 	for _, ip := range s.ClusterIPs {
@@ -52,7 +53,6 @@ func (e *evaluation) service(entry *Entry) *ServiceView {
 		i.outside()
 		i.healthCheck()
 	}
-	view.Affinity = time.Duration(s.Affinity) * time.Second
 	e.names(view, entry)
 	return view
 }
@@ -94,8 +94,8 @@ func (i *inquiry) frontends(ip netip.Addr) {
 	seen := map[Frontend]bool{}
 	for _, port := range i.service.Ports {
 		f := Frontend{Addr: ip, Port: port.Port, Protocol: port.Protocol}
-		served := port.Protocol == TCP || port.Protocol == UDP
-		if !served {
+		path := i.view.path(port.Protocol)
+		if path == PathNone {
 			i.view.problem("spec.ports", fmt.Sprintf("%s is refused: %s is not served, only tcp and udp are", f, port.Protocol))
 		}
 		if seen[f] {
@@ -103,14 +103,16 @@ func (i *inquiry) frontends(ip netip.Addr) {
 			continue
 		}
 		seen[f] = true
-		fv := FrontendView{Frontend: f, PortName: port.Name}
+		fv := FrontendView{Frontend: f, Path: path, PortName: port.Name}
 		a := i.ask(port, ip.Is6(), i.service.InternalLocal)
-		if served {
+		if path != PathNone {
 			i.tell(f, a)
 			fv.Tiers = a.tiers
+			fv.Silent = i.service.InternalLocal && a.usable
+		}
+		if path == PathEnvoy {
 			i.view.Near = min(i.view.Near, a.near)
 		}
-		fv.Silent = i.service.InternalLocal && a.usable && len(fv.Tiers) == 0
 		i.view.Frontends = append(i.view.Frontends, fv)
 	}
 }
@@ -142,7 +144,7 @@ func targets(tiers []tier) []Tier {
 	}
 	out := make([]Tier, len(tiers))
 	for i, t := range tiers {
-		out[i] = Tier{Key: t.key, Endpoints: make([]Target, len(t.list))}
+		out[i] = Tier{Key: t.key, Terminating: !t.list[0].Ready, Endpoints: make([]Target, len(t.list))}
 		for j, c := range t.list {
 			out[i].Endpoints[j] = Target{Addr: c.target(), Node: c.Node}
 		}

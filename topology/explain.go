@@ -20,7 +20,8 @@ func Explain(s *Snapshot, view *View, opts Options, key ObjectKey) map[Frontend]
 	}
 	reasons := map[Frontend][]LeftOut{}
 	only := newClaims(opts)
-	only.count(entry.Service, 1, set{})
+	only.change(nil, entry.Service)
+	only.settle(set{})
 	eval := &evaluation{
 		rules: rules, opts: opts, vp: view.Viewpoint, inUse: view.KeysInUse, nodes: s.Nodes,
 		claims:  only,

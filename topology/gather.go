@@ -25,5 +25,18 @@ func gather(list []*Slice, port ServicePort, ipv6 bool) []candidate {
 	return found
 }
 
+// portsOf are the ports that slices of one family have endpoints for, by name.
+func portsOf(list []*Slice, ipv6 bool) map[ServicePort]bool {
+	ports := map[ServicePort]bool{}
+	for _, slice := range list {
+		for _, p := range slice.Ports {
+			if slice.IPv6 == ipv6 {
+				ports[ServicePort{Name: p.Name, Protocol: p.Protocol}] = true
+			}
+		}
+	}
+	return ports
+}
+
 // target is the address and port that a frontend leads to.
 func (c candidate) target() netip.AddrPort { return netip.AddrPortFrom(c.Addr, c.port) }

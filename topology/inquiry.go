@@ -26,7 +26,7 @@ type topic struct {
 type answer struct {
 	tiers  []Tier
 	near   Rank
-	usable bool         // somebody has an endpoint that can be used, whoever may use it
+	usable bool         // no tier, but somewhere an endpoint that can be used, whoever may use it
 	ready  []netip.Addr // in the tiers
 	left   []LeftOut    // for people
 }
@@ -41,18 +41,27 @@ func (i *inquiry) ask(port ServicePort, ipv6, local bool) answer {
 	if i.explain != nil {
 		left = q.listLeft()
 	}
-	found := gather(i.slices, port, ipv6)
-	a := answer{usable: slices.ContainsFunc(found, candidate.usable)}
-	tiers := q.tiers(found)
-	a.tiers, a.near = targets(tiers), q.near(tiers)
+	tiers := q.tiers(gather(i.slices, port, ipv6))
+	a := answer{tiers: targets(tiers), near: q.near(tiers)}
 	if left != nil {
 		a.left = *left
+	}
+	if len(tiers) == 0 {
+		a.usable = q.usable(gather(i.slices, port, ipv6))
 	}
 	if i.known != nil {
 		a.ready = readyIn(tiers)
 		i.known[about] = a
 	}
 	return a
+}
+
+// usable reports whether somebody has an endpoint that can be used.
+func (q *question) usable(list []candidate) bool {
+	if q.leave = nil; q.keys.Mode == NoKeys {
+		list = q.unique(list)
+	}
+	return slices.ContainsFunc(list, candidate.usable)
 }
 
 // listLeft has what the question leaves out listed.

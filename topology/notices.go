@@ -3,6 +3,8 @@ package topology
 import (
 	"slices"
 	"strings"
+
+	"github.com/gridmesh/gridmesh/api/names"
 )
 
 // Unserved is what a Service asks for and no node does. Its ClusterIPs are
@@ -38,11 +40,22 @@ func (s *ServiceView) Notices() (list []Problem) {
 		say("spec.clusterIP", "is not there yet: the API server chooses it when the Service is made; until then nothing leads to its endpoints, and no tiers are shown. To see them, give it an address here")
 	}
 	for _, u := range unserved {
-		if s.Service.Unserved&u.kind != 0 {
+		if s.Service.Unserved&u.kind != 0 && s.lacks(u.kind) {
 			say(u.field, u.text)
 		}
 	}
+	if s.Datapath == DatapathNone && s.Service.Datapath != DatapathNone {
+		say("metadata.annotations["+names.Datapath+"]", "does nothing where there is one path alone")
+	}
 	return list
+}
+
+// lacks reports whether nothing serves what the Service asks for.
+func (s *ServiceView) lacks(kind Unserved) bool {
+	if kind != UnservedAffinity {
+		return s.pathOutside() == PathNone
+	}
+	return slices.ContainsFunc(s.Frontends, func(f FrontendView) bool { return f.Path == PathEnvoy }) || s.Datapath == DatapathNone
 }
 
 // Unaddressed reports whether the Service has no ClusterIP though it is to have

@@ -13,6 +13,7 @@ import (
 type Outside struct {
 	Frontend
 	Kind     OutsideKind
+	Path     Path // what serves it
 	PortName string
 	// Tiers answer pods and the node itself, and everybody where not Local.
 	Tiers []Tier
@@ -62,38 +63,32 @@ type door struct {
 	kind OutsideKind
 }
 
-// mostOutside bounds the frontends of one Service besides those of its
-// ClusterIPs: addresses times ports may be millions in one object.
-const mostOutside = 4096
-
 // opensOutside reports whether there may be any.
 func (s *Service) opensOutside() bool {
 	return s.Exposure != nil || slices.ContainsFunc(s.Ports, func(p ServicePort) bool { return p.NodePort != 0 })
 }
 
-// outside yields the frontends of a Service besides those of its ClusterIPs, one
-// more than mostOutside of them at most. As in kube-proxy there are none of a
-// family that it has no ClusterIP of.
+// outside yields the frontends of a Service besides those of its ClusterIPs, which
+// may be millions. As in kube-proxy there are none of a family that it has no
+// ClusterIP of.
 func (s *Service) outside() iter.Seq2[ServicePort, door] {
 	return func(yield func(ServicePort, door) bool) {
-		n := 0
-		next := func(port ServicePort, addr netip.Addr, number uint16, kind OutsideKind) bool {
-			n++
-			return yield(port, door{Frontend{addr, number, port.Protocol}, kind}) && n <= mostOutside
-		}
 		for _, ip := range s.ClusterIPs {
 			balancers, external := s.Exposure.of(ip.Is6())
 			for _, port := range s.Ports {
-				if port.NodePort != 0 && !next(port, unspecified(ip), port.NodePort, NodePort) {
+				next := func(addr netip.Addr, number uint16, kind OutsideKind) bool {
+					return yield(port, door{Frontend{addr, number, port.Protocol}, kind})
+				}
+				if port.NodePort != 0 && !next(unspecified(ip), port.NodePort, NodePort) {
 					return
 				}
 				for _, addr := range balancers {
-					if !next(port, addr, port.Port, LoadBalancer) {
+					if !next(addr, port.Port, LoadBalancer) {
 						return
 					}
 				}
 				for _, addr := range external {
-					if !next(port, addr, port.Port, ExternalIP) {
+					if !next(addr, port.Port, ExternalIP) {
 						return
 					}
 				}
@@ -121,10 +116,14 @@ func unspecified(ip netip.Addr) netip.Addr {
 
 // outside adds the frontends besides those of the ClusterIPs.
 func (i *inquiry) outside() {
+	p := i.claims.portions[i.service.Key]
+	if p == nil {
+		return
+	}
 	n, seen, said := 0, map[Frontend]bool{}, map[string]bool{}
 	for port, d := range i.service.outside() {
-		if n++; n > mostOutside {
-			i.view.problem("spec", fmt.Sprintf("has more than %d pairs of a port and an address besides its ClusterIPs, and the rest of them is not served; use more Services", mostOutside))
+		if n++; n > p.granted {
+			i.view.problem(d.kind.field(), p.why(i.claims.most))
 			break
 		}
 		why, mine := i.mine(d, seen)
@@ -144,7 +143,7 @@ func (i *inquiry) outsideView(port ServicePort, d door) Outside {
 	ipv6, x := d.Addr.Is6(), i.service.Exposure
 	all := i.ask(port, ipv6, false)
 	i.tell(d.Frontend, all)
-	o := Outside{Frontend: d.Frontend, Kind: d.kind, PortName: port.Name, Tiers: all.tiers}
+	o := Outside{Frontend: d.Frontend, Kind: d.kind, Path: i.view.pathOutside(), PortName: port.Name, Tiers: all.tiers}
 	if x != nil && x.Local {
 		o.Local, o.LocalTiers = true, i.ask(port, ipv6, true).tiers
 		o.Silent = len(o.LocalTiers) == 0 && len(o.Tiers) > 0
@@ -168,7 +167,7 @@ func (i *inquiry) mine(d door, seen map[Frontend]bool) (why string, is bool) {
 		}
 		return fmt.Sprintf("%s is a ClusterIP of service %s and is not served for this one; remove it here", d.Addr, owner), false
 	}
-	switch owner := i.claims.outside(d); {
+	switch owner := i.claims.outside(d.Frontend); {
 	case owner != key && d.kind == NodePort:
 		return fmt.Sprintf("%d/%s belongs to service %s already and is not served for this one; give one of them another port", d.Port, d.Protocol, owner), false
 	case owner != key:
@@ -197,7 +196,7 @@ func (i *inquiry) healthCheck() {
 	}
 	ready := map[netip.Addr]bool{}
 	for _, ip := range s.ClusterIPs {
-		for _, port := range s.Ports {
+		for port := range portsOf(i.slices, ip.Is6()) { // as in kube-proxy, also those that the Service lacks
 			for _, addr := range i.ask(port, ip.Is6(), true).ready {
 				ready[addr] = true
 			}

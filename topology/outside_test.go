@@ -165,6 +165,112 @@ func TestQuarrels(t *testing.T) {
 	}
 }
 
+// Who has an address keeps it when another Service asks for it later, whatever
+// that one's name; nobody else is evaluated again.
+func TestTheElderKeepsIt(t *testing.T) {
+	d := newDoors()
+	viewer := NewViewer("a1", Options{Outside: true})
+	at := func(created int64) func(s *Service) {
+		return func(s *Service) {
+			s.Created, s.Ports[0].NodePort = created, 0
+			s.Exposure = &Exposure{ExternalIPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}
+		}
+	}
+	see := func() (owner string, view *View) {
+		view = viewer.See(d.Build())
+		for _, sv := range view.Sorted() {
+			if len(sv.Outside) > 0 {
+				owner += sv.Key.Name
+			}
+		}
+		return owner, view
+	}
+	d.service("web", at(100))
+	d.service("mallory", at(300))
+	owner, before := see()
+	if owner != "web" {
+		t.Fatalf("%s has it", owner)
+	}
+	d.service("a", at(200))
+	owner, view := see()
+	if owner != "web" {
+		t.Errorf("%s took it", owner)
+	}
+	if changed := slices.Collect(view.Changed(before)); len(changed) != 1 || changed[0].Name != "a" {
+		t.Errorf("evaluated again: %v", changed)
+	}
+	d.DeleteService(ObjectKey{"default", "web"})
+	if owner, view = see(); owner != "a" {
+		t.Errorf("%s has it after the eldest", owner)
+	}
+	loser, _ := view.Service(ObjectKey{"default", "mallory"})
+	if want := "192.0.2.1:80/tcp belongs to service default/a already"; len(loser.Problems) != 1 || !strings.HasPrefix(loser.Problems[0].Text, want) {
+		t.Errorf("%v, want %s", loser.Problems, want)
+	}
+}
+
+// Many Services of one namespace fill no node: the eldest keep what they have,
+// others are told, other namespaces lose nothing; and it costs what changes.
+func TestNamespacesAreBounded(t *testing.T) {
+	b := NewBuilder()
+	service := func(namespace string, i int, addresses int) {
+		s := &Service{
+			Key: ObjectKey{namespace, fmt.Sprintf("web-%03d", 500-i)}, Created: int64(i),
+			ClusterIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)})},
+			Ports:      []ServicePort{{Protocol: TCP, Port: uint16(1 + i)}}, Exposure: &Exposure{},
+		}
+		for j := range addresses {
+			s.Exposure.ExternalIPs = append(s.Exposure.ExternalIPs, netip.AddrFrom4([4]byte{192, 0, byte(j / 250), byte(1 + j%250)}))
+		}
+		b.SetService(s)
+	}
+	for i := range 200 {
+		service("mallory", i, 1000)
+	}
+	service("shop", 201, 1)
+	viewer := NewViewer("a1", Options{Datapath: DatapathKernel})
+	count := func(view *View) (list []int, told int) {
+		for i := range 200 {
+			sv, _ := view.Service(ObjectKey{"mallory", fmt.Sprintf("web-%03d", 500-i)})
+			list = append(list, len(sv.Outside))
+			told += len(sv.Problems)
+		}
+		return list, told
+	}
+	before := viewer.See(b.Build())
+	got, told := count(before)
+	if got[0] != 1000 || got[15] != 1000 || got[16] != 384 || got[17] != 0 || told != 200-16 {
+		t.Errorf("%v, and %d problems", got[:20], told)
+	}
+	last, _ := before.Service(ObjectKey{"mallory", "web-484"})
+	if p := last.Problems[0].String(); !strings.HasPrefix(p, "service mallory/web-484: spec.externalIPs: namespace mallory has more than 16384 pairs") || !strings.Contains(p, "of this one 384 are served") {
+		t.Error(p)
+	}
+	if sv, _ := before.Service(ObjectKey{"shop", "web-299"}); len(sv.Outside) != 1 || len(sv.Problems) > 0 {
+		t.Errorf("another namespace has %d, %v", len(sv.Outside), sv.Problems)
+	}
+	for _, c := range []struct {
+		i, addresses int
+		want         []string // whose views differ
+	}{
+		{100, 500, []string{"web-400"}},
+		{3, 400, []string{"web-484", "web-497"}},
+		{3, 1000, []string{"web-484", "web-497"}},
+		{3, 100, []string{"web-483", "web-484", "web-497"}},
+	} {
+		service("mallory", c.i, c.addresses)
+		view := viewer.See(b.Build())
+		var names []string
+		for key := range view.Changed(before) {
+			names = append(names, key.Name)
+		}
+		if slices.Sort(names); !slices.Equal(names, c.want) {
+			t.Errorf("%d addresses of the %dth: %v are evaluated again, want %v", c.addresses, c.i, names, c.want)
+		}
+		before = view
+	}
+}
+
 // Addresses times ports may be millions in one object: every node bounds them.
 func TestOutsideIsBounded(t *testing.T) {
 	d := newDoors()

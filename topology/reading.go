@@ -6,10 +6,17 @@ import "fmt"
 type Options struct {
 	Reading  Reading
 	Ordinals Ordinals
-	// Outside asks for ServiceView.Outside and HealthCheck, for people: nothing
-	// serves them, and a tenant may write as many as fill a node's memory.
+	// Datapath is which path connections take, where the kernel has one. Where
+	// NetworkPolicies are enforced in the kernel, DatapathAuto is not the choice:
+	// what goes through Envoy passes by them.
+	Datapath Datapath
+	// Outside asks for ServiceView.Outside and HealthCheck where no datapath serves
+	// them, for people. Names have no use for them (16384 in a namespace at most).
 	Outside bool
 }
+
+// outside reports whether frontends besides those of ClusterIPs are asked for.
+func (o Options) outside() bool { return o.Outside || o.Datapath != DatapathNone }
 
 // Ordinals is which pods of a StatefulSetGrid have one.
 type Ordinals uint8

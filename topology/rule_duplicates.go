@@ -2,6 +2,17 @@ package topology
 
 import "net/netip"
 
+// duplicatesAnywhere is duplicates without keys: as in kube-proxy it is the
+// cluster that knows one endpoint by an address, before anybody asks on which node.
+// One that ends here does not answer for a pod that has its address elsewhere.
+var duplicatesAnywhere = &rule{
+	name:    "duplicates anywhere",
+	reason:  duplicates.reason,
+	only:    forTraffic,
+	when:    func(q *question) bool { return q.keys.Mode == NoKeys },
+	arrange: duplicates.arrange,
+}
+
 // duplicates keeps one endpoint of each address and port in a tier. There are
 // several while endpoints are moved between slices, and where units have the
 // same address ranges: which one an address means is known only after the keys
@@ -11,6 +22,7 @@ var duplicates = &rule{
 	name:   "duplicates",
 	reason: "another endpoint has the same address and port",
 	only:   forTraffic,
+	when:   func(q *question) bool { return q.keys.Mode != NoKeys },
 	arrange: func(q *question, tiers []tier) []tier {
 		for i := range tiers {
 			tiers[i].list = q.unique(tiers[i].list)

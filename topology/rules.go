@@ -7,6 +7,7 @@ import "slices"
 // a file, rule_*.go, and a line here.
 var rules = []*rule{
 	malformedKeys,
+	duplicatesAnywhere,
 	localPolicy,
 	keyTiers,
 	duplicates,

@@ -49,6 +49,14 @@ type Entry struct {
 	keys    Keys
 }
 
+// service is the entry's Service; of no entry none.
+func (e *Entry) service() *Service {
+	if e == nil {
+		return nil
+	}
+	return e.Service
+}
+
 // Keys is the parsed topologyKeys annotation.
 func (e *Entry) Keys() Keys { return e.keys }
 

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,27 +45,48 @@ func wishes(s *Service) (list []wish) {
 	return list
 }
 
-// wished is what every Service of a snapshot asks for.
-func wished(snap *Snapshot) map[*Service][]wish {
+// wished is what every Service of a snapshot asks for and may have: the first so
+// many of each, and of a namespace what the eldest ask for.
+func wished(snap *Snapshot, viewer *Viewer) map[*Service][]wish {
 	all := map[*Service][]wish{}
+	var byAge []*Service
 	for _, e := range snap.Services.All() {
 		if e.Service != nil {
-			all[e.Service] = wishes(e.Service)
+			byAge = append(byAge, e.Service)
 		}
+	}
+	slices.SortFunc(byAge, func(a, b *Service) int {
+		if elder(a, b) {
+			return -1
+		}
+		return 1
+	})
+	ofService, ofNamespace := viewer.Bounds()
+	had := map[string]int{}
+	for _, s := range byAge {
+		list := wishes(s)
+		list = list[:min(len(list), ofService)]
+		list = list[:min(len(list), ofNamespace-had[s.Key.Namespace])]
+		had[s.Key.Namespace] += len(list)
+		all[s] = list
 	}
 	return all
 }
 
+func elder(a, b *Service) bool {
+	return a.Created < b.Created || a.Created == b.Created && a.Key.Compare(b.Key) < 0
+}
+
 // granted reports whether nobody has a better claim to a wish: ClusterIPs come
 // first, then node ports and addresses that load balancers gave, then external
-// addresses; and of equal claims the first by name, and in one Service the first.
+// addresses; and of equal claims the eldest's, and in one Service the first.
 func granted(all map[*Service][]wish, s *Service, w wish) bool {
 	for other, list := range all {
 		if slices.Contains(other.ClusterIPs, w.Addr) {
 			return false
 		}
 		for _, o := range list {
-			if o.Frontend == w.Frontend && (o.kind < w.kind || o.kind == w.kind && other.Key.Compare(s.Key) < 0) {
+			if o.Frontend == w.Frontend && (o.kind < w.kind || o.kind == w.kind && elder(other, s)) {
 				return false
 			}
 		}
@@ -83,16 +105,24 @@ func checkOutside(t *testing.T, all map[*Service][]wish, snap *Snapshot, entry *
 	}
 	want := map[Frontend]wish{}
 	for _, w := range all[s] {
-		if opts.Outside && granted(all, s, w) {
+		if (opts.Outside || opts.Datapath != DatapathNone) && granted(all, s, w) {
 			want[w.Frontend] = w
 		}
 	}
 	if !slices.IsSortedFunc(sv.Outside, func(a, b Outside) int { return a.Compare(b.Frontend) }) || len(sv.Outside) != len(want) {
 		t.Fatalf("%s: %s: %v, the twin says %v", at, sv.Key, sv.Outside, want)
 	}
-	x := s.Exposure
+	more := (opts.Outside || opts.Datapath != DatapathNone) && len(all[s]) < len(wishes(s))
+	said := slices.ContainsFunc(sv.Problems, func(p Problem) bool { return strings.Contains(p.Text, "pairs of a port and an address besides") })
+	if more != said {
+		t.Fatalf("%s: %s has %d of %d, said: %v", at, sv.Key, len(all[s]), len(wishes(s)), said)
+	}
+	x, path := s.Exposure, PathKernel
 	if x == nil {
 		x = &Exposure{}
+	}
+	if opts.Datapath == DatapathNone {
+		path = PathNone
 	}
 	for _, o := range sv.Outside {
 		w, granted := want[o.Frontend]
@@ -107,7 +137,7 @@ func checkOutside(t *testing.T, all map[*Service][]wish, snap *Snapshot, entry *
 			}
 		}
 		silent := x.Local && len(local) == 0 && len(near) > 0
-		if !granted || o.Kind != w.kind || o.PortName != w.name || o.Local != x.Local || o.Silent != silent || !slices.Equal(o.Sources, sources) {
+		if !granted || o.Path != path || o.Kind != w.kind || o.PortName != w.name || o.Local != x.Local || o.Silent != silent || !slices.Equal(o.Sources, sources) {
 			t.Fatalf("%s: %s: %+v, the twin says %+v of %+v", at, sv.Key, o, w, x)
 		}
 		if got := levels(o.Tiers); !reflect.DeepEqual(got, near) {
@@ -124,7 +154,7 @@ func checkOutside(t *testing.T, all map[*Service][]wish, snap *Snapshot, entry *
 func checkHealth(t *testing.T, snap *Snapshot, entry *Entry, sv *ServiceView, opts Options, at string) {
 	t.Helper()
 	s, port := entry.Service, uint16(0)
-	if opts.Outside && s.Exposure != nil {
+	if (opts.Outside || opts.Datapath != DatapathNone) && s.Exposure != nil {
 		port = s.Exposure.HealthCheckNodePort
 	}
 	if port == 0 {
@@ -135,12 +165,14 @@ func checkHealth(t *testing.T, snap *Snapshot, entry *Entry, sv *ServiceView, op
 	}
 	ready := map[netip.Addr]bool{}
 	for _, ip := range s.ClusterIPs {
-		for _, p := range s.Ports {
-			as := FrontendView{Frontend: Frontend{Addr: ip, Port: p.Port, Protocol: p.Protocol}, PortName: p.Name}
-			reached := twin(snap, entry, as, true, opts)
-			for _, e := range ends(entry, as) {
-				if _, is := reached[e.to]; is && e.Ready && e.Node == "n0" && !standsFor(entry, as, e) {
-					ready[e.Addr] = true
+		for _, slice := range entry.Slices {
+			for _, p := range slice.Ports {
+				as := FrontendView{Frontend: Frontend{Addr: ip, Protocol: p.Protocol}, PortName: p.Name}
+				reached := twin(snap, entry, as, true, opts)
+				for _, e := range ends(entry, as) {
+					if _, is := reached[e.to]; is && e.Ready && e.Node == "n0" && !standsFor(entry, as, e, sv.Keys.Mode == NoKeys) {
+						ready[e.Addr] = true
+					}
 				}
 			}
 		}
@@ -158,8 +190,10 @@ func checkHealth(t *testing.T, snap *Snapshot, entry *Entry, sv *ServiceView, op
 	}
 }
 
-// standsFor reports whether another endpoint of this node has e's address and is
-// meant by it: e terminates, and the other does not.
-func standsFor(entry *Entry, f FrontendView, e end) bool {
-	return e.Terminating && slices.ContainsFunc(ends(entry, f), func(o end) bool { return o.to == e.to && o.Node == e.Node && !o.Terminating })
+// standsFor reports whether another endpoint of this node, or of any, has e's
+// address and is meant by it: e terminates, and the other does not.
+func standsFor(entry *Entry, f FrontendView, e end, anywhere bool) bool {
+	return e.Terminating && slices.ContainsFunc(ends(entry, f), func(o end) bool {
+		return o.to == e.to && (anywhere || o.Node == e.Node) && !o.Terminating
+	})
 }

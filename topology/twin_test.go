@@ -14,9 +14,9 @@ import (
 
 // checkAgainstTwin compares with the rules written the naive way: endpoint by
 // endpoint, all Services, no index, straight from docs/topology.md.
-func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, opts Options, at string) {
+func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, viewer *Viewer, opts Options, at string) {
 	t.Helper()
-	all := wished(snap)
+	all := wished(snap, viewer)
 	for key, entry := range snap.Services.All() {
 		sv, ok := view.Services.Get(key)
 		if (entry.Service != nil) != ok {
@@ -33,11 +33,19 @@ func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, opts Options, at
 		checkOutside(t, all, snap, entry, sv, opts, at)
 		for _, f := range sv.Frontends {
 			got := levels(f.Tiers)
-			usable := slices.ContainsFunc(ends(entry, f), func(e end) bool { return e.Ready || e.Serving && e.Terminating })
-			if want := entry.Service.InternalLocal && len(f.Tiers) == 0 && usable; f.Silent != want {
+			all := ends(entry, f)
+			if sv.Keys.Mode == NoKeys {
+				all = heirs(all)
+			}
+			usable := slices.ContainsFunc(all, func(e end) bool { return e.Ready || e.Serving && e.Terminating })
+			if want := entry.Service.InternalLocal && len(f.Tiers) == 0 && usable && f.Path != PathNone; f.Silent != want {
 				t.Fatalf("%s: %s %s: silent %v, the twin says %v", at, key, f.Frontend, f.Silent, want)
 			}
+			checkPath(t, entry.Service, sv, f, opts, at)
 			want := twin(snap, entry, f, entry.Service.InternalLocal, opts)
+			if f.Path == PathNone {
+				want = map[string]string{}
+			}
 			if !reflect.DeepEqual(got, want) {
 				t.Fatalf("%s: %s %s: got %v, the twin says %v", at, key, f.Frontend, got, want)
 			}
@@ -196,6 +204,9 @@ func twin(snap *Snapshot, entry *Entry, f FrontendView, local bool, opts Options
 	keys := ParseKeys(entry.Service.TopologyKeys)
 	if opts.Reading == Union && (keys.Mode == Malformed || keys.Any) {
 		keys = Keys{}
+	}
+	if keys.Mode == NoKeys { // in the cluster an address is one endpoint's
+		list = heirs(list)
 	}
 	if local || keys.Mode == Malformed {
 		list = slices.DeleteFunc(list, func(e end) bool { return e.Node != "n0" })

@@ -68,8 +68,13 @@ type Service struct {
 	// are two selectors. 0: not known.
 	Selector uint64 `cbor:"12,keyasint,omitempty"`
 	// Foreign: it exists, and no node serves it, for it is an ExternalName, left to
-	// another proxy by label or labelled headless. Nothing but its name is kept.
+	// another proxy by label or labelled headless. Nothing but its name is kept, and Problems.
 	Foreign bool `cbor:"9,keyasint,omitempty"`
+	// Created is when it was made, in seconds since 1970: of what two Services ask
+	// for the elder has it. 0: not known, and so elder than all.
+	Created int64 `cbor:"15,keyasint,omitempty"`
+	// Datapath is what it chose by annotation; DatapathNone: nothing.
+	Datapath Datapath `cbor:"16,keyasint,omitempty"`
 	// Affinity is the timeout of sessionAffinity ClientIP, in seconds; 0: none.
 	Affinity uint32 `cbor:"13,keyasint,omitempty"`
 	// Exposure is what it offers besides ClusterIPs and node ports; nil: nothing.

@@ -46,7 +46,9 @@ type ServiceView struct {
 	UnitKey string
 	// ClusterIPs are the Service's, without those that are another's already.
 	ClusterIPs []netip.Addr
-	Near       Rank // of the nearest endpoint of any frontend
+	Near       Rank // of the nearest endpoint of any frontend that Envoy serves
+	// Datapath is what the node chose, or the Service instead.
+	Datapath Datapath
 	// Affinity is for how long a client that did not connect keeps its endpoint; 0:
 	// it never does.
 	Affinity time.Duration
@@ -64,6 +66,7 @@ type ServiceView struct {
 // means: refuse.
 type FrontendView struct {
 	Frontend
+	Path     Path // what serves it
 	PortName string
 	Tiers    []Tier
 	// Silent asks for the packet to be dropped where no tier is left: kube-proxy's
@@ -75,8 +78,10 @@ type FrontendView struct {
 // Tier is the endpoints of one topology key; an earlier tier is preferred as
 // long as anything in it answers.
 type Tier struct {
-	Key       string // label key, "*", or "" where the Service has no keys
-	Endpoints []Target
+	Key string // label key, "*", or "" where the Service has no keys
+	// Terminating: none of them is ready; they terminate, and still serve.
+	Terminating bool
+	Endpoints   []Target
 }
 
 // Target is one endpoint with the port that the frontend leads to.

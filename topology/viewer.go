@@ -21,7 +21,7 @@ type Viewer struct {
 	last   *Snapshot
 	view   *View
 	onNode map[string]set // node -> Services with endpoints there
-	claims claims
+	claims *claims
 	keyUse map[string]int // key in use -> number of Services
 	inUnit map[string]int // key in use -> number of nodes that are in a unit of it
 	absent map[string]bool
@@ -50,10 +50,12 @@ func (v *Viewer) See(s *Snapshot) *View {
 	for key := range s.Changed(last) {
 		was, _ := last.Services.Get(key)
 		is, _ := s.Services.Get(key)
-		v.index(key, was, -1, dirty)
-		v.index(key, is, 1, dirty)
+		v.index(key, was, -1)
+		v.index(key, is, 1)
+		v.claims.change(was.service(), is.service())
 		dirty[key] = struct{}{}
 	}
+	v.claims.settle(dirty)
 	eval := &evaluation{rules: v.rules, opts: v.opts, nodes: s.Nodes, claims: v.claims}
 	eval.inUse = slices.Sorted(maps.Keys(v.keyUse))
 	eval.vp = viewpoint(s, v.name, eval.inUse)
@@ -144,9 +146,8 @@ func (n *Node) inUnit(key string) int {
 }
 
 // index counts what an entry depends on: n is 1 for one that came, -1 for one
-// that went. Whoever shares an address with it is dirty too, for the owner may
-// change.
-func (v *Viewer) index(key ObjectKey, e *Entry, n int, dirty set) {
+// that went.
+func (v *Viewer) index(key ObjectKey, e *Entry, n int) {
 	if e == nil {
 		return
 	}
@@ -156,7 +157,6 @@ func (v *Viewer) index(key ObjectKey, e *Entry, n int, dirty set) {
 	if e.Service == nil {
 		return
 	}
-	v.claims.count(e.Service, n, dirty)
 	for _, k := range e.unitKeys() {
 		if v.keyUse[k] += n; v.keyUse[k] == 0 {
 			delete(v.keyUse, k)

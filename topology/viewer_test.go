@@ -12,21 +12,30 @@ import (
 
 // The law: what the viewer keeps over a history is what a new viewer sees.
 func TestViewerIsIncremental(t *testing.T) {
-	readings := []Options{{}, {Reading: Union, Outside: true}, {Ordinals: OrdinalsAll}, {Outside: true}}
-	for seed := range uint64(60) {
-		opts, w := readings[seed%4], topologytest.New(seed) // a history of its own for each
-		kept := NewViewer("n0", opts)
+	readings := []Options{{}, {Reading: Union, Outside: true}, {Ordinals: OrdinalsAll}, {Outside: true},
+		{Datapath: DatapathAuto}, {Datapath: DatapathEnvoy}, {Datapath: DatapathKernel, Reading: Union}}
+	for seed := range uint64(70) {
+		opts, w := readings[seed%7], topologytest.New(seed) // a history of its own for each
+		w.SCTP = seed%2 == 0
+		viewer := func() *Viewer {
+			v := NewViewer("n0", opts)
+			if seed%3 > 0 { // else nobody comes near the bounds
+				v.Bound(int(seed%3)+2, 7)
+			}
+			return v
+		}
+		kept := viewer()
 		var before *View
 		for step := range 120 {
 			for range 1 + w.IntN(3) {
 				w.Step()
 			}
 			snap := w.Builder.Build()
-			got, want := kept.See(snap), See(snap, "n0", opts)
+			got, want := kept.See(snap), viewer().See(snap)
 			if !reflect.DeepEqual(got.Sorted(), want.Sorted()) || !reflect.DeepEqual(got.Viewpoint, want.Viewpoint) {
 				t.Fatalf("seed %d step %d: the kept view differs from a new one", seed, step)
 			}
-			checkAgainstTwin(t, snap, got, opts, fmt.Sprintf("seed %d step %d", seed, step))
+			checkAgainstTwin(t, snap, got, kept, opts, fmt.Sprintf("seed %d step %d", seed, step))
 			if before != nil {
 				checkReuse(t, before, got)
 			}

@@ -41,6 +41,10 @@ const (
 	Distributed = "superedge.io/dis"
 )
 
+// Datapath is the annotation of a Service that says which path its connections
+// take on every node: auto, envoy or kernel.
+const Datapath = "gridmesh.io/datapath"
+
 // gridmesh's own, on the children of grids.
 const (
 	// UnitKey is the annotation with the unit key as it is; the label

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/google/nftables"
+	nl "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -12,21 +13,28 @@ import (
 // It costs one question, and while it stays the same nobody changed a thing.
 func (s *Session) Generation() (uint32, error) {
 	msgs, err := s.ask(unix.NFT_MSG_GETGEN, 0, nftables.TableFamilyUnspecified, nil)
-	if err != nil {
-		return 0, fmt.Errorf("ask for the generation of nftables: %w", err)
-	}
 	for _, m := range msgs {
-		attrs, err := Attributes(m)
-		if err != nil {
-			return 0, err
-		}
-		for attrs.Next() {
-			if attrs.Type() == unix.NFTA_GEN_ID {
-				return attrs.Uint32(), attrs.Err()
-			}
+		if gen, err := generationOf(m); err == nil {
+			return gen, nil
 		}
 	}
-	return 0, errors.New("ask for the generation of nftables: no answer")
+	if err == nil {
+		err = errNoGeneration
+	}
+	return 0, fmt.Errorf("ask for the generation of nftables: %w", err)
+}
+
+var errNoGeneration = errors.New("no answer")
+
+func generationOf(m nl.Message) (uint32, error) {
+	e, err := parseEntry(m)
+	if err == nil && len(e.attrs[unix.NFTA_GEN_ID]) == 0 {
+		err = errNoGeneration
+	}
+	if err != nil {
+		return 0, err
+	}
+	return e.uint32(unix.NFTA_GEN_ID), nil
 }
 
 // NextGeneration is the number after one; 0 is none.

@@ -32,3 +32,19 @@ func Attributes(m nl.Message) (*nl.AttributeDecoder, error) {
 	attrs.ByteOrder = binary.BigEndian
 	return attrs, nil
 }
+
+// Batch is a transaction of one command, to which it adds what it is about.
+func Batch(command nl.Message, family nftables.TableFamily, attrs []nl.Attribute) ([]nl.Message, error) {
+	data, err := nl.MarshalAttributes(attrs)
+	if err != nil {
+		return nil, err
+	}
+	command.Data = append(Header(family), data...)
+	// The resource of a batch is the subsystem that it is for.
+	bound := []byte{unix.AF_UNSPEC, 0, 0, unix.NFNL_SUBSYS_NFTABLES}
+	return []nl.Message{
+		{Header: nl.Header{Type: unix.NFNL_MSG_BATCH_BEGIN, Flags: nl.Request}, Data: bound},
+		command,
+		{Header: nl.Header{Type: unix.NFNL_MSG_BATCH_END, Flags: nl.Request}, Data: bound},
+	}, nil
+}

@@ -125,15 +125,41 @@ func (s *Session) ask(msg, flags int, family nftables.TableFamily, attrs []nl.At
 	if err != nil {
 		return nil, err
 	}
-	if s.raw == nil {
-		if s.raw, err = nl.Dial(unix.NETLINK_NETFILTER, nil); err != nil {
-			s.raw = nil
-			return nil, fmt.Errorf("open nftables: %w", err)
-		}
+	if err := s.dial(); err != nil {
+		return nil, err
 	}
 	answers, err := s.raw.Execute(nl.Message{
 		Header: nl.Header{Type: Message(msg), Flags: nl.Request | nl.HeaderFlags(flags)},
 		Data:   append(Header(family), data...),
 	})
 	return answers, s.after(err)
+}
+
+// transaction sends one command that the library has no word for.
+func (s *Session) transaction(msg int, family nftables.TableFamily, attrs []nl.Attribute) error {
+	if err := s.dial(); err != nil {
+		return err
+	}
+	batch, err := Batch(nl.Message{Header: nl.Header{Type: Message(msg), Flags: nl.Request | nl.Acknowledge}}, family, attrs)
+	if err != nil {
+		return err
+	}
+	if _, err = s.raw.SendMessages(batch); err == nil {
+		_, err = s.raw.Receive() // the acknowledgement
+	}
+	return s.after(err)
+}
+
+// dial opens the socket for what the library does not know.
+func (s *Session) dial() error {
+	if s.raw != nil {
+		return nil
+	}
+	raw, err := nl.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return fmt.Errorf("open nftables: %w", err)
+	}
+	_ = raw.SetReadBuffer(netlinkBuffer) // as in Keep
+	s.raw = raw
+	return nil
 }

@@ -32,7 +32,7 @@ type Routing struct {
 func (r Routing) Install() error {
 	var errs []error
 	for _, f := range r.families() {
-		errs = append(errs, install(r.Config, f, r.rules(f)))
+		errs = append(errs, install(r.Config, f, r.rules(f)), r.clear(f))
 	}
 	return errors.Join(errs...)
 }
@@ -47,6 +47,12 @@ func (r Routing) Repair() (repaired bool, err error) {
 		if err == nil && !whole {
 			repaired = true
 			err = install(r.Config, f, want)
+		}
+		errs = append(errs, err)
+		list, err := r.inTheWay(f)
+		if err == nil && len(list) > 0 {
+			repaired = true
+			err = r.clear(f)
 		}
 		errs = append(errs, err)
 	}
@@ -116,12 +122,21 @@ func install(cfg plan.Config, f netFamily, want []*netlink.Rule) error {
 	if err := netlink.RouteReplace(localRoute(cfg.Table, lo.Attrs().Index, f)); err != nil {
 		return fmt.Errorf("add local route for %s to table %d: %w", f.any, cfg.Table, err)
 	}
+	// Those that are wanted before the others go; and once more, for the kernel
+	// takes none beside one that differs in what it does not compare.
+	if err := addRules(cfg, want); err != nil {
+		return err
+	}
+	return errors.Join(removeStale(cfg, f, want), addRules(cfg, want))
+}
+
+func addRules(cfg plan.Config, want []*netlink.Rule) error {
 	for _, r := range want {
 		if err := netlink.RuleAdd(r); err != nil && !errors.Is(err, os.ErrExist) {
 			return fmt.Errorf("add rule for mark %#x/%#x: %w", cfg.Mark, cfg.Mask, err)
 		}
 	}
-	return removeStale(cfg, f, want)
+	return nil
 }
 
 // removeStale removes our rules but those that are wanted, and the routes of
@@ -132,14 +147,11 @@ func removeStale(cfg plan.Config, f netFamily, want []*netlink.Rule) error {
 		return err
 	}
 	var errs []error
-	for i := range list {
-		r := &list[i]
-		if slices.ContainsFunc(want, func(w *netlink.Rule) bool { return sameRule(w, r) }) {
-			continue
-		}
-		errs = append(errs, netlink.RuleDel(r))
-		if r.Table != cfg.Table && r.Table != 0 {
-			errs = append(errs, removeRoute(r.Table, f))
+	_, extra := differ(list, want)
+	for _, r := range extra {
+		errs = append(errs, r.remove())
+		if table := r.table(); table != cfg.Table && table != 0 {
+			errs = append(errs, removeRoute(table, f))
 		}
 	}
 	return errors.Join(errs...)
@@ -155,11 +167,10 @@ func Remove(cfg plan.Config) error {
 		}
 		errs = append(errs, err)
 		tables := []int{cfg.Table}
-		for i := range list {
-			r := &list[i]
-			errs = append(errs, netlink.RuleDel(r))
-			if r.Table != 0 && !slices.Contains(tables, r.Table) {
-				tables = append(tables, r.Table)
+		for _, r := range list {
+			errs = append(errs, r.remove())
+			if table := r.table(); table != 0 && !slices.Contains(tables, table) {
+				tables = append(tables, table)
 			}
 		}
 		for _, table := range tables {
@@ -188,18 +199,51 @@ func present(cfg plan.Config, f netFamily, want []*netlink.Rule) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for _, w := range want {
-		i := slices.IndexFunc(list, func(r netlink.Rule) bool { return sameRule(w, &r) })
-		if i < 0 {
-			return false, nil
-		}
-		list = slices.Delete(list, i, i+1)
-	}
-	if len(list) > 0 {
+	if missing, extra := differ(list, want); missing || len(extra) > 0 {
 		return false, nil
 	}
 	routes, err := ourRoutes(cfg.Table, f)
 	return len(routes) > 0, err
+}
+
+// inTheWay lists routes of our table that lead captured packets elsewhere: nobody
+// else has a use for those. The number of the table may be another's too, whose
+// other routes are left alone.
+func (r Routing) inTheWay(f netFamily) ([]netlink.Route, error) {
+	all, err := netlink.RouteListFiltered(f.family, &netlink.Route{Table: r.Config.Table}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return nil, fmt.Errorf("list routes of table %d: %w", r.Config.Table, err)
+	}
+	return slices.DeleteFunc(all, func(route netlink.Route) bool {
+		if route.Dst == nil {
+			return isOurs(route)
+		}
+		ip, _ := netip.AddrFromSlice(route.Dst.IP)
+		bits, _ := route.Dst.Mask.Size()
+		to := netip.PrefixFrom(ip.Unmap(), bits)
+		return isOurs(route) || bits > 0 && !slices.ContainsFunc(r.Services, to.Overlaps)
+	}), nil
+}
+
+// clear removes what is in the way.
+func (r Routing) clear(f netFamily) error {
+	list, err := r.inTheWay(f)
+	errs := []error{err}
+	for i := range list {
+		if err := netlink.RouteDel(&list[i]); err != nil && !errors.Is(err, unix.ESRCH) {
+			errs = append(errs, fmt.Errorf("remove the route to %s from table %d, where it leads captured packets elsewhere: %w", list[i].Dst, r.Config.Table, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// isOurs reports whether a route is "local default dev lo".
+func isOurs(r netlink.Route) bool {
+	bits := 0
+	if r.Dst != nil {
+		bits, _ = r.Dst.Mask.Size()
+	}
+	return r.Type == unix.RTN_LOCAL && r.LinkIndex == links.Lo && bits == 0
 }
 
 // ourRoutes lists "local default dev lo" of a table.
@@ -208,46 +252,12 @@ func ourRoutes(table int, f netFamily) ([]netlink.Route, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list routes of table %d: %w", table, err)
 	}
-	return slices.DeleteFunc(all, func(r netlink.Route) bool {
-		if r.LinkIndex != links.Lo {
-			return true
-		}
-		bits := 0
-		if r.Dst != nil {
-			bits, _ = r.Dst.Mask.Size()
-		}
-		return bits != 0
-	}), nil
-}
-
-// ourRules lists our rules of a family; what was read before an error, with it.
-func ourRules(cfg plan.Config, f netFamily) ([]netlink.Rule, error) {
-	list, err := netlink.RuleList(f.family)
-	if err != nil {
-		err = fmt.Errorf("list rules: %w", err)
-	}
-	list = slices.DeleteFunc(list, func(r netlink.Rule) bool { return !ours(cfg, &r) })
-	for i := range list {
-		list[i].Family = f.family // which the kernel is told to delete one
-	}
-	return list, err
+	return slices.DeleteFunc(all, func(r netlink.Route) bool { return !isOurs(r) }), nil
 }
 
 // noFamily reports whether an error is that the kernel has no such family.
 func noFamily(err error) bool {
 	return errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP)
-}
-
-// ours reports whether a rule is one of gridmesh's: by its protocol, or by all
-// that an agent wrote that gave it none.
-func ours(cfg plan.Config, r *netlink.Rule) bool {
-	return r.Protocol == routeProtocol || r.Table == cfg.Table && marks(cfg, r)
-}
-
-// marks reports whether a rule is about captured packets, and all of them.
-func marks(cfg plan.Config, r *netlink.Rule) bool {
-	return r.Mark == cfg.Mark && r.Mask != nil && *r.Mask == cfg.Mask && !r.Invert &&
-		r.Src == nil && r.Dst == nil && r.IifName == "" && r.OifName == "" && r.IPProto == 0 && r.Goto < 0
 }
 
 func localRoute(table, lo int, f netFamily) *netlink.Route {

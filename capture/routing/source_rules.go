@@ -82,24 +82,3 @@ func (r Routing) validatesMarks() bool {
 		return err == nil && strings.TrimSpace(string(value)) == "1"
 	})
 }
-
-// sameRule compares what rules match and where they lead.
-func sameRule(a, b *netlink.Rule) bool {
-	return a.Priority == b.Priority && a.Table == b.Table && a.Goto == b.Goto && a.Protocol == b.Protocol &&
-		a.Mark == b.Mark && maskOf(a) == maskOf(b) && a.IifName == b.IifName && a.OifName == b.OifName && a.IPProto == b.IPProto &&
-		a.Invert == b.Invert && netOf(a.Dst) == netOf(b.Dst) && netOf(a.Src) == netOf(b.Src)
-}
-
-func maskOf(r *netlink.Rule) uint32 {
-	if r.Mask == nil {
-		return 0
-	}
-	return *r.Mask
-}
-
-func netOf(n *net.IPNet) string {
-	if n == nil {
-		return ""
-	}
-	return n.String()
-}

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -99,7 +101,7 @@ func (s Records) record(key string, value []byte) error {
 		return err
 	}
 	record := filepath.Join(s.dir, fileName(key))
-	_, _, err := atomicfile.Read(record, maxRecord)
+	_, err := read(record)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 	case errors.Is(err, atomicfile.ErrOdd): // in the place of a record, and none
@@ -112,44 +114,89 @@ func (s Records) record(key string, value []byte) error {
 	return s.put(record, value)
 }
 
+// read reads a record. What holds no number is none, whoever wrote it: a disk
+// that lost what it took leaves files that are empty, or full of NULs.
+func read(record string) ([]byte, error) {
+	value, _, err := atomicfile.Read(record, maxRecord)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := strconv.Atoi(strings.TrimSpace(string(value))); err != nil {
+		return nil, fmt.Errorf("%s %w: it holds %.20q, and no number", record, atomicfile.ErrOdd, value)
+	}
+	return value, nil
+}
+
 // Undo puts one value back, where it was changed.
 func (s Records) Undo(key string) error {
 	record := filepath.Join(s.dir, fileName(key))
-	value, _, err := atomicfile.Read(record, maxRecord)
-	if owed, had := s.owed.get(key); had && errors.Is(err, os.ErrNotExist) {
+	value, err := read(record)
+	odd := errors.Is(err, atomicfile.ErrOdd)
+	var aside error
+	if odd {
+		_, aside = atomicfile.SetAside(record)
+	}
+	if owed, had := s.owed.get(key); had && (odd || errors.Is(err, os.ErrNotExist)) {
 		value, err = owed, nil
 	}
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
-	case errors.Is(err, atomicfile.ErrOdd):
-		_, aside := atomicfile.SetAside(record)
-		return errors.Join(fmt.Errorf("sysctl %s stays as it is, for nobody knows what it was: %w", key, err), aside)
 	case err == nil:
 		err = os.WriteFile(s.path(key), value, 0o644)
+	case odd:
+		return errors.Join(s.guess(key, err), aside)
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("restore sysctl %s: %w", key, err)
+		return errors.Join(fmt.Errorf("restore sysctl %s: %w", key, err), aside)
 	}
 	s.owed.paid(key)
 	if err := os.Remove(record); !errors.Is(err, os.ErrNotExist) {
-		return err
+		return errors.Join(err, aside)
 	}
-	return nil
+	return aside
 }
 
+// usual is what the kernel begins with, of all that is set to 0.
+const usual = "1"
+
+// guess puts the usual value in the place of ours where nobody knows what was
+// there before, and says so: it is an error all the same.
+func (s Records) guess(key string, unknown error) error {
+	now, err := os.ReadFile(s.path(key))
+	if err != nil || strings.TrimSpace(string(now)) != "0" {
+		return fmt.Errorf("sysctl %s stays as it is, for nobody knows what it was: %w", key, unknown)
+	}
+	if err := os.WriteFile(s.path(key), []byte(usual), 0o644); err != nil {
+		return errors.Join(fmt.Errorf("set sysctl %s=%s: %w", key, usual, err), unknown)
+	}
+	return fmt.Errorf("nobody knows what sysctl %s was; it is %s now, as the kernel begins with; set it where it should be another: %w", key, usual, unknown)
+}
+
+// Restore puts all values back. What is among the records and is none is set
+// aside, and keeps no other from being put back.
 func (s Records) Restore() error {
 	entries, err := os.ReadDir(s.dir)
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
 	errs := []error{err}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") || strings.HasSuffix(e.Name(), ".bad") { // a record that was never finished, so that nothing was changed, or none
+	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool {
+		// A record that was never finished, so that nothing was changed, or none.
+		left := strings.HasPrefix(e.Name(), ".") || strings.HasSuffix(e.Name(), ".bad")
+		if left {
 			errs = append(errs, os.RemoveAll(filepath.Join(s.dir, e.Name())))
+		}
+		return left
+	})
+	for _, e := range entries {
+		key := strings.ReplaceAll(e.Name(), "%", "/")
+		if !ofNetwork(key) {
+			_, aside := atomicfile.SetAside(filepath.Join(s.dir, e.Name()))
+			errs = append(errs, fmt.Errorf("%s %w: no sysctl of a network has this name", filepath.Join(s.dir, e.Name()), atomicfile.ErrOdd), aside)
 			continue
 		}
-		errs = append(errs, s.Undo(strings.ReplaceAll(e.Name(), "%", "/")))
+		errs = append(errs, s.Undo(key))
 	}
 	for key := range s.owed.all() {
 		errs = append(errs, s.Undo(key))
@@ -157,11 +204,20 @@ func (s Records) Restore() error {
 	return errors.Join(errs...)
 }
 
+// ofNetwork reports whether a key names something below net, and nothing that
+// is reached through "..".
+func ofNetwork(key string) bool {
+	file := relative(key)
+	return filepath.Clean(file) == file && strings.HasPrefix(file, "net/")
+}
+
 // path is the file of a key such as "net.ipv4.conf.cni0.send_redirects".
 // An interface with a dot in its name writes it as "/", as in sysctl(8).
 func (s Records) path(key string) string {
-	return filepath.Join(s.root, strings.NewReplacer(".", "/", "/", ".").Replace(key))
+	return filepath.Join(s.root, relative(key))
 }
+
+func relative(key string) string { return strings.NewReplacer(".", "/", "/", ".").Replace(key) }
 
 func fileName(key string) string { return strings.ReplaceAll(key, "/", "%") }
 

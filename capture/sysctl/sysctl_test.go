@@ -2,8 +2,10 @@ package sysctl
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -158,30 +160,97 @@ func TestDiskThatTakesNoRecord(t *testing.T) {
 	}
 }
 
-// What is in the place of a record and is none holds nobody up.
+// oddRecords are what may be in the place of a record.
+func oddRecords() map[string]func(path string) error {
+	odd := maps.Clone(testkit.OddFiles)
+	for name, content := range map[string]string{
+		"nothing": "", "NULs": "\x00\x00", "a number and NULs": "1\x00\x00", "text": "on\n", "two numbers": "1 2\n", "much": strings.Repeat("1", maxRecord+1),
+		"a number that is none": strings.Repeat("1", maxRecord),
+	} {
+		odd[name] = func(path string) error { return os.WriteFile(path, []byte(content), 0o600) }
+	}
+	return odd
+}
+
+// What is in the place of a record and is none holds nobody up, and is put back
+// nowhere: the value is then what the kernel begins with.
 func TestOddRecords(t *testing.T) {
-	const key = "net.ipv4.tcp_early_demux"
-	for name, put := range testkit.OddFiles {
+	const key, other = "net.ipv4.tcp_early_demux", "net.ipv4.conf.cni0.send_redirects"
+	for name, put := range oddRecords() {
 		t.Run(name, func(t *testing.T) {
-			s := fakeSysctls(t, map[string]string{key: "1\n"})
+			s := fakeSysctls(t, map[string]string{key: "1\n", other: "7\n"})
 			must(t, os.MkdirAll(s.dir, 0o700))
 			odd := filepath.Join(s.dir, fileName(key))
 			must(t, put(odd))
-			if changed, err := s.Zero(key); !changed || err != nil {
-				t.Errorf("changed %v, %v", changed, err)
+			for _, key := range []string{key, other} {
+				if changed, err := s.Zero(key); !changed || err != nil {
+					t.Errorf("changed %v, %v", changed, err)
+				}
 			}
 			must(t, s.Restore())
 			if left, err := os.ReadDir(s.dir); len(left) > 0 || err != nil || s.value(t, key) != "1\n" {
 				t.Errorf("left %v, %v, value %q", left, err, s.value(t, key))
 			}
-			must(t, put(odd))
-			if err := s.Restore(); !errors.Is(err, atomicfile.ErrOdd) {
-				t.Errorf("put back from it: %v", err)
+			for _, now := range []string{"0\n", "2\n"} { // ours, and somebody else's since
+				_, err := s.Zero(other)
+				must(t, err)
+				must(t, os.RemoveAll(odd))
+				must(t, put(odd))
+				must(t, os.WriteFile(s.path(key), []byte(now), 0o644))
+				if err := s.Restore(); !errors.Is(err, atomicfile.ErrOdd) || !strings.Contains(err.Error(), key) {
+					t.Errorf("put back from it: %v", err)
+				}
+				want := map[string]string{"0\n": usual, "2\n": "2\n"}[now]
+				if a, b := s.value(t, key), s.value(t, other); a != want || b != "7\n" {
+					t.Errorf("from %q: %q, want %q; and another %q", now, a, want, b)
+				}
 			}
 			must(t, s.Restore())
 			if left, err := os.ReadDir(s.dir); len(left) > 0 || err != nil {
 				t.Errorf("left %v, %v", left, err)
 			}
 		})
+	}
+}
+
+// A process that knows the value needs no record to put it back.
+func TestOddRecordOfAValueThatIsKnown(t *testing.T) {
+	const key = "net.ipv4.tcp_early_demux"
+	s := fakeSysctls(t, map[string]string{key: "5\n"})
+	put := s.put
+	s.put = func(string, []byte) error { return errors.New("no space left") }
+	_, err := s.Zero(key)
+	if err == nil {
+		t.Error("it was forgotten in silence")
+	}
+	s.put = put
+	must(t, os.MkdirAll(s.dir, 0o700))
+	must(t, os.WriteFile(filepath.Join(s.dir, fileName(key)), nil, 0o600))
+	must(t, s.Undo(key))
+	if got := s.value(t, key); got != "5\n" {
+		t.Errorf("put back %q", got)
+	}
+}
+
+// A record names a sysctl of a network, or is none: no file elsewhere is written.
+func TestRecordOfAnotherFile(t *testing.T) {
+	for _, name := range []string{"%%.%%.victim", "net.%%.%%.victim", "kernel.core_pattern", "net", "net.%%", "%.net.x"} {
+		s := fakeSysctls(t, map[string]string{"net.ipv4.tcp_early_demux": "1\n"})
+		s.root = filepath.Join(s.root, "a", "b")
+		must(t, os.MkdirAll(filepath.Join(s.root, "kernel"), 0o700))
+		for _, victim := range []string{filepath.Join(s.root, "kernel/core_pattern"), filepath.Join(s.root, "../../victim"), filepath.Join(s.root, "../victim")} {
+			must(t, os.WriteFile(victim, []byte("kept"), 0o600))
+		}
+		must(t, os.MkdirAll(s.dir, 0o700))
+		must(t, os.WriteFile(filepath.Join(s.dir, name), []byte("0\n"), 0o600))
+		if err := s.Restore(); !errors.Is(err, atomicfile.ErrOdd) {
+			t.Errorf("%s: %v", name, err)
+		}
+		must(t, s.Restore())
+		for _, victim := range []string{filepath.Join(s.root, "kernel/core_pattern"), filepath.Join(s.root, "../../victim"), filepath.Join(s.root, "../victim")} {
+			if got, err := os.ReadFile(victim); err != nil || string(got) != "kept" {
+				t.Errorf("%s: %s holds %q, %v", name, victim, got, err)
+			}
+		}
 	}
 }

@@ -152,7 +152,7 @@ const diskPatience = 10 * time.Second
 
 // wasHere reports whether there is anything to take away.
 func wasHere(c *config) (bool, error) {
-	if there, err := capture.Present(c.capture); there || err != nil {
+	if there, err := capture.Installed(c.capture); there || err != nil {
 		return there, err
 	}
 	there, err := statedir.Soon(diskPatience, func() (bool, error) {
@@ -204,7 +204,7 @@ func cleanNode(c *config, was bool) error {
 // stillThere says what a cleanup has left that does not end: rules and routes go
 // first, and then what was written down of sysctls is read.
 func stillThere(c *config) error {
-	there, err := capture.Present(c.capture)
+	there, err := capture.Installed(c.capture)
 	if err != nil || there {
 		return errors.Join(fmt.Errorf("after %s rules or routes of gridmesh are still in this network; run this again", diskPatience), err)
 	}

@@ -112,10 +112,10 @@ KIND is dg, ssg or sg; sg has to be said.`,
 				return err
 			}
 			rows := []unitRow{}
-			said := saidOf(in.world, p.Grid)
+			status := statusOf(in.world, p.Grid)
 			for _, s := range p.Steps {
 				if !wrong || s.Trouble() != "" {
-					rows = append(rows, unitRow{s.Unit, s.Nodes, strings.ToLower(s.Kind) + "/" + s.Name, s.Ready, s.Updated, s.Trouble(), said.why(s)})
+					rows = append(rows, unitRow{s.Unit, s.Nodes, strings.ToLower(s.Kind) + "/" + s.Name, s.Ready, s.Updated, s.Trouble(), status.why(s)})
 				}
 			}
 			problems = slices.DeleteFunc(problems, func(q topology.Problem) bool { return q.Object != p.Grid.String() })

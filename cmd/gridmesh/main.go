@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -30,7 +29,6 @@ that does not exist (dns), or a packet that is refused (trace; none of these wit
 --lenient), 2 wrong flags or commands.`)
 	root.Version = obs.Version()
 	root.AddCommand(viewCommand(), xdsCommand(), traceCommand(), gridCommand(), dnsCommand())
-	sayUsage(root)
 	return root
 }
 
@@ -39,26 +37,6 @@ func group(use, short, long string) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Long: long, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-}
-
-// sayUsage makes wrong and missing arguments a mistake in the flags, and shows
-// how the command is written.
-func sayUsage(cmd *cobra.Command) {
-	check := cmd.Args
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		err := cmd.ValidateRequiredFlags()
-		if check != nil {
-			err = errors.Join(check(cmd, args), err)
-		}
-		if err == nil || cmd.HasSubCommands() { // those are named by who runs it
-			return err
-		}
-		example, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n")
-		return fmt.Errorf("%w: %w; say: %s; for example: %s", run.ErrUsage, err, strings.TrimSuffix(cmd.UseLine(), " [flags]"), example)
-	}
-	for _, sub := range cmd.Commands() {
-		sayUsage(sub)
 	}
 }
 

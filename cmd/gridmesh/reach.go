@@ -24,9 +24,9 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// silence is how long nothing is said about a cluster or an agent that is
+// noticeDelay is how long nothing is said about a cluster or an agent that is
 // waited for.
-const silence = 2 * time.Second
+const noticeDelay = 2 * time.Second
 
 // reach is where a state comes from, and how the answer is printed.
 type reach struct {
@@ -285,7 +285,7 @@ func (r *reach) first(ctx context.Context, f feed, who string, missing func() st
 	wake := f.Wake()
 	ended := make(chan error, 1)
 	go func() { ended <- f.Run(ctx) }()
-	note := time.NewTimer(silence)
+	note := time.NewTimer(noticeDelay)
 	defer note.Stop()
 	for {
 		select {

@@ -13,18 +13,19 @@ import (
 	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/topology/refusal"
 	"github.com/gridmesh/gridmesh/xds/render"
 )
 
 // walk is the way of a packet through capture and Envoy.
 type walk struct {
-	From    string    `json:"from"`
-	To      string    `json:"to"`
-	Verdict string    `json:"verdict"`
-	Steps   []string  `json:"steps"`
-	Cluster string    `json:"cluster,omitempty"`
-	Tiers   []tierRow `json:"tiers"`
-	Cause   *cause    `json:"cause,omitempty"` // of a refusal
+	From    string         `json:"from"`
+	To      string         `json:"to"`
+	Verdict string         `json:"verdict"`
+	Steps   []string       `json:"steps"`
+	Cluster string         `json:"cluster,omitempty"`
+	Tiers   []tierRow      `json:"tiers"`
+	Cause   *refusal.Cause `json:"cause,omitempty"` // of a refusal
 }
 
 func traceCommand() *cobra.Command {
@@ -106,7 +107,8 @@ func parseTrace(from, to string) (client netip.Addr, f topology.Frontend, err er
 func (w *world) trace(cfg plan.Config, client netip.Addr, to topology.Frontend, preloadMax int) *walk {
 	step := rules.Trace(cfg, plan.Of(w.view, cfg), client, to, w.listens(preloadMax))
 	out := &walk{From: client.String(), To: to.String(), Verdict: string(step.Fate), Steps: step.Steps, Cluster: step.Cluster, Tiers: []tierRow{}}
-	if out.Cause = w.because(step.Fate, to); out.Cause != nil {
+	if step.Fate == rules.Refused || step.Fate == rules.Dropped {
+		out.Cause = refusal.Of(w.snap, w.view, w.opts, to)
 		out.Steps = append(out.Steps, out.Cause.String(), "cure: "+out.Cause.Cure)
 	}
 	if step.Fate != rules.ToEnvoy {

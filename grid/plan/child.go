@@ -201,8 +201,8 @@ type node struct {
 
 // readNode reads a Node; one without the condition Ready counts as ready.
 func readNode(obj Object) node {
-	status, said := condition(obj, "Ready")
-	n := node{labels: stringsOf(value[Object](obj, "metadata", "labels")), ready: !said || status["status"] == "True"}
+	status, found := condition(obj, "Ready")
+	n := node{labels: stringsOf(value[Object](obj, "metadata", "labels")), ready: !found || status["status"] == "True"}
 	if n.ready {
 		n.since, _ = time.Parse(time.RFC3339, value[string](status, "lastTransitionTime"))
 	}

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"reflect"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -211,30 +209,6 @@ func (k *Kind) mismatch(spec Object) string {
 		}
 	}
 	return ""
-}
-
-// misread says what of a workload's template would be taken for absent, and
-// left out of the children, though it is there: "" where all is read.
-func (k *Kind) misread(spec Object) string {
-	f := fields{kind: k}
-	replicas := strings.Join(k.replicas, ".")
-	f.check(replicas, value[any](spec, k.replicas...), reflect.TypeFor[int32]())
-	if integer(spec, 0, k.replicas...) < 0 {
-		f.problem(replicas, "is negative; give 0 or more")
-	}
-	at, path := any(spec), ""
-	for _, key := range k.nodeSelector() {
-		obj, ok := at.(Object)
-		if !ok && at != nil {
-			f.misfit(path, at, "an object")
-		}
-		at, path = obj[key], strings.TrimPrefix(path+"."+key, ".")
-	}
-	f.check(path, at, reflect.TypeFor[map[string]string]())
-	if len(f.problems) == 0 {
-		return ""
-	}
-	return "the template's " + f.problems[0].Field + " " + f.problems[0].Text
 }
 
 // fallback is the name of the template of the units that name none.

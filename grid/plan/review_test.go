@@ -41,13 +41,13 @@ apiVersion: v1, kind: Service, metadata: {name: plain, namespace: default}, spec
 			}
 			w.Add(obj)
 		}
-		var said []string
+		var problems []string
 		for _, p := range Review(w) {
 			if p.Object == "statefulsetgrid default/set" && strings.Contains(p.Field, "serviceName") {
-				said = append(said, p.Field+": "+p.Text)
+				problems = append(problems, p.Field+": "+p.Text)
 			}
 		}
-		if got := strings.Join(said, "\n"); want == "" && got != "" || !strings.Contains(got, want) {
+		if got := strings.Join(problems, "\n"); want == "" && got != "" || !strings.Contains(got, want) {
 			t.Errorf("%s:\n%q, want %q", spec, got, want)
 		}
 		for _, p := range All(w, DefaultGuard(), time.Time{}) {

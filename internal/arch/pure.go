@@ -9,7 +9,7 @@ import (
 // pure packages decide and do nothing: the same arguments give the same
 // result, on every machine.
 var pure = []string{
-	"topology", "convert", "xds/render", "capture/plan", "capture/rules", "grid/plan", "dnsplugin/answer",
+	"topology", "topology/refusal", "convert", "xds/render", "capture/plan", "capture/rules", "grid/plan", "dnsplugin/answer",
 	"node/hold", "node/outage", "health/vote", "admission/mutate", "tunnel/session", "autonomy/policy",
 }
 

@@ -2,7 +2,6 @@ package jsontype
 
 import (
 	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -30,25 +29,13 @@ func TestFields(t *testing.T) {
 
 func TestTypesThatReadThemselves(t *testing.T) {
 	at, plain := reflect.TypeFor[time.Time](), reflect.TypeFor[int32]()
-	if !ReadsItself(at) || ReadsItself(plain) {
+	if !readsItself(at) || readsItself(plain) {
 		t.Error("a time reads itself, and a number does not")
 	}
-	if err := Read(at, "2026-01-31T12:00:00Z"); err != nil {
+	if err := read(at, "2026-01-31T12:00:00Z"); err != nil {
 		t.Error(err)
 	}
-	if Read(at, "noon") == nil || Read(at, make(chan int)) == nil {
+	if read(at, "noon") == nil || read(at, make(chan int)) == nil {
 		t.Error("a time was read from what is none")
-	}
-}
-
-func TestWhole(t *testing.T) {
-	for _, tc := range []struct {
-		v    any
-		n    int64
-		want bool
-	}{{int64(7), 7, true}, {2.0, 2, true}, {2.5, 0, false}, {math.Exp2(53), 0, false}, {"7", 0, false}, {nil, 0, false}} {
-		if n, ok := Whole(tc.v); ok != tc.want || ok && n != tc.n {
-			t.Errorf("%v: got %d, %v", tc.v, n, ok)
-		}
 	}
 }

@@ -54,12 +54,12 @@ func Main(root *cobra.Command, more func(error) int) int {
 	return exitFailure
 }
 
-// sayUsage makes arguments that a command, or one below it, does not take a
-// mistake of usage that names what there is.
+// sayUsage makes wrong and missing arguments, and flags that are missing, of a
+// command and of all below it a mistake of usage that says what there is.
 func sayUsage(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			err := check(cmd, args)
+			err := errors.Join(check(cmd, args), cmd.ValidateRequiredFlags())
 			if err == nil || errors.Is(err, ErrUsage) {
 				return err
 			}
@@ -71,7 +71,8 @@ func sayUsage(cmd *cobra.Command) {
 	}
 }
 
-// hint says what a command has instead of what it was given.
+// hint says what a command has instead of what it was given, or where it has no
+// commands how it is written.
 func hint(cmd *cobra.Command, args []string) string {
 	var names []string
 	for _, sub := range cmd.Commands() {
@@ -82,6 +83,8 @@ func hint(cmd *cobra.Command, args []string) string {
 	has := "it takes no commands"
 	if len(names) > 0 {
 		has = "it has " + strings.Join(names, ", ")
+	} else if example, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n"); example != "" {
+		return fmt.Sprintf("say: %s; for example: %s", strings.TrimSuffix(cmd.UseLine(), " [flags]"), example)
 	}
 	if len(args) > 0 {
 		cmd.SuggestionsMinimumDistance = 2 // Cobra's own default

@@ -182,12 +182,16 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// Who mistypes a command is told which there are.
+// Who mistypes a command is told which there are, and who leaves something out
+// how it is written.
 func TestUnknownCommandsAreNamed(t *testing.T) {
 	run := func(*cobra.Command, []string) {}
 	tree := func() *cobra.Command {
 		root := &cobra.Command{Use: "x", Args: cobra.NoArgs, Run: run, SilenceErrors: true, SilenceUsage: true}
-		root.AddCommand(&cobra.Command{Use: "status", Args: cobra.NoArgs, Run: run}, &cobra.Command{Use: "cleanup", Args: cobra.NoArgs, Run: run})
+		show := &cobra.Command{Use: "show NAME", Args: cobra.ExactArgs(1), Run: run, Example: "  x show web --to a\n  x show db --to b"}
+		show.Flags().String("to", "", "")
+		_ = show.MarkFlagRequired("to")
+		root.AddCommand(&cobra.Command{Use: "status", Args: cobra.NoArgs, Run: run}, &cobra.Command{Use: "cleanup", Args: cobra.NoArgs, Run: run}, show)
 		sayUsage(root)
 		return root
 	}
@@ -195,9 +199,11 @@ func TestUnknownCommandsAreNamed(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"bogus"}, `wrong flags: unknown command "bogus" for "x"; it has cleanup, completion, status: x --help`},
-		{[]string{"sttus"}, `did you mean status? it has cleanup, completion, status: x --help`},
+		{[]string{"bogus"}, `wrong flags: unknown command "bogus" for "x"; it has cleanup, completion, show, status: x --help`},
+		{[]string{"sttus"}, `did you mean status? it has cleanup, completion, show, status: x --help`},
 		{[]string{"status", "now"}, `unknown command "now" for "x status"; it takes no commands: x status --help`},
+		{[]string{"show"}, "wrong flags: accepts 1 arg(s), received 0\nrequired flag(s) \"to\" not set; say: x show NAME; for example: x show web --to a"},
+		{[]string{"show", "web"}, `wrong flags: required flag(s) "to" not set; say: x show NAME; for example: x show web --to a`},
 	} {
 		root := tree()
 		root.SetArgs(tc.args)

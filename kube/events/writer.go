@@ -127,8 +127,8 @@ func (w *Writer) write(ctx context.Context, ev *corev1.Event) {
 			return
 		}
 		// An API server that says no will do so again.
-		var said apierrors.APIStatus
-		if try >= w.cfg.tries || errors.As(err, &said) || ctx.Err() != nil {
+		var status apierrors.APIStatus
+		if try >= w.cfg.tries || errors.As(err, &status) || ctx.Err() != nil {
 			w.log.Debug("could not write an Event", obs.KeyReason, ev.Reason, obs.KeyErr, err)
 			return
 		}

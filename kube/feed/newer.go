@@ -32,17 +32,17 @@ func (n newer[L]) List(ctx context.Context, o metav1.ListOptions) (L, error) {
 	return list, err
 }
 
-// Watch stays open, and silent, where the kind is not known; it ends as one
+// Watch stays open, and idle, where the kind is not known; it ends as one
 // that is too old, so that a reflector lists.
 func (n newer[L]) Watch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 	w, err := n.api.Watch(ctx, o)
 	if o.SendInitialEvents != nil || !n.unknown(ctx, err) {
 		return w, err // a reflector that is refused a watch-list lists
 	}
-	silent := apiwatch.NewRaceFreeFake()
+	idle := apiwatch.NewRaceFreeFake()
 	expired := apierrors.NewResourceExpired("the API server may know the kind by now").Status()
-	timer := time.AfterFunc(upgraded, func() { silent.Error(&expired) })
-	return stopper{silent, timer}, nil
+	timer := time.AfterFunc(upgraded, func() { idle.Error(&expired) })
+	return stopper{idle, timer}, nil
 }
 
 type stopper struct {

@@ -12,7 +12,7 @@ import (
 
 // New starts a world from a seed.
 func New(seed uint64) *World {
-	return &World{rand.New(rand.NewPCG(seed, 1)), topology.NewBuilder(), rand.New(rand.NewPCG(seed, 2))}
+	return &World{Rand: rand.New(rand.NewPCG(seed, 1)), Builder: topology.NewBuilder(), besides: rand.New(rand.NewPCG(seed, 2))}
 }
 
 // World changes at random: a few of everything, so that histories collide.
@@ -20,6 +20,8 @@ type World struct {
 	*rand.Rand
 	Builder *topology.Builder
 	besides *rand.Rand // what lies besides ClusterIPs, whose histories stay the same
+	// SCTP gives every Service and slice a port of it, too.
+	SCTP bool
 }
 
 func (w *World) pick(list ...string) string { return list[w.IntN(len(list))] }
@@ -61,6 +63,9 @@ func (w *World) service() *topology.Service {
 	if w.IntN(3) == 0 {
 		s.ClusterIPs = append(s.ClusterIPs, netip.MustParseAddr(fmt.Sprintf("fd00::%d", 1+w.IntN(5))))
 	}
+	if w.SCTP {
+		s.Ports = append(s.Ports, topology.ServicePort{Name: "c", Protocol: topology.SCTP, Port: 80})
+	}
 	w.expose(s)
 	if w.IntN(5) == 0 {
 		s.Headless, s.ClusterIPs = true, nil
@@ -78,6 +83,10 @@ func (w *World) expose(s *topology.Service) {
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }
 	if r.IntN(3) == 0 {
 		s.Ports[r.IntN(2)].NodePort = uint16(30000 + r.IntN(3))
+	}
+	s.Created = int64(r.IntN(3)) // some of one second
+	if r.IntN(3) == 0 {
+		s.Datapath = topology.Datapath(r.IntN(4))
 	}
 	if r.IntN(4) == 0 {
 		s.Affinity = uint32(10 * (1 + r.IntN(2)))
@@ -107,6 +116,9 @@ func (w *World) slice() *topology.Slice {
 		Service: w.serviceKey().Name,
 		IPv6:    w.IntN(4) == 0,
 		Ports:   []topology.SlicePort{{Name: "a", Protocol: topology.TCP, Port: 8080}, {Name: "b", Protocol: topology.UDP, Port: 5353}},
+	}
+	if w.SCTP {
+		s.Ports = append(s.Ports, topology.SlicePort{Name: "c", Protocol: topology.SCTP, Port: 7000})
 	}
 	for range w.IntN(5) {
 		ep := topology.Endpoint{

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net/http"
 	"net/url"
 )
 
@@ -45,19 +44,12 @@ func (r *Reader) Overload(ctx context.Context) (Overload, error) {
 
 func (r *Reader) overload(ctx context.Context) (o Overload, err error) {
 	query := url.Values{"format": {"json"}, "filter": {`^(overload\.|server\.total_connections$)`}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://envoy/stats?"+query.Encode(), nil)
+	body, err := r.get(ctx, "stats?"+query.Encode())
 	if err != nil {
 		return o, err
 	}
-	resp, err := r.client.Do(req)
-	if err != nil {
-		return o, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return o, fmt.Errorf("it answers %s", resp.Status)
-	}
-	return decodeOverload(io.LimitReader(resp.Body, maxStats))
+	defer body.Close()
+	return decodeOverload(io.LimitReader(body, maxStats))
 }
 
 func decodeOverload(r io.Reader) (o Overload, err error) {

@@ -73,7 +73,22 @@ func (r *Reader) Clusters(ctx context.Context) ([]Cluster, error) {
 }
 
 func (r *Reader) clusters(ctx context.Context) ([]Cluster, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://envoy/clusters?format=json", nil)
+	page, err := r.get(ctx, "clusters?format=json")
+	if err != nil {
+		return nil, err
+	}
+	defer page.Close()
+	body := &io.LimitedReader{R: page, N: r.most}
+	list, err := decode(body)
+	if body.N <= 0 {
+		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, r.most)
+	}
+	return list, err
+}
+
+// get asks for a page of the admin server, for the caller to close.
+func (r *Reader) get(ctx context.Context, page string) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://envoy/"+page, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -81,16 +96,11 @@ func (r *Reader) clusters(ctx context.Context) ([]Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
+		resp.Body.Close()
 		return nil, fmt.Errorf("it answers %s", resp.Status)
 	}
-	body := &io.LimitedReader{R: resp.Body, N: r.most}
-	list, err := decode(body)
-	if body.N <= 0 {
-		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, r.most)
-	}
-	return list, err
+	return resp.Body, nil
 }
 
 // status is what is read of an envoy.admin.v3.ClusterStatus.

@@ -1,4 +1,7 @@
-package main
+// Package refusal says why nobody answers at an address of Services, as a node
+// sees it, and what helps: the Service, the endpoint that came furthest through
+// the rules of topology, the rule that left it out, and the cure. It is pure.
+package refusal
 
 import (
 	"cmp"
@@ -6,12 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// cause is why a packet to an address of Services goes nowhere.
-type cause struct {
+// Cause is why a packet to an address of Services goes nowhere.
+type Cause struct {
 	Service  string `json:"service,omitempty"`
 	Tiers    string `json:"tiers,omitempty"`    // of its keys, in order, none of which has a usable endpoint
 	Endpoint string `json:"endpoint,omitempty"` // that came furthest
@@ -21,8 +23,8 @@ type cause struct {
 	Cure     string `json:"cure"`
 }
 
-// String is the cause as a step of the walk.
-func (c *cause) String() string {
+// String is the cause in one line, without the cure.
+func (c *Cause) String() string {
 	text := c.Why
 	if c.Service != "" {
 		text = "service " + c.Service + ": " + text
@@ -36,27 +38,32 @@ func (c *cause) String() string {
 	return text
 }
 
-// because finds the cause of a refusal, or of a packet that is dropped; nil for
-// any other end.
-func (w *world) because(fate rules.Fate, to topology.Frontend) *cause {
-	if fate != rules.Refused && fate != rules.Dropped {
-		return nil
-	}
-	for _, s := range w.view.Sorted() {
+// Of finds the cause for an address that is in a range of Services and that the
+// node of a view cannot reach; the view is of the snapshot, by the options.
+func Of(snap *topology.Snapshot, view *topology.View, opts topology.Options, to topology.Frontend) *Cause {
+	for _, s := range view.Sorted() {
 		if !slices.Contains(s.ClusterIPs, to.Addr) {
 			continue
 		}
-		c := &cause{Service: s.Key.String()}
 		i := slices.IndexFunc(s.Frontends, func(f topology.FrontendView) bool { return f.Frontend == to })
 		if i < 0 {
-			c.Why = fmt.Sprintf("has no port %d/%s", to.Port, to.Protocol)
-			c.Cure = "dial one that it has (" + ports(s) + "), or add it to spec.ports"
-			return c
+			return &Cause{
+				Service: s.Key.String(),
+				Why:     fmt.Sprintf("has no port %d/%s", to.Port, to.Protocol),
+				Cure:    "dial one that it has (" + ports(s) + "), or add it to spec.ports",
+			}
 		}
-		w.emptied(c, s, &s.Frontends[i])
-		return c
+		out := topology.Explain(snap, view, opts, s.Key)[to]
+		if len(out) == 0 {
+			return &Cause{
+				Service: s.Key.String(),
+				Why:     "has no endpoint at this port",
+				Cure:    fmt.Sprintf("see that its selector matches pods, and that they have the port %s: kubectl get endpointslices -n %s -l kubernetes.io/service-name=%s", cmp.Or(s.Frontends[i].PortName, "of the Service"), s.Key.Namespace, s.Key.Name),
+			}
+		}
+		return emptied(s, to, out, tiers(s, view.Viewpoint.Values))
 	}
-	return &cause{
+	return &Cause{
 		Why:  to.Addr.String() + " is in a range of Services, and no Service of this state has it",
 		Cure: "check the address: the Service may be gone, or made again with another one",
 	}
@@ -72,17 +79,14 @@ func ports(s *topology.ServiceView) string {
 	return cmp.Or(strings.Join(list, ", "), "none")
 }
 
-// emptied says why a frontend has no tier.
-func (w *world) emptied(c *cause, s *topology.ServiceView, f *topology.FrontendView) {
-	out := topology.Explain(w.snap, w.view, w.opts, s.Key)[f.Frontend]
-	if len(out) == 0 {
-		c.Why = "has no endpoint at this port"
-		c.Cure = fmt.Sprintf("see that its selector matches pods, and that they have the port %s: kubectl get endpointslices -n %s -l kubernetes.io/service-name=%s", cmp.Or(f.PortName, "of the Service"), s.Key.Namespace, s.Key.Name)
-		return
-	}
+// emptied says why a frontend has no tier, by all that was left out of it.
+func emptied(s *topology.ServiceView, to topology.Frontend, out []topology.LeftOut, tiers string) *Cause {
 	furthest, same, before := split(out)
-	c.Rule, c.Endpoint, c.Node = furthest.Rule, furthest.Addr.String(), furthest.Node
-	c.Why = fmt.Sprintf("%s has no endpoint that this node may use: of %d, ", f.Frontend, len(out))
+	c := &Cause{
+		Service: s.Key.String(), Tiers: tiers,
+		Endpoint: furthest.Addr.String(), Node: furthest.Node, Rule: furthest.Rule,
+	}
+	c.Why = fmt.Sprintf("%s has no endpoint that this node may use: of %d, ", to, len(out))
 	if len(before) > 0 {
 		c.Why += "the one that came furthest, "
 	}
@@ -97,8 +101,8 @@ func (w *world) emptied(c *cause, s *topology.ServiceView, f *topology.FrontendV
 	if n := len(before); n > 0 {
 		c.Why += fmt.Sprintf(", and %d before by %s (%s)", n, before[n-1].Rule, before[n-1].Reason)
 	}
-	c.Tiers = w.tiers(s)
-	c.Cure = remedy(furthest, s) + "; gridmesh view " + c.Service + " shows every endpoint"
+	c.Cure = cure(furthest, s) + "; gridmesh view " + c.Service + " shows every endpoint"
+	return c
 }
 
 // split returns the endpoint that came furthest through the rules, how many the
@@ -111,12 +115,12 @@ func split(out []topology.LeftOut) (furthest topology.LeftOut, same int, before 
 	return out[i], len(out) - i - 1, out[:i]
 }
 
-// tiers are a Service's keys, each with this node's value.
-func (w *world) tiers(s *topology.ServiceView) string {
+// tiers are a Service's keys, each with the node's value.
+func tiers(s *topology.ServiceView, values map[string]string) string {
 	var list []string
 	for i, key := range s.Keys.List {
 		value := "(no label here)"
-		if v, ok := w.view.Viewpoint.Values[key]; ok {
+		if v, ok := values[key]; ok {
 			value = v
 		}
 		list = append(list, fmt.Sprintf("%d %s=%s", i+1, key, value))
@@ -127,8 +131,8 @@ func (w *world) tiers(s *topology.ServiceView) string {
 	return strings.Join(list, ", ")
 }
 
-// remedy is what helps an endpoint that was left out.
-func remedy(l topology.LeftOut, s *topology.ServiceView) string {
+// cure is what helps an endpoint that was left out.
+func cure(l topology.LeftOut, s *topology.ServiceView) string {
 	switch l.Rule {
 	case "topologyKeys":
 		return fmt.Sprintf("run a pod of it in this node's unit, or correct the nodes' labels; if other units are to answer at all, end topologyKeys with %q: then units no longer keep to themselves whenever their own pods are away", topology.AnyNode)

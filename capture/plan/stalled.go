@@ -6,9 +6,9 @@ import "time"
 // may have been answered, and wait again.
 const unjudged = 5 * time.Second
 
-// Silence tells which connections wait for an answer for too long. The zero
+// Stalled tells which connections wait for an answer for too long. The zero
 // value has seen none.
-type Silence[K comparable] struct {
+type Stalled[K comparable] struct {
 	since map[K]time.Time
 	last  time.Time // judgement
 }
@@ -16,7 +16,7 @@ type Silence[K comparable] struct {
 // Judge takes all that wait at a time, and returns those that did so in every
 // judgement of the last while. Who is not among them was answered. After a time
 // in which nobody judged it begins anew.
-func (s *Silence[K]) Judge(waiting []K, now time.Time, while time.Duration) (dead []K) {
+func (s *Stalled[K]) Judge(waiting []K, now time.Time, while time.Duration) (dead []K) {
 	if now.Sub(s.last) > unjudged {
 		s.since = nil
 	}

@@ -12,15 +12,15 @@ import (
 	"github.com/gridmesh/gridmesh/grid/plan"
 )
 
-// said is what the controller wrote of a grid as it stands: it alone knows what
+// gridStatus is what the controller wrote of a grid as it stands: it alone knows what
 // the API server answered.
-type said struct {
+type gridStatus struct {
 	units map[string]apiv1.UnitStatus // the worst
 	valid string                      // what is wrong, or ""
 }
 
-func saidOf(w plan.World, grid plan.Ref) said {
-	out := said{units: map[string]apiv1.UnitStatus{}}
+func statusOf(w plan.World, grid plan.Ref) gridStatus {
+	out := gridStatus{units: map[string]apiv1.UnitStatus{}}
 	for _, obj := range w.Grids {
 		if plan.RefOf(obj) != grid {
 			continue
@@ -43,7 +43,7 @@ func saidOf(w plan.World, grid plan.Ref) said {
 
 // why is what is wrong with a unit whose child is to be written: its own
 // message, or, where it is not among the worst, that of the grid.
-func (s said) why(step plan.Step) string {
+func (s gridStatus) why(step plan.Step) string {
 	switch step.Action {
 	case plan.Create, plan.Update, plan.Adopt, plan.Wait:
 	default:

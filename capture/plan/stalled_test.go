@@ -8,8 +8,8 @@ import (
 
 // Only who waits all the time waits for long: an answer in between, or a time
 // in which nobody looked, begins anew.
-func TestSilence(t *testing.T) {
-	var s Silence[string]
+func TestStalled(t *testing.T) {
+	var s Stalled[string]
 	now := time.Time{}
 	judge := func(after time.Duration, waiting string, want ...string) {
 		t.Helper()

@@ -1,0 +1,133 @@
+package nft
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/google/nftables"
+	nl "github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/capture/rules"
+)
+
+// elementCatchAll is NFT_SET_ELEM_CATCHALL of linux/netfilter/nf_tables.h: the
+// element has no key, and every lookup finds it.
+const elementCatchAll = 0x2
+
+// Element is an element of a set as the kernel tells it.
+type Element struct {
+	nftables.SetElement // of which Key, IntervalEnd and Timeout are read
+
+	CatchAll bool // it stands for all that no other element does
+	Odd      bool // it has more than elements of ours: data, a comment, what is counted or decides whether it is found
+}
+
+// Elements reads a set. What nobody here knows makes an element odd, and is no
+// error: nothing that somebody puts into a set may be in our way.
+func (s *Session) Elements(set *nftables.Set) ([]Element, error) {
+	msgs, err := s.ask(unix.NFT_MSG_GETSETELEM, int(nl.Dump), set.Table.Family, setAttributes(set.Name))
+	if err != nil {
+		return nil, fmt.Errorf("read set %s: %w", set.Name, err)
+	}
+	var list []Element
+	for _, m := range msgs {
+		e, err := parseEntry(m)
+		if err != nil {
+			return nil, fmt.Errorf("read set %s: %w", set.Name, err)
+		}
+		list = append(list, elementsOf(e)...)
+	}
+	return list, nil
+}
+
+// ElementsOf reads the elements that a message is about.
+func ElementsOf(m nl.Message) []Element {
+	e, err := parseEntry(m)
+	if err != nil {
+		return nil
+	}
+	return elementsOf(e)
+}
+
+func elementsOf(e *entry) (list []Element) {
+	elements, err := nl.NewAttributeDecoder(e.attrs[unix.NFTA_SET_ELEM_LIST_ELEMENTS])
+	if err != nil {
+		return nil
+	}
+	for elements.Next() {
+		list = append(list, parseElement(elements.Bytes()))
+	}
+	return list
+}
+
+func parseElement(raw []byte) (e Element) {
+	attrs, err := nl.NewAttributeDecoder(raw)
+	if err != nil {
+		return Element{Odd: true}
+	}
+	for attrs.Next() {
+		value := attrs.Bytes()
+		switch attrs.Type() {
+		case unix.NFTA_SET_ELEM_KEY:
+			e.Key = dataValue(value)
+		case unix.NFTA_SET_ELEM_FLAGS:
+			flags := bigEndian(value)
+			e.IntervalEnd, e.CatchAll = flags&unix.NFT_SET_ELEM_INTERVAL_END != 0, flags&elementCatchAll != 0
+			e.Odd = e.Odd || flags&^(unix.NFT_SET_ELEM_INTERVAL_END|elementCatchAll) != 0
+		case unix.NFTA_SET_ELEM_TIMEOUT:
+			e.Timeout = time.Duration(bigEndian(value)) * time.Millisecond
+		case unix.NFTA_SET_ELEM_EXPIRATION, unix.NFTA_SET_ELEM_PAD:
+		default:
+			e.Odd = true
+		}
+	}
+	e.Odd = e.Odd || attrs.Err() != nil || len(e.Key) == 0 && !e.CatchAll
+	return e
+}
+
+// dataValue is the value within NFTA_SET_ELEM_KEY.
+func dataValue(raw []byte) []byte {
+	attrs, err := nl.NewAttributeDecoder(raw)
+	if err != nil {
+		return nil
+	}
+	for attrs.Next() {
+		if attrs.Type() == unix.NFTA_DATA_VALUE {
+			return attrs.Bytes()
+		}
+	}
+	return nil
+}
+
+func bigEndian(raw []byte) (n uint64) {
+	for _, b := range raw {
+		n = n<<8 | uint64(b)
+	}
+	return n
+}
+
+// DeleteCatchAll removes what stands for all from a set, in a transaction of its
+// own: the library has no word for it.
+func (s *Session) DeleteCatchAll(set *nftables.Set) error {
+	flags, err := nl.MarshalAttributes([]nl.Attribute{{Type: unix.NFTA_SET_ELEM_FLAGS, Data: []byte{0, 0, 0, elementCatchAll}}})
+	if err != nil {
+		return err
+	}
+	element, err := nl.MarshalAttributes([]nl.Attribute{{Type: unix.NLA_F_NESTED | unix.NFTA_LIST_ELEM, Data: flags}})
+	if err != nil {
+		return err
+	}
+	attrs := append(setAttributes(set.Name), nl.Attribute{Type: unix.NLA_F_NESTED | unix.NFTA_SET_ELEM_LIST_ELEMENTS, Data: element})
+	if err := s.transaction(unix.NFT_MSG_DELSETELEM, set.Table.Family, attrs); err != nil {
+		return fmt.Errorf("remove from set %s what stands for all: %w", set.Name, err)
+	}
+	return nil
+}
+
+func setAttributes(name string) []nl.Attribute {
+	return []nl.Attribute{
+		{Type: unix.NFTA_SET_ELEM_LIST_TABLE, Data: []byte(rules.Name + "\x00")},
+		{Type: unix.NFTA_SET_ELEM_LIST_SET, Data: []byte(name + "\x00")},
+	}
+}
