@@ -181,7 +181,7 @@ func (c *Capture) bridgeSysctls(list []rules.PodBridge) (changed bool, err error
 	}
 	for _, key := range []string{"net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables"} {
 		if c.cfg.KeepBridgeNetfilter {
-			errs = append(errs, c.ctl.UndoSoon(key))
+			errs = append(errs, c.ctl.Undo(key))
 			continue
 		}
 		// At 1 the bridge's hook drops the socket that tproxy assigned.

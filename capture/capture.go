@@ -312,7 +312,7 @@ func (c *Capture) Remove() error {
 	c.table.conn.Keep()
 	err := errors.Join(c.table.remove(), removeBridge(c.table.conn))
 	c.table.conn.Close()
-	return errors.Join(err, routing.Remove(c.cfg), c.ctl.RestoreSoon())
+	return errors.Join(err, routing.Remove(c.cfg), c.ctl.Restore())
 }
 
 // Cleanup is Remove, for whoever runs no capture, while no agent does.

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -85,7 +84,7 @@ func (s *startup) undo() error {
 		errs = append(errs, run.RemoveUnix(path))
 	}
 	if s.loop != nil && s.loop.restored == nil && s.loop.unread.state == nil && !s.parts.Capture.Found() {
-		errs = append(errs, s.remove())
+		errs = append(errs, s.parts.Capture.Remove())
 	}
 	return errors.Join(errs...)
 }
@@ -117,7 +116,7 @@ func (a *Agent) start(ctx context.Context) (*loop, error) {
 		return nil, err
 	}
 	if err := a.refusePolicies(ctx); err != nil {
-		return nil, errors.Join(err, a.remove()) // as it was found
+		return nil, errors.Join(err, a.parts.Capture.Remove()) // as it was found
 	}
 	noted := a.soonNotes(&unread)
 	l := newLoop(a, st, pods)
@@ -126,16 +125,6 @@ func (a *Agent) start(ctx context.Context) (*loop, error) {
 	known := l.uplink.Known
 	a.known.Store(&known)
 	return l, nil
-}
-
-// remove takes the rules away again. What of it a disk keeps waiting is said, and
-// not waited for.
-func (a *Agent) remove() error {
-	_, err := statedir.Soon(statedir.Patience, func() (struct{}, error) { return struct{}{}, a.parts.Capture.Remove() }, nil)
-	if errors.Is(err, statedir.ErrStalled) {
-		return fmt.Errorf("--state-dir %s: %w: sysctls that were set stay so; run gridmesh-agent cleanup when it does", a.cfg.StateDir, err)
-	}
-	return err
 }
 
 // knownPods are the flags' pod CIDRs; else, until the Node says otherwise, those

@@ -1,38 +1,30 @@
 package sysctl
 
-import (
-	"fmt"
+import "github.com/gridmesh/gridmesh/internal/atomicfile"
 
-	"github.com/gridmesh/gridmesh/internal/atomicfile"
-)
-
-// UndoSoon is Undo, as long as the disk answers soon: atomicfile.ErrLate. It is
-// done all the same when the disk does.
-func (s Records) UndoSoon(key string) error {
-	if err := s.soon(func() error { return s.Undo(key) }); err != nil {
-		return fmt.Errorf("put sysctl %s back: %w", key, err)
-	}
-	return nil
-}
-
-// RestoreSoon is Restore, as long as the disk answers soon: atomicfile.ErrLate.
-func (s Records) RestoreSoon() error {
-	if err := s.soon(s.Restore); err != nil {
-		return fmt.Errorf("put sysctls back, as they are written down in %s: %w", s.dir, err)
-	}
-	return nil
-}
-
-// soon asks the disk. Nobody waits a second time for one that hangs.
-func (s Records) soon(ask func() error) error {
+// onDisk asks the disk of the records, and waits no longer than recordPatience:
+// atomicfile.ErrLate. Nobody waits a second time for one that hangs. What is
+// asked beside the caller is the disk alone: a sysctl of a network is that of
+// the thread that writes it.
+func onDisk[T any](s Records, ask func() (T, error)) (is T, err error) {
 	select {
 	case s.disk <- struct{}{}:
 	default:
-		return atomicfile.ErrLate
+		return is, atomicfile.ErrLate
 	}
-	_, err := atomicfile.Within(recordPatience, func() (struct{}, error) {
+	return atomicfile.Within(recordPatience, func() (T, error) {
 		defer func() { <-s.disk }()
-		return struct{}{}, ask()
+		return ask()
 	}, nil)
+}
+
+// remove removes what is at a path; setAside moves it out of the way.
+func (s Records) remove(path string, how func(string) error) error {
+	_, err := onDisk(s, func() (struct{}, error) { return struct{}{}, how(path) })
+	return err
+}
+
+func (s Records) setAside(path string) error {
+	_, err := onDisk(s, func() (string, error) { return atomicfile.SetAside(path) })
 	return err
 }

@@ -22,10 +22,10 @@ func TestPutBackOnADiskThatHangs(t *testing.T) {
 			t.Errorf("remembered: %v", err)
 		}
 		began := time.Now()
-		if err := s.UndoSoon(key); !errors.Is(err, atomicfile.ErrLate) || !strings.Contains(err.Error(), key) {
+		if err := s.Undo(key); !errors.Is(err, atomicfile.ErrLate) || !strings.Contains(err.Error(), key) {
 			t.Errorf("one: %v", err)
 		}
-		if err := s.RestoreSoon(); !errors.Is(err, atomicfile.ErrLate) || !strings.Contains(err.Error(), s.dir) {
+		if err := s.Restore(); !errors.Is(err, atomicfile.ErrLate) || !strings.Contains(err.Error(), s.dir) {
 			t.Errorf("all: %v", err)
 		}
 		if took := time.Since(began); took > recordPatience || s.value(t, key) != "0" {
@@ -33,10 +33,10 @@ func TestPutBackOnADiskThatHangs(t *testing.T) {
 		}
 		close(disk)
 		synctest.Wait()
-		if err := s.RestoreSoon(); err != nil || s.value(t, key) != "1\n" {
+		if err := s.Restore(); err != nil || s.value(t, key) != "1\n" {
 			t.Errorf("with the disk back: %v, %q", err, s.value(t, key))
 		}
-		if err := s.UndoSoon(key); err != nil {
+		if err := s.Undo(key); err != nil {
 			t.Errorf("nothing is to be put back: %v", err)
 		}
 	})

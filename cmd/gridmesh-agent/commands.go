@@ -187,9 +187,9 @@ func cleanNode(c *config, was bool) error {
 	case !statedir.DiskFails(err) && !errors.Is(err, statedir.ErrStalled):
 		return fmt.Errorf("--state-dir %s: %w; give the agent's, as one who may write it: nothing is removed", c.node.StateDir, err)
 	}
-	_, err = statedir.Soon(diskPatience, func() (struct{}, error) { return struct{}{}, capture.Cleanup(c.capture, c.host()) }, nil)
-	if errors.Is(err, statedir.ErrStalled) || errors.Is(err, atomicfile.ErrLate) {
-		return stillThere(c)
+	err = capture.Cleanup(c.capture, c.host()) // which waits for no disk for long
+	if there, _ := capture.Installed(c.capture); errors.Is(err, atomicfile.ErrLate) && !there {
+		return notPutBack(c)
 	}
 	if err != nil || !c.files {
 		return err
@@ -201,13 +201,9 @@ func cleanNode(c *config, was bool) error {
 	return err
 }
 
-// stillThere says what a cleanup has left that does not end: rules and routes go
-// first, and then what was written down of sysctls is read.
-func stillThere(c *config) error {
-	there, err := capture.Installed(c.capture)
-	if err != nil || there {
-		return errors.Join(fmt.Errorf("after %s rules or routes of gridmesh are still in this network; run this again", diskPatience), err)
-	}
+// notPutBack says what a cleanup has left that a disk keeps waiting: rules and routes
+// go first, and then what was written down of sysctls is read.
+func notPutBack(c *config) error {
 	return fmt.Errorf("rules and routes are gone from this node, and Services are no longer served here, but --state-dir %s: %w: the sysctls that gridmesh has set to 0 stay so, for what they were is written there "+
 		"(net.bridge.bridge-nf-call-iptables and -ip6tables, net.ipv4.tcp_early_demux, and send_redirects of the bridges of pods); run this again when it does, or set them", c.node.StateDir, statedir.ErrStalled)
 }
