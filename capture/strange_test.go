@@ -23,6 +23,7 @@ type command struct {
 }
 
 func text(of uint16, s string) nl.Attribute { return nl.Attribute{Type: of, Data: []byte(s + "\x00")} }
+
 func number(of uint16, n uint32) nl.Attribute {
 	return nl.Attribute{Type: of, Data: binary.BigEndian.AppendUint32(nil, n)}
 }

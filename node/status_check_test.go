@@ -32,8 +32,10 @@ func TestDegraded(t *testing.T) {
 		{"an outage", func(r *Report) {
 			r.APIServer = &APIServer{LastContact: now.Add(-3 * time.Hour), Error: "no\nroute", Held: []string{"services"}}
 		}, []string{"API server: unavailable for 3h0m0s; this node goes on with what it knows: no route", "API server: not believed: services"}},
-		{"a boot in it", func(r *Report) { r.Source, r.APIServer = sourceLast, &APIServer{Error: "no route"} },
-			[]string{"it serves from the last good state", "API server: unavailable since the agent started: no route"}},
+		{
+			"a boot in it", func(r *Report) { r.Source, r.APIServer = sourceLast, &APIServer{Error: "no route"} },
+			[]string{"it serves from the last good state", "API server: unavailable since the agent started: no route"},
+		},
 		{"no Envoy", func(r *Report) { r.Envoys = nil }, []string{"no Envoy is connected"}},
 		{"rules", func(r *Report) { r.Error = "write:\nno memory" }, []string{"the rules are not as they should be: write: no memory"}},
 		{"findings", func(r *Report) { r.Findings = []capture.Finding{{Text: "a chain that drops"}} }, []string{"a chain that drops"}},

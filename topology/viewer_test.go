@@ -12,8 +12,15 @@ import (
 
 // The law: what the viewer keeps over a history is what a new viewer sees.
 func TestViewerIsIncremental(t *testing.T) {
-	readings := []Options{{}, {Reading: Union, Outside: true}, {Ordinals: OrdinalsAll}, {Outside: true},
-		{Datapath: DatapathAuto}, {Datapath: DatapathEnvoy}, {Datapath: DatapathKernel, Reading: Union}}
+	readings := []Options{
+		{},
+		{Reading: Union, Outside: true},
+		{Ordinals: OrdinalsAll},
+		{Outside: true},
+		{Datapath: DatapathAuto},
+		{Datapath: DatapathEnvoy},
+		{Datapath: DatapathKernel, Reading: Union},
+	}
 	for seed := range uint64(70) {
 		opts, w := readings[seed%7], topologytest.New(seed) // a history of its own for each
 		w.SCTP = seed%2 == 0

@@ -240,6 +240,7 @@ var hooks = map[rules.Point]*nftables.ChainHook{
 	rules.Postrouting: nftables.ChainHookPostrouting,
 }
 
+// NewChain returns the chain as the kernel takes it; it is not made yet.
 func NewChain(t *nftables.Table, c *rules.Chain) *nftables.Chain {
 	out := &nftables.Chain{Name: c.Name, Table: t}
 	if h := c.Hook; h != nil {
@@ -255,6 +256,7 @@ var datatypes = map[string]nftables.SetDatatype{
 	"ifname": nftables.TypeIFName,
 }
 
+// NewSet returns the set as the kernel takes it; it is not made yet.
 func NewSet(t *nftables.Table, s rules.Set) *nftables.Set {
 	out := &nftables.Set{Table: t, Name: s.Name, Interval: s.Interval, HasTimeout: s.Timeout, Concatenation: len(s.Type) > 1}
 	types := make([]nftables.SetDatatype, len(s.Type))

@@ -27,6 +27,7 @@ type Session struct {
 // New opens nothing: until Keep there is a socket for each question.
 func New() *Session { return &Session{Conn: &nftables.Conn{}} }
 
+// Open keeps one socket for all questions, until Close.
 func Open() *Session {
 	s := New()
 	s.Keep()

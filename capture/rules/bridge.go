@@ -56,6 +56,7 @@ func lift(mac MAC, pods netip.Prefix) Rule {
 	}
 }
 
+// FamilyOf returns the family of an address.
 func FamilyOf(ip netip.Addr) Family {
 	if ip.Is6() {
 		return IPv6

@@ -40,6 +40,8 @@ const recordPatience = 2 * time.Second
 // maxRecord bounds what is read of a record. A sysctl has one number.
 const maxRecord = 4 << 10
 
+// New returns the records in dir of the sysctls below root, which is /proc/sys
+// but in tests.
 func New(dir, root string) Records {
 	return Records{dir: dir, root: root, put: atomicfile.Write, disk: make(chan struct{}, 1), owed: &debt{values: map[string][]byte{}}}
 }

@@ -57,16 +57,27 @@ func packages(t *testing.T) []listed {
 	return all
 }
 
+// parsed are the files of the module that a law has looked at, by path, and set
+// where in them everything is: each is parsed once.
+var (
+	parsed = map[string]*ast.File{}
+	set    = token.NewFileSet()
+)
+
 // parse reads files of a package.
-func parse(t *testing.T, set *token.FileSet, p listed, names []string) []*ast.File {
+func parse(t *testing.T, p listed, names []string) []*ast.File {
 	t.Helper()
 	var files []*ast.File
 	for _, name := range names {
-		f, err := parser.ParseFile(set, filepath.Join(p.Dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
+		path := filepath.Join(p.Dir, name)
+		if parsed[path] == nil {
+			f, err := parser.ParseFile(set, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			parsed[path] = f
 		}
-		files = append(files, f)
+		files = append(files, parsed[path])
 	}
 	return files
 }
@@ -84,7 +95,7 @@ func TestPurePackagesDoNotAskTheClock(t *testing.T) {
 		if !slices.Contains(pure, p.folder()) {
 			continue
 		}
-		for i, f := range parse(t, token.NewFileSet(), p, p.GoFiles) {
+		for i, f := range parse(t, p, p.GoFiles) {
 			for _, name := range clockUses(f) {
 				t.Errorf("%s/%s uses time.%s: a pure package gets the time as an argument, so that its tests own the clock", p.folder(), p.GoFiles[i], name)
 			}
@@ -99,7 +110,7 @@ func TestPackagesHaveComments(t *testing.T) {
 			names = slices.Concat(p.TestGoFiles, p.XTestGoFiles)
 		}
 		documented := func(f *ast.File) bool { return strings.TrimSpace(f.Doc.Text()) != "" }
-		if !slices.ContainsFunc(parse(t, token.NewFileSet(), p, names), documented) {
+		if !slices.ContainsFunc(parse(t, p, names), documented) {
 			t.Errorf("%s has no package comment: it is the manual that go doc and editors show", p.folder())
 		}
 	}
@@ -134,8 +145,7 @@ func TestSizes(t *testing.T) {
 		if !p.product() {
 			continue
 		}
-		set := token.NewFileSet()
-		for _, f := range parse(t, set, p, p.GoFiles) {
+		for _, f := range parse(t, p, p.GoFiles) {
 			if ast.IsGenerated(f) {
 				continue
 			}

@@ -3,7 +3,6 @@ package arch
 import (
 	"fmt"
 	"go/ast"
-	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -236,7 +235,7 @@ func declared(t *testing.T) map[string]map[string]bool {
 	files := map[string]map[string]bool{}
 	for _, p := range packages(t) {
 		names := slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles)
-		for i, f := range parse(t, token.NewFileSet(), p, names) {
+		for i, f := range parse(t, p, names) {
 			have := map[string]bool{}
 			ast.Inspect(f, func(n ast.Node) bool {
 				switch n := n.(type) {

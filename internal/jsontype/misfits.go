@@ -73,7 +73,7 @@ func (w *walk) within(path string, obj map[string]any, t reflect.Type) bool {
 		known = Fields(t)
 	}
 	for _, name := range slices.Sorted(maps.Keys(obj)) {
-		ok := true
+		var ok bool
 		if isMap {
 			ok = w.value(path+"["+name+"]", obj[name], t.Elem())
 		} else if at := strings.TrimPrefix(path+"."+name, "."); known[name] != nil {

@@ -70,9 +70,9 @@ var misfits = []struct {
 	{"service", `{"metadata": {"creationTimestamp": "today"}}`, []string{`metadata.creationTimestamp: is a string, "today"; a time is wanted, as 2026-01-31T12:00:00Z`}},
 	{"node", `{"status": {"capacity": {"cpu": "lots"}}}`, []string{`status.capacity[cpu]: is a string, "lots"; a quantity is wanted, as 100m or 2Gi`}},
 	{"node", `{"metadata": "0123456789012345678901234567890123456789 and more"}`, []string{`metadata: is a string, "0123456789012345678901234567890123456789"...; an object is wanted`}},
-	{"node", `{"metadata": {"nmae": "a"}, "b.c": 1}`, []string{`b.c: is no field of Node`, `metadata.nmae: is no field of ObjectMeta`}},
+	{"node", `{"metadata": {"nam": "a"}, "b.c": 1}`, []string{`b.c: is no field of Node`, `metadata.nam: is no field of ObjectMeta`}},
 	{"wide", `{"bytes": "?", "small": 256, "ratio": "1"}`, []string{
-		`bytes: is a string, "?"; a  is wanted: illegal base64 data at input byte 0`,
+		`bytes: is a string, "?"; text in base64 is wanted`,
 		"ratio: is a string, \"1\"; a float64 is wanted: json: cannot unmarshal string into Go value of type float64",
 		"small: is 256, a number; a uint8 is wanted: json: cannot unmarshal number 256 into Go value of type uint8",
 	}},

@@ -51,6 +51,8 @@ func (m Misfit) wanted() string {
 			return "an integer is wanted: write " + text + ", without quotes"
 		}
 		return "an integer is wanted"
+	case kind == reflect.Slice && m.Type.Elem().Kind() == reflect.Uint8:
+		return "text in base64 is wanted"
 	case m.err == nil:
 		return "a list is wanted: begin it with -"
 	}

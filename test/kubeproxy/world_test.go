@@ -46,8 +46,10 @@ func (w *world) service(i int) *corev1.Service {
 	s.Spec.PublishNotReadyAddresses = w.oneIn(3)
 	w.addresses(s, i)
 	for j, p := range []corev1.ServicePort{
-		{Name: "web", Protocol: corev1.ProtocolTCP, Port: 80}, {Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53},
-		{Name: "web-udp", Protocol: corev1.ProtocolUDP, Port: 80}, {Name: "assoc", Protocol: corev1.ProtocolSCTP, Port: 80},
+		{Name: "web", Protocol: corev1.ProtocolTCP, Port: 80},
+		{Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53},
+		{Name: "web-udp", Protocol: corev1.ProtocolUDP, Port: 80},
+		{Name: "assoc", Protocol: corev1.ProtocolSCTP, Port: 80},
 	} {
 		if j > 0 && w.oneIn(3) { // there is always one
 			continue
@@ -138,8 +140,11 @@ func (w *world) slice(i int) *discoveryv1.EndpointSlice {
 		protocol corev1.Protocol
 		numbers  []int32
 	}{
-		{"web", corev1.ProtocolTCP, []int32{8080, 8080, 9090}}, {"dns", corev1.ProtocolUDP, []int32{5353}}, {"web-udp", corev1.ProtocolUDP, []int32{8080}},
-		{"web", corev1.ProtocolUDP, []int32{8081}}, {"assoc", corev1.ProtocolSCTP, []int32{7000}},
+		{"web", corev1.ProtocolTCP, []int32{8080, 8080, 9090}},
+		{"dns", corev1.ProtocolUDP, []int32{5353}},
+		{"web-udp", corev1.ProtocolUDP, []int32{8080}},
+		{"web", corev1.ProtocolUDP, []int32{8081}},
+		{"assoc", corev1.ProtocolSCTP, []int32{7000}},
 	} {
 		if number := pick(w, p.numbers...); !w.oneIn(6) {
 			s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: &p.name, Protocol: &p.protocol, Port: &number})

@@ -63,7 +63,9 @@ func TestCauses(t *testing.T) {
 			Cause{Why: "10.96.7.7 is in a range of Services, and no Service of this state has it", Cure: "check the address: the Service may be gone"},
 		},
 		"another port": {
-			nil, []topology.Endpoint{at(here)}, "10.96.0.1:81",
+			nil,
+			[]topology.Endpoint{at(here)},
+			"10.96.0.1:81",
 			Cause{Service: "default/web", Why: "has no port 81/tcp", Cure: "dial one that it has (80/tcp)"},
 		},
 		"no endpoint at all": {
@@ -71,7 +73,9 @@ func TestCauses(t *testing.T) {
 			Cause{Service: "default/web", Why: "has no endpoint at this port", Cure: "they have the port http: kubectl get endpointslices -n default -l kubernetes.io/service-name=web"},
 		},
 		"another unit's": {
-			closedBy(rack), []topology.Endpoint{at("b-1"), at("b-1")}, "10.96.0.1:80",
+			closedBy(rack),
+			[]topology.Endpoint{at("b-1"), at("b-1")},
+			"10.96.0.1:80",
 			Cause{
 				Service: "default/web", Tiers: "1 site=a, 2 rack=(no label here)", Endpoint: "10.1.0.1:8080", Node: "b-1", Rule: "topologyKeys",
 				Why:  "10.96.0.1:80/tcp has no endpoint that this node may use: of 2, 10.1.0.1:8080 on b-1, is left out (other unit: site=b, here a), as are 1 more",
@@ -79,11 +83,15 @@ func TestCauses(t *testing.T) {
 			},
 		},
 		"on no node": {
-			closedBy(site), []topology.Endpoint{at("")}, "10.96.0.1:80",
+			closedBy(site),
+			[]topology.Endpoint{at("")},
+			"10.96.0.1:80",
 			Cause{Service: "default/web", Tiers: "1 site=a", Endpoint: "10.1.0.1:8080", Rule: "topologyKeys", Why: "of 1, 10.1.0.1:8080, is left out", Cure: "run a pod of it in this node's unit"},
 		},
 		"the own one is not ready, and others' hide it not": {
-			closedBy(site), []topology.Endpoint{at("b-1"), notReady("a-2"), at("b-1")}, "10.96.0.1:80",
+			closedBy(site),
+			[]topology.Endpoint{at("b-1"), notReady("a-2"), at("b-1")},
+			"10.96.0.1:80",
 			Cause{
 				Service: "default/web", Tiers: "1 site=a", Endpoint: "10.1.0.2:8080", Node: "a-2", Rule: "terminating",
 				Why:  "of 3, the one that came furthest, 10.1.0.2:8080 on a-2, is left out (not ready), and 2 before by topologyKeys (other unit: site=b, here a)",
@@ -91,15 +99,21 @@ func TestCauses(t *testing.T) {
 			},
 		},
 		"none is ready anywhere": {
-			closedBy(`["site", "*"]`), []topology.Endpoint{notReady("b-1")}, "10.96.0.1:80",
+			closedBy(`["site", "*"]`),
+			[]topology.Endpoint{notReady("b-1")},
+			"10.96.0.1:80",
 			Cause{Service: "default/web", Tiers: "1 site=a, 2 *", Endpoint: "10.1.0.1:8080", Node: "b-1", Rule: "terminating", Why: "is left out (not ready)", Cure: "see why it is not ready"},
 		},
 		"on another node alone": {
-			local, []topology.Endpoint{at("a-2")}, "10.96.0.1:80",
+			local,
+			[]topology.Endpoint{at("a-2")},
+			"10.96.0.1:80",
 			Cause{Service: "default/web", Endpoint: "10.1.0.1:8080", Node: "a-2", Rule: "internalTrafficPolicy", Why: "(internalTrafficPolicy: Local)", Cure: "set spec.internalTrafficPolicy: Cluster"},
 		},
 		"a mistake in its keys": {
-			closedBy("site"), []topology.Endpoint{at("a-2")}, "10.96.0.1:80",
+			closedBy("site"),
+			[]topology.Endpoint{at("a-2")},
+			"10.96.0.1:80",
 			Cause{Service: "default/web", Endpoint: "10.1.0.1:8080", Node: "a-2", Rule: "malformed keys", Why: "topologyKeys is malformed", Cure: "mend the annotation topologyKeys"},
 		},
 	} {
