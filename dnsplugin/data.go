@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	clog "github.com/coredns/coredns/plugin/pkg/log"
@@ -49,29 +48,22 @@ const (
 	warnAfter = 10 * time.Second
 )
 
-// loadSnapshot reads the last good snapshot, so that names resolve at once. One that
-// cannot be read is reported, and nothing is made of it.
-func (g *Grid) loadSnapshot() {
-	if g.cfg.snapshot == "" {
-		return
-	}
-	info, _ := os.Stat(g.cfg.snapshot)
-	st, err := source.ReadState(g.cfg.snapshot)
+// takeSnapshot answers from the last good snapshot, so that names resolve without
+// a source, unless that has answered already. One that cannot be read is reported,
+// and nothing is made of it.
+func (g *Grid) takeSnapshot(r readSnapshot) {
 	switch {
-	case err == nil && st == nil: // the first start
-	case err != nil:
-		log.Errorf("snapshot %s is not used: %v; it is written anew once %s answers", g.cfg.snapshot, err, g.cfg.source)
+	case r.err != nil:
+		log.Errorf("snapshot %s is not used: %v; it is written anew once %s answers", g.cfg.snapshot, r.err, g.cfg.source)
 		snapshotErrors.Inc()
-	default:
-		if info != nil {
-			g.snapshotAt = info.ModTime()
-		}
-		g.publish(st.Snapshot, fromSnapshot)
+	case r.state != nil && g.now.Load() == nil:
+		g.snapshotAt.Store(&r.at)
+		g.publish(r.state.Snapshot, fromSnapshot)
 	}
 }
 
 // follow keeps the index at what the source says until ctx ends. What was
-// known stays while the source is away.
+// known stays while the source is away. It waits for no disk.
 func (g *Grid) follow(ctx context.Context) {
 	wake := g.feed.Wake()
 	ended := make(chan struct{})
@@ -79,52 +71,56 @@ func (g *Grid) follow(ctx context.Context) {
 		defer close(ended)
 		g.keepRunning(ctx)
 	}()
-	var keeper *source.Keeper
-	if g.cfg.snapshot != "" {
-		keeper = source.NewKeeper(g.cfg.snapshot, snapshotEvery)
-	}
+	file := openSnapshot(g.cfg.snapshot, g.disk)
 	late := time.After(warnAfter)
-	var due <-chan time.Time
-	var whole *topology.Snapshot
 	for {
 		select {
 		case <-ctx.Done():
 			<-ended
 			return
+		case r := <-file.read:
+			file.read = nil
+			g.takeSnapshot(r)
 		case <-wake:
 			s, _ := g.feed.Get()
 			if s.Partial { // an agent after a restart without a cloud: what is known here is more
 				log.Infof("source %s has but a part of the data until the cloud is back", g.cfg.source)
 				continue
 			}
-			whole = s
 			g.publish(s, fromSource)
-			if keeper != nil && due == nil {
-				due = time.After(keeper.Wait(time.Now()))
-			}
+			file.changed(s)
 		case <-late:
-			if now := g.now.Load(); now == nil {
-				log.Warningf("source %s has not answered for %s, and there is no snapshot: all names go to the next plugin", g.cfg.source, warnAfter)
-			} else if now.from == fromSnapshot {
-				log.Warningf("source %s has not answered for %s: answers are from the %s", g.cfg.source, warnAfter, g.origin(now.from))
+			g.warnLate()
+		case <-file.due:
+			if file.write() {
+				log.Errorf("the disk of snapshot %s does not answer: names resolve, but a restart without %s would know older ones or none", g.cfg.snapshot, g.cfg.source)
+				snapshotErrors.Inc()
 			}
-		case <-due:
-			due = nil
-			if err := keeper.Write(&source.State{Snapshot: whole}, time.Now()); err != nil {
+		case err := <-file.wrote:
+			if file.done(err); err != nil {
 				log.Errorf("snapshot %s cannot be written, and is tried again: %v", g.cfg.snapshot, err)
 				snapshotErrors.Inc()
-				due = time.After(snapshotEvery)
 			}
 		}
 	}
 }
 
+// warnLate tells of a source that has not answered yet.
+func (g *Grid) warnLate() {
+	if now := g.now.Load(); now == nil {
+		log.Warningf("source %s has not answered for %s, and there is no snapshot: all names go to the next plugin", g.cfg.source, warnAfter)
+	} else if now.from == fromSnapshot {
+		log.Warningf("source %s has not answered for %s: answers are from the %s", g.cfg.source, warnAfter, g.origin(now.from))
+	}
+}
+
 // lastContact is when the origin of the data last answered; zero for unknown.
 func (g *Grid) lastContact() time.Time {
-	if at := g.feed.LastContact(); at.After(g.snapshotAt) {
-		return at
+	at := g.feed.LastContact()
+	if written := g.snapshotAt.Load(); written != nil && written.After(at) {
+		return *written
 	}
-	return g.snapshotAt
+	return at
 }
 
 func (g *Grid) keepRunning(ctx context.Context) {

@@ -25,7 +25,8 @@ type Grid struct {
 
 	cfg         config
 	feed        feed
-	snapshotAt  time.Time // when the snapshot that was read at the start was written
+	disk        disk
+	snapshotAt  atomic.Pointer[time.Time] // when the snapshot that is answered from, or was, was written; nil for none
 	answers     answer.Config
 	viewer      *topology.Viewer // one owner: publish
 	nodeMissing bool             // this node is not in the data; same owner
@@ -82,7 +83,7 @@ func (g *Grid) publish(s *topology.Snapshot, from origin) {
 // origin says in words where the data is from.
 func (g *Grid) origin(from origin) string {
 	if from == fromSnapshot {
-		return fmt.Sprintf("snapshot %s of %s, until the source %s answers", g.cfg.snapshot, g.snapshotAt.UTC().Format(time.RFC3339), g.cfg.source)
+		return fmt.Sprintf("snapshot %s of %s, until the source %s answers", g.cfg.snapshot, g.snapshotAt.Load().UTC().Format(time.RFC3339), g.cfg.source)
 	}
 	return "source " + g.cfg.source.String()
 }

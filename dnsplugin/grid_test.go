@@ -50,7 +50,7 @@ func units() *topology.Snapshot {
 // plugged is the plugin on a1.
 func plugged(cfg answer.Config) *Grid {
 	g := &Grid{
-		Zones: []string{"cluster.local.", "in-addr.arpa.", "ip6.arpa."}, cfg: config{node: "a1", source: defaultSource, ttl: 5}, feed: source.NewSocket(defaultSource.Path), answers: cfg,
+		Zones: []string{"cluster.local.", "in-addr.arpa.", "ip6.arpa."}, cfg: config{node: "a1", source: defaultSource, ttl: 5}, feed: source.NewSocket(defaultSource.Path), answers: cfg, disk: realDisk,
 		Next: plugin.HandlerFunc(func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 			m := new(dns.Msg).SetRcode(r, dns.RcodeRefused) // stands for whoever comes next
 			return dns.RcodeRefused, w.WriteMsg(m)
@@ -342,7 +342,7 @@ func TestSnapshot(t *testing.T) {
 		g := plugged(answer.Config{})
 		g.now.Store(nil)
 		g.cfg.snapshot = path
-		g.loadSnapshot()
+		g.takeSnapshot(<-openSnapshot(path, realDisk).read)
 		rec := dnstest.NewRecorder(&test.ResponseWriter{})
 		q := new(dns.Msg).SetQuestion("db-0.db.shop.svc.cluster.local.", dns.TypeA)
 		if _, err := g.ServeDNS(context.Background(), rec, q); err != nil {

@@ -28,13 +28,13 @@ func setup(c *caddy.Controller) error {
 	if err != nil {
 		return plugin.Error(pluginName, err)
 	}
+	g.disk = realDisk
 	if g.feed, err = g.cfg.open(); err != nil {
 		return plugin.Error(pluginName, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	c.OnStartup(func() error {
-		g.loadSnapshot()
 		wg.Go(func() { g.follow(ctx) })
 		running.set(g, true)
 		for begin := time.Now(); !g.Ready() && time.Since(begin) < startupTimeout; {

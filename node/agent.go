@@ -13,6 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gridmesh/gridmesh/internal/latest"
+	"github.com/gridmesh/gridmesh/node/outage"
+	"github.com/gridmesh/gridmesh/node/preload"
+	"github.com/gridmesh/gridmesh/node/statedir"
+	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -25,15 +29,18 @@ type Agent struct {
 	metrics *metrics
 	xds     XDS
 
-	demand     *demand                          // from Envoy's streams to the loop
-	reports    *reports                         // from the loop to who asks for nodes, and back
-	podCIDRs   latest.Value[[]netip.Prefix]     // from who asks for the own Node to the loop
-	ownNode    chan struct{}                    // one slot: from the loop to who asks for the own Node
-	inspection chan struct{}                    // one slot: the node is to be looked at again
-	answered   atomic.Pointer[time.Time]        // when the API server last gave a sign of life that was asked for
-	known      atomic.Pointer[time.Time]        // from the start to the metrics: the last contact of the agents before; nil before it was read
-	pulse      pulse                            // from the loop to the health
-	dir        stateDir                         // of the start, the loop and who looks at the node
+	demand     *preload.Demand              // from Envoy's streams to the loop
+	reports    *reports                     // from the loop to who asks for nodes, and back
+	podCIDRs   latest.Value[[]netip.Prefix] // from who asks for the own Node to the loop
+	ownNode    chan struct{}                // one slot: from the loop to who asks for the own Node
+	inspection chan struct{}                // one slot: the node is to be looked at again
+	answered   atomic.Pointer[time.Time]    // when the API server last gave a sign of life that was asked for
+	known      atomic.Pointer[time.Time]    // from the start to the metrics: the last contact of the agents before; nil before it was read
+	pulse      pulse                        // from the loop to the health
+	dir        *statedir.Dir                // of the start, the loop and who looks at the node
+	patience   statedir.Budget              // of the start, with the disk
+	readState  func(path string) (*source.State, error)
+	readNotes  func(statedir.Notebook) (outage.Noted, outage.Note)
 	found      findings                         // from the start and the loop to the status
 	report     atomic.Pointer[Report]           // from the loop to the status; nil before the first
 	inForce    atomic.Pointer[inForce]          // from the loop to who asks Envoy; nil before the first
@@ -58,14 +65,16 @@ func New(cfg Config, parts Parts) (*Agent, error) {
 	}
 	parts.Registry = cmp.Or(parts.Registry, prometheus.NewRegistry())
 	parts.Log = cmp.Or(parts.Log, slog.New(slog.NewTextHandler(io.Discard, nil)))
-	a := &Agent{cfg: cfg, parts: parts, log: parts.Log, metrics: newMetrics(), demand: newDemand(), reports: newReports(), ownNode: make(chan struct{}, 1), inspection: make(chan struct{}, 1), askEnvoy: make(chan struct{}, 1)}
+	a := &Agent{cfg: cfg, parts: parts, log: parts.Log, metrics: newMetrics(), demand: preload.NewDemand(), reports: newReports(), ownNode: make(chan struct{}, 1), inspection: make(chan struct{}, 1), askEnvoy: make(chan struct{}, 1)}
+	a.dir, a.patience.Of = statedir.New(cfg.StateDir, a.stateFault), statedir.StartPatience
+	a.readState, a.readNotes = source.ReadState, statedir.Notebook.Read
 	if err := errors.Join(a.metrics.register(parts.Registry), parts.Registry.Register(newEnvoyMetrics(&a.envoy))); err != nil {
 		return nil, fmt.Errorf("register the agent's metrics: %w", err)
 	}
-	if err := a.countSilence(); err != nil {
+	if err := a.countContact(); err != nil {
 		return nil, err
 	}
-	a.xds = parts.XDS(a.demand.add, a.refused)
+	a.xds = parts.XDS(a.demand.Add, a.refused)
 	return a, nil
 }
 

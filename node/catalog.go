@@ -1,6 +1,12 @@
 package node
 
-import "github.com/gridmesh/gridmesh/xds/render"
+import (
+	"slices"
+	"time"
+
+	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/xds/render"
+)
 
 // catalogAgain takes the same view for what else the catalog depends on.
 func (l *loop) catalogAgain() {
@@ -16,4 +22,60 @@ func (l *loop) nextCatalog() (changed render.Changed) {
 	l.catalog, changed = l.catalogs.Next(l.view, !l.live)
 	l.inForce.Store(&inForce{l.view, l.catalog})
 	return changed
+}
+
+// preloadDemanded makes what Envoy asked for by name a part of what it holds
+// after a restart of its own, as far as that is bounded.
+func (l *loop) preloadDemanded() {
+	for _, name := range l.demand.Take() {
+		if _, ok := l.catalog.Entry(name); ok {
+			l.used.Ask(name)
+		}
+	}
+	l.admit()
+}
+
+// admit preloads what waits for it, as fast as that is allowed.
+func (l *loop) admit() {
+	if l.used.Admit(time.Now()) {
+		l.preloadUsed()
+		l.changed()
+	}
+}
+
+// ageUsed lets go of what is no Service's, or nobody's to use, for long.
+func (l *loop) ageUsed() (forgot bool) {
+	forgot = l.used.Age(func(name string) bool { _, ok := l.catalog.Entry(name); return ok }, time.Now())
+	if forgot {
+		l.preloadUsed()
+		l.publish()
+	}
+	return forgot
+}
+
+// preloadUsed has Envoy hold what is kept as used.
+func (l *loop) preloadUsed() {
+	if l.catalogs.Used(l.used.Names()) {
+		l.catalogAgain()
+	}
+}
+
+// noteUse takes what Envoy had connections to: that is what is kept as used.
+func (l *loop) noteUse() {
+	look, ok := l.envoy.Get()
+	if !ok || look.err != nil || l.view == nil {
+		return
+	}
+	names := slices.DeleteFunc(slices.Clone(look.inUse), func(name string) bool {
+		entry, ok := l.catalog.Entry(name)
+		return !ok || entry.Frontend.Protocol != topology.TCP // UDP has a way of its own
+	})
+	moved, forgot := l.used.InUse(names, look.ejections.At), l.ageUsed()
+	if moved {
+		l.preloadUsed()
+	}
+	if moved || forgot {
+		l.changed()
+	}
+	l.admit()
 }

@@ -92,5 +92,3 @@ func (c Config) Validate() error {
 }
 
 func (c Config) statePath() string { return filepath.Join(c.StateDir, "state") }
-
-func (c Config) lockPath() string { return filepath.Join(c.StateDir, "lock") }

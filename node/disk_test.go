@@ -14,6 +14,8 @@ import (
 
 	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/node/outage"
+	"github.com/gridmesh/gridmesh/node/statedir"
 )
 
 // disk gives the state directory a disk of its own, of some KiB.
@@ -64,12 +66,12 @@ func TestAStateThatWasNotWrittenIsNotVouchedFor(t *testing.T) {
 		room        bool          // at last, before the cut
 		held        bool
 	}{
-		"dies with the link":                    {online: vouchFor + time.Minute},
-		"dies in an outage":                     {online: vouchFor + time.Minute, cut: time.Minute},
-		"dies in a long one":                    {online: vouchFor + time.Minute, cut: vouchFor + time.Minute},
-		"room again":                            {online: vouchFor + time.Minute, room: true, held: true},
-		"room again, dies in an outage":         {online: vouchFor + time.Minute, cut: time.Minute, room: true, held: true},
-		"room again, dies in a long one":        {online: vouchFor + time.Minute, cut: vouchFor + time.Minute, room: true, held: true},
+		"dies with the link":                    {online: outage.VouchFor + time.Minute},
+		"dies in an outage":                     {online: outage.VouchFor + time.Minute, cut: time.Minute},
+		"dies in a long one":                    {online: outage.VouchFor + time.Minute, cut: outage.VouchFor + time.Minute},
+		"room again":                            {online: outage.VouchFor + time.Minute, room: true, held: true},
+		"room again, dies in an outage":         {online: outage.VouchFor + time.Minute, cut: time.Minute, room: true, held: true},
+		"room again, dies in a long one":        {online: outage.VouchFor + time.Minute, cut: outage.VouchFor + time.Minute, room: true, held: true},
 		"a state of just before is vouched for": {online: time.Minute, cut: time.Minute, held: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +85,7 @@ func TestAStateThatWasNotWrittenIsNotVouchedFor(t *testing.T) {
 					o.Closed(fmt.Sprintf("s%03d", i), fmt.Sprintf("10.96.1.%d", i), map[string]string{"a-2": fmt.Sprintf("10.244.3.%d", i)})
 				}
 				r.hear(o)
-				after(2 * saveInterval)
+				after(2 * statedir.SaveInterval)
 				if got := r.unkept(); got != "" {
 					t.Errorf("with room on the disk: %s", got)
 				}
@@ -96,7 +98,7 @@ func TestAStateThatWasNotWrittenIsNotVouchedFor(t *testing.T) {
 				}
 				if tc.room {
 					must(t, os.Remove(filepath.Join(r.cfg.StateDir, "filler")))
-					after(2 * saveInterval)
+					after(2 * statedir.SaveInterval)
 					if got := r.unkept(); got != "" {
 						t.Errorf("with room again: %s", got)
 					}
@@ -141,7 +143,7 @@ func TestOddFilesInTheStateDirectory(t *testing.T) {
 				r.hear(o)
 				r.wantEnvoy(t, "started", onA1, onA2)
 				r.wantHeld(t, "started", 0)
-				after(saveInterval + contactEvery)
+				after(statedir.SaveInterval + contactEvery)
 				if got := r.unkept(); got != "" || r.saved(t) == nil || r.exists("outage") || !r.exists("contact") {
 					t.Errorf("kept is: %q, an outage: %v, a contact: %v", got, r.exists("outage"), r.exists("contact"))
 				}

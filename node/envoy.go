@@ -8,15 +8,13 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/node/preload"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds/admin"
 	"github.com/gridmesh/gridmesh/xds/render"
 )
 
 const (
-	// askEnvoyEvery is how often Envoy is asked for what only it knows, besides
-	// at every status.
-	askEnvoyEvery = 30 * time.Second
 	// askEnvoyPause is between two questions at least: an answer may be megabytes.
 	askEnvoyPause = time.Second
 	// askEnvoyFor is how long one may take.
@@ -75,7 +73,7 @@ func (a *Agent) followEnvoy(ctx context.Context) error {
 		}
 		select {
 		case <-a.askEnvoy:
-		case <-time.After(jitter(askEnvoyEvery)):
+		case <-time.After(jitter(preload.LookEvery)):
 		case <-ctx.Done():
 			return nil
 		}
@@ -194,24 +192,4 @@ func ejections(clusters []admin.Cluster, cat *render.Catalog) (list []Ejection, 
 		return cmp.Or(strings.Compare(a.Service, b.Service), strings.Compare(a.Cluster, b.Cluster))
 	})
 	return list, out
-}
-
-// noteUse takes what Envoy had connections to: that is what is kept as used.
-func (l *loop) noteUse() {
-	look, ok := l.envoy.Get()
-	if !ok || look.err != nil || l.view == nil {
-		return
-	}
-	names := slices.DeleteFunc(slices.Clone(look.inUse), func(name string) bool {
-		entry, ok := l.catalog.Entry(name)
-		return !ok || entry.Frontend.Protocol != topology.TCP // UDP has a way of its own
-	})
-	moved, forgot := l.used.inUse(names, look.ejections.At), l.ageUsed()
-	if moved {
-		l.preloadUsed()
-	}
-	if moved || forgot {
-		l.changed()
-	}
-	l.admit()
 }

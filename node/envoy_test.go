@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/node/preload"
+	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/xds/admin"
 )
 
@@ -35,7 +37,7 @@ func asked(t *testing.T, o *nodetest.Objects) *rig {
 }
 
 // look lets the agent ask Envoy.
-func (r *rig) look() { after(askEnvoyPause + askEnvoyEvery*5/4) }
+func (r *rig) look() { after(askEnvoyPause + preload.LookEvery*5/4) }
 
 // askStatus asks as gridmesh-agent status does.
 func (r *rig) askStatus(t *testing.T) (report Report, text string) {
@@ -282,7 +284,7 @@ func TestWhatHasConnectionsIsUsed(t *testing.T) {
 		}
 		r.envoy.Say(ofEnvoy(cluster(0), 10, 0), ofEnvoy(cluster(1), 2, 1))
 		r.look()
-		after(saveInterval)
+		after(statedir.SaveInterval)
 		r.stop()
 		if got := r.saved(t).Used; !slices.Equal(got, []string{cluster(0), cluster(1)}) {
 			t.Errorf("saved as used, the latest last: %v", got)
@@ -306,30 +308,15 @@ func TestWhatIsLetGoIsNotSaved(t *testing.T) {
 		synctest.Wait()
 		o.Delete("far")
 		r.publish(o)
-		after(saveInterval)
+		after(statedir.SaveInterval)
 		if got := r.saved(t).Used; len(got) != 1 {
 			t.Fatalf("saved as used: %v", got)
 		}
-		after(usedGone)
+		after(preload.Gone)
 		r.look()
-		after(saveInterval)
+		after(statedir.SaveInterval)
 		if got := r.saved(t).Used; len(got) > 0 {
 			t.Errorf("saved as used: %v", got)
 		}
 	})
-}
-
-// A loop that hangs lets no Envoy fill the agent's memory with names.
-func TestDemandIsBounded(t *testing.T) {
-	d := newDemand()
-	for i := range 3 * maxDemand {
-		d.add([]string{fmt.Sprint(i), "again"})
-	}
-	if got := d.take(); len(got) != maxDemand || got[1] != "again" || slices.Contains(got[2:], "again") {
-		t.Errorf("%d names wait", len(got))
-	}
-	d.add([]string{"again"})
-	if got := d.take(); !slices.Equal(got, []string{"again"}) || len(d.take()) > 0 {
-		t.Errorf("after a take: %v", got)
-	}
 }

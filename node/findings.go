@@ -125,7 +125,7 @@ func (a *Agent) keepInspecting(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		a.lockDirLate()
+		a.dir.LockLate()
 		list, err := a.parts.Inspect()
 		guard, _, looked := a.checkGuard()
 		if err := errors.Join(err, looked); err != nil {

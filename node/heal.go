@@ -12,9 +12,11 @@ import (
 
 // healing is what is held after an outage.
 type healing struct {
-	hold  *hold.Hold // nil where nothing is
-	held  hold.Held  // of the last judgement
-	next  time.Time  // when something is let go if nothing happens before
+	hold  *hold.Hold  // nil where nothing is
+	late  *hold.Start // of one that waits for the last good state; nil for none
+	since time.Time   // when the outage before it began
+	held  hold.Held   // of the last judgement
+	next  time.Time   // when something is let go if nothing happens before
 	timer *time.Timer
 }
 
@@ -40,42 +42,63 @@ func (h *healing) stop() {
 	}
 }
 
-// heal begins to hold, for the cloud is heard of again after an outage. Where
-// something is held already that is part of what is in force, and so it stays.
-func (l *loop) heal(now time.Time) {
-	u := &l.uplink
-	start := hold.Start{Base: l.snap, Node: l.cfg.Node, Began: u.lastContact, Past: l.past()}
-	u.away, u.back, u.before = false, false, outage{}
-	if start.Base == nil && l.restored != nil {
-		start.Base = l.restored.Snapshot
+// lookEvery is how often it is measured for how long the cloud is unheard of.
+const lookEvery = time.Second
+
+// look measures for how long the cloud is unheard of, and begins a hold when it
+// is back: with the source's first snapshot, where this process has none yet.
+func (l *loop) look() {
+	if l.parts.Cluster == nil {
+		return // there is no cloud
 	}
-	if l.snap == nil || l.snap.Partial { // from disk: nobody here has seen how it went on
-		start.Booted = u.rebooted
-		if !u.recorded {
-			start.Base = nil // it may be of any age
+	now, contact := time.Now(), l.lastContact()
+	u := &l.uplink
+	u.Hear(contact)
+	u.Met = u.Met || l.live && !contact.IsZero()
+	switch {
+	case u.Away && u.Back && l.live:
+		l.heal(u.LastContact, false)
+	case !u.Away && u.Unheard(now):
+		l.log.Warn("the API server is silent; this node goes on with what it knows")
+		u.Begin()
+		u.Back = false
+		l.publish()
+	}
+	l.record()
+}
+
+// heal begins to hold, for the cloud is heard of again, at a time, after an outage.
+// Where something is held already that is part of what is in force, and so it stays.
+// What is in force is not what was before where the cloud was believed meanwhile.
+func (l *loop) heal(at time.Time, believed bool) {
+	u, h := &l.uplink, &l.healing
+	start := hold.Start{Base: l.snap, Node: l.cfg.Node, Began: at, Past: l.past(at)}
+	h.hold, h.late, h.since = nil, nil, u.Since
+	if believed || l.snap == nil || l.snap.Partial { // from disk: nobody here has seen how it went on
+		start.Base, start.Booted = nil, u.Rebooted
+		if u.Recorded { // else it may be of any age
+			h.late = &start
 		}
 	}
+	u.End()
 	l.reports.begin()
-	l.healing.hold = nil
-	if start.Base != nil {
-		l.log.Info("the API server is back after an outage; what it says against this unit's endpoints is held until their nodes have reported",
-			obs.KeyAway, now.Sub(u.since).Round(time.Second))
-		l.healing.hold = hold.New(start)
-		l.healing.wake(l.healing.hold.End())
+	if h.late == nil && start.Base != nil {
+		l.hold(start)
 	}
+	l.holdLate()    // where the last good state is there
 	l.record()      // until the end of the hold; a restart goes on with it
 	l.wakeOwnNode() // which may be another by now
 }
 
 // past is what a record of now, or the next hold, has to know of what is held.
-func (l *loop) past() hold.Past {
+func (l *loop) past(contact time.Time) hold.Past {
 	switch h, u := l.healing.hold, &l.uplink; {
 	case h == nil:
-		return u.before.past(u.lastContact)
-	case u.away:
-		return h.Past(u.since).Interrupted()
+		return u.Before.PastAt(contact)
+	case u.Away:
+		return h.Past(u.Since).Interrupted()
 	default:
-		return h.Past(u.lastContact)
+		return h.Past(contact)
 	}
 }
 
@@ -86,13 +109,13 @@ func (h *healing) wake(at time.Time) {
 }
 
 // judge returns what of a snapshot of the source is to be believed. The time
-// of a hold is that of the cloud's last word: a silence lets nothing go.
+// of a hold is that of the cloud's last word: while it is unheard of nothing is let go.
 func (l *loop) judge(snap *topology.Snapshot) *topology.Snapshot {
 	h := &l.healing
 	if h.hold == nil {
 		return snap
 	}
-	now := l.uplink.lastContact
+	now := l.uplink.LastContact
 	out, held := h.hold.Apply(snap, now)
 	l.showHeld(held)
 	if !now.Before(h.hold.End()) {
@@ -116,7 +139,7 @@ func (l *loop) judgeAgain() {
 	if l.healing.hold == nil {
 		return
 	}
-	if l.uplink.lastContact.Before(l.healing.next) {
+	if l.uplink.LastContact.Before(l.healing.next) {
 		l.healing.wait(lookEvery)
 		return
 	}
@@ -149,11 +172,11 @@ func (l *loop) showHeld(held hold.Held) {
 	was := l.healing.held
 	l.healing.held = held
 	l.metrics.held.Set(float64(held.Endpoints))
-	l.reports.want(held.Silent, l.healing.hold.UnitSize())
+	l.reports.want(held.Unreported, l.healing.hold.UnitSize())
 	if held.Endpoints == was.Endpoints && slices.Equal(held.Nodes, was.Nodes) {
 		return
 	}
-	l.recorder.dirty = true
+	l.recorder.Dirty = true
 	l.log.Info("endpoints are held as they were before the outage", obs.KeyEndpoints, held.Endpoints, obs.KeyWhich, few(held.Nodes))
 }
 

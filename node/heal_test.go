@@ -13,6 +13,8 @@ import (
 
 	"github.com/gridmesh/gridmesh/node/hold"
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/node/outage"
+	"github.com/gridmesh/gridmesh/node/statedir"
 )
 
 // Endpoints of the closed Service web: two in this unit, one in another.
@@ -176,7 +178,7 @@ func TestTheHoldEndsByItself(t *testing.T) {
 func TestAHoldOutlivesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, o := online(t)
-		after(saveInterval)
+		after(statedir.SaveInterval)
 		r.cut(2 * time.Minute)
 		r.stop()
 		r.again()
@@ -274,7 +276,7 @@ func TestWhichStateIsHeld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, o := online(t)
-				after(saveInterval)
+				after(statedir.SaveInterval)
 				r.stop()
 				r.again()
 				if tc.noted != "" {
@@ -299,7 +301,7 @@ func TestWhichStateIsHeld(t *testing.T) {
 func TestTheLastContactBeforeABoot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, o := online(t)
-		after(saveInterval)
+		after(statedir.SaveInterval)
 		r.stop()
 		path := filepath.Join(r.cfg.StateDir, "contact")
 		info, err := os.Stat(path)
@@ -377,7 +379,11 @@ func TestAnswersAreOfOneHold(t *testing.T) {
 func TestWhatIsNoOutage(t *testing.T) {
 	for name, meanwhile := range map[string]func(t *testing.T, r *rig){
 		"a quiet cluster": func(_ *testing.T, _ *rig) { after(10 * time.Minute) },
-		"a short one":     func(_ *testing.T, r *rig) { r.source.Contacted(time.Now()); r.cut(outageAfter - time.Second); r.heal() },
+		"a short one": func(_ *testing.T, r *rig) {
+			r.source.Contacted(time.Now())
+			r.cut(outage.After - time.Second)
+			r.heal()
+		},
 		"an update": func(t *testing.T, r *rig) {
 			after(10 * time.Minute)
 			r.stop()

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -54,8 +55,8 @@ func TestRepairsThatFailAreTriedAgain(t *testing.T) {
 	})
 }
 
-// What changes in the kernel, a thousand times, makes nobody hurry: what fails
-// is tried when it is due, and connections are closed when Envoy knows of a move.
+// What changes in the kernel, a thousand times, makes nobody hurry for long: what
+// fails is tried a few times at once, and then once a second, besides when it is due.
 func TestDisturbancesAreNoRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -78,12 +79,44 @@ func TestDisturbancesAreNoRetries(t *testing.T) {
 				}
 			}
 		}
-		if tries < 9 || tries > 13 {
-			t.Errorf("%d tries in 30 s", tries)
+		if due, most := 9, eagerBurst+30+13; tries < due+30 || tries > most {
+			t.Errorf("%d tries in 30 s, want up to %d", tries, most)
 		}
 		if n := r.log.count("could not put the capture rules in order"); n != 1 {
 			t.Errorf("said %d times", n)
 		}
+	})
+}
+
+// unrecorded is a capture that repairs all it can, and has something that it cannot:
+// a sysctl that is not to be written, a record that no disk takes.
+type unrecorded struct{ Capture }
+
+func (u unrecorded) Repair() (bool, error) {
+	repaired, err := u.Capture.Repair()
+	return repaired, errors.Join(err, errBroken)
+}
+
+// An error that lasts keeps nobody from putting back at once what others remove,
+// and is said for as long as it lasts.
+func TestALastingErrorKeepsNoRuleAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.wrap = func(c Capture) Capture { return unrecorded{c} }
+		r.mustStart(t)
+		r.publish(webOnly())
+		after(time.Minute)
+		for range 10 {
+			r.kernel.Flush()
+			r.links <- struct{}{}
+			synctest.Wait()
+			r.wantServed(t, "removed while an error lasts", webFrontend)
+			after(3 * eagerEvery)
+		}
+		if got := r.agent.status().Error; got != errBroken.Error() {
+			t.Errorf("the status says %q", got)
+		}
+		r.wantHealthy(t, "with an error", false)
 	})
 }
 

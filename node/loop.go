@@ -7,6 +7,10 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/node/guard"
+	"github.com/gridmesh/gridmesh/node/outage"
+	"github.com/gridmesh/gridmesh/node/preload"
+	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds/render"
@@ -19,18 +23,19 @@ type loop struct {
 	capture Capture
 
 	restored *source.State  // the last good state; nil for none
+	unread   unread         // what the disk has not given yet
 	pods     []netip.Prefix // this node's pod CIDRs
 	viewer   *topology.Viewer
 	catalogs *render.Cataloger
 	problems problemIndex
-	guarded  guardedEndpoints
-	saver    saver
-	recorder recorder
+	guarded  guard.Endpoints
+	saver    statedir.Saver
+	recorder statedir.Recorder
 	stale    staleTimer
 	pace     pace
-	uplink   uplink
+	uplink   outage.Uplink
 	healing  healing
-	used     used
+	used     preload.Used
 
 	live    bool               // the snapshot comes from the source, not from disk
 	raw     *topology.Snapshot // the source's newest; nil before the first
@@ -40,26 +45,24 @@ type loop struct {
 	said    said
 	failure error // of the last write to the kernel; nil where it is in line
 	broken  error // of the last look at what others removed
+	eager   eager // looks while something fails
 }
 
 // said is what the loop may have to say again and again.
 type said struct {
 	write, order, repair, anew, bridges, network, pods, save quiet
+	unrecorded                                               bool // that an outage could not be noted
+	unread                                                   bool // that the disk gives nothing
 }
 
 func newLoop(a *Agent, st *source.State, pods []netip.Prefix) *loop {
-	uplink, onDisk := a.recall()
-	a.known.Store(&uplink.known)
-	l := &loop{
+	return &loop{
 		Agent: a, capture: a.parts.Capture, restored: st, pods: pods, catalog: &render.Catalog{},
 		viewer:   topology.NewViewer(a.cfg.Node, a.cfg.Topology),
 		catalogs: render.NewCataloger(a.cfg.Render, a.cfg.PreloadMax),
-		saver:    newSaver(a.cfg.statePath()),
-		recorder: newRecorder(uplink.book),
-		uplink:   uplink, used: newUsed(),
+		saver:    statedir.NewSaver(a.cfg.statePath()),
+		used:     preload.NewUsed(),
 	}
-	l.recorder.onDisk = onDisk
-	return l
 }
 
 // run serves until ctx ends.
@@ -70,9 +73,8 @@ func (l *loop) run(ctx context.Context) error {
 	l.restore(ctx)
 	wake := l.parts.Source.Wake()
 	defer l.parts.Source.Forget(wake)
-	pods := l.podCIDRs.Wake()
+	pods, looks := l.podCIDRs.Wake(), l.envoy.Wake()
 	defer l.podCIDRs.Forget(pods)
-	looks := l.envoy.Wake()
 	defer l.envoy.Forget(looks)
 	links, ended := l.watchLinks(ctx)
 	defer ended()
@@ -87,15 +89,10 @@ func (l *loop) run(ctx context.Context) error {
 		select {
 		case <-wake:
 			l.gather()
-		case <-l.demand.wake:
+		case <-l.demand.Wake:
 			l.preloadDemanded()
 		case _, open := <-links:
-			if !open {
-				links = nil
-				l.watchEnded(ctx)
-				continue
-			}
-			l.disturbed()
+			links = l.linked(ctx, links, open)
 		case <-pods:
 			l.setPods()
 		case <-looks:
@@ -111,12 +108,16 @@ func (l *loop) run(ctx context.Context) error {
 			l.closeStale()
 		case <-l.pace.timer.C:
 			l.paced()
-		case <-l.saver.due():
+		case <-l.saver.Due():
 			l.save()
-		case w := <-l.saver.done:
+		case w := <-l.saver.Done:
 			l.saved(w)
-		case n := <-l.recorder.done:
+		case n := <-l.recorder.Done:
 			l.recorded(n)
+		case read := <-l.unread.state.Late():
+			l.takeState(read)
+		case read := <-l.unread.notes.Late():
+			l.takeNotes(read)
 		case <-ctx.Done():
 			l.finish()
 			return nil
@@ -126,7 +127,7 @@ func (l *loop) run(ctx context.Context) error {
 
 func (l *loop) stopTimers() {
 	l.pace.timer.Stop()
-	l.saver.stop()
+	l.saver.Stop()
 	l.healing.stop()
 }
 
@@ -166,10 +167,10 @@ func (l *loop) apply(snap *topology.Snapshot) {
 	if l.ownNodeChanged(snap) {
 		l.wakeOwnNode()
 	}
-	guard := l.guardChanges(snap)
+	guarded := l.guardChanges(snap)
 	l.snap = snap
 	l.snapshot.Publish(snap)
-	if guard { // only now, for what looks reads what was published
+	if guarded { // only now, for what looks reads what was published
 		fill(l.inspection)
 	}
 	l.view = l.viewer.See(snap)
@@ -197,47 +198,11 @@ func (l *loop) act(changed render.Changed) error {
 	return l.capture.Extend()
 }
 
-// preloadDemanded makes what Envoy asked for by name a part of what it holds
-// after a restart of its own, as far as that is bounded.
-func (l *loop) preloadDemanded() {
-	for _, name := range l.demand.take() {
-		if _, ok := l.catalog.Entry(name); ok {
-			l.used.ask(name)
-		}
-	}
-	l.admit()
-}
-
-// admit preloads what waits for it, as fast as that is allowed.
-func (l *loop) admit() {
-	if l.used.admit(time.Now()) {
-		l.preloadUsed()
-		l.changed()
-	}
-}
-
-// ageUsed lets go of what is no Service's, or nobody's to use, for long.
-func (l *loop) ageUsed() (forgot bool) {
-	forgot = l.used.age(func(name string) bool { _, ok := l.catalog.Entry(name); return ok }, time.Now())
-	if forgot {
-		l.preloadUsed()
-		l.publish()
-	}
-	return forgot
-}
-
-// preloadUsed has Envoy hold what is kept as used.
-func (l *loop) preloadUsed() {
-	if l.catalogs.Used(l.used.names()) {
-		l.catalogAgain()
-	}
-}
-
 // changed shows the loop's state and has it saved.
 func (l *loop) changed() {
 	l.publish()
 	if l.live {
-		l.saver.mark()
+		l.saver.Mark()
 	}
 }
 
@@ -256,20 +221,27 @@ func (l *loop) refreshBridges() {
 
 const unwatched = "cannot watch the kernel; what others change there is found every few seconds only"
 
-// watchEnded tells that nobody watches any more; the pace goes on.
-func (l *loop) watchEnded(ctx context.Context) {
+// linked looks at the kernel, for something in it changed. Where nobody watches
+// any more that is told, and the pace goes on.
+func (l *loop) linked(ctx context.Context, links <-chan struct{}, open bool) <-chan struct{} {
+	if open {
+		l.disturbed()
+		return links
+	}
 	if ctx.Err() == nil {
 		l.log.Warn(unwatched)
 	}
+	return nil
 }
 
-// disturbed looks at the kernel at once, for something in it changed. Where
-// something fails, the pace says when it is tried again.
+// disturbed looks at the kernel at once. Where something fails, which may last,
+// what others change is put back all the same; but a look that fails may change
+// something itself, and so there are only so many of them.
 func (l *loop) disturbed() {
-	l.refreshBridges()
-	if l.failing() {
-		return
+	if l.failing() && !l.eager.allow(time.Now()) {
+		return // the pace says when
 	}
+	l.refreshBridges()
 	if l.repair(); l.failing() {
 		l.pace.hurry()
 	}

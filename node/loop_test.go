@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/node/statedir"
 )
 
 // What is refused is refused before Envoy forgets it, and Envoy knows what it
@@ -123,7 +124,7 @@ func TestUsedOnDemandIsPreloadedAndSaved(t *testing.T) {
 		if n := r.agent.status().Preloaded; n != 2 {
 			t.Errorf("%d clusters are preloaded, want 2", n)
 		}
-		after(saveInterval)
+		after(statedir.SaveInterval)
 		r.stop()
 		r.again()
 		r.kernel.Flush()

@@ -20,6 +20,8 @@ import (
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/node/outage"
+	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds"
@@ -76,23 +78,25 @@ func (l *logText) count(part string) int {
 
 // rig is an agent made of twins. What a test sets before start is in force.
 type rig struct {
-	cfg     Config
-	journal *nodetest.Journal
-	kernel  *nodetest.Kernel
-	capture *nodetest.Capture
-	source  *nodetest.Source
-	xds     *nodetest.XDS
-	api     *nodetest.API   // nil: no API server
-	envoy   *nodetest.Envoy // nil: it is not asked
-	mu      sync.Mutex
-	found   []capture.Finding     // by mu, once it runs
-	host    []capture.Network     // by mu, once it runs
-	links   chan struct{}         // of the newest process
-	ended   atomic.Bool           // nothing of the watch of links runs any more
-	wrap    func(Capture) Capture // nil: as it is
-	disk    <-chan struct{}       // nil: the disk; else it stalls until this is closed
-	notes   func(dir string, now time.Time) (uplink, note)
-	log     *logText
+	cfg       Config
+	journal   *nodetest.Journal
+	kernel    *nodetest.Kernel
+	capture   *nodetest.Capture
+	source    *nodetest.Source
+	xds       *nodetest.XDS
+	api       *nodetest.API   // nil: no API server
+	envoy     *nodetest.Envoy // nil: it is not asked
+	mu        sync.Mutex
+	found     []capture.Finding                                   // by mu, once it runs
+	host      []capture.Network                                   // by mu, once it runs
+	links     chan struct{}                                       // of the newest process
+	ended     atomic.Bool                                         // nothing of the watch of links runs any more
+	wrap      func(Capture) Capture                               // nil: as it is
+	disk      <-chan struct{}                                     // nil: the disk; else it stalls until this is closed
+	notes     func(statedir.Notebook) (outage.Noted, outage.Note) // nil: as on disk
+	lock      func(dir string) (func(), error)                    // nil: none is taken
+	readState func(path string) (*source.State, error)            // nil: as on disk
+	log       *logText
 
 	supervise func(ctx context.Context, alive func() bool) error // nil: nobody does
 
@@ -114,6 +118,7 @@ func newRig(t *testing.T) *rig {
 
 // again is a new process on the same node: what is in the kernel and on disk stays.
 func (r *rig) again() {
+	r.lock = nil
 	r.capture, r.source, r.log = nodetest.NewCapture(r.kernel, r.journal), &nodetest.Source{}, &logText{}
 }
 
@@ -175,7 +180,19 @@ func (r *rig) start(t *testing.T) error {
 	if r.agent, err = New(r.cfg, r.parts()); err != nil {
 		t.Fatal(err)
 	}
-	r.agent.dir.notes = r.notes
+	if r.notes != nil {
+		r.agent.readNotes = r.notes
+	}
+	if r.readState != nil {
+		r.agent.readState = r.readState
+	}
+	if r.lock != nil {
+		r.agent.parts.LockNetwork = func() (func(), error) { return func() {}, nil }
+		r.agent.dir.TakeLock = r.lock
+		if err := r.agent.lockDir(); err != nil {
+			return err
+		}
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	fresh, err := r.agent.inspect(ctx)
 	if err == nil {
@@ -187,10 +204,10 @@ func (r *rig) start(t *testing.T) error {
 		return err
 	}
 	if r.disk != nil {
-		put := r.loop.saver.put
-		r.loop.saver.put = func(st *source.State, now time.Time) error { <-r.disk; return put(st, now) }
-		record := r.loop.recorder.put
-		r.loop.recorder.put = func(was, want note) (note, error) { <-r.disk; return record(was, want) }
+		put := r.loop.saver.Put
+		r.loop.saver.Put = func(st *source.State, now time.Time) error { <-r.disk; return put(st, now) }
+		record := r.loop.recorder.Put
+		r.loop.recorder.Put = func(was, want outage.Note) (outage.Note, error) { <-r.disk; return record(was, want) }
 	}
 	r.xds.Connect("1.40.0")
 	var wg sync.WaitGroup

@@ -1,20 +1,18 @@
 package node
 
 import (
-	"bytes"
 	"errors"
 	"io/fs"
-	"net/netip"
 	"os"
 	"path/filepath"
-	"reflect"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gridmesh/gridmesh/node/hold"
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/node/outage"
+	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -71,15 +69,15 @@ func TestARestartInsideAnOutage(t *testing.T) {
 		"after 10 s":           {false, 10 * time.Second, time.Second, time.Minute},
 		"after 10 s, killed":   {true, 10 * time.Second, time.Second, time.Minute},
 		"after 19 s, killed":   {true, 19 * time.Second, 0, 10 * time.Minute},
-		"after 21 s, killed":   {true, outageAfter + time.Second, 0, time.Minute},
+		"after 21 s, killed":   {true, outage.After + time.Second, 0, time.Minute},
 		"away for a while":     {true, 10 * time.Second, 3 * time.Minute, time.Minute},
-		"shortly before heal":  {true, 10 * time.Second, 40 * time.Second, firstWord + time.Second},
+		"shortly before heal":  {true, 10 * time.Second, 40 * time.Second, outage.FirstWord + time.Second},
 		"a long outage, twice": {true, time.Hour, time.Minute, time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, o := online(t)
-				after(saveInterval + contactEvery)
+				after(statedir.SaveInterval + contactEvery)
 				r.cut(tc.cut)
 				r.restart(t, tc.kill, tc.down)
 				r.restart(t, tc.kill, 0) // and another one
@@ -98,14 +96,14 @@ func TestARestartInsideAnOutage(t *testing.T) {
 // where the cloud is there at once, there was no outage.
 func TestAnOldStateIsNotHeld(t *testing.T) {
 	for name, tc := range map[string]struct{ down, silent time.Duration }{
-		"down for long":            {vouchFor + time.Minute, time.Hour},
+		"down for long":            {outage.VouchFor + time.Minute, time.Hour},
 		"down for days":            {50 * time.Hour, time.Minute},
-		"an update that took long": {4 * time.Minute, firstWord - time.Second},
+		"an update that took long": {4 * time.Minute, outage.FirstWord - time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, o := online(t)
-				after(saveInterval + contactEvery)
+				after(statedir.SaveInterval + contactEvery)
 				r.cut(0)
 				r.restart(t, false, tc.down)
 				after(tc.silent)
@@ -127,7 +125,7 @@ func TestAnOldStateIsNotHeld(t *testing.T) {
 func TestContactAloneVouchesForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, o := online(t)
-		after(saveInterval)
+		after(statedir.SaveInterval)
 		r.restart(t, false, 50*time.Hour)
 		after(10 * time.Minute) // the API server answers, and that is all
 		r.cut(10 * time.Minute)
@@ -156,7 +154,7 @@ func TestNothingIsHeldForEver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, o := online(t)
-				after(saveInterval)
+				after(statedir.SaveInterval)
 				r.cut(time.Minute)
 				r.heal()
 				o.Gone("web", onA2)
@@ -171,7 +169,7 @@ func TestNothingIsHeldForEver(t *testing.T) {
 						after(min(left, 5*time.Second))
 					}
 					if r.agent.status().Held == nil {
-						if in+tc.up < tc.most-tc.up-recordEvery {
+						if in+tc.up < tc.most-tc.up-outage.RecordEvery {
 							t.Errorf("held for %s of contact only", in+tc.up)
 						}
 						break
@@ -218,8 +216,8 @@ func TestAStalledDiskInAnOutage(t *testing.T) {
 		r.cut(time.Minute)
 		close(disk)
 		after(2 * lookEvery)
-		if u, there := (notebook{dir: r.cfg.StateDir}).outage(); !there || u.Holding || len(u.Past.Held) != 2 {
-			t.Errorf("noted: %v, %+v; want the second outage", there, u)
+		if noted, _ := (statedir.Notebook{Dir: r.cfg.StateDir}).Read(); !noted.Recorded || noted.Record.Holding || len(noted.Record.Past.Held) != 2 {
+			t.Errorf("noted: %+v; want the second outage", noted)
 		}
 	})
 }
@@ -236,7 +234,7 @@ func TestAStalledDiskAtTheEnd(t *testing.T) {
 		r.cut(time.Minute)
 		began := time.Now()
 		r.stop()
-		if took := time.Since(began); took > diskPatience+time.Second {
+		if took := time.Since(began); took > statedir.Patience+time.Second {
 			t.Errorf("waited for %s", took)
 		}
 		close(disk)
@@ -259,7 +257,7 @@ func TestAChangedSelectorIsFollowed(t *testing.T) {
 				}
 				set(1)
 				r.hear(o)
-				after(saveInterval)
+				after(statedir.SaveInterval)
 				r.cut(time.Minute)
 				if again {
 					r.restart(t, true, 0)
@@ -273,65 +271,4 @@ func TestAChangedSelectorIsFollowed(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The record, as it is on disk. What older agents wrote, and what is no record,
-// tells of an outage and no more.
-func TestTheRecordOnDisk(t *testing.T) {
-	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	want := outage{Since: at, LastContact: at.Add(time.Minute), Holding: true, boot: "a-boot", Past: hold.Past{Age: time.Second, Held: []hold.Since{{
-		Endpoint: hold.Endpoint{Service: topology.ObjectKey{Namespace: "default", Name: "web"}, Addr: netip.MustParseAddr("10.0.0.1"), Node: "a-1"}, For: time.Minute,
-	}}}}
-	const text = `{"since":"2026-01-02T03:04:05Z","heard":"2026-01-02T03:05:05Z","holding":true,"past":{"age":1000000000,"held":[` +
-		`{"service":{"Namespace":"default","Name":"web"},"addr":"10.0.0.1","node":"a-1","for":60000000000}]}}` + "\na-boot\n"
-	if got := string(want.encode()); got != text {
-		t.Errorf("written as %s", got)
-	}
-	if got := decodeOutage([]byte(text)); !reflect.DeepEqual(got, want) {
-		t.Errorf("read as %+v", got)
-	}
-	for name, data := range map[string]string{
-		"of an older agent": "2026-01-02T03:04:05Z\na-boot\n", "damaged": strings.Replace(text, "age", `"`, 1), "another thing": "[]\na-boot", "of a newer one": `{"held":3,"past":{"age":"1s"}}` + "\na-boot",
-	} {
-		if got := decodeOutage([]byte(data)); !reflect.DeepEqual(got, outage{boot: "a-boot"}) {
-			t.Errorf("%s: %+v", name, got)
-		}
-	}
-	for n := range text { // cut off
-		decodeOutage([]byte(text[:n]))
-	}
-	if got := decodeOutage(bytes.Repeat([]byte{0}, 100)); !reflect.DeepEqual(got.Past, hold.Past{}) {
-		t.Errorf("zeroes: %+v", got)
-	}
-	for name, tc := range map[string]struct {
-		o     outage
-		later time.Duration
-		want  hold.Past
-	}{
-		"goes on":        {want, 3 * time.Second, want.Past.After(3 * time.Second)},
-		"another outage": {want, outageAfter, want.Past.After(recordEvery).Interrupted()},
-		"a clock went":   {want, -time.Hour, want.Past.After(recordEvery).Interrupted()},
-		"in an outage":   {outage{LastContact: want.LastContact, Past: want.Past}, time.Second, want.Past.Interrupted()},
-		"nothing noted":  {outage{}, 0, hold.Past{}},
-	} {
-		if got := tc.o.past(tc.o.LastContact.Add(tc.later)); !reflect.DeepEqual(got, tc.want) {
-			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
-		}
-	}
-}
-
-// Whatever is on disk, a hold ends in its time.
-func FuzzOutage(f *testing.F) {
-	f.Add([]byte(`{"since":"2026-01-02T03:04:05Z","heard":"2026-01-02T03:05:05Z","holding":true,"past":{"age":1000000000,"held":[{"for":9}]}}` + "\na-boot\n"))
-	f.Add([]byte(`{"heard":"2026-01-02T03:05:05Z","holding":true,"past":{"age":-9223372036854775808,"held":[{"for":-1}]}}`))
-	f.Add([]byte("2026-01-02T03:04:05Z\na-boot\n"))
-	base, now := unitWeb().Snapshot(), time.Date(2026, 1, 2, 3, 5, 6, 0, time.UTC)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		o := decodeOutage(data)
-		h := hold.New(hold.Start{Base: base, Node: "a-1", Began: now, Past: o.past(now)})
-		if end := h.End(); end.After(now.Add(hold.Bound)) {
-			t.Errorf("held until %s by %+v", end, o)
-		}
-		decodeOutage(o.encode())
-	})
 }

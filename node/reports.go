@@ -20,16 +20,16 @@ const (
 	askPause = time.Second
 )
 
-// reports asks for nodes that were silent whether they have reported to the
+// reports asks for nodes that have not reported whether they have to the
 // cloud: from the loop to a goroutine of its own, and back.
 type reports struct {
-	mu       sync.Mutex
-	silent   []string
-	pause    time.Duration
-	reported []string
-	epoch    int // the number of holds so far: answers are of one
+	mu         sync.Mutex
+	unreported []string
+	pause      time.Duration
+	reported   []string
+	epoch      int // the number of holds so far: answers are of one
 
-	ask  chan struct{} // one slot: there are silent nodes
+	ask  chan struct{} // one slot: there are nodes to ask for
 	wake chan struct{} // one slot: nodes have reported
 }
 
@@ -42,15 +42,15 @@ func (r *reports) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.epoch++
-	r.silent, r.reported = nil, nil
+	r.unreported, r.reported = nil, nil
 }
 
 // want replaces the nodes that are asked for.
-func (r *reports) want(silent []string, unitSize int) {
+func (r *reports) want(unreported []string, unitSize int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.silent, r.pause = silent, max(askPause, time.Duration(unitSize)*time.Second/unitRate)
-	if len(silent) > 0 {
+	r.unreported, r.pause = unreported, max(askPause, time.Duration(unitSize)*time.Second/unitRate)
+	if len(unreported) > 0 {
 		fill(r.ask)
 	}
 }
@@ -74,10 +74,10 @@ type question struct {
 func (r *reports) next(n int) (question, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.silent) == 0 {
+	if len(r.unreported) == 0 {
 		return question{}, false
 	}
-	return question{r.silent[n%len(r.silent)], r.pause, r.epoch}, true
+	return question{r.unreported[n%len(r.unreported)], r.pause, r.epoch}, true
 }
 
 // report notes that a node has reported in the hold that was asked for.
@@ -88,7 +88,7 @@ func (r *reports) report(node string, epoch int) {
 		return
 	}
 	r.reported = append(r.reported, node)
-	r.silent = slices.DeleteFunc(slices.Clone(r.silent), func(o string) bool { return o == node })
+	r.unreported = slices.DeleteFunc(slices.Clone(r.unreported), func(o string) bool { return o == node })
 	fill(r.wake)
 }
 
@@ -100,7 +100,7 @@ func (r *reports) take() []string {
 	return list
 }
 
-// askReports asks for silent nodes, one after another, while there are any.
+// askReports asks for nodes that have not reported, one after another, while there are any.
 func (a *Agent) askReports(ctx context.Context) error {
 	for {
 		select {
@@ -115,7 +115,7 @@ func (a *Agent) askReports(ctx context.Context) error {
 	}
 }
 
-// askAll goes on until no node is silent. A report is one that differs from
+// askAll goes on until every node has reported. A report is one that differs from
 // what was there at the first question of this hold: clocks of nodes are not
 // compared.
 func (a *Agent) askAll(ctx context.Context) {

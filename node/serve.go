@@ -117,7 +117,7 @@ func (a *Agent) grpcServer() *grpc.Server {
 // serveSnapshots feeds other processes of the node. How old what they are told is
 // does not begin anew with this process.
 func (a *Agent) serveSnapshots(ctx context.Context, l net.Listener) error {
-	return source.Serve(ctx, l, &a.snapshot, a.silentSince)
+	return source.Serve(ctx, l, &a.snapshot, a.knownContact)
 }
 
 func (a *Agent) statusMux() http.Handler {

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/node/guard"
+	"github.com/gridmesh/gridmesh/node/outage"
+	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/source"
-	"github.com/gridmesh/gridmesh/topology"
 )
 
 // Run takes the node into service until ctx ends, and returns when every
@@ -55,7 +58,7 @@ func (s *startup) begin(ctx context.Context) error {
 	if err := s.lockDir(); err != nil {
 		return err
 	}
-	s.unlocks = append(s.unlocks, s.dir.unlock)
+	s.unlocks = append(s.unlocks, s.dir.Unlock)
 	s.show(fresh)
 	if s.sockets, err = s.open(s.group); err != nil {
 		return err
@@ -80,7 +83,7 @@ func (s *startup) undo() error {
 	for _, path := range s.sockets {
 		errs = append(errs, run.RemoveUnix(path))
 	}
-	if s.loop != nil && s.loop.restored == nil && !s.parts.Capture.Found() {
+	if s.loop != nil && s.loop.restored == nil && s.loop.unread.state == nil && !s.parts.Capture.Found() {
 		errs = append(errs, s.parts.Capture.Remove())
 	}
 	return errors.Join(errs...)
@@ -99,10 +102,9 @@ func (a *Agent) lockNetwork() (unlock func(), err error) {
 // start puts the guard in force. Nothing is asked that an API server may keep
 // waiting, but where the operator wants to refuse, and then behind the guard.
 func (a *Agent) start(ctx context.Context) (*loop, error) {
-	st, err := soon(func() (*source.State, error) { return source.ReadState(a.cfg.statePath()) }, nil)
-	if err != nil {
-		a.log.Error("starting without the last good state", obs.KeyErr, err)
-	}
+	notebook := statedir.Notebook{Dir: a.cfg.StateDir, Boot: statedir.BootID()}
+	unread := a.readDisk(notebook)
+	st := a.soonState(&unread)
 	pods, err := a.knownPods(st)
 	if err != nil {
 		return nil, err
@@ -116,7 +118,13 @@ func (a *Agent) start(ctx context.Context) (*loop, error) {
 	if err := a.refusePolicies(ctx); err != nil {
 		return nil, errors.Join(err, a.parts.Capture.Remove()) // as it was found
 	}
-	return newLoop(a, st, pods), nil
+	noted := a.soonNotes(&unread)
+	l := newLoop(a, st, pods)
+	l.unread, l.uplink = unread, outage.NewUplink(noted.Noted, notebook.Boot, time.Now())
+	l.recorder = statedir.NewRecorder(notebook, noted.onDisk)
+	known := l.uplink.Known
+	a.known.Store(&known)
+	return l, nil
 }
 
 // knownPods are the flags' pod CIDRs; else, until the Node says otherwise, those
@@ -153,7 +161,7 @@ func (a *Agent) guard(pods []netip.Prefix, st *source.State) error {
 	if st != nil {
 		known = st.Snapshot.ServiceCIDRs
 	}
-	list := mergePrefixes(a.cfg.ServiceCIDRs, known)
+	list := guard.Merge(a.cfg.ServiceCIDRs, known)
 	if err := a.parts.Capture.Install(list); err != nil {
 		return err
 	}
@@ -166,12 +174,4 @@ func (a *Agent) tune() {
 	if err := a.parts.Capture.Tune(); err != nil {
 		a.log.Warn("a pod that dials an endpoint itself, from a port that Envoy used in its name within a minute, will wait a second", obs.KeyErr, err)
 	}
-}
-
-// mergePrefixes returns the prefixes of all lists, sorted, each once. It
-// leaves the lists as they are.
-func mergePrefixes(lists ...[]netip.Prefix) []netip.Prefix {
-	all := slices.Concat(lists...)
-	slices.SortFunc(all, topology.ComparePrefix)
-	return slices.Compact(all)
 }

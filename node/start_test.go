@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/node/guard"
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/node/statedir"
 )
 
 func TestNewRefusesWhatIsMissing(t *testing.T) {
@@ -95,7 +97,7 @@ func TestStartFromStateDoesNotWait(t *testing.T) {
 		r.api = &nodetest.API{Pods: prefixes("10.244.1.0/24")}
 		r.mustStart(t)
 		r.publish(webOnly())
-		after(saveInterval)
+		after(statedir.SaveInterval)
 		r.stop()
 		r.again()
 		r.api = &nodetest.API{Latency: time.Hour, Away: errBroken}
@@ -121,7 +123,7 @@ func TestStartFromStateDoesNotWait(t *testing.T) {
 func TestGuardIsMergedIntoAListOfItsOwn(t *testing.T) {
 	flags := append(make([]netip.Prefix, 0, 8), prefixes("10.97.0.0/16", "10.96.0.0/16")...) // with room to be written to
 	state := prefixes("10.96.0.0/16", "fd00:10::/108")
-	got := mergePrefixes(flags, state)
+	got := guard.Merge(flags, state)
 	if want := prefixes("10.96.0.0/16", "10.97.0.0/16", "fd00:10::/108"); !slices.Equal(got, want) {
 		t.Errorf("merged: %v, want %v", got, want)
 	}
@@ -314,7 +316,7 @@ func TestPodCIDRsFollowTheNode(t *testing.T) {
 		r.capture.Fail("SetPodCIDRs", errBroken)
 		after(2 * podCIDRsSoon)
 		want("after a failed write", "10.244.9.0/24")
-		after(saveInterval)
+		after(statedir.SaveInterval)
 		r.stop()
 		if got := r.saved(t).PodCIDRs; !slices.Equal(got, prefixes("10.244.9.0/24")) {
 			t.Errorf("saved: %v", got)

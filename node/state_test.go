@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/source"
 )
 
@@ -119,19 +120,20 @@ func TestWhenTheStateIsWritten(t *testing.T) {
 		if r.saved(t) != nil {
 			t.Error("written before there was anything")
 		}
-		writes, put := 0, r.loop.saver.put
-		r.loop.saver.put = func(st *source.State, now time.Time) error { writes++; return put(st, now) }
+		writes, put := 0, r.loop.saver.Put
+		r.loop.saver.Put = func(st *source.State, now time.Time) error { writes++; return put(st, now) }
 		services := func() int { return r.saved(t).Snapshot.Services.Len() }
 		r.publish(webOnly())
 		if n := services(); n != 1 {
 			t.Errorf("%d Services are saved at once, want 1", n)
 		}
-		after(saveSoon / 2)
+		const soon = time.Second // is how soon it is on disk after a pause
+		after(soon / 2)
 		r.publish(webAndOther())
 		if n := services(); n != 1 {
 			t.Errorf("%d Services are saved within a moment, want 1", n)
 		}
-		after(saveSoon / 2)
+		after(soon / 2)
 		if n := services(); n != 2 {
 			t.Errorf("%d Services are saved soon, want 2", n)
 		}
@@ -143,7 +145,7 @@ func TestWhenTheStateIsWritten(t *testing.T) {
 			r.publish(webAndOther())
 			after(500 * time.Millisecond)
 		}
-		if want := int(10 * time.Minute / saveInterval); writes < want || writes > want+5 {
+		if want := int(10 * time.Minute / statedir.SaveInterval); writes < want || writes > want+5 {
 			t.Errorf("%d writes in 10 minutes of changes, want %d, and a few sooner", writes, want)
 		}
 		r.publish(webOnly())
@@ -216,7 +218,7 @@ func TestAStateThatCannotBeWrittenIsTriedAgain(t *testing.T) {
 		if err := os.Rename(away, r.cfg.StateDir); err != nil {
 			t.Fatal(err)
 		}
-		after(saveInterval)
+		after(statedir.SaveInterval)
 		if st := r.saved(t); st == nil {
 			t.Error("not written when the disk was back")
 		}
@@ -234,7 +236,7 @@ func TestAStalledDisk(t *testing.T) {
 		r.disk = disk
 		r.mustStart(t)
 		r.publish(webOnly())
-		after(saveInterval + diskPatience + time.Second)
+		after(statedir.SaveInterval + statedir.Patience + time.Second)
 		r.publish(webAndOther())
 		r.kernel.Flush()
 		after(repairEvery)
@@ -247,7 +249,7 @@ func TestAStalledDisk(t *testing.T) {
 			t.Error("the loop does not beat")
 		}
 		close(disk)
-		after(2 * saveInterval)
+		after(2 * statedir.SaveInterval)
 		if st := r.saved(t); st == nil || st.Snapshot.Services.Len() == 0 {
 			t.Errorf("kept: %v", st)
 		}

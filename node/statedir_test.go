@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/node/statedir"
 )
 
 // lateLock is an agent that has no lock of its state directory, and asks for it
@@ -19,10 +21,8 @@ func lateLock(t *testing.T, lock func(string) (func(), error)) *rig {
 	t.Helper()
 	r := newRig(t)
 	r.mustStart(t)
-	r.agent.dir.mu.Lock()
-	r.agent.dir.lock = lock
-	r.agent.dir.mu.Unlock()
-	r.agent.took(keptLock, unix.EROFS)
+	r.agent.dir.TakeLock = lock // nobody takes it before the next line
+	r.agent.dir.Took(statedir.KeptLock, unix.EROFS)
 	return r
 }
 
@@ -46,10 +46,10 @@ func TestALockThatHangs(t *testing.T) {
 			t.Errorf("asked %d times, found: %s", asked.Load(), list)
 		}
 		r.stop()
-		r.agent.dir.unlock()
+		r.agent.dir.Unlock()
 		close(disk)
 		synctest.Wait()
-		r.agent.lockDirLate()
+		r.agent.dir.LockLate()
 		synctest.Wait()
 		if asked.Load() != 1 || unlocked.Load() != 1 {
 			t.Errorf("asked %d times, unlocked %d times after the end", asked.Load(), unlocked.Load())
@@ -65,19 +65,19 @@ func TestAStateDirectoryOfAnotherAgent(t *testing.T) {
 			if free.Load() {
 				return func() {}, nil
 			}
-			return nil, fmt.Errorf("%w: another agent", ErrUnfit)
+			return nil, fmt.Errorf("%w: another agent", run.ErrInUse)
 		})
 		after(2 * inspectEvery)
 		if got := r.unkept(); !strings.Contains(got, "another gridmesh-agent's") || strings.Contains(got, "make room") {
 			t.Errorf("said: %s", got)
 		}
 		r.hear(unitWeb())
-		after(3 * saveInterval)
+		after(3 * statedir.SaveInterval)
 		if r.exists("state") || r.exists("contact") {
 			t.Error("something was written over what the other agent keeps")
 		}
 		free.Store(true) // it ended
-		after(2*inspectEvery + 2*saveInterval)
+		after(2*inspectEvery + 2*statedir.SaveInterval)
 		if got := r.unkept(); got != "" || !r.exists("state") {
 			t.Errorf("afterwards: %q, a state: %v", got, r.exists("state"))
 		}
@@ -97,12 +97,12 @@ func TestALockThatHangsAtTheStart(t *testing.T) {
 				must(t, err)
 				disk := make(chan struct{})
 				var unlocked atomic.Int64
-				a.dir.lock = func(string) (func(), error) {
+				a.dir.TakeLock = func(string) (func(), error) {
 					<-disk
 					return func() { unlocked.Add(1) }, nil
 				}
 				began := time.Now()
-				if err := a.lockDir(); (err == nil) != (network != nil) || time.Since(began) != diskPatience {
+				if err := a.lockDir(); (err == nil) != (network != nil) || time.Since(began) != statedir.StartPatience {
 					t.Errorf("%v after %s", err, time.Since(began))
 				}
 				close(disk)
@@ -111,7 +111,7 @@ func TestALockThatHangsAtTheStart(t *testing.T) {
 					if list := a.status().Findings; len(list) > 0 || unlocked.Load() != 0 {
 						t.Errorf("the disk is back: %v, unlocked %d times", list, unlocked.Load())
 					}
-					a.dir.unlock()
+					a.dir.Unlock()
 				}
 				if n := unlocked.Load(); n != 1 {
 					t.Errorf("unlocked %d times", n)
@@ -119,41 +119,4 @@ func TestALockThatHangsAtTheStart(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Notes of an outage that a disk does not give keep no node from serving. Nothing
-// is held by them then, and what was noted does not outlive it.
-func TestNotesThatHang(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, o := online(t)
-		after(saveInterval)
-		r.cut(time.Minute)
-		r.stop()
-		if !r.exists("outage") {
-			t.Fatal("no outage is noted")
-		}
-		disk := make(chan struct{})
-		r.notes = func(dir string, now time.Time) (uplink, note) {
-			<-disk
-			return newUplink(dir, now)
-		}
-		r.again()
-		began := time.Now()
-		r.mustStart(t)
-		if took := time.Since(began); took < diskPatience || took > diskPatience+2*time.Second {
-			t.Errorf("it serves after %s", took)
-		}
-		if got := r.unkept(); !strings.Contains(got, errStalled.Error()) {
-			t.Errorf("said: %q", got)
-		}
-		r.heal()
-		o.Unready("web", onA1)
-		r.hear(o)
-		r.wantHeld(t, "healed", 0)
-		close(disk)
-		after(saveInterval + contactEvery)
-		if got := r.unkept(); got != "" || r.exists("outage") {
-			t.Errorf("with the disk back: %q, an outage: %v", got, r.exists("outage"))
-		}
-	})
 }

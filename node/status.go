@@ -89,8 +89,8 @@ func (l *loop) publish() {
 	if h := l.healing; h.held.Endpoints > 0 {
 		r.Held = &Held{Endpoints: h.held.Endpoints, Nodes: h.held.Nodes, Until: h.hold.End()}
 	}
-	r.Notes = append(unitNotes(l.view.KeysInUse), l.used.notes()...)
-	r.Problems, r.More = l.problems.next(l.view, l.catalog, l.guarded.next(l.snap, l.cfg.ServiceCIDRs))
+	r.Notes = append(unitNotes(l.view.KeysInUse), l.used.Notes()...)
+	r.Problems, r.More = l.problems.next(l.view, l.catalog, l.guarded.Next(l.snap, l.cfg.ServiceCIDRs))
 	l.metrics.problems.Set(float64(len(r.Problems) + r.More))
 	r.Notices = l.problems.notices
 	l.report.Store(r)
@@ -108,7 +108,7 @@ func (a *Agent) status() Report {
 	if !a.pulse.alive(time.Now()) { // it cannot say so itself
 		r.Error = strings.TrimSuffix(loopHangs+"; "+r.Error, "; ")
 	}
-	r.LastContact = a.silentSince()
+	r.LastContact = a.knownContact()
 	r.Findings = a.found.all()
 	if a.parts.Cluster != nil {
 		api := a.parts.Cluster.APIServer()

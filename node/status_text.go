@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gridmesh/gridmesh/node/outage"
 )
 
 // WriteText writes the report for people, a line a fact.
@@ -57,11 +59,11 @@ func (r *Report) sourceText(now time.Time) string {
 		return r.Source + ": nothing is served before the first snapshot; what a run before left in force goes on"
 	}
 	text := fmt.Sprintf("%s, changed %s ago", r.Source, since(r.Updated, now))
-	switch silent := now.Sub(r.LastContact); {
+	switch unheard := now.Sub(r.LastContact); {
 	case r.LastContact.IsZero() && r.Source == sourceLive: // of an agent that does not say
 	case r.LastContact.IsZero():
 		text += "; the source was not heard of since the agent started"
-	case silent >= outageAfter:
+	case unheard >= outage.After:
 		text += fmt.Sprintf("; the source was not heard of for %s", since(r.LastContact, now))
 	}
 	return text

@@ -129,14 +129,15 @@ func read(record string) ([]byte, error) {
 	return value, nil
 }
 
-// Undo puts one value back, where it was changed.
+// Undo puts one value back, where it was changed. A disk that hangs is waited for
+// no longer than a pod network waits for a record: atomicfile.ErrLate.
 func (s Records) Undo(key string) error {
 	record := filepath.Join(s.dir, fileName(key))
-	value, err := read(record)
+	value, err := onDisk(s, func() ([]byte, error) { return read(record) })
 	odd := errors.Is(err, atomicfile.ErrOdd)
 	var aside error
 	if odd {
-		_, aside = atomicfile.SetAside(record)
+		aside = s.setAside(record)
 	}
 	if owed, had := s.owed.get(key); had && (odd || errors.Is(err, os.ErrNotExist)) {
 		value, err = owed, nil
@@ -153,7 +154,7 @@ func (s Records) Undo(key string) error {
 		return errors.Join(fmt.Errorf("restore sysctl %s: %w", key, err), aside)
 	}
 	s.owed.paid(key)
-	if err := os.Remove(record); !errors.Is(err, os.ErrNotExist) {
+	if err := s.remove(record, os.Remove); !errors.Is(err, os.ErrNotExist) {
 		return errors.Join(err, aside)
 	}
 	return aside
@@ -178,23 +179,26 @@ func (s Records) guess(key string, unknown error) error {
 // Restore puts all values back. What is among the records and is none is set
 // aside, and keeps no other from being put back.
 func (s Records) Restore() error {
-	entries, err := os.ReadDir(s.dir)
-	if errors.Is(err, os.ErrNotExist) {
+	entries, err := onDisk(s, func() ([]os.DirEntry, error) { return os.ReadDir(s.dir) })
+	switch {
+	case errors.Is(err, os.ErrNotExist):
 		err = nil
+	case err != nil:
+		err = fmt.Errorf("put sysctls back, as they are written down in %s: %w", s.dir, err)
 	}
 	errs := []error{err}
 	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool {
 		// A record that was never finished, so that nothing was changed, or none.
 		left := strings.HasPrefix(e.Name(), ".") || strings.HasSuffix(e.Name(), ".bad")
 		if left {
-			errs = append(errs, os.RemoveAll(filepath.Join(s.dir, e.Name())))
+			errs = append(errs, s.remove(filepath.Join(s.dir, e.Name()), os.RemoveAll))
 		}
 		return left
 	})
 	for _, e := range entries {
 		key := strings.ReplaceAll(e.Name(), "%", "/")
 		if !ofNetwork(key) {
-			_, aside := atomicfile.SetAside(filepath.Join(s.dir, e.Name()))
+			aside := s.setAside(filepath.Join(s.dir, e.Name()))
 			errs = append(errs, fmt.Errorf("%s %w: no sysctl of a network has this name", filepath.Join(s.dir, e.Name()), atomicfile.ErrOdd), aside)
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node"
+	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/xds"
 )
 
@@ -43,12 +45,14 @@ func printBootstrap(w io.Writer, c *config) error {
 	return err
 }
 
-// How a status is printed.
+// How a status is printed: as gridmesh prints, too.
 const (
-	formatText = "text"
-	formatJSON = "json"
-	formatYAML = "yaml"
+	formatTable = "table"
+	formatJSON  = "json"
+	formatYAML  = "yaml"
 )
+
+var formats = []string{formatTable, formatJSON, formatYAML}
 
 func printStatus(ctx context.Context, w io.Writer, c *config) error {
 	report, err := askStatus(ctx, c)
@@ -62,10 +66,8 @@ func askStatus(ctx context.Context, c *config) (*node.Report, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	switch c.format {
-	case formatText, formatJSON, formatYAML:
-	default:
-		return nil, fmt.Errorf("%w: --output %q is not known; use text, json or yaml", run.ErrUsage, c.format)
+	if !slices.Contains(formats, c.format) {
+		return nil, fmt.Errorf("%w: -o %q is not known; use table, json or yaml", run.ErrUsage, c.format)
 	}
 	return node.Status(ctx, c.node.StatusSocket)
 }
@@ -87,7 +89,7 @@ func check(cmd *cobra.Command, c *config) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNotAsked, err)
 	}
-	if c.format != formatText {
+	if c.format != formatTable {
 		if err := writeStatus(w, report, c.format); err != nil {
 			return err
 		}
@@ -95,7 +97,7 @@ func check(cmd *cobra.Command, c *config) error {
 	if why := report.Degraded(time.Now()); len(why) > 0 {
 		return fmt.Errorf("%w: %s", errDegraded, strings.Join(why, "; "))
 	}
-	if c.format == formatText {
+	if c.format == formatTable {
 		_, err = fmt.Fprintln(w, "gridmesh-agent: ok:", report.Summary())
 	}
 	return err
@@ -145,22 +147,34 @@ func cleanup(ctx context.Context, w io.Writer, c *config) error {
 	return nil
 }
 
+// diskPatience is how long a cleanup waits for the disk of --state-dir, each time.
+const diskPatience = 10 * time.Second
+
 // wasHere reports whether there is anything to take away.
 func wasHere(c *config) (bool, error) {
-	for _, name := range append([]string{sysctlDir}, keptFiles...) {
-		if _, err := os.Lstat(filepath.Join(c.node.StateDir, name)); err == nil {
-			return true, nil
-		}
+	if there, err := capture.Installed(c.capture); there || err != nil {
+		return there, err
 	}
-	return capture.Installed(c.capture)
+	there, err := statedir.Soon(diskPatience, func() (bool, error) {
+		for _, name := range append([]string{sysctlDir}, keptFiles...) {
+			if _, err := os.Lstat(filepath.Join(c.node.StateDir, name)); err == nil {
+				return true, nil
+			}
+		}
+		return false, nil
+	}, nil)
+	if err != nil {
+		return false, fmt.Errorf("no rules of gridmesh are in this network, but --state-dir %s: %w: what is to be put back from there is not known; run this again when it does", c.node.StateDir, err)
+	}
+	return there, nil
 }
 
 // cleanNode takes gridmesh's traces away, while no agent can start. A disk that
-// takes nothing more keeps none of them there: the network is locked, too. Any
-// other disk is one that --state-dir does not mean: what there is to put back,
-// as sysctls, would not be found. One that is not there is not made.
+// takes nothing more, or hangs, keeps none of them there: the network is locked,
+// too. Any other disk is one that --state-dir does not mean: what there is to put
+// back, as sysctls, would not be found. One that is not there is not made.
 func cleanNode(c *config, was bool) error {
-	unlock, err := lockKept(c.node.StateDir)
+	unlock, err := statedir.Soon(diskPatience, func() (func(), error) { return lockKept(c.node.StateDir) }, nil)
 	switch {
 	case err == nil:
 		defer unlock()
@@ -170,13 +184,28 @@ func cleanNode(c *config, was bool) error {
 		}
 	case errors.Is(err, node.ErrUnfit):
 		return err
-	case !node.DiskFails(err):
+	case !statedir.DiskFails(err) && !errors.Is(err, statedir.ErrStalled):
 		return fmt.Errorf("--state-dir %s: %w; give the agent's, as one who may write it: nothing is removed", c.node.StateDir, err)
 	}
-	if err := capture.Cleanup(c.capture, c.host()); err != nil || !c.files {
+	err = capture.Cleanup(c.capture, c.host()) // which waits for no disk for long
+	if there, _ := capture.Installed(c.capture); errors.Is(err, atomicfile.ErrLate) && !there {
+		return notPutBack(c)
+	}
+	if err != nil || !c.files {
 		return err
 	}
-	return removeFiles(c)
+	_, err = statedir.Soon(diskPatience, func() (struct{}, error) { return struct{}{}, removeFiles(c) }, nil)
+	if errors.Is(err, statedir.ErrStalled) {
+		return fmt.Errorf("rules, routes and sysctls are gone from this node, but --state-dir %s: %w: files are left there; run this again when it does", c.node.StateDir, err)
+	}
+	return err
+}
+
+// notPutBack says what a cleanup has left that a disk keeps waiting: rules and routes
+// go first, and then what was written down of sysctls is read.
+func notPutBack(c *config) error {
+	return fmt.Errorf("rules and routes are gone from this node, and Services are no longer served here, but --state-dir %s: %w: the sysctls that gridmesh has set to 0 stay so, for what they were is written there "+
+		"(net.bridge.bridge-nf-call-iptables and -ip6tables, net.ipv4.tcp_early_demux, and send_redirects of the bridges of pods); run this again when it does, or set them", c.node.StateDir, statedir.ErrStalled)
 }
 
 // lockKept is the lock of a state directory that is there.

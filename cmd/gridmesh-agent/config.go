@@ -51,7 +51,7 @@ func defaults() *config {
 	return &config{
 		node: node.Default(), capture: plan.Default(), adminSocket: "/run/gridmesh/envoy-admin.sock",
 		mark: "0x1/0x3", datapath: "envoy", bridgeNF: "clear", keysReading: "ordered", policies: "warn",
-		format: formatText,
+		format: formatTable,
 	}
 }
 

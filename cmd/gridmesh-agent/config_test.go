@@ -149,7 +149,7 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		"status -o ": "text\njson\nyaml\n:4\n", "status ": ":4\n", "--mark ": ":4\n", "--preload-max ": ":4\n",
+		"status -o ": "table\njson\nyaml\n:4\n", "status ": ":4\n", "--mark ": ":4\n", "--preload-max ": ":4\n",
 		"--kubeconfig ": ":0\n", "--manifests ": ":0\n", "cleanup --state-dir ": ":0\n", "bootstrap --output ": ":0\n",
 	} {
 		if got := complete(strings.Split(line, " ")...); !strings.HasPrefix(got, want) {

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -84,6 +86,63 @@ func TestADiskThatTakesNothing(t *testing.T) {
 				t.Errorf("left: %s", left)
 			}
 		})
+	}
+}
+
+// hang mounts a disk on a directory that answers nothing, until back is called.
+func (p place) hang(path string) (back func()) {
+	p.Helper()
+	device, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		p.Skip("A DISK THAT HANGS CANNOT BE HAD HERE: ", err)
+	}
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", device.Fd())
+	if err := unix.Mount("none", path, "fuse", 0, options); err != nil {
+		_ = device.Close()
+		p.Skip("A DISK THAT HANGS CANNOT BE HAD HERE: ", err)
+	}
+	back = sync.OnceFunc(func() {
+		_ = device.Close() // whoever waits gets an error
+		_ = unix.Unmount(path, unix.MNT_DETACH)
+	})
+	p.Cleanup(back)
+	return back
+}
+
+// A disk that hangs keeps no node from its guard and from serving, no agent from its
+// end and no cleanup from taking rules and routes away; what it cannot put back it
+// says, and does once the disk answers.
+func TestADiskThatHangs(t *testing.T) {
+	t.Parallel()
+	const redirects = "/proc/sys/net/ipv4/conf/cni0/send_redirects"
+	p := newPlace(t)
+	p.bridged()
+	dir := filepath.Join(p.dir, "a.state")
+	p.serves("a", "--manifests", p.manifests())()
+	back := p.hang(dir)
+	stop := p.serves("a", "--manifests", p.manifests())
+	if guarded := strings.Join(p.left(), ", "); !strings.Contains(guarded, "table gridmesh,") {
+		t.Errorf("no guard is in force: %s", guarded)
+	}
+	p.finds("a", "the disk does not answer")
+	begin := time.Now()
+	if stop(); time.Since(begin) > time.Minute {
+		t.Errorf("its end took %s", time.Since(begin))
+	}
+	out := p.ends(p.agent("a", "cleanup", "--files"), 1)
+	if !strings.Contains(out, "rules and routes are gone") || !strings.Contains(out, "the disk does not answer") || !strings.Contains(out, "send_redirects") {
+		t.Errorf("cleanup: %s", out)
+	}
+	if left := strings.Join(p.left(), ", "); strings.Contains(left, "table") || strings.Contains(left, "rule") {
+		t.Errorf("left: %s", left)
+	}
+	if out := p.ends(p.agent("a", "cleanup"), 1); !strings.Contains(out, "no rules of gridmesh are in this network, but --state-dir "+dir) {
+		t.Errorf("cleanup again: %s", out)
+	}
+	back()
+	p.ends(p.agent("a", "cleanup"), 0)
+	if value, err := os.ReadFile(redirects); err != nil || strings.TrimSpace(string(value)) != "1" {
+		t.Errorf("send_redirects is %s, %v", value, err)
 	}
 }
 

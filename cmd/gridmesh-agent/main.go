@@ -98,8 +98,8 @@ code say it: 0 all is well, 1 the node is degraded, 2 the agent cannot be asked.
 		},
 	}
 	status.Flags().BoolVar(&c.check, "check", false, "say in a line, and by the exit code, whether all is well")
-	status.Flags().StringVarP(&c.format, "output", "o", c.format, "text, json or yaml; the fields are in docs/agent.md")
-	complete(status, "output", []string{formatText, formatJSON, formatYAML})
+	status.Flags().StringVarP(&c.format, "output", "o", c.format, "table, json or yaml; the fields are in docs/agent.md")
+	complete(status, "output", formats)
 	return status
 }
 

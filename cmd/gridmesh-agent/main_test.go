@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -254,8 +255,10 @@ func TestUnknownCommands(t *testing.T) {
 	if out := p.ends(p.agent("a", "bogus"), 2); !strings.Contains(out, `unknown command "bogus"`) || !strings.Contains(out, "bootstrap, cleanup, completion, status") {
 		t.Errorf("bogus: %s", out)
 	}
-	if out := p.ends(p.agent("a", "status", "-o", "xml"), 2); !strings.Contains(out, "use text, json or yaml") {
-		t.Errorf("status -o xml: %s", out)
+	for _, format := range []string{"xml", "text", ""} {
+		if out := p.ends(p.agent("a", "status", "-o", format), 2); !strings.Contains(out, fmt.Sprintf("-o %q is not known; use table, json or yaml", format)) {
+			t.Errorf("status -o %s: %s", format, out)
+		}
 	}
 }
 
@@ -265,6 +268,9 @@ func TestStatusForPrograms(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	defer p.serves("a", "--manifests", p.manifests())()
+	if out := p.ends(p.agent("a", "status", "-o", "table"), 0); !strings.Contains(out, "node        a-1\n") {
+		t.Errorf("status -o table: %s", out)
+	}
 	out := p.ends(p.agent("a", "status", "-o", "json"), 0)
 	report, asJSON := &node.Report{}, map[string]any{}
 	if err := errors.Join(json.Unmarshal([]byte(out), report), json.Unmarshal([]byte(out), &asJSON)); err != nil {
@@ -283,7 +289,7 @@ func TestStatusForPrograms(t *testing.T) {
 		t.Errorf("as YAML: %v, %v; as JSON: %v", asYAML, err, asJSON)
 	}
 	text.Reset()
-	if err := writeStatus(&text, report, formatText); err != nil || !strings.Contains(text.String(), "node        a-1\n") {
-		t.Errorf("as text: %v: %s", err, text.String())
+	if err := writeStatus(&text, report, formatTable); err != nil || !strings.Contains(text.String(), "node        a-1\n") {
+		t.Errorf("as a table: %v: %s", err, text.String())
 	}
 }

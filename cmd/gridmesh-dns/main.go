@@ -34,19 +34,20 @@ import (
 	_ "github.com/coredns/coredns/plugin/timeouts"
 
 	_ "github.com/gridmesh/gridmesh/dnsplugin"
+	_ "github.com/gridmesh/gridmesh/dnsplugin/live"
 	_ "github.com/gridmesh/gridmesh/dnsplugin/nodelocal"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 )
 
 // directives is the order in which plugins see a request, as CoreDNS has it;
-// grid comes right before kubernetes, behind cache and rewrite.
+// grid comes right before kubernetes, behind cache and rewrite, but for live.
 var directives = []string{
 	"nodelocal", "timeouts", "reload", "debug", "bind", "health", "ready", "prometheus", "errors", "log", "acl", "loadbalance", "rewrite", "cache",
-	"template", "hosts", "grid", "kubernetes", "loop", "forward",
+	"template", "hosts", "grid", "live", "kubernetes", "loop", "forward",
 }
 
-const usage = `gridmesh-dns is CoreDNS with the plugins grid and nodelocal.
+const usage = `gridmesh-dns is CoreDNS with the plugins grid, live and nodelocal.
 
   gridmesh-dns -conf Corefile
   gridmesh-dns cleanup [ADDRESS...]   take what nodelocal put onto lo away: its

@@ -2,7 +2,6 @@ package hold
 
 import (
 	"maps"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -27,15 +26,6 @@ type witness struct {
 // it in order are as the cloud says.
 const mostTold = 10_000
 
-// place is where a program is, whichever Service leads to it.
-type place struct {
-	addr netip.Addr
-	node string
-}
-
-// mention is what the slices of a Service say of a place.
-type mention struct{ listed, ready, good bool }
-
 // newServices has Services that were made meanwhile agree with those that base
 // has. What is ready is a program at a port of an address of a node, for
 // whichever Service: one that is held for one Service of a namespace, and that
@@ -50,7 +40,7 @@ func (s *step) newServices(kept map[topology.ObjectKey]*made) {
 		return
 	}
 	for id := range s.since {
-		if is := s.isNew(id.Service); is != nil && s.said(id.Service, is)[id.place()].good {
+		if is := s.isNew(id.Service); is != nil && s.said(id.Service, is).of(id.place()).good {
 			s.spoke(id)
 		}
 	}
@@ -90,8 +80,6 @@ func (s *step) testimony(kept map[topology.ObjectKey]*made) map[topology.ObjectK
 	return told
 }
 
-func (e Endpoint) place() place { return place{e.Addr, e.Node} }
-
 // set is what is held of a Service; m may be nil.
 func (m *made) set() map[Endpoint]bool {
 	if m == nil {
@@ -114,24 +102,6 @@ func (s *step) isNew(key topology.ObjectKey) *topology.Entry {
 	return is
 }
 
-// said is what the slices of a Service say, read once in an Apply.
-func (s *step) said(key topology.ObjectKey, is *topology.Entry) map[place]mention {
-	if said, read := s.mentions[key]; read {
-		return said
-	}
-	said := map[place]mention{}
-	for _, slice := range is.Slices {
-		for i := range slice.Endpoints {
-			e := &slice.Endpoints[i]
-			at := place{e.Addr, e.Node}
-			was := said[at]
-			said[at] = mention{true, was.ready || e.Ready, was.good || good(e)}
-		}
-	}
-	s.mentions[key] = said
-	return said
-}
-
 // witness is what an endpoint of base tells, false where the cloud was always
 // believed about it; held is what is held of its Service.
 func (s *step) witness(key topology.ObjectKey, w wanted, held map[Endpoint]bool) (witness, bool) {
@@ -141,7 +111,7 @@ func (s *step) witness(key topology.ObjectKey, w wanted, held map[Endpoint]bool)
 	if !doubted && !s.back[id] || is == nil || is.Service == nil {
 		return witness{}, false
 	}
-	said := s.said(key, is)[id.place()]
+	said := s.said(key, is).of(id.place())
 	return witness{
 		wanted: w, since: since,
 		begins: held[id] && said.listed && !said.ready,
@@ -157,7 +127,7 @@ func (s *step) agree(key topology.ObjectKey, told map[place][]witness) *made {
 		for j := range slice.Endpoints {
 			e := &slice.Endpoints[j]
 			id := Endpoint{key, e.Addr, e.Node}
-			if said[id.place()].good || s.back[id] || !s.agreed(id, slice, told[id.place()]) {
+			if said.of(id.place()).good || s.back[id] || !s.agreed(id, slice, told[id.place()]) {
 				continue
 			}
 			e = &edit.slice(i).Endpoints[j]

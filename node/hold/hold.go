@@ -14,7 +14,7 @@ const (
 	// within 10 s then.
 	Settle = 40 * time.Second
 	// Bound is how long after the heal anything is held at all: nodes that
-	// never report are not held up by their own silence.
+	// never report are not waited for.
 	Bound = 90 * time.Second
 	// Longest is how long an endpoint is held in all, over however many heals
 	// and restarts, since it was last ready. On a link that flaps a kubelet
@@ -25,7 +25,7 @@ const (
 // Hold is what is held after one outage. It has one owner.
 //
 // Time in it is that of the cloud: now is when the cloud was last heard of, so
-// that nothing is let go by a silence. A hold that the next outage interrupts
+// that nothing is let go while it is unheard of. A hold that the next outage interrupts
 // stays as it is until that is over; the next hold then begins with what this
 // one left in force, and with its Past.
 //
@@ -132,9 +132,9 @@ func (h *Hold) release(e Endpoint) time.Time {
 
 // Held is what is held at a moment.
 type Held struct {
-	Endpoints int
-	Nodes     []string // of the endpoints, sorted
-	Silent    []string // those of Nodes that have not reported, sorted
+	Endpoints  int
+	Nodes      []string // of the endpoints, sorted
+	Unreported []string // those of Nodes that have not reported, sorted
 	// Next is when something is let go if nothing happens before; zero where
 	// nothing is held.
 	Next time.Time
@@ -149,7 +149,7 @@ func (h *Hold) Apply(next *topology.Snapshot, now time.Time) (*topology.Snapshot
 		clear(h.since) // the next verdict is another one
 		return next, Held{}
 	}
-	step := &step{Hold: h, next: next, now: now, mentions: map[topology.ObjectKey]map[place]mention{}}
+	step := &step{Hold: h, next: next, now: now, mentions: map[topology.ObjectKey]mentions{}}
 	kept := map[topology.ObjectKey]*made{}
 	for key := range h.may {
 		if m := step.service(key); m != nil {
@@ -175,7 +175,7 @@ func (h *Hold) held() (out Held) {
 	out.Nodes = slices.Compact(out.Nodes)
 	for _, node := range out.Nodes {
 		if _, ok := h.reported[node]; !ok {
-			out.Silent = append(out.Silent, node)
+			out.Unreported = append(out.Unreported, node)
 		}
 	}
 	return out

@@ -196,7 +196,7 @@ func TestUnit(t *testing.T) {
 			h := begin(w.b.Build(), tc.node, healed)
 			w.b.SetSlice(slice("plain", "plain", 80, none...))
 			_, held := h.Apply(w.b.Build(), healed)
-			if !slices.Equal(held.Nodes, tc.want) || !slices.Equal(held.Silent, tc.want) || held.Endpoints != len(tc.want) {
+			if !slices.Equal(held.Nodes, tc.want) || !slices.Equal(held.Unreported, tc.want) || held.Endpoints != len(tc.want) {
 				t.Errorf("held: %+v, want on %v", held, tc.want)
 			}
 		})
@@ -235,7 +235,7 @@ func TestEnds(t *testing.T) {
 	}
 	h.Reported("a-1", healed.Add(10*time.Second))
 	h.Reported("a-1", healed.Add(20*time.Second)) // the first one counts
-	if got, held := at(10*time.Second + Settle - 1); got != both || !held.Next.Equal(healed.Add(10*time.Second+Settle)) || !slices.Equal(held.Silent, []string{"a-2"}) {
+	if got, held := at(10*time.Second + Settle - 1); got != both || !held.Next.Equal(healed.Add(10*time.Second+Settle)) || !slices.Equal(held.Unreported, []string{"a-2"}) {
 		t.Errorf("reported: %s, %+v", got, held)
 	}
 	if got, held := at(10*time.Second + Settle); got != second || held.Endpoints != 1 || !held.Next.Equal(h.End()) {
@@ -259,10 +259,10 @@ func TestBackByItself(t *testing.T) {
 		return text(got), held
 	}
 	step(0, "a-2 10.0.0.1", "a-2 10.0.0.2") // not known yet: no sign of the node
-	if _, held := step(1, "a-2 10.0.0.1 not", "a-2 10.0.0.2 not"); held.Endpoints != 2 || len(held.Silent) != 1 {
+	if _, held := step(1, "a-2 10.0.0.1 not", "a-2 10.0.0.2 not"); held.Endpoints != 2 || len(held.Unreported) != 1 {
 		t.Errorf("held: %+v", held)
 	}
-	if _, held := step(2*time.Second, "a-2 10.0.0.1", "a-2 10.0.0.2 not"); held.Endpoints != 1 || len(held.Silent) != 0 || !held.Next.Equal(healed.Add(2*time.Second+Settle)) {
+	if _, held := step(2*time.Second, "a-2 10.0.0.1", "a-2 10.0.0.2 not"); held.Endpoints != 1 || len(held.Unreported) != 0 || !held.Next.Equal(healed.Add(2*time.Second+Settle)) {
 		t.Errorf("one is back: %+v", held)
 	}
 	if got, held := step(3*time.Second, "a-2 10.0.0.1 not", "a-2 10.0.0.2 not"); held.Endpoints != 1 || got != "web 10.0.0.1:8080 not, web 10.0.0.2:8080 ready" {

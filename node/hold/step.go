@@ -14,7 +14,7 @@ type step struct {
 	next *topology.Snapshot
 	now  time.Time
 	// mentions are what slices were read to say.
-	mentions map[topology.ObjectKey]map[place]mention
+	mentions map[topology.ObjectKey]mentions
 }
 
 // service returns what to use for a Service, nil where next's entry is as good
@@ -73,30 +73,15 @@ func good(e *topology.Endpoint) bool { return e.Ready && !e.Terminating }
 // keep reports whether an endpoint of base is no longer good, and the verdict
 // is not to be believed yet.
 func (s *step) keep(key topology.ObjectKey, is *topology.Entry, w wanted) bool {
-	id := w.id(key)
-	var found, ready, foreign bool
-	for _, slice := range is.Slices {
-		if slice.IPv6 != w.slice.IPv6 {
-			continue
-		}
-		for i := range slice.Endpoints {
-			switch e := &slice.Endpoints[i]; {
-			case e.Addr != w.Addr:
-			case e.Node == w.Node:
-				found = true
-				ready = ready || good(e)
-			default:
-				foreign = foreign || s.here(e.Node) && !s.had(key, w.Addr, e.Node)
-			}
-		}
-	}
-	switch {
-	case ready:
+	id, said := w.id(key), s.said(key, is)
+	others := func(m mention) bool { return m.node != w.Node && s.here(m.node) && !s.had(key, w.Addr, m.node) }
+	switch at := said.of(id.place()); {
+	case at.good:
 		s.spoke(id)
 		return false
-	case s.back[id], foreign:
+	case s.back[id], slices.ContainsFunc(said[w.Addr], others):
 		return false
-	case found:
+	case at.listed:
 		return true
 	}
 	s.index.follow(s.next)

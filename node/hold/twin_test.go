@@ -198,12 +198,12 @@ func (w *twin) held() (h Held) {
 		if !slices.Contains(h.Nodes, e.Node) {
 			h.Nodes = append(h.Nodes, e.Node)
 			if _, ok := w.reported[e.Node]; !ok {
-				h.Silent = append(h.Silent, e.Node)
+				h.Unreported = append(h.Unreported, e.Node)
 			}
 		}
 	}
 	slices.Sort(h.Nodes)
-	slices.Sort(h.Silent)
+	slices.Sort(h.Unreported)
 	return h
 }
 

@@ -188,7 +188,7 @@ func TestListenersAreAsTold(t *testing.T) {
 	}
 	dns := decode(t, read(t, "deploy/dns.yaml"))
 	corefile := strings.ReplaceAll(find(t, dns, "ConfigMap", "gridmesh-dns").Data["Corefile"], "{$METRICS_IP}", metricsIP(t, dns))
-	for _, plugin := range []string{"ready", "health", "prometheus"} {
+	for _, plugin := range []string{"ready", "live", "prometheus"} {
 		m := regexp.MustCompile(`(?m)^\s+` + plugin + ` (\S+)$`).FindStringSubmatch(corefile)
 		if m == nil {
 			t.Fatalf("the Corefile has no %s", plugin)

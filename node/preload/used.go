@@ -1,4 +1,4 @@
-package node
+package preload
 
 import (
 	"cmp"
@@ -9,21 +9,23 @@ import (
 )
 
 const (
-	// usedMax is how many clusters are kept as used, here and in the state
+	// LookEvery is how often Envoy is asked what it uses.
+	LookEvery = 30 * time.Second
+	// Most is how many clusters are kept as used, here and in the state
 	// file; Envoy fetches the others at their first connection, as ever.
-	usedMax = 1000
-	// usedBurst are taken at once, then one every usedEvery: somebody who dials
+	Most = 1000
+	// Burst are taken at once, then one every Every: somebody who dials
 	// every Service there is shall not put them in the place of those in use.
-	usedBurst = 100
-	usedEvery = 30 * time.Second
-	// usedGone is how long one whose Service is gone is kept: it may come back.
-	usedGone = 24 * time.Hour
+	Burst = 100
+	Every = 30 * time.Second
+	// Gone is how long one whose Service is gone is kept: it may come back.
+	Gone = 24 * time.Hour
 	// usedGrain is how exactly it is known when one had its last connection.
 	usedGrain = time.Hour
-	// usedIdle is how long one without connections is kept, and waitIdle how
+	// Idle is how long one without connections is kept, and WaitIdle how
 	// long one waits for its turn: who dials everything once does not come back.
-	usedIdle = 7 * 24 * time.Hour
-	waitIdle = usedGrain
+	Idle     = 7 * 24 * time.Hour
+	WaitIdle = usedGrain
 )
 
 // worth is what a cluster is worth to be kept, the least first.
@@ -35,11 +37,11 @@ const (
 	usedAgain               // in more than one hour
 )
 
-// used are the clusters that Envoy asked for by name or had connections to:
+// Used are the clusters that Envoy asked for by name or had connections to:
 // those that are preloaded for it, and those that wait to be. It alone says
 // which are kept: what is used again and again is, for as long as that goes on.
 // Idleness is measured while Envoy tells of connections, and not otherwise.
-type used struct {
+type Used struct {
 	seen    map[string]*use          // that are kept
 	uses    int                      // counts them all
 	waiting []string                 // oldest first, each once, bounded
@@ -55,31 +57,35 @@ type used struct {
 type use struct {
 	place int           // the later used, the higher
 	there time.Time     // when it was last a Service's
-	last  time.Duration // when it was used, by used.watched
+	last  time.Duration // when it was used, by Used.watched
 	worth worth
 }
 
-func newUsed() used {
-	return used{seen: map[string]*use{}, queued: map[string]time.Duration{}, credit: usedBurst}
+// NewUsed has none.
+func NewUsed() Used {
+	return Used{seen: map[string]*use{}, queued: map[string]time.Duration{}, credit: Burst}
 }
 
-func (u *used) keep(name string, now time.Time) {
+func (u *Used) keep(name string, now time.Time) {
 	u.uses++
 	u.seen[name] = &use{place: u.uses, there: now, last: u.watched}
 }
 
-// restore takes what a run before used, as far as it fits: the latest, which
+// Restore takes what a run before used, as far as it fits: the latest, which
 // are last.
-func (u *used) restore(names []string, now time.Time) {
-	for _, name := range names[max(0, len(names)-usedMax):] {
+func (u *Used) Restore(names []string, now time.Time) {
+	for _, name := range names[max(0, len(names)-Most):] {
+		if u.has(name) || len(u.seen) >= Most {
+			continue // what came since is newer
+		}
 		u.keep(name, now)
 		u.seen[name].worth = usedBefore
 	}
 }
 
-// names are those that are kept, in the order in which they give way to others:
+// Names are those that are kept, in the order in which they give way to others:
 // here, and to what else --preload-max leaves room for.
-func (u *used) names() []string {
+func (u *Used) Names() []string {
 	list := slices.Collect(maps.Keys(u.seen))
 	slices.SortFunc(list, func(a, b string) int { return u.seen[a].compare(u.seen[b]) })
 	return list
@@ -89,14 +95,14 @@ func (u *used) names() []string {
 // worth least.
 func (u *use) compare(o *use) int { return cmp.Or(cmp.Compare(u.worth, o.worth), u.place-o.place) }
 
-func (u *used) has(name string) bool { _, ok := u.seen[name]; return ok }
+func (u *Used) has(name string) bool { _, ok := u.seen[name]; return ok }
 
-// inUse takes the clusters that had connections since it was last called, and
+// InUse takes the clusters that had connections since it was last called, and
 // reports whether that changed the order of those that are kept.
-func (u *used) inUse(names []string, at time.Time) (moved bool) {
+func (u *Used) InUse(names []string, at time.Time) (moved bool) {
 	if !u.looked.IsZero() {
 		// Nobody looked through a longer gap.
-		u.watched += min(max(0, at.Sub(u.looked)), 2*askEnvoyEvery)
+		u.watched += min(max(0, at.Sub(u.looked)), 2*LookEvery)
 	}
 	u.looked = at
 	again := map[string]bool{}
@@ -104,10 +110,10 @@ func (u *used) inUse(names []string, at time.Time) (moved bool) {
 		use, kept := u.seen[name]
 		since, waits := u.queued[name]
 		switch {
-		case waits && u.watched-since >= 2*askEnvoyEvery:
+		case waits && u.watched-since >= 2*LookEvery:
 			again[name] = true
 		case !kept:
-			u.ask(name)
+			u.Ask(name)
 		case u.watched-use.last >= usedGrain:
 			u.uses++
 			use.place, use.last, use.worth = u.uses, u.watched, usedAgain
@@ -115,7 +121,7 @@ func (u *used) inUse(names []string, at time.Time) (moved bool) {
 		}
 	}
 	u.waiting = slices.DeleteFunc(u.waiting, func(name string) bool {
-		gone := !again[name] && u.watched-u.queued[name] >= waitIdle
+		gone := !again[name] && u.watched-u.queued[name] >= WaitIdle
 		if gone {
 			delete(u.queued, name)
 		}
@@ -134,19 +140,19 @@ func rank(first bool) int {
 	return 1
 }
 
-// ask notes that Envoy asked for a cluster.
-func (u *used) ask(name string) {
-	if _, waits := u.queued[name]; waits || u.has(name) || len(u.waiting) >= usedMax {
+// Ask notes that Envoy asked for a cluster.
+func (u *Used) Ask(name string) {
+	if _, waits := u.queued[name]; waits || u.has(name) || len(u.waiting) >= Most {
 		return
 	}
 	u.queued[name] = u.watched
 	u.waiting = append(u.waiting, name)
 }
 
-// admit keeps those whose time has come, and reports whether there were any.
-func (u *used) admit(now time.Time) bool {
+// Admit keeps those whose time has come, and reports whether there were any.
+func (u *Used) Admit(now time.Time) bool {
 	if !u.at.IsZero() {
-		u.credit = min(usedBurst, u.credit+max(0, now.Sub(u.at).Seconds())/usedEvery.Seconds())
+		u.credit = min(Burst, u.credit+max(0, now.Sub(u.at).Seconds())/Every.Seconds())
 	}
 	u.at = now
 	n := 0
@@ -162,10 +168,10 @@ func (u *used) admit(now time.Time) bool {
 }
 
 // room reports whether there is room for one more. Where there is none, the
-// first of names gives way that was not used in more than one hour, once that
+// first of Names gives way that was not used in more than one hour, once that
 // hour is over.
-func (u *used) room() bool {
-	if len(u.seen) < usedMax {
+func (u *Used) room() bool {
+	if len(u.seen) < Most {
 		return true
 	}
 	oldest := ""
@@ -178,15 +184,15 @@ func (u *used) room() bool {
 	return oldest != ""
 }
 
-// age forgets those whose Service has been gone for long, or that nobody used
+// Age forgets those whose Service has been gone for long, or that nobody used
 // for longer, and reports whether there were any that were kept.
-func (u *used) age(exists func(name string) bool, now time.Time) (forgot bool) {
+func (u *Used) Age(exists func(name string) bool, now time.Time) (forgot bool) {
 	for name, use := range u.seen {
 		there := exists(name)
 		if there {
 			use.there = now
 		}
-		if now.Sub(use.there) > usedGone || u.watched-use.last > usedIdle {
+		if now.Sub(use.there) > Gone || u.watched-use.last > Idle {
 			delete(u.seen, name)
 			forgot = true
 		}
@@ -201,10 +207,10 @@ func (u *used) age(exists func(name string) bool, now time.Time) (forgot bool) {
 	return forgot
 }
 
-// notes says where Envoy fetches more than is kept for it.
-func (u *used) notes() []string {
+// Notes says where Envoy fetches more than is kept for it.
+func (u *Used) Notes() []string {
 	if len(u.waiting) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%d clusters that Envoy fetched are not preloaded for it: %d of at most %d are, and one more every %s where there is room; somebody dials many Services once", len(u.waiting), len(u.seen), usedMax, usedEvery)}
+	return []string{fmt.Sprintf("%d clusters that Envoy fetched are not preloaded for it: %d of at most %d are, and one more every %s where there is room; somebody dials many Services once", len(u.waiting), len(u.seen), Most, Every)}
 }

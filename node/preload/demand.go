@@ -1,4 +1,4 @@
-package node
+package preload
 
 import "sync"
 
@@ -6,18 +6,20 @@ import "sync"
 // unless it hangs. Those beyond it are heard of when they are used again.
 const maxDemand = 4096
 
-// demand collects the clusters that Envoy asks for by name: from many streams,
+// Demand collects the clusters that Envoy asks for by name: from many streams,
 // for one loop.
-type demand struct {
+type Demand struct {
 	mu    sync.Mutex
 	names []string        // each once
 	has   map[string]bool // those of names
-	wake  chan struct{}   // one slot
+	Wake  chan struct{}   // one slot: there are some
 }
 
-func newDemand() *demand { return &demand{has: map[string]bool{}, wake: make(chan struct{}, 1)} }
+// NewDemand has none.
+func NewDemand() *Demand { return &Demand{has: map[string]bool{}, Wake: make(chan struct{}, 1)} }
 
-func (d *demand) add(clusters []string) {
+// Add notes what Envoy asks for. It does not block.
+func (d *Demand) Add(clusters []string) {
 	d.mu.Lock()
 	for _, name := range clusters {
 		if !d.has[name] && len(d.names) < maxDemand {
@@ -26,10 +28,14 @@ func (d *demand) add(clusters []string) {
 		}
 	}
 	d.mu.Unlock()
-	fill(d.wake)
+	select {
+	case d.Wake <- struct{}{}:
+	default:
+	}
 }
 
-func (d *demand) take() []string {
+// Take returns what was asked for since the last time.
+func (d *Demand) Take() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	list := d.names

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -110,7 +111,7 @@ func TestSilenceOutlivesARestart(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, _ := online(t)
-				after(saveInterval)
+				after(statedir.SaveInterval)
 				before := r.metric(t, name)
 				r.cut(time.Minute)
 				r.stop()

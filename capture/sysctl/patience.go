@@ -1,0 +1,30 @@
+package sysctl
+
+import "github.com/gridmesh/gridmesh/internal/atomicfile"
+
+// onDisk asks the disk of the records, and waits no longer than recordPatience:
+// atomicfile.ErrLate. Nobody waits a second time for one that hangs. What is
+// asked beside the caller is the disk alone: a sysctl of a network is that of
+// the thread that writes it.
+func onDisk[T any](s Records, ask func() (T, error)) (is T, err error) {
+	select {
+	case s.disk <- struct{}{}:
+	default:
+		return is, atomicfile.ErrLate
+	}
+	return atomicfile.Within(recordPatience, func() (T, error) {
+		defer func() { <-s.disk }()
+		return ask()
+	}, nil)
+}
+
+// remove removes what is at a path; setAside moves it out of the way.
+func (s Records) remove(path string, how func(string) error) error {
+	_, err := onDisk(s, func() (struct{}, error) { return struct{}{}, how(path) })
+	return err
+}
+
+func (s Records) setAside(path string) error {
+	_, err := onDisk(s, func() (string, error) { return atomicfile.SetAside(path) })
+	return err
+}

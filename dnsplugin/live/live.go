@@ -1,0 +1,163 @@
+// Package live is the CoreDNS plugin "live": /livez over HTTP, which answers only
+// if the server does: each request is a question to every address of its server
+// block, over UDP as clients ask. A liveness probe that asks a process whether it
+// runs restarts none that serves nobody.
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/coredns/caddy"
+	"github.com/coredns/coredns/core/dnsserver"
+	"github.com/coredns/coredns/plugin"
+	clog "github.com/coredns/coredns/plugin/pkg/log"
+	"github.com/coredns/coredns/plugin/pkg/reuseport"
+	"github.com/miekg/dns"
+)
+
+const pluginName = "live"
+
+// name is what is asked for. It goes the way of all questions, and is answered
+// here: by no cloud, and by no cache.
+const name = "live.gridmesh.internal."
+
+// askTimeout is how long an address may take to answer.
+const askTimeout = 2 * time.Second
+
+var log = clog.NewWithPlugin(pluginName)
+
+func init() { plugin.Register(pluginName, setup) } // CoreDNS's way
+
+func setup(c *caddy.Controller) error {
+	address, err := parse(c)
+	if err != nil {
+		return plugin.Error(pluginName, err)
+	}
+	cfg := dnsserver.GetConfig(c)
+	p := &probe{address: address, servers: func() []string { return listening(cfg.ListenHosts, cfg.Port) }}
+	c.OnStartup(p.start)
+	c.OnRestart(p.stop)
+	c.OnRestartFailed(p.start)
+	c.OnFinalShutdown(p.stop)
+	cfg.AddPlugin(func(next plugin.Handler) plugin.Handler {
+		p.next = next
+		return p
+	})
+	return nil
+}
+
+// parse reads "live ADDRESS".
+func parse(c *caddy.Controller) (address string, err error) {
+	for c.Next() {
+		args := c.RemainingArgs()
+		if len(args) != 1 || address != "" {
+			return "", c.Err("give one address of this host to answer at, as live 127.0.0.1:8192")
+		}
+		address = args[0]
+		if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
+			return "", c.Errf("%q is no address and port; say live 127.0.0.1:8192", address)
+		}
+		if c.NextBlock() {
+			return "", c.Errf("unknown option %q; live has none", c.Val())
+		}
+	}
+	return address, nil
+}
+
+// listening are the addresses at which a server block answers this host.
+func listening(hosts []string, port string) (list []string) {
+	for _, host := range hosts {
+		switch host {
+		case "", "0.0.0.0":
+			host = "127.0.0.1"
+		case "::":
+			host = "::1"
+		}
+		list = append(list, net.JoinHostPort(host, port))
+	}
+	return list
+}
+
+// probe answers /livez, and the question that it asks for that.
+type probe struct {
+	address string
+	servers func() []string // known once all plugins of the block are set up
+	next    plugin.Handler
+	server  *http.Server
+}
+
+// start listens. While the server reloads another one does at the same address.
+func (p *probe) start() error {
+	listener, err := reuseport.Listen("tcp", p.address)
+	if err != nil {
+		return fmt.Errorf("%s: %w; give live an address of this host that is free", pluginName, err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", p.serve)
+	p.server = &http.Server{Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, IdleTimeout: 5 * time.Second}
+	go func(s *http.Server) {
+		if err := s.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			log.Errorf("/livez is not served any more: %v", err)
+		}
+	}(p.server)
+	return nil
+}
+
+func (p *probe) stop() error {
+	if p.server == nil {
+		return nil
+	}
+	return p.server.Close()
+}
+
+func (p *probe) serve(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
+	defer cancel()
+	if err := ask(ctx, p.servers()); err != nil {
+		log.Warningf("this server does not answer: %v", err)
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "the DNS server answers")
+}
+
+// ask asks every address. Whatever it says is an answer.
+func ask(ctx context.Context, servers []string) error {
+	errs := make(chan error, len(servers))
+	for _, server := range servers {
+		go func() {
+			_, err := dns.ExchangeContext(ctx, new(dns.Msg).SetQuestion(name, dns.TypeTXT), server)
+			if err != nil {
+				err = fmt.Errorf("ask %s: %w", server, err)
+			}
+			errs <- err
+		}()
+	}
+	var all []error
+	for range servers {
+		all = append(all, <-errs)
+	}
+	return errors.Join(all...)
+}
+
+// Name implements plugin.Handler.
+func (p *probe) Name() string { return pluginName }
+
+// ServeDNS implements plugin.Handler.
+func (p *probe) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+	if len(r.Question) != 1 || dns.CanonicalName(r.Question[0].Name) != name {
+		return plugin.NextOrFailure(pluginName, p.next, ctx, w, r)
+	}
+	m := new(dns.Msg).SetReply(r)
+	m.Authoritative = true
+	if r.Question[0].Qtype == dns.TypeTXT {
+		header := dns.RR_Header{Name: r.Question[0].Name, Rrtype: dns.TypeTXT, Class: dns.ClassINET} // for no cache
+		m.Answer = []dns.RR{&dns.TXT{Hdr: header, Txt: []string{"live"}}}
+	}
+	return dns.RcodeSuccess, w.WriteMsg(m)
+}

@@ -1,0 +1,89 @@
+package node
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	// contactEvery is how old the last sign of life may be before one is asked
+	// for: a quiet cluster sends something about once a minute.
+	contactEvery = 10 * time.Second
+	contactRetry = 2 * time.Second
+)
+
+// lastContact is when the API server last answered anything.
+func (a *Agent) lastContact() time.Time {
+	at := a.parts.Source.LastContact()
+	if asked := a.answered.Load(); asked != nil && asked.After(at) {
+		return *asked
+	}
+	return at
+}
+
+// countContact shows when the cloud was last heard of, where there is one.
+func (a *Agent) countContact() error {
+	if a.parts.Cluster == nil {
+		return nil
+	}
+	return a.parts.Registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "gridmesh_last_contact_timestamp_seconds", Help: "When the API server last answered anything, to this agent or to one before it on the node; 0: never, as far as is known.",
+	}, func() float64 {
+		if at := a.knownContact(); !at.IsZero() {
+			return float64(at.UnixMilli()) / 1e3
+		}
+		return 0
+	}))
+}
+
+// knownContact is the last contact of this process, or of those before it: a
+// restart in an outage is no contact, for the metric, the status and the node's
+// DNS alike.
+func (a *Agent) knownContact() time.Time {
+	if at := a.lastContact(); !at.IsZero() {
+		return at
+	}
+	if known := a.known.Load(); known != nil {
+		return *known
+	}
+	return time.Time{}
+}
+
+// keepContact asks the API server for a sign of life where it sends none by
+// itself, so that a quiet cluster is no outage.
+func (a *Agent) keepContact(ctx context.Context) error {
+	began := time.Now()
+	for wait := contactEvery; pause(ctx, wait); {
+		last := a.lastContact()
+		if last.Before(began) {
+			last = began
+		}
+		if wait = contactEvery - time.Since(last); wait > 0 {
+			continue
+		}
+		if err := a.parts.Cluster.Reachable(ctx); err != nil {
+			wait = jitter(contactRetry)
+			continue
+		}
+		now := time.Now()
+		a.answered.Store(&now)
+		wait = contactEvery
+	}
+	return nil
+}
+
+// pause waits, and reports false where ctx ended before.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// jitter is d and up to a quarter more, so that many nodes do not ask at once.
+func jitter(d time.Duration) time.Duration { return d + rand.N(d/4) }

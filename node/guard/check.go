@@ -1,0 +1,116 @@
+// Package guard finds what is in guarded ranges that is no Service's: whoever dials
+// it from this node is refused.
+//
+//	check.go      mistakes in the ranges: this host's own networks, its pods, and what it routes elsewhere
+//	endpoints.go  pods of any node, as snapshots go by
+//
+// It does no I/O.
+package guard
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/gridmesh/gridmesh/capture"
+)
+
+// Overlap is a guarded range in which not only Services are. What is sent
+// to the others is refused, as long as they are there.
+const Overlap capture.FindingKind = "service-cidr"
+
+// What to do about it, by who says what is guarded.
+const (
+	CureFlag   = "give --service-cidr the ranges of ClusterIPs that the API server was started with (under deploy/: serviceCIDRs in the ConfigMap gridmesh-apiserver), or none where you do not know them"
+	cureObject = "give the cluster another ServiceCIDR, or them other addresses"
+)
+
+// Check is what is guarded, and what might be in it.
+type Check struct {
+	Flags, Cluster []netip.Prefix // by --service-cidr, and by the cluster's ServiceCIDRs
+	Pods           []netip.Prefix // of this node
+	Networks       []capture.Network
+}
+
+// Findings says what is in guarded ranges that is no Service's. The first grave
+// ones of them are mistakes in the flags that would cut this node off.
+func (g Check) Findings() (list []capture.Finding, grave int) {
+	add := func(format string, args ...any) {
+		list = append(list, capture.Finding{Kind: Overlap, Text: fmt.Sprintf(format, args...)})
+	}
+	for _, p := range g.Flags {
+		if text := g.on(p); text != "" {
+			add("--service-cidr %s overlaps %s: what this node and its pods send there is refused, to other nodes and the API server too if they are there; %s", p, text, CureFlag)
+			grave++
+		}
+	}
+	for _, p := range g.Flags {
+		g.others("--service-cidr", p, CureFlag, add)
+		if same := ofFamily(g.Cluster, p); len(same) > 0 && !slices.ContainsFunc(same, p.Overlaps) {
+			add("--service-cidr %s is none of the cluster's ServiceCIDRs (%s): no Service is there, and what is sent there is refused on this node; %s", p, several(same), CureFlag)
+		}
+	}
+	for _, p := range g.Cluster {
+		if slices.Contains(g.Flags, p) {
+			continue
+		}
+		if text := g.on(p); text != "" {
+			add("ServiceCIDR %s overlaps %s: what this node and its pods send there is refused; %s", p, text, cureObject)
+		}
+		g.others("ServiceCIDR", p, cureObject, add)
+	}
+	return list, grave
+}
+
+// on names the networks of this node that a range overlaps.
+func (g Check) on(p netip.Prefix) string {
+	return named(g.Networks, "the network of", func(n capture.Network) bool { return !n.Route && n.Prefix.Overlaps(p) })
+}
+
+// others adds what else is in a range: pods of this node, and what it routes
+// elsewhere.
+func (g Check) others(what string, p netip.Prefix, cure string, add func(string, ...any)) {
+	if i := slices.IndexFunc(g.Pods, p.Overlaps); i >= 0 {
+		add("%s %s overlaps %s, the pods of this node: who dials one of them by its own address is refused here; %s", what, p, g.Pods[i], cure)
+	}
+	inside := func(n capture.Network) bool { return n.Route && n.Prefix.Overlaps(p) && n.Prefix.Bits() > p.Bits() }
+	if text := named(g.Networks, "which is routed by", inside); text != "" {
+		add("%s %s holds %s: what this node and its pods send there is refused, pods of other nodes perhaps; %s", what, p, text, cure)
+	}
+}
+
+// named is the first of the networks that are meant, and how many more are.
+func named(list []capture.Network, how string, meant func(capture.Network) bool) string {
+	text, more := "", 0
+	for _, n := range list {
+		switch {
+		case !meant(n):
+		case text == "":
+			text = fmt.Sprintf("%s, %s %s", n.Prefix, how, n.Link)
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		text += fmt.Sprintf(", and %d more", more)
+	}
+	return text
+}
+
+func ofFamily(list []netip.Prefix, p netip.Prefix) (same []netip.Prefix) {
+	for _, o := range list {
+		if o.Addr().Is4() == p.Addr().Is4() {
+			same = append(same, o)
+		}
+	}
+	return same
+}
+
+func several(list []netip.Prefix) string {
+	var texts []string
+	for _, p := range list[:min(4, len(list))] {
+		texts = append(texts, p.String())
+	}
+	return strings.Join(texts, ", ")
+}
