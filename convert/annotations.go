@@ -161,7 +161,7 @@ func inVain(s *corev1.Service, problem teller) {
 	}
 	field := "metadata.annotations[" + cmp.Or(name, names.TopologyKeys) + "]"
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
-		problem(field, "does nothing: the Service is an ExternalName, and whoever resolves it dials %.253q from wherever they are; select pods to keep traffic in units, or remove it", s.Spec.ExternalName)
+		problem(field, "does nothing: the Service is an ExternalName, and whoever resolves it dials that name from wherever they are; select pods to keep traffic in units, or remove it")
 		return
 	}
 	problem(field, "does nothing: the Service is labelled %s, which every proxy passes over, and its ClusterIP is not served; remove the label, or the keys", names.Headless)

@@ -101,7 +101,7 @@ func TestService(t *testing.T) {
 			`{metadata: {namespace: shop, name: web, annotations: {topologyKeys: '["site"]'}}, spec: {type: ExternalName, externalName: example.com}}`,
 			topology.Service{Foreign: true, Problems: []topology.Problem{{
 				Object: "service shop/web", Field: "metadata.annotations[topologyKeys]",
-				Text: `does nothing: the Service is an ExternalName, and whoever resolves it dials "example.com" from wherever they are; select pods to keep traffic in units, or remove it`,
+				Text: `does nothing: the Service is an ExternalName, and whoever resolves it dials that name from wherever they are; select pods to keep traffic in units, or remove it`,
 			}}},
 		},
 		"a name outside, and no keys": {

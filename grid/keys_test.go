@@ -100,7 +100,7 @@ func TestMistakenKeysAreTold(t *testing.T) {
 		"none":             {`{metadata: {annotations: {a: b}, labels: {c: d}}, spec: {clusterIP: 10.96.0.2}}`, ""},
 		"no keys":          {`{metadata: {annotations: {topologykeys: '[]'}}, spec: {clusterIP: 10.96.0.2}}`, ""},
 		"another proxy's":  {`{metadata: {annotations: {topologyKeys: site}, labels: {service.kubernetes.io/service-proxy-name: x}}, spec: {clusterIP: 10.96.0.2}}`, ""},
-		"a name elsewhere": {`{metadata: {annotations: {topologyKeys: site}}, spec: {type: ExternalName, externalName: x.example}}`, ""},
+		"a name elsewhere": {`{metadata: {annotations: {topologyKeys: site}}, spec: {type: ExternalName, externalName: x.example}}`, "metadata.annotations[topologyKeys]: does nothing: the Service is an ExternalName"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tellKeys(t, func(s *services, events *gridtest.Recorder) {

@@ -17,6 +17,7 @@ const (
 	// Burst are taken at once, then one every Every: somebody who dials
 	// every Service there is shall not put them in the place of those in use.
 	Burst = 100
+	// Every is how long a further one waits for its turn.
 	Every = 30 * time.Second
 	// Gone is how long one whose Service is gone is kept: it may come back.
 	Gone = 24 * time.Hour
