@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -129,7 +130,7 @@ func sets(e KernelElements) map[string]bool {
 // The law: a plan kept over a history is one made anew, but for the numbers of
 // endpoints, and changes lead from each to the next.
 func TestKernelPlannerIsIncremental(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range testkit.Histories(10) {
 		w := &world{rand.New(rand.NewPCG(seed, 1)), map[string][]KernelFrontend{}}
 		kept := kernelPlanner()
 		written, chains := map[string]bool{}, map[Pick]bool{}
