@@ -249,11 +249,14 @@ func (c *Capture) Extend() error {
 // holds is in the way, the table is made anew, with the plan.
 func (c *Capture) write() error {
 	err := c.writeElements()
-	if err != nil && c.goal != unsure && c.installTable(true) == nil {
-		err = c.writeElements()
+	if c.goal != unsure && c.table.anew.due(err, time.Now()) {
+		if err = c.installTable(true); err == nil {
+			err = c.writeElements()
+		}
 	}
 	c.held = unsure
 	if err == nil {
+		c.table.anew.cured()
 		c.held = c.goal
 	}
 	return err

@@ -48,7 +48,7 @@ func Installed(cfg plan.Config) (bool, error) {
 		return false, fmt.Errorf("look for gridmesh's tables: %w", err)
 	}
 	for _, t := range tables {
-		if t.Name == rules.Name {
+		if t.Name == rules.Name || t.Name == rules.KernelName {
 			return true, nil
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/google/nftables"
 	nl "github.com/mdlayher/netlink"
@@ -240,13 +241,17 @@ func (c *Capture) repairKernel() (bool, error) {
 	}
 	repaired := false
 	if k.goal != unsure {
-		if repaired, err = k.compare(); err != nil { // something in a set is in the way
-			if _, err := k.table.install(true); err != nil {
-				return true, err
+		repaired, err = k.compare()
+		if k.table.anew.due(err, time.Now()) { // something in a set is in the way
+			repaired = true
+			if _, err = k.table.install(true); err == nil {
+				_, err = k.compare()
 			}
-			_, err := k.compare()
+		}
+		if err != nil {
 			return true, errors.Join(err, c.forgetFlows())
 		}
+		k.table.anew.cured()
 	}
 	if !repaired {
 		k.table.gen = gen

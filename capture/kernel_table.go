@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
@@ -22,7 +23,8 @@ type kernelTable struct {
 	cfg    plan.Config
 	rules  map[string]string // what the kernel said of each chain, and of the rest as "", when it was written
 	others *nft.Follower     // of what others write; nil: unknown
-	gen    uint32            // the generation up to which all is as it was written; 0 for unknown
+	anew   remakes
+	gen    uint32 // the generation up to which all is as it was written; 0 for unknown
 }
 
 func newKernelTable(cfg plan.Config) *kernelTable {
@@ -36,7 +38,7 @@ func newKernelTable(cfg plan.Config) *kernelTable {
 // install puts the constant rules in place, in one transaction. Elements, and
 // the chains that they lead to, stay where they are of this layout: an agent
 // that restarts takes nothing out of force. A table that somebody else changed
-// so that it takes no rules is made anew: then it says that nothing was kept.
+// so that the kernel refuses our rules is made anew: then it says that nothing was kept.
 func (t *kernelTable) install(anew bool) (kept bool, err error) {
 	t.conn.Keep()
 	if t.others == nil {
@@ -52,8 +54,9 @@ func (t *kernelTable) install(anew bool) (kept bool, err error) {
 	kept = !anew && found.HasSet(rules.KernelLayout) && !t.strange(found)
 	if kept {
 		err = t.lay(found, true)
+		kept = !t.anew.due(err, time.Now())
 	}
-	if !kept || err != nil {
+	if !kept {
 		kept, err = false, t.lay(found, false)
 	}
 	if err != nil {
@@ -239,7 +242,7 @@ func (t *kernelTable) flush() error {
 		return fmt.Errorf("set %s: %w", stamp.Name, err)
 	}
 	if err := t.conn.Flush(); err != nil {
-		return fmt.Errorf("write the kernel path: %w", err)
+		return fmt.Errorf("write the kernel path: %w", refused(err))
 	}
 	if known != 0 {
 		t.gen = nft.NextGeneration(known)

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -33,13 +34,17 @@ func Networks(ranges []netip.Prefix) ([]Network, error) {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
 	var found []Network
-	names := linkNames{}
+	names := linkNames{ask: netlink.LinkByIndex, known: map[int]string{}}
 	for _, a := range addrs {
 		p, ok := prefixOf(a.IPNet)
 		if !ok || !slices.ContainsFunc(ranges, p.Overlaps) {
 			continue
 		}
-		if name := names.of(a.LinkIndex); name != "" {
+		name, err := names.of(a.LinkIndex)
+		if err != nil {
+			return nil, err
+		}
+		if name != "" {
 			found = append(found, Network{Prefix: p, Link: name})
 		}
 	}
@@ -52,24 +57,36 @@ func Networks(ranges []netip.Prefix) ([]Network, error) {
 
 // linkNames are those of links that a network may be on, by index. They are asked
 // for one by one: a node has many links, and hardly any in a range of Services.
-type linkNames map[int]string
+type linkNames struct {
+	ask   func(index int) (netlink.Link, error)
+	known map[int]string
+}
 
-// of is empty for lo, for a dummy link, and for one that is gone.
-func (n linkNames) of(index int) string {
-	name, known := n[index]
-	if !known {
-		if l, err := netlink.LinkByIndex(index); err == nil && l.Type() != "dummy" && l.Attrs().Flags&net.FlagLoopback == 0 {
-			name = l.Attrs().Name
-		}
-		n[index] = name
+// of is empty for lo, for a dummy link, and for one that is gone. A link that
+// cannot be read is an error: it may be the node's own.
+func (n linkNames) of(index int) (string, error) {
+	name, known := n.known[index]
+	if known {
+		return name, nil
 	}
-	return name
+	l, err := n.ask(index)
+	var gone netlink.LinkNotFoundError
+	switch {
+	case errors.As(err, &gone) || errors.Is(err, unix.ENODEV):
+	case err != nil:
+		return "", fmt.Errorf("read link %d, which has an address or route in the ranges given: %w", index, err)
+	case l.Type() != "dummy" && l.Attrs().Flags&net.FlagLoopback == 0:
+		name = l.Attrs().Name
+	}
+	n.known[index] = name
+	return name, nil
 }
 
 // routesInto lists routes into parts of ranges. Those of the kernel's own are
 // of the host's addresses.
 func routesInto(ranges []netip.Prefix, names linkNames) (found []Network, err error) {
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		var unread error
 		err := netlink.RouteListFilteredIter(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
 			p, ok := prefixOf(r.Dst)
 			into := func(of netip.Prefix) bool { return of.Bits() < p.Bits() && of.Overlaps(p) }
@@ -80,13 +97,17 @@ func routesInto(ranges []netip.Prefix, names linkNames) (found []Network, err er
 			if !ok || r.Protocol == unix.RTPROT_KERNEL || !slices.ContainsFunc(ranges, into) {
 				return true
 			}
-			if name := names.of(link); name != "" {
+			name, err := names.of(link)
+			if unread = err; err == nil && name != "" {
 				found = append(found, Network{Prefix: p, Link: name, Route: true})
 			}
-			return len(found) < maxNetworks
+			return err == nil && len(found) < maxNetworks
 		})
 		if err != nil {
 			return found, fmt.Errorf("list routes: %w", err)
+		}
+		if unread != nil {
+			return found, unread
 		}
 	}
 	return found, nil

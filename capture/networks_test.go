@@ -1,12 +1,14 @@
 package capture
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"slices"
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
@@ -59,5 +61,18 @@ func TestNetworks(t *testing.T) {
 	}
 	if got, err := Networks(ranges); err != nil || len(got) > 2*maxNetworks {
 		t.Errorf("%d networks of very many routes, %v", len(got), err)
+	}
+}
+
+// Only a link that is gone has no network; one that cannot be read may be the
+// node's own.
+func TestLinkThatCannotBeRead(t *testing.T) {
+	for err, gone := range map[error]bool{unix.ENODEV: true, netlink.LinkNotFoundError{}: true, unix.EMFILE: false, unix.ENOBUFS: false} {
+		names := linkNames{ask: func(int) (netlink.Link, error) { return nil, err }, known: map[int]string{}}
+		for range 2 {
+			if name, got := names.of(7); name != "" || (got == nil) != gone || !gone && !errors.Is(got, err) {
+				t.Errorf("%v: %q, %v", err, name, got)
+			}
+		}
 	}
 }

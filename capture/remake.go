@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/nftables"
 
@@ -26,8 +27,7 @@ type beginning struct {
 // given.
 //
 // The table is ours, and nobody else has anything to keep in it. Where the
-// kernel refuses to write into what somebody made of it, for whatever reason, it
-// is made anew, in one transaction too: of all that one may put into a table
+// kernel refuses to write into what somebody made of it, it is made anew, in one transaction too: of all that one may put into a table
 // nothing outlives its table.
 func (t *table) install(cfg plan.Config, begin beginning) error {
 	found, err := t.conn.Table(t.nft.Family)
@@ -42,7 +42,7 @@ func (t *table) install(cfg plan.Config, begin beginning) error {
 	var left bySet
 	if keep {
 		left, err = t.lay(cfg, begin.elements, found, true)
-		keep = err == nil
+		keep = !t.anew.due(err, time.Now())
 	}
 	if !keep {
 		elements := begin.elements

@@ -3,6 +3,7 @@ package capture
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/gridmesh/gridmesh/capture/rules"
 )
@@ -44,9 +45,13 @@ func (c *Capture) repairRules() (bool, error) {
 		return true, errors.Join(c.install(), c.reapply())
 	}
 	repaired, err := c.repairElements()
-	if err != nil { // something in a set is in the way
+	if c.table.anew.due(err, time.Now()) { // something in a set is in the way
 		return true, errors.Join(c.installTable(true), c.reapply())
 	}
+	if err != nil {
+		return true, err
+	}
+	c.table.anew.cured()
 	if !repaired {
 		c.table.gen = gen
 	}

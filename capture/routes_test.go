@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/google/nftables"
@@ -212,7 +213,7 @@ func TestRoutesThatAreInTheWay(t *testing.T) {
 			must(t, err)
 			add.Dst, add.Table = dst, c.cfg.Table
 			must(t, netlink.RouteAdd(&add))
-			theirs := to == "192.0.2.0/24" || to == "2001:db8::/32" || to == "fd00:96::1:0/120"
+			theirs := to == "0.0.0.0/0" || to == "192.0.2.0/24" || to == "2001:db8::/32" || to == "fd00:96::1:0/120"
 			if repaired, err := c.Repair(); repaired == theirs || err != nil {
 				t.Errorf("repaired %v, %v", repaired, err)
 			}
@@ -279,4 +280,24 @@ func TestPrefixesOfElements(t *testing.T) {
 			t.Errorf("%v became %v", want, got)
 		}
 	}
+}
+
+// A first start takes no table that has routes of others in the way.
+func TestTableOfOthers(t *testing.T) {
+	testkit.NewNetwork(t)
+	_, dst, err := net.ParseCIDR("10.96.7.0/24")
+	must(t, err)
+	theirs := netlink.Route{Type: unix.RTN_BLACKHOLE, Dst: dst, Table: config().Table}
+	must(t, netlink.RouteAdd(&theirs))
+	before := everything(t)
+	c, err := New(config(), Host{t.TempDir(), "/proc/sys"})
+	must(t, err)
+	if err := c.Install(config().ServiceCIDRs); err == nil || !strings.Contains(err.Error(), "10.96.7.0/24") || !strings.Contains(err.Error(), "--route-table") {
+		t.Errorf("installed: %v", err)
+	}
+	if after := everything(t); after != before {
+		t.Errorf("after\n%s\nbefore\n%s", after, before)
+	}
+	must(t, netlink.RouteDel(&theirs))
+	must(t, c.Install(config().ServiceCIDRs))
 }

@@ -27,6 +27,7 @@ type table struct {
 	text   string        // what the kernel said of the rules when they were written
 	gen    uint32        // the generation up to which all is as it was written; 0 for unknown
 	others *nft.Follower // of what others write; nil: unknown
+	anew   remakes
 }
 
 func newTable(cfg plan.Config) *table {
@@ -215,7 +216,7 @@ func (t *table) flush(name string) error {
 		return fmt.Errorf("set %s: %w", rules.Layout, err)
 	}
 	if err := t.conn.Flush(); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
+		return fmt.Errorf("write %s: %w", name, refused(err))
 	}
 	if known != 0 {
 		t.gen = nft.NextGeneration(known)

@@ -83,7 +83,7 @@ func (t *table) tidied(sets ...string) (have bySet, tidied bool, err error) {
 		for _, e := range list {
 			if e.CatchAll {
 				if err := t.conn.DeleteCatchAll(t.sets[name]); err != nil {
-					return nil, true, err
+					return nil, true, refused(err)
 				}
 				continue
 			}

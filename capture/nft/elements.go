@@ -53,10 +53,13 @@ func ElementsOf(m nl.Message) []Element {
 func elementsOf(e *entry) (list []Element) {
 	elements, err := nl.NewAttributeDecoder(e.attrs[unix.NFTA_SET_ELEM_LIST_ELEMENTS])
 	if err != nil {
-		return nil
+		return []Element{{Odd: true}}
 	}
 	for elements.Next() {
 		list = append(list, parseElement(elements.Bytes()))
+	}
+	if elements.Err() != nil { // there may be more of them
+		list = append(list, Element{Odd: true})
 	}
 	return list
 }

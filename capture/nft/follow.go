@@ -20,7 +20,9 @@ type Follower struct {
 
 	clean   uint32 // after this generation, and until last, was nothing of ours
 	last    uint32
-	touched bool // something of ours is in the transaction that is being told, or what was told is lost
+	touched bool // something of ours is in the transaction that is being told
+	lost    bool // what was told is lost, and more may be until all that waits is taken
+	drained bool // and since then all that waited was taken: the next number is after the loss
 }
 
 // followerMessage bounds what the kernel tells at a time: NLMSG_GOODSIZE, and
@@ -59,7 +61,7 @@ func (f *Follower) After(gen uint32) uint32 {
 }
 
 func (f *Follower) after(gen uint32) uint32 {
-	if gen != 0 && gen-f.clean <= f.last-f.clean {
+	if !f.lost && gen != 0 && gen-f.clean <= f.last-f.clean {
 		return f.last
 	}
 	return gen
@@ -85,12 +87,13 @@ func (f *Follower) drain() {
 		})
 		switch {
 		case failed != nil:
-			f.touched = true
+			f.lose()
 			return
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.ENOBUFS), err == nil && n > len(f.buf):
-			f.touched = true
+			f.lose()
 		case err != nil: // EAGAIN: that was all
+			f.drained = f.lost
 			return
 		default:
 			f.takeAll(f.buf[:n])
@@ -101,13 +104,18 @@ func (f *Follower) drain() {
 func (f *Follower) takeAll(raw []byte) {
 	msgs, err := syscall.ParseNetlinkMessage(raw)
 	if err != nil {
-		f.touched = true
+		f.lose()
 		return
 	}
 	for _, m := range msgs {
 		f.take(nl.Message{Header: nl.Header{Type: nl.HeaderType(m.Header.Type)}, Data: m.Data})
 	}
 }
+
+// lose says that something was not told. Numbers that waited before it was lost
+// are told after the kernel says so: until all is taken they prove nothing, and
+// only who knows the generation after that, by a read, goes on from there.
+func (f *Follower) lose() { f.lost, f.drained = true, false }
 
 // take takes one message. A number that is not the next one is after what was lost.
 func (f *Follower) take(m nl.Message) {
@@ -117,11 +125,14 @@ func (f *Follower) take(m nl.Message) {
 	}
 	gen, err := generationOf(m)
 	if err != nil {
-		f.touched = true
+		f.lose()
 		return
 	}
-	if f.touched || gen != f.last && gen != NextGeneration(f.last) {
+	if f.lost || f.touched || gen != f.last && gen != NextGeneration(f.last) {
 		f.clean = gen
 	}
 	f.last, f.touched = gen, false
+	if f.drained {
+		f.lost, f.drained = false, false
+	}
 }

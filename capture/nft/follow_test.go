@@ -113,3 +113,30 @@ func TestFollowerOnTheKernel(t *testing.T) {
 		t.Errorf("after a loss: from %d to %d, want %d", begin, got, generation())
 	}
 }
+
+// A number that waited from before the loss does not make up for it, and neither
+// does one that comes without its messages after.
+func TestFollowerAfterALoss(t *testing.T) {
+	f := &Follower{clean: 7, last: 7, concerns: func(nl.Message) bool { return true }}
+	number := func(gen uint32) {
+		f.take(told(unix.NFT_MSG_NEWGEN, nl.Attribute{Type: unix.NFTA_GEN_ID, Data: binary.BigEndian.AppendUint32(nil, gen)}))
+	}
+	expect := func(when string, gen, want uint32) {
+		t.Helper()
+		if got := f.after(gen); got != want {
+			t.Errorf("%s: after %d comes %d, want %d", when, gen, got, want)
+		}
+	}
+	f.lose()
+	number(8)
+	number(9)
+	expect("taken from before the loss", 7, 7)
+	expect("taken from before the loss", 8, 8)
+	f.drained = f.lost // as drain does where nothing waits
+	expect("all is taken", 9, 9)
+	number(10) // of which the rest may be what was lost
+	expect("the first number after it", 9, 9)
+	number(11)
+	expect("read before it", 9, 9)
+	expect("read after it", 10, 11)
+}

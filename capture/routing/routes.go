@@ -28,13 +28,47 @@ type Routing struct {
 
 // Install puts rules and routes in place, of every IP version that the node
 // has. It may be called again at any time, and removes what another choice of
-// flags left.
+// flags left. Where no rule of ours leads to the table yet, routes of others that
+// are in the way there are an error; later Repair removes them.
 func (r Routing) Install() error {
+	if err := r.free(); err != nil {
+		return err
+	}
 	var errs []error
 	for _, f := range r.families() {
-		errs = append(errs, install(r.Config, f, r.rules(f)), r.clear(f))
+		errs = append(errs, install(r.Config, f, r.rules(f)))
+		_ = r.clear(f) // Repair says why not, and tries again
 	}
 	return errors.Join(errs...)
+}
+
+// free is an error where the table is somebody else's: they have routes in it
+// that are in the way, and no rule of ours leads there.
+func (r Routing) free() error {
+	var theirs []string
+	for _, f := range r.families() {
+		list, err := ourRules(r.Config, f)
+		if err != nil {
+			return err
+		}
+		for _, rule := range list {
+			if rule.table() == r.Config.Table {
+				return nil
+			}
+		}
+		routes, err := r.inTheWay(f)
+		if err != nil {
+			return err
+		}
+		for i := range routes {
+			theirs = append(theirs, fmt.Sprint(routes[i].Dst))
+		}
+	}
+	if len(theirs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("route table %d has routes of somebody else that lead captured packets elsewhere (to %s): choose another table with --route-table, or remove them (ip route show table %d)",
+		r.Config.Table, strings.Join(theirs[:min(len(theirs), 10)], ", "), r.Config.Table)
 }
 
 // Repair is Install where something is missing, or too much, and reports
@@ -221,9 +255,15 @@ func (r Routing) inTheWay(f netFamily) ([]netlink.Route, error) {
 		ip, _ := netip.AddrFromSlice(route.Dst.IP)
 		bits, _ := route.Dst.Mask.Size()
 		to := netip.PrefixFrom(ip.Unmap(), bits)
+		if bits == 0 && route.Priority > metric[f.family] {
+			return true // ours comes first
+		}
 		return isOurs(route) || bits > 0 && !slices.ContainsFunc(r.Services, to.Overlaps)
 	}), nil
 }
+
+// metric is that of our route as the kernel has it.
+var metric = map[int]int{unix.AF_INET: 0, unix.AF_INET6: 1024}
 
 // clear removes what is in the way.
 func (r Routing) clear(f netFamily) error {

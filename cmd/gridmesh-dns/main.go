@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -59,18 +60,43 @@ Exit codes: 0 all is well, 1 failure, 2 wrong flags or commands.
 Flags:
 `
 
-// word answers a first argument that is no flag: CoreDNS takes none.
-func word(arg string) (code int, ends bool) {
-	switch {
-	case arg == "help":
-		flag.CommandLine.SetOutput(os.Stdout)
-		flag.Usage()
-		return 0, true
-	case !strings.HasPrefix(arg, "-"):
-		fmt.Fprintf(os.Stderr, "gridmesh-dns: there is no command %q; it has cleanup: gridmesh-dns -help\n", arg)
-		return 2, true
+// help shows what is known of the program, as asked, or says of what nothing is.
+func help(flags *flag.FlagSet, topics []string) (code int) {
+	switch topic := strings.Join(topics, " "); topic {
+	case "":
+		fmt.Print(usage)
+		flags.SetOutput(os.Stdout)
+		flags.PrintDefaults()
+	case "cleanup":
+		text, _, _ := strings.Cut(usage, "\nFlags:")
+		fmt.Print(text)
+	default:
+		fmt.Fprintf(os.Stderr, "gridmesh-dns: help knows nothing of %q; see gridmesh-dns -help\n", topic)
+		return 2
 	}
-	return 0, false
+	return 0
+}
+
+// word answers a first argument that is no flag: CoreDNS takes none.
+func word(arg string) error {
+	if strings.HasPrefix(arg, "-") {
+		return nil
+	}
+	return fmt.Errorf("there is no command %q; it has cleanup: gridmesh-dns -help", arg)
+}
+
+// parse reads the flags, and says what is wrong with one in a line: the package
+// flag prints all there are. flag.ErrHelp where help is asked for.
+func parse(flags *flag.FlagSet, args []string) error {
+	flags.Init("gridmesh-dns", flag.ContinueOnError)
+	flags.Usage = func() {}
+	flags.SetOutput(io.Discard)
+	defer flags.SetOutput(nil)
+	err := flags.Parse(args)
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		return fmt.Errorf("%w; gridmesh-dns -help lists the flags", err)
+	}
+	return err
 }
 
 // unmeant refuses words behind the flags, and a start without a Corefile: CoreDNS
@@ -91,33 +117,32 @@ func unmeant(flags *flag.FlagSet) error {
 }
 
 func main() {
-	if len(os.Args) > 1 {
-		switch os.Args[1] {
+	args := os.Args[1:]
+	if len(args) > 0 {
+		switch args[0] {
 		case "cleanup":
-			if len(os.Args) > 2 && slices.Contains([]string{"-h", "-help", "--help"}, os.Args[2]) {
-				text, _, _ := strings.Cut(usage, "\nFlags:")
-				fmt.Print(text)
-				return
+			if len(args) > 1 && slices.Contains([]string{"-h", "-help", "--help"}, args[1]) {
+				os.Exit(help(flag.CommandLine, args[:1]))
 			}
-			os.Exit(cleanup(os.Args[2:]))
+			os.Exit(cleanup(args[1:]))
+		case "help":
+			os.Exit(help(flag.CommandLine, args[1:]))
 		case "-version", "--version", "-v":
 			fmt.Printf("gridmesh-dns %s, CoreDNS %s\n", obs.Version(), coremain.CoreVersion)
 			return
 		}
-	}
-	flag.Usage = func() {
-		fmt.Fprint(flag.CommandLine.Output(), usage)
-		flag.PrintDefaults()
-	}
-	if len(os.Args) > 1 {
-		if code, ends := word(os.Args[1]); ends {
-			os.Exit(code)
+		if err := word(args[0]); err != nil {
+			wrong(err)
 		}
 	}
-	flag.Parse()
+	switch err := parse(flag.CommandLine, args); {
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(help(flag.CommandLine, nil))
+	case err != nil:
+		wrong(err)
+	}
 	if err := unmeant(flag.CommandLine); err != nil {
-		fmt.Fprintln(os.Stderr, "gridmesh-dns:", err)
-		os.Exit(2)
+		wrong(err)
 	}
 	run.StillHeap()
 	if err := dnsserver.SetDirectives(directives); err != nil {
@@ -125,4 +150,10 @@ func main() {
 		os.Exit(1)
 	}
 	coremain.Run()
+}
+
+// wrong ends the program for a mistake in its arguments.
+func wrong(err error) {
+	fmt.Fprintln(os.Stderr, "gridmesh-dns:", err)
+	os.Exit(2)
 }

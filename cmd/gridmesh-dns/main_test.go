@@ -3,11 +3,23 @@ package main
 import (
 	"flag"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/coredns/caddy"
 )
+
+// asProgram in the environment makes the test binary the program itself.
+const asProgram = "GRIDMESH_DNS_TEST_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
 
 // A directive without its plugin is an error in every Corefile that has it.
 func TestDirectivesHavePlugins(t *testing.T) {
@@ -24,11 +36,38 @@ func TestCleanupOfNoAddress(t *testing.T) {
 	}
 }
 
-// What is no command is a mistake in the arguments, as in the other programs.
-func TestWords(t *testing.T) {
-	for arg, want := range map[string]int{"nonsense": 2, "clenup": 2, "": 2, "-conf": -1, "--help": -1} {
-		if code, ends := word(arg); ends != (want >= 0) || ends && code != want {
-			t.Errorf("%q: exit code %d, ends %v; want %d", arg, code, ends, want)
+// What is wrong in the arguments ends with 2 and one line that says where to look,
+// as in the other programs; what is asked for is printed.
+func TestArguments(t *testing.T) {
+	for line, want := range map[string]struct {
+		code   int
+		stderr string // a line; "" for none
+		stdout string // a part
+	}{
+		"nonsense":      {code: 2, stderr: `gridmesh-dns: there is no command "nonsense"; it has cleanup: gridmesh-dns -help`},
+		"help nope":     {code: 2, stderr: `gridmesh-dns: help knows nothing of "nope"; see gridmesh-dns -help`},
+		"-nope":         {code: 2, stderr: "gridmesh-dns: flag provided but not defined: -nope; gridmesh-dns -help lists the flags"},
+		"-conf":         {code: 2, stderr: "gridmesh-dns: flag needs an argument: -conf; gridmesh-dns -help lists the flags"},
+		"-quiet=what":   {code: 2, stderr: `gridmesh-dns: invalid boolean value "what" for -quiet: parse error; gridmesh-dns -help lists the flags`},
+		"-quiet extra":  {code: 2, stderr: `gridmesh-dns: "extra" is no flag; say: gridmesh-dns -conf Corefile`},
+		"help":          {stdout: "Corefile to load"},
+		"-h":            {stdout: "Corefile to load"},
+		"-quiet --help": {stdout: "Corefile to load"},
+		"help cleanup":  {stdout: "gridmesh-dns cleanup [ADDRESS...]"},
+		"cleanup -h":    {stdout: "gridmesh-dns cleanup [ADDRESS...]"},
+		"-plugins":      {stdout: "\ngrid\n"},
+	} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], strings.Fields(line)...)
+		cmd.Env = append(os.Environ(), asProgram+"=1")
+		cmd.Dir = t.TempDir()
+		var stdout, stderr strings.Builder
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		_ = cmd.Run() // its exit code tells
+		if want.stderr != "" {
+			want.stderr += "\n"
+		}
+		if code := cmd.ProcessState.ExitCode(); code != want.code || stderr.String() != want.stderr || !strings.Contains(stdout.String(), want.stdout) || want.code != 0 && stdout.Len() > 0 {
+			t.Errorf("gridmesh-dns %s: exit code %d, stderr %q, stdout %q", line, code, stderr.String(), stdout.String())
 		}
 	}
 }

@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -102,19 +101,7 @@ func livez(t *testing.T, servers []string) (code int, text string, took time.Dur
 		t.Fatal(err)
 	}
 	defer func() { _ = p.stop() }()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.address+"/livez", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	begin := time.Now()
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, string(body), time.Since(begin)
+	code, text = get(t, p.address)
+	return code, text, time.Since(begin)
 }
