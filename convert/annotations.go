@@ -37,9 +37,7 @@ func topologyKeys(annotations map[string]string) (keys *string, misspelt string)
 	if !found {
 		return nil, ""
 	}
-	if len(text) > MaxAnnotation {
-		text = text[:MaxAnnotation]
-	}
+	text = bounded(text, MaxAnnotation)
 	return &text, misspelt
 }
 
@@ -137,19 +135,9 @@ func datapath(annotations map[string]string, problem teller) topology.Datapath {
 	}
 	path, err := topology.ParseDatapath(text)
 	if err != nil {
-		problem("metadata.annotations["+names.Datapath+"]", "%v; until then the nodes' choice stands", shorten(err))
+		problem("metadata.annotations["+names.Datapath+"]", "%v; until then the nodes' choice stands", err)
 	}
 	return path
-}
-
-// shorten bounds what is repeated of an annotation.
-func shorten(err error) string {
-	const most = 160
-	text := err.Error()
-	if len(text) > most {
-		return text[:most] + "..."
-	}
-	return text
 }
 
 // inVain tells of keys that nobody reads, for kube-proxy and gridmesh both pass over

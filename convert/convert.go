@@ -3,6 +3,7 @@ package convert
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -35,13 +36,39 @@ const mostProblems = 20
 // teller takes a Problem of one object.
 type teller func(field, format string, args ...any)
 
+// mostRepeated bounds what a Problem repeats of an object.
+const mostRepeated = 160
+
 // telling adds to an object's Problems, up to mostProblems.
 func telling(object string, list *[]topology.Problem) teller {
 	return func(field, format string, args ...any) {
 		if len(*list) < mostProblems {
+			for i, a := range args {
+				args[i] = repeated(a)
+			}
 			*list = append(*list, topology.Problem{Object: object, Field: field, Text: fmt.Sprintf(format, args...)})
 		}
 	}
+}
+
+// repeated is what is said of a value: numbers as they are, of a text a part.
+func repeated(a any) any {
+	switch a.(type) {
+	case int, int32, uint32:
+		return a
+	}
+	text := fmt.Sprint(a)
+	if len(text) > mostRepeated {
+		return bounded(text, mostRepeated) + "..."
+	}
+	return bounded(text, mostRepeated)
+}
+
+// bounded is the beginning of a text, and text: who reads it elsewhere may refuse
+// half a character. What is none stays visible, so that what is left does not
+// mean something else.
+func bounded(text string, most int) string {
+	return strings.ToValidUTF8(text[:min(len(text), most)], "\uFFFD")
 }
 
 func portNumber(n int32) (uint16, bool) { return uint16(n), n >= 1 && n <= 65535 }

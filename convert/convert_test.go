@@ -1,13 +1,13 @@
 package convert
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -201,6 +202,33 @@ func TestHugeAnnotationStaysClosed(t *testing.T) {
 	}
 	if keys := topology.ParseKeys(got.TopologyKeys); keys.Mode != topology.Malformed {
 		t.Errorf("it is read as %v", keys)
+	}
+}
+
+// Of what a tenant wrote a part may be repeated: it stays text, wherever it is cut.
+func TestWhatIsCutStaysText(t *testing.T) {
+	for shift := range 4 {
+		long := strings.Repeat("x", shift) + strings.Repeat("\u20ac", 1<<12)
+		s := read[corev1.Service](t, `{metadata: {namespace: shop, name: web}, spec: {externalIPs: ["`+long+`"]}}`)
+		s.Annotations = map[string]string{names.TopologyKeys: long, names.Datapath: long}
+		got := Service(s)
+		if !utf8.ValidString(*got.TopologyKeys) || len(*got.TopologyKeys) > MaxAnnotation+utf8.UTFMax {
+			t.Errorf("shift %d: the annotation is kept as %d bytes, which end with %q", shift, len(*got.TopologyKeys), (*got.TopologyKeys)[MaxAnnotation-4:])
+		}
+		if len(got.Problems) != 2 {
+			t.Errorf("problems %v", got.Problems)
+		}
+		for _, p := range got.Problems {
+			if !utf8.ValidString(p.Text) || len(p.Text) > 1<<10 {
+				t.Errorf("shift %d: a problem of %d bytes: %q", shift, len(p.Text), p.Text)
+			}
+		}
+	}
+	// What is no text stays a mistake, and does not become what was not written.
+	broken := "[\"si\xffte\"]"
+	got := Service(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{names.TopologyKeys: broken}}})
+	if keys := topology.ParseKeys(got.TopologyKeys); !utf8.ValidString(*got.TopologyKeys) || keys.Mode != topology.Malformed {
+		t.Errorf("%q is read as %v", broken, keys)
 	}
 }
 
@@ -410,43 +438,4 @@ func TestServiceCIDR(t *testing.T) {
 	if text := fmt.Sprint(got); text != "[10.96.0.0/16 fd00::/112]" {
 		t.Errorf("got %s", text)
 	}
-}
-
-// Whatever an object says, it is converted without a crash, to addresses and
-// ports that exist, and to something that can be seen from a node.
-func FuzzConvert(f *testing.F) {
-	f.Add([]byte(`{"metadata": {"name": "web", "annotations": {"topologyKeys": "[\"site\"]"}}, "spec": {"clusterIP": "10.96.0.1", "ports": [{"port": 80}]}}`))
-	f.Add([]byte(`{"metadata": {"name": "web-1", "labels": {"kubernetes.io/service-name": "web"}}, "addressType": "IPv4", "ports": [{"port": 80}], "endpoints": [{"addresses": ["10.1.0.1"], "hints": {}}]}`))
-	f.Add([]byte(`{"metadata": {"name": "web", "annotations": {"superedge.io/topologyKey": "[\"site\"]", "gridmesh.io/x": ""}}}`))
-	f.Add([]byte(`{"spec": {"clusterIPs": ["::ffff:1.2.3.4%x", "0.0.0.0"], "cidrs": ["10.0.0.0/8"]}}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		b := topology.NewBuilder()
-		var service corev1.Service
-		if json.Unmarshal(data, &service) == nil {
-			out := Service(&service)
-			for _, ip := range out.ClusterIPs {
-				if !ip.IsValid() || ip.Is4In6() || ip.Zone() != "" || len(out.ClusterIPs) > 2 {
-					t.Errorf("addresses %v", out.ClusterIPs)
-				}
-			}
-			b.SetService(out)
-		}
-		var slice discoveryv1.EndpointSlice
-		if json.Unmarshal(data, &slice) == nil {
-			if out := Slice(&slice); out != nil {
-				for _, e := range out.Endpoints {
-					if !e.Addr.IsValid() || e.Addr.Is6() != out.IPv6 {
-						t.Errorf("endpoint %v in a slice of IPv6 = %v", e.Addr, out.IPv6)
-					}
-				}
-				b.SetSlice(out)
-			}
-		}
-		var cidr networkingv1.ServiceCIDR
-		if json.Unmarshal(data, &cidr) == nil {
-			b.SetServiceCIDRs(ServiceCIDR(&cidr))
-		}
-		b.SetNode(Node(&service.ObjectMeta))
-		topology.See(b.Build(), service.Name, topology.Options{})
-	})
 }

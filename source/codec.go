@@ -194,8 +194,10 @@ func (d *Decoder) Decode() (Record, error) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// decMode takes what Encoder writes of any object, or one would keep all others
+// from who reads: texts that are no UTF-8, and more elements than the largest object that an API server takes.
 var decMode = func() cbor.DecMode {
-	m, err := cbor.DecOptions{MaxArrayElements: 1 << 16, MaxMapPairs: 1 << 12, MaxNestedLevels: 16}.DecMode()
+	m, err := cbor.DecOptions{MaxArrayElements: 1 << 18, MaxMapPairs: 1 << 18, MaxNestedLevels: 16, UTF8: cbor.UTF8DecodeInvalid}.DecMode()
 	if err != nil {
 		panic(err) // constant options
 	}

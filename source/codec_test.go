@@ -115,6 +115,50 @@ func TestStateOfTheVersionBeforeIsRead(t *testing.T) {
 	}
 }
 
+// A text that is none is one object's mistake: what else is in the stream is read,
+// also of a file that was written when such texts got in.
+func TestATextThatIsNone(t *testing.T) {
+	broken := "x\xe2\x82"
+	b := topology.NewBuilder()
+	web, db := topology.ObjectKey{Namespace: "shop", Name: "web"}, topology.ObjectKey{Namespace: "shop", Name: "db"}
+	b.SetService(&topology.Service{Key: web, TopologyKeys: &broken, Misspelt: broken, GridKey: broken, Problems: []topology.Problem{{Object: broken, Field: broken, Text: broken}}})
+	b.SetService(&topology.Service{Key: db})
+	b.SetSlice(&topology.Slice{Key: web, Service: "web", Endpoints: []topology.Endpoint{{Addr: netip.MustParseAddr("10.1.0.1"), Node: broken, Hostname: broken, HintZones: []string{broken}}}})
+	b.SetNode(&topology.Node{Name: "a-1", Labels: map[string]string{broken: broken}})
+	data, err := EncodeState(&State{Snapshot: b.Build()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := DecodeState(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []topology.ObjectKey{web, db} {
+		if entry, ok := st.Snapshot.Services.Get(key); !ok || entry.Service == nil {
+			t.Errorf("%s is lost", key)
+		}
+	}
+}
+
+// What one object has most of keeps nobody from reading the others.
+func TestAnObjectWithMuchInIt(t *testing.T) {
+	b := topology.NewBuilder()
+	labels := map[string]string{}
+	for i := range 100_000 {
+		labels[fmt.Sprint(i)] = ""
+	}
+	b.SetNode(&topology.Node{Name: "a-1", Labels: labels})
+	ports := make([]topology.ServicePort, 100_000)
+	b.SetService(&topology.Service{Key: topology.ObjectKey{Namespace: "shop", Name: "web"}, Ports: ports})
+	data, err := EncodeState(&State{Snapshot: b.Build()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := DecodeState(data); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // What a Service's selector is known by goes through file and socket. A file of
 // before knows none, and a reader of before passes over it: neither takes an
 // update for a change of the selector.

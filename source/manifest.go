@@ -74,7 +74,7 @@ func (o origin) String() string {
 func (m *manifests) fault(object, field, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if len(text) > maxFault {
-		text = text[:maxFault] + "..."
+		text = strings.ToValidUTF8(text[:maxFault], "") + "..."
 	}
 	m.problems = append(m.problems, topology.Problem{Object: object, Field: field, Text: text})
 }

@@ -7,7 +7,8 @@ import (
 )
 
 // claims are which Services ask for an address or frontend. Whose is one that
-// several ask for is the eldest's: who has it keeps it when another asks. Whoever
+// several ask for is the eldest's, also where that one asks later; one that is made
+// later takes nothing from it. Whoever
 // asks for one that changed hands is evaluated again, and nobody else.
 type claims struct {
 	clusterIPs queues[netip.Addr]
@@ -90,9 +91,12 @@ func (c claimant) compare(o claimant) int {
 	return cmp.Or(cmp.Compare(c.kind, o.kind), c.compareAge(o.Service))
 }
 
-// compareAge orders Services by age, the eldest first; those of one second by name.
+// compareAge orders Services by age, the eldest first, and those of unknown age last:
+// a manifest that is about to be applied takes nothing from what exists. Those of one
+// second, and of unknown age, are ordered by name.
 func (s *Service) compareAge(o *Service) int {
-	return cmp.Or(cmp.Compare(s.Created, o.Created), s.Key.Compare(o.Key))
+	unknown := func(s *Service) int { return cmp.Compare(0, s.Created) + 1 }
+	return cmp.Or(cmp.Compare(unknown(s), unknown(o)), cmp.Compare(s.Created, o.Created), s.Key.Compare(o.Key))
 }
 
 // queues are who asks for each of many things, its owner first.

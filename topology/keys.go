@@ -114,7 +114,7 @@ const shortened = 64
 
 func shorten(s string) string {
 	if len(s) > shortened {
-		return s[:shortened] + "..."
+		return strings.ToValidUTF8(s[:shortened], "") + "..."
 	}
 	return s
 }

@@ -165,8 +165,8 @@ func TestQuarrels(t *testing.T) {
 	}
 }
 
-// Who has an address keeps it when another Service asks for it later, whatever
-// that one's name; nobody else is evaluated again.
+// A Service that is made later takes no address, whatever its name, nor does one of
+// which it is not known when it was made; nobody else is evaluated again.
 func TestTheElderKeepsIt(t *testing.T) {
 	d := newDoors()
 	viewer := NewViewer("a1", Options{Outside: true})
@@ -199,6 +199,10 @@ func TestTheElderKeepsIt(t *testing.T) {
 	if changed := slices.Collect(view.Changed(before)); len(changed) != 1 || changed[0].Name != "a" {
 		t.Errorf("evaluated again: %v", changed)
 	}
+	d.service("about-to-be", at(0))
+	if owner, _ = see(); owner != "web" {
+		t.Errorf("%s of unknown age took it", owner)
+	}
 	d.DeleteService(ObjectKey{"default", "web"})
 	if owner, view = see(); owner != "a" {
 		t.Errorf("%s has it after the eldest", owner)
@@ -215,7 +219,7 @@ func TestNamespacesAreBounded(t *testing.T) {
 	b := NewBuilder()
 	service := func(namespace string, i int, addresses int) {
 		s := &Service{
-			Key: ObjectKey{namespace, fmt.Sprintf("web-%03d", 500-i)}, Created: int64(i),
+			Key: ObjectKey{namespace, fmt.Sprintf("web-%03d", 500-i)}, Created: int64(1 + i),
 			ClusterIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)})},
 			Ports:      []ServicePort{{Protocol: TCP, Port: uint16(1 + i)}}, Exposure: &Exposure{},
 		}

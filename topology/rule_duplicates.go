@@ -4,7 +4,8 @@ import "net/netip"
 
 // duplicatesAnywhere is duplicates without keys: as in kube-proxy it is the
 // cluster that knows one endpoint by an address, before anybody asks on which node.
-// One that ends here does not answer for a pod that has its address elsewhere.
+// One that ends here does not answer for a pod that has its address elsewhere; one
+// that runs here does, for units may have the same address ranges.
 var duplicatesAnywhere = &rule{
 	name:    "duplicates anywhere",
 	reason:  duplicates.reason,
@@ -16,8 +17,7 @@ var duplicatesAnywhere = &rule{
 // duplicates keeps one endpoint of each address and port in a tier. There are
 // several while endpoints are moved between slices, and where units have the
 // same address ranges: which one an address means is known only after the keys
-// have put them into tiers. As in kube-proxy one that does not terminate wins,
-// for its pod has the address now; then one that is ready.
+// have put them into tiers. beats says which one wins.
 var duplicates = &rule{
 	name:   "duplicates",
 	reason: "another endpoint has the same address and port",
@@ -39,7 +39,7 @@ func (q *question) unique(list []candidate) []candidate {
 		case !dup:
 			at[c.target()] = len(kept)
 			kept = append(kept, c)
-		case c.beats(kept[k]):
+		case q.beats(c, kept[k]):
 			q.leaveOut(kept[k])
 			kept[k] = c
 		default:
@@ -49,12 +49,24 @@ func (q *question) unique(list []candidate) []candidate {
 	return kept
 }
 
-// beats reports whether c is preferred to another endpoint of its address.
-func (c candidate) beats(o candidate) bool {
-	if c.Terminating != o.Terminating {
+// beats reports whether c is preferred to another endpoint of its address. As in
+// kube-proxy one that does not terminate wins, for its pod has the address now;
+// then one of this node, ready or not: dialled from here, the address leads to it.
+// Then one that is ready, one that serves, and by the node's name, for the order of
+// slices and endpoints means nothing.
+func (q *question) beats(c, o candidate) bool {
+	mine := func(c candidate) bool { return c.Node != "" && c.Node == q.vp.Name }
+	switch {
+	case c.Terminating != o.Terminating:
 		return !c.Terminating
+	case mine(c) != mine(o):
+		return mine(c)
+	case c.Ready != o.Ready:
+		return c.Ready
+	case c.Serving != o.Serving:
+		return c.Serving
 	}
-	return c.Ready && !o.Ready
+	return c.Node != "" && (o.Node == "" || c.Node < o.Node)
 }
 
 // nearerToo leaves out of later tiers what an earlier one has: dialled from

@@ -17,8 +17,8 @@ const (
 type bounds struct{ service, namespace int }
 
 // share is what the Services of one namespace have besides ClusterIPs. The eldest
-// have theirs, until it is what one may have: nobody loses anything because
-// another asks for more. It costs what changes.
+// have theirs, until it is what one may have: an elder one that asks for more takes
+// it from younger ones, and one that is made later takes nothing. It costs what changes.
 type share struct {
 	list []*portion // by age
 	// The first so many of list have something, and want sum: all that they want,

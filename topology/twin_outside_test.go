@@ -74,6 +74,9 @@ func wished(snap *Snapshot, viewer *Viewer) map[*Service][]wish {
 }
 
 func elder(a, b *Service) bool {
+	if (a.Created == 0) != (b.Created == 0) { // of unknown age: the younger
+		return b.Created == 0
+	}
 	return a.Created < b.Created || a.Created == b.Created && a.Key.Compare(b.Key) < 0
 }
 

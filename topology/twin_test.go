@@ -263,9 +263,9 @@ func twin(snap *Snapshot, entry *Entry, f FrontendView, local bool, opts Options
 	return out
 }
 
-// heirs are those that an address of a tier stands for: of its endpoints the
-// first that runs and is ready, else the first that runs, else the first ready
-// one, else the first.
+// heirs are those that an address of a tier stands for: of its endpoints one that
+// runs before one that ends; of those one of this node; of those one that is ready,
+// then one that serves; of those the first by node, and one without a node last.
 func heirs(group []end) (list []end) {
 	done := map[string]bool{}
 	for _, e := range group {
@@ -273,17 +273,19 @@ func heirs(group []end) (list []end) {
 			continue
 		}
 		done[e.to] = true
+		left := slices.DeleteFunc(slices.Clone(group), func(o end) bool { return o.to != e.to })
 		for _, wanted := range []func(o end) bool{
-			func(o end) bool { return !o.Terminating && o.Ready },
 			func(o end) bool { return !o.Terminating },
+			func(o end) bool { return o.Node == "n0" },
 			func(o end) bool { return o.Ready },
-			func(end) bool { return true },
+			func(o end) bool { return o.Serving },
+			func(o end) bool { return o.Node != "" },
 		} {
-			if i := slices.IndexFunc(group, func(o end) bool { return o.to == e.to && wanted(o) }); i >= 0 {
-				list = append(list, group[i])
-				break
+			if slices.ContainsFunc(left, wanted) {
+				left = slices.DeleteFunc(left, func(o end) bool { return !wanted(o) })
 			}
 		}
+		list = append(list, slices.MinFunc(left, func(a, b end) int { return strings.Compare(a.Node, b.Node) }))
 	}
 	return list
 }

@@ -71,7 +71,8 @@ type Service struct {
 	// another proxy by label or labelled headless. Nothing but its name is kept, and Problems.
 	Foreign bool `cbor:"9,keyasint,omitempty"`
 	// Created is when it was made, in seconds since 1970: of what two Services ask
-	// for the elder has it. 0: not known, and so elder than all.
+	// for the elder has it. 0: not known, as of what no API server has made yet, and so
+	// younger than all that are known; a state of before has none of them.
 	Created int64 `cbor:"15,keyasint,omitempty"`
 	// Datapath is what it chose by annotation; DatapathNone: nothing.
 	Datapath Datapath `cbor:"16,keyasint,omitempty"`

@@ -29,13 +29,14 @@ type history struct {
 	zone     string
 
 	theirs map[corev1.IPFamily]*kubeProxy
+	told   map[string]*discoveryv1.EndpointSlice // where addresses are shared, what they were told
 	ours   *topology.Builder
 	viewer *topology.Viewer
 }
 
-func newHistory(seed, number uint64) *history {
+func newHistory(seed, number uint64, shared bool) *history {
 	h := &history{
-		world:    &world{rand.New(rand.NewPCG(seed, number)), map[string]*discoveryv1.EndpointSlice{}},
+		world:    &world{rand.New(rand.NewPCG(seed, number)), map[string]*discoveryv1.EndpointSlice{}, shared},
 		services: map[string]*corev1.Service{}, theirs: map[corev1.IPFamily]*kubeProxy{},
 		ours: topology.NewBuilder(), viewer: topology.NewViewer(node, topology.Options{Datapath: topology.DatapathKernel}),
 	}
@@ -50,26 +51,39 @@ func newHistory(seed, number uint64) *history {
 // frontend, for clients inside and outside; and what is dropped there is dropped,
 // what is refused refused.
 func TestLikeKubeProxy(t *testing.T) {
-	t.Logf("again: make kubeproxy-twin SEED=%d ROUNDS=%d", *seed, *rounds)
+	t.Run("fixed", func(t *testing.T) { compare(t, 1, false, *rounds) })
+	t.Run("random", func(t *testing.T) { compare(t, *seed, false, *rounds) })
+}
+
+// Where several endpoints have one address, kube-proxy has no rule; told of the one
+// that ours takes, it says what we say.
+func TestSharedAddresses(t *testing.T) {
+	t.Run("fixed", func(t *testing.T) { compare(t, 1, true, *rounds/10) })
+	t.Run("random", func(t *testing.T) { compare(t, *seed, true, *rounds/10) })
+}
+
+func compare(t *testing.T, seed uint64, shared bool, rounds int) {
+	t.Helper()
+	t.Logf("again: make kubeproxy-twin SEED=%d", seed)
 	compared := map[string]int{}
 	const long = 100
-	for number := range uint64(*rounds / long) {
-		h := newHistory(*seed, number)
+	for number := range uint64(rounds / long) {
+		h := newHistory(seed, number, shared)
 		for step := range long {
 			what := h.step()
 			theirs, ours := h.sync()
 			for _, frontend := range slices.Sorted(maps.Keys(join(theirs, ours))) {
 				if theirs[frontend] != ours[frontend] {
-					t.Fatalf("seed %d, history %d, step %d (%s): %s\nkube-proxy %s\n  topology %s\n%s", *seed, number, step, what,
-						frontend, theirs[frontend], ours[frontend], h.told(frontend))
+					t.Fatalf("seed %d, history %d, step %d (%s): %s\nkube-proxy %s\n  topology %s\n%s", seed, number, step, what,
+						frontend, theirs[frontend], ours[frontend], h.state(frontend))
 				}
 				compared[kind(ours[frontend])]++
 			}
 		}
 	}
 	for _, k := range []string{"drop", "refuse", "serve"} { // or the histories hold nothing
-		if compared[k] < *rounds/100 {
-			t.Errorf("of %d rounds only %d had to %s", *rounds, compared[k], k)
+		if compared[k] < rounds/100 {
+			t.Errorf("of %d rounds only %d had to %s", rounds, compared[k], k)
 		}
 	}
 	t.Log(compared)
@@ -125,9 +139,7 @@ func (h *history) deleteService(name string) string {
 }
 
 func (h *history) setSlice(s *discoveryv1.EndpointSlice) string {
-	for _, k := range h.theirs {
-		k.slice(h.slices[s.Name], s)
-	}
+	h.tellSlice(h.slices[s.Name], s)
 	h.slices[s.Name] = s
 	// As kube/feed watches them: headless ones only of grids.
 	if slice := convert.Slice(s); slice != nil && watched(s.Labels) {
@@ -139,9 +151,7 @@ func (h *history) setSlice(s *discoveryv1.EndpointSlice) string {
 }
 
 func (h *history) deleteSlice(name string) string {
-	for _, k := range h.theirs {
-		k.slice(h.slices[name], nil)
-	}
+	h.tellSlice(h.slices[name], nil)
 	delete(h.slices, name)
 	h.ours.DeleteSlice(topology.ObjectKey{Namespace: namespace, Name: name})
 	return "delete slice " + name
@@ -160,6 +170,9 @@ func (h *history) setNode() string {
 // sync has both decide.
 func (h *history) sync() (theirs, ours map[string]string) {
 	theirs, ours = map[string]string{}, map[string]string{}
+	if h.shared {
+		h.tellResolved()
+	}
 	for f, k := range h.theirs {
 		k.sync()
 		k.answers(theirs, h.zone)
@@ -171,8 +184,8 @@ func (h *history) sync() (theirs, ours map[string]string) {
 	return theirs, ours
 }
 
-// told is the object and its slices, for people.
-func (h *history) told(frontend string) string {
+// state is the object and its slices, for people.
+func (h *history) state(frontend string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(frontend, namespace+"/"), " ")
 	name, _, _ = strings.Cut(name, ":")
 	text := fmt.Sprintf("zone %q; %+v\n", h.zone, convert.Service(h.services[name]))

@@ -21,6 +21,9 @@ var families = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 type world struct {
 	*rand.Rand
 	slices map[string]*discoveryv1.EndpointSlice
+	// shared: several endpoints of one address are made, as of sites with the same
+	// address ranges, also where kube-proxy has no rule for them.
+	shared bool
 }
 
 func pick[T any](w *world, list ...T) T { return list[w.IntN(len(list))] }
@@ -152,7 +155,7 @@ func (w *world) slice(i int) *discoveryv1.EndpointSlice {
 	}
 	hints := pick(w, "none", "none", "zones", "nodes", "both", "mixed")
 	for range w.IntN(5) {
-		if ep := w.endpoint(hints, s.AddressType); !w.ambiguous(s, ep) {
+		if ep := w.endpoint(hints, s.AddressType); w.shared || !w.ambiguous(s, ep) {
 			s.Endpoints = append(s.Endpoints, ep)
 		}
 	}
@@ -180,7 +183,8 @@ func (w *world) endpoint(hints string, family discoveryv1.AddressType) discovery
 }
 
 // ambiguous reports whether kube-proxy would not say what an address is, for the
-// Service has a second endpoint of it that runs, or that ends.
+// Service has a second endpoint of it that runs, or that ends. A comparison of these
+// would be one of orders: TestSharedAddresses has them, by what resolved leaves.
 func (w *world) ambiguous(s *discoveryv1.EndpointSlice, ep discoveryv1.Endpoint) bool {
 	ends := func(ep discoveryv1.Endpoint) bool {
 		return ep.Conditions.Terminating != nil && *ep.Conditions.Terminating
