@@ -27,7 +27,7 @@ func TestFailOpen(t *testing.T) {
 				name, want string
 				from       *testkit.Network
 			}{{"pod", pod, l.a}, {"host", host, l.node}, {"outside", outside, l.outside}} {
-				name, _ := once(t, c.from, "tcp", "", to)
+				name, _ := once(t, c.from, "", to)
 				if name == to {
 					name = envoy // it says whom the client dialled
 				}
@@ -87,7 +87,7 @@ func TestFailOpenStaysClosed(t *testing.T) {
 		must(t, l.EnvoyAbsent(absent))
 		for name, from := range map[string]*testkit.Network{"pod": l.a, "host": l.node, "outside": l.outside} {
 			for _, to := range []string{"10.96.0.1:80", "10.96.0.1:81", "10.96.9.9:80"} {
-				if got, _ := once(t, from, "tcp", "", to); got != isRefused {
+				if got, _ := once(t, from, "", to); got != isRefused {
 					t.Errorf("%s, absent %v: %s answers at %s", name, absent, got, to)
 				}
 			}

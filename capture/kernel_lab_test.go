@@ -269,10 +269,10 @@ func failure(err error) string {
 	return err.Error()
 }
 
-// once dials and hangs up, and returns name and address of who answered whom.
-func once(t *testing.T, from *testkit.Network, network, local, to string) (name, source string) {
+// once dials by TCP and hangs up, and returns name and address of who answered whom.
+func once(t *testing.T, from *testkit.Network, local, to string) (name, source string) {
 	t.Helper()
-	conn, answer := dial(t, from, network, local, to, 5*time.Second)
+	conn, answer := dial(t, from, "tcp", local, to, 5*time.Second)
 	if conn != nil {
 		conn.Close()
 	}

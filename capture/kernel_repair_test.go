@@ -167,7 +167,7 @@ func TestKernelRestart(t *testing.T) {
 		t.Helper()
 		for i, w := range want {
 			to := fmt.Sprintf("10.96.0.%d:80", i+1)
-			if got, _ := once(t, l.a, "tcp", "", to); !strings.Contains(w, got) {
+			if got, _ := once(t, l.a, "", to); !strings.Contains(w, got) {
 				t.Errorf("%s: %s is answered by %s, want %s", when, to, got, w)
 			}
 		}
@@ -237,7 +237,7 @@ func TestKernelPodCIDRsLater(t *testing.T) {
 	l.serve(t, "far", l.far)
 	l.put(t, plan.KernelFrontend{Frontend: tcp("10.96.0.1:80"), Tiers: tiers(false, "far")})
 	source := func(port string) string {
-		_, from := once(t, l.a, "tcp", "10.244.0.5:"+port, "10.96.0.1:80")
+		_, from := once(t, l.a, "10.244.0.5:"+port, "10.96.0.1:80")
 		return from
 	}
 	if got := source("20000"); strings.HasPrefix(got, "10.244.") {

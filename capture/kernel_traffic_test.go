@@ -158,7 +158,7 @@ func TestKernelSpreads(t *testing.T) {
 	l.put(t, plan.KernelFrontend{Frontend: tcp("10.96.0.1:80"), Tiers: tiers(false, "b", "far")})
 	seen := map[string]int{}
 	for range 60 {
-		name, _ := once(t, l.a, "tcp", "", "10.96.0.1:80")
+		name, _ := once(t, l.a, "", "10.96.0.1:80")
 		seen[name]++
 	}
 	if seen["b"] < 10 || seen["far"] < 10 || len(seen) != 2 {
@@ -180,13 +180,13 @@ func TestKernelEndpointGoes(t *testing.T) {
 	defer conn.Close()
 	web.Tiers = tiers(false, "far")
 	l.put(t, web)
-	if name, _ := once(t, l.a, "tcp", "", "10.96.0.1:80"); name != "far" {
+	if name, _ := once(t, l.a, "", "10.96.0.1:80"); name != "far" {
 		t.Errorf("a new connection is answered by %s", name)
 	}
 	alive(t, conn)
 	web.Tiers = nil
 	l.put(t, web)
-	if name, _ := once(t, l.a, "tcp", "", "10.96.0.1:80"); name != isRefused {
+	if name, _ := once(t, l.a, "", "10.96.0.1:80"); name != isRefused {
 		t.Errorf("a new connection without endpoints: %s", name)
 	}
 	alive(t, conn)
@@ -218,31 +218,31 @@ func TestKernelAffinity(t *testing.T) {
 		}
 	}
 	l.put(t, web(time.Hour, "b", "far")...)
-	first, _ := once(t, l.a, "tcp", "", "10.96.0.1:80")
+	first, _ := once(t, l.a, "", "10.96.0.1:80")
 	for i := range 20 {
 		to := []string{"10.96.0.1:80", "192.0.2.1:30080"}[i%2]
-		if name, _ := once(t, l.a, "tcp", "", to); name != first {
+		if name, _ := once(t, l.a, "", to); name != first {
 			t.Errorf("connection %d, to %s, is answered by %s, the first was by %s", i, to, name, first)
 		}
 	}
-	if name, _ := once(t, l.outside, "tcp", "", "192.0.2.1:30080"); name != "b" {
+	if name, _ := once(t, l.outside, "", "192.0.2.1:30080"); name != "b" {
 		t.Errorf("from elsewhere %s answers, which is not of this node", name)
 	}
 	other := map[string]string{"b": "far", "far": "b"}[first]
 	l.put(t, web(time.Hour, other)...)
-	if name, _ := once(t, l.a, "tcp", "", "10.96.0.1:80"); name != other {
+	if name, _ := once(t, l.a, "", "10.96.0.1:80"); name != other {
 		t.Errorf("%s answers, which is no endpoint any more", name)
 	}
 	l.put(t, web(time.Hour, "b", "far")...)
 	for range 10 {
-		if name, _ := once(t, l.a, "tcp", "", "10.96.0.1:80"); name != other {
+		if name, _ := once(t, l.a, "", "10.96.0.1:80"); name != other {
 			t.Errorf("%s answers, the client had moved to %s", name, other)
 		}
 	}
 	// Who was quiet for long enough is nobody's: the kernel forgets it.
 	l.forgetClients(t)
 	l.put(t, web(time.Second, "b", "far")...)
-	once(t, l.a, "tcp", "", "10.96.0.1:80")
+	once(t, l.a, "", "10.96.0.1:80")
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		list, err := nft.ReadMap("gridmesh_kernel", "sticky4")
 		must(t, err)
@@ -255,7 +255,7 @@ func TestKernelAffinity(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for range 40 {
-		name, _ := once(t, l.a, "tcp", "", "10.96.0.1:80")
+		name, _ := once(t, l.a, "", "10.96.0.1:80")
 		seen[name] = true
 		l.forgetClients(t)
 	}

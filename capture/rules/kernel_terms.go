@@ -67,6 +67,7 @@ func First(p plan.Pick) uint32 {
 func frontendFields(f Family) string { return f.keyword() + " daddr . meta l4proto . th dport" }
 
 func (t Dispatch) String() string { return frontendFields(t.Family) + " vmap @" + t.Map.For(t.Family) }
+
 func (t FrontendFrom) String() string {
 	return fmt.Sprintf("%s . %s saddr @%s", frontendFields(t.Family), t.Family.keyword(), t.Set.For(t.Family))
 }
