@@ -23,9 +23,10 @@ const (
 	Gone = 24 * time.Hour
 	// usedGrain is how exactly it is known when one had its last connection.
 	usedGrain = time.Hour
-	// Idle is how long one without connections is kept, and WaitIdle how
-	// long one waits for its turn: who dials everything once does not come back.
-	Idle     = 7 * 24 * time.Hour
+	// Idle is how long one without connections is kept.
+	Idle = 7 * 24 * time.Hour
+	// WaitIdle is how long one without connections waits for its turn: who
+	// dials everything once does not come back.
 	WaitIdle = usedGrain
 )
 
