@@ -17,6 +17,8 @@ import (
 	"github.com/coredns/coredns/plugin"
 	clog "github.com/coredns/coredns/plugin/pkg/log"
 	"github.com/coredns/coredns/plugin/pkg/reuseport"
+
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/miekg/dns"
 )
 
@@ -99,9 +101,9 @@ func (p *probe) start() error {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", p.serve)
-	p.server = &http.Server{Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, IdleTimeout: 5 * time.Second}
+	p.server = &http.Server{Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, IdleTimeout: 5 * time.Second, MaxHeaderBytes: 8 << 10}
 	go func(s *http.Server) {
-		if err := s.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.Serve(run.Bound(listener)); !errors.Is(err, http.ErrServerClosed) {
 			log.Errorf("/livez is not served any more: %v", err)
 		}
 	}(p.server)

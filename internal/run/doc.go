@@ -6,6 +6,7 @@
 //	flags.go        mistyped flags; Files: flags that are paths, for shells
 //	group.go        Group: what lives and ends together
 //	listen.go       CheckTCP, ListenTCP, ListenUnix
+//	bound.go        Bound: how many connections a listener has
 //	lock.go         Lock: one process at a time
 //	serve.go        ServeHTTP, ServeHTTPS, ServeGRPC: how a member serves a listener
 //	certificate.go  Certificate: TLS that follows its files
