@@ -17,9 +17,9 @@ import (
 	"github.com/coredns/coredns/plugin"
 	clog "github.com/coredns/coredns/plugin/pkg/log"
 	"github.com/coredns/coredns/plugin/pkg/reuseport"
+	"github.com/miekg/dns"
 
 	"github.com/gridmesh/gridmesh/internal/run"
-	"github.com/miekg/dns"
 )
 
 const pluginName = "live"
