@@ -10,6 +10,7 @@
 //	lock.go         Lock: one process at a time
 //	serve.go        ServeHTTP, ServeHTTPS, ServeGRPC: how a member serves a listener
 //	certificate.go  Certificate: TLS that follows its files
+//	pem.go          what is in those files
 //	checks.go       Checks: /healthz, /livez and /readyz
 //	notify.go       Supervised: what systemd is told of a process that it started
 //	metrics.go      NewRegistry, MetricsMux: /metrics
