@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/node/envoy"
 	"github.com/gridmesh/gridmesh/node/nodetest"
 	"github.com/gridmesh/gridmesh/node/outage"
 	"github.com/gridmesh/gridmesh/node/statedir"
@@ -48,14 +49,14 @@ func (a api) APIServer() APIServer {
 }
 
 var (
-	_ Source  = (*nodetest.Source)(nil)
-	_ Capture = (*nodetest.Capture)(nil)
-	_ XDS     = (*nodetest.XDS)(nil)
-	_ Cluster = api{}
-	_ Envoy   = (*nodetest.Envoy)(nil)
-	_ Envoy   = (*admin.Reader)(nil)
-	_ Capture = (*capture.Capture)(nil)
-	_ XDS     = (*xds.Server)(nil)
+	_ Source      = (*nodetest.Source)(nil)
+	_ Capture     = (*nodetest.Capture)(nil)
+	_ XDS         = (*nodetest.XDS)(nil)
+	_ Cluster     = api{}
+	_ envoy.Admin = (*nodetest.Envoy)(nil)
+	_ envoy.Admin = (*admin.Reader)(nil)
+	_ Capture     = (*capture.Capture)(nil)
+	_ XDS         = (*xds.Server)(nil)
 )
 
 // logText is a log that can be read while it is written.

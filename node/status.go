@@ -13,6 +13,7 @@ import (
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/node/envoy"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds"
 )
@@ -48,8 +49,8 @@ type Report struct {
 	Envoys      []xds.Stream       `json:"envoys"`
 	Nacks       []xds.Nack         `json:"nacks,omitempty"`
 	MoreNacks   int                `json:"moreNacks,omitempty"` // refusals that are not listed
-	Ejections   *Ejections         `json:"ejections,omitempty"` // nil: Envoy was not asked
-	Load        *Load              `json:"load,omitempty"`      // nil: Envoy did not say
+	Ejections   *envoy.Ejections   `json:"ejections,omitempty"` // nil: Envoy was not asked
+	Load        *envoy.Load        `json:"load,omitempty"`      // nil: Envoy did not say
 	Findings    []capture.Finding  `json:"findings,omitempty"`
 	Problems    []topology.Problem `json:"problems,omitempty"`
 	More        int                `json:"moreProblems,omitempty"` // problems that are not listed
@@ -122,7 +123,7 @@ func (a *Agent) status() Report {
 		r.Nacks, r.MoreNacks = r.Nacks[:maxListed], more
 	}
 	if look, ok := a.envoy.Get(); ok {
-		r.Ejections, r.Load = &look.ejections, look.load
+		r.Ejections, r.Load = &look.Ejections, look.Load
 	}
 	return r
 }

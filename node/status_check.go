@@ -62,8 +62,8 @@ func (r *Report) degradedEnvoy(now time.Time, add func(format string, args ...an
 	if e := r.Ejections; e != nil && e.Error != "" && now.Sub(e.At) > quietFor {
 		add("Envoy's admin socket gives no answer: %s", e.Error)
 	}
-	if l := r.Load; l != nil && (l.Stopped || l.Newly > 0) {
-		add("Envoy takes no more connections: %s", l.why())
+	if l := r.Load; l != nil && l.Full() {
+		add("Envoy takes no more connections: %s", l.Why())
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/node/envoy"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds"
 	"github.com/gridmesh/gridmesh/xds/admin"
@@ -24,7 +25,7 @@ func TestDegraded(t *testing.T) {
 		{"of manifests", func(r *Report) { r.APIServer, r.LastContact = nil, time.Time{} }, nil},
 		{"mistakes and ejections are no node's", func(r *Report) {
 			r.Problems, r.Notices, r.Notes = []topology.Problem{{Text: "x"}}, 3, []string{"x"}
-			r.Ejections.List = []Ejection{{Out: 1, Of: 2}}
+			r.Ejections.List = []envoy.Ejection{{Out: 1, Of: 2}}
 			r.Load.Refused = 7
 		}, nil},
 		{"a moment without the API server", func(r *Report) { r.APIServer.Error = "no route" }, nil},
@@ -42,13 +43,13 @@ func TestDegraded(t *testing.T) {
 		{"refused", func(r *Report) {
 			r.Nacks, r.MoreNacks = []xds.Nack{{Type: "cluster", Name: "10.96.0.10:80", Service: "default/web", Reason: "port taken"}}, 2
 		}, []string{"Envoy refuses cluster 10.96.0.10:80 (service default/web): port taken", "Envoy refuses 2 resources more"}},
-		{"a silent Envoy", func(r *Report) { r.Ejections = &Ejections{At: now.Add(-2 * quietFor), Error: "timeout"} }, []string{"Envoy's admin socket gives no answer: timeout"}},
+		{"a silent Envoy", func(r *Report) { r.Ejections = &envoy.Ejections{At: now.Add(-2 * quietFor), Error: "timeout"} }, []string{"Envoy's admin socket gives no answer: timeout"}},
 		{"a full Envoy", func(r *Report) { r.Load.Newly = 1 }, []string{"Envoy takes no more connections: it has as many"}},
 		{"too many clusters", func(r *Report) { r.Envoys[0].Over = 5 }, []string{"Envoy asked for 5 clusters more"}},
 	} {
 		r := &Report{
 			Source: sourceLive, APIServer: &APIServer{LastContact: now}, Envoys: []xds.Stream{{Version: "1.40.0"}},
-			Ejections: &Ejections{At: now}, Load: &Load{Overload: admin.Overload{Connections: 3}},
+			Ejections: &envoy.Ejections{At: now}, Load: &envoy.Load{Overload: admin.Overload{Connections: 3}},
 		}
 		tc.change(r)
 		got := r.Degraded(now)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/node/envoy"
 	"github.com/gridmesh/gridmesh/node/nodetest"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds"
@@ -120,6 +121,11 @@ problem     and 7 more: gridmesh view
 	if got.String() != want {
 		t.Errorf("got\n%swant\n%s", got.String(), want)
 	}
+	got.Reset()
+	ejectionLines(&printer{w: &got}, &envoy.Ejections{At: now, List: []envoy.Ejection{{Service: "default/web", Cluster: "10.96.0.10:80", Out: 30, Of: 40, Endpoints: []admin.Endpoint{{}}}}, More: 20}, now)
+	if text := got.String(); !strings.Contains(text, "30 of 40 endpoints of default/web (10.96.0.10:80)") || !strings.Contains(text, "and 29 more\n") || !strings.Contains(text, "endpoints of 20 more clusters") {
+		t.Errorf("of what is ejected: %s", text)
+	}
 	for _, tc := range []struct {
 		api  APIServer
 		want string
@@ -224,7 +230,7 @@ func TestTheReportIsBounded(t *testing.T) {
 func TestTheFieldsOfTheReportAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/agent.md")
 	must(t, err)
-	for _, of := range []any{Report{}, APIServer{}, Held{}, Ejections{}, Ejection{}, admin.Overload{}} {
+	for _, of := range []any{Report{}, APIServer{}, Held{}, envoy.Ejections{}, envoy.Ejection{}, admin.Overload{}} {
 		for f := range fields(reflect.TypeOf(of)) {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if name == "" || !strings.Contains(string(page), "`"+name+"`") {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gridmesh/gridmesh/node/envoy"
 	"github.com/gridmesh/gridmesh/node/outage"
 )
 
@@ -81,10 +82,10 @@ func (r *Report) envoyLines(p *printer, now time.Time) {
 		}
 	}
 	if r.Ejections != nil && len(r.Envoys) > 0 {
-		r.Ejections.lines(p, now)
+		ejectionLines(p, r.Ejections, now)
 	}
 	if r.Load != nil && len(r.Envoys) > 0 {
-		r.Load.lines(p)
+		loadLines(p, r.Load)
 	}
 	for _, n := range r.Nacks {
 		p.line("refused", "%s %s (service %s): %s", n.Type, n.Name, n.Service, n.Reason)
@@ -94,14 +95,14 @@ func (r *Report) envoyLines(p *printer, now time.Time) {
 	}
 }
 
-// lines says what nobody is sent to, and how old that news is where it is old.
-func (e *Ejections) lines(p *printer, now time.Time) {
+// ejectionLines say what nobody is sent to, and how old that news is where it is old.
+func ejectionLines(p *printer, e *envoy.Ejections, now time.Time) {
 	switch {
 	case e.Error != "" && e.At.IsZero():
 		p.line("envoy", "its admin socket gives no answer, so that ejections and use are unknown: %s", e.Error)
 	case e.Error != "":
 		p.line("envoy", "its admin socket gives no answer for %s, so that ejections and use are unknown: %s", since(e.At, now), e.Error)
-	case now.Sub(e.At) > askEnvoyFor:
+	case now.Sub(e.At) > envoy.AnswerWithin:
 		p.line("envoy", "its admin socket is slow to answer; ejections are those of %s ago", since(e.At, now))
 	}
 	for _, j := range e.List {
@@ -120,6 +121,21 @@ func (e *Ejections) lines(p *printer, now time.Time) {
 	}
 	if e.More > 0 {
 		p.line("ejected", "endpoints of %d more clusters", e.More)
+	}
+}
+
+// loadLines say how loaded Envoy is.
+func loadLines(p *printer, l *envoy.Load) {
+	text := fmt.Sprintf("%d connections of clients are open", l.Connections)
+	if l.Heap > 0 {
+		text += fmt.Sprintf(", %d %% of its memory is used", l.Heap)
+	}
+	p.line("envoy", "%s", text)
+	switch {
+	case l.Full():
+		p.line("overload", "takes no more connections: %s; %d were refused since its start, %d of them just now; look for who holds them, or raise the limit", l.Why(), l.Refused, l.Newly)
+	case l.Refused > 0:
+		p.line("overload", "%d connections were refused since Envoy's start, none just now", l.Refused)
 	}
 }
 
