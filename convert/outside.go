@@ -34,7 +34,7 @@ func opens(s *corev1.Service, p corev1.ServicePort, to topology.Frontend) (kind 
 	case own && hasAddress(balancers(s), to.Addr):
 		return topology.LoadBalancer, true
 	}
-	return topology.NodePort, p.NodePort == int32(to.Port)
+	return topology.NodePort, p.NodePort != 0 && p.NodePort == int32(to.Port)
 }
 
 // balancers are the addresses of its load balancers, also of those that are
