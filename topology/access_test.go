@@ -30,13 +30,13 @@ func TestAccessAgreesWithTheReasons(t *testing.T) {
 				for _, tier := range f.Tiers {
 					for _, e := range tier.Endpoints {
 						allowed[e.Addr.String()] = true
-						if got := AccessOf(entry, sv, f.AddrPort(), e.Addr, f.Protocol); got != AccessAllowed {
+						if got := ClusterIPAccess(entry, sv, f.AddrPort(), e.Addr, f.Protocol); got != AccessAllowed {
 							t.Fatalf("seed %d: %s of %s is in a tier: access %d", seed, e.Addr, f.Frontend, got)
 						}
 					}
 				}
 				for _, l := range reasons[f.Frontend] {
-					got := AccessOf(entry, sv, f.AddrPort(), l.Addr, f.Protocol)
+					got := ClusterIPAccess(entry, sv, f.AddrPort(), l.Addr, f.Protocol)
 					counts[got]++
 					unit := strings.Contains(l.Reason, "unit") || strings.Contains(l.Reason, "not known") ||
 						strings.Contains(l.Reason, "has no label") || strings.Contains(l.Reason, "not on this node") || strings.Contains(l.Reason, "same address and port")
