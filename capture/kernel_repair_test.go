@@ -49,6 +49,7 @@ func example() []plan.KernelFrontend {
 }
 
 func TestKernelRepair(t *testing.T) {
+	t.Parallel()
 	front4 := frontendKey(tcp("10.96.0.1:80"))
 	slot := append(frontendKey(tcp("10.96.0.1:80")), 0, 0, 0, 0)
 	for name, harm := range map[string]func(t *testing.T, k *kernelTable) error{
@@ -117,6 +118,7 @@ func TestKernelRepair(t *testing.T) {
 	} {
 		for _, provisional := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, provisional %v", name, provisional), func(t *testing.T) {
+				t.Parallel()
 				c := started(t, kernelConfig())
 				changed := map[string][]plan.KernelFrontend{"default/web": example()}
 				must(t, c.SetKernel(changed, provisional))
@@ -156,6 +158,7 @@ func errorsOf(list ...error) error {
 // whole view is compared with what is there; and an agent that has the kernel
 // path off leaves none.
 func TestKernelRestart(t *testing.T) {
+	t.Parallel()
 	l := newKernelLab(t, kernelConfig())
 	l.serve(t, "b", l.b)
 	l.serve(t, "far", l.far)
@@ -211,6 +214,7 @@ func kernelStateOrNone(t *testing.T) map[string]string {
 }
 
 func TestKernelCleanup(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
 	before := everything(t)
 	host := Host{t.TempDir(), "/proc/sys"}
@@ -231,6 +235,7 @@ func TestKernelCleanup(t *testing.T) {
 
 // What an address serves as follows the ranges of pods, known late.
 func TestKernelPodCIDRsLater(t *testing.T) {
+	t.Parallel()
 	cfg := kernelConfig()
 	cfg.PodCIDRs = nil
 	l := newKernelLab(t, cfg)
@@ -252,6 +257,7 @@ func TestKernelPodCIDRsLater(t *testing.T) {
 // Somebody who writes all the time, into a table of their own, is not in the way
 // of a look at ours, however many pieces it takes.
 func TestKernelReadsWhileOthersWrite(t *testing.T) {
+	t.Parallel()
 	node := testkit.NewNetwork(t)
 	c := starting(t, kernelConfig(), Host{t.TempDir(), "/proc/sys"})
 	all := map[string][]plan.KernelFrontend{}

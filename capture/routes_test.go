@@ -32,6 +32,7 @@ func disableIPv6(t *testing.T, value string) {
 // A family that the node does not have keeps nothing from being in force for
 // the other; it is followed when it comes, and when it goes.
 func TestIPv6ComesAndGoes(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
 	disableIPv6(t, "1")
 	c := starting(t, config(), Host{t.TempDir(), "/proc/sys"})
@@ -62,6 +63,7 @@ func TestIPv6ComesAndGoes(t *testing.T) {
 
 // A kernel that was started without IPv6 has no directory of it.
 func TestKernelWithoutIPv6(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
 	c := starting(t, config(), Host{t.TempDir(), t.TempDir()})
 	if routed(t, c.cfg, unix.AF_INET6) {
@@ -74,6 +76,7 @@ func TestKernelWithoutIPv6(t *testing.T) {
 
 // A start that fails leaves a node without rules as it was.
 func TestFailedInstallLeavesNothing(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
 	addBridge(t, "cni0")
 	foreign(t)
@@ -93,6 +96,7 @@ func TestFailedInstallLeavesNothing(t *testing.T) {
 
 // Another choice of mark and table leaves nothing of the last one.
 func TestAnotherMarkAndTable(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
 	old := ownRule(config(), unix.AF_INET) // as an agent wrote it that knew no protocol
 	old.Priority, old.Protocol = 1000, 0
@@ -124,6 +128,7 @@ func TestAnotherMarkAndTable(t *testing.T) {
 // A rule that is ours but for one thing is not ours, whether the library knows
 // that thing or not, and neither is a second one.
 func TestRulesThatAreNearlyOurs(t *testing.T) {
+	t.Parallel()
 	type rule = netlink.Rule
 	const dscp, wide = 25, 253                         // FRA_DSCP; another table
 	raw := func(r *rule, more ...nl.Attribute) error { // as ip(8) of another version
@@ -156,6 +161,7 @@ func TestRulesThatAreNearlyOurs(t *testing.T) {
 			}
 			for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 				t.Run(fmt.Sprintf("%s, instead of ours %v, family %d", name, instead, family), func(t *testing.T) {
+					t.Parallel()
 					c := started(t, config())
 					before := everything(t)
 					if instead {
@@ -192,6 +198,7 @@ func TestRulesThatAreNearlyOurs(t *testing.T) {
 
 // A route in our table that leads captured packets elsewhere goes; another stays.
 func TestRoutesThatAreInTheWay(t *testing.T) {
+	t.Parallel()
 	for to, add := range map[string]netlink.Route{
 		"10.96.0.0/16":      {Type: unix.RTN_BLACKHOLE},
 		"10.96.7.0/24":      {Type: unix.RTN_UNREACHABLE},
@@ -207,6 +214,7 @@ func TestRoutesThatAreInTheWay(t *testing.T) {
 		"fd00:96::beef/128": {Type: unix.RTN_PROHIBIT},
 	} {
 		t.Run(to, func(t *testing.T) {
+			t.Parallel()
 			c := started(t, config())
 			before := everything(t)
 			_, dst, err := net.ParseCIDR(to)
@@ -230,6 +238,7 @@ func TestRoutesThatAreInTheWay(t *testing.T) {
 // A range that was learnt while no agent ran is guarded at once, and so is one
 // that is known at the start while a flush comes before the first view.
 func TestGuardOfRangesThatAreNew(t *testing.T) {
+	t.Parallel()
 	c := started(t, config())
 	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
 	more := netip.MustParsePrefix("10.112.0.0/12")
@@ -284,6 +293,7 @@ func TestPrefixesOfElements(t *testing.T) {
 
 // A first start takes no table that has routes of others in the way.
 func TestTableOfOthers(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
 	_, dst, err := net.ParseCIDR("10.96.7.0/24")
 	must(t, err)
