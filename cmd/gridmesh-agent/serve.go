@@ -35,7 +35,9 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 	if err := errors.Join(hasSysctls(c.procSys), mayAdminister()); err != nil {
 		return err
 	}
-	kernel, err := capture.New(c.capture, c.host())
+	host := c.host()
+	host.Log = log
+	kernel, err := capture.New(c.capture, host)
 	if err != nil {
 		return err
 	}
