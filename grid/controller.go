@@ -34,7 +34,9 @@ type Controller struct {
 	api    API
 	cfg    Config
 	now    func() time.Time
-	queue  workqueue.TypedDelayingInterface[plan.Ref] // one worker a grid
+	// queue has one worker a grid. It limits no rates: what fails is a unit, of
+	// which a grid has many, and each has a retry of its own.
+	queue workqueue.TypedDelayingInterface[plan.Ref]
 	// slots bound the writes of all workers to children.
 	slots chan struct{}
 
