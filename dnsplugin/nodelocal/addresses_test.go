@@ -3,6 +3,7 @@ package nodelocal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -13,12 +14,22 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
-func TestMain(m *testing.M) { testkit.Namespaced(m.Run) }
+func TestMain(m *testing.M) {
+	testkit.Namespaced(func() int {
+		code := m.Run()
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, "goroutines that have not ended:", err)
+			return 1
+		}
+		return code
+	})
+}
 
 var (
 	four = netip.MustParseAddr("169.254.20.11")
