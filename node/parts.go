@@ -140,9 +140,11 @@ type Cluster interface {
 	// Reachable asks for next to nothing; nil means that the API server answers.
 	// It waits a few seconds at most.
 	Reachable(ctx context.Context) error
-	// NodeReport returns what differs from then on when a node's kubelet has
-	// reported to the API server once more. It waits a few seconds at most.
-	NodeReport(ctx context.Context, node string) (string, error)
+	// NodeReport returns a number that grows with every report of a node's kubelet
+	// to the API server. first is what the first question of a row was answered, and
+	// 0 for that one itself: its answer is how it is now, later ones may be from a
+	// memory that is behind. It waits a few seconds at most.
+	NodeReport(ctx context.Context, node string, first uint64) (uint64, error)
 	// APIServer is how the API server answers.
 	APIServer() report.APIServer
 }
