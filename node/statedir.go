@@ -41,7 +41,6 @@ func (a *Agent) lockDir() error {
 		return fmt.Errorf("--state-dir %s: %w; give a directory that this process may write", a.cfg.StateDir, err)
 	}
 	a.log.Error("the state directory takes no lock; that of the network keeps other agents away", obs.KeyErr, err)
-	a.dir.Took(statedir.KeptLock, err)
 	return nil
 }
 
