@@ -39,6 +39,7 @@ type loop struct {
 
 	live    bool               // the snapshot comes from the source, not from disk
 	raw     *topology.Snapshot // the source's newest; nil before the first
+	counted *topology.Snapshot // the newest of those that were in force as they are
 	snap    *topology.Snapshot // what is in force of it
 	view    *topology.View
 	catalog *render.Catalog
@@ -151,11 +152,10 @@ func (l *loop) gather() {
 	if !ok {
 		return
 	}
-	before, first := l.raw, !l.live
+	first := !l.live
 	l.live, l.raw = true, snap
 	l.look()
 	l.apply(l.judge(snap))
-	l.metrics.programmed(snap.TriggersSince(before))
 	if first {
 		debug.FreeOSMemory() // what the first lists were decoded from
 	}
@@ -181,8 +181,19 @@ func (l *loop) apply(snap *topology.Snapshot) {
 	} else {
 		l.metrics.synced(start)
 	}
+	l.countProgrammed()
 	l.changed()
 	l.stale.reset()
+}
+
+// countProgrammed counts how long changes took, where the source's newest snapshot is in
+// force and nothing of it held: which change it is that waits, none can tell.
+func (l *loop) countProgrammed() {
+	if l.raw == nil || l.failure != nil || l.healing.held.Endpoints > 0 {
+		return
+	}
+	l.metrics.programmed(l.raw.TriggersSince(l.counted))
+	l.counted = l.raw
 }
 
 // act brings the kernel and Envoy in line with the view: what is refused must
