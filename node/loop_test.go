@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,6 +90,41 @@ func TestLinksAreFollowed(t *testing.T) {
 		r.links <- struct{}{}
 		synctest.Wait()
 		r.wantJournal(t, "a link changed", "RefreshBridges", "Repair")
+	})
+}
+
+// A watch that does not begin, or ends by itself, begins again with the pace, and is
+// said once.
+func TestTheWatchBeginsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var began []chan struct{}
+		failing := 2
+		r.watch = func(ctx context.Context) (<-chan struct{}, error) {
+			if failing > 0 {
+				failing--
+				return nil, errBroken
+			}
+			watch := make(chan struct{}, 1)
+			if began = append(began, watch); len(began) > 1 {
+				context.AfterFunc(ctx, func() { close(watch) })
+			}
+			return watch, nil
+		}
+		r.mustStart(t)
+		after(3 * repairEvery)
+		if len(began) != 1 || r.log.count("cannot watch the kernel") != 1 {
+			t.Fatalf("began %d times, said %d times", len(began), r.log.count("cannot watch the kernel"))
+		}
+		close(began[0]) // as where its socket ends
+		after(2 * repairEvery)
+		if len(began) != 2 || r.log.count("cannot watch the kernel") != 2 || r.log.count("is watched again") != 2 {
+			t.Fatalf("began %d times", len(began))
+		}
+		r.journal.Take()
+		began[1] <- struct{}{}
+		synctest.Wait()
+		r.wantJournal(t, "something changed", "RefreshBridges", "Repair")
 	})
 }
 
