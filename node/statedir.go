@@ -54,7 +54,6 @@ func (a *Agent) stateFault(fault error) {
 	for _, f := range a.found.replaceDisk(list) {
 		a.warn(eventFinding, f.Text)
 	}
-	a.found.count(a.metrics.findings)
 }
 
 // unkept says what is wrong with the state directory, and the cure.
