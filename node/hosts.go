@@ -11,25 +11,35 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// How long changes are gathered before the file is written, and how long after
-// a failure it is tried again.
+// How long changes are gathered before the file is written, how long after a
+// failure it is tried again, and how often it is compared with what was written.
 const (
 	hostsBatch = 200 * time.Millisecond
 	hostsRetry = 5 * time.Second
+	hostsCheck = time.Minute
 )
 
 // keepHosts writes the ordinals of this unit into the hosts file whenever they
-// change, until ctx ends.
+// change, or somebody else changed it, until ctx ends.
 func (a *Agent) keepHosts(ctx context.Context) error {
 	wake := a.snapshot.Wake()
 	defer a.snapshot.Forget(wake)
 	viewer, index := topology.NewViewer(a.cfg.Node, a.cfg.Topology), answer.New(answer.Config{})
 	var last []byte
 	var retry <-chan time.Time
+	var changed quiet
+	check := time.NewTicker(hostsCheck)
+	defer check.Stop()
 	for first := true; ; {
 		select {
 		case <-wake:
 		case <-retry:
+		case <-check.C:
+			if first || holds(a.cfg.HostsFile, last) {
+				continue
+			}
+			changed.say(a.log.Warn, "the hosts file was changed by somebody else; writing it again")
+			first = true
 		case <-ctx.Done():
 			return nil
 		}
@@ -54,4 +64,10 @@ func (a *Agent) keepHosts(ctx context.Context) error {
 		}
 		first, last, retry = false, data, nil
 	}
+}
+
+// holds reports whether a file is as it was written.
+func holds(path string, want []byte) bool {
+	data, _, err := atomicfile.Read(path, int64(len(want)))
+	return err == nil && bytes.Equal(data, want)
 }

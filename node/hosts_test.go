@@ -1,12 +1,16 @@
 package node
 
 import (
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/node/nodetest"
 	"github.com/gridmesh/gridmesh/topology"
@@ -62,5 +66,29 @@ func TestHostsFileFollows(t *testing.T) {
 		has("within a batch", "10.244.2.5")
 		after(hostsBatch)
 		has("changed", "10.244.2.6")
+		for what, spoil := range map[string]func() error{
+			"deleted": func() error { return os.Remove(r.cfg.HostsFile) },
+			"emptied": func() error { return os.Truncate(r.cfg.HostsFile, 0) },
+			"a pipe":  func() error { return errors.Join(os.Remove(r.cfg.HostsFile), unix.Mkfifo(r.cfg.HostsFile, 0o600)) },
+		} {
+			if err := spoil(); err != nil {
+				t.Fatal(err)
+			}
+			after(2 * time.Minute)
+			if info, err := os.Lstat(r.cfg.HostsFile); err != nil || !info.Mode().IsRegular() {
+				t.Errorf("%s: %v, %v", what, info, err)
+				continue
+			}
+			has(what, "10.244.2.6")
+		}
+		if n := r.log.count("the hosts file was changed by somebody else"); n != 3 {
+			t.Errorf("said %d times", n)
+		}
+		before, err := os.Stat(r.cfg.HostsFile)
+		must(t, err)
+		after(10 * time.Minute)
+		if now, err := os.Stat(r.cfg.HostsFile); err != nil || !os.SameFile(before, now) {
+			t.Errorf("written although it is right: %v", err)
+		}
 	})
 }
