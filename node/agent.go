@@ -16,6 +16,7 @@ import (
 	"github.com/gridmesh/gridmesh/node/envoy"
 	"github.com/gridmesh/gridmesh/node/outage"
 	"github.com/gridmesh/gridmesh/node/preload"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
@@ -43,7 +44,7 @@ type Agent struct {
 	readState  func(path string) (*source.State, error)
 	readNotes  func(statedir.Notebook) (outage.Noted, outage.Note)
 	found      findings                         // from the start and the loop to the status and the metrics
-	report     atomic.Pointer[Report]           // from the loop to the status; nil before the first
+	report     atomic.Pointer[report.Report]    // from the loop to the status; nil before the first
 	inForce    atomic.Pointer[envoy.InForce]    // from the loop to who asks Envoy; nil before the first
 	envoy      latest.Value[*envoy.Look]        // from who asks Envoy to the loop, the status and the metrics
 	askEnvoy   chan struct{}                    // one slot: from the status to who asks Envoy

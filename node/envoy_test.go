@@ -18,6 +18,7 @@ import (
 	"github.com/gridmesh/gridmesh/node/envoy"
 	"github.com/gridmesh/gridmesh/node/nodetest"
 	"github.com/gridmesh/gridmesh/node/preload"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/xds/admin"
 )
@@ -41,14 +42,14 @@ func asked(t *testing.T, o *nodetest.Objects) *rig {
 func (r *rig) look() { after(askEnvoyPause + preload.LookEvery*5/4) }
 
 // askStatus asks as gridmesh-agent status does.
-func (r *rig) askStatus(t *testing.T) (report Report, text string) {
+func (r *rig) askStatus(t *testing.T) (got report.Report, text string) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	r.agent.statusMux().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/status", nil).WithContext(t.Context()))
-	must(t, json.NewDecoder(w.Body).Decode(&report))
+	must(t, json.NewDecoder(w.Body).Decode(&got))
 	var out bytes.Buffer
-	must(t, report.WriteText(&out, time.Now()))
-	return report, out.String()
+	must(t, got.WriteText(&out, time.Now()))
+	return got, out.String()
 }
 
 // What Envoy leaves alone for some seconds is shown to who asks just then, and
@@ -259,10 +260,10 @@ func TestAnOverloadedEnvoyIsSeen(t *testing.T) {
 }
 
 // askStatusOnce is the status as it is, in both forms: nothing is asked for it.
-func (r *rig) askStatusOnce(t *testing.T) (Report, string) {
+func (r *rig) askStatusOnce(t *testing.T) (report.Report, string) {
 	t.Helper()
-	report := r.agent.status()
+	got := r.agent.status()
 	var text strings.Builder
-	must(t, report.WriteText(&text, report.Ejections.At))
-	return report, text.String()
+	must(t, got.WriteText(&text, got.Ejections.At))
+	return got, text.String()
 }

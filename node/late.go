@@ -22,8 +22,8 @@ type notes struct {
 // unread is what of the state directory was not read yet; nil where it was. A disk
 // that hangs keeps no node waiting: what comes late comes to the loop.
 type unread struct {
-	state *statedir.Reading[*source.State]
-	notes *statedir.Reading[notes]
+	state *atomicfile.Asked[*source.State]
+	notes *atomicfile.Asked[notes]
 
 	failed, again time.Time // since when the state cannot be read; when it is tried again. Zero: neither
 }
@@ -33,8 +33,8 @@ func (u *unread) any() bool { return u.state != nil || u.notes != nil }
 // readDisk begins to read the state directory.
 func (a *Agent) readDisk(b statedir.Notebook) unread {
 	return unread{
-		state: statedir.Read(func() (*source.State, error) { return a.readState(a.cfg.statePath()) }),
-		notes: statedir.Read(func() (notes, error) {
+		state: atomicfile.Ask(func() (*source.State, error) { return a.readState(a.cfg.statePath()) }),
+		notes: atomicfile.Ask(func() (notes, error) {
 			noted, onDisk := a.readNotes(b)
 			return notes{noted, onDisk}, nil
 		}),
@@ -52,7 +52,7 @@ func (a *Agent) soonState(u *unread) *source.State {
 }
 
 // stateOf is what was read; nil for none, or none yet.
-func (a *Agent) stateOf(u *unread, read statedir.Answer[*source.State]) *source.State {
+func (a *Agent) stateOf(u *unread, read atomicfile.Answer[*source.State]) *source.State {
 	if errors.Is(read.Err, source.ErrUnread) {
 		if u.failed.IsZero() {
 			a.log.Error("could not read the last good state; starting without it, and trying again", obs.KeyErr, read.Err)
@@ -90,7 +90,7 @@ func (l *loop) readAgain(now time.Time) {
 	}
 	u.again = time.Time{}
 	read, path, last := l.readState, l.cfg.statePath(), now.Sub(u.failed) >= giveUpAfter
-	u.state = statedir.Read(func() (*source.State, error) {
+	u.state = atomicfile.Ask(func() (*source.State, error) {
 		st, err := read(path)
 		if !last || !errors.Is(err, source.ErrUnread) {
 			return st, err
@@ -132,7 +132,7 @@ func (l *loop) stalled(now time.Time) {
 
 // takeState takes a last good state that comes late. It is older than whatever
 // came since, and only adds to it.
-func (l *loop) takeState(read statedir.Answer[*source.State]) {
+func (l *loop) takeState(read atomicfile.Answer[*source.State]) {
 	if l.restored = l.stateOf(&l.unread, read); l.unread.state != nil {
 		return // it is tried again
 	}
@@ -162,7 +162,7 @@ func (l *loop) knowPods(list []netip.Prefix) {
 
 // takeNotes takes notes that come late. Where the cloud was believed before they
 // were there, what it says is judged now.
-func (l *loop) takeNotes(read statedir.Answer[notes]) {
+func (l *loop) takeNotes(read atomicfile.Answer[notes]) {
 	l.unread.notes = nil
 	l.dir.Took(statedir.KeptNote, nil)
 	l.log.Info("the disk gave what was noted of an outage")

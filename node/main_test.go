@@ -22,6 +22,7 @@ import (
 	"github.com/gridmesh/gridmesh/node/envoy"
 	"github.com/gridmesh/gridmesh/node/nodetest"
 	"github.com/gridmesh/gridmesh/node/outage"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
@@ -39,13 +40,13 @@ func TestMain(m *testing.M) {
 // api gives the twin of the API server what this package's type needs.
 type api struct{ *nodetest.API }
 
-func (a api) APIServer() APIServer {
+func (a api) APIServer() report.APIServer {
 	var away error
 	a.Set(func(twin *nodetest.API) { away = twin.Away })
 	if away != nil {
-		return APIServer{Error: away.Error()}
+		return report.APIServer{Error: away.Error()}
 	}
-	return APIServer{LastContact: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	return report.APIServer{LastContact: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 }
 
 var (

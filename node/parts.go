@@ -11,6 +11,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/node/envoy"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds"
 	"github.com/gridmesh/gridmesh/xds/render"
@@ -144,7 +145,7 @@ type Cluster interface {
 	// reported to the API server once more. It waits a few seconds at most.
 	NodeReport(ctx context.Context, node string) (string, error)
 	// APIServer is how the API server answers.
-	APIServer() APIServer
+	APIServer() report.APIServer
 }
 
 // Events writes Events about this agent's own Node.

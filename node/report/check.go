@@ -1,4 +1,4 @@
-package node
+package report
 
 import (
 	"fmt"
@@ -19,9 +19,9 @@ func (r *Report) Degraded(now time.Time) []string {
 		list = append(list, strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "))
 	}
 	switch r.Source {
-	case sourceNone:
+	case None:
 		add("nothing is served before the first snapshot")
-	case sourceLast:
+	case LastGood:
 		add("it serves from the last good state")
 	}
 	if r.Error != "" {

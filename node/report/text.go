@@ -1,4 +1,4 @@
-package node
+package report
 
 import (
 	"fmt"
@@ -24,7 +24,7 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 	if r.APIServer != nil {
 		r.APIServer.lines(p, now)
 	}
-	if r.Source != sourceNone {
+	if r.Source != None {
 		p.line("pods", "%s", r.Pods)
 		p.line("services", "%d, %d clusters preloaded", r.Services, r.Preloaded)
 	}
@@ -32,7 +32,7 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 		p.line("error", "%s", r.Error)
 	}
 	if h := r.Held; h != nil {
-		p.line("held", "%d endpoints on %s as before the outage, until these nodes have reported, for %s at the latest", h.Endpoints, few(h.Nodes), since(now, h.Until))
+		p.line("held", "%d endpoints on %s as before the outage, until these nodes have reported, for %s at the latest", h.Endpoints, Few(h.Nodes), since(now, h.Until))
 	}
 	r.envoyLines(p, now)
 	for _, f := range r.Findings {
@@ -56,12 +56,12 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 // sourceText says where what is served comes from, and how old that is. That
 // nothing changed for long is no bad sign; that nothing was heard is one.
 func (r *Report) sourceText(now time.Time) string {
-	if r.Source == sourceNone {
+	if r.Source == None {
 		return r.Source + ": nothing is served before the first snapshot; what a run before left in force goes on"
 	}
 	text := fmt.Sprintf("%s, changed %s ago", r.Source, since(r.Updated, now))
 	switch unheard := now.Sub(r.LastContact); {
-	case r.LastContact.IsZero() && r.Source == sourceLive: // of an agent that does not say
+	case r.LastContact.IsZero() && r.Source == Live: // of an agent that does not say
 	case r.LastContact.IsZero():
 		text += "; the source was not heard of since the agent started"
 	case unheard >= outage.After:
@@ -175,4 +175,13 @@ func (p *printer) line(key, format string, args ...any) {
 	if p.err == nil {
 		_, p.err = fmt.Fprintf(p.w, "%-11s %s\n", key, fmt.Sprintf(format, args...))
 	}
+}
+
+// Few is the first of many names.
+func Few(names []string) string {
+	const most = 5
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + ", …"
+	}
+	return strings.Join(names, ", ")
 }

@@ -1,4 +1,4 @@
-package node
+package report
 
 import (
 	"slices"
@@ -29,12 +29,12 @@ func TestDegraded(t *testing.T) {
 			r.Load.Refused = 7
 		}, nil},
 		{"a moment without the API server", func(r *Report) { r.APIServer.Error = "no route" }, nil},
-		{"none yet", func(r *Report) { r.Source = sourceNone }, []string{"nothing is served before the first snapshot"}},
+		{"none yet", func(r *Report) { r.Source = None }, []string{"nothing is served before the first snapshot"}},
 		{"an outage", func(r *Report) {
 			r.APIServer = &APIServer{LastContact: now.Add(-3 * time.Hour), Error: "no\nroute", Held: []string{"services"}}
 		}, []string{"API server: unavailable for 3h0m0s; this node goes on with what it knows: no route", "API server: not believed: services"}},
 		{
-			"a boot in it", func(r *Report) { r.Source, r.APIServer = sourceLast, &APIServer{Error: "no route"} },
+			"a boot in it", func(r *Report) { r.Source, r.APIServer = LastGood, &APIServer{Error: "no route"} },
 			[]string{"it serves from the last good state", "API server: unavailable since the agent started: no route"},
 		},
 		{"no Envoy", func(r *Report) { r.Envoys = nil }, []string{"no Envoy is connected"}},
@@ -48,7 +48,7 @@ func TestDegraded(t *testing.T) {
 		{"too many clusters", func(r *Report) { r.Envoys[0].Over = 5 }, []string{"Envoy asked for 5 clusters more"}},
 	} {
 		r := &Report{
-			Source: sourceLive, APIServer: &APIServer{LastContact: now}, Envoys: []xds.Stream{{Version: "1.40.0"}},
+			Source: Live, APIServer: &APIServer{LastContact: now}, Envoys: []xds.Stream{{Version: "1.40.0"}},
 			Ejections: &envoy.Ejections{At: now}, Load: &envoy.Load{Overload: admin.Overload{Connections: 3}},
 		}
 		tc.change(r)
@@ -57,7 +57,7 @@ func TestDegraded(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
 		}
 	}
-	r := Report{Source: sourceLive, Services: 3, Envoys: []xds.Stream{{Version: "1.40.0"}}}
+	r := Report{Source: Live, Services: 3, Envoys: []xds.Stream{{Version: "1.40.0"}}}
 	if got := r.Summary(); got != "live, 3 services, Envoy 1.40.0" {
 		t.Errorf("well is %q", got)
 	}
