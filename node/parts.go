@@ -40,7 +40,8 @@ type Parts struct {
 	// has nothing.
 	Networks func(ranges []netip.Prefix) ([]capture.Network, error)
 	// WatchLinks fills a one-slot channel when RefreshBridges or Repair may
-	// have something to do, and closes it after the end of ctx.
+	// have something to do, and closes it after the end of ctx, or where it can
+	// tell nothing any more. After that, and an error, it is called again.
 	WatchLinks func(ctx context.Context) (<-chan struct{}, error)
 	// Clients bounds the connections of each client, beside the loop, until
 	// ctx ends; nil where nothing does.
