@@ -11,6 +11,7 @@
 //	serve.go        ServeHTTP, ServeHTTPS, ServeGRPC: how a member serves a listener
 //	certificate.go  Certificate: TLS that follows its files
 //	pem.go          what is in those files
+//	ask.go          AskUnix: what another program serves on a socket
 //	checks.go       Checks: /healthz, /livez and /readyz
 //	notify.go       Supervised: what systemd is told of a process that it started
 //	metrics.go      NewRegistry, MetricsMux: /metrics
