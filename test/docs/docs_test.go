@@ -175,7 +175,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	for page, whole := range pages {
 		for _, metric := range metricName.FindAllString(read(t, page), -1) {
-			if metric == rules.KernelName { // a table of nftables
+			if metric == rules.KernelName || metric == "gridmesh_status_check" { // a table of nftables; the page's own shell
 				continue
 			}
 			if !inCode[metric] {
