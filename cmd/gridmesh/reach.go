@@ -269,7 +269,7 @@ func isSocket(path string) bool {
 func (r *reach) connect() (_ *kube.Client, err error) {
 	if r.client == nil {
 		kube.LogTo(obs.NewLog(r.cmd.ErrOrStderr(), false))
-		r.client, err = kube.ConnectPerson(r.kubeconfig, r.context, "gridmesh/"+obs.Version(), kube.NodeRate())
+		r.client, err = kube.ConnectPerson(r.kubeconfig, r.context, "gridmesh/"+obs.Version())
 	}
 	return r.client, err
 }
