@@ -123,7 +123,10 @@ func (in *input) world(ctx context.Context) (*world, error) {
 	v := topology.See(snap, in.node, opts)
 	if !v.Viewpoint.Known {
 		if !in.lenient {
-			return nil, fmt.Errorf("%w: %s; %s; with --lenient it is looked at as one without labels%s", errNoNode, in.node, knownNodes(snap), besides(snap.Problems))
+			if cause := besides(snap.Problems); cause != "" { // first what may be why
+				fmt.Fprintln(in.cmd.ErrOrStderr(), strings.TrimPrefix(cause, "\n"))
+			}
+			return nil, fmt.Errorf("%w: %s; %s; with --lenient it is looked at as one without labels", errNoNode, in.node, knownNodes(snap))
 		}
 		v.Problems = append(v.Problems, topology.Problem{Object: "node " + in.node, Field: "--node", Text: "is not in this state: it reaches no closed Service"})
 	}
