@@ -3,6 +3,7 @@ package capture
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -25,6 +26,7 @@ type Capture struct {
 	table     *table
 	planner   *plan.Planner
 	kernel    *kernelPath // nil where it is off
+	removed   *routing.Removals
 	bridges   []rules.PodBridge
 	lifting   string                         // what rendition said of the bridges' rules when they were written
 	moved     bool                           // Repair followed the node's network, and RefreshBridges has not said so
@@ -51,10 +53,11 @@ const (
 	synced              // they are the same
 )
 
-// Host is where the capture finds what it needs of the node's files.
+// Host is what the capture has of the node: where its files are, and its log.
 type Host struct {
-	StateDir string // keeps the sysctl values that Cleanup puts back
-	ProcSys  string // /proc/sys, or where a container may write to it
+	StateDir string       // keeps the sysctl values that Cleanup puts back
+	ProcSys  string       // /proc/sys, or where a container may write to it
+	Log      *slog.Logger // nil: nothing is said
 }
 
 func (h Host) sysctls() sysctl.Records {
@@ -66,7 +69,7 @@ func New(cfg plan.Config, host Host) (*Capture, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: newTable(cfg), planner: plan.NewPlanner(cfg), kernel: newKernelPath(cfg)}, nil
+	return &Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: newTable(cfg), planner: plan.NewPlanner(cfg), kernel: newKernelPath(cfg), removed: routing.NewRemovals(host.Log)}, nil
 }
 
 // Install puts the rules, the routes and the guard over the given ranges in
@@ -113,7 +116,7 @@ func (c *Capture) installRoutes() error {
 
 // routing is what should be routed at the moment.
 func (c *Capture) routing() routing.Routing {
-	return routing.Routing{Config: c.cfg, ProcSys: c.host.ProcSys, Services: c.guard(), Validates: c.validates}
+	return routing.Routing{Config: c.cfg, ProcSys: c.host.ProcSys, Services: c.guard(), Validates: c.validates, Removed: c.removed}
 }
 
 // guard is what is guarded: nothing that was known at the start is forgotten

@@ -29,6 +29,7 @@ import (
 const web, api = "10.96.0.1:80", "10.96.0.2:80"
 
 func TestGuardIsInForceBeforeTheFirstView(t *testing.T) {
+	t.Parallel()
 	c := started(t, config())
 	if c.Found() {
 		t.Error("rules of a run before were found in a new network")
@@ -39,11 +40,12 @@ func TestGuardIsInForceBeforeTheFirstView(t *testing.T) {
 }
 
 func TestRestartTakesNothingOutOfForce(t *testing.T) {
+	t.Parallel()
 	c := started(t, config())
 	k := newCluster().serve("web", "10.96.0.1", "10.244.0.5").serve("api", "10.96.0.2", "10.244.0.6")
 	apply(t, c, k.view(), false)
 	before := elements(t)
-	next := starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+	next := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 	if !next.Found() {
 		t.Error("the rules of the run before were not found")
 	}
@@ -59,9 +61,10 @@ func TestRestartTakesNothingOutOfForce(t *testing.T) {
 }
 
 func TestAnotherChoiceOfFlagsChangesTheRulesOnly(t *testing.T) {
+	t.Parallel()
 	c := started(t, kept())
 	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
-	starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+	starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 	inKernel(t, rules.Inet(config()))
 	if !serves(t, web) {
 		t.Error("elements were lost")
@@ -69,13 +72,13 @@ func TestAnotherChoiceOfFlagsChangesTheRulesOnly(t *testing.T) {
 }
 
 func TestAnotherLayoutIsReplaced(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
-	conn, err := nftables.New()
-	must(t, err)
+	conn := nft.New()
 	old := conn.AddTable(&nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet})
 	must(t, conn.AddSet(&nftables.Set{Table: old, Name: "serve4", KeyType: nftables.TypeInetService}, nil))
 	must(t, conn.Flush())
-	c := starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+	c := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 	if c.Found() {
 		t.Error("a table of another layout counts as rules of a run before")
 	}
@@ -83,6 +86,7 @@ func TestAnotherLayoutIsReplaced(t *testing.T) {
 }
 
 func TestRetractRemovesAndExtendAdds(t *testing.T) {
+	t.Parallel()
 	c := started(t, config())
 	k := newCluster().serve("web", "10.96.0.1", "10.244.0.5")
 	apply(t, c, k.view(), false)
@@ -98,9 +102,10 @@ func TestRetractRemovesAndExtendAdds(t *testing.T) {
 }
 
 func TestProvisionalOnlyAdds(t *testing.T) {
+	t.Parallel()
 	c := started(t, config())
 	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
-	next := starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+	next := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 	old := newCluster().serve("api", "10.96.0.2", "10.244.0.6")
 	apply(t, next, old.view(), true)
 	if !serves(t, web) || !serves(t, api) {
@@ -113,6 +118,7 @@ func TestProvisionalOnlyAdds(t *testing.T) {
 }
 
 func TestAfterAFailureTheNextViewIsCompared(t *testing.T) {
+	t.Parallel()
 	c := started(t, config())
 	k := newCluster().serve("web", "10.96.0.1", "10.244.0.5").serve("api", "10.96.0.2", "10.244.0.6")
 	apply(t, c, k.view(), false)
@@ -131,6 +137,7 @@ func TestAfterAFailureTheNextViewIsCompared(t *testing.T) {
 }
 
 func TestRepair(t *testing.T) {
+	t.Parallel()
 	for name, harm := range map[string]func(t *testing.T, c *Capture){
 		"nothing": func(*testing.T, *Capture) {},
 		"the table": func(t *testing.T, c *Capture) {
@@ -181,9 +188,10 @@ func TestRepair(t *testing.T) {
 	} {
 		for _, provisional := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, provisional %v", name, provisional), func(t *testing.T) {
+				t.Parallel()
 				testkit.NewNetwork(t)
 				addBridge(t, "cni0")
-				c := starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+				c := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 				apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), provisional)
 				before, sets := everything(t), elements(t)
 				harm(t, c)
@@ -218,6 +226,7 @@ func (c *Capture) emptied(t *testing.T, set string) {
 }
 
 func TestPodRangesMayComeLater(t *testing.T) {
+	t.Parallel()
 	late := config()
 	late.PodCIDRs = nil
 	c := started(t, late)
@@ -232,7 +241,7 @@ func TestPodRangesMayComeLater(t *testing.T) {
 		t.Errorf("%s, found %v", c.Pods(), c.Found())
 	}
 	got := elements(t)
-	starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+	starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 	apply(t, c, view, false)
 	if want := elements(t); !reflect.DeepEqual(got, want) || len(got["pods4"]) == 0 || len(got["hairpin4"]) == 0 {
 		t.Errorf("sets: %v, known from the start: %v", got, want)
@@ -245,13 +254,14 @@ func TestPodRangesMayComeLater(t *testing.T) {
 // A restart that has lost what it knew of pods takes no rule of theirs away
 // before it has asked.
 func TestRestartBeforePodRangesAreKnown(t *testing.T) {
+	t.Parallel()
 	started(t, config())
 	addBridge(t, "cni0")
-	starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+	starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 	before := everything(t)
 	cfg := config()
 	cfg.PodCIDRs = nil
-	c := starting(t, cfg, Host{t.TempDir(), "/proc/sys"})
+	c := starting(t, cfg, Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 	if got := everything(t); got != before {
 		t.Errorf("rules before\n%s\nand while the ranges are asked for\n%s", before, got)
 	}
@@ -259,7 +269,7 @@ func TestRestartBeforePodRangesAreKnown(t *testing.T) {
 	if got := everything(t); got != before || c.Pods() != "bridged (cni0)" {
 		t.Errorf("rules before\n%s\nand with the ranges\n%s\n%s", before, got, c.Pods())
 	}
-	c = starting(t, cfg, Host{t.TempDir(), "/proc/sys"})
+	c = starting(t, cfg, Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 	if repaired, err := c.Repair(); !repaired || err != nil || len(elements(t)["pods4"]) > 0 {
 		t.Errorf("without an answer: repaired %v, %v, pods %v", repaired, err, elements(t)["pods4"])
 	}
@@ -267,10 +277,11 @@ func TestRestartBeforePodRangesAreKnown(t *testing.T) {
 
 // What bridges need and cannot have keeps nothing else from being in force.
 func TestSysctlsThatCannotBeRemembered(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
 	full := filepath.Join(t.TempDir(), "full")
 	must(t, os.WriteFile(full, nil, 0o600)) // no directory can be made in it
-	c, err := New(config(), Host{full, "/proc/sys"})
+	c, err := New(config(), Host{StateDir: full, ProcSys: "/proc/sys"})
 	must(t, err)
 	must(t, c.Install(config().ServiceCIDRs))
 	if err := c.Tune(); err == nil {
@@ -288,7 +299,7 @@ func TestSysctlsThatCannotBeRemembered(t *testing.T) {
 
 	must(t, os.WriteFile("/proc/sys/net/ipv4/conf/cni0/send_redirects", []byte("1"), 0o644))
 	_ = c.Remove() // there is no record to be read
-	c, err = New(config(), Host{full, "/proc/sys"})
+	c, err = New(config(), Host{StateDir: full, ProcSys: "/proc/sys"})
 	must(t, err)
 	if err := c.Install(config().ServiceCIDRs); err != nil || len(elements(t)["guard4"]) == 0 {
 		t.Errorf("installed beside a bridge: %v, guard %v", err, elements(t)["guard4"])
@@ -312,8 +323,9 @@ func TestSysctlsThatCannotBeRemembered(t *testing.T) {
 }
 
 func TestGuardOfRangesThatOverlap(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
-	c, err := New(config(), Host{t.TempDir(), "/proc/sys"})
+	c, err := New(config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 	must(t, err)
 	must(t, c.Install([]netip.Prefix{netip.MustParsePrefix("10.96.0.0/24"), netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("10.96.4.0/24")}))
 	if got := elements(t)["guard4"]; len(got) == 0 {
@@ -323,6 +335,7 @@ func TestGuardOfRangesThatOverlap(t *testing.T) {
 
 // A write of elements that failed is made good by the next Repair, without a view.
 func TestRepairAfterAFailedOne(t *testing.T) {
+	t.Parallel()
 	c := started(t, config())
 	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.9").view(), false)
 	want := elements(t)
@@ -334,10 +347,11 @@ func TestRepairAfterAFailedOne(t *testing.T) {
 }
 
 func TestPodRangesBeforeInstall(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
 	cfg := config()
 	cfg.PodCIDRs = nil
-	c, err := New(cfg, Host{t.TempDir(), "/proc/sys"})
+	c, err := New(cfg, Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 	must(t, err)
 	untouched := everything(t)
 	must(t, c.SetPodCIDRs(podCIDRs))
@@ -351,6 +365,7 @@ func TestPodRangesBeforeInstall(t *testing.T) {
 }
 
 func TestBridges(t *testing.T) {
+	t.Parallel()
 	c := started(t, config())
 	addBridge(t, "other0")
 	l, err := netlink.LinkByName("other0")
@@ -396,6 +411,7 @@ func parse(t *testing.T, s string) *netlink.Addr {
 }
 
 func TestWatchSeesBridges(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
 	wake, err := Watch(t.Context())
 	must(t, err)
@@ -453,13 +469,15 @@ func calm(wake <-chan struct{}) {
 }
 
 func TestCleanupLeavesNothing(t *testing.T) {
+	t.Parallel()
 	for name, cfg := range map[string]plan.Config{"default": config(), "bridge netfilter kept": kept()} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			testkit.NewNetwork(t)
 			addBridge(t, "cni0")
 			foreign(t)
 			before := everything(t)
-			host := Host{t.TempDir(), "/proc/sys"}
+			host := Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"}
 			c := starting(t, cfg, host)
 			apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
 			if everything(t) == before {
@@ -504,9 +522,10 @@ func foreign(t *testing.T) {
 }
 
 func TestForeignRulesAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
 	foreign(t)
-	host := Host{t.TempDir(), "/proc/sys"}
+	host := Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"}
 	c := starting(t, config(), host)
 	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
 	_, err := c.Repair()
@@ -522,8 +541,10 @@ func TestForeignRulesAreLeftAlone(t *testing.T) {
 // The law: what a history of views leaves in the kernel is what the last one
 // alone would.
 func TestHistoriesEndAsTheLastViewAlone(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
 			c := started(t, config())
 			w := topologytest.New(seed)
 			viewer := topology.NewViewer("n0", topology.Options{})
@@ -539,7 +560,7 @@ func TestHistoriesEndAsTheLastViewAlone(t *testing.T) {
 				view = viewer.See(w.Builder.Build())
 				switch random.IntN(12) {
 				case 0:
-					c = starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+					c = starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 				case 1:
 					_, err := c.Repair()
 					must(t, err)

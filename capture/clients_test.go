@@ -58,10 +58,11 @@ func keeping(t *testing.T, lc net.ListenConfig, at netip.AddrPort) {
 // what Watch tells, and other people's hands on the rules take nothing away
 // for long.
 func TestClientsHaveTheirShare(t *testing.T) {
+	t.Parallel()
 	node := testkit.NewNetwork(t)
 	pod := addPod(t, node)
 	cfg := config()
-	c := starting(t, cfg, Host{t.TempDir(), "/proc/sys"})
+	c := starting(t, cfg, Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
 	holding(t, cfg.Ports.Keep())
 	holding(t, cfg.Ports.Plain())
@@ -166,10 +167,11 @@ func TestClientsHaveTheirShare(t *testing.T) {
 // Connections to another program of the node, which has bound an address of a
 // Service (a DNS cache does), are not Envoy's and count for nobody.
 func TestOnlyEnvoysConnectionsCount(t *testing.T) {
+	t.Parallel()
 	node := testkit.NewNetwork(t)
 	pod := addPod(t, node)
 	cfg := config()
-	c := starting(t, cfg, Host{t.TempDir(), "/proc/sys"})
+	c := starting(t, cfg, Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
 	holding(t, cfg.Ports.Keep())
 	lo, err := netlink.LinkByIndex(links.Lo)

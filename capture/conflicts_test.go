@@ -11,6 +11,7 @@ import (
 )
 
 func TestInspect(t *testing.T) {
+	t.Parallel()
 	chain := func(family nftables.TableFamily, table, name string) func(*testing.T) {
 		return func(t *testing.T) {
 			addChain(t, &nftables.Chain{Table: &nftables.Table{Name: table, Family: family}, Name: name})
@@ -48,6 +49,7 @@ func TestInspect(t *testing.T) {
 		"somebody else":         {chain(nftables.TableFamilyIPv4, "nat", "DOCKER"), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			testkit.NewNetwork(t)
 			tc.make(t)
 			found, err := Inspect()
@@ -65,6 +67,7 @@ func TestInspect(t *testing.T) {
 
 // The capture's own rules are no conflict.
 func TestInspectBesideTheCapture(t *testing.T) {
+	t.Parallel()
 	started(t, kept())
 	if found, err := Inspect(); err != nil || len(found) > 0 {
 		t.Errorf("found %v, %v", found, err)

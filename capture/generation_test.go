@@ -13,6 +13,7 @@ import (
 // A write that has nothing to change is no transaction: what somebody else
 // wrote meanwhile is not taken for it.
 func TestForeignHandsBesideAWriteOfNothing(t *testing.T) {
+	t.Parallel()
 	both := topology.Frontend{Addr: netip.MustParseAddr("10.96.0.2"), Protocol: topology.TCP, Port: 80}
 	for name, write := range map[string]func(t *testing.T, c *Capture, k *cluster, foreign func()){
 		"clients": func(t *testing.T, c *Capture, _ *cluster, foreign func()) {
@@ -28,6 +29,7 @@ func TestForeignHandsBesideAWriteOfNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := started(t, config())
 			k := newCluster().serve("web", "10.96.0.1", "10.244.0.5")
 			apply(t, c, k.view(), false)

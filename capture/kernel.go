@@ -50,7 +50,8 @@ func (c *Capture) removeKernel() error {
 		c.kernel.held, c.kernel.goal = unsure, unsure
 		c.kernel.table.close()
 	}
-	return removeKernel(c.table.conn)
+	_, err := removeKernel(c.table.conn)
+	return err
 }
 
 // ofKernelTable takes what is about the table of the kernel path.
@@ -75,7 +76,8 @@ func ofAnyTable(m nl.Message) bool { return ofOurTables(m) || ofKernelTable(m) }
 func (c *Capture) installKernel() error {
 	k := c.kernel
 	if k == nil {
-		return removeKernel(c.table.conn)
+		_, _ = removeKernel(c.table.conn) // Repair says why not, and tries again: it keeps no node from its guard
+		return nil
 	}
 	kept, err := k.table.install(false)
 	if err != nil {
@@ -212,7 +214,7 @@ func (t *kernelTable) unused(need []plan.Pick) (list []plan.Pick) {
 func (c *Capture) repairKernel() (bool, error) {
 	k := c.kernel
 	if k == nil {
-		return false, nil
+		return removeKernel(c.table.conn)
 	}
 	ports := k.ports
 	if err := c.followAddresses(); err != nil {
@@ -226,9 +228,7 @@ func (c *Capture) repairKernel() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	known := k.table.others.After(k.table.gen)
-	if !moved && known != 0 && int32(known-gen) >= 0 && (k.goal == unsure || k.held == k.goal) {
-		k.table.gen = known
+	if !moved && (k.goal == unsure || k.held == k.goal) && k.table.still(gen, time.Now()) {
 		return false, c.forgetFlows()
 	}
 	intact, err := k.table.intact()
@@ -254,7 +254,7 @@ func (c *Capture) repairKernel() (bool, error) {
 		k.table.anew.cured()
 	}
 	if !repaired {
-		k.table.gen = gen
+		k.table.note(gen, time.Now())
 	}
 	return repaired, c.forgetFlows()
 }

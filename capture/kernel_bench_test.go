@@ -27,7 +27,7 @@ func BenchmarkKernel(b *testing.B) {
 func benchKernel(b *testing.B, n int) {
 	network := testkit.NewNetwork(b)
 	cfg := kernelConfig()
-	c, err := New(cfg, Host{b.TempDir(), "/proc/sys"})
+	c, err := New(cfg, Host{StateDir: b.TempDir(), ProcSys: "/proc/sys"})
 	must(b, err)
 	must(b, c.Install(cfg.ServiceCIDRs))
 	defer func() { must(b, c.Remove()) }()

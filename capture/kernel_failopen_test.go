@@ -12,6 +12,7 @@ import (
 // pods come there by themselves, the host when the agent says so; where Envoy
 // hangs everybody does then. Neither switch cuts a connection of the kernel path.
 func TestFailOpen(t *testing.T) {
+	t.Parallel()
 	cfg := kernelConfig()
 	l := newKernelLab(t, cfg)
 	l.serve(t, "b", l.b)
@@ -80,6 +81,7 @@ func TestFailOpen(t *testing.T) {
 // What is closed stays closed: a frontend without endpoints is refused, with
 // Envoy and without.
 func TestFailOpenStaysClosed(t *testing.T) {
+	t.Parallel()
 	cfg := kernelConfig()
 	l := newKernelLab(t, cfg)
 	l.put(t, plan.KernelFrontend{Frontend: tcp("10.96.0.1:80"), Envoy: true})

@@ -43,7 +43,7 @@ func kernelConfig() plan.Config {
 
 func newKernelLab(t *testing.T, cfg plan.Config) *kernelLab {
 	t.Helper()
-	l := &kernelLab{cfg: cfg, node: testkit.NewNetwork(t), host: Host{t.TempDir(), "/proc/sys"}}
+	l := &kernelLab{cfg: cfg, node: testkit.NewNetwork(t), host: Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"}}
 	addBridge(t, "cni0")
 	address(t, "cni0", "fd00:244::1/64")
 	l.a = l.wire(t, "cni0", "poda", nil, "10.244.0.5/24", "fd00:244::5/64")

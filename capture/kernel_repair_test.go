@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+	nl "github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
@@ -16,16 +18,17 @@ import (
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
-// kernelState is all that the kernel path has in nftables.
+// kernelState is all that the kernel path has in nftables; empty where there is
+// no table.
 func kernelState(t *testing.T) map[string]string {
 	t.Helper()
 	k := newKernelTable(kernelConfig())
 	found, err := k.found()
 	must(t, err)
-	state := map[string]string{}
-	if found != nil {
-		state = found.Apart
+	if found == nil {
+		return nil
 	}
+	state := found.Apart
 	elements, err := readElements()
 	must(t, err)
 	for name, list := range elements {
@@ -49,6 +52,7 @@ func example() []plan.KernelFrontend {
 }
 
 func TestKernelRepair(t *testing.T) {
+	t.Parallel()
 	front4 := frontendKey(tcp("10.96.0.1:80"))
 	slot := append(frontendKey(tcp("10.96.0.1:80")), 0, 0, 0, 0)
 	for name, harm := range map[string]func(t *testing.T, k *kernelTable) error{
@@ -117,6 +121,7 @@ func TestKernelRepair(t *testing.T) {
 	} {
 		for _, provisional := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, provisional %v", name, provisional), func(t *testing.T) {
+				t.Parallel()
 				c := started(t, kernelConfig())
 				changed := map[string][]plan.KernelFrontend{"default/web": example()}
 				must(t, c.SetKernel(changed, provisional))
@@ -156,6 +161,7 @@ func errorsOf(list ...error) error {
 // whole view is compared with what is there; and an agent that has the kernel
 // path off leaves none.
 func TestKernelRestart(t *testing.T) {
+	t.Parallel()
 	l := newKernelLab(t, kernelConfig())
 	l.serve(t, "b", l.b)
 	l.serve(t, "far", l.far)
@@ -193,27 +199,16 @@ func TestKernelRestart(t *testing.T) {
 	}
 	next(config())
 	expect("off", isRefused, isRefused, isRefused)
-	if state := kernelStateOrNone(t); len(state) > 0 {
+	if state := kernelState(t); len(state) > 0 {
 		t.Errorf("off, and there is %v", state)
 	}
 }
 
-func kernelStateOrNone(t *testing.T) map[string]string {
-	t.Helper()
-	k := newKernelTable(kernelConfig())
-	found, err := k.found()
-	must(t, err)
-	state := map[string]string{}
-	if found != nil {
-		state = found.Apart
-	}
-	return state
-}
-
 func TestKernelCleanup(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
 	before := everything(t)
-	host := Host{t.TempDir(), "/proc/sys"}
+	host := Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"}
 	c := starting(t, kernelConfig(), host)
 	must(t, c.SetKernel(map[string][]plan.KernelFrontend{"web": example()}, false))
 	must(t, Cleanup(config(), host)) // whoever cleans up need not know
@@ -229,8 +224,41 @@ func TestKernelCleanup(t *testing.T) {
 	must(t, c.Remove())
 }
 
+// With the kernel path off a table of it that cannot be removed keeps no node from
+// its guard. Repair says who has it, and removes one that can be.
+func TestKernelTableOfAnother(t *testing.T) {
+	t.Parallel()
+	testkit.NewNetwork(t)
+	theirs, err := nl.Dial(unix.NETLINK_NETFILTER, nil)
+	must(t, err)
+	defer theirs.Close()
+	batch, err := nft.Batch(nl.Message{Header: nl.Header{Type: nft.Message(unix.NFT_MSG_NEWTABLE), Flags: nl.Request | nl.Acknowledge | nl.Create}},
+		nftables.TableFamilyINet, []nl.Attribute{text(unix.NFTA_TABLE_NAME, rules.KernelName), number(unix.NFTA_TABLE_FLAGS, nft.TableOwner)})
+	must(t, err)
+	_, err = theirs.SendMessages(batch)
+	must(t, err)
+	_, err = theirs.Receive()
+	must(t, err)
+	c := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	if len(elements(t)["guard4"]) == 0 || !routed(t, c.cfg, unix.AF_INET) {
+		t.Error("nothing is guarded")
+	}
+	if repaired, err := c.Repair(); repaired || err == nil || !strings.Contains(err.Error(), rules.KernelName+" was made by another process") {
+		t.Errorf("repaired %v, %v", repaired, err)
+	}
+	must(t, theirs.Close())
+	if repaired, err := c.Repair(); repaired || err != nil {
+		t.Errorf("its owner is gone, and so is it: repaired %v, %v", repaired, err)
+	}
+	addChain(t, &nftables.Chain{Table: &nftables.Table{Name: rules.KernelName, Family: nftables.TableFamilyINet}, Name: "x"})
+	if repaired, err := c.Repair(); !repaired || err != nil || len(kernelState(t)) > 0 {
+		t.Errorf("one without an owner: repaired %v, %v, left %v", repaired, err, kernelState(t))
+	}
+}
+
 // What an address serves as follows the ranges of pods, known late.
 func TestKernelPodCIDRsLater(t *testing.T) {
+	t.Parallel()
 	cfg := kernelConfig()
 	cfg.PodCIDRs = nil
 	l := newKernelLab(t, cfg)
@@ -252,8 +280,9 @@ func TestKernelPodCIDRsLater(t *testing.T) {
 // Somebody who writes all the time, into a table of their own, is not in the way
 // of a look at ours, however many pieces it takes.
 func TestKernelReadsWhileOthersWrite(t *testing.T) {
+	t.Parallel()
 	node := testkit.NewNetwork(t)
-	c := starting(t, kernelConfig(), Host{t.TempDir(), "/proc/sys"})
+	c := starting(t, kernelConfig(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 	all := map[string][]plan.KernelFrontend{}
 	for i := range 300 {
 		all[fmt.Sprint(i)] = benchService(i, 10, 0)

@@ -28,12 +28,14 @@ func sctpInit(src, dst uint16) []byte {
 }
 
 func TestKernelSCTP(t *testing.T) {
+	t.Parallel()
 	for _, ipv6 := range []bool{false, true} {
 		network, client, node, cluster, nodePort := "ip4:132", "10.244.0.5", "10.244.0.1", "10.96.0.%d", "192.0.2.1"
 		if ipv6 {
 			network, client, node, cluster, nodePort = "ip6:132", "fd00:244::5", "fd00:244::1", "fd00:96::%d", "2001:db8::1"
 		}
 		t.Run(network, func(t *testing.T) {
+			t.Parallel()
 			l := newKernelLab(t, kernelConfig())
 			l.put(t, frontendsOf(topology.SCTP, ipv6)...)
 			var pod net.PacketConn

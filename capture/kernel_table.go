@@ -17,14 +17,13 @@ import (
 
 // kernelTable writes the kernel path into nftables.
 type kernelTable struct {
-	conn   *nft.Session
-	nft    *nftables.Table
-	sets   map[string]*nftables.Set
-	cfg    plan.Config
-	rules  map[string]string // what the kernel said of each chain, and of the rest as "", when it was written
-	others *nft.Follower     // of what others write; nil: unknown
-	anew   remakes
-	gen    uint32 // the generation up to which all is as it was written; 0 for unknown
+	known
+	conn  *nft.Session
+	nft   *nftables.Table
+	sets  map[string]*nftables.Set
+	cfg   plan.Config
+	rules map[string]string // what the kernel said of each chain, and of the rest as "", when it was written
+	anew  remakes
 }
 
 func newKernelTable(cfg plan.Config) *kernelTable {
@@ -257,18 +256,20 @@ func (t *kernelTable) close() {
 	t.conn.Close()
 }
 
-// removeKernel removes the table of the kernel path, where there is one.
-func removeKernel(conn *nft.Session) error {
+// removeKernel removes the table of the kernel path, and reports whether there
+// was one.
+func removeKernel(conn *nft.Session) (removed bool, err error) {
 	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyINet)
 	if err != nil {
-		return fmt.Errorf("list nftables tables: %w", err)
+		return false, fmt.Errorf("list nftables tables: %w", err)
 	}
 	if !slices.ContainsFunc(tables, func(o *nftables.Table) bool { return o.Name == rules.KernelName }) {
-		return nil
+		return false, nil
 	}
 	conn.DelTable(&nftables.Table{Name: rules.KernelName, Family: nftables.TableFamilyINet})
 	if err := conn.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("remove the kernel path's table: %w", err)
+		found, _ := conn.TableOf(nftables.TableFamilyINet, rules.KernelName)
+		return false, errors.Join(fmt.Errorf("remove the kernel path's table, which serves though it is off: %w", err), owned(found, "inet "+rules.KernelName))
 	}
-	return nil
+	return true, nil
 }

@@ -65,10 +65,12 @@ var flows = []struct {
 }
 
 func TestKernelServes(t *testing.T) {
+	t.Parallel()
 	for _, kept := range []bool{false, true} {
 		cfg := kernelConfig()
 		cfg.KeepBridgeNetfilter = kept
 		t.Run(fmt.Sprintf("bridge netfilter kept %v", kept), func(t *testing.T) {
+			t.Parallel()
 			l := newKernelLab(t, cfg)
 			for name, n := range map[string]*testkit.Network{"a": l.a, "b": l.b, "far": l.far} {
 				l.serve(t, name, n)
@@ -132,6 +134,7 @@ func keptOrNode(answer, local string) string {
 
 // A load balancer's address that is the node's own too: the node dials with it.
 func TestKernelSourcesOfTheNode(t *testing.T) {
+	t.Parallel()
 	l := newKernelLab(t, kernelConfig())
 	l.serve(t, "far", l.far)
 	address(t, "lo", "203.0.113.7/32")
@@ -152,6 +155,7 @@ func TestKernelSourcesOfTheNode(t *testing.T) {
 
 // All endpoints of a frontend get their share.
 func TestKernelSpreads(t *testing.T) {
+	t.Parallel()
 	l := newKernelLab(t, kernelConfig())
 	l.serve(t, "b", l.b)
 	l.serve(t, "far", l.far)
@@ -168,6 +172,7 @@ func TestKernelSpreads(t *testing.T) {
 
 // An endpoint that goes leaves open connections alone, and gets no new ones.
 func TestKernelEndpointGoes(t *testing.T) {
+	t.Parallel()
 	l := newKernelLab(t, kernelConfig())
 	l.serve(t, "b", l.b)
 	l.serve(t, "far", l.far)
@@ -208,6 +213,7 @@ func alive(t *testing.T, conn net.Conn) {
 // A client keeps its endpoint, by whatever frontend of the Service it comes, while
 // that is one; and for as long as was asked for.
 func TestKernelAffinity(t *testing.T) {
+	t.Parallel()
 	l := newKernelLab(t, kernelConfig())
 	l.serve(t, "b", l.b)
 	l.serve(t, "far", l.far)
@@ -275,6 +281,7 @@ func (l *kernelLab) forgetClients(t *testing.T) {
 // A UDP flow that goes on from one port follows its Service: it leaves an endpoint
 // that is gone, and finds the first one.
 func TestKernelUDPFollows(t *testing.T) {
+	t.Parallel()
 	l := newKernelLab(t, kernelConfig())
 	for name, n := range map[string]*testkit.Network{"b": l.b, "far": l.far} {
 		l.serve(t, name, n)
@@ -311,6 +318,7 @@ func TestKernelUDPFollows(t *testing.T) {
 // A UDP flow that Envoy had, which has no address translated, goes on in the
 // kernel path when the agent says that Envoy is absent, and not before.
 func TestKernelUDPOfEnvoyFollows(t *testing.T) {
+	t.Parallel()
 	l := newKernelLab(t, kernelConfig())
 	l.serve(t, "b", l.b)
 	conn, answer := dial(t, l.a, "udp", "", "203.0.113.5:53", 300*time.Millisecond)

@@ -26,6 +26,7 @@ func without(t *testing.T, capability uint) {
 // Rules that the old iptables wrote are found with the capabilities that the
 // agent has in deploy/.
 func TestLegacyRulesOfKubeProxyAreFound(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
 	for _, command := range []string{"iptables-legacy", "ip6tables-legacy"} {
 		out, err := exec.CommandContext(t.Context(), command, "-t", "nat", "-N", "KUBE-SERVICES").CombinedOutput()
@@ -43,6 +44,7 @@ func TestLegacyRulesOfKubeProxyAreFound(t *testing.T) {
 
 // A table that cannot be read is not an empty one.
 func TestLegacyRulesThatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
 	dir := t.TempDir()
 	names := filepath.Join(dir, "ip_tables_names")
@@ -71,6 +73,7 @@ func TestLegacyRulesThatCannotBeRead(t *testing.T) {
 
 // Asked again and again, it notices what comes and what goes.
 func TestInspectorFollows(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
 	look := Inspector()
 	want := func(when string, n int) {

@@ -13,6 +13,7 @@ import (
 // One process at a time keeps the rules of a network, and nobody can take its
 // lock away.
 func TestLockIsOfTheNetwork(t *testing.T) {
+	t.Parallel()
 	node := testkit.NewNetwork(t)
 	for name, lock := range map[string]func() (func(), error){"a table": Lock, "a socket, on old kernels": lockSocket} {
 		t.Run(name, func(t *testing.T) {
@@ -50,6 +51,7 @@ func exclusive(t *testing.T, lock func() (func(), error)) error {
 
 // A cleanup beside an agent would darken the node.
 func TestCleanupBesideAnAgent(t *testing.T) {
+	t.Parallel()
 	c := started(t, config())
 	unlock, err := Lock()
 	must(t, err)
@@ -64,6 +66,7 @@ func TestCleanupBesideAnAgent(t *testing.T) {
 // A table of the lock's name that no process owns, as of a rule set that was
 // saved beside an agent, is no lock; one that has an owner is not removed.
 func TestLockThatNobodyHolds(t *testing.T) {
+	t.Parallel()
 	node := testkit.NewNetwork(t)
 	must(t, node.Do(func() error {
 		conn, err := nftables.New()

@@ -17,7 +17,7 @@ import (
 // and into ours.
 func BenchmarkRepairAmongOthers(b *testing.B) {
 	n := testkit.NewNetwork(b)
-	c, err := New(config(), Host{b.TempDir(), "/proc/sys"})
+	c, err := New(config(), Host{StateDir: b.TempDir(), ProcSys: "/proc/sys"})
 	must(b, err)
 	must(b, c.Install(config().ServiceCIDRs))
 	defer func() { must(b, c.Remove()) }()
@@ -73,7 +73,7 @@ func BenchmarkLookAtManyPods(b *testing.B) {
 		la.Name = fmt.Sprint("pod", i)
 		must(b, netlink.LinkAdd(&netlink.Veth{LinkAttrs: la, PeerName: fmt.Sprint("peer", i)}))
 	}
-	c, err := New(config(), Host{b.TempDir(), "/proc/sys"})
+	c, err := New(config(), Host{StateDir: b.TempDir(), ProcSys: "/proc/sys"})
 	must(b, err)
 	must(b, c.Install(config().ServiceCIDRs))
 	defer func() { must(b, c.Remove()) }()

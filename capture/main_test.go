@@ -2,11 +2,13 @@ package capture
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +28,11 @@ import (
 
 func TestMain(m *testing.M) {
 	testkit.Namespaced(func() int {
+		flag.Parse()
+		if flag.Lookup("test.parallel").Value.String() == fmt.Sprint(runtime.GOMAXPROCS(0)) { // nobody chose
+			// Each has networks of its own, and waits for the kernel more than for a core.
+			_ = flag.Set("test.parallel", "8")
+		}
 		code := m.Run()
 		if err := goleak.Find(); code == 0 && err != nil {
 			fmt.Fprintln(os.Stderr, err)

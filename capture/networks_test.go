@@ -16,6 +16,7 @@ import (
 // What of a host is in a range of Services is found: addresses and routes into
 // it, and nothing that merely leads there.
 func TestNetworks(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
 	la := netlink.NewLinkAttrs()
 	la.Name = "eth0"

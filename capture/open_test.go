@@ -69,10 +69,11 @@ func say(conn net.Conn, r *bufio.Reader, word string) error {
 // A frontend may leave what is served: open connections live on, those of the
 // host as those of pods, and end when Envoy does.
 func TestOpenConnectionsLiveOn(t *testing.T) {
+	t.Parallel()
 	node := testkit.NewNetwork(t)
 	pod := addPod(t, node)
 	cfg := config()
-	c := starting(t, cfg, Host{t.TempDir(), "/proc/sys"})
+	c := starting(t, cfg, Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 	k := newCluster().serve("web", "10.96.0.1", "10.244.0.5")
 	apply(t, c, k.view(), false)
 	stop := echo(t, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), cfg.Ports.Plain()).String())

@@ -76,6 +76,7 @@ func many(k *cluster) *cluster {
 // What lacks buffers is an error, and takes nothing out of force; the next
 // attempt writes it.
 func TestLackOfBuffersTakesNothingOutOfForce(t *testing.T) {
+	t.Parallel()
 	c, k := inForce(t)
 	apply(t, c, many(k).view(), false)
 	count := remade(t)
@@ -112,6 +113,7 @@ func TestLackOfBuffersTakesNothingOutOfForce(t *testing.T) {
 
 // The kernel path's table holds nothing else when it is made anew.
 func TestKernelLackOfBuffers(t *testing.T) {
+	t.Parallel()
 	c := started(t, kernelConfig())
 	must(t, c.SetKernel(map[string][]plan.KernelFrontend{"web": example()}, false))
 	before := kernelState(t)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/nftables"
 
+	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
@@ -16,7 +17,7 @@ func inForce(t *testing.T) (*Capture, *cluster) {
 	t.Helper()
 	testkit.NewNetwork(t)
 	addBridge(t, "cni0")
-	c := starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+	c := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 	k := newCluster().serve("web", "10.96.0.1", "10.244.0.5").serve("api", "fd00:96::2", "fd00:244::6")
 	apply(t, c, k.view(), false)
 	return c, k
@@ -25,15 +26,17 @@ func inForce(t *testing.T) (*Capture, *cluster) {
 // What an administrator saves and loads again at boot has sets that the kernel
 // does not take for ours: nft(8) describes those of several fields otherwise.
 func TestSavedRuleSetIsLoaded(t *testing.T) {
+	t.Parallel()
 	load := func(t *testing.T) {
 		t.Helper()
 		saved := nftCommand(t, "", "list", "ruleset")
 		nftCommand(t, "flush ruleset\n"+saved, "-f", "-")
 	}
 	t.Run("then a start", func(t *testing.T) {
+		t.Parallel()
 		_, k := inForce(t)
 		load(t)
-		next := starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+		next := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 		if !next.Found() || !serves(t, web) || !serves(t, "[fd00:96::2]:80") {
 			t.Errorf("found %v; what was in force before the first view: %v", next.Found(), elements(t))
 		}
@@ -42,16 +45,18 @@ func TestSavedRuleSetIsLoaded(t *testing.T) {
 		whole(t, next)
 	})
 	t.Run("then a start that does not know the pods", func(t *testing.T) {
+		t.Parallel()
 		_, k := inForce(t)
 		load(t)
 		cfg := config()
 		cfg.PodCIDRs = nil
-		next := starting(t, cfg, Host{t.TempDir(), "/proc/sys"})
+		next := starting(t, cfg, Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 		must(t, next.SetPodCIDRs(podCIDRs))
 		apply(t, next, k.view(), false)
 		whole(t, next)
 	})
 	t.Run("beside an agent", func(t *testing.T) {
+		t.Parallel()
 		c, _ := inForce(t)
 		before := elements(t)
 		load(t)
@@ -67,8 +72,9 @@ func TestSavedRuleSetIsLoaded(t *testing.T) {
 
 // Whatever somebody made of our table, it is ours again, and at once.
 func TestTableOfAnotherShapeIsRemade(t *testing.T) {
+	t.Parallel()
 	table := &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}
-	without := func(conn *nftables.Conn, set string) { // what refers to a set goes with it
+	without := func(conn *nft.Session, set string) { // what refers to a set goes with it
 		chains, _ := conn.ListChainsOfTableFamily(nftables.TableFamilyINet)
 		for _, c := range chains {
 			if c.Table.Name == rules.Name {
@@ -77,35 +83,35 @@ func TestTableOfAnotherShapeIsRemade(t *testing.T) {
 		}
 		conn.DelSet(&nftables.Set{Table: table, Name: set})
 	}
-	for name, harm := range map[string]func(t *testing.T, conn *nftables.Conn){
-		"a set of another type": func(t *testing.T, conn *nftables.Conn) {
+	for name, harm := range map[string]func(t *testing.T, conn *nft.Session){
+		"a set of another type": func(t *testing.T, conn *nft.Session) {
 			without(conn, "serve4")
 			set := &nftables.Set{Table: table, Name: "serve4", KeyType: nftables.TypeInetService}
 			must(t, conn.AddSet(set, []nftables.SetElement{{Key: []byte{0, 80}}}))
 		},
-		"a guard without ranges": func(t *testing.T, conn *nftables.Conn) {
+		"a guard without ranges": func(t *testing.T, conn *nft.Session) {
 			without(conn, "guard4")
 			set := &nftables.Set{Table: table, Name: "guard4", KeyType: nftables.TypeIPAddr}
 			must(t, conn.AddSet(set, []nftables.SetElement{{Key: []byte{1, 2, 3, 4}}}))
 		},
-		"a set that no rule names": func(t *testing.T, conn *nftables.Conn) {
+		"a set that no rule names": func(t *testing.T, conn *nft.Session) {
 			conn.DelSet(&nftables.Set{Table: table, Name: rules.Bridges})
 			must(t, conn.AddSet(&nftables.Set{Table: table, Name: rules.Bridges, KeyType: nftables.TypeMark}, nil))
 		},
-		"somebody's set": func(t *testing.T, conn *nftables.Conn) {
+		"somebody's set": func(t *testing.T, conn *nft.Session) {
 			must(t, conn.AddSet(&nftables.Set{Table: table, Name: "somebody", KeyType: nftables.TypeInetService}, nil))
 		},
-		"a set of a type that nobody here knows": func(t *testing.T, conn *nftables.Conn) {
+		"a set of a type that nobody here knows": func(t *testing.T, conn *nft.Session) {
 			unknown := nftables.SetDatatype{Name: "of another nft", Bytes: 4}
 			unknown.SetNFTMagic(61)
 			must(t, conn.AddSet(&nftables.Set{Table: table, Name: "somebody", KeyType: unknown}, nil))
 		},
-		"a map of a type that nobody here knows": func(t *testing.T, conn *nftables.Conn) {
+		"a map of a type that nobody here knows": func(t *testing.T, conn *nft.Session) {
 			unknown := nftables.SetDatatype{Name: "of another nft", Bytes: 8}
 			unknown.SetNFTMagic(61<<nftables.SetConcatTypeBits | 62)
 			must(t, conn.AddSet(&nftables.Set{Table: table, Name: "somebody", IsMap: true, KeyType: unknown, DataType: nftables.TypeMark}, nil))
 		},
-		"a chain at another place": func(t *testing.T, conn *nftables.Conn) {
+		"a chain at another place": func(t *testing.T, conn *nft.Session) {
 			chain := &nftables.Chain{Table: table, Name: rules.GuardForward}
 			conn.FlushChain(chain)
 			conn.DelChain(chain)
@@ -116,10 +122,10 @@ func TestTableOfAnotherShapeIsRemade(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c, k := inForce(t)
 			before := elements(t)
-			other, err := nftables.New()
-			must(t, err)
+			other := nft.New()
 			harm(t, other)
 			must(t, other.Flush())
 			if repaired, err := c.Repair(); !repaired || err != nil {
@@ -132,7 +138,7 @@ func TestTableOfAnotherShapeIsRemade(t *testing.T) {
 
 			harm(t, other)
 			must(t, other.Flush())
-			next := starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+			next := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 			if got := elements(t); len(got["guard4"]) != len(before["guard4"]) || !serves(t, "[fd00:96::2]:80") {
 				t.Errorf("a start keeps of what it finds: %v", got)
 			}
@@ -143,7 +149,7 @@ func TestTableOfAnotherShapeIsRemade(t *testing.T) {
 			must(t, other.Flush())
 			cfg := config()
 			cfg.PodCIDRs = nil // not known yet
-			starting(t, cfg, Host{t.TempDir(), "/proc/sys"})
+			starting(t, cfg, Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 			if got := elements(t); len(got["guard4"]) != len(before["guard4"]) {
 				t.Errorf("guarded: %v", got)
 			}
@@ -153,6 +159,7 @@ func TestTableOfAnotherShapeIsRemade(t *testing.T) {
 
 // What one transaction cannot hold comes in the next ones, and behind the guard.
 func TestManyElementsOfAnotherShape(t *testing.T) {
+	t.Parallel()
 	c, k := inForce(t)
 	ip := netip.MustParseAddr("10.96.8.0")
 	for range 2 * perTransaction {
@@ -163,7 +170,7 @@ func TestManyElementsOfAnotherShape(t *testing.T) {
 	before := elements(t)
 	saved := nftCommand(t, "", "list", "ruleset")
 	nftCommand(t, "flush ruleset\n"+saved, "-f", "-")
-	starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+	starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 	if after := elements(t); !reflect.DeepEqual(after, before) {
 		t.Errorf("%d elements before, %d after", len(before["serve4"]), len(after["serve4"]))
 	}

@@ -10,8 +10,8 @@ import (
 
 // Repair puts back what somebody else removed or changed, and what failed to be
 // written, and reports whether it had to. Where nftables says that nobody wrote
-// into our tables since, rules and elements are not read. What it cannot do is tried again by
-// the next one; none of the steps waits for another.
+// into our tables since, rules and elements are read every few minutes only. What it
+// cannot do is tried again by the next one; none of the steps waits for another.
 func (c *Capture) Repair() (bool, error) {
 	if !c.installed {
 		return false, nil
@@ -33,8 +33,7 @@ func (c *Capture) repairRules() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if known := c.table.others.After(c.table.gen); !c.Due() && known != 0 && int32(known-gen) >= 0 {
-		c.table.gen = known
+	if !c.Due() && c.table.still(gen, time.Now()) {
 		return false, nil
 	}
 	intact, err := c.rulesIntact()
@@ -53,7 +52,7 @@ func (c *Capture) repairRules() (bool, error) {
 	}
 	c.table.anew.cured()
 	if !repaired {
-		c.table.gen = gen
+		c.table.note(gen, time.Now())
 	}
 	return repaired, nil
 }

@@ -1,9 +1,11 @@
 package capture
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -32,9 +34,10 @@ func disableIPv6(t *testing.T, value string) {
 // A family that the node does not have keeps nothing from being in force for
 // the other; it is followed when it comes, and when it goes.
 func TestIPv6ComesAndGoes(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
 	disableIPv6(t, "1")
-	c := starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+	c := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 	view := newCluster().serve("web", "10.96.0.1", "10.244.0.5").view()
 	apply(t, c, view, false)
 	for _, step := range []struct{ value, pods string }{
@@ -62,8 +65,9 @@ func TestIPv6ComesAndGoes(t *testing.T) {
 
 // A kernel that was started without IPv6 has no directory of it.
 func TestKernelWithoutIPv6(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
-	c := starting(t, config(), Host{t.TempDir(), t.TempDir()})
+	c := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: t.TempDir()})
 	if routed(t, c.cfg, unix.AF_INET6) {
 		t.Error("routes of IPv6")
 	}
@@ -74,6 +78,7 @@ func TestKernelWithoutIPv6(t *testing.T) {
 
 // A start that fails leaves a node without rules as it was.
 func TestFailedInstallLeavesNothing(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
 	addBridge(t, "cni0")
 	foreign(t)
@@ -81,7 +86,7 @@ func TestFailedInstallLeavesNothing(t *testing.T) {
 	must(t, err)
 	must(t, errors.Join(netlink.LinkSetDown(lo), netlink.LinkSetName(lo, "other"))) // nothing takes the route
 	before := everything(t)
-	c, err := New(config(), Host{t.TempDir(), "/proc/sys"})
+	c, err := New(config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 	must(t, err)
 	if err := c.Install(config().ServiceCIDRs); err == nil {
 		t.Fatal("installed, though no route can be")
@@ -93,11 +98,12 @@ func TestFailedInstallLeavesNothing(t *testing.T) {
 
 // Another choice of mark and table leaves nothing of the last one.
 func TestAnotherMarkAndTable(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
 	old := ownRule(config(), unix.AF_INET) // as an agent wrote it that knew no protocol
 	old.Priority, old.Protocol = 1000, 0
 	must(t, netlink.RuleAdd(old))
-	host := Host{t.TempDir(), "/proc/sys"}
+	host := Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"}
 	starting(t, config(), host)
 	cfg := config()
 	cfg.Mark, cfg.Mask, cfg.Table = 0x100, 0x300, 777
@@ -124,6 +130,7 @@ func TestAnotherMarkAndTable(t *testing.T) {
 // A rule that is ours but for one thing is not ours, whether the library knows
 // that thing or not, and neither is a second one.
 func TestRulesThatAreNearlyOurs(t *testing.T) {
+	t.Parallel()
 	type rule = netlink.Rule
 	const dscp, wide = 25, 253                         // FRA_DSCP; another table
 	raw := func(r *rule, more ...nl.Attribute) error { // as ip(8) of another version
@@ -156,6 +163,7 @@ func TestRulesThatAreNearlyOurs(t *testing.T) {
 			}
 			for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 				t.Run(fmt.Sprintf("%s, instead of ours %v, family %d", name, instead, family), func(t *testing.T) {
+					t.Parallel()
 					c := started(t, config())
 					before := everything(t)
 					if instead {
@@ -192,6 +200,7 @@ func TestRulesThatAreNearlyOurs(t *testing.T) {
 
 // A route in our table that leads captured packets elsewhere goes; another stays.
 func TestRoutesThatAreInTheWay(t *testing.T) {
+	t.Parallel()
 	for to, add := range map[string]netlink.Route{
 		"10.96.0.0/16":      {Type: unix.RTN_BLACKHOLE},
 		"10.96.7.0/24":      {Type: unix.RTN_UNREACHABLE},
@@ -207,6 +216,7 @@ func TestRoutesThatAreInTheWay(t *testing.T) {
 		"fd00:96::beef/128": {Type: unix.RTN_PROHIBIT},
 	} {
 		t.Run(to, func(t *testing.T) {
+			t.Parallel()
 			c := started(t, config())
 			before := everything(t)
 			_, dst, err := net.ParseCIDR(to)
@@ -230,10 +240,11 @@ func TestRoutesThatAreInTheWay(t *testing.T) {
 // A range that was learnt while no agent ran is guarded at once, and so is one
 // that is known at the start while a flush comes before the first view.
 func TestGuardOfRangesThatAreNew(t *testing.T) {
+	t.Parallel()
 	c := started(t, config())
 	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
 	more := netip.MustParsePrefix("10.112.0.0/12")
-	next, err := New(config(), Host{t.TempDir(), "/proc/sys"})
+	next, err := New(config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 	must(t, err)
 	must(t, next.Install(append([]netip.Prefix{more}, config().ServiceCIDRs...)))
 	guarded := func() map[string][]string {
@@ -284,13 +295,14 @@ func TestPrefixesOfElements(t *testing.T) {
 
 // A first start takes no table that has routes of others in the way.
 func TestTableOfOthers(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
 	_, dst, err := net.ParseCIDR("10.96.7.0/24")
 	must(t, err)
 	theirs := netlink.Route{Type: unix.RTN_BLACKHOLE, Dst: dst, Table: config().Table}
 	must(t, netlink.RouteAdd(&theirs))
 	before := everything(t)
-	c, err := New(config(), Host{t.TempDir(), "/proc/sys"})
+	c, err := New(config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 	must(t, err)
 	if err := c.Install(config().ServiceCIDRs); err == nil || !strings.Contains(err.Error(), "10.96.7.0/24") || !strings.Contains(err.Error(), "--route-table") {
 		t.Errorf("installed: %v", err)
@@ -300,4 +312,68 @@ func TestTableOfOthers(t *testing.T) {
 	}
 	must(t, netlink.RouteDel(&theirs))
 	must(t, c.Install(config().ServiceCIDRs))
+}
+
+// A table is ours where a route of ours is left in it, though somebody flushed the
+// rules: a start takes it, and what is in the way goes, said once.
+func TestStartAfterOurRulesWereFlushed(t *testing.T) {
+	t.Parallel()
+	started(t, config())
+	before := everything(t)
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		must(t, netlink.RuleDel(ownRule(config(), family)))
+	}
+	_, dst, err := net.ParseCIDR("10.96.7.0/24")
+	must(t, err)
+	theirs := netlink.Route{Type: unix.RTN_BLACKHOLE, Dst: dst, Table: config().Table}
+	must(t, netlink.RouteAdd(&theirs))
+	var said bytes.Buffer
+	c := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys", Log: slog.New(slog.NewTextHandler(&said, nil))})
+	if after := everything(t); after != before {
+		t.Errorf("after\n%s\nbefore\n%s", after, before)
+	}
+	must(t, netlink.RouteAdd(&theirs))
+	if repaired, err := c.Repair(); !repaired || err != nil {
+		t.Errorf("repaired %v, %v", repaired, err)
+	}
+	if got := said.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "10.96.7.0/24") || !strings.Contains(got, "table 15001") {
+		t.Errorf("said of what went twice:\n%s", got)
+	}
+}
+
+// Where a route cannot be removed a start after the first goes on, and Repair says so.
+func TestRouteThatStays(t *testing.T) {
+	t.Parallel()
+	started(t, config())
+	conn, err := nl.Dial(unix.NETLINK_ROUTE, nil)
+	must(t, err)
+	defer conn.Close()
+	ask := func(msg uint16, head []byte, attrs ...uint32) {
+		t.Helper()
+		data := head
+		for i := 0; i < len(attrs); i += 2 {
+			data = binary.NativeEndian.AppendUint16(data, 8)
+			data = binary.NativeEndian.AppendUint16(data, uint16(attrs[i]))
+			data = binary.NativeEndian.AppendUint32(data, attrs[i+1])
+		}
+		_, err := conn.Execute(nl.Message{Header: nl.Header{Type: nl.HeaderType(msg), Flags: nl.Request | nl.Create | nl.Acknowledge}, Data: data})
+		must(t, err)
+	}
+	// ip nexthop add id 7 dev lo; ip route add 10.96.7.0/24 nhid 7 table 15001
+	const nhaID, nhaOIF, rtaDst, rtaTable, rtaNHID = 1, 5, 1, 15, 30
+	nexthop := []byte{unix.AF_INET, 0, 0, 0, 0, 0, 0, 0}
+	ask(unix.RTM_NEWNEXTHOP, nexthop, nhaID, 7, nhaOIF, links.Lo)
+	ask(unix.RTM_NEWROUTE, []byte{unix.AF_INET, 24, 0, 0, 0, 4, 0, unix.RTN_UNICAST, 0, 0, 0, 0},
+		rtaDst, binary.NativeEndian.Uint32([]byte{10, 96, 7, 0}), rtaTable, uint32(config().Table), rtaNHID, 7)
+
+	next, err := New(config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	must(t, err)
+	must(t, next.Install(config().ServiceCIDRs))
+	if _, err := next.Repair(); err == nil || !strings.Contains(err.Error(), "10.96.7.0/24 in table 15001") {
+		t.Errorf("a route that stays: %v", err)
+	}
+	ask(unix.RTM_DELNEXTHOP, nexthop, nhaID, 7) // and the routes that use it
+	if repaired, err := next.Repair(); repaired || err != nil {
+		t.Errorf("it is gone: repaired %v, %v", repaired, err)
+	}
 }

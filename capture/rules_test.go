@@ -24,6 +24,7 @@ func kept() plan.Config {
 
 // What the tracer walks is what the kernel has, chain by chain, term by term.
 func TestKernelHasTheRules(t *testing.T) {
+	t.Parallel()
 	eachTable(t, inKernel)
 }
 
@@ -94,6 +95,7 @@ func read(list []expr.Any) (lines []string) {
 
 // The text of the rules is what nft(8) makes the same rules of.
 func TestNftReadsTheSameRules(t *testing.T) {
+	t.Parallel()
 	eachTable(t, func(t *testing.T, table *rules.Table) {
 		text := strings.Replace(table.String(), "table "+table.Family+" "+rules.Name, "table "+table.Family+" fromtext", 1)
 		nftCommand(t, text, "-f", "-")
@@ -120,6 +122,7 @@ func eachTable(t *testing.T, f func(t *testing.T, table *rules.Table)) {
 	t.Helper()
 	for name, cfg := range map[string]plan.Config{"default": config(), "bridge netfilter kept": kept()} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := started(t, cfg)
 			addBridge(t, "cni0")
 			_, err := c.RefreshBridges()

@@ -23,12 +23,13 @@ const validateMarks = "/proc/sys/net/ipv4/conf/all/src_valid_mark"
 // same, strictly validated: what a pod sends to a Service is taken, and so is
 // the answer to what is sent in its name. Repair follows the sysctl, both ways.
 func TestSourcesAreValidatedByTheirMarks(t *testing.T) {
+	t.Parallel()
 	node := testkit.NewNetwork(t)
 	pod := addPod(t, node)
 	endpoint := addEndpoint(t, node)
 	must(t, os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte("1"), 0o644))
 	cfg := config()
-	c := starting(t, cfg, Host{t.TempDir(), "/proc/sys"})
+	c := starting(t, cfg, Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
 	defer listen(t, cfg)()
 	before := everything(t)
@@ -91,10 +92,11 @@ func TestSourcesAreValidatedByTheirMarks(t *testing.T) {
 // Without a range of Services each of them is one, and that many rules of
 // routing would cost every packet: then it is an error that names the cure.
 func TestSourcesOfManyRanges(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
 	cfg := config()
 	cfg.ServiceCIDRs = nil
-	c := starting(t, cfg, Host{t.TempDir(), "/proc/sys"})
+	c := starting(t, cfg, Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 	k := newCluster()
 	for i := range 65 {
 		k.serve(fmt.Sprintf("s%d", i), fmt.Sprintf("10.96.%d.1", i), "10.244.0.5")

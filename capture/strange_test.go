@@ -154,8 +154,10 @@ func kernelHas(t *testing.T, commands []command) {
 // Whatever somebody puts into our table, what is ours is right again by Repair,
 // by a start, and by the next view, and then stays so.
 func TestNothingInOurTableIsInTheWay(t *testing.T) {
+	t.Parallel()
 	for name, harm := range strange() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c, k := inForce(t)
 			before := elements(t)
 			again := func(who string) {
@@ -185,7 +187,7 @@ func TestNothingInOurTableIsInTheWay(t *testing.T) {
 			again("a view")
 
 			kernelHas(t, harm)
-			c = starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+			c = starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 			if got := elements(t); !reflect.DeepEqual(got["guard4"], before["guard4"]) || !serves(t, web) {
 				t.Errorf("a start keeps of what it finds: %v", got)
 			}
@@ -200,8 +202,10 @@ func TestNothingInOurTableIsInTheWay(t *testing.T) {
 // A table that persists takes no other flags; one that has an owner is not ours
 // to change, and who it is and what to do is said until the owner is gone.
 func TestTableOfAnOwner(t *testing.T) {
+	t.Parallel()
 	for name, flags := range map[string]uint32{"owner": nft.TableOwner, "owner, persist": nft.TableOwner | tablePersist, "persist": tablePersist, "dormant, persist": tableDormant | tablePersist} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c, k := inForce(t)
 			before := elements(t)
 			conn, err := transact(t, command{unix.NFT_MSG_DELTABLE, nil}, command{unix.NFT_MSG_NEWTABLE, []nl.Attribute{number(unix.NFTA_TABLE_FLAGS, flags)}})
@@ -234,6 +238,7 @@ func TestTableOfAnOwner(t *testing.T) {
 // While the table is made anew there is no moment without it: it goes and comes
 // in one transaction, and with it the guard.
 func TestRemakeIsOneTransaction(t *testing.T) {
+	t.Parallel()
 	c, _ := inForce(t)
 	conn, err := nl.Dial(unix.NETLINK_NETFILTER, &nl.Config{Groups: 1 << (nft.NotifyGroup - 1)})
 	must(t, err)
@@ -262,6 +267,7 @@ func TestRemakeIsOneTransaction(t *testing.T) {
 
 // What others write into tables of their own costs no look at ours.
 func TestOthersTablesAreNotLookedAt(t *testing.T) {
+	t.Parallel()
 	c, _ := inForce(t)
 	for again := true; again; {
 		var err error

@@ -21,13 +21,12 @@ const perTransaction = 2000
 
 // table writes plans into nftables.
 type table struct {
-	conn   *nft.Session
-	nft    *nftables.Table
-	sets   map[string]*nftables.Set
-	text   string        // what the kernel said of the rules when they were written
-	gen    uint32        // the generation up to which all is as it was written; 0 for unknown
-	others *nft.Follower // of what others write; nil: unknown
-	anew   remakes
+	known
+	conn *nft.Session
+	nft  *nftables.Table
+	sets map[string]*nftables.Set
+	text string // what the kernel said of the rules when they were written
+	anew remakes
 }
 
 func newTable(cfg plan.Config) *table {

@@ -11,8 +11,9 @@ import (
 
 // What changed between Install and Watch is looked at as well: Watch begins awake.
 func TestNothingIsMissedBeforeWatch(t *testing.T) {
+	t.Parallel()
 	testkit.NewNetwork(t)
-	c := starting(t, config(), Host{t.TempDir(), "/proc/sys"})
+	c := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
 	must(t, netlink.RuleDel(ownRule(c.cfg, unix.AF_INET)))
 	wake, err := Watch(t.Context())
 	must(t, err)

@@ -266,6 +266,10 @@ func TestSlice(t *testing.T) {
 			sliceHead + "addressType: IPv6, endpoints: [{addresses: ['fd00::1']}]}",
 			topology.Slice{IPv6: true, Endpoints: []topology.Endpoint{{Addr: netip.MustParseAddr("fd00::1"), Ready: true, Serving: true}}},
 		},
+		"IPv6, without its zone": {
+			sliceHead + "addressType: IPv6, endpoints: [{addresses: ['fd00::1%x']}]}",
+			topology.Slice{IPv6: true, Endpoints: []topology.Endpoint{{Addr: netip.MustParseAddr("fd00::1"), Ready: true, Serving: true}}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Slice(read[discoveryv1.EndpointSlice](t, tc.yaml))

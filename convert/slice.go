@@ -58,11 +58,12 @@ func endpoint(e *discoveryv1.Endpoint, ipv6 bool, field string, problem teller) 
 		return topology.Endpoint{}, false
 	}
 	ip, err := netip.ParseAddr(e.Addresses[0])
+	ip = ip.Unmap().WithZone("")
 	switch {
 	case err != nil:
 		problem(field, "%q is no IP address; the endpoint is left out: give a whole one, as 10.1.0.1 or fd00::1", e.Addresses[0])
 		return topology.Endpoint{}, false
-	case ip.Unmap().Is6() != ipv6:
+	case ip.Is6() != ipv6:
 		problem(field, "%s is not of the slice's addressType; the endpoint is left out: put it into a slice of its family", ip)
 		return topology.Endpoint{}, false
 	case ip.IsUnspecified() || ip.IsLoopback() || ip.IsMulticast() || ip.IsLinkLocalUnicast():
@@ -70,7 +71,7 @@ func endpoint(e *discoveryv1.Endpoint, ipv6 bool, field string, problem teller) 
 		return topology.Endpoint{}, false
 	}
 	out := topology.Endpoint{
-		Addr: ip.Unmap(), Node: deref(e.NodeName), Hostname: deref(e.Hostname),
+		Addr: ip, Node: deref(e.NodeName), Hostname: deref(e.Hostname),
 		// Absent means ready and serving, but not terminating (EndpointSlice API).
 		Ready:       e.Conditions.Ready == nil || *e.Conditions.Ready,
 		Serving:     e.Conditions.Serving == nil || *e.Conditions.Serving,

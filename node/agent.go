@@ -13,8 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gridmesh/gridmesh/internal/latest"
+	"github.com/gridmesh/gridmesh/node/envoy"
 	"github.com/gridmesh/gridmesh/node/outage"
 	"github.com/gridmesh/gridmesh/node/preload"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
@@ -42,9 +44,9 @@ type Agent struct {
 	readState  func(path string) (*source.State, error)
 	readNotes  func(statedir.Notebook) (outage.Noted, outage.Note)
 	found      findings                         // from the start and the loop to the status
-	report     atomic.Pointer[Report]           // from the loop to the status; nil before the first
-	inForce    atomic.Pointer[inForce]          // from the loop to who asks Envoy; nil before the first
-	envoy      latest.Value[*envoyLook]         // from who asks Envoy to the loop, the status and the metrics
+	report     atomic.Pointer[report.Report]    // from the loop to the status; nil before the first
+	inForce    atomic.Pointer[envoy.InForce]    // from the loop to who asks Envoy; nil before the first
+	envoy      latest.Value[*envoy.Look]        // from who asks Envoy to the loop, the status and the metrics
 	askEnvoy   chan struct{}                    // one slot: from the status to who asks Envoy
 	snapshot   latest.Value[*topology.Snapshot] // from the loop to other processes
 }
@@ -68,7 +70,7 @@ func New(cfg Config, parts Parts) (*Agent, error) {
 	a := &Agent{cfg: cfg, parts: parts, log: parts.Log, metrics: newMetrics(), demand: preload.NewDemand(), reports: newReports(), ownNode: make(chan struct{}, 1), inspection: make(chan struct{}, 1), askEnvoy: make(chan struct{}, 1)}
 	a.dir, a.patience.Of = statedir.New(cfg.StateDir, a.stateFault), statedir.StartPatience
 	a.readState, a.readNotes = source.ReadState, statedir.Notebook.Read
-	if err := errors.Join(a.metrics.register(parts.Registry), parts.Registry.Register(newEnvoyMetrics(&a.envoy))); err != nil {
+	if err := errors.Join(a.metrics.register(parts.Registry), parts.Registry.Register(envoy.NewMetrics(&a.envoy))); err != nil {
 		return nil, fmt.Errorf("register the agent's metrics: %w", err)
 	}
 	if err := a.countContact(); err != nil {

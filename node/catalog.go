@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gridmesh/gridmesh/node/envoy"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds/render"
 )
@@ -20,7 +21,7 @@ func (l *loop) catalogAgain() {
 // nextCatalog makes the catalog of the view that is in force.
 func (l *loop) nextCatalog() (changed render.Changed) {
 	l.catalog, changed = l.catalogs.Next(l.view, !l.live)
-	l.inForce.Store(&inForce{l.view, l.catalog})
+	l.inForce.Store(&envoy.InForce{View: l.view, Catalog: l.catalog})
 	return changed
 }
 
@@ -63,14 +64,14 @@ func (l *loop) preloadUsed() {
 // noteUse takes what Envoy had connections to: that is what is kept as used.
 func (l *loop) noteUse() {
 	look, ok := l.envoy.Get()
-	if !ok || look.err != nil || l.view == nil {
+	if !ok || look.Err != nil || l.view == nil {
 		return
 	}
-	names := slices.DeleteFunc(slices.Clone(look.inUse), func(name string) bool {
+	names := slices.DeleteFunc(slices.Clone(look.InUse), func(name string) bool {
 		entry, ok := l.catalog.Entry(name)
 		return !ok || entry.Frontend.Protocol != topology.TCP // UDP has a way of its own
 	})
-	moved, forgot := l.used.InUse(names, look.ejections.At), l.ageUsed()
+	moved, forgot := l.used.InUse(names, look.Ejections.At), l.ageUsed()
 	if moved {
 		l.preloadUsed()
 	}

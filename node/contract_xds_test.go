@@ -28,8 +28,8 @@ import (
 	"github.com/gridmesh/gridmesh/xds/render"
 )
 
-// envoy is how a test plays the Envoy of a server.
-type envoy interface {
+// player is how a test plays the Envoy of a server.
+type player interface {
 	Connect(version string)
 	Disconnect()
 	// Ask asks for clusters by name.
@@ -43,7 +43,7 @@ type envoy interface {
 // xdsRig is a server, its Envoy, and what the server told.
 type xdsRig struct {
 	XDS
-	envoy
+	player
 	catalogs *render.Cataloger
 	viewer   *topology.Viewer
 
@@ -101,7 +101,7 @@ func TestXDSTwinKeepsTheContract(t *testing.T) {
 	xdsContract(t, func(*testing.T) *xdsRig {
 		r := newXDSRig()
 		twin := nodetest.NewXDS(nil, r.request, r.refuse)
-		r.XDS, r.envoy = twin, twin
+		r.XDS, r.player = twin, twin
 		return r
 	})
 }
@@ -121,7 +121,7 @@ func TestXDSKeepsTheContract(t *testing.T) {
 		go func() { ended <- g.Serve(l) }()
 		e := newADSClient(t, path)
 		t.Cleanup(func() { e.Disconnect(); g.Stop(); must(t, <-ended) })
-		r.XDS, r.envoy = server, e
+		r.XDS, r.player = server, e
 		return r
 	})
 }

@@ -22,7 +22,7 @@
 // goroutine has ended. What changes while it runs is owned by one goroutine,
 // the loop's, and lives in the type loop; what others read locks itself: the
 // report (status.go), the findings (findings.go), the names that Envoy asked
-// for (demand.go), and the snapshot that other processes are fed.
+// for (package preload), and the snapshot that other processes are fed.
 //
 // Parts are interfaces (parts.go); package nodetest holds twins of them in
 // memory. Both kinds keep the same contract, which contract_*_test.go holds.

@@ -15,8 +15,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gridmesh/gridmesh/node/envoy"
 	"github.com/gridmesh/gridmesh/node/nodetest"
 	"github.com/gridmesh/gridmesh/node/preload"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/xds/admin"
 )
@@ -40,35 +42,14 @@ func asked(t *testing.T, o *nodetest.Objects) *rig {
 func (r *rig) look() { after(askEnvoyPause + preload.LookEvery*5/4) }
 
 // askStatus asks as gridmesh-agent status does.
-func (r *rig) askStatus(t *testing.T) (report Report, text string) {
+func (r *rig) askStatus(t *testing.T) (got report.Report, text string) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	r.agent.statusMux().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/status", nil).WithContext(t.Context()))
-	must(t, json.NewDecoder(w.Body).Decode(&report))
+	must(t, json.NewDecoder(w.Body).Decode(&got))
 	var out bytes.Buffer
-	must(t, report.WriteText(&out, time.Now()))
-	return report, out.String()
-}
-
-// byService is a metric by its label service.
-func (r *rig) byService(t *testing.T, name string) map[string]float64 {
-	t.Helper()
-	families, err := r.agent.parts.Registry.Gather()
-	must(t, err)
-	got := map[string]float64{}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if f.GetName() != name {
-				continue
-			}
-			service := ""
-			for _, l := range m.GetLabel() {
-				service = l.GetValue()
-			}
-			got[service] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
-		}
-	}
-	return got
+	must(t, got.WriteText(&out, time.Now()))
+	return got, out.String()
 }
 
 // What Envoy leaves alone for some seconds is shown to who asks just then, and
@@ -110,37 +91,6 @@ func TestStatusShowsEjections(t *testing.T) {
 	})
 }
 
-// Whatever Envoy holds, a status stays short.
-func TestEjectionsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := nodetest.NewObjects()
-		var list []admin.Cluster
-		for i := range 2 * maxEjections {
-			ip := fmt.Sprintf("10.96.1.%d", i+1)
-			o.Closed(fmt.Sprintf("s%02d", i), ip, map[string]string{"a-2": "10.244.2.5"})
-			c := admin.Cluster{Name: ip + ":80"}
-			for j := range 3 * maxEjected {
-				c.Endpoints = append(c.Endpoints, admin.Endpoint{Address: netip.MustParseAddrPort(fmt.Sprintf("10.244.2.%d:80", j)), Ejected: true})
-			}
-			list = append(list, c)
-		}
-		slices.Reverse(list)
-		r := asked(t, o)
-		r.envoy.Say(list...)
-		report, text := r.askStatus(t)
-		e := report.Ejections
-		if len(e.List) != maxEjections || e.More != maxEjections || e.List[0].Service != "default/s00" {
-			t.Fatalf("%d are listed, %d more: %+v", len(e.List), e.More, e.List[0])
-		}
-		if first := e.List[0]; len(first.Endpoints) != maxEjected || first.Out != 3*maxEjected || first.Of != 3*maxEjected {
-			t.Errorf("of one %d are listed, %d of %d are out", len(first.Endpoints), first.Out, first.Of)
-		}
-		if !strings.Contains(text, "and 20 more") || !strings.Contains(text, "endpoints of 20 more clusters") {
-			t.Errorf("got %s", text)
-		}
-	})
-}
-
 // An Envoy that is not there is no news; one that is, and cannot be asked, is
 // told of once.
 func TestAnEnvoyThatDoesNotAnswer(t *testing.T) {
@@ -171,13 +121,13 @@ func TestAnEnvoyThatDoesNotAnswer(t *testing.T) {
 			t.Errorf("it answers again: %s", text)
 		}
 		r.envoy.Slow(time.Hour)
-		after(askEnvoyFor)
+		after(envoy.AnswerWithin)
 		start := time.Now()
 		_, text := r.askStatus(t)
 		if took := time.Since(start); took > statusWaits || !strings.Contains(text, "is slow to answer; ejections are those of") {
 			t.Errorf("an Envoy that hangs: %s, after %s", text, took)
 		}
-		if after(askEnvoyFor); r.log.count(words) != 2 {
+		if after(envoy.AnswerWithin); r.log.count(words) != 2 {
 			t.Error("that it hangs is not told")
 		}
 		// Neither the loop nor the health waits for it.
@@ -198,60 +148,6 @@ func TestManyStatusesAskEnvoyOnceASecond(t *testing.T) {
 		}
 		if n, most := r.envoy.Asked()-before, int(time.Since(start)/askEnvoyPause)+1; n > most {
 			t.Errorf("asked %d times in %s", n, time.Since(start))
-		}
-	})
-}
-
-// Connections are counted by Service, of a bounded number: others share one
-// counter, until a Service is gone or idle.
-func TestConnectionsAreCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := webOnly()
-		var all []admin.Cluster
-		for i := range maxCounted + 20 {
-			ip := fmt.Sprintf("10.96.1.%d", i+1)
-			o.Closed(fmt.Sprintf("s%03d", i), ip, map[string]string{"a-2": "10.244.2.5"})
-			all = append(all, ofEnvoy(ip+":80", 1, 0))
-		}
-		r := asked(t, o)
-		const total, open = "gridmesh_service_connections_total", "gridmesh_service_open_connections"
-		look := func(list ...admin.Cluster) {
-			r.envoy.Say(list...)
-			r.look()
-		}
-		failing := ofEnvoy(webCluster, 7, 2)
-		failing.Endpoints[0].Failed = 3
-		look(failing, ofEnvoy("10.96.9.9:80", 5, 5)) // the second is no Service's
-		if got := r.byService(t, total); len(got) != 1 || got["default/web"] != 7 {
-			t.Errorf("connections: %v", got)
-		}
-		if got := r.byService(t, open); got["default/web"] != 2 || r.byService(t, "gridmesh_service_connection_failures_total")["default/web"] != 3 {
-			t.Errorf("open: %v", got)
-		}
-		look(append(all, ofEnvoy(webCluster, 9, 0))...)
-		got := r.byService(t, total)
-		if len(got) != maxCounted+1 || got["default/web"] != 9 || got[otherServices] != 21 {
-			t.Errorf("%d Services have counters, web %v, others %v", len(got), got["default/web"], got[otherServices])
-		}
-		o.Delete("web")
-		r.publish(o)
-		look(all...)
-		look(all...)
-		if got := r.byService(t, total); len(got) != maxCounted || got["default/web"] != 0 {
-			t.Errorf("web is gone: %d Services have counters, web %v", len(got), got["default/web"])
-		}
-		last := len(all) - 1
-		all[last] = ofEnvoy(all[last].Name, 2, 1)
-		for end := time.Now().Add(2 * countIdle); time.Now().Before(end); {
-			look(all...)
-		}
-		if got := r.byService(t, open); len(got) != 2 || got["default/s119"] != 1 {
-			t.Errorf("all but one are idle: %v", got)
-		}
-		r.envoy.Fail(fs.ErrNotExist)
-		r.look()
-		if open, total := r.byService(t, open), r.byService(t, total); len(open) > 0 || len(total) != 2 {
-			t.Errorf("without Envoy %v are open, %v were", open, total)
 		}
 	})
 }
@@ -319,4 +215,55 @@ func TestWhatIsLetGoIsNotSaved(t *testing.T) {
 			t.Errorf("saved as used: %v", got)
 		}
 	})
+}
+
+// An Envoy that takes no more connections says so in the status, the metrics
+// and the log, and what it refused long ago is no news.
+func TestAnOverloadedEnvoyIsSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := asked(t, webOnly())
+		for _, step := range []struct {
+			load  admin.Overload
+			newly uint64
+			want  string // of the status
+			logs  int    // so far
+		}{
+			{admin.Overload{Connections: 7}, 0, "7 connections of clients are open\n", 0},
+			{admin.Overload{Connections: 1638, Refused: 12, Heap: 60}, 12, "it has as many as --envoy-heap-limit leaves room for; 12 were refused since its start, 12 of them just now", 1},
+			{admin.Overload{Connections: 9, Refused: 12, Heap: 40}, 0, "12 connections were refused since Envoy's start, none just now", 1},
+			{admin.Overload{Connections: 3, Refused: 2, Heap: 97, Stopped: true}, 2, "its memory is full (97 % of --envoy-heap-limit)", 2}, // a new one
+		} {
+			r.envoy.Load(step.load)
+			r.look()
+			got, text := r.askStatusOnce(t)
+			if got.Load == nil || got.Load.Overload != step.load || got.Load.Newly != step.newly || !strings.Contains(text, step.want) {
+				t.Errorf("%+v: %+v\n%s", step.load, got.Load, text)
+			}
+			if n := r.log.count("Envoy takes no more connections"); n != step.logs {
+				t.Errorf("%+v: said %d times, want %d", step.load, n, step.logs)
+			}
+			for name, want := range map[string]float64{
+				"gridmesh_envoy_open_connections": float64(step.load.Connections), "gridmesh_envoy_refused_connections_total": float64(step.load.Refused),
+				"gridmesh_envoy_heap_ratio": float64(step.load.Heap) / 100,
+			} {
+				if got := r.metric(t, name); got != want {
+					t.Errorf("%s is %v, want %v", name, got, want)
+				}
+			}
+		}
+		r.envoy.Fail(errBroken)
+		r.look()
+		if got := r.agent.status(); got.Load != nil {
+			t.Errorf("known from an Envoy that does not answer: %+v", got.Load)
+		}
+	})
+}
+
+// askStatusOnce is the status as it is, in both forms: nothing is asked for it.
+func (r *rig) askStatusOnce(t *testing.T) (report.Report, string) {
+	t.Helper()
+	got := r.agent.status()
+	var text strings.Builder
+	must(t, got.WriteText(&text, got.Ejections.At))
+	return got, text.String()
 }

@@ -2,11 +2,11 @@ package node
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/node/hold"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -177,14 +177,5 @@ func (l *loop) showHeld(held hold.Held) {
 		return
 	}
 	l.recorder.Dirty = true
-	l.log.Info("endpoints are held as they were before the outage", obs.KeyEndpoints, held.Endpoints, obs.KeyWhich, few(held.Nodes))
-}
-
-// few is the first of many names.
-func few(names []string) string {
-	const most = 5
-	if len(names) > most {
-		return strings.Join(names[:most], ", ") + ", …"
-	}
-	return strings.Join(names, ", ")
+	l.log.Info("endpoints are held as they were before the outage", obs.KeyEndpoints, held.Endpoints, obs.KeyWhich, report.Few(held.Nodes))
 }

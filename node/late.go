@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/node/hold"
 	"github.com/gridmesh/gridmesh/node/outage"
@@ -20,8 +21,8 @@ type notes struct {
 // unread is what of the state directory was not read yet; nil where it was. A disk
 // that hangs keeps no node waiting: what comes late comes to the loop.
 type unread struct {
-	state *statedir.Reading[*source.State]
-	notes *statedir.Reading[notes]
+	state *atomicfile.Asked[*source.State]
+	notes *atomicfile.Asked[notes]
 }
 
 func (u *unread) any() bool { return u.state != nil || u.notes != nil }
@@ -29,8 +30,8 @@ func (u *unread) any() bool { return u.state != nil || u.notes != nil }
 // readDisk begins to read the state directory.
 func (a *Agent) readDisk(b statedir.Notebook) unread {
 	return unread{
-		statedir.Read(func() (*source.State, error) { return a.readState(a.cfg.statePath()) }),
-		statedir.Read(func() (notes, error) {
+		atomicfile.Ask(func() (*source.State, error) { return a.readState(a.cfg.statePath()) }),
+		atomicfile.Ask(func() (notes, error) {
 			noted, onDisk := a.readNotes(b)
 			return notes{noted, onDisk}, nil
 		}),
@@ -48,7 +49,7 @@ func (a *Agent) soonState(u *unread) *source.State {
 	return a.stateOf(read)
 }
 
-func (a *Agent) stateOf(read statedir.Answer[*source.State]) *source.State {
+func (a *Agent) stateOf(read atomicfile.Answer[*source.State]) *source.State {
 	if read.Err != nil {
 		a.log.Error("starting without the last good state", obs.KeyErr, read.Err)
 	}
@@ -83,7 +84,7 @@ func (l *loop) stalled(now time.Time) {
 
 // takeState takes a last good state that comes late. It is older than whatever
 // came since, and only adds to it.
-func (l *loop) takeState(read statedir.Answer[*source.State]) {
+func (l *loop) takeState(read atomicfile.Answer[*source.State]) {
 	l.unread.state = nil
 	l.dir.Took(statedir.KeptState, nil)
 	l.restored = l.stateOf(read)
@@ -113,7 +114,7 @@ func (l *loop) knowPods(list []netip.Prefix) {
 
 // takeNotes takes notes that come late. Where the cloud was believed before they
 // were there, what it says is judged now.
-func (l *loop) takeNotes(read statedir.Answer[notes]) {
+func (l *loop) takeNotes(read atomicfile.Answer[notes]) {
 	l.unread.notes = nil
 	l.dir.Took(statedir.KeptNote, nil)
 	l.log.Info("the disk gave what was noted of an outage")

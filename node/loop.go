@@ -10,6 +10,7 @@ import (
 	"github.com/gridmesh/gridmesh/node/guard"
 	"github.com/gridmesh/gridmesh/node/outage"
 	"github.com/gridmesh/gridmesh/node/preload"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
@@ -27,7 +28,7 @@ type loop struct {
 	pods     []netip.Prefix // this node's pod CIDRs
 	viewer   *topology.Viewer
 	catalogs *render.Cataloger
-	problems problemIndex
+	problems report.ProblemIndex
 	guarded  guard.Endpoints
 	saver    statedir.Saver
 	recorder statedir.Recorder

@@ -19,8 +19,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/node/envoy"
 	"github.com/gridmesh/gridmesh/node/nodetest"
 	"github.com/gridmesh/gridmesh/node/outage"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
@@ -38,24 +40,24 @@ func TestMain(m *testing.M) {
 // api gives the twin of the API server what this package's type needs.
 type api struct{ *nodetest.API }
 
-func (a api) APIServer() APIServer {
+func (a api) APIServer() report.APIServer {
 	var away error
 	a.Set(func(twin *nodetest.API) { away = twin.Away })
 	if away != nil {
-		return APIServer{Error: away.Error()}
+		return report.APIServer{Error: away.Error()}
 	}
-	return APIServer{LastContact: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	return report.APIServer{LastContact: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 }
 
 var (
-	_ Source  = (*nodetest.Source)(nil)
-	_ Capture = (*nodetest.Capture)(nil)
-	_ XDS     = (*nodetest.XDS)(nil)
-	_ Cluster = api{}
-	_ Envoy   = (*nodetest.Envoy)(nil)
-	_ Envoy   = (*admin.Reader)(nil)
-	_ Capture = (*capture.Capture)(nil)
-	_ XDS     = (*xds.Server)(nil)
+	_ Source      = (*nodetest.Source)(nil)
+	_ Capture     = (*nodetest.Capture)(nil)
+	_ XDS         = (*nodetest.XDS)(nil)
+	_ Cluster     = api{}
+	_ envoy.Admin = (*nodetest.Envoy)(nil)
+	_ envoy.Admin = (*admin.Reader)(nil)
+	_ Capture     = (*capture.Capture)(nil)
+	_ XDS         = (*xds.Server)(nil)
 )
 
 // logText is a log that can be read while it is written.

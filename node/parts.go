@@ -10,9 +10,10 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/node/envoy"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds"
-	"github.com/gridmesh/gridmesh/xds/admin"
 	"github.com/gridmesh/gridmesh/xds/render"
 )
 
@@ -49,7 +50,7 @@ type Parts struct {
 	// nobody wants to know.
 	Supervise func(ctx context.Context, alive func() bool) error
 	// Envoy is asked beside the loop; nil where it is not asked anything.
-	Envoy Envoy
+	Envoy envoy.Admin
 	// Cluster is the API server; nil where there is none.
 	Cluster Cluster
 }
@@ -129,15 +130,6 @@ type XDS interface {
 	Nacks() []xds.Nack
 }
 
-// Envoy is the local Envoy, as far as it is asked for what it alone knows.
-type Envoy interface {
-	// Clusters returns the clusters that it holds. It waits until ctx ends at
-	// most. An Envoy that is not there is an error.
-	Clusters(ctx context.Context) ([]admin.Cluster, error)
-	// Overload returns how near it is to what it may use. It waits as long.
-	Overload(ctx context.Context) (admin.Overload, error)
-}
-
 // Cluster is the API server, as far as a node asks it anything but snapshots.
 type Cluster interface {
 	Events
@@ -152,7 +144,7 @@ type Cluster interface {
 	// reported to the API server once more. It waits a few seconds at most.
 	NodeReport(ctx context.Context, node string) (string, error)
 	// APIServer is how the API server answers.
-	APIServer() APIServer
+	APIServer() report.APIServer
 }
 
 // Events writes Events about this agent's own Node.

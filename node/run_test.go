@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/xds"
 )
@@ -54,14 +55,14 @@ func TestRunServesEverybody(t *testing.T) {
 	stop := r.run(t, p)
 	r.source.Publish(webOnly().Snapshot())
 	ctx := t.Context()
-	var report *Report
+	var got *report.Report
 	eventually(t, "the status says live, with pods", func() bool {
 		var err error
-		report, err = Status(ctx, r.cfg.StatusSocket)
-		return err == nil && report.Source == sourceLive && report.Pods == "routed"
+		got, err = report.Ask(ctx, r.cfg.StatusSocket)
+		return err == nil && got.Source == report.Live && got.Pods == "routed"
 	})
-	if report.Services != 1 || report.APIServer == nil {
-		t.Errorf("the status says %+v", report)
+	if got.Services != 1 || got.APIServer == nil {
+		t.Errorf("the status says %+v", got)
 	}
 	for _, socket := range []string{r.cfg.XDSSocket, r.cfg.StatusSocket, r.cfg.FeedSocket} {
 		if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o660 {
@@ -90,7 +91,7 @@ func TestRunServesEverybody(t *testing.T) {
 	if rules, there := r.kernel.InForce(); !there || len(rules.Serve) != 1 {
 		t.Error("the rules are gone after the stop")
 	}
-	if _, err := Status(ctx, r.cfg.StatusSocket); err == nil || !strings.Contains(err.Error(), "no agent answers on") {
+	if _, err := report.Ask(ctx, r.cfg.StatusSocket); err == nil || !strings.Contains(err.Error(), "no agent answers on") {
 		t.Errorf("status without an agent: %v", err)
 	}
 }
@@ -124,7 +125,7 @@ func TestHealthAndMetrics(t *testing.T) {
 	}
 	_, body := get(r.agent.metricsMux(), "/healthz")
 	var h map[string]any
-	if err := json.Unmarshal([]byte(body), &h); err != nil || h["healthy"] != true || h["nodeEligible"] != true || h["source"] != sourceLive || h["lastUpdated"] == "" || h["currentTime"] == "" {
+	if err := json.Unmarshal([]byte(body), &h); err != nil || h["healthy"] != true || h["nodeEligible"] != true || h["source"] != report.Live || h["lastUpdated"] == "" || h["currentTime"] == "" {
 		t.Errorf("%v in %s", err, body)
 	}
 	if _, body := get(r.agent.metricsMux(), "/proxyMode"); body != "envoy" {
@@ -150,7 +151,7 @@ func TestASecondAgentIsRefused(t *testing.T) {
 	stop := first.run(t, first.parts())
 	defer func() { must(t, stop()) }()
 	first.source.Publish(webOnly().Snapshot())
-	eventually(t, "the first serves", func() bool { _, err := Status(t.Context(), first.cfg.StatusSocket); return err == nil })
+	eventually(t, "the first serves", func() bool { _, err := report.Ask(t.Context(), first.cfg.StatusSocket); return err == nil })
 
 	second := newRig(t)
 	second.cfg = first.cfg

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/node/hosts"
 	"github.com/gridmesh/gridmesh/source"
 )
 
@@ -62,7 +63,8 @@ func (a *Agent) members(l *loop) []member {
 		}})
 	}
 	if a.cfg.HostsFile != "" {
-		list = append(list, member{"hosts file", a.keepHosts})
+		f := hosts.File{Path: a.cfg.HostsFile, Domain: a.cfg.ClusterDomain, Node: a.cfg.Node, Topology: a.cfg.Topology, Log: a.log}
+		list = append(list, member{"hosts file", func(ctx context.Context) error { return f.Keep(ctx, &a.snapshot) }})
 	}
 	return append(list, member{"loop", l.run})
 }

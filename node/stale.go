@@ -60,5 +60,5 @@ func (l *loop) access(frontend, endpoint netip.AddrPort) topology.Access {
 	}
 	service, _ := l.snap.Services.Get(entry.Service)
 	view, _ := l.view.Services.Get(entry.Service)
-	return topology.AccessOf(service, view, frontend, endpoint, topology.TCP)
+	return topology.ClusterIPAccess(service, view, frontend, endpoint, topology.TCP)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/source"
 )
@@ -67,7 +68,7 @@ func TestRestoreWaitsForTheSourceWhereRulesWereFound(t *testing.T) {
 				if tc.live > 0 {
 					after(tc.live)
 					r.wantServed(t, "live", webFrontend, otherFrontend)
-					if got := r.agent.status().Source; got != sourceLive {
+					if got := r.agent.status().Source; got != report.Live {
 						t.Errorf("the status says %q", got)
 					}
 				}

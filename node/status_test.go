@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"net/netip"
-	"os"
-	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,9 +12,8 @@ import (
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/topology"
-	"github.com/gridmesh/gridmesh/xds"
-	"github.com/gridmesh/gridmesh/xds/admin"
 )
 
 // metric is a counter's or gauge's value, or how many values a histogram has taken.
@@ -50,7 +46,7 @@ func TestStatusSaysWhatIsServedAndWhatIsWrong(t *testing.T) {
 		r.xds.Refuse("10.96.0.10:80", "port taken")
 		r.xds.Refuse("10.96.0.10:80", "port taken") // again: no second Event
 		got := r.agent.status()
-		if got.Node != "a-1" || got.Unit["unit"] != "a" || got.Source != sourceLive || got.Pods != "routed" || got.Services != 2 || got.Preloaded != 2 {
+		if got.Node != "a-1" || got.Unit["unit"] != "a" || got.Source != report.Live || got.Pods != "routed" || got.Services != 2 || got.Preloaded != 2 {
 			t.Errorf("got %+v", got)
 		}
 		if got.APIServer == nil || got.APIServer.LastContact.IsZero() {
@@ -69,83 +65,13 @@ func TestStatusSaysWhatIsServedAndWhatIsWrong(t *testing.T) {
 	})
 }
 
-// The words of the wire are read by others.
-func TestReportAsJSON(t *testing.T) {
-	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	r := Report{
-		Version: "v1", Node: "a-1", Unit: map[string]string{"unit": "a"}, Source: sourceLive, APIServer: &APIServer{LastContact: at, Error: "away"},
-		Pods: "routed", Services: 3, Preloaded: 2, Updated: at, Error: "broken", Problems: []topology.Problem{problem("x")}, More: 7,
-	}
-	got, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const want = `{"version":"v1","node":"a-1","unit":{"unit":"a"},"source":"live","apiServer":{"lastContact":"2026-01-02T03:04:05Z","error":"away"},` +
-		`"pods":"routed","services":3,"preloaded":2,"updated":"2026-01-02T03:04:05Z","error":"broken","envoys":null,` +
-		`"problems":[{"object":"service default/x","text":"is wrong"}],"moreProblems":7,"notices":0}`
-	if string(got) != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-}
-
-func TestReportAsText(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	ago := func(d time.Duration) time.Time { return now.Add(-d) }
-	r := Report{
-		Version: "v1", Node: "a-1", Unit: map[string]string{"unit": "a"}, Source: sourceLive, APIServer: &APIServer{LastContact: ago(3 * time.Second)},
-		Pods: "bridged (cni0)", Services: 3, Preloaded: 2, Updated: ago(time.Minute), Error: "broken", LastContact: ago(3 * time.Second), Notices: 4,
-		Envoys:   []xds.Stream{{Version: "1.40.0", Since: ago(time.Hour), Clusters: 4}},
-		Nacks:    []xds.Nack{{Type: "cluster", Name: "10.96.0.10:80", Service: "default/web", Reason: "no"}},
-		Findings: []capture.Finding{{Text: "a chain that drops"}}, Problems: []topology.Problem{problem("x")}, More: 7,
-	}
-	var got bytes.Buffer
-	if err := r.WriteText(&got, now); err != nil {
-		t.Fatal(err)
-	}
-	const want = `version     v1
-node        a-1
-unit        unit=a
-source      live, changed 1m0s ago
-api server  heard 3s ago
-pods        bridged (cni0)
-services    3, 2 clusters preloaded
-error       broken
-envoy       1.40.0, connected for 1h0m0s, 4 clusters
-refused     cluster 10.96.0.10:80 (service default/web): no
-warning     a chain that drops
-note        4 times Services ask for what no node serves: gridmesh view has each as a notice
-problem     service default/x: is wrong
-problem     and 7 more: gridmesh view
-`
-	if got.String() != want {
-		t.Errorf("got\n%swant\n%s", got.String(), want)
-	}
-	for _, tc := range []struct {
-		api  APIServer
-		want string
-	}{
-		{APIServer{}, "no answer yet"},
-		{APIServer{Error: "no route"}, "unavailable since the agent started: no route"},
-		{APIServer{LastContact: ago(time.Minute), Error: "no route"}, "unavailable for 1m0s; this node goes on with what it knows: no route"},
-	} {
-		if got := tc.api.text(now); got != tc.want {
-			t.Errorf("got %q, want %q", got, tc.want)
-		}
-	}
-	got.Reset()
-	_ = new(Report).WriteText(&got, now)
-	if !strings.Contains(got.String(), "envoy       not connected") {
-		t.Errorf("without an Envoy: %s", got.String())
-	}
-}
-
 // Before the first snapshot the status says that, and no nonsense.
 func TestStatusInTheFirstMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.mustStart(t)
 		got := r.agent.status()
-		if got.Version == "" || got.Node != "a-1" || got.Source != sourceNone || got.Unit == nil || got.Envoys == nil {
+		if got.Version == "" || got.Node != "a-1" || got.Source != report.None || got.Unit == nil || got.Envoys == nil {
 			t.Errorf("got %+v", got)
 		}
 		var text bytes.Buffer
@@ -161,22 +87,8 @@ func TestStatusInTheFirstMoment(t *testing.T) {
 	})
 }
 
-// A source that is live and silent is said to be silent, also where there is no
-// API server; one that has nothing new is not.
+// What the source said last is known for as long as it is silent.
 func TestStatusSaysForHowLongTheSourceIsSilent(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for _, tc := range []struct {
-		report Report
-		want   string
-	}{
-		{Report{Source: sourceLive, Updated: now.Add(-time.Hour), LastContact: now.Add(-time.Second)}, "live, changed 1h0m0s ago"},
-		{Report{Source: sourceLive, Updated: now.Add(-time.Hour), LastContact: now.Add(-3 * time.Minute)}, "live, changed 1h0m0s ago; the source was not heard of for 3m0s"},
-		{Report{Source: sourceLast, Updated: now.Add(-time.Second)}, "last good state, changed 1s ago; the source was not heard of since the agent started"},
-	} {
-		if got := tc.report.sourceText(now); got != tc.want {
-			t.Errorf("got %q, want %q", got, tc.want)
-		}
-	}
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.mustStart(t)
@@ -191,6 +103,7 @@ func TestStatusSaysForHowLongTheSourceIsSilent(t *testing.T) {
 
 // What tenants write makes no report long.
 func TestTheReportIsBounded(t *testing.T) {
+	const notes, listed = 5, 50
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.mustStart(t)
@@ -206,10 +119,10 @@ func TestTheReportIsBounded(t *testing.T) {
 		}
 		r.publish(o)
 		got := r.agent.status()
-		if len(got.Notes) != maxUnitNotes+1 || got.Notes[maxUnitNotes] != "and 195 more labels in use that a kubelet may set" {
+		if len(got.Notes) != notes+1 || got.Notes[notes] != "and 195 more labels in use that a kubelet may set" {
 			t.Errorf("%d notes: %q", len(got.Notes), got.Notes)
 		}
-		if got.Notices != 200 || len(got.Nacks) != maxListed || got.MoreNacks != 200-maxListed {
+		if got.Notices != 200 || len(got.Nacks) != listed || got.MoreNacks != 200-listed {
 			t.Errorf("%d notices, %d refusals and %d more", got.Notices, len(got.Nacks), got.MoreNacks)
 		}
 		o.Delete("s0")
@@ -220,26 +133,13 @@ func TestTheReportIsBounded(t *testing.T) {
 	})
 }
 
-// Every field is on the page: others read it.
-func TestTheFieldsOfTheReportAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../docs/agent.md")
-	must(t, err)
-	for _, of := range []any{Report{}, APIServer{}, Held{}, Ejections{}, Ejection{}, admin.Overload{}} {
-		for f := range fields(reflect.TypeOf(of)) {
-			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			if name == "" || !strings.Contains(string(page), "`"+name+"`") {
-				t.Errorf("docs/agent.md does not name `%s` of %T", name, of)
-			}
+func TestStatusSaysWhoseTheUnitKeyIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		r.publish(webOnly())
+		if got := r.agent.status().Notes; len(got) != 1 || !strings.Contains(got[0], "the label unit may be set by every kubelet") || !strings.Contains(got[0], "node-restriction.kubernetes.io/") {
+			t.Errorf("notes: %q", got)
 		}
-	}
-}
-
-func fields(of reflect.Type) iter.Seq[reflect.StructField] {
-	return func(yield func(reflect.StructField) bool) {
-		for i := range of.NumField() {
-			if !yield(of.Field(i)) {
-				return
-			}
-		}
-	}
+	})
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Access says whether connections from a viewpoint, by one frontend, to one
-// endpoint are to live on.
+// Access says whether connections from a viewpoint, by one frontend of a ClusterIP,
+// to one endpoint are to live on.
 type Access uint8
 
 // The kinds of access. An endpoint that goes by itself, not ready or
@@ -17,9 +17,10 @@ const (
 	AccessDenied                  // lives, and the Service's keys keep it from here
 )
 
-// AccessOf returns the access to an endpoint by a frontend of the Service that
-// e holds and sv shows.
-func AccessOf(e *Entry, sv *ServiceView, frontend, endpoint netip.AddrPort, protocol Protocol) Access {
+// ClusterIPAccess returns the access to an endpoint by a frontend, of a ClusterIP, of
+// the Service that e holds and sv shows. By others (ServiceView.Outside) it is
+// unrelated: they take no Envoy, whose connections this is asked for.
+func ClusterIPAccess(e *Entry, sv *ServiceView, frontend, endpoint netip.AddrPort, protocol Protocol) Access {
 	i := slices.IndexFunc(sv.Frontends, func(f FrontendView) bool {
 		return f.AddrPort() == frontend && f.Protocol == protocol
 	})

@@ -30,13 +30,13 @@ func TestAccessAgreesWithTheReasons(t *testing.T) {
 				for _, tier := range f.Tiers {
 					for _, e := range tier.Endpoints {
 						allowed[e.Addr.String()] = true
-						if got := AccessOf(entry, sv, f.AddrPort(), e.Addr, f.Protocol); got != AccessAllowed {
+						if got := ClusterIPAccess(entry, sv, f.AddrPort(), e.Addr, f.Protocol); got != AccessAllowed {
 							t.Fatalf("seed %d: %s of %s is in a tier: access %d", seed, e.Addr, f.Frontend, got)
 						}
 					}
 				}
 				for _, l := range reasons[f.Frontend] {
-					got := AccessOf(entry, sv, f.AddrPort(), l.Addr, f.Protocol)
+					got := ClusterIPAccess(entry, sv, f.AddrPort(), l.Addr, f.Protocol)
 					counts[got]++
 					unit := strings.Contains(l.Reason, "unit") || strings.Contains(l.Reason, "not known") ||
 						strings.Contains(l.Reason, "has no label") || strings.Contains(l.Reason, "not on this node") || strings.Contains(l.Reason, "same address and port")
@@ -52,5 +52,36 @@ func TestAccessAgreesWithTheReasons(t *testing.T) {
 	}
 	if counts[AccessDenied] == 0 || counts[AccessAllowed] == 0 {
 		t.Errorf("the worlds hold no case of a kind: %v", counts)
+	}
+}
+
+// What is no ClusterIP's takes no Envoy, and is unrelated.
+func TestAccessOutside(t *testing.T) {
+	kept := 0
+	for seed := range uint64(20) {
+		w := topologytest.New(seed)
+		for range 80 {
+			w.Step()
+		}
+		snap := w.Builder.Build()
+		for _, sv := range See(snap, "n0", Options{Datapath: DatapathEnvoy}).Sorted() {
+			entry, _ := snap.Services.Get(sv.Key)
+			for _, o := range sv.Outside {
+				if o.Path == PathEnvoy {
+					t.Errorf("seed %d: %s of %s takes Envoy", seed, o.Frontend, sv.Key)
+				}
+				for _, tier := range o.Tiers {
+					for _, e := range tier.Endpoints {
+						kept++
+						if got := ClusterIPAccess(entry, sv, o.AddrPort(), e.Addr, o.Protocol); got != AccessUnrelated {
+							t.Errorf("seed %d: %s of %s: access %d", seed, e.Addr, o.Frontend, got)
+						}
+					}
+				}
+			}
+		}
+	}
+	if kept == 0 {
+		t.Error("the worlds hold no endpoint behind such a frontend")
 	}
 }

@@ -2,6 +2,7 @@ package nft
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/google/nftables"
 	nl "github.com/mdlayher/netlink"
@@ -75,8 +76,15 @@ func (s *Session) after(err error) error {
 // Flush sends what was collected, as one transaction.
 func (s *Session) Flush() error { return s.after(s.Conn.Flush()) }
 
+// setIDs numbers sets within a transaction. The library does so too, by a counter
+// without a lock, which sessions beside each other must not share.
+var setIDs atomic.Uint32
+
 // AddSet collects.
 func (s *Session) AddSet(set *nftables.Set, list []nftables.SetElement) error {
+	if set.ID == 0 && !set.Anonymous {
+		set.ID = setIDs.Add(1)
+	}
 	return s.after(s.Conn.AddSet(set, list))
 }
 

@@ -24,12 +24,14 @@ type Routing struct {
 	ProcSys   string         // /proc/sys, or where a container may read it
 	Services  []netip.Prefix // the guarded ranges
 	Validates bool           // a link validates sources by their marks
+	Removed   *Removals      // says which routes were removed; nil: nobody does
 }
 
 // Install puts rules and routes in place, of every IP version that the node
 // has. It may be called again at any time, and removes what another choice of
-// flags left. Where no rule of ours leads to the table yet, routes of others that
-// are in the way there are an error; later Repair removes them.
+// flags left. Where neither a rule of ours leads to the table nor a route of ours is
+// in it, routes of others that are in the way there are an error. In a table of ours
+// they go, as they do by Repair.
 func (r Routing) Install() error {
 	if err := r.free(); err != nil {
 		return err
@@ -43,7 +45,8 @@ func (r Routing) Install() error {
 }
 
 // free is an error where the table is somebody else's: they have routes in it
-// that are in the way, and no rule of ours leads there.
+// that are in the way, no rule of ours leads there, and none of ours is left there, as
+// whoever flushes rules leaves it.
 func (r Routing) free() error {
 	var theirs []string
 	for _, f := range r.families() {
@@ -55,6 +58,13 @@ func (r Routing) free() error {
 			if rule.table() == r.Config.Table {
 				return nil
 			}
+		}
+		own, err := ourRoutes(r.Config.Table, f)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(own, func(o netlink.Route) bool { return o.Protocol == routeProtocol }) {
+			return nil
 		}
 		routes, err := r.inTheWay(f)
 		if err != nil {
@@ -265,14 +275,25 @@ func (r Routing) inTheWay(f netFamily) ([]netlink.Route, error) {
 // metric is that of our route as the kernel has it.
 var metric = map[int]int{unix.AF_INET: 0, unix.AF_INET6: 1024}
 
-// clear removes what is in the way.
+// clear removes what is in the way, and looks again: the kernel finds no route
+// whose way is a nexthop object (ip nexthop) by what it tells of it.
 func (r Routing) clear(f netFamily) error {
 	list, err := r.inTheWay(f)
 	errs := []error{err}
 	for i := range list {
-		if err := netlink.RouteDel(&list[i]); err != nil && !errors.Is(err, unix.ESRCH) {
+		if err := netlink.RouteDel(&list[i]); err == nil {
+			r.Removed.say(r.Config.Table, list[i])
+		} else if !errors.Is(err, unix.ESRCH) {
 			errs = append(errs, fmt.Errorf("remove the route to %s from table %d, where it leads captured packets elsewhere: %w", list[i].Dst, r.Config.Table, err))
 		}
+	}
+	if len(list) == 0 || errors.Join(errs...) != nil {
+		return errors.Join(errs...)
+	}
+	left, err := r.inTheWay(f)
+	errs = append(errs, err)
+	for i := range left {
+		errs = append(errs, fmt.Errorf("the route to %s in table %d leads captured packets elsewhere and cannot be removed as it is: remove it, or the nexthop that it uses (ip route show table %d)", left[i].Dst, r.Config.Table, r.Config.Table))
 	}
 	return errors.Join(errs...)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/xds"
 )
@@ -55,21 +56,21 @@ const (
 var formats = []string{formatTable, formatJSON, formatYAML}
 
 func printStatus(ctx context.Context, w io.Writer, c *config) error {
-	report, err := askStatus(ctx, c)
+	r, err := askStatus(ctx, c)
 	if err != nil {
 		return err
 	}
-	return writeStatus(w, report, c.format)
+	return writeStatus(w, r, c.format)
 }
 
-func askStatus(ctx context.Context, c *config) (*node.Report, error) {
+func askStatus(ctx context.Context, c *config) (*report.Report, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
 	if !slices.Contains(formats, c.format) {
 		return nil, fmt.Errorf("%w: -o %q is not known; use table, json or yaml", run.ErrUsage, c.format)
 	}
-	return node.Status(ctx, c.node.StatusSocket)
+	return report.Ask(ctx, c.node.StatusSocket)
 }
 
 // What check says of a node that is not well.
@@ -85,39 +86,39 @@ func check(cmd *cobra.Command, c *config) error {
 	if c.format != formatJSON && c.format != formatYAML {
 		cmd.Root().SetErr(w)
 	}
-	report, err := askStatus(cmd.Context(), c)
+	r, err := askStatus(cmd.Context(), c)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNotAsked, err)
 	}
 	if c.format != formatTable {
-		if err := writeStatus(w, report, c.format); err != nil {
+		if err := writeStatus(w, r, c.format); err != nil {
 			return err
 		}
 	}
-	if why := report.Degraded(time.Now()); len(why) > 0 {
+	if why := r.Degraded(time.Now()); len(why) > 0 {
 		return fmt.Errorf("%w: %s", errDegraded, strings.Join(why, "; "))
 	}
 	if c.format == formatTable {
-		_, err = fmt.Fprintln(w, "gridmesh-agent: ok:", report.Summary())
+		_, err = fmt.Fprintln(w, "gridmesh-agent: ok:", r.Summary())
 	}
 	return err
 }
 
-func writeStatus(w io.Writer, report *node.Report, format string) error {
+func writeStatus(w io.Writer, r *report.Report, format string) error {
 	switch format {
 	case formatJSON:
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
-		return e.Encode(report)
+		return e.Encode(r)
 	case formatYAML:
-		out, err := yaml.Marshal(report)
+		out, err := yaml.Marshal(r)
 		if err != nil {
 			return fmt.Errorf("print the status: %w", err)
 		}
 		_, err = w.Write(out)
 		return err
 	default:
-		return report.WriteText(w, time.Now())
+		return r.WriteText(w, time.Now())
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/gridmesh/gridmesh/node"
+	"github.com/gridmesh/gridmesh/node/report"
 )
 
 // disk mounts a disk of its own on a directory.
@@ -192,7 +192,7 @@ func (p place) finds(name, say string) {
 	ctx, cancel := context.WithTimeout(p.Context(), time.Minute)
 	defer cancel()
 	for {
-		r, err := node.Status(ctx, filepath.Join(p.dir, name+".s"))
+		r, err := report.Ask(ctx, filepath.Join(p.dir, name+".s"))
 		if err != nil {
 			p.Fatalf("the status never says %q: %v", say, err)
 		}

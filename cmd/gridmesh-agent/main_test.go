@@ -21,7 +21,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/internal/testkit"
-	"github.com/gridmesh/gridmesh/node"
+	"github.com/gridmesh/gridmesh/node/report"
 )
 
 // asAgent is set in the environment of a process of this binary that is the
@@ -92,7 +92,7 @@ func (p place) serves(name string, args ...string) (stop func()) {
 		_ = cmd.Wait()
 	}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		r, err := node.Status(p.Context(), filepath.Join(p.dir, name+".s"))
+		r, err := report.Ask(p.Context(), filepath.Join(p.dir, name+".s"))
 		if err == nil && r.Source == "live" {
 			return stop
 		}
@@ -272,7 +272,7 @@ func TestStatusForPrograms(t *testing.T) {
 		t.Errorf("status -o table: %s", out)
 	}
 	out := p.ends(p.agent("a", "status", "-o", "json"), 0)
-	report, asJSON := &node.Report{}, map[string]any{}
+	report, asJSON := &report.Report{}, map[string]any{}
 	if err := errors.Join(json.Unmarshal([]byte(out), report), json.Unmarshal([]byte(out), &asJSON)); err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/gridmesh/gridmesh/kube/events"
 	"github.com/gridmesh/gridmesh/kube/feed"
 	"github.com/gridmesh/gridmesh/node"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/xds"
 	"github.com/gridmesh/gridmesh/xds/admin"
@@ -34,7 +35,9 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 	if err := errors.Join(hasSysctls(c.procSys), mayAdminister()); err != nil {
 		return err
 	}
-	kernel, err := capture.New(c.capture, c.host())
+	host := c.host()
+	host.Log = log
+	kernel, err := capture.New(c.capture, host)
 	if err != nil {
 		return err
 	}
@@ -93,7 +96,7 @@ type cluster struct {
 }
 
 // APIServer implements node.Cluster.
-func (c cluster) APIServer() node.APIServer {
+func (c cluster) APIServer() report.APIServer {
 	h := c.feed.Health()
-	return node.APIServer{LastContact: h.LastContact, Error: h.Err, Held: h.Held}
+	return report.APIServer{LastContact: h.LastContact, Error: h.Err, Held: h.Held}
 }

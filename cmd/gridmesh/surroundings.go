@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/gridmesh/gridmesh/convert"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -144,38 +144,14 @@ func (s *agentStatus) ask(ctx context.Context, socket string) error {
 // unserved says which address of a Service it is that somebody dials and
 // gridmesh does not serve, "" for none.
 func (s *surroundings) unserved(to topology.Frontend) string {
-	for i := range s.services {
-		svc := &s.services[i]
-		for _, p := range svc.Spec.Ports {
-			if !strings.EqualFold(string(p.Protocol), to.Protocol.String()) && (p.Protocol != "" || to.Protocol != topology.TCP) {
-				continue
-			}
-			name := fmt.Sprintf("service %s/%s", svc.Namespace, svc.Name)
-			switch {
-			case p.Port == int32(to.Port) && hasIP(svc.Spec.ExternalIPs, to.Addr):
-				return fmt.Sprintf("%s is an external address of %s", to.Addr, name)
-			case p.Port == int32(to.Port) && hasIP(balancers(svc), to.Addr):
-				return fmt.Sprintf("%s is the load balancer's address of %s", to.Addr, name)
-			case p.NodePort == int32(to.Port):
-				return fmt.Sprintf("%d is the node port of %s, where %s is a node's", to.Port, name, to.Addr)
-			}
-		}
+	of, kind, ok := convert.OutsideOf(s.services, to)
+	switch {
+	case !ok:
+		return ""
+	case kind == topology.ExternalIP:
+		return fmt.Sprintf("%s is an external address of service %s", to.Addr, of)
+	case kind == topology.LoadBalancer:
+		return fmt.Sprintf("%s is the load balancer's address of service %s", to.Addr, of)
 	}
-	return ""
-}
-
-func balancers(svc *corev1.Service) (list []string) {
-	for _, in := range svc.Status.LoadBalancer.Ingress {
-		list = append(list, in.IP)
-	}
-	return list
-}
-
-func hasIP(texts []string, ip netip.Addr) bool {
-	for _, text := range texts {
-		if a, err := netip.ParseAddr(text); err == nil && a.Unmap() == ip.Unmap() {
-			return true
-		}
-	}
-	return false
+	return fmt.Sprintf("%d is the node port of service %s, where %s is a node's", to.Port, of, to.Addr)
 }

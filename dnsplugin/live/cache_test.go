@@ -2,11 +2,13 @@ package live
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -36,48 +38,78 @@ func (g *gate) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (
 	return plugin.NextOrFailure(g.Name(), g.next, ctx, w, r)
 }
 
-// A server that answered a moment ago and now answers nobody is not live, whatever
-// a cache before the plugin would have kept.
-func TestNoCacheAnswersForTheServer(t *testing.T) {
-	g := &gate{}
+// theGate is in the one server block of a test whose Corefile has it.
+var theGate = &gate{}
+
+var register = sync.OnceValue(func() error {
+	dnsserver.Quiet = true
 	plugin.Register("gate", func(c *caddy.Controller) error {
 		dnsserver.GetConfig(c).AddPlugin(func(next plugin.Handler) plugin.Handler {
-			g.next = next
-			return g
+			theGate.next = next
+			return theGate
 		})
 		return nil
 	})
-	if err := dnsserver.Register(); err != nil {
+	return errors.Join(dnsserver.Register(), dnsserver.SetDirectives([]string{"cache", "gate", "live"}))
+})
+
+// serve starts CoreDNS with a Corefile.
+func serve(t *testing.T, corefile string) {
+	t.Helper()
+	if err := register(); err != nil {
 		t.Fatal(err)
 	}
-	if err := dnsserver.SetDirectives([]string{"cache", "gate", "live"}); err != nil {
-		t.Fatal(err)
-	}
-	dnsserver.Quiet = true
-	dnsPort, at := freePort(t), testkit.Free(t)
-	corefile := fmt.Sprintf(".:%d {\n cache 30 {\n serve_stale 24h\n }\n gate\n live %s\n}\n", dnsPort, at)
 	server, err := caddy.Start(caddy.CaddyfileInput{Contents: []byte(corefile), Filepath: "Corefile", ServerTypeName: "dns"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
+		theGate.closed.Store(false)
 		for _, err := range server.ShutdownCallbacks() {
 			t.Error(err)
 		}
 		if err := server.Stop(); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
+}
+
+// A server that answered a moment ago and now answers nobody is not live, whatever
+// a cache before the plugin would have kept.
+func TestNoCacheAnswersForTheServer(t *testing.T) {
+	dnsPort, at := freePort(t), testkit.Free(t)
+	serve(t, fmt.Sprintf(".:%d {\n cache 30 {\n serve_stale 24h\n }\n gate\n live %s\n}\n", dnsPort, at))
 	if code, text := get(t, at); code != http.StatusOK {
 		t.Fatalf("a server that answers: %d %q", code, text)
 	}
-	g.closed.Store(true)
+	theGate.closed.Store(true)
 	if code, text := get(t, at); code != http.StatusServiceUnavailable || !strings.Contains(text, fmt.Sprintf("ask 127.0.0.1:%d", dnsPort)) {
 		t.Errorf("a server that answers nobody: %d %q", code, text)
 	}
-	g.closed.Store(false)
+	theGate.closed.Store(false)
 	if code, text := get(t, at); code != http.StatusOK {
 		t.Errorf("a server that answers again: %d %q", code, text)
+	}
+}
+
+// Another server block at the same address has no part in it, whatever its zone:
+// one that forwards to a cloud that is gone is no reason to start the server again.
+func TestTheBlockIsAsked(t *testing.T) {
+	for name, corefile := range map[string]string{
+		"another of a nearer zone": "internal:%[1]d {\n gate\n}\n.:%[1]d {\n live %[2]s\n}\n",
+		"another of every zone":    ".:%[1]d {\n gate\n}\ncluster.local:%[1]d {\n live %[2]s\n}\n",
+		"two zones of its own":     ".:%[1]d {\n gate\n}\nCluster.local:%[1]d 10.0.0.0/8:%[1]d {\n cache\n live %[2]s\n}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dnsPort, at := freePort(t), testkit.Free(t)
+			serve(t, fmt.Sprintf(corefile, dnsPort, at))
+			theGate.closed.Store(true)
+			for range 4 { // each zone of a block has a probe
+				if code, text := get(t, at); code != http.StatusOK {
+					t.Errorf("%d %q", code, text)
+				}
+			}
+		})
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/coredns/caddy"
@@ -22,9 +24,11 @@ import (
 
 const pluginName = "live"
 
-// name is what is asked for. It goes the way of all questions, and is answered
-// here: by no cloud, and by no cache (CacheBypassZones).
-const name = "live.gridmesh.internal."
+// label is what is asked for, right below the zone of the server block: below a
+// common name another block could be nearer, and be asked instead. The question goes
+// the way of all others, and is answered here: by no cloud, and by no cache
+// (CacheBypassZones).
+const label = "live--gridmesh."
 
 // askTimeout is how long an address may take to answer.
 const askTimeout = 2 * time.Second
@@ -39,7 +43,10 @@ func setup(c *caddy.Controller) error {
 		return plugin.Error(pluginName, err)
 	}
 	cfg := dnsserver.GetConfig(c)
-	p := &probe{address: address, servers: func() []string { return listening(cfg.ListenHosts, cfg.Port) }}
+	p := &probe{address: address, name: nameIn(cfg.Zone), servers: func() []string { return listening(cfg.ListenHosts, cfg.Port) }}
+	for _, zone := range plugin.OriginsFromArgsOrServerBlock(nil, c.ServerBlockKeys) {
+		p.names = append(p.names, nameIn(zone))
+	}
 	c.OnStartup(p.start)
 	c.OnRestart(p.stop)
 	c.OnRestartFailed(p.start)
@@ -83,9 +90,14 @@ func listening(hosts []string, port string) (list []string) {
 	return list
 }
 
+// nameIn is the name that is asked for in a zone.
+func nameIn(zone string) string { return dns.CanonicalName(label + strings.TrimPrefix(zone, ".")) }
+
 // probe answers /livez, and the question that it asks for that.
 type probe struct {
 	address string
+	name    string
+	names   []string        // of all zones of the block: each has a probe, and one of these answers
 	servers func() []string // known once all plugins of the block are set up
 	next    plugin.Handler
 	server  *http.Server
@@ -118,7 +130,7 @@ func (p *probe) stop() error {
 func (p *probe) serve(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
 	defer cancel()
-	if err := ask(ctx, p.servers()); err != nil {
+	if err := ask(ctx, p.name, p.servers()); err != nil {
 		log.Warningf("this server does not answer: %v", err)
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
@@ -127,7 +139,7 @@ func (p *probe) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // ask asks every address. Whatever it says is an answer.
-func ask(ctx context.Context, servers []string) error {
+func ask(ctx context.Context, name string, servers []string) error {
 	errs := make(chan error, len(servers))
 	for _, server := range servers {
 		go func() {
@@ -151,11 +163,11 @@ func (p *probe) Name() string { return pluginName }
 // CacheBypassZones implements cache.ZoneBypasser: cache keeps answers for 5 s also
 // where their TTL is 0, and stale ones for longer, and would say for a server that
 // answers nobody that it is live.
-func (p *probe) CacheBypassZones() []string { return []string{name} }
+func (p *probe) CacheBypassZones() []string { return p.names }
 
 // ServeDNS implements plugin.Handler.
 func (p *probe) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
-	if len(r.Question) != 1 || dns.CanonicalName(r.Question[0].Name) != name {
+	if len(r.Question) != 1 || !slices.Contains(p.names, dns.CanonicalName(r.Question[0].Name)) {
 		return plugin.NextOrFailure(pluginName, p.next, ctx, w, r)
 	}
 	m := new(dns.Msg).SetReply(r)

@@ -39,8 +39,11 @@ func TestListening(t *testing.T) {
 
 // It is answered here, for no cache, and nothing else is.
 func TestTheQuestion(t *testing.T) {
-	p := &probe{next: test.NextHandler(dns.RcodeNameError, nil)}
-	for question, want := range map[string]int{name: dns.RcodeSuccess, "LIVE.gridmesh.internal.": dns.RcodeSuccess, "a." + name: dns.RcodeNameError} {
+	p := &probe{names: []string{nameIn("."), nameIn("Cluster.local.")}, next: test.NextHandler(dns.RcodeNameError, nil)}
+	for question, want := range map[string]int{
+		"live--gridmesh.": dns.RcodeSuccess, "LIVE--gridmesh.cluster.local.": dns.RcodeSuccess,
+		"live--gridmesh.example.": dns.RcodeNameError, "a.live--gridmesh.": dns.RcodeNameError,
+	} {
 		rec := dnstest.NewRecorder(&test.ResponseWriter{})
 		code, err := p.ServeDNS(context.Background(), rec, new(dns.Msg).SetQuestion(question, dns.TypeTXT))
 		if code != want || err != nil || (rec.Msg != nil) != (want == dns.RcodeSuccess) {
@@ -92,7 +95,7 @@ func livez(t *testing.T, servers []string) (code int, text string, took time.Dur
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &probe{address: free.Addr().String(), servers: func() []string { return servers }}
+	p := &probe{address: free.Addr().String(), name: nameIn("."), servers: func() []string { return servers }}
 	if err := p.start(); err == nil {
 		t.Fatal("it listens where somebody else does")
 	}

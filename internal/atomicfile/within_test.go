@@ -2,6 +2,7 @@ package atomicfile
 
 import (
 	"errors"
+	"io/fs"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,4 +43,43 @@ func TestWithin(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What comes in time is had by who waits, what comes later by Late, and either
+// once.
+func TestAsk(t *testing.T) {
+	const patience = time.Second
+	synctest.Test(t, func(t *testing.T) {
+		disk := make(chan struct{})
+		r := Ask(func() (string, error) {
+			<-disk
+			return "kept", fs.ErrPermission
+		})
+		began := time.Now()
+		if a, ok := r.Within(patience); ok || time.Since(began) != patience {
+			t.Errorf("%+v of a disk that hangs, after %s", a, time.Since(began))
+		}
+		close(disk)
+		if a := <-r.Late(); a.Is != "kept" || !errors.Is(a.Err, fs.ErrPermission) {
+			t.Errorf("late came %+v", a)
+		}
+		synctest.Wait()
+		select {
+		case a := <-r.Late():
+			t.Errorf("it came twice: %+v", a)
+		default:
+		}
+
+		soon := Ask(func() (string, error) { return "kept", nil })
+		if a, ok := soon.Within(patience); !ok || a.Is != "kept" || a.Err != nil {
+			t.Errorf("%v, %+v of a disk that answers", ok, a)
+		}
+		select {
+		case a := <-soon.Late():
+			t.Errorf("what was had came late, too: %+v", a)
+		case <-(*Asked[string])(nil).Late():
+			t.Error("nothing was read, and came")
+		default:
+		}
+	})
 }

@@ -30,6 +30,7 @@ const (
 	KeyVersion = "version" // of a peer
 	KeyCIDRs   = "cidrs"   // list of prefixes
 	KeyCert    = "cert"    // path of a certificate
+	KeyRoute   = "route"   // of the kernel, with its table
 	KeyPods    = "pods"    // how the node's pods are attached, in the words of capture
 
 	// Numbers.

@@ -33,7 +33,7 @@ func (e *Envoy) Load(o admin.Overload) {
 	e.overload = o
 }
 
-// Overload implements node.Envoy.
+// Overload implements envoy.Admin.
 func (e *Envoy) Overload(context.Context) (admin.Overload, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -61,7 +61,7 @@ func (e *Envoy) Asked() int {
 	return e.asked
 }
 
-// Clusters implements node.Envoy.
+// Clusters implements envoy.Admin.
 func (e *Envoy) Clusters(ctx context.Context) ([]admin.Cluster, error) {
 	e.mu.Lock()
 	e.asked++

@@ -6,6 +6,7 @@
 //	notebook.go  notes of an outage (package outage) and of the last contact
 //	recorder.go  writes them, beside the loop
 //	saver.go     writes the last good state, beside the loop
+//	budget.go    the time that the waits of a start share
 //
 // Nothing in it logs: what is wrong is the caller's to say.
 package statedir

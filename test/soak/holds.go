@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
-	agent "github.com/gridmesh/gridmesh/node"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/test/soak/model"
 )
 
@@ -54,6 +54,6 @@ func (s *Soak) holds(ctx context.Context, node string) bool {
 	if _, err := os.Stat(filepath.Join(stateDir(node), "outage")); err == nil {
 		return true
 	}
-	r, err := agent.Status(ctx, s.c.Nodes[node].Dir+"/agent.sock")
+	r, err := report.Ask(ctx, s.c.Nodes[node].Dir+"/agent.sock")
 	return err == nil && r.Held != nil
 }

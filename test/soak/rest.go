@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	agent "github.com/gridmesh/gridmesh/node"
 	"github.com/gridmesh/gridmesh/node/hold"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
@@ -121,7 +121,7 @@ func exactly(was, is reading) (list []string) {
 
 // obeys reports why an agent, or its Envoy, does not do what the cloud says.
 func (s *Soak) obeys(ctx context.Context, node string) error {
-	r, err := agent.Status(ctx, s.c.Nodes[node].Dir+"/agent.sock")
+	r, err := report.Ask(ctx, s.c.Nodes[node].Dir+"/agent.sock")
 	switch {
 	case err != nil:
 		return err
@@ -139,7 +139,7 @@ func (s *Soak) obeys(ctx context.Context, node string) error {
 
 // letGo reports whether an agent still holds something after an outage.
 func (s *Soak) letGo(ctx context.Context, node string) error {
-	r, err := agent.Status(ctx, s.c.Nodes[node].Dir+"/agent.sock")
+	r, err := report.Ask(ctx, s.c.Nodes[node].Dir+"/agent.sock")
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package node
+package report
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ func malformed(o *nodetest.Objects, name string, bad bool) {
 // The index of problems equals a walk over the whole view, whatever came
 // before, and a change touches no more than what it changed.
 func TestProblemsFollowTheViews(t *testing.T) {
-	o, viewer, index := nodetest.NewObjects(), topology.NewViewer("a-1", topology.Options{}), problemIndex{}
+	o, viewer, index := nodetest.NewObjects(), topology.NewViewer("a-1", topology.Options{}), ProblemIndex{}
 	cat := &render.Catalog{}
 	for i := range 40 {
 		malformed(o, fmt.Sprintf("s%02d", i%10), i%3 == 0)
@@ -44,7 +44,7 @@ func TestProblemsFollowTheViews(t *testing.T) {
 }
 
 func TestListedProblemsAreBounded(t *testing.T) {
-	o, index := nodetest.NewObjects(), problemIndex{}
+	o, index := nodetest.NewObjects(), ProblemIndex{}
 	for i := range maxListed + 3 {
 		malformed(o, fmt.Sprintf("s%03d", i), true)
 	}

@@ -1,4 +1,4 @@
-package node
+package report
 
 import (
 	"slices"
@@ -7,17 +7,23 @@ import (
 	"github.com/gridmesh/gridmesh/xds/render"
 )
 
-// problemIndex keeps the Services with problems as views go by, so that a
+// ProblemIndex keeps the Services with problems as views go by, so that a
 // change of one Service does not walk all of them.
-type problemIndex struct {
+type ProblemIndex struct {
 	view    *topology.View
 	bad     map[topology.ObjectKey][]topology.Problem
 	asks    map[topology.ObjectKey]int // notices of each Service that has any
 	notices int                        // of all
 }
 
+// Fill takes a view, its catalog, and what else is a problem, and tells a report.
+func (p *ProblemIndex) Fill(r *Report, v *topology.View, cat *render.Catalog, others []topology.Problem) {
+	r.Problems, r.More = p.next(v, cat, others)
+	r.Notices = p.notices
+}
+
 // next takes a view, its catalog, and what else is a problem.
-func (p *problemIndex) next(v *topology.View, cat *render.Catalog, others []topology.Problem) (list []topology.Problem, more int) {
+func (p *ProblemIndex) next(v *topology.View, cat *render.Catalog, others []topology.Problem) (list []topology.Problem, more int) {
 	if p.bad == nil {
 		p.bad, p.asks = map[topology.ObjectKey][]topology.Problem{}, map[topology.ObjectKey]int{}
 	}
@@ -41,7 +47,7 @@ func (p *problemIndex) next(v *topology.View, cat *render.Catalog, others []topo
 }
 
 // take takes what a view says of one Service.
-func (p *problemIndex) take(key topology.ObjectKey, v *topology.View) {
+func (p *ProblemIndex) take(key topology.ObjectKey, v *topology.View) {
 	p.notices -= p.asks[key]
 	delete(p.bad, key)
 	delete(p.asks, key)

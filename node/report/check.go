@@ -1,4 +1,4 @@
-package node
+package report
 
 import (
 	"fmt"
@@ -19,9 +19,9 @@ func (r *Report) Degraded(now time.Time) []string {
 		list = append(list, strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "))
 	}
 	switch r.Source {
-	case sourceNone:
+	case None:
 		add("nothing is served before the first snapshot")
-	case sourceLast:
+	case LastGood:
 		add("it serves from the last good state")
 	}
 	if r.Error != "" {
@@ -62,8 +62,8 @@ func (r *Report) degradedEnvoy(now time.Time, add func(format string, args ...an
 	if e := r.Ejections; e != nil && e.Error != "" && now.Sub(e.At) > quietFor {
 		add("Envoy's admin socket gives no answer: %s", e.Error)
 	}
-	if l := r.Load; l != nil && (l.Stopped || l.Newly > 0) {
-		add("Envoy takes no more connections: %s", l.why())
+	if l := r.Load; l != nil && l.Full() {
+		add("Envoy takes no more connections: %s", l.Why())
 	}
 }
 

@@ -1,9 +1,7 @@
-package node
+package report
 
 import (
-	"strings"
 	"testing"
-	"testing/synctest"
 )
 
 // KEP-279: what a kubelet may say of its own Node.
@@ -18,18 +16,7 @@ func TestKubeletMaySet(t *testing.T) {
 			t.Errorf("%s: %v, want %v", key, got, want)
 		}
 	}
-	if got := unitNotes([]string{"kubernetes.io/hostname", "node-restriction.kubernetes.io/unit"}); len(got) != 0 {
+	if got := UnitNotes([]string{"kubernetes.io/hostname", "node-restriction.kubernetes.io/unit"}); len(got) != 0 {
 		t.Errorf("notes: %q", got)
 	}
-}
-
-func TestStatusSaysWhoseTheUnitKeyIs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.mustStart(t)
-		r.publish(webOnly())
-		if got := r.agent.status().Notes; len(got) != 1 || !strings.Contains(got[0], "the label unit may be set by every kubelet") || !strings.Contains(got[0], restricted) {
-			t.Errorf("notes: %q", got)
-		}
-	})
 }

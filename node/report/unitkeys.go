@@ -1,4 +1,4 @@
-package node
+package report
 
 import (
 	"fmt"
@@ -39,9 +39,9 @@ func kubeletMaySet(key string) bool {
 // maxUnitNotes bounds the keys that are named: every Service may have its own.
 const maxUnitNotes = 5
 
-// unitNotes says which of the keys in use are a kubelet's to choose. What makes
+// UnitNotes says which of the keys in use are a kubelet's to choose. What makes
 // a host of its own of every node is no unit.
-func unitNotes(keys []string) (notes []string) {
+func UnitNotes(keys []string) (notes []string) {
 	more := 0
 	for _, key := range keys {
 		switch {

@@ -1,4 +1,4 @@
-package node
+package report
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gridmesh/gridmesh/node/envoy"
 	"github.com/gridmesh/gridmesh/node/outage"
 )
 
@@ -23,7 +24,7 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 	if r.APIServer != nil {
 		r.APIServer.lines(p, now)
 	}
-	if r.Source != sourceNone {
+	if r.Source != None {
 		p.line("pods", "%s", r.Pods)
 		p.line("services", "%d, %d clusters preloaded", r.Services, r.Preloaded)
 	}
@@ -31,7 +32,7 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 		p.line("error", "%s", r.Error)
 	}
 	if h := r.Held; h != nil {
-		p.line("held", "%d endpoints on %s as before the outage, until these nodes have reported, for %s at the latest", h.Endpoints, few(h.Nodes), since(now, h.Until))
+		p.line("held", "%d endpoints on %s as before the outage, until these nodes have reported, for %s at the latest", h.Endpoints, Few(h.Nodes), since(now, h.Until))
 	}
 	r.envoyLines(p, now)
 	for _, f := range r.Findings {
@@ -55,12 +56,12 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 // sourceText says where what is served comes from, and how old that is. That
 // nothing changed for long is no bad sign; that nothing was heard is one.
 func (r *Report) sourceText(now time.Time) string {
-	if r.Source == sourceNone {
+	if r.Source == None {
 		return r.Source + ": nothing is served before the first snapshot; what a run before left in force goes on"
 	}
 	text := fmt.Sprintf("%s, changed %s ago", r.Source, since(r.Updated, now))
 	switch unheard := now.Sub(r.LastContact); {
-	case r.LastContact.IsZero() && r.Source == sourceLive: // of an agent that does not say
+	case r.LastContact.IsZero() && r.Source == Live: // of an agent that does not say
 	case r.LastContact.IsZero():
 		text += "; the source was not heard of since the agent started"
 	case unheard >= outage.After:
@@ -81,10 +82,10 @@ func (r *Report) envoyLines(p *printer, now time.Time) {
 		}
 	}
 	if r.Ejections != nil && len(r.Envoys) > 0 {
-		r.Ejections.lines(p, now)
+		ejectionLines(p, r.Ejections, now)
 	}
 	if r.Load != nil && len(r.Envoys) > 0 {
-		r.Load.lines(p)
+		loadLines(p, r.Load)
 	}
 	for _, n := range r.Nacks {
 		p.line("refused", "%s %s (service %s): %s", n.Type, n.Name, n.Service, n.Reason)
@@ -94,14 +95,14 @@ func (r *Report) envoyLines(p *printer, now time.Time) {
 	}
 }
 
-// lines says what nobody is sent to, and how old that news is where it is old.
-func (e *Ejections) lines(p *printer, now time.Time) {
+// ejectionLines say what nobody is sent to, and how old that news is where it is old.
+func ejectionLines(p *printer, e *envoy.Ejections, now time.Time) {
 	switch {
 	case e.Error != "" && e.At.IsZero():
 		p.line("envoy", "its admin socket gives no answer, so that ejections and use are unknown: %s", e.Error)
 	case e.Error != "":
 		p.line("envoy", "its admin socket gives no answer for %s, so that ejections and use are unknown: %s", since(e.At, now), e.Error)
-	case now.Sub(e.At) > askEnvoyFor:
+	case now.Sub(e.At) > envoy.AnswerWithin:
 		p.line("envoy", "its admin socket is slow to answer; ejections are those of %s ago", since(e.At, now))
 	}
 	for _, j := range e.List {
@@ -120,6 +121,21 @@ func (e *Ejections) lines(p *printer, now time.Time) {
 	}
 	if e.More > 0 {
 		p.line("ejected", "endpoints of %d more clusters", e.More)
+	}
+}
+
+// loadLines say how loaded Envoy is.
+func loadLines(p *printer, l *envoy.Load) {
+	text := fmt.Sprintf("%d connections of clients are open", l.Connections)
+	if l.Heap > 0 {
+		text += fmt.Sprintf(", %d %% of its memory is used", l.Heap)
+	}
+	p.line("envoy", "%s", text)
+	switch {
+	case l.Full():
+		p.line("overload", "takes no more connections: %s; %d were refused since its start, %d of them just now; look for who holds them, or raise the limit", l.Why(), l.Refused, l.Newly)
+	case l.Refused > 0:
+		p.line("overload", "%d connections were refused since Envoy's start, none just now", l.Refused)
 	}
 }
 
@@ -159,4 +175,13 @@ func (p *printer) line(key, format string, args ...any) {
 	if p.err == nil {
 		_, p.err = fmt.Fprintf(p.w, "%-11s %s\n", key, fmt.Sprintf(format, args...))
 	}
+}
+
+// Few is the first of many names.
+func Few(names []string) string {
+	const most = 5
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + ", …"
+	}
+	return strings.Join(names, ", ")
 }

@@ -1,17 +1,14 @@
-package gridtest_test
+package grid_test
 
 import (
 	"testing"
-
-	"go.uber.org/goleak"
 
 	"github.com/gridmesh/gridmesh/grid/gridtest"
 	"github.com/gridmesh/gridmesh/grid/plan"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// The twin behaves as the real API server does, where a controller could tell.
+// The twin behaves as the real API server does, where a controller could tell. (Beside
+// gridtest this would be a test binary of its own with all of client-go.)
 func TestTwinConforms(t *testing.T) {
 	gridtest.Conformance(t, func(*testing.T) gridtest.System {
 		c := gridtest.New(gridtest.Config{})

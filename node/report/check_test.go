@@ -1,4 +1,4 @@
-package node
+package report
 
 import (
 	"slices"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/node/envoy"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds"
 	"github.com/gridmesh/gridmesh/xds/admin"
@@ -24,16 +25,16 @@ func TestDegraded(t *testing.T) {
 		{"of manifests", func(r *Report) { r.APIServer, r.LastContact = nil, time.Time{} }, nil},
 		{"mistakes and ejections are no node's", func(r *Report) {
 			r.Problems, r.Notices, r.Notes = []topology.Problem{{Text: "x"}}, 3, []string{"x"}
-			r.Ejections.List = []Ejection{{Out: 1, Of: 2}}
+			r.Ejections.List = []envoy.Ejection{{Out: 1, Of: 2}}
 			r.Load.Refused = 7
 		}, nil},
 		{"a moment without the API server", func(r *Report) { r.APIServer.Error = "no route" }, nil},
-		{"none yet", func(r *Report) { r.Source = sourceNone }, []string{"nothing is served before the first snapshot"}},
+		{"none yet", func(r *Report) { r.Source = None }, []string{"nothing is served before the first snapshot"}},
 		{"an outage", func(r *Report) {
 			r.APIServer = &APIServer{LastContact: now.Add(-3 * time.Hour), Error: "no\nroute", Held: []string{"services"}}
 		}, []string{"API server: unavailable for 3h0m0s; this node goes on with what it knows: no route", "API server: not believed: services"}},
 		{
-			"a boot in it", func(r *Report) { r.Source, r.APIServer = sourceLast, &APIServer{Error: "no route"} },
+			"a boot in it", func(r *Report) { r.Source, r.APIServer = LastGood, &APIServer{Error: "no route"} },
 			[]string{"it serves from the last good state", "API server: unavailable since the agent started: no route"},
 		},
 		{"no Envoy", func(r *Report) { r.Envoys = nil }, []string{"no Envoy is connected"}},
@@ -42,13 +43,13 @@ func TestDegraded(t *testing.T) {
 		{"refused", func(r *Report) {
 			r.Nacks, r.MoreNacks = []xds.Nack{{Type: "cluster", Name: "10.96.0.10:80", Service: "default/web", Reason: "port taken"}}, 2
 		}, []string{"Envoy refuses cluster 10.96.0.10:80 (service default/web): port taken", "Envoy refuses 2 resources more"}},
-		{"a silent Envoy", func(r *Report) { r.Ejections = &Ejections{At: now.Add(-2 * quietFor), Error: "timeout"} }, []string{"Envoy's admin socket gives no answer: timeout"}},
+		{"a silent Envoy", func(r *Report) { r.Ejections = &envoy.Ejections{At: now.Add(-2 * quietFor), Error: "timeout"} }, []string{"Envoy's admin socket gives no answer: timeout"}},
 		{"a full Envoy", func(r *Report) { r.Load.Newly = 1 }, []string{"Envoy takes no more connections: it has as many"}},
 		{"too many clusters", func(r *Report) { r.Envoys[0].Over = 5 }, []string{"Envoy asked for 5 clusters more"}},
 	} {
 		r := &Report{
-			Source: sourceLive, APIServer: &APIServer{LastContact: now}, Envoys: []xds.Stream{{Version: "1.40.0"}},
-			Ejections: &Ejections{At: now}, Load: &Load{Overload: admin.Overload{Connections: 3}},
+			Source: Live, APIServer: &APIServer{LastContact: now}, Envoys: []xds.Stream{{Version: "1.40.0"}},
+			Ejections: &envoy.Ejections{At: now}, Load: &envoy.Load{Overload: admin.Overload{Connections: 3}},
 		}
 		tc.change(r)
 		got := r.Degraded(now)
@@ -56,7 +57,7 @@ func TestDegraded(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
 		}
 	}
-	r := Report{Source: sourceLive, Services: 3, Envoys: []xds.Stream{{Version: "1.40.0"}}}
+	r := Report{Source: Live, Services: 3, Envoys: []xds.Stream{{Version: "1.40.0"}}}
 	if got := r.Summary(); got != "live, 3 services, Envoy 1.40.0" {
 		t.Errorf("well is %q", got)
 	}

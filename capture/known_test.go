@@ -1,0 +1,59 @@
+package capture
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	nl "github.com/mdlayher/netlink"
+
+	"github.com/gridmesh/gridmesh/capture/nft"
+	"github.com/gridmesh/gridmesh/capture/plan"
+)
+
+// What nftables did not tell of is found all the same, now and then.
+func TestAllIsReadNowAndThen(t *testing.T) {
+	t.Parallel()
+	c := started(t, kernelConfig())
+	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
+	must(t, c.SetKernel(map[string][]plan.KernelFrontend{"default/web": example()}, false))
+	for again := true; again; { // until it knows that nobody wrote since
+		var err error
+		again, err = c.Repair()
+		must(t, err)
+	}
+	deaf := func(nl.Message) bool { return false }
+	for _, of := range []struct {
+		name string
+		conn *nft.Session
+		in   *known
+		harm func()
+	}{
+		{"the capture's table", c.table.conn, &c.table.known, func() { c.emptied(t, "serve4") }},
+		{"the kernel path's", c.kernel.table.conn, &c.kernel.table.known, func() {
+			other, err := nftables.New()
+			must(t, err)
+			other.FlushSet(c.kernel.table.sets["front4"])
+			must(t, other.Flush())
+		}},
+	} {
+		of.in.others.Close()
+		var err error
+		of.in.others, err = nft.Follow(of.conn, deaf)
+		must(t, err)
+		of.in.gen, err = of.conn.Generation()
+		must(t, err)
+		of.harm()
+		if repaired, err := c.Repair(); repaired || err != nil {
+			t.Fatalf("%s: this test hides nothing from Repair: %v, %v", of.name, repaired, err)
+		}
+		of.in.read = time.Now().Add(-readEvery)
+		if repaired, err := c.Repair(); !repaired || err != nil {
+			t.Errorf("%s, after %s: repaired %v, %v", of.name, readEvery, repaired, err)
+		}
+		for again := true; again; {
+			again, err = c.Repair()
+			must(t, err)
+		}
+	}
+}

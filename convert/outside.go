@@ -1,0 +1,56 @@
+package convert
+
+import (
+	"net/netip"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// OutsideOf says of which Service, as it is written, something outside of the
+// ClusterIPs is dialled, and what of it; false for none. A node port has the
+// addresses of nodes, of which it knows none: any is one.
+func OutsideOf(services []corev1.Service, to topology.Frontend) (of topology.ObjectKey, kind topology.OutsideKind, ok bool) {
+	for i := range services {
+		for _, p := range services[i].Spec.Ports {
+			if kind, ok := opens(&services[i], p, to); ok {
+				return topology.ObjectKey{Namespace: services[i].Namespace, Name: services[i].Name}, kind, true
+			}
+		}
+	}
+	return of, kind, false
+}
+
+// opens reports whether a port of a Service is what is dialled.
+func opens(s *corev1.Service, p corev1.ServicePort, to topology.Frontend) (kind topology.OutsideKind, ok bool) {
+	if !strings.EqualFold(string(p.Protocol), to.Protocol.String()) && (p.Protocol != "" || to.Protocol != topology.TCP) {
+		return kind, false
+	}
+	switch own := p.Port == int32(to.Port); {
+	case own && hasAddress(s.Spec.ExternalIPs, to.Addr):
+		return topology.ExternalIP, true
+	case own && hasAddress(balancers(s), to.Addr):
+		return topology.LoadBalancer, true
+	}
+	return topology.NodePort, p.NodePort != 0 && p.NodePort == int32(to.Port)
+}
+
+// balancers are the addresses of its load balancers, also of those that are
+// proxies: who dials them dials the Service.
+func balancers(s *corev1.Service) (list []string) {
+	for _, in := range s.Status.LoadBalancer.Ingress {
+		list = append(list, in.IP)
+	}
+	return list
+}
+
+func hasAddress(texts []string, ip netip.Addr) bool {
+	for _, text := range texts {
+		if a, err := netip.ParseAddr(text); err == nil && a.Unmap() == ip.Unmap() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,92 @@
+// Package report is what a running agent says of its node: what it serves, and
+// what is wrong.
+//
+//	report.go    the report as JSON, and asking for it
+//	text.go      as text, for people
+//	check.go     what of it is not as it should be (status --check)
+//	problems.go  mistakes in objects, as views go by
+//	unitkeys.go  unit keys that a kubelet may set
+package report
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/node/envoy"
+	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/xds"
+)
+
+// maxListed bounds each list of a report that others can make long.
+const maxListed = 50
+
+// Where the snapshot that is in force comes from.
+const (
+	Live     = "live"
+	LastGood = "last good state"
+	None     = "none yet" // before the first snapshot
+)
+
+// Report is what a running agent serves and what is wrong, as JSON on the
+// status socket. Others read it: fields may come, and none is renamed or gets
+// another meaning (docs/agent.md lists them).
+type Report struct {
+	Version     string             `json:"version"`
+	Node        string             `json:"node"`
+	Unit        map[string]string  `json:"unit"`
+	Source      string             `json:"source"`               // "live", "last good state" or "none yet"
+	LastContact time.Time          `json:"lastContact,omitzero"` // when the source was last known to be alive, to this process or one before it; zero: never, as far as is known
+	APIServer   *APIServer         `json:"apiServer,omitempty"`
+	Pods        string             `json:"pods"`
+	PodCIDRs    []netip.Prefix     `json:"podCIDRs,omitempty"` // of this node
+	Services    int                `json:"services"`
+	Preloaded   int                `json:"preloaded"`
+	Updated     time.Time          `json:"updated,omitzero"` // zero before the first snapshot
+	Error       string             `json:"error,omitempty"`
+	Held        *Held              `json:"held,omitempty"` // nil: nothing is
+	Notes       []string           `json:"notes,omitempty"`
+	Envoys      []xds.Stream       `json:"envoys"`
+	Nacks       []xds.Nack         `json:"nacks,omitempty"`
+	MoreNacks   int                `json:"moreNacks,omitempty"` // refusals that are not listed
+	Ejections   *envoy.Ejections   `json:"ejections,omitempty"` // nil: Envoy was not asked
+	Load        *envoy.Load        `json:"load,omitempty"`      // nil: Envoy did not say
+	Findings    []capture.Finding  `json:"findings,omitempty"`
+	Problems    []topology.Problem `json:"problems,omitempty"`
+	More        int                `json:"moreProblems,omitempty"` // problems that are not listed
+	Notices     int                `json:"notices"`                // what Services ask for and no node serves: gridmesh view
+}
+
+// APIServer is how the API server answers.
+type APIServer struct {
+	LastContact time.Time `json:"lastContact,omitzero"` // when it last answered anything, as above; zero: never
+	Error       string    `json:"error,omitempty"`      // its last failure, "" where it answered since
+	Held        []string  `json:"held,omitempty"`       // for each of its lists that is not believed, why
+}
+
+// Held is what is held as it was before an outage of the uplink.
+type Held struct {
+	Endpoints int       `json:"endpoints"`
+	Nodes     []string  `json:"nodes"`
+	Until     time.Time `json:"until"` // at the latest
+}
+
+// Refused takes what Envoy refuses.
+func (r *Report) Refused(list []xds.Nack) {
+	r.Nacks = list
+	if more := len(list) - maxListed; more > 0 {
+		r.Nacks, r.MoreNacks = list[:maxListed], more
+	}
+}
+
+// Ask asks the agent that serves a status socket.
+func Ask(ctx context.Context, socket string) (*Report, error) {
+	r := &Report{}
+	if err := run.AskUnix(ctx, socket, "/status", r); err != nil {
+		return nil, fmt.Errorf("no agent answers on %s (is it running, and may you open the socket?): %w", socket, err)
+	}
+	return r, nil
+}

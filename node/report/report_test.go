@@ -1,0 +1,141 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/node/envoy"
+	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/xds"
+	"github.com/gridmesh/gridmesh/xds/admin"
+)
+
+func problem(i string) topology.Problem {
+	return topology.Problem{Object: "service default/" + i, Text: "is wrong"}
+}
+
+// The words of the wire are read by others.
+func TestReportAsJSON(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	r := Report{
+		Version: "v1", Node: "a-1", Unit: map[string]string{"unit": "a"}, Source: Live, APIServer: &APIServer{LastContact: at, Error: "away"},
+		Pods: "routed", Services: 3, Preloaded: 2, Updated: at, Error: "broken", Problems: []topology.Problem{problem("x")}, More: 7,
+	}
+	got, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"version":"v1","node":"a-1","unit":{"unit":"a"},"source":"live","apiServer":{"lastContact":"2026-01-02T03:04:05Z","error":"away"},` +
+		`"pods":"routed","services":3,"preloaded":2,"updated":"2026-01-02T03:04:05Z","error":"broken","envoys":null,` +
+		`"problems":[{"object":"service default/x","text":"is wrong"}],"moreProblems":7,"notices":0}`
+	if string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestReportAsText(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	r := Report{
+		Version: "v1", Node: "a-1", Unit: map[string]string{"unit": "a"}, Source: Live, APIServer: &APIServer{LastContact: ago(3 * time.Second)},
+		Pods: "bridged (cni0)", Services: 3, Preloaded: 2, Updated: ago(time.Minute), Error: "broken", LastContact: ago(3 * time.Second), Notices: 4,
+		Envoys:   []xds.Stream{{Version: "1.40.0", Since: ago(time.Hour), Clusters: 4}},
+		Nacks:    []xds.Nack{{Type: "cluster", Name: "10.96.0.10:80", Service: "default/web", Reason: "no"}},
+		Findings: []capture.Finding{{Text: "a chain that drops"}}, Problems: []topology.Problem{problem("x")}, More: 7,
+	}
+	var got bytes.Buffer
+	if err := r.WriteText(&got, now); err != nil {
+		t.Fatal(err)
+	}
+	const want = `version     v1
+node        a-1
+unit        unit=a
+source      live, changed 1m0s ago
+api server  heard 3s ago
+pods        bridged (cni0)
+services    3, 2 clusters preloaded
+error       broken
+envoy       1.40.0, connected for 1h0m0s, 4 clusters
+refused     cluster 10.96.0.10:80 (service default/web): no
+warning     a chain that drops
+note        4 times Services ask for what no node serves: gridmesh view has each as a notice
+problem     service default/x: is wrong
+problem     and 7 more: gridmesh view
+`
+	if got.String() != want {
+		t.Errorf("got\n%swant\n%s", got.String(), want)
+	}
+	got.Reset()
+	ejectionLines(&printer{w: &got}, &envoy.Ejections{At: now, List: []envoy.Ejection{{Service: "default/web", Cluster: "10.96.0.10:80", Out: 30, Of: 40, Endpoints: []admin.Endpoint{{}}}}, More: 20}, now)
+	if text := got.String(); !strings.Contains(text, "30 of 40 endpoints of default/web (10.96.0.10:80)") || !strings.Contains(text, "and 29 more\n") || !strings.Contains(text, "endpoints of 20 more clusters") {
+		t.Errorf("of what is ejected: %s", text)
+	}
+	for _, tc := range []struct {
+		api  APIServer
+		want string
+	}{
+		{APIServer{}, "no answer yet"},
+		{APIServer{Error: "no route"}, "unavailable since the agent started: no route"},
+		{APIServer{LastContact: ago(time.Minute), Error: "no route"}, "unavailable for 1m0s; this node goes on with what it knows: no route"},
+	} {
+		if got := tc.api.text(now); got != tc.want {
+			t.Errorf("got %q, want %q", got, tc.want)
+		}
+	}
+	got.Reset()
+	_ = new(Report).WriteText(&got, now)
+	if !strings.Contains(got.String(), "envoy       not connected") {
+		t.Errorf("without an Envoy: %s", got.String())
+	}
+}
+
+// A source that is live and silent is said to be silent, also where there is no
+// API server; one that has nothing new is not.
+func TestTheSourceIsSilent(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, tc := range []struct {
+		report Report
+		want   string
+	}{
+		{Report{Source: Live, Updated: now.Add(-time.Hour), LastContact: now.Add(-time.Second)}, "live, changed 1h0m0s ago"},
+		{Report{Source: Live, Updated: now.Add(-time.Hour), LastContact: now.Add(-3 * time.Minute)}, "live, changed 1h0m0s ago; the source was not heard of for 3m0s"},
+		{Report{Source: LastGood, Updated: now.Add(-time.Second)}, "last good state, changed 1s ago; the source was not heard of since the agent started"},
+	} {
+		if got := tc.report.sourceText(now); got != tc.want {
+			t.Errorf("got %q, want %q", got, tc.want)
+		}
+	}
+}
+
+// Every field is on the page: others read it.
+func TestTheFieldsOfTheReportAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/agent.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []any{Report{}, APIServer{}, Held{}, envoy.Ejections{}, envoy.Ejection{}, admin.Overload{}} {
+		for f := range fields(reflect.TypeOf(of)) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == "" || !strings.Contains(string(page), "`"+name+"`") {
+				t.Errorf("docs/agent.md does not name `%s` of %T", name, of)
+			}
+		}
+	}
+}
+
+func fields(of reflect.Type) iter.Seq[reflect.StructField] {
+	return func(yield func(reflect.StructField) bool) {
+		for i := range of.NumField() {
+			if !yield(of.Field(i)) {
+				return
+			}
+		}
+	}
+}
