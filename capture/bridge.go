@@ -11,6 +11,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 
+	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/capture/links"
 	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
@@ -79,7 +80,9 @@ func podBridges(cfg plan.Config, all []links.Link) ([]rules.PodBridge, error) {
 		if l.Kind != "bridge" {
 			continue
 		}
-		addrs, err := netlink.AddrList(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Index: l.Index}}, netlink.FAMILY_ALL)
+		addrs, err := dump.Again(func() ([]netlink.Addr, error) {
+			return netlink.AddrList(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Index: l.Index}}, netlink.FAMILY_ALL)
+		})
 		if err != nil {
 			return nil, fmt.Errorf("list addresses of %s: %w", l.Name, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/routing"
@@ -93,7 +94,9 @@ func (c *Capture) Install(guard []netip.Prefix) (err error) {
 	if wait {
 		c.outdated = true
 		if err = c.table.guardBeside(c.known); err == nil {
-			_, err = c.look()
+			if _, err = c.look(); errors.Is(err, dump.ErrTorn) {
+				err = nil // Repair looks again
+			}
 			err = errors.Join(err, c.installRoutes())
 		} else {
 			wait = false // a table that takes no guard is not worth it
@@ -137,9 +140,9 @@ func (c *Capture) install() error {
 	if err := c.installTable(false); err != nil {
 		return err
 	}
-	all, err := c.look()
-	if err != nil {
-		return err
+	all, unread := c.look()
+	if unread != nil && !errors.Is(unread, dump.ErrTorn) {
+		return unread
 	}
 	if err := c.installRoutes(); err != nil {
 		return err
@@ -149,6 +152,10 @@ func (c *Capture) install() error {
 	}
 	c.outdated = false
 	list, err := podBridges(c.cfg, all)
+	if err = errors.Join(unread, err); errors.Is(err, dump.ErrTorn) {
+		c.unsaid = errors.Join(c.unsaid, err) // the bridges' rules stay as they are until the next Repair
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
@@ -119,6 +120,9 @@ func (t *kernelTable) strange(found *nft.Table) bool {
 // written: each chain has as many rules as were written.
 func (t *kernelTable) remember() error {
 	found, err := t.found()
+	if errors.Is(err, dump.ErrTorn) {
+		err = nil // Repair writes it again
+	}
 	if t.rules = nil; err != nil || found == nil {
 		return err
 	}
