@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/capture/dump"
-	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/routing"
 	"github.com/gridmesh/gridmesh/capture/rules"
@@ -84,10 +83,7 @@ func (c *Capture) Install(guard []netip.Prefix) (err error) {
 	if c.found, err = c.table.exists(); err != nil {
 		return err
 	}
-	if c.table.others == nil {
-		// Without it Repair reads more.
-		c.table.others, _ = nft.Follow(c.table.conn, ofOurTables)
-	}
+	c.table.follow(c.table.conn, ofOurTables, c.host.Log)
 	c.known = plan.Disjoint(guard)
 	c.tellGuard()
 	wait := c.found && len(c.cfg.PodCIDRs) == 0

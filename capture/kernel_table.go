@@ -41,9 +41,7 @@ func newKernelTable(cfg plan.Config) *kernelTable {
 // so that the kernel refuses our rules is made anew: then it says that nothing was kept.
 func (t *kernelTable) install(anew bool) (kept bool, err error) {
 	t.conn.Keep()
-	if t.others == nil {
-		t.others, _ = nft.Follow(t.conn, ofKernelTable) // without it Repair reads more
-	}
+	t.follow(t.conn, ofKernelTable, nil) // the capture's table says why not
 	found, err := t.found()
 	if err != nil {
 		return false, err
