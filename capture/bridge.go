@@ -164,10 +164,15 @@ func (c *Capture) adopt(list []rules.PodBridge) error {
 	}
 	c.bridges = list
 	_, err = c.bridgeSysctls(list)
-	if err != nil && (c.unsaid == nil || !strings.Contains(c.unsaid.Error(), err.Error())) { // beside what is still to be said
+	c.sayLater(err)
+	return nil
+}
+
+// sayLater keeps an error for RefreshBridges, beside what is still to be said.
+func (c *Capture) sayLater(err error) {
+	if err != nil && (c.unsaid == nil || !strings.Contains(c.unsaid.Error(), err.Error())) {
 		c.unsaid = errors.Join(c.unsaid, err)
 	}
-	return nil
 }
 
 // bridgeSysctls sets what the bridges need and reports whether anything had to

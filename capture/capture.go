@@ -30,7 +30,7 @@ type Capture struct {
 	bridges   []rules.PodBridge
 	lifting   string                         // what rendition said of the bridges' rules when they were written
 	moved     bool                           // Repair followed the node's network, and RefreshBridges has not said so
-	unsaid    error                          // of sysctls; the next RefreshBridges says it
+	unsaid    error                          // of bridges and sysctls; the next RefreshBridges says it
 	ipv6      bool                           // lo has it; the routes follow
 	validates bool                           // a link validates sources by their marks
 	looked    time.Time                      // when all links were read
@@ -149,7 +149,7 @@ func (c *Capture) install() error {
 	c.outdated = false
 	list, err := podBridges(c.cfg, all)
 	if err = errors.Join(unread, err); errors.Is(err, dump.ErrTorn) {
-		c.unsaid = errors.Join(c.unsaid, err) // the bridges' rules stay as they are until the next Repair
+		c.sayLater(err) // the bridges' rules stay as they are until the next Repair
 		return nil
 	}
 	if err != nil {
