@@ -56,9 +56,23 @@ func (g *Grid) takeSnapshot(r readSnapshot) {
 	case r.err != nil:
 		log.Errorf("snapshot %s is not used: %v; it is written anew once %s answers", g.cfg.snapshot, r.err, g.cfg.source)
 		snapshotErrors.Inc()
-	case r.state != nil && g.now.Load() == nil:
+	case r.state != nil && !g.Ready():
 		g.snapshotAt.Store(&r.at)
 		g.publish(r.state.Snapshot, fromSnapshot)
+	}
+}
+
+// take answers from what the source says. Of an agent after a restart without a
+// cloud that is a part, and what is known here is more, unless that is nothing.
+func (g *Grid) take(s *topology.Snapshot, file *snapshotFile) {
+	switch {
+	case !s.Partial:
+		g.publish(s, fromSource)
+		file.changed(s)
+	case g.Ready():
+		log.Infof("source %s has but a part of the data until the cloud is back", g.cfg.source)
+	default:
+		g.publish(s, fromPart)
 	}
 }
 
@@ -83,12 +97,7 @@ func (g *Grid) follow(ctx context.Context) {
 			g.takeSnapshot(r)
 		case <-wake:
 			s, _ := g.feed.Get()
-			if s.Partial { // an agent after a restart without a cloud: what is known here is more
-				log.Infof("source %s has but a part of the data until the cloud is back", g.cfg.source)
-				continue
-			}
-			g.publish(s, fromSource)
-			file.changed(s)
+			g.take(s, file)
 		case <-late:
 			g.warnLate()
 		case <-file.due:
@@ -109,7 +118,7 @@ func (g *Grid) follow(ctx context.Context) {
 func (g *Grid) warnLate() {
 	if now := g.now.Load(); now == nil {
 		log.Warningf("source %s has not answered for %s, and there is no snapshot: all names go to the next plugin", g.cfg.source, warnAfter)
-	} else if now.from == fromSnapshot {
+	} else if now.from != fromSource {
 		log.Warningf("source %s has not answered for %s: answers are from the %s", g.cfg.source, warnAfter, g.origin(now.from))
 	}
 }

@@ -49,6 +49,7 @@ type origin string
 const (
 	fromSnapshot origin = "snapshot"
 	fromSource   origin = "source"
+	fromPart     origin = "part" // of what the source is to say: what is not in it may exist
 )
 
 // publish makes a snapshot what is answered from.
@@ -73,7 +74,7 @@ func (g *Grid) publish(s *topology.Snapshot, from origin) {
 		}
 	}
 	if from != last.from {
-		log.Infof("ready: %d Services and %d names below them, from the %s", services, hosts, g.origin(from))
+		log.Infof("known: %d Services and %d names below them, from the %s", services, hosts, g.origin(from))
 	}
 	entries.WithLabelValues("service").Set(float64(services))
 	entries.WithLabelValues("host").Set(float64(hosts))
@@ -82,8 +83,11 @@ func (g *Grid) publish(s *topology.Snapshot, from origin) {
 
 // origin says in words where the data is from.
 func (g *Grid) origin(from origin) string {
-	if from == fromSnapshot {
+	switch from {
+	case fromSnapshot:
 		return fmt.Sprintf("snapshot %s of %s, until the source %s answers", g.cfg.snapshot, g.snapshotAt.Load().UTC().Format(time.RFC3339), g.cfg.source)
+	case fromPart:
+		return fmt.Sprintf("source %s, which has but a part of the data until the cloud is back; other names go to the next plugin", g.cfg.source)
 	}
 	return "source " + g.cfg.source.String()
 }
@@ -92,8 +96,11 @@ func (g *Grid) origin(from origin) string {
 func (g *Grid) Name() string { return pluginName }
 
 // Ready implements ready.Readiness: names resolve, from the source or from the
-// last snapshot.
-func (g *Grid) Ready() bool { return g.now.Load() != nil }
+// last snapshot; of a part some do.
+func (g *Grid) Ready() bool {
+	now := g.now.Load()
+	return now != nil && now.from != fromPart
+}
 
 // ServeDNS implements plugin.Handler.
 func (g *Grid) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
@@ -106,6 +113,9 @@ func (g *Grid) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (
 	}
 	m := &dns.Msg{}
 	result := g.fill(m, now.index, &req, zone)
+	if now.from == fromPart && result != answer.Found {
+		result = answer.Passed
+	}
 	if result == answer.NotFound {
 		reply, busy := g.askNext(ctx, &req)
 		if reply != nil {

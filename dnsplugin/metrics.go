@@ -52,7 +52,7 @@ var (
 	ageDesc = prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, "data_age_seconds"),
 		"How long ago the last contact with the origin of the data was, the API server where there is one; from a snapshot, how long ago that was written.", []string{"source"}, nil)
 	originDesc = prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, "data_origin"),
-		"1 for where the answers are from: source, or snapshot.", []string{"source", "origin"}, nil)
+		"1 for where the answers are from: source, snapshot, or part (of the source's data, while the cloud is away).", []string{"source", "origin"}, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -34,15 +34,16 @@ type Controller struct {
 	api    API
 	cfg    Config
 	now    func() time.Time
-	queue  workqueue.TypedDelayingInterface[plan.Ref] // one worker a grid
+	// queue has one worker a grid. It limits no rates: what fails is a unit, of
+	// which a grid has many, and each has a retry of its own.
+	queue workqueue.TypedDelayingInterface[plan.Ref]
 	// slots bound the writes of all workers to children.
 	slots chan struct{}
 
 	mu    sync.Mutex // guards the following; no write to the API server is under it
 	index *plan.Index
 	grids map[plan.Ref]*work
-	// written are versions of objects as our writes left them: the mirror may lag.
-	written map[plan.Ref]string
+	lag   lag
 }
 
 // work is what is remembered of a grid. The worker that has the grid owns it.
@@ -70,7 +71,7 @@ func (r retry) next(now time.Time) retry {
 func New(m Mirror, api API, cfg Config) *Controller {
 	return &Controller{
 		mirror: m, api: api, cfg: cfg, now: time.Now, index: plan.NewIndex(), grids: map[plan.Ref]*work{},
-		written: map[plan.Ref]string{}, slots: make(chan struct{}, cfg.Parallel),
+		lag: newLag(), slots: make(chan struct{}, cfg.Parallel),
 	}
 }
 
@@ -86,6 +87,7 @@ func (c *Controller) Run(ctx context.Context) error {
 			}
 		})
 	}
+	wg.Go(func() { c.confirm(ctx) })
 	c.follow(ctx)
 	c.queue.ShutDown()
 	wg.Wait()
@@ -124,28 +126,7 @@ func (c *Controller) sync(all bool) {
 	if all {
 		c.index.MarkAllDirty()
 	}
-	for _, ref := range c.index.Dirty() {
-		c.queue.Add(ref)
-	}
-}
-
-// learn brings the index up to the mirror, where that is not behind our own
-// writes.
-func (c *Controller) learn() {
-	c.mirror.Changes(func(kind, namespace, name string) {
-		ref := plan.Ref{Kind: kind, Namespace: namespace, Name: name}
-		obj := c.mirror.Get(kind, namespace, name)
-		if obj == nil {
-			delete(c.written, ref)
-			c.index.Delete(ref)
-			return
-		}
-		if older(obj, c.written[ref]) {
-			return
-		}
-		delete(c.written, ref)
-		c.index.Set(obj)
-	})
+	c.queueDirty()
 }
 
 // next plans one grid and carries the plan out; false when there will be none.
@@ -160,6 +141,7 @@ func (c *Controller) next(ctx context.Context) bool {
 	}
 	w, j := c.plan(ref)
 	if j != nil {
+		c.begin(j)
 		c.carryOut(ctx, j)
 		c.finish(w, j)
 	}
@@ -280,40 +262,6 @@ func (c *Controller) finish(w *work, j *job) {
 	if again || j.more || j.failed > 0 || len(j.taken) > 0 {
 		c.queue.Add(ref) // others go on; what failed waits
 	}
-}
-
-// absorb brings the index up to what a job wrote, and queues the other grids
-// that it concerns. It reports whether it concerns the job's own.
-func (c *Controller) absorb(j *job) (again bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, obj := range j.objects {
-		ref, version := plan.RefOf(obj), meta(obj).GetResourceVersion()
-		if now := c.mirror.Get(ref.Kind, ref.Namespace, ref.Name); now != nil && !older(now, version) {
-			c.index.Set(now) // the mirror was faster, and does not tell of a version alone
-			continue
-		}
-		c.written[ref] = version
-		c.index.Set(obj)
-	}
-	for _, ref := range j.taken {
-		c.index.MarkTaken(ref, j.plan.Grid)
-	}
-	if j.wrote {
-		c.index.CommitStatus(j.plan)
-	}
-	for _, ref := range j.deleted {
-		c.index.MarkDeleting(ref)
-	}
-	c.index.Failed(j.plan.Grid, j.outcomes)
-	for _, ref := range c.index.Dirty() {
-		if ref == j.plan.Grid {
-			again = true
-			continue
-		}
-		c.queue.Add(ref)
-	}
-	return again
 }
 
 // newProblems records what is new, and forgets what is over.

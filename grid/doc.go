@@ -15,6 +15,7 @@
 //	kinds.go       what it watches
 //	config.go      what the operator chose
 //	controller.go  the queue, the index, and what is remembered of a grid
+//	lag.go         what was written, until the mirror shows it
 //	damp.go        children that others change again and again
 //	job.go         one plan, carried out
 //	write.go       one child, written

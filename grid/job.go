@@ -28,9 +28,13 @@ type job struct {
 	why       error // of the first failure
 	objects   []map[string]any
 	taken     []plan.Ref
-	deleted   []plan.Ref
+	deleted   map[plan.Ref]string      // with the version that was
 	outcomes  map[string]plan.Failure  // of the units that were written to
 	units     map[plan.Action][]string // done, by action
+
+	// gone is what the mirror told of as deleted since the job began. The
+	// controller's mu guards it.
+	gone map[plan.Ref]bool
 }
 
 func (j *job) empty() bool {
@@ -41,7 +45,7 @@ func (j *job) empty() bool {
 // carryOut does a job. The status comes first, for it may hold what a successor
 // must know before the steps; what the steps lead to, a later plan says.
 func (c *Controller) carryOut(ctx context.Context, j *job) {
-	j.units, j.outcomes = map[plan.Action][]string{}, map[string]plan.Failure{}
+	j.units, j.outcomes, j.deleted = map[plan.Action][]string{}, map[string]plan.Failure{}, map[plan.Ref]string{}
 	p := j.plan
 	if p.Revision != nil {
 		j.noteOwn(c.api.Apply(ctx, p.Revision, plan.Manager))
@@ -146,7 +150,7 @@ func (c *Controller) step(ctx context.Context, j *job, s plan.Step) {
 			j.units[s.Action] = append(j.units[s.Action], s.Unit)
 		}
 		if s.Action == plan.Remove {
-			j.deleted = append(j.deleted, child)
+			j.deleted[child] = s.Version
 		}
 	case ctx.Err() == nil:
 		c.cfg.Metrics.failures.Inc()

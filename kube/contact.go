@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,13 +24,24 @@ func (c *Client) Reachable(ctx context.Context) error {
 }
 
 // NodeReport returns the version of a node's lease, which its kubelet renews
-// every 10 s. It comes from the API server's memory: many may ask.
-func (c *Client) NodeReport(ctx context.Context, node string) (string, error) {
+// every 10 s: of two API servers' too, the later one is the greater, whatever the
+// node's clock says. A row of questions begins with first as 0, which the API
+// server answers as it is; later ones, with the first answer, come from its
+// memory: many may ask.
+func (c *Client) NodeReport(ctx context.Context, node string, first uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	lease, err := c.Typed.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node, metav1.GetOptions{ResourceVersion: "0"})
-	if err != nil {
-		return "", fmt.Errorf("get lease of node %s: %w", node, err)
+	var options metav1.GetOptions
+	if first != 0 {
+		options.ResourceVersion = "0"
 	}
-	return lease.ResourceVersion, nil
+	lease, err := c.Typed.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node, options)
+	if err != nil {
+		return 0, fmt.Errorf("get lease of node %s: %w", node, err)
+	}
+	version, err := strconv.ParseUint(lease.ResourceVersion, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("lease of node %s: its metadata.resourceVersion is no number, so that a later one cannot be told; use an API server whose versions can be compared (KEP-5504): %w", node, err)
+	}
+	return version, nil
 }

@@ -43,7 +43,7 @@ type Agent struct {
 	patience   statedir.Budget              // of the start, with the disk
 	readState  func(path string) (*source.State, error)
 	readNotes  func(statedir.Notebook) (outage.Noted, outage.Note)
-	found      findings                         // from the start and the loop to the status
+	found      findings                         // from the start and the loop to the status and the metrics
 	report     atomic.Pointer[report.Report]    // from the loop to the status; nil before the first
 	inForce    atomic.Pointer[envoy.InForce]    // from the loop to who asks Envoy; nil before the first
 	envoy      latest.Value[*envoy.Look]        // from who asks Envoy to the loop, the status and the metrics
@@ -70,7 +70,7 @@ func New(cfg Config, parts Parts) (*Agent, error) {
 	a := &Agent{cfg: cfg, parts: parts, log: parts.Log, metrics: newMetrics(), demand: preload.NewDemand(), reports: newReports(), ownNode: make(chan struct{}, 1), inspection: make(chan struct{}, 1), askEnvoy: make(chan struct{}, 1)}
 	a.dir, a.patience.Of = statedir.New(cfg.StateDir, a.stateFault), statedir.StartPatience
 	a.readState, a.readNotes = source.ReadState, statedir.Notebook.Read
-	if err := errors.Join(a.metrics.register(parts.Registry), parts.Registry.Register(envoy.NewMetrics(&a.envoy))); err != nil {
+	if err := errors.Join(a.metrics.register(parts.Registry), parts.Registry.Register(&a.found), parts.Registry.Register(envoy.NewMetrics(&a.envoy))); err != nil {
 		return nil, fmt.Errorf("register the agent's metrics: %w", err)
 	}
 	if err := a.countContact(); err != nil {

@@ -8,9 +8,10 @@
 // The order of the last three is the law of the loop: what is refused must be
 // refused before Envoy forgets it, and Envoy must know what it is to be handed.
 //
-// The order of a start is: lock, inspect the node, listen, put the guard in
-// force, and only then ask anything of the network (start.go). From the guard on
-// nothing that is addressed to a Service leaves the node unserved.
+// The order of a start is: inspect the node, lock the state directory, listen, lock
+// the network, put the guard in force, and only then ask anything of the network
+// (start.go). From the guard on nothing that is addressed to a Service leaves the
+// node unserved.
 //
 // What the cloud says of this unit just after an outage is not believed at once:
 // package hold.
@@ -19,7 +20,8 @@
 // removes them.
 //
 // New validates and allocates. Run does all I/O and returns when every
-// goroutine has ended. What changes while it runs is owned by one goroutine,
+// goroutine has ended, but for those that wait for a disk that hangs: what such a
+// one gives or takes later is nobody's. What changes while it runs is owned by one goroutine,
 // the loop's, and lives in the type loop; what others read locks itself: the
 // report (status.go), the findings (findings.go), the names that Envoy asked
 // for (package preload), and the snapshot that other processes are fed.

@@ -60,13 +60,19 @@ func (f *findings) all() []capture.Finding {
 	return slices.Concat(f.node, f.cluster, f.disk)
 }
 
-// count sets a metric to how many there are of each kind.
-func (f *findings) count(of *prometheus.GaugeVec) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	of.Reset()
-	for _, found := range slices.Concat(f.node, f.cluster, f.disk) {
-		of.WithLabelValues(string(found.Kind)).Inc()
+var findingsDesc = prometheus.NewDesc("gridmesh_node_findings", "What on this node breaks the capture or is bypassed by it.", []string{"kind"}, nil)
+
+// Describe and Collect count them by kind.
+func (f *findings) Describe(to chan<- *prometheus.Desc) { to <- findingsDesc }
+
+// Collect is as of one moment: no scrape finds a look half done.
+func (f *findings) Collect(to chan<- prometheus.Metric) {
+	kinds := map[capture.FindingKind]int{}
+	for _, found := range f.all() {
+		kinds[found.Kind]++
+	}
+	for kind, n := range kinds {
+		to <- prometheus.MustNewConstMetric(findingsDesc, prometheus.GaugeValue, float64(n), string(kind))
 	}
 }
 
@@ -104,13 +110,12 @@ func (a *Agent) unfit(ctx context.Context, why error) error {
 	return fmt.Errorf("%w: %w", ErrUnfit, why)
 }
 
-// show tells of new findings, and counts all of them.
+// show tells of new findings.
 func (a *Agent) show(fresh []capture.Finding) {
 	for _, f := range fresh {
 		a.log.Warn(f.Text, obs.KeyKind, string(f.Kind))
 		a.warn(eventFinding, f.Text)
 	}
-	a.found.count(a.metrics.findings)
 }
 
 // keepInspecting looks at the node again and again, and at once where something

@@ -151,6 +151,7 @@ func (l *loop) rejudge() {
 	if snap := l.judge(l.raw); snap != l.snap {
 		l.apply(snap)
 	} else {
+		l.countProgrammed()
 		l.publish()
 	}
 }

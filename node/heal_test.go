@@ -374,6 +374,34 @@ func TestAnswersAreOfOneHold(t *testing.T) {
 	})
 }
 
+// Of two API servers behind one address one may be behind: what it does not know
+// yet is no report, and neither is that the other one knows it.
+func TestAnOlderAnswerIsNoReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReports()
+		cloud := api{&nodetest.API{Behind: 1}}
+		a := &Agent{reports: r, parts: Parts{Cluster: cloud}}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- a.askReports(ctx) }()
+		cloud.Renew("a-2")
+		cloud.Renew("a-2")
+		r.begin()
+		r.want([]string{"a-2"}, 1)
+		after(time.Minute)
+		if got := r.take(); len(got) > 0 {
+			t.Errorf("reported, though %d answers were no later than the first: %v", cloud.Asked("a-2"), got)
+		}
+		cloud.Renew("a-2")
+		after(10 * time.Second)
+		if got := r.take(); !slices.Equal(got, []string{"a-2"}) {
+			t.Errorf("reported: %v", got)
+		}
+		cancel()
+		must(t, <-ended)
+	})
+}
+
 // Where there was no outage the cloud is believed at once: a quiet cluster, one
 // whose link flaps, an agent that is updated.
 func TestWhatIsNoOutage(t *testing.T) {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"net/netip"
 	"time"
 
@@ -23,6 +24,8 @@ type notes struct {
 type unread struct {
 	state *atomicfile.Asked[*source.State]
 	notes *atomicfile.Asked[notes]
+
+	failed, again time.Time // since when the state cannot be read; when it is tried again. Zero: neither
 }
 
 func (u *unread) any() bool { return u.state != nil || u.notes != nil }
@@ -30,8 +33,8 @@ func (u *unread) any() bool { return u.state != nil || u.notes != nil }
 // readDisk begins to read the state directory.
 func (a *Agent) readDisk(b statedir.Notebook) unread {
 	return unread{
-		atomicfile.Ask(func() (*source.State, error) { return a.readState(a.cfg.statePath()) }),
-		atomicfile.Ask(func() (notes, error) {
+		state: atomicfile.Ask(func() (*source.State, error) { return a.readState(a.cfg.statePath()) }),
+		notes: atomicfile.Ask(func() (notes, error) {
 			noted, onDisk := a.readNotes(b)
 			return notes{noted, onDisk}, nil
 		}),
@@ -45,15 +48,59 @@ func (a *Agent) soonState(u *unread) *source.State {
 		a.log.Warn("the disk is slow to give the last good state; starting without it until it does")
 		return nil
 	}
-	u.state = nil
-	return a.stateOf(read)
+	return a.stateOf(u, read)
 }
 
-func (a *Agent) stateOf(read atomicfile.Answer[*source.State]) *source.State {
+// stateOf is what was read; nil for none, or none yet.
+func (a *Agent) stateOf(u *unread, read atomicfile.Answer[*source.State]) *source.State {
+	if errors.Is(read.Err, source.ErrUnread) {
+		if u.failed.IsZero() {
+			a.log.Error("could not read the last good state; starting without it, and trying again", obs.KeyErr, read.Err)
+		}
+		u.failedAt(time.Now())
+		a.dir.Took(statedir.KeptState, read.Err)
+		return nil
+	}
+	u.state = nil
+	a.dir.Took(statedir.KeptState, nil)
 	if read.Err != nil {
 		a.log.Error("starting without the last good state", obs.KeyErr, read.Err)
 	}
 	return read.Is
+}
+
+// giveUpAfter is how long it is tried to read a last good state. Then it is set
+// aside: a disk that is bad at one place takes another file.
+const giveUpAfter = 10 * time.Minute
+
+// failedAt notes that the state could not be read, and has it tried again: after a
+// second first, every minute at last.
+func (u *unread) failedAt(now time.Time) {
+	if u.failed.IsZero() {
+		u.failed = now
+	}
+	u.again = now.Add(min(max(now.Sub(u.failed), time.Second), time.Minute))
+}
+
+// readAgain begins to read the state again, where it is time for that.
+func (l *loop) readAgain(now time.Time) {
+	u := &l.unread
+	if u.again.IsZero() || now.Before(u.again) {
+		return
+	}
+	u.again = time.Time{}
+	read, path, last := l.readState, l.cfg.statePath(), now.Sub(u.failed) >= giveUpAfter
+	u.state = atomicfile.Ask(func() (*source.State, error) {
+		st, err := read(path)
+		if !last || !errors.Is(err, source.ErrUnread) {
+			return st, err
+		}
+		aside, rename := atomicfile.SetAside(path)
+		if rename != nil {
+			return nil, errors.Join(err, rename) // and so on
+		}
+		return nil, errors.New(err.Error() + "; it was set aside as " + aside) // which is not tried again
+	})
 }
 
 // soonNotes is what the processes before noted, where the disk gives it soon.
@@ -69,12 +116,13 @@ func (a *Agent) soonNotes(u *unread) notes {
 
 // stalled tells of what the disk has not given for long.
 func (l *loop) stalled(now time.Time) {
-	if l.said.unread || !l.unread.any() || now.Sub(l.uplink.Started) <= statedir.Patience {
+	state := l.unread.state != nil && l.unread.failed.IsZero()
+	if l.said.unread || !state && l.unread.notes == nil || now.Sub(l.uplink.Started) <= statedir.Patience {
 		return
 	}
 	l.said.unread = true
 	l.log.Error("the disk of the state directory gives nothing that was kept there; traffic is not affected, but what a run before knew is missing", obs.KeyErr, statedir.ErrStalled)
-	if l.unread.state != nil {
+	if state {
 		l.dir.Took(statedir.KeptState, statedir.ErrStalled)
 	}
 	if l.unread.notes != nil {
@@ -85,9 +133,9 @@ func (l *loop) stalled(now time.Time) {
 // takeState takes a last good state that comes late. It is older than whatever
 // came since, and only adds to it.
 func (l *loop) takeState(read atomicfile.Answer[*source.State]) {
-	l.unread.state = nil
-	l.dir.Took(statedir.KeptState, nil)
-	l.restored = l.stateOf(read)
+	if l.restored = l.stateOf(&l.unread, read); l.unread.state != nil {
+		return // it is tried again
+	}
 	if l.restored == nil {
 		l.holdLate() // gives it up
 		return

@@ -1,8 +1,11 @@
 package node
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,4 +191,57 @@ func TestNotesThatComeTooLate(t *testing.T) {
 		r.wantAnswer(t, "its own outage", onA1)
 		r.wantHeld(t, "its own outage", 1)
 	})
+}
+
+// A last good state that cannot be read is tried again, and not written over before
+// it was: what hinders for a moment costs nothing. Where it lasts, the file is set
+// aside, for a node keeps what it knows.
+func TestAStateThatCannotBeRead(t *testing.T) {
+	for name, tc := range map[string]struct{ live, forGood bool }{
+		"without a cloud": {}, "with one": {live: true}, "with one, and for good": {live: true, forGood: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.runBefore(t)
+				r.kernel.Flush()
+				file := filepath.Join(t.TempDir(), "file")
+				must(t, os.WriteFile(file, nil, 0o600))
+				var readable atomic.Bool
+				r.readState = func(path string) (*source.State, error) {
+					if !readable.Load() {
+						path = filepath.Join(file, "state") // which is no error of what is read
+					}
+					return source.ReadState(path)
+				}
+				r.mustStart(t)
+				if got := r.unkept(); !strings.Contains(got, "does not give") || !strings.Contains(got, "not a directory") {
+					t.Errorf("said: %q", got)
+				}
+				if tc.live {
+					r.publish(webAndOther())
+				}
+				after(5 * time.Minute)
+				if n := r.saved(t).Snapshot.Services.Len(); n != 1 {
+					t.Errorf("the state was written over before it was read: %d Services", n)
+				}
+				if n := r.log.count("the last good state"); n != 1 {
+					t.Errorf("said %d times", n)
+				}
+				readable.Store(!tc.forGood)
+				after(10 * time.Minute)
+				if got := r.unkept(); got != "" || r.exists("state.bad") != tc.forGood {
+					t.Errorf("at last: %q, set aside: %v", got, r.exists("state.bad"))
+				}
+				if !tc.live {
+					r.wantServed(t, "read again", webFrontend)
+					return
+				}
+				r.wantServed(t, "live", webFrontend, otherFrontend)
+				if n := r.saved(t).Snapshot.Services.Len(); n != 2 {
+					t.Errorf("saved are %d Services", n)
+				}
+			})
+		})
+	}
 }

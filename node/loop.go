@@ -40,6 +40,7 @@ type loop struct {
 
 	live    bool               // the snapshot comes from the source, not from disk
 	raw     *topology.Snapshot // the source's newest; nil before the first
+	counted *topology.Snapshot // the newest of those that were in force as they are
 	snap    *topology.Snapshot // what is in force of it
 	view    *topology.View
 	catalog *render.Catalog
@@ -47,13 +48,17 @@ type loop struct {
 	failure error // of the last write to the kernel; nil where it is in line
 	broken  error // of the last look at what others removed
 	eager   eager // looks while something fails
+
+	links <-chan struct{} // of who watches the kernel; nil where nobody does
+	blind bool            // so it is, and that is said
 }
 
 // said is what the loop may have to say again and again.
 type said struct {
-	write, order, repair, anew, bridges, network, pods, save quiet
-	unrecorded                                               bool // that an outage could not be noted
-	unread                                                   bool // that the disk gives nothing
+	write, order, repair, anew, bridges, network, pods, save, blind, watched quiet
+
+	unrecorded bool // that an outage could not be noted
+	unread     bool // that the disk gives nothing
 }
 
 func newLoop(a *Agent, st *source.State, pods []netip.Prefix) *loop {
@@ -77,8 +82,8 @@ func (l *loop) run(ctx context.Context) error {
 	pods, looks := l.podCIDRs.Wake(), l.envoy.Wake()
 	defer l.podCIDRs.Forget(pods)
 	defer l.envoy.Forget(looks)
-	links, ended := l.watchLinks(ctx)
-	defer ended()
+	l.watchLinks(ctx)
+	defer l.awaitWatch()
 	if l.cfg.CloseOnMove {
 		l.stale.start()
 		defer l.stale.stop()
@@ -92,8 +97,8 @@ func (l *loop) run(ctx context.Context) error {
 			l.gather()
 		case <-l.demand.Wake:
 			l.preloadDemanded()
-		case _, open := <-links:
-			links = l.linked(ctx, links, open)
+		case _, open := <-l.links:
+			l.linked(ctx, open)
 		case <-pods:
 			l.setPods()
 		case <-looks:
@@ -108,6 +113,7 @@ func (l *loop) run(ctx context.Context) error {
 		case <-l.stale.due():
 			l.closeStale()
 		case <-l.pace.timer.C:
+			l.watchLinks(ctx)
 			l.paced()
 		case <-l.saver.Due():
 			l.save()
@@ -132,17 +138,36 @@ func (l *loop) stopTimers() {
 	l.healing.stop()
 }
 
-// watchLinks returns the wake-ups of who watches links, and what waits for the
-// end of that, once ctx has ended.
-func (l *loop) watchLinks(ctx context.Context) (links <-chan struct{}, ended func()) {
-	links, err := l.parts.WatchLinks(ctx)
-	if err != nil {
-		l.log.Warn(unwatched, obs.KeyErr, err)
-		return nil, func() {}
+// watchLinks has the kernel watched, where nobody does.
+func (l *loop) watchLinks(ctx context.Context) {
+	if l.links != nil || ctx.Err() != nil {
+		return
 	}
-	return links, func() {
-		for range links {
-		}
+	links, err := l.parts.WatchLinks(ctx)
+	switch {
+	case err != nil:
+		l.unwatched(obs.KeyErr, err)
+		return
+	case l.blind:
+		l.said.watched.say(l.log.Info, "the kernel is watched again")
+	}
+	l.links, l.blind = links, false
+}
+
+// unwatched says that nobody watches the kernel, where it was not said.
+func (l *loop) unwatched(args ...any) {
+	if !l.blind {
+		l.said.blind.say(l.log.Warn, "cannot watch the kernel; what others change there is found every few seconds only, until it can be watched again", args...)
+	}
+	l.blind = true
+}
+
+// awaitWatch waits for the end of who watches, once ctx has ended.
+func (l *loop) awaitWatch() {
+	if l.links == nil {
+		return
+	}
+	for range l.links {
 	}
 }
 
@@ -152,11 +177,10 @@ func (l *loop) gather() {
 	if !ok {
 		return
 	}
-	before, first := l.raw, !l.live
+	first := !l.live
 	l.live, l.raw = true, snap
 	l.look()
 	l.apply(l.judge(snap))
-	l.metrics.programmed(snap.TriggersSince(before))
 	if first {
 		debug.FreeOSMemory() // what the first lists were decoded from
 	}
@@ -182,8 +206,19 @@ func (l *loop) apply(snap *topology.Snapshot) {
 	} else {
 		l.metrics.synced(start)
 	}
+	l.countProgrammed()
 	l.changed()
 	l.stale.reset()
+}
+
+// countProgrammed counts how long changes took, where the source's newest snapshot is in
+// force and nothing of it held: which change it is that waits, none can tell.
+func (l *loop) countProgrammed() {
+	if l.raw == nil || l.failure != nil || l.healing.held.Endpoints > 0 {
+		return
+	}
+	l.metrics.programmed(l.raw.TriggersSince(l.counted))
+	l.counted = l.raw
 }
 
 // act brings the kernel and Envoy in line with the view: what is refused must
@@ -220,19 +255,16 @@ func (l *loop) refreshBridges() {
 	}
 }
 
-const unwatched = "cannot watch the kernel; what others change there is found every few seconds only"
-
 // linked looks at the kernel, for something in it changed. Where nobody watches
-// any more that is told, and the pace goes on.
-func (l *loop) linked(ctx context.Context, links <-chan struct{}, open bool) <-chan struct{} {
+// any more the pace goes on, and has it watched again.
+func (l *loop) linked(ctx context.Context, open bool) {
 	if open {
 		l.disturbed()
-		return links
+		return
 	}
-	if ctx.Err() == nil {
-		l.log.Warn(unwatched)
+	if l.links = nil; ctx.Err() == nil {
+		l.unwatched()
 	}
-	return nil
 }
 
 // disturbed looks at the kernel at once. Where something fails, which may last,

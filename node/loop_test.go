@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,6 +93,41 @@ func TestLinksAreFollowed(t *testing.T) {
 	})
 }
 
+// A watch that does not begin, or ends by itself, begins again with the pace, and is
+// said once.
+func TestTheWatchBeginsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var began []chan struct{}
+		failing := 2
+		r.watch = func(ctx context.Context) (<-chan struct{}, error) {
+			if failing > 0 {
+				failing--
+				return nil, errBroken
+			}
+			watch := make(chan struct{}, 1)
+			if began = append(began, watch); len(began) > 1 {
+				context.AfterFunc(ctx, func() { close(watch) })
+			}
+			return watch, nil
+		}
+		r.mustStart(t)
+		after(3 * repairEvery)
+		if len(began) != 1 || r.log.count("cannot watch the kernel") != 1 {
+			t.Fatalf("began %d times, said %d times", len(began), r.log.count("cannot watch the kernel"))
+		}
+		close(began[0]) // as where its socket ends
+		after(2 * repairEvery)
+		if len(began) != 2 || r.log.count("cannot watch the kernel") != 2 || r.log.count("is watched again") != 2 {
+			t.Fatalf("began %d times", len(began))
+		}
+		r.journal.Take()
+		began[1] <- struct{}{}
+		synctest.Wait()
+		r.wantJournal(t, "something changed", "RefreshBridges", "Repair")
+	})
+}
+
 // The end of the loop is the end of what watches links for it.
 func TestTheEndWaitsForTheWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -149,23 +185,43 @@ func TestStopLeavesTheRulesInForce(t *testing.T) {
 	})
 }
 
-// The times at which changes began are counted once, also where a failed write
-// is tried again.
+// The times at which changes began are counted once, and when they are in force: not
+// while a write fails, nor while something is held.
 func TestProgrammingDuration(t *testing.T) {
+	const metric = "kubeproxy_network_programming_duration_seconds"
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.mustStart(t)
-		o := webOnly()
-		o.Builder().AddTrigger(time.Now())
-		r.capture.Fail("Extend", errBroken)
-		r.publish(o)
-		after(repairEvery)
-		o.Builder().AddTrigger(time.Now())
-		o.Builder().AddTrigger(time.Now())
-		o.Delete("web")
-		r.publish(o)
-		if n := r.metric(t, "kubeproxy_network_programming_duration_seconds"); n != 3 {
-			t.Errorf("%v changes are counted, want 3", n)
+		r, o := online(t)
+		want := func(when string, n float64) {
+			t.Helper()
+			if got := r.metric(t, metric); got != n {
+				t.Errorf("%s: %v changes are counted, want %v", when, got, n)
+			}
 		}
+		r.capture.Fail("Retract", errBroken)
+		o.Builder().AddTrigger(time.Now())
+		o.Closed("more", "10.96.0.11", map[string]string{"a-2": "10.244.2.6"})
+		r.hear(o)
+		want("a write failed", 0)
+		after(repairEvery)
+		want("repaired", 1)
+		o.Builder().AddTrigger(time.Now())
+		o.Builder().AddTrigger(time.Now())
+		o.Delete("more")
+		r.hear(o)
+		want("at once", 3)
+		r.cut(time.Minute)
+		r.heal()
+		o.Builder().AddTrigger(time.Now())
+		o.Gone("web", onA2)
+		r.hear(o)
+		r.wantHeld(t, "healed", 1)
+		want("held", 3)
+		for range 12 {
+			after(time.Minute)
+			r.source.Contacted(time.Now())
+		}
+		after(time.Minute)
+		r.wantHeld(t, "at last", 0)
+		want("in force", 4)
 	})
 }

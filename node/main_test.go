@@ -98,6 +98,7 @@ type rig struct {
 	notes     func(statedir.Notebook) (outage.Noted, outage.Note) // nil: as on disk
 	lock      func(dir string) (func(), error)                    // nil: none is taken
 	readState func(path string) (*source.State, error)            // nil: as on disk
+	watch     func(context.Context) (<-chan struct{}, error)      // nil: watchLinks
 	log       *logText
 
 	supervise func(ctx context.Context, alive func() bool) error // nil: nobody does
@@ -160,6 +161,9 @@ func (r *rig) parts() Parts {
 			return list, nil
 		},
 		WatchLinks: r.watchLinks, Supervise: r.supervise,
+	}
+	if r.watch != nil {
+		p.WatchLinks = r.watch
 	}
 	if r.envoy != nil {
 		p.Envoy = r.envoy

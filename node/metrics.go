@@ -17,7 +17,6 @@ type metrics struct {
 	repairs       prometheus.Counter
 	closed        prometheus.Counter
 	problems      prometheus.Gauge
-	findings      *prometheus.GaugeVec
 	held          prometheus.Gauge
 	stateBytes    prometheus.Counter
 	stateFailures prometheus.Counter
@@ -38,7 +37,6 @@ func newMetrics() *metrics {
 		repairs:       prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_capture_repairs_total", Help: "Times that rules or sysctls changed by somebody else were put back."}),
 		closed:        prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_moved_connections_closed_total", Help: "Connections closed because a move put their endpoint out of reach (--close-on-move)."}),
 		problems:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_problems", Help: "Mistakes in objects, as gridmesh view lists them."}),
-		findings:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gridmesh_node_findings", Help: "What on this node breaks the capture or is bypassed by it."}, []string{"kind"}),
 		held:          prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_held_endpoints", Help: "Endpoints of this unit that are held as they were before an outage of the uplink, until their nodes have reported."}),
 		stateBytes:    prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_state_written_bytes_total", Help: "Bytes written to the state file."}),
 		stateFailures: prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_state_failures_total", Help: "Failed writes of the state file."}),
@@ -52,7 +50,7 @@ func (m *metrics) register(r prometheus.Registerer) error {
 	for _, c := range []prometheus.Collector{
 		m.held,
 		m.syncDuration, m.syncLast, m.programming, m.syncFailures, m.repairs, m.closed,
-		m.problems, m.findings, m.stateBytes, m.stateFailures,
+		m.problems, m.stateBytes, m.stateFailures,
 	} {
 		errs = append(errs, r.Register(c))
 	}

@@ -40,7 +40,8 @@ type Parts struct {
 	// has nothing.
 	Networks func(ranges []netip.Prefix) ([]capture.Network, error)
 	// WatchLinks fills a one-slot channel when RefreshBridges or Repair may
-	// have something to do, and closes it after the end of ctx.
+	// have something to do, and closes it after the end of ctx, or where it can
+	// tell nothing any more. After that, and an error, it is called again.
 	WatchLinks func(ctx context.Context) (<-chan struct{}, error)
 	// Clients bounds the connections of each client, beside the loop, until
 	// ctx ends; nil where nothing does.
@@ -140,9 +141,11 @@ type Cluster interface {
 	// Reachable asks for next to nothing; nil means that the API server answers.
 	// It waits a few seconds at most.
 	Reachable(ctx context.Context) error
-	// NodeReport returns what differs from then on when a node's kubelet has
-	// reported to the API server once more. It waits a few seconds at most.
-	NodeReport(ctx context.Context, node string) (string, error)
+	// NodeReport returns a number that grows with every report of a node's kubelet
+	// to the API server. first is what the first question of a row was answered, and
+	// 0 for that one itself: its answer is how it is now, later ones may be from a
+	// memory that is behind. It waits a few seconds at most.
+	NodeReport(ctx context.Context, node string, first uint64) (uint64, error)
 	// APIServer is how the API server answers.
 	APIServer() report.APIServer
 }

@@ -115,29 +115,29 @@ func (a *Agent) askReports(ctx context.Context) error {
 	}
 }
 
-// askAll goes on until every node has reported. A report is one that differs from
+// askAll goes on until every node has reported. A report is one that is later than
 // what was there at the first question of this hold: clocks of nodes are not
 // compared.
 func (a *Agent) askAll(ctx context.Context) {
-	first, epoch, said := map[string]string{}, 0, false
+	first, epoch, said := map[string]uint64{}, 0, false
 	for n := 0; ; n++ {
 		q, ok := a.reports.next(n)
 		if !ok {
 			return
 		}
 		if q.epoch != epoch {
-			first, epoch = map[string]string{}, q.epoch
+			first, epoch = map[string]uint64{}, q.epoch
 		}
-		report, err := a.parts.Cluster.NodeReport(ctx, q.node)
-		was, had := first[q.node]
+		was := first[q.node]
+		report, err := a.parts.Cluster.NodeReport(ctx, q.node, was)
 		switch {
 		case err != nil && !said:
 			said = true
 			a.log.Warn("cannot ask whether a node has reported; what is held on such nodes is held for longer", obs.KeyNode, q.node, obs.KeyErr, err)
 		case err != nil:
-		case !had:
+		case was == 0:
 			first[q.node] = report
-		case was != report:
+		case report > was:
 			a.reports.report(q.node, epoch)
 		}
 		if !pause(ctx, jitter(q.wait)) {

@@ -16,7 +16,7 @@ import (
 )
 
 // Run takes the node into service until ctx ends, and returns when every
-// goroutine has ended. ErrUnfit says that this node is not to be served.
+// goroutine has ended that waits for no disk that hangs. ErrUnfit says that this node is not to be served.
 func (a *Agent) Run(ctx context.Context) error {
 	s := &startup{Agent: a, group: &run.Group{}}
 	defer s.unlock()

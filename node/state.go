@@ -98,9 +98,10 @@ func (l *loop) saved(w statedir.Saved) {
 	l.saver.Wrote(w.Err)
 }
 
-// watchDisk tells of a write that does not end.
+// watchDisk tells of a write that does not end, and reads again what could not be.
 func (l *loop) watchDisk(now time.Time) {
 	l.stalled(now)
+	l.readAgain(now)
 	if away, stalled := l.saver.Stalled(now); stalled {
 		l.log.Error("the disk of the state directory does not take the last good state; traffic is not affected, but a restart would be", obs.KeyAway, away)
 		l.metrics.stateFailures.Inc()

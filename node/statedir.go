@@ -8,6 +8,7 @@ import (
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node/statedir"
+	"github.com/gridmesh/gridmesh/source"
 )
 
 // stateUnkept is a state directory that does not take what is to be kept there.
@@ -40,7 +41,6 @@ func (a *Agent) lockDir() error {
 		return fmt.Errorf("--state-dir %s: %w; give a directory that this process may write", a.cfg.StateDir, err)
 	}
 	a.log.Error("the state directory takes no lock; that of the network keeps other agents away", obs.KeyErr, err)
-	a.dir.Took(statedir.KeptLock, err)
 	return nil
 }
 
@@ -54,7 +54,6 @@ func (a *Agent) stateFault(fault error) {
 	for _, f := range a.found.replaceDisk(list) {
 		a.warn(eventFinding, f.Text)
 	}
-	a.found.count(a.metrics.findings)
 }
 
 // unkept says what is wrong with the state directory, and the cure.
@@ -62,6 +61,10 @@ func (a *Agent) unkept(fault error) string {
 	if errors.Is(fault, run.ErrInUse) {
 		return fmt.Sprintf("--state-dir %s is another gridmesh-agent's, which took it while the disk gave this one no lock: this node serves and keeps nothing there, so its "+
 			"next start knows none of its state; stop the other one, or give each a directory of its own", a.cfg.StateDir)
+	}
+	if errors.Is(fault, source.ErrUnread) {
+		return fmt.Sprintf("--state-dir %s does not give the last good state that is kept there (%s): this node serves without it and keeps no newer one "+
+			"before it was read, which is tried again for %s; see what hinders that", a.cfg.StateDir, statedir.Cause(fault), giveUpAfter)
 	}
 	return fmt.Sprintf("--state-dir %s does not take what is to be kept (%s): this node serves, but its next start "+
 		"knows an older last good state or none; make room there, mount it writable, or give another directory", a.cfg.StateDir, statedir.Cause(fault))

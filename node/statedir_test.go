@@ -1,7 +1,9 @@
 package node
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,9 +22,15 @@ import (
 func lateLock(t *testing.T, lock func(string) (func(), error)) *rig {
 	t.Helper()
 	r := newRig(t)
+	started := false
+	r.lock = func(dir string) (func(), error) {
+		if !started {
+			started = true
+			return nil, unix.EROFS
+		}
+		return lock(dir)
+	}
 	r.mustStart(t)
-	r.agent.dir.TakeLock = lock // nobody takes it before the next line
-	r.agent.dir.Took(statedir.KeptLock, unix.EROFS)
 	return r
 }
 
@@ -119,4 +127,42 @@ func TestALockThatHangsAtTheStart(t *testing.T) {
 			})
 		})
 	}
+}
+
+// slow is who reads the log and lets its writers wait.
+type slow time.Duration
+
+func (s slow) Write(b []byte) (int, error) {
+	time.Sleep(time.Duration(s))
+	return len(b), nil
+}
+
+// A lock that the disk gives just after a start gave it up, while that is still being
+// said, is had like any other, and not taken for another agent's.
+func TestALockThatComesJustTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		p := r.parts()
+		p.LockNetwork = func() (func(), error) { return func() {}, nil }
+		p.Log = slog.New(slog.NewTextHandler(slow(time.Second), nil))
+		a, err := New(r.cfg, p)
+		must(t, err)
+		a.dir.TakeLock = func(dir string) (func(), error) {
+			time.Sleep(statedir.StartPatience + time.Millisecond)
+			return statedir.Lock(dir)
+		}
+		must(t, a.lockDir())
+		a.dir.LockLate()
+		after(time.Minute)
+		if list := a.status().Findings; len(list) > 0 || a.dir.Others() {
+			t.Errorf("it is had, and said is %v; another's: %v", list, a.dir.Others())
+		}
+		if _, err := statedir.Lock(r.cfg.StateDir); !errors.Is(err, run.ErrInUse) {
+			t.Errorf("it is not had: %v", err)
+		}
+		a.dir.Unlock()
+		unlock, err := statedir.Lock(r.cfg.StateDir)
+		must(t, err)
+		unlock()
+	})
 }

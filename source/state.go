@@ -29,7 +29,8 @@ const maxState = 256 << 20
 
 // ReadState reads a state file. A file that is not there is no error and no
 // state. One that cannot be used is set aside as path.bad, in the place of
-// another one there, and reported; the caller goes on without it.
+// another one there, and reported; the caller goes on without it. One that could not
+// be read stays: ErrUnread.
 func ReadState(path string) (*State, error) {
 	st, err := readState(path)
 	switch {
@@ -37,7 +38,7 @@ func ReadState(path string) (*State, error) {
 		return st, nil
 	case errors.Is(err, os.ErrNotExist):
 		return nil, nil
-	case errors.Is(err, errUnread):
+	case errors.Is(err, ErrUnread):
 		return nil, err
 	}
 	aside, rename := atomicfile.SetAside(path)
@@ -51,8 +52,8 @@ func ReadState(path string) (*State, error) {
 // whatever is in it. One that is not there is os.ErrNotExist.
 func LookAtState(path string) (*State, error) { return readState(path) }
 
-// errUnread is a file that could not be read this time.
-var errUnread = errors.New("read state")
+// ErrUnread is a state file that could not be read this time, and may be good.
+var ErrUnread = errors.New("read state")
 
 func readState(path string) (*State, error) {
 	data, _, err := atomicfile.Read(path, maxState)
@@ -62,7 +63,7 @@ func readState(path string) (*State, error) {
 	case errors.Is(err, atomicfile.ErrOdd):
 		return nil, fmt.Errorf("state file %w", err)
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errUnread, err)
+		return nil, fmt.Errorf("%w: %w", ErrUnread, err)
 	}
 	st, err := DecodeState(data)
 	if err != nil {

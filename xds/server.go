@@ -48,7 +48,7 @@ type Server struct {
 	catalog *render.Catalog
 	streams map[*stream]struct{}
 	nacks   map[resourceID]Nack
-	full    bool // a refusal was not listed, for there are too many
+	full    bool // that there are too many refusals for the list was said
 }
 
 type resourceID struct{ typeURL, name string }
@@ -191,8 +191,8 @@ func (s *Server) refused(typeURL, name, reason string) {
 	s.mu.Lock()
 	before, repeated := s.nacks[id]
 	full := !repeated && len(s.nacks) >= maxNacks
-	said := s.full
-	s.full = full
+	said := s.full && len(s.nacks) >= maxNacks
+	s.full = said || full
 	repeated = repeated && before.Reason == reason
 	if repeated {
 		n.At = before.At

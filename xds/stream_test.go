@@ -1,8 +1,11 @@
 package xds
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -86,4 +89,43 @@ func TestWhatIsKeptOfRefusalsIsBounded(t *testing.T) {
 	if len(list) != maxNacks || len(list[0].Reason) > maxReason+10 {
 		t.Errorf("%d refusals with %d bytes each", len(list), len(list[0].Reason))
 	}
+}
+
+// Of refusals that are too many for the list it is said once that they are, and
+// again only when there was room meanwhile: Envoys refuse all of them at each retry.
+func TestWhatIsSaidOfRefusalsIsBounded(t *testing.T) {
+	c := newCluster(t)
+	var lines bytes.Buffer
+	c.server.cfg.Log = slog.New(slog.NewTextHandler(&lines, nil))
+	c.publish()
+	names := make([]string, 2*maxNacks)
+	for i := range names {
+		names[i] = fmt.Sprint(i)
+	}
+	shuffled := rand.New(rand.NewPCG(1, 2)).Perm(len(names))
+	said := func() int {
+		lines.Reset()
+		for _, i := range shuffled {
+			c.server.refused(render.ClusterType, names[i], "no")
+		}
+		return strings.Count(lines.String(), "\n")
+	}
+	for i, want := range []int{maxNacks + 1, 0, 0} {
+		if n := said(); n != want {
+			t.Errorf("round %d: %d lines, want %d", i, n, want)
+		}
+		slices.Sort(shuffled) // listed and others, mixed
+	}
+	c.server.accepted(render.ClusterType, c.listed(1))
+	if n := said(); n != 2 { // one more is listed, and there are too many again
+		t.Errorf("with room for one: %d lines, want 2", n)
+	}
+}
+
+// listed are some of the resources that are refused.
+func (c *cluster) listed(n int) (names []string) {
+	for _, nack := range c.server.Nacks()[:n] {
+		names = append(names, nack.Name)
+	}
+	return names
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -22,6 +23,9 @@ func cleanup(args []string) int {
 	}
 	if err := nodelocal.Cleanup(list); err != nil {
 		fmt.Fprintln(os.Stderr, "gridmesh-dns cleanup:", err)
+		if errors.Is(err, nodelocal.ErrAddress) {
+			return 2
+		}
 		return 1
 	}
 	return 0

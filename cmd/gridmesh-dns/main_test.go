@@ -31,8 +31,10 @@ func TestDirectivesHavePlugins(t *testing.T) {
 }
 
 func TestCleanupOfNoAddress(t *testing.T) {
-	if code := cleanup([]string{"169.254.20.10", "lo"}); code != 2 {
-		t.Errorf("exit code %d, want 2", code)
+	for _, wrong := range []string{"lo", "127.0.0.1"} {
+		if code := cleanup([]string{"169.254.20.10", wrong}); code != 2 {
+			t.Errorf("%s: exit code %d, want 2", wrong, code)
+		}
 	}
 }
 

@@ -33,6 +33,9 @@ const label = "live--gridmesh."
 // askTimeout is how long an address may take to answer.
 const askTimeout = 2 * time.Second
 
+// maxHeader bounds what a client may send, in bytes; net/http adds 4 KiB.
+const maxHeader = 4 << 10
+
 var log = clog.NewWithPlugin(pluginName)
 
 func init() { plugin.Register(pluginName, setup) } // CoreDNS's way
@@ -111,7 +114,7 @@ func (p *probe) start() error {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", p.serve)
-	p.server = &http.Server{Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, IdleTimeout: 5 * time.Second}
+	p.server = &http.Server{Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, IdleTimeout: 5 * time.Second, MaxHeaderBytes: maxHeader}
 	go func(s *http.Server) {
 		if err := s.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			log.Errorf("/livez is not served any more: %v", err)

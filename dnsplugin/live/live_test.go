@@ -12,7 +12,15 @@ import (
 	"github.com/coredns/coredns/plugin/pkg/dnstest"
 	"github.com/coredns/coredns/plugin/test"
 	"github.com/miekg/dns"
+	"go.uber.org/goleak"
+
+	"github.com/gridmesh/gridmesh/internal/testkit"
 )
+
+func TestMain(m *testing.M) {
+	// net/http lets half a second pass after a request that it refuses.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
 
 func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
@@ -107,4 +115,26 @@ func livez(t *testing.T, servers []string) (code int, text string, took time.Dur
 	begin := time.Now()
 	code, text = get(t, p.address)
 	return code, text, time.Since(begin)
+}
+
+// What a client may send is bounded.
+func TestClientsAreBounded(t *testing.T) {
+	p := &probe{address: testkit.Free(t), servers: func() []string { return nil }}
+	if err := p.start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = p.stop() }()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.address+"/livez", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("X", strings.Repeat("x", 64<<10))
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("a header of 64 KiB: %s", answer.Status)
+	}
 }

@@ -3,6 +3,7 @@ package nodelocal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -13,12 +14,22 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
-func TestMain(m *testing.M) { testkit.Namespaced(m.Run) }
+func TestMain(m *testing.M) {
+	testkit.Namespaced(func() int {
+		code := m.Run()
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, "goroutines that have not ended:", err)
+			return 1
+		}
+		return code
+	})
+}
 
 var (
 	four = netip.MustParseAddr("169.254.20.11")
@@ -91,6 +102,39 @@ func TestFamilyThatComesLater(t *testing.T) {
 	must(t, again.start("53"))
 	if len(again.listening) != 2 {
 		t.Errorf("anew, it listens on %v", again.listening)
+	}
+}
+
+// Cleanup takes away what it is told only where it may be nodelocal's.
+func TestCleanupLeavesOtherAddresses(t *testing.T) {
+	testkit.NewNetwork(t)
+	lo, err := netlink.LinkByName("lo")
+	must(t, err)
+	other := netip.MustParseAddr("192.0.2.7")
+	must(t, netlink.AddrAdd(lo, &netlink.Addr{IPNet: netlink.NewIPNet(other.AsSlice())}))
+	there := func() (list []string) {
+		addrs, err := netlink.AddrList(lo, netlink.FAMILY_ALL)
+		must(t, err)
+		for _, a := range addrs {
+			list = append(list, a.IPNet.String())
+		}
+		return list
+	}
+	_, err = put([]netip.Addr{four, six})
+	must(t, err)
+	before := there()
+	for _, text := range []string{"127.0.0.1", "::1", "192.0.2.7", "::ffff:169.254.20.11"} {
+		ip := netip.MustParseAddr(text)
+		if err := Cleanup([]netip.Addr{four, ip}); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", ip, err)
+		}
+	}
+	if after := there(); !slices.Equal(before, after) {
+		t.Errorf("on lo are %v, and were %v", after, before)
+	}
+	must(t, Cleanup([]netip.Addr{four, six}))
+	if got := onLo(t); len(got) > 0 {
+		t.Errorf("after cleanup %v are on lo", got)
 	}
 }
 

@@ -71,7 +71,7 @@ func parse(c *caddy.Controller) ([]netip.Addr, error) {
 				return nil, c.Errf("%q is no IP address", arg)
 			}
 			if !usable(ip) {
-				return nil, c.Errf("%s: give a link-local address of IPv4 (169.254.0.0/16), or a unique local one of IPv6 (fd00::/8): pods reach no other kind on their node alone", ip)
+				return nil, c.Errf("%s: %v: pods reach no other kind on their node alone", ip, ErrAddress)
 			}
 			list = append(list, ip)
 		}
@@ -82,17 +82,26 @@ func parse(c *caddy.Controller) ([]netip.Addr, error) {
 	return list, nil
 }
 
+// ErrAddress is of an address that nodelocal neither puts on lo nor takes away.
+var ErrAddress = errors.New("give a link-local address of IPv4 (169.254.0.0/16), or a unique local one of IPv6 (fd00::/8)")
+
 // usable: an address that no other machine has, and that pods can route to.
 func usable(ip netip.Addr) bool {
 	if ip.Is4() {
 		return ip.IsLinkLocalUnicast()
 	}
-	return ip.IsPrivate()
+	return ip.IsPrivate() && !ip.Is4In6()
 }
 
 // Cleanup takes IPv4 addresses of ours from lo, and the given ones. What is
-// not there is no error.
+// not there is no error. Where one of them cannot be nodelocal's, nothing is
+// taken away: the host needs those of its own (127.0.0.1, ::1).
 func Cleanup(given []netip.Addr) error {
+	for _, ip := range given {
+		if !usable(ip) {
+			return fmt.Errorf("%s is not removed from lo: %w, as in the Corefile", ip, ErrAddress)
+		}
+	}
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		return fmt.Errorf("find lo: %w", err)

@@ -124,3 +124,28 @@ func (c *Cluster) Relist() {
 		w.changed[ref] = true
 	}
 }
+
+// Rewatch breaks the mirror's watch and has it list anew: of what was on its way
+// it sees how it ended alone, and nothing of an object that came and went.
+func (c *Cluster) Rewatch() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := c.watch
+	w.mu.Lock()
+	w.coming = nil
+	for ref := range w.held {
+		if c.objects[ref] == nil {
+			w.coming = append(w.coming, event{ref: ref})
+		}
+	}
+	w.mu.Unlock()
+	for ref, u := range c.objects {
+		w.told(ref, u)
+	}
+	w.mu.Lock()
+	n := len(w.coming)
+	w.mu.Unlock()
+	for range n {
+		w.deliver()
+	}
+}

@@ -169,8 +169,9 @@ func (x *Index) Disputed(grid Ref, list map[string]Dispute) {
 }
 
 // MarkDeleting notes that a child is being deleted, before its watch says so.
-func (x *Index) MarkDeleting(ref Ref) {
-	if c := x.children[ref]; c != nil {
+// One of another version was seen since, and may be another child.
+func (x *Index) MarkDeleting(ref Ref, version string) {
+	if c := x.children[ref]; c != nil && c.version == version {
 		obj := clone(c.obj)
 		ensure(obj, "metadata")["deletionTimestamp"] = "now"
 		x.Set(obj)

@@ -9,6 +9,7 @@
 //	lock.go         Lock: one process at a time
 //	serve.go        ServeHTTP, ServeHTTPS, ServeGRPC: how a member serves a listener
 //	certificate.go  Certificate: TLS that follows its files
+//	ask.go          AskUnix: what another program serves on a socket
 //	checks.go       Checks: /healthz, /livez and /readyz
 //	notify.go       Supervised: what systemd is told of a process that it started
 //	metrics.go      NewRegistry, MetricsMux: /metrics

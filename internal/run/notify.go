@@ -17,8 +17,9 @@ import (
 // alive is asked by one goroutine.
 func Supervised(ctx context.Context, log *slog.Logger, alive func() bool) error {
 	interval, err := daemon.SdWatchdogEnabled(false)
-	if err != nil {
-		return fmt.Errorf("read what systemd wants: %w", err)
+	if err != nil { // a courtesy ends no process
+		log.Warn("what systemd wants to hear, and how often, is not understood; it is not told that this process is alive", obs.KeyErr, err)
+		interval = 0
 	}
 	tell := func(state string) {
 		if _, err := daemon.SdNotify(false, state); err != nil {

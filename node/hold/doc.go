@@ -27,6 +27,7 @@
 //	fresh.go  Services that were made meanwhile
 //	past.go   what one hold leaves to the next, and to the disk
 //	unit.go   which nodes are in the unit, by each Service's own keys
+//	mentions.go  what the slices of a Service say of an address on a node
 //	index.go  whose the addresses are by now, in what changed
 //
 // The README has the states and the bounds. The package is pure: times are

@@ -15,11 +15,12 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// How long changes are gathered before the file is written, and how long after
-// a failure it is tried again.
+// How long changes are gathered before the file is written, how long after a
+// failure it is tried again, and how often it is compared with what was written.
 const (
 	batch      = 200 * time.Millisecond
 	retryAfter = 5 * time.Second
+	checkEvery = time.Minute
 )
 
 // File is a hosts file.
@@ -31,18 +32,33 @@ type File struct {
 	Log      *slog.Logger
 }
 
-// Keep writes the ordinals of this unit into the file whenever they change,
-// until ctx ends.
+// Keep writes the ordinals of this unit into the file whenever they change, or
+// somebody else changed the file, until ctx ends.
 func (f File) Keep(ctx context.Context, snapshots *latest.Value[*topology.Snapshot]) error {
 	wake := snapshots.Wake()
 	defer snapshots.Forget(wake)
 	viewer, index := topology.NewViewer(f.Node, f.Topology), answer.New(answer.Config{})
 	var last []byte
 	var retry <-chan time.Time
+	check := time.NewTicker(checkEvery)
+	defer check.Stop()
+	fought := false // for the file, and that is said
 	for first := true; ; {
 		select {
 		case <-wake:
 		case <-retry:
+		case <-check.C:
+			if first {
+				continue
+			}
+			if holds(f.Path, last) {
+				fought = false
+				continue
+			}
+			if !fought {
+				f.Log.Warn("the hosts file was changed by somebody else; writing it again")
+			}
+			first, fought = true, true
 		case <-ctx.Done():
 			return nil
 		}
@@ -67,4 +83,10 @@ func (f File) Keep(ctx context.Context, snapshots *latest.Value[*topology.Snapsh
 		}
 		first, last, retry = false, data, nil
 	}
+}
+
+// holds reports whether a file is as it was written.
+func holds(path string, want []byte) bool {
+	data, _, err := atomicfile.Read(path, int64(len(want)))
+	return err == nil && bytes.Equal(data, want)
 }

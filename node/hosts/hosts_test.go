@@ -3,6 +3,7 @@ package hosts
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/internal/latest"
 	"github.com/gridmesh/gridmesh/node/nodetest"
@@ -81,5 +84,30 @@ func TestFileFollows(t *testing.T) {
 		has("within a batch", "10.244.2.5")
 		after(batch)
 		has("changed", "10.244.2.6")
+		for what, spoil := range map[string]func() error{
+			"deleted": func() error { return os.Remove(f.Path) },
+			"emptied": func() error { return os.Truncate(f.Path, 0) },
+			"a pipe":  func() error { return errors.Join(os.Remove(f.Path), unix.Mkfifo(f.Path, 0o600)) },
+		} {
+			if err := spoil(); err != nil {
+				t.Fatal(err)
+			}
+			after(2 * checkEvery)
+			if info, err := os.Lstat(f.Path); err != nil || !info.Mode().IsRegular() {
+				t.Fatalf("%s: %v, %v", what, info, err)
+			}
+			has(what, "10.244.2.6")
+		}
+		if n := strings.Count(log.String(), "changed by somebody else"); n != 3 {
+			t.Errorf("said %d times: %s", n, &log)
+		}
+		before, err := os.Stat(f.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after(10 * checkEvery)
+		if now, err := os.Stat(f.Path); err != nil || !os.SameFile(before, now) {
+			t.Errorf("written although it is right: %v", err)
+		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/netip"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -31,11 +30,12 @@ type API struct {
 	Pods    []netip.Prefix // of the node
 	Policy  bool           // there is a NetworkPolicy
 	Away    error          // not nil: it does not answer, and this is why
+	Behind  uint64         // of every other answer from memory: so many reports are not in it
 
 	mu      sync.Mutex
 	events  []string
-	renewed map[string]int // by node
-	asked   map[string]int // for reports, by node
+	renewed map[string]uint64 // by node
+	asked   map[string]int    // for reports, by node
 }
 
 // Set changes the twin.
@@ -50,7 +50,7 @@ func (a *API) Renew(node string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.renewed == nil {
-		a.renewed = map[string]int{}
+		a.renewed = map[string]uint64{}
 	}
 	a.renewed[node]++
 }
@@ -88,9 +88,9 @@ func (a *API) HasNetworkPolicy(ctx context.Context) (bool, error) {
 func (a *API) Reachable(ctx context.Context) error { return a.answer(ctx) }
 
 // NodeReport implements node.Cluster.
-func (a *API) NodeReport(ctx context.Context, node string) (string, error) {
+func (a *API) NodeReport(ctx context.Context, node string, first uint64) (uint64, error) {
 	if err := a.answer(ctx); err != nil {
-		return "", err
+		return 0, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -98,7 +98,11 @@ func (a *API) NodeReport(ctx context.Context, node string) (string, error) {
 		a.asked = map[string]int{}
 	}
 	a.asked[node]++
-	return strconv.Itoa(a.renewed[node]), nil
+	report := 1 + a.renewed[node]
+	if first != 0 && a.asked[node]%2 == 0 {
+		report -= min(a.Behind, a.renewed[node])
+	}
+	return report, nil
 }
 
 func (a *API) answer(ctx context.Context) error {

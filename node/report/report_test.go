@@ -58,7 +58,7 @@ func TestReportAsText(t *testing.T) {
 node        a-1
 unit        unit=a
 source      live, changed 1m0s ago
-api server  heard 3s ago
+api server  last contact 3s ago
 pods        bridged (cni0)
 services    3, 2 clusters preloaded
 error       broken

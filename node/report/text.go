@@ -159,7 +159,7 @@ func (s APIServer) text(now time.Time) string {
 	case s.Error != "":
 		return fmt.Sprintf("unavailable for %s; this node goes on with what it knows: %s", ago, s.Error)
 	default:
-		return fmt.Sprintf("heard %s ago", ago)
+		return fmt.Sprintf("last contact %s ago", ago)
 	}
 }
 

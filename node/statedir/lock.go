@@ -50,7 +50,7 @@ type Kept int
 
 // What is kept there.
 const (
-	KeptLock Kept = iota
+	keptLock Kept = iota // the lock's own to tell
 	KeptState
 	KeptNote
 	keptKinds
@@ -88,8 +88,9 @@ func (d *Dir) Unlock() {
 	}
 }
 
-// Lock takes the lock, and waits no longer than patience: ErrStalled. It is had
-// all the same then when the disk gives it, which Took tells.
+// Lock takes the lock, and waits no longer than patience: ErrStalled. Of that, and
+// where DiskFails of what it returns, faulty is told, until LockLate, or the disk by
+// itself, has brought it.
 func (d *Dir) Lock(patience time.Duration) error {
 	d.mu.Lock()
 	d.trying = true
@@ -101,10 +102,14 @@ func (d *Dir) Lock(patience time.Duration) error {
 		<-known // that it is late
 		d.got(unlock, err)
 	})
-	if !errors.Is(err, ErrStalled) {
-		d.mu.Lock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	late := errors.Is(err, ErrStalled)
+	if !late {
 		d.trying, d.release = false, unlock
-		d.mu.Unlock()
+	}
+	if late || DiskFails(err) { // before got may say that it is had
+		d.took(keptLock, err)
 	}
 	return err
 }
@@ -114,7 +119,7 @@ func (d *Dir) Lock(patience time.Duration) error {
 func (d *Dir) LockLate() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.faults[KeptLock] == nil || d.trying || d.ended {
+	if d.faults[keptLock] == nil || d.release != nil || d.trying || d.ended {
 		return
 	}
 	d.trying = true
@@ -134,7 +139,7 @@ func (d *Dir) got(unlock func(), err error) {
 		return
 	}
 	d.release = unlock
-	d.took(KeptLock, err)
+	d.took(keptLock, err)
 }
 
 // Others reports whether the directory is another agent's, which took it while
@@ -142,7 +147,7 @@ func (d *Dir) got(unlock func(), err error) {
 func (d *Dir) Others() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return errors.Is(d.faults[KeptLock], run.ErrInUse)
+	return errors.Is(d.faults[keptLock], run.ErrInUse)
 }
 
 // Took notes whether the directory took something. It may be called by anybody.

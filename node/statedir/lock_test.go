@@ -89,9 +89,9 @@ func TestALockThatComesLate(t *testing.T) {
 		told     []error
 		unlocked int64 // by the end
 	}{
-		"had":           {unlocked: 1},
-		"after the end": {ended: true, unlocked: 1},
-		"refused":       {answer: run.ErrInUse, told: []error{run.ErrInUse}},
+		"had":           {told: []error{ErrStalled, nil}, unlocked: 1},
+		"after the end": {ended: true, told: []error{ErrStalled}, unlocked: 1},
+		"refused":       {answer: run.ErrInUse, told: []error{ErrStalled, run.ErrInUse}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestLockLate(t *testing.T) {
 		if h.asked.Load() != 0 {
 			t.Error("a lock was asked for that nobody misses")
 		}
-		d.Took(KeptLock, unix.EROFS)
+		d.Took(keptLock, unix.EROFS)
 		for _, answer := range []error{unix.EROFS, nil} {
 			d.LockLate()
 			d.LockLate()
@@ -144,7 +144,7 @@ func TestLockLate(t *testing.T) {
 		}
 		d.LockLate() // it is had
 		d.Unlock()
-		d.Took(KeptLock, unix.EROFS)
+		d.Took(keptLock, unix.EROFS)
 		d.LockLate() // it has ended
 		synctest.Wait()
 		if want := []error{unix.EROFS, unix.EROFS, nil, unix.EROFS}; !slices.Equal(told, want) || h.asked.Load() != 2 || h.unlocked.Load() != 1 {

@@ -1,0 +1,97 @@
+package grid_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gridmesh/gridmesh/grid/gridtest"
+	"github.com/gridmesh/gridmesh/grid/plan"
+)
+
+// meanwhile calls f once, in the middle of a job: before a write to a child, and
+// after those to others. The mirror tells of it before the job ends.
+func meanwhile(verb gridtest.Verb, child string, f func()) func(context.Context, gridtest.Verb, plan.Ref) error {
+	var done atomic.Bool
+	return func(_ context.Context, v gridtest.Verb, ref plan.Ref) error {
+		if v == verb && ref == deployment(child) && done.CompareAndSwap(false, true) {
+			time.Sleep(time.Second)
+			f()
+			time.Sleep(2 * time.Second)
+		}
+		return nil
+	}
+}
+
+// What is deleted while the job that made it still writes others is made again,
+// and not taken for ready because the job was told so before.
+func TestAChildDeletedWhileItsJobRunsIsMadeAgain(t *testing.T) {
+	var c *gridtest.Cluster
+	before := meanwhile(gridtest.Apply, "till-south", func() { c.Remove(deployment("till-north")) })
+	run(t, settings{Config: gridtest.Config{AutoReady: true, Before: before}}, func(cluster *gridtest.Cluster) {
+		c = cluster
+		shops("north", "south")(c)
+		update(c, tillGrid)
+	}, func(w *world) {
+		w.pass(10 * time.Second)
+		w.names("Deployment", "till-north", "till-south")
+		w.is(till, "status.readyUnits", 2)
+		w.quiet()
+	})
+}
+
+// A mirror whose watch broke may see neither that a child was made nor that it
+// was deleted: what was written and is not seen is asked for.
+func TestAChildThatTheMirrorNeverSees(t *testing.T) {
+	run(t, settings{Config: gridtest.Config{AutoReady: true, Lag: 10 * time.Second}}, func(c *gridtest.Cluster) {
+		shops("north", "south")(c)
+		update(c, tillGrid)
+		c.Rewatch()
+	}, func(w *world) {
+		w.pass(time.Second)
+		w.names("Deployment", "till-north", "till-south")
+		w.Remove(deployment("till-north"))
+		w.Rewatch()
+		w.pass(2 * time.Minute)
+		w.names("Deployment", "till-north", "till-south")
+		w.is(till, "status.readyUnits", 2)
+		w.quiet()
+	})
+}
+
+// An object that has come since a removal, of the same name, is not the one that
+// was removed: it is kept in line.
+func TestARemovedChildsSuccessorIsNotBeingDeleted(t *testing.T) {
+	north := deployment("till-north")
+	var c *gridtest.Cluster
+	var removed plan.Object
+	before := meanwhile(gridtest.Delete, "till-south", func() {
+		if c.Object(north) != nil {
+			t.Error("till-north is not removed yet: this test shows nothing")
+		}
+		c.Node("node-north", "site", "north")
+		c.UpdateObject("kubectl", removed)
+	})
+	run(t, settings{Config: gridtest.Config{AutoReady: true, Before: before}, guard: plan.Guard{Grace: time.Minute, Share: 1}}, func(cluster *gridtest.Cluster) {
+		c = cluster
+		shops("north", "south", "west")(c)
+		update(c, tillGrid)
+	}, func(w *world) {
+		w.soon()
+		removed = c.Object(north)
+		delete(removed["metadata"].(plan.Object), "resourceVersion")
+		w.label("node-north", "other", "x")
+		w.label("node-south", "other", "x")
+		w.pass(10 * time.Minute)
+		w.names("Deployment", "till-north", "till-west")
+		update(w.Cluster, tillGrid, "image: v1", "image: v2")
+		w.soon()
+		if containers := fmt.Sprint(w.at(north, "spec.template.spec.containers")); !strings.Contains(containers, "v2") {
+			t.Errorf("what came after the removed child is not kept in line: %s", containers)
+		}
+		w.quiet()
+	})
+}
