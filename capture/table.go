@@ -120,12 +120,14 @@ func (t *table) merge(p *plan.Plan) error {
 	return t.add(p, added)
 }
 
-// add adds the guard of p, and elements, some of which may be there.
+// add adds the guard of p, and elements, some of which may be there. They do not
+// wait for a guard that cannot be read whole.
 func (t *table) add(p *plan.Plan, added bySet) error {
-	if _, err := t.addGuard(p.Guard); err != nil {
-		return err
+	_, guard := t.addGuard(p.Guard)
+	if guard != nil && !errors.Is(guard, dump.ErrTorn) {
+		return guard
 	}
-	return t.write(t.conn.SetAddElements, added)
+	return errors.Join(guard, t.write(t.conn.SetAddElements, added))
 }
 
 // compare returns what is to go and to come; what is to come is all of it also
