@@ -11,6 +11,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 
+	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/capture/links"
 	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
@@ -79,7 +80,9 @@ func podBridges(cfg plan.Config, all []links.Link) ([]rules.PodBridge, error) {
 		if l.Kind != "bridge" {
 			continue
 		}
-		addrs, err := netlink.AddrList(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Index: l.Index}}, netlink.FAMILY_ALL)
+		addrs, err := dump.Again(func() ([]netlink.Addr, error) {
+			return netlink.AddrList(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Index: l.Index}}, netlink.FAMILY_ALL)
+		})
 		if err != nil {
 			return nil, fmt.Errorf("list addresses of %s: %w", l.Name, err)
 		}
@@ -161,10 +164,15 @@ func (c *Capture) adopt(list []rules.PodBridge) error {
 	}
 	c.bridges = list
 	_, err = c.bridgeSysctls(list)
-	if err != nil && (c.unsaid == nil || !strings.Contains(c.unsaid.Error(), err.Error())) { // beside what is still to be said
+	c.sayLater(err)
+	return nil
+}
+
+// sayLater keeps an error for RefreshBridges, beside what is still to be said.
+func (c *Capture) sayLater(err error) {
+	if err != nil && (c.unsaid == nil || !strings.Contains(c.unsaid.Error(), err.Error())) {
 		c.unsaid = errors.Join(c.unsaid, err)
 	}
-	return nil
 }
 
 // bridgeSysctls sets what the bridges need and reports whether anything had to

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gridmesh/gridmesh/capture/nft"
+	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/routing"
 	"github.com/gridmesh/gridmesh/capture/rules"
@@ -30,7 +30,7 @@ type Capture struct {
 	bridges   []rules.PodBridge
 	lifting   string                         // what rendition said of the bridges' rules when they were written
 	moved     bool                           // Repair followed the node's network, and RefreshBridges has not said so
-	unsaid    error                          // of sysctls; the next RefreshBridges says it
+	unsaid    error                          // of bridges and sysctls; the next RefreshBridges says it
 	ipv6      bool                           // lo has it; the routes follow
 	validates bool                           // a link validates sources by their marks
 	looked    time.Time                      // when all links were read
@@ -83,17 +83,16 @@ func (c *Capture) Install(guard []netip.Prefix) (err error) {
 	if c.found, err = c.table.exists(); err != nil {
 		return err
 	}
-	if c.table.others == nil {
-		// Without it Repair reads more.
-		c.table.others, _ = nft.Follow(c.table.conn, ofOurTables)
-	}
+	c.table.follow(c.table.conn, ofOurTables, c.host.Log)
 	c.known = plan.Disjoint(guard)
 	c.tellGuard()
 	wait := c.found && len(c.cfg.PodCIDRs) == 0
 	if wait {
 		c.outdated = true
 		if err = c.table.guardBeside(c.known); err == nil {
-			_, err = c.look()
+			if _, err = c.look(); errors.Is(err, dump.ErrTorn) {
+				err = nil // Repair looks again
+			}
 			err = errors.Join(err, c.installRoutes())
 		} else {
 			wait = false // a table that takes no guard is not worth it
@@ -137,9 +136,9 @@ func (c *Capture) install() error {
 	if err := c.installTable(false); err != nil {
 		return err
 	}
-	all, err := c.look()
-	if err != nil {
-		return err
+	all, unread := c.look()
+	if unread != nil && !errors.Is(unread, dump.ErrTorn) {
+		return unread
 	}
 	if err := c.installRoutes(); err != nil {
 		return err
@@ -149,6 +148,10 @@ func (c *Capture) install() error {
 	}
 	c.outdated = false
 	list, err := podBridges(c.cfg, all)
+	if err = errors.Join(unread, err); errors.Is(err, dump.ErrTorn) {
+		c.sayLater(err) // the bridges' rules stay as they are until the next Repair
+		return nil
+	}
 	if err != nil {
 		return err
 	}

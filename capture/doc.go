@@ -32,5 +32,7 @@
 // Two netlink libraries are in use, for neither does the other's work:
 // google/nftables speaks through mdlayher/netlink, which also carries
 // sock_diag here; vishvananda/netlink knows links, addresses, routes, rules
-// and conntrack.
+// and conntrack. Both are asked for lists through capture/dump, which reads a
+// list again that changed while it was told: of one that stays torn, what is
+// missing is added, and nothing is removed.
 package capture

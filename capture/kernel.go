@@ -221,6 +221,7 @@ func (c *Capture) repairKernel() (bool, error) {
 		return false, err
 	}
 	moved := !slices.Equal(ports, k.ports)
+	k.table.follow(k.table.conn, ofKernelTable, nil) // repairRules says why not
 	gen, err := k.table.conn.Generation()
 	if err == nil {
 		err = c.tellAbsent()

@@ -10,6 +10,7 @@ import (
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
@@ -40,9 +41,7 @@ func newKernelTable(cfg plan.Config) *kernelTable {
 // so that the kernel refuses our rules is made anew: then it says that nothing was kept.
 func (t *kernelTable) install(anew bool) (kept bool, err error) {
 	t.conn.Keep()
-	if t.others == nil {
-		t.others, _ = nft.Follow(t.conn, ofKernelTable) // without it Repair reads more
-	}
+	t.follow(t.conn, ofKernelTable, nil) // the capture's table says why not
 	found, err := t.found()
 	if err != nil {
 		return false, err
@@ -119,6 +118,9 @@ func (t *kernelTable) strange(found *nft.Table) bool {
 // written: each chain has as many rules as were written.
 func (t *kernelTable) remember() error {
 	found, err := t.found()
+	if errors.Is(err, dump.ErrTorn) {
+		err = nil // Repair writes it again
+	}
 	if t.rules = nil; err != nil || found == nil {
 		return err
 	}

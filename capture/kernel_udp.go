@@ -9,6 +9,7 @@ import (
 	nl "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 )
@@ -85,7 +86,7 @@ func staleFlows(family byte, stale func(plan.UDPFlow) bool) (list [][]byte, err 
 		}
 		return nil
 	})
-	if errors.Is(err, nft.ErrMoved) {
+	if errors.Is(err, dump.ErrTorn) {
 		err = nil // a flow that came meanwhile has an endpoint
 	}
 	return list, err

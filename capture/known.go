@@ -1,9 +1,13 @@
 package capture
 
 import (
+	"log/slog"
 	"time"
 
+	nl "github.com/mdlayher/netlink"
+
 	"github.com/gridmesh/gridmesh/capture/nft"
+	"github.com/gridmesh/gridmesh/internal/obs"
 )
 
 // readEvery is how often Repair reads all of a table although nftables told of no
@@ -16,6 +20,21 @@ type known struct {
 	gen    uint32        // the generation; 0 for unknown
 	read   time.Time     // when all of it was read, and as it should be
 	others *nft.Follower // of what others write; nil: unknown
+	deaf   bool          // and that was said
+}
+
+// follow begins to follow what others write, where nobody does. Without it
+// Repair reads more, and each begins again.
+func (k *known) follow(conn *nft.Session, concerns func(nl.Message) bool, log *slog.Logger) {
+	if k.others != nil {
+		return
+	}
+	var err error
+	k.others, err = nft.Follow(conn, concerns)
+	if err != nil && !k.deaf && log != nil {
+		log.Warn("cannot follow what others write into nftables: all rules and elements are read each time", obs.KeyErr, err)
+	}
+	k.deaf = err != nil
 }
 
 // still reports whether nobody wrote into the table up to a generation, as far as

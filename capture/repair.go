@@ -28,6 +28,7 @@ func (c *Capture) Repair() (bool, error) {
 
 // repairRules compares rules and elements with what they should be.
 func (c *Capture) repairRules() (bool, error) {
+	c.table.follow(c.table.conn, ofOurTables, c.host.Log)
 	// Before the comparison: what is written meanwhile is the next one's.
 	gen, err := c.table.conn.Generation()
 	if err != nil {

@@ -1,11 +1,13 @@
 package capture
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/google/nftables"
 
+	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/rules"
 )
@@ -14,6 +16,9 @@ import (
 // written: the rules are ours where there are as many as were written.
 func remember(conn *nft.Session, family nftables.TableFamily, want []rules.Chain) (string, error) {
 	found, err := conn.Table(family)
+	if errors.Is(err, dump.ErrTorn) {
+		return "", nil // Repair writes it again
+	}
 	if err != nil || found == nil {
 		return "", err
 	}
@@ -44,11 +49,16 @@ func (t *table) intact() (bool, error) {
 }
 
 // read returns what sets hold, each key once and plain, and what is strange of
-// it: what stands for all has no key, and is not among the elements.
+// it: what stands for all has no key, and is not among the elements. Beside
+// dump.ErrTorn some may be missing.
 func (t *table) read(sets ...string) (plain bySet, strange map[string][]nft.Element, err error) {
 	plain, strange = bySet{}, map[string][]nft.Element{}
+	var torn error
 	for _, name := range sets {
 		list, err := t.conn.Elements(t.sets[name])
+		if errors.Is(err, dump.ErrTorn) {
+			torn, err = err, nil
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -61,7 +71,7 @@ func (t *table) read(sets ...string) (plain bySet, strange map[string][]nft.Elem
 			}
 		}
 	}
-	return plain, strange, nil
+	return plain, strange, torn
 }
 
 // tidied is read, without what is strange: somebody else put it there, and where

@@ -75,6 +75,24 @@ func TestBlame(t *testing.T) {
 	}
 }
 
+// expired is a deadline that has passed, on a machine that has not noticed yet.
+type expired struct{ context.Context }
+
+func (expired) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
+
+// People whose time is up are told what the API server did, and not of a limiter
+// of ours that saw no time for the request.
+func TestTimeIsUp(t *testing.T) {
+	path := kubeconfigFor(t, "", "https://"+testkit.Nobody(t))
+	client, err := kube.ConnectPerson(path, "", "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Ask(expired{t.Context()}); err == nil || !strings.Contains(err.Error(), "nothing listens there") {
+		t.Errorf("%v", err)
+	}
+}
+
 func plainServer(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(http.NotFoundHandler())
@@ -121,7 +139,7 @@ func TestConnectPerson(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	blamed := func(kubeconfig, context string) string {
 		t.Helper()
-		c, err := kube.ConnectPerson(kubeconfig, context, "test", kube.NodeRate())
+		c, err := kube.ConnectPerson(kubeconfig, context, "test")
 		if err != nil {
 			return err.Error()
 		}
@@ -135,7 +153,7 @@ func TestConnectPerson(t *testing.T) {
 			}
 		}
 	}
-	if _, err := kube.ConnectPerson("", "", "test", kube.NodeRate()); !errors.Is(err, kube.ErrNoConfig) {
+	if _, err := kube.ConnectPerson("", "", "test"); !errors.Is(err, kube.ErrNoConfig) {
 		t.Errorf("without any: %v", err)
 	}
 	if err := os.MkdirAll(filepath.Join(home, ".kube"), 0o700); err != nil {

@@ -17,7 +17,7 @@ var ErrNoConfig = errors.New("no cluster is given")
 // asked for, else by those that $KUBECONFIG lists, else ~/.kube/config, else
 // in-cluster credentials. context is one of the kubeconfig, "" for its current
 // one. Without any of them it is ErrNoConfig. The API server need not answer.
-func ConnectPerson(kubeconfig, context, agent string, rate Rate) (*Client, error) {
+func ConnectPerson(kubeconfig, context, agent string) (*Client, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	var by string
@@ -47,5 +47,5 @@ func ConnectPerson(kubeconfig, context, agent string, rate Rate) (*Client, error
 	if context != "" {
 		by += ", context " + context
 	}
-	return connect(cfg, by, agent, rate)
+	return connect(cfg, by, agent, Rate{QPS: -1}) // none: a person asks little, and would be told of a limiter where time is up
 }

@@ -81,6 +81,7 @@ func (l *loop) save() {
 		Snapshot: source.Subset(l.snap, l.cfg.Node, func(key topology.ObjectKey) bool { return near[key] }),
 		Used:     slices.Concat(l.catalogs.Listening(), l.used.Names()),
 		PodCIDRs: l.pods,
+		Node:     l.cfg.Node,
 	}
 	l.saver.Write(st)
 }

@@ -53,6 +53,8 @@ type Record struct {
 	LastContact *int64 `cbor:"11,keyasint,omitempty"`
 	// Partial: states are partial from here on, or not any more (socket only).
 	Partial *bool `cbor:"12,keyasint,omitempty"`
+	// Of is the name of the node whose agent wrote (state file only).
+	Of *string `cbor:"13,keyasint,omitempty"`
 	// Sync ends a state: the records before it are one whole.
 	Sync *uint64 `cbor:"9,keyasint,omitempty"`
 }

@@ -61,6 +61,7 @@ func objects(s *topology.Snapshot) map[string]any {
 
 func TestStateRoundTrip(t *testing.T) {
 	st := sample()
+	st.Node = "a-1"
 	data, err := EncodeState(st)
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +70,7 @@ func TestStateRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(objects(got.Snapshot), objects(st.Snapshot)) || !reflect.DeepEqual(got.Used, st.Used) || !reflect.DeepEqual(got.PodCIDRs, st.PodCIDRs) {
+	if !reflect.DeepEqual(objects(got.Snapshot), objects(st.Snapshot)) || !reflect.DeepEqual(got.Used, st.Used) || !reflect.DeepEqual(got.PodCIDRs, st.PodCIDRs) || got.Node != st.Node {
 		t.Errorf("read back %v, want %v", objects(got.Snapshot), objects(st.Snapshot))
 	}
 	again, err := EncodeState(got)

@@ -19,6 +19,7 @@ type State struct {
 	Snapshot *topology.Snapshot
 	Used     []string       // clusters that Envoy asked for by name
 	PodCIDRs []netip.Prefix // of this node
+	Node     string         // this one; "" in a file of before
 }
 
 // StateFile is the name of the state file in an agent's --state-dir.
@@ -92,6 +93,8 @@ func DecodeState(data []byte) (*State, error) {
 			st.Used = *r.Used
 		case r.PodCIDRs != nil:
 			st.PodCIDRs = *r.PodCIDRs
+		case r.Of != nil:
+			st.Node = *r.Of
 		default:
 			apply(b, r)
 		}
@@ -112,6 +115,11 @@ func EncodeState(st *State) ([]byte, error) {
 	}
 	if len(st.PodCIDRs) > 0 {
 		if err := e.Encode(Record{PodCIDRs: &st.PodCIDRs}); err != nil {
+			return nil, err
+		}
+	}
+	if st.Node != "" {
+		if err := e.Encode(Record{Of: &st.Node}); err != nil {
 			return nil, err
 		}
 	}

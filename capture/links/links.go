@@ -2,10 +2,13 @@ package links
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	nl "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/capture/dump"
 )
 
 // Lo is the index of lo in every network: LOOPBACK_IFINDEX of linux/netdevice.h.
@@ -32,7 +35,8 @@ const ifinfomsgLen = 16
 
 // Read lists the network interfaces of a kind, or all of them. All are dear
 // on a node with many pods, and each file of their sysctls is dearer
-// (BenchmarkLookAtManyPods).
+// (BenchmarkLookAtManyPods). Where they come and go all the time it has what was
+// told beside dump.ErrTorn.
 func Read(kind string) (list []Link, err error) {
 	conn, err := nl.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
@@ -51,12 +55,12 @@ func Read(kind string) (list []Link, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
-	msgs, err := conn.Execute(nl.Message{
+	msgs, torn := dump.Ask(conn, nl.Message{
 		Header: nl.Header{Type: unix.RTM_GETLINK, Flags: nl.Request | nl.Dump},
 		Data:   append(make([]byte, ifinfomsgLen), attrs...),
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list links: %w", err)
+	if torn != nil && !errors.Is(torn, dump.ErrTorn) {
+		return nil, fmt.Errorf("list links: %w", torn)
 	}
 	for _, m := range msgs {
 		l, err := parseLink(m)
@@ -66,6 +70,9 @@ func Read(kind string) (list []Link, err error) {
 		if kind == "" || l.Kind == kind { // an old kernel tells of all
 			list = append(list, l)
 		}
+	}
+	if torn != nil {
+		return list, fmt.Errorf("list links: %w", torn)
 	}
 	return list, nil
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/capture/dump"
 )
 
 // A dump is told in pieces as large as the buffer that is offered for them, of
@@ -18,14 +20,10 @@ import (
 const (
 	dumpPiece    = 64 << 10
 	dumpPatience = 10 * time.Second // for one piece
-	dumpTries    = 5                // while others write
 )
 
-// ErrMoved says that somebody wrote while a dump was read, perhaps elsewhere:
-// all of it was taken, and something may be missing or be there twice.
-var ErrMoved = errors.New("changed while it was read")
-
-// Dump asks the kernel's netfilter for a list, and takes each item as it comes.
+// Dump asks the kernel's netfilter for a list, and takes each item as it comes,
+// also of one that is torn.
 func Dump(request uint16, family byte, attrs []byte, take func(item []byte) error) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
@@ -56,7 +54,7 @@ func Dump(request uint16, family byte, attrs []byte, take func(item []byte) erro
 		done, disturbed, err := messages(piece[:n], take)
 		moved = moved || disturbed
 		if done && moved && err == nil {
-			return ErrMoved
+			return dump.ErrTorn
 		}
 		if done || err != nil {
 			return err
@@ -114,17 +112,17 @@ func Attribute(kind uint16, value []byte) []byte {
 // without a key is a catch-all. While others write all the time it is read as it is.
 func ReadMap(table, name string) (list []nftables.SetElement, err error) {
 	attrs := append(Attribute(unix.NFTA_SET_ELEM_LIST_TABLE, []byte(table+"\x00")), Attribute(unix.NFTA_SET_ELEM_LIST_SET, []byte(name+"\x00"))...)
-	for range dumpTries {
-		list = list[:0]
+	list, err = dump.Again(func() (list []nftables.SetElement, err error) {
 		err = Dump(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETSETELEM, unix.NFPROTO_INET, attrs, func(item []byte) error {
 			list = append(list, parseElements(item)...)
 			return nil
 		})
-		if !errors.Is(err, ErrMoved) {
-			return list, err
-		}
+		return list, err
+	})
+	if errors.Is(err, dump.ErrTorn) {
+		return list, nil
 	}
-	return list, nil
+	return list, err
 }
 
 // parseElements are the elements of one message.

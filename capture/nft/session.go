@@ -1,12 +1,15 @@
 package nft
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 
 	"github.com/google/nftables"
 	nl "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/capture/dump"
 )
 
 // netlinkBuffer holds the acknowledgements of a transaction.
@@ -128,7 +131,7 @@ func (s *Session) GetRules(t *nftables.Table, c *nftables.Chain) ([]*nftables.Ru
 	return list, s.after(err)
 }
 
-// ask sends one request and returns the answers to it.
+// ask sends one request and returns the answers to it, also beside dump.ErrTorn.
 func (s *Session) ask(msg, flags int, family nftables.TableFamily, attrs []nl.Attribute) ([]nl.Message, error) {
 	data, err := nl.MarshalAttributes(attrs)
 	if err != nil {
@@ -137,10 +140,13 @@ func (s *Session) ask(msg, flags int, family nftables.TableFamily, attrs []nl.At
 	if err := s.dial(); err != nil {
 		return nil, err
 	}
-	answers, err := s.raw.Execute(nl.Message{
+	answers, err := dump.Ask(s.raw, nl.Message{
 		Header: nl.Header{Type: Message(msg), Flags: nl.Request | nl.HeaderFlags(flags)},
 		Data:   append(Header(family), data...),
 	})
+	if errors.Is(err, dump.ErrTorn) { // and was told to its end
+		return answers, err
+	}
 	return answers, s.after(err)
 }
 

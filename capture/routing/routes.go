@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/capture/links"
 	"github.com/gridmesh/gridmesh/capture/plan"
 )
@@ -254,7 +255,7 @@ func present(cfg plan.Config, f netFamily, want []*netlink.Rule) (bool, error) {
 // else has a use for those. The number of the table may be another's too, whose
 // other routes are left alone.
 func (r Routing) inTheWay(f netFamily) ([]netlink.Route, error) {
-	all, err := netlink.RouteListFiltered(f.family, &netlink.Route{Table: r.Config.Table}, netlink.RT_FILTER_TABLE)
+	all, err := listRoutes(f, &netlink.Route{Table: r.Config.Table}, netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return nil, fmt.Errorf("list routes of table %d: %w", r.Config.Table, err)
 	}
@@ -309,11 +310,15 @@ func isOurs(r netlink.Route) bool {
 
 // ourRoutes lists "local default dev lo" of a table.
 func ourRoutes(table int, f netFamily) ([]netlink.Route, error) {
-	all, err := netlink.RouteListFiltered(f.family, &netlink.Route{Table: table, Type: unix.RTN_LOCAL}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
+	all, err := listRoutes(f, &netlink.Route{Table: table, Type: unix.RTN_LOCAL}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
 	if err != nil {
 		return nil, fmt.Errorf("list routes of table %d: %w", table, err)
 	}
 	return slices.DeleteFunc(all, func(r netlink.Route) bool { return !isOurs(r) }), nil
+}
+
+func listRoutes(f netFamily, like *netlink.Route, by uint64) ([]netlink.Route, error) {
+	return dump.Again(func() ([]netlink.Route, error) { return netlink.RouteListFiltered(f.family, like, by) })
 }
 
 // noFamily reports whether an error is that the kernel has no such family.

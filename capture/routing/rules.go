@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/capture/plan"
 )
 
@@ -73,7 +74,7 @@ func ask(msg uint16, how nl.HeaderFlags, r rule) ([]nl.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	return conn.Execute(nl.Message{Header: nl.Header{Type: nl.HeaderType(msg), Flags: nl.Request | how}, Data: append(slices.Clone(r.head), data...)})
+	return dump.Ask(conn, nl.Message{Header: nl.Header{Type: nl.HeaderType(msg), Flags: nl.Request | how}, Data: append(slices.Clone(r.head), data...)})
 }
 
 // remove removes this very rule: the kernel takes the first that has all that is named.

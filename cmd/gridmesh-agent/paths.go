@@ -82,13 +82,11 @@ func (c *config) usedTwice() error {
 	return errors.Join(errs...)
 }
 
-// resolved is a path without the links of its directory, as far as that is there.
+// resolved is an absolute path. Links are not followed: that asks the disk, which
+// may hang.
 func resolved(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
-		path = abs
-	}
-	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
-		return filepath.Join(dir, filepath.Base(path))
+		return abs
 	}
 	return path
 }

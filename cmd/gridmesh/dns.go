@@ -214,6 +214,8 @@ func (q question) ask(x *answer.Index, services []string) *dnsDoc {
 	if a.Result == answer.NotFound {
 		if meant := meantService(q.name, services); meant != "" {
 			doc.Why += fmt.Sprintf("; did you mean %s%s?", meant, suffix)
+		} else if q.open && q.also != "" {
+			doc.Why += fmt.Sprintf("; a pod asks for the name outside next: gridmesh dns %s. says who answers there", strings.TrimSuffix(q.name, "."))
 		}
 	}
 	return doc

@@ -31,17 +31,20 @@ type input struct {
 // feedSocket is where an agent of this machine has its feed; tests look elsewhere.
 var feedSocket = "/run/gridmesh/feed.sock"
 
+// stateDir is where such an agent keeps its state; tests look elsewhere.
+var stateDir = "/var/lib/gridmesh"
+
 func (in *input) bind(cmd *cobra.Command) {
 	host, _ := os.Hostname()
 	in.cmd = cmd
 	f := cmd.Flags()
-	f.StringVar(&in.node, "node", strings.ToLower(host), "look from this node (default: the agent's, or this host's name)")
+	f.StringVar(&in.node, "node", strings.ToLower(host), "look from this node (default: the agent's, running or not, or this host's name)")
 	f.Lookup("node").DefValue = ""
 	in.bindFiles(f, "directory or file of manifests, or - for standard input; may be given again")
 	in.bindLenient(f)
 	in.bindCluster(f, "kubeconfig of a cluster; without it, and where no agent runs: $KUBECONFIG, ~/.kube/config, in-cluster credentials")
 	f.StringVar(&in.socket, "socket", feedSocket, "feed socket of this node's agent; its status socket is beside it")
-	f.StringVar(&in.stateDir, "state-dir", "", "state directory of an agent that does not answer, as /var/lib/gridmesh: its last good state")
+	f.StringVar(&in.stateDir, "state-dir", "", "state directory of an agent that does not answer, as "+stateDir+": its last good state")
 	run.Files(f, "socket", "state-dir")
 	f.StringVar(&in.reading, "topology-keys", "ordered", "reading of several topologyKeys: ordered or union")
 	in.bindOutput(f)
@@ -110,13 +113,20 @@ func (in *input) world(ctx context.Context) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	if name := in.agent(ctx).Node; name != "" && !in.cmd.Flags().Changed("node") {
+	name := in.agent(ctx).Node
+	if in.kept != nil {
+		name = in.kept.Node
+	}
+	if name != "" && !in.cmd.Flags().Changed("node") {
 		in.node = name
 	}
 	v := topology.See(snap, in.node, opts)
 	if !v.Viewpoint.Known {
 		if !in.lenient {
-			return nil, fmt.Errorf("%w: %s; %s; with --lenient it is looked at as one without labels%s", errNoNode, in.node, knownNodes(snap), besides(snap.Problems))
+			if cause := besides(snap.Problems); cause != "" { // first what may be why
+				fmt.Fprintln(in.cmd.ErrOrStderr(), strings.TrimPrefix(cause, "\n"))
+			}
+			return nil, fmt.Errorf("%w: %s; %s; with --lenient it is looked at as one without labels", errNoNode, in.node, knownNodes(snap))
 		}
 		v.Problems = append(v.Problems, topology.Problem{Object: "node " + in.node, Field: "--node", Text: "is not in this state: it reaches no closed Service"})
 	}

@@ -27,7 +27,7 @@ func (r *reach) fromDisk() (*topology.Snapshot, error) {
 	}
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return nil, fmt.Errorf("no last good state is in %s: give the agent's --state-dir, most often /var/lib/gridmesh: %w", r.stateDir, err)
+		return nil, fmt.Errorf("no last good state is in %s: give the agent's --state-dir, most often %s: %w", r.stateDir, stateDir, err)
 	case errors.Is(err, os.ErrPermission):
 		return nil, fmt.Errorf("you may not read the last good state; use sudo: %w", err)
 	case err != nil:

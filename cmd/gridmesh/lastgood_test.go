@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -10,6 +11,24 @@ import (
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
+
+// deadSocket is what an agent that was killed leaves.
+func deadSocket(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	l.Close()
+	return path
+}
 
 // Without an agent and without an API server one looks at what the agent kept,
 // and leaves it as it is.
@@ -25,6 +44,7 @@ func TestLastGoodState(t *testing.T) {
 	data, err := source.EncodeState(&source.State{
 		Snapshot: source.Subset(snap, "edge-7", func(key topology.ObjectKey) bool { return key.Name == "web" }),
 		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.7.0/24")},
+		Node:     "edge-7",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +54,7 @@ func TestLastGoodState(t *testing.T) {
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, out, log := gridmesh(t, "view", "--node", "edge-7", "--state-dir", dir)
+	code, out, log := gridmesh(t, "view", "--state-dir", dir) // of the node that kept it, whatever this host is called
 	if code != 0 || !strings.Contains(out, "10.244.7.8") || strings.Contains(out, "default/db") || !strings.HasPrefix(log, "note: this is the last good state, of ") {
 		t.Errorf("code %d:\n%s%s", code, out, log)
 	}
@@ -43,6 +63,16 @@ func TestLastGoodState(t *testing.T) {
 	}
 	if code, _, log = gridmesh(t, "view", "--node", "edge-8", "--state-dir", dir); code != 1 || !strings.Contains(log, "--node may be edge-7") {
 		t.Errorf("another node: code %d: %s", code, log)
+	}
+	for _, socket := range []string{filepath.Join(dir, "none"), deadSocket(t)} {
+		_, _, without := gridmesh(t, "view", "--socket", socket)
+		usual := stateDir
+		stateDir = dir
+		code, _, log = gridmesh(t, "view", "--socket", socket)
+		stateDir = usual
+		if code == 0 || !strings.Contains(log, "--state-dir "+dir+" has what it kept") || strings.Contains(without, "--state-dir") {
+			t.Errorf("%s: code %d: %s; without a state: %s", socket, code, log, without)
+		}
 	}
 	for _, args := range [][]string{{"-f", manifests}, {"--kubeconfig", manifests}, {"--context", "x"}, {"--socket", path}} {
 		if code, _, log = gridmesh(t, append([]string{"view", "--state-dir", dir}, args...)...); code != 2 || !strings.Contains(log, "--state-dir excludes") {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -239,16 +240,24 @@ func reachable(ctx context.Context, socket string) error {
 	case err == nil:
 		return conn.Close()
 	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("%w (%s is not there), and no cluster is given; give -f DIR or --kubeconfig F", errNoAgent, socket)
+		return fmt.Errorf("%w (%s is not there), and no cluster is given; give -f DIR or --kubeconfig F%s", errNoAgent, socket, orKept())
 	case errors.Is(err, syscall.ECONNREFUSED) && !isSocket(socket):
 		return fmt.Errorf("%w: --socket %s is no socket; give the agent's, as /run/gridmesh/feed.sock", run.ErrUsage, socket)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("no agent answers on %s, though one did: is gridmesh-agent running on this node? Give -f DIR or --kubeconfig F to do without", socket)
+		return fmt.Errorf("no agent answers on %s, though one did: is gridmesh-agent running on this node? Give -f DIR or --kubeconfig F to do without%s", socket, orKept())
 	}
 	if errors.Is(err, os.ErrPermission) {
 		return fmt.Errorf("you may not open the agent's socket %s; use sudo, or give -f DIR or --kubeconfig F: %w", socket, err)
 	}
 	return fmt.Errorf("reach the agent of this node: %w", err)
+}
+
+// orKept names the way out where neither can be had: what an agent kept, where one did.
+func orKept() string {
+	if _, err := os.Stat(filepath.Join(stateDir, source.StateFile)); errors.Is(err, os.ErrNotExist) {
+		return ""
+	}
+	return "; --state-dir " + stateDir + " has what it kept"
 }
 
 func isSocket(path string) bool {
@@ -260,7 +269,7 @@ func isSocket(path string) bool {
 func (r *reach) connect() (_ *kube.Client, err error) {
 	if r.client == nil {
 		kube.LogTo(obs.NewLog(r.cmd.ErrOrStderr(), false))
-		r.client, err = kube.ConnectPerson(r.kubeconfig, r.context, "gridmesh/"+obs.Version(), kube.NodeRate())
+		r.client, err = kube.ConnectPerson(r.kubeconfig, r.context, "gridmesh/"+obs.Version())
 	}
 	return r.client, err
 }

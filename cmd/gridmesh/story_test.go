@@ -32,7 +32,7 @@ func withProgram(tests func() int) int {
 	dir, err := os.MkdirTemp("", "gridmesh")
 	if err == nil {
 		defer os.RemoveAll(dir)
-		feedSocket = filepath.Join(dir, "feed.sock")
+		feedSocket, stateDir = filepath.Join(dir, "feed.sock"), filepath.Join(dir, "state")
 		var self string
 		if self, err = os.Executable(); err == nil {
 			err = os.Symlink(self, filepath.Join(dir, "gridmesh"))

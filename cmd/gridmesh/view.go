@@ -33,8 +33,8 @@ type frontendRow struct {
 }
 
 type answerRow struct {
-	Answer string    `json:"answer"` // served, refused, dropped
-	Tiers  []tierRow `json:"tiers,omitempty"`
+	Answer string    `json:"answer"`          // served, refused, dropped, unserved
+	Tiers  []tierRow `json:"tiers,omitempty"` // of what is unserved: those that it would have
 }
 
 type tierRow struct {
@@ -97,7 +97,7 @@ func (w *world) rows(args []string) ([]serviceRow, error) {
 		if s.Keys.Any {
 			row.Keys = append(slices.Clone(row.Keys), topology.AnyNode)
 		}
-		if s.Affinity > 0 {
+		if s.Affinity > 0 && !tells(s.Notices(), "spec.sessionAffinity") {
 			row.Affinity = s.Affinity.String()
 		}
 		row.Frontends = frontendRows(s, topology.Explain(w.snap, w.view, w.opts, s.Key))
@@ -125,9 +125,9 @@ func frontendRows(s *topology.ServiceView, out map[topology.Frontend][]topology.
 		add(f.Frontend, frontendRow{answerRow: answers(f.Tiers, f.Silent)})
 	}
 	for _, o := range s.Outside {
-		row := frontendRow{Kind: o.Kind.String(), answerRow: answers(o.Tiers, false)}
+		row := frontendRow{Kind: o.Kind.String(), answerRow: answers(o.Tiers, false).by(o.Path)}
 		if o.Local {
-			outside := answers(o.LocalTiers, o.Silent)
+			outside := answers(o.LocalTiers, o.Silent).by(o.Path)
 			row.FromOutside = &outside
 		}
 		for _, p := range o.Sources {
@@ -180,22 +180,20 @@ func (w *world) table(out io.Writer, rows []serviceRow, problems, notices []topo
 	return nil
 }
 
-// table writes a frontend's lines: its tiers, what was left out, and what others
-// get who dial it from outside.
+// table writes a frontend's lines: its tiers, and what was left out.
 func (f *frontendRow) table(t io.Writer, s serviceRow) {
 	name := strings.TrimSpace(f.Frontend + " " + f.Kind)
 	if s.Affinity != "" {
 		name += ", affinity " + s.Affinity
 	}
-	f.lines(t, fmt.Sprintf("%s\t%s\t%s", s.Service, dash(s.order), name), "no endpoint this node may use")
+	head := fmt.Sprintf("%s\t%s\t%s", s.Service, dash(s.order), name)
+	if f.Answer == answerUnserved {
+		fmt.Fprintf(t, "%s\t%s\t\t\tnot served by gridmesh yet\n", head, answerUnserved)
+		return
+	}
+	f.lines(t, head, "no endpoint this node may use")
 	for _, e := range f.LeftOut {
 		fmt.Fprintf(t, "\t\t\tleft out\t%s\t%s\t%s\n", e.Address, dash(e.Node), e.Reason)
-	}
-	if f.FromOutside != nil {
-		f.FromOutside.lines(t, "\t\t  from outside", "no endpoint on this node (externalTrafficPolicy: Local)")
-	}
-	if len(f.Sources) > 0 {
-		fmt.Fprintf(t, "\t\t  sources\t\t\t\tonly %s\n", strings.Join(f.Sources, ", "))
 	}
 }
 
@@ -224,6 +222,21 @@ func dash(s string) string {
 		return "-"
 	}
 	return s
+}
+
+const answerUnserved = "unserved"
+
+// by is what an address answers that nothing may serve yet, whatever it would.
+func (a answerRow) by(path topology.Path) answerRow {
+	if path == topology.PathNone {
+		a.Answer = answerUnserved
+	}
+	return a
+}
+
+// tells reports whether one of the notices is of the field.
+func tells(notices []topology.Problem, field string) bool {
+	return slices.ContainsFunc(notices, func(n topology.Problem) bool { return n.Field == field })
 }
 
 func answers(tiers []topology.Tier, silent bool) answerRow {

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // Explain says, for people, why Lookup answers as it does.
@@ -21,7 +23,7 @@ func (x *Index) Explain(name string, qtype Type) string {
 	svc, ok := x.services.Get(labels[n-2] + "." + labels[n-1])
 	switch {
 	case !ok:
-		return fmt.Sprintf("no Service %s/%s of a grid: others answer", labels[n-1], labels[n-2])
+		return x.explainForeign(topology.ObjectKey{Namespace: labels[n-1], Name: labels[n-2]})
 	case a.Result == Passed:
 		return "a Service with a ClusterIP: others answer"
 	case n == 3:
@@ -37,6 +39,17 @@ func (x *Index) Explain(name string, qtype Type) string {
 		return fmt.Sprintf("the Service's name stands for no endpoint of %s", x.unit()) + left
 	}
 	return fmt.Sprintf("%s has no ready endpoint of the Service, others have", x.unit())
+}
+
+// explainForeign says why a Service has no names here.
+func (x *Index) explainForeign(key topology.ObjectKey) string {
+	switch sv, ok := x.view.Service(key); {
+	case ok && sv.Service.Foreign:
+		return fmt.Sprintf("Service %s is left to others (ExternalName, another proxy's, or labelled headless): others answer", key)
+	case ok && sv.Service.Headless:
+		return fmt.Sprintf("Service %s is headless, of no grid: others answer", key)
+	}
+	return fmt.Sprintf("no Service %s of a grid: others answer", key)
 }
 
 // whose are the endpoints that a headless Service's name stands for.

@@ -77,7 +77,7 @@ var foreign = []string{
 	"--disable-hot-restart", "--concurrency", "--cleanup", // envoy, kube-proxy
 	"--drain-time-s",
 	"--label", "--latest", "--now", // crictl, systemctl
-	"--cascade", "--ignore-daemonsets", "--delete-emptydir-data", "--overwrite", "--patch-file", "--field-selector", "--for", "--timeout",
+	"--cascade", "--ignore-daemonsets", "--delete-emptydir-data", "--overwrite", "--patch-file", "--type", "--field-selector", "--for", "--timeout",
 	"--tail", "--attach", "--profile", "--image", "--all", "--minify", "--validate", "--restart", "--rm", "--overrides", // kubectl
 	"--service-cluster-ip-range", "--cluster-cidr", // the control plane's
 }
@@ -175,7 +175,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	for page, whole := range pages {
 		for _, metric := range metricName.FindAllString(read(t, page), -1) {
-			if metric == rules.KernelName { // a table of nftables
+			if metric == rules.KernelName || metric == "gridmesh_status_check" { // a table of nftables; the page's own shell
 				continue
 			}
 			if !inCode[metric] {

@@ -170,7 +170,7 @@ func (d *demo) grids(ctx context.Context) error {
 }
 
 func (d *demo) cutUplink(ctx context.Context) error {
-	say("waiting until a-1 has this on disk: the last good state is written every 10 s")
+	say("waiting until a-1 has this on disk: the last good state is written within a second, or 10 s where changes go on and on")
 	if err := d.kept(ctx, "a-1"); err != nil {
 		return err
 	}
