@@ -102,15 +102,21 @@ func listenUnix(path string) (net.Listener, error) {
 	return l, err
 }
 
-// maxRequest bounds a message from Envoy: it may name every cluster there is.
-const maxRequest = 16 << 20
+const (
+	// maxRequest bounds a message from Envoy: it may name every cluster there is.
+	maxRequest = 16 << 20
+	// maxStreams and maxHeaders are of one connection: Envoy has one stream for all.
+	maxStreams = 16
+	maxHeaders = 16 << 10
+	handshake  = 5 * time.Second
+)
 
 func (a *Agent) grpcServer() *grpc.Server {
 	server := grpc.NewServer(
 		// Envoy's keepalive pings would otherwise count as abuse.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}),
-		grpc.MaxRecvMsgSize(maxRequest),
+		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaders), grpc.ConnectionTimeout(handshake),
 	)
 	a.xds.Register(server)
 	return server

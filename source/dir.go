@@ -185,44 +185,66 @@ func unreadable(path, why string) topology.Problem {
 	return topology.Problem{Object: "file " + path, Text: "cannot be read; what was read of it last, if anything, stays: " + why}
 }
 
+// noFile is why a pipe or a device is not read: it has no end, or waits for who writes.
+const noFile = "it is no file"
+
 // list returns the manifests under path, by path, unread.
 func list(path string) (files []file, err error) {
-	path, err = filepath.EvalSymlinks(path)
+	top, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil, fmt.Errorf("read manifests: %w", err)
 	}
-	err = filepath.WalkDir(path, func(p string, e os.DirEntry, err error) error {
-		if err != nil && p == path {
+	if info, err := os.Stat(top); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("read manifests: %s is neither a file nor a directory (its mode is %s); give one of these", path, info.Mode())
+	}
+	var bytes int64
+	err = filepath.WalkDir(top, func(p string, e os.DirEntry, err error) error {
+		if err != nil && p == top {
 			return err
 		}
 		if err != nil {
 			files = append(files, file{path: p, fault: err.Error(), folder: true})
 			return nil //nolint:nilerr // the others go on
 		}
-		if ext := filepath.Ext(p); e.IsDir() || p != path && ext != ".yaml" && ext != ".yml" && ext != ".json" {
+		if ext := filepath.Ext(p); e.IsDir() || p != top && ext != ".yaml" && ext != ".yml" && ext != ".json" {
 			return nil
 		}
-		f := file{path: p}
-		info, err := os.Stat(p) // of what a link leads to, as a mounted ConfigMap's do
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-			return nil // since the folder was read
-		case err != nil:
-			f.fault = err.Error()
-		case info.IsDir():
-			return nil
-		case p != path && !info.Mode().IsRegular(): // to read a pipe is to wait for who writes
-			f.fault = "it is no file"
-		default:
-			f.version = version(info)
+		f, size, there := look(p)
+		if there {
+			files = append(files, f)
 		}
-		files = append(files, f)
+		if bytes += size; bytes > MaxDir {
+			return fmt.Errorf("%s has more than %d bytes of manifests; give a directory of what is meant", path, MaxDir)
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read manifests: %w", err)
 	}
 	return files, nil
+}
+
+// look says what is at a path, how many bytes of it will be read, and whether it is
+// one to read.
+func look(p string) (f file, size int64, there bool) {
+	f = file{path: p}
+	info, err := os.Stat(p) // of what a link leads to, as a mounted ConfigMap's do
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return f, 0, false // since the folder was read
+	case err != nil:
+		f.fault = err.Error()
+	case info.IsDir():
+		return f, 0, false
+	case !info.Mode().IsRegular():
+		f.fault = noFile
+	default:
+		f.version = version(info)
+		if size = info.Size(); size > MaxFile { // it is left out
+			size = 0
+		}
+	}
+	return f, size, true
 }
 
 // version differs when the content of a file may: a file put in its place has

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -26,8 +27,11 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// MaxFile is how many bytes of one file of manifests are read.
-const MaxFile = 64 << 20
+// How many bytes of manifests are read.
+const (
+	MaxFile = 64 << 20  // of one file; a longer one is left out
+	MaxDir  = 256 << 20 // of a directory, which is not read where it has more
+)
 
 const (
 	maxFault  = 300 // characters of a decoder's complaint
@@ -93,20 +97,40 @@ func (m *manifests) file(f *file) error {
 		m.text(name, f.text)
 		return nil
 	}
-	info, err := os.Stat(f.path)
-	if err == nil && info.Size() > MaxFile {
-		m.fault("file "+f.path, "", "has %d bytes and is left out; at most %d are read, split it", info.Size(), MaxFile)
+	data, size, err := readFile(f.path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
 		return nil
-	}
-	data, err := os.ReadFile(f.path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return fmt.Errorf("read manifests: %w", err)
+	case size > MaxFile:
+		m.fault("file "+f.path, "", "has %d bytes and is left out; at most %d are read, split it", size, MaxFile)
+		return nil
 	}
 	m.text("file "+f.path, data)
 	return nil
+}
+
+// readFile returns what a file holds and how much that is; of one that is too long
+// not all. It waits for nobody: a pipe may have taken a file's place.
+func readFile(path string) (data []byte, size int64, err error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, 0, fmt.Errorf("%s: %s", path, noFile)
+	}
+	if info.Size() > MaxFile {
+		return nil, info.Size(), nil
+	}
+	data, err = io.ReadAll(io.LimitReader(f, MaxFile+1)) // it may grow
+	return data, int64(len(data)), err
 }
 
 // text takes documents that are separated by "---".

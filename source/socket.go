@@ -24,6 +24,8 @@ type Snapshots = latest.Value[*topology.Snapshot]
 // Serve sends snapshots to everybody who connects: the whole first, then
 // changed objects, each state ended by a Sync record; and when the last contact
 // with their origin was. It returns when ctx ends and all connections are closed.
+// The listener is run.Bound, which says how many there are, and outlives a lack of
+// descriptors.
 func Serve(ctx context.Context, l net.Listener, snapshots *Snapshots, lastContact func() time.Time) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()

@@ -36,11 +36,8 @@ func printBootstrap(w io.Writer, c *config) error {
 	if err != nil {
 		return err
 	}
-	if info, err := os.Stat(c.output); err == nil && info.IsDir() {
-		return fmt.Errorf("%w: --output %s is a directory; give a file, as %s", run.ErrUsage, c.output, filepath.Join(c.output, bootstrapFile))
-	}
-	if c.output != "" {
-		return atomicfile.Write(c.output, out)
+	if c.output != "" && c.output != toStdout {
+		return writeOut(c.output, out)
 	}
 	_, err = w.Write(out)
 	return err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -153,42 +152,6 @@ func (c *config) readWords() error {
 	}
 	if c.node.Topology.Reading, err = topology.ParseReading(c.keysReading); err != nil {
 		fail("--topology-keys %w", err)
-	}
-	return errors.Join(errs...)
-}
-
-// readPaths makes every path absolute.
-func (c *config) readPaths() error {
-	var errs []error
-	if info, err := os.Stat(c.node.HostsFile); err == nil && info.IsDir() {
-		errs = append(errs, fmt.Errorf("--hosts-file %s is a directory; give a file, as %s", c.node.HostsFile, filepath.Join(c.node.HostsFile, "hosts")))
-	}
-	for _, p := range []struct {
-		flag string
-		path *string
-	}{
-		{"--state-dir", &c.node.StateDir},
-		{"--xds-socket", &c.node.XDSSocket},
-		{"--status-socket", &c.node.StatusSocket},
-		{"--feed-socket", &c.node.FeedSocket},
-		{"--admin-socket", &c.adminSocket},
-	} {
-		if *p.path == "" {
-			if p.path == &c.adminSocket { // the others are the node's to refuse
-				errs = append(errs, fmt.Errorf("%s %q is no path", p.flag, *p.path))
-			}
-			continue
-		}
-		abs, err := filepath.Abs(*p.path)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s %q: %w", p.flag, *p.path, err))
-			continue
-		}
-		*p.path = abs
-		const sunPath = 107 // bytes of a Unix socket's path
-		if strings.HasSuffix(p.flag, "socket") && len(abs) > sunPath {
-			errs = append(errs, fmt.Errorf("%s: %s is longer than %d bytes, the kernel's limit", p.flag, abs, sunPath))
-		}
 	}
 	return errors.Join(errs...)
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -93,6 +94,24 @@ func TestSourcesExcludeEachOther(t *testing.T) {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	if err := root.ExecuteContext(t.Context()); !errors.Is(err, run.ErrUsage) || !strings.Contains(err.Error(), "exclude each other") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestManifestsAreFilesOrDirectories(t *testing.T) {
+	dir := t.TempDir()
+	pipe, file := filepath.Join(dir, "pipe"), filepath.Join(dir, "state.yaml")
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.WriteFile(file, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, os.DevNull} {
+		if err := readable(path); !errors.Is(err, run.ErrUsage) || !strings.Contains(err.Error(), "--manifests "+path+" is neither a directory nor a file") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	for _, path := range []string{dir, file} {
+		if err := readable(path); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

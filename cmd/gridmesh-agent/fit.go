@@ -28,6 +28,9 @@ func readable(path string) error {
 	if err == nil && info.IsDir() {
 		_, err = os.ReadDir(path)
 	}
+	if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+		return fmt.Errorf("%w: --manifests %s is neither a directory nor a file (its mode is %s); give one of these", run.ErrUsage, path, info.Mode())
+	}
 	if err != nil {
 		return fmt.Errorf("read --manifests: %w", err)
 	}

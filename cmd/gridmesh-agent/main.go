@@ -68,7 +68,7 @@ cleanup" removes it. Envoy is started beside it, with the configuration that
 			return printBootstrap(cmd.OutOrStdout(), c)
 		},
 	}
-	bootstrap.Flags().StringVar(&c.output, "output", "", "file to write to instead of standard output")
+	bootstrap.Flags().StringVar(&c.output, "output", "", "file to write to, or - for standard output, as without it")
 	run.Files(bootstrap.Flags(), "output")
 	clean := &cobra.Command{
 		Use: "cleanup", Short: "Remove every rule, route and changed sysctl of gridmesh from this node", Args: cobra.NoArgs,

@@ -68,11 +68,11 @@ func (r *replica) listen(g *run.Group, registry *prometheus.Registry) error {
 	if err := g.AddHTTP("metrics", r.config.metrics, run.MetricsMux(registry)); err != nil {
 		return err
 	}
-	return r.listenSecurely(g, kube.NewDelegatingAuth(r.client, run.MetricsMux(registry)))
+	return r.listenSecurely(g, &checks, kube.NewDelegatingAuth(r.client, run.MetricsMux(registry)))
 }
 
 // listenSecurely opens what others in the cluster ask for, over TLS.
-func (r *replica) listenSecurely(g *run.Group, h http.Handler) error {
+func (r *replica) listenSecurely(g *run.Group, checks *run.Checks, h http.Handler) error {
 	if r.secure == "" {
 		return nil
 	}
@@ -84,6 +84,7 @@ func (r *replica) listenSecurely(g *run.Group, h http.Handler) error {
 		var c *run.Certificate
 		if c, err = run.LoadCertificate(r.tls, r.log); err == nil {
 			cfg = c.TLS()
+			checks.Ready("certificate", c.Err)
 			g.AddTask("certificate", c.Run)
 		}
 	}

@@ -20,6 +20,8 @@ import (
 	clog "github.com/coredns/coredns/plugin/pkg/log"
 	"github.com/coredns/coredns/plugin/pkg/reuseport"
 	"github.com/miekg/dns"
+
+	"github.com/gridmesh/gridmesh/internal/run"
 )
 
 const pluginName = "live"
@@ -116,7 +118,7 @@ func (p *probe) start() error {
 	mux.HandleFunc("GET /livez", p.serve)
 	p.server = &http.Server{Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, IdleTimeout: 5 * time.Second, MaxHeaderBytes: maxHeader}
 	go func(s *http.Server) {
-		if err := s.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.Serve(run.Bound(listener)); !errors.Is(err, http.ErrServerClosed) {
 			log.Errorf("/livez is not served any more: %v", err)
 		}
 	}(p.server)

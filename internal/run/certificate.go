@@ -5,10 +5,8 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -132,7 +130,7 @@ func (f CertificateFiles) read() (content [3][]byte, err error) {
 		if path == "" && i == 2 {
 			continue
 		}
-		if content[i], err = os.ReadFile(path); err != nil {
+		if content[i], err = readPEM(path); err != nil {
 			return content, fmt.Errorf("read the certificate: %w", err)
 		}
 	}
@@ -152,11 +150,9 @@ func (f CertificateFiles) parse(content [3][]byte) (*tls.Config, error) {
 	if f.ClientCA != "" {
 		cfg.ClientCAs = x509.NewCertPool()
 		cfg.ClientAuth = tls.RequireAndVerifyClientCert
-		if !cfg.ClientCAs.AppendCertsFromPEM(content[2]) {
-			return nil, fmt.Errorf("client CA %s: %w", f.ClientCA, errNoCertificate)
+		if err := addCAs(cfg.ClientCAs, content[2]); err != nil {
+			return nil, fmt.Errorf("client CA %s: %w", f.ClientCA, err)
 		}
 	}
 	return cfg, nil
 }
-
-var errNoCertificate = errors.New("no PEM certificate is in it")

@@ -6,9 +6,11 @@
 //	flags.go        mistyped flags; Files: flags that are paths, for shells
 //	group.go        Group: what lives and ends together
 //	listen.go       CheckTCP, ListenTCP, ListenUnix
+//	bound.go        Bound: how many connections a listener has
 //	lock.go         Lock: one process at a time
 //	serve.go        ServeHTTP, ServeHTTPS, ServeGRPC: how a member serves a listener
 //	certificate.go  Certificate: TLS that follows its files
+//	pem.go          what is in those files
 //	ask.go          AskUnix: what another program serves on a socket
 //	checks.go       Checks: /healthz, /livez and /readyz
 //	notify.go       Supervised: what systemd is told of a process that it started

@@ -29,13 +29,13 @@ func CheckTCP(flag, address string) error {
 	return fmt.Errorf("--%s %q is no address and port, as 127.0.0.1:8080 or [::1]:8080", flag, address)
 }
 
-// ListenTCP listens on an address.
+// ListenTCP listens on an address, Bound.
 func ListenTCP(address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}
-	return l, nil
+	return Bound(l), nil
 }
 
 const (
@@ -46,8 +46,8 @@ const (
 	dialTimeout = time.Second
 )
 
-// ListenUnix opens a socket for the owner and the group; directories that are
-// not there are made. What a process that is gone left at the path is
+// ListenUnix opens a socket, Bound, for the owner and the group; directories that
+// are not there are made. What a process that is gone left at the path is
 // replaced, without a moment in which others may connect who may not. Where
 // somebody listens, it is ErrInUse; what is no socket is refused.
 //
@@ -144,7 +144,7 @@ func bindOver(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &unixListener{l, net.UnixAddr{Name: path, Net: "unix"}}, nil
+	return &unixListener{Bound(l), net.UnixAddr{Name: path, Net: "unix"}}, nil
 }
 
 // beside is a hidden name in path's directory.
@@ -169,7 +169,7 @@ func bind(dir, born string) (*net.UnixListener, error) {
 
 // unixListener is known by the path it was renamed to.
 type unixListener struct {
-	*net.UnixListener
+	net.Listener
 	addr net.UnixAddr
 }
 

@@ -10,10 +10,14 @@ import (
 )
 
 // ServeHTTP returns what answers on a listener until its context ends. What a
-// client may send, how long that may take, and how long an answer, is bounded.
+// client may send, how long that may take, and how long an answer, is bounded;
+// how many there are at once is the listener's (Bound).
 func ServeHTTP(h http.Handler) func(ctx context.Context, l net.Listener) error {
 	return func(ctx context.Context, l net.Listener) error {
-		s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
+		s := &http.Server{
+			Handler: h, ReadHeaderTimeout: 3 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 10 * time.Second,
+			MaxHeaderBytes: 8 << 10, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 16},
+		}
 		defer s.Close()
 		stop := context.AfterFunc(ctx, func() { _ = s.Close() })
 		defer stop()

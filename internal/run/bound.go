@@ -1,0 +1,195 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/internal/obs"
+)
+
+// How many connections a listener has at once. Who asks for health or metrics
+// needs one for a moment, Envoy one for good; each may cost tens of kB.
+const (
+	mostConns  = 64 // in all
+	mostOfPeer = 16 // of one address, or of one process of this machine
+)
+
+// How long a listener waits for descriptors or memory that it lacks.
+const (
+	lackFirst = 5 * time.Millisecond
+	lackMost  = time.Second
+	lackQuiet = time.Minute // between two lines about it
+)
+
+// Bound bounds the connections of a listener. One that is too many sends the
+// oldest away: its own peer's, else that of the peer who has most. So nobody
+// keeps others out by holding connections, and nobody is kept waiting. A lack of
+// descriptors or memory is waited out and logged.
+func Bound(l net.Listener) net.Listener {
+	return &boundListener{Listener: l, closed: make(chan struct{})}
+}
+
+type boundListener struct {
+	net.Listener
+	once   sync.Once
+	closed chan struct{}
+
+	mu   sync.Mutex
+	open []*boundConn // the oldest first
+	told time.Time    // of a lack
+}
+
+// Accept implements net.Listener.
+func (l *boundListener) Accept() (net.Conn, error) {
+	conn, err := l.accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &boundConn{Conn: conn, of: l, peer: peerOf(conn)}
+	if gone := l.admit(c); gone != nil {
+		_ = gone.Conn.Close()
+	}
+	return c, nil
+}
+
+// accept waits out what passes.
+func (l *boundListener) accept() (net.Conn, error) {
+	for pause := lackFirst; ; pause = min(2*pause, lackMost) {
+		conn, err := l.Listener.Accept()
+		if err == nil || !passes(err) {
+			return conn, err
+		}
+		l.tell(err)
+		select {
+		case <-time.After(pause):
+		case <-l.closed:
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+func passes(err error) bool {
+	return slices.ContainsFunc([]error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.ECONNABORTED, unix.EINTR},
+		func(lack error) bool { return errors.Is(err, lack) })
+}
+
+// tell logs a lack, and not again for a while.
+func (l *boundListener) tell(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := time.Now(); l.told.IsZero() || now.Sub(l.told) > lackQuiet {
+		l.told = now
+		slog.Warn("connections wait until there is room for them", obs.KeyErr, err)
+	}
+}
+
+// admit notes a connection, and returns the one that it sends away.
+func (l *boundListener) admit(c *boundConn) (gone *boundConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	peers := make([]string, len(l.open))
+	for i, o := range l.open {
+		peers[i] = o.peer
+	}
+	if i := surplus(peers, c.peer); i >= 0 {
+		gone = l.open[i]
+		l.open = slices.Delete(l.open, i, i+1)
+	}
+	l.open = append(l.open, c)
+	return gone
+}
+
+func (l *boundListener) forget(c *boundConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := slices.Index(l.open, c); i >= 0 {
+		l.open = slices.Delete(l.open, i, i+1)
+	}
+}
+
+// Close implements net.Listener.
+func (l *boundListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// surplus returns which connection makes room for another one of peer, of those
+// that are open, by their peers and the oldest first; -1 for none.
+func surplus(open []string, peer string) int {
+	held := map[string]int{}
+	for _, p := range open {
+		held[p]++
+	}
+	switch {
+	case held[peer] >= mostOfPeer:
+		return slices.Index(open, peer)
+	case len(open) < mostConns:
+		return -1
+	}
+	first := 0
+	for i, p := range open {
+		if held[p] > held[open[first]] {
+			first = i
+		}
+	}
+	return first
+}
+
+// boundConn is known to its listener until it is closed.
+type boundConn struct {
+	net.Conn
+	of   *boundListener
+	peer string
+}
+
+// Close implements net.Conn.
+func (c *boundConn) Close() error {
+	c.of.forget(c)
+	return c.Conn.Close()
+}
+
+// CloseWrite lets net/http end an answer before it closes, so that who still
+// sends reads it.
+func (c *boundConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// peerOf is whose a connection is: an address, of IPv6 the network that one
+// machine has for itself; of a Unix socket a process.
+func peerOf(c net.Conn) string {
+	if tcp, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		addr := tcp.AddrPort().Addr().Unmap()
+		if addr.Is4() {
+			return addr.String()
+		}
+		network, _ := addr.Prefix(64)
+		return network.String()
+	}
+	if socket, ok := c.(syscall.Conn); ok {
+		if raw, err := socket.SyscallConn(); err == nil {
+			return processOf(raw)
+		}
+	}
+	return ""
+}
+
+// processOf is who connected; 0 for one that this PID namespace does not see.
+func processOf(raw syscall.RawConn) (peer string) {
+	_ = raw.Control(func(fd uintptr) {
+		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			peer = fmt.Sprint("process ", cred.Pid)
+		}
+	})
+	return peer
+}

@@ -1,0 +1,189 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Whom a new connection sends away.
+func TestSurplus(t *testing.T) {
+	times := func(n int, peer string) []string { return strings.Split(strings.Repeat(peer+" ", n-1)+peer, " ") }
+	all := func(lists ...[]string) (open []string) {
+		for _, list := range lists {
+			open = append(open, list...)
+		}
+		return open
+	}
+	var strangers []string
+	for i := range mostConns {
+		strangers = append(strangers, fmt.Sprint("s", i))
+	}
+	for name, tc := range map[string]struct {
+		open []string
+		peer string
+		want int
+	}{
+		"nobody is there":              {nil, "a", -1},
+		"one more of a few":            {times(mostOfPeer-1, "a"), "a", -1},
+		"its own oldest":               {all([]string{"b"}, times(mostOfPeer, "a")), "a", 1},
+		"another one's place":          {times(mostOfPeer, "a"), "b", -1},
+		"the oldest of who has most":   {all(strangers[:mostConns-2], []string{"a", "a"}), "b", mostConns - 2},
+		"the oldest where all have as": {strangers, "b", 0},
+	} {
+		if got := surplus(tc.open, tc.peer); got != tc.want {
+			t.Errorf("%s: %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
+// Clients that never end their headers take neither memory without end nor the
+// place of who asks from elsewhere.
+func TestSlowClients(t *testing.T) {
+	for name, addresses := range map[string]int{"of one address": 1, "of many addresses": 100} {
+		address, stop := serving(t, ServeHTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })))
+		var slow []net.Conn
+		for i := range 300 {
+			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(1+i%addresses))}}
+			conn, err := d.DialContext(t.Context(), "tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_, _ = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", 4<<10))
+			slow = append(slow, conn)
+		}
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 30 * time.Second}
+		if body := get(t, client, "http://"+address+"/", 200); body != "hello" {
+			t.Errorf("%s: answer %q", name, body)
+		}
+		want := min(mostConns, addresses*mostOfPeer)
+		if left := open(slow); left > want {
+			t.Errorf("%s: %d connections are open, want %d at most", name, left, want)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// open counts the connections that the other end has not closed.
+func open(conns []net.Conn) (n int) {
+	deadline := time.Now().Add(100 * time.Millisecond)
+	for _, c := range conns {
+		_ = c.SetReadDeadline(deadline)
+		if _, err := c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			n++
+		}
+	}
+	return n
+}
+
+// Processes of this machine do not take each other's place either.
+func TestSlowProcesses(t *testing.T) {
+	l := listenUnix(t, filepath.Join(t.TempDir(), "s.sock"))
+	var dialled []net.Conn
+	for range mostOfPeer + 1 {
+		conn, err := net.Dial("unix", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		accepted, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer accepted.Close()
+		if got, want := peerOf(accepted.(*boundConn).Conn), fmt.Sprint("process ", os.Getpid()); got != want {
+			t.Errorf("the peer is %q, want %q", got, want)
+		}
+		dialled = append(dialled, conn)
+	}
+	if left := open(dialled); left != mostOfPeer {
+		t.Errorf("%d connections are open, want %d", left, mostOfPeer)
+	}
+}
+
+func TestPeers(t *testing.T) {
+	for addr, want := range map[string]string{
+		"10.0.0.7:80": "10.0.0.7", "[::ffff:10.0.0.7]:80": "10.0.0.7",
+		"[fd00:1:2:3:4::5]:80": "fd00:1:2:3::/64", "[fe80::1%lo]:80": "fe80::/64",
+	} {
+		at, err := net.ResolveTCPAddr("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := peerOf(&from{at: at}); got != want {
+			t.Errorf("%s: %q, want %q", addr, got, want)
+		}
+	}
+}
+
+type from struct {
+	net.Conn
+	at net.Addr
+}
+
+func (f *from) RemoteAddr() net.Addr { return f.at }
+
+// poor is a listener that accepts nothing for a lack, and then is closed.
+type poor struct {
+	net.Listener
+	err   error
+	asked atomic.Int32
+}
+
+func (p *poor) Accept() (net.Conn, error) {
+	if p.asked.Add(1) > 10 {
+		return nil, net.ErrClosed
+	}
+	return nil, &net.OpError{Op: "accept", Net: "unix", Err: os.NewSyscallError("accept4", p.err)}
+}
+
+func (p *poor) Close() error { return nil }
+
+// A lack of descriptors or memory is waited out, and no other error.
+func TestLacksAreWaitedOut(t *testing.T) {
+	for _, lack := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.ECONNABORTED, unix.EINTR} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			if _, err := Bound(&poor{err: lack}).Accept(); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("%v: %v", lack, err)
+			}
+			// 5 ms, doubled up to a second
+			if took := time.Since(began); took != 3275*time.Millisecond {
+				t.Errorf("%v: gave up after %s", lack, took)
+			}
+		})
+	}
+	p := &poor{err: unix.EINVAL}
+	if _, err := Bound(p).Accept(); !errors.Is(err, unix.EINVAL) || p.asked.Load() != 1 {
+		t.Errorf("error %v after %d attempts", err, p.asked.Load())
+	}
+}
+
+// A listener that waits is closed at once.
+func TestLacksEndWithTheListener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := Bound(&poor{err: unix.EMFILE})
+		ctx, cancel := context.WithTimeout(t.Context(), 7*time.Millisecond)
+		defer cancel()
+		defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+		began := time.Now()
+		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) || time.Since(began) != 7*time.Millisecond {
+			t.Errorf("error %v after %s", err, time.Since(began))
+		}
+	})
+}

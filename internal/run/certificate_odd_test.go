@@ -1,0 +1,63 @@
+package run
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A bundle of client CAs that is written by halves is not taken: who the rest
+// stands for would be shut out.
+func TestHalfABundleIsRefused(t *testing.T) {
+	first, second := newAuthority(t), newAuthority(t)
+	whole := append(append([]byte("# ours\n"), first.pem()...), append([]byte("\n# theirs\n"), second.pem()...)...)
+	f := newTLSFiles(t, first, whole)
+	c := f.load(slog.New(slog.DiscardHandler))
+	good := c.current.Load()
+	broken := bytes.Replace(whole, second.pem()[40:60], []byte("!!!!!!!!!!!!!!!!!!!!"), 1)
+	for name, text := range map[string][]byte{
+		"cut": whole[:len(whole)-100], "cut in its first line": whole[:len(whole)-len(second.pem())+7], "cut before its last line": whole[:len(whole)-15],
+		"damaged": broken, "something behind": append(bytes.Clone(whole), "oops"...),
+		"no certificate": []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), "nothing": nil,
+	} {
+		f.write(f.ClientCA, text)
+		if c.reload(); c.Err() == nil || !strings.Contains(c.Err().Error(), "client CA "+f.ClientCA) || c.current.Load() != good {
+			t.Errorf("%s: %v", name, c.Err())
+		}
+	}
+	f.write(f.ClientCA, whole)
+	if c.reload(); c.Err() != nil {
+		t.Error(c.Err())
+	}
+}
+
+// What is no file has no end, or waits for who writes.
+func TestCertificatesAreFiles(t *testing.T) {
+	a := newAuthority(t)
+	f := newTLSFiles(t, a, nil)
+	c := f.load(slog.New(slog.DiscardHandler))
+	for name, put := range map[string]func() error{
+		"a pipe":           func() error { return syscall.Mkfifo(f.Cert, 0o600) },
+		"a device":         func() error { return os.Symlink(os.DevNull, f.Cert) },
+		"a file too large": func() error { return errors.Join(os.WriteFile(f.Cert, nil, 0o600), os.Truncate(f.Cert, 2<<20)) },
+	} {
+		if err := errors.Join(os.Remove(f.Cert), put()); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() { defer close(done); c.reload() }()
+		select {
+		case <-done:
+		case <-time.After(30 * time.Second):
+			t.Fatal(name, "is waited for")
+		}
+		if err := c.Err(); err == nil || !strings.Contains(err.Error(), f.Cert+" is no file of at most") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
