@@ -10,7 +10,6 @@ import (
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
-	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
@@ -86,13 +85,9 @@ func (t *table) exists() (bool, error) {
 	return found.HasSet(rules.Layout), err
 }
 
-// sync makes the table hold exactly p, whatever it held before. While others write
-// all the time it only adds, and says so: what is to go may not have been told.
+// sync makes the table hold exactly p, whatever it held before.
 func (t *table) sync(p *plan.Plan) error {
 	gone, added, err := t.compare(p)
-	if errors.Is(err, dump.ErrTorn) {
-		return errors.Join(err, t.add(p, added))
-	}
 	if err != nil {
 		return err
 	}
@@ -114,27 +109,18 @@ func (t *table) sync(p *plan.Plan) error {
 // merge adds what p has and the table does not.
 func (t *table) merge(p *plan.Plan) error {
 	_, added, err := t.compare(p)
-	if err != nil && !errors.Is(err, dump.ErrTorn) {
+	if err != nil {
 		return err
 	}
-	return t.add(p, added)
-}
-
-// add adds the guard of p, and elements, some of which may be there. They do not
-// wait for a guard that cannot be read whole.
-func (t *table) add(p *plan.Plan, added bySet) error {
-	_, guard := t.addGuard(p.Guard)
-	if guard != nil && !errors.Is(guard, dump.ErrTorn) {
-		return guard
+	if _, err := t.addGuard(p.Guard); err != nil {
+		return err
 	}
-	return errors.Join(guard, t.write(t.conn.SetAddElements, added))
+	return t.write(t.conn.SetAddElements, added)
 }
 
-// compare returns what is to go and to come; what is to come is all of it also
-// beside dump.ErrTorn.
 func (t *table) compare(p *plan.Plan) (gone, added bySet, err error) {
 	have, _, err := t.tidied(served...)
-	if err != nil && !errors.Is(err, dump.ErrTorn) {
+	if err != nil {
 		return nil, nil, err
 	}
 	want := wanted(p)
@@ -142,7 +128,7 @@ func (t *table) compare(p *plan.Plan) (gone, added bySet, err error) {
 	for _, name := range served {
 		gone[name], added[name] = compare(have[name], want[name])
 	}
-	return gone, added, err
+	return gone, added, nil
 }
 
 // addGuard guards ranges beside those that are guarded already, which stay in

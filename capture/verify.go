@@ -49,16 +49,11 @@ func (t *table) intact() (bool, error) {
 }
 
 // read returns what sets hold, each key once and plain, and what is strange of
-// it: what stands for all has no key, and is not among the elements. Beside
-// dump.ErrTorn some may be missing.
+// it: what stands for all has no key, and is not among the elements.
 func (t *table) read(sets ...string) (plain bySet, strange map[string][]nft.Element, err error) {
 	plain, strange = bySet{}, map[string][]nft.Element{}
-	var torn error
 	for _, name := range sets {
 		list, err := t.conn.Elements(t.sets[name])
-		if errors.Is(err, dump.ErrTorn) {
-			torn, err = err, nil
-		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -71,7 +66,7 @@ func (t *table) read(sets ...string) (plain bySet, strange map[string][]nft.Elem
 			}
 		}
 	}
-	return plain, strange, torn
+	return plain, strange, nil
 }
 
 // tidied is read, without what is strange: somebody else put it there, and where

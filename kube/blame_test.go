@@ -21,7 +21,7 @@ import (
 
 // kubeconfigFor writes a kubeconfig of servers by context, the first of them
 // current.
-func kubeconfigFor(t *testing.T, more string, servers ...string) string {
+func kubeconfigFor(t *testing.T, servers ...string) string {
 	t.Helper()
 	var clusters, contexts []string
 	for i, server := range servers {
@@ -29,8 +29,8 @@ func kubeconfigFor(t *testing.T, more string, servers ...string) string {
 		contexts = append(contexts, fmt.Sprintf("{name: c%d, context: {cluster: c%d, user: u}}", i, i))
 	}
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c0, clusters: [%s], contexts: [%s], users: [{name: u, user: {%s}}]}",
-		strings.Join(clusters, ", "), strings.Join(contexts, ", "), more)
+	text := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c0, clusters: [%s], contexts: [%s], users: [{name: u, user: {}}]}",
+		strings.Join(clusters, ", "), strings.Join(contexts, ", "))
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestBlame(t *testing.T) {
 		"silent":  {"https://" + silent.Addr().String(), "nothing answers", time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := kubeconfigFor(t, "", c.server)
+			path := kubeconfigFor(t, c.server)
 			client, err := kube.Connect(path, "test", kube.NodeRate())
 			if err != nil {
 				t.Fatal(err)
@@ -83,7 +83,7 @@ func (expired) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second
 // People whose time is up are told what the API server did, and not of a limiter
 // of ours that saw no time for the request.
 func TestTimeIsUp(t *testing.T) {
-	path := kubeconfigFor(t, "", "https://"+testkit.Nobody(t))
+	path := kubeconfigFor(t, "https://"+testkit.Nobody(t))
 	client, err := kube.ConnectPerson(path, "", "test")
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestAsk(t *testing.T) {
 // The cluster is the one that kubectl would ask.
 func TestConnectPerson(t *testing.T) {
 	home, first, second := t.TempDir(), "https://192.0.2.1:6443", "https://192.0.2.2:6443"
-	asked, other := kubeconfigFor(t, "", first, second), kubeconfigFor(t, "", second)
+	asked, other := kubeconfigFor(t, first, second), kubeconfigFor(t, second)
 	t.Setenv("HOME", home)
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("KUBECONFIG", "")

@@ -1,7 +1,6 @@
 package nft
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -26,12 +25,13 @@ type Element struct {
 }
 
 // Elements reads a set. What nobody here knows makes an element odd, and is no
-// error: nothing that somebody puts into a set may be in our way. While others write
-// all the time it has what was told beside dump.ErrTorn.
+// error: nothing that somebody puts into a set may be in our way.
 func (s *Session) Elements(set *nftables.Set) ([]Element, error) {
-	msgs, torn := dump.Again(func() ([]nl.Message, error) { return s.elements(set) })
-	if torn != nil && !errors.Is(torn, dump.ErrTorn) {
-		return nil, fmt.Errorf("read set %s: %w", set.Name, torn)
+	msgs, err := dump.Again(func() ([]nl.Message, error) {
+		return s.ask(unix.NFT_MSG_GETSETELEM, int(nl.Dump), set.Table.Family, setAttributes(set.Name))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read set %s: %w", set.Name, err)
 	}
 	var list []Element
 	for _, m := range msgs {
@@ -41,28 +41,7 @@ func (s *Session) Elements(set *nftables.Set) ([]Element, error) {
 		}
 		list = append(list, elementsOf(e)...)
 	}
-	if torn != nil {
-		return list, fmt.Errorf("read set %s: %w", set.Name, torn)
-	}
 	return list, nil
-}
-
-// elements reads a set once. Of elements the kernel does not say that others wrote
-// meanwhile, as it does of all else: the generation does.
-func (s *Session) elements(set *nftables.Set) ([]nl.Message, error) {
-	before, err := s.Generation()
-	if err != nil {
-		return nil, err
-	}
-	msgs, err := s.ask(unix.NFT_MSG_GETSETELEM, int(nl.Dump), set.Table.Family, setAttributes(set.Name))
-	if err != nil {
-		return msgs, err
-	}
-	after, err := s.Generation()
-	if err == nil && after != before {
-		err = dump.ErrTorn
-	}
-	return msgs, err
 }
 
 // ElementsOf reads the elements that a message is about.

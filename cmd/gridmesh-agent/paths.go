@@ -56,8 +56,13 @@ func (c *config) usedTwice() error {
 	type use struct{ flag, path string }
 	n := &c.node
 	uses := []use{
-		{"--xds-socket", n.XDSSocket}, {"--status-socket", n.StatusSocket}, {"--feed-socket", n.FeedSocket}, {"--admin-socket", c.adminSocket},
-		{"--hosts-file", n.HostsFile}, {"--kubeconfig", c.kubeconfig}, {"--manifests", c.manifests},
+		{"--xds-socket", n.XDSSocket},
+		{"--status-socket", n.StatusSocket},
+		{"--feed-socket", n.FeedSocket},
+		{"--admin-socket", c.adminSocket},
+		{"--hosts-file", n.HostsFile},
+		{"--kubeconfig", c.kubeconfig},
+		{"--manifests", c.manifests},
 	}
 	if c.output != toStdout {
 		uses = append(uses, use{"--output", c.output})
