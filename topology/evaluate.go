@@ -107,7 +107,7 @@ func (i *inquiry) frontends(ip netip.Addr) {
 		a := i.ask(port, ip.Is6(), i.service.InternalLocal)
 		if path != PathNone {
 			i.tell(f, a)
-			fv.Tiers = a.tiers
+			fv.Tiers, fv.Serving = a.tiers, i.serving(port, ip.Is6(), path)
 			fv.Silent = i.service.InternalLocal && a.usable
 		}
 		if path == PathEnvoy {

@@ -48,10 +48,14 @@ func (p Path) String() string { return [...]string{"envoy", "kernel", "none", "n
 
 // datapath is what the node and the Service chose; the Service's is believed.
 func (e *evaluation) datapath(s *Service) Datapath {
-	if e.opts.Datapath == DatapathNone || s.Datapath == DatapathNone {
-		return e.opts.Datapath
+	d := e.opts.Datapath
+	if d != DatapathNone && s.Datapath != DatapathNone {
+		d = s.Datapath
 	}
-	return s.Datapath
+	if d == DatapathAuto && e.opts.Policies {
+		return DatapathKernel
+	}
+	return d
 }
 
 // path is what serves a ClusterIP's port. Whose clients keep their endpoint for a

@@ -17,6 +17,7 @@ func TestPaths(t *testing.T) {
 	sticky := func(s *Service) { keys(s); s.Affinity = 10800; s.Unserved = UnservedAffinity | UnservedNodePorts }
 	wants := func(d Datapath) func(s *Service) { return func(s *Service) { keys(s); s.Datapath = d } }
 	none := func(*Service) {}
+	policies := map[string]bool{"auto, policies": true, "auto, policies, auto": true, "auto, policies, envoy": true, "one path, policies": true}
 	for name, c := range map[string]struct {
 		chosen Datapath
 		change func(s *Service)
@@ -33,6 +34,10 @@ func TestPaths(t *testing.T) {
 		"envoy, no keys":         {DatapathEnvoy, none, "envoy kernel kernel kernel"},
 		"envoy, affinity":        {DatapathEnvoy, sticky, "envoy kernel kernel kernel; spec.sessionAffinity"},
 		"envoy, auto":            {DatapathEnvoy, wants(DatapathAuto), "envoy kernel kernel kernel"},
+		"auto, policies":         {DatapathAuto, keys, "kernel kernel kernel kernel"},
+		"auto, policies, auto":   {DatapathKernel, wants(DatapathAuto), "kernel kernel kernel kernel"},
+		"auto, policies, envoy":  {DatapathAuto, wants(DatapathEnvoy), "envoy kernel kernel kernel"},
+		"one path, policies":     {DatapathNone, keys, "envoy envoy none none"},
 		"kernel, keys":           {DatapathKernel, keys, "kernel kernel kernel kernel"},
 		"kernel, envoy":          {DatapathKernel, wants(DatapathEnvoy), "envoy kernel kernel kernel"},
 	} {
@@ -41,7 +46,7 @@ func TestPaths(t *testing.T) {
 			s.Ports = append(s.Ports, ServicePort{Name: "u", Protocol: UDP, Port: 80}, ServicePort{Name: "s", Protocol: SCTP, Port: 80})
 			c.change(s)
 		})
-		sv, _ := See(d.Build(), "a1", Options{Datapath: c.chosen, Outside: true}).Service(ObjectKey{"default", "web"})
+		sv, _ := See(d.Build(), "a1", Options{Datapath: c.chosen, Policies: policies[name], Outside: true}).Service(ObjectKey{"default", "web"})
 		var list []string
 		for _, f := range sv.Frontends {
 			list = append(list, f.Path.String())

@@ -73,6 +73,8 @@ type FrontendView struct {
 	// answer to internalTrafficPolicy Local where other nodes have an endpoint that
 	// can be used. Where none has, the packet is refused as ever.
 	Silent bool
+	// Serving are endpoints of UDP, by the kernel, that flows may go on with.
+	Serving []netip.AddrPort
 }
 
 // Tier is the endpoints of one topology key; an earlier tier is preferred as
