@@ -50,6 +50,8 @@ func (p *preloader) rankOf(name string, s *topology.ServiceView, f *topology.Fro
 	switch {
 	case f.Protocol == topology.UDP:
 		return topology.RankNone // udpChooser's
+	case f.Path != topology.PathEnvoy:
+		return topology.RankNone // the kernel's
 	case isAlways(s.Key):
 		return topology.RankAlways
 	case s.Near < topology.RankNone:
