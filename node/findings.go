@@ -12,6 +12,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // How often the node and the cluster are looked at for what was not there at
@@ -79,7 +80,7 @@ func (f *findings) Collect(to chan<- prometheus.Metric) {
 // inspect looks at the node before anything is written. What cannot live beside
 // the capture keeps the agent from starting; what is returned is to be shown.
 func (a *Agent) inspect(ctx context.Context) (fresh []capture.Finding, err error) {
-	list, err := a.parts.Inspect()
+	list, err := a.inspectNode()
 	if err != nil {
 		return nil, err
 	}
@@ -100,6 +101,16 @@ func (a *Agent) inspect(ctx context.Context) (fresh []capture.Finding, err error
 		return nil, err
 	}
 	return a.found.replaceNode(append(list, guard...)), nil
+}
+
+// inspectNode is what is in the way on the node. Where the kernel serves everything, it
+// is no matter who enforces policies there.
+func (a *Agent) inspectNode() ([]capture.Finding, error) {
+	list, err := a.parts.Inspect()
+	if a.cfg.Datapath == topology.DatapathKernel {
+		list = slices.DeleteFunc(slices.Clone(list), func(f capture.Finding) bool { return f.Kind == capture.PolicyEngine })
+	}
+	return list, err
 }
 
 // unfit tells why the agent does not start.
@@ -131,7 +142,7 @@ func (a *Agent) keepInspecting(ctx context.Context) error {
 			return nil
 		}
 		a.dir.LockLate()
-		list, err := a.parts.Inspect()
+		list, err := a.inspectNode()
 		guard, _, looked := a.checkGuard()
 		if err := errors.Join(err, looked); err != nil {
 			if !failing {
@@ -157,7 +168,7 @@ func (a *Agent) followPolicies(ctx context.Context) error {
 		case ctx.Err() != nil: // says nothing
 		case err == nil:
 			failing = false
-			a.policies(has)
+			a.notePolicies(has)
 		case !failing:
 			failing = true
 			a.log.Warn("could not ask for NetworkPolicies; if there are any they are bypassed on the same node (docs/limits.md)", obs.KeyErr, err)
@@ -168,10 +179,13 @@ func (a *Agent) followPolicies(ctx context.Context) error {
 	}
 }
 
-// policies notes whether there are any.
-func (a *Agent) policies(has bool) {
+// notePolicies notes whether there are any. With a kernel path none is bypassed
+// that the operator did not choose Envoy for.
+func (a *Agent) notePolicies(has bool) {
+	a.policies.Publish(has)
+	fill(a.paths)
 	var list []capture.Finding
-	if has {
+	if has && a.cfg.Datapath == topology.DatapathNone {
 		list = []capture.Finding{{Kind: capture.PolicyEngine, Text: policiesFound}}
 	}
 	a.show(a.found.replaceCluster(list))
@@ -181,7 +195,7 @@ func (a *Agent) policies(has bool) {
 // before, where the operator wants that. An API server that does not answer
 // keeps no node from starting.
 func (a *Agent) refusePolicies(ctx context.Context) error {
-	if a.parts.Cluster == nil || !a.cfg.RefusePolicies || a.parts.Capture.Found() {
+	if a.parts.Cluster == nil || !a.cfg.RefusePolicies || a.parts.Capture.Found() || a.cfg.Datapath != topology.DatapathNone {
 		return nil
 	}
 	has, err := a.parts.Cluster.HasNetworkPolicy(ctx)

@@ -142,6 +142,10 @@ func (l *loop) takeState(read atomicfile.Answer[*source.State]) {
 	}
 	l.log.Info("the disk gave the last good state", obs.KeyServices, l.restored.Snapshot.Services.Len())
 	l.restoreUsed()
+	if _, known := l.policies.Get(); !known && l.restored.Policies {
+		l.policies.Publish(true)
+		fill(l.paths)
+	}
 	switch {
 	case l.holdLate():
 		l.rejudge()

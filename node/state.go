@@ -82,6 +82,7 @@ func (l *loop) save() {
 		Used:     slices.Concat(l.catalogs.Listening(), l.used.Names()),
 		PodCIDRs: l.pods,
 		Node:     l.cfg.Node,
+		Policies: l.policed,
 	}
 	l.saver.Write(st)
 }

@@ -25,6 +25,10 @@ func (l *loop) publish() {
 	if l.live {
 		r.Source = report.Live
 	}
+	r.Datapath, r.EnvoyAbsent = report.DatapathName(l.cfg.Datapath), l.absent != nil && *l.absent
+	r.Policies = l.policed
+	r.Paths = l.served.Next(l.view)
+	l.metrics.paths(r.Paths)
 	if err := errors.Join(l.failure, l.broken); err != nil {
 		r.Error = err.Error()
 	}
@@ -39,7 +43,7 @@ func (l *loop) publish() {
 
 // status is the loop's last report with what changes without the loop.
 func (a *Agent) status() report.Report {
-	r := report.Report{Version: obs.Version(), Node: a.cfg.Node, Source: report.None}
+	r := report.Report{Version: obs.Version(), Node: a.cfg.Node, Source: report.None, Datapath: report.DatapathName(a.cfg.Datapath)}
 	if last := a.report.Load(); last != nil {
 		r = *last
 	}

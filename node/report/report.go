@@ -45,7 +45,11 @@ type Report struct {
 	PodCIDRs    []netip.Prefix     `json:"podCIDRs,omitempty"` // of this node
 	Services    int                `json:"services"`
 	Preloaded   int                `json:"preloaded"`
-	Updated     time.Time          `json:"updated,omitzero"` // zero before the first snapshot
+	Datapath    string             `json:"datapath"`                  // as --datapath has it
+	Paths       Paths              `json:"paths"`                     // how many frontends are served by what
+	Policies    bool               `json:"networkPolicies,omitempty"` // the cluster has some, as far as is known
+	EnvoyAbsent bool               `json:"envoyAbsent,omitempty"`     // the kernel serves what Envoy served
+	Updated     time.Time          `json:"updated,omitzero"`          // zero before the first snapshot
 	Error       string             `json:"error,omitempty"`
 	Held        *Held              `json:"held,omitempty"` // nil: nothing is
 	Notes       []string           `json:"notes,omitempty"`

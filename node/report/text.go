@@ -10,6 +10,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/node/envoy"
 	"github.com/gridmesh/gridmesh/node/outage"
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // WriteText writes the report for people, a line a fact.
@@ -27,6 +28,9 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 	if r.Source != None {
 		p.line("pods", "%s", r.Pods)
 		p.line("services", "%d, %d clusters preloaded", r.Services, r.Preloaded)
+		if r.kernelPath() {
+			p.line("datapath", "%s: %d frontends by Envoy, %d by the kernel; gridmesh view --datapath %s names them", r.Datapath, r.Paths.Envoy, r.Paths.Kernel, r.Datapath)
+		}
 	}
 	if r.Error != "" {
 		p.line("error", "%s", r.Error)
@@ -70,9 +74,19 @@ func (r *Report) sourceText(now time.Time) string {
 	return text
 }
 
+// kernelPath reports whether the kernel serves, too. A version before did not say.
+func (r *Report) kernelPath() bool {
+	return r.Datapath != "" && r.Datapath != DatapathName(topology.DatapathNone)
+}
+
 // envoyLines says what is known of Envoy.
 func (r *Report) envoyLines(p *printer, now time.Time) {
-	if len(r.Envoys) == 0 {
+	if r.EnvoyAbsent {
+		p.line("envoy", "takes no connections: the kernel serves the first tier of what it served")
+	}
+	if len(r.Envoys) == 0 && r.kernelPath() {
+		p.line("envoy", "not connected")
+	} else if len(r.Envoys) == 0 {
 		p.line("envoy", "not connected: captured connections are refused unless it still runs with what it holds")
 	}
 	for _, e := range r.Envoys {
