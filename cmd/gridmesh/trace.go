@@ -104,7 +104,36 @@ func parseTrace(from, to string) (client netip.Addr, f topology.Frontend, err er
 	return client, f, nil
 }
 
+// inKernel is the way of a packet to a frontend of the kernel path; nil where it
+// takes another. Node ports are found by gridmesh view: which addresses the node
+// has is not known here.
+func (w *world) inKernel(client netip.Addr, to topology.Frontend) *walk {
+	var tiers []topology.Tier
+	for _, s := range w.view.Sorted() {
+		for i := range s.Frontends {
+			if f := &s.Frontends[i]; f.Frontend == to && f.Path == topology.PathKernel {
+				tiers = f.Tiers
+			}
+		}
+		for i := range s.Outside {
+			if f := &s.Outside[i]; f.Frontend == to && f.Path == topology.PathKernel {
+				tiers = f.Tiers
+			}
+		}
+	}
+	if len(tiers) == 0 {
+		return nil
+	}
+	first := topology.ByReadiness(tiers)[:1]
+	out := &walk{From: client.String(), To: to.String(), Verdict: "kernel", Tiers: tierRows(first)}
+	out.Steps = []string{fmt.Sprintf("the kernel path: %s is translated to one of %d endpoints, those of the first tier", to, len(first[0].Endpoints))}
+	return out
+}
+
 func (w *world) trace(cfg plan.Config, client netip.Addr, to topology.Frontend, preloadMax int) *walk {
+	if out := w.inKernel(client, to); out != nil {
+		return out
+	}
 	step := rules.Trace(cfg, plan.Of(w.view, cfg), client, to, w.listens(preloadMax))
 	out := &walk{From: client.String(), To: to.String(), Verdict: string(step.Fate), Steps: step.Steps, Cluster: step.Cluster, Tiers: []tierRow{}}
 	if step.Fate == rules.Refused || step.Fate == rules.Dropped {
@@ -125,14 +154,20 @@ func (w *world) trace(cfg plan.Config, client netip.Addr, to topology.Frontend, 
 		held = "preloaded"
 	}
 	out.Steps = append(out.Steps, fmt.Sprintf("Envoy: cluster %s of service %s, %s", step.Cluster, entry.Service, held))
-	for _, t := range entry.Frontend.Tiers {
+	out.Tiers = tierRows(entry.Frontend.Tiers)
+	return out
+}
+
+func tierRows(tiers []topology.Tier) []tierRow {
+	rows := []tierRow{}
+	for _, t := range tiers {
 		row := tierRow{Key: t.Key}
 		for _, e := range t.Endpoints {
 			row.Endpoints = append(row.Endpoints, endRow{Address: e.Addr.String(), Node: e.Node})
 		}
-		out.Tiers = append(out.Tiers, row)
+		rows = append(rows, row)
 	}
-	return out
+	return rows
 }
 
 // notServed says that a packet passes because nobody serves its address yet:
