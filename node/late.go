@@ -69,8 +69,9 @@ func (a *Agent) stateOf(u *unread, read atomicfile.Answer[*source.State]) *sourc
 	return read.Is
 }
 
-// giveUpAfter is how long it is tried to read a last good state. Then it is set
-// aside: a disk that is bad at one place takes another file.
+// giveUpAfter is how long it is tried to read a last good state where a newer one
+// is to take its place. Then it is set aside: a disk that is bad at one place takes
+// another file. Where none is to, it may be all that a node knows, and is tried on.
 const giveUpAfter = 10 * time.Minute
 
 // failedAt notes that the state could not be read, and has it tried again: after a
@@ -89,10 +90,11 @@ func (l *loop) readAgain(now time.Time) {
 		return
 	}
 	u.again = time.Time{}
-	read, path, last := l.readState, l.cfg.statePath(), now.Sub(u.failed) >= giveUpAfter
+	read, path, dir := l.readState, l.cfg.statePath(), l.dir
+	last := now.Sub(u.failed) >= giveUpAfter && l.live && l.saver.Pending()
 	u.state = atomicfile.Ask(func() (*source.State, error) {
 		st, err := read(path)
-		if !last || !errors.Is(err, source.ErrUnread) {
+		if !last || !errors.Is(err, source.ErrUnread) || dir.Others() {
 			return st, err
 		}
 		aside, rename := atomicfile.SetAside(path)
