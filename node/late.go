@@ -28,7 +28,9 @@ type unread struct {
 	failed, again time.Time // since when the state cannot be read; when it is tried again. Zero: neither
 }
 
-func (u *unread) any() bool { return u.state != nil || u.notes != nil }
+// stateLate reports whether the state is still to come. One that cannot be read is
+// none for as long as that is so.
+func (u *unread) stateLate() bool { return u.state != nil && u.failed.IsZero() }
 
 // readDisk begins to read the state directory.
 func (a *Agent) readDisk(b statedir.Notebook) unread {
@@ -118,7 +120,7 @@ func (a *Agent) soonNotes(u *unread) notes {
 
 // stalled tells of what the disk has not given for long.
 func (l *loop) stalled(now time.Time) {
-	state := l.unread.state != nil && l.unread.failed.IsZero()
+	state := l.unread.stateLate()
 	if l.said.unread || !state && l.unread.notes == nil || now.Sub(l.uplink.Started) <= statedir.Patience {
 		return
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -273,5 +274,43 @@ func TestAStateThatCannotBeRead(t *testing.T) {
 				r.wantServed(t, "live", webFrontend, otherFrontend)
 			})
 		})
+	}
+}
+
+// While the last good state cannot be read an outage is noted as ever, and what a
+// hold is to begin with once it is read is not forgotten.
+func TestAnOutageBesideAStateThatCannotBeRead(t *testing.T) {
+	for _, kill := range []bool{false, true} {
+		for name, before := range map[string]bool{"an outage meanwhile": false, "an outage before, and a heal": true} {
+			t.Run(fmt.Sprintf("%s, killed %v", name, kill), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r, o := online(t)
+					after(statedir.SaveInterval + contactEvery)
+					if before {
+						r.cut(time.Minute)
+					}
+					give := r.unreadable(t)
+					r.restart(t, kill, 0)
+					if before {
+						r.heal()
+					}
+					r.hear(o)
+					after(contactEvery)
+					if !before {
+						r.cut(time.Minute)
+					}
+					if !r.exists("outage") {
+						t.Error("the outage is not noted")
+					}
+					give()
+					r.restart(t, kill, 0)
+					r.heal()
+					o.Unready("web", onA1, onA2, onB1)
+					r.hear(o)
+					r.wantAnswer(t, "healed", onA1, onA2)
+					r.wantHeld(t, "healed", 2)
+				})
+			})
+		}
 	}
 }
