@@ -28,7 +28,9 @@ type unread struct {
 	failed, again time.Time // since when the state cannot be read; when it is tried again. Zero: neither
 }
 
-func (u *unread) any() bool { return u.state != nil || u.notes != nil }
+// stateLate reports whether the state is still to come. One that cannot be read is
+// none for as long as that is so.
+func (u *unread) stateLate() bool { return u.state != nil && u.failed.IsZero() }
 
 // readDisk begins to read the state directory.
 func (a *Agent) readDisk(b statedir.Notebook) unread {
@@ -69,8 +71,9 @@ func (a *Agent) stateOf(u *unread, read atomicfile.Answer[*source.State]) *sourc
 	return read.Is
 }
 
-// giveUpAfter is how long it is tried to read a last good state. Then it is set
-// aside: a disk that is bad at one place takes another file.
+// giveUpAfter is how long it is tried to read a last good state where a newer one
+// is to take its place. Then it is set aside: a disk that is bad at one place takes
+// another file. Where none is to, it may be all that a node knows, and is tried on.
 const giveUpAfter = 10 * time.Minute
 
 // failedAt notes that the state could not be read, and has it tried again: after a
@@ -89,10 +92,11 @@ func (l *loop) readAgain(now time.Time) {
 		return
 	}
 	u.again = time.Time{}
-	read, path, last := l.readState, l.cfg.statePath(), now.Sub(u.failed) >= giveUpAfter
+	read, path, dir := l.readState, l.cfg.statePath(), l.dir
+	last := now.Sub(u.failed) >= giveUpAfter && l.live && l.saver.Pending()
 	u.state = atomicfile.Ask(func() (*source.State, error) {
 		st, err := read(path)
-		if !last || !errors.Is(err, source.ErrUnread) {
+		if !last || !errors.Is(err, source.ErrUnread) || dir.Others() {
 			return st, err
 		}
 		aside, rename := atomicfile.SetAside(path)
@@ -116,7 +120,7 @@ func (a *Agent) soonNotes(u *unread) notes {
 
 // stalled tells of what the disk has not given for long.
 func (l *loop) stalled(now time.Time) {
-	state := l.unread.state != nil && l.unread.failed.IsZero()
+	state := l.unread.stateLate()
 	if l.said.unread || !state && l.unread.notes == nil || now.Sub(l.uplink.Started) <= statedir.Patience {
 		return
 	}

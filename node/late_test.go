@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node/nodetest"
 	"github.com/gridmesh/gridmesh/node/outage"
 	"github.com/gridmesh/gridmesh/node/statedir"
@@ -193,31 +197,48 @@ func TestNotesThatComeTooLate(t *testing.T) {
 	})
 }
 
+// unreadable has the next processes fail to read the state file until it is called.
+func (r *rig) unreadable(t *testing.T) (give func()) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	var readable atomic.Bool
+	r.readState = func(path string) (*source.State, error) {
+		if !readable.Load() {
+			path = filepath.Join(file, "state") // which is no error of what is read
+		}
+		return source.ReadState(path)
+	}
+	return func() { readable.Store(true) }
+}
+
 // A last good state that cannot be read is tried again, and not written over before
 // it was: what hinders for a moment costs nothing. Where it lasts, the file is set
-// aside, for a node keeps what it knows.
+// aside only where a newer one is to take its place: it may be all that a node knows.
 func TestAStateThatCannotBeRead(t *testing.T) {
-	for name, tc := range map[string]struct{ live, forGood bool }{
-		"without a cloud": {}, "with one": {live: true}, "with one, and for good": {live: true, forGood: true},
+	for name, tc := range map[string]struct {
+		live, others, aside bool
+		until               time.Duration // it can be read
+	}{
+		"without a cloud":                         {until: 5 * time.Minute},
+		"without a cloud, and for long":           {until: time.Hour},
+		"with one":                                {live: true, until: 5 * time.Minute},
+		"with one, and for long":                  {live: true, until: time.Hour, aside: true},
+		"with one, and another agent's meanwhile": {live: true, until: time.Hour, others: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
 				r.runBefore(t)
 				r.kernel.Flush()
-				file := filepath.Join(t.TempDir(), "file")
-				must(t, os.WriteFile(file, nil, 0o600))
-				var readable atomic.Bool
-				r.readState = func(path string) (*source.State, error) {
-					if !readable.Load() {
-						path = filepath.Join(file, "state") // which is no error of what is read
-					}
-					return source.ReadState(path)
+				give := r.unreadable(t)
+				said := "does not give the last good state that is kept there (not a directory)"
+				if tc.others {
+					said = "is another gridmesh-agent's"
+					fault := error(unix.EROFS)
+					r.lock = func(string) (func(), error) { defer func() { fault = run.ErrInUse }(); return nil, fault }
 				}
 				r.mustStart(t)
-				if got := r.unkept(); !strings.Contains(got, "does not give") || !strings.Contains(got, "not a directory") {
-					t.Errorf("said: %q", got)
-				}
 				if tc.live {
 					r.publish(webAndOther())
 				}
@@ -228,20 +249,68 @@ func TestAStateThatCannotBeRead(t *testing.T) {
 				if n := r.log.count("the last good state"); n != 1 {
 					t.Errorf("said %d times", n)
 				}
-				readable.Store(!tc.forGood)
+				after(tc.until - 5*time.Minute)
+				if got := r.unkept(); !tc.aside && !strings.Contains(got, said) || r.exists("state.bad") != tc.aside {
+					t.Errorf("after %s: %q, set aside: %v", tc.until, got, r.exists("state.bad"))
+				}
+				give()
 				after(10 * time.Minute)
-				if got := r.unkept(); got != "" || r.exists("state.bad") != tc.forGood {
+				services, left := 1, ""
+				if tc.others {
+					left = said
+				} else if tc.live {
+					services = 2
+				}
+				if got := r.unkept(); !strings.Contains(got, left) || (got == "") != (left == "") || r.exists("state.bad") != tc.aside {
 					t.Errorf("at last: %q, set aside: %v", got, r.exists("state.bad"))
+				}
+				if n := r.saved(t).Snapshot.Services.Len(); n != services {
+					t.Errorf("saved are %d Services", n)
 				}
 				if !tc.live {
 					r.wantServed(t, "read again", webFrontend)
 					return
 				}
 				r.wantServed(t, "live", webFrontend, otherFrontend)
-				if n := r.saved(t).Snapshot.Services.Len(); n != 2 {
-					t.Errorf("saved are %d Services", n)
-				}
 			})
 		})
+	}
+}
+
+// While the last good state cannot be read an outage is noted as ever, and what a
+// hold is to begin with once it is read is not forgotten.
+func TestAnOutageBesideAStateThatCannotBeRead(t *testing.T) {
+	for _, kill := range []bool{false, true} {
+		for name, before := range map[string]bool{"an outage meanwhile": false, "an outage before, and a heal": true} {
+			t.Run(fmt.Sprintf("%s, killed %v", name, kill), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r, o := online(t)
+					after(statedir.SaveInterval + contactEvery)
+					if before {
+						r.cut(time.Minute)
+					}
+					give := r.unreadable(t)
+					r.restart(t, kill, 0)
+					if before {
+						r.heal()
+					}
+					r.hear(o)
+					after(contactEvery)
+					if !before {
+						r.cut(time.Minute)
+					}
+					if !r.exists("outage") {
+						t.Error("the outage is not noted")
+					}
+					give()
+					r.restart(t, kill, 0)
+					r.heal()
+					o.Unready("web", onA1, onA2, onB1)
+					r.hear(o)
+					r.wantAnswer(t, "healed", onA1, onA2)
+					r.wantHeld(t, "healed", 2)
+				})
+			})
+		}
 	}
 }

@@ -9,11 +9,10 @@ import (
 )
 
 // record has on disk what the process after this one has to know. What fails,
-// or has to wait for the write before, is tried again with the next look. What is
-// there is not written over before it was read.
+// or has to wait for the write before, is tried again with the next look.
 func (l *loop) record() {
 	r, now := &l.recorder, time.Now()
-	if l.unread.any() {
+	if !l.mayRecord() {
 		return
 	}
 	if r.Writing() {
@@ -29,6 +28,12 @@ func (l *loop) record() {
 	if want := l.note(now, false); !want.At.Equal(r.OnDisk.At) || want.Phase != r.OnDisk.Phase || !want.Contact.Equal(r.OnDisk.Contact) {
 		r.Write(want)
 	}
+}
+
+// mayRecord reports whether a note may take the place of the one on disk: not before
+// that was read, nor while a hold waits for the last good state that it vouches for.
+func (l *loop) mayRecord() bool {
+	return l.unread.notes == nil && !l.unread.stateLate() && l.healing.late == nil
 }
 
 // note is what is to be on disk. A hold that goes on is noted every few seconds
@@ -79,7 +84,7 @@ func (l *loop) recorded(n statedir.Recorded) {
 
 // finishRecord notes how it is at the end, as long as the disk takes it.
 func (l *loop) finishRecord(late <-chan time.Time) {
-	if l.parts.Cluster == nil || l.unread.any() {
+	if l.parts.Cluster == nil || !l.mayRecord() {
 		return
 	}
 	wait := func() bool {

@@ -63,8 +63,8 @@ func (a *Agent) unkept(fault error) string {
 			"next start knows none of its state; stop the other one, or give each a directory of its own", a.cfg.StateDir)
 	}
 	if errors.Is(fault, source.ErrUnread) {
-		return fmt.Sprintf("--state-dir %s does not give the last good state that is kept there (%s): this node serves without it and keeps no newer one "+
-			"before it was read, which is tried again for %s; see what hinders that", a.cfg.StateDir, statedir.Cause(fault), giveUpAfter)
+		return fmt.Sprintf("--state-dir %s does not give the last good state that is kept there (%s): this node serves without it, and keeps no newer one "+
+			"before it was read or %s are over; it is tried again and again: see what hinders that", a.cfg.StateDir, statedir.Cause(fault), giveUpAfter)
 	}
 	return fmt.Sprintf("--state-dir %s does not take what is to be kept (%s): this node serves, but its next start "+
 		"knows an older last good state or none; make room there, mount it writable, or give another directory", a.cfg.StateDir, statedir.Cause(fault))

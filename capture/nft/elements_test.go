@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/nftables"
 
@@ -12,7 +14,8 @@ import (
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
-// Others who write all the time elsewhere tear no set: what is walked is its own.
+// Others who write all the time elsewhere keep no set from being read whole: what
+// is walked is its own.
 func TestASetIsReadWholeBesideOthers(t *testing.T) {
 	n := testkit.NewNetwork(t)
 	s := Open()
@@ -29,10 +32,12 @@ func TestASetIsReadWholeBesideOthers(t *testing.T) {
 		must(t, s.SetAddElements(set, part))
 		must(t, s.Flush())
 	}
+	const often = 30
 	var wg sync.WaitGroup
+	var wrote atomic.Int64
 	stop := make(chan struct{})
 	wg.Go(func() {
-		_ = n.Do(func() error {
+		if err := n.Do(func() error {
 			other := Open()
 			defer other.Close()
 			theirs := &nftables.Set{Name: "theirs", Table: other.AddTable(&nftables.Table{Name: "theirs", Family: nftables.TableFamilyINet}), KeyType: nftables.TypeIPAddr}
@@ -47,16 +52,26 @@ func TestASetIsReadWholeBesideOthers(t *testing.T) {
 				}
 				// What goes is waited for; this is faster.
 				key := binary.BigEndian.AppendUint32(nil, i)
-				_ = other.SetAddElements(theirs, []nftables.SetElement{{Key: key}})
-				_ = other.Flush()
+				if err := other.SetAddElements(theirs, []nftables.SetElement{{Key: key}}); err != nil {
+					return err
+				}
+				if err := other.Flush(); err != nil {
+					return err
+				}
+				wrote.Add(1)
 			}
-		})
+		}); err != nil {
+			t.Error(err)
+		}
 	})
-	for range 30 {
+	for reads, until := 0, time.Now().Add(time.Minute); reads < often || wrote.Load() < often && time.Now().Before(until); reads++ {
 		if found, err := s.Elements(set); len(found) != many || err != nil {
 			t.Errorf("%d elements and %v", len(found), err)
 		}
 	}
 	close(stop)
 	wg.Wait()
+	if n := wrote.Load(); n < often {
+		t.Errorf("the other one wrote %d times beside it, want %d at least", n, often)
+	}
 }

@@ -19,8 +19,12 @@ import (
 // needs one for a moment, Envoy one for good; each may cost tens of kB.
 const (
 	mostConns  = 64 // in all
-	mostOfPeer = 16 // of one address, or of one process of this machine
+	mostOfPeer = 16 // of one peer, where it is known (peerOf)
 )
+
+// unseen is the peer whose process is not seen from this PID namespace, as those of
+// other containers are: there is no telling one from another.
+const unseen = ""
 
 // How long a listener waits for descriptors or memory that it lacks.
 const (
@@ -30,9 +34,10 @@ const (
 )
 
 // Bound bounds the connections of a listener. One that is too many sends the
-// oldest away: its own peer's, else that of the peer who has most. So nobody
-// keeps others out by holding connections, and nobody is kept waiting. A lack of
-// descriptors or memory is waited out and logged.
+// oldest away: its own peer's, else that of the peer who has most; of those who are
+// unseen the newest, for Envoy's stays. So nobody keeps others out by holding
+// connections, and nobody is kept waiting. A lack of descriptors or memory is waited
+// out and logged.
 func Bound(l net.Listener) net.Listener {
 	return &boundListener{Listener: l, closed: make(chan struct{})}
 }
@@ -129,7 +134,7 @@ func surplus(open []string, peer string) int {
 		held[p]++
 	}
 	switch {
-	case held[peer] >= mostOfPeer:
+	case held[peer] >= mostOfPeer && peer != unseen:
 		return slices.Index(open, peer)
 	case len(open) < mostConns:
 		return -1
@@ -138,6 +143,13 @@ func surplus(open []string, peer string) int {
 	for i, p := range open {
 		if held[p] > held[open[first]] {
 			first = i
+		}
+	}
+	if open[first] == unseen {
+		for i, p := range open {
+			if p == unseen {
+				first = i
+			}
 		}
 	}
 	return first
@@ -165,13 +177,13 @@ func (c *boundConn) CloseWrite() error {
 	return nil
 }
 
-// peerOf is whose a connection is: an address, of IPv6 the network that one
-// machine has for itself; of a Unix socket a process.
+// peerOf is whose a connection is: an address, of other machines' IPv6 the network
+// that one machine may have for itself; of a Unix socket a process.
 func peerOf(c net.Conn) string {
 	if tcp, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		addr := tcp.AddrPort().Addr().Unmap()
-		if addr.Is4() {
-			return addr.String()
+		if own, ok := c.LocalAddr().(*net.TCPAddr); addr.Is4() || ok && own.AddrPort().Addr().Unmap() == addr {
+			return addr.String() // the kubelet's is this machine's own
 		}
 		network, _ := addr.Prefix(64)
 		return network.String()
@@ -181,13 +193,13 @@ func peerOf(c net.Conn) string {
 			return processOf(raw)
 		}
 	}
-	return ""
+	return unseen
 }
 
-// processOf is who connected; 0 for one that this PID namespace does not see.
 func processOf(raw syscall.RawConn) (peer string) {
 	_ = raw.Control(func(fd uintptr) {
-		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+		cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		if err == nil && cred.Pid != 0 { // else it is of another PID namespace
 			peer = fmt.Sprint("process ", cred.Pid)
 		}
 	})

@@ -22,7 +22,8 @@ func TestHalfABundleIsRefused(t *testing.T) {
 	broken := bytes.Replace(whole, second.pem()[40:60], []byte("!!!!!!!!!!!!!!!!!!!!"), 1)
 	for name, text := range map[string][]byte{
 		"cut": whole[:len(whole)-100], "cut in its first line": whole[:len(whole)-len(second.pem())+7], "cut before its last line": whole[:len(whole)-15],
-		"damaged": broken, "something behind": append(bytes.Clone(whole), "oops"...),
+		"cut in its first dashes": append(bytes.Clone(whole), "---"...), "the end of a third": append(bytes.Clone(whole), "AAAA\n-----END CERTIFICATE-----\n"...),
+		"damaged":        broken,
 		"no certificate": []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), "nothing": nil,
 	} {
 		f.write(f.ClientCA, text)
@@ -30,9 +31,13 @@ func TestHalfABundleIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, c.Err())
 		}
 	}
-	f.write(f.ClientCA, whole)
-	if c.reload(); c.Err() != nil {
-		t.Error(c.Err())
+	for name, behind := range map[string]string{
+		"nothing": "", "a line": "\n# the end\n", "a line without an end": "the end", "what openssl s_client writes": "---\nServer certificate\nsubject=CN=x\n\n---\nNo client certificate CA names sent\n---\n",
+	} {
+		f.write(f.ClientCA, append(bytes.Clone(whole), behind...))
+		if c.reload(); c.Err() != nil {
+			t.Errorf("%s behind: %v", name, c.Err())
+		}
 	}
 }
 

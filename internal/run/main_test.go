@@ -26,6 +26,19 @@ var children = map[string]func(arg string) error{
 		fmt.Println("up")
 		select {}
 	},
+	"peer": func(path string) error {
+		l, err := ListenUnix(path)
+		if err != nil {
+			return err
+		}
+		fmt.Println("up")
+		conn, err := l.Accept()
+		if err == nil {
+			fmt.Printf("%q\n", peerOf(conn.(*boundConn).Conn))
+			os.Exit(0)
+		}
+		return err
+	},
 	"lock": func(path string) error {
 		if _, err := Lock(path); err != nil {
 			return err

@@ -42,7 +42,8 @@ var (
 )
 
 // addCAs adds the certificates of a bundle, of which each must be whole: without
-// one its clients would be shut out. Text before a certificate is a comment.
+// one its clients would be shut out. Text beside the certificates is a comment
+// (RFC 7468, section 2).
 func addCAs(pool *x509.CertPool, bundle []byte) error {
 	begun, blocks, added := bytes.Count(bundle, []byte("-----BEGIN ")), 0, 0
 	for {
@@ -64,8 +65,14 @@ func addCAs(pool *x509.CertPool, bundle []byte) error {
 	switch {
 	case added == 0:
 		return errNoCertificate
-	case blocks != begun || len(bytes.TrimSpace(bundle)) > 0:
+	case blocks != begun || isHalf(bundle):
 		return errHalf
 	}
 	return nil
+}
+
+// isHalf reports whether what is behind the last block is, or begins, a part of one.
+func isHalf(behind []byte) bool {
+	line := behind[bytes.LastIndexByte(behind, '\n')+1:] // which a comment ends
+	return bytes.Contains(behind, []byte("-----")) || len(line) > 0 && len(bytes.Trim(line, "-")) == 0
 }

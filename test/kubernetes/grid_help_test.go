@@ -32,7 +32,8 @@ func controller(t *testing.T, flags ...string) *edge.Process {
 func controllerAt(t *testing.T, kubeconfig string, flags ...string) *edge.Process {
 	t.Helper()
 	p, err := c.StartController(kubeconfig, append([]string{
-		"--leader-elect-lease-duration", "3s", "--leader-elect-renew-deadline", "2s", "--leader-elect-retry-period", "500ms",
+		// A machine of one core must not lose the lease, nor wait long for a dead leader's.
+		"--leader-elect-lease-duration", "12s", "--leader-elect-renew-deadline", "10s", "--leader-elect-retry-period", "500ms",
 	}, flags...)...)
 	must(t, err)
 	t.Cleanup(func() {

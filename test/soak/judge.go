@@ -95,7 +95,7 @@ func (s *Soak) judgeDial(d *dial) string {
 		return ""
 	case d.err == nil && !s.mayAnswer(d):
 		return "answers"
-	case d.err != nil && d.to == s.steady && !s.troubles.Any(d.node, model.Broken, d.began.Add(-restored), d.ended) && !s.mayBeUnserved(d):
+	case d.err != nil && d.to == s.steady && !s.troubles.Any(d.node, model.Broken, d.began.Add(-restored), d.ended) && !s.mayBeUnserved(d) && !s.mayBeMoved(d):
 		return "failures"
 	}
 	return ""
@@ -114,6 +114,14 @@ func (s *Soak) mayAnswer(d *dial) bool {
 		}
 	}
 	return false
+}
+
+// mayBeMoved reports whether a node may not have been told yet that its own unit
+// was given back to it: after the API server was away that may take a while.
+func (s *Soak) mayBeMoved(d *dial) bool {
+	return s.history.NodeMay(s.told[d.node], d.node, s.since(d.node, d.began), d.ended, func(n *topology.Node) bool {
+		return n.Labels["unit"] != s.world.UnitOf(d.node)
+	})
 }
 
 // mayCross reports whether what crossed a border may have.

@@ -121,6 +121,11 @@ func (h *History) AllowedNode(t *Told, other string, from, to time.Time) bool {
 	return false
 }
 
+// NodeMay reports whether what a node knows of a Node may have been so.
+func (h *History) NodeMay(t *Told, node string, from, to time.Time, is func(*topology.Node) bool) bool {
+	return window{h, t, from, to}.some(ID{Node, topology.ObjectKey{Name: node}}, func(v version) bool { return v.node != nil && is(v.node) })
+}
+
 // window is a time of a history, as one node sees it.
 type window struct {
 	h        *History

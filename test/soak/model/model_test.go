@@ -28,6 +28,31 @@ func observe(h *History, at time.Time, snap *topology.Snapshot) {
 	}
 }
 
+// A node that was not told yet that its label is back goes by what it was told.
+func TestNodeMay(t *testing.T) {
+	moved := func(n *topology.Node) bool { return n.Labels["unit"] != "north" }
+	h, told := NewHistory("unit"), NewTold("a")
+	at := func(n int, unit string) *topology.Snapshot {
+		b := topology.NewBuilder()
+		b.SetNode(node("a", unit))
+		snap := b.Build()
+		observe(h, after(n), snap)
+		return snap
+	}
+	told.Saw(h, after(0), at(0, "north"))
+	told.Saw(h, after(10), at(10, "south"))
+	back := at(20, "north")
+	for _, n := range []int{11, 25, 60} {
+		if !h.NodeMay(told, "a", after(n), after(n+1), moved) {
+			t.Errorf("after %d s it was told all", n)
+		}
+	}
+	told.Saw(h, after(70), back)
+	if h.NodeMay(told, "a", after(71), after(72), moved) {
+		t.Error("it was told, and still goes by what was before")
+	}
+}
+
 // A node that was told everything may be answered by what it sees, and by
 // nobody else: over random histories, for every frontend and every address.
 func TestToldEverything(t *testing.T) {
