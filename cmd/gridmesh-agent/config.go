@@ -161,8 +161,9 @@ func (c *config) readDatapath() error {
 	if err != nil {
 		return fmt.Errorf("--datapath %w", err)
 	}
+	byDefault := len(c.nodePorts) == 0 || len(c.nodePorts) == 1 && strings.TrimSpace(c.nodePorts[0]) == primary
 	if path == topology.DatapathEnvoy {
-		if len(c.nodePorts) > 0 {
+		if !byDefault {
 			return errors.New("--nodeport-addresses: node ports are served with --datapath auto or kernel alone; give one of these, or leave it out")
 		}
 		c.node.Datapath, c.capture.Kernel = topology.DatapathNone, nil
@@ -170,7 +171,7 @@ func (c *config) readDatapath() error {
 	}
 	var errs []error
 	kernel := &plan.Kernel{}
-	if len(c.nodePorts) != 1 || strings.TrimSpace(c.nodePorts[0]) != primary {
+	if !byDefault {
 		kernel.NodePortAddresses = parseCIDRs("--nodeport-addresses", c.nodePorts, &errs)
 	}
 	for _, p := range kernel.NodePortAddresses {

@@ -90,7 +90,7 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 		{[]string{"--pod-cidr", "10.244.1.5/24"}, "did you mean 10.244.1.0/24"},
 		{[]string{"--service-cidr", "nonsense"}, "is no CIDR"},
 		{[]string{"--datapath", "x"}, "--datapath \"x\" is not known; use auto, envoy or kernel"},
-		{[]string{"--nodeport-addresses", "primary"}, "--nodeport-addresses: node ports are served with --datapath auto or kernel alone"},
+		{[]string{"--nodeport-addresses", "192.0.2.0/24"}, "--nodeport-addresses: node ports are served with --datapath auto or kernel alone"},
 		{[]string{"--datapath", "auto", "--nodeport-addresses", "primary,x"}, "--nodeport-addresses: \"primary\" is no CIDR"},
 		{[]string{"--datapath", "auto", "--nodeport-addresses", "192.0.2.1/24"}, "--nodeport-addresses 192.0.2.1/24 has bits beyond its length; did you mean 192.0.2.0/24?"},
 		{[]string{"--bridge-netfilter", "x"}, "use clear or keep"},
