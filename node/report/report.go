@@ -5,6 +5,7 @@
 //	text.go      as text, for people
 //	check.go     what of it is not as it should be (status --check)
 //	problems.go  mistakes in objects, as views go by
+//	paths.go     how many frontends are served by what, as views go by
 //	unitkeys.go  unit keys that a kubelet may set
 package report
 
