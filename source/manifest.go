@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/convert"
+	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/internal/near"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -112,25 +112,16 @@ func (m *manifests) file(f *file) error {
 }
 
 // readFile returns what a file holds and how much that is; of one that is too long
-// not all. It waits for nobody: a pipe may have taken a file's place.
+// not all. A pipe may have taken a file's place.
 func readFile(path string) (data []byte, size int64, err error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
+	data, info, err := atomicfile.ReadAny(path, MaxFile)
+	switch {
+	case err != nil:
 		return nil, 0, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, 0, err
-	}
-	if !info.Mode().IsRegular() {
+	case !info.Mode().IsRegular():
 		return nil, 0, fmt.Errorf("%s: %s", path, noFile)
 	}
-	if info.Size() > MaxFile {
-		return nil, info.Size(), nil
-	}
-	data, err = io.ReadAll(io.LimitReader(f, MaxFile+1)) // it may grow
-	return data, int64(len(data)), err
+	return data, max(info.Size(), int64(len(data))), nil
 }
 
 // text takes documents that are separated by "---".

@@ -8,7 +8,6 @@ import (
 	nl "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/capture/rules"
 )
 
@@ -27,9 +26,7 @@ type Element struct {
 // Elements reads a set. What nobody here knows makes an element odd, and is no
 // error: nothing that somebody puts into a set may be in our way.
 func (s *Session) Elements(set *nftables.Set) ([]Element, error) {
-	msgs, err := dump.Again(func() ([]nl.Message, error) {
-		return s.ask(unix.NFT_MSG_GETSETELEM, int(nl.Dump), set.Table.Family, setAttributes(set.Name))
-	})
+	msgs, err := s.ask(unix.NFT_MSG_GETSETELEM, int(nl.Dump), set.Table.Family, setAttributes(set.Name))
 	if err != nil {
 		return nil, fmt.Errorf("read set %s: %w", set.Name, err)
 	}

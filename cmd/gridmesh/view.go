@@ -203,14 +203,14 @@ func (f *frontendRow) table(t io.Writer, s serviceRow) {
 		fmt.Fprintf(t, "%s\t%s\t\t\tnot served by gridmesh yet\n", head, answerUnserved)
 		return
 	}
-	f.lines(t, head, "no endpoint this node may use")
+	f.lines(t, head)
 	for _, e := range f.LeftOut {
 		fmt.Fprintf(t, "\t\t\tleft out\t%s\t%s\t%s\n", e.Address, dash(e.Node), e.Reason)
 	}
 }
 
 // lines writes the tiers, the first line with a head of its own.
-func (a *answerRow) lines(t io.Writer, head, none string) {
+func (a *answerRow) lines(t io.Writer, head string) {
 	for i, tier := range a.Tiers {
 		for _, e := range tier.Endpoints {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t\n", head, tierName(i, tier.Key), e.Address, dash(e.Node))
@@ -218,7 +218,7 @@ func (a *answerRow) lines(t io.Writer, head, none string) {
 		}
 	}
 	if len(a.Tiers) == 0 {
-		fmt.Fprintf(t, "%s\t%s\t\t\t%s\n", head, a.Answer, none)
+		fmt.Fprintf(t, "%s\t%s\t\t\tno endpoint this node may use\n", head, a.Answer)
 	}
 }
 

@@ -26,25 +26,37 @@ func Read(path string, most int64) ([]byte, fs.FileInfo, error) {
 	if err := usable(info, most); err != nil {
 		return nil, nil, fmt.Errorf("%s %w", path, err)
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	data, info, err := regular(path, unix.O_NOFOLLOW, most)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := usable(info, most); err != nil { // it may have become another one
+		return nil, nil, fmt.Errorf("%s %w", path, err)
+	}
+	if int64(len(data)) > most {
+		return nil, nil, fmt.Errorf("%s %w: it has more than %d bytes", path, ErrOdd, most)
+	}
+	return data, info, nil
+}
+
+// ReadAny returns the content of anybody's file, also behind links, and waits for
+// nobody. There is none where info says that it is no regular file, or has more than
+// so many bytes; of one that grows meanwhile it is one byte more than that.
+func ReadAny(path string, most int64) (data []byte, info fs.FileInfo, err error) {
+	return regular(path, 0, most)
+}
+
+func regular(path string, flags int, most int64) (data []byte, info fs.FileInfo, err error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|flags, 0)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer f.Close()
-	if info, err = f.Stat(); err == nil { // it may have become another one
-		err = usable(info, most)
+	if info, err = f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > most {
+		return nil, info, err
 	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s %w", path, err)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("%s %w: it has more than %d bytes", path, ErrOdd, most)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	return data, info, nil
+	data, err = io.ReadAll(io.LimitReader(f, most+1))
+	return data, info, err
 }
 
 func usable(info fs.FileInfo, most int64) error {

@@ -6,32 +6,18 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 
-	"golang.org/x/sys/unix"
+	"github.com/gridmesh/gridmesh/internal/atomicfile"
 )
 
 // maxPEM is how large a file of certificates may be.
 const maxPEM = 1 << 20
 
-// readPEM reads a file, also behind links, and waits for nobody: a pipe has no end.
+// readPEM reads a file of certificates, also behind links.
 func readPEM(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	data, err := []byte(nil), error(nil)
-	if info.Mode().IsRegular() {
-		data, err = io.ReadAll(io.LimitReader(f, maxPEM+1))
-	}
-	if !info.Mode().IsRegular() || len(data) > maxPEM {
-		return nil, fmt.Errorf("%s is no file of at most %d bytes (its mode is %s)", path, maxPEM, info.Mode())
+	data, info, err := atomicfile.ReadAny(path, maxPEM)
+	if err == nil && (!info.Mode().IsRegular() || max(info.Size(), int64(len(data))) > maxPEM) {
+		err = fmt.Errorf("%s is no file of at most %d bytes (its mode is %s)", path, maxPEM, info.Mode())
 	}
 	return data, err
 }
