@@ -109,8 +109,6 @@ func (i *inquiry) frontends(ip netip.Addr) {
 			i.tell(f, a)
 			fv.Tiers, fv.Serving = a.tiers, i.serving(port, ip.Is6(), path)
 			fv.Silent = i.service.InternalLocal && a.usable
-		}
-		if path == PathEnvoy {
 			i.view.Near = min(i.view.Near, a.near)
 		}
 		i.view.Frontends = append(i.view.Frontends, fv)

@@ -46,14 +46,16 @@ const (
 // String is "envoy", "kernel" or "none".
 func (p Path) String() string { return [...]string{"envoy", "kernel", "none", "none"}[p%4] }
 
-// datapath is what the node and the Service chose; the Service's is believed.
+// datapath is what the node and the Service chose. The Service's is believed, but
+// where it would lead past NetworkPolicies: they may be others' than the Service.
 func (e *evaluation) datapath(s *Service) Datapath {
 	d := e.opts.Datapath
-	if d != DatapathNone && s.Datapath != DatapathNone {
+	switch {
+	case d == DatapathNone:
+	case e.opts.Policies && d != DatapathEnvoy:
+		d = DatapathKernel
+	case s.Datapath != DatapathNone:
 		d = s.Datapath
-	}
-	if d == DatapathAuto && e.opts.Policies {
-		return DatapathKernel
 	}
 	return d
 }

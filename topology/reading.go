@@ -8,8 +8,9 @@ type Options struct {
 	Ordinals Ordinals
 	// Datapath is which path connections take, where the kernel has one.
 	Datapath Datapath
-	// Policies says that NetworkPolicies are enforced in the kernel. What goes
-	// through Envoy passes by them, so DatapathAuto is DatapathKernel then.
+	// Policies says that NetworkPolicies are enforced in the kernel, or may be. What
+	// goes through Envoy passes by them, so the path is DatapathKernel then, whatever
+	// a Service asks for, unless this node's choice is DatapathEnvoy.
 	Policies bool
 	// Outside asks for ServiceView.Outside and HealthCheck where no datapath serves
 	// them, for people. Names have no use for them (16384 in a namespace at most).

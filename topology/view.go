@@ -46,7 +46,7 @@ type ServiceView struct {
 	UnitKey string
 	// ClusterIPs are the Service's, without those that are another's already.
 	ClusterIPs []netip.Addr
-	Near       Rank // of the nearest endpoint of any frontend that Envoy serves
+	Near       Rank // of the nearest endpoint of any frontend of a ClusterIP that is served
 	// Datapath is what the node chose, or the Service instead.
 	Datapath Datapath
 	// Affinity is for how long a client that did not connect keeps its endpoint; 0:

@@ -52,7 +52,7 @@ func (p *preloader) rankOf(name string, s *topology.ServiceView, f *topology.Fro
 		return topology.RankNone // udpChooser's
 	case f.Path != topology.PathEnvoy:
 		return topology.RankNone // the kernel's
-	case isAlways(s.Key):
+	case IsAlways(s.Key):
 		return topology.RankAlways
 	case s.Near < topology.RankNone:
 		return s.Near
@@ -62,7 +62,8 @@ func (p *preloader) rankOf(name string, s *topology.ServiceView, f *topology.Fro
 	return topology.RankNone
 }
 
-func isAlways(key topology.ObjectKey) bool {
+// IsAlways names what every node needs, however far it is.
+func IsAlways(key topology.ObjectKey) bool {
 	return key == topology.ObjectKey{Namespace: names.DefaultNamespace, Name: names.KubernetesService} ||
 		key == topology.ObjectKey{Namespace: names.SystemNamespace, Name: names.DNSService}
 }
