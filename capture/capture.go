@@ -228,7 +228,8 @@ func (c *Capture) Retract(v *topology.View, provisional bool) error {
 	}
 	c.tellGuard()
 	if err := c.serveInKernel(v, provisional); err != nil {
-		return err // what it was to take over stays with Envoy
+		c.goal = merged // what it was to take over stays with Envoy, whoever writes next
+		return err
 	}
 	if provisional || was != synced {
 		return nil

@@ -104,35 +104,6 @@ func (c *Capture) installKernel() error {
 	return errors.Join(c.tellAbsent(), c.writeKernel())
 }
 
-// followAddresses serves node ports at the addresses that the node has now.
-func (c *Capture) followAddresses() error {
-	k, chosen := c.kernel, *c.cfg.Kernel
-	var all []netip.Addr
-	var err error
-	if len(chosen.NodePortAddresses) > 0 {
-		if all, err = addresses(nil); err != nil {
-			return err
-		}
-	}
-	if len(chosen.NodeIPs) == 0 {
-		if chosen.NodeIPs, err = primaries(); err != nil {
-			return err
-		}
-	}
-	if ports := chosen.NodePorts(all); !slices.Equal(ports, k.ports) || !slices.Equal(chosen.NodeIPs, k.own) {
-		k.own, k.ports = chosen.NodeIPs, ports
-		k.replan(c.cfg)
-	}
-	return nil
-}
-
-// replan plans the same Services for another configuration, or other addresses.
-func (k *kernelPath) replan(cfg plan.Config) {
-	own := *cfg.Kernel
-	own.NodeIPs, cfg.Kernel = k.own, &own
-	k.planner, k.held = k.planner.With(cfg, k.ports), unsure
-}
-
 // serveInKernel has the kernel path follow a view.
 func (c *Capture) serveInKernel(v *topology.View, provisional bool) error {
 	if c.kernel == nil {
@@ -255,15 +226,15 @@ func (c *Capture) repairKernel() (bool, error) {
 		return removeKernel(c.table.conn)
 	}
 	ports := k.ports
-	if err := c.followAddresses(); err != nil {
-		return false, err
-	}
-	moved := !slices.Equal(ports, k.ports)
+	before := errors.Join(c.followAddresses(), c.tellAbsent()) // what was known serves on
+	repaired, err := c.repairKernelTable(!slices.Equal(ports, k.ports))
+	return repaired, errors.Join(before, err)
+}
+
+func (c *Capture) repairKernelTable(moved bool) (bool, error) {
+	k := c.kernel
 	k.table.follow(k.table.conn, ofKernelTable, nil) // repairRules says why not
 	gen, err := k.table.conn.Generation()
-	if err == nil {
-		err = c.tellAbsent()
-	}
 	if err != nil {
 		return false, err
 	}
@@ -307,13 +278,13 @@ func (c *Capture) EnvoyAbsent(absent bool) error {
 		return nil
 	}
 	c.kernel.absent = &absent
+	c.kernel.flows = c.kernel.flows || absent // those of UDP that Envoy had find the kernel path too
 	if !c.installed {
 		return nil
 	}
 	if err := c.tellAbsent(); err != nil {
 		return err
 	}
-	c.kernel.flows = c.kernel.flows || absent // those of UDP that Envoy had find the kernel path too
 	return c.forgetFlows()
 }
 
