@@ -106,32 +106,68 @@ func parseTrace(from, to string) (client netip.Addr, f topology.Frontend, err er
 
 // inKernel is the way of a packet to a frontend of the kernel path; nil where it
 // takes another. Node ports are found by gridmesh view: which addresses the node
-// has is not known here.
-func (w *world) inKernel(client netip.Addr, to topology.Frontend) *walk {
-	var tiers []topology.Tier
+// has is not known here. Who is no pod of the node counts as from elsewhere.
+func (w *world) inKernel(cfg plan.Config, client netip.Addr, to topology.Frontend) *walk {
+	out := &walk{From: client.String(), To: to.String(), Tiers: []tierRow{}}
 	for _, s := range w.view.Sorted() {
 		for i := range s.Frontends {
 			if f := &s.Frontends[i]; f.Frontend == to && f.Path == topology.PathKernel {
-				tiers = f.Tiers
+				if !out.translated(f.Tiers) {
+					out.unanswered(f.Silent, refusal.Of(w.snap, w.view, w.opts, to))
+				}
+				return out
 			}
 		}
 		for i := range s.Outside {
 			if f := &s.Outside[i]; f.Frontend == to && f.Path == topology.PathKernel {
-				tiers = f.Tiers
+				out.fromOutside(f, s.Key, client, plan.Within(cfg.PodCIDRs, client))
+				return out
 			}
 		}
 	}
+	return nil
+}
+
+// fromOutside is the way to an address that is no ClusterIP.
+func (out *walk) fromOutside(f *topology.Outside, of topology.ObjectKey, client netip.Addr, pod bool) {
+	tiers, silent, cause := f.Tiers, false, &refusal.Cause{
+		Service: of.String(), Why: "has no endpoint at this port that this node may reach", Cure: "see gridmesh view of it",
+	}
+	switch {
+	case len(f.Sources) > 0 && !plan.Within(f.Sources, client):
+		tiers, silent = nil, true
+		cause.Why, cause.Cure = "lets nobody in from "+client.String(), "add the client to spec.loadBalancerSourceRanges"
+	case f.Local && !pod:
+		tiers, silent = f.LocalTiers, f.Silent
+		cause.Why, cause.Cure = "has no endpoint on this node, and externalTrafficPolicy Local", "dial a node that has one"
+	}
+	if !out.translated(tiers) {
+		out.unanswered(silent, cause)
+	}
+}
+
+// translated is what the kernel path makes of a packet, where there are endpoints.
+func (out *walk) translated(tiers []topology.Tier) bool {
 	if len(tiers) == 0 {
-		return nil
+		return false
 	}
 	first := topology.ByReadiness(tiers)[:1]
-	out := &walk{From: client.String(), To: to.String(), Verdict: "kernel", Tiers: tierRows(first)}
-	out.Steps = []string{fmt.Sprintf("the kernel path: %s is translated to one of %d endpoints, those of the first tier", to, len(first[0].Endpoints))}
-	return out
+	out.Verdict, out.Tiers = "kernel", tierRows(first)
+	out.Steps = []string{fmt.Sprintf("the kernel path: %s is translated to one of %d endpoints, those of the first tier", out.To, len(first[0].Endpoints))}
+	return true
+}
+
+func (out *walk) unanswered(silent bool, why *refusal.Cause) {
+	fate := rules.Refused
+	if silent {
+		fate = rules.Dropped
+	}
+	out.Verdict, out.Cause = string(fate), why
+	out.Steps = []string{"the kernel path: nobody may answer this client here", why.String(), "cure: " + why.Cure}
 }
 
 func (w *world) trace(cfg plan.Config, client netip.Addr, to topology.Frontend, preloadMax int) *walk {
-	if out := w.inKernel(client, to); out != nil {
+	if out := w.inKernel(cfg, client, to); out != nil {
 		return out
 	}
 	step := rules.Trace(cfg, plan.Of(w.view, cfg), client, to, w.listens(preloadMax))
