@@ -81,6 +81,11 @@ func New(cfg Config, parts Parts) (*Agent, error) {
 	if err := a.countContact(); err != nil {
 		return nil, err
 	}
+	if cfg.Datapath != topology.DatapathNone {
+		if err := a.metrics.registerPaths(parts.Registry); err != nil {
+			return nil, fmt.Errorf("register the metrics of paths: %w", err)
+		}
+	}
 	a.xds = parts.XDS(a.demand.Add, a.refused)
 	return a, nil
 }

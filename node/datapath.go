@@ -87,19 +87,27 @@ func (l *loop) takeAbsence() {
 // takePolicies has the kernel serve what Envoy would have pass by NetworkPolicies,
 // where that is left to the agent, while there are any.
 func (l *loop) takePolicies() {
-	found, known := l.policies.Get()
-	if !known || found == l.policed {
+	if found, known := l.policies.Get(); known && l.cfg.Datapath != topology.DatapathNone {
+		l.knowPolicies(found)
+	}
+}
+
+func (l *loop) knowPolicies(found bool) {
+	was := l.mayBePoliced()
+	if l.policed != nil && *l.policed == found {
 		return
 	}
-	l.policed = found
-	switch {
-	case l.cfg.Datapath == topology.DatapathNone:
-		return // a finding says what is bypassed
-	case l.cfg.Datapath == topology.DatapathKernel: // unless a Service chooses otherwise
-	case found:
+	l.policed = &found
+	if l.snap != nil && l.live {
+		l.saver.Mark()
+	}
+	if was == found {
+		return
+	}
+	if found {
 		l.log.Info("the cluster has NetworkPolicies: the kernel serves all, for what goes through Envoy passes by them")
-	default:
-		l.log.Info("the cluster has no NetworkPolicies any more: Envoy serves again")
+	} else {
+		l.log.Info("the cluster has no NetworkPolicies: Envoy serves, too")
 	}
 	l.lookAnew()
 	if l.snap != nil {
@@ -107,9 +115,18 @@ func (l *loop) takePolicies() {
 	}
 }
 
+// mayBePoliced reports whether there are NetworkPolicies, or nobody has said yet that
+// there are none: what passes by them is not to be the first that a node does.
+func (l *loop) mayBePoliced() bool {
+	if l.policed == nil {
+		return l.parts.Cluster != nil && l.cfg.Datapath != topology.DatapathNone
+	}
+	return *l.policed
+}
+
 // lookAnew begins a view by what the node chose, and what is known of policies.
 func (l *loop) lookAnew() {
 	opts := l.cfg.Topology
-	opts.Datapath, opts.Policies = l.cfg.Datapath, l.policed
+	opts.Datapath, opts.Policies = l.cfg.Datapath, l.mayBePoliced()
 	l.viewer = topology.NewViewer(l.cfg.Node, opts)
 }

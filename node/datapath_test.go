@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -65,7 +66,7 @@ func TestPathsOfAView(t *testing.T) {
 		both := []string{webFrontend, otherFrontend}
 		r.wantJournal(t, "the first view", "Retract", "kernel", "Update", "Extend")
 		r.wantPaths(t, "the first view", []string{webFrontend}, both)
-		if got := r.agent.status(); got.Datapath != "auto" || got.Paths.Envoy != 1 || got.Paths.Kernel != 1 || got.EnvoyAbsent {
+		if got := r.agent.status(); got.Datapath != "auto" || got.Paths == nil || got.Paths.Envoy != 1 || got.Paths.Kernel != 1 || got.EnvoyAbsent {
 			t.Errorf("the status says %q %+v, absent %v", got.Datapath, got.Paths, got.EnvoyAbsent)
 		}
 		if n := r.metric(t, "gridmesh_frontends"); n != 1 {
@@ -168,7 +169,52 @@ func TestPoliciesChooseTheKernel(t *testing.T) {
 	})
 }
 
-// Without the kernel path nothing of it is written.
+// What the kernel serves is served again after a reboot without a cloud.
+func TestTheKernelPathAfterAReboot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.withKernelPath(topology.DatapathKernel)
+		r.mustStart(t)
+		r.publish(webOnly())
+		r.stop()
+		r.kernel.Flush()
+		r.again()
+		r.withKernelPath(topology.DatapathKernel)
+		r.mustStart(t)
+		after(2 * time.Second)
+		r.wantPaths(t, "rebooted", nil, []string{webFrontend})
+	})
+}
+
+// Until somebody has said that there are no NetworkPolicies nothing passes by them;
+// what was said last is believed after a restart.
+func TestNobodyHasSaidWhetherThereArePolicies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{Away: errBroken}
+		r.withKernelPath(topology.DatapathAuto)
+		r.mustStart(t)
+		web := []string{webFrontend}
+		r.publish(webOnly())
+		r.wantPaths(t, "nobody has said", nil, web)
+		if !r.agent.status().Policies {
+			t.Error("the status does not say so")
+		}
+		r.api.Set(func(a *nodetest.API) { a.Away = nil })
+		after(2 * policiesSoon)
+		r.wantPaths(t, "there are none", web, web)
+		r.stop()
+
+		r.again()
+		r.withKernelPath(topology.DatapathAuto)
+		r.api.Set(func(a *nodetest.API) { a.Away = errBroken })
+		r.mustStart(t)
+		r.publish(webOnly())
+		r.wantPaths(t, "restarted without a cloud", web, web)
+	})
+}
+
+// Without the kernel path nothing of it is written, and nobody is told of it.
 func TestOnePathAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -176,8 +222,18 @@ func TestOnePathAlone(t *testing.T) {
 		r.mustStart(t)
 		r.publish(webOnly())
 		r.wantPaths(t, "one path", []string{webFrontend}, nil)
-		if len(r.agent.status().Findings) == 0 {
+		status := r.agent.status()
+		if len(status.Findings) == 0 {
 			t.Error("NetworkPolicies are bypassed, and nobody says so")
+		}
+		if status.Datapath != "" || status.Paths != nil || status.Policies || status.EnvoyAbsent {
+			t.Errorf("the status speaks of paths: %+v", status)
+		}
+		after(2 * policiesEvery)
+		r.stop()
+		st, err := source.ReadState(r.cfg.statePath())
+		if err != nil || st.Policies != nil {
+			t.Errorf("kept of policies: %+v, %v", st, err)
 		}
 	})
 }

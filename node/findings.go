@@ -20,6 +20,7 @@ import (
 const (
 	inspectEvery  = time.Minute
 	policiesEvery = 2 * time.Minute
+	policiesSoon  = 10 * time.Second
 )
 
 // findings are what breaks the capture on this node or is bypassed by it, as
@@ -171,9 +172,17 @@ func (a *Agent) followPolicies(ctx context.Context) error {
 			a.notePolicies(has)
 		case !failing:
 			failing = true
-			a.log.Warn("could not ask for NetworkPolicies; if there are any they are bypassed on the same node (docs/limits.md)", obs.KeyErr, err)
+			text := "could not ask for NetworkPolicies; if there are any they are bypassed on the same node (docs/limits.md)"
+			if a.cfg.Datapath != topology.DatapathNone {
+				text = "could not ask for NetworkPolicies; until that is known the kernel serves all, or what the last answer allows"
+			}
+			a.log.Warn(text, obs.KeyErr, err)
 		}
-		if !pause(ctx, jitter(policiesEvery)) {
+		next := policiesEvery
+		if err != nil && a.cfg.Datapath != topology.DatapathNone {
+			next = policiesSoon // which path serves may wait for it
+		}
+		if !pause(ctx, jitter(next)) {
 			return nil
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gridmesh/gridmesh/node/outage"
 	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/source"
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // notes are those of the processes before.
@@ -146,9 +147,8 @@ func (l *loop) takeState(read atomicfile.Answer[*source.State]) {
 	}
 	l.log.Info("the disk gave the last good state", obs.KeyServices, l.restored.Snapshot.Services.Len())
 	l.restoreUsed()
-	if _, known := l.policies.Get(); !known && l.restored.Policies {
-		l.policies.Publish(true)
-		fill(l.paths)
+	if said := l.restored.Policies; said != nil && l.policed == nil && l.cfg.Datapath != topology.DatapathNone {
+		l.knowPolicies(*said)
 	}
 	switch {
 	case l.holdLate():

@@ -49,7 +49,7 @@ type loop struct {
 	failure error // of the last write to the kernel; nil where it is in line
 	broken  error // of the last look at what others removed
 	absent  *bool // Envoy takes no new connections; nil where nobody knows yet
-	policed bool  // there are NetworkPolicies, as far as is known
+	policed *bool // there are NetworkPolicies; nil where nobody has said, or there is no kernel path
 	eager   eager // looks while something fails
 
 	links <-chan struct{} // of who watches the kernel; nil where nobody does
@@ -71,7 +71,9 @@ func newLoop(a *Agent, st *source.State, pods []netip.Prefix) *loop {
 		saver:    statedir.NewSaver(a.cfg.statePath()),
 		used:     preload.NewUsed(),
 	}
-	l.policed = st != nil && st.Policies
+	if st != nil && a.cfg.Datapath != topology.DatapathNone {
+		l.policed = st.Policies
+	}
 	l.lookAnew()
 	return l
 }

@@ -54,13 +54,18 @@ func newMetrics() *metrics {
 func (m *metrics) register(r prometheus.Registerer) error {
 	var errs []error
 	for _, c := range []prometheus.Collector{
-		m.held, m.absent, m.frontends,
+		m.held,
 		m.syncDuration, m.syncLast, m.programming, m.syncFailures, m.repairs, m.closed,
 		m.problems, m.stateBytes, m.stateFailures,
 	} {
 		errs = append(errs, r.Register(c))
 	}
 	return errors.Join(errs...)
+}
+
+// registerPaths makes those of two paths visible.
+func (m *metrics) registerPaths(r prometheus.Registerer) error {
+	return errors.Join(r.Register(m.absent), r.Register(m.frontends))
 }
 
 func (m *metrics) synced(start time.Time) {

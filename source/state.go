@@ -20,7 +20,7 @@ type State struct {
 	Used     []string       // clusters that Envoy asked for by name
 	PodCIDRs []netip.Prefix // of this node
 	Node     string         // this one; "" in a file of before
-	Policies bool           // the cluster had NetworkPolicies
+	Policies *bool          // the cluster had NetworkPolicies; nil where nobody said
 }
 
 // StateFile is the name of the state file in an agent's --state-dir.
@@ -95,7 +95,7 @@ func DecodeState(data []byte) (*State, error) {
 		case r.PodCIDRs != nil:
 			st.PodCIDRs = *r.PodCIDRs
 		case r.Policies != nil:
-			st.Policies = *r.Policies
+			st.Policies = r.Policies
 		case r.Of != nil:
 			st.Node = *r.Of
 		default:
@@ -126,8 +126,8 @@ func EncodeState(st *State) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if st.Policies {
-		if err := e.Encode(Record{Policies: &st.Policies}); err != nil {
+	if st.Policies != nil {
+		if err := e.Encode(Record{Policies: st.Policies}); err != nil {
 			return nil, err
 		}
 	}

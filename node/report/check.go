@@ -46,7 +46,7 @@ func (r *Report) Degraded(now time.Time) []string {
 
 // degradedEnvoy lists what is wrong with Envoy, or between it and the agent.
 func (r *Report) degradedEnvoy(now time.Time, add func(format string, args ...any)) {
-	if r.Datapath == topology.DatapathKernel.String() && r.Paths.Envoy == 0 {
+	if r.Datapath == topology.DatapathKernel.String() && (r.Paths == nil || r.Paths.Envoy == 0) {
 		return // it is not needed
 	}
 	if r.EnvoyAbsent {

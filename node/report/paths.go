@@ -47,11 +47,3 @@ func (p *PathIndex) count(s *topology.ServiceView, n int) {
 		add(s.Outside[i].Path)
 	}
 }
-
-// DatapathName is the word of --datapath.
-func DatapathName(d topology.Datapath) string {
-	if d == topology.DatapathNone {
-		return topology.DatapathEnvoy.String()
-	}
-	return d.String()
-}

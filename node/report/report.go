@@ -46,9 +46,9 @@ type Report struct {
 	PodCIDRs    []netip.Prefix     `json:"podCIDRs,omitempty"` // of this node
 	Services    int                `json:"services"`
 	Preloaded   int                `json:"preloaded"`
-	Datapath    string             `json:"datapath"`                  // as --datapath has it
-	Paths       Paths              `json:"paths"`                     // how many frontends are served by what
-	Policies    bool               `json:"networkPolicies,omitempty"` // the cluster has some, as far as is known
+	Datapath    string             `json:"datapath,omitempty"`        // as --datapath has it; "" without a kernel path
+	Paths       *Paths             `json:"paths,omitempty"`           // how many frontends are served by what; nil as well
+	Policies    bool               `json:"networkPolicies,omitempty"` // the cluster has some, or nobody has said yet
 	EnvoyAbsent bool               `json:"envoyAbsent,omitempty"`     // the kernel serves what Envoy served
 	Updated     time.Time          `json:"updated,omitzero"`          // zero before the first snapshot
 	Error       string             `json:"error,omitempty"`

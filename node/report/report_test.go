@@ -33,7 +33,7 @@ func TestReportAsJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `{"version":"v1","node":"a-1","unit":{"unit":"a"},"source":"live","apiServer":{"lastContact":"2026-01-02T03:04:05Z","error":"away"},` +
-		`"pods":"routed","services":3,"preloaded":2,"datapath":"","paths":{"envoy":0,"kernel":0,"none":0},"updated":"2026-01-02T03:04:05Z","error":"broken","envoys":null,` +
+		`"pods":"routed","services":3,"preloaded":2,"updated":"2026-01-02T03:04:05Z","error":"broken","envoys":null,` +
 		`"problems":[{"object":"service default/x","text":"is wrong"}],"moreProblems":7,"notices":0}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gridmesh/gridmesh/node/envoy"
 	"github.com/gridmesh/gridmesh/node/outage"
-	"github.com/gridmesh/gridmesh/topology"
 )
 
 // WriteText writes the report for people, a line a fact.
@@ -28,7 +27,7 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 	if r.Source != None {
 		p.line("pods", "%s", r.Pods)
 		p.line("services", "%d, %d clusters preloaded", r.Services, r.Preloaded)
-		if r.kernelPath() {
+		if r.Paths != nil {
 			p.line("datapath", "%s: %d frontends by Envoy, %d by the kernel; gridmesh view --datapath %s names them", r.Datapath, r.Paths.Envoy, r.Paths.Kernel, r.Datapath)
 		}
 	}
@@ -74,17 +73,12 @@ func (r *Report) sourceText(now time.Time) string {
 	return text
 }
 
-// kernelPath reports whether the kernel serves, too. A version before did not say.
-func (r *Report) kernelPath() bool {
-	return r.Datapath != "" && r.Datapath != DatapathName(topology.DatapathNone)
-}
-
 // envoyLines says what is known of Envoy.
 func (r *Report) envoyLines(p *printer, now time.Time) {
 	if r.EnvoyAbsent {
 		p.line("envoy", "takes no connections: the kernel serves the first tier of what it served")
 	}
-	if len(r.Envoys) == 0 && r.kernelPath() {
+	if len(r.Envoys) == 0 && r.Datapath != "" {
 		p.line("envoy", "not connected")
 	} else if len(r.Envoys) == 0 {
 		p.line("envoy", "not connected: captured connections are refused unless it still runs with what it holds")
