@@ -31,10 +31,7 @@ func (a *Agent) followAbsence(ctx context.Context) error {
 		within, cancel := context.WithTimeout(ctx, servesWithin)
 		why := a.parts.EnvoyServes(within)
 		cancel()
-		if ctx.Err() != nil {
-			return nil
-		}
-		if last, known := a.absence.Get(); !known || last.absent != (why != nil) {
+		if last, known := a.absence.Get(); ctx.Err() == nil && (!known || last.absent != (why != nil)) {
 			a.absence.Publish(absence{why != nil, why})
 			fill(a.paths)
 		}

@@ -129,7 +129,7 @@ func (w *world) inKernel(cfg plan.Config, client netip.Addr, to topology.Fronten
 }
 
 // fromOutside is the way to an address that is no ClusterIP.
-func (out *walk) fromOutside(f *topology.Outside, of topology.ObjectKey, client netip.Addr, pod bool) {
+func (w *walk) fromOutside(f *topology.Outside, of topology.ObjectKey, client netip.Addr, pod bool) {
 	tiers, silent, cause := f.Tiers, false, &refusal.Cause{
 		Service: of.String(), Why: "has no endpoint at this port that this node may reach", Cure: "see gridmesh view of it",
 	}
@@ -141,29 +141,29 @@ func (out *walk) fromOutside(f *topology.Outside, of topology.ObjectKey, client 
 		tiers, silent = f.LocalTiers, f.Silent
 		cause.Why, cause.Cure = "has no endpoint on this node, and externalTrafficPolicy Local", "dial a node that has one"
 	}
-	if !out.translated(tiers) {
-		out.unanswered(silent, cause)
+	if !w.translated(tiers) {
+		w.unanswered(silent, cause)
 	}
 }
 
 // translated is what the kernel path makes of a packet, where there are endpoints.
-func (out *walk) translated(tiers []topology.Tier) bool {
+func (w *walk) translated(tiers []topology.Tier) bool {
 	if len(tiers) == 0 {
 		return false
 	}
 	first := topology.ByReadiness(tiers)[:1]
-	out.Verdict, out.Tiers = "kernel", tierRows(first)
-	out.Steps = []string{fmt.Sprintf("the kernel path: %s is translated to one of %d endpoints, those of the first tier", out.To, len(first[0].Endpoints))}
+	w.Verdict, w.Tiers = "kernel", tierRows(first)
+	w.Steps = []string{fmt.Sprintf("the kernel path: %s is translated to one of %d endpoints, those of the first tier", w.To, len(first[0].Endpoints))}
 	return true
 }
 
-func (out *walk) unanswered(silent bool, why *refusal.Cause) {
+func (w *walk) unanswered(silent bool, why *refusal.Cause) {
 	fate := rules.Refused
 	if silent {
 		fate = rules.Dropped
 	}
-	out.Verdict, out.Cause = string(fate), why
-	out.Steps = []string{"the kernel path: nobody may answer this client here", why.String(), "cure: " + why.Cure}
+	w.Verdict, w.Cause = string(fate), why
+	w.Steps = []string{"the kernel path: nobody may answer this client here", why.String(), "cure: " + why.Cure}
 }
 
 func (w *world) trace(cfg plan.Config, client netip.Addr, to topology.Frontend, preloadMax int) *walk {
