@@ -10,14 +10,14 @@ import (
 	"github.com/gridmesh/gridmesh/node/nodetest"
 )
 
-// asked is an API server that notes when rows of questions begin.
-type asked struct {
+// rows is an API server that notes when rows of questions begin.
+type rows struct {
 	api
 	mu    sync.Mutex
 	first []time.Time
 }
 
-func (c *asked) NodeReport(ctx context.Context, node string, first uint64) (uint64, error) {
+func (c *rows) NodeReport(ctx context.Context, node string, first uint64) (uint64, error) {
 	if first == 0 {
 		c.mu.Lock()
 		c.first = append(c.first, time.Now())
@@ -32,7 +32,7 @@ func (c *asked) NodeReport(ctx context.Context, node string, first uint64) (uint
 func TestFirstQuestionsAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const agents, node = 200, "a-2"
-		cloud := &asked{api: api{&nodetest.API{}}}
+		cloud := &rows{api: api{&nodetest.API{}}}
 		ctx, cancel := context.WithCancel(t.Context())
 		var all []*reports
 		var ended sync.WaitGroup
