@@ -40,7 +40,7 @@ type loop struct {
 
 	live    bool               // the snapshot comes from the source, not from disk
 	raw     *topology.Snapshot // the source's newest; nil before the first
-	counted *topology.Snapshot // the newest of those that were in force as they are
+	counted *topology.Snapshot // the newest of which no change is to be counted any more
 	snap    *topology.Snapshot // what is in force of it
 	view    *topology.View
 	catalog *render.Catalog
@@ -212,12 +212,15 @@ func (l *loop) apply(snap *topology.Snapshot) {
 }
 
 // countProgrammed counts how long changes took, where the source's newest snapshot is in
-// force and nothing of it held: which change it is that waits, none can tell.
+// force. Of those that come while something is held none is counted: which of them
+// waits, none can tell, and what waits does so on purpose.
 func (l *loop) countProgrammed() {
-	if l.raw == nil || l.failure != nil || l.healing.held.Endpoints > 0 {
+	if l.raw == nil || l.failure != nil {
 		return
 	}
-	l.metrics.programmed(l.raw.TriggersSince(l.counted))
+	if l.healing.held.Endpoints == 0 {
+		l.metrics.programmed(l.raw.TriggersSince(l.counted))
+	}
 	l.counted = l.raw
 }
 
