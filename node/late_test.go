@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node/nodetest"
 	"github.com/gridmesh/gridmesh/node/outage"
@@ -54,7 +55,7 @@ func TestTheGuardWaitsForNoDisk(t *testing.T) {
 		r.hear(webAndOther())
 		r.wantServed(t, "beside a disk that hangs", webFrontend, otherFrontend)
 		after(2 * statedir.Patience)
-		if got := r.unkept(); !strings.Contains(got, statedir.ErrStalled.Error()) || r.log.count("gives nothing that was kept there") != 1 {
+		if got := r.unkept(); !strings.Contains(got, atomicfile.ErrLate.Error()) || r.log.count("gives nothing that was kept there") != 1 {
 			t.Errorf("said: %q", got)
 		}
 		if !r.agent.liveness(time.Now()).Healthy {

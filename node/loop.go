@@ -47,7 +47,7 @@ type loop struct {
 	said    said
 	failure error // of the last write to the kernel; nil where it is in line
 	broken  error // of the last look at what others removed
-	eager   eager // looks while something fails
+	eager   limit // looks while something fails
 
 	links <-chan struct{} // of who watches the kernel; nil where nobody does
 	blind bool            // so it is, and that is said
@@ -274,7 +274,7 @@ func (l *loop) linked(ctx context.Context, open bool) {
 // what others change is put back all the same; but a look that fails may change
 // something itself, and so there are only so many of them.
 func (l *loop) disturbed() {
-	if l.failing() && !l.eager.allow(time.Now()) {
+	if l.failing() && !l.eager.allow(time.Now(), eagerBurst, eagerEvery) {
 		return // the pace says when
 	}
 	l.refreshBridges()
