@@ -112,7 +112,7 @@ func (w *world) asks(kind string, since time.Time) map[time.Time][]string {
 // each is asked for in its turn.
 func TestWhatIsNotShownIsAskedForInTurn(t *testing.T) {
 	var units []string
-	for i := range 300 {
+	for i := range 230 {
 		units = append(units, fmt.Sprint("u", i))
 	}
 	run(t, settings{Config: gridtest.Config{AutoReady: true, Lag: 100 * time.Hour}}, func(c *gridtest.Cluster) {
@@ -141,7 +141,7 @@ func TestWhatIsNotShownIsAskedForInTurn(t *testing.T) {
 // A kind that may not be asked for keeps no other kind from it.
 func TestAKindThatMayNotBeAskedFor(t *testing.T) {
 	var units []string
-	for i := range 100 {
+	for i := range 40 {
 		units = append(units, fmt.Sprint("u", i))
 	}
 	var forbid atomic.Bool
