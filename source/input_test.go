@@ -98,7 +98,7 @@ func TestMistakenKinds(t *testing.T) {
 func TestEndpoints(t *testing.T) {
 	told(t, texts(t,
 		"{apiVersion: v1, kind: Endpoints, metadata: {name: x}, subsets: [{addresses: [{ip: 10.1.0.1}]}]}",
-		"{apiVersion: v1, kind: Endpoints, metadata: {name: y, uid: u}, subsets: [{addresses: [{ip: 10.1.0.1}]}]}",
+		"{apiVersion: v1, kind: Endpoints, metadata: {name: z, uid: u}, subsets: [{addresses: [{ip: 10.1.0.1}]}]}",
 	).Problems, "endpoints default/x (standard input document 1): kind: Endpoints are not read…write these (discovery.k8s.io/v1, with the label kubernetes.io/service-name)")
 }
 
