@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
-	"github.com/gridmesh/gridmesh/node/hold"
 )
 
 const (
@@ -17,8 +16,9 @@ const (
 	askAfter = 5 * time.Second
 	// askWithin is from when to when the agents of a cluster begin to ask: first
 	// questions cost the API server a quorum read each, and a cloud that was away
-	// itself comes back to all agents at once.
-	askWithin = hold.Settle
+	// itself comes back to all agents at once. Later than that a hold would end by
+	// its bound, and not because its nodes have reported.
+	askWithin = 15 * time.Second
 	// unitRate is how many questions a second all agents of a unit ask at most:
 	// the pause of each grows with the size of the unit.
 	unitRate = 200
