@@ -11,6 +11,7 @@ import (
 	"github.com/gridmesh/gridmesh/node/outage"
 	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/source"
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // notes are those of the processes before.
@@ -125,12 +126,12 @@ func (l *loop) stalled(now time.Time) {
 		return
 	}
 	l.said.unread = true
-	l.log.Error("the disk of the state directory gives nothing that was kept there; traffic is not affected, but what a run before knew is missing", obs.KeyErr, statedir.ErrStalled)
+	l.log.Error("the disk of the state directory gives nothing that was kept there; traffic is not affected, but what a run before knew is missing", obs.KeyErr, atomicfile.ErrLate)
 	if state {
-		l.dir.Took(statedir.KeptState, statedir.ErrStalled)
+		l.dir.Took(statedir.KeptState, atomicfile.ErrLate)
 	}
 	if l.unread.notes != nil {
-		l.dir.Took(statedir.KeptNote, statedir.ErrStalled)
+		l.dir.Took(statedir.KeptNote, atomicfile.ErrLate)
 	}
 }
 
@@ -146,6 +147,9 @@ func (l *loop) takeState(read atomicfile.Answer[*source.State]) {
 	}
 	l.log.Info("the disk gave the last good state", obs.KeyServices, l.restored.Snapshot.Services.Len())
 	l.restoreUsed()
+	if said := l.restored.Policies; said != nil && l.policed == nil && l.cfg.Datapath != topology.DatapathNone {
+		l.knowPolicies(*said)
+	}
 	switch {
 	case l.holdLate():
 		l.rejudge()

@@ -29,6 +29,7 @@ type loop struct {
 	viewer   *topology.Viewer
 	catalogs *render.Cataloger
 	problems report.ProblemIndex
+	served   report.PathIndex
 	guarded  guard.Endpoints
 	saver    statedir.Saver
 	recorder statedir.Recorder
@@ -40,14 +41,16 @@ type loop struct {
 
 	live    bool               // the snapshot comes from the source, not from disk
 	raw     *topology.Snapshot // the source's newest; nil before the first
-	counted *topology.Snapshot // the newest of those that were in force as they are
+	counted *topology.Snapshot // the newest of which no change is to be counted any more
 	snap    *topology.Snapshot // what is in force of it
 	view    *topology.View
 	catalog *render.Catalog
 	said    said
 	failure error // of the last write to the kernel; nil where it is in line
 	broken  error // of the last look at what others removed
-	eager   eager // looks while something fails
+	absent  *bool // Envoy takes no new connections; nil where nobody knows yet
+	policed *bool // there are NetworkPolicies; nil where nobody has said, or there is no kernel path
+	eager   limit // looks while something fails
 
 	links <-chan struct{} // of who watches the kernel; nil where nobody does
 	blind bool            // so it is, and that is said
@@ -55,20 +58,24 @@ type loop struct {
 
 // said is what the loop may have to say again and again.
 type said struct {
-	write, order, repair, anew, bridges, network, pods, save, blind, watched quiet
+	write, order, repair, anew, bridges, network, pods, save, blind, watched, absent quiet
 
 	unrecorded bool // that an outage could not be noted
 	unread     bool // that the disk gives nothing
 }
 
 func newLoop(a *Agent, st *source.State, pods []netip.Prefix) *loop {
-	return &loop{
+	l := &loop{
 		Agent: a, capture: a.parts.Capture, restored: st, pods: pods, catalog: &render.Catalog{},
-		viewer:   topology.NewViewer(a.cfg.Node, a.cfg.Topology),
 		catalogs: render.NewCataloger(a.cfg.Render, a.cfg.PreloadMax),
 		saver:    statedir.NewSaver(a.cfg.statePath()),
 		used:     preload.NewUsed(),
 	}
+	if st != nil && a.cfg.Datapath != topology.DatapathNone {
+		l.policed = st.Policies
+	}
+	l.lookAnew()
+	return l
 }
 
 // run serves until ctx ends.
@@ -86,7 +93,6 @@ func (l *loop) run(ctx context.Context) error {
 	defer l.awaitWatch()
 	if l.cfg.CloseOnMove {
 		l.stale.start()
-		defer l.stale.stop()
 	}
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
@@ -103,6 +109,8 @@ func (l *loop) run(ctx context.Context) error {
 			l.setPods()
 		case <-looks:
 			l.noteUse()
+		case <-l.paths:
+			l.takePaths()
 		case <-look.C:
 			l.look()
 			l.watchDisk(time.Now())
@@ -136,6 +144,7 @@ func (l *loop) stopTimers() {
 	l.pace.timer.Stop()
 	l.saver.Stop()
 	l.healing.stop()
+	l.stale.stop()
 }
 
 // watchLinks has the kernel watched, where nobody does.
@@ -212,12 +221,15 @@ func (l *loop) apply(snap *topology.Snapshot) {
 }
 
 // countProgrammed counts how long changes took, where the source's newest snapshot is in
-// force and nothing of it held: which change it is that waits, none can tell.
+// force. Of those that come while something is held none is counted: which of them
+// waits, none can tell, and what waits does so on purpose.
 func (l *loop) countProgrammed() {
-	if l.raw == nil || l.failure != nil || l.healing.held.Endpoints > 0 {
+	if l.raw == nil || l.failure != nil {
 		return
 	}
-	l.metrics.programmed(l.raw.TriggersSince(l.counted))
+	if l.healing.held.Endpoints == 0 {
+		l.metrics.programmed(l.raw.TriggersSince(l.counted))
+	}
 	l.counted = l.raw
 }
 
@@ -271,7 +283,7 @@ func (l *loop) linked(ctx context.Context, open bool) {
 // what others change is put back all the same; but a look that fails may change
 // something itself, and so there are only so many of them.
 func (l *loop) disturbed() {
-	if l.failing() && !l.eager.allow(time.Now()) {
+	if l.failing() && !l.eager.allow(time.Now(), eagerBurst, eagerEvery) {
 		return // the pace says when
 	}
 	l.refreshBridges()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -22,7 +23,7 @@ import (
 // paths of sockets among that are returned.
 func (a *Agent) open(g *run.Group) (sockets []string, err error) {
 	for _, s := range a.servers() {
-		listener, err := s.listen(s.address)
+		listener, err := s.listen(s.address, a.log)
 		if err != nil {
 			return sockets, err
 		}
@@ -54,6 +55,9 @@ func (a *Agent) members(l *loop) []member {
 	if a.parts.Envoy != nil {
 		list = append(list, member{"envoy", a.followEnvoy})
 	}
+	if a.parts.EnvoyServes != nil {
+		list = append(list, member{"envoy's absence", a.followAbsence})
+	}
 	if a.parts.Clients != nil {
 		list = append(list, member{"clients", a.parts.Clients})
 	}
@@ -72,7 +76,7 @@ func (a *Agent) members(l *loop) []member {
 // server is one listener and what answers on it.
 type server struct {
 	name    string
-	listen  func(address string) (net.Listener, error)
+	listen  func(address string, log *slog.Logger) (net.Listener, error)
 	address string
 	serve   func(ctx context.Context, l net.Listener) error
 }
@@ -94,8 +98,8 @@ func (a *Agent) servers() []server {
 }
 
 // listenUnix opens a socket. Whoever holds it already is another agent.
-func listenUnix(path string) (net.Listener, error) {
-	l, err := run.ListenUnix(path)
+func listenUnix(path string, log *slog.Logger) (net.Listener, error) {
+	l, err := run.ListenUnix(path, log)
 	if errors.Is(err, run.ErrInUse) {
 		return nil, fmt.Errorf("%w: %w", ErrUnfit, err)
 	}
@@ -117,6 +121,7 @@ func (a *Agent) grpcServer() *grpc.Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}),
 		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaders), grpc.ConnectionTimeout(handshake),
+		grpc.ChainStreamInterceptor(a.tellOfStreams),
 	)
 	a.xds.Register(server)
 	return server
