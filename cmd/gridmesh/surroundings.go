@@ -117,6 +117,7 @@ type agentStatus struct {
 	PodCIDRs []netip.Prefix `json:"podCIDRs"`
 	Datapath string         `json:"datapath"`
 	Policies bool           `json:"networkPolicies"`
+	envoyStatus
 }
 
 // agent asks the agent that the state came from, once, what the state does not
