@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/coredns/coredns/plugin/pkg/dnsutil"
+	"github.com/miekg/dns"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -140,6 +141,9 @@ func parseQuestion(args []string, zone string) (q question, err error) {
 		return q, fmt.Errorf("%w: type %q is not answered; use %s", run.ErrUsage, args[1], told(dnsTypes))
 	case isAddress:
 		return q, fmt.Errorf("%w: %s is an address; ask for PTR", run.ErrUsage, args[0])
+	}
+	if _, ok := dns.IsDomainName(q.name); !ok {
+		return q, fmt.Errorf("%w: %q is no name; give one, as web.default: no label of it may be empty or longer than 63 bytes", run.ErrUsage, args[0])
 	}
 	q.relative()
 	return q, nil
