@@ -15,7 +15,7 @@ var needed = []struct {
 	name string
 }{{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN"}, {unix.CAP_NET_ADMIN, "CAP_NET_ADMIN"}}
 
-// missingRights says what root has not, as in an ordinary container.
+// missingRights says what root lacks, as in an ordinary container.
 func missingRights() error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -25,7 +25,7 @@ func missingRights() error {
 		return fmt.Errorf("read this process's capabilities: %w", err)
 	}
 	if lacks := lacking(uint64(sets[0].Effective) | uint64(sets[1].Effective)<<32); len(lacks) > 0 {
-		return fmt.Errorf("cannot make namespaces: root has not %s here; in a container: run that with --privileged; "+
+		return fmt.Errorf("cannot make namespaces: root lacks %s here; in a container: run that with --privileged; "+
 			"else run this as an ordinary user, where user namespaces are allowed", strings.Join(lacks, " and "))
 	}
 	return nil
