@@ -54,9 +54,16 @@ func newMetrics() *metrics {
 func (m *metrics) register(r prometheus.Registerer) error {
 	var errs []error
 	for _, c := range []prometheus.Collector{
+		m.syncDuration,
+		m.syncLast,
+		m.programming,
+		m.syncFailures,
+		m.repairs,
+		m.closed,
+		m.problems,
 		m.held,
-		m.syncDuration, m.syncLast, m.programming, m.syncFailures, m.repairs, m.closed,
-		m.problems, m.stateBytes, m.stateFailures,
+		m.stateBytes,
+		m.stateFailures,
 	} {
 		errs = append(errs, r.Register(c))
 	}
