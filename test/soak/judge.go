@@ -105,12 +105,7 @@ func (s *Soak) judgeDial(d *dial) string {
 func (s *Soak) mayAnswer(d *dial) bool {
 	for _, p := range s.pods {
 		if p.name == d.answered {
-			f := topology.Frontend{Addr: d.to.Addr(), Port: d.to.Port(), Protocol: topology.TCP}
-			since := s.since(d.node, d.began)
-			if s.world.UnitOf(p.node) == s.world.UnitOf(d.node) {
-				since = s.troubles.Before(d.node, model.Deaf|model.Holding, d.began, grace)
-			}
-			return s.history.Allowed(s.told[d.node], f, netip.AddrPortFrom(p.ip, appPort), since, s.heardBy(d.ended))
+			return s.history.Allowed(s.told[d.node], d.frontend(), netip.AddrPortFrom(p.ip, appPort), s.span(d.node, d.began, d.ended))
 		}
 	}
 	return false
@@ -131,7 +126,16 @@ func (s *Soak) mayCross(c crossing) bool {
 		since := s.troubles.Before(c.node, model.Absent, c.from, grace)
 		return s.troubles.Any(c.node, model.Bare, since, c.to)
 	}
-	return s.history.AllowedNode(s.told[c.node], c.other, s.since(c.node, c.from), s.heardBy(c.to))
+	return s.history.AllowedNode(s.told[c.node], c.other, s.span(c.node, c.from, c.to))
+}
+
+// span is what counts for what a node did from one time to another.
+func (s *Soak) span(node string, from, to time.Time) model.Span {
+	span := model.Span{From: s.since(node, from), To: s.heardBy(to)}
+	if held := s.troubles.Before(node, model.Deaf|model.Holding, from, grace); s.troubles.Any(node, model.Holding, held, to) {
+		span.Held = held
+	}
+	return span
 }
 
 // since is from when on a node's knowledge counts for what it did at a time.
