@@ -30,7 +30,7 @@ func (c *Capture) RefreshBridges() (bool, error) {
 }
 
 func (c *Capture) refresh() (changed bool, err error) {
-	all, err := c.look()
+	all, err := c.look(links.Read)
 	errs := []error{err}
 	if has := routing.HasIPv6(c.host.ProcSys); c.installed && has != c.ipv6 {
 		changed = true
@@ -60,17 +60,24 @@ func (c *Capture) follow(list []rules.PodBridge) error {
 const allLinksEvery = time.Minute
 
 // look reads the bridges of the node, and now and then all links, for whether any of
-// them validates sources by their marks.
-func (c *Capture) look() ([]links.Link, error) {
+// them validates sources by their marks. Where these come and go all the time the
+// bridges, which do not, are followed all the same.
+func (c *Capture) look(read func(kind string) ([]links.Link, error)) ([]links.Link, error) {
 	if time.Since(c.looked) < allLinksEvery {
-		return links.Read("bridge")
+		return read("bridge")
 	}
-	all, err := links.Read("")
-	if err == nil {
-		c.looked = time.Now()
-		c.validates = slices.ContainsFunc(all, func(l links.Link) bool { return l.Validates && l.Name != "lo" })
+	all, err := read("")
+	torn := errors.Is(err, dump.ErrTorn)
+	if err != nil && !torn {
+		return nil, err
 	}
-	return all, err
+	c.looked = time.Now()
+	one := slices.ContainsFunc(all, func(l links.Link) bool { return l.Validates && l.Name != "lo" })
+	c.validates = one || torn && c.validates // others may be missing
+	if torn {
+		return read("bridge")
+	}
+	return all, nil
 }
 
 // podBridges finds the bridges with an address inside a pod CIDR.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/capture/dump"
+	"github.com/gridmesh/gridmesh/capture/links"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/routing"
 	"github.com/gridmesh/gridmesh/capture/rules"
@@ -90,7 +91,7 @@ func (c *Capture) Install(guard []netip.Prefix) (err error) {
 	if wait {
 		c.outdated = true
 		if err = c.table.guardBeside(c.known); err == nil {
-			if _, err = c.look(); errors.Is(err, dump.ErrTorn) {
+			if _, err = c.look(links.Read); errors.Is(err, dump.ErrTorn) {
 				err = nil // Repair looks again
 			}
 			err = errors.Join(err, c.installRoutes())
@@ -136,7 +137,7 @@ func (c *Capture) install() error {
 	if err := c.installTable(false); err != nil {
 		return err
 	}
-	all, unread := c.look()
+	all, unread := c.look(links.Read)
 	if unread != nil && !errors.Is(unread, dump.ErrTorn) {
 		return unread
 	}

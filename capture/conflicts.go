@@ -1,12 +1,14 @@
 package capture
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/google/nftables"
-	"github.com/vishvananda/netlink"
 
+	"github.com/gridmesh/gridmesh/capture/dump"
+	"github.com/gridmesh/gridmesh/capture/links"
 	"github.com/gridmesh/gridmesh/capture/nft"
 )
 
@@ -32,7 +34,8 @@ const (
 	Unseen FindingKind = "unseen"
 )
 
-// Inspect looks for what cannot live beside the capture.
+// Inspect looks for what cannot live beside the capture. Where others change chains
+// or links all the time it returns what was found of it beside dump.ErrTorn.
 func Inspect() ([]Finding, error) { return Inspector()() }
 
 // Inspector returns Inspect for who calls it again and again: chains are read
@@ -47,13 +50,19 @@ func Inspector() func() ([]Finding, error) {
 		if err != nil {
 			return nil, err
 		}
+		var torn error
 		if gen != seen {
-			if chains, err = conn.ListChains(); err != nil {
-				return nil, fmt.Errorf("list nftables chains: %w", err)
+			if chains, torn = conn.Chains(); torn == nil {
+				seen = gen
+			} else if !errors.Is(torn, dump.ErrTorn) {
+				return nil, torn
 			}
-			seen = gen
 		}
-		return inspect(chains)
+		found, err := inspect(chains)
+		if err == nil {
+			err = torn
+		}
+		return found, err
 	}
 }
 
@@ -71,14 +80,11 @@ func inspect(chains []*nftables.Chain) ([]Finding, error) {
 		inspectChain(c, report)
 	}
 	inspectLegacy("/proc/thread-self/net", report)
-	links, err := netlink.LinkList()
-	if err != nil {
-		return nil, fmt.Errorf("list links: %w", err)
+	list, err := links.Read("")
+	for _, l := range list {
+		inspectLink(l.Name, report)
 	}
-	for _, l := range links {
-		inspectLink(l.Attrs().Name, report)
-	}
-	return found, nil
+	return found, err
 }
 
 type reporter func(kind FindingKind, format string, args ...any)

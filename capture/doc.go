@@ -32,7 +32,8 @@
 // Two netlink libraries are in use, for neither does the other's work:
 // google/nftables speaks through mdlayher/netlink, which also carries
 // sock_diag here; vishvananda/netlink knows links, addresses, routes, rules
-// and conntrack. Both are asked for lists through capture/dump, which reads a
-// list again that changed while it was told: of one that stays torn, what is
-// missing is added, and nothing is removed.
+// and conntrack. Lists that are acted on are read through capture/dump, which
+// reads a list again that changed while it was told: of one that stays torn,
+// what is missing is added, and nothing is removed. For the names of tables, the
+// rules of one chain, sockets and tracked connections the libraries' word is taken.
 package capture

@@ -76,7 +76,7 @@ func ofAnyTable(m nl.Message) bool { return ofOurTables(m) || ofKernelTable(m) }
 func (c *Capture) installKernel() error {
 	k := c.kernel
 	if k == nil {
-		_, _ = removeKernel(c.table.conn) // Repair says why not, and tries again: it keeps no node from its guard
+		_, _ = removeKernel(c.table.conn) // Repair tries again, and RefreshBridges says why not: it keeps no node from its guard
 		return nil
 	}
 	kept, err := k.table.install(false)
@@ -214,7 +214,9 @@ func (t *kernelTable) unused(need []plan.Pick) (list []plan.Pick) {
 func (c *Capture) repairKernel() (bool, error) {
 	k := c.kernel
 	if k == nil {
-		return removeKernel(c.table.conn)
+		removed, err := removeKernel(c.table.conn)
+		c.sayLater(err) // it may fail for good, and nothing else waits for it
+		return removed, nil
 	}
 	ports := k.ports
 	if err := c.followAddresses(); err != nil {

@@ -225,7 +225,8 @@ func TestKernelCleanup(t *testing.T) {
 }
 
 // With the kernel path off a table of it that cannot be removed keeps no node from
-// its guard. Repair says who has it, and removes one that can be.
+// its guard, and has nothing else repaired in haste. RefreshBridges says who has it, and
+// Repair removes one that can be.
 func TestKernelTableOfAnother(t *testing.T) {
 	t.Parallel()
 	testkit.NewNetwork(t)
@@ -243,8 +244,13 @@ func TestKernelTableOfAnother(t *testing.T) {
 	if len(elements(t)["guard4"]) == 0 || !routed(t, c.cfg, unix.AF_INET) {
 		t.Error("nothing is guarded")
 	}
-	if repaired, err := c.Repair(); repaired || err == nil || !strings.Contains(err.Error(), rules.KernelName+" was made by another process") {
-		t.Errorf("repaired %v, %v", repaired, err)
+	for range 2 {
+		if repaired, err := c.Repair(); repaired || err != nil {
+			t.Errorf("repaired %v, %v", repaired, err)
+		}
+		if _, err := c.RefreshBridges(); err == nil || !strings.Contains(err.Error(), rules.KernelName+" was made by another process") {
+			t.Errorf("said is %v", err)
+		}
 	}
 	must(t, theirs.Close())
 	if repaired, err := c.Repair(); repaired || err != nil {

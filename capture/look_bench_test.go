@@ -81,7 +81,7 @@ func BenchmarkLookAtManyPods(b *testing.B) {
 		b.Fatalf("%d links, %v", len(all), err)
 	}
 	for name, look := range map[string]func() error{
-		"bridges":              func() error { _, err := c.look(); return err },
+		"bridges":              func() error { _, err := c.look(links.Read); return err },
 		"links, once a minute": func() error { _, err := links.Read(""); return err },
 		"routes":               func() error { _, err := c.routing().Repair(); return err },
 		"Networks":             func() error { _, err := Networks(config().ServiceCIDRs); return err },

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -27,11 +28,15 @@ const maxNetworks = 100
 // given ranges: those that it has an address in, and its routes into a part of a
 // range. What a range lies in altogether, as in a default route, is none of
 // them, and neither is what is on lo or a dummy link, where a Service's own
-// address may be put. Widest first, and of very many the first.
+// address may be put. Widest first, and of very many the first. Where others change
+// addresses or routes all the time it returns what was told beside dump.ErrTorn.
 func Networks(ranges []netip.Prefix) ([]Network, error) {
-	addrs, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
-	if err != nil {
-		return nil, fmt.Errorf("list addresses: %w", err)
+	addrs, torn := dump.Again(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
+	if torn != nil {
+		torn = fmt.Errorf("list addresses: %w", torn)
+	}
+	if torn != nil && !errors.Is(torn, dump.ErrTorn) {
+		return nil, torn
 	}
 	var found []Network
 	names := linkNames{ask: netlink.LinkByIndex, known: map[int]string{}}
@@ -52,6 +57,9 @@ func Networks(ranges []netip.Prefix) ([]Network, error) {
 	found = append(found, routes...)
 	slices.SortFunc(found, func(a, b Network) int { return topology.ComparePrefix(a.Prefix, b.Prefix) })
 	slices.SortStableFunc(found, func(a, b Network) int { return a.Prefix.Bits() - b.Prefix.Bits() })
+	if err == nil {
+		err = torn
+	}
 	return slices.Compact(found), err
 }
 
@@ -85,32 +93,43 @@ func (n linkNames) of(index int) (string, error) {
 // routesInto lists routes into parts of ranges. Those of the kernel's own are
 // of the host's addresses.
 func routesInto(ranges []netip.Prefix, names linkNames) (found []Network, err error) {
+	var torn error
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
-		var unread error
-		err := netlink.RouteListFilteredIter(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
-			p, ok := prefixOf(r.Dst)
-			into := func(of netip.Prefix) bool { return of.Bits() < p.Bits() && of.Overlaps(p) }
-			link := r.LinkIndex
-			if len(r.MultiPath) > 0 {
-				link = r.MultiPath[0].LinkIndex
-			}
-			if !ok || r.Protocol == unix.RTPROT_KERNEL || !slices.ContainsFunc(ranges, into) {
-				return true
-			}
-			name, err := names.of(link)
-			if unread = err; err == nil && name != "" {
-				found = append(found, Network{Prefix: p, Link: name, Route: true})
-			}
-			return err == nil && len(found) < maxNetworks
-		})
-		if err != nil {
-			return found, fmt.Errorf("list routes: %w", err)
-		}
-		if unread != nil {
-			return found, unread
+		list, err := dump.Again(func() ([]Network, error) { return routesOf(family, ranges, names) })
+		found = append(found, list...)
+		switch {
+		case errors.Is(err, dump.ErrTorn):
+			torn = fmt.Errorf("list routes: %w", err)
+		case err != nil:
+			return found, err
 		}
 	}
-	return found, nil
+	return found, torn
+}
+
+// routesOf reads once.
+func routesOf(family int, ranges []netip.Prefix, names linkNames) (found []Network, err error) {
+	var unread error
+	err = netlink.RouteListFilteredIter(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
+		p, ok := prefixOf(r.Dst)
+		into := func(of netip.Prefix) bool { return of.Bits() < p.Bits() && of.Overlaps(p) }
+		link := r.LinkIndex
+		if len(r.MultiPath) > 0 {
+			link = r.MultiPath[0].LinkIndex
+		}
+		if !ok || r.Protocol == unix.RTPROT_KERNEL || !slices.ContainsFunc(ranges, into) {
+			return true
+		}
+		name, err := names.of(link)
+		if unread = err; err == nil && name != "" {
+			found = append(found, Network{Prefix: p, Link: name, Route: true})
+		}
+		return err == nil && len(found) < maxNetworks
+	})
+	if err != nil {
+		return found, fmt.Errorf("list routes: %w", err)
+	}
+	return found, unread
 }
 
 func prefixOf(n *net.IPNet) (netip.Prefix, bool) {

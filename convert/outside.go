@@ -11,16 +11,21 @@ import (
 
 // OutsideOf says of which Service, as it is written, something outside of the
 // ClusterIPs is dialled, and what of it; false for none. A node port has the
-// addresses of nodes, of which it knows none: any is one.
+// addresses of nodes, of which it knows none: any is one that is no Service's.
 func OutsideOf(services []corev1.Service, to topology.Frontend) (of topology.ObjectKey, kind topology.OutsideKind, ok bool) {
 	for i := range services {
 		for _, p := range services[i].Spec.Ports {
-			if kind, ok := opens(&services[i], p, to); ok {
-				return topology.ObjectKey{Namespace: services[i].Namespace, Name: services[i].Name}, kind, true
+			k, opens := opens(&services[i], p, to)
+			if !opens || ok && k == topology.NodePort {
+				continue
+			}
+			of, kind, ok = topology.ObjectKey{Namespace: services[i].Namespace, Name: services[i].Name}, k, true
+			if k != topology.NodePort {
+				return of, kind, true
 			}
 		}
 	}
-	return of, kind, false
+	return of, kind, ok
 }
 
 // opens reports whether a port of a Service is what is dialled.

@@ -15,7 +15,7 @@ func TestOutsideOf(t *testing.T) {
 		*read[corev1.Service](t, "{metadata: {namespace: shop, name: plain}, spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}}"),
 		*read[corev1.Service](t, "{metadata: {namespace: shop, name: web}, spec: {externalIPs: [nonsense, 203.0.113.1, 198.51.100.2], ports: [{port: 80, nodePort: 30080}, {port: 53, nodePort: 30053, protocol: UDP}]},"+
 			" status: {loadBalancer: {ingress: [{hostname: x}, {ip: '198.51.100.1', ipMode: Proxy}, {ip: 198.51.100.2}, {ip: '2001:db8::1'}]}}}"),
-		*read[corev1.Service](t, "{metadata: {namespace: shop, name: later}, spec: {externalIPs: [203.0.113.1], ports: [{port: 80}, {port: 81}]}}"),
+		*read[corev1.Service](t, "{metadata: {namespace: shop, name: later}, spec: {externalIPs: [203.0.113.1], ports: [{port: 80}, {port: 81}, {port: 30080}]}}"),
 	}
 	for _, tc := range []struct {
 		to    string
@@ -31,6 +31,7 @@ func TestOutsideOf(t *testing.T) {
 		{"[2001:db8::1]:80", topology.TCP, "shop/web", topology.LoadBalancer},
 		{"198.51.100.2:80", topology.TCP, "shop/web", topology.ExternalIP}, // both
 		{"192.0.2.1:30080", topology.TCP, "shop/web", topology.NodePort},
+		{"203.0.113.1:30080", topology.TCP, "shop/later", topology.ExternalIP}, // no node's
 		{"192.0.2.1:30053", topology.UDP, "shop/web", topology.NodePort},
 		{"192.0.2.1:30080", topology.UDP, "", 0},
 		{"192.0.2.1:30053", topology.TCP, "", 0},

@@ -1,9 +1,13 @@
 package grid
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/grid/plan"
 	"github.com/gridmesh/gridmesh/internal/obs"
 )
@@ -18,15 +22,23 @@ type lag struct {
 // answer is an object as a write left it.
 type answer struct {
 	version string
-	late    bool // the mirror has not shown it for a while
+	at      time.Time // written, or asked for last
 }
+
+// shown is how long the mirror may take to show a write before it is asked for,
+// and confirmMost is for how many at a time: the writes share the rate.
+const (
+	shown       = resyncEvery
+	confirmMost = chunk
+)
 
 func newLag() lag {
 	return lag{written: map[plan.Ref]answer{}, jobs: map[*job]bool{}}
 }
 
 // learn brings the index up to the mirror, where that is not behind our own
-// writes.
+// writes. What it tells as deleted may have been made again since: that is taken for
+// gone until the next write to it finds it.
 func (c *Controller) learn() {
 	c.mirror.Changes(func(kind, namespace, name string) {
 		ref := plan.Ref{Kind: kind, Namespace: namespace, Name: name}
@@ -96,7 +108,7 @@ func (c *Controller) take(j *job, obj map[string]any) bool {
 	case now == nil && j.gone[ref]:
 		return false
 	default:
-		c.lag.written[ref] = answer{version: version}
+		c.lag.written[ref] = answer{version, c.now()}
 		c.index.Set(obj)
 	}
 	return true
@@ -113,52 +125,77 @@ func (c *Controller) confirm(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for ref, version := range c.unseen() {
-			live, err := c.api.Live(ctx, ref.Kind, ref.Namespace, ref.Name)
-			if err != nil {
-				c.cfg.Log.Debug("cannot ask for what was written; asked again", obs.KeyChild, ref.String(), obs.KeyErr, err)
-				break
-			}
-			c.confirmed(ref, version, live)
-		}
+		c.ask(ctx)
 	}
 }
 
-// unseen are the versions of what the mirror has not shown since the last call,
-// and was there then.
-func (c *Controller) unseen() map[plan.Ref]string {
+// ask asks for what has not been seen for longest; of a kind that cannot be asked
+// for the rest waits, and no other kind does.
+func (c *Controller) ask(ctx context.Context) {
+	failed := map[string]bool{}
+	asked := 0
+	for _, u := range c.unseen() {
+		if failed[u.Kind] {
+			continue
+		}
+		if asked == confirmMost || ctx.Err() != nil {
+			return
+		}
+		asked++
+		live, err := c.api.Live(ctx, u.Kind, u.Namespace, u.Name)
+		if err != nil {
+			failed[u.Kind] = true
+			c.cfg.Log.Debug("cannot ask for what was written; asked again", obs.KeyChild, u.String(), obs.KeyErr, err)
+		}
+		c.confirmed(u, live, err)
+	}
+}
+
+// unseen is a version that was written and is not shown.
+type unseen struct {
+	plan.Ref
+	answer
+}
+
+// unseen are those that the mirror has not shown for a while, the longest unasked
+// first.
+func (c *Controller) unseen() (list []unseen) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	list := map[plan.Ref]string{}
 	for ref, a := range c.lag.written {
 		now := c.mirror.Get(ref.Kind, ref.Namespace, ref.Name)
 		switch {
 		case now != nil && !older(now, a.version):
 			delete(c.lag.written, ref)
 			c.index.Set(now)
-		case a.late:
-			list[ref] = a.version
-		default:
-			c.lag.written[ref] = answer{version: a.version, late: true}
+		case c.now().Sub(a.at) >= shown:
+			list = append(list, unseen{ref, a})
 		}
 	}
 	c.queueDirty()
+	slices.SortFunc(list, func(a, b unseen) int {
+		return cmp.Or(a.at.Compare(b.at), strings.Compare(a.String(), b.String()))
+	})
 	return list
 }
 
 // confirmed brings the index up to what there is of an object (nil for none),
-// unless more was learnt of it meanwhile.
-func (c *Controller) confirmed(ref plan.Ref, version string, live map[string]any) {
+// unless more was learnt of it meanwhile. One without the label of children is none
+// that the mirror will ever show: it is gone, as it is for the mirror.
+func (c *Controller) confirmed(u unseen, live map[string]any, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.lag.written[ref].version != version {
+	if c.lag.written[u.Ref].version != u.version {
 		return
 	}
-	if live == nil {
-		delete(c.lag.written, ref)
-		c.index.Delete(ref)
-	} else {
-		c.lag.written[ref] = answer{meta(live).GetResourceVersion(), true}
+	switch _, labelled := meta(live).GetLabels()[names.GridSelector]; {
+	case err != nil:
+		c.lag.written[u.Ref] = answer{u.version, c.now()}
+	case live == nil || !labelled:
+		delete(c.lag.written, u.Ref)
+		c.index.Delete(u.Ref)
+	default:
+		c.lag.written[u.Ref] = answer{meta(live).GetResourceVersion(), c.now()}
 		c.index.Set(live)
 	}
 	c.queueDirty()

@@ -2,6 +2,7 @@ package grid_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -93,5 +94,74 @@ func TestARemovedChildsSuccessorIsNotBeingDeleted(t *testing.T) {
 			t.Errorf("what came after the removed child is not kept in line: %s", containers)
 		}
 		w.quiet()
+	})
+}
+
+// asks are when and for what the API server was asked since a time, by kind.
+func (w *world) asks(kind string, since time.Time) map[time.Time][]string {
+	at := map[time.Time][]string{}
+	for _, c := range w.Calls(func(c gridtest.Call) bool {
+		return c.Verb == gridtest.Live && c.Ref.Kind == kind && c.At.After(since)
+	}) {
+		at[c.At] = append(at[c.At], c.Ref.Name)
+	}
+	return at
+}
+
+// However much the mirror does not show, what is asked at a time is bounded, and
+// each is asked for in its turn.
+func TestWhatIsNotShownIsAskedForInTurn(t *testing.T) {
+	var units []string
+	for i := range 230 {
+		units = append(units, fmt.Sprint("u", i))
+	}
+	run(t, settings{Config: gridtest.Config{AutoReady: true, Lag: 100 * time.Hour}}, func(c *gridtest.Cluster) {
+		shops(units...)(c)
+		update(c, tillGrid)
+		c.Rewatch()
+	}, func(w *world) {
+		w.pass(20 * time.Second)
+		written := time.Now()
+		w.pass(100 * time.Second)
+		seen := map[string]bool{}
+		for at, names := range w.asks("Deployment", written) {
+			for _, name := range names {
+				seen[name] = true
+			}
+			if len(names) > 200 {
+				t.Errorf("asked for %d children at %s", len(names), at)
+			}
+		}
+		if len(seen) != len(units) {
+			t.Errorf("asked for %d of %d children", len(seen), len(units))
+		}
+	})
+}
+
+// A kind that may not be asked for keeps no other kind from it.
+func TestAKindThatMayNotBeAskedFor(t *testing.T) {
+	var units []string
+	for i := range 40 {
+		units = append(units, fmt.Sprint("u", i))
+	}
+	var forbid atomic.Bool
+	before := func(_ context.Context, v gridtest.Verb, ref plan.Ref) error {
+		if forbid.Load() && v == gridtest.Live && ref.Kind == "Deployment" {
+			return errors.New("forbidden")
+		}
+		return nil
+	}
+	run(t, settings{Config: gridtest.Config{AutoReady: true, Lag: 100 * time.Hour, Before: before}}, func(c *gridtest.Cluster) {
+		shops(units...)(c)
+		update(c, tillGrid)
+		update(c, `{apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: till}, spec: {gridUniqKey: site, template: {ports: [{port: 80}]}}}`)
+		c.Rewatch()
+	}, func(w *world) {
+		w.pass(20 * time.Second)
+		w.names("Service", "till-svc")
+		forbid.Store(true)
+		w.Remove(plan.Ref{Kind: "Service", Namespace: "default", Name: "till-svc"})
+		w.pass(100 * time.Second)
+		w.names("Service", "till-svc")
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/internal/obs"
 )
 
@@ -80,11 +81,11 @@ func (f *findings) Collect(to chan<- prometheus.Metric) {
 // the capture keeps the agent from starting; what is returned is to be shown.
 func (a *Agent) inspect(ctx context.Context) (fresh []capture.Finding, err error) {
 	list, err := a.parts.Inspect()
-	if err != nil {
+	if err = a.unlessTorn(err); err != nil {
 		return nil, err
 	}
 	guard, grave, err := a.checkGuard()
-	if err != nil {
+	if err = a.unlessTorn(err); err != nil {
 		return nil, err
 	}
 	var errs []error
@@ -100,6 +101,16 @@ func (a *Agent) inspect(ctx context.Context) (fresh []capture.Finding, err error
 		return nil, err
 	}
 	return a.found.replaceNode(append(list, guard...)), nil
+}
+
+// unlessTorn is nil of a list that others tear all the time, which is told: the guard
+// comes before a look at the whole of it, and there is another look in a minute.
+func (a *Agent) unlessTorn(err error) error {
+	if errors.Is(err, dump.ErrTorn) {
+		a.log.Warn("could not look at all of the node for what is in the way; starting, and looking again", obs.KeyErr, err)
+		return nil
+	}
+	return err
 }
 
 // unfit tells why the agent does not start.

@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/node/guard"
-	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -41,8 +41,8 @@ func (a *Agent) refuseGuard(ctx context.Context, grave []capture.Finding) error 
 	if err != nil || earlier.Rules {
 		return err
 	}
-	_, err = statedir.Soon(a.patience.Left(), func() (os.FileInfo, error) { return os.Stat(a.cfg.statePath()) }, nil)
-	if err == nil || errors.Is(err, statedir.ErrStalled) { // of which nobody knows that there is none
+	_, err = atomicfile.Within(a.patience.Left(), func() (os.FileInfo, error) { return os.Stat(a.cfg.statePath()) }, nil)
+	if err == nil || errors.Is(err, atomicfile.ErrLate) { // of which nobody knows that there is none
 		return nil
 	}
 	var errs []error

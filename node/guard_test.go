@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/node/nodetest"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -141,5 +142,33 @@ func TestPodsInANewFlagsRange(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		r.wantServed(t, "by the run before", webFrontend)
+	})
+}
+
+// Lists that others tear all the time end no start before the guard: what is seen of
+// them counts, and there is another look. What cannot be looked at at all does.
+func TestAStartBesideTornLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.looked = fmt.Errorf("list routes: %w, 5 times", dump.ErrTorn)
+		r.found = []capture.Finding{{Kind: capture.KubeProxy, Text: "kube-proxy"}}
+		if err := r.start(t); !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "kube-proxy") {
+			t.Errorf("with kube-proxy in what was seen: %v", err)
+		}
+		r.again()
+		r.found = []capture.Finding{{Kind: capture.PolicyEngine, Text: "policies"}}
+		r.mustStart(t)
+		if rules, there := r.kernel.InForce(); !there || len(rules.Guard) == 0 {
+			t.Errorf("in force is %+v", rules)
+		}
+		if got := r.agent.status().Findings; len(got) != 1 || r.log.count("could not look at all of the node") == 0 {
+			t.Errorf("found %v: %s", got, r.log.buf.String())
+		}
+		r.stop()
+		r.again()
+		r.looked = errBroken
+		if err := r.start(t); !errors.Is(err, errBroken) {
+			t.Errorf("what cannot be looked at: %v", err)
+		}
 	})
 }

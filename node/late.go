@@ -125,12 +125,12 @@ func (l *loop) stalled(now time.Time) {
 		return
 	}
 	l.said.unread = true
-	l.log.Error("the disk of the state directory gives nothing that was kept there; traffic is not affected, but what a run before knew is missing", obs.KeyErr, statedir.ErrStalled)
+	l.log.Error("the disk of the state directory gives nothing that was kept there; traffic is not affected, but what a run before knew is missing", obs.KeyErr, atomicfile.ErrLate)
 	if state {
-		l.dir.Took(statedir.KeptState, statedir.ErrStalled)
+		l.dir.Took(statedir.KeptState, atomicfile.ErrLate)
 	}
 	if l.unread.notes != nil {
-		l.dir.Took(statedir.KeptNote, statedir.ErrStalled)
+		l.dir.Took(statedir.KeptNote, atomicfile.ErrLate)
 	}
 }
 

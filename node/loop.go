@@ -40,14 +40,14 @@ type loop struct {
 
 	live    bool               // the snapshot comes from the source, not from disk
 	raw     *topology.Snapshot // the source's newest; nil before the first
-	counted *topology.Snapshot // the newest of those that were in force as they are
+	counted *topology.Snapshot // the newest of which no change is to be counted any more
 	snap    *topology.Snapshot // what is in force of it
 	view    *topology.View
 	catalog *render.Catalog
 	said    said
 	failure error // of the last write to the kernel; nil where it is in line
 	broken  error // of the last look at what others removed
-	eager   eager // looks while something fails
+	eager   limit // looks while something fails
 
 	links <-chan struct{} // of who watches the kernel; nil where nobody does
 	blind bool            // so it is, and that is said
@@ -212,12 +212,15 @@ func (l *loop) apply(snap *topology.Snapshot) {
 }
 
 // countProgrammed counts how long changes took, where the source's newest snapshot is in
-// force and nothing of it held: which change it is that waits, none can tell.
+// force. Of those that come while something is held none is counted: which of them
+// waits, none can tell, and what waits does so on purpose.
 func (l *loop) countProgrammed() {
-	if l.raw == nil || l.failure != nil || l.healing.held.Endpoints > 0 {
+	if l.raw == nil || l.failure != nil {
 		return
 	}
-	l.metrics.programmed(l.raw.TriggersSince(l.counted))
+	if l.healing.held.Endpoints == 0 {
+		l.metrics.programmed(l.raw.TriggersSince(l.counted))
+	}
 	l.counted = l.raw
 }
 
@@ -271,7 +274,7 @@ func (l *loop) linked(ctx context.Context, open bool) {
 // what others change is put back all the same; but a look that fails may change
 // something itself, and so there are only so many of them.
 func (l *loop) disturbed() {
-	if l.failing() && !l.eager.allow(time.Now()) {
+	if l.failing() && !l.eager.allow(time.Now(), eagerBurst, eagerEvery) {
 		return // the pace says when
 	}
 	l.refreshBridges()

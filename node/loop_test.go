@@ -186,7 +186,7 @@ func TestStopLeavesTheRulesInForce(t *testing.T) {
 }
 
 // The times at which changes began are counted once, and when they are in force: not
-// while a write fails, nor while something is held.
+// while a write fails, and not at all where something is held.
 func TestProgrammingDuration(t *testing.T) {
 	const metric = "kubeproxy_network_programming_duration_seconds"
 	synctest.Test(t, func(t *testing.T) {
@@ -222,6 +222,10 @@ func TestProgrammingDuration(t *testing.T) {
 		}
 		after(time.Minute)
 		r.wantHeld(t, "at last", 0)
-		want("in force", 4)
+		want("let go", 3)
+		o.Builder().AddTrigger(time.Now())
+		o.Gone("web", onB1)
+		r.hear(o)
+		want("as before", 4)
 	})
 }

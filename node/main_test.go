@@ -91,6 +91,7 @@ type rig struct {
 	mu        sync.Mutex
 	found     []capture.Finding                                   // by mu, once it runs
 	host      []capture.Network                                   // by mu, once it runs
+	looked    error                                               // beside what each look at the node found
 	links     chan struct{}                                       // of the newest process
 	ended     atomic.Bool                                         // nothing of the watch of links runs any more
 	wrap      func(Capture) Capture                               // nil: as it is
@@ -148,7 +149,7 @@ func (r *rig) parts() Parts {
 		Inspect: func() ([]capture.Finding, error) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			return slices.Clone(r.found), nil
+			return slices.Clone(r.found), r.looked
 		},
 		Networks: func(ranges []netip.Prefix) (list []capture.Network, err error) {
 			r.mu.Lock()
@@ -158,7 +159,7 @@ func (r *rig) parts() Parts {
 					list = append(list, n)
 				}
 			}
-			return list, nil
+			return list, r.looked
 		},
 		WatchLinks: r.watchLinks, Supervise: r.supervise,
 	}

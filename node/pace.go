@@ -25,25 +25,11 @@ func (p *pace) hurry() {
 	}
 }
 
-// eager bounds looks that something calls for while they fail: a few at once, then
-// one a second. Its zero value is ready.
-type eager struct{ full time.Time } // when all of the few are there again
-
+// What calls for looks while they fail gets a few at once, then one a second.
 const (
 	eagerBurst = 5
 	eagerEvery = time.Second
 )
-
-func (e *eager) allow(now time.Time) bool {
-	if e.full.Before(now) {
-		e.full = now
-	}
-	if e.full.Sub(now) > (eagerBurst-1)*eagerEvery {
-		return false
-	}
-	e.full = e.full.Add(eagerEvery)
-	return true
-}
 
 // next sets the time of the next look.
 func (p *pace) next(failed bool) {

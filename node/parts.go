@@ -32,8 +32,8 @@ type Parts struct {
 	// whatever state directory and sockets, until unlock; nil where nothing
 	// does. That it is locked already is ErrUnfit.
 	LockNetwork func() (unlock func(), err error)
-	// Inspect looks for what cannot live beside the capture. It is called
-	// beside the loop.
+	// Inspect looks for what cannot live beside the capture, as capture.Inspect
+	// does. It is called beside the loop.
 	Inspect func() ([]capture.Finding, error)
 	// Networks lists what of the host has addresses in common with ranges, as
 	// capture.Networks does. It is called beside the loop; nil where the host

@@ -3,6 +3,7 @@ package node
 import (
 	"time"
 
+	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/node/outage"
 	"github.com/gridmesh/gridmesh/node/statedir"
@@ -18,7 +19,7 @@ func (l *loop) record() {
 	if r.Writing() {
 		if away, stalled := r.Stalled(now); stalled {
 			l.log.Error("the disk of the state directory does not take a note of the outage; traffic is not affected, but a restart would be", obs.KeyAway, away)
-			l.dir.Took(statedir.KeptNote, statedir.ErrStalled)
+			l.dir.Took(statedir.KeptNote, atomicfile.ErrLate)
 		}
 		return
 	}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +14,11 @@ const (
 	// askAfter is how long nodes get to make themselves heard by their pods'
 	// statuses, which costs nobody a question.
 	askAfter = 5 * time.Second
+	// askWithin is from when to when the agents of a cluster begin to ask: first
+	// questions cost the API server a quorum read each, and a cloud that was away
+	// itself comes back to all agents at once. Later than that a hold would end by
+	// its bound, and not because its nodes have reported.
+	askWithin = 15 * time.Second
 	// unitRate is how many questions a second all agents of a unit ask at most:
 	// the pause of each grows with the size of the unit.
 	unitRate = 200
@@ -108,9 +114,6 @@ func (a *Agent) askReports(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if !pause(ctx, jitter(askAfter)) {
-			return nil
-		}
 		a.askAll(ctx)
 	}
 }
@@ -127,6 +130,10 @@ func (a *Agent) askAll(ctx context.Context) {
 		}
 		if q.epoch != epoch {
 			first, epoch = map[string]uint64{}, q.epoch
+			if !pause(ctx, askAfter+rand.N(askWithin)) {
+				return
+			}
+			continue // some may have reported meanwhile
 		}
 		was := first[q.node]
 		report, err := a.parts.Cluster.NodeReport(ctx, q.node, was)

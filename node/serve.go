@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -22,7 +23,7 @@ import (
 // paths of sockets among that are returned.
 func (a *Agent) open(g *run.Group) (sockets []string, err error) {
 	for _, s := range a.servers() {
-		listener, err := s.listen(s.address)
+		listener, err := s.listen(s.address, a.log)
 		if err != nil {
 			return sockets, err
 		}
@@ -72,7 +73,7 @@ func (a *Agent) members(l *loop) []member {
 // server is one listener and what answers on it.
 type server struct {
 	name    string
-	listen  func(address string) (net.Listener, error)
+	listen  func(address string, log *slog.Logger) (net.Listener, error)
 	address string
 	serve   func(ctx context.Context, l net.Listener) error
 }
@@ -94,8 +95,8 @@ func (a *Agent) servers() []server {
 }
 
 // listenUnix opens a socket. Whoever holds it already is another agent.
-func listenUnix(path string) (net.Listener, error) {
-	l, err := run.ListenUnix(path)
+func listenUnix(path string, log *slog.Logger) (net.Listener, error) {
+	l, err := run.ListenUnix(path, log)
 	if errors.Is(err, run.ErrInUse) {
 		return nil, fmt.Errorf("%w: %w", ErrUnfit, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/source"
@@ -106,7 +107,7 @@ func (l *loop) watchDisk(now time.Time) {
 	if away, stalled := l.saver.Stalled(now); stalled {
 		l.log.Error("the disk of the state directory does not take the last good state; traffic is not affected, but a restart would be", obs.KeyAway, away)
 		l.metrics.stateFailures.Inc()
-		l.dir.Took(statedir.KeptState, statedir.ErrStalled)
+		l.dir.Took(statedir.KeptState, atomicfile.ErrLate)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node/statedir"
@@ -36,7 +37,7 @@ func (a *Agent) lockDir() error {
 	case errors.Is(err, run.ErrInUse):
 		a.dir.Unlock() // also what comes late
 		return fmt.Errorf("%w: %w", ErrUnfit, err)
-	case a.parts.LockNetwork == nil || !statedir.DiskFails(err) && !errors.Is(err, statedir.ErrStalled):
+	case a.parts.LockNetwork == nil || !statedir.DiskFails(err) && !errors.Is(err, atomicfile.ErrLate):
 		a.dir.Unlock()
 		return fmt.Errorf("--state-dir %s: %w; give a directory that this process may write", a.cfg.StateDir, err)
 	}

@@ -87,12 +87,19 @@ func TestMistakenKinds(t *testing.T) {
 		"{apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: x}}",
 		"{apiVersion: networking.k8s.io/v1beta1, kind: ServiceCIDR, metadata: {name: x}, spec: {cidrs: [10.96.0.0/16]}}",
 		"{apiVersion: metrics.k8s.io/v1beta1, kind: NodeMetrics, metadata: {name: x}}",
-		"{apiVersion: v1, kind: Endpoints, metadata: {name: x}}",
 		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: x}}",
 		"{apiVersion: example.com/v1, kind: Device, metadata: {name: x}}",
 		"{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: x}}",
 		"{apiVersion: v1, kind: Namespace, metadata: {name: x}}",
 	).Problems)
+}
+
+// Endpoints serve nothing by themselves; of a cluster's own the slices are there too.
+func TestEndpoints(t *testing.T) {
+	told(t, texts(t,
+		"{apiVersion: v1, kind: Endpoints, metadata: {name: x}, subsets: [{addresses: [{ip: 10.1.0.1}]}]}",
+		"{apiVersion: v1, kind: Endpoints, metadata: {name: z, uid: u}, subsets: [{addresses: [{ip: 10.1.0.1}]}]}",
+	).Problems, "endpoints default/x (standard input document 1): kind: Endpoints are not read…write these (discovery.k8s.io/v1, with the label kubernetes.io/service-name)")
 }
 
 // A value of another type is told with its field and what it wants; each field

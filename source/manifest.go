@@ -264,6 +264,10 @@ func (m *manifests) typed(kind string, at origin, raw []byte) {
 				m.fault(at.String(), "metadata.labels["+names.ServiceName+"]", "is missing: it is of no Service and is left out; give it the Service's name")
 			}
 		})
+	case "Endpoints v1":
+		if !at.live { // else its EndpointSlices are there as well
+			m.fault(at.String(), "kind", "Endpoints are not read, and it is left out: a cluster makes EndpointSlices of it, so write these (discovery.k8s.io/v1, with the label %s)", names.ServiceName)
+		}
 	case "Node v1":
 		decode(m, at, raw, func(n *corev1.Node) {
 			m.nodes = append(m.nodes, placed[*topology.Node]{convert.Node(&n.ObjectMeta), at})

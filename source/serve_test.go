@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -50,7 +51,7 @@ func TestServeOutlivesAFullDescriptorTable(t *testing.T) {
 	defer cancel()
 	fill := fullDescriptors(t)
 	lacks, done := make(chan error, 1), make(chan error, 1)
-	go func() { done <- Serve(ctx, run.Bound(&lacking{l, lacks}), served, served.LastContact) }()
+	go func() { done <- Serve(ctx, run.Bound(&lacking{l, lacks}, slog.Default()), served, served.LastContact) }()
 	select {
 	case err = <-lacks:
 	case <-time.After(time.Minute):

@@ -23,3 +23,14 @@ func FuzzElements(f *testing.F) {
 		}
 	})
 }
+
+// Whatever is told of chains, each has a table.
+func FuzzChains(f *testing.F) {
+	f.Add(told(unix.NFT_MSG_NEWCHAIN, nl.Attribute{Type: unix.NFTA_CHAIN_TABLE, Data: []byte("nat\x00")}).Data)
+	f.Add(append(Header(nftables.TableFamilyINet), 12, 0, 4, 0x80, 8, 0, 1, 0, 0, 0, 0, 1))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if c, err := chainOf(nl.Message{Data: data}); err == nil && c.Table == nil {
+			t.Errorf("%+v", c)
+		}
+	})
+}

@@ -4,89 +4,32 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+	nl "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/dump"
 )
 
-// A dump is told in pieces as large as the buffer that is offered for them, of
-// which the kernel uses 32 KiB; for each piece of a set it goes through all of
-// the set that it told before. The pages that libraries offer make that four
-// times the work.
-const (
-	dumpPiece    = 64 << 10
-	dumpPatience = 10 * time.Second // for one piece
-)
-
 // Dump asks the kernel's netfilter for a list, and takes each item as it comes,
 // also of one that is torn.
 func Dump(request uint16, family byte, attrs []byte, take func(item []byte) error) error {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	conn, err := nl.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
 		return fmt.Errorf("open netlink: %w", err)
 	}
-	defer func() { _ = unix.Close(fd) }()
-	wait := unix.NsecToTimeval(dumpPatience.Nanoseconds())
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait); err != nil {
-		return fmt.Errorf("netlink: %w", err)
-	}
-	msg := make([]byte, unix.NLMSG_HDRLEN, unix.NLMSG_HDRLEN+headerLen+len(attrs))
-	msg = append(append(msg, Header(nftables.TableFamily(family))...), attrs...)
-	binary.NativeEndian.PutUint32(msg[0:], uint32(len(msg)))
-	binary.NativeEndian.PutUint16(msg[4:], request)
-	binary.NativeEndian.PutUint16(msg[6:], unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
-	if err := unix.Sendto(fd, msg, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return fmt.Errorf("ask: %w", err)
-	}
-	piece := make([]byte, dumpPiece)
-	for moved := false; ; {
-		n, _, err := unix.Recvfrom(fd, piece, 0)
-		if errors.Is(err, unix.EINTR) {
-			continue
+	defer conn.Close()
+	return dump.Each(conn, nl.Message{
+		Header: nl.Header{Type: nl.HeaderType(request), Flags: nl.Request | nl.Dump},
+		Data:   append(Header(nftables.TableFamily(family)), attrs...),
+	}, func(m nl.Message) error {
+		if len(m.Data) < headerLen {
+			return nil
 		}
-		if err != nil {
-			return fmt.Errorf("read: %w", err)
-		}
-		done, disturbed, err := messages(piece[:n], take)
-		moved = moved || disturbed
-		if done && moved && err == nil {
-			return dump.ErrTorn
-		}
-		if done || err != nil {
-			return err
-		}
-	}
-}
-
-// messages takes the items of one piece.
-func messages(b []byte, take func(item []byte) error) (done, moved bool, err error) {
-	for len(b) >= unix.NLMSG_HDRLEN {
-		length := int(binary.NativeEndian.Uint32(b))
-		if length < unix.NLMSG_HDRLEN || length > len(b) {
-			return false, moved, errors.New("netlink: a message that is cut off")
-		}
-		kind, flags, body := binary.NativeEndian.Uint16(b[4:]), binary.NativeEndian.Uint16(b[6:]), b[unix.NLMSG_HDRLEN:length]
-		moved = moved || flags&unix.NLM_F_DUMP_INTR != 0
-		switch {
-		case kind == unix.NLMSG_DONE || kind == unix.NLMSG_ERROR:
-			if len(body) >= 4 {
-				if code := int32(binary.NativeEndian.Uint32(body)); code < 0 {
-					return false, moved, unix.Errno(-code)
-				}
-			}
-			return true, moved, nil
-		case len(body) >= headerLen:
-			if err := take(body[headerLen:]); err != nil {
-				return false, moved, err
-			}
-		}
-		b = b[min((length+3)&^3, len(b)):]
-	}
-	return false, moved, nil
+		return take(m.Data[headerLen:])
+	})
 }
 
 // EachAttribute walks attributes, and leaves out what follows one that is cut off.

@@ -107,12 +107,6 @@ func (s *Session) ListTablesOfFamily(f nftables.TableFamily) ([]*nftables.Table,
 	return list, s.after(err)
 }
 
-// ListChains reads.
-func (s *Session) ListChains() ([]*nftables.Chain, error) {
-	list, err := s.Conn.ListChains()
-	return list, s.after(err)
-}
-
 // ListChainsOfTableFamily reads.
 func (s *Session) ListChainsOfTableFamily(f nftables.TableFamily) ([]*nftables.Chain, error) {
 	list, err := s.Conn.ListChainsOfTableFamily(f)

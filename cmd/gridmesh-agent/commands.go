@@ -153,7 +153,7 @@ func wasHere(c *config) (bool, error) {
 	if there, err := capture.Installed(c.capture); there || err != nil {
 		return there, err
 	}
-	there, err := statedir.Soon(diskPatience, func() (bool, error) {
+	there, err := atomicfile.Within(diskPatience, func() (bool, error) {
 		for _, name := range append([]string{sysctlDir}, keptFiles...) {
 			if _, err := os.Lstat(filepath.Join(c.node.StateDir, name)); err == nil {
 				return true, nil
@@ -172,7 +172,7 @@ func wasHere(c *config) (bool, error) {
 // too. Any other disk is one that --state-dir does not mean: what there is to put
 // back, as sysctls, would not be found. One that is not there is not made.
 func cleanNode(c *config, was bool) error {
-	unlock, err := statedir.Soon(diskPatience, func() (func(), error) { return lockKept(c.node.StateDir) }, nil)
+	unlock, err := atomicfile.Within(diskPatience, func() (func(), error) { return lockKept(c.node.StateDir) }, nil)
 	switch {
 	case err == nil:
 		defer unlock()
@@ -182,7 +182,7 @@ func cleanNode(c *config, was bool) error {
 		}
 	case errors.Is(err, node.ErrUnfit):
 		return err
-	case !statedir.DiskFails(err) && !errors.Is(err, statedir.ErrStalled):
+	case !statedir.DiskFails(err) && !errors.Is(err, atomicfile.ErrLate):
 		return fmt.Errorf("--state-dir %s: %w; give the agent's, as one who may write it: nothing is removed", c.node.StateDir, err)
 	}
 	err = capture.Cleanup(c.capture, c.host()) // which waits for no disk for long
@@ -192,8 +192,8 @@ func cleanNode(c *config, was bool) error {
 	if err != nil || !c.files {
 		return err
 	}
-	_, err = statedir.Soon(diskPatience, func() (struct{}, error) { return struct{}{}, removeFiles(c) }, nil)
-	if errors.Is(err, statedir.ErrStalled) {
+	_, err = atomicfile.Within(diskPatience, func() (struct{}, error) { return struct{}{}, removeFiles(c) }, nil)
+	if errors.Is(err, atomicfile.ErrLate) {
 		return fmt.Errorf("rules, routes and sysctls are gone from this node, but --state-dir %s: %w: files are left there; run this again when it does", c.node.StateDir, err)
 	}
 	return err
@@ -203,7 +203,7 @@ func cleanNode(c *config, was bool) error {
 // go first, and then what was written down of sysctls is read.
 func notPutBack(c *config) error {
 	return fmt.Errorf("rules and routes are gone from this node, and Services are no longer served here, but --state-dir %s: %w: the sysctls that gridmesh has set to 0 stay so, for what they were is written there "+
-		"(net.bridge.bridge-nf-call-iptables and -ip6tables, net.ipv4.tcp_early_demux, and send_redirects of the bridges of pods); run this again when it does, or set them", c.node.StateDir, statedir.ErrStalled)
+		"(net.bridge.bridge-nf-call-iptables and -ip6tables, net.ipv4.tcp_early_demux, and send_redirects of the bridges of pods); run this again when it does, or set them", c.node.StateDir, atomicfile.ErrLate)
 }
 
 // lockKept is the lock of a state directory that is there.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -158,7 +159,7 @@ func TestAStartThatFailsLeavesNothing(t *testing.T) {
 		t.Errorf("a bad --manifests leaves %v", left)
 	}
 	busy := filepath.Join(p.dir, "b.f") // the last of the sockets
-	l, err := run.ListenUnix(busy)
+	l, err := run.ListenUnix(busy, slog.Default())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,11 @@ func (c *config) readPaths() error {
 		if dir, err := os.Stat(c.node.HostsFile); err == nil && dir.IsDir() {
 			errs = append(errs, fmt.Errorf("--hosts-file %s is a directory; give a file, as %s", c.node.HostsFile, filepath.Join(c.node.HostsFile, "hosts")))
 		} else {
-			errs = append(errs, fmt.Errorf("--hosts-file %s is no file of its own (its mode is %s), and would be replaced by one; give another path", c.node.HostsFile, info.Mode()))
+			cure := "give another path"
+			if info.Mode().Type() == os.ModeSymlink {
+				cure = "give the path of the file behind the link"
+			}
+			errs = append(errs, fmt.Errorf("--hosts-file %s is no file of its own (its mode is %s), and would be replaced by one; %s", c.node.HostsFile, info.Mode(), cure))
 		}
 	}
 	for _, p := range []struct {
@@ -99,13 +103,38 @@ func resolved(path string) string {
 // toStdout is the path that stands for standard output.
 const toStdout = "-"
 
-// writeOut writes what somebody wants to have at a path: a file whole or not at all.
-// What else is there, as /dev/stdout, is written to: to replace it would take it
-// from others.
+// behind is where a file is that links lead to from a path; false for what is no file,
+// and for links of /proc: /dev/stdout is what others have open, whatever its name.
+func behind(path string) (string, bool) {
+	for range 40 { // as many as the kernel follows
+		info, err := os.Lstat(path)
+		if err != nil || info.Mode().Type() != os.ModeSymlink {
+			return path, err == nil && info.Mode().IsRegular()
+		}
+		dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+		if err != nil || strings.HasPrefix(dir, "/proc/") {
+			return path, false
+		}
+		to, err := os.Readlink(path)
+		if err != nil {
+			return path, false
+		}
+		if path = to; !filepath.IsAbs(to) {
+			path = filepath.Join(dir, to)
+		}
+	}
+	return path, false
+}
+
+// writeOut writes what somebody wants to have at a path: a file whole or not at all,
+// also behind links. What else is there, as /dev/stdout, is written to: to replace it
+// would take it from others.
 func writeOut(path string, data []byte) error {
-	info, err := os.Lstat(path)
-	if err != nil || info.Mode().IsRegular() {
+	if _, err := os.Lstat(path); err != nil {
 		return atomicfile.Write(path, data)
+	}
+	if file, ok := behind(path); ok {
+		return atomicfile.Write(file, data)
 	}
 	if there, err := os.Stat(path); err == nil && there.IsDir() {
 		return fmt.Errorf("%w: --output %s is a directory; give a file, as %s", run.ErrUsage, path, filepath.Join(path, bootstrapFile))

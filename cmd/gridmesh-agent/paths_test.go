@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -41,9 +42,29 @@ func TestBootstrapLeavesWhatIsThere(t *testing.T) {
 	if err := errors.Join(os.WriteFile("target", []byte(strings.Repeat("x", 2*len(want))), 0o600), os.Symlink("target", "link"), syscall.Mkfifo("pipe", 0o600)); err != nil {
 		t.Fatal(err)
 	}
+	reader, err := os.Open("link") // as of an Envoy that is starting
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
 	printTo("link")
 	if text, err := os.ReadFile("target"); err != nil || string(text) != want {
 		t.Errorf("behind the link is %q, %v", text, err)
+	}
+	if text, err := io.ReadAll(reader); err != nil || string(text) != strings.Repeat("x", 2*len(want)) {
+		t.Errorf("who reads meanwhile has %q, %v", text, err)
+	}
+	stdout, err := os.OpenFile("log", os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdout.Close()
+	if err := os.Symlink(fmt.Sprintf("/proc/self/fd/%d", stdout.Fd()), "stdout"); err != nil {
+		t.Fatal(err)
+	}
+	printTo("stdout")
+	if text, err := io.ReadAll(stdout); err != nil || string(text) != want {
+		t.Errorf("who has the file open finds %q, %v", text, err)
 	}
 	read := make(chan string)
 	pipe, err := os.OpenFile("pipe", os.O_RDWR, 0)
@@ -74,7 +95,8 @@ func TestHostsFilesAreFiles(t *testing.T) {
 	}
 	for _, path := range []string{"/dev/null", link} {
 		_, err := completed(t, "--node-name", "a-1", "--hosts-file", path)
-		if !errors.Is(err, run.ErrUsage) || !strings.Contains(err.Error(), "--hosts-file "+path+" is no file of its own") {
+		if !errors.Is(err, run.ErrUsage) || !strings.Contains(err.Error(), "--hosts-file "+path+" is no file of its own") ||
+			strings.Contains(err.Error(), "behind the link") != (path == link) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

@@ -62,10 +62,10 @@ func (r *replica) act(ctx context.Context, elect bool) error {
 func (r *replica) listen(g *run.Group, registry *prometheus.Registry) error {
 	var checks run.Checks
 	checks.Ready("work", r.doubts.now)
-	if err := g.AddHTTP("health", r.healthz, checks.Handler()); err != nil {
+	if err := g.AddHTTP("health", r.healthz, checks.Handler(), r.log); err != nil {
 		return err
 	}
-	if err := g.AddHTTP("metrics", r.config.metrics, run.MetricsMux(registry)); err != nil {
+	if err := g.AddHTTP("metrics", r.config.metrics, run.MetricsMux(registry), r.log); err != nil {
 		return err
 	}
 	return r.listenSecurely(g, &checks, kube.NewDelegatingAuth(r.client, run.MetricsMux(registry)))
@@ -91,7 +91,7 @@ func (r *replica) listenSecurely(g *run.Group, checks *run.Checks, h http.Handle
 	if err != nil {
 		return fmt.Errorf("--secure-metrics-bind-address: %w", err)
 	}
-	l, err := run.ListenTCP(r.secure)
+	l, err := run.ListenTCP(r.secure, r.log)
 	if err != nil {
 		return fmt.Errorf("--secure-metrics-bind-address: %w", err)
 	}

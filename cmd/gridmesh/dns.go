@@ -29,6 +29,8 @@ type dnsDoc struct {
 	Result  string   `json:"result"`
 	Answers []string `json:"answers"`
 	Why     string   `json:"why"`
+
+	outside string // what to ask for where a name outside the grid is meant
 }
 
 // dnsTypes are the types that may be asked for, as people are told of them.
@@ -70,7 +72,7 @@ Exits with 1 where the name does not exist.`,
 			doc := q.ask(answer.New(cfg).Next(w.view), w.known())
 			err = in.doubt(w, in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return dnsTable(out, doc) }))
 			if err == nil && (doc.Result == absent || doc.Result == nxdomain) && !in.lenient {
-				err = fmt.Errorf("%w: %s (--lenient exits with 0)", errNoName, doc.Name)
+				err = fmt.Errorf("%w: %s%s (--lenient exits with 0)", errNoName, doc.Name, doc.outside)
 			}
 			return err
 		},
@@ -215,7 +217,8 @@ func (q question) ask(x *answer.Index, services []string) *dnsDoc {
 		if meant := meantService(q.name, services); meant != "" {
 			doc.Why += fmt.Sprintf("; did you mean %s%s?", meant, suffix)
 		} else if q.open && q.also != "" {
-			doc.Why += fmt.Sprintf("; a pod asks for the name outside next: gridmesh dns %s. says who answers there", strings.TrimSuffix(q.name, "."))
+			doc.Why += fmt.Sprintf("; a pod asks for the name outside next: gridmesh dns %s. says who answers there", q.name)
+			doc.outside = fmt.Sprintf("; if a name outside the cluster is meant, end it with a dot: gridmesh dns %s.", q.name)
 		}
 	}
 	return doc

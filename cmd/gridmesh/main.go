@@ -29,6 +29,7 @@ that does not exist (dns), or a packet that is refused (trace; none of these wit
 --lenient), 2 wrong flags or commands.`)
 	root.Version = obs.Version()
 	root.AddCommand(viewCommand(), xdsCommand(), traceCommand(), gridCommand(), dnsCommand())
+	run.Elsewhere(root, "status", "gridmesh-agent status, on the node")
 	return root
 }
 

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -34,9 +35,6 @@ const label = "live--gridmesh."
 
 // askTimeout is how long an address may take to answer.
 const askTimeout = 2 * time.Second
-
-// maxHeader bounds what a client may send, in bytes; net/http adds 4 KiB.
-const maxHeader = 4 << 10
 
 var log = clog.NewWithPlugin(pluginName)
 
@@ -105,7 +103,7 @@ type probe struct {
 	names   []string        // of all zones of the block: each has a probe, and one of these answers
 	servers func() []string // known once all plugins of the block are set up
 	next    plugin.Handler
-	server  *http.Server
+	close   func()
 }
 
 // start listens. While the server reloads another one does at the same address.
@@ -116,20 +114,28 @@ func (p *probe) start() error {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", p.serve)
-	p.server = &http.Server{Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, IdleTimeout: 5 * time.Second, MaxHeaderBytes: maxHeader}
-	go func(s *http.Server) {
-		if err := s.Serve(run.Bound(listener)); !errors.Is(err, http.ErrServerClosed) {
+	listener = run.Bound(listener, slog.Default())
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := run.ServeHTTP(mux)(ctx, listener); err != nil {
 			log.Errorf("/livez is not served any more: %v", err)
 		}
-	}(p.server)
+	}()
+	p.close = func() {
+		cancel()
+		_ = listener.Close() // it may not be served yet
+		<-ended
+	}
 	return nil
 }
 
 func (p *probe) stop() error {
-	if p.server == nil {
-		return nil
+	if p.close != nil {
+		p.close()
 	}
-	return p.server.Close()
+	return nil
 }
 
 func (p *probe) serve(w http.ResponseWriter, r *http.Request) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -19,7 +20,7 @@ func TestAskUnix(t *testing.T) {
 	if err := AskUnix(t.Context(), socket, "/status", &answer); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), socket) {
 		t.Errorf("where nobody listens: %v", err)
 	}
-	l, err := ListenUnix(socket)
+	l, err := ListenUnix(socket, slog.Default())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,12 +38,13 @@ const (
 // unseen the newest, for Envoy's stays. So nobody keeps others out by holding
 // connections, and nobody is kept waiting. A lack of descriptors or memory is waited
 // out and logged.
-func Bound(l net.Listener) net.Listener {
-	return &boundListener{Listener: l, closed: make(chan struct{})}
+func Bound(l net.Listener, log *slog.Logger) net.Listener {
+	return &boundListener{Listener: l, log: log, closed: make(chan struct{})}
 }
 
 type boundListener struct {
 	net.Listener
+	log    *slog.Logger
 	once   sync.Once
 	closed chan struct{}
 
@@ -92,7 +93,7 @@ func (l *boundListener) tell(err error) {
 	defer l.mu.Unlock()
 	if now := time.Now(); l.told.IsZero() || now.Sub(l.told) > lackQuiet {
 		l.told = now
-		slog.Warn("connections wait until there is room for them", obs.KeyErr, err)
+		l.log.Warn("connections wait until there is room for them", obs.KeyErr, err)
 	}
 }
 

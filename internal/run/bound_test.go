@@ -1,10 +1,12 @@
 package run
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -237,8 +239,12 @@ func TestLacksAreWaitedOut(t *testing.T) {
 	for _, lack := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.ECONNABORTED, unix.EINTR} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
-			if _, err := Bound(&poor{err: lack}).Accept(); !errors.Is(err, net.ErrClosed) {
+			var log bytes.Buffer
+			if _, err := Bound(&poor{err: lack}, slog.New(slog.NewTextHandler(&log, nil))).Accept(); !errors.Is(err, net.ErrClosed) {
 				t.Errorf("%v: %v", lack, err)
+			}
+			if n := strings.Count(log.String(), "connections wait"); n != 1 {
+				t.Errorf("%v: said %d times: %s", lack, n, &log)
 			}
 			// 5 ms, doubled up to a second
 			if took := time.Since(began); took != 3275*time.Millisecond {
@@ -247,7 +253,7 @@ func TestLacksAreWaitedOut(t *testing.T) {
 		})
 	}
 	p := &poor{err: unix.EINVAL}
-	if _, err := Bound(p).Accept(); !errors.Is(err, unix.EINVAL) || p.asked.Load() != 1 {
+	if _, err := Bound(p, slog.Default()).Accept(); !errors.Is(err, unix.EINVAL) || p.asked.Load() != 1 {
 		t.Errorf("error %v after %d attempts", err, p.asked.Load())
 	}
 }
@@ -255,7 +261,7 @@ func TestLacksAreWaitedOut(t *testing.T) {
 // A listener that waits is closed at once.
 func TestLacksEndWithTheListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := Bound(&poor{err: unix.EMFILE})
+		l := Bound(&poor{err: unix.EMFILE}, slog.Default())
 		ctx, cancel := context.WithTimeout(t.Context(), 7*time.Millisecond)
 		defer cancel()
 		defer context.AfterFunc(ctx, func() { _ = l.Close() })()

@@ -43,7 +43,7 @@ func LoadCertificate(files CertificateFiles, log *slog.Logger) (*Certificate, er
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := files.parse(content)
+	cfg, err := c.parse(content)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (c *Certificate) reload() {
 		return
 	}
 	c.seen = content
-	cfg, err := c.files.parse(content)
+	cfg, err := c.parse(content)
 	if err != nil {
 		c.keep(err)
 		return
@@ -141,7 +141,8 @@ var protocols = []string{"h2", "http/1.1"}
 
 // parse makes a configuration of its own for every certificate, so that no
 // session ticket outlives a change of the client CA.
-func (f CertificateFiles) parse(content [3][]byte) (*tls.Config, error) {
+func (c *Certificate) parse(content [3][]byte) (*tls.Config, error) {
+	f := c.files
 	pair, err := tls.X509KeyPair(content[0], content[1])
 	if err != nil {
 		return nil, fmt.Errorf("certificate %s with key %s: %w", f.Cert, f.Key, err)
@@ -150,8 +151,12 @@ func (f CertificateFiles) parse(content [3][]byte) (*tls.Config, error) {
 	if f.ClientCA != "" {
 		cfg.ClientCAs = x509.NewCertPool()
 		cfg.ClientAuth = tls.RequireAndVerifyClientCert
-		if err := addCAs(cfg.ClientCAs, content[2]); err != nil {
+		unread, err := addCAs(cfg.ClientCAs, content[2])
+		if err != nil {
 			return nil, fmt.Errorf("client CA %s: %w", f.ClientCA, err)
+		}
+		if unread != nil {
+			c.log.Warn("client certificates of some authorities are refused, for their certificates cannot be read; make these anew", obs.KeyCert, f.ClientCA, obs.KeyErr, unread)
 		}
 	}
 	return cfg, nil

@@ -2,6 +2,7 @@ package run
 
 import (
 	"bytes"
+	"crypto/x509"
 	"errors"
 	"log/slog"
 	"os"
@@ -38,6 +39,28 @@ func TestHalfABundleIsRefused(t *testing.T) {
 		if c.reload(); c.Err() != nil {
 			t.Errorf("%s behind: %v", name, c.Err())
 		}
+	}
+}
+
+// A certificate that cannot be read shuts out its own clients alone: at a start there
+// are no last good ones.
+func TestACertificateThatCannotBeRead(t *testing.T) {
+	a := newAuthority(t)
+	odd := []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+	f := newTLSFiles(t, a, append(bytes.Clone(odd), a.pem()...))
+	var log bytes.Buffer
+	c := f.load(slog.New(slog.NewTextHandler(&log, nil)))
+	want := x509.NewCertPool()
+	want.AppendCertsFromPEM(a.pem())
+	if !c.current.Load().ClientCAs.Equal(want) {
+		t.Error("the other one is not in force")
+	}
+	if n := strings.Count(log.String(), "cannot be read"); n != 1 || !strings.Contains(log.String(), "block 1 of it") {
+		t.Errorf("said %d times: %s", n, &log)
+	}
+	f.write(f.ClientCA, odd)
+	if _, err := LoadCertificate(f.CertificateFiles, slog.New(slog.DiscardHandler)); !errors.Is(err, errNoCertificate) || !strings.Contains(err.Error(), "block 1 of it") {
+		t.Errorf("alone: %v", err)
 	}
 }
 

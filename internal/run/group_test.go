@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -146,7 +147,7 @@ func TestGroupDoesNotSwallowPanics(t *testing.T) {
 
 func listenTCP(t *testing.T) net.Listener {
 	t.Helper()
-	l, err := ListenTCP("127.0.0.1:0")
+	l, err := ListenTCP("127.0.0.1:0", slog.Default())
 	if err != nil {
 		t.Fatal(err)
 	}

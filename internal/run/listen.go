@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -30,12 +31,12 @@ func CheckTCP(flag, address string) error {
 }
 
 // ListenTCP listens on an address, Bound.
-func ListenTCP(address string) (net.Listener, error) {
+func ListenTCP(address string, log *slog.Logger) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}
-	return Bound(l), nil
+	return Bound(l, log), nil
 }
 
 const (
@@ -53,7 +54,7 @@ const (
 //
 // The socket stays when the listener is closed: a successor may have replaced
 // it already.
-func ListenUnix(path string) (net.Listener, error) {
+func ListenUnix(path string, log *slog.Logger) (net.Listener, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("listen on %s: the path has %d bytes, a socket's may have %d; choose a shorter one", path, len(path), maxSocketPath)
 	}
@@ -71,7 +72,7 @@ func ListenUnix(path string) (net.Listener, error) {
 	if err := replaceable(path); err != nil {
 		return nil, err
 	}
-	l, err := bindOver(path)
+	l, err := bindOver(path, log)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
@@ -124,7 +125,7 @@ func replaceable(path string) error {
 // bindOver binds in a directory that nobody else enters, sets the mode there,
 // and renames the socket to path. The caller holds the path's lock: a temporary
 // directory that is there is a dead process's.
-func bindOver(path string) (net.Listener, error) {
+func bindOver(path string, log *slog.Logger) (net.Listener, error) {
 	tmp := beside(path, "tmp")
 	born := filepath.Join(tmp, filepath.Base(path))
 	remove := func() { _ = os.RemoveAll(tmp) }
@@ -144,7 +145,7 @@ func bindOver(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &unixListener{Bound(l), net.UnixAddr{Name: path, Net: "unix"}}, nil
+	return &unixListener{Bound(l, log), net.UnixAddr{Name: path, Net: "unix"}}, nil
 }
 
 // beside is a hidden name in path's directory.

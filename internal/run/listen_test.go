@@ -3,6 +3,7 @@ package run
 import (
 	"errors"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -33,7 +34,7 @@ func TestListenUnixMode(t *testing.T) {
 	for _, umask := range []int{0, 0o022, 0o077} {
 		was := unix.Umask(umask)
 		path := filepath.Join(t.TempDir(), "x.sock")
-		l, err := ListenUnix(path)
+		l, err := ListenUnix(path, slog.Default())
 		if now := unix.Umask(was); now != umask {
 			t.Errorf("the umask is %o, was %o", now, umask)
 		}
@@ -78,7 +79,7 @@ func TestListenUnixReplacesWhatTheDeadLeft(t *testing.T) {
 func TestListenUnixRefusesTheLiving(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.sock")
 	l := listenUnix(t, path)
-	_, err := ListenUnix(path)
+	_, err := ListenUnix(path, slog.Default())
 	if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "somebody listens on "+path+" already") {
 		t.Errorf("error %v", err)
 	}
@@ -102,7 +103,7 @@ func TestListenUnixRefusesTheBusy(t *testing.T) {
 		}
 		defer conn.Close()
 	}
-	if _, err := ListenUnix(path); !errors.Is(err, ErrInUse) {
+	if _, err := ListenUnix(path, slog.Default()); !errors.Is(err, ErrInUse) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -110,7 +111,7 @@ func TestListenUnixRefusesTheBusy(t *testing.T) {
 func TestListenUnixRefusesAnotherKindOfSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.sock")
 	socket(t, unix.SOCK_DGRAM, path)
-	if _, err := ListenUnix(path); !errors.Is(err, ErrInUse) {
+	if _, err := ListenUnix(path, slog.Default()); !errors.Is(err, ErrInUse) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -126,7 +127,7 @@ func TestListenUnixRefusesWhatIsNoSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{file, dir, link} {
-		_, err := ListenUnix(path)
+		_, err := ListenUnix(path, slog.Default())
 		if err == nil || errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "something that is no socket is there") || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -148,7 +149,7 @@ func TestListenUnixLongPaths(t *testing.T) {
 	for _, n := range []int{50, 55, 60, maxSocketPath - 1, maxSocketPath} {
 		answers(t, listenUnix(t, fill(n)), fill(n))
 	}
-	if _, err := ListenUnix(fill(maxSocketPath + 1)); err == nil || !strings.Contains(err.Error(), "choose a shorter one") {
+	if _, err := ListenUnix(fill(maxSocketPath+1), slog.Default()); err == nil || !strings.Contains(err.Error(), "choose a shorter one") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -164,7 +165,7 @@ func TestListenUnixOneOfMany(t *testing.T) {
 	)
 	for range 8 {
 		wg.Go(func() {
-			l, err := ListenUnix(path)
+			l, err := ListenUnix(path, slog.Default())
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -193,7 +194,7 @@ func TestListenUnixDoesNotWaitForEver(t *testing.T) {
 	defer unlock()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		if _, err := ListenUnix(path); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "keeps "+beside(path, "lock")+" locked") {
+		if _, err := ListenUnix(path, slog.Default()); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "keeps "+beside(path, "lock")+" locked") {
 			t.Errorf("error %v", err)
 		}
 		if took := time.Since(began); took < lockPatience || took > 2*lockPatience {
@@ -204,14 +205,14 @@ func TestListenUnixDoesNotWaitForEver(t *testing.T) {
 
 func TestListenTCPNamesTheAddress(t *testing.T) {
 	l := listenTCP(t)
-	if _, err := ListenTCP(l.Addr().String()); err == nil || !strings.Contains(err.Error(), "listen on "+l.Addr().String()) {
+	if _, err := ListenTCP(l.Addr().String(), slog.Default()); err == nil || !strings.Contains(err.Error(), "listen on "+l.Addr().String()) {
 		t.Errorf("error %v", err)
 	}
 }
 
 func listenUnix(t *testing.T, path string) net.Listener {
 	t.Helper()
-	l, err := ListenUnix(path)
+	l, err := ListenUnix(path, slog.Default())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +269,7 @@ func TestListenUnixInADirectoryThatAnotherLocks(t *testing.T) {
 // A start that failed takes its sockets with it, and nobody else's.
 func TestRemoveUnix(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := ListenUnix(path)
+	l, err := ListenUnix(path, slog.Default())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,6 +71,17 @@ func sayUsage(cmd *cobra.Command) {
 	}
 }
 
+// elsewhere begins the annotation of a command that another program has.
+const elsewhere = "elsewhere "
+
+// Elsewhere has people who look for a command here told where it is.
+func Elsewhere(cmd *cobra.Command, name, say string) {
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[elsewhere+name] = say
+}
+
 // hint says what a command has instead of what it was given, or where it has no
 // commands how it is written.
 func hint(cmd *cobra.Command, args []string) string {
@@ -90,6 +101,9 @@ func hint(cmd *cobra.Command, args []string) string {
 		cmd.SuggestionsMinimumDistance = 2 // Cobra's own default
 		if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
 			has = "did you mean " + strings.Join(like, " or ") + "? " + has
+		}
+		if say := cmd.Annotations[elsewhere+args[0]]; say != "" {
+			has = "say: " + say + "; " + has
 		}
 		if root := cmd.Root(); args[0] == "version" && root.Version != "" {
 			has = "say: " + root.Name() + " --version; " + has

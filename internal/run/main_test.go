@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -20,14 +21,14 @@ import (
 // childEnv.
 var children = map[string]func(arg string) error{
 	"listen": func(path string) error {
-		if _, err := ListenUnix(path); err != nil {
+		if _, err := ListenUnix(path, slog.Default()); err != nil {
 			return err
 		}
 		fmt.Println("up")
 		select {}
 	},
 	"peer": func(path string) error {
-		l, err := ListenUnix(path)
+		l, err := ListenUnix(path, slog.Default())
 		if err != nil {
 			return err
 		}

@@ -27,10 +27,11 @@ var (
 	errHalf          = errors.New("it has a part that is no whole PEM block; is it being written?")
 )
 
-// addCAs adds the certificates of a bundle, of which each must be whole: without
-// one its clients would be shut out. Text beside the certificates is a comment
-// (RFC 7468, section 2).
-func addCAs(pool *x509.CertPool, bundle []byte) error {
+// addCAs adds the certificates of a bundle, which must be whole: without one its
+// clients would be shut out. One that Go does not parse, as of a negative serial
+// number, is passed over where there are others, and unread says so. Text beside the
+// certificates is a comment (RFC 7468, section 2).
+func addCAs(pool *x509.CertPool, bundle []byte) (unread, err error) {
 	begun, blocks, added := bytes.Count(bundle, []byte("-----BEGIN ")), 0, 0
 	for {
 		block, rest := pem.Decode(bundle)
@@ -43,18 +44,19 @@ func addCAs(pool *x509.CertPool, bundle []byte) error {
 		}
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return fmt.Errorf("certificate %d of it: %w", added+1, err)
+			unread = errors.Join(unread, fmt.Errorf("block %d of it: %w", blocks, err))
+			continue
 		}
 		pool.AddCert(cert)
 		added++
 	}
 	switch {
 	case added == 0:
-		return errNoCertificate
+		return nil, errors.Join(errNoCertificate, unread)
 	case blocks != begun || isHalf(bundle):
-		return errHalf
+		return nil, errHalf
 	}
-	return nil
+	return unread, nil
 }
 
 // isHalf reports whether what is behind the last block is, or begins, a part of one.

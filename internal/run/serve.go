@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -30,11 +31,11 @@ func ServeHTTP(h http.Handler) func(ctx context.Context, l net.Listener) error {
 
 // AddHTTP listens on a TCP address and adds what answers there. An empty
 // address adds nothing.
-func (g *Group) AddHTTP(name, address string, h http.Handler) error {
+func (g *Group) AddHTTP(name, address string, h http.Handler, log *slog.Logger) error {
 	if address == "" {
 		return nil
 	}
-	l, err := ListenTCP(address)
+	l, err := ListenTCP(address, log)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

@@ -5,8 +5,12 @@ package hosts
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/dnsplugin/answer"
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
@@ -42,7 +46,7 @@ func (f File) Keep(ctx context.Context, snapshots *latest.Value[*topology.Snapsh
 	var retry <-chan time.Time
 	check := time.NewTicker(checkEvery)
 	defer check.Stop()
-	fought := false // for the file, and that is said
+	var compared, written said
 	for first := true; ; {
 		select {
 		case <-wake:
@@ -51,14 +55,17 @@ func (f File) Keep(ctx context.Context, snapshots *latest.Value[*topology.Snapsh
 			if first {
 				continue
 			}
-			if holds(f.Path, last) {
-				fought = false
+			same, err := holds(f.Path, last)
+			switch {
+			case err != nil: // as descriptors lack: it may be as it was
+				compared.once(f.Log.Warn, "the hosts file cannot be read, and so not compared with what it should be", err)
+				continue
+			case same:
+				compared = ""
 				continue
 			}
-			if !fought {
-				f.Log.Warn("the hosts file was changed by somebody else; writing it again")
-			}
-			first, fought = true, true
+			compared.once(f.Log.Warn, "the hosts file was changed or removed by somebody else; writing it again", nil)
+			first = true
 		case <-ctx.Done():
 			return nil
 		}
@@ -77,16 +84,43 @@ func (f File) Keep(ctx context.Context, snapshots *latest.Value[*topology.Snapsh
 			continue
 		}
 		if err := atomicfile.WriteShared(f.Path, data); err != nil {
-			f.Log.Error("the hosts file cannot be written; trying again", obs.KeyErr, err)
+			written.once(f.Log.Error, "the hosts file cannot be written; trying again", err)
 			retry = time.After(retryAfter)
 			continue
 		}
-		first, last, retry = false, data, nil
+		first, last, retry, written = false, data, nil, ""
 	}
 }
 
-// holds reports whether a file is as it was written.
-func holds(path string, want []byte) bool {
+// holds reports whether a file is as it was written, and not what somebody made of
+// it; an error says that this cannot be known.
+func holds(path string, want []byte) (bool, error) {
 	data, _, err := atomicfile.Read(path, int64(len(want)))
-	return err == nil && bytes.Equal(data, want)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, atomicfile.ErrOdd) {
+		return false, nil
+	}
+	return bytes.Equal(data, want), err
+}
+
+// said is what was said last, and is not said again while it goes on.
+type said string
+
+func (s *said) once(log func(msg string, args ...any), msg string, err error) {
+	var args []any
+	if err != nil {
+		args = []any{obs.KeyErr, err}
+	}
+	if now := said(msg + cause(err)); *s != now {
+		*s = now
+		log(msg, args...)
+	}
+}
+
+// cause is the root of an error: its text may have another temporary name each time.
+func cause(err error) string {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return errno.Error()
+	}
+	return ""
 }

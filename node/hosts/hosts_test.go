@@ -98,7 +98,7 @@ func TestFileFollows(t *testing.T) {
 			}
 			has(what, "10.244.2.6")
 		}
-		if n := strings.Count(log.String(), "changed by somebody else"); n != 3 {
+		if n := strings.Count(log.String(), "changed or removed by somebody else"); n != 3 {
 			t.Errorf("said %d times: %s", n, &log)
 		}
 		before, err := os.Stat(f.Path)
@@ -109,5 +109,22 @@ func TestFileFollows(t *testing.T) {
 		if now, err := os.Stat(f.Path); err != nil || !os.SameFile(before, now) {
 			t.Errorf("written although it is right: %v", err)
 		}
+		// What cannot be read is nobody's change, and is said once, as is what cannot be written.
+		if err := errors.Join(os.Rename(dir, dir+"2"), os.Symlink(dir, dir)); err != nil {
+			t.Fatal(err)
+		}
+		after(10 * checkEvery)
+		snapshots.Publish(ordinals("10.244.2.7").Snapshot())
+		after(10 * checkEvery)
+		for text, want := range map[string]int{"changed or removed by": 3, "cannot be read": 1, "cannot be written": 2} {
+			if n := strings.Count(log.String(), text); n != want {
+				t.Errorf("%q is said %d times, want %d: %s", text, n, want, &log)
+			}
+		}
+		if err := errors.Join(os.Remove(dir), os.Rename(dir+"2", dir)); err != nil {
+			t.Fatal(err)
+		}
+		after(retryAfter + batch)
+		has("after all", "10.244.2.7")
 	})
 }

@@ -13,10 +13,6 @@ import (
 	"github.com/gridmesh/gridmesh/internal/run"
 )
 
-// ErrStalled says that a disk does not do in time what it was asked for. It may
-// still do it.
-var ErrStalled = errors.New("the disk does not answer")
-
 // Lock keeps a second agent, and a cleanup beside a running one, from a state
 // directory: run.ErrInUse. Where DiskFails of another error, the lock of the
 // network alone keeps them apart.
@@ -33,16 +29,6 @@ func Lock(dir string) (unlock func(), err error) {
 // written, is a mistake in --state-dir.
 func DiskFails(err error) bool {
 	return slices.ContainsFunc([]error{syscall.EROFS, syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EUCLEAN}, func(e error) bool { return errors.Is(err, e) })
-}
-
-// Soon asks a disk, which may hang, and waits no longer than patience:
-// ErrStalled. What comes later goes to late.
-func Soon[T any](patience time.Duration, ask func() (T, error), late func(T, error)) (T, error) {
-	is, err := atomicfile.Within(patience, ask, late)
-	if errors.Is(err, atomicfile.ErrLate) {
-		err = ErrStalled
-	}
-	return is, err
 }
 
 // Kept is something that the state directory is to take.
@@ -88,7 +74,7 @@ func (d *Dir) Unlock() {
 	}
 }
 
-// Lock takes the lock, and waits no longer than patience: ErrStalled. Of that, and
+// Lock takes the lock, and waits no longer than patience: atomicfile.ErrLate. Of that, and
 // where DiskFails of what it returns, faulty is told, until LockLate, or the disk by
 // itself, has brought it.
 func (d *Dir) Lock(patience time.Duration) error {
@@ -98,13 +84,13 @@ func (d *Dir) Lock(patience time.Duration) error {
 	d.mu.Unlock()
 	known := make(chan struct{})
 	defer close(known)
-	unlock, err := Soon(patience, func() (func(), error) { return take(d.path) }, func(unlock func(), err error) {
+	unlock, err := atomicfile.Within(patience, func() (func(), error) { return take(d.path) }, func(unlock func(), err error) {
 		<-known // that it is late
 		d.got(unlock, err)
 	})
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	late := errors.Is(err, ErrStalled)
+	late := errors.Is(err, atomicfile.ErrLate)
 	if !late {
 		d.trying, d.release = false, unlock
 	}

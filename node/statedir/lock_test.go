@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/internal/run"
 )
 
@@ -49,7 +50,7 @@ func TestTheLockOfAnotherProcess(t *testing.T) {
 func TestDiskFails(t *testing.T) {
 	for err, want := range map[error]bool{
 		unix.EROFS: true, unix.ENOSPC: true, unix.EDQUOT: true, unix.EIO: true, unix.EUCLEAN: true,
-		unix.ENOTDIR: false, unix.EACCES: false, ErrStalled: false, run.ErrInUse: false,
+		unix.ENOTDIR: false, unix.EACCES: false, atomicfile.ErrLate: false, run.ErrInUse: false,
 	} {
 		wrapped := fmt.Errorf("lock it: %w", &os.PathError{Op: "open", Path: "lock", Err: err})
 		if DiskFails(wrapped) != want {
@@ -89,9 +90,9 @@ func TestALockThatComesLate(t *testing.T) {
 		told     []error
 		unlocked int64 // by the end
 	}{
-		"had":           {told: []error{ErrStalled, nil}, unlocked: 1},
-		"after the end": {ended: true, told: []error{ErrStalled}, unlocked: 1},
-		"refused":       {answer: run.ErrInUse, told: []error{ErrStalled, run.ErrInUse}},
+		"had":           {told: []error{atomicfile.ErrLate, nil}, unlocked: 1},
+		"after the end": {ended: true, told: []error{atomicfile.ErrLate}, unlocked: 1},
+		"refused":       {answer: run.ErrInUse, told: []error{atomicfile.ErrLate, run.ErrInUse}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -100,7 +101,7 @@ func TestALockThatComesLate(t *testing.T) {
 				d := New("dir", func(err error) { told = append(told, err) })
 				d.TakeLock = h.take
 				began := time.Now()
-				if err := d.Lock(StartPatience); !errors.Is(err, ErrStalled) || time.Since(began) != StartPatience {
+				if err := d.Lock(StartPatience); !errors.Is(err, atomicfile.ErrLate) || time.Since(began) != StartPatience {
 					t.Errorf("after %s: %v", time.Since(began), err)
 				}
 				d.LockLate() // nobody asks a second time meanwhile

@@ -2,6 +2,7 @@ package docs
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -47,10 +48,13 @@ func TestKubeconfigOfUnits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command("sh", "-ec", script)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "KUBE="+filepath.Join(edge.Root(), "bin", "kube"))
-	if out, err := cmd.CombinedOutput(); err != nil {
+	write := func() ([]byte, error) {
+		cmd := exec.Command("sh", "-ec", script)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "KUBE="+filepath.Join(edge.Root(), "bin", "kube"))
+		return cmd.CombinedOutput()
+	}
+	if out, err := write(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	file := filepath.Join(dir, "kubeconfig")
@@ -63,5 +67,16 @@ func TestKubeconfigOfUnits(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("the kubeconfig has %s, not %s", got, want)
 		}
+	}
+	// The Secret that was applied just now has no token yet.
+	secret := []byte("{apiVersion: v1, kind: Secret, metadata: {name: s}, data: {ca.crt: YQ==}}")
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "secret.gridmesh-agent-units.yaml"), secret, 0o600), os.Remove(file)); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := write(); err == nil || !strings.Contains(string(out), "run this again") {
+		t.Errorf("without a token: %v, %s", err, out)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("a kubeconfig without a token is made")
 	}
 }

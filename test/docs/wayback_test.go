@@ -47,7 +47,7 @@ func TestWayBackLeavesUnitsAlone(t *testing.T) {
 	}
 }
 
-const proxy = `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: kube-proxy, namespace: kube-system},
+const proxy = `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: kube-proxy, namespace: kube-system, generation: 3},
   spec: {selector: {matchLabels: {k8s-app: kube-proxy}}, template: {metadata: {labels: {k8s-app: kube-proxy}},
     spec: {AFFINITY containers: [{name: kube-proxy, image: registry.example/kube-proxy}]}}}}
 `
@@ -64,7 +64,7 @@ func kubectl(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// patched is kube-proxy with an affinity after the page's patch of it.
+// patched is kube-proxy with an affinity after the page's patch of it, and another.
 func patched(t *testing.T, affinity string) *object {
 	t.Helper()
 	dir := t.TempDir()
@@ -75,11 +75,21 @@ func patched(t *testing.T, affinity string) *object {
 	if err := os.WriteFile(file, []byte(strings.Replace(proxy, "AFFINITY", affinity, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	text := kubectl(t, "patch", "--local", "-f", file, "-p", "{}", "-o", "go-template-file="+filepath.Join(edge.Root(), "deploy/node-by-node/kube-proxy.tmpl"))
-	if err := os.WriteFile(patch, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+	var after string
+	for range 2 {
+		text := kubectl(t, "patch", "--local", "-f", file, "-p", "{}", "-o", "go-template-file="+filepath.Join(edge.Root(), "deploy/node-by-node/kube-proxy.tmpl"))
+		if !strings.Contains(text, `{"op": "test", "path": "/metadata/generation", "value": 3}`) {
+			t.Errorf("what somebody else changes meanwhile is not looked at: %s", text)
+		}
+		if err := os.WriteFile(patch, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		after = kubectl(t, "patch", "--local", "-f", file, "--type", "json", "--patch-file", patch, "-o", "yaml")
+		if err := os.WriteFile(file, []byte(after), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return find(t, decode(t, kubectl(t, "patch", "--local", "-f", file, "--type", "json", "--patch-file", patch, "-o", "yaml")), "DaemonSet", "kube-proxy")
+	return find(t, decode(t, after), "DaemonSet", "kube-proxy")
 }
 
 // Who keeps kube-proxy from nodes keeps it from them still.
@@ -99,6 +109,13 @@ func TestAffinityOfKubeProxyIsKept(t *testing.T) {
 		}
 		if got := len(terms(after)); got != max(1, len(kept)) {
 			t.Fatalf("%s: %d terms", affinity, got)
+		}
+		for i, term := range terms(after) {
+			for _, key := range []string{"gridmesh.io/node", "gridmesh.io/units"} {
+				if n := len(slices.DeleteFunc(slices.Clone(term), func(e corev1.NodeSelectorRequirement) bool { return e.Key != key })); n != 1 {
+					t.Errorf("%s: term %d asks for %s %d times", affinity, i, key, n)
+				}
+			}
 		}
 		for i, key := range kept {
 			term := after.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[i]
