@@ -40,9 +40,11 @@ func cloudKey(prefix string, n int) topology.ObjectKey {
 }
 
 func clusterIP(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 96, 0, byte(n)}) }
+
 func podOf(n int) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(n)}), 8080)
 }
+
 func frontOf(n int) topology.Frontend {
 	return topology.Frontend{Addr: clusterIP(n), Port: 80, Protocol: topology.TCP}
 }
