@@ -77,7 +77,7 @@ func New(cfg plan.Config, host Host) (*Capture, error) {
 // place. Elements of a run before stay in force until the first Extend; where
 // the ranges of pods are not known yet all of its rules do, until SetPodCIDRs
 // or the next Repair, for they may tell pods from others. Where the table that
-// is there takes no guard, it is made anew at once.
+// is there takes no guard, or knows no kernel path, it is made anew at once.
 //
 // Where it fails on a node that had no rules, it leaves none.
 func (c *Capture) Install(guard []netip.Prefix) (err error) {
@@ -87,7 +87,7 @@ func (c *Capture) Install(guard []netip.Prefix) (err error) {
 	c.table.follow(c.table.conn, ofOurTables, c.host.Log)
 	c.known = plan.Disjoint(guard)
 	c.tellGuard()
-	wait := c.found && len(c.cfg.PodCIDRs) == 0
+	wait := c.found && len(c.cfg.PodCIDRs) == 0 && c.kernelFound()
 	if wait {
 		c.outdated = true
 		if err = c.table.guardBeside(c.known); err == nil {
@@ -213,6 +213,9 @@ func (c *Capture) Tune() error {
 // tells Envoy: what is refused must be refused before Envoy forgets it, and
 // Envoy must know what it is to be handed.
 //
+// The kernel path follows before either, so that what moves there from Envoy is
+// served all the time; what moves to Envoy stays behind it.
+//
 // A provisional view comes from the last good state, which may be older than
 // what is in force: it only adds. The first whole view is compared with what
 // is in force by Extend, and so is the next one after a failure.
@@ -225,6 +228,10 @@ func (c *Capture) Retract(v *topology.View, provisional bool) error {
 		c.goal = merged
 	}
 	c.tellGuard()
+	if err := c.serveInKernel(v, provisional); err != nil {
+		c.goal = merged // what it was to take over stays with Envoy, whoever writes next
+		return err
+	}
 	if provisional || was != synced {
 		return nil
 	}

@@ -34,7 +34,7 @@ func (c *Capture) Earlier() (e Earlier, err error) {
 // Due reports whether the next Repair writes for a reason of our own: rules of
 // a run before are in force as they were found, or a write has failed.
 func (c *Capture) Due() bool {
-	return c.outdated || c.held == unsure && c.goal != unsure
+	return c.outdated || c.held == unsure && c.goal != unsure || c.kernel != nil && c.kernel.held != c.kernel.goal
 }
 
 // Installed reports whether tables or policy rules of gridmesh are in this network.

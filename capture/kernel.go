@@ -9,12 +9,12 @@ import (
 
 	"github.com/google/nftables"
 	nl "github.com/mdlayher/netlink"
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // kernelPath serves frontends in the kernel: all of those that the agent gives
@@ -22,11 +22,13 @@ import (
 type kernelPath struct {
 	table   *kernelTable
 	planner *plan.KernelPlanner
-	ports   []netip.Addr // at which node ports are served
-	held    state        // how the kernel's elements stand to the planner's
-	goal    state        // unsure before the first view
-	absent  *bool        // what EnvoyAbsent said last; nil: nothing, and what is there stays
-	flows   bool         // UDP flows may be stale
+	ports   []netip.Addr   // at which node ports are served
+	own     []netip.Addr   // the node's primary addresses
+	view    *topology.View // that the planner has; nil before the first
+	held    state          // how the kernel's elements stand to the planner's
+	goal    state          // unsure before the first view
+	absent  *bool          // what EnvoyAbsent said last; nil: nothing, and what is there stays
+	flows   bool           // UDP flows may be stale
 }
 
 // newKernelPath is nil where the kernel path is off.
@@ -37,10 +39,20 @@ func newKernelPath(cfg plan.Config) *kernelPath {
 	return &kernelPath{table: newKernelTable(cfg), planner: plan.NewKernelPlanner(cfg, nil)}
 }
 
+// kernelFound reports whether a run before has left what the kernel path needs.
+func (c *Capture) kernelFound() bool {
+	if c.kernel == nil {
+		return true
+	}
+	t, err := c.kernel.table.found()
+	return err == nil && t.HasSet(rules.KernelLayout)
+}
+
 // setPods takes the ranges of this node's pods.
 func (k *kernelPath) setPods(cfg plan.Config) {
 	if k != nil {
-		k.table.cfg, k.planner, k.held = cfg, k.planner.With(cfg, k.ports), unsure
+		k.table.cfg = cfg
+		k.replan(cfg)
 	}
 }
 
@@ -92,25 +104,22 @@ func (c *Capture) installKernel() error {
 	return errors.Join(c.tellAbsent(), c.writeKernel())
 }
 
-// followAddresses serves node ports at the addresses that the node has now.
-func (c *Capture) followAddresses() error {
+// serveInKernel has the kernel path follow a view.
+func (c *Capture) serveInKernel(v *topology.View, provisional bool) error {
+	if c.kernel == nil {
+		return nil
+	}
+	changed := map[string][]plan.KernelFrontend{}
+	for key := range v.Changed(c.kernel.view) {
+		is, _ := v.Services.Get(key)
+		changed[key.String()] = plan.KernelOf(is)
+	}
 	k := c.kernel
-	var all []netip.Addr
-	if len(c.cfg.Kernel.NodePortAddresses) > 0 {
-		list, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
-		if err != nil {
-			return fmt.Errorf("list the node's addresses: %w", err)
-		}
-		for _, a := range list {
-			if ip, ok := netip.AddrFromSlice(a.IP); ok {
-				all = append(all, ip.Unmap())
-			}
-		}
+	k.view = v
+	if err := c.SetKernel(changed, provisional); k.held != k.goal {
+		return err
 	}
-	if ports := c.cfg.Kernel.NodePorts(all); !slices.Equal(ports, k.ports) {
-		k.ports, k.planner, k.held = ports, k.planner.With(c.cfg, ports), unsure
-	}
-	return nil
+	return nil // what conntrack did not forget Repair tries, and says
 }
 
 // SetKernel takes the frontends of the Services that the next view changes, by
@@ -219,15 +228,15 @@ func (c *Capture) repairKernel() (bool, error) {
 		return removed, nil
 	}
 	ports := k.ports
-	if err := c.followAddresses(); err != nil {
-		return false, err
-	}
-	moved := !slices.Equal(ports, k.ports)
+	before := errors.Join(c.followAddresses(), c.tellAbsent()) // what was known serves on
+	repaired, err := c.repairKernelTable(!slices.Equal(ports, k.ports))
+	return repaired, errors.Join(before, err)
+}
+
+func (c *Capture) repairKernelTable(moved bool) (bool, error) {
+	k := c.kernel
 	k.table.follow(k.table.conn, ofKernelTable, nil) // repairRules says why not
 	gen, err := k.table.conn.Generation()
-	if err == nil {
-		err = c.tellAbsent()
-	}
 	if err != nil {
 		return false, err
 	}
@@ -271,13 +280,13 @@ func (c *Capture) EnvoyAbsent(absent bool) error {
 		return nil
 	}
 	c.kernel.absent = &absent
+	c.kernel.flows = c.kernel.flows || absent // those of UDP that Envoy had find the kernel path too
 	if !c.installed {
 		return nil
 	}
 	if err := c.tellAbsent(); err != nil {
 		return err
 	}
-	c.kernel.flows = c.kernel.flows || absent // those of UDP that Envoy had find the kernel path too
 	return c.forgetFlows()
 }
 

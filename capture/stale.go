@@ -143,7 +143,7 @@ func originals() (map[[2]netip.AddrPort]netip.AddrPort, error) {
 // sockets are the TCP sockets of this network.
 func sockets(conn *nl.Conn) (all []socket, err error) {
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		list, err := socketsOf(conn, family)
+		list, err := socketsOf(conn, family, openStates)
 		if err != nil {
 			return nil, err
 		}
@@ -152,10 +152,10 @@ func sockets(conn *nl.Conn) (all []socket, err error) {
 	return all, nil
 }
 
-func socketsOf(conn *nl.Conn, family byte) ([]socket, error) {
+func socketsOf(conn *nl.Conn, family byte, states uint32) ([]socket, error) {
 	req := make([]byte, diagReqLen)
 	req[0], req[1] = family, unix.IPPROTO_TCP
-	nlenc.PutUint32(req[4:8], openStates)
+	nlenc.PutUint32(req[4:8], states)
 	msgs, err := conn.Execute(nl.Message{Header: nl.Header{Type: sockDiagByFamily, Flags: nl.Request | nl.Dump}, Data: req})
 	if err != nil {
 		return nil, fmt.Errorf("list TCP sockets: %w", err)

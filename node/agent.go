@@ -48,6 +48,10 @@ type Agent struct {
 	inForce    atomic.Pointer[envoy.InForce]    // from the loop to who asks Envoy; nil before the first
 	envoy      latest.Value[*envoy.Look]        // from who asks Envoy to the loop, the status and the metrics
 	askEnvoy   chan struct{}                    // one slot: from the status to who asks Envoy
+	absence    latest.Value[absence]            // from who asks whether Envoy serves to the loop
+	streamed   chan struct{}                    // one slot: a stream of Envoy began or ended
+	policies   latest.Value[bool]               // from who asks for NetworkPolicies to the loop: there are any
+	paths      chan struct{}                    // one slot: one of these two is another
 	snapshot   latest.Value[*topology.Snapshot] // from the loop to other processes
 }
 
@@ -60,6 +64,7 @@ func New(cfg Config, parts Parts) (*Agent, error) {
 	for name, missing := range map[string]bool{
 		"Source": parts.Source == nil, "Capture": parts.Capture == nil, "XDS": parts.XDS == nil,
 		"Inspect": parts.Inspect == nil, "WatchLinks": parts.WatchLinks == nil,
+		"EnvoyServes": parts.EnvoyServes == nil && cfg.Datapath != topology.DatapathNone,
 	} {
 		if missing {
 			return nil, fmt.Errorf("%w: %s", errMissingPart, name)
@@ -67,7 +72,7 @@ func New(cfg Config, parts Parts) (*Agent, error) {
 	}
 	parts.Registry = cmp.Or(parts.Registry, prometheus.NewRegistry())
 	parts.Log = cmp.Or(parts.Log, slog.New(slog.NewTextHandler(io.Discard, nil)))
-	a := &Agent{cfg: cfg, parts: parts, log: parts.Log, metrics: newMetrics(), demand: preload.NewDemand(), reports: newReports(), ownNode: make(chan struct{}, 1), inspection: make(chan struct{}, 1), askEnvoy: make(chan struct{}, 1)}
+	a := &Agent{cfg: cfg, parts: parts, log: parts.Log, metrics: newMetrics(), demand: preload.NewDemand(), reports: newReports(), ownNode: make(chan struct{}, 1), inspection: make(chan struct{}, 1), askEnvoy: make(chan struct{}, 1), streamed: make(chan struct{}, 1), paths: make(chan struct{}, 1)}
 	a.dir, a.patience.Of = statedir.New(cfg.StateDir, a.stateFault), statedir.StartPatience
 	a.readState, a.readNotes = source.ReadState, statedir.Notebook.Read
 	if err := errors.Join(a.metrics.register(parts.Registry), parts.Registry.Register(&a.found), parts.Registry.Register(envoy.NewMetrics(&a.envoy))); err != nil {
@@ -75,6 +80,11 @@ func New(cfg Config, parts Parts) (*Agent, error) {
 	}
 	if err := a.countContact(); err != nil {
 		return nil, err
+	}
+	if cfg.Datapath != topology.DatapathNone {
+		if err := a.metrics.registerPaths(parts.Registry); err != nil {
+			return nil, fmt.Errorf("register the metrics of paths: %w", err)
+		}
 	}
 	a.xds = parts.XDS(a.demand.Add, a.refused)
 	return a, nil

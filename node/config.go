@@ -35,6 +35,10 @@ type Config struct {
 	ServiceCIDRs []netip.Prefix
 	// Topology chooses between readings of topologyKeys.
 	Topology topology.Options
+	// Datapath is which path connections take. DatapathNone: there is no kernel
+	// path, Envoy serves TCP and UDP of ClusterIPs, and nobody the rest. With
+	// another the Capture has one, and Parts.EnvoyServes says whether it is needed.
+	Datapath topology.Datapath
 	// Render is how Envoy's resources look.
 	Render render.Config
 	// PreloadMax bounds the clusters that Envoy holds without being asked.

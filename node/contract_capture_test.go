@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/node/nodetest"
@@ -30,6 +31,7 @@ const inNamespaces = "GRIDMESH_NODE_IN_NAMESPACES"
 // in a network namespace of its own.
 type kernel struct {
 	open    func() Capture // a new process
+	paths   func() Capture // one with the kernel path on
 	inForce func() (nodetest.Rules, bool)
 	flush   func() // by somebody else
 }
@@ -37,7 +39,10 @@ type kernel struct {
 func TestCaptureTwinKeepsTheContract(t *testing.T) {
 	captureContract(t, func(*testing.T) kernel {
 		k := &nodetest.Kernel{}
-		return kernel{open: func() Capture { return nodetest.NewCapture(k, nil) }, inForce: k.InForce, flush: k.Flush}
+		return kernel{
+			open:  func() Capture { return nodetest.NewCapture(k, nil) },
+			paths: func() Capture { return nodetest.NewCapture(k, nil).WithKernelPath() }, inForce: k.InForce, flush: k.Flush,
+		}
 	})
 }
 
@@ -89,20 +94,26 @@ func realKernel(t *testing.T) kernel {
 		t.Fatal(err)
 	}
 	host := capture.Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"}
+	open := func(kernel *plan.Kernel) Capture {
+		cfg := plan.Default()
+		cfg.Kernel = kernel
+		c, err := capture.New(cfg, host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
 	return kernel{
-		open: func() Capture {
-			c, err := capture.New(plan.Default(), host)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return c
-		},
+		open:    func() Capture { return open(nil) },
+		paths:   func() Capture { return open(&plan.Kernel{}) },
 		inForce: func() (nodetest.Rules, bool) { return readKernel(t) },
 		flush: func() {
 			conn, err := nftables.New()
 			must(t, err)
 			conn.DelTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: rules.Name})
 			must(t, conn.Flush())
+			conn.DelTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: rules.KernelName})
+			_ = conn.Flush() // it may be off
 		},
 	}
 }
@@ -137,6 +148,16 @@ func readKernel(t *testing.T) (r nodetest.Rules, there bool) {
 		r.Serve = append(r.Serve, topology.Frontend{Addr: addr, Protocol: topology.Protocol(e.Key[4]), Port: binary.BigEndian.Uint16(e.Key[8:])})
 	}
 	slices.SortFunc(r.Serve, topology.Frontend.Compare)
+	if slices.ContainsFunc(tables, func(t *nftables.Table) bool { return t.Name == rules.KernelName }) {
+		front, err := nft.ReadMap(rules.KernelName, "front4")
+		must(t, err)
+		for _, e := range front {
+			addr, _ := netip.AddrFromSlice(e.Key[:4])
+			r.Kernel = append(r.Kernel, topology.Frontend{Addr: addr, Protocol: topology.Protocol(e.Key[4]), Port: binary.BigEndian.Uint16(e.Key[8:])})
+		}
+		slices.SortFunc(r.Kernel, topology.Frontend.Compare)
+		r.Absent = len(elements(rules.Absent)) > 0
+	}
 	r.Guard, r.Pods = intervals(elements("guard4")), intervals(elements("pods4"))
 	return r, true
 }
@@ -172,6 +193,10 @@ func captureContract(t *testing.T, make func(*testing.T) kernel) {
 		"a start that fails leaves what it found":        failedStart,
 		"no connection is stale where there are none":    nothingIsStale,
 		"Extend without anything to add changes nothing": extendTwice,
+		"the kernel path follows views":                  kernelFollows,
+		"what the kernel does not take stays with Envoy": kernelFails,
+		"the kernel path serves while Envoy is absent":   kernelServes,
+		"where there is no kernel path it is nothing":    kernelIsOff,
 	} {
 		t.Run(name, func(t *testing.T) { run(t, make(t)) })
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // How often the node and the cluster are looked at for what was not there at
@@ -20,6 +21,7 @@ import (
 const (
 	inspectEvery  = time.Minute
 	policiesEvery = 2 * time.Minute
+	policiesSoon  = 10 * time.Second
 )
 
 // findings are what breaks the capture on this node or is bypassed by it, as
@@ -80,7 +82,7 @@ func (f *findings) Collect(to chan<- prometheus.Metric) {
 // inspect looks at the node before anything is written. What cannot live beside
 // the capture keeps the agent from starting; what is returned is to be shown.
 func (a *Agent) inspect(ctx context.Context) (fresh []capture.Finding, err error) {
-	list, err := a.parts.Inspect()
+	list, err := a.inspectNode()
 	if err = a.unlessTorn(err); err != nil {
 		return nil, err
 	}
@@ -101,6 +103,16 @@ func (a *Agent) inspect(ctx context.Context) (fresh []capture.Finding, err error
 		return nil, err
 	}
 	return a.found.replaceNode(append(list, guard...)), nil
+}
+
+// inspectNode is what is in the way on the node. Where the kernel serves everything, it
+// is no matter who enforces policies there.
+func (a *Agent) inspectNode() ([]capture.Finding, error) {
+	list, err := a.parts.Inspect()
+	if a.cfg.Datapath == topology.DatapathKernel {
+		list = slices.DeleteFunc(slices.Clone(list), func(f capture.Finding) bool { return f.Kind == capture.PolicyEngine })
+	}
+	return list, err
 }
 
 // unlessTorn is nil of a list that others tear all the time, which is told: the guard
@@ -142,7 +154,7 @@ func (a *Agent) keepInspecting(ctx context.Context) error {
 			return nil
 		}
 		a.dir.LockLate()
-		list, err := a.parts.Inspect()
+		list, err := a.inspectNode()
 		guard, _, looked := a.checkGuard()
 		if err := errors.Join(err, looked); err != nil {
 			if !failing {
@@ -168,21 +180,32 @@ func (a *Agent) followPolicies(ctx context.Context) error {
 		case ctx.Err() != nil: // says nothing
 		case err == nil:
 			failing = false
-			a.policies(has)
+			a.notePolicies(has)
 		case !failing:
 			failing = true
-			a.log.Warn("could not ask for NetworkPolicies; if there are any they are bypassed on the same node (docs/limits.md)", obs.KeyErr, err)
+			text := "could not ask for NetworkPolicies; if there are any they are bypassed on the same node (docs/limits.md)"
+			if a.cfg.Datapath != topology.DatapathNone {
+				text = "could not ask for NetworkPolicies; until that is known the kernel serves all, or what the last answer allows"
+			}
+			a.log.Warn(text, obs.KeyErr, err)
 		}
-		if !pause(ctx, jitter(policiesEvery)) {
+		next := policiesEvery
+		if err != nil && a.cfg.Datapath != topology.DatapathNone {
+			next = policiesSoon // which path serves may wait for it
+		}
+		if !pause(ctx, jitter(next)) {
 			return nil
 		}
 	}
 }
 
-// policies notes whether there are any.
-func (a *Agent) policies(has bool) {
+// notePolicies notes whether there are any. With a kernel path none is bypassed
+// that the operator did not choose Envoy for.
+func (a *Agent) notePolicies(has bool) {
+	a.policies.Publish(has)
+	fill(a.paths)
 	var list []capture.Finding
-	if has {
+	if has && a.cfg.Datapath == topology.DatapathNone {
 		list = []capture.Finding{{Kind: capture.PolicyEngine, Text: policiesFound}}
 	}
 	a.show(a.found.replaceCluster(list))
@@ -192,7 +215,7 @@ func (a *Agent) policies(has bool) {
 // before, where the operator wants that. An API server that does not answer
 // keeps no node from starting.
 func (a *Agent) refusePolicies(ctx context.Context) error {
-	if a.parts.Cluster == nil || !a.cfg.RefusePolicies || a.parts.Capture.Found() {
+	if a.parts.Cluster == nil || !a.cfg.RefusePolicies || a.parts.Capture.Found() || a.cfg.Datapath != topology.DatapathNone {
 		return nil
 	}
 	has, err := a.parts.Cluster.HasNetworkPolicy(ctx)

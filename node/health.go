@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // hangsAfter is how long the loop may be busy with one thing before it counts
@@ -55,7 +57,7 @@ func (a *Agent) health(now time.Time) health {
 		h.Reason = loopHangs
 	case r.Error != "":
 		h.Reason = notWhole
-	case len(a.xds.Streams()) == 0:
+	case len(a.xds.Streams()) == 0 && a.cfg.Datapath == topology.DatapathNone: // else the kernel serves
 		h.Reason = noEnvoy
 	}
 	h.Healthy = h.Reason == ""

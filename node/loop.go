@@ -29,6 +29,7 @@ type loop struct {
 	viewer   *topology.Viewer
 	catalogs *render.Cataloger
 	problems report.ProblemIndex
+	served   report.PathIndex
 	guarded  guard.Endpoints
 	saver    statedir.Saver
 	recorder statedir.Recorder
@@ -47,6 +48,8 @@ type loop struct {
 	said    said
 	failure error // of the last write to the kernel; nil where it is in line
 	broken  error // of the last look at what others removed
+	absent  *bool // Envoy takes no new connections; nil where nobody knows yet
+	policed *bool // there are NetworkPolicies; nil where nobody has said, or there is no kernel path
 	eager   limit // looks while something fails
 
 	links <-chan struct{} // of who watches the kernel; nil where nobody does
@@ -55,20 +58,24 @@ type loop struct {
 
 // said is what the loop may have to say again and again.
 type said struct {
-	write, order, repair, anew, bridges, network, pods, save, blind, watched quiet
+	write, order, repair, anew, bridges, network, pods, save, blind, watched, absent quiet
 
 	unrecorded bool // that an outage could not be noted
 	unread     bool // that the disk gives nothing
 }
 
 func newLoop(a *Agent, st *source.State, pods []netip.Prefix) *loop {
-	return &loop{
+	l := &loop{
 		Agent: a, capture: a.parts.Capture, restored: st, pods: pods, catalog: &render.Catalog{},
-		viewer:   topology.NewViewer(a.cfg.Node, a.cfg.Topology),
 		catalogs: render.NewCataloger(a.cfg.Render, a.cfg.PreloadMax),
 		saver:    statedir.NewSaver(a.cfg.statePath()),
 		used:     preload.NewUsed(),
 	}
+	if st != nil && a.cfg.Datapath != topology.DatapathNone {
+		l.policed = st.Policies
+	}
+	l.lookAnew()
+	return l
 }
 
 // run serves until ctx ends.
@@ -86,7 +93,6 @@ func (l *loop) run(ctx context.Context) error {
 	defer l.awaitWatch()
 	if l.cfg.CloseOnMove {
 		l.stale.start()
-		defer l.stale.stop()
 	}
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
@@ -103,6 +109,8 @@ func (l *loop) run(ctx context.Context) error {
 			l.setPods()
 		case <-looks:
 			l.noteUse()
+		case <-l.paths:
+			l.takePaths()
 		case <-look.C:
 			l.look()
 			l.watchDisk(time.Now())
@@ -136,6 +144,7 @@ func (l *loop) stopTimers() {
 	l.pace.timer.Stop()
 	l.saver.Stop()
 	l.healing.stop()
+	l.stale.stop()
 }
 
 // watchLinks has the kernel watched, where nobody does.

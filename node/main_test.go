@@ -103,6 +103,7 @@ type rig struct {
 	log       *logText
 
 	supervise func(ctx context.Context, alive func() bool) error // nil: nobody does
+	serves    func(ctx context.Context) error                    // nil: Envoy is not asked whether it serves
 
 	agent *Agent
 	loop  *loop
@@ -161,7 +162,7 @@ func (r *rig) parts() Parts {
 			}
 			return list, r.looked
 		},
-		WatchLinks: r.watchLinks, Supervise: r.supervise,
+		WatchLinks: r.watchLinks, Supervise: r.supervise, EnvoyServes: r.serves,
 	}
 	if r.watch != nil {
 		p.WatchLinks = r.watch

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gridmesh/gridmesh/node/report"
 )
 
 // metrics of the agent's loop. Those of kube-proxy's names keep its
@@ -18,6 +20,8 @@ type metrics struct {
 	closed        prometheus.Counter
 	problems      prometheus.Gauge
 	held          prometheus.Gauge
+	absent        prometheus.Gauge
+	frontends     *prometheus.GaugeVec
 	stateBytes    prometheus.Counter
 	stateFailures prometheus.Counter
 }
@@ -38,6 +42,8 @@ func newMetrics() *metrics {
 		closed:        prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_moved_connections_closed_total", Help: "Connections closed because a move put their endpoint out of reach (--close-on-move)."}),
 		problems:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_problems", Help: "Mistakes in objects, as gridmesh view lists them."}),
 		held:          prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_held_endpoints", Help: "Endpoints of this unit that are held as they were before an outage of the uplink, until their nodes have reported."}),
+		absent:        prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_envoy_absent", Help: "1 while Envoy takes no connections, and the kernel serves what it served (--datapath)."}),
+		frontends:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gridmesh_frontends", Help: "Frontends by what serves them: envoy, kernel, or none."}, []string{"path"}),
 		stateBytes:    prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_state_written_bytes_total", Help: "Bytes written to the state file."}),
 		stateFailures: prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_state_failures_total", Help: "Failed writes of the state file."}),
 	}
@@ -48,19 +54,38 @@ func newMetrics() *metrics {
 func (m *metrics) register(r prometheus.Registerer) error {
 	var errs []error
 	for _, c := range []prometheus.Collector{
+		m.syncDuration,
+		m.syncLast,
+		m.programming,
+		m.syncFailures,
+		m.repairs,
+		m.closed,
+		m.problems,
 		m.held,
-		m.syncDuration, m.syncLast, m.programming, m.syncFailures, m.repairs, m.closed,
-		m.problems, m.stateBytes, m.stateFailures,
+		m.stateBytes,
+		m.stateFailures,
 	} {
 		errs = append(errs, r.Register(c))
 	}
 	return errors.Join(errs...)
 }
 
+// registerPaths makes those of two paths visible.
+func (m *metrics) registerPaths(r prometheus.Registerer) error {
+	return errors.Join(r.Register(m.absent), r.Register(m.frontends))
+}
+
 func (m *metrics) synced(start time.Time) {
 	now := time.Now()
 	m.syncDuration.Observe(now.Sub(start).Seconds())
 	m.syncLast.Set(float64(now.UnixNano()) / 1e9)
+}
+
+// paths takes how many frontends are served by what.
+func (m *metrics) paths(n report.Paths) {
+	for path, of := range map[string]int{"envoy": n.Envoy, "kernel": n.Kernel, "none": n.None} {
+		m.frontends.WithLabelValues(path).Set(float64(of))
+	}
 }
 
 // programmed takes the times at which the changes now in force began.

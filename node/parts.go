@@ -52,6 +52,10 @@ type Parts struct {
 	Supervise func(ctx context.Context, alive func() bool) error
 	// Envoy is asked beside the loop; nil where it is not asked anything.
 	Envoy envoy.Admin
+	// EnvoyServes asks whether Envoy takes new connections, beside the loop; an
+	// error says why not, and one that hangs is one by the end of ctx. nil where
+	// there is no kernel path to take them instead.
+	EnvoyServes func(ctx context.Context) error
 	// Cluster is the API server; nil where there is none.
 	Cluster Cluster
 }
@@ -95,8 +99,13 @@ type Rules interface {
 	// before left in force stays until the first Extend; what it knew of pods
 	// until their ranges are known, or Repair writes the rules anew without.
 	Install(guard []netip.Prefix) error
+	// EnvoyAbsent says whether new connections take the kernel path although
+	// Envoy serves their frontends. Open ones stay where they are. Where there is
+	// no kernel path it does nothing; where it fails Repair does it.
+	EnvoyAbsent(absent bool) error
 	// Retract takes the next view and removes what it no longer serves. A
-	// provisional view only adds.
+	// provisional view only adds. The kernel path, where there is one, follows
+	// before that; where it does not, nothing is taken from Envoy.
 	Retract(v *topology.View, provisional bool) error
 	// Extend adds what the view of the last Retract serves more.
 	Extend() error

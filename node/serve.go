@@ -55,6 +55,9 @@ func (a *Agent) members(l *loop) []member {
 	if a.parts.Envoy != nil {
 		list = append(list, member{"envoy", a.followEnvoy})
 	}
+	if a.parts.EnvoyServes != nil {
+		list = append(list, member{"envoy's absence", a.followAbsence})
+	}
 	if a.parts.Clients != nil {
 		list = append(list, member{"clients", a.parts.Clients})
 	}
@@ -118,6 +121,7 @@ func (a *Agent) grpcServer() *grpc.Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}),
 		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaders), grpc.ConnectionTimeout(handshake),
+		grpc.ChainStreamInterceptor(a.tellOfStreams),
 	)
 	a.xds.Register(server)
 	return server

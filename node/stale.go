@@ -34,7 +34,11 @@ func (t *staleTimer) due() <-chan time.Time {
 	return t.timer.C
 }
 
-func (t *staleTimer) stop() { t.timer.Stop() }
+func (t *staleTimer) stop() {
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+}
 
 // closeStale closes connections that a move left behind, where that is wanted.
 func (l *loop) closeStale() {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/node/report"
+	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds"
 )
 
@@ -25,6 +26,12 @@ func (l *loop) publish() {
 	if l.live {
 		r.Source = report.Live
 	}
+	if l.cfg.Datapath != topology.DatapathNone {
+		paths := l.served.Next(l.view)
+		l.metrics.paths(paths)
+		r.Datapath, r.Paths = l.cfg.Datapath.String(), &paths
+		r.Policies, r.EnvoyAbsent = l.mayBePoliced(), l.absent != nil && *l.absent
+	}
 	if err := errors.Join(l.failure, l.broken); err != nil {
 		r.Error = err.Error()
 	}
@@ -39,7 +46,7 @@ func (l *loop) publish() {
 
 // status is the loop's last report with what changes without the loop.
 func (a *Agent) status() report.Report {
-	r := report.Report{Version: obs.Version(), Node: a.cfg.Node, Source: report.None}
+	r := report.Report{Version: obs.Version(), Node: a.cfg.Node, Source: report.None, Datapath: a.cfg.Datapath.String()}
 	if last := a.report.Load(); last != nil {
 		r = *last
 	}

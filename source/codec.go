@@ -55,6 +55,8 @@ type Record struct {
 	Partial *bool `cbor:"12,keyasint,omitempty"`
 	// Of is the name of the node whose agent wrote (state file only).
 	Of *string `cbor:"13,keyasint,omitempty"`
+	// Policies: the cluster had NetworkPolicies (state file only, with a kernel path).
+	Policies *bool `cbor:"14,keyasint,omitempty"`
 	// Sync ends a state: the records before it are one whole.
 	Sync *uint64 `cbor:"9,keyasint,omitempty"`
 }

@@ -28,6 +28,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// sample is what the files in testdata hold, whatever fields came later: a new one
+// has a test of its own (TestExposuresAreKept).
 func sample() *State {
 	keys := `["unit"]`
 	b := topology.NewBuilder()
@@ -82,8 +84,8 @@ func TestStateRoundTrip(t *testing.T) {
 var update = flag.Bool("update", false, "write the state file of this version, if there is none")
 
 // A node that is updated reads what its agent before wrote. When the format
-// changes, Version goes up by one, the file of the version before stays, and
-// -update writes the new one.
+// changes so that readers of before must not read it, Version goes up by one, the
+// file of the version before stays, and -update writes the new one.
 func TestStateOfTheVersionBeforeIsRead(t *testing.T) {
 	if Version-Oldest > 1 || Oldest > Version {
 		t.Fatalf("reads %d to %d; one older than its own is the promise", Oldest, Version)
@@ -111,7 +113,8 @@ func TestStateOfTheVersionBeforeIsRead(t *testing.T) {
 			t.Errorf("version %d is read as something else: %v", v, objects(got.Snapshot))
 		}
 		if v == Version && !bytes.Equal(data, want) {
-			t.Error("this version is written differently than before: raise Version, keep Oldest one below, and run with -update")
+			t.Error("this version is written differently than before. A new field of an object does not belong into sample(): readers of before pass over it, and its test is one like TestExposuresAreKept. " +
+				"Only what readers of before must not read raises Version: then keep Oldest one below, and run with -update")
 		}
 	}
 }

@@ -20,6 +20,7 @@ type State struct {
 	Used     []string       // clusters that Envoy asked for by name
 	PodCIDRs []netip.Prefix // of this node
 	Node     string         // this one; "" in a file of before
+	Policies *bool          // the cluster had NetworkPolicies; nil where nobody said
 }
 
 // StateFile is the name of the state file in an agent's --state-dir.
@@ -93,6 +94,8 @@ func DecodeState(data []byte) (*State, error) {
 			st.Used = *r.Used
 		case r.PodCIDRs != nil:
 			st.PodCIDRs = *r.PodCIDRs
+		case r.Policies != nil:
+			st.Policies = r.Policies
 		case r.Of != nil:
 			st.Node = *r.Of
 		default:
@@ -120,6 +123,11 @@ func EncodeState(st *State) ([]byte, error) {
 	}
 	if st.Node != "" {
 		if err := e.Encode(Record{Of: &st.Node}); err != nil {
+			return nil, err
+		}
+	}
+	if st.Policies != nil {
+		if err := e.Encode(Record{Policies: st.Policies}); err != nil {
 			return nil, err
 		}
 	}

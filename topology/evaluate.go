@@ -107,10 +107,8 @@ func (i *inquiry) frontends(ip netip.Addr) {
 		a := i.ask(port, ip.Is6(), i.service.InternalLocal)
 		if path != PathNone {
 			i.tell(f, a)
-			fv.Tiers = a.tiers
+			fv.Tiers, fv.Serving = a.tiers, i.serving(port, ip.Is6(), path)
 			fv.Silent = i.service.InternalLocal && a.usable
-		}
-		if path == PathEnvoy {
 			i.view.Near = min(i.view.Near, a.near)
 		}
 		i.view.Frontends = append(i.view.Frontends, fv)

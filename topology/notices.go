@@ -44,8 +44,11 @@ func (s *ServiceView) Notices() (list []Problem) {
 			say(u.field, u.text)
 		}
 	}
-	if s.Datapath == DatapathNone && s.Service.Datapath != DatapathNone {
+	switch asked := s.Service.Datapath; {
+	case asked != DatapathNone && s.Datapath == DatapathNone:
 		say("metadata.annotations["+names.Datapath+"]", "does nothing where there is one path alone")
+	case asked == DatapathEnvoy && s.Datapath == DatapathKernel:
+		say("metadata.annotations["+names.Datapath+"]", "is not followed while the cluster has NetworkPolicies, or nobody has said that it has none: what goes through Envoy passes by them")
 	}
 	return list
 }

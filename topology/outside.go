@@ -26,6 +26,7 @@ type Outside struct {
 	Silent bool
 	// Sources are who may dial, whoever they are; nil for everybody.
 	Sources []netip.Prefix
+	Serving []netip.AddrPort // as of a FrontendView
 }
 
 // OutsideKind says where a Service has an address outside of its ClusterIPs from.
@@ -144,6 +145,7 @@ func (i *inquiry) outsideView(port ServicePort, d door) Outside {
 	all := i.ask(port, ipv6, false)
 	i.tell(d.Frontend, all)
 	o := Outside{Frontend: d.Frontend, Kind: d.kind, Path: i.view.pathOutside(), PortName: port.Name, Tiers: all.tiers}
+	o.Serving = i.serving(port, ipv6, o.Path)
 	if x != nil && x.Local {
 		o.Local, o.LocalTiers = true, i.ask(port, ipv6, true).tiers
 		o.Silent = len(o.LocalTiers) == 0 && len(o.Tiers) > 0

@@ -46,12 +46,18 @@ const (
 // String is "envoy", "kernel" or "none".
 func (p Path) String() string { return [...]string{"envoy", "kernel", "none", "none"}[p%4] }
 
-// datapath is what the node and the Service chose; the Service's is believed.
+// datapath is what the node and the Service chose. The Service's is believed, but
+// where it would lead past NetworkPolicies: they may be others' than the Service.
 func (e *evaluation) datapath(s *Service) Datapath {
-	if e.opts.Datapath == DatapathNone || s.Datapath == DatapathNone {
-		return e.opts.Datapath
+	d := e.opts.Datapath
+	switch {
+	case d == DatapathNone:
+	case e.opts.Policies && d != DatapathEnvoy:
+		d = DatapathKernel
+	case s.Datapath != DatapathNone:
+		d = s.Datapath
 	}
-	return s.Datapath
+	return d
 }
 
 // path is what serves a ClusterIP's port. Whose clients keep their endpoint for a

@@ -22,26 +22,32 @@ func TestPaths(t *testing.T) {
 		change func(s *Service)
 		want   string // of tcp, udp, sctp, and the node port
 	}{
-		"one path, no keys":      {DatapathNone, none, "envoy envoy none none"},
-		"one path, and a choice": {DatapathNone, wants(DatapathKernel), "envoy envoy none none; metadata.annotations[gridmesh.io/datapath]"},
-		"one path, affinity":     {DatapathNone, sticky, "envoy envoy none none; spec.sessionAffinity; spec.ports[].nodePort"},
-		"auto, no keys":          {DatapathAuto, none, "kernel kernel kernel kernel"},
-		"auto, keys":             {DatapathAuto, keys, "envoy kernel kernel kernel"},
-		"auto, malformed":        {DatapathAuto, typo, "envoy kernel kernel kernel"},
-		"auto, affinity":         {DatapathAuto, sticky, "kernel kernel kernel kernel"},
-		"auto, kernel":           {DatapathAuto, wants(DatapathKernel), "kernel kernel kernel kernel"},
-		"envoy, no keys":         {DatapathEnvoy, none, "envoy kernel kernel kernel"},
-		"envoy, affinity":        {DatapathEnvoy, sticky, "envoy kernel kernel kernel; spec.sessionAffinity"},
-		"envoy, auto":            {DatapathEnvoy, wants(DatapathAuto), "envoy kernel kernel kernel"},
-		"kernel, keys":           {DatapathKernel, keys, "kernel kernel kernel kernel"},
-		"kernel, envoy":          {DatapathKernel, wants(DatapathEnvoy), "envoy kernel kernel kernel"},
+		"one path, no keys":       {DatapathNone, none, "envoy envoy none none"},
+		"one path, and a choice":  {DatapathNone, wants(DatapathKernel), "envoy envoy none none; metadata.annotations[gridmesh.io/datapath]"},
+		"one path, affinity":      {DatapathNone, sticky, "envoy envoy none none; spec.sessionAffinity; spec.ports[].nodePort"},
+		"auto, no keys":           {DatapathAuto, none, "kernel kernel kernel kernel"},
+		"auto, keys":              {DatapathAuto, keys, "envoy kernel kernel kernel"},
+		"auto, malformed":         {DatapathAuto, typo, "envoy kernel kernel kernel"},
+		"auto, affinity":          {DatapathAuto, sticky, "kernel kernel kernel kernel"},
+		"auto, kernel":            {DatapathAuto, wants(DatapathKernel), "kernel kernel kernel kernel"},
+		"envoy, no keys":          {DatapathEnvoy, none, "envoy kernel kernel kernel"},
+		"envoy, affinity":         {DatapathEnvoy, sticky, "envoy kernel kernel kernel; spec.sessionAffinity"},
+		"envoy, auto":             {DatapathEnvoy, wants(DatapathAuto), "envoy kernel kernel kernel"},
+		"auto, policies":          {DatapathAuto, keys, "kernel kernel kernel kernel"},
+		"auto, policies, auto":    {DatapathKernel, wants(DatapathAuto), "kernel kernel kernel kernel"},
+		"auto, policies, envoy":   {DatapathAuto, wants(DatapathEnvoy), "kernel kernel kernel kernel; metadata.annotations[gridmesh.io/datapath]"},
+		"kernel, policies, envoy": {DatapathKernel, wants(DatapathEnvoy), "kernel kernel kernel kernel; metadata.annotations[gridmesh.io/datapath]"},
+		"envoy, policies":         {DatapathEnvoy, keys, "envoy kernel kernel kernel"},
+		"one path, policies":      {DatapathNone, keys, "envoy envoy none none"},
+		"kernel, keys":            {DatapathKernel, keys, "kernel kernel kernel kernel"},
+		"kernel, envoy":           {DatapathKernel, wants(DatapathEnvoy), "envoy kernel kernel kernel"},
 	} {
 		d := newDoors()
 		d.service("web", func(s *Service) {
 			s.Ports = append(s.Ports, ServicePort{Name: "u", Protocol: UDP, Port: 80}, ServicePort{Name: "s", Protocol: SCTP, Port: 80})
 			c.change(s)
 		})
-		sv, _ := See(d.Build(), "a1", Options{Datapath: c.chosen, Outside: true}).Service(ObjectKey{"default", "web"})
+		sv, _ := See(d.Build(), "a1", Options{Datapath: c.chosen, Policies: strings.Contains(name, "policies"), Outside: true}).Service(ObjectKey{"default", "web"})
 		var list []string
 		for _, f := range sv.Frontends {
 			list = append(list, f.Path.String())
@@ -53,8 +59,8 @@ func TestPaths(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
-		if near := sv.Near != RankNone; near != (list[0] == "envoy" && sv.Keys.Mode != NoKeys) {
-			t.Errorf("%s: near %v, which Envoy alone is to have beforehand", name, near)
+		if near := sv.Near != RankNone; near != (sv.Keys.Mode != NoKeys) {
+			t.Errorf("%s: near %v, whatever serves it", name, near)
 		}
 	}
 }

@@ -6,10 +6,12 @@ import "fmt"
 type Options struct {
 	Reading  Reading
 	Ordinals Ordinals
-	// Datapath is which path connections take, where the kernel has one. Where
-	// NetworkPolicies are enforced in the kernel, DatapathAuto is not the choice:
-	// what goes through Envoy passes by them.
+	// Datapath is which path connections take, where the kernel has one.
 	Datapath Datapath
+	// Policies says that NetworkPolicies are enforced in the kernel, or may be. What
+	// goes through Envoy passes by them, so the path is DatapathKernel then, whatever
+	// a Service asks for, unless this node's choice is DatapathEnvoy.
+	Policies bool
 	// Outside asks for ServiceView.Outside and HealthCheck where no datapath serves
 	// them, for people. Names have no use for them (16384 in a namespace at most).
 	Outside bool

@@ -8,7 +8,7 @@ import (
 )
 
 // ObjectKey names a namespaced object.
-type ObjectKey struct {
+type ObjectKey struct { // the next free number is 3
 	Namespace string `cbor:"1,keyasint,omitempty"`
 	Name      string `cbor:"2,keyasint,omitempty"`
 }
@@ -45,7 +45,7 @@ func (p Protocol) String() string {
 }
 
 // Service is what the rules need of a Kubernetes Service.
-type Service struct {
+type Service struct { // the next free number is 17
 	Key        ObjectKey     `cbor:"1,keyasint"`
 	ClusterIPs []netip.Addr  `cbor:"2,keyasint,omitempty"` // at most one a family; empty when headless
 	Ports      []ServicePort `cbor:"3,keyasint,omitempty"`
@@ -83,7 +83,7 @@ type Service struct {
 }
 
 // ServicePort is one port of a Service.
-type ServicePort struct {
+type ServicePort struct { // the next free number is 5
 	Name     string   `cbor:"1,keyasint,omitempty"`
 	Protocol Protocol `cbor:"2,keyasint"`
 	Port     uint16   `cbor:"3,keyasint"`
@@ -92,7 +92,7 @@ type ServicePort struct {
 
 // Exposure is what few Services have: addresses outside the range of
 // ClusterIPs, and what is to be done with those who dial them or a node port.
-type Exposure struct {
+type Exposure struct { // the next free number is 6
 	ExternalIPs   []netip.Addr `cbor:"1,keyasint,omitempty"`
 	LoadBalancers []netip.Addr `cbor:"2,keyasint,omitempty"` // those whose packets arrive on nodes with that destination
 	// Sources are who may dial LoadBalancers; without one of a family, everybody.
@@ -105,7 +105,7 @@ type Exposure struct {
 }
 
 // Slice is what the rules need of an EndpointSlice.
-type Slice struct {
+type Slice struct { // the next free number is 7
 	Key       ObjectKey   `cbor:"1,keyasint"`
 	Service   string      `cbor:"2,keyasint"` // name of the Service, same namespace
 	IPv6      bool        `cbor:"3,keyasint,omitempty"`
@@ -115,7 +115,7 @@ type Slice struct {
 }
 
 // SlicePort is one port of an EndpointSlice.
-type SlicePort struct {
+type SlicePort struct { // the next free number is 4
 	Name     string   `cbor:"1,keyasint,omitempty"`
 	Protocol Protocol `cbor:"2,keyasint"`
 	Port     uint16   `cbor:"3,keyasint"`
@@ -123,7 +123,7 @@ type SlicePort struct {
 
 // Endpoint is one endpoint of a slice, by its first address (EndpointSlice
 // API: the others are of no defined use).
-type Endpoint struct {
+type Endpoint struct { // the next free number is 9
 	Addr        netip.Addr `cbor:"1,keyasint"`
 	Node        string     `cbor:"2,keyasint,omitempty"`
 	Hostname    string     `cbor:"3,keyasint,omitempty"`
@@ -135,14 +135,14 @@ type Endpoint struct {
 }
 
 // Node is a node and its labels.
-type Node struct {
+type Node struct { // the next free number is 3
 	Name   string            `cbor:"1,keyasint"`
 	Labels map[string]string `cbor:"2,keyasint,omitempty"`
 }
 
 // Problem is a user's mistake, as data: which object, which field, and what
 // to do about it. It never stops anything else.
-type Problem struct {
+type Problem struct { // the next free number is 4
 	Object string `cbor:"1,keyasint" json:"object"`                    // "service default/web"
 	Field  string `cbor:"2,keyasint,omitempty" json:"field,omitempty"` // "metadata.annotations[topologyKeys]"
 	Text   string `cbor:"3,keyasint" json:"text"`                      // what is wrong, what is done instead, and the cure

@@ -46,7 +46,7 @@ type ServiceView struct {
 	UnitKey string
 	// ClusterIPs are the Service's, without those that are another's already.
 	ClusterIPs []netip.Addr
-	Near       Rank // of the nearest endpoint of any frontend that Envoy serves
+	Near       Rank // of the nearest endpoint of any frontend of a ClusterIP that is served
 	// Datapath is what the node chose, or the Service instead.
 	Datapath Datapath
 	// Affinity is for how long a client that did not connect keeps its endpoint; 0:
@@ -73,6 +73,8 @@ type FrontendView struct {
 	// answer to internalTrafficPolicy Local where other nodes have an endpoint that
 	// can be used. Where none has, the packet is refused as ever.
 	Silent bool
+	// Serving are endpoints of UDP, by the kernel, that flows may go on with.
+	Serving []netip.AddrPort
 }
 
 // Tier is the endpoints of one topology key; an earlier tier is preferred as

@@ -113,6 +113,9 @@ func (p *Planner) count(s *topology.ServiceView, n int) {
 	for i := range s.Frontends {
 		f := &s.Frontends[i]
 		p.countVIP(f.Addr, n)
+		if f.Path != topology.PathEnvoy && f.Path != topology.PathNone {
+			continue
+		}
 		switch {
 		case f.Silent:
 			p.silent.add(f.Frontend, n)

@@ -131,10 +131,11 @@ func cleanup(ctx context.Context, w io.Writer, c *config) error {
 		return err
 	}
 	was, err := wasHere(c)
-	if err == nil {
-		err = cleanNode(c, was)
-	}
 	if err != nil {
+		return err
+	}
+	kept := recorded(c)
+	if err := cleanNode(c, was); err != nil {
 		return err
 	}
 	if !was {
@@ -142,7 +143,29 @@ func cleanup(ctx context.Context, w io.Writer, c *config) error {
 		return nil
 	}
 	fmt.Fprintln(w, "gridmesh's rules, routes and sysctls are gone from this node; Services are no longer served here")
+	if zero := zeroes(c); !kept && len(zero) > 0 {
+		fmt.Fprintf(w, "nothing was kept in --state-dir %s of what sysctls were before; that %s is 0 may be of gridmesh: set 1 where it was so\n", c.node.StateDir, strings.Join(zero, " and "))
+	}
 	return nil
+}
+
+// recorded reports whether there may be records of sysctls: files that were lost put
+// nothing back, and that is to be said.
+func recorded(c *config) bool {
+	_, err := atomicfile.Within(diskPatience, func() (os.FileInfo, error) { return os.Lstat(filepath.Join(c.node.StateDir, sysctlDir)) }, nil)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// zeroes names those sysctls that gridmesh sets to 0, whatever the node's networks
+// are called, and that are.
+func zeroes(c *config) (list []string) {
+	for _, key := range []string{"net.ipv4.tcp_early_demux", "net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables"} {
+		value, err := os.ReadFile(filepath.Join(c.procSys, strings.ReplaceAll(key, ".", "/")))
+		if err == nil && strings.TrimSpace(string(value)) == "0" {
+			list = append(list, key)
+		}
+	}
+	return list
 }
 
 // diskPatience is how long a cleanup waits for the disk of --state-dir, each time.

@@ -31,7 +31,7 @@ type config struct {
 
 	// Flags in words of their own, which complete reads.
 	mark, datapath, bridgeNF, keysReading, policies string
-	podCIDRs, serviceCIDRs                          []string
+	podCIDRs, serviceCIDRs, nodePorts               []string
 
 	// Of bootstrap alone.
 	adminSocket  string
@@ -77,7 +77,8 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.Uint64Var(&c.envoyHeapMiB, "envoy-heap-limit", 0, "MiB of heap at which Envoy stops to accept connections, for bootstrap; 0 for no limit")
 	f.IntVar(&c.clientConnections, "client-connections", 0, "most TCP connections that one client address may hold through Envoy; 0 for a quarter of what --envoy-heap-limit lets Envoy take")
 	f.StringVar(&c.keysReading, "topology-keys", c.keysReading, "reading of several topologyKeys: ordered, or union as SuperEdge's")
-	f.StringVar(&c.datapath, "datapath", c.datapath, "envoy; kernel is not built yet")
+	f.StringVar(&c.datapath, "datapath", c.datapath, "what serves connections: envoy alone, ClusterIPs and nothing else; auto, Envoy for TCP of Services with topologyKeys and the kernel for the rest, and for all while Envoy is absent; or kernel")
+	f.StringSliceVar(&c.nodePorts, "nodeport-addresses", nil, "with --datapath auto or kernel: ranges of this node's addresses at which node ports are served, or primary (default: primary, those by which its default routes leave)")
 	f.StringVar(&c.bridgeNF, "bridge-netfilter", c.bridgeNF, "bridge-nf-call-iptables where pods hang on a bridge: clear sets it to 0, keep leaves it and redirects instead")
 	f.BoolVar(&n.CloseOnMove, "close-on-move", false, "close open TCP connections to endpoints that a Service's topologyKeys no longer allow, after a node or a Service changed")
 	f.StringVar(&n.HostsFile, "hosts-file", "", "keep the names {set}-{i} of StatefulSetGrids of this unit in this hosts file, for a DNS server of your own")
@@ -89,8 +90,11 @@ func (c *config) bind(f *pflag.FlagSet) {
 
 // choices are the values of flags that have a fixed choice.
 var choices = map[string][]string{
-	"topology-keys": {"ordered", "union"}, "datapath": {"envoy"}, "bridge-netfilter": {"clear", "keep"}, "network-policies": {"warn", "refuse"},
+	"topology-keys": {"ordered", "union"}, "datapath": {"envoy", "auto", "kernel"}, "nodeport-addresses": {primary}, "bridge-netfilter": {"clear", "keep"}, "network-policies": {"warn", "refuse"},
 }
+
+// primary stands for the node's own addresses, in kube-proxy's words.
+const primary = "primary"
 
 // hostName is the name of this host as the kubelet takes it for the Node's.
 func hostName() string {
@@ -131,13 +135,7 @@ func (c *config) readWords() error {
 	}
 	c.capture.PodCIDRs = parseCIDRs("--pod-cidr", c.podCIDRs, &errs)
 	c.capture.ServiceCIDRs = parseCIDRs("--service-cidr", c.serviceCIDRs, &errs)
-	switch c.datapath {
-	case "envoy":
-	case "kernel":
-		fail("--datapath kernel is not built yet; leave the flag out")
-	default:
-		fail("--datapath %q is not known; the only one is envoy", c.datapath)
-	}
+	errs = append(errs, c.readDatapath())
 	switch c.bridgeNF {
 	case "clear", "keep":
 		c.capture.KeepBridgeNetfilter = c.bridgeNF == "keep"
@@ -153,6 +151,35 @@ func (c *config) readWords() error {
 	if c.node.Topology.Reading, err = topology.ParseReading(c.keysReading); err != nil {
 		fail("--topology-keys %w", err)
 	}
+	return errors.Join(errs...)
+}
+
+// readDatapath reads which path connections take. That of envoy has none in the
+// kernel: a Service that asks for one gets none.
+func (c *config) readDatapath() error {
+	path, err := topology.ParseDatapath(c.datapath)
+	if err != nil {
+		return fmt.Errorf("--datapath %w", err)
+	}
+	byDefault := len(c.nodePorts) == 0 || len(c.nodePorts) == 1 && strings.TrimSpace(c.nodePorts[0]) == primary
+	if path == topology.DatapathEnvoy {
+		if !byDefault {
+			return errors.New("--nodeport-addresses: node ports are served with --datapath auto or kernel alone; give one of these, or leave it out")
+		}
+		c.node.Datapath, c.capture.Kernel = topology.DatapathNone, nil
+		return nil
+	}
+	var errs []error
+	kernel := &plan.Kernel{}
+	if !byDefault {
+		kernel.NodePortAddresses = parseCIDRs("--nodeport-addresses", c.nodePorts, &errs)
+	}
+	for _, p := range kernel.NodePortAddresses {
+		if p != p.Masked() {
+			errs = append(errs, fmt.Errorf("--nodeport-addresses %s has bits beyond its length; did you mean %s?", p, p.Masked()))
+		}
+	}
+	c.node.Datapath, c.capture.Kernel = path, kernel
 	return errors.Join(errs...)
 }
 

@@ -53,6 +53,33 @@ func TestFlagsReachTheNode(t *testing.T) {
 	}
 }
 
+// The kernel and the view agree on whether there is a kernel path.
+func TestDatapath(t *testing.T) {
+	for _, tc := range []struct {
+		flags []string
+		path  topology.Datapath
+		ports string // where node ports are served; "none" without a kernel path
+	}{
+		{nil, topology.DatapathNone, "none"},
+		{[]string{"--datapath", "envoy"}, topology.DatapathNone, "none"},
+		{[]string{"--datapath", "auto"}, topology.DatapathAuto, "[]"},
+		{[]string{"--datapath", "kernel", "--nodeport-addresses", "primary"}, topology.DatapathKernel, "[]"},
+		{[]string{"--datapath", "auto", "--nodeport-addresses", "192.0.2.0/24,2001:db8::/64"}, topology.DatapathAuto, "[192.0.2.0/24 2001:db8::/64]"},
+	} {
+		c, err := completed(t, append([]string{"--node-name", "a-1"}, tc.flags...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports := "none"
+		if c.capture.Kernel != nil {
+			ports = fmt.Sprint(c.capture.Kernel.NodePortAddresses)
+		}
+		if c.node.Datapath != tc.path || ports != tc.ports {
+			t.Errorf("%q: path %q, node ports at %s", tc.flags, c.node.Datapath, ports)
+		}
+	}
+}
+
 func TestWrongFlagsAreNamed(t *testing.T) {
 	for _, tc := range []struct {
 		flags []string
@@ -62,8 +89,10 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 		{[]string{"--mark", "0x4/0x3"}, "BITS must lie inside MASK"},
 		{[]string{"--pod-cidr", "10.244.1.5/24"}, "did you mean 10.244.1.0/24"},
 		{[]string{"--service-cidr", "nonsense"}, "is no CIDR"},
-		{[]string{"--datapath", "kernel"}, "not built yet"},
-		{[]string{"--datapath", "x"}, "the only one is envoy"},
+		{[]string{"--datapath", "x"}, "--datapath \"x\" is not known; use auto, envoy or kernel"},
+		{[]string{"--nodeport-addresses", "192.0.2.0/24"}, "--nodeport-addresses: node ports are served with --datapath auto or kernel alone"},
+		{[]string{"--datapath", "auto", "--nodeport-addresses", "primary,x"}, "--nodeport-addresses: \"primary\" is no CIDR"},
+		{[]string{"--datapath", "auto", "--nodeport-addresses", "192.0.2.1/24"}, "--nodeport-addresses 192.0.2.1/24 has bits beyond its length; did you mean 192.0.2.0/24?"},
 		{[]string{"--bridge-netfilter", "x"}, "use clear or keep"},
 		{[]string{"--network-policies", "x"}, "use warn or refuse"},
 		{[]string{"--topology-keys", "both"}, "ordered or union"},

@@ -186,6 +186,36 @@ func TestAStateDirThatCannotBe(t *testing.T) {
 	}
 }
 
+// What was kept of sysctls is lost: cleanup says which of them may not be as they
+// were, and says nothing of the kind where it has put them back.
+func TestSysctlsThatAreForgotten(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]bool{"kept": false, "lost": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			const demux = "/proc/sys/net/ipv4/tcp_early_demux"
+			if err := os.WriteFile(demux, []byte("1"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			p.serves("a", "--manifests", p.manifests())()
+			if lost {
+				if err := os.RemoveAll(filepath.Join(p.dir, "a.state", sysctlDir)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			out := p.ends(p.agent("a", "cleanup"), 0)
+			value, err := os.ReadFile(demux)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if is := strings.TrimSpace(string(value)) == "0"; is != lost || is != strings.Contains(out, "net.ipv4.tcp_early_demux") {
+				t.Errorf("tcp_early_demux is %s, and cleanup said: %s", value, out)
+			}
+		})
+	}
+}
+
 // finds waits until the status says that the state directory takes nothing.
 func (p place) finds(name, say string) {
 	p.Helper()

@@ -47,6 +47,9 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 		Envoy:     admin.New(c.adminSocket),
 		Supervise: func(ctx context.Context, alive func() bool) error { return run.Supervised(ctx, log, alive) },
 	}
+	if c.capture.Kernel != nil {
+		parts.EnvoyServes = c.envoyServes
+	}
 	var server *xds.Server
 	parts.XDS = func(requested func([]string), refused func(xds.Nack)) node.XDS {
 		server = xds.New(xds.Config{Log: log, Metrics: xds.NewMetrics(parts.Registry), Asked: requested, Refused: refused})
@@ -72,6 +75,18 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 		return err
 	}
 	return agent.Run(ctx)
+}
+
+var errNotListening = errors.New("nobody listens on the ports of --listen-port-base, where captured connections go")
+
+// envoyServes asks whether Envoy has its listeners, and answers.
+func (c *config) envoyServes(ctx context.Context) error {
+	ports := c.capture.Ports
+	there, err := capture.Listening(ports.Keep(), ports.Plain())
+	if err == nil && !there {
+		return errNotListening
+	}
+	return admin.Ready(ctx, ports.Health()) // which tells, too, where sockets cannot be listed
 }
 
 // connect prepares what comes from the API server; nothing is asked of it yet.

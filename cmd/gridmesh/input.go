@@ -26,6 +26,7 @@ type input struct {
 	cidrs      []string
 	preloadMax int
 	bridgeNF   string
+	datapath   string
 }
 
 // feedSocket is where an agent of this machine has its feed; tests look elsewhere.
@@ -51,9 +52,12 @@ func (in *input) bind(cmd *cobra.Command) {
 	f.StringSliceVar(&in.pods, "pod-cidr", nil, "pod CIDRs of the node, whose sources are kept (default: the Node's, or its agent's)")
 	f.StringSliceVar(&in.cidrs, "service-cidr", nil, "ranges of ClusterIPs besides the cluster's own")
 	f.StringVar(&in.bridgeNF, "bridge-netfilter", "clear", "clear or keep, as the agent's; with keep, pods of the node count as on a bridge")
+	f.StringVar(&in.datapath, "datapath", topology.DatapathEnvoy.String(), "envoy, auto or kernel, as the agent's (default: its own, where it runs, or envoy)")
+	f.Lookup("datapath").DefValue = ""
 	f.IntVar(&in.preloadMax, "preload-max", 500, "most clusters that Envoy holds without being asked")
 	choices(cmd, "topology-keys", "ordered", "union")
 	choices(cmd, "bridge-netfilter", "clear", "keep")
+	choices(cmd, "datapath", "envoy", "auto", "kernel")
 	in.completeNodes()
 }
 
@@ -62,7 +66,19 @@ func (in *input) opts() (topology.Options, error) {
 	if err != nil {
 		return topology.Options{}, fmt.Errorf("%w: --topology-keys %w", run.ErrUsage, err)
 	}
-	return topology.Options{Reading: reading, Outside: true}, nil
+	path, err := topology.ParseDatapath(in.datapath)
+	if err != nil {
+		return topology.Options{}, fmt.Errorf("%w: --datapath %w", run.ErrUsage, err)
+	}
+	return topology.Options{Reading: reading, Outside: true, Datapath: chosen(path)}, nil
+}
+
+// chosen is what an agent makes of its --datapath: with envoy there is no other.
+func chosen(path topology.Datapath) topology.Datapath {
+	if path == topology.DatapathEnvoy {
+		return topology.DatapathNone
+	}
+	return path
 }
 
 // capture is what the flags say of the capture, and refuses what cannot be
@@ -119,6 +135,13 @@ func (in *input) world(ctx context.Context) (*world, error) {
 	}
 	if name != "" && !in.cmd.Flags().Changed("node") {
 		in.node = name
+	}
+	opts.Policies = in.agent(ctx).Policies
+	if path, err := topology.ParseDatapath(in.agent(ctx).Datapath); err == nil && !in.cmd.Flags().Changed("datapath") {
+		opts.Datapath = chosen(path)
+	}
+	if in.kept != nil && in.kept.Policies != nil {
+		opts.Policies = *in.kept.Policies
 	}
 	v := topology.See(snap, in.node, opts)
 	if !v.Viewpoint.Known {

@@ -115,6 +115,8 @@ func (s *surroundings) fromCluster(ctx context.Context, in *input) error {
 type agentStatus struct {
 	Node     string         `json:"node"`
 	PodCIDRs []netip.Prefix `json:"podCIDRs"`
+	Datapath string         `json:"datapath"`
+	Policies bool           `json:"networkPolicies"`
 }
 
 // agent asks the agent that the state came from, once, what the state does not

@@ -26,6 +26,7 @@ type serviceRow struct {
 type frontendRow struct {
 	Frontend string `json:"frontend"`
 	Kind     string `json:"kind,omitempty"` // NodePort, LoadBalancer or ExternalIP; none: of a ClusterIP
+	Path     string `json:"path,omitempty"` // envoy or kernel; none where there is one path alone
 	answerRow
 	LeftOut     []endRow   `json:"leftOut,omitempty"`
 	FromOutside *answerRow `json:"fromOutside,omitempty"` // where that is another: externalTrafficPolicy Local
@@ -122,10 +123,10 @@ func frontendRows(s *topology.ServiceView, out map[topology.Frontend][]topology.
 		rows = append(rows, row)
 	}
 	for _, f := range s.Frontends {
-		add(f.Frontend, frontendRow{answerRow: answers(f.Tiers, f.Silent)})
+		add(f.Frontend, frontendRow{Path: pathOf(s, f.Path), answerRow: answers(f.Tiers, f.Silent)})
 	}
 	for _, o := range s.Outside {
-		row := frontendRow{Kind: o.Kind.String(), answerRow: answers(o.Tiers, false).by(o.Path)}
+		row := frontendRow{Kind: o.Kind.String(), Path: pathOf(s, o.Path), answerRow: answers(o.Tiers, false).by(o.Path)}
 		if o.Local {
 			outside := answers(o.LocalTiers, o.Silent).by(o.Path)
 			row.FromOutside = &outside
@@ -136,6 +137,14 @@ func frontendRows(s *topology.ServiceView, out map[topology.Frontend][]topology.
 		add(o.Frontend, row)
 	}
 	return rows
+}
+
+// pathOf names what serves a frontend, where that is a question.
+func pathOf(s *topology.ServiceView, path topology.Path) string {
+	if s.Datapath == topology.DatapathNone {
+		return ""
+	}
+	return path.String()
 }
 
 // bare says why a Service has no frontends.
@@ -183,6 +192,9 @@ func (w *world) table(out io.Writer, rows []serviceRow, problems, notices []topo
 // table writes a frontend's lines: its tiers, and what was left out.
 func (f *frontendRow) table(t io.Writer, s serviceRow) {
 	name := strings.TrimSpace(f.Frontend + " " + f.Kind)
+	if f.Path != "" {
+		name += ", by " + f.Path
+	}
 	if s.Affinity != "" {
 		name += ", affinity " + s.Affinity
 	}

@@ -146,21 +146,28 @@ func (h *hunk) fault(read func(path string) string) string {
 	if h.at == "" {
 		return ""
 	}
-	place, fault := below(read(h.path), h.at)
-	switch n := times(place, h.before); {
+	place, fault := below(squeezed(read(h.path)), squeezed(h.at))
+	before, after := squeezed(h.before), squeezed(h.after)
+	switch n := times(place, before); {
 	case fault != "":
 		return fault
 	case h.context > 1:
 		return "its context is more than one line, so that others break it"
-	case h.before == "": // it goes right below
+	case before == "": // it goes right below
 		return ""
-	case h.adds && times(place, h.after) == 1: // it was applied
+	case h.adds && times(place, after) == 1: // it was applied
 		return ""
 	case n != 1:
 		return fmt.Sprintf("its lines stand there %d times", n)
 	}
 	return ""
 }
+
+var blanks = regexp.MustCompile(`[ \t]+`)
+
+// squeezed has each run of blanks as one: gofmt sets lines anew for a neighbour's
+// longer name, which breaks nobody's diff.
+func squeezed(text string) string { return blanks.ReplaceAllString(text, " ") }
 
 // times is how often lines, whole ones, stand in a text.
 func times(text, lines string) (n int) {
@@ -200,6 +207,7 @@ func below(text, at string) (place, fault string) {
 // more beside it; one that does not says why.
 func TestHunksFit(t *testing.T) {
 	const list = "package a\n\nvar list = []int{\n\tone,\n\ttwo,\n}\n\nvar more = []int{\n\ttwo,\n}\n"
+	const fields = "package a\n\ntype a struct {\n\tone   int\n\tthree int // more\n}\n"
 	for _, c := range []struct{ text, at, lines, want string }{
 		{list, "var list", " \ttwo,\n+\tthree,\n", ""},
 		{strings.Replace(list, "two,\n", "two,\n\tmine,\n", 1), "var list", " \ttwo,\n+\tthree,\n", ""},
@@ -210,6 +218,10 @@ func TestHunksFit(t *testing.T) {
 		{list, "var", " \ttwo,\n+\tthree,\n", "the line after @@ stands there 2 times"},
 		{list, "var other", " \ttwo,\n+\tthree,\n", "the line after @@ stands there 0 times"},
 		{list, "var more", " \tone,\n+\tthree,\n", "its lines stand there 0 times"},
+		{fields, "type a", " \tone int\n+\ttwo int\n", ""}, // gofmt set them anew for a longer name
+		{strings.Replace(fields, "one   int\n", "one   int\n\ttwo   int\n", 1), "type a", " \tone int\n+\ttwo int\n", ""},
+		{fields, "three int", "+\ttwo int\n", ""},
+		{fields, "type a", " \to ne int\n+\ttwo int\n", "its lines stand there 0 times"},
 		{list + list, "var more = x", " \tone,\n+\tthree,\n", "the line after @@ stands there 0 times"},
 		{strings.ReplaceAll(list, "one", "two"), "var list", " \ttwo,\n+\tthree,\n", "its lines stand there 2 times"},
 		{list, "var list", " \tone,\n \ttwo,\n+\tthree,\n", "its context is more than one line, so that others break it"},

@@ -2,6 +2,7 @@ package nodetest
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
@@ -21,7 +22,9 @@ type Kernel struct {
 // Rules is what a kernel holds, sorted.
 type Rules struct {
 	Guard, Pods []netip.Prefix
-	Serve       []topology.Frontend
+	Serve       []topology.Frontend // handed to Envoy
+	Kernel      []topology.Frontend // served by the kernel path, where Envoy does not take them
+	Absent      bool                // and it takes none, for it is absent
 }
 
 // InForce returns what the kernel holds, and whether there are rules at all.
@@ -29,7 +32,7 @@ func (k *Kernel) InForce() (Rules, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := k.rules
-	r.Guard, r.Pods, r.Serve = slices.Clone(r.Guard), slices.Clone(r.Pods), slices.Clone(r.Serve)
+	r.Guard, r.Pods, r.Serve, r.Kernel = slices.Clone(r.Guard), slices.Clone(r.Pods), slices.Clone(r.Serve), slices.Clone(r.Kernel)
 	return r, k.installed
 }
 
@@ -53,6 +56,9 @@ type Capture struct {
 	outdated                 bool       // rules of a run before are in force as they were found
 	want                     *plan.Plan // of the last view; nil before the first
 	provisional, due         bool       // of the last Retract; Extend has something to do
+	paths                    bool       // there is a kernel path
+	front                    []topology.Frontend
+	absent                   *bool // what EnvoyAbsent said last
 
 	mu    sync.Mutex
 	fails map[string]error // method -> error, once
@@ -62,6 +68,12 @@ type Capture struct {
 // NewCapture makes a Capture of a kernel; nothing is written yet.
 func NewCapture(k *Kernel, j *Journal) *Capture {
 	return &Capture{kernel: k, journal: j, fails: map[string]error{}}
+}
+
+// WithKernelPath turns the kernel path on.
+func (c *Capture) WithKernelPath() *Capture {
+	c.paths = true
+	return c
 }
 
 // Fail makes the next call of a method fail with err, before it does anything.
@@ -119,6 +131,54 @@ func (c *Capture) Install(guard []netip.Prefix) error {
 			r.Pods = c.pods
 		}
 		r.Guard = plan.Disjoint(slices.Concat(r.Guard, guard))
+		if !c.paths {
+			r.Kernel, r.Absent = nil, false
+		}
+		if c.absent != nil {
+			r.Absent = *c.absent
+		}
+	})
+	return nil
+}
+
+// EnvoyAbsent implements node.Rules.
+func (c *Capture) EnvoyAbsent(absent bool) error {
+	if c.absent = &absent; !c.paths {
+		c.absent = nil
+	}
+	if err := c.call(fmt.Sprintf("EnvoyAbsent(%v)", absent)); err != nil {
+		return err
+	}
+	if c.installed && c.paths {
+		c.kernel.write(func(r *Rules) { r.Absent = absent })
+	}
+	return nil
+}
+
+// follow has the kernel path follow a view.
+func (c *Capture) follow(v *topology.View, provisional bool) error {
+	if !c.paths {
+		return nil
+	}
+	c.front = nil
+	for _, s := range v.Sorted() {
+		for _, f := range plan.KernelOf(s) {
+			c.front = append(c.front, f.Frontend)
+		}
+	}
+	if err := c.call("kernel"); err != nil {
+		return err
+	}
+	if _, there := c.kernel.InForce(); !there {
+		return errNotInstalled
+	}
+	c.kernel.write(func(r *Rules) {
+		list := c.front
+		if provisional {
+			list = slices.Concat(r.Kernel, list)
+		}
+		r.Kernel = slices.SortedFunc(slices.Values(list), topology.Frontend.Compare)
+		r.Kernel = slices.Compact(r.Kernel)
 	})
 	return nil
 }
@@ -141,6 +201,9 @@ func (c *Capture) Retract(v *topology.View, provisional bool) error {
 	synced := c.synced
 	c.want, c.provisional, c.due, c.synced = plan.Of(v, plan.Config{PodCIDRs: c.pods}), provisional, true, false
 	if err := c.call("Retract"); err != nil {
+		return err
+	}
+	if err := c.follow(v, provisional); err != nil {
 		return err
 	}
 	if _, there := c.kernel.InForce(); !there {
@@ -194,7 +257,10 @@ func (c *Capture) Repair() (bool, error) {
 		return false, nil
 	}
 	c.outdated = false
-	c.kernel.write(func(r *Rules) { r.Pods = c.pods })
+	c.kernel.write(func(r *Rules) {
+		r.Pods, r.Kernel = c.pods, slices.SortedFunc(slices.Values(c.front), topology.Frontend.Compare)
+		r.Absent = c.absent != nil && *c.absent
+	})
 	if c.want != nil && !c.due {
 		c.write()
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // quietFor is how long the API server, or Envoy's admin socket, may say nothing
@@ -44,6 +46,12 @@ func (r *Report) Degraded(now time.Time) []string {
 
 // degradedEnvoy lists what is wrong with Envoy, or between it and the agent.
 func (r *Report) degradedEnvoy(now time.Time, add func(format string, args ...any)) {
+	if r.Datapath == topology.DatapathKernel.String() && (r.Paths == nil || r.Paths.Envoy == 0) {
+		return // it is not needed
+	}
+	if r.EnvoyAbsent {
+		add("Envoy takes no connections: the kernel serves the first tier of what it served")
+	}
 	if len(r.Envoys) == 0 {
 		add("no Envoy is connected")
 		return

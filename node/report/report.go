@@ -5,6 +5,7 @@
 //	text.go      as text, for people
 //	check.go     what of it is not as it should be (status --check)
 //	problems.go  mistakes in objects, as views go by
+//	paths.go     how many frontends are served by what, as views go by
 //	unitkeys.go  unit keys that a kubelet may set
 package report
 
@@ -45,7 +46,11 @@ type Report struct {
 	PodCIDRs    []netip.Prefix     `json:"podCIDRs,omitempty"` // of this node
 	Services    int                `json:"services"`
 	Preloaded   int                `json:"preloaded"`
-	Updated     time.Time          `json:"updated,omitzero"` // zero before the first snapshot
+	Datapath    string             `json:"datapath,omitempty"`        // as --datapath has it; "" without a kernel path
+	Paths       *Paths             `json:"paths,omitempty"`           // how many frontends are served by what; nil as well
+	Policies    bool               `json:"networkPolicies,omitempty"` // the cluster has some, or nobody has said yet
+	EnvoyAbsent bool               `json:"envoyAbsent,omitempty"`     // the kernel serves what Envoy served
+	Updated     time.Time          `json:"updated,omitzero"`          // zero before the first snapshot
 	Error       string             `json:"error,omitempty"`
 	Held        *Held              `json:"held,omitempty"` // nil: nothing is
 	Notes       []string           `json:"notes,omitempty"`

@@ -27,6 +27,9 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 	if r.Source != None {
 		p.line("pods", "%s", r.Pods)
 		p.line("services", "%d, %d clusters preloaded", r.Services, r.Preloaded)
+		if r.Paths != nil {
+			p.line("datapath", "%s: %d frontends by Envoy, %d by the kernel; gridmesh view --datapath %s names them", r.Datapath, r.Paths.Envoy, r.Paths.Kernel, r.Datapath)
+		}
 	}
 	if r.Error != "" {
 		p.line("error", "%s", r.Error)
@@ -72,7 +75,12 @@ func (r *Report) sourceText(now time.Time) string {
 
 // envoyLines says what is known of Envoy.
 func (r *Report) envoyLines(p *printer, now time.Time) {
-	if len(r.Envoys) == 0 {
+	if r.EnvoyAbsent {
+		p.line("envoy", "takes no connections: the kernel serves the first tier of what it served")
+	}
+	if len(r.Envoys) == 0 && r.Datapath != "" {
+		p.line("envoy", "not connected")
+	} else if len(r.Envoys) == 0 {
 		p.line("envoy", "not connected: captured connections are refused unless it still runs with what it holds")
 	}
 	for _, e := range r.Envoys {

@@ -3,7 +3,6 @@ package docs
 import (
 	"encoding/json"
 	"maps"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -12,8 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/gridmesh/gridmesh/test/cluster/edge"
 )
 
 // The components let Prometheus reach the metrics of all three and find where
@@ -154,20 +151,15 @@ func TestAlertsHaveMetricsAndRunbooks(t *testing.T) {
 // Every kind of finding is told where the alert about findings is.
 func TestFindingsAreTold(t *testing.T) {
 	text, found := section(t, "docs/alerts.md", "GridmeshNodeUnfit"), 0
-	for _, dir := range []string{"capture", "node"} {
-		files, err := filepath.Glob(filepath.Join(edge.Root(), dir, "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, path := range files {
-			for _, m := range regexp.MustCompile(`FindingKind = "([a-z-]+)"`).FindAllStringSubmatch(read(t, filepath.Join(dir, filepath.Base(path))), -1) {
-				if found++; !strings.Contains(text, "`"+m[1]+"`") {
-					t.Errorf("docs/alerts.md, GridmeshNodeUnfit, does not tell of the kind %s", m[1])
-				}
+	kind := regexp.MustCompile(`\bFindingKind\s*=\s*"([^"]+)"`)
+	eachFile(t, func(path, code string) {
+		for _, m := range kind.FindAllStringSubmatch(code, -1) {
+			if found++; !strings.Contains(text, "`"+m[1]+"`") {
+				t.Errorf("docs/alerts.md, GridmeshNodeUnfit, does not tell of the kind %s (%s)", m[1], path)
 			}
 		}
-	}
-	if found < 5 {
+	})
+	if found < 6 {
 		t.Errorf("only %d kinds were found", found)
 	}
 }

@@ -118,10 +118,34 @@ func TestFlagsExist(t *testing.T) {
 	}
 }
 
-// metricsInCode are those that the programs' code names as a whole.
-func metricsInCode(t *testing.T) map[string]bool {
+var made = regexp.MustCompile(`(?:Name:\s+|vec\(|NewDesc\(|pluginName,\s+)"([a-z_]+)"`)
+
+// namedIn are the names of what a file makes metrics of, however gofmt sets them.
+func namedIn(text string) (names []string) {
+	for _, m := range made.FindAllStringSubmatch(text, -1) {
+		names = append(names, m[1])
+	}
+	return names
+}
+
+func TestMetricsAreFound(t *testing.T) {
+	for text, want := range map[string]string{
+		`prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_a", Help: "A."})`:        "gridmesh_a",
+		"prometheus.GaugeOpts{\n\tName:      \"gridmesh_a\",\n\tSubsystem: pluginName,\n}": "gridmesh_a",
+		`vec("gridmesh_a", "A.")`:                          "gridmesh_a",
+		`prometheus.NewDesc("gridmesh_a", "A.", nil, nil)`: "gridmesh_a",
+		`prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, "age"), "A.", nil)`: "age",
+		`Help: "gridmesh_a"`: "",
+	} {
+		if got := strings.Join(namedIn(text), " "); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// eachFile shows every file of the programs' code, tests left out.
+func eachFile(t *testing.T, show func(path, code string)) {
 	t.Helper()
-	inCode := map[string]bool{}
 	err := filepath.WalkDir(edge.Root(), func(path string, d os.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -132,16 +156,25 @@ func metricsInCode(t *testing.T) map[string]bool {
 			return nil
 		}
 		text, err := os.ReadFile(path)
-		for _, found := range regexp.MustCompile(`(?:Name: |vec\(|NewDesc\()"([a-z_]+)"`).FindAllStringSubmatch(string(text), -1) {
-			if metricName.MatchString(found[1]) {
-				inCode[found[1]] = true
-			}
-		}
+		show(strings.TrimPrefix(path, edge.Root()+"/"), string(text))
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// metricsInCode are those that the programs' code names as a whole.
+func metricsInCode(t *testing.T) map[string]bool {
+	t.Helper()
+	inCode := map[string]bool{}
+	eachFile(t, func(_, code string) {
+		for _, name := range namedIn(code) {
+			if metricName.MatchString(name) {
+				inCode[name] = true
+			}
+		}
+	})
 	if len(inCode) < 10 {
 		t.Fatalf("only %d metrics were found in the code: %v", len(inCode), inCode)
 	}
@@ -152,8 +185,8 @@ func metricsInCode(t *testing.T) map[string]bool {
 func metricsOfDNS(t *testing.T) map[string]bool {
 	t.Helper()
 	metrics := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?:Name: |pluginName, )"([a-z_]+)"`).FindAllStringSubmatch(read(t, "dnsplugin/metrics.go"), -1) {
-		metrics["coredns_grid_"+m[1]] = true
+	for _, name := range namedIn(read(t, "dnsplugin/metrics.go")) {
+		metrics["coredns_grid_"+name] = true
 	}
 	if len(metrics) < 6 {
 		t.Fatalf("only %d metrics of the DNS were found", len(metrics))

@@ -249,9 +249,11 @@ func (c *Cataloger) enter(s *topology.ServiceView, clusters *table.Edit[string, 
 			continue
 		}
 		name := ClusterName(f.Frontend)
+		// Also where the kernel serves it: a connection that was handed over just
+		// before that, or by rules of a run before, is not to end.
 		clusters.Set(name, &Entry{Service: s.Key, Keyed: s.Keys.Mode != topology.NoKeys, Frontend: f})
 		c.preload.set(name, c.preload.rankOf(name, s, f))
-		if f.Protocol == topology.UDP {
+		if f.Protocol == topology.UDP && f.Path == topology.PathEnvoy {
 			c.udp.enter(name, s, f)
 		}
 	}

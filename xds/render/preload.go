@@ -50,7 +50,9 @@ func (p *preloader) rankOf(name string, s *topology.ServiceView, f *topology.Fro
 	switch {
 	case f.Protocol == topology.UDP:
 		return topology.RankNone // udpChooser's
-	case isAlways(s.Key):
+	case f.Path != topology.PathEnvoy:
+		return topology.RankNone // the kernel's
+	case IsAlways(s.Key):
 		return topology.RankAlways
 	case s.Near < topology.RankNone:
 		return s.Near
@@ -60,7 +62,8 @@ func (p *preloader) rankOf(name string, s *topology.ServiceView, f *topology.Fro
 	return topology.RankNone
 }
 
-func isAlways(key topology.ObjectKey) bool {
+// IsAlways names what every node needs, however far it is.
+func IsAlways(key topology.ObjectKey) bool {
 	return key == topology.ObjectKey{Namespace: names.DefaultNamespace, Name: names.KubernetesService} ||
 		key == topology.ObjectKey{Namespace: names.SystemNamespace, Name: names.DNSService}
 }

@@ -62,7 +62,7 @@ func (c *udpChooser) enter(name string, s *topology.ServiceView, f *topology.Fro
 		return // refused like everything without endpoints
 	}
 	c.stale = true
-	owner, always := nodePorts[f.Port], isAlways(s.Key)
+	owner, always := nodePorts[f.Port], IsAlways(s.Key)
 	switch {
 	case always:
 	case s.Keys.Mode == topology.NoKeys:

@@ -1,0 +1,51 @@
+package plan
+
+import (
+	"net/netip"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// KernelOf are the frontends of a Service that the kernel path serves, those
+// that Envoy serves before it included. None of nil.
+func KernelOf(s *topology.ServiceView) (list []KernelFrontend) {
+	if s == nil {
+		return nil
+	}
+	session := func(port string) string { return s.Key.String() + ":" + port }
+	for i := range s.Frontends {
+		f := &s.Frontends[i]
+		if f.Path == topology.PathNone {
+			continue
+		}
+		list = append(list, KernelFrontend{
+			Frontend: f.Frontend, Tiers: kernelTiers(f.Tiers), Silent: f.Silent, Serving: f.Serving,
+			Envoy: f.Path == topology.PathEnvoy, Affinity: s.Affinity, Session: session(f.PortName),
+		})
+	}
+	for i := range s.Outside {
+		f := &s.Outside[i]
+		if f.Path == topology.PathNone {
+			continue
+		}
+		list = append(list, KernelFrontend{
+			Frontend: f.Frontend, Tiers: kernelTiers(f.Tiers), Serving: f.Serving,
+			Affinity: s.Affinity, Session: session(f.PortName),
+			Outside: &KernelOutside{Local: f.Local, LocalTiers: kernelTiers(f.LocalTiers), Silent: f.Silent, Sources: f.Sources},
+		})
+	}
+	return list
+}
+
+// kernelTiers are those whose endpoints are ready before those whose end, for
+// the kernel cannot tell who answers.
+func kernelTiers(tiers []topology.Tier) (list [][]netip.AddrPort) {
+	for _, t := range topology.ByReadiness(tiers) {
+		ends := make([]netip.AddrPort, len(t.Endpoints))
+		for i, e := range t.Endpoints {
+			ends[i] = e.Addr
+		}
+		list = append(list, ends)
+	}
+	return list
+}

@@ -1,0 +1,79 @@
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// What the kernel path gets of a Service, by the node's choice: everything, and
+// what Envoy takes before. Where there is no kernel path the rest is nobody's.
+func TestKernelOf(t *testing.T) {
+	b := topology.NewBuilder()
+	key, keys := topology.ObjectKey{Namespace: "default", Name: "web"}, `["unit"]`
+	for _, n := range []string{"a", "b"} {
+		b.SetNode(&topology.Node{Name: n, Labels: map[string]string{"unit": n}})
+	}
+	b.SetService(&topology.Service{
+		Key: key, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}, TopologyKeys: &keys,
+		Exposure: &topology.Exposure{Local: true, LoadBalancers: []netip.Addr{netip.MustParseAddr("203.0.113.1")}, Sources: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
+		Ports: []topology.ServicePort{
+			{Name: "t", Protocol: topology.TCP, Port: 80, NodePort: 30080},
+			{Name: "u", Protocol: topology.UDP, Port: 53},
+		},
+	})
+	end := func(addr, node string, ready bool) topology.Endpoint {
+		return topology.Endpoint{Addr: netip.MustParseAddr(addr), Node: node, Ready: ready, Serving: true, Terminating: !ready}
+	}
+	b.SetSlice(&topology.Slice{
+		Key: key, Service: "web", Ports: []topology.SlicePort{{Name: "t", Protocol: topology.TCP, Port: 8080}, {Name: "u", Protocol: topology.UDP, Port: 8053}},
+		Endpoints: []topology.Endpoint{end("10.244.0.1", "a", true), end("10.244.0.2", "a", false), end("10.244.9.1", "b", true)},
+	})
+	for _, c := range []struct {
+		opts topology.Options
+		want string
+	}{
+		{topology.Options{}, "10.96.0.1:53/udp envoy true 10.244.0.1:8053; 10.96.0.1:80/tcp envoy true 10.244.0.1:8080"},
+		{topology.Options{Datapath: topology.DatapathAuto}, "10.96.0.1:53/udp envoy false 10.244.0.1:8053 serving 10.244.0.2:8053; 10.96.0.1:80/tcp envoy true 10.244.0.1:8080; " +
+			"0.0.0.0:30080/tcp envoy false 10.244.0.1:8080 local 10.244.0.1:8080 from []; 203.0.113.1:53/udp envoy false 10.244.0.1:8053 serving 10.244.0.2:8053 local 10.244.0.1:8053 from [192.0.2.0/24]; " +
+			"203.0.113.1:80/tcp envoy false 10.244.0.1:8080 local 10.244.0.1:8080 from [192.0.2.0/24]"},
+	} {
+		sv, _ := topology.See(b.Build(), "a", c.opts).Service(key)
+		var got []string
+		for _, f := range KernelOf(sv) {
+			text := fmt.Sprintf("%s envoy %v %s", f.Frontend, f.Envoy, strings.Trim(fmt.Sprint(f.Tiers), "[]"))
+			if len(f.Serving) > 0 {
+				text += " serving " + strings.Trim(fmt.Sprint(f.Serving), "[]")
+			}
+			if x := f.Outside; x != nil {
+				text += fmt.Sprintf(" local %s from %v", strings.Trim(fmt.Sprint(x.LocalTiers), "[]"), x.Sources)
+			}
+			got = append(got, text)
+		}
+		if text := strings.Join(got, "; "); text != c.want {
+			t.Errorf("%v: got\n%s\nwant\n%s", c.opts, text, c.want)
+		}
+	}
+	if KernelOf(nil) != nil {
+		t.Error("a Service that is gone has frontends")
+	}
+}
+
+// The capture's own sets hold what Envoy serves, and guard all of it.
+func TestPlanOfTwoPaths(t *testing.T) {
+	b := topology.NewBuilder()
+	for name, keys := range map[string]*string{"plain": nil, "keyed": func() *string { s := `["*"]`; return &s }()} {
+		key := topology.ObjectKey{Namespace: "default", Name: name}
+		b.SetService(&topology.Service{Key: key, ClusterIPs: []netip.Addr{netip.MustParseAddr(map[string]string{"plain": "10.96.0.1", "keyed": "10.96.0.2"}[name])}, TopologyKeys: keys, Ports: []topology.ServicePort{{Protocol: topology.TCP, Port: 80}}})
+		b.SetSlice(&topology.Slice{Key: key, Service: name, Ports: []topology.SlicePort{{Protocol: topology.TCP, Port: 8080}}, Endpoints: []topology.Endpoint{{Addr: netip.MustParseAddr("10.244.0.1"), Node: "a", Ready: true, Serving: true}}})
+	}
+	for datapath, want := range map[topology.Datapath]string{topology.DatapathNone: "[10.96.0.1:80/tcp 10.96.0.2:80/tcp]", topology.DatapathAuto: "[10.96.0.2:80/tcp]", topology.DatapathKernel: "[]"} {
+		p := Of(topology.See(b.Build(), "a", topology.Options{Datapath: datapath}), Default())
+		if got := fmt.Sprint(p.Serve); got != want || fmt.Sprint(p.Guard) != "[10.96.0.1/32 10.96.0.2/32]" {
+			t.Errorf("%q: serves %s, want %s; guards %v", datapath, got, want, p.Guard)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package datapath
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/leaks"
+	"github.com/gridmesh/gridmesh/test/cluster/load"
+	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
+)
+
+// twoPaths restarts a node's agent with both paths, until the end of the test.
+func twoPaths(t *testing.T, e *edge.Node) {
+	t.Helper()
+	was := e.Flags
+	restart := func(flags []string) {
+		e.Agent.Signal(syscall.SIGTERM)
+		if code := e.Agent.ExitCode(); code != 0 {
+			t.Errorf("exit code %d after SIGTERM:\n%s", code, e.Agent.Log())
+		}
+		e.Flags = flags
+		must(t, e.StartAgent())
+		ready(t, e)
+		connected(t, e)
+	}
+	t.Cleanup(func() { restart(was) })
+	restart(append(slices.Clone(was), "--datapath", "auto"))
+}
+
+// absent waits until an agent knows whether its Envoy takes connections.
+func absent(t *testing.T, e *edge.Node, want string) time.Time {
+	t.Helper()
+	wait.Eventually(t, func() error {
+		got, err := readMetric(e, "gridmesh_envoy_absent")
+		if err == nil && got != want {
+			err = fmt.Errorf("gridmesh_envoy_absent is %q, want %s", got, want)
+		}
+		return err
+	})
+	return time.Now()
+}
+
+// What Envoy does not serve the kernel does: UDP of a Service without keys, and a
+// node port for who is not of the node.
+func TestKernelServesTheRest(t *testing.T) {
+	f := deploy(t, "rest", `["unit"]`)
+	f.served(t)
+	ip := netip.MustParseAddr("10.96.7.21")
+	for _, name := range []string{"a-1", "a-2"} { // routed, and bridged
+		e := named(t, name)
+		twoPaths(t, e)
+		udpService(t, "plain", "", ip, backend{f.pods[name].IP, name}, 9999)
+		w.state.files["service-door"] = fmt.Sprintf(`---
+apiVersion: v1
+kind: Service
+metadata: {name: door}
+spec: {type: NodePort, clusterIP: 10.96.7.22, clusterIPs: [10.96.7.22], ports: [{port: 80, protocol: TCP, nodePort: 30080}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: door-4, labels: {kubernetes.io/service-name: door}}
+addressType: IPv4
+ports: [{port: 8080, protocol: TCP}]
+endpoints: [{addresses: [%s], nodeName: %s, conditions: {ready: true}}]
+`, f.pods[name].IP, name)
+		must(t, w.state.write())
+		t.Cleanup(func() { w.state.remove("door"); must(t, w.state.write()) })
+		for who, c := range map[string]struct {
+			from    *netlab.NS
+			network string
+			to      netip.AddrPort
+		}{
+			"a pod, by UDP":           {f.pods[name].NS, "udp", netip.AddrPortFrom(ip, 9999)},
+			"the host, by UDP":        {e.NS, "udp", netip.AddrPortFrom(ip, 9999)},
+			"another node, by a port": {named(t, "b-1").NS, "tcp", netip.AddrPortFrom(e.IP, 30080)},
+			"the host, by a port":     {e.NS, "tcp", netip.AddrPortFrom(e.IP, 30080)},
+			"a pod, by a ClusterIP":   {f.pods[name].NS, "tcp", netip.MustParseAddrPort("10.96.7.22:80")},
+		} {
+			wait.Eventually(t, func() error {
+				a, err := edge.Ask(c.from, c.network, c.to, time.Second)
+				if err == nil && a.Name != "rest-"+name {
+					err = fmt.Errorf("answered by %s", a.Name)
+				}
+				return wrap(name+", "+who, err)
+			})
+		}
+		if out, err := e.Run("status"); err != nil || !strings.Contains(string(out), "frontends by Envoy") {
+			t.Errorf("status of two paths: %v\n%s", err, out)
+		}
+	}
+}
+
+// Behind Envoy the kernel serves the same unit: pods at once, the host as soon as
+// the agent knows; and Envoy again when it is back.
+func TestEnvoyKilledBeforeTheKernel(t *testing.T) {
+	leaks.None(t, w.lab, leaks.Any)
+	f := deploy(t, "behind", `["unit"]`)
+	f.served(t)
+	e := named(t, "a-1")
+	twoPaths(t, e)
+	absent(t, e, "0")
+	pod := f.pods[e.Name].NS
+	dials := load.Start(t, []*netlab.NS{e.NS, pod}, f.at(0), f.at(1))
+	dials.More(t, 20)
+	e.Envoy.Kill() // and waits for its end
+	killed := time.Now()
+	known := absent(t, e, "1")
+	dials.More(t, 50)
+	must(t, e.StartEnvoy())
+	absent(t, e, "0")
+	connected(t, e)
+	dials.More(t, 50)
+	early := 0
+	list := dials.Stop()
+	for _, d := range list {
+		switch {
+		case d.Err == nil && !strings.HasPrefix(d.Name, "behind-a-"):
+			t.Errorf("answered by %s, outside of unit a", d.Name)
+		case d.Err == nil || d.At.Before(killed): // those that Envoy had end with it
+		case d.At.After(known) || strings.Contains(d.Err.Error(), pod.Name):
+			t.Errorf("%s after the kill: %v", d.At.Sub(killed), d.Err)
+		default:
+			early++
+		}
+	}
+	t.Logf("%d connections, %d of the host failed until the agent knew, %s after the kill", len(list), early, known.Sub(killed))
+}
