@@ -108,30 +108,33 @@ func (r *reports) take() []string {
 
 // askReports asks for nodes that have not reported, one after another, while there are any.
 func (a *Agent) askReports(ctx context.Context) error {
-	for {
+	for begun := 0; ctx.Err() == nil; {
 		select {
 		case <-a.reports.ask:
+			begun = a.askAll(ctx, begun)
 		case <-ctx.Done():
-			return nil
 		}
-		a.askAll(ctx)
 	}
+	return nil
 }
 
 // askAll goes on until every node has reported. A report is one that is later than
 // what was there at the first question of this hold: clocks of nodes are not
-// compared.
-func (a *Agent) askAll(ctx context.Context) {
+// compared. It returns the hold that it last began to ask in, which it did at a
+// time of chance: once in each.
+func (a *Agent) askAll(ctx context.Context, begun int) int {
 	first, epoch, said := map[string]uint64{}, 0, false
 	for n := 0; ; n++ {
 		q, ok := a.reports.next(n)
 		if !ok {
-			return
+			return begun
 		}
 		if q.epoch != epoch {
 			first, epoch = map[string]uint64{}, q.epoch
-			if !pause(ctx, askAfter+rand.N(askWithin)) {
-				return
+		}
+		if epoch != begun {
+			if begun = epoch; !pause(ctx, askAfter+rand.N(askWithin)) {
+				return begun
 			}
 			continue // some may have reported meanwhile
 		}
@@ -148,7 +151,7 @@ func (a *Agent) askAll(ctx context.Context) {
 			a.reports.report(q.node, epoch)
 		}
 		if !pause(ctx, jitter(q.wait)) {
-			return
+			return begun
 		}
 	}
 }

@@ -125,8 +125,8 @@ func (s *Session) GetRules(t *nftables.Table, c *nftables.Chain) ([]*nftables.Ru
 	return list, s.after(err)
 }
 
-// ask sends one request and returns the answers to it. Beside dump.ErrTorn the
-// connection stays good.
+// ask sends one request and returns the answers to it, also beside dump.ErrTorn: what
+// was told then is better than nothing to who looks for what is in the way.
 func (s *Session) ask(msg, flags int, family nftables.TableFamily, attrs []nl.Attribute) ([]nl.Message, error) {
 	data, err := nl.MarshalAttributes(attrs)
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *Session) ask(msg, flags int, family nftables.TableFamily, attrs []nl.At
 		Data:   append(Header(family), data...),
 	})
 	if errors.Is(err, dump.ErrTorn) { // and was told to its end
-		return nil, err
+		return answers, err
 	}
 	return answers, s.after(err)
 }

@@ -189,7 +189,9 @@ func overlay(old, obj map[string]any) map[string]any {
 	if metadata["uid"] != nil {
 		return out
 	}
-	metadata = maps.Clone(metadata)
+	if metadata = maps.Clone(metadata); metadata == nil { // as a kustomization.yaml has none
+		metadata = map[string]any{}
+	}
 	metadata["uid"], metadata["creationTimestamp"] = was["uid"], was["creationTimestamp"]
 	out["metadata"] = metadata
 	if status, ok := old["status"]; ok {

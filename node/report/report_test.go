@@ -83,6 +83,8 @@ problem     and 7 more: gridmesh view
 	}{
 		{APIServer{}, "no answer yet"},
 		{APIServer{Error: "no route"}, "unavailable since the agent started: no route"},
+		{APIServer{LastContact: ago(time.Minute)}, "last contact 1m0s ago"},
+		{APIServer{LastContact: ago(5 * time.Minute)}, "unavailable for 5m0s; this node goes on with what it knows: nothing is heard"},
 		{APIServer{LastContact: ago(time.Minute), Error: "no route"}, "unavailable for 1m0s; this node goes on with what it knows: no route"},
 	} {
 		if got := tc.api.text(now); got != tc.want {

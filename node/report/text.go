@@ -166,6 +166,8 @@ func (s APIServer) text(now time.Time) string {
 		return "unavailable since the agent started: " + s.Error
 	case s.Error != "":
 		return fmt.Sprintf("unavailable for %s; this node goes on with what it knows: %s", ago, s.Error)
+	case now.Sub(s.LastContact) > quietFor: // a line that is dead in silence gives no error
+		return fmt.Sprintf("unavailable for %s; this node goes on with what it knows: nothing is heard", ago)
 	default:
 		return fmt.Sprintf("last contact %s ago", ago)
 	}

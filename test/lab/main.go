@@ -92,9 +92,14 @@ func kept(serves func() (bool, error), f func(context.Context, *server) error) f
 			return err
 		}
 		var address *os.File
-		if serve && sandbox.Outside() {
-			if address, err = listen(); err != nil { // before minutes are spent
+		if sandbox.Outside() { // before minutes are spent
+			if err := missing(); err != nil {
 				return err
+			}
+			if serve {
+				if address, err = listen(); err != nil {
+					return err
+				}
 			}
 		}
 		sandbox.RunWith(address, func(handed *os.File) int {

@@ -52,6 +52,9 @@ func (s *soak) run(ctx context.Context) error {
 	if s.runs < 1 || s.spin < 0 {
 		return usagef("--runs %d --spin %d: at least 1 and 0", s.runs, s.spin)
 	}
+	if err := missing(); err != nil {
+		return err
+	}
 	printFacts()
 	fmt.Printf("%d demonstrations beside %d processes that spin\n", s.runs, s.spin)
 	before, err := ours()

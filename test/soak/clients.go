@@ -12,6 +12,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 const (
@@ -41,6 +42,11 @@ func (d dial) String() string {
 		what = "asked for a name"
 	}
 	return fmt.Sprintf("%s %s at %s for %s: answer %q, error %v", d.from, what, d.began.Format("15:04:05.000"), d.ended.Sub(d.began).Round(time.Millisecond), d.answered, d.err)
+}
+
+// frontend is what was dialled.
+func (d dial) frontend() topology.Frontend {
+	return topology.Frontend{Addr: d.to.Addr(), Port: d.to.Port(), Protocol: topology.TCP}
 }
 
 // dials are what clients did since the last judgement.

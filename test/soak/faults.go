@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -128,13 +129,18 @@ func (s *Soak) hitAPIServer(ctx context.Context, _ []string) (func() error, erro
 		return nil, errBusy
 	}
 	ends := s.trouble(model.Deaf, append(s.world.Nodes(), cloud)...)
+	began := time.Now()
 	s.c.StopAPIServer()
 	return func() error {
 		defer s.free(cloud)
 		defer ends()
 		ctx, cancel := context.WithTimeout(ctx, wait.Patience)
 		defer cancel()
-		return s.c.StartAPIServer(ctx)
+		err := s.c.StartAPIServer(ctx)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.history.Missed(began, time.Now().Add(longLag)) // who watches asks again later, for the newest
+		return err
 	}, nil
 }
 

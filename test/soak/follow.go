@@ -149,17 +149,16 @@ func (s *Soak) hear(ctx context.Context, node string, f *follower) {
 }
 
 // recalls notes what an agent that starts has from its disk: it may act on that
-// for a moment, and nobody hears of it.
+// for a moment, and nobody hears of it. That holds for what is not there, too: a
+// Service that is not is new to it.
 func (s *Soak) recalls(n *cluster.Node) {
 	st, err := stateOf(n)
 	if err != nil {
 		return // it begins without
 	}
-	snap := *st.Snapshot
-	snap.Partial = true
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told[n.Name].Saw(s.history, time.Now(), &snap)
+	s.told[n.Name].Saw(s.history, time.Now(), st.Snapshot)
 }
 
 // upToDate reports what an agent has otherwise than the API server.

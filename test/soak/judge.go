@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gridmesh/gridmesh/test/soak/model"
@@ -23,6 +25,8 @@ const (
 	restored = 10 * time.Second
 	// listed bounds what a violation tells.
 	listed = 8
+	// explains bounds of how many nodes and Services it tells what was judged by.
+	explains = 3
 )
 
 // judge holds everything since the last time against the model.
@@ -39,7 +43,7 @@ func (s *Soak) judge() error {
 func (s *Soak) judgeThese(list []dial, crossings []crossing) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wrong := map[string][]string{}
+	wrong, explained := map[string][]string{}, map[string]bool{}
 	answered, failed := 0, 0
 	for i := range list {
 		d := &list[i]
@@ -50,7 +54,12 @@ func (s *Soak) judgeThese(list []dial, crossings []crossing) error {
 		}
 		s.tally.dialled(d, s.steady)
 		if judge := s.judgeDial(d); judge != "" {
-			wrong[judge] = append(wrong[judge], d.String()+s.whose(d.answered))
+			line, place := d.String()+s.whose(d.answered), len(wrong[judge])
+			if question := d.node + " " + d.to.String(); judge == "answers" && len(explained) < explains && !explained[question] {
+				line, place = line+s.judgedBy(d), len(explained) // among those that are listed
+				explained[question] = true
+			}
+			wrong[judge] = slices.Insert(wrong[judge], place, line)
 		}
 	}
 	for _, c := range crossings {
@@ -101,16 +110,17 @@ func (s *Soak) judgeDial(d *dial) string {
 	return ""
 }
 
+// judgedBy says by what an answer was judged.
+func (s *Soak) judgedBy(d *dial) string {
+	why := "\n" + s.history.Explain(s.told[d.node], d.frontend(), s.span(d.node, d.began, d.ended))
+	return strings.ReplaceAll(why, "\n", "\n      ")
+}
+
 // mayAnswer reports whether who answered may have, by what the node was told.
 func (s *Soak) mayAnswer(d *dial) bool {
 	for _, p := range s.pods {
 		if p.name == d.answered {
-			f := topology.Frontend{Addr: d.to.Addr(), Port: d.to.Port(), Protocol: topology.TCP}
-			since := s.since(d.node, d.began)
-			if s.world.UnitOf(p.node) == s.world.UnitOf(d.node) {
-				since = s.troubles.Before(d.node, model.Deaf|model.Holding, d.began, grace)
-			}
-			return s.history.Allowed(s.told[d.node], f, netip.AddrPortFrom(p.ip, appPort), since, s.heardBy(d.ended))
+			return s.history.Allowed(s.told[d.node], d.frontend(), netip.AddrPortFrom(p.ip, appPort), s.span(d.node, d.began, d.ended))
 		}
 	}
 	return false
@@ -131,7 +141,16 @@ func (s *Soak) mayCross(c crossing) bool {
 		since := s.troubles.Before(c.node, model.Absent, c.from, grace)
 		return s.troubles.Any(c.node, model.Bare, since, c.to)
 	}
-	return s.history.AllowedNode(s.told[c.node], c.other, s.since(c.node, c.from), s.heardBy(c.to))
+	return s.history.AllowedNode(s.told[c.node], c.other, s.span(c.node, c.from, c.to))
+}
+
+// span is what counts for what a node did from one time to another.
+func (s *Soak) span(node string, from, to time.Time) model.Span {
+	span := model.Span{From: s.since(node, from), To: s.heardBy(to)}
+	if held := s.troubles.Before(node, model.Deaf|model.Holding, from, grace); s.troubles.Any(node, model.Holding, held, to) {
+		span.Held = held
+	}
+	return span
 }
 
 // since is from when on a node's knowledge counts for what it did at a time.

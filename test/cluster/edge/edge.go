@@ -23,33 +23,6 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
 )
 
-// Root is the top of the checkout.
-func Root() string {
-	dir, err := os.Getwd()
-	if err != nil {
-		panic(err)
-	}
-	for dir != "/" {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil && filepath.Base(dir) != "kube" {
-			return dir
-		}
-		dir = filepath.Dir(dir)
-	}
-	panic("not inside the checkout of gridmesh")
-}
-
-// Binary returns the path of a built program; programs of our own are those
-// with the race detector where GRIDMESH_RACE is set.
-func Binary(name string) string {
-	bin := filepath.Join(Root(), "bin")
-	if race := filepath.Join(bin, "race", name); os.Getenv("GRIDMESH_RACE") != "" {
-		if _, err := os.Stat(race); err == nil {
-			return race
-		}
-	}
-	return filepath.Join(bin, name)
-}
-
 // Process is a started program with its log.
 type Process struct {
 	Name string

@@ -48,6 +48,7 @@ func RunWith(hand *os.File, f func(handed *os.File) int) {
 		os.Exit(sweep())
 	}
 	handed := received()
+	endWithReader()
 	if err := furnish(); err != nil {
 		fmt.Fprintln(os.Stderr, "sandbox:", err)
 		os.Exit(1)
@@ -57,6 +58,9 @@ func RunWith(hand *os.File, f func(handed *os.File) int) {
 
 // enter starts the program again inside and passes signals and its result on.
 func enter(hand *os.File) int {
+	if err := missingRights(); err != nil {
+		return failed(err)
+	}
 	// The parent-death signal is tied to the thread that forks.
 	runtime.LockOSThread()
 	alive, hold, err := os.Pipe()

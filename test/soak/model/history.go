@@ -42,8 +42,12 @@ type version struct {
 type History struct {
 	labels  []string // of nodes, which matter
 	objects map[ID][]version
+	gaps    []gap
 	known   map[string]bool // what Allowed has said, by its question
 }
+
+// gap is a time of which versions may be missing.
+type gap struct{ from, to time.Time }
 
 // NewHistory begins a history in which those labels of nodes matter.
 func NewHistory(labels ...string) *History {
@@ -64,6 +68,9 @@ func (h *History) SetSlice(at time.Time, key topology.ObjectKey, s *topology.Sli
 func (h *History) SetNode(at time.Time, name string, n *topology.Node) {
 	h.add(ID{Node, topology.ObjectKey{Name: name}}, version{at: at, node: n})
 }
+
+// Missed notes that between two times versions may have come and gone unseen.
+func (h *History) Missed(from, to time.Time) { h.gaps = append(h.gaps, gap{from, to}) }
 
 func (h *History) add(id ID, v version) {
 	list := h.objects[id]
@@ -90,14 +97,22 @@ func (h *History) equal(a, b version) bool {
 	return true
 }
 
+// Span is when a node did something.
+type Span struct {
+	From time.Time // what it was told by then it had in force
+	To   time.Time // what the API server had after that it cannot have known
+	// Held is From for endpoints of its own unit, where it may have held these as
+	// they were before an outage; zero: it held nothing.
+	Held time.Time
+}
+
 // Allowed reports whether a node may be answered by an endpoint at a frontend:
-// whether any mixture of versions that it may have in force between from and
-// to allows it.
-func (h *History) Allowed(t *Told, f topology.Frontend, end netip.AddrPort, from, to time.Time) bool {
-	w := window{h, t, from, to}
-	for id := range h.objects {
-		if id.Kind == Service && w.some(id, func(v version) bool { return v.service != nil && slices.Contains(v.service.ClusterIPs, f.Addr) }) &&
-			w.allowed(id.ObjectKey, f, func(to topology.Target) bool { return to.Addr == end }, end.String()) {
+// whether any mixture of versions that it may have in force at the time allows
+// it, or what it may hold does.
+func (h *History) Allowed(t *Told, f topology.Frontend, end netip.AddrPort, s Span) bool {
+	j := judged{h, t, s}
+	for _, key := range j.widest().at(f.Addr) {
+		if j.leads(key, f, func(to topology.Target) bool { return to.Addr == end }, end.String()) {
 			return true
 		}
 	}
@@ -106,14 +121,14 @@ func (h *History) Allowed(t *Told, f topology.Frontend, end netip.AddrPort, from
 
 // AllowedNode reports whether a node may use any endpoint on another node, by
 // any frontend.
-func (h *History) AllowedNode(t *Told, other string, from, to time.Time) bool {
-	w := window{h, t, from, to}
+func (h *History) AllowedNode(t *Told, other string, s Span) bool {
+	j := judged{h, t, s}
 	for id := range h.objects {
 		if id.Kind != Service {
 			continue
 		}
-		for _, f := range w.frontends(id) {
-			if w.allowed(id.ObjectKey, f, func(to topology.Target) bool { return to.Node == other }, other) {
+		for _, f := range j.widest().frontends(id) {
+			if j.leads(id.ObjectKey, f, func(to topology.Target) bool { return to.Node == other }, other) {
 				return true
 			}
 		}
@@ -123,7 +138,7 @@ func (h *History) AllowedNode(t *Told, other string, from, to time.Time) bool {
 
 // NodeMay reports whether what a node knows of a Node may have been so.
 func (h *History) NodeMay(t *Told, node string, from, to time.Time, is func(*topology.Node) bool) bool {
-	return window{h, t, from, to}.some(ID{Node, topology.ObjectKey{Name: node}}, func(v version) bool { return v.node != nil && is(v.node) })
+	return window{h: h, t: t, from: from, to: to}.some(ID{Node, topology.ObjectKey{Name: node}}, func(v version) bool { return v.node != nil && is(v.node) })
 }
 
 // window is a time of a history, as one node sees it.
@@ -131,6 +146,8 @@ type window struct {
 	h        *History
 	t        *Told
 	from, to time.Time
+	// held are places of endpoints that are taken for ready; nil: as they are.
+	held held
 }
 
 // candidates are the places of the versions that may be in force.
@@ -142,8 +159,28 @@ func (w window) candidates(id ID) (list []int) {
 	return list
 }
 
+// versions are those of candidates.
+func (w window) versions(id ID) []version {
+	list := w.candidates(id)
+	if len(list) == 0 {
+		return nil
+	}
+	return w.h.objects[id][list[0] : list[len(list)-1]+1]
+}
+
 func (w window) some(id ID, is func(version) bool) bool {
-	return slices.ContainsFunc(w.candidates(id), func(i int) bool { return is(w.h.objects[id][i]) })
+	return slices.ContainsFunc(w.versions(id), is)
+}
+
+// at are the Services that may have had a ClusterIP, in order.
+func (w window) at(ip netip.Addr) (list []topology.ObjectKey) {
+	for id := range w.h.objects {
+		if id.Kind == Service && w.some(id, func(v version) bool { return v.service != nil && slices.Contains(v.service.ClusterIPs, ip) }) {
+			list = append(list, id.ObjectKey)
+		}
+	}
+	slices.SortFunc(list, topology.ObjectKey.Compare)
+	return list
 }
 
 func (w window) frontends(id ID) (list []topology.Frontend) {
@@ -184,7 +221,7 @@ func (w window) allowed(key topology.ObjectKey, f topology.Frontend, is func(top
 	for n := range total {
 		b := topology.NewBuilder()
 		for i, id := range ids {
-			w.h.objects[id][choices[i][n%len(choices[i])]].put(b)
+			w.held.in(w.h.objects[id][choices[i][n%len(choices[i])]]).put(b)
 			n /= len(choices[i])
 		}
 		if leads(topology.See(b.Build(), w.t.node, topology.Options{}), key, f, is) {

@@ -99,7 +99,7 @@ func TestToldEverything(t *testing.T) {
 				}
 				for n := range byte(12) {
 					end := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 244, 0, n}), 8080)
-					got := h.Allowed(told, f, end, after(2*i), after(2*i+1))
+					got := h.Allowed(told, f, end, Span{From: after(2 * i), To: after(2*i + 1)})
 					if got != want[end] {
 						t.Fatalf("seed %d, step %d: %s answered by %s is allowed: %v", seed, i, f, end, got)
 					}
@@ -157,35 +157,38 @@ func told(t *testing.T) (*History, *Told) {
 	return h, told
 }
 
-func see(h *History, t *Told, at int) {
+// newest is what the API server has.
+func newest(h *History) *topology.Snapshot {
 	b := topology.NewBuilder()
 	for _, list := range h.objects {
 		list[len(list)-1].put(b)
 	}
-	t.Saw(h, after(at), b.Build())
+	return b.Build()
 }
+
+func see(h *History, t *Told, at int) { t.Saw(h, after(at), newest(h)) }
 
 // What was allowed stays so until the node was told otherwise.
 func TestUntilTold(t *testing.T) {
 	h, told := told(t)
-	if !h.Allowed(told, frontend, onB, after(3), after(4)) || !h.AllowedNode(told, "b", after(3), after(4)) {
+	if !h.Allowed(told, frontend, onB, Span{From: after(3), To: after(4)}) || !h.AllowedNode(told, "b", Span{From: after(3), To: after(4)}) {
 		t.Error("a Service without keys is not open")
 	}
 	h.SetService(after(5), web, service(`["unit"]`))
-	if !h.Allowed(told, frontend, onB, after(6), after(7)) {
+	if !h.Allowed(told, frontend, onB, Span{From: after(6), To: after(7)}) {
 		t.Error("a node that was not told is blamed")
 	}
 	see(h, told, 8)
-	if !h.Allowed(told, frontend, onB, after(7), after(9)) {
+	if !h.Allowed(told, frontend, onB, Span{From: after(7), To: after(9)}) {
 		t.Error("a node is blamed for what was before it was told")
 	}
-	if h.Allowed(told, frontend, onB, after(9), after(10)) || h.AllowedNode(told, "b", after(9), after(10)) {
+	if h.Allowed(told, frontend, onB, Span{From: after(9), To: after(10)}) || h.AllowedNode(told, "b", Span{From: after(9), To: after(10)}) {
 		t.Error("a node that was told is not blamed")
 	}
-	if !h.Allowed(told, frontend, onA, after(9), after(10)) || !h.AllowedNode(told, "a", after(9), after(10)) {
+	if !h.Allowed(told, frontend, onA, Span{From: after(9), To: after(10)}) || !h.AllowedNode(told, "a", Span{From: after(9), To: after(10)}) {
 		t.Error("its own unit is closed to it")
 	}
-	if h.Allowed(told, topology.Frontend{Addr: frontend.Addr, Port: 81, Protocol: topology.TCP}, onA, after(9), after(10)) {
+	if h.Allowed(told, topology.Frontend{Addr: frontend.Addr, Port: 81, Protocol: topology.TCP}, onA, Span{From: after(9), To: after(10)}) {
 		t.Error("another port leads somewhere")
 	}
 }
@@ -200,11 +203,11 @@ func TestAnyOrder(t *testing.T) {
 	h.SetSlice(after(6), web, slice("a"))
 	h.SetService(after(7), web, service(`["unit"]`))
 	h.SetSlice(after(8), web, slice("a", "b"))
-	if !h.Allowed(told, frontend, onB, after(6), after(9)) {
+	if !h.Allowed(told, frontend, onB, Span{From: after(6), To: after(9)}) {
 		t.Error("the slice of second 8 may be seen before the Service of second 7")
 	}
 	see(h, told, 10)
-	if h.Allowed(told, frontend, onB, after(11), after(12)) {
+	if h.Allowed(told, frontend, onB, Span{From: after(11), To: after(12)}) {
 		t.Error("after all of it was told there is no order but one")
 	}
 }
@@ -213,30 +216,27 @@ func TestAnyOrder(t *testing.T) {
 // snapshot lacks is not gone.
 func TestFromDisk(t *testing.T) {
 	h, told := told(t)
-	old := topology.NewBuilder()
-	for _, list := range h.objects {
-		list[len(list)-1].put(old)
-	}
+	old := newest(h)
 	h.SetService(after(3), web, service(`["unit"]`))
 	see(h, told, 4)
-	told.Saw(h, after(20), old.Build())
-	if h.Allowed(told, frontend, onB, after(6), after(7)) {
+	told.Saw(h, after(20), old)
+	if h.Allowed(told, frontend, onB, Span{From: after(6), To: after(7)}) {
 		t.Error("what will be on disk counts before")
 	}
-	if !h.Allowed(told, frontend, onB, after(19), after(21)) {
+	if !h.Allowed(told, frontend, onB, Span{From: after(19), To: after(21)}) {
 		t.Error("what an agent has from its disk does not count")
 	}
 	see(h, told, 22)
 	partial := topology.NewBuilder().Build()
 	partial.Partial = true
 	told.Saw(h, after(23), partial)
-	if !h.Allowed(told, frontend, onA, after(24), after(25)) {
+	if !h.Allowed(told, frontend, onA, Span{From: after(24), To: after(25)}) {
 		t.Error("what a partial snapshot lacks is taken for gone")
 	}
 	if err := Behind(h, partial); err == nil {
 		t.Error("a partial snapshot is not behind")
 	}
-	if err := Behind(h, old.Build()); err == nil || !strings.Contains(err.Error(), "service default/web") {
+	if err := Behind(h, old); err == nil || !strings.Contains(err.Error(), "service default/web") {
 		t.Errorf("an old snapshot: %v", err)
 	}
 }
