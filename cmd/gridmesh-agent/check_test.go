@@ -30,7 +30,10 @@ func TestStatusCheck(t *testing.T) {
 	p.ends(p.agent("a", "status"), 0) // as it is, whatever is wrong
 	stop()
 	check(2, "gridmesh-agent: unknown: no agent answers on "+p.dir)
-	p.ends(p.agent("a", "status"), 1)
+	if out := p.ends(p.agent("a", "status"), 1); !strings.Contains(out, "no agent answers on "+p.dir) || strings.Contains(out, "http://") ||
+		!strings.Contains(out, "its log says why") || !strings.Contains(out, "gridmesh view --state-dir "+p.dir) {
+		t.Errorf("without an agent: %s", out)
+	}
 }
 
 // An empty path is a variable that is not set: Envoy would start with an old file.

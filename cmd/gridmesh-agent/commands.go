@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,7 +68,23 @@ func askStatus(ctx context.Context, c *config) (*report.Report, error) {
 	if !slices.Contains(formats, c.format) {
 		return nil, fmt.Errorf("%w: -o %q is not known; use table, json or yaml", run.ErrUsage, c.format)
 	}
-	return report.Ask(ctx, c.node.StatusSocket)
+	r, err := report.Ask(ctx, c.node.StatusSocket)
+	return r, unanswered(c, err)
+}
+
+// unanswered says why an agent does not tell its status, and the next step, as
+// gridmesh says it of its feed.
+func unanswered(c *config, err error) error {
+	socket, after := c.node.StatusSocket, fmt.Sprintf("its log says why; gridmesh view --state-dir %s has what it kept", c.node.StateDir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("no agent answers on %s, which is not there: is gridmesh-agent running on this node? If it ended, %s", socket, after)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("no agent answers on %s, though one did: is gridmesh-agent running on this node? If it ended, %s", socket, after)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("no agent answers on %s, for you may not open it; use sudo", socket)
+	}
+	return err
 }
 
 // What check says of a node that is not well.

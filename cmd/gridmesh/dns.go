@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/coredns/coredns/plugin/pkg/dnsutil"
+	"github.com/miekg/dns"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -141,6 +142,9 @@ func parseQuestion(args []string, zone string) (q question, err error) {
 	case isAddress:
 		return q, fmt.Errorf("%w: %s is an address; ask for PTR", run.ErrUsage, args[0])
 	}
+	if _, ok := dns.IsDomainName(q.name); !ok {
+		return q, fmt.Errorf("%w: %q is no name; give one, as web.default: no label of it may be empty or longer than 63 bytes", run.ErrUsage, args[0])
+	}
 	q.relative()
 	return q, nil
 }
@@ -181,19 +185,34 @@ func (q *question) search(namespace string) {
 	}
 }
 
-// found prefers the name in the pod's namespace where that is known there, or is
-// all that is known of it: it is what is asked first.
-func (q *question) found(x *answer.Index) answer.Answer {
+// found prefers the name in the pod's namespace where a Service of the state has
+// it, whoever answers for that, or is all that is known of it: it is what is asked
+// first.
+func (q *question) found(x *answer.Index, services []string) answer.Answer {
 	a := x.Lookup(q.name, answer.Types[q.kind])
 	if q.also == "" {
 		return a
 	}
-	own := x.Lookup(q.also, answer.Types[q.kind])
-	if own.Result == answer.Found || own.Result == answer.NXDomain && a.Result == answer.NotFound {
-		q.name = q.also
-		return own
+	own, preferred := x.Lookup(q.also, answer.Types[q.kind]), false
+	switch own.Result {
+	case answer.Found:
+		preferred = true
+	case answer.Passed: // where Services are left to others, it may be of none
+		preferred = slices.Contains(services, serviceOf(q.also))
+	case answer.NXDomain:
+		preferred = a.Result == answer.NotFound
 	}
-	return a
+	if !preferred {
+		return a
+	}
+	q.name = q.also
+	return own
+}
+
+// serviceOf is the Service that a name is of, or below: its last two labels.
+func serviceOf(name string) string {
+	labels := strings.Split(name, ".")
+	return strings.Join(labels[max(0, len(labels)-2):], ".")
 }
 
 // ask looks the answer up; services are what people may have meant.
@@ -205,7 +224,7 @@ func (q question) ask(x *answer.Index, services []string) *dnsDoc {
 	if q.foreign != "" {
 		return &dnsDoc{Name: q.name, Type: q.kind, Result: foreign, Answers: []string{}, Why: q.foreign}
 	}
-	a := q.found(x)
+	a := q.found(x, services)
 	doc := &dnsDoc{Name: q.name + suffix, Type: q.kind, Result: resultNames[a.Result], Answers: []string{}, Why: x.Explain(q.name, answer.Types[q.kind])}
 	for _, ip := range a.Addrs {
 		doc.Answers = append(doc.Answers, ip.String())
@@ -227,16 +246,15 @@ func (q question) ask(x *answer.Index, services []string) *dnsDoc {
 // meantService is the Service that a name may be meant for: one with nearly that
 // name, or of another namespace; "" for none.
 func meantService(name string, services []string) string {
-	labels := strings.Split(name, ".")
-	labels = labels[max(0, len(labels)-2):]
-	service := strings.Join(labels, ".")
+	service := serviceOf(name)
 	if meant := near.Word(service, services); meant != "" {
 		if meant == service { // then it is what is below it that is not there
 			return ""
 		}
 		return meant
 	}
-	elsewhere := slices.DeleteFunc(slices.Clone(services), func(s string) bool { return !strings.HasPrefix(s, labels[0]+".") })
+	first, _, _ := strings.Cut(service, ".")
+	elsewhere := slices.DeleteFunc(slices.Clone(services), func(s string) bool { return !strings.HasPrefix(s, first+".") })
 	if len(elsewhere) == 0 {
 		return ""
 	}

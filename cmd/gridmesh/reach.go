@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -171,16 +170,17 @@ func (r *reach) manifests() (source.Input, error) {
 		case err != nil && strings.Contains(path, "://"):
 			return in, fmt.Errorf("%w: -f %s is a URL, and files alone are read; say: curl -fsS %s | %s -f -", run.ErrUsage, path, path, r.cmd.CommandPath())
 		case path == source.Stdin:
-		case err != nil || info.Mode().IsRegular() || info.IsDir():
+		case err == nil && info.Mode().IsRegular():
+			empty = errors.Join(empty, anyInFile(path))
+			continue
+		case err != nil || info.IsDir():
 			continue
 		}
 		text, err := r.once(r.cmd.Context(), path)
 		if err != nil {
 			return in, err
 		}
-		if len(bytes.TrimSpace(text)) == 0 { // a cluster without objects is told by an empty List
-			empty = errors.Join(empty, fmt.Errorf("%w: %s is empty; did the command before the pipe fail?", source.ErrNothing, nameOf(path)))
-		}
+		empty = errors.Join(empty, anyDocument(path, text))
 		in.Texts[path] = text
 	}
 	if empty != nil {

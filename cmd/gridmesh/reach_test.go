@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,6 +38,15 @@ func gridmesh(t *testing.T, args ...string) (code int, stdout, stderr string) {
 // where there is a name.
 func agent(t *testing.T, node string) (socket string) {
 	t.Helper()
+	if node == "" {
+		return agentOf(t, "")
+	}
+	return agentOf(t, fmt.Sprintf(`{"node": %q, "podCIDRs": ["10.244.7.0/24"]}`, node))
+}
+
+// agentOf is one with a status as it says; with none, where it says nothing.
+func agentOf(t *testing.T, says string) (socket string) {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "") // a socket's path must be short
 	if err != nil {
 		t.Fatal(err)
@@ -52,6 +63,12 @@ func agent(t *testing.T, node string) (socket string) {
 	b := topology.NewBuilder()
 	b.SetNode(&topology.Node{Name: "edge-7"})
 	b.SetNode(&topology.Node{Name: "edge-8"})
+	web := topology.ObjectKey{Namespace: "default", Name: "web"}
+	b.SetService(&topology.Service{Key: web, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, Ports: []topology.ServicePort{{Port: 80, Protocol: topology.TCP}}})
+	b.SetSlice(&topology.Slice{
+		Key: web, Service: "web", Ports: []topology.SlicePort{{Port: 8080, Protocol: topology.TCP}},
+		Endpoints: []topology.Endpoint{{Addr: netip.MustParseAddr("10.244.8.2"), Node: "edge-8", Ready: true}},
+	})
 	var snapshots source.Snapshots
 	snapshots.Publish(b.Build())
 	ctx, cancel := context.WithCancel(context.Background())
@@ -59,9 +76,9 @@ func agent(t *testing.T, node string) (socket string) {
 	l := listen("feed.sock")
 	go func() { ended <- source.Serve(ctx, l, &snapshots, time.Now) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	if node != "" {
+	if says != "" {
 		status := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			fmt.Fprintf(w, `{"node": %q, "podCIDRs": ["10.244.7.0/24"]}`, node)
+			io.WriteString(w, says)
 		})}
 		l := listen("agent.sock")
 		go status.Serve(l)
@@ -85,6 +102,37 @@ func TestViewIsTheAgentsOwn(t *testing.T) {
 	code, _, log := gridmesh(t, "view", "--socket", agent(t, ""))
 	if code != 1 || !strings.Contains(log, "the agent does not tell its node") || !strings.Contains(log, "--node may be edge-7, edge-8") {
 		t.Errorf("an agent without a status: code %d: %s", code, log)
+	}
+}
+
+// What the agent knows of its Envoy is said of a packet that it would be given to:
+// rules alone bring it nowhere. It is no news of another node.
+func TestTraceTellsOfEnvoy(t *testing.T) {
+	const well = `"envoys": [{"version": "1.40.0"}]`
+	for says, want := range map[string]string{
+		`"envoys": []`:                                          "note: no Envoy is connected to the agent: the connection is refused unless one still runs with what it holds\n",
+		`"envoys": [], "envoyAbsent": true`:                     "note: Envoy takes no connections: the kernel serves the first tier of what it served\n",
+		`"envoys": [{"over": 5}]`:                               "note: Envoy asked for 5 clusters more than it gets: a connection to what it never used before ends\n",
+		well + `, "load": {"heapPercent": 99, "stopped": true}`: "note: Envoy takes no more connections: its memory is full (99 %)\n",
+		well + `, "load": {"newlyRefused": 3}`:                  "note: Envoy takes no more connections: it has as many as --envoy-heap-limit leaves room for\n",
+		well + `, "nacks": [{"type": "cluster", "name": "10.96.0.10:80", "service": "default/web", "reason": "x"}]`: "note: Envoy refuses cluster 10.96.0.10:80, and goes on with what it had of it: x\n",
+		well + `, "nacks": [{"type": "cluster", "name": "10.96.0.1:80", "service": "default/db", "reason": "x"}]`:   "",
+		well + `, "moreNacks": 2`:         "note: Envoy refuses 2 resources more than the agent names\n",
+		well + `, "load": {"refused": 7}`: "",
+		`"envoys": null`:                  "", // of an agent that does not say
+	} {
+		socket := agentOf(t, `{"node": "edge-7", "podCIDRs": ["10.244.7.0/24"], `+says+`}`)
+		args := []string{"trace", "--socket", socket, "--from", "10.244.7.9", "--to", "10.96.0.10:80"}
+		code, out, log := gridmesh(t, args...)
+		if code != 0 || !strings.Contains(out, "verdict: envoy\n") || log != want {
+			t.Errorf("%s: code %d, %q, want %q\n%s", says, code, log, want, out)
+		}
+		if _, _, log = gridmesh(t, append(args, "--node", "edge-8")...); log != "" {
+			t.Errorf("%s: of another node: %s", says, log)
+		}
+	}
+	if _, out, log := gridmesh(t, "trace", "--socket", agentOf(t, `{"node": "edge-7", "envoys": []}`), "--from", "10.244.7.9", "--to", "192.0.2.1:80"); log != "" {
+		t.Errorf("of a packet that passes: %s%s", log, out)
 	}
 }
 

@@ -111,12 +111,29 @@ func (s *surroundings) fromCluster(ctx context.Context, in *input) error {
 	return nil
 }
 
+// noteGrids says of manifests that have grids, and no Service, how they become
+// some: an empty table looks as if nothing were to be served.
+func (in *input) noteGrids(w *world) {
+	if in.origin != fromFiles || w.snap.Services.Len() > 0 {
+		return
+	}
+	manifests, err := in.manifests()
+	if err != nil {
+		return // the snapshot was made of them
+	}
+	objects, _, err := manifests.Objects()
+	if err == nil && len(worldOf(objects).Grids) > 0 {
+		in.note("there are grids here, and no Service: gridmesh grid plan -o yaml makes Services of ServiceGrids")
+	}
+}
+
 // agentStatus is what is asked of an agent's status.
 type agentStatus struct {
 	Node     string         `json:"node"`
 	PodCIDRs []netip.Prefix `json:"podCIDRs"`
 	Datapath string         `json:"datapath"`
 	Policies bool           `json:"networkPolicies"`
+	envoyStatus
 }
 
 // agent asks the agent that the state came from, once, what the state does not

@@ -26,6 +26,7 @@ type walk struct {
 	Cluster string         `json:"cluster,omitempty"`
 	Tiers   []tierRow      `json:"tiers"`
 	Cause   *refusal.Cause `json:"cause,omitempty"` // of a refusal
+	service string         // of the cluster
 }
 
 func traceCommand() *cobra.Command {
@@ -62,6 +63,7 @@ helps.`,
 			if out.Verdict == string(rules.Passed) {
 				out.notServed(more.unserved(frontend), more.whole)
 			}
+			in.noteEnvoy(cmd.Context(), out)
 			err = in.doubt(w, in.print(cmd.OutOrStdout(), out, out.table))
 			if err == nil && out.Cause != nil && !in.lenient {
 				err = fmt.Errorf("%w: %s (--lenient exits with 0)", errNowhere, out.Verdict)
@@ -185,6 +187,7 @@ func (w *world) trace(cfg plan.Config, client netip.Addr, to topology.Frontend, 
 		out.Verdict, out.Cluster, out.Steps = string(rules.Passed), "", []string{to.Addr.String() + " is no address of a Service"}
 		return out
 	}
+	out.service = entry.Service.String()
 	held := "asked for at the first connection"
 	if cat.Preloaded(step.Cluster) {
 		held = "preloaded"

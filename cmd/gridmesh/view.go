@@ -76,6 +76,7 @@ Exits with 1 where it prints a problem; of one Service, only its own are.`,
 			if err != nil {
 				return err
 			}
+			in.noteGrids(w)
 			problems, notices := w.about(args, w.view.AllProblems()), w.about(args, w.view.AllNotices())
 			doc := map[string]any{"node": in.node, "unit": w.view.Viewpoint.Values, "services": rows, "problems": problemTexts(problems), "notices": problemTexts(notices)}
 			return in.judge(problems, in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return w.table(out, rows, problems, notices) }))

@@ -11,9 +11,26 @@ import (
 
 // Explain says, for people, why Lookup answers as it does.
 func (x *Index) Explain(name string, qtype Type) string {
+	a := x.Lookup(name, qtype)
+	why := x.explain(name, a)
+	if a.Result != Found || len(a.Addrs)+len(a.SRV) > 0 {
+		return why
+	}
+	for _, other := range []Type{A, AAAA} {
+		if len(x.Lookup(name, other).Addrs) > 0 {
+			return fmt.Sprintf("NODATA: none of %s, but of %s: %s", records[qtype], records[other], why)
+		}
+	}
+	return why
+}
+
+// records are what a type asks for, in words.
+var records = map[Type]string{Other: "this type", A: "IPv4", AAAA: "IPv6", SRV: "SRV"}
+
+// explain says why a name has the answer a.
+func (x *Index) explain(name string, a Answer) string {
 	labels := strings.Split(name, ".")
 	n := len(labels)
-	a := x.Lookup(name, qtype)
 	if a.Result == NotFound {
 		return "no Service has this name: others are asked, and if they do not answer it does not exist"
 	}
@@ -28,6 +45,8 @@ func (x *Index) Explain(name string, qtype Type) string {
 		return "a Service with a ClusterIP: others answer"
 	case n == 3:
 		return x.explainHost(svc, labels[0])
+	case !svc.Service.Headless && a.Result == Found && len(a.SRV) == 0 && svc.Service.Unaddressed():
+		return "NODATA: the Service has no ClusterIP yet"
 	case !svc.Service.Headless:
 		return "the Service's ClusterIP"
 	case len(svc.Members) > 0:

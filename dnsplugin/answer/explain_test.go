@@ -53,6 +53,39 @@ func TestRulesRenameNoPod(t *testing.T) {
 	}
 }
 
+// A name that exists, without what was asked for, is told so.
+func TestNoDataIsTold(t *testing.T) {
+	b := topology.NewBuilder()
+	service := func(name string, ips ...netip.Addr) {
+		b.SetService(&topology.Service{
+			Key: topology.ObjectKey{Namespace: "default", Name: name}, ClusterIPs: ips,
+			Ports: []topology.ServicePort{{Name: "http", Port: 80, Protocol: topology.TCP}},
+		})
+	}
+	service("v4", netip.MustParseAddr("10.96.0.1"))
+	service("v6", netip.MustParseAddr("fd00::1"))
+	service("none")
+	x := New(Config{Services: true}).Next(topology.See(b.Build(), "a", topology.Options{}))
+	for _, c := range []struct {
+		name  string
+		qtype Type
+		want  string
+	}{
+		{"v4", A, "the Service's ClusterIP"},
+		{"v4", AAAA, "NODATA: none of IPv6, but of IPv4: the Service's ClusterIP"},
+		{"v4", Other, "NODATA: none of this type, but of IPv4: the Service's ClusterIP"},
+		{"v6", A, "NODATA: none of IPv4, but of IPv6: the Service's ClusterIP"},
+		{"_http._tcp.v6", A, "NODATA: none of IPv4, but of IPv6: the Service's ClusterIP"},
+		{"v6", SRV, "the Service's ClusterIP"},
+		{"none", A, "NODATA: the Service has no ClusterIP yet"},
+		{"none", AAAA, "NODATA: the Service has no ClusterIP yet"},
+	} {
+		if why := x.Explain(c.name+".default", c.qtype); why != c.want {
+			t.Errorf("%s %d: %q, want %q", c.name, c.qtype, why, c.want)
+		}
+	}
+}
+
 // Endpoints that a name falls back to are not told as the unit's own.
 func TestFallbackIsTold(t *testing.T) {
 	key := topology.ObjectKey{Namespace: "default", Name: "db"}
