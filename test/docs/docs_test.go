@@ -79,7 +79,8 @@ var foreign = []string{
 	"--label", "--latest", "--now", // crictl, systemctl
 	"--cascade", "--ignore-daemonsets", "--delete-emptydir-data", "--overwrite", "--patch-file", "--type", "--field-selector", "--for", "--timeout",
 	"--tail", "--attach", "--profile", "--image", "--all", "--minify", "--validate", "--restart", "--rm", "--overrides", // kubectl
-	"--service-cluster-ip-range", "--cluster-cidr", // the control plane's
+	"--service-cluster-ip-range", "--cluster-cidr", "--node-ip", // the control plane's, the kubelet's
+	"--privileged", // who runs containers
 }
 
 // Every flag that a page names exists, and every flag of the agent is on its page.
