@@ -182,6 +182,15 @@ func (c *Capture) sayLater(err error) {
 	}
 }
 
+// earlyDemux is Tune's.
+const earlyDemux = "net.ipv4.tcp_early_demux"
+
+var bridgeNetfilter = []string{"net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables"}
+
+// Sysctls names those that the capture may set to 0, whatever the node's bridges
+// are called.
+func Sysctls() []string { return append([]string{earlyDemux}, bridgeNetfilter...) }
+
 // bridgeSysctls sets what the bridges need and reports whether anything had to
 // be changed.
 func (c *Capture) bridgeSysctls(list []rules.PodBridge) (changed bool, err error) {
@@ -194,7 +203,7 @@ func (c *Capture) bridgeSysctls(list []rules.PodBridge) (changed bool, err error
 		changed = changed || set
 		return err
 	}
-	for _, key := range []string{"net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables"} {
+	for _, key := range bridgeNetfilter {
 		if c.cfg.KeepBridgeNetfilter {
 			errs = append(errs, c.ctl.Undo(key))
 			continue

@@ -204,7 +204,7 @@ func (c *Capture) Tune() error {
 	if len(c.cfg.PodCIDRs) == 0 {
 		return nil
 	}
-	_, err := c.ctl.Zero("net.ipv4.tcp_early_demux") // of IPv6 too
+	_, err := c.ctl.Zero(earlyDemux) // of IPv6 too
 	return err
 }
 

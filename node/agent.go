@@ -48,7 +48,7 @@ type Agent struct {
 	inForce    atomic.Pointer[envoy.InForce]    // from the loop to who asks Envoy; nil before the first
 	envoy      latest.Value[*envoy.Look]        // from who asks Envoy to the loop, the status and the metrics
 	askEnvoy   chan struct{}                    // one slot: from the status to who asks Envoy
-	absence    latest.Value[absence]            // from who asks whether Envoy serves to the loop
+	absence    latest.Value[error]              // from who asks whether Envoy serves to the loop: why it does not; nil where it does
 	streamed   chan struct{}                    // one slot: a stream of Envoy began or ended
 	policies   latest.Value[bool]               // from who asks for NetworkPolicies to the loop: there are any
 	paths      chan struct{}                    // one slot: one of these two is another

@@ -18,12 +18,6 @@ const (
 	servesWithin = 2 * time.Second
 )
 
-// absence is whether Envoy takes no new connections, and why.
-type absence struct {
-	absent bool
-	why    error
-}
-
 // followAbsence keeps asking Envoy whether it serves. It is not its stream that
 // counts: one that lost that goes on with what it holds, and one that hangs has it.
 func (a *Agent) followAbsence(ctx context.Context) error {
@@ -31,8 +25,8 @@ func (a *Agent) followAbsence(ctx context.Context) error {
 		within, cancel := context.WithTimeout(ctx, servesWithin)
 		why := a.parts.EnvoyServes(within)
 		cancel()
-		if last, known := a.absence.Get(); ctx.Err() == nil && (!known || last.absent != (why != nil)) {
-			a.absence.Publish(absence{why != nil, why})
+		if last, known := a.absence.Get(); ctx.Err() == nil && (!known || (last != nil) != (why != nil)) {
+			a.absence.Publish(why)
 			fill(a.paths)
 		}
 		select {
@@ -59,20 +53,21 @@ func (l *loop) takePaths() {
 
 // takeAbsence has the kernel path serve for Envoy, or Envoy again.
 func (l *loop) takeAbsence() {
-	now, known := l.absence.Get()
-	if !known || l.absent != nil && *l.absent == now.absent {
+	why, known := l.absence.Get()
+	absent := why != nil
+	if !known || l.absent != nil && *l.absent == absent {
 		return
 	}
 	first := l.absent == nil
-	l.absent = &now.absent
-	l.metrics.absent.Set(map[bool]float64{true: 1}[now.absent])
+	l.absent = &absent
+	l.metrics.absent.Set(map[bool]float64{true: 1}[absent])
 	switch {
-	case now.absent:
-		l.said.absent.say(l.log.Warn, "Envoy takes no connections; the kernel serves the first tier of what it served", obs.KeyErr, now.why)
+	case absent:
+		l.said.absent.say(l.log.Warn, "Envoy takes no connections; the kernel serves the first tier of what it served", obs.KeyErr, why)
 	case !first:
 		l.said.absent.say(l.log.Info, "Envoy takes connections again")
 	}
-	if err := l.capture.EnvoyAbsent(now.absent); err != nil {
+	if err := l.capture.EnvoyAbsent(absent); err != nil {
 		l.said.write.say(l.log.Error, "could not write which path connections take; trying again", obs.KeyErr, err)
 		l.metrics.syncFailures.Inc()
 		l.broken = err

@@ -176,7 +176,7 @@ func recorded(c *config) bool {
 // zeroes names those sysctls that gridmesh sets to 0, whatever the node's networks
 // are called, and that are.
 func zeroes(c *config) (list []string) {
-	for _, key := range []string{"net.ipv4.tcp_early_demux", "net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables"} {
+	for _, key := range capture.Sysctls() {
 		value, err := os.ReadFile(filepath.Join(c.procSys, strings.ReplaceAll(key, ".", "/")))
 		if err == nil && strings.TrimSpace(string(value)) == "0" {
 			list = append(list, key)
