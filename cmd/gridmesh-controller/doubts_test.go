@@ -1,23 +1,23 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
 // What keeps a replica from its work is said after ten seconds, and again now
 // and then; not what a start takes, and not what is over.
 func TestDoubtsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out output
+		var out testkit.Output
 		silent := errors.New("the API server is X: nothing listens there")
 		d := doubts{
 			blame: func(err error) error { return fmt.Errorf("%w; of kubeconfig F: check it", err) },
@@ -66,22 +66,4 @@ func TestDoubtsAreTold(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// output is what was logged: written by the teller, read by the test.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }

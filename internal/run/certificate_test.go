@@ -19,6 +19,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
 // authority signs certificates for a test.
@@ -242,7 +244,7 @@ func TestCertificateLooksNowAndThen(t *testing.T) {
 	a := newAuthority(t)
 	f := newTLSFiles(t, a, nil)
 	second, key := a.pair("second")
-	var log bytes.Buffer
+	var log testkit.Output
 	c := f.load(slog.New(slog.NewTextHandler(&log, nil)))
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -253,7 +255,7 @@ func TestCertificateLooksNowAndThen(t *testing.T) {
 		first := c.current.Load()
 		time.Sleep(10 * certificateEvery)
 		synctest.Wait()
-		if c.current.Load() != first || log.Len() > 0 {
+		if c.current.Load() != first || log.String() != "" {
 			t.Errorf("read again without a change:\n%s", &log)
 		}
 		f.write2(second, key)

@@ -1,7 +1,6 @@
 package hosts
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/internal/latest"
+	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/node/nodetest"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -39,7 +39,7 @@ func ordinals(addr string) *nodetest.Objects {
 func TestFileFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "late")
-		var log bytes.Buffer
+		var log testkit.Output
 		var snapshots latest.Value[*topology.Snapshot]
 		f := File{Path: filepath.Join(dir, "hosts"), Domain: "cluster.local", Node: "a-1", Log: slog.New(slog.NewTextHandler(&log, nil))}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -59,12 +59,12 @@ func TestFileFollows(t *testing.T) {
 		partial.Partial = true
 		snapshots.Publish(&partial)
 		after(batch)
-		if log.Len() > 0 {
+		if log.String() != "" {
 			t.Errorf("written from a snapshot that is not whole: %s", &log)
 		}
 		snapshots.Publish(ordinals("10.244.2.5").Snapshot())
 		after(batch)
-		if strings.Count(log.String(), "the hosts file cannot be written; trying again") != 1 {
+		if log.Count("the hosts file cannot be written; trying again") != 1 {
 			t.Errorf("a directory that is not there was not said: %s", &log)
 		}
 		if err := os.Mkdir(dir, 0o755); err != nil {
@@ -98,7 +98,7 @@ func TestFileFollows(t *testing.T) {
 			}
 			has(what, "10.244.2.6")
 		}
-		if n := strings.Count(log.String(), "changed or removed by somebody else"); n != 3 {
+		if n := log.Count("changed or removed by somebody else"); n != 3 {
 			t.Errorf("said %d times: %s", n, &log)
 		}
 		before, err := os.Stat(f.Path)
@@ -117,7 +117,7 @@ func TestFileFollows(t *testing.T) {
 		snapshots.Publish(ordinals("10.244.2.7").Snapshot())
 		after(10 * checkEvery)
 		for text, want := range map[string]int{"changed or removed by": 3, "cannot be read": 1, "cannot be written": 2} {
-			if n := strings.Count(log.String(), text); n != want {
+			if n := log.Count(text); n != want {
 				t.Errorf("%q is said %d times, want %d: %s", text, n, want, &log)
 			}
 		}

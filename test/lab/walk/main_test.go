@@ -1,19 +1,18 @@
 package walk
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
@@ -23,7 +22,7 @@ type lab struct {
 	t     *testing.T
 	name  string // in its environment, and in that of all it starts
 	cmd   *exec.Cmd
-	out   output
+	out   testkit.Output
 	ended chan struct{}
 	begin time.Time
 	tmp   string
@@ -161,24 +160,6 @@ func (l *lab) shows(node string, want ...string) {
 		}
 		return nil
 	})
-}
-
-// output is what a program wrote so far.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
 }
 
 func must(t *testing.T, err error) {
