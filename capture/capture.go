@@ -56,13 +56,14 @@ const (
 
 // Host is what the capture has of the node: where its files are, and its log.
 type Host struct {
-	StateDir string       // keeps the sysctl values that Cleanup puts back
-	ProcSys  string       // /proc/sys, or where a container may write to it
-	Log      *slog.Logger // nil: nothing is said
+	StateDir string        // keeps the sysctl values that Cleanup puts back
+	ProcSys  string        // /proc/sys, or where a container may write to it
+	Log      *slog.Logger  // nil: nothing is said
+	Patience time.Duration // with the disk of StateDir, before something is set without a record; 0: 2 s
 }
 
 func (h Host) sysctls() sysctl.Records {
-	return sysctl.New(filepath.Join(h.StateDir, "sysctl"), h.ProcSys)
+	return sysctl.New(filepath.Join(h.StateDir, "sysctl"), h.ProcSys).Patient(h.Patience)
 }
 
 // New prepares a capture; nothing is opened, read or written yet.
