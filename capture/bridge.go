@@ -87,17 +87,14 @@ func podBridges(cfg plan.Config, all []links.Link) ([]rules.PodBridge, error) {
 		if l.Kind != "bridge" {
 			continue
 		}
-		addrs, err := dump.Again(func() ([]netlink.Addr, error) {
-			return netlink.AddrList(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Index: l.Index}}, netlink.FAMILY_ALL)
-		})
+		addrs, err := links.Addresses(l.Index)
 		if err != nil {
-			return nil, fmt.Errorf("list addresses of %s: %w", l.Name, err)
+			return nil, fmt.Errorf("bridge %s: %w", l.Name, err)
 		}
 		var pods []netip.Prefix
-		for _, a := range addrs {
-			ip, _ := netip.AddrFromSlice(a.IP)
+		for _, ip := range addrs {
 			for _, p := range cfg.PodCIDRs {
-				if p.Contains(ip.Unmap()) && !slices.Contains(pods, p) {
+				if p.Contains(ip) && !slices.Contains(pods, p) {
 					pods = append(pods, p)
 				}
 			}
