@@ -27,6 +27,7 @@ type Capture struct {
 	table     *table
 	planner   *plan.Planner
 	kernel    *kernelPath // nil where it is off
+	node      nodeNetwork
 	removed   *routing.Removals
 	bridges   []rules.PodBridge
 	lifting   string                         // what rendition said of the bridges' rules when they were written
@@ -71,7 +72,7 @@ func New(cfg plan.Config, host Host) (*Capture, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: newTable(cfg), planner: plan.NewPlanner(cfg), kernel: newKernelPath(cfg), removed: routing.NewRemovals(host.Log)}, nil
+	return &Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: newTable(cfg), planner: plan.NewPlanner(cfg), kernel: newKernelPath(cfg), node: thisNode, removed: routing.NewRemovals(host.Log)}, nil
 }
 
 // Install puts the rules, the routes and the guard over the given ranges in

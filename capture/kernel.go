@@ -11,6 +11,7 @@ import (
 	nl "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
@@ -91,15 +92,25 @@ func (c *Capture) installKernel() error {
 		_, _ = removeKernel(c.table.conn) // Repair tries again, and RefreshBridges says why not: it keeps no node from its guard
 		return nil
 	}
-	kept, err := k.table.install(false)
+	err := c.followAddresses()
+	if errors.Is(err, dump.ErrTorn) {
+		c.sayLater(err) // and the next Repair looks again
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	return c.layKernel()
+}
+
+// layKernel is installKernel at the addresses that are known.
+func (c *Capture) layKernel() error {
+	kept, err := c.kernel.table.install(false)
 	if err != nil {
 		return err
 	}
 	if !kept {
-		k.held = unsure
-	}
-	if err := c.followAddresses(); err != nil {
-		return err
+		c.kernel.held = unsure
 	}
 	return errors.Join(c.tellAbsent(), c.writeKernel())
 }
@@ -249,7 +260,7 @@ func (c *Capture) repairKernelTable(moved bool) (bool, error) {
 	}
 	if !intact {
 		k.held = unsure
-		return true, errors.Join(c.installKernel(), c.forgetFlows())
+		return true, errors.Join(c.layKernel(), c.forgetFlows())
 	}
 	repaired := false
 	if k.goal != unsure {
