@@ -237,3 +237,25 @@ func pinMAC(list []rules.PodBridge) error {
 func equalBridge(a, b rules.PodBridge) bool {
 	return a.Name == b.Name && a.MAC == b.MAC && slices.Equal(a.Pods, b.Pods)
 }
+
+// Pods names the kind of pod network found: "bridged (cni0)" or "routed", and
+// an IP version that the node does not have.
+func (c *Capture) Pods() string {
+	if c.installed && !c.ipv6 {
+		return c.podNetwork() + ", without IPv6 (it is disabled on lo)"
+	}
+	return c.podNetwork()
+}
+
+func (c *Capture) podNetwork() string {
+	if len(c.cfg.PodCIDRs) == 0 {
+		return "unknown (no pod CIDR: sources are not kept)"
+	}
+	if len(c.bridges) == 0 {
+		return "routed"
+	}
+	if c.cfg.KeepBridgeNetfilter {
+		return fmt.Sprintf("bridged (%s), redirected: bridge netfilter is kept", c.bridges[0].Name)
+	}
+	return fmt.Sprintf("bridged (%s)", c.bridges[0].Name)
+}

@@ -2,7 +2,6 @@ package capture
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -27,6 +26,8 @@ type Capture struct {
 	table     *table
 	planner   *plan.Planner
 	kernel    *kernelPath // nil where it is off
+	flows     *flows
+	own       ownFindings
 	node      nodeNetwork
 	removed   *routing.Removals
 	bridges   []rules.PodBridge
@@ -72,7 +73,10 @@ func New(cfg plan.Config, host Host) (*Capture, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: newTable(cfg), planner: plan.NewPlanner(cfg), kernel: newKernelPath(cfg), node: thisNode, removed: routing.NewRemovals(host.Log)}, nil
+	c := &Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: newTable(cfg), planner: plan.NewPlanner(cfg), node: thisNode, removed: routing.NewRemovals(host.Log)}
+	c.flows = newFlows(c.foundConntrack)
+	c.kernel = newKernelPath(cfg, c.flows)
+	return c, nil
 }
 
 // Install puts the rules, the routes and the guard over the given ranges in
@@ -306,28 +310,6 @@ func (c *Capture) Found() bool { return c.found }
 // IPv6 reports whether the node has IPv6. It is known from Install on, and
 // RefreshBridges and Repair follow it.
 func (c *Capture) IPv6() bool { return c.ipv6 }
-
-// Pods names the kind of pod network found: "bridged (cni0)" or "routed", and
-// an IP version that the node does not have.
-func (c *Capture) Pods() string {
-	if c.installed && !c.ipv6 {
-		return c.podNetwork() + ", without IPv6 (it is disabled on lo)"
-	}
-	return c.podNetwork()
-}
-
-func (c *Capture) podNetwork() string {
-	if len(c.cfg.PodCIDRs) == 0 {
-		return "unknown (no pod CIDR: sources are not kept)"
-	}
-	if len(c.bridges) == 0 {
-		return "routed"
-	}
-	if c.cfg.KeepBridgeNetfilter {
-		return fmt.Sprintf("bridged (%s), redirected: bridge netfilter is kept", c.bridges[0].Name)
-	}
-	return fmt.Sprintf("bridged (%s)", c.bridges[0].Name)
-}
 
 // Remove removes every rule, route and changed sysctl of gridmesh, and leaves
 // a capture that is not installed. What is not there is no error.

@@ -3,6 +3,7 @@ package capture
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -23,21 +24,22 @@ import (
 type kernelPath struct {
 	table   *kernelTable
 	planner *plan.KernelPlanner
-	ports   []netip.Addr   // at which node ports are served
-	own     []netip.Addr   // the node's primary addresses
-	view    *topology.View // that the planner has; nil before the first
-	held    state          // how the kernel's elements stand to the planner's
-	goal    state          // unsure before the first view
-	absent  *bool          // what EnvoyAbsent said last; nil: nothing, and what is there stays
-	flows   bool           // UDP flows may be stale
+	ports   []netip.Addr    // at which node ports are served
+	own     []netip.Addr    // the node's primary addresses
+	view    *topology.View  // that the planner has; nil before the first
+	held    state           // how the kernel's elements stand to the planner's
+	goal    state           // unsure before the first view
+	absent  *bool           // what EnvoyAbsent said last; nil: nothing, and what is there stays
+	udp     plan.UDPServing // whose flows may be stale, once this is in force
+	flows   *flows
 }
 
 // newKernelPath is nil where the kernel path is off.
-func newKernelPath(cfg plan.Config) *kernelPath {
+func newKernelPath(cfg plan.Config, flows *flows) *kernelPath {
 	if cfg.Kernel == nil {
 		return nil
 	}
-	return &kernelPath{table: newKernelTable(cfg), planner: plan.NewKernelPlanner(cfg, nil)}
+	return &kernelPath{table: newKernelTable(cfg), planner: plan.NewKernelPlanner(cfg, nil), udp: plan.UDPServing{}, flows: flows}
 }
 
 // kernelFound reports whether a run before has left what the kernel path needs.
@@ -59,6 +61,7 @@ func (k *kernelPath) setPods(cfg plan.Config) {
 
 // removeKernel removes the kernel path, on or off.
 func (c *Capture) removeKernel() error {
+	c.flows.stop()
 	if c.kernel != nil {
 		c.kernel.held, c.kernel.goal = unsure, unsure
 		c.kernel.table.close()
@@ -87,8 +90,7 @@ func ofAnyTable(m nl.Message) bool { return ofOurTables(m) || ofKernelTable(m) }
 // installKernel puts the rules of the kernel path in place, or removes those of
 // a run before that had it on.
 func (c *Capture) installKernel() error {
-	k := c.kernel
-	if k == nil {
+	if c.kernel == nil {
 		_, _ = removeKernel(c.table.conn) // Repair tries again, and RefreshBridges says why not: it keeps no node from its guard
 		return nil
 	}
@@ -125,28 +127,21 @@ func (c *Capture) serveInKernel(v *topology.View, provisional bool) error {
 		is, _ := v.Services.Get(key)
 		changed[key.String()] = plan.KernelOf(is)
 	}
-	k := c.kernel
-	k.view = v
-	if err := c.SetKernel(changed, provisional); k.held != k.goal {
-		return err
-	}
-	return nil // what conntrack did not forget Repair tries, and says
+	c.kernel.view = v
+	return c.setKernel(changed, provisional)
 }
 
-// SetKernel takes the frontends of the Services that the next view changes, by
+// setKernel takes the frontends of the Services that the next view changes, by
 // Service; none for one that is gone. It writes at once: what Envoy takes is
 // taken before. A provisional view only adds, and the first whole one is
 // compared with what is in force, and so is the next one after a failure.
-func (c *Capture) SetKernel(changed map[string][]plan.KernelFrontend, provisional bool) error {
+func (c *Capture) setKernel(changed map[string][]plan.KernelFrontend, provisional bool) error {
 	k := c.kernel
-	if k == nil {
-		return nil
-	}
 	for service, list := range changed {
 		k.planner.Set(service, list)
 	}
 	change := k.planner.Settle()
-	k.flows = k.flows || change.UDP
+	maps.Copy(k.udp, change.UDP)
 	was := k.held
 	if k.held, k.goal = unsure, synced; provisional {
 		k.goal = merged
@@ -157,10 +152,17 @@ func (c *Capture) SetKernel(changed map[string][]plan.KernelFrontend, provisiona
 	} else {
 		err = k.apply(change)
 	}
-	if err != nil {
-		return err
+	k.followed()
+	return err
+}
+
+// followed has flows forgotten, once a whole view is in force: what only adds takes no
+// flow from where it is.
+func (k *kernelPath) followed() {
+	if k.held == synced && k.goal == synced && len(k.udp) > 0 {
+		k.flows.tell(k.udp)
+		k.udp = plan.UDPServing{}
 	}
-	return c.forgetFlows()
 }
 
 // apply writes a change of what is in step.
@@ -241,7 +243,8 @@ func (c *Capture) repairKernel() (bool, error) {
 	ports := k.ports
 	before := errors.Join(c.followAddresses(), c.tellAbsent()) // what was known serves on
 	repaired, err := c.repairKernelTable(!slices.Equal(ports, k.ports))
-	return repaired, errors.Join(before, err)
+	k.followed()
+	return repaired, errors.Join(before, err, k.flows.again())
 }
 
 func (c *Capture) repairKernelTable(moved bool) (bool, error) {
@@ -252,7 +255,7 @@ func (c *Capture) repairKernelTable(moved bool) (bool, error) {
 		return false, err
 	}
 	if !moved && (k.goal == unsure || k.held == k.goal) && k.table.still(gen, time.Now()) {
-		return false, c.forgetFlows()
+		return false, nil
 	}
 	intact, err := k.table.intact()
 	if err != nil {
@@ -260,7 +263,7 @@ func (c *Capture) repairKernelTable(moved bool) (bool, error) {
 	}
 	if !intact {
 		k.held = unsure
-		return true, errors.Join(c.layKernel(), c.forgetFlows())
+		return true, c.layKernel()
 	}
 	repaired := false
 	if k.goal != unsure {
@@ -272,14 +275,14 @@ func (c *Capture) repairKernelTable(moved bool) (bool, error) {
 			}
 		}
 		if err != nil {
-			return true, errors.Join(err, c.forgetFlows())
+			return true, err
 		}
 		k.table.anew.cured()
 	}
 	if !repaired {
 		k.table.note(gen, time.Now())
 	}
-	return repaired, c.forgetFlows()
+	return repaired, nil
 }
 
 // EnvoyAbsent says whether new connections go to the kernel path, although Envoy
@@ -290,15 +293,10 @@ func (c *Capture) EnvoyAbsent(absent bool) error {
 	if c.kernel == nil {
 		return nil
 	}
-	c.kernel.absent = &absent
-	c.kernel.flows = c.kernel.flows || absent // those of UDP that Envoy had find the kernel path too
-	if !c.installed {
+	if c.kernel.absent = &absent; !c.installed {
 		return nil
 	}
-	if err := c.tellAbsent(); err != nil {
-		return err
-	}
-	return c.forgetFlows()
+	return c.tellAbsent()
 }
 
 func (c *Capture) tellAbsent() error {

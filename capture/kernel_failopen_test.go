@@ -18,8 +18,8 @@ func TestFailOpen(t *testing.T) {
 	l.serve(t, "b", l.b)
 	apply(t, l.Capture, newCluster().serve("web", "10.96.0.1", "10.244.0.6").serve("web6", "fd00:96::1", "fd00:244::6").view(), false)
 	l.put(t,
-		plan.KernelFrontend{Frontend: tcp("10.96.0.1:80"), Tiers: tiers(false, "b"), Envoy: true},
-		plan.KernelFrontend{Frontend: tcp("[fd00:96::1]:80"), Tiers: tiers(true, "b"), Envoy: true})
+		plan.KernelFrontend{Frontend: tcp("10.96.0.1:80"), Tiers: tiers(false, "b")},
+		plan.KernelFrontend{Frontend: tcp("[fd00:96::1]:80"), Tiers: tiers(true, "b")})
 	const envoy, kernel = "envoy", "b"
 	expect := func(when, pod, host, outside string) {
 		t.Helper()
@@ -84,7 +84,7 @@ func TestFailOpenStaysClosed(t *testing.T) {
 	t.Parallel()
 	cfg := kernelConfig()
 	l := newKernelLab(t, cfg)
-	l.put(t, plan.KernelFrontend{Frontend: tcp("10.96.0.1:80"), Envoy: true})
+	l.put(t, plan.KernelFrontend{Frontend: tcp("10.96.0.1:80")})
 	for _, absent := range []bool{false, true} {
 		must(t, l.EnvoyAbsent(absent))
 		for name, from := range map[string]*testkit.Network{"pod": l.a, "host": l.node, "outside": l.outside} {
