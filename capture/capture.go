@@ -173,6 +173,9 @@ func (c *Capture) installTable(anew bool) error {
 	}
 	begin.elements.ranges(rules.Guard, c.guard())
 	begin.elements.bridges(c.bridges)
+	if absent, said := c.absent(); said {
+		begin.elements[rules.Absent] = absent
+	}
 	if err := c.table.install(c.cfg, begin); err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package capture
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -299,30 +298,29 @@ func (c *Capture) EnvoyAbsent(absent bool) error {
 	return c.tellAbsent()
 }
 
-func (c *Capture) tellAbsent() error {
-	if c.kernel.absent == nil {
-		return nil
+// absent are the protocols of which Envoy gets no new connections; false where nobody
+// has said so, and what is there stays.
+func (c *Capture) absent() (elements []nftables.SetElement, said bool) {
+	switch {
+	case c.kernel == nil || c.kernel.absent == nil:
+		return nil, false
+	case *c.kernel.absent:
+		return absentElements(rules.Protocols()...), true
 	}
-	want := absentElements(*c.kernel.absent)
-	have, _, err := c.table.tidied(rules.Absent)
-	if err != nil || have.are(want, []string{rules.Absent}, true) {
-		return err
-	}
-	c.table.conn.FlushSet(c.table.sets[rules.Absent])
-	if len(want) > 0 {
-		if err := c.table.conn.SetAddElements(c.table.sets[rules.Absent], want[rules.Absent]); err != nil {
-			return fmt.Errorf("set %s: %w", rules.Absent, err)
-		}
-	}
-	return c.table.flush(rules.Absent)
+	return nil, true
 }
 
-func absentElements(absent bool) bySet {
-	m := bySet{}
-	if absent {
-		for _, p := range rules.Protocols() {
-			m[rules.Absent] = append(m[rules.Absent], nftables.SetElement{Key: []byte{byte(p)}})
-		}
+func (c *Capture) tellAbsent() error {
+	elements, said := c.absent()
+	if !said {
+		return nil
 	}
-	return m
+	return c.table.setAbsent(elements)
+}
+
+func absentElements(list ...topology.Protocol) (elements []nftables.SetElement) {
+	for _, p := range list {
+		elements = append(elements, nftables.SetElement{Key: []byte{byte(p)}})
+	}
+	return elements
 }
