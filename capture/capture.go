@@ -26,6 +26,7 @@ type Capture struct {
 	table     *table
 	planner   *plan.Planner
 	kernel    *kernelPath // nil where it is off
+	leave     *leaving    // of a run before that had it on; nil: of none
 	flows     *flows
 	own       ownFindings
 	node      nodeNetwork
@@ -90,6 +91,9 @@ func (c *Capture) Install(guard []netip.Prefix) (err error) {
 	if c.found, err = c.table.exists(); err != nil {
 		return err
 	}
+	if err = c.beginLeaving(); err != nil {
+		return err
+	}
 	c.table.follow(c.table.conn, ofOurTables, c.host.Log)
 	c.known = plan.Disjoint(guard)
 	c.tellGuard()
@@ -101,6 +105,7 @@ func (c *Capture) Install(guard []netip.Prefix) (err error) {
 				err = nil // Repair looks again
 			}
 			err = errors.Join(err, c.installRoutes())
+			c.sayLater(c.tellAbsent())
 		} else {
 			wait = false // a table that takes no guard is not worth it
 		}
@@ -264,6 +269,7 @@ func (c *Capture) Extend() error {
 	c.pending = nil
 	if err == nil {
 		c.held = c.goal
+		c.takeOver()
 	}
 	return err
 }
@@ -281,6 +287,7 @@ func (c *Capture) write() error {
 	if err == nil {
 		c.table.anew.cured()
 		c.held = c.goal
+		c.takeOver()
 	}
 	return err
 }

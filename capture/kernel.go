@@ -60,6 +60,7 @@ func (k *kernelPath) setPods(cfg plan.Config) {
 
 // removeKernel removes the kernel path, on or off.
 func (c *Capture) removeKernel() error {
+	c.leave = nil
 	c.flows.stop()
 	if c.kernel != nil {
 		c.kernel.held, c.kernel.goal = unsure, unsure
@@ -90,7 +91,7 @@ func ofAnyTable(m nl.Message) bool { return ofOurTables(m) || ofKernelTable(m) }
 // a run before that had it on.
 func (c *Capture) installKernel() error {
 	if c.kernel == nil {
-		_, _ = removeKernel(c.table.conn) // Repair tries again, and RefreshBridges says why not: it keeps no node from its guard
+		c.leaveKernel()
 		return nil
 	}
 	err := c.followAddresses()
@@ -235,9 +236,7 @@ func (t *kernelTable) unused(need []plan.Pick) (list []plan.Pick) {
 func (c *Capture) repairKernel() (bool, error) {
 	k := c.kernel
 	if k == nil {
-		removed, err := removeKernel(c.table.conn)
-		c.sayLater(err) // it may fail for good, and nothing else waits for it
-		return removed, nil
+		return c.leaveKernel(), c.flows.again()
 	}
 	ports := k.ports
 	before := errors.Join(c.followAddresses(), c.tellAbsent()) // what was known serves on
@@ -302,6 +301,8 @@ func (c *Capture) EnvoyAbsent(absent bool) error {
 // has said so, and what is there stays.
 func (c *Capture) absent() (elements []nftables.SetElement, said bool) {
 	switch {
+	case c.leave != nil:
+		return c.leave.absent, true
 	case c.kernel == nil || c.kernel.absent == nil:
 		return nil, false
 	case *c.kernel.absent:

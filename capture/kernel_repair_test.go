@@ -199,6 +199,8 @@ func TestKernelRestart(t *testing.T) {
 		}
 	}
 	next(config())
+	expect("off, and Envoy knows nothing yet", isRefused, "far", isRefused)
+	apply(t, l.Capture, newCluster().view(), false)
 	expect("off", isRefused, isRefused, isRefused)
 	if state := kernelState(t); len(state) > 0 {
 		t.Errorf("off, and there is %v", state)

@@ -30,11 +30,17 @@ type table struct {
 }
 
 func newTable(cfg plan.Config) *table {
-	t := &table{conn: nft.New(), nft: &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}, sets: map[string]*nftables.Set{}}
+	t := &table{conn: nft.New(), nft: &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}}
+	t.have(cfg)
+	return t
+}
+
+// have makes the table have the sets of a configuration.
+func (t *table) have(cfg plan.Config) {
+	t.sets = map[string]*nftables.Set{}
 	for _, s := range rules.Inet(cfg).Sets {
 		t.sets[s.Name] = nft.NewSet(t.nft, s)
 	}
-	return t
 }
 
 // clear empties every chain of the table and drops those that are no longer
