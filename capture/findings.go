@@ -44,6 +44,15 @@ func (c *Capture) Inspector() func() ([]Finding, error) {
 	}
 }
 
+// foundKernelTable takes why the table of the kernel path, which is off, cannot be removed.
+func (c *Capture) foundKernelTable(err error) {
+	text := ""
+	if err != nil {
+		text = fmt.Sprintf("--datapath envoy has no kernel path, and a table of one serves on: %v; remove what holds it, or see what is in it: nft list table inet gridmesh_kernel", err)
+	}
+	c.own.set(KernelTable, text)
+}
+
 // foundConntrack takes why conntrack cannot be asked.
 func (c *Capture) foundConntrack(err error) {
 	text := ""

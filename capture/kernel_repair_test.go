@@ -302,10 +302,16 @@ func TestKernelTableOfAnother(t *testing.T) {
 		if _, err := c.RefreshBridges(); err == nil || !strings.Contains(err.Error(), rules.KernelName+" was made by another process") {
 			t.Errorf("said is %v", err)
 		}
+		if list, err := c.Inspector()(); len(list) != 1 || list[0].Kind != KernelTable || !strings.Contains(list[0].Text, "stop that process") || err != nil {
+			t.Errorf("found %v, %v", list, err)
+		}
 	}
 	must(t, theirs.Close())
 	if repaired, err := c.Repair(); repaired || err != nil {
 		t.Errorf("its owner is gone, and so is it: repaired %v, %v", repaired, err)
+	}
+	if list, err := c.Inspector()(); len(list) > 0 || err != nil {
+		t.Errorf("and found is %v, %v", list, err)
 	}
 	addChain(t, &nftables.Chain{Table: &nftables.Table{Name: rules.KernelName, Family: nftables.TableFamilyINet}, Name: "x"})
 	if repaired, err := c.Repair(); !repaired || err != nil || len(kernelState(t)) > 0 {

@@ -67,6 +67,7 @@ func (c *Capture) leaveKernel() bool {
 	}
 	removed, err := removeKernel(c.table.conn)
 	c.sayLater(err) // it may fail for good, and nothing else waits for it
+	c.foundKernelTable(err)
 	return removed
 }
 
