@@ -97,7 +97,12 @@ func (c *Capture) Install(guard []netip.Prefix) (err error) {
 	c.table.follow(c.table.conn, ofOurTables, c.host.Log)
 	c.known = plan.Disjoint(guard)
 	c.tellGuard()
-	wait := c.found && len(c.cfg.PodCIDRs) == 0 && c.kernelFound()
+	wait := c.found && len(c.cfg.PodCIDRs) == 0
+	if wait {
+		if wait, err = c.kernelFound(); err != nil {
+			return err
+		}
+	}
 	if wait {
 		c.outdated = true
 		if err = c.table.guardBeside(c.known); err == nil {

@@ -42,12 +42,15 @@ func newKernelPath(cfg plan.Config, flows *flows) *kernelPath {
 }
 
 // kernelFound reports whether a run before has left what the kernel path needs.
-func (c *Capture) kernelFound() bool {
+func (c *Capture) kernelFound() (bool, error) {
 	if c.kernel == nil {
-		return true
+		return true, nil
 	}
 	t, err := c.kernel.table.found()
-	return err == nil && t.HasSet(rules.KernelLayout)
+	if errors.Is(err, dump.ErrTorn) {
+		err = nil // what was told is there
+	}
+	return t.HasSet(rules.KernelLayout), err
 }
 
 // setPods takes the ranges of this node's pods.
