@@ -117,6 +117,14 @@ func TestCrash(t *testing.T) {
 	}
 }
 
+func TestLastLines(t *testing.T) {
+	for log, want := range map[string]string{"": "", "a\nb\n": "a\nb\n", "first\nsecond\nx\n": "...\nsecond\nx\n", "a line without an end": "...\nthout an end"} {
+		if got := lastLines(log, 12); got != want {
+			t.Errorf("of %q: %q, want %q", log, got, want)
+		}
+	}
+}
+
 // Temporary files are counted apart, and nothing that only looks like one is.
 func TestTemporary(t *testing.T) {
 	for name, want := range map[string]bool{"state/.state.tmp-123": true, ".dns.v1.tmp-9": true, "state/state": false, "state/state.bad": false, "state/tmp-1": false} {
