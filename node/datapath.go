@@ -63,12 +63,12 @@ func (l *loop) takeAbsence() {
 	l.metrics.absent.Set(map[bool]float64{true: 1}[absent])
 	switch {
 	case absent:
-		l.said.absent.say(l.log.Warn, "Envoy takes no connections; the kernel serves the first tier of what it served", obs.KeyErr, why)
+		l.said.absent.Say(l.log.Warn, "Envoy takes no connections; the kernel serves the first tier of what it served", obs.KeyErr, why)
 	case !first:
-		l.said.absent.say(l.log.Info, "Envoy takes connections again")
+		l.said.absent.Say(l.log.Info, "Envoy takes connections again")
 	}
 	if err := l.capture.EnvoyAbsent(absent); err != nil {
-		l.said.write.say(l.log.Error, "could not write which path connections take; trying again", obs.KeyErr, err)
+		l.said.write.Say(l.log.Error, "could not write which path connections take; trying again", obs.KeyErr, err)
 		l.metrics.syncFailures.Inc()
 		l.broken = err
 		l.pace.hurry()

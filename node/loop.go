@@ -10,6 +10,7 @@ import (
 	"github.com/gridmesh/gridmesh/node/guard"
 	"github.com/gridmesh/gridmesh/node/outage"
 	"github.com/gridmesh/gridmesh/node/preload"
+	"github.com/gridmesh/gridmesh/node/quiet"
 	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/source"
@@ -46,11 +47,11 @@ type loop struct {
 	view    *topology.View
 	catalog *render.Catalog
 	said    said
-	failure error // of the last write to the kernel; nil where it is in line
-	broken  error // of the last look at what others removed
-	absent  *bool // Envoy takes no new connections; nil where nobody knows yet
-	policed *bool // there are NetworkPolicies; nil where nobody has said, or there is no kernel path
-	eager   limit // looks while something fails
+	failure error       // of the last write to the kernel; nil where it is in line
+	broken  error       // of the last look at what others removed
+	absent  *bool       // Envoy takes no new connections; nil where nobody knows yet
+	policed *bool       // there are NetworkPolicies; nil where nobody has said, or there is no kernel path
+	eager   quiet.Limit // looks while something fails
 
 	links <-chan struct{} // of who watches the kernel; nil where nobody does
 	blind bool            // so it is, and that is said
@@ -58,7 +59,7 @@ type loop struct {
 
 // said is what the loop may have to say again and again.
 type said struct {
-	write, order, repair, anew, bridges, network, pods, save, blind, watched, absent quiet
+	write, order, repair, anew, bridges, network, pods, save, blind, watched, absent quiet.Line
 
 	unrecorded bool // that an outage could not be noted
 	unread     bool // that the disk gives nothing
@@ -158,7 +159,7 @@ func (l *loop) watchLinks(ctx context.Context) {
 		l.unwatched(obs.KeyErr, err)
 		return
 	case l.blind:
-		l.said.watched.say(l.log.Info, "the kernel is watched again")
+		l.said.watched.Say(l.log.Info, "the kernel is watched again")
 	}
 	l.links, l.blind = links, false
 }
@@ -166,7 +167,7 @@ func (l *loop) watchLinks(ctx context.Context) {
 // unwatched says that nobody watches the kernel, where it was not said.
 func (l *loop) unwatched(args ...any) {
 	if !l.blind {
-		l.said.blind.say(l.log.Warn, "cannot watch the kernel; what others change there is found every few seconds only, until it can be watched again", args...)
+		l.said.blind.Say(l.log.Warn, "cannot watch the kernel; what others change there is found every few seconds only, until it can be watched again", args...)
 	}
 	l.blind = true
 }
@@ -209,7 +210,7 @@ func (l *loop) apply(snap *topology.Snapshot) {
 	}
 	l.view = l.viewer.See(snap)
 	if l.failure = l.act(l.nextCatalog()); l.failure != nil {
-		l.said.write.say(l.log.Error, "could not write the capture rules; trying again", obs.KeyErr, l.failure)
+		l.said.write.Say(l.log.Error, "could not write the capture rules; trying again", obs.KeyErr, l.failure)
 		l.metrics.syncFailures.Inc()
 		l.pace.hurry()
 	} else {
@@ -258,9 +259,9 @@ func (l *loop) refreshBridges() {
 	changed, err := l.capture.RefreshBridges()
 	switch {
 	case err != nil:
-		l.said.bridges.say(l.log.Error, "could not follow the pod network's bridge", obs.KeyErr, err)
+		l.said.bridges.Say(l.log.Error, "could not follow the pod network's bridge", obs.KeyErr, err)
 	case changed:
-		l.said.network.say(l.log.Info, "pod network changed", obs.KeyPods, l.capture.Pods())
+		l.said.network.Say(l.log.Info, "pod network changed", obs.KeyPods, l.capture.Pods())
 	}
 	if l.catalogs.IPv6(l.capture.IPv6()) {
 		l.catalogAgain()
@@ -283,7 +284,7 @@ func (l *loop) linked(ctx context.Context, open bool) {
 // what others change is put back all the same; but a look that fails may change
 // something itself, and so there are only so many of them.
 func (l *loop) disturbed() {
-	if l.failing() && !l.eager.allow(time.Now(), eagerBurst, eagerEvery) {
+	if l.failing() && !l.eager.Allow(time.Now(), eagerBurst, eagerEvery) {
 		return // the pace says when
 	}
 	l.refreshBridges()
@@ -312,13 +313,13 @@ func (l *loop) repair() {
 	switch {
 	case err != nil:
 		if was == nil || was.Error() != err.Error() {
-			l.said.order.say(l.log.Error, "could not put the capture rules in order; trying again", obs.KeyErr, err)
+			l.said.order.Say(l.log.Error, "could not put the capture rules in order; trying again", obs.KeyErr, err)
 		}
 		l.metrics.syncFailures.Inc()
 	case repaired && due:
-		l.said.anew.say(l.log.Info, "capture rules were written anew: those in force were of a run before, or a write had failed")
+		l.said.anew.Say(l.log.Info, "capture rules were written anew: those in force were of a run before, or a write had failed")
 	case repaired:
-		l.said.repair.say(l.log.Warn, "capture rules or sysctls were changed by somebody else and are back")
+		l.said.repair.Say(l.log.Warn, "capture rules or sysctls were changed by somebody else and are back")
 		l.metrics.repairs.Inc()
 	}
 	l.setPods()
