@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"runtime/debug"
 	"time"
@@ -46,20 +47,21 @@ type loop struct {
 	snap    *topology.Snapshot // what is in force of it
 	view    *topology.View
 	catalog *render.Catalog
-	said    said
+	said    lines
 	failure error       // of the last write to the kernel; nil where it is in line
 	broken  error       // of the last look at what others removed
-	absent  *bool       // Envoy takes no new connections; nil where nobody knows yet
-	policed *bool       // there are NetworkPolicies; nil where nobody has said, or there is no kernel path
+	envoys  absence     // what is known of Envoy, where there is a kernel path
+	policed *bool       // what counts: there are NetworkPolicies; nil where nobody has said, or there is no kernel path
+	damped  damper      // of that
 	eager   quiet.Limit // looks while something fails
 
 	links <-chan struct{} // of who watches the kernel; nil where nobody does
 	blind bool            // so it is, and that is said
 }
 
-// said is what the loop may have to say again and again.
-type said struct {
-	write, order, repair, anew, bridges, network, pods, save, blind, watched, absent quiet.Line
+// lines is what the loop may have to say again and again.
+type lines struct {
+	write, order, repair, anew, bridges, network, pods, save, blind, watched, absent, unasked, policed quiet.Line
 
 	unrecorded bool // that an outage could not be noted
 	unread     bool // that the disk gives nothing
@@ -72,10 +74,12 @@ func newLoop(a *Agent, st *source.State, pods []netip.Prefix) *loop {
 		saver:    statedir.NewSaver(a.cfg.statePath()),
 		used:     preload.NewUsed(),
 	}
-	if st != nil && a.cfg.Datapath != topology.DatapathNone {
-		l.policed = st.Policies
-	}
+	l.damped = damper{first: policiesFirst, most: policiesMost, calm: policiesCalm}
 	l.lookAnew()
+	if st != nil {
+		l.restorePolicies(st.Policies)
+	}
+	l.takePolicies()
 	return l
 }
 
@@ -237,14 +241,15 @@ func (l *loop) countProgrammed() {
 // act brings the kernel and Envoy in line with the view: what is refused must
 // be refused before Envoy forgets it, and Envoy must know what it is to be
 // handed. Where the kernel does not do the first, it is handed nothing new,
-// and repair tries all of it again.
+// and repair tries all of it again. With two paths that may be for the kernel path
+// alone: what Envoy serves more does not wait for it.
 func (l *loop) act(changed render.Changed) error {
 	err := l.capture.Retract(l.view, !l.live)
 	l.xds.Update(l.catalog, changed)
-	if err != nil {
+	if err != nil && l.cfg.Datapath == topology.DatapathNone {
 		return err
 	}
-	return l.capture.Extend()
+	return errors.Join(err, l.capture.Extend())
 }
 
 // changed shows the loop's state and has it saved.
