@@ -20,6 +20,7 @@ import (
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
 	kubefeed "github.com/gridmesh/gridmesh/kube/feed"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -43,7 +44,7 @@ type reach struct {
 	client *kube.Client // once it is used
 	kept   *source.State
 	read   *source.Input
-	status *agentStatus // once it was asked for
+	status *report.Report // once it was asked for
 	origin origin
 }
 
