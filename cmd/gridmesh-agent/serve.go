@@ -77,18 +77,6 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 	return agent.Run(ctx)
 }
 
-var errNotListening = errors.New("nobody listens on the ports of --listen-port-base, where captured connections go")
-
-// envoyServes asks whether Envoy has its listeners, and answers.
-func (c *config) envoyServes(ctx context.Context) error {
-	ports := c.capture.Ports
-	there, err := capture.Listening(ports.Keep(), ports.Plain())
-	if err == nil && !there {
-		return errNotListening
-	}
-	return admin.Ready(ctx, ports.Health()) // which tells, too, where sockets cannot be listed
-}
-
 // connect prepares what comes from the API server; nothing is asked of it yet.
 func connect(c *config, log *slog.Logger, registry prometheus.Registerer) (node.Source, node.Cluster, error) {
 	kube.LogTo(log)
