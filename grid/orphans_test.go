@@ -203,7 +203,7 @@ func TestMuchThatIsLeft(t *testing.T) {
 			w.pass(time.Second)
 		}
 		if list := w.Names("Deployment"); len(list) != 10 {
-			t.Errorf("left are %v", list)
+			t.Errorf("%d are left", len(list))
 		}
 	})
 }

@@ -317,11 +317,13 @@ func (x *Index) setRevision(ref Ref, obj Object) {
 	x.orphans.set(ref, obj)
 	owner := controllerOf(obj)
 	kind := value[string](owner, "kind")
-	if kindOf(kind) == nil {
-		return // a StatefulSet's own
+	if kindOf(kind) == nil { // a StatefulSet's own, or one that its grid left
+		x.deleteRevision(ref)
+		return
 	}
 	of := Ref{kind, ref.Namespace, value[string](owner, "name")}
 	x.recordOf(of).revisions[ref.Name] = obj
+	x.orphans.set(ref, obj)
 	x.dirty[of] = true
 }
 

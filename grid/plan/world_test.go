@@ -187,7 +187,11 @@ func (c *cluster) endGrid() {
 		return
 	}
 	uid := value[string](c.objects[ref], "metadata", "uid")
-	c.delete(ref)
+	if how == 2 {
+		defer c.delete(ref) // --cascade=orphan: what it owned lost its owner first
+	} else {
+		c.delete(ref)
+	}
 	for _, child := range c.refs("Deployment", "StatefulSet", "Service", "ControllerRevision") {
 		switch obj := c.objects[child]; {
 		case value[string](controllerOf(obj), "uid") != uid:
