@@ -30,7 +30,6 @@ const (
 	ctaProtoSrcPort = 2
 	ctaProtoDstPort = 3
 	ctaIPv4Dst      = 2
-	ctaIPv6Dst      = 4
 	ctGet, ctDelete = 1, 2 // IPCTNL_MSG_CT_*
 	nfgenmsgLen     = 4
 
@@ -80,7 +79,7 @@ func questionsAbout(udp plan.UDPServing) (list []asked) {
 	return list
 }
 
-// filterOf asks for flows of UDP to a frontend; to any where it is invalid. A kernel
+// filterOf asks for flows of UDP to a frontend, of IPv6 to its port; to any where it is invalid. A kernel
 // before 5.8 knows no filter, and tells of all.
 func filterOf(f netip.AddrPort) []byte {
 	nested := func(kind uint16, value []byte) []byte { return nft.Attribute(kind|unix.NLA_F_NESTED, value) }
@@ -89,13 +88,13 @@ func filterOf(f netip.AddrPort) []byte {
 	}
 	orig, proto, flags := []byte(nil), nft.Attribute(ctaProtoNum, []byte{unix.IPPROTO_UDP}), uint32(byProto)
 	if f.IsValid() {
-		dst := uint16(ctaIPv4Dst)
-		if f.Addr().Is6() {
-			dst = ctaIPv6Dst
-		}
-		orig = nested(ctaTupleIP, nft.Attribute(dst, f.Addr().AsSlice()))
 		proto = append(proto, nft.Attribute(ctaProtoDstPort, binary.BigEndian.AppendUint16(nil, f.Port()))...)
-		flags |= byDst | byDstPort
+		flags |= byDstPort
+		// By an address of IPv6 kernels, up to 6.18 at least, leave out what matches.
+		if f.Addr().Is4() {
+			orig = nested(ctaTupleIP, nft.Attribute(ctaIPv4Dst, f.Addr().AsSlice()))
+			flags |= byDst
+		}
 	}
 	orig = append(orig, nested(ctaTupleProto, proto)...)
 	return append(nested(ctaTupleOrig, orig), nested(ctaFilter, number(ctaFilterOrig, flags))...)

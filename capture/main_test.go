@@ -80,6 +80,7 @@ func starting(t *testing.T, cfg plan.Config, host Host) *Capture {
 	t.Helper()
 	c, err := New(cfg, host)
 	must(t, err)
+	t.Cleanup(c.flows.stop)
 	must(t, c.Install(cfg.ServiceCIDRs))
 	must(t, c.Tune())
 	return c
