@@ -67,25 +67,21 @@ func up(ctx context.Context, s *server, units, nodes int, proxy string) error {
 	if err != nil {
 		return err
 	}
+	var k *keeper
 	if proxy == gridmesh {
-		if err := startRest(starting, c); err != nil {
+		if k, err = keepController(ctx, c); err != nil {
+			return err
+		}
+		if err := startDNS(starting, c); err != nil {
 			return err
 		}
 	}
 	announce(c, "", proxy == gridmesh)
-	return s.serve(ctx, c)
+	return s.serve(ctx, c, k)
 }
 
-// startRest starts what gridmesh has besides agents and Envoys: its controller,
-// and DNS on every node.
-func startRest(ctx context.Context, c *cluster.Cluster) error {
-	kubeconfig, err := c.ControllerKubeconfig()
-	if err != nil {
-		return err
-	}
-	if _, err := c.StartController(kubeconfig); err != nil {
-		return err
-	}
+// startDNS starts DNS on every node.
+func startDNS(ctx context.Context, c *cluster.Cluster) error {
 	begin := time.Now()
 	for _, n := range c.Nodes {
 		if err := n.StartDNS(netlab.CloudIP.String()); err != nil {

@@ -1,9 +1,13 @@
 package walk
 
 import (
+	"bytes"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
@@ -99,6 +103,7 @@ func TestWalk(t *testing.T) {
 	l.says(0, words("start dns a-1"))
 	l.comes(words("exec a-1", connect...), "web-")
 
+	l.controllerAgain()
 	l.kubeletAgain("a-1", pod)
 	l.says(1, words("kubectl logs", pod), "lab exec POD")
 	if out, code := l.does(words("kubectl logs no-such-pod")...); code == 0 || strings.Contains(out, "lab exec POD") {
@@ -117,18 +122,20 @@ func TestWalk(t *testing.T) {
 	l.says(0, words("__complete kill agent", ""), "a-1\nb-1\n")
 	l.says(1, words("up"), "another lab runs")
 	for line, want := range map[string]string{
-		"cut link a z":     `unit "z"; there are a, b`,
-		"cut node a-2":     `node "a-2"; there are a-1, b-1`,
-		"heal uplink z":    "there are a, b",
-		"kill agent a-2":   "there are a-1, b-1",
-		"kill gent a-1":    "agent|envoy|dns|kubelet|machine",
-		"kill machine a-1": "no real node",
-		"exec z true":      "nodes are a-1, b-1",
-		"exec a-1":         "nothing to run",
-		"stats":            "unknown command",
-		"status a-1":       "unknown command",
-		"up --units 0":     "between 1 and 9",
-		"up --proxy no":    "gridmesh, kube-proxy, none",
+		"cut link a z":         `unit "z"; there are a, b`,
+		"cut node a-2":         `node "a-2"; there are a-1, b-1`,
+		"heal uplink z":        "there are a, b",
+		"kill agent a-2":       "there are a-1, b-1",
+		"kill gent a-1":        "agent|envoy|dns|kubelet|machine",
+		"kill machine a-1":     "no real node",
+		"kill agent":           "agent|envoy|dns|kubelet|machine NODE",
+		"start controller a-1": "NODE | controller",
+		"exec z true":          "nodes are a-1, b-1",
+		"exec a-1":             "nothing to run",
+		"stats":                "unknown command",
+		"status a-1":           "unknown command",
+		"up --units 0":         "between 1 and 9",
+		"up --proxy no":        "gridmesh, kube-proxy, none",
 	} {
 		l.says(2, words(line), want)
 	}
@@ -144,6 +151,33 @@ func (l *lab) kubeletAgain(node, pod string) {
 	l.says(0, words("start kubelet "+node))
 	l.comes(words("exec "+node, connect...), pod)
 	l.comes(words("exec "+pod, connect...), pod)
+}
+
+// controllerAgain ends the controller as a lost lease does, and it is started
+// again; then as people do, and it is not.
+func (l *lab) controllerAgain() {
+	l.t.Helper()
+	l.says(0, words("status"), "controller: runs")
+	killed := 0
+	for _, pid := range l.processes() {
+		name, _ := os.ReadFile("/proc/" + pid + "/cmdline")
+		if number, err := strconv.Atoi(pid); err == nil && bytes.Contains(name, []byte("gridmesh-controller")) {
+			must(l.t, syscall.Kill(number, syscall.SIGKILL))
+			killed++
+		}
+	}
+	if killed != 1 {
+		l.t.Fatalf("%d controllers, want 1", killed)
+	}
+	l.comes(words("status"), "controller: runs; it ended by itself")
+	if out := l.out.String(); !strings.Contains(out, "the controller has ended (exit code ") {
+		l.t.Errorf("the lab does not say so:\n%s", out)
+	}
+	l.says(0, words("kill controller"))
+	l.says(0, words("status"), "controller: stopped; start it with: lab start controller")
+	l.says(1, words("kill controller"), "does not run")
+	l.says(0, words("start controller"))
+	l.says(0, words("status"), "controller: runs")
 }
 
 // needReal skips where this machine has no real nodes; "make test" says so, too.
