@@ -47,7 +47,11 @@ spec: {gridUniqKey: unit, template: {selector: {matchLabels: {app: till}}, templ
 `
 
 // connect asks who is behind a name, by the resolver of the C library.
-var connect = []string{"bash", "-c", "exec 3<>/dev/tcp/web/80 && echo who >&3 && head -n 1 <&3"}
+var connect = dial("web")
+
+func dial(name string) []string {
+	return []string{"bash", "-c", "exec 3<>/dev/tcp/" + name + "/80 && echo who >&3 && head -n 1 <&3"}
+}
 
 func words(text string, more ...string) []string { return append(strings.Fields(text), more...) }
 
@@ -85,6 +89,9 @@ func TestWalk(t *testing.T) {
 	l.says(0, words("status"), "cut: nothing")
 	pod := deploy(t, l, "a-1")
 	names(t, l, "a-1", pod)
+
+	l.comes(words("exec a-1 gridmesh view -n default --state-dir /run/gridmesh/state"), "node a-1", "default/web")
+	l.ownApp()
 
 	l.says(0, words("cut link a b"))
 	l.says(0, words("cut uplink a"))
@@ -153,6 +160,19 @@ func (l *lab) kubeletAgain(node, pod string) {
 	l.comes(words("exec "+pod, connect...), pod)
 }
 
+// ownApp runs the example of an app of one's own: each unit answers itself, and
+// its pods have names, which are the cluster's DNS's to answer.
+func (l *lab) ownApp() {
+	l.t.Helper()
+	l.says(0, words("kubectl apply -f", filepath.Join(edge.Root(), "examples", "lab", "my-app.yaml")))
+	l.comes(words("kubectl rollout status statefulset/my-app --timeout=5s"))
+	for _, at := range []string{"a-1", "my-app-0"} {
+		l.comes(words("exec "+at+" --", dial("my-app")...), "my-app-")
+		l.comes(words("exec "+at+" lab-worker resolve my-app-0.my-app-pods.default.svc.cluster.local"), "10.244.")
+	}
+	l.says(0, words("kubectl delete --wait=false -f", filepath.Join(edge.Root(), "examples", "lab", "my-app.yaml")))
+}
+
 // controllerAgain ends the controller as a lost lease does, and it is started
 // again; then as people do, and it is not.
 func (l *lab) controllerAgain() {
@@ -198,6 +218,8 @@ func TestWalkReal(t *testing.T) {
 	names(t, l, "a-1", pod)
 	l.says(0, words("exec a-1 gridmesh-agent status --node-name a-1"), "api server")
 	l.says(0, words("kubectl -n gridmesh logs daemonset/gridmesh-envoy"))
+	l.comes(words("exec a-1 gridmesh view -n default --node a-1 --state-dir /var/lib/gridmesh"), "default/web")
+	l.ownApp()
 
 	l.says(0, words("kill agent a-1"), "its kubelet starts it again")
 	l.comes(words("kubectl -n gridmesh get pods -l app.kubernetes.io/name=gridmesh-agent -o jsonpath={.items[*].status.containerStatuses[*].restartCount}"), "1")
