@@ -38,6 +38,9 @@ type child struct {
 type sight struct {
 	there bool      // the unit was there, with this child
 	left  time.Time // when it was first seen that it is not; zero while it is
+	// When the child was first seen to say that it is applied at a time to come,
+	// and at which.
+	ahead, aheadOf time.Time
 }
 
 func readChild(obj Object) *child {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/topology"
@@ -133,14 +132,19 @@ func (x *Index) name(g *tracked, unit string, replicas int64) (name, why string)
 func (x *Index) inUse(at Ref) bool { return x.children[at] != nil || x.taken[at] }
 
 // rival is a grid with a unit that has a better claim to a name: it comes
-// first by name, and has no child under another one.
+// first by name, and has no child under another one. The name before a dash is
+// the grid's then, so that no other grid has to be looked at.
 func (x *Index) rival(g *tracked, unit, name string) (Ref, string, bool) {
-	for ref, h := range x.grids {
-		if ref == g.ref || ref.Kind != g.ref.Kind || ref.Namespace != g.ref.Namespace || h.deleting || !h.valid || compareRefs(g.ref, ref) < 0 {
+	for at, r := range name {
+		if r != '-' {
 			continue
 		}
-		its, ok := strings.CutPrefix(name, ref.Name+"-")
-		if ok && its != unit && x.units.of(h.unitKey)[its] != nil && len(h.children[its]) == 0 {
+		ref, its := Ref{g.ref.Kind, g.ref.Namespace, name[:at]}, name[at+1:]
+		h := x.grids[ref]
+		if h == nil || its == unit || h.deleting || !h.valid || compareRefs(ref, g.ref) >= 0 {
+			continue
+		}
+		if x.units.of(h.unitKey)[its] != nil && len(h.children[its]) == 0 {
 			return ref, its, true
 		}
 	}

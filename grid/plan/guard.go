@@ -15,7 +15,8 @@ type Guard struct {
 	Share float64       // most of a grid's units that are removed at once
 	// Since is when somebody began to watch the Nodes: a unit may have been back
 	// before, and what a child says since when it is gone may be older than that.
-	// The grace counts from then on.
+	// The grace counts from then on. Zero is for who watches nothing: what
+	// children say is all there is.
 	Since time.Time
 }
 
@@ -43,7 +44,7 @@ func (x *Index) leftovers(g *tracked, p *Plan, s *state, guard Guard, now time.T
 		kept := g.live(unit)
 		for _, c := range list {
 			if there && c == kept {
-				c.sight = sight{there: true}
+				c.there, c.left = true, time.Time{}
 				continue
 			}
 			// What only bears the labels, and was never taken over, is left alone.
@@ -66,35 +67,38 @@ func leftover(unit string, c *child, why string, guard Guard, now time.Time, p *
 	step := Step{Unit: unit, Kind: c.ref.Kind, Name: c.ref.Name, Action: Hold, live: true, Version: c.version}
 	step.Ready, _ = c.progress()
 	_, marked := c.goneSince()
-	since := c.gone(now)
-	if since.Before(guard.Since) {
-		since = guard.Since
-	}
-	switch left := guard.Grace - now.Sub(since); {
+	gone := c.gone(guard, now)
+	switch left := guard.Grace - gone; {
 	case !marked:
 		step.Unmarked = true
 		step.Why = fmt.Sprintf("%s; it is removed after %s", why, guard.Grace)
 	case left > 0:
 		p.requeue(left)
-		step.Why = fmt.Sprintf("%s; it is removed %s", why, atTime(since.Add(guard.Grace)))
+		step.Why = fmt.Sprintf("%s; it is removed %s", why, atTime(now.Add(left)))
 	default:
-		step.Action, step.Why = Remove, fmt.Sprintf("%s, since %s", why, since.UTC().Format(time.RFC3339))
+		step.Action, step.Why = Remove, fmt.Sprintf("%s, since %s", why, now.Add(-gone).UTC().Format(time.RFC3339))
 	}
 	return step
 }
 
-// gone is since when the child of a unit that is gone counts as such. Whoever
-// may write to the child may write the mark: one from before the unit was last
-// seen, or that is yet to come, is not believed.
-func (c *child) gone(now time.Time) time.Time {
+// gone is for how long the child of a unit that is gone counts as such: the
+// grace passes by what the child says and by what was seen here. Whoever may
+// write to the child may write the first, and the wall clock that it counts by
+// may be set; the second is monotonic, as the times are that plans are made at.
+// A mark that is yet to come is not believed.
+func (c *child) gone(guard Guard, now time.Time) time.Duration {
 	if c.left.IsZero() {
 		c.left = now
 	}
-	since, _ := c.goneSince()
-	if since.After(now) || c.there && since.Before(c.left) {
-		return c.left
+	seen := min(now.Sub(c.left), now.Sub(guard.Since))
+	switch mark, _ := c.goneSince(); {
+	case mark.After(now):
+		return seen
+	case c.there || !guard.Since.IsZero():
+		return min(seen, now.Sub(mark))
+	default:
+		return now.Sub(mark)
 	}
-	return since
 }
 
 // share holds back removals beyond the guard's share of all units, one at
@@ -111,13 +115,12 @@ func (g Guard) share(gone []Step, units int, p *Plan, s *state, now time.Time) {
 	}
 	most := max(1, int(math.Floor(g.Share*float64(units+len(gone)))))
 	why := fmt.Sprintf("%d of %d units are gone; at most %d are removed at once", len(gone), units+len(gone), most)
-	if s.removed != nil && now.Sub(s.removed.Time) < g.Grace {
-		next := s.removed.Add(g.Grace)
-		p.requeue(next.Sub(now))
-		most, why = 0, why+", the next "+atTime(next)
+	if left := g.Grace - s.sinceRemoval(now); left > 0 {
+		p.requeue(left)
+		most, why = 0, why+", the next "+atTime(now.Add(left))
 	} else {
 		at := wholeSecond(now)
-		s.removed = &at
+		s.removed, p.removedAt = &at, now
 		p.StatusFirst = true
 		if due > most {
 			p.requeue(g.Grace)

@@ -42,7 +42,7 @@ func (x *Index) Plan(ref Ref, guard Guard, now time.Time) (p Plan, ok bool) {
 		g.serviceStatus(&p, now)
 		return p, true
 	}
-	state := g.state()
+	state := g.state(now)
 	if g.valid {
 		g.holdBack(&p, &state, now)
 		x.leftovers(g, &p, &state, guard, now)

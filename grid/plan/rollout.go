@@ -14,17 +14,39 @@ import (
 type state struct {
 	rollout *apiv1.RolloutStatus
 	removed *metav1.Time
-	stopped string // why no wave begins, or ""
+	seen    time.Time // the last removal of this process; zero for none
+	stopped string    // why no wave begins, or ""
 	paused  bool
 	pending int // units whose turn comes later
 }
 
-func (g *tracked) state() state {
-	s := state{}
+func (g *tracked) state(now time.Time) state {
+	s := state{seen: g.removedAt}
 	if g.workload != nil {
-		s.rollout, s.removed = g.workload.Rollout.DeepCopy(), g.workload.LastRemoval.DeepCopy()
+		s.rollout, s.removed = g.workload.Rollout.DeepCopy(), believed(g.workload.LastRemoval, now)
 	}
 	return s
+}
+
+// believed is a time of the status. One that is yet to come is of a clock that
+// was wrong, and would hold up what counts from it until then: it is now, and
+// stands so in the next status.
+func believed(at *metav1.Time, now time.Time) *metav1.Time {
+	latest := wholeSecond(now)
+	if at == nil || !at.After(latest.Time) {
+		return at.DeepCopy()
+	}
+	return &latest
+}
+
+// sinceRemoval is how long ago the last removal was, by the status and by what
+// was done here: the first counts by a wall clock, which may be set.
+func (s *state) sinceRemoval(now time.Time) time.Duration {
+	ago := now.Sub(s.seen)
+	if s.removed != nil {
+		ago = min(ago, now.Sub(s.removed.Time))
+	}
+	return ago
 }
 
 // front is where a rollout is: indexes of the steps that the change has not
@@ -119,7 +141,7 @@ func (g *tracked) front(p *Plan, now time.Time) (f front) {
 func (g *tracked) begun(s *Step, now time.Time) time.Time {
 	var since time.Time
 	if s.desired == nil {
-		since = s.appliedAt
+		since = g.reached(s, now)
 	}
 	if f, failing := g.failures[s.Unit]; failing && s.desired != nil {
 		since = earlier(since, f.Since)
@@ -134,6 +156,19 @@ func (g *tracked) begun(s *Step, now time.Time) time.Time {
 		since = lit
 	}
 	return since
+}
+
+// reached is when the change reached a unit. Where its child says that this is
+// yet to come, by a clock that was wrong, it is when that was first seen.
+func (g *tracked) reached(s *Step, now time.Time) time.Time {
+	c := g.live(s.Unit)
+	if c == nil || !s.appliedAt.After(now) {
+		return s.appliedAt
+	}
+	if c.ahead.IsZero() || !c.aheadOf.Equal(s.appliedAt) {
+		c.ahead, c.aheadOf = now, s.appliedAt
+	}
+	return c.ahead
 }
 
 // overdue says what stops a rollout, and of the first unit why, where that is
@@ -169,6 +204,7 @@ func (g *tracked) deferDark(p *Plan, turn []int) []int {
 // nextWave decides whether the next wave begins now.
 func (g *tracked) nextWave(p *Plan, s *state, f front, now time.Time) {
 	r, at := g.waves, wholeSecond(now)
+	s.rollout.WaitingSince, s.rollout.ReadySince = believed(s.rollout.WaitingSince, now), believed(s.rollout.ReadySince, now)
 	why := ""
 	switch {
 	case len(f.failed) > r.maxFailed:

@@ -45,6 +45,9 @@ func (x *Index) CommitStatus(p Plan) {
 	}
 	if p.Workload != nil {
 		m.workload = p.Workload
+		if !p.removedAt.IsZero() {
+			m.removedAt = p.removedAt
+		}
 	}
 	if p.Service != nil {
 		m.service = p.Service

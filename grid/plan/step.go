@@ -143,6 +143,8 @@ type Plan struct {
 	RequeueAfter time.Duration
 	// Events are what has happened to the rollout since the last plan.
 	Events []Event
+
+	removedAt time.Time // now, where children are removed; else zero
 }
 
 // Event is something to record about a grid.

@@ -3,6 +3,7 @@ package plan
 import (
 	"maps"
 	"slices"
+	"time"
 
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
 )
@@ -37,6 +38,8 @@ type record struct {
 	// The status as it was decided last, or was found: where a rollout is.
 	workload *apiv1.WorkloadGridStatus
 	service  *apiv1.ServiceGridStatus
+	// When this process had children removed last, with a monotonic reading.
+	removedAt time.Time
 }
 
 // assessment is what a unit needs, kept as long as its child and its grid
@@ -221,6 +224,7 @@ func (x *Index) setGrid(ref Ref, g *grid, obj Object) {
 	next := &tracked{grid: g, record: x.recordOf(ref), assessed: map[string]*assessment{}, failures: map[string]Failure{}}
 	if old == nil || old.uid != g.uid {
 		next.workload, next.service = decodeStatus(obj)
+		next.removedAt = time.Time{}
 	}
 	x.grids[ref] = next
 	x.use(g)

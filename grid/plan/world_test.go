@@ -312,7 +312,7 @@ func (c *cluster) step(p Plan, s Step) {
 		c.set(released)
 	case s.Unmarked:
 		marked := clone(c.objects[ref])
-		ensure(marked, "metadata", "annotations")["gridmesh.io/unit-gone-since"] = c.now.Format(time.RFC3339)
+		ensure(marked, "metadata", "annotations")["gridmesh.io/unit-gone-since"] = Time(c.now)
 		c.set(marked)
 	}
 }
