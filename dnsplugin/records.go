@@ -29,6 +29,7 @@ func (g *Grid) fill(m *dns.Msg, x *answer.Index, req *request.Request, zone stri
 		m.Answer = append(m.Answer, g.address(req.QName(), ip))
 	}
 	g.srv(m, req.QName(), suffix, a.SRV)
+	m.Truncated = a.Truncated
 	return a.Result
 }
 

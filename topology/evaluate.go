@@ -131,8 +131,11 @@ func (q *question) near(tiers []tier) Rank {
 	}
 	for _, t := range tiers {
 		for _, c := range t.list {
-			if slices.ContainsFunc(q.inUse, func(key string) bool { return q.shares(key, c.Node) }) {
-				return RankShared
+			// Not the keys in use: one Service names 16, and this node has few of all.
+			for key := range q.vp.Values {
+				if q.shares(key, c.Node) {
+					return RankShared
+				}
 			}
 		}
 	}

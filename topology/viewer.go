@@ -61,7 +61,9 @@ func (v *Viewer) See(s *Snapshot) *View {
 	eval.vp = viewpoint(s, v.name, eval.inUse)
 	eval.absent = v.absentKeys(last, s, eval.inUse)
 
-	if v.view == nil || !slices.Equal(eval.inUse, v.view.KeysInUse) || !equalViewpoint(eval.vp, v.view.Viewpoint) {
+	// A key that came or went concerns its own Services, which changed, unless
+	// this node has a value of it: Services without keys are near by that.
+	if v.view == nil || !equalViewpoint(eval.vp, v.view.Viewpoint) {
 		for key := range s.Services.All() {
 			dirty[key] = struct{}{}
 		}

@@ -10,6 +10,6 @@
 // PTR. All other names are the next plugin's.
 //
 // index.go keeps the names as views go by, service.go makes those of one
-// Service, lookup.go and ptr.go answer questions, hosts.go writes a hosts file,
-// explain.go says why.
+// Service, lookup.go and ptr.go answer questions, targets.go gathers what one for
+// SRV is answered with, hosts.go writes a hosts file, explain.go says why.
 package answer

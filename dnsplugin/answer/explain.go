@@ -13,6 +13,9 @@ import (
 func (x *Index) Explain(name string, qtype Type) string {
 	a := x.Lookup(name, qtype)
 	why := x.explain(name, a)
+	if a.Truncated {
+		why += "; there are more, which a message of DNS (64 KiB) has no room for: it is truncated"
+	}
 	if a.Result != Found || len(a.Addrs)+len(a.SRV) > 0 {
 		return why
 	}

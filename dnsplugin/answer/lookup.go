@@ -47,7 +47,11 @@ type Answer struct {
 	Result Result
 	Addrs  []netip.Addr // for A and AAAA
 	SRV    []Target     // for SRV
+	// Truncated: there are more targets, which no message of DNS has room for.
+	Truncated bool
 }
+
+func (a *Answer) take(t targets) { a.SRV, a.Truncated = t.list, t.full }
 
 // Target of an SRV record, with its addresses.
 type Target struct {
@@ -118,9 +122,13 @@ func clusterIP(svc *service, name string, qtype Type) Answer {
 	case A, AAAA:
 		a.Addrs = family(ips, qtype)
 	case SRV:
+		var list targets
 		for _, p := range svc.Service.Ports {
-			a.SRV = append(a.SRV, Target{name, p.Port, ips})
+			if list.add(name, p.Port, ips...); list.full {
+				break
+			}
 		}
+		a.take(list)
 	}
 	return a
 }
@@ -130,6 +138,7 @@ func (x *Index) headless(svc *service, name string, qtype Type) Answer {
 		return x.empty(svc)
 	}
 	a := Answer{Result: Found}
+	var list targets
 	for _, m := range svc.Members {
 		switch qtype {
 		case A, AAAA:
@@ -137,11 +146,10 @@ func (x *Index) headless(svc *service, name string, qtype Type) Answer {
 				a.Addrs = append(a.Addrs, m.Addr)
 			}
 		case SRV:
-			for _, p := range m.Ports {
-				a.SRV = append(a.SRV, Target{hostName(m.Endpoint) + "." + name, p.Port, []netip.Addr{m.Addr}})
-			}
+			list.pod(hostName(m.Endpoint)+"."+name, m.Addr, m.Ports)
 		}
 	}
+	a.take(list)
 	return a
 }
 
@@ -167,17 +175,16 @@ func (x *Index) host(svc *service, labels []string, qtype Type) Answer {
 	default:
 		return Answer{Result: NXDomain}
 	}
-	a := Answer{Result: Found}
+	a, list := Answer{Result: Found}, targets{}
 	for _, p := range found {
 		switch qtype {
 		case A, AAAA:
 			a.Addrs = append(a.Addrs, p.Addr)
 		case SRV:
-			for _, port := range p.Ports {
-				a.SRV = append(a.SRV, Target{strings.Join(labels, "."), port.Port, []netip.Addr{p.Addr}})
-			}
+			list.pod(strings.Join(labels, "."), p.Addr, p.Ports)
 		}
 	}
+	a.take(list)
 	a.Addrs = unique(family(a.Addrs, qtype))
 	return a
 }
@@ -196,33 +203,42 @@ func unique(list []netip.Addr) []netip.Addr {
 // all of a label, for any port or protocol.
 func (x *Index) port(svc *service, labels []string, qtype Type) Answer {
 	port, proto, name := strings.TrimPrefix(labels[0], "_"), strings.TrimPrefix(labels[1], "_"), strings.Join(labels[2:], ".")
-	a := Answer{Result: NXDomain}
-	add := func(target string, to uint16, addrs ...netip.Addr) {
-		a.Result = Found
-		switch qtype {
-		case SRV:
-			a.SRV = append(a.SRV, Target{target, to, addrs})
-		case A, AAAA:
-			a.Addrs = append(a.Addrs, addrs...)
-		}
-	}
+	a, list := Answer{Result: NXDomain}, targets{}
 	switch {
 	case !svc.Service.Headless:
 		for _, p := range svc.Service.Ports {
-			if isPort(p.Name, p.Protocol, port, proto) {
-				add(name, p.Port, svc.ClusterIPs...)
+			if !isPort(p.Name, p.Protocol, port, proto) {
+				continue
+			}
+			a.Result = Found
+			switch qtype {
+			case SRV:
+				list.add(name, p.Port, svc.ClusterIPs...)
+			case A, AAAA:
+				a.Addrs = slices.Clone(svc.ClusterIPs)
+			}
+			if list.full {
+				break
 			}
 		}
 	case len(svc.Members) == 0:
 		return x.empty(svc)
 	}
+	filter := portFilter{port, proto, map[*topology.SlicePort][]topology.SlicePort{}}
 	for _, m := range svc.Members {
-		for _, p := range m.Ports {
-			if isPort(p.Name, p.Protocol, port, proto) {
-				add(hostName(m.Endpoint)+"."+name, p.Port, m.Addr)
-			}
+		ports := filter.pick(m.Ports)
+		if len(ports) == 0 {
+			continue
+		}
+		a.Result = Found
+		switch qtype {
+		case SRV:
+			list.pod(hostName(m.Endpoint)+"."+name, m.Addr, ports)
+		case A, AAAA:
+			a.Addrs = append(a.Addrs, m.Addr)
 		}
 	}
+	a.take(list)
 	a.Addrs = unique(family(a.Addrs, qtype))
 	return a
 }

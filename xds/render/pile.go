@@ -2,49 +2,56 @@ package render
 
 import "container/heap"
 
-// pile is candidates of which the first (sign 1) or the last (-1) is on top.
-type pile struct {
-	sign int
-	list []*candidate
+// pile is a heap of what knows its place in it: put and drop cost O(log n).
+type pile[T any] struct {
+	list    []T
+	compare func(a, b T) int // what is less is on top
+	place   func(T) *int     // where x keeps its place, from 1; 0 for none
 }
 
-func (p *pile) top() *candidate { return p.list[0] }
+func (p *pile[T]) top() T { return p.list[0] }
 
-// moveTo takes a candidate out of its pile and puts it into another; nil for
-// none.
-func (c *candidate) moveTo(to *pile) {
-	if c.in != nil {
-		heap.Remove(c.in, c.at)
+// put adds x, or finds its place anew.
+func (p *pile[T]) put(x T) {
+	if at := *p.place(x); at > 0 {
+		heap.Fix(p, at-1)
+		return
 	}
-	if c.in = to; to != nil {
-		heap.Push(to, c)
+	heap.Push(p, x)
+}
+
+// drop takes x out, if it is there.
+func (p *pile[T]) drop(x T) {
+	if at := *p.place(x); at > 0 {
+		heap.Remove(p, at-1)
 	}
 }
 
 // Len is of heap.Interface, as all below.
-func (p *pile) Len() int { return len(p.list) }
+func (p *pile[T]) Len() int { return len(p.list) }
 
 // Less puts what belongs on top before others.
-func (p *pile) Less(i, j int) bool { return p.sign*compareCandidates(p.list[i], p.list[j]) < 0 }
+func (p *pile[T]) Less(i, j int) bool { return p.compare(p.list[i], p.list[j]) < 0 }
 
-// Swap keeps the places that candidates know.
-func (p *pile) Swap(i, j int) {
+// Swap keeps the places up to date.
+func (p *pile[T]) Swap(i, j int) {
 	p.list[i], p.list[j] = p.list[j], p.list[i]
-	p.list[i].at, p.list[j].at = i, j
+	*p.place(p.list[i]), *p.place(p.list[j]) = i+1, j+1
 }
 
-// Push appends a candidate.
-func (p *pile) Push(x any) {
-	c := x.(*candidate)
-	c.at = len(p.list)
-	p.list = append(p.list, c)
+// Push appends one.
+func (p *pile[T]) Push(x any) {
+	p.list = append(p.list, x.(T))
+	*p.place(x.(T)) = len(p.list)
 }
 
 // Pop takes the last away.
-func (p *pile) Pop() any {
+func (p *pile[T]) Pop() any {
+	var none T
 	last := len(p.list) - 1
-	c := p.list[last]
-	p.list[last] = nil
+	x := p.list[last]
+	p.list[last] = none
 	p.list = p.list[:last]
-	return c
+	*p.place(x) = 0
+	return x
 }

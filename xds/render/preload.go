@@ -9,39 +9,42 @@ import (
 )
 
 // preloader chooses the clusters that Envoy holds without being asked, so
-// that they serve with the agent dead: what the unit offers, nearest first.
+// that they serve with the agent dead: what the unit offers, nearest first, and
+// of what is as near round the namespaces.
 //
 // What changes costs O(log candidates): with more candidates than room, an
 // order of all of them at each change would be most of what the agent does.
 type preloader struct {
 	max     int
-	rank    map[string]topology.Rank // those that wait for choose; RankNone ends one
+	asked   map[string]shareOwner // those that wait for choose; RankNone ends one
 	used    usage
 	all     map[string]*candidate
-	chosen  pile // the last of them on top
-	others  pile // the first of them on top
-	always  int  // candidates of RankAlways
-	overCap int  // candidates
+	shares  preloadShares
+	was     map[string]bool // cluster that choose touched -> it was chosen
+	chosen  int
+	always  int // candidates of RankAlways
+	overCap int // candidates
 }
 
 // candidate is a cluster that may be preloaded.
 type candidate struct {
-	name string
-	rank topology.Rank
-	last int // its place among those in use, 0 for none
-	in   *pile
-	at   int // its place in that
+	name   string
+	last   int // its place among those in use, 0 for none
+	share  *preloadShare
+	chosen bool
+	at     int // its place in its share's pile
 }
 
-// compareCandidates orders those that are to be preloaded first first.
+// compareCandidates orders those of one turn: that are to be preloaded first
+// first.
 func compareCandidates(a, b *candidate) int {
-	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.last, a.last), cmp.Compare(a.name, b.name))
+	return cmp.Or(cmp.Compare(b.last, a.last), cmp.Compare(a.name, b.name))
 }
 
 func newPreloader(most int) *preloader {
 	return &preloader{
-		max: most, rank: map[string]topology.Rank{}, all: map[string]*candidate{},
-		chosen: pile{sign: -1}, others: pile{sign: 1},
+		max: most, asked: map[string]shareOwner{}, all: map[string]*candidate{},
+		shares: newPreloadShares(), was: map[string]bool{},
 	}
 }
 
@@ -68,9 +71,11 @@ func IsAlways(key topology.ObjectKey) bool {
 		key == topology.ObjectKey{Namespace: names.SystemNamespace, Name: names.DNSService}
 }
 
-// set gives a cluster its rank, RankNone for no candidate, when choose is
-// called next.
-func (p *preloader) set(name string, rank topology.Rank) { p.rank[name] = rank }
+// set gives a cluster, of a Service in the namespace, its rank, RankNone for no
+// candidate, when choose is called next.
+func (p *preloader) set(name, namespace string, rank topology.Rank) {
+	p.asked[name] = shareOwner{rank, namespace}
+}
 
 // setUsed replaces what is in use, the oldest use first. It returns the
 // clusters that came or went, whose ranks are to be set anew, and whether the
@@ -79,8 +84,8 @@ func (p *preloader) setUsed(names []string) (changed []string, news bool) {
 	changed, moved := p.used.set(names)
 	for _, name := range moved {
 		c, ok := p.all[name]
-		if _, waits := p.rank[name]; ok && !waits {
-			p.set(name, c.rank)
+		if _, waits := p.asked[name]; ok && !waits {
+			p.asked[name] = c.share.of
 		}
 		news = news || ok && p.overCap > 0
 	}
@@ -88,84 +93,109 @@ func (p *preloader) setUsed(names []string) (changed []string, news bool) {
 }
 
 // rerank is set, and reports whether choose may choose differently for it.
-func (p *preloader) rerank(name string, rank topology.Rank) bool {
+func (p *preloader) rerank(name, namespace string, rank topology.Rank) bool {
 	was := topology.RankNone
 	if c, ok := p.all[name]; ok {
-		was = c.rank
+		was = c.share.of.rank
 	}
-	p.set(name, rank)
+	p.set(name, namespace, rank)
 	return was != rank || p.overCap > 0 && rank != topology.RankNone
 }
 
 // choose returns the clusters that came and went since it was last called.
 func (p *preloader) choose() (added, gone []string) {
-	if len(p.rank) == 0 {
-		return nil, nil
+	for name, owner := range p.asked {
+		p.enter(name, owner)
 	}
-	was := map[string]bool{} // cluster that may have moved -> it was chosen
-	move := func(c *candidate, to *pile) {
-		if _, ok := was[c.name]; !ok {
-			was[c.name] = c.in == &p.chosen
-		}
-		c.moveTo(to)
-	}
-	for name, rank := range p.rank {
-		p.enter(name, rank, move)
-	}
-	clear(p.rank)
+	clear(p.asked)
 	room := max(p.max, p.always) // what every node needs is no matter of room
-	for len(p.chosen.list) < room && len(p.others.list) > 0 {
-		move(p.others.top(), &p.chosen)
+	for c := p.shares.first(); c != nil && p.chosen < room; c = p.shares.first() {
+		p.move(c, true)
 	}
-	for len(p.chosen.list) > room {
-		move(p.chosen.top(), &p.others)
+	for p.chosen > room {
+		p.move(p.shares.worst(), false)
 	}
-	for len(p.chosen.list) > 0 && len(p.others.list) > 0 && compareCandidates(p.others.top(), p.chosen.top()) < 0 {
-		better, worse := p.others.top(), p.chosen.top()
-		move(better, &p.chosen)
-		move(worse, &p.others)
+	for p.shares.disorder() {
+		better, worse := p.shares.first(), p.shares.worst()
+		p.move(better, true)
+		p.move(worse, false)
 	}
-	p.overCap = len(p.others.list)
-	for name, was := range was {
+	p.overCap = len(p.all) - p.chosen
+	for name, was := range p.was {
 		c, ok := p.all[name]
-		switch is := ok && c.in == &p.chosen; {
+		switch is := ok && c.chosen; {
 		case is && !was:
 			added = append(added, name)
 		case was && !is:
 			gone = append(gone, name)
 		}
 	}
+	clear(p.was)
 	return added, gone
 }
 
-// enter makes a candidate what its rank and its use say.
-func (p *preloader) enter(name string, rank topology.Rank, move func(*candidate, *pile)) {
+// enter makes a candidate what its owner and its use say. One that was chosen
+// is so where it comes to, for as long as nobody there belongs before it.
+func (p *preloader) enter(name string, owner shareOwner) {
 	c, ok := p.all[name]
-	switch last := p.used.last[name]; {
-	case !ok && rank == topology.RankNone, ok && c.rank == rank && c.last == last:
+	last := p.used.last[name]
+	switch {
+	case !ok && owner.rank == topology.RankNone, ok && c.share.of == owner && c.last == last:
 		return
-	case !ok:
+	case ok:
+		p.take(c)
+		p.shares.forget(c.share)
+	default:
 		c = &candidate{name: name}
-		p.all[name] = c
 	}
-	if c.rank == topology.RankAlways && c.in != nil {
-		p.always--
-	}
-	if rank == topology.RankNone {
-		move(c, nil)
+	if owner.rank == topology.RankNone {
 		delete(p.all, name)
 		return
 	}
-	if rank == topology.RankAlways {
-		p.always++
+	p.all[name] = c
+	c.share, c.last = p.shares.get(owner), last
+	p.put(c, c.chosen)
+	for s := c.share; s.disorder(); {
+		better, worse := s.others.top(), s.chosen.top()
+		p.move(better, true)
+		p.move(worse, false)
 	}
-	in := c.in
-	if in == nil {
-		in = &p.others
+}
+
+// move makes a candidate one that is chosen, or one that waits.
+func (p *preloader) move(c *candidate, chosen bool) {
+	p.take(c)
+	p.put(c, chosen)
+}
+
+// take takes a candidate out of its share.
+func (p *preloader) take(c *candidate) {
+	if _, ok := p.was[c.name]; !ok {
+		p.was[c.name] = c.chosen
 	}
-	move(c, nil) // out, before what orders it changes
-	c.rank, c.last = rank, p.used.last[name]
-	c.moveTo(in)
+	c.share.pile(c.chosen).drop(c)
+	p.count(c, -1)
+	p.shares.settle(c.share)
+}
+
+// put puts a candidate into its share.
+func (p *preloader) put(c *candidate, chosen bool) {
+	if _, ok := p.was[c.name]; !ok {
+		p.was[c.name] = false
+	}
+	c.chosen = chosen
+	c.share.pile(chosen).put(c)
+	p.count(c, 1)
+	p.shares.settle(c.share)
+}
+
+func (p *preloader) count(c *candidate, n int) {
+	if c.chosen {
+		p.chosen += n
+	}
+	if c.share.of.rank == topology.RankAlways {
+		p.always += n
+	}
 }
 
 func (p *preloader) problems() []topology.Problem {

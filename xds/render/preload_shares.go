@@ -1,0 +1,129 @@
+package render
+
+import (
+	"cmp"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// preloadShare is the candidates of one rank in one namespace. Its first are
+// chosen. Shares of a rank take turns, so that who may write Services in one
+// namespace cannot take the place of everybody's.
+type preloadShare struct {
+	of     shareOwner
+	chosen pile[*candidate] // the last of them on top
+	others pile[*candidate] // the first of them on top
+
+	atNext, atLast int // its places in preloadShares
+}
+
+type shareOwner struct {
+	rank      topology.Rank
+	namespace string
+}
+
+func newPreloadShare(of shareOwner) *preloadShare {
+	place := func(c *candidate) *int { return &c.at }
+	return &preloadShare{
+		of:     of,
+		chosen: pile[*candidate]{place: place, compare: func(a, b *candidate) int { return compareCandidates(b, a) }},
+		others: pile[*candidate]{place: place, compare: compareCandidates},
+	}
+}
+
+func (s *preloadShare) pile(chosen bool) *pile[*candidate] {
+	if chosen {
+		return &s.chosen
+	}
+	return &s.others
+}
+
+// disorder reports whether one who waits belongs before one who is chosen.
+func (s *preloadShare) disorder() bool {
+	return s.chosen.Len() > 0 && s.others.Len() > 0 && compareCandidates(s.others.top(), s.chosen.top()) < 0
+}
+
+// preloadShares are all shares. A candidate's turn is how many of its share
+// come before it; the order is by rank, then turn, then candidate.
+type preloadShares struct {
+	all  map[shareOwner]*preloadShare
+	next pile[*preloadShare] // on top: whose first of those that wait is the first of all
+	last pile[*preloadShare] // on top: whose last chosen is the last of all
+}
+
+func newPreloadShares() preloadShares {
+	return preloadShares{
+		all: map[shareOwner]*preloadShare{},
+		next: pile[*preloadShare]{
+			place:   func(s *preloadShare) *int { return &s.atNext },
+			compare: func(a, b *preloadShare) int { return compareTurns(a, b, a.others.top(), b.others.top(), 0) },
+		},
+		last: pile[*preloadShare]{
+			place:   func(s *preloadShare) *int { return &s.atLast },
+			compare: func(a, b *preloadShare) int { return compareTurns(b, a, b.chosen.top(), a.chosen.top(), 0) },
+		},
+	}
+}
+
+// compareTurns orders a candidate of each of two shares: its turn is how many
+// are chosen of its share, with the second one itself counted or not (less 1).
+func compareTurns(a, b *preloadShare, first, second *candidate, less int) int {
+	return cmp.Or(
+		cmp.Compare(a.of.rank, b.of.rank),
+		cmp.Compare(a.chosen.Len(), b.chosen.Len()-less),
+		compareCandidates(first, second),
+	)
+}
+
+// get returns a share, a new one where there is none.
+func (p *preloadShares) get(of shareOwner) *preloadShare {
+	s, ok := p.all[of]
+	if !ok {
+		s = newPreloadShare(of)
+		p.all[of] = s
+	}
+	return s
+}
+
+// settle finds a share's places anew, after what is in it changed.
+func (p *preloadShares) settle(s *preloadShare) {
+	if s.others.Len() > 0 {
+		p.next.put(s)
+	} else {
+		p.next.drop(s)
+	}
+	if s.chosen.Len() > 0 {
+		p.last.put(s)
+	} else {
+		p.last.drop(s)
+	}
+}
+
+// forget forgets a share that has nobody.
+func (p *preloadShares) forget(s *preloadShare) {
+	if s.others.Len()+s.chosen.Len() == 0 {
+		delete(p.all, s.of)
+	}
+}
+
+// first is the first of those that wait, nil for none.
+func (p *preloadShares) first() *candidate {
+	if p.next.Len() == 0 {
+		return nil
+	}
+	return p.next.top().others.top()
+}
+
+// worst is the last of those that are chosen, nil for none.
+func (p *preloadShares) worst() *candidate {
+	if p.last.Len() == 0 {
+		return nil
+	}
+	return p.last.top().chosen.top()
+}
+
+// disorder reports whether first belongs before worst.
+func (p *preloadShares) disorder() bool {
+	first, worst := p.first(), p.worst()
+	return first != nil && worst != nil && compareTurns(first.share, worst.share, first, worst, 1) < 0
+}
