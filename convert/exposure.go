@@ -73,11 +73,11 @@ func exposure(s *corev1.Service, problem teller) *topology.Exposure {
 	return x
 }
 
-// externalLocal reports externalTrafficPolicy Local, which has a meaning only
-// where somebody can dial from outside.
+// externalLocal reports externalTrafficPolicy Local, or one that is no known word,
+// which has a meaning only where somebody can dial from outside.
 func externalLocal(s *corev1.ServiceSpec) bool {
-	open := s.Type == corev1.ServiceTypeLoadBalancer || s.Type == corev1.ServiceTypeNodePort || len(s.ExternalIPs) > 0
-	return open && s.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+	open := s.Type != corev1.ServiceTypeClusterIP && s.Type != "" || len(s.ExternalIPs) > 0
+	return open && s.ExternalTrafficPolicy != "" && s.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyCluster
 }
 
 // outsideAddresses are those that can be a destination from elsewhere, each once.

@@ -1,7 +1,9 @@
 package convert
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,21 +13,28 @@ import (
 
 // OutsideOf says of which Service, as it is written, something outside of the
 // ClusterIPs is dialled, and what of it; false for none. A node port has the
-// addresses of nodes, of which it knows none: any is one that is no Service's.
+// addresses of nodes, of which it knows none: any is one that is no Service's. Of
+// those that ask for it the eldest has it, as in a view.
 func OutsideOf(services []corev1.Service, to topology.Frontend) (of topology.ObjectKey, kind topology.OutsideKind, ok bool) {
+	var owner *topology.Service
 	for i := range services {
+		s := &topology.Service{Key: topology.ObjectKey{Namespace: services[i].Namespace, Name: services[i].Name}, Created: created(&services[i].ObjectMeta)}
 		for _, p := range services[i].Spec.Ports {
 			k, opens := opens(&services[i], p, to)
-			if !opens || ok && k == topology.NodePort {
-				continue
-			}
-			of, kind, ok = topology.ObjectKey{Namespace: services[i].Namespace, Name: services[i].Name}, k, true
-			if k != topology.NodePort {
-				return of, kind, true
+			if opens && (owner == nil || cmp.Or(cmp.Compare(certainty(k), certainty(kind)), s.CompareAge(owner)) < 0) {
+				owner, kind = s, k
 			}
 		}
 	}
-	return of, kind, ok
+	if owner == nil {
+		return of, kind, false
+	}
+	return owner.Key, kind, true
+}
+
+// certainty orders kinds as they are believed where any address may be a node's.
+func certainty(k topology.OutsideKind) int {
+	return slices.Index([]topology.OutsideKind{topology.LoadBalancer, topology.ExternalIP, topology.NodePort}, k)
 }
 
 // opens reports whether a port of a Service is what is dialled.

@@ -9,6 +9,23 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
+// A node port that several ask for is the eldest's, as in a view; who has no age
+// yet comes last.
+func TestOutsideOfTheEldest(t *testing.T) {
+	const ports = "spec: {ports: [{port: 80, nodePort: 30080}]}}"
+	services := []corev1.Service{
+		*read[corev1.Service](t, "{metadata: {namespace: shop, name: a}, "+ports),
+		*read[corev1.Service](t, "{metadata: {namespace: shop, name: b, creationTimestamp: '2026-02-01T00:00:00Z'}, "+ports),
+		*read[corev1.Service](t, "{metadata: {namespace: shop, name: c, creationTimestamp: '2026-01-01T00:00:00Z'}, "+ports),
+	}
+	to := topology.Frontend{Addr: netip.MustParseAddr("192.0.2.1"), Port: 30080, Protocol: topology.TCP}
+	for n, want := range []string{"shop/a", "shop/b", "shop/c"} {
+		if of, _, ok := OutsideOf(services[:n+1], to); !ok || of.String() != want {
+			t.Errorf("of %d: %s, want %s", n+1, of, want)
+		}
+	}
+}
+
 // Whose address somebody dials, as the Services are written.
 func TestOutsideOf(t *testing.T) {
 	services := []corev1.Service{
@@ -23,7 +40,7 @@ func TestOutsideOf(t *testing.T) {
 		of    string // "" for nobody's
 		kind  topology.OutsideKind
 	}{
-		{"203.0.113.1:80", topology.TCP, "shop/web", topology.ExternalIP}, // the first that has it
+		{"203.0.113.1:80", topology.TCP, "shop/later", topology.ExternalIP}, // the first by name, as in a view
 		{"203.0.113.1:81", topology.TCP, "shop/later", topology.ExternalIP},
 		{"203.0.113.1:53", topology.UDP, "shop/web", topology.ExternalIP},
 		{"[::ffff:203.0.113.1]:80", topology.TCP, "shop/web", topology.ExternalIP},

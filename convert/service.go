@@ -32,8 +32,9 @@ func Service(s *corev1.Service) *topology.Service {
 		Selector: selector(s.Spec.Selector),
 		Created:  created(&s.ObjectMeta),
 	}
-	if p := s.Spec.InternalTrafficPolicy; p != nil {
-		out.InternalLocal = *p == corev1.ServiceInternalTrafficPolicyLocal
+	// A policy that is no known word is the narrow one: a typo opens nothing.
+	if p := deref(s.Spec.InternalTrafficPolicy); p != "" {
+		out.InternalLocal = p != corev1.ServiceInternalTrafficPolicyCluster
 	}
 	out.TopologyKeys, out.Misspelt = topologyKeys(s.Annotations)
 	problem := telling("service "+out.Key.String(), &out.Problems)
@@ -42,6 +43,7 @@ func Service(s *corev1.Service) *topology.Service {
 		labelled(s.Labels, problem)
 	}
 	out.Datapath = datapath(s.Annotations, problem)
+	refused(&s.Spec, problem)
 	if !out.Headless { // of a headless one no proxy serves anything
 		out.ClusterIPs = clusterIPs(s, problem)
 		out.Affinity = affinity(&s.Spec, problem)

@@ -20,9 +20,12 @@ func Slice(s *discoveryv1.EndpointSlice) *topology.Slice {
 	out := &topology.Slice{
 		Key:     topology.ObjectKey{Namespace: s.Namespace, Name: s.Name},
 		Service: service,
-		IPv6:    s.AddressType == discoveryv1.AddressTypeIPv6,
 	}
 	problem := telling("endpointslice "+out.Key.String(), &out.Problems)
+	var ok bool
+	if out.IPv6, ok = family(s.AddressType, problem); !ok {
+		return out
+	}
 	for i, p := range s.Ports {
 		if p.Port == nil {
 			continue // all ports: of no meaning for a Service

@@ -588,6 +588,7 @@ func FuzzManifest(f *testing.F) {
 	f.Add(seed)
 	f.Add([]byte("{apiVersion: v1, kind: List, items: [{kind: List, items: [1]}]}"))
 	f.Add([]byte(nested(maxLists + 1)))
+	f.Add([]byte("{kind: List, items: [{apiVersion: v1, kind: Service, spec: &x {b: 1, b: 2}, <<: *x, a: [*x, {c: 1, c: 1}]}], items: 1}"))
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		m := &manifests{}
 		m.document("fuzz", data)

@@ -153,7 +153,11 @@ func (d *Dir) build() *topology.Snapshot {
 	var cidrs []netip.Prefix
 	var problems []topology.Problem
 	var doubts doubts
+	leftOut := map[string]bool{}
 	for _, f := range d.files {
+		for _, name := range f.content.leftOut {
+			leftOut[name] = true
+		}
 		for _, s := range f.content.services {
 			next.services.put(s.is.Key, s, &doubts)
 		}
@@ -172,7 +176,7 @@ func (d *Dir) build() *topology.Snapshot {
 	if d.away != "" {
 		problems = append(problems, unreadable(d.path, d.away))
 	}
-	next.orphans(&doubts)
+	next.orphans(leftOut, &doubts)
 	d.built.services.lead(next.services, d.builder.SetService, d.builder.DeleteService)
 	d.built.slices.lead(next.slices, d.builder.SetSlice, d.builder.DeleteSlice)
 	d.built.nodes.lead(next.nodes, d.builder.SetNode, d.builder.DeleteNode)

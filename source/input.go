@@ -90,6 +90,9 @@ func (in Input) Objects() (found []map[string]any, problems []topology.Problem, 
 	for i := range m.objects {
 		o := &m.objects[i]
 		found = append(found, o.is)
+		if o.name == "" {
+			continue
+		}
 		version, _ := o.is["apiVersion"].(string)
 		seen.put(version+" "+o.name, placed[*map[string]any]{&o.is, o.origin}, &d)
 	}

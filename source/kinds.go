@@ -51,6 +51,11 @@ func mistaken(apiVersion, kind string) (field, text string) {
 	return "", ""
 }
 
+// isRead reports whether gridmesh reads objects of a kind.
+func isRead(apiVersion, kind string) bool {
+	return slices.Contains(others[kind], apiVersion) || apiVersion == gridVersion && slices.Contains(grids, kind)
+}
+
 // differs says in what a document's head differs from what is read.
 func differs(apiVersion, kind string, versions []string, name string) (field, text string) {
 	switch {

@@ -18,7 +18,6 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/convert"
@@ -47,6 +46,7 @@ type manifests struct {
 	nodes    []placed[*topology.Node]
 	cidrs    []netip.Prefix
 	problems []topology.Problem
+	leftOut  []string // objects that the problems are of, as they name them
 	// raw: documents are kept as they are, instead.
 	raw     bool
 	objects []placed[map[string]any]
@@ -186,7 +186,7 @@ func (m *manifests) document(place string, doc []byte) {
 	if len(bytes.TrimSpace(doc)) == 0 {
 		return
 	}
-	raw, err := yaml.YAMLToJSON(doc)
+	raw, err := m.toJSON(place, doc)
 	if err != nil {
 		m.fault(place, "", "is no Kubernetes manifest and is left out: %v", err)
 		return
@@ -219,11 +219,15 @@ func (m *manifests) item(place string, raw []byte, lists int) {
 		return
 	}
 	at := origin{place: place, live: h.Metadata.UID != ""}
-	if h.Kind != "" {
+	if h.Kind != "" && h.Metadata.Name != "" {
 		at.name = objectName(h.Kind, h.Metadata.Namespace, h.Metadata.Name)
 	}
 	if field, text := mistaken(h.APIVersion, h.Kind); text != "" {
 		m.fault(at.String(), field, "%s", text)
+		m.leftOut = append(m.leftOut, at.name)
+		return
+	}
+	if !m.named(&h, at) {
 		return
 	}
 	if m.raw {
@@ -235,7 +239,7 @@ func (m *manifests) item(place string, raw []byte, lists int) {
 
 // objectName is how Problems name an object of a manifest.
 func objectName(kind, namespace, name string) string {
-	if kind != "Node" {
+	if kind != "Node" && kind != "ServiceCIDR" {
 		name = orDefault(namespace) + "/" + name
 	}
 	return strings.ToLower(kind) + " " + name
@@ -257,7 +261,11 @@ func (m *manifests) typed(kind string, at origin, raw []byte) {
 	case "Service v1":
 		decode(m, at, raw, func(s *corev1.Service) {
 			s.Namespace = orDefault(s.Namespace)
-			m.services = append(m.services, placed[*topology.Service]{convert.Service(s), at})
+			out := convert.Service(s)
+			if len(s.Spec.Ports) == 0 && !out.Headless && !out.Foreign {
+				m.fault(at.String(), "spec.ports", "is empty, and nothing of the Service is served: name its ports")
+			}
+			m.services = append(m.services, placed[*topology.Service]{out, at})
 		})
 	case "EndpointSlice discovery.k8s.io/v1":
 		decode(m, at, raw, func(s *discoveryv1.EndpointSlice) {
@@ -277,10 +285,14 @@ func (m *manifests) typed(kind string, at origin, raw []byte) {
 		}
 	case "Node v1":
 		decode(m, at, raw, func(n *corev1.Node) {
+			m.ranges(at, "spec.podCIDRs", n.Spec.PodCIDRs)
 			m.nodes = append(m.nodes, placed[*topology.Node]{convert.Node(&n.ObjectMeta), at})
 		})
 	case "ServiceCIDR networking.k8s.io/v1", "ServiceCIDR networking.k8s.io/v1beta1":
-		decode(m, at, raw, func(c *networkingv1.ServiceCIDR) { m.cidrs = append(m.cidrs, convert.ServiceCIDR(c)...) })
+		decode(m, at, raw, func(c *networkingv1.ServiceCIDR) {
+			m.ranges(at, "spec.cidrs", c.Spec.CIDRs)
+			m.cidrs = append(m.cidrs, convert.ServiceCIDR(c)...)
+		})
 	}
 }
 
@@ -291,6 +303,7 @@ func decode[T any](m *manifests, at origin, raw []byte, take func(*T)) {
 	if err != nil {
 		field, text := misfit[T](raw, err)
 		m.fault(at.String(), field, "cannot be read, and the object is left out: %s", text)
+		m.leftOut = append(m.leftOut, at.name)
 		return
 	}
 	for _, err := range strict[:min(len(strict), maxStrays)] {

@@ -38,11 +38,12 @@ func (o byName[K, V]) lead(next byName[K, V], set func(V) bool, remove func(K) b
 }
 
 // orphans are slices of Services that are not there. An API server deletes such
-// slices; here somebody mistyped a name, or left a file out.
-func (c *counted) orphans(d *doubts) {
+// slices; here somebody mistyped a name, or left a file out. Of a Service that is
+// left out itself it was said.
+func (c *counted) orphans(leftOut map[string]bool, d *doubts) {
 	for key, s := range c.slices {
 		service := topology.ObjectKey{Namespace: key.Namespace, Name: s.is.Service}
-		if _, there := c.services[service]; !there && !s.live {
+		if _, there := c.services[service]; !there && !s.live && !leftOut[objectName("Service", service.Namespace, service.Name)] {
 			d.add(s.String(), "metadata.labels["+names.ServiceName+"]",
 				fmt.Sprintf("names Service %s, which is not here: its endpoints serve nothing; correct the name, or add the Service", service))
 		}

@@ -88,13 +88,13 @@ type claimant struct {
 }
 
 func (c claimant) compare(o claimant) int {
-	return cmp.Or(cmp.Compare(c.kind, o.kind), c.compareAge(o.Service))
+	return cmp.Or(cmp.Compare(c.kind, o.kind), c.CompareAge(o.Service))
 }
 
-// compareAge orders Services by age, the eldest first, and those of unknown age last:
+// CompareAge orders Services by age, the eldest first, and those of unknown age last:
 // a manifest that is about to be applied takes nothing from what exists. Those of one
 // second, and of unknown age, are ordered by name.
-func (s *Service) compareAge(o *Service) int {
+func (s *Service) CompareAge(o *Service) int {
 	unknown := func(s *Service) int { return cmp.Compare(0, s.Created) + 1 }
 	return cmp.Or(cmp.Compare(unknown(s), unknown(o)), cmp.Compare(s.Created, o.Created), s.Key.Compare(o.Key))
 }

@@ -18,8 +18,8 @@ type evaluation struct {
 	vp    Viewpoint
 	inUse []string
 	nodes *table.Map[string, *Node]
-	// absent are keys in use that no node has.
-	absent map[string]bool
+	// absent are keys in use that no node has, with what may be meant.
+	absent map[string]string
 	claims *claims
 	// explain is told what frontends leave out; nil on the hot path.
 	explain func(Frontend, LeftOut)
@@ -74,8 +74,8 @@ func (e *evaluation) keyProblems(view *ServiceView, keys Keys) {
 		view.problem(field, keys.Fault)
 	}
 	for _, key := range keys.List {
-		if e.absent[key] {
-			view.problem(field, fmt.Sprintf("no node has the label %s: nobody is in a unit of it; mend the key, or label the nodes", key))
+		if label, absent := e.absent[key]; absent {
+			view.problem(field, nobodyHas(key, label))
 		}
 	}
 }

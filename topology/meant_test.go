@@ -5,6 +5,35 @@ import (
 	"testing"
 )
 
+// The label that may be meant for a key that no node has follows the nodes, in a
+// viewer as in a view that is made anew.
+func TestProposedLabelFollowsTheNodes(t *testing.T) {
+	b, keys := NewBuilder(), `["unti"]`
+	b.SetService(&Service{Key: ObjectKey{"default", "web"}, TopologyKeys: &keys})
+	b.SetNode(&Node{Name: "a1"})
+	v := NewViewer("a1", Options{})
+	for _, step := range []struct {
+		labels map[string]string
+		want   string // what is proposed
+	}{
+		{map[string]string{"rack": "r"}, "; mend the key"},
+		{map[string]string{"unit": "a"}, "; did you mean unit?"},
+		{map[string]string{"unit": ""}, "; mend the key"},
+		{map[string]string{"uniti": "a"}, "; did you mean uniti?"},
+		{map[string]string{"unti": "a"}, ""},
+		{map[string]string{"unit": "b"}, "; did you mean unit?"},
+	} {
+		b.SetNode(&Node{Name: "a2", Labels: step.labels})
+		s := b.Build()
+		for how, view := range map[string]*View{"from before": v.See(s), "anew": See(s, "a1", Options{})} {
+			sv, _ := view.Services.Get(ObjectKey{"default", "web"})
+			if got := sv.KeyOfNobody(); !strings.Contains(got, step.want) || (got == "") != (step.want == "") {
+				t.Errorf("%v, %s: %q, want %q", step.labels, how, got, step.want)
+			}
+		}
+	}
+}
+
 // What is proposed for an annotation that is malformed is what was written,
 // where that can be told, and never malformed itself.
 func TestMeant(t *testing.T) {

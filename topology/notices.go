@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -67,6 +68,35 @@ func (s *ServiceView) lacks(kind Unserved) bool {
 func (s *Service) Unaddressed() bool {
 	return !s.Headless && !s.Foreign && len(s.ClusterIPs) == 0 &&
 		!slices.ContainsFunc(s.Problems, func(p Problem) bool { return strings.HasPrefix(p.Field, "spec.clusterIPs") })
+}
+
+// mostStrays bounds the endpoints that StrayNotices tells of.
+const mostStrays = 20
+
+// StrayNotices tell of endpoints on nodes that the snapshot lacks: by keys nobody
+// reaches them. A node may just have been removed, so it is no mistake for certain.
+func (s *Snapshot) StrayNotices() (list []Problem) {
+	if s.Partial || s.Nodes.Len() == 0 {
+		return nil
+	}
+	for _, key := range s.Services.SortedKeys(ObjectKey.Compare) {
+		entry, _ := s.Services.Get(key)
+		for _, slice := range entry.Slices {
+			for i := range slice.Endpoints {
+				name := slice.Endpoints[i].Node
+				if _, known := s.Nodes.Get(name); known || name == "" || entry.Service == nil {
+					continue
+				}
+				if list = append(list, Problem{
+					Object: "endpointslice " + slice.Key.String(), Field: fmt.Sprintf("endpoints[%d].nodeName", i),
+					Text: fmt.Sprintf("%s is no node of this state, so the endpoint is in no unit; correct the name, or add the Node", name),
+				}); len(list) == mostStrays {
+					return list
+				}
+			}
+		}
+	}
+	return list
 }
 
 // AllNotices returns every notice of the view, in order of the Services.

@@ -115,7 +115,7 @@ func (s *share) remove(p *portion) {
 }
 
 func (s *share) place(p *portion) int {
-	i, _ := slices.BinarySearchFunc(s.list, p, func(a, b *portion) int { return a.service.compareAge(b.service) })
+	i, _ := slices.BinarySearchFunc(s.list, p, func(a, b *portion) int { return a.service.CompareAge(b.service) })
 	return i
 }
 
@@ -146,7 +146,7 @@ func (s *share) settle() (concerned []*portion) {
 // of is what a Service may have.
 func (s *share) of(p *portion) int {
 	switch {
-	case s.last == nil || p.service.compareAge(s.last.service) > 0:
+	case s.last == nil || p.service.CompareAge(s.last.service) > 0:
 		return 0
 	case p == s.last:
 		return min(p.wants, s.most.namespace-(s.sum-p.wants))

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gridmesh/gridmesh/api/names"
+	"github.com/gridmesh/gridmesh/internal/near"
 	"github.com/gridmesh/gridmesh/internal/table"
 )
 
@@ -23,8 +24,8 @@ type Viewer struct {
 	onNode map[string]set // node -> Services with endpoints there
 	claims *claims
 	keyUse map[string]int // key in use -> number of Services
-	inUnit map[string]int // key in use -> number of nodes that are in a unit of it
-	absent map[string]bool
+	labels map[string]int // label -> number of nodes that have a value of it
+	absent map[string]string
 }
 
 type set map[ObjectKey]struct{}
@@ -33,7 +34,7 @@ type set map[ObjectKey]struct{}
 func NewViewer(node string, opts Options) *Viewer {
 	return &Viewer{
 		name: node, opts: opts, rules: rules,
-		onNode: map[string]set{}, claims: newClaims(opts), keyUse: map[string]int{}, inUnit: map[string]int{},
+		onNode: map[string]set{}, claims: newClaims(opts), keyUse: map[string]int{}, labels: map[string]int{},
 	}
 }
 
@@ -100,51 +101,55 @@ func (v *Viewer) next(s *Snapshot, eval *evaluation, dirty set) *View {
 	return next
 }
 
-// absentKeys are the keys that no node has. Of a partial snapshot, and one
-// without nodes, nobody can tell.
-func (v *Viewer) absentKeys(last, s *Snapshot, inUse []string) map[string]bool {
-	maps.DeleteFunc(v.inUnit, func(key string, _ int) bool { _, used := v.keyUse[key]; return !used })
+// absentKeys are the keys that no node has, each with the label that may be meant;
+// "" for none. Of a partial snapshot, and one without nodes, nobody can tell.
+func (v *Viewer) absentKeys(last, s *Snapshot, inUse []string) map[string]string {
 	for name := range last.Nodes.Changed(s.Nodes) {
 		was, _ := last.Nodes.Get(name)
 		is, _ := s.Nodes.Get(name)
-		for key := range v.inUnit {
-			v.inUnit[key] += is.inUnit(key) - was.inUnit(key)
-		}
+		v.countLabels(was, -1)
+		v.countLabels(is, 1)
 	}
-	absent := map[string]bool{}
+	absent := map[string]string{}
 	for _, key := range inUse {
-		if _, counted := v.inUnit[key]; !counted {
-			v.inUnit[key] = 0
-			for _, n := range s.Nodes.All() {
-				v.inUnit[key] += n.inUnit(key)
-			}
-		}
-		if v.inUnit[key] == 0 && !s.Partial && s.Nodes.Len() > 0 {
-			absent[key] = true
+		if v.labels[key] == 0 && !s.Partial && s.Nodes.Len() > 0 {
+			absent[key] = near.Word(key, slices.Collect(maps.Keys(v.labels)))
 		}
 	}
 	return absent
 }
 
-// withKeysThatCameOrWent adds the Services of which a Problem says that no node
-// has a key, or is to say it.
-func (v *Viewer) withKeysThatCameOrWent(s *Snapshot, absent map[string]bool, dirty set) {
-	if maps.Equal(absent, v.absent) {
+// countLabels counts those of a node that came, or with n < 0 went, by which it is in a
+// unit.
+func (v *Viewer) countLabels(node *Node, n int) {
+	if node == nil {
 		return
 	}
-	for name, e := range s.Services.All() {
-		if slices.ContainsFunc(e.keys.List, func(key string) bool { return absent[key] != v.absent[key] }) {
-			dirty[name] = struct{}{}
+	for key, value := range node.Labels {
+		if value == "" {
+			continue
+		}
+		if v.labels[key] += n; v.labels[key] == 0 {
+			delete(v.labels, key)
 		}
 	}
 }
 
-// inUnit is 1 for a node that is in a unit of a key.
-func (n *Node) inUnit(key string) int {
-	if n == nil || n.Labels[key] == "" {
-		return 0
+// withKeysThatCameOrWent adds the Services of which a Problem says that no node
+// has a key, or is to say it, or which one may be meant.
+func (v *Viewer) withKeysThatCameOrWent(s *Snapshot, absent map[string]string, dirty set) {
+	if maps.Equal(absent, v.absent) {
+		return
 	}
-	return 1
+	for name, e := range s.Services.All() {
+		if slices.ContainsFunc(e.keys.List, func(key string) bool {
+			was, had := v.absent[key]
+			is, has := absent[key]
+			return was != is || had != has
+		}) {
+			dirty[name] = struct{}{}
+		}
+	}
 }
 
 // index counts what an entry depends on: n is 1 for one that came, -1 for one

@@ -71,7 +71,7 @@ Exits with 1 where the name does not exist.`,
 				return err
 			}
 			doc := q.ask(answer.New(cfg).Next(w.view), w.known())
-			err = in.doubt(w, in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return dnsTable(out, doc) }))
+			err = in.doubt(w.about(doc.services(zone), w.snap.Problems), in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return dnsTable(out, doc) }))
 			if err == nil && (doc.Result == absent || doc.Result == nxdomain) && !in.lenient {
 				err = fmt.Errorf("%w: %s%s (--lenient exits with 0)", errNoName, doc.Name, doc.outside)
 			}
@@ -267,6 +267,19 @@ func (q question) askAddress(x *answer.Index, suffix string) *dnsDoc {
 		doc.Answers, doc.Result, doc.Why = append(doc.Answers, name+suffix), noerror, "an address of a Service, or of a headless one's endpoint"
 	}
 	return doc
+}
+
+// services are those that were asked about, as "namespace/name".
+func (d *dnsDoc) services(zone string) (list []string) {
+	suffix := ".svc." + strings.ToLower(strings.TrimSuffix(zone, "."))
+	for _, name := range append(slices.Clone(d.Answers), d.Name) {
+		name = name[strings.LastIndex(name, " ")+1:] // of SRV the port is before it
+		if below, inside := strings.CutSuffix(name, suffix); inside {
+			service, namespace, _ := strings.Cut(serviceOf(below), ".")
+			list = append(list, namespace+"/"+service)
+		}
+	}
+	return append(list, "/") // which is none: then what may hide one is left
 }
 
 // known are the state's Services, as DNS names them: service.namespace.

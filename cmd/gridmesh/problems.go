@@ -40,32 +40,42 @@ func besides(problems []topology.Problem) string {
 	return text
 }
 
-// doubt prints what makes the whole state unsure where an answer has no place
-// for it, and fails then.
-func (in *input) doubt(w *world, err error) error {
-	for _, p := range w.snap.Problems {
+// doubt prints what makes an answer unsure that has no place for it, and fails
+// then.
+func (in *input) doubt(problems []topology.Problem, err error) error {
+	for _, p := range problems {
 		fmt.Fprintln(in.cmd.ErrOrStderr(), "problem:", oneLine(p))
 	}
-	return in.judge(w.snap.Problems, err)
+	return in.judge(problems, err)
 }
 
 // about are those of the Services that were asked for, and of the files and
-// the node, which may hide more.
+// the node, which may hide more. Nothing asked for means all.
 func (w *world) about(args []string, all []topology.Problem) []topology.Problem {
 	if len(args) == 0 {
 		return all
 	}
-	return slices.DeleteFunc(all, func(p topology.Problem) bool {
-		kind, rest, _ := strings.Cut(p.Object, " ")
-		name, _, _ := strings.Cut(rest, " ")
-		switch kind {
-		case "service":
-			return !asked(name, args[0])
-		case "endpointslice":
-			return !w.hasSlice(args[0], name)
-		}
-		return false
+	return slices.DeleteFunc(slices.Clone(all), func(p topology.Problem) bool {
+		return !slices.ContainsFunc(args, func(arg string) bool { return w.concerns(arg, p.Object) })
 	})
+}
+
+// concerns reports whether what an object is may matter to the Services that an
+// argument names.
+func (w *world) concerns(arg, object string) bool {
+	kind, rest, _ := strings.Cut(object, " ")
+	name, _, _ := strings.Cut(rest, " ")
+	switch kind {
+	case "service":
+		return asked(name, arg)
+	case "endpointslice":
+		return strings.HasPrefix(name, "(") || w.hasSlice(arg, name) // one without a name may be of any
+	case "file", "standard", "manifests":
+		return true
+	case "node":
+		return name == w.view.Viewpoint.Name
+	}
+	return false
 }
 
 // asked reports whether "namespace/name" is what an argument names, with its
@@ -78,18 +88,16 @@ func asked(key, arg string) bool {
 	return key == arg || name == arg
 }
 
+// hasSlice reports whether a slice is of the Services of an argument, or left out, and
+// may be of them.
 func (w *world) hasSlice(arg, slice string) bool {
 	for key, entry := range w.snap.Services.All() {
-		if !asked(key.String(), arg) {
-			continue
-		}
-		for _, s := range entry.Slices {
-			if s.Key.String() == slice {
-				return true
-			}
+		if slices.ContainsFunc(entry.Slices, func(s *topology.Slice) bool { return s.Key.String() == slice }) {
+			return asked(key.String(), arg)
 		}
 	}
-	return false
+	namespace, _, whole := strings.Cut(arg, "/")
+	return !whole || strings.HasPrefix(slice, namespace+"/")
 }
 
 func problemTexts(list []topology.Problem) []string {

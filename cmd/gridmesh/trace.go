@@ -64,7 +64,7 @@ helps.`,
 				out = w.passed(out, cfg, client, frontend, more)
 			}
 			in.noteEnvoy(cmd.Context(), out)
-			err = in.doubt(w, in.print(cmd.OutOrStdout(), out, out.table))
+			err = in.doubt(w.snap.Problems, in.print(cmd.OutOrStdout(), out, out.table))
 			if err == nil && out.Cause != nil && !in.lenient {
 				err = fmt.Errorf("%w: %s (--lenient exits with 0)", errNowhere, out.Verdict)
 			}
@@ -116,7 +116,7 @@ func (w *world) trace(cfg plan.Config, client netip.Addr, to topology.Frontend, 
 	step := rules.Trace(cfg, plan.Of(w.view, cfg), client, to, w.listens(preloadMax))
 	out := &walk{From: client.String(), To: to.String(), Verdict: string(step.Fate), Steps: step.Steps, Cluster: step.Cluster, Tiers: []tierRow{}}
 	if step.Fate == rules.Refused || step.Fate == rules.Dropped {
-		out.Cause = refusal.Of(w.snap, w.view, w.opts, to)
+		out.Cause = w.cause(to)
 		out.Steps = append(out.Steps, out.Cause.String(), "cure: "+out.Cause.Cure)
 	}
 	if step.Fate != rules.ToEnvoy {

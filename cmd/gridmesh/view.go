@@ -77,7 +77,7 @@ Exits with 1 where it prints a problem; of one Service, only its own are.`,
 				return err
 			}
 			in.noteGrids(w)
-			problems, notices := w.about(args, w.view.AllProblems()), w.about(args, w.view.AllNotices())
+			problems, notices := w.about(args, w.view.AllProblems()), w.about(args, w.notices())
 			doc := map[string]any{"node": in.node, "unit": w.view.Viewpoint.Values, "services": rows, "problems": problemTexts(problems), "notices": problemTexts(notices)}
 			if w.twoPaths() {
 				doc["networkPolicies"] = w.opts.Policies
@@ -93,7 +93,7 @@ Exits with 1 where it prints a problem; of one Service, only its own are.`,
 }
 
 func (w *world) rows(args []string) ([]serviceRow, error) {
-	rows := []serviceRow{}
+	rows, refused := []serviceRow{}, w.udpRefused()
 	for _, s := range w.view.Sorted() {
 		if len(args) > 0 && !asked(s.Key.String(), args[0]) {
 			continue
@@ -106,6 +106,11 @@ func (w *world) rows(args []string) ([]serviceRow, error) {
 			row.Affinity = s.Affinity.String()
 		}
 		row.Frontends = frontendRows(s, topology.Explain(w.snap, w.view, w.opts, s.Key))
+		for i := range s.Frontends { // the first rows are of these
+			if refused[s.Frontends[i].Frontend] != nil {
+				row.Frontends[i].Answer = answerUnserved
+			}
+		}
 		if len(row.Frontends) == 0 {
 			row.Why = bare(s)
 		}
@@ -207,7 +212,11 @@ func (f *frontendRow) table(t io.Writer, s serviceRow) {
 	}
 	head := fmt.Sprintf("%s\t%s\t%s", s.Service, dash(s.order), name)
 	if f.Answer == answerUnserved {
-		fmt.Fprintf(t, "%s\t%s\t\t\tnot served by gridmesh yet\n", head, answerUnserved)
+		why := "not served by gridmesh yet"
+		if f.Kind == "" {
+			why = "refused, see its notice"
+		}
+		fmt.Fprintf(t, "%s\t%s\t\t\t%s\n", head, answerUnserved, why)
 		return
 	}
 	f.lines(t, head)

@@ -135,6 +135,9 @@ func tiers(s *topology.ServiceView, values map[string]string) string {
 func cure(l topology.LeftOut, s *topology.ServiceView) string {
 	switch l.Rule {
 	case "topologyKeys":
+		if text := s.KeyOfNobody(); text != "" {
+			return text
+		}
 		return fmt.Sprintf("run a pod of it in this node's unit, or correct the nodes' labels; if other units are to answer at all, end topologyKeys with %q: then units no longer keep to themselves whenever their own pods are away", topology.AnyNode)
 	case "malformed keys":
 		return "mend the annotation topologyKeys: until then the Service is closed to each node itself"

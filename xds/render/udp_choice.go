@@ -62,17 +62,25 @@ func (c *udpChooser) enter(name string, s *topology.ServiceView, f *topology.Fro
 		return // refused like everything without endpoints
 	}
 	c.stale = true
-	owner, always := nodePorts[f.Port], IsAlways(s.Key)
-	switch {
-	case always:
-	case s.Keys.Mode == topology.NoKeys:
-		c.deny[name] = udpDenial{s.Key, fmt.Sprintf("%s is refused: UDP is served for Services with topologyKeys only; give it topologyKeys, '[\"*\"]' for every endpoint, or use TCP", f.Frontend)}
-		return
-	case owner != "":
-		c.deny[name] = udpDenial{s.Key, fmt.Sprintf("%s is refused: the port is the node's own (%s), which a listener there would keep from the node; give the Service another port", f.Frontend, owner)}
+	if why, cure := RefusedUDP(s, f); why != "" {
+		c.deny[name] = udpDenial{s.Key, fmt.Sprintf("%s is refused: %s; %s", f.Frontend, why, cure)}
 		return
 	}
-	c.want[name] = udpFrontend{f.Frontend, s.Key, always}
+	c.want[name] = udpFrontend{f.Frontend, s.Key, IsAlways(s.Key)}
+}
+
+// RefusedUDP says why a UDP frontend of Envoy's path may have no listener, and what
+// helps; "" where it may, as far as there are any left.
+func RefusedUDP(s *topology.ServiceView, f *topology.FrontendView) (why, cure string) {
+	owner := nodePorts[f.Port]
+	switch {
+	case IsAlways(s.Key):
+	case s.Keys.Mode == topology.NoKeys:
+		return "UDP is served for Services with topologyKeys only", `give it topologyKeys, '["*"]' for every endpoint, or run the agent with --datapath auto, or use TCP`
+	case owner != "":
+		return fmt.Sprintf("the port is the node's own (%s), which a listener there would keep from the node", owner), "give the Service another port"
+	}
+	return "", ""
 }
 
 // choose returns the frontends whose listeners came and went since it was last

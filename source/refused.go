@@ -1,0 +1,43 @@
+package source
+
+import (
+	"net/netip"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// named reports whether an object of a kind that is read has a name, and tells of a
+// name that no API server takes.
+func (m *manifests) named(h *head, at origin) bool {
+	if !isRead(h.APIVersion, h.Kind) {
+		return true
+	}
+	name, namespace := h.Metadata.Name, h.Metadata.Namespace
+	if name == "" {
+		m.fault(strings.ToLower(h.Kind)+" ("+at.place+")", "metadata.name", "is missing, and the object is left out; give it one")
+		return false
+	}
+	legal := validation.IsDNS1123Subdomain
+	if h.Kind == "Service" { // until Kubernetes 1.34 it may not begin with a digit either
+		legal = validation.IsDNS1123Label
+	}
+	if faults := legal(name); len(faults) > 0 {
+		m.fault(at.String(), "metadata.name", "is no legal name, and an API server refuses the object: %s", faults[0])
+	}
+	if namespace != "" && h.Kind != "Node" && h.Kind != "ServiceCIDR" {
+		if faults := validation.IsDNS1123Label(namespace); len(faults) > 0 {
+			m.fault(at.String(), "metadata.namespace", "is no legal name, and an API server refuses the object: %s", faults[0])
+		}
+	}
+	return true
+}
+
+// ranges tells of those that are none, and so are left out.
+func (m *manifests) ranges(at origin, field string, texts []string) {
+	for _, text := range texts {
+		if _, err := netip.ParsePrefix(text); err != nil {
+			m.fault(at.String(), field, "%q is no range of addresses and is left out; write one as 10.96.0.0/16 or fd00::/108", text)
+		}
+	}
+}
