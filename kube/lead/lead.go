@@ -39,7 +39,7 @@ func Run(ctx context.Context, c *kube.Client, e Election, f func(ctx context.Con
 	began, ended := make(chan struct{}), make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &lock{&resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name}, Client: c.Typed.CoordinationV1(),
+			LeaseMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name}, Client: c.Leases,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: e.Identity},
 		}, e.Fault},
 		LeaseDuration: e.Lease, RenewDeadline: e.Renew, RetryPeriod: e.RetryWait, ReleaseOnCancel: true, Name: e.Name,
