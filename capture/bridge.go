@@ -87,17 +87,14 @@ func podBridges(cfg plan.Config, all []links.Link) ([]rules.PodBridge, error) {
 		if l.Kind != "bridge" {
 			continue
 		}
-		addrs, err := dump.Again(func() ([]netlink.Addr, error) {
-			return netlink.AddrList(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Index: l.Index}}, netlink.FAMILY_ALL)
-		})
+		addrs, err := links.Addresses(l.Index)
 		if err != nil {
-			return nil, fmt.Errorf("list addresses of %s: %w", l.Name, err)
+			return nil, fmt.Errorf("bridge %s: %w", l.Name, err)
 		}
 		var pods []netip.Prefix
-		for _, a := range addrs {
-			ip, _ := netip.AddrFromSlice(a.IP)
+		for _, ip := range addrs {
 			for _, p := range cfg.PodCIDRs {
-				if p.Contains(ip.Unmap()) && !slices.Contains(pods, p) {
+				if p.Contains(ip) && !slices.Contains(pods, p) {
 					pods = append(pods, p)
 				}
 			}
@@ -239,4 +236,26 @@ func pinMAC(list []rules.PodBridge) error {
 
 func equalBridge(a, b rules.PodBridge) bool {
 	return a.Name == b.Name && a.MAC == b.MAC && slices.Equal(a.Pods, b.Pods)
+}
+
+// Pods names the kind of pod network found: "bridged (cni0)" or "routed", and
+// an IP version that the node does not have.
+func (c *Capture) Pods() string {
+	if c.installed && !c.ipv6 {
+		return c.podNetwork() + ", without IPv6 (it is disabled on lo)"
+	}
+	return c.podNetwork()
+}
+
+func (c *Capture) podNetwork() string {
+	if len(c.cfg.PodCIDRs) == 0 {
+		return "unknown (no pod CIDR: sources are not kept)"
+	}
+	if len(c.bridges) == 0 {
+		return "routed"
+	}
+	if c.cfg.KeepBridgeNetfilter {
+		return fmt.Sprintf("bridged (%s), redirected: bridge netfilter is kept", c.bridges[0].Name)
+	}
+	return fmt.Sprintf("bridged (%s)", c.bridges[0].Name)
 }

@@ -2,7 +2,6 @@ package capture
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -27,6 +26,10 @@ type Capture struct {
 	table     *table
 	planner   *plan.Planner
 	kernel    *kernelPath // nil where it is off
+	leave     *leaving    // of a run before that had it on; nil: of none
+	flows     *flows
+	own       ownFindings
+	node      nodeNetwork
 	removed   *routing.Removals
 	bridges   []rules.PodBridge
 	lifting   string                         // what rendition said of the bridges' rules when they were written
@@ -56,13 +59,14 @@ const (
 
 // Host is what the capture has of the node: where its files are, and its log.
 type Host struct {
-	StateDir string       // keeps the sysctl values that Cleanup puts back
-	ProcSys  string       // /proc/sys, or where a container may write to it
-	Log      *slog.Logger // nil: nothing is said
+	StateDir string        // keeps the sysctl values that Cleanup puts back
+	ProcSys  string        // /proc/sys, or where a container may write to it
+	Log      *slog.Logger  // nil: nothing is said
+	Patience time.Duration // with the disk of StateDir, before something is set without a record; 0: 2 s
 }
 
 func (h Host) sysctls() sysctl.Records {
-	return sysctl.New(filepath.Join(h.StateDir, "sysctl"), h.ProcSys)
+	return sysctl.New(filepath.Join(h.StateDir, "sysctl"), h.ProcSys).Patient(h.Patience)
 }
 
 // New prepares a capture; nothing is opened, read or written yet.
@@ -70,7 +74,10 @@ func New(cfg plan.Config, host Host) (*Capture, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: newTable(cfg), planner: plan.NewPlanner(cfg), kernel: newKernelPath(cfg), removed: routing.NewRemovals(host.Log)}, nil
+	c := &Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: newTable(cfg), planner: plan.NewPlanner(cfg), node: thisNode, removed: routing.NewRemovals(host.Log)}
+	c.flows = newFlows(c.foundConntrack)
+	c.kernel = newKernelPath(cfg, c.flows)
+	return c, nil
 }
 
 // Install puts the rules, the routes and the guard over the given ranges in
@@ -84,10 +91,18 @@ func (c *Capture) Install(guard []netip.Prefix) (err error) {
 	if c.found, err = c.table.exists(); err != nil {
 		return err
 	}
+	if err = c.beginLeaving(); err != nil {
+		return err
+	}
 	c.table.follow(c.table.conn, ofOurTables, c.host.Log)
 	c.known = plan.Disjoint(guard)
 	c.tellGuard()
-	wait := c.found && len(c.cfg.PodCIDRs) == 0 && c.kernelFound()
+	wait := c.found && len(c.cfg.PodCIDRs) == 0
+	if wait {
+		if wait, err = c.kernelFound(); err != nil {
+			return err
+		}
+	}
 	if wait {
 		c.outdated = true
 		if err = c.table.guardBeside(c.known); err == nil {
@@ -95,6 +110,7 @@ func (c *Capture) Install(guard []netip.Prefix) (err error) {
 				err = nil // Repair looks again
 			}
 			err = errors.Join(err, c.installRoutes())
+			c.sayLater(c.tellAbsent())
 		} else {
 			wait = false // a table that takes no guard is not worth it
 		}
@@ -167,6 +183,9 @@ func (c *Capture) installTable(anew bool) error {
 	}
 	begin.elements.ranges(rules.Guard, c.guard())
 	begin.elements.bridges(c.bridges)
+	if absent, said := c.absent(); said {
+		begin.elements[rules.Absent] = absent
+	}
 	if err := c.table.install(c.cfg, begin); err != nil {
 		return err
 	}
@@ -255,6 +274,7 @@ func (c *Capture) Extend() error {
 	c.pending = nil
 	if err == nil {
 		c.held = c.goal
+		c.takeOver()
 	}
 	return err
 }
@@ -272,6 +292,7 @@ func (c *Capture) write() error {
 	if err == nil {
 		c.table.anew.cured()
 		c.held = c.goal
+		c.takeOver()
 	}
 	return err
 }
@@ -304,28 +325,6 @@ func (c *Capture) Found() bool { return c.found }
 // IPv6 reports whether the node has IPv6. It is known from Install on, and
 // RefreshBridges and Repair follow it.
 func (c *Capture) IPv6() bool { return c.ipv6 }
-
-// Pods names the kind of pod network found: "bridged (cni0)" or "routed", and
-// an IP version that the node does not have.
-func (c *Capture) Pods() string {
-	if c.installed && !c.ipv6 {
-		return c.podNetwork() + ", without IPv6 (it is disabled on lo)"
-	}
-	return c.podNetwork()
-}
-
-func (c *Capture) podNetwork() string {
-	if len(c.cfg.PodCIDRs) == 0 {
-		return "unknown (no pod CIDR: sources are not kept)"
-	}
-	if len(c.bridges) == 0 {
-		return "routed"
-	}
-	if c.cfg.KeepBridgeNetfilter {
-		return fmt.Sprintf("bridged (%s), redirected: bridge netfilter is kept", c.bridges[0].Name)
-	}
-	return fmt.Sprintf("bridged (%s)", c.bridges[0].Name)
-}
 
 // Remove removes every rule, route and changed sysctl of gridmesh, and leaves
 // a capture that is not installed. What is not there is no error.

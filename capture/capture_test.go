@@ -45,7 +45,7 @@ func TestRestartTakesNothingOutOfForce(t *testing.T) {
 	k := newCluster().serve("web", "10.96.0.1", "10.244.0.5").serve("api", "10.96.0.2", "10.244.0.6")
 	apply(t, c, k.view(), false)
 	before := elements(t)
-	next := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	next := starting(t, config(), testHost(t))
 	if !next.Found() {
 		t.Error("the rules of the run before were not found")
 	}
@@ -64,7 +64,7 @@ func TestAnotherChoiceOfFlagsChangesTheRulesOnly(t *testing.T) {
 	t.Parallel()
 	c := started(t, kept())
 	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
-	starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	starting(t, config(), testHost(t))
 	inKernel(t, rules.Inet(config()))
 	if !serves(t, web) {
 		t.Error("elements were lost")
@@ -78,7 +78,7 @@ func TestAnotherLayoutIsReplaced(t *testing.T) {
 	old := conn.AddTable(&nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet})
 	must(t, conn.AddSet(&nftables.Set{Table: old, Name: "serve4", KeyType: nftables.TypeInetService}, nil))
 	must(t, conn.Flush())
-	c := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	c := starting(t, config(), testHost(t))
 	if c.Found() {
 		t.Error("a table of another layout counts as rules of a run before")
 	}
@@ -105,7 +105,7 @@ func TestProvisionalOnlyAdds(t *testing.T) {
 	t.Parallel()
 	c := started(t, config())
 	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
-	next := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	next := starting(t, config(), testHost(t))
 	old := newCluster().serve("api", "10.96.0.2", "10.244.0.6")
 	apply(t, next, old.view(), true)
 	if !serves(t, web) || !serves(t, api) {
@@ -191,7 +191,7 @@ func TestRepair(t *testing.T) {
 				t.Parallel()
 				testkit.NewNetwork(t)
 				addBridge(t, "cni0")
-				c := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+				c := starting(t, config(), testHost(t))
 				apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), provisional)
 				before, sets := everything(t), elements(t)
 				harm(t, c)
@@ -241,7 +241,7 @@ func TestPodRangesMayComeLater(t *testing.T) {
 		t.Errorf("%s, found %v", c.Pods(), c.Found())
 	}
 	got := elements(t)
-	starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	starting(t, config(), testHost(t))
 	apply(t, c, view, false)
 	if want := elements(t); !reflect.DeepEqual(got, want) || len(got["pods4"]) == 0 || len(got["hairpin4"]) == 0 {
 		t.Errorf("sets: %v, known from the start: %v", got, want)
@@ -257,11 +257,11 @@ func TestRestartBeforePodRangesAreKnown(t *testing.T) {
 	t.Parallel()
 	started(t, config())
 	addBridge(t, "cni0")
-	starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	starting(t, config(), testHost(t))
 	before := everything(t)
 	cfg := config()
 	cfg.PodCIDRs = nil
-	c := starting(t, cfg, Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	c := starting(t, cfg, testHost(t))
 	if got := everything(t); got != before {
 		t.Errorf("rules before\n%s\nand while the ranges are asked for\n%s", before, got)
 	}
@@ -269,7 +269,7 @@ func TestRestartBeforePodRangesAreKnown(t *testing.T) {
 	if got := everything(t); got != before || c.Pods() != "bridged (cni0)" {
 		t.Errorf("rules before\n%s\nand with the ranges\n%s\n%s", before, got, c.Pods())
 	}
-	c = starting(t, cfg, Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	c = starting(t, cfg, testHost(t))
 	if repaired, err := c.Repair(); !repaired || err != nil || len(elements(t)["pods4"]) > 0 {
 		t.Errorf("without an answer: repaired %v, %v, pods %v", repaired, err, elements(t)["pods4"])
 	}
@@ -281,7 +281,7 @@ func TestSysctlsThatCannotBeRemembered(t *testing.T) {
 	testkit.NewNetwork(t)
 	full := filepath.Join(t.TempDir(), "full")
 	must(t, os.WriteFile(full, nil, 0o600)) // no directory can be made in it
-	c, err := New(config(), Host{StateDir: full, ProcSys: "/proc/sys"})
+	c, err := New(config(), Host{StateDir: full, ProcSys: "/proc/sys", Patience: slowDisk})
 	must(t, err)
 	must(t, c.Install(config().ServiceCIDRs))
 	if err := c.Tune(); err == nil {
@@ -299,7 +299,7 @@ func TestSysctlsThatCannotBeRemembered(t *testing.T) {
 
 	must(t, os.WriteFile("/proc/sys/net/ipv4/conf/cni0/send_redirects", []byte("1"), 0o644))
 	_ = c.Remove() // there is no record to be read
-	c, err = New(config(), Host{StateDir: full, ProcSys: "/proc/sys"})
+	c, err = New(config(), Host{StateDir: full, ProcSys: "/proc/sys", Patience: slowDisk})
 	must(t, err)
 	if err := c.Install(config().ServiceCIDRs); err != nil || len(elements(t)["guard4"]) == 0 {
 		t.Errorf("installed beside a bridge: %v, guard %v", err, elements(t)["guard4"])
@@ -325,7 +325,7 @@ func TestSysctlsThatCannotBeRemembered(t *testing.T) {
 func TestGuardOfRangesThatOverlap(t *testing.T) {
 	t.Parallel()
 	testkit.NewNetwork(t)
-	c, err := New(config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	c, err := New(config(), testHost(t))
 	must(t, err)
 	must(t, c.Install([]netip.Prefix{netip.MustParsePrefix("10.96.0.0/24"), netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("10.96.4.0/24")}))
 	if got := elements(t)["guard4"]; len(got) == 0 {
@@ -351,7 +351,7 @@ func TestPodRangesBeforeInstall(t *testing.T) {
 	testkit.NewNetwork(t)
 	cfg := config()
 	cfg.PodCIDRs = nil
-	c, err := New(cfg, Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	c, err := New(cfg, testHost(t))
 	must(t, err)
 	untouched := everything(t)
 	must(t, c.SetPodCIDRs(podCIDRs))
@@ -477,7 +477,7 @@ func TestCleanupLeavesNothing(t *testing.T) {
 			addBridge(t, "cni0")
 			foreign(t)
 			before := everything(t)
-			host := Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"}
+			host := testHost(t)
 			c := starting(t, cfg, host)
 			apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
 			if everything(t) == before {
@@ -525,7 +525,7 @@ func TestForeignRulesAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	testkit.NewNetwork(t)
 	foreign(t)
-	host := Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"}
+	host := testHost(t)
 	c := starting(t, config(), host)
 	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
 	_, err := c.Repair()
@@ -560,7 +560,7 @@ func TestHistoriesEndAsTheLastViewAlone(t *testing.T) {
 				view = viewer.See(w.Builder.Build())
 				switch random.IntN(12) {
 				case 0:
-					c = starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+					c = starting(t, config(), testHost(t))
 				case 1:
 					_, err := c.Repair()
 					must(t, err)

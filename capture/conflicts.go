@@ -32,6 +32,10 @@ const (
 	InputDrop FindingKind = "input-drop"
 	// Unseen: what may hold rules of kube-proxy and cannot be read; reported.
 	Unseen FindingKind = "unseen"
+	// KernelTable: a table of the kernel path, which is off, serves on; reported.
+	KernelTable FindingKind = "kernel-table"
+	// Conntrack: UDP flows to endpoints that are gone are not forgotten; reported.
+	Conntrack FindingKind = "conntrack"
 )
 
 // Inspect looks for what cannot live beside the capture. Where others change chains

@@ -26,7 +26,7 @@ func TestClientsThatAreGone(t *testing.T) {
 	node := testkit.NewNetwork(t)
 	pod := addPod(t, node)
 	cfg := config()
-	c := starting(t, cfg, Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	c := starting(t, cfg, testHost(t))
 	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
 	fromPod, fromNode := accepting(t, cfg.Ports.Keep()), accepting(t, cfg.Ports.Plain())
 	dial := func(from *testkit.Network) {

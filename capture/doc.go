@@ -35,5 +35,5 @@
 // and conntrack. Lists that are acted on are read through capture/dump, which
 // reads a list again that changed while it was told: of one that stays torn,
 // what is missing is added, and nothing is removed. For the names of tables, the
-// rules of one chain, sockets and tracked connections the libraries' word is taken.
+// rules of one chain, sockets and redirected connections the libraries' word is taken.
 package capture

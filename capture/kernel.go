@@ -2,7 +2,7 @@ package capture
 
 import (
 	"errors"
-	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -11,6 +11,7 @@ import (
 	nl "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
@@ -22,30 +23,34 @@ import (
 type kernelPath struct {
 	table   *kernelTable
 	planner *plan.KernelPlanner
-	ports   []netip.Addr   // at which node ports are served
-	own     []netip.Addr   // the node's primary addresses
-	view    *topology.View // that the planner has; nil before the first
-	held    state          // how the kernel's elements stand to the planner's
-	goal    state          // unsure before the first view
-	absent  *bool          // what EnvoyAbsent said last; nil: nothing, and what is there stays
-	flows   bool           // UDP flows may be stale
+	ports   []netip.Addr    // at which node ports are served
+	own     []netip.Addr    // the node's primary addresses
+	view    *topology.View  // that the planner has; nil before the first
+	held    state           // how the kernel's elements stand to the planner's
+	goal    state           // unsure before the first view
+	absent  *bool           // what EnvoyAbsent said last; nil: nothing, and what is there stays
+	udp     plan.UDPServing // whose flows may be stale, once this is in force
+	flows   *flows
 }
 
 // newKernelPath is nil where the kernel path is off.
-func newKernelPath(cfg plan.Config) *kernelPath {
+func newKernelPath(cfg plan.Config, flows *flows) *kernelPath {
 	if cfg.Kernel == nil {
 		return nil
 	}
-	return &kernelPath{table: newKernelTable(cfg), planner: plan.NewKernelPlanner(cfg, nil)}
+	return &kernelPath{table: newKernelTable(cfg), planner: plan.NewKernelPlanner(cfg, nil), udp: plan.UDPServing{}, flows: flows}
 }
 
 // kernelFound reports whether a run before has left what the kernel path needs.
-func (c *Capture) kernelFound() bool {
+func (c *Capture) kernelFound() (bool, error) {
 	if c.kernel == nil {
-		return true
+		return true, nil
 	}
 	t, err := c.kernel.table.found()
-	return err == nil && t.HasSet(rules.KernelLayout)
+	if errors.Is(err, dump.ErrTorn) {
+		err = nil // what was told is there
+	}
+	return t.HasSet(rules.KernelLayout), err
 }
 
 // setPods takes the ranges of this node's pods.
@@ -58,6 +63,8 @@ func (k *kernelPath) setPods(cfg plan.Config) {
 
 // removeKernel removes the kernel path, on or off.
 func (c *Capture) removeKernel() error {
+	c.leave = nil
+	c.flows.stop()
 	if c.kernel != nil {
 		c.kernel.held, c.kernel.goal = unsure, unsure
 		c.kernel.table.close()
@@ -86,20 +93,29 @@ func ofAnyTable(m nl.Message) bool { return ofOurTables(m) || ofKernelTable(m) }
 // installKernel puts the rules of the kernel path in place, or removes those of
 // a run before that had it on.
 func (c *Capture) installKernel() error {
-	k := c.kernel
-	if k == nil {
-		_, _ = removeKernel(c.table.conn) // Repair tries again, and RefreshBridges says why not: it keeps no node from its guard
+	if c.kernel == nil {
+		c.leaveKernel()
 		return nil
 	}
-	kept, err := k.table.install(false)
+	err := c.followAddresses()
+	if errors.Is(err, dump.ErrTorn) {
+		c.sayLater(err) // and the next Repair looks again
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	return c.layKernel()
+}
+
+// layKernel is installKernel at the addresses that are known.
+func (c *Capture) layKernel() error {
+	kept, err := c.kernel.table.install(false)
 	if err != nil {
 		return err
 	}
 	if !kept {
-		k.held = unsure
-	}
-	if err := c.followAddresses(); err != nil {
-		return err
+		c.kernel.held = unsure
 	}
 	return errors.Join(c.tellAbsent(), c.writeKernel())
 }
@@ -114,28 +130,21 @@ func (c *Capture) serveInKernel(v *topology.View, provisional bool) error {
 		is, _ := v.Services.Get(key)
 		changed[key.String()] = plan.KernelOf(is)
 	}
-	k := c.kernel
-	k.view = v
-	if err := c.SetKernel(changed, provisional); k.held != k.goal {
-		return err
-	}
-	return nil // what conntrack did not forget Repair tries, and says
+	c.kernel.view = v
+	return c.setKernel(changed, provisional)
 }
 
-// SetKernel takes the frontends of the Services that the next view changes, by
+// setKernel takes the frontends of the Services that the next view changes, by
 // Service; none for one that is gone. It writes at once: what Envoy takes is
 // taken before. A provisional view only adds, and the first whole one is
 // compared with what is in force, and so is the next one after a failure.
-func (c *Capture) SetKernel(changed map[string][]plan.KernelFrontend, provisional bool) error {
+func (c *Capture) setKernel(changed map[string][]plan.KernelFrontend, provisional bool) error {
 	k := c.kernel
-	if k == nil {
-		return nil
-	}
 	for service, list := range changed {
 		k.planner.Set(service, list)
 	}
 	change := k.planner.Settle()
-	k.flows = k.flows || change.UDP
+	maps.Copy(k.udp, change.UDP)
 	was := k.held
 	if k.held, k.goal = unsure, synced; provisional {
 		k.goal = merged
@@ -146,10 +155,17 @@ func (c *Capture) SetKernel(changed map[string][]plan.KernelFrontend, provisiona
 	} else {
 		err = k.apply(change)
 	}
-	if err != nil {
-		return err
+	k.followed()
+	return err
+}
+
+// followed has flows forgotten, once a whole view is in force: what only adds takes no
+// flow from where it is.
+func (k *kernelPath) followed() {
+	if k.held == synced && k.goal == synced && len(k.udp) > 0 {
+		k.flows.tell(k.udp)
+		k.udp = plan.UDPServing{}
 	}
-	return c.forgetFlows()
 }
 
 // apply writes a change of what is in step.
@@ -223,14 +239,13 @@ func (t *kernelTable) unused(need []plan.Pick) (list []plan.Pick) {
 func (c *Capture) repairKernel() (bool, error) {
 	k := c.kernel
 	if k == nil {
-		removed, err := removeKernel(c.table.conn)
-		c.sayLater(err) // it may fail for good, and nothing else waits for it
-		return removed, nil
+		return c.leaveKernel(), c.flows.again()
 	}
 	ports := k.ports
 	before := errors.Join(c.followAddresses(), c.tellAbsent()) // what was known serves on
 	repaired, err := c.repairKernelTable(!slices.Equal(ports, k.ports))
-	return repaired, errors.Join(before, err)
+	k.followed()
+	return repaired, errors.Join(before, err, k.flows.again())
 }
 
 func (c *Capture) repairKernelTable(moved bool) (bool, error) {
@@ -241,7 +256,7 @@ func (c *Capture) repairKernelTable(moved bool) (bool, error) {
 		return false, err
 	}
 	if !moved && (k.goal == unsure || k.held == k.goal) && k.table.still(gen, time.Now()) {
-		return false, c.forgetFlows()
+		return false, nil
 	}
 	intact, err := k.table.intact()
 	if err != nil {
@@ -249,7 +264,7 @@ func (c *Capture) repairKernelTable(moved bool) (bool, error) {
 	}
 	if !intact {
 		k.held = unsure
-		return true, errors.Join(c.installKernel(), c.forgetFlows())
+		return true, c.layKernel()
 	}
 	repaired := false
 	if k.goal != unsure {
@@ -261,14 +276,14 @@ func (c *Capture) repairKernelTable(moved bool) (bool, error) {
 			}
 		}
 		if err != nil {
-			return true, errors.Join(err, c.forgetFlows())
+			return true, err
 		}
 		k.table.anew.cured()
 	}
 	if !repaired {
 		k.table.note(gen, time.Now())
 	}
-	return repaired, c.forgetFlows()
+	return repaired, nil
 }
 
 // EnvoyAbsent says whether new connections go to the kernel path, although Envoy
@@ -279,41 +294,37 @@ func (c *Capture) EnvoyAbsent(absent bool) error {
 	if c.kernel == nil {
 		return nil
 	}
-	c.kernel.absent = &absent
-	c.kernel.flows = c.kernel.flows || absent // those of UDP that Envoy had find the kernel path too
-	if !c.installed {
+	if c.kernel.absent = &absent; !c.installed {
 		return nil
 	}
-	if err := c.tellAbsent(); err != nil {
-		return err
+	return c.tellAbsent()
+}
+
+// absent are the protocols of which Envoy gets no new connections; false where nobody
+// has said so, and what is there stays.
+func (c *Capture) absent() (elements []nftables.SetElement, said bool) {
+	switch {
+	case c.leave != nil:
+		return c.leave.absent, true
+	case c.kernel == nil || c.kernel.absent == nil:
+		return nil, false
+	case *c.kernel.absent:
+		return absentElements(rules.Protocols()...), true
 	}
-	return c.forgetFlows()
+	return nil, true
 }
 
 func (c *Capture) tellAbsent() error {
-	if c.kernel.absent == nil {
+	elements, said := c.absent()
+	if !said {
 		return nil
 	}
-	want := absentElements(*c.kernel.absent)
-	have, _, err := c.table.tidied(rules.Absent)
-	if err != nil || have.are(want, []string{rules.Absent}, true) {
-		return err
-	}
-	c.table.conn.FlushSet(c.table.sets[rules.Absent])
-	if len(want) > 0 {
-		if err := c.table.conn.SetAddElements(c.table.sets[rules.Absent], want[rules.Absent]); err != nil {
-			return fmt.Errorf("set %s: %w", rules.Absent, err)
-		}
-	}
-	return c.table.flush(rules.Absent)
+	return c.table.setAbsent(elements)
 }
 
-func absentElements(absent bool) bySet {
-	m := bySet{}
-	if absent {
-		for _, p := range rules.Protocols() {
-			m[rules.Absent] = append(m[rules.Absent], nftables.SetElement{Key: []byte{byte(p)}})
-		}
+func absentElements(list ...topology.Protocol) (elements []nftables.SetElement) {
+	for _, p := range list {
+		elements = append(elements, nftables.SetElement{Key: []byte{byte(p)}})
 	}
-	return m
+	return elements
 }

@@ -44,16 +44,16 @@ func benchKernel(b *testing.B, n int) {
 		figures[name+"-ms"] = float64(time.Since(begin).Microseconds()) / 1000 / float64(times)
 	}
 	must(b, network.Do(func() error {
-		measure("load", 1, func(int) error { return c.SetKernel(all, false) })
+		measure("load", 1, func(int) error { return c.setKernel(all, false) })
 		figures["heap-MiB"] = float64(heapNow()-heap) / (1 << 20)
 		figures["kernel-MiB"] = float64(slabNow(b)-slab) / 1024
 		change := func(size int) func(i int) error {
 			return func(i int) error {
-				return c.SetKernel(map[string][]plan.KernelFrontend{"7": benchService(7, size+i%2, i)}, false)
+				return c.setKernel(map[string][]plan.KernelFrontend{"7": benchService(7, size+i%2, i)}, false)
 			}
 		}
 		measure("another", 20, func(i int) error {
-			return c.SetKernel(map[string][]plan.KernelFrontend{"7": benchService(7, 10, i+1)}, false)
+			return c.setKernel(map[string][]plan.KernelFrontend{"7": benchService(7, 10, i+1)}, false)
 		})
 		measure("comes-or-goes", 20, change(10))
 		measure("read-back", 3, func(int) error { _, err := readElements(); return err })

@@ -1,10 +1,14 @@
 package capture
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
@@ -18,8 +22,8 @@ func TestFailOpen(t *testing.T) {
 	l.serve(t, "b", l.b)
 	apply(t, l.Capture, newCluster().serve("web", "10.96.0.1", "10.244.0.6").serve("web6", "fd00:96::1", "fd00:244::6").view(), false)
 	l.put(t,
-		plan.KernelFrontend{Frontend: tcp("10.96.0.1:80"), Tiers: tiers(false, "b"), Envoy: true},
-		plan.KernelFrontend{Frontend: tcp("[fd00:96::1]:80"), Tiers: tiers(true, "b"), Envoy: true})
+		plan.KernelFrontend{Frontend: tcp("10.96.0.1:80"), Tiers: tiers(false, "b")},
+		plan.KernelFrontend{Frontend: tcp("[fd00:96::1]:80"), Tiers: tiers(true, "b")})
 	const envoy, kernel = "envoy", "b"
 	expect := func(when, pod, host, outside string) {
 		t.Helper()
@@ -84,7 +88,7 @@ func TestFailOpenStaysClosed(t *testing.T) {
 	t.Parallel()
 	cfg := kernelConfig()
 	l := newKernelLab(t, cfg)
-	l.put(t, plan.KernelFrontend{Frontend: tcp("10.96.0.1:80"), Envoy: true})
+	l.put(t, plan.KernelFrontend{Frontend: tcp("10.96.0.1:80")})
 	for _, absent := range []bool{false, true} {
 		must(t, l.EnvoyAbsent(absent))
 		for name, from := range map[string]*testkit.Network{"pod": l.a, "host": l.node, "outside": l.outside} {
@@ -95,4 +99,43 @@ func TestFailOpenStaysClosed(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What was said of Envoy outlives the table that it is in, whoever said it.
+func TestAbsenceOutlivesTheTable(t *testing.T) {
+	t.Parallel()
+	testkit.NewNetwork(t)
+	k := newCluster().serve("web", "10.96.0.1", "10.244.0.6")
+	c := starting(t, kernelConfig(), testHost(t))
+	expect := func(when string, absent bool) {
+		t.Helper()
+		want := map[bool]string{false: "[]", true: "[06 11 84]"}[absent]
+		list, err := nft.ReadMap(rules.Name, rules.Absent)
+		must(t, err)
+		var keys []string
+		for _, e := range list {
+			keys = append(keys, fmt.Sprintf("%x", e.Key))
+		}
+		slices.Sort(keys)
+		if got := fmt.Sprint(keys); got != want {
+			t.Errorf("%s: %s, want %s", when, got, want)
+		}
+	}
+	for _, absent := range []bool{true, false, true} {
+		must(t, c.EnvoyAbsent(absent))
+		must(t, c.installTable(true))
+		expect("made anew before the first view", absent)
+	}
+	apply(t, c, k.view(), false)
+	must(t, c.installTable(true))
+	expect("and after it", true)
+	c = starting(t, kernelConfig(), testHost(t))
+	must(t, c.installTable(true))
+	expect("by an agent that knows nothing of Envoy yet", true)
+	apply(t, c, k.view(), false)
+	must(t, c.installTable(true))
+	expect("with all that it serves", true)
+	must(t, c.EnvoyAbsent(false))
+	must(t, c.installTable(true))
+	expect("Envoy is there", false)
 }

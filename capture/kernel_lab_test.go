@@ -43,7 +43,7 @@ func kernelConfig() plan.Config {
 
 func newKernelLab(t *testing.T, cfg plan.Config) *kernelLab {
 	t.Helper()
-	l := &kernelLab{cfg: cfg, node: testkit.NewNetwork(t), host: Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"}}
+	l := &kernelLab{cfg: cfg, node: testkit.NewNetwork(t), host: testHost(t)}
 	addBridge(t, "cni0")
 	address(t, "cni0", "fd00:244::1/64")
 	l.a = l.wire(t, "cni0", "poda", nil, "10.244.0.5/24", "fd00:244::5/64")
@@ -310,5 +310,5 @@ func (l *kernelLab) put(t *testing.T, list ...plan.KernelFrontend) {
 		f.Session = "default/web:80"
 		changed[fmt.Sprint(f.Frontend)] = []plan.KernelFrontend{f}
 	}
-	must(t, l.SetKernel(changed, false))
+	must(t, l.setKernel(changed, false))
 }

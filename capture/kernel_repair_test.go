@@ -125,7 +125,7 @@ func TestKernelRepair(t *testing.T) {
 				t.Parallel()
 				c := started(t, kernelConfig())
 				changed := map[string][]plan.KernelFrontend{"default/web": example()}
-				must(t, c.SetKernel(changed, provisional))
+				must(t, c.setKernel(changed, provisional))
 				before := kernelState(t)
 				k := newKernelTable(kernelConfig())
 				must(t, harm(t, k))
@@ -187,11 +187,11 @@ func TestKernelRestart(t *testing.T) {
 	if list, err := nft.ReadMap(rules.Name, rules.Absent); len(list) != 3 || err != nil {
 		t.Errorf("what the agent said of Envoy was lost: %v %v", list, err)
 	}
-	must(t, l.SetKernel(map[string][]plan.KernelFrontend{"third": {{Frontend: tcp("10.96.0.3:80"), Tiers: tiers(false, "far")}}}, true))
+	must(t, l.setKernel(map[string][]plan.KernelFrontend{"third": {{Frontend: tcp("10.96.0.3:80"), Tiers: tiers(false, "far")}}}, true))
 	expect("the last good state", "b", "b far", "far")
-	must(t, l.SetKernel(map[string][]plan.KernelFrontend{"second": {{Frontend: tcp("10.96.0.2:80"), Tiers: tiers(false, "far")}}}, false))
+	must(t, l.setKernel(map[string][]plan.KernelFrontend{"second": {{Frontend: tcp("10.96.0.2:80"), Tiers: tiers(false, "far")}}}, false))
 	expect("the first whole view", isRefused, "far", "far")
-	must(t, l.SetKernel(map[string][]plan.KernelFrontend{"third": nil}, false))
+	must(t, l.setKernel(map[string][]plan.KernelFrontend{"third": nil}, false))
 	expect("the next one", isRefused, "far", isRefused)
 	for _, chain := range []string{"pick4_1", "pick4_2"} {
 		if _, there := kernelState(t)[chain]; there != (chain == "pick4_1") {
@@ -199,6 +199,8 @@ func TestKernelRestart(t *testing.T) {
 		}
 	}
 	next(config())
+	expect("off, and Envoy knows nothing yet", isRefused, "far", isRefused)
+	apply(t, l.Capture, newCluster().view(), false)
 	expect("off", isRefused, isRefused, isRefused)
 	if state := kernelState(t); len(state) > 0 {
 		t.Errorf("off, and there is %v", state)
@@ -209,16 +211,16 @@ func TestKernelCleanup(t *testing.T) {
 	t.Parallel()
 	testkit.NewNetwork(t)
 	before := everything(t)
-	host := Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"}
+	host := testHost(t)
 	c := starting(t, kernelConfig(), host)
-	must(t, c.SetKernel(map[string][]plan.KernelFrontend{"web": example()}, false))
+	must(t, c.setKernel(map[string][]plan.KernelFrontend{"web": example()}, false))
 	must(t, Cleanup(config(), host)) // whoever cleans up need not know
 	if after := everything(t); after != before {
 		t.Errorf("after:\n%s\nbefore:\n%s", after, before)
 	}
 	must(t, c.Remove())
 	must(t, c.Install(nil))
-	must(t, c.SetKernel(nil, false))
+	must(t, c.setKernel(nil, false))
 	if _, there := kernelState(t)["front4 "+fmt.Sprintf("%x", frontendKey(tcp("10.96.0.1:80")))]; !there {
 		t.Error("installed again, and the view is not in force")
 	}
@@ -246,7 +248,7 @@ func ownKernelTable(t *testing.T) *nl.Conn {
 func TestWhatMovesIsServed(t *testing.T) {
 	t.Parallel()
 	testkit.NewNetwork(t)
-	c := starting(t, kernelConfig(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	c := starting(t, kernelConfig(), testHost(t))
 	objects := newCluster().serve("web", "10.96.0.1", "10.244.0.6")
 	apply(t, c, topology.See(objects.Build(), "n0", topology.Options{Datapath: topology.DatapathEnvoy}), false)
 	moved := topology.See(objects.serve("other", "10.96.0.2", "10.244.0.6").Build(), "n0", topology.Options{Datapath: topology.DatapathKernel})
@@ -289,7 +291,7 @@ func TestKernelTableOfAnother(t *testing.T) {
 	testkit.NewNetwork(t)
 	theirs := ownKernelTable(t)
 	defer theirs.Close()
-	c := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	c := starting(t, config(), testHost(t))
 	if len(elements(t)["guard4"]) == 0 || !routed(t, c.cfg, unix.AF_INET) {
 		t.Error("nothing is guarded")
 	}
@@ -300,10 +302,16 @@ func TestKernelTableOfAnother(t *testing.T) {
 		if _, err := c.RefreshBridges(); err == nil || !strings.Contains(err.Error(), rules.KernelName+" was made by another process") {
 			t.Errorf("said is %v", err)
 		}
+		if list, err := c.Inspector()(); len(list) != 1 || list[0].Kind != KernelTable || !strings.Contains(list[0].Text, "stop that process") || err != nil {
+			t.Errorf("found %v, %v", list, err)
+		}
 	}
 	must(t, theirs.Close())
 	if repaired, err := c.Repair(); repaired || err != nil {
 		t.Errorf("its owner is gone, and so is it: repaired %v, %v", repaired, err)
+	}
+	if list, err := c.Inspector()(); len(list) > 0 || err != nil {
+		t.Errorf("and found is %v, %v", list, err)
 	}
 	addChain(t, &nftables.Chain{Table: &nftables.Table{Name: rules.KernelName, Family: nftables.TableFamilyINet}, Name: "x"})
 	if repaired, err := c.Repair(); !repaired || err != nil || len(kernelState(t)) > 0 {
@@ -337,12 +345,12 @@ func TestKernelPodCIDRsLater(t *testing.T) {
 func TestKernelReadsWhileOthersWrite(t *testing.T) {
 	t.Parallel()
 	node := testkit.NewNetwork(t)
-	c := starting(t, kernelConfig(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	c := starting(t, kernelConfig(), testHost(t))
 	all := map[string][]plan.KernelFrontend{}
 	for i := range 300 {
 		all[fmt.Sprint(i)] = benchService(i, 10, 0)
 	}
-	must(t, c.SetKernel(all, false))
+	must(t, c.setKernel(all, false))
 	stop, ended, wrote := make(chan struct{}), make(chan error), make(chan struct{})
 	go func() {
 		ended <- node.Do(func() error {

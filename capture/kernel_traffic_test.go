@@ -44,7 +44,7 @@ func frontendsOf(p topology.Protocol, ipv6 bool) (list []plan.KernelFrontend) {
 
 // Who answers whom: kept is the client's own address and port, node one of the
 // node's addresses.
-var flows = []struct {
+var whoAnswers = []struct {
 	to               string
 	a, host, outside string
 }{
@@ -93,7 +93,7 @@ func (l *kernelLab) checkFlows(t *testing.T, network string, ipv6 bool) {
 	if ipv6 {
 		addrs = map[string]string{"cluster": "[fd00:96::%s]:80", "node": "[2001:db8::1]:%s", "external": "[2001:db8:1::%s]:80", "a": "fd00:244::5", "host": "2001:db8::1", "outside": "2001:db8::9"}
 	}
-	for i, f := range flows {
+	for i, f := range whoAnswers {
 		kind, n, _ := strings.Cut(f.to, " ")
 		to := fmt.Sprintf(addrs[kind], n)
 		for name, want := range map[string]string{"a": f.a, "host": f.host, "outside": f.outside} {
@@ -312,26 +312,5 @@ func TestKernelUDPFollows(t *testing.T) {
 		dns.Tiers = append(tiers(to.Addr.Is6(), "far"), dns.Tiers...)
 		l.put(t, dns)
 		expect("another is nearer, and its own serves", "b")
-	}
-}
-
-// A UDP flow that Envoy had, which has no address translated, goes on in the
-// kernel path when the agent says that Envoy is absent, and not before.
-func TestKernelUDPOfEnvoyFollows(t *testing.T) {
-	t.Parallel()
-	l := newKernelLab(t, kernelConfig())
-	l.serve(t, "b", l.b)
-	conn, answer := dial(t, l.a, "udp", "", "203.0.113.5:53", 300*time.Millisecond)
-	if conn == nil {
-		t.Fatal(answer)
-	}
-	defer conn.Close()
-	l.put(t, plan.KernelFrontend{Frontend: udp("203.0.113.5:53"), Tiers: tiers(false, "b"), Envoy: true, Outside: &plan.KernelOutside{}})
-	if answer := ask(conn, 300*time.Millisecond); answer != isSilent {
-		t.Errorf("a flow of Envoy's is answered by %s", answer)
-	}
-	must(t, l.EnvoyAbsent(true))
-	if answer := ask(conn, 10*time.Second); !strings.HasPrefix(answer, "b ") {
-		t.Errorf("Envoy is absent, and its flow is answered by %s", answer)
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
+	"github.com/google/nftables"
 	nl "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
@@ -20,17 +22,25 @@ const (
 	ctaTupleReply   = 2
 	ctaID           = 12
 	ctaZone         = 18
+	ctaFilter       = 25
+	ctaFilterOrig   = 1
 	ctaTupleIP      = 1
 	ctaTupleProto   = 2
-	ctaTupleZone    = 3
 	ctaProtoNum     = 1
 	ctaProtoSrcPort = 2
 	ctaProtoDstPort = 3
+	ctaIPv4Dst      = 2
+	ctaIPv6Dst      = 4
 	ctGet, ctDelete = 1, 2 // IPCTNL_MSG_CT_*
+	nfgenmsgLen     = 4
+
+	// By which parts of a tuple a filter goes: CTA_FILTER_F_* of net/netfilter/nf_internals.h,
+	// which the kernel's own tools use, too.
+	byDst, byProto, byDstPort = 1 << 1, 1 << 3, 1 << 5
 )
 
-// mostForgotten bounds the flows that are forgotten at a time; the rest is left
-// to the next Repair.
+// mostForgotten bounds the flows that are forgotten by one question; the rest is left
+// to the next look.
 const mostForgotten = 20000
 
 // tuple is one direction of a flow.
@@ -39,57 +49,142 @@ type tuple struct {
 	src, dst netip.AddrPort
 }
 
-// forgetFlows makes conntrack forget UDP flows to endpoints that are gone. Its
-// memory does not grow with the table of conntrack.
-func (c *Capture) forgetFlows() error {
-	k := c.kernel
-	if !k.flows {
-		return nil
-	}
-	absent := k.absent != nil && *k.absent
-	more := false
-	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		stale, err := staleFlows(family, func(f plan.UDPFlow) bool { return k.planner.StaleUDP(f, absent) })
-		if err != nil {
-			return fmt.Errorf("look for stale UDP flows: %w", err)
-		}
-		more = more || len(stale) == mostForgotten
-		if err := forget(family, stale); err != nil {
-			return fmt.Errorf("forget stale UDP flows: %w", err)
-		}
-	}
-	k.flows = more
-	return nil
+// asked is a question about flows of a family: those that it is about are among the
+// answers, and perhaps others.
+type asked struct {
+	family byte
+	filter []byte
 }
 
-// staleFlows are the attributes that name each flow that is to be forgotten.
-func staleFlows(family byte, stale func(plan.UDPFlow) bool) (list [][]byte, err error) {
-	err = nft.Dump(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, family, nil, func(item []byte) error {
-		if len(list) == mostForgotten {
-			return nil
+// mostAsked bounds the frontends that are asked for one by one. For each the kernel
+// goes through its table; beyond that all of UDP is told.
+const mostAsked = 4
+
+// questionsAbout are what is asked about the flows of frontends.
+func questionsAbout(udp plan.UDPServing) (list []asked) {
+	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
+		var own []netip.AddrPort
+		for f, serving := range udp {
+			if f.Addr().Is6() == (family == unix.AF_INET6) && len(serving) > 0 {
+				own = append(own, f)
+			}
 		}
-		var orig, reply tuple
-		var name []byte
-		nft.EachAttribute(item, func(kind uint16, value []byte) {
-			switch kind {
-			case ctaTupleOrig:
-				orig = parseTuple(value)
-				name = append(name, nft.Attribute(ctaTupleOrig|unix.NLA_F_NESTED, value)...)
-			case ctaTupleReply:
-				reply = parseTuple(value)
-			case ctaID, ctaZone:
-				name = append(name, nft.Attribute(kind, value)...)
+		slices.SortFunc(own, netip.AddrPort.Compare)
+		if len(own) > mostAsked {
+			own = []netip.AddrPort{{}}
+		}
+		for _, f := range own {
+			list = append(list, asked{family, filterOf(f)})
+		}
+	}
+	return list
+}
+
+// filterOf asks for flows of UDP to a frontend; to any where it is invalid. A kernel
+// before 5.8 knows no filter, and tells of all.
+func filterOf(f netip.AddrPort) []byte {
+	nested := func(kind uint16, value []byte) []byte { return nft.Attribute(kind|unix.NLA_F_NESTED, value) }
+	number := func(kind uint16, n uint32) []byte {
+		return nft.Attribute(kind, binary.NativeEndian.AppendUint32(nil, n))
+	}
+	orig, proto, flags := []byte(nil), nft.Attribute(ctaProtoNum, []byte{unix.IPPROTO_UDP}), uint32(byProto)
+	if f.IsValid() {
+		dst := uint16(ctaIPv4Dst)
+		if f.Addr().Is6() {
+			dst = ctaIPv6Dst
+		}
+		orig = nested(ctaTupleIP, nft.Attribute(dst, f.Addr().AsSlice()))
+		proto = append(proto, nft.Attribute(ctaProtoDstPort, binary.BigEndian.AppendUint16(nil, f.Port()))...)
+		flags |= byDst | byDstPort
+	}
+	orig = append(orig, nested(ctaTupleProto, proto)...)
+	return append(nested(ctaTupleOrig, orig), nested(ctaFilter, number(ctaFilterOrig, flags))...)
+}
+
+// conntrack is the kernel's memory of flows, a subsystem of its netfilter.
+type conntrack struct {
+	subsystem uint16
+	each      func(conn *nl.Conn, q asked, take func(item []byte)) error // takes the flows that are asked for, and others
+}
+
+func newConntrack(subsystem uint16) conntrack {
+	c := conntrack{subsystem: subsystem}
+	c.each = c.dump
+	return c
+}
+
+// forget has it forget the flows that are stale, and reports whether there may be
+// more. Its memory does not grow with the table of conntrack.
+func (c conntrack) forget(conn *nl.Conn, udp plan.UDPServing) (more bool, err error) {
+	for _, q := range questionsAbout(udp) {
+		stale, err := c.stale(conn, q, udp)
+		if unasked(err) { // it may be the filter that it does not know
+			stale, err = c.stale(conn, asked{family: q.family}, udp)
+		}
+		torn := errors.Is(err, dump.ErrTorn)
+		if unasked(err) {
+			return true, fmt.Errorf("%w: %w", errNoConntrack, err)
+		}
+		if err != nil && !torn {
+			return true, fmt.Errorf("look for stale UDP flows: %w", err)
+		}
+		more = more || torn || len(stale) == mostForgotten
+		if err := c.remove(conn, q.family, stale); err != nil {
+			return true, fmt.Errorf("forget stale UDP flows: %w", err)
+		}
+	}
+	return more, nil
+}
+
+// errNoConntrack is that there is nobody to ask.
+var errNoConntrack = errors.New("the kernel has no netlink for conntrack")
+
+// unasked reports whether an error is that the kernel has, or loads, no such part of
+// netfilter.
+func unasked(err error) bool {
+	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT)
+}
+
+// stale are the attributes that name each flow that is to be forgotten; of a list
+// that stays torn those that were told, beside dump.ErrTorn.
+func (c conntrack) stale(conn *nl.Conn, q asked, udp plan.UDPServing) ([][]byte, error) {
+	return dump.Again(func() (list [][]byte, err error) {
+		err = c.each(conn, q, func(item []byte) {
+			if name, flow, ok := parseFlow(item); ok && len(list) < mostForgotten && udp.Stale(flow) {
+				list = append(list, name)
 			}
 		})
-		if orig.proto == unix.IPPROTO_UDP && stale(plan.UDPFlow{Dialled: orig.dst, Answerer: reply.src}) {
-			list = append(list, name)
+		return list, err
+	})
+}
+
+func (c conntrack) dump(conn *nl.Conn, q asked, take func(item []byte)) error {
+	return dump.Each(conn, nl.Message{
+		Header: nl.Header{Type: nl.HeaderType(c.subsystem<<8 | ctGet), Flags: nl.Request | nl.Dump},
+		Data:   append(nft.Header(nftables.TableFamily(q.family)), q.filter...),
+	}, func(m nl.Message) error {
+		if len(m.Data) >= nfgenmsgLen {
+			take(m.Data[nfgenmsgLen:])
 		}
 		return nil
 	})
-	if errors.Is(err, dump.ErrTorn) {
-		err = nil // a flow that came meanwhile has an endpoint
-	}
-	return list, err
+}
+
+// parseFlow is a flow of UDP, and the attributes that name it.
+func parseFlow(item []byte) (name []byte, flow plan.UDPFlow, isUDP bool) {
+	var orig, reply tuple
+	nft.EachAttribute(item, func(kind uint16, value []byte) {
+		switch kind {
+		case ctaTupleOrig:
+			orig = parseTuple(value)
+			name = append(name, nft.Attribute(ctaTupleOrig|unix.NLA_F_NESTED, value)...)
+		case ctaTupleReply:
+			reply = parseTuple(value)
+		case ctaID, ctaZone:
+			name = append(name, nft.Attribute(kind, value)...)
+		}
+	})
+	return name, plan.UDPFlow{Dialled: orig.dst, Answerer: reply.src}, orig.proto == unix.IPPROTO_UDP
 }
 
 func parseTuple(b []byte) (t tuple) {
@@ -123,20 +218,12 @@ func parseTuple(b []byte) (t tuple) {
 	return t
 }
 
-// forget deletes flows. One that is gone meanwhile is no error.
-func forget(family byte, flows [][]byte) error {
-	if len(flows) == 0 {
-		return nil
-	}
-	conn, err := nl.Dial(unix.NETLINK_NETFILTER, nil)
-	if err != nil {
-		return fmt.Errorf("open conntrack: %w", err)
-	}
-	defer conn.Close()
+// remove removes flows. One that is gone meanwhile is no error.
+func (c conntrack) remove(conn *nl.Conn, family byte, flows [][]byte) error {
 	for _, name := range flows {
 		_, err := conn.Execute(nl.Message{
-			Header: nl.Header{Type: unix.NFNL_SUBSYS_CTNETLINK<<8 | ctDelete, Flags: nl.Request | nl.Acknowledge},
-			Data:   append([]byte{family, 0, 0, 0}, name...),
+			Header: nl.Header{Type: nl.HeaderType(c.subsystem<<8 | ctDelete), Flags: nl.Request | nl.Acknowledge},
+			Data:   append(nft.Header(nftables.TableFamily(family)), name...),
 		})
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return err

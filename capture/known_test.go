@@ -21,7 +21,7 @@ func TestAllIsReadNowAndThen(t *testing.T) {
 	t.Parallel()
 	c := started(t, kernelConfig())
 	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
-	must(t, c.SetKernel(map[string][]plan.KernelFrontend{"default/web": example()}, false))
+	must(t, c.setKernel(map[string][]plan.KernelFrontend{"default/web": example()}, false))
 	for again := true; again; { // until it knows that nobody wrote since
 		var err error
 		again, err = c.Repair()

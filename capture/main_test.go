@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
@@ -51,6 +52,15 @@ func config() plan.Config {
 	return c
 }
 
+// slowDisk is patience with a disk that is slow and no subject of a test.
+const slowDisk = 10 * time.Minute
+
+// testHost is the machine, with a state directory of its own.
+func testHost(t *testing.T) Host {
+	t.Helper()
+	return Host{StateDir: t.TempDir(), ProcSys: "/proc/sys", Patience: slowDisk}
+}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -62,7 +72,7 @@ func must(t testing.TB, err error) {
 func started(t *testing.T, cfg plan.Config) *Capture {
 	t.Helper()
 	testkit.NewNetwork(t)
-	return starting(t, cfg, Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	return starting(t, cfg, testHost(t))
 }
 
 // starting is what an agent does when it starts, in the present network.

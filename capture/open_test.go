@@ -73,7 +73,7 @@ func TestOpenConnectionsLiveOn(t *testing.T) {
 	node := testkit.NewNetwork(t)
 	pod := addPod(t, node)
 	cfg := config()
-	c := starting(t, cfg, Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	c := starting(t, cfg, testHost(t))
 	k := newCluster().serve("web", "10.96.0.1", "10.244.0.5")
 	apply(t, c, k.view(), false)
 	stop := echo(t, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), cfg.Ports.Plain()).String())

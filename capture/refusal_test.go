@@ -115,7 +115,7 @@ func TestLackOfBuffersTakesNothingOutOfForce(t *testing.T) {
 func TestKernelLackOfBuffers(t *testing.T) {
 	t.Parallel()
 	c := started(t, kernelConfig())
-	must(t, c.SetKernel(map[string][]plan.KernelFrontend{"web": example()}, false))
+	must(t, c.setKernel(map[string][]plan.KernelFrontend{"web": example()}, false))
 	before := kernelState(t)
 	all := map[string][]plan.KernelFrontend{}
 	for i := range 100 {
@@ -124,7 +124,7 @@ func TestKernelLackOfBuffers(t *testing.T) {
 	count := remade(t)
 	for range 2 {
 		cramp(t, c.kernel.table.conn)
-		if err := c.SetKernel(all, false); !errors.Is(err, unix.EMSGSIZE) {
+		if err := c.setKernel(all, false); !errors.Is(err, unix.EMSGSIZE) {
 			t.Errorf("%v, want that the message is too long", err)
 		}
 	}

@@ -2,6 +2,7 @@ package capture
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -46,8 +47,8 @@ func (t *table) install(cfg plan.Config, begin beginning) error {
 	}
 	if !keep {
 		elements := begin.elements
-		if err = nil; ours && !begin.alone {
-			elements, err = t.carry(elements, found)
+		if err = nil; ours {
+			elements, err = t.carry(begin, found)
 		}
 		if err == nil {
 			left, err = t.lay(cfg, elements, found, false)
@@ -85,11 +86,18 @@ func (t *table) strange(found *nft.Table) bool {
 }
 
 // carry adds to elements those that the table holds, of the sets whose elements
-// can be in ours: what is in force stays so while the table is made anew.
-func (t *table) carry(begin bySet, found *nft.Table) (bySet, error) {
-	all := bySet{rules.Bridges: begin[rules.Bridges]}
-	for _, name := range append(bothOf(rules.Guard), served...) {
-		all[name] = slices.Clone(begin[name])
+// can be in ours: what is in force stays so while the table is made anew. What was
+// said of Envoy stays until somebody says other.
+func (t *table) carry(begin beginning, found *nft.Table) (bySet, error) {
+	all := maps.Clone(begin.elements)
+	var names []string
+	if !begin.alone {
+		names = append(bothOf(rules.Guard), served...)
+	}
+	if _, said := all[rules.Absent]; !said && t.sets[rules.Absent] != nil {
+		names = append(names, rules.Absent)
+	}
+	for _, name := range names {
 		if !slices.ContainsFunc(found.Sets, func(s nft.Set) bool { return s.HoldsElementsOf(t.sets[name]) }) {
 			continue
 		}
@@ -97,13 +105,13 @@ func (t *table) carry(begin bySet, found *nft.Table) (bySet, error) {
 		if err != nil {
 			return nil, err
 		}
-		_, added := compare(begin[name], have[name])
-		all[name] = append(all[name], added...)
-	}
-	// Ranges may lie within others.
-	for _, name := range bothOf(rules.Guard) {
-		guard := plan.Disjoint(append(prefixes(begin[name]), prefixes(all[name])...))
-		all[name] = ranges(rules.Guard, guard)[name]
+		if slices.Contains(bothOf(rules.Guard), name) { // ranges may lie within others
+			guard := plan.Disjoint(slices.Concat(prefixes(all[name]), prefixes(have[name])))
+			all[name] = ranges(rules.Guard, guard)[name]
+			continue
+		}
+		_, added := compare(all[name], have[name])
+		all[name] = slices.Concat(all[name], added)
 	}
 	return all, nil
 }

@@ -17,7 +17,7 @@ func inForce(t *testing.T) (*Capture, *cluster) {
 	t.Helper()
 	testkit.NewNetwork(t)
 	addBridge(t, "cni0")
-	c := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	c := starting(t, config(), testHost(t))
 	k := newCluster().serve("web", "10.96.0.1", "10.244.0.5").serve("api", "fd00:96::2", "fd00:244::6")
 	apply(t, c, k.view(), false)
 	return c, k
@@ -36,7 +36,7 @@ func TestSavedRuleSetIsLoaded(t *testing.T) {
 		t.Parallel()
 		_, k := inForce(t)
 		load(t)
-		next := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+		next := starting(t, config(), testHost(t))
 		if !next.Found() || !serves(t, web) || !serves(t, "[fd00:96::2]:80") {
 			t.Errorf("found %v; what was in force before the first view: %v", next.Found(), elements(t))
 		}
@@ -50,7 +50,7 @@ func TestSavedRuleSetIsLoaded(t *testing.T) {
 		load(t)
 		cfg := config()
 		cfg.PodCIDRs = nil
-		next := starting(t, cfg, Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+		next := starting(t, cfg, testHost(t))
 		must(t, next.SetPodCIDRs(podCIDRs))
 		apply(t, next, k.view(), false)
 		whole(t, next)
@@ -138,7 +138,7 @@ func TestTableOfAnotherShapeIsRemade(t *testing.T) {
 
 			harm(t, other)
 			must(t, other.Flush())
-			next := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+			next := starting(t, config(), testHost(t))
 			if got := elements(t); len(got["guard4"]) != len(before["guard4"]) || !serves(t, "[fd00:96::2]:80") {
 				t.Errorf("a start keeps of what it finds: %v", got)
 			}
@@ -149,7 +149,7 @@ func TestTableOfAnotherShapeIsRemade(t *testing.T) {
 			must(t, other.Flush())
 			cfg := config()
 			cfg.PodCIDRs = nil // not known yet
-			starting(t, cfg, Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+			starting(t, cfg, testHost(t))
 			if got := elements(t); len(got["guard4"]) != len(before["guard4"]) {
 				t.Errorf("guarded: %v", got)
 			}
@@ -170,7 +170,7 @@ func TestManyElementsOfAnotherShape(t *testing.T) {
 	before := elements(t)
 	saved := nftCommand(t, "", "list", "ruleset")
 	nftCommand(t, "flush ruleset\n"+saved, "-f", "-")
-	starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	starting(t, config(), testHost(t))
 	if after := elements(t); !reflect.DeepEqual(after, before) {
 		t.Errorf("%d elements before, %d after", len(before["serve4"]), len(after["serve4"]))
 	}

@@ -16,7 +16,7 @@ import (
 func TestTimeToRepair(t *testing.T) {
 	testkit.NewNetwork(t)
 	addBridge(t, "cni0")
-	c := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	c := starting(t, config(), testHost(t))
 	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
 	wake, err := Watch(t.Context())
 	must(t, err)

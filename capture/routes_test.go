@@ -37,7 +37,7 @@ func TestIPv6ComesAndGoes(t *testing.T) {
 	t.Parallel()
 	testkit.NewNetwork(t)
 	disableIPv6(t, "1")
-	c := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	c := starting(t, config(), testHost(t))
 	view := newCluster().serve("web", "10.96.0.1", "10.244.0.5").view()
 	apply(t, c, view, false)
 	for _, step := range []struct{ value, pods string }{
@@ -67,7 +67,7 @@ func TestIPv6ComesAndGoes(t *testing.T) {
 func TestKernelWithoutIPv6(t *testing.T) {
 	t.Parallel()
 	testkit.NewNetwork(t)
-	c := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: t.TempDir()})
+	c := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: t.TempDir(), Patience: slowDisk})
 	if routed(t, c.cfg, unix.AF_INET6) {
 		t.Error("routes of IPv6")
 	}
@@ -86,7 +86,7 @@ func TestFailedInstallLeavesNothing(t *testing.T) {
 	must(t, err)
 	must(t, errors.Join(netlink.LinkSetDown(lo), netlink.LinkSetName(lo, "other"))) // nothing takes the route
 	before := everything(t)
-	c, err := New(config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	c, err := New(config(), testHost(t))
 	must(t, err)
 	if err := c.Install(config().ServiceCIDRs); err == nil {
 		t.Fatal("installed, though no route can be")
@@ -103,7 +103,7 @@ func TestAnotherMarkAndTable(t *testing.T) {
 	old := ownRule(config(), unix.AF_INET) // as an agent wrote it that knew no protocol
 	old.Priority, old.Protocol = 1000, 0
 	must(t, netlink.RuleAdd(old))
-	host := Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"}
+	host := testHost(t)
 	starting(t, config(), host)
 	cfg := config()
 	cfg.Mark, cfg.Mask, cfg.Table = 0x100, 0x300, 777
@@ -244,7 +244,7 @@ func TestGuardOfRangesThatAreNew(t *testing.T) {
 	c := started(t, config())
 	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
 	more := netip.MustParsePrefix("10.112.0.0/12")
-	next, err := New(config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	next, err := New(config(), testHost(t))
 	must(t, err)
 	must(t, next.Install(append([]netip.Prefix{more}, config().ServiceCIDRs...)))
 	guarded := func() map[string][]string {
@@ -302,7 +302,7 @@ func TestTableOfOthers(t *testing.T) {
 	theirs := netlink.Route{Type: unix.RTN_BLACKHOLE, Dst: dst, Table: config().Table}
 	must(t, netlink.RouteAdd(&theirs))
 	before := everything(t)
-	c, err := New(config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	c, err := New(config(), testHost(t))
 	must(t, err)
 	if err := c.Install(config().ServiceCIDRs); err == nil || !strings.Contains(err.Error(), "10.96.7.0/24") || !strings.Contains(err.Error(), "--route-table") {
 		t.Errorf("installed: %v", err)
@@ -328,7 +328,7 @@ func TestStartAfterOurRulesWereFlushed(t *testing.T) {
 	theirs := netlink.Route{Type: unix.RTN_BLACKHOLE, Dst: dst, Table: config().Table}
 	must(t, netlink.RouteAdd(&theirs))
 	var said bytes.Buffer
-	c := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys", Log: slog.New(slog.NewTextHandler(&said, nil))})
+	c := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys", Patience: slowDisk, Log: slog.New(slog.NewTextHandler(&said, nil))})
 	if after := everything(t); after != before {
 		t.Errorf("after\n%s\nbefore\n%s", after, before)
 	}
@@ -366,7 +366,7 @@ func TestRouteThatStays(t *testing.T) {
 	ask(unix.RTM_NEWROUTE, []byte{unix.AF_INET, 24, 0, 0, 0, 4, 0, unix.RTN_UNICAST, 0, 0, 0, 0},
 		rtaDst, binary.NativeEndian.Uint32([]byte{10, 96, 7, 0}), rtaTable, uint32(config().Table), rtaNHID, 7)
 
-	next, err := New(config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	next, err := New(config(), testHost(t))
 	must(t, err)
 	must(t, next.Install(config().ServiceCIDRs))
 	if _, err := next.Repair(); err == nil || !strings.Contains(err.Error(), "10.96.7.0/24 in table 15001") {

@@ -29,7 +29,7 @@ func TestSourcesAreValidatedByTheirMarks(t *testing.T) {
 	endpoint := addEndpoint(t, node)
 	must(t, os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte("1"), 0o644))
 	cfg := config()
-	c := starting(t, cfg, Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	c := starting(t, cfg, testHost(t))
 	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
 	defer listen(t, cfg)()
 	before := everything(t)
@@ -96,7 +96,7 @@ func TestSourcesOfManyRanges(t *testing.T) {
 	testkit.NewNetwork(t)
 	cfg := config()
 	cfg.ServiceCIDRs = nil
-	c := starting(t, cfg, Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	c := starting(t, cfg, testHost(t))
 	k := newCluster()
 	for i := range 65 {
 		k.serve(fmt.Sprintf("s%d", i), fmt.Sprintf("10.96.%d.1", i), "10.244.0.5")

@@ -143,7 +143,7 @@ func originals() (map[[2]netip.AddrPort]netip.AddrPort, error) {
 // sockets are the TCP sockets of this network.
 func sockets(conn *nl.Conn) (all []socket, err error) {
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		list, err := socketsOf(conn, family, openStates)
+		list, err := socketsOf(conn, family, unix.IPPROTO_TCP, openStates)
 		if err != nil {
 			return nil, err
 		}
@@ -152,13 +152,13 @@ func sockets(conn *nl.Conn) (all []socket, err error) {
 	return all, nil
 }
 
-func socketsOf(conn *nl.Conn, family byte, states uint32) ([]socket, error) {
+func socketsOf(conn *nl.Conn, family, protocol byte, states uint32) ([]socket, error) {
 	req := make([]byte, diagReqLen)
-	req[0], req[1] = family, unix.IPPROTO_TCP
+	req[0], req[1] = family, protocol
 	nlenc.PutUint32(req[4:8], states)
 	msgs, err := conn.Execute(nl.Message{Header: nl.Header{Type: sockDiagByFamily, Flags: nl.Request | nl.Dump}, Data: req})
 	if err != nil {
-		return nil, fmt.Errorf("list TCP sockets: %w", err)
+		return nil, fmt.Errorf("list sockets: %w", err)
 	}
 	list := make([]socket, 0, len(msgs))
 	for _, m := range msgs {

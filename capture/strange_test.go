@@ -187,7 +187,7 @@ func TestNothingInOurTableIsInTheWay(t *testing.T) {
 			again("a view")
 
 			kernelHas(t, harm)
-			c = starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+			c = starting(t, config(), testHost(t))
 			if got := elements(t); !reflect.DeepEqual(got["guard4"], before["guard4"]) || !serves(t, web) {
 				t.Errorf("a start keeps of what it finds: %v", got)
 			}

@@ -30,11 +30,17 @@ type table struct {
 }
 
 func newTable(cfg plan.Config) *table {
-	t := &table{conn: nft.New(), nft: &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}, sets: map[string]*nftables.Set{}}
+	t := &table{conn: nft.New(), nft: &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}}
+	t.have(cfg)
+	return t
+}
+
+// have makes the table have the sets of a configuration.
+func (t *table) have(cfg plan.Config) {
+	t.sets = map[string]*nftables.Set{}
 	for _, s := range rules.Inet(cfg).Sets {
 		t.sets[s.Name] = nft.NewSet(t.nft, s)
 	}
-	return t
 }
 
 // clear empties every chain of the table and drops those that are no longer
@@ -67,6 +73,21 @@ func (t *table) setBridges(list []rules.PodBridge) error {
 		}
 	}
 	return t.flush(rules.Bridges)
+}
+
+// setAbsent tells the rules of which protocols Envoy gets no new connections.
+func (t *table) setAbsent(list []nftables.SetElement) error {
+	have, _, err := t.tidied(rules.Absent)
+	if err != nil || have.are(bySet{rules.Absent: list}, []string{rules.Absent}, true) {
+		return err
+	}
+	t.conn.FlushSet(t.sets[rules.Absent])
+	if len(list) > 0 {
+		if err := t.conn.SetAddElements(t.sets[rules.Absent], list); err != nil {
+			return fmt.Errorf("set %s: %w", rules.Absent, err)
+		}
+	}
+	return t.flush(rules.Absent)
 }
 
 // addRules fills empty chains.

@@ -29,7 +29,7 @@ func TestKernelAgreesWithTheTracer(t *testing.T) {
 			t.Parallel()
 			node := testkit.NewNetwork(t)
 			pod := addPod(t, node)
-			c := starting(t, cfg, Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+			c := starting(t, cfg, testHost(t))
 			k := newCluster().serve("web", "10.96.0.1", "10.244.0.5").serve("web6", "fd00:96::1", "fd00:244::5").serve("empty", "10.96.0.2")
 			silent := topology.ObjectKey{Namespace: "default", Name: "silent"}
 			k.SetService(&topology.Service{Key: silent, InternalLocal: true, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.3")}, Ports: []topology.ServicePort{{Protocol: topology.TCP, Port: 80}}})
@@ -232,7 +232,7 @@ func TestCloseStale(t *testing.T) {
 	connect(t, "192.0.2.1", web, 0)
 	withheld := connect(t, "192.0.2.1", "10.244.9.9:8080", cfg.Own())
 	offered := connect(t, "192.0.2.1", "10.244.0.5:8080", cfg.Own())
-	c := starting(t, cfg, Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	c := starting(t, cfg, testHost(t))
 	access := func(frontend, endpoint netip.AddrPort) topology.Access {
 		switch {
 		case frontend.String() != web:

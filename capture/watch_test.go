@@ -13,7 +13,7 @@ import (
 func TestNothingIsMissedBeforeWatch(t *testing.T) {
 	t.Parallel()
 	testkit.NewNetwork(t)
-	c := starting(t, config(), Host{StateDir: t.TempDir(), ProcSys: "/proc/sys"})
+	c := starting(t, config(), testHost(t))
 	must(t, netlink.RuleDel(ownRule(c.cfg, unix.AF_INET)))
 	wake, err := Watch(t.Context())
 	must(t, err)

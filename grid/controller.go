@@ -44,6 +44,9 @@ type Controller struct {
 	index *plan.Index
 	grids map[plan.Ref]*work
 	lag   lag
+
+	// looked is when an orphan was noticed, or looked at last: confirm's alone.
+	looked map[orphan]time.Time
 }
 
 // work is what is remembered of a grid. The worker that has the grid owns it.

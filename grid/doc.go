@@ -16,6 +16,7 @@
 //	config.go      what the operator chose
 //	controller.go  the queue, the index, and what is remembered of a grid
 //	lag.go         what was written, until the mirror shows it
+//	orphans.go     what the garbage collector passed over
 //	damp.go        children that others change again and again
 //	job.go         one plan, carried out
 //	write.go       one child, written

@@ -27,10 +27,15 @@ var reasons = []struct {
 	{plan.Remove, true, "Removed", "removed the workload of %s, which has had no node for long"},
 }
 
+// aboutGrid is what an Event about a grid is about.
+func aboutGrid(grid plan.Ref, uid string) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: apiv1.Group + "/" + apiv1.Version, Kind: grid.Kind, Namespace: grid.Namespace, Name: grid.Name, UID: types.UID(uid)}
+}
+
 // record writes Events and the log, one line for many units.
 func (c *Controller) record(j *job) {
 	grid := j.plan.Grid
-	about := corev1.ObjectReference{APIVersion: apiv1.Group + "/" + apiv1.Version, Kind: grid.Kind, Namespace: grid.Namespace, Name: grid.Name, UID: types.UID(j.plan.UID)}
+	about := aboutGrid(grid, j.plan.UID)
 	event := func(warning bool, reason, message string) {
 		eventType := corev1.EventTypeNormal
 		if warning {

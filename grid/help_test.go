@@ -34,6 +34,7 @@ type settings struct {
 	gridtest.Config
 	guard    plan.Guard
 	parallel int
+	mirror   func(c *gridtest.Cluster) grid.Mirror // nil: the cluster's
 }
 
 // run sets up a cluster, starts a controller, and ends both after the test.
@@ -55,7 +56,11 @@ func (w *world) lead(s settings) {
 	}
 	w.Relist()
 	w.registry = prometheus.NewRegistry()
-	c := grid.New(w.Cluster, w.Cluster, grid.Config{
+	var mirror grid.Mirror = w.Cluster
+	if s.mirror != nil {
+		mirror = s.mirror(w.Cluster)
+	}
+	c := grid.New(mirror, w.Cluster, grid.Config{
 		Guard: s.guard, Parallel: max(s.parallel, 4), Log: slog.New(slog.DiscardHandler), Metrics: grid.NewMetrics(w.registry), Events: w.events,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -46,7 +46,7 @@ func PruneService(obj map[string]any) {
 		annotations[key] = value[:min(len(value), convert.MaxAnnotation+1)] // longer is malformed anyway
 	}
 	labels := map[string]string{}
-	for _, key := range []string{names.ServiceProxyName, names.Headless} {
+	for _, key := range []string{names.ServiceProxyName, names.Headless, names.GridUniqKey} {
 		if value, has := m.GetLabels()[key]; has {
 			labels[key] = value
 		}

@@ -91,16 +91,18 @@ func tellKeys(t *testing.T, test func(s *services, events *gridtest.Recorder)) {
 // the Service. So is nobody else.
 func TestMistakenKeysAreTold(t *testing.T) {
 	for name, tc := range map[string]struct{ service, want string }{
-		"no JSON":          {`{metadata: {annotations: {topologyKeys: site}}, spec: {clusterIP: 10.96.0.2}}`, "metadata.annotations[topologyKeys]: is no JSON array of strings"},
-		"another case":     {`{metadata: {annotations: {topologykeys: '["site"]'}}, spec: {clusterIP: 10.96.0.2}}`, "metadata.annotations[topologykeys]: is not topologyKeys, though it can be meant for nothing else"},
-		"a letter less":    {`{metadata: {annotations: {topologyKey: '["site"]'}}, spec: {clusterIP: 10.96.0.2}}`, "metadata.annotations[topologyKey]: is not topologyKeys"},
-		"with a prefix":    {`{metadata: {annotations: {superedge.io/topologyKeys: '["site"]'}}, spec: {clusterIP: 10.96.0.2}}`, "metadata.annotations[superedge.io/topologyKeys]: is not topologyKeys"},
-		"no label key":     {`{metadata: {annotations: {topologyKeys: '["a b"]'}}, spec: {clusterIP: None}}`, "metadata.annotations[topologyKeys]: "},
-		"good":             {`{metadata: {annotations: {topologyKeys: '["site"]'}}, spec: {clusterIP: 10.96.0.2}}`, ""},
-		"none":             {`{metadata: {annotations: {a: b}, labels: {c: d}}, spec: {clusterIP: 10.96.0.2}}`, ""},
-		"no keys":          {`{metadata: {annotations: {topologykeys: '[]'}}, spec: {clusterIP: 10.96.0.2}}`, ""},
-		"another proxy's":  {`{metadata: {annotations: {topologyKeys: site}, labels: {service.kubernetes.io/service-proxy-name: x}}, spec: {clusterIP: 10.96.0.2}}`, ""},
-		"a name elsewhere": {`{metadata: {annotations: {topologyKeys: site}}, spec: {type: ExternalName, externalName: x.example}}`, "metadata.annotations[topologyKeys]: does nothing: the Service is an ExternalName"},
+		"no JSON":              {`{metadata: {annotations: {topologyKeys: site}}, spec: {clusterIP: 10.96.0.2}}`, "metadata.annotations[topologyKeys]: is no JSON array of strings"},
+		"another case":         {`{metadata: {annotations: {topologykeys: '["site"]'}}, spec: {clusterIP: 10.96.0.2}}`, "metadata.annotations[topologykeys]: is not topologyKeys, though it can be meant for nothing else"},
+		"a letter less":        {`{metadata: {annotations: {topologyKey: '["site"]'}}, spec: {clusterIP: 10.96.0.2}}`, "metadata.annotations[topologyKey]: is not topologyKeys"},
+		"with a prefix":        {`{metadata: {annotations: {superedge.io/topologyKeys: '["site"]'}}, spec: {clusterIP: 10.96.0.2}}`, "metadata.annotations[superedge.io/topologyKeys]: is not topologyKeys"},
+		"no label key":         {`{metadata: {annotations: {topologyKeys: '["a b"]'}}, spec: {clusterIP: None}}`, "metadata.annotations[topologyKeys]: "},
+		"headless, of no grid": {`{metadata: {annotations: {topologyKeys: '["site"]'}}, spec: {clusterIP: None}}`, "metadata.annotations[topologyKeys]: does nothing: the Service is headless and of no grid"},
+		"headless, of a grid":  {`{metadata: {annotations: {topologyKeys: '["site"]'}, labels: {superedge.io/grid-uniq-key: site}}, spec: {clusterIP: None}}`, ""},
+		"good":                 {`{metadata: {annotations: {topologyKeys: '["site"]'}}, spec: {clusterIP: 10.96.0.2}}`, ""},
+		"none":                 {`{metadata: {annotations: {a: b}, labels: {c: d}}, spec: {clusterIP: 10.96.0.2}}`, ""},
+		"no keys":              {`{metadata: {annotations: {topologykeys: '[]'}}, spec: {clusterIP: 10.96.0.2}}`, ""},
+		"another proxy's":      {`{metadata: {annotations: {topologyKeys: site}, labels: {service.kubernetes.io/service-proxy-name: x}}, spec: {clusterIP: 10.96.0.2}}`, ""},
+		"a name elsewhere":     {`{metadata: {annotations: {topologyKeys: site}}, spec: {type: ExternalName, externalName: x.example}}`, "metadata.annotations[topologyKeys]: does nothing: the Service is an ExternalName"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tellKeys(t, func(s *services, events *gridtest.Recorder) {

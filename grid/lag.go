@@ -116,6 +116,7 @@ func (c *Controller) take(j *job, obj map[string]any) bool {
 
 // confirm asks now and then for what was written and the mirror does not show,
 // until ctx ends: one whose watch broke passes over what came and went meanwhile.
+// So does Kubernetes' garbage collector, whose work is done then.
 func (c *Controller) confirm(ctx context.Context) {
 	tick := time.NewTicker(resyncEvery)
 	defer tick.Stop()
@@ -126,6 +127,7 @@ func (c *Controller) confirm(ctx context.Context) {
 		case <-tick.C:
 		}
 		c.ask(ctx)
+		c.collect(ctx)
 	}
 }
 

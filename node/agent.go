@@ -48,10 +48,11 @@ type Agent struct {
 	inForce    atomic.Pointer[envoy.InForce]    // from the loop to who asks Envoy; nil before the first
 	envoy      latest.Value[*envoy.Look]        // from who asks Envoy to the loop, the status and the metrics
 	askEnvoy   chan struct{}                    // one slot: from the status to who asks Envoy
-	absence    latest.Value[error]              // from who asks whether Envoy serves to the loop: why it does not; nil where it does
+	absence    latest.Value[absence]            // from who asks whether Envoy serves to the loop
 	streamed   chan struct{}                    // one slot: a stream of Envoy began or ended
-	policies   latest.Value[bool]               // from who asks for NetworkPolicies to the loop: there are any
-	paths      chan struct{}                    // one slot: one of these two is another
+	policies   latest.Value[word]               // from who asks for NetworkPolicies to the loop: there are any
+	engines    latest.Value[word]               // from who looks at the node to the loop: an engine of them is to be reckoned with
+	paths      chan struct{}                    // one slot: one of these three is another
 	snapshot   latest.Value[*topology.Snapshot] // from the loop to other processes
 }
 

@@ -34,6 +34,8 @@ type kernel struct {
 	paths   func() Capture // one with the kernel path on
 	inForce func() (nodetest.Rules, bool)
 	flush   func() // by somebody else
+
+	flushPath func() // the kernel path alone
 }
 
 func TestCaptureTwinKeepsTheContract(t *testing.T) {
@@ -41,7 +43,7 @@ func TestCaptureTwinKeepsTheContract(t *testing.T) {
 		k := &nodetest.Kernel{}
 		return kernel{
 			open:  func() Capture { return nodetest.NewCapture(k, nil) },
-			paths: func() Capture { return nodetest.NewCapture(k, nil).WithKernelPath() }, inForce: k.InForce, flush: k.Flush,
+			paths: func() Capture { return nodetest.NewCapture(k, nil).WithKernelPath() }, inForce: k.InForce, flush: k.Flush, flushPath: k.FlushPath,
 		}
 	})
 }
@@ -103,18 +105,21 @@ func realKernel(t *testing.T) kernel {
 		}
 		return c
 	}
+	flushed := func(name string) error {
+		conn, err := nftables.New()
+		must(t, err)
+		conn.DelTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: name})
+		return conn.Flush()
+	}
 	return kernel{
 		open:    func() Capture { return open(nil) },
 		paths:   func() Capture { return open(&plan.Kernel{}) },
 		inForce: func() (nodetest.Rules, bool) { return readKernel(t) },
 		flush: func() {
-			conn, err := nftables.New()
-			must(t, err)
-			conn.DelTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: rules.Name})
-			must(t, conn.Flush())
-			conn.DelTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: rules.KernelName})
-			_ = conn.Flush() // it may be off
+			must(t, flushed(rules.Name))
+			_ = flushed(rules.KernelName) // it may be off
 		},
+		flushPath: func() { must(t, flushed(rules.KernelName)) },
 	}
 }
 
@@ -196,6 +201,8 @@ func captureContract(t *testing.T, make func(*testing.T) kernel) {
 		"the kernel path follows views":                  kernelFollows,
 		"what the kernel does not take stays with Envoy": kernelFails,
 		"the kernel path serves while Envoy is absent":   kernelServes,
+		"a kernel path that fails holds up no other":     kernelFailsAlone,
+		"the agent's own moves are no repairs":           ownMoves,
 		"where there is no kernel path it is nothing":    kernelIsOff,
 	} {
 		t.Run(name, func(t *testing.T) { run(t, make(t)) })

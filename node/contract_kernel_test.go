@@ -88,6 +88,29 @@ func kernelFails(t *testing.T, k kernel) {
 	k.wantKernel(t, "tried again", false, "10")
 }
 
+// What Envoy serves more is served, and nothing is taken from it.
+func kernelFailsAlone(t *testing.T, k kernel) {
+	c := k.installedPaths(t)
+	apply(t, c, paths([]string{"10", "11"}, []string{"12"}), false)
+	k.flushPath()
+	next := paths([]string{"11", "13"}, []string{"10", "12"})
+	if err := c.Retract(next, false); err == nil {
+		t.Fatal("what is not there was changed")
+	}
+	must(t, c.Extend())
+	k.wantServed(t, "without the kernel path", "10", "11", "13")
+	if !c.Due() {
+		t.Error("nothing is due after a failure")
+	}
+	if _, err := c.Repair(); err != nil {
+		t.Fatal(err)
+	}
+	k.wantKernel(t, "repaired", false, "10", "11", "12", "13")
+	apply(t, c, next, false)
+	k.wantServed(t, "tried again", "11", "13")
+	k.wantKernel(t, "tried again", false, "10", "11", "12", "13")
+}
+
 func kernelServes(t *testing.T, k kernel) {
 	c := k.paths()
 	must(t, c.EnvoyAbsent(true)) // which Install writes, or Repair
@@ -106,6 +129,32 @@ func kernelServes(t *testing.T, k kernel) {
 		t.Fatal(err)
 	}
 	k.wantKernel(t, "repaired", true, "10")
+}
+
+// What the agent moves from path to path is nobody else's change, and no repair.
+func ownMoves(t *testing.T, k kernel) {
+	c := k.installedPaths(t)
+	moved := func(when string) {
+		t.Helper()
+		if c.Due() {
+			t.Errorf("%s: something is due", when)
+		}
+		if repaired, err := c.Repair(); repaired || err != nil {
+			t.Errorf("%s: repaired %v, %v", when, repaired, err)
+		}
+	}
+	apply(t, c, paths([]string{"10"}, []string{"11"}), false)
+	if _, err := c.Repair(); err != nil {
+		t.Fatal(err)
+	}
+	must(t, c.EnvoyAbsent(true))
+	moved("Envoy is absent")
+	apply(t, c, paths(nil, []string{"10", "11"}), false)
+	moved("all is the kernel's")
+	apply(t, c, paths([]string{"10"}, []string{"11"}), false)
+	moved("Envoy's again")
+	must(t, c.EnvoyAbsent(false))
+	moved("Envoy is back")
 }
 
 func kernelIsOff(t *testing.T, k kernel) {

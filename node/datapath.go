@@ -1,48 +1,25 @@
 package node
 
 import (
-	"context"
 	"time"
 
-	"google.golang.org/grpc"
-
-	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
+// NetworkPolicies are anybody's to make, and to remove. The kernel serves all as soon
+// as there are any; Envoy serves again when there have been none for some time, so
+// that no tenant drives every node of the cluster from path to path.
 const (
-	// askServesEvery is how often Envoy is asked whether it serves; the end of its
-	// stream is a reason to ask at once.
-	askServesEvery = time.Second
-	// servesWithin is how long that may take.
-	servesWithin = 2 * time.Second
+	policiesFirst = 10 * time.Minute
+	policiesMost  = 2 * time.Hour
+	policiesCalm  = 12 * time.Hour
 )
 
-// followAbsence keeps asking Envoy whether it serves. It is not its stream that
-// counts: one that lost that goes on with what it holds, and one that hangs has it.
-func (a *Agent) followAbsence(ctx context.Context) error {
-	for {
-		within, cancel := context.WithTimeout(ctx, servesWithin)
-		why := a.parts.EnvoyServes(within)
-		cancel()
-		if last, known := a.absence.Get(); ctx.Err() == nil && (!known || (last != nil) != (why != nil)) {
-			a.absence.Publish(why)
-			fill(a.paths)
-		}
-		select {
-		case <-time.After(askServesEvery):
-		case <-a.streamed:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-// tellOfStreams has Envoy asked when a stream of it begins and when it ends.
-func (a *Agent) tellOfStreams(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-	fill(a.streamed)
-	defer fill(a.streamed)
-	return handle(srv, s)
+// word is what somebody said at that time.
+type word struct {
+	so bool
+	at time.Time
 }
 
 // takePaths takes what decides which path serves.
@@ -51,59 +28,58 @@ func (l *loop) takePaths() {
 	l.takePolicies()
 }
 
-// takeAbsence has the kernel path serve for Envoy, or Envoy again.
-func (l *loop) takeAbsence() {
-	why, known := l.absence.Get()
-	absent := why != nil
-	if !known || l.absent != nil && *l.absent == absent {
-		return
-	}
-	first := l.absent == nil
-	l.absent = &absent
-	l.metrics.absent.Set(map[bool]float64{true: 1}[absent])
-	switch {
-	case absent:
-		l.said.absent.say(l.log.Warn, "Envoy takes no connections; the kernel serves the first tier of what it served", obs.KeyErr, why)
-	case !first:
-		l.said.absent.say(l.log.Info, "Envoy takes connections again")
-	}
-	if err := l.capture.EnvoyAbsent(absent); err != nil {
-		l.said.write.say(l.log.Error, "could not write which path connections take; trying again", obs.KeyErr, err)
-		l.metrics.syncFailures.Inc()
-		l.broken = err
-		l.pace.hurry()
-	}
-	l.publish()
-}
-
 // takePolicies has the kernel serve what Envoy would have pass by NetworkPolicies,
 // where that is left to the agent, while there are any.
 func (l *loop) takePolicies() {
-	if found, known := l.policies.Get(); known && l.cfg.Datapath != topology.DatapathNone {
-		l.knowPolicies(found)
+	if l.cfg.Datapath == topology.DatapathNone {
+		return
+	}
+	objects, asked := l.policies.Get()
+	engine, _ := l.engines.Get()
+	if !asked && !engine.so {
+		return // nobody has said that there are none
+	}
+	newest := engine.at
+	if objects.at.After(newest) {
+		newest = objects.at
+	}
+	l.knowPolicies(word{objects.so || engine.so, newest})
+}
+
+// knowPolicies takes whether there are NetworkPolicies.
+func (l *loop) knowPolicies(said word) {
+	was, until, told := l.mayBePoliced(), l.damped.until(), l.policed != nil
+	counts := l.damped.take(said.so, said.at)
+	if !told || *l.policed != counts {
+		l.policed = &counts
+		if l.snap != nil && l.live {
+			l.saver.Mark()
+		}
+	}
+	switch {
+	case was != counts:
+		l.changePolicies(counts)
+	case !told || !l.damped.until().Equal(until):
+		l.publish()
 	}
 }
 
-func (l *loop) knowPolicies(found bool) {
-	was := l.mayBePoliced()
-	if l.policed != nil && *l.policed == found {
-		return
-	}
-	l.policed = &found
-	if l.snap != nil && l.live {
-		l.saver.Mark()
-	}
-	if was == found {
-		return
-	}
-	if found {
-		l.log.Info("the cluster has NetworkPolicies: the kernel serves all, for what goes through Envoy passes by them")
+func (l *loop) changePolicies(counts bool) {
+	if counts {
+		l.said.policed.Say(l.log.Info, "the cluster has NetworkPolicies: the kernel serves all, for what goes through Envoy passes by them")
 	} else {
-		l.log.Info("the cluster has no NetworkPolicies: Envoy serves, too")
+		l.said.policed.Say(l.log.Info, "the cluster has no NetworkPolicies: Envoy serves, too")
 	}
 	l.lookAnew()
 	if l.snap != nil {
 		l.apply(l.snap)
+	}
+}
+
+// restorePolicies takes what was known of NetworkPolicies before a restart.
+func (l *loop) restorePolicies(was *bool) {
+	if was != nil && l.policed == nil && l.cfg.Datapath != topology.DatapathNone {
+		l.knowPolicies(word{*was, time.Now()})
 	}
 }
 
@@ -121,4 +97,13 @@ func (l *loop) lookAnew() {
 	opts := l.cfg.Topology
 	opts.Datapath, opts.Policies = l.cfg.Datapath, l.mayBePoliced()
 	l.viewer = topology.NewViewer(l.cfg.Node, opts)
+}
+
+// tellPaths says which path serves what, and why.
+func (l *loop) tellPaths(r *report.Report, paths report.Paths) {
+	l.metrics.paths(paths)
+	r.Datapath, r.Paths = l.cfg.Datapath.String(), &paths
+	r.Policies, r.PoliciesUntil = l.mayBePoliced(), l.damped.until()
+	r.PoliciesUnknown = r.Policies && l.policed == nil
+	r.EnvoyAbsent, r.EnvoyBack, r.EnvoyUnknown = l.envoys.absent, l.envoys.back, l.envoys.unasked
 }

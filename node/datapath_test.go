@@ -2,13 +2,18 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/node/quiet"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -18,6 +23,7 @@ const (
 	itServes int32 = iota
 	itIsAbsent
 	itHangs
+	nobodyCanAsk
 )
 
 // withKernelPath gives a node both paths. The value says what Envoy is.
@@ -32,6 +38,8 @@ func (r *rig) withKernelPath(d topology.Datapath) *atomic.Int32 {
 		case itHangs:
 			<-ctx.Done()
 			return ctx.Err()
+		case nobodyCanAsk:
+			return fmt.Errorf("%w: %w", ErrNotKnown, unix.EMFILE)
 		}
 		return nil
 	}
@@ -77,6 +85,9 @@ func TestPathsOfAView(t *testing.T) {
 		r.capture.Fail("kernel", errBroken)
 		r.publish(o)
 		r.wantPaths(t, "the kernel does not take it", []string{webFrontend}, both)
+		if r.agent.status().Error == "" {
+			t.Error("the status does not say that the kernel does not take it")
+		}
 		if _, held := r.xds.Holds("10.96.0.10:80"); !held {
 			// A connection that comes just now asks for it.
 			r.xds.Ask("10.96.0.10:80")
@@ -92,47 +103,6 @@ func TestPathsOfAView(t *testing.T) {
 		r.publish(o)
 		r.wantJournal(t, "back to Envoy", "Retract", "kernel", "Update", "Extend")
 		r.wantPaths(t, "back to Envoy", []string{webFrontend}, both)
-	})
-}
-
-// One that is absent, and one that hangs, is told to the kernel path; and that
-// it serves again. A stream that ends has it asked at once.
-func TestFailOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		envoy := r.withKernelPath(topology.DatapathAuto)
-		r.mustStart(t)
-		r.publish(webOnly())
-		expect := func(when string, absent bool) {
-			t.Helper()
-			rules, _ := r.kernel.InForce()
-			want := map[bool]float64{true: 1}[absent]
-			if status := r.agent.status(); rules.Absent != absent || status.EnvoyAbsent != absent || r.metric(t, "gridmesh_envoy_absent") != want {
-				t.Errorf("%s: absent %v in the kernel, %v in the status, want %v", when, rules.Absent, status.EnvoyAbsent, absent)
-			}
-			r.wantPaths(t, when, []string{webFrontend}, []string{webFrontend})
-			r.wantHealthy(t, when, true)
-		}
-		expect("it serves", false)
-		envoy.Store(itIsAbsent)
-		r.xds.Disconnect()
-		fill(r.agent.streamed)
-		synctest.Wait()
-		expect("it is gone", true)
-		envoy.Store(itServes)
-		after(askServesEvery)
-		expect("it is back", false)
-		envoy.Store(itHangs)
-		after(askServesEvery + servesWithin)
-		expect("it hangs", true)
-		envoy.Store(itServes)
-		after(askServesEvery)
-		expect("it goes on", false)
-
-		r.capture.Fail("EnvoyAbsent(true)", errBroken)
-		envoy.Store(itIsAbsent)
-		after(askServesEvery)
-		r.wantHealthy(t, "the kernel does not take it", false)
 	})
 }
 
@@ -165,8 +135,115 @@ func TestPoliciesChooseTheKernel(t *testing.T) {
 		r.wantPaths(t, "the first whole view", nil, web)
 		r.api.Set(func(a *nodetest.API) { a.Away, a.Policy = nil, false })
 		after(2 * policiesEvery)
-		r.wantPaths(t, "they are gone", web, web)
+		r.wantPaths(t, "they are gone", nil, web)
+		after(policiesFirst + policiesEvery)
+		r.wantPaths(t, "they stay away", web, web)
 	})
+}
+
+// Who makes and removes a NetworkPolicy again and again moves no node from path to
+// path: the kernel has all, and the longer the more often they come.
+func TestPoliciesThatComeAndGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{}
+		r.withKernelPath(topology.DatapathAuto)
+		r.mustStart(t)
+		r.publish(webOnly())
+		moves, was := 0, false
+		for i := range 24 * 60 / 5 {
+			r.api.Set(func(a *nodetest.API) { a.Policy = i%4 == 0 }) // for 5 minutes of each 20
+			after(5 * time.Minute)
+			status := r.agent.status()
+			if rules, _ := r.kernel.InForce(); (len(rules.Serve) == 0) != was {
+				moves, was = moves+1, !was
+			}
+			if i%4 == 0 && !was {
+				t.Fatal("Envoy serves what policies are about")
+			}
+			if i%4 == 1 && was && status.PoliciesUntil.Before(time.Now()) {
+				t.Error("the status does not say until when")
+			}
+		}
+		if moves == 0 || moves > 10 {
+			t.Errorf("%d moves in a day", moves)
+		}
+		if n := r.log.count("NetworkPolicies"); n > quiet.Burst+moves {
+			t.Errorf("said %d times", n)
+		}
+		r.api.Set(func(a *nodetest.API) { a.Policy = false })
+		after(policiesMost + 2*policiesEvery)
+		r.wantPaths(t, "they stay away", []string{webFrontend}, []string{webFrontend})
+		if got := r.agent.status(); got.Policies || !got.PoliciesUntil.IsZero() {
+			t.Errorf("the status: %v, %v", got.Policies, got.PoliciesUntil)
+		}
+	})
+}
+
+// Beside a policy engine, whose own kinds of policies nobody else knows, the kernel
+// serves all where none is to be bypassed: then nothing is to be refused, or said.
+func TestTheKernelBesideAPolicyEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{}
+		r.cfg.RefusePolicies = true
+		r.found = []capture.Finding{{Kind: capture.PolicyEngine, Text: "rules of a policy engine"}}
+		r.withKernelPath(topology.DatapathAuto)
+		r.mustStart(t)
+		r.publish(webOnly())
+		web := []string{webFrontend}
+		r.wantPaths(t, "beside it", nil, web)
+		after(2 * policiesEvery)
+		r.wantPaths(t, "the cluster has none", nil, web)
+		if got := r.agent.status(); !got.Policies || len(got.Findings) > 0 || len(r.api.Events()) > 0 {
+			t.Errorf("policies %v, findings %v, Events %v", got.Policies, got.Findings, r.api.Events())
+		}
+		r.mu.Lock()
+		r.found = nil
+		r.mu.Unlock()
+		after(policiesFirst + 2*policiesEvery)
+		r.wantPaths(t, "it is gone", web, web)
+		r.stop()
+
+		r.again()
+		r.cfg.RefusePolicies = false
+		r.found = []capture.Finding{{Kind: capture.PolicyEngine, Text: "rules of a policy engine"}}
+		r.withKernelPath(topology.DatapathAuto)
+		r.mustStart(t)
+		r.publish(webOnly())
+		r.wantPaths(t, "policies are but warned of", web, web)
+		if got := r.agent.status(); len(got.Findings) != 1 {
+			t.Errorf("findings: %v", got.Findings)
+		}
+	})
+}
+
+// A kernel path that takes no write keeps nothing from Envoy that is Envoy's.
+func TestTheKernelPathFailsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.withKernelPath(topology.DatapathAuto)
+		r.wrap = func(c Capture) Capture { return lastingly{c, r.capture} }
+		r.mustStart(t)
+		r.publish(webOnly())
+		r.publish(webAndOther())
+		r.wantServed(t, "the kernel path takes nothing", webFrontend, otherFrontend)
+		r.wantHealthy(t, "the kernel path takes nothing", false)
+		if ends, _ := r.xds.Holds("10.96.0.11:80"); len(ends) != 1 {
+			t.Errorf("Envoy would send it to %v", ends)
+		}
+	})
+}
+
+// lastingly is a capture whose kernel path takes no write.
+type lastingly struct {
+	Capture
+	twin *nodetest.Capture
+}
+
+func (l lastingly) Retract(v *topology.View, provisional bool) error {
+	l.twin.Fail("kernel", errBroken)
+	return l.Capture.Retract(v, provisional)
 }
 
 // What the kernel serves is served again after a reboot without a cloud.
@@ -197,7 +274,7 @@ func TestNobodyHasSaidWhetherThereArePolicies(t *testing.T) {
 		web := []string{webFrontend}
 		r.publish(webOnly())
 		r.wantPaths(t, "nobody has said", nil, web)
-		if !r.agent.status().Policies {
+		if got := r.agent.status(); !got.Policies || !got.PoliciesUnknown {
 			t.Error("the status does not say so")
 		}
 		r.api.Set(func(a *nodetest.API) { a.Away = nil })

@@ -7,6 +7,7 @@ import (
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/node/envoy"
 	"github.com/gridmesh/gridmesh/node/preload"
+	"github.com/gridmesh/gridmesh/node/quiet"
 )
 
 const (
@@ -39,7 +40,7 @@ func (a *Agent) followEnvoy(ctx context.Context) error {
 
 // saidOfEnvoy is what was said of it, and may have to be said again.
 type saidOfEnvoy struct {
-	full    quiet
+	full    quiet.Line
 	failing bool
 }
 
@@ -49,7 +50,7 @@ func (a *Agent) tellOfEnvoy(look *envoy.Look, said *saidOfEnvoy) {
 	case look.Err == nil:
 		said.failing = false
 		if look.Load.Full() {
-			said.full.say(a.log.Warn, "Envoy takes no more connections: "+look.Load.Why()+"; status says how many are open")
+			said.full.Say(a.log.Warn, "Envoy takes no more connections: "+look.Load.Why()+"; status says how many are open")
 		}
 	case len(a.xds.Streams()) == 0: // it is not there
 	case !said.failing:

@@ -92,7 +92,7 @@ func (a *Agent) inspect(ctx context.Context) (fresh []capture.Finding, err error
 	}
 	var errs []error
 	for _, f := range list {
-		if f.Kind == capture.KubeProxy || f.Kind == capture.PolicyEngine && a.cfg.RefusePolicies {
+		if f.Kind == capture.KubeProxy || f.Kind == capture.PolicyEngine && a.cfg.RefusePolicies && a.cfg.Datapath == topology.DatapathNone {
 			errs = append(errs, errors.New(f.Text))
 		}
 	}
@@ -106,11 +106,22 @@ func (a *Agent) inspect(ctx context.Context) (fresh []capture.Finding, err error
 }
 
 // inspectNode is what is in the way on the node. Where the kernel serves everything, it
-// is no matter who enforces policies there.
+// is no matter who enforces policies there. With both paths an engine may have
+// policies of kinds of its own, which nobody but it knows: where the operator wants
+// none to be bypassed, the kernel serves all beside it, and there is nothing to say.
 func (a *Agent) inspectNode() ([]capture.Finding, error) {
 	list, err := a.parts.Inspect()
-	if a.cfg.Datapath == topology.DatapathKernel {
-		list = slices.DeleteFunc(slices.Clone(list), func(f capture.Finding) bool { return f.Kind == capture.PolicyEngine })
+	engine := func(f capture.Finding) bool { return f.Kind == capture.PolicyEngine }
+	objects, _ := a.policies.Get()
+	switch {
+	case a.cfg.Datapath == topology.DatapathNone:
+		return list, err
+	case a.cfg.RefusePolicies && (err == nil || slices.ContainsFunc(list, engine)): // else nobody has seen that there is none
+		a.engines.Publish(word{slices.ContainsFunc(list, engine), time.Now()})
+		fill(a.paths)
+	}
+	if a.cfg.Datapath == topology.DatapathKernel || a.cfg.RefusePolicies || objects.so {
+		list = slices.DeleteFunc(slices.Clone(list), engine)
 	}
 	return list, err
 }
@@ -202,7 +213,7 @@ func (a *Agent) followPolicies(ctx context.Context) error {
 // notePolicies notes whether there are any. With a kernel path none is bypassed
 // that the operator did not choose Envoy for.
 func (a *Agent) notePolicies(has bool) {
-	a.policies.Publish(has)
+	a.policies.Publish(word{has, time.Now()})
 	fill(a.paths)
 	var list []capture.Finding
 	if has && a.cfg.Datapath == topology.DatapathNone {

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
-
-	"github.com/gridmesh/gridmesh/topology"
 )
 
 // hangsAfter is how long the loop may be busy with one thing before it counts
@@ -43,7 +41,8 @@ const (
 )
 
 // health is that of what the node serves: rules in line with the newest
-// snapshot, and an Envoy behind them. A restart of the agent cures none of it.
+// snapshot, and an Envoy behind those that hand it connections. A restart of the
+// agent cures none of it.
 func (a *Agent) health(now time.Time) health {
 	h := health{CurrentTime: now.UTC(), NodeEligible: true}
 	r := a.report.Load()
@@ -57,7 +56,7 @@ func (a *Agent) health(now time.Time) health {
 		h.Reason = loopHangs
 	case r.Error != "":
 		h.Reason = notWhole
-	case len(a.xds.Streams()) == 0 && a.cfg.Datapath == topology.DatapathNone: // else the kernel serves
+	case len(a.xds.Streams()) == 0 && r.NeedsEnvoy():
 		h.Reason = noEnvoy
 	}
 	h.Healthy = h.Reason == ""

@@ -11,7 +11,6 @@ import (
 	"github.com/gridmesh/gridmesh/node/outage"
 	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/source"
-	"github.com/gridmesh/gridmesh/topology"
 )
 
 // notes are those of the processes before.
@@ -147,9 +146,7 @@ func (l *loop) takeState(read atomicfile.Answer[*source.State]) {
 	}
 	l.log.Info("the disk gave the last good state", obs.KeyServices, l.restored.Snapshot.Services.Len())
 	l.restoreUsed()
-	if said := l.restored.Policies; said != nil && l.policed == nil && l.cfg.Datapath != topology.DatapathNone {
-		l.knowPolicies(*said)
-	}
+	l.restorePolicies(l.restored.Policies)
 	switch {
 	case l.holdLate():
 		l.rejudge()

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"runtime/debug"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/gridmesh/gridmesh/node/guard"
 	"github.com/gridmesh/gridmesh/node/outage"
 	"github.com/gridmesh/gridmesh/node/preload"
+	"github.com/gridmesh/gridmesh/node/quiet"
 	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/source"
@@ -45,20 +47,21 @@ type loop struct {
 	snap    *topology.Snapshot // what is in force of it
 	view    *topology.View
 	catalog *render.Catalog
-	said    said
-	failure error // of the last write to the kernel; nil where it is in line
-	broken  error // of the last look at what others removed
-	absent  *bool // Envoy takes no new connections; nil where nobody knows yet
-	policed *bool // there are NetworkPolicies; nil where nobody has said, or there is no kernel path
-	eager   limit // looks while something fails
+	said    lines
+	failure error       // of the last write to the kernel; nil where it is in line
+	broken  error       // of the last look at what others removed
+	envoys  absence     // what is known of Envoy, where there is a kernel path
+	policed *bool       // what counts: there are NetworkPolicies; nil where nobody has said, or there is no kernel path
+	damped  damper      // of that
+	eager   quiet.Limit // looks while something fails
 
 	links <-chan struct{} // of who watches the kernel; nil where nobody does
 	blind bool            // so it is, and that is said
 }
 
-// said is what the loop may have to say again and again.
-type said struct {
-	write, order, repair, anew, bridges, network, pods, save, blind, watched, absent quiet
+// lines is what the loop may have to say again and again.
+type lines struct {
+	write, order, repair, anew, bridges, network, pods, save, blind, watched, absent, unasked, policed quiet.Line
 
 	unrecorded bool // that an outage could not be noted
 	unread     bool // that the disk gives nothing
@@ -71,10 +74,12 @@ func newLoop(a *Agent, st *source.State, pods []netip.Prefix) *loop {
 		saver:    statedir.NewSaver(a.cfg.statePath()),
 		used:     preload.NewUsed(),
 	}
-	if st != nil && a.cfg.Datapath != topology.DatapathNone {
-		l.policed = st.Policies
-	}
+	l.damped = damper{first: policiesFirst, most: policiesMost, calm: policiesCalm}
 	l.lookAnew()
+	if st != nil {
+		l.restorePolicies(st.Policies)
+	}
+	l.takePolicies()
 	return l
 }
 
@@ -158,7 +163,7 @@ func (l *loop) watchLinks(ctx context.Context) {
 		l.unwatched(obs.KeyErr, err)
 		return
 	case l.blind:
-		l.said.watched.say(l.log.Info, "the kernel is watched again")
+		l.said.watched.Say(l.log.Info, "the kernel is watched again")
 	}
 	l.links, l.blind = links, false
 }
@@ -166,7 +171,7 @@ func (l *loop) watchLinks(ctx context.Context) {
 // unwatched says that nobody watches the kernel, where it was not said.
 func (l *loop) unwatched(args ...any) {
 	if !l.blind {
-		l.said.blind.say(l.log.Warn, "cannot watch the kernel; what others change there is found every few seconds only, until it can be watched again", args...)
+		l.said.blind.Say(l.log.Warn, "cannot watch the kernel; what others change there is found every few seconds only, until it can be watched again", args...)
 	}
 	l.blind = true
 }
@@ -209,7 +214,7 @@ func (l *loop) apply(snap *topology.Snapshot) {
 	}
 	l.view = l.viewer.See(snap)
 	if l.failure = l.act(l.nextCatalog()); l.failure != nil {
-		l.said.write.say(l.log.Error, "could not write the capture rules; trying again", obs.KeyErr, l.failure)
+		l.said.write.Say(l.log.Error, "could not write the capture rules; trying again", obs.KeyErr, l.failure)
 		l.metrics.syncFailures.Inc()
 		l.pace.hurry()
 	} else {
@@ -236,14 +241,15 @@ func (l *loop) countProgrammed() {
 // act brings the kernel and Envoy in line with the view: what is refused must
 // be refused before Envoy forgets it, and Envoy must know what it is to be
 // handed. Where the kernel does not do the first, it is handed nothing new,
-// and repair tries all of it again.
+// and repair tries all of it again. With two paths that may be for the kernel path
+// alone: what Envoy serves more does not wait for it.
 func (l *loop) act(changed render.Changed) error {
 	err := l.capture.Retract(l.view, !l.live)
 	l.xds.Update(l.catalog, changed)
-	if err != nil {
+	if err != nil && l.cfg.Datapath == topology.DatapathNone {
 		return err
 	}
-	return l.capture.Extend()
+	return errors.Join(err, l.capture.Extend())
 }
 
 // changed shows the loop's state and has it saved.
@@ -258,9 +264,9 @@ func (l *loop) refreshBridges() {
 	changed, err := l.capture.RefreshBridges()
 	switch {
 	case err != nil:
-		l.said.bridges.say(l.log.Error, "could not follow the pod network's bridge", obs.KeyErr, err)
+		l.said.bridges.Say(l.log.Error, "could not follow the pod network's bridge", obs.KeyErr, err)
 	case changed:
-		l.said.network.say(l.log.Info, "pod network changed", obs.KeyPods, l.capture.Pods())
+		l.said.network.Say(l.log.Info, "pod network changed", obs.KeyPods, l.capture.Pods())
 	}
 	if l.catalogs.IPv6(l.capture.IPv6()) {
 		l.catalogAgain()
@@ -283,7 +289,7 @@ func (l *loop) linked(ctx context.Context, open bool) {
 // what others change is put back all the same; but a look that fails may change
 // something itself, and so there are only so many of them.
 func (l *loop) disturbed() {
-	if l.failing() && !l.eager.allow(time.Now(), eagerBurst, eagerEvery) {
+	if l.failing() && !l.eager.Allow(time.Now(), eagerBurst, eagerEvery) {
 		return // the pace says when
 	}
 	l.refreshBridges()
@@ -312,13 +318,13 @@ func (l *loop) repair() {
 	switch {
 	case err != nil:
 		if was == nil || was.Error() != err.Error() {
-			l.said.order.say(l.log.Error, "could not put the capture rules in order; trying again", obs.KeyErr, err)
+			l.said.order.Say(l.log.Error, "could not put the capture rules in order; trying again", obs.KeyErr, err)
 		}
 		l.metrics.syncFailures.Inc()
 	case repaired && due:
-		l.said.anew.say(l.log.Info, "capture rules were written anew: those in force were of a run before, or a write had failed")
+		l.said.anew.Say(l.log.Info, "capture rules were written anew: those in force were of a run before, or a write had failed")
 	case repaired:
-		l.said.repair.say(l.log.Warn, "capture rules or sysctls were changed by somebody else and are back")
+		l.said.repair.Say(l.log.Warn, "capture rules or sysctls were changed by somebody else and are back")
 		l.metrics.repairs.Inc()
 	}
 	l.setPods()

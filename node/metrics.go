@@ -21,6 +21,7 @@ type metrics struct {
 	problems      prometheus.Gauge
 	held          prometheus.Gauge
 	absent        prometheus.Gauge
+	absences      prometheus.Counter
 	frontends     *prometheus.GaugeVec
 	stateBytes    prometheus.Counter
 	stateFailures prometheus.Counter
@@ -43,6 +44,7 @@ func newMetrics() *metrics {
 		problems:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_problems", Help: "Mistakes in objects, as gridmesh view lists them."}),
 		held:          prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_held_endpoints", Help: "Endpoints of this unit that are held as they were before an outage of the uplink, until their nodes have reported."}),
 		absent:        prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_envoy_absent", Help: "1 while Envoy takes no connections, and the kernel serves what it served (--datapath)."}),
+		absences:      prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_envoy_absences_total", Help: "Times that the kernel began to serve what Envoy served, for that took no connections (--datapath)."}),
 		frontends:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gridmesh_frontends", Help: "Frontends by what serves them: envoy, kernel, or none."}, []string{"path"}),
 		stateBytes:    prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_state_written_bytes_total", Help: "Bytes written to the state file."}),
 		stateFailures: prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_state_failures_total", Help: "Failed writes of the state file."}),
@@ -72,7 +74,7 @@ func (m *metrics) register(r prometheus.Registerer) error {
 
 // registerPaths makes those of two paths visible.
 func (m *metrics) registerPaths(r prometheus.Registerer) error {
-	return errors.Join(r.Register(m.absent), r.Register(m.frontends))
+	return errors.Join(r.Register(m.absent), r.Register(m.absences), r.Register(m.frontends))
 }
 
 func (m *metrics) synced(start time.Time) {

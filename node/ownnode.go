@@ -54,7 +54,7 @@ func (l *loop) setPods() {
 	}
 	fill(l.inspection)
 	if err := l.capture.SetPodCIDRs(list); err != nil {
-		l.said.pods.say(l.log.Error, "could not write the pod CIDRs; trying again", obs.KeyCIDRs, list, obs.KeyErr, err)
+		l.said.pods.Say(l.log.Error, "could not write the pod CIDRs; trying again", obs.KeyCIDRs, list, obs.KeyErr, err)
 		l.metrics.syncFailures.Inc()
 		l.broken = err
 		l.pace.hurry()

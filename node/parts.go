@@ -53,8 +53,8 @@ type Parts struct {
 	// Envoy is asked beside the loop; nil where it is not asked anything.
 	Envoy envoy.Admin
 	// EnvoyServes asks whether Envoy takes new connections, beside the loop; an
-	// error says why not, and one that hangs is one by the end of ctx. nil where
-	// there is no kernel path to take them instead.
+	// error says why not, and one that hangs is one by the end of ctx. ErrNotKnown is
+	// where it cannot be asked. nil where there is no kernel path to take them instead.
 	EnvoyServes func(ctx context.Context) error
 	// Cluster is the API server; nil where there is none.
 	Cluster Cluster

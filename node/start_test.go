@@ -14,6 +14,7 @@ import (
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/node/guard"
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/node/quiet"
 	"github.com/gridmesh/gridmesh/node/statedir"
 )
 
@@ -397,7 +398,7 @@ func TestRepairsAreSaidNowAndThen(t *testing.T) {
 			r.wantServed(t, "repaired", webFrontend)
 		}
 		said := r.log.count("changed by somebody else")
-		if most := quietBurst + int(1000*time.Second/quietEvery); said < 2 || said > most {
+		if most := quiet.Burst + int(1000*time.Second/quiet.Every); said < 2 || said > most {
 			t.Errorf("said %d times, want up to %d", said, most)
 		}
 		if n := r.metric(t, "gridmesh_capture_repairs_total"); n != 1000 {
@@ -428,7 +429,7 @@ func TestFailuresAreSaidNowAndThen(t *testing.T) {
 			after(time.Second)
 		}
 		for _, text := range []string{"could not write the capture rules", "could not follow the pod network's bridge"} {
-			if said, most := r.log.count(text), quietBurst+int(2000*time.Second/quietEvery); said == 0 || said > most {
+			if said, most := r.log.count(text), quiet.Burst+int(2000*time.Second/quiet.Every); said == 0 || said > most {
 				t.Errorf("%q is said %d times, want up to %d", text, said, most)
 			}
 		}

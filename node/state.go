@@ -121,7 +121,7 @@ func (l *loop) saved(w statedir.Saved) {
 	l.metrics.stateBytes.Add(float64(w.Bytes))
 	l.dir.Took(statedir.KeptState, w.Err)
 	if w.Err != nil {
-		l.said.save.say(l.log.Error, "could not keep the last good state; a restart without a cloud would serve an older one", obs.KeyErr, w.Err)
+		l.said.save.Say(l.log.Error, "could not keep the last good state; a restart without a cloud would serve an older one", obs.KeyErr, w.Err)
 		l.metrics.stateFailures.Inc()
 	}
 	l.saver.Wrote(w.Err)

@@ -27,10 +27,7 @@ func (l *loop) publish() {
 		r.Source = report.Live
 	}
 	if l.cfg.Datapath != topology.DatapathNone {
-		paths := l.served.Next(l.view)
-		l.metrics.paths(paths)
-		r.Datapath, r.Paths = l.cfg.Datapath.String(), &paths
-		r.Policies, r.EnvoyAbsent = l.mayBePoliced(), l.absent != nil && *l.absent
+		l.tellPaths(r, l.served.Next(l.view))
 	}
 	if err := errors.Join(l.failure, l.broken); err != nil {
 		r.Error = err.Error()

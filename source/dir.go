@@ -37,6 +37,8 @@ type file struct {
 	content *manifests
 	fault   string // why it cannot be read; the content is of before, or nothing
 	folder  bool   // it is none, but a folder that cannot be read
+	asked   string // the path that was given, where that is this file
+	blank   bool   // it was read, and has no document
 	text    []byte // what it holds, where that was given
 	given   bool
 }
@@ -211,6 +213,9 @@ func list(path string) (files []file, err error) {
 		}
 		f, size, there := look(p)
 		if there {
+			if p == top {
+				f.asked = path
+			}
 			files = append(files, f)
 		}
 		if bytes += size; bytes > MaxDir {

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -30,7 +31,35 @@ func (in Input) Snapshot() (*topology.Snapshot, error) {
 	}
 	d := NewDir("")
 	d.read(files)
+	if err := blank(d.files); err != nil {
+		return nil, err
+	}
 	return d.build(), nil
+}
+
+// blank fails where a file that was asked for, or a text, has no document: whoever
+// was to write it failed. A cluster without objects is told by an empty List.
+func blank(files []file) error {
+	var errs []error
+	for _, f := range files {
+		switch {
+		case !f.blank || f.asked == "":
+		case !f.given:
+			errs = append(errs, fmt.Errorf("%w: %s has no document; did the command that wrote it fail?", ErrNothing, f.asked))
+		case len(bytes.TrimSpace(f.text)) == 0:
+			errs = append(errs, fmt.Errorf("%w: %s is empty; did the command before the pipe fail?", ErrNothing, nameOf(f.asked)))
+		default:
+			errs = append(errs, fmt.Errorf("%w: %s has no document, but for comments; did the command before the pipe fail?", ErrNothing, nameOf(f.asked)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func nameOf(path string) string {
+	if path == Stdin {
+		return "standard input"
+	}
+	return path
 }
 
 // Objects are those of any kind, as the unstructured objects of a dynamic
@@ -42,15 +71,19 @@ func (in Input) Objects() (found []map[string]any, problems []topology.Problem, 
 		return nil, nil, err
 	}
 	m := &manifests{raw: true}
-	for _, f := range files {
+	for i := range files {
+		f := &files[i]
 		if f.fault == "" {
-			if err := m.file(&f); err != nil {
+			if err := m.file(f); err != nil {
 				f.fault = err.Error()
 			}
 		}
 		if f.fault != "" {
 			m.problems = append(m.problems, unreadable(f.path, f.fault))
 		}
+	}
+	if err := blank(files); err != nil {
+		return nil, nil, err
 	}
 	var d doubts
 	seen := byName[string, *map[string]any]{}
@@ -71,7 +104,7 @@ func (in Input) files() (all []file, err error) {
 		text, given := in.Texts[path]
 		switch {
 		case given:
-			found = []file{{path: path, text: text, given: true}}
+			found = []file{{path: path, asked: path, text: text, given: true}}
 		case path == "":
 			return nil, fmt.Errorf("read manifests: the path is empty; give a file, a directory, or %s for standard input", Stdin)
 		default:
@@ -90,4 +123,22 @@ func (in Input) files() (all []file, err error) {
 		}
 	}
 	return all, nil
+}
+
+// documented reports whether a text of YAML has more than the marks between
+// documents, directives and comments, or null, which is a document of nothing.
+func documented(text []byte) bool {
+	for line := range bytes.Lines(bytes.TrimPrefix(text, []byte("\ufeff"))) {
+		line = bytes.TrimSpace(line)
+		if rest, marked := bytes.CutPrefix(line, []byte("---")); marked {
+			line = bytes.TrimSpace(rest)
+		}
+		switch {
+		case len(line) == 0, line[0] == '#', line[0] == '%':
+		case string(line) == "...", string(line) == "null", string(line) == "~":
+		default:
+			return true
+		}
+	}
+	return false
 }

@@ -232,8 +232,21 @@ func TestPathsToNothing(t *testing.T) {
 	if _, err := read(""); err == nil || !strings.Contains(err.Error(), "the path is empty") {
 		t.Errorf("no path: %v", err)
 	}
-	if _, err := read(filepath.Join(dir, "README.md")); err != nil {
-		t.Errorf("a file of another name, asked for by name: %v", err)
+	readme := filepath.Join(dir, "README.md")
+	for text, there := range map[string]bool{
+		"": false, "# nothing\n---\n": false, "---\nnull\n---\n~\n": false, "%YAML 1.2\n--- # x\n...\n---\n": false,
+		"{apiVersion: v1, kind: List}": true, "words": true, "{": true, "\xff\xfex": true,
+	} {
+		if err := os.WriteFile(readme, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := Input{Paths: []string{readme}}.Objects()
+		_, _, piped := Input{Paths: []string{Stdin}, Texts: map[string][]byte{Stdin: []byte(text)}}.Objects()
+		for _, err := range []error{err, second(read(readme)), piped} {
+			if errors.Is(err, ErrNothing) == there || there && err != nil {
+				t.Errorf("a file of another name, asked for by name, with %q: %v", text, err)
+			}
+		}
 	}
 }
 

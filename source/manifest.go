@@ -94,7 +94,7 @@ func (m *manifests) file(f *file) error {
 			m.fault(name, "", "is longer than %d bytes and is left out; split it", MaxFile)
 			return nil
 		}
-		m.text(name, f.text)
+		f.blank = m.text(name, f.text)
 		return nil
 	}
 	data, size, err := readFile(f.path)
@@ -107,7 +107,7 @@ func (m *manifests) file(f *file) error {
 		m.fault("file "+f.path, "", "has %d bytes and is left out; at most %d are read, split it", size, MaxFile)
 		return nil
 	}
-	m.text("file "+f.path, data)
+	f.blank = m.text("file "+f.path, data)
 	return nil
 }
 
@@ -124,8 +124,15 @@ func readFile(path string) (data []byte, size int64, err error) {
 	return data, max(info.Size(), int64(len(data))), nil
 }
 
-// text takes documents that are separated by "---".
-func (m *manifests) text(from string, data []byte) {
+// text takes documents that are separated by "---", and reports whether there is none.
+func (m *manifests) text(from string, data []byte) (blank bool) {
+	if blank = !documented(data); !blank {
+		m.documents(from, data)
+	}
+	return blank
+}
+
+func (m *manifests) documents(from string, data []byte) {
 	if what, cure := encoding(data); what != "" { // of it only the first document would be found
 		m.fault(from, "", "is %s, and is left out; %s", what, cure)
 		return

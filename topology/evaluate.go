@@ -61,6 +61,10 @@ func (e *evaluation) service(entry *Entry) *ServiceView {
 // still come, but so far its tier is empty everywhere.
 func (e *evaluation) keyProblems(view *ServiceView, keys Keys) {
 	field := "metadata.annotations[" + cmp.Or(view.Service.Misspelt, names.TopologyKeys) + "]"
+	if s := view.Service; s.Headless && s.GridKey == "" && (len(view.Keys.List) > 0 || view.Keys.Mode == Malformed) {
+		view.problem(field, "does nothing: the Service is headless and of no grid, so the cluster's DNS answers for it, with the pods of all units; make it a ServiceGrid, or give it a ClusterIP")
+		return
+	}
 	switch {
 	case keys.Mode == Malformed && view.Keys.Mode == Malformed:
 		view.problem(field, keys.Fault+`; the Service is closed to the node itself until it is mended, for example `+meant(view.Service.TopologyKeys))

@@ -136,3 +136,40 @@ func TestNoticesAreNoProblems(t *testing.T) {
 		t.Errorf("problems: %v", list)
 	}
 }
+
+// Keys of a headless Service that no grid made do nothing, for the cluster's DNS
+// answers for it: whoever wrote them is told so, once, and not that it is closed.
+func TestHeadlessKeysInVainAreTold(t *testing.T) {
+	key, text := ObjectKey{Namespace: "default", Name: "db"}, func(s string) *string { return &s }
+	const vain = "does nothing: the Service is headless and of no grid"
+	for name, c := range map[string]struct {
+		service Service
+		reading Reading
+		want    string // how the only problem begins; "" for none
+	}{
+		"a key":                         {Service{Headless: true, TopologyKeys: text(`["site"]`)}, Ordered, "metadata.annotations[topologyKeys]: " + vain},
+		"a key, then anybody":           {Service{Headless: true, TopologyKeys: text(`["site","*"]`)}, Ordered, "metadata.annotations[topologyKeys]: " + vain},
+		"a key of no node":              {Service{Headless: true, TopologyKeys: text(`["rack"]`)}, Ordered, "metadata.annotations[topologyKeys]: " + vain},
+		"malformed":                     {Service{Headless: true, TopologyKeys: text("site")}, Ordered, "metadata.annotations[topologyKeys]: " + vain},
+		"another name":                  {Service{Headless: true, TopologyKeys: text(`["site"]`), Misspelt: "topologykeys"}, Ordered, "metadata.annotations[topologykeys]: " + vain},
+		"union":                         {Service{Headless: true, TopologyKeys: text(`["site"]`)}, Union, "metadata.annotations[topologyKeys]: " + vain},
+		"anybody, which is what it has": {Service{Headless: true, TopologyKeys: text(`["*"]`)}, Ordered, ""},
+		"union, anybody":                {Service{Headless: true, TopologyKeys: text(`["site","*"]`)}, Union, ""},
+		"no keys":                       {Service{Headless: true, TopologyKeys: text(`[]`)}, Ordered, ""},
+		"of a grid":                     {Service{Headless: true, TopologyKeys: text(`["site"]`), GridKey: "site"}, Ordered, ""},
+		"of a grid, malformed":          {Service{Headless: true, TopologyKeys: text("site"), GridKey: "site"}, Ordered, "metadata.annotations[topologyKeys]: is no JSON array"},
+		"with a ClusterIP":              {Service{TopologyKeys: text(`["site"]`)}, Ordered, ""},
+	} {
+		b := NewBuilder()
+		b.SetNode(&Node{Name: "a1", Labels: map[string]string{"site": "a"}})
+		c.service.Key = key
+		b.SetService(&c.service)
+		problems := See(b.Build(), "a1", Options{Reading: c.reading}).AllProblems()
+		switch {
+		case c.want == "" && len(problems) > 0:
+			t.Errorf("%s: %v, want none", name, problems)
+		case c.want != "" && (len(problems) != 1 || !strings.HasPrefix(problems[0].String(), "service default/db: "+c.want)):
+			t.Errorf("%s: %v, want one that begins with %q", name, problems, c.want)
+		}
+	}
+}

@@ -50,8 +50,6 @@ type KernelFrontend struct {
 	// Serving are endpoints besides those of Tiers that still serve: UDP flows
 	// to them live on.
 	Serving []netip.AddrPort
-	// Envoy takes it while it is there.
-	Envoy bool
 	// Affinity is for how long a client keeps its endpoint; 0: it does not.
 	Affinity time.Duration
 	// Session names what shares that memory: the Service and its port.
@@ -164,8 +162,9 @@ func (e *KernelElements) Len() int {
 type KernelChange struct {
 	Add, Del           KernelElements
 	AddPicks, DelPicks []Pick
-	// UDP asks for flows to endpoints that are gone to be forgotten.
-	UDP bool
+	// UDP are the frontends of UDP that changed: flows of theirs that are stale
+	// are to be forgotten.
+	UDP UDPServing
 }
 
 // Empty reports whether there is nothing to write.

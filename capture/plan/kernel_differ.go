@@ -16,6 +16,7 @@ func compareMember(a, b Member) int {
 // nil is none.
 func differ(f topology.Frontend, was, is *held, c *KernelChange) {
 	before, after := elementsOf(f, was), elementsOf(f, is)
+	slots := len(c.Add.Slots) + len(c.Del.Slots)
 	c.Del.Slots, c.Add.Slots = apart(before.Slots, after.Slots, c.Del.Slots, c.Add.Slots)
 	c.Del.Sources, c.Add.Sources = apart(before.Sources, after.Sources, c.Del.Sources, c.Add.Sources)
 	c.Del.Limited, c.Add.Limited = apart(before.Limited, after.Limited, c.Del.Limited, c.Add.Limited)
@@ -23,8 +24,19 @@ func differ(f topology.Frontend, was, is *held, c *KernelChange) {
 	c.Del.Policies, c.Add.Policies = apart(before.Policies, after.Policies, c.Del.Policies, c.Add.Policies)
 	c.Del.Nears, c.Add.Nears = apart(before.Nears, after.Nears, c.Del.Nears, c.Add.Nears)
 	c.Del.Fronts, c.Add.Fronts = apart(before.Fronts, after.Fronts, c.Del.Fronts, c.Add.Fronts)
-	if f.Protocol == topology.UDP && (was == nil || len(c.Add.Slots)+len(c.Del.Slots) > 0 || !slices.Equal(was.serving, serving(is))) {
-		c.UDP = true
+	if f.Protocol == topology.UDP && (was == nil || len(c.Add.Slots)+len(c.Del.Slots) > slots || !slices.Equal(was.serving, serving(is))) {
+		c.flows(f, is)
+	}
+}
+
+// flows adds who serves a frontend of UDP now: nobody, where it is gone.
+func (c *KernelChange) flows(f topology.Frontend, is *held) {
+	if c.UDP == nil {
+		c.UDP = UDPServing{}
+	}
+	c.UDP[f.AddrPort()] = nil
+	if is != nil {
+		c.UDP[f.AddrPort()] = slices.Concat(is.slots, is.nears, is.serving)
 	}
 }
 

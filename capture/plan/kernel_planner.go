@@ -42,7 +42,6 @@ type held struct {
 	sources      []netip.Prefix
 	session      uint64
 	serving      []netip.AddrPort // of UDP, besides slots and nears
-	envoy        bool
 }
 
 // NewKernelPlanner starts without Services. Node ports are served at the
@@ -152,7 +151,7 @@ func (p *KernelPlanner) hold(f topology.Frontend, want *KernelFrontend, was *hel
 	if was == nil {
 		was = &held{}
 	}
-	h := &held{envoy: want.Envoy}
+	h := &held{}
 	h.slots = place(was.slots, first(want.Tiers, f))
 	h.front = Pick{IPv6: f.Addr.Is6(), Among: len(h.slots), Silent: want.Silent && len(h.slots) == 0}
 	if x := want.Outside; x != nil {

@@ -3,8 +3,6 @@ package plan
 import (
 	"net/netip"
 	"slices"
-
-	"github.com/gridmesh/gridmesh/topology"
 )
 
 // UDPFlow is a flow as conntrack knows it.
@@ -13,17 +11,14 @@ type UDPFlow struct {
 	Answerer netip.AddrPort // who answers, which is Dialled without NAT
 }
 
-// StaleUDP reports whether conntrack is to forget a flow: it is to a frontend
-// that has endpoints, and to none of them, as kube-proxy has it (KEP-2438). A
-// flow outlives a change of tiers or of policy while its endpoint serves. One
-// that Envoy has, which is there, is Envoy's business.
-func (p *KernelPlanner) StaleUDP(flow UDPFlow, envoyAbsent bool) bool {
-	h := p.held[topology.Frontend{Addr: flow.Dialled.Addr(), Port: flow.Dialled.Port(), Protocol: topology.UDP}]
-	if h == nil || len(h.slots)+len(h.nears)+len(h.serving) == 0 {
-		return false
-	}
-	if h.envoy && !envoyAbsent && flow.Answerer == flow.Dialled {
-		return false
-	}
-	return !slices.Contains(h.slots, flow.Answerer) && !slices.Contains(h.nears, flow.Answerer) && !slices.Contains(h.serving, flow.Answerer)
+// UDPServing are frontends of UDP, each with the endpoints that serve: those that get
+// new flows, and those that may keep what they have.
+type UDPServing map[netip.AddrPort][]netip.AddrPort
+
+// Stale reports whether conntrack is to forget a flow: it is to a frontend that has
+// endpoints, and to none of them, as kube-proxy has it (KEP-2438). A flow outlives a
+// change of tiers or of policy while its endpoint serves.
+func (s UDPServing) Stale(flow UDPFlow) bool {
+	serving := s[flow.Dialled]
+	return len(serving) > 0 && !slices.Contains(serving, flow.Answerer)
 }

@@ -250,39 +250,52 @@ func TestSources(t *testing.T) {
 
 func TestStaleUDP(t *testing.T) {
 	p := kernelPlanner()
-	dns, gone, never, envoys := front("10.96.0.1:53", topology.UDP), front("10.96.0.2:53", topology.UDP), "10.96.0.9:53", front("10.96.0.3:53", topology.UDP)
+	dns, gone, never := front("10.96.0.1:53", topology.UDP), front("10.96.0.2:53", topology.UDP), "10.96.0.9:53"
 	tiers := [][]netip.AddrPort{tier("10.244.0.1:53"), tier("10.244.0.2:53")}
 	p.Set("dns", []KernelFrontend{
 		{Frontend: dns, Tiers: tiers, Serving: tier("10.244.0.3:53")},
 		{Frontend: gone},
-		{Frontend: envoys, Tiers: tiers, Envoy: true},
 		{Frontend: front("0.0.0.0:30053", topology.UDP), Tiers: tiers, Outside: &KernelOutside{Local: true, LocalTiers: [][]netip.AddrPort{tier("10.244.0.4:53")}}},
 	})
-	if !p.Settle().UDP {
-		t.Error("UDP changed, and the change does not say so")
-	}
+	changed := p.Settle().UDP
 	for _, tc := range []struct {
 		name, dialled, answerer string
-		absent, want            bool
+		want                    bool
 	}{
-		{"its endpoint", "10.96.0.1:53", "10.244.0.1:53", false, false},
-		{"one of another tier", "10.96.0.1:53", "10.244.0.2:53", false, false},
-		{"one that is not among them and serves", "10.96.0.1:53", "10.244.0.3:53", false, false},
-		{"one that is gone", "10.96.0.1:53", "10.244.0.9:53", false, true},
-		{"from before there was any", "10.96.0.1:53", "10.96.0.1:53", false, true},
-		{"there is none", "10.96.0.2:53", "10.244.0.9:53", false, false},
-		{"nobody's", never, "10.244.0.9:53", false, false},
-		{"Envoy's", "10.96.0.3:53", "10.96.0.3:53", false, false},
-		{"Envoy's, which is absent", "10.96.0.3:53", "10.96.0.3:53", true, true},
-		{"a node port", "192.0.2.1:30053", "10.244.0.9:53", false, true},
-		{"a node port, near", "192.0.2.1:30053", "10.244.0.4:53", false, false},
+		{"its endpoint", "10.96.0.1:53", "10.244.0.1:53", false},
+		{"one of another tier", "10.96.0.1:53", "10.244.0.2:53", false},
+		{"one that is not among them and serves", "10.96.0.1:53", "10.244.0.3:53", false},
+		{"one that is gone", "10.96.0.1:53", "10.244.0.9:53", true},
+		{"from before there was any", "10.96.0.1:53", "10.96.0.1:53", true},
+		{"there is none", "10.96.0.2:53", "10.244.0.9:53", false},
+		{"nobody's", never, "10.244.0.9:53", false},
+		{"a node port", "192.0.2.1:30053", "10.244.0.9:53", true},
+		{"a node port, near", "192.0.2.1:30053", "10.244.0.4:53", false},
 	} {
-		if got := p.StaleUDP(UDPFlow{netip.MustParseAddrPort(tc.dialled), netip.MustParseAddrPort(tc.answerer)}, tc.absent); got != tc.want {
+		if got := changed.Stale(UDPFlow{netip.MustParseAddrPort(tc.dialled), netip.MustParseAddrPort(tc.answerer)}); got != tc.want {
 			t.Errorf("%s: stale %v", tc.name, got)
 		}
 	}
-	p.Set("web", []KernelFrontend{{Frontend: front("10.96.0.1:80", topology.TCP), Tiers: tiers}})
-	if p.Settle().UDP {
-		t.Error("TCP changed, and UDP flows are looked through")
+}
+
+// A change names the frontends of UDP whose flows may be stale by it, and no others.
+func TestFlowsOfAChange(t *testing.T) {
+	p := kernelPlanner()
+	one, two := front("10.96.0.1:53", topology.UDP), front("10.96.0.2:53", topology.UDP)
+	tiers := [][]netip.AddrPort{tier("10.244.0.1:53"), tier("10.244.0.2:53")}
+	for _, step := range []struct {
+		name, service, want string
+		list                []KernelFrontend
+	}{
+		{"two that are new", "dns", "map[10.96.0.1:53:[10.244.0.1:53 10.244.0.1:53 10.244.0.2:53] 10.96.0.2:53:[]]", []KernelFrontend{{Frontend: one, Tiers: tiers}, {Frontend: two}}},
+		{"one of TCP", "web", "map[]", []KernelFrontend{{Frontend: front("10.96.0.1:80", topology.TCP), Tiers: tiers}}},
+		{"the second has an endpoint", "dns", "map[10.96.0.2:53:[10.244.0.1:53 10.244.0.1:53]]", []KernelFrontend{{Frontend: one, Tiers: tiers}, {Frontend: two, Tiers: tiers[:1]}}},
+		{"the same", "dns", "map[]", []KernelFrontend{{Frontend: one, Tiers: tiers}, {Frontend: two, Tiers: tiers[:1]}}},
+		{"the first is gone", "dns", "map[10.96.0.1:53:[]]", []KernelFrontend{{Frontend: two, Tiers: tiers[:1]}}},
+	} {
+		p.Set(step.service, step.list)
+		if got := fmt.Sprint(p.Settle().UDP); got != step.want {
+			t.Errorf("%s: %s, want %s", step.name, got, step.want)
+		}
 	}
 }

@@ -36,15 +36,15 @@ func TestKernelOf(t *testing.T) {
 		opts topology.Options
 		want string
 	}{
-		{topology.Options{}, "10.96.0.1:53/udp envoy true 10.244.0.1:8053; 10.96.0.1:80/tcp envoy true 10.244.0.1:8080"},
-		{topology.Options{Datapath: topology.DatapathAuto}, "10.96.0.1:53/udp envoy false 10.244.0.1:8053 serving 10.244.0.2:8053; 10.96.0.1:80/tcp envoy true 10.244.0.1:8080; " +
-			"0.0.0.0:30080/tcp envoy false 10.244.0.1:8080 local 10.244.0.1:8080 from []; 203.0.113.1:53/udp envoy false 10.244.0.1:8053 serving 10.244.0.2:8053 local 10.244.0.1:8053 from [192.0.2.0/24]; " +
-			"203.0.113.1:80/tcp envoy false 10.244.0.1:8080 local 10.244.0.1:8080 from [192.0.2.0/24]"},
+		{topology.Options{}, "10.96.0.1:53/udp 10.244.0.1:8053; 10.96.0.1:80/tcp 10.244.0.1:8080"},
+		{topology.Options{Datapath: topology.DatapathAuto}, "10.96.0.1:53/udp 10.244.0.1:8053 serving 10.244.0.2:8053; 10.96.0.1:80/tcp 10.244.0.1:8080; " +
+			"0.0.0.0:30080/tcp 10.244.0.1:8080 local 10.244.0.1:8080 from []; 203.0.113.1:53/udp 10.244.0.1:8053 serving 10.244.0.2:8053 local 10.244.0.1:8053 from [192.0.2.0/24]; " +
+			"203.0.113.1:80/tcp 10.244.0.1:8080 local 10.244.0.1:8080 from [192.0.2.0/24]"},
 	} {
 		sv, _ := topology.See(b.Build(), "a", c.opts).Service(key)
 		var got []string
 		for _, f := range KernelOf(sv) {
-			text := fmt.Sprintf("%s envoy %v %s", f.Frontend, f.Envoy, strings.Trim(fmt.Sprint(f.Tiers), "[]"))
+			text := fmt.Sprintf("%s %s", f.Frontend, strings.Trim(fmt.Sprint(f.Tiers), "[]"))
 			if len(f.Serving) > 0 {
 				text += " serving " + strings.Trim(fmt.Sprint(f.Serving), "[]")
 			}

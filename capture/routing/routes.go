@@ -60,17 +60,14 @@ func (r Routing) free() error {
 				return nil
 			}
 		}
-		own, err := ourRoutes(r.Config.Table, f)
+		routes, err := routesOf(r.Config.Table, f)
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(own, func(o netlink.Route) bool { return o.Protocol == routeProtocol }) {
+		if slices.ContainsFunc(routes, func(o netlink.Route) bool { return isOurs(o) && o.Protocol == routeProtocol }) {
 			return nil
 		}
-		routes, err := r.inTheWay(f)
-		if err != nil {
-			return err
-		}
+		routes = r.inTheWay(f, routes)
 		for i := range routes {
 			theirs = append(theirs, fmt.Sprint(routes[i].Dst))
 		}
@@ -87,21 +84,28 @@ func (r Routing) free() error {
 func (r Routing) Repair() (repaired bool, err error) {
 	var errs []error
 	for _, f := range r.families() {
-		want := r.rules(f)
-		whole, err := present(r.Config, f, want)
-		if err == nil && !whole {
-			repaired = true
-			err = install(r.Config, f, want)
-		}
-		errs = append(errs, err)
-		list, err := r.inTheWay(f)
-		if err == nil && len(list) > 0 {
-			repaired = true
-			err = r.clear(f)
-		}
-		errs = append(errs, err)
+		changed, err := r.repair(f)
+		repaired, errs = repaired || changed, append(errs, err)
 	}
 	return repaired, errors.Join(append(errs, r.tooManyRanges())...)
+}
+
+// repair reads the table once.
+func (r Routing) repair(f netFamily) (repaired bool, err error) {
+	want := r.rules(f)
+	list, unknown := ourRules(r.Config, f)
+	routes, unread := routesOf(r.Config.Table, f)
+	err = errors.Join(unknown, unread)
+	missing, extra := differ(list, want)
+	if err == nil && (missing || len(extra) > 0 || !slices.ContainsFunc(routes, isOurs)) {
+		repaired = true
+		err = install(r.Config, f, want)
+	}
+	if unread == nil && len(r.inTheWay(f, routes)) > 0 {
+		repaired = true
+		err = errors.Join(err, r.clear(f))
+	}
+	return repaired, err
 }
 
 // Any reports whether this network has rules of ours.
@@ -227,9 +231,12 @@ func Remove(cfg plan.Config) error {
 
 // removeRoute removes our route from a table, where it is there.
 func removeRoute(table int, f netFamily) error {
-	routes, err := ourRoutes(table, f)
+	routes, err := routesOf(table, f)
 	errs := []error{err}
 	for i := range routes {
+		if !isOurs(routes[i]) {
+			continue
+		}
 		if err := netlink.RouteDel(&routes[i]); !errors.Is(err, unix.ESRCH) {
 			errs = append(errs, err)
 		}
@@ -237,29 +244,11 @@ func removeRoute(table int, f netFamily) error {
 	return errors.Join(errs...)
 }
 
-// present reports whether marked packets of a family are delivered here,
-// and whether all of our rules are those that are wanted.
-func present(cfg plan.Config, f netFamily, want []*netlink.Rule) (bool, error) {
-	list, err := ourRules(cfg, f)
-	if err != nil {
-		return false, err
-	}
-	if missing, extra := differ(list, want); missing || len(extra) > 0 {
-		return false, nil
-	}
-	routes, err := ourRoutes(cfg.Table, f)
-	return len(routes) > 0, err
-}
-
 // inTheWay lists routes of our table that lead captured packets elsewhere: nobody
 // else has a use for those. The number of the table may be another's too, whose
 // other routes are left alone.
-func (r Routing) inTheWay(f netFamily) ([]netlink.Route, error) {
-	all, err := listRoutes(f, &netlink.Route{Table: r.Config.Table}, netlink.RT_FILTER_TABLE)
-	if err != nil {
-		return nil, fmt.Errorf("list routes of table %d: %w", r.Config.Table, err)
-	}
-	return slices.DeleteFunc(all, func(route netlink.Route) bool {
+func (r Routing) inTheWay(f netFamily, all []netlink.Route) []netlink.Route {
+	return slices.DeleteFunc(slices.Clone(all), func(route netlink.Route) bool {
 		if route.Dst == nil {
 			return isOurs(route)
 		}
@@ -270,7 +259,7 @@ func (r Routing) inTheWay(f netFamily) ([]netlink.Route, error) {
 			return true // ours comes first
 		}
 		return isOurs(route) || bits > 0 && !slices.ContainsFunc(r.Services, to.Overlaps)
-	}), nil
+	})
 }
 
 // metric is that of our route as the kernel has it.
@@ -279,8 +268,8 @@ var metric = map[int]int{unix.AF_INET: 0, unix.AF_INET6: 1024}
 // clear removes what is in the way, and looks again: the kernel finds no route
 // whose way is a nexthop object (ip nexthop) by what it tells of it.
 func (r Routing) clear(f netFamily) error {
-	list, err := r.inTheWay(f)
-	errs := []error{err}
+	routes, err := routesOf(r.Config.Table, f)
+	list, errs := r.inTheWay(f, routes), []error{err}
 	for i := range list {
 		if err := netlink.RouteDel(&list[i]); err == nil {
 			r.Removed.say(r.Config.Table, list[i])
@@ -291,8 +280,9 @@ func (r Routing) clear(f netFamily) error {
 	if len(list) == 0 || errors.Join(errs...) != nil {
 		return errors.Join(errs...)
 	}
-	left, err := r.inTheWay(f)
+	routes, err = routesOf(r.Config.Table, f)
 	errs = append(errs, err)
+	left := r.inTheWay(f, routes)
 	for i := range left {
 		errs = append(errs, fmt.Errorf("the route to %s in table %d leads captured packets elsewhere and cannot be removed as it is: remove it, or the nexthop that it uses (ip route show table %d)", left[i].Dst, r.Config.Table, r.Config.Table))
 	}
@@ -308,17 +298,22 @@ func isOurs(r netlink.Route) bool {
 	return r.Type == unix.RTN_LOCAL && r.LinkIndex == links.Lo && bits == 0
 }
 
-// ourRoutes lists "local default dev lo" of a table.
-func ourRoutes(table int, f netFamily) ([]netlink.Route, error) {
-	all, err := listRoutes(f, &netlink.Route{Table: table, Type: unix.RTN_LOCAL}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
+// routesOf lists the routes of a table, of which alone the kernel tells (before
+// 4.20, of all): a node may have a million others.
+func routesOf(table int, f netFamily) ([]netlink.Route, error) {
+	conn, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("list routes of table %d: %w", table, err)
 	}
-	return slices.DeleteFunc(all, func(r netlink.Route) bool { return !isOurs(r) }), nil
-}
-
-func listRoutes(f netFamily, like *netlink.Route, by uint64) ([]netlink.Route, error) {
-	return dump.Again(func() ([]netlink.Route, error) { return netlink.RouteListFiltered(f.family, like, by) })
+	defer conn.Close()
+	_ = conn.SetStrictCheck(true)
+	list, err := dump.Again(func() ([]netlink.Route, error) {
+		return conn.RouteListFiltered(f.family, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE)
+	})
+	if err != nil && !errors.Is(err, unix.ENOENT) { // there is no such table
+		return nil, fmt.Errorf("list routes of table %d: %w", table, err)
+	}
+	return list, nil
 }
 
 // noFamily reports whether an error is that the kernel has no such family.

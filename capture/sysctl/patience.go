@@ -2,7 +2,7 @@ package sysctl
 
 import "github.com/gridmesh/gridmesh/internal/atomicfile"
 
-// onDisk asks the disk of the records, and waits no longer than recordPatience:
+// onDisk asks the disk of the records, and waits no longer than its patience:
 // atomicfile.ErrLate. Nobody waits a second time for one that hangs. What is
 // asked beside the caller is the disk alone: a sysctl of a network is that of
 // the thread that writes it.
@@ -12,7 +12,7 @@ func onDisk[T any](s Records, ask func() (T, error)) (is T, err error) {
 	default:
 		return is, atomicfile.ErrLate
 	}
-	return atomicfile.Within(recordPatience, func() (T, error) {
+	return atomicfile.Within(s.patience, func() (T, error) {
 		defer func() { <-s.disk }()
 		return ask()
 	}, nil)

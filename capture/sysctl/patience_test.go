@@ -15,7 +15,7 @@ import (
 func TestPutBackOnADiskThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const key = "net.ipv4.tcp_early_demux"
-		s := fakeSysctls(t, map[string]string{key: "1\n"})
+		s := fakeSysctls(t, map[string]string{key: "1\n"}).Patient(recordPatience)
 		disk, put := make(chan struct{}), s.put
 		s.put = func(path string, data []byte) error { <-disk; return put(path, data) }
 		if _, err := s.Zero(key); !errors.Is(err, atomicfile.ErrLate) {
@@ -40,4 +40,24 @@ func TestPutBackOnADiskThatHangs(t *testing.T) {
 			t.Errorf("nothing is to be put back: %v", err)
 		}
 	})
+}
+
+// A disk that is slow, and no more than that, has all the time that it is given.
+func TestPatience(t *testing.T) {
+	for patience, late := range map[time.Duration]bool{0: true, slow: false} {
+		synctest.Test(t, func(t *testing.T) {
+			const key = "net.ipv4.tcp_early_demux"
+			s := fakeSysctls(t, map[string]string{key: "1\n"})
+			s = New(s.dir, s.root).Patient(patience)
+			put := s.put
+			s.put = func(path string, data []byte) error {
+				time.Sleep(2 * recordPatience)
+				return put(path, data)
+			}
+			if _, err := s.Zero(key); errors.Is(err, atomicfile.ErrLate) != late {
+				t.Errorf("patience %s: %v", patience, err)
+			}
+			time.Sleep(2 * recordPatience)
+		})
+	}
 }

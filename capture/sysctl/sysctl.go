@@ -19,13 +19,14 @@ import (
 // put them back. The record is a folder with a file a key: it is written
 // before the value is changed, and survives the agent.
 //
-// A disk may hang, or take nothing: then the value is set after recordPatience,
+// A disk may hang, or take nothing: then the value is set after some patience,
 // and what is owed to the record is written as soon as the disk takes it.
 type Records struct {
 	dir, root string
 	put       func(path string, data []byte) error
 	disk      chan struct{} // one slot: taken while records are written
 	owed      *debt
+	patience  time.Duration
 }
 
 // debt are the values before ours that no record has, by key.
@@ -34,7 +35,7 @@ type debt struct {
 	values map[string][]byte
 }
 
-// recordPatience is how long a pod network waits for a record.
+// recordPatience is how long a pod network waits for a record, where nobody says.
 const recordPatience = 2 * time.Second
 
 // maxRecord bounds what is read of a record. A sysctl has one number.
@@ -43,7 +44,15 @@ const maxRecord = 4 << 10
 // New returns the records in dir of the sysctls below root, which is /proc/sys
 // but in tests.
 func New(dir, root string) Records {
-	return Records{dir: dir, root: root, put: atomicfile.Write, disk: make(chan struct{}, 1), owed: &debt{values: map[string][]byte{}}}
+	return Records{dir: dir, root: root, put: atomicfile.Write, disk: make(chan struct{}, 1), owed: &debt{values: map[string][]byte{}}, patience: recordPatience}
+}
+
+// Patient waits so long for a disk. 0 is what it is without.
+func (s Records) Patient(patience time.Duration) Records {
+	if patience > 0 {
+		s.patience = patience
+	}
+	return s
 }
 
 // Zero sets a value to 0 and reports whether it was another. That it could not
@@ -82,7 +91,7 @@ func (s Records) settle() error {
 	default:
 		return atomicfile.ErrLate // on what was owed before, which it still has to take
 	}
-	_, err := atomicfile.Within(recordPatience, func() (struct{}, error) {
+	_, err := atomicfile.Within(s.patience, func() (struct{}, error) {
 		defer func() { <-s.disk }()
 		var errs []error
 		for key, value := range s.owed.all() {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/internal/testkit"
@@ -20,10 +21,13 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// slow is how long a disk may take that is no subject of a test.
+const slow = 10 * time.Minute
+
 // fakeSysctls are files that stand for /proc/sys.
 func fakeSysctls(t *testing.T, values map[string]string) Records {
 	t.Helper()
-	s := New(filepath.Join(t.TempDir(), "record"), t.TempDir())
+	s := New(filepath.Join(t.TempDir(), "record"), t.TempDir()).Patient(slow)
 	for key, value := range values {
 		must(t, os.MkdirAll(filepath.Dir(s.path(key)), 0o755))
 		must(t, os.WriteFile(s.path(key), []byte(value), 0o644))
@@ -107,7 +111,7 @@ func TestSysctlOfALinkThatIsGone(t *testing.T) {
 func TestDiskThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const first, second = "net.ipv4.tcp_early_demux", "net.ipv4.conf.cni0.send_redirects"
-		s := fakeSysctls(t, map[string]string{first: "1\n", second: "2\n"})
+		s := fakeSysctls(t, map[string]string{first: "1\n", second: "2\n"}).Patient(recordPatience)
 		disk, put := make(chan struct{}), s.put
 		s.put = func(path string, data []byte) error { <-disk; return put(path, data) }
 		for _, key := range []string{first, second} {
@@ -151,7 +155,7 @@ func TestDiskThatTakesNoRecord(t *testing.T) {
 			must(t, os.WriteFile(s.path(key), []byte("3\n"), 0o644)) // somebody else's, who is not asked
 			_, err := s.Zero(key)
 			must(t, err)
-			who = New(s.dir, s.root)
+			who = New(s.dir, s.root).Patient(slow)
 		}
 		must(t, who.Restore())
 		if got := s.value(t, key); got != "1\n" {

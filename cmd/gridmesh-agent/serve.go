@@ -43,7 +43,7 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 	}
 	parts := node.Parts{
 		Log: log, Registry: run.NewRegistry(), Capture: kernel,
-		LockNetwork: lockNetwork, Inspect: capture.Inspector(), Networks: capture.Networks, WatchLinks: capture.Watch,
+		LockNetwork: lockNetwork, Inspect: kernel.Inspector(), Networks: capture.Networks, WatchLinks: capture.Watch,
 		Envoy:     admin.New(c.adminSocket),
 		Supervise: func(ctx context.Context, alive func() bool) error { return run.Supervised(ctx, log, alive) },
 	}
@@ -75,18 +75,6 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 		return err
 	}
 	return agent.Run(ctx)
-}
-
-var errNotListening = errors.New("nobody listens on the ports of --listen-port-base, where captured connections go")
-
-// envoyServes asks whether Envoy has its listeners, and answers.
-func (c *config) envoyServes(ctx context.Context) error {
-	ports := c.capture.Ports
-	there, err := capture.Listening(ports.Keep(), ports.Plain())
-	if err == nil && !there {
-		return errNotListening
-	}
-	return admin.Ready(ctx, ports.Health()) // which tells, too, where sockets cannot be listed
 }
 
 // connect prepares what comes from the API server; nothing is asked of it yet.

@@ -40,6 +40,7 @@ func gridListCommand() *cobra.Command {
 			for _, p := range plans {
 				rows = append(rows, gridRowOf(p))
 			}
+			in.noteUnseen(plans)
 			doc := map[string]any{"grids": rows, "problems": problemTexts(problems)}
 			return in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error {
 				t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
@@ -113,6 +114,7 @@ KIND is dg, ssg or sg; sg has to be said.`,
 			}
 			rows := []unitRow{}
 			status := statusOf(in.world, p.Grid)
+			in.noteUnseen([]plan.Plan{p})
 			for _, s := range p.Steps {
 				if !wrong || s.Trouble() != "" {
 					rows = append(rows, unitRow{s.Unit, s.Nodes, strings.ToLower(s.Kind) + "/" + s.Name, s.Ready, s.Updated, s.Trouble(), status.why(s)})

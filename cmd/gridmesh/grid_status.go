@@ -25,10 +25,8 @@ func statusOf(w plan.World, grid plan.Ref) gridStatus {
 		if plan.RefOf(obj) != grid {
 			continue
 		}
-		var status apiv1.WorkloadGridStatus // a ServiceGrid's has some of its fields
-		from, _ := obj["status"].(map[string]any)
-		generation := (&unstructured.Unstructured{Object: obj}).GetGeneration()
-		if runtime.DefaultUnstructuredConverter.FromUnstructured(from, &status) != nil || status.ObservedGeneration != generation {
+		status := written(obj)
+		if status.ObservedGeneration != (&unstructured.Unstructured{Object: obj}).GetGeneration() {
 			continue // of another form, or of the grid as it was
 		}
 		for _, u := range status.Worst {
@@ -39,6 +37,44 @@ func statusOf(w plan.World, grid plan.Ref) gridStatus {
 		}
 	}
 	return out
+}
+
+// written is the status of a grid; that of another form, as SuperEdge's, is none.
+func written(obj map[string]any) (status apiv1.WorkloadGridStatus) { // a ServiceGrid's has some of its fields
+	from, _ := obj["status"].(map[string]any)
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(from, &status) != nil {
+		return apiv1.WorkloadGridStatus{}
+	}
+	return status
+}
+
+// noteUnseen names grids that an API server has and no controller has looked at
+// yet, or not since they were changed: nothing becomes of them.
+func (in *gridInput) noteUnseen(plans []plan.Plan) {
+	asked := map[plan.Ref]bool{}
+	for _, p := range plans {
+		asked[p.Grid] = true
+	}
+	var never, before []string
+	for _, obj := range in.world.Grids {
+		grid := &unstructured.Unstructured{Object: obj}
+		ref := plan.RefOf(obj)
+		if !asked[ref] || grid.GetUID() == "" { // as of a manifest
+			continue
+		}
+		switch seen := written(obj).ObservedGeneration; {
+		case seen == 0:
+			never = append(never, ref.String())
+		case seen < grid.GetGeneration():
+			before = append(before, ref.String())
+		}
+	}
+	if len(never) > 0 {
+		in.note("no controller has looked at %s yet, and so nothing is made of it: see that gridmesh-controller runs", plan.Short(never))
+	}
+	if len(before) > 0 {
+		in.note("no controller has looked at %s since it was changed: see that gridmesh-controller runs, if this stays", plan.Short(before))
+	}
 }
 
 // why is what is wrong with a unit whose child is to be written: its own

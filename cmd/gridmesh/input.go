@@ -136,13 +136,7 @@ func (in *input) world(ctx context.Context) (*world, error) {
 	if name != "" && !in.cmd.Flags().Changed("node") {
 		in.node = name
 	}
-	opts.Policies = in.agent(ctx).Policies
-	if path, err := topology.ParseDatapath(in.agent(ctx).Datapath); err == nil && !in.cmd.Flags().Changed("datapath") {
-		opts.Datapath = chosen(path)
-	}
-	if in.kept != nil && in.kept.Policies != nil {
-		opts.Policies = *in.kept.Policies
-	}
+	in.choosePath(ctx, &opts)
 	v := topology.See(snap, in.node, opts)
 	if !v.Viewpoint.Known {
 		if !in.lenient {

@@ -20,6 +20,7 @@ import (
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
 	kubefeed "github.com/gridmesh/gridmesh/kube/feed"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -43,7 +44,7 @@ type reach struct {
 	client *kube.Client // once it is used
 	kept   *source.State
 	read   *source.Input
-	status *agentStatus // once it was asked for
+	status *report.Report // once it was asked for
 	origin origin
 }
 
@@ -159,7 +160,6 @@ func (r *reach) manifests() (source.Input, error) {
 		return *r.read, nil
 	}
 	in := source.Input{Paths: r.files, Texts: map[string][]byte{}}
-	var empty error
 	for _, path := range r.files {
 		if _, twice := in.Texts[path]; twice {
 			return in, fmt.Errorf("%w: -f %s is given twice, and can be read once", run.ErrUsage, path)
@@ -170,21 +170,14 @@ func (r *reach) manifests() (source.Input, error) {
 		case err != nil && strings.Contains(path, "://"):
 			return in, fmt.Errorf("%w: -f %s is a URL, and files alone are read; say: curl -fsS %s | %s -f -", run.ErrUsage, path, path, r.cmd.CommandPath())
 		case path == source.Stdin:
-		case err == nil && info.Mode().IsRegular():
-			empty = errors.Join(empty, anyInFile(path))
-			continue
-		case err != nil || info.IsDir():
+		case err != nil || info.IsDir() || info.Mode().IsRegular():
 			continue
 		}
 		text, err := r.once(r.cmd.Context(), path)
 		if err != nil {
 			return in, err
 		}
-		empty = errors.Join(empty, anyDocument(path, text))
 		in.Texts[path] = text
-	}
-	if empty != nil {
-		return in, empty
 	}
 	r.read = &in
 	return in, nil

@@ -110,14 +110,14 @@ func TestViewIsTheAgentsOwn(t *testing.T) {
 func TestTraceTellsOfEnvoy(t *testing.T) {
 	const well = `"envoys": [{"version": "1.40.0"}]`
 	for says, want := range map[string]string{
-		`"envoys": []`:                                          "note: no Envoy is connected to the agent: the connection is refused unless one still runs with what it holds\n",
+		`"envoys": []`:                                          "note: no Envoy is connected; the connection is refused unless one still runs with what it holds\n",
 		`"envoys": [], "envoyAbsent": true`:                     "note: Envoy takes no connections: the kernel serves the first tier of what it served\n",
-		`"envoys": [{"over": 5}]`:                               "note: Envoy asked for 5 clusters more than it gets: a connection to what it never used before ends\n",
-		well + `, "load": {"heapPercent": 99, "stopped": true}`: "note: Envoy takes no more connections: its memory is full (99 %)\n",
+		`"envoys": [{"over": 5}]`:                               "note: Envoy asked for 5 clusters more than it gets; a connection to what it never used before ends\n",
+		well + `, "load": {"heapPercent": 99, "stopped": true}`: "note: Envoy takes no more connections: its memory is full (99 % of --envoy-heap-limit)\n",
 		well + `, "load": {"newlyRefused": 3}`:                  "note: Envoy takes no more connections: it has as many as --envoy-heap-limit leaves room for\n",
-		well + `, "nacks": [{"type": "cluster", "name": "10.96.0.10:80", "service": "default/web", "reason": "x"}]`: "note: Envoy refuses cluster 10.96.0.10:80, and goes on with what it had of it: x\n",
+		well + `, "nacks": [{"type": "cluster", "name": "10.96.0.10:80", "service": "default/web", "reason": "x"}]`: "note: Envoy refuses cluster 10.96.0.10:80 (service default/web): x; Envoy goes on with what it had of it\n",
 		well + `, "nacks": [{"type": "cluster", "name": "10.96.0.1:80", "service": "default/db", "reason": "x"}]`:   "",
-		well + `, "moreNacks": 2`:         "note: Envoy refuses 2 resources more than the agent names\n",
+		well + `, "moreNacks": 2`:         "note: Envoy refuses 2 resources more\n",
 		well + `, "load": {"refused": 7}`: "",
 		`"envoys": null`:                  "", // of an agent that does not say
 	} {

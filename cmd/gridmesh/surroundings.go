@@ -12,6 +12,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/convert"
 	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -127,33 +128,24 @@ func (in *input) noteGrids(w *world) {
 	}
 }
 
-// agentStatus is what is asked of an agent's status.
-type agentStatus struct {
-	Node     string         `json:"node"`
-	PodCIDRs []netip.Prefix `json:"podCIDRs"`
-	Datapath string         `json:"datapath"`
-	Policies bool           `json:"networkPolicies"`
-	envoyStatus
-}
-
 // agent asks the agent that the state came from, once, what the state does not
 // have; of another state, and of an agent that does not tell, nothing.
-func (r *reach) agent(ctx context.Context) agentStatus {
+func (r *reach) agent(ctx context.Context) report.Report {
 	if r.origin != fromAgent {
-		return agentStatus{}
+		return report.Report{}
 	}
 	if r.status == nil {
-		r.status = &agentStatus{}
+		r.status = &report.Report{}
 		ctx, cancel := context.WithTimeout(ctx, r.timeout)
 		defer cancel()
-		if err := r.status.ask(ctx, filepath.Join(filepath.Dir(r.socket), "agent.sock")); err != nil {
+		if err := askAgent(ctx, r.status, filepath.Join(filepath.Dir(r.socket), "agent.sock")); err != nil {
 			r.note("%v; give --node, and --pod-cidr where a client is a pod of this node", err)
 		}
 	}
 	return *r.status
 }
 
-func (s *agentStatus) ask(ctx context.Context, socket string) error {
+func askAgent(ctx context.Context, s *report.Report, socket string) error {
 	if err := run.AskUnix(ctx, socket, "/status", s); err != nil {
 		return fmt.Errorf("the agent does not tell its node: %w", err)
 	}

@@ -61,7 +61,7 @@ helps.`,
 			}
 			out := w.trace(cfg, client, frontend, in.preloadMax)
 			if out.Verdict == string(rules.Passed) {
-				out.notServed(more.unserved(frontend), more.whole)
+				out = w.passed(out, cfg, client, frontend, more)
 			}
 			in.noteEnvoy(cmd.Context(), out)
 			err = in.doubt(w, in.print(cmd.OutOrStdout(), out, out.table))
@@ -106,70 +106,11 @@ func parseTrace(from, to string) (client netip.Addr, f topology.Frontend, err er
 	return client, f, nil
 }
 
-// inKernel is the way of a packet to a frontend of the kernel path; nil where it
-// takes another. Node ports are found by gridmesh view: which addresses the node
-// has is not known here. Who is no pod of the node counts as from elsewhere.
-func (w *world) inKernel(cfg plan.Config, client netip.Addr, to topology.Frontend) *walk {
-	out := &walk{From: client.String(), To: to.String(), Tiers: []tierRow{}}
-	for _, s := range w.view.Sorted() {
-		for i := range s.Frontends {
-			if f := &s.Frontends[i]; f.Frontend == to && f.Path == topology.PathKernel {
-				if !out.translated(f.Tiers) {
-					out.unanswered(f.Silent, refusal.Of(w.snap, w.view, w.opts, to))
-				}
-				return out
-			}
-		}
-		for i := range s.Outside {
-			if f := &s.Outside[i]; f.Frontend == to && f.Path == topology.PathKernel {
-				out.fromOutside(f, s.Key, client, plan.Within(cfg.PodCIDRs, client))
-				return out
-			}
-		}
-	}
-	return nil
-}
-
-// fromOutside is the way to an address that is no ClusterIP.
-func (w *walk) fromOutside(f *topology.Outside, of topology.ObjectKey, client netip.Addr, pod bool) {
-	tiers, silent, cause := f.Tiers, false, &refusal.Cause{
-		Service: of.String(), Why: "has no endpoint at this port that this node may reach", Cure: "see gridmesh view of it",
-	}
-	switch {
-	case len(f.Sources) > 0 && !plan.Within(f.Sources, client):
-		tiers, silent = nil, true
-		cause.Why, cause.Cure = "lets nobody in from "+client.String(), "add the client to spec.loadBalancerSourceRanges"
-	case f.Local && !pod:
-		tiers, silent = f.LocalTiers, f.Silent
-		cause.Why, cause.Cure = "has no endpoint on this node, and externalTrafficPolicy Local", "dial a node that has one"
-	}
-	if !w.translated(tiers) {
-		w.unanswered(silent, cause)
-	}
-}
-
-// translated is what the kernel path makes of a packet, where there are endpoints.
-func (w *walk) translated(tiers []topology.Tier) bool {
-	if len(tiers) == 0 {
-		return false
-	}
-	first := topology.ByReadiness(tiers)[:1]
-	w.Verdict, w.Tiers = "kernel", tierRows(first)
-	w.Steps = []string{fmt.Sprintf("the kernel path: %s is translated to one of %d endpoints, those of the first tier", w.To, len(first[0].Endpoints))}
-	return true
-}
-
-func (w *walk) unanswered(silent bool, why *refusal.Cause) {
-	fate := rules.Refused
-	if silent {
-		fate = rules.Dropped
-	}
-	w.Verdict, w.Cause = string(fate), why
-	w.Steps = []string{"the kernel path: nobody may answer this client here", why.String(), "cure: " + why.Cure}
-}
-
 func (w *world) trace(cfg plan.Config, client netip.Addr, to topology.Frontend, preloadMax int) *walk {
 	if out := w.inKernel(cfg, client, to); out != nil {
+		if w.policed() {
+			out.Steps = append([]string{policedText}, out.Steps...)
+		}
 		return out
 	}
 	step := rules.Trace(cfg, plan.Of(w.view, cfg), client, to, w.listens(preloadMax))
@@ -207,6 +148,19 @@ func tierRows(tiers []topology.Tier) []tierRow {
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// passed is the way of a packet that nobody takes, unless it is to a node port. With
+// two paths all that is a Service's is served.
+func (w *world) passed(out *walk, cfg plan.Config, client netip.Addr, to topology.Frontend, more surroundings) *walk {
+	if w.twoPaths() {
+		if door := w.atNodePort(cfg, client, to); door != nil {
+			return door
+		}
+		return out
+	}
+	out.notServed(more.unserved(to), more.whole)
+	return out
 }
 
 // notServed says that a packet passes because nobody serves its address yet:

@@ -79,6 +79,9 @@ Exits with 1 where it prints a problem; of one Service, only its own are.`,
 			in.noteGrids(w)
 			problems, notices := w.about(args, w.view.AllProblems()), w.about(args, w.view.AllNotices())
 			doc := map[string]any{"node": in.node, "unit": w.view.Viewpoint.Values, "services": rows, "problems": problemTexts(problems), "notices": problemTexts(notices)}
+			if w.twoPaths() {
+				doc["networkPolicies"] = w.opts.Policies
+			}
 			return in.judge(problems, in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return w.table(out, rows, problems, notices) }))
 		},
 	}
@@ -171,6 +174,9 @@ func (w *world) table(out io.Writer, rows []serviceRow, problems, notices []topo
 		fmt.Fprintf(out, ", %s=%s", key, value)
 	}
 	fmt.Fprintln(out)
+	if w.policed() {
+		fmt.Fprintln(out, policedText)
+	}
 	t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "SERVICE\tKEYS\tFRONTEND\tTIER\tENDPOINT\tNODE\tREASON")
 	for _, s := range rows {

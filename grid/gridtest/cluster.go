@@ -59,6 +59,10 @@ type Config struct {
 	Lose func(verb Verb, ref plan.Ref) bool
 	// Mutate changes what is about to be stored, as an admission webhook does.
 	Mutate func(obj plan.Object)
+	// Passes: the garbage collector passes over what deleted objects owned, as
+	// Kubernetes' does where the owner came again under its name while a watch of
+	// the collector was broken.
+	Passes bool
 }
 
 // Cluster is an API server in memory, and a mirror of it: it implements
@@ -269,6 +273,9 @@ func (c *Cluster) remove(ref plan.Ref) {
 		c.calls[len(c.calls)-1].Changed = true
 	}
 	c.watch.told(ref, nil)
+	if c.cfg.Passes {
+		return
+	}
 	for other, u := range c.objects {
 		owned := func(o metav1.OwnerReference) bool { return o.UID == gone.GetUID() }
 		if slices.ContainsFunc(u.GetOwnerReferences(), owned) {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -73,6 +74,28 @@ func (c *Cluster) Remove(ref plan.Ref) {
 		panic(fmt.Sprintf("there is no %s", ref))
 	}
 	c.byHand(func() { c.remove(ref) })
+}
+
+// RemoveAlone deletes an object by hand as --cascade=orphan does: what it owns
+// loses the reference to it first.
+func (c *Cluster) RemoveAlone(ref plan.Ref) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	uid := c.objects[ref].GetUID()
+	c.byHand(func() {
+		for other, u := range c.objects {
+			owners := slices.DeleteFunc(u.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == uid })
+			if len(owners) == len(u.GetOwnerReferences()) {
+				continue
+			}
+			next := u.DeepCopy()
+			if next.SetOwnerReferences(owners); len(owners) == 0 {
+				next.SetOwnerReferences(nil)
+			}
+			c.store(other, next)
+		}
+		c.remove(ref)
+	})
 }
 
 // byHand keeps a change out of the calls of the API.

@@ -153,6 +153,32 @@ func Watches() []Watched {
 	return append(list, Watched{Resource: apps.WithResource("controllerrevisions"), Kind: RevisionKind, Selector: names.GridSelector})
 }
 
+// World is all that the grids of one cluster depend on.
+type World struct {
+	Grids     []Object // DeploymentGrids, StatefulSetGrids, ServiceGrids
+	Nodes     []Object
+	Children  []Object // Deployments, StatefulSets and Services
+	Revisions []Object // ControllerRevisions
+}
+
+// Add sorts in an object; what no grid depends on is left out.
+func (w *World) Add(obj Object) {
+	kind, version := value[string](obj, "kind"), value[string](obj, "apiVersion")
+	if !slices.ContainsFunc(Watches(), func(o Watched) bool { return o.Kind == kind && o.APIVersion() == version }) {
+		return
+	}
+	switch {
+	case kind == kindNode:
+		w.Nodes = append(w.Nodes, obj)
+	case kind == RevisionKind:
+		w.Revisions = append(w.Revisions, obj)
+	case kindOf(kind) != nil:
+		w.Grids = append(w.Grids, obj)
+	default:
+		w.Children = append(w.Children, obj)
+	}
+}
+
 // deploymentCurrent is as "kubectl rollout status" has it.
 func deploymentCurrent(_ Object, want int64, s apiv1.UnitState) bool {
 	return s.UpdatedReplicas >= want && s.Replicas <= s.UpdatedReplicas && s.AvailableReplicas >= want

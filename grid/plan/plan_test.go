@@ -44,6 +44,7 @@ func TestLaws(t *testing.T) {
 				}
 			}
 			tally(count, plans)
+			checkOrphans(t, seed, c, count)
 			checkPlans(t, seed, c, plans, removed)
 			c.carryOut(plans)
 			if step%4 == 0 {
@@ -52,7 +53,7 @@ func TestLaws(t *testing.T) {
 		}
 	}
 	t.Log(count)
-	for _, what := range []string{"create", "update", "keep", "adopt", "wait", "hold", "remove", "release", "refuse", "WaveBegins", "WaveReady", "RolloutStopped", "RolloutPaused", "RolloutComplete"} {
+	for _, what := range []string{"create", "update", "keep", "adopt", "wait", "hold", "remove", "release", "refuse", "WaveBegins", "WaveReady", "RolloutStopped", "RolloutPaused", "RolloutComplete", "orphan"} {
 		if count[what] < 2 {
 			t.Errorf("%s happened %d times: the histories are too tame", what, count[what])
 		}

@@ -55,7 +55,7 @@ func (x *Index) missingUnits(g *tracked, nodes int) []topology.Problem {
 }
 
 // nameless are templates whose pods have no names that resolve, though one is
-// asked for: no Service has the name, or one of other units. SuperEdge answers
+// asked for: no Service has the name, or one of other units or pods. SuperEdge answers
 // for a Service of the grid's own unit key alone; one that no grid makes is
 // somebody else's to judge, for Kubernetes names pods by it.
 func (x *Index) nameless(g *tracked) (list []topology.Problem) {
@@ -68,25 +68,33 @@ func (x *Index) nameless(g *tracked) (list []topology.Problem) {
 		if name != apiv1.DefaultTemplate {
 			field = "spec.templatePool." + name + "."
 		}
-		if why := x.unnamed(g, service); why != "" {
+		labels := stringsOf(value[Object](value[Object](g.templates[name].spec, g.kind.pods...), "metadata", "labels"))
+		if why := x.unnamed(g, service, labels); why != "" {
 			list = append(list, g.problem(field+strings.Join(g.kind.names, "."), "%s", why))
 		}
 	}
 	return list
 }
 
-// unnamed says why a Service gives the pods of a grid no names, or "".
-func (x *Index) unnamed(g *tracked, service string) string {
+// unnamed says why a Service gives the pods of a grid, with those labels, no
+// names, or "".
+func (x *Index) unnamed(g *tracked, service string, labels map[string]string) string {
 	services, nowhere := kindOfChild("Service"), "the pods run, and their names resolve nowhere"
 	gridOf := func(name string) *tracked { return x.grids[Ref{services.Name, g.ref.Namespace, name}] }
 	base, made := strings.CutSuffix(service, serviceSuffix)
 	if s := gridOf(base); made && s != nil {
-		if !s.valid || s.unitKey == g.unitKey {
+		switch {
+		case !s.valid:
 			return ""
+		case s.unitKey == g.unitKey:
+			return passedOver(service, stringsOf(value[Object](s.templates[s.fallback()].spec, "selector")), labels)
 		}
 		return fmt.Sprintf("names %s, whose units are the values of %s and not of %s: %s; give both grids one gridUniqKey", service, s.unitKey, g.unitKey, nowhere)
 	}
-	if x.children[Ref{services.Child, g.ref.Namespace, service}] != nil {
+	if c := x.children[Ref{services.Child, g.ref.Namespace, service}]; c != nil {
+		if selector := stringsOf(value[Object](c.obj, "spec", "selector")); len(selector) > 0 { // without, its endpoints are somebody's own
+			return passedOver(service, selector, labels)
+		}
 		return ""
 	}
 	if gridOf(service) != nil {
@@ -107,6 +115,23 @@ func (x *Index) unnamed(g *tracked, service string) string {
 		cure = fmt.Sprintf("add the ServiceGrid %s, or ask the cluster (--kubeconfig)", base)
 	}
 	return fmt.Sprintf("names %s, and there is no such Service here: %s; %s", service, nowhere, cure)
+}
+
+// passedOver says why a Service does not select pods with those labels, or "".
+func passedOver(service string, selector, labels map[string]string) string {
+	var terms []string
+	selects := true
+	for _, key := range slices.Sorted(maps.Keys(selector)) {
+		terms = append(terms, key+"="+selector[key])
+		selects = selects && labels[key] == selector[key]
+	}
+	switch {
+	case len(terms) == 0:
+		return fmt.Sprintf("names %s, which selects no pods: they run, and their names resolve nowhere; give it a selector that their labels have", service)
+	case !selects:
+		return fmt.Sprintf("names %s, which selects %s, and the pods have no such labels: they run, and their names resolve nowhere; give the pods those labels, or let the Service select theirs", service, strings.Join(terms, ", "))
+	}
+	return ""
 }
 
 // The node ports of an API server without --service-node-port-range.

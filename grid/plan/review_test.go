@@ -14,17 +14,24 @@ import (
 func TestServiceNameNamesAService(t *testing.T) {
 	const beside = `
 kind: Node, apiVersion: v1, metadata: {name: n, labels: {site: north, zone: z}}
-apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: db, namespace: default}, spec: {gridUniqKey: site, template: {ports: [{port: 80}]}}
-apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: db-svc, namespace: default}, spec: {gridUniqKey: zone, template: {ports: [{port: 80}]}}
-apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: far, namespace: other}, spec: {gridUniqKey: site, template: {ports: [{port: 80}]}}
+apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: db, namespace: default}, spec: {gridUniqKey: site, template: {selector: {app: a}, ports: [{port: 80}]}}
+apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: db-svc, namespace: default}, spec: {gridUniqKey: zone, template: {selector: {app: a}, ports: [{port: 80}]}}
+apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: far, namespace: other}, spec: {gridUniqKey: site, template: {selector: {app: a}, ports: [{port: 80}]}}
 apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: bad, namespace: default}, spec: {gridUniqKey: "a b", template: {ports: [{port: 80}]}}
 apiVersion: v1, kind: Service, metadata: {name: plain, namespace: default}, spec: {clusterIP: None}
+apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: others, namespace: default}, spec: {gridUniqKey: site, template: {selector: {app: a, tier: b}, ports: [{port: 80}]}}
+apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: none, namespace: default}, spec: {gridUniqKey: site, template: {ports: [{port: 80}]}}
+apiVersion: v1, kind: Service, metadata: {name: elsewhere, namespace: default}, spec: {clusterIP: None, selector: {app: b}}
 `
-	const template = `selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}}`
+	const template = `selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a, version: v1}}}`
 	for spec, want := range map[string]string{
-		`gridUniqKey: site, template: {` + template + `}`:                                                                                  "",
-		`gridUniqKey: site, template: {serviceName: db-svc, ` + template + `}`:                                                             "",
-		`gridUniqKey: site, template: {serviceName: plain, ` + template + `}`:                                                              "", // Kubernetes' own names
+		`gridUniqKey: site, template: {` + template + `}`:                          "",
+		`gridUniqKey: site, template: {serviceName: db-svc, ` + template + `}`:     "",
+		`gridUniqKey: site, template: {serviceName: plain, ` + template + `}`:      "", // Kubernetes' own names
+		`gridUniqKey: site, template: {serviceName: others-svc, ` + template + `}`: "spec.template.serviceName: names others-svc, which selects app=a, tier=b, and the pods have no such labels: they run, and their names resolve nowhere; give the pods those labels, or let the Service select theirs",
+		`gridUniqKey: site, template: {serviceName: elsewhere, ` + template + `}`:  "names elsewhere, which selects app=b, and the pods have no such labels",
+		`gridUniqKey: site, template: {serviceName: none-svc, ` + template + `}`:   "spec.template.serviceName: names none-svc, which selects no pods: they run, and their names resolve nowhere; give it a selector that their labels have",
+		`gridUniqKey: site, template: {serviceName: db-svc, ` + template + `}, templatePool: {v2: {serviceName: db-svc, selector: {matchLabels: {app: c}}, template: {metadata: {labels: {app: c}}}}}, templates: {north: v2}`: "spec.templatePool.v2.serviceName: names db-svc, which selects app=a",
 		`gridUniqKey: site, template: {serviceName: bad-svc, ` + template + `}`:                                                            "", // that grid has a problem of its own
 		`gridUniqKey: site, template: {serviceName: db, ` + template + `}`:                                                                 "spec.template.serviceName: names the grid db and not its Service: the pods run, and their names resolve nowhere; write db-svc",
 		`gridUniqKey: zone, template: {serviceName: db-svc, ` + template + `}`:                                                             "spec.template.serviceName: names db-svc, whose units are the values of site and not of zone: the pods run, and their names resolve nowhere; give both grids one gridUniqKey",

@@ -7,32 +7,6 @@ import (
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
 )
 
-// World is all that the grids of one cluster depend on.
-type World struct {
-	Grids     []Object // DeploymentGrids, StatefulSetGrids, ServiceGrids
-	Nodes     []Object
-	Children  []Object // Deployments, StatefulSets and Services
-	Revisions []Object // ControllerRevisions
-}
-
-// Add sorts in an object; what no grid depends on is left out.
-func (w *World) Add(obj Object) {
-	kind, version := value[string](obj, "kind"), value[string](obj, "apiVersion")
-	if !slices.ContainsFunc(Watches(), func(o Watched) bool { return o.Kind == kind && o.APIVersion() == version }) {
-		return
-	}
-	switch {
-	case kind == kindNode:
-		w.Nodes = append(w.Nodes, obj)
-	case kind == RevisionKind:
-		w.Revisions = append(w.Revisions, obj)
-	case kindOf(kind) != nil:
-		w.Grids = append(w.Grids, obj)
-	default:
-		w.Children = append(w.Children, obj)
-	}
-}
-
 // Index is a world that is kept ready for planning: Set and Delete cost what
 // changed. It has one owner, and writes to none of the objects.
 type Index struct {
@@ -44,6 +18,7 @@ type Index struct {
 	records  map[Ref]*record
 	dirty    map[Ref]bool
 	refusing map[Ref]bool // grids with a unit that others are in the way of
+	orphans  orphans
 }
 
 // tracked is a grid with what is known of it besides its spec.
@@ -76,6 +51,7 @@ func NewIndex() *Index {
 	return &Index{
 		units: newUnits(), grids: map[Ref]*tracked{}, users: map[string]map[Ref]bool{}, children: map[Ref]*child{},
 		taken: map[Ref]bool{}, records: map[Ref]*record{}, dirty: map[Ref]bool{}, refusing: map[Ref]bool{},
+		orphans: newOrphans(),
 	}
 }
 
@@ -119,6 +95,7 @@ func (x *Index) Set(obj Object) {
 	case ref.Kind == RevisionKind:
 		x.setRevision(ref, obj)
 	case kindOf(ref.Kind) != nil:
+		x.setOwner(ref, value[string](obj, "metadata", "uid"))
 		x.setGrid(ref, decodeGrid(obj), obj)
 	case kindOfChild(ref.Kind) != nil:
 		x.setChild(ref, readChild(obj))
@@ -133,6 +110,7 @@ func (x *Index) Delete(ref Ref) {
 	case ref.Kind == RevisionKind:
 		x.deleteRevision(ref)
 	case kindOf(ref.Kind) != nil:
+		x.setOwner(ref, "")
 		x.setGrid(ref, nil, nil)
 		delete(x.records, ref)
 	case kindOfChild(ref.Kind) != nil:
@@ -191,6 +169,25 @@ func (x *Index) markRefusing(namespace string) {
 		if ref.Namespace == namespace {
 			x.dirty[ref] = true
 		}
+	}
+}
+
+// Orphans are the objects whose grid is no more, as far as the index knows.
+func (x *Index) Orphans() []Orphan { return x.orphans.list() }
+
+// setOwner looks at what a grid made where that grid is not what it was.
+func (x *Index) setOwner(ref Ref, uid string) {
+	m := x.records[ref]
+	if changed := x.orphans.setGrid(ref, uid); !changed || m == nil {
+		return
+	}
+	for _, list := range m.children {
+		for _, c := range list {
+			x.orphans.set(c.ref, c.obj)
+		}
+	}
+	for name, obj := range m.revisions {
+		x.orphans.set(Ref{RevisionKind, ref.Namespace, name}, obj)
 	}
 }
 
@@ -281,9 +278,11 @@ func (x *Index) setChild(ref Ref, c *child) {
 		}
 	}
 	delete(x.taken, ref)
+	x.orphans.set(ref, nil)
 	if c != nil {
 		x.children[ref] = c
 		x.group(c, true)
+		x.orphans.set(ref, c.obj)
 	}
 	oldOf, was := gridOf(old)
 	newOf, is := gridOf(c)
@@ -315,6 +314,7 @@ func (x *Index) group(c *child, there bool) {
 }
 
 func (x *Index) setRevision(ref Ref, obj Object) {
+	x.orphans.set(ref, obj)
 	owner := controllerOf(obj)
 	kind := value[string](owner, "kind")
 	if kindOf(kind) == nil {
@@ -326,6 +326,7 @@ func (x *Index) setRevision(ref Ref, obj Object) {
 }
 
 func (x *Index) deleteRevision(ref Ref) {
+	x.orphans.set(ref, nil)
 	for of, m := range x.records {
 		if _, ok := m.revisions[ref.Name]; !ok || of.Namespace != ref.Namespace {
 			continue

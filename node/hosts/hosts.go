@@ -10,12 +10,11 @@ import (
 	"log/slog"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gridmesh/gridmesh/dnsplugin/answer"
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/internal/latest"
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/node/quiet"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -46,7 +45,7 @@ func (f File) Keep(ctx context.Context, snapshots *latest.Value[*topology.Snapsh
 	var retry <-chan time.Time
 	check := time.NewTicker(checkEvery)
 	defer check.Stop()
-	var compared, written said
+	var compared, changed, written quiet.Line
 	for first := true; ; {
 		select {
 		case <-wake:
@@ -58,13 +57,12 @@ func (f File) Keep(ctx context.Context, snapshots *latest.Value[*topology.Snapsh
 			same, err := holds(f.Path, last)
 			switch {
 			case err != nil: // as descriptors lack: it may be as it was
-				compared.once(f.Log.Warn, "the hosts file cannot be read, and so not compared with what it should be", err)
+				compared.Say(f.Log.Warn, "the hosts file cannot be read, and so not compared with what it should be", obs.KeyErr, err)
 				continue
 			case same:
-				compared = ""
 				continue
 			}
-			compared.once(f.Log.Warn, "the hosts file was changed or removed by somebody else; writing it again", nil)
+			changed.Say(f.Log.Warn, "the hosts file was changed or removed by somebody else; writing it again")
 			first = true
 		case <-ctx.Done():
 			return nil
@@ -84,11 +82,11 @@ func (f File) Keep(ctx context.Context, snapshots *latest.Value[*topology.Snapsh
 			continue
 		}
 		if err := atomicfile.WriteShared(f.Path, data); err != nil {
-			written.once(f.Log.Error, "the hosts file cannot be written; trying again", err)
+			written.Say(f.Log.Error, "the hosts file cannot be written; trying again", obs.KeyErr, err)
 			retry = time.After(retryAfter)
 			continue
 		}
-		first, last, retry, written = false, data, nil, ""
+		first, last, retry = false, data, nil
 	}
 }
 
@@ -100,27 +98,4 @@ func holds(path string, want []byte) (bool, error) {
 		return false, nil
 	}
 	return bytes.Equal(data, want), err
-}
-
-// said is what was said last, and is not said again while it goes on.
-type said string
-
-func (s *said) once(log func(msg string, args ...any), msg string, err error) {
-	var args []any
-	if err != nil {
-		args = []any{obs.KeyErr, err}
-	}
-	if now := said(msg + cause(err)); *s != now {
-		*s = now
-		log(msg, args...)
-	}
-}
-
-// cause is the root of an error: its text may have another temporary name each time.
-func cause(err error) string {
-	var errno unix.Errno
-	if errors.As(err, &errno) {
-		return errno.Error()
-	}
-	return ""
 }

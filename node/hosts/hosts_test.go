@@ -17,6 +17,7 @@ import (
 	"github.com/gridmesh/gridmesh/internal/latest"
 	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/node/quiet"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -109,16 +110,17 @@ func TestFileFollows(t *testing.T) {
 		if now, err := os.Stat(f.Path); err != nil || !os.SameFile(before, now) {
 			t.Errorf("written although it is right: %v", err)
 		}
-		// What cannot be read is nobody's change, and is said once, as is what cannot be written.
+		// What cannot be read is nobody's change. Neither that nor what cannot be written
+		// fills the log.
 		if err := errors.Join(os.Rename(dir, dir+"2"), os.Symlink(dir, dir)); err != nil {
 			t.Fatal(err)
 		}
 		after(10 * checkEvery)
 		snapshots.Publish(ordinals("10.244.2.7").Snapshot())
 		after(10 * checkEvery)
-		for text, want := range map[string]int{"changed or removed by": 3, "cannot be read": 1, "cannot be written": 2} {
-			if n := log.Count(text); n != want {
-				t.Errorf("%q is said %d times, want %d: %s", text, n, want, &log)
+		for text, most := range map[string]int{"changed or removed by": 3, "cannot be read": quiet.Burst + 2, "cannot be written": 1 + quiet.Burst + 2} {
+			if n := log.Count(text); n < min(most, 3) || n > most {
+				t.Errorf("%q is said %d times, want up to %d: %s", text, n, most, &log)
 			}
 		}
 		if err := errors.Join(os.Remove(dir), os.Rename(dir+"2", dir)); err != nil {

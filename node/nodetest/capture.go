@@ -16,6 +16,7 @@ import (
 type Kernel struct {
 	mu        sync.Mutex
 	installed bool
+	pathless  bool // somebody removed the kernel path
 	rules     Rules
 }
 
@@ -40,7 +41,21 @@ func (k *Kernel) InForce() (Rules, bool) {
 func (k *Kernel) Flush() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.installed, k.rules = false, Rules{}
+	k.installed, k.pathless, k.rules = false, false, Rules{}
+}
+
+// FlushPath removes the kernel path alone, as somebody else on the node would.
+func (k *Kernel) FlushPath() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pathless, k.rules.Kernel = true, nil
+}
+
+// hasPath reports whether there is a kernel path to write to.
+func (k *Kernel) hasPath() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.installed && !k.pathless
 }
 
 // Conn is an open connection to a frontend, by way of Envoy to an endpoint.
@@ -58,6 +73,7 @@ type Capture struct {
 	provisional, due         bool       // of the last Retract; Extend has something to do
 	paths                    bool       // there is a kernel path
 	front                    []topology.Frontend
+	behind                   bool  // the kernel path does not have it
 	absent                   *bool // what EnvoyAbsent said last
 
 	mu    sync.Mutex
@@ -166,12 +182,14 @@ func (c *Capture) follow(v *topology.View, provisional bool) error {
 			c.front = append(c.front, f.Frontend)
 		}
 	}
+	c.behind = true
 	if err := c.call("kernel"); err != nil {
 		return err
 	}
-	if _, there := c.kernel.InForce(); !there {
+	if !c.kernel.hasPath() {
 		return errNotInstalled
 	}
+	c.behind = false
 	c.kernel.write(func(r *Rules) {
 		list := c.front
 		if provisional {
@@ -204,6 +222,7 @@ func (c *Capture) Retract(v *topology.View, provisional bool) error {
 		return err
 	}
 	if err := c.follow(v, provisional); err != nil {
+		c.provisional = true // what it was to take over stays with Envoy
 		return err
 	}
 	if _, there := c.kernel.InForce(); !there {
@@ -253,13 +272,17 @@ func (c *Capture) Repair() (bool, error) {
 	if err := c.call("Repair"); err != nil {
 		return false, err
 	}
-	if _, there := c.kernel.InForce(); there && !c.outdated {
+	_, there := c.kernel.InForce()
+	if there && !c.outdated && !c.behind && (!c.paths || c.kernel.hasPath()) {
 		return false, nil
 	}
-	c.outdated = false
+	c.outdated, c.behind = false, false
 	c.kernel.write(func(r *Rules) {
+		c.kernel.pathless = false
 		r.Pods, r.Kernel = c.pods, slices.SortedFunc(slices.Values(c.front), topology.Frontend.Compare)
-		r.Absent = c.absent != nil && *c.absent
+		if c.absent != nil {
+			r.Absent = *c.absent
+		}
 	})
 	if c.want != nil && !c.due {
 		c.write()
@@ -268,7 +291,7 @@ func (c *Capture) Repair() (bool, error) {
 }
 
 // Due implements node.Upkeep.
-func (c *Capture) Due() bool { return c.outdated || c.due }
+func (c *Capture) Due() bool { return c.outdated || c.due || c.behind }
 
 // Earlier implements node.Capture.
 func (c *Capture) Earlier() (capture.Earlier, error) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/xds"
 )
 
 // quietFor is how long the API server, or Envoy's admin socket, may say nothing
@@ -46,32 +46,17 @@ func (r *Report) Degraded(now time.Time) []string {
 
 // degradedEnvoy lists what is wrong with Envoy, or between it and the agent.
 func (r *Report) degradedEnvoy(now time.Time, add func(format string, args ...any)) {
-	if r.Datapath == topology.DatapathKernel.String() && (r.Paths == nil || r.Paths.Envoy == 0) {
+	if r.idleEnvoy() {
 		return // it is not needed
 	}
-	if r.EnvoyAbsent {
-		add("Envoy takes no connections: the kernel serves the first tier of what it served")
+	for _, f := range r.Faults(func(xds.Nack) bool { return true }) {
+		add("%s", f.What)
 	}
-	if len(r.Envoys) == 0 {
-		add("no Envoy is connected")
-		return
+	if back := r.backText(now); back != "" {
+		add("Envoy %s", back)
 	}
-	for _, e := range r.Envoys {
-		if e.Over > 0 {
-			add("Envoy asked for %d clusters more than it gets", e.Over)
-		}
-	}
-	for _, n := range r.Nacks {
-		add("Envoy refuses %s %s (service %s): %s", n.Type, n.Name, n.Service, n.Reason)
-	}
-	if r.MoreNacks > 0 {
-		add("Envoy refuses %d resources more", r.MoreNacks)
-	}
-	if e := r.Ejections; e != nil && e.Error != "" && now.Sub(e.At) > quietFor {
+	if e := r.Ejections; e != nil && len(r.Envoys) > 0 && !r.EnvoyAbsent && e.Error != "" && now.Sub(e.At) > quietFor {
 		add("Envoy's admin socket gives no answer: %s", e.Error)
-	}
-	if l := r.Load; l != nil && l.Full() {
-		add("Envoy takes no more connections: %s", l.Why())
 	}
 }
 
@@ -81,5 +66,9 @@ func (r *Report) Summary() string {
 	for _, e := range r.Envoys {
 		envoys = append(envoys, e.Version)
 	}
-	return fmt.Sprintf("%s, %d services, Envoy %s", r.Source, r.Services, strings.Join(envoys, " and "))
+	by := "Envoy " + strings.Join(envoys, " and ")
+	if r.idleEnvoy() {
+		by = "all by the kernel"
+	}
+	return fmt.Sprintf("%s, %d services, %s", r.Source, r.Services, by)
 }

@@ -45,6 +45,28 @@ func TestDegraded(t *testing.T) {
 		}, []string{"Envoy refuses cluster 10.96.0.10:80 (service default/web): port taken", "Envoy refuses 2 resources more"}},
 		{"a silent Envoy", func(r *Report) { r.Ejections = &envoy.Ejections{At: now.Add(-2 * quietFor), Error: "timeout"} }, []string{"Envoy's admin socket gives no answer: timeout"}},
 		{"a full Envoy", func(r *Report) { r.Load.Newly = 1 }, []string{"Envoy takes no more connections: it has as many"}},
+		{
+			"an absent Envoy", func(r *Report) { r.Datapath, r.Paths, r.EnvoyAbsent, r.Envoys = "auto", &Paths{Envoy: 1}, true, nil },
+			[]string{"Envoy takes no connections: the kernel serves the first tier of what it served"},
+		},
+		{
+			"one that is back", func(r *Report) {
+				r.Datapath, r.Paths, r.EnvoyAbsent, r.EnvoyBack = "auto", &Paths{Envoy: 1}, true, now.Add(40*time.Second)
+			},
+			[]string{"Envoy takes no connections:", "Envoy serves again, and gets new connections in 40s if it goes on"},
+		},
+		{
+			"one that nobody can ask", func(r *Report) { r.Datapath, r.Paths, r.EnvoyUnknown = "auto", &Paths{Envoy: 1}, "no descriptor" },
+			[]string{"it cannot be asked whether Envoy serves: no descriptor"},
+		},
+		{
+			"one that is alone with what it has", func(r *Report) { r.Datapath, r.Paths, r.Envoys = "auto", &Paths{Envoy: 1, Kernel: 1}, nil },
+			[]string{"no Envoy is connected"},
+		},
+		{"one that has nothing to do", func(r *Report) {
+			r.Datapath, r.Paths, r.Policies, r.EnvoyAbsent, r.Envoys = "auto", &Paths{Kernel: 2}, true, true, nil
+		}, nil},
+		{"the kernel alone", func(r *Report) { r.Datapath, r.Paths, r.Envoys = "kernel", &Paths{Kernel: 2}, nil }, nil},
 		{"too many clusters", func(r *Report) { r.Envoys[0].Over = 5 }, []string{"Envoy asked for 5 clusters more"}},
 	} {
 		r := &Report{

@@ -4,6 +4,7 @@
 //	report.go    the report as JSON, and asking for it
 //	text.go      as text, for people
 //	check.go     what of it is not as it should be (status --check)
+//	faults.go    what is wrong with Envoy, and whether it is needed
 //	problems.go  mistakes in objects, as views go by
 //	paths.go     how many frontends are served by what, as views go by
 //	unitkeys.go  unit keys that a kubelet may set
@@ -36,33 +37,37 @@ const (
 // status socket. Others read it: fields may come, and none is renamed or gets
 // another meaning (docs/agent.md lists them).
 type Report struct {
-	Version     string             `json:"version"`
-	Node        string             `json:"node"`
-	Unit        map[string]string  `json:"unit"`
-	Source      string             `json:"source"`               // "live", "last good state" or "none yet"
-	LastContact time.Time          `json:"lastContact,omitzero"` // when the source was last known to be alive, to this process or one before it; zero: never, as far as is known
-	APIServer   *APIServer         `json:"apiServer,omitempty"`
-	Pods        string             `json:"pods"`
-	PodCIDRs    []netip.Prefix     `json:"podCIDRs,omitempty"` // of this node
-	Services    int                `json:"services"`
-	Preloaded   int                `json:"preloaded"`
-	Datapath    string             `json:"datapath,omitempty"`        // as --datapath has it; "" without a kernel path
-	Paths       *Paths             `json:"paths,omitempty"`           // how many frontends are served by what; nil as well
-	Policies    bool               `json:"networkPolicies,omitempty"` // the cluster has some, or nobody has said yet
-	EnvoyAbsent bool               `json:"envoyAbsent,omitempty"`     // the kernel serves what Envoy served
-	Updated     time.Time          `json:"updated,omitzero"`          // zero before the first snapshot
-	Error       string             `json:"error,omitempty"`
-	Held        *Held              `json:"held,omitempty"` // nil: nothing is
-	Notes       []string           `json:"notes,omitempty"`
-	Envoys      []xds.Stream       `json:"envoys"`
-	Nacks       []xds.Nack         `json:"nacks,omitempty"`
-	MoreNacks   int                `json:"moreNacks,omitempty"` // refusals that are not listed
-	Ejections   *envoy.Ejections   `json:"ejections,omitempty"` // nil: Envoy was not asked
-	Load        *envoy.Load        `json:"load,omitempty"`      // nil: Envoy did not say
-	Findings    []capture.Finding  `json:"findings,omitempty"`
-	Problems    []topology.Problem `json:"problems,omitempty"`
-	More        int                `json:"moreProblems,omitempty"` // problems that are not listed
-	Notices     int                `json:"notices"`                // what Services ask for and no node serves: gridmesh view
+	Version         string             `json:"version"`
+	Node            string             `json:"node"`
+	Unit            map[string]string  `json:"unit"`
+	Source          string             `json:"source"`               // "live", "last good state" or "none yet"
+	LastContact     time.Time          `json:"lastContact,omitzero"` // when the source was last known to be alive, to this process or one before it; zero: never, as far as is known
+	APIServer       *APIServer         `json:"apiServer,omitempty"`
+	Pods            string             `json:"pods"`
+	PodCIDRs        []netip.Prefix     `json:"podCIDRs,omitempty"` // of this node
+	Services        int                `json:"services"`
+	Preloaded       int                `json:"preloaded"`
+	Datapath        string             `json:"datapath,omitempty"`               // as --datapath has it; "" without a kernel path
+	Paths           *Paths             `json:"paths,omitempty"`                  // how many frontends are served by what; nil as well
+	Policies        bool               `json:"networkPolicies,omitempty"`        // the cluster has some, or nobody has said yet
+	PoliciesUnknown bool               `json:"networkPoliciesUnknown,omitempty"` // nobody has said yet
+	PoliciesUntil   time.Time          `json:"networkPoliciesUntil,omitzero"`    // there are none any more: until when they are reckoned with, if none comes
+	EnvoyAbsent     bool               `json:"envoyAbsent,omitempty"`            // the kernel serves what Envoy served
+	EnvoyBack       time.Time          `json:"envoyBack,omitzero"`               // of an absent one that serves again: when it gets new connections, if it goes on
+	EnvoyUnknown    string             `json:"envoyUnknown,omitempty"`           // why it could not be asked whether it serves; "" where it could
+	Updated         time.Time          `json:"updated,omitzero"`                 // zero before the first snapshot
+	Error           string             `json:"error,omitempty"`
+	Held            *Held              `json:"held,omitempty"` // nil: nothing is
+	Notes           []string           `json:"notes,omitempty"`
+	Envoys          []xds.Stream       `json:"envoys"`
+	Nacks           []xds.Nack         `json:"nacks,omitempty"`
+	MoreNacks       int                `json:"moreNacks,omitempty"` // refusals that are not listed
+	Ejections       *envoy.Ejections   `json:"ejections,omitempty"` // nil: Envoy was not asked
+	Load            *envoy.Load        `json:"load,omitempty"`      // nil: Envoy did not say
+	Findings        []capture.Finding  `json:"findings,omitempty"`
+	Problems        []topology.Problem `json:"problems,omitempty"`
+	More            int                `json:"moreProblems,omitempty"` // problems that are not listed
+	Notices         int                `json:"notices"`                // what Services ask for and no node serves: gridmesh view
 }
 
 // APIServer is how the API server answers.

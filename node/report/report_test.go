@@ -98,6 +98,36 @@ problem     and 7 more: gridmesh view
 	}
 }
 
+// Of two paths it says which serves, why, and until when.
+func TestTheTextOfTwoPaths(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, tc := range []struct {
+		name   string
+		change func(*Report)
+		want   []string
+	}{
+		{"both", func(*Report) {}, []string{"datapath    auto: 2 frontends by Envoy, 3 by the kernel;", "envoy       not connected: captured connections are refused"}},
+		{"absent", func(r *Report) { r.EnvoyAbsent = true }, []string{"envoy       takes no connections: the kernel serves", "envoy       not connected\n"}},
+		{"back", func(r *Report) { r.EnvoyAbsent, r.EnvoyBack = true, now.Add(time.Minute) }, []string{"envoy       serves again, and gets new connections in 1m0s if it goes on"}},
+		{"not to be asked", func(r *Report) { r.EnvoyUnknown = "no descriptor" }, []string{"envoy       cannot be asked whether it serves: no descriptor"}},
+		{"policies", func(r *Report) { r.Policies = true }, []string{"policies    the cluster has some: the kernel serves all"}},
+		{"policies that nobody knows of", func(r *Report) { r.Policies, r.PoliciesUnknown = true, true }, []string{"policies    nobody has said yet"}},
+		{"policies that went", func(r *Report) { r.Policies, r.PoliciesUntil = true, now.Add(10*time.Minute) }, []string{"policies    the cluster has none any more: the kernel serves all for 10m0s yet"}},
+	} {
+		r := Report{Source: Live, Datapath: "auto", Paths: &Paths{Envoy: 2, Kernel: 3}}
+		tc.change(&r)
+		var got bytes.Buffer
+		if err := r.WriteText(&got, now); err != nil {
+			t.Error(err)
+		}
+		for _, want := range tc.want {
+			if !strings.Contains(got.String(), want) {
+				t.Errorf("%s: no %q in\n%s", tc.name, want, &got)
+			}
+		}
+	}
+}
+
 // A source that is live and silent is said to be silent, also where there is no
 // API server; one that has nothing new is not.
 func TestTheSourceIsSilent(t *testing.T) {

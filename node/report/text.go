@@ -30,6 +30,9 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 		if r.Paths != nil {
 			p.line("datapath", "%s: %d frontends by Envoy, %d by the kernel; gridmesh view --datapath %s names them", r.Datapath, r.Paths.Envoy, r.Paths.Kernel, r.Datapath)
 		}
+		if text := r.policiesText(now); text != "" {
+			p.line("policies", "%s", text)
+		}
 	}
 	if r.Error != "" {
 		p.line("error", "%s", r.Error)
@@ -75,12 +78,20 @@ func (r *Report) sourceText(now time.Time) string {
 
 // envoyLines says what is known of Envoy.
 func (r *Report) envoyLines(p *printer, now time.Time) {
-	if r.EnvoyAbsent {
-		p.line("envoy", "takes no connections: the kernel serves the first tier of what it served")
+	if r.EnvoyUnknown != "" {
+		p.line("envoy", "cannot be asked whether it serves: %s", r.EnvoyUnknown)
 	}
-	if len(r.Envoys) == 0 && r.Datapath != "" {
+	if r.EnvoyAbsent {
+		p.line("envoy", "%s", absentText)
+	}
+	if back := r.backText(now); back != "" {
+		p.line("envoy", "%s", back)
+	}
+	switch {
+	case len(r.Envoys) > 0:
+	case !r.NeedsEnvoy():
 		p.line("envoy", "not connected")
-	} else if len(r.Envoys) == 0 {
+	default:
 		p.line("envoy", "not connected: captured connections are refused unless it still runs with what it holds")
 	}
 	for _, e := range r.Envoys {

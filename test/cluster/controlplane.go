@@ -100,7 +100,13 @@ func (p *controlPlane) startManager(kubeconfig string) error {
 	return p.start("kube-controller-manager", "--kubeconfig", kubeconfig, "--leader-elect=false",
 		"--service-account-private-key-file", ca.path("sa.key"), "--root-ca-file", ca.path("ca.crt"), "--use-service-account-credentials=true",
 		"--allocate-node-cidrs=false", "--node-monitor-grace-period", cmp.Or(p.c.cfg.NodeGrace, 20*time.Second).String(), "--node-monitor-period=2s",
-		"--concurrent-service-endpoint-syncs=10", "--endpointslice-updates-batch-period=0s")
+		"--concurrent-service-endpoint-syncs=10", "--endpointslice-updates-batch-period=0s",
+		"--vmodule", "garbagecollector=2") // what it deletes, and which kinds it knows
+}
+
+// ControllerManager is Kubernetes' own controllers; nil in a bare cluster.
+func (c *Cluster) ControllerManager() *edge.Process {
+	return c.cloud.processes["kube-controller-manager"]
 }
 
 // ready waits for /readyz.

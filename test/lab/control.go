@@ -67,6 +67,7 @@ type server struct {
 	begin   time.Time
 	stop    func()
 	cluster atomic.Pointer[cluster.Cluster]
+	keeper  *keeper    // of the controller; nil where the lab started none
 	mu      sync.Mutex // held by who looks at programs and lines, or changes them
 }
 
@@ -91,8 +92,9 @@ func startServer(ctx context.Context, handed *os.File, stop func()) (*server, er
 	return s, nil
 }
 
-// serve lets people at the cluster until ctx ends.
-func (s *server) serve(ctx context.Context, c *cluster.Cluster) error {
+// serve lets people at the cluster, and its controller, until ctx ends.
+func (s *server) serve(ctx context.Context, c *cluster.Cluster, k *keeper) error {
+	s.keeper = k
 	s.cluster.Store(c)
 	<-ctx.Done()
 	return nil
@@ -107,10 +109,11 @@ type request struct {
 
 // call is one request that is being answered.
 type call struct {
-	ctx   context.Context // ends with the caller
-	c     *cluster.Cluster
-	dir   string
-	files [3]*os.File
+	ctx    context.Context // ends with the caller
+	c      *cluster.Cluster
+	keeper *keeper
+	dir    string
+	files  [3]*os.File
 }
 
 // answer does what is asked for and says the exit code. What it started ends

@@ -61,7 +61,7 @@ spec:
 type demo struct {
 	begin      time.Time
 	c          *cluster.Cluster
-	controller *edge.Process
+	controller *keeper
 	to         netip.AddrPort               // the shop's Service
 	pods       map[string]*pod              // the shop's, by name
 	names      map[string]map[string]string // node -> name -> address
@@ -95,12 +95,12 @@ The cluster stays until Ctrl-C or "bin/lab down". In another shell:
   bin/lab exec a-1 gridmesh-agent status
   bin/lab cut uplink a; bin/lab heal uplink a
 `)
-	return s.serve(ctx, d.c)
+	return s.serve(ctx, d.c, d.controller)
 }
 
-func (d *demo) up(ctx context.Context) (err error) {
+func (d *demo) up(whole context.Context) (err error) {
 	d.step("Two units of two nodes each, and a node that is in none: a real API server and gridmesh-controller in the cloud, an agent and an Envoy on every node (about 12 s)")
-	ctx, cancel := context.WithTimeout(ctx, upTimeout)
+	ctx, cancel := context.WithTimeout(whole, upTimeout)
 	defer cancel()
 	lab := labConfig(3, 2)
 	lab.Units[2].Nodes = lab.Units[2].Nodes[:1]
@@ -108,11 +108,7 @@ func (d *demo) up(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	kubeconfig, err := d.c.ControllerKubeconfig()
-	if err != nil {
-		return err
-	}
-	d.controller, err = d.c.StartController(kubeconfig)
+	d.controller, err = keepController(whole, d.c)
 	return err
 }
 

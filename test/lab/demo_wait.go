@@ -48,7 +48,7 @@ func (d *demo) wait(ctx context.Context, what string, f func() error) error {
 
 // ended names the programs that should run and do not.
 func (d *demo) ended() error {
-	list := []*edge.Process{d.controller}
+	var list []*edge.Process
 	for _, n := range d.c.Nodes {
 		list = append(list, n.Kubelet, n.Agent, n.Envoy, n.DNS)
 	}
@@ -57,6 +57,9 @@ func (d *demo) ended() error {
 		if p != nil && !p.Running() {
 			errs = append(errs, fmt.Errorf("%s has ended:\n%s", p.Name, p.Log()))
 		}
+	}
+	if state := d.controller.state(time.Now()); state != "runs" {
+		errs = append(errs, errors.New("the controller "+state))
 	}
 	return errors.Join(errs...)
 }

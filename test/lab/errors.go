@@ -23,7 +23,12 @@ type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-var errStopped = errors.New("stopped before it was done")
+var (
+	errStopped           = errors.New("stopped before it was done")
+	errNoController      = errors.New("the lab has no controller: it is there with --proxy gridmesh")
+	errControllerRuns    = errors.New("the controller runs")
+	errControllerStopped = errors.New("the controller does not run; start it with: lab start controller")
+)
 
 // codeOf is the exit code that an error comes to.
 func codeOf(err error) int {

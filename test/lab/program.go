@@ -33,8 +33,11 @@ func startProgram(n *cluster.Node, name string) error {
 
 // program ends or starts a program of a node.
 func (c *call) program(on bool, args []string) error {
+	if len(args) == 1 && args[0] == controllerName {
+		return c.controller(on)
+	}
 	if len(args) != 2 {
-		return usagef("say: agent, envoy, dns, kubelet or machine, and NODE")
+		return usagef("say: agent, envoy, dns, kubelet or machine, and NODE; or controller")
 	}
 	name, n := args[0], c.c.Nodes[args[1]]
 	switch {

@@ -28,7 +28,8 @@ func (s *server) do(c *call, args []string) error {
 	if c.c = s.cluster.Load(); c.c == nil {
 		return fmt.Errorf("the lab has been starting for %s; it says \"up\" when it is ready", time.Since(s.begin).Round(time.Second))
 	}
-	switch verb { // what may take as long as it likes
+	c.keeper = s.keeper // it was there before the cluster was
+	switch verb {       // what may take as long as it likes
 	case "kubectl":
 		return c.kubectl(rest)
 	case "exec":
@@ -90,11 +91,11 @@ type verb struct {
 }
 
 var (
-	programs = []string{"agent", "envoy", "dns", "kubelet", "machine"}
+	programs = []string{"agent", "envoy", "dns", "kubelet", "machine", controllerName}
 	lines    = []string{"uplink", "node", "link"}
 	verbs    = []verb{
-		{"kill agent|envoy|dns|kubelet|machine NODE", "End a program of a node at once; machine: a real node as a whole", "  lab kill agent a-1", 2, 2, programs},
-		{"start agent|envoy|dns|kubelet|machine NODE", "Start a program of a node that has ended, or a real node", "  lab start agent a-1", 2, 2, programs},
+		{"kill agent|envoy|dns|kubelet|machine NODE | controller", "End a program at once; machine: a real node as a whole", "  lab kill agent a-1\n  lab kill controller", 1, 2, programs},
+		{"start agent|envoy|dns|kubelet|machine NODE | controller", "Start a program that has ended, or a real node", "  lab start agent a-1\n  lab start controller", 1, 2, programs},
 		{down, "Stop the cluster that runs, or that starts", "  lab down", 0, 0, nil},
 		{"status", "Show nodes, their programs, what they know, and what is cut", "  lab status", 0, 0, nil},
 		{"cut uplink UNIT | node NODE | link UNIT UNIT", "Cut a line: everything on it is dropped in silence", "  lab cut uplink a\n  lab cut link a b", 2, 3, lines},
@@ -104,6 +105,20 @@ var (
 		{"exec NODE|[NAMESPACE/]POD [--] COMMAND...", "Run a command on a node, whose agent it finds, or in a pod's network, with its names", "  lab exec a-1 -- curl http://my-app\n  lab exec a-1 gridmesh view", 1, 0, nil},
 	}
 )
+
+// controllerName is the one program that is no node's.
+const controllerName = "controller"
+
+// wordsOf is how many words a command has whose first is that.
+func wordsOf(first string) int {
+	switch first {
+	case "link":
+		return 3
+	case controllerName:
+		return 1
+	}
+	return 2
+}
 
 func (v *verb) name() string {
 	name, _, _ := strings.Cut(v.use, " ")
@@ -124,7 +139,7 @@ func (v *verb) check(args []string) error {
 		return fmt.Errorf("%w: %d words behind %s; say: lab %s", run.ErrUsage, len(args), v.name(), v.use)
 	case len(v.first) > 0 && !slices.Contains(v.first, args[0]):
 		return fmt.Errorf("%w: there is no %q; say: lab %s", run.ErrUsage, args[0], v.use)
-	case (args[0] == "link") != (len(args) == 3):
+	case len(args) != wordsOf(args[0]):
 		return fmt.Errorf("%w: %d words behind %s %s; say: lab %s", run.ErrUsage, len(args)-1, v.name(), args[0], v.use)
 	}
 	return nil
@@ -141,7 +156,7 @@ func (v *verb) complete(_ *cobra.Command, args []string, _ string) ([]string, co
 		return nil, cobra.ShellCompDirectiveDefault
 	case n == 0:
 		return v.first, none
-	case n >= v.most || args[0] != "link" && n > 1:
+	case n >= wordsOf(args[0]):
 		return nil, none
 	case args[0] == "uplink", args[0] == "link":
 		return known("units"), none

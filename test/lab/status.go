@@ -34,6 +34,9 @@ func (c *call) status() error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	if c.keeper != nil {
+		fmt.Fprintln(c.files[1], "controller:", c.keeper.state(time.Now()))
+	}
 	cuts := "nothing"
 	if list := c.c.Lab.Cuts(); len(list) > 0 {
 		cuts = strings.Join(list, ", ")

@@ -67,26 +67,25 @@ func up(ctx context.Context, s *server, units, nodes int, proxy string) error {
 	if err != nil {
 		return err
 	}
+	var k *keeper
 	if proxy == gridmesh {
-		if err := startRest(starting, c); err != nil {
+		if k, err = keepController(ctx, c); err != nil {
+			return err
+		}
+		if err := startDNS(starting, c); err != nil {
 			return err
 		}
 	}
-	announce(c, "", proxy == gridmesh)
-	return s.serve(ctx, c)
+	announce(c, "", proxy == gridmesh, "/run/gridmesh/state")
+	return s.serve(ctx, c, k)
 }
 
-// startRest starts what gridmesh has besides agents and Envoys: its controller,
-// and DNS on every node.
-func startRest(ctx context.Context, c *cluster.Cluster) error {
-	kubeconfig, err := c.ControllerKubeconfig()
-	if err != nil {
-		return err
-	}
-	if _, err := c.StartController(kubeconfig); err != nil {
-		return err
-	}
+// startDNS starts the cluster's DNS in the cloud, and gridmesh's on every node.
+func startDNS(ctx context.Context, c *cluster.Cluster) error {
 	begin := time.Now()
+	if _, err := c.StartDNS(); err != nil {
+		return err
+	}
 	for _, n := range c.Nodes {
 		if err := n.StartDNS(netlab.CloudIP.String()); err != nil {
 			return err
@@ -107,10 +106,12 @@ func startRest(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// announce says that the lab is there, and what it has not.
-func announce(c *cluster.Cluster, what string, hasDNS bool) {
-	if hasDNS {
+// announce says that the lab is there, and what it has not. state is where "lab
+// exec" finds the last good state of a node.
+func announce(c *cluster.Cluster, what string, hasGridmesh bool, state string) {
+	if hasGridmesh {
 		say("a Service's name is known on every node and in pods: lab exec a-1 -- curl http://NAME")
+		say("what a node's agent keeps on its disk: lab exec a-1 gridmesh view --state-dir %s", state)
 	} else {
 		say("there is no DNS: gridmesh-dns has its data from gridmesh's agent, and comes with --proxy gridmesh")
 	}

@@ -34,8 +34,11 @@ func upReal(ctx context.Context, s *server, units, nodes int, proxy string) erro
 			return err
 		}
 		say("deploy/ is applied and ready: %s", time.Since(start).Round(10*time.Millisecond))
+		if _, err := c.StartDNS(); err != nil {
+			return err
+		}
 	}
 	say("images are gridmesh.test/app:1 and those of deploy/")
-	announce(c, ", with real kubelets", proxy == gridmesh)
-	return s.serve(ctx, c)
+	announce(c, ", with real kubelets", proxy == gridmesh, "/var/lib/gridmesh")
+	return s.serve(ctx, c, nil)
 }

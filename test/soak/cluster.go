@@ -288,7 +288,7 @@ func (s *Soak) serves(_ context.Context, node string) error {
 func (s *Soak) allRun() error {
 	for _, p := range s.programs() {
 		if !p.Running() {
-			return fmt.Errorf("%s has ended:\n%s", p.Name, tail(p.Log()))
+			return fmt.Errorf("%s has ended:\n%s", p.Name, lastLines(p.Log(), 4<<10))
 		}
 	}
 	return nil
@@ -302,6 +302,3 @@ func (s *Soak) programs() []*edge.Process {
 	}
 	return list
 }
-
-// tail is the end of a log.
-func tail(log string) string { return log[max(0, len(log)-4000):] }

@@ -44,3 +44,15 @@ func crash(log string) string {
 	}
 	return ""
 }
+
+// lastLines are the last lines of a log, of so many bytes in all.
+func lastLines(log string, most int) string {
+	if len(log) <= most {
+		return log
+	}
+	log = log[len(log)-most:]
+	if _, whole, ok := strings.Cut(log, "\n"); ok && whole != "" {
+		log = whole
+	}
+	return "...\n" + log
+}

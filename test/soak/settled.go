@@ -88,7 +88,11 @@ func (o *objects) settled(w script.World) error {
 
 // workloads reports what grids and their Deployments are not yet.
 func (o *objects) workloads(w script.World) error {
-	want := map[string]int32{} // replicas by Deployment
+	type unit struct {
+		grid     *metav1.ObjectMeta
+		replicas int32
+	}
+	want := map[string]unit{} // by Deployment
 	units := int64(len(w.Units))
 	for i := range o.grids {
 		g := &o.grids[i]
@@ -97,14 +101,17 @@ func (o *objects) workloads(w script.World) error {
 			return fmt.Errorf("grid %s of generation %d says of %d units: %s", g.Name, g.Generation, units, asJSON(st))
 		}
 		for _, u := range w.Units {
-			want[g.Name+"-"+u.Name] = g.Spec.Template.Replicas
+			want[g.Name+"-"+u.Name] = unit{&g.ObjectMeta, g.Spec.Template.Replicas}
 		}
 	}
 	for i := range o.deployments {
 		d := &o.deployments[i]
-		n, wanted := want[d.Name]
+		of, wanted := want[d.Name]
 		delete(want, d.Name)
-		st := &d.Status
+		n, st := of.replicas, &d.Status
+		if wanted && !metav1.IsControlledBy(d, of.grid) {
+			return fmt.Errorf("the Deployment %s is an earlier grid's, and not %s's of UID %s", d.Name, of.grid.Name, of.grid.UID)
+		}
 		if !wanted || d.DeletionTimestamp != nil || d.Spec.Replicas == nil || *d.Spec.Replicas != n || st.ObservedGeneration != d.Generation ||
 			st.Replicas != n || st.UpdatedReplicas != n || st.AvailableReplicas != n {
 			return fmt.Errorf("the Deployment %s of generation %d says of %d wanted pods: %s", d.Name, d.Generation, n, asJSON(st))
@@ -145,18 +152,22 @@ func podReady(p *corev1.Pod) bool {
 
 // theirServices reports which Services of grids are missing or left over.
 func (o *objects) theirServices() error {
-	want := map[string]bool{}
+	want := map[string]*metav1.ObjectMeta{} // its grid
 	for i := range o.serviceGrid {
 		g := &o.serviceGrid[i]
 		if g.DeletionTimestamp != nil || g.Status.ObservedGeneration != g.Generation {
 			return fmt.Errorf("the ServiceGrid %s of generation %d says %s", g.Name, g.Generation, asJSON(g.Status))
 		}
-		want[g.Name+"-svc"] = true
+		want[g.Name+"-svc"] = &g.ObjectMeta
 	}
 	for i := range o.services {
 		svc := &o.services[i]
-		if strings.HasSuffix(svc.Name, "-svc") && (svc.DeletionTimestamp != nil || !want[svc.Name]) {
+		switch grid := want[svc.Name]; {
+		case !strings.HasSuffix(svc.Name, "-svc"):
+		case svc.DeletionTimestamp != nil || grid == nil:
 			return fmt.Errorf("the Service %s is of no grid", svc.Name)
+		case !metav1.IsControlledBy(svc, grid):
+			return fmt.Errorf("the Service %s is an earlier grid's, and not %s's of UID %s", svc.Name, grid.Name, grid.UID)
 		}
 		delete(want, svc.Name)
 	}

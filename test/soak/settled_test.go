@@ -26,6 +26,8 @@ func settledWorld() (script.World, *objects) {
 		nodes: []corev1.Node{{ObjectMeta: named("a-1")}},
 	}
 	g := &o.grids[0]
+	g.UID, o.serviceGrid[0].UID = "dg", "sg"
+	o.deployments[0].OwnerReferences = []metav1.OwnerReference{{UID: "dg", Controller: ptr.To(true)}}
 	g.Spec.Template.Replicas = 2
 	g.Status.ObservedGeneration, g.Status.Units, g.Status.ReadyUnits, g.Status.UpdatedUnits = 3, 1, 1, 1
 	o.serviceGrid[0].Status.ObservedGeneration = 3
@@ -44,6 +46,9 @@ func settledWorld() (script.World, *objects) {
 		slice.Labels = map[string]string{discoveryv1.LabelServiceName: s.name, discoveryv1.LabelManagedBy: sliceController}
 		for _, ip := range s.ips {
 			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{ip}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}})
+		}
+		if s.app != "steady" {
+			svc.OwnerReferences = []metav1.OwnerReference{{UID: "sg", Controller: ptr.To(true)}}
 		}
 		o.services, o.slices = append(o.services, svc), append(o.slices, slice)
 	}
@@ -68,6 +73,7 @@ func TestSettled(t *testing.T) {
 		"a grid that went":             {func(o *objects) { o.grids = nil }, "Deployment g0-a"},
 		"a Deployment that is missing": {func(o *objects) { o.deployments = nil }, "no Deployments [g0-a]"},
 		"a Deployment that is scaled":  {func(o *objects) { o.deployments[0].Status.AvailableReplicas = 1 }, "Deployment g0-a"},
+		"an earlier grid's child":      {func(o *objects) { o.grids[0].UID = "another" }, "Deployment g0-a is an earlier grid's"},
 		"a pod that goes":              {func(o *objects) { o.pods[0].DeletionTimestamp = &now }, "pod p0"},
 		"a pod that is not ready":      {func(o *objects) { o.pods[0].Status.Conditions = nil }, "pod p0"},
 		"a pod too many":               {func(o *objects) { o.pods = append(o.pods, o.pods[0]) }, "of app g0 there are -1"},
@@ -75,6 +81,7 @@ func TestSettled(t *testing.T) {
 		"a steady pod too few":         {func(o *objects) { o.pods = o.pods[:2] }, "of app steady there are 1"},
 		"a ServiceGrid not looked at":  {func(o *objects) { o.serviceGrid[0].Generation = 4 }, "ServiceGrid g0"},
 		"a ServiceGrid that went":      {func(o *objects) { o.serviceGrid = nil }, "g0-svc is of no grid"},
+		"an earlier grid's Service":    {func(o *objects) { o.serviceGrid[0].UID = "another" }, "Service g0-svc is an earlier grid's"},
 		"a Service that is missing":    {func(o *objects) { o.services = o.services[1:] }, "no Services [g0-svc]"},
 		"a slice that is missing":      {func(o *objects) { o.slices = o.slices[1:] }, "no slice of Service g0-svc has [10.0.0.1 10.0.0.2]"},
 		"a slice without an endpoint":  {func(o *objects) { o.slices[0].Endpoints = o.slices[0].Endpoints[:1] }, "has [10.0.0.1]"},
@@ -112,6 +119,14 @@ func TestCrash(t *testing.T) {
 		"[critical] Caught Segmentation fault, x": "Caught Segmentation fault, x",
 	} {
 		if got := crash(log); got != want {
+			t.Errorf("of %q: %q, want %q", log, got, want)
+		}
+	}
+}
+
+func TestLastLines(t *testing.T) {
+	for log, want := range map[string]string{"": "", "a\nb\n": "a\nb\n", "first\nsecond\nx\n": "...\nsecond\nx\n", "a line without an end": "...\nthout an end"} {
+		if got := lastLines(log, 12); got != want {
 			t.Errorf("of %q: %q, want %q", log, got, want)
 		}
 	}

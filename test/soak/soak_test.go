@@ -103,11 +103,17 @@ func playFile(path string, say func(string, ...any)) error {
 	return s.Plants(ctx)
 }
 
-// logs are the ends of what the programs of nodes wrote.
+// logs are the ends of what programs wrote: long ones of both controllers', who
+// write of all objects, and short ones of what runs on nodes.
 func (s *Soak) logs() error {
 	var b strings.Builder
+	for _, p := range []*edge.Process{s.c.ControllerManager(), s.controller} {
+		fmt.Fprintf(&b, "--- %s\n%s\n", p.Name, lastLines(p.Log(), 32<<10))
+	}
 	for _, p := range s.programs() {
-		fmt.Fprintf(&b, "--- %s\n%s\n", p.Name, tail(p.Log()))
+		if p != s.controller {
+			fmt.Fprintf(&b, "--- %s\n%s\n", p.Name, lastLines(p.Log(), 4<<10))
+		}
 	}
 	return errors.New(b.String())
 }

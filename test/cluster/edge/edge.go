@@ -69,6 +69,9 @@ func (p *Process) Running() bool {
 	}
 }
 
+// Done is closed when the program has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
 // endPatience is how long a program that is to end by itself may take, on the
 // slowest machine.
 const endPatience = 2 * time.Minute

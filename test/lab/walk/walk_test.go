@@ -1,9 +1,13 @@
 package walk
 
 import (
+	"bytes"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
@@ -43,7 +47,11 @@ spec: {gridUniqKey: unit, template: {selector: {matchLabels: {app: till}}, templ
 `
 
 // connect asks who is behind a name, by the resolver of the C library.
-var connect = []string{"bash", "-c", "exec 3<>/dev/tcp/web/80 && echo who >&3 && head -n 1 <&3"}
+var connect = dial("web")
+
+func dial(name string) []string {
+	return []string{"bash", "-c", "exec 3<>/dev/tcp/" + name + "/80 && echo who >&3 && head -n 1 <&3"}
+}
 
 func words(text string, more ...string) []string { return append(strings.Fields(text), more...) }
 
@@ -82,6 +90,9 @@ func TestWalk(t *testing.T) {
 	pod := deploy(t, l, "a-1")
 	names(t, l, "a-1", pod)
 
+	l.comes(words("exec a-1 gridmesh view -n default --state-dir /run/gridmesh/state"), "node a-1", "default/web")
+	l.ownApp()
+
 	l.says(0, words("cut link a b"))
 	l.says(0, words("cut uplink a"))
 	l.says(0, words("cut node b-1"))
@@ -99,6 +110,7 @@ func TestWalk(t *testing.T) {
 	l.says(0, words("start dns a-1"))
 	l.comes(words("exec a-1", connect...), "web-")
 
+	l.controllerAgain()
 	l.kubeletAgain("a-1", pod)
 	l.says(1, words("kubectl logs", pod), "lab exec POD")
 	if out, code := l.does(words("kubectl logs no-such-pod")...); code == 0 || strings.Contains(out, "lab exec POD") {
@@ -117,18 +129,20 @@ func TestWalk(t *testing.T) {
 	l.says(0, words("__complete kill agent", ""), "a-1\nb-1\n")
 	l.says(1, words("up"), "another lab runs")
 	for line, want := range map[string]string{
-		"cut link a z":     `unit "z"; there are a, b`,
-		"cut node a-2":     `node "a-2"; there are a-1, b-1`,
-		"heal uplink z":    "there are a, b",
-		"kill agent a-2":   "there are a-1, b-1",
-		"kill gent a-1":    "agent|envoy|dns|kubelet|machine",
-		"kill machine a-1": "no real node",
-		"exec z true":      "nodes are a-1, b-1",
-		"exec a-1":         "nothing to run",
-		"stats":            "unknown command",
-		"status a-1":       "unknown command",
-		"up --units 0":     "between 1 and 9",
-		"up --proxy no":    "gridmesh, kube-proxy, none",
+		"cut link a z":         `unit "z"; there are a, b`,
+		"cut node a-2":         `node "a-2"; there are a-1, b-1`,
+		"heal uplink z":        "there are a, b",
+		"kill agent a-2":       "there are a-1, b-1",
+		"kill gent a-1":        "agent|envoy|dns|kubelet|machine",
+		"kill machine a-1":     "no real node",
+		"kill agent":           "agent|envoy|dns|kubelet|machine NODE",
+		"start controller a-1": "NODE | controller",
+		"exec z true":          "nodes are a-1, b-1",
+		"exec a-1":             "nothing to run",
+		"stats":                "unknown command",
+		"status a-1":           "unknown command",
+		"up --units 0":         "between 1 and 9",
+		"up --proxy no":        "gridmesh, kube-proxy, none",
 	} {
 		l.says(2, words(line), want)
 	}
@@ -144,6 +158,46 @@ func (l *lab) kubeletAgain(node, pod string) {
 	l.says(0, words("start kubelet "+node))
 	l.comes(words("exec "+node, connect...), pod)
 	l.comes(words("exec "+pod, connect...), pod)
+}
+
+// ownApp runs the example of an app of one's own: each unit answers itself, and
+// its pods have names, which are the cluster's DNS's to answer.
+func (l *lab) ownApp() {
+	l.t.Helper()
+	l.says(0, words("kubectl apply -f", filepath.Join(edge.Root(), "examples", "lab", "my-app.yaml")))
+	l.comes(words("kubectl rollout status statefulset/my-app --timeout=5s"))
+	for _, at := range []string{"a-1", "my-app-0"} {
+		l.comes(words("exec "+at+" --", dial("my-app")...), "my-app-")
+		l.comes(words("exec "+at+" lab-worker resolve my-app-0.my-app-pods.default.svc.cluster.local"), "10.244.")
+	}
+	l.says(0, words("kubectl delete --wait=false -f", filepath.Join(edge.Root(), "examples", "lab", "my-app.yaml")))
+}
+
+// controllerAgain ends the controller as a lost lease does, and it is started
+// again; then as people do, and it is not.
+func (l *lab) controllerAgain() {
+	l.t.Helper()
+	l.says(0, words("status"), "controller: runs")
+	killed := 0
+	for _, pid := range l.processes() {
+		name, _ := os.ReadFile("/proc/" + pid + "/cmdline")
+		if number, err := strconv.Atoi(pid); err == nil && bytes.Contains(name, []byte("gridmesh-controller")) {
+			must(l.t, syscall.Kill(number, syscall.SIGKILL))
+			killed++
+		}
+	}
+	if killed != 1 {
+		l.t.Fatalf("%d controllers, want 1", killed)
+	}
+	l.comes(words("status"), "controller: runs; it ended by itself")
+	if out := l.out.String(); !strings.Contains(out, "the controller has ended (exit code ") {
+		l.t.Errorf("the lab does not say so:\n%s", out)
+	}
+	l.says(0, words("kill controller"))
+	l.says(0, words("status"), "controller: stopped; start it with: lab start controller")
+	l.says(1, words("kill controller"), "does not run")
+	l.says(0, words("start controller"))
+	l.says(0, words("status"), "controller: runs")
 }
 
 // needReal skips where this machine has no real nodes; "make test" says so, too.
@@ -164,6 +218,8 @@ func TestWalkReal(t *testing.T) {
 	names(t, l, "a-1", pod)
 	l.says(0, words("exec a-1 gridmesh-agent status --node-name a-1"), "api server")
 	l.says(0, words("kubectl -n gridmesh logs daemonset/gridmesh-envoy"))
+	l.comes(words("exec a-1 gridmesh view -n default --node a-1 --state-dir /var/lib/gridmesh"), "default/web")
+	l.ownApp()
 
 	l.says(0, words("kill agent a-1"), "its kubelet starts it again")
 	l.comes(words("kubectl -n gridmesh get pods -l app.kubernetes.io/name=gridmesh-agent -o jsonpath={.items[*].status.containerStatuses[*].restartCount}"), "1")

@@ -1,0 +1,63 @@
+package capture
+
+import (
+	"fmt"
+	"sync"
+)
+
+// ownFindings are what a capture itself found, each until it is so no longer. Inspector
+// reads them beside the owner of the capture.
+type ownFindings struct {
+	mu   sync.Mutex
+	list []Finding
+}
+
+// set takes the one finding of a kind; an empty text is none.
+func (f *ownFindings) set(kind FindingKind, text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var list []Finding // who has read the last one keeps it
+	for _, known := range f.list {
+		if known.Kind != kind {
+			list = append(list, known)
+		}
+	}
+	if text != "" {
+		list = append(list, Finding{kind, text})
+	}
+	f.list = list
+}
+
+func (f *ownFindings) all() []Finding {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.list
+}
+
+// Inspector is the function Inspector with what this capture cannot do on this node
+// besides, as far as it tried. What it returns may be called beside the capture's owner.
+func (c *Capture) Inspector() func() ([]Finding, error) {
+	ofNode := Inspector()
+	return func() ([]Finding, error) {
+		list, err := ofNode()
+		return append(list, c.own.all()...), err
+	}
+}
+
+// foundKernelTable takes why the table of the kernel path, which is off, cannot be removed.
+func (c *Capture) foundKernelTable(err error) {
+	text := ""
+	if err != nil {
+		text = fmt.Sprintf("--datapath envoy has no kernel path, and a table of one serves on: %v; remove what holds it, or see what is in it: nft list table inet gridmesh_kernel", err)
+	}
+	c.own.set(KernelTable, text)
+}
+
+// foundConntrack takes why conntrack cannot be asked.
+func (c *Capture) foundConntrack(err error) {
+	text := ""
+	if err != nil {
+		text = fmt.Sprintf("conntrack cannot be asked for flows (%v): UDP flows to endpoints that are gone go on there until they are silent for two minutes; load the module that lacks: modprobe nf_conntrack_netlink", err)
+	}
+	c.own.set(Conntrack, text)
+}

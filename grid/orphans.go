@@ -1,0 +1,121 @@
+package grid
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/gridmesh/gridmesh/grid/plan"
+	"github.com/gridmesh/gridmesh/internal/obs"
+)
+
+// orphanGrace is how long Kubernetes' garbage collector has for what a grid that
+// is no more has left, and then the pause between two looks at it.
+const orphanGrace = time.Minute
+
+// orphan is what a grid of a UID left, of whatever version.
+type orphan struct {
+	plan.Ref
+	grid string
+}
+
+func orphanOf(o plan.Orphan) orphan { return orphan{o.Ref, o.UID} }
+
+// collect deletes what grids that are no more have left, and the garbage collector
+// passed over. That knows owners by their UIDs, and hears of their ends from
+// watches: where a grid was deleted and made anew while one was broken, the list
+// that follows has the name, which is told as an update (kubernetes#133565; so in
+// 1.36). It does not hear that the first grid is gone, and looks at nothing of it
+// until it is started again; nor does a child of that name let the second have its own.
+func (c *Controller) collect(ctx context.Context) {
+	failed := map[string]bool{} // kinds that cannot be asked for
+	for _, left := range c.overdue() {
+		grid, uid := left[0].Grid, left[0].UID
+		if failed[grid.Kind] || ctx.Err() != nil {
+			continue
+		}
+		live, err := c.api.Live(ctx, grid.Kind, grid.Namespace, grid.Name)
+		switch {
+		case err != nil:
+			failed[grid.Kind] = true
+			c.cfg.Log.Debug("cannot ask whether a grid is gone; asked again", obs.KeyGrid, grid.String(), obs.KeyErr, err)
+		case string(meta(live).GetUID()) != uid: // else the mirror is behind
+			c.deleteLeft(ctx, left)
+		}
+	}
+}
+
+// overdue are orphans that the garbage collector has had its time for, a page of
+// them, by grid and UID; those that nobody looked at for longest come first.
+func (c *Controller) overdue() [][]plan.Orphan {
+	c.mu.Lock()
+	list := c.index.Orphans()
+	c.mu.Unlock()
+	now, looked := c.now(), make(map[orphan]time.Time, len(list))
+	var due []plan.Orphan
+	for _, o := range list {
+		at, known := c.looked[orphanOf(o)]
+		if !known {
+			at = now
+		}
+		if looked[orphanOf(o)] = at; now.Sub(at) >= orphanGrace {
+			due = append(due, o)
+		}
+	}
+	c.looked = looked
+	slices.SortStableFunc(due, func(a, b plan.Orphan) int { return looked[orphanOf(a)].Compare(looked[orphanOf(b)]) })
+	due = due[:min(len(due), confirmMost)]
+	for _, o := range due {
+		looked[orphanOf(o)] = now
+	}
+	slices.SortFunc(due, func(a, b plan.Orphan) int {
+		return cmp.Or(strings.Compare(a.Grid.String(), b.Grid.String()), strings.Compare(a.UID, b.UID), strings.Compare(a.String(), b.String()))
+	})
+	var groups [][]plan.Orphan
+	for i, o := range due {
+		if i == 0 || o.Grid != due[i-1].Grid || o.UID != due[i-1].UID {
+			groups = append(groups, nil)
+		}
+		groups[len(groups)-1] = append(groups[len(groups)-1], o)
+	}
+	return groups
+}
+
+// deleteLeft deletes what one grid has left. An object that is of another version
+// than was seen may have another owner, or none, and is looked at again.
+func (c *Controller) deleteLeft(ctx context.Context, left []plan.Orphan) {
+	var deleted []string
+	var why error
+	for _, o := range left {
+		select {
+		case c.slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		err := c.api.Delete(ctx, o.Kind, o.Namespace, o.Name, o.Version)
+		<-c.slots
+		c.cfg.Metrics.writes.WithLabelValues("collect").Inc()
+		switch {
+		case err == nil:
+			deleted = append(deleted, o.String())
+		case !apierrors.IsConflict(err) && ctx.Err() == nil:
+			why = err
+			c.cfg.Metrics.failures.Inc()
+		}
+	}
+	grid := left[0].Grid.String()
+	if why != nil {
+		c.cfg.Log.Error("could not delete what a grid has left; trying again", obs.KeyGrid, grid, obs.KeyErr, why)
+	}
+	if len(deleted) > 0 {
+		c.cfg.Log.Warn("deleted what a grid has left, for the garbage collector passed over it", obs.KeyGrid, grid, obs.KeyWhich, plan.Short(deleted))
+		c.cfg.Events.Event(aboutGrid(left[0].Grid, left[0].UID), corev1.EventTypeWarning, "Removed",
+			fmt.Sprintf("deleted %d objects of this grid, which is no more, for the garbage collector passed over them: %s", len(deleted), plan.Short(deleted)))
+	}
+}

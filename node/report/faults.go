@@ -1,0 +1,87 @@
+package report
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/xds"
+)
+
+// Fault is what keeps connections from Envoy, or Envoy from what it is to do.
+type Fault struct {
+	What string
+	Then string // what of that those feel who dial; "" where What says it
+}
+
+// absentText is of the kernel path that serves for Envoy.
+const absentText = "takes no connections: the kernel serves the first tier of what it served"
+
+// Faults lists what is wrong with Envoy, as far as the agent knows, with what it
+// refuses where that matters.
+func (r *Report) Faults(matters func(xds.Nack) bool) (list []Fault) {
+	add := func(then, format string, args ...any) {
+		list = append(list, Fault{What: fmt.Sprintf(format, args...), Then: then})
+	}
+	if r.EnvoyUnknown != "" {
+		add("", "it cannot be asked whether Envoy serves: %s", r.EnvoyUnknown)
+	}
+	if r.EnvoyAbsent {
+		add("", "Envoy %s", absentText)
+		return list
+	}
+	if len(r.Envoys) == 0 {
+		add("the connection is refused unless one still runs with what it holds", "no Envoy is connected")
+		return list
+	}
+	for _, e := range r.Envoys {
+		if e.Over > 0 {
+			add("a connection to what it never used before ends", "Envoy asked for %d clusters more than it gets", e.Over)
+		}
+	}
+	for _, n := range r.Nacks {
+		if matters(n) {
+			add("Envoy goes on with what it had of it", "Envoy refuses %s %s (service %s): %s", n.Type, n.Name, n.Service, n.Reason)
+		}
+	}
+	if r.MoreNacks > 0 {
+		add("", "Envoy refuses %d resources more", r.MoreNacks)
+	}
+	if l := r.Load; l != nil && l.Full() {
+		add("", "Envoy takes no more connections: %s", l.Why())
+	}
+	return list
+}
+
+// NeedsEnvoy reports whether connections are handed to Envoy: with one path always;
+// with two where any frontend is its, and the kernel does not serve for it.
+func (r *Report) NeedsEnvoy() bool { return !r.idleEnvoy() && !r.EnvoyAbsent }
+
+// idleEnvoy reports whether nothing is Envoy's to serve.
+func (r *Report) idleEnvoy() bool {
+	if r.Paths == nil {
+		return r.Datapath == topology.DatapathKernel.String()
+	}
+	return r.Paths.Envoy == 0
+}
+
+// backText says when an absent Envoy gets connections again; "" where it does not serve.
+func (r *Report) backText(now time.Time) string {
+	if r.EnvoyBack.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("serves again, and gets new connections in %s if it goes on", max(since(now, r.EnvoyBack), 0))
+}
+
+// policiesText says why the kernel serves what Envoy would; "" where it does not.
+func (r *Report) policiesText(now time.Time) string {
+	switch {
+	case !r.Policies || r.Datapath == "":
+		return ""
+	case r.PoliciesUnknown:
+		return "nobody has said yet that the cluster has none: the kernel serves all until then"
+	case !r.PoliciesUntil.IsZero():
+		return fmt.Sprintf("the cluster has none any more: the kernel serves all for %s yet, for they may come again", max(since(now, r.PoliciesUntil), 0))
+	}
+	return "the cluster has some: the kernel serves all, for what goes through Envoy passes by them"
+}
