@@ -34,7 +34,7 @@ func newPeers() *peers {
 	return &peers{unknown: flowcontrol.NewTokenBucketRateLimiter(unknownRate, unknownBurst), by: map[string]*peer{}}
 }
 
-// admit says whether the API server may be asked about a new token of an address
+// admit reports whether the API server may be asked about a new token of an address
 // (a host and port, as of a request), and whether that address is known for a
 // good one: then unknown ones do not delay it.
 func (p *peers) admit(remote string, now time.Time) (known, ok bool) {

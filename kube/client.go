@@ -14,17 +14,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 )
 
-// Client is the connection to one API server. The interfaces share its limits.
+// Client is the connection to one API server. The interfaces share its Rate, but
+// for Leases.
 type Client struct {
 	Typed    kubernetes.Interface // built-in kinds, in protobuf
 	Metadata metadata.Interface   // of any kind, without spec and status
 	Dynamic  dynamic.Interface    // any kind, unstructured
+	// Leases waits for nothing: a leader with much to write would lose its own.
+	Leases coordinationclient.LeasesGetter
 
 	host   string // "https://10.0.0.1:6443"
 	config string // who says so: "kubeconfig /etc/gridmesh/kubeconfig"
@@ -54,7 +59,8 @@ func (d debugOnly) Handle(ctx context.Context, r slog.Record) error {
 	return d.Handler.Handle(ctx, r)
 }
 
-// Rate bounds the requests of a client.
+// Rate bounds the requests of a client, of all its interfaces together;
+// a QPS of 0 or less does not.
 type Rate struct {
 	QPS   float32
 	Burst int
@@ -83,7 +89,11 @@ const inCluster = "the in-cluster credentials"
 // connect uses a configuration; by is how messages name it.
 func connect(cfg *rest.Config, by, agent string, rate Rate) (_ *Client, err error) {
 	cfg.UserAgent = agent
-	cfg.QPS, cfg.Burst = rate.QPS, rate.Burst
+	cfg.QPS = -1 // else each interface has a limiter of its own
+	unbound := rest.CopyConfig(cfg)
+	if rate.QPS > 0 {
+		cfg.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(rate.QPS, rate.Burst)
+	}
 	asJSON := rest.CopyConfig(cfg)
 	cfg.ContentType = "application/vnd.kubernetes.protobuf"
 	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
@@ -95,6 +105,9 @@ func connect(cfg *rest.Config, by, agent string, rate Rate) (_ *Client, err erro
 		return nil, fmt.Errorf("use %s: %w", by, err)
 	}
 	if c.Dynamic, err = dynamic.NewForConfig(asJSON); err != nil {
+		return nil, fmt.Errorf("use %s: %w", by, err)
+	}
+	if c.Leases, err = coordinationclient.NewForConfig(unbound); err != nil {
 		return nil, fmt.Errorf("use %s: %w", by, err)
 	}
 	return c, nil

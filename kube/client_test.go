@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -9,8 +10,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/gridmesh/gridmesh/kube"
@@ -50,6 +55,38 @@ func TestHostIP(t *testing.T) {
 		}
 		if ip, ok := c.HostIP(); ok != (want != "") || ok && ip.String() != want {
 			t.Errorf("%s: %s, %v, want %q", server, ip, ok, want)
+		}
+	}
+}
+
+// Of a client that may ask once in 100 s, one interface does, and the election of
+// a leader, which must not wait behind its work.
+func TestInterfacesShareTheRate(t *testing.T) {
+	s := apitest.New(t)
+	c := s.ClientAt(t, kube.Rate{QPS: 0.01, Burst: 1})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	nodes := corev1.SchemeGroupVersion.WithResource("nodes")
+	ask := map[string]func() error{
+		"typed":    func() error { _, err := c.Typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); return err },
+		"metadata": func() error { _, err := c.Metadata.Resource(nodes).List(ctx, metav1.ListOptions{}); return err },
+		"dynamic":  func() error { _, err := c.Dynamic.Resource(nodes).List(ctx, metav1.ListOptions{}); return err },
+	}
+	var first string
+	for name, list := range ask {
+		switch err := list(); {
+		case first == "" && err == nil:
+			first = name
+		case first == "" || err == nil || !strings.Contains(err.Error(), "rate"):
+			t.Errorf("%s after %q: %v", name, first, err)
+		}
+	}
+	if n := s.Count("GET /api/v1/nodes"); n != 1 {
+		t.Errorf("the API server was asked %d times", n)
+	}
+	for range 3 {
+		if _, err := c.Leases.Leases("default").Get(ctx, "controller", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("the lease: %v", err)
 		}
 	}
 }

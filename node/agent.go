@@ -23,7 +23,8 @@ import (
 )
 
 // Agent is the agent of one node. Nothing in it changes after New but what
-// locks itself; the state of the loop is the type loop.
+// locks itself: who fills it and who reads it stands beside it. The state of the
+// loop is the type loop.
 type Agent struct {
 	cfg     Config
 	parts   Parts
@@ -33,27 +34,27 @@ type Agent struct {
 
 	demand     *preload.Demand              // from Envoy's streams to the loop
 	reports    *reports                     // from the loop to who asks for nodes, and back
-	podCIDRs   latest.Value[[]netip.Prefix] // from who asks for the own Node to the loop
+	podCIDRs   latest.Value[[]netip.Prefix] // the own Node's: of who asks for it, and until then what the start or the loop has from disk
 	ownNode    chan struct{}                // one slot: from the loop to who asks for the own Node
 	inspection chan struct{}                // one slot: the node is to be looked at again
 	answered   atomic.Pointer[time.Time]    // when the API server last gave a sign of life that was asked for
-	known      atomic.Pointer[time.Time]    // from the start to the metrics: the last contact of the agents before; nil before it was read
-	pulse      pulse                        // from the loop to the health
-	dir        *statedir.Dir                // of the start, the loop and who looks at the node
+	known      atomic.Pointer[time.Time]    // the last contact of the agents before, of the start and of notes that come late, for all who tell of contact; nil before
+	pulse      pulse                        // from the loop to the health and the status
+	dir        *statedir.Dir                // of the start, the loop, what writes beside it, and who looks at the node
 	patience   statedir.Budget              // of the start, with the disk
 	readState  func(path string) (*source.State, error)
 	readNotes  func(statedir.Notebook) (outage.Noted, outage.Note)
-	found      findings                         // from the start and the loop to the status and the metrics
-	report     atomic.Pointer[report.Report]    // from the loop to the status; nil before the first
+	found      findings                         // of all who look (findings.go), to the status and the metrics
+	report     atomic.Pointer[report.Report]    // from the loop to the status and the health; nil before the first
 	inForce    atomic.Pointer[envoy.InForce]    // from the loop to who asks Envoy; nil before the first
 	envoy      latest.Value[*envoy.Look]        // from who asks Envoy to the loop, the status and the metrics
 	askEnvoy   chan struct{}                    // one slot: from the status to who asks Envoy
 	absence    latest.Value[absence]            // from who asks whether Envoy serves to the loop
 	streamed   chan struct{}                    // one slot: a stream of Envoy began or ended
-	policies   latest.Value[word]               // from who asks for NetworkPolicies to the loop: there are any
-	engines    latest.Value[word]               // from who looks at the node to the loop: an engine of them is to be reckoned with
+	policies   latest.Value[word]               // from the start and who asks for NetworkPolicies to the loop and who looks at the node: there are any
+	engines    latest.Value[word]               // from the start and who looks at the node to the loop: an engine of them is to be reckoned with
 	paths      chan struct{}                    // one slot: one of these three is another
-	snapshot   latest.Value[*topology.Snapshot] // from the loop to other processes
+	snapshot   latest.Value[*topology.Snapshot] // from the loop to other processes, the hosts file and who looks at the node
 }
 
 // New makes an agent. It validates and allocates; nothing on the node is
@@ -73,7 +74,11 @@ func New(cfg Config, parts Parts) (*Agent, error) {
 	}
 	parts.Registry = cmp.Or(parts.Registry, prometheus.NewRegistry())
 	parts.Log = cmp.Or(parts.Log, slog.New(slog.NewTextHandler(io.Discard, nil)))
-	a := &Agent{cfg: cfg, parts: parts, log: parts.Log, metrics: newMetrics(), demand: preload.NewDemand(), reports: newReports(), ownNode: make(chan struct{}, 1), inspection: make(chan struct{}, 1), askEnvoy: make(chan struct{}, 1), streamed: make(chan struct{}, 1), paths: make(chan struct{}, 1)}
+	slot := func() chan struct{} { return make(chan struct{}, 1) }
+	a := &Agent{
+		cfg: cfg, parts: parts, log: parts.Log, metrics: newMetrics(), demand: preload.NewDemand(), reports: newReports(),
+		ownNode: slot(), inspection: slot(), askEnvoy: slot(), streamed: slot(), paths: slot(),
+	}
 	a.dir, a.patience.Of = statedir.New(cfg.StateDir, a.stateFault), statedir.StartPatience
 	a.readState, a.readNotes = source.ReadState, statedir.Notebook.Read
 	if err := errors.Join(a.metrics.register(parts.Registry), parts.Registry.Register(&a.found), parts.Registry.Register(envoy.NewMetrics(&a.envoy))); err != nil {

@@ -24,7 +24,7 @@ func (a *Agent) lastContact() time.Time {
 	return at
 }
 
-// countContact shows when the cloud was last heard of, where there is one.
+// countContact shows the last contact, where there is a cloud.
 func (a *Agent) countContact() error {
 	if a.parts.Cluster == nil {
 		return nil

@@ -29,7 +29,7 @@ func wantSilence(t *testing.T, r *rig, known bool) {
 			t.Errorf("the last contact is %s", at)
 		}
 	}
-	for _, words := range []string{"was not heard of for 1", "unavailable for 1"} {
+	for _, words := range []string{"no contact with the source for 1", "unavailable for 1"} {
 		if strings.Contains(text.String(), words) != known {
 			t.Errorf("a contact before is known: %v, and the status says\n%s", known, &text)
 		}

@@ -22,9 +22,13 @@
 // New validates and allocates. Run does all I/O and returns when every
 // goroutine has ended, but for those that wait for a disk that hangs: what such a
 // one gives or takes later is nobody's. What changes while it runs is owned by one goroutine,
-// the loop's, and lives in the type loop; what others read locks itself: the
-// report (status.go), the findings (findings.go), the names that Envoy asked
-// for (package preload), and the snapshot that other processes are fed.
+// the loop's, and lives in the type loop. What goes between it and others locks
+// itself, and is a field of Agent: from the loop the snapshot, the report
+// (status.go) and what is in force (package envoy); to it the names that Envoy asked
+// for (package preload), what Envoy answers (envoy.go) and whether it does
+// (absence.go), the NetworkPolicies and their engines (findings.go), and the own
+// Node's pod CIDRs; both ways which nodes have reported (reports.go). The findings
+// are of all who look.
 //
 // Parts are interfaces (parts.go); package nodetest holds twins of them in
 // memory. Both kinds keep the same contract, which contract_*_test.go holds.

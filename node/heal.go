@@ -42,10 +42,10 @@ func (h *healing) stop() {
 	}
 }
 
-// lookEvery is how often it is measured for how long the cloud is unheard of.
+// lookEvery is how often it is measured for how long the cloud is silent.
 const lookEvery = time.Second
 
-// look measures for how long the cloud is unheard of, and begins a hold when it
+// look measures for how long the cloud is silent, and begins a hold when it
 // is back: with the source's first snapshot, where this process has none yet.
 func (l *loop) look() {
 	if l.parts.Cluster == nil {
@@ -53,12 +53,12 @@ func (l *loop) look() {
 	}
 	now, contact := time.Now(), l.lastContact()
 	u := &l.uplink
-	u.Hear(contact)
+	u.Contacted(contact)
 	u.Met = u.Met || l.live && !contact.IsZero()
 	switch {
 	case u.Away && u.Back && l.live:
 		l.heal(u.LastContact, false)
-	case !u.Away && u.Unheard(now):
+	case !u.Away && u.Silent(now):
 		l.log.Warn("the API server is silent; this node goes on with what it knows")
 		u.Begin()
 		u.Back = false
@@ -67,7 +67,7 @@ func (l *loop) look() {
 	l.record()
 }
 
-// heal begins to hold, for the cloud is heard of again, at a time, after an outage.
+// heal begins to hold, for the cloud answers again, at a time, after an outage.
 // Where something is held already that is part of what is in force, and so it stays.
 // What is in force is not what was before where the cloud was believed meanwhile.
 func (l *loop) heal(at time.Time, believed bool) {
@@ -102,14 +102,14 @@ func (l *loop) past(contact time.Time) hold.Past {
 	}
 }
 
-// wake has what is held judged again when the cloud is heard of at a time.
+// wake has what is held judged again at a time of the cloud.
 func (h *healing) wake(at time.Time) {
 	h.next = at
 	h.wait(max(0, time.Until(at)))
 }
 
 // judge returns what of a snapshot of the source is to be believed. The time
-// of a hold is that of the cloud's last word: while it is unheard of nothing is let go.
+// of a hold is that of the last contact: while the cloud is silent nothing is let go.
 func (l *loop) judge(snap *topology.Snapshot) *topology.Snapshot {
 	h := &l.healing
 	if h.hold == nil {

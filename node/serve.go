@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 
@@ -148,8 +147,7 @@ func (a *Agent) healthMux() http.Handler {
 }
 
 func (a *Agent) metricsMux() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(a.parts.Registry, promhttp.HandlerOpts{}))
+	mux := run.MetricsMux(a.parts.Registry)
 	mux.HandleFunc("GET /healthz", a.serveHealth)
 	mux.HandleFunc("GET /proxyMode", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, a.cfg.ProxyMode) })
 	return mux

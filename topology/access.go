@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Access says whether connections from a viewpoint, by one frontend of a ClusterIP,
+// Access is whether connections from a viewpoint, by one frontend of a ClusterIP,
 // to one endpoint are to live on.
 type Access uint8
 

@@ -11,20 +11,20 @@ import (
 	. "github.com/gridmesh/gridmesh/topology"
 )
 
-// wish is a frontend besides ClusterIPs that a Service asks for.
-type wish struct {
+// claim is a frontend besides ClusterIPs that a Service asks for.
+type claim struct {
 	Frontend
 	kind OutsideKind
 	name string // of the port
 }
 
-// wishes are all of a Service's, as often as it asks.
-func wishes(s *Service) (list []wish) {
+// claims are all of a Service's, as often as it asks.
+func claims(s *Service) (list []claim) {
 	for _, ip := range s.ClusterIPs {
 		for _, p := range s.Ports {
 			ask := func(addr netip.Addr, port uint16, kind OutsideKind) {
 				if addr.Is6() == ip.Is6() {
-					list = append(list, wish{Frontend{Addr: addr, Port: port, Protocol: p.Protocol}, kind, p.Name})
+					list = append(list, claim{Frontend{Addr: addr, Port: port, Protocol: p.Protocol}, kind, p.Name})
 				}
 			}
 			if p.NodePort != 0 {
@@ -45,10 +45,10 @@ func wishes(s *Service) (list []wish) {
 	return list
 }
 
-// wished is what every Service of a snapshot asks for and may have: the first so
+// claimed is what every Service of a snapshot asks for and may have: the first so
 // many of each, and of a namespace what the eldest ask for.
-func wished(snap *Snapshot, viewer *Viewer) map[*Service][]wish {
-	all := map[*Service][]wish{}
+func claimed(snap *Snapshot, viewer *Viewer) map[*Service][]claim {
+	all := map[*Service][]claim{}
 	var byAge []*Service
 	for _, e := range snap.Services.All() {
 		if e.Service != nil {
@@ -64,7 +64,7 @@ func wished(snap *Snapshot, viewer *Viewer) map[*Service][]wish {
 	ofService, ofNamespace := viewer.Bounds()
 	had := map[string]int{}
 	for _, s := range byAge {
-		list := wishes(s)
+		list := claims(s)
 		list = list[:min(len(list), ofService)]
 		list = list[:min(len(list), ofNamespace-had[s.Key.Namespace])]
 		had[s.Key.Namespace] += len(list)
@@ -80,10 +80,10 @@ func elder(a, b *Service) bool {
 	return a.Created < b.Created || a.Created == b.Created && a.Key.Compare(b.Key) < 0
 }
 
-// granted reports whether nobody has a better claim to a wish: ClusterIPs come
+// granted reports whether nobody has a better right to a claim: ClusterIPs come
 // first, then node ports and addresses that load balancers gave, then external
 // addresses; and of equal claims the eldest's, and in one Service the first.
-func granted(all map[*Service][]wish, s *Service, w wish) bool {
+func granted(all map[*Service][]claim, s *Service, w claim) bool {
 	for other, list := range all {
 		if slices.Contains(other.ClusterIPs, w.Addr) {
 			return false
@@ -94,19 +94,19 @@ func granted(all map[*Service][]wish, s *Service, w wish) bool {
 			}
 		}
 	}
-	i := slices.IndexFunc(all[s], func(o wish) bool { return o.Frontend == w.Frontend && o.kind == w.kind })
+	i := slices.IndexFunc(all[s], func(o claim) bool { return o.Frontend == w.Frontend && o.kind == w.kind })
 	return all[s][i].name == w.name
 }
 
 // checkOutside compares what a Service offers besides ClusterIPs with what it
 // asks for, one by one.
-func checkOutside(t *testing.T, all map[*Service][]wish, snap *Snapshot, entry *Entry, sv *ServiceView, opts Options, at string) {
+func checkOutside(t *testing.T, all map[*Service][]claim, snap *Snapshot, entry *Entry, sv *ServiceView, opts Options, at string) {
 	t.Helper()
 	s := entry.Service
 	if want := time.Duration(s.Affinity) * time.Second; sv.Affinity != want {
 		t.Fatalf("%s: %s: affinity %s, want %s", at, sv.Key, sv.Affinity, want)
 	}
-	want := map[Frontend]wish{}
+	want := map[Frontend]claim{}
 	for _, w := range all[s] {
 		if (opts.Outside || opts.Datapath != DatapathNone) && granted(all, s, w) {
 			want[w.Frontend] = w
@@ -115,10 +115,10 @@ func checkOutside(t *testing.T, all map[*Service][]wish, snap *Snapshot, entry *
 	if !slices.IsSortedFunc(sv.Outside, func(a, b Outside) int { return a.Compare(b.Frontend) }) || len(sv.Outside) != len(want) {
 		t.Fatalf("%s: %s: %v, the twin says %v", at, sv.Key, sv.Outside, want)
 	}
-	more := (opts.Outside || opts.Datapath != DatapathNone) && len(all[s]) < len(wishes(s))
+	more := (opts.Outside || opts.Datapath != DatapathNone) && len(all[s]) < len(claims(s))
 	said := slices.ContainsFunc(sv.Problems, func(p Problem) bool { return strings.Contains(p.Text, "pairs of a port and an address besides") })
 	if more != said {
-		t.Fatalf("%s: %s has %d of %d, said: %v", at, sv.Key, len(all[s]), len(wishes(s)), said)
+		t.Fatalf("%s: %s has %d of %d, said: %v", at, sv.Key, len(all[s]), len(claims(s)), said)
 	}
 	x, path := s.Exposure, PathKernel
 	if x == nil {

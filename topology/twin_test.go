@@ -16,7 +16,7 @@ import (
 // endpoint, all Services, no index, straight from docs/topology.md.
 func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, viewer *Viewer, opts Options, at string) {
 	t.Helper()
-	all := wished(snap, viewer)
+	all := claimed(snap, viewer)
 	for key, entry := range snap.Services.All() {
 		sv, ok := view.Services.Get(key)
 		if (entry.Service != nil) != ok {

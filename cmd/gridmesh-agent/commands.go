@@ -93,7 +93,7 @@ var (
 	errNotAsked = errors.New("unknown")
 )
 
-// check says whether all is well. A line of monitoring is one of standard output,
+// check reports whether all is well. A line of monitoring is one of standard output,
 // whatever it says; what programs read stays as it is there.
 func check(cmd *cobra.Command, c *config) error {
 	w := cmd.OutOrStdout()

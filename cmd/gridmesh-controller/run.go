@@ -95,7 +95,7 @@ func (r *replica) listenSecurely(g *run.Group, checks *run.Checks, h http.Handle
 	if err != nil {
 		return fmt.Errorf("--secure-metrics-bind-address: %w", err)
 	}
-	g.AddListener("secure metrics", tls.NewListener(l, cfg), run.ServeHTTP(h))
+	g.AddListener("secure metrics", l, run.ServeHTTPS(cfg, h))
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
 
 	"github.com/gridmesh/gridmesh/internal/run"
 )
@@ -23,7 +24,14 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "gridmesh" {
 		main()
 	}
-	os.Exit(withProgram(m.Run))
+	os.Exit(withProgram(func() int {
+		code := m.Run()
+		if err := goleak.Find(); code == 0 && err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return code
+	}))
 }
 
 // withProgram has gridmesh found in the path while it runs, and no agent of this

@@ -2,9 +2,10 @@
 // which are pure, what has to be documented, and how large code may be. Its
 // tests check them on the whole module.
 //
-//	arch.go  the layers, and Check of a package's imports
-//	pure.go  what a pure package does without
-//	size.go  sizes of files and functions
+//	arch.go   the layers, and Check of a package's imports
+//	pure.go   what a pure package does without
+//	size.go   sizes of files and functions
+//	leaks.go  which packages start goroutines
 //
 // A new folder takes a line in layers; a law that is in the way is changed
 // here, with its reason.

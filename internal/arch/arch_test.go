@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"go/ast"
@@ -136,6 +137,22 @@ func TestRoomsHaveREADMEs(t *testing.T) {
 			}
 		}
 		t.Errorf("%s has no README.md: users meet flags, metrics and failure modes there (in internal and kube a line with its name in `backquotes` in the README of the room is enough)", folder)
+	}
+}
+
+func TestGoroutinesAreSeenToEnd(t *testing.T) {
+	starts, looks := []string{}, map[string]bool{}
+	for _, p := range packages(t) {
+		if p.product() && slices.ContainsFunc(parse(t, p, p.GoFiles), startsGoroutines) {
+			starts = append(starts, p.folder())
+		}
+		tests := parse(t, p, slices.Concat(p.TestGoFiles, p.XTestGoFiles))
+		looks[p.folder()] = slices.ContainsFunc(tests, func(f *ast.File) bool { return uses(f, leakDetector) })
+	}
+	for _, folder := range starts {
+		if !looks[cmp.Or(twins[folder], folder)] {
+			t.Errorf("%s starts goroutines, and none of its tests looks for those that are left: call goleak.VerifyTestMain in its TestMain", folder)
+		}
 	}
 }
 

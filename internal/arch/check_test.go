@@ -80,6 +80,29 @@ func f() { clock.Sleep(1) }`, 0)
 	}
 }
 
+func TestStartsGoroutines(t *testing.T) {
+	for body, want := range map[string]bool{
+		"go f()":                            true,
+		"func() { go func() {}() }()":       true,
+		"wg.Go(f)":                          true,
+		"stop := context.AfterFunc(ctx, f)": true,
+		"f()":                               false,
+		"runtime.Gosched()":                 false,
+		"Go()":                              false,
+	} {
+		file, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x\nimport _ \"go.uber.org/goleak\"\nfunc f() { "+body+" }", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := startsGoroutines(file); got != want {
+			t.Errorf("%s: starts goroutines = %v, want %v", body, got, want)
+		}
+		if !uses(file, leakDetector) || uses(file, "goleak") {
+			t.Error("what a file imports is not seen")
+		}
+	}
+}
+
 func TestOverP99(t *testing.T) {
 	lengths := func(long ...int) []function {
 		list := make([]function, 200-len(long))

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
 
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 		fmt.Println(Write(os.Args[1], make([]byte, 20_000)))
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 func child(t *testing.T, name, path string) *exec.Cmd {

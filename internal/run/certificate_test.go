@@ -143,7 +143,7 @@ func TestCertificateFollowsItsFiles(t *testing.T) {
 	f := newTLSFiles(t, a, nil)
 	var log bytes.Buffer
 	c := f.load(slog.New(slog.NewTextHandler(&log, nil)))
-	address, stop := serving(t, ServeHTTPS(c, http.NotFoundHandler()))
+	address, stop := serving(t, ServeHTTPS(c.TLS(), http.NotFoundHandler()))
 	defer stop()
 	shows := func(want string) {
 		t.Helper()
@@ -188,7 +188,7 @@ func TestCertificateAsksClients(t *testing.T) {
 	a, others := newAuthority(t), newAuthority(t)
 	f := newTLSFiles(t, a, a.pem())
 	c := f.load(slog.New(slog.DiscardHandler))
-	address, stop := serving(t, ServeHTTPS(c, http.NotFoundHandler()))
+	address, stop := serving(t, ServeHTTPS(c.TLS(), http.NotFoundHandler()))
 	defer stop()
 	client := func(by *authority) *tls.Config {
 		cfg := &tls.Config{RootCAs: a.pool(), ClientSessionCache: tls.NewLRUClientSessionCache(8)}

@@ -17,17 +17,8 @@
 //	metrics.go      NewRegistry, MetricsMux: /metrics
 //	heap.go         StillHeap: the garbage collector of a large, still heap
 //
-// A program opens its listeners, adds what it does to a Group, and runs it:
-//
-//	var g run.Group
-//	defer g.Close()
-//	l, err := run.ListenUnix("/run/gridmesh/status.sock")
-//	if err != nil {
-//		return err
-//	}
-//	g.AddListener("status", l, run.ServeHTTP(mux))
-//	g.Add("loop", loop)
-//	return g.Run(ctx)
+// A program opens its listeners, adds what it does to a Group, and runs it: the
+// Example is one.
 //
 // Errors that a program may want to give an exit code of its own are ErrUsage
 // and ErrInUse.

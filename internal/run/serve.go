@@ -43,10 +43,11 @@ func (g *Group) AddHTTP(name, address string, h http.Handler, log *slog.Logger) 
 	return nil
 }
 
-// ServeHTTPS is ServeHTTP over TLS, HTTP/1.1 and HTTP/2.
-func ServeHTTPS(c *Certificate, h http.Handler) func(ctx context.Context, l net.Listener) error {
+// ServeHTTPS is ServeHTTP over TLS; HTTP/2 where the configuration offers it, as
+// that of a Certificate does.
+func ServeHTTPS(cfg *tls.Config, h http.Handler) func(ctx context.Context, l net.Listener) error {
 	return func(ctx context.Context, l net.Listener) error {
-		return ServeHTTP(h)(ctx, tls.NewListener(l, c.TLS()))
+		return ServeHTTP(h)(ctx, tls.NewListener(l, cfg))
 	}
 }
 

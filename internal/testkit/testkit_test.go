@@ -5,7 +5,11 @@ import (
 	"net"
 	"syscall"
 	"testing"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // What nobody listens on refuses, and nobody else can take it; what is free can
 // be listened on.

@@ -30,7 +30,8 @@ type Election struct {
 var ErrLost = errors.New("the lease was lost")
 
 // Run waits to be the leader and runs f as long as it is. It returns what f
-// does, or ErrLost; nil where ctx ends before it led.
+// does, or ErrLost where f has no more to say of the loss than that it was
+// canceled; nil where ctx ends before it led.
 func Run(ctx context.Context, c *kube.Client, e Election, f func(ctx context.Context) error) error {
 	elected, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -39,7 +40,7 @@ func Run(ctx context.Context, c *kube.Client, e Election, f func(ctx context.Con
 	began, ended := make(chan struct{}), make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &lock{&resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name}, Client: c.Typed.CoordinationV1(),
+			LeaseMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name}, Client: c.Leases,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: e.Identity},
 		}, e.Fault},
 		LeaseDuration: e.Lease, RenewDeadline: e.Renew, RetryPeriod: e.RetryWait, ReleaseOnCancel: true, Name: e.Name,
@@ -66,7 +67,7 @@ func Run(ctx context.Context, c *kube.Client, e Election, f func(ctx context.Con
 	default:
 		return nil // ended before it led
 	}
-	if lost && result == nil {
+	if lost && (result == nil || errors.Is(result, context.Canceled)) {
 		return ErrLost
 	}
 	return result

@@ -96,6 +96,44 @@ func TestLostLeaseEndsTheWork(t *testing.T) {
 	}
 }
 
+// A loss is told as one also where the work was cut short while it installed.
+func TestLostLeaseDuringAnInstall(t *testing.T) {
+	t.Parallel()
+	s := apitest.New(t)
+	c := s.Client(t)
+	s.Put(t, fmt.Sprintf(crdYAML+"}", "new")) // and it never serves
+	err := Run(t.Context(), c, election("a"), func(ctx context.Context) error {
+		s.Hook(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
+			if strings.HasSuffix(r.URL.Path, "/leases/controller") {
+				apitest.Fail(w, http.StatusInternalServerError, "InternalError")
+				return
+			}
+			next(w, r)
+		})
+		return crds(c, []byte(fmt.Sprintf(crdYAML+"}", "new"))).Install(ctx)
+	})
+	if !errors.Is(err, ErrLost) {
+		t.Errorf("ended with %v, want %v", err, ErrLost)
+	}
+}
+
+// Work that ended for a reason of its own says that one, lost or not.
+func TestLostLeaseHidesNoReason(t *testing.T) {
+	t.Parallel()
+	s := apitest.New(t)
+	full := errors.New("the disk is full")
+	err := Run(t.Context(), s.Client(t), election("a"), func(ctx context.Context) error {
+		s.Hook(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
+			apitest.Fail(w, http.StatusInternalServerError, "InternalError")
+		})
+		<-ctx.Done()
+		return full
+	})
+	if !errors.Is(err, full) {
+		t.Errorf("ended with %v, want %v", err, full)
+	}
+}
+
 func TestNoLeaderBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	s := apitest.New(t)

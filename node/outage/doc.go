@@ -1,7 +1,7 @@
 // Package outage decides what is an outage of the uplink, and what a process
 // leaves of one for the next.
 //
-//	uplink.go  for how long the cloud has been unheard of; when that is an outage
+//	uplink.go  for how long the cloud has been silent; when that is an outage
 //	record.go  what is recorded of it, and its encoding
 //
 // It is pure: times are arguments, package statedir has the disk, and the loop

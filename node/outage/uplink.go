@@ -3,7 +3,7 @@ package outage
 import "time"
 
 const (
-	// After is how long nothing is heard of the cloud before its word about this
+	// After is how long the cloud is silent before its word about this
 	// unit may be stale. Kubernetes gives a node 40 to 50 s.
 	After = 20 * time.Second
 	// FirstWord is how long a process that begins waits for the cloud's first word
@@ -22,9 +22,9 @@ type Noted struct {
 	Boot     string    // in which it was
 }
 
-// Uplink measures for how long the cloud has been unheard of. An outage is recorded
+// Uplink measures for how long the cloud has been silent. An outage is recorded
 // on disk while it lasts and until what is held after it was let go, so that it
-// outlives a restart; and so is when the cloud was last heard of. Both vouch for
+// outlives a restart; and so is the last contact. Both vouch for
 // the last good state, which is of any age without.
 type Uplink struct {
 	Started     time.Time // of this process
@@ -79,17 +79,17 @@ func newest(now time.Time, times ...time.Time) (last time.Time) {
 
 func (u *Uplink) otherBoot(boot string) bool { return u.Boot == "" || boot != u.Boot }
 
-// Unheard reports whether the cloud was not heard of for long, until a time.
-func (u *Uplink) Unheard(until time.Time) bool {
+// Silent reports whether the cloud has said nothing for long, until a time.
+func (u *Uplink) Silent(until time.Time) bool {
 	return until.Sub(u.LastContact) >= After && until.Sub(u.Started) >= FirstWord
 }
 
-// Hear takes the newest sign of life.
-func (u *Uplink) Hear(contact time.Time) {
+// Contacted takes the newest sign of life.
+func (u *Uplink) Contacted(contact time.Time) {
 	if !contact.After(u.LastContact) {
 		return
 	}
-	if !u.Away && u.Unheard(contact) {
+	if !u.Away && u.Silent(contact) {
 		u.Begin()
 	}
 	if u.first.IsZero() {
@@ -115,7 +115,7 @@ func (u *Uplink) Learn(p Noted) (ended time.Time, missed bool) {
 	was := *u
 	*u = NewUplink(p, was.Boot, was.Started)
 	switch {
-	case was.first.IsZero(): // nothing was heard of the cloud yet
+	case was.first.IsZero(): // there was no contact yet
 		if was.Away && !u.Away {
 			u.Begin()
 		}
@@ -125,7 +125,7 @@ func (u *Uplink) Learn(p Noted) (ended time.Time, missed bool) {
 		*u = was
 		return time.Time{}, false
 	}
-	u.Hear(was.first)
+	u.Contacted(was.first)
 	u.LastContact, u.Met = was.LastContact, was.Met
 	return was.first, u.Away
 }

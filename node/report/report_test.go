@@ -84,7 +84,7 @@ problem     and 7 more: gridmesh view
 		{APIServer{}, "no answer yet"},
 		{APIServer{Error: "no route"}, "unavailable since the agent started: no route"},
 		{APIServer{LastContact: ago(time.Minute)}, "last contact 1m0s ago"},
-		{APIServer{LastContact: ago(5 * time.Minute)}, "unavailable for 5m0s; this node goes on with what it knows: nothing is heard"},
+		{APIServer{LastContact: ago(5 * time.Minute)}, "unavailable for 5m0s; this node goes on with what it knows: there is no contact"},
 		{APIServer{LastContact: ago(time.Minute), Error: "no route"}, "unavailable for 1m0s; this node goes on with what it knows: no route"},
 	} {
 		if got := tc.api.text(now); got != tc.want {
@@ -137,8 +137,8 @@ func TestTheSourceIsSilent(t *testing.T) {
 		want   string
 	}{
 		{Report{Source: Live, Updated: now.Add(-time.Hour), LastContact: now.Add(-time.Second)}, "live, changed 1h0m0s ago"},
-		{Report{Source: Live, Updated: now.Add(-time.Hour), LastContact: now.Add(-3 * time.Minute)}, "live, changed 1h0m0s ago; the source was not heard of for 3m0s"},
-		{Report{Source: LastGood, Updated: now.Add(-time.Second)}, "last good state, changed 1s ago; the source was not heard of since the agent started"},
+		{Report{Source: Live, Updated: now.Add(-time.Hour), LastContact: now.Add(-3 * time.Minute)}, "live, changed 1h0m0s ago; no contact with the source for 3m0s"},
+		{Report{Source: LastGood, Updated: now.Add(-time.Second)}, "last good state, changed 1s ago; no contact with the source since the agent started"},
 	} {
 		if got := tc.report.sourceText(now); got != tc.want {
 			t.Errorf("got %q, want %q", got, tc.want)

@@ -60,18 +60,18 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 }
 
 // sourceText says where what is served comes from, and how old that is. That
-// nothing changed for long is no bad sign; that nothing was heard is one.
+// nothing changed for long is no bad sign; a silence is one.
 func (r *Report) sourceText(now time.Time) string {
 	if r.Source == None {
 		return r.Source + ": nothing is served before the first snapshot; what a run before left in force goes on"
 	}
 	text := fmt.Sprintf("%s, changed %s ago", r.Source, since(r.Updated, now))
-	switch unheard := now.Sub(r.LastContact); {
+	switch silent := now.Sub(r.LastContact); {
 	case r.LastContact.IsZero() && r.Source == Live: // of an agent that does not say
 	case r.LastContact.IsZero():
-		text += "; the source was not heard of since the agent started"
-	case unheard >= outage.After:
-		text += fmt.Sprintf("; the source was not heard of for %s", since(r.LastContact, now))
+		text += "; no contact with the source since the agent started"
+	case silent >= outage.After:
+		text += fmt.Sprintf("; no contact with the source for %s", since(r.LastContact, now))
 	}
 	return text
 }
@@ -178,7 +178,7 @@ func (s APIServer) text(now time.Time) string {
 	case s.Error != "":
 		return fmt.Sprintf("unavailable for %s; this node goes on with what it knows: %s", ago, s.Error)
 	case now.Sub(s.LastContact) > quietFor: // a line that is dead in silence gives no error
-		return fmt.Sprintf("unavailable for %s; this node goes on with what it knows: nothing is heard", ago)
+		return fmt.Sprintf("unavailable for %s; this node goes on with what it knows: there is no contact", ago)
 	default:
 		return fmt.Sprintf("last contact %s ago", ago)
 	}

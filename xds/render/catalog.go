@@ -144,14 +144,14 @@ func NewCataloger(cfg Config, preloadMax int) *Cataloger {
 // them, the oldest use first. It reports whether Next may make another catalog
 // of it.
 func (c *Cataloger) Used(names []string) bool {
-	changed, news := c.preload.setUsed(names)
+	changed, anew := c.preload.setUsed(names)
 	for _, name := range changed {
 		if entry, ok := c.last.clusters.Get(name); ok {
 			sv, _ := c.view.Services.Get(entry.Service)
-			news = c.preload.rerank(name, entry.Service.Namespace, c.preload.rankOf(name, sv, entry.Frontend)) || news
+			anew = c.preload.rerank(name, entry.Service.Namespace, c.preload.rankOf(name, sv, entry.Frontend)) || anew
 		}
 	}
-	return news
+	return anew
 }
 
 // Restore takes names of a run before: those of clusters with UDP listeners

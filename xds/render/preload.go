@@ -80,16 +80,16 @@ func (p *preloader) set(name, namespace string, rank topology.Rank) {
 // setUsed replaces what is in use, the oldest use first. It returns the
 // clusters that came or went, whose ranks are to be set anew, and whether the
 // others may be chosen differently.
-func (p *preloader) setUsed(names []string) (changed []string, news bool) {
+func (p *preloader) setUsed(names []string) (changed []string, anew bool) {
 	changed, moved := p.used.set(names)
 	for _, name := range moved {
 		c, ok := p.all[name]
 		if _, waits := p.asked[name]; ok && !waits {
 			p.asked[name] = c.share.of
 		}
-		news = news || ok && p.overCap > 0
+		anew = anew || ok && p.overCap > 0
 	}
-	return changed, news
+	return changed, anew
 }
 
 // rerank is set, and reports whether choose may choose differently for it.

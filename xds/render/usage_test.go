@@ -28,7 +28,7 @@ func TestUsedIsPreloaded(t *testing.T) {
 	w.next()
 	for _, tc := range []struct {
 		names []string
-		news  bool
+		anew  bool
 		want  int
 	}{
 		{[]string{far(1), far(2), "10.96.9.9:80"}, true, 2}, // the last is no Service
@@ -36,8 +36,8 @@ func TestUsedIsPreloaded(t *testing.T) {
 		{[]string{far(2)}, true, 1},
 		{nil, true, 0},
 	} {
-		if news := w.cats.Used(tc.names); news != tc.news {
-			t.Errorf("%v: news %v", tc.names, news)
+		if anew := w.cats.Used(tc.names); anew != tc.anew {
+			t.Errorf("%v: another catalog: %v", tc.names, anew)
 		}
 		cat, changed := w.next()
 		for _, name := range tc.names[:tc.want] {
@@ -45,7 +45,7 @@ func TestUsedIsPreloaded(t *testing.T) {
 				t.Errorf("%v: %s is not preloaded", tc.names, name)
 			}
 		}
-		if n := cat.PreloadedLen(); n != tc.want || tc.news != (len(changed[ClusterType]) > 0) {
+		if n := cat.PreloadedLen(); n != tc.want || tc.anew != (len(changed[ClusterType]) > 0) {
 			t.Errorf("%v: %d are preloaded, changed %v", tc.names, n, changed)
 		}
 	}
@@ -57,7 +57,7 @@ func TestTheLatestUseHasRoom(t *testing.T) {
 	w.next()
 	for _, names := range [][]string{{far(1), far(2), far(3)}, {far(2), far(3), far(1)}} {
 		if !w.cats.Used(names) {
-			t.Errorf("%v: no news", names)
+			t.Errorf("%v: nothing to choose anew", names)
 		}
 		if cat, _ := w.next(); cat.Preloaded(names[0]) || !cat.Preloaded(names[1]) || !cat.Preloaded(names[2]) {
 			t.Errorf("%v: preloaded is %v", names, cat.Wildcard(ClusterType))

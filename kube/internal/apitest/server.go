@@ -69,12 +69,18 @@ func (s *Server) Close() {
 // Client connects to the server.
 func (s *Server) Client(t testing.TB) *kube.Client {
 	t.Helper()
+	return s.ClientAt(t, kube.Rate{QPS: 1000, Burst: 1000})
+}
+
+// ClientAt is Client with a rate of its own.
+func (s *Server) ClientAt(t testing.TB, rate kube.Rate) *kube.Client {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	config := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x}}], clusters: [{name: x, cluster: {server: %q}}]}`, s.http.URL)
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := kube.Connect(path, "test", kube.Rate{QPS: 1000, Burst: 1000})
+	c, err := kube.Connect(path, "test", rate)
 	if err != nil {
 		t.Fatal(err)
 	}
