@@ -8,6 +8,7 @@ type LeftOut struct {
 	Node   string
 	Rule   string // its name, as "topologyKeys"
 	Reason string
+	Cure   string // in it NAMESPACE is the Service's and ADDRESS the endpoint's; "" of a rule that always leaves one
 }
 
 // Explain evaluates one Service of s again and returns, for each of its

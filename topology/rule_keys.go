@@ -10,6 +10,7 @@ import (
 var keyTiers = &rule{
 	name:    "topologyKeys",
 	reason:  "not in this node's unit",
+	cure:    `run a pod of it in this node's unit, or correct the nodes' labels; if other units are to answer at all, end topologyKeys with "` + AnyNode + `": then units no longer keep to themselves whenever their own pods are away`,
 	when:    func(q *question) bool { return q.keys.Mode == OrderedKeys },
 	arrange: byKey,
 	detail:  mismatch,

@@ -5,6 +5,7 @@ package topology
 var localPolicy = &rule{
 	name:   "internalTrafficPolicy",
 	reason: "not on this node (internalTrafficPolicy: Local)",
+	cure:   "run a pod of it on this node, or set spec.internalTrafficPolicy: Cluster",
 	only:   forTraffic,
 	when:   func(q *question) bool { return q.local },
 	keep:   onThisNode,

@@ -5,6 +5,7 @@ package topology
 var malformedKeys = &rule{
 	name:   "malformed keys",
 	reason: "not on this node (topologyKeys is malformed: closed to the node itself)",
+	cure:   "mend the annotation topologyKeys: until then the Service is closed to each node itself",
 	when:   func(q *question) bool { return q.keys.Mode == Malformed },
 	arrange: func(q *question, tiers []tier) []tier {
 		for i := range tiers {

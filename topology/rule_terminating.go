@@ -7,6 +7,7 @@ import "slices"
 var terminating = &rule{
 	name:   "terminating",
 	reason: "not ready",
+	cure:   "see why it is not ready: its pod is the one of kubectl get pods -n NAMESPACE -o wide --field-selector status.podIP=ADDRESS, and kubectl describe pod tells its cause",
 	only:   forTraffic,
 	arrange: func(q *question, tiers []tier) []tier {
 		for i, t := range tiers {

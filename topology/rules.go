@@ -24,8 +24,13 @@ type rule struct {
 	reason string
 	// only is the kind of question that the rule is for; zero means every kind.
 	only scope
-	// nodeLabels are labels of the endpoints' nodes that the rule reads, besides
-	// the topology keys: when one changes, the Service is evaluated again.
+	// cure is what helps where the rule left out the last endpoint; in it NAMESPACE
+	// is the Service's, and ADDRESS the endpoint's. None for a rule that always
+	// leaves one.
+	cure string
+	// nodeLabels are labels of nodes that the rule reads, of the endpoints' and of
+	// this one, besides the topology keys: when one changes, the Service is
+	// evaluated again.
 	nodeLabels []string
 	// when reports whether the rule applies; nil means always.
 	when func(q *question) bool

@@ -64,12 +64,12 @@ func (v *Viewer) See(s *Snapshot) *View {
 
 	// A key that came or went concerns its own Services, which changed, unless
 	// this node has a value of it: Services without keys are near by that.
-	if v.view == nil || !equalViewpoint(eval.vp, v.view.Viewpoint) {
+	labels := eval.nodeLabels()
+	if v.view == nil || !equalViewpoint(eval.vp, v.view.Viewpoint) || moved(last.Nodes, s.Nodes, v.name, labels) {
 		for key := range s.Services.All() {
 			dirty[key] = struct{}{}
 		}
 	} else {
-		labels := eval.nodeLabels()
 		for name := range last.Nodes.Changed(s.Nodes) {
 			if moved(last.Nodes, s.Nodes, name, labels) {
 				maps.Copy(dirty, v.onNode[name])
@@ -215,7 +215,7 @@ func moved(was, is *table.Map[string, *Node], name string, labels []string) bool
 	a, hadA := was.Get(name)
 	b, hadB := is.Get(name)
 	if !hadA || !hadB {
-		return true
+		return hadA != hadB
 	}
 	for _, key := range labels {
 		x, okX := a.Labels[key]

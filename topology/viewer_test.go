@@ -61,3 +61,16 @@ func checkReuse(t *testing.T, before, now *View) {
 		}
 	}
 }
+
+// What rules read of this node is followed: while nobody knows the node, there is
+// nothing to follow, and no Service is evaluated again for it.
+func TestAnUnknownNodeCostsNothing(t *testing.T) {
+	b, key := NewBuilder(), ObjectKey{"default", "web"}
+	b.SetService(&Service{Key: key})
+	v := NewViewer("unknown", Options{})
+	before, _ := v.See(b.Build()).Service(key)
+	b.SetNode(&Node{Name: "n1"})
+	if after, _ := v.See(b.Build()).Service(key); after != before {
+		t.Error("another node came, and a Service that has nothing to do with it was evaluated again")
+	}
+}

@@ -12,7 +12,8 @@ import (
 
 // permitted asks for one object of each kind that a state is made of. A feed
 // goes on trying where it is forbidden, as rights may come; people want to know
-// at once. Other failures are left to the feed.
+// at once. Other failures are left to the feed. The kinds are those of feed.Feed, held
+// by test/docs.
 func permitted(ctx context.Context, client *kube.Client) error {
 	one := metav1.ListOptions{Limit: 1}
 	for _, kind := range []struct {

@@ -7,7 +7,7 @@ import (
 )
 
 // pure packages decide and do nothing: the same arguments give the same
-// result, on every machine.
+// result, on every machine. Some are planned (planned_test.go).
 var pure = []string{
 	"topology", "topology/refusal", "convert", "xds/render", "capture/plan", "capture/rules", "grid/plan", "dnsplugin/answer",
 	"node/hold", "node/outage", "health/vote", "admission/mutate", "tunnel/session", "autonomy/policy",

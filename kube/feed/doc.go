@@ -4,7 +4,7 @@
 // that would drop half of what is known, is held back (judge.go).
 //
 // The way of an object: a reflector of client-go lists and watches
-// (watches.go); a resource (services.go, slices.go, nodes.go, cidrs.go)
+// (watches.go); a resource (services.go, foreign.go, slices.go, nodes.go, cidrs.go)
 // converts it on arrival to topology's types, which is all that is kept; the
 // watch's store (store.go) puts it into the builder; and Feed publishes what
 // has changed within 20 ms as one snapshot.

@@ -119,7 +119,7 @@ func TestFlagsExist(t *testing.T) {
 	}
 }
 
-var made = regexp.MustCompile(`(?:Name:\s+|vec\(|NewDesc\(|pluginName,\s+)"([a-z_]+)"`)
+var made = regexp.MustCompile(`(?:Name:\s+|vec\(|NewDesc\(|pluginName,\s+)"([a-z0-9_]+)"`)
 
 // namedIn are the names of what a file makes metrics of, however gofmt sets them.
 func namedIn(text string) (names []string) {
@@ -136,10 +136,14 @@ func TestMetricsAreFound(t *testing.T) {
 		`vec("gridmesh_a", "A.")`:                          "gridmesh_a",
 		`prometheus.NewDesc("gridmesh_a", "A.", nil, nil)`: "gridmesh_a",
 		`prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, "age"), "A.", nil)`: "age",
+		`prometheus.GaugeOpts{Name: "gridmesh_ipv6_a"}`:                                              "gridmesh_ipv6_a",
 		`Help: "gridmesh_a"`: "",
 	} {
 		if got := strings.Join(namedIn(text), " "); got != want {
 			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+		if want != "" && strings.HasPrefix(want, "gridmesh_") && metricName.FindString("`"+want+"{kind}`") != want {
+			t.Errorf("a page that explains %s is not seen to", want)
 		}
 	}
 }
@@ -195,7 +199,7 @@ func metricsOfDNS(t *testing.T) map[string]bool {
 	return metrics
 }
 
-var metricName = regexp.MustCompile(`\b(?:gridmesh|kubeproxy|coredns_grid)_[a-z_]+\b`)
+var metricName = regexp.MustCompile(`\b(?:gridmesh|kubeproxy|coredns_grid)_[a-z0-9_]+\b`)
 
 // The page of each program has all of its metrics, and neither these nor the
 // rooms' READMEs have one that nothing exports.

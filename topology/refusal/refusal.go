@@ -133,18 +133,8 @@ func tiers(s *topology.ServiceView, values map[string]string) string {
 
 // cure is what helps an endpoint that was left out.
 func cure(l topology.LeftOut, s *topology.ServiceView) string {
-	switch l.Rule {
-	case "topologyKeys":
-		if text := s.KeyOfNobody(); text != "" {
-			return text
-		}
-		return fmt.Sprintf("run a pod of it in this node's unit, or correct the nodes' labels; if other units are to answer at all, end topologyKeys with %q: then units no longer keep to themselves whenever their own pods are away", topology.AnyNode)
-	case "malformed keys":
-		return "mend the annotation topologyKeys: until then the Service is closed to each node itself"
-	case "internalTrafficPolicy":
-		return "run a pod of it on this node, or set spec.internalTrafficPolicy: Cluster"
-	case "terminating":
-		return fmt.Sprintf("see why it is not ready: its pod is the one of kubectl get pods -n %s -o wide --field-selector status.podIP=%s, and kubectl describe pod tells its cause", s.Key.Namespace, l.Addr.Addr())
+	if text := s.KeyOfNobody(); text != "" && l.Rule == "topologyKeys" {
+		return text
 	}
-	return "see its endpoints"
+	return strings.NewReplacer("NAMESPACE", s.Key.Namespace, "ADDRESS", l.Addr.Addr().String()).Replace(l.Cure)
 }
