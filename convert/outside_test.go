@@ -43,7 +43,7 @@ func TestOutsideOf(t *testing.T) {
 		{"203.0.113.1:80", topology.TCP, "shop/later", topology.ExternalIP}, // the first by name, as in a view
 		{"203.0.113.1:81", topology.TCP, "shop/later", topology.ExternalIP},
 		{"203.0.113.1:53", topology.UDP, "shop/web", topology.ExternalIP},
-		{"[::ffff:203.0.113.1]:80", topology.TCP, "shop/web", topology.ExternalIP},
+		{"[::ffff:203.0.113.1]:80", topology.TCP, "shop/later", topology.ExternalIP},
 		{"198.51.100.1:80", topology.TCP, "shop/web", topology.LoadBalancer},
 		{"[2001:db8::1]:80", topology.TCP, "shop/web", topology.LoadBalancer},
 		{"198.51.100.2:80", topology.TCP, "shop/web", topology.ExternalIP}, // both

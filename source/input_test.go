@@ -130,12 +130,12 @@ func TestMisfits(t *testing.T) {
 	} {
 		told(t, texts(t, doc).Problems, want)
 	}
-	told(t, texts(t, "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {one: 1, two: 2}}").Problems, `unknown field "spec.one"; correct it`, `unknown field "spec.two"; correct it`)
+	told(t, texts(t, "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {clusterIP: None, one: 1, two: 2}}").Problems, `unknown field "spec.one"; correct it`, `unknown field "spec.two"; correct it`)
 	for meta, want := range map[string]string{
-		"metadata: {name: x}, spec: {topologyKeys: [site]}":                                         `unknown field "spec.topologyKeys"; the annotation is meant: write metadata.annotations[topologyKeys], as '["site"]'; without the annotation topologyKeys, as it stands, the Service is open to every node`,
-		"metadata: {name: x, annotation: {topologyKeys: '[]'}}":                                     `unknown field "metadata.annotation"; write metadata.annotations; without the annotation topologyKeys, as it stands, the Service is open`,
-		"metadata: {name: x, annotations: {topologyKeys: '[\"site\"]'}}, spec: {topologyKey: site}": `unknown field "spec.topologyKey"; the annotation is meant: write metadata.annotations[topologyKeys], as '["site"]'`,
-		"metadata: {name: x}, topologyKeys: []":                                                     "is open to every node",
+		"metadata: {name: x}, spec: {clusterIP: None, topologyKeys: [site]}":                                         `unknown field "spec.topologyKeys"; the annotation is meant: write metadata.annotations[topologyKeys], as '["site"]'; without the annotation topologyKeys, as it stands, the Service is open to every node`,
+		"metadata: {name: x, annotation: {topologyKeys: '[]'}}, spec: {clusterIP: None}":                             `unknown field "metadata.annotation"; write metadata.annotations; without the annotation topologyKeys, as it stands, the Service is open`,
+		"metadata: {name: x, annotations: {topologyKeys: '[\"site\"]'}}, spec: {clusterIP: None, topologyKey: site}": `unknown field "spec.topologyKey"; the annotation is meant: write metadata.annotations[topologyKeys], as '["site"]'`,
+		"metadata: {name: x}, topologyKeys: [], spec: {clusterIP: None}":                                             "is open to every node",
 	} {
 		told(t, texts(t, "{apiVersion: v1, kind: Service, "+meta+"}").Problems, want)
 	}
@@ -143,7 +143,7 @@ func TestMisfits(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprintf("x%d: 1", i)
 	}
-	problems := texts(t, "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {"+strings.Join(many, ", ")+"}}").Problems
+	problems := texts(t, "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {clusterIP: None, "+strings.Join(many, ", ")+"}}").Problems
 	if n := len(problems); n != maxStrays+1 || !strings.Contains(problems[n-1].Text, "40 more fields") {
 		t.Errorf("%d problems: %v", n, problems)
 	}
