@@ -56,6 +56,20 @@ func (c *Capture) followAddresses() error {
 	return errors.Join(torn...)
 }
 
+// findAddresses is followAddresses at the start: the first view is compared with what
+// a run before served at them.
+func (c *Capture) findAddresses() error {
+	if c.kernel == nil {
+		return nil
+	}
+	err := c.followAddresses()
+	if errors.Is(err, dump.ErrTorn) {
+		c.sayLater(err) // and the next Repair looks again
+		return nil
+	}
+	return err
+}
+
 // replan plans the same Services for another configuration, or other addresses.
 func (k *kernelPath) replan(cfg plan.Config) {
 	own := *cfg.Kernel

@@ -109,7 +109,7 @@ func (c *Capture) Install(guard []netip.Prefix) (err error) {
 			if _, err = c.look(links.Read); errors.Is(err, dump.ErrTorn) {
 				err = nil // Repair looks again
 			}
-			err = errors.Join(err, c.installRoutes())
+			err = errors.Join(err, c.findAddresses(), c.installRoutes())
 			c.sayLater(c.tellAbsent())
 		} else {
 			wait = false // a table that takes no guard is not worth it
@@ -249,6 +249,9 @@ func (c *Capture) Retract(v *topology.View, provisional bool) error {
 	c.tellGuard()
 	if err := c.serveInKernel(v, provisional); err != nil {
 		c.goal = merged // what it was to take over stays with Envoy, whoever writes next
+		if !provisional && was == synced {
+			err = errors.Join(err, c.table.retract(c.kernel.ofNeither(change), c.planner))
+		}
 		return err
 	}
 	if provisional || was != synced {

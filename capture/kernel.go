@@ -28,6 +28,7 @@ type kernelPath struct {
 	view    *topology.View  // that the planner has; nil before the first
 	held    state           // how the kernel's elements stand to the planner's
 	goal    state           // unsure before the first view
+	kept    map[string]bool // frontends that a provisional view found otherwise; nil: nobody looked
 	absent  *bool           // what EnvoyAbsent said last; nil: nothing, and what is there stays
 	udp     plan.UDPServing // whose flows may be stale, once this is in force
 	flows   *flows
@@ -97,12 +98,7 @@ func (c *Capture) installKernel() error {
 		c.leaveKernel()
 		return nil
 	}
-	err := c.followAddresses()
-	if errors.Is(err, dump.ErrTorn) {
-		c.sayLater(err) // and the next Repair looks again
-		err = nil
-	}
-	if err != nil {
+	if err := c.findAddresses(); err != nil {
 		return err
 	}
 	return c.layKernel()
@@ -146,6 +142,9 @@ func (c *Capture) setKernel(changed map[string][]plan.KernelFrontend, provisiona
 	change := k.planner.Settle()
 	maps.Copy(k.udp, change.UDP)
 	was := k.held
+	if !provisional || k.goal != merged {
+		k.kept = nil
+	}
 	if k.held, k.goal = unsure, synced; provisional {
 		k.goal = merged
 	}
@@ -197,9 +196,14 @@ func (k *kernelPath) compare() (repaired bool, err error) {
 		return false, err
 	}
 	all, picks := k.planner.Plan()
-	gone, added := have.apart(elementsOf(&all))
+	want := elementsOf(&all)
+	gone, added := have.apart(want)
 	drop := k.table.unused(picks)
 	if k.goal == merged {
+		if k.kept == nil { // before this run wrote any: what it wrote it repairs
+			k.kept = have.otherThan(want)
+		}
+		added.leave(k.kept, have)
 		gone, drop = gone.replacedBy(added), nil
 	}
 	if gone.len()+added.len()+len(drop) > 0 {
@@ -283,7 +287,7 @@ func (c *Capture) repairKernelTable(moved bool) (bool, error) {
 	if !repaired {
 		k.table.note(gen, time.Now())
 	}
-	return repaired, nil
+	return repaired && !moved, nil // whose address moved, nobody else did it
 }
 
 // EnvoyAbsent says whether new connections go to the kernel path, although Envoy

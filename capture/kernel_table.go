@@ -233,22 +233,8 @@ func (t *kernelTable) write(gone, added kernelElements, need, drop []plan.Pick) 
 	return t.learn(chains)
 }
 
-// flush ends a transaction, and makes it one generation for sure.
 func (t *kernelTable) flush() error {
-	known := t.others.After(t.gen)
-	t.gen = 0
-	stamp := t.sets[rules.KernelLayout]
-	t.conn.FlushSet(stamp)
-	if err := t.conn.SetAddElements(stamp, []nftables.SetElement{{Key: []byte{0, 1}}}); err != nil {
-		return fmt.Errorf("set %s: %w", stamp.Name, err)
-	}
-	if err := t.conn.Flush(); err != nil {
-		return fmt.Errorf("write the kernel path: %w", refused(err))
-	}
-	if known != 0 {
-		t.gen = nft.NextGeneration(known)
-	}
-	return nil
+	return t.known.flush(t.conn, t.sets[rules.KernelLayout], "the kernel path")
 }
 
 // close lets go of the sockets, and forgets what was known.

@@ -1,9 +1,11 @@
 package capture
 
 import (
+	"fmt"
 	"log/slog"
 	"time"
 
+	"github.com/google/nftables"
 	nl "github.com/mdlayher/netlink"
 
 	"github.com/gridmesh/gridmesh/capture/nft"
@@ -50,3 +52,22 @@ func (k *known) still(gen uint32, now time.Time) bool {
 
 // note takes what was read for what is there.
 func (k *known) note(gen uint32, now time.Time) { k.gen, k.read = gen, now }
+
+// flush ends a transaction and makes it the next generation for sure. Without
+// the stamp one that finds all as it should be would be none, and what somebody
+// else wrote meanwhile would be taken for it.
+func (k *known) flush(conn *nft.Session, stamp *nftables.Set, what string) error {
+	known := k.others.After(k.gen)
+	k.gen = 0
+	conn.FlushSet(stamp)
+	if err := conn.SetAddElements(stamp, []nftables.SetElement{{Key: []byte{0, 1}}}); err != nil {
+		return fmt.Errorf("set %s: %w", stamp.Name, err)
+	}
+	if err := conn.Flush(); err != nil {
+		return fmt.Errorf("write %s: %w", what, refused(err))
+	}
+	if known != 0 {
+		k.gen = nft.NextGeneration(known)
+	}
+	return nil
+}

@@ -224,24 +224,8 @@ func (t *table) write(do func(*nftables.Set, []nftables.SetElement) error, eleme
 	return t.flush("elements")
 }
 
-// flush ends a transaction and makes it the next generation for sure. Without
-// the stamp one that finds all as it should be would be none, and what somebody
-// else wrote meanwhile would be taken for it.
-func (t *table) flush(name string) error {
-	known := t.others.After(t.gen)
-	t.gen = 0
-	stamp := t.sets[rules.Layout]
-	t.conn.FlushSet(stamp)
-	if err := t.conn.SetAddElements(stamp, []nftables.SetElement{{Key: []byte{0, 1}}}); err != nil {
-		return fmt.Errorf("set %s: %w", rules.Layout, err)
-	}
-	if err := t.conn.Flush(); err != nil {
-		return fmt.Errorf("write %s: %w", name, refused(err))
-	}
-	if known != 0 {
-		t.gen = nft.NextGeneration(known)
-	}
-	return nil
+func (t *table) flush(what string) error {
+	return t.known.flush(t.conn, t.sets[rules.Layout], what)
 }
 
 // replace swaps the content of an interval set of both families at once.

@@ -146,6 +146,9 @@ func (p *KernelPlanner) Plan() (e KernelElements, picks []Pick) {
 	return c.Add, p.picks.sorted(Pick.compare)
 }
 
+// Has reports whether a frontend is planned.
+func (p *KernelPlanner) Has(f topology.Frontend) bool { return p.held[f] != nil }
+
 // hold plans a frontend. Endpoints keep their slots, so that few elements change.
 func (p *KernelPlanner) hold(f topology.Frontend, want *KernelFrontend, was *held) *held {
 	if was == nil {

@@ -74,7 +74,7 @@ helps.`,
 	in.bind(cmd)
 	cmd.Flags().Lookup("lenient").Usage = "exit with 0 where problems are printed, or the packet is refused"
 	cmd.Flags().StringVar(&from, "from", "", "address of the client")
-	cmd.Flags().StringVar(&to, "to", "", "IP:PORT/tcp or IP:PORT/udp that it dials")
+	cmd.Flags().StringVar(&to, "to", "", "IP:PORT/tcp, IP:PORT/udp or IP:PORT/sctp that it dials")
 	_ = cmd.MarkFlagRequired("from")
 	_ = cmd.MarkFlagRequired("to")
 	return cmd
@@ -87,20 +87,23 @@ func parseTrace(from, to string) (client netip.Addr, f topology.Frontend, err er
 	if err != nil {
 		return client, f, fmt.Errorf("%w: --from %q is no IP address; give the client's, as 10.244.7.5: kubectl get pod -o wide has a pod's", run.ErrUsage, from)
 	}
+	client = client.Unmap()
 	address, proto, _ := strings.Cut(to, "/")
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return client, f, fmt.Errorf("%w: --to %q is not IP:PORT/tcp or IP:PORT/udp; give the Service's, as 10.96.0.10:80/tcp or [fd00::10]:80/tcp: gridmesh view has them", run.ErrUsage, to)
+		return client, f, fmt.Errorf("%w: --to %q is not IP:PORT/tcp or /udp or /sctp; give the Service's, as 10.96.0.10:80/tcp or [fd00::10]:80/tcp: gridmesh view has them", run.ErrUsage, to)
 	}
-	f = topology.Frontend{Addr: ap.Addr(), Port: ap.Port(), Protocol: topology.TCP}
+	f = topology.Frontend{Addr: ap.Addr().Unmap(), Port: ap.Port(), Protocol: topology.TCP}
 	switch proto {
 	case "", "tcp":
 	case "udp":
 		f.Protocol = topology.UDP
+	case "sctp":
+		f.Protocol = topology.SCTP
 	default:
-		return client, f, fmt.Errorf("%w: --to %q: protocol %q is not known; use tcp or udp", run.ErrUsage, to, proto)
+		return client, f, fmt.Errorf("%w: --to %q: protocol %q is not known; use tcp, udp or sctp", run.ErrUsage, to, proto)
 	}
-	if client.Unmap().Is4() != f.Addr.Unmap().Is4() {
+	if client.Is4() != f.Addr.Is4() {
 		return client, f, fmt.Errorf("%w: --from %s and --to %s are of two families: no packet has both; give an IPv4 or an IPv6 address for both", run.ErrUsage, client, f.Addr)
 	}
 	return client, f, nil

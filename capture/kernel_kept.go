@@ -1,0 +1,83 @@
+package capture
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+
+	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/capture/rules"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// ofFrontends are the sets whose keys begin with a frontend.
+var ofFrontends = bothOf(rules.Slots, rules.Allowed, rules.Limited, rules.Session, rules.Policy, rules.Near, rules.Front)
+
+// frontLen is how long a frontend is in the key of a set.
+func frontLen(set string) int {
+	ip := netip.IPv4Unspecified()
+	if strings.HasSuffix(set, "6") {
+		ip = netip.IPv6Unspecified()
+	}
+	return len(frontendKey(topology.Frontend{Addr: ip}))
+}
+
+// otherThan are the frontends in force of which another plan has something else.
+func (m kernelElements) otherThan(want kernelElements) map[string]bool {
+	gone, added := m.apart(want)
+	other := map[string]bool{}
+	for _, set := range ofFrontends {
+		length := frontLen(set)
+		for _, list := range []kernelElements{gone, added} {
+			for key := range list[set] {
+				if f := key[:length]; m.serves(f) {
+					other[f] = true
+				}
+			}
+		}
+	}
+	return other
+}
+
+func (m kernelElements) serves(frontend string) bool {
+	for _, set := range bothOf(rules.Front) {
+		if _, there := m[set][frontend]; there {
+			return true
+		}
+	}
+	return false
+}
+
+// leave takes from what is to be added all that is about frontends that are in force
+// and stay as they are, and about what their clients remember.
+func (m kernelElements) leave(frontends map[string]bool, have kernelElements) {
+	sessions := map[string]bool{}
+	for _, set := range ofFrontends {
+		length := frontLen(set)
+		stays := func(key string) bool { return frontends[key[:length]] && have.serves(key[:length]) }
+		maps.DeleteFunc(m[set], func(key string, _ nftables.SetElement) bool { return stays(key) })
+	}
+	for _, set := range bothOf(rules.Session) {
+		for key, e := range have[set] {
+			if frontends[key] {
+				sessions[string(e.Val)] = true
+			}
+		}
+	}
+	length := len(sessionValue(0))
+	for _, set := range bothOf(rules.Members) {
+		maps.DeleteFunc(m[set], func(key string, _ nftables.SetElement) bool { return sessions[key[:length]] })
+	}
+}
+
+// ofNeither is of a change what neither path serves any more: Envoy has nobody for it.
+// What the kernel path was to take over is left out, and so is what is guarded.
+func (k *kernelPath) ofNeither(change *plan.Change) *plan.Change {
+	return &plan.Change{
+		DelServe:  slices.DeleteFunc(slices.Clone(change.DelServe), k.planner.Has),
+		DelSilent: slices.DeleteFunc(slices.Clone(change.DelSilent), k.planner.Has),
+	}
+}

@@ -1,0 +1,146 @@
+package capture
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/internal/testkit"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// The last good state may be older than what is in force: it changes no frontend that
+// is there, adds those that are not, and repairs what it added.
+func TestLastGoodStateChangesNoFrontend(t *testing.T) {
+	t.Parallel()
+	testkit.NewNetwork(t)
+	host := testHost(t)
+	web := func(affinity time.Duration, names ...string) plan.KernelFrontend {
+		return plan.KernelFrontend{Frontend: tcp("10.96.0.1:80"), Tiers: tiers(false, names...), Affinity: affinity, Session: "web"}
+	}
+	six := func(names ...string) plan.KernelFrontend {
+		return plan.KernelFrontend{Frontend: tcp("[fd00:96::1]:80"), Tiers: tiers(true, names...)}
+	}
+	port := func(local bool, names ...string) plan.KernelFrontend {
+		return plan.KernelFrontend{Frontend: tcp("0.0.0.0:30080"), Tiers: tiers(false, names...), Outside: &plan.KernelOutside{Local: local, LocalTiers: tiers(false, names...)}}
+	}
+	added := plan.KernelFrontend{Frontend: tcp("10.96.0.9:80"), Tiers: tiers(false, "a", "b")}
+	is := func(list ...plan.KernelFrontend) map[string][]plan.KernelFrontend {
+		return map[string][]plan.KernelFrontend{"web": list}
+	}
+	newer := is(web(time.Hour, "b", "far"), six("b"), port(false, "b"))
+	older := is(web(time.Hour, "a", "b", "far"), six("a", "far"), port(true, "a"), added)
+	must(t, starting(t, kernelConfig(), host).setKernel(newer, false))
+	before := kernelState(t)
+	c := starting(t, kernelConfig(), host)
+	stays := func(when string) {
+		t.Helper()
+		after := kernelState(t)
+		for key, was := range before {
+			if now := after[key]; now != was {
+				t.Errorf("%s: %q was %q and is %q", when, key, was, now)
+			}
+		}
+		for key := range after {
+			set, _, element := strings.Cut(key, " ")
+			_, there := before[key]
+			if ours := strings.HasSuffix(set, "4") && strings.Contains(key, "0a600009"); element && !there && !ours && !strings.HasPrefix(set, "loops") {
+				t.Errorf("%s: %q came", when, key)
+			}
+		}
+		if !maps.Equal(after, kernelState(t)) || len(after) == len(before) {
+			t.Errorf("%s: the frontend that was not there is not added", when)
+		}
+	}
+	must(t, c.setKernel(older, true))
+	stays("the last good state")
+	if repaired, err := c.Repair(); repaired || err != nil {
+		t.Errorf("repaired %v, %v", repaired, err)
+	}
+	all := kernelState(t)
+	k := newKernelTable(kernelConfig())
+	must(t, k.write(elementsOf(&plan.KernelElements{Slots: []plan.Slot{{Frontend: added.Frontend, Endpoint: added.Tiers[1][0]}}}), nil, nil, nil))
+	if repaired, err := c.Repair(); !repaired || err != nil {
+		t.Errorf("what it added was harmed: repaired %v, %v", repaired, err)
+	}
+	if !maps.Equal(kernelState(t), all) {
+		t.Error("what it added is not as it was")
+	}
+	must(t, c.setKernel(older, false))
+	want := kernelState(t)
+	testkit.NewNetwork(t)
+	must(t, starting(t, kernelConfig(), testHost(t)).setKernel(older, false))
+	if len(want) != len(kernelState(t)) {
+		t.Error("a whole view is not all that there is")
+	}
+}
+
+// A restart takes nothing out of force, node ports neither, where nobody knows the
+// ranges of pods.
+func TestRestartKeepsNodePorts(t *testing.T) {
+	t.Parallel()
+	cfg := kernelConfig()
+	cfg.PodCIDRs = nil
+	testkit.NewNetwork(t)
+	host := testHost(t)
+	all := map[string][]plan.KernelFrontend{"web": example()}
+	must(t, starting(t, cfg, host).setKernel(all, false))
+	want := kernelState(t)
+	c := starting(t, cfg, host)
+	must(t, c.setKernel(all, false))
+	got := kernelState(t)
+	for key := range want {
+		if _, there := got[key]; !there {
+			t.Errorf("gone with the first whole view: %q", key)
+		}
+	}
+}
+
+// Where the kernel path does not follow, what neither path serves any more is not
+// Envoy's: it has nobody for it.
+func TestGoneWithoutTheKernelPath(t *testing.T) {
+	t.Parallel()
+	testkit.NewNetwork(t)
+	c := starting(t, kernelConfig(), testHost(t))
+	see := func(o *cluster, path topology.Datapath) *topology.View {
+		return topology.See(o.Build(), "n0", topology.Options{Datapath: path})
+	}
+	first := newCluster().serve("gone", "10.96.0.1", "10.244.0.6").serve("moves", "10.96.0.2", "10.244.0.6")
+	apply(t, c, see(first, topology.DatapathEnvoy), false)
+	c.table.conn.DelTable(c.kernel.table.nft)
+	must(t, c.table.conn.Flush())
+	theirs := ownKernelTable(t)
+	defer theirs.Close()
+	if err := c.Retract(see(newCluster().serve("moves", "10.96.0.2", "10.244.0.6"), topology.DatapathKernel), false); err == nil {
+		t.Fatal("another's table was written")
+	}
+	if got := elements(t)["serve4"]; len(got) != 1 || !strings.HasPrefix(got[0], "0a600002") {
+		t.Errorf("Envoy has %v", got)
+	}
+}
+
+// What follows the node's own address is no repair: nobody else is to blame.
+func TestMovedIsNotRepaired(t *testing.T) {
+	t.Parallel()
+	cfg := kernelConfig()
+	l := newKernelLab(t, cfg)
+	cfg.Kernel = &plan.Kernel{}
+	c := starting(t, cfg, l.host)
+	must(t, c.setKernel(map[string][]plan.KernelFrontend{"web": example()}, false))
+	link, err := netlink.LinkByName("up0")
+	must(t, err)
+	must(t, netlink.AddrAdd(link, parse(t, "192.0.2.77/32")))
+	must(t, netlink.AddrDel(link, parse(t, "192.0.2.1/24")))
+	before := kernelState(t)
+	repaired, err := c.repairKernel()
+	if repaired || err != nil {
+		t.Errorf("repaired %v, %v", repaired, err)
+	}
+	if maps.Equal(before, kernelState(t)) {
+		t.Error("node ports do not follow the node's address")
+	}
+}
