@@ -110,7 +110,7 @@ func (w *world) atNodePort(cfg plan.Config, client netip.Addr, to topology.Front
 		for i := range s.Outside {
 			f := &s.Outside[i]
 			if f.Kind != topology.NodePort || f.Path != topology.PathKernel ||
-				f.Frontend.Port != to.Port || f.Frontend.Protocol != to.Protocol || f.Frontend.Addr.Is4() != to.Addr.Unmap().Is4() {
+				f.Port != to.Port || f.Protocol != to.Protocol || f.Addr.Is4() != to.Addr.Unmap().Is4() {
 				continue
 			}
 			out := &walk{From: client.String(), To: to.String(), Tiers: []tierRow{}}

@@ -78,7 +78,7 @@ var foreign = []string{
 	"--drain-time-s",
 	"--label", "--latest", "--now", // crictl, systemctl
 	"--cascade", "--ignore-daemonsets", "--delete-emptydir-data", "--overwrite", "--patch-file", "--type", "--field-selector", "--for", "--timeout",
-	"--tail", "--attach", "--profile", "--image", "--all", "--minify", "--validate", "--restart", "--rm", "--overrides", // kubectl
+	"--tail", "--force", "--attach", "--profile", "--image", "--all", "--minify", "--validate", "--restart", "--rm", "--overrides", // kubectl
 	"--service-cluster-ip-range", "--cluster-cidr", "--node-ip", // the control plane's, the kubelet's
 	"--privileged", // who runs containers
 }
