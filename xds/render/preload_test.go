@@ -139,20 +139,20 @@ func TestPreloadCostsWhatChanged(t *testing.T) {
 // Who may write Services in one namespace does not take the room of those of
 // another: each namespace has its turn, whatever its addresses are.
 func TestOneNamespaceDoesNotTakeAllRoom(t *testing.T) {
-	const room, theirs = 40, 15
+	const room, theirs = 40, 15 // theirs come last by name
 	w := newUDPWorld(room)
 	ports := make([]uint16, 3*room)
 	for i := range ports {
 		ports[i] = uint16(i + 1)
 	}
 	for i := range byte(theirs) {
-		w.service(named(fmt.Sprint("web-", i)), 100+i, `["unit"]`, topology.TCP, []uint16{80}, "a-1")
+		w.service(named(fmt.Sprint("web-", i)), 200+i, `["unit"]`, topology.TCP, []uint16{80}, "a-1")
 	}
 	w.next()
 	w.service(topology.ObjectKey{Namespace: "tenant", Name: "wide"}, 1, `["unit"]`, topology.TCP, ports, "a-1")
 	cat, changed := w.next()
 	for i := range byte(theirs) {
-		if name := far(100 + i); !cat.Preloaded(name) || slices.Contains(changed[ClusterType], name) {
+		if name := far(200 + i); !cat.Preloaded(name) || slices.Contains(changed[ClusterType], name) {
 			t.Errorf("%s was preloaded before the tenant came, and is not, or was changed", name)
 		}
 	}
