@@ -13,20 +13,22 @@ func TestUnknownWordsAreTold(t *testing.T) {
 		internal, external bool   // narrowed to this node
 		field              string // of the only problem; "" for none
 	}{
-		"{internalTrafficPolicy: Cluster, externalTrafficPolicy: Cluster, type: NodePort}": {},
-		"{internalTrafficPolicy: Local, externalTrafficPolicy: Local, type: NodePort}":     {true, true, ""},
-		"{internalTrafficPolicy: local}":                                                   {true, false, "spec.internalTrafficPolicy"},
-		"{externalTrafficPolicy: local, type: NodePort}":                                   {false, true, "spec.externalTrafficPolicy"},
-		"{externalTrafficPolicy: Local, type: Nodeport}":                                   {false, true, "spec.type"},
-		"{sessionAffinity: ClientIp}":                                                      {false, false, "spec.sessionAffinity"},
-		"{sessionAffinity: None, type: ClusterIP}":                                         {},
-		"{clusterIP: 10.96.0.1, clusterIPs: [10.96.0.2]}":                                  {false, false, "spec.clusterIP"},
-		"{clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1, 'fd00::1']}":                       {},
-		"{clusterIPs: [10.96.0.1]}":                                                        {},
-		"{clusterIP: None, clusterIPs: [None]}":                                            {},
-		"{type: LoadBalancer, externalTrafficPolicy: '', ports: []}":                       {},
-		"{externalTrafficPolicy: Local, type: ClusterIP, ports: []}":                       {},
-		"{externalTrafficPolicy: Local, ports: [], sessionAffinity: ''}":                   {},
+		"{externalTrafficPolicy: Cluster, type: NodePort}":               {},
+		"{externalTrafficPolicy: Local, type: NodePort}":                 {false, true, ""},
+		"{internalTrafficPolicy: Cluster}":                               {},
+		"{internalTrafficPolicy: Local}":                                 {true, false, ""},
+		"{internalTrafficPolicy: local}":                                 {true, false, "spec.internalTrafficPolicy"},
+		"{externalTrafficPolicy: local, type: NodePort}":                 {false, true, "spec.externalTrafficPolicy"},
+		"{externalTrafficPolicy: Local, type: Nodeport}":                 {false, true, "spec.type"},
+		"{sessionAffinity: ClientIp}":                                    {false, false, "spec.sessionAffinity"},
+		"{sessionAffinity: None, type: ClusterIP}":                       {},
+		"{clusterIP: 10.96.0.1, clusterIPs: [10.96.0.2]}":                {false, false, "spec.clusterIP"},
+		"{clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1, 'fd00::1']}":     {},
+		"{clusterIPs: [10.96.0.1]}":                                      {},
+		"{clusterIP: None, clusterIPs: [None]}":                          {},
+		"{type: LoadBalancer, externalTrafficPolicy: '', ports: []}":     {},
+		"{externalTrafficPolicy: Local, type: ClusterIP, ports: []}":     {},
+		"{externalTrafficPolicy: Local, ports: [], sessionAffinity: ''}": {},
 	} {
 		got := Service(&corev1.Service{Spec: *read[corev1.ServiceSpec](t, spec)})
 		external := got.Exposure != nil && got.Exposure.Local
