@@ -200,6 +200,7 @@ func TestKernelEndpointGoes(t *testing.T) {
 // alive says something on a connection and hears it again.
 func alive(t *testing.T, conn net.Conn) {
 	t.Helper()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second)) // there was one for what was said before
 	_, err := conn.Write([]byte("still there"))
 	if err == nil {
 		if said := ask(conn, 10*time.Second); said != "still there" {
