@@ -112,8 +112,8 @@ func filesAsTold(n *cluster.Node, rows map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// Those come with what they count.
-var onlyWhenCounted = []string{"gridmesh_xds_nacks_total", "gridmesh_node_findings", "gridmesh_feed_held_total", "gridmesh_service_", "gridmesh_envoy_"}
+// Those come with what they count, or with the path that they are of.
+var onlyWhenCounted = []string{"gridmesh_xds_nacks_total", "gridmesh_node_findings", "gridmesh_feed_held_total", "gridmesh_service_", "gridmesh_envoy_", "gridmesh_frontends"}
 
 // alertsHaveData looks for what alerts ask of agent and DNS in what they show.
 func alertsHaveData(text string) error {
