@@ -101,7 +101,7 @@ func TestEnvoyThatFlaps(t *testing.T) {
 		if moves == 0 || moves > 10 {
 			t.Errorf("%d moves in %d rounds", moves, rounds)
 		}
-		if n := r.log.count("Envoy takes"); n > moves {
+		if n := r.log.Count("Envoy takes"); n > moves {
 			t.Errorf("said %d times", n)
 		}
 		after(servesMost)
@@ -143,7 +143,7 @@ func TestNobodyCanAskWhetherEnvoyServes(t *testing.T) {
 		envoy.Store(itServes)
 		after(askServesEvery)
 		r.wantAbsent(t, "asked once again", true)
-		if n := r.log.count("cannot ask whether Envoy serves"); n != 3 {
+		if n := r.log.Count("cannot ask whether Envoy serves"); n != 3 {
 			t.Errorf("said %d times", n)
 		}
 	})

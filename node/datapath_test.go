@@ -168,7 +168,7 @@ func TestPoliciesThatComeAndGo(t *testing.T) {
 		if moves == 0 || moves > 10 {
 			t.Errorf("%d moves in a day", moves)
 		}
-		if n := r.log.count("NetworkPolicies"); n > quiet.Burst+moves {
+		if n := r.log.Count("NetworkPolicies"); n > quiet.Burst+moves {
 			t.Errorf("said %d times", n)
 		}
 		r.api.Set(func(a *nodetest.API) { a.Policy = false })

@@ -104,13 +104,13 @@ func TestAnEnvoyThatDoesNotAnswer(t *testing.T) {
 		if n := r.envoy.Asked() - before; n < 90 || n > 121 {
 			t.Errorf("it was asked %d times in an hour", n)
 		}
-		if _, text := r.askStatus(t); r.log.count(words) > 0 || strings.Contains(text, words) {
+		if _, text := r.askStatus(t); r.log.Count(words) > 0 || strings.Contains(text, words) {
 			t.Errorf("news of an Envoy that is not there: %s", text)
 		}
 		r.xds.Connect("1.40.0")
 		r.envoy.Fail(errors.New("permission denied"))
 		after(time.Hour)
-		if n := r.log.count(words); n != 1 {
+		if n := r.log.Count(words); n != 1 {
 			t.Errorf("told %d times", n)
 		}
 		if _, text := r.askStatus(t); !strings.Contains(text, words+" for 2h0m") || !strings.Contains(text, "permission denied") {
@@ -127,7 +127,7 @@ func TestAnEnvoyThatDoesNotAnswer(t *testing.T) {
 		if took := time.Since(start); took > statusWaits || !strings.Contains(text, "is slow to answer; ejections are those of") {
 			t.Errorf("an Envoy that hangs: %s, after %s", text, took)
 		}
-		if after(envoy.AnswerWithin); r.log.count(words) != 2 {
+		if after(envoy.AnswerWithin); r.log.Count(words) != 2 {
 			t.Error("that it hangs is not told")
 		}
 		// Neither the loop nor the health waits for it.
@@ -239,7 +239,7 @@ func TestAnOverloadedEnvoyIsSeen(t *testing.T) {
 			if got.Load == nil || got.Load.Overload != step.load || got.Load.Newly != step.newly || !strings.Contains(text, step.want) {
 				t.Errorf("%+v: %+v\n%s", step.load, got.Load, text)
 			}
-			if n := r.log.count("Envoy takes no more connections"); n != step.logs {
+			if n := r.log.Count("Envoy takes no more connections"); n != step.logs {
 				t.Errorf("%+v: said %d times, want %d", step.load, n, step.logs)
 			}
 			for name, want := range map[string]float64{

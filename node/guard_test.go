@@ -38,8 +38,8 @@ func TestAGuardThatCutsTheNodeOff(t *testing.T) {
 		r.host = eth
 		r.mustStart(t) // beside the rules of the run before
 		found := func() int { return len(r.agent.status().Findings) }
-		if found() != 1 || r.log.count("the network of eth0") != 1 || r.metric(t, "gridmesh_node_findings") != 1 {
-			t.Errorf("%d findings: %s", found(), r.log.buf.String())
+		if found() != 1 || r.log.Count("the network of eth0") != 1 || r.metric(t, "gridmesh_node_findings") != 1 {
+			t.Errorf("%d findings: %s", found(), r.log.String())
 		}
 		set := func(list []capture.Network) {
 			r.mu.Lock()
@@ -161,8 +161,8 @@ func TestAStartBesideTornLists(t *testing.T) {
 		if rules, there := r.kernel.InForce(); !there || len(rules.Guard) == 0 {
 			t.Errorf("in force is %+v", rules)
 		}
-		if got := r.agent.status().Findings; len(got) != 1 || r.log.count("could not look at all of the node") == 0 {
-			t.Errorf("found %v: %s", got, r.log.buf.String())
+		if got := r.agent.status().Findings; len(got) != 1 || r.log.Count("could not look at all of the node") == 0 {
+			t.Errorf("found %v: %s", got, r.log.String())
 		}
 		r.stop()
 		r.again()

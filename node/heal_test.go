@@ -129,7 +129,7 @@ func TestAHealIsNoOutage(t *testing.T) {
 		}
 		after(hold.Bound + 2*contactEvery) // a quiet cloud is asked for a word
 		r.wantAnswer(t, "after the hold", onA1)
-		if r.log.count("nothing is held any more") != 1 {
+		if r.log.Count("nothing is held any more") != 1 {
 			t.Error("its end is not said")
 		}
 	})
@@ -334,7 +334,7 @@ func TestTheRecordIsRemovedAtLast(t *testing.T) {
 			r.source.Contacted(time.Now())
 			after(time.Second)
 		}
-		if n := r.log.count("could not note the outage"); n != 1 {
+		if n := r.log.Count("could not note the outage"); n != 1 {
 			t.Errorf("said %d times", n)
 		}
 		must(t, os.Remove(filepath.Join(path, "full")))

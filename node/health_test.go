@@ -82,7 +82,7 @@ func TestDisturbancesAreNoRetries(t *testing.T) {
 		if due, most := 9, eagerBurst+30+13; tries < due+30 || tries > most {
 			t.Errorf("%d tries in 30 s, want up to %d", tries, most)
 		}
-		if n := r.log.count("could not put the capture rules in order"); n != 1 {
+		if n := r.log.Count("could not put the capture rules in order"); n != 1 {
 			t.Errorf("said %d times", n)
 		}
 	})

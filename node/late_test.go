@@ -49,13 +49,13 @@ func TestTheGuardWaitsForNoDisk(t *testing.T) {
 		if rules, there := r.kernel.InForce(); !there || len(rules.Guard) == 0 {
 			t.Errorf("in force is %+v", rules)
 		}
-		if n := r.log.count("slow to give"); n != 2 {
+		if n := r.log.Count("slow to give"); n != 2 {
 			t.Errorf("said %d times", n)
 		}
 		r.hear(webAndOther())
 		r.wantServed(t, "beside a disk that hangs", webFrontend, otherFrontend)
 		after(2 * statedir.Patience)
-		if got := r.unkept(); !strings.Contains(got, atomicfile.ErrLate.Error()) || r.log.count("gives nothing that was kept there") != 1 {
+		if got := r.unkept(); !strings.Contains(got, atomicfile.ErrLate.Error()) || r.log.Count("gives nothing that was kept there") != 1 {
 			t.Errorf("said: %q", got)
 		}
 		if !r.agent.liveness(time.Now()).Healthy {
@@ -253,7 +253,7 @@ func TestAStateThatCannotBeRead(t *testing.T) {
 				if n := saved(); n != 1 {
 					t.Errorf("the state was written over before it was read: %d Services", n)
 				}
-				if n := r.log.count("the last good state"); n != 1 {
+				if n := r.log.Count("the last good state"); n != 1 {
 					t.Errorf("said %d times", n)
 				}
 				after(tc.until - 5*time.Minute)

@@ -76,7 +76,7 @@ func TestRulesOfOthersDoingComeBack(t *testing.T) {
 		r.kernel.Flush()
 		after(repairEvery)
 		r.wantServed(t, "repaired", webFrontend)
-		if n := r.metric(t, "gridmesh_capture_repairs_total"); n != 1 || r.log.count("changed by somebody else") != 1 {
+		if n := r.metric(t, "gridmesh_capture_repairs_total"); n != 1 || r.log.Count("changed by somebody else") != 1 {
 			t.Errorf("%v repairs are counted", n)
 		}
 	})
@@ -113,12 +113,12 @@ func TestTheWatchBeginsAgain(t *testing.T) {
 		}
 		r.mustStart(t)
 		after(3 * repairEvery)
-		if len(began) != 1 || r.log.count("cannot watch the kernel") != 1 {
-			t.Fatalf("began %d times, said %d times", len(began), r.log.count("cannot watch the kernel"))
+		if len(began) != 1 || r.log.Count("cannot watch the kernel") != 1 {
+			t.Fatalf("began %d times, said %d times", len(began), r.log.Count("cannot watch the kernel"))
 		}
 		close(began[0]) // as where its socket ends
 		after(2 * repairEvery)
-		if len(began) != 2 || r.log.count("cannot watch the kernel") != 2 || r.log.count("is watched again") != 2 {
+		if len(began) != 2 || r.log.Count("cannot watch the kernel") != 2 || r.log.Count("is watched again") != 2 {
 			t.Fatalf("began %d times", len(began))
 		}
 		r.journal.Take()

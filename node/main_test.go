@@ -1,14 +1,12 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"net/netip"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/node/envoy"
 	"github.com/gridmesh/gridmesh/node/nodetest"
 	"github.com/gridmesh/gridmesh/node/outage"
@@ -60,24 +59,6 @@ var (
 	_ XDS         = (*xds.Server)(nil)
 )
 
-// logText is a log that can be read while it is written.
-type logText struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logText) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *logText) count(part string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.buf.String(), part)
-}
-
 // rig is an agent made of twins. What a test sets before start is in force.
 type rig struct {
 	cfg       Config
@@ -100,7 +81,7 @@ type rig struct {
 	lock      func(dir string) (func(), error)                    // nil: none is taken
 	readState func(path string) (*source.State, error)            // nil: as on disk
 	watch     func(context.Context) (<-chan struct{}, error)      // nil: watchLinks
-	log       *logText
+	log       *testkit.Output
 
 	supervise func(ctx context.Context, alive func() bool) error // nil: nobody does
 	serves    func(ctx context.Context) error                    // nil: Envoy is not asked whether it serves
@@ -124,7 +105,7 @@ func newRig(t *testing.T) *rig {
 // again is a new process on the same node: what is in the kernel and on disk stays.
 func (r *rig) again() {
 	r.lock = nil
-	r.capture, r.source, r.log = nodetest.NewCapture(r.kernel, r.journal), &nodetest.Source{}, &logText{}
+	r.capture, r.source, r.log = nodetest.NewCapture(r.kernel, r.journal), &nodetest.Source{}, &testkit.Output{}
 }
 
 // watchLinks takes its time to end, as the real one does.

@@ -206,7 +206,7 @@ func TestAStalledDiskInAnOutage(t *testing.T) {
 		if !r.agent.liveness(time.Now()).Healthy {
 			t.Error("the loop does not beat")
 		}
-		if n := r.log.count("does not take a note of the outage"); n != 1 {
+		if n := r.log.Count("does not take a note of the outage"); n != 1 {
 			t.Errorf("said %d times", n)
 		}
 		r.heal()

@@ -53,7 +53,7 @@ func TestAFailureToCloseIsTriedAgain(t *testing.T) {
 		r.capture.Fail("CloseStale", errBroken)
 		r.publish(o)
 		after(closeAfter)
-		if r.log.count("cannot close connections") != 1 || len(r.capture.Conns()) != 1 {
+		if r.log.Count("cannot close connections") != 1 || len(r.capture.Conns()) != 1 {
 			t.Error("the failure was not said")
 		}
 		after(repairEvery)

@@ -84,7 +84,7 @@ func TestStartsWithoutAnAPIServer(t *testing.T) {
 		r.wantServed(t, "without pod CIDRs", webFrontend)
 		after(time.Hour) // it is said once
 		for _, part := range []string{"no pod CIDR is known", "could not ask for NetworkPolicies", "the API server is silent"} {
-			if n := r.log.count(part); n != 1 {
+			if n := r.log.Count(part); n != 1 {
 				t.Errorf("the log says %q %d times", part, n)
 			}
 		}
@@ -138,8 +138,8 @@ func TestGuardIsMergedIntoAListOfItsOwn(t *testing.T) {
 		r.stop()
 		r.again()
 		r.mustStart(t)
-		if r.log.count("invalid Prefix") > 0 || r.log.count("cidrs=[10.96.0.0/16]") != 1 {
-			t.Errorf("the log: %s", r.log.buf.String())
+		if r.log.Count("invalid Prefix") > 0 || r.log.Count("cidrs=[10.96.0.0/16]") != 1 {
+			t.Errorf("the log: %s", r.log.String())
 		}
 		r.stop()
 		r.again()
@@ -160,7 +160,7 @@ func TestAStateThatIsDamagedIsSetAside(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.mustStart(t)
-		if r.log.count("starting without the last good state") != 1 {
+		if r.log.Count("starting without the last good state") != 1 {
 			t.Error("the log does not say so")
 		}
 		if _, err := os.Stat(path + ".bad"); err != nil {
@@ -204,8 +204,8 @@ func TestFindingsRefuseOrWarn(t *testing.T) {
 					if tc.cluster {
 						want++
 					}
-					if got := len(r.agent.status().Findings); got != want || r.log.count("level=WARN") != want || len(r.api.Events()) != want {
-						t.Errorf("%d findings in the status, %d warnings, %d Events, want %d", got, r.log.count("level=WARN"), len(r.api.Events()), want)
+					if got := len(r.agent.status().Findings); got != want || r.log.Count("level=WARN") != want || len(r.api.Events()) != want {
+						t.Errorf("%d findings in the status, %d warnings, %d Events, want %d", got, r.log.Count("level=WARN"), len(r.api.Events()), want)
 					}
 					return
 				}
@@ -241,7 +241,7 @@ func TestPoliciesEndNoAgentThatServes(t *testing.T) {
 		r.wantServed(t, "with a policy", webFrontend)
 		r.wantHealthy(t, "with a policy", true)
 		after(10 * policiesEvery)
-		if n := r.log.count("the cluster has NetworkPolicies"); n != 1 {
+		if n := r.log.Count("the cluster has NetworkPolicies"); n != 1 {
 			t.Errorf("said %d times", n)
 		}
 		r.stop()
@@ -271,7 +271,7 @@ func TestTheNodeIsLookedAtAgain(t *testing.T) {
 			after(2 * inspectEvery)
 		}
 		look(capture.Finding{Kind: capture.KubeProxy, Text: "rules of kube-proxy"})
-		if got := r.agent.status().Findings; len(got) != 1 || r.log.count("rules of kube-proxy") != 1 {
+		if got := r.agent.status().Findings; len(got) != 1 || r.log.Count("rules of kube-proxy") != 1 {
 			t.Errorf("findings: %v", got)
 		}
 		r.wantServed(t, "beside kube-proxy", webFrontend)
@@ -350,7 +350,7 @@ func TestFoundPodsAreKeptUntilTheNodeSaysOtherwise(t *testing.T) {
 		want("a link changed", "10.244.1.0/24")
 		after(time.Hour)
 		want("an hour later", "10.244.1.0/24")
-		if r.log.count("changed by somebody else") > 0 || r.metric(t, "gridmesh_capture_repairs_total") != 0 {
+		if r.log.Count("changed by somebody else") > 0 || r.metric(t, "gridmesh_capture_repairs_total") != 0 {
 			t.Error("our own rules are said to be somebody else's doing")
 		}
 		r.api.Set(func(a *nodetest.API) { a.Away, a.Pods = nil, prefixes("10.244.2.0/24") })
@@ -376,10 +376,10 @@ func TestRulesOfARunBeforeAreNobodyElsesDoing(t *testing.T) {
 		if rules, _ := r.kernel.InForce(); len(rules.Pods) > 0 {
 			t.Errorf("pods without a flag: %v", rules.Pods)
 		}
-		if r.log.count("changed by somebody else") > 0 || r.metric(t, "gridmesh_capture_repairs_total") != 0 {
+		if r.log.Count("changed by somebody else") > 0 || r.metric(t, "gridmesh_capture_repairs_total") != 0 {
 			t.Error("our own rules are said to be somebody else's doing")
 		}
-		if r.log.count("written anew") != 1 {
+		if r.log.Count("written anew") != 1 {
 			t.Error("that they were written anew is not said")
 		}
 	})
@@ -397,20 +397,20 @@ func TestRepairsAreSaidNowAndThen(t *testing.T) {
 			after(time.Second)
 			r.wantServed(t, "repaired", webFrontend)
 		}
-		said := r.log.count("changed by somebody else")
+		said := r.log.Count("changed by somebody else")
 		if most := quiet.Burst + int(1000*time.Second/quiet.Every); said < 2 || said > most {
 			t.Errorf("said %d times, want up to %d", said, most)
 		}
 		if n := r.metric(t, "gridmesh_capture_repairs_total"); n != 1000 {
 			t.Errorf("%v are counted", n)
 		}
-		if r.log.count("unsaid=") == 0 {
+		if r.log.Count("unsaid=") == 0 {
 			t.Error("nothing says how many were not said")
 		}
 		r.capture.Fail("Repair", errBroken)
 		r.links <- struct{}{}
 		synctest.Wait()
-		if r.log.count("could not put the capture rules in order") != 1 {
+		if r.log.Count("could not put the capture rules in order") != 1 {
 			t.Error("another message is held back, too")
 		}
 	})
@@ -429,7 +429,7 @@ func TestFailuresAreSaidNowAndThen(t *testing.T) {
 			after(time.Second)
 		}
 		for _, text := range []string{"could not write the capture rules", "could not follow the pod network's bridge"} {
-			if said, most := r.log.count(text), quiet.Burst+int(2000*time.Second/quiet.Every); said == 0 || said > most {
+			if said, most := r.log.Count(text), quiet.Burst+int(2000*time.Second/quiet.Every); said == 0 || said > most {
 				t.Errorf("%q is said %d times, want up to %d", text, said, most)
 			}
 		}

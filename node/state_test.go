@@ -59,9 +59,9 @@ func TestRestoreWaitsForTheSourceWhereRulesWereFound(t *testing.T) {
 				r.mustStart(t)
 				r.journal.Take()
 				after(liveFirst - time.Nanosecond)
-				early := r.log.count("serving from the last good state") > 0
+				early := r.log.Count("serving from the last good state") > 0
 				after(time.Nanosecond)
-				late := r.log.count("serving from the last good state") > 0
+				late := r.log.Count("serving from the last good state") > 0
 				if early != (tc.wait > 0 && tc.wait < liveFirst) || late != (tc.wait > 0) {
 					t.Errorf("the state serves before %s: %v, at it: %v", liveFirst, early, late)
 				}
@@ -243,7 +243,7 @@ func TestAStalledDisk(t *testing.T) {
 		after(repairEvery)
 		r.wantServed(t, "repaired beside the stalled write", webFrontend, otherFrontend)
 		r.wantHealthy(t, "beside the stalled write", true)
-		if n := r.log.count("the disk of the state directory"); n != 1 {
+		if n := r.log.Count("the disk of the state directory"); n != 1 {
 			t.Errorf("said %d times", n)
 		}
 		if !r.agent.liveness(time.Now()).Healthy {

@@ -144,7 +144,7 @@ func TestMisfits(t *testing.T) {
 		many[i] = fmt.Sprintf("x%d: 1", i)
 	}
 	problems := texts(t, "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {clusterIP: None, "+strings.Join(many, ", ")+"}}").Problems
-	if n := len(problems); n != maxStrays+1 || !strings.Contains(problems[n-1].Text, "40 more fields") {
+	if n := len(problems); n != maxUnknown+1 || !strings.Contains(problems[n-1].Text, "40 more fields") {
 		t.Errorf("%d problems: %v", n, problems)
 	}
 }

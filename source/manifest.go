@@ -33,8 +33,8 @@ const (
 )
 
 const (
-	maxFault  = 300 // characters of a decoder's complaint
-	maxStrays = 10  // fields of one object that do not exist, and are named
+	maxFault   = 300 // characters of a decoder's complaint
+	maxUnknown = 10  // fields of one object that do not exist, and are named
 	// maxLists are Lists inside each other: each is read by all that are around it.
 	maxLists = 4
 )
@@ -306,10 +306,10 @@ func decode[T any](m *manifests, at origin, raw []byte, take func(*T)) {
 		m.leftOut = append(m.leftOut, at.name)
 		return
 	}
-	for _, err := range strict[:min(len(strict), maxStrays)] {
+	for _, err := range strict[:min(len(strict), maxUnknown)] {
 		m.fault(at.String(), "", "has a field that does not exist and is passed over: %v; %s", err, passedOver(&obj, err))
 	}
-	if more := len(strict) - maxStrays; more > 0 {
+	if more := len(strict) - maxUnknown; more > 0 {
 		m.fault(at.String(), "", "has %d more fields that do not exist", more)
 	}
 	take(&obj)

@@ -39,7 +39,7 @@ func (m *manifests) repeated(place string, n *yamlv3.Node, lists int) {
 	if name := word(n, "metadata", "name"); !isList && name != "" {
 		at.name = objectName(kind, word(n, "metadata", "namespace"), name)
 	}
-	left := maxStrays
+	left := maxUnknown
 	keysTwice(n, "", isList, func(path string, times int) {
 		switch left--; {
 		case left < 0:

@@ -70,12 +70,12 @@ func (s *Service) Unaddressed() bool {
 		!slices.ContainsFunc(s.Problems, func(p Problem) bool { return strings.HasPrefix(p.Field, "spec.clusterIPs") })
 }
 
-// mostStrays bounds the endpoints that StrayNotices tells of.
-const mostStrays = 20
+// mostOnUnknownNodes bounds the endpoints that UnknownNodeNotices tells of.
+const mostOnUnknownNodes = 20
 
-// StrayNotices tell of endpoints on nodes that the snapshot lacks: by keys nobody
+// UnknownNodeNotices tell of endpoints on nodes that the snapshot lacks: by keys nobody
 // reaches them. A node may just have been removed, so it is no mistake for certain.
-func (s *Snapshot) StrayNotices() (list []Problem) {
+func (s *Snapshot) UnknownNodeNotices() (list []Problem) {
 	if s.Partial || s.Nodes.Len() == 0 {
 		return nil
 	}
@@ -90,7 +90,7 @@ func (s *Snapshot) StrayNotices() (list []Problem) {
 				if list = append(list, Problem{
 					Object: "endpointslice " + slice.Key.String(), Field: fmt.Sprintf("endpoints[%d].nodeName", i),
 					Text: fmt.Sprintf("%s is no node of this state, so the endpoint is in no unit; correct the name, or add the Node", name),
-				}); len(list) == mostStrays {
+				}); len(list) == mostOnUnknownNodes {
 					return list
 				}
 			}

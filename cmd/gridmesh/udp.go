@@ -45,5 +45,5 @@ func (w *world) notices() []topology.Problem {
 			}
 		}
 	}
-	return append(list, w.snap.StrayNotices()...)
+	return append(list, w.snap.UnknownNodeNotices()...)
 }
