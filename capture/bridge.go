@@ -179,6 +179,9 @@ func (c *Capture) sayLater(err error) {
 	}
 }
 
+// SysctlDir has, in Host.StateDir, the values of sysctls as they were.
+const SysctlDir = "sysctl"
+
 // earlyDemux is Tune's.
 const earlyDemux = "net.ipv4.tcp_early_demux"
 

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds/render"
 )
@@ -95,4 +96,4 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-func (c Config) statePath() string { return filepath.Join(c.StateDir, "state") }
+func (c Config) statePath() string { return filepath.Join(c.StateDir, source.StateFile) }

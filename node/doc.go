@@ -17,7 +17,7 @@
 // package hold.
 //
 // A stop of any kind leaves the rules in force. Nothing in this package
-// removes them.
+// removes them: package cleanup does, where no agent runs.
 //
 // New validates and allocates. Run does all I/O and returns when every
 // goroutine has ended, but for those that wait for a disk that hangs: what such a

@@ -15,17 +15,6 @@ import (
 // stateUnkept is a state directory that does not take what is to be kept there.
 const stateUnkept capture.FindingKind = "state-dir"
 
-// Lock keeps a second agent, and a cleanup beside a running one, from a node:
-// ErrUnfit. Where statedir.DiskFails of another error, the lock of the network
-// alone keeps them apart.
-func Lock(stateDir string) (unlock func(), err error) {
-	unlock, err = statedir.Lock(stateDir)
-	if errors.Is(err, run.ErrInUse) {
-		return nil, fmt.Errorf("%w: %w", ErrUnfit, err)
-	}
-	return unlock, err
-}
-
 // lockDir locks the state directory. A disk that takes no lock keeps no node
 // from its guard, where the lock of the network keeps a second agent away: a
 // disk that is full or broken is when a node is most likely to start again.

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -17,12 +15,9 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gridmesh/gridmesh/capture"
-	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/internal/run"
-	"github.com/gridmesh/gridmesh/node"
+	"github.com/gridmesh/gridmesh/node/cleanup"
 	"github.com/gridmesh/gridmesh/node/report"
-	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/xds"
 )
 
@@ -136,7 +131,8 @@ func writeStatus(w io.Writer, r *report.Report, format string) error {
 	}
 }
 
-func cleanup(ctx context.Context, w io.Writer, c *config) error {
+// cleanUp takes gridmesh's traces away, and says so.
+func cleanUp(ctx context.Context, w io.Writer, c *config) error {
 	if err := c.complete(); err != nil {
 		return err
 	}
@@ -147,120 +143,10 @@ func cleanup(ctx context.Context, w io.Writer, c *config) error {
 	if err := errors.Join(hasSysctls(c.procSys), mayAdminister()); err != nil {
 		return err
 	}
-	was, err := wasHere(c)
+	done, err := cleanup.Run(c.cleanup())
 	if err != nil {
 		return err
 	}
-	kept := recorded(c)
-	if err := cleanNode(c, was); err != nil {
-		return err
-	}
-	if !was {
-		fmt.Fprintf(w, "nothing of gridmesh was here: no rules in this network, and no files in --state-dir %s; another directory would have to be named\n", c.node.StateDir)
-		return nil
-	}
-	fmt.Fprintln(w, "gridmesh's rules, routes and sysctls are gone from this node; Services are no longer served here")
-	if zero := zeroes(c); !kept && len(zero) > 0 {
-		fmt.Fprintf(w, "nothing was kept in --state-dir %s of what sysctls were before; that %s is 0 may be of gridmesh: set 1 where it was so\n", c.node.StateDir, strings.Join(zero, " and "))
-	}
+	fmt.Fprint(w, done.Text())
 	return nil
-}
-
-// recorded reports whether there may be records of sysctls: files that were lost put
-// nothing back, and that is to be said.
-func recorded(c *config) bool {
-	_, err := atomicfile.Within(diskPatience, func() (os.FileInfo, error) { return os.Lstat(filepath.Join(c.node.StateDir, sysctlDir)) }, nil)
-	return !errors.Is(err, fs.ErrNotExist)
-}
-
-// zeroes names those sysctls that gridmesh sets to 0, whatever the node's networks
-// are called, and that are.
-func zeroes(c *config) (list []string) {
-	for _, key := range capture.Sysctls() {
-		value, err := os.ReadFile(filepath.Join(c.procSys, strings.ReplaceAll(key, ".", "/")))
-		if err == nil && strings.TrimSpace(string(value)) == "0" {
-			list = append(list, key)
-		}
-	}
-	return list
-}
-
-// diskPatience is how long a cleanup waits for the disk of --state-dir, each time.
-const diskPatience = 10 * time.Second
-
-// wasHere reports whether there is anything to take away.
-func wasHere(c *config) (bool, error) {
-	if there, err := capture.Installed(c.capture); there || err != nil {
-		return there, err
-	}
-	there, err := atomicfile.Within(diskPatience, func() (bool, error) {
-		for _, name := range append([]string{sysctlDir}, keptFiles...) {
-			if _, err := os.Lstat(filepath.Join(c.node.StateDir, name)); err == nil {
-				return true, nil
-			}
-		}
-		return false, nil
-	}, nil)
-	if err != nil {
-		return false, fmt.Errorf("no rules of gridmesh are in this network, but --state-dir %s: %w: what is to be put back from there is not known; run this again when it does", c.node.StateDir, err)
-	}
-	return there, nil
-}
-
-// cleanNode takes gridmesh's traces away, while no agent can start. A disk that
-// takes nothing more, or hangs, keeps none of them there: the network is locked,
-// too. Any other disk is one that --state-dir does not mean: what there is to put
-// back, as sysctls, would not be found. One that is not there is not made.
-func cleanNode(c *config, was bool) error {
-	unlock, err := atomicfile.Within(diskPatience, func() (func(), error) { return lockKept(c.node.StateDir) }, nil)
-	switch {
-	case err == nil:
-		defer unlock()
-	case errors.Is(err, fs.ErrNotExist):
-		if was {
-			return noSuchDir(c)
-		}
-	case errors.Is(err, node.ErrUnfit):
-		return err
-	case !statedir.DiskFails(err) && !errors.Is(err, atomicfile.ErrLate):
-		return fmt.Errorf("--state-dir %s: %w; give the agent's, as one who may write it: nothing is removed", c.node.StateDir, err)
-	}
-	err = capture.Cleanup(c.capture, c.host()) // which waits for no disk for long
-	if there, _ := capture.Installed(c.capture); errors.Is(err, atomicfile.ErrLate) && !there {
-		return notPutBack(c)
-	}
-	if err != nil || !c.files {
-		return err
-	}
-	_, err = atomicfile.Within(diskPatience, func() (struct{}, error) { return struct{}{}, removeFiles(c) }, nil)
-	if errors.Is(err, atomicfile.ErrLate) {
-		return fmt.Errorf("rules, routes and sysctls are gone from this node, but --state-dir %s: %w: files are left there; run this again when it does", c.node.StateDir, err)
-	}
-	return err
-}
-
-// notPutBack says what a cleanup has left that a disk keeps waiting: rules and routes
-// go first, and then what was written down of sysctls is read.
-func notPutBack(c *config) error {
-	return fmt.Errorf("rules and routes are gone from this node, and Services are no longer served here, but --state-dir %s: %w: the sysctls that gridmesh has set to 0 stay so, for what they were is written there "+
-		"(net.bridge.bridge-nf-call-iptables and -ip6tables, net.ipv4.tcp_early_demux, and send_redirects of the bridges of pods); run this again when it does, or set them", c.node.StateDir, atomicfile.ErrLate)
-}
-
-// lockKept is the lock of a state directory that is there.
-func lockKept(dir string) (unlock func(), err error) {
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	return node.Lock(dir)
-}
-
-// noSuchDir is why nothing is taken away where there is no state directory but
-// rules: an agent that runs, or a name that is not the agent's.
-func noSuchDir(c *config) error {
-	unlock, err := lockNetwork()
-	if err != nil {
-		return err
-	}
-	unlock()
-	return fmt.Errorf("--state-dir %s is not there, but rules are, and what is to be put back is in the agent's: give that one, or make the directory where it is lost: nothing is removed", c.node.StateDir)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node"
+	"github.com/gridmesh/gridmesh/node/cleanup"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -198,4 +199,12 @@ func parseCIDRs(flag string, texts []string, errs *[]error) []netip.Prefix {
 
 func (c *config) host() capture.Host {
 	return capture.Host{StateDir: c.node.StateDir, ProcSys: c.procSys}
+}
+
+func (c *config) cleanup() cleanup.Config {
+	n := &c.node
+	return cleanup.Config{
+		Capture: c.capture, Host: c.host(), Files: c.files,
+		XDSSocket: n.XDSSocket, StatusSocket: n.StatusSocket, FeedSocket: n.FeedSocket, AdminSocket: c.adminSocket,
+	}
 }

@@ -73,7 +73,7 @@ cleanup" removes it. Envoy is started beside it, with the configuration that
 	clean := &cobra.Command{
 		Use: "cleanup", Short: "Remove every rule, route and changed sysctl of gridmesh from this node", Args: cobra.NoArgs,
 		Example: "  gridmesh-agent cleanup\n  gridmesh-agent cleanup --files",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cleanup(cmd.Context(), cmd.OutOrStdout(), c) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cleanUp(cmd.Context(), cmd.OutOrStdout(), c) },
 	}
 	clean.Flags().BoolVar(&c.files, "files", false, "remove its sockets, the bootstrap and the last good state, too")
 	clean.Flags().BoolVar(&c.stay, "stay", false, "change nothing and wait until stopped: for a pod whose init containers have cleaned up, so that it is ready where the node is clean")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/node/cleanup"
 )
 
 // readPaths makes every path absolute.
@@ -73,7 +74,7 @@ func (c *config) usedTwice() error {
 	}
 	by := map[string]string{}
 	if n.StateDir != "" {
-		for _, name := range append([]string{sysctlDir}, keptFiles...) {
+		for _, name := range cleanup.Kept() {
 			by[resolved(filepath.Join(n.StateDir, name))] = "--state-dir"
 		}
 	}
@@ -137,7 +138,7 @@ func writeOut(path string, data []byte) error {
 		return atomicfile.Write(file, data)
 	}
 	if there, err := os.Stat(path); err == nil && there.IsDir() {
-		return fmt.Errorf("%w: --output %s is a directory; give a file, as %s", run.ErrUsage, path, filepath.Join(path, bootstrapFile))
+		return fmt.Errorf("%w: --output %s is a directory; give a file, as %s", run.ErrUsage, path, filepath.Join(path, cleanup.BootstrapFile))
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

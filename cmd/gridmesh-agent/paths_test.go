@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/run"
 )
 
@@ -102,6 +103,9 @@ func TestHostsFilesAreFiles(t *testing.T) {
 	}
 }
 
+// sysctlDir has, in --state-dir, the values of sysctls as they were.
+const sysctlDir = capture.SysctlDir
+
 // Two flags of one path: one of the two would be lost.
 func TestPathsAreUsedOnce(t *testing.T) {
 	dir := t.TempDir()
@@ -109,6 +113,7 @@ func TestPathsAreUsedOnce(t *testing.T) {
 	for _, tc := range []struct{ a, at, b, also string }{
 		{"--hosts-file", in("state"), "--state-dir", dir},
 		{"--hosts-file", in("lock"), "--state-dir", dir},
+		{"--hosts-file", in(sysctlDir), "--state-dir", dir},
 		{"--xds-socket", in("contact"), "--state-dir", dir + "/./"},
 		{"--xds-socket", in("s"), "--status-socket", in("s")},
 		{"--feed-socket", in("s"), "--admin-socket", in("x/../s")},

@@ -43,7 +43,7 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 	}
 	parts := node.Parts{
 		Log: log, Registry: run.NewRegistry(), Capture: kernel,
-		LockNetwork: lockNetwork, Inspect: kernel.Inspector(), Networks: capture.Networks, WatchLinks: capture.Watch,
+		LockNetwork: node.LockNetwork, Inspect: kernel.Inspector(), Networks: capture.Networks, WatchLinks: capture.Watch,
 		Envoy:     admin.New(c.adminSocket),
 		Supervise: func(ctx context.Context, alive func() bool) error { return run.Supervised(ctx, log, alive) },
 	}

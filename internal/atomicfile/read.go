@@ -69,10 +69,13 @@ func usable(info fs.FileInfo, most int64) error {
 	return nil
 }
 
+// Aside is where SetAside moves what is at path.
+func Aside(path string) string { return path + ".bad" }
+
 // SetAside moves what is at path out of the way, whatever it is, in the place of
 // what was set aside before, and returns its new name.
 func SetAside(path string) (aside string, err error) {
-	aside = path + ".bad"
+	aside = Aside(path)
 	if err = os.Rename(path, aside); err == nil {
 		return aside, nil
 	}

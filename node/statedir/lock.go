@@ -13,11 +13,14 @@ import (
 	"github.com/gridmesh/gridmesh/internal/run"
 )
 
+// LockFile is the name of the lock in a state directory.
+const LockFile = "lock"
+
 // Lock keeps a second agent, and a cleanup beside a running one, from a state
 // directory: run.ErrInUse. Where DiskFails of another error, the lock of the
 // network alone keeps them apart.
 func Lock(dir string) (unlock func(), err error) {
-	unlock, err = run.Lock(filepath.Join(dir, "lock"))
+	unlock, err = run.Lock(filepath.Join(dir, LockFile))
 	if errors.Is(err, run.ErrInUse) {
 		return nil, fmt.Errorf("another gridmesh-agent runs with --state-dir %s: %w", dir, err)
 	}

@@ -22,6 +22,12 @@ func BootID() string {
 	return strings.TrimSpace(string(id))
 }
 
+// The names of the notes in a state directory.
+const (
+	OutageFile  = "outage"
+	ContactFile = "contact"
+)
+
 // Notebook keeps notes in a directory.
 type Notebook struct{ Dir, Boot string }
 
@@ -43,7 +49,7 @@ func (b Notebook) Read() (outage.Noted, outage.Note) {
 func (b Notebook) Put(was, want outage.Note) (is outage.Note, err error) {
 	is = was
 	if want.Phase != was.Phase || !want.At.Equal(was.At) {
-		path := b.path("outage")
+		path := b.path(OutageFile)
 		if want.Phase != outage.Calm {
 			err = atomicfile.Write(path, want.Record)
 		} else if err = os.Remove(path); errors.Is(err, fs.ErrNotExist) {
@@ -68,7 +74,7 @@ func (b Notebook) Put(was, want outage.Note) (is outage.Note, err error) {
 // written and no disk waited for every few seconds; what a power cut takes of
 // it is half a minute.
 func (b Notebook) stamp(at time.Time, first bool) error {
-	path := b.path("contact")
+	path := b.path(ContactFile)
 	if !first {
 		if err := os.Chtimes(path, at, at); !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -83,14 +89,14 @@ const maxContact, maxRecord = 4 << 10, 64 << 20
 // record reads the record of an outage; false where there is none. One that
 // cannot be read is one; what is none of ours is set aside, and says nothing.
 func (b Notebook) record() (outage.Record, bool) {
-	data, _, err := b.read("outage", maxRecord)
+	data, _, err := b.read(OutageFile, maxRecord)
 	return outage.DecodeRecord(data), err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, atomicfile.ErrOdd)
 }
 
 // contact reads when the process before had the last contact, and in which
 // boot; zero where that is not known.
 func (b Notebook) contact() (at time.Time, boot string) {
-	data, info, err := b.read("contact", maxContact)
+	data, info, err := b.read(ContactFile, maxContact)
 	if err != nil {
 		return time.Time{}, ""
 	}

@@ -1,0 +1,163 @@
+package cleanup
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/internal/atomicfile"
+	"github.com/gridmesh/gridmesh/node"
+	"github.com/gridmesh/gridmesh/node/statedir"
+)
+
+// Config is what has to be known of the agent whose traces are to go. Its paths are
+// absolute, and none is empty.
+type Config struct {
+	// Capture is the agent's: by its marks and its route table rules are known.
+	Capture plan.Config
+	// Host has the directory of the state, and where sysctls are.
+	Host capture.Host
+	// The Unix sockets of the agent, and that of Envoy's admin interface.
+	XDSSocket, StatusSocket, FeedSocket, AdminSocket string
+	// Files is whether files go too: the sockets, the bootstrap beside that of xDS,
+	// and what is Kept.
+	Files bool
+	// Patience is how long the disk of the directory of the state is waited for, each
+	// time; 0: 10 s.
+	Patience time.Duration
+}
+
+// diskPatience is Config.Patience where nobody says.
+const diskPatience = 10 * time.Second
+
+// Run takes gridmesh's traces away from the node and the network that this process is
+// in. It wants the right to administer that network. Where an agent runs it takes
+// nothing away: node.ErrUnfit, or run.ErrInUse. A disk that hangs keeps rules and
+// routes from going no longer than its patience: atomicfile.ErrLate, with what is left.
+func Run(c Config) (Result, error) {
+	c.Patience = cmp.Or(c.Patience, diskPatience)
+	was, err := c.wasHere()
+	if err != nil {
+		return Result{}, err
+	}
+	recorded := c.recorded()
+	if err := c.takeAway(was); err != nil {
+		return Result{}, err
+	}
+	r := Result{StateDir: c.Host.StateDir, Found: was}
+	if was && !recorded {
+		r.Doubtful = c.zeroes()
+	}
+	return r, nil
+}
+
+// recorded reports whether there may be records of sysctls: files that were lost put
+// nothing back, and that is to be said.
+func (c Config) recorded() bool {
+	_, err := atomicfile.Within(c.Patience, func() (os.FileInfo, error) { return os.Lstat(c.kept(capture.SysctlDir)) }, nil)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// zeroes names those sysctls that gridmesh sets to 0, whatever the node's networks
+// are called, and that are.
+func (c Config) zeroes() (list []string) {
+	for _, key := range capture.Sysctls() {
+		value, err := os.ReadFile(filepath.Join(c.Host.ProcSys, strings.ReplaceAll(key, ".", "/")))
+		if err == nil && strings.TrimSpace(string(value)) == "0" {
+			list = append(list, key)
+		}
+	}
+	return list
+}
+
+// wasHere reports whether there is anything to take away.
+func (c Config) wasHere() (bool, error) {
+	if there, err := capture.Installed(c.Capture); there || err != nil {
+		return there, err
+	}
+	there, err := c.onDisk()
+	if err != nil {
+		return false, fmt.Errorf("no rules of gridmesh are in this network, but --state-dir %s: %w: what is to be put back from there is not known; run this again when it does", c.Host.StateDir, err)
+	}
+	return there, nil
+}
+
+// onDisk reports whether anything is Kept; atomicfile.ErrLate where the disk does
+// not say.
+func (c Config) onDisk() (bool, error) {
+	return atomicfile.Within(c.Patience, func() (bool, error) {
+		for _, name := range Kept() {
+			if _, err := os.Lstat(c.kept(name)); err == nil {
+				return true, nil
+			}
+		}
+		return false, nil
+	}, nil)
+}
+
+// takeAway takes gridmesh's traces away, while no agent can start. A disk that
+// takes nothing more, or hangs, keeps none of them there: the network is locked,
+// too. Any other disk is one that --state-dir does not mean: what there is to put
+// back, as sysctls, would not be found. One that is not there is not made.
+func (c Config) takeAway(was bool) error {
+	lock := statedir.New(c.Host.StateDir, func(error) {})
+	lock.TakeLock = lockKept
+	defer lock.Unlock() // also what comes late
+	err := lock.Lock(c.Patience)
+	switch {
+	case err == nil:
+	case errors.Is(err, fs.ErrNotExist):
+		if was {
+			return c.noSuchDir()
+		}
+	case errors.Is(err, node.ErrUnfit):
+		return err
+	case !statedir.DiskFails(err) && !errors.Is(err, atomicfile.ErrLate):
+		return fmt.Errorf("--state-dir %s: %w; give the agent's, as one who may write it: nothing is removed", c.Host.StateDir, err)
+	}
+	err = capture.Cleanup(c.Capture, c.Host) // which waits for no disk for long
+	if there, _ := capture.Installed(c.Capture); errors.Is(err, atomicfile.ErrLate) && !there {
+		return c.notPutBack()
+	}
+	if err != nil || !c.Files {
+		return err
+	}
+	_, err = atomicfile.Within(c.Patience, func() (struct{}, error) { return struct{}{}, c.removeFiles() }, nil)
+	if errors.Is(err, atomicfile.ErrLate) {
+		return fmt.Errorf("rules, routes and sysctls are gone from this node, but --state-dir %s: %w: files are left there; run this again when it does", c.Host.StateDir, err)
+	}
+	return err
+}
+
+// notPutBack says what a cleanup has left that a disk keeps waiting: rules and routes
+// go first, and then what was written down of sysctls is read.
+func (c Config) notPutBack() error {
+	return fmt.Errorf("rules and routes are gone from this node, and Services are no longer served here, but --state-dir %s: %w: the sysctls that gridmesh has set to 0 stay so, for what they were is written there "+
+		"(net.bridge.bridge-nf-call-iptables and -ip6tables, net.ipv4.tcp_early_demux, and send_redirects of the bridges of pods); run this again when it does, or set them", c.Host.StateDir, atomicfile.ErrLate)
+}
+
+// noSuchDir is why nothing is taken away where there is no state directory but
+// rules: an agent that runs, or a name that is not the agent's.
+func (c Config) noSuchDir() error {
+	unlock, err := node.LockNetwork()
+	if err != nil {
+		return err
+	}
+	unlock()
+	return fmt.Errorf("--state-dir %s is not there, but rules are, and what is to be put back is in the agent's: give that one, or make the directory where it is lost: nothing is removed", c.Host.StateDir)
+}
+
+// lockKept is the lock of a state directory that is there.
+func lockKept(dir string) (unlock func(), err error) {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return node.Lock(dir)
+}

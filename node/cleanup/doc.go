@@ -1,0 +1,10 @@
+// Package cleanup takes away what the agent has left in force on a node, and where
+// that is wanted what it keeps on disk: gridmesh-agent cleanup.
+//
+//	cleanup.go  the order of it, and patience with a disk that hangs
+//	files.go    which files are gridmesh's
+//	result.go   what is said of it
+//
+// It needs no agent, and runs beside none: both locks keep the two apart. Its errors
+// name the flags of the agent.
+package cleanup
