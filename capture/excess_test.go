@@ -63,7 +63,7 @@ func TestRoomIsMadeForOthers(t *testing.T) {
 			others += n
 		}
 		if held[pod5] != ofPod || others != ofOthers {
-			t.Errorf("Envoy takes %d: %v, want %d of the pod and %d of others", all, held, ofPod, ofOthers)
+			t.Fatalf("Envoy takes %d: %v, want %d of the pod and %d of others", all, held, ofPod, ofOthers)
 		}
 	}
 	greedy := dial(pod, 16)
@@ -77,7 +77,7 @@ func TestRoomIsMadeForOthers(t *testing.T) {
 	for i, conn := range greedy[share:] {
 		must(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
 		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("connection %d: %v", share+i+1, err)
+			t.Fatalf("connection %d: %v", share+i+1, err)
 		}
 	}
 	if closed := clients.removed.Load(); closed != 11 {
