@@ -38,7 +38,8 @@ const (
 )
 
 // Clients keeps one client from taking all connections that Envoy may have:
-// who holds more than its share may open no more until it holds less. Envoy
+// who holds more than its share may open no more until it holds less, and where
+// Envoy takes hardly any more it loses what it opened above its share. Envoy
 // bounds them all together only, and the kernel's own count (ct count) takes
 // the short connections of a busy client for open ones (docs/adr/0008).
 //
@@ -46,7 +47,7 @@ const (
 type Clients struct {
 	cfg     plan.Config
 	guard   *atomic.Pointer[[]netip.Prefix]
-	most    func() int
+	bounds  func() (share, all int)
 	log     *slog.Logger
 	share   plan.Share
 	stalled plan.Stalled[socketID]
@@ -63,15 +64,23 @@ type Clients struct {
 	closed     int       // of those, since the log was told
 	toldClosed time.Time // that some were closed
 
+	excess     map[netip.Addr]int // connections closed to make room, since the log was told
+	toldExcess time.Time          // that some were
+
 	over    atomic.Int64
 	refused atomic.Uint64
+	removed atomic.Uint64 // connections closed to make room
 }
 
-// NewClients makes what bounds the clients of a capture to as many connections
-// each as most says at the moment; 0 is no bound.
-func NewClients(c *Capture, most func() int, log *slog.Logger) *Clients {
+// NewClients makes what bounds the clients of a capture: bounds says how many
+// connections each may hold at the moment and how many Envoy takes of all of
+// them; 0 is no bound.
+func NewClients(c *Capture, bounds func() (share, all int), log *slog.Logger) *Clients {
 	t := &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}
-	clients := &Clients{cfg: c.cfg, guard: &c.guarded, most: most, log: log, destroy: destroy, table: t, sets: map[rules.Family]*nftables.Set{}}
+	clients := &Clients{
+		cfg: c.cfg, guard: &c.guarded, bounds: bounds, log: log, destroy: destroy,
+		table: t, sets: map[rules.Family]*nftables.Set{}, excess: map[netip.Addr]int{},
+	}
 	for _, f := range rules.Families {
 		for _, s := range rules.Inet(c.cfg).Sets {
 			if s.Name == rules.Over.For(f) {
@@ -90,7 +99,10 @@ func (c *Clients) Register(r prometheus.Registerer) error {
 		}, func() float64 { return float64(c.over.Load()) })),
 		r.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "gridmesh_client_connections_refused_total", Help: "Attempts to connect that were refused to clients over their share.",
-		}, func() float64 { return float64(c.refused.Load()) })))
+		}, func() float64 { return float64(c.refused.Load()) })),
+		r.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "gridmesh_client_connections_closed_total", Help: "Connections of clients over their share that were closed, for Envoy took hardly any more.",
+		}, func() float64 { return float64(c.removed.Load()) })))
 }
 
 // Run counts until ctx ends.
@@ -118,45 +130,35 @@ func (c *Clients) Run(ctx context.Context) error {
 	}
 }
 
-// look counts where anybody may be over, and refuses who is.
+// look counts where anybody may be over, refuses who is, and makes room where
+// Envoy has none.
 func (c *Clients) look(now time.Time) error {
 	c.unclosed = nil
-	most, were := c.most(), c.share.Any()
-	if !were && (most == 0 || !crowded(most)) {
+	share, all := c.bounds()
+	if !c.share.Any() && (share == 0 || !crowded(share)) {
 		return nil
 	}
-	var held map[netip.Addr]int
-	if most > 0 {
-		var err error
-		if held, err = c.held(now); err != nil {
+	conn, err := nl.Dial(unix.NETLINK_SOCK_DIAG, nil)
+	if err != nil {
+		return fmt.Errorf("open sock_diag: %w", err)
+	}
+	defer conn.Close()
+	var open []socket
+	if share > 0 {
+		if open, err = c.open(conn, now); err != nil {
 			return err
 		}
 	}
-	over, fresh := c.share.Judge(held, most)
-	if len(fresh) > 0 && now.Sub(c.said) > sayEvery {
-		c.said = now
-		c.log.Warn("clients hold more connections than one of them may and are refused more, until they hold less",
-			obs.KeyConnections, held[fresh[0]], obs.KeyWhich, fresh[:min(len(fresh), 3)])
-	}
-	changed := int64(len(over)) != c.over.Swap(int64(len(over))) || len(fresh) > 0
-	if !changed && (len(over) == 0 || now.Sub(c.when) < overRefresh) {
-		return c.unclosed
-	}
-	if err := c.write(over); err != nil {
-		c.when = time.Time{} // the next look writes
+	// Who is not refused would open again what is closed.
+	if err := c.refuse(held(open), share, now); err != nil {
 		return err
 	}
-	c.when = now
-	return errors.Join(c.ask(), c.unclosed)
+	c.makeRoom(conn, plan.Excess(open, opened, share, all), now)
+	return c.unclosed
 }
 
-// held counts the connections that Envoy has with each client that is there.
-func (c *Clients) held(now time.Time) (map[netip.Addr]int, error) {
-	conn, err := nl.Dial(unix.NETLINK_SOCK_DIAG, nil)
-	if err != nil {
-		return nil, fmt.Errorf("open sock_diag: %w", err)
-	}
-	defer conn.Close()
+// open are the connections that Envoy has with clients that are there.
+func (c *Clients) open(conn *nl.Conn, now time.Time) ([]socket, error) {
 	var guard []netip.Prefix
 	if known := c.guard.Load(); known != nil {
 		guard = *known
@@ -169,13 +171,39 @@ func (c *Clients) held(now time.Time) (map[netip.Addr]int, error) {
 		// What is bound to an address of a Service is another program's: a DNS
 		// cache of the node, say.
 		taken := !s.bound && plan.Within(guard, s.local.Addr()) || c.cfg.KeepBridgeNetfilter && redirectPort(c.cfg, s.local.Port())
-		return !s.held || !taken
+		return s.inode == 0 || !taken
 	})
+	return c.closeDead(conn, all, now), nil
+}
+
+// held is how many of these connections each client has.
+func held(open []socket) map[netip.Addr]int {
 	held := map[netip.Addr]int{}
-	for _, s := range c.closeDead(conn, all, now) {
+	for _, s := range open {
 		held[s.peer.Addr()]++
 	}
-	return held, nil
+	return held
+}
+
+// refuse has the kernel refuse clients that hold more than share, and the log
+// told who is new among them.
+func (c *Clients) refuse(held map[netip.Addr]int, share int, now time.Time) error {
+	over, fresh := c.share.Judge(held, share)
+	if len(fresh) > 0 && now.Sub(c.said) > sayEvery {
+		c.said = now
+		c.log.Warn("clients hold more connections than one of them may and are refused more, until they hold less",
+			obs.KeyConnections, held[fresh[0]], obs.KeyWhich, fresh[:min(len(fresh), 3)])
+	}
+	changed := int64(len(over)) != c.over.Swap(int64(len(over))) || len(fresh) > 0
+	if !changed && (len(over) == 0 || now.Sub(c.when) < overRefresh) {
+		return nil
+	}
+	if err := c.write(over); err != nil {
+		c.when = time.Time{} // the next look writes
+		return err
+	}
+	c.when = now
+	return c.ask()
 }
 
 // write makes the kernel refuse these clients. They are let go by themselves

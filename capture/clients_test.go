@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"syscall"
 	"testing"
@@ -39,6 +40,7 @@ func keeping(t *testing.T, lc net.ListenConfig, at netip.AddrPort) {
 	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
+		inOrder(t)
 		for {
 			conn, err := l.Accept()
 			if err != nil {
@@ -51,6 +53,45 @@ func keeping(t *testing.T, lc net.ListenConfig, at netip.AddrPort) {
 			}()
 		}
 	}()
+}
+
+// inOrder keeps the caller to one core for as long as it runs: of one core, the
+// kernel's numbers of what is accepted go upwards.
+func inOrder(t *testing.T) {
+	runtime.LockOSThread() // never unlocked: the thread ends with the caller
+	var may, one unix.CPUSet
+	err := unix.SchedGetaffinity(0, &may)
+	for cpu := 0; one.Count() == 0 && may.Count() > 0; cpu++ {
+		if may.IsSet(cpu) {
+			one.Set(cpu)
+		}
+	}
+	if err = errors.Join(err, unix.SchedSetaffinity(0, &one)); err != nil {
+		t.Errorf("keep to one core: %v", err)
+	}
+}
+
+// dialWeb opens a connection to web that whoever is in the place of Envoy has.
+func dialWeb(from *testkit.Network) (conn net.Conn, err error) {
+	err = from.Do(func() error {
+		if conn, err = net.DialTimeout("tcp", web, 10*time.Second); err != nil {
+			return err
+		}
+		_, err = conn.Read(make([]byte, 1))
+		return err
+	})
+	return conn, err
+}
+
+// counted is how many connections clients have, as a look counts them.
+func counted(t *testing.T, clients *Clients, now time.Time) map[netip.Addr]int {
+	t.Helper()
+	conn, err := nl.Dial(unix.NETLINK_SOCK_DIAG, nil)
+	must(t, err)
+	defer conn.Close()
+	open, err := clients.open(conn, now)
+	must(t, err)
+	return held(open)
 }
 
 // A client over its share is refused at once and counted, nobody else is; it
@@ -67,22 +108,12 @@ func TestClientsHaveTheirShare(t *testing.T) {
 	holding(t, cfg.Ports.Keep())
 	holding(t, cfg.Ports.Plain())
 	most := 5
-	clients := NewClients(c, func() int { return most }, slog.New(slog.DiscardHandler))
+	clients := NewClients(c, func() (share, all int) { return most, 0 }, slog.New(slog.DiscardHandler))
 	now := time.Now()
 	look := func() {
 		t.Helper()
 		now = now.Add(2 * overRefresh)
 		must(t, clients.look(now))
-	}
-	dial := func(from *testkit.Network) (conn net.Conn, err error) {
-		err = from.Do(func() error {
-			if conn, err = net.DialTimeout("tcp", web, 10*time.Second); err != nil {
-				return err
-			}
-			_, err = conn.Read(make([]byte, 1))
-			return err
-		})
-		return conn, err
 	}
 	var held []net.Conn
 	defer func() {
@@ -92,13 +123,13 @@ func TestClientsHaveTheirShare(t *testing.T) {
 	}()
 	open := func(from *testkit.Network) {
 		t.Helper()
-		conn, err := dial(from)
+		conn, err := dialWeb(from)
 		must(t, err)
 		held = append(held, conn)
 	}
 	refused := func() {
 		t.Helper()
-		if conn, err := dial(pod); !errors.Is(err, syscall.ECONNREFUSED) {
+		if conn, err := dialWeb(pod); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Fatalf("one more: %v, %v", conn, err)
 		}
 	}
@@ -192,9 +223,8 @@ func TestOnlyEnvoysConnectionsCount(t *testing.T) {
 			}))
 		}
 	}
-	held, err := NewClients(c, func() int { return 1 }, slog.New(slog.DiscardHandler)).held(time.Now())
-	must(t, err)
-	if len(held) != 1 || held[pod5] != 3 {
+	clients := NewClients(c, func() (share, all int) { return 1, 0 }, slog.New(slog.DiscardHandler))
+	if held := counted(t, clients, time.Now()); len(held) != 1 || held[pod5] != 3 {
 		t.Errorf("%v, want 3 of %s", held, pod5)
 	}
 	// Nor do they say what the client has open through Envoy, for --close-on-move.

@@ -56,7 +56,7 @@ func (c *Clients) closeDead(conn *nl.Conn, open []socket, now time.Time) []socke
 			continue
 		}
 		switch err := c.destroy(conn, s); {
-		case err == nil, errors.Is(err, unix.ENOENT), errors.Is(err, unix.ESTALE): // closed meanwhile
+		case err == nil, vanished(err):
 			c.closed++
 			continue
 		case errors.Is(err, unix.EOPNOTSUPP): // no CONFIG_INET_DIAG_DESTROY: the kernel has to find out

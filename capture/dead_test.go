@@ -48,15 +48,9 @@ func TestClientsThatAreGone(t *testing.T) {
 	must(t, err)
 	fill(t, slow)
 
-	clients := NewClients(c, func() int { return 1 }, slog.New(slog.DiscardHandler))
+	clients := NewClients(c, func() (share, all int) { return 1, 0 }, slog.New(slog.DiscardHandler))
 	now := time.Now()
-	held := func() int {
-		t.Helper()
-		list, err := clients.held(now)
-		must(t, err)
-		return list[netip.MustParseAddr("10.244.0.5")]
-	}
-	for deadline := time.Now().Add(2 * time.Minute); held() == 1; now = now.Add(2 * time.Second) {
+	for deadline := time.Now().Add(2 * time.Minute); counted(t, clients, now)[netip.MustParseAddr("10.244.0.5")] == 1; now = now.Add(2 * time.Second) {
 		if time.Now().After(deadline) {
 			t.Fatal("a client that is gone holds its connection")
 		}
@@ -69,9 +63,7 @@ func TestClientsThatAreGone(t *testing.T) {
 	if _, err := slow.Write([]byte("x")); !errors.Is(err, syscall.EAGAIN) && !isTimeout(err) {
 		t.Errorf("who does not read: %v", err)
 	}
-	all, err := clients.held(now)
-	must(t, err)
-	if len(all) != 1 {
+	if all := counted(t, clients, now); len(all) != 1 {
 		t.Errorf("%v, want the client that does not read alone", all)
 	}
 }

@@ -17,7 +17,7 @@ func TestForeignHandsBesideAWriteOfNothing(t *testing.T) {
 	both := topology.Frontend{Addr: netip.MustParseAddr("10.96.0.2"), Protocol: topology.TCP, Port: 80}
 	for name, write := range map[string]func(t *testing.T, c *Capture, k *cluster, foreign func()){
 		"clients": func(t *testing.T, c *Capture, _ *cluster, foreign func()) {
-			clients := NewClients(c, func() int { return 1 }, slog.New(slog.DiscardHandler))
+			clients := NewClients(c, func() (share, all int) { return 1, 0 }, slog.New(slog.DiscardHandler))
 			defer func() { clients.conn.Close() }()
 			must(t, clients.write(nil))
 			foreign()

@@ -40,10 +40,10 @@ type socket struct {
 	id          socketID
 	local, peer netip.AddrPort
 	mark        uint32
-	timer       byte // what the kernel waits for
-	retries     byte // how often in vain
-	held        bool // a process has it, and not the kernel alone
-	bound       bool // it is not transparent: its address is one of the node's
+	timer       byte   // what the kernel waits for
+	retries     byte   // how often in vain
+	inode       uint32 // 0 where the kernel alone has it, and no process
+	bound       bool   // it is not transparent: its address is one of the node's
 }
 
 // CloseStale resets Envoy's connections to endpoints that plan.Stale picks and
@@ -174,7 +174,7 @@ func parseSocket(b []byte) (s socket, ok bool) {
 		return s, false
 	}
 	s.family, s.timer, s.retries = b[0], b[diagTimerOffset], b[diagTimerOffset+1]
-	s.held = nlenc.Uint32(b[diagInodeOffset:diagMsgLen]) != 0
+	s.inode = nlenc.Uint32(b[diagInodeOffset:diagMsgLen])
 	copy(s.id[:], b[diagIDOffset:])
 	length := 4
 	if s.family == unix.AF_INET6 {

@@ -129,14 +129,21 @@ func (s *Server) Streams() []Stream {
 
 // ClientShare is how many connections one client may hold: a quarter of what
 // the connected Envoys take, of the smallest of them; 0 where none is bounded.
-func (s *Server) ClientShare() int {
-	share := 0
+// all is what they take together, for nothing tells whose a connection is; 0
+// where one of them is not bounded, or none is connected.
+func (s *Server) ClientShare() (share, all int) {
+	unbounded := false
 	for _, st := range s.Streams() {
 		if n := (st.MaxConnections + 3) / 4; n > 0 && (share == 0 || n < share) {
 			share = n
 		}
+		all += st.MaxConnections
+		unbounded = unbounded || st.MaxConnections == 0
 	}
-	return share
+	if unbounded {
+		all = 0
+	}
+	return share, all
 }
 
 // Nacks returns what Envoy refuses at the moment, by type and name.

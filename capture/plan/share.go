@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -30,3 +31,33 @@ func (s *Share) Judge(held map[netip.Addr]int, most int) (over, fresh []netip.Ad
 
 // Any reports whether anybody is over its share.
 func (s *Share) Any() bool { return len(s.over) > 0 }
+
+// Excess picks what is closed so that others find room: where the open
+// connections are nine tenths of all that Envoy takes, or more, those that a
+// client holds above its share, the newest of them. Elsewhere, and without a
+// bound (0), nobody is in anybody's way.
+//
+// The kernel does not tell how old a connection is. It numbers inodes upwards,
+// a thousand at a time for each core, so that of those that were opened within
+// a moment an older one may be taken for newer; and from the first on again after
+// four billion.
+func Excess[C any](open []C, opened func(C) (client netip.Addr, inode uint32), share, all int) (excess []C) {
+	if share == 0 || all == 0 || len(open) < all-all/10 {
+		return nil
+	}
+	oldest := slices.SortedFunc(slices.Values(open), func(a, b C) int {
+		_, x := opened(a)
+		_, y := opened(b)
+		return cmp.Compare(x, y)
+	})
+	kept := map[netip.Addr]int{}
+	for _, c := range oldest {
+		client, _ := opened(c)
+		if kept[client] == share {
+			excess = append(excess, c)
+			continue
+		}
+		kept[client]++
+	}
+	return excess
+}

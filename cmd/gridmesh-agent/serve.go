@@ -55,7 +55,10 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 		server = xds.New(xds.Config{Log: log, Metrics: xds.NewMetrics(parts.Registry), Asked: requested, Refused: refused})
 		return server
 	}
-	clients := capture.NewClients(kernel, func() int { return cmp.Or(c.clientConnections, server.ClientShare()) }, log)
+	clients := capture.NewClients(kernel, func() (share, all int) {
+		share, all = server.ClientShare()
+		return cmp.Or(c.clientConnections, share), all
+	}, log)
 	if err := clients.Register(parts.Registry); err != nil {
 		return err
 	}

@@ -1,0 +1,60 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	nl "github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/internal/obs"
+)
+
+// opened is who opened a connection, and the inode of Envoy's end.
+func opened(s socket) (client netip.Addr, inode uint32) { return s.peer.Addr(), s.inode }
+
+// makeRoom closes what clients, all of whom are refused more by now, hold above
+// their share: what was opened before anybody counted would keep all others
+// out for as long as its client likes. One that does not close is left in
+// c.unclosed.
+func (c *Clients) makeRoom(conn *nl.Conn, excess []socket, now time.Time) {
+	for _, s := range excess {
+		err := c.destroy(conn, s)
+		if errors.Is(err, unix.EOPNOTSUPP) {
+			break // no CONFIG_INET_DIAG_DESTROY: that more is refused has to do
+		}
+		switch {
+		case err == nil:
+			c.excess[s.peer.Addr()]++
+			c.removed.Add(1)
+		case vanished(err):
+		case c.unclosed == nil: // one stands for all
+			c.unclosed = fmt.Errorf("close a connection of %s, which holds more than its share: %w", s.peer, err)
+		}
+	}
+	c.sayExcess(now)
+}
+
+// sayExcess tells how many connections were closed since it said so last, and
+// the first few whose they were.
+func (c *Clients) sayExcess(now time.Time) {
+	if len(c.excess) == 0 || now.Sub(c.toldExcess) < sayEvery {
+		return
+	}
+	closed := 0
+	for _, n := range c.excess {
+		closed += n
+	}
+	whose := slices.SortedFunc(maps.Keys(c.excess), netip.Addr.Compare)
+	c.log.Warn("Envoy took hardly any more connections: closed those that clients held above their share",
+		obs.KeyConnections, closed, obs.KeyWhich, whose[:min(len(whose), 3)])
+	clear(c.excess)
+	c.toldExcess = now
+}
+
+// vanished reports whether a connection that was to be closed was closed meanwhile.
+func vanished(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESTALE) }
