@@ -2,6 +2,7 @@ package answer
 
 import (
 	"net/netip"
+	"strings"
 
 	"github.com/gridmesh/gridmesh/internal/table"
 )
@@ -12,17 +13,26 @@ type ptr struct {
 	next          *ptr // another name of the same address
 }
 
-// PTR returns the names of an address, relative to "svc" of the zone.
-func (x *Index) PTR(ip netip.Addr) (names []string) {
+// PTR returns the names of an address, relative to "svc" of the zone, and whether
+// there are more, which no message of DNS has room for.
+func (x *Index) PTR(ip netip.Addr) (names []string, truncated bool) {
+	least := 0 // that they take, in bytes
 	p, _ := x.ptr.Get(ip.Unmap())
 	for ; p != nil; p = p.next {
 		name := p.service
+		// What they have in common may be a pointer (RFC 1035, 4.1.4), but each is of
+		// another Service.
+		least += owned + 2 + 1 + strings.IndexByte(name, '.')
 		if p.host != "" {
-			name = p.host + "." + p.service
+			name = p.host + "." + name
+			least += 1 + len(p.host)
+		}
+		if least > largest {
+			return names, true
 		}
 		names = append(names, name)
 	}
-	return names
+	return names, false
 }
 
 // setPTR adds or removes the records of a Service's addresses.
