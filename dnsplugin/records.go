@@ -69,7 +69,9 @@ func (g *Grid) ptr(m *dns.Msg, x *answer.Index, req *request.Request) answer.Res
 		return answer.Passed
 	}
 	result := answer.Passed
-	for _, name := range x.PTR(ip) {
+	names, truncated := x.PTR(ip)
+	m.Truncated = truncated
+	for _, name := range names {
 		m.Answer = append(m.Answer, &dns.PTR{Hdr: g.header(req.QName(), dns.TypePTR), Ptr: name + ".svc." + g.forward()})
 		result = answer.Found
 	}

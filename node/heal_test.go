@@ -320,6 +320,42 @@ func TestTheLastContactBeforeABoot(t *testing.T) {
 	})
 }
 
+// A clock that was set back a little since, as by the first answer of a time server or
+// on a node that keeps no time while it is off, takes nothing from the last contact.
+// One that was far ahead vouches for nothing.
+func TestTheLastContactIsYetToCome(t *testing.T) {
+	for _, tc := range []struct {
+		ahead time.Duration
+		want  []string
+	}{
+		{3 * time.Second, []string{onA1, onA2}},
+		{outage.VouchFor - time.Second, []string{onA1, onA2}},
+		{2 * outage.VouchFor, nil},
+		{24 * time.Hour, nil},
+	} {
+		t.Run(tc.ahead.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, o := online(t)
+				after(statedir.SaveInterval)
+				r.stop()
+				at := time.Now().Add(tc.ahead)
+				must(t, os.Chtimes(filepath.Join(r.cfg.StateDir, "contact"), at, at))
+				r.again()
+				r.cut(0)
+				r.mustStart(t)
+				after(time.Minute)
+				if known := r.metric(t, "gridmesh_last_contact_timestamp_seconds") != 0; known != (tc.want != nil) {
+					t.Errorf("the last contact is known: %v", known)
+				}
+				r.heal()
+				o.Unready("web", onA1, onA2)
+				r.hear(o)
+				r.wantAnswer(t, "healed", tc.want...)
+			})
+		})
+	}
+}
+
 // A record that could not be removed is removed later.
 func TestTheRecordIsRemovedAtLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -122,6 +123,60 @@ func TestAStateThatComesLate(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Pod CIDRs of a disk that is late never take the place of those that the own Node
+// has, whichever comes first, and also where both come in one moment.
+func TestPodCIDRsThatComeLate(t *testing.T) {
+	kept, now := prefixes("10.244.1.0/24"), prefixes("10.244.2.0/24")
+	for name, nodeFirst := range map[string]bool{"behind the Node's answer": true, "before it": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.api = &nodetest.API{Pods: kept}
+				r.mustStart(t)
+				r.publish(webOnly())
+				after(2 * statedir.SaveInterval)
+				r.stop()
+				r.kernel.Flush()
+				r.again()
+				giveState, giveNotes := r.hanging()
+				giveNotes()
+				r.api = &nodetest.API{Away: errBroken}
+				r.mustStart(t)
+				answer := func() {
+					r.api.Set(func(a *nodetest.API) { a.Away, a.Pods = nil, now })
+					after(2 * podCIDRsSoon)
+				}
+				if nodeFirst {
+					answer()
+				}
+				giveState()
+				if !nodeFirst {
+					answer()
+				}
+				if rules, _ := r.kernel.InForce(); !slices.Equal(rules.Pods, now) {
+					t.Errorf("pods: %v, want %v", rules.Pods, now)
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		for range 5000 {
+			l := &loop{Agent: &Agent{parts: Parts{Cluster: api{&nodetest.API{Pods: now}}}}}
+			ctx, cancel := context.WithCancel(t.Context())
+			begin := make(chan struct{})
+			go func() { <-begin; l.knowPods(kept) }()
+			go func() { <-begin; _ = l.followPodCIDRs(ctx) }()
+			close(begin)
+			synctest.Wait()
+			if got, _ := l.podCIDRs.Get(); !slices.Equal(got, now) {
+				t.Fatalf("in one moment: %v, want %v", got, now)
+			}
+			cancel()
+			synctest.Wait()
+		}
+	})
 }
 
 // Notes and a state that come late, in whatever order, before the heal or after it,

@@ -75,7 +75,9 @@ func (e *evaluation) keyProblems(view *ServiceView, keys Keys) {
 	}
 	for _, key := range keys.List {
 		if label, absent := e.absent[key]; absent {
-			view.problem(field, nobodyHas(key, label))
+			k := &absentKey{key, label}
+			view.absent = cmp.Or(view.absent, k)
+			view.problem(field, k.String())
 		}
 	}
 }

@@ -6,26 +6,25 @@ import (
 	"strings"
 )
 
-const nobody = "no node has the label "
+// absentKey is a key that no node has, and the label that may be meant; "" for none.
+type absentKey struct{ key, label string }
 
-// nobodyHas is what is said of a key that no node has, and of the label that may be
-// meant.
-func nobodyHas(key, label string) string {
-	text := nobody + key + ": nobody is in a unit of it; "
-	if label != "" {
-		return text + "did you mean " + label + "? Mend the key, or label the nodes"
+// String is what is said of it.
+func (k *absentKey) String() string {
+	text := "no node has the label " + k.key + ": nobody is in a unit of it; "
+	if k.label != "" {
+		return text + "did you mean " + k.label + "? Mend the key, or label the nodes"
 	}
 	return text + "mend the key, or label the nodes"
 }
 
-// KeyOfNobody is what the problems say of a key that no node has; "" for nothing.
+// KeyOfNobody is what the problems say of the first key that no node has; "" for
+// nothing.
 func (v *ServiceView) KeyOfNobody() string {
-	for _, p := range v.Problems {
-		if strings.HasPrefix(p.Text, nobody) {
-			return p.Text
-		}
+	if v.absent == nil {
+		return ""
 	}
-	return ""
+	return v.absent.String()
 }
 
 // meant is how an annotation that is malformed is written well, in quotes: of

@@ -34,6 +34,21 @@ func TestProposedLabelFollowsTheNodes(t *testing.T) {
 	}
 }
 
+// A key that no node has is known by itself, not by what a problem says: objects bring
+// problems of their own.
+func TestKeyOfNobodyIsNoText(t *testing.T) {
+	b, site, racks := NewBuilder(), `["site"]`, `["rack", "row"]`
+	b.SetNode(&Node{Name: "a1", Labels: map[string]string{"site": "a"}})
+	others := []Problem{{Object: "service default/web", Field: "spec", Text: "no node has the label that somebody wrote here"}}
+	for keys, want := range map[*string]string{nil: "", &site: "", &racks: "no node has the label rack: nobody is in a unit of it; mend the key, or label the nodes"} {
+		b.SetService(&Service{Key: ObjectKey{"default", "web"}, TopologyKeys: keys, Problems: others})
+		sv, _ := See(b.Build(), "a1", Options{}).Services.Get(ObjectKey{"default", "web"})
+		if got := sv.KeyOfNobody(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // What is proposed for an annotation that is malformed is what was written,
 // where that can be told, and never malformed itself.
 func TestMeant(t *testing.T) {

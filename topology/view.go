@@ -59,7 +59,8 @@ type ServiceView struct {
 	HealthCheck *HealthCheck
 	Problems    []Problem
 
-	slices []*Slice // of one with a ClusterIP; for Named
+	slices []*Slice   // of one with a ClusterIP; for Named
+	absent *absentKey // the first of its keys that no node has; nil for none
 }
 
 // FrontendView is one frontend with the tiers that may answer it. No tier

@@ -2,7 +2,6 @@ package nft
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/google/nftables"
@@ -52,20 +51,23 @@ func Attribute(kind uint16, value []byte) []byte {
 }
 
 // ReadMap reads a set of a table back, or a map with what it leads to. An element
-// without a key is a catch-all. While others write all the time it is read as it is.
-func ReadMap(table, name string) (list []nftables.SetElement, err error) {
+// without a key is a catch-all. Of a list that stays torn it has what was told, beside
+// dump.ErrTorn.
+func ReadMap(table, name string) ([]nftables.SetElement, error) {
 	attrs := append(Attribute(unix.NFTA_SET_ELEM_LIST_TABLE, []byte(table+"\x00")), Attribute(unix.NFTA_SET_ELEM_LIST_SET, []byte(name+"\x00"))...)
-	list, err = dump.Again(func() (list []nftables.SetElement, err error) {
-		err = Dump(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETSETELEM, unix.NFPROTO_INET, attrs, func(item []byte) error {
+	return readMap(func(take func(item []byte) error) error {
+		return Dump(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETSETELEM, unix.NFPROTO_INET, attrs, take)
+	})
+}
+
+func readMap(each func(take func(item []byte) error) error) ([]nftables.SetElement, error) {
+	return dump.Again(func() (list []nftables.SetElement, err error) {
+		err = each(func(item []byte) error {
 			list = append(list, parseElements(item)...)
 			return nil
 		})
 		return list, err
 	})
-	if errors.Is(err, dump.ErrTorn) {
-		return list, nil
-	}
-	return list, err
 }
 
 // parseElements are the elements of one message.

@@ -1,11 +1,14 @@
 package nft
 
 import (
+	"errors"
 	"reflect"
 	"testing"
 
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/capture/dump"
 )
 
 func nested(kind uint16, list ...[]byte) []byte {
@@ -23,6 +26,26 @@ func TestParseElements(t *testing.T) {
 	want := []nftables.SetElement{{Key: []byte{1, 2, 3, 4}, Val: []byte{5}}, {}}
 	if got := parseElements(item); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// A list that was torn is read again, and one that stays so is not handed on as whole.
+func TestATornMap(t *testing.T) {
+	item := nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, nested(1, nested(unix.NFTA_SET_ELEM_KEY, Attribute(unix.NFTA_DATA_VALUE, []byte{1, 2, 3, 4}))))
+	for torn, want := range map[int]error{0: nil, 1: nil, 4: nil, 5: dump.ErrTorn} {
+		n := 0
+		list, err := readMap(func(take func([]byte) error) error {
+			if n++; n <= torn {
+				return errors.Join(take(item), take(item), dump.ErrTorn)
+			}
+			return take(item)
+		})
+		if told := map[error]int{nil: 1, dump.ErrTorn: 2}[want]; len(list) != told || !errors.Is(err, want) {
+			t.Errorf("torn %d times: %v, %v", torn, list, err)
+		}
+	}
+	if _, err := readMap(func(func([]byte) error) error { return unix.ENOENT }); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("cannot be read: %v", err)
 	}
 }
 

@@ -263,8 +263,12 @@ func meantService(name string, services []string) string {
 
 func (q question) askAddress(x *answer.Index, suffix string) *dnsDoc {
 	doc := &dnsDoc{Name: q.ip.String(), Type: "PTR", Result: foreign, Answers: []string{}, Why: "no Service or member of this snapshot has the address: others answer"}
-	for _, name := range x.PTR(q.ip) {
+	names, truncated := x.PTR(q.ip)
+	for _, name := range names {
 		doc.Answers, doc.Result, doc.Why = append(doc.Answers, name+suffix), noerror, "an address of a Service, or of a headless one's endpoint"
+	}
+	if truncated {
+		doc.Why += answer.MoreThanFits
 	}
 	return doc
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/topology/refusal"
 	"github.com/gridmesh/gridmesh/xds/render"
 )
 
@@ -112,9 +113,10 @@ func (in *input) capture() (plan.Config, error) {
 
 // world is the state as the node sees it.
 type world struct {
-	snap *topology.Snapshot
-	view *topology.View
-	opts topology.Options
+	snap    *topology.Snapshot
+	view    *topology.View
+	opts    topology.Options
+	refused map[topology.Frontend]*refusal.Cause // what udpRefused found; nil: nobody asked
 }
 
 func (in *input) world(ctx context.Context) (*world, error) {
@@ -147,7 +149,7 @@ func (in *input) world(ctx context.Context) (*world, error) {
 		}
 		v.Problems = append(v.Problems, topology.Problem{Object: "node " + in.node, Field: "--node", Text: "is not in this state: it reaches no closed Service"})
 	}
-	return &world{snap, v, opts}, nil
+	return &world{snap: snap, view: v, opts: opts}, nil
 }
 
 var errNoNode = errors.New("this state has no such Node")

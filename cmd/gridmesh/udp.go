@@ -7,8 +7,16 @@ import (
 )
 
 // udpRefused are the UDP frontends that have endpoints and that Envoy gets no
-// listener for, and why: what gridmesh xds says of them.
+// listener for, and why: what gridmesh xds says of them. A catalog is of the whole
+// view, and made for it once.
 func (w *world) udpRefused() map[topology.Frontend]*refusal.Cause {
+	if w.refused == nil {
+		w.refused = w.refuseUDP()
+	}
+	return w.refused
+}
+
+func (w *world) refuseUDP() map[topology.Frontend]*refusal.Cause {
 	refused, cat := map[topology.Frontend]*refusal.Cause{}, w.catalog(0)
 	for _, s := range w.view.Services.All() {
 		for i := range s.Frontends {

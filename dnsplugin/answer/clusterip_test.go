@@ -77,13 +77,13 @@ func TestAddressOfAnother(t *testing.T) {
 	expect("second.default", A)
 	expect("second.default", AAAA, own)
 	expect("_http._tcp.second.default", A)
-	if names := x.PTR(shared); !slices.Equal(names, []string{"first.default"}) {
+	if names, _ := x.PTR(shared); !slices.Equal(names, []string{"first.default"}) {
 		t.Errorf("%s is %v", shared, names)
 	}
 	b.DeleteService(topology.ObjectKey{Namespace: "default", Name: "first"})
 	x = x.Next(viewer.See(b.Build()))
 	expect("second.default", A, shared)
-	if names := x.PTR(shared); !slices.Equal(names, []string{"second.default"}) {
+	if names, _ := x.PTR(shared); !slices.Equal(names, []string{"second.default"}) {
 		t.Errorf("%s is %v after the first is gone", shared, names)
 	}
 }

@@ -11,5 +11,6 @@
 //
 // index.go keeps the names as views go by, service.go makes those of one
 // Service, lookup.go and ptr.go answer questions, targets.go gathers what one for
-// SRV is answered with, hosts.go writes a hosts file, explain.go says why.
+// SRV is answered with, addresses.go for A and AAAA, ptr_tree.go has the names of an
+// address, hosts.go writes a hosts file, explain.go says why.
 package answer

@@ -9,12 +9,15 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
+// MoreThanFits is said behind why an answer is what it is, where it is truncated.
+const MoreThanFits = "; there are more, which a message of DNS (64 KiB) has no room for: it is truncated"
+
 // Explain says, for people, why Lookup answers as it does.
 func (x *Index) Explain(name string, qtype Type) string {
 	a := x.Lookup(name, qtype)
 	why := x.explain(name, a)
 	if a.Truncated {
-		why += "; there are more, which a message of DNS (64 KiB) has no room for: it is truncated"
+		why += MoreThanFits
 	}
 	if a.Result != Found || len(a.Addrs)+len(a.SRV) > 0 {
 		return why
@@ -107,7 +110,11 @@ func leftOut(svc *service) string {
 }
 
 func (x *Index) explainHost(svc *service, host string) string {
-	found := len(svc.named(host)) > 0
+	found := false
+	for range svc.named(host) {
+		found = true
+		break
+	}
 	for i := range svc.Pods {
 		switch p := &svc.Pods[i]; {
 		case found && p.Own && p.Ordinal == host:

@@ -47,11 +47,14 @@ type Answer struct {
 	Result Result
 	Addrs  []netip.Addr // for A and AAAA
 	SRV    []Target     // for SRV
-	// Truncated: there are more targets, which no message of DNS has room for.
+	// Truncated: there are more records, which no message of DNS has room for.
 	Truncated bool
 }
 
-func (a *Answer) take(t targets) { a.SRV, a.Truncated = t.list, t.full }
+func (a *Answer) take(t targets, s addresses) {
+	a.SRV, a.Addrs = t.list, s.settle()
+	a.Truncated = t.full || s.full // s knows once it has settled
+}
 
 // Target of an SRV record, with its addresses.
 type Target struct {
@@ -128,7 +131,7 @@ func clusterIP(svc *service, name string, qtype Type) Answer {
 				break
 			}
 		}
-		a.take(list)
+		a.take(list, addresses{})
 	}
 	return a
 }
@@ -138,18 +141,19 @@ func (x *Index) headless(svc *service, name string, qtype Type) Answer {
 		return x.empty(svc)
 	}
 	a := Answer{Result: Found}
-	var list targets
+	list, ips := targets{}, addresses{qtype: qtype}
 	for _, m := range svc.Members {
 		switch qtype {
 		case A, AAAA:
-			if m.Addr.Is4() == (qtype == A) {
-				a.Addrs = append(a.Addrs, m.Addr)
-			}
+			ips.add(m.Addr)
 		case SRV:
 			list.pod(hostName(m.Endpoint)+"."+name, m.Addr, m.Ports)
 		}
+		if list.full || ips.full {
+			break
+		}
 	}
-	a.take(list)
+	a.take(list, ips)
 	return a
 }
 
@@ -164,38 +168,30 @@ func (x *Index) empty(svc *service) Answer {
 
 // host answers for a pod below a Service.
 func (x *Index) host(svc *service, labels []string, qtype Type) Answer {
-	name := labels[0]
-	found := svc.named(name)
+	a, list, ips := Answer{}, targets{}, addresses{qtype: qtype}
+	for p := range svc.named(labels[0]) {
+		a.Result = Found
+		switch qtype {
+		case A, AAAA:
+			ips.add(p.Addr)
+		case SRV:
+			list.pod(strings.Join(labels, "."), p.Addr, p.Ports)
+		}
+		if list.full || ips.full {
+			break
+		}
+	}
 	switch {
-	case len(found) > 0:
-	case svc.elsewhere[name]:
+	case a.Result == Found:
+	case svc.elsewhere[labels[0]]:
 		return x.empty(svc)
 	case !svc.Service.Headless && !x.cfg.Services:
 		return Answer{}
 	default:
 		return Answer{Result: NXDomain}
 	}
-	a, list := Answer{Result: Found}, targets{}
-	for _, p := range found {
-		switch qtype {
-		case A, AAAA:
-			a.Addrs = append(a.Addrs, p.Addr)
-		case SRV:
-			list.pod(strings.Join(labels, "."), p.Addr, p.Ports)
-		}
-	}
-	a.take(list)
-	a.Addrs = unique(family(a.Addrs, qtype))
+	a.take(list, ips)
 	return a
-}
-
-// unique has each address once. It may change list.
-func unique(list []netip.Addr) []netip.Addr {
-	if len(list) < 2 {
-		return list
-	}
-	slices.SortFunc(list, netip.Addr.Compare)
-	return slices.Compact(list)
 }
 
 // port answers _port._proto.service.namespace, for addresses too; as the
@@ -203,7 +199,7 @@ func unique(list []netip.Addr) []netip.Addr {
 // all of a label, for any port or protocol.
 func (x *Index) port(svc *service, labels []string, qtype Type) Answer {
 	port, proto, name := strings.TrimPrefix(labels[0], "_"), strings.TrimPrefix(labels[1], "_"), strings.Join(labels[2:], ".")
-	a, list := Answer{Result: NXDomain}, targets{}
+	a, list, ips := Answer{Result: NXDomain}, targets{}, addresses{qtype: qtype}
 	switch {
 	case !svc.Service.Headless:
 		for _, p := range svc.Service.Ports {
@@ -215,9 +211,11 @@ func (x *Index) port(svc *service, labels []string, qtype Type) Answer {
 			case SRV:
 				list.add(name, p.Port, svc.ClusterIPs...)
 			case A, AAAA:
-				a.Addrs = slices.Clone(svc.ClusterIPs)
+				for _, ip := range svc.ClusterIPs {
+					ips.add(ip)
+				}
 			}
-			if list.full {
+			if list.full || ips.full {
 				break
 			}
 		}
@@ -235,11 +233,13 @@ func (x *Index) port(svc *service, labels []string, qtype Type) Answer {
 		case SRV:
 			list.pod(hostName(m.Endpoint)+"."+name, m.Addr, ports)
 		case A, AAAA:
-			a.Addrs = append(a.Addrs, m.Addr)
+			ips.add(m.Addr)
+		}
+		if list.full || ips.full {
+			break
 		}
 	}
-	a.take(list)
-	a.Addrs = unique(family(a.Addrs, qtype))
+	a.take(list, ips)
 	return a
 }
 

@@ -1,7 +1,9 @@
 package answer
 
 import (
+	"iter"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/gridmesh/gridmesh/topology"
@@ -118,20 +120,22 @@ func (svc *service) addElsewhere(ordinal string) {
 	svc.elsewhere[ordinal] = true
 }
 
-// named are the pods of a name below the Service's.
-func (svc *service) named(name string) []*topology.Pod {
-	if found, ok := svc.hosts[name]; ok || svc.Service.Headless || len(svc.Pods) > 0 {
-		return found.all()
+// named yields the pods of a name below the Service's.
+func (svc *service) named(name string) iter.Seq[*topology.Pod] {
+	found, ok := svc.hosts[name]
+	if ok || svc.Service.Headless || len(svc.Pods) > 0 {
+		return slices.Values(found.all())
 	}
-	var list []*topology.Pod
 	ip, _ := addressOf(name)
-	for p := range svc.Named() {
-		if p.Hostname != "" && strings.EqualFold(p.Hostname, name) || p.Hostname == "" && p.Addr == ip && hostName(p.Endpoint) == name {
-			one := p // p itself would be made anew for each endpoint
-			list = append(list, &one)
+	return func(yield func(*topology.Pod) bool) {
+		for p := range svc.Named() {
+			if p.Hostname != "" && strings.EqualFold(p.Hostname, name) || p.Hostname == "" && p.Addr == ip && hostName(p.Endpoint) == name {
+				if one := p; !yield(&one) { // p itself would be made anew for each endpoint
+					return
+				}
+			}
 		}
 	}
-	return list
 }
 
 // hostName is the name of an endpoint below its Service's: its hostname, or

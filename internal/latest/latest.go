@@ -26,6 +26,22 @@ type Value[T any] struct {
 func (v *Value[T]) Publish(value T) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.publish(value)
+}
+
+// PublishFirst publishes value where nothing was before, and reports whether it did:
+// what is older than whatever others publish.
+func (v *Value[T]) PublishFirst(value T) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.published {
+		return false
+	}
+	v.publish(value)
+	return true
+}
+
+func (v *Value[T]) publish(value T) {
 	v.value, v.published = value, true
 	for _, w := range v.waiters {
 		select {

@@ -34,6 +34,25 @@ func TestNothingIsThereBeforeTheFirst(t *testing.T) {
 	}
 }
 
+// What is only to be there first takes the place of nothing, and wakes nobody then.
+func TestPublishFirst(t *testing.T) {
+	var v Value[string]
+	wake := v.Wake()
+	if !v.PublishFirst("old") || !woken(wake) {
+		t.Error("the first is not published")
+	}
+	if v.PublishFirst("older") || woken(wake) {
+		t.Error("published over another")
+	}
+	v.Publish("new")
+	if v.PublishFirst("older") {
+		t.Error("published over another")
+	}
+	if got, _ := v.Get(); got != "new" {
+		t.Errorf("it is %q", got)
+	}
+}
+
 func TestWakeIsNeverLostAndNeverQueued(t *testing.T) {
 	var v Value[int]
 	early := v.Wake()

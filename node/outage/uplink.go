@@ -10,7 +10,8 @@ const (
 	// before it counts what the process before it did not hear, either.
 	FirstWord = 5 * time.Second
 	// VouchFor is how old the last contact may be for which a process that begins
-	// takes the last good state for current.
+	// takes the last good state for current; and by how much it may be still to come,
+	// for the clock was set back since.
 	VouchFor = 5 * time.Minute
 )
 
@@ -50,6 +51,10 @@ type Uplink struct {
 // NewUplink begins with what the processes before have noted.
 func NewUplink(p Noted, boot string, now time.Time) Uplink {
 	u := Uplink{Started: now, LastContact: now, Boot: boot}
+	// A node without a clock of its own begins with the time that it last wrote down.
+	if ahead := p.Contact.Sub(now); ahead > 0 && ahead < VouchFor {
+		p.Contact = now
+	}
 	u.Known = newest(now, p.Contact, p.Record.LastContact)
 	if p.Recorded {
 		u.Away, u.Recorded, u.Before, u.Since, u.LastContact = true, !p.Record.Stale, p.Record, p.Record.Since, time.Time{} // any sign of life ends it
