@@ -45,7 +45,7 @@ func ClusterIPAccess(e *Entry, sv *ServiceView, frontend, endpoint netip.AddrPor
 			ep := &slice.Endpoints[j]
 			switch {
 			case ep.Addr != endpoint.Addr():
-			case sv.Keys.Mode == NoKeys || !ep.Ready || ep.Terminating:
+			case sv.Keys.Mode == NoKeys || !ep.Ready || ep.Terminating || f.More:
 				return AccessAllowed
 			default:
 				found = AccessDenied

@@ -21,6 +21,8 @@ type evaluation struct {
 	// absent are keys in use that no node has, with what may be meant.
 	absent map[string]string
 	claims *claims
+	// targets is mostTargets, or less in tests.
+	targets int
 	// explain is told what frontends leave out; nil on the hot path.
 	explain func(Frontend, LeftOut)
 }
@@ -37,8 +39,9 @@ func (e *evaluation) service(entry *Entry) *ServiceView {
 	e.keyProblems(view, entry.keys)
 	i := &inquiry{evaluation: e, view: view, service: s, slices: entry.Slices}
 	if e.opts.outside() && s.opensOutside() {
-		i.known = map[topic]answer{}
+		i.known, i.flows = map[topic]answer{}, map[topic][]netip.AddrPort{}
 	}
+	i.most = i.bound()
 	for _, ip := range s.ClusterIPs {
 		if owner, _ := e.claims.clusterIP(ip); owner != s.Key {
 			view.problem("spec.clusterIPs",
@@ -53,6 +56,7 @@ func (e *evaluation) service(entry *Entry) *ServiceView {
 		i.outside()
 		i.healthCheck()
 	}
+	i.tellBound()
 	e.names(view, entry)
 	return view
 }
@@ -113,7 +117,7 @@ func (i *inquiry) frontends(ip netip.Addr) {
 		a := i.ask(port, ip.Is6(), i.service.InternalLocal)
 		if path != PathNone {
 			i.tell(f, a)
-			fv.Tiers, fv.Serving = a.tiers, i.serving(port, ip.Is6(), path)
+			fv.Tiers, fv.More, fv.Serving = a.tiers, a.more, i.serving(port, ip.Is6(), path)
 			fv.Silent = i.service.InternalLocal && a.usable
 			i.view.Near = min(i.view.Near, a.near)
 		}

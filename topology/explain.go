@@ -26,6 +26,7 @@ func Explain(s *Snapshot, view *View, opts Options, key ObjectKey) map[Frontend]
 	eval := &evaluation{
 		rules: rules, opts: opts, vp: view.Viewpoint, inUse: view.KeysInUse, nodes: s.Nodes,
 		claims:  only,
+		targets: mostTargets,
 		explain: func(f Frontend, l LeftOut) { reasons[f] = append(reasons[f], l) },
 	}
 	eval.service(entry)

@@ -3,6 +3,9 @@ package topology
 // Bound makes the bounds of what lies besides ClusterIPs small, for tests.
 func (v *Viewer) Bound(service, namespace int) { v.claims.most = bounds{service, namespace} }
 
+// BoundTargets bounds the endpoints of a Service's frontends.
+func (v *Viewer) BoundTargets(most int) { v.targets = most }
+
 // Bounds are those of one Service and of one namespace.
 func (v *Viewer) Bounds() (service, namespace int) {
 	return v.claims.most.service, v.claims.most.namespace

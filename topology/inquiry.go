@@ -12,7 +12,10 @@ type inquiry struct {
 	view    *ServiceView
 	service *Service
 	slices  []*Slice
-	known   map[topic]answer // nil where no question comes twice
+	known   map[topic]answer           // nil where no question comes twice
+	flows   map[topic][]netip.AddrPort // of known ones
+	most    int                        // endpoints that a frontend may have; 0: no bound
+	bounded bool                       // one had more
 }
 
 // topic is what a question is about: one port in one family, and whether the
@@ -26,6 +29,7 @@ type topic struct {
 type answer struct {
 	tiers  []Tier
 	near   Rank
+	more   bool         // than the tiers have may answer
 	usable bool         // no tier, but somewhere an endpoint that can be used, whoever may use it
 	ready  []netip.Addr // in the tiers
 	left   []LeftOut    // for people
@@ -36,13 +40,14 @@ func (i *inquiry) ask(port ServicePort, ipv6, local bool) answer {
 	if a, known := i.known[about]; known {
 		return a
 	}
-	q := &question{evaluation: i.evaluation, scope: forTraffic, keys: i.view.Keys, local: local}
+	q := &question{evaluation: i.evaluation, scope: forTraffic, keys: i.view.Keys, local: local, most: i.most}
 	var left *[]LeftOut
 	if i.explain != nil {
 		left = q.listLeft()
 	}
 	tiers := q.tiers(gather(i.slices, port, ipv6))
-	a := answer{tiers: targets(tiers), near: q.near(tiers)}
+	a := answer{tiers: targets(tiers), near: q.near(tiers), more: q.bounded}
+	i.bounded = i.bounded || q.bounded
 	if left != nil {
 		a.left = *left
 	}

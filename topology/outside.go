@@ -202,6 +202,7 @@ func (i *inquiry) healthCheck() {
 			for _, addr := range i.ask(port, ip.Is6(), true).ready {
 				ready[addr] = true
 			}
+			delete(i.known, topic{port, ip.Is6(), true}) // slices may have thousands of ports, and nobody asks again
 		}
 	}
 	i.view.HealthCheck = &HealthCheck{Port: s.Exposure.HealthCheckNodePort}

@@ -14,6 +14,7 @@ var rules = []*rule{
 	terminating,
 	nearerToo,
 	trafficHints,
+	bound,
 	nearestTier,
 }
 
@@ -69,6 +70,10 @@ type question struct {
 	keys  Keys
 	local bool // internalTrafficPolicy: Local
 	rule  *rule
+	// most is how many endpoints there may be, 0 for no bound; bounded says that
+	// there were more.
+	most    int
+	bounded bool
 	// leave is told what is left out; nil on the hot path.
 	leave func(c candidate, by *rule)
 }

@@ -12,7 +12,7 @@ import (
 
 func TestEachRuleIsWhole(t *testing.T) {
 	seen := map[string]bool{}
-	leaveOne := []*rule{duplicatesAnywhere, duplicates, nearerToo, trafficHints, nearestTier}
+	leaveOne := []*rule{duplicatesAnywhere, duplicates, nearerToo, trafficHints, bound, nearestTier}
 	for _, r := range rules {
 		if r.name == "" || r.reason == "" || seen[r.name] {
 			t.Errorf("rule %q: it needs a name of its own and a reason", r.name)

@@ -70,6 +70,7 @@ type FrontendView struct {
 	Path     Path // what serves it
 	PortName string
 	Tiers    []Tier
+	More     bool // than Tiers have may answer, for the Service has too many endpoints for its ports
 	// Silent asks for the packet to be dropped where no tier is left: kube-proxy's
 	// answer to internalTrafficPolicy Local where other nodes have an endpoint that
 	// can be used. Where none has, the packet is refused as ever.

@@ -18,6 +18,8 @@ type Viewer struct {
 	name  string
 	opts  Options
 	rules []*rule
+	// targets bounds the endpoints of a Service's frontends.
+	targets int
 
 	last   *Snapshot
 	view   *View
@@ -33,7 +35,7 @@ type set map[ObjectKey]struct{}
 // NewViewer looks from the named node.
 func NewViewer(node string, opts Options) *Viewer {
 	return &Viewer{
-		name: node, opts: opts, rules: rules,
+		name: node, opts: opts, rules: rules, targets: mostTargets,
 		onNode: map[string]set{}, claims: newClaims(opts), keyUse: map[string]int{}, labels: map[string]int{},
 	}
 }
@@ -57,7 +59,7 @@ func (v *Viewer) See(s *Snapshot) *View {
 		dirty[key] = struct{}{}
 	}
 	v.claims.settle(dirty)
-	eval := &evaluation{rules: v.rules, opts: v.opts, nodes: s.Nodes, claims: v.claims}
+	eval := &evaluation{rules: v.rules, opts: v.opts, nodes: s.Nodes, claims: v.claims, targets: v.targets}
 	eval.inUse = slices.Sorted(maps.Keys(v.keyUse))
 	eval.vp = viewpoint(s, v.name, eval.inUse)
 	eval.absent = v.absentKeys(last, s, eval.inUse)

@@ -135,7 +135,8 @@ type Cataloger struct {
 	last    *Catalog
 }
 
-// NewCataloger starts from nothing; at most preloadMax clusters are preloaded.
+// NewCataloger starts from nothing; at most preloadMax clusters are preloaded, and
+// fewer where they have many endpoints.
 func NewCataloger(cfg Config, preloadMax int) *Cataloger {
 	return &Cataloger{cfg: cfg, preload: newPreloader(preloadMax), udp: newUDPChooser(cfg.MaxUDP), last: &Catalog{cfg: cfg}}
 }
@@ -148,7 +149,7 @@ func (c *Cataloger) Used(names []string) bool {
 	for _, name := range changed {
 		if entry, ok := c.last.clusters.Get(name); ok {
 			sv, _ := c.view.Services.Get(entry.Service)
-			anew = c.preload.rerank(name, entry.Service.Namespace, c.preload.rankOf(name, sv, entry.Frontend)) || anew
+			anew = c.preload.rerank(name, c.preload.bidOf(name, sv, entry.Frontend)) || anew
 		}
 	}
 	return anew
@@ -235,7 +236,7 @@ func (c *Cataloger) forget(s *topology.ServiceView, clusters *table.Edit[string,
 		f := &s.Frontends[i]
 		name := ClusterName(f.Frontend)
 		clusters.Delete(name)
-		c.preload.set(name, s.Key.Namespace, topology.RankNone)
+		c.preload.set(name, noBid)
 		if f.Protocol == topology.UDP {
 			c.udp.forget(name)
 		}
@@ -252,7 +253,7 @@ func (c *Cataloger) enter(s *topology.ServiceView, clusters *table.Edit[string, 
 		// Also where the kernel serves it: a connection that was handed over just
 		// before that, or by rules of a run before, is not to end.
 		clusters.Set(name, &Entry{Service: s.Key, Keyed: s.Keys.Mode != topology.NoKeys, Frontend: f})
-		c.preload.set(name, s.Key.Namespace, c.preload.rankOf(name, s, f))
+		c.preload.set(name, c.preload.bidOf(name, s, f))
 		if f.Protocol == topology.UDP && f.Path == topology.PathEnvoy {
 			c.udp.enter(name, s, f)
 		}

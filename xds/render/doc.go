@@ -12,7 +12,8 @@
 // clusters.go makes one cluster per frontend, from a template that does not
 // depend on endpoints but for one thing (ClusterSpec.Near); endpoints.go
 // renders tiers as priorities; preload.go chooses what Envoy holds without
-// asking, preload_shares.go whose turn it is among namespaces (pile.go: in O(log n)),
+// asking, preload_shares.go whose turn it is among namespaces, by clusters and
+// their endpoints (pile.go: in O(log n)),
 // and usage.go remembers what was used; catalog.go keeps it all as views go by, in O(changed).
 //
 // A resource's version is a hash of our own canonical fields, not of protobuf

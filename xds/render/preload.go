@@ -8,28 +8,48 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
+// endpointsOfPlace is how many endpoints of a cluster take one place of what is
+// preloaded. An endpoint costs Envoy about 5 KiB, so that it is endpoints that have
+// to be bounded; a cluster of more than these takes several places.
+const endpointsOfPlace = 40
+
 // preloader chooses the clusters that Envoy holds without being asked, so
 // that they serve with the agent dead: what the unit offers, nearest first, and
-// of what is as near round the namespaces.
+// of what is as near round the namespaces, by the places that they take.
+//
+// What is chosen is the longest beginning of that order that has room. One that
+// takes more than a quarter of it is never chosen, so that none keeps all behind
+// it from more than that.
 //
 // What changes costs O(log candidates): with more candidates than room, an
 // order of all of them at each change would be most of what the agent does.
 type preloader struct {
-	max     int
-	asked   map[string]shareOwner // those that wait for choose; RankNone ends one
+	max     int            // places
+	asked   map[string]bid // those that wait for choose; RankNone ends one
 	used    usage
 	all     map[string]*candidate
 	shares  preloadShares
 	was     map[string]bool // cluster that choose touched -> it was chosen
-	chosen  int
-	always  int // candidates of RankAlways
-	overCap int // candidates
+	chosen  int             // candidates
+	taken   int             // places of those
+	always  int             // places of candidates of RankAlways
+	big     map[string]bool // clusters that would be candidates, but for their size
+	overCap int             // candidates, and big ones
 }
+
+// bid is for which share a cluster is a candidate, and how many places it takes.
+type bid struct {
+	shareOwner
+	places int
+}
+
+var noBid = bid{shareOwner: shareOwner{rank: topology.RankNone}}
 
 // candidate is a cluster that may be preloaded.
 type candidate struct {
 	name   string
 	last   int // its place among those in use, 0 for none
+	places int // that it takes, at least 1
 	share  *preloadShare
 	chosen bool
 	at     int // its place in its share's pile
@@ -43,8 +63,8 @@ func compareCandidates(a, b *candidate) int {
 
 func newPreloader(most int) *preloader {
 	return &preloader{
-		max: most, asked: map[string]shareOwner{}, all: map[string]*candidate{},
-		shares: newPreloadShares(), was: map[string]bool{},
+		max: most, asked: map[string]bid{}, all: map[string]*candidate{},
+		shares: newPreloadShares(), was: map[string]bool{}, big: map[string]bool{},
 	}
 }
 
@@ -71,11 +91,20 @@ func IsAlways(key topology.ObjectKey) bool {
 		key == topology.ObjectKey{Namespace: names.SystemNamespace, Name: names.DNSService}
 }
 
-// set gives a cluster, of a Service in the namespace, its rank, RankNone for no
-// candidate, when choose is called next.
-func (p *preloader) set(name, namespace string, rank topology.Rank) {
-	p.asked[name] = shareOwner{rank, namespace}
+// bidOf is what a frontend, whose cluster has the name, is a candidate for.
+func (p *preloader) bidOf(name string, s *topology.ServiceView, f *topology.FrontendView) bid {
+	endpoints := 0
+	for _, t := range f.Tiers {
+		endpoints += len(t.Endpoints)
+	}
+	return bid{shareOwner{p.rankOf(name, s, f), s.Key.Namespace}, placesOf(endpoints)}
 }
+
+// placesOf is how many places a cluster takes.
+func placesOf(endpoints int) int { return max(1, (endpoints+endpointsOfPlace-1)/endpointsOfPlace) }
+
+// set has a cluster be a candidate, or none with RankNone, when choose is called next.
+func (p *preloader) set(name string, b bid) { p.asked[name] = b }
 
 // setUsed replaces what is in use, the oldest use first. It returns the
 // clusters that came or went, whose ranks are to be set anew, and whether the
@@ -85,7 +114,7 @@ func (p *preloader) setUsed(names []string) (changed []string, anew bool) {
 	for _, name := range moved {
 		c, ok := p.all[name]
 		if _, waits := p.asked[name]; ok && !waits {
-			p.asked[name] = c.share.of
+			p.asked[name] = bid{c.share.of, c.places}
 		}
 		anew = anew || ok && p.overCap > 0
 	}
@@ -93,34 +122,34 @@ func (p *preloader) setUsed(names []string) (changed []string, anew bool) {
 }
 
 // rerank is set, and reports whether choose may choose differently for it.
-func (p *preloader) rerank(name, namespace string, rank topology.Rank) bool {
+func (p *preloader) rerank(name string, b bid) bool {
 	was := topology.RankNone
 	if c, ok := p.all[name]; ok {
 		was = c.share.of.rank
 	}
-	p.set(name, namespace, rank)
-	return was != rank || p.overCap > 0 && rank != topology.RankNone
+	p.set(name, b)
+	return was != b.rank || p.overCap > 0 && b.rank != topology.RankNone
 }
 
 // choose returns the clusters that came and went since it was last called.
 func (p *preloader) choose() (added, gone []string) {
-	for name, owner := range p.asked {
-		p.enter(name, owner)
+	for name, b := range p.asked {
+		p.enter(name, b)
 	}
 	clear(p.asked)
 	room := max(p.max, p.always) // what every node needs is no matter of room
-	for c := p.shares.first(); c != nil && p.chosen < room; c = p.shares.first() {
-		p.move(c, true)
-	}
-	for p.chosen > room {
-		p.move(p.shares.worst(), false)
-	}
-	for p.shares.disorder() {
+	for p.shares.disorder() {    // until those that are chosen are a beginning of the order
 		better, worse := p.shares.first(), p.shares.worst()
 		p.move(better, true)
 		p.move(worse, false)
 	}
-	p.overCap = len(p.all) - p.chosen
+	for p.taken > room {
+		p.move(p.shares.worst(), false)
+	}
+	for c := p.shares.first(); c != nil && p.taken+c.places <= room; c = p.shares.first() {
+		p.move(c, true)
+	}
+	p.overCap = len(p.all) - p.chosen + len(p.big)
 	for name, was := range p.was {
 		c, ok := p.all[name]
 		switch is := ok && c.chosen; {
@@ -134,13 +163,17 @@ func (p *preloader) choose() (added, gone []string) {
 	return added, gone
 }
 
-// enter makes a candidate what its owner and its use say. One that was chosen
+// enter makes a candidate what its bid and its use say. One that was chosen
 // is so where it comes to, for as long as nobody there belongs before it.
-func (p *preloader) enter(name string, owner shareOwner) {
+func (p *preloader) enter(name string, b bid) {
 	c, ok := p.all[name]
 	last := p.used.last[name]
+	delete(p.big, name)
+	if b.rank != topology.RankAlways && b.rank != topology.RankNone && b.places > max(1, p.max/4) {
+		p.big[name], b = true, noBid
+	}
 	switch {
-	case !ok && owner.rank == topology.RankNone, ok && c.share.of == owner && c.last == last:
+	case !ok && b.rank == topology.RankNone, ok && c.share.of == b.shareOwner && c.places == b.places && c.last == last:
 		return
 	case ok:
 		p.take(c)
@@ -148,12 +181,12 @@ func (p *preloader) enter(name string, owner shareOwner) {
 	default:
 		c = &candidate{name: name}
 	}
-	if owner.rank == topology.RankNone {
+	if b.rank == topology.RankNone {
 		delete(p.all, name)
 		return
 	}
 	p.all[name] = c
-	c.share, c.last = p.shares.get(owner), last
+	c.share, c.places, c.last = p.shares.get(b.shareOwner), b.places, last
 	p.put(c, c.chosen)
 	for s := c.share; s.disorder(); {
 		better, worse := s.others.top(), s.chosen.top()
@@ -192,9 +225,11 @@ func (p *preloader) put(c *candidate, chosen bool) {
 func (p *preloader) count(c *candidate, n int) {
 	if c.chosen {
 		p.chosen += n
+		p.taken += n * c.places
+		c.share.taken += n * c.places
 	}
 	if c.share.of.rank == topology.RankAlways {
-		p.always += n
+		p.always += n * c.places
 	}
 }
 
@@ -204,6 +239,7 @@ func (p *preloader) problems() []topology.Problem {
 	}
 	return []topology.Problem{{
 		Object: "node", Field: "--preload-max",
-		Text: fmt.Sprintf("%d clusters near this node are over the cap of %d and are fetched at their first connection only: they do not survive the death of the agent unused; raise --preload-max (54 KiB of Envoy's memory a cluster of 10 endpoints)", p.overCap, p.max),
+		Text: fmt.Sprintf("%d clusters near this node are over the cap of %d, of which one takes a place for each %d endpoints, and a quarter at most, and are fetched at their first connection only: "+
+			"they do not survive the death of the agent unused; raise --preload-max (54 KiB of Envoy's memory a cluster of 10 endpoints)", p.overCap, p.max, endpointsOfPlace),
 	}}
 }

@@ -13,6 +13,7 @@ type preloadShare struct {
 	of     shareOwner
 	chosen pile[*candidate] // the last of them on top
 	others pile[*candidate] // the first of them on top
+	taken  int              // places of chosen
 
 	atNext, atLast int // its places in preloadShares
 }
@@ -43,8 +44,9 @@ func (s *preloadShare) disorder() bool {
 	return s.chosen.Len() > 0 && s.others.Len() > 0 && compareCandidates(s.others.top(), s.chosen.top()) < 0
 }
 
-// preloadShares are all shares. A candidate's turn is how many of its share
-// come before it; the order is by rank, then turn, then candidate.
+// preloadShares are all shares. A candidate's turn is how many places it and
+// those of its share that come before it take; the order is by rank, then turn,
+// then candidate.
 type preloadShares struct {
 	all  map[shareOwner]*preloadShare
 	next pile[*preloadShare] // on top: whose first of those that wait is the first of all
@@ -56,23 +58,27 @@ func newPreloadShares() preloadShares {
 		all: map[shareOwner]*preloadShare{},
 		next: pile[*preloadShare]{
 			place:   func(s *preloadShare) *int { return &s.atNext },
-			compare: func(a, b *preloadShare) int { return compareTurns(a, b, a.others.top(), b.others.top(), 0) },
+			compare: func(a, b *preloadShare) int { return compareTurns(a.others.top(), b.others.top()) },
 		},
 		last: pile[*preloadShare]{
 			place:   func(s *preloadShare) *int { return &s.atLast },
-			compare: func(a, b *preloadShare) int { return compareTurns(b, a, b.chosen.top(), a.chosen.top(), 0) },
+			compare: func(a, b *preloadShare) int { return compareTurns(b.chosen.top(), a.chosen.top()) },
 		},
 	}
 }
 
-// compareTurns orders a candidate of each of two shares: its turn is how many
-// are chosen of its share, with the second one itself counted or not (less 1).
-func compareTurns(a, b *preloadShare, first, second *candidate, less int) int {
-	return cmp.Or(
-		cmp.Compare(a.of.rank, b.of.rank),
-		cmp.Compare(a.chosen.Len(), b.chosen.Len()-less),
-		compareCandidates(first, second),
-	)
+// compareTurns orders two candidates that are the first to wait, or the last
+// that is chosen, of their shares.
+func compareTurns(a, b *candidate) int {
+	return cmp.Or(cmp.Compare(a.share.of.rank, b.share.of.rank), cmp.Compare(a.turn(), b.turn()), compareCandidates(a, b))
+}
+
+// turn is right of such ones alone.
+func (c *candidate) turn() int {
+	if c.chosen {
+		return c.share.taken
+	}
+	return c.share.taken + c.places
 }
 
 // get returns a share, a new one where there is none.
@@ -125,5 +131,5 @@ func (p *preloadShares) worst() *candidate {
 // disorder reports whether first belongs before worst.
 func (p *preloadShares) disorder() bool {
 	first, worst := p.first(), p.worst()
-	return first != nil && worst != nil && compareTurns(first.share, worst.share, first, worst, 1) < 0
+	return first != nil && worst != nil && compareTurns(first, worst) < 0
 }

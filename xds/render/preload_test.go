@@ -14,54 +14,70 @@ import (
 
 // twin chooses as preloader does, and orders all candidates for it.
 type twin struct {
-	max   int
-	owner map[string]shareOwner
-	last  map[string]int
+	max  int
+	bids map[string]bid
+	last map[string]int
 }
 
 func (w *twin) chosen() []string {
 	var list []string
-	for name := range w.owner {
+	always := 0
+	for name, b := range w.bids {
+		switch {
+		case b.rank == topology.RankAlways:
+			always += b.places
+		case b.places > 1 && b.places > w.max/4:
+			continue
+		}
 		list = append(list, name)
 	}
 	turn, given := map[string]int{}, map[shareOwner]int{}
 	order := func(a, b string) int {
-		return cmp.Or(cmp.Compare(w.owner[a].rank, w.owner[b].rank), cmp.Compare(turn[a], turn[b]),
+		return cmp.Or(cmp.Compare(w.bids[a].rank, w.bids[b].rank), cmp.Compare(turn[a], turn[b]),
 			cmp.Compare(w.last[b], w.last[a]), cmp.Compare(a, b))
 	}
 	slices.SortFunc(list, order)
 	for _, name := range list {
-		turn[name] = given[w.owner[name]]
-		given[w.owner[name]]++
+		b := w.bids[name]
+		given[b.shareOwner] += b.places
+		turn[name] = given[b.shareOwner]
 	}
 	slices.SortFunc(list, order)
-	room := min(w.max, len(list))
-	for room < len(list) && w.owner[list[room]].rank == topology.RankAlways {
-		room++
+	taken := 0
+	for i, name := range list {
+		if taken += w.bids[name].places; taken > max(w.max, always) {
+			list = list[:i]
+			break
+		}
 	}
-	list = list[:room]
 	slices.Sort(list)
 	return list
 }
 
-// The law: whatever candidates came, went, changed their rank or were used,
+// The law: whatever candidates came, went, grew, changed their rank or were used,
 // those are chosen that one who orders all of them chooses, and what choose
 // returns leads there.
 func TestPreloadedAreTheFirst(t *testing.T) {
 	ranks := []topology.Rank{topology.RankAlways, 0, 1, 2, topology.RankUsed, topology.RankNone, topology.RankNone}
 	namespaces := []string{"a", "a", "a", "b", "c"}
-	for seed := range uint64(200) {
+	for seed := range uint64(300) {
 		dice := rand.New(rand.NewPCG(seed, 1))
-		p := newPreloader(dice.IntN(8))
-		w := &twin{max: p.max, owner: map[string]shareOwner{}, last: map[string]int{}}
+		p := newPreloader(dice.IntN(8 + int(seed%3)*12))
+		w := &twin{max: p.max, bids: map[string]bid{}, last: map[string]int{}}
 		held := map[string]bool{}
 		for step := range 60 {
 			for range dice.IntN(4) {
 				name := fmt.Sprint("c", dice.IntN(16))
-				owner := shareOwner{ranks[dice.IntN(len(ranks))], namespaces[dice.IntN(len(namespaces))]}
-				p.set(name, owner.namespace, owner.rank)
-				if w.owner[name] = owner; owner.rank == topology.RankNone {
-					delete(w.owner, name)
+				b := bid{shareOwner{ranks[dice.IntN(len(ranks))], namespaces[dice.IntN(len(namespaces))]}, 1}
+				if seed%3 > 0 {
+					b.places += dice.IntN(8)
+				}
+				if was, ok := w.bids[name]; ok && dice.IntN(2) == 0 {
+					b.shareOwner = was.shareOwner
+				}
+				p.set(name, b)
+				if w.bids[name] = b; b.rank == topology.RankNone {
+					delete(w.bids, name)
 				}
 			}
 			if dice.IntN(4) == 0 {
@@ -73,11 +89,11 @@ func TestPreloadedAreTheFirst(t *testing.T) {
 				}
 				changed, _ := p.setUsed(names)
 				for _, name := range changed {
-					owner, ok := w.owner[name]
+					b, ok := w.bids[name]
 					if !ok {
-						owner.rank = topology.RankNone
+						b = noBid
 					}
-					p.set(name, owner.namespace, owner.rank)
+					p.set(name, b)
 				}
 			}
 			added, gone := p.choose()
@@ -98,8 +114,8 @@ func TestPreloadedAreTheFirst(t *testing.T) {
 				got = append(got, name)
 			}
 			slices.Sort(got)
-			if want := w.chosen(); len(got)+len(want) > 0 && !reflect.DeepEqual(got, want) || p.overCap != len(w.owner)-len(want) {
-				t.Fatalf("seed %d, step %d: %v are preloaded and %d over the cap; want %v and %d", seed, step, got, p.overCap, want, len(w.owner)-len(want))
+			if want := w.chosen(); len(got)+len(want) > 0 && !reflect.DeepEqual(got, want) || p.overCap != len(w.bids)-len(want) {
+				t.Fatalf("seed %d, step %d: %v are preloaded and %d over the cap; want %v and %d", seed, step, got, p.overCap, want, len(w.bids)-len(want))
 			}
 		}
 	}
@@ -110,7 +126,9 @@ func TestPreloadedAreTheFirst(t *testing.T) {
 func TestPreloadCostsWhatChanged(t *testing.T) {
 	cost := func(candidates, namespaces int) uint64 {
 		p := newPreloader(50)
-		set := func(i int, rank topology.Rank) { p.set(fmt.Sprint("c", i), fmt.Sprint("n", i%namespaces), rank) }
+		set := func(i int, rank topology.Rank) {
+			p.set(fmt.Sprint("c", i), bid{shareOwner{rank, fmt.Sprint("n", i%namespaces)}, 1 + i%3})
+		}
 		for i := range candidates {
 			set(i, 1)
 		}
@@ -167,7 +185,7 @@ func BenchmarkPreload(b *testing.B) {
 		b.Run(fmt.Sprint(namespaces, " namespaces"), func(b *testing.B) {
 			p := newPreloader(500)
 			set := func(i int, rank topology.Rank) {
-				p.set(fmt.Sprint("c", i), fmt.Sprint("n", i%namespaces), rank)
+				p.set(fmt.Sprint("c", i), bid{shareOwner{rank, fmt.Sprint("n", i%namespaces)}, 1})
 			}
 			for i := range 10_000 {
 				set(i, 1)

@@ -1,0 +1,152 @@
+package topology
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+)
+
+// mostTargets is how many endpoints the frontends of a Service's ClusterIPs lead
+// to, all together; those outside, which share tiers with them, twice as many. Ports
+// times endpoints may be millions in two objects of one tenant. 5,000 endpoints of 10
+// ports in two families have room, with a node port and an address outside of each.
+const mostTargets = 1 << 17
+
+// bound leaves endpoints out where the Service has too many for its ports: the
+// nearest tiers have what there is, each later one an endpoint at least. Of a tier
+// each node keeps others, so that together they use all of it.
+var bound = &rule{
+	name:   "bound",
+	reason: "the Service has more ports times endpoints than a node keeps, and others of the tier are kept",
+	only:   forTraffic,
+	when:   func(q *question) bool { return q.most > 0 },
+	arrange: func(q *question, tiers []tier) []tier {
+		free := q.most
+		for i, t := range tiers {
+			later := len(tiers) - i - 1
+			n := min(len(t.list), max(1, free-later))
+			if free -= n; n < len(t.list) {
+				tiers[i].list, q.bounded = q.some(t.list, n), true
+			}
+		}
+		return tiers
+	},
+}
+
+// some keeps n endpoints, the same of each port, as long as they are there.
+func (q *question) some(list []candidate, n int) []candidate {
+	node := uint64(14695981039346656037) // FNV-1a
+	for _, b := range []byte(q.vp.Name) {
+		node = (node ^ uint64(b)) * 1099511628211
+	}
+	type turn struct {
+		by uint64
+		at int
+	}
+	turns := make([]turn, len(list)) // there may be thousands of ports: what is compared is computed once
+	for i, c := range list {
+		addr := c.Addr.As16()
+		turns[i] = turn{scatter(scatter(node^binary.BigEndian.Uint64(addr[:8])) ^ binary.BigEndian.Uint64(addr[8:])), i}
+	}
+	slices.SortFunc(turns, func(a, b turn) int {
+		if a.by != b.by {
+			return cmp.Compare(a.by, b.by)
+		}
+		return list[a.at].target().Compare(list[b.at].target())
+	})
+	kept := make([]candidate, n)
+	for i, t := range turns {
+		if i < n {
+			kept[i] = list[t.at]
+		} else {
+			q.leaveOut(list[t.at])
+		}
+	}
+	return kept
+}
+
+// scatter is the last step of SplitMix64: numbers that differ little are far apart.
+func scatter(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// bound is how many endpoints each frontend may have; 0 for as many as there are.
+// It goes by all endpoints of the slices, so it is the same on every node, and what
+// nodes that reach few of them keep is not cut by it.
+func (i *inquiry) bound() int {
+	endpoints := 0
+	for _, slice := range i.slices {
+		endpoints += len(slice.Endpoints)
+	}
+	s, besides := i.service, 0
+	if p := i.claims.portions[s.Key]; p != nil {
+		besides = p.granted
+	}
+	if len(s.Ports)*len(s.ClusterIPs)*endpoints <= i.targets && besides*endpoints <= 2*i.targets {
+		return 0 // no Service that anybody means comes further
+	}
+	have := endpointsOf(i.slices)
+	var inside, outside []int
+	for _, ip := range s.ClusterIPs {
+		for _, port := range s.Ports {
+			inside = append(inside, have[portOf(port, ip.Is6())])
+		}
+	}
+	if besides > 0 {
+		for port, d := range s.outside() {
+			if outside = append(outside, have[portOf(port, d.Addr.Is6())]); len(outside) == besides {
+				break
+			}
+		}
+	}
+	a, b := level(inside, i.targets), level(outside, 2*i.targets)
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// portOf is what a port of a Service is to slices.
+func portOf(port ServicePort, ipv6 bool) topic {
+	return topic{ServicePort: ServicePort{Name: port.Name, Protocol: port.Protocol}, ipv6: ipv6}
+}
+
+// endpointsOf counts the endpoints of each port, as gather finds them.
+func endpointsOf(list []*Slice) map[topic]int {
+	have := map[topic]int{}
+	for _, slice := range list {
+		ports := map[topic]bool{}
+		for _, p := range slice.Ports {
+			about := portOf(ServicePort{Name: p.Name, Protocol: p.Protocol}, slice.IPv6)
+			if !ports[about] {
+				ports[about] = true
+				have[about] += len(slice.Endpoints)
+			}
+		}
+	}
+	return have
+}
+
+// level is the most that each may have so that all have no more than room: who has
+// less leaves the rest to others. 0 where nobody has to be cut.
+func level(each []int, room int) int {
+	slices.Sort(each)
+	for i, n := range each {
+		if share := room / (len(each) - i); n > share {
+			return max(1, share)
+		}
+		room -= n
+	}
+	return 0
+}
+
+// tellBound says what bound left out.
+func (i *inquiry) tellBound() {
+	if i.bounded {
+		i.view.problem("spec.ports", fmt.Sprintf("has more ports times endpoints than the %d that a node keeps of a Service: each port leads to %d of its endpoints at most, "+
+			"the nearest, and of those that are as near to others on each node; divide the ports among several Services", i.targets, i.most))
+	}
+}
