@@ -1,11 +1,16 @@
 package main
 
 import (
+	"context"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coredns/caddy"
 )
@@ -71,6 +76,31 @@ func TestArguments(t *testing.T) {
 		if code := cmd.ProcessState.ExitCode(); code != want.code || stderr.String() != want.stderr || !strings.Contains(stdout.String(), want.stdout) || want.code != 0 && stdout.Len() > 0 {
 			t.Errorf("gridmesh-dns %s: exit code %d, stderr %q, stdout %q", line, code, stderr.String(), stdout.String())
 		}
+	}
+}
+
+// The line grid of deploy/dns.yaml without its domain, as in a pod that has the Corefile before
+// it has the environment, is refused: a server that runs then keeps what it has.
+func TestNoDomainIsNoZone(t *testing.T) {
+	manifest, err := os.ReadFile("../../deploy/dns.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^ +grid .*\{\$CLUSTER_DOMAIN\}.* \{$`).Find(manifest)
+	if line == nil {
+		t.Fatal("deploy/dns.yaml has no line grid that asks for its domain")
+	}
+	path := filepath.Join(t.TempDir(), "Corefile")
+	if err := os.WriteFile(path, fmt.Appendf(nil, ".:0 {\n%s\n}\n}\n", line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // of one that runs, which is the fault
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-conf", path)
+	cmd.Env = append(os.Environ(), asProgram+"=1", "CLUSTER_DOMAIN=")
+	said, err := cmd.CombinedOutput()
+	if code := cmd.ProcessState.ExitCode(); err == nil || code != 1 || !strings.Contains(string(said), `grid answers no names of the zone "."`) {
+		t.Errorf("exit code %d: %s", code, said)
 	}
 }
 
