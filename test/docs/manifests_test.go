@@ -163,6 +163,19 @@ func TestClusterDomainIsInOnePlace(t *testing.T) {
 	}
 }
 
+// How fast a rollout goes, and what stops it, is told as it is.
+func TestBoundOfRolloutsIsTold(t *testing.T) {
+	told := regexp.MustCompile("roll with `(maxUnavailable: [^`]+)`").FindStringSubmatch(read(t, "docs/install.md"))
+	if told == nil {
+		t.Fatal("docs/install.md does not tell it")
+	}
+	for _, name := range []string{"agent", "dns"} {
+		if !strings.Contains(read(t, "deploy/"+name+".yaml"), "rollingUpdate: {"+told[1]+"}") {
+			t.Errorf("docs/install.md has %s; deploy/%s.yaml has not", told[1], name)
+		}
+	}
+}
+
 const kustomization = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [../deploy]\n"
 
 // deploy/ and the way back are kustomizations that build, every image has a
