@@ -51,18 +51,19 @@ func TestArguments(t *testing.T) {
 		stderr string // a line; "" for none
 		stdout string // a part
 	}{
-		"nonsense":      {code: 2, stderr: `gridmesh-dns: there is no command "nonsense"; it has cleanup: gridmesh-dns -help`},
-		"help nope":     {code: 2, stderr: `gridmesh-dns: help knows nothing of "nope"; see gridmesh-dns -help`},
-		"-nope":         {code: 2, stderr: "gridmesh-dns: flag provided but not defined: -nope; gridmesh-dns -help lists the flags"},
-		"-conf":         {code: 2, stderr: "gridmesh-dns: flag needs an argument: -conf; gridmesh-dns -help lists the flags"},
-		"-quiet=what":   {code: 2, stderr: `gridmesh-dns: invalid boolean value "what" for -quiet: parse error; gridmesh-dns -help lists the flags`},
-		"-quiet extra":  {code: 2, stderr: `gridmesh-dns: "extra" is no flag; say: gridmesh-dns -conf Corefile`},
-		"help":          {stdout: "Corefile to load"},
-		"-h":            {stdout: "Corefile to load"},
-		"-quiet --help": {stdout: "Corefile to load"},
-		"help cleanup":  {stdout: "gridmesh-dns cleanup [ADDRESS...]"},
-		"cleanup -h":    {stdout: "gridmesh-dns cleanup [ADDRESS...]"},
-		"-plugins":      {stdout: "\ngrid\n"},
+		"nonsense":        {code: 2, stderr: `gridmesh-dns: there is no command "nonsense"; it has cleanup: gridmesh-dns -help`},
+		"completion bash": {code: 2, stderr: "gridmesh-dns: there is no completion: the flags are CoreDNS', and gridmesh-dns -help lists them"},
+		"help nope":       {code: 2, stderr: `gridmesh-dns: help knows nothing of "nope"; see gridmesh-dns -help`},
+		"-nope":           {code: 2, stderr: "gridmesh-dns: flag provided but not defined: -nope; gridmesh-dns -help lists the flags"},
+		"-conf":           {code: 2, stderr: "gridmesh-dns: flag needs an argument: -conf; gridmesh-dns -help lists the flags"},
+		"-quiet=what":     {code: 2, stderr: `gridmesh-dns: invalid boolean value "what" for -quiet: parse error; gridmesh-dns -help lists the flags`},
+		"-quiet extra":    {code: 2, stderr: `gridmesh-dns: "extra" is no flag; say: gridmesh-dns -conf Corefile`},
+		"help":            {stdout: "Corefile to load"},
+		"-h":              {stdout: "Corefile to load"},
+		"-quiet --help":   {stdout: "Corefile to load"},
+		"help cleanup":    {stdout: "gridmesh-dns cleanup [ADDRESS...]"},
+		"cleanup -h":      {stdout: "gridmesh-dns cleanup [ADDRESS...]"},
+		"-plugins":        {stdout: "\ngrid\n"},
 	} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], strings.Fields(line)...)
 		cmd.Env = append(os.Environ(), asProgram+"=1")
