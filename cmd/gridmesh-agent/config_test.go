@@ -168,6 +168,24 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+// The help tells every exit code, as the page does.
+func TestExitCodesAreTold(t *testing.T) {
+	page, err := os.ReadFile("../../docs/agent.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for where, text := range map[string]string{"--help": command(defaults()).Long, "docs/agent.md": string(page)} {
+		_, told, _ := strings.Cut(text, "\nExit codes: ")
+		told, _, _ = strings.Cut(told, "\n\n")
+		told = strings.Join(strings.Fields(told), " ")
+		for _, want := range []string{"0 stopped, 1 failure, 2 wrong flags or commands", fmt.Sprintf("%d the node is not fit (kube-proxy's rules, ", exitUnfit)} {
+			if !strings.Contains(told, want) {
+				t.Errorf("%s has the exit codes %q, and not %q", where, told, want)
+			}
+		}
+	}
+}
+
 func TestExamples(t *testing.T) {
 	testkit.Examples(t, func() *cobra.Command { return command(defaults()) })
 }

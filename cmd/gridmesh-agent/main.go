@@ -45,7 +45,12 @@ func command(c *config) *cobra.Command {
 
 Runs until it is stopped. A stop leaves everything in force; "gridmesh-agent
 cleanup" removes it. Envoy is started beside it, with the configuration that
-"gridmesh-agent bootstrap" prints.`,
+"gridmesh-agent bootstrap" prints.
+
+Exit codes: 0 stopped, 1 failure, 2 wrong flags or commands, 3 the node is not fit
+(kube-proxy's rules, a --service-cidr over its own network, NetworkPolicies where
+they are to be refused) or another agent is alive on it, beside which cleanup ends
+so, too. "gridmesh-agent status --check" has its own.`,
 		Example: `  gridmesh-agent --kubeconfig /etc/gridmesh/kubeconfig --node-name edge-7
   gridmesh-agent --manifests ./state --node-name edge-7 --pod-cidr 10.244.7.0/24`,
 		Args:    cobra.NoArgs,

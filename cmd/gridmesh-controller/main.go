@@ -23,7 +23,10 @@ func command() *cobra.Command {
 		Long: `Runs what DeploymentGrids, StatefulSetGrids and ServiceGrids describe in every unit.
 
 Every value of a grid's label key among the nodes is a unit, and gets a child
-of its own. Several replicas may run; one of them acts.`,
+of its own. Several replicas may run; one of them acts.
+
+Exit codes: 0 stopped, 1 failure, as the loss of its lease, 2 wrong flags or
+commands.`,
 		Example: "  gridmesh-controller --kubeconfig /etc/gridmesh/kubeconfig",
 		Args:    cobra.NoArgs, Version: obs.Version(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

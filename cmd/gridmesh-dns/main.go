@@ -82,6 +82,9 @@ func word(arg string) error {
 	if strings.HasPrefix(arg, "-") {
 		return nil
 	}
+	if arg == "completion" { // the other programs have it
+		return errors.New("there is no completion: the flags are CoreDNS', and gridmesh-dns -help lists them")
+	}
 	return fmt.Errorf("there is no command %q; it has cleanup: gridmesh-dns -help", arg)
 }
 

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"context"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coredns/caddy"
 )
@@ -46,18 +51,19 @@ func TestArguments(t *testing.T) {
 		stderr string // a line; "" for none
 		stdout string // a part
 	}{
-		"nonsense":      {code: 2, stderr: `gridmesh-dns: there is no command "nonsense"; it has cleanup: gridmesh-dns -help`},
-		"help nope":     {code: 2, stderr: `gridmesh-dns: help knows nothing of "nope"; see gridmesh-dns -help`},
-		"-nope":         {code: 2, stderr: "gridmesh-dns: flag provided but not defined: -nope; gridmesh-dns -help lists the flags"},
-		"-conf":         {code: 2, stderr: "gridmesh-dns: flag needs an argument: -conf; gridmesh-dns -help lists the flags"},
-		"-quiet=what":   {code: 2, stderr: `gridmesh-dns: invalid boolean value "what" for -quiet: parse error; gridmesh-dns -help lists the flags`},
-		"-quiet extra":  {code: 2, stderr: `gridmesh-dns: "extra" is no flag; say: gridmesh-dns -conf Corefile`},
-		"help":          {stdout: "Corefile to load"},
-		"-h":            {stdout: "Corefile to load"},
-		"-quiet --help": {stdout: "Corefile to load"},
-		"help cleanup":  {stdout: "gridmesh-dns cleanup [ADDRESS...]"},
-		"cleanup -h":    {stdout: "gridmesh-dns cleanup [ADDRESS...]"},
-		"-plugins":      {stdout: "\ngrid\n"},
+		"nonsense":        {code: 2, stderr: `gridmesh-dns: there is no command "nonsense"; it has cleanup: gridmesh-dns -help`},
+		"completion bash": {code: 2, stderr: "gridmesh-dns: there is no completion: the flags are CoreDNS', and gridmesh-dns -help lists them"},
+		"help nope":       {code: 2, stderr: `gridmesh-dns: help knows nothing of "nope"; see gridmesh-dns -help`},
+		"-nope":           {code: 2, stderr: "gridmesh-dns: flag provided but not defined: -nope; gridmesh-dns -help lists the flags"},
+		"-conf":           {code: 2, stderr: "gridmesh-dns: flag needs an argument: -conf; gridmesh-dns -help lists the flags"},
+		"-quiet=what":     {code: 2, stderr: `gridmesh-dns: invalid boolean value "what" for -quiet: parse error; gridmesh-dns -help lists the flags`},
+		"-quiet extra":    {code: 2, stderr: `gridmesh-dns: "extra" is no flag; say: gridmesh-dns -conf Corefile`},
+		"help":            {stdout: "Corefile to load"},
+		"-h":              {stdout: "Corefile to load"},
+		"-quiet --help":   {stdout: "Corefile to load"},
+		"help cleanup":    {stdout: "gridmesh-dns cleanup [ADDRESS...]"},
+		"cleanup -h":      {stdout: "gridmesh-dns cleanup [ADDRESS...]"},
+		"-plugins":        {stdout: "\ngrid\n"},
 	} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], strings.Fields(line)...)
 		cmd.Env = append(os.Environ(), asProgram+"=1")
@@ -71,6 +77,31 @@ func TestArguments(t *testing.T) {
 		if code := cmd.ProcessState.ExitCode(); code != want.code || stderr.String() != want.stderr || !strings.Contains(stdout.String(), want.stdout) || want.code != 0 && stdout.Len() > 0 {
 			t.Errorf("gridmesh-dns %s: exit code %d, stderr %q, stdout %q", line, code, stderr.String(), stdout.String())
 		}
+	}
+}
+
+// The line grid of deploy/dns.yaml without its domain, as in a pod that has the Corefile before
+// it has the environment, is refused: a server that runs then keeps what it has.
+func TestNoDomainIsNoZone(t *testing.T) {
+	manifest, err := os.ReadFile("../../deploy/dns.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^ +grid .*\{\$CLUSTER_DOMAIN\}.* \{$`).Find(manifest)
+	if line == nil {
+		t.Fatal("deploy/dns.yaml has no line grid that asks for its domain")
+	}
+	path := filepath.Join(t.TempDir(), "Corefile")
+	if err := os.WriteFile(path, fmt.Appendf(nil, ".:0 {\n%s\n}\n}\n", line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // of one that runs, which is the fault
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-conf", path)
+	cmd.Env = append(os.Environ(), asProgram+"=1", "CLUSTER_DOMAIN=")
+	said, err := cmd.CombinedOutput()
+	if code := cmd.ProcessState.ExitCode(); err == nil || code != 1 || !strings.Contains(string(said), `grid answers no names of the zone "."`) {
+		t.Errorf("exit code %d: %s", code, said)
 	}
 }
 

@@ -155,8 +155,11 @@ func (in *gridInput) review() []topology.Problem {
 }
 
 // own are the problems of the manifests; those of other grids of a cluster are
-// not theirs.
+// not theirs. Without manifests they are all of what was asked for.
 func (in *gridInput) own(problems []topology.Problem) []topology.Problem {
+	if in.given == nil {
+		return problems
+	}
 	return slices.DeleteFunc(slices.Clone(problems), func(p topology.Problem) bool { return !in.given[p.Object] })
 }
 

@@ -30,6 +30,10 @@ func gridListCommand() *cobra.Command {
 	var in *gridInput
 	cmd := &cobra.Command{
 		Use: "list", Short: "List grids, how many of their units are well, and what is wrong", Args: cobra.NoArgs,
+		Long: `List grids, how many of their units are well, and what is wrong.
+
+Exits with 1 where it prints a problem. Units that are not as they should be are
+none: WRONG counts them.`,
 		Example: "  gridmesh grid list -A",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			plans, problems, err := in.plans(cmd.Context())
@@ -42,17 +46,18 @@ func gridListCommand() *cobra.Command {
 			}
 			in.noteUnseen(plans)
 			doc := map[string]any{"grids": rows, "problems": problemTexts(problems)}
-			return in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error {
+			return in.judge(in.own(problems), in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error {
 				t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 				fmt.Fprintln(t, "NAMESPACE\tGRID\tKEY\tUNITS\tREADY\tUPDATED\tWRONG")
 				for _, r := range rows {
 					fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%s\n", r.Namespace, r.Grid, r.Key, r.Units, r.Ready, r.Updated, dash(r.Wrong))
 				}
 				return flush(t, out, problems)
-			})
+			}))
 		},
 	}
 	in = newGridInput(cmd, true)
+	in.bindLenient(cmd.Flags())
 	return cmd
 }
 
@@ -101,7 +106,10 @@ func gridUnitsCommand() *cobra.Command {
 		Use: "units [KIND/]NAME", Short: "List the units of a grid and what is wrong in each", Args: aGrid,
 		Long: `List the units of a grid and what is wrong in each.
 
-KIND is dg, ssg or sg; sg has to be said.`,
+KIND is dg, ssg or sg; sg has to be said.
+
+Exits with 1 where it prints a problem of the grid. Units that are not as they
+should be are none.`,
 		Example: "  gridmesh grid units till --wrong\n  gridmesh grid units sg/till -n shop",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			plans, problems, err := in.plans(cmd.Context())
@@ -120,15 +128,26 @@ KIND is dg, ssg or sg; sg has to be said.`,
 					rows = append(rows, unitRow{s.Unit, s.Nodes, strings.ToLower(s.Kind) + "/" + s.Name, s.Ready, s.Updated, s.Trouble(), status.why(s)})
 				}
 			}
-			problems = slices.DeleteFunc(problems, func(q topology.Problem) bool { return q.Object != p.Grid.String() })
+			problems = aboutGrid(p.Grid, problems)
 			doc := map[string]any{"units": rows, "problems": problemTexts(problems)}
-			return in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return unitTable(out, rows, problems) })
+			return in.judge(in.own(problems), in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return unitTable(out, rows, problems) }))
 		},
 	}
 	in = newGridInput(cmd, true)
 	cmd.ValidArgsFunction = in.completeGrids()
+	in.bindLenient(cmd.Flags())
 	cmd.Flags().BoolVar(&wrong, "wrong", false, "only units in which something is wrong")
 	return cmd
+}
+
+// aboutGrid are the problems of one grid, as it is and as it is written, and of
+// files, which may hide more of it.
+func aboutGrid(grid plan.Ref, problems []topology.Problem) []topology.Problem {
+	return slices.DeleteFunc(slices.Clone(problems), func(p topology.Problem) bool {
+		kind, _, _ := strings.Cut(p.Object, " ")
+		object, _, _ := strings.Cut(p.Object, " (")
+		return object != grid.String() && !slices.Contains([]string{"file", "standard", "manifests"}, kind)
+	})
 }
 
 func unitTable(out io.Writer, rows []unitRow, problems []topology.Problem) error {

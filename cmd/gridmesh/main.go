@@ -25,8 +25,8 @@ comes from the cluster that kubectl would ask: $KUBECONFIG, ~/.kube/config,
 in-cluster credentials.
 
 Exit codes: 0 all is well, 1 failure, a problem in what was asked for, a name
-that does not exist (dns), or a packet that is refused (trace; none of these with
---lenient), 2 wrong flags or commands.`)
+that does not exist (dns), or a packet that is refused or not served (trace; none
+of these with --lenient), 2 wrong flags or commands.`)
 	root.Version = obs.Version()
 	root.AddCommand(viewCommand(), xdsCommand(), traceCommand(), gridCommand(), dnsCommand())
 	run.Elsewhere(root, "status", "gridmesh-agent status, on the node")

@@ -27,6 +27,8 @@ type walk struct {
 	Tiers   []tierRow      `json:"tiers"`
 	Cause   *refusal.Cause `json:"cause,omitempty"` // of a refusal
 	service string         // of the cluster
+	// unserved: it is to an address of a Service that nobody serves here.
+	unserved bool
 }
 
 func traceCommand() *cobra.Command {
@@ -37,8 +39,8 @@ func traceCommand() *cobra.Command {
 		Short: "Walk a packet from a client through the capture and Envoy to its endpoints",
 		Long: `Walk a packet from a client through the capture and Envoy to its endpoints.
 
-Exits with 1 where the packet is refused or dropped; the steps say why, and what
-helps.`,
+Exits with 1 where the packet is refused or dropped, or is to an address of a
+Service that gridmesh does not serve; the steps say why, and what helps.`,
 		Args: cobra.NoArgs,
 		Example: `  gridmesh trace --node edge-7 --from 10.244.7.5 --to 10.96.0.10:80/tcp --kubeconfig ~/.kube/config
   gridmesh trace --node edge-7 --from 10.244.7.5 --to 10.96.0.10:80/tcp -f ./state`,
@@ -65,14 +67,14 @@ helps.`,
 			}
 			in.noteEnvoy(cmd.Context(), out)
 			err = in.doubt(w.snap.Problems, in.print(cmd.OutOrStdout(), out, out.table))
-			if err == nil && out.Cause != nil && !in.lenient {
-				err = fmt.Errorf("%w: %s (--lenient exits with 0)", errNowhere, out.Verdict)
+			if err == nil && !in.lenient {
+				err = out.failed()
 			}
 			return err
 		},
 	}
 	in.bind(cmd)
-	cmd.Flags().Lookup("lenient").Usage = "exit with 0 where problems are printed, or the packet is refused"
+	cmd.Flags().Lookup("lenient").Usage = "exit with 0 where problems are printed, or the packet is refused or not served"
 	cmd.Flags().StringVar(&from, "from", "", "address of the client")
 	cmd.Flags().StringVar(&to, "to", "", "IP:PORT/tcp, IP:PORT/udp or IP:PORT/sctp that it dials")
 	_ = cmd.MarkFlagRequired("from")
@@ -80,7 +82,21 @@ helps.`,
 	return cmd
 }
 
-var errNowhere = errors.New("the packet reaches nobody")
+var (
+	errNowhere  = errors.New("the packet reaches nobody")
+	errUnserved = errors.New("the packet is to an address of a Service that gridmesh does not serve")
+)
+
+// failed is why no endpoint of a Service gets a packet that is for one.
+func (w *walk) failed() error {
+	switch {
+	case w.Cause != nil:
+		return fmt.Errorf("%w: %s (--lenient exits with 0)", errNowhere, w.Verdict)
+	case w.unserved:
+		return fmt.Errorf("%w (--lenient exits with 0)", errUnserved)
+	}
+	return nil
+}
 
 func parseTrace(from, to string) (client netip.Addr, f topology.Frontend, err error) {
 	client, err = netip.ParseAddr(from)
@@ -173,6 +189,7 @@ func (w *walk) notServed(why string, known bool) {
 	case why != "":
 		w.Steps = []string{why + ": not served by gridmesh yet"}
 		w.Verdict += " (not served by gridmesh yet)"
+		w.unserved = true
 	case !known:
 		w.Steps = append(w.Steps, "node ports, load balancers' and external addresses are not served by gridmesh yet; -f or --kubeconfig can tell whether it is one")
 	}

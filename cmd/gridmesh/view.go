@@ -50,7 +50,7 @@ type endRow struct {
 }
 
 func viewCommand() *cobra.Command {
-	in, namespace := &input{}, ""
+	in, namespace, all := &input{}, "", false
 	cmd := &cobra.Command{
 		Use:   "view [[NAMESPACE/]SERVICE]",
 		Short: "Show per Service the tiers, their endpoints, and why each other one was left out",
@@ -68,6 +68,9 @@ Exits with 1 where it prints a problem; of one Service, only its own are.`,
 			w, err := in.world(cmd.Context())
 			if err != nil {
 				return err
+			}
+			if all {
+				namespace = ""
 			}
 			if args, err = w.wanted(args, namespace); err != nil {
 				return err
@@ -87,6 +90,7 @@ Exits with 1 where it prints a problem; of one Service, only its own are.`,
 	}
 	in.bind(cmd)
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "only Services of this namespace (default: all of them)")
+	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "Services of every namespace, whatever -n says")
 	cmd.ValidArgsFunction = first(in.completeServices(topology.ObjectKey.String))
 	in.completeNamespaces()
 	return cmd

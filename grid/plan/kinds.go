@@ -37,6 +37,8 @@ type Kind struct {
 	name    func(grid, unit string) string
 	// badName says why a name will not do for this kind, or ""; nil for any.
 	badName func(name string, replicas int64) string
+	// badGrid says why a grid's own name will not do, in whatever unit, or ""; nil for any.
+	badGrid func(name string) string
 	// hashed: where the plain name is taken, or no name at all, one with a hash
 	// does: nobody dials the child by its name.
 	hashed bool
@@ -67,7 +69,7 @@ var kinds = []*Kind{
 		grid: reflect.TypeFor[apiv1.StatefulSetGrid](), spec: reflect.TypeFor[appsv1.StatefulSetSpec](),
 		replicas: []string{"replicas"}, pods: []string{"template"}, selector: []string{"selector"},
 		names:   []string{"serviceName"},
-		maxName: validation.LabelValueMaxLength, name: plainName, badName: badSetName, revision: "stateful", current: setCurrent,
+		maxName: validation.LabelValueMaxLength, name: plainName, badName: badSetName, badGrid: badSetGrid, revision: "stateful", current: setCurrent,
 	},
 	{
 		Name: "ServiceGrid", Short: "sg", Resource: "servicegrids",

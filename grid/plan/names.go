@@ -63,6 +63,18 @@ func badSetName(name string, replicas int64) string {
 	return ""
 }
 
+// badSetGrid says why no unit of a grid of that name has a StatefulSet, or "".
+func badSetGrid(name string) string {
+	most := maxSetName - len(plainName("", "u")) // of a unit that is called by a letter
+	switch {
+	case strings.Contains(name, "."):
+		return "has a dot, and a StatefulSet's name, which begins with it, is part of its pods' hostnames; choose one without"
+	case len(name) > most:
+		return fmt.Sprintf("has %d characters, at most %d fit: a StatefulSet's name, which is this and the unit's, has %d at most; choose a shorter one", len(name), most, maxSetName)
+	}
+	return ""
+}
+
 // badServiceName says why a name cannot be a Service's, or "".
 func badServiceName(name string, _ int64) string {
 	if len(validation.IsDNS1123Label(name)) > 0 {

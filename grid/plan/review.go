@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
+	"github.com/gridmesh/gridmesh/internal/near"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -24,22 +25,37 @@ func Review(w World) []topology.Problem {
 		switch {
 		case !g.valid || g.deleting:
 		case g.kind.PerUnit:
-			list = append(append(list, x.missingUnits(g, len(w.Nodes))...), x.nameless(g)...)
+			list = slices.Concat(list, x.misnamed(g), x.missingUnits(g, len(w.Nodes)), x.nameless(g))
 		default:
-			list = append(list, g.badPorts()...)
+			list = slices.Concat(list, x.missingUnits(g, len(w.Nodes)), g.badPorts())
 		}
 	}
 	return list
 }
 
-// missingUnits are units of a grid that no node is in.
+// misnamed says that no unit's child can have a name, whatever the unit is called.
+// Where there are units, their steps say so.
+func (x *Index) misnamed(g *tracked) []topology.Problem {
+	if g.kind.badGrid == nil || len(x.units.of(g.unitKey)) > 0 {
+		return nil
+	}
+	if why := g.kind.badGrid(g.ref.Name); why != "" {
+		return []topology.Problem{g.problem("metadata.name", "%s", why)}
+	}
+	return nil
+}
+
+// missingUnits are units of a grid that no node is in. A grid with one child for
+// all of them has that without Nodes, too.
 func (x *Index) missingUnits(g *tracked, nodes int) []topology.Problem {
 	units := x.units.of(g.unitKey)
 	switch {
-	case nodes == 0:
+	case nodes == 0 && g.kind.PerUnit:
 		return []topology.Problem{g.problem("", "makes nothing, for there are no Nodes here; add those of the cluster (kubectl get nodes -o yaml), or ask it (--kubeconfig)")}
+	case nodes == 0:
+		return nil
 	case len(units) == 0:
-		return []topology.Problem{g.problem("spec.gridUniqKey", "makes nothing, for no node has the label %s; label the nodes, or correct the key", g.unitKey)}
+		return []topology.Problem{g.problem("spec.gridUniqKey", "%s", x.keyOfNobody(g))}
 	}
 	var list []topology.Problem
 	unknown := func(field string, names []string) {
@@ -52,6 +68,27 @@ func (x *Index) missingUnits(g *tracked, nodes int) []topology.Problem {
 	}
 	unknown("spec.templates", slices.Sorted(maps.Keys(g.spec.Templates)))
 	return list
+}
+
+// keyOfNobody says what comes of a grid whose unit key no node has, and which
+// label may be meant.
+func (x *Index) keyOfNobody(g *tracked) string {
+	comes, cure := "makes nothing", "label the nodes, or correct the key"
+	if !g.kind.PerUnit {
+		comes = "makes a " + g.kind.Child + " that answers nobody"
+	}
+	labels := map[string]bool{} // by which a node is in a unit
+	for _, n := range x.units.nodes {
+		for label, unit := range n.labels {
+			if unit != "" {
+				labels[label] = true
+			}
+		}
+	}
+	if label := near.Word(g.unitKey, slices.Collect(maps.Keys(labels))); label != "" {
+		cure = "did you mean " + label + "? Correct the key, or label the nodes"
+	}
+	return fmt.Sprintf("%s, for no node has the label %s; %s", comes, g.unitKey, cure)
 }
 
 // nameless are templates whose pods have no names that resolve, though one is

@@ -66,3 +66,43 @@ apiVersion: v1, kind: Service, metadata: {name: elsewhere, namespace: default}, 
 		}
 	}
 }
+
+// A key that no node has is told, with what comes of it and the label that may be
+// meant; without Nodes nobody knows, and what has one child for all units needs none.
+func TestKeysThatNoNodeHas(t *testing.T) {
+	const nodes = `{kind: Node, apiVersion: v1, metadata: {name: n1, labels: {site: north, region: ""}}}
+{kind: Node, apiVersion: v1, metadata: {name: n2}}`
+	const field = "spec.gridUniqKey: "
+	for _, tc := range []struct{ kind, key, nodes, want string }{
+		{"ServiceGrid", "site", nodes, ""},
+		{"ServiceGrid", "stie", nodes, field + "makes a Service that answers nobody, for no node has the label stie; did you mean site? Correct the key, or label the nodes"},
+		{"ServiceGrid", "region", nodes, field + "makes a Service that answers nobody, for no node has the label region; label the nodes, or correct the key"},
+		{"ServiceGrid", "stie", "", ""},
+		{"DeploymentGrid", "site", nodes, ""},
+		{"DeploymentGrid", "stie", nodes, field + "makes nothing, for no node has the label stie; did you mean site? Correct the key, or label the nodes"},
+		{"DeploymentGrid", "stie", "", "makes nothing, for there are no Nodes here; add those of the cluster (kubectl get nodes -o yaml), or ask it (--kubeconfig)"},
+		{"StatefulSetGrid", "stie", nodes, field + "makes nothing, for no node has the label stie; did you mean site? Correct the key, or label the nodes"},
+	} {
+		grid := `{apiVersion: superedge.io/v1, kind: ` + tc.kind + `, metadata: {name: till}, spec: {gridUniqKey: ` + tc.key + `, template: {}}}`
+		if tc.kind == "ServiceGrid" {
+			grid = strings.Replace(grid, "template: {}", "template: {ports: [{port: 80}]}", 1)
+		} else {
+			grid = strings.Replace(grid, "template: {}", "template: {selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}}}", 1)
+		}
+		var w World
+		for line := range strings.Lines(tc.nodes + "\n" + grid) {
+			obj := Object{}
+			if err := yaml.Unmarshal([]byte(line), &obj); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			w.Add(obj)
+		}
+		var problems []string
+		for _, p := range Review(w) {
+			problems = append(problems, strings.TrimPrefix(p.String(), strings.ToLower(tc.kind)+" default/till: "))
+		}
+		if got := strings.Join(problems, "\n"); got != tc.want {
+			t.Errorf("%s with key %s:\n%q, want\n%q", tc.kind, tc.key, got, tc.want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -113,7 +114,7 @@ func TestCorefileIsPatched(t *testing.T) {
 	if m == nil {
 		t.Fatal("docs/install.md has no kustomization")
 	}
-	mine := map[string]string{"CLUSTER_DNS": "10.43.0.10", "POD_CIDR": "10.42.0.0/16", "POD_CIDR_2": "fd00:42::/56"}
+	mine := map[string]string{"CLUSTER_DOMAIN": "edge.example", "CLUSTER_DNS": "10.43.0.10", "POD_CIDR": "10.42.0.0/16", "POD_CIDR_2": "fd00:42::/56"}
 	text := m[1]
 	for name, value := range mine {
 		text = regexp.MustCompile(`(name: `+name+`, value:) [^}]+`).ReplaceAllString(text, `${1} "`+value+`"`)
@@ -125,8 +126,8 @@ func TestCorefileIsPatched(t *testing.T) {
 		}
 		corefile := find(t, objects, "ConfigMap", "gridmesh-dns").Data["Corefile"]
 		asked := regexp.MustCompile(`\{\$(\w+)\}`).FindAllStringSubmatch(corefile, -1)
-		if len(asked) != 4 || strings.Contains(corefile, "10.") {
-			t.Errorf("%s: the Corefile asks for %v, and has addresses of a cluster: %t", what, asked, strings.Contains(corefile, "10."))
+		if own := regexp.MustCompile(`10\.|cluster\.local`).FindString(corefile); len(asked) != 5 || own != "" {
+			t.Errorf("%s: the Corefile asks for %v, and has %q, which is a cluster's own", what, asked, own)
 		}
 		for _, a := range asked {
 			if value := env[a[1]]; value == "" || strings.ContainsAny(value, ", ") {
@@ -137,6 +138,40 @@ func TestCorefileIsPatched(t *testing.T) {
 			if what != "deploy/" && env[name] != value {
 				t.Errorf("%s: %s is %q, not %s", what, name, env[name], value)
 			}
+		}
+	}
+}
+
+// The cluster's domain is one value of deploy/, as docs/install.md says.
+func TestClusterDomainIsInOnePlace(t *testing.T) {
+	var found []string
+	dir := filepath.Join(edge.Root(), "deploy")
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, "cluster.local") {
+				found = append(found, filepath.Base(path)+": "+strings.TrimSpace(line))
+			}
+		}
+		return err
+	})
+	if want := "dns.yaml: - {name: CLUSTER_DOMAIN, value: cluster.local}"; err != nil || len(found) != 1 || found[0] != want {
+		t.Errorf("deploy/ has the domain in %q, want %q (%v)", found, want, err)
+	}
+}
+
+// How fast a rollout goes, and what stops it, is told as it is.
+func TestBoundOfRolloutsIsTold(t *testing.T) {
+	told := regexp.MustCompile("roll with `(maxUnavailable: [^`]+)`").FindStringSubmatch(read(t, "docs/install.md"))
+	if told == nil {
+		t.Fatal("docs/install.md does not tell it")
+	}
+	for _, name := range []string{"agent", "dns"} {
+		if !strings.Contains(read(t, "deploy/"+name+".yaml"), "rollingUpdate: {"+told[1]+"}") {
+			t.Errorf("docs/install.md has %s; deploy/%s.yaml has not", told[1], name)
 		}
 	}
 }

@@ -65,6 +65,9 @@ func TestProgramsAreAlike(t *testing.T) {
 		if code, out, log := called(t, program, "--version"); code != 0 || !strings.HasPrefix(out, program+" version ") || log != "" {
 			t.Errorf("%s --version: exit code %d: %s%s", program, code, out, log)
 		}
+		if _, out, _ := called(t, program, "--help"); !strings.Contains(out, "\nExit codes: 0 ") {
+			t.Errorf("%s --help tells no exit codes:\n%s", program, out)
+		}
 		if code, _, log := called(t, program, "no-such-command"); code != 2 || strings.Count(log, "\n") != 1 {
 			t.Errorf("%s: an unknown command: exit code %d: %s", program, code, log)
 		}

@@ -36,6 +36,7 @@ func (e *Node) corefile(upstream string) (string, error) {
 	for old, now := range map[string]string{
 		"services on\n":             fmt.Sprintf("services on\n node %s\n source unix://%s/feed.sock\n", e.Name, e.Dir),
 		"/var/lib/gridmesh/dns.v1":  cmp.Or(e.DNSDir, e.Dir) + "/" + DNSState,
+		"{$CLUSTER_DOMAIN}":         "cluster.local",
 		"{$CLUSTER_DNS}":            upstream,
 		"{$POD_CIDR} {$POD_CIDR_2}": "10.244.0.0/16 fd00:244::/32",
 	} {
