@@ -110,11 +110,7 @@ func leftOut(svc *service) string {
 }
 
 func (x *Index) explainHost(svc *service, host string) string {
-	found := false
-	for range svc.named(host) {
-		found = true
-		break
-	}
+	found := svc.has(host)
 	for i := range svc.Pods {
 		switch p := &svc.Pods[i]; {
 		case found && p.Own && p.Ordinal == host:

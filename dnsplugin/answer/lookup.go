@@ -168,21 +168,14 @@ func (x *Index) empty(svc *service) Answer {
 
 // host answers for a pod below a Service.
 func (x *Index) host(svc *service, labels []string, qtype Type) Answer {
-	a, list, ips := Answer{}, targets{}, addresses{qtype: qtype}
-	for p := range svc.named(labels[0]) {
-		a.Result = Found
-		switch qtype {
-		case A, AAAA:
-			ips.add(p.Addr)
-		case SRV:
-			list.pod(strings.Join(labels, "."), p.Addr, p.Ports)
-		}
-		if list.full || ips.full {
-			break
-		}
+	var m podRecords
+	if found, listed := svc.listed(labels[0]); listed {
+		m = recordsOf(found, labels, qtype)
+	} else {
+		m = svc.unlistedRecords(labels, qtype)
 	}
 	switch {
-	case a.Result == Found:
+	case m.any:
 	case svc.elsewhere[labels[0]]:
 		return x.empty(svc)
 	case !svc.Service.Headless && !x.cfg.Services:
@@ -190,8 +183,50 @@ func (x *Index) host(svc *service, labels []string, qtype Type) Answer {
 	default:
 		return Answer{Result: NXDomain}
 	}
-	a.take(list, ips)
+	a := Answer{Result: Found}
+	a.take(m.srv, m.ips)
 	return a
+}
+
+// podRecords are records in the making of the pods of one name.
+type podRecords struct {
+	any bool
+	srv targets
+	ips addresses
+}
+
+// add adds a pod, and reports whether no message has room for more.
+func (m *podRecords) add(p *topology.Pod, labels []string) (full bool) {
+	m.any = true
+	switch m.ips.qtype {
+	case A, AAAA:
+		m.ips.add(p.Addr)
+	case SRV:
+		m.srv.pod(strings.Join(labels, "."), p.Addr, p.Ports)
+	}
+	return m.srv.full || m.ips.full
+}
+
+func recordsOf(list []*topology.Pod, labels []string, qtype Type) podRecords {
+	m := podRecords{ips: addresses{qtype: qtype}}
+	for _, p := range list {
+		if m.add(p, labels) {
+			break
+		}
+	}
+	return m
+}
+
+// unlistedRecords are those of pods that are not listed, which are rarely asked for: to
+// range over them costs more than a list of one.
+func (svc *service) unlistedRecords(labels []string, qtype Type) podRecords {
+	m := podRecords{ips: addresses{qtype: qtype}}
+	for p := range svc.unlisted(labels[0]) {
+		if m.add(p, labels) {
+			break
+		}
+	}
+	return m
 }
 
 // port answers _port._proto.service.namespace, for addresses too; as the

@@ -3,7 +3,6 @@ package answer
 import (
 	"iter"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/gridmesh/gridmesh/topology"
@@ -120,12 +119,15 @@ func (svc *service) addElsewhere(ordinal string) {
 	svc.elsewhere[ordinal] = true
 }
 
-// named yields the pods of a name below the Service's.
-func (svc *service) named(name string) iter.Seq[*topology.Pod] {
+// listed are the pods of a name below the Service's; false where they have to be
+// looked for, by unlisted.
+func (svc *service) listed(name string) ([]*topology.Pod, bool) {
 	found, ok := svc.hosts[name]
-	if ok || svc.Service.Headless || len(svc.Pods) > 0 {
-		return slices.Values(found.all())
-	}
+	return found.all(), ok || svc.Service.Headless || len(svc.Pods) > 0
+}
+
+// unlisted yields the pods of a name that are not listed.
+func (svc *service) unlisted(name string) iter.Seq[*topology.Pod] {
 	ip, _ := addressOf(name)
 	return func(yield func(*topology.Pod) bool) {
 		for p := range svc.Named() {
@@ -136,6 +138,17 @@ func (svc *service) named(name string) iter.Seq[*topology.Pod] {
 			}
 		}
 	}
+}
+
+// has reports whether a pod has a name below the Service's.
+func (svc *service) has(name string) bool {
+	if found, listed := svc.listed(name); listed {
+		return len(found) > 0
+	}
+	for range svc.unlisted(name) {
+		return true
+	}
+	return false
 }
 
 // hostName is the name of an endpoint below its Service's: its hostname, or

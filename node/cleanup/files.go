@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
@@ -44,14 +45,27 @@ func (c Config) removeFiles() error {
 	var errs []error
 	for _, path := range list {
 		errs = append(errs, remove(path))
-		// What is made beside it: locks of sockets, and what a writer that died left.
-		beside, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".*"))
-		for _, path := range beside {
-			errs = append(errs, remove(path))
-		}
+		errs = append(errs, removeBeside(path))
 	}
 	// Empty once every value is as it was.
 	return errors.Join(append(errs, remove(c.kept(capture.SysctlDir)))...)
+}
+
+// removeBeside removes what is made beside a file: locks of sockets, and what a writer
+// that died left. The directory may be called as patterns are.
+func removeBeside(path string) error {
+	dir, name := filepath.Split(path)
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look for what is left of gridmesh: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "."+name+".") {
+			errs = append(errs, remove(filepath.Join(dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // kept is the path of what has a name in the directory of the state.

@@ -90,3 +90,22 @@ func TestWhatIsWrittenIsKept(t *testing.T) {
 		t.Errorf("written is %q, and Kept %q", written, want)
 	}
 }
+
+// A directory may be called as patterns are: what is in others is not ours.
+func TestADirectoryIsNoPattern(t *testing.T) {
+	over := t.TempDir()
+	c := configured(t)
+	c.Host.StateDir = filepath.Join(over, "[ab]")
+	ours, others := c.kept(".lock.left"), filepath.Join(over, "a", ".lock.mine")
+	for _, path := range []string{ours, others} {
+		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must(t, os.WriteFile(path, nil, 0o600))
+	}
+	must(t, c.removeFiles())
+	if _, err := os.Lstat(ours); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("ours: %v", err)
+	}
+	if _, err := os.Lstat(others); err != nil {
+		t.Errorf("somebody else's: %v", err)
+	}
+}

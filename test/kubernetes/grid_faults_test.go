@@ -123,7 +123,7 @@ func TestGridsUnderFaults(t *testing.T) {
 	u := &faultProxy{r: rand.New(rand.NewPCG(1, 1)), spoiled: map[string]int{}}
 	kubeconfig, err := c.ControllerKubeconfig()
 	must(t, err)
-	p := controllerAt(t, u.start(t, kubeconfig), "--leader-elect-lease-duration", "30s", "--leader-elect-renew-deadline", "20s")
+	p := controllerAt(t, u.start(t, kubeconfig), outlastsAnOutage...)
 	applied(t, deploymentGrid("rough", "", "1")+"---"+deploymentGrid("calm", "rollout: {maxUnits: 3}", "1"), "deploymentgrid/rough", "deploymentgrid/calm")
 	runs := func(grid, release string) {
 		t.Helper()

@@ -28,6 +28,11 @@ func controller(t *testing.T, flags ...string) *edge.Process {
 	return controllerAt(t, kubeconfig, flags...)
 }
 
+// outlastsAnOutage are the flags of a controller that keeps its lease while the API
+// server starts again, however long that takes: nobody here starts it anew, as a
+// Deployment would.
+var outlastsAnOutage = []string{"--leader-elect-lease-duration", "6m", "--leader-elect-renew-deadline", "5m"}
+
 // controllerAt starts gridmesh-controller with a kubeconfig.
 func controllerAt(t *testing.T, kubeconfig string, flags ...string) *edge.Process {
 	t.Helper()

@@ -15,7 +15,7 @@ import (
 // takes the second for the first, and passes over what that left in the way.
 func TestGridMadeAnewUnheard(t *testing.T) {
 	inUnits(t, map[string]string{"a-1": "north"})
-	p := controller(t)
+	p := controller(t, outlastsAnOutage...)
 	applied(t, deploymentGrid("anew", "", "1"), "deploymentgrid/anew", "deployment/anew-north")
 	allReady(t, "deploymentgrids", "anew", 1)
 

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"hash"
 	"hash/fnv"
 	"slices"
 	"strconv"
@@ -50,21 +51,28 @@ func (r Resource) Suffices(version string) bool {
 	return version == r.Version || slices.Contains(r.Before, version)
 }
 
-// fingerprint collects canonical fields.
-type fingerprint struct{ text []byte }
+// fingerprint hashes canonical fields as they come: a Service may have a hundred
+// thousand endpoints.
+type fingerprint struct {
+	hash   hash.Hash
+	quoted []byte // the field at hand
+}
 
 func (f *fingerprint) add(fields ...string) *fingerprint {
+	if f.hash == nil {
+		f.hash = fnv.New128a()
+	}
 	for _, s := range fields {
-		f.text = strconv.AppendQuote(f.text, s)
+		f.quoted = strconv.AppendQuote(f.quoted[:0], s)
+		_, _ = f.hash.Write(f.quoted)
 	}
 	return f
 }
 
+// version is of what was added.
 func (f *fingerprint) version() string {
-	h := fnv.New128a()
-	_, _ = h.Write(f.text)
 	const hex = "0123456789abcdef"
-	sum := h.Sum(nil)
+	sum := f.hash.Sum(nil)
 	out := make([]byte, 0, 16)
 	for _, b := range sum[:8] {
 		out = append(out, hex[b>>4], hex[b&15])
