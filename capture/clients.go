@@ -150,11 +150,15 @@ func (c *Clients) look(now time.Time) error {
 		}
 	}
 	// Who is not refused would open again what is closed.
-	if err := c.refuse(held(open), share, now); err != nil {
+	written, err := c.refuse(held(open), share, now)
+	if err != nil {
 		return err
 	}
 	c.makeRoom(conn, plan.Excess(open, opened, share, all), now)
-	return c.unclosed
+	if written {
+		err = c.ask()
+	}
+	return errors.Join(err, c.unclosed)
 }
 
 // open are the connections that Envoy has with clients that are there.
@@ -185,9 +189,9 @@ func held(open []socket) map[netip.Addr]int {
 	return held
 }
 
-// refuse has the kernel refuse clients that hold more than share, and the log
-// told who is new among them.
-func (c *Clients) refuse(held map[netip.Addr]int, share int, now time.Time) error {
+// refuse has the kernel refuse clients that hold more than share, where that is to
+// be written, and the log told who is new among them.
+func (c *Clients) refuse(held map[netip.Addr]int, share int, now time.Time) (written bool, err error) {
 	over, fresh := c.share.Judge(held, share)
 	if len(fresh) > 0 && now.Sub(c.said) > sayEvery {
 		c.said = now
@@ -196,14 +200,14 @@ func (c *Clients) refuse(held map[netip.Addr]int, share int, now time.Time) erro
 	}
 	changed := int64(len(over)) != c.over.Swap(int64(len(over))) || len(fresh) > 0
 	if !changed && (len(over) == 0 || now.Sub(c.when) < overRefresh) {
-		return nil
+		return false, nil
 	}
 	if err := c.write(over); err != nil {
 		c.when = time.Time{} // the next look writes
-		return err
+		return false, err
 	}
 	c.when = now
-	return c.ask()
+	return true, nil
 }
 
 // write makes the kernel refuse these clients. They are let go by themselves

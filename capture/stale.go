@@ -2,7 +2,6 @@ package capture
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 
@@ -66,7 +65,7 @@ func (c *Capture) CloseStale(access func(frontend, endpoint netip.AddrPort) topo
 	closed := 0
 	for _, s := range plan.Stale(c.cfg, open, upstream, access) {
 		switch err := destroy(conn, byConn[s]); {
-		case errors.Is(err, unix.ENOENT): // closed meanwhile
+		case vanished(err):
 		case err != nil:
 			return closed, fmt.Errorf("close connection to %s (the kernel needs CONFIG_INET_DIAG_DESTROY): %w", s.Endpoint, err)
 		default:

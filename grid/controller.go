@@ -54,6 +54,7 @@ type work struct {
 	failing  map[string]retry   // units that failed; others go on
 	disputes map[string]dispute // by child
 	own      retry              // of what concerns the grid itself
+	spec     int64              // the generation that they are of
 	status   time.Time          // last write of the status
 	problems map[string]bool    // already recorded
 }
@@ -186,6 +187,10 @@ func (c *Controller) plan(ref plan.Ref) (*work, *job) {
 
 // prepare makes a plan's job, or nil where nothing is to be done now.
 func (c *Controller) prepare(w *work, p plan.Plan, statusChanged bool, now time.Time) *job {
+	if w.spec != p.Generation { // who has mended it does not wait for what failed before
+		w.spec, w.own = p.Generation, retry{}
+		clear(w.failing)
+	}
 	if now.Before(w.own.after) {
 		c.queue.AddAfter(p.Grid, w.own.after.Sub(now))
 		return nil

@@ -114,7 +114,7 @@ func refuse(name string) func(context.Context, gridtest.Verb, plan.Ref) error {
 }
 
 // What the API server refuses for good is a problem of the grid, with the API
-// server's own words, until the spec changes.
+// server's own words, until the spec changes; that is tried at once.
 func TestARefusalIsAProblem(t *testing.T) {
 	var refusing atomic.Bool
 	refusing.Store(true)
@@ -128,7 +128,7 @@ func TestARefusalIsAProblem(t *testing.T) {
 		shops("north", "south")(c)
 		update(c, tillGrid)
 	}, func(w *world) {
-		w.pass(10 * time.Second)
+		w.pass(250 * time.Second) // by now it is tried once a minute
 		status, message := w.condition(till, "Valid")
 		want := "unit north, south: the API server refuses the child: spec.x: Required value: it must be; correct the template, or what forbids it"
 		if status != "False" || message != want {
@@ -136,7 +136,7 @@ func TestARefusalIsAProblem(t *testing.T) {
 		}
 		refusing.Store(false)
 		update(w.Cluster, tillGrid, "image: v1", "image: v2")
-		w.pass(2 * time.Minute)
+		w.soon()
 		if status, message := w.condition(till, "Valid"); status != "True" {
 			t.Errorf("Valid is %q: %s", status, message)
 		}

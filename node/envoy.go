@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// askEnvoyPause is between two questions at least: an answer may be megabytes.
+	// askEnvoyPause is between two questions at least, whoever wants to know.
 	askEnvoyPause = time.Second
 	// statusWaits is how long a status waits for an answer.
 	statusWaits = 2 * time.Second
@@ -21,8 +21,9 @@ const (
 // health says so.
 func (a *Agent) followEnvoy(ctx context.Context) error {
 	asker, said := envoy.NewAsker(a.parts.Envoy), saidOfEnvoy{}
+	ask := asker.Look
 	for {
-		if look := asker.Look(ctx, a.inForce.Load()); look != nil {
+		if look := ask(ctx, a.inForce.Load()); look != nil {
 			a.envoy.Publish(look)
 			a.tellOfEnvoy(look, &said)
 		}
@@ -31,7 +32,9 @@ func (a *Agent) followEnvoy(ctx context.Context) error {
 		}
 		select {
 		case <-a.askEnvoy:
+			ask = asker.LookClosely
 		case <-time.After(jitter(preload.LookEvery)):
+			ask = asker.Look
 		case <-ctx.Done():
 			return nil
 		}

@@ -25,14 +25,14 @@ const (
 )
 
 // findings are what breaks the capture on this node or is bypassed by it, as
-// the last looks showed it: at the node, and at the cluster; and what the state
-// directory does not take.
+// the last looks showed it: at the node, and at the cluster; what the state
+// directory does not take; and that this node has no Node.
 type findings struct {
-	mu                  sync.Mutex
-	node, cluster, disk []capture.Finding
+	mu                       sync.Mutex
+	node, cluster, disk, own []capture.Finding
 }
 
-// replaceNode, replaceCluster and replaceDisk take the result of a look and return what is new.
+// replaceNode, replaceCluster, replaceDisk and replaceOwn take the result of a look and return what is new.
 func (f *findings) replaceNode(list []capture.Finding) []capture.Finding {
 	return f.replace(&f.node, list)
 }
@@ -43,6 +43,10 @@ func (f *findings) replaceCluster(list []capture.Finding) []capture.Finding {
 
 func (f *findings) replaceDisk(list []capture.Finding) []capture.Finding {
 	return f.replace(&f.disk, list)
+}
+
+func (f *findings) replaceOwn(list []capture.Finding) []capture.Finding {
+	return f.replace(&f.own, list)
 }
 
 func (f *findings) replace(known *[]capture.Finding, list []capture.Finding) (fresh []capture.Finding) {
@@ -60,7 +64,7 @@ func (f *findings) replace(known *[]capture.Finding, list []capture.Finding) (fr
 func (f *findings) all() []capture.Finding {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Concat(f.node, f.cluster, f.disk)
+	return slices.Concat(f.node, f.cluster, f.disk, f.own)
 }
 
 var findingsDesc = prometheus.NewDesc("gridmesh_node_findings", "What on this node breaks the capture or is bypassed by it.", []string{"kind"}, nil)

@@ -1,9 +1,12 @@
 package node
 
 import (
+	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/node/nodetest"
 )
 
 // A scrape finds what there is also while a look replaces it: an alert's time would
@@ -52,4 +55,34 @@ func TestAScrapeBesideALook(t *testing.T) {
 			t.Errorf("counted is what is gone: %v", f)
 		}
 	}
+}
+
+// A node that the cluster does not have is told, until it does: all that is closed is
+// refused there, and that looks as it should be.
+func TestANodeThatIsNoNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		told := func() (list []string) {
+			for _, f := range r.agent.status().Findings {
+				list = append(list, string(f.Kind))
+			}
+			return list
+		}
+		o := nodetest.NewObjects()
+		r.publish(o)
+		if list := told(); len(list) > 0 {
+			t.Errorf("a node like others: %q", list)
+		}
+		o.Builder().DeleteNode(r.cfg.Node)
+		r.publish(o)
+		if list := told(); !slices.Equal(list, []string{"own-node"}) {
+			t.Errorf("without its Node: %q", list)
+		}
+		o.Node(r.cfg.Node, "a")
+		r.publish(o)
+		if list := told(); len(list) > 0 {
+			t.Errorf("once it is there: %q", list)
+		}
+	})
 }

@@ -213,6 +213,7 @@ func (l *loop) apply(snap *topology.Snapshot) {
 		fill(l.inspection)
 	}
 	l.view = l.viewer.See(snap)
+	l.judgeOwnNode()
 	if l.failure = l.act(l.nextCatalog()); l.failure != nil {
 		l.said.write.Say(l.log.Error, "could not write the capture rules; trying again", obs.KeyErr, l.failure)
 		l.metrics.syncFailures.Inc()

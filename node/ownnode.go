@@ -2,9 +2,11 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -16,6 +18,20 @@ const (
 	podCIDRsSoon  = 10 * time.Second
 	podCIDRsEvery = 5 * time.Minute
 )
+
+// noOwnNode is the finding where the cluster has no Node of this node's name.
+const noOwnNode capture.FindingKind = "own-node"
+
+// judgeOwnNode notes whether the cluster has this node: without a Node it is in no
+// unit, and whatever is closed is refused here, which else looks as it should be.
+func (l *loop) judgeOwnNode() {
+	var list []capture.Finding
+	if l.live && !l.view.Viewpoint.Known {
+		list = []capture.Finding{{Kind: noOwnNode, Text: fmt.Sprintf("the cluster has no Node %s: this node is in no unit and reaches no Service that is closed to a unit; "+
+			"see that --node-name is the name of its Node, and that its kubelet is registered", l.cfg.Node)}}
+	}
+	l.show(l.found.replaceOwn(list))
+}
 
 // wakeOwnNode has the own Node asked for at once.
 func (a *Agent) wakeOwnNode() { fill(a.ownNode) }

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,6 +28,16 @@ func TestReadme(t *testing.T) {
 	for _, name := range files {
 		if !strings.HasSuffix(name, "_test.go") && name != "doc.go" && !strings.Contains(text, "`"+name+"`") {
 			t.Errorf("README.md does not list %s", name)
+		}
+	}
+}
+
+// The pages say the number that counts here.
+func TestTheBoundOnThePages(t *testing.T) {
+	number := fmt.Sprintf("%d,%03d", mostTargets/1000, mostTargets%1000)
+	for _, page := range []string{"README.md", "../docs/topology.md", "../docs/limits.md"} {
+		if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), number) {
+			t.Errorf("%s does not say %s: %v", page, number, err)
 		}
 	}
 }

@@ -49,15 +49,9 @@ func (b Bootstrap) YAML() ([]byte, error) {
 		},
 		"static_resources": object{"clusters": array{xdsCluster(b.Socket)}, "listeners": array{healthListener(b.HealthPort)}},
 		// Everything else costs 33 KiB of Envoy's memory a cluster.
-		"stats_config": object{"stats_matcher": object{"inclusion_list": object{"patterns": array{
-			object{"prefix": "cluster_manager."},
-			object{"prefix": "listener_manager."},
-			object{"prefix": "control_plane."},
-			object{"prefix": "server."},
-			object{"prefix": "overload."},
-			object{"prefix": "tcp.service."},
-			object{"prefix": "udp.service."},
-		}}}},
+		"stats_config": object{"stats_matcher": object{"inclusion_list": object{"patterns": statistics()}}},
+		// Those of connections are made when a cluster has its first.
+		"deferred_stat_options": object{"enable_deferred_creation_stats": true},
 		"cluster_manager": object{
 			"upstream_bind_config": object{"socket_options": array{soMark(b.Mark)}},
 		},
@@ -70,6 +64,18 @@ func (b Bootstrap) YAML() ([]byte, error) {
 		return nil, fmt.Errorf("render bootstrap: %w", err)
 	}
 	return out, nil
+}
+
+// statistics are those that Envoy keeps: of itself, and of a cluster what
+// admin.Reader.Stats asks for, in 4 KiB (docs/adr/0011).
+func statistics() (patterns array) {
+	for _, prefix := range []string{"cluster_manager.", "listener_manager.", "control_plane.", "server.", "overload.", "tcp.service.", "udp.service."} {
+		patterns = append(patterns, object{"prefix": prefix})
+	}
+	for _, suffix := range []string{".upstream_cx_total", ".upstream_cx_connect_fail", ".upstream_cx_active", ".outlier_detection.ejections_active"} {
+		patterns = append(patterns, object{"suffix": suffix})
+	}
+	return patterns
 }
 
 func xdsCluster(socket string) object {

@@ -32,8 +32,8 @@ func gridListCommand() *cobra.Command {
 		Use: "list", Short: "List grids, how many of their units are well, and what is wrong", Args: cobra.NoArgs,
 		Long: `List grids, how many of their units are well, and what is wrong.
 
-Exits with 1 where it prints a problem. Units that are not as they should be are
-none: WRONG counts them.`,
+Exits with 1 where it prints a problem; beside a cluster, one of what -f gives.
+Units that are not as they should be are none: WRONG counts them.`,
 		Example: "  gridmesh grid list -A",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			plans, problems, err := in.plans(cmd.Context())

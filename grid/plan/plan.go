@@ -24,7 +24,7 @@ func (x *Index) Plan(ref Ref, guard Guard, now time.Time) (p Plan, ok bool) {
 	if g == nil {
 		return Plan{}, false
 	}
-	p = Plan{Grid: ref, UID: g.uid, UnitKey: g.unitKey, Problems: slices.Clone(g.problems)}
+	p = Plan{Grid: ref, UID: g.uid, UnitKey: g.unitKey, Generation: g.generation, Problems: slices.Clone(g.problems)}
 	delete(x.refusing, ref)
 	if g.deleting { // its children follow it, or stay without it
 		return p, true

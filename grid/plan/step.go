@@ -120,11 +120,13 @@ func (s Step) Trouble() string {
 
 // Plan is what one grid wants.
 type Plan struct {
-	Grid     Ref
-	UID      string
-	UnitKey  string
-	Steps    []Step // by unit, then those whose unit is gone
-	Problems []topology.Problem
+	Grid    Ref
+	UID     string
+	UnitKey string
+	// Generation is the grid's metadata.generation: another one is another spec.
+	Generation int64
+	Steps      []Step // by unit, then those whose unit is gone
+	Problems   []topology.Problem
 	// Revision is the ControllerRevision to apply, or nil; Expired are those
 	// beyond the limit.
 	Revision Object

@@ -23,13 +23,20 @@ import (
 // AnswerWithin is how long an answer may take.
 const AnswerWithin = 5 * time.Second
 
+// What part of the time Envoy may be at telling all that it holds. It takes no
+// update meanwhile, which is half a second where it holds 100,000 endpoints.
+const (
+	closeEffort = 20  // because somebody looks
+	idleEffort  = 100 // for an Envoy that does not count by cluster
+)
+
 // Admin is the admin socket of the local Envoy.
 type Admin interface {
-	// Clusters returns the clusters that it holds. It waits until ctx ends at
-	// most. An Envoy that is not there is an error.
+	// Stats returns what it counts. It waits until ctx ends at most. An Envoy
+	// that is not there is an error.
+	Stats(ctx context.Context) (admin.Stats, error)
+	// Clusters returns all that it holds. It waits as long.
 	Clusters(ctx context.Context) ([]admin.Cluster, error)
-	// Overload returns how near it is to what it may use. It waits as long.
-	Overload(ctx context.Context) (admin.Overload, error)
 }
 
 // InForce is what the node acts on: whose the clusters are.
@@ -54,47 +61,104 @@ type Asker struct {
 	admin   Admin
 	traffic *traffic
 	last    *Look
-	began   bool   // it has said something
-	refused uint64 // connections, so far
+	began   bool      // it has said something
+	refused uint64    // connections, so far
+	listing time.Time // when it may next be asked for all that it holds
 }
 
 // NewAsker asks nothing yet.
 func NewAsker(a Admin) *Asker { return &Asker{admin: a, traffic: newTraffic(), last: &Look{}} }
 
-// Look asks. What is in force is nil before the first view. The answer is nil
-// where ctx has ended.
-func (a *Asker) Look(ctx context.Context, known *InForce) *Look {
+// Look asks what Envoy counts. What is in force is nil before the first view.
+// The answer is nil where ctx has ended.
+func (a *Asker) Look(ctx context.Context, known *InForce) *Look { return a.look(ctx, known, nobody) }
+
+// LookClosely asks besides which endpoints are ejected, where any are, and it was
+// not asked that much just now.
+func (a *Asker) LookClosely(ctx context.Context, known *InForce) *Look {
+	return a.look(ctx, known, somebody)
+}
+
+// reader is who wants to know which endpoints are ejected.
+type reader bool
+
+const nobody, somebody reader = false, true
+
+// answer is what Envoy said.
+type answer struct {
+	counts admin.Stats
+	all    []admin.Cluster // that it holds
+	listed bool            // it was asked for that
+}
+
+func (a *Asker) look(ctx context.Context, known *InForce, who reader) *Look {
+	if known == nil {
+		known = &InForce{View: &topology.View{}, Catalog: &render.Catalog{}}
+	}
 	within, cancel := context.WithTimeout(ctx, AnswerWithin)
 	defer cancel()
-	list, err := a.admin.Clusters(within)
-	var load admin.Overload
-	if err == nil {
-		load, err = a.admin.Overload(within)
-	}
+	said, err := a.ask(within, known, who)
 	switch {
 	case ctx.Err() != nil:
 		return nil
 	case err != nil: // keeps what was counted, and nothing that may be over
 		a.last = &Look{Err: err, Ejections: Ejections{At: a.last.Ejections.At, Error: err.Error()}, totals: a.last.totals}
 	default:
-		a.last = a.take(list, load, known, time.Now())
+		a.last = a.take(said, known, time.Now())
 	}
 	return a.last
 }
 
+// ask asks what Envoy counts, and for all that it holds where that is worth it.
+func (a *Asker) ask(ctx context.Context, known *InForce, who reader) (said answer, err error) {
+	if said.counts, err = a.admin.Stats(ctx); err != nil {
+		return said, err
+	}
+	effort := time.Duration(idleEffort)
+	if said.counts.Counted {
+		effort = closeEffort
+		if _, out := counted(said.counts.Uses, known.Catalog); who == nobody || out == 0 {
+			return said, nil
+		}
+	}
+	start := time.Now()
+	if start.Before(a.listing) {
+		return said, nil
+	}
+	said.listed = true
+	said.all, err = a.admin.Clusters(ctx)
+	a.listing = time.Now().Add(effort * time.Since(start))
+	return said, err
+}
+
 // take takes what Envoy says. What it did and refused before it was first asked is
 // old news: a scan of long ago is no use.
-func (a *Asker) take(list []admin.Cluster, load admin.Overload, known *InForce, now time.Time) *Look {
-	if known == nil {
-		known = &InForce{View: &topology.View{}, Catalog: &render.Catalog{}}
+func (a *Asker) take(said answer, known *InForce, now time.Time) *Look {
+	next := &Look{}
+	switch {
+	case said.counts.Counted:
+		next.InUse = a.traffic.take(said.counts.Uses, known, now)
+	case said.listed:
+		next.InUse = a.traffic.take(admin.Uses(said.all), known, now)
+	default: // not again so soon
+		*next = *a.last
+		next.InUse = nil
 	}
-	next := &Look{Load: &Load{Overload: load}}
-	used := a.traffic.take(list, known, now)
+	switch {
+	case said.listed:
+		next.Ejections, next.out = listed(said.all, known.Catalog, now)
+	case said.counts.Counted:
+		list, out := counted(said.counts.Uses, known.Catalog)
+		next.Ejections, next.out = summed(list, now), out
+	}
+	refused := said.counts.Overload.Refused
+	next.Load = &Load{Overload: said.counts.Overload}
 	if a.began {
-		next.InUse, next.Load.Newly = used, newly(a.refused, load.Refused)
+		next.Load.Newly = newly(a.refused, refused)
+	} else {
+		next.InUse = nil
 	}
-	a.began, a.refused = true, load.Refused
+	a.began, a.refused = true, refused
 	next.totals = a.traffic.Totals()
-	next.Ejections, next.out = ejections(list, known.Catalog, now)
 	return next
 }

@@ -62,6 +62,14 @@ func (r *rig) again(t *testing.T) *Look {
 	return look
 }
 
+// closely is again, for somebody who reads which endpoints are ejected.
+func (r *rig) closely(t *testing.T) *Look {
+	t.Helper()
+	look := r.asker.LookClosely(t.Context(), r.known)
+	r.looks.Publish(look)
+	return look
+}
+
 // byService is a metric by its label service.
 func (r *rig) byService(t *testing.T, name string) map[string]float64 {
 	t.Helper()
@@ -106,7 +114,9 @@ func TestEjectionsAreBounded(t *testing.T) {
 		list = append(list, c)
 	}
 	slices.Reverse(list)
-	e := newRig(t, o).look(t, list...).Ejections
+	r := newRig(t, o)
+	r.twin.Say(list...)
+	e := r.closely(t).Ejections
 	if len(e.List) != maxEjections || e.More != maxEjections || e.List[0].Service != "default/s00" {
 		t.Fatalf("%d are listed, %d more: %+v", len(e.List), e.More, e.List[0])
 	}
@@ -209,6 +219,70 @@ func TestAnAnswerThatDoesNotCome(t *testing.T) {
 		cancel()
 		if got := r.asker.Look(ctx, r.known); got != nil {
 			t.Errorf("at the end: %+v", got)
+		}
+	})
+}
+
+// ejecting has a cluster of two endpoints, of which one is ejected.
+func ejecting(connections uint64) admin.Cluster {
+	c := used(webCluster, connections, 0)
+	c.Endpoints = append(c.Endpoints, admin.Endpoint{Address: netip.MustParseAddrPort("10.244.2.6:8080"), Ejected: true})
+	return c
+}
+
+// Telling all that it holds keeps Envoy from taking updates: it is asked for
+// that where somebody wants to know, where there is something to know, and not
+// again and again.
+func TestEnvoyIsSeldomAskedForAllThatItHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, web())
+		r.twin.Say(used(webCluster, 1, 0))
+		r.closely(t)
+		if n := r.twin.Listed(); n > 0 {
+			t.Errorf("nothing is ejected: asked %d times", n)
+		}
+		got := r.look(t, ejecting(2))
+		if e := got.Ejections.List; r.twin.Listed() > 0 || got.out != 1 || len(e) != 1 || e[0].Service != "default/web" || e[0].Out != 1 || e[0].Of != 1 || len(e[0].Endpoints) > 0 {
+			t.Errorf("nobody wants to know which: asked %d times, %+v", r.twin.Listed(), e)
+		}
+		r.twin.Slow(time.Second)
+		ends := func() int { return len(r.closely(t).Ejections.List[0].Endpoints) }
+		for _, step := range []struct {
+			after        time.Duration
+			ends, listed int
+		}{{0, 1, 1}, {0, 0, 1}, {10 * time.Second, 0, 1}, {10 * time.Second, 1, 2}, {time.Hour, 1, 3}} {
+			time.Sleep(step.after)
+			if n := ends(); n != step.ends || r.twin.Listed() != step.listed {
+				t.Errorf("%s later: %d endpoints, asked %d times; want %d, %d", step.after, n, r.twin.Listed(), step.ends, step.listed)
+			}
+		}
+	})
+}
+
+// One that does not count by cluster, for its bootstrap is of before, is asked for
+// all that it holds, the more seldom the longer that takes it; what it said stands
+// until then.
+func TestAnEnvoyThatDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, web())
+		r.twin.Old()
+		r.look(t, ejecting(2))
+		if got := r.look(t, ejecting(3)); !slices.Equal(got.InUse, []string{webCluster}) || got.out != 1 || len(got.Ejections.List) != 1 || len(got.Ejections.List[0].Endpoints) != 1 {
+			t.Errorf("got %+v", got)
+		}
+		r.twin.Slow(time.Second)
+		said := r.again(t).Ejections.At
+		asked := r.twin.Listed()
+		time.Sleep(time.Minute)
+		r.twin.Load(admin.Overload{Connections: 7})
+		got := r.look(t, used(webCluster, 5, 1))
+		if r.twin.Listed() != asked || len(got.InUse) > 0 || got.out != 1 || !got.Ejections.At.Equal(said) || got.Load.Connections != 7 {
+			t.Errorf("a minute later: asked %d times more, %+v", r.twin.Listed()-asked, got)
+		}
+		time.Sleep(time.Minute)
+		got = r.again(t)
+		if r.twin.Listed() != asked+1 || len(got.InUse) != 1 || got.out != 0 || got.totals["default/web"] != (admin.Counters{Connections: 5, Active: 1}) {
+			t.Errorf("two minutes later: asked %d times more, %+v", r.twin.Listed()-asked, got)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -28,32 +29,60 @@ type Ejections struct {
 type Ejection struct {
 	Service   string           `json:"service"`
 	Cluster   string           `json:"cluster"`
-	Endpoints []admin.Endpoint `json:"endpoints"` // that are, the first of them
-	Out       int              `json:"out"`       // how many are
-	Of        int              `json:"of"`        // how many it has
+	Endpoints []admin.Endpoint `json:"endpoints,omitempty"` // that are, the first of them; none where Envoy was not asked which
+	Out       int              `json:"out"`                 // how many are
+	Of        int              `json:"of"`                  // how many it has
 }
 
-// ejections returns the clusters with endpoints that are out of use, by
-// Service, and how many such endpoints there are.
-func ejections(clusters []admin.Cluster, cat *render.Catalog, now time.Time) (e Ejections, out int) {
+// listed is what is out of use of all that Envoy holds, and how many endpoints
+// that are.
+func listed(clusters []admin.Cluster, cat *render.Catalog, now time.Time) (e Ejections, out int) {
+	var list []Ejection
 	for _, c := range clusters {
 		entry, ok := cat.Entry(c.Name)
 		if !ok {
 			continue // it is being emptied
 		}
 		if j := ejection(entry.Service.String(), c); j.Out > 0 {
-			e.List = append(e.List, j)
+			list = append(list, j)
 			out += j.Out
 		}
 	}
-	slices.SortFunc(e.List, func(a, b Ejection) int {
+	return summed(list, now), out
+}
+
+// counted is the same of what Envoy counts, which does not say which they are.
+func counted(uses []admin.Use, cat *render.Catalog) (list []Ejection, out int) {
+	for _, u := range uses {
+		if entry, ok := cat.Entry(u.Cluster); ok && u.Ejected > 0 {
+			list = append(list, Ejection{Service: entry.Service.String(), Cluster: u.Cluster, Out: u.Ejected, Of: max(u.Ejected, endpoints(entry))})
+			out += u.Ejected
+		}
+	}
+	return list, out
+}
+
+// endpoints is how many a cluster has: an address in two tiers is one of them.
+func endpoints(entry *render.Entry) int {
+	each := map[netip.AddrPort]bool{}
+	for _, tier := range entry.Frontend.Tiers {
+		for _, end := range tier.Endpoints {
+			each[end.Addr] = true
+		}
+	}
+	return len(each)
+}
+
+// summed lists by Service what fits.
+func summed(list []Ejection, now time.Time) Ejections {
+	slices.SortFunc(list, func(a, b Ejection) int {
 		return cmp.Or(strings.Compare(a.Service, b.Service), strings.Compare(a.Cluster, b.Cluster))
 	})
-	if more := len(e.List) - maxEjections; more > 0 {
-		e.List, e.More = e.List[:maxEjections], more
+	e := Ejections{At: now, List: list}
+	if more := len(list) - maxEjections; more > 0 {
+		e.List, e.More = list[:maxEjections], more
 	}
-	e.At = now
-	return e, out
+	return e
 }
 
 // ejection is what is out of use of one cluster.

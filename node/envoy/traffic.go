@@ -21,23 +21,24 @@ const (
 // traffic counts connections by Service.
 type traffic struct {
 	*admin.Traffic
-	busy map[string]counted // Services with counters of their own
+	busy map[string]busy
 }
 
-type counted struct {
+// busy is a Service with counters of its own.
+type busy struct {
 	key topology.ObjectKey
 	at  time.Time // when it last had connections
 }
 
 func newTraffic() *traffic {
-	return &traffic{admin.NewTraffic(maxCounted), map[string]counted{}}
+	return &traffic{admin.NewTraffic(maxCounted), map[string]busy{}}
 }
 
 // take adds what Envoy says, and returns the clusters that had connections
 // since the last time.
-func (t *traffic) take(list []admin.Cluster, known *InForce, now time.Time) (used []string) {
+func (t *traffic) take(uses []admin.Use, known *InForce, now time.Time) (used []string) {
 	t.forget(known.View, now)
-	used = t.Take(list, func(cluster string) string {
+	used = t.Take(uses, func(cluster string) string {
 		if entry, ok := known.Catalog.Entry(cluster); ok {
 			return entry.Service.String()
 		}
@@ -48,7 +49,7 @@ func (t *traffic) take(list []admin.Cluster, known *InForce, now time.Time) (use
 		entry, _ := known.Catalog.Entry(cluster)
 		name := entry.Service.String()
 		if _, has := totals[name]; has {
-			t.busy[name] = counted{entry.Service, now}
+			t.busy[name] = busy{entry.Service, now}
 		}
 	}
 	return used

@@ -17,6 +17,8 @@ type Envoy struct {
 	err      error
 	latency  time.Duration
 	asked    int
+	listed   int
+	old      bool
 }
 
 // Say sets the clusters of the next answers.
@@ -33,11 +35,35 @@ func (e *Envoy) Load(o admin.Overload) {
 	e.overload = o
 }
 
-// Overload implements envoy.Admin.
-func (e *Envoy) Overload(context.Context) (admin.Overload, error) {
+// Old makes it one whose bootstrap is of before it counted by cluster.
+func (e *Envoy) Old() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.overload, e.err
+	e.old = true
+}
+
+// Stats implements envoy.Admin: the sums of what Clusters says.
+func (e *Envoy) Stats(ctx context.Context) (admin.Stats, error) {
+	list, err := e.answer(ctx, &e.asked)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil || e.old {
+		return admin.Stats{Overload: e.overload}, err
+	}
+	s := admin.Stats{Overload: e.overload, Counted: true}
+	for _, c := range list {
+		sum := admin.Use{Cluster: c.Name}
+		for _, u := range admin.Uses([]admin.Cluster{c}) {
+			sum.Connections += u.Connections
+			sum.Failed += u.Failed
+			sum.Active += u.Active
+			sum.Ejected += u.Ejected
+		}
+		if sum != (admin.Use{Cluster: c.Name}) {
+			s.Uses = append(s.Uses, sum)
+		}
+	}
+	return s, nil
 }
 
 // Fail lets it give no answer but an error.
@@ -61,10 +87,22 @@ func (e *Envoy) Asked() int {
 	return e.asked
 }
 
+// Listed is how often it was asked for all that it holds.
+func (e *Envoy) Listed() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.listed
+}
+
 // Clusters implements envoy.Admin.
 func (e *Envoy) Clusters(ctx context.Context) ([]admin.Cluster, error) {
+	return e.answer(ctx, &e.listed)
+}
+
+// answer counts a question, and answers when it is time.
+func (e *Envoy) answer(ctx context.Context, questions *int) ([]admin.Cluster, error) {
 	e.mu.Lock()
-	e.asked++
+	*questions++
 	latency := e.latency
 	e.mu.Unlock()
 	select {

@@ -133,10 +133,14 @@ func ejectionLines(p *printer, e *envoy.Ejections, now time.Time) {
 			}
 			ends = append(ends, text)
 		}
-		if more := j.Out - len(ends); more > 0 {
+		if more := j.Out - len(ends); more > 0 && len(ends) > 0 {
 			ends = append(ends, fmt.Sprintf("and %d more", more))
 		}
-		p.line("ejected", "%d of %d endpoints of %s (%s): %s", j.Out, j.Of, j.Service, j.Cluster, strings.Join(ends, ", "))
+		which := ""
+		if len(ends) > 0 {
+			which = ": " + strings.Join(ends, ", ")
+		}
+		p.line("ejected", "%d of %d endpoints of %s (%s)%s", j.Out, j.Of, j.Service, j.Cluster, which)
 	}
 	if e.More > 0 {
 		p.line("ejected", "endpoints of %d more clusters", e.More)

@@ -24,10 +24,20 @@ func TestEjectionsAndTrafficAreRead(t *testing.T) {
 	cluster := f.at(0).String()
 	reader := admin.New(e.Dir + "/admin.sock")
 	traffic := admin.NewTraffic(100)
-	read := func() (endpoints map[netip.AddrPort]admin.Endpoint, used []string) {
+	read := func() (endpoints map[netip.AddrPort]admin.Endpoint, used []string, ejected int) {
 		t.Helper()
 		list, err := reader.Clusters(t.Context())
 		must(t, err)
+		said, err := reader.Stats(t.Context())
+		must(t, err)
+		if !said.Counted {
+			t.Error("it does not count by cluster")
+		}
+		for _, u := range said.Uses {
+			if u.Cluster == cluster {
+				ejected = u.Ejected
+			}
+		}
 		endpoints = map[netip.AddrPort]admin.Endpoint{}
 		for _, c := range list {
 			if c.Name == "xds" {
@@ -39,16 +49,16 @@ func TestEjectionsAndTrafficAreRead(t *testing.T) {
 				}
 			}
 		}
-		used = traffic.Take(list, func(name string) string {
+		used = traffic.Take(said.Uses, func(name string) string {
 			if strings.HasPrefix(name, cluster) {
 				return "default/admin"
 			}
 			return ""
 		})
-		return endpoints, used
+		return endpoints, used, ejected
 	}
 	wait.Eventually(t, func() error {
-		if got, _ := read(); len(got) != 2 {
+		if got, _, _ := read(); len(got) != 2 {
 			return fmt.Errorf("the cluster has %v", got)
 		}
 		return nil
@@ -63,9 +73,16 @@ func TestEjectionsAndTrafficAreRead(t *testing.T) {
 		_, err := edge.Ask(from, "tcp", f.at(0), answers)
 		must(t, err)
 	}
-	_, used := read()
+	ends, used, _ := read()
 	if got := traffic.Totals()["default/admin"]; got.Connections < before.Connections+10 || got.Failed != before.Failed || !slices.Contains(used, cluster) {
 		t.Errorf("%+v after %+v and 10 connections; in use: %v", got, before, used)
+	}
+	var sum uint64
+	for _, e := range ends {
+		sum += e.Connections
+	}
+	if got := traffic.Totals()["default/admin"].Connections; got < sum {
+		t.Errorf("of the cluster %d are counted, of its endpoints %d", got, sum)
 	}
 
 	gone := netip.AddrPortFrom(f.pods["a-2"].IP, 8080)
@@ -73,8 +90,8 @@ func TestEjectionsAndTrafficAreRead(t *testing.T) {
 	wait.Eventually(t, func() error {
 		_, err := edge.Ask(from, "tcp", f.at(0), answers)
 		must(t, err)
-		if got, _ := read(); !got[gone].Ejected || got[gone].Failed == 0 {
-			return fmt.Errorf("%s: %+v", gone, got[gone])
+		if got, _, n := read(); !got[gone].Ejected || got[gone].Failed == 0 || n != 1 {
+			return fmt.Errorf("%s: %+v; %d are counted as ejected", gone, got[gone], n)
 		}
 		return nil
 	})
@@ -82,8 +99,8 @@ func TestEjectionsAndTrafficAreRead(t *testing.T) {
 	must(t, err)
 	t.Cleanup(app.Stop)
 	wait.Eventually(t, func() error {
-		if got, _ := read(); got[gone].Ejected {
-			return fmt.Errorf("%s: %+v", gone, got[gone])
+		if got, _, n := read(); got[gone].Ejected || n != 0 {
+			return fmt.Errorf("%s: %+v; %d are counted as ejected", gone, got[gone], n)
 		}
 		return nil
 	})

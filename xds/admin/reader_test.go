@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -10,14 +11,12 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"go.uber.org/goleak"
-	"google.golang.org/protobuf/encoding/protojson"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,33 +40,44 @@ func serve(t *testing.T, h http.HandlerFunc) *Reader {
 	return New(socket)
 }
 
-// sample is Envoy's own message, in the form in which it writes it.
-func sample(t testing.TB) []byte {
-	t.Helper()
-	stat := func(name string, n uint64) *adminv3.SimpleMetric { return &adminv3.SimpleMetric{Name: name, Value: n} }
-	address := func(ip string, port uint32) *core.Address {
-		return &core.Address{Address: &core.Address_SocketAddress{SocketAddress: &core.SocketAddress{Address: ip, PortSpecifier: &core.SocketAddress_PortValue{PortValue: port}}}}
-	}
-	body, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(&adminv3.Clusters{ClusterStatuses: []*adminv3.ClusterStatus{
-		{Name: "xds", HostStatuses: []*adminv3.HostStatus{{Address: &core.Address{Address: &core.Address_Pipe{Pipe: &core.Pipe{Path: "/x"}}}}}},
-		{Name: "10.96.0.10:80", AddedViaApi: true, HostStatuses: []*adminv3.HostStatus{
-			{Address: address("10.1.0.1", 8080), Stats: []*adminv3.SimpleMetric{stat("cx_active", 2), stat("cx_total", 7), stat("cx_connect_fail", 0), stat("rq_total", 9)}, HealthStatus: &adminv3.HostHealthStatus{EdsHealthStatus: core.HealthStatus_HEALTHY}},
-			{Address: address("fd00::1", 8080), Priority: 1, Stats: []*adminv3.SimpleMetric{stat("cx_total", 1), stat("cx_connect_fail", 1)}, HealthStatus: &adminv3.HostHealthStatus{FailedOutlierCheck: true, EdsHealthStatus: core.HealthStatus_UNHEALTHY}},
-		}},
-		{Name: "10.96.0.11:80", AddedViaApi: true},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return body
-}
+// holding is what Envoy 1.40 holds, in its own words.
+const holding = `xds::observability_name::xds
+xds::default_priority::max_connections::1024
+xds::added_via_api::false
+xds::/run/gridmesh/xds.sock::cx_active::1
+xds::/run/gridmesh/xds.sock::health_flags::healthy
+10.96.0.10:80::observability_name::10.96.0.10:80
+10.96.0.10:80::outlier::success_rate_average::-1
+10.96.0.10:80::default_priority::max_connections::4294967295
+10.96.0.10:80::high_priority::max_retries::3
+10.96.0.10:80::added_via_api::true
+10.96.0.10:80::10.1.0.1:8080::cx_active::2
+10.96.0.10:80::10.1.0.1:8080::cx_connect_fail::0
+10.96.0.10:80::10.1.0.1:8080::cx_total::7
+10.96.0.10:80::10.1.0.1:8080::rq_total::9
+10.96.0.10:80::10.1.0.1:8080::hostname::
+10.96.0.10:80::10.1.0.1:8080::health_flags::healthy
+10.96.0.10:80::10.1.0.1:8080::weight::1
+10.96.0.10:80::10.1.0.1:8080::priority::0
+10.96.0.10:80::10.1.0.1:8080::success_rate::-1
+10.96.0.10:80::[fd00::1]:8080::cx_active::0
+10.96.0.10:80::[fd00::1]:8080::cx_connect_fail::1
+10.96.0.10:80::[fd00::1]:8080::cx_total::1
+10.96.0.10:80::[fd00::1]:8080::health_flags::/failed_outlier_check/failed_eds_health
+10.96.0.10:80::[fd00::1]:8080::priority::1
+[fd00:96::2]:80::observability_name::[fd00:96::2]:80
+[fd00:96::2]:80::added_via_api::true
+[fd00:96::2]:80::[fd00::1]:8080::cx_total::4
+[fd00:96::2]:80::[fd00::1]:8080::priority::0
+10.96.0.11:80::added_via_api::true
+`
 
 func TestClusters(t *testing.T) {
 	r := serve(t, func(w http.ResponseWriter, q *http.Request) {
-		if q.URL.String() != "/clusters?format=json" {
+		if q.URL.String() != "/clusters" {
 			http.NotFound(w, q)
 		}
-		_, _ = w.Write(sample(t))
+		fmt.Fprint(w, holding)
 	})
 	got, err := r.Clusters(t.Context())
 	if err != nil {
@@ -78,65 +88,89 @@ func TestClusters(t *testing.T) {
 			{Address: netip.MustParseAddrPort("10.1.0.1:8080"), Connections: 7, Active: 2},
 			{Address: netip.MustParseAddrPort("[fd00::1]:8080"), Tier: 1, Ejected: true, Unhealthy: true, Connections: 1, Failed: 1},
 		}},
+		{Name: "[fd00:96::2]:80", Endpoints: []Endpoint{{Address: netip.MustParseAddrPort("[fd00::1]:8080"), Connections: 4}}},
 		{Name: "10.96.0.11:80"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
+	uses := Uses(got)
+	if len(uses) != 3 || uses[1] != (Use{Cluster: "10.96.0.10:80", End: want[0].Endpoints[1].Address, Counters: Counters{1, 1, 0}, Ejected: 1}) {
+		t.Errorf("of each endpoint: %+v", uses)
+	}
 }
 
-// What Envoy does not answer, or not as it should, is an error that says so,
-// after a bounded time and a bounded number of bytes.
-func TestBadAnswers(t *testing.T) {
-	for what, tc := range map[string]struct {
-		h    http.HandlerFunc
-		want string
-	}{
-		"nothing": {func(http.ResponseWriter, *http.Request) {}, "EOF"},
-		"refusal": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) }, "403"},
-		"text":    {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "xds::default_priority") }, "invalid character"},
-		"a list":  {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "[]") }, "was expected"},
-		"half of it": {func(w http.ResponseWriter, _ *http.Request) {
-			body := sample(t)
-			_, _ = w.Write(body[:len(body)/2])
-		}, "EOF"},
-		"without end": {func(w http.ResponseWriter, _ *http.Request) {
-			fmt.Fprint(w, `{"cluster_statuses":[`)
-			for range 2000 {
-				fmt.Fprint(w, `{"name":"x"},`)
-			}
-		}, ErrTooLarge.Error()},
-		"silence": {func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() }, "deadline exceeded"},
-	} {
-		r := serve(t, tc.h)
+// bad is an answer, and what is said of it.
+type bad struct {
+	answer http.HandlerFunc
+	want   string
+}
+
+func says(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) }
+}
+
+// half is an Envoy that ends while it answers.
+func half(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+		fmt.Fprint(w, text[:len(text)/2])
+	}
+}
+
+// badAnswers: what Envoy does not answer, or not as it should, is an error that
+// says so, after a bounded time and a bounded number of bytes.
+func badAnswers(t *testing.T, ask func(context.Context, *Reader) error, cases map[string]bad) {
+	t.Helper()
+	cases["refusal"] = bad{func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) }, "403"}
+	cases["silence"] = bad{func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() }, "deadline exceeded"}
+	for what, tc := range cases {
+		r := serve(t, tc.answer)
 		r.most = 8 << 10
 		ctx, cancel := context.WithCancel(t.Context())
 		if what == "silence" {
 			cancel()
 			ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 		}
-		_, err := r.Clusters(ctx)
+		err := ask(ctx, r)
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %s", what, err, tc.want)
 		}
 	}
-	if _, err := New(filepath.Join(t.TempDir(), "none")).Clusters(t.Context()); !errors.Is(err, os.ErrNotExist) {
+	if err := ask(t.Context(), New(filepath.Join(t.TempDir(), "none"))); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without an Envoy: %v", err)
+	}
+}
+
+func TestBadClusters(t *testing.T) {
+	badAnswers(t, func(ctx context.Context, r *Reader) error { _, err := r.Clusters(ctx); return err }, map[string]bad{
+		"nothing":     {says(""), "EOF"},
+		"text":        {says("no clusters here\n"), "says nothing of a cluster"},
+		"JSON":        {says("{\"cluster_statuses\":[]}\n"), "says nothing of a cluster"},
+		"half of it":  {half(holding), "EOF"},
+		"without end": {says(strings.Repeat("x::added_via_api::true\n", 2000)), ErrTooLarge.Error()},
+	})
+	if _, err := decode(strings.NewReader(strings.Repeat("x", 2*maxLine))); !errors.Is(err, bufio.ErrBufferFull) {
+		t.Errorf("a line without end: %v", err)
 	}
 }
 
 // FuzzDecode reads what no Envoy writes.
 func FuzzDecode(f *testing.F) {
-	f.Add(string(sample(f)))
-	f.Add(`{"cluster_statuses":[{"name":"a","added_via_api":true,"host_statuses":[{"stats":[{"name":"cx_total","value":"-1"}]}]}]}`)
-	f.Add(`{"a":[1,{"b":2}],"cluster_statuses":[]}`)
+	f.Add(holding)
+	f.Add("a::added_via_api::true\na::10.1.0.1:80::cx_total::-1\na::b::cx_total::1\n")
+	f.Add("::added_via_api::true\n::::::\n::[::1]:1::priority::9\n10.1.0.1:80::cx_total::1\n")
+	f.Add("a::10.1.0.1:80::cx_total::1\n\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		list, err := decode(strings.NewReader(text))
+		if err == nil && len(list) > strings.Count(text, "added_via_api") {
+			t.Errorf("%d clusters of %q", len(list), text)
+		}
 		for _, c := range list {
 			for _, e := range c.Endpoints {
-				if err == nil && !e.Address.IsValid() {
-					t.Errorf("endpoint %v of %s", e.Address, c.Name)
+				if !e.Address.IsValid() || e.Tier < 0 {
+					t.Errorf("endpoint %+v of %s", e, c.Name)
 				}
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 )
 
 // Other gathers the traffic of what there was no room for.
@@ -17,54 +16,60 @@ type Counters struct {
 	Active      uint64 `json:"active"`      // open when last looked at
 }
 
+func (c Counters) plus(more Counters) Counters {
+	return Counters{c.Connections + more.Connections, c.Failed + more.Failed, c.Active + more.Active}
+}
+
+// counted is what counters are of; no end is the whole cluster.
+type counted struct {
+	cluster string
+	end     netip.AddrPort
+}
+
 // Traffic adds up connections by Service. What was tried between two looks and
-// left with its endpoint, or with an Envoy, is not seen. It has one owner.
+// left with an Envoy, or with an endpoint that was counted alone, is not seen.
+// It has one owner.
 type Traffic struct {
 	most   int
-	seen   map[string]map[netip.AddrPort]Endpoint // cluster -> endpoint, as last read
+	seen   map[counted]Counters // as last read
 	totals map[string]Counters
 }
 
 // NewTraffic counts for at most that many Services; the others are added up as
 // Other.
 func NewTraffic(most int) *Traffic {
-	return &Traffic{most: most, seen: map[string]map[netip.AddrPort]Endpoint{}, totals: map[string]Counters{}}
+	return &Traffic{most: most, totals: map[string]Counters{}}
 }
 
 // Take takes what was read of an Envoy. serviceOf names the Service of a
 // cluster, "" for none: its traffic is not counted. used are the clusters
 // that have open connections, or had any since the last Take, sorted.
-func (t *Traffic) Take(list []Cluster, serviceOf func(cluster string) string) (used []string) {
+func (t *Traffic) Take(uses []Use, serviceOf func(cluster string) string) (used []string) {
 	for service, sum := range t.totals {
 		sum.Active = 0
 		t.totals[service] = sum
 	}
-	seen := make(map[string]map[netip.AddrPort]Endpoint, len(list))
-	for _, c := range list {
-		now := make(map[netip.AddrPort]Endpoint, len(c.Endpoints))
-		var sum Counters
-		for _, e := range c.Endpoints {
-			before := t.seen[c.Name][e.Address]
-			if e.Connections < before.Connections {
-				before = Endpoint{} // a new Envoy, or a new endpoint at the address
-			}
-			sum.Connections += e.Connections - before.Connections
-			sum.Failed += e.Failed - min(e.Failed, before.Failed)
-			sum.Active += e.Active
-			now[e.Address] = e
+	seen, sums := make(map[counted]Counters, len(uses)), map[string]Counters{}
+	for _, u := range uses {
+		by := counted{u.Cluster, u.End}
+		before := t.seen[by]
+		if u.Connections < before.Connections {
+			before = Counters{} // a new Envoy, a new cluster of that name, or a new endpoint at the address
 		}
-		seen[c.Name] = now
-		service := serviceOf(c.Name)
-		if service == "" {
+		seen[by] = u.Counters
+		sums[u.Cluster] = sums[u.Cluster].plus(Counters{u.Connections - before.Connections, u.Failed - min(u.Failed, before.Failed), u.Active})
+	}
+	t.seen = seen
+	for _, cluster := range slices.Sorted(maps.Keys(sums)) {
+		sum := sums[cluster]
+		if sum.Connections == 0 && sum.Active == 0 {
 			continue
 		}
-		if sum.Connections > 0 || sum.Active > 0 {
-			used = append(used, c.Name)
+		if service := serviceOf(cluster); service != "" {
+			used = append(used, cluster)
 			t.add(service, sum)
 		}
 	}
-	t.seen = seen
-	slices.SortFunc(used, strings.Compare)
 	return used
 }
 
@@ -74,10 +79,7 @@ func (t *Traffic) add(service string, more Counters) {
 		service = Other
 		sum = t.totals[service]
 	}
-	sum.Connections += more.Connections
-	sum.Failed += more.Failed
-	sum.Active += more.Active
-	t.totals[service] = sum
+	t.totals[service] = sum.plus(more)
 }
 
 // Forget drops the counters of Services for which keep is false.

@@ -9,10 +9,12 @@ import (
 	"testing"
 )
 
-func one(cluster, address string, connections, failed, active uint64) Cluster {
-	return Cluster{Name: cluster, Endpoints: []Endpoint{{
-		Address: netip.MustParseAddrPort(address), Connections: connections, Failed: failed, Active: active,
-	}}}
+func one(cluster, address string, connections, failed, active uint64) Use {
+	u := Use{Cluster: cluster, Counters: Counters{connections, failed, active}}
+	if address != "" {
+		u.End = netip.MustParseAddrPort(address)
+	}
+	return u
 }
 
 // serviceOf is "svc" and the first word of a cluster's name.
@@ -27,7 +29,7 @@ func serviceOf(cluster string) string {
 // Counters never go back: not when an endpoint is replaced, nor with Envoy.
 func TestTrafficAddsUp(t *testing.T) {
 	traffic := NewTraffic(10)
-	take := func(want Counters, used []string, list ...Cluster) {
+	take := func(want Counters, used []string, list ...Use) {
 		t.Helper()
 		if got := traffic.Take(list, serviceOf); !slices.Equal(got, used) {
 			t.Errorf("in use %v, want %v", got, used)
@@ -44,6 +46,10 @@ func TestTrafficAddsUp(t *testing.T) {
 	take(Counters{15, 3, 0}, []string{"web 1"}, one("web 1", "10.1.0.2:80", 2, 1, 0)) // another endpoint
 	take(Counters{15, 3, 0}, nil, one("nobody's", "10.1.0.9:80", 9, 9, 9))
 	take(Counters{15, 3, 0}, nil)
+	// One that counts by cluster, which outlives its endpoints.
+	take(Counters{19, 3, 1}, []string{"web 1"}, one("web 1", "", 4, 0, 1))
+	take(Counters{22, 4, 0}, []string{"web 1"}, one("web 1", "", 7, 1, 0))
+	take(Counters{23, 4, 0}, []string{"web 1"}, one("web 1", "", 1, 0, 0)) // another Envoy
 	traffic.Forget(func(service string) bool { return service != "web" })
 	if got := traffic.Totals(); len(got) != 0 {
 		t.Errorf("kept %v", got)
@@ -53,7 +59,7 @@ func TestTrafficAddsUp(t *testing.T) {
 // A cluster of many Services does not become as many series.
 func TestTrafficIsBounded(t *testing.T) {
 	traffic := NewTraffic(2)
-	var list []Cluster
+	var list []Use
 	for i := range 5 {
 		list = append(list, one(fmt.Sprintf("svc%d x", i), "10.1.0.1:80", 3, 1, 0))
 	}

@@ -240,6 +240,6 @@ func (p *preloader) problems() []topology.Problem {
 	return []topology.Problem{{
 		Object: "node", Field: "--preload-max",
 		Text: fmt.Sprintf("%d clusters near this node are over the cap of %d, of which one takes a place for each %d endpoints, and a quarter at most, and are fetched at their first connection only: "+
-			"they do not survive the death of the agent unused; raise --preload-max (54 KiB of Envoy's memory a cluster of 10 endpoints)", p.overCap, p.max, endpointsOfPlace),
+			"they do not survive the death of the agent unused; raise --preload-max (58 KiB of Envoy's memory a cluster of 10 endpoints)", p.overCap, p.max, endpointsOfPlace),
 	}}
 }

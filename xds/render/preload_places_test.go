@@ -3,6 +3,7 @@ package render
 import (
 	"fmt"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 
@@ -122,6 +123,16 @@ func TestAClusterThatGrows(t *testing.T) {
 		}
 		if endpoints == 1 && cat.PreloadedLen() != before.PreloadedLen() {
 			t.Errorf("%d are preloaded, %d before", cat.PreloadedLen(), before.PreloadedLen())
+		}
+	}
+}
+
+// The pages say the number that counts here.
+func TestThePlacesOnThePages(t *testing.T) {
+	for _, page := range []string{"../README.md", "../../docs/agent.md", "../../docs/limits.md"} {
+		text, err := os.ReadFile(page)
+		if want := fmt.Sprintf("more than %d", endpointsOfPlace); err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s does not say %q: %v", page, want, err)
 		}
 	}
 }
