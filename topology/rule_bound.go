@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"hash/fnv"
 	"slices"
 )
 
@@ -36,10 +37,9 @@ var bound = &rule{
 
 // some keeps n endpoints, the same of each port, as long as they are there.
 func (q *question) some(list []candidate, n int) []candidate {
-	node := uint64(14695981039346656037) // FNV-1a
-	for _, b := range []byte(q.vp.Name) {
-		node = (node ^ uint64(b)) * 1099511628211
-	}
+	name := fnv.New64a()
+	_, _ = name.Write([]byte(q.vp.Name)) // does not fail
+	node := name.Sum64()
 	type turn struct {
 		by uint64
 		at int

@@ -3,18 +3,17 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/node/report"
 )
 
@@ -89,26 +88,6 @@ func TestADiskThatTakesNothing(t *testing.T) {
 	}
 }
 
-// hang mounts a disk on a directory that answers nothing, until back is called.
-func (p place) hang(path string) (back func()) {
-	p.Helper()
-	device, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	if err != nil {
-		p.Skip("A DISK THAT HANGS CANNOT BE HAD HERE: ", err)
-	}
-	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", device.Fd())
-	if err := unix.Mount("none", path, "fuse", 0, options); err != nil {
-		_ = device.Close()
-		p.Skip("A DISK THAT HANGS CANNOT BE HAD HERE: ", err)
-	}
-	back = sync.OnceFunc(func() {
-		_ = device.Close() // whoever waits gets an error
-		_ = unix.Unmount(path, unix.MNT_DETACH)
-	})
-	p.Cleanup(back)
-	return back
-}
-
 // A disk that hangs keeps no node from its guard and from serving, no agent from its
 // end and no cleanup from taking rules and routes away; what it cannot put back it
 // says, and does once the disk answers.
@@ -119,7 +98,7 @@ func TestADiskThatHangs(t *testing.T) {
 	p.bridged()
 	dir := filepath.Join(p.dir, "a.state")
 	p.serves("a", "--manifests", p.manifests())()
-	back := p.hang(dir)
+	back := testkit.HangingDisk(p, dir)
 	stop := p.serves("a", "--manifests", p.manifests())
 	if guarded := strings.Join(p.left(), ", "); !strings.Contains(guarded, "table gridmesh,") {
 		t.Errorf("no guard is in force: %s", guarded)

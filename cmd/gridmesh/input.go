@@ -113,10 +113,11 @@ func (in *input) capture() (plan.Config, error) {
 
 // world is the state as the node sees it.
 type world struct {
-	snap    *topology.Snapshot
-	view    *topology.View
-	opts    topology.Options
-	refused map[topology.Frontend]*refusal.Cause // what udpRefused found; nil: nobody asked
+	snap     *topology.Snapshot
+	view     *topology.View
+	opts     topology.Options
+	catalogs map[int]*render.Catalog              // of the view, by --preload-max; each is made once
+	refused  map[topology.Frontend]*refusal.Cause // what udpRefused found; nil: nobody asked
 }
 
 func (in *input) world(ctx context.Context) (*world, error) {
@@ -149,7 +150,7 @@ func (in *input) world(ctx context.Context) (*world, error) {
 		}
 		v.Problems = append(v.Problems, topology.Problem{Object: "node " + in.node, Field: "--node", Text: "is not in this state: it reaches no closed Service"})
 	}
-	return &world{snap: snap, view: v, opts: opts}, nil
+	return &world{snap: snap, view: v, opts: opts, catalogs: map[int]*render.Catalog{}}, nil
 }
 
 var errNoNode = errors.New("this state has no such Node")
@@ -169,6 +170,10 @@ func knownNodes(s *topology.Snapshot) string {
 }
 
 func (w *world) catalog(preloadMax int) *render.Catalog {
-	cat, _ := render.NewCataloger(render.Default(), preloadMax).Next(w.view, false)
+	cat := w.catalogs[preloadMax]
+	if cat == nil {
+		cat, _ = render.NewCataloger(render.Default(), preloadMax).Next(w.view, false)
+		w.catalogs[preloadMax] = cat
+	}
 	return cat
 }

@@ -7,8 +7,7 @@ import (
 )
 
 // udpRefused are the UDP frontends that have endpoints and that Envoy gets no
-// listener for, and why: what gridmesh xds says of them. A catalog is of the whole
-// view, and made for it once.
+// listener for, and why: what gridmesh xds says of them.
 func (w *world) udpRefused() map[topology.Frontend]*refusal.Cause {
 	if w.refused == nil {
 		w.refused = w.refuseUDP()

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/xds/render"
 )
 
 // What Envoy gets no listener for is asked for by rows and by notices, and found once:
@@ -19,7 +20,7 @@ func TestRefusedUDPIsFoundOnce(t *testing.T) {
 	})
 	opts := topology.Options{Datapath: topology.DatapathNone}
 	snap := b.Build()
-	w := &world{snap: snap, view: topology.See(snap, "a1", opts), opts: opts}
+	w := &world{snap: snap, view: topology.See(snap, "a1", opts), opts: opts, catalogs: map[int]*render.Catalog{}}
 	if n := len(w.udpRefused()); n != 1 {
 		t.Fatalf("%d are refused, want 1", n)
 	}

@@ -44,8 +44,7 @@ func (c Config) removeFiles() error {
 	}
 	var errs []error
 	for _, path := range list {
-		errs = append(errs, remove(path))
-		errs = append(errs, removeBeside(path))
+		errs = append(errs, remove(path), removeBeside(path))
 	}
 	// Empty once every value is as it was.
 	return errors.Join(append(errs, remove(c.kept(capture.SysctlDir)))...)

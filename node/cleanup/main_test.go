@@ -5,12 +5,10 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
-	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/capture/plan"
@@ -54,28 +52,7 @@ func configured(t *testing.T) Config {
 func impatient(t *testing.T, c Config) (_ Config, back func()) {
 	t.Helper()
 	c.Patience, c.Host.Patience = briefly, briefly
-	return c, hang(t, c.Host.StateDir)
-}
-
-// hang mounts a disk on a directory that answers nothing, until back is called. The
-// test has a network of its own, and so mounts that are nobody else's.
-func hang(t *testing.T, path string) (back func()) {
-	t.Helper()
-	device, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	if err != nil {
-		t.Skip("A DISK THAT HANGS CANNOT BE HAD HERE: ", err)
-	}
-	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", device.Fd())
-	if err := unix.Mount("none", path, "fuse", 0, options); err != nil {
-		_ = device.Close()
-		t.Skip("A DISK THAT HANGS CANNOT BE HAD HERE: ", err)
-	}
-	back = sync.OnceFunc(func() {
-		_ = device.Close() // whoever waits gets an error
-		_ = unix.Unmount(path, unix.MNT_DETACH)
-	})
-	t.Cleanup(back)
-	return back
+	return c, testkit.HangingDisk(t, c.Host.StateDir)
 }
 
 func must(t *testing.T, err error) {

@@ -87,6 +87,8 @@ const nobody, somebody reader = false, true
 // answer is what Envoy said.
 type answer struct {
 	counts admin.Stats
+	list   []Ejection      // what it counts as out of use
+	out    int             // how many endpoints those are
 	all    []admin.Cluster // that it holds
 	listed bool            // it was asked for that
 }
@@ -117,7 +119,7 @@ func (a *Asker) ask(ctx context.Context, known *InForce, who reader) (said answe
 	effort := time.Duration(idleEffort)
 	if said.counts.Counted {
 		effort = closeEffort
-		if _, out := counted(said.counts.Uses, known.Catalog); who == nobody || out == 0 {
+		if said.list, said.out = counted(said.counts.Uses, known.Catalog); who == nobody || said.out == 0 {
 			return said, nil
 		}
 	}
@@ -148,8 +150,7 @@ func (a *Asker) take(said answer, known *InForce, now time.Time) *Look {
 	case said.listed:
 		next.Ejections, next.out = listed(said.all, known.Catalog, now)
 	case said.counts.Counted:
-		list, out := counted(said.counts.Uses, known.Catalog)
-		next.Ejections, next.out = summed(list, now), out
+		next.Ejections, next.out = summed(said.list, now), said.out
 	}
 	refused := said.counts.Overload.Refused
 	next.Load = &Load{Overload: said.counts.Overload}
