@@ -88,7 +88,13 @@ func parse(c *caddy.Controller) (*Grid, error) {
 		if blocks++; blocks > 1 {
 			return nil, fmt.Errorf("%w in one server block; give all zones to one", plugin.ErrOnce)
 		}
-		g.Zones = plugin.OriginsFromArgsOrServerBlock(c.RemainingArgs(), c.ServerBlockKeys)
+		zones := c.RemainingArgs()
+		for _, zone := range zones {
+			if len(plugin.Host(zone).NormalizeExact()) == 0 { // CoreDNS passes over it
+				return nil, c.Errf("%q is no zone; give the cluster's with no dot at its end, as CLUSTER_DOMAIN=cluster.local", zone)
+			}
+		}
+		g.Zones = plugin.OriginsFromArgsOrServerBlock(zones, c.ServerBlockKeys)
 		if slices.Contains(g.Zones, ".") {
 			return nil, c.Err("grid answers no names of the zone \".\"; give the cluster's, as grid cluster.local in-addr.arpa ip6.arpa")
 		}

@@ -52,6 +52,13 @@ func TestZonesAreNeeded(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
+	for _, text := range []string{"grid cluster.local.. in-addr.arpa", "grid .cluster.local", "grid cluster..local"} {
+		c := caddy.NewTestController("dns", text)
+		c.ServerBlockKeys = []string{"dns://.:53"}
+		if _, err := parse(c); err == nil || !strings.Contains(err.Error(), "with no dot at its end") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
 	c := caddy.NewTestController("dns", "grid")
 	c.ServerBlockKeys = []string{"dns://cluster.local.:53"}
 	if g, err := parse(c); err != nil || len(g.Zones) != 1 || g.Zones[0] != "cluster.local." {

@@ -9,13 +9,14 @@ import (
 // them lead to is asked once, and they share the answer.
 type inquiry struct {
 	*evaluation
-	view    *ServiceView
-	service *Service
-	slices  []*Slice
-	known   map[topic]answer           // nil where no question comes twice
-	flows   map[topic][]netip.AddrPort // of known ones
-	most    int                        // endpoints that a frontend may have; 0: no bound
-	bounded bool                       // one had more
+	view       *ServiceView
+	service    *Service
+	slices     []*Slice
+	known      map[topic]answer           // nil where no question comes twice
+	flows      map[topic][]netip.AddrPort // of known ones
+	most       int                        // endpoints that a frontend may have; 0: no bound
+	bounded    bool                       // one had more
+	boundedUDP bool                       // one of UDP had more than Envoy holds
 }
 
 // topic is what a question is about: one port in one family, and whether the
@@ -40,14 +41,15 @@ func (i *inquiry) ask(port ServicePort, ipv6, local bool) answer {
 	if a, known := i.known[about]; known {
 		return a
 	}
-	q := &question{evaluation: i.evaluation, scope: forTraffic, keys: i.view.Keys, local: local, most: i.most}
+	q := &question{evaluation: i.evaluation, scope: forTraffic, keys: i.view.Keys, local: local, most: i.boundOf(port.Protocol)}
 	var left *[]LeftOut
 	if i.explain != nil {
 		left = q.listLeft()
 	}
 	tiers := q.tiers(gather(i.slices, port, ipv6))
 	a := answer{tiers: targets(tiers), near: q.near(tiers), more: q.bounded}
-	i.bounded = i.bounded || q.bounded
+	i.bounded = i.bounded || q.bounded && q.most == i.most
+	i.boundedUDP = i.boundedUDP || q.bounded && q.most != i.most
 	if left != nil {
 		a.left = *left
 	}

@@ -14,12 +14,17 @@ import (
 // ports in two families have room, with a node port and an address outside of each.
 const mostTargets = 1 << 17
 
+// mostUDPTargets is how many endpoints a UDP frontend has that Envoy serves by keys:
+// it cannot ask for those when they are used, and so holds the endpoints of all its
+// listeners at all times, 2 KiB each.
+const mostUDPTargets = 256
+
 // bound leaves endpoints out where the Service has too many for its ports: the
 // nearest tiers have what there is, each later one an endpoint at least. Of a tier
 // each node keeps others, so that together they use all of it.
 var bound = &rule{
 	name:   "bound",
-	reason: "the Service has more ports times endpoints than a node keeps, and others of the tier are kept",
+	reason: "the Service has more endpoints, times its ports, than a node keeps, and others of the tier are kept",
 	only:   forTraffic,
 	when:   func(q *question) bool { return q.most > 0 },
 	arrange: func(q *question, tiers []tier) []tier {
@@ -109,6 +114,14 @@ func (i *inquiry) bound() int {
 	return a
 }
 
+// boundOf is bound for a port.
+func (i *inquiry) boundOf(p Protocol) int {
+	if p != UDP || i.view.path(p) != PathEnvoy || i.view.Keys.Mode == NoKeys || i.most > 0 && i.most < mostUDPTargets {
+		return i.most
+	}
+	return mostUDPTargets
+}
+
 // portOf is what a port of a Service is to slices.
 func portOf(port ServicePort, ipv6 bool) topic {
 	return topic{ServicePort: ServicePort{Name: port.Name, Protocol: port.Protocol}, ipv6: ipv6}
@@ -145,6 +158,10 @@ func level(each []int, room int) int {
 
 // tellBound says what bound left out.
 func (i *inquiry) tellBound() {
+	if i.boundedUDP {
+		i.view.problem("spec.ports", fmt.Sprintf("has UDP ports of more endpoints than the %d that Envoy holds of each: they lead to the nearest, and of those that are as near to others on each node; "+
+			"run the agent with --datapath auto, where the kernel serves UDP, or divide the endpoints among several Services", mostUDPTargets))
+	}
 	if i.bounded {
 		i.view.problem("spec.ports", fmt.Sprintf("has more ports times endpoints than the %d that a node keeps of a Service: each port leads to %d of its endpoints at most, "+
 			"the nearest, and of those that are as near to others on each node; divide the ports among several Services", i.targets, i.most))

@@ -89,7 +89,7 @@ func TestPortsTimesEndpointsAreBounded(t *testing.T) {
 		"1000 ports, 100 endpoints":                 {newWide(1000, 100, TCP, "10.96.0.1"), nil, 100_000, false},
 		"300 ports, 1000 endpoints":                 {newWide(300, 1000, TCP, "10.96.0.1"), nil, 300 * (1 << 17 / 300), true},
 		"300 ports, 1000 endpoints, closed":         {newWide(300, 1000, TCP, "10.96.0.1"), &unit, 300 * 20, false},
-		"300 ports, 1000 endpoints, the unit's 1st": {newWide(300, 1000, UDP, "10.96.0.1"), &anybody, 300 * (1 << 17 / 300), true},
+		"300 ports, 1000 endpoints, the unit's 1st": {newWide(300, 1000, TCP, "10.96.0.1"), &anybody, 300 * (1 << 17 / 300), true},
 	} {
 		c.wide.TopologyKeys = c.keys
 		snap := c.wide.build()
@@ -112,6 +112,44 @@ func TestPortsTimesEndpointsAreBounded(t *testing.T) {
 				t.Errorf("%s: flows go on with %d endpoints", name, len(serving))
 			}
 			runtime.KeepAlive(view)
+		}
+	}
+}
+
+// Envoy holds the endpoints of all its UDP listeners, whoever uses them: two Services
+// of 16 ports and 5000 endpoints would be 320 MiB. The unit's come first, and where
+// the kernel serves UDP nothing is left out for it.
+func TestEndpointsOfUDPListenersAreBounded(t *testing.T) {
+	const most = 256
+	unit, anybody := `["site"]`, `["site","*"]`
+	for name, c := range map[string]struct {
+		protocol Protocol
+		keys     *string
+		opts     Options
+		each     int
+	}{
+		"closed":     {UDP, &unit, Options{}, 20},
+		"open":       {UDP, &anybody, Options{}, most},
+		"no keys":    {UDP, nil, Options{}, 5000}, // refused as ever, and by Envoy not held
+		"TCP":        {TCP, &anybody, Options{}, 5000},
+		"the kernel": {UDP, &anybody, Options{Datapath: DatapathAuto}, 5000},
+	} {
+		w := newWide(16, 5000, c.protocol, "10.96.0.1")
+		w.TopologyKeys = c.keys
+		snap := w.build()
+		view := See(snap, "n7", c.opts)
+		sv, _ := view.Service(wideKey)
+		if all, fewest := targetsOf(sv); all != 16*c.each || fewest != c.each {
+			t.Errorf("%s: %d endpoints, of one frontend %d; want %d of each", name, all, fewest, c.each)
+		}
+		if tiers := sv.Frontends[0].Tiers; c.keys != nil && len(tiers[0].Endpoints) != 20 {
+			t.Errorf("%s: the unit has %d endpoints of 20", name, len(tiers[0].Endpoints))
+		}
+		if told := len(sv.Problems) == 1 && strings.Contains(sv.Problems[0].String(), "has UDP ports of more endpoints than the 256 "); told != (c.each == most) || len(sv.Problems) > 1 {
+			t.Errorf("%s: problems %v", name, sv.Problems)
+		}
+		if left := Explain(snap, view, c.opts, wideKey)[sv.Frontends[0].Frontend]; c.each == most && len(left) != 5000-most {
+			t.Errorf("%s: it is explained of %d endpoints why they are in no tier, of %d", name, len(left), 5000-most)
 		}
 	}
 }
@@ -309,7 +347,7 @@ func TestWhatIsLeftOutByTheBound(t *testing.T) {
 		t.Errorf("%d endpoints are left out, want %d", len(left), 60-each)
 	}
 	for _, l := range left {
-		if l.Rule != "bound" || !strings.HasPrefix(l.Reason, "the Service has more ports times endpoints") {
+		if l.Rule != "bound" || !strings.HasPrefix(l.Reason, "the Service has more endpoints, times its ports") {
 			t.Fatalf("%s: %s: %s", l.Addr, l.Rule, l.Reason)
 		}
 		if got := ClusterIPAccess(entry, sv, f.AddrPort(), l.Addr, TCP); got != AccessAllowed {
