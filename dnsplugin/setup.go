@@ -86,13 +86,11 @@ func parse(c *caddy.Controller) (*Grid, error) {
 	blocks := 0
 	for c.Next() {
 		if blocks++; blocks > 1 {
-			return nil, fmt.Errorf("%w in one server block; give all zones to one", plugin.ErrOnce)
+			return nil, c.Err("grid may be there once in a server block; give all zones to one")
 		}
 		zones := c.RemainingArgs()
-		for _, zone := range zones {
-			if len(plugin.Host(zone).NormalizeExact()) == 0 { // CoreDNS passes over it
-				return nil, c.Errf("%q is no zone; give the cluster's with no dot at its end, as CLUSTER_DOMAIN=cluster.local", zone)
-			}
+		if err := areZones(zones); err != nil {
+			return nil, c.Err(err.Error())
 		}
 		g.Zones = plugin.OriginsFromArgsOrServerBlock(zones, c.ServerBlockKeys)
 		if slices.Contains(g.Zones, ".") {
@@ -107,8 +105,21 @@ func parse(c *caddy.Controller) (*Grid, error) {
 	return g, nil
 }
 
+// areZones is an error where CoreDNS would pass over a zone.
+func areZones(list []string) error {
+	for _, zone := range list {
+		if len(plugin.Host(zone).NormalizeExact()) == 0 {
+			return fmt.Errorf("%q is no zone; give the cluster's, as cluster.local (CLUSTER_DOMAIN in deploy/ has no dot at its end)", zone)
+		}
+	}
+	return nil
+}
+
 func (g *Grid) option(name string, args []string) error {
 	if name == "fallthrough" {
+		if err := areZones(args); err != nil {
+			return fmt.Errorf("fallthrough %w", err)
+		}
 		g.Fall.SetZonesFromArgs(args)
 		return nil
 	}

@@ -28,7 +28,7 @@ func TestParse(t *testing.T) {
 		"grid {\n snapshot here\n}":          `snapshot "here": give an absolute path`,
 		"grid {\n strict very\n}":            "strict takes no argument",
 		"grid {\n topology_keys any\n}":      `"any" is not known; use ordered or union`,
-		"grid\ngrid":                         "only be used once",
+		"grid\ngrid":                         "may be there once in a server block; give all zones to one",
 		"grid {\n fallthrough example.org\n": "",
 	} {
 		_, err := parse(caddy.NewTestController("dns", text))
@@ -52,10 +52,10 @@ func TestZonesAreNeeded(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	for _, text := range []string{"grid cluster.local.. in-addr.arpa", "grid .cluster.local", "grid cluster..local"} {
+	for _, text := range []string{"grid cluster.local.. in-addr.arpa", "grid .cluster.local", "grid cluster..local", "grid cluster.local {\n fallthrough in-addr.arpa..\n}"} {
 		c := caddy.NewTestController("dns", text)
 		c.ServerBlockKeys = []string{"dns://.:53"}
-		if _, err := parse(c); err == nil || !strings.Contains(err.Error(), "with no dot at its end") {
+		if _, err := parse(c); err == nil || !strings.Contains(err.Error(), "is no zone; give the cluster's, as cluster.local") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

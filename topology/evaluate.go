@@ -22,7 +22,7 @@ type evaluation struct {
 	absent map[string]string
 	claims *claims
 	// targets is mostTargets, or less in tests.
-	targets int
+	targets targetBounds
 	// explain is told what frontends leave out; nil on the hot path.
 	explain func(Frontend, LeftOut)
 }
@@ -106,7 +106,7 @@ func (i *inquiry) frontends(ip netip.Addr) {
 		f := Frontend{Addr: ip, Port: port.Port, Protocol: port.Protocol}
 		path := i.view.path(port.Protocol)
 		if path == PathNone {
-			i.view.problem("spec.ports", fmt.Sprintf("%s is refused: %s is not served, only tcp and udp are", f, port.Protocol))
+			i.view.problem("spec.ports", fmt.Sprintf("%s is refused: %s is not served, only tcp and udp are; use one of them, or run the agent with --datapath auto", f, port.Protocol))
 		}
 		if seen[f] {
 			i.view.problem("spec.ports", fmt.Sprintf("%s occurs twice; the first is served", f))

@@ -4,7 +4,10 @@ package topology
 func (v *Viewer) Bound(service, namespace int) { v.claims.most = bounds{service, namespace} }
 
 // BoundTargets bounds the endpoints of a Service's frontends.
-func (v *Viewer) BoundTargets(most int) { v.targets = most }
+func (v *Viewer) BoundTargets(most int) { v.targets.service = most }
+
+// BoundUDPTargets bounds those of a UDP frontend that Envoy serves by keys.
+func (v *Viewer) BoundUDPTargets(most int) { v.targets.udp = most }
 
 // Bounds are those of one Service and of one namespace.
 func (v *Viewer) Bounds() (service, namespace int) {

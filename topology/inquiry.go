@@ -41,15 +41,16 @@ func (i *inquiry) ask(port ServicePort, ipv6, local bool) answer {
 	if a, known := i.known[about]; known {
 		return a
 	}
-	q := &question{evaluation: i.evaluation, scope: forTraffic, keys: i.view.Keys, local: local, most: i.boundOf(port.Protocol)}
+	q := &question{evaluation: i.evaluation, scope: forTraffic, keys: i.view.Keys, local: local}
+	q.most, q.udp = i.boundOf(port.Protocol)
 	var left *[]LeftOut
 	if i.explain != nil {
 		left = q.listLeft()
 	}
 	tiers := q.tiers(gather(i.slices, port, ipv6))
 	a := answer{tiers: targets(tiers), near: q.near(tiers), more: q.bounded}
-	i.bounded = i.bounded || q.bounded && q.most == i.most
-	i.boundedUDP = i.boundedUDP || q.bounded && q.most != i.most
+	i.bounded = i.bounded || q.bounded && !q.udp
+	i.boundedUDP = i.boundedUDP || q.bounded && q.udp
 	if left != nil {
 		a.left = *left
 	}

@@ -57,7 +57,7 @@ func TestProblems(t *testing.T) {
 		"sctp": {
 			Service{Ports: []ServicePort{port, {Name: "s", Protocol: SCTP, Port: 80}}},
 			Ordered,
-			"spec.ports: 10.96.0.1:80/sctp is refused: sctp is not served, only tcp and udp are", 2,
+			"spec.ports: 10.96.0.1:80/sctp is refused: sctp is not served, only tcp and udp are; use one of them, or run the agent with --datapath auto", 2,
 		},
 	} {
 		b := NewBuilder()

@@ -8,25 +8,35 @@ import (
 	"slices"
 )
 
-// mostTargets is how many endpoints the frontends of a Service's ClusterIPs lead
-// to, all together; those outside, which share tiers with them, twice as many. Ports
-// times endpoints may be millions in two objects of one tenant. 5,000 endpoints of 10
-// ports in two families have room, with a node port and an address outside of each.
-const mostTargets = 1 << 17
+// targetBounds are numbers of endpoints.
+type targetBounds struct {
+	// service is how many the frontends of a Service's ClusterIPs lead to, all
+	// together; those outside, which share tiers with them, twice as many.
+	service int
+	// udp is how many a UDP frontend has that Envoy serves by keys.
+	udp int
+}
 
-// mostUDPTargets is how many endpoints a UDP frontend has that Envoy serves by keys:
-// it cannot ask for those when they are used, and so holds the endpoints of all its
-// listeners at all times, 2 KiB each.
-const mostUDPTargets = 256
+// mostTargets bounds what two objects of one tenant may cost: ports times endpoints
+// may be millions. 5,000 endpoints of 10 ports in two families have room, with a node
+// port and an address outside of each. Envoy cannot ask for UDP when it is used, and
+// so holds the endpoints of all its listeners at all times, 2 KiB each.
+var mostTargets = targetBounds{service: 1 << 17, udp: 256}
 
 // bound leaves endpoints out where the Service has too many for its ports: the
 // nearest tiers have what there is, each later one an endpoint at least. Of a tier
 // each node keeps others, so that together they use all of it.
 var bound = &rule{
 	name:   "bound",
-	reason: "the Service has more endpoints, times its ports, than a node keeps, and others of the tier are kept",
-	only:   forTraffic,
-	when:   func(q *question) bool { return q.most > 0 },
+	reason: "the Service has more ports times endpoints than a node keeps, and others of the tier are kept",
+	detail: func(q *question, _ candidate) string {
+		if q.udp {
+			return fmt.Sprintf("Envoy holds %d endpoints of a UDP port at most, and others of the tier are kept", q.most)
+		}
+		return q.rule.reason
+	},
+	only: forTraffic,
+	when: func(q *question) bool { return q.most > 0 },
 	arrange: func(q *question, tiers []tier) []tier {
 		free := q.most
 		for i, t := range tiers {
@@ -90,14 +100,18 @@ func (i *inquiry) bound() int {
 	if p := i.claims.portions[s.Key]; p != nil {
 		besides = p.granted
 	}
-	if len(s.Ports)*len(s.ClusterIPs)*endpoints <= i.targets && besides*endpoints <= 2*i.targets {
+	if len(s.Ports)*len(s.ClusterIPs)*endpoints <= i.targets.service && besides*endpoints <= 2*i.targets.service {
 		return 0 // no Service that anybody means comes further
 	}
 	have := endpointsOf(i.slices)
 	var inside, outside []int
 	for _, ip := range s.ClusterIPs {
 		for _, port := range s.Ports {
-			inside = append(inside, have[portOf(port, ip.Is6())])
+			n := have[portOf(port, ip.Is6())]
+			if most := i.ofUDP(port.Protocol); most > 0 {
+				n = min(n, most)
+			}
+			inside = append(inside, n)
 		}
 	}
 	if besides > 0 {
@@ -107,19 +121,29 @@ func (i *inquiry) bound() int {
 			}
 		}
 	}
-	a, b := level(inside, i.targets), level(outside, 2*i.targets)
+	a, b := level(inside, i.targets.service), level(outside, 2*i.targets.service)
 	if a == 0 || b > 0 && b < a {
 		return b
 	}
 	return a
 }
 
-// boundOf is bound for a port.
-func (i *inquiry) boundOf(p Protocol) int {
-	if p != UDP || i.view.path(p) != PathEnvoy || i.view.Keys.Mode == NoKeys || i.most > 0 && i.most < mostUDPTargets {
-		return i.most
+// ofUDP is how many endpoints a frontend of a protocol has at most because Envoy
+// holds them all; 0 where that bounds nothing.
+func (i *inquiry) ofUDP(p Protocol) int {
+	if p != UDP || i.view.path(p) != PathEnvoy || i.view.Keys.Mode == NoKeys {
+		return 0
 	}
-	return mostUDPTargets
+	return i.targets.udp
+}
+
+// boundOf is how many endpoints a frontend of a protocol may have, 0 for as many as
+// there are, and whether that is for UDP's sake.
+func (i *inquiry) boundOf(p Protocol) (most int, udp bool) {
+	if most = i.ofUDP(p); most == 0 || i.most > 0 && i.most < most {
+		return i.most, false
+	}
+	return most, true
 }
 
 // portOf is what a port of a Service is to slices.
@@ -159,11 +183,11 @@ func level(each []int, room int) int {
 // tellBound says what bound left out.
 func (i *inquiry) tellBound() {
 	if i.boundedUDP {
-		i.view.problem("spec.ports", fmt.Sprintf("has UDP ports of more endpoints than the %d that Envoy holds of each: they lead to the nearest, and of those that are as near to others on each node; "+
-			"run the agent with --datapath auto, where the kernel serves UDP, or divide the endpoints among several Services", mostUDPTargets))
+		i.view.problem("spec.ports", fmt.Sprintf("has UDP ports of more endpoints than the %d that Envoy holds of each, and leads to no others: to the nearest, and of those that are as near to others on each node; "+
+			"run the agent with --datapath auto, where the kernel serves UDP, or divide the endpoints among several Services", i.targets.udp))
 	}
 	if i.bounded {
 		i.view.problem("spec.ports", fmt.Sprintf("has more ports times endpoints than the %d that a node keeps of a Service: each port leads to %d of its endpoints at most, "+
-			"the nearest, and of those that are as near to others on each node; divide the ports among several Services", i.targets, i.most))
+			"the nearest, and of those that are as near to others on each node; divide the ports among several Services", i.targets.service, i.most))
 	}
 }

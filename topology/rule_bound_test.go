@@ -130,7 +130,8 @@ func TestEndpointsOfUDPListenersAreBounded(t *testing.T) {
 	}{
 		"closed":     {UDP, &unit, Options{}, 20},
 		"open":       {UDP, &anybody, Options{}, most},
-		"no keys":    {UDP, nil, Options{}, 5000}, // refused as ever, and by Envoy not held
+		"union":      {UDP, &anybody, Options{Reading: Union}, 5000}, // no keys, as the next
+		"no keys":    {UDP, nil, Options{}, 5000},                    // refused; the cluster's DNS alone is not
 		"TCP":        {TCP, &anybody, Options{}, 5000},
 		"the kernel": {UDP, &anybody, Options{Datapath: DatapathAuto}, 5000},
 	} {
@@ -142,15 +143,31 @@ func TestEndpointsOfUDPListenersAreBounded(t *testing.T) {
 		if all, fewest := targetsOf(sv); all != 16*c.each || fewest != c.each {
 			t.Errorf("%s: %d endpoints, of one frontend %d; want %d of each", name, all, fewest, c.each)
 		}
-		if tiers := sv.Frontends[0].Tiers; c.keys != nil && len(tiers[0].Endpoints) != 20 {
+		if tiers := sv.Frontends[0].Tiers; sv.Keys.Mode != NoKeys && len(tiers[0].Endpoints) != 20 {
 			t.Errorf("%s: the unit has %d endpoints of 20", name, len(tiers[0].Endpoints))
 		}
 		if told := len(sv.Problems) == 1 && strings.Contains(sv.Problems[0].String(), "has UDP ports of more endpoints than the 256 "); told != (c.each == most) || len(sv.Problems) > 1 {
 			t.Errorf("%s: problems %v", name, sv.Problems)
 		}
-		if left := Explain(snap, view, c.opts, wideKey)[sv.Frontends[0].Frontend]; c.each == most && len(left) != 5000-most {
-			t.Errorf("%s: it is explained of %d endpoints why they are in no tier, of %d", name, len(left), 5000-most)
+		left := Explain(snap, view, c.opts, wideKey)[sv.Frontends[0].Frontend]
+		if c.each == most && (len(left) != 5000-most || left[0].Reason != "Envoy holds 256 endpoints of a UDP port at most, and others of the tier are kept") {
+			t.Errorf("%s: it is explained of %d endpoints why they are in no tier, of %d: %+v", name, len(left), 5000-most, left[:min(1, len(left))])
 		}
+	}
+}
+
+// What UDP ports leave is other ports': of 20 of TCP and 10 of UDP with 5000
+// endpoints nothing is left out for the Service's bound.
+func TestWhatUDPLeavesIsOtherPorts(t *testing.T) {
+	anybody := `["site","*"]`
+	w := newWide(30, 5000, TCP, "10.96.0.1")
+	for i := range 10 {
+		w.Ports[i].Protocol = UDP
+	}
+	w.TopologyKeys = &anybody
+	sv, _ := See(w.build(), "n7", Options{}).Service(wideKey)
+	if all, fewest := targetsOf(sv); all != 20*5000+10*256 || fewest != 256 || len(sv.Problems) != 1 {
+		t.Errorf("%d endpoints, of one frontend %d, want %d and 256; problems %v", all, fewest, 20*5000+10*256, sv.Problems)
 	}
 }
 
@@ -264,6 +281,7 @@ func TestBoundedViews(t *testing.T) {
 		viewer := func() *Viewer {
 			v := NewViewer("n0", opts)
 			v.BoundTargets(most)
+			v.BoundUDPTargets(1 + int(seed%3))
 			return v
 		}
 		w, keeps := topologytest.New(seed), viewer()
@@ -289,7 +307,9 @@ func TestBoundedViews(t *testing.T) {
 				for i, o := range sv.Outside {
 					checkBounded(t, o.Tiers, free.Outside[i].Tiers, !reflect.DeepEqual(o.Tiers, free.Outside[i].Tiers), 2*most, fmt.Sprintf("seed %d step %d: %s", seed, step, o.Frontend))
 				}
-				if told := slices.ContainsFunc(sv.Problems, func(p Problem) bool { return strings.HasPrefix(p.Text, "has more ports times endpoints") }); more && !told || told && opts.Datapath == 0 && !opts.Outside && !more {
+				if told := slices.ContainsFunc(sv.Problems, func(p Problem) bool {
+					return strings.HasPrefix(p.Text, "has more ports times endpoints") || strings.HasPrefix(p.Text, "has UDP ports of more endpoints")
+				}); more && !told || told && opts.Datapath == 0 && !opts.Outside && !more {
 					t.Fatalf("seed %d step %d: %s is bounded: %v, and that is said: %v", seed, step, sv.Key, more, told)
 				}
 			}
@@ -347,7 +367,7 @@ func TestWhatIsLeftOutByTheBound(t *testing.T) {
 		t.Errorf("%d endpoints are left out, want %d", len(left), 60-each)
 	}
 	for _, l := range left {
-		if l.Rule != "bound" || !strings.HasPrefix(l.Reason, "the Service has more endpoints, times its ports") {
+		if l.Rule != "bound" || !strings.HasPrefix(l.Reason, "the Service has more ports times endpoints") {
 			t.Fatalf("%s: %s: %s", l.Addr, l.Rule, l.Reason)
 		}
 		if got := ClusterIPAccess(entry, sv, f.AddrPort(), l.Addr, TCP); got != AccessAllowed {

@@ -74,6 +74,7 @@ type question struct {
 	// there were more.
 	most    int
 	bounded bool
+	udp     bool // most is what Envoy holds of a UDP port
 	// leave is told what is left out; nil on the hot path.
 	leave func(c candidate, by *rule)
 }

@@ -12,13 +12,20 @@ import (
 
 func TestEachRuleIsWhole(t *testing.T) {
 	seen := map[string]bool{}
-	leaveOne := []*rule{duplicatesAnywhere, duplicates, nearerToo, trafficHints, bound, nearestTier}
+	leaveOne := []*rule{ // of each frontend or name one endpoint stays
+		duplicatesAnywhere,
+		duplicates,
+		nearerToo,
+		trafficHints,
+		bound,
+		nearestTier,
+	}
 	for _, r := range rules {
 		if r.name == "" || r.reason == "" || seen[r.name] {
 			t.Errorf("rule %q: it needs a name of its own and a reason", r.name)
 		}
 		if leavesOne := slices.Contains(leaveOne, r); (r.cure == "") != leavesOne {
-			t.Errorf("rule %s: it needs a cure, which gridmesh trace shows where it left out the last endpoint; one that always leaves an endpoint has none, and is named here", r.name)
+			t.Errorf("rule %s: it needs a cure, which gridmesh trace shows where it left out the last endpoint; one that always leaves an endpoint has none, and is in leaveOne of this test", r.name)
 		}
 		if (r.keep == nil) == (r.arrange == nil) {
 			t.Errorf("rule %s: it either keeps or arranges", r.name)

@@ -19,7 +19,7 @@ type Viewer struct {
 	opts  Options
 	rules []*rule
 	// targets bounds the endpoints of a Service's frontends.
-	targets int
+	targets targetBounds
 
 	last   *Snapshot
 	view   *View

@@ -53,6 +53,13 @@ func Of(snap *topology.Snapshot, view *topology.View, opts topology.Options, to 
 				Cure:    "dial one that it has (" + ports(s) + "), or add it to spec.ports",
 			}
 		}
+		if s.Frontends[i].Path == topology.PathNone {
+			return &Cause{
+				Service: s.Key.String(),
+				Why:     fmt.Sprintf("%s is not served, whatever endpoints there are: of %s nothing is", to, to.Protocol),
+				Cure:    "use TCP, or run the agent with --datapath auto, where the kernel serves it",
+			}
+		}
 		out := topology.Explain(snap, view, opts, s.Key)[to]
 		if len(out) == 0 {
 			return &Cause{
