@@ -20,6 +20,7 @@ func (l *loop) catalogAgain() {
 
 // nextCatalog makes the catalog of the view that is in force.
 func (l *loop) nextCatalog() (changed render.Changed) {
+	l.catalogs.At(time.Now())
 	l.catalog, changed = l.catalogs.Next(l.view, !l.live)
 	l.inForce.Store(&envoy.InForce{View: l.view, Catalog: l.catalog})
 	return changed

@@ -269,7 +269,8 @@ func (l *loop) refreshBridges() {
 	case changed:
 		l.said.network.Say(l.log.Info, "pod network changed", obs.KeyPods, l.capture.Pods())
 	}
-	if l.catalogs.IPv6(l.capture.IPv6()) {
+	drained := l.catalogs.At(time.Now())
+	if l.catalogs.IPv6(l.capture.IPv6()) || drained {
 		l.catalogAgain()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gridmesh/gridmesh/internal/table"
 	"github.com/gridmesh/gridmesh/topology"
@@ -181,6 +182,10 @@ func (c *Cataloger) IPv6(has bool) bool {
 	c.cfg.NoIPv6, c.udp.noIPv6, c.udp.stale = !has, !has, true
 	return true
 }
+
+// At says what time it is, for Envoy holds UDP listeners that were closed for a
+// while. It reports whether Next may make another catalog of it.
+func (c *Cataloger) At(now time.Time) bool { return c.udp.pass(now) }
 
 // Next takes the next view. A provisional one is made from the last good state.
 func (c *Cataloger) Next(v *topology.View, provisional bool) (*Catalog, Changed) {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -26,8 +27,9 @@ type udpChooser struct {
 	max   int
 	want  map[string]udpFrontend // cluster name -> what may have a listener
 	deny  map[string]udpDenial   // cluster name -> why it has none
-	open  map[string]bool        // cluster names of the listeners
+	open  map[string]string      // cluster names of the listeners -> namespace
 	had   map[string]bool        // cluster names that had one in a run before
+	drain udpDrains              // listeners that were closed
 	over  []udpOver              // who has none because of others
 	said  []topology.Problem
 	stale bool
@@ -47,7 +49,7 @@ type udpDenial struct {
 }
 
 func newUDPChooser(most int) *udpChooser {
-	return &udpChooser{max: most, want: map[string]udpFrontend{}, deny: map[string]udpDenial{}, open: map[string]bool{}, had: map[string]bool{}, stale: true}
+	return &udpChooser{max: most, want: map[string]udpFrontend{}, deny: map[string]udpDenial{}, open: map[string]string{}, had: map[string]bool{}, drain: udpDrains{namespaces: map[string]int{}}, stale: true}
 }
 
 // forget drops a frontend; enter may bring it back before choose is called.
@@ -58,7 +60,7 @@ func (c *udpChooser) forget(name string) {
 }
 
 func (c *udpChooser) enter(name string, s *topology.ServiceView, f *topology.FrontendView) {
-	if len(f.Tiers) == 0 && !c.open[name] && !c.had[name] {
+	if len(f.Tiers) == 0 && !c.isOpen(name) && !c.had[name] {
 		return // refused like everything without endpoints
 	}
 	c.stale = true
@@ -90,20 +92,21 @@ func (c *udpChooser) choose() (opened []udpFrontend, closed []string) {
 		return nil, nil
 	}
 	c.stale = false
-	for name := range c.open {
+	for name, namespace := range c.open {
 		if f, wanted := c.want[name]; !wanted || !c.binds(f) {
 			delete(c.open, name)
+			c.drain.add(namespace)
 			closed = append(closed, name)
 		}
 	}
 	var before, waiting []udpFrontend
-	shares := newUDPShares(c.max)
+	shares := newUDPShares(c.max, &c.drain)
 	for name, f := range c.want {
 		switch {
 		case !c.binds(f):
-		case f.always && !c.open[name]:
+		case f.always && !c.isOpen(name):
 			opened = append(opened, f)
-		case !f.always && c.open[name]:
+		case !f.always && c.isOpen(name):
 			shares.take(f)
 		case !f.always && c.had[name]:
 			before = append(before, f)
@@ -115,11 +118,23 @@ func (c *udpChooser) choose() (opened []udpFrontend, closed []string) {
 	opened = append(opened, shares.deal(before)...)
 	opened = append(opened, shares.deal(waiting)...)
 	for _, f := range opened {
-		c.open[ClusterName(f.Frontend)] = true
+		c.open[ClusterName(f.Frontend)] = f.service.Namespace
 	}
 	c.over = shares.over[:]
 	c.said = c.problems()
 	return opened, closed
+}
+
+// pass is told the time, and reports whether choose may choose differently for it.
+func (c *udpChooser) pass(now time.Time) bool {
+	room := c.drain.pass(now)
+	c.stale = c.stale || room
+	return room
+}
+
+func (c *udpChooser) isOpen(name string) bool {
+	_, open := c.open[name]
+	return open
 }
 
 // binds reports whether the node has the frontend's IP version.
@@ -154,8 +169,8 @@ func (c *udpChooser) problems() (list []topology.Problem) {
 			named = append(named, key.String())
 		}
 		list = append(list, topology.Problem{Object: "node", Text: fmt.Sprintf(
-			"%d UDP ports are refused, for %s: of service %s%s; give them fewer UDP ports",
-			over.ports, over.why, strings.Join(named, ", "), map[bool]string{true: " and others"}[len(over.services) > len(named)])})
+			"%d UDP ports are refused, for %s: of service %s%s; %s",
+			over.ports, over.why, strings.Join(named, ", "), map[bool]string{true: " and others"}[len(over.services) > len(named)], over.cure)})
 	}
 	return list
 }

@@ -16,7 +16,8 @@ type udpShares struct {
 	max, taken int
 	services   map[udpShare]int
 	namespaces map[string]int
-	over       [3]udpOver // by limit: Service, namespace, node
+	drains     *udpDrains
+	over       [4]udpOver // by limit: Service, namespace, node, those that drain
 }
 
 type udpShare struct {
@@ -26,16 +27,21 @@ type udpShare struct {
 
 // udpOver is who has no listener because of one limit.
 type udpOver struct {
-	why      string
-	ports    int
-	services []topology.ObjectKey // one each, sorted
+	why, cure string
+	ports     int
+	services  []topology.ObjectKey // one each, sorted
 }
 
-func newUDPShares(most int) *udpShares {
-	s := &udpShares{max: most, services: map[udpShare]int{}, namespaces: map[string]int{}}
+func newUDPShares(most int, drains *udpDrains) *udpShares {
+	s := &udpShares{max: most, drains: drains, services: map[udpShare]int{}, namespaces: map[string]int{}}
 	s.over[0].why = fmt.Sprintf("a Service has %d UDP listeners of a family at most", maxServiceUDP)
 	s.over[1].why = fmt.Sprintf("a namespace has %d UDP listeners of a node at most", s.most())
 	s.over[2].why = fmt.Sprintf("a node has %d UDP listeners at most", most)
+	s.over[3].why = fmt.Sprintf("its namespace had %d UDP listeners end in %s, which Envoy holds that long", maxUDPDrains, udpDrainTime)
+	for i := range s.over {
+		s.over[i].cure = "give them fewer UDP ports"
+	}
+	s.over[3].cure = "wait until those are gone, and see who changes UDP ports or topologyKeys there again and again"
 	return s
 }
 
@@ -65,6 +71,8 @@ func (s *udpShares) deal(waiting []udpFrontend) (served []udpFrontend) {
 			s.refuse(1, f)
 		case s.taken >= s.max:
 			s.refuse(2, f)
+		case s.drains.full(f.service.Namespace):
+			s.refuse(3, f)
 		default:
 			s.take(f)
 			served = append(served, f)
