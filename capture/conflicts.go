@@ -15,7 +15,9 @@ import (
 // Finding is something on the node that breaks the capture or is broken by it.
 type Finding struct {
 	Kind FindingKind `json:"kind"`
-	Text string      `json:"text"` // what was found, what it means, and the command that cures it
+	// Text is what was found, what it means, and the command that cures it. No value
+	// that changes is in it: another text is another finding, and is told anew.
+	Text string `json:"text"`
 }
 
 // FindingKind groups findings by what the agent does about them.
@@ -30,7 +32,7 @@ const (
 	PolicyEngine FindingKind = "policy-engine"
 	// InputDrop: a host firewall that drops captured packets; reported.
 	InputDrop FindingKind = "input-drop"
-	// Unseen: what may hold rules of kube-proxy and cannot be read; reported.
+	// Unseen: what may answer ClusterIPs before the capture and cannot be read; reported.
 	Unseen FindingKind = "unseen"
 	// KernelTable: a table of the kernel path, which is off, serves on; reported.
 	KernelTable FindingKind = "kernel-table"
@@ -83,12 +85,19 @@ func inspect(chains []*nftables.Chain) ([]Finding, error) {
 	for _, c := range chains {
 		inspectChain(c, report)
 	}
-	inspectLegacy("/proc/thread-self/net", report)
+	for _, check := range fileChecks {
+		check("/proc/thread-self/net", report)
+	}
 	list, err := links.Read("")
 	for _, l := range list {
 		inspectLink(l.Name, report)
 	}
 	return found, err
+}
+
+// fileChecks read what the kernel tells below /proc of a network.
+var fileChecks = []func(procNet string, report reporter){
+	inspectLegacy,
 }
 
 type reporter func(kind FindingKind, format string, args ...any)

@@ -1,6 +1,10 @@
 package capture
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
 	"strings"
 	"testing"
 
@@ -9,6 +13,31 @@ import (
 
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
+
+// A check of files that is in no list is never asked.
+func TestFileChecksAreListed(t *testing.T) {
+	files, err := parser.ParseDir(token.NewFileSet(), ".", nil, 0) //nolint:staticcheck // one folder without build tags
+	must(t, err)
+	checks, listed := map[string]bool{}, map[string]bool{}
+	ast.Inspect(files["capture"], func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			if list := n.Type.Params.List; strings.HasPrefix(n.Name.Name, "inspect") && len(list) > 0 && len(list[0].Names) > 0 && list[0].Names[0].Name == "procNet" {
+				checks[n.Name.Name] = true
+			}
+		case *ast.ValueSpec:
+			if n.Names[0].Name == "fileChecks" {
+				for _, e := range n.Values[0].(*ast.CompositeLit).Elts {
+					listed[e.(*ast.Ident).Name] = true
+				}
+			}
+		}
+		return true
+	})
+	if len(checks) == 0 || !maps.Equal(checks, listed) {
+		t.Errorf("the checks of files are %v, and fileChecks (conflicts.go) has %v", checks, listed)
+	}
+}
 
 func TestInspect(t *testing.T) {
 	t.Parallel()

@@ -1,9 +1,11 @@
 // Package capture brings packets that are addressed to a Service to the local
 // Envoy, and refuses those that nothing serves.
 //
-// It owns one nftables table (inet gridmesh, and bridge gridmesh where pods
-// hang on a bridge), one route table and one rule per family. All of it stays
-// in force when the agent stops; only Cleanup removes it.
+// It owns three nftables tables (inet gridmesh; bridge gridmesh where pods hang on a
+// bridge; inet gridmesh_kernel where the kernel serves Services, kernel.go), one
+// route table, and in each family a rule, or several where sources are validated
+// (package routing). All of it stays in force when the agent stops: Cleanup removes
+// it, and Remove after a start that failed before anything was served.
 //
 // The rules are constant for a configuration, and data in the rules package;
 // what changes is the content of a few sets, which the plan package decides:

@@ -23,7 +23,7 @@ import (
 )
 
 // Agent is the agent of one node. Nothing in it changes after New but what
-// locks itself: who fills it and who reads it stands beside it. The state of the
+// locks itself, and patience, which is the start's alone: who fills it and who reads it stands beside it. The state of the
 // loop is the type loop.
 type Agent struct {
 	cfg     Config

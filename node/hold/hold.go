@@ -24,8 +24,8 @@ const (
 
 // Hold is what is held after one outage. It has one owner.
 //
-// Time in it is that of the cloud: now is when the cloud was last heard of, so
-// that nothing is let go while it is unheard of. A hold that the next outage interrupts
+// Time in it is that of the cloud: now is its last contact, so that
+// nothing is let go without contact. A hold that the next outage interrupts
 // stays as it is until that is over; the next hold then begins with what this
 // one left in force, and with its Past.
 //
@@ -57,14 +57,14 @@ type made struct {
 type Start struct {
 	Base  *topology.Snapshot // what was in force before
 	Node  string             // where we are
-	Began time.Time          // when the cloud was heard of again
+	Began time.Time          // of the first contact after the outage
 	// Booted: the node itself has booted meanwhile. The pods that Base has on
 	// it are no more, and their addresses are others' to come.
 	Booted bool
 	Past   Past // what the hold before has left
 }
 
-// New begins a hold when the cloud is heard of again, or goes on with the one
+// New begins a hold at the first contact with the cloud after an outage, or goes on with the one
 // of the process before.
 func New(s Start) *Hold {
 	h := &Hold{

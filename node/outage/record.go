@@ -16,9 +16,9 @@ const RecordEvery = 5 * time.Second
 // that it was written in. It is there while an outage lasts and until what is
 // held after it was let go.
 type Record struct {
-	Since       time.Time `json:"since"`   // its beginning
-	LastContact time.Time `json:"heard"`   // the cloud, when this was written
-	Holding     bool      `json:"holding"` // it is over, and a hold goes on
+	Since       time.Time `json:"since"`       // its beginning
+	LastContact time.Time `json:"lastContact"` // with the cloud, when this was written
+	Holding     bool      `json:"holding"`     // it is over, and a hold goes on
 	// Stale: the last good state on disk is of more than VouchFor before it, for
 	// the disk did not take a newer one.
 	Stale bool      `json:"stale,omitempty"`
@@ -45,7 +45,7 @@ func DecodeRecord(data []byte) (r Record) {
 	return r
 }
 
-// PastAt is what a hold begins with when the cloud is heard of at a time. A hold
+// PastAt is what a hold begins with at a contact with the cloud. A hold
 // that went on then goes on now, but where there may have been another outage.
 func (r Record) PastAt(now time.Time) hold.Past {
 	switch gap := now.Sub(r.LastContact); {

@@ -20,7 +20,7 @@ func TestTheRecordOnDisk(t *testing.T) {
 	want := Record{Since: at, LastContact: at.Add(time.Minute), Holding: true, Boot: "a-boot", Past: hold.Past{Age: time.Second, Held: []hold.Since{{
 		Endpoint: hold.Endpoint{Service: topology.ObjectKey{Namespace: "default", Name: "web"}, Addr: netip.MustParseAddr("10.0.0.1"), Node: "a-1"}, For: time.Minute,
 	}}}}
-	const text = `{"since":"2026-01-02T03:04:05Z","heard":"2026-01-02T03:05:05Z","holding":true,"past":{"age":1000000000,"held":[` +
+	const text = `{"since":"2026-01-02T03:04:05Z","lastContact":"2026-01-02T03:05:05Z","holding":true,"past":{"age":1000000000,"held":[` +
 		`{"service":{"Namespace":"default","Name":"web"},"addr":"10.0.0.1","node":"a-1","for":60000000000}]}}` + "\na-boot\n"
 	if got := string(want.Encode()); got != text {
 		t.Errorf("written as %s", got)
@@ -60,8 +60,8 @@ func TestTheRecordOnDisk(t *testing.T) {
 
 // Whatever is on disk, a hold ends in its time.
 func FuzzRecord(f *testing.F) {
-	f.Add([]byte(`{"since":"2026-01-02T03:04:05Z","heard":"2026-01-02T03:05:05Z","holding":true,"past":{"age":1000000000,"held":[{"for":9}]}}` + "\na-boot\n"))
-	f.Add([]byte(`{"heard":"2026-01-02T03:05:05Z","holding":true,"past":{"age":-9223372036854775808,"held":[{"for":-1}]}}`))
+	f.Add([]byte(`{"since":"2026-01-02T03:04:05Z","lastContact":"2026-01-02T03:05:05Z","holding":true,"past":{"age":1000000000,"held":[{"for":9}]}}` + "\na-boot\n"))
+	f.Add([]byte(`{"lastContact":"2026-01-02T03:05:05Z","holding":true,"past":{"age":-9223372036854775808,"held":[{"for":-1}]}}`))
 	f.Add([]byte("2026-01-02T03:04:05Z\na-boot\n"))
 	objects, now := nodetest.NewObjects(), time.Date(2026, 1, 2, 3, 5, 6, 0, time.UTC)
 	objects.Closed("web", "10.96.0.10", map[string]string{"a-1": "10.244.1.5", "a-2": "10.244.2.5"})

@@ -131,7 +131,7 @@ func stall(writing bool, told *bool, away time.Duration) (time.Duration, bool) {
 	return away.Round(time.Second), true
 }
 
-// Current is until when what is on disk was the newest that was heard of until a
+// Current is until when what is on disk was the newest that was known until a
 // time; zero where that is not known, for this process has written nothing.
 func (s *Saver) Current(lastContact time.Time) time.Time {
 	switch {

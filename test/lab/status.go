@@ -101,7 +101,7 @@ func alive(p *edge.Process) string {
 // statePatience is how long an agent may take to say what it knows.
 const statePatience = 2 * time.Second
 
-// state is from where a node's agent has what it knows, when it last heard of
+// state is from where a node's agent has what it knows, when its last contact with
 // the cloud, and how old is what it would start again from.
 func state(ctx context.Context, n *cluster.Node, now time.Time) string {
 	var facts []string
@@ -119,7 +119,7 @@ func state(ctx context.Context, n *cluster.Node, now time.Time) string {
 	if err := sockets.AskUnix(ctx, n.AgentSocket(), "/status", &report); err == nil && report.Source != "" {
 		facts = append(facts, report.Source)
 		if api := report.APIServer; api != nil && !api.LastContact.IsZero() {
-			facts = append(facts, "cloud heard "+ago(api.LastContact, now))
+			facts = append(facts, "last contact "+ago(api.LastContact, now))
 		}
 		if h := report.Held; h != nil {
 			facts = append(facts, fmt.Sprintf("%d endpoints held", h.Endpoints))

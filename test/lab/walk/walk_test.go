@@ -84,7 +84,7 @@ func names(t *testing.T, l *lab, node, pod string) {
 // A new user's walk through a lab.
 func TestWalk(t *testing.T) {
 	l := up(t, "--units", "2", "--nodes", "1")
-	l.shows("a-1", "stand-in", "agent runs, envoy runs", "runs", "live, cloud heard", "on disk since")
+	l.shows("a-1", "stand-in", "agent runs, envoy runs", "runs", "live, last contact", "on disk since")
 	l.shows("b-1", "stand-in", "agent runs, envoy runs", "live")
 	l.says(0, words("status"), "cut: nothing")
 	pod := deploy(t, l, "a-1")
@@ -213,7 +213,7 @@ func needReal(t *testing.T) {
 func TestWalkReal(t *testing.T) {
 	needReal(t)
 	l := up(t, "--real", "--units", "1", "--nodes", "1")
-	l.shows("a-1", "real", "agent runs, envoy runs", "runs", "live, cloud heard", "on disk since")
+	l.shows("a-1", "real", "agent runs, envoy runs", "runs", "live, last contact", "on disk since")
 	pod := deploy(t, l, "a-1")
 	names(t, l, "a-1", pod)
 	l.says(0, words("exec a-1 gridmesh-agent status --node-name a-1"), "api server")
