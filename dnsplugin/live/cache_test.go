@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
@@ -72,6 +73,22 @@ func serve(t *testing.T, corefile string) {
 			t.Error(err)
 		}
 	})
+	answers(t, server)
+}
+
+// answers waits until a server has begun to serve: CoreDNS stops no listener that
+// it has not got round to.
+func answers(t *testing.T, server *caddy.Instance) {
+	t.Helper()
+	question := new(dns.Msg).SetQuestion("nobody.", dns.TypeA)
+	for _, s := range server.Servers() {
+		for _, network := range []string{"udp", "tcp"} {
+			client := dns.Client{Net: network, Timeout: time.Minute}
+			if _, _, err := client.ExchangeContext(t.Context(), question, s.Addr().String()); err != nil {
+				t.Errorf("%s %s: %v", network, s.Addr(), err)
+			}
+		}
+	}
 }
 
 // A server that answered a moment ago and now answers nobody is not live, whatever

@@ -87,13 +87,39 @@ func (p *Process) ExitCode() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Signal sends a signal and waits for the end, unless it only pauses the
-// process or lets it go on.
+// Signal sends a signal and waits for the end, unless it only lets the process go
+// on; of one that pauses it, until no thread of it runs any more: what one is doing in
+// the kernel it does to the end.
 func (p *Process) Signal(s syscall.Signal) {
 	_ = p.cmd.Process.Signal(s)
-	if s != syscall.SIGSTOP && s != syscall.SIGCONT {
+	switch s {
+	case syscall.SIGCONT:
+	case syscall.SIGSTOP:
+		for end := time.Now().Add(endPatience); p.Running() && !p.stopped() && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+	default:
 		<-p.done
 	}
+}
+
+// stopped reports whether every thread has stopped, or ends.
+func (p *Process) stopped() bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return false
+	}
+	for _, path := range threads {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		// The state follows the name, which may have parentheses of its own.
+		if i := bytes.LastIndexByte(stat, ')'); i < 0 || i+2 >= len(stat) || !strings.ContainsRune("TtZXx", rune(stat[i+2])) {
+			return false
+		}
+	}
+	return len(threads) > 0
 }
 
 // Kill ends the program at once.
