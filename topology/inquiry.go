@@ -76,7 +76,7 @@ func (q *question) usable(list []candidate) bool {
 func (q *question) listLeft() *[]LeftOut {
 	list := &[]LeftOut{}
 	q.leave = func(c candidate, by *rule) {
-		*list = append(*list, LeftOut{Addr: c.target(), Node: c.Node, Rule: by.name, Reason: by.because(q, c), Cure: by.cure})
+		*list = append(*list, LeftOut{Addr: c.target(), Node: c.Node, Rule: by.name, Reason: by.because(q, c), Cure: by.cures(q, c)})
 	}
 	return list
 }

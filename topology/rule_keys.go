@@ -14,6 +14,7 @@ var keyTiers = &rule{
 	when:    func(q *question) bool { return q.keys.Mode == OrderedKeys },
 	arrange: byKey,
 	detail:  mismatch,
+	help:    labels,
 }
 
 func byKey(q *question, before []tier) []tier {
@@ -74,6 +75,24 @@ func mismatch(q *question, c candidate) string {
 		return fmt.Sprintf("the label %s of its node %s is empty, so it is in no unit", key, c.Node)
 	}
 	return fmt.Sprintf("other unit: %s=%s, here %s", key, theirs, mine)
+}
+
+// labels is the cure where it is a label that lacks, by the first key: no pod helps
+// a node that is in no unit.
+func labels(q *question, c candidate) string {
+	key := q.keys.List[0]
+	n, _ := q.nodes.Get(c.Node)
+	switch {
+	case c.Node == "":
+		return "give the endpoint the nodeName of the node that it is on"
+	case n == nil:
+		return "see whether there is such a node: kubectl get node " + c.Node
+	case q.vp.Values[key] == "":
+		return fmt.Sprintf("say which unit this node is in: kubectl label node %s %s=UNIT", q.vp.Name, key)
+	case n.Labels[key] == "":
+		return fmt.Sprintf("say which unit that node is in: kubectl label node %s %s=UNIT", c.Node, key)
+	}
+	return ""
 }
 
 // rank is the rank of a node by ordered keys, AnyNode after the last.

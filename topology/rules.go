@@ -1,6 +1,9 @@
 package topology
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // rules is the decision. They are applied from top to bottom, to the endpoints
 // of each frontend and of each name; what is left are the tiers. A new rule is
@@ -29,6 +32,9 @@ type rule struct {
 	// is the Service's, and ADDRESS the endpoint's. None for a rule that always
 	// leaves one.
 	cure string
+	// help is the cure of one endpoint, where it depends on the reason; nil, or "",
+	// for cure.
+	help func(q *question, c candidate) string
 	// nodeLabels are labels of nodes that the rule reads, of the endpoints' and of
 	// this one, besides the topology keys: when one changes, the Service is
 	// evaluated again.
@@ -92,6 +98,14 @@ type tier struct {
 	key  string
 	rank Rank
 	list []candidate
+}
+
+// cures is what helps c, for people.
+func (r *rule) cures(q *question, c candidate) string {
+	if r.help == nil {
+		return r.cure
+	}
+	return cmp.Or(r.help(q, c), r.cure)
 }
 
 // tiers applies the rules. list is theirs to change.

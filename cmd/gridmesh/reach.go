@@ -121,7 +121,7 @@ func (r *reach) snapshot(ctx context.Context) (*topology.Snapshot, error) {
 		return nil, err
 	}
 	return r.first(ctx, source.NewSocket(r.socket), "the agent on "+r.socket, func() string {
-		return "its state; the socket is open, and says nothing: is it the agent's feed socket?"
+		return "its state: the agent has none yet, and gridmesh-agent status says why; or the socket is not its feed socket"
 	})
 }
 

@@ -143,5 +143,12 @@ func cure(l topology.LeftOut, s *topology.ServiceView) string {
 	if text := s.KeyOfNobody(); text != "" && l.Rule == "topologyKeys" {
 		return text
 	}
+	if i := slices.IndexFunc(s.Problems, ofAnnotation); i >= 0 && s.Keys.Mode == topology.Malformed {
+		return "mend " + s.Problems[i].Field + ": " + s.Problems[i].Text
+	}
 	return strings.NewReplacer("NAMESPACE", s.Key.Namespace, "ADDRESS", l.Addr.Addr().String()).Replace(l.Cure)
+}
+
+func ofAnnotation(p topology.Problem) bool {
+	return strings.HasPrefix(p.Field, "metadata.annotations[")
 }

@@ -86,7 +86,7 @@ func TestCauses(t *testing.T) {
 			closedBy(site),
 			[]topology.Endpoint{at("")},
 			"10.96.0.1:80",
-			Cause{Service: "default/web", Tiers: "1 site=a", Endpoint: "10.1.0.1:8080", Rule: "topologyKeys", Why: "of 1, 10.1.0.1:8080, is left out", Cure: "run a pod of it in this node's unit"},
+			Cause{Service: "default/web", Tiers: "1 site=a", Endpoint: "10.1.0.1:8080", Rule: "topologyKeys", Why: "of 1, 10.1.0.1:8080, is left out", Cure: "give the endpoint the nodeName of the node that it is on"},
 		},
 		"the own one is not ready, and others' hide it not": {
 			closedBy(site),
@@ -114,7 +114,7 @@ func TestCauses(t *testing.T) {
 			closedBy("site"),
 			[]topology.Endpoint{at("a-2")},
 			"10.96.0.1:80",
-			Cause{Service: "default/web", Endpoint: "10.1.0.1:8080", Node: "a-2", Rule: "malformed keys", Why: "topologyKeys is malformed", Cure: "mend the annotation topologyKeys"},
+			Cause{Service: "default/web", Endpoint: "10.1.0.1:8080", Node: "a-2", Rule: "malformed keys", Why: "topologyKeys is malformed", Cure: "mend metadata.annotations[topologyKeys]: "},
 		},
 	} {
 		snap := state(tc.mend, tc.endpoints)
