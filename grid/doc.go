@@ -23,4 +23,5 @@
 //	events.go      what is recorded of it
 //	keys.go        Events about Services whose topology keys are a mistake
 //	metrics.go     and counted
+//	doubts.go      why a replica may be unable to do its work
 package grid

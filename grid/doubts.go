@@ -1,4 +1,4 @@
-package main
+package grid
 
 import (
 	"context"
@@ -13,9 +13,10 @@ import (
 	"github.com/gridmesh/gridmesh/internal/obs"
 )
 
+// What a start waits for. There may be more to it where it lasts.
 var (
-	errNotServed = errors.New("the CustomResourceDefinitions of grids are not served yet")
-	errNotKnown  = errors.New("not all that grids depend on is known yet")
+	ErrNotServed = errors.New("the CustomResourceDefinitions of grids are not served yet")
+	ErrNotKnown  = errors.New("not all that grids depend on is known yet")
 )
 
 const (
@@ -26,22 +27,22 @@ const (
 	reachTimeout = 5 * time.Second
 )
 
-// doubts are why a replica may be unable to do its work, by what they are
+// Doubts are why a replica may be unable to do its work, by what they are
 // about. A controller that waits in silence looks like one with nothing to do.
-// The zero doubts are none.
-type doubts struct {
-	// blame says of failed requests whom they were sent to, and what to check; nil
-	// for nobody. reach asks the API server where nothing has failed so far.
-	blame func(error) error
-	reach func(context.Context) error
+// The zero Doubts are none.
+type Doubts struct {
+	// Blame says of failed requests whom they were sent to, and what to check; nil
+	// for nobody. Reach asks the API server where nothing has failed so far.
+	Blame func(error) error
+	Reach func(context.Context) error
 
 	mu    sync.Mutex
 	list  map[string]error
 	asked func() error // nil for nobody
 }
 
-// set notes a doubt, or that there is none.
-func (d *doubts) set(about string, err error) {
+// Set notes a doubt, or that there is none.
+func (d *Doubts) Set(about string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.list == nil {
@@ -52,22 +53,22 @@ func (d *doubts) set(about string, err error) {
 	}
 }
 
-// ask has another asked for doubts whenever they are looked at.
-func (d *doubts) ask(who func() error) {
+// Ask has another asked for doubts whenever they are looked at.
+func (d *Doubts) Ask(who func() error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked = who
 }
 
-// clear ends all doubts of one who leads no longer.
-func (d *doubts) clear() {
+// Clear ends all doubts of one who leads no longer.
+func (d *Doubts) Clear() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.list, d.asked = nil, nil
 }
 
-// now are the doubts there are, or nil.
-func (d *doubts) now() error {
+// Now are the doubts there are, or nil.
+func (d *Doubts) Now() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var errs []error
@@ -80,8 +81,8 @@ func (d *doubts) now() error {
 	return errors.Join(errs...)
 }
 
-// tell logs doubts that stay, until ctx ends.
-func (d *doubts) tell(ctx context.Context, log *slog.Logger) error {
+// Tell logs doubts that stay, until ctx ends.
+func (d *Doubts) Tell(ctx context.Context, log *slog.Logger) error {
 	tick := time.NewTicker(doubtsLook)
 	defer tick.Stop()
 	var since, told time.Time
@@ -91,7 +92,7 @@ func (d *doubts) tell(ctx context.Context, log *slog.Logger) error {
 			return nil
 		case <-tick.C:
 		}
-		switch err, now := d.now(), time.Now(); {
+		switch err, now := d.Now(), time.Now(); {
 		case err == nil && !told.IsZero():
 			log.Info("nothing is in the way of grids any more")
 			fallthrough
@@ -107,16 +108,16 @@ func (d *doubts) tell(ctx context.Context, log *slog.Logger) error {
 }
 
 // explain adds the cure: of what failed, where anything did.
-func (d *doubts) explain(ctx context.Context, err error) error {
+func (d *Doubts) explain(ctx context.Context, err error) error {
 	switch {
-	case !waits(err) && d.blame != nil:
-		return d.blame(err)
-	case !waits(err) || d.reach == nil:
+	case !waits(err) && d.Blame != nil:
+		return d.Blame(err)
+	case !waits(err) || d.Reach == nil:
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
-	if silent := d.reach(ctx); silent != nil {
+	if silent := d.Reach(ctx); silent != nil {
 		return fmt.Errorf("%w; %w", err, silent)
 	}
 	return fmt.Errorf("%w; the API server answers, and is slow to serve them: see its log, and kubectl get crd", err)
@@ -127,5 +128,5 @@ func waits(err error) bool {
 	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		return !slices.ContainsFunc(all.Unwrap(), func(err error) bool { return !waits(err) })
 	}
-	return errors.Is(err, errNotServed) || errors.Is(err, errNotKnown)
+	return errors.Is(err, ErrNotServed) || errors.Is(err, ErrNotKnown)
 }

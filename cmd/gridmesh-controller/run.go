@@ -26,7 +26,7 @@ type replica struct {
 	client  *kube.Client
 	log     *slog.Logger
 	metrics *grid.Metrics
-	doubts  doubts
+	doubts  grid.Doubts
 }
 
 // control works until ctx ends or the lease is lost.
@@ -38,13 +38,13 @@ func control(ctx context.Context, c *config, log *slog.Logger) error {
 	}
 	registry := run.NewRegistry()
 	r := &replica{config: c, client: client, log: log, metrics: grid.NewMetrics(registry)}
-	r.doubts.blame, r.doubts.reach = client.Blame, client.Ask
+	r.doubts.Blame, r.doubts.Reach = client.Blame, client.Ask
 	var g run.Group
 	defer g.Close()
 	if err := r.listen(&g, registry); err != nil {
 		return err
 	}
-	g.AddTask("doubts", func(ctx context.Context) error { return r.doubts.tell(ctx, log) })
+	g.AddTask("doubts", func(ctx context.Context) error { return r.doubts.Tell(ctx, log) })
 	g.Add("controller", func(ctx context.Context) error { return r.act(ctx, c.leaderElect) })
 	return g.Run(ctx)
 }
@@ -54,14 +54,14 @@ func (r *replica) act(ctx context.Context, elect bool) error {
 	if !elect {
 		return r.lead(ctx)
 	}
-	r.election.Fault = func(err error) { r.doubts.set("lease", err) }
+	r.election.Fault = func(err error) { r.doubts.Set("lease", err) }
 	return leading.Run(ctx, r.client, r.election, r.lead)
 }
 
 // listen opens what others ask for health and metrics.
 func (r *replica) listen(g *run.Group, registry *prometheus.Registry) error {
 	var checks run.Checks
-	checks.Ready("work", r.doubts.now)
+	checks.Ready("work", r.doubts.Now)
 	if err := g.AddHTTP("health", r.healthz, checks.Handler(), r.log); err != nil {
 		return err
 	}
@@ -101,22 +101,22 @@ func (r *replica) listenSecurely(g *run.Group, checks *run.Checks, h http.Handle
 
 // lead does the work of the one replica that acts.
 func (r *replica) lead(ctx context.Context) error {
-	defer r.doubts.clear()
+	defer r.doubts.Clear()
 	manifests, err := apiv1.CRDs()
 	if err != nil {
 		return err
 	}
 	crds := &leading.CRDs{Client: r.client, Manifests: manifests, Manager: plan.Manager, Same: plan.Same, Log: r.log}
 	if r.installCRDs {
-		r.doubts.set("CRDs", errNotServed)
+		r.doubts.Set("CRDs", grid.ErrNotServed)
 		if err := crds.Install(ctx); err != nil {
 			return err
 		}
 	}
-	r.doubts.set("CRDs", nil)
+	r.doubts.Set("CRDs", nil)
 	mirror := objects.NewMirror(r.client, grid.Kinds(), plan.Prune)
-	r.doubts.set("mirror", errNotKnown)
-	r.doubts.ask(mirror.Fault)
+	r.doubts.Set("mirror", grid.ErrNotKnown)
+	r.doubts.Ask(mirror.Fault)
 	events := events.ForObjects(r.client, plan.Manager, r.log)
 	controller := grid.New(mirror, mirror, grid.Config{Guard: r.guard, Parallel: r.parallel, Log: r.log, Metrics: r.metrics, Events: events})
 	var g run.Group
@@ -127,7 +127,7 @@ func (r *replica) lead(ctx context.Context) error {
 	g.Add("grids", func(ctx context.Context) error {
 		select {
 		case <-ready:
-			r.doubts.set("mirror", nil)
+			r.doubts.Set("mirror", nil)
 			r.log.Info("leading")
 			defer r.metrics.Lead()()
 			return controller.Run(ctx)

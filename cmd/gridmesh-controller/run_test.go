@@ -57,7 +57,7 @@ func TestHealthAndMetrics(t *testing.T) {
 		if got := get(c.healthz, "/readyz"); got != "200 OK: ok\n" {
 			t.Errorf("/readyz of one that does not lead answers %q", got)
 		}
-		r.doubts.set("mirror", errNotKnown)
+		r.doubts.Set("mirror", grid.ErrNotKnown)
 		if got := get(c.healthz, "/readyz"); got != "503 Service Unavailable: not ok: work\n" {
 			t.Errorf("/readyz while the mirror is filled answers %q", got)
 		}
@@ -130,11 +130,11 @@ func TestWithoutRightsItIsNotReady(t *testing.T) {
 			}
 			go func() { ended <- r.act(ctx, leaderElect) }()
 			for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-				if err := r.doubts.now(); err != nil && strings.Contains(err.Error(), want) && strings.Contains(err.Error(), "forbidden") {
+				if err := r.doubts.Now(); err != nil && strings.Contains(err.Error(), want) && strings.Contains(err.Error(), "forbidden") {
 					break
 				}
 				if time.Since(begin) > 60*time.Second {
-					t.Errorf("not within a minute: a doubt about %s; there is: %v", want, r.doubts.now())
+					t.Errorf("not within a minute: a doubt about %s; there is: %v", want, r.doubts.Now())
 					break
 				}
 			}

@@ -50,18 +50,18 @@ func (t *targets) add(name string, port uint16, ips ...netip.Addr) {
 	if t.ports == nil { // most questions are for addresses
 		t.ports, t.ips, t.slices = map[targetPort]bool{}, map[targetIP]bool{}, map[targetSlice]bool{}
 	}
-	news := false
+	adds := false
 	if key := (targetPort{name, port}); !t.ports[key] {
-		t.ports[key], news = true, true
+		t.ports[key], adds = true, true
 		t.srv += owned + 6 + len(name) + 2 // no compression of the target (RFC 2782)
 	}
 	for _, ip := range ips {
 		if key := (targetIP{name, ip}); !t.ips[key] {
-			t.ips[key], news = true, true
+			t.ips[key], adds = true, true
 			t.addrs += owned + ip.BitLen()/8
 		}
 	}
-	if news || len(t.list) < weighed {
+	if adds || len(t.list) < weighed {
 		t.list = append(t.list, Target{name, port, ips})
 	}
 	t.full = max(t.srv, t.addrs) > largest
