@@ -13,8 +13,8 @@ var keyTiers = &rule{
 	cure:    `run a pod of it in this node's unit, or correct the nodes' labels; if other units are to answer at all, end topologyKeys with "` + AnyNode + `": then units no longer keep to themselves whenever their own pods are away`,
 	when:    func(q *question) bool { return q.keys.Mode == OrderedKeys },
 	arrange: byKey,
-	detail:  mismatch,
-	help:    labels,
+	detail:  func(q *question, c candidate) string { reason, _ := mismatch(q, c); return reason },
+	help:    func(q *question, c candidate) string { _, cure := mismatch(q, c); return cure },
 }
 
 func byKey(q *question, before []tier) []tier {
@@ -52,47 +52,33 @@ func union(keys Keys, tiers []tier) tier {
 	return one
 }
 
-// mismatch says why an endpoint is in no tier, by the first key.
-func mismatch(q *question, c candidate) string {
+// mismatch says why an endpoint is in no tier, by the first key, and what helps where
+// that is no pod: a node that is in no unit has no use for one. "" where it is.
+func mismatch(q *question, c candidate) (reason, cure string) {
+	const label = "kubectl label node %s %s=UNIT"
 	n, _ := q.nodes.Get(c.Node)
 	switch {
 	case c.Node == "":
-		return "has no nodeName, so it is in no unit"
+		return "has no nodeName, so it is in no unit", "give the endpoint the nodeName of the node that it is on"
 	case n == nil:
-		return fmt.Sprintf("its node %s is not known", c.Node)
+		return fmt.Sprintf("its node %s is not known", c.Node), "see whether there is such a node: kubectl get node " + c.Node
 	}
 	key := q.keys.List[0]
 	mine, labelled := q.label(q.vp.Name, key)
 	theirs, ok := n.Labels[key]
+	here := fmt.Sprintf("say which unit this node is in: "+label, q.vp.Name, key)
+	there := fmt.Sprintf("say which unit that node is in: "+label, c.Node, key)
 	switch {
 	case !labelled:
-		return fmt.Sprintf("this node has no label %s", key)
+		return fmt.Sprintf("this node has no label %s", key), here
 	case mine == "":
-		return fmt.Sprintf("this node's label %s is empty, so it is in no unit", key)
+		return fmt.Sprintf("this node's label %s is empty, so it is in no unit", key), here
 	case !ok:
-		return fmt.Sprintf("its node %s has no label %s", c.Node, key)
+		return fmt.Sprintf("its node %s has no label %s", c.Node, key), there
 	case theirs == "":
-		return fmt.Sprintf("the label %s of its node %s is empty, so it is in no unit", key, c.Node)
+		return fmt.Sprintf("the label %s of its node %s is empty, so it is in no unit", key, c.Node), there
 	}
-	return fmt.Sprintf("other unit: %s=%s, here %s", key, theirs, mine)
-}
-
-// labels is the cure where it is a label that lacks, by the first key: no pod helps
-// a node that is in no unit.
-func labels(q *question, c candidate) string {
-	key := q.keys.List[0]
-	n, _ := q.nodes.Get(c.Node)
-	switch {
-	case c.Node == "":
-		return "give the endpoint the nodeName of the node that it is on"
-	case n == nil:
-		return "see whether there is such a node: kubectl get node " + c.Node
-	case q.vp.Values[key] == "":
-		return fmt.Sprintf("say which unit this node is in: kubectl label node %s %s=UNIT", q.vp.Name, key)
-	case n.Labels[key] == "":
-		return fmt.Sprintf("say which unit that node is in: kubectl label node %s %s=UNIT", c.Node, key)
-	}
-	return ""
+	return fmt.Sprintf("other unit: %s=%s, here %s", key, theirs, mine), ""
 }
 
 // rank is the rank of a node by ordered keys, AnyNode after the last.
