@@ -29,18 +29,23 @@ const (
 // found there may be itself.
 var served atomic.Bool
 
+// suspects are who answers where gridmesh-dns does.
+const suspects = "SuperEdge's edge-coredns, NodeLocal DNSCache, another gridmesh-dns"
+
 // node is the addresses of one server block. start, then run, use it.
 type node struct {
 	addrs     []netip.Addr // as the Corefile has them
+	port      uint16
 	listening []netip.Addr // those that could be put on lo at the start
 	reload    func() error // has the server listen anew
 	asked     time.Time    // when it was asked to
 	failure   string       // that was logged last
+	sharing   string       // that was logged last of others at the addresses
 }
 
 // start puts the addresses on lo. Those of a family that this machine has not
 // are passed over; the server cannot listen on them.
-func (n *node) start(port string) error {
+func (n *node) start() error {
 	var err error
 	if n.listening, err = put(n.addrs); err != nil {
 		return err
@@ -54,12 +59,13 @@ func (n *node) start(port string) error {
 	if served.Load() {
 		return nil
 	}
-	return alone(n.listening, port)
+	return alone(n.addresses())
 }
 
-// run keeps the addresses on lo until ctx ends, and has the server listen anew
-// when one can be had that could not before.
+// run keeps the addresses on lo until ctx ends, has the server listen anew when
+// one can be had that could not before, and looks for others at them.
 func (n *node) run(ctx context.Context) {
+	defer n.forget()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -79,14 +85,20 @@ func (n *node) look(now time.Time) {
 		log.Infof("IPv6 is there now: the server listens anew, on %v", there)
 		err = n.reload()
 	}
+	once(&n.failure, err, "; it is tried again")
+	once(&n.sharing, n.shared(), "")
+}
+
+// once logs an error that is another than the last one.
+func once(last *string, err error, more string) {
 	text := ""
 	if err != nil {
-		text = err.Error()
+		text = err.Error() + more
 	}
-	if text != "" && text != n.failure {
-		log.Errorf("%s; it is tried again", text)
+	if text != "" && text != *last {
+		log.Error(text)
 	}
-	n.failure = text
+	*last = text
 }
 
 // put puts addresses on lo, and returns those that are there.
@@ -159,9 +171,9 @@ func hasIPv6() bool {
 
 // alone makes sure that nobody else answers at the addresses. CoreDNS permits
 // other processes to share its port, and each would get some of the questions.
-func alone(list []netip.Addr, port string) error {
-	for _, ip := range list {
-		address := net.JoinHostPort(ip.String(), port)
+func alone(list []netip.AddrPort) error {
+	for _, at := range list {
+		address := at.String()
 		conn, err := net.ListenPacket("udp", address)
 		if err == nil {
 			err = conn.Close()
@@ -173,7 +185,7 @@ func alone(list []netip.Addr, port string) error {
 			}
 		}
 		if errors.Is(err, syscall.EADDRINUSE) {
-			return fmt.Errorf("another process of this node answers at %s already, and would get some of the questions: stop it first (SuperEdge's edge-coredns, NodeLocal DNSCache, another gridmesh-dns)", address)
+			return fmt.Errorf("another process of this node answers at %s already, and would get some of the questions: stop it first (%s)", address, suspects)
 		}
 	}
 	return nil // what else is wrong the server finds, when it listens

@@ -72,8 +72,9 @@ func TestFamilyThatComesLater(t *testing.T) {
 	testkit.NewNetwork(t)
 	ipv6(t, "1")
 	asked := 0
-	n := &node{addrs: []netip.Addr{four, six}, reload: func() error { asked++; return nil }}
-	must(t, n.start("53"))
+	n := &node{addrs: []netip.Addr{four, six}, port: 53, reload: func() error { asked++; return nil }}
+	defer n.forget()
+	must(t, n.start())
 	if !slices.Equal(n.listening, []netip.Addr{four}) {
 		t.Fatalf("without IPv6 it listens on %v", n.listening)
 	}
@@ -98,8 +99,8 @@ func TestFamilyThatComesLater(t *testing.T) {
 	if asked != 2 {
 		t.Errorf("a minute later it was asked %d times", asked)
 	}
-	again := &node{addrs: []netip.Addr{four, six}}
-	must(t, again.start("53"))
+	again := &node{addrs: []netip.Addr{four, six}, port: 53}
+	must(t, again.start())
 	if len(again.listening) != 2 {
 		t.Errorf("anew, it listens on %v", again.listening)
 	}
@@ -142,7 +143,7 @@ func TestCleanupLeavesOtherAddresses(t *testing.T) {
 func TestNoFamilyAtAll(t *testing.T) {
 	testkit.NewNetwork(t)
 	ipv6(t, "1")
-	if err := (&node{addrs: []netip.Addr{six}}).start("53"); err == nil || !strings.Contains(err.Error(), "IPv6 is disabled on lo") {
+	if err := (&node{addrs: []netip.Addr{six}, port: 53}).start(); err == nil || !strings.Contains(err.Error(), "IPv6 is disabled on lo") {
 		t.Error(err)
 	}
 }
@@ -192,36 +193,38 @@ func TestAddressIsNoSource(t *testing.T) {
 	must(t, conn.Close())
 }
 
+// sharing binds as CoreDNS does, so that others can bind the same.
+var sharing = net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+	var set error
+	err := c.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
+	return errors.Join(err, set)
+}}
+
 // A process that shares the port, as CoreDNS permits, is found before it gets
 // some of the questions; of this process itself nothing is thought.
 func TestAnotherServerIsFound(t *testing.T) {
 	testkit.NewNetwork(t)
 	_, err := put([]netip.Addr{four})
 	must(t, err)
-	shared := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		var set error
-		err := c.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
-		return errors.Join(err, set)
-	}}
 	const address = "169.254.20.11:5353"
-	n := &node{addrs: []netip.Addr{four}}
+	n := &node{addrs: []netip.Addr{four}, port: 5353}
 	refused := func(what string) {
 		t.Helper()
-		if err := n.start("5353"); err == nil || !strings.Contains(err.Error(), "another process of this node answers at "+address) {
+		if err := n.start(); err == nil || !strings.Contains(err.Error(), "another process of this node answers at "+address) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	must(t, n.start("5353"))
-	udp, err := shared.ListenPacket(context.Background(), "udp", address)
+	must(t, n.start())
+	udp, err := sharing.ListenPacket(context.Background(), "udp", address)
 	must(t, err)
 	refused("udp")
 	served.Store(true)
-	must(t, n.start("5353"))
+	must(t, n.start())
 	served.Store(false)
 	must(t, udp.Close())
-	tcp, err := shared.Listen(context.Background(), "tcp", address)
+	tcp, err := sharing.Listen(context.Background(), "tcp", address)
 	must(t, err)
 	refused("tcp")
 	must(t, tcp.Close())
-	must(t, n.start("5353"))
+	must(t, n.start())
 }

@@ -3,7 +3,8 @@
 // listen on them, and keeps them there. They stay when the process ends, so that
 // a restart is no outage of more than itself; Cleanup takes them away.
 //
-// nodelocal.go reads the Corefile, addresses.go follows the addresses.
+// nodelocal.go reads the Corefile, addresses.go follows the addresses, others.go
+// looks for other servers at them.
 package nodelocal
 
 import (
@@ -12,6 +13,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"strconv"
 	"sync"
 	"syscall"
 
@@ -34,8 +36,12 @@ func setup(c *caddy.Controller) error {
 		return plugin.Error(pluginName, err)
 	}
 	cfg := dnsserver.GetConfig(c)
-	n := &node{addrs: list, reload: func() error { return syscall.Kill(os.Getpid(), syscall.SIGUSR1) }}
-	if err := n.start(cfg.Port); err != nil {
+	port, err := strconv.ParseUint(cfg.Port, 10, 16)
+	if err != nil {
+		return plugin.Error(pluginName, err)
+	}
+	n := &node{addrs: list, port: uint16(port), reload: func() error { return syscall.Kill(os.Getpid(), syscall.SIGUSR1) }}
+	if err := n.start(); err != nil {
 		return plugin.Error(pluginName, err)
 	}
 	cfg.ListenHosts = nil

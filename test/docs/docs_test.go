@@ -186,20 +186,22 @@ func metricsInCode(t *testing.T) map[string]bool {
 	return inCode
 }
 
-// metricsOfDNS are the plugin's, in CoreDNS's way of naming them.
+// metricsOfDNS are the plugins', in CoreDNS's way of naming them.
 func metricsOfDNS(t *testing.T) map[string]bool {
 	t.Helper()
 	metrics := map[string]bool{}
-	for _, name := range namedIn(read(t, "dnsplugin/metrics.go")) {
-		metrics["coredns_grid_"+name] = true
+	for prefix, file := range map[string]string{"coredns_grid_": "dnsplugin/metrics.go", "coredns_nodelocal_": "dnsplugin/nodelocal/others.go"} {
+		for _, name := range namedIn(read(t, file)) {
+			metrics[prefix+name] = true
+		}
 	}
-	if len(metrics) < 6 {
+	if len(metrics) < 7 {
 		t.Fatalf("only %d metrics of the DNS were found", len(metrics))
 	}
 	return metrics
 }
 
-var metricName = regexp.MustCompile(`\b(?:gridmesh|kubeproxy|coredns_grid)_[a-z0-9_]+\b`)
+var metricName = regexp.MustCompile(`\b(?:gridmesh|kubeproxy|coredns_grid|coredns_nodelocal)_[a-z0-9_]+\b`)
 
 // The page of each program has all of its metrics, and neither these nor the
 // rooms' READMEs have one that nothing exports.
@@ -207,7 +209,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	inCode := metricsInCode(t)
 	maps.Copy(inCode, metricsOfDNS(t))
 	explained := map[string]bool{}
-	pages := map[string]bool{"docs/agent.md": true, "docs/grids.md": true, "dnsplugin/README.md": true}
+	pages := map[string]bool{"docs/agent.md": true, "docs/grids.md": true, "dnsplugin/README.md": true, "dnsplugin/nodelocal/README.md": true}
 	for _, room := range []string{"node", "grid", "xds", "capture", "kube", "internal"} {
 		pages[room+"/README.md"] = false
 	}
