@@ -76,7 +76,6 @@ unit: ## unit tests and stories, with the race detector; nothing needs to be bui
 		$$($(GO) list ./... | grep -v $(patsubst ./%/,-e /gridmesh/%$$,$(BUILT_TESTS) $(CLUSTER_TESTS) $(NO_TESTS)))
 
 cluster-test: build race kube envoy resolvers kubeproxy-twin ## tests of built programs, of real Envoys, and of a real cluster
-	@command -v dig >/dev/null || echo "dig is not installed: the tests go without it"
 	@$(BIN)/lab-worker left-out
 	$(GO) test -count=1 -timeout $(CLUSTER_TIME) $(BUILT_TESTS)
 	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 SOAK_SEED=1 $(GO) test -race -count=1 -p 2 -timeout $(CLUSTER_TIME) $(CLUSTER_TESTS)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
@@ -72,11 +71,8 @@ func run(ctx context.Context, args []string) error {
 		}
 		return realnode.Serve(ctx, cfg)
 	case verb == "left-out" && len(rest) == 0:
-		if err := edge.MissingForKubeProxy(); err != nil {
-			fmt.Printf("tests beside a real kube-proxy are left out: %v\n", err)
-		}
-		if err := realnode.Missing(); err != nil {
-			fmt.Printf("tests on real nodes (kubelet, containerd) are left out: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+		for _, line := range leftOut() {
+			fmt.Println(line)
 		}
 		return nil
 	case verb == "container-init" && len(rest) == 1:
