@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,8 +26,10 @@ type object struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
-		Template corev1.PodTemplateSpec `json:"template"`
-		Groups   []ruleGroup            `json:"groups"`
+		Replicas       int                            `json:"replicas"`
+		UpdateStrategy appsv1.DaemonSetUpdateStrategy `json:"updateStrategy"`
+		Template       corev1.PodTemplateSpec         `json:"template"`
+		Groups         []ruleGroup                    `json:"groups"`
 	} `json:"spec"`
 	Rules    []rbacv1.PolicyRule `json:"rules"`
 	Subjects []rbacv1.Subject    `json:"subjects"`
