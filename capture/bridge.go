@@ -191,6 +191,20 @@ var bridgeNetfilter = []string{"net.bridge.bridge-nf-call-iptables", "net.bridge
 // are called.
 func Sysctls() []string { return append([]string{earlyDemux}, bridgeNetfilter...) }
 
+// sendRedirects is the key of a bridge. A dot in its name is "/", as in sysctl(8).
+func sendRedirects(bridge string) string {
+	return ofLink + strings.ReplaceAll(bridge, ".", "/") + redirects
+}
+
+const ofLink, redirects = "net.ipv4.conf.", ".send_redirects"
+
+// setsSysctl reports whether a key is one of Sysctls, or of a link that may be a bridge.
+func setsSysctl(key string) bool {
+	link, isLinks := strings.CutPrefix(key, ofLink)
+	link, isRedirects := strings.CutSuffix(link, redirects)
+	return slices.Contains(Sysctls(), key) || isLinks && isRedirects && link != "" && link != "all" && link != "default" && !strings.Contains(link, ".")
+}
+
 // bridgeSysctls sets what the bridges need and reports whether anything had to
 // be changed.
 func (c *Capture) bridgeSysctls(list []rules.PodBridge) (changed bool, err error) {
@@ -216,7 +230,7 @@ func (c *Capture) bridgeSysctls(list []rules.PodBridge) (changed bool, err error
 	for _, b := range list {
 		// What is lifted leaves by the interface it came from; the kernel
 		// would tell each sender of a shorter way that is none.
-		errs = append(errs, zero("net.ipv4.conf."+strings.ReplaceAll(b.Name, ".", "/")+".send_redirects"))
+		errs = append(errs, zero(sendRedirects(b.Name)))
 	}
 	return changed, errors.Join(errs...)
 }

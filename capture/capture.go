@@ -66,7 +66,7 @@ type Host struct {
 }
 
 func (h Host) sysctls() sysctl.Records {
-	return sysctl.New(filepath.Join(h.StateDir, SysctlDir), h.ProcSys).Patient(h.Patience)
+	return sysctl.New(filepath.Join(h.StateDir, SysctlDir), h.ProcSys, setsSysctl).Patient(h.Patience)
 }
 
 // New prepares a capture; nothing is opened, read or written yet.

@@ -53,7 +53,7 @@ func Lock() (unlock func(), err error) {
 	return nil, errors.Join(err, conn.Close())
 }
 
-var errLocked = fmt.Errorf("%w: another gridmesh-agent keeps the rules of this network (nftables table inet %s); stop it first", run.ErrInUse, lockName)
+var errLocked = fmt.Errorf("%w: another gridmesh-agent, or a cleanup, keeps the rules of this network (nftables table inet %s); stop it first", run.ErrInUse, lockName)
 
 // makeOwned makes the table, which must not be there.
 func makeOwned(conn *nl.Conn) error {

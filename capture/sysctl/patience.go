@@ -1,6 +1,13 @@
 package sysctl
 
-import "github.com/gridmesh/gridmesh/internal/atomicfile"
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/internal/atomicfile"
+)
 
 // onDisk asks the disk of the records, and waits no longer than its patience:
 // atomicfile.ErrLate. Nobody waits a second time for one that hangs. What is
@@ -18,9 +25,19 @@ func onDisk[T any](s Records, ask func() (T, error)) (is T, err error) {
 	}, nil)
 }
 
-// remove removes what is at a path; setAside moves it out of the way.
-func (s Records) remove(path string, how func(string) error) error {
-	_, err := onDisk(s, func() (struct{}, error) { return struct{}{}, how(path) })
+// remove removes what is at a path, where it is there and no folder with somebody's
+// files; setAside moves it out of the way.
+func (s Records) remove(path string) error {
+	_, err := onDisk(s, func() (struct{}, error) {
+		err := s.folder()
+		if err == nil {
+			err = os.Remove(path)
+		}
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, atomicfile.ErrOdd) || errors.Is(err, unix.ENOTEMPTY) {
+			err = nil
+		}
+		return struct{}{}, err
+	})
 	return err
 }
 

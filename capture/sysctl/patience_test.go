@@ -48,7 +48,7 @@ func TestPatience(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			const key = "net.ipv4.tcp_early_demux"
 			s := fakeSysctls(t, map[string]string{key: "1\n"})
-			s = New(s.dir, s.root).Patient(patience)
+			s = New(s.dir, s.root, mine).Patient(patience)
 			put := s.put
 			s.put = func(path string, data []byte) error {
 				time.Sleep(2 * recordPatience)

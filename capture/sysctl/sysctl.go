@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +22,7 @@ import (
 // and what is owed to the record is written as soon as the disk takes it.
 type Records struct {
 	dir, root string
+	mine      func(key string) bool // that the record may be of
 	put       func(path string, data []byte) error
 	disk      chan struct{} // one slot: taken while records are written
 	owed      *debt
@@ -42,9 +42,10 @@ const recordPatience = 2 * time.Second
 const maxRecord = 4 << 10
 
 // New returns the records in dir of the sysctls below root, which is /proc/sys
-// but in tests.
-func New(dir, root string) Records {
-	return Records{dir: dir, root: root, put: atomicfile.Write, disk: make(chan struct{}, 1), owed: &debt{values: map[string][]byte{}}, patience: recordPatience}
+// but in tests. Only those that are mine are put back: what else is in dir, whoever
+// put it there, is neither read nor removed.
+func New(dir, root string, mine func(key string) bool) Records {
+	return Records{dir: dir, root: root, mine: mine, put: atomicfile.Write, disk: make(chan struct{}, 1), owed: &debt{values: map[string][]byte{}}, patience: recordPatience}
 }
 
 // Patient waits so long for a disk. 0 is what it is without.
@@ -108,7 +109,12 @@ func (s Records) settle() error {
 
 // record writes down the value that was there before any of ours.
 func (s Records) record(key string, value []byte) error {
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+	if err := s.folder(); errors.Is(err, os.ErrNotExist) {
+		err = os.MkdirAll(s.dir, 0o700)
+		if err != nil {
+			return err
+		}
+	} else if err != nil {
 		return err
 	}
 	record := filepath.Join(s.dir, fileName(key))
@@ -125,15 +131,26 @@ func (s Records) record(key string, value []byte) error {
 	return s.put(record, value)
 }
 
-// read reads a record. What holds no number is none, whoever wrote it: a disk
-// that lost what it took leaves files that are empty, or full of NULs.
+// folder reports an error where the records' folder is not there as one: what a link
+// leads to is somebody else's.
+func (s Records) folder() error {
+	info, err := os.Lstat(s.dir)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s %w: its mode is %v; remove it", s.dir, atomicfile.ErrOdd, info.Mode())
+	}
+	return err
+}
+
+// read reads a record. What holds no number that a switch of the kernel may have is
+// none, whoever wrote it: a disk that lost what it took leaves files that are empty, or
+// full of NULs.
 func read(record string) ([]byte, error) {
 	value, _, err := atomicfile.Read(record, maxRecord)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := strconv.Atoi(strings.TrimSpace(string(value))); err != nil {
-		return nil, fmt.Errorf("%s %w: it holds %.20q, and no number", record, atomicfile.ErrOdd, value)
+	if _, err := strconv.ParseUint(strings.TrimSpace(string(value)), 10, 8); err != nil {
+		return nil, fmt.Errorf("%s %w: it holds %.20q, and no value of a sysctl that is 0 or 1", record, atomicfile.ErrOdd, value)
 	}
 	return value, nil
 }
@@ -142,7 +159,12 @@ func read(record string) ([]byte, error) {
 // no longer than a pod network waits for a record: atomicfile.ErrLate.
 func (s Records) Undo(key string) error {
 	record := filepath.Join(s.dir, fileName(key))
-	value, err := onDisk(s, func() ([]byte, error) { return read(record) })
+	value, err := onDisk(s, func() ([]byte, error) {
+		if s.folder() != nil {
+			return nil, os.ErrNotExist
+		}
+		return read(record)
+	})
 	odd := errors.Is(err, atomicfile.ErrOdd)
 	var aside error
 	if odd {
@@ -163,10 +185,7 @@ func (s Records) Undo(key string) error {
 		return errors.Join(fmt.Errorf("restore sysctl %s: %w", key, err), aside)
 	}
 	s.owed.paid(key)
-	if err := s.remove(record, os.Remove); !errors.Is(err, os.ErrNotExist) {
-		return errors.Join(err, aside)
-	}
-	return aside
+	return errors.Join(s.remove(record), aside)
 }
 
 // usual is what the kernel begins with, of all that is set to 0.
@@ -185,33 +204,29 @@ func (s Records) guess(key string, unknown error) error {
 	return fmt.Errorf("nobody knows what sysctl %s was; it is %s now, as the kernel begins with; set it where it should be another: %w", key, usual, unknown)
 }
 
-// Restore puts all values back. What is among the records and is none is set
-// aside, and keeps no other from being put back.
+// Restore puts all values back. What is among the records and is none stays there,
+// and keeps no other from being put back.
 func (s Records) Restore() error {
-	entries, err := onDisk(s, func() ([]os.DirEntry, error) { return os.ReadDir(s.dir) })
+	entries, err := onDisk(s, func() ([]os.DirEntry, error) {
+		if err := s.folder(); err != nil {
+			return nil, err
+		}
+		return os.ReadDir(s.dir)
+	})
 	switch {
-	case errors.Is(err, os.ErrNotExist):
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, atomicfile.ErrOdd):
 		err = nil
 	case err != nil:
 		err = fmt.Errorf("put sysctls back, as they are written down in %s: %w", s.dir, err)
 	}
 	errs := []error{err}
-	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool {
-		// A record that was never finished, so that nothing was changed, or none.
-		left := strings.HasPrefix(e.Name(), ".") || strings.HasSuffix(e.Name(), ".bad")
-		if left {
-			errs = append(errs, s.remove(filepath.Join(s.dir, e.Name()), os.RemoveAll))
-		}
-		return left
-	})
 	for _, e := range entries {
-		key := strings.ReplaceAll(e.Name(), "%", "/")
-		if !ofNetwork(key) {
-			aside := s.setAside(filepath.Join(s.dir, e.Name()))
-			errs = append(errs, fmt.Errorf("%s %w: no sysctl of a network has this name", filepath.Join(s.dir, e.Name()), atomicfile.ErrOdd), aside)
-			continue
+		switch key, left := s.keyOf(e.Name()); {
+		case left: // a record that was never finished, so that nothing was changed, or none
+			errs = append(errs, s.remove(filepath.Join(s.dir, e.Name())))
+		case key != "":
+			errs = append(errs, s.Undo(key))
 		}
-		errs = append(errs, s.Undo(key))
 	}
 	for key := range s.owed.all() {
 		errs = append(errs, s.Undo(key))
@@ -219,11 +234,16 @@ func (s Records) Restore() error {
 	return errors.Join(errs...)
 }
 
-// ofNetwork reports whether a key names something below net, and nothing that
-// is reached through "..".
-func ofNetwork(key string) bool {
-	file := relative(key)
-	return filepath.Clean(file) == file && strings.HasPrefix(file, "net/")
+// keyOf is the key that a file among the records is about, empty where it is none of
+// ours; left of one that was set aside, or that a writer left.
+func (s Records) keyOf(name string) (key string, left bool) {
+	record, aside := strings.CutSuffix(name, atomicfile.Aside(""))
+	record, left = atomicfile.Of(record)
+	key = strings.ReplaceAll(record, "%", "/")
+	if file := relative(key); !s.mine(key) || filepath.Clean(file) != file || !strings.HasPrefix(file, "net/") {
+		return "", false
+	}
+	return key, left || aside
 }
 
 // path is the file of a key such as "net.ipv4.conf.cni0.send_redirects".

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,10 +25,15 @@ func must(t *testing.T, err error) {
 // slow is how long a disk may take that is no subject of a test.
 const slow = 10 * time.Minute
 
+// mine are the sysctls of these tests.
+func mine(key string) bool {
+	return slices.Contains([]string{"net.ipv4.tcp_early_demux", "net.bridge.bridge-nf-call-iptables"}, key) || strings.HasSuffix(key, ".send_redirects")
+}
+
 // fakeSysctls are files that stand for /proc/sys.
 func fakeSysctls(t *testing.T, values map[string]string) Records {
 	t.Helper()
-	s := New(filepath.Join(t.TempDir(), "record"), t.TempDir()).Patient(slow)
+	s := New(filepath.Join(t.TempDir(), "record"), t.TempDir(), mine).Patient(slow)
 	for key, value := range values {
 		must(t, os.MkdirAll(filepath.Dir(s.path(key)), 0o755))
 		must(t, os.WriteFile(s.path(key), []byte(value), 0o644))
@@ -85,7 +91,7 @@ func TestRecordOfASysctlSurvivesACrash(t *testing.T) {
 	const key = "net.ipv4.tcp_early_demux"
 	s := fakeSysctls(t, map[string]string{key: "1\n"})
 	must(t, os.MkdirAll(s.dir, 0o700))
-	must(t, os.WriteFile(filepath.Join(s.dir, "."+key+".123"), nil, 0o600))
+	must(t, os.WriteFile(filepath.Join(s.dir, "."+key+".tmp-123"), nil, 0o600))
 	_, err := s.Zero(key)
 	must(t, err)
 	must(t, s.Restore())
@@ -126,7 +132,7 @@ func TestDiskThatHangs(t *testing.T) {
 				t.Errorf("when the disk is back: changed %v, %v", changed, err)
 			}
 		}
-		next := New(s.dir, s.root) // of another process
+		next := New(s.dir, s.root, mine) // of another process
 		must(t, next.Restore())
 		if a, b := s.value(t, first), s.value(t, second); a != "1\n" || b != "2\n" {
 			t.Errorf("put back: %q and %q", a, b)
@@ -155,7 +161,7 @@ func TestDiskThatTakesNoRecord(t *testing.T) {
 			must(t, os.WriteFile(s.path(key), []byte("3\n"), 0o644)) // somebody else's, who is not asked
 			_, err := s.Zero(key)
 			must(t, err)
-			who = New(s.dir, s.root).Patient(slow)
+			who = New(s.dir, s.root, mine).Patient(slow)
 		}
 		must(t, who.Restore())
 		if got := s.value(t, key); got != "1\n" {
@@ -191,14 +197,23 @@ func TestOddRecords(t *testing.T) {
 					t.Errorf("changed %v, %v", changed, err)
 				}
 			}
+			swept := func(when string) { // but for a folder with somebody's files in it
+				t.Helper()
+				left, err := os.ReadDir(s.dir)
+				if stays := len(left) == 1 && left[0].IsDir() && name == "a directory"; len(left) > 0 && !stays || err != nil {
+					t.Errorf("%s: left %v, %v", when, left, err)
+				}
+				must(t, os.RemoveAll(atomicfile.Aside(odd)))
+			}
 			must(t, s.Restore())
-			if left, err := os.ReadDir(s.dir); len(left) > 0 || err != nil || s.value(t, key) != "1\n" {
-				t.Errorf("left %v, %v, value %q", left, err, s.value(t, key))
+			if swept("of who knows"); s.value(t, key) != "1\n" {
+				t.Errorf("value %q", s.value(t, key))
 			}
 			for _, now := range []string{"0\n", "2\n"} { // ours, and somebody else's since
 				_, err := s.Zero(other)
 				must(t, err)
 				must(t, os.RemoveAll(odd))
+				must(t, os.RemoveAll(atomicfile.Aside(odd)))
 				must(t, put(odd))
 				must(t, os.WriteFile(s.path(key), []byte(now), 0o644))
 				if err := s.Restore(); !errors.Is(err, atomicfile.ErrOdd) || !strings.Contains(err.Error(), key) {
@@ -210,9 +225,7 @@ func TestOddRecords(t *testing.T) {
 				}
 			}
 			must(t, s.Restore())
-			if left, err := os.ReadDir(s.dir); len(left) > 0 || err != nil {
-				t.Errorf("left %v, %v", left, err)
-			}
+			swept("of who does not")
 		})
 	}
 }
@@ -236,25 +249,76 @@ func TestOddRecordOfAValueThatIsKnown(t *testing.T) {
 	}
 }
 
-// A record names a sysctl of a network, or is none: no file elsewhere is written.
-func TestRecordOfAnotherFile(t *testing.T) {
-	for _, name := range []string{"%%.%%.victim", "net.%%.%%.victim", "kernel.core_pattern", "net", "net.%%", "%.net.x"} {
+// A record names a sysctl that the capture sets, or is somebody's own: neither it nor
+// what it names is touched.
+func TestWhatIsNoRecordStays(t *testing.T) {
+	for _, name := range []string{
+		"%%.%%.victim", "net.%%.%%.victim", "kernel.core_pattern", "net", "net.%%", "%.net.x", ".net.ipv4.ip_forward.tmp-1", ".hidden",
+		"net.ipv4.ip_forward", "net.ipv4.ip_forward.bad", "net.ipv4.conf.cni0.rp_filter", "notes.bad",
+	} {
 		s := fakeSysctls(t, map[string]string{"net.ipv4.tcp_early_demux": "1\n"})
 		s.root = filepath.Join(s.root, "a", "b")
-		must(t, os.MkdirAll(filepath.Join(s.root, "kernel"), 0o700))
-		for _, victim := range []string{filepath.Join(s.root, "kernel/core_pattern"), filepath.Join(s.root, "../../victim"), filepath.Join(s.root, "../victim")} {
+		for _, victim := range []string{"kernel/core_pattern", "../../victim", "../victim", "net/ipv4/ip_forward", "net/ipv4/conf/cni0/rp_filter"} {
+			victim = filepath.Join(s.root, victim)
+			must(t, os.MkdirAll(filepath.Dir(victim), 0o700))
 			must(t, os.WriteFile(victim, []byte("kept"), 0o600))
+			defer func() {
+				if got, err := os.ReadFile(victim); err != nil || string(got) != "kept" {
+					t.Errorf("%s: %s holds %q, %v", name, victim, got, err)
+				}
+			}()
 		}
 		must(t, os.MkdirAll(s.dir, 0o700))
 		must(t, os.WriteFile(filepath.Join(s.dir, name), []byte("0\n"), 0o600))
-		if err := s.Restore(); !errors.Is(err, atomicfile.ErrOdd) {
-			t.Errorf("%s: %v", name, err)
-		}
 		must(t, s.Restore())
-		for _, victim := range []string{filepath.Join(s.root, "kernel/core_pattern"), filepath.Join(s.root, "../../victim"), filepath.Join(s.root, "../victim")} {
-			if got, err := os.ReadFile(victim); err != nil || string(got) != "kept" {
-				t.Errorf("%s: %s holds %q, %v", name, victim, got, err)
-			}
+		if left, err := os.ReadDir(s.dir); err != nil || len(left) != 1 || left[0].Name() != name {
+			t.Errorf("%s: left are %v, %v", name, left, err)
 		}
+	}
+}
+
+// Numbers that no such sysctl has are put back nowhere.
+func TestARecordBeyondTheRange(t *testing.T) {
+	const key = "net.ipv4.tcp_early_demux"
+	for _, value := range []string{"-1", "256", "99999"} {
+		s := fakeSysctls(t, map[string]string{key: "0\n"})
+		must(t, os.MkdirAll(s.dir, 0o700))
+		must(t, os.WriteFile(filepath.Join(s.dir, fileName(key)), []byte(value), 0o600))
+		if err := s.Restore(); !errors.Is(err, atomicfile.ErrOdd) || s.value(t, key) != usual {
+			t.Errorf("%s: %v, and the sysctl is %q", value, err, s.value(t, key))
+		}
+	}
+}
+
+// A link in the place of the records' folder leads to somebody else's files: none is
+// read, written, moved or removed.
+func TestALinkInThePlaceOfTheFolder(t *testing.T) {
+	const key = "net.ipv4.tcp_early_demux"
+	s := fakeSysctls(t, map[string]string{key: "1\n"})
+	others := t.TempDir()
+	files := []string{".hidden", "99-site.conf", fileName(key), "old.bad"}
+	for _, name := range files {
+		must(t, os.WriteFile(filepath.Join(others, name), []byte("7\n"), 0o600))
+	}
+	must(t, os.Symlink(others, s.dir))
+	if changed, err := s.Zero("net.ipv4.tcp_early_demux"); !changed || !errors.Is(err, atomicfile.ErrOdd) || !strings.Contains(err.Error(), s.dir) {
+		t.Errorf("changed %v, %v", changed, err)
+	}
+	must(t, New(s.dir, s.root, mine).Patient(slow).Restore()) // of another process
+	if got := s.value(t, key); got != "0" {
+		t.Errorf("put back %q from somebody else's files", got)
+	}
+	must(t, s.Restore()) // of the one that knows what it was
+	if got := s.value(t, key); got != "1\n" {
+		t.Errorf("put back %q", got)
+	}
+	list, err := os.ReadDir(others)
+	must(t, err)
+	var left []string
+	for _, e := range list {
+		left = append(left, e.Name())
+	}
+	if !slices.Equal(left, files) {
+		t.Errorf("behind the link are %q, want %q", left, files)
 	}
 }

@@ -10,11 +10,41 @@ package atomicfile
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 )
+
+// ofWriter is in the names of temporary files, behind the name of what they are to be.
+const ofWriter = ".tmp-"
+
+// Of is the name of the file that a name belongs to: of what a writer left beside it, as
+// of the file itself.
+func Of(name string) (file string, left bool) {
+	if hidden, ok := strings.CutPrefix(name, "."); ok {
+		if file, _, left := strings.Cut(hidden, ofWriter); left {
+			return file, true
+		}
+	}
+	return name, false
+}
+
+// Left are the paths of what writers of a file left beside it, or write at the moment.
+func Left(path string) (paths []string, err error) {
+	dir, name := filepath.Split(path)
+	entries, err := os.ReadDir(filepath.Clean(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		if file, left := Of(e.Name()); left && file == name {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return paths, err
+}
 
 // leftoverAge is when a temporary file is surely a dead writer's.
 const leftoverAge = time.Hour
@@ -28,9 +58,9 @@ func Write(path string, data []byte) error { return write(path, data, 0o600) }
 func WriteShared(path string, data []byte) error { return write(path, data, 0o644) }
 
 func write(path string, data []byte, mode os.FileMode) error {
-	dir, prefix := filepath.Dir(path), "."+filepath.Base(path)+".tmp-"
-	sweep(dir, prefix)
-	f, err := os.CreateTemp(dir, prefix+"*") // never one that is there: it may be somebody else's
+	sweep(path)
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+ofWriter+"*") // never one that is there: it may be somebody else's
 	if err != nil {
 		return fmt.Errorf("replace %s: %w", path, err)
 	}
@@ -45,14 +75,11 @@ func write(path string, data []byte, mode os.FileMode) error {
 
 // sweep removes what writers left that died long ago. Where it cannot, the
 // next write tries again.
-func sweep(dir, prefix string) {
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), prefix) {
-			continue
-		}
-		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > leftoverAge {
-			_ = os.Remove(filepath.Join(dir, e.Name()))
+func sweep(path string) {
+	list, _ := Left(path)
+	for _, left := range list {
+		if info, err := os.Lstat(left); err == nil && time.Since(info.ModTime()) > leftoverAge {
+			_ = os.Remove(left)
 		}
 	}
 }
