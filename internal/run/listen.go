@@ -110,17 +110,26 @@ func replaceable(path string) error {
 	if info.Mode()&os.ModeSocket == 0 {
 		return fmt.Errorf("listen on %s: something that is no socket is there; remove it or choose another path", path)
 	}
+	if Listens(path) {
+		return fmt.Errorf("%w: somebody listens on %s already; stop it or choose another path", ErrInUse, path)
+	}
+	return nil
+}
+
+// Listens reports whether somebody listens on a socket. Any other answer than a refusal
+// is of somebody who is there: one whose queue is full, who is slow, or whom we may not
+// reach.
+func Listens(path string) bool {
 	conn, err := net.DialTimeout("unix", path, dialTimeout)
 	if err == nil {
 		_ = conn.Close()
 	}
-	// Any other answer than a refusal is of somebody who is there: one whose
-	// queue is full, who is slow, or whom we may not reach.
-	if errors.Is(err, unix.ECONNREFUSED) {
-		return nil
-	}
-	return fmt.Errorf("%w: somebody listens on %s already; stop it or choose another path", ErrInUse, path)
+	return !errors.Is(err, unix.ECONNREFUSED)
 }
+
+// Beside are the lock and the directory that a process may leave beside a socket if it
+// dies while it opens it.
+func Beside(path string) (lock, dir string) { return beside(path, "lock"), beside(path, "tmp") }
 
 // bindOver binds in a directory that nobody else enters, sets the mode there,
 // and renames the socket to path. The caller holds the path's lock: a temporary
@@ -128,7 +137,7 @@ func replaceable(path string) error {
 func bindOver(path string, log *slog.Logger) (net.Listener, error) {
 	tmp := beside(path, "tmp")
 	born := filepath.Join(tmp, filepath.Base(path))
-	remove := func() { _ = os.RemoveAll(tmp) }
+	remove := func() { _, _ = os.Remove(born), os.Remove(tmp) } // what else is in it is somebody's
 	remove()
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return nil, err

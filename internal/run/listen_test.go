@@ -7,8 +7,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,8 +25,8 @@ func TestListenUnixServes(t *testing.T) {
 		t.Errorf("address %s, want %s", l.Addr(), path)
 	}
 	answers(t, l, path)
-	// Nothing is left in the directory beside the lock.
-	if list, err := os.ReadDir(filepath.Dir(path)); err != nil || len(list) != 2 {
+	// Nothing else is left in the directory.
+	if list, err := os.ReadDir(filepath.Dir(path)); err != nil || len(list) != 1 {
 		t.Errorf("the directory holds %v, %v", list, err)
 	}
 }
@@ -261,8 +263,65 @@ func TestListenUnixInADirectoryThatAnotherLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	answers(t, listenUnix(t, path), path)
+}
+
+// The lock of a socket is for its owner alone, and goes when it is let go of: also one
+// that a process left which was killed.
+func TestTheLockOfASocketGoes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.sock")
+	unlock, err := lockBriefly(beside(path, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	if info, err := os.Stat(beside(path, "lock")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the lock is open to others: %v, %v", info, err)
+	}
+	unlock()
+	killed(t, "listen", path)
+	l := listenUnix(t, path)
+	none := func(when string) {
+		t.Helper()
+		if _, err := os.Stat(beside(path, "lock")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	none("it is open")
+	if _, err := ListenUnix(path, slog.Default()); !errors.Is(err, ErrInUse) {
+		t.Errorf("error %v", err)
+	}
+	none("another is refused")
+	_ = l.Close()
+	if err := RemoveUnix(path); err != nil {
+		t.Error(err)
+	}
+	none("it is removed")
+}
+
+// Who waits for a lock does not get it beside one who came later.
+func TestALockThatGoesIsNobodys(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	var inside, most atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 20 {
+				unlock, err := lockBriefly(path)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := inside.Add(1); n > most.Load() {
+					most.Store(n)
+				}
+				runtime.Gosched()
+				inside.Add(-1)
+				unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if most.Load() != 1 {
+		t.Errorf("%d had it at once", most.Load())
 	}
 }
 

@@ -18,7 +18,10 @@ func Lock(path string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if errors.Is(err, unix.ELOOP) {
+		return nil, fmt.Errorf("lock: %s is a link; remove it: %w", path, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
@@ -39,8 +42,27 @@ const (
 )
 
 // lockBriefly is Lock for who waits a little: others hold it for a moment only.
-// The file is for this user alone, so that nobody else can hold it.
+// The file is for this user alone, so that nobody else can hold it, and goes with the lock.
 func lockBriefly(path string) (unlock func(), err error) {
+	for end := time.Now().Add(lockPatience); ; time.Sleep(lockRetry) {
+		f, err := openLock(path)
+		if err != nil {
+			return nil, err
+		}
+		if err = flock(f); err == nil && is(path, f) {
+			return func() { _, _ = os.Remove(path), f.Close() }, nil
+		}
+		_ = f.Close()
+		switch {
+		case err != nil && !errors.Is(err, unix.EWOULDBLOCK):
+			return nil, err
+		case time.Now().After(end):
+			return nil, fmt.Errorf("%w: another process keeps %s locked", ErrInUse, path)
+		}
+	}
+}
+
+func openLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
@@ -49,18 +71,15 @@ func lockBriefly(path string) (unlock func(), err error) {
 		_ = f.Close()
 		return nil, fmt.Errorf("%s belongs to another user; remove it", path)
 	}
-	end := time.Now().Add(lockPatience)
-	for err = flock(f); errors.Is(err, unix.EWOULDBLOCK) && time.Now().Before(end); err = flock(f) {
-		time.Sleep(lockRetry)
-	}
-	if err != nil {
-		_ = f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = fmt.Errorf("%w: another process keeps %s locked", ErrInUse, path)
-		}
-		return nil, err
-	}
-	return func() { _ = f.Close() }, nil
+	return f, nil
+}
+
+// is reports whether an open file is the one at a path: who had it locked may have
+// removed it meanwhile, and somebody else locked the next.
+func is(path string, f *os.File) bool {
+	of, err := f.Stat()
+	at, there := os.Lstat(path)
+	return err == nil && there == nil && os.SameFile(of, at)
 }
 
 // flock tries to lock an open file for itself.

@@ -47,3 +47,17 @@ func TestLockOfWhatCannotBe(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// A link leads to somebody else's file, which is not made and not locked.
+func TestLockFollowsNoLink(t *testing.T) {
+	path, other := filepath.Join(t.TempDir(), "lock"), filepath.Join(t.TempDir(), "other")
+	if err := os.Symlink(other, path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Lock(path); err == nil || !strings.Contains(err.Error(), path+" is a link; remove it") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := os.Lstat(other); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what it leads to: %v", err)
+	}
+}

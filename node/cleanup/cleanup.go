@@ -48,10 +48,11 @@ func Run(c Config) (Result, error) {
 		return Result{}, err
 	}
 	recorded := c.recorded()
-	if err := c.takeAway(was); err != nil {
+	left, err := c.takeAway(was)
+	if err != nil {
 		return Result{}, err
 	}
-	r := Result{StateDir: c.Host.StateDir, Found: was}
+	r := Result{StateDir: c.Host.StateDir, Found: was, Left: left}
 	if was && !recorded {
 		r.Doubtful = c.zeroes()
 	}
@@ -61,8 +62,8 @@ func Run(c Config) (Result, error) {
 // recorded reports whether there may be records of sysctls: files that were lost put
 // nothing back, and that is to be said.
 func (c Config) recorded() bool {
-	_, err := atomicfile.Within(c.Patience, func() (os.FileInfo, error) { return os.Lstat(c.kept(capture.SysctlDir)) }, nil)
-	return !errors.Is(err, fs.ErrNotExist)
+	info, err := atomicfile.Within(c.Patience, func() (os.FileInfo, error) { return os.Lstat(c.kept(capture.SysctlDir)) }, nil)
+	return err == nil && info.IsDir() || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
 // zeroes names those sysctls that gridmesh sets to 0, whatever the node's networks
@@ -102,38 +103,56 @@ func (c Config) onDisk() (bool, error) {
 	}, nil)
 }
 
-// takeAway takes gridmesh's traces away, while no agent can start. A disk that
-// takes nothing more, or hangs, keeps none of them there: the network is locked,
-// too. Any other disk is one that --state-dir does not mean: what there is to put
-// back, as sysctls, would not be found. One that is not there is not made.
-func (c Config) takeAway(was bool) error {
+// takeAway takes gridmesh's traces away, while no agent can start, and returns what it
+// leaves. A disk that takes nothing more, or hangs, keeps none of them there: the
+// network is locked, too. Any other disk is one that --state-dir does not mean: what
+// there is to put back, as sysctls, would not be found. One that is not there is not
+// made, and one with nothing of gridmesh in it stays so.
+func (c Config) takeAway(was bool) ([]Left, error) {
 	lock := statedir.New(c.Host.StateDir, func(error) {})
 	lock.TakeLock = lockKept
 	defer lock.Unlock() // also what comes late
-	err := lock.Lock(c.Patience)
-	switch {
-	case err == nil:
-	case errors.Is(err, fs.ErrNotExist):
-		if was {
-			return c.noSuchDir()
+	if was {
+		if err := c.lock(lock); err != nil {
+			return nil, err
 		}
+	}
+	err := capture.Cleanup(c.Capture, c.Host) // which waits for no disk for long
+	if there, _ := capture.Installed(c.Capture); errors.Is(err, atomicfile.ErrLate) && !there {
+		return nil, c.notPutBack()
+	}
+	if err != nil {
+		return nil, err
+	}
+	left, err := atomicfile.Within(c.Patience, c.tidy, nil)
+	if errors.Is(err, atomicfile.ErrLate) {
+		return nil, fmt.Errorf("rules, routes and sysctls are gone from this node, but --state-dir %s: %w: files are left there; run this again when it does", c.Host.StateDir, err)
+	}
+	return left, err
+}
+
+// lock locks the directory of the state, as far as there is one.
+func (c Config) lock(dir *statedir.Dir) error {
+	err := dir.Lock(c.Patience)
+	switch {
+	case err == nil, statedir.DiskFails(err), errors.Is(err, atomicfile.ErrLate):
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return c.noSuchDir()
 	case errors.Is(err, node.ErrUnfit):
 		return err
-	case !statedir.DiskFails(err) && !errors.Is(err, atomicfile.ErrLate):
-		return fmt.Errorf("--state-dir %s: %w; give the agent's, as one who may write it: nothing is removed", c.Host.StateDir, err)
 	}
-	err = capture.Cleanup(c.Capture, c.Host) // which waits for no disk for long
-	if there, _ := capture.Installed(c.Capture); errors.Is(err, atomicfile.ErrLate) && !there {
-		return c.notPutBack()
+	return fmt.Errorf("--state-dir %s: %w; give the agent's, as one who may write it: nothing is removed", c.Host.StateDir, err)
+}
+
+// tidy removes files, where that is wanted, and returns what it leaves.
+func (c Config) tidy() ([]Left, error) {
+	left, err := c.leftOfSysctls()
+	if !c.Files {
+		return left, err
 	}
-	if err != nil || !c.Files {
-		return err
-	}
-	_, err = atomicfile.Within(c.Patience, func() (struct{}, error) { return struct{}{}, c.removeFiles() }, nil)
-	if errors.Is(err, atomicfile.ErrLate) {
-		return fmt.Errorf("rules, routes and sysctls are gone from this node, but --state-dir %s: %w: files are left there; run this again when it does", c.Host.StateDir, err)
-	}
-	return err
+	more, unremoved := c.removeFiles()
+	return append(left, more...), errors.Join(err, unremoved)
 }
 
 // notPutBack says what a cleanup has left that a disk keeps waiting: rules and routes

@@ -106,6 +106,22 @@ func TestADirThatIsNotThere(t *testing.T) {
 	}
 }
 
+// Where there is nothing of gridmesh nothing is made, and files of others stay.
+func TestADirOfOthers(t *testing.T) {
+	t.Parallel()
+	testkit.NewNetwork(t)
+	c := configured(t)
+	fill(t, c.Host.StateDir, map[string]string{"hosts": "kept", ".state.mine": "kept"})
+	for _, c.Files = range []bool{false, true} {
+		if r, err := Run(c); err != nil || r.Found || len(r.Left) > 0 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if left := below(t, c.Host.StateDir); !slices.Equal(left, []string{".state.mine", "hosts"}) {
+			t.Errorf("left are %q", left)
+		}
+	}
+}
+
 // Beside an agent nothing goes.
 func TestBesideAnAgent(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,8 @@
 // that is wanted what it keeps on disk: gridmesh-agent cleanup.
 //
 //	cleanup.go  the order of it, and patience with a disk that hangs
-//	files.go    which files are gridmesh's
+//	files.go    which files may be gridmesh's, by their names
+//	own.go      which of them are, by what they hold: it runs as root, and what else is there is somebody's
 //	result.go   what is said of it
 //
 // It needs no agent, and runs beside none: both locks keep the two apart. Its errors

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/source"
 )
@@ -20,60 +22,92 @@ const BootstrapFile = "envoy.yaml"
 // dnsSnapshot is what gridmesh-dns keeps with the Corefile of deploy/.
 const dnsSnapshot = "dns.v1"
 
-// keptFiles are, in the directory of the state, what the agent keeps there and
-// what gridmesh-dns does.
-var keptFiles = []string{
-	source.StateFile, atomicfile.Aside(source.StateFile), statedir.OutageFile, atomicfile.Aside(statedir.OutageFile),
-	statedir.ContactFile, atomicfile.Aside(statedir.ContactFile), dnsSnapshot, atomicfile.Aside(dnsSnapshot), statedir.LockFile,
+// keptFiles are, in the directory of the state, what the agent keeps there and what
+// gridmesh-dns does, and what each is known by. The first four may be set aside.
+var keptFiles = map[string]ours{
+	source.StateFile:     file(begins(snapshotMagic)),
+	dnsSnapshot:          file(begins(snapshotMagic)),
+	statedir.OutageFile:  file(begins("{")),
+	statedir.ContactFile: file(isBoot),
+	statedir.LockFile:    file(isEmpty),
+
+	atomicfile.Aside(source.StateFile):     anyFile,
+	atomicfile.Aside(dnsSnapshot):          anyFile,
+	atomicfile.Aside(statedir.OutageFile):  anyFile,
+	atomicfile.Aside(statedir.ContactFile): anyFile,
 }
 
 // Kept are the names in the directory of the state that are gridmesh's: files, and
 // the directory of what sysctls were.
-func Kept() []string { return append([]string{capture.SysctlDir}, keptFiles...) }
-
-// removeFiles removes what gridmesh has on disk, by its names: what else is in
-// the directories is somebody's own. The directories stay, for they may be
-// mounts. Values of sysctls that could not be put back stay too.
-func (c Config) removeFiles() error {
-	list := []string{
-		c.XDSSocket, c.StatusSocket, c.FeedSocket, c.AdminSocket,
-		filepath.Join(filepath.Dir(c.XDSSocket), BootstrapFile),
-	}
-	for _, name := range keptFiles {
-		list = append(list, c.kept(name))
-	}
-	var errs []error
-	for _, path := range list {
-		errs = append(errs, remove(path), removeBeside(path))
-	}
-	// Empty once every value is as it was.
-	return errors.Join(append(errs, remove(c.kept(capture.SysctlDir)))...)
+func Kept() []string {
+	return append([]string{capture.SysctlDir}, slices.Sorted(maps.Keys(keptFiles))...)
 }
 
-// removeBeside removes what is made beside a file: locks of sockets, and what a writer
-// that died left. The directory may be called as patterns are.
-func removeBeside(path string) error {
-	dir, name := filepath.Split(path)
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("look for what is left of gridmesh: %w", err)
+// traces are what gridmesh may have made on disk, by its names.
+func (c Config) traces() ([]trace, error) {
+	bootstrap := filepath.Join(filepath.Dir(c.XDSSocket), BootstrapFile)
+	list, written := []trace{{bootstrap, file(c.isBootstrap)}}, []string{bootstrap}
+	for _, socket := range []string{c.XDSSocket, c.StatusSocket, c.FeedSocket, c.AdminSocket} {
+		lock, dir := run.Beside(socket)
+		list = append(list, trace{socket, isSocket}, trace{lock, file(isEmpty)}, trace{filepath.Join(dir, filepath.Base(socket)), isSocket}, trace{dir, isDir})
 	}
-	var errs []error
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "."+name+".") {
-			errs = append(errs, remove(filepath.Join(dir, e.Name())))
+	for _, name := range Kept()[1:] {
+		list = append(list, trace{c.kept(name), keptFiles[name]})
+		written = append(written, c.kept(name))
+	}
+	for _, path := range written {
+		left, err := atomicfile.Left(path)
+		if err != nil {
+			return nil, fmt.Errorf("look for what is left of gridmesh: %w", err)
+		}
+		for _, path := range left {
+			list = append(list, trace{path, anyFile})
 		}
 	}
-	return errors.Join(errs...)
+	return list, nil
+}
+
+// removeFiles removes what gridmesh has on disk, and returns what it leaves: what else is
+// in the directories is somebody's own. They stay, for they may be mounts.
+func (c Config) removeFiles() (left []Left, err error) {
+	list, err := c.traces()
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, t := range list {
+		why, err := t.remove()
+		if why != "" {
+			left = append(left, Left{t.path, why})
+		}
+		errs = append(errs, err)
+	}
+	return left, errors.Join(errs...)
+}
+
+// leftOfSysctls is what is among the records of sysctls, once these were put back. The
+// directory goes where files do, and nothing is in it.
+func (c Config) leftOfSysctls() (left []Left, err error) {
+	dir := c.kept(capture.SysctlDir)
+	info, err := os.Lstat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err == nil && !info.IsDir():
+		return []Left{{dir, fmt.Sprintf("it is no directory (its mode is %s), and nothing was read from it", info.Mode())}}, nil
+	}
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		left = append(left, Left{filepath.Join(dir, e.Name()), "it is no record of a sysctl that gridmesh sets, or was not put back"})
+	}
+	if err == nil && len(entries) == 0 && c.Files {
+		err = os.Remove(dir)
+	}
+	if err != nil {
+		return left, fmt.Errorf("remove what is left of gridmesh: %w", err)
+	}
+	return left, nil
 }
 
 // kept is the path of what has a name in the directory of the state.
 func (c Config) kept(name string) string { return filepath.Join(c.Host.StateDir, name) }
-
-// remove removes a file or an empty directory, where it is there.
-func remove(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove what is left of gridmesh: %w", err)
-	}
-	return nil
-}

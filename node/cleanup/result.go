@@ -14,16 +14,21 @@ type Result struct {
 	// Doubtful are sysctls that are 0 where nothing was kept of what they were: it
 	// may have been gridmesh that set them.
 	Doubtful []string
+	// Left is what has names of gridmesh's and is somebody's own, or may be.
+	Left []Left
 }
 
-// Text says it to people, in a line or two.
+// Text says it to people, in a line or two, and one for each that is left.
 func (r Result) Text() string {
-	if !r.Found {
-		return fmt.Sprintf("nothing of gridmesh was here: no rules in this network, and no files in --state-dir %s; another directory would have to be named\n", r.StateDir)
-	}
 	text := "gridmesh's rules, routes and sysctls are gone from this node; Services are no longer served here\n"
+	if !r.Found {
+		text = fmt.Sprintf("nothing of gridmesh was here: no rules in this network, and no files in --state-dir %s; another directory would have to be named\n", r.StateDir)
+	}
 	if len(r.Doubtful) > 0 {
 		text += fmt.Sprintf("nothing was kept in --state-dir %s of what sysctls were before; that %s is 0 may be of gridmesh: set 1 where it was so\n", r.StateDir, strings.Join(r.Doubtful, " and "))
+	}
+	for _, l := range r.Left {
+		text += fmt.Sprintf("left %s: %s\n", l.Path, l.Why)
 	}
 	return text
 }
