@@ -156,7 +156,7 @@ func TestASecondAgentIsRefused(t *testing.T) {
 	second := newRig(t)
 	second.cfg = first.cfg
 	err := second.run(t, second.parts())()
-	if !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "another gridmesh-agent runs with --state-dir "+first.cfg.StateDir) || !strings.Contains(err.Error(), "stop it first") {
+	if !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "another gridmesh-agent, or a cleanup, runs with --state-dir "+first.cfg.StateDir) || !strings.Contains(err.Error(), "stop it first") {
 		t.Errorf("the same state directory: %v", err)
 	}
 	if _, there := second.kernel.InForce(); there {

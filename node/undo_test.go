@@ -37,6 +37,9 @@ func failedStart(t *testing.T, k kernel) {
 			if _, err := os.Stat(socket); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s is left: %v", socket, err)
 			}
+			if list, err := os.ReadDir(filepath.Dir(socket)); err != nil || len(list) > 0 {
+				t.Errorf("beside %s are left %v, %v", socket, list, err)
+			}
 		}
 	}
 	start()

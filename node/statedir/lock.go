@@ -22,7 +22,7 @@ const LockFile = "lock"
 func Lock(dir string) (unlock func(), err error) {
 	unlock, err = run.Lock(filepath.Join(dir, LockFile))
 	if errors.Is(err, run.ErrInUse) {
-		return nil, fmt.Errorf("another gridmesh-agent runs with --state-dir %s: %w", dir, err)
+		return nil, fmt.Errorf("another gridmesh-agent, or a cleanup, runs with --state-dir %s: %w", dir, err)
 	}
 	return unlock, err
 }

@@ -36,7 +36,7 @@ func TestTheLockOfAnotherProcess(t *testing.T) {
 		t.Fatalf("the other process says %q, %v", line, err)
 	}
 	_, err = Lock(dir)
-	if !errors.Is(err, run.ErrInUse) || DiskFails(err) || !strings.Contains(err.Error(), "another gridmesh-agent runs with --state-dir "+dir) || !strings.Contains(err.Error(), "stop it first") {
+	if !errors.Is(err, run.ErrInUse) || DiskFails(err) || !strings.Contains(err.Error(), "another gridmesh-agent, or a cleanup, runs with --state-dir "+dir) || !strings.Contains(err.Error(), "stop it first") {
 		t.Errorf("error %v", err)
 	}
 	must(t, other.Process.Kill())

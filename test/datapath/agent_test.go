@@ -117,7 +117,7 @@ func refusedStart(t *testing.T, e *edge.Node, code int, flags []string, parts ..
 
 func TestSecondAgentIsRefused(t *testing.T) {
 	e := w.nodes[0]
-	refusedStart(t, e, 3, []string{"--state-dir", e.Dir + "/state"}, "another gridmesh-agent runs", "stop it first")
+	refusedStart(t, e, 3, []string{"--state-dir", e.Dir + "/state"}, "another gridmesh-agent, or a cleanup, runs", "stop it first")
 }
 
 // What is said of each mistake is tested beside the flags.
