@@ -154,12 +154,13 @@ func (d *Dir) build() *topology.Snapshot {
 	var problems []topology.Problem
 	var doubts doubts
 	leftOut := map[string]bool{}
+	as := asWritten{}
 	for _, f := range d.files {
 		for _, name := range f.content.leftOut {
 			leftOut[name] = true
 		}
 		for _, s := range f.content.services {
-			next.services.put(s.is.Key, s, &doubts)
+			next.services.put(s.is.Key, as.over(s), &doubts)
 		}
 		for _, s := range f.content.slices {
 			next.slices.put(s.is.Key, s, &doubts)

@@ -41,7 +41,7 @@ const (
 
 // manifests are the objects of one file, in its order, and what is wrong with it.
 type manifests struct {
-	services []placed[*topology.Service]
+	services []service
 	slices   []placed[*topology.Slice]
 	nodes    []placed[*topology.Node]
 	cidrs    []netip.Prefix
@@ -260,12 +260,12 @@ func (m *manifests) typed(kind string, at origin, raw []byte) {
 	switch kind {
 	case "Service v1":
 		decode(m, at, raw, func(s *corev1.Service) {
-			s.Namespace = orDefault(s.Namespace)
+			s.Namespace, s.ManagedFields = orDefault(s.Namespace), nil // which are the most of what an API server tells
 			out := convert.Service(s)
 			if len(s.Spec.Ports) == 0 && !out.Headless && !out.Foreign {
 				m.fault(at.String(), "spec.ports", "is empty, and nothing of the Service is served: name its ports")
 			}
-			m.services = append(m.services, placed[*topology.Service]{out, at})
+			m.services = append(m.services, service{placed[*topology.Service]{out, at}, s})
 		})
 	case "EndpointSlice discovery.k8s.io/v1":
 		decode(m, at, raw, func(s *discoveryv1.EndpointSlice) {

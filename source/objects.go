@@ -5,7 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/gridmesh/gridmesh/api/names"
+	"github.com/gridmesh/gridmesh/convert"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -20,6 +23,24 @@ func (o byName[K, V]) put(key K, next placed[V], d *doubts) {
 		d.add(next.String(), "", fmt.Sprintf("is in %s as well; this one counts, for it is read last: remove one of them", was.place))
 	}
 	o[key] = next
+}
+
+// service is a Service, and what it was made of.
+type service struct {
+	placed[*topology.Service]
+	written *corev1.Service
+}
+
+// asWritten are the Services that count, as they are written.
+type asWritten map[topology.ObjectKey]*corev1.Service
+
+// over is a Service as it is once it is put over what counted so far.
+func (a asWritten) over(s service) placed[*topology.Service] {
+	if over := convert.PutOver(a[s.is.Key], s.written); over != s.written {
+		s.written, s.is = over, convert.Service(over)
+	}
+	a[s.is.Key] = s.written
+	return s.placed
 }
 
 // lead leads a builder from what it was given to what it should hold. Objects

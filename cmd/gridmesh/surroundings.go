@@ -57,20 +57,27 @@ func (s *surroundings) fromFiles(in *input) error {
 		return err
 	}
 	s.whole = true
+	written := map[topology.ObjectKey]*corev1.Service{}
 	for _, obj := range objects {
 		switch obj["kind"] {
 		case "Node":
 			var n corev1.Node
 			if runtime.DefaultUnstructuredConverter.FromUnstructured(obj, &n) == nil && n.Name == in.node {
-				s.podCIDRs = prefixes(n.Spec.PodCIDRs, n.Spec.PodCIDR)
+				if list := prefixes(n.Spec.PodCIDRs, n.Spec.PodCIDR); len(list) > 0 { // a manifest over it has none, and they stay
+					s.podCIDRs = list
+				}
 			}
 		case "Service":
 			var svc corev1.Service
 			if obj["apiVersion"] == "v1" && runtime.DefaultUnstructuredConverter.FromUnstructured(obj, &svc) == nil {
-				svc.Namespace = orDefault(svc.Namespace)
-				s.services = append(s.services, svc)
+				key := topology.ObjectKey{Namespace: orDefault(svc.Namespace), Name: svc.Name}
+				svc.Namespace = key.Namespace
+				written[key] = convert.PutOver(written[key], &svc)
 			}
 		}
+	}
+	for _, svc := range written {
+		s.services = append(s.services, *svc)
 	}
 	return nil
 }
