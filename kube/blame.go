@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"syscall"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,7 +30,29 @@ func (c *Client) Blame(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%w; the API server is %s, of %s: %s", err, c.host, c.config, cure(err))
+	return fmt.Errorf("%w; the API server is %s, of %s: %s%s", firstLine{err}, c.host, c.config, cure(err), c.behindProxy(err))
+}
+
+// firstLine is an error as it begins: client-go explains some at length.
+type firstLine struct{ error }
+
+// Error implements error.
+func (f firstLine) Error() string {
+	line, _, _ := strings.Cut(f.error.Error(), "\n")
+	return line
+}
+
+// Unwrap is for errors.Is.
+func (f firstLine) Unwrap() error { return f.error }
+
+// behindProxy is what else may be why nobody answers at an address: nothing, unless it
+// looks as if it were of a Service.
+func (c *Client) behindProxy(err error) string {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) || !firstOfRange(c.host) {
+		return ""
+	}
+	return "; the address looks like the ClusterIP of the Service kubernetes, which is there only where a proxy serves it: give an address of the API server itself, as kubectl get endpointslices kubernetes has it"
 }
 
 // cure is what to check where a request failed.
@@ -51,6 +74,8 @@ func cure(err error) string {
 		return "it is there and cannot serve; see its log, and whether its etcd is well"
 	case errors.As(err, &status):
 		return "it refuses the request; is this the right cluster, and of a version that is supported?"
+	case strings.Contains(err.Error(), "getting credentials: exec:"):
+		return "the program that gives the credentials does not run; install it, or correct users[].user.exec.command there"
 	case errors.As(err, &name):
 		return "the name does not resolve here; check the address, and this host's DNS"
 	case errors.Is(err, syscall.ECONNREFUSED):

@@ -99,16 +99,16 @@ func connect(cfg *rest.Config, by, agent string, rate Rate) (_ *Client, err erro
 	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	c := &Client{host: cfg.Host, config: by}
 	if c.Typed, err = kubernetes.NewForConfig(cfg); err != nil {
-		return nil, fmt.Errorf("use %s: %w", by, err)
+		return nil, fmt.Errorf("use %s: %w", by, told(err))
 	}
 	if c.Metadata, err = metadata.NewForConfig(asJSON); err != nil {
-		return nil, fmt.Errorf("use %s: %w", by, err)
+		return nil, fmt.Errorf("use %s: %w", by, told(err))
 	}
 	if c.Dynamic, err = dynamic.NewForConfig(asJSON); err != nil {
-		return nil, fmt.Errorf("use %s: %w", by, err)
+		return nil, fmt.Errorf("use %s: %w", by, told(err))
 	}
 	if c.Leases, err = coordinationclient.NewForConfig(unbound); err != nil {
-		return nil, fmt.Errorf("use %s: %w", by, err)
+		return nil, fmt.Errorf("use %s: %w", by, told(err))
 	}
 	return c, nil
 }
@@ -121,11 +121,8 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 		}
 		return cfg, nil
 	}
-	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
-	}
-	return cfg, nil
+	cfg, _, err := load(&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}, "", "kubeconfig "+kubeconfig)
+	return cfg, err
 }
 
 // HostIP is the API server's address where the configuration gives one and

@@ -30,17 +30,12 @@ func ConnectPerson(kubeconfig, context, agent string) (*Client, error) {
 		by = "~/.kube/config"
 		rules.Precedence = []string{filepath.Join(homedir.HomeDir(), clientcmd.RecommendedHomeDir, clientcmd.RecommendedFileName)}
 	}
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
-	raw, err := loader.RawConfig()
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", by, err)
-	}
-	cfg, err := loader.ClientConfig()
+	cfg, raw, err := load(rules, context, by)
 	switch {
-	case clientcmd.IsEmptyConfig(err) && len(raw.Clusters) == 0:
-		return nil, fmt.Errorf("%w: %s has none, and no in-cluster credentials are there", ErrNoConfig, by)
+	case errors.Is(err, ErrNoConfig):
+		return nil, fmt.Errorf("%w, and no in-cluster credentials are there", err)
 	case err != nil:
-		return nil, fmt.Errorf("use %s: %w", by, err)
+		return nil, err
 	case len(raw.Clusters) == 0:
 		by = inCluster
 	}
