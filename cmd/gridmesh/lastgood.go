@@ -38,3 +38,28 @@ func (r *reach) fromDisk() (*topology.Snapshot, error) {
 		time.Since(info.ModTime()).Round(time.Second))
 	return st.Snapshot, nil
 }
+
+// elsewhere is what has a state where a cluster does not tell its own.
+func (r *reach) elsewhere() string {
+	switch {
+	case isSocket(r.socket):
+		return "the agent of this node knows a state as well: leave --kubeconfig and --context out"
+	case hasKept():
+		return "--state-dir " + stateDir + " has what the agent of this node kept"
+	}
+	return "on a node its agent tells what it knows (--socket), and its disk what it kept (--state-dir, most often " + stateDir + ")"
+}
+
+// orKept names the way out where neither agent nor cluster can be had.
+func orKept() string {
+	if !hasKept() {
+		return ""
+	}
+	return "; --state-dir " + stateDir + " has what it kept"
+}
+
+// hasKept reports whether an agent kept a state here, or one may not know.
+func hasKept() bool {
+	_, err := os.Stat(filepath.Join(stateDir, source.StateFile))
+	return !errors.Is(err, os.ErrNotExist)
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -93,5 +95,50 @@ func TestLastGoodState(t *testing.T) {
 	}
 	if left, err := os.ReadFile(path); err != nil || len(left) != len(data)/2 {
 		t.Errorf("it was changed: %d bytes, %v", len(left), err)
+	}
+}
+
+// Where the cluster does not answer, people are told what else has a state: the
+// agent, what it kept, or that a node has these.
+func TestClusterAway(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: 'https://%s'}}]}", testkit.Nobody(t))
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	usual := stateDir
+	t.Cleanup(func() { stateDir = usual })
+	kept := t.TempDir()
+	if err := os.WriteFile(filepath.Join(kept, source.StateFile), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	none := t.TempDir()
+	for name, test := range map[string]struct{ dir, socket, want string }{
+		"nothing is here": {none, "", "on a node its agent tells what it knows (--socket), and its disk what it kept (--state-dir, most often " + none + ")"},
+		"kept":            {kept, "", "--state-dir " + kept + " has what the agent of this node kept"},
+		"an agent":        {kept, agent(t, "edge-7"), "the agent of this node knows a state as well: leave --kubeconfig and --context out"},
+	} {
+		stateDir = test.dir
+		for _, args := range [][]string{{"view"}, {"xds"}, {"dns", "web.default"}, {"trace", "--from", "10.0.0.1", "--to", "10.96.0.1:80"}} {
+			args = append(args, "--kubeconfig", config)
+			if test.socket != "" {
+				args = append(args, "--socket", test.socket)
+			}
+			if code, _, log := gridmesh(t, args...); code != 1 || !strings.Contains(log, "nothing listens there") || !strings.Contains(log, test.want) {
+				t.Errorf("%s, %v: code %d: %s, want %q", name, args, code, log, test.want)
+			}
+		}
+	}
+	t.Setenv("KUBECONFIG", config)
+	if code, _, log := gridmesh(t, "view"); code != 1 || !strings.Contains(log, "no agent runs here") || !strings.Contains(log, "--state-dir "+kept) {
+		t.Errorf("the cluster that kubectl would ask: code %d: %s", code, log)
+	}
+	missing := filepath.Join(none, "missing")
+	t.Setenv("KUBECONFIG", missing)
+	if code, _, log := gridmesh(t, "view"); code != 2 || !strings.Contains(log, "$KUBECONFIG "+missing+" has none") {
+		t.Errorf("$KUBECONFIG is of no file: code %d: %s", code, log)
+	}
+	if code, _, log := gridmesh(t, "grid", "list", "--kubeconfig", config); code != 1 || strings.Contains(log, "--state-dir") {
+		t.Errorf("of grids no agent knows anything: code %d: %s", code, log)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -115,6 +114,8 @@ func (r *reach) snapshot(ctx context.Context) (*topology.Snapshot, error) {
 			return r.fromCluster(ctx)
 		} else if !errors.Is(none, kube.ErrNoConfig) {
 			return nil, none
+		} else if os.Getenv("KUBECONFIG") != "" { // people think that they gave one
+			err = fmt.Errorf("%w; %w", err, none)
 		}
 	}
 	if err != nil {
@@ -135,13 +136,13 @@ func (r *reach) fromCluster(ctx context.Context) (*topology.Snapshot, error) {
 	asking, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	if err := client.Ask(asking); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; %s", err, r.elsewhere())
 	}
 	if err := permitted(asking, client); err != nil {
 		return nil, client.Blame(err)
 	}
 	f := kubefeed.New(client, obs.NewLog(r.cmd.ErrOrStderr(), false), kubefeed.NewMetrics(prometheus.NewRegistry()))
-	return r.first(ctx, f, "the API server", func() string {
+	snap, err := r.first(ctx, f, "the API server", func() string {
 		text := "its lists of " + strings.Join(f.Waiting(), ", ")
 		h := f.Health()
 		for _, why := range append(h.Held, h.Err) {
@@ -151,6 +152,10 @@ func (r *reach) fromCluster(ctx context.Context) (*topology.Snapshot, error) {
 		}
 		return text
 	})
+	if err != nil {
+		return nil, fmt.Errorf("%w; %s", err, r.elsewhere())
+	}
+	return snap, nil
 }
 
 // manifests are those of -f. Standard input and pipes are read once, for who
@@ -243,14 +248,6 @@ func reachable(ctx context.Context, socket string) error {
 		return fmt.Errorf("you may not open the agent's socket %s; use sudo, or give -f DIR or --kubeconfig F: %w", socket, err)
 	}
 	return fmt.Errorf("reach the agent of this node: %w", err)
-}
-
-// orKept names the way out where neither can be had: what an agent kept, where one did.
-func orKept() string {
-	if _, err := os.Stat(filepath.Join(stateDir, source.StateFile)); errors.Is(err, os.ErrNotExist) {
-		return ""
-	}
-	return "; --state-dir " + stateDir + " has what it kept"
 }
 
 func isSocket(path string) bool {
