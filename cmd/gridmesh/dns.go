@@ -247,13 +247,16 @@ func (q question) ask(x *answer.Index, services []string) *dnsDoc {
 // name, or of another namespace; "" for none.
 func meantService(name string, services []string) string {
 	service := serviceOf(name)
+	first, namespace, _ := strings.Cut(service, ".")
+	if meant := first + ofGrid + "." + namespace; slices.Contains(services, meant) && !slices.Contains(services, service) {
+		return meant
+	}
 	if meant := near.Word(service, services); meant != "" {
 		if meant == service { // then it is what is below it that is not there
 			return ""
 		}
 		return meant
 	}
-	first, _, _ := strings.Cut(service, ".")
 	elsewhere := slices.DeleteFunc(slices.Clone(services), func(s string) bool { return !strings.HasPrefix(s, first+".") })
 	if len(elsewhere) == 0 {
 		return ""

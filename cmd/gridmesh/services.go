@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/gridmesh/gridmesh/internal/near"
 	"github.com/gridmesh/gridmesh/internal/run"
 )
 
@@ -78,16 +81,40 @@ func (w *world) services(instead string) string {
 		}
 		return strings.Compare(a, b)
 	})
-	text := ", in any namespace"
+	text, it := ", in any namespace", "; it"
 	if strings.Contains(instead, "/") {
 		text = ""
 	}
-	text += "; it has " + strings.Join(names[:min(len(names), most)], ", ")
+	if meant := nearly(instead, names); meant != "" {
+		text, it = text+"; did you mean "+meant+"?", " It"
+	}
+	text += it + " has " + strings.Join(names[:min(len(names), most)], ", ")
 	if more := len(names) - most; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
 }
+
+// nearly is the Service, of namespace/name, that may be meant by a name, with its
+// namespace or without: one of a grid of that name, of another namespace, or with
+// nearly that name; "" for none.
+func nearly(wanted string, keys []string) string {
+	namespace, name, whole := strings.Cut(wanted, "/")
+	if !whole {
+		name = wanted
+	}
+	here, elsewhere := map[string]string{}, map[string]string{}
+	for _, key := range slices.Backward(keys) { // of two the first stands
+		space, own, _ := strings.Cut(key, "/")
+		if elsewhere[own] = key; !whole || space == namespace {
+			here[own] = key
+		}
+	}
+	return cmp.Or(here[name+ofGrid], elsewhere[name], here[near.Word(name, slices.Collect(maps.Keys(here)))])
+}
+
+// ofGrid is what a ServiceGrid's Service has behind the name of the grid.
+const ofGrid = "-svc"
 
 // common is how many letters of a Service's key and a wanted name are the same
 // at both ends; the namespace counts where it is given.

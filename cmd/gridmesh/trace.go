@@ -182,16 +182,20 @@ func (w *world) passed(out *walk, cfg plan.Config, client netip.Addr, to topolog
 	return out
 }
 
-// notServed says that a packet passes because nobody serves its address yet:
+// notServed is said of node ports, load balancers' and external addresses where there
+// is no kernel path.
+const notServed = "not served with --datapath envoy, but with auto"
+
+// notServed says that a packet passes because nobody serves its address:
 // the agent alone knows no such addresses.
 func (w *walk) notServed(why string, known bool) {
 	switch {
 	case why != "":
-		w.Steps = []string{why + ": not served by gridmesh yet"}
-		w.Verdict += " (not served by gridmesh yet)"
+		w.Steps = []string{why + ": " + notServed}
+		w.Verdict += " (not served)"
 		w.unserved = true
 	case !known:
-		w.Steps = append(w.Steps, "node ports, load balancers' and external addresses are not served by gridmesh yet; -f or --kubeconfig can tell whether it is one")
+		w.Steps = append(w.Steps, "node ports, load balancers' and external addresses are "+notServed+"; -f or --kubeconfig can tell whether it is one")
 	}
 }
 

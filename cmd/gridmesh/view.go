@@ -109,7 +109,7 @@ func (w *world) rows(args []string) ([]serviceRow, error) {
 		if s.Affinity > 0 && !tells(s.Notices(), "spec.sessionAffinity") {
 			row.Affinity = s.Affinity.String()
 		}
-		row.Frontends = frontendRows(s, topology.Explain(w.snap, w.view, w.opts, s.Key))
+		row.Frontends = w.frontendRows(s)
 		for i := range s.Frontends { // the first rows are of these
 			if refused[s.Frontends[i].Frontend] != nil {
 				row.Frontends[i].Answer = answerUnserved
@@ -127,16 +127,19 @@ func (w *world) rows(args []string) ([]serviceRow, error) {
 }
 
 // frontendRows are the frontends of a Service: of its ClusterIPs, then the others.
-func frontendRows(s *topology.ServiceView, out map[topology.Frontend][]topology.LeftOut) (rows []frontendRow) {
-	add := func(f topology.Frontend, row frontendRow) {
+func (w *world) frontendRows(s *topology.ServiceView) (rows []frontendRow) {
+	out := topology.Explain(w.snap, w.view, w.opts, s.Key)
+	entry, _ := w.snap.Services.Get(s.Key)
+	add := func(f topology.Frontend, portName string, row frontendRow) {
 		row.Frontend = f.String()
 		for _, l := range out[f] {
 			row.LeftOut = append(row.LeftOut, endRow{l.Addr.String(), l.Node, l.Reason})
 		}
+		row.LeftOut = append(row.LeftOut, portless(entry.Slices, f, portName)...)
 		rows = append(rows, row)
 	}
 	for _, f := range s.Frontends {
-		add(f.Frontend, frontendRow{Path: pathOf(s, f.Path), answerRow: answers(f.Tiers, f.Silent)})
+		add(f.Frontend, f.PortName, frontendRow{Path: pathOf(s, f.Path), answerRow: answers(f.Tiers, f.Silent)})
 	}
 	for _, o := range s.Outside {
 		row := frontendRow{Kind: o.Kind.String(), Path: pathOf(s, o.Path), answerRow: answers(o.Tiers, false).by(o.Path)}
@@ -147,7 +150,7 @@ func frontendRows(s *topology.ServiceView, out map[topology.Frontend][]topology.
 		for _, p := range o.Sources {
 			row.Sources = append(row.Sources, p.String())
 		}
-		add(o.Frontend, row)
+		add(o.Frontend, o.PortName, row)
 	}
 	return rows
 }
@@ -216,7 +219,7 @@ func (f *frontendRow) table(t io.Writer, s serviceRow) {
 	}
 	head := fmt.Sprintf("%s\t%s\t%s", s.Service, dash(s.order), name)
 	if f.Answer == answerUnserved {
-		why := "not served by gridmesh yet"
+		why := notServed
 		if f.Kind == "" {
 			why = "refused, see its notice"
 		}
