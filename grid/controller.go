@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/gridmesh/gridmesh/grid/plan"
@@ -37,8 +38,8 @@ type Controller struct {
 	// queue has one worker a grid. It limits no rates: what fails is a unit, of
 	// which a grid has many, and each has a retry of its own.
 	queue workqueue.TypedDelayingInterface[plan.Ref]
-	// slots bound the writes of all workers to children.
-	slots chan struct{}
+	// slots bound the writes of all workers to children and revisions (enter).
+	slots *semaphore.Weighted
 
 	mu    sync.Mutex // guards the following; no write to the API server is under it
 	index *plan.Index
@@ -75,7 +76,7 @@ func (r retry) next(now time.Time) retry {
 func New(m Mirror, api API, cfg Config) *Controller {
 	return &Controller{
 		mirror: m, api: api, cfg: cfg, now: time.Now, index: plan.NewIndex(), grids: map[plan.Ref]*work{},
-		lag: newLag(), slots: make(chan struct{}, cfg.Parallel),
+		lag: newLag(), slots: semaphore.NewWeighted(int64(cfg.Parallel)),
 	}
 }
 

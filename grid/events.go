@@ -61,7 +61,7 @@ func (c *Controller) record(j *job) {
 		event(e.Warning, e.Reason, e.Message)
 	}
 	if j.failed > 0 {
-		c.cfg.Log.Error("could not bring a grid in line; trying again", obs.KeyGrid, grid.String(), obs.KeyWrites, j.failed, obs.KeyErr, j.why)
+		c.cfg.Log.Error("could not bring a grid in line; trying again", obs.KeyGrid, grid.String(), obs.KeyWrites, j.failed, obs.KeyErr, plan.Cut(j.why.Error()))
 		event(true, "Failed", fmt.Sprintf("%d writes failed, and are tried again: %v", j.failed, j.why))
 	}
 }

@@ -48,7 +48,7 @@ func (c *Controller) carryOut(ctx context.Context, j *job) {
 	j.units, j.outcomes, j.deleted = map[plan.Action][]string{}, map[string]plan.Failure{}, map[plan.Ref]string{}
 	p := j.plan
 	if p.Revision != nil {
-		j.noteOwn(c.api.Apply(ctx, p.Revision, plan.Manager))
+		j.noteOwn(c.applyRevision(ctx, p.Revision))
 	}
 	if j.status {
 		j.wrote = j.noteOwn(nil, c.api.WriteStatus(ctx, p.Grid.Kind, p.Grid.Namespace, p.Grid.Name, p.UID, p.Status()))
@@ -106,17 +106,39 @@ func (c *Controller) prune(ctx context.Context, p plan.Plan) error {
 	return err
 }
 
+// slotSize is the text that one of the slots is for. What is written is decoded
+// twice, as it is sent and as it is answered, and takes up to forty times its text
+// each time: that must not be so for all writes at once.
+const slotSize = 64 << 10
+
+// enter waits until an object of a size may be written; leave ends that. It fails
+// when ctx ends.
+func (c *Controller) enter(ctx context.Context, size int) (leave func(), err error) {
+	n := int64(min(1+size/slotSize, c.cfg.Parallel))
+	if err := c.slots.Acquire(ctx, n); err != nil {
+		return nil, err
+	}
+	return func() { c.slots.Release(n) }, nil
+}
+
+func (c *Controller) applyRevision(ctx context.Context, r *plan.NewRevision) (map[string]any, error) {
+	leave, err := c.enter(ctx, r.Size())
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return c.api.Apply(ctx, r.Object(), plan.Manager)
+}
+
 func (c *Controller) steps(ctx context.Context, j *job) {
 	var wg sync.WaitGroup
 	for _, s := range j.steps {
-		select {
-		case c.slots <- struct{}{}:
-		case <-ctx.Done():
-			wg.Wait()
-			return
+		leave, err := c.enter(ctx, s.Size)
+		if err != nil {
+			break
 		}
 		wg.Go(func() {
-			defer func() { <-c.slots }()
+			defer leave()
 			c.step(ctx, j, s)
 		})
 	}

@@ -93,13 +93,12 @@ func (c *Controller) deleteLeft(ctx context.Context, left []plan.Orphan) {
 	var deleted []string
 	var why error
 	for _, o := range left {
-		select {
-		case c.slots <- struct{}{}:
-		case <-ctx.Done():
+		leave, err := c.enter(ctx, 0)
+		if err != nil {
 			return
 		}
-		err := c.api.Delete(ctx, o.Kind, o.Namespace, o.Name, o.Version)
-		<-c.slots
+		err = c.api.Delete(ctx, o.Kind, o.Namespace, o.Name, o.Version)
+		leave()
 		c.cfg.Metrics.writes.WithLabelValues("collect").Inc()
 		switch {
 		case err == nil:

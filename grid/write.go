@@ -31,9 +31,9 @@ var (
 func failureOf(err error, now time.Time) plan.Failure {
 	text, final := refusal(err)
 	if !final {
-		return plan.Failure{Text: err.Error(), Since: now}
+		return plan.Failure{Text: plan.Cut(err.Error()), Since: now}
 	}
-	return plan.Failure{Text: "the API server refuses the child: " + text + "; correct the template, or what forbids it", Final: true, Since: now}
+	return plan.Failure{Text: "the API server refuses the child: " + plan.Cut(text) + "; correct the template, or what forbids it", Final: true, Since: now}
 }
 
 // refusal is what the API server has against an object, without its name, and

@@ -3,6 +3,7 @@ package gridtest
 import (
 	"context"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/grid"
 	"github.com/gridmesh/gridmesh/grid/plan"
 )
@@ -74,11 +76,31 @@ func (s *suite) live(kind, name string) *unstructured.Unstructured {
 	return s.must(s.API.Live(s.ctx(), kind, s.Namespace, name))
 }
 
-// deployment is one that the API server takes, with labels.
-func (s *suite) deployment(name string, labels plan.Object) plan.Object {
+// noted are annotations that pruned objects keep.
+func noted(list map[string]string) plan.Object {
+	out := plan.Object{}
+	for key, v := range list {
+		out[names.Domain+"/"+key] = v
+	}
+	return out
+}
+
+// notes are those of an object.
+func notes(u *unstructured.Unstructured) map[string]string {
+	out := map[string]string{}
+	for key, v := range u.GetAnnotations() {
+		if key, ours := strings.CutPrefix(key, names.Domain+"/"); ours {
+			out[key] = v
+		}
+	}
+	return out
+}
+
+// deployment is one that the API server takes, with annotations.
+func (s *suite) deployment(name string, list map[string]string) plan.Object {
 	return plan.Object{
 		"apiVersion": "apps/v1", "kind": "Deployment",
-		"metadata": plan.Object{"namespace": s.Namespace, "name": name, "labels": labels},
+		"metadata": plan.Object{"namespace": s.Namespace, "name": name, "annotations": noted(list)},
 		"spec": plan.Object{
 			"selector": plan.Object{"matchLabels": plan.Object{"app": name}},
 			"template": plan.Object{
@@ -134,14 +156,14 @@ func (s *suite) applyTwice(t *testing.T) {
 }
 
 func (s *suite) applyOwns(t *testing.T) {
-	s.apply(s.deployment("owns", plan.Object{"a": "1", "b": "1"}), plan.Manager)
-	other := plan.Object{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": plan.Object{"namespace": s.Namespace, "name": "owns", "labels": plan.Object{"b": "2", "c": "2"}}}
+	s.apply(s.deployment("owns", map[string]string{"a": "1", "b": "1"}), plan.Manager)
+	other := plan.Object{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": plan.Object{"namespace": s.Namespace, "name": "owns", "annotations": noted(map[string]string{"b": "2", "c": "2"})}}
 	s.apply(other, "another") // by force
-	got := s.apply(s.deployment("owns", plan.Object{}), plan.Manager).GetLabels()
+	got := notes(s.apply(s.deployment("owns", nil), plan.Manager))
 	if want := map[string]string{"b": "2", "c": "2"}; !reflect.DeepEqual(got, want) {
-		t.Errorf("labels %v, want %v", got, want)
+		t.Errorf("annotations %v, want %v", got, want)
 	}
-	if got := s.apply(s.deployment("owns", plan.Object{"c": "3"}), plan.Manager).GetLabels()["c"]; got != "3" {
+	if got := notes(s.apply(s.deployment("owns", map[string]string{"c": "3"}), plan.Manager))["c"]; got != "3" {
 		t.Errorf("c is %s: it was not taken", got)
 	}
 }
@@ -180,14 +202,12 @@ func (s *suite) label(u *unstructured.Unstructured, key string, value any) *unst
 func (s *suite) merges(t *testing.T) {
 	g := s.apply(s.grid("merges", "site"), plan.Manager)
 	owner := plan.Object{"apiVersion": g.GetAPIVersion(), "kind": g.GetKind(), "name": g.GetName(), "uid": string(g.GetUID()), "controller": true}
-	obj := s.deployment("merges", plan.Object{"a": "1"})
-	obj["metadata"].(plan.Object)["annotations"] = plan.Object{"keep": "1", "drop": "1"}
-	s.apply(obj, plan.Manager)
+	s.apply(s.deployment("merges", map[string]string{"keep": "1", "drop": "1"}), plan.Manager)
 	merge := func(metadata plan.Object) *unstructured.Unstructured {
 		return s.must(s.API.Merge(s.ctx(), "Deployment", s.Namespace, "merges", plan.Object{"metadata": metadata}))
 	}
-	got := merge(plan.Object{"annotations": plan.Object{"drop": nil, "new": "1"}, "ownerReferences": []any{owner}})
-	a := got.GetAnnotations()
+	got := merge(plan.Object{"annotations": plan.Object{names.Domain + "/drop": nil, names.Domain + "/new": "1"}, "ownerReferences": []any{owner}})
+	a := notes(got)
 	if _, there := a["drop"]; there || a["keep"] != "1" || a["new"] != "1" || len(got.GetOwnerReferences()) != 1 {
 		t.Errorf("annotations %v, owners %v", a, got.GetOwnerReferences())
 	}
@@ -214,12 +234,12 @@ func (s *suite) grid(name, key string) plan.Object {
 }
 
 func (s *suite) scalers(t *testing.T) {
-	obj := s.deployment("scaled", plan.Object{})
+	obj := s.deployment("scaled", nil)
 	obj["spec"].(plan.Object)["replicas"] = int64(2)
 	s.apply(obj, plan.Manager)
 	hpa := plan.Object{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": plan.Object{"namespace": s.Namespace, "name": "scaled"}, "spec": plan.Object{"replicas": int64(5)}}
 	s.apply(hpa, "hpa")
-	got := s.apply(s.deployment("scaled", plan.Object{}), plan.Manager)
+	got := s.apply(s.deployment("scaled", nil), plan.Manager)
 	n, _, _ := unstructured.NestedInt64(got.Object, "spec", "replicas")
 	fields := got.GetManagedFields()
 	if n != 5 || len(fields) != 1 || fields[0].Manager != "hpa" {
@@ -228,7 +248,7 @@ func (s *suite) scalers(t *testing.T) {
 }
 
 func (s *suite) takesOver(t *testing.T) {
-	obj := s.deployment("older", plan.Object{"old": "1", "both": "1"})
+	obj := s.deployment("older", map[string]string{"old": "1", "both": "1"})
 	obj["spec"].(plan.Object)["replicas"] = int64(1)
 	s.Create(t, obj, plan.SuperEdgeManager)
 	t.Cleanup(func() { _ = s.API.Delete(context.Background(), "Deployment", s.Namespace, "older", "") })
@@ -239,9 +259,9 @@ func (s *suite) takesOver(t *testing.T) {
 		}
 		return err == nil
 	})
-	got := s.apply(s.deployment("older", plan.Object{"both": "1"}), plan.Manager)
-	if want := map[string]string{"both": "1"}; !reflect.DeepEqual(got.GetLabels(), want) {
-		t.Errorf("labels %v, want %v", got.GetLabels(), want)
+	got := notes(s.apply(s.deployment("older", map[string]string{"both": "1"}), plan.Manager))
+	if want := map[string]string{"both": "1"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("annotations %v, want %v", got, want)
 	}
 }
 
@@ -282,7 +302,8 @@ func (s *suite) deletes(t *testing.T) {
 }
 
 func (s *suite) mirrors(t *testing.T) {
-	label := plan.Object{"superedge.io/grid-selector": "g"}
+	obj := s.deployment("mirrored", nil)
+	obj["metadata"].(plan.Object)["labels"] = plan.Object{names.GridSelector: "g"}
 	ref := plan.Ref{Kind: "Deployment", Namespace: s.Namespace, Name: "mirrored"}
 	named := map[plan.Ref]bool{}
 	changes := func() {
@@ -290,18 +311,18 @@ func (s *suite) mirrors(t *testing.T) {
 			named[plan.Ref{Kind: kind, Namespace: namespace, Name: name}] = true
 		})
 	}
-	s.apply(s.deployment("unlabelled", plan.Object{}), plan.Manager)
-	mirrored := s.apply(s.deployment("mirrored", label), plan.Manager)
+	s.apply(s.deployment("unlabelled", nil), plan.Manager)
+	mirrored := s.apply(obj, plan.Manager)
 	s.eventually("the mirror names it", func() bool { changes(); return named[ref] })
 	got := s.must(s.Mirror.Get(ref.Kind, ref.Namespace, ref.Name), nil)
-	if got.GetLabels()["superedge.io/grid-selector"] != "g" || len(got.GetManagedFields()) != 0 {
+	if got.GetLabels()[names.GridSelector] != "g" || len(got.GetManagedFields()) != 0 {
 		t.Errorf("mirrored: %v", got.Object["metadata"])
 	}
 	if other := s.Mirror.Get(ref.Kind, ref.Namespace, "unlabelled"); other != nil {
 		t.Errorf("mirrored without the label: %v", other)
 	}
 	clear(named)
-	s.label(mirrored, "superedge.io/grid-selector", nil)
+	s.label(mirrored, names.GridSelector, nil)
 	s.eventually("what loses the label leaves it", func() bool {
 		changes()
 		return named[ref] && s.Mirror.Get(ref.Kind, ref.Namespace, ref.Name) == nil

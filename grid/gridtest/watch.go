@@ -1,6 +1,7 @@
 package gridtest
 
 import (
+	"maps"
 	"reflect"
 	"sync"
 	"time"
@@ -87,10 +88,16 @@ func sameButVersion(a, b plan.Object) bool {
 	if a == nil {
 		return false
 	}
-	x, y := (&unstructured.Unstructured{Object: a}).DeepCopy(), (&unstructured.Unstructured{Object: b}).DeepCopy()
-	x.SetResourceVersion("")
-	y.SetResourceVersion("")
-	return reflect.DeepEqual(x.Object, y.Object)
+	return reflect.DeepEqual(versionless(a), versionless(b))
+}
+
+func versionless(obj plan.Object) plan.Object {
+	obj = maps.Clone(obj)
+	metadata, _ := obj["metadata"].(plan.Object)
+	metadata = maps.Clone(metadata)
+	delete(metadata, "resourceVersion")
+	obj["metadata"] = metadata
+	return obj
 }
 
 // Wake implements grid.Mirror.

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -30,7 +31,8 @@ type child struct {
 	labels, annotations map[string]string
 	ownerKind           string // of its controller, "" for none
 	ownerName, ownerUID string
-	sight               // of its unit
+	alike               packed // what other units have alike of it (Kind.pruneChild)
+	sight                      // of its unit
 }
 
 // sight is what was seen of a child's unit in this process: what the child
@@ -43,8 +45,18 @@ type sight struct {
 	ahead, aheadOf time.Time
 }
 
+// readChild reads a child, pruned or not.
 func readChild(obj Object) *child {
-	c := &child{ref: RefOf(obj), obj: obj, uid: value[string](obj, "metadata", "uid"), version: value[string](obj, "metadata", "resourceVersion")}
+	alike, pruned := packedOf(obj)
+	if !pruned {
+		obj = maps.Clone(obj) // what is read is never written to
+		if metadata := value[Object](obj, "metadata"); metadata != nil {
+			obj["metadata"] = maps.Clone(metadata)
+		}
+		Prune(obj)
+		alike, _ = packedOf(obj)
+	}
+	c := &child{alike: alike, ref: RefOf(obj), obj: obj, uid: value[string](obj, "metadata", "uid"), version: value[string](obj, "metadata", "resourceVersion")}
 	c.kind = kindOfChild(c.ref.Kind)
 	c.labels = stringsOf(value[Object](obj, "metadata", "labels"))
 	c.annotations = stringsOf(value[Object](obj, "metadata", "annotations"))
@@ -68,7 +80,19 @@ func gridOf(c *child) (Ref, bool) {
 	return Ref{}, false
 }
 
+// spec is what remains of a child's spec (Kind.reads), whole all of it.
 func (c *child) spec() Object { return value[Object](c.obj, "spec") }
+
+func (c *child) whole() Object {
+	spec := value[Object](c.alike.open(), "spec")
+	for _, path := range c.kind.reads() {
+		if v := value[any](c.spec(), path...); v != nil {
+			last := len(path) - 1
+			ensure(spec, path[:last]...)[path[last]] = v
+		}
+	}
+	return spec
+}
 
 // selected is the value that a child's pods ask of a label of their node.
 func (c *child) selected(key string) string {
@@ -147,67 +171,4 @@ func (c *child) scalers() (list []string) {
 		}
 	}
 	return list
-}
-
-// scaler reports whether an entry of managed fields owns spec.replicas.
-func scaler(e any) (entry Object, scales bool) {
-	entry, _ = e.(Object)
-	_, scales = value[Object](entry, "fieldsV1", "f:spec")["f:replicas"]
-	return entry, scales
-}
-
-// Prune drops from an object in place what plans never read, so that mirrors
-// of large clusters stay small. Of a Node, labels and readiness remain; of
-// managed fields, who scales.
-func Prune(obj Object) {
-	metadata := value[Object](obj, "metadata")
-	if obj["kind"] == kindNode {
-		pruneNode(obj, metadata)
-		return
-	}
-	var kept []any
-	for _, e := range value[[]any](metadata, "managedFields") {
-		if entry, scales := scaler(e); scales {
-			kept = append(kept, Object{"manager": entry["manager"], "fieldsV1": Object{"f:spec": Object{"f:replicas": Object{}}}})
-		}
-	}
-	delete(metadata, "managedFields")
-	if kept != nil {
-		metadata["managedFields"] = kept
-	}
-}
-
-func pruneNode(obj, metadata Object) {
-	n := readNode(obj)
-	for key := range metadata {
-		if key != "name" && key != "labels" && key != "resourceVersion" && key != "uid" {
-			delete(metadata, key)
-		}
-	}
-	delete(obj, "spec")
-	ready := Object{"type": "Ready", "status": "False"}
-	if n.ready {
-		ready["status"] = "True"
-	}
-	if !n.since.IsZero() {
-		ready["lastTransitionTime"] = n.since.UTC().Format(time.RFC3339)
-	}
-	obj["status"] = Object{"conditions": []any{ready}}
-}
-
-// node is a Node, read.
-type node struct {
-	labels map[string]string
-	ready  bool
-	since  time.Time // when it became ready, as far as is known
-}
-
-// readNode reads a Node; one without the condition Ready counts as ready.
-func readNode(obj Object) node {
-	status, found := condition(obj, "Ready")
-	n := node{labels: stringsOf(value[Object](obj, "metadata", "labels")), ready: !found || status["status"] == "True"}
-	if n.ready {
-		n.since, _ = time.Parse(time.RFC3339, value[string](status, "lastTransitionTime"))
-	}
-	return n
 }

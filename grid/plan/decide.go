@@ -43,7 +43,7 @@ func (x *Index) judge(g *tracked, unit string, live *child) Step {
 	step := Step{Unit: unit, Kind: g.kind.Child, Name: g.kind.name(g.ref.Name, unit)}
 	template, why := g.template(unit)
 	if live != nil {
-		step.Name, step.Version = live.ref.Name, live.version
+		step.Name, step.Version, step.Size = live.ref.Name, live.version, live.alike.size()
 		step.Ready, step.Updated = live.progress()
 		step.appliedAt = live.appliedAt()
 		step.Unmark = live.annotations[names.UnitGone] != "" && g.owns(live) && !deleting(live.obj)
@@ -158,7 +158,7 @@ func (x *Index) serviceStep(g *tracked) Step {
 	live := x.children[at]
 	owner, owned := gridOf(live)
 	if live != nil {
-		step.Version = live.version
+		step.Version, step.Size = live.version, live.alike.size()
 	}
 	switch {
 	case live != nil && (!owned || owner != g.ref), x.taken[at]:
@@ -197,7 +197,7 @@ func (g *grid) decide(step Step, live *child, t *template) Step {
 	if step.Action == Update || step.Action == Adopt {
 		step.Updated = false
 	}
-	step.live = live != nil
+	step.live, step.Size = live != nil, max(step.Size, t.alike.size())
 	if step.Action != Keep {
 		step.desired = d
 	}

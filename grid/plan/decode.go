@@ -7,8 +7,8 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync/atomic"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -32,18 +32,29 @@ type grid struct {
 	spec        apiv1.WorkloadGridSpec // without the templates; of a ServiceGrid the unit key alone
 	unitKey     string
 	templates   map[string]*template // by name; DefaultTemplate is spec.template
+	bears       map[string]string    // the labels of its children
 	waves       *waves               // nil for a change that goes to all units at once
-	content     Object               // what a revision holds
+	content     packed               // what a revision holds
 	revision    string               // name of the ControllerRevision of content
 	problems    []topology.Problem
 }
 
 // template is an entry of the templates, prepared.
 type template struct {
-	spec     Object // without replicas, and without the unit key in the node selector
-	replicas int64  // -1 for none
-	sum      string // of everything
-	fault    string // why it would be refused, or ""
+	alike        packed            // the spec, as Kind.alike has it
+	nodeSelector Object            // without the unit key
+	replicas     int64             // -1 for none
+	labels       map[string]string // of the children
+	sum          string            // of everything
+	fault        string            // why it would be refused, or ""
+	// last is what a child was compared with it last: most units' are alike.
+	last atomic.Pointer[comparison]
+}
+
+// comparison is in what some children, which have this alike, differ from a template.
+type comparison struct {
+	alike        packed
+	spec, labels []difference
 }
 
 // decodeGrid reads a grid. What is wrong becomes a Problem.
@@ -54,9 +65,14 @@ func decodeGrid(obj Object) *grid {
 	g.labels = stringsOf(value[Object](obj, "metadata", "labels"))
 	g.annotations = stringsOf(value[Object](obj, "metadata", "annotations"))
 	g.federated = g.labels[names.Federated] != "" || g.labels[names.Distributed] != ""
+	g.bears = maps.Clone(g.labels)
 	spec := value[Object](obj, "spec")
+	if p, pruned := packedOf(obj); pruned {
+		spec = p.open()
+	}
 	g.spec = decodeSpec(spec, g.kind.PerUnit)
 	g.unitKey = string(g.spec.GridUniqKey)
+	g.bears[names.GridSelector], g.bears[names.GridUniqKey] = g.ref.Name, keyLabel(g.unitKey)
 	if msgs := validation.IsQualifiedName(g.unitKey); len(msgs) > 0 {
 		g.invalid("spec.gridUniqKey", "%q is no label key: %s; give the label of nodes whose values are the units", g.unitKey, msgs[0])
 	}
@@ -85,13 +101,13 @@ func (g *grid) decodeTemplates(spec, main Object) {
 		}
 		g.templates[name] = g.prepare(value[Object](pool, name))
 	}
-	g.content = Object{"template": main}
+	content := Object{"template": main}
 	for _, field := range []string{"templatePool", "templates", "defaultTemplateName"} {
 		if v, ok := spec[field]; ok {
-			g.content[field] = v
+			content[field] = v
 		}
 	}
-	g.revision = fmt.Sprintf("%s.%s.%s", g.kind.revision, g.ref.Name, sum(g.content))
+	g.content, g.revision = pack(content), fmt.Sprintf("%s.%s.%s", g.kind.revision, g.ref.Name, sum(content))
 	g.waves = newWaves(g.spec.Rollout)
 	if field, text := wrongWaves(g.spec.Rollout); text != "" {
 		g.problems = append(g.problems, g.problem("spec.rollout."+field, "%s", text))
@@ -182,16 +198,16 @@ func (g *grid) invalid(field, format string, args ...any) {
 	g.problems = append(g.problems, g.problem(field, format, args...))
 }
 
-// prepare reads one template. Its clone is shared by all units, and compared
-// with their children; what differs between units is not in it.
+// prepare reads one template, which is shared by all units; what differs between
+// them is not in it.
 func (g *grid) prepare(spec Object) *template {
-	t := &template{spec: clone(spec), replicas: integer(spec, -1, g.kind.replicas...), sum: sum(spec)}
+	t := &template{alike: pack(g.kind.alike(spec)), replicas: integer(spec, -1, g.kind.replicas...), labels: g.bears, sum: sum(spec)}
 	if !g.kind.PerUnit {
 		return t
 	}
 	t.fault = cmp.Or(g.kind.mismatch(spec), g.kind.misread(spec))
-	unstructured.RemoveNestedField(t.spec, g.kind.replicas...)
-	delete(ensure(t.spec, g.kind.nodeSelector()...), g.unitKey)
+	t.nodeSelector = maps.Clone(value[Object](spec, g.kind.nodeSelector()...))
+	delete(t.nodeSelector, g.unitKey)
 	return t
 }
 
@@ -254,10 +270,11 @@ func (g *grid) unused() (list []string) {
 	return list
 }
 
-// same reports whether nothing but the status differs. The API server raises
-// the generation with every change of the spec.
-func (g *grid) same(o *grid) bool {
-	return g.uid == o.uid && g.generation > 0 && g.generation == o.generation && g.deleting == o.deleting && maps.Equal(g.labels, o.labels) && maps.Equal(g.annotations, o.annotations)
+// is reports whether an object is this grid, but for the status. The API server
+// raises the generation with every change of the spec.
+func (g *grid) is(obj Object) bool {
+	return g.generation > 0 && g.generation == integer(obj, 0, "metadata", "generation") && g.uid == value[string](obj, "metadata", "uid") && g.deleting == deleting(obj) &&
+		maps.Equal(g.labels, stringsOf(value[Object](obj, "metadata", "labels"))) && maps.Equal(g.annotations, stringsOf(value[Object](obj, "metadata", "annotations")))
 }
 
 func (g *grid) ownerReference() Object {

@@ -12,29 +12,24 @@ import (
 	"github.com/gridmesh/gridmesh/api/names"
 )
 
-// templateHash is a label that SuperEdge's controller wrote into templates and
-// so onto pods. To take it away would replace them.
-const templateHash = "superedge.io/template-hash-key"
-
 // desired is a child as it is to be, before it is rendered: to compare costs
 // less than to render.
 type desired struct {
-	grid                *grid
-	template            *template
-	live                *child // nil for none
-	unit, name          string
-	replicas            int64 // -1 for none
-	labels, annotations map[string]string
-	hash                string // the annotation Applied
+	grid        *grid
+	template    *template
+	live        *child // nil for none
+	unit, name  string
+	replicas    int64 // -1 for none
+	annotations map[string]string
+	hash        string // the annotation Applied
 }
 
 // desired says what a unit's child is to be.
 func (g *grid) desired(t *template, unit, name string, live *child) *desired {
 	d := &desired{
 		grid: g, template: t, live: live, unit: unit, name: name, replicas: t.scale(live),
-		labels: maps.Clone(g.labels), annotations: map[string]string{names.UnitKey: g.unitKey},
+		annotations: map[string]string{names.UnitKey: g.unitKey},
 	}
-	d.labels[names.GridSelector], d.labels[names.GridUniqKey] = g.ref.Name, keyLabel(g.unitKey)
 	if g.kind.PerUnit {
 		d.annotations[names.Unit] = unit
 		if t.replicas >= 0 {
@@ -48,43 +43,46 @@ func (g *grid) desired(t *template, unit, name string, live *child) *desired {
 		}
 		d.annotations[names.TopologyKeys] = `["` + g.unitKey + `"]`
 	}
-	d.hash = sum(t.sum, g.unitKey, unit, name, d.labels, d.annotations, g.uid)
+	d.hash = sum(t.sum, g.unitKey, unit, name, g.bears, d.annotations, g.uid)
 	return d
 }
 
 // render makes the object to apply.
 func (d *desired) render(now time.Time) Object {
-	g, spec := d.grid, clone(d.template.spec)
-	if g.kind.PerUnit {
-		d.renderWorkload(spec)
-	}
+	g := d.grid
 	annotations := anyMap(d.annotations)
 	annotations[names.Applied], annotations[names.AppliedAt] = d.hash, Time(now)
 	return Object{
 		"apiVersion": g.kind.APIVersion(), "kind": g.kind.Child,
 		"metadata": Object{
-			"namespace": g.ref.Namespace, "name": d.name, "labels": anyMap(d.labels), "annotations": annotations,
+			"namespace": g.ref.Namespace, "name": d.name, "labels": anyMap(g.bears), "annotations": annotations,
 			"ownerReferences": []any{g.ownerReference()},
 		},
-		"spec": spec,
+		"spec": d.spec(),
 	}
 }
 
-func (d *desired) renderWorkload(spec Object) {
-	kind := d.grid.kind
-	ensure(spec, kind.nodeSelector()...)[d.grid.unitKey] = d.unit
+func (d *desired) spec() Object {
+	kind, spec := d.grid.kind, d.template.alike.open()
+	if !kind.PerUnit {
+		return spec
+	}
+	selector := ensure(spec, kind.nodeSelector()...)
+	maps.Copy(selector, d.template.nodeSelector)
+	selector[d.grid.unitKey] = d.unit
 	if d.replicas >= 0 {
 		_ = unstructured.SetNestedField(spec, d.replicas, kind.replicas...) // a spec is an object
 	}
 	if d.live == nil {
-		return
+		return spec
 	}
-	if old := value[string](value[Object](d.live.spec(), kind.pods...), "metadata", "labels", templateHash); old != "" {
-		labels := ensure(ensure(spec, kind.pods...), "metadata", "labels")
+	if old := value[string](value[Object](d.live.spec(), kind.podLabels()...), templateHash); old != "" {
+		labels := ensure(spec, kind.podLabels()...)
 		if _, given := labels[templateHash]; !given {
 			labels[templateHash] = old
 		}
 	}
+	return spec
 }
 
 // scale is what to apply of spec.replicas; -1 is nothing. It is applied to
@@ -107,22 +105,40 @@ func (t *template) scale(live *child) int64 {
 	return t.replicas
 }
 
+// compare is in what a child differs from a template, but for what units do not
+// have alike. Its lists are not to be written to.
+func (t *template) compare(c *child) *comparison {
+	if last := t.last.Load(); last != nil && last.alike == c.alike {
+		return last
+	}
+	live := c.alike.open()
+	is := &comparison{alike: c.alike, spec: differences("spec", t.alike.open(), live["spec"])}
+	has := stringsOf(value[Object](live, "labels"))
+	for _, key := range missing(t.labels, has) {
+		is.labels = append(is.labels, difference{"metadata.labels." + key, has[key]})
+	}
+	t.last.Store(is)
+	return is
+}
+
 // drifted lists the fields of a child that are not as they are to be, though
 // it was applied so.
 func (d *desired) drifted(c *child) []difference {
-	list := differences("spec", d.template.spec, c.obj["spec"])
+	alike := d.template.compare(c)
+	list := slices.Clone(alike.spec)
 	add := func(path string, live any) { list = append(list, difference{path, live}) }
 	if kind := d.grid.kind; kind.PerUnit {
+		selector := "spec." + strings.Join(kind.nodeSelector(), ".")
+		list = append(list, differences(selector, d.template.nodeSelector, value[Object](c.spec(), kind.nodeSelector()...))...)
+		slices.SortFunc(list, compareDifferences)
 		if unit := c.selected(d.grid.unitKey); unit != d.unit {
-			add(strings.Join(append([]string{"spec"}, kind.nodeSelector()...), ".")+"."+d.grid.unitKey, unit)
+			add(selector+"."+d.grid.unitKey, unit)
 		}
 		if n := c.replicas(-1); d.replicas >= 0 && n != d.replicas {
 			add("spec."+strings.Join(kind.replicas, "."), n)
 		}
 	}
-	for _, key := range missing(d.labels, c.labels) {
-		add("metadata.labels."+key, c.labels[key])
-	}
+	list = append(list, alike.labels...)
 	for _, key := range missing(d.annotations, c.annotations) {
 		add("metadata.annotations."+key, c.annotations[key])
 	}
@@ -149,9 +165,7 @@ func (d *desired) restarts() bool {
 	if !kind.PerUnit {
 		return false
 	}
-	spec := clone(d.template.spec)
-	d.renderWorkload(spec)
-	wanted, live := value[Object](spec, kind.pods...), value[Object](d.live.spec(), kind.pods...)
+	wanted, live := value[Object](d.spec(), kind.pods...), value[Object](d.live.whole(), kind.pods...)
 	return len(differences("", wanted, live)) > 0 || extra(field{}, wanted, live)
 }
 

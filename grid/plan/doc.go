@@ -14,10 +14,11 @@
 //	kinds.go     the kinds of grids: the one table of what they make, and a world of them
 //	waves.go     spec.rollout: sizes and order of waves
 //	fields.go    fields that do not exist, or hold another type
-//	decode.go    a grid and its templates
-//	child.go     a child, a Node; what a mirror may drop of them
-//	orphan.go    what a grid that is no more has left
+//	held.go      what a mirror holds of an object
 //	drift.go     what a live object lacks of a wanted one
+//	decode.go    a grid and its templates
+//	child.go     a child
+//	orphan.go    what a grid that is no more has left
 //	desired.go   a child as it is to be
 //	units.go     the units that Nodes make up
 //	step.go      actions, steps and plans

@@ -26,9 +26,11 @@ func differences(at string, wanted, live any) []difference {
 	for i := range list {
 		list[i].path = at + list[i].path
 	}
-	slices.SortFunc(list, func(a, b difference) int { return strings.Compare(a.path, b.path) })
+	slices.SortFunc(list, compareDifferences)
 	return list
 }
+
+func compareDifferences(a, b difference) int { return strings.Compare(a.path, b.path) }
 
 // field is where two values come from.
 type field struct {

@@ -137,7 +137,7 @@ func TestThePoolHasNoDefault(t *testing.T) {
   template: {selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}}},
   templatePool: {default: {selector: {matchLabels: {app: b}}, template: {metadata: {labels: {app: b}}}}}}}`))
 	template, why := g.template("north")
-	if got := value[string](template.spec, "selector", "matchLabels", "app"); got != "a" || why != "" {
+	if got := value[string](template.alike.open(), "selector", "matchLabels", "app"); got != "a" || why != "" {
 		t.Errorf("a unit runs the template of app %q (%s), want spec.template", got, why)
 	}
 }

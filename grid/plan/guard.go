@@ -64,7 +64,7 @@ func (x *Index) leftovers(g *tracked, p *Plan, s *state, guard Guard, now time.T
 }
 
 func leftover(unit string, c *child, why string, guard Guard, now time.Time, p *Plan) Step {
-	step := Step{Unit: unit, Kind: c.ref.Kind, Name: c.ref.Name, Action: Hold, live: true, Version: c.version}
+	step := Step{Unit: unit, Kind: c.ref.Kind, Name: c.ref.Name, Action: Hold, live: true, Version: c.version, Size: c.alike.size()}
 	step.Ready, _ = c.progress()
 	_, marked := c.goneSince()
 	gone := c.gone(guard, now)

@@ -106,6 +106,9 @@ func (k *Kind) nodeSelector() []string {
 	return slices.Concat(k.pods, []string{"spec", "nodeSelector"})
 }
 
+// podLabels is the path of the pods' labels in the child's spec.
+func (k *Kind) podLabels() []string { return slices.Concat(k.pods, []string{"metadata", "labels"}) }
+
 // kindOf is the kind of a grid by its name, or nil.
 func kindOf(name string) *Kind {
 	for _, k := range kinds {

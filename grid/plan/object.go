@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -86,6 +87,21 @@ func ensure(obj Object, path ...string) Object {
 	return obj
 }
 
+// without is an object without the field at a path; it is copied along that alone.
+func without(obj Object, path ...string) Object {
+	v, has := obj[path[0]]
+	if !has {
+		return obj
+	}
+	out := maps.Clone(obj)
+	if below, ok := v.(Object); len(path) > 1 && ok {
+		out[path[0]] = without(below, path[1:]...)
+	} else if len(path) == 1 {
+		delete(out, path[0])
+	}
+	return out
+}
+
 // clone copies an object deeply: what is read is never written to.
 func clone(obj Object) Object {
 	if obj == nil {
@@ -144,6 +160,15 @@ func Time(t time.Time) string { return t.UTC().Truncate(time.Millisecond).Format
 
 // atTime is a time in words that do not change while it is waited for.
 func atTime(t time.Time) string { return "at " + t.UTC().Format(time.RFC3339) }
+
+// Cut bounds a text of others: the API server may quote all that it refuses.
+func Cut(text string) string {
+	const most = 768 // bytes
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + " ..."
+	}
+	return text
+}
 
 // Short cuts a list of units for a message.
 func Short(list []string) string {

@@ -130,7 +130,10 @@ func bare(t *testing.T, plans []Plan, now time.Time) string {
 			s.desired, s.appliedAt = nil, time.Time{}
 			list = append(list, s.Unit, s.Name, s.Action, s.Why, s.Ready, s.Updated, s.Dark, s.Nodes, obj)
 		}
-		list = append(list, p.Grid, p.UnitKey, p.Problems, p.Revision, p.Expired, p.Unused, p.Workload, p.Service, p.StatusFirst, events)
+		if p.Revision != nil {
+			list = append(list, p.Revision.Object())
+		}
+		list = append(list, p.Grid, p.UnitKey, p.Problems, p.Expired, p.Unused, p.Workload, p.Service, p.StatusFirst, events)
 	}
 	data, err := json.Marshal(list)
 	if err != nil {

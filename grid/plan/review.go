@@ -97,7 +97,8 @@ func (x *Index) keyOfNobody(g *tracked) string {
 // somebody else's to judge, for Kubernetes names pods by it.
 func (x *Index) nameless(g *tracked) (list []topology.Problem) {
 	for _, name := range slices.Sorted(maps.Keys(g.templates)) {
-		service := value[string](g.templates[name].spec, g.kind.names...)
+		spec := g.templates[name].alike.open()
+		service := value[string](spec, g.kind.names...)
 		if len(g.kind.names) == 0 || service == "" {
 			continue
 		}
@@ -105,7 +106,7 @@ func (x *Index) nameless(g *tracked) (list []topology.Problem) {
 		if name != apiv1.DefaultTemplate {
 			field = "spec.templatePool." + name + "."
 		}
-		labels := stringsOf(value[Object](value[Object](g.templates[name].spec, g.kind.pods...), "metadata", "labels"))
+		labels := stringsOf(value[Object](spec, g.kind.podLabels()...))
 		if why := x.unnamed(g, service, labels); why != "" {
 			list = append(list, g.problem(field+strings.Join(g.kind.names, "."), "%s", why))
 		}
@@ -124,12 +125,12 @@ func (x *Index) unnamed(g *tracked, service string, labels map[string]string) st
 		case !s.valid:
 			return ""
 		case s.unitKey == g.unitKey:
-			return passedOver(service, stringsOf(value[Object](s.templates[s.fallback()].spec, "selector")), labels)
+			return passedOver(service, stringsOf(value[Object](s.templates[s.fallback()].alike.open(), "selector")), labels)
 		}
 		return fmt.Sprintf("names %s, whose units are the values of %s and not of %s: %s; give both grids one gridUniqKey", service, s.unitKey, g.unitKey, nowhere)
 	}
 	if c := x.children[Ref{services.Child, g.ref.Namespace, service}]; c != nil {
-		if selector := stringsOf(value[Object](c.obj, "spec", "selector")); len(selector) > 0 { // without, its endpoints are somebody's own
+		if selector := stringsOf(value[Object](c.whole(), "selector")); len(selector) > 0 { // without, its endpoints are somebody's own
 			return passedOver(service, selector, labels)
 		}
 		return ""
@@ -176,7 +177,7 @@ const firstNodePort, lastNodePort = 30000, 32767
 
 // badPorts are ports that an API server would refuse of the grid's Service.
 func (g *tracked) badPorts() (list []topology.Problem) {
-	template := g.templates[g.fallback()].spec
+	template := g.templates[g.fallback()].alike.open()
 	kind := value[string](template, "type")
 	for i, item := range value[[]any](template, "ports") {
 		port, _ := item.(Object)

@@ -91,7 +91,7 @@ func (g *tracked) revise(p *Plan) {
 		newest = all[0].Number
 	}
 	if len(all) == 0 || all[0].Name != g.revision {
-		p.Revision = g.newRevision(newest + 1)
+		p.Revision = &NewRevision{g.grid, newest + 1}
 	}
 	all = slices.DeleteFunc(all, func(r Revision) bool { return r.Name == g.revision })
 	for _, r := range all[min(historyLimit, len(all)):] {
@@ -99,13 +99,24 @@ func (g *tracked) revise(p *Plan) {
 	}
 }
 
-func (g *tracked) newRevision(number int64) Object {
+// NewRevision is a ControllerRevision that is to be.
+type NewRevision struct {
+	grid   *grid
+	number int64
+}
+
+// Size is that of its text, in bytes.
+func (r *NewRevision) Size() int { return r.grid.content.size() }
+
+// Object renders it.
+func (r *NewRevision) Object() Object {
+	g := r.grid
 	return Object{
 		"apiVersion": "apps/v1", "kind": RevisionKind,
 		"metadata": Object{
 			"namespace": g.ref.Namespace, "name": g.revision, "labels": Object{names.GridSelector: g.ref.Name},
 			"ownerReferences": []any{g.ownerReference()},
 		},
-		"data": Object{"spec": clone(g.content)}, "revision": number,
+		"data": Object{"spec": g.content.open()}, "revision": r.number,
 	}
 }

@@ -17,9 +17,8 @@ import (
 
 // A status stays far below the size of an object, however many units there are.
 const (
-	maxWorst   = 20
-	maxStates  = 200
-	maxMessage = 768 // bytes, of a condition or a unit
+	maxWorst  = 20
+	maxStates = 200
 )
 
 // StatusChanged reports whether a plan's status is another than the one that
@@ -124,7 +123,7 @@ func worst(steps []Step) []apiv1.UnitStatus {
 	var list []apiv1.UnitStatus
 	for _, step := range steps {
 		if reason := step.Trouble(); reason != "" {
-			list = append(list, apiv1.UnitStatus{Unit: step.Unit, Reason: reason, Message: cut(step.Why)})
+			list = append(list, apiv1.UnitStatus{Unit: step.Unit, Reason: reason, Message: Cut(step.Why)})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b apiv1.UnitStatus) int { return cmp.Compare(severity[a.Reason], severity[b.Reason]) })
@@ -139,7 +138,7 @@ func valid(problems []topology.Problem) metav1.Condition {
 	for _, p := range problems {
 		texts = append(texts, strings.TrimPrefix(p.String(), p.Object+": "))
 	}
-	return metav1.Condition{Type: apiv1.Valid, Status: metav1.ConditionFalse, Reason: "Refused", Message: cut(strings.Join(texts, "; "))}
+	return metav1.Condition{Type: apiv1.Valid, Status: metav1.ConditionFalse, Reason: "Refused", Message: Cut(strings.Join(texts, "; "))}
 }
 
 func ready(st *apiv1.WorkloadGridStatus) metav1.Condition {
@@ -157,7 +156,7 @@ func progressing(st *apiv1.WorkloadGridStatus, s state) metav1.Condition {
 	c := metav1.Condition{Type: apiv1.Progressing, Status: metav1.ConditionTrue, Reason: "Complete", Message: "every unit runs what the grid says, but for those that are dark or refused"}
 	switch {
 	case s.stopped != "":
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Stopped", cut(s.stopped)
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Stopped", Cut(s.stopped)
 	case s.paused:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Paused", "spec.rollout.paused is true"
 	case s.rollout != nil && (s.pending > 0 || s.rollout.WaitingSince != nil):
@@ -178,7 +177,7 @@ func held(st *apiv1.WorkloadGridStatus, steps []Step) metav1.Condition {
 			units = append(units, step.Unit)
 		}
 	}
-	return metav1.Condition{Type: apiv1.Held, Status: metav1.ConditionTrue, Reason: "UnitsGone", Message: cut("workloads are kept for now: " + Short(units))}
+	return metav1.Condition{Type: apiv1.Held, Status: metav1.ConditionTrue, Reason: "UnitsGone", Message: Cut("workloads are kept for now: " + Short(units))}
 }
 
 // conditions keeps the times of those that stay as they were.
@@ -204,11 +203,4 @@ func (g *tracked) serviceStatus(p *Plan, now time.Time) {
 	}
 	st.Conditions = conditions(last, g.generation, now, valid(p.Problems))
 	p.Service = st
-}
-
-func cut(message string) string {
-	if len(message) > maxMessage {
-		return strings.ToValidUTF8(message[:maxMessage], "") + " ..."
-	}
-	return message
 }

@@ -45,6 +45,9 @@ type Step struct {
 	// Unmark: the unit is back, that annotation is to go, whatever the action.
 	Unmark bool
 
+	// Size is that of the child's text, in bytes, as it is or is to be.
+	Size int
+
 	live      bool      // the child is there
 	changed   bool      // to be applied because the grid changed: waves hold it back
 	appliedAt time.Time // of the live child, last
@@ -129,7 +132,7 @@ type Plan struct {
 	Problems   []topology.Problem
 	// Revision is the ControllerRevision to apply, or nil; Expired are those
 	// beyond the limit.
-	Revision Object
+	Revision *NewRevision
 	Expired  []string
 	// Unused are entries of templatePool to be removed from the spec.
 	Unused []string

@@ -99,7 +99,9 @@ func (x *Index) Set(obj Object) {
 		x.setRevision(ref, obj)
 	case kindOf(ref.Kind) != nil:
 		x.setOwner(ref, value[string](obj, "metadata", "uid"))
-		x.setGrid(ref, decodeGrid(obj), obj)
+		if old := x.grids[ref]; old == nil || !old.is(obj) { // else it has a new status at most
+			x.setGrid(ref, decodeGrid(obj), obj)
+		}
 	case kindOfChild(ref.Kind) != nil:
 		x.setChild(ref, readChild(obj))
 	}
@@ -153,8 +155,8 @@ func (x *Index) Disputed(grid Ref, list map[string]Dispute) {
 // One of another version was seen since, and may be another child.
 func (x *Index) MarkDeleting(ref Ref, version string) {
 	if c := x.children[ref]; c != nil && c.version == version {
-		obj := clone(c.obj)
-		ensure(obj, "metadata")["deletionTimestamp"] = "now"
+		obj, metadata := maps.Clone(c.obj), maps.Clone(value[Object](c.obj, "metadata"))
+		metadata["deletionTimestamp"], obj["metadata"] = "now", metadata
 		x.Set(obj)
 	}
 }
@@ -205,9 +207,6 @@ func (x *Index) setNode(name string, n *node) {
 
 func (x *Index) setGrid(ref Ref, g *grid, obj Object) {
 	old := x.grids[ref]
-	if old != nil && g != nil && old.same(g) {
-		return // a new status at most
-	}
 	if old != nil {
 		x.unuse(old.grid)
 		delete(x.grids, ref)

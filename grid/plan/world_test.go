@@ -254,7 +254,7 @@ func (c *cluster) carryOut(plans []Plan) {
 	for _, p := range plans {
 		c.writeStatus(p)
 		if p.Revision != nil {
-			c.set(p.Revision)
+			c.set(p.Revision.Object())
 		}
 		for _, name := range p.Expired {
 			c.delete(Ref{"ControllerRevision", p.Grid.Namespace, name})

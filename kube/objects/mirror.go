@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/gridmesh/gridmesh/kube"
@@ -23,6 +24,7 @@ import (
 // which of them changed. What it hands out must not be written to.
 type Mirror struct {
 	client dynamic.Interface
+	bare   metadata.Interface
 	kinds  map[string]Kind
 	prune  func(obj map[string]any)
 	wake   chan struct{}
@@ -45,16 +47,17 @@ type fault struct {
 const faultStands = 2 * time.Minute
 
 // NewMirror mirrors kinds through c on Run. prune drops from an object what
-// nobody needs; an object that is the same then has not changed.
+// nobody needs; an object that is the same then has not changed. It may be given
+// one that it has pruned.
 func NewMirror(c *kube.Client, kinds []Kind, prune func(obj map[string]any)) *Mirror {
 	m := &Mirror{
-		client: c.Dynamic, kinds: map[string]Kind{}, prune: prune, wake: make(chan struct{}, 1),
+		client: c.Dynamic, bare: c.Metadata, kinds: map[string]Kind{}, prune: prune, wake: make(chan struct{}, 1),
 		stores: map[string]cache.SharedIndexInformer{}, changed: map[cache.ObjectName]map[string]bool{},
 		faults: map[string]fault{},
 	}
 	for _, k := range kinds {
 		m.kinds[k.Kind] = k
-		m.stores[k.Kind] = newInformer(c.Dynamic, k)
+		m.stores[k.Kind] = newInformer(c.Dynamic, k, prune)
 	}
 	return m
 }

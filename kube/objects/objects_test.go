@@ -141,11 +141,19 @@ func TestWrites(t *testing.T) {
 	if got, err := m.Merge(ctx, "Deployment", "default", "web", map[string]any{"spec": map[string]any{"paused": true}}); err != nil || got["secret"] != nil {
 		t.Errorf("merged %v, %v", got, err)
 	}
+	var bare atomic.Bool
+	s.Hook(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
+		bare.Store(bare.Load() || strings.HasSuffix(r.URL.Path, "/status") && strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata"))
+		next(w, r)
+	})
 	if err := m.WriteStatus(ctx, "Deployment", "default", "web", uid, map[string]any{"units": 3}); err != nil {
 		t.Error(err)
 	}
 	if n := s.Count("PATCH " + web + "/status"); n != 1 {
 		t.Errorf("the status was written %d times", n)
+	}
+	if !bare.Load() {
+		t.Error("with the status the whole object came back")
 	}
 	live, err := m.Live(ctx, "Deployment", "default", "web")
 	if got := fmt.Sprint(live["spec"], live["status"], live["secret"]); err != nil || got != "map[paused:true replicas:1] map[units:3] <nil>" {

@@ -13,15 +13,33 @@ import (
 	"github.com/gridmesh/gridmesh/kube"
 )
 
+// mirrorPage is how many objects a mirror lists at once, where an API server has no
+// watch-lists: each is decoded whole before it is pruned, and may have a megabyte.
+const mirrorPage = 20
+
 // newInformer follows one kind, in all namespaces. Client-go's own informers
-// begin a watch again as fast as the one before was ended.
-func newInformer(client dynamic.Interface, k Kind) cache.SharedIndexInformer {
+// begin a watch again as fast as the one before was ended, and have all of a list
+// before they prune any.
+func newInformer(client dynamic.Interface, k Kind, prune func(obj map[string]any)) cache.SharedIndexInformer {
 	api := client.Resource(k.Resource)
 	var pace kube.Pace
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = k.Selector
-			return api.List(ctx, o)
+			if o.Limit > 0 { // else all is asked for, as where a list took too long for its pages
+				o.Limit = min(o.Limit, mirrorPage)
+				if o.ResourceVersion == "0" { // of which there are no pages
+					o.ResourceVersion = ""
+				}
+			}
+			list, err := api.List(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			for i := range list.Items {
+				prune(list.Items[i].Object)
+			}
+			return list, nil
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			o.LabelSelector = k.Selector

@@ -3,6 +3,7 @@ package objects
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -40,4 +41,40 @@ func TestWatchesThatDoNotLast(t *testing.T) {
 	lasting.Store(true)
 	put(t, s, "db", "spec: {replicas: 1}")
 	until(t, "what changes is followed", func() bool { return m.Get("Deployment", "default", "db") != nil })
+}
+
+// An API server without watch-lists is asked for a few objects at a time, and what
+// came is pruned before the next: decoded, a child of a grid may have many megabytes.
+func TestListsComeInSmallPages(t *testing.T) {
+	s := apitest.New(t)
+	const all = 2*mirrorPage + 5
+	for i := range all {
+		put(t, s, fmt.Sprintf("web-%d", i), "spec: {replicas: 1}")
+	}
+	var sent, pruned atomic.Int64
+	s.Hook(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
+		switch q := r.URL.Query(); {
+		case q.Get("sendInitialEvents") != "":
+			apitest.Fail(w, http.StatusUnprocessableEntity, "Invalid")
+			return
+		case q.Get("watch") != "":
+		default:
+			limit, _ := strconv.Atoi(q.Get("limit"))
+			if n := sent.Load() - pruned.Load(); n > 0 || q.Get("resourceVersion") == "0" || limit == 0 || limit > mirrorPage {
+				t.Errorf("%d objects are asked for, of version %q, and %d are not pruned yet", limit, q.Get("resourceVersion"), n)
+			}
+			sent.Add(int64(limit))
+		}
+		next(w, r)
+	})
+	m := NewMirror(s.Client(t), []Kind{deployments}, func(obj map[string]any) {
+		if _, whole := obj["secret"]; whole {
+			pruned.Add(1)
+		}
+		prune(obj)
+	})
+	run(t, s, m)
+	if n := len(changes(t, m)); n != all || pruned.Load() != all {
+		t.Errorf("%d objects came, %d were pruned, want %d", n, pruned.Load(), all)
+	}
 }

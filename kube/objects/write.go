@@ -50,30 +50,33 @@ func (m *Mirror) Apply(ctx context.Context, obj map[string]any, manager string) 
 // metadata.resourceVersion fails where the object has another. It returns the
 // object as it is then, pruned.
 func (m *Mirror) Merge(ctx context.Context, kind, namespace, name string, patch map[string]any) (map[string]any, error) {
-	return m.patch(ctx, kind, namespace, name, types.MergePatchType, patch)
-}
-
-// WriteStatus replaces the status of an object with a UID.
-func (m *Mirror) WriteStatus(ctx context.Context, kind, namespace, name, uid string, status any) error {
-	patch := []map[string]any{
-		{"op": "test", "path": "/metadata/uid", "value": uid},
-		{"op": "add", "path": "/status", "value": status},
-	}
-	_, err := m.patch(ctx, kind, namespace, name, types.JSONPatchType, patch, "status")
-	return err
-}
-
-func (m *Mirror) patch(ctx context.Context, kind, namespace, name string, how types.PatchType, patch any, sub ...string) (map[string]any, error) {
 	data, err := json.Marshal(patch)
 	if err != nil {
 		return nil, fmt.Errorf("patch %s %s/%s: %w", kind, namespace, name, err)
 	}
-	out, err := m.resource(kind, namespace).Patch(ctx, name, how, data, metav1.PatchOptions{}, sub...)
+	out, err := m.resource(kind, namespace).Patch(ctx, name, types.MergePatchType, data, metav1.PatchOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("patch %s %s/%s: %w", kind, namespace, name, err)
 	}
 	m.prune(out.Object)
 	return out.Object, nil
+}
+
+// WriteStatus replaces the status of an object with a UID. Of the object nothing
+// but metadata comes back: it may be large.
+func (m *Mirror) WriteStatus(ctx context.Context, kind, namespace, name, uid string, status any) error {
+	patch := []map[string]any{
+		{"op": "test", "path": "/metadata/uid", "value": uid},
+		{"op": "add", "path": "/status", "value": status},
+	}
+	data, err := json.Marshal(patch)
+	if err == nil {
+		_, err = m.bare.Resource(m.kinds[kind].Resource).Namespace(namespace).Patch(ctx, name, types.JSONPatchType, data, metav1.PatchOptions{}, "status")
+	}
+	if err != nil {
+		return fmt.Errorf("patch the status of %s %s/%s: %w", kind, namespace, name, err)
+	}
+	return nil
 }
 
 // TakeOver gives a manager the fields that an older program wrote by updates,

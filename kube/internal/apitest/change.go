@@ -36,7 +36,7 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request) {
 		write(w, code, live)
 		return
 	}
-	write(w, code, s.objects[path])
+	write(w, code, seenBy(r).show(s.objects[path]))
 }
 
 // decide returns what becomes of an object, nil for its end, and the status

@@ -1,0 +1,47 @@
+package grid_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gridmesh/gridmesh/grid/gridtest"
+	"github.com/gridmesh/gridmesh/grid/plan"
+)
+
+// Of large children few are written at once, for each is decoded meanwhile; of
+// others as many as may be.
+func TestLargeChildrenAreWrittenFewAtOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		image string
+		most  int64
+		units []string
+	}{
+		"small": {"v1", 4, []string{"a", "b", "c", "d", "e", "f"}},
+		"large": {strings.Repeat("v", 100<<10), 2, []string{"a", "b", "c", "d", "e", "f"}},
+		"huge":  {strings.Repeat("v", 1<<20), 1, []string{"a", "b", "c"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var now, most atomic.Int64
+			before := func(_ context.Context, verb gridtest.Verb, _ plan.Ref) error {
+				if verb == gridtest.Apply {
+					most.Store(max(most.Load(), now.Add(1)))
+					time.Sleep(time.Second)
+					now.Add(-1)
+				}
+				return nil
+			}
+			run(t, settings{Config: gridtest.Config{Before: before}}, func(c *gridtest.Cluster) {
+				shops(tc.units...)(c)
+				update(c, tillGrid, "v1", tc.image)
+			}, func(w *world) {
+				w.pass(time.Minute)
+				if n := len(w.Names("Deployment")); n != len(tc.units) || most.Load() != tc.most {
+					t.Errorf("%d children were made, %d at once at most; want %d, and %d at once", n, most.Load(), len(tc.units), tc.most)
+				}
+			})
+		})
+	}
+}
