@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -55,6 +56,35 @@ func TestAKindThatGoesAndReturns(t *testing.T) {
 				return m.Get("DeploymentGrid", "default", "shop") != nil && m.Get("DeploymentGrid", "default", "till") == nil && m.Fault() == nil
 			})
 		})
+	}
+}
+
+// A 404 by who does not know is no word on an object: what a grid has left would be
+// deleted by it.
+func TestAnotherOnes404(t *testing.T) {
+	t.Parallel()
+	s := apitest.New(t)
+	put(t, s, "web", "")
+	m := NewMirror(s.Client(t), []Kind{deployments}, prune)
+	for word, answer := range map[string]http.HandlerFunc{
+		"no such path": func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) },
+		"a load balancer": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, "<p>no backend")
+		},
+	} {
+		s.Hook(func(w http.ResponseWriter, r *http.Request, _ http.HandlerFunc) { answer(w, r) })
+		if live, err := m.Live(t.Context(), "Deployment", "default", "web"); err == nil {
+			t.Errorf("%s: there is %v", word, live)
+		}
+		if err := m.Delete(t.Context(), "Deployment", "default", "web", ""); err == nil {
+			t.Errorf("%s: it is deleted", word)
+		}
+	}
+	s.Hook(nil)
+	if live, err := m.Live(t.Context(), "Deployment", "default", "none"); live != nil || err != nil {
+		t.Errorf("of what is not there: %v, %v", live, err)
 	}
 }
 

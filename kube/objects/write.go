@@ -18,11 +18,18 @@ func (m *Mirror) resource(kind, namespace string) dynamic.ResourceInterface {
 	return m.client.Resource(m.kinds[kind].Resource).Namespace(namespace)
 }
 
+// gone reports whether the API server says that there is no such object. A 404 that
+// is not in its words says nothing of one: a load balancer says it, too, and who does
+// not serve the kind.
+func gone(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
 // Live asks the API server itself: the mirror may hold a selection, or lag. nil
 // means that there is no such object; another is pruned.
 func (m *Mirror) Live(ctx context.Context, kind, namespace, name string) (map[string]any, error) {
 	u, err := m.resource(kind, namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if gone(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -106,7 +113,7 @@ func (m *Mirror) Delete(ctx context.Context, kind, namespace, name, version stri
 		options.Preconditions = &metav1.Preconditions{ResourceVersion: &version}
 	}
 	err := m.resource(kind, namespace).Delete(ctx, name, options)
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !gone(err) {
 		return fmt.Errorf("delete %s %s/%s: %w", kind, namespace, name, err)
 	}
 	return nil
