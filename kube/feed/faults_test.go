@@ -309,3 +309,29 @@ func TestNoEndpointsOfTheAPIServer(t *testing.T) {
 		t.Errorf("its health says %+v", h)
 	}
 }
+
+// A watch that fails is told of, however often others are answered: what it has told
+// grows old.
+func TestOneWatchThatFails(t *testing.T) {
+	s := cluster(t)
+	f := follow(t, s)
+	f.until("kubernetes(1) a 10.96.0.0/16", contents)
+	s.Hook(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
+		if strings.HasSuffix(r.URL.Path, "/endpointslices") {
+			apitest.Fail(w, http.StatusForbidden, "Forbidden")
+			return
+		}
+		next(w, r)
+	})
+	s.EndWatches()
+	eventually(t, "the failure is known", func() bool { return f.Health().Err != "" })
+	for i := range 20 {
+		s.Put(t, fmt.Sprintf(`{apiVersion: v1, kind: Node, metadata: {name: b%d}}`, i))
+		eventually(t, "the Node is known", func() bool { snap, _ := f.Get(); return snap.Nodes.Len() == i+2 })
+		if f.Health().Err == "" {
+			t.Fatalf("with Node %d nothing fails any more", i)
+		}
+	}
+	s.Hook(nil)
+	eventually(t, "nothing fails any more", func() bool { return f.Health().Err == "" })
+}

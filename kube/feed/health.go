@@ -9,24 +9,32 @@ import (
 // Health is how the API server answers.
 type Health struct {
 	LastContact time.Time // when it last answered anything; zero: never
-	Err         string    // its last failure, "" where it answered since
+	Err         string    // its last failure, "" where the same watch was answered since
 	Held        []string  // for each of its lists that is not believed, why
 }
 
 type health struct {
-	mu  sync.Mutex
-	err string
+	mu      sync.Mutex
+	failing []failure // of watches that fail, one each; the last is the latest
 }
 
-// note takes what came of a request, or a sign of life.
-func (f *Feed) note(err error) {
+type failure struct{ watch, err string }
+
+// note takes what came of a request of a watch, or a sign of life. What other watches
+// are told says nothing of one that fails.
+func (f *Feed) note(watch string, err error) {
 	f.health.mu.Lock()
 	defer f.health.mu.Unlock()
-	if err != nil {
-		f.health.err = err.Error()
+	others := f.health.failing[:0]
+	for _, o := range f.health.failing {
+		if o.watch != watch {
+			others = append(others, o)
+		}
+	}
+	if f.health.failing = others; err != nil {
+		f.health.failing = append(others, failure{watch, err.Error()})
 		return
 	}
-	f.health.err = ""
 	f.Contacted(f.now())
 }
 
@@ -35,7 +43,11 @@ func (f *Feed) note(err error) {
 func (f *Feed) Health() Health {
 	f.health.mu.Lock()
 	defer f.health.mu.Unlock()
-	return Health{LastContact: f.LastContact(), Err: f.health.err, Held: f.heldBack()}
+	h := Health{LastContact: f.LastContact(), Held: f.heldBack()}
+	if n := len(f.health.failing); n > 0 {
+		h.Err = f.health.failing[n-1].err
+	}
+	return h
 }
 
 // Waiting returns the watches without a first list: nothing is published while

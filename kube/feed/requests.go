@@ -26,6 +26,7 @@ type listWatcher[L runtime.Object] interface {
 type requests[L runtime.Object] struct {
 	feed     *Feed
 	api      listWatcher[L]
+	name     string // of the watch
 	selector string
 
 	mu     sync.Mutex
@@ -35,8 +36,8 @@ type requests[L runtime.Object] struct {
 	pace   kube.Pace
 }
 
-func newRequests[L runtime.Object](f *Feed, api listWatcher[L], selector string) *requests[L] {
-	return &requests[L]{feed: f, api: api, selector: selector}
+func newRequests[L runtime.Object](f *Feed, api listWatcher[L], s selection) *requests[L] {
+	return &requests[L]{feed: f, api: api, name: s.name, selector: s.selector}
 }
 
 func (r *requests[L]) listWatch() cache.ListerWatcher {
@@ -47,7 +48,7 @@ func (r *requests[L]) list(ctx context.Context, o metav1.ListOptions) (runtime.O
 	r.begin(true)
 	o.LabelSelector = r.selector
 	list, err := r.api.List(ctx, o)
-	r.feed.note(err)
+	r.feed.note(r.name, err)
 	return list, err
 }
 
@@ -60,7 +61,7 @@ func (r *requests[L]) watch(ctx context.Context, o metav1.ListOptions) (apiwatch
 	}
 	o.LabelSelector = r.selector
 	w, err := r.api.Watch(ctx, o)
-	r.feed.note(err)
+	r.feed.note(r.name, err)
 	if err != nil {
 		return nil, err
 	}

@@ -75,7 +75,7 @@ func (f *Feed) watches() []watch {
 }
 
 func newWatch[T, L runtime.Object, V any](f *Feed, kind T, r resource[T, V], api listWatcher[L], s selection, with ...*shared[V]) watch {
-	requests := newRequests(f, api, s.selector)
+	requests := newRequests(f, api, s)
 	store := newStore(f, r, s, with...)
 	store.lookAgain = requests.lookAgain
 	return watch{name: s.name, kind: kind, api: requests.listWatch(), store: store, rest: requests.rest}
