@@ -39,6 +39,7 @@ type CRDs struct {
 	Same      func(wanted, live any) bool // of two specs
 	Log       *slog.Logger
 	Refused   time.Duration // how long it may be forbidden before Install gives up; 0: 30 s
+	Every     time.Duration // how often Keep looks, and for how long; 0: 30 s
 }
 
 // Install applies each CRD where the spec of the live one differs, and waits
@@ -60,7 +61,8 @@ func (c *CRDs) Install(ctx context.Context) error {
 // Keep brings back what others change, until ctx ends. Nothing is written
 // where the CRDs are as they are to be.
 func (c *CRDs) Keep(ctx context.Context) error {
-	tick := time.NewTicker(crdCheck)
+	every := cmp.Or(c.Every, crdCheck)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {
@@ -68,8 +70,10 @@ func (c *CRDs) Keep(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if err := c.Install(ctx); err != nil && ctx.Err() == nil {
-			c.Log.Error("could not keep the CRDs", obs.KeyErr, err)
+		look, cancel := context.WithTimeout(ctx, every) // Install waits for as long as it may
+		err := c.Install(look)
+		if cancel(); err != nil && ctx.Err() == nil {
+			c.Log.Error("could not keep the CRDs; trying again", obs.KeyErr, err)
 		}
 	}
 }

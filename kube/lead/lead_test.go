@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/klog/v2"
 
+	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/kube/internal/apitest"
 )
@@ -232,5 +233,37 @@ func TestInstallOfCRDsGivesUp(t *testing.T) {
 	defer cancel()
 	if err := crds(c, manifest).Install(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("away: %v", err)
+	}
+}
+
+// What Keep cannot bring back it says, though it goes on trying: an API server that
+// fails for ever was asked in silence.
+func TestKeepSaysWhatItCannot(t *testing.T) {
+	t.Parallel()
+	s := apitest.New(t)
+	var log testkit.Output
+	k := crds(s.Client(t), []byte(fmt.Sprintf(crdYAML+"}", "new")))
+	k.Log, k.Every = slog.New(slog.NewTextHandler(&log, nil)), 3*crdRetry
+	s.Hook(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
+		apitest.Fail(w, http.StatusInternalServerError, "broken webhook")
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- k.Keep(ctx) }()
+	for begin := time.Now(); !strings.Contains(log.String(), "broken webhook"); time.Sleep(crdRetry) {
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("it says: %s", log.String())
+		}
+	}
+	s.Hook(nil)
+	s.Put(t, fmt.Sprintf(crdYAML+serving, "old"))
+	for begin := time.Now(); s.Get(crdPath)["spec"].(apitest.Object)["group"] != "new"; time.Sleep(crdRetry) {
+		if time.Since(begin) > time.Minute {
+			t.Fatal("it was not brought back")
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
