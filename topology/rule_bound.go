@@ -1,10 +1,7 @@
 package topology
 
 import (
-	"cmp"
-	"encoding/binary"
 	"fmt"
-	"hash/fnv"
 	"slices"
 )
 
@@ -40,8 +37,7 @@ var bound = &rule{
 	arrange: func(q *question, tiers []tier) []tier {
 		free := q.most
 		for i, t := range tiers {
-			later := len(tiers) - i - 1
-			n := min(len(t.list), max(1, free-later))
+			n := partOf(len(t.list), free, len(tiers)-i-1)
 			if free -= n; n < len(t.list) {
 				tiers[i].list, q.bounded = q.some(t.list, n), true
 			}
@@ -52,40 +48,15 @@ var bound = &rule{
 
 // some keeps n endpoints, the same of each port, as long as they are there.
 func (q *question) some(list []candidate, n int) []candidate {
-	name := fnv.New64a()
-	_, _ = name.Write([]byte(q.vp.Name)) // does not fail
-	node := name.Sum64()
-	type turn struct {
-		by uint64
-		at int
-	}
-	turns := make([]turn, len(list)) // there may be thousands of ports: what is compared is computed once
-	for i, c := range list {
-		addr := c.Addr.As16()
-		turns[i] = turn{scatter(scatter(node^binary.BigEndian.Uint64(addr[:8])) ^ binary.BigEndian.Uint64(addr[8:])), i}
-	}
-	slices.SortFunc(turns, func(a, b turn) int {
-		if a.by != b.by {
-			return cmp.Compare(a.by, b.by)
-		}
-		return list[a.at].target().Compare(list[b.at].target())
-	})
 	kept := make([]candidate, n)
-	for i, t := range turns {
+	for i, at := range ownOrder(q.vp.Name, list, candidate.target) {
 		if i < n {
-			kept[i] = list[t.at]
+			kept[i] = list[at]
 		} else {
-			q.leaveOut(list[t.at])
+			q.leaveOut(list[at])
 		}
 	}
 	return kept
-}
-
-// scatter is the last step of SplitMix64: numbers that differ little are far apart.
-func scatter(x uint64) uint64 {
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
 }
 
 // bound is how many endpoints each frontend may have; 0 for as many as there are.
