@@ -27,6 +27,7 @@ type peer struct {
 	types   map[string]*peerType
 	owed    map[string]bool // held clusters that were sent; their endpoints must follow
 	churned int
+	see     func(*discovery.DeltaDiscoveryResponse) // what comes; nil for nobody
 }
 
 type peerType struct {
@@ -103,6 +104,9 @@ func (p *peer) receive(r *discovery.DeltaDiscoveryResponse) {
 	p.t.Helper()
 	if n := len(xdstest.Names(r)); n > maxBatchSize {
 		p.t.Fatalf("%d names in one response", n)
+	}
+	if p.see != nil {
+		p.see(r)
 	}
 	pt := p.types[r.GetTypeUrl()]
 	for _, resource := range r.GetResources() {

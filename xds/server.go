@@ -21,7 +21,8 @@ const (
 	maxReason = 1024 // bytes of Envoy's words
 )
 
-// defaultMaxOnDemand is about 210 MiB of an Envoy's memory, with 10 endpoints each.
+// defaultMaxOnDemand is about 210 MiB of an Envoy's memory, with the endpoints that
+// they may have together.
 const defaultMaxOnDemand = 4000
 
 // Config wires a Server.
@@ -29,7 +30,8 @@ type Config struct {
 	Log     *slog.Logger
 	Metrics *Metrics
 	// MaxOnDemand bounds the clusters that one Envoy gets because it asked for
-	// them by name: it never lets go of one. 0 means 4000.
+	// them by name, and ten times that their endpoints: it never lets go of one. 0
+	// means 4000.
 	MaxOnDemand int
 	// Asked gets the clusters that Envoy asked for by name; it must not block.
 	Asked func(clusters []string)
@@ -72,6 +74,9 @@ type Stream struct {
 	// Over are the clusters that it asked for and did not get, for it has as
 	// many as it may.
 	Over int `json:"over,omitempty"`
+	// Part is how many endpoints each cluster has at most that it asked for, because
+	// all of them have too many together; 0 where each has all of its own.
+	Part int `json:"part,omitempty"`
 	// MaxConnections is how many connections of clients it takes, by its
 	// bootstrap; 0 where nothing bounds them.
 	MaxConnections int `json:"maxConnections,omitempty"`

@@ -52,6 +52,7 @@ type stream struct {
 	nonce  int
 	known  bool // the peer has said who it is
 	over   bool // that it asks for too much was said
+	part   bool // that it gets a part of large clusters was said
 
 	mu       sync.Mutex
 	dirty    map[string]map[string]struct{}
@@ -68,6 +69,7 @@ func newStream(s *Server, g discovery.AggregatedDiscoveryService_DeltaAggregated
 		st.subs[typeURL] = newSubscription(typeURL)
 	}
 	st.subs[render.ClusterType].limit = s.cfg.MaxOnDemand
+	st.subs[render.EndpointType].parts = newParts(endpointsOnDemand * s.cfg.MaxOnDemand)
 	return st
 }
 
@@ -235,7 +237,7 @@ func (st *stream) takeDirty() {
 		}
 		for name := range names {
 			if sub.concerns(cat, name) {
-				sub.mark(name, false)
+				sub.mark(cat, name, false)
 			}
 		}
 	}
@@ -259,15 +261,21 @@ func (st *stream) flush() error {
 				// After a reconnect Envoy asks for clusters before it says
 				// which endpoints it holds.
 				if endpoints.names[name] || !endpoints.started {
-					endpoints.mark(name, true)
+					endpoints.mark(cat, name, true)
 				}
 			}
 		}
 	}
 	st.mu.Lock()
-	clusters := st.subs[render.ClusterType]
-	st.info.Clusters, st.info.Endpoints, st.info.Over = len(clusters.sent), len(st.subs[render.EndpointType].sent), len(clusters.over)
+	clusters, endpoints := st.subs[render.ClusterType], st.subs[render.EndpointType]
+	st.info.Clusters, st.info.Endpoints, st.info.Over, st.info.Part = len(clusters.sent), len(endpoints.sent), len(clusters.over), endpoints.parts.size()
+	info := st.info
 	st.mu.Unlock()
+	if info.Part > 0 && !st.part {
+		st.part = true
+		st.server.cfg.Log.Warn("the clusters that Envoy asked for have more endpoints than it may hold: it has a part of the largest, the nearest; status says how many of each",
+			obs.KeyNode, info.Node, obs.KeyEndpoints, endpoints.parts.most)
+	}
 	return nil
 }
 

@@ -3,7 +3,6 @@ package xds
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/gridmesh/gridmesh/xds/render"
 )
@@ -49,12 +48,13 @@ type subscription struct {
 	started   bool
 	limit     int             // most names that are answered because they were asked for; 0 for no limit
 	over      map[string]bool // asked for beyond it
+	parts     parts           // of endpoints
 }
 
 func newSubscription(typeURL string) *subscription {
 	return &subscription{
 		typeURL: typeURL, names: map[string]bool{}, sent: map[string]string{}, pending: map[string]bool{},
-		rejected: map[string]string{}, over: map[string]bool{},
+		rejected: map[string]string{}, over: map[string]bool{}, parts: newParts(0),
 	}
 }
 
@@ -64,7 +64,7 @@ func (s *subscription) request(cat *render.Catalog, subscribe, unsubscribe []str
 	if s.started {
 		initial = nil
 	} else {
-		subscribe = s.start(subscribe, initial)
+		subscribe = s.start(cat, subscribe, initial)
 	}
 	for _, name := range heldFirst(subscribe, initial) {
 		if name == "*" {
@@ -74,7 +74,7 @@ func (s *subscription) request(cat *render.Catalog, subscribe, unsubscribe []str
 		s.note(name)
 		// Asked again means forgotten: answer even what was sent before.
 		_, holds := initial[name]
-		s.mark(name, !holds)
+		s.mark(cat, name, !holds)
 		if !holds && s.full() && !s.covered(cat, name) {
 			s.over[name] = true
 			continue
@@ -88,11 +88,11 @@ func (s *subscription) request(cat *render.Catalog, subscribe, unsubscribe []str
 }
 
 // start takes the first request and returns what it subscribes to.
-func (s *subscription) start(subscribe []string, initial map[string]string) []string {
+func (s *subscription) start(cat *render.Catalog, subscribe []string, initial map[string]string) []string {
 	s.started = true
 	for name, version := range initial {
 		s.sent[name] = version
-		s.mark(name, false)
+		s.mark(cat, name, false)
 	}
 	s.owesFirst = len(initial) == 0
 	if len(subscribe) == 0 && s.typeURL != render.EndpointType {
@@ -107,7 +107,7 @@ func (s *subscription) subscribeAll(cat *render.Catalog) {
 	}
 	s.wildcard = true
 	for _, name := range cat.Wildcard(s.typeURL) {
-		s.mark(name, false)
+		s.mark(cat, name, false)
 	}
 }
 
@@ -118,6 +118,7 @@ func (s *subscription) unsubscribe(cat *render.Catalog, name string) {
 		return
 	}
 	s.drop(name)
+	s.measure(cat, name)
 	delete(s.over, name)
 	_, holds := s.sent[name]
 	switch {
@@ -126,7 +127,7 @@ func (s *subscription) unsubscribe(cat *render.Catalog, name string) {
 	case holds:
 		// Envoy cannot know whether the wildcard covers the name: it is sent
 		// or removed (xDS protocol, "Unsubscribing from resources").
-		s.mark(name, true)
+		s.mark(cat, name, true)
 	case !s.subscribes(cat, name):
 		delete(s.pending, name)
 		delete(s.rejected, name)
@@ -154,35 +155,6 @@ func (s *subscription) forgetUnnamed() {
 			s.forget(name)
 		}
 	}
-}
-
-// mark marks a name dirty; force sends it even if Envoy holds its version.
-func (s *subscription) mark(name string, force bool) { s.pending[name] = s.pending[name] || force }
-
-// markAll marks dirty everything that Envoy holds or asked for.
-func (s *subscription) markAll(cat *render.Catalog) {
-	if !s.started {
-		return
-	}
-	for name := range s.sent {
-		s.mark(name, false)
-	}
-	for name := range s.names {
-		s.mark(name, false)
-	}
-	if s.wildcard {
-		for _, name := range cat.Wildcard(s.typeURL) {
-			s.mark(name, false)
-		}
-	}
-}
-
-// retry sends what was refused once more, one by one: the cause may lie on the
-// node, as a port that was taken, and be gone.
-func (s *subscription) retry() {
-	names := slices.Sorted(maps.Keys(s.rejected))
-	clear(s.rejected)
-	s.oneByOne = append(s.oneByOne, names...)
 }
 
 // ack forgets the response and returns the names that Envoy took.
@@ -249,6 +221,9 @@ func (s *subscription) answered(nonce string) (f *inflight, later []*inflight) {
 // next returns the next response to send, or nil. changed are the clusters in
 // it that Envoy held already: their endpoints must follow.
 func (s *subscription) next(cat *render.Catalog) (b *batch, changed []string) {
+	for _, name := range s.parts.fit() {
+		s.mark(cat, name, false)
+	}
 	for {
 		names := s.take()
 		if len(names) == 0 && !s.owesFirst {
@@ -267,37 +242,6 @@ func (s *subscription) next(cat *render.Catalog) (b *batch, changed []string) {
 	}
 }
 
-// take takes the names for the next response, as many as may be sent now.
-func (s *subscription) take() []dirtyName {
-	switch {
-	case len(s.inflight) >= maxInflight, len(s.oneByOne) > 0 && len(s.inflight) > 0:
-		return nil
-	case len(s.oneByOne) > 0:
-		name := s.oneByOne[0]
-		s.oneByOne = s.oneByOne[1:]
-		return []dirtyName{{name, true}}
-	}
-	return s.takePending()
-}
-
-type dirtyName struct {
-	name  string
-	force bool
-}
-
-func (s *subscription) takePending() []dirtyName {
-	list := make([]dirtyName, 0, min(len(s.pending), maxBatchSize))
-	for name, force := range s.pending {
-		if len(list) == maxBatchSize {
-			break
-		}
-		list = append(list, dirtyName{name, force})
-		delete(s.pending, name)
-	}
-	slices.SortFunc(list, func(a, b dirtyName) int { return strings.Compare(a.name, b.name) })
-	return list
-}
-
 // evaluate puts a name into the batch if Envoy holds something else, and
 // reports whether it added a resource.
 func (s *subscription) evaluate(cat *render.Catalog, name string, force bool, b *batch) (added bool) {
@@ -312,7 +256,7 @@ func (s *subscription) evaluate(cat *render.Catalog, name string, force bool, b 
 		return false
 	}
 	refused, isRefused := s.rejected[name]
-	r, found := cat.Resource(s.typeURL, name)
+	r, found := s.resource(cat, name)
 	if !found || !s.subscribes(cat, name) {
 		if holds && isRefused && refused == "" {
 			return false

@@ -119,8 +119,8 @@ func TestNamesAskedForAreEmptiedNotRemoved(t *testing.T) {
 	s.request(cat, []string{"*", name(1)}, nil, nil)
 	drain(t, s, cat)
 	gone := catalogOf(nil, nil, 9)
-	s.mark(name(1), false)
-	s.mark(name(2), false)
+	s.mark(gone, name(1), false)
+	s.mark(gone, name(2), false)
 	got := drain(t, s, gone)
 	if len(got) != 1 || slices.Contains(got[0], "-"+name(1)) || !slices.Contains(got[0], "-"+name(2)) {
 		t.Errorf("sent %q, want %s removed and %s kept", got, name(2), name(1))
@@ -162,11 +162,11 @@ func TestNackSendsOneByOneAndHoldsBackTheBad(t *testing.T) {
 	if !slices.Equal(alone, []string{name(1), name(2), name(3)}) {
 		t.Errorf("sent alone: %q", alone)
 	}
-	s.mark(name(2), false)
+	s.mark(cat, name(2), false)
 	want(t, drain(t, s, cat)) // unchanged: held back
 	other := catalogOf([]byte{1, 2, 3}, nil, 9)
 	s.rejected[name(2)] = "another version"
-	s.mark(name(2), false)
+	s.mark(other, name(2), false)
 	want(t, drain(t, s, other), name(2)) // changed: tried again
 }
 
@@ -185,14 +185,14 @@ func TestMaxInflightBoundsWhatIsUnanswered(t *testing.T) {
 	s := newSubscription(render.EndpointType)
 	s.request(cat, []string{name(1)}, nil, nil)
 	for i := range maxInflight {
-		s.mark(name(1), true)
+		s.mark(cat, name(1), true)
 		b, _ := s.next(cat)
 		if b == nil {
 			t.Fatalf("nothing sent with %d unanswered", i)
 		}
 		s.record(string(rune('a'+i)), b)
 	}
-	s.mark(name(1), true)
+	s.mark(cat, name(1), true)
 	if b, _ := s.next(cat); b != nil {
 		t.Error("sent beyond the limit")
 	}

@@ -99,6 +99,9 @@ func (r *Report) envoyLines(p *printer, now time.Time) {
 		if e.Over > 0 {
 			p.line("envoy", "asked for %d clusters more than it gets: connections to what it never used before end; restart it, and look for who dials every Service", e.Over)
 		}
+		if e.Part > 0 {
+			p.line("envoy", "has %d endpoints at most of each cluster that it asked for, the nearest: together they have more than it may hold", e.Part)
+		}
 	}
 	if r.Ejections != nil && len(r.Envoys) > 0 {
 		ejectionLines(p, r.Ejections, now)

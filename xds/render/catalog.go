@@ -14,6 +14,7 @@ import (
 // is immutable; resources are rendered when they are asked for.
 type Catalog struct {
 	cfg      Config
+	node     string
 	clusters *table.Map[string, *Entry]
 	preload  *table.Map[string, bool]
 	udp      *table.Map[string, *Resource]
@@ -123,6 +124,25 @@ func (c *Catalog) Resource(typeURL, name string) (Resource, bool) {
 	return Resource{}, false
 }
 
+// EndpointsOf is how many endpoints a cluster has.
+func (c *Catalog) EndpointsOf(name string) int {
+	entry, ok := c.clusters.Get(name)
+	if !ok {
+		return 0
+	}
+	return endpointsOf(entry.Frontend)
+}
+
+// Part renders the endpoints of a cluster, so many at most: the nearest, and of those
+// that are as near others on each node.
+func (c *Catalog) Part(name string, most int) Resource {
+	entry, ok := c.clusters.Get(name)
+	if !ok {
+		return Endpoints(name, topology.TCP, nil)
+	}
+	return Endpoints(name, entry.Frontend.Protocol, topology.Part(eachOnce(entry.Frontend.Tiers), most, c.node))
+}
+
 // Changed is what differs from the catalog before, by type.
 type Changed map[string][]string
 
@@ -221,13 +241,13 @@ func (c *Cataloger) Next(v *topology.View, provisional bool) (*Catalog, Changed)
 		preload.Delete(name)
 	}
 	next := &Catalog{
-		cfg: c.cfg, clusters: clusters.Freeze(), udp: udp.Freeze(), preload: preload.Freeze(),
+		cfg: c.cfg, node: v.Viewpoint.Name, clusters: clusters.Freeze(), udp: udp.Freeze(), preload: preload.Freeze(),
 		Problems: slices.Concat(c.preload.problems(), c.udp.said), Provisional: provisional,
 	}
 	changed := Changed{}
-	names := slices.Collect(c.last.clusters.Changed(next.clusters))
-	changed[EndpointType] = names
-	changed[ClusterType] = slices.Concat(names, added, gone)
+	// What is not preloaded may have fewer endpoints than what is.
+	changed[EndpointType] = slices.Concat(slices.Collect(c.last.clusters.Changed(next.clusters)), added, gone)
+	changed[ClusterType] = changed[EndpointType]
 	changed[ListenerType] = slices.Collect(c.last.udp.Changed(next.udp))
 	if c.last.cfg.NoIPv6 != next.cfg.NoIPv6 {
 		changed[ListenerType] = append(changed[ListenerType], listenersOfIPv6()...)

@@ -56,6 +56,14 @@ func assignment(name string, protocol topology.Protocol, tiers []topology.Tier) 
 	return cla
 }
 
+// endpointsOf is how many a frontend has in all tiers.
+func endpointsOf(f *topology.FrontendView) (n int) {
+	for _, t := range f.Tiers {
+		n += len(t.Endpoints)
+	}
+	return n
+}
+
 // eachOnce leaves an address in its first tier alone. Units may have the same
 // addresses, and what a node dials is one place whatever the tier: Envoy knows
 // an address of a cluster once, and which tier it then is in would depend on

@@ -93,11 +93,7 @@ func IsAlways(key topology.ObjectKey) bool {
 
 // bidOf is what a frontend, whose cluster has the name, is a candidate for.
 func (p *preloader) bidOf(name string, s *topology.ServiceView, f *topology.FrontendView) bid {
-	endpoints := 0
-	for _, t := range f.Tiers {
-		endpoints += len(t.Endpoints)
-	}
-	return bid{shareOwner{p.rankOf(name, s, f), s.Key.Namespace}, placesOf(endpoints)}
+	return bid{shareOwner{p.rankOf(name, s, f), s.Key.Namespace}, placesOf(endpointsOf(f))}
 }
 
 // placesOf is how many places a cluster takes.
