@@ -15,7 +15,9 @@ const endpointsOfPlace = 40
 
 // preloader chooses the clusters that Envoy holds without being asked, so
 // that they serve with the agent dead: what the unit offers, nearest first, and
-// of what is as near round the namespaces, by the places that they take.
+// of what is as near round the namespaces, by the places that they take. What is
+// beyond half of all places for one namespace comes after everybody else's, however
+// near it is.
 //
 // What is chosen is the longest beginning of that order that has room. One that
 // takes more than a quarter of it is never chosen, so that none keeps all behind
@@ -37,17 +39,20 @@ type preloader struct {
 	overCap int             // candidates, and big ones
 }
 
-// bid is for which share a cluster is a candidate, and how many places it takes.
+// bid is in which namespace a cluster is a candidate, how near it is, and how many
+// places it takes.
 type bid struct {
-	shareOwner
-	places int
+	namespace string
+	rank      topology.Rank
+	places    int
 }
 
-var noBid = bid{shareOwner: shareOwner{rank: topology.RankNone}}
+var noBid = bid{rank: topology.RankNone}
 
 // candidate is a cluster that may be preloaded.
 type candidate struct {
 	name   string
+	rank   topology.Rank
 	last   int // its place among those in use, 0 for none
 	places int // that it takes, at least 1
 	share  *preloadShare
@@ -55,16 +60,16 @@ type candidate struct {
 	at     int // its place in its share's pile
 }
 
-// compareCandidates orders those of one turn: that are to be preloaded first
+// compareCandidates orders those of one namespace: that are to be preloaded first
 // first.
 func compareCandidates(a, b *candidate) int {
-	return cmp.Or(cmp.Compare(b.last, a.last), cmp.Compare(a.name, b.name))
+	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.last, a.last), cmp.Compare(a.name, b.name))
 }
 
 func newPreloader(most int) *preloader {
 	return &preloader{
 		max: most, asked: map[string]bid{}, all: map[string]*candidate{},
-		shares: newPreloadShares(), was: map[string]bool{}, big: map[string]bool{},
+		shares: newPreloadShares((most + 1) / 2), was: map[string]bool{}, big: map[string]bool{},
 	}
 }
 
@@ -93,7 +98,7 @@ func IsAlways(key topology.ObjectKey) bool {
 
 // bidOf is what a frontend, whose cluster has the name, is a candidate for.
 func (p *preloader) bidOf(name string, s *topology.ServiceView, f *topology.FrontendView) bid {
-	return bid{shareOwner{p.rankOf(name, s, f), s.Key.Namespace}, placesOf(endpointsOf(f))}
+	return bid{s.Key.Namespace, p.rankOf(name, s, f), placesOf(endpointsOf(f))}
 }
 
 // placesOf is how many places a cluster takes.
@@ -110,7 +115,7 @@ func (p *preloader) setUsed(names []string) (changed []string, anew bool) {
 	for _, name := range moved {
 		c, ok := p.all[name]
 		if _, waits := p.asked[name]; ok && !waits {
-			p.asked[name] = bid{c.share.of, c.places}
+			p.asked[name] = bid{c.share.namespace, c.rank, c.places}
 		}
 		anew = anew || ok && p.overCap > 0
 	}
@@ -121,7 +126,7 @@ func (p *preloader) setUsed(names []string) (changed []string, anew bool) {
 func (p *preloader) rerank(name string, b bid) bool {
 	was := topology.RankNone
 	if c, ok := p.all[name]; ok {
-		was = c.share.of.rank
+		was = c.rank
 	}
 	p.set(name, b)
 	return was != b.rank || p.overCap > 0 && b.rank != topology.RankNone
@@ -169,7 +174,7 @@ func (p *preloader) enter(name string, b bid) {
 		p.big[name], b = true, noBid
 	}
 	switch {
-	case !ok && b.rank == topology.RankNone, ok && c.share.of == b.shareOwner && c.places == b.places && c.last == last:
+	case !ok && b.rank == topology.RankNone, ok && c.share.namespace == b.namespace && c.rank == b.rank && c.places == b.places && c.last == last:
 		return
 	case ok:
 		p.take(c)
@@ -182,7 +187,7 @@ func (p *preloader) enter(name string, b bid) {
 		return
 	}
 	p.all[name] = c
-	c.share, c.places, c.last = p.shares.get(b.shareOwner), b.places, last
+	c.share, c.rank, c.places, c.last = p.shares.get(b.namespace), b.rank, b.places, last
 	p.put(c, c.chosen)
 	for s := c.share; s.disorder(); {
 		better, worse := s.others.top(), s.chosen.top()
@@ -224,7 +229,7 @@ func (p *preloader) count(c *candidate, n int) {
 		p.taken += n * c.places
 		c.share.taken += n * c.places
 	}
-	if c.share.of.rank == topology.RankAlways {
+	if c.rank == topology.RankAlways {
 		p.always += n * c.places
 	}
 }

@@ -6,29 +6,24 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// preloadShare is the candidates of one rank in one namespace. Its first are
-// chosen. Shares of a rank take turns, so that who may write Services in one
-// namespace cannot take the place of everybody's.
+// preloadShare is the candidates of one namespace. Its first are chosen. Shares take
+// turns, so that who may write Services in one namespace cannot take the place of
+// everybody's.
 type preloadShare struct {
-	of     shareOwner
-	chosen pile[*candidate] // the last of them on top
-	others pile[*candidate] // the first of them on top
-	taken  int              // places of chosen
+	namespace string
+	chosen    pile[*candidate] // the last of them on top
+	others    pile[*candidate] // the first of them on top
+	taken     int              // places of chosen
 
 	atNext, atLast int // its places in preloadShares
 }
 
-type shareOwner struct {
-	rank      topology.Rank
-	namespace string
-}
-
-func newPreloadShare(of shareOwner) *preloadShare {
+func newPreloadShare(namespace string) *preloadShare {
 	place := func(c *candidate) *int { return &c.at }
 	return &preloadShare{
-		of:     of,
-		chosen: pile[*candidate]{place: place, compare: func(a, b *candidate) int { return compareCandidates(b, a) }},
-		others: pile[*candidate]{place: place, compare: compareCandidates},
+		namespace: namespace,
+		chosen:    pile[*candidate]{place: place, compare: func(a, b *candidate) int { return compareCandidates(b, a) }},
+		others:    pile[*candidate]{place: place, compare: compareCandidates},
 	}
 }
 
@@ -45,17 +40,20 @@ func (s *preloadShare) disorder() bool {
 }
 
 // preloadShares are all shares. A candidate's turn is how many places it and
-// those of its share that come before it take; the order is by rank, then turn,
-// then candidate.
+// those of its share that come before it take. The order is by rank, then turn,
+// then candidate; those whose turn is beyond half of all places come behind.
 type preloadShares struct {
-	all  map[shareOwner]*preloadShare
+	half int
+	all  map[string]*preloadShare
 	next pile[*preloadShare] // on top: whose first of those that wait is the first of all
 	last pile[*preloadShare] // on top: whose last chosen is the last of all
 }
 
-func newPreloadShares() preloadShares {
+func newPreloadShares(half int) preloadShares {
+	compareTurns := func(a, b *candidate) int { return compareTurns(half, a, b) }
 	return preloadShares{
-		all: map[shareOwner]*preloadShare{},
+		half: half,
+		all:  map[string]*preloadShare{},
 		next: pile[*preloadShare]{
 			place:   func(s *preloadShare) *int { return &s.atNext },
 			compare: func(a, b *preloadShare) int { return compareTurns(a.others.top(), b.others.top()) },
@@ -69,8 +67,14 @@ func newPreloadShares() preloadShares {
 
 // compareTurns orders two candidates that are the first to wait, or the last
 // that is chosen, of their shares.
-func compareTurns(a, b *candidate) int {
-	return cmp.Or(cmp.Compare(a.share.of.rank, b.share.of.rank), cmp.Compare(a.turn(), b.turn()), compareCandidates(a, b))
+func compareTurns(half int, a, b *candidate) int {
+	behind := func(c *candidate) int {
+		if c.rank == topology.RankAlways || c.turn() <= half {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(behind(a), behind(b)), cmp.Compare(a.rank, b.rank), cmp.Compare(a.turn(), b.turn()), compareCandidates(a, b))
 }
 
 // turn is right of such ones alone.
@@ -82,11 +86,11 @@ func (c *candidate) turn() int {
 }
 
 // get returns a share, a new one where there is none.
-func (p *preloadShares) get(of shareOwner) *preloadShare {
-	s, ok := p.all[of]
+func (p *preloadShares) get(namespace string) *preloadShare {
+	s, ok := p.all[namespace]
 	if !ok {
-		s = newPreloadShare(of)
-		p.all[of] = s
+		s = newPreloadShare(namespace)
+		p.all[namespace] = s
 	}
 	return s
 }
@@ -108,7 +112,7 @@ func (p *preloadShares) settle(s *preloadShare) {
 // forget forgets a share that has nobody.
 func (p *preloadShares) forget(s *preloadShare) {
 	if s.others.Len()+s.chosen.Len() == 0 {
-		delete(p.all, s.of)
+		delete(p.all, s.namespace)
 	}
 }
 
@@ -131,5 +135,5 @@ func (p *preloadShares) worst() *candidate {
 // disorder reports whether first belongs before worst.
 func (p *preloadShares) disorder() bool {
 	first, worst := p.first(), p.worst()
-	return first != nil && worst != nil && compareTurns(first, worst) < 0
+	return first != nil && worst != nil && compareTurns(p.half, first, worst) < 0
 }

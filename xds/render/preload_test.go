@@ -31,16 +31,19 @@ func (w *twin) chosen() []string {
 		}
 		list = append(list, name)
 	}
-	turn, given := map[string]int{}, map[shareOwner]int{}
+	turn, behind, given := map[string]int{}, map[string]int{}, map[string]int{}
 	order := func(a, b string) int {
-		return cmp.Or(cmp.Compare(w.bids[a].rank, w.bids[b].rank), cmp.Compare(turn[a], turn[b]),
+		return cmp.Or(cmp.Compare(behind[a], behind[b]), cmp.Compare(w.bids[a].rank, w.bids[b].rank), cmp.Compare(turn[a], turn[b]),
 			cmp.Compare(w.last[b], w.last[a]), cmp.Compare(a, b))
 	}
 	slices.SortFunc(list, order)
 	for _, name := range list {
 		b := w.bids[name]
-		given[b.shareOwner] += b.places
-		turn[name] = given[b.shareOwner]
+		given[b.namespace] += b.places
+		turn[name] = given[b.namespace]
+		if b.rank != topology.RankAlways && turn[name] > (w.max+1)/2 {
+			behind[name] = 1
+		}
 	}
 	slices.SortFunc(list, order)
 	taken := 0
@@ -68,12 +71,12 @@ func TestPreloadedAreTheFirst(t *testing.T) {
 		for step := range 60 {
 			for range dice.IntN(4) {
 				name := fmt.Sprint("c", dice.IntN(16))
-				b := bid{shareOwner{ranks[dice.IntN(len(ranks))], namespaces[dice.IntN(len(namespaces))]}, 1}
+				b := bid{namespaces[dice.IntN(len(namespaces))], ranks[dice.IntN(len(ranks))], 1}
 				if seed%3 > 0 {
 					b.places += dice.IntN(8)
 				}
 				if was, ok := w.bids[name]; ok && dice.IntN(2) == 0 {
-					b.shareOwner = was.shareOwner
+					b.namespace, b.rank = was.namespace, was.rank
 				}
 				p.set(name, b)
 				if w.bids[name] = b; b.rank == topology.RankNone {
@@ -127,7 +130,7 @@ func TestPreloadCostsWhatChanged(t *testing.T) {
 	cost := func(candidates, namespaces int) uint64 {
 		p := newPreloader(50)
 		set := func(i int, rank topology.Rank) {
-			p.set(fmt.Sprint("c", i), bid{shareOwner{rank, fmt.Sprint("n", i%namespaces)}, 1 + i%3})
+			p.set(fmt.Sprint("c", i), bid{fmt.Sprint("n", i%namespaces), rank, 1 + i%3})
 		}
 		for i := range candidates {
 			set(i, 1)
@@ -179,13 +182,62 @@ func TestOneNamespaceDoesNotTakeAllRoom(t *testing.T) {
 	}
 }
 
+// Nor does who has nearer ones, nor with nearer and others: half of the room is for who
+// has fewer, be that less near. What nobody else needs one namespace may have.
+func TestNearnessTakesNobodysRoom(t *testing.T) {
+	const room = 40
+	w := newUDPWorld(room)
+	w.SetNode(&topology.Node{Name: "a-1", Labels: map[string]string{"unit": "a", "region": "r"}})
+	w.SetNode(&topology.Node{Name: "a-2", Labels: map[string]string{"unit": "b", "region": "r"}})
+	ports := make([]uint16, 3*room)
+	for i := range ports {
+		ports[i] = uint16(i + 1)
+	}
+	for i := range byte(10) { // the second tier, and no tier, but used
+		w.service(topology.ObjectKey{Namespace: "shop", Name: fmt.Sprint("web-", i)}, 200+i, `["unit","region"]`, topology.TCP, []uint16{80}, "a-2")
+		w.service(topology.ObjectKey{Namespace: "cloud", Name: fmt.Sprint("web-", i)}, 220+i, "", topology.TCP, []uint16{80}, "b-1")
+	}
+	var used []string
+	for i := range byte(10) {
+		used = append(used, far(220+i))
+	}
+	w.cats.Used(used)
+	wide := topology.ObjectKey{Namespace: "tenant", Name: "wide"}
+	w.service(wide, 1, `["unit"]`, topology.TCP, ports, "a-1")
+	w.service(topology.ObjectKey{Namespace: "tenant", Name: "region"}, 2, `["unit","region"]`, topology.TCP, ports, "a-2")
+	cat, _ := w.next()
+	for i := range byte(10) {
+		for _, name := range []string{far(200 + i), far(220 + i)} {
+			if !cat.Preloaded(name) {
+				t.Errorf("%s is not preloaded, for one namespace has many nearer ones", name)
+			}
+		}
+	}
+	theirs := 0
+	for _, port := range ports {
+		if cat.Preloaded(fmt.Sprintf("10.96.0.1:%d", port)) {
+			theirs++
+		}
+	}
+	if n := cat.PreloadedLen(); n != room || theirs != room/2 {
+		t.Errorf("%d are preloaded, %d of the wide Service; want %d and half", n, theirs, room)
+	}
+	for i := range byte(10) {
+		w.DeleteService(topology.ObjectKey{Namespace: "shop", Name: fmt.Sprint("web-", i)})
+	}
+	cat, _ = w.next()
+	if n := cat.PreloadedLen(); n != room {
+		t.Errorf("%d are preloaded where nobody else needs the room, want %d", n, room)
+	}
+}
+
 // BenchmarkPreload is a Service that comes and goes, near a node with 10,000.
 func BenchmarkPreload(b *testing.B) {
 	for _, namespaces := range []int{1, 100} {
 		b.Run(fmt.Sprint(namespaces, " namespaces"), func(b *testing.B) {
 			p := newPreloader(500)
 			set := func(i int, rank topology.Rank) {
-				p.set(fmt.Sprint("c", i), bid{shareOwner{rank, fmt.Sprint("n", i%namespaces)}, 1})
+				p.set(fmt.Sprint("c", i), bid{fmt.Sprint("n", i%namespaces), rank, 1})
 			}
 			for i := range 10_000 {
 				set(i, 1)
