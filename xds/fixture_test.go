@@ -27,6 +27,8 @@ type cluster struct {
 	socket    string
 	asked     chan []string
 	refused   chan Nack
+
+	namespaces map[byte]string // of Services that are not in "default"
 }
 
 func newCluster(t testing.TB) *cluster {
@@ -73,7 +75,7 @@ func (c *cluster) far(endpoint byte, services ...byte) {
 func (c *cluster) service(n byte, keys *string, node string, endpoint byte) {
 	ip := netip.AddrFrom4([4]byte{10, 96, 0, n})
 	s := &topology.Service{
-		Key: serviceKey(n), ClusterIPs: []netip.Addr{ip}, TopologyKeys: keys,
+		Key: c.keyOf(n), ClusterIPs: []netip.Addr{ip}, TopologyKeys: keys,
 		Ports: []topology.ServicePort{{Protocol: topology.TCP, Port: 80}},
 	}
 	c.builder.SetService(s)
@@ -88,6 +90,14 @@ func (c *cluster) remove(services ...byte) {
 		c.builder.DeleteService(serviceKey(n))
 		c.builder.DeleteSlice(serviceKey(n))
 	}
+}
+
+func (c *cluster) keyOf(n byte) topology.ObjectKey {
+	key := serviceKey(n)
+	if namespace, other := c.namespaces[n]; other {
+		key.Namespace = namespace
+	}
+	return key
 }
 
 func serviceKey(n byte) topology.ObjectKey {

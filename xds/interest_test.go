@@ -23,11 +23,11 @@ import (
 func TestClustersOnDemandAreBounded(t *testing.T) {
 	cat := catalogOf([]byte{1}, []byte{2, 3, 4, 5}, 9)
 	s := newSubscription(render.ClusterType)
-	s.limit = 2
+	s.room = newRoom(4)
 	s.request(cat, nil, nil, nil)
 	want(t, drain(t, s, cat), name(1))
-	if asked := s.request(cat, []string{name(2), name(3), name(4)}, nil, nil); !slices.Equal(asked, []string{name(2), name(3)}) {
-		t.Errorf("noted as used: %v", asked)
+	if asked := s.request(cat, []string{name(2), name(3), name(4)}, nil, nil); !slices.Equal(asked, []string{name(2), name(3), name(4)}) {
+		t.Errorf("noted as asked for: %v", asked)
 	}
 	want(t, drain(t, s, cat), strings.Join([]string{name(2), name(3), "-" + name(4)}, " "))
 	next := catalogOf([]byte{1}, []byte{2, 3, 4, 5}, 10)
@@ -35,18 +35,78 @@ func TestClustersOnDemandAreBounded(t *testing.T) {
 	want(t, drain(t, s, next)) // clusters do not depend on endpoints, and what was refused stays so
 	near := catalogOf([]byte{1, 4}, []byte{2, 3, 5}, 9)
 	s.markAll(near)
-	want(t, drain(t, s, near), name(4)) // what is preloaded needs no place
+	want(t, drain(t, s, near), name(4)) // what is preloaded needs no room
+	if len(s.over) > 0 {
+		t.Errorf("over %v, which is preloaded", s.over)
+	}
 
 	// Another agent, the same Envoy: what it holds comes first.
 	again := newSubscription(render.ClusterType)
-	again.limit = 2
+	again.room = newRoom(4)
 	again.request(cat, []string{"*", name(5), name(4), name(3), name(2)}, nil, map[string]string{
 		name(1): s.sent[name(1)], name(2): s.sent[name(2)], name(3): s.sent[name(3)],
 	})
 	want(t, drain(t, again, cat), "-"+name(4)+" -"+name(5))
 	again.request(cat, nil, []string{name(2)}, nil) // no Envoy does that
-	if !again.over[name(5)] || again.full() {
-		t.Errorf("over %v, full %v", again.over, again.full())
+	if !again.over[name(5)] || again.room.full("default") {
+		t.Errorf("over %v, room for %v", again.over, again.room)
+	}
+}
+
+// One tenant's Services, or one of many ports, take half of the room at most, and
+// all others have the other half.
+func TestRoomOfOneNamespace(t *testing.T) {
+	r := newRoom(400)
+	fill := func(namespace string) (n int) {
+		for !r.full(namespace) {
+			r.take(fmt.Sprint(namespace, n), namespace)
+			n++
+		}
+		return n
+	}
+	if a, b, c, d := fill("a"), fill("b"), fill("c"), fill("d"); a != 200 || b != 100 || c != 100 || d != 0 {
+		t.Errorf("the namespaces got %d, %d, %d and %d of 400", a, b, c, d)
+	}
+	r.take("more", "e") // a preloaded one
+	r.leave("b0")
+	r.leave("more")
+	if r.full("e") || r.full("b") || !r.full("a") || len(r.of) != 399 {
+		t.Errorf("%d clusters, of %v: there is room for one more, and not of a", len(r.of), r.spaces)
+	}
+}
+
+// Where one tenant dials more than there is room for, another's Service is served, and
+// what was refused comes once it is preloaded.
+func TestOneTenantsDialsLeaveRoom(t *testing.T) {
+	c := newCluster(t)
+	c.server.cfg.MaxOnDemand = 4
+	c.namespaces = map[byte]string{9: "other"}
+	all := []byte{1, 2, 3, 4, 5, 9}
+	c.far(7, all...)
+	c.publish()
+	h := newHolder(c)
+	for _, n := range all {
+		h.subscribe(render.ClusterType, name(n))
+	}
+	h.drain()
+	held := func() (list []byte) {
+		for _, n := range all {
+			if _, holds := h.stream.subs[render.ClusterType].sent[name(n)]; holds {
+				list = append(list, n)
+			}
+		}
+		return list
+	}
+	if got := held(); !slices.Equal(got, []byte{1, 2, 9}) {
+		t.Errorf("served: %v", got)
+	}
+	if over := c.metric("gridmesh_xds_clusters_over"); over != 3 {
+		t.Errorf("%v clusters were asked for in vain, want 3", over)
+	}
+	c.near(7, 4)
+	h.look()
+	if got, over := held(), c.metric("gridmesh_xds_clusters_over"); !slices.Equal(got, []byte{1, 2, 4, 9}) || over != 2 {
+		t.Errorf("served: %v; %v asked for in vain", got, over)
 	}
 }
 

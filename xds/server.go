@@ -180,6 +180,7 @@ func (s *Server) DeltaAggregatedResources(g discovery.AggregatedDiscoveryService
 		delete(s.streams, st)
 		s.mu.Unlock()
 		s.cfg.Metrics.streams.Dec()
+		s.cfg.Metrics.over.Sub(float64(st.describe().Over))
 	}()
 	return st.run()
 }

@@ -68,7 +68,7 @@ func newStream(s *Server, g discovery.AggregatedDiscoveryService_DeltaAggregated
 	for _, typeURL := range sendOrder {
 		st.subs[typeURL] = newSubscription(typeURL)
 	}
-	st.subs[render.ClusterType].limit = s.cfg.MaxOnDemand
+	st.subs[render.ClusterType].room = newRoom(s.cfg.MaxOnDemand)
 	st.subs[render.EndpointType].parts = newParts(endpointsOnDemand * s.cfg.MaxOnDemand)
 	return st
 }
@@ -174,7 +174,7 @@ func (st *stream) request(r *discovery.DeltaDiscoveryRequest) error {
 	}
 	if len(sub.over) > 0 && !st.over {
 		st.over = true
-		st.server.cfg.Log.Error("Envoy asks for more clusters than one node may hold; connections to what it never used before end after a few seconds until it is restarted",
+		st.server.cfg.Log.Error("Envoy asks for more clusters than one node may hold, or a namespace for more than its part; connections to those end after a few seconds until they are preloaded, one in 30s, or Envoy is restarted",
 			obs.KeyNode, st.describe().Node)
 	}
 	return nil
@@ -266,8 +266,9 @@ func (st *stream) flush() error {
 			}
 		}
 	}
-	st.mu.Lock()
 	clusters, endpoints := st.subs[render.ClusterType], st.subs[render.EndpointType]
+	st.server.cfg.Metrics.over.Add(float64(len(clusters.over) - st.describe().Over))
+	st.mu.Lock()
 	st.info.Clusters, st.info.Endpoints, st.info.Over, st.info.Part = len(clusters.sent), len(endpoints.sent), len(clusters.over), endpoints.parts.size()
 	info := st.info
 	st.mu.Unlock()

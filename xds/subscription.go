@@ -46,7 +46,7 @@ type subscription struct {
 	inflight  []*inflight       // oldest first
 	owesFirst bool              // a first answer is owed, even an empty one
 	started   bool
-	limit     int             // most names that are answered because they were asked for; 0 for no limit
+	room      room            // for names that are answered because they were asked for
 	over      map[string]bool // asked for beyond it
 	parts     parts           // of endpoints
 }
@@ -54,12 +54,14 @@ type subscription struct {
 func newSubscription(typeURL string) *subscription {
 	return &subscription{
 		typeURL: typeURL, names: map[string]bool{}, sent: map[string]string{}, pending: map[string]bool{},
-		rejected: map[string]string{}, over: map[string]bool{}, parts: newParts(0),
+		rejected: map[string]string{}, over: map[string]bool{}, room: newRoom(0), parts: newParts(0),
 	}
 }
 
 // request takes what Envoy asks for. initial are the versions that a
 // reconnected Envoy still holds, by name; they count in the first request only.
+// What it gets no answer to for want of room is asked for as well: it may be
+// preloaded in its turn.
 func (s *subscription) request(cat *render.Catalog, subscribe, unsubscribe []string, initial map[string]string) (asked []string) {
 	if s.started {
 		initial = nil
@@ -75,11 +77,10 @@ func (s *subscription) request(cat *render.Catalog, subscribe, unsubscribe []str
 		// Asked again means forgotten: answer even what was sent before.
 		_, holds := initial[name]
 		s.mark(cat, name, !holds)
-		if !holds && s.full() && !s.covered(cat, name) {
-			s.over[name] = true
-			continue
-		}
 		asked = append(asked, name)
+		if !s.admit(cat, name, holds) {
+			s.over[name] = true
+		}
 	}
 	for _, name := range unsubscribe {
 		s.unsubscribe(cat, name)
@@ -120,6 +121,7 @@ func (s *subscription) unsubscribe(cat *render.Catalog, name string) {
 	s.drop(name)
 	s.measure(cat, name)
 	delete(s.over, name)
+	s.room.leave(name)
 	_, holds := s.sent[name]
 	switch {
 	case !s.wildcard:
@@ -249,7 +251,7 @@ func (s *subscription) evaluate(cat *render.Catalog, name string, force bool, b 
 	if holds && cat.Provisional && !force {
 		return false // what Envoy holds is as new as the last good state, or newer
 	}
-	if s.over[name] && !holds && !s.covered(cat, name) {
+	if s.over[name] && !s.admitted(cat, name) {
 		if force { // ends the connections that wait for it
 			b.removed = append(b.removed, name)
 		}

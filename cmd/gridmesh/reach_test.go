@@ -112,7 +112,7 @@ func TestTraceTellsOfEnvoy(t *testing.T) {
 	for says, want := range map[string]string{
 		`"envoys": []`:                                          "note: no Envoy is connected; the connection is refused unless one still runs with what it holds\n",
 		`"envoys": [], "envoyAbsent": true`:                     "note: Envoy takes no connections: the kernel serves the first tier of what it served\n",
-		`"envoys": [{"over": 5}]`:                               "note: Envoy asked for 5 clusters more than it gets; a connection to what it never used before ends\n",
+		`"envoys": [{"over": 5}]`:                               "note: Envoy asked for 5 clusters more than it gets; a connection to one of those ends until it is preloaded\n",
 		well + `, "load": {"heapPercent": 99, "stopped": true}`: "note: Envoy takes no more connections: its memory is full (99 % of --envoy-heap-limit)\n",
 		well + `, "load": {"newlyRefused": 3}`:                  "note: Envoy takes no more connections: it has as many as --envoy-heap-limit leaves room for\n",
 		well + `, "nacks": [{"type": "cluster", "name": "10.96.0.10:80", "service": "default/web", "reason": "x"}]`: "note: Envoy refuses cluster 10.96.0.10:80 (service default/web): x; Envoy goes on with what it had of it\n",

@@ -36,7 +36,7 @@ func (r *Report) Faults(matters func(xds.Nack) bool) (list []Fault) {
 	}
 	for _, e := range r.Envoys {
 		if e.Over > 0 {
-			add("a connection to what it never used before ends", "Envoy asked for %d clusters more than it gets", e.Over)
+			add("a connection to one of those ends until it is preloaded", "Envoy asked for %d clusters more than it gets", e.Over)
 		}
 	}
 	for _, n := range r.Nacks {
