@@ -205,6 +205,18 @@ func setsSysctl(key string) bool {
 	return slices.Contains(Sysctls(), key) || isLinks && isRedirects && link != "" && link != "all" && link != "default" && !strings.Contains(link, ".")
 }
 
+// Tune sets what serves better with it and works without. A kept source is an
+// address of a pod, from a port that the pod may use itself towards the same
+// endpoint; early demux would give the pod's answers to Envoy's old socket,
+// and the kernel drops in forward what has one.
+func (c *Capture) Tune() error {
+	if len(c.cfg.PodCIDRs) == 0 {
+		return nil
+	}
+	_, err := c.ctl.Zero(earlyDemux) // of IPv6 too
+	return err
+}
+
 // bridgeSysctls sets what the bridges need and reports whether anything had to
 // be changed.
 func (c *Capture) bridgeSysctls(list []rules.PodBridge) (changed bool, err error) {

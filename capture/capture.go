@@ -40,6 +40,7 @@ type Capture struct {
 	looked    time.Time                      // when all links were read
 	known     []netip.Prefix                 // guarded until a whole view says what is
 	guarded   atomic.Pointer[[]netip.Prefix] // what guard said last, for Clients
+	pods      atomic.Pointer[[]netip.Prefix] // cfg.PodCIDRs, for Clients
 	found     bool                           // rules of a run before, at Install
 	installed bool
 	outdated  bool         // the rules are to be installed again, for cfg is another
@@ -77,6 +78,7 @@ func New(cfg plan.Config, host Host) (*Capture, error) {
 	c := &Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: newTable(cfg), planner: plan.NewPlanner(cfg), node: thisNode, removed: routing.NewRemovals(host.Log)}
 	c.flows = newFlows(c.foundConntrack)
 	c.kernel = newKernelPath(cfg, c.flows)
+	c.pods.Store(&cfg.PodCIDRs)
 	return c, nil
 }
 
@@ -208,23 +210,12 @@ func (c *Capture) SetPodCIDRs(list []netip.Prefix) error {
 	}
 	c.cfg, c.planner, c.pending = cfg, c.planner.With(cfg), nil
 	c.kernel.setPods(cfg)
+	c.pods.Store(&cfg.PodCIDRs)
 	if !c.installed {
 		return nil
 	}
 	c.outdated = true
 	return errors.Join(c.install(), c.reapply())
-}
-
-// Tune sets what serves better with it and works without. A kept source is an
-// address of a pod, from a port that the pod may use itself towards the same
-// endpoint; early demux would give the pod's answers to Envoy's old socket,
-// and the kernel drops in forward what has one.
-func (c *Capture) Tune() error {
-	if len(c.cfg.PodCIDRs) == 0 {
-		return nil
-	}
-	_, err := c.ctl.Zero(earlyDemux) // of IPv6 too
-	return err
 }
 
 // Retract takes the next view and removes from the kernel what it no longer

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -45,19 +46,21 @@ const (
 //
 // It runs beside the owner of the Capture, of which it uses what does not change.
 type Clients struct {
-	cfg     plan.Config
-	guard   *atomic.Pointer[[]netip.Prefix]
-	bounds  func() (share, all int)
-	log     *slog.Logger
-	share   plan.Share
-	stalled plan.Stalled[socketID]
-	conn    *nft.Session // from the first write on
-	table   *nftables.Table
-	sets    map[rules.Family]*nftables.Set
-	when    time.Time // of the last write
-	said    time.Time // that somebody is over
-	failed  bool      // the last look did, and that was said
-	seen    uint64    // what the rule has counted, when it was last asked
+	cfg       plan.Config
+	guard     *atomic.Pointer[[]netip.Prefix]
+	behind    *behind
+	bounds    func() (share, all int)
+	log       *slog.Logger
+	share     plan.Share
+	stalled   plan.Stalled[socketID]
+	conn      *nft.Session // from the first write on
+	table     *nftables.Table
+	sets      map[rules.Family]*nftables.Set
+	when      time.Time // of the last write
+	addresses int       // that it was of
+	said      time.Time // that somebody is over
+	failed    bool      // the last look did, and that was said
+	seen      uint64    // what the rule has counted, when it was last asked
 
 	destroy    func(*nl.Conn, socket) error
 	unclosed   error     // of the last look: a connection of a client that is gone
@@ -78,7 +81,7 @@ type Clients struct {
 func NewClients(c *Capture, bounds func() (share, all int), log *slog.Logger) *Clients {
 	t := &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}
 	clients := &Clients{
-		cfg: c.cfg, guard: &c.guarded, bounds: bounds, log: log, destroy: destroy,
+		cfg: c.cfg, guard: &c.guarded, behind: newBehind(&c.pods), bounds: bounds, log: log, destroy: destroy,
 		table: t, sets: map[rules.Family]*nftables.Set{}, excess: map[netip.Addr]int{},
 	}
 	for _, f := range rules.Families {
@@ -149,16 +152,17 @@ func (c *Clients) look(now time.Time) error {
 			return err
 		}
 	}
+	unknown := c.behind.follow(open) // then each address is a client
 	// Who is not refused would open again what is closed.
-	written, err := c.refuse(held(open), share, now)
+	written, err := c.refuse(c.held(open), share, now)
 	if err != nil {
 		return err
 	}
-	c.makeRoom(conn, plan.Excess(open, opened, share, all), now)
+	c.makeRoom(conn, plan.Excess(open, c.opened, share, all), now)
 	if written {
 		err = c.ask()
 	}
-	return errors.Join(err, c.unclosed)
+	return errors.Join(err, c.unclosed, unknown)
 }
 
 // open are the connections that Envoy has with clients that are there.
@@ -180,47 +184,66 @@ func (c *Clients) open(conn *nl.Conn, now time.Time) ([]socket, error) {
 	return c.closeDead(conn, all, now), nil
 }
 
-// held is how many of these connections each client has.
-func held(open []socket) map[netip.Addr]int {
-	held := map[netip.Addr]int{}
+// holds is what a client has: its addresses, each once, and how many connections.
+type holds struct {
+	addresses map[netip.Addr]bool
+	n         int
+}
+
+// held is what each client has of these connections.
+func (c *Clients) held(open []socket) map[netip.Addr]*holds {
+	held := map[netip.Addr]*holds{}
 	for _, s := range open {
-		held[s.peer.Addr()]++
+		client := c.behind.client(s.peer.Addr())
+		if held[client] == nil {
+			held[client] = &holds{addresses: map[netip.Addr]bool{}}
+		}
+		held[client].n++
+		held[client].addresses[s.peer.Addr()] = true
 	}
 	return held
 }
 
 // refuse has the kernel refuse clients that hold more than share, where that is to
 // be written, and the log told who is new among them.
-func (c *Clients) refuse(held map[netip.Addr]int, share int, now time.Time) (written bool, err error) {
-	over, fresh := c.share.Judge(held, share)
+func (c *Clients) refuse(held map[netip.Addr]*holds, share int, now time.Time) (written bool, err error) {
+	numbers := make(map[netip.Addr]int, len(held))
+	for client, h := range held {
+		numbers[client] = h.n
+	}
+	over, fresh := c.share.Judge(numbers, share)
 	if len(fresh) > 0 && now.Sub(c.said) > sayEvery {
 		c.said = now
 		c.log.Warn("clients hold more connections than one of them may and are refused more, until they hold less",
-			obs.KeyConnections, held[fresh[0]], obs.KeyWhich, fresh[:min(len(fresh), 3)])
+			obs.KeyConnections, held[fresh[0]].n, obs.KeyWhich, fresh[:min(len(fresh), 3)])
 	}
-	changed := int64(len(over)) != c.over.Swap(int64(len(over))) || len(fresh) > 0
+	var addresses []netip.Addr
+	for _, client := range over {
+		addresses = slices.AppendSeq(addresses, maps.Keys(held[client].addresses))
+	}
+	changed := int64(len(over)) != c.over.Swap(int64(len(over))) || len(fresh) > 0 || len(addresses) > c.addresses
 	if !changed && (len(over) == 0 || now.Sub(c.when) < overRefresh) {
 		return false, nil
 	}
-	if err := c.write(over); err != nil {
+	if err := c.write(addresses); err != nil {
 		c.when = time.Time{} // the next look writes
 		return false, err
 	}
-	c.when = now
+	c.when, c.addresses = now, len(addresses)
 	return true, nil
 }
 
 // write makes the kernel refuse these clients. They are let go by themselves
 // where nobody writes them any more: a process that died must not keep
 // refusing who is below its share by now.
-func (c *Clients) write(over []netip.Addr) error {
+func (c *Clients) write(addresses []netip.Addr) error {
 	conn := c.nftables()
 	for _, f := range rules.Families {
 		conn.FlushSet(c.sets[f])
 		var list []nftables.SetElement
-		for _, client := range over {
-			if rules.FamilyOf(client) == f {
-				list = append(list, nftables.SetElement{Key: client.AsSlice(), Timeout: overTimeout})
+		for _, ip := range addresses {
+			if rules.FamilyOf(ip) == f {
+				list = append(list, nftables.SetElement{Key: ip.AsSlice(), Timeout: overTimeout})
 			}
 		}
 		for part := range slices.Chunk(list, chunk) {

@@ -26,17 +26,22 @@ import (
 // holding takes the place of Envoy: it accepts what tproxy gives it, and keeps it.
 func holding(t *testing.T, port uint16) {
 	t.Helper()
+	holdingOf(t, rules.IPv4, unix.SOL_IP, unix.IP_TRANSPARENT, port)
+}
+
+func holdingOf(t *testing.T, f rules.Family, level, transparent int, port uint16) {
+	t.Helper()
 	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) (err error) {
-		_ = raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1) })
+		_ = raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, transparent, 1) })
 		return err
 	}}
-	keeping(t, lc, netip.AddrPortFrom(rules.IPv4.Loopback(), port))
+	keeping(t, lc, netip.AddrPortFrom(f.Loopback(), port))
 }
 
 // keeping accepts connections and keeps them until the client ends them.
 func keeping(t *testing.T, lc net.ListenConfig, at netip.AddrPort) {
 	t.Helper()
-	l, err := lc.Listen(t.Context(), "tcp4", at.String())
+	l, err := lc.Listen(t.Context(), "tcp", at.String())
 	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
@@ -72,9 +77,16 @@ func inOrder(t *testing.T) {
 }
 
 // dialWeb opens a connection to web that whoever is in the place of Envoy has.
-func dialWeb(from *testkit.Network) (conn net.Conn, err error) {
+func dialWeb(from *testkit.Network) (net.Conn, error) { return dialFrom(from, "", web) }
+
+// dialFrom is dialWeb by an address of the client's choice, if any.
+func dialFrom(from *testkit.Network, address, to string) (conn net.Conn, err error) {
+	d := net.Dialer{Timeout: 10 * time.Second}
+	if address != "" {
+		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(address)}
+	}
 	err = from.Do(func() error {
-		if conn, err = net.DialTimeout("tcp", web, 10*time.Second); err != nil {
+		if conn, err = d.Dial("tcp", to); err != nil {
 			return err
 		}
 		_, err = conn.Read(make([]byte, 1))
@@ -91,7 +103,11 @@ func counted(t *testing.T, clients *Clients, now time.Time) map[netip.Addr]int {
 	defer conn.Close()
 	open, err := clients.open(conn, now)
 	must(t, err)
-	return held(open)
+	held := map[netip.Addr]int{}
+	for _, s := range open {
+		held[s.peer.Addr()]++
+	}
+	return held
 }
 
 // A client over its share is refused at once and counted, nobody else is; it

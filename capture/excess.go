@@ -15,7 +15,9 @@ import (
 )
 
 // opened is who opened a connection, and the inode of Envoy's end.
-func opened(s socket) (client netip.Addr, inode uint32) { return s.peer.Addr(), s.inode }
+func (c *Clients) opened(s socket) (client netip.Addr, inode uint32) {
+	return c.behind.client(s.peer.Addr()), s.inode
+}
 
 // makeRoom closes what clients, all of whom are refused more by now, hold above
 // their share: what was opened before anybody counted would keep all others
@@ -29,7 +31,7 @@ func (c *Clients) makeRoom(conn *nl.Conn, excess []socket, now time.Time) {
 		}
 		switch {
 		case err == nil:
-			c.excess[s.peer.Addr()]++
+			c.excess[c.behind.client(s.peer.Addr())]++
 			c.removed.Add(1)
 		case vanished(err):
 		case c.unclosed == nil: // one stands for all

@@ -99,7 +99,7 @@ func TestExcessThatDoesNotClose(t *testing.T) {
 	var log bytes.Buffer
 	var tried int
 	outcome := map[byte]error{}
-	clients := &Clients{log: slog.New(slog.NewTextHandler(&log, nil)), excess: map[netip.Addr]int{}, destroy: func(_ *nl.Conn, s socket) error {
+	clients := &Clients{log: slog.New(slog.NewTextHandler(&log, nil)), excess: map[netip.Addr]int{}, behind: newBehind(nil), destroy: func(_ *nl.Conn, s socket) error {
 		tried++
 		return outcome[s.id[0]]
 	}}
