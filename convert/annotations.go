@@ -166,7 +166,7 @@ func labelled(labels map[string]string, problem teller) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		if MeansTopologyKeys(name) {
-			problem("metadata.labels["+name+"]", "is a label, and only the annotation %s is read: as it stands the Service is open to every node; write metadata.annotations[%s], as '[\"site\"]'", names.TopologyKeys, names.TopologyKeys)
+			problem("metadata.labels["+name+"]", "is a label, and only the annotation %s is read: as it stands the Service is open to every node; write metadata.annotations[%s], as '[\"unit\"]'", names.TopologyKeys, names.TopologyKeys)
 			return
 		}
 	}

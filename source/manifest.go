@@ -331,7 +331,7 @@ func passedOver(obj any, err error) string {
 	}
 	text := "write metadata.annotations"
 	if keys {
-		text = fmt.Sprintf("the annotation is meant: write metadata.annotations[%s], as '[\"site\"]'", names.TopologyKeys)
+		text = fmt.Sprintf("the annotation is meant: write metadata.annotations[%s], as '[\"unit\"]'", names.TopologyKeys)
 	}
 	if _, kept := s.Annotations[names.TopologyKeys]; kept {
 		return text

@@ -31,7 +31,7 @@ func (v *ServiceView) KeyOfNobody() string {
 // the keys that are in it, where it is nothing but those; else of a key that
 // stands for any.
 func meant(annotation *string) string {
-	const example = `'["site"]'`
+	const example = `'["unit"]'`
 	if annotation == nil || len(*annotation) > 2*shortened {
 		return example
 	}

@@ -52,7 +52,7 @@ func TestKeyOfNobodyIsNoText(t *testing.T) {
 // What is proposed for an annotation that is malformed is what was written,
 // where that can be told, and never malformed itself.
 func TestMeant(t *testing.T) {
-	const example = `'["site"]'`
+	const example = `'["unit"]'`
 	for text, want := range map[string]string{
 		"unit":                     `'["unit"]'`,
 		"unit, zone":               `'["unit", "zone"]'`,
