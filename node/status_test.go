@@ -119,7 +119,7 @@ func TestTheReportIsBounded(t *testing.T) {
 		}
 		r.publish(o)
 		got := r.agent.status()
-		if len(got.Notes) != notes+1 || got.Notes[notes] != "and 195 more labels in use that a kubelet may set" {
+		if len(got.Notes) != notes+2 || got.Notes[notes] != "and 195 more labels in use that a kubelet may set" || !strings.Contains(got.Notes[notes+1], "has no label tenant-000, ") {
 			t.Errorf("%d notes: %q", len(got.Notes), got.Notes)
 		}
 		if got.Notices != 200 || len(got.Nacks) != listed || got.MoreNacks != 200-listed {

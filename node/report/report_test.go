@@ -93,9 +93,15 @@ problem     and 7 more: gridmesh view
 		}
 	}
 	got.Reset()
-	_ = new(Report).WriteText(&got, now)
-	if !strings.Contains(got.String(), "envoy       not connected") {
-		t.Errorf("without an Envoy: %s", got.String())
+	_ = (&Report{Source: None}).WriteText(&got, now)
+	if !strings.Contains(got.String(), "envoy       not connected") || strings.Contains(got.String(), "unit ") {
+		t.Errorf("without an Envoy and a snapshot: %s", got.String())
+	}
+	got.Reset()
+	r.Unit = map[string]string{}
+	_ = r.WriteText(&got, now)
+	if !strings.Contains(got.String(), "\nunit        none: ") {
+		t.Errorf("of no unit: %s", got.String())
 	}
 }
 

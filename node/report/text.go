@@ -20,6 +20,9 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 	for _, key := range slices.Sorted(maps.Keys(r.Unit)) {
 		p.line("unit", "%s=%s", key, r.Unit[key])
 	}
+	if len(r.Unit) == 0 && r.Source != None {
+		p.line("unit", "none: the node has no label that Services have in their topologyKeys; of closed ones it reaches nobody")
+	}
 	p.line("source", "%s", r.sourceText(now))
 	if r.APIServer != nil {
 		r.APIServer.lines(p, now)

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -16,7 +18,25 @@ func TestKubeletMaySet(t *testing.T) {
 			t.Errorf("%s: %v, want %v", key, got, want)
 		}
 	}
-	if got := UnitNotes([]string{"kubernetes.io/hostname", "node-restriction.kubernetes.io/unit"}); len(got) != 0 {
+	inUse := []string{"kubernetes.io/hostname", "node-restriction.kubernetes.io/unit"}
+	if got := UnitNotes(inUse, map[string]string{inUse[0]: "a-1", inUse[1]: "a"}); len(got) != 0 {
+		t.Errorf("notes: %q", got)
+	}
+}
+
+// A key that Services use and the node has no label of is named, for nobody is
+// reached by it; of very many some.
+func TestKeysWithoutALabel(t *testing.T) {
+	inUse := []string{"kubernetes.io/hostname", "node-restriction.kubernetes.io/unit"}
+	const want = "the node has no label kubernetes.io/hostname, node-restriction.kubernetes.io/unit, which Services have in their topologyKeys: by them it reaches nobody"
+	if got := UnitNotes(inUse, nil); len(got) != 1 || !strings.HasPrefix(got[0], want) {
+		t.Errorf("notes: %q", got)
+	}
+	var many []string
+	for i := range 100 {
+		many = append(many, fmt.Sprintf("node-restriction.kubernetes.io/%d", i))
+	}
+	if got := UnitNotes(many, nil); len(got) != 1 || len(got[0]) > 500 || !strings.Contains(got[0], ", …") {
 		t.Errorf("notes: %q", got)
 	}
 }
