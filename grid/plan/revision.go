@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gridmesh/gridmesh/api/names"
 )
 
 // historyLimit is how many earlier revisions of a grid are kept.
@@ -96,27 +95,5 @@ func (g *tracked) revise(p *Plan) {
 	all = slices.DeleteFunc(all, func(r Revision) bool { return r.Name == g.revision })
 	for _, r := range all[min(historyLimit, len(all)):] {
 		p.Expired = append(p.Expired, r.Name)
-	}
-}
-
-// NewRevision is a ControllerRevision that is to be.
-type NewRevision struct {
-	grid   *grid
-	number int64
-}
-
-// Size is that of its text, in bytes.
-func (r *NewRevision) Size() int { return r.grid.content.size() }
-
-// Object renders it.
-func (r *NewRevision) Object() Object {
-	g := r.grid
-	return Object{
-		"apiVersion": "apps/v1", "kind": RevisionKind,
-		"metadata": Object{
-			"namespace": g.ref.Namespace, "name": g.revision, "labels": Object{names.GridSelector: g.ref.Name},
-			"ownerReferences": []any{g.ownerReference()},
-		},
-		"data": Object{"spec": g.content.open()}, "revision": r.number,
 	}
 }

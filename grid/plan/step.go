@@ -3,6 +3,7 @@ package plan
 import (
 	"time"
 
+	"github.com/gridmesh/gridmesh/api/names"
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -150,6 +151,28 @@ type Plan struct {
 	Events []Event
 
 	removedAt time.Time // now, where children are removed; else zero
+}
+
+// NewRevision is a ControllerRevision that is to be.
+type NewRevision struct {
+	grid   *grid
+	number int64
+}
+
+// Size is that of its text, in bytes.
+func (r *NewRevision) Size() int { return r.grid.content.size() }
+
+// Object renders it.
+func (r *NewRevision) Object() Object {
+	g := r.grid
+	return Object{
+		"apiVersion": "apps/v1", "kind": RevisionKind,
+		"metadata": Object{
+			"namespace": g.ref.Namespace, "name": g.revision, "labels": Object{names.GridSelector: g.ref.Name},
+			"ownerReferences": []any{g.ownerReference()},
+		},
+		"data": Object{"spec": g.content.open()}, "revision": r.number,
+	}
 }
 
 // Event is something to record about a grid.
