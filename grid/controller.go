@@ -168,7 +168,7 @@ func (c *Controller) plan(ref plan.Ref) (*work, *job) {
 	if !ok {
 		delete(c.grids, ref)
 	}
-	statusChanged := ok && c.index.StatusChanged(p)
+	statusChanged := ok && (c.index.StatusChanged(p) || c.statusLost(w, p, now))
 	for _, dirty := range c.index.Dirty() {
 		if dirty != ref {
 			c.queue.Add(dirty)
@@ -184,6 +184,17 @@ func (c *Controller) plan(ref plan.Ref) (*work, *job) {
 		c.queue.AddAfter(ref, p.RequeueAfter)
 	}
 	return w, c.prepare(w, p, statusChanged, now)
+}
+
+// statusLost reports whether a status that was written long enough ago for the
+// mirror to show it is another there. What a mirror that is still behind calls for
+// changes nothing.
+func (c *Controller) statusLost(w *work, p plan.Plan, now time.Time) bool {
+	if now.Sub(w.status) < shown {
+		return false
+	}
+	grid := c.mirror.Get(p.Grid.Kind, p.Grid.Namespace, p.Grid.Name)
+	return grid != nil && p.StatusLost(grid)
 }
 
 // prepare makes a plan's job, or nil where nothing is to be done now.

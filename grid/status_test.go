@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/grid/gridtest"
+	"github.com/gridmesh/gridmesh/grid/plan"
 )
 
 // A rollout's progress costs a write of the status a second, however often its
@@ -56,3 +57,23 @@ func TestProgressCostsFewStatuses(t *testing.T) {
 		})
 	}
 }
+
+// A status that somebody else writes over, as a leader whose last write comes late,
+// is written again, and that is all.
+func TestAStatusThatIsWrittenOverComesBack(t *testing.T) {
+	run(t, settings{Config: gridtest.Config{AutoReady: true}}, func(c *gridtest.Cluster) {
+		shops("north", "south")(c)
+		update(c, tillGrid)
+	}, func(w *world) {
+		w.pass(time.Minute)
+		w.is(till, "status.units", 2)
+		w.Edit(till, func(o plan.Object) { o["status"].(plan.Object)["units"] = int64(7) })
+		w.is(till, "status.units", 7)
+		w.pass(2 * resync)
+		w.is(till, "status.units", 2)
+		w.quiet()
+	})
+}
+
+// resync is how often every grid is looked at.
+const resync = 30 * time.Second

@@ -25,13 +25,19 @@ const (
 // stands.
 func (x *Index) StatusChanged(p Plan) bool {
 	m := x.records[p.Grid]
+	return m != nil && p.differs(m.workload, m.service)
+}
+
+// StatusLost reports whether a plan's status is another than a grid bears: somebody
+// else may have written it.
+func (p Plan) StatusLost(grid Object) bool { return p.differs(decodeStatus(grid)) }
+
+func (p Plan) differs(workload *apiv1.WorkloadGridStatus, service *apiv1.ServiceGridStatus) bool {
 	switch {
-	case m == nil:
-		return false
 	case p.Workload != nil:
-		return m.workload == nil || !equality.Semantic.DeepEqual(p.Workload, m.workload)
+		return workload == nil || !equality.Semantic.DeepEqual(p.Workload, workload)
 	case p.Service != nil:
-		return m.service == nil || !equality.Semantic.DeepEqual(p.Service, m.service)
+		return service == nil || !equality.Semantic.DeepEqual(p.Service, service)
 	}
 	return false
 }
