@@ -4,6 +4,7 @@
 //
 //	arch.go   the layers, and Check of a package's imports
 //	pure.go   what a pure package does without
+//	tests.go  what tests may import
 //	size.go   sizes of files and functions
 //	leaks.go  which packages start goroutines
 //

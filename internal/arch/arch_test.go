@@ -19,7 +19,7 @@ import (
 
 type listed struct {
 	ImportPath, Dir                    string
-	Imports                            []string
+	Imports, TestImports, XTestImports []string
 	GoFiles, TestGoFiles, XTestGoFiles []string
 }
 
@@ -30,7 +30,7 @@ func (p listed) folder() string { return strings.TrimPrefix(p.ImportPath, Module
 func (p listed) product() bool { return !under(p.folder(), "test") }
 
 var list = sync.OnceValues(func() ([]listed, error) {
-	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,GoFiles,TestGoFiles,XTestGoFiles", Module+"/...").Output()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,TestImports,XTestImports,GoFiles,TestGoFiles,XTestGoFiles", Module+"/...").Output()
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +87,31 @@ func TestImports(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, broken := range Check(p.ImportPath, p.Imports) {
 			t.Error(broken)
+		}
+	}
+}
+
+func TestImportsOfTests(t *testing.T) {
+	used := map[string]bool{}
+	for _, p := range packages(t) {
+		imports := slices.Concat(p.TestImports, p.XTestImports)
+		if !p.product() {
+			imports = append(imports, p.Imports...)
+		}
+		slices.Sort(imports)
+		imports = slices.Compact(imports)
+		for _, broken := range CheckTests(p.ImportPath, imports) {
+			t.Error(broken)
+		}
+		for _, path := range imports {
+			used[p.folder()+" "+strings.TrimPrefix(path, Module+"/")] = true
+		}
+	}
+	for from, list := range knowing {
+		for to := range list {
+			if !used[from+" "+to] {
+				t.Errorf("no test of %s imports %s: take it out of knowing", from, to)
+			}
 		}
 	}
 }

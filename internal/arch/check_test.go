@@ -65,6 +65,41 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// The same of what tests import.
+func TestCheckTests(t *testing.T) {
+	for _, tc := range []struct {
+		pkg, imports string
+		broken       bool
+	}{
+		{"xds", "xds/render", false},
+		{"xds", "topology/topologytest", false},
+		{"xds", "internal/testkit", false},
+		{"xds", "capture", true},
+		{"xds", "node", true},
+		{"xds", "test/cluster", true},
+		{"topology", "internal/testkit", false},
+		{"topology", "source", true},
+		{"convert", "topology/topologytest", false},
+		{"convert", "source", false}, // known
+		{"kube/feed", "source", true},
+		{"node", "capture/plan", false},
+		{"node", "cmd/gridmesh", true},
+		{"cmd/gridmesh", "node/report", false},
+		{"internal/run", "topology", true},
+		{"test/soak", "test/cluster", false},
+		{"test/soak", "source", false},
+		{"test/soak", "kube/feed", false},
+		{"test/soak", "node/report", false}, // known
+		{"test/soak", "node/hold", true},
+		{"test/cluster/edge", "xds", true},
+		{"test/lab", "cmd/gridmesh", true},
+	} {
+		if got := len(CheckTests(Module+"/"+tc.pkg, []string{Module + "/" + tc.imports, "testing"})) > 0; got != tc.broken {
+			t.Errorf("a test of %s importing %s: broken = %v, want %v", tc.pkg, tc.imports, got, tc.broken)
+		}
+	}
+}
+
 func TestClockUses(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "x.go", `package x
 import clock "time"

@@ -12,12 +12,12 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	envoytype "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
-	"github.com/gridmesh/gridmesh/xds/render"
 )
 
 // stalledStream opens an ADS stream that asks for much and never reads.
@@ -33,7 +33,7 @@ func stalledStream(t *testing.T, socket string, names []string) {
 	node := &core.Node{Id: "stalled", UserAgentVersionType: &core.Node_UserAgentBuildVersion{UserAgentBuildVersion: &core.BuildVersion{Version: &envoytype.SemanticVersion{MajorNumber: 1, MinorNumber: 40}}}}
 	go func() { // until flow control or the end of the test stops it
 		for range 20 {
-			if stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: render.ClusterType, ResourceNamesSubscribe: names}) != nil {
+			if stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: resource.ClusterType, ResourceNamesSubscribe: names}) != nil {
 				return
 			}
 			node = nil

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gridmesh/gridmesh/node/hold"
 	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
@@ -17,6 +16,9 @@ import (
 // restFor is how long nothing may change before a cluster is taken to be at
 // rest: longer than an agent's batches and looks.
 const restFor = 3 * time.Second
+
+// holdBound is how long an agent holds anything after an outage.
+const holdBound = 90 * time.Second
 
 // ended is what a node was when the last step was judged.
 type ended struct {
@@ -29,7 +31,7 @@ type ended struct {
 // then. In order is not at rest yet: what an agent holds after an outage is
 // still to be let go, and Envoy fetches what is dialled.
 func (s *Soak) rest(ctx context.Context) (before map[string]*ended, lines []string, err error) {
-	within := hold.Bound + patience
+	within := holdBound + patience
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	start := time.Now()
