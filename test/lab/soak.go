@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/gridmesh/gridmesh/test/cluster/edge"
 )
 
 // demoEnd is how long a demonstration may take to end when it is told to.
@@ -57,10 +55,6 @@ func (s *soak) run(ctx context.Context) error {
 	}
 	printFacts()
 	fmt.Printf("%d demonstrations beside %d processes that spin\n", s.runs, s.spin)
-	before, err := ours()
-	if err != nil {
-		return err
-	}
 	// What is started here ends with this thread, whatever ends this program.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -69,19 +63,19 @@ func (s *soak) run(ctx context.Context) error {
 		if err := cmd.Start(); err != nil {
 			return err
 		}
-		before = append(before, cmd.Process.Pid)
 		defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	}
 	defer s.print()
 	for i := range s.runs {
-		if err := s.once(ctx, i); err != nil {
+		mark := fmt.Sprintf("%s=%d-%d", demoMark, time.Now().UnixNano(), i)
+		if err := s.once(ctx, i, mark); err != nil {
 			return err
 		}
-		now, err := ours()
+		left, err := marked(mark)
 		if err != nil {
 			return err
 		}
-		if left := slices.DeleteFunc(now, func(pid int) bool { return slices.Contains(before, pid) }); len(left) > 0 {
+		if len(left) > 0 {
 			return fmt.Errorf("run %d left processes behind: %v", i+1, left)
 		}
 	}
@@ -89,9 +83,10 @@ func (s *soak) run(ctx context.Context) error {
 }
 
 // once runs one demonstration, whose output matters only if it fails.
-func (s *soak) once(ctx context.Context, i int) error {
+func (s *soak) once(ctx context.Context, i int, mark string) error {
 	var out bytes.Buffer
 	cmd := self("demo")
+	cmd.Env = append(os.Environ(), mark)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	start := time.Now()
 	if err := cmd.Start(); err != nil {
@@ -139,15 +134,18 @@ func self(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// ours are the processes of this checkout's programs.
-func ours() (pids []int, err error) {
-	bin := filepath.Join(edge.Root(), "bin") + "/"
-	links, err := filepath.Glob("/proc/[0-9]*/exe")
+// demoMark is a variable that a demonstration is started with. Whatever it starts
+// inherits it, and nothing that others run beside it has it.
+const demoMark = "GRIDMESH_DEMO"
+
+// marked are the processes that have a variable from their start.
+func marked(variable string) (pids []int, err error) {
+	paths, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
 		return nil, err
 	}
-	for _, link := range links {
-		target, err := os.Readlink(link)
+	for _, path := range paths {
+		env, err := os.ReadFile(path)
 		switch {
 		case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission), errors.Is(err, syscall.ESRCH):
 			continue // it has ended, or it is somebody else's
@@ -155,7 +153,7 @@ func ours() (pids []int, err error) {
 			return nil, err
 		}
 		var pid int
-		if _, err := fmt.Sscanf(link, "/proc/%d/exe", &pid); err == nil && strings.HasPrefix(target, bin) {
+		if _, err := fmt.Sscanf(path, "/proc/%d/environ", &pid); err == nil && slices.Contains(strings.Split(string(env), "\x00"), variable) {
 			pids = append(pids, pid)
 		}
 	}

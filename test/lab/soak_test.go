@@ -1,25 +1,43 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
+	"syscall"
 	"testing"
 )
 
-// The programs of bin/ that run are found, and no others.
-func TestOurs(t *testing.T) {
-	pids, err := ours()
+// What a demonstration has started is found, also by a program that it started, and
+// nothing that runs beside it: another demonstration of this checkout neither.
+func TestWhatADemonstrationLeaves(t *testing.T) {
+	start := func(mark string) int {
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", "sleep 100 & echo $!; wait")
+		cmd.Env = append(os.Environ(), mark)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); _ = cmd.Wait() })
+		var child int
+		if _, err := fmt.Fscanln(out, &child); err != nil {
+			t.Fatal(err)
+		}
+		return child
+	}
+	const mine = demoMark + "=1-1"
+	child, other := start(mine), start(demoMark+"=1-12")
+	pids, err := marked(mine)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := exec.CommandContext(t.Context(), "sleep", "100")
-	if err := other.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = other.Process.Kill(); _ = other.Wait() }()
-	if slices.Contains(pids, os.Getpid()) || slices.Contains(pids, other.Process.Pid) {
-		t.Errorf("a process that is none of ours is among %v", pids)
+	if !slices.Contains(pids, child) || len(pids) != 2 || slices.Contains(pids, other) {
+		t.Errorf("found %v: want the parent of %d and it, and not %d", pids, child, other)
 	}
 }
 
