@@ -16,6 +16,7 @@
 //	fields.go    fields that do not exist, or hold another type
 //	held.go      what a mirror holds of an object
 //	drift.go     what a live object lacks of a wanted one
+//	extra.go     what a live pod template has besides
 //	decode.go    a grid and its templates
 //	child.go     a child
 //	orphan.go    what a grid that is no more has left

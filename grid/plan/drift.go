@@ -182,33 +182,3 @@ func same(quantity bool, wanted, live any) bool {
 	q, errB := resource.ParseQuantity(y)
 	return errA == nil && errB == nil && p.Cmp(q) == 0
 }
-
-// extra reports whether a live pod template has items or labels that a wanted
-// one does not: an apply that takes over their fields would drop them. Defaults
-// add neither.
-func extra(f field, wanted, live any) bool {
-	switch live := live.(type) {
-	case Object:
-		want, _ := wanted.(Object)
-		for key, v := range live {
-			w, named := want[key]
-			if !named && (labelled[f.name] || labelled[key]) || extra(f.below(key), w, v) {
-				return true
-			}
-		}
-	case []any:
-		want, _ := wanted.([]any)
-		if len(live) != len(want) {
-			return true
-		}
-		for i, item := range want {
-			if extra(f, item, live[i]) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// labelled are objects whose keys are the user's.
-var labelled = map[string]bool{"labels": true, "annotations": true, "nodeSelector": true, "limits": true, "requests": true}

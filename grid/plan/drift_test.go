@@ -104,6 +104,55 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
+// What a child has of somebody else goes with its fields when it is adopted: its pods
+// are replaced then, and so it waits for its wave. What Kubernetes put there by
+// itself stays, and nothing restarts.
+func TestRestartsByWhatIsDropped(t *testing.T) {
+	const defaults = `{metadata: {creationTimestamp: null, labels: {app: x, superedge.io/template-hash-key: "1"}}, spec: {
+  nodeSelector: {site: north}, restartPolicy: Always, dnsPolicy: ClusterFirst, schedulerName: default-scheduler, securityContext: {}, terminationGracePeriodSeconds: 30,
+  serviceAccount: till, serviceAccountName: till,
+  volumes: [{name: v, configMap: {name: m, defaultMode: 420}}, {name: t, projected: {defaultMode: 420, sources: [{serviceAccountToken: {path: t, expirationSeconds: 3600}}]}}],
+  initContainers: [{name: i, image: "r:5000/i@sha256:12", imagePullPolicy: IfNotPresent, resources: {}, terminationMessagePath: /dev/termination-log, terminationMessagePolicy: File}],
+  containers: [{name: c, image: "r:5000/c", imagePullPolicy: Always, resources: {}, terminationMessagePath: /dev/termination-log, terminationMessagePolicy: File,
+    ports: [{containerPort: 80, protocol: TCP}], env: [{name: A, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: spec.nodeName}}}],
+    livenessProbe: {httpGet: {path: /, port: 80, scheme: HTTP}, timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, failureThreshold: 3}}]}}`
+	const grid = `{kind: DeploymentGrid, apiVersion: superedge.io/v1, metadata: {name: till}, spec: {gridUniqKey: site, template: {selector: {matchLabels: {app: x}},
+  template: {metadata: {labels: {app: x}}, spec: {serviceAccountName: till,
+  volumes: [{name: v, configMap: {name: m}}, {name: t, projected: {sources: [{serviceAccountToken: {path: t}}]}}],
+  initContainers: [{name: i, image: "r:5000/i@sha256:12"}],
+  containers: [{name: c, image: "r:5000/c", ports: [{containerPort: 80}], env: [{name: A, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}], livenessProbe: {httpGet: {port: 80}}}]}}}}}`
+	container := func(pods Object, list string) Object { return value[[]any](pods, "spec", list)[0].(Object) }
+	for what, tc := range map[string]struct {
+		change func(pods Object)
+		want   bool
+	}{
+		"defaults alone":     {func(Object) {}, false},
+		"the node's network": {func(p Object) { ensure(p, "spec")["hostNetwork"] = true }, true},
+		"and its absence":    {func(p Object) { ensure(p, "spec")["hostNetwork"] = false }, false},
+		"a priority":         {func(p Object) { ensure(p, "spec")["priorityClassName"] = "high" }, true},
+		"more time to end":   {func(p Object) { ensure(p, "spec")["terminationGracePeriodSeconds"] = int64(60) }, true},
+		"a probe": {func(p Object) {
+			container(p, "containers")["readinessProbe"] = Object{"tcpSocket": Object{"port": int64(80)}}
+		}, true},
+		"a longer probe":             {func(p Object) { ensure(container(p, "containers"), "livenessProbe")["timeoutSeconds"] = int64(5) }, true},
+		"a user":                     {func(p Object) { ensure(p, "spec", "securityContext")["runAsUser"] = int64(1) }, true},
+		"a sidecar":                  {func(p Object) { container(p, "initContainers")["restartPolicy"] = "Always" }, true},
+		"another policy of pulling":  {func(p Object) { container(p, "containers")["imagePullPolicy"] = "Never" }, true},
+		"the policy of another tag":  {func(p Object) { container(p, "initContainers")["imagePullPolicy"] = "Always" }, true},
+		"a path that is asked":       {func(p Object) { ensure(container(p, "containers"), "livenessProbe", "httpGet")["path"] = "/health" }, true},
+		"an account by its old name": {func(p Object) { ensure(p, "spec")["serviceAccount"] = "other" }, true},
+	} {
+		live := parse(t, defaults)
+		tc.change(live)
+		g := decodeGrid(parse(t, grid))
+		template, _ := g.template("north")
+		child := Object{"kind": "Deployment", "spec": Object{"template": live}}
+		if got := g.desired(template, "north", "till-north", readChild(child)).restarts(); got != tc.want {
+			t.Errorf("%s: restarts: %v", what, got)
+		}
+	}
+}
+
 // What cannot be named, counted or chosen is refused before the API server is
 // asked.
 func TestBadGridsAreRefused(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
 )
 
 // historyLimit is how many earlier revisions of a grid are kept.
