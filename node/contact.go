@@ -44,12 +44,22 @@ func (a *Agent) countContact() error {
 // DNS alike.
 func (a *Agent) knownContact() time.Time {
 	if at := a.lastContact(); !at.IsZero() {
-		return at
+		return byClock(at)
 	}
 	if known := a.known.Load(); known != nil {
-		return *known
+		return byClock(*known)
 	}
 	return time.Time{}
+}
+
+// byClock is a time of this process by the clock as it is set now, which is all that
+// others see of it: it may have been set since.
+func byClock(at time.Time) time.Time {
+	if at.IsZero() {
+		return at
+	}
+	now := time.Now()
+	return now.Add(-now.Sub(at))
 }
 
 // keepContact asks the API server for a sign of life where it sends none by

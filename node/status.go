@@ -57,6 +57,7 @@ func (a *Agent) status() report.Report {
 	r.Findings = a.found.all()
 	if a.parts.Cluster != nil {
 		api := a.parts.Cluster.APIServer()
+		api.LastContact = byClock(api.LastContact)
 		if r.LastContact.After(api.LastContact) {
 			api.LastContact = r.LastContact
 		}

@@ -57,16 +57,16 @@ func NewUplink(p Noted, boot string, now time.Time) Uplink {
 	}
 	u.Known = newest(now, p.Contact, p.Record.LastContact)
 	if p.Recorded {
-		u.Away, u.Recorded, u.Before, u.Since, u.LastContact = true, !p.Record.Stale, p.Record, p.Record.Since, time.Time{} // any sign of life ends it
+		u.Away, u.Recorded, u.Before, u.Since, u.LastContact = true, !p.Record.Stale, p.Record, now, time.Time{} // any sign of life ends it
 		u.Trusted = u.Recorded
 		u.Rebooted = u.otherBoot(p.Record.Boot)
-		if u.Since.IsZero() {
-			u.Since = now
+		if since := p.Record.Since; !since.IsZero() && since.Before(now) {
+			u.Since = ofProcess(since, now)
 		}
 		return u
 	}
 	if age := now.Sub(p.Contact); age >= 0 && age < VouchFor {
-		u.LastContact, u.Vouched, u.Trusted, u.booted = p.Contact, true, true, u.otherBoot(p.Boot)
+		u.LastContact, u.Vouched, u.Trusted, u.booted = ofProcess(p.Contact, now), true, true, u.otherBoot(p.Boot)
 	}
 	return u
 }
@@ -76,11 +76,15 @@ func NewUplink(p Noted, boot string, now time.Time) Uplink {
 func newest(now time.Time, times ...time.Time) (last time.Time) {
 	for _, at := range times {
 		if at.After(last) && !at.After(now) {
-			last = at
+			last = ofProcess(at, now)
 		}
 	}
 	return last
 }
+
+// ofProcess is a time from disk as one of this process: from then on it is as old as it
+// is, also when somebody sets the clock.
+func ofProcess(at, now time.Time) time.Time { return now.Add(-now.Sub(at)) }
 
 func (u *Uplink) otherBoot(boot string) bool { return u.Boot == "" || boot != u.Boot }
 
