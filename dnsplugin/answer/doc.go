@@ -13,4 +13,5 @@
 // Service, lookup.go and ptr.go answer questions, targets.go gathers what one for
 // SRV is answered with, addresses.go for A and AAAA, ptr_tree.go has the names of an
 // address, hosts.go writes a hosts file, explain.go says why.
+// explain_port.go does so for the names of ports.
 package answer

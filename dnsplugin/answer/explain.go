@@ -19,6 +19,9 @@ func (x *Index) Explain(name string, qtype Type) string {
 	if a.Truncated {
 		why += MoreThanFits
 	}
+	if len(a.SRV) > 0 && strings.Count(name, ".") < 3 { // it is of no port by name
+		why = "the ports of " + why
+	}
 	if a.Result != Found || len(a.Addrs)+len(a.SRV) > 0 {
 		return why
 	}
@@ -49,14 +52,16 @@ func (x *Index) explain(name string, a Answer) string {
 		return x.explainForeign(topology.ObjectKey{Namespace: labels[n-1], Name: labels[n-2]})
 	case a.Result == Passed:
 		return "a Service with a ClusterIP: others answer"
+	case n == 3 && a.Result == NXDomain && strings.HasPrefix(labels[0], "_"):
+		return fmt.Sprintf("a port has two labels before the Service: %s._tcp or %s._udp", labels[0], labels[0])
 	case n == 3:
 		return x.explainHost(svc, labels[0])
 	case !svc.Service.Headless && a.Result == Found && len(a.SRV) == 0 && svc.Service.Unaddressed():
 		return "NODATA: the Service has no ClusterIP yet"
 	case !svc.Service.Headless:
-		return "the Service's ClusterIP"
+		return svc.ofPort(labels, a, "the Service's ClusterIP")
 	case len(svc.Members) > 0:
-		return fmt.Sprintf("the %d ready endpoints of %s", len(svc.Members), x.whose(svc)) + leftOut(svc)
+		return svc.ofPort(labels, a, fmt.Sprintf("the %d ready endpoints of %s", len(svc.Members), x.whose(svc))) + leftOut(svc)
 	case len(svc.Pods) == 0:
 		return "the Service has no ready endpoint: the name does not exist"
 	}

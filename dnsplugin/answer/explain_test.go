@@ -75,10 +75,48 @@ func TestNoDataIsTold(t *testing.T) {
 		{"v4", AAAA, "NODATA: none of IPv6, but of IPv4: the Service's ClusterIP"},
 		{"v4", Other, "NODATA: none of this type, but of IPv4: the Service's ClusterIP"},
 		{"v6", A, "NODATA: none of IPv4, but of IPv6: the Service's ClusterIP"},
-		{"_http._tcp.v6", A, "NODATA: none of IPv4, but of IPv6: the Service's ClusterIP"},
-		{"v6", SRV, "the Service's ClusterIP"},
+		{"_http._tcp.v6", A, "NODATA: none of IPv4, but of IPv6: port http/tcp of the Service's ClusterIP"},
+		{"v6", SRV, "the ports of the Service's ClusterIP"},
 		{"none", A, "NODATA: the Service has no ClusterIP yet"},
 		{"none", AAAA, "NODATA: the Service has no ClusterIP yet"},
+	} {
+		if why := x.Explain(c.name+".default", c.qtype); why != c.want {
+			t.Errorf("%s %d: %q, want %q", c.name, c.qtype, why, c.want)
+		}
+	}
+}
+
+// Of a port's name it is told which port, of whom, and where there is none which there
+// are.
+func TestPortsAreTold(t *testing.T) {
+	b, keys := topology.NewBuilder(), `["site"]`
+	b.SetNode(&topology.Node{Name: "a-1", Labels: map[string]string{"site": "a"}})
+	ports := []topology.ServicePort{{Name: "http", Port: 80, Protocol: topology.TCP}, {Name: "dns", Port: 53, Protocol: topology.UDP}}
+	web, db, none := topology.ObjectKey{Namespace: "default", Name: "web"}, topology.ObjectKey{Namespace: "default", Name: "db"}, topology.ObjectKey{Namespace: "default", Name: "none"}
+	b.SetService(&topology.Service{Key: web, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}, Ports: ports})
+	b.SetService(&topology.Service{Key: db, Headless: true, GridKey: "site", TopologyKeys: &keys})
+	b.SetService(&topology.Service{Key: none, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.2")}})
+	for i, name := range []string{"sql", "admin"} {
+		b.SetSlice(&topology.Slice{
+			Key: topology.ObjectKey{Namespace: "default", Name: name}, Service: "db", Ports: []topology.SlicePort{{Name: name, Port: 5432, Protocol: topology.TCP}},
+			Endpoints: []topology.Endpoint{{Addr: netip.AddrFrom4([4]byte{10, 1, 0, byte(i)}), Node: "a-1", Hostname: "db-a-" + name, Ready: true}},
+		})
+	}
+	x := New(Config{Services: true}).Next(topology.See(b.Build(), "a-1", topology.Options{}))
+	for _, c := range []struct {
+		name  string
+		qtype Type
+		want  string
+	}{
+		{"_http._tcp.web", SRV, "port http/tcp of the Service's ClusterIP"},
+		{"_dns._udp.web", A, "port dns/udp of the Service's ClusterIP"},
+		{"_http._udp.web", SRV, "the Service has no port http/udp; it has dns/udp, http/tcp"},
+		{"_http._tcp.none", SRV, "the Service has no port http/tcp; it has none at all"},
+		{"_sql._tcp.db", SRV, "port sql/tcp of the 2 ready endpoints of this node's unit (site=a), where they have it"},
+		{"_http._tcp.db", SRV, "none of the 2 ready endpoints of this node's unit (site=a) has a port http/tcp; they have admin/tcp, sql/tcp"},
+		{"_http.web", SRV, "a port has two labels before the Service: _http._tcp or _http._udp"},
+		{"db", SRV, "the ports of the 2 ready endpoints of this node's unit (site=a)"},
+		{"db-a-sql.db", SRV, "the ports of the endpoint of this name"},
 	} {
 		if why := x.Explain(c.name+".default", c.qtype); why != c.want {
 			t.Errorf("%s %d: %q, want %q", c.name, c.qtype, why, c.want)
