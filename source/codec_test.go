@@ -591,7 +591,7 @@ func FuzzManifest(f *testing.F) {
 	f.Add([]byte("{kind: List, items: [{apiVersion: v1, kind: Service, spec: &x {b: 1, b: 2}, <<: *x, a: [*x, {c: 1, c: 1}]}], items: 1}"))
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		m := &manifests{}
-		m.document("fuzz", data)
+		m.document("fuzz", data, 0)
 		d := NewDir("")
 		d.files = []file{{content: m}}
 		topology.See(d.build(), "a-1", topology.Options{})

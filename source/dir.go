@@ -213,6 +213,9 @@ func list(path string) (files []file, err error) {
 			files = append(files, file{path: p, fault: err.Error(), folder: true})
 			return nil //nolint:nilerr // the others go on
 		}
+		if e.IsDir() && p != top && strings.HasPrefix(e.Name(), ".") { // as .git, and what a mounted ConfigMap's links lead to
+			return filepath.SkipDir
+		}
 		if ext := filepath.Ext(p); e.IsDir() || p != top && ext != ".yaml" && ext != ".yml" && ext != ".json" {
 			return nil
 		}

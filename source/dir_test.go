@@ -146,13 +146,10 @@ func TestDirFollowsWhatLinksLeadTo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	mounted := filepath.Join(dir, "mounted")
-	manifest("1", "10.96.0.1")
-	manifest("2", "10.96.0.2")
-	if err := os.Mkdir(mounted, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	link("../1", "mounted/..data")
+	mounted := filepath.Join(dir, "mounted") // as the kubelet makes it
+	manifest("mounted/..1", "10.96.0.1")
+	manifest("mounted/..2", "10.96.0.2")
+	link("..1", "mounted/..data")
 	link("..data/svc.yaml", "mounted/svc.yaml")
 	d := NewDir(mounted)
 	want := func(what, address string) {
@@ -161,14 +158,15 @@ func TestDirFollowsWhatLinksLeadTo(t *testing.T) {
 			t.Fatal(err)
 		}
 		e, _ := newest(&d.Snapshots).Services.Get(topology.ObjectKey{Namespace: "default", Name: "a"})
+		told(t, newest(&d.Snapshots).Problems)
 		if e == nil || len(e.Service.ClusterIPs) != 1 || e.Service.ClusterIPs[0].String() != address {
 			t.Errorf("%s: %+v, want %s", what, e, address)
 		}
 	}
 	want("mounted", "10.96.0.1")
-	link("../2", "mounted/..data")
+	link("..2", "mounted/..data")
 	want("swapped", "10.96.0.2")
-	if err := os.Rename(manifest("3", "10.96.0.3"), filepath.Join(dir, "2", "svc.yaml")); err != nil {
+	if err := os.Rename(manifest("3", "10.96.0.3"), filepath.Join(mounted, "..2", "svc.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	want("replaced by one as large and as old", "10.96.0.3")

@@ -138,7 +138,7 @@ func (m *manifests) documents(from string, data []byte) {
 		return
 	}
 	docs := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	for n := 1; ; n++ {
+	for n, line := 1, 0; ; n++ {
 		doc, err := docs.Read()
 		if errors.Is(err, io.EOF) {
 			return
@@ -148,7 +148,8 @@ func (m *manifests) documents(from string, data []byte) {
 			m.fault(where, "", "cannot be split into YAML documents: %v", err)
 			return
 		}
-		m.document(where, doc)
+		m.document(where, doc, line)
+		line += bytes.Count(doc, []byte("\n")) + 1 // and the mark behind it
 	}
 }
 
@@ -181,14 +182,14 @@ type head struct {
 }
 
 // document takes a document of YAML, or of JSON, which is YAML as well. It is
-// converted once, with all the Lists that are in it.
-func (m *manifests) document(place string, doc []byte) {
+// converted once, with all the Lists that are in it. So many lines are before it.
+func (m *manifests) document(place string, doc []byte, before int) {
 	if len(bytes.TrimSpace(doc)) == 0 {
 		return
 	}
 	raw, err := m.toJSON(place, doc)
 	if err != nil {
-		m.fault(place, "", "is no Kubernetes manifest and is left out: %v", err)
+		m.fault(place, "", "is no Kubernetes manifest and is left out: %s", inFile(err.Error(), before))
 		return
 	}
 	m.item(place, raw, 0)

@@ -35,3 +35,20 @@ func TestListsInsideLists(t *testing.T) {
 	}
 	told(t, texts(t, "{apiVersion: v1, kind: List, items: [null, {apiVersion: v1, kind: Node, metadata: {name: edge-7}}]}").Problems)
 }
+
+// Lines are those of the file, as editors count them, in whichever document.
+func TestLinesAreTheFiles(t *testing.T) {
+	const good, bad = "kind: Node\napiVersion: v1\nmetadata:\n  name: a-1\n", "kind: Node\nmetadata:\n\tname: x\n"
+	long := "kind: Node\napiVersion: v1\nmetadata: {name: a-2}\nspec: {podCIDR: " + strings.Repeat("x", 1<<13) + "}\n"
+	for text, want := range map[string]string{
+		bad:                                "document 1: …line 3: ",
+		good + "---\n" + bad:               "document 2: …line 8: ",
+		"---\n" + good + "---\n" + bad:     "document 2: …line 9: ",
+		"---\n---\n# x\n--- # x\n\n" + bad: "document 3: …line 8: ",
+		strings.ReplaceAll(good+"---\n"+bad, "\n", "\r\n"): "document 2: …line 8: ",
+		good + "---\n" + long + "---\n" + bad:              "document 3: …line 13: ",
+	} {
+		problems := texts(t, text).Problems
+		told(t, problems[:min(1, len(problems))], want)
+	}
+}

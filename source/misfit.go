@@ -1,7 +1,11 @@
 package source
 
 import (
+	"fmt"
 	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
@@ -22,4 +26,18 @@ func misfit[T any](raw []byte, err error) (field, text string) {
 		}
 	}
 	return "", err.Error()
+}
+
+var lineOf = regexp.MustCompile(`\bline [0-9]+:`)
+
+// inFile has what a decoder says of the lines of a document say those of its file, of
+// which so many are before it.
+func inFile(text string, before int) string {
+	return lineOf.ReplaceAllStringFunc(text, func(found string) string {
+		n, err := strconv.Atoi(strings.Trim(found, "line :"))
+		if err != nil { // more than a file has
+			return found
+		}
+		return fmt.Sprintf("line %d:", before+n)
+	})
 }

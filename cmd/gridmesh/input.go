@@ -42,7 +42,7 @@ func (in *input) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&in.node, "node", strings.ToLower(host), "look from this node (default: the agent's, running or not, or this host's name)")
 	f.Lookup("node").DefValue = ""
-	in.bindFiles(f, "directory or file of manifests, or - for standard input; may be given again")
+	in.bindFiles(f, "directory of manifests, with those below it, or file, or - for standard input; may be given again")
 	in.bindLenient(f)
 	in.bindCluster(f, "kubeconfig of a cluster; without it, and where no agent runs: $KUBECONFIG, ~/.kube/config, in-cluster credentials")
 	f.StringVar(&in.socket, "socket", feedSocket, "feed socket of this node's agent; its status socket is beside it")
