@@ -110,6 +110,10 @@ func TestWalk(t *testing.T) {
 	l.says(0, words("start dns a-1"))
 	l.comes(words("exec a-1", connect...), "web-")
 
+	l.whereTyped()
+	l.endsWithItsCaller("a-1")
+	l.endsWithItsCaller(pod)
+
 	l.controllerAgain()
 	l.kubeletAgain("a-1", pod)
 	l.says(1, words("kubectl logs", pod), "lab exec POD")
