@@ -107,6 +107,7 @@ func TestWalk(t *testing.T) {
 	l.shows("a-1", "envoy runs  stopped")
 	l.says(1, words("exec a-1", connect...), "web")
 	l.says(1, words("kill dns a-1"), "lab start dns a-1")
+	l.envoyAway("a-1")
 	l.says(0, words("start dns a-1"))
 	l.comes(words("exec a-1", connect...), "web-")
 
@@ -224,6 +225,7 @@ func TestWalkReal(t *testing.T) {
 	l.says(0, words("kubectl -n gridmesh logs daemonset/gridmesh-envoy"))
 	l.comes(words("exec a-1 gridmesh view -n default --node a-1 --state-dir /var/lib/gridmesh"), "default/web")
 	l.ownApp()
+	l.knowsItsPods("a-1", pod)
 
 	l.says(0, words("kill agent a-1"), "its kubelet starts it again")
 	l.comes(words("kubectl -n gridmesh get pods -l app.kubernetes.io/name=gridmesh-agent -o jsonpath={.items[*].status.containerStatuses[*].restartCount}"), "1")

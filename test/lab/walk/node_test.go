@@ -1,0 +1,44 @@
+package walk
+
+import "strings"
+
+// asks are the words for a page of a program on a node, with its status line.
+func asks(node, port, path string) []string {
+	return words("exec "+node+" -- bash -c", `exec 3<>/dev/tcp/127.0.0.1/`+port+` && printf 'GET `+path+` HTTP/1.0\r\n\r\n' >&3 && cat <&3`)
+}
+
+// envoyAway ends an Envoy: its agent, who serves nobody without, is not healthy
+// as long as it is away, and lives.
+func (l *lab) envoyAway(node string) {
+	l.t.Helper()
+	const health = "10256"
+	l.comes(asks(node, health, "/healthz"), " 200 OK\r\n")
+	l.says(0, words("kill envoy "+node))
+	l.comes(asks(node, health, "/healthz"), " 503 ", "no Envoy is connected")
+	l.says(0, asks(node, health, "/livez"), " 200 OK\r\n")
+	l.says(0, words("start envoy "+node))
+	l.comes(asks(node, health, "/healthz"), " 200 OK\r\n")
+}
+
+// knowsItsPods: a trace knows a pod of the node, by its agent and by the API
+// server, where nobody has said which addresses pods have: not deploy/ to the
+// agent (--pod-cidr), and not who asks.
+func (l *lab) knowsItsPods(node, pod string) {
+	l.t.Helper()
+	if args, code := l.does(words("kubectl -n gridmesh get daemonset gridmesh-agent -o jsonpath={.spec.template.spec.containers[0].args}")...); code != 0 || strings.Contains(args, "--pod-cidr") {
+		l.t.Fatalf("the agent is started with %s", args)
+	}
+	from, _ := l.does(words("kubectl get pod -o jsonpath={.status.podIP}", pod)...)
+	to, _ := l.does(words("kubectl get service -o jsonpath={.spec.clusterIP} web")...)
+	trace := "gridmesh trace --node " + node + " --from " + from + " --to " + to + ":80"
+	known := from + " is a pod of this node: its address is kept"
+	l.comes(words("exec "+node+" -- "+trace), known)
+	config, code := l.does(words("kubectl config view --raw --flatten")...)
+	if code != 0 {
+		l.t.Fatal(config)
+	}
+	out, code := l.reads(config, words("exec "+node+" -- sh -c", "cat >/run/kubeconfig && exec "+trace+" --kubeconfig /run/kubeconfig")...)
+	if code != 0 || !strings.Contains(out, known) {
+		l.t.Errorf("by the API server, exit code %d: %s", code, out)
+	}
+}
