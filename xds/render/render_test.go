@@ -14,6 +14,7 @@ import (
 	"time"
 
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	"github.com/rogpeppe/go-internal/diff"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
@@ -75,8 +76,8 @@ func TestTemplatesAreAContract(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(out.Bytes(), want) {
-		t.Errorf("the templates changed; read the comment of this test. Got:\n%s", out.Bytes())
+	if changed := diff.Diff(path, want, "what is rendered", out.Bytes()); changed != nil {
+		t.Errorf("the templates changed; read the comment of this test:\n%s", changed)
 	}
 }
 
