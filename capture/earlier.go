@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/nftables"
 
+	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/routing"
 	"github.com/gridmesh/gridmesh/capture/rules"
@@ -35,6 +36,15 @@ func (c *Capture) Earlier() (e Earlier, err error) {
 // a run before are in force as they were found, or a write has failed.
 func (c *Capture) Due() bool {
 	return c.outdated || c.held == unsure && c.goal != unsure || c.kernel != nil && c.kernel.held != c.kernel.goal
+}
+
+// Permitted reports an error where this process may not read the rules of its network,
+// and so cannot write them either: unix.EPERM. It asks one short question.
+func Permitted() error {
+	conn := nft.Open()
+	defer conn.Close()
+	_, err := conn.Generation()
+	return err
 }
 
 // Installed reports whether tables or policy rules of gridmesh are in this network.

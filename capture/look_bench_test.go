@@ -81,11 +81,13 @@ func BenchmarkLookAtManyPods(b *testing.B) {
 		b.Fatalf("%d links, %v", len(all), err)
 	}
 	for name, look := range map[string]func() error{
-		"bridges":              func() error { _, err := c.look(links.Read); return err },
-		"links, once a minute": func() error { _, err := links.Read(""); return err },
-		"routes":               func() error { _, err := c.routing().Repair(); return err },
-		"Networks":             func() error { _, err := Networks(config().ServiceCIDRs); return err },
-		"Repair":               func() error { _, err := c.Repair(); return err },
+		"bridges":               func() error { _, err := c.look(links.Read); return err },
+		"links, once a minute":  func() error { _, err := links.Read(""); return err },
+		"routes":                func() error { _, err := c.routing().Repair(); return err },
+		"Permitted, at a start": Permitted,
+		"Inspect":               func() error { _, err := Inspect(); return err },
+		"Networks":              func() error { _, err := Networks(config().ServiceCIDRs); return err },
+		"Repair":                func() error { _, err := c.Repair(); return err },
 	} {
 		b.Run(name, func(b *testing.B) {
 			must(b, n.Do(func() error { // which no other thread is in

@@ -15,7 +15,7 @@ import (
 // mayAdminister reports an error where this process may not read the rules of
 // its network, and so cannot write them either. It changes nothing.
 func mayAdminister() error {
-	if _, err := capture.Inspect(); errors.Is(err, unix.EPERM) {
+	if err := capture.Permitted(); errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("this network's rules are not to be read or changed without CAP_NET_ADMIN, which is missing: run as root, or with that capability (deploy/ adds it in securityContext.capabilities): %w", err)
 	}
 	return nil // anything else is told by who meets it
