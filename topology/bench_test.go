@@ -3,6 +3,7 @@ package topology_test
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	. "github.com/gridmesh/gridmesh/topology"
@@ -41,5 +42,30 @@ func BenchmarkClaims(b *testing.B) {
 				viewer.See(build.Build())
 			}
 		})
+	}
+}
+
+// What one change costs of a Service of 1000 endpoints, by the number of its ports; with
+// slices that have other numbers for some of them, too.
+func BenchmarkPorts(b *testing.B) {
+	anybody := `["site","*"]`
+	for _, ports := range []int{10, 100, 3000} {
+		for name, others := range map[string]int{"alike": 1, "others": 7} {
+			w := newWide(ports, 1000, TCP, "10.96.0.1")
+			w.TopologyKeys = &anybody
+			snap := w.sliced(func(slice, port int) uint16 { return uint16(8000 + port + slice%2*(port%others)) })
+			entry, _ := snap.Services.Get(wideKey)
+			viewer, changed := NewViewer("n7", Options{}), *entry.Slices[3]
+			viewer.See(snap)
+			b.Run(fmt.Sprintf("%d/%s", ports, name), func(b *testing.B) {
+				for i := 0; b.Loop(); i++ {
+					next := changed
+					next.Endpoints = slices.Clone(changed.Endpoints)
+					next.Endpoints[0].Ready = i%2 > 0
+					w.SetSlice(&next)
+					viewer.See(w.Build())
+				}
+			})
+		}
 	}
 }

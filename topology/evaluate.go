@@ -57,6 +57,7 @@ func (e *evaluation) service(entry *Entry) *ServiceView {
 		i.healthCheck()
 	}
 	i.tellBound()
+	i.tellRefused()
 	e.names(view, entry)
 	return view
 }

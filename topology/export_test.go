@@ -13,3 +13,8 @@ func (v *Viewer) BoundUDPTargets(most int) { v.targets.udp = most }
 func (v *Viewer) Bounds() (service, namespace int) {
 	return v.claims.most.service, v.claims.most.namespace
 }
+
+// CountLooks counts the endpoints that the rules are asked about.
+func (v *Viewer) CountLooks(n *int) {
+	v.rules = append([]*rule{{name: "counting", only: forTraffic, keep: func(*question, candidate) bool { *n++; return true }}}, v.rules...)
+}

@@ -5,24 +5,71 @@ import (
 	"slices"
 )
 
-// gather collects the endpoints of one port and family, as often as slices
-// have them.
-func gather(list []*Slice, port ServicePort, ipv6 bool) []candidate {
-	var found []candidate
-	for _, slice := range list {
-		if slice.IPv6 != ipv6 {
-			continue
+// portName is what a port of a Service is to slices.
+type portName struct {
+	name     string
+	protocol Protocol
+}
+
+// fewPorts are found in a slice one by one.
+const fewPorts = 16
+
+// numbers are what a port leads to in each slice, by its place; 0 where the slice
+// lacks it, or is of the other family.
+func (i *inquiry) numbers(about topic) []uint16 {
+	list, port := make([]uint16, len(i.slices)), portName{about.Name, about.Protocol}
+	for at, slice := range i.slices {
+		switch {
+		case slice.IPv6 != about.ipv6:
+		case len(slice.Ports) <= fewPorts:
+			if k := slices.IndexFunc(slice.Ports, func(p SlicePort) bool { return p.Name == port.name && p.Protocol == port.protocol }); k >= 0 {
+				list[at] = slice.Ports[k].Port
+			}
+		default:
+			if i.named == nil {
+				i.named = make([]map[portName]uint16, len(i.slices))
+			}
+			if i.named[at] == nil {
+				i.named[at] = byName(slice.Ports)
+			}
+			list[at] = i.named[at][port]
 		}
-		i := slices.IndexFunc(slice.Ports, func(p SlicePort) bool { return p.Name == port.Name && p.Protocol == port.Protocol })
-		if i < 0 {
-			continue
+	}
+	return list
+}
+
+// byName are ports by name, the first of each.
+func byName(list []SlicePort) map[portName]uint16 {
+	numbers := make(map[portName]uint16, len(list))
+	for _, p := range list {
+		if _, dup := numbers[portName{p.Name, p.Protocol}]; !dup {
+			numbers[portName{p.Name, p.Protocol}] = p.Port
 		}
-		found = slices.Grow(found, len(slice.Endpoints))
+	}
+	return numbers
+}
+
+// gather collects the endpoints of a port, as often as slices have them.
+func gather(list []*Slice, numbers []uint16) []candidate {
+	found := make([]candidate, 0, endpointsAt(list, numbers))
+	for at, slice := range list {
 		for j := range slice.Endpoints {
-			found = append(found, candidate{Endpoint: &slice.Endpoints[j], slice: slice, port: slice.Ports[i].Port})
+			if numbers[at] > 0 {
+				found = append(found, candidate{Endpoint: &slice.Endpoints[j], slice: slice, port: numbers[at]})
+			}
 		}
 	}
 	return found
+}
+
+// endpointsAt is how many gather finds.
+func endpointsAt(list []*Slice, numbers []uint16) (n int) {
+	for at, slice := range list {
+		if numbers[at] > 0 {
+			n += len(slice.Endpoints)
+		}
+	}
+	return n
 }
 
 // portsOf are the ports that slices of one family have endpoints for, by name.

@@ -14,6 +14,10 @@ type inquiry struct {
 	slices     []*Slice
 	known      map[topic]answer           // nil where no question comes twice
 	flows      map[topic][]netip.AddrPort // of known ones
+	patterns   map[pattern]decided        // of ports that are alike
+	named      []map[portName]uint16      // the slices' ports; nil for slices of few
+	looked     int                        // endpoints, to decide
+	refused    map[portName]bool          // ports without a decision
 	most       int                        // endpoints that a frontend may have; 0: no bound
 	bounded    bool                       // one had more
 	boundedUDP bool                       // one of UDP had more than Envoy holds
@@ -28,12 +32,13 @@ type topic struct {
 
 // answer is who may answer a topic.
 type answer struct {
-	tiers  []Tier
-	near   Rank
-	more   bool         // than the tiers have may answer
-	usable bool         // no tier, but somewhere an endpoint that can be used, whoever may use it
-	ready  []netip.Addr // in the tiers
-	left   []LeftOut    // for people
+	tiers   []Tier
+	near    Rank
+	more    bool         // than the tiers have may answer
+	usable  bool         // no tier, but somewhere an endpoint that can be used, whoever may use it
+	refused bool         // there is no decision
+	ready   []netip.Addr // in the tiers
+	left    []LeftOut    // for people
 }
 
 func (i *inquiry) ask(port ServicePort, ipv6, local bool) answer {
@@ -41,25 +46,38 @@ func (i *inquiry) ask(port ServicePort, ipv6, local bool) answer {
 	if a, known := i.known[about]; known {
 		return a
 	}
-	q := &question{evaluation: i.evaluation, scope: forTraffic, keys: i.view.Keys, local: local}
-	q.most, q.udp = i.boundOf(port.Protocol)
+	most, udp := i.boundOf(port.Protocol)
+	a := i.decide(about, most, udp)
+	i.bounded = i.bounded || a.more && !udp
+	i.boundedUDP = i.boundedUDP || a.more && udp
+	if a.refused {
+		if i.refused == nil {
+			i.refused = map[portName]bool{}
+		}
+		i.refused[portName{port.Name, port.Protocol}] = true
+	}
+	if i.known != nil {
+		i.known[about] = a
+	}
+	return a
+}
+
+// answer asks the rules about a port that has these numbers.
+func (i *inquiry) answer(q *question, numbers []uint16) answer {
 	var left *[]LeftOut
 	if i.explain != nil {
 		left = q.listLeft()
 	}
-	tiers := q.tiers(gather(i.slices, port, ipv6))
+	tiers := q.tiers(gather(i.slices, numbers))
 	a := answer{tiers: targets(tiers), near: q.near(tiers), more: q.bounded}
-	i.bounded = i.bounded || q.bounded && !q.udp
-	i.boundedUDP = i.boundedUDP || q.bounded && q.udp
 	if left != nil {
 		a.left = *left
 	}
 	if len(tiers) == 0 {
-		a.usable = q.usable(gather(i.slices, port, ipv6))
+		a.usable = q.usable(gather(i.slices, numbers))
 	}
 	if i.known != nil {
 		a.ready = readyIn(tiers)
-		i.known[about] = a
 	}
 	return a
 }

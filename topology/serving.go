@@ -15,12 +15,18 @@ func (i *inquiry) serving(port ServicePort, ipv6 bool, path Path) []netip.AddrPo
 	if known {
 		return list
 	}
-	for _, c := range gather(i.slices, port, ipv6) {
-		if len(list) == i.most && i.most > 0 {
-			break
+	for at, number := range i.numbers(about) {
+		if number == 0 {
+			continue
 		}
-		if c.Serving && (i.view.Keys.Mode == NoKeys || !c.Ready || c.Terminating) {
-			list = append(list, c.target())
+		for k := range i.slices[at].Endpoints {
+			e := &i.slices[at].Endpoints[k]
+			if len(list) == i.most && i.most > 0 {
+				break
+			}
+			if e.Serving && (i.view.Keys.Mode == NoKeys || !e.Ready || e.Terminating) {
+				list = append(list, netip.AddrPortFrom(e.Addr, number))
+			}
 		}
 	}
 	if i.flows != nil {

@@ -12,7 +12,7 @@ import (
 
 // New starts a world from a seed.
 func New(seed uint64) *World {
-	return &World{Rand: rand.New(rand.NewPCG(seed, 1)), Builder: topology.NewBuilder(), besides: rand.New(rand.NewPCG(seed, 2))}
+	return &World{Rand: rand.New(rand.NewPCG(seed, 1)), Builder: topology.NewBuilder(), besides: rand.New(rand.NewPCG(seed, 2)), numbers: rand.New(rand.NewPCG(seed, 3))}
 }
 
 // World changes at random: a few of everything, so that histories collide.
@@ -20,6 +20,7 @@ type World struct {
 	*rand.Rand
 	Builder *topology.Builder
 	besides *rand.Rand // what lies besides ClusterIPs, whose histories stay the same
+	numbers *rand.Rand // of ports in slices, likewise
 	// SCTP gives every Service and slice a port of it, too.
 	SCTP bool
 }
@@ -65,6 +66,9 @@ func (w *World) service() *topology.Service {
 	}
 	if w.SCTP {
 		s.Ports = append(s.Ports, topology.ServicePort{Name: "c", Protocol: topology.SCTP, Port: 80})
+	}
+	if w.numbers.IntN(2) == 0 { // like another, or not
+		s.Ports = append(s.Ports, topology.ServicePort{Name: "d", Protocol: topology.TCP, Port: 443})
 	}
 	w.expose(s)
 	if w.IntN(5) == 0 {
@@ -119,6 +123,10 @@ func (w *World) slice() *topology.Slice {
 	}
 	if w.SCTP {
 		s.Ports = append(s.Ports, topology.SlicePort{Name: "c", Protocol: topology.SCTP, Port: 7000})
+	}
+	if r := w.numbers; r.IntN(3) > 0 {
+		s.Ports[0].Port += uint16(r.IntN(3))
+		s.Ports = append(s.Ports, topology.SlicePort{Name: "d", Protocol: topology.TCP, Port: uint16(8080 + r.IntN(4))})
 	}
 	for range w.IntN(5) {
 		ep := topology.Endpoint{
