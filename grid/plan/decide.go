@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/topology"
@@ -240,10 +241,29 @@ func (g *tracked) rejections(steps []Step) []topology.Problem {
 		step := &steps[i]
 		if f := g.failures[step.Unit]; f.Final && (step.Writes() || step.Action == Wait) {
 			step.Why = f.Text
-			byWhy[f.Text] = append(byWhy[f.Text], step.Unit)
+			if why := g.frozen(step.Unit); why != "" {
+				step.Why += "; " + why
+			}
+			byWhy[step.Why] = append(byWhy[step.Why], step.Unit)
 		}
 	}
 	return g.problemsOf(byWhy)
+}
+
+// frozen says that the live child of a unit has other values of such fields than
+// its template, and what to do; "" where it has not, or there is none.
+func (g *tracked) frozen(unit string) string {
+	live := g.live(unit)
+	t, _ := g.template(unit)
+	if live == nil || t == nil || !g.owns(live) || deleting(live.obj) {
+		return ""
+	}
+	fields := t.compare(live).fixed
+	if len(fields) == 0 {
+		return ""
+	}
+	return "the " + g.kind.Child + " is there with another " + strings.Join(fields, ", ") +
+		", which Kubernetes does not change: the API server refuses the update; write what it has, or delete it, and it is made anew"
 }
 
 // contest notes which children are not as they are to be but for the moment:

@@ -55,6 +55,7 @@ type template struct {
 type comparison struct {
 	alike        packed
 	spec, labels []difference
+	fixed        []string // fields that differ and that no update changes
 }
 
 // decodeGrid reads a grid. What is wrong becomes a Problem.

@@ -111,8 +111,9 @@ func (t *template) compare(c *child) *comparison {
 	if last := t.last.Load(); last != nil && last.alike == c.alike {
 		return last
 	}
-	live := c.alike.open()
-	is := &comparison{alike: c.alike, spec: differences("spec", t.alike.open(), live["spec"])}
+	live, spec := c.alike.open(), t.alike.open()
+	is := &comparison{alike: c.alike, spec: differences("spec", spec, live["spec"])}
+	is.fixed = c.kind.differFixed(spec, value[Object](live, "spec"))
 	has := stringsOf(value[Object](live, "labels"))
 	for _, key := range missing(t.labels, has) {
 		is.labels = append(is.labels, difference{"metadata.labels." + key, has[key]})

@@ -17,6 +17,7 @@
 //	held.go      what a mirror holds of an object
 //	drift.go     what a live object lacks of a wanted one
 //	extra.go     what a live pod template has besides
+//	fixed.go     fields that no update changes
 //	decode.go    a grid and its templates
 //	child.go     a child
 //	orphan.go    what a grid that is no more has left
@@ -30,5 +31,6 @@
 //	revision.go  ControllerRevisions, and rolling back to one
 //	status.go    the status of a grid
 //	plan.go      all of it: Index.Plan and All
+//	ports.go     ports that an API server refuses
 //	review.go    what is likely to be a mistake, for people
 package plan

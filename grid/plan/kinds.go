@@ -32,6 +32,9 @@ type Kind struct {
 	// Paths in the child's spec; nil where it has no such thing.
 	replicas, pods, selector []string
 	names                    []string // the Service that gives the pods their names
+	// fixed are the fields of the child's spec that Kubernetes changes no more once
+	// it is made, with what they are where nobody says.
+	fixed map[string]any
 
 	maxName int // characters of the grid's name, as far as the children bear it
 	name    func(grid, unit string) string
@@ -61,6 +64,7 @@ var kinds = []*Kind{
 		Child: "Deployment", ChildResource: apps.WithResource("deployments"), PerUnit: true,
 		grid: reflect.TypeFor[apiv1.DeploymentGrid](), spec: reflect.TypeFor[appsv1.DeploymentSpec](),
 		replicas: []string{"replicas"}, pods: []string{"template"}, selector: []string{"selector"},
+		fixed:   map[string]any{"selector": nil},
 		maxName: validation.LabelValueMaxLength, name: plainName, hashed: true, revision: "deployment", current: deploymentCurrent,
 	},
 	{
@@ -69,6 +73,7 @@ var kinds = []*Kind{
 		grid: reflect.TypeFor[apiv1.StatefulSetGrid](), spec: reflect.TypeFor[appsv1.StatefulSetSpec](),
 		replicas: []string{"replicas"}, pods: []string{"template"}, selector: []string{"selector"},
 		names:   []string{"serviceName"},
+		fixed:   map[string]any{"selector": nil, "serviceName": "", "podManagementPolicy": "OrderedReady", "volumeClaimTemplates": nil},
 		maxName: validation.LabelValueMaxLength, name: plainName, badName: badSetName, badGrid: badSetGrid, revision: "stateful", current: setCurrent,
 	},
 	{

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gridmesh/gridmesh/api/names"
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
 	"github.com/gridmesh/gridmesh/internal/near"
 	"github.com/gridmesh/gridmesh/topology"
@@ -25,7 +26,7 @@ func Review(w World) []topology.Problem {
 		switch {
 		case !g.valid || g.deleting:
 		case g.kind.PerUnit:
-			list = slices.Concat(list, x.misnamed(g), x.missingUnits(g, len(w.Nodes)), x.nameless(g))
+			list = slices.Concat(list, x.misnamed(g), x.missingUnits(g, len(w.Nodes)), x.nameless(g), x.immutable(g))
 		default:
 			list = slices.Concat(list, x.missingUnits(g, len(w.Nodes)), g.badPorts())
 		}
@@ -58,9 +59,9 @@ func (x *Index) missingUnits(g *tracked, nodes int) []topology.Problem {
 		return []topology.Problem{g.problem("spec.gridUniqKey", "%s", x.keyOfNobody(g))}
 	}
 	var list []topology.Problem
-	unknown := func(field string, names []string) {
-		if names = slices.DeleteFunc(names, func(unit string) bool { return units[unit] != nil }); len(names) > 0 {
-			list = append(list, g.problem(field, "names unit %s, of which there is no node (%s is the label); correct it, or label the nodes first", Short(names), g.unitKey))
+	unknown := func(field string, absent []string) {
+		if absent = slices.DeleteFunc(absent, func(unit string) bool { return units[unit] != nil }); len(absent) > 0 {
+			list = append(list, g.problem(field, "names unit %s, of which there is no node (%s is the label); correct it, or label the nodes first", Short(absent), g.unitKey))
 		}
 	}
 	if g.waves != nil {
@@ -89,6 +90,22 @@ func (x *Index) keyOfNobody(g *tracked) string {
 		cure = "did you mean " + label + "? Correct the key, or label the nodes"
 	}
 	return fmt.Sprintf("%s, for no node has the label %s; %s", comes, g.unitKey, cure)
+}
+
+// immutable are the units of which the API server refuses the change of a child.
+func (x *Index) immutable(g *tracked) []topology.Problem {
+	byWhy := map[string][]string{}
+	for unit := range x.units.of(g.unitKey) {
+		why := g.frozen(unit)
+		if why == "" {
+			continue
+		}
+		live := g.live(unit)
+		if t, _ := g.template(unit); live.annotations[names.Applied] != g.desired(t, unit, live.ref.Name, live).hash { // else nothing is to be changed
+			byWhy[why] = append(byWhy[why], unit)
+		}
+	}
+	return g.problemsOf(byWhy)
 }
 
 // nameless are templates whose pods have no names that resolve, though one is
@@ -170,29 +187,4 @@ func passedOver(service string, selector, labels map[string]string) string {
 		return fmt.Sprintf("names %s, which selects %s, and the pods have no such labels: they run, and their names resolve nowhere; give the pods those labels, or let the Service select theirs", service, strings.Join(terms, ", "))
 	}
 	return ""
-}
-
-// The node ports of an API server without --service-node-port-range.
-const firstNodePort, lastNodePort = 30000, 32767
-
-// badPorts are ports that an API server would refuse of the grid's Service.
-func (g *tracked) badPorts() (list []topology.Problem) {
-	template := g.templates[g.fallback()].alike.open()
-	kind := value[string](template, "type")
-	for i, item := range value[[]any](template, "ports") {
-		port, _ := item.(Object)
-		at := fmt.Sprintf("spec.template.ports[%d].", i)
-		if n := integer(port, 0, "port"); n < 1 || n > 65535 {
-			list = append(list, g.problem(at+"port", "%v is no port; give a number from 1 to 65535", port["port"]))
-		}
-		n := integer(port, 0, "nodePort")
-		switch {
-		case port["nodePort"] == nil || n == 0:
-		case kind != "NodePort" && kind != "LoadBalancer":
-			list = append(list, g.problem(at+"nodePort", "%d is for Services of type NodePort or LoadBalancer; leave it out, or set spec.template.type", n))
-		case n < firstNodePort || n > lastNodePort:
-			list = append(list, g.problem(at+"nodePort", "%d is not within %d-%d, the range of an API server without --service-node-port-range", n, firstNodePort, lastNodePort))
-		}
-	}
-	return list
 }
