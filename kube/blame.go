@@ -8,20 +8,41 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
+// ErrSlow means that somebody is there, and did not answer in time.
+var ErrSlow = errors.New("the API server takes long")
+
 // Ask asks the API server whether it is there and takes requests from us. What
-// it says is a Blame.
+// it says is a Blame. One that takes a new connection and does not answer is slow.
 func (c *Client) Ask(ctx context.Context) error {
-	err := c.Typed.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	var connected atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(is httptrace.GotConnInfo) {
+		connected.Store(connected.Load() || !is.Reused)
+	}})
+	err := c.Typed.Discovery().RESTClient().Get().AbsPath("/readyz").Do(traced).Error()
 	if err == nil || apierrors.IsForbidden(err) {
 		return nil
 	}
+	if connected.Load() {
+		err = Slow(err)
+	}
 	return c.Blame(err)
+}
+
+// Slow is the error of a request to an API server that is known to be there: where
+// time was up it is ErrSlow, too.
+func Slow(err error) error {
+	if isTimeout(err) {
+		return fmt.Errorf("%w: %w", ErrSlow, err)
+	}
+	return err
 }
 
 // Blame says of a request that failed whom it was sent to, by which
@@ -80,7 +101,9 @@ func cure(err error) string {
 		return "the name does not resolve here; check the address, and this host's DNS"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "nothing listens there; check the address and the port, and that the API server runs"
-	case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
+	case errors.Is(err, ErrSlow):
+		return "it is there; give it more time, and see its load and its etcd"
+	case isTimeout(err):
 		return "nothing answers; check the address, and routes and firewalls on the way there"
 	}
 	return "check the address, the way there, and that the API server runs"
@@ -98,5 +121,5 @@ func isTLS(err error) bool {
 
 func isTimeout(err error) bool {
 	var timeout net.Error
-	return errors.As(err, &timeout) && timeout.Timeout()
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }

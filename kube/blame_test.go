@@ -58,6 +58,7 @@ func TestBlame(t *testing.T) {
 		"no TLS":  {"https://" + strings.TrimPrefix(plainServer(t), "http://"), "it speaks HTTP there", time.Minute},
 		"no CA":   {other.URL, "its certificate is not trusted", time.Minute},
 		"silent":  {"https://" + silent.Addr().String(), "nothing answers", time.Second},
+		"slow":    {slowServer(t), "it is there; give it more time", time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := kubeconfigFor(t, c.server)
@@ -91,6 +92,14 @@ func TestTimeIsUp(t *testing.T) {
 	if err := client.Ask(expired{t.Context()}); err == nil || !strings.Contains(err.Error(), "nothing listens there") {
 		t.Errorf("%v", err)
 	}
+}
+
+// slowServer takes connections and requests, and answers nobody.
+func slowServer(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(s.Close)
+	return s.URL
 }
 
 func plainServer(t *testing.T) string {

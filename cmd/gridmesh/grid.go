@@ -92,12 +92,24 @@ func (in *gridInput) objects(ctx context.Context) (objects []map[string]any, pro
 func (in *gridInput) cluster(ctx context.Context) (*kube.Client, error) {
 	client, err := in.connect()
 	if errors.Is(err, kube.ErrNoConfig) {
-		return nil, fmt.Errorf("%w: %w; use --kubeconfig F, or -f DIR for manifests", run.ErrUsage, err)
+		cure := "use --kubeconfig F"
+		if in.cmd.Flags().Lookup("filename") != nil {
+			cure += ", or -f DIR for manifests"
+		}
+		return nil, fmt.Errorf("%w: %w; %s", run.ErrUsage, err, cure)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return client, client.Ask(ctx)
+	return client, in.late(client.Ask(ctx))
+}
+
+// late says how a slow API server is given more time.
+func (in *gridInput) late(err error) error {
+	if errors.Is(err, kube.ErrSlow) {
+		return fmt.Errorf("%w (--timeout is %s)", err, in.timeout)
+	}
+	return err
 }
 
 // live are the objects of the cluster.
@@ -109,7 +121,7 @@ func (in *gridInput) live(ctx context.Context) ([]map[string]any, error) {
 		return nil, err
 	}
 	list, err := kubeobjects.List(ctx, client, grid.Kinds())
-	return list, client.Blame(err)
+	return list, in.late(client.Blame(kube.Slow(err)))
 }
 
 // plans plans the grids of the namespaces that were asked for.

@@ -14,6 +14,7 @@ import (
 	"github.com/gridmesh/gridmesh/grid"
 	"github.com/gridmesh/gridmesh/grid/plan"
 	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/kube/objects"
 )
 
@@ -29,13 +30,14 @@ func (in *gridInput) history(ctx context.Context, arg string) (*history, error) 
 	if err != nil {
 		return nil, err
 	}
-	w := worldOf(objects)
-	p, err := choose(plan.All(w, in.guard, time.Now()), arg, in.where(), problems)
+	in.world = worldOf(objects)
+	p, err := choose(plan.All(in.world, in.guard, time.Now()), arg, in.where(), problems)
 	if err != nil {
 		return nil, err
 	}
-	h := &history{plan: p, revisions: plan.Revisions(p.UID, w.Revisions)}
-	for _, obj := range w.Grids {
+	in.noteUnseen([]plan.Plan{p})
+	h := &history{plan: p, revisions: plan.Revisions(p.UID, in.world.Revisions)}
+	for _, obj := range in.world.Grids {
 		if plan.RefOf(obj) == p.Grid {
 			h.grid = obj
 		}
@@ -59,6 +61,9 @@ func gridHistoryCommand() *cobra.Command {
 			h, err := in.history(cmd.Context(), gridOf(args))
 			if err != nil {
 				return err
+			}
+			if len(h.revisions) == 0 && len(in.files) > 0 {
+				in.note("no ControllerRevision of %s is here; add those of the cluster (kubectl get controllerrevisions -A -o yaml), or ask it (--kubeconfig)", h.plan.Grid)
 			}
 			rows := []revisionRow{}
 			for _, r := range h.revisions {
@@ -173,7 +178,8 @@ func (in *gridInput) rollBack(ctx context.Context, h *history, r plan.Revision, 
 	}
 	for _, kind := range grid.Kinds() {
 		if kind.Kind == h.plan.Grid.Kind {
-			return client.Blame(objects.Merge(ctx, client, kind, h.plan.Grid.Namespace, h.plan.Grid.Name, patch, "gridmesh", how...))
+			err := objects.Merge(ctx, client, kind, h.plan.Grid.Namespace, h.plan.Grid.Name, patch, "gridmesh", how...)
+			return in.late(client.Blame(kube.Slow(err)))
 		}
 	}
 	return errNoGrid
