@@ -45,6 +45,7 @@ Units that are not as they should be are none: WRONG counts them.`,
 				rows = append(rows, gridRowOf(p))
 			}
 			in.noteUnseen(plans)
+			in.noteIdle(plans)
 			doc := map[string]any{"grids": rows, "problems": problemTexts(problems)}
 			return in.judge(in.own(problems), in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error {
 				t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
@@ -123,11 +124,13 @@ should be are none.`,
 			rows := []unitRow{}
 			status := statusOf(in.world, p.Grid)
 			in.noteUnseen([]plan.Plan{p})
+			in.noteIdle([]plan.Plan{p})
 			for _, s := range p.Steps {
 				if !wrong || s.Trouble() != "" {
 					rows = append(rows, unitRow{s.Unit, s.Nodes, strings.ToLower(s.Kind) + "/" + s.Name, s.Ready, s.Updated, s.Trouble(), status.why(s)})
 				}
 			}
+			in.notePods(p)
 			problems = aboutGrid(p.Grid, problems)
 			doc := map[string]any{"units": rows, "problems": problemTexts(problems)}
 			return in.judge(in.own(problems), in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return unitTable(out, rows, problems) }))

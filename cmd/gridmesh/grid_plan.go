@@ -61,6 +61,7 @@ registry has) it alone can say: ask it with kubectl apply --dry-run=server.`,
 			rows := stepRows(plans, time.Now())
 			problems = in.reviewed(problems)
 			if in.output == "yaml" {
+				in.noteNothing(rows)
 				return in.judge(in.own(problems), stepManifests(cmd.OutOrStdout(), rows, problems))
 			}
 			doc := map[string]any{"steps": rows, "problems": problemTexts(problems)}
@@ -98,6 +99,14 @@ func stepRows(plans []plan.Plan, now time.Time) []stepRow {
 		}
 	}
 	return rows
+}
+
+// noteNothing says that there is no manifest: kubectl takes that for a mistake, an
+// empty List as well.
+func (in *gridInput) noteNothing(rows []stepRow) {
+	if !slices.ContainsFunc(rows, func(r stepRow) bool { return r.Object != nil }) {
+		in.note("no child is to be applied, so there is no manifest here; kubectl apply fails then (no objects passed to apply)")
+	}
 }
 
 // unowned leaves out owners that no API server knows yet: they have no uid, and

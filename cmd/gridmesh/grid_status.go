@@ -77,6 +77,30 @@ func (in *gridInput) noteUnseen(plans []plan.Plan) {
 	}
 }
 
+// noteIdle says of grids without units why they have none.
+func (in *gridInput) noteIdle(plans []plan.Plan) {
+	asked := map[string]bool{}
+	for _, p := range plans {
+		asked[p.Grid.String()] = true
+	}
+	for _, p := range plan.Idle(in.world) {
+		if asked[p.Object] {
+			in.note("%s", p)
+		}
+	}
+}
+
+// notePods says who knows why a unit's pods are not ready: no grid watches pods. What
+// begins with a name kubectl describes as well.
+func (in *gridInput) notePods(p plan.Plan) {
+	for _, s := range p.Steps {
+		if s.Trouble() == "NotReady" {
+			in.note("why pods are not ready (an image, a probe, no room) they say themselves, as: kubectl -n %s describe pods %s-", p.Grid.Namespace, s.Name)
+			return
+		}
+	}
+}
+
 // why is what is wrong with a unit whose child is to be written: its own
 // message, or, where it is not among the worst, that of the grid.
 func (s gridStatus) why(step plan.Step) string {

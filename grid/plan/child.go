@@ -151,10 +151,17 @@ func (c *child) progress() (ready, complete bool) {
 	return ready, seen && ready && c.kind.current(c.obj, want, s)
 }
 
-// lag says how far a workload is.
+// lag says how far a workload is, and, where its controller gives a reason, why it
+// comes no further. What its pods wait for they alone say.
 func (c *child) lag() string {
 	s := c.state()
-	return fmt.Sprintf("of %d replicas %d are ready, %d are current", c.replicas(1), s.ReadyReplicas, s.UpdatedReplicas)
+	text := fmt.Sprintf("of %d replicas %d are ready, %d are current", c.replicas(1), s.ReadyReplicas, s.UpdatedReplicas)
+	for _, stuck := range [][2]string{{"ReplicaFailure", "True"}, {"Progressing", "False"}} {
+		if is, ok := condition(c.obj, stuck[0]); ok && is["status"] == stuck[1] {
+			return text + "; " + value[string](is, "reason") + ": " + Cut(value[string](is, "message"))
+		}
+	}
+	return text
 }
 
 // scaledByOthers reports whether another manager owns spec.replicas of a live

@@ -46,17 +46,34 @@ func (x *Index) misnamed(g *tracked) []topology.Problem {
 	return nil
 }
 
-// missingUnits are units of a grid that no node is in. A grid with one child for
-// all of them has that without Nodes, too.
-func (x *Index) missingUnits(g *tracked, nodes int) []topology.Problem {
-	units := x.units.of(g.unitKey)
+// Idle says of each grid that has no units why.
+func Idle(w World) (list []topology.Problem) {
+	x := indexOf(w)
+	for _, ref := range x.Grids() {
+		if g := x.grids[ref]; g.valid && !g.deleting {
+			list = append(list, x.idle(g, len(w.Nodes))...)
+		}
+	}
+	return list
+}
+
+// idle says why a grid has no units. One with one child for all of them has that
+// without Nodes, too.
+func (x *Index) idle(g *tracked, nodes int) []topology.Problem {
 	switch {
 	case nodes == 0 && g.kind.PerUnit:
 		return []topology.Problem{g.problem("", "makes nothing, for there are no Nodes here; add those of the cluster (kubectl get nodes -o yaml), or ask it (--kubeconfig)")}
-	case nodes == 0:
-		return nil
-	case len(units) == 0:
+	case nodes > 0 && len(x.units.of(g.unitKey)) == 0:
 		return []topology.Problem{g.problem("spec.gridUniqKey", "%s", x.keyOfNobody(g))}
+	}
+	return nil
+}
+
+// missingUnits are units of a grid that no node is in.
+func (x *Index) missingUnits(g *tracked, nodes int) []topology.Problem {
+	units := x.units.of(g.unitKey)
+	if len(units) == 0 {
+		return x.idle(g, nodes)
 	}
 	var list []topology.Problem
 	unknown := func(field string, absent []string) {
