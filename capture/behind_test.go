@@ -39,8 +39,8 @@ func TestAPodOfManyAddresses(t *testing.T) {
 	cfg := config()
 	c := starting(t, cfg, testHost(t))
 	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").serve("web6", "fd00:96::1", "fd00:244::5").view(), false)
-	holdingOf(t, rules.IPv6, unix.SOL_IPV6, unix.IPV6_TRANSPARENT, cfg.Ports.Keep())
-	holding(t, cfg.Ports.Keep())
+	holding(t, rules.IPv6, cfg.Ports.Keep())
+	holding(t, rules.IPv4, cfg.Ports.Keep())
 	const share, all = 4, 20
 	clients := NewClients(c, func() (int, int) { return share, all }, slog.New(slog.DiscardHandler))
 	dial := func(from *testkit.Network, ip string) error {

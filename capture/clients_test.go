@@ -24,18 +24,9 @@ import (
 )
 
 // holding takes the place of Envoy: it accepts what tproxy gives it, and keeps it.
-func holding(t *testing.T, port uint16) {
+func holding(t *testing.T, f rules.Family, port uint16) {
 	t.Helper()
-	holdingOf(t, rules.IPv4, unix.SOL_IP, unix.IP_TRANSPARENT, port)
-}
-
-func holdingOf(t *testing.T, f rules.Family, level, transparent int, port uint16) {
-	t.Helper()
-	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) (err error) {
-		_ = raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, transparent, 1) })
-		return err
-	}}
-	keeping(t, lc, netip.AddrPortFrom(f.Loopback(), port))
+	keeping(t, transparently, netip.AddrPortFrom(f.Loopback(), port))
 }
 
 // keeping accepts connections and keeps them until the client ends them.
@@ -77,9 +68,12 @@ func inOrder(t *testing.T) {
 }
 
 // dialWeb opens a connection to web that whoever is in the place of Envoy has.
-func dialWeb(from *testkit.Network) (net.Conn, error) { return dialFrom(from, "", web) }
+func dialWeb(from *testkit.Network) (net.Conn, error) { return dialHeld(from, web) }
 
-// dialFrom is dialWeb by an address of the client's choice, if any.
+// dialHeld is dialWeb for any address.
+func dialHeld(from *testkit.Network, to string) (net.Conn, error) { return dialFrom(from, "", to) }
+
+// dialFrom is dialHeld by an address of the client's choice, if any.
 func dialFrom(from *testkit.Network, address, to string) (conn net.Conn, err error) {
 	d := net.Dialer{Timeout: 10 * time.Second}
 	if address != "" {
@@ -121,8 +115,8 @@ func TestClientsHaveTheirShare(t *testing.T) {
 	cfg := config()
 	c := starting(t, cfg, testHost(t))
 	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
-	holding(t, cfg.Ports.Keep())
-	holding(t, cfg.Ports.Plain())
+	holding(t, rules.IPv4, cfg.Ports.Keep())
+	holding(t, rules.IPv4, cfg.Ports.Plain())
 	most := 5
 	clients := NewClients(c, func() (share, all int) { return most, 0 }, slog.New(slog.DiscardHandler))
 	now := time.Now()
@@ -220,7 +214,7 @@ func TestOnlyEnvoysConnectionsCount(t *testing.T) {
 	cfg := config()
 	c := starting(t, cfg, testHost(t))
 	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
-	holding(t, cfg.Ports.Keep())
+	holding(t, rules.IPv4, cfg.Ports.Keep())
 	lo, err := netlink.LinkByIndex(links.Lo)
 	must(t, err)
 	pod5, cache := netip.MustParseAddr("10.244.0.5"), netip.MustParseAddrPort("10.96.0.53:53")

@@ -18,78 +18,143 @@ import (
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
-// Who has opened all that Envoy takes before anybody counted keeps its share,
-// the oldest of it, and is refused more before the rest is closed; nobody else
-// loses a connection. Where Envoy takes more, nobody does.
-func TestRoomIsMadeForOthers(t *testing.T) {
-	t.Parallel()
-	node := testkit.NewNetwork(t)
-	pod := addPod(t, node)
+// crowd is a node with a pod, of whose connections one takes the place of Envoy.
+type crowd struct {
+	*Clients
+	node, pod *testkit.Network
+	web       string
+	addr      netip.Addr // the pod's
+	all       int        // that Envoy takes
+	log       bytes.Buffer
+	now       time.Time
+}
+
+// crowdShare is what one client may have there.
+const crowdShare = 5
+
+func newCrowd(t *testing.T, f rules.Family) *crowd {
+	t.Helper()
+	o := &crowd{node: testkit.NewNetwork(t), all: 40, now: time.Now()}
+	o.pod = addPod(t, o.node)
+	service, endpoint := "10.96.0.1", "10.244.0.5"
+	if f == rules.IPv6 {
+		service, endpoint = "fd00:96::1", "fd00:244::5"
+	}
+	o.web, o.addr = net.JoinHostPort(service, "80"), netip.MustParseAddr(endpoint)
 	cfg := config()
 	c := starting(t, cfg, testHost(t))
-	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
-	holding(t, cfg.Ports.Keep())
-	holding(t, cfg.Ports.Plain())
-	const share = 5
-	all := 40
-	var log bytes.Buffer
-	clients := NewClients(c, func() (int, int) { return share, all }, slog.New(slog.NewTextHandler(&log, nil)))
-	clients.destroy = func(conn *nl.Conn, s socket) error {
-		list, err := c.table.conn.GetSetElements(c.table.sets[rules.Over.For(rules.IPv4)])
+	apply(t, c, newCluster().serve("web", service, endpoint).view(), false)
+	holding(t, f, cfg.Ports.Keep())
+	holding(t, f, cfg.Ports.Plain())
+	o.Clients = NewClients(c, func() (int, int) { return crowdShare, o.all }, slog.New(slog.NewTextHandler(&o.log, nil)))
+	o.destroy = func(conn *nl.Conn, s socket) error {
+		list, err := c.table.conn.GetSetElements(c.table.sets[rules.Over.For(f)])
 		if err != nil || len(list) != 1 {
 			t.Errorf("closed while %d clients were refused: %v", len(list), err)
 		}
 		return destroy(conn, s)
 	}
-	dial := func(from *testkit.Network, n int) (list []net.Conn) {
-		t.Helper()
-		for range n {
-			conn, err := dialWeb(from)
-			must(t, err)
-			t.Cleanup(func() { _ = conn.Close() })
-			list = append(list, conn)
-		}
-		return list
+	return o
+}
+
+func (o *crowd) dial(t *testing.T, from *testkit.Network, n int) (list []net.Conn) {
+	t.Helper()
+	for range n {
+		conn, err := dialHeld(from, o.web)
+		must(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		list = append(list, conn)
 	}
-	now := time.Now()
-	pod5 := netip.MustParseAddr("10.244.0.5")
-	look := func(ofPod, ofOthers int) {
-		t.Helper()
-		now = now.Add(2 * overRefresh)
-		must(t, clients.look(now))
-		held := counted(t, clients, now)
-		others := -held[pod5]
-		for _, n := range held {
-			others += n
-		}
-		if held[pod5] != ofPod || others != ofOthers {
-			t.Fatalf("Envoy takes %d: %v, want %d of the pod and %d of others", all, held, ofPod, ofOthers)
-		}
+	return list
+}
+
+// looks counts what the pod has then, and others have.
+func (o *crowd) looks(t *testing.T, ofPod, ofOthers int) {
+	t.Helper()
+	o.now = o.now.Add(2 * overRefresh)
+	must(t, o.look(o.now))
+	held := counted(t, o.Clients, o.now)
+	others := -held[o.addr]
+	for _, n := range held {
+		others += n
 	}
-	greedy := dial(pod, 16)
-	dial(node, 2)
-	look(16, 2)
-	if closed := clients.removed.Load(); closed != 0 {
-		t.Errorf("%d were closed while Envoy took more", closed)
+	if held[o.addr] != ofPod || others != ofOthers {
+		t.Fatalf("Envoy takes %d: %v, want %d of the pod and %d of others", o.all, held, ofPod, ofOthers)
 	}
-	all = 20 // nine tenths of it are open
-	look(share, 2)
-	for i, conn := range greedy[share:] {
-		must(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
-		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
-			t.Fatalf("connection %d: %v", share+i+1, err)
-		}
+}
+
+// Who has opened all that Envoy takes before anybody counted keeps its share,
+// the oldest of it, and is refused more before the rest is closed; nobody else
+// loses a connection. Where Envoy takes more, nobody does.
+func TestRoomIsMadeForOthers(t *testing.T) {
+	t.Parallel()
+	for _, f := range rules.Families {
+		t.Run("IPv"+string(f), func(t *testing.T) {
+			t.Parallel()
+			o := newCrowd(t, f)
+			greedy := o.dial(t, o.pod, 16)
+			o.dial(t, o.node, 2)
+			o.looks(t, 16, 2)
+			if closed := o.removed.Load(); closed != 0 {
+				t.Errorf("%d were closed while Envoy took more", closed)
+			}
+			o.all = 20 // nine tenths of it are open
+			o.looks(t, crowdShare, 2)
+			for i, conn := range greedy[crowdShare:] {
+				must(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
+				if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+					t.Fatalf("connection %d: %v", crowdShare+i+1, err)
+				}
+			}
+			if closed := o.removed.Load(); closed != 11 {
+				t.Errorf("%d were closed, want 11", closed)
+			}
+			if _, err := dialHeld(o.pod, o.web); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("one more: %v", err)
+			}
+			o.dial(t, o.node, 2)
+			o.looks(t, crowdShare, 4)
+			if text := o.log.String(); strings.Count(text, "hardly any") != 1 || !strings.Contains(text, "connections=11 which=["+o.addr.String()+"]") {
+				t.Errorf("the log says:\n%s", text)
+			}
+		})
 	}
-	if closed := clients.removed.Load(); closed != 11 {
-		t.Errorf("%d were closed, want 11", closed)
-	}
-	if _, err := dialWeb(pod); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("one more: %v", err)
-	}
-	dial(node, 2)
-	look(share, 4)
-	if text := log.String(); strings.Count(text, "hardly any") != 1 || !strings.Contains(text, "connections=11 which=[10.244.0.5]") {
-		t.Errorf("the log says:\n%s", text)
+}
+
+// A kernel that closes none leaves everything open, and more is refused all the
+// same. One that can closes no socket of a family that it does not know to close,
+// and answers as one does that can close none.
+func TestAKernelThatClosesNone(t *testing.T) {
+	t.Parallel()
+	for _, f := range rules.Families {
+		t.Run("IPv"+string(f), func(t *testing.T) {
+			t.Parallel()
+			o := newCrowd(t, f)
+			closes := o.destroy
+			var tried []error
+			o.destroy = func(conn *nl.Conn, s socket) error {
+				s.family = unix.AF_UNIX
+				err := closes(conn, s)
+				if errors.Is(err, unix.ENOENT) {
+					t.Skip("this kernel does not tell of Unix sockets")
+				}
+				tried = append(tried, err)
+				return err
+			}
+			o.dial(t, o.pod, 16)
+			o.all = 16
+			o.looks(t, 16, 0)
+			if len(tried) != 1 || !errors.Is(tried[0], unix.EOPNOTSUPP) || o.removed.Load() != 0 {
+				t.Errorf("tried: %v, and %d were closed", tried, o.removed.Load())
+			}
+			if _, err := dialHeld(o.pod, o.web); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("one more: %v", err)
+			}
+			o.dial(t, o.node, 2)
+			if o.unclosed != nil || strings.Contains(o.log.String(), "hardly any") {
+				t.Errorf("%v\n%s", o.unclosed, o.log.String())
+			}
+		})
 	}
 }
 

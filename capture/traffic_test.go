@@ -168,21 +168,22 @@ func addPod(t *testing.T, node *testkit.Network) *testkit.Network {
 	return pod
 }
 
+// transparently listens as Envoy does, for what is dialled elsewhere.
+var transparently = net.ListenConfig{Control: func(network, _ string, raw syscall.RawConn) (err error) {
+	_ = raw.Control(func(fd uintptr) {
+		level, option := unix.SOL_IP, unix.IP_TRANSPARENT
+		if network == "tcp6" {
+			level, option = unix.SOL_IPV6, unix.IPV6_TRANSPARENT
+		}
+		err = unix.SetsockoptInt(int(fd), level, option, 1)
+	})
+	return err
+}}
+
 // listen takes the place of Envoy: each listener says what was dialled and
 // which port it has.
 func listen(t *testing.T, cfg plan.Config) (stop func()) {
 	t.Helper()
-	transparent := net.ListenConfig{Control: func(network, _ string, raw syscall.RawConn) error {
-		var err error
-		_ = raw.Control(func(fd uintptr) {
-			level, option := unix.SOL_IP, unix.IP_TRANSPARENT
-			if network == "tcp6" {
-				level, option = unix.SOL_IPV6, unix.IPV6_TRANSPARENT
-			}
-			err = unix.SetsockoptInt(int(fd), level, option, 1)
-		})
-		return err
-	}}
 	var open []net.Listener
 	serve := func(lc *net.ListenConfig, network, address string) {
 		l, err := lc.Listen(t.Context(), network, address)
@@ -202,8 +203,8 @@ func listen(t *testing.T, cfg plan.Config) (stop func()) {
 	}
 	p := cfg.Ports
 	for _, port := range []uint16{p.Keep(), p.Plain()} {
-		serve(&transparent, "tcp4", netip.AddrPortFrom(rules.IPv4.Loopback(), port).String())
-		serve(&transparent, "tcp6", netip.AddrPortFrom(rules.IPv6.Loopback(), port).String())
+		serve(&transparently, "tcp4", netip.AddrPortFrom(rules.IPv4.Loopback(), port).String())
+		serve(&transparently, "tcp6", netip.AddrPortFrom(rules.IPv6.Loopback(), port).String())
 	}
 	if cfg.KeepBridgeNetfilter {
 		for _, port := range []uint16{p.RedirectKeep(), p.RedirectPlain()} {
