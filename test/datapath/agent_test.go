@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -88,10 +90,14 @@ func TestCleanupLeavesNoTrace(t *testing.T) {
 	if strings.Contains(rules, "15001") {
 		t.Errorf("rules left: %s", rules)
 	}
-	if out, err := e.Run("cleanup"); err != nil {
+	e.Envoy.Kill()
+	if out, err := e.Run("cleanup", "--files"); err != nil {
 		t.Errorf("a second cleanup: %v: %s", err, out)
 	}
-	must(t, e.StartAgent())
+	if left, err := os.ReadDir(filepath.Join(e.Dir, "state")); err != nil || len(left) > 0 {
+		t.Errorf("files left: %v, %v; what the agent writes there has to be among cleanup.Kept", left, err)
+	}
+	must(t, errors.Join(e.StartAgent(), e.StartEnvoy()))
 	ready(t, e)
 	wait.Eventually(t, func() error {
 		_, err := edge.Ask(e.NS, "tcp", f.at(0), time.Second)

@@ -117,6 +117,9 @@ func (s *Soak) others() (list []netip.AddrPort) {
 	return list
 }
 
+// dialled are all frontends that anybody dials.
+func (s *Soak) dialled() []netip.AddrPort { return append(s.others(), s.steady) }
+
 // asker asks the node's DNS for the steady app.
 func (s *Soak) asker(ctx context.Context, l *dials, node string) {
 	for ctx.Err() == nil {

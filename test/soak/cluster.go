@@ -167,11 +167,14 @@ func (s *Soak) disks() error {
 func nodeDir(node string) string  { return filepath.Join(sandbox.Dir, "node", node) }
 func stateDir(node string) string { return filepath.Join(nodeDir(node), "state") }
 
+// controllerMetrics is where the controller says how it is, in the cloud.
+const controllerMetrics = "127.0.0.1:10349"
+
 func (s *Soak) startController() (err error) {
 	if s.controller != nil {
 		s.over(s.controller)
 	}
-	s.controller, err = s.c.StartController(s.kubeconfig, "--leader-elect=false")
+	s.controller, err = s.c.StartController(s.kubeconfig, "--leader-elect=false", "--metrics-bind-address", controllerMetrics)
 	return err
 }
 

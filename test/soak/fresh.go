@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -18,8 +17,8 @@ import (
 )
 
 // Fresh ends a run: it stops who dials, takes everything of gridmesh's away
-// from every node, starts it again with nothing on disk, and compares. The
-// nodes then are as they were, but fresh.
+// from every node, starts it again with nothing on disk, and the controller, and
+// compares. The nodes then are as they were, but fresh.
 func (s *Soak) Fresh(ctx context.Context) error {
 	s.dials.stop()
 	if err := s.judge(); err != nil {
@@ -36,13 +35,21 @@ func (s *Soak) Fresh(ctx context.Context) error {
 	if err := s.each(s.compareTemporary); err != nil {
 		return err
 	}
+	controller, err := s.controllerUsage()
+	if err != nil {
+		return err
+	}
+	s.controller.Signal(syscall.SIGTERM)
+	if err := s.startController(); err != nil {
+		return err
+	}
 	if err := s.each(func(node string) (err error) { before[node].state, err = s.startAgain(ctx, node); return err }); err != nil {
 		return err
 	}
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
-	if err := errors.Join(s.compare(ctx, before, lines), s.compareStates(before), s.judgeLogs()); err != nil {
+	if err := errors.Join(s.compare(ctx, before, lines), s.compareStates(before), s.compareController(ctx, controller), s.judgeLogs()); err != nil {
 		return err
 	}
 	s.tally.rounds, s.tally.pause = s.probes.sent()
@@ -66,7 +73,7 @@ func (s *Soak) each(f func(node string) error) error {
 // fetched it.
 func (s *Soak) dialAll(node string) {
 	var wg sync.WaitGroup
-	for _, to := range append(s.others(), s.steady) {
+	for _, to := range s.dialled() {
 		for _, ns := range []*netlab.NS{s.c.Nodes[node].NS, s.pods[node].ns} {
 			wg.Go(func() { _, _ = edge.Ask(ns, "tcp", to, otherTimeout) })
 		}
@@ -83,14 +90,11 @@ func (s *Soak) startAgain(ctx context.Context, node string) (state []string, err
 	}
 	n.Envoy.Kill()
 	n.DNS.Signal(syscall.SIGTERM)
-	if out, err := n.Run("cleanup"); err != nil {
+	if out, err := n.Run("cleanup", "--files"); err != nil {
 		return nil, &Violation{Judge: "cleanup", Text: fmt.Sprintf("on %s: %v: %s", node, err, out)}
 	}
-	if err := hasCapture(n.NS); err != nil {
+	if err := errors.Join(hasCapture(n.NS), hasFiles(n)); err != nil {
 		return nil, &Violation{Judge: "cleanup", Text: fmt.Sprintf("on %s: %v", node, err)}
-	}
-	if err := forget(n); err != nil {
-		return nil, err
 	}
 	if err := errors.Join(s.start(n, "agent"), s.start(n, "envoy"), s.start(n, "dns")); err != nil {
 		return nil, err
@@ -100,17 +104,13 @@ func (s *Soak) startAgain(ctx context.Context, node string) (state []string, err
 	return state, n.WaitReady(ctx)
 }
 
-// forget removes everything that a node has on disk.
-func forget(n *cluster.Node) error {
-	entries, err := os.ReadDir(stateDir(n.Name))
-	if err != nil {
-		return err
+// hasFiles reports what is left on a node's disk.
+func hasFiles(n *cluster.Node) error {
+	left, err := os.ReadDir(stateDir(n.Name))
+	if err == nil && len(left) > 0 {
+		err = fmt.Errorf("files are left: %v", left)
 	}
-	var errs []error
-	for _, e := range entries {
-		errs = append(errs, os.RemoveAll(filepath.Join(stateDir(n.Name), e.Name())))
-	}
-	return errors.Join(errs...)
+	return err
 }
 
 // compare waits until every node reads as before, and uses no less than before.
@@ -148,7 +148,7 @@ func (s *Soak) unlike(before map[string]*ended) (map[string][]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, d := range differences(e.reading, now) {
+		for _, d := range differences(e.reading, now, s.dialled()) {
 			facet, _, _ := strings.Cut(d, ":")
 			wrong[facet] = append(wrong[facet], node+": "+d)
 		}
@@ -177,7 +177,7 @@ func (s *Soak) compareStates(before map[string]*ended) error {
 		if err != nil {
 			wrong["files"] = append(wrong["files"], fmt.Sprintf("the state of %s cannot be read: %v", node, err))
 		} else if !slices.Equal(now, before[node].state) {
-			for _, d := range differences(reading{"files": before[node].state}, reading{"files": now}) {
+			for _, d := range differences(reading{"files": before[node].state}, reading{"files": now}, nil) {
 				if strings.Contains(d, "a fresh start has not") {
 					continue // what was used once is kept, though it leads nowhere now
 				}

@@ -86,6 +86,9 @@ func (s *Soak) whose(name string) string {
 func violations(wrong map[string][]string) error {
 	var errs []error
 	for judge, list := range wrong {
+		if len(list) == 0 {
+			continue
+		}
 		text := fmt.Sprintf("%d times:", len(list))
 		for _, line := range list[:min(listed, len(list))] {
 			text += "\n  " + line

@@ -2,6 +2,7 @@ package soak
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/test/cluster"
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
@@ -21,38 +23,60 @@ const spare = 24
 // usage counts what a node's programs hold: goroutines, open files, sockets.
 func usage(n *cluster.Node) (map[string]int, error) {
 	count := map[string]int{}
-	for _, m := range []struct {
-		name string
-		ask  func() (string, error)
-	}{{"agent", n.Metrics}, {"dns", n.DNSMetrics}} {
-		text, err := m.ask()
+	return count, errors.Join(
+		holds(count, n.Agent, n.Metrics), holds(count, n.DNS, n.DNSMetrics), holds(count, n.Envoy, nil))
+}
+
+// controllerUsage counts what the controller holds.
+func (s *Soak) controllerUsage() (map[string]int, error) {
+	count := map[string]int{}
+	return count, holds(count, s.controller, func() (string, error) { return edge.Get(s.c.Lab.Cloud, controllerMetrics, "/metrics") })
+}
+
+// holds counts what a program holds. Its goroutines are in its metrics, nil of Envoy.
+func holds(count map[string]int, p *edge.Process, metrics func() (string, error)) error {
+	if metrics != nil {
+		text, err := metrics()
 		if err != nil {
-			return nil, fmt.Errorf("metrics of %s's %s: %w", n.Name, m.name, err)
+			return fmt.Errorf("metrics of %s: %w", p.Name, err)
 		}
-		for line := range strings.Lines(text) {
-			if value, ok := strings.CutPrefix(line, "go_goroutines "); ok {
-				v, _ := strconv.ParseFloat(strings.TrimSpace(value), 64)
-				count[m.name+": goroutines"] = int(v)
-			}
+		_, rest, _ := strings.Cut(text, "\ngo_goroutines ")
+		value, _, _ := strings.Cut(rest, "\n")
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			return fmt.Errorf("%s does not say how many goroutines it has: %w", p.Name, err)
 		}
-		if count[m.name+": goroutines"] == 0 {
-			return nil, fmt.Errorf("%s's %s does not say how many goroutines it has", n.Name, m.name)
+		count[p.Name+": goroutines"] = n
+	}
+	dir := fmt.Sprintf("/proc/%d/fd", p.PID())
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	count[p.Name+": open files"] = len(entries)
+	for _, e := range entries {
+		if to, err := os.Readlink(dir + "/" + e.Name()); err == nil && strings.HasPrefix(to, "socket:") {
+			count[p.Name+": sockets"]++
 		}
 	}
-	for _, name := range []string{"agent", "envoy", "dns"} {
-		dir := fmt.Sprintf("/proc/%d/fd", process(n, name).PID())
-		entries, err := os.ReadDir(dir)
+	return nil
+}
+
+// compareController waits until a controller that was started again holds as much as
+// the one before it did.
+func (s *Soak) compareController(ctx context.Context, before map[string]int) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return wait.Until(ctx, func() error {
+		now, err := s.controllerUsage()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		count[name+": open files"] = len(entries)
-		for _, e := range entries {
-			if to, err := os.Readlink(dir + "/" + e.Name()); err == nil && strings.HasPrefix(to, "socket:") {
-				count[name+": sockets"]++
-			}
+		if list := grown(now, before); len(list) > 0 {
+			return violations(map[string][]string{"leaks": list})
 		}
-	}
-	return count, nil
+		return nil
+	})
 }
 
 // grown are the counts that are larger than a fresh start's.

@@ -61,6 +61,7 @@ var plants = []plant{
 	{"listeners", "a socket of nobody's", (*Soak).plantListener},
 	{"envoy", "a Service that a fresh start had not", (*Soak).plantService},
 	{"leaks", "connections that are never closed", (*Soak).plantConnections},
+	{"leaks", "connections to the controller that are never closed", (*Soak).plantOnController},
 	{"watches", "watches that are never closed", (*Soak).plantWatches},
 }
 
@@ -189,7 +190,7 @@ func (s *Soak) unlikeNow(ctx context.Context, judge string, sow func() error) er
 		if err != nil {
 			return err
 		}
-		for _, d := range differences(now, e.reading) {
+		for _, d := range differences(now, e.reading, s.dialled()) {
 			if strings.HasPrefix(d, judge+":") {
 				return nil
 			}

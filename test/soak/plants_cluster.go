@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -71,6 +72,27 @@ func (s *Soak) plantCrash(ctx context.Context) error {
 	}
 	s.over(p)
 	return s.judgeLogs()
+}
+
+// plantOnController holds connections to the controller, from several addresses: of
+// one it bears few.
+func (s *Soak) plantOnController(ctx context.Context) error {
+	before, err := s.controllerUsage()
+	if err != nil {
+		return err
+	}
+	for i := range 2 * spare {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(i/10))}}
+		var conn net.Conn
+		if err := s.c.Lab.Cloud.Do(func() (err error) { conn, err = d.DialContext(ctx, "tcp", controllerMetrics); return err }); err != nil {
+			return err
+		}
+		defer conn.Close()
+	}
+	return becomes(ctx, "leaks", func() error {
+		now, _ := s.controllerUsage() // else it is looked again
+		return violations(map[string][]string{"leaks": grown(before, now)})
+	})
 }
 
 // plantTemporary leaves one file more than programs were killed.

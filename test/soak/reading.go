@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -41,12 +42,12 @@ func read(n *cluster.Node) (reading, error) {
 }
 
 // differences are what one reading has and the other has not. Envoy may hold
-// more than a fresh one, for it forgets nothing that was once asked for: but
-// nothing that leads anywhere.
-func differences(r, fresh reading) (list []string) {
+// more than a fresh one, for it gives nothing back that it once asked for, which
+// is what was dialled: but nothing that leads anywhere.
+func differences(r, fresh reading, dialled []netip.AddrPort) (list []string) {
 	for facet := range fresh {
 		for _, line := range r[facet] {
-			left := facet == "envoy" && leadsNowhere(line, fresh[facet])
+			left := facet == "envoy" && leadsNowhere(line, fresh[facet], dialled)
 			if !left && !slices.Contains(fresh[facet], line) {
 				list = append(list, facet+": a fresh start has not "+short(line))
 			}
@@ -68,12 +69,14 @@ func short(line string) string {
 	return line
 }
 
-// leadsNowhere reports whether a resource is left over of a name that a fresh
-// Envoy does not know at all, and has no endpoint.
-func leadsNowhere(line string, fresh []string) bool {
+// leadsNowhere reports whether a resource is left over of a name that was dialled
+// and that a fresh Envoy does not know at all, and has no endpoint.
+func leadsNowhere(line string, fresh []string, dialled []netip.AddrPort) bool {
 	name, _, _ := strings.Cut(line, " ")
 	known := slices.ContainsFunc(fresh, func(l string) bool { return strings.HasPrefix(l, name+" ") })
-	return !known && !strings.Contains(line, `"socket_address"`)
+	_, address, _ := strings.Cut(name, "/")
+	asked := slices.ContainsFunc(dialled, func(to netip.AddrPort) bool { return to.String() == address })
+	return asked && !known && !strings.Contains(line, `"socket_address"`)
 }
 
 // anonymous sets are named by the kernel, in no order.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -245,18 +246,20 @@ func TestDeeds(t *testing.T) {
 // A fresh Envoy may hold less, as long as what it lacks leads nowhere.
 func TestDifferences(t *testing.T) {
 	fresh := reading{"envoy": {`cluster/a {"x":1}`}, "rules": {"r1"}}
+	dialled := []netip.AddrPort{netip.MustParseAddrPort("10.96.0.1:80")}
 	for what, tc := range map[string]struct {
 		old  reading
 		want int
 	}{
 		"the same":                    {fresh, 0},
-		"left over, leads nowhere":    {reading{"envoy": {`cluster/a {"x":1}`, `cluster/b {}`}, "rules": {"r1"}}, 0},
-		"left over, leads somewhere":  {reading{"envoy": {`cluster/a {"x":1}`, `cluster/b {"socket_address":1}`}, "rules": {"r1"}}, 1},
+		"left over, leads nowhere":    {reading{"envoy": {`cluster/a {"x":1}`, `cluster/10.96.0.1:80 {}`}, "rules": {"r1"}}, 0},
+		"left over, never dialled":    {reading{"envoy": {`cluster/a {"x":1}`, `cluster/10.96.0.2:80 {}`}, "rules": {"r1"}}, 1},
+		"left over, leads somewhere":  {reading{"envoy": {`cluster/a {"x":1}`, `cluster/10.96.0.1:80 {"socket_address":1}`}, "rules": {"r1"}}, 1},
 		"another content":             {reading{"envoy": {`cluster/a {"x":2}`}, "rules": {"r1"}}, 2},
 		"a rule more":                 {reading{"envoy": {`cluster/a {"x":1}`}, "rules": {"r1", "r2"}}, 1},
 		"a rule less, an Envoy empty": {reading{}, 2},
 	} {
-		if got := differences(tc.old, fresh); len(got) != tc.want {
+		if got := differences(tc.old, fresh, dialled); len(got) != tc.want {
 			t.Errorf("%s: %q", what, got)
 		}
 	}

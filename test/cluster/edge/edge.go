@@ -222,7 +222,12 @@ func (e *Node) DNSMetrics() (string, error) { return e.get("127.0.0.1:9253", "/m
 
 // get asks a listener of the node.
 func (e *Node) get(address, path string) (string, error) {
-	conn := func(ctx context.Context, _, _ string) (net.Conn, error) { return e.NS.Dial(ctx, "tcp", address) }
+	return Get(e.NS, address, path)
+}
+
+// Get asks an HTTP listener of a namespace.
+func Get(ns *netlab.NS, address, path string) (string, error) {
+	conn := func(ctx context.Context, _, _ string) (net.Conn, error) { return ns.Dial(ctx, "tcp", address) }
 	return get(conn, "http://node"+path)
 }
 
