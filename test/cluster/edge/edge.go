@@ -29,6 +29,8 @@ type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	log  *logBuffer
+
+	clock int64 // where SetClock has put the seconds, 0 before
 }
 
 // Start starts a program inside a namespace.
