@@ -32,9 +32,11 @@ type Soak struct {
 	controller *edge.Process
 	pods       map[string]*pod // the steady app's, by node
 	steady     netip.AddrPort
-	busy       map[string]bool // what something is being done to
-	killed     map[string]int  // programs, by node
-	pending    []ending        // what is still to be mended
+	busy       map[string]bool          // what something is being done to
+	killed     map[string]int           // programs, by node
+	clocks     map[string]time.Duration // how far they are set ahead, by node or controller
+	untilCalm  []func()                 // ends of troubles that end when everything is in order
+	pending    []ending                 // what is still to be mended
 	borders    *borders
 	dials      *dials
 	probes     *probes
@@ -92,7 +94,7 @@ const nodeGrace = 40 * time.Second
 // be called inside a sandbox, and ends with it.
 func Up(ctx context.Context, say func(format string, args ...any)) (*Soak, error) {
 	s := &Soak{
-		world: script.Small(), say: say, begin: time.Now(), busy: map[string]bool{}, killed: map[string]int{}, pods: map[string]*pod{},
+		world: script.Small(), say: say, begin: time.Now(), busy: map[string]bool{}, killed: map[string]int{}, clocks: map[string]time.Duration{}, pods: map[string]*pod{},
 		history: model.NewHistory("unit", "zone", "kubernetes.io/hostname"), newest: map[string]uint64{}, told: map[string]*model.Told{}, unserved: map[string]*model.Unserved{}, sockets: map[string]*follower{},
 	}
 	if err := s.disks(); err != nil {
@@ -174,8 +176,10 @@ func (s *Soak) startController() (err error) {
 	if s.controller != nil {
 		s.over(s.controller)
 	}
-	s.controller, err = s.c.StartController(s.kubeconfig, "--leader-elect=false", "--metrics-bind-address", controllerMetrics)
-	return err
+	if s.controller, err = s.c.StartController(s.kubeconfig, "--leader-elect=false", "--metrics-bind-address", controllerMetrics); err != nil {
+		return err
+	}
+	return s.inTime(script.Controller, s.controller)
 }
 
 // zones gives every node a second label that Services go by.

@@ -47,6 +47,7 @@ var deeds = map[string]deed{
 	"unchain":       (*Soak).unchain,
 	"freeze":        (*Soak).freeze,
 	"fill":          (*Soak).fill,
+	"clock":         (*Soak).setClock,
 }
 
 // edit is a deed that nothing mends.

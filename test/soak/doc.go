@@ -4,7 +4,7 @@
 //
 //	cluster.go   the cluster, and what it runs all the while
 //	play.go      steps in their time, each mended after its own
-//	deeds.go, faults.go  what each verb does
+//	deeds.go, faults.go, clocks.go  what each verb does
 //	follow.go    what the API server has, and what each agent was told
 //	unserved.go  who says that the steady app's pods are not ready
 //	holds.go     when an agent holds what was before an outage

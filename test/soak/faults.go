@@ -30,14 +30,21 @@ func process(n *cluster.Node, program string) *edge.Process {
 // start starts a program that has ended.
 func (s *Soak) start(n *cluster.Node, program string) error {
 	s.over(process(n, program))
+	var err error
 	switch program {
 	case "agent":
 		s.recalls(n)
-		return n.StartAgent()
+		s.unvouched(n)
+		err = n.StartAgent()
 	case "envoy":
-		return n.StartEnvoy()
+		err = n.StartEnvoy()
+	case "dns":
+		err = n.StartDNS(netlab.CloudIP.String())
 	}
-	return n.StartDNS(netlab.CloudIP.String())
+	if err != nil {
+		return err
+	}
+	return s.inTime(n.Name, process(n, program))
 }
 
 // hit does something to a program of a node, and undoes it.
@@ -78,8 +85,7 @@ func (s *Soak) stop(_ context.Context, args []string) (func() error, error) {
 		func(n *cluster.Node) error { process(n, args[0]).Signal(syscall.SIGCONT); return nil })
 }
 
-// freeze stops all of a node's programs at once: for them the clock then
-// jumps. (The machine's own clock is no namespace's, and is let alone.)
+// freeze stops all of a node's programs at once: for them every clock then jumps.
 func (s *Soak) freeze(_ context.Context, args []string) (func() error, error) {
 	node := args[0]
 	targets := []string{"agent " + node, "envoy " + node, "dns " + node}
@@ -106,11 +112,7 @@ func (s *Soak) hitController(_ context.Context, args []string) (func() error, er
 	if !s.take("controller") {
 		return nil, errBusy
 	}
-	if args[0] == "stop" {
-		s.controller.Signal(syscall.SIGSTOP)
-	} else {
-		s.controller.Kill()
-	}
+	s.controller.Signal(map[string]syscall.Signal{"kill": syscall.SIGKILL, "stop": syscall.SIGSTOP, "restart": syscall.SIGTERM}[args[0]])
 	return func() error {
 		defer s.free("controller")
 		if args[0] == "stop" {

@@ -48,10 +48,16 @@ func (s *Soak) watchHolds(ctx context.Context, node string) {
 	}
 }
 
+// recorded reports whether a node has on disk that an outage, or what follows it, lasts.
+func recorded(node string) bool {
+	_, err := os.Stat(filepath.Join(stateDir(node), "outage"))
+	return err == nil
+}
+
 // holds asks the disk first: an agent that does not run still holds in what
 // Envoy has of it.
 func (s *Soak) holds(ctx context.Context, node string) bool {
-	if _, err := os.Stat(filepath.Join(stateDir(node), "outage")); err == nil {
+	if recorded(node) {
 		return true
 	}
 	r, err := report.Ask(ctx, s.c.Nodes[node].Dir+"/agent.sock")

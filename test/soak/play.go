@@ -176,7 +176,12 @@ func (s *Soak) calm(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.settle(ctx); err != nil {
+	err := s.settle(ctx)
+	for _, ends := range s.untilCalm {
+		ends()
+	}
+	s.untilCalm = nil
+	if err != nil {
 		// What was seen until then says more than that it does not settle.
 		return errors.Join(s.judge(), err)
 	}

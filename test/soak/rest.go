@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -148,8 +146,7 @@ func (s *Soak) letGo(ctx context.Context, node string) error {
 	if r.Held != nil {
 		return fmt.Errorf("it holds %s", asJSON(r.Held))
 	}
-	// Kept while an outage, or what follows it, lasts.
-	if _, err := os.Stat(filepath.Join(stateDir(node), "outage")); err == nil {
+	if recorded(node) {
 		return errors.New("the outage is not over for it")
 	}
 	return nil

@@ -53,6 +53,7 @@ var verbs = []verb{
 	{"unchain", 2, []domain{node}},
 	{"freeze", 2, []domain{node, duration}},
 	{"fill", 2, []domain{node, duration}},
+	{"clock", 4, []domain{place, ahead, duration}},
 	// Everything is mended, and judged.
 	{Calm, 0, nil},
 }
@@ -74,9 +75,10 @@ var (
 	labelKey   = oneOf("unit|zone", "unit", "zone")
 	replicas   = oneOf("REPLICAS", "0", "1", "2")
 	program    = oneOf("agent|envoy|dns", "agent", "agent", "envoy", "dns")
-	manner     = oneOf("kill|stop", "kill", "stop")
+	manner     = oneOf("kill|stop|restart", "kill", "stop", "restart")
 	node       = of("NODE", World.Nodes)
 	unit       = of("UNIT", World.units)
+	place      = of("NODE|controller", func(w World) []string { return append(w.Nodes(), Controller) })
 	labelValue = of("UNIT|none", func(w World) []string { return append(w.units(), "none") })
 
 	duration = domain{
@@ -91,11 +93,24 @@ var (
 		},
 	}
 
+	// ahead is how far a clock is set: up to where certificates are valid.
+	ahead = domain{
+		name: "AHEAD",
+		has: func(_ World, text string) bool {
+			d, err := time.ParseDuration(text)
+			return err == nil && d.Truncate(time.Second) == d && d != 0 && d.Abs() <= 30*24*time.Hour
+		},
+		pick: oneOf("", "-26h", "-1h", "-2m", "-10s", "10s", "2m", "1h", "26h").pick,
+	}
+
 	// endpoints are nodes whose pod is one, joined by commas: "a-1" is ready,
 	// "a-1!" is not, "a-1~" terminates and serves, and "a-1?" is an address
 	// where nobody is. "-" is none at all.
 	endpoints = domain{name: "NODE[!~?],...", has: hasEndpoints, pick: pickEndpoints}
 )
+
+// Controller stands for where the controller runs.
+const Controller = "controller"
 
 const endpointMarks = "!~?"
 
