@@ -37,6 +37,9 @@ func (e *evaluation) service(entry *Entry) *ServiceView {
 		view.Problems = append(view.Problems, slice.Problems...)
 	}
 	e.keyProblems(view, entry.keys)
+	if p := e.claims.portions[s.Key]; p != nil {
+		view.besides = p.granted
+	}
 	i := &inquiry{evaluation: e, view: view, service: s, slices: entry.Slices}
 	if e.opts.outside() && s.opensOutside() {
 		i.known, i.flows = map[topic]answer{}, map[topic][]netip.AddrPort{}

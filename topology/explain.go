@@ -23,6 +23,9 @@ func Explain(s *Snapshot, view *View, opts Options, key ObjectKey) map[Frontend]
 	only := newClaims(opts)
 	only.change(nil, entry.Service)
 	only.settle(set{})
+	if sv, ok := view.Service(key); ok && only.portions[key] != nil { // others of its namespace have theirs
+		only.portions[key].granted = sv.besides
+	}
 	eval := &evaluation{
 		rules: rules, opts: opts, vp: view.Viewpoint, inUse: view.KeysInUse, nodes: s.Nodes,
 		claims:  only,

@@ -9,18 +9,19 @@ import (
 // them lead to is asked once, and they share the answer.
 type inquiry struct {
 	*evaluation
-	view       *ServiceView
-	service    *Service
-	slices     []*Slice
-	known      map[topic]answer           // nil where no question comes twice
-	flows      map[topic][]netip.AddrPort // of known ones
-	patterns   map[pattern]decided        // of ports that are alike
-	named      []map[portName]uint16      // the slices' ports; nil for slices of few
-	looked     int                        // endpoints, to decide
-	refused    map[portName]bool          // ports without a decision
-	most       int                        // endpoints that a frontend may have; 0: no bound
-	bounded    bool                       // one had more
-	boundedUDP bool                       // one of UDP had more than Envoy holds
+	view        *ServiceView
+	service     *Service
+	slices      []*Slice
+	known       map[topic]answer           // nil where no question comes twice
+	flows       map[topic][]netip.AddrPort // of known ones
+	patterns    map[pattern]decided        // of ports that are alike
+	named       []map[portName]uint16      // the slices' ports; nil for slices of few
+	looked      int                        // endpoints, to decide
+	refused     map[portName]bool          // ports without a decision
+	most        int                        // endpoints that a frontend may have; 0: no bound
+	mostBesides bool                       // that is for what lies besides ClusterIPs
+	bounded     bool                       // one had more
+	boundedUDP  bool                       // one of UDP had more than Envoy holds
 }
 
 // topic is what a question is about: one port in one family, and whether the

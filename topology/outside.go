@@ -199,10 +199,10 @@ func (i *inquiry) healthCheck() {
 	ready := map[netip.Addr]bool{}
 	for _, ip := range s.ClusterIPs {
 		for port := range portsOf(i.slices, ip.Is6()) { // as in kube-proxy, also those that the Service lacks
-			for _, addr := range i.ask(port, ip.Is6(), true).ready {
+			// Where the Service is bounded, its ports have but a part of them.
+			for _, addr := range i.decide(topic{port, ip.Is6(), true}, 0, false).ready {
 				ready[addr] = true
 			}
-			delete(i.known, topic{port, ip.Is6(), true}) // slices may have thousands of ports, and nobody asks again
 		}
 	}
 	i.view.HealthCheck = &HealthCheck{Port: s.Exposure.HealthCheckNodePort}

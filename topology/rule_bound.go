@@ -25,7 +25,7 @@ var mostTargets = targetBounds{service: 1 << 17, udp: 256}
 // each node keeps others, so that together they use all of it.
 var bound = &rule{
 	name:   "bound",
-	reason: "the Service has more ports times endpoints than a node keeps, and others of the tier are kept",
+	reason: "the Service has more ports and addresses times endpoints than a node keeps, and others of the tier are kept",
 	detail: func(q *question, _ candidate) string {
 		if q.udp {
 			return fmt.Sprintf("Envoy holds %d endpoints of a UDP port at most, and others of the tier are kept", q.most)
@@ -67,10 +67,7 @@ func (i *inquiry) bound() int {
 	for _, slice := range i.slices {
 		endpoints += len(slice.Endpoints)
 	}
-	s, besides := i.service, 0
-	if p := i.claims.portions[s.Key]; p != nil {
-		besides = p.granted
-	}
+	s, besides := i.service, i.view.besides
 	if len(s.Ports)*len(s.ClusterIPs)*endpoints <= i.targets.service && besides*endpoints <= 2*i.targets.service {
 		return 0 // no Service that anybody means comes further
 	}
@@ -94,6 +91,7 @@ func (i *inquiry) bound() int {
 	}
 	a, b := level(inside, i.targets.service), level(outside, 2*i.targets.service)
 	if a == 0 || b > 0 && b < a {
+		i.mostBesides = b > 0
 		return b
 	}
 	return a
@@ -157,8 +155,12 @@ func (i *inquiry) tellBound() {
 		i.view.problem("spec.ports", fmt.Sprintf("has UDP ports of more endpoints than the %d that Envoy holds of each, and leads to no others: to the nearest, and of those that are as near to others on each node; "+
 			"run the agent with --datapath auto, where the kernel serves UDP, or divide the endpoints among several Services", i.targets.udp))
 	}
+	what, room, cure := "ports", i.targets.service, "divide the ports among several Services"
+	if i.mostBesides {
+		what, room, cure = "node ports and addresses", 2*i.targets.service, "give it fewer addresses, or divide the ports among several Services"
+	}
 	if i.bounded {
-		i.view.problem("spec.ports", fmt.Sprintf("has more ports times endpoints than the %d that a node keeps of a Service: each port leads to %d of its endpoints at most, "+
-			"the nearest, and of those that are as near to others on each node; divide the ports among several Services", i.targets.service, i.most))
+		i.view.problem("spec.ports", fmt.Sprintf("has more %s times endpoints than the %d that a node keeps of a Service: each port leads to %d of its endpoints at most, "+
+			"the nearest, and of those that are as near to others on each node; %s", what, room, i.most, cure))
 	}
 }

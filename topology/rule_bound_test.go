@@ -308,7 +308,7 @@ func TestBoundedViews(t *testing.T) {
 					checkBounded(t, o.Tiers, free.Outside[i].Tiers, !reflect.DeepEqual(o.Tiers, free.Outside[i].Tiers), 2*most, fmt.Sprintf("seed %d step %d: %s", seed, step, o.Frontend))
 				}
 				if told := slices.ContainsFunc(sv.Problems, func(p Problem) bool {
-					return strings.HasPrefix(p.Text, "has more ports times endpoints") || strings.HasPrefix(p.Text, "has UDP ports of more endpoints")
+					return strings.HasPrefix(p.Text, "has more ports times endpoints") || strings.HasPrefix(p.Text, "has more node ports and addresses") || strings.HasPrefix(p.Text, "has UDP ports of more endpoints")
 				}); more && !told || told && opts.Datapath == 0 && !opts.Outside && !more {
 					t.Fatalf("seed %d step %d: %s is bounded: %v, and that is said: %v", seed, step, sv.Key, more, told)
 				}
@@ -367,11 +367,81 @@ func TestWhatIsLeftOutByTheBound(t *testing.T) {
 		t.Errorf("%d endpoints are left out, want %d", len(left), 60-each)
 	}
 	for _, l := range left {
-		if l.Rule != "bound" || !strings.HasPrefix(l.Reason, "the Service has more ports times endpoints") {
+		if l.Rule != "bound" || !strings.HasPrefix(l.Reason, "the Service has more ports and addresses times endpoints") {
 			t.Fatalf("%s: %s: %s", l.Addr, l.Rule, l.Reason)
 		}
 		if got := ClusterIPAccess(entry, sv, f.AddrPort(), l.Addr, TCP); got != AccessAllowed {
 			t.Fatalf("%s: access %d", l.Addr, got)
 		}
+	}
+}
+
+// What a load balancer is told counts this node's endpoints, and not those of them that
+// a port of a bounded Service is led to.
+func TestTheHealthCheckCountsBeyondTheBound(t *testing.T) {
+	w := newWide(10, 100, TCP, "10.96.0.1")
+	w.Exposure = &Exposure{Local: true, HealthCheckNodePort: 32000, LoadBalancers: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}
+	v := NewViewer("n7", Options{Datapath: DatapathKernel})
+	v.BoundTargets(20)
+	sv, _ := v.See(w.build()).Service(wideKey)
+	if n := len(sv.Outside[0].LocalTiers[0].Endpoints); n >= 10 {
+		t.Fatalf("the port has %d endpoints: the test shows nothing", n)
+	}
+	if sv.HealthCheck.IPv4 != 10 {
+		t.Errorf("a load balancer is told of %d endpoints, and this node has 10", sv.HealthCheck.IPv4)
+	}
+}
+
+// What is said of a bounded Service is about what is bounded: its ClusterIPs' frontends,
+// or those that it has besides.
+func TestTheBoundSaysWhatHasTooMany(t *testing.T) {
+	for name, c := range map[string]struct {
+		ports, addresses int
+		text             string
+	}{
+		"ports":     {300, 0, "has more ports times endpoints than the 131072 "},
+		"addresses": {1, 400, "has more node ports and addresses times endpoints than the 262144 "},
+	} {
+		w := newWide(c.ports, 1000, TCP, "10.96.0.1")
+		w.Exposure = &Exposure{}
+		for i := range c.addresses {
+			w.Exposure.LoadBalancers = append(w.Exposure.LoadBalancers, netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i)}))
+		}
+		sv, _ := See(w.build(), "n7", Options{Datapath: DatapathKernel}).Service(wideKey)
+		if len(sv.Problems) != 1 || !strings.HasPrefix(sv.Problems[0].Text, c.text) {
+			t.Errorf("%s: %v, want %q", name, sv.Problems, c.text)
+		}
+	}
+}
+
+// Why an endpoint is in no tier is explained by what the Service has, and not by what it
+// asks for: one whose namespace has nothing left besides ClusterIPs is not bounded by it.
+func TestExplainedByWhatIsGranted(t *testing.T) {
+	w := newWide(1, 100, TCP, "10.96.0.1")
+	w.Exposure, w.Created = &Exposure{}, 100
+	for i := range 4096 {
+		w.Exposure.LoadBalancers = append(w.Exposure.LoadBalancers, netip.AddrFrom4([4]byte{198, 18, byte(i >> 8), byte(i)}))
+	}
+	for n := range byte(4) { // the elder ones have all
+		elder := w.Service
+		elder.Key.Name, elder.Created, elder.ClusterIPs = fmt.Sprint("elder-", n), 1, []netip.Addr{netip.AddrFrom4([4]byte{10, 96, 1, n})}
+		x := *w.Exposure
+		x.LoadBalancers = slices.Clone(x.LoadBalancers)
+		for i, ip := range x.LoadBalancers {
+			a := ip.As4()
+			a[0] = 199 + n
+			x.LoadBalancers[i] = netip.AddrFrom4(a)
+		}
+		elder.Exposure = &x
+		w.SetService(&elder)
+	}
+	snap, opts := w.build(), Options{Datapath: DatapathKernel}
+	view := See(snap, "n7", opts)
+	sv, _ := view.Service(wideKey)
+	if n := len(sv.Frontends[0].Tiers[0].Endpoints); n != 100 || len(sv.Outside) != 0 {
+		t.Fatalf("%d endpoints and %d addresses besides: the test shows nothing", n, len(sv.Outside))
+	}
+	if left := Explain(snap, view, opts, wideKey)[sv.Frontends[0].Frontend]; len(left) > 0 {
+		t.Errorf("of endpoints that are in a tier it is explained why %d are in none: %s", len(left), left[0].Reason)
 	}
 }

@@ -59,8 +59,9 @@ type ServiceView struct {
 	HealthCheck *HealthCheck
 	Problems    []Problem
 
-	slices []*Slice   // of one with a ClusterIP; for Named
-	absent *absentKey // the first of its keys that no node has; nil for none
+	slices  []*Slice   // of one with a ClusterIP; for Named
+	absent  *absentKey // the first of its keys that no node has; nil for none
+	besides int        // how much of what it asks for besides ClusterIPs it may have
 }
 
 // FrontendView is one frontend with the tiers that may answer it. No tier
