@@ -21,12 +21,19 @@ func cleanup(args []string) int {
 		}
 		list = append(list, ip)
 	}
-	if err := nodelocal.Cleanup(list); err != nil {
+	gone, err := nodelocal.Cleanup(list)
+	for _, ip := range gone {
+		fmt.Printf("removed %s from lo\n", ip)
+	}
+	switch {
+	case errors.Is(err, nodelocal.ErrAddress):
 		fmt.Fprintln(os.Stderr, "gridmesh-dns cleanup:", err)
-		if errors.Is(err, nodelocal.ErrAddress) {
-			return 2
-		}
+		return 2
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "gridmesh-dns cleanup:", err)
 		return 1
+	case len(gone) == 0:
+		fmt.Println("no address of gridmesh-dns is on lo; one of IPv6 is known by its name alone, as fd00:6772:6964::53")
 	}
 	return 0
 }

@@ -52,7 +52,8 @@ const usage = `gridmesh-dns is CoreDNS with the plugins grid, live and nodelocal
 
   gridmesh-dns -conf Corefile
   gridmesh-dns cleanup [ADDRESS...]   take what nodelocal put onto lo away: its
-                                      IPv4 addresses, and the given ones
+                                      IPv4 addresses, and the given ones;
+                                      not while somebody answers there
   gridmesh-dns -version
 
 Exit codes: 0 all is well, 1 failure, 2 wrong flags or commands.

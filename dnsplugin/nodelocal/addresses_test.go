@@ -83,7 +83,7 @@ func TestFamilyThatComesLater(t *testing.T) {
 	if asked != 0 {
 		t.Errorf("asked to listen anew, without anything new")
 	}
-	must(t, Cleanup([]netip.Addr{four}))
+	cleanUp(t, four)
 	n.look(now)
 	if got := onLo(t); !slices.Equal(got, []netip.Addr{four}) {
 		t.Errorf("after somebody took it away, %v are on lo", got)
@@ -126,16 +126,54 @@ func TestCleanupLeavesOtherAddresses(t *testing.T) {
 	before := there()
 	for _, text := range []string{"127.0.0.1", "::1", "192.0.2.7", "::ffff:169.254.20.11"} {
 		ip := netip.MustParseAddr(text)
-		if err := Cleanup([]netip.Addr{four, ip}); err == nil || !strings.Contains(err.Error(), text) {
+		if _, err := Cleanup([]netip.Addr{four, ip}); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v", ip, err)
 		}
 	}
 	if after := there(); !slices.Equal(before, after) {
 		t.Errorf("on lo are %v, and were %v", after, before)
 	}
-	must(t, Cleanup([]netip.Addr{four, six}))
+	for _, want := range [][]netip.Addr{{four, six}, nil} {
+		if gone := cleanUp(t, four, six); !slices.Equal(gone, want) {
+			t.Errorf("it says that %v were taken away, want %v", gone, want)
+		}
+	}
 	if got := onLo(t); len(got) > 0 {
 		t.Errorf("after cleanup %v are on lo", got)
+	}
+}
+
+func cleanUp(t *testing.T, given ...netip.Addr) []netip.Addr {
+	t.Helper()
+	gone, err := Cleanup(given)
+	must(t, err)
+	return gone
+}
+
+// Beside a server that answers at an address nothing is taken away: gridmesh-dns would
+// put it back, and others would be without it. One that has the address elsewhere
+// goes on without ours.
+func TestCleanupBesideAServer(t *testing.T) {
+	testkit.NewNetwork(t)
+	_, err := put([]netip.Addr{four, six})
+	must(t, err)
+	for network, at := range map[string]string{"udp": "169.254.20.11:53", "tcp": "[fd00:6772:6964::53]:5353"} {
+		end := another(t, network, at)
+		if _, err := Cleanup([]netip.Addr{six}); err == nil || !strings.Contains(err.Error(), "a process of this node answers at "+at) {
+			t.Errorf("%s: %v", at, err)
+		}
+		if got := onLo(t); len(got) != 2 {
+			t.Errorf("%s: on lo are %v", at, got)
+		}
+		end()
+	}
+	another(t, "udp", "169.254.20.11:53")
+	must(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "nodelocaldns"}, PeerName: "peer"}))
+	link, err := netlink.LinkByName("nodelocaldns")
+	must(t, err)
+	must(t, netlink.AddrAdd(link, &netlink.Addr{IPNet: netlink.NewIPNet(four.AsSlice())}))
+	if gone := cleanUp(t, six); !slices.Equal(gone, []netip.Addr{four, six}) {
+		t.Errorf("with the address elsewhere %v are taken away", gone)
 	}
 }
 

@@ -4,13 +4,12 @@
 // a restart is no outage of more than itself; Cleanup takes them away.
 //
 // nodelocal.go reads the Corefile, addresses.go follows the addresses, others.go
-// looks for other servers at them.
+// looks for other servers at them, cleanup.go takes them away.
 package nodelocal
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"os"
 	"strconv"
@@ -20,7 +19,6 @@ import (
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin"
-	"github.com/vishvananda/netlink"
 )
 
 const pluginName = "nodelocal"
@@ -97,40 +95,4 @@ func usable(ip netip.Addr) bool {
 		return ip.IsLinkLocalUnicast()
 	}
 	return ip.IsPrivate() && !ip.Is4In6()
-}
-
-// Cleanup takes IPv4 addresses of ours from lo, and the given ones. What is
-// not there is no error. Where one of them cannot be nodelocal's, nothing is
-// taken away: the host needs those of its own (127.0.0.1, ::1).
-func Cleanup(given []netip.Addr) error {
-	for _, ip := range given {
-		if !usable(ip) {
-			return fmt.Errorf("%s is not removed from lo: %w, as in the Corefile", ip, ErrAddress)
-		}
-	}
-	lo, err := netlink.LinkByName("lo")
-	if err != nil {
-		return fmt.Errorf("find lo: %w", err)
-	}
-	addrs, err := netlink.AddrList(lo, netlink.FAMILY_ALL)
-	if err != nil {
-		return fmt.Errorf("list addresses of lo: %w", err)
-	}
-	var errs []error
-	for i := range addrs {
-		ip, ok := netip.AddrFromSlice(addrs[i].IP)
-		if !ok {
-			continue
-		}
-		ours := addrs[i].Label == marker
-		for _, g := range given {
-			ours = ours || g == ip.Unmap()
-		}
-		if ours {
-			if err := netlink.AddrDel(lo, &addrs[i]); err != nil {
-				errs = append(errs, fmt.Errorf("remove %s from lo: %w", ip, err))
-			}
-		}
-	}
-	return errors.Join(errs...)
 }

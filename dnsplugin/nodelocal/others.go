@@ -31,6 +31,7 @@ const (
 	diagReqLen       = 56
 	diagMsgLen       = 72
 	diagPortOffset   = 8 // of the own port in a request
+	diagSportOffset  = 4 // of it in an answer
 	diagSrcOffset    = 8 // of the own address in an answer
 	diagInodeOffset  = 68
 	stateListen      = 1 << 10
@@ -75,25 +76,14 @@ func (n *node) addresses() (list []netip.AddrPort) {
 // foreign counts sockets that would be given a question to one of the addresses,
 // and that this process has not.
 func foreign(list []netip.Addr, port uint16) (map[netip.AddrPort]int, error) {
-	conn, err := nl.Dial(unix.NETLINK_SOCK_DIAG, nil)
-	if err != nil {
-		return nil, fmt.Errorf("open sock_diag: %w", err)
-	}
-	defer conn.Close()
 	// Before and after: a server that reloads opens and closes sockets meanwhile.
 	own := map[uint32]bool{}
 	if err := ownSockets(own); err != nil {
 		return nil, err
 	}
-	var all []socket
-	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		for protocol, state := range map[byte]uint32{unix.IPPROTO_UDP: stateClose, unix.IPPROTO_TCP: stateListen} {
-			some, err := socketsAt(conn, family, protocol, state, port)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, some...)
-		}
+	all, err := servers(port)
+	if err != nil {
+		return nil, err
 	}
 	if err := ownSockets(own); err != nil {
 		return nil, err
@@ -111,10 +101,30 @@ func foreign(list []netip.Addr, port uint16) (map[netip.AddrPort]int, error) {
 
 type socket struct {
 	ip    netip.Addr
+	port  uint16
 	inode uint32
 }
 
-// socketsAt are the sockets of this network that serve a port.
+// servers are the sockets of this network that serve a port, or with 0 any.
+func servers(port uint16) (all []socket, err error) {
+	conn, err := nl.Dial(unix.NETLINK_SOCK_DIAG, nil)
+	if err != nil {
+		return nil, fmt.Errorf("open sock_diag: %w", err)
+	}
+	defer conn.Close()
+	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
+		for protocol, state := range map[byte]uint32{unix.IPPROTO_UDP: stateClose, unix.IPPROTO_TCP: stateListen} {
+			some, err := socketsAt(conn, family, protocol, state, port)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, some...)
+		}
+	}
+	return all, nil
+}
+
+// socketsAt are those of one family and protocol.
 func socketsAt(conn *nl.Conn, family, protocol byte, states uint32, port uint16) ([]socket, error) {
 	req := make([]byte, diagReqLen)
 	req[0], req[1] = family, protocol
@@ -134,7 +144,7 @@ func socketsAt(conn *nl.Conn, family, protocol byte, states uint32, port uint16)
 			length = 16
 		}
 		ip, _ := netip.AddrFromSlice(m.Data[diagSrcOffset : diagSrcOffset+length])
-		list = append(list, socket{ip.Unmap(), nlenc.Uint32(m.Data[diagInodeOffset:diagMsgLen])})
+		list = append(list, socket{ip.Unmap(), binary.BigEndian.Uint16(m.Data[diagSportOffset:]), nlenc.Uint32(m.Data[diagInodeOffset:diagMsgLen])})
 	}
 	return list, nil
 }
