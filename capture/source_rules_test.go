@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
@@ -33,24 +34,10 @@ func TestSourcesAreValidatedByTheirMarks(t *testing.T) {
 	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
 	defer listen(t, cfg)()
 	before := everything(t)
-	keep := net.Dialer{Timeout: 20 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(10, 244, 0, 5)}, Control: func(_, _ string, raw syscall.RawConn) (err error) {
-		control := raw.Control(func(fd uintptr) {
-			err = errors.Join(unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1),
-				unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, int(cfg.Own())))
-		})
-		return errors.Join(control, err)
-	}}
-	plain := net.Dialer{Timeout: 20 * time.Second}
-	dial := func(d *net.Dialer, to string) error {
-		conn, err := d.DialContext(t.Context(), "tcp", to)
-		if err == nil {
-			err = conn.Close()
-		}
-		return err
-	}
+	dials := dialsAs(t, cfg, pod, endpoint)
 	const ofLink = "/proc/sys/net/ipv4/conf/veth1/src_valid_mark"
 	must(t, os.WriteFile("/proc/sys/net/ipv4/conf/lo/src_valid_mark", []byte("1"), 0o644)) // says nothing
-	for i, value := range []string{"0", "1", "0", "1 of a link", "0", "1"} {
+	for i, value := range []string{"0", "1", "0", "1 of a link", "0", "2"} {
 		on, link := strings.CutSuffix(value, " of a link")
 		for path, value := range map[string]string{validateMarks: map[bool]string{true: "0", false: on}[link], ofLink: map[bool]string{true: on, false: "0"}[link]} {
 			must(t, os.WriteFile(path, []byte(value), 0o644))
@@ -61,12 +48,8 @@ func TestSourcesAreValidatedByTheirMarks(t *testing.T) {
 		if repaired, err := c.Repair(); err != nil || repaired != (i > 0) {
 			t.Errorf("src_valid_mark %s: repaired %v, %v", value, repaired, err)
 		}
-		for who, err := range map[string]error{
-			"the pod":         pod.Do(func() error { return dial(&plain, web) }),
-			"the node":        dial(&plain, web),
-			"in a pod's name": dial(&keep, endpoint),
-		} {
-			if err != nil {
+		for who, dial := range dials {
+			if err := dial(); err != nil {
 				t.Errorf("src_valid_mark %s, %s: %v", value, who, err)
 			}
 		}
@@ -84,6 +67,37 @@ func TestSourcesAreValidatedByTheirMarks(t *testing.T) {
 		for i := range list {
 			if list[i].Protocol == ownProtocol {
 				t.Errorf("cleanup left %+v", list[i])
+			}
+		}
+	}
+}
+
+// Where nobody can tell whether sources are validated by marks, that is an error,
+// and the node serves as if they were, whichever of both it is.
+func TestSourceValidationThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	node := testkit.NewNetwork(t)
+	pod := addPod(t, node)
+	endpoint := addEndpoint(t, node)
+	must(t, os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte("1"), 0o644))
+	cfg, host := config(), testHost(t)
+	host.ProcSys = t.TempDir()
+	must(t, os.MkdirAll(host.ProcSys+"/net/ipv4/conf/all/src_valid_mark", 0o755)) // a directory
+	for _, key := range []string{"net/ipv6", "net/bridge", "net/ipv4/tcp_early_demux", "net/ipv4/conf/cni0"} {
+		must(t, os.Symlink("/proc/sys/"+key, host.ProcSys+"/"+key))
+	}
+	c := starting(t, cfg, host)
+	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
+	defer listen(t, cfg)()
+	dials := dialsAs(t, cfg, pod, endpoint)
+	for _, value := range []string{"0", "1"} {
+		must(t, os.WriteFile(validateMarks, []byte(value), 0o644))
+		if repaired, err := c.Repair(); repaired || err == nil || !strings.Contains(err.Error(), "net.ipv4.conf.all.src_valid_mark") {
+			t.Errorf("src_valid_mark is %s: repaired %v, %v", value, repaired, err)
+		}
+		for who, dial := range dials {
+			if err := dial(); err != nil {
+				t.Errorf("src_valid_mark is %s, %s: %v", value, who, err)
 			}
 		}
 	}
@@ -110,6 +124,31 @@ func TestSourcesOfManyRanges(t *testing.T) {
 	must(t, err)
 	if len(list) != 4 { // the kernel's three
 		t.Errorf("%d rules", len(list))
+	}
+}
+
+// dialsAs are the connections whose sources are in question.
+func dialsAs(t *testing.T, cfg plan.Config, pod *testkit.Network, endpoint string) map[string]func() error {
+	t.Helper()
+	keep := net.Dialer{Timeout: 20 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(10, 244, 0, 5)}, Control: func(_, _ string, raw syscall.RawConn) (err error) {
+		control := raw.Control(func(fd uintptr) {
+			err = errors.Join(unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1),
+				unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, int(cfg.Own())))
+		})
+		return errors.Join(control, err)
+	}}
+	plain := net.Dialer{Timeout: 20 * time.Second}
+	dial := func(d *net.Dialer, to string) error {
+		conn, err := d.DialContext(t.Context(), "tcp", to)
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	}
+	return map[string]func() error{
+		"the pod":         func() error { return pod.Do(func() error { return dial(&plain, web) }) },
+		"the node":        func() error { return dial(&plain, web) },
+		"in a pod's name": func() error { return dial(&keep, endpoint) },
 	}
 }
 

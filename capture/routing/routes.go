@@ -87,7 +87,7 @@ func (r Routing) Repair() (repaired bool, err error) {
 		changed, err := r.repair(f)
 		repaired, errs = repaired || changed, append(errs, err)
 	}
-	return repaired, errors.Join(append(errs, r.tooManyRanges())...)
+	return repaired, errors.Join(append(errs, r.unvalidated())...)
 }
 
 // repair reads the table once.

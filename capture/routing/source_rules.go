@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -30,7 +31,10 @@ const ownPriority, passPriority, laterPriority, passedPriority = rulePriority - 
 // else's rules. What it does send, to Services, is not in question.
 func (r Routing) rules(f netFamily) []*netlink.Rule {
 	all, services := markRule(r.Config, f), r.Services
-	if f.family != unix.AF_INET || len(services) > mostRanges || !r.validatesMarks() {
+	if f.family != unix.AF_INET || len(services) > mostRanges {
+		return []*netlink.Rule{all}
+	}
+	if validates, _ := r.validatesMarks(); !validates { // unvalidated tells what could not be read
 		return []*netlink.Rule{all}
 	}
 	passed := netlink.NewRule()
@@ -57,13 +61,15 @@ func (r Routing) rules(f netFamily) []*netlink.Rule {
 // mostRanges bounds rules that the kernel goes through for each packet.
 const mostRanges = 64
 
-// tooManyRanges is an error where the sources of this node's pods cannot be
-// validated: where nobody says which ranges Services have, each is one.
-func (r Routing) tooManyRanges() error {
-	if n := len(r.Services); n > mostRanges && r.validatesMarks() {
-		return fmt.Errorf("a sysctl net.ipv4.conf.*.src_valid_mark is 1 (wg-quick sets it), and there are %d ranges of Services: the kernel drops what pods send to them over IPv4; start with --service-cidr, or set it to 0 (docs/limits.md)", n)
+// unvalidated is an error where the sources of this node's pods cannot be
+// validated: where nobody says which ranges Services have, each is one. It is one, too,
+// where nobody can tell whether they are to be.
+func (r Routing) unvalidated() error {
+	validates, err := r.validatesMarks()
+	if n := len(r.Services); err == nil && validates && n > mostRanges {
+		err = fmt.Errorf("a sysctl net.ipv4.conf.*.src_valid_mark is set (wg-quick sets it), and there are %d ranges of Services: the kernel drops what pods send to them over IPv4; start with --service-cidr, or set it to 0 (docs/limits.md)", n)
 	}
-	return nil
+	return err
 }
 
 // ipv4Net is nil for a range of IPv6.
@@ -76,9 +82,20 @@ func ipv4Net(p netip.Prefix) *net.IPNet {
 
 // validatesMarks reports whether any interface does, or one that is to come. What is
 // set for all is seen at once, as wg-quick does; what is set for one when all are read.
-func (r Routing) validatesMarks() bool {
-	return r.Validates || slices.ContainsFunc([]string{"all", "default"}, func(name string) bool {
+// What cannot be read counts as set: the rules for that serve a node where it is not, too.
+func (r Routing) validatesMarks() (bool, error) {
+	if r.Validates {
+		return true, nil
+	}
+	for _, name := range []string{"all", "default"} {
 		value, err := os.ReadFile(filepath.Join(r.ProcSys, "net/ipv4/conf", name, "src_valid_mark"))
-		return err == nil && strings.TrimSpace(string(value)) == "1"
-	})
+		switch {
+		case errors.Is(err, os.ErrNotExist): // the kernel has no such sysctl
+		case err != nil:
+			return true, fmt.Errorf("read sysctl net.ipv4.conf.%s.src_valid_mark: %w", name, err)
+		case strings.TrimSpace(string(value)) != "0": // any number is on
+			return true, nil
+		}
+	}
+	return false, nil
 }
