@@ -3,9 +3,10 @@ package capture
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
-	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -15,6 +16,10 @@ import (
 	"github.com/gridmesh/gridmesh/capture/plan"
 )
 
+// linksEvery is how long an address that another pod has taken may count for the one
+// that had it, and how often the kernel is asked while nothing new comes.
+const linksEvery = time.Second
+
 // behind knows which addresses of clients are one pod's, which may give itself as many
 // as it likes: those behind one link that is a pod's own. One address stands for all of
 // them. It has one owner.
@@ -22,71 +27,76 @@ type behind struct {
 	pods  *atomic.Pointer[[]netip.Prefix] // the ranges of this node's pods
 	links func() (map[netip.Addr]int, error)
 
-	of     map[netip.Addr]netip.Addr // what stands for each address that holds connections, where its link is known
-	stands map[int]netip.Addr        // by link
+	link    map[netip.Addr]int // of addresses that hold connections, where it is known
+	stands  map[int]netip.Addr // by link; one of those
+	unknown map[netip.Addr]bool
+	asked   time.Time // for the links
 }
 
 func newBehind(pods *atomic.Pointer[[]netip.Prefix]) *behind {
-	return &behind{pods: pods, links: podLinks, of: map[netip.Addr]netip.Addr{}, stands: map[int]netip.Addr{}}
+	return &behind{pods: pods, links: podLinks, link: map[netip.Addr]int{}}
 }
 
 // client is who counts for an address: its pod, where that is known.
 func (b *behind) client(ip netip.Addr) netip.Addr {
-	if stands, known := b.of[ip]; known {
-		return stands
+	if link, known := b.link[ip]; known {
+		return b.stands[link]
 	}
 	return ip
 }
 
-// follow learns the links of addresses that came since it was last called, and forgets
-// those that are gone. What was known stays so while connections are held, for the
-// kernel forgets neighbours that are silent.
-func (b *behind) follow(open []socket) error {
-	held := map[netip.Addr]bool{}
-	var fresh []netip.Addr
+// follow learns the links of addresses that hold connections: at once of those that
+// came since it was last called, and now and then of all, for an address may be
+// another pod's by now. What was known stays where the kernel knows nothing: it
+// forgets neighbours that are silent.
+func (b *behind) follow(open []socket, now time.Time) (err error) {
+	held, fresh := map[netip.Addr]bool{}, false
 	for _, s := range open {
-		ip := s.peer.Addr()
-		if _, known := b.of[ip]; !known && !held[ip] && b.mayBePods(ip) {
-			fresh = append(fresh, ip)
+		if ip := s.peer.Addr(); !held[ip] && b.mayBePods(ip) {
+			held[ip] = true
+			_, known := b.link[ip]
+			fresh = fresh || !known && !b.unknown[ip]
 		}
-		held[ip] = true
 	}
-	b.forget(held)
-	if len(fresh) == 0 {
-		return nil
+	maps.DeleteFunc(b.link, func(ip netip.Addr, _ int) bool { return !held[ip] })
+	if fresh || len(held) > 0 && now.Sub(b.asked) >= linksEvery {
+		err = b.learn(held, now)
 	}
+	b.choose()
+	return err
+}
+
+// learn asks for the links. What it is told counts, also where some of it is not.
+func (b *behind) learn(held map[netip.Addr]bool, now time.Time) error {
 	at, err := b.links()
+	b.asked, b.unknown = now, map[netip.Addr]bool{}
+	for ip := range held {
+		if link, told := at[ip]; told {
+			b.link[ip] = link
+		} else if _, known := b.link[ip]; !known {
+			b.unknown[ip] = true
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("see which addresses are one pod's: %w", err)
-	}
-	slices.SortFunc(fresh, netip.Addr.Compare)
-	for _, ip := range fresh {
-		link, known := at[ip]
-		if !known {
-			continue
-		}
-		if _, had := b.stands[link]; !had {
-			b.stands[link] = ip
-		}
-		b.of[ip] = b.stands[link]
 	}
 	return nil
 }
 
-func (b *behind) forget(held map[netip.Addr]bool) {
-	stand := map[netip.Addr]bool{}
-	for ip, of := range b.of {
-		if held[ip] {
-			stand[of] = true
-		} else {
-			delete(b.of, ip)
+// choose says which address stands for each link: the one that did, as long as it is
+// there, or the lowest.
+func (b *behind) choose() {
+	stands := map[int]netip.Addr{}
+	for ip, link := range b.link {
+		stand, has := stands[link]
+		if stand == b.stands[link] && has {
+			continue
+		}
+		if !has || ip == b.stands[link] || ip.Less(stand) {
+			stands[link] = ip
 		}
 	}
-	for link, of := range b.stands {
-		if !stand[of] {
-			delete(b.stands, link)
-		}
-	}
+	b.stands = stands
 }
 
 // mayBePods reports whether an address may be of a pod of this node. Others may be many

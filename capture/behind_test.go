@@ -124,27 +124,35 @@ func TestLinksOfPods(t *testing.T) {
 }
 
 // What is known of an address stays while it holds connections, also when the kernel
-// has forgotten it, and the address that stands for a pod stays while any of them does.
+// has forgotten it, unless the kernel knows it behind another link; and an address that
+// is gone stands for nobody: it may be another pod's next.
 func TestWhoStandsForAPod(t *testing.T) {
-	ips := map[string]netip.Addr{}
-	for _, ip := range []string{"10.244.0.1", "10.244.0.2", "10.244.0.3", "10.244.9.1", "fe80::1"} {
-		ips[ip] = netip.MustParseAddr(ip)
-	}
+	const first, second, third, foreign, local = "10.244.0.1", "10.244.0.2", "10.244.0.3", "10.244.9.1", "fe80::1"
 	pods := atomic.Pointer[[]netip.Prefix]{}
 	pods.Store(&podCIDRs)
 	b := newBehind(&pods)
-	at, asked := map[netip.Addr]int{}, 0
-	b.links = func() (map[netip.Addr]int, error) { asked++; return at, nil }
+	at, asked, now := map[netip.Addr]int{}, 0, time.Unix(1000, 0)
+	var torn error
+	b.links = func() (map[netip.Addr]int, error) { asked++; return at, torn }
+	knows := func(links map[string]int) {
+		at = map[netip.Addr]int{}
+		for ip, link := range links {
+			at[netip.MustParseAddr(ip)] = link
+		}
+	}
 	step := func(what string, held []string, want map[string]string, wantAsked int) {
 		t.Helper()
 		asked = 0
 		var open []socket
 		for _, ip := range held {
-			open = append(open, socket{peer: netip.AddrPortFrom(ips[ip], 4000)}, socket{peer: netip.AddrPortFrom(ips[ip], 4001)})
+			peer := netip.MustParseAddr(ip)
+			open = append(open, socket{peer: netip.AddrPortFrom(peer, 4000)}, socket{peer: netip.AddrPortFrom(peer, 4001)})
 		}
-		must(t, b.follow(open))
+		if err := b.follow(open, now); (err != nil) != (torn != nil && asked > 0) {
+			t.Errorf("%s: %v", what, err)
+		}
 		for ip, stands := range want {
-			if got := b.client(ips[ip]); got != ips[stands] {
+			if got := b.client(netip.MustParseAddr(ip)); got != netip.MustParseAddr(stands) {
 				t.Errorf("%s: %s stands for %s, want %s", what, got, ip, stands)
 			}
 		}
@@ -152,18 +160,77 @@ func TestWhoStandsForAPod(t *testing.T) {
 			t.Errorf("%s: asked %d times, want %d", what, asked, wantAsked)
 		}
 	}
-	each := map[string]string{"10.244.0.1": "10.244.0.1", "10.244.0.2": "10.244.0.2"}
-	step("nothing is known", []string{"10.244.0.1", "10.244.0.2"}, each, 1)
-	at = map[netip.Addr]int{ips["10.244.0.1"]: 7, ips["10.244.0.2"]: 7, ips["10.244.9.1"]: 7, ips["fe80::1"]: 7, ips["10.244.0.3"]: 8}
-	one := map[string]string{"10.244.0.1": "10.244.0.1", "10.244.0.2": "10.244.0.1", "10.244.0.3": "10.244.0.3", "10.244.9.1": "10.244.9.1"}
-	step("two behind one link", []string{"10.244.0.1", "10.244.0.2", "10.244.0.3", "10.244.9.1"}, one, 1)
-	at = nil
-	step("the kernel forgot", []string{"10.244.0.1", "10.244.0.2", "10.244.0.3"}, one, 0)
-	step("the first one is gone", []string{"10.244.0.2"}, map[string]string{"10.244.0.2": "10.244.0.1"}, 0)
-	at = map[netip.Addr]int{ips["fe80::1"]: 7}
-	step("one without a range", []string{"10.244.0.2", "fe80::1"}, map[string]string{"fe80::1": "10.244.0.1"}, 1)
-	step("all are gone", nil, map[string]string{"10.244.0.2": "10.244.0.2", "fe80::1": "fe80::1"}, 0)
-	if len(b.of)+len(b.stands) > 0 {
-		t.Errorf("left are %v, %v", b.of, b.stands)
+	each := map[string]string{first: first, second: second}
+	step("nothing is known", []string{first, second}, each, 1)
+	step("nor soon after", []string{first, second}, each, 0)
+	now = now.Add(linksEvery)
+	knows(map[string]int{first: 7, second: 7, foreign: 7, local: 7, third: 8})
+	one := map[string]string{first: first, second: first, third: third, foreign: foreign}
+	step("two behind one link", []string{first, second, third, foreign}, one, 1)
+	knows(nil)
+	now = now.Add(linksEvery)
+	step("the kernel forgot", []string{first, second, third}, one, 1)
+	step("the first one is gone", []string{second}, map[string]string{second: second}, 0)
+	knows(map[string]int{first: 9, local: 7})
+	step("and is another pod's", []string{second, first, local}, map[string]string{first: first, second: second, local: second}, 1)
+	knows(map[string]int{second: 9})
+	step("not asked yet", []string{second, first, local}, map[string]string{first: first, second: second, local: second}, 0)
+	now = now.Add(linksEvery)
+	torn = errors.New("the other family's list is torn")
+	step("the second one is the other pod's, too", []string{second, first, local}, map[string]string{first: first, second: first, local: local}, 1)
+	torn = nil
+	step("all are gone", nil, map[string]string{second: second, local: local}, 0)
+	if len(b.link)+len(b.stands) > 0 {
+		t.Errorf("left are %v, %v", b.link, b.stands)
 	}
+}
+
+// An address that a pod had before, and still holds a connection of, counts for the pod
+// that has it now: nobody takes others' shares by having had their addresses.
+func TestAnAddressThatAnotherPodHasNow(t *testing.T) {
+	t.Parallel()
+	node := testkit.NewNetwork(t)
+	pod := addPod(t, node)
+	must(t, pod.Do(func() error { address(t, "eth0", "10.244.0.7/24"); return nil }))
+	cfg := config()
+	c := starting(t, cfg, testHost(t))
+	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
+	holding(t, rules.IPv4, cfg.Ports.Keep())
+	const share = 4
+	clients := NewClients(c, func() (int, int) { return share, 0 }, slog.New(slog.DiscardHandler))
+	dial := func(from *testkit.Network, ip string) error {
+		conn, err := dialFrom(from, ip, web)
+		if err == nil {
+			t.Cleanup(func() { _ = conn.Close() })
+		}
+		return err
+	}
+	must(t, dial(pod, "10.244.0.7"))
+	for range share + 2 {
+		must(t, dial(pod, "10.244.0.5"))
+	}
+	now := time.Now()
+	must(t, clients.look(now))
+	if err := dial(pod, "10.244.0.7"); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Fatalf("one more of a pod over its share: %v", err)
+	}
+	must(t, pod.Do(func() error {
+		link, err := netlink.LinkByName("eth0")
+		must(t, err)
+		addr, err := netlink.ParseAddr("10.244.0.7/24")
+		must(t, err)
+		return netlink.AddrDel(link, addr)
+	}))
+	lab := &kernelLab{node: node}
+	other := lab.wire(t, "cni0", "veth1", nil, "10.244.0.7/24")
+	lab.route(t, other, "10.244.0.1")
+	var err error
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if err = dial(other, "10.244.0.7"); err == nil {
+			break
+		}
+		now = now.Add(linksEvery)
+		must(t, clients.look(now))
+	}
+	must(t, err)
 }

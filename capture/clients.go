@@ -152,7 +152,7 @@ func (c *Clients) look(now time.Time) error {
 			return err
 		}
 	}
-	unknown := c.behind.follow(open) // then each address is a client
+	unknown := c.behind.follow(open, now) // then each address is a client
 	// Who is not refused would open again what is closed.
 	written, err := c.refuse(c.held(open), share, now)
 	if err != nil {

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -29,7 +30,7 @@ func holding(t *testing.T, f rules.Family, port uint16) {
 	keeping(t, transparently, netip.AddrPortFrom(f.Loopback(), port))
 }
 
-// keeping accepts connections and keeps them until the client ends them.
+// keeping accepts connections and keeps them until the client ends them, or the test.
 func keeping(t *testing.T, lc net.ListenConfig, at netip.AddrPort) {
 	t.Helper()
 	l, err := lc.Listen(t.Context(), "tcp", at.String())
@@ -43,6 +44,7 @@ func keeping(t *testing.T, lc net.ListenConfig, at netip.AddrPort) {
 				return
 			}
 			go func() {
+				defer context.AfterFunc(t.Context(), func() { _ = conn.Close() })()
 				_, _ = conn.Write([]byte("x"))
 				_, _ = io.Copy(io.Discard, conn)
 				_ = conn.Close()
