@@ -38,22 +38,22 @@ var ports = &rule{
 
 // decide answers for a topic, as for the first port of its pattern.
 func (i *inquiry) decide(about topic, most int, udp bool) answer {
-	numbers := i.numbers(about)
+	places := i.places(about)
 	q := &question{evaluation: i.evaluation, scope: forTraffic, keys: i.view.Keys, local: about.local, most: most, udp: udp}
 	if i.known == nil && len(i.service.Ports) == 1 {
-		return i.answer(q, numbers) // nobody is like it
+		return i.answer(q, places) // nobody is like it
 	}
-	p, first := patternOf(numbers)
+	p, first := patternOf(places)
 	p.most, p.udp, p.ipv6, p.local = most, udp, about.ipv6, about.local
 	if was, known := i.patterns[p]; known {
 		return was.at(first)
 	}
-	n := endpointsAt(i.slices, numbers)
+	n := endpointsAt(places)
 	if i.looked >= mostLooks && n > 0 {
-		return i.refuse(q, numbers)
+		return i.refuse(q, places)
 	}
 	i.looked += n
-	a := i.answer(q, numbers)
+	a := i.answer(q, places)
 	if i.patterns == nil {
 		i.patterns = map[pattern]decided{}
 	}
@@ -62,30 +62,28 @@ func (i *inquiry) decide(about topic, most int, udp bool) answer {
 }
 
 // refuse leaves all endpoints out.
-func (i *inquiry) refuse(q *question, numbers []uint16) answer {
+func (i *inquiry) refuse(q *question, places []place) answer {
 	if i.explain == nil {
 		return answer{refused: true, near: RankNone}
 	}
 	left := q.listLeft()
 	q.rule = ports
-	for _, c := range gather(i.slices, numbers) {
+	for _, c := range gather(places) {
 		q.leaveOut(c)
 	}
 	return answer{refused: true, near: RankNone, left: *left}
 }
 
-// patternOf is the part of a pattern that numbers make, and the first number.
-func patternOf(numbers []uint16) (p pattern, first uint16) {
+// patternOf is the part of a pattern that places make, and the number at the first.
+func patternOf(places []place) (p pattern, first uint16) {
+	if len(places) == 0 {
+		return p, 0
+	}
+	first = places[0].number
 	key := make([]byte, 0, 64)
-	for at, n := range numbers {
-		if n == 0 {
-			continue
-		}
-		if first == 0 {
-			first = n
-		}
-		key = binary.AppendUvarint(key, uint64(at))
-		key = binary.AppendVarint(key, int64(n)-int64(first))
+	for _, at := range places {
+		key = binary.AppendUvarint(key, uint64(at.at))
+		key = binary.AppendVarint(key, int64(at.number)-int64(first))
 	}
 	p.numbers = string(key)
 	return p, first

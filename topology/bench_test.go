@@ -69,3 +69,30 @@ func BenchmarkPorts(b *testing.B) {
 		}
 	}
 }
+
+// What one change costs of a Service of 3000 ports, by the number of slices that have
+// sixteen other ports each.
+func BenchmarkSlicesOfOtherPorts(b *testing.B) {
+	for _, foreign := range []int{0, 1000} {
+		w := newWide(3000, 100, TCP, "10.96.0.1")
+		snap := w.sliced(func(_, port int) uint16 { return uint16(8000 + port) })
+		entry, _ := snap.Services.Get(wideKey)
+		viewer, changed := NewViewer("n7", Options{}), *entry.Slices[0]
+		for n := range foreign {
+			s := Slice{Key: ObjectKey{wideKey.Namespace, fmt.Sprintf("other-%04d", n)}, Service: wideKey.Name, Endpoints: changed.Endpoints[:1]}
+			for i := range 16 {
+				s.Ports = append(s.Ports, SlicePort{Name: fmt.Sprintf("other-%d-%d", n, i), Protocol: TCP, Port: uint16(1 + i)})
+			}
+			w.SetSlice(&s)
+		}
+		viewer.See(w.Build())
+		b.Run(fmt.Sprint(foreign), func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				s := changed
+				s.Endpoints = changed.Endpoints[i%2:]
+				w.SetSlice(&s)
+				viewer.See(w.Build())
+			}
+		})
+	}
+}

@@ -11,31 +11,62 @@ type portName struct {
 	protocol Protocol
 }
 
-// fewPorts are found in a slice one by one.
-const fewPorts = 16
+// place is where a port leads to: a slice, and the number that it has there.
+type place struct {
+	slice  *Slice
+	at     int // of the slice, among the Service's
+	number uint16
+}
 
-// numbers are what a port leads to in each slice, by its place; 0 where the slice
-// lacks it, or is of the other family.
-func (i *inquiry) numbers(about topic) []uint16 {
-	list, port := make([]uint16, len(i.slices)), portName{about.Name, about.Protocol}
+// fewAsked are looked for in all slices one by one; for more an index is made.
+const fewAsked = 16
+
+// places are the slices with endpoints in which a port is. All ports together cost what
+// the slices have of them, and not the ports times the slices.
+func (i *inquiry) places(about topic) []place {
+	if i.index == nil {
+		if i.asked++; i.asked <= fewAsked {
+			return i.find(about)
+		}
+		i.index = indexed(i.slices)
+	}
+	return i.index[placeKey{portName{about.Name, about.Protocol}, about.ipv6}]
+}
+
+// find looks for a port in all slices.
+func (i *inquiry) find(about topic) (list []place) {
 	for at, slice := range i.slices {
-		switch {
-		case slice.IPv6 != about.ipv6:
-		case len(slice.Ports) <= fewPorts:
-			if k := slices.IndexFunc(slice.Ports, func(p SlicePort) bool { return p.Name == port.name && p.Protocol == port.protocol }); k >= 0 {
-				list[at] = slice.Ports[k].Port
-			}
-		default:
-			if i.named == nil {
-				i.named = make([]map[portName]uint16, len(i.slices))
-			}
-			if i.named[at] == nil {
-				i.named[at] = byName(slice.Ports)
-			}
-			list[at] = i.named[at][port]
+		if slice.IPv6 != about.ipv6 || len(slice.Endpoints) == 0 {
+			continue
+		}
+		if k := slices.IndexFunc(slice.Ports, func(p SlicePort) bool { return p.Name == about.Name && p.Protocol == about.Protocol }); k >= 0 && slice.Ports[k].Port > 0 {
+			list = append(list, place{slice, at, slice.Ports[k].Port})
 		}
 	}
 	return list
+}
+
+// placeKey is a port of one family.
+type placeKey struct {
+	portName
+	ipv6 bool
+}
+
+// indexed are the places of every port; of two of one name in a slice the first counts.
+func indexed(list []*Slice) map[placeKey][]place {
+	index := map[placeKey][]place{}
+	for at, slice := range list {
+		if len(slice.Endpoints) == 0 {
+			continue
+		}
+		for name, number := range byName(slice.Ports) {
+			if number > 0 {
+				key := placeKey{name, slice.IPv6}
+				index[key] = append(index[key], place{slice, at, number})
+			}
+		}
+	}
+	return index
 }
 
 // byName are ports by name, the first of each.
@@ -50,24 +81,20 @@ func byName(list []SlicePort) map[portName]uint16 {
 }
 
 // gather collects the endpoints of a port, as often as slices have them.
-func gather(list []*Slice, numbers []uint16) []candidate {
-	found := make([]candidate, 0, endpointsAt(list, numbers))
-	for at, slice := range list {
-		for j := range slice.Endpoints {
-			if numbers[at] > 0 {
-				found = append(found, candidate{Endpoint: &slice.Endpoints[j], slice: slice, port: numbers[at]})
-			}
+func gather(places []place) []candidate {
+	found := make([]candidate, 0, endpointsAt(places))
+	for _, p := range places {
+		for j := range p.slice.Endpoints {
+			found = append(found, candidate{Endpoint: &p.slice.Endpoints[j], slice: p.slice, port: p.number})
 		}
 	}
 	return found
 }
 
 // endpointsAt is how many gather finds.
-func endpointsAt(list []*Slice, numbers []uint16) (n int) {
-	for at, slice := range list {
-		if numbers[at] > 0 {
-			n += len(slice.Endpoints)
-		}
+func endpointsAt(places []place) (n int) {
+	for _, p := range places {
+		n += len(p.slice.Endpoints)
 	}
 	return n
 }

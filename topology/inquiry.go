@@ -15,7 +15,8 @@ type inquiry struct {
 	known       map[topic]answer           // nil where no question comes twice
 	flows       map[topic][]netip.AddrPort // of known ones
 	patterns    map[pattern]decided        // of ports that are alike
-	named       []map[portName]uint16      // the slices' ports; nil for slices of few
+	index       map[placeKey][]place       // of all ports; nil while few are asked for
+	asked       int                        // for places, without it
 	looked      int                        // endpoints, to decide
 	refused     map[portName]bool          // ports without a decision
 	most        int                        // endpoints that a frontend may have; 0: no bound
@@ -63,19 +64,19 @@ func (i *inquiry) ask(port ServicePort, ipv6, local bool) answer {
 	return a
 }
 
-// answer asks the rules about a port that has these numbers.
-func (i *inquiry) answer(q *question, numbers []uint16) answer {
+// answer asks the rules about a port that is at these places.
+func (i *inquiry) answer(q *question, places []place) answer {
 	var left *[]LeftOut
 	if i.explain != nil {
 		left = q.listLeft()
 	}
-	tiers := q.tiers(gather(i.slices, numbers))
+	tiers := q.tiers(gather(places))
 	a := answer{tiers: targets(tiers), near: q.near(tiers), more: q.bounded}
 	if left != nil {
 		a.left = *left
 	}
 	if len(tiers) == 0 {
-		a.usable = q.usable(gather(i.slices, numbers))
+		a.usable = q.usable(gather(places))
 	}
 	if i.known != nil {
 		a.ready = readyIn(tiers)

@@ -15,17 +15,14 @@ func (i *inquiry) serving(port ServicePort, ipv6 bool, path Path) []netip.AddrPo
 	if known {
 		return list
 	}
-	for at, number := range i.numbers(about) {
-		if number == 0 {
-			continue
-		}
-		for k := range i.slices[at].Endpoints {
-			e := &i.slices[at].Endpoints[k]
+	for _, p := range i.places(about) {
+		for k := range p.slice.Endpoints {
+			e := &p.slice.Endpoints[k]
 			if len(list) == i.most && i.most > 0 {
 				break
 			}
 			if e.Serving && (i.view.Keys.Mode == NoKeys || !e.Ready || e.Terminating) {
-				list = append(list, netip.AddrPortFrom(e.Addr, number))
+				list = append(list, netip.AddrPortFrom(e.Addr, p.number))
 			}
 		}
 	}
