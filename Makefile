@@ -43,7 +43,7 @@ CLUSTER_TIME  := 90m
 # Of each fuzz target.
 FUZZ_TIME ?= 60s
 
-.PHONY: help build race kube envoy resolvers test unit cluster-test kubeproxy-twin demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
+.PHONY: help build race kube envoy resolvers test unit cluster-test kubeproxy-twin heal demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -84,6 +84,11 @@ cluster-test: build race kube envoy resolvers kubeproxy-twin ## tests of built p
 # what make kube compiled is used.
 kubeproxy-twin: ## hold the decision against kube-proxy's own code (SEED, ROUNDS)
 	cd test/kubeproxy && $(GO) test -trimpath -count=1 -v . $(if $(SEED),-seed $(SEED)) $(if $(ROUNDS),-rounds $(ROUNDS))
+
+heal: build race kube envoy ## cut a unit's uplink for CUT (5m) and heal it, on stand-in and on real nodes, with traffic of which nothing may fail
+	@$(BIN)/lab-worker left-out
+	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 HEAL_CUT=$(or $(CUT),5m) \
+		$(GO) test -race -count=1 -p 1 -v -timeout 24h ./test/kubernetes ./test/kubernetes/real -run '^(TestHealDarkensNoUnit|TestUplinkHealed)$$'
 
 demo: build kube envoy ## the main job, shown: two units, cut and killed (KEEP=1 leaves it running)
 	@$(BIN)/lab demo $(if $(KEEP),--keep)

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -20,22 +21,29 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/kubelet"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/outage"
 	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
-// c is the cluster that every test of this package shares.
-var c *cluster.Cluster
+// c is the cluster that every test of this package shares, and cutFor how long
+// a test of a heal cuts an uplink.
+var (
+	c      *cluster.Cluster
+	cutFor time.Duration
+)
 
 func TestMain(m *testing.M) {
 	sandbox.Run(func() int {
 		// client-go then checks that nobody writes to what its informers hold,
 		// in every program of gridmesh, and panics.
 		err := os.Setenv("KUBE_CACHE_MUTATION_DETECTOR", "true")
-		if err != nil {
+		cut, grace, wrong := outage.Length()
+		if err = errors.Join(err, wrong); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
+		cutFor = cut
 		kube.LogTo(slog.New(slog.DiscardHandler)) // before any client runs: it is global
 		ctx, cancel := context.WithTimeout(context.Background(), 2*wait.Patience)
 		defer cancel()
@@ -44,9 +52,10 @@ func TestMain(m *testing.M) {
 		c, err = cluster.Up(ctx, cluster.Config{
 			Lab: netlab.Config{Units: []netlab.UnitConfig{{Name: "a", Nodes: kinds}, {Name: "b", Nodes: kinds}, {Name: "c", Nodes: kinds}}, Links: [][2]string{{"a", "b"}}},
 			// Unit c has no proxy of the cluster's own: deploy/ is applied to it.
-			Proxy:  map[string]string{"": "gridmesh", "c-1": "", "c-2": ""},
-			Images: map[string]kubelet.Image{"gridmesh.test/resolvers": resolvers()},
-			Say:    func(format string, args ...any) { fmt.Printf("cluster: "+format+"\n", args...) },
+			Proxy:     map[string]string{"": "gridmesh", "c-1": "", "c-2": ""},
+			Images:    map[string]kubelet.Image{"gridmesh.test/resolvers": resolvers()},
+			NodeGrace: grace,
+			Say:       func(format string, args ...any) { fmt.Printf("cluster: "+format+"\n", args...) },
 		})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "cluster:", err)

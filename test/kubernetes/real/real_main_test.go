@@ -18,16 +18,19 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/cluster/outage"
 	"github.com/gridmesh/gridmesh/test/cluster/realnode"
 	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // c is the cluster that the tests of this package share: unit a with two real
-// nodes, unit b with one. missing says why there is none.
+// nodes, unit b with one. missing says why there is none. cutFor is how long a
+// test of a heal cuts an uplink.
 var (
 	c       *cluster.Cluster
 	missing error
+	cutFor  time.Duration
 )
 
 func TestMain(m *testing.M) {
@@ -39,13 +42,19 @@ func TestMain(m *testing.M) {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*wait.Patience)
 		defer cancel()
 		start := time.Now()
-		var err error
+		cut, grace, err := outage.Length()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		cutFor = cut
 		c, err = cluster.Up(ctx, cluster.Config{
 			Lab: netlab.Config{Units: []netlab.UnitConfig{
 				{Name: "a", Nodes: []netlab.PodNetwork{netlab.Bridged, netlab.Bridged}}, {Name: "b", Nodes: []netlab.PodNetwork{netlab.Bridged}},
 			}},
 			Real:       []string{"a-1", "a-2", "b-1"},
 			RealImages: []realnode.Image{lookupImage()},
+			NodeGrace:  grace,
 			Say:        func(format string, args ...any) { fmt.Printf("cluster: "+format+"\n", args...) },
 		})
 		if err != nil {
