@@ -78,7 +78,7 @@ const exampleState = `
 ---
 {apiVersion: v1, kind: Service, metadata: {name: db}, spec: {clusterIP: 10.96.0.11, ports: [{name: sql, port: 5432}]}}
 ---
-{apiVersion: superedge.io/v1, kind: DeploymentGrid, metadata: {name: till}, spec: {gridUniqKey: site, template: {selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}}}}}
+{apiVersion: superedge.io/v1, kind: DeploymentGrid, metadata: {name: till}, spec: {gridUniqKey: site, template: {selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, spec: {tolerations: [{operator: Exists}]}}}}}
 `
 
 // The examples of the help are understood, and those that need nothing but

@@ -60,6 +60,7 @@ registry has) it alone can say: ask it with kubectl apply --dry-run=server.`,
 			}
 			rows := stepRows(plans, time.Now())
 			problems = in.reviewed(problems)
+			in.noteEvictable()
 			if in.output == "yaml" {
 				in.noteNothing(rows)
 				return in.judge(in.own(problems), stepManifests(cmd.OutOrStdout(), rows, problems))
@@ -86,6 +87,21 @@ func (in *gridInput) reviewed(problems []topology.Problem) []topology.Problem {
 	}
 	problems = slices.DeleteFunc(problems, func(p topology.Problem) bool { return told[[2]string{p.Object, p.Field}] })
 	return append(problems, list...)
+}
+
+// noteEvictable says which of the manifests' pods a long outage ends. That is no
+// problem: it is as Kubernetes has it, and so do manifests of SuperEdge's.
+func (in *gridInput) noteEvictable() {
+	var grids []string
+	for _, ref := range plan.Evictable(in.world) {
+		if name := ref.String(); in.given[name] {
+			grids = append(grids, name)
+		}
+	}
+	if len(grids) > 0 {
+		in.note("Kubernetes deletes the pods of %s when the uplink of their unit is away for more than five minutes, and the unit is dark from its return until new ones run: "+
+			"their template does not tolerate node.kubernetes.io/unreachable and node.kubernetes.io/not-ready (docs/grids.md)", plan.Short(grids))
+	}
 }
 
 func stepRows(plans []plan.Plan, now time.Time) []stepRow {

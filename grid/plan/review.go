@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/gridmesh/gridmesh/api/names"
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
 	"github.com/gridmesh/gridmesh/internal/near"
@@ -32,6 +34,32 @@ func Review(w World) []topology.Problem {
 		}
 	}
 	return list
+}
+
+// Evictable are grids whose pods Kubernetes deletes in a long outage of their
+// unit's uplink: a template leaves it to Kubernetes how long they stay on a node
+// that is not heard of.
+func Evictable(w World) (list []Ref) {
+	for _, obj := range w.Grids {
+		g := decodeGrid(obj)
+		if g.valid && !g.deleting && g.kind.PerUnit && slices.ContainsFunc(slices.Collect(maps.Values(g.templates)), g.evictable) {
+			list = append(list, g.ref)
+		}
+	}
+	return list
+}
+
+func (g *grid) evictable(t *template) bool {
+	tolerations := value[[]any](value[Object](t.alike.open(), g.kind.pods...), "spec", "tolerations")
+	tolerated := func(taint string) bool {
+		return slices.ContainsFunc(tolerations, func(item any) bool {
+			t, _ := item.(Object)
+			word := func(field string) string { return value[string](t, field) }
+			return (word("key") == "" || word("key") == taint) && (word("effect") == "" || word("effect") == string(corev1.TaintEffectNoExecute)) &&
+				(word("operator") == string(corev1.TolerationOpExists) || word("value") == "")
+		})
+	}
+	return !tolerated(corev1.TaintNodeUnreachable) || !tolerated(corev1.TaintNodeNotReady)
 }
 
 // misnamed says that no unit's child can have a name, whatever the unit is called.

@@ -106,3 +106,49 @@ func TestKeysThatNoNodeHas(t *testing.T) {
 		}
 	}
 }
+
+// Pods whose template does not say how long they stay on a node that is unreachable
+// or not ready stay for as long as Kubernetes likes, and are deleted then.
+func TestEvictable(t *testing.T) {
+	const unreachable, notReady = "node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"
+	stays := func(key, more string) string { return "{key: " + key + ", operator: Exists" + more + "}" }
+	pods := func(tolerations string) string {
+		return "{selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, spec: {tolerations: " + tolerations + "}}}"
+	}
+	both := pods("[" + stays(unreachable, "") + ", " + stays(notReady, ", effect: NoExecute") + "]")
+	for _, tc := range []struct {
+		what, spec string
+		want       bool
+	}{
+		{"nothing", "gridUniqKey: site, template: " + pods("[]"), true},
+		{"no pods", "gridUniqKey: site, template: {selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}}}", true},
+		{"both", "gridUniqKey: site, template: " + both, false},
+		{"one of the two", "gridUniqKey: site, template: " + pods("["+stays(unreachable, "")+"]"), true},
+		{"any", "gridUniqKey: site, template: " + pods("[{operator: Exists}]"), false},
+		{"a day", "gridUniqKey: site, template: " + pods("["+stays(unreachable, ", tolerationSeconds: 86400")+", "+stays(notReady, ", tolerationSeconds: 86400")+"]"), false},
+		{"the scheduler's alone", "gridUniqKey: site, template: " + pods("["+stays(unreachable, ", effect: NoSchedule")+", "+stays(notReady, "")+"]"), true},
+		{"equal", "gridUniqKey: site, template: " + pods("[{key: "+unreachable+"}, {key: "+notReady+", operator: Equal}]"), false},
+		{"equal to what it is not", "gridUniqKey: site, template: " + pods("[{key: "+unreachable+", value: x}, {key: "+notReady+"}]"), true},
+		{"no list", "gridUniqKey: site, template: " + pods("7"), true},
+		{"one template of two", "gridUniqKey: site, template: " + both + ", templatePool: {v2: " + pods("[]") + "}", true},
+		{"both templates", "gridUniqKey: site, template: " + both + ", templatePool: {v2: " + both + "}", false},
+		{"a grid that makes nothing", "gridUniqKey: a b, template: " + pods("[]"), false},
+	} {
+		for _, kind := range []string{"DeploymentGrid", "StatefulSetGrid"} {
+			obj := Object{}
+			if err := yaml.Unmarshal([]byte("{apiVersion: superedge.io/v1, kind: "+kind+", metadata: {name: till}, spec: {"+tc.spec+"}}"), &obj); err != nil {
+				t.Fatalf("%s: %v", tc.what, err)
+			}
+			var w World
+			w.Add(obj)
+			if got := len(Evictable(w)) > 0; got != tc.want {
+				t.Errorf("%s, %s: %v, want %v", kind, tc.what, got, tc.want)
+			}
+		}
+	}
+	var w World
+	w.Add(Object{"apiVersion": "superedge.io/v1", "kind": "ServiceGrid", "metadata": Object{"name": "till"}, "spec": Object{"gridUniqKey": "site", "template": Object{"selector": Object{"app": "a"}}}})
+	if got := Evictable(w); got != nil {
+		t.Errorf("a Service has no pods: %v", got)
+	}
+}
