@@ -13,7 +13,6 @@ import (
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/topology"
-	"github.com/gridmesh/gridmesh/topology/refusal"
 	"github.com/gridmesh/gridmesh/xds/render"
 )
 
@@ -116,8 +115,8 @@ type world struct {
 	snap     *topology.Snapshot
 	view     *topology.View
 	opts     topology.Options
-	catalogs map[int]*render.Catalog              // of the view, by --preload-max; each is made once
-	refused  map[topology.Frontend]*refusal.Cause // what udpRefused found; nil: nobody asked
+	catalogs map[int]*render.Catalog           // of the view, by --preload-max; each is made once
+	refused  map[topology.Frontend]*refusedUDP // what udpRefused found; nil: nobody asked
 }
 
 func (in *input) world(ctx context.Context) (*world, error) {

@@ -28,6 +28,7 @@ type frontendRow struct {
 	Kind     string `json:"kind,omitempty"` // NodePort, LoadBalancer or ExternalIP; none: of a ClusterIP
 	Path     string `json:"path,omitempty"` // envoy or kernel; none where there is one path alone
 	answerRow
+	told        string     // notice or problem: as what it is told that UDP is refused
 	LeftOut     []endRow   `json:"leftOut,omitempty"`
 	FromOutside *answerRow `json:"fromOutside,omitempty"` // where that is another: externalTrafficPolicy Local
 	Sources     []string   `json:"sources,omitempty"`     // who alone may dial it
@@ -80,7 +81,7 @@ Exits with 1 where it prints a problem; of one Service, only its own are.`,
 				return err
 			}
 			in.noteGrids(w)
-			problems, notices := w.about(args, w.view.AllProblems()), w.about(args, w.notices())
+			problems, notices := w.about(args, slices.Concat(w.view.AllProblems(), w.udpTold(false))), w.about(args, w.notices())
 			doc := map[string]any{"node": in.node, "unit": w.view.Viewpoint.Values, "services": rows, "problems": problemTexts(problems), "notices": problemTexts(notices)}
 			if w.twoPaths() {
 				doc["networkPolicies"] = w.opts.Policies
@@ -111,8 +112,8 @@ func (w *world) rows(args []string) ([]serviceRow, error) {
 		}
 		row.Frontends = w.frontendRows(s)
 		for i := range s.Frontends { // the first rows are of these
-			if refused[s.Frontends[i].Frontend] != nil {
-				row.Frontends[i].Answer = answerUnserved
+			if r := refused[s.Frontends[i].Frontend]; r != nil {
+				row.Frontends[i].Answer, row.Frontends[i].told = answerUnserved, r.told()
 			}
 		}
 		if len(row.Frontends) == 0 {
@@ -202,10 +203,14 @@ func (w *world) table(out io.Writer, rows []serviceRow, problems, notices []topo
 	if err := flush(t, out, problems); err != nil {
 		return err
 	}
-	for _, n := range notices {
+	printNotices(out, notices)
+	return nil
+}
+
+func printNotices(out io.Writer, list []topology.Problem) {
+	for _, n := range list {
 		fmt.Fprintln(out, "notice:", oneLine(n))
 	}
-	return nil
 }
 
 // table writes a frontend's lines: its tiers, and what was left out.
@@ -221,7 +226,7 @@ func (f *frontendRow) table(t io.Writer, s serviceRow) {
 	if f.Answer == answerUnserved {
 		why := notServed
 		if f.Kind == "" {
-			why = "refused, see its notice"
+			why = "refused, see its " + f.told
 		}
 		fmt.Fprintf(t, "%s\t%s\t\t\t%s\n", head, answerUnserved, why)
 		return

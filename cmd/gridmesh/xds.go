@@ -98,5 +98,9 @@ func resourceTable(out io.Writer, cat *render.Catalog, rows []resourceRow) error
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Type, r.Name, r.Service, held, ends, r.Version)
 	}
-	return flush(t, out, cat.Problems)
+	if err := flush(t, out, cat.Problems); err != nil {
+		return err
+	}
+	printNotices(out, cat.Notices)
+	return nil
 }

@@ -19,7 +19,7 @@ type ProblemIndex struct {
 // Fill takes a view, its catalog, and what else is a problem, and tells a report.
 func (p *ProblemIndex) Fill(r *Report, v *topology.View, cat *render.Catalog, others []topology.Problem) {
 	r.Problems, r.More = p.next(v, cat, others)
-	r.Notices = p.notices
+	r.Notices = p.notices + len(cat.Notices)
 }
 
 // next takes a view, its catalog, and what else is a problem.

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 
 	"github.com/gridmesh/gridmesh/node/nodetest"
@@ -40,6 +41,23 @@ func TestProblemsFollowTheViews(t *testing.T) {
 	index.bad[topology.ObjectKey{Namespace: "default", Name: "s00"}] = []topology.Problem{problem("marker")}
 	if list, _ := index.next(viewer.See(o.Snapshot()), cat, nil); list[0] != problem("marker") {
 		t.Errorf("a view that is the same was walked: %v", list[0])
+	}
+}
+
+// UDP of a Service without keys is what no node serves by Envoy, and no mistake: of
+// those a cluster is full, and whoever is woken by problems is not woken by them.
+func TestUDPWithoutKeysIsANotice(t *testing.T) {
+	o, index := nodetest.NewObjects(), ProblemIndex{}
+	key := topology.ObjectKey{Namespace: "default", Name: "plain"}
+	o.Builder().SetService(&topology.Service{Key: key, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.9")}, Ports: []topology.ServicePort{{Protocol: topology.UDP, Port: 9999}}})
+	o.Builder().SetSlice(&topology.Slice{
+		Key: key, Service: key.Name, Ports: []topology.SlicePort{{Protocol: topology.UDP, Port: 9999}},
+		Endpoints: []topology.Endpoint{{Addr: netip.MustParseAddr("10.1.0.1"), Node: "a-1", Ready: true, Serving: true}},
+	})
+	view, r := topology.See(o.Snapshot(), "a-1", topology.Options{}), Report{}
+	cat, _ := render.NewCataloger(render.Default(), 500).Next(view, false)
+	if index.Fill(&r, view, cat, nil); len(r.Problems)+r.More != 0 || r.Notices != 1 {
+		t.Errorf("problems %v, %d notices; want none and one", r.Problems, r.Notices)
 	}
 }
 

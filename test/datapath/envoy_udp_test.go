@@ -67,7 +67,7 @@ func TestUDPServicesLeaveTheNodeItsPorts(t *testing.T) {
 	ip := func(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 96, 7, n}) }
 	udpService(t, "tunnel", closedKeys, ip(1), end, 8472, 51820, 68)
 	udpService(t, "plain", "", ip(2), end, 9999)
-	says(t, e, "10.96.7.1:51820/udp is refused: the port is the node's own", "and 2 more of its UDP ports", "10.96.7.2:9999/udp is refused: UDP is served for Services with topologyKeys only")
+	says(t, e, "10.96.7.1:51820/udp is refused: the port is the node's own", "and 2 more of its UDP ports", "Services ask for what no node serves")
 
 	must(t, e.NS.Do(func() error {
 		tunnel := &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "vx0"}, VxlanId: 7, Port: 8472, Learning: true}

@@ -19,6 +19,8 @@ type Catalog struct {
 	preload  *table.Map[string, bool]
 	udp      *table.Map[string, *Resource]
 	Problems []topology.Problem
+	// Notices are what Services ask for and Envoy does not serve; nobody made a mistake.
+	Notices []topology.Problem
 	// Provisional: made from the last good state, which may be older than what
 	// a living Envoy holds. It only adds; it neither changes nor removes.
 	Provisional bool
@@ -242,7 +244,7 @@ func (c *Cataloger) Next(v *topology.View, provisional bool) (*Catalog, Changed)
 	}
 	next := &Catalog{
 		cfg: c.cfg, node: v.Viewpoint.Name, clusters: clusters.Freeze(), udp: udp.Freeze(), preload: preload.Freeze(),
-		Problems: slices.Concat(c.preload.problems(), c.udp.said), Provisional: provisional,
+		Problems: slices.Concat(c.preload.problems(), c.udp.said), Notices: c.udp.noted, Provisional: provisional,
 	}
 	changed := Changed{}
 	// What is not preloaded may have fewer endpoints than what is.

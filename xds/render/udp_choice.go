@@ -32,6 +32,7 @@ type udpChooser struct {
 	drain udpDrains              // listeners that were closed
 	over  []udpOver              // who has none because of others
 	said  []topology.Problem
+	noted []topology.Problem // what is no problem: notices
 	stale bool
 
 	noIPv6 bool // nothing can be bound to an address of IPv6
@@ -46,6 +47,15 @@ type udpFrontend struct {
 type udpDenial struct {
 	service topology.ObjectKey
 	text    string
+	notice  bool
+}
+
+// Refusal is why a UDP frontend has no listener, and what helps.
+type Refusal struct {
+	Why, Cure string
+	// Notice: nobody made a mistake, and a cluster may be full of them. Else it is a
+	// Problem, for whoever says it.
+	Notice bool
 }
 
 func newUDPChooser(most int) *udpChooser {
@@ -64,25 +74,25 @@ func (c *udpChooser) enter(name string, s *topology.ServiceView, f *topology.Fro
 		return // refused like everything without endpoints
 	}
 	c.stale = true
-	if why, cure := RefusedUDP(s, f); why != "" {
-		c.deny[name] = udpDenial{s.Key, fmt.Sprintf("%s is refused: %s; %s", f.Frontend, why, cure)}
+	if r := RefusedUDP(s, f); r != nil {
+		c.deny[name] = udpDenial{s.Key, fmt.Sprintf("%s is refused: %s; %s", f.Frontend, r.Why, r.Cure), r.Notice}
 		return
 	}
 	c.want[name] = udpFrontend{f.Frontend, s.Key, IsAlways(s.Key)}
 }
 
-// RefusedUDP says why a UDP frontend of Envoy's path may have no listener, and what
-// helps; "" where it may, as far as there are any left.
-func RefusedUDP(s *topology.ServiceView, f *topology.FrontendView) (why, cure string) {
+// RefusedUDP says why a UDP frontend of Envoy's path may have no listener; nil where it
+// may, as far as there are any left.
+func RefusedUDP(s *topology.ServiceView, f *topology.FrontendView) *Refusal {
 	owner := nodePorts[f.Port]
 	switch {
 	case IsAlways(s.Key):
 	case s.Keys.Mode == topology.NoKeys:
-		return "UDP is served for Services with topologyKeys only", `give it topologyKeys, '["*"]' for every endpoint, or run the agent with --datapath auto, or use TCP`
+		return &Refusal{"UDP is served for Services with topologyKeys only", `give it topologyKeys, '["*"]' for every endpoint, or run the agent with --datapath auto, or use TCP`, true}
 	case owner != "":
-		return fmt.Sprintf("the port is the node's own (%s), which a listener there would keep from the node", owner), "give the Service another port"
+		return &Refusal{Why: fmt.Sprintf("the port is the node's own (%s), which a listener there would keep from the node", owner), Cure: "give the Service another port"}
 	}
-	return "", ""
+	return nil
 }
 
 // choose returns the frontends whose listeners came and went since it was last
@@ -121,7 +131,8 @@ func (c *udpChooser) choose() (opened []udpFrontend, closed []string) {
 		c.open[ClusterName(f.Frontend)] = f.service.Namespace
 	}
 	c.over = shares.over[:]
-	c.said = c.problems()
+	c.said, c.noted = c.denials(false), c.denials(true)
+	c.said = append(c.said, c.overs()...)
 	return opened, closed
 }
 
@@ -140,12 +151,15 @@ func (c *udpChooser) isOpen(name string) bool {
 // binds reports whether the node has the frontend's IP version.
 func (c *udpChooser) binds(f udpFrontend) bool { return !c.noIPv6 || !f.Addr.Is6() }
 
-// problems says of every Service what is refused of its UDP, and why.
-func (c *udpChooser) problems() (list []topology.Problem) {
+// denials says of every Service what is refused of its UDP, and why: what is a notice,
+// or what is a problem.
+func (c *udpChooser) denials(notices bool) (list []topology.Problem) {
 	const field = "spec.ports"
 	denied := map[topology.ObjectKey][]string{}
 	for _, d := range c.deny {
-		denied[d.service] = append(denied[d.service], d.text)
+		if d.notice == notices {
+			denied[d.service] = append(denied[d.service], d.text)
+		}
 	}
 	services := slices.SortedFunc(maps.Keys(denied), topology.ObjectKey.Compare)
 	more := max(0, len(services)-maxUDPProblems)
@@ -160,6 +174,11 @@ func (c *udpChooser) problems() (list []topology.Problem) {
 	if more > 0 {
 		list = append(list, topology.Problem{Object: "node", Text: fmt.Sprintf("UDP of %d Services more is refused for the same reasons", more)})
 	}
+	return list
+}
+
+// overs says what is refused because others have what there is.
+func (c *udpChooser) overs() (list []topology.Problem) {
 	for _, over := range c.over {
 		if over.ports == 0 {
 			continue

@@ -78,13 +78,13 @@ func TestUDPListeners(t *testing.T) {
 		"endpoints elsewhere, open":       {named("s"), `["unit","*"]`, 80, []string{"b-1"}, true, ""},
 		"endpoints elsewhere, closed":     {named("s"), unitOnly, 80, []string{"b-1"}, false, ""},
 		"no endpoints":                    {named("s"), unitOnly, 80, nil, false, ""},
-		"no keys":                         {named("s"), "", 80, []string{"a-1"}, false, "service default/s: spec.ports: 10.96.0.9:80/udp is refused: UDP is served for Services with topologyKeys only"},
+		"no keys":                         {named("s"), "", 80, []string{"a-1"}, false, "notice: service default/s: spec.ports: 10.96.0.9:80/udp is refused: UDP is served for Services with topologyKeys only"},
 		"no keys and no endpoints":        {named("s"), "", 80, nil, false, ""},
-		"the port of a tunnel":            {named("s"), unitOnly, 8472, []string{"a-1"}, false, "10.96.0.9:8472/udp is refused: the port is the node's own (VXLAN)"},
+		"the port of a tunnel":            {named("s"), unitOnly, 8472, []string{"a-1"}, false, "problem: service default/s: spec.ports: 10.96.0.9:8472/udp is refused: the port is the node's own (VXLAN)"},
 		"the port of another":             {named("s"), unitOnly, 51820, []string{"a-1"}, false, "(WireGuard)"},
 		"the port of DHCP":                {named("s"), unitOnly, 68, []string{"a-1"}, false, "(DHCP)"},
 		"the cluster's DNS":               {topology.ObjectKey{Namespace: names.SystemNamespace, Name: names.DNSService}, "", 53, []string{"b-1"}, true, ""},
-		"a tenant's of the name kube-dns": {named(names.DNSService), "", 53, []string{"b-1"}, false, "is refused"},
+		"a tenant's of the name kube-dns": {named(names.DNSService), "", 53, []string{"b-1"}, false, "notice: service default/kube-dns: "},
 	} {
 		w := newUDPWorld(500)
 		w.service(tc.key, 9, tc.keys, topology.UDP, []uint16{tc.port}, tc.nodes...)
@@ -101,7 +101,10 @@ func TestUDPListeners(t *testing.T) {
 		}
 		var said []string
 		for _, p := range cat.Problems {
-			said = append(said, p.String())
+			said = append(said, "problem: "+p.String())
+		}
+		for _, n := range cat.Notices { // nobody made a mistake
+			said = append(said, "notice: "+n.String())
 		}
 		if text := strings.Join(said, "\n"); (tc.says == "") != (text == "") || !strings.Contains(text, tc.says) {
 			t.Errorf("%s: says %q, want %q", what, text, tc.says)
@@ -226,11 +229,14 @@ func TestUDPListenerOutlivesItsEndpoints(t *testing.T) {
 // What is said stays short, however many Services there are to be named.
 func TestUDPProblemsAreBounded(t *testing.T) {
 	w := newUDPWorld(500)
-	for n := range byte(200) {
+	for n := range byte(100) {
 		w.service(named(fmt.Sprintf("s%03d", n)), n, "", topology.UDP, []uint16{80, 81, 82}, "a-1")
+		w.service(named(fmt.Sprintf("t%03d", n)), 100+n, unitOnly, topology.UDP, []uint16{67, 68, 546}, "a-1")
 	}
 	cat, _ := w.next()
-	if len(cat.Problems) != maxUDPProblems+1 || !strings.Contains(cat.Problems[0].Text, "and 2 more of its UDP ports") || !strings.Contains(cat.Problems[maxUDPProblems].Text, "150 Services more") {
-		t.Errorf("%d problems: %v", len(cat.Problems), cat.Problems)
+	for what, list := range map[string][]topology.Problem{"problems": cat.Problems, "notices": cat.Notices} {
+		if len(list) != maxUDPProblems+1 || !strings.Contains(list[0].Text, "and 2 more of its UDP ports") || !strings.Contains(list[maxUDPProblems].Text, "50 Services more") {
+			t.Errorf("%d %s: %v", len(list), what, list)
+		}
 	}
 }
