@@ -168,7 +168,7 @@ func pathOf(s *topology.ServiceView, path topology.Path) string {
 func bare(s *topology.ServiceView) string {
 	switch {
 	case s.Service.Foreign:
-		return "left to others (ExternalName, another proxy's, or labelled headless)"
+		return "left to others (ExternalName, another proxy's, or labelled headless): refused here, but for what others translate before it is guarded"
 	case s.Service.Headless:
 		return "headless: names alone, see gridmesh dns"
 	case s.Service.Unaddressed():

@@ -71,8 +71,8 @@ func Of(snap *topology.Snapshot, view *topology.View, opts topology.Options, to 
 		return emptied(s, to, out, tiers(s, view.Viewpoint.Values))
 	}
 	return &Cause{
-		Why:  to.Addr.String() + " is in a range of Services, and no Service of this state has it",
-		Cure: "check the address: the Service may be gone, or made again with another one",
+		Why:  to.Addr.String() + " is in a range of Services, and of no Service of this state that is served here",
+		Cure: "check the address: the Service may be gone, made again with another one, or left to another proxy by the label service.kubernetes.io/service-proxy-name, which then has to translate it before it is guarded",
 	}
 }
 

@@ -60,7 +60,7 @@ func TestCauses(t *testing.T) {
 	}{
 		"an address of nobody": {
 			nil, nil, "10.96.7.7:80",
-			Cause{Why: "10.96.7.7 is in a range of Services, and no Service of this state has it", Cure: "check the address: the Service may be gone"},
+			Cause{Why: "10.96.7.7 is in a range of Services, and of no Service of this state that is served here", Cure: "check the address: the Service may be gone"},
 		},
 		"another port": {
 			nil,
