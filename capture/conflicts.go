@@ -8,8 +8,10 @@ import (
 	"github.com/google/nftables"
 
 	"github.com/gridmesh/gridmesh/capture/dump"
+	"github.com/gridmesh/gridmesh/capture/firewall"
 	"github.com/gridmesh/gridmesh/capture/links"
 	"github.com/gridmesh/gridmesh/capture/nft"
+	"github.com/gridmesh/gridmesh/capture/rules"
 )
 
 // Finding is something on the node that breaks the capture or is broken by it.
@@ -40,15 +42,15 @@ const (
 	Conntrack FindingKind = "conntrack"
 )
 
-// Inspect looks for what cannot live beside the capture. Where others change chains
-// or links all the time it returns what was found of it beside dump.ErrTorn.
-func Inspect() ([]Finding, error) { return Inspector()() }
-
-// Inspector returns Inspect for who calls it again and again: chains are read
-// only where nftables changed since the last call. It is for one goroutine.
-func Inspector() func() ([]Finding, error) {
+// inspector looks for what cannot live beside the capture, for who calls it again and
+// again: chains are read only where nftables changed since the last call. Where others
+// change chains or links all the time it returns what was found of it beside
+// dump.ErrTorn. It is for one goroutine.
+func inspector(input func() firewall.Packet) func() ([]Finding, error) {
 	var chains []*nftables.Chain
+	var refusing map[*nftables.Chain]bool
 	var seen uint32
+	var asked firewall.Packet
 	return func() ([]Finding, error) {
 		conn := nft.Open()
 		defer conn.Close()
@@ -57,14 +59,19 @@ func Inspector() func() ([]Finding, error) {
 			return nil, err
 		}
 		var torn error
-		if gen != seen {
-			if chains, torn = conn.Chains(); torn == nil {
-				seen = gen
-			} else if !errors.Is(torn, dump.ErrTorn) {
+		if packet := input(); gen != seen || !packet.Equal(asked) {
+			if chains, torn = conn.Chains(); torn == nil || errors.Is(torn, dump.ErrTorn) {
+				refusing, err = refusingInput(conn, chains, packet)
+				torn = errors.Join(torn, err)
+			}
+			switch {
+			case torn == nil:
+				seen, asked = gen, packet
+			case !errors.Is(torn, dump.ErrTorn):
 				return nil, torn
 			}
 		}
-		found, err := inspect(chains)
+		found, err := inspect(chains, refusing)
 		if err == nil {
 			err = torn
 		}
@@ -72,7 +79,29 @@ func Inspector() func() ([]Finding, error) {
 	}
 }
 
-func inspect(chains []*nftables.Chain) ([]Finding, error) {
+// refusingInput are the chains of others at the input hook that refuse captured packets.
+func refusingInput(conn *nft.Session, chains []*nftables.Chain, packet firewall.Packet) (map[*nftables.Chain]bool, error) {
+	found := map[*nftables.Chain]bool{}
+	var torn error
+	for _, c := range chains {
+		if c.Hooknum == nil || *c.Hooknum != *nftables.ChainHookInput || c.Table.Name == rules.Name {
+			continue
+		}
+		switch c.Table.Family { //nolint:exhaustive // the others have another traffic
+		case nftables.TableFamilyIPv4, nftables.TableFamilyIPv6, nftables.TableFamilyINet:
+		default:
+			continue
+		}
+		refused, err := packet.Refused(conn, c)
+		if err != nil && !errors.Is(err, dump.ErrTorn) {
+			return nil, err
+		}
+		found[c], torn = refused, errors.Join(torn, err)
+	}
+	return found, torn
+}
+
+func inspect(chains []*nftables.Chain, refusing map[*nftables.Chain]bool) ([]Finding, error) {
 	var found []Finding
 	seen := map[string]bool{}
 	report := func(kind FindingKind, format string, args ...any) {
@@ -83,7 +112,7 @@ func inspect(chains []*nftables.Chain) ([]Finding, error) {
 		}
 	}
 	for _, c := range chains {
-		inspectChain(c, report)
+		inspectChain(c, refusing[c], report)
 	}
 	for _, check := range fileChecks {
 		check("/proc/thread-self/net", report)
@@ -102,7 +131,7 @@ var fileChecks = []func(procNet string, report reporter){
 
 type reporter func(kind FindingKind, format string, args ...any)
 
-func inspectChain(c *nftables.Chain, report reporter) {
+func inspectChain(c *nftables.Chain, refuses bool, report reporter) {
 	family := map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6", nftables.TableFamilyINet: "inet"}[c.Table.Family]
 	switch {
 	case c.Table.Name == "kube-proxy":
@@ -111,8 +140,12 @@ func inspectChain(c *nftables.Chain, report reporter) {
 		report(KubeProxy, "nftables table %s %s holds chain KUBE-SERVICES: rules of kube-proxy (iptables) answer ClusterIPs before gridmesh can; stop kube-proxy, then run: kube-proxy --cleanup", family, c.Table.Name)
 	case strings.HasPrefix(c.Name, "cali-"), strings.HasPrefix(c.Name, "KUBE-NWPLCY"), strings.HasPrefix(c.Name, "KUBE-POD-FW"), strings.HasPrefix(c.Table.Name, "kube-network-policies"):
 		report(PolicyEngine, "nftables table %s %s belongs to a NetworkPolicy engine: traffic through a ClusterIP to a pod on the same node would bypass its FORWARD rules (docs/limits.md)", family, c.Table.Name)
-	case c.Hooknum != nil && *c.Hooknum == *nftables.ChainHookInput && c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop:
-		report(InputDrop, "chain %s of nftables table %s %s drops by default in INPUT: captured packets are delivered there; accept packets with gridmesh's mark in it (docs/limits.md)", c.Name, family, c.Table.Name)
+	case refuses:
+		how := "refuses in INPUT what its rules do not let in"
+		if c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop {
+			how = "drops by default in INPUT"
+		}
+		report(InputDrop, "chain %s of nftables table %s %s %s: captured packets are delivered there; accept packets with gridmesh's mark in it, or all from the pods' ranges (docs/limits.md)", c.Name, family, c.Table.Name, how)
 	}
 }
 

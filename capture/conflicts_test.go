@@ -81,7 +81,7 @@ func TestInspect(t *testing.T) {
 			t.Parallel()
 			testkit.NewNetwork(t)
 			tc.make(t)
-			found, err := Inspect()
+			found, err := inspectNow(t)
 			must(t, err)
 			switch {
 			case tc.kind == "" && len(found) > 0:
@@ -94,11 +94,19 @@ func TestInspect(t *testing.T) {
 	}
 }
 
+// inspectNow is what an agent finds that starts.
+func inspectNow(t testing.TB) ([]Finding, error) {
+	t.Helper()
+	c, err := New(config(), testHost(t))
+	must(t, err)
+	return c.Inspector()()
+}
+
 // The capture's own rules are no conflict.
 func TestInspectBesideTheCapture(t *testing.T) {
 	t.Parallel()
 	started(t, kept())
-	if found, err := Inspect(); err != nil || len(found) > 0 {
+	if found, err := inspectNow(t); err != nil || len(found) > 0 {
 		t.Errorf("found %v, %v", found, err)
 	}
 }

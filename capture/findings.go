@@ -3,6 +3,8 @@ package capture
 import (
 	"fmt"
 	"sync"
+
+	"github.com/gridmesh/gridmesh/capture/firewall"
 )
 
 // ownFindings are what a capture itself found, each until it is so no longer. Inspector
@@ -34,10 +36,15 @@ func (f *ownFindings) all() []Finding {
 	return f.list
 }
 
-// Inspector is the function Inspector with what this capture cannot do on this node
-// besides, as far as it tried. What it returns may be called beside the capture's owner.
+// Inspector looks for what cannot live beside the capture, and has what this capture cannot
+// do on this node besides, as far as it tried. Where others change chains or links all the
+// time it returns what was found of it beside dump.ErrTorn. It may be called beside the
+// capture's owner, by one goroutine.
 func (c *Capture) Inspector() func() ([]Finding, error) {
-	ofNode := Inspector()
+	mark, redirected := c.cfg.Mark, c.cfg.KeepBridgeNetfilter
+	ofNode := inspector(func() firewall.Packet {
+		return firewall.Packet{Mark: mark, Sources: *c.pods.Load(), Redirected: redirected}
+	})
 	return func() ([]Finding, error) {
 		list, err := ofNode()
 		return append(list, c.own.all()...), err

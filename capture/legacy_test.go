@@ -35,7 +35,7 @@ func TestLegacyRulesOfKubeProxyAreFound(t *testing.T) {
 		}
 	}
 	without(t, unix.CAP_NET_RAW)
-	found, err := Inspect()
+	found, err := inspectNow(t)
 	must(t, err)
 	if len(found) != 2 || found[0].Kind != KubeProxy || !strings.HasPrefix(found[0].Text, "iptables-legacy holds chain KUBE-SERVICES") || !strings.HasPrefix(found[1].Text, "ip6tables-legacy") {
 		t.Errorf("found %v", found)
@@ -75,7 +75,9 @@ func TestLegacyRulesThatCannotBeRead(t *testing.T) {
 func TestInspectorFollows(t *testing.T) {
 	t.Parallel()
 	testkit.NewNetwork(t)
-	look := Inspector()
+	c, err := New(config(), testHost(t))
+	must(t, err)
+	look := c.Inspector()
 	want := func(when string, n int) {
 		t.Helper()
 		if found, err := look(); err != nil || len(found) != n {

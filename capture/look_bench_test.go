@@ -85,7 +85,7 @@ func BenchmarkLookAtManyPods(b *testing.B) {
 		"links, once a minute":  func() error { _, err := links.Read(""); return err },
 		"routes":                func() error { _, err := c.routing().Repair(); return err },
 		"Permitted, at a start": Permitted,
-		"Inspect":               func() error { _, err := Inspect(); return err },
+		"Inspect":               func() error { _, err := c.Inspector()(); return err },
 		"Networks":              func() error { _, err := Networks(config().ServiceCIDRs); return err },
 		"Repair":                func() error { _, err := c.Repair(); return err },
 	} {

@@ -56,7 +56,7 @@ func config() plan.Config {
 const slowDisk = 10 * time.Minute
 
 // testHost is the machine, with a state directory of its own.
-func testHost(t *testing.T) Host {
+func testHost(t testing.TB) Host {
 	t.Helper()
 	return Host{StateDir: t.TempDir(), ProcSys: "/proc/sys", Patience: slowDisk}
 }

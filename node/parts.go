@@ -32,7 +32,7 @@ type Parts struct {
 	// whatever state directory and sockets, until unlock; nil where nothing
 	// does. That it is locked already is ErrUnfit.
 	LockNetwork func() (unlock func(), err error)
-	// Inspect looks for what cannot live beside the capture, as capture.Inspect
+	// Inspect looks for what cannot live beside the capture, as Capture's Inspector
 	// does. It is called beside the loop.
 	Inspect func() ([]capture.Finding, error)
 	// Networks lists what of the host has addresses in common with ranges, as

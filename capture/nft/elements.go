@@ -7,8 +7,6 @@ import (
 	"github.com/google/nftables"
 	nl "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
-
-	"github.com/gridmesh/gridmesh/capture/rules"
 )
 
 // elementCatchAll is NFT_SET_ELEM_CATCHALL of linux/netfilter/nf_tables.h: the
@@ -26,7 +24,7 @@ type Element struct {
 // Elements reads a set. What nobody here knows makes an element odd, and is no
 // error: nothing that somebody puts into a set may be in our way.
 func (s *Session) Elements(set *nftables.Set) ([]Element, error) {
-	msgs, err := s.ask(unix.NFT_MSG_GETSETELEM, int(nl.Dump), set.Table.Family, setAttributes(set.Name))
+	msgs, err := s.ask(unix.NFT_MSG_GETSETELEM, int(nl.Dump), set.Table.Family, setAttributes(set))
 	if err != nil {
 		return nil, fmt.Errorf("read set %s: %w", set.Name, err)
 	}
@@ -121,16 +119,16 @@ func (s *Session) DeleteCatchAll(set *nftables.Set) error {
 	if err != nil {
 		return err
 	}
-	attrs := append(setAttributes(set.Name), nl.Attribute{Type: unix.NLA_F_NESTED | unix.NFTA_SET_ELEM_LIST_ELEMENTS, Data: element})
+	attrs := append(setAttributes(set), nl.Attribute{Type: unix.NLA_F_NESTED | unix.NFTA_SET_ELEM_LIST_ELEMENTS, Data: element})
 	if err := s.transaction(unix.NFT_MSG_DELSETELEM, set.Table.Family, attrs); err != nil {
 		return fmt.Errorf("remove from set %s what stands for all: %w", set.Name, err)
 	}
 	return nil
 }
 
-func setAttributes(name string) []nl.Attribute {
+func setAttributes(set *nftables.Set) []nl.Attribute {
 	return []nl.Attribute{
-		{Type: unix.NFTA_SET_ELEM_LIST_TABLE, Data: []byte(rules.Name + "\x00")},
-		{Type: unix.NFTA_SET_ELEM_LIST_SET, Data: []byte(name + "\x00")},
+		{Type: unix.NFTA_SET_ELEM_LIST_TABLE, Data: []byte(set.Table.Name + "\x00")},
+		{Type: unix.NFTA_SET_ELEM_LIST_SET, Data: []byte(set.Name + "\x00")},
 	}
 }

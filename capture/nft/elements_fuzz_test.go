@@ -11,7 +11,7 @@ import (
 // Whatever is told of elements, it is read to its end, and what has no key is
 // odd or stands for all.
 func FuzzElements(f *testing.F) {
-	element := told(unix.NFT_MSG_NEWSETELEM, setAttributes("serve4")...).Data
+	element := told(unix.NFT_MSG_NEWSETELEM, setAttributes(&nftables.Set{Table: &nftables.Table{Name: "gridmesh"}, Name: "serve4"})...).Data
 	f.Add(element)
 	f.Add(append(Header(nftables.TableFamilyINet), 0x14, 0, 3, 0x80, 0x10, 0, 1, 0x80, 0x0c, 0, 1, 0x80, 8, 0, 1, 0, 10, 0, 0, 1))
 	f.Add([]byte{1, 0, 0, 0, 8, 0, 3, 0x80, 4, 0, 1, 0x80})

@@ -1,0 +1,11 @@
+// Package firewall says whether rules of others refuse packets that the capture delivers
+// on this node: those that are addressed to a Service are not to an address of the host,
+// and most firewalls end with a rule, or have a policy, that refuses what they do not know.
+//
+//	walk.go    a packet goes through the chains of a table
+//	fields.go  what of it a rule may ask for, and what is known of that
+//
+// What may let such a packet in does, as far as anybody can tell here: what is told of
+// is sure. Rules of iptables are understood as nftables has them; those of its legacy
+// variant are not seen.
+package firewall
