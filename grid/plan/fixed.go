@@ -20,11 +20,22 @@ func (k *Kind) differFixed(wanted, live Object) (fields []string) {
 		if l == nil {
 			l = k.fixed[field]
 		}
-		if len(differences("", w, l)) > 0 || len(differences("", l, w)) > 0 {
+		if len(differences("", w, l)) > 0 || besides(w, l) {
 			fields = append(fields, field)
 		}
 	}
 	return fields
+}
+
+// besides reports whether a live value has what a wanted one does not: of claims, one
+// more. What one of them has besides a webhook may have put there, and put there
+// again.
+func besides(wanted, live any) bool {
+	if claims, ok := live.([]any); ok {
+		want, _ := wanted.([]any)
+		return len(claims) != len(want)
+	}
+	return len(differences("", live, wanted)) > 0
 }
 
 // undefaulted leaves out of volumeClaimTemplates what the API server writes there
