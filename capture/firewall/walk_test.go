@@ -44,7 +44,9 @@ func FuzzWalk(f *testing.F) {
 		}
 		w := &walk{
 			Packet: Packet{Mark: 1, Sources: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/20"), netip.MustParsePrefix("fd00:244::/64")}},
-			chains: map[string][][]nft.Expression{"in": {rule, rule}}, elements: func(string) ([]nft.Element, error) { return []nft.Element{{}, {SetElement: nftables.SetElement{Key: []byte{6}}}}, nil },
+			chains: map[string][][]nft.Expression{"in": {rule, rule}}, elements: func(string) ([]nft.Element, error) {
+				return []nft.Element{{}, {SetElement: nftables.SetElement{Key: []byte{6}}}}, nil
+			},
 		}
 		if f := w.chain("in"); f < goesOn || f > isRefused {
 			t.Errorf("a packet meets %d", f)
