@@ -158,13 +158,12 @@ func read(record string) ([]byte, error) {
 // Undo puts one value back, where it was changed. A disk that hangs is waited for
 // no longer than a pod network waits for a record: atomicfile.ErrLate.
 func (s Records) Undo(key string) error {
+	_, err := onDisk(s, func() (struct{}, error) { return struct{}{}, s.folder() })
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return s.undoOwed(key, err)
+	}
 	record := filepath.Join(s.dir, fileName(key))
-	value, err := onDisk(s, func() ([]byte, error) {
-		if s.folder() != nil {
-			return nil, os.ErrNotExist
-		}
-		return read(record)
-	})
+	value, err := onDisk(s, func() ([]byte, error) { return read(record) })
 	odd := errors.Is(err, atomicfile.ErrOdd)
 	var aside error
 	if odd {
@@ -186,6 +185,21 @@ func (s Records) Undo(key string) error {
 	}
 	s.owed.paid(key)
 	return errors.Join(s.remove(record), aside)
+}
+
+// undoOwed is Undo where the records' folder cannot be read, or is none: what was never
+// written down is known all the same, and of the rest nobody knows whether there
+// is any.
+func (s Records) undoOwed(key string, folder error) error {
+	value, had := s.owed.get(key)
+	if !had || errors.Is(folder, atomicfile.ErrLate) { // late, the disk may take it yet
+		return fmt.Errorf("restore sysctl %s: %w", key, folder)
+	}
+	if err := os.WriteFile(s.path(key), value, 0o644); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("restore sysctl %s: %w", key, err)
+	}
+	s.owed.paid(key)
+	return nil
 }
 
 // usual is what the kernel begins with, of all that is set to 0.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -320,5 +321,24 @@ func TestALinkInThePlaceOfTheFolder(t *testing.T) {
 	}
 	if !slices.Equal(left, files) {
 		t.Errorf("behind the link are %q, want %q", left, files)
+	}
+}
+
+// What is in a folder that cannot be read may be a record: that is said, and what was
+// never written down is put back.
+func TestAFolderThatCannotBeRead(t *testing.T) {
+	const key = "net.ipv4.tcp_early_demux"
+	s := fakeSysctls(t, map[string]string{key: "1\n"})
+	_, err := s.Zero(key)
+	must(t, err)
+	must(t, os.RemoveAll(filepath.Dir(s.dir)))
+	must(t, os.WriteFile(filepath.Dir(s.dir), nil, 0o600))
+	next := New(s.dir, s.root, mine).Patient(slow)
+	if err := next.Undo(key); !errors.Is(err, syscall.ENOTDIR) || next.value(t, key) != "0" {
+		t.Errorf("%v, and the value is %q", err, next.value(t, key))
+	}
+	next.owed.add(key, []byte("1\n"))
+	if err := next.Undo(key); err != nil || next.value(t, key) != "1\n" {
+		t.Errorf("of what is known: %v, and the value is %q", err, next.value(t, key))
 	}
 }
