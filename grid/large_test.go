@@ -27,7 +27,9 @@ func TestLargeChildrenAreWrittenFewAtOnce(t *testing.T) {
 			var now, most atomic.Int64
 			before := func(_ context.Context, verb gridtest.Verb, _ plan.Ref) error {
 				if verb == gridtest.Apply {
-					most.Store(max(most.Load(), now.Add(1)))
+					n := now.Add(1)
+					for was := most.Load(); was < n && !most.CompareAndSwap(was, n); was = most.Load() {
+					}
 					time.Sleep(time.Second)
 					now.Add(-1)
 				}

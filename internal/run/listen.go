@@ -140,7 +140,7 @@ func bindOver(path string, log *slog.Logger) (net.Listener, error) {
 	remove := func() { _, _ = os.Remove(born), os.Remove(tmp) } // what else is in it is somebody's
 	remove()
 	if err := os.Mkdir(tmp, 0o700); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; remove what is there, which is none of gridmesh's", err)
 	}
 	defer remove()
 	l, err := bind(tmp, born)

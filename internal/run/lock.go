@@ -32,6 +32,10 @@ func Lock(path string) (unlock func(), err error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
+	if !is(path, f) { // whoever held it removed it, as cleanup does: another may be there
+		_ = f.Close()
+		return Lock(path)
+	}
 	return func() { _ = f.Close() }, nil
 }
 
