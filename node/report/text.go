@@ -21,7 +21,7 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 		p.line("unit", "%s=%s", key, r.Unit[key])
 	}
 	if len(r.Unit) == 0 && r.Source != None {
-		p.line("unit", "none: the node has no label that Services have in their topologyKeys; of closed ones it reaches nobody")
+		p.line("unit", "none: as far as is known no Service has a label of this node in its topologyKeys")
 	}
 	p.line("source", "%s", r.sourceText(now))
 	if r.APIServer != nil {
