@@ -16,8 +16,8 @@ const endpointsOfPlace = 40
 // preloader chooses the clusters that Envoy holds without being asked, so
 // that they serve with the agent dead: what the unit offers, nearest first, and
 // of what is as near round the namespaces, by the places that they take. What is
-// beyond half of all places for one namespace comes after everybody else's, however
-// near it is.
+// beyond half of all places for one namespace comes after what is everybody else's, and
+// in a keyed tier or in none as well.
 //
 // What is chosen is the longest beginning of that order that has room. One that
 // takes more than a quarter of it is never chosen, so that none keeps all behind

@@ -40,8 +40,10 @@ func (s *preloadShare) disorder() bool {
 }
 
 // preloadShares are all shares. A candidate's turn is how many places it and
-// those of its share that come before it take. The order is by rank, then turn,
-// then candidate; those whose turn is beyond half of all places come behind.
+// those of its share that come before it take. What some key of the node's makes near
+// comes first (nothing else need serve with cloud and agent dead); of each of the
+// two parts those whose turn is beyond half of all places come behind; then the order
+// is by rank, then turn, then candidate.
 type preloadShares struct {
 	half int
 	all  map[string]*preloadShare
@@ -68,13 +70,19 @@ func newPreloadShares(half int) preloadShares {
 // compareTurns orders two candidates that are the first to wait, or the last
 // that is chosen, of their shares.
 func compareTurns(half int, a, b *candidate) int {
+	part := func(c *candidate) int {
+		if c.rank < topology.RankShared {
+			return 0
+		}
+		return 1
+	}
 	behind := func(c *candidate) int {
 		if c.rank == topology.RankAlways || c.turn() <= half {
 			return 0
 		}
 		return 1
 	}
-	return cmp.Or(cmp.Compare(behind(a), behind(b)), cmp.Compare(a.rank, b.rank), cmp.Compare(a.turn(), b.turn()), compareCandidates(a, b))
+	return cmp.Or(cmp.Compare(part(a), part(b)), cmp.Compare(behind(a), behind(b)), cmp.Compare(a.rank, b.rank), cmp.Compare(a.turn(), b.turn()), compareCandidates(a, b))
 }
 
 // turn is right of such ones alone.

@@ -32,8 +32,9 @@ func (w *twin) chosen() []string {
 		list = append(list, name)
 	}
 	turn, behind, given := map[string]int{}, map[string]int{}, map[string]int{}
+	keyless := func(name string) int { return map[bool]int{true: 1}[w.bids[name].rank >= topology.RankShared] }
 	order := func(a, b string) int {
-		return cmp.Or(cmp.Compare(behind[a], behind[b]), cmp.Compare(w.bids[a].rank, w.bids[b].rank), cmp.Compare(turn[a], turn[b]),
+		return cmp.Or(cmp.Compare(keyless(a), keyless(b)), cmp.Compare(behind[a], behind[b]), cmp.Compare(w.bids[a].rank, w.bids[b].rank), cmp.Compare(turn[a], turn[b]),
 			cmp.Compare(w.last[b], w.last[a]), cmp.Compare(a, b))
 	}
 	slices.SortFunc(list, order)
@@ -182,8 +183,9 @@ func TestOneNamespaceDoesNotTakeAllRoom(t *testing.T) {
 	}
 }
 
-// Nor does who has nearer ones, nor with nearer and others: half of the room is for who
-// has fewer, be that less near. What nobody else needs one namespace may have.
+// Nor does who has nearer ones, nor with nearer and others: of what is near by a key half
+// of the room is for who has fewer, be that in a later tier. What is near by none
+// comes after all of it, and what nobody else needs one namespace may have.
 func TestNearnessTakesNobodysRoom(t *testing.T) {
 	const room = 40
 	w := newUDPWorld(room)
@@ -207,10 +209,11 @@ func TestNearnessTakesNobodysRoom(t *testing.T) {
 	w.service(topology.ObjectKey{Namespace: "tenant", Name: "region"}, 2, `["unit","region"]`, topology.TCP, ports, "a-2")
 	cat, _ := w.next()
 	for i := range byte(10) {
-		for _, name := range []string{far(200 + i), far(220 + i)} {
-			if !cat.Preloaded(name) {
-				t.Errorf("%s is not preloaded, for one namespace has many nearer ones", name)
-			}
+		if name := far(200 + i); !cat.Preloaded(name) {
+			t.Errorf("%s is not preloaded, for one namespace has many nearer ones", name)
+		}
+		if name := far(220 + i); cat.Preloaded(name) {
+			t.Errorf("%s, which is near by no key, has the place of one that is", name)
 		}
 	}
 	theirs := 0
@@ -219,8 +222,8 @@ func TestNearnessTakesNobodysRoom(t *testing.T) {
 			theirs++
 		}
 	}
-	if n := cat.PreloadedLen(); n != room || theirs != room/2 {
-		t.Errorf("%d are preloaded, %d of the wide Service; want %d and half", n, theirs, room)
+	if n := cat.PreloadedLen(); n != room || theirs != room-10 {
+		t.Errorf("%d are preloaded, %d of the wide Service; want %d and 10 fewer", n, theirs, room)
 	}
 	for i := range byte(10) {
 		w.DeleteService(topology.ObjectKey{Namespace: "shop", Name: fmt.Sprint("web-", i)})
