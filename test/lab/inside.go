@@ -88,8 +88,8 @@ func (c *call) onNode(n *cluster.Node, argv []string) error {
 		return offError(n)
 	case n.Real:
 		at.enter = []string{"nsenter", "--target", strconv.Itoa(n.Kubelet.PID()), "--mount", "--pid", "--uts", "--ipc"}
-	case n.Agent != nil:
-		at.sockets = n.Dir
+	default:
+		at.own = n.Dir
 	}
 	if runs(n, "dns") != none {
 		at.names = nodeNames
@@ -99,26 +99,32 @@ func (c *call) onNode(n *cluster.Node, argv []string) error {
 
 // surroundings are what a command finds where it runs, besides the network.
 type surroundings struct {
-	enter   []string // a command that goes there
-	names   string   // of its resolv.conf; "" for the machine's own
-	sockets string   // the directory of the node's agent, which is at /run/gridmesh then, as programs expect; "" for none
+	enter []string // a command that goes there
+	names string   // of its resolv.conf; "" for the machine's own
+	own   string   // the node's directory, with the agent's sockets and its state, which programs find where they expect them; "" for none
 }
 
 // nodeNames lets people on a node say a Service's name as pods of the namespace
 // default do.
 var nodeNames = "nameserver " + edge.NodeDNS[0] + "\nsearch default.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n"
 
-// surround lays a file over the machine's own resolv.conf, and a directory over
-// that of the agent's sockets, for one command alone, and goes to where the
-// caller is. Where the machine's file is a link to nowhere, for /run is the
-// lab's, there is a file first.
+// surround lays a file over the machine's own resolv.conf, and a node's directory over
+// those of the agent's sockets and state, for one command alone, and goes to where the
+// caller is. Where the machine's file is a link to nowhere, for /run is the lab's, there
+// is a file first; and where it has no state directory one is made in a view of
+// /var/lib, not on the machine.
 const surround = `if [ -n "$0" ]; then
   to=$(readlink -m /etc/resolv.conf)
   case $to in /run/*) [ -e "$to" ] || { mkdir -p "${to%/*}" && : >"$to"; } ;; esac
   mount --bind "$0" "$to" || exit
 fi
 if [ -n "$2" ]; then
-  mkdir -p /run/gridmesh && mount --bind "$2" /run/gridmesh || exit
+  mkdir -p /run/gridmesh "$2/state" && mount --bind "$2" /run/gridmesh || exit
+  if [ ! -d /var/lib/gridmesh ]; then
+    mkdir -p /run/var-lib && mount --rbind /var/lib /run/var-lib && mount -t tmpfs -o mode=755 lab /var/lib || exit
+    ln -s /run/var-lib/* /var/lib/ && mkdir /var/lib/gridmesh || exit
+  fi
+  mount --bind "$2/state" /var/lib/gridmesh || exit
 fi
 cd "$1" 2>/dev/null
 shift 2
@@ -139,7 +145,7 @@ func (c *call) named(ns *netlab.NS, at surroundings, argv []string) error {
 			return err
 		}
 	}
-	all := slices.Concat(at.enter, []string{"unshare", "--mount", "--propagation", "private", "sh", "-c", surround, path, c.dir, at.sockets}, argv)
+	all := slices.Concat(at.enter, []string{"unshare", "--mount", "--propagation", "private", "sh", "-c", surround, path, c.dir, at.own}, argv)
 	return c.run(ns, c.files[2], all)
 }
 

@@ -164,6 +164,13 @@ func (k *keeper) state(now time.Time) string {
 	return "runs"
 }
 
+// log is what the one that runs, or ran last, has written.
+func (k *keeper) log() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.last.Log()
+}
+
 func times(n int) string {
 	if n == 1 {
 		return "once"

@@ -34,6 +34,7 @@ func TestMistypedCommands(t *testing.T) {
 		"__complete cut ":    "uplink\nnode\nlink\n",
 		"__complete start ":  "agent\nenvoy\ndns\nkubelet\nmachine\n",
 		"__complete status ": ":",
+		"__complete logs ":   "agent\nenvoy\ndns\nkubelet\ncontroller\n",
 	} {
 		if out, code := typed(line); code != 0 || !strings.Contains(out, want) {
 			t.Errorf("lab %s: exit code %d: %s\nwant %s", line, code, out, want)

@@ -36,15 +36,10 @@ func (c *call) program(on bool, args []string) error {
 	if len(args) == 1 && args[0] == controllerName {
 		return c.controller(on)
 	}
-	if len(args) != 2 {
-		return usagef("say: agent, envoy, dns, kubelet or machine, and NODE; or controller")
-	}
-	name, n := args[0], c.c.Nodes[args[1]]
+	name, n, err := c.programOf(args)
 	switch {
-	case n == nil:
-		return usagef("no node %q; there are %s", args[1], strings.Join(names(c.c), ", "))
-	case inPod[name] == "" && name != "kubelet" && name != "machine":
-		return usagef("no program %q; there are agent, envoy, dns and kubelet; of a real node: agent, envoy, dns and machine", name)
+	case err != nil:
+		return err
 	case n.Real && name == "machine":
 		return c.machine(on, n)
 	case n.Real:
@@ -65,6 +60,21 @@ func (c *call) program(on bool, args []string) error {
 	}
 	p.Kill()
 	return nil
+}
+
+// programOf is a program of a node, or its machine, as people name them.
+func (c *call) programOf(args []string) (name string, n *cluster.Node, err error) {
+	if len(args) != 2 {
+		return "", nil, usagef("say: agent, envoy, dns, kubelet or machine, and NODE; or controller")
+	}
+	name, n = args[0], c.c.Nodes[args[1]]
+	switch {
+	case n == nil:
+		return "", nil, usagef("no node %q; there are %s", args[1], strings.Join(names(c.c), ", "))
+	case inPod[name] == "" && name != "kubelet" && name != "machine":
+		return "", nil, usagef("no program %q; there are agent, envoy, dns and kubelet; of a real node: agent, envoy, dns and machine", name)
+	}
+	return name, n, nil
 }
 
 // machine switches a real node off or on.

@@ -38,6 +38,8 @@ func (s *server) do(c *call, args []string) error {
 		return c.grid(rest)
 	case "names":
 		return c.names(rest)
+	case "logs":
+		return c.logs(&s.mu, rest)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,6 +98,7 @@ var (
 	verbs    = []verb{
 		{"kill agent|envoy|dns|kubelet|machine NODE | controller", "End a program at once; machine: a real node as a whole", "  lab kill agent a-1\n  lab kill controller", 1, 2, programs},
 		{"start agent|envoy|dns|kubelet|machine NODE | controller", "Start a program that has ended, or a real node", "  lab start agent a-1\n  lab start controller", 1, 2, programs},
+		{"logs agent|envoy|dns|kubelet NODE | controller", "Print what a program that the lab started has written", "  lab logs agent a-1\n  lab logs controller", 1, 2, slices.DeleteFunc(slices.Clone(programs), func(p string) bool { return p == "machine" })},
 		{down, "Stop the cluster that runs, or that starts", "  lab down", 0, 0, nil},
 		{"status", "Show nodes, their programs, what they know, and what is cut", "  lab status", 0, 0, nil},
 		{"cut uplink UNIT | node NODE | link UNIT UNIT", "Cut a line: everything on it is dropped in silence", "  lab cut uplink a\n  lab cut link a b", 2, 3, lines},

@@ -76,7 +76,7 @@ func up(ctx context.Context, s *server, units, nodes int, proxy string) error {
 			return err
 		}
 	}
-	announce(c, "", proxy == gridmesh, "/run/gridmesh/state")
+	announce(c, "", proxy == gridmesh)
 	return s.serve(ctx, c, k)
 }
 
@@ -106,12 +106,11 @@ func startDNS(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// announce says that the lab is there, and what it has not. state is where "lab
-// exec" finds the last good state of a node.
-func announce(c *cluster.Cluster, what string, hasGridmesh bool, state string) {
+// announce says that the lab is there, and what it has not.
+func announce(c *cluster.Cluster, what string, hasGridmesh bool) {
 	if hasGridmesh {
 		say("a Service's name is known on every node and in pods: lab exec a-1 -- curl http://NAME")
-		say("what a node's agent keeps on its disk: lab exec a-1 gridmesh view --state-dir %s", state)
+		say("what a node's agent keeps on its disk: lab exec a-1 gridmesh view --state-dir /var/lib/gridmesh")
 	} else {
 		say("there is no DNS: gridmesh-dns has its data from gridmesh's agent, and comes with --proxy gridmesh")
 	}

@@ -39,6 +39,6 @@ func upReal(ctx context.Context, s *server, units, nodes int, proxy string) erro
 		}
 	}
 	say("images are gridmesh.test/app:1 and those of deploy/")
-	announce(c, ", with real kubelets", proxy == gridmesh, "/var/lib/gridmesh")
+	announce(c, ", with real kubelets", proxy == gridmesh)
 	return s.serve(ctx, c, nil)
 }

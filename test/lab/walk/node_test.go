@@ -1,6 +1,11 @@
 package walk
 
-import "strings"
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+)
 
 // asks are the words for a page of a program on a node, with its status line.
 func asks(node, port, path string) []string {
@@ -41,4 +46,25 @@ func (l *lab) knowsItsPods(node, pod string) {
 	if code != 0 || !strings.Contains(out, known) {
 		l.t.Errorf("by the API server, exit code %d: %s", code, out)
 	}
+}
+
+// ownState: what a program writes where an agent keeps its state is the node's, and
+// neither another's nor the machine's, of which the rest is there.
+func (l *lab) ownState(node, other string) {
+	l.t.Helper()
+	const path = "/var/lib/gridmesh/lab-was-here"
+	l.says(0, words("exec "+node+" -- sh -c", "echo here >"+path))
+	l.says(0, words("exec "+node+" -- cat "+path), "here")
+	l.says(1, words("exec "+other+" -- cat "+path), "No such file")
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		_ = os.Remove(path)
+		l.t.Errorf("%s is on the machine: %v", path, err)
+	}
+	list, err := os.ReadDir("/var/lib")
+	must(l.t, err)
+	names := []string{"gridmesh"}
+	for _, e := range list {
+		names = append(names, e.Name())
+	}
+	l.says(0, words("exec "+node+" -- ls /var/lib"), names...)
 }

@@ -90,7 +90,15 @@ func TestWalk(t *testing.T) {
 	pod := deploy(t, l, "a-1")
 	names(t, l, "a-1", pod)
 
-	l.comes(words("exec a-1 gridmesh view -n default --state-dir /run/gridmesh/state"), "node a-1", "default/web")
+	for _, state := range []string{"/run/gridmesh/state", "/var/lib/gridmesh"} {
+		l.comes(words("exec a-1 gridmesh view -n default --state-dir "+state), "node a-1", "default/web")
+	}
+	l.ownState("a-1", "b-1")
+	l.says(0, words("logs agent a-1"), "level=INFO")
+	l.says(0, words("logs controller"), "leading")
+	l.says(0, words("logs dns b-1"), "CoreDNS-")
+	l.says(0, words("logs envoy b-1"))
+	l.says(2, words("logs agent z"), "there are a-1, b-1")
 	l.ownApp()
 
 	l.says(0, words("cut link a b"))
