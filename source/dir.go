@@ -199,7 +199,7 @@ const noFile = "it is no file"
 func list(path string) (files []file, err error) {
 	top, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return nil, fmt.Errorf("read manifests: %w", err)
+		return nil, fmt.Errorf("read manifests: %w", withPath(path, err))
 	}
 	if info, err := os.Stat(top); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("read manifests: %s is neither a file nor a directory (its mode is %s); give one of these", path, info.Mode())
@@ -235,6 +235,14 @@ func list(path string) (files []file, err error) {
 		return nil, fmt.Errorf("read manifests: %w", err)
 	}
 	return files, nil
+}
+
+// withPath has an error of EvalSymlinks name the path, which some do not.
+func withPath(path string, err error) error {
+	if named := (*os.PathError)(nil); errors.As(err, &named) {
+		return err
+	}
+	return fmt.Errorf("%s: %s", path, strings.TrimPrefix(err.Error(), "EvalSymlinks: "))
 }
 
 // look says what is at a path, how many bytes of it will be read, and whether it is

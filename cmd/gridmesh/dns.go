@@ -18,7 +18,6 @@ import (
 
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/dnsplugin/answer"
-	"github.com/gridmesh/gridmesh/internal/near"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -243,25 +242,28 @@ func (q question) ask(x *answer.Index, services []string) *dnsDoc {
 	return doc
 }
 
-// meantService is the Service that a name may be meant for: one with nearly that
-// name, or of another namespace; "" for none.
+// meantService is the Service that a name may be meant for, of those of the state, all
+// as DNS names them; "" for none.
 func meantService(name string, services []string) string {
 	service := serviceOf(name)
-	first, namespace, _ := strings.Cut(service, ".")
-	if meant := first + ofGrid + "." + namespace; slices.Contains(services, meant) && !slices.Contains(services, service) {
-		return meant
-	}
-	if meant := near.Word(service, services); meant != "" {
-		if meant == service { // then it is what is below it that is not there
-			return ""
-		}
-		return meant
-	}
-	elsewhere := slices.DeleteFunc(slices.Clone(services), func(s string) bool { return !strings.HasPrefix(s, first+".") })
-	if len(elsewhere) == 0 {
+	if slices.Contains(services, service) { // then it is what is below it that is not there
 		return ""
 	}
-	return slices.Min(elsewhere)
+	var keys []string
+	for _, s := range services {
+		keys = append(keys, swapped(s, ".", "/"))
+	}
+	slices.Sort(keys)
+	return swapped(nearly(swapped(service, ".", "/"), keys), "/", ".")
+}
+
+// swapped is "web.default" as "default/web", or the other way round.
+func swapped(name, mark, other string) string {
+	first, second, two := strings.Cut(name, mark)
+	if !two {
+		return name
+	}
+	return second + other + first
 }
 
 func (q question) askAddress(x *answer.Index, suffix string) *dnsDoc {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/gridmesh/gridmesh/internal/run"
@@ -26,7 +27,7 @@ func (r *reach) fromDisk() (*topology.Snapshot, error) {
 		st, err = source.LookAtState(path)
 	}
 	switch {
-	case errors.Is(err, os.ErrNotExist):
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return nil, fmt.Errorf("no last good state is in %s: give the agent's --state-dir, most often %s: %w", r.stateDir, stateDir, err)
 	case errors.Is(err, os.ErrPermission):
 		return nil, fmt.Errorf("you may not read the last good state; use sudo: %w", err)

@@ -13,7 +13,11 @@ import (
 	"github.com/gridmesh/gridmesh/internal/run"
 )
 
-func main() { os.Exit(run.Main(command(), nil)) }
+func main() {
+	cmd := command()
+	cmd.SetErr(readable{os.Stderr}) // errors repeat what others wrote
+	os.Exit(run.Main(cmd, nil))
+}
 
 func command() *cobra.Command {
 	root := group("gridmesh", "Shows what a node may reach, in which order, and why not the rest", `Shows what a node may reach, in which order, and why not the rest.

@@ -74,8 +74,8 @@ func (r *reach) check() error {
 	if r.timeout <= 0 {
 		return fmt.Errorf("%w: --timeout %s: must be positive, as 10s", run.ErrUsage, r.timeout)
 	}
-	for _, name := range []string{"kubeconfig", "context", "socket", "state-dir", "node", "namespace"} {
-		if f := r.cmd.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
+	for _, name := range []string{"kubeconfig", "context", "socket", "state-dir", "node", "namespace", "pod-cidr", "service-cidr"} {
+		if f := r.cmd.Flags().Lookup(name); f != nil && f.Changed && (f.Value.String() == "" || f.Value.String() == "[]") {
 			return fmt.Errorf("%w: --%s is empty, and what is meant instead may be another one; give it a value, or leave the flag out", run.ErrUsage, name)
 		}
 	}
@@ -211,14 +211,20 @@ func (r *reach) once(ctx context.Context, path string) ([]byte, error) {
 		whole <- content{text, err}
 	}()
 	what := nameOf(path)
-	select {
-	case c := <-whole:
-		if c.err != nil {
-			return nil, fmt.Errorf("read manifests from %s: %w", what, c.err)
+	note := time.NewTimer(noticeDelay)
+	defer note.Stop()
+	for {
+		select {
+		case <-note.C:
+			fmt.Fprintf(r.cmd.ErrOrStderr(), "waiting for %s: it is read to its end\n", what)
+		case c := <-whole:
+			if c.err != nil {
+				return nil, fmt.Errorf("read manifests from %s: %w", what, c.err)
+			}
+			return c.text, nil
+		case <-ctx.Done(): // what reads ends with the process
+			return nil, fmt.Errorf("ended while it waited for %s: %w", what, ctx.Err())
 		}
-		return c.text, nil
-	case <-ctx.Done(): // what reads ends with the process
-		return nil, fmt.Errorf("ended while it waited for %s: %w", what, ctx.Err())
 	}
 }
 

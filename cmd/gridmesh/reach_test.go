@@ -162,6 +162,31 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
+// Who waits for what is not written hears for what, after a moment.
+func TestWaitingForManifestsIsSaid(t *testing.T) {
+	silent, writes, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	var said testkit.Output
+	cmd := command()
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetIn(silent)
+	cmd.SetErr(&said)
+	cmd.SetArgs([]string{"view", "-f", "-"})
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.ExecuteContext(t.Context()) }()
+	const want = "waiting for standard input: it is read to its end\n"
+	for deadline := time.Now().Add(time.Minute); said.Count(want) == 0 && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	writes.Close()
+	if err := <-ended; err == nil || said.String() != want {
+		t.Errorf("%v, and %q", err, said.String())
+	}
+}
+
 // Who waits for a pipe that nobody writes to, or for standard input, can be told
 // to stop.
 func TestWaitingForManifestsEnds(t *testing.T) {

@@ -110,7 +110,7 @@ func parseTrace(from, to string) (client netip.Addr, f topology.Frontend, err er
 		return client, f, fmt.Errorf("%w: --to %q is not IP:PORT/tcp or /udp or /sctp; give the Service's, as 10.96.0.10:80/tcp or [fd00::10]:80/tcp: gridmesh view has them", run.ErrUsage, to)
 	}
 	f = topology.Frontend{Addr: ap.Addr().Unmap(), Port: ap.Port(), Protocol: topology.TCP}
-	switch proto {
+	switch strings.ToLower(proto) {
 	case "", "tcp":
 	case "udp":
 		f.Protocol = topology.UDP
