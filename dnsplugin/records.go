@@ -11,8 +11,24 @@ import (
 	"github.com/gridmesh/gridmesh/dnsplugin/answer"
 )
 
+// mostCached is how many records an answer has that a cache in front may keep: CoreDNS'
+// own counts answers, 9984 in deploy/, and one of 4000 records takes half a MiB.
+const mostCached = 64
+
 // fill puts the records for a question into m and returns what became of it.
 func (g *Grid) fill(m *dns.Msg, x *answer.Index, req *request.Request, zone string) answer.Result {
+	result := g.records(m, x, req, zone)
+	if len(m.Answer)+len(m.Extra) > mostCached {
+		for _, section := range [][]dns.RR{m.Answer, m.Extra} {
+			for _, rr := range section {
+				rr.Header().Ttl = 0
+			}
+		}
+	}
+	return result
+}
+
+func (g *Grid) records(m *dns.Msg, x *answer.Index, req *request.Request, zone string) answer.Result {
 	if req.QType() == dns.TypePTR {
 		return g.ptr(m, x, req)
 	}

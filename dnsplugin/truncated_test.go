@@ -67,3 +67,44 @@ func TestTruncated(t *testing.T) {
 		}
 	}
 }
+
+// A cache in front counts answers, and not what they take: who asks for the many names
+// of a Service of many pods would fill the server's memory. So no cache keeps large ones;
+// they are made from what is in memory anyway.
+func TestLargeAnswersAreNotCached(t *testing.T) {
+	b, keys := topology.NewBuilder(), `["site"]`
+	b.SetNode(&topology.Node{Name: "a1", Labels: map[string]string{"site": "a"}})
+	key := topology.ObjectKey{Namespace: "shop", Name: "wide"}
+	b.SetService(&topology.Service{Key: key, Headless: true, GridKey: "site", TopologyKeys: &keys})
+	for _, pods := range []int{mostCached, mostCached + 1} {
+		slice := &topology.Slice{Key: key, Service: key.Name, Ports: []topology.SlicePort{{Name: "p1", Protocol: topology.TCP, Port: 80}}}
+		for i := range pods {
+			slice.Endpoints = append(slice.Endpoints, topology.Endpoint{Addr: netip.AddrFrom4([4]byte{10, 1, 0, byte(i)}), Node: "a1", Ready: true, Serving: true})
+		}
+		b.SetSlice(slice)
+		g := plugged(answer.Config{Services: true})
+		g.cfg.ttl = 7
+		g.publish(b.Build(), fromSource)
+		for _, ask := range []test.Case{
+			{Qname: "wide.shop.svc.cluster.local.", Qtype: dns.TypeA},
+			{Qname: "_p1._tcp.wide.shop.svc.cluster.local.", Qtype: dns.TypeA},
+			{Qname: "wide.shop.svc.cluster.local.", Qtype: dns.TypeSRV},
+		} {
+			rec := dnstest.NewRecorder(&test.ResponseWriter{})
+			if _, err := g.ServeDNS(context.Background(), rec, ask.Msg()); err != nil {
+				t.Fatal(err)
+			}
+			want := uint32(7)
+			if n := len(rec.Msg.Answer) + len(rec.Msg.Extra); n > mostCached {
+				want = 0
+			} else if n < pods {
+				t.Fatalf("%s has %d records of %d pods", ask.Qname, n, pods)
+			}
+			for _, rr := range append(rec.Msg.Answer, rec.Msg.Extra...) {
+				if got := rr.Header().Ttl; got != want {
+					t.Fatalf("%s %s of %d pods: the TTL is %d, want %d", ask.Qname, dns.TypeToString[ask.Qtype], pods, got, want)
+				}
+			}
+		}
+	}
+}
