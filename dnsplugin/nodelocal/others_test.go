@@ -3,7 +3,7 @@ package nodelocal
 import (
 	"context"
 	"io"
-	golog "log"
+	golog "log" //nolint:depguard // CoreDNS writes there
 	"maps"
 	"net"
 	"net/netip"

@@ -31,11 +31,12 @@ func (f *Feed) note(watch string, err error) {
 			others = append(others, o)
 		}
 	}
-	if f.health.failing = others; err != nil {
-		f.health.failing = append(others, failure{watch, err.Error()})
-		return
+	if err != nil {
+		others = append(others, failure{watch, err.Error()})
+	} else {
+		f.Contacted(f.now())
 	}
-	f.Contacted(f.now())
+	f.health.failing = others
 }
 
 // Health says how the API server answers. A link that is cut shows after 45 s

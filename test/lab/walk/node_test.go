@@ -7,22 +7,21 @@ import (
 	"strings"
 )
 
-// asks are the words for a page of a program on a node, with its status line.
-func asks(node, port, path string) []string {
-	return words("exec "+node+" -- bash -c", `exec 3<>/dev/tcp/127.0.0.1/`+port+` && printf 'GET `+path+` HTTP/1.0\r\n\r\n' >&3 && cat <&3`)
+// asks are the words for a page of a node's health, with its status line.
+func asks(node, path string) []string {
+	return words("exec "+node+" -- bash -c", `exec 3<>/dev/tcp/127.0.0.1/10256 && printf 'GET `+path+` HTTP/1.0\r\n\r\n' >&3 && cat <&3`)
 }
 
 // envoyAway ends an Envoy: its agent, who serves nobody without, is not healthy
 // as long as it is away, and lives.
 func (l *lab) envoyAway(node string) {
 	l.t.Helper()
-	const health = "10256"
-	l.comes(asks(node, health, "/healthz"), " 200 OK\r\n")
+	l.comes(asks(node, "/healthz"), " 200 OK\r\n")
 	l.says(0, words("kill envoy "+node))
-	l.comes(asks(node, health, "/healthz"), " 503 ", "no Envoy is connected")
-	l.says(0, asks(node, health, "/livez"), " 200 OK\r\n")
+	l.comes(asks(node, "/healthz"), " 503 ", "no Envoy is connected")
+	l.says(0, asks(node, "/livez"), " 200 OK\r\n")
 	l.says(0, words("start envoy "+node))
-	l.comes(asks(node, health, "/healthz"), " 200 OK\r\n")
+	l.comes(asks(node, "/healthz"), " 200 OK\r\n")
 }
 
 // knowsItsPods: a trace knows a pod of the node, by its agent and by the API
