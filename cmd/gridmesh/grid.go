@@ -120,7 +120,13 @@ func (in *gridInput) live(ctx context.Context) ([]map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := kubeobjects.List(ctx, client, grid.Kinds())
+	kinds := grid.Kinds()
+	for i := range kinds {
+		if kinds[i].Kind == "Service" {
+			kinds[i].Selector = "" // a template's serviceName may be of any
+		}
+	}
+	list, err := kubeobjects.List(ctx, client, kinds)
 	return list, in.late(client.Blame(kube.Slow(err)))
 }
 

@@ -97,3 +97,48 @@ func TestPlanKnowsWhatIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// What a plan says of fields that Kubernetes never changes, and of ports of Services,
+// is what the API server says of the child.
+func TestPlanForeseesRefusedChildren(t *testing.T) {
+	controller(t)
+	inUnits(t, map[string]string{"a-1": "north"})
+	const set = `{apiVersion: superedge.io/v1, kind: StatefulSetGrid, metadata: {name: fixed}, spec: {gridUniqKey: site, template: {replicas: 0, serviceName: names, selector: {matchLabels: {app: fixed}}, volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}], template: {metadata: {labels: {app: fixed, tier: a}}, spec: {containers: [{name: app, image: gridmesh.test/app}]}}}}}`
+	const deployment = `{apiVersion: superedge.io/v1, kind: DeploymentGrid, metadata: {name: fixed}, spec: {gridUniqKey: site, template: {replicas: 0, selector: {matchLabels: {app: fixed}}, template: {metadata: {labels: {app: fixed, tier: a}}, spec: {containers: [{name: app, image: gridmesh.test/app}]}}}}}`
+	const service = `{apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: fixed}, spec: {gridUniqKey: site, template: {selector: {app: fixed}, ports: [{name: a, port: 80}, {name: b, port: 443}]}}}`
+	applied(t, "{apiVersion: v1, kind: Service, metadata: {name: names}, spec: {clusterIP: None, selector: {app: fixed}}}", "service/names")
+	applied(t, set, "statefulsetgrid/fixed")
+	applied(t, deployment, "deploymentgrid/fixed")
+	allReady(t, "statefulsetgrids", "fixed", 1)
+	allReady(t, "deploymentgrids", "fixed", 1)
+	for _, tc := range []struct {
+		grid, from, to string
+		fine           bool
+	}{
+		{grid: set, from: "tier: a", to: "tier: b", fine: true},
+		{grid: set, from: "replicas: 0", to: "replicas: 0, podManagementPolicy: OrderedReady", fine: true},
+		{grid: set, from: "replicas: 0", to: "replicas: 0, podManagementPolicy: Parallel"},
+		{grid: set, from: "serviceName: names", to: "serviceName: fixed-svc"},
+		{grid: set, from: "serviceName: names, ", to: ""},
+		{grid: set, from: "1Gi", to: "2Gi"},
+		{grid: set, from: "1Gi", to: "1024Mi", fine: true},
+		{grid: set, from: "matchLabels: {app: fixed}", to: "matchLabels: {app: fixed, tier: a}"},
+		{grid: deployment, from: "tier: a", to: "tier: b", fine: true},
+		{grid: deployment, from: "matchLabels: {app: fixed}", to: "matchLabels: {app: fixed, tier: a}"},
+		{grid: service, fine: true},
+		{grid: service, from: "name: a, ", to: ""},
+		{grid: service, from: "name: b", to: "name: a"},
+		{grid: service, from: "name: b, port: 443", to: "name: b, port: 80"},
+		{grid: service, from: "name: b", to: "name: B"},
+		{grid: service, from: "ports: [{name: a, port: 80}, {name: b, port: 443}]", to: "type: ClusterIP"},
+	} {
+		file := filepath.Join(t.TempDir(), "grid.yaml")
+		must(t, os.WriteFile(file, []byte(strings.Replace(tc.grid, tc.from, tc.to, 1)), 0o600))
+		_, err := c.KubectlInput(manifests(t, file, "--lenient", "--kubeconfig", c.Kubeconfig), "apply", "--server-side", "--force-conflicts", "--field-manager=gridmesh-controller", "--dry-run=server", "-f", "-")
+		cmd := exec.Command(edge.Binary("gridmesh"), "grid", "plan", "-f", file, "--kubeconfig", c.Kubeconfig)
+		must(t, c.Lab.Cloud.Start(cmd))
+		if planned := cmd.Wait(); (err == nil) != tc.fine || (planned == nil) != tc.fine {
+			t.Errorf("%q: the API server says %v, a plan %v", tc.to, err, planned)
+		}
+	}
+}
