@@ -19,7 +19,7 @@ func (m *manifests) named(h *head, at origin) bool {
 		return false
 	}
 	legal := validation.IsDNS1123Subdomain
-	if h.Kind == "Service" { // until Kubernetes 1.34 it may not begin with a digit either
+	if h.Kind == "Service" { // before Kubernetes 1.36 it may not begin with a digit, either (KEP-5311)
 		legal = validation.IsDNS1123Label
 	}
 	if faults := legal(name); len(faults) > 0 {
