@@ -12,13 +12,14 @@ import (
 // DNSService is the address of the cluster's DNS, in deploy/ and elsewhere.
 const DNSService = "10.96.0.10"
 
-// corefile is the cluster's DNS: CoreDNS' own plugin for Kubernetes. It answers
-// what gridmesh leaves to others, as headless Services of no grid.
+// corefile is the cluster's DNS: CoreDNS' own plugin for Kubernetes, as kubeadm has
+// it. It answers what gridmesh leaves to others, as headless Services of no grid.
 const corefile = `.:53 {
     bind %s
     errors
     kubernetes cluster.local in-addr.arpa ip6.arpa {
         kubeconfig %s
+        pods insecure
         ttl 5
     }
 }

@@ -44,7 +44,8 @@ func (o *options) up(ctx context.Context) (*cluster.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(labelZones(c), serveHostPorts(c), startClusterDNS(c)); err != nil {
+	_, err = c.StartDNS()
+	if err := errors.Join(labelZones(c), serveHostPorts(c), err); err != nil {
 		return nil, err
 	}
 	if o.proxy == "gridmesh" {

@@ -6,7 +6,7 @@
 //	check.go   what this machine needs for it
 //	run.go     one proxy: which specs, and what they come to
 //	cluster.go the nodes that the specs run on
-//	names.go   the cluster's DNS, and the nodes'
+//	names.go   the DNS of nodes that have no gridmesh, and when names resolve
 //	specs.go   Kubernetes' own test program: its list of specs, one spec's process
 //	play.go    specs beside each other, and those that want to be alone
 //	kept.go    what specs came to, kept as they end
