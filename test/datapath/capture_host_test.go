@@ -52,6 +52,9 @@ func TestEndpointInTheNodesOwnNetwork(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
+						if want := host.name + "-" + c.node.Name; a.Name != want {
+							t.Errorf("answered by %s, want %s", a.Name, want)
+						}
 						if a.Took > firstPacket {
 							t.Errorf("answered after %s", a.Took)
 						}
