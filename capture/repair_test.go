@@ -11,6 +11,9 @@ import (
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
+// repairedWithin is five times what the slowest machine needed.
+const repairedWithin = 1300 * time.Millisecond
+
 // From a flush by somebody else to rules and elements that are whole again, as
 // an agent does it: woken by Watch, then Repair.
 func TestTimeToRepair(t *testing.T) {
@@ -50,5 +53,9 @@ func TestTimeToRepair(t *testing.T) {
 		}
 	}
 	slices.Sort(took)
-	t.Logf("flushed by somebody else, whole again after %s, %s at most", took[len(took)/2], took[len(took)-1])
+	// The best of five: 40 ms on one core, 260 ms where that had 20 others to serve.
+	if took[0] > repairedWithin {
+		t.Errorf("whole again after %s at best, want %s", took[0], repairedWithin)
+	}
+	t.Logf("flushed by somebody else, whole again after %s", took)
 }

@@ -52,21 +52,26 @@ func TestRulesChangedByOthersComeBackAtOnce(t *testing.T) {
 			for range 5 {
 				must(t, harm())
 				start := time.Now()
-				wait.Within(t, repairs, func() error { return back(e, f) })
+				patience := 10 * time.Millisecond // with a packet that went nowhere
+				wait.Within(t, repairs, func() error { patience *= 2; return back(e, f, min(patience, time.Second)) })
 				took = append(took, time.Since(start))
 			}
 			slices.Sort(took)
-			t.Logf("%s: served again after %s, %s at most", what, took[len(took)/2], took[len(took)-1])
-			if took[0] > time.Second { // five times in a row by chance, of every 5 s
-				t.Errorf("it was never noticed at once: %s", took)
+			t.Logf("%s: served again after %s", what, took)
+			// 50 ms on one core, 770 where that had 20 others to serve.
+			if took[2] > noticed {
+				t.Errorf("it was not noticed at once, but when the agent next looked: %s", took)
 			}
 		})
 	}
 }
 
-// back asks until a pod is served.
-func back(e *edge.Node, f *fleet) error {
-	_, err := edge.Ask(f.pods[e.Name].NS, "tcp", f.at(0), 200*time.Millisecond)
+// noticed is less than half of the 5 s after which the agent looks.
+const noticed = 2 * time.Second
+
+// back asks whether a pod is served.
+func back(e *edge.Node, f *fleet, patience time.Duration) error {
+	_, err := edge.Ask(f.pods[e.Name].NS, "tcp", f.at(0), patience)
 	return err
 }
 
