@@ -68,7 +68,7 @@ func TestHostilePeersOnTheSockets(t *testing.T) {
 	_, _ = rand.Read(garbage)
 	for _, socket := range []string{"xds.sock", "feed.sock", "agent.sock"} {
 		for i := range 30 {
-			conn, err := net.DialTimeout("unix", e.Dir+"/"+socket, time.Second)
+			conn, err := net.DialTimeout("unix", e.Dir+"/"+socket, answers)
 			must(t, err)
 			t.Cleanup(func() { _ = conn.Close() })
 			if i%2 == 0 { // the others say nothing and never read

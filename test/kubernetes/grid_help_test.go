@@ -61,7 +61,7 @@ func label(t *testing.T, node, value string) {
 }
 
 func child(name string) (*appsv1.Deployment, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), answers["tcp"])
 	defer cancel()
 	return c.Kube.AppsV1().Deployments("default").Get(ctx, name, metav1.GetOptions{})
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/kube/lead"
 	"github.com/gridmesh/gridmesh/kube/objects"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
 // The real API server passes the suite of its twin in memory, which the tests
@@ -50,7 +51,7 @@ func TestGridAPIServerConforms(t *testing.T) {
 	t.Cleanup(func() { cancel(); <-done })
 	select {
 	case <-ready:
-	case <-time.After(30 * time.Second):
+	case <-time.After(wait.Patience):
 		t.Fatal("nothing is mirrored")
 	}
 	admin, err := dynamic.NewForConfig(c.RESTConfig())

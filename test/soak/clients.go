@@ -2,7 +2,9 @@ package soak
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -20,8 +22,10 @@ const (
 	dialTimeout = 20 * time.Second
 	// otherTimeout is for Services that may have nobody to answer.
 	otherTimeout = 2 * time.Second
-	dialEvery    = 150 * time.Millisecond
-	askEvery     = time.Second
+	// nameTimeout is as long as glibc asks.
+	nameTimeout = 10 * time.Second
+	dialEvery   = 150 * time.Millisecond
+	askEvery    = time.Second
 )
 
 // dial is one connection, or question.
@@ -124,8 +128,9 @@ func (s *Soak) dialled() []netip.AddrPort { return append(s.others(), s.steady) 
 func (s *Soak) asker(ctx context.Context, l *dials, node string) {
 	for ctx.Err() == nil {
 		d := dial{node: node, from: "node " + node, name: true, began: time.Now()}
-		for range 3 { // a lost datagram is no failure
-			if d.err = s.resolves(node); d.err == nil {
+		for try := 1; ; try++ { // a lost datagram is no failure
+			var late net.Error
+			if d.err = s.resolves(node); d.err == nil || try >= 3 && (!errors.As(d.err, &late) || !late.Timeout() || time.Since(d.began) > nameTimeout) {
 				break
 			}
 		}

@@ -14,6 +14,7 @@ type tally struct {
 	answered       int // dials of all Services
 	steady, failed int // dials of the steady app: all, and those that failed for a reason
 	names          int
+	slowestName    time.Duration
 	crossings      int
 	slowest        dial // answered dial of the steady app
 	settled        time.Duration
@@ -26,6 +27,9 @@ func (t *tally) dialled(d *dial, steady netip.AddrPort) {
 	switch {
 	case d.name:
 		t.names++
+		if d.err == nil {
+			t.slowestName = max(t.slowestName, took(*d))
+		}
 		return
 	case d.err == nil:
 		t.answered++
@@ -48,8 +52,8 @@ func (t *tally) String() string {
 	for _, n := range t.repairs {
 		repairs += n
 	}
-	return fmt.Sprintf("%d steps done and %d left out; %d dials answered, %d names asked for; of %d dials of the steady app %d failed, each for a reason, and the slowest answer took %s (%s); %d crossings, all allowed; %d rounds of probes from every node and pod, the longest pause between two %s; %d repairs of rules; in order after %s at most",
-		t.deeds-t.leftOut, t.leftOut, t.answered, t.names, t.steady, t.failed, took(t.slowest).Round(time.Millisecond), t.slowest.from, t.crossings, t.rounds, t.pause.Round(time.Millisecond), repairs, t.settled)
+	return fmt.Sprintf("%d steps done and %d left out; %d dials answered, %d names asked for, the slowest answer took %s; of %d dials of the steady app %d failed, each for a reason, and the slowest answer took %s (%s); %d crossings, all allowed; %d rounds of probes from every node and pod, the longest pause between two %s; %d repairs of rules; in order after %s at most",
+		t.deeds-t.leftOut, t.leftOut, t.answered, t.names, t.slowestName.Round(time.Millisecond), t.steady, t.failed, took(t.slowest).Round(time.Millisecond), t.slowest.from, t.crossings, t.rounds, t.pause.Round(time.Millisecond), repairs, t.settled)
 }
 
 // countRepairs asks every agent how often it put rules back. One that was

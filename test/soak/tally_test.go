@@ -18,11 +18,11 @@ func TestTally(t *testing.T) {
 		{to: steady, began: at, ended: at.Add(time.Minute), err: syscall.ETIMEDOUT},
 		{to: other, began: at, ended: at.Add(time.Hour)},
 		{to: other, err: syscall.ECONNREFUSED},
-		{name: true},
+		{name: true, began: at, ended: at.Add(3 * time.Second)},
 	} {
 		sum.dialled(&d, steady)
 	}
-	for _, want := range []string{"3 steps done and 2 left out", "3 dials answered, 1 names", "of 3 dials of the steady app 1 failed", "took 2s (pod b-1)", "4 repairs"} {
+	for _, want := range []string{"3 steps done and 2 left out", "3 dials answered, 1 names asked for, the slowest answer took 3s", "of 3 dials of the steady app 1 failed", "took 2s (pod b-1)", "4 repairs"} {
 		if got := sum.String(); !strings.Contains(got, want) {
 			t.Errorf("%q lacks %q", got, want)
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -55,6 +57,9 @@ func TestUplinkHealed(t *testing.T) {
 	wait.Eventually(t, func() error { return brief.Deleted(patient(t)) })
 	time.Sleep(time.Until(cut.Add(cutFor))) // an outage that lasts so long
 	must(t, declaredLost(inside[:]...))
+	if list := holding(inside[:]...); len(list) != len(inside) {
+		t.Errorf("of the agents on %v only those on %v have noted the outage", inside, list)
+	}
 	must(t, unit.HealUplink())
 	healed := time.Now()
 	must(t, c.WaitNodes(patient(t)))
@@ -65,7 +70,13 @@ func TestUplinkHealed(t *testing.T) {
 	}
 	t.Logf("nodes and pods were ready again %s after the heal", time.Since(healed).Round(10*time.Millisecond))
 	brief.GoneForAWhile(t, from, briefs, healed)
-	time.Sleep(5 * time.Second) // and what is still on its way
+	wait.Eventually(t, func() error { // from then on it is the cloud's word alone that counts
+		if list := holding(inside[:]...); len(list) > 0 {
+			return fmt.Errorf("%v hold what was before the outage", list)
+		}
+		return nil
+	})
+	t.Logf("agents held nothing any more %s after the heal", time.Since(healed).Round(10*time.Millisecond))
 	load.NoneFailed(t, fmt.Sprintf("uplink cut for %s, and %s after the heal", healed.Sub(cut).Round(time.Second), time.Since(healed).Round(time.Second)), dials.Stop())
 	for _, app := range kept {
 		must(t, app.Stayed(patient(t)))
@@ -83,6 +94,16 @@ func held(t *testing.T, node string, since time.Time) {
 	if !strings.Contains(log, "endpoints are held as they were") {
 		t.Errorf("the agent of %s held nothing, so this shows nothing:\n%s", node, log)
 	}
+}
+
+// holding are the nodes on which an outage, or what is held after it, lasts.
+func holding(nodes ...string) (list []string) {
+	for _, name := range nodes {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(c.Nodes[name].StateFile()), "outage")); err == nil {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 // declaredLost returns nil once the API server has the pods of all these nodes
