@@ -89,7 +89,7 @@ type question struct {
 type candidate struct {
 	*Endpoint
 	slice *Slice
-	port  uint16 // that a frontend leads to; 0 for names
+	port  uint16 // that a frontend leads to; 0 for names. Rules ask whether it is another's alone: alike.go
 	pod   int32  // place in ServiceView.Pods; 0 for traffic
 }
 
