@@ -161,7 +161,7 @@ func (l *loop) takeState(read atomicfile.Answer[*source.State]) {
 // knowPods takes pod CIDRs from disk, where none are known: the own Node's, which may
 // come at any moment, are newer.
 func (l *loop) knowPods(list []netip.Prefix) {
-	if l.parts.Cluster != nil && len(l.cfg.PodCIDRs) == 0 && len(list) > 0 {
+	if l.asksPods() && len(list) > 0 {
 		l.podCIDRs.PublishFirst(list)
 	}
 }

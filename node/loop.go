@@ -43,6 +43,7 @@ type loop struct {
 
 	live    bool               // the snapshot comes from the source, not from disk
 	raw     *topology.Snapshot // the source's newest; nil before the first
+	emptied emptied            // the newest has nothing, and is not believed
 	counted *topology.Snapshot // the newest of which no change is to be counted any more
 	snap    *topology.Snapshot // what is in force of it
 	view    *topology.View
@@ -188,7 +189,7 @@ func (l *loop) awaitWatch() {
 // gather takes the source's newest snapshot.
 func (l *loop) gather() {
 	snap, ok := l.parts.Source.Get()
-	if !ok {
+	if !ok || l.disbelieves(snap) {
 		return
 	}
 	first := !l.live
@@ -213,7 +214,7 @@ func (l *loop) apply(snap *topology.Snapshot) {
 		fill(l.inspection)
 	}
 	l.view = l.viewer.See(snap)
-	l.judgeOwnNode()
+	l.judgeOwn()
 	if l.failure = l.act(l.nextCatalog()); l.failure != nil {
 		l.said.write.Say(l.log.Error, "could not write the capture rules; trying again", obs.KeyErr, l.failure)
 		l.metrics.syncFailures.Inc()

@@ -85,6 +85,7 @@ type rig struct {
 
 	supervise func(ctx context.Context, alive func() bool) error // nil: nobody does
 	serves    func(ctx context.Context) error                    // nil: Envoy is not asked whether it serves
+	podCIDRs  func(context.Context, string) ([]netip.Prefix, error)
 
 	agent *Agent
 	loop  *loop
@@ -143,7 +144,7 @@ func (r *rig) parts() Parts {
 			}
 			return list, r.looked
 		},
-		WatchLinks: r.watchLinks, Supervise: r.supervise, EnvoyServes: r.serves,
+		WatchLinks: r.watchLinks, Supervise: r.supervise, EnvoyServes: r.serves, PodCIDRs: r.podCIDRs,
 	}
 	if r.watch != nil {
 		p.WatchLinks = r.watch

@@ -22,13 +22,14 @@ const (
 // noOwnNode is the finding where the cluster has no Node of this node's name.
 const noOwnNode capture.FindingKind = "own-node"
 
-// judgeOwnNode notes whether the cluster has this node: without a Node it is in no
-// unit, and whatever is closed is refused here, which else looks as it should be.
-func (l *loop) judgeOwnNode() {
-	var list []capture.Finding
-	if l.live && !l.view.Viewpoint.Known {
-		list = []capture.Finding{{Kind: noOwnNode, Text: fmt.Sprintf("the cluster has no Node %s: this node is in no unit and reaches no Service that is closed to a unit; "+
-			"see that --node-name is the name of its Node, and that its kubelet is registered", l.cfg.Node)}}
+// judgeOwn notes what the loop itself has found, and whether the cluster has this node:
+// without a Node it is in no unit, and whatever is closed is refused here, which else
+// looks as it should be.
+func (l *loop) judgeOwn() {
+	list := l.emptied.finding()
+	if l.live && l.view != nil && !l.view.Viewpoint.Known {
+		list = append(list, capture.Finding{Kind: noOwnNode, Text: fmt.Sprintf("the cluster has no Node %s: this node is in no unit and reaches no Service that is closed to a unit; "+
+			"see that --node-name is the name of its Node, and that its kubelet is registered", l.cfg.Node)})
 	}
 	l.show(l.found.replaceOwn(list))
 }
@@ -36,11 +37,19 @@ func (l *loop) judgeOwnNode() {
 // wakeOwnNode has the own Node asked for at once.
 func (a *Agent) wakeOwnNode() { fill(a.ownNode) }
 
+// asksPods reports whether this node's pod CIDRs are those of its Node.
+func (a *Agent) asksPods() bool {
+	return len(a.cfg.PodCIDRs) == 0 && (a.parts.Cluster != nil || a.parts.PodCIDRs != nil)
+}
+
 // followPodCIDRs keeps the pod CIDRs in line with the own Node.
 func (a *Agent) followPodCIDRs(ctx context.Context) error {
-	said := false
+	ask, said := a.parts.PodCIDRs, false
+	if a.parts.Cluster != nil {
+		ask = a.parts.Cluster.PodCIDRs
+	}
 	for {
-		list, err := a.parts.Cluster.PodCIDRs(ctx, a.cfg.Node)
+		list, err := ask(ctx, a.cfg.Node)
 		wait := podCIDRsSoon
 		known, ok := a.podCIDRs.Get()
 		switch {
@@ -53,13 +62,26 @@ func (a *Agent) followPodCIDRs(ctx context.Context) error {
 			said = true
 			a.log.Warn("no pod CIDR is known: pods cannot be told from others and their addresses are not kept", obs.KeyErr, err)
 		}
-		select {
-		case <-time.After(jitter(wait)):
-		case <-a.ownNode:
-		case <-ctx.Done():
+		if !a.askAgain(ctx, wait) {
 			return nil
 		}
 	}
+}
+
+// askAgain waits until the own Node is to be asked for again: after a time, unless the
+// snapshot shows each of its changes, as manifests do. It reports false where ctx ended.
+func (a *Agent) askAgain(ctx context.Context, wait time.Duration) bool {
+	var later <-chan time.Time
+	if a.parts.Cluster != nil {
+		later = time.After(jitter(wait))
+	}
+	select {
+	case <-later:
+	case <-a.ownNode:
+	case <-ctx.Done():
+		return false
+	}
+	return true
 }
 
 // setPods takes the pod CIDRs that the own Node has.

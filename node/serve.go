@@ -47,9 +47,9 @@ func (a *Agent) members(l *loop) []member {
 		list = append(list,
 			member{"events", a.parts.Cluster.Run}, member{"policies", a.followPolicies},
 			member{"contact", a.keepContact}, member{"reports", a.askReports})
-		if len(a.cfg.PodCIDRs) == 0 {
-			list = append(list, member{"own node", a.followPodCIDRs})
-		}
+	}
+	if a.asksPods() {
+		list = append(list, member{"own node", a.followPodCIDRs})
 	}
 	if a.parts.Envoy != nil {
 		list = append(list, member{"envoy", a.followEnvoy})

@@ -131,7 +131,7 @@ func (a *Agent) start(ctx context.Context) (*loop, error) {
 // of the last good state, or of the rules that a run before left in force: a
 // node that told pods from others goes on to, also without its state file.
 func (a *Agent) knownPods(st *source.State) ([]netip.Prefix, error) {
-	if a.parts.Cluster == nil || len(a.cfg.PodCIDRs) > 0 {
+	if !a.asksPods() {
 		return a.cfg.PodCIDRs, nil
 	}
 	var pods []netip.Prefix

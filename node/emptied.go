@@ -1,0 +1,46 @@
+package node
+
+import (
+	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// manifestsGone is the finding where manifests are all gone at once.
+const manifestsGone capture.FindingKind = "manifests"
+
+const manifestsGoneText = "--manifests has nothing any more, no Service, no Node and no ServiceCIDR: what was read of it last stays in force; see that its volume is " +
+	"mounted and its copy complete, or leave a Node there, where no Service is to be served"
+
+// emptied is whether the source has nothing any more: of a directory that is a volume
+// which is not mounted, or a copy that has just begun, more often than somebody's wish.
+type emptied bool
+
+// disbelieves reports whether a snapshot is not to be acted on. Of an API server its feed
+// judges that.
+func (l *loop) disbelieves(snap *topology.Snapshot) bool {
+	was := l.raw
+	if was == nil && l.restored != nil {
+		was = l.restored.Snapshot
+	}
+	gone := emptied(l.parts.Cluster == nil && was != nil && hasAny(was) && !hasAny(snap))
+	if gone != l.emptied {
+		l.emptied = gone
+		l.judgeOwn()
+	}
+	if gone && l.view == nil {
+		l.serveRestored()
+	}
+	return bool(gone)
+}
+
+func hasAny(snap *topology.Snapshot) bool {
+	return snap.Services.Len() > 0 || snap.Nodes.Len() > 0 || len(snap.ServiceCIDRs) > 0
+}
+
+// finding is what is to be said of it.
+func (e emptied) finding() (list []capture.Finding) {
+	if e {
+		list = append(list, capture.Finding{Kind: manifestsGone, Text: manifestsGoneText})
+	}
+	return list
+}
