@@ -47,12 +47,16 @@ func (p packed) size() int {
 }
 
 // packedField is where a pruned object has what was packed of it: of a grid the
-// spec, of a child {"labels": ..., "spec": ...}.
+// spec, of a child {"labels": ..., "spec": ...}. It is a string there, for client-go
+// copies what informers hold where it looks for mutations, and knows JSON's types alone.
 const packedField = "packed"
 
 // packedOf is what Prune packed of an object; ok is false where it was not pruned.
 func packedOf(obj Object) (p packed, ok bool) {
-	p, ok = obj[packedField].(packed)
+	text, ok := obj[packedField].(string)
+	if ok {
+		p = packed{unique.Make(text)}
+	}
 	return p, ok
 }
 
@@ -72,7 +76,7 @@ func Prune(obj Object) {
 	case kind == RevisionKind:
 		delete(obj, "data")
 	case kindOf(kind) != nil:
-		obj[packedField] = pack(value[Object](obj, "spec"))
+		obj[packedField] = pack(value[Object](obj, "spec")).text.Value()
 		delete(obj, "spec")
 	case kindOfChild(kind) != nil:
 		kindOfChild(kind).pruneChild(obj, metadata)
@@ -83,7 +87,7 @@ func Prune(obj Object) {
 // read of it. The rest, which is only compared, is packed: most units have it alike.
 func (k *Kind) pruneChild(obj, metadata Object) {
 	spec := value[Object](obj, "spec")
-	obj[packedField] = pack(Object{"labels": value[Object](metadata, "labels"), "spec": k.alike(spec)})
+	obj[packedField] = pack(Object{"labels": value[Object](metadata, "labels"), "spec": k.alike(spec)}).text.Value()
 	own := Object{}
 	for _, path := range k.reads() {
 		if v := value[any](spec, path...); v != nil {
