@@ -67,6 +67,9 @@ type Clients struct {
 	closed     int       // of those, since the log was told
 	toldClosed time.Time // that some were closed
 
+	looks uint32              // that counted
+	first map[socketID]uint32 // in which of them each connection was seen first
+
 	excess     map[netip.Addr]int // connections closed to make room, since the log was told
 	toldExcess time.Time          // that some were
 
@@ -152,6 +155,7 @@ func (c *Clients) look(now time.Time) error {
 			return err
 		}
 	}
+	c.number(open)
 	unknown := c.behind.follow(open, now) // then each address is a client
 	// Who is not refused would open again what is closed.
 	written, err := c.refuse(c.held(open), share, now)

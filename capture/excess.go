@@ -14,9 +14,26 @@ import (
 	"github.com/gridmesh/gridmesh/internal/obs"
 )
 
-// opened is who opened a connection, and the inode of Envoy's end.
-func (c *Clients) opened(s socket) (client netip.Addr, inode uint32) {
-	return c.behind.client(s.peer.Addr()), s.inode
+// number notes when connections were first seen.
+func (c *Clients) number(open []socket) {
+	c.looks++
+	first := make(map[socketID]uint32, len(open))
+	for _, s := range open {
+		n, seen := c.first[s.id]
+		if !seen {
+			n = c.looks
+		}
+		first[s.id] = n
+	}
+	c.first = first
+}
+
+// opened is who opened a connection, and a number that is higher the later: by the look
+// that saw it first, and of those by the inode of Envoy's end, for the kernel does not tell how
+// old one is. It numbers inodes upwards, a thousand at a time for each core, and from the
+// first on again after four billion.
+func (c *Clients) opened(s socket) (client netip.Addr, number uint64) {
+	return c.behind.client(s.peer.Addr()), uint64(c.first[s.id])<<32 | uint64(s.inode)
 }
 
 // makeRoom closes what clients, all of whom are refused more by now, hold above

@@ -2,10 +2,12 @@ package capture
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -201,5 +203,30 @@ func TestExcessThatDoesNotClose(t *testing.T) {
 	clients.makeRoom(nil, nil, now)
 	if !strings.Contains(log.String(), "connections=4 ") {
 		t.Errorf("after a minute:\n%s", log.String())
+	}
+}
+
+// What was seen first counts as older, whatever the kernel numbers it: a core that made
+// nothing for long goes on with old numbers, and all begin anew after four billion. Of what
+// was seen at once the number says it.
+func TestWhichIsOlder(t *testing.T) {
+	clients := &Clients{behind: newBehind(nil)}
+	sock := func(id byte, inode uint32) socket { return socket{id: socketID{id}, inode: inode} }
+	a, b, late, later := sock(1, 1<<31), sock(2, 7), sock(3, 3), sock(4, 9)
+	clients.number([]socket{a, b})
+	clients.number([]socket{a, b, late})
+	clients.number([]socket{later, late, b, a})
+	all := []socket{late, later, a, b}
+	slices.SortFunc(all, func(x, y socket) int {
+		_, m := clients.opened(x)
+		_, n := clients.opened(y)
+		return cmp.Compare(m, n)
+	})
+	if want := []socket{b, a, late, later}; !slices.Equal(all, want) {
+		t.Errorf("the oldest first: %v, want %v", all, want)
+	}
+	clients.number([]socket{later})
+	if len(clients.first) != 1 {
+		t.Errorf("%d are remembered, want 1", len(clients.first))
 	}
 }

@@ -37,11 +37,8 @@ func (s *Share) Any() bool { return len(s.over) > 0 }
 // client holds above its share, the newest of them. Elsewhere, and without a
 // bound (0), nobody is in anybody's way.
 //
-// The kernel does not tell how old a connection is. It numbers inodes upwards,
-// a thousand at a time for each core, so that of those that were opened within
-// a moment an older one may be taken for newer; and from the first on again after
-// four billion.
-func Excess[C any](open []C, opened func(C) (client netip.Addr, inode uint32), share, all int) (excess []C) {
+// opened numbers connections upwards, as far as anybody can tell.
+func Excess[C any](open []C, opened func(C) (client netip.Addr, number uint64), share, all int) (excess []C) {
 	if share == 0 || all == 0 || len(open) < all-all/10 {
 		return nil
 	}

@@ -34,9 +34,9 @@ func TestShare(t *testing.T) {
 func TestExcess(t *testing.T) {
 	type conn struct {
 		client string
-		inode  uint32
+		number uint64
 	}
-	opened := func(c conn) (netip.Addr, uint32) { return netip.MustParseAddr(c.client), c.inode }
+	opened := func(c conn) (netip.Addr, uint64) { return netip.MustParseAddr(c.client), c.number }
 	const a, b, node = "10.244.0.1", "fd00:244::1", "192.0.2.1"
 	// Nine, and a has five of them, b three; the kernel tells them in any order.
 	open := []conn{{a, 70}, {b, 20}, {a, 10}, {a, 90}, {node, 95}, {b, 60}, {a, 1 << 31}, {b, 40}, {a, 30}}
