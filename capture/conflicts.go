@@ -135,9 +135,9 @@ func inspectChain(c *nftables.Chain, refuses bool, report reporter) {
 	family := map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6", nftables.TableFamilyINet: "inet"}[c.Table.Family]
 	switch {
 	case c.Table.Name == "kube-proxy":
-		report(KubeProxy, "nftables table %s kube-proxy: its rules answer ClusterIPs before gridmesh can; stop kube-proxy, then run: nft delete table %s kube-proxy", family, family)
+		report(KubeProxy, "nftables table %s kube-proxy: its rules answer ClusterIPs before gridmesh can; stop kube-proxy, then run: nft delete table %s kube-proxy (docs/install.md)", family, family)
 	case c.Name == "KUBE-SERVICES":
-		report(KubeProxy, "nftables table %s %s holds chain KUBE-SERVICES: rules of kube-proxy (iptables) answer ClusterIPs before gridmesh can; stop kube-proxy, then run: kube-proxy --cleanup", family, c.Table.Name)
+		report(KubeProxy, "nftables table %s %s holds chain KUBE-SERVICES: rules of kube-proxy (iptables) answer ClusterIPs before gridmesh can; stop kube-proxy, then run: kube-proxy --cleanup (docs/install.md)", family, c.Table.Name)
 	case strings.HasPrefix(c.Name, "cali-"), strings.HasPrefix(c.Name, "KUBE-NWPLCY"), strings.HasPrefix(c.Name, "KUBE-POD-FW"), strings.HasPrefix(c.Table.Name, "kube-network-policies"):
 		report(PolicyEngine, "nftables table %s %s belongs to a NetworkPolicy engine: traffic through a ClusterIP to a pod on the same node would bypass its FORWARD rules (docs/limits.md)", family, c.Table.Name)
 	case refuses:
@@ -152,7 +152,7 @@ func inspectChain(c *nftables.Chain, refuses bool, report reporter) {
 func inspectLink(name string, report reporter) {
 	switch name {
 	case "kube-ipvs0":
-		report(KubeProxy, "link kube-ipvs0 exists: kube-proxy (ipvs) owns the ClusterIPs; stop kube-proxy, then run: kube-proxy --cleanup")
+		report(KubeProxy, "link kube-ipvs0 exists: kube-proxy (ipvs) owns the ClusterIPs; stop kube-proxy, then run: kube-proxy --cleanup (docs/install.md)")
 	case "cilium_host", "weave":
 		report(PolicyEngine, "link %s belongs to a network with its own NetworkPolicy engine; traffic through a ClusterIP on the same node would bypass it (docs/limits.md)", name)
 	}

@@ -67,9 +67,9 @@ func TestInspect(t *testing.T) {
 		text string
 	}{
 		"nothing":               {func(*testing.T) {}, "", ""},
-		"kube-proxy, nftables":  {chain(nftables.TableFamilyIPv4, "kube-proxy", "services"), KubeProxy, "nft delete table ip kube-proxy"},
-		"kube-proxy, iptables":  {chain(nftables.TableFamilyIPv6, "nat", "KUBE-SERVICES"), KubeProxy, "kube-proxy --cleanup"},
-		"kube-proxy, ipvs":      {link("kube-ipvs0"), KubeProxy, "kube-proxy --cleanup"},
+		"kube-proxy, nftables":  {chain(nftables.TableFamilyIPv4, "kube-proxy", "services"), KubeProxy, "nft delete table ip kube-proxy (docs/install.md)"},
+		"kube-proxy, iptables":  {chain(nftables.TableFamilyIPv6, "nat", "KUBE-SERVICES"), KubeProxy, "kube-proxy --cleanup (docs/install.md)"},
+		"kube-proxy, ipvs":      {link("kube-ipvs0"), KubeProxy, "kube-proxy --cleanup (docs/install.md)"},
 		"Calico":                {chain(nftables.TableFamilyIPv4, "filter", "cali-FORWARD"), PolicyEngine, "bypass"},
 		"kube-network-policies": {chain(nftables.TableFamilyINet, "kube-network-policies", "x"), PolicyEngine, "bypass"},
 		"Cilium":                {link("cilium_host"), PolicyEngine, "bypass"},

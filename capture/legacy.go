@@ -29,7 +29,7 @@ func inspectLegacy(procNet string, report reporter) {
 	for _, l := range legacies {
 		has, err := l.has(procNet, chain)
 		if has {
-			report(KubeProxy, "%s holds chain %s: rules of kube-proxy (iptables) answer ClusterIPs before gridmesh can; stop kube-proxy, then run: kube-proxy --cleanup", l.command, chain)
+			report(KubeProxy, "%s holds chain %s: rules of kube-proxy (iptables) answer ClusterIPs before gridmesh can; stop kube-proxy, then run: kube-proxy --cleanup (docs/install.md)", l.command, chain)
 		}
 		if err != nil {
 			report(Unseen, "table nat of %s is in use and could not be read (%v): rules of kube-proxy in it would answer ClusterIPs before gridmesh can; look with: %s -t nat -S %s", l.command, err, l.command, chain)
