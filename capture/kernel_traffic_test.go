@@ -10,6 +10,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -87,12 +88,17 @@ func TestKernelServes(t *testing.T) {
 	}
 }
 
+// addressesOf are those of a family, of who dials and of what is dialled.
+func addressesOf(ipv6 bool) map[string]string {
+	if ipv6 {
+		return map[string]string{"cluster": "[fd00:96::%s]:80", "node": "[2001:db8::1]:%s", "external": "[2001:db8:1::%s]:80", "a": "fd00:244::5", "host": "2001:db8::1", "outside": "2001:db8::9"}
+	}
+	return map[string]string{"cluster": "10.96.0.%s:80", "node": "192.0.2.1:%s", "external": "203.0.113.%s:80", "a": "10.244.0.5", "host": "192.0.2.1", "outside": "192.0.2.9"}
+}
+
 func (l *kernelLab) checkFlows(t *testing.T, network string, ipv6 bool) {
 	t.Helper()
-	addrs := map[string]string{"cluster": "10.96.0.%s:80", "node": "192.0.2.1:%s", "external": "203.0.113.%s:80", "a": "10.244.0.5", "host": "192.0.2.1", "outside": "192.0.2.9"}
-	if ipv6 {
-		addrs = map[string]string{"cluster": "[fd00:96::%s]:80", "node": "[2001:db8::1]:%s", "external": "[2001:db8:1::%s]:80", "a": "fd00:244::5", "host": "2001:db8::1", "outside": "2001:db8::9"}
-	}
+	addrs := addressesOf(ipv6)
 	for i, f := range whoAnswers {
 		kind, n, _ := strings.Cut(f.to, " ")
 		to := fmt.Sprintf(addrs[kind], n)
@@ -112,6 +118,58 @@ func (l *kernelLab) checkFlows(t *testing.T, network string, ipv6 bool) {
 			}
 		}
 	}
+}
+
+// The tracer says of each packet what real ones are answered: the rules of the kernel
+// path are walked as they are written.
+func TestTheTracerWalksTheKernelPath(t *testing.T) {
+	t.Parallel()
+	names := map[netip.AddrPort]string{}
+	for _, name := range []string{"a", "b", "far"} {
+		for _, ipv6 := range []bool{false, true} {
+			names[tiers(ipv6, name)[1][0]] = name
+		}
+	}
+	for _, kept := range []bool{false, true} {
+		cfg := kernelConfig()
+		cfg.KeepBridgeNetfilter = kept
+		for _, p := range []topology.Protocol{topology.TCP, topology.UDP} {
+			planner := plan.NewKernelPlanner(cfg, cfg.Kernel.NodeIPs)
+			planner.Set("web", append(frontendsOf(p, false), frontendsOf(p, true)...))
+			planner.Settle()
+			state, guard := rules.KernelStateOf(planner), &plan.Plan{Guard: cfg.ServiceCIDRs, Pods: cfg.PodCIDRs}
+			for _, ipv6 := range []bool{false, true} {
+				for _, f := range whoAnswers {
+					addrs := addressesOf(ipv6)
+					kind, n, _ := strings.Cut(f.to, " ")
+					for from, want := range map[string]string{"a": f.a, "host": f.host, "outside": f.outside} {
+						walk := rules.Inet(cfg).WalkWith(guard, state, rules.Packet{
+							Src: netip.MustParseAddr(addrs[from]), To: onPort(fmt.Sprintf(addrs[kind], n), p),
+							Local: from == "host", ToNode: kind == "node", Bridged: from == "a",
+						})
+						if got := answered(walk, names); got != want {
+							t.Errorf("bridge netfilter kept %v, %s %s from %s: %s, want %s; rules: %v", kept, p, f.to, from, got, want, walk.Met)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// answered is a walk as whoAnswers says it.
+func answered(w rules.Walk, names map[netip.AddrPort]string) string {
+	switch {
+	case w.Fate == rules.Refused:
+		return isRefused
+	case w.Fate == rules.Dropped:
+		return isSilent
+	case w.Fate != rules.ToEnd || len(w.Ends) != 1:
+		return fmt.Sprint(w.Fate, w.Ends)
+	case w.Masqueraded:
+		return names[w.Ends[0]] + " node"
+	}
+	return names[w.Ends[0]] + " kept"
 }
 
 // keptOrNode says whether the client was seen as who it is.

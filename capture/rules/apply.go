@@ -33,15 +33,17 @@ func (t Is) apply(w *walker) outcome { return when(w.is(t.Family)) }
 func (t L4) apply(w *walker) outcome { return when(w.Packet.To.Protocol == t.Protocol) }
 
 func (t Frontend) apply(w *walker) outcome {
-	elements := map[SetName][]topology.Frontend{Serve: w.plan.Serve, Silent: w.plan.Silent}[t.Set]
+	elements := map[SetName][]topology.Frontend{Serve: w.plan.Serve, Silent: w.plan.Silent, Limited: w.elements().Limited}[t.Set]
 	return w.found(t.Family, t.Set, slices.Contains(elements, w.Packet.To))
 }
+
 func (t Saddr) apply(w *walker) outcome { return w.within(t.Family, t.Set, w.Packet.Src) }
 func (t Daddr) apply(w *walker) outcome { return w.within(t.Family, t.Set, w.Packet.To.Addr) }
 
 func (t Pair) apply(w *walker) outcome {
 	same := w.Packet.Src == w.Packet.To.Addr
-	return w.found(t.Family, t.Set, same && slices.Contains(w.plan.Hairpin, w.Packet.Src))
+	elements := map[SetName][]netip.Addr{Hairpin: w.plan.Hairpin, Loops: w.elements().Loops}[t.Set]
+	return w.found(t.Family, t.Set, same && slices.Contains(elements, w.Packet.Src))
 }
 func (t Dport) apply(w *walker) outcome    { return when(w.Packet.To.Port == t.Port) }
 func (FromBridge) apply(w *walker) outcome { return when(w.Packet.Bridged) }
@@ -128,6 +130,8 @@ func (v Verdict) apply(w *walker) outcome {
 		return dropped
 	case Return:
 		return returned
+	case Masquerade:
+		w.Masqueraded = true
 	case ResetTCP, PortUnreachable:
 		w.refused = true
 		return dropped

@@ -99,8 +99,6 @@ func (t Remember) String() string {
 	return fmt.Sprintf("update @%s %s", Sticky.For(t.Family), Choose(t))
 }
 
-func (t Dispatch) apply(*walker) outcome     { return mismatch }
-func (t FrontendFrom) apply(*walker) outcome { return mismatch }
 func (t NotSaddr) apply(w *walker) outcome {
 	in := slices.ContainsFunc(w.plan.Pods, func(p netip.Prefix) bool { return p.Contains(w.Packet.Src) })
 	return when(w.is(t.Family) && !in)
@@ -109,6 +107,3 @@ func (FromNode) apply(w *walker) outcome { return when(w.Packet.Local) }
 func (FromLo) apply(w *walker) outcome   { return when(w.looped) }
 func (DNATed) apply(w *walker) outcome   { return when(w.redirected || w.Packet.DNATed) }
 func (InAbsent) apply(w *walker) outcome { return when(w.Packet.Absent) }
-func (Choose) apply(*walker) outcome     { return mismatch }
-func (Remembered) apply(*walker) outcome { return mismatch }
-func (Remember) apply(*walker) outcome   { return mismatch }

@@ -187,15 +187,15 @@ func checkView(t *testing.T, cfg plan.Config, view *topology.View) {
 			case f.Silent:
 				want = Dropped
 			}
-			if got := Trace(cfg, p, podV4, f.Frontend, everywhere); got.Fate != want {
+			if got := Trace(cfg, p, nil, Question{Client: podV4, To: f.Frontend, Listens: everywhere}); got.Fate != want {
 				t.Fatalf("%s %s: %s, want %s", s.Key, f.Frontend, got.Fate, want)
 			}
-			if got := Trace(cfg, p, podV4, f.Frontend, nowhere); (got.Fate == ToEnvoy) != (want == ToEnvoy && f.Protocol == topology.TCP) {
+			if got := Trace(cfg, p, nil, Question{Client: podV4, To: f.Frontend, Listens: nowhere}); (got.Fate == ToEnvoy) != (want == ToEnvoy && f.Protocol == topology.TCP) {
 				t.Fatalf("%s %s: %s without a listener of its own", s.Key, f.Frontend, got.Fate)
 			}
 			wrongPort := f.Frontend
 			wrongPort.Port = 9
-			if got := Trace(cfg, p, podV4, wrongPort, everywhere); got.Fate != Refused {
+			if got := Trace(cfg, p, nil, Question{Client: podV4, To: wrongPort, Listens: everywhere}); got.Fate != Refused {
 				t.Fatalf("%s: port 9 is %s", s.Key, got.Fate)
 			}
 			for _, local := range []bool{true, false} {
@@ -241,7 +241,7 @@ func TestTraceSaysWhy(t *testing.T) {
 		}},
 		"passed": {config(), podV4, frontend("192.0.2.1:81", topology.TCP), []string{"192.0.2.1 is no address of a Service"}},
 	} {
-		got := Trace(tc.cfg, example(tc.cfg), tc.client, tc.to, func(f topology.Frontend) bool { return f.Port == 53 })
+		got := Trace(tc.cfg, example(tc.cfg), nil, Question{Client: tc.client, To: tc.to, Listens: func(f topology.Frontend) bool { return f.Port == 53 }})
 		if len(got.Steps) != len(tc.want) {
 			t.Errorf("%s: %q, want %q", name, got.Steps, tc.want)
 			continue

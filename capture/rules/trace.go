@@ -14,21 +14,35 @@ type Tracing struct {
 	Walk
 	Steps    []string
 	Cluster  string // the cluster that Envoy's listener names
-	KeepsSrc bool   // Envoy dials on with the client's address
+	KeepsSrc bool   // the endpoint sees the client's address
 }
 
-// Trace walks the first packet of a connection from a client to a frontend,
-// with Envoy running. Not every UDP frontend that is served has a listener of
-// its own, which it needs: listens says which.
-func Trace(cfg plan.Config, p *plan.Plan, client netip.Addr, to topology.Frontend, listens func(topology.Frontend) bool) Tracing {
-	t := Tracing{Walk: Inet(cfg).Walk(p, Packet{
-		Src: client, To: to,
+// Question is what is traced: the first packet of a connection, with Envoy running.
+type Question struct {
+	Client netip.Addr
+	To     topology.Frontend
+	ToNode bool // To.Addr is an address of this node
+	// Listens says which UDP frontends Envoy has a listener for, which they need: not
+	// every one that is served has one.
+	Listens func(topology.Frontend) bool
+}
+
+// Trace walks a packet through the table of the capture, and that of the kernel path
+// where k is not nil.
+func Trace(cfg plan.Config, p *plan.Plan, k *KernelState, q Question) Tracing {
+	client, to := q.Client, q.To
+	t := Tracing{Walk: Inet(cfg).WalkWith(p, k, Packet{
+		Src: client, To: to, ToNode: q.ToNode,
 		// Pods of the node count as on a bridge.
 		Bridged: cfg.KeepBridgeNetfilter && cfg.KeepsSource(client),
-		Awaited: to.Protocol == topology.UDP && listens(to),
+		Awaited: to.Protocol == topology.UDP && q.Listens(to),
 	})}
 	say := func(format string, args ...any) { t.Steps = append(t.Steps, fmt.Sprintf(format, args...)) }
 	family := FamilyOf(to.Addr)
+	if t.ByKernel() {
+		t.translated(cfg, client, to, say)
+		return t
+	}
 	switch t.Fate {
 	case Dropped:
 		say("set %s holds %s: internalTrafficPolicy Local without a local endpoint", Silent.For(family), to)
@@ -67,5 +81,50 @@ func (t *Tracing) delivered(cfg plan.Config, client netip.Addr, to topology.Fron
 		say("redirect to port %d of its bridge, whose netfilter stays on (on a routed pod network: tproxy)", port)
 	} else {
 		say("tproxy to %s, mark %#x", t.Listener, cfg.Mark)
+	}
+}
+
+// ByKernel reports whether the kernel path decides on the packet.
+func (t *Tracing) ByKernel() bool {
+	return t.in(Front) || t.in(Near) || t.in(Limited)
+}
+
+// Shut reports whether the client is none of those that may dial.
+func (t *Tracing) Shut() bool { return t.in(Limited) && !t.in(Allowed) }
+
+// FromElsewhere reports whether the endpoints of this node alone may answer the client:
+// externalTrafficPolicy is Local.
+func (t *Tracing) FromElsewhere() bool { return t.in(Near) }
+
+// in reports whether the packet was found in a set, of whichever family.
+func (t *Tracing) in(set SetName) bool {
+	return slices.Contains(t.Found, set.For(IPv4)) || slices.Contains(t.Found, set.For(IPv6))
+}
+
+// translated says what the kernel path makes of the packet.
+func (t *Tracing) translated(cfg plan.Config, client netip.Addr, to topology.Frontend, say func(string, ...any)) {
+	for _, set := range []SetName{Limited, Allowed, Policy, Near, Front} {
+		switch name := set.For(FamilyOf(to.Addr)); {
+		case !t.in(set):
+		case set == Allowed:
+			say("set %s holds %s for %s", name, to, client)
+		case set == Limited:
+			say("set %s holds %s", name, to)
+		default:
+			say("map %s holds %s", name, to)
+		}
+	}
+	if t.Fate != ToEnd {
+		say("the kernel path: nobody may answer this client here")
+		return
+	}
+	say("the kernel path: %s is translated to one of %d endpoints, those of the first tier", to, len(t.Ends))
+	switch t.KeepsSrc = !t.Masqueraded; {
+	case t.KeepsSrc && cfg.KeepsSource(client):
+		say("%s is a pod of this node: its address is kept", client)
+	case t.KeepsSrc:
+		say("%s is from elsewhere, and externalTrafficPolicy Local: its address is kept", client)
+	default:
+		say("its source becomes an address of this node")
 	}
 }

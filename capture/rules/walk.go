@@ -35,6 +35,7 @@ type Fate string
 // The fates.
 const (
 	ToEnvoy Fate = "envoy"  // delivered to a listener of Envoy
+	ToEnd   Fate = "kernel" // translated to an endpoint by the kernel path
 	Refused Fate = "refuse" // TCP reset or ICMP port unreachable
 	Dropped Fate = "drop"   // no answer
 	Passed  Fate = "pass"   // none of gridmesh's business
@@ -47,7 +48,11 @@ type Walk struct {
 	Listener netip.AddrPort // of Envoy, that takes it
 	Packet   Packet         // as the rules left it
 	Met      []Met          // the rules of which every term held, in order
-	Found    []string       // the sets in which it was found, in order
+	Found    []string       // the sets and maps in which it was found, in order
+	// Ends are those that the kernel path chooses from; Packet goes to the first.
+	Ends []netip.AddrPort
+	// Masqueraded: its source becomes an address of the node.
+	Masqueraded bool
 }
 
 // Met is a rule that held.
@@ -57,8 +62,15 @@ type Met struct {
 }
 
 // Walk leads a packet through the table while its sets hold what p says.
-func (t *Table) Walk(p *plan.Plan, packet Packet) Walk {
-	w := &walker{table: t, plan: p, Walk: Walk{Packet: packet}}
+func (t *Table) Walk(p *plan.Plan, packet Packet) Walk { return t.WalkWith(p, nil, packet) }
+
+// WalkWith leads it through that of the kernel path as well, while that holds what k
+// says: at each hook the chains of both take turns. nil: there is none.
+func (t *Table) WalkWith(p *plan.Plan, k *KernelState, packet Packet) Walk {
+	w := &walker{tables: []*Table{t}, table: t, plan: p, kernel: k, Walk: Walk{Packet: packet}}
+	if k != nil {
+		w.tables = append(w.tables, k.table(t.cfg))
+	}
 	if t.Family == "bridge" {
 		w.bridge()
 	} else {
@@ -69,8 +81,10 @@ func (t *Table) Walk(p *plan.Plan, packet Packet) Walk {
 
 type walker struct {
 	Walk
-	table      *Table
+	tables     []*Table
+	table      *Table // whose chain it is in
 	plan       *plan.Plan
+	kernel     *KernelState
 	redirected bool
 	looped     bool // it came in over lo
 	refused    bool
@@ -84,6 +98,7 @@ const (
 	next     outcome = iota // on with the next term, rule or chain
 	mismatch                // on with the next rule
 	jumped                  // through jumpTo, then on with the next rule
+	gone                    // through jumpTo, then back to the chain that jumped here
 	returned                // back to the chain that jumped here
 	accepted                // on with the next chain of the hook
 	dropped                 // the end
@@ -136,6 +151,8 @@ func (w *walker) settle() {
 		w.Fate = Refused // by the kernel: the port is closed
 	case w.Listener.IsValid():
 		w.Fate = ToEnvoy
+	case len(w.Ends) > 0:
+		w.Fate = ToEnd
 	case w.delivered() && w.Packet.Awaited:
 		w.Fate, w.Listener = ToEnvoy, w.Packet.To.AddrPort()
 	default:
@@ -156,17 +173,23 @@ func (w *walker) marked() bool {
 
 // hook leads the packet through the base chains of a hook.
 func (w *walker) hook(at Point) outcome {
-	var chains []*Chain
-	for i := range w.table.Chains {
-		c := &w.table.Chains[i]
-		if c.Hook == nil || c.Hook.Point != at || c.Hook.Type == NAT && w.Packet.Tracked {
-			continue
-		}
-		chains = append(chains, c)
+	type base struct {
+		*Chain
+		of *Table
 	}
-	slices.SortStableFunc(chains, func(a, b *Chain) int { return a.Hook.Priority - b.Hook.Priority })
+	var chains []base
+	for _, t := range w.tables {
+		for i := range t.Chains {
+			c := &t.Chains[i]
+			if c.Hook == nil || c.Hook.Point != at || c.Hook.Type == NAT && w.Packet.Tracked {
+				continue
+			}
+			chains = append(chains, base{c, t})
+		}
+	}
+	slices.SortStableFunc(chains, func(a, b base) int { return a.Hook.Priority - b.Hook.Priority })
 	for _, c := range chains {
-		if w.through(c) == dropped {
+		if w.table = c.of; w.through(c.Chain) == dropped {
 			return dropped
 		}
 	}
@@ -185,6 +208,8 @@ func (w *walker) through(c *Chain) outcome {
 			if end := w.through(w.table.chain(w.jumpTo)); end != next {
 				return end
 			}
+		case gone:
+			return w.through(w.table.chain(w.jumpTo))
 		case returned:
 			return next
 		case accepted, dropped:

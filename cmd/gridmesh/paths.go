@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/gridmesh/gridmesh/capture/plan"
@@ -80,82 +81,104 @@ const policedText = "the cluster has NetworkPolicies, or has not said that it ha
 // twoPaths reports whether the kernel serves what Envoy does not.
 func (w *world) twoPaths() bool { return w.opts.Datapath != topology.DatapathNone }
 
-// inKernel is the way of a packet to a frontend of the kernel path; nil where it
-// takes another. Who is no pod of the node counts as from elsewhere.
-func (w *world) inKernel(cfg plan.Config, client netip.Addr, to topology.Frontend) *walk {
-	out := &walk{From: client.String(), To: to.String(), Tiers: []tierRow{}}
+// kernelState is what the kernel path holds, where there is one; nil where not. Of an
+// address of no Service it may be that of a node port: which the node has is not known.
+func (w *world) kernelState(cfg *plan.Config, q *rules.Question) *rules.KernelState {
+	if !w.twoPaths() {
+		return nil
+	}
+	cfg.Kernel = &plan.Kernel{}
+	var nodePorts []netip.Addr
+	if !w.addressed(q.To.Addr) {
+		nodePorts = []netip.Addr{q.To.Addr}
+	}
+	planner := plan.NewKernelPlanner(*cfg, nodePorts)
+	for _, s := range w.view.Sorted() {
+		planner.Set(s.Key.String(), plan.KernelOf(s))
+	}
+	planner.Settle()
+	q.ToNode = len(nodePorts) > 0 && planner.Has(q.To)
+	return rules.KernelStateOf(planner)
+}
+
+// addressed reports whether an address is a Service's own.
+func (w *world) addressed(ip netip.Addr) bool {
+	return slices.ContainsFunc(w.view.Sorted(), func(s *topology.ServiceView) bool {
+		return slices.ContainsFunc(s.Frontends, func(f topology.FrontendView) bool { return f.Addr == ip }) ||
+			slices.ContainsFunc(s.Outside, func(o topology.Outside) bool { return o.Addr == ip })
+	})
+}
+
+// inKernel says of a packet that the kernel path decides on who may answer, or why nobody
+// does. Who is no pod of the node counts as from elsewhere.
+func (w *world) inKernel(out *walk, step *rules.Tracing, q rules.Question) {
+	s, f, o := w.dialled(q)
+	var tiers []topology.Tier
+	switch {
+	case f != nil:
+		tiers = f.Tiers
+	case o != nil && step.FromElsewhere():
+		tiers = o.LocalTiers
+	case o != nil:
+		tiers = o.Tiers
+	}
+	out.Tiers = pickedFrom(tiers, step.Ends)
+	if step.Fate != rules.ToEnd {
+		out.because(w.shut(step, q, s, f))
+	}
+	if q.ToNode {
+		door := fmt.Sprintf("%d is the node port of service %s, where %s is an address at which this node serves node ports (--nodeport-addresses); elsewhere the packet passes", q.To.Port, s.Key, q.To.Addr)
+		out.Steps = append([]string{door}, out.Steps...)
+	}
+	if w.policed() {
+		out.Steps = append([]string{policedText}, out.Steps...)
+	}
+}
+
+// dialled is the Service of a frontend, and that: one of its ClusterIPs, or another.
+func (w *world) dialled(q rules.Question) (*topology.ServiceView, *topology.FrontendView, *topology.Outside) {
 	for _, s := range w.view.Sorted() {
 		for i := range s.Frontends {
-			if f := &s.Frontends[i]; f.Frontend == to && f.Path == topology.PathKernel {
-				if !out.translated(f.Tiers) {
-					out.unanswered(f.Silent, refusal.Of(w.snap, w.view, w.opts, to))
-				}
-				return out
+			if f := &s.Frontends[i]; f.Frontend == q.To {
+				return s, f, nil
 			}
 		}
 		for i := range s.Outside {
-			if f := &s.Outside[i]; f.Frontend == to && f.Path == topology.PathKernel {
-				out.fromOutside(f, s.Key, client, plan.Within(cfg.PodCIDRs, client))
-				return out
+			o := &s.Outside[i]
+			atNode := q.ToNode && o.Kind == topology.NodePort && o.Port == q.To.Port && o.Protocol == q.To.Protocol && o.Addr.Is4() == q.To.Addr.Is4()
+			if o.Frontend == q.To || atNode {
+				return s, nil, o
 			}
 		}
 	}
-	return nil
+	return nil, nil, nil
 }
 
-// atNodePort is the way of a packet to a node port; nil where it is none. Which
-// addresses the node has is not known here.
-func (w *world) atNodePort(cfg plan.Config, client netip.Addr, to topology.Frontend) *walk {
-	for _, s := range w.view.Sorted() {
-		for i := range s.Outside {
-			f := &s.Outside[i]
-			if f.Kind != topology.NodePort || f.Path != topology.PathKernel ||
-				f.Port != to.Port || f.Protocol != to.Protocol || f.Addr.Is4() != to.Addr.Unmap().Is4() {
-				continue
+// pickedFrom is the tier that the kernel path chooses from.
+func pickedFrom(tiers []topology.Tier, ends []netip.AddrPort) []tierRow {
+	for _, t := range tiers {
+		row := topology.Tier{Key: t.Key}
+		for _, e := range t.Endpoints {
+			if slices.Contains(ends, e.Addr) {
+				row.Endpoints = append(row.Endpoints, e)
 			}
-			out := &walk{From: client.String(), To: to.String(), Tiers: []tierRow{}}
-			out.fromOutside(f, s.Key, client, plan.Within(cfg.PodCIDRs, client))
-			out.Steps = append([]string{fmt.Sprintf("%d is the node port of service %s, where %s is an address at which this node serves node ports (--nodeport-addresses); elsewhere the packet passes", to.Port, s.Key, to.Addr)}, out.Steps...)
-			return out
+		}
+		if len(row.Endpoints) > 0 {
+			return tierRows([]topology.Tier{row})
 		}
 	}
-	return nil
+	return []tierRow{}
 }
 
-// fromOutside is the way to an address that is no ClusterIP.
-func (w *walk) fromOutside(f *topology.Outside, of topology.ObjectKey, client netip.Addr, pod bool) {
-	tiers, silent, cause := f.Tiers, false, &refusal.Cause{
-		Service: of.String(), Why: "has no endpoint at this port that this node may reach", Cure: "see gridmesh view of it",
-	}
+// shut is why the kernel path lets nobody answer.
+func (w *world) shut(step *rules.Tracing, q rules.Question, s *topology.ServiceView, f *topology.FrontendView) *refusal.Cause {
 	switch {
-	case len(f.Sources) > 0 && !plan.Within(f.Sources, client):
-		tiers, silent = nil, true
-		cause.Why, cause.Cure = "lets nobody in from "+client.String(), "add the client to spec.loadBalancerSourceRanges"
-	case f.Local && !pod:
-		tiers, silent = f.LocalTiers, f.Silent
-		cause.Why, cause.Cure = "has no endpoint on this node, and externalTrafficPolicy Local", "dial a node that has one"
+	case f != nil:
+		return refusal.Of(w.snap, w.view, w.opts, q.To)
+	case step.Shut():
+		return &refusal.Cause{Service: s.Key.String(), Why: "lets nobody in from " + q.Client.String(), Cure: "add the client to spec.loadBalancerSourceRanges"}
+	case step.FromElsewhere():
+		return &refusal.Cause{Service: s.Key.String(), Why: "has no endpoint on this node, and externalTrafficPolicy Local", Cure: "dial a node that has one"}
 	}
-	if !w.translated(tiers) {
-		w.unanswered(silent, cause)
-	}
-}
-
-// translated is what the kernel path makes of a packet, where there are endpoints.
-func (w *walk) translated(tiers []topology.Tier) bool {
-	if len(tiers) == 0 {
-		return false
-	}
-	first := topology.ByReadiness(tiers)[:1]
-	w.Verdict, w.Tiers = "kernel", tierRows(first)
-	w.Steps = []string{fmt.Sprintf("the kernel path: %s is translated to one of %d endpoints, those of the first tier", w.To, len(first[0].Endpoints))}
-	return true
-}
-
-func (w *walk) unanswered(silent bool, why *refusal.Cause) {
-	fate := rules.Refused
-	if silent {
-		fate = rules.Dropped
-	}
-	w.Verdict, w.Cause = string(fate), why
-	w.Steps = []string{"the kernel path: nobody may answer this client here", why.String(), "cure: " + why.Cure}
+	return &refusal.Cause{Service: s.Key.String(), Why: "has no endpoint at this port that this node may reach", Cure: "see gridmesh view of it"}
 }

@@ -36,8 +36,9 @@ func traceCommand() *cobra.Command {
 	var from, to string
 	cmd := &cobra.Command{
 		Use:   "trace --from IP --to IP:PORT/tcp",
-		Short: "Walk a packet from a client through the capture and Envoy to its endpoints",
-		Long: `Walk a packet from a client through the capture and Envoy to its endpoints.
+		Short: "Walk a packet from a client through the node's rules and Envoy to its endpoints",
+		Long: `Walk a packet from a client through the node's rules, those of the capture and of
+the kernel path, and through Envoy to its endpoints.
 
 Exits with 1 where the packet is refused or dropped, or is to an address of a
 Service that gridmesh does not serve; the steps say why, and what helps.`,
@@ -62,8 +63,8 @@ Service that gridmesh does not serve; the steps say why, and what helps.`,
 				cfg.PodCIDRs = more.podCIDRs
 			}
 			out := w.trace(cfg, client, frontend, in.preloadMax)
-			if out.Verdict == string(rules.Passed) {
-				out = w.passed(out, cfg, client, frontend, more)
+			if out.Verdict == string(rules.Passed) && !w.twoPaths() { // else all that is a Service's is served
+				out.notServed(more.unserved(frontend), more.whole)
 			}
 			in.noteEnvoy(cmd.Context(), out)
 			err = in.doubt(w.snap.Problems, in.print(cmd.OutOrStdout(), out, out.table))
@@ -126,17 +127,16 @@ func parseTrace(from, to string) (client netip.Addr, f topology.Frontend, err er
 }
 
 func (w *world) trace(cfg plan.Config, client netip.Addr, to topology.Frontend, preloadMax int) *walk {
-	if out := w.inKernel(cfg, client, to); out != nil {
-		if w.policed() {
-			out.Steps = append([]string{policedText}, out.Steps...)
-		}
+	q := rules.Question{Client: client, To: to, Listens: w.listens(preloadMax)}
+	state := w.kernelState(&cfg, &q)
+	step := rules.Trace(cfg, plan.Of(w.view, cfg), state, q)
+	out := &walk{From: client.String(), To: to.String(), Verdict: string(step.Fate), Steps: step.Steps, Cluster: step.Cluster, Tiers: []tierRow{}}
+	if step.ByKernel() {
+		w.inKernel(out, &step, q)
 		return out
 	}
-	step := rules.Trace(cfg, plan.Of(w.view, cfg), client, to, w.listens(preloadMax))
-	out := &walk{From: client.String(), To: to.String(), Verdict: string(step.Fate), Steps: step.Steps, Cluster: step.Cluster, Tiers: []tierRow{}}
 	if step.Fate == rules.Refused || step.Fate == rules.Dropped {
-		out.Cause = w.cause(to)
-		out.Steps = append(out.Steps, out.Cause.String(), "cure: "+out.Cause.Cure)
+		out.because(w.cause(to))
 	}
 	if step.Fate != rules.ToEnvoy {
 		return out
@@ -169,17 +169,10 @@ func tierRows(tiers []topology.Tier) []tierRow {
 	return rows
 }
 
-// passed is the way of a packet that nobody takes, unless it is to a node port. With
-// two paths all that is a Service's is served.
-func (w *world) passed(out *walk, cfg plan.Config, client netip.Addr, to topology.Frontend, more surroundings) *walk {
-	if w.twoPaths() {
-		if door := w.atNodePort(cfg, client, to); door != nil {
-			return door
-		}
-		return out
-	}
-	out.notServed(more.unserved(to), more.whole)
-	return out
+// because says why nobody answers, and what helps.
+func (w *walk) because(c *refusal.Cause) {
+	w.Cause = c
+	w.Steps = append(w.Steps, c.String(), "cure: "+c.Cure)
 }
 
 // notServed is said of node ports, load balancers' and external addresses where there
