@@ -14,6 +14,7 @@ import (
 	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/capture/links"
 	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/internal/sockdiag"
 )
 
 // linksEvery is how long an address that another pod has taken may count for the one
@@ -49,10 +50,10 @@ func (b *behind) client(ip netip.Addr) netip.Addr {
 // came since it was last called, and now and then of all, for an address may be
 // another pod's by now. What was known stays where the kernel knows nothing: it
 // forgets neighbours that are silent.
-func (b *behind) follow(open []socket, now time.Time) (err error) {
+func (b *behind) follow(open []sockdiag.Socket, now time.Time) (err error) {
 	held, fresh := map[netip.Addr]bool{}, false
 	for _, s := range open {
-		if ip := s.peer.Addr(); !held[ip] && b.mayBePods(ip) {
+		if ip := s.Peer.Addr(); !held[ip] && b.mayBePods(ip) {
 			held[ip] = true
 			_, known := b.link[ip]
 			fresh = fresh || !known && !b.unknown[ip]

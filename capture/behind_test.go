@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/rules"
+	"github.com/gridmesh/gridmesh/internal/sockdiag"
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
@@ -143,10 +144,10 @@ func TestWhoStandsForAPod(t *testing.T) {
 	step := func(what string, held []string, want map[string]string, wantAsked int) {
 		t.Helper()
 		asked = 0
-		var open []socket
+		var open []sockdiag.Socket
 		for _, ip := range held {
 			peer := netip.MustParseAddr(ip)
-			open = append(open, socket{peer: netip.AddrPortFrom(peer, 4000)}, socket{peer: netip.AddrPortFrom(peer, 4001)})
+			open = append(open, sockdiag.Socket{Peer: netip.AddrPortFrom(peer, 4000)}, sockdiag.Socket{Peer: netip.AddrPortFrom(peer, 4001)})
 		}
 		if err := b.follow(open, now); (err != nil) != (torn != nil && asked > 0) {
 			t.Errorf("%s: %v", what, err)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
-	nl "github.com/mdlayher/netlink"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
@@ -23,6 +22,7 @@ import (
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/sockdiag"
 )
 
 const (
@@ -52,7 +52,7 @@ type Clients struct {
 	bounds    func() (share, all int)
 	log       *slog.Logger
 	share     plan.Share
-	stalled   plan.Stalled[socketID]
+	stalled   plan.Stalled[sockdiag.ID]
 	conn      *nft.Session // from the first write on
 	table     *nftables.Table
 	sets      map[rules.Family]*nftables.Set
@@ -62,13 +62,13 @@ type Clients struct {
 	failed    bool      // the last look did, and that was said
 	seen      uint64    // what the rule has counted, when it was last asked
 
-	destroy    func(*nl.Conn, socket) error
+	destroy    func(*sockdiag.Conn, sockdiag.Socket) error
 	unclosed   error     // of the last look: a connection of a client that is gone
 	closed     int       // of those, since the log was told
 	toldClosed time.Time // that some were closed
 
-	looks uint32              // that counted
-	first map[socketID]uint32 // in which of them each connection was seen first
+	looks uint32                 // that counted
+	first map[sockdiag.ID]uint32 // in which of them each connection was seen first
 
 	excess     map[netip.Addr]int // connections closed to make room, since the log was told
 	toldExcess time.Time          // that some were
@@ -84,7 +84,7 @@ type Clients struct {
 func NewClients(c *Capture, bounds func() (share, all int), log *slog.Logger) *Clients {
 	t := &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}
 	clients := &Clients{
-		cfg: c.cfg, guard: &c.guarded, behind: newBehind(&c.pods), bounds: bounds, log: log, destroy: destroy,
+		cfg: c.cfg, guard: &c.guarded, behind: newBehind(&c.pods), bounds: bounds, log: log, destroy: (*sockdiag.Conn).Reset,
 		table: t, sets: map[rules.Family]*nftables.Set{}, excess: map[netip.Addr]int{},
 	}
 	for _, f := range rules.Families {
@@ -144,12 +144,12 @@ func (c *Clients) look(now time.Time) error {
 	if !c.share.Any() && (share == 0 || !crowded(share)) {
 		return nil
 	}
-	conn, err := nl.Dial(unix.NETLINK_SOCK_DIAG, nil)
+	conn, err := sockdiag.Dial()
 	if err != nil {
-		return fmt.Errorf("open sock_diag: %w", err)
+		return err
 	}
 	defer conn.Close()
-	var open []socket
+	var open []sockdiag.Socket
 	if share > 0 {
 		if open, err = c.open(conn, now); err != nil {
 			return err
@@ -170,20 +170,20 @@ func (c *Clients) look(now time.Time) error {
 }
 
 // open are the connections that Envoy has with clients that are there.
-func (c *Clients) open(conn *nl.Conn, now time.Time) ([]socket, error) {
+func (c *Clients) open(conn *sockdiag.Conn, now time.Time) ([]sockdiag.Socket, error) {
 	var guard []netip.Prefix
 	if known := c.guard.Load(); known != nil {
 		guard = *known
 	}
-	all, err := sockets(conn)
+	all, err := conn.Both(unix.IPPROTO_TCP, sockdiag.Open, 0)
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(s socket) bool {
+	all = slices.DeleteFunc(all, func(s sockdiag.Socket) bool {
 		// What is bound to an address of a Service is another program's: a DNS
 		// cache of the node, say.
-		taken := !s.bound && plan.Within(guard, s.local.Addr()) || c.cfg.KeepBridgeNetfilter && redirectPort(c.cfg, s.local.Port())
-		return s.inode == 0 || !taken
+		taken := !s.Bound && plan.Within(guard, s.Local.Addr()) || c.cfg.KeepBridgeNetfilter && redirectPort(c.cfg, s.Local.Port())
+		return s.Inode == 0 || !taken
 	})
 	return c.closeDead(conn, all, now), nil
 }
@@ -195,15 +195,15 @@ type holds struct {
 }
 
 // held is what each client has of these connections.
-func (c *Clients) held(open []socket) map[netip.Addr]*holds {
+func (c *Clients) held(open []sockdiag.Socket) map[netip.Addr]*holds {
 	held := map[netip.Addr]*holds{}
 	for _, s := range open {
-		client := c.behind.client(s.peer.Addr())
+		client := c.behind.client(s.Peer.Addr())
 		if held[client] == nil {
 			held[client] = &holds{addresses: map[netip.Addr]bool{}}
 		}
 		held[client].n++
-		held[client].addresses[s.peer.Addr()] = true
+		held[client].addresses[s.Peer.Addr()] = true
 	}
 	return held
 }

@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"github.com/google/nftables"
-	nl "github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/links"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
+	"github.com/gridmesh/gridmesh/internal/sockdiag"
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
@@ -94,14 +94,14 @@ func dialFrom(from *testkit.Network, address, to string) (conn net.Conn, err err
 // counted is how many connections clients have, as a look counts them.
 func counted(t *testing.T, clients *Clients, now time.Time) map[netip.Addr]int {
 	t.Helper()
-	conn, err := nl.Dial(unix.NETLINK_SOCK_DIAG, nil)
+	conn, err := sockdiag.Dial()
 	must(t, err)
 	defer conn.Close()
 	open, err := clients.open(conn, now)
 	must(t, err)
 	held := map[netip.Addr]int{}
 	for _, s := range open {
-		held[s.peer.Addr()]++
+		held[s.Peer.Addr()]++
 	}
 	return held
 }
@@ -240,10 +240,10 @@ func TestOnlyEnvoysConnectionsCount(t *testing.T) {
 		t.Errorf("%v, want 3 of %s", held, pod5)
 	}
 	// Nor do they say what the client has open through Envoy, for --close-on-move.
-	diag, err := nl.Dial(unix.NETLINK_SOCK_DIAG, nil)
+	diag, err := sockdiag.Dial()
 	must(t, err)
 	defer diag.Close()
-	all, err := sockets(diag)
+	all, err := diag.Both(unix.IPPROTO_TCP, sockdiag.Open, 0)
 	must(t, err)
 	open, err := c.dialled(all)
 	must(t, err)

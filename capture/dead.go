@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	nl "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/sockdiag"
 )
 
 const (
@@ -25,8 +25,8 @@ const (
 
 // unanswered reports whether the peer does not answer at the moment. One that
 // is there and does not read answers all the same.
-func (s *socket) unanswered() bool {
-	return (s.timer == timerResend || s.timer == timerProbe) && s.retries >= unansweredFrom
+func unanswered(s *sockdiag.Socket) bool {
+	return (s.Timer == timerResend || s.Timer == timerProbe) && s.Retries >= unansweredFrom
 }
 
 // closeDead ends the connections of clients that are gone, and returns the
@@ -34,24 +34,24 @@ func (s *socket) unanswered() bool {
 // for such a client, and nobody asks for a sign of life meanwhile. One that does
 // not close counts on, and is left in c.unclosed: it keeps nobody from being
 // counted.
-func (c *Clients) closeDead(conn *nl.Conn, open []socket, now time.Time) []socket {
+func (c *Clients) closeDead(conn *sockdiag.Conn, open []sockdiag.Socket, now time.Time) []sockdiag.Socket {
 	defer c.sayClosed(now)
-	var waiting []socketID
+	var waiting []sockdiag.ID
 	for _, s := range open {
-		if s.unanswered() {
-			waiting = append(waiting, s.id)
+		if unanswered(&s) {
+			waiting = append(waiting, s.ID)
 		}
 	}
-	dead := map[socketID]bool{}
+	dead := map[sockdiag.ID]bool{}
 	for _, id := range c.stalled.Judge(waiting, now, clientTimeout) {
 		dead[id] = true
 	}
 	if len(dead) == 0 {
 		return open
 	}
-	left := make([]socket, 0, len(open))
+	left := make([]sockdiag.Socket, 0, len(open))
 	for _, s := range open {
-		if !dead[s.id] {
+		if !dead[s.ID] {
 			left = append(left, s)
 			continue
 		}
@@ -61,7 +61,7 @@ func (c *Clients) closeDead(conn *nl.Conn, open []socket, now time.Time) []socke
 			continue
 		case errors.Is(err, unix.EOPNOTSUPP): // no CONFIG_INET_DIAG_DESTROY: the kernel has to find out
 		case c.unclosed == nil: // one stands for all
-			c.unclosed = fmt.Errorf("close the connection of %s, which does not answer: %w", s.peer, err)
+			c.unclosed = fmt.Errorf("close the connection of %s, which does not answer: %w", s.Peer, err)
 		}
 		left = append(left, s)
 	}

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	nl "github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/rules"
+	"github.com/gridmesh/gridmesh/internal/sockdiag"
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
@@ -115,14 +115,14 @@ func isTimeout(err error) bool {
 // A connection that the kernel does not close counts on and keeps nobody from
 // being counted; one that is gone meanwhile does not. The log is told now and then.
 func TestConnectionsThatDoNotClose(t *testing.T) {
-	open := make([]socket, 4)
+	open := make([]sockdiag.Socket, 4)
 	for i := range open {
-		open[i] = socket{timer: timerResend, retries: unansweredFrom, id: socketID{byte(i)}}
+		open[i] = sockdiag.Socket{Timer: timerResend, Retries: unansweredFrom, ID: sockdiag.ID{byte(i)}}
 	}
-	open[3].retries = 0
+	open[3].Retries = 0
 	var log bytes.Buffer
-	clients := &Clients{log: slog.New(slog.NewTextHandler(&log, nil)), destroy: func(_ *nl.Conn, s socket) error {
-		return []error{unix.EPERM, unix.ESTALE, nil}[s.id[0]]
+	clients := &Clients{log: slog.New(slog.NewTextHandler(&log, nil)), destroy: func(_ *sockdiag.Conn, s sockdiag.Socket) error {
+		return []error{unix.EPERM, unix.ESTALE, nil}[s.ID[0]]
 	}}
 	now := time.Now()
 	for end := now.Add(clientTimeout); now.Before(end); now = now.Add(time.Second) {
@@ -132,7 +132,7 @@ func TestConnectionsThatDoNotClose(t *testing.T) {
 	}
 	for range 30 {
 		left := clients.closeDead(nil, open, now)
-		if len(left) != 2 || left[0].id != open[0].id || left[1].id != open[3].id || !errors.Is(clients.unclosed, unix.EPERM) {
+		if len(left) != 2 || left[0].ID != open[0].ID || left[1].ID != open[3].ID || !errors.Is(clients.unclosed, unix.EPERM) {
 			t.Errorf("left %v, %v", left, clients.unclosed)
 		}
 		now = now.Add(time.Second)

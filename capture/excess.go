@@ -8,22 +8,22 @@ import (
 	"slices"
 	"time"
 
-	nl "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/sockdiag"
 )
 
 // number notes when connections were first seen.
-func (c *Clients) number(open []socket) {
+func (c *Clients) number(open []sockdiag.Socket) {
 	c.looks++
-	first := make(map[socketID]uint32, len(open))
+	first := make(map[sockdiag.ID]uint32, len(open))
 	for _, s := range open {
-		n, seen := c.first[s.id]
+		n, seen := c.first[s.ID]
 		if !seen {
 			n = c.looks
 		}
-		first[s.id] = n
+		first[s.ID] = n
 	}
 	c.first = first
 }
@@ -32,15 +32,15 @@ func (c *Clients) number(open []socket) {
 // that saw it first, and of those by the inode of Envoy's end, for the kernel does not tell how
 // old one is. It numbers inodes upwards, a thousand at a time for each core, and from the
 // first on again after four billion.
-func (c *Clients) opened(s socket) (client netip.Addr, number uint64) {
-	return c.behind.client(s.peer.Addr()), uint64(c.first[s.id])<<32 | uint64(s.inode)
+func (c *Clients) opened(s sockdiag.Socket) (client netip.Addr, number uint64) {
+	return c.behind.client(s.Peer.Addr()), uint64(c.first[s.ID])<<32 | uint64(s.Inode)
 }
 
 // makeRoom closes what clients, all of whom are refused more by now, hold above
 // their share: what was opened before anybody counted would keep all others
 // out for as long as its client likes. One that does not close is left in
 // c.unclosed.
-func (c *Clients) makeRoom(conn *nl.Conn, excess []socket, now time.Time) {
+func (c *Clients) makeRoom(conn *sockdiag.Conn, excess []sockdiag.Socket, now time.Time) {
 	for _, s := range excess {
 		err := c.destroy(conn, s)
 		if errors.Is(err, unix.EOPNOTSUPP) {
@@ -48,11 +48,11 @@ func (c *Clients) makeRoom(conn *nl.Conn, excess []socket, now time.Time) {
 		}
 		switch {
 		case err == nil:
-			c.excess[c.behind.client(s.peer.Addr())]++
+			c.excess[c.behind.client(s.Peer.Addr())]++
 			c.removed.Add(1)
 		case vanished(err):
 		case c.unclosed == nil: // one stands for all
-			c.unclosed = fmt.Errorf("close a connection of %s, which holds more than its share: %w", s.peer, err)
+			c.unclosed = fmt.Errorf("close a connection of %s, which holds more than its share: %w", s.Peer, err)
 		}
 	}
 	c.sayExcess(now)

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	nl "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/rules"
+	"github.com/gridmesh/gridmesh/internal/sockdiag"
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
@@ -49,12 +49,12 @@ func newCrowd(t *testing.T, f rules.Family) *crowd {
 	holding(t, f, cfg.Ports.Keep())
 	holding(t, f, cfg.Ports.Plain())
 	o.Clients = NewClients(c, func() (int, int) { return crowdShare, o.all }, slog.New(slog.NewTextHandler(&o.log, nil)))
-	o.destroy = func(conn *nl.Conn, s socket) error {
+	o.destroy = func(conn *sockdiag.Conn, s sockdiag.Socket) error {
 		list, err := c.table.conn.GetSetElements(c.table.sets[rules.Over.For(f)])
 		if err != nil || len(list) != 1 {
 			t.Errorf("closed while %d clients were refused: %v", len(list), err)
 		}
-		return destroy(conn, s)
+		return conn.Reset(s)
 	}
 	return o
 }
@@ -134,8 +134,8 @@ func TestAKernelThatClosesNone(t *testing.T) {
 			o := newCrowd(t, f)
 			closes := o.destroy
 			var tried []error
-			o.destroy = func(conn *nl.Conn, s socket) error {
-				s.family = unix.AF_UNIX
+			o.destroy = func(conn *sockdiag.Conn, s sockdiag.Socket) error {
+				s.Family = unix.AF_UNIX
 				err := closes(conn, s)
 				if errors.Is(err, unix.ENOENT) {
 					t.Skip("this kernel does not tell of Unix sockets")
@@ -166,13 +166,13 @@ func TestExcessThatDoesNotClose(t *testing.T) {
 	var log bytes.Buffer
 	var tried int
 	outcome := map[byte]error{}
-	clients := &Clients{log: slog.New(slog.NewTextHandler(&log, nil)), excess: map[netip.Addr]int{}, behind: newBehind(nil), destroy: func(_ *nl.Conn, s socket) error {
+	clients := &Clients{log: slog.New(slog.NewTextHandler(&log, nil)), excess: map[netip.Addr]int{}, behind: newBehind(nil), destroy: func(_ *sockdiag.Conn, s sockdiag.Socket) error {
 		tried++
-		return outcome[s.id[0]]
+		return outcome[s.ID[0]]
 	}}
-	excess := make([]socket, 5)
+	excess := make([]sockdiag.Socket, 5)
 	for i := range excess {
-		excess[i] = socket{id: socketID{byte(i)}, peer: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 244, 0, byte(i)}), 4000)}
+		excess[i] = sockdiag.Socket{ID: sockdiag.ID{byte(i)}, Peer: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 244, 0, byte(i)}), 4000)}
 	}
 	now := time.Now()
 	room := func(closed uint64) {
@@ -211,21 +211,21 @@ func TestExcessThatDoesNotClose(t *testing.T) {
 // was seen at once the number says it.
 func TestWhichIsOlder(t *testing.T) {
 	clients := &Clients{behind: newBehind(nil)}
-	sock := func(id byte, inode uint32) socket { return socket{id: socketID{id}, inode: inode} }
+	sock := func(id byte, inode uint32) sockdiag.Socket { return sockdiag.Socket{ID: sockdiag.ID{id}, Inode: inode} }
 	a, b, late, later := sock(1, 1<<31), sock(2, 7), sock(3, 3), sock(4, 9)
-	clients.number([]socket{a, b})
-	clients.number([]socket{a, b, late})
-	clients.number([]socket{later, late, b, a})
-	all := []socket{late, later, a, b}
-	slices.SortFunc(all, func(x, y socket) int {
+	clients.number([]sockdiag.Socket{a, b})
+	clients.number([]sockdiag.Socket{a, b, late})
+	clients.number([]sockdiag.Socket{later, late, b, a})
+	all := []sockdiag.Socket{late, later, a, b}
+	slices.SortFunc(all, func(x, y sockdiag.Socket) int {
 		_, m := clients.opened(x)
 		_, n := clients.opened(y)
 		return cmp.Compare(m, n)
 	})
-	if want := []socket{b, a, late, later}; !slices.Equal(all, want) {
+	if want := []sockdiag.Socket{b, a, late, later}; !slices.Equal(all, want) {
 		t.Errorf("the oldest first: %v, want %v", all, want)
 	}
-	clients.number([]socket{later})
+	clients.number([]sockdiag.Socket{later})
 	if len(clients.first) != 1 {
 		t.Errorf("%d are remembered, want 1", len(clients.first))
 	}

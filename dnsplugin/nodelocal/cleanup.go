@@ -59,9 +59,9 @@ func answered(ours map[netip.Addr]*netlink.Addr, elsewhere map[netip.Addr]bool) 
 		return nil //nolint:nilerr // a kernel that does not tell is no reason to leave them
 	}
 	for _, s := range all {
-		if ours[s.ip] != nil && !elsewhere[s.ip] {
+		if ours[s.Local.Addr()] != nil && !elsewhere[s.Local.Addr()] {
 			return fmt.Errorf("a process of this node answers at %s: if that is gridmesh-dns, it would put the address back within %s, so stop it first; others (%s) would be without it",
-				netip.AddrPortFrom(s.ip, s.port), lookEvery, suspects)
+				s.Local, lookEvery, suspects)
 		}
 	}
 	return nil

@@ -1,7 +1,6 @@
 package nodelocal
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,11 +11,11 @@ import (
 	"strings"
 
 	"github.com/coredns/coredns/plugin"
-	nl "github.com/mdlayher/netlink"
-	"github.com/mdlayher/netlink/nlenc"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/internal/sockdiag"
 )
 
 // CoreDNS's way: metrics are global, and the prometheus plugin serves them.
@@ -24,19 +23,6 @@ var others = promauto.NewGaugeVec(prometheus.GaugeOpts{
 	Namespace: plugin.Namespace, Subsystem: pluginName, Name: "other_sockets",
 	Help: "Sockets of other processes at an address of this server, each of which gets some of the questions.",
 }, []string{"address"})
-
-// linux/sock_diag.h and linux/inet_diag.h.
-const (
-	sockDiagByFamily = 20
-	diagReqLen       = 56
-	diagMsgLen       = 72
-	diagPortOffset   = 8 // of the own port in a request
-	diagSportOffset  = 4 // of it in an answer
-	diagSrcOffset    = 8 // of the own address in an answer
-	diagInodeOffset  = 68
-	stateListen      = 1 << 10
-	stateClose       = 1 << 7 // of a socket of UDP that is connected to nobody
-)
 
 // shared counts the sockets of other processes at the addresses, and says where
 // there are some: one that came after the start shares the port without a word.
@@ -91,7 +77,7 @@ func foreign(list []netip.Addr, port uint16) (map[netip.AddrPort]int, error) {
 	found := map[netip.AddrPort]int{}
 	for _, ip := range list {
 		for _, s := range all {
-			if s.ip == ip && !own[s.inode] {
+			if s.Local.Addr() == ip && !own[s.Inode] {
 				found[netip.AddrPortFrom(ip, port)]++
 			}
 		}
@@ -99,54 +85,19 @@ func foreign(list []netip.Addr, port uint16) (map[netip.AddrPort]int, error) {
 	return found, nil
 }
 
-type socket struct {
-	ip    netip.Addr
-	port  uint16
-	inode uint32
-}
-
 // servers are the sockets of this network that serve a port, or with 0 any.
-func servers(port uint16) (all []socket, err error) {
-	conn, err := nl.Dial(unix.NETLINK_SOCK_DIAG, nil)
+func servers(port uint16) ([]sockdiag.Socket, error) {
+	conn, err := sockdiag.Dial()
 	if err != nil {
-		return nil, fmt.Errorf("open sock_diag: %w", err)
+		return nil, err
 	}
 	defer conn.Close()
-	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		for protocol, state := range map[byte]uint32{unix.IPPROTO_UDP: stateClose, unix.IPPROTO_TCP: stateListen} {
-			some, err := socketsAt(conn, family, protocol, state, port)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, some...)
-		}
-	}
-	return all, nil
-}
-
-// socketsAt are those of one family and protocol.
-func socketsAt(conn *nl.Conn, family, protocol byte, states uint32, port uint16) ([]socket, error) {
-	req := make([]byte, diagReqLen)
-	req[0], req[1] = family, protocol
-	nlenc.PutUint32(req[4:8], states)
-	binary.BigEndian.PutUint16(req[diagPortOffset:], port)
-	msgs, err := conn.Execute(nl.Message{Header: nl.Header{Type: sockDiagByFamily, Flags: nl.Request | nl.Dump}, Data: req})
+	udp, err := conn.Both(unix.IPPROTO_UDP, sockdiag.Closed, port)
 	if err != nil {
-		return nil, fmt.Errorf("list sockets: %w", err)
+		return nil, err
 	}
-	var list []socket
-	for _, m := range msgs {
-		if len(m.Data) < diagMsgLen {
-			continue
-		}
-		length := 4
-		if m.Data[0] == unix.AF_INET6 {
-			length = 16
-		}
-		ip, _ := netip.AddrFromSlice(m.Data[diagSrcOffset : diagSrcOffset+length])
-		list = append(list, socket{ip.Unmap(), binary.BigEndian.Uint16(m.Data[diagSportOffset:]), nlenc.Uint32(m.Data[diagInodeOffset:diagMsgLen])})
-	}
-	return list, nil
+	tcp, err := conn.Both(unix.IPPROTO_TCP, sockdiag.Listen, port)
+	return append(udp, tcp...), err
 }
 
 // ownSockets adds the inodes of this process's sockets.
