@@ -2,7 +2,6 @@ package soak
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -17,7 +16,6 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
-	"github.com/gridmesh/gridmesh/test/cluster/wait"
 	"github.com/gridmesh/gridmesh/test/soak/model"
 	"github.com/gridmesh/gridmesh/test/soak/script"
 )
@@ -237,20 +235,14 @@ const patience = 3 * time.Minute
 func (s *Soak) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	start := time.Now()
-	err := wait.Until(ctx, func() error {
-		if err := s.allRun(); err != nil {
-			cancel() // it does not come back by itself
-			return err
-		}
-		return s.inOrder(ctx)
-	})
+	var w waited
+	took, err := w.until(ctx, s.allRun, s.inOrder)
+	took = took.Round(time.Millisecond)
 	if err != nil {
-		return &Violation{Judge: "convergence", Text: fmt.Sprintf("not in order %s after everything was mended: %v", time.Since(start).Round(time.Second), err)}
+		return &Violation{Judge: "convergence", Text: fmt.Sprintf("not in order %s after everything was mended: %v\n%s", took, err, &w)}
 	}
-	took := time.Since(start).Round(time.Millisecond)
 	s.tally.settled = max(s.tally.settled, took)
-	s.say("in order after %s", took)
+	s.say("in order after %s%s", took, w.unlessShort(took))
 	return nil
 }
 
@@ -259,22 +251,32 @@ func (s *Soak) settle(ctx context.Context) error {
 // their Envoys make of it.
 func (s *Soak) inOrder(ctx context.Context) error {
 	if err := s.allRun(); err != nil {
-		return err
+		return &missing{"", "all programs run", err}
 	}
 	if err := s.c.NodesReady(ctx); err != nil {
-		return err
+		return &missing{"", "the nodes are ready", err}
 	}
 	o, err := s.objects(ctx)
 	if err != nil {
-		return err
+		return &missing{"", "the API server has the objects", err}
 	}
-	if err := errors.Join(o.settled(s.world), s.heard(o)); err != nil {
-		return err
+	if err := o.settled(s.world); err != nil {
+		return &missing{"", "objects are what was written", err}
+	}
+	if err := s.heard(o); err != nil {
+		return &missing{"", "our own watches have told of them", err}
 	}
 	for _, node := range s.world.Nodes() {
-		for _, is := range []func(context.Context, string) error{s.upToDate, s.obeys, s.serves} {
-			if err := is(ctx, node); err != nil {
-				return fmt.Errorf("%s: %w", node, err)
+		for _, c := range []struct {
+			check string
+			holds func(context.Context, string) error
+		}{
+			{"its agent knows them", s.upToDate},
+			{"its agent and Envoy act on them", s.obeys},
+			{"the steady app answers", s.serves},
+		} {
+			if err := c.holds(ctx, node); err != nil {
+				return &missing{node, c.check, err}
 			}
 		}
 	}
@@ -283,12 +285,15 @@ func (s *Soak) inOrder(ctx context.Context) error {
 
 // serves reports whether node and pod reach the steady app, by its name too.
 func (s *Soak) serves(_ context.Context, node string) error {
-	for _, ns := range []*netlab.NS{s.c.Nodes[node].NS, s.pods[node].ns} {
+	for who, ns := range map[string]*netlab.NS{"the node": s.c.Nodes[node].NS, "its pod": s.pods[node].ns} {
 		if _, err := edge.Ask(ns, "tcp", s.steady, dialTimeout); err != nil {
-			return err
+			return fmt.Errorf("from %s: %w", who, err)
 		}
 	}
-	return s.resolves(node)
+	if err := s.resolves(node); err != nil {
+		return fmt.Errorf("by its name: %w", err)
+	}
+	return nil
 }
 
 // allRun reports what has ended by itself.

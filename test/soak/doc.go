@@ -12,6 +12,7 @@
 //	borders.go   what crosses the units' borders
 //	probes.go    what would, where nothing stops it
 //	judge.go     answers, failures and borders, held against the model
+//	waited.go    what a wait was for, where it was long
 //	settled.go   what others make of the objects that steps write
 //	rest.go      when nothing moves any more
 //	reading.go, fresh.go  the state of a node, and a fresh start's beside it
