@@ -41,6 +41,20 @@ func inspect(t *testing.T, e *edge.Node, args ...string) string {
 	return out.String()
 }
 
+// anew starts agent and Envoy of a node with other flags, and with no memory of
+// what was used: that would be preloaded.
+func anew(t *testing.T, e *edge.Node, flags ...string) {
+	t.Helper()
+	e.Agent.Signal(syscall.SIGTERM)
+	e.Envoy.Kill()
+	must(t, os.Remove(e.Dir+"/state/state"))
+	e.Flags = flags
+	must(t, e.StartAgent())
+	must(t, e.StartEnvoy())
+	ready(t, e)
+	connected(t, e)
+}
+
 // Over the cap, clusters are fetched at their first connection, and everybody
 // who looks is told.
 func TestPreloadCap(t *testing.T) {
@@ -54,20 +68,10 @@ func TestPreloadCap(t *testing.T) {
 	}
 	e := named(t, "a-1")
 	kept := e.Flags
-	restart := func(flags ...string) {
-		e.Agent.Signal(syscall.SIGTERM)
-		e.Envoy.Kill()
-		must(t, os.Remove(e.Dir+"/state/state")) // what was used would be preloaded
-		e.Flags = flags
-		must(t, e.StartAgent())
-		must(t, e.StartEnvoy())
-		ready(t, e)
-		connected(t, e)
-	}
-	t.Cleanup(func() { restart(kept...) })
+	t.Cleanup(func() { anew(t, e, kept...) })
 	// UDP clusters have no other way and come always, and take no room: one TCP
 	// cluster of six fits.
-	restart(append(kept[:len(kept):len(kept)], "--preload-max", "1")...)
+	anew(t, e, append(kept[:len(kept):len(kept)], "--preload-max", "1")...)
 
 	var first string
 	wait.Eventually(t, func() error {
