@@ -190,6 +190,7 @@ func TestEndpointsOnDemandStayBounded(t *testing.T) {
 				if random.IntN(4) == 0 {
 					h.connect()
 				}
+				h.rest(random.IntN(2 * restTicks))
 			default:
 				sizes[n] = random.IntN(1 << random.IntN(9))
 				c.wide(n, nil, 0, sizes[n])
@@ -210,6 +211,75 @@ func TestEndpointsOnDemandStayBounded(t *testing.T) {
 				t.Fatalf("seed %d step %d: %d endpoints are held", seed, step, all)
 			}
 		}
+	}
+}
+
+// rest lets so many ticks of the stream's clock pass.
+func (h *holder) rest(ticks int) {
+	for range ticks {
+		h.stream.tick()
+		h.flush()
+		h.drain()
+	}
+}
+
+// What was cut is whole again once there has been room for it for a while, and one
+// Service that grows and shrinks has those of others sent again no more often.
+func TestPartsGrowAgain(t *testing.T) {
+	c := newCluster(t)
+	c.server.cfg.MaxOnDemand = 4
+	all := []byte{1, 2, 3, 4}
+	for _, n := range all[1:] {
+		c.wide(n, nil, 0, 9)
+	}
+	c.far(9, 1)
+	c.publish()
+	h := newHolder(c, all...)
+	check := func(what string, part, cut, endpoints int) {
+		t.Helper()
+		got := h.stream.describe()
+		if got.Part != part || got.Cut != cut || h.endpoints(all...) != endpoints || c.metric("gridmesh_xds_clusters_cut") != float64(cut) {
+			t.Fatalf("%s: a part is %d, %d clusters are cut (the metric says %v), %d endpoints are held; want %d, %d, %d", what,
+				got.Part, got.Cut, c.metric("gridmesh_xds_clusters_cut"), h.endpoints(all...), part, cut, endpoints)
+		}
+	}
+	check("all have room", 0, 0, 28)
+	c.wide(1, nil, 0, 1000)
+	h.look()
+	check("one grew", 8, 4, 32)
+
+	for range 10 { // the one that shrinks and grows
+		h.sent = 0
+		c.far(9, 1)
+		h.look()
+		h.rest(restTicks - 1)
+		check("room has just come back", 8, 3, 25)
+		c.wide(1, nil, 0, 1000)
+		h.look()
+		check("and was taken again", 8, 4, 32)
+		if h.sent != 2 {
+			t.Fatalf("%d assignments are sent, want the 2 of the Service that changed", h.sent)
+		}
+	}
+
+	h.sent = 0
+	c.wide(1, nil, 0, 4) // 31 together, and three quarters are 30
+	h.look()
+	h.rest(2 * restTicks)
+	check("there is room, and little", 8, 3, 28)
+	c.far(9, 2)
+	h.look()
+	h.rest(restTicks - 1)
+	check("there is room, for less than a minute", 8, 2, 21)
+	h.sent = 0
+	h.rest(1)
+	check("there is room again", 0, 0, 23)
+	if h.sent != 2 {
+		t.Errorf("%d assignments are sent, want the 2 that were cut", h.sent)
+	}
+	h.rest(2 * restTicks)
+	if h.sent != 2 {
+		t.Errorf("%d assignments are sent where nothing changed", h.sent-2)
 	}
 }
 

@@ -77,6 +77,8 @@ type Stream struct {
 	// Part is how many endpoints each cluster has at most that it asked for, because
 	// all of them have too many together; 0 where each has all of its own.
 	Part int `json:"part,omitempty"`
+	// Cut are the clusters that have more than that.
+	Cut int `json:"cut,omitempty"`
 	// MaxConnections is how many connections of clients it takes, by its
 	// bootstrap; 0 where nothing bounds them.
 	MaxConnections int `json:"maxConnections,omitempty"`
@@ -180,7 +182,9 @@ func (s *Server) DeltaAggregatedResources(g discovery.AggregatedDiscoveryService
 		delete(s.streams, st)
 		s.mu.Unlock()
 		s.cfg.Metrics.streams.Dec()
-		s.cfg.Metrics.over.Sub(float64(st.describe().Over))
+		was := st.describe()
+		s.cfg.Metrics.over.Sub(float64(was.Over))
+		s.cfg.Metrics.cut.Sub(float64(was.Cut))
 	}()
 	return st.run()
 }

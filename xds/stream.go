@@ -37,7 +37,7 @@ const (
 // not read; beyond it the stream looks at everything that the peer holds.
 const maxDirty = 1 << 12
 
-// retryRefused is how often Envoy is offered again what it refused.
+// retryRefused is how often Envoy is offered again what it refused, and a tick.
 const retryRefused = 10 * time.Second
 
 // sendOrder is the order of types: clusters, then the endpoints they wait for, then
@@ -52,7 +52,6 @@ type stream struct {
 	nonce  int
 	known  bool // the peer has said who it is
 	over   bool // that it asks for too much was said
-	part   bool // that it gets a part of large clusters was said
 
 	mu       sync.Mutex
 	dirty    map[string]map[string]struct{}
@@ -129,9 +128,7 @@ func (st *stream) run() error {
 	for {
 		select {
 		case <-retry.C:
-			for _, sub := range st.subs {
-				sub.retry()
-			}
+			st.tick()
 		case r := <-requests:
 			if err := st.request(r); err != nil {
 				return err
@@ -143,6 +140,16 @@ func (st *stream) run() error {
 		}
 		if err := st.flush(); err != nil {
 			return err
+		}
+	}
+}
+
+// tick does what time brings.
+func (st *stream) tick() {
+	for _, sub := range st.subs {
+		sub.retry()
+		for _, name := range sub.parts.tick() {
+			sub.mark(st.server.current(), name, false)
 		}
 	}
 }
@@ -267,13 +274,15 @@ func (st *stream) flush() error {
 		}
 	}
 	clusters, endpoints := st.subs[render.ClusterType], st.subs[render.EndpointType]
-	st.server.cfg.Metrics.over.Add(float64(len(clusters.over) - st.describe().Over))
+	before := st.describe()
+	st.server.cfg.Metrics.over.Add(float64(len(clusters.over) - before.Over))
+	st.server.cfg.Metrics.cut.Add(float64(endpoints.parts.cut - before.Cut))
 	st.mu.Lock()
-	st.info.Clusters, st.info.Endpoints, st.info.Over, st.info.Part = len(clusters.sent), len(endpoints.sent), len(clusters.over), endpoints.parts.size()
+	st.info.Clusters, st.info.Endpoints, st.info.Over = len(clusters.sent), len(endpoints.sent), len(clusters.over)
+	st.info.Part, st.info.Cut = endpoints.parts.size(), endpoints.parts.cut
 	info := st.info
 	st.mu.Unlock()
-	if info.Part > 0 && !st.part {
-		st.part = true
+	if info.Part > 0 && before.Part == 0 {
 		st.server.cfg.Log.Warn("the clusters that Envoy asked for have more endpoints than it may hold: it has a part of the largest, the nearest; status says how many of each",
 			obs.KeyNode, info.Node, obs.KeyEndpoints, endpoints.parts.most)
 	}
