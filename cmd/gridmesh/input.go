@@ -117,6 +117,7 @@ type world struct {
 	opts     topology.Options
 	catalogs map[int]*render.Catalog           // of the view, by --preload-max; each is made once
 	refused  map[topology.Frontend]*refusedUDP // what udpRefused found; nil: nobody asked
+	ejected  *ejections                        // nil: nobody was asked
 }
 
 func (in *input) world(ctx context.Context) (*world, error) {

@@ -28,7 +28,7 @@ func portless(list []*topology.Slice, f topology.Frontend, name string) (rows []
 		for _, e := range s.Endpoints {
 			if !known[e.Addr] {
 				known[e.Addr] = true
-				rows = append(rows, endRow{e.Addr.String(), e.Node, unlike(s.Ports, portText(name, f.Protocol))})
+				rows = append(rows, endRow{Address: e.Addr.String(), Node: e.Node, Reason: unlike(s.Ports, portText(name, f.Protocol))})
 			}
 		}
 	}

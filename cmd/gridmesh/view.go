@@ -28,6 +28,8 @@ type frontendRow struct {
 	Kind     string `json:"kind,omitempty"` // NodePort, LoadBalancer or ExternalIP; none: of a ClusterIP
 	Path     string `json:"path,omitempty"` // envoy or kernel; none where there is one path alone
 	answerRow
+	Unmarked    int        `json:"unmarked,omitempty"` // endpoints that Envoy sends nobody to, besides those that say so
+	of          int        // endpoints that Envoy has for it, where it has ejected any
 	told        string     // notice or problem: as what it is told that UDP is refused
 	LeftOut     []endRow   `json:"leftOut,omitempty"`
 	FromOutside *answerRow `json:"fromOutside,omitempty"` // where that is another: externalTrafficPolicy Local
@@ -48,6 +50,7 @@ type endRow struct {
 	Address string `json:"address"`
 	Node    string `json:"node,omitempty"`
 	Reason  string `json:"reason,omitempty"`
+	Envoy   string `json:"envoy,omitempty"` // ejected or unhealthy: it sends nobody there
 }
 
 func viewCommand() *cobra.Command {
@@ -76,6 +79,7 @@ Exits with 1 where it prints a problem; of one Service, only its own are.`,
 			if args, err = w.wanted(args, namespace); err != nil {
 				return err
 			}
+			w.ejected = in.ejections(cmd.Context())
 			rows, err := w.rows(args)
 			if err != nil {
 				return err
@@ -83,6 +87,9 @@ Exits with 1 where it prints a problem; of one Service, only its own are.`,
 			in.noteGrids(w)
 			problems, notices := w.about(args, slices.Concat(w.view.AllProblems(), w.udpTold(false))), w.about(args, w.notices())
 			doc := map[string]any{"node": in.node, "unit": w.view.Viewpoint.Values, "services": rows, "problems": problemTexts(problems), "notices": problemTexts(notices)}
+			if w.ejected != nil && w.ejected.used {
+				doc["ejections"] = w.ejected
+			}
 			if w.twoPaths() {
 				doc["networkPolicies"] = w.opts.Policies
 			}
@@ -115,6 +122,7 @@ func (w *world) rows(args []string) ([]serviceRow, error) {
 			if r := refused[s.Frontends[i].Frontend]; r != nil {
 				row.Frontends[i].Answer, row.Frontends[i].told = answerUnserved, r.told()
 			}
+			w.ejected.mark(&row.Frontends[i], &s.Frontends[i])
 		}
 		if len(row.Frontends) == 0 {
 			row.Why = bare(s)
@@ -134,7 +142,7 @@ func (w *world) frontendRows(s *topology.ServiceView) (rows []frontendRow) {
 	add := func(f topology.Frontend, portName string, row frontendRow) {
 		row.Frontend = f.String()
 		for _, l := range out[f] {
-			row.LeftOut = append(row.LeftOut, endRow{l.Addr.String(), l.Node, l.Reason})
+			row.LeftOut = append(row.LeftOut, endRow{Address: l.Addr.String(), Node: l.Node, Reason: l.Reason})
 		}
 		row.LeftOut = append(row.LeftOut, portless(entry.Slices, f, portName)...)
 		rows = append(rows, row)
@@ -190,6 +198,7 @@ func (w *world) table(out io.Writer, rows []serviceRow, problems, notices []topo
 	if w.policed() {
 		fmt.Fprintln(out, policedText)
 	}
+	w.ejected.line(out)
 	t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "SERVICE\tKEYS\tFRONTEND\tTIER\tENDPOINT\tNODE\tREASON")
 	for _, s := range rows {
@@ -232,6 +241,9 @@ func (f *frontendRow) table(t io.Writer, s serviceRow) {
 		return
 	}
 	f.lines(t, head)
+	if f.Unmarked > 0 {
+		fmt.Fprintf(t, "\t\t\t\t\t\t%d of %d endpoints are ejected by Envoy, which was not asked just now which\n", f.Unmarked, f.of)
+	}
 	for _, e := range f.LeftOut {
 		fmt.Fprintf(t, "\t\t\tleft out\t%s\t%s\t%s\n", e.Address, dash(e.Node), e.Reason)
 	}
@@ -241,7 +253,7 @@ func (f *frontendRow) table(t io.Writer, s serviceRow) {
 func (a *answerRow) lines(t io.Writer, head string) {
 	for i, tier := range a.Tiers {
 		for _, e := range tier.Endpoints {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t\n", head, tierName(i, tier.Key), e.Address, dash(e.Node))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", head, tierName(i, tier.Key), e.Address, dash(e.Node), outTexts[e.Envoy])
 			head = "\t\t"
 		}
 	}
@@ -264,7 +276,10 @@ func dash(s string) string {
 	return s
 }
 
-const answerUnserved = "unserved"
+const (
+	answerServed   = "served"
+	answerUnserved = "unserved"
+)
 
 // by is what an address answers that nothing may serve yet, whatever it would.
 func (a answerRow) by(path topology.Path) answerRow {
@@ -283,7 +298,7 @@ func answers(tiers []topology.Tier, silent bool) answerRow {
 	row := answerRow{Answer: "refused"}
 	switch {
 	case len(tiers) > 0:
-		row.Answer = "served"
+		row.Answer = answerServed
 	case silent:
 		row.Answer = "dropped"
 	}

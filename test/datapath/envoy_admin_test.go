@@ -3,6 +3,7 @@ package datapath
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +15,7 @@ import (
 )
 
 // What only Envoy knows can be read: which endpoint it leaves alone at the
-// moment, and how many connections each Service has had.
+// moment, and how many connections each Service has had. gridmesh view marks it.
 func TestEjectionsAndTrafficAreRead(t *testing.T) {
 	f := deploy(t, "admin", `["unit"]`)
 	f.ends = []backend{{f.pods["a-1"].IP, "a-1"}, {f.pods["a-2"].IP, "a-2"}}
@@ -86,12 +87,16 @@ func TestEjectionsAndTrafficAreRead(t *testing.T) {
 	}
 
 	gone := netip.AddrPortFrom(f.pods["a-2"].IP, 8080)
+	marked := regexp.MustCompile(regexp.QuoteMeta(gone.String()) + ` +a-2 +ejected by Envoy`)
 	f.apps["a-2"].Stop()
 	wait.Eventually(t, func() error {
 		_, err := edge.Ask(from, "tcp", f.at(0), answers)
 		must(t, err)
 		if got, _, n := read(); !got[gone].Ejected || got[gone].Failed == 0 || n != 1 {
 			return fmt.Errorf("%s: %+v; %d are counted as ejected", gone, got[gone], n)
+		}
+		if out := inspect(t, e, "view", "default/admin"); !marked.MatchString(out) {
+			return fmt.Errorf("no mark at %s: %s", gone, out)
 		}
 		return nil
 	})
@@ -101,6 +106,9 @@ func TestEjectionsAndTrafficAreRead(t *testing.T) {
 	wait.Eventually(t, func() error {
 		if got, _, n := read(); got[gone].Ejected || n != 0 {
 			return fmt.Errorf("%s: %+v; %d are counted as ejected", gone, got[gone], n)
+		}
+		if out := inspect(t, e, "view", "default/admin"); contains(out, "ejected") {
+			return fmt.Errorf("it is said to be ejected still: %s", out)
 		}
 		return nil
 	})
