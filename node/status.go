@@ -21,7 +21,7 @@ func (l *loop) publish() {
 	r := &report.Report{
 		Version: obs.Version(), Node: l.cfg.Node, Unit: l.view.Viewpoint.Values, Source: report.LastGood,
 		Pods: l.capture.Pods(), PodCIDRs: l.pods, Services: l.view.Services.Len(), Preloaded: l.catalog.PreloadedLen(),
-		Updated: time.Now(),
+		Updated: time.Now(), UnitUnknown: !l.view.Viewpoint.Known,
 	}
 	if l.live {
 		r.Source = report.Live
@@ -35,7 +35,7 @@ func (l *loop) publish() {
 	if h := l.healing; h.held.Endpoints > 0 {
 		r.Held = &report.Held{Endpoints: h.held.Endpoints, Nodes: h.held.Nodes, Until: h.hold.End()}
 	}
-	r.Notes = append(report.UnitNotes(l.view.KeysInUse, l.view.Viewpoint.Values), l.used.Notes()...)
+	r.Notes = append(report.UnitNotes(l.view.KeysInUse, l.view.Viewpoint), l.used.Notes()...)
 	l.problems.Fill(r, l.view, l.catalog, l.guarded.Next(l.snap, l.cfg.ServiceCIDRs))
 	l.metrics.problems.Set(float64(len(r.Problems) + r.More))
 	l.report.Store(r)

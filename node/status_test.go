@@ -143,3 +143,22 @@ func TestStatusSaysWhoseTheUnitKeyIs(t *testing.T) {
 		}
 	})
 }
+
+// Of a node that has no Node nobody knows the labels: that it has none is not said.
+func TestStatusSaysThatTheUnitIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		o := webOnly()
+		o.Builder().DeleteNode(r.cfg.Node)
+		r.publish(o)
+		got := r.agent.status()
+		var text strings.Builder
+		if err := got.WriteText(&text, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if !got.UnitUnknown || !strings.Contains(text.String(), "\nunit        unknown: ") || strings.Contains(text.String(), "has no label") {
+			t.Errorf("%s", text.String())
+		}
+	})
+}

@@ -40,8 +40,9 @@ type Report struct {
 	Version         string             `json:"version"`
 	Node            string             `json:"node"`
 	Unit            map[string]string  `json:"unit"`
-	Source          string             `json:"source"`               // "live", "last good state" or "none yet"
-	LastContact     time.Time          `json:"lastContact,omitzero"` // when the source was last known to be alive, to this process or one before it; zero: never, as far as is known
+	UnitUnknown     bool               `json:"unitUnknown,omitempty"` // the snapshot has no Node of this name
+	Source          string             `json:"source"`                // "live", "last good state" or "none yet"
+	LastContact     time.Time          `json:"lastContact,omitzero"`  // when the source was last known to be alive, to this process or one before it; zero: never, as far as is known
 	APIServer       *APIServer         `json:"apiServer,omitempty"`
 	Pods            string             `json:"pods"`
 	PodCIDRs        []netip.Prefix     `json:"podCIDRs,omitempty"` // of this node

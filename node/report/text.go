@@ -20,7 +20,10 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 	for _, key := range slices.Sorted(maps.Keys(r.Unit)) {
 		p.line("unit", "%s=%s", key, r.Unit[key])
 	}
-	if len(r.Unit) == 0 && r.Source != None {
+	switch {
+	case r.UnitUnknown:
+		p.line("unit", "unknown: what is served has no Node %s, and nobody knows its labels; of closed Services it reaches nobody", r.Node)
+	case len(r.Unit) == 0 && r.Source != None:
 		p.line("unit", "none: as far as is known no Service has a label of this node in its topologyKeys")
 	}
 	p.line("source", "%s", r.sourceText(now))

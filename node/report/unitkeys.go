@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // kubeletLabels are the labels of Kubernetes that a kubelet may set on its own
@@ -39,20 +41,23 @@ func kubeletMaySet(key string) bool {
 // maxUnitNotes bounds the keys that are named: every Service may have its own.
 const maxUnitNotes = 5
 
-// UnitNotes says which of the keys in use a node has no label of, by the values of
-// those that it has, and which are a kubelet's to choose.
-func UnitNotes(keys []string, values map[string]string) []string {
-	notes := kubeletNotes(keys)
-	without := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { _, has := values[key]; return has })
+// UnitNotes says which of the keys in use a node has no label of, where its labels are
+// known, and which are a kubelet's to choose.
+func UnitNotes(keys []string, of topology.Viewpoint) []string {
+	notes := KubeletNotes(keys)
+	if !of.Known {
+		return notes
+	}
+	without := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { _, has := of.Values[key]; return has })
 	if len(without) > 0 {
 		notes = append(notes, fmt.Sprintf("the node has no label %s, which Services have in their topologyKeys: by them it reaches nobody; label it, if it is of such a unit", Few(without)))
 	}
 	return notes
 }
 
-// kubeletNotes are about keys that a kubelet may set. What makes a host of its own of
+// KubeletNotes are about keys that a kubelet may set. What makes a host of its own of
 // every node is no unit.
-func kubeletNotes(keys []string) (notes []string) {
+func KubeletNotes(keys []string) (notes []string) {
 	more := 0
 	for _, key := range keys {
 		switch {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // KEP-279: what a kubelet may say of its own Node.
@@ -19,7 +21,7 @@ func TestKubeletMaySet(t *testing.T) {
 		}
 	}
 	inUse := []string{"kubernetes.io/hostname", "node-restriction.kubernetes.io/unit"}
-	if got := UnitNotes(inUse, map[string]string{inUse[0]: "a-1", inUse[1]: "a"}); len(got) != 0 {
+	if got := UnitNotes(inUse, topology.Viewpoint{Known: true, Values: map[string]string{inUse[0]: "a-1", inUse[1]: "a"}}); len(got) != 0 {
 		t.Errorf("notes: %q", got)
 	}
 }
@@ -29,14 +31,17 @@ func TestKubeletMaySet(t *testing.T) {
 func TestKeysWithoutALabel(t *testing.T) {
 	inUse := []string{"kubernetes.io/hostname", "node-restriction.kubernetes.io/unit"}
 	const want = "the node has no label kubernetes.io/hostname, node-restriction.kubernetes.io/unit, which Services have in their topologyKeys: by them it reaches nobody"
-	if got := UnitNotes(inUse, nil); len(got) != 1 || !strings.HasPrefix(got[0], want) {
+	if got := UnitNotes(inUse, topology.Viewpoint{Known: true}); len(got) != 1 || !strings.HasPrefix(got[0], want) {
 		t.Errorf("notes: %q", got)
 	}
 	var many []string
 	for i := range 100 {
 		many = append(many, fmt.Sprintf("node-restriction.kubernetes.io/%d", i))
 	}
-	if got := UnitNotes(many, nil); len(got) != 1 || len(got[0]) > 500 || !strings.Contains(got[0], ", …") {
+	if got := UnitNotes(many, topology.Viewpoint{Known: true}); len(got) != 1 || len(got[0]) > 500 || !strings.Contains(got[0], ", …") {
 		t.Errorf("notes: %q", got)
+	}
+	if got := UnitNotes(inUse, topology.Viewpoint{Name: "a-1"}); len(got) != 0 {
+		t.Errorf("of a node that is not known: %q", got)
 	}
 }
