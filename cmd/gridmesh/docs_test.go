@@ -70,7 +70,7 @@ func TestFlagsAreDocumented(t *testing.T) {
 
 // What is a manifest in the examples of the help.
 const exampleState = `
-{apiVersion: v1, kind: Node, metadata: {name: edge-7, labels: {site: a}}, spec: {podCIDRs: [10.244.7.0/24]}}
+{apiVersion: v1, kind: Node, metadata: {name: edge-7, labels: {site: a, node-restriction.kubernetes.io/site: a}}, spec: {podCIDRs: [10.244.7.0/24]}}
 ---
 {apiVersion: v1, kind: Service, metadata: {name: web, annotations: {topologyKeys: '["site"]'}}, spec: {clusterIP: 10.96.0.10, ports: [{port: 80}]}}
 ---
@@ -78,7 +78,7 @@ const exampleState = `
 ---
 {apiVersion: v1, kind: Service, metadata: {name: db}, spec: {clusterIP: 10.96.0.11, ports: [{name: sql, port: 5432}]}}
 ---
-{apiVersion: superedge.io/v1, kind: DeploymentGrid, metadata: {name: till}, spec: {gridUniqKey: site, template: {selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, spec: {tolerations: [{operator: Exists}]}}}}}
+{apiVersion: superedge.io/v1, kind: DeploymentGrid, metadata: {name: till}, spec: {gridUniqKey: node-restriction.kubernetes.io/site, template: {selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, spec: {tolerations: [{operator: Exists}]}}}}}
 `
 
 // The examples of the help are understood, and those that need nothing but

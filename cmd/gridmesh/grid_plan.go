@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gridmesh/gridmesh/grid"
 	"github.com/gridmesh/gridmesh/grid/plan"
 	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -61,6 +63,7 @@ registry has) it alone can say: ask it with kubectl apply --dry-run=server.`,
 			rows := stepRows(plans, time.Now())
 			problems = in.reviewed(problems)
 			in.noteEvictable()
+			in.noteUnitKeys()
 			if in.output == "yaml" {
 				in.noteNothing(rows)
 				return in.judge(in.own(problems), stepManifests(cmd.OutOrStdout(), rows, problems))
@@ -101,6 +104,22 @@ func (in *gridInput) noteEvictable() {
 	if len(grids) > 0 {
 		in.note("Kubernetes deletes the pods of %s when the uplink of their unit is away for more than five minutes, and the unit is dark from its return until new ones run: "+
 			"their template does not tolerate node.kubernetes.io/unreachable and node.kubernetes.io/not-ready (docs/grids.md)", plan.Short(grids))
+	}
+}
+
+// noteUnitKeys says which of the manifests' units a kubelet may join by itself. Whether
+// that matters, who runs the nodes knows.
+func (in *gridInput) noteUnitKeys() {
+	var keys []string
+	for _, obj := range in.world.Grids {
+		spec, _ := obj["spec"].(map[string]any)
+		if key, _ := spec["gridUniqKey"].(string); len(validation.IsQualifiedName(key)) == 0 && in.given[plan.RefOf(obj).String()] {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	for _, note := range report.KubeletNotes(slices.Compact(keys)) {
+		in.note("%s", note)
 	}
 }
 
