@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"runtime"
 	"strings"
 	"time"
 	"unique"
@@ -47,13 +48,27 @@ func (p packed) size() int {
 }
 
 // packedField is where a pruned object has what was packed of it: of a grid the
-// spec, of a child {"labels": ..., "spec": ...}. It is a string there, for client-go
-// copies what informers hold where it looks for mutations, and knows JSON's types alone.
+// spec, of a child {"labels": ..., "spec": ...}. It is a list of one string there, for
+// client-go copies what informers hold where it looks for mutations, and knows JSON's
+// types alone.
 const packedField = "packed"
+
+// packInto packs into an object. A text is one for all as long as somebody has a
+// handle of it, and a string is none: the object has one until it is collected.
+func packInto(obj, content Object) {
+	p := pack(content)
+	list := []any{p.text.Value()}
+	runtime.AddCleanup(&list[0], func(packed) {}, p)
+	obj[packedField] = list
+}
 
 // packedOf is what Prune packed of an object; ok is false where it was not pruned.
 func packedOf(obj Object) (p packed, ok bool) {
-	text, ok := obj[packedField].(string)
+	list := value[[]any](obj, packedField)
+	if len(list) != 1 {
+		return p, false
+	}
+	text, ok := list[0].(string)
 	if ok {
 		p = packed{unique.Make(text)}
 	}
@@ -76,7 +91,7 @@ func Prune(obj Object) {
 	case kind == RevisionKind:
 		delete(obj, "data")
 	case kindOf(kind) != nil:
-		obj[packedField] = pack(value[Object](obj, "spec")).text.Value()
+		packInto(obj, value[Object](obj, "spec"))
 		delete(obj, "spec")
 	case kindOfChild(kind) != nil:
 		kindOfChild(kind).pruneChild(obj, metadata)
@@ -87,7 +102,7 @@ func Prune(obj Object) {
 // read of it. The rest, which is only compared, is packed: most units have it alike.
 func (k *Kind) pruneChild(obj, metadata Object) {
 	spec := value[Object](obj, "spec")
-	obj[packedField] = pack(Object{"labels": value[Object](metadata, "labels"), "spec": k.alike(spec)}).text.Value()
+	packInto(obj, Object{"labels": value[Object](metadata, "labels"), "spec": k.alike(spec)})
 	own := Object{}
 	for _, path := range k.reads() {
 		if v := value[any](spec, path...); v != nil {

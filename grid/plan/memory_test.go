@@ -77,12 +77,18 @@ func (m *mirrored) grow(units int) (bytes int64) {
 			m.t.Fatalf("%d steps, %s: %s", len(p.Steps), s.Action, s.Why)
 		}
 	}
+	bytes = heap()
+	runtime.KeepAlive(m)
+	return bytes
+}
+
+// heap is what is on the heap that somebody needs.
+func heap() int64 {
 	for range 3 { // the second lets go of texts, the third of what held them
 		runtime.GC()
 	}
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
-	runtime.KeepAlive(m)
 	return int64(stats.HeapAlloc)
 }
 
@@ -112,4 +118,33 @@ func TestAUnitHoldsNoTemplate(t *testing.T) {
 	if each > 16<<10 {
 		t.Errorf("that is more than 16 KiB")
 	}
+}
+
+// A mirror prunes all that it lists before an index sees any of it, and memory is
+// collected meanwhile: units have one text all the same, then and once it is read.
+func TestUnitsShareWhatNobodyHasReadYet(t *testing.T) {
+	spec := value[Object](largeGrid("v1"), "spec", "template")
+	text, _ := json.Marshal(spec)
+	const units = 20
+	objects := make([]Object, units)
+	before := heap()
+	for i := range objects {
+		objects[i] = Object{"kind": "Deployment", "metadata": Object{"name": fmt.Sprint("till-u", i), "namespace": "default"}, "spec": clone(spec)}
+		Prune(objects[i])
+		heap()
+	}
+	x := NewIndex()
+	for _, when := range []string{"pruned", "read"} {
+		took := heap() - before
+		t.Logf("%d units of %d KiB, %s, take %d KiB", units, len(text)>>10, when, took>>10)
+		if most := int64(3 * len(text)); took > most {
+			t.Errorf("that is more than %d KiB", most>>10)
+		}
+		for _, obj := range objects {
+			x.Set(obj)
+		}
+	}
+	runtime.KeepAlive(spec)
+	runtime.KeepAlive(objects)
+	runtime.KeepAlive(x)
 }
