@@ -81,3 +81,18 @@ func TestABrokenGridCostsNoOther(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// What Prune packs has a field that a manifest may have, too: that is passed over, as
+// every field that is not known.
+func TestAFieldOfTheNameOfWhatIsPacked(t *testing.T) {
+	for _, theirs := range []any{"x", "{}", []any{"x"}, []any{"{}"}, []any{int64(1)}, Object{}} {
+		w := worldOfUnits(2)
+		for _, obj := range append(w.Grids, w.Children...) {
+			obj[packedField] = theirs
+		}
+		p := All(w, DefaultGuard(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))[0]
+		if len(p.Steps) != 2 || len(p.Problems) != 0 {
+			t.Errorf("%v: %d steps, problems %v", theirs, len(p.Steps), p.Problems)
+		}
+	}
+}

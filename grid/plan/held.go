@@ -48,16 +48,17 @@ func (p packed) size() int {
 }
 
 // packedField is where a pruned object has what was packed of it: of a grid the
-// spec, of a child {"labels": ..., "spec": ...}. It is a list of one string there, for
-// client-go copies what informers hold where it looks for mutations, and knows JSON's
-// types alone.
+// spec, of a child {"labels": ..., "spec": ...}. It is a list of one there. Client-go,
+// which copies what informers hold where it looks for mutations, knows JSON's types
+// alone; and the one that a text has is none that decoding gives, for a field of this
+// name in somebody's manifest is not ours.
 const packedField = "packed"
 
 // packInto packs into an object. A text is one for all as long as somebody has a
 // handle of it, and a string is none: the object has one until it is collected.
 func packInto(obj, content Object) {
 	p := pack(content)
-	list := []any{p.text.Value()}
+	list := []any{json.Number(p.text.Value())}
 	runtime.AddCleanup(&list[0], func(packed) {}, p)
 	obj[packedField] = list
 }
@@ -68,9 +69,9 @@ func packedOf(obj Object) (p packed, ok bool) {
 	if len(list) != 1 {
 		return p, false
 	}
-	text, ok := list[0].(string)
+	text, ok := list[0].(json.Number)
 	if ok {
-		p = packed{unique.Make(text)}
+		p = packed{unique.Make(string(text))}
 	}
 	return p, ok
 }
