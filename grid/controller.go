@@ -57,6 +57,7 @@ type work struct {
 	own      retry              // of what concerns the grid itself
 	spec     int64              // the generation that they are of
 	status   time.Time          // last write of the status
+	version  string             // of the grid, as the mirror showed it before that write
 	problems map[string]bool    // already recorded
 }
 
@@ -187,14 +188,14 @@ func (c *Controller) plan(ref plan.Ref) (*work, *job) {
 }
 
 // statusLost reports whether a status that was written long enough ago for the
-// mirror to show it is another there. What a mirror that is still behind calls for
-// changes nothing.
+// mirror to show it is another there. A mirror that shows what it did before that write
+// says nothing of it: it is behind, or the API server does not keep all of a status.
 func (c *Controller) statusLost(w *work, p plan.Plan, now time.Time) bool {
 	if now.Sub(w.status) < shown {
 		return false
 	}
 	grid := c.mirror.Get(p.Grid.Kind, p.Grid.Namespace, p.Grid.Name)
-	return grid != nil && p.StatusLost(grid)
+	return grid != nil && meta(grid).GetResourceVersion() != w.version && p.StatusLost(grid)
 }
 
 // prepare makes a plan's job, or nil where nothing is to be done now.
@@ -221,6 +222,7 @@ func (c *Controller) prepare(w *work, p plan.Plan, statusChanged bool, now time.
 		if j.status = p.StatusFirst || !now.Before(ready); !j.status {
 			c.queue.AddAfter(p.Grid, ready.Sub(now))
 		}
+		j.version = meta(c.mirror.Get(p.Grid.Kind, p.Grid.Namespace, p.Grid.Name)).GetResourceVersion()
 	}
 	c.newProblems(w, j)
 	if j.empty() {
@@ -258,7 +260,7 @@ func (c *Controller) finish(w *work, j *job) {
 	ref := j.plan.Grid
 	again := c.absorb(j)
 	if j.wrote {
-		w.status = c.now()
+		w.status, w.version = c.now(), j.version
 	}
 	now := c.now()
 	for unit, f := range j.outcomes {

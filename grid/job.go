@@ -16,6 +16,8 @@ type job struct {
 	status bool // is to be written
 	more   bool // steps are left for another job
 	events []plan.Event
+	// version is the grid's, as the mirror shows it before its status is written.
+	version string
 	// answers are the children that others change again and again: the grid's
 	// Problem says so, not an Event for each write.
 	answers map[string]bool

@@ -77,3 +77,48 @@ func TestAStatusThatIsWrittenOverComesBack(t *testing.T) {
 
 // resync is how often every grid is looked at.
 const resync = 30 * time.Second
+
+// What an API server does not keep of a status, as one with older CRDs, is written once
+// more, and not again and again; and what others write over it comes back all the same.
+func TestAStatusThatIsNotKeptWholeIsWrittenOnceMore(t *testing.T) {
+	drop := func(obj plan.Object) {
+		if status, ok := obj["status"].(plan.Object); ok && obj["kind"] == till.Kind {
+			delete(status, "readyUnits")
+		}
+	}
+	run(t, settings{Config: gridtest.Config{AutoReady: true, Mutate: drop}}, func(c *gridtest.Cluster) {
+		shops("north", "south")(c)
+		update(c, tillGrid)
+	}, func(w *world) {
+		w.pass(3 * resync)
+		w.quiet()
+		for range 2 {
+			w.Edit(till, func(o plan.Object) { o["status"].(plan.Object)["units"] = int64(7) })
+			w.pass(3 * resync)
+			w.is(till, "status.units", 2)
+		}
+		w.quiet()
+	})
+}
+
+// A mirror that is long behind calls for one write more, and not for one after the
+// other.
+func TestAMirrorThatIsLongBehindCostsOneStatus(t *testing.T) {
+	run(t, settings{Config: gridtest.Config{AutoReady: true, Lag: 20 * time.Minute}}, func(c *gridtest.Cluster) {
+		shops("north", "south")(c)
+		update(c, tillGrid)
+		c.Rewatch()
+	}, func(w *world) {
+		w.pass(5 * time.Second)
+		w.is(till, "status.units", 2)
+		since := time.Now()
+		w.pass(19 * time.Minute)
+		writes := w.Calls(func(c gridtest.Call) bool { return c.Verb == gridtest.WriteStatus && !c.At.Before(since) })
+		if len(writes) > 2 {
+			t.Errorf("%d writes of the status", len(writes))
+		}
+		w.pass(time.Hour)
+		w.is(till, "status.units", 2)
+		w.quiet()
+	})
+}
