@@ -170,6 +170,37 @@ func TestAUnitThatIsBackIsGuardedAnew(t *testing.T) {
 	}
 }
 
+// Nobody looks at the units of a grid that is invalid, or left alone: one that was
+// gone before may be back meanwhile, and is guarded anew.
+func TestUnitsOfAGridThatIsMendedAreGuardedAnew(t *testing.T) {
+	for name, words := range map[string][]string{
+		"invalid":   {"  template:", "  tmplate:"},
+		"federated": {"team: shops", "superedge.io/fed: x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, settings{Config: gridtest.Config{AutoReady: true}}, func(c *gridtest.Cluster) {
+				shops("a", "b")(c)
+				update(c, tillGrid)
+			}, func(w *world) {
+				w.soon()
+				w.label("node-b", "stie", "b")
+				w.pass(time.Minute)
+				update(w.Cluster, tillGrid, words...)
+				w.soon()
+				w.label("node-b", "site", "b")
+				w.pass(24 * time.Hour)
+				w.label("node-b", "stie", "b")
+				w.pass(time.Minute)
+				update(w.Cluster, tillGrid)
+				w.pass(4 * time.Minute)
+				w.names("Deployment", "till-a", "till-b")
+				w.pass(2 * time.Minute)
+				w.names("Deployment", "till-a")
+			})
+		})
+	}
+}
+
 // Whoever takes over does not believe that a unit was gone all the time since
 // it was seen gone: it may have been back while nobody watched.
 func TestTheGraceBeginsWithWhoWatches(t *testing.T) {

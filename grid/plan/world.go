@@ -230,6 +230,9 @@ func (x *Index) setGrid(ref Ref, g *grid, obj Object) {
 	if rekeyed {
 		x.regroup(next)
 	}
+	if rekeyed || !old.valid {
+		next.lookAnew()
+	}
 }
 
 func (x *Index) use(g *grid) {
@@ -259,6 +262,16 @@ func (x *Index) regroup(g *tracked) {
 	}
 	for _, list := range g.children {
 		slices.SortFunc(list, compareChildren)
+	}
+}
+
+// lookAnew forgets since when units were seen gone: nobody looked of late, and they
+// may have been back.
+func (g *tracked) lookAnew() {
+	for _, list := range g.children {
+		for _, c := range list {
+			c.left = time.Time{}
+		}
 	}
 }
 
