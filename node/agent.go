@@ -44,6 +44,7 @@ type Agent struct {
 	patience   statedir.Budget              // of the start, with the disk
 	readState  func(path string) (*source.State, error)
 	readNotes  func(statedir.Notebook) (outage.Noted, outage.Note)
+	clocks     func() outage.Clocks             // of the start, then of the loop
 	found      findings                         // of all who look (findings.go), to the status and the metrics
 	report     atomic.Pointer[report.Report]    // from the loop to the status and the health; nil before the first
 	inForce    atomic.Pointer[envoy.InForce]    // from the loop to who asks Envoy; nil before the first
@@ -81,6 +82,7 @@ func New(cfg Config, parts Parts) (*Agent, error) {
 	}
 	a.dir, a.patience.Of = statedir.New(cfg.StateDir, a.stateFault), statedir.StartPatience
 	a.readState, a.readNotes = source.ReadState, statedir.Notebook.Read
+	a.clocks = readClocks
 	if err := errors.Join(a.metrics.register(parts.Registry), parts.Registry.Register(&a.found), parts.Registry.Register(envoy.NewMetrics(&a.envoy))); err != nil {
 		return nil, fmt.Errorf("register the agent's metrics: %w", err)
 	}

@@ -3,6 +3,7 @@ package node
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,5 +87,107 @@ func TestTheStatusFollowsTheClock(t *testing.T) {
 				t.Errorf("set %s: by the %s the last contact is %s ago", name, what, age)
 			}
 		}
+	}
+}
+
+// A node that was suspended, or was a VM that was paused, did not hear the outage: no
+// clock that it measures silence by went on. What the cloud says then is held as after
+// any other, whatever comes first: the wake, or the word.
+func TestANodeThatSlept(t *testing.T) {
+	const long, short = 10 * time.Minute, 10 * time.Second
+	for name, tc := range map[string]struct {
+		asleep, set time.Duration
+		times       int
+		late        time.Duration // until the cloud is heard again
+		held        bool
+	}{
+		"suspended":                           {asleep: long, times: 1, held: true},
+		"suspended, and not heard at once":    {asleep: long, times: 1, late: 15 * time.Second, held: true},
+		"suspended now and then":              {asleep: short, times: 3, held: true},
+		"for part of an outage":               {asleep: short, times: 1, late: 15 * time.Second, held: true},
+		"for a moment":                        {asleep: short, times: 1},
+		"paused, and set right at once":       {set: long, times: 1, held: true},
+		"paused, and set right while silent":  {set: long, times: 1, late: 15 * time.Second, held: true},
+		"set a moment ahead":                  {set: short, times: 1},
+		"set back":                            {set: -long, times: 1},
+		"suspended, and set right afterwards": {asleep: long, set: -long / 2, times: 1, held: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, o := online(t)
+				after(time.Minute)
+				r.source.Contacted(time.Now())
+				after(lookEvery)
+				for range tc.times {
+					r.asleep.Add(int64(tc.asleep))
+					r.set.Add(int64(tc.set))
+					if tc.times > 1 {
+						after(lookEvery)
+					}
+				}
+				r.cut(tc.late)
+				r.heal()
+				o.Unready("web", onA1, onA2, onB1)
+				r.hear(o)
+				if !tc.held {
+					r.wantAnswer(t, "awake all along")
+					return
+				}
+				r.wantAnswer(t, "awake", onA1, onA2)
+				r.wantHeld(t, "awake", 2)
+				for range (hold.Bound + contactEvery) / time.Second {
+					r.source.Contacted(time.Now())
+					after(time.Second)
+				}
+				r.wantAnswer(t, "let go")
+				r.wantHeld(t, "let go", 0)
+			})
+		})
+	}
+}
+
+// A node that is suspended again and again, or whose clock others set ahead all the time,
+// holds nothing for ever.
+func TestWhoSleepsOftenHoldsNothingForEver(t *testing.T) {
+	for name, asleep := range map[string]bool{"suspended": true, "set ahead": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, o := online(t)
+				began, gone := time.Now(), false
+				for time.Since(began) < 2*hold.Longest && (!gone || r.agent.status().Held != nil) {
+					if asleep {
+						r.asleep.Add(int64(time.Hour))
+					} else {
+						r.set.Add(int64(time.Hour))
+					}
+					after(lookEvery)
+					if !gone {
+						o.Gone("web", onA2)
+						gone = true
+					}
+					r.hear(o)
+					for range 30 {
+						r.source.Contacted(time.Now())
+						after(time.Second)
+					}
+				}
+				if held := time.Since(began); held > hold.Longest+time.Minute || held < hold.Longest-time.Minute {
+					t.Errorf("held for %s, want %s", held, hold.Longest)
+				}
+				r.wantAnswer(t, "at last", onA1)
+			})
+		})
+	}
+}
+
+// The node's own clocks: read one after another, by a process that nobody stops, they
+// tell of no sleep; and the kernel's count since the boot is read.
+func TestTheNodesClocks(t *testing.T) {
+	before := readClocks()
+	if before.Booted <= 0 || before.Shown != before.Shown.Round(0) || !strings.Contains(before.Now.String(), " m=") {
+		t.Errorf("read %+v", before)
+	}
+	if now := readClocks(); now.Booted < before.Booted || now.Now.Before(before.Now) {
+		t.Errorf("read %+v after %+v", now, before)
 	}
 }

@@ -6,6 +6,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/node/outage"
 )
 
 const (
@@ -83,6 +87,31 @@ func (a *Agent) keepContact(ctx context.Context) error {
 		wait = contactEvery
 	}
 	return nil
+}
+
+// readClocks asks the kernel, which alone counts the time that it was suspended.
+func readClocks() outage.Clocks {
+	now := time.Now()
+	c := outage.Clocks{Now: now, Shown: now.Round(0)}
+	var since unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &since) == nil {
+		c.Booted = time.Duration(since.Nano())
+	}
+	return c
+}
+
+// noteSleep reads the clocks, and notes where they say that the node slept.
+func (l *loop) noteSleep() time.Time {
+	at := l.clocks()
+	slept := at.Slept(l.clocksAt)
+	l.clocksAt = at
+	if slept > 0 {
+		l.uplink.Slept(slept)
+	}
+	if slept >= outage.After {
+		l.said.slept.Say(l.log.Warn, "this node was suspended or paused, or its clock was set ahead; what the API server says of this unit next is taken as after an outage", obs.KeyAway, slept.Round(time.Second))
+	}
+	return at.Now
 }
 
 // pause waits, and reports false where ctx ended before.

@@ -51,7 +51,8 @@ func (l *loop) look() {
 	if l.parts.Cluster == nil {
 		return // there is no cloud
 	}
-	now, contact := time.Now(), l.lastContact()
+	contact := l.lastContact() // before the clocks: of one that comes after a sleep they are to tell
+	now := l.noteSleep()
 	u := &l.uplink
 	u.Contacted(contact)
 	u.Met = u.Met || l.live && !contact.IsZero()

@@ -38,6 +38,7 @@ type loop struct {
 	stale    staleTimer
 	pace     pace
 	uplink   outage.Uplink
+	clocksAt outage.Clocks // of the last look
 	healing  healing
 	used     preload.Used
 
@@ -62,7 +63,7 @@ type loop struct {
 
 // lines is what the loop may have to say again and again.
 type lines struct {
-	write, order, repair, anew, bridges, network, pods, save, blind, watched, absent, unasked, policed quiet.Line
+	write, order, repair, anew, bridges, network, pods, save, blind, watched, absent, unasked, policed, slept quiet.Line
 
 	unrecorded bool // that an outage could not be noted
 	unread     bool // that the disk gives nothing

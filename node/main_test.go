@@ -82,6 +82,9 @@ type rig struct {
 	readState func(path string) (*source.State, error)            // nil: as on disk
 	watch     func(context.Context) (<-chan struct{}, error)      // nil: watchLinks
 	log       *testkit.Output
+	asleep    atomic.Int64 // for how long the node was suspended since its boot
+	set       atomic.Int64 // by how much its clock was set ahead since
+	began     time.Time    // an hour after its boot
 
 	supervise func(ctx context.Context, alive func() bool) error // nil: nobody does
 	serves    func(ctx context.Context) error                    // nil: Envoy is not asked whether it serves
@@ -96,7 +99,7 @@ var serviceRange = netip.MustParsePrefix("10.96.0.0/16")
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{cfg: Default(), journal: &nodetest.Journal{}, kernel: &nodetest.Kernel{}, stop: func() {}}
+	r := &rig{cfg: Default(), journal: &nodetest.Journal{}, kernel: &nodetest.Kernel{}, stop: func() {}, began: time.Now()}
 	r.cfg.Node, r.cfg.StateDir = "a-1", t.TempDir()
 	r.cfg.ServiceCIDRs = []netip.Prefix{serviceRange}
 	r.again()
@@ -118,6 +121,12 @@ func (r *rig) watchLinks(ctx context.Context) (<-chan struct{}, error) {
 		close(links)
 	})
 	return links, nil
+}
+
+// clocks are the node's.
+func (r *rig) clocks() outage.Clocks {
+	now, asleep, set := time.Now(), time.Duration(r.asleep.Load()), time.Duration(r.set.Load())
+	return outage.Clocks{Now: now, Shown: now.Round(0).Add(asleep + set), Booted: time.Hour + now.Sub(r.began) + asleep}
 }
 
 func (r *rig) parts() Parts {
@@ -173,6 +182,7 @@ func (r *rig) start(t *testing.T) error {
 	if r.notes != nil {
 		r.agent.readNotes = r.notes
 	}
+	r.agent.clocks = r.clocks
 	if r.readState != nil {
 		r.agent.readState = r.readState
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
@@ -120,7 +119,8 @@ func (a *Agent) start(ctx context.Context) (*loop, error) {
 	}
 	noted := a.soonNotes(&unread)
 	l := newLoop(a, st, pods)
-	l.unread, l.uplink = unread, outage.NewUplink(noted.Noted, notebook.Boot, time.Now())
+	l.unread, l.clocksAt = unread, a.clocks()
+	l.uplink = outage.NewUplink(noted.Noted, notebook.Boot, l.clocksAt.Now)
 	l.recorder = statedir.NewRecorder(notebook, noted.onDisk)
 	known := l.uplink.Known
 	a.known.Store(&known)

@@ -2,6 +2,7 @@
 // leaves of one for the next.
 //
 //	uplink.go  for how long the cloud has been silent; when that is an outage
+//	clocks.go  for how long the node slept
 //	record.go  what is recorded of it, and its encoding
 //
 // It is pure: times are arguments, package statedir has the disk, and the loop

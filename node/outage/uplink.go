@@ -39,8 +39,9 @@ type Uplink struct {
 	Recorded    bool      // somebody lived through its beginning
 	Rebooted    bool      // that was before this boot
 
-	first time.Time // the first sign of life that this process had
-	again bool      // an outage began after it
+	first  time.Time     // the first sign of life that this process had
+	again  bool          // an outage began after it
+	asleep time.Duration // of the silence, what no clock of a time here has counted
 
 	Boot   string    // this one; empty where that is not known
 	booted bool      // the process that vouches ended before this boot
@@ -88,9 +89,13 @@ func ofProcess(at, now time.Time) time.Time { return now.Add(-now.Sub(at)) }
 
 func (u *Uplink) otherBoot(boot string) bool { return u.Boot == "" || boot != u.Boot }
 
+// Slept notes that the node may have slept since the last contact: nobody here heard
+// the cloud meanwhile, nor the cloud this node.
+func (u *Uplink) Slept(d time.Duration) { u.asleep = max(u.asleep, u.asleep+d) }
+
 // Silent reports whether the cloud has said nothing for long, until a time.
 func (u *Uplink) Silent(until time.Time) bool {
-	return until.Sub(u.LastContact) >= After && until.Sub(u.Started) >= FirstWord
+	return until.Sub(u.LastContact) >= After-u.asleep && until.Sub(u.Started) >= FirstWord-u.asleep
 }
 
 // Contacted takes the newest sign of life.
@@ -104,7 +109,7 @@ func (u *Uplink) Contacted(contact time.Time) {
 	if u.first.IsZero() {
 		u.first = contact
 	}
-	u.LastContact, u.Back = contact, true
+	u.LastContact, u.Back, u.asleep = contact, true, 0
 }
 
 // Begin notes that an outage has begun with the last sign of life.
@@ -123,6 +128,7 @@ func (u *Uplink) End() { u.Away, u.Back, u.Before = false, false, Record{} }
 func (u *Uplink) Learn(p Noted) (ended time.Time, missed bool) {
 	was := *u
 	*u = NewUplink(p, was.Boot, was.Started)
+	defer func() { u.asleep = was.asleep }() // since the last contact, whichever that is
 	switch {
 	case was.first.IsZero(): // there was no contact yet
 		if was.Away && !u.Away {

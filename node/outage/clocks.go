@@ -1,0 +1,33 @@
+package outage
+
+import "time"
+
+// unsure is what a time by two clocks may differ by without anybody having slept:
+// they are read one after the other, and time daemons set right what they see.
+const unsure = time.Second
+
+// Clocks is what the clocks of a node say at one moment.
+type Clocks struct {
+	// Now is measured by: nobody sets it, and while the node is suspended or paused it stands.
+	Now time.Time
+	// Shown is what people set.
+	Shown time.Time
+	// Booted is how long ago the boot is, suspended or not; 0 where nobody knows.
+	Booted time.Duration
+}
+
+// Slept is for how long the node may have slept since an earlier reading. A kernel
+// that was suspended knows. That of a VM that was paused does not: what tells is that
+// somebody sets its clock ahead. Somebody may set it for another reason, and counts
+// as well: what is held for nothing is bounded, and a unit that goes dark is not.
+func (c Clocks) Slept(since Clocks) time.Duration {
+	awake := c.Now.Sub(since.Now)
+	slept := c.Shown.Sub(since.Shown) - awake
+	if c.Booted > 0 && since.Booted > 0 {
+		slept = max(slept, c.Booted-since.Booted-awake)
+	}
+	if slept < unsure {
+		return 0
+	}
+	return slept
+}
