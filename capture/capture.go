@@ -39,6 +39,7 @@ type Capture struct {
 	validates bool                           // a link validates sources by their marks
 	looked    time.Time                      // when all links were read
 	known     []netip.Prefix                 // guarded until a whole view says what is
+	earlier   bySet                          // what a run before left in force; nil from the first whole view on
 	guarded   atomic.Pointer[[]netip.Prefix] // what guard said last, for Clients
 	pods      atomic.Pointer[[]netip.Prefix] // cfg.PodCIDRs, for Clients
 	found     bool                           // rules of a run before, at Install
@@ -98,6 +99,7 @@ func (c *Capture) Install(guard []netip.Prefix) (err error) {
 	}
 	c.table.follow(c.table.conn, ofOurTables, c.host.Log)
 	c.known = plan.Disjoint(guard)
+	c.keepEarlier()
 	c.tellGuard()
 	wait := c.found && len(c.cfg.PodCIDRs) == 0
 	if wait {
@@ -179,10 +181,7 @@ func (c *Capture) install() error {
 
 // installTable puts the table in place, and the guard before anything else is.
 func (c *Capture) installTable(anew bool) error {
-	begin := beginning{elements: bySet{}, alone: c.goal == synced, anew: anew}
-	if c.goal != unsure {
-		begin.elements = wanted(c.planner.Plan())
-	}
+	begin := beginning{elements: c.wanted(), alone: c.goal == synced, anew: anew}
 	begin.elements.ranges(rules.Guard, c.guard())
 	begin.elements.bridges(c.bridges)
 	if absent, said := c.absent(); said {
@@ -245,6 +244,9 @@ func (c *Capture) Retract(v *topology.View, provisional bool) error {
 		}
 		return err
 	}
+	if !provisional {
+		c.earlier = nil
+	}
 	if provisional || was != synced {
 		return nil
 	}
@@ -294,7 +296,7 @@ func (c *Capture) write() error {
 func (c *Capture) writeElements() error {
 	switch c.goal {
 	case merged:
-		return c.table.merge(c.planner.Plan())
+		return c.table.merge(c.wanted(), c.guard())
 	case synced:
 		return c.table.sync(c.planner.Plan())
 	}

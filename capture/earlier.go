@@ -3,6 +3,7 @@ package capture
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/google/nftables"
 
@@ -30,6 +31,37 @@ func (c *Capture) Earlier() (e Earlier, err error) {
 	}
 	e.Pods = plan.Disjoint(have.prefixes(rules.Pods))
 	return e, nil
+}
+
+// keepEarlier has what a run before left in force put back where somebody removes it,
+// until a whole view says what is to be. What cannot be read stays as it is, and no guard
+// waits for it.
+func (c *Capture) keepEarlier() {
+	if !c.found {
+		return
+	}
+	found, err := c.table.conn.Table(c.table.nft.Family)
+	if err == nil {
+		c.earlier, err = c.table.those(found, append(bothOf(rules.Guard), served...))
+	}
+	c.sayLater(err)
+	c.known = plan.Disjoint(slices.Concat(c.known, c.earlier.prefixes(rules.Guard)))
+}
+
+// wanted are the frontends and endpoints that are to be in force.
+func (c *Capture) wanted() bySet {
+	all := bySet{}
+	if c.goal != unsure {
+		all = wanted(c.planner.Plan())
+	}
+	if c.goal == synced {
+		return all
+	}
+	for _, name := range served {
+		_, more := compare(all[name], c.earlier[name])
+		all[name] = slices.Concat(all[name], more)
+	}
+	return all
 }
 
 // Due reports whether the next Repair writes for a reason of our own: rules of

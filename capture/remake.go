@@ -97,14 +97,11 @@ func (t *table) carry(begin beginning, found *nft.Table) (bySet, error) {
 	if _, said := all[rules.Absent]; !said && t.sets[rules.Absent] != nil {
 		names = append(names, rules.Absent)
 	}
+	have, err := t.those(found, names)
+	if err != nil {
+		return nil, err
+	}
 	for _, name := range names {
-		if !slices.ContainsFunc(found.Sets, func(s nft.Set) bool { return s.HoldsElementsOf(t.sets[name]) }) {
-			continue
-		}
-		have, _, err := t.read(name)
-		if err != nil {
-			return nil, err
-		}
 		if slices.Contains(bothOf(rules.Guard), name) { // ranges may lie within others
 			guard := plan.Disjoint(slices.Concat(prefixes(all[name]), prefixes(have[name])))
 			all[name] = ranges(rules.Guard, guard)[name]
@@ -114,6 +111,19 @@ func (t *table) carry(begin beginning, found *nft.Table) (bySet, error) {
 		all[name] = slices.Concat(all[name], added)
 	}
 	return all, nil
+}
+
+// those are the elements of some sets that a table holds which was found, where they can
+// be in ours.
+func (t *table) those(found *nft.Table, names []string) (bySet, error) {
+	if found == nil {
+		return nil, nil
+	}
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return !slices.ContainsFunc(found.Sets, func(s nft.Set) bool { return s.HoldsElementsOf(t.sets[name]) })
+	})
+	have, _, err := t.read(names...)
+	return have, err
 }
 
 // lay writes the table in one transaction, and returns the elements that it

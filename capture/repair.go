@@ -80,12 +80,12 @@ func (c *Capture) repairElements() (bool, error) {
 	}
 	exact := c.goal == synced
 	guarded := have.are(ranges(rules.Guard, c.guard()), bothOf(rules.Guard), exact)
-	// Elements of a run before are nobody's to judge before the first view.
-	served := have.are(wanted(c.planner.Plan()), served, exact)
+	want := c.wanted()
+	served := have.are(want, served, exact)
 	switch {
-	case c.goal == unsure && !guarded:
-		return c.table.addGuard(c.guard())
-	case c.goal == unsure:
+	case c.goal == unsure && !(guarded && served):
+		return true, c.table.merge(want, c.guard())
+	case c.goal == unsure: // what else is there nobody can judge before the first view
 		return tidied, nil
 	case guarded && served && c.held == c.goal:
 		return tidied, nil

@@ -1,6 +1,9 @@
 package capture
 
 import (
+	"fmt"
+	"net/netip"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -58,4 +61,49 @@ func TestTimeToRepair(t *testing.T) {
 		t.Errorf("whole again after %s at best, want %s", took[0], repairedWithin)
 	}
 	t.Logf("flushed by somebody else, whole again after %s", took)
+}
+
+// While nothing but a last good state is known, or not even that, what the run before
+// left in force is all that knows of some frontends and ranges. Somebody who flushes it
+// takes neither out of force.
+func TestRepairOfWhatARunBeforeLeft(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(t *testing.T, c *Capture){
+		"the ruleset": func(t *testing.T, c *Capture) {
+			c.table.conn.FlushRuleset()
+			must(t, c.table.conn.Flush())
+		},
+		"frontends": func(t *testing.T, c *Capture) { c.emptied(t, "serve4") },
+		"the guard": func(t *testing.T, c *Capture) { c.emptied(t, "guard4") },
+	} {
+		for _, state := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, a last good state %v", name, state), func(t *testing.T) {
+				t.Parallel()
+				testkit.NewNetwork(t)
+				before := newCluster().serve("web", "10.96.0.1", "10.244.0.5").serve("api", "10.96.0.2", "10.244.0.6")
+				before.SetServiceCIDRs([]netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("10.97.0.0/16")})
+				apply(t, starting(t, config(), testHost(t)), before.view(), false)
+				c := starting(t, config(), testHost(t))
+				if state { // which the disk did not take a newer one than
+					apply(t, c, newCluster().serve("api", "10.96.0.2", "10.244.0.6").view(), true)
+				}
+				want := elements(t)
+				harm(t, c)
+				if repaired, err := c.Repair(); !repaired || err != nil {
+					t.Fatalf("repaired %v, %v", repaired, err)
+				}
+				if got := elements(t); !reflect.DeepEqual(got, want) {
+					t.Errorf("after the repair\n%v\nbefore\n%v", got, want)
+				}
+				if again, err := c.Repair(); again || err != nil {
+					t.Errorf("again: %v, %v", again, err)
+				}
+				apply(t, c, newCluster().serve("api", "10.96.0.2", "10.244.0.6").view(), false)
+				harm(t, c)
+				if _, err := c.Repair(); err != nil || serves(t, web) || !serves(t, api) {
+					t.Errorf("after a whole view: %v, served %v", err, elements(t))
+				}
+			})
+		}
+	}
 }

@@ -108,7 +108,7 @@ func (t *table) exists() (bool, error) {
 
 // sync makes the table hold exactly p, whatever it held before.
 func (t *table) sync(p *plan.Plan) error {
-	gone, added, err := t.compare(p)
+	gone, added, err := t.compare(wanted(p))
 	if err != nil {
 		return err
 	}
@@ -127,24 +127,23 @@ func (t *table) sync(p *plan.Plan) error {
 	return t.write(t.conn.SetAddElements, added)
 }
 
-// merge adds what p has and the table does not.
-func (t *table) merge(p *plan.Plan) error {
-	_, added, err := t.compare(p)
+// merge adds what is wanted and guarded, and the table does not have.
+func (t *table) merge(want bySet, guard []netip.Prefix) error {
+	_, added, err := t.compare(want)
 	if err != nil {
 		return err
 	}
-	if _, err := t.addGuard(p.Guard); err != nil {
+	if _, err := t.addGuard(guard); err != nil {
 		return err
 	}
 	return t.write(t.conn.SetAddElements, added)
 }
 
-func (t *table) compare(p *plan.Plan) (gone, added bySet, err error) {
+func (t *table) compare(want bySet) (gone, added bySet, err error) {
 	have, _, err := t.tidied(served...)
 	if err != nil {
 		return nil, nil, err
 	}
-	want := wanted(p)
 	gone, added = bySet{}, bySet{}
 	for _, name := range served {
 		gone[name], added[name] = compare(have[name], want[name])

@@ -341,6 +341,11 @@ func provisionalAdds(t *testing.T, k kernel) {
 	c := k.installed(t)
 	apply(t, c, view("11"), true)
 	k.wantServed(t, "provisional", "10", "11")
+	k.flush()
+	if repaired, err := c.Repair(); !repaired || err != nil {
+		t.Errorf("flushed: repaired %v, %v", repaired, err)
+	}
+	k.wantServed(t, "flushed", "10", "11")
 	apply(t, c, view("12"), true)
 	k.wantServed(t, "provisional again", "10", "11", "12")
 	apply(t, c, view("12"), false)

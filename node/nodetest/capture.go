@@ -69,6 +69,7 @@ type Capture struct {
 
 	installed, found, synced bool
 	outdated                 bool       // rules of a run before are in force as they were found
+	earlier                  Rules      // of a run before, until a whole view
 	want                     *plan.Plan // of the last view; nil before the first
 	provisional, due         bool       // of the last Retract; Extend has something to do
 	paths                    bool       // there is a kernel path
@@ -140,7 +141,7 @@ func (c *Capture) Install(guard []netip.Prefix) error {
 	if err := c.call("Install"); err != nil {
 		return err
 	}
-	_, c.found = c.kernel.InForce()
+	c.earlier, c.found = c.kernel.InForce()
 	c.installed, c.outdated = true, c.found && len(c.pods) == 0
 	c.kernel.write(func(r *Rules) {
 		if len(c.pods) > 0 || !c.found {
@@ -225,6 +226,9 @@ func (c *Capture) Retract(v *topology.View, provisional bool) error {
 		c.provisional = true // what it was to take over stays with Envoy
 		return err
 	}
+	if !provisional {
+		c.earlier = Rules{}
+	}
 	if _, there := c.kernel.InForce(); !there {
 		return errNotInstalled // somebody removed it
 	}
@@ -259,12 +263,16 @@ func (c *Capture) write() {
 			r.Guard, r.Serve = c.want.Guard, slices.Clone(c.want.Serve)
 			return
 		}
-		r.Guard = plan.Disjoint(slices.Concat(r.Guard, c.want.Guard))
-		r.Serve = append(r.Serve, c.want.Serve...)
-		slices.SortFunc(r.Serve, topology.Frontend.Compare)
-		r.Serve = slices.Compact(r.Serve)
+		r.add(c.want.Guard, c.want.Serve)
 	})
 	c.due, c.synced = false, !c.provisional
+}
+
+func (r *Rules) add(guard []netip.Prefix, serve []topology.Frontend) {
+	r.Guard = plan.Disjoint(slices.Concat(r.Guard, guard))
+	r.Serve = append(r.Serve, serve...)
+	slices.SortFunc(r.Serve, topology.Frontend.Compare)
+	r.Serve = slices.Compact(r.Serve)
 }
 
 // Repair implements node.Upkeep.
@@ -279,6 +287,7 @@ func (c *Capture) Repair() (bool, error) {
 	c.outdated, c.behind = false, false
 	c.kernel.write(func(r *Rules) {
 		c.kernel.pathless = false
+		r.add(c.earlier.Guard, c.earlier.Serve)
 		r.Pods, r.Kernel = c.pods, slices.SortedFunc(slices.Values(c.front), topology.Frontend.Compare)
 		if c.absent != nil {
 			r.Absent = *c.absent
