@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -46,21 +45,21 @@ const (
 //
 // It runs beside the owner of the Capture, of which it uses what does not change.
 type Clients struct {
-	cfg       plan.Config
-	guard     *atomic.Pointer[[]netip.Prefix]
-	behind    *behind
-	bounds    func() (share, all int)
-	log       *slog.Logger
-	share     plan.Share
-	stalled   plan.Stalled[sockdiag.ID]
-	conn      *nft.Session // from the first write on
-	table     *nftables.Table
-	sets      map[rules.Family]*nftables.Set
-	when      time.Time // of the last write
-	addresses int       // that it was of
-	said      time.Time // that somebody is over
-	failed    bool      // the last look did, and that was said
-	seen      uint64    // what the rule has counted, when it was last asked
+	cfg     plan.Config
+	guard   *atomic.Pointer[[]netip.Prefix]
+	behind  *behind
+	bounds  func() (share, all int)
+	log     *slog.Logger
+	share   plan.Share
+	stalled plan.Stalled[sockdiag.ID]
+	conn    *nft.Session // from the first write on
+	table   *nftables.Table
+	sets    map[rules.Family]*nftables.Set
+	when    time.Time           // of the last write
+	written map[netip.Addr]bool // by it
+	said    time.Time           // that somebody is over
+	failed  bool                // the last look did, and that was said
+	seen    uint64              // what the rule has counted, when it was last asked
 
 	destroy    func(*sockdiag.Conn, sockdiag.Socket) error
 	unclosed   error     // of the last look: a connection of a client that is gone
@@ -221,11 +220,14 @@ func (c *Clients) refuse(held map[netip.Addr]*holds, share int, now time.Time) (
 		c.log.Warn("clients hold more connections than one of them may and are refused more, until they hold less",
 			obs.KeyConnections, held[fresh[0]].n, obs.KeyWhich, fresh[:min(len(fresh), 3)])
 	}
-	var addresses []netip.Addr
+	changed := int64(len(over)) != c.over.Swap(int64(len(over))) || len(fresh) > 0
+	addresses := map[netip.Addr]bool{}
 	for _, client := range over {
-		addresses = slices.AppendSeq(addresses, maps.Keys(held[client].addresses))
+		for ip := range held[client].addresses {
+			addresses[ip] = true
+			changed = changed || !c.written[ip] // one that is held no longer is let go by itself
+		}
 	}
-	changed := int64(len(over)) != c.over.Swap(int64(len(over))) || len(fresh) > 0 || len(addresses) > c.addresses
 	if !changed && (len(over) == 0 || now.Sub(c.when) < overRefresh) {
 		return false, nil
 	}
@@ -233,19 +235,19 @@ func (c *Clients) refuse(held map[netip.Addr]*holds, share int, now time.Time) (
 		c.when = time.Time{} // the next look writes
 		return false, err
 	}
-	c.when, c.addresses = now, len(addresses)
+	c.when, c.written = now, addresses
 	return true, nil
 }
 
 // write makes the kernel refuse these clients. They are let go by themselves
 // where nobody writes them any more: a process that died must not keep
 // refusing who is below its share by now.
-func (c *Clients) write(addresses []netip.Addr) error {
+func (c *Clients) write(addresses map[netip.Addr]bool) error {
 	conn := c.nftables()
 	for _, f := range rules.Families {
 		conn.FlushSet(c.sets[f])
 		var list []nftables.SetElement
-		for _, ip := range addresses {
+		for ip := range addresses {
 			if rules.FamilyOf(ip) == f {
 				list = append(list, nftables.SetElement{Key: ip.AsSlice(), Timeout: overTimeout})
 			}
