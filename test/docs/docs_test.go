@@ -79,6 +79,8 @@ var foreign = []string{
 	"--cascade", "--ignore-daemonsets", "--delete-emptydir-data", "--overwrite", "--patch-file", "--type", "--field-selector", "--for", "--timeout",
 	"--tail", "--force", "--attach", "--profile", "--image", "--all", "--minify", "--validate", "--restart", "--rm", "--overrides", // kubectl
 	"--service-cluster-ip-range", "--cluster-cidr", "--node-ip", // the control plane's, the kubelet's
+	"--apiserver-cert-extra-sans",                                            // kubeadm
+	"--disable-kube-proxy", "--tls-san", "--lb-server-port", "--cluster-dns", // k3s
 	"--privileged", // who runs containers
 }
 

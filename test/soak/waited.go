@@ -45,8 +45,9 @@ type spell struct {
 func (w *waited) until(ctx context.Context, run func() error, look func(context.Context) error) (took time.Duration, err error) {
 	w.begin = time.Now()
 	var over error
+	ended := func() bool { over = run(); return over != nil }
 	err = wait.Until(ctx, func() error {
-		if over = run(); over != nil {
+		if ended() {
 			return nil
 		}
 		err := look(ctx)
