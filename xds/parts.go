@@ -120,6 +120,20 @@ func (s *subscription) measure(cat *render.Catalog, name string) {
 	s.parts.set(name, n)
 }
 
+// markResized marks the names whose part is another, once nothing else is to be sent:
+// a connection waits for what was asked for, a second at most, and for those nobody
+// does. Until then Envoy holds one part more than it should.
+func (s *subscription) markResized(cat *render.Catalog) (any bool) {
+	if len(s.resized) == 0 || len(s.pending)+len(s.oneByOne) > 0 {
+		return false
+	}
+	for _, name := range s.resized {
+		s.mark(cat, name, false)
+	}
+	s.resized = nil
+	return true
+}
+
 // resource is what Envoy is to hold of a name.
 func (s *subscription) resource(cat *render.Catalog, name string) (render.Resource, bool) {
 	if _, counts := s.parts.of[name]; counts && s.parts.size() > 0 {

@@ -19,7 +19,7 @@ import (
 type holder struct {
 	*peer
 	held map[string][]string // cluster -> addresses, the nearest tier first
-	sent int                 // assignments since it connected
+	sent []string            // clusters of assignments since it connected, in order
 }
 
 func newHolder(c *cluster, services ...byte) *holder {
@@ -43,7 +43,7 @@ func (h *holder) note(r *discovery.DeltaDiscoveryResponse) {
 		if err := resource.GetResource().UnmarshalTo(&cla); err != nil {
 			h.t.Fatal(err)
 		}
-		h.sent++
+		h.sent = append(h.sent, resource.GetName())
 		h.held[resource.GetName()] = nil
 		for _, tier := range cla.GetEndpoints() {
 			for _, e := range tier.GetLbEndpoints() {
@@ -121,17 +121,39 @@ func TestEndpointsOnDemandAreBounded(t *testing.T) {
 	}
 
 	// The same Envoy, another stream: it is sent nothing again.
-	h.sent = 0
+	h.sent = nil
 	h.connect()
 	h.drain()
-	if h.sent > 0 {
-		t.Errorf("%d assignments are sent again", h.sent)
+	if len(h.sent) > 0 {
+		t.Errorf("%v are sent again", h.sent)
 	}
 
 	c.far(9, all...)
 	h.look()
 	if n := h.endpoints(all...); n != clusters {
 		t.Errorf("%d endpoints are held of %d Services that have one each again", n, clusters)
+	}
+}
+
+// Who asks for what does not fit has it before the parts of others are made smaller: a
+// connection waits for it.
+func TestWhatIsAskedForComesFirst(t *testing.T) {
+	c := newCluster(t)
+	c.server.cfg.MaxOnDemand = 8
+	for n := range byte(5) {
+		c.wide(n+1, nil, 0, 19)
+	}
+	c.publish()
+	h := newHolder(c, 1, 2, 3, 4)
+	h.sent = nil
+	h.subscribe(render.ClusterType, name(5))
+	h.subscribe(render.EndpointType, name(5))
+	h.drain()
+	if len(h.sent) < 5 || h.sent[0] != name(5) {
+		t.Errorf("%v are sent in this order, want %s first", h.sent, name(5))
+	}
+	if n := h.endpoints(1, 2, 3, 4, 5); n > 8*endpointsOnDemand {
+		t.Errorf("%d endpoints are held in the end", n)
 	}
 }
 
@@ -249,7 +271,7 @@ func TestPartsGrowAgain(t *testing.T) {
 	check("one grew", 8, 4, 32)
 
 	for range 10 { // the one that shrinks and grows
-		h.sent = 0
+		h.sent = nil
 		c.far(9, 1)
 		h.look()
 		h.rest(restTicks - 1)
@@ -257,12 +279,12 @@ func TestPartsGrowAgain(t *testing.T) {
 		c.wide(1, nil, 0, 1000)
 		h.look()
 		check("and was taken again", 8, 4, 32)
-		if h.sent != 2 {
-			t.Fatalf("%d assignments are sent, want the 2 of the Service that changed", h.sent)
+		if len(h.sent) != 2 {
+			t.Fatalf("%d assignments are sent, want the 2 of the Service that changed", len(h.sent))
 		}
 	}
 
-	h.sent = 0
+	h.sent = nil
 	c.wide(1, nil, 0, 4) // 31 together, and three quarters are 30
 	h.look()
 	h.rest(2 * restTicks)
@@ -271,15 +293,15 @@ func TestPartsGrowAgain(t *testing.T) {
 	h.look()
 	h.rest(restTicks - 1)
 	check("there is room, for less than a minute", 8, 2, 21)
-	h.sent = 0
+	h.sent = nil
 	h.rest(1)
 	check("there is room again", 0, 0, 23)
-	if h.sent != 2 {
-		t.Errorf("%d assignments are sent, want the 2 that were cut", h.sent)
+	if len(h.sent) != 2 {
+		t.Errorf("%d assignments are sent, want the 2 that were cut", len(h.sent))
 	}
 	h.rest(2 * restTicks)
-	if h.sent != 2 {
-		t.Errorf("%d assignments are sent where nothing changed", h.sent-2)
+	if len(h.sent) != 2 {
+		t.Errorf("%d assignments are sent where nothing changed", len(h.sent)-2)
 	}
 }
 

@@ -148,9 +148,7 @@ func (st *stream) run() error {
 func (st *stream) tick() {
 	for _, sub := range st.subs {
 		sub.retry()
-		for _, name := range sub.parts.tick() {
-			sub.mark(st.server.current(), name, false)
-		}
+		sub.resized = append(sub.resized, sub.parts.tick()...)
 	}
 }
 

@@ -49,6 +49,7 @@ type subscription struct {
 	room      room            // for names that are answered because they were asked for
 	over      map[string]bool // asked for beyond it
 	parts     parts           // of endpoints
+	resized   []string        // names whose part is another; they wait until nobody waits for others
 }
 
 func newSubscription(typeURL string) *subscription {
@@ -223,11 +224,12 @@ func (s *subscription) answered(nonce string) (f *inflight, later []*inflight) {
 // next returns the next response to send, or nil. changed are the clusters in
 // it that Envoy held already: their endpoints must follow.
 func (s *subscription) next(cat *render.Catalog) (b *batch, changed []string) {
-	for _, name := range s.parts.fit() {
-		s.mark(cat, name, false)
-	}
+	s.resized = append(s.resized, s.parts.fit()...)
 	for {
 		names := s.take()
+		if len(names) == 0 && s.markResized(cat) {
+			names = s.take()
+		}
 		if len(names) == 0 && !s.owesFirst {
 			return nil, nil
 		}
