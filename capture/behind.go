@@ -109,12 +109,16 @@ func (b *behind) mayBePods(ip netip.Addr) bool {
 
 // podLinks are the links behind which this node's neighbours are, of those kinds that a
 // pod has for itself: of one on a bridge that is the bridge's port.
-func podLinks() (map[netip.Addr]int, error) {
+func podLinks() (map[netip.Addr]int, error) { return linksBy(links.Read, neighbours) }
+
+// linksBy is podLinks, by who reads links of a kind and neighbours of a family.
+func linksBy(read func(kind string) ([]links.Link, error), neighbours func(family int) ([]netlink.Neigh, error)) (map[netip.Addr]int, error) {
 	own := map[int]bool{}
+	var err error
 	for _, kind := range []string{"veth", "tun"} {
-		list, err := links.Read(kind)
-		if err != nil && !errors.Is(err, dump.ErrTorn) {
-			return nil, err
+		list, unread := read(kind)
+		if !errors.Is(unread, dump.ErrTorn) {
+			err = errors.Join(err, unread)
 		}
 		for _, l := range list {
 			own[l.Index] = true
@@ -125,7 +129,8 @@ func podLinks() (map[netip.Addr]int, error) {
 		mac    string
 	}
 	ports := map[place]int{}
-	frames, err := neighbours(unix.AF_BRIDGE)
+	frames, unread := neighbours(unix.AF_BRIDGE)
+	err = errors.Join(err, unread)
 	for _, n := range frames {
 		ports[place{n.MasterIndex, string(n.HardwareAddr)}] = n.LinkIndex
 	}

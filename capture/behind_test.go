@@ -3,6 +3,7 @@ package capture
 import (
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/links"
 	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/internal/sockdiag"
 	"github.com/gridmesh/gridmesh/internal/testkit"
@@ -120,6 +122,58 @@ func TestLinksOfPods(t *testing.T) {
 	for ip, link := range want {
 		if at[ip] != link {
 			t.Errorf("%s is behind link %d, want %d", ip, at[ip], link)
+		}
+	}
+}
+
+// Where one list cannot be read, an error says so, and the others count all the same.
+func TestLinksOfPodsThatCannotAllBeRead(t *testing.T) {
+	const veth, tun, bridge = 7, 8, 3
+	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
+	kinds := map[string]int{"veth": veth, "tun": tun}
+	lists := map[int][]netlink.Neigh{
+		unix.AF_BRIDGE: {{LinkIndex: veth, MasterIndex: bridge, HardwareAddr: mac}},
+		unix.AF_INET:   {{LinkIndex: bridge, IP: net.ParseIP("10.244.0.5"), HardwareAddr: mac}, {LinkIndex: tun, IP: net.ParseIP("10.244.0.6")}},
+		unix.AF_INET6:  {{LinkIndex: veth, IP: net.ParseIP("fd00:244::5"), HardwareAddr: mac}, {LinkIndex: tun, IP: net.ParseIP("fd00:244::6")}},
+	}
+	all := map[string]int{"10.244.0.5": veth, "10.244.0.6": tun, "fd00:244::5": veth, "fd00:244::6": tun}
+	broken := errors.New("broken for the test")
+	for name, tc := range map[string]struct {
+		kind   string // that cannot be read
+		family int
+		lacks  []string
+	}{
+		"all are read":     {},
+		"no IPv4":          {family: unix.AF_INET, lacks: []string{"10.244.0.5", "10.244.0.6"}},
+		"no IPv6":          {family: unix.AF_INET6, lacks: []string{"fd00:244::5", "fd00:244::6"}},
+		"no bridges":       {family: unix.AF_BRIDGE, lacks: []string{"10.244.0.5"}},
+		"no links of veth": {kind: "veth", lacks: []string{"10.244.0.5", "fd00:244::5"}},
+		"no links of tun":  {kind: "tun", lacks: []string{"10.244.0.6", "fd00:244::6"}},
+	} {
+		at, err := linksBy(func(kind string) ([]links.Link, error) {
+			if kind == tc.kind {
+				return nil, broken
+			}
+			return []links.Link{{Index: kinds[kind]}}, nil
+		}, func(family int) ([]netlink.Neigh, error) {
+			if family == tc.family {
+				return nil, broken
+			}
+			return lists[family], nil
+		})
+		if errors.Is(err, broken) != (len(tc.lacks) > 0) {
+			t.Errorf("%s: %v", name, err)
+		}
+		want := maps.Clone(all)
+		for _, ip := range tc.lacks {
+			delete(want, ip)
+		}
+		got := map[string]int{}
+		for ip, link := range at {
+			got[ip.String()] = link
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
 }

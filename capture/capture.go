@@ -190,8 +190,7 @@ func (c *Capture) installTable(anew bool) error {
 	if err := c.table.install(c.cfg, begin); err != nil {
 		return err
 	}
-	_, err := c.table.addGuard(c.guard())
-	return err
+	return c.table.addGuard(c.guard())
 }
 
 // SetPodCIDRs takes the ranges of this node's pods where they become known

@@ -29,6 +29,7 @@ type kernelPath struct {
 	held    state           // how the kernel's elements stand to the planner's
 	goal    state           // unsure before the first view
 	kept    map[string]bool // frontends that a provisional view found otherwise; nil: nobody looked
+	earlier *kernelHeld     // what it found; nil from the first whole view on
 	absent  *bool           // what EnvoyAbsent said last; nil: nothing, and what is there stays
 	udp     plan.UDPServing // whose flows may be stale, once this is in force
 	flows   *flows
@@ -112,8 +113,9 @@ func (c *Capture) layKernel() error {
 	}
 	if !kept {
 		c.kernel.held = unsure
+		err = c.kernel.putBack()
 	}
-	return errors.Join(c.tellAbsent(), c.writeKernel())
+	return errors.Join(err, c.tellAbsent(), c.writeKernel())
 }
 
 // serveInKernel has the kernel path follow a view.
@@ -147,6 +149,8 @@ func (c *Capture) setKernel(changed map[string][]plan.KernelFrontend, provisiona
 	}
 	if k.held, k.goal = unsure, synced; provisional {
 		k.goal = merged
+	} else {
+		k.earlier = nil
 	}
 	var err error
 	if was != synced || provisional {
@@ -201,7 +205,7 @@ func (k *kernelPath) compare() (repaired bool, err error) {
 	drop := k.table.unused(picks)
 	if k.goal == merged {
 		if k.kept == nil { // before this run wrote any: what it wrote it repairs
-			k.kept = have.otherThan(want)
+			k.kept, k.earlier = have.otherThan(want), &kernelHeld{have, k.table.picks()}
 		}
 		added.leave(k.kept, have)
 		gone, drop = gone.replacedBy(added), nil
@@ -231,8 +235,13 @@ func (m kernelElements) replacedBy(added kernelElements) kernelElements {
 
 // unused are the chains that are there and that nothing needs.
 func (t *kernelTable) unused(need []plan.Pick) (list []plan.Pick) {
+	return slices.DeleteFunc(t.picks(), func(p plan.Pick) bool { return slices.Contains(need, p) })
+}
+
+// picks are the chains that are there.
+func (t *kernelTable) picks() (list []plan.Pick) {
 	for name := range t.rules {
-		if p, ok := rules.ParsePick(name); ok && !slices.Contains(need, p) {
+		if p, ok := rules.ParsePick(name); ok {
 			list = append(list, p)
 		}
 	}
@@ -276,7 +285,9 @@ func (c *Capture) repairKernelTable(moved bool) (bool, error) {
 		if k.table.anew.due(err, time.Now()) { // something in a set is in the way
 			repaired = true
 			if _, err = k.table.install(true); err == nil {
+				left := k.putBack()
 				_, err = k.compare()
+				err = errors.Join(left, err)
 			}
 		}
 		if err != nil {

@@ -16,6 +16,21 @@ import (
 // ofFrontends are the sets whose keys begin with a frontend.
 var ofFrontends = bothOf(rules.Slots, rules.Allowed, rules.Limited, rules.Session, rules.Policy, rules.Near, rules.Front)
 
+// kernelHeld is what a table of the kernel path holds: elements, and the chains they lead to.
+type kernelHeld struct {
+	elements kernelElements
+	picks    []plan.Pick
+}
+
+// putBack puts into a table that was made anew what the run before had left in it, until a
+// whole view says what is to be there.
+func (k *kernelPath) putBack() error {
+	if k.earlier == nil {
+		return nil
+	}
+	return k.table.write(nil, k.earlier.elements, k.earlier.picks, nil)
+}
+
 // frontLen is how long a frontend is in the key of a set.
 func frontLen(set string) int {
 	ip := netip.IPv4Unspecified()

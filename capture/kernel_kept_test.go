@@ -144,3 +144,45 @@ func TestMovedIsNotRepaired(t *testing.T) {
 		t.Error("node ports do not follow the node's address")
 	}
 }
+
+// What the run before left of the kernel path is put back where somebody flushes it while
+// nothing but a last good state is known, beside what that added and with what it left as
+// it was; and no longer once a whole view is known.
+func TestRepairOfTheKernelPathOfARunBefore(t *testing.T) {
+	t.Parallel()
+	testkit.NewNetwork(t)
+	host := testHost(t)
+	web := func(names ...string) plan.KernelFrontend {
+		return plan.KernelFrontend{Frontend: tcp("10.96.0.1:80"), Tiers: tiers(false, names...)}
+	}
+	added := plan.KernelFrontend{Frontend: tcp("10.96.0.9:80"), Tiers: tiers(false, "a", "b")}
+	newer, older := map[string][]plan.KernelFrontend{"example": example()}, map[string][]plan.KernelFrontend{"example": {web("a", "far"), added}}
+	must(t, starting(t, kernelConfig(), host).setKernel(newer, false))
+	c := starting(t, kernelConfig(), host)
+	must(t, c.setKernel(older, true))
+	want := kernelState(t)
+	flushed := func(when string, want map[string]string) {
+		t.Helper()
+		c.table.conn.FlushRuleset()
+		must(t, c.table.conn.Flush())
+		if repaired, err := c.Repair(); !repaired || err != nil {
+			t.Fatalf("%s: repaired %v, %v", when, repaired, err)
+		}
+		got := kernelState(t)
+		for key, was := range want {
+			if now, there := got[key]; !there || now != was {
+				t.Errorf("%s: %q was %q and is %q", when, key, was, now)
+			}
+		}
+		if len(got) != len(want) {
+			t.Errorf("%s: %d elements and chains, want %d", when, len(got), len(want))
+		}
+		if again, err := c.Repair(); again || err != nil {
+			t.Errorf("%s: again: %v, %v", when, again, err)
+		}
+	}
+	flushed("provisional", want)
+	flushed("provisional, and again", want)
+	must(t, c.setKernel(older, false))
+	flushed("whole", kernelState(t))
+}

@@ -83,7 +83,7 @@ func (c *Capture) repairElements() (bool, error) {
 	want := c.wanted()
 	served := have.are(want, served, exact)
 	switch {
-	case c.goal == unsure && !(guarded && served):
+	case c.goal == unsure && (!guarded || !served):
 		return true, c.table.merge(want, c.guard())
 	case c.goal == unsure: // what else is there nobody can judge before the first view
 		return tidied, nil

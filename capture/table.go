@@ -133,7 +133,7 @@ func (t *table) merge(want bySet, guard []netip.Prefix) error {
 	if err != nil {
 		return err
 	}
-	if _, err := t.addGuard(guard); err != nil {
+	if err := t.addGuard(guard); err != nil {
 		return err
 	}
 	return t.write(t.conn.SetAddElements, added)
@@ -152,18 +152,18 @@ func (t *table) compare(want bySet) (gone, added bySet, err error) {
 }
 
 // addGuard guards ranges beside those that are guarded already, which stay in
-// force until the first sync, and reports whether any had to be added.
-func (t *table) addGuard(list []netip.Prefix) (bool, error) {
+// force until the first sync.
+func (t *table) addGuard(list []netip.Prefix) error {
 	elements, _, err := t.tidied(bothOf(rules.Guard)...)
 	if err != nil {
-		return false, err
+		return err
 	}
 	have := plan.Disjoint(elements.prefixes(rules.Guard))
 	want := plan.Disjoint(slices.Concat(have, list))
 	if slices.Equal(want, have) {
-		return false, nil
+		return nil
 	}
-	return true, t.replace(rules.Guard, ranges(rules.Guard, want))
+	return t.replace(rules.Guard, ranges(rules.Guard, want))
 }
 
 // guardBeside is addGuard for a table that a run before left, and an error where
@@ -174,7 +174,7 @@ func (t *table) guardBeside(list []netip.Prefix) error {
 		err = errors.New("the table is not as a run before left it")
 	}
 	if err == nil {
-		_, err = t.addGuard(list)
+		err = t.addGuard(list)
 	}
 	return err
 }
