@@ -129,6 +129,7 @@ func TestClusterAway(t *testing.T) {
 			}
 		}
 	}
+	stateDir = kept
 	t.Setenv("KUBECONFIG", config)
 	if code, _, log := gridmesh(t, "view"); code != 1 || !strings.Contains(log, "no agent runs here") || !strings.Contains(log, "--state-dir "+kept) {
 		t.Errorf("the cluster that kubectl would ask: code %d: %s", code, log)
