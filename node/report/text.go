@@ -105,8 +105,8 @@ func (r *Report) envoyLines(p *printer, now time.Time) {
 		if e.Over > 0 {
 			p.line("envoy", "asked for %d clusters more than it gets: connections to those end until they are preloaded, one in 30s; restart it, and look for who dials every Service", e.Over)
 		}
-		if e.Part > 0 {
-			p.line("envoy", "has %d endpoints at most of each cluster that it asked for, the nearest: together they have more than it may hold", e.Part)
+		if e.Cut > 0 {
+			p.line("envoy", "has a part of %d clusters that it asked for, %d endpoints of each, the nearest: together they have more than it may hold", e.Cut, e.Part)
 		}
 	}
 	if r.Ejections != nil && len(r.Envoys) > 0 {
