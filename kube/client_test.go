@@ -106,20 +106,20 @@ func TestPodCIDRs(t *testing.T) {
 	}
 }
 
-func TestHasNetworkPolicy(t *testing.T) {
+func TestNetworkPolicy(t *testing.T) {
 	s := apitest.New(t)
 	c := s.Client(t)
-	if has, err := c.HasNetworkPolicy(t.Context()); has || err != nil {
-		t.Errorf("without any: %v, %v", has, err)
+	if name, err := c.NetworkPolicy(t.Context()); name != "" || err != nil {
+		t.Errorf("without any: %q, %v", name, err)
 	}
 	s.Put(t, `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {namespace: default, name: x}}`)
-	if has, err := c.HasNetworkPolicy(t.Context()); !has || err != nil {
-		t.Errorf("with one: %v, %v", has, err)
+	if name, err := c.NetworkPolicy(t.Context()); name != "default/x" || err != nil {
+		t.Errorf("with one: %q, %v", name, err)
 	}
 	s.Hook(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
 		apitest.Fail(w, http.StatusForbidden, "Forbidden")
 	})
-	if _, err := c.HasNetworkPolicy(t.Context()); err == nil {
+	if _, err := c.NetworkPolicy(t.Context()); err == nil {
 		t.Error("not being told is no error")
 	}
 }

@@ -183,19 +183,22 @@ func (a *Agent) keepInspecting(ctx context.Context) error {
 	}
 }
 
-const policiesFound = "the cluster has NetworkPolicies: traffic through a ClusterIP to a pod on the same node bypasses them (docs/limits.md)"
+// policiesFound says what becomes of them, of which one has this name.
+func policiesFound(name string) string {
+	return fmt.Sprintf("the cluster has NetworkPolicies (one is %s): traffic through a ClusterIP to a pod on the same node bypasses them; where they are to be obeyed, start the agent with --datapath auto (docs/limits.md)", name)
+}
 
 // followPolicies looks for NetworkPolicies again and again. They are anybody's
 // to make, so they never end an agent that serves.
 func (a *Agent) followPolicies(ctx context.Context) error {
 	failing := false
 	for {
-		has, err := a.parts.Cluster.HasNetworkPolicy(ctx)
+		name, err := a.parts.Cluster.NetworkPolicy(ctx)
 		switch {
 		case ctx.Err() != nil: // says nothing
 		case err == nil:
 			failing = false
-			a.notePolicies(has)
+			a.notePolicies(name)
 		case !failing:
 			failing = true
 			text := "could not ask for NetworkPolicies; if there are any they are bypassed on the same node (docs/limits.md)"
@@ -214,14 +217,14 @@ func (a *Agent) followPolicies(ctx context.Context) error {
 	}
 }
 
-// notePolicies notes whether there are any. With a kernel path none is bypassed
+// notePolicies notes whether there are any, by the name of one. With a kernel path none is bypassed
 // that the operator did not choose Envoy for.
-func (a *Agent) notePolicies(has bool) {
-	a.policies.Publish(word{has, time.Now()})
+func (a *Agent) notePolicies(name string) {
+	a.policies.Publish(word{name != "", time.Now()})
 	fill(a.paths)
 	var list []capture.Finding
-	if has && a.cfg.Datapath == topology.DatapathNone {
-		list = []capture.Finding{{Kind: capture.PolicyEngine, Text: policiesFound}}
+	if name != "" && a.cfg.Datapath == topology.DatapathNone {
+		list = []capture.Finding{{Kind: capture.PolicyEngine, Text: policiesFound(name)}}
 	}
 	a.show(a.found.replaceCluster(list))
 }
@@ -233,12 +236,12 @@ func (a *Agent) refusePolicies(ctx context.Context) error {
 	if a.parts.Cluster == nil || !a.cfg.RefusePolicies || a.parts.Capture.Found() || a.cfg.Datapath != topology.DatapathNone {
 		return nil
 	}
-	has, err := a.parts.Cluster.HasNetworkPolicy(ctx)
+	name, err := a.parts.Cluster.NetworkPolicy(ctx)
 	if err != nil {
 		a.log.Warn("could not ask for NetworkPolicies before the start; starting", obs.KeyErr, err)
 	}
-	if err == nil && has {
-		return a.unfit(ctx, errors.New(policiesFound+"; leave --network-policies=refuse out to accept that"))
+	if err == nil && name != "" {
+		return a.unfit(ctx, errors.New(policiesFound(name)+"; leave --network-policies=refuse out to accept that"))
 	}
 	return nil
 }

@@ -148,8 +148,9 @@ type Cluster interface {
 	Events
 	// PodCIDRs returns a node's spec.podCIDRs. It waits a few seconds at most.
 	PodCIDRs(ctx context.Context, node string) ([]netip.Prefix, error)
-	// HasNetworkPolicy reports whether there is any. It waits a few seconds at most.
-	HasNetworkPolicy(ctx context.Context) (bool, error)
+	// NetworkPolicy returns the namespace and name of one, "" where there is none. It
+	// waits a few seconds at most.
+	NetworkPolicy(ctx context.Context) (string, error)
 	// Reachable asks for next to nothing; nil means that the API server answers.
 	// It waits a few seconds at most.
 	Reachable(ctx context.Context) error

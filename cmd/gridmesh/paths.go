@@ -68,7 +68,8 @@ func (in *input) policiesOfCluster(ctx context.Context) (bool, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, in.timeout)
 	defer cancel()
-	return client.HasNetworkPolicy(ctx)
+	name, err := client.NetworkPolicy(ctx)
+	return name != "", err
 }
 
 // policed reports whether the kernel serves what Envoy would, for NetworkPolicies.

@@ -73,15 +73,18 @@ func (a *API) PodCIDRs(ctx context.Context, _ string) ([]netip.Prefix, error) {
 	return slices.Clone(a.Pods), nil
 }
 
-// HasNetworkPolicy implements node.Cluster.
-func (a *API) HasNetworkPolicy(ctx context.Context) (bool, error) {
+// NetworkPolicy implements node.Cluster.
+func (a *API) NetworkPolicy(ctx context.Context) (string, error) {
 	a.Journal.add("ask policies")
 	if err := a.answer(ctx); err != nil {
-		return false, err
+		return "", err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.Policy, nil
+	if !a.Policy {
+		return "", nil
+	}
+	return "shop/closed", nil
 }
 
 // Reachable implements node.Cluster.
