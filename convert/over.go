@@ -1,20 +1,28 @@
 package convert
 
 import (
+	"encoding/json"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // PutOver is a Service as it is once it is put over another of its name, if any. Where
 // an API server has that, and somebody wrote the new one, it keeps what the API server
-// chose: as its patchAllocatedValues does, and what it clears with the type.
+// chose: as its patchAllocatedValues does, and what it clears with the type; and the
+// labels and annotations that others gave it.
 func PutOver(live, s *corev1.Service) *corev1.Service {
 	if live == nil || live.UID == "" || s.UID != "" {
 		return s
 	}
 	out := s.DeepCopy()
 	out.UID, out.CreationTimestamp = live.UID, live.CreationTimestamp
+	was := lastApplied(live)
+	out.Labels = keepOthers(live.Labels, was.Metadata.Labels, s.Labels)
+	out.Annotations = keepOthers(live.Annotations, was.Metadata.Annotations, s.Annotations)
 	keepAddresses(&live.Spec, &out.Spec)
 	if nodePorts(&live.Spec) && nodePorts(&out.Spec) {
 		keepNodePorts(live.Spec.Ports, out.Spec.Ports)
@@ -27,6 +35,36 @@ func PutOver(live, s *corev1.Service) *corev1.Service {
 		out.Spec.HealthCheckNodePort = live.Spec.HealthCheckNodePort
 	}
 	return out
+}
+
+// PutNodeOver is a Node as it is once it is put over one that an API server has.
+func PutNodeOver(live, n *topology.Node) *topology.Node {
+	return &topology.Node{Name: n.Name, Labels: keepOthers(live.Labels, nil, n.Labels)}
+}
+
+// applied is what kubectl apply notes of what it applied.
+type applied struct {
+	Metadata struct{ Labels, Annotations map[string]string }
+}
+
+// lastApplied reads that; of what somebody else made there is nothing.
+func lastApplied(s *corev1.Service) (a applied) {
+	if json.Unmarshal([]byte(s.Annotations[corev1.LastAppliedConfigAnnotation]), &a) != nil {
+		return applied{}
+	}
+	return a
+}
+
+// keepOthers adds to labels or annotations those of a live object, as kubectl apply
+// does: but for what it applied before.
+func keepOthers(live, applied, written map[string]string) map[string]string {
+	if len(live) == 0 {
+		return written
+	}
+	all := maps.Clone(live)
+	maps.DeleteFunc(all, func(key string, _ string) bool { _, was := applied[key]; return was })
+	maps.Copy(all, written)
+	return all
 }
 
 func keepAddresses(live, s *corev1.ServiceSpec) {

@@ -55,3 +55,43 @@ func text(t *testing.T, v any) string {
 	}
 	return string(data)
 }
+
+// What a manifest does not name of labels and annotations stays, but for what was
+// applied before and is named no longer: as with kubectl apply.
+func TestPutOverKeepsWhatOthersNamed(t *testing.T) {
+	applied := func(annotations, labels string) string {
+		return `{"metadata": {"annotations": ` + annotations + `, "labels": ` + labels + `}}`
+	}
+	const last = corev1.LastAppliedConfigAnnotation
+	for name, test := range map[string]struct {
+		applied, written, want string
+	}{
+		"nothing applied": {"", `{}`, `{a: live, topologyKeys: live}`},
+		"named":           {"", `{topologyKeys: new}`, `{a: live, topologyKeys: new}`},
+		"named no longer": {applied(`{"topologyKeys": "live"}`, `{"topologyKeys": "live"}`), `{b: new}`, `{a: live, b: new}`},
+		"named as empty":  {applied(`{"topologyKeys": "live"}`, `{"topologyKeys": "live"}`), `{topologyKeys: ""}`, `{a: live, topologyKeys: ""}`},
+		"unreadable":      {"{", `{b: new}`, `{a: live, b: new, topologyKeys: live}`},
+	} {
+		read := func(text string) (m map[string]string) {
+			if err := yaml.Unmarshal([]byte(text), &m); err != nil {
+				t.Fatal(err)
+			}
+			return m
+		}
+		live, written := &corev1.Service{}, &corev1.Service{}
+		live.UID, live.Labels, live.Annotations = "u", read(`{a: live, topologyKeys: live}`), read(`{a: live, topologyKeys: live}`)
+		if test.applied != "" {
+			live.Annotations[last] = test.applied
+		}
+		before := text(t, live)
+		written.Labels, written.Annotations = read(test.written), read(test.written)
+		got := PutOver(live, written)
+		delete(got.Annotations, last)
+		if want := text(t, read(test.want)); text(t, got.Labels) != want || text(t, got.Annotations) != want {
+			t.Errorf("%s: labels %s, annotations %s, want %s", name, text(t, got.Labels), text(t, got.Annotations), want)
+		}
+		if text(t, live) != before || text(t, written.Labels) != text(t, read(test.written)) {
+			t.Errorf("%s: what is put over or below is changed", name)
+		}
+	}
+}

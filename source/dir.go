@@ -154,7 +154,7 @@ func (d *Dir) build() *topology.Snapshot {
 	var problems []topology.Problem
 	var doubts doubts
 	leftOut := map[string]bool{}
-	as := asWritten{}
+	as, live := asWritten{}, liveNodes{}
 	for _, f := range d.files {
 		for _, name := range f.content.leftOut {
 			leftOut[name] = true
@@ -166,7 +166,7 @@ func (d *Dir) build() *topology.Snapshot {
 			next.slices.put(s.is.Key, s, &doubts)
 		}
 		for _, n := range f.content.nodes {
-			next.nodes.put(n.is.Name, n, &doubts)
+			next.nodes.put(n.is.Name, live.over(n), &doubts)
 		}
 		cidrs = append(cidrs, f.content.cidrs...)
 		problems = append(problems, f.content.problems...)
@@ -216,7 +216,7 @@ func list(path string) (files []file, err error) {
 		if e.IsDir() && p != top && strings.HasPrefix(e.Name(), ".") { // as .git, and what a mounted ConfigMap's links lead to
 			return filepath.SkipDir
 		}
-		if ext := filepath.Ext(p); e.IsDir() || p != top && ext != ".yaml" && ext != ".yml" && ext != ".json" {
+		if e.IsDir() || p != top && !isManifest(p) {
 			return nil
 		}
 		f, size, there := look(p)

@@ -289,3 +289,39 @@ func TestReadDirs(t *testing.T) {
 		t.Error("a path that is not there is no error")
 	}
 }
+
+// What did not change is the same object in the next snapshot, also where it was put
+// over one of a cluster.
+func TestWhatIsPutOverAnotherStays(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const live = "{apiVersion: v1, kind: Service, metadata: {name: web, uid: u}, spec: {clusterIP: 10.96.0.%d, ports: [{port: 80}]}}"
+	write("1.yaml", fmt.Sprintf(live, 1))
+	write("2.yaml", "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 81}]}}")
+	write("3.yaml", "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 82}]}}")
+	d := NewDir(dir)
+	web := func() *topology.Service {
+		t.Helper()
+		if err := d.refresh(); err != nil {
+			t.Fatal(err)
+		}
+		e, _ := newest(&d.Snapshots).Services.Get(topology.ObjectKey{Namespace: "default", Name: "web"})
+		return e.Service
+	}
+	was := web()
+	for i := range 3 {
+		write("node.yaml", fmt.Sprintf("{apiVersion: v1, kind: Node, metadata: {name: n%d}}", 10*i))
+		if is := web(); is != was {
+			t.Errorf("another node, and the Service is another: %+v, was %+v", is, was)
+		}
+	}
+	write("1.yaml", fmt.Sprintf(live, 23))
+	if is := web(); is == was || fmt.Sprint(is.ClusterIPs) != "[10.96.0.23]" {
+		t.Errorf("the one below is another, and that is not: %+v", is)
+	}
+}

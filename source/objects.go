@@ -43,6 +43,19 @@ func (a asWritten) over(s service) placed[*topology.Service] {
 	return s.placed
 }
 
+// liveNodes are the Nodes that an API server told.
+type liveNodes map[string]*topology.Node
+
+// over is a Node as it is once it is put over what an API server has.
+func (l liveNodes) over(n placed[*topology.Node]) placed[*topology.Node] {
+	if live := l[n.is.Name]; n.live {
+		l[n.is.Name] = n.is
+	} else if live != nil {
+		n.is = convert.PutNodeOver(live, n.is)
+	}
+	return n
+}
+
 // lead leads a builder from what it was given to what it should hold. Objects
 // are the same where their file did not change.
 func (o byName[K, V]) lead(next byName[K, V], set func(V) bool, remove func(K) bool) {

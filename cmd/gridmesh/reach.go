@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gridmesh/gridmesh/grid/plan"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
@@ -185,7 +186,21 @@ func (r *reach) manifests() (source.Input, error) {
 		in.Texts[path] = text
 	}
 	r.read = &in
+	r.noteHidden()
 	return in, nil
+}
+
+// noteHidden says which manifests below -f are not read.
+func (r *reach) noteHidden() {
+	var hidden []string
+	for _, path := range r.files {
+		if path != source.Stdin {
+			hidden = append(hidden, source.Hidden(path)...)
+		}
+	}
+	if len(hidden) > 0 {
+		r.note("manifests in hidden directories are not read: %s; name one with -f to have it read", plan.Short(hidden))
+	}
 }
 
 // once reads standard input or a pipe, as of -f <(command), until it ends or

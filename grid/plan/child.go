@@ -45,6 +45,16 @@ type sight struct {
 	ahead, aheadOf time.Time
 }
 
+// lookAnew forgets since when units were seen gone: nobody looked of late, and they
+// may have been back.
+func lookAnew(byUnit map[string][]*child) {
+	for _, list := range byUnit {
+		for _, c := range list {
+			c.left = time.Time{}
+		}
+	}
+}
+
 // readChild reads a child, pruned or not.
 func readChild(obj Object) *child {
 	alike, pruned := packedOf(obj)

@@ -231,7 +231,7 @@ func (x *Index) setGrid(ref Ref, g *grid, obj Object) {
 		x.regroup(next)
 	}
 	if rekeyed || !old.valid {
-		next.lookAnew()
+		lookAnew(next.children)
 	}
 }
 
@@ -262,16 +262,6 @@ func (x *Index) regroup(g *tracked) {
 	}
 	for _, list := range g.children {
 		slices.SortFunc(list, compareChildren)
-	}
-}
-
-// lookAnew forgets since when units were seen gone: nobody looked of late, and they
-// may have been back.
-func (g *tracked) lookAnew() {
-	for _, list := range g.children {
-		for _, c := range list {
-			c.left = time.Time{}
-		}
 	}
 }
 
