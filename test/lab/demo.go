@@ -87,6 +87,9 @@ func (d *demo) run(ctx context.Context, s *server) error {
 		fmt.Println("\nLook around yourself: make demo KEEP=1")
 		return nil
 	}
+	if out, err := d.c.Kubectl("delete", "service/"+markName, "endpointslice/"+markName); err != nil {
+		return fmt.Errorf("remove what the demo alone needed: %w: %s", err, out)
+	}
 	fmt.Print(`
 The cluster stays until Ctrl-C or "bin/lab down". In another shell:
   bin/lab status

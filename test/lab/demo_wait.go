@@ -203,18 +203,18 @@ func (d *demo) kept(ctx context.Context, node string) error {
 const mark = `
 apiVersion: v1
 kind: Service
-metadata: {name: mark, annotations: {topologyKeys: '["unit"]'}}
+metadata: {name: ` + markName + `, annotations: {topologyKeys: '["unit"]'}}
 spec: {clusterIP: %s, ports: [{port: 80}]}
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
-metadata: {name: mark, labels: {kubernetes.io/service-name: mark}}
+metadata: {name: ` + markName + `, labels: {kubernetes.io/service-name: ` + markName + `}}
 addressType: IPv4
 ports: [{port: 80}]
 endpoints: [%s]
 `
 
-const markIP = "10.96.0.200"
+const markName, markIP = "mark", "10.96.0.200"
 
 // caughtUp waits until the nodes have seen all changes of endpoints that the
 // API server has had until now: an agent takes them in order, so one that is

@@ -47,10 +47,13 @@ const (
 	service  = shopService
 )
 
-// namesResolve starts a DNS server on every node and asks that of one in each
+// namesResolve starts the cloud's DNS and one on every node, and asks that of one in each
 // unit for the same three names, from a pod.
 func (d *demo) namesResolve(ctx context.Context) error {
 	d.step("A StatefulSetGrid, and gridmesh-dns on every node: pods of two units ask for the same three names")
+	if _, err := d.c.StartDNS(); err != nil {
+		return err
+	}
 	for _, n := range d.c.Nodes {
 		if err := n.StartDNS(netlab.CloudIP.String()); err != nil {
 			return err
