@@ -44,10 +44,10 @@ const (
 // which are kept: what is used again and again is, for as long as that goes on.
 // Idleness is measured while Envoy tells of connections, and not otherwise.
 type Used struct {
-	seen    map[string]*use          // that are kept
-	uses    int                      // counts them all
-	waiting []string                 // oldest first, each once, bounded
-	queued  map[string]time.Duration // since when each waits, by watched
+	seen    map[string]*use    // that are kept
+	uses    int                // counts them all
+	waiting []string           // whose turn comes first is first; each once, bounded
+	queued  map[string]*waiter // those
 	credit  float64
 	at      time.Time // of credit; zero before the first
 
@@ -63,9 +63,30 @@ type use struct {
 	worth worth
 }
 
+// waiter is a cluster that waits for its turn.
+type waiter struct {
+	last  time.Duration // when it was wanted, by Used.watched
+	times int           // that it was wanted, by looks at what is in use
+}
+
+// again is how often it was wanted, where that was not just once: whoever dials
+// everything once does not come back to it, and who is refused dials again and again.
+func (w *waiter) again() int {
+	if w.times <= 2 {
+		return 0 // a connection may last from one look to the next
+	}
+	return w.times
+}
+
+func (w *waiter) want(now time.Duration) {
+	if now-w.last >= LookEvery/2 { // looks are not on the second
+		w.last, w.times = now, w.times+1
+	}
+}
+
 // NewUsed has none.
 func NewUsed() Used {
-	return Used{seen: map[string]*use{}, queued: map[string]time.Duration{}, credit: Burst}
+	return Used{seen: map[string]*use{}, queued: map[string]*waiter{}, credit: Burst}
 }
 
 func (u *Used) keep(name string, now time.Time) {
@@ -107,13 +128,9 @@ func (u *Used) InUse(names []string, at time.Time) (moved bool) {
 		u.watched += min(max(0, at.Sub(u.looked)), 2*LookEvery)
 	}
 	u.looked = at
-	again := map[string]bool{}
 	for _, name := range names {
 		use, kept := u.seen[name]
-		since, waits := u.queued[name]
 		switch {
-		case waits && u.watched-since >= 2*LookEvery:
-			again[name] = true
 		case !kept:
 			u.Ask(name)
 		case u.watched-use.last >= usedGrain:
@@ -123,31 +140,26 @@ func (u *Used) InUse(names []string, at time.Time) (moved bool) {
 		}
 	}
 	u.waiting = slices.DeleteFunc(u.waiting, func(name string) bool {
-		gone := !again[name] && u.watched-u.queued[name] >= WaitIdle
+		gone := u.watched-u.queued[name].last >= WaitIdle
 		if gone {
 			delete(u.queued, name)
 		}
 		return gone
 	})
-	// Who dials everything once does not come back to it.
-	slices.SortStableFunc(u.waiting, func(a, b string) int { return cmp.Compare(rank(again[a]), rank(again[b])) })
+	slices.SortStableFunc(u.waiting, func(a, b string) int { return cmp.Compare(u.queued[b].again(), u.queued[a].again()) })
 	return moved
-}
-
-// rank puts first what is wanted first.
-func rank(first bool) int {
-	if first {
-		return 0
-	}
-	return 1
 }
 
 // Ask notes that Envoy asked for a cluster.
 func (u *Used) Ask(name string) {
-	if _, waits := u.queued[name]; waits || u.has(name) || len(u.waiting) >= Most {
+	if w := u.queued[name]; w != nil {
+		w.want(u.watched)
 		return
 	}
-	u.queued[name] = u.watched
+	if u.has(name) || len(u.waiting) >= Most {
+		return
+	}
+	u.queued[name] = &waiter{last: u.watched, times: 1}
 	u.waiting = append(u.waiting, name)
 }
 

@@ -223,3 +223,32 @@ func TestUsedAges(t *testing.T) {
 		t.Errorf("after a clock that jumped: %v", u.Names())
 	}
 }
+
+// Who is refused dials again and again, and does not wait behind somebody who dials a
+// hundred Services now and then.
+func TestWhoDialsAgainComesFirst(t *testing.T) {
+	u, now := NewUsed(), time.Unix(0, 0)
+	scan := func() {
+		for i := range 300 {
+			u.Ask(fmt.Sprint("scanned-", i))
+		}
+	}
+	u.InUse(nil, now)
+	scan()
+	u.Admit(now) // takes the burst
+	for i := range 40 {
+		now = now.Add(LookEvery)
+		if u.Ask("refused"); i%20 == 0 {
+			scan()
+		}
+		u.InUse(nil, now)
+		if u.Admit(now); u.has("refused") {
+			t.Logf("its turn came after %s", now.Sub(time.Unix(0, 0)))
+			if i > 4 {
+				t.Errorf("its turn came at look %d", i)
+			}
+			return
+		}
+	}
+	t.Errorf("its turn did not come in %s", now.Sub(time.Unix(0, 0)))
+}
