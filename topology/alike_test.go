@@ -2,6 +2,7 @@ package topology_test
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -82,5 +83,27 @@ func TestPortsAreDecidedTogether(t *testing.T) {
 				t.Errorf("%s: it is explained of %d endpoints why they are left out: %+v", name, len(left), left[:min(1, len(left))])
 			}
 		}
+	}
+}
+
+// What the ports of a Service cost takes nothing from what a load balancer is told.
+func TestTheHealthCheckIsOfPortsThatAreRefusedToo(t *testing.T) {
+	anybody := `["site","*"]`
+	w := newWide(3000, 1000, TCP, "10.96.0.1")
+	w.TopologyKeys = &anybody
+	w.Exposure = &Exposure{Local: true, HealthCheckNodePort: 32000, LoadBalancers: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}
+	snap := w.sliced(func(slice, port int) uint16 { return uint16(8000 + (1+slice%2)*port) })
+	here := 0
+	entry, _ := snap.Services.Get(wideKey)
+	for _, s := range entry.Slices {
+		for _, e := range s.Endpoints {
+			if e.Node == "n7" {
+				here++
+			}
+		}
+	}
+	sv, _ := NewViewer("n7", Options{Datapath: DatapathKernel}).See(snap).Service(wideKey)
+	if here == 0 || sv.HealthCheck.IPv4 != here {
+		t.Errorf("a load balancer is told of %d endpoints, and this node has %d", sv.HealthCheck.IPv4, here)
 	}
 }

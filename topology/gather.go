@@ -1,6 +1,8 @@
 package topology
 
 import (
+	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 )
@@ -99,8 +101,8 @@ func endpointsAt(places []place) (n int) {
 	return n
 }
 
-// portsOf are the ports that slices of one family have endpoints for, by name.
-func portsOf(list []*Slice, ipv6 bool) map[ServicePort]bool {
+// portsOf are the ports that slices of one family have endpoints for, by name, in order.
+func portsOf(list []*Slice, ipv6 bool) []ServicePort {
 	ports := map[ServicePort]bool{}
 	for _, slice := range list {
 		for _, p := range slice.Ports {
@@ -109,7 +111,9 @@ func portsOf(list []*Slice, ipv6 bool) map[ServicePort]bool {
 			}
 		}
 	}
-	return ports
+	return slices.SortedFunc(maps.Keys(ports), func(a, b ServicePort) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Protocol, b.Protocol))
+	})
 }
 
 // target is the address and port that a frontend leads to.

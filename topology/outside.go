@@ -196,9 +196,10 @@ func (i *inquiry) healthCheck() {
 	if s.Exposure == nil || s.Exposure.HealthCheckNodePort == 0 {
 		return
 	}
+	i.looked = 0 // what its ports cost takes nothing from this
 	ready := map[netip.Addr]bool{}
 	for _, ip := range s.ClusterIPs {
-		for port := range portsOf(i.slices, ip.Is6()) { // as in kube-proxy, also those that the Service lacks
+		for _, port := range portsOf(i.slices, ip.Is6()) { // as in kube-proxy, also those that the Service lacks
 			// Where the Service is bounded, its ports have but a part of them.
 			for _, addr := range i.decide(topic{port, ip.Is6(), true}, 0, false).ready {
 				ready[addr] = true

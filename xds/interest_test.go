@@ -40,6 +40,17 @@ func TestClustersOnDemandAreBounded(t *testing.T) {
 		t.Errorf("over %v, which is preloaded", s.over)
 	}
 
+	// There is room for what was refused once others were given back, which no Envoy does.
+	late := newSubscription(render.ClusterType)
+	late.room = newRoom(4)
+	late.request(cat, []string{name(2), name(3), name(4)}, nil, nil)
+	want(t, drain(t, late, cat), strings.Join([]string{name(2), name(3), "-" + name(4)}, " "))
+	late.request(cat, nil, []string{name(2), name(3)}, nil)
+	late.request(cat, []string{name(4)}, nil, nil)
+	if want(t, drain(t, late, cat), name(4)); len(late.over) > 0 {
+		t.Errorf("over %v, for which there is room", late.over)
+	}
+
 	// Another agent, the same Envoy: what it holds comes first.
 	again := newSubscription(render.ClusterType)
 	again.room = newRoom(4)
@@ -66,6 +77,19 @@ func TestRoomOfOneNamespace(t *testing.T) {
 	}
 	if a, b, c, d := fill("a"), fill("b"), fill("c"), fill("d"); a != 200 || b != 100 || c != 100 || d != 0 {
 		t.Errorf("the namespaces got %d, %d, %d and %d of 400", a, b, c, d)
+	}
+	for n, want := range map[int]int{1: 200, 2: 150, 3: 100, 4: 100, 5: 80} { // that are dialled side by side
+		turns := newRoom(400)
+		for i := range 400 {
+			for who := range n {
+				if space := fmt.Sprint(who); !turns.full(space) {
+					turns.take(fmt.Sprint(space, ":", i), space)
+				}
+			}
+		}
+		if turns.spaces["0"] != want {
+			t.Errorf("each of %d namespaces got %d of 400, want %d", n, turns.spaces["0"], want)
+		}
 	}
 	r.take("more", "e") // a preloaded one
 	r.leave("b0")

@@ -60,12 +60,16 @@ type dirtyName struct {
 
 func (s *subscription) takePending() []dirtyName {
 	list := make([]dirtyName, 0, min(len(s.pending), maxBatchSize))
-	for name, force := range s.pending {
-		if len(list) == maxBatchSize {
-			break
+	for _, forced := range []bool{true, false} { // connections wait for what Envoy asks for
+		for name, force := range s.pending {
+			if len(list) == maxBatchSize {
+				break
+			}
+			if force == forced {
+				list = append(list, dirtyName{name, force})
+				delete(s.pending, name)
+			}
 		}
-		list = append(list, dirtyName{name, force})
-		delete(s.pending, name)
 	}
 	slices.SortFunc(list, func(a, b dirtyName) int { return strings.Compare(a.name, b.name) })
 	return list

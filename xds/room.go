@@ -10,7 +10,7 @@ import (
 // by name. It never gives one back, so a pod that dials every frontend once would
 // fill its memory for as long as it runs; and one Service of many ports, dialled at
 // each, would have the room of everybody else: one namespace gets half of it at most,
-// and a quarter where the others take the rest.
+// and of the last quarter nothing where it has one.
 type room struct {
 	most   int               // clusters; 0: no bound
 	of     map[string]string // cluster -> namespace
@@ -23,8 +23,8 @@ func newRoom(most int) room {
 
 // full reports whether a namespace gets no more.
 func (r *room) full(namespace string) bool {
-	n := len(r.of)
-	return n >= r.most || n >= r.most/2 && r.spaces[namespace] >= r.most/4
+	all, own := len(r.of), r.spaces[namespace]
+	return all >= r.most || own >= r.most/2 || all >= r.most-r.most/4 && own >= r.most/4
 }
 
 func (r *room) take(name, namespace string) {

@@ -179,7 +179,7 @@ func (st *stream) request(r *discovery.DeltaDiscoveryRequest) error {
 	}
 	if len(sub.over) > 0 && !st.over {
 		st.over = true
-		st.server.cfg.Log.Error("Envoy asks for more clusters than one node may hold, or a namespace for more than its part; connections to those end after a few seconds until they are preloaded, one in 30s, or Envoy is restarted",
+		st.server.cfg.Log.Error("Envoy asks for more clusters than one node may hold, or a namespace for more than its part; connections to those end after a few seconds until they are preloaded in their turn, one in 30s, or Envoy is restarted",
 			obs.KeyNode, st.describe().Node)
 	}
 	return nil

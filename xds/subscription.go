@@ -79,7 +79,9 @@ func (s *subscription) request(cat *render.Catalog, subscribe, unsubscribe []str
 		_, holds := initial[name]
 		s.mark(cat, name, !holds)
 		asked = append(asked, name)
-		if !s.admit(cat, name, holds) {
+		if s.admit(cat, name, holds) {
+			delete(s.over, name)
+		} else {
 			s.over[name] = true
 		}
 	}
