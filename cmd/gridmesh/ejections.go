@@ -40,11 +40,14 @@ func (in *input) ejections(ctx context.Context) *ejections {
 	return e
 }
 
+// noEnvoy is what noteEnvoy says, too.
+const noEnvoy = "no Envoy is connected"
+
 // ejectionsUnknown says why an agent does not know what is ejected; "" where it does.
 func ejectionsUnknown(agent *report.Report) string {
 	switch e := agent.Ejections; {
 	case agent.Envoys != nil && len(agent.Envoys) == 0:
-		return "no Envoy is connected"
+		return noEnvoy
 	case e != nil && e.Error != "":
 		return "its admin socket gives no answer: " + e.Error
 	case e == nil || e.At.IsZero():
@@ -96,7 +99,7 @@ func outOf(end admin.Endpoint) string {
 // line says what the marks do not.
 func (e *ejections) line(out io.Writer) {
 	switch {
-	case e == nil || !e.used:
+	case e == nil || !e.used || e.Unknown == noEnvoy:
 		return
 	case e.Unknown != "":
 		fmt.Fprintln(out, "what Envoy has ejected is unknown:", e.Unknown)

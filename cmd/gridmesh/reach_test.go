@@ -105,9 +105,10 @@ func TestViewIsTheAgentsOwn(t *testing.T) {
 	}
 }
 
-// What the agent knows of its Envoy is said of a packet that it would be given to:
-// rules alone bring it nowhere. It is no news of another node.
-func TestTraceTellsOfEnvoy(t *testing.T) {
+// What the agent knows of its Envoy is said of a packet that it would be given to, and
+// of a view that has its frontends: rules alone bring nobody anywhere. It is no news of
+// another node.
+func TestEnvoyIsToldOf(t *testing.T) {
 	const well = `"envoys": [{"version": "1.40.0"}]`
 	for says, want := range map[string]string{
 		`"envoys": []`:                                          "note: no Envoy is connected; the connection is refused unless one still runs with what it holds\n",
@@ -127,12 +128,21 @@ func TestTraceTellsOfEnvoy(t *testing.T) {
 		if code != 0 || !strings.Contains(out, "verdict: envoy\n") || log != want {
 			t.Errorf("%s: code %d, %q, want %q\n%s", says, code, log, want, out)
 		}
-		if _, _, log = gridmesh(t, append(args, "--node", "edge-8")...); log != "" {
-			t.Errorf("%s: of another node: %s", says, log)
+		view := []string{"view", "web", "--socket", socket}
+		if code, out, log := gridmesh(t, view...); code != 0 || !strings.Contains(out, "10.244.8.2:8080") || log != want {
+			t.Errorf("view, %s: code %d, %q, want %q\n%s", says, code, log, want, out)
+		}
+		for _, args := range [][]string{args, view} {
+			if _, _, log = gridmesh(t, append(args, "--node", "edge-8")...); log != "" {
+				t.Errorf("%s, %v: of another node: %s", says, args, log)
+			}
 		}
 	}
 	if _, out, log := gridmesh(t, "trace", "--socket", agentOf(t, `{"node": "edge-7", "envoys": []}`), "--from", "10.244.7.9", "--to", "192.0.2.1:80"); log != "" {
 		t.Errorf("of a packet that passes: %s%s", log, out)
+	}
+	if _, out, log := gridmesh(t, "view", "--socket", agentOf(t, `{"node": "edge-7", "envoys": [], "datapath": "kernel"}`)); log != "" {
+		t.Errorf("of a view that has nothing of Envoy's: %s%s", log, out)
 	}
 }
 

@@ -66,7 +66,9 @@ Service that gridmesh does not serve; the steps say why, and what helps.`,
 			if out.Verdict == string(rules.Passed) && !w.twoPaths() { // else all that is a Service's is served
 				out.notServed(more.unserved(frontend), more.whole)
 			}
-			in.noteEnvoy(cmd.Context(), out)
+			if out.Verdict == string(rules.ToEnvoy) {
+				in.noteEnvoy(cmd.Context(), out.ofWalk)
+			}
 			err = in.doubt(w.snap.Problems, in.print(cmd.OutOrStdout(), out, out.table))
 			if err == nil && !in.lenient {
 				err = out.failed()
