@@ -12,12 +12,14 @@ type refusedUDP struct {
 	notice bool
 }
 
+const toldProblem = "problem"
+
 // told is as what it is told.
 func (r *refusedUDP) told() string {
 	if r.notice {
 		return "notice"
 	}
-	return "problem"
+	return toldProblem
 }
 
 // udpRefused are the UDP frontends that have endpoints and that Envoy gets no

@@ -30,7 +30,7 @@ type frontendRow struct {
 	answerRow
 	Unmarked    int        `json:"unmarked,omitempty"` // endpoints that Envoy sends nobody to, besides those that say so
 	of          int        // endpoints that Envoy has for it, where it has ejected any
-	told        string     // notice or problem: as what it is told that UDP is refused
+	told        string     // notice or problem: as what it is told that a ClusterIP's is refused
 	LeftOut     []endRow   `json:"leftOut,omitempty"`
 	FromOutside *answerRow `json:"fromOutside,omitempty"` // where that is another: externalTrafficPolicy Local
 	Sources     []string   `json:"sources,omitempty"`     // who alone may dial it
@@ -149,7 +149,7 @@ func (w *world) frontendRows(s *topology.ServiceView) (rows []frontendRow) {
 		rows = append(rows, row)
 	}
 	for _, f := range s.Frontends {
-		add(f.Frontend, f.PortName, frontendRow{Path: pathOf(s, f.Path), answerRow: answers(f.Tiers, f.Silent)})
+		add(f.Frontend, f.PortName, frontendRow{Path: pathOf(s, f.Path), told: toldProblem, answerRow: answers(f.Tiers, f.Silent).by(f.Path)})
 	}
 	for _, o := range s.Outside {
 		row := frontendRow{Kind: o.Kind.String(), Path: pathOf(s, o.Path), answerRow: answers(o.Tiers, false).by(o.Path)}
