@@ -160,7 +160,7 @@ func knownNodes(s *topology.Snapshot) string {
 	const most = 8
 	names := s.Nodes.SortedKeys(strings.Compare)
 	if len(names) == 0 {
-		return "it has none"
+		return "it has none: add those of the cluster to -f (kubectl get nodes -o yaml), or ask it (--kubeconfig)"
 	}
 	text := "--node may be " + strings.Join(names[:min(len(names), most)], ", ")
 	if len(names) > most {
