@@ -36,7 +36,7 @@ func TestReachable(t *testing.T) {
 		}
 		defer l.Close()
 	}
-	if err := reachable(t.Context(), none); !errors.Is(err, run.ErrUsage) || !strings.Contains(err.Error(), "is not there") {
+	if err := reachable(t.Context(), none); errors.Is(err, run.ErrUsage) || !errors.Is(err, errNoAgent) || !strings.Contains(err.Error(), "is not there") {
 		t.Errorf("a socket that is not there: %v", err)
 	}
 	if err := reachable(t.Context(), stale); err == nil || !strings.Contains(err.Error(), "is gridmesh-agent running") {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -38,6 +39,14 @@ func (r *reach) fromDisk() (*topology.Snapshot, error) {
 	r.note("this is the last good state, of %s ago: what the agent would serve after a restart without a cloud; Services that the node did not use are missing",
 		time.Since(info.ModTime()).Round(time.Second))
 	return st.Snapshot, nil
+}
+
+// noteForce says of a last good state that nothing of it is in force where no agent ran
+// since the boot. What was killed leaves its socket, and its rules.
+func (r *reach) noteForce(ctx context.Context) {
+	if r.origin == fromDisk && errors.Is(reachable(ctx, r.socket), errNoAgent) {
+		r.note("no agent runs here (%s is not there): what is said is what would be, and not what is in force: nft list table inet gridmesh shows that", r.socket)
+	}
 }
 
 // elsewhere is what has a state where a cluster does not tell its own.

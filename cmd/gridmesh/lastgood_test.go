@@ -63,6 +63,15 @@ func TestLastGoodState(t *testing.T) {
 	if code, out, log = gridmesh(t, "trace", "--node", "edge-7", "--state-dir", dir, "--from", "10.244.7.9", "--to", "10.96.0.10:80/tcp"); code != 0 || !strings.Contains(out, "10.244.7.8") || strings.Contains(log, "--pod-cidr") {
 		t.Errorf("code %d:\n%s%s", code, out, log)
 	}
+	if !strings.Contains(log, "note: no agent runs here ("+feedSocket+" is not there): what is said is what would be, and not what is in force") {
+		t.Errorf("a trace where no agent ran since the boot: %s", log)
+	}
+	usual := feedSocket
+	feedSocket = deadSocket(t) // its rules are in force yet
+	_, _, log = gridmesh(t, "trace", "--state-dir", dir, "--from", "10.244.7.9", "--to", "10.96.0.10:80/tcp")
+	if feedSocket = usual; strings.Contains(log, "in force") {
+		t.Errorf("a trace where an agent was killed: %s", log)
+	}
 	if code, _, log = gridmesh(t, "view", "--node", "edge-8", "--state-dir", dir); code != 1 || !strings.Contains(log, "--node may be edge-7") {
 		t.Errorf("another node: code %d: %s", code, log)
 	}
@@ -72,7 +81,7 @@ func TestLastGoodState(t *testing.T) {
 		stateDir = dir
 		code, _, log = gridmesh(t, "view", "--socket", socket)
 		stateDir = usual
-		if code == 0 || !strings.Contains(log, "--state-dir "+dir+" has what it kept") || strings.Contains(without, "--state-dir") {
+		if code != 1 || !strings.Contains(log, "--state-dir "+dir+" has what it kept") || strings.Contains(without, "--state-dir") || strings.Contains(log, "wrong flags") {
 			t.Errorf("%s: code %d: %s; without a state: %s", socket, code, log, without)
 		}
 	}
@@ -136,7 +145,7 @@ func TestClusterAway(t *testing.T) {
 	}
 	missing := filepath.Join(none, "missing")
 	t.Setenv("KUBECONFIG", missing)
-	if code, _, log := gridmesh(t, "view"); code != 2 || !strings.Contains(log, "$KUBECONFIG "+missing+" has none") {
+	if code, _, log := gridmesh(t, "view"); code != 1 || !strings.Contains(log, "$KUBECONFIG "+missing+" has none") {
 		t.Errorf("$KUBECONFIG is of no file: code %d: %s", code, log)
 	}
 	if code, _, log := gridmesh(t, "grid", "list", "--kubeconfig", config); code != 1 || strings.Contains(log, "--state-dir") {

@@ -250,7 +250,7 @@ func nameOf(path string) string {
 	return path
 }
 
-var errNoAgent = fmt.Errorf("%w: no agent runs here", run.ErrUsage)
+var errNoAgent = errors.New("no agent runs here")
 
 // reachable says at once why nothing can come from an agent's socket.
 func reachable(ctx context.Context, socket string) error {

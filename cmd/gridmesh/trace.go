@@ -66,6 +66,7 @@ Service that gridmesh does not serve; the steps say why, and what helps.`,
 			if out.Verdict == string(rules.Passed) && !w.twoPaths() { // else all that is a Service's is served
 				out.notServed(more.unserved(frontend), more.whole)
 			}
+			in.noteForce(cmd.Context())
 			if out.Verdict == string(rules.ToEnvoy) {
 				in.noteEnvoy(cmd.Context(), out.ofWalk)
 			}
