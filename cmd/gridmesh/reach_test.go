@@ -111,7 +111,7 @@ func TestViewIsTheAgentsOwn(t *testing.T) {
 func TestEnvoyIsToldOf(t *testing.T) {
 	const well = `"envoys": [{"version": "1.40.0"}]`
 	for says, want := range map[string]string{
-		`"envoys": []`:                                          "note: no Envoy is connected; the connection is refused unless one still runs with what it holds\n",
+		`"envoys": []`:                                          "note: no Envoy is connected; captured connections are refused unless one still runs with what it holds\n",
 		`"envoys": [], "envoyAbsent": true`:                     "note: Envoy takes no connections: the kernel serves the first tier of what it served\n",
 		`"envoys": [{"over": 5}]`:                               "note: Envoy asked for 5 clusters more than it gets; a connection to one of those ends until it is preloaded\n",
 		well + `, "load": {"heapPercent": 99, "stopped": true}`: "note: Envoy takes no more connections: its memory is full (99 % of --envoy-heap-limit)\n",

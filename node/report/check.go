@@ -50,6 +50,9 @@ func (r *Report) degradedEnvoy(now time.Time, add func(format string, args ...an
 		return // it is not needed
 	}
 	for _, f := range r.Faults(func(xds.Nack) bool { return true }) {
+		if f.Then != "" {
+			f.What += " (" + f.Then + ")"
+		}
 		add("%s", f.What)
 	}
 	if back := r.backText(now); back != "" {

@@ -31,7 +31,7 @@ func (r *Report) Faults(matters func(xds.Nack) bool) (list []Fault) {
 		return list
 	}
 	if len(r.Envoys) == 0 {
-		add("the connection is refused unless one still runs with what it holds", "no Envoy is connected")
+		add("captured connections are refused unless one still runs with what it holds", "no Envoy is connected")
 		return list
 	}
 	for _, e := range r.Envoys {

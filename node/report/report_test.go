@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"os"
 	"reflect"
@@ -48,27 +49,27 @@ func TestReportAsText(t *testing.T) {
 		Pods: "bridged (cni0)", Services: 3, Preloaded: 2, Updated: ago(time.Minute), Error: "broken", LastContact: ago(3 * time.Second), Notices: 4,
 		Envoys:   []xds.Stream{{Version: "1.40.0", Since: ago(time.Hour), Clusters: 4, Part: 320, Cut: 2}},
 		Nacks:    []xds.Nack{{Type: "cluster", Name: "10.96.0.10:80", Service: "default/web", Reason: "no"}},
-		Findings: []capture.Finding{{Text: "a chain that drops"}}, Problems: []topology.Problem{problem("x")}, More: 7,
+		Findings: []capture.Finding{{Text: "a chain that drops"}}, Problems: []topology.Problem{problem("x")},
 	}
 	var got bytes.Buffer
 	if err := r.WriteText(&got, now); err != nil {
 		t.Fatal(err)
 	}
-	const want = `version     v1
+	const want = `WARNING     the rules are not as they should be: broken
+WARNING     Envoy refuses cluster 10.96.0.10:80 (service default/web): no (Envoy goes on with what it had of it)
+WARNING     a chain that drops
+version     v1
 node        a-1
 unit        unit=a
 source      live, changed 1m0s ago
 api server  last contact 3s ago
 pods        bridged (cni0)
 services    3, 2 clusters preloaded
-error       broken
 envoy       1.40.0, connected for 1h0m0s, 4 clusters
 envoy       has a part of 2 clusters that it asked for, 320 endpoints of each, the nearest: together they have more than it may hold
 refused     cluster 10.96.0.10:80 (service default/web): no
-warning     a chain that drops
 note        4 times Services ask for what no node serves: gridmesh view has each as a notice
 problem     service default/x: is wrong
-problem     and 7 more: gridmesh view
 `
 	if got.String() != want {
 		t.Errorf("got\n%swant\n%s", got.String(), want)
@@ -105,6 +106,35 @@ problem     and 7 more: gridmesh view
 	}
 }
 
+// What is wrong with the node itself comes first, and what tenants did wrong takes a few
+// lines: every node has it.
+func TestTheNodesOwnComesFirst(t *testing.T) {
+	r := Report{Source: Live, More: 30, Findings: []capture.Finding{{Text: "a chain that drops"}}}
+	for i := range 8 {
+		r.Problems = append(r.Problems, problem(fmt.Sprint(i)))
+	}
+	text := func() string {
+		var got bytes.Buffer
+		if err := r.WriteText(&got, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		return got.String()
+	}
+	const first = "WARNING     no Envoy is connected (captured connections are refused unless one still runs with what it holds)\nWARNING     a chain that drops\nversion "
+	if got := text(); !strings.HasPrefix(got, first) || strings.Count(got, "a chain that drops") != 1 {
+		t.Errorf("it begins otherwise:\n%s", got)
+	}
+	if got := text(); strings.Count(got, "\nproblem ") != 6 || !strings.HasSuffix(got, "default/4: is wrong\nproblem     38 in all, as on every node: gridmesh view lists them\n") {
+		t.Errorf("mistakes in objects:\n%s", got)
+	}
+	for i := range 20 {
+		r.Envoys, r.Nacks = []xds.Stream{{}}, append(r.Nacks, xds.Nack{Name: fmt.Sprint(i)})
+	}
+	if got := text(); strings.Count(got, "WARNING ") != 7 || !strings.Contains(got, "WARNING     Envoy refuses 15 resources more\n") || strings.Count(got, "\nrefused ") != 20 {
+		t.Errorf("many refusals:\n%s", got)
+	}
+}
+
 // Of two paths it says which serves, why, and until when.
 func TestTheTextOfTwoPaths(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -113,7 +143,7 @@ func TestTheTextOfTwoPaths(t *testing.T) {
 		change func(*Report)
 		want   []string
 	}{
-		{"both", func(*Report) {}, []string{"datapath    auto: 2 frontends by Envoy, 3 by the kernel;", "envoy       not connected: captured connections are refused"}},
+		{"both", func(*Report) {}, []string{"datapath    auto: 2 frontends by Envoy, 3 by the kernel;", "WARNING     no Envoy is connected (captured connections are refused"}},
 		{"absent", func(r *Report) { r.EnvoyAbsent = true }, []string{"envoy       takes no connections: the kernel serves", "envoy       not connected\n"}},
 		{"back", func(r *Report) { r.EnvoyAbsent, r.EnvoyBack = true, now.Add(time.Minute) }, []string{"envoy       serves again, and gets new connections in 1m0s if it goes on"}},
 		{"not to be asked", func(r *Report) { r.EnvoyUnknown = "no descriptor" }, []string{"envoy       cannot be asked whether it serves: no descriptor"}},

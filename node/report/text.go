@@ -12,9 +12,15 @@ import (
 	"github.com/gridmesh/gridmesh/node/outage"
 )
 
-// WriteText writes the report for people, a line a fact.
+// textFew is how many refusals, and mistakes of others, are said before there is only
+// their number.
+const textFew = 5
+
+// WriteText writes the report for people, a line a fact: first what is wrong with this
+// node itself.
 func (r *Report) WriteText(w io.Writer, now time.Time) error {
 	p := &printer{w: w}
+	r.warnings(p, now)
 	p.line("version", "%s", r.Version)
 	p.line("node", "%s", r.Node)
 	for _, key := range slices.Sorted(maps.Keys(r.Unit)) {
@@ -40,29 +46,34 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 			p.line("policies", "%s", text)
 		}
 	}
-	if r.Error != "" {
-		p.line("error", "%s", r.Error)
-	}
 	if h := r.Held; h != nil {
 		p.line("held", "%d endpoints on %s as before the outage, until these nodes have reported, for %s at the latest", h.Endpoints, Few(h.Nodes), since(now, h.Until))
 	}
 	r.envoyLines(p, now)
-	for _, f := range r.Findings {
-		p.line("warning", "%s", f.Text)
-	}
 	for _, note := range r.Notes {
 		p.line("note", "%s", note)
 	}
 	if r.Notices > 0 {
 		p.line("note", "%d times Services ask for what no node serves: gridmesh view has each as a notice", r.Notices)
 	}
-	for _, problem := range r.Problems {
+	for _, problem := range r.Problems[:min(len(r.Problems), textFew)] {
 		p.line("problem", "%s", problem)
 	}
-	if r.More > 0 {
-		p.line("problem", "and %d more: gridmesh view", r.More)
+	if all := len(r.Problems) + r.More; all > textFew {
+		p.line("problem", "%d in all, as on every node: gridmesh view lists them", all)
 	}
 	return p.err
+}
+
+// warnings are what --check says, of many refusals some: all of them have their lines.
+func (r *Report) warnings(p *printer, now time.Time) {
+	brief := *r
+	if more := len(r.Nacks) - textFew; more > 0 {
+		brief.Nacks, brief.MoreNacks = r.Nacks[:textFew], r.MoreNacks+more
+	}
+	for _, text := range brief.Degraded(now) {
+		p.line("WARNING", "%s", text)
+	}
 }
 
 // sourceText says where what is served comes from, and how old that is. That
@@ -93,12 +104,8 @@ func (r *Report) envoyLines(p *printer, now time.Time) {
 	if back := r.backText(now); back != "" {
 		p.line("envoy", "%s", back)
 	}
-	switch {
-	case len(r.Envoys) > 0:
-	case !r.NeedsEnvoy():
+	if len(r.Envoys) == 0 {
 		p.line("envoy", "not connected")
-	default:
-		p.line("envoy", "not connected: captured connections are refused unless it still runs with what it holds")
 	}
 	for _, e := range r.Envoys {
 		p.line("envoy", "%s, connected for %s, %d clusters", e.Version, since(e.Since, now), e.Clusters)
