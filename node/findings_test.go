@@ -2,11 +2,14 @@ package node
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // A scrape finds what there is also while a look replaces it: an alert's time would
@@ -83,6 +86,42 @@ func TestANodeThatIsNoNode(t *testing.T) {
 		r.publish(o)
 		if list := told(); len(list) > 0 {
 			t.Errorf("once it is there: %q", list)
+		}
+	})
+}
+
+// A node that somebody forgot to label refuses all that is closed, as one that is no Node:
+// it is told, and counted, until it is labelled or says that it is in no unit.
+func TestANodeWithoutItsUnit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		r.xds.Connect("1.40.0")
+		told := func(labels map[string]string, o *nodetest.Objects) (kinds, why []string) {
+			o.Builder().SetNode(&topology.Node{Name: r.cfg.Node, Labels: labels})
+			r.publish(o)
+			got := r.agent.status()
+			for _, f := range got.Findings {
+				kinds = append(kinds, string(f.Kind))
+			}
+			return kinds, got.Degraded(time.Now())
+		}
+		o := webOnly()
+		const want = "this node has no label unit, which most other nodes have"
+		if kinds, why := told(nil, o); !slices.Equal(kinds, []string{"no-unit"}) || len(why) != 1 || !strings.HasPrefix(why[0], want) || !strings.Contains(why[0], "kubectl label node a-1 unit=") {
+			t.Errorf("without its label: %q, %q", kinds, why)
+		}
+		if got := r.agent.status(); !slices.Equal(got.UnitWithout, []string{"unit"}) || len(got.Notes) != 1 {
+			t.Errorf("without its label: %q, notes %q", got.UnitWithout, got.Notes)
+		}
+		for _, labels := range []map[string]string{{"unit": "a"}, {"unit": ""}} {
+			if kinds, why := told(labels, o); len(kinds)+len(why) > 0 {
+				t.Errorf("%v: %q, %q", labels, kinds, why)
+			}
+		}
+		o.Delete("web")
+		if kinds, _ := told(nil, o); len(kinds) > 0 {
+			t.Errorf("where no Service has the key: %q", kinds)
 		}
 	})
 }

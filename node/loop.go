@@ -32,6 +32,7 @@ type loop struct {
 	catalogs *render.Cataloger
 	problems report.ProblemIndex
 	served   report.PathIndex
+	labels   report.LabelIndex
 	guarded  guard.Endpoints
 	saver    statedir.Saver
 	recorder statedir.Recorder
@@ -48,6 +49,7 @@ type loop struct {
 	counted *topology.Snapshot // the newest of which no change is to be counted any more
 	snap    *topology.Snapshot // what is in force of it
 	view    *topology.View
+	units   report.UnitKeys // of the view
 	catalog *render.Catalog
 	said    lines
 	failure error       // of the last write to the kernel; nil where it is in line
@@ -215,6 +217,8 @@ func (l *loop) apply(snap *topology.Snapshot) {
 		fill(l.inspection)
 	}
 	l.view = l.viewer.See(snap)
+	l.labels.Next(snap)
+	l.units = l.labels.Of(l.view)
 	l.judgeOwn()
 	if l.failure = l.act(l.nextCatalog()); l.failure != nil {
 		l.said.write.Say(l.log.Error, "could not write the capture rules; trying again", obs.KeyErr, l.failure)

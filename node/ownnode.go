@@ -8,6 +8,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -22,14 +23,22 @@ const (
 // noOwnNode is the finding where the cluster has no Node of this node's name.
 const noOwnNode capture.FindingKind = "own-node"
 
-// judgeOwn notes what the loop itself has found, and whether the cluster has this node:
-// without a Node it is in no unit, and whatever is closed is refused here, which else
-// looks as it should be.
+// noUnit is the finding where it has no label that Services use and most other Nodes have.
+const noUnit capture.FindingKind = "no-unit"
+
+// judgeOwn notes what the loop itself has found, whether the cluster has this node, and
+// whether that has its labels: without it is in no unit, and whatever is closed is refused
+// here, which else looks as it should be.
 func (l *loop) judgeOwn() {
 	list := l.emptied.finding()
-	if l.live && l.view != nil && !l.view.Viewpoint.Known {
+	switch lost := l.units.Lost; {
+	case !l.live || l.view == nil:
+	case !l.view.Viewpoint.Known:
 		list = append(list, capture.Finding{Kind: noOwnNode, Text: fmt.Sprintf("the cluster has no Node %s: this node is in no unit and reaches no Service that is closed to a unit; "+
 			"see that --node-name is the name of its Node, and that its kubelet is registered", l.cfg.Node)})
+	case len(lost) > 0:
+		list = append(list, capture.Finding{Kind: noUnit, Text: fmt.Sprintf("this node has no label %s, which most other nodes have: it reaches no Service that is closed by it; "+
+			"label it (kubectl label node %s %s=UNIT), or leave the value empty (%[3]s=) where it is in no unit on purpose", report.Few(lost), l.cfg.Node, lost[0])})
 	}
 	l.show(l.found.replaceOwn(list))
 }

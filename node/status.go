@@ -35,7 +35,8 @@ func (l *loop) publish() {
 	if h := l.healing; h.held.Endpoints > 0 {
 		r.Held = &report.Held{Endpoints: h.held.Endpoints, Nodes: h.held.Nodes, Until: h.hold.End()}
 	}
-	r.Notes = append(report.UnitNotes(l.view.KeysInUse, l.view.Viewpoint), l.used.Notes()...)
+	r.UnitWithout = l.units.Without
+	r.Notes = append(l.units.Notes(), l.used.Notes()...)
 	l.problems.Fill(r, l.view, l.catalog, l.guarded.Next(l.snap, l.cfg.ServiceCIDRs))
 	l.metrics.problems.Set(float64(len(r.Problems) + r.More))
 	l.report.Store(r)

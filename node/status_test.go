@@ -108,8 +108,9 @@ func TestTheReportIsBounded(t *testing.T) {
 		r := newRig(t)
 		r.mustStart(t)
 		r.xds.Connect("1.40.0")
-		o := nodetest.NewObjects()
+		o, labels := nodetest.NewObjects(), map[string]string{}
 		for i := range 200 {
+			labels[fmt.Sprintf("tenant-%03d", i)] = "b"
 			keys := fmt.Sprintf(`["tenant-%03d"]`, i)
 			o.Builder().SetService(&topology.Service{
 				Key: topology.ObjectKey{Namespace: "default", Name: fmt.Sprint("s", i)}, TopologyKeys: &keys, Unserved: topology.UnservedNodePorts,
@@ -117,6 +118,7 @@ func TestTheReportIsBounded(t *testing.T) {
 			})
 			r.xds.Refuse(fmt.Sprintf("10.96.1.%d:80", i), "no")
 		}
+		o.Builder().SetNode(&topology.Node{Name: "b-1", Labels: labels})
 		r.publish(o)
 		got := r.agent.status()
 		if len(got.Notes) != notes+2 || got.Notes[notes] != "and 195 more labels in use that a kubelet may set" || !strings.Contains(got.Notes[notes+1], "has no label tenant-000, ") {

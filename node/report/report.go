@@ -7,7 +7,7 @@
 //	faults.go    what is wrong with Envoy, and whether it is needed
 //	problems.go  mistakes in objects, as views go by
 //	paths.go     how many frontends are served by what, as views go by
-//	unitkeys.go  unit keys that a kubelet may set
+//	unitkeys.go  keys that the node has no label of, and that a kubelet may set
 package report
 
 import (
@@ -41,6 +41,7 @@ type Report struct {
 	Node            string             `json:"node"`
 	Unit            map[string]string  `json:"unit"`
 	UnitUnknown     bool               `json:"unitUnknown,omitempty"` // the snapshot has no Node of this name
+	UnitWithout     []string           `json:"unitWithout,omitempty"` // keys that Services use, some node has, and this one has not
 	Source          string             `json:"source"`                // "live", "last good state" or "none yet"
 	LastContact     time.Time          `json:"lastContact,omitzero"`  // when the source was last known to be alive, to this process or one before it; zero: never, as far as is known
 	APIServer       *APIServer         `json:"apiServer,omitempty"`

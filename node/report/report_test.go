@@ -101,8 +101,14 @@ problem     service default/x: is wrong
 	got.Reset()
 	r.Unit = map[string]string{}
 	_ = r.WriteText(&got, now)
-	if !strings.Contains(got.String(), "\nunit        none: ") {
+	if !strings.Contains(got.String(), "\nunit        none: as far as is known no Service has a label of nodes in its topologyKeys\n") {
 		t.Errorf("of no unit: %s", got.String())
+	}
+	got.Reset()
+	r.UnitWithout = []string{"rack", "unit"}
+	_ = r.WriteText(&got, now)
+	if !strings.Contains(got.String(), "\nunit        none: the node has no label rack, unit\n") {
+		t.Errorf("without a label: %s", got.String())
 	}
 }
 

@@ -29,8 +29,10 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 	switch {
 	case r.UnitUnknown:
 		p.line("unit", "unknown: what is served has no Node %s, and nobody knows its labels; of closed Services it reaches nobody", r.Node)
+	case len(r.Unit) == 0 && len(r.UnitWithout) > 0:
+		p.line("unit", "none: the node has no label %s", Few(r.UnitWithout))
 	case len(r.Unit) == 0 && r.Source != None:
-		p.line("unit", "none: as far as is known no Service has a label of this node in its topologyKeys")
+		p.line("unit", "none: as far as is known no Service has a label of nodes in its topologyKeys")
 	}
 	p.line("source", "%s", r.sourceText(now))
 	if r.APIServer != nil {

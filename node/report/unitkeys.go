@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gridmesh/gridmesh/internal/table"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -41,16 +42,108 @@ func kubeletMaySet(key string) bool {
 // maxUnitNotes bounds the keys that are named: every Service may have its own.
 const maxUnitNotes = 5
 
-// UnitNotes says which of the keys in use a node has no label of, where its labels are
-// known, and which are a kubelet's to choose.
-func UnitNotes(keys []string, of topology.Viewpoint) []string {
-	notes := KubeletNotes(keys)
-	if !of.Known {
-		return notes
+// UnitKeys is how a node stands to the keys that Services use. Those that no node has are
+// left out: that is a Problem of their Services, and no matter of a node.
+type UnitKeys struct {
+	InUse   []string // sorted
+	Without []string // of these the node, where it is known, has no value
+	// Lost are of Without: most other nodes have one, and Services are refused here for it.
+	// So it is by mistake.
+	Lost []string
+
+	noted []string // of Without: it may be on purpose
+}
+
+// controlPlane is the label of nodes that are in no unit more often than not.
+const controlPlane = "node-role.kubernetes.io/control-plane"
+
+// LabelIndex counts the nodes that have a value of each label, as snapshots go by.
+type LabelIndex struct {
+	nodes   *table.Map[string, *topology.Node]
+	partial bool
+	have    map[string]int
+}
+
+// Next takes a snapshot.
+func (x *LabelIndex) Next(s *topology.Snapshot) {
+	if x.have == nil {
+		x.have = map[string]int{}
 	}
-	without := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { _, has := of.Values[key]; return has })
-	if len(without) > 0 {
-		notes = append(notes, fmt.Sprintf("the node has no label %s, which Services have in their topologyKeys: by them it reaches nobody; label it, if it is of such a unit", Few(without)))
+	for name := range x.nodes.Changed(s.Nodes) {
+		was, _ := x.nodes.Get(name)
+		is, _ := s.Nodes.Get(name)
+		x.count(was, -1)
+		x.count(is, 1)
+	}
+	x.nodes, x.partial = s.Nodes, s.Partial
+}
+
+// count counts the labels of a node that came, or with n < 0 went.
+func (x *LabelIndex) count(node *topology.Node, n int) {
+	if node == nil {
+		return
+	}
+	for key, value := range node.Labels {
+		if value == "" { // no unit
+			continue
+		}
+		if x.have[key] += n; x.have[key] == 0 {
+			delete(x.have, key)
+		}
+	}
+}
+
+// OfSome are the keys that some node has; of a snapshot without all nodes, all of them.
+func (x *LabelIndex) OfSome(keys []string) []string {
+	if x.partial || x.nodes.Len() == 0 {
+		return keys
+	}
+	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return x.have[key] == 0 })
+}
+
+// Of is how the node of a view of the last snapshot stands to the keys.
+func (x *LabelIndex) Of(v *topology.View) UnitKeys {
+	u := UnitKeys{InUse: x.OfSome(v.KeysInUse)}
+	own, known := x.nodes.Get(v.Viewpoint.Name)
+	if !known {
+		return u
+	}
+	_, apart := own.Labels[controlPlane]
+	others := x.nodes.Len() - 1
+	for _, key := range u.InUse {
+		if v.Viewpoint.Values[key] != "" {
+			continue
+		}
+		u.Without = append(u.Without, key)
+		switch _, onPurpose := own.Labels[key]; {
+		case onPurpose: // an empty one
+		case !apart && 2*x.have[key] > others && refuses(v, key):
+			u.Lost = append(u.Lost, key)
+		default:
+			u.noted = append(u.noted, key)
+		}
+	}
+	return u
+}
+
+// refuses reports whether a Service with this key is refused, for the node has a value of
+// none of its keys.
+func refuses(v *topology.View, key string) bool {
+	has := func(key string) bool { return v.Viewpoint.Values[key] != "" }
+	for _, s := range v.Services.All() {
+		if s.Keys.Closed() && slices.Contains(s.Keys.List, key) && !slices.ContainsFunc(s.Keys.List, has) {
+			return true
+		}
+	}
+	return false
+}
+
+// Notes say which keys a kubelet may set, and which the node has no label of; what is by
+// mistake is a finding.
+func (u *UnitKeys) Notes() []string {
+	notes := KubeletNotes(u.InUse)
+	if len(u.noted) > 0 {
+		notes = append(notes, fmt.Sprintf("the node has no label %s, which Services have in their topologyKeys: by them it reaches nobody; label it, if it is of such a unit", Few(u.noted)))
 	}
 	return notes
 }

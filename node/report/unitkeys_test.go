@@ -2,6 +2,8 @@ package report
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,28 +22,110 @@ func TestKubeletMaySet(t *testing.T) {
 			t.Errorf("%s: %v, want %v", key, got, want)
 		}
 	}
-	inUse := []string{"kubernetes.io/hostname", "node-restriction.kubernetes.io/unit"}
-	if got := UnitNotes(inUse, topology.Viewpoint{Known: true, Values: map[string]string{inUse[0]: "a-1", inUse[1]: "a"}}); len(got) != 0 {
+	if got := KubeletNotes([]string{"kubernetes.io/hostname", "node-restriction.kubernetes.io/unit"}); len(got) != 0 {
 		t.Errorf("notes: %q", got)
 	}
 }
 
-// A key that Services use and the node has no label of is named, for nobody is
-// reached by it; of very many some.
-func TestKeysWithoutALabel(t *testing.T) {
-	inUse := []string{"kubernetes.io/hostname", "node-restriction.kubernetes.io/unit"}
-	const want = "the node has no label kubernetes.io/hostname, node-restriction.kubernetes.io/unit, which Services have in their topologyKeys: by them it reaches nobody"
-	if got := UnitNotes(inUse, topology.Viewpoint{Known: true}); len(got) != 1 || !strings.HasPrefix(got[0], want) {
-		t.Errorf("notes: %q", got)
+// cluster has nodes with the labels that come after their names, a Service closed by each
+// of the keys, and one that is open.
+func cluster(keys []string, nodes map[string][]string) *topology.Snapshot {
+	b := topology.NewBuilder()
+	for name, labels := range nodes {
+		n := &topology.Node{Name: name, Labels: map[string]string{}}
+		for _, text := range labels {
+			key, value, _ := strings.Cut(text, "=")
+			n.Labels[key] = value
+		}
+		b.SetNode(n)
 	}
-	var many []string
+	for i, text := range append(slices.Clone(keys), `open", "*`) {
+		list := `["` + text + `"]`
+		b.SetService(&topology.Service{Key: topology.ObjectKey{Namespace: "default", Name: fmt.Sprint("s", i)}, TopologyKeys: &list})
+	}
+	return b.Build()
+}
+
+func unitKeys(s *topology.Snapshot) UnitKeys {
+	var x LabelIndex
+	x.Next(s)
+	return x.Of(topology.See(s, "a-1", topology.Options{}))
+}
+
+// That a node has no label of a key is no mistake where few others have one, where it says
+// so itself, or is of the control plane; and none where nothing is refused by it.
+func TestKeysWithoutALabel(t *testing.T) {
+	const unit, rack, open = "node-restriction.kubernetes.io/unit", "node-restriction.kubernetes.io/rack", "open"
+	const note = "the node has no label " + unit + ", which Services have in their topologyKeys: by them it reaches nobody"
+	others := map[string][]string{"b-1": {unit + "=b", open + "=b"}, "b-2": {unit + "=b", open + "=b"}, "cloud": nil}
+	for _, tc := range []struct {
+		what    string
+		keys    []string
+		own     []string
+		others  map[string][]string
+		without string // the keys
+		lost    string
+		note    string
+	}{
+		{"it has one", []string{unit}, []string{unit + "=a", open + "=a"}, others, "", "", ""},
+		{"most have one", []string{unit}, []string{open + "=a"}, others, unit, unit, ""},
+		{"half have one", []string{unit}, []string{open + "=a"}, map[string][]string{"b-1": {unit + "=b", open + "=b"}, "cloud": nil}, unit, "", note},
+		{"on purpose", []string{unit}, []string{unit + "=", open + "=a"}, others, unit, "", ""},
+		{"the control plane", []string{unit}, []string{"node-role.kubernetes.io/control-plane=", open + "=a"}, others, unit, "", note},
+		{"of no node", []string{unit, rack}, []string{unit + "=a", open + "=a"}, others, "", "", ""},
+		{"an open Service's", nil, nil, others, open, "", "the node has no label open, "},
+		{"another key will do", []string{unit + `", "open`}, []string{open + "=a"}, others, unit, "", note},
+	} {
+		nodes := maps.Clone(tc.others)
+		nodes["a-1"] = tc.own
+		u := unitKeys(cluster(tc.keys, nodes))
+		text := ""
+		for _, n := range u.Notes() {
+			if !strings.Contains(n, "may be set by every kubelet") {
+				text += n
+			}
+		}
+		if strings.Join(u.Without, " ") != tc.without || strings.Join(u.Lost, " ") != tc.lost || !strings.HasPrefix(text, tc.note) || (text == "") != (tc.note == "") {
+			t.Errorf("%s: without %q, lost %q, %q", tc.what, u.Without, u.Lost, text)
+		}
+	}
+	if u := unitKeys(cluster([]string{unit}, others)); len(u.Without) != 0 || len(u.Notes()) != 1 {
+		t.Errorf("of a node that is not known: %+v", u)
+	}
+	part := cluster([]string{rack}, map[string][]string{"a-1": nil})
+	part.Partial = true
+	if u := unitKeys(part); !slices.Contains(u.Without, rack) {
+		t.Errorf("a snapshot that has not all nodes: %+v", u)
+	}
+}
+
+// A key that one tenant mistyped is his, and said as his problem: a node says nothing of it.
+func TestKeysThatNoNodeHas(t *testing.T) {
+	if u := unitKeys(cluster([]string{"unitt"}, map[string][]string{"a-1": {"open=a"}, "b-1": {"unit=b"}})); len(u.Without) != 0 || len(u.Notes()) != 1 || strings.Contains(u.Notes()[0], "unitt") {
+		t.Errorf("%+v, %q", u, u.Notes())
+	}
+	var many, labels []string
 	for i := range 100 {
 		many = append(many, fmt.Sprintf("node-restriction.kubernetes.io/%d", i))
+		labels = append(labels, many[i]+"=b")
 	}
-	if got := UnitNotes(many, topology.Viewpoint{Known: true}); len(got) != 1 || len(got[0]) > 500 || !strings.Contains(got[0], ", …") {
+	u := unitKeys(cluster(many, map[string][]string{"a-1": {"open=a"}, "b-1": labels, "c-1": nil}))
+	if got := u.Notes(); len(got) != 2 || len(got[1]) > 500 || !strings.Contains(got[1], ", …") {
 		t.Errorf("notes: %q", got)
 	}
-	if got := UnitNotes(inUse, topology.Viewpoint{Name: "a-1"}); len(got) != 0 {
-		t.Errorf("of a node that is not known: %q", got)
+}
+
+// The index equals a count of what there is, whatever came before.
+func TestLabelsFollowTheSnapshots(t *testing.T) {
+	var x LabelIndex
+	for i, nodes := range []map[string][]string{
+		{"a-1": {"u=a"}, "b-1": {"u=b"}}, {"a-1": {"u=a"}, "b-1": {"u="}}, {"a-1": {"v=a"}}, nil, {"a-1": {"u=a"}, "b-1": nil},
+	} {
+		x.Next(cluster(nil, nodes))
+		var whole LabelIndex
+		whole.Next(cluster(nil, nodes))
+		if !maps.Equal(x.have, whole.have) {
+			t.Errorf("step %d: %v, want %v", i, x.have, whole.have)
+		}
 	}
 }
