@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -188,7 +189,9 @@ func bare(s *topology.ServiceView) string {
 
 func (w *world) table(out io.Writer, rows []serviceRow, problems, notices []topology.Problem) error {
 	fmt.Fprintf(out, "node %s", w.view.Viewpoint.Name)
-	for _, key := range w.view.KeysInUse {
+	var labels report.LabelIndex
+	labels.Next(w.snap)
+	for _, key := range labels.OfSome(w.view.KeysInUse) { // of the others a problem tells
 		value, ok := w.view.Viewpoint.Values[key]
 		if !ok {
 			value = "(no label)"
