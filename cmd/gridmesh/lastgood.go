@@ -41,11 +41,11 @@ func (r *reach) fromDisk() (*topology.Snapshot, error) {
 	return st.Snapshot, nil
 }
 
-// noteForce says of a last good state that nothing of it is in force where no agent ran
-// since the boot. What was killed leaves its socket, and its rules.
+// noteForce says of a last good state that it need not be in force: after a boot without an
+// agent nothing is. What was killed leaves its socket, and its rules.
 func (r *reach) noteForce(ctx context.Context) {
 	if r.origin == fromDisk && errors.Is(reachable(ctx, r.socket), errNoAgent) {
-		r.note("no agent runs here (%s is not there): what is said is what would be, and not what is in force: nft list table inet gridmesh shows that", r.socket)
+		r.note("no agent runs here (%s is not there): this is what would be with one; nft list table inet gridmesh shows whether any rules are in force", r.socket)
 	}
 }
 

@@ -63,7 +63,7 @@ func TestLastGoodState(t *testing.T) {
 	if code, out, log = gridmesh(t, "trace", "--node", "edge-7", "--state-dir", dir, "--from", "10.244.7.9", "--to", "10.96.0.10:80/tcp"); code != 0 || !strings.Contains(out, "10.244.7.8") || strings.Contains(log, "--pod-cidr") {
 		t.Errorf("code %d:\n%s%s", code, out, log)
 	}
-	if !strings.Contains(log, "note: no agent runs here ("+feedSocket+" is not there): what is said is what would be, and not what is in force") {
+	if !strings.Contains(log, "note: no agent runs here ("+feedSocket+" is not there): this is what would be with one; ") {
 		t.Errorf("a trace where no agent ran since the boot: %s", log)
 	}
 	usual := feedSocket
