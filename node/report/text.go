@@ -112,7 +112,7 @@ func (r *Report) envoyLines(p *printer, now time.Time) {
 	for _, e := range r.Envoys {
 		p.line("envoy", "%s, connected for %s, %d clusters", e.Version, since(e.Since, now), e.Clusters)
 		if e.Over > 0 {
-			p.line("envoy", "asked for %d clusters more than it gets: connections to those end until they are preloaded, one in 30s; restart it, and look for who dials every Service", e.Over)
+			p.line("envoy", "asked for %d clusters more than it gets: connections to those end until they are preloaded in their turn, one in 30s; restart it, and look for who dials every Service", e.Over)
 		}
 		if e.Cut > 0 {
 			p.line("envoy", "has a part of %d clusters that it asked for, %d endpoints of each, the nearest: together they have more than it may hold", e.Cut, e.Part)
