@@ -234,6 +234,8 @@ func (c *Capture) Retract(v *topology.View, provisional bool) error {
 	c.goal = synced
 	if provisional {
 		c.goal = merged
+	} else {
+		c.known, c.earlier = nil, nil
 	}
 	c.tellGuard()
 	if err := c.serveInKernel(v, provisional); err != nil {
@@ -242,9 +244,6 @@ func (c *Capture) Retract(v *topology.View, provisional bool) error {
 			err = errors.Join(err, c.table.retract(c.kernel.ofNeither(change), c.planner))
 		}
 		return err
-	}
-	if !provisional {
-		c.earlier = nil
 	}
 	if provisional || was != synced {
 		return nil

@@ -47,7 +47,6 @@ const (
 type Clients struct {
 	cfg     plan.Config
 	guard   *atomic.Pointer[[]netip.Prefix]
-	behind  *behind
 	bounds  func() (share, all int)
 	log     *slog.Logger
 	share   plan.Share
@@ -55,11 +54,10 @@ type Clients struct {
 	conn    *nft.Session // from the first write on
 	table   *nftables.Table
 	sets    map[rules.Family]*nftables.Set
-	when    time.Time           // of the last write
-	written map[netip.Addr]bool // by it
-	said    time.Time           // that somebody is over
-	failed  bool                // the last look did, and that was said
-	seen    uint64              // what the rule has counted, when it was last asked
+	when    time.Time // of the last write
+	said    time.Time // that somebody is over
+	failed  bool      // the last look did, and that was said
+	seen    uint64    // what the rule has counted, when it was last asked
 
 	destroy    func(*sockdiag.Conn, sockdiag.Socket) error
 	unclosed   error     // of the last look: a connection of a client that is gone
@@ -83,7 +81,7 @@ type Clients struct {
 func NewClients(c *Capture, bounds func() (share, all int), log *slog.Logger) *Clients {
 	t := &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}
 	clients := &Clients{
-		cfg: c.cfg, guard: &c.guarded, behind: newBehind(&c.pods), bounds: bounds, log: log, destroy: (*sockdiag.Conn).Reset,
+		cfg: c.cfg, guard: &c.guarded, bounds: bounds, log: log, destroy: (*sockdiag.Conn).Reset,
 		table: t, sets: map[rules.Family]*nftables.Set{}, excess: map[netip.Addr]int{},
 	}
 	for _, f := range rules.Families {
@@ -155,9 +153,8 @@ func (c *Clients) look(now time.Time) error {
 		}
 	}
 	c.number(open)
-	unknown := c.behind.follow(open, now) // then each address is a client
 	// Who is not refused would open again what is closed.
-	written, err := c.refuse(c.held(open), share, now)
+	written, err := c.refuse(held(open), share, now)
 	if err != nil {
 		return err
 	}
@@ -165,7 +162,7 @@ func (c *Clients) look(now time.Time) error {
 	if written {
 		err = c.ask()
 	}
-	return errors.Join(err, c.unclosed, unknown)
+	return errors.Join(err, c.unclosed)
 }
 
 // open are the connections that Envoy has with clients that are there.
@@ -187,67 +184,45 @@ func (c *Clients) open(conn *sockdiag.Conn, now time.Time) ([]sockdiag.Socket, e
 	return c.closeDead(conn, all, now), nil
 }
 
-// holds is what a client has: its addresses, each once, and how many connections.
-type holds struct {
-	addresses map[netip.Addr]bool
-	n         int
-}
-
-// held is what each client has of these connections.
-func (c *Clients) held(open []sockdiag.Socket) map[netip.Addr]*holds {
-	held := map[netip.Addr]*holds{}
+// held is how many of these connections each client has.
+func held(open []sockdiag.Socket) map[netip.Addr]int {
+	held := map[netip.Addr]int{}
 	for _, s := range open {
-		client := c.behind.client(s.Peer.Addr())
-		if held[client] == nil {
-			held[client] = &holds{addresses: map[netip.Addr]bool{}}
-		}
-		held[client].n++
-		held[client].addresses[s.Peer.Addr()] = true
+		held[s.Peer.Addr()]++
 	}
 	return held
 }
 
 // refuse has the kernel refuse clients that hold more than share, where that is to
 // be written, and the log told who is new among them.
-func (c *Clients) refuse(held map[netip.Addr]*holds, share int, now time.Time) (written bool, err error) {
-	numbers := make(map[netip.Addr]int, len(held))
-	for client, h := range held {
-		numbers[client] = h.n
-	}
-	over, fresh := c.share.Judge(numbers, share)
+func (c *Clients) refuse(held map[netip.Addr]int, share int, now time.Time) (written bool, err error) {
+	over, fresh := c.share.Judge(held, share)
 	if len(fresh) > 0 && now.Sub(c.said) > sayEvery {
 		c.said = now
 		c.log.Warn("clients hold more connections than one of them may and are refused more, until they hold less",
-			obs.KeyConnections, held[fresh[0]].n, obs.KeyWhich, fresh[:min(len(fresh), 3)])
+			obs.KeyConnections, held[fresh[0]], obs.KeyWhich, fresh[:min(len(fresh), 3)])
 	}
 	changed := int64(len(over)) != c.over.Swap(int64(len(over))) || len(fresh) > 0
-	addresses := map[netip.Addr]bool{}
-	for _, client := range over {
-		for ip := range held[client].addresses {
-			addresses[ip] = true
-			changed = changed || !c.written[ip] // one that is held no longer is let go by itself
-		}
-	}
 	if !changed && (len(over) == 0 || now.Sub(c.when) < overRefresh) {
 		return false, nil
 	}
-	if err := c.write(addresses); err != nil {
+	if err := c.write(over); err != nil {
 		c.when = time.Time{} // the next look writes
 		return false, err
 	}
-	c.when, c.written = now, addresses
+	c.when = now
 	return true, nil
 }
 
 // write makes the kernel refuse these clients. They are let go by themselves
 // where nobody writes them any more: a process that died must not keep
 // refusing who is below its share by now.
-func (c *Clients) write(addresses map[netip.Addr]bool) error {
+func (c *Clients) write(over []netip.Addr) error {
 	conn := c.nftables()
 	for _, f := range rules.Families {
 		conn.FlushSet(c.sets[f])
 		var list []nftables.SetElement
-		for ip := range addresses {
+		for _, ip := range over {
 			if rules.FamilyOf(ip) == f {
 				list = append(list, nftables.SetElement{Key: ip.AsSlice(), Timeout: overTimeout})
 			}

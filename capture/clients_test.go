@@ -3,7 +3,6 @@ package capture
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -74,16 +73,9 @@ func inOrder(t *testing.T) {
 func dialWeb(from *testkit.Network) (net.Conn, error) { return dialHeld(from, web) }
 
 // dialHeld is dialWeb for any address.
-func dialHeld(from *testkit.Network, to string) (net.Conn, error) { return dialFrom(from, "", to) }
-
-// dialFrom is dialHeld by an address of the client's choice, if any.
-func dialFrom(from *testkit.Network, address, to string) (conn net.Conn, err error) {
-	d := net.Dialer{Timeout: 10 * time.Second}
-	if address != "" {
-		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(address)}
-	}
+func dialHeld(from *testkit.Network, to string) (conn net.Conn, err error) {
 	err = from.Do(func() error {
-		if conn, err = d.Dial("tcp", to); err != nil {
+		if conn, err = net.DialTimeout("tcp", to, 10*time.Second); err != nil {
 			return err
 		}
 		_, err = conn.Read(make([]byte, 1))
@@ -257,45 +249,5 @@ func TestSocketsInUse(t *testing.T) {
 	const text = "sockets: used 7\nTCP: inuse 12 orphan 0 tw 3 alloc 15 mem 1\nUDP: inuse 9 mem 0\n"
 	if got := inUse([]byte(text)) + inUse([]byte("TCP6: inuse 30\nUDP6: inuse 9\n")); got != 42 {
 		t.Errorf("%d, want 42", got)
-	}
-}
-
-// An address that a client over its share takes in the place of another is refused with
-// the next count, however many there are.
-func TestAddressesThatTakeTurns(t *testing.T) {
-	t.Parallel()
-	testkit.NewNetwork(t)
-	c := starting(t, config(), testHost(t))
-	clients := NewClients(c, func() (int, int) { return 4, 0 }, slog.New(slog.DiscardHandler))
-	defer func() { clients.nftables().Close() }()
-	client, now := netip.MustParseAddr("10.244.0.5"), time.Now()
-	for i, step := range []struct {
-		has     []string
-		written bool
-	}{
-		{[]string{"10.244.0.5", "10.244.0.6"}, true},
-		{[]string{"10.244.0.5", "10.244.0.7"}, true},
-		{[]string{"10.244.0.5", "fd00:244::7"}, true},
-		{[]string{"fd00:244::7", "10.244.0.5"}, false},
-		{[]string{"10.244.0.5"}, false}, // it is let go by itself
-		{[]string{"10.244.0.5", "fd00:244::8"}, true},
-	} {
-		h := &holds{addresses: map[netip.Addr]bool{}, n: 5}
-		for _, ip := range step.has {
-			h.addresses[netip.MustParseAddr(ip)] = true
-		}
-		now = now.Add(clientsEvery)
-		written, err := clients.refuse(map[netip.Addr]*holds{client: h}, 4, now)
-		must(t, err)
-		if written != step.written {
-			t.Errorf("step %d: written %v", i, written)
-		}
-		refused := elements(t)
-		for _, ip := range step.has {
-			ip := netip.MustParseAddr(ip)
-			if key := fmt.Sprintf("%x false", ip.AsSlice()); !slices.Contains(refused[rules.Over.For(rules.FamilyOf(ip))], key) {
-				t.Errorf("step %d: %s is not refused", i, ip)
-			}
-		}
 	}
 }

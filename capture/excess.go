@@ -33,7 +33,7 @@ func (c *Clients) number(open []sockdiag.Socket) {
 // old one is. It numbers inodes upwards, a thousand at a time for each core, and from the
 // first on again after four billion.
 func (c *Clients) opened(s sockdiag.Socket) (client netip.Addr, number uint64) {
-	return c.behind.client(s.Peer.Addr()), uint64(c.first[s.ID])<<32 | uint64(s.Inode)
+	return s.Peer.Addr(), uint64(c.first[s.ID])<<32 | uint64(s.Inode)
 }
 
 // makeRoom closes what clients, all of whom are refused more by now, hold above
@@ -48,7 +48,7 @@ func (c *Clients) makeRoom(conn *sockdiag.Conn, excess []sockdiag.Socket, now ti
 		}
 		switch {
 		case err == nil:
-			c.excess[c.behind.client(s.Peer.Addr())]++
+			c.excess[s.Peer.Addr()]++
 			c.removed.Add(1)
 		case vanished(err):
 		case c.unclosed == nil: // one stands for all

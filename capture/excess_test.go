@@ -166,7 +166,7 @@ func TestExcessThatDoesNotClose(t *testing.T) {
 	var log bytes.Buffer
 	var tried int
 	outcome := map[byte]error{}
-	clients := &Clients{log: slog.New(slog.NewTextHandler(&log, nil)), excess: map[netip.Addr]int{}, behind: newBehind(nil), destroy: func(_ *sockdiag.Conn, s sockdiag.Socket) error {
+	clients := &Clients{log: slog.New(slog.NewTextHandler(&log, nil)), excess: map[netip.Addr]int{}, destroy: func(_ *sockdiag.Conn, s sockdiag.Socket) error {
 		tried++
 		return outcome[s.ID[0]]
 	}}
@@ -210,7 +210,7 @@ func TestExcessThatDoesNotClose(t *testing.T) {
 // nothing for long goes on with old numbers, and all begin anew after four billion. Of what
 // was seen at once the number says it.
 func TestWhichIsOlder(t *testing.T) {
-	clients := &Clients{behind: newBehind(nil)}
+	clients := &Clients{}
 	sock := func(id byte, inode uint32) sockdiag.Socket { return sockdiag.Socket{ID: sockdiag.ID{id}, Inode: inode} }
 	a, b, late, later := sock(1, 1<<31), sock(2, 7), sock(3, 3), sock(4, 9)
 	clients.number([]sockdiag.Socket{a, b})

@@ -107,3 +107,30 @@ func TestRepairOfWhatARunBeforeLeft(t *testing.T) {
 		}
 	}
 }
+
+// What a run before guarded is no longer guarded once a whole view says what is, also
+// where the kernel path could not be written for a later one.
+func TestAGuardOfARunBeforeDoesNotComeBack(t *testing.T) {
+	t.Parallel()
+	testkit.NewNetwork(t)
+	before := newCluster().serve("api", "10.96.0.2", "10.244.0.6")
+	before.SetServiceCIDRs([]netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("10.97.0.0/16")})
+	apply(t, starting(t, kernelConfig(), testHost(t)), before.view(), false)
+	c := starting(t, kernelConfig(), testHost(t))
+	whole := newCluster().serve("api", "10.96.0.2", "10.244.0.6")
+	apply(t, c, whole.view(), false)
+	want := elements(t)["guard4"]
+	conn := c.table.conn
+	conn.DelTable(&nftables.Table{Name: rules.KernelName, Family: nftables.TableFamilyINet})
+	must(t, conn.Flush())
+	if err := c.Retract(whole.serve("web", "10.96.0.1", "10.244.0.5").view(), false); err == nil {
+		t.Fatal("the kernel path was written into no table: the test shows nothing")
+	}
+	for range 2 {
+		_, err := c.Repair()
+		t.Log(err, c.Extend())
+	}
+	if got := elements(t)["guard4"]; !slices.Equal(got, want) {
+		t.Errorf("guarded: %v, want %v", got, want)
+	}
+}

@@ -76,7 +76,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.DurationVar(&n.Render.ConnectTimeout, "connect-timeout", n.Render.ConnectTimeout, "how long Envoy waits for an endpoint of the unit before it tries the next")
 	f.IntVar(&n.PreloadMax, "preload-max", n.PreloadMax, "most clusters that Envoy holds without being asked")
 	f.Uint64Var(&c.envoyHeapMiB, "envoy-heap-limit", 0, "MiB of heap at which Envoy stops to accept connections, for bootstrap; 0 for no limit")
-	f.IntVar(&c.clientConnections, "client-connections", 0, "most TCP connections that one client, a pod of this node or another address, may hold through Envoy; 0 for a quarter of what --envoy-heap-limit lets Envoy take")
+	f.IntVar(&c.clientConnections, "client-connections", 0, "most TCP connections that one client address may hold through Envoy; 0 for a quarter of what --envoy-heap-limit lets Envoy take")
 	f.StringVar(&c.keysReading, "topology-keys", c.keysReading, "reading of several topologyKeys: ordered, or union as SuperEdge's")
 	f.StringVar(&c.datapath, "datapath", c.datapath, "what serves connections: envoy alone, ClusterIPs and nothing else; auto, Envoy for TCP of Services with topologyKeys and the kernel for the rest, and for all while Envoy is absent; or kernel")
 	f.StringSliceVar(&c.nodePorts, "nodeport-addresses", nil, "with --datapath auto or kernel: ranges of this node's addresses at which node ports are served, or primary (default: primary, those by which its default routes leave)")
