@@ -41,6 +41,7 @@ type Soak struct {
 	sockets    map[string]*follower // by node
 	watching   int                  // watches that were open at the start
 	tally      tally
+	reminded   map[string]time.Time // since when a Service's slices are behind, or were spoken of
 
 	mu       sync.Mutex      // guards what follows
 	past     []*edge.Process // programs that were ended, for what they wrote
@@ -236,6 +237,7 @@ func (s *Soak) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var w waited
+	s.reminded = map[string]time.Time{}
 	took, err := w.until(ctx, s.allRun, s.inOrder)
 	took = took.Round(time.Millisecond)
 	if err != nil {
@@ -261,6 +263,7 @@ func (s *Soak) inOrder(ctx context.Context) error {
 		return &missing{"", "the API server has the objects", err}
 	}
 	if err := o.settled(s.world); err != nil {
+		s.remind(ctx, err)
 		return &missing{"", "objects are what was written", err}
 	}
 	if err := s.heard(o); err != nil {

@@ -210,14 +210,14 @@ func (o *objects) theirSlices() error {
 		for _, e := range slice.Endpoints {
 			addr := e.Addresses[0]
 			if !addrs[addr] || e.Conditions.Ready == nil || !*e.Conditions.Ready {
-				return fmt.Errorf("slice %s has %s, which is no ready pod of Service %s", slice.Name, addr, service)
+				return &behind{service, fmt.Sprintf("slice %s has %s, which is no ready pod of Service %s", slice.Name, addr, service)}
 			}
 			delete(addrs, addr)
 		}
 	}
 	for service, addrs := range want {
 		if len(addrs) > 0 {
-			return fmt.Errorf("no slice of Service %s has %s", service, slices.Sorted(maps.Keys(addrs)))
+			return &behind{service, fmt.Sprintf("no slice of Service %s has %s", service, slices.Sorted(maps.Keys(addrs)))}
 		}
 	}
 	return nil
