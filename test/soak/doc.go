@@ -14,6 +14,7 @@
 //	judge.go     answers, failures and borders, held against the model
 //	waited.go    what a wait was for, where it was long
 //	settled.go   what others make of the objects that steps write
+//	remind.go    what they forgot
 //	rest.go      when nothing moves any more
 //	reading.go, fresh.go  the state of a node, and a fresh start's beside it
 //	leaks.go     goroutines, files, sockets, watches
