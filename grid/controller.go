@@ -52,13 +52,13 @@ type Controller struct {
 
 // work is what is remembered of a grid. The worker that has the grid owns it.
 type work struct {
-	failing  map[string]retry   // units that failed; others go on
-	disputes map[string]dispute // by child
-	own      retry              // of what concerns the grid itself
-	spec     int64              // the generation that they are of
-	status   time.Time          // last write of the status
-	version  string             // of the grid, as the mirror showed it before that write
-	problems map[string]bool    // already recorded
+	failing  map[string]retry // units that failed; others go on
+	disputes map[subject]dispute
+	own      retry           // of what concerns the grid itself
+	spec     int64           // the generation that they are of
+	status   time.Time       // last write of the status
+	version  string          // of the grid, as the mirror showed it before that write
+	problems map[string]bool // already recorded
 }
 
 // retry is when what failed is tried again; the zero retry is now.
@@ -160,7 +160,7 @@ func (c *Controller) plan(ref plan.Ref) (*work, *job) {
 	c.learn()
 	w := c.grids[ref]
 	if w == nil {
-		w = &work{problems: map[string]bool{}, failing: map[string]retry{}, disputes: map[string]dispute{}}
+		w = &work{problems: map[string]bool{}, failing: map[string]retry{}, disputes: map[subject]dispute{}}
 		c.grids[ref] = w
 	}
 	now := c.now()

@@ -127,3 +127,44 @@ func TestAnotherControllerPutsBack(t *testing.T) {
 		})
 	}
 }
+
+// A unit that loses its node and has it back, and again, is nobody's quarrel: a
+// child that a hand deletes then is back at once, and the grid blames nobody. Nor is
+// a change that waits for its wave meanwhile.
+func TestAUnitThatFlapsIsNoDispute(t *testing.T) {
+	for name, change := range map[string]func(w *world){
+		"as it is": func(*world) {},
+		"a change that is paused": func(w *world) {
+			update(w.Cluster, inWaves, "maxUnits: 1", "paused: true, maxUnits: 1", "image: v1", "image: v2")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, settings{Config: gridtest.Config{AutoReady: true}}, func(c *gridtest.Cluster) {
+				shops("a", "b", "c")(c)
+				update(c, inWaves)
+			}, func(w *world) {
+				w.soon()
+				change(w)
+				for range 4 {
+					w.label("node-c", "other", "c")
+					w.pass(2 * time.Second)
+					w.label("node-c", "site", "c")
+					w.pass(2 * time.Second)
+				}
+				if status, message := w.condition(till, "Valid"); status != "True" {
+					t.Errorf("after the flaps Valid is %q: %s", status, message)
+				}
+				w.Remove(deployment("till-c"))
+				w.pass(time.Second)
+				w.names("Deployment", "till-a", "till-b", "till-c")
+				w.pass(time.Minute)
+				if status, message := w.condition(till, "Valid"); status != "True" {
+					t.Errorf("after one deletion Valid is %q: %s", status, message)
+				}
+				if at := w.annotation(deployment("till-c"), "gridmesh.io/unit-gone-since"); at != "" {
+					t.Errorf("the unit is back, and its child is marked as gone since %s", at)
+				}
+			})
+		})
+	}
+}
