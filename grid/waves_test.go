@@ -231,3 +231,18 @@ func TestAHandInAnEarlierWaveStopsNothing(t *testing.T) {
 		w.noEvent("RolloutStopped")
 	})
 }
+
+// A wave that is ready at once was not ready before it began, though its status
+// knows whole seconds alone.
+func TestAWaveTakesNoLessThanNothing(t *testing.T) {
+	run(t, settings{Config: gridtest.Config{AutoReady: true}}, func(c *gridtest.Cluster) {
+		shops("a", "b")(c)
+		update(c, inWaves)
+	}, func(w *world) {
+		w.soon()
+		update(w.Cluster, inWaves, "image: v1", "image: v2")
+		w.soon()
+		w.event("WaveReady: the wave is ready 0s after it began")
+		w.noEvent("ready -")
+	})
+}

@@ -213,7 +213,8 @@ func (g *tracked) nextWave(p *Plan, s *state, f front, now time.Time) {
 	case len(f.busy) > 0:
 		why = fmt.Sprintf("unit %s is not ready yet", Short(f.busy))
 	case s.rollout.WaitingSince != nil:
-		p.Events = append(p.Events, Event{Reason: "WaveReady", Message: fmt.Sprintf("the wave is ready %s after it began; %d units wait for theirs", now.Sub(s.rollout.WaitingSince.Time).Round(time.Second), len(f.waiting))})
+		took := max(0, now.Sub(s.rollout.WaitingSince.Time)).Round(time.Second) // it began at the next whole second
+		p.Events = append(p.Events, Event{Reason: "WaveReady", Message: fmt.Sprintf("the wave is ready %s after it began; %d units wait for theirs", took, len(f.waiting))})
 		s.rollout.WaitingSince, s.rollout.ReadySince = nil, &at
 		p.StatusFirst = true
 	}
