@@ -77,7 +77,7 @@ func (in *gridInput) noteUnseen(plans []plan.Plan) {
 	}
 }
 
-// noteIdle says of grids without units why they have none.
+// noteIdle says of grids that make nothing for want of Nodes that they do not.
 func (in *gridInput) noteIdle(plans []plan.Plan) {
 	asked := map[string]bool{}
 	for _, p := range plans {

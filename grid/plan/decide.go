@@ -168,6 +168,11 @@ func (x *Index) serviceStep(g *tracked) Step {
 	case g.leaves(&step, live, g.kind.Child):
 		return step
 	}
+	if key := x.keptKey(g); key != "" {
+		step.Action, step.live, step.Ready = Hold, true, true
+		step.Why = fmt.Sprintf("it goes by %s until a node has the label %s; delete it, and it is made by that all the same", key, g.unitKey)
+		return step
+	}
 	if live != nil {
 		step.Ready, step.Updated = true, true
 	} else if why := g.kind.badName(step.Name, 0); why != "" {

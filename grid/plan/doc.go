@@ -25,6 +25,8 @@
 //	units.go     the units that Nodes make up
 //	step.go      actions, steps and plans
 //	world.go     the index of all objects, and what changed
+//	told.go      what whoever carries plans out tells the index
+//	absent.go    keys and units that no node has
 //	decide.go    the step of each unit
 //	rollout.go   which changes wait for a later wave
 //	guard.go     children whose unit is gone

@@ -26,12 +26,17 @@ func (x *Index) Plan(ref Ref, guard Guard, now time.Time) (p Plan, ok bool) {
 	}
 	p = Plan{Grid: ref, UID: g.uid, UnitKey: g.unitKey, Generation: g.generation, Problems: slices.Clone(g.problems)}
 	delete(x.refusing, ref)
+	delete(x.unitless, ref)
 	if g.deleting { // its children follow it, or stay without it
 		return p, true
 	}
 	if g.valid { // else its children stay as they are
 		p.Steps = x.steps(g)
 		g.contest(p.Steps)
+		p.Problems = append(p.Problems, x.absences(g)...)
+	}
+	if len(x.units.of(g.unitKey)) == 0 {
+		x.unitless[ref] = true
 	}
 	p.Problems = append(p.Problems, g.refusals(p.Steps)...)
 	if slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Action == Refuse || s.Action == Create }) {
@@ -44,6 +49,7 @@ func (x *Index) Plan(ref Ref, guard Guard, now time.Time) (p Plan, ok bool) {
 	}
 	state := g.state(now)
 	if g.valid {
+		state.absent = x.absentOrder(g)
 		g.holdBack(&p, &state, now)
 		x.leftovers(g, &p, &state, guard, now)
 		g.revise(&p)

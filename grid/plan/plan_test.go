@@ -211,8 +211,16 @@ func checkRemovals(t *testing.T, seed uint64, times []time.Time, units int) {
 	}
 }
 
+// orderLacks reports whether the order of a rollout names a unit that no node is in.
+func orderLacks(c *cluster, p Plan) bool {
+	return slices.ContainsFunc(value[[]any](c.objects[p.Grid], "spec", "rollout", "order"), func(unit any) bool {
+		return !slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Unit == unit && s.Nodes > 0 })
+	})
+}
+
 // checkWave: a wave is no larger than it may be, and none begins while a unit
-// that the change has reached is busy or has failed beyond what is allowed.
+// that the change has reached is busy or has failed beyond what is allowed, or while
+// a unit that is to go first is not there.
 func checkWave(t *testing.T, seed uint64, c *cluster, p Plan, units int) {
 	t.Helper()
 	spec := value[Object](c.objects[p.Grid], "spec")
@@ -240,6 +248,9 @@ func checkWave(t *testing.T, seed uint64, c *cluster, p Plan, units int) {
 	}
 	if begun > 0 && (busy > 0 && failed == 0 || value[Object](spec, "rollout")["paused"] == true) {
 		t.Fatalf("seed %d: a wave begins while %d are busy, of %v", seed, busy, spec["rollout"])
+	}
+	if begun > 0 && orderLacks(c, p) {
+		t.Fatalf("seed %d: a wave begins, and nobody is in a unit of %v", seed, spec["rollout"])
 	}
 }
 
@@ -272,10 +283,10 @@ func checkPause(t *testing.T, seed uint64, c *cluster, p Plan) {
 }
 
 // checkStop: a rollout stops for units that have been able to become ready for
-// the whole deadline.
+// the whole deadline, or for one that is to go first and that no node is in.
 func checkStop(t *testing.T, seed uint64, c *cluster, p Plan) {
 	t.Helper()
-	if p.Workload == nil || !meta.IsStatusConditionPresentAndEqual(p.Workload.Conditions, "Progressing", "False") || value[bool](c.objects[p.Grid], "spec", "rollout", "paused") {
+	if p.Workload == nil || !meta.IsStatusConditionPresentAndEqual(p.Workload.Conditions, "Progressing", "False") || value[bool](c.objects[p.Grid], "spec", "rollout", "paused") || orderLacks(c, p) {
 		return
 	}
 	for _, s := range p.Steps {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gridmesh/gridmesh/api/names"
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
-	"github.com/gridmesh/gridmesh/internal/near"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -28,9 +27,9 @@ func Review(w World) []topology.Problem {
 		switch {
 		case !g.valid || g.deleting:
 		case g.kind.PerUnit:
-			list = slices.Concat(list, x.misnamed(g), x.missingUnits(g, len(w.Nodes)), x.nameless(g), x.immutable(g))
+			list = slices.Concat(list, x.misnamed(g), x.missingUnits(g), x.nameless(g), x.immutable(g))
 		default:
-			list = slices.Concat(list, x.missingUnits(g, len(w.Nodes)), g.badPorts())
+			list = slices.Concat(list, x.missingUnits(g), g.badPorts())
 		}
 	}
 	return list
@@ -74,67 +73,36 @@ func (x *Index) misnamed(g *tracked) []topology.Problem {
 	return nil
 }
 
-// Idle says of each grid that has no units why.
+// Idle says of each grid that makes nothing for want of Nodes that it does not.
 func Idle(w World) (list []topology.Problem) {
 	x := indexOf(w)
 	for _, ref := range x.Grids() {
 		if g := x.grids[ref]; g.valid && !g.deleting {
-			list = append(list, x.idle(g, len(w.Nodes))...)
+			list = append(list, x.noNodes(g)...)
 		}
 	}
 	return list
 }
 
-// idle says why a grid has no units. One with one child for all of them has that
-// without Nodes, too.
-func (x *Index) idle(g *tracked, nodes int) []topology.Problem {
-	switch {
-	case nodes == 0 && g.kind.PerUnit:
-		return []topology.Problem{g.problem("", "makes nothing, for there are no Nodes here; add those of the cluster (kubectl get nodes -o yaml), or ask it (--kubeconfig)")}
-	case nodes > 0 && len(x.units.of(g.unitKey)) == 0:
-		return []topology.Problem{g.problem("spec.gridUniqKey", "%s", x.keyOfNobody(g))}
+// noNodes says of a grid without Nodes that it makes nothing. One with one child for
+// all units has that without, too.
+func (x *Index) noNodes(g *tracked) []topology.Problem {
+	if len(x.units.nodes) > 0 || !g.kind.PerUnit {
+		return nil
 	}
-	return nil
+	return []topology.Problem{g.problem("", "makes nothing, for there are no Nodes here; add those of the cluster (kubectl get nodes -o yaml), or ask it (--kubeconfig)")}
 }
 
-// missingUnits are units of a grid that no node is in.
-func (x *Index) missingUnits(g *tracked, nodes int) []topology.Problem {
-	units := x.units.of(g.unitKey)
-	if len(units) == 0 {
-		return x.idle(g, nodes)
+// missingUnits are units of a grid that no node is in, or that it has none.
+func (x *Index) missingUnits(g *tracked) []topology.Problem {
+	list := append(x.noNodes(g), x.absences(g)...)
+	if len(x.units.of(g.unitKey)) == 0 {
+		return list
 	}
-	var list []topology.Problem
-	unknown := func(field string, absent []string) {
-		if absent = slices.DeleteFunc(absent, func(unit string) bool { return units[unit] != nil }); len(absent) > 0 {
-			list = append(list, g.problem(field, "names unit %s, of which there is no node (%s is the label); correct it, or label the nodes first", Short(absent), g.unitKey))
-		}
+	if absent := x.absentUnits(g, slices.Sorted(maps.Keys(g.spec.Templates))); len(absent) > 0 {
+		list = append(list, g.problem("spec.templates", "%s", g.unitsOfNobody(absent)))
 	}
-	if g.waves != nil {
-		unknown("spec.rollout.order", slices.Sorted(maps.Keys(g.waves.place)))
-	}
-	unknown("spec.templates", slices.Sorted(maps.Keys(g.spec.Templates)))
 	return list
-}
-
-// keyOfNobody says what comes of a grid whose unit key no node has, and which
-// label may be meant.
-func (x *Index) keyOfNobody(g *tracked) string {
-	comes, cure := "makes nothing", "label the nodes, or correct the key"
-	if !g.kind.PerUnit {
-		comes = "makes a " + g.kind.Child + " that answers nobody"
-	}
-	labels := map[string]bool{} // by which a node is in a unit
-	for _, n := range x.units.nodes {
-		for label, unit := range n.labels {
-			if unit != "" {
-				labels[label] = true
-			}
-		}
-	}
-	if label := near.Word(g.unitKey, slices.Collect(maps.Keys(labels))); label != "" {
-		cure = "did you mean " + label + "? Correct the key, or label the nodes"
-	}
-	return fmt.Sprintf("%s, for no node has the label %s; %s", comes, g.unitKey, cure)
 }
 
 // immutable are the units of which the API server refuses the change of a child.

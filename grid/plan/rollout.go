@@ -17,7 +17,8 @@ type state struct {
 	seen    time.Time // the last removal of this process; zero for none
 	stopped string    // why no wave begins, or ""
 	paused  bool
-	pending int // units whose turn comes later
+	pending int      // units whose turn comes later
+	absent  []string // units of the order that no node is in
 }
 
 func (g *tracked) state(now time.Time) state {
@@ -221,6 +222,10 @@ func (g *tracked) nextWave(p *Plan, s *state, f front, now time.Time) {
 	if len(f.waiting) == 0 {
 		s.rollout.ReadySince = nil
 		return
+	}
+	if why == "" && len(s.absent) > 0 { // who mistypes the pilot does not mean all others
+		why = orderField + " " + g.unitsOfNobody(s.absent)
+		s.stopped = why
 	}
 	if why == "" && s.rollout.ReadySince != nil {
 		if left := r.pause - now.Sub(s.rollout.ReadySince.Time); left > 0 {

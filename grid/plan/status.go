@@ -147,11 +147,17 @@ func valid(problems []topology.Problem) metav1.Condition {
 	return metav1.Condition{Type: apiv1.Valid, Status: metav1.ConditionFalse, Reason: "Refused", Message: Cut(strings.Join(texts, "; "))}
 }
 
+// What Ready and Progressing say of a grid without units.
+const (
+	noUnits        = "NoUnits"
+	noUnitsMessage = "no node has the unit key"
+)
+
 func ready(st *apiv1.WorkloadGridStatus) metav1.Condition {
 	c := metav1.Condition{Type: apiv1.Ready, Status: metav1.ConditionFalse, Reason: "UnitsNotReady", Message: fmt.Sprintf("%d of %d units are ready and updated", min(st.ReadyUnits, st.UpdatedUnits), st.Units)}
 	switch {
 	case st.Units == 0:
-		c.Reason, c.Message = "NoUnits", "no node has the unit key"
+		c.Reason, c.Message = noUnits, noUnitsMessage
 	case st.ReadyUnits == st.Units && st.UpdatedUnits == st.Units:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "UnitsReady", ""
 	}
@@ -161,6 +167,8 @@ func ready(st *apiv1.WorkloadGridStatus) metav1.Condition {
 func progressing(st *apiv1.WorkloadGridStatus, s state) metav1.Condition {
 	c := metav1.Condition{Type: apiv1.Progressing, Status: metav1.ConditionTrue, Reason: "Complete", Message: "every unit runs what the grid says, but for those that are dark or refused"}
 	switch {
+	case st.Units == 0:
+		c.Reason, c.Message = noUnits, noUnitsMessage
 	case s.stopped != "":
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Stopped", Cut(s.stopped)
 	case s.paused:

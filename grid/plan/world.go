@@ -19,6 +19,7 @@ type Index struct {
 	records  map[Ref]*record
 	dirty    map[Ref]bool
 	refusing map[Ref]bool // grids with a unit that others are in the way of
+	unitless map[Ref]bool // grids that no node has the key of
 	orphans  orphans
 }
 
@@ -54,7 +55,7 @@ func NewIndex() *Index {
 	return &Index{
 		units: newUnits(), grids: map[Ref]*tracked{}, users: map[string]map[Ref]bool{}, children: map[Ref]*child{},
 		taken: map[Ref]bool{}, records: map[Ref]*record{}, dirty: map[Ref]bool{}, refusing: map[Ref]bool{},
-		orphans: newOrphans(),
+		unitless: map[Ref]bool{}, orphans: newOrphans(),
 	}
 }
 
@@ -123,51 +124,6 @@ func (x *Index) Delete(ref Ref) {
 	}
 }
 
-// Failed notes what became of writes to the children of units; one without a
-// text is a success.
-func (x *Index) Failed(grid Ref, units map[string]Failure) {
-	g := x.grids[grid]
-	if g == nil {
-		return
-	}
-	for unit, f := range units {
-		switch was, failed := g.failures[unit]; {
-		case f.Text == "" && failed:
-			delete(g.failures, unit)
-			x.dirty[grid] = true
-		case f.Text != "":
-			f.Since = earlier(was.Since, f.Since)
-			if g.failures[unit] = f; was != f {
-				x.dirty[grid] = true
-			}
-		}
-	}
-}
-
-// Disputed notes which children of a grid others change again and again.
-func (x *Index) Disputed(grid Ref, list map[string]Dispute) {
-	if g := x.grids[grid]; g != nil {
-		g.disputed = list
-	}
-}
-
-// MarkDeleting notes that a child is being deleted, before its watch says so.
-// One of another version was seen since, and may be another child.
-func (x *Index) MarkDeleting(ref Ref, version string) {
-	if c := x.children[ref]; c != nil && c.version == version {
-		obj, metadata := maps.Clone(c.obj), maps.Clone(value[Object](c.obj, "metadata"))
-		metadata["deletionTimestamp"], obj["metadata"] = "now", metadata
-		x.Set(obj)
-	}
-}
-
-// MarkTaken notes that a name that a grid wants is somebody else's, who is not
-// watched. MarkAllDirty forgets it.
-func (x *Index) MarkTaken(ref, by Ref) {
-	x.taken[ref] = true
-	x.dirty[by] = true
-}
-
 // markRefusing marks the grids of a namespace that a name was in the way of.
 func (x *Index) markRefusing(namespace string) {
 	for ref := range x.refusing {
@@ -197,6 +153,10 @@ func (x *Index) setOwner(ref Ref, uid string) {
 }
 
 func (x *Index) setNode(name string, n *node) {
+	was, known := x.units.nodes[name]
+	if known != (n != nil) || n != nil && !maps.Equal(was.labels, n.labels) {
+		maps.Copy(x.dirty, x.unitless) // what is said of them depends on all labels
+	}
 	for _, s := range x.units.set(name, n) {
 		for ref := range x.users[s.key] {
 			x.dirty[ref] = true
@@ -218,6 +178,7 @@ func (x *Index) setGrid(ref Ref, g *grid, obj Object) {
 	}
 	if g == nil || g.federated {
 		delete(x.refusing, ref)
+		delete(x.unitless, ref)
 		return
 	}
 	next := &tracked{grid: g, record: x.recordOf(ref), assessed: map[string]*assessment{}, failures: map[string]Failure{}}

@@ -136,6 +136,19 @@ func (c *cluster) workloadTemplate(name string) Object {
 	return t
 }
 
+// order is that of a rollout: as its user knows the nodes, and now and then does not.
+func (c *cluster) order(key any) []any {
+	list := []any{"x.y", "c"}
+	if len(c.objects)%5 == 0 {
+		return list
+	}
+	return slices.DeleteFunc(list, func(unit any) bool {
+		return !slices.ContainsFunc(c.refs("Node"), func(ref Ref) bool {
+			return readNode(c.objects[ref]).labels[key.(string)] == unit
+		})
+	})
+}
+
 func (c *cluster) setGrid(kind, name string) {
 	ref := Ref{kind, "default", name}
 	spec := Object{"gridUniqKey": pick(c.r, testKeys)}
@@ -164,7 +177,7 @@ func (c *cluster) setGrid(kind, name string) {
 	}
 	if c.r.IntN(3) > 0 {
 		spec["rollout"] = Object{
-			"order": []any{"x.y", "c"}, "maxUnits": pick(c.r, []any{int64(1), int64(2), "50%"}), "pauseSeconds": int64(c.r.IntN(2) * 60),
+			"order": c.order(spec["gridUniqKey"]), "maxUnits": pick(c.r, []any{int64(1), int64(2), "50%"}), "pauseSeconds": int64(c.r.IntN(2) * 60),
 			"progressDeadlineSeconds": int64(600), "maxFailedUnits": int64(c.r.IntN(2)), "paused": c.r.IntN(4) == 0,
 		}
 	}

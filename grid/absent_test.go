@@ -1,0 +1,179 @@
+package grid_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gridmesh/gridmesh/grid/gridtest"
+	"github.com/gridmesh/gridmesh/grid/plan"
+)
+
+const tillService = `
+apiVersion: superedge.io/v1
+kind: ServiceGrid
+metadata: {name: till}
+spec: {gridUniqKey: site, template: {selector: {app: till}, ports: [{port: 80}]}}
+`
+
+var (
+	tillServices = plan.Ref{Kind: "ServiceGrid", Namespace: "default", Name: "till"}
+	theService   = plan.Ref{Kind: "Service", Namespace: "default", Name: "till-svc"}
+)
+
+// said checks that a grid's condition Valid is False for a text, and that one Event
+// said so.
+func (w *world) said(grid plan.Ref, text string) {
+	w.t.Helper()
+	if status, message := w.condition(grid, "Valid"); status != "False" || !strings.Contains(message, text) {
+		w.t.Errorf("%s: Valid is %q: %s, want %q", grid, status, message, text)
+	}
+	if n := w.told(grid.String() + ": Refused: "); n != 1 {
+		w.t.Errorf("%s: %d Events, want one:\n%s", grid, n, strings.Join(w.events.All(), "\n"))
+	}
+}
+
+// valid checks that nothing is wrong with a grid.
+func (w *world) valid(grid plan.Ref) {
+	w.t.Helper()
+	if status, message := w.condition(grid, "Valid"); status != "True" {
+		w.t.Errorf("%s: Valid is %q: %s", grid, status, message)
+	}
+}
+
+func (w *world) goesBy(key string) {
+	w.t.Helper()
+	if got := w.annotation(theService, "topologyKeys"); got != `["`+key+`"]` {
+		w.t.Errorf("the Service has the keys %s, want %s", got, key)
+	}
+}
+
+// A unit key that is mistyped is told, and takes no Service from its clients: it goes
+// by the key that nodes have until one has the new one, or somebody deletes it.
+func TestAMistypedKeyClosesNoService(t *testing.T) {
+	for name, then := range map[string]func(w *world){
+		"mended": func(w *world) {
+			update(w.Cluster, tillService)
+			update(w.Cluster, tillGrid)
+			w.soon()
+			w.goesBy("site")
+			w.valid(till)
+		},
+		"meant": func(w *world) {
+			w.label("node-north", "stie", "north")
+			w.soon()
+			w.goesBy("stie")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, settings{Config: gridtest.Config{AutoReady: true}}, func(c *gridtest.Cluster) {
+				shops("north", "south")(c)
+				update(c, tillGrid)
+				update(c, tillService)
+			}, func(w *world) {
+				w.soon()
+				w.goesBy("site")
+				w.valid(tillServices)
+				update(w.Cluster, tillGrid, "site", "stie")
+				update(w.Cluster, tillService, "site", "stie", "port: 80", "port: 81")
+				w.pass(3 * time.Minute)
+				w.goesBy("site")
+				w.said(tillServices, "spec.gridUniqKey: does not change its Service, which goes by site, for no node has the label stie; did you mean site?")
+				w.said(till, "spec.gridUniqKey: makes nothing, for no node has the label stie; did you mean site?")
+				if _, message := w.condition(till, "Progressing"); message != "no node has the unit key" {
+					t.Errorf("Progressing says of a grid without units: %s", message)
+				}
+				then(w)
+				w.valid(tillServices)
+			})
+		})
+	}
+}
+
+// Who wants the key all the same deletes the Service; a new one is made as it is
+// asked for, and told of. Where there are no Nodes nobody knows.
+func TestAServiceIsMadeByAKeyThatNoNodeHas(t *testing.T) {
+	run(t, settings{}, func(c *gridtest.Cluster) { update(c, tillService) }, func(w *world) {
+		w.soon()
+		w.goesBy("site")
+		w.valid(tillServices)
+		w.Node("node-north", "site", "north")
+		update(w.Cluster, tillService, "site", "stie")
+		w.soon()
+		w.goesBy("site")
+		w.Remove(theService)
+		w.soon()
+		w.goesBy("stie")
+		if _, message := w.condition(tillServices, "Valid"); !strings.Contains(message, "makes a Service that answers nobody, for no node has the label stie") {
+			t.Errorf("the grid says %q", message)
+		}
+		w.quiet()
+	})
+}
+
+// A pilot that is mistyped is not passed over: no wave begins before a node is in the
+// unit, or the order is mended.
+func TestAMistypedPilotHoldsTheWaves(t *testing.T) {
+	const order = "maxUnits: 1, order: [pilto]"
+	for name, then := range map[string]func(w *world){
+		"mended": func(w *world) {
+			update(w.Cluster, inWaves, "maxUnits: 1", "maxUnits: 1, order: [pilot]", "image: v1", "image: v2")
+			w.soon()
+			w.running3("v1v2v1")
+		},
+		"labelled": func(w *world) {
+			w.Node("node-new", "site", "pilto")
+			w.soon()
+			if got := w.running("pilto"); got != "v2" {
+				t.Errorf("a new unit runs %s", got)
+			}
+			w.running3("v2v1v1")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, settings{Config: gridtest.Config{AutoReady: true}}, func(c *gridtest.Cluster) {
+				shops("a", "pilot", "z")(c)
+				update(c, inWaves)
+			}, func(w *world) {
+				w.soon()
+				update(w.Cluster, inWaves, "maxUnits: 1", order)
+				w.soon()
+				w.said(till, "spec.rollout.order: names unit pilto, of which there is no node (site is the label)")
+				w.noEvent("RolloutStopped")
+				update(w.Cluster, inWaves, "maxUnits: 1", order, "image: v1", "image: v2")
+				w.pass(time.Hour)
+				w.running3("v1v1v1")
+				if status, message := w.condition(till, "Progressing"); status != "False" || !strings.Contains(message, "names unit pilto") {
+					t.Errorf("Progressing is %q: %s", status, message)
+				}
+				w.event("RolloutStopped: spec.rollout.order names unit pilto")
+				then(w)
+				w.valid(till)
+				w.pass(time.Hour)
+				w.running3("v2v2v2")
+			})
+		})
+	}
+}
+
+// A pilot whose nodes are there and dark is passed over, as every unit is.
+func TestADarkPilotHoldsNothing(t *testing.T) {
+	run(t, settings{Config: gridtest.Config{AutoReady: true}}, func(c *gridtest.Cluster) {
+		shops("a", "pilot", "z")(c)
+		update(c, inWaves, "maxUnits: 1", "maxUnits: 1, order: [pilot]")
+	}, func(w *world) {
+		w.soon()
+		w.ready("node-pilot", "Unknown")
+		update(w.Cluster, inWaves, "maxUnits: 1", "maxUnits: 1, order: [pilot]", "image: v1", "image: v2")
+		w.pass(10 * time.Minute)
+		w.running3("v2v1v2")
+		w.valid(till)
+	})
+}
+
+func (w *world) running3(want string) {
+	w.t.Helper()
+	if got := w.running("a", "pilot", "z"); got != want {
+		w.t.Errorf("a, pilot and z run %s, want %s", got, want)
+	}
+}

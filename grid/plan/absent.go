@@ -1,0 +1,98 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/gridmesh/gridmesh/api/names"
+	"github.com/gridmesh/gridmesh/internal/near"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// absences are what a grid names and no node has: its unit key, or else units that
+// its rollout begins with. Both are waited for, and are most often mistyped. Where
+// there are no Nodes nobody knows.
+func (x *Index) absences(g *tracked) (list []topology.Problem) {
+	if x.nobodyHas(g.unitKey) {
+		return []topology.Problem{g.problem("spec.gridUniqKey", "%s", x.keyOfNobody(g))}
+	}
+	if absent := x.absentOrder(g); len(absent) > 0 {
+		list = append(list, g.problem(orderField, "%s", g.unitsOfNobody(absent)))
+	}
+	return list
+}
+
+// nobodyHas reports whether there are Nodes, and none has a key that is in use.
+func (x *Index) nobodyHas(key string) bool {
+	return len(x.units.nodes) > 0 && len(x.units.of(key)) == 0
+}
+
+const orderField = "spec.rollout.order"
+
+// absentOrder are the units of the order of a rollout that no node is in.
+func (x *Index) absentOrder(g *tracked) []string {
+	if g.waves == nil || len(x.units.of(g.unitKey)) == 0 {
+		return nil
+	}
+	return x.absentUnits(g, slices.Sorted(maps.Keys(g.waves.place)))
+}
+
+// absentUnits are those of a list that no node is in.
+func (x *Index) absentUnits(g *tracked, list []string) []string {
+	units := x.units.of(g.unitKey)
+	return slices.DeleteFunc(list, func(unit string) bool { return units[unit] != nil })
+}
+
+func (g *grid) unitsOfNobody(absent []string) string {
+	return fmt.Sprintf("names unit %s, of which there is no node (%s is the label); correct it, or label the nodes first", Short(absent), g.unitKey)
+}
+
+// keyOfNobody says what comes of a grid whose unit key no node has, and which
+// label may be meant.
+func (x *Index) keyOfNobody(g *tracked) string {
+	comes, cure := "makes nothing", "label the nodes, or correct the key"
+	if kept := x.keptKey(g); kept != "" {
+		comes = "does not change its " + g.kind.Child + ", which goes by " + kept
+	} else if !g.kind.PerUnit {
+		comes = "makes a " + g.kind.Child + " that answers nobody"
+	}
+	labels := map[string]bool{} // by which a node is in a unit
+	for _, n := range x.units.nodes {
+		for label, unit := range n.labels {
+			if unit != "" {
+				labels[label] = true
+			}
+		}
+	}
+	if label := near.Word(g.unitKey, slices.Sorted(maps.Keys(labels))); label != "" {
+		cure = "did you mean " + label + "? Correct the key, or label the nodes"
+	}
+	return fmt.Sprintf("%s, for no node has the label %s; %s", comes, g.unitKey, cure)
+}
+
+// keptKey is the key by which the one child that serves all units goes on: nodes
+// have it, and none has the grid's. It would answer nobody at once, in any unit, for
+// a slip of one letter. "" where the child is to be as the grid says.
+func (x *Index) keptKey(g *tracked) string {
+	if g.kind.PerUnit || !x.nobodyHas(g.unitKey) {
+		return ""
+	}
+	live := x.children[Ref{g.kind.Child, g.ref.Namespace, g.kind.name(g.ref.Name, "")}]
+	if of, owned := gridOf(live); !owned || of != g.ref {
+		return ""
+	}
+	var keys []string
+	if json.Unmarshal([]byte(live.annotations[names.TopologyKeys]), &keys) != nil {
+		return ""
+	}
+	for _, key := range keys {
+		for _, n := range x.units.nodes {
+			if n.labels[key] != "" {
+				return key
+			}
+		}
+	}
+	return ""
+}

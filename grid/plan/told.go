@@ -1,0 +1,50 @@
+package plan
+
+import "maps"
+
+// What an index is told by who carries its plans out.
+
+// Failed notes what became of writes to the children of units; one without a
+// text is a success.
+func (x *Index) Failed(grid Ref, units map[string]Failure) {
+	g := x.grids[grid]
+	if g == nil {
+		return
+	}
+	for unit, f := range units {
+		switch was, failed := g.failures[unit]; {
+		case f.Text == "" && failed:
+			delete(g.failures, unit)
+			x.dirty[grid] = true
+		case f.Text != "":
+			f.Since = earlier(was.Since, f.Since)
+			if g.failures[unit] = f; was != f {
+				x.dirty[grid] = true
+			}
+		}
+	}
+}
+
+// Disputed notes which children of a grid others change again and again.
+func (x *Index) Disputed(grid Ref, list map[string]Dispute) {
+	if g := x.grids[grid]; g != nil {
+		g.disputed = list
+	}
+}
+
+// MarkDeleting notes that a child is being deleted, before its watch says so.
+// One of another version was seen since, and may be another child.
+func (x *Index) MarkDeleting(ref Ref, version string) {
+	if c := x.children[ref]; c != nil && c.version == version {
+		obj, metadata := maps.Clone(c.obj), maps.Clone(value[Object](c.obj, "metadata"))
+		metadata["deletionTimestamp"], obj["metadata"] = "now", metadata
+		x.Set(obj)
+	}
+}
+
+// MarkTaken notes that a name that a grid wants is somebody else's, who is not
+// watched. MarkAllDirty forgets it.
+func (x *Index) MarkTaken(ref, by Ref) {
+	x.taken[ref] = true
+	x.dirty[by] = true
+}
