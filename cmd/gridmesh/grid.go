@@ -39,6 +39,8 @@ type gridInput struct {
 	guard     plan.Guard
 	world     plan.World      // as it was read
 	given     map[string]bool // what the manifests hold, and the files that cannot be read
+	// everywhere are the plans of all namespaces, whichever were asked for.
+	everywhere []plan.Plan
 }
 
 func newGridInput(cmd *cobra.Command, manifests bool) *gridInput {
@@ -138,7 +140,8 @@ func (in *gridInput) plans(ctx context.Context) ([]plan.Plan, []topology.Problem
 	}
 	in.world = worldOf(objects)
 	in.noteEmpty()
-	plans := slices.DeleteFunc(plan.All(in.world, in.guard, time.Now()), func(p plan.Plan) bool {
+	in.everywhere = plan.All(in.world, in.guard, time.Now())
+	plans := slices.DeleteFunc(slices.Clone(in.everywhere), func(p plan.Plan) bool {
 		return !in.all && p.Grid.Namespace != in.namespace
 	})
 	for _, p := range plans {

@@ -20,10 +20,24 @@ type gridRow struct {
 	Namespace string `json:"namespace"`
 	Grid      string `json:"grid"`
 	Key       string `json:"key"`
-	Units     int    `json:"units"`
-	Ready     int    `json:"ready"`
-	Updated   int    `json:"updated"`
-	Wrong     string `json:"wrong,omitempty"`
+	*unitCount
+	Wrong string `json:"wrong,omitempty"`
+}
+
+// unitCount is how many units a grid has; a ServiceGrid has one child for all of them,
+// and no count.
+type unitCount struct {
+	Units   int `json:"units"`
+	Ready   int `json:"ready"`
+	Updated int `json:"updated"`
+}
+
+// cells are those of a table.
+func (n *unitCount) cells() string {
+	if n == nil {
+		return "-\t-\t-"
+	}
+	return fmt.Sprintf("%d\t%d\t%d", n.Units, n.Ready, n.Updated)
 }
 
 func gridListCommand() *cobra.Command {
@@ -46,12 +60,13 @@ Units that are not as they should be are none: WRONG counts them.`,
 			}
 			in.noteUnseen(plans)
 			in.noteIdle(plans)
+			problems = append(problems, in.unexplained(plans)...)
 			doc := map[string]any{"grids": rows, "problems": problemTexts(problems)}
 			return in.judge(in.own(problems), in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error {
 				t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 				fmt.Fprintln(t, "NAMESPACE\tGRID\tKEY\tUNITS\tREADY\tUPDATED\tWRONG")
 				for _, r := range rows {
-					fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%s\n", r.Namespace, r.Grid, r.Key, r.Units, r.Ready, r.Updated, dash(r.Wrong))
+					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", r.Namespace, r.Grid, r.Key, r.cells(), dash(r.Wrong))
 				}
 				return flush(t, out, problems)
 			}))
@@ -64,7 +79,10 @@ Units that are not as they should be are none: WRONG counts them.`,
 
 func gridRowOf(p plan.Plan) gridRow {
 	r := gridRow{Namespace: p.Grid.Namespace, Grid: strings.ToLower(p.Grid.Kind) + "/" + p.Grid.Name, Key: p.UnitKey}
-	count := map[string]int{}
+	count, n := map[string]int{}, unitCount{}
+	if kind, _ := plan.FindKind(p.Grid.Kind); kind.PerUnit {
+		r.unitCount = &n
+	}
 	for _, s := range p.Steps {
 		if word := s.Trouble(); word != "" {
 			count[word]++
@@ -72,17 +90,17 @@ func gridRowOf(p plan.Plan) gridRow {
 		if s.Action == plan.Hold || s.Action == plan.Remove {
 			continue
 		}
-		r.Units++
+		n.Units++
 		if s.Ready {
-			r.Ready++
+			n.Ready++
 		}
 		if s.Updated {
-			r.Updated++
+			n.Updated++
 		}
 	}
 	var words []string
-	for word, n := range count {
-		words = append(words, fmt.Sprintf("%s %d", word, n))
+	for word, units := range count {
+		words = append(words, fmt.Sprintf("%s %d", word, units))
 	}
 	slices.Sort(words)
 	r.Wrong = strings.Join(words, ", ")
@@ -113,11 +131,11 @@ Exits with 1 where it prints a problem of the grid. Units that are not as they
 should be are none.`,
 		Example: "  gridmesh grid units till --wrong\n  gridmesh grid units sg/till -n shop",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			plans, problems, err := in.plans(cmd.Context())
+			_, problems, err := in.plans(cmd.Context())
 			if err != nil {
 				return err
 			}
-			p, err := choose(plans, gridOf(args), in.where(), problems)
+			p, err := choose(in.everywhere, gridOf(args), in.where(), problems)
 			if err != nil {
 				return err
 			}
@@ -125,6 +143,7 @@ should be are none.`,
 			status := statusOf(in.world, p.Grid)
 			in.noteUnseen([]plan.Plan{p})
 			in.noteIdle([]plan.Plan{p})
+			problems = append(problems, in.unexplained([]plan.Plan{p})...)
 			for _, s := range p.Steps {
 				if !wrong || s.Trouble() != "" {
 					rows = append(rows, unitRow{s.Unit, s.Nodes, strings.ToLower(s.Kind) + "/" + s.Name, s.Ready, s.Updated, s.Trouble(), status.why(s)})
@@ -213,24 +232,34 @@ func choose(plans []plan.Plan, arg, namespace string, problems []topology.Proble
 	case len(found) > 1:
 		return plan.Plan{}, fmt.Errorf("%w: %s is a DeploymentGrid and a StatefulSetGrid; use dg/%s or ssg/%s", run.ErrUsage, arg, name, name)
 	case namespace == "":
-		return plan.Plan{}, fmt.Errorf("%w: %s in any namespace%s%s", errNoGrid, arg, others(plans), besides(problems))
+		return plan.Plan{}, fmt.Errorf("%w: %s in any namespace%s%s", errNoGrid, arg, others(plans, name, namespace), besides(problems))
 	default:
-		return plan.Plan{}, fmt.Errorf("%w: %s in namespace %s%s%s", errNoGrid, arg, namespace, others(plans), besides(problems))
+		return plan.Plan{}, fmt.Errorf("%w: %s in namespace %s%s%s", errNoGrid, arg, namespace, others(plans, name, namespace), besides(problems))
 	}
 }
 
-// others names some grids, to choose from in place of one that is not there.
-func others(plans []plan.Plan) string {
-	var list []string
+// others names some grids, to choose from in place of one that is not there: those of
+// its name in other namespaces, or else those of its namespace.
+func others(plans []plan.Plan, name, namespace string) string {
+	var same, near []string
 	for _, p := range plans {
-		if kind, ok := plan.FindKind(p.Grid.Kind); ok {
-			list = append(list, kind.Short+"/"+p.Grid.Name+" in namespace "+p.Grid.Namespace)
+		kind, ok := plan.FindKind(p.Grid.Kind)
+		text := kind.Short + "/" + p.Grid.Name + " in namespace " + p.Grid.Namespace
+		switch {
+		case !ok:
+		case p.Grid.Name == name && namespace != "" && p.Grid.Namespace != namespace:
+			same = append(same, text+" (-n "+p.Grid.Namespace+")")
+		case namespace == "" || p.Grid.Namespace == namespace:
+			near = append(near, text)
 		}
 	}
-	if len(list) == 0 {
+	if len(same) > 0 {
+		near = same
+	}
+	if len(near) == 0 {
 		return ""
 	}
-	return "; there are " + plan.Short(list)
+	return "; there are " + plan.Short(near)
 }
 
 var errNoGrid = errors.New("there is no such grid")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +11,7 @@ import (
 
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
 	"github.com/gridmesh/gridmesh/grid/plan"
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // gridStatus is what the controller wrote of a grid as it stands: it alone knows what
@@ -17,6 +19,7 @@ import (
 type gridStatus struct {
 	units map[string]apiv1.UnitStatus // the worst
 	valid string                      // what is wrong, or ""
+	ready string                      // what is not ready, or ""
 }
 
 func statusOf(w plan.World, grid plan.Ref) gridStatus {
@@ -32,11 +35,50 @@ func statusOf(w plan.World, grid plan.Ref) gridStatus {
 		for _, u := range status.Worst {
 			out.units[u.Unit] = u
 		}
-		if c := meta.FindStatusCondition(status.Conditions, apiv1.Valid); c != nil && c.Status == metav1.ConditionFalse {
-			out.valid = c.Message
-		}
+		out.valid, out.ready = denied(status.Conditions, apiv1.Valid), denied(status.Conditions, apiv1.Ready)
 	}
 	return out
+}
+
+// denied is what a condition that is False says.
+func denied(list []metav1.Condition, kind string) string {
+	if c := meta.FindStatusCondition(list, kind); c != nil && c.Status == metav1.ConditionFalse {
+		return c.Message
+	}
+	return ""
+}
+
+// unexplained are the problems that the controller has with grids and nobody else
+// sees: what the API server answered, and children that others change again and again.
+// What it has yet to look at again is a note.
+func (in *gridInput) unexplained(plans []plan.Plan) (list []topology.Problem) {
+	for _, p := range plans {
+		status, here := statusOf(in.world, p.Grid), conditionsOf(p)
+		text := status.valid
+		if text == denied(here, apiv1.Valid) { // both may be cut
+			text = ""
+		}
+		for _, problem := range p.Problems {
+			text = strings.ReplaceAll(text, strings.TrimPrefix(problem.String(), problem.Object+": "), "")
+		}
+		if text = strings.Trim(text, "; "); text != "" {
+			list = append(list, topology.Problem{Object: p.Grid.String(), Field: "status", Text: "the controller says: " + text})
+		} else if status.ready != "" && meta.IsStatusConditionTrue(here, apiv1.Ready) {
+			in.note("%s: the controller says: %s; if this stays, see its Events and that gridmesh-controller runs", p.Grid, status.ready)
+		}
+	}
+	return list
+}
+
+// conditionsOf are those that a plan has for its grid.
+func conditionsOf(p plan.Plan) []metav1.Condition {
+	switch {
+	case p.Workload != nil:
+		return p.Workload.Conditions
+	case p.Service != nil:
+		return p.Service.Conditions
+	}
+	return nil
 }
 
 // written is the status of a grid; that of another form, as SuperEdge's, is none.
