@@ -42,3 +42,38 @@ func TestMistakenKeysAreAnEventOfTheService(t *testing.T) {
 		t.Errorf("of a sound one was told %q, %v", texts, err)
 	}
 }
+
+// A gridUniqKey that is mistyped leaves the Service of the grid as it is, and is told
+// by condition and Event, and by gridmesh grid list.
+func TestAMistypedKeyClosesNoService(t *testing.T) {
+	inUnits(t, map[string]string{"a-1": "north", "b-1": "south"})
+	controller(t)
+	const manifest = `{apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: slip}, spec: {gridUniqKey: KEY, template: {selector: {app: slip}, ports: [{port: 80}]}}}`
+	by := func(key string) func() error {
+		return func() error {
+			s, err := c.Kube.CoreV1().Services("default").Get(patient(t), "slip-svc", metav1.GetOptions{})
+			if err == nil && s.Annotations["topologyKeys"] != `["`+key+`"]` {
+				err = fmt.Errorf("the Service goes by %s, want %s", s.Annotations["topologyKeys"], key)
+			}
+			return err
+		}
+	}
+	applied(t, strings.Replace(manifest, "KEY", "site", 1), "servicegrid/slip")
+	wait.Eventually(t, by("site"))
+	must(t, c.Apply(strings.Replace(manifest, "KEY", "stie", 1)))
+	const said = "does not change its Service, which goes by site, for no node has the label stie; did you mean site?"
+	wait.Eventually(t, func() error {
+		st, err := statusOf(t, "servicegrids", "slip")
+		if err != nil {
+			return err
+		}
+		return errors.Join(hasCondition(st.Conditions, "Valid", metav1.ConditionFalse, said), hasEvent(t, "slip", "Refused", said))
+	})
+	must(t, by("site")())
+	if out := inspect(t, "grid", "list", "--lenient"); strings.Count(out, said) != 1 {
+		t.Errorf("gridmesh grid list does not say so once:\n%s", out)
+	}
+	_, err := c.Kubectl("delete", "service/slip-svc")
+	must(t, err)
+	wait.Eventually(t, by("stie"))
+}
