@@ -41,11 +41,11 @@ spec:
 ---
 apiVersion: superedge.io/v1
 kind: StatefulSetGrid
-metadata: {name: db}
+metadata: {name: stock}
 spec:
   gridUniqKey: site
   defaultTemplateName: default
-  template: {replicas: 1, serviceName: db, selector: {matchLabels: {app: db}}, template: DBPODS}
+  template: {replicas: 1, serviceName: stock, selector: {matchLabels: {app: stock}}, template: STOCKPODS}
 ---
 apiVersion: superedge.io/v1
 kind: ServiceGrid
@@ -70,18 +70,18 @@ func TestGridsTakeOverFromSuperEdge(t *testing.T) {
 		return strings.NewReplacer("NAME", name, "SELECTOR", selector).Replace(oldPods)
 	}
 	web := strings.Replace(pods("web", ""), `, superedge.io/template-hash-key: "1234567890"`, "", 1)
-	applied(t, strings.NewReplacer("WEBPODS", web, "DBPODS", pods("db", "")).Replace(oldGrids), "deploymentgrid/web", "statefulsetgrid/db", "servicegrid/web")
+	applied(t, strings.NewReplacer("WEBPODS", web, "STOCKPODS", pods("stock", "")).Replace(oldGrids), "deploymentgrid/web", "statefulsetgrid/stock", "servicegrid/web")
 	oldChildren(t, pods)
 	wait.Eventually(t, func() error { return readyChild("web-north") })
 	before := podUIDs(t)
 	d0, err := child("web-north")
 	must(t, err)
-	db0, err := c.Kube.AppsV1().StatefulSets("default").Get(patient(t), "db-north", metav1.GetOptions{})
+	db0, err := c.Kube.AppsV1().StatefulSets("default").Get(patient(t), "stock-north", metav1.GetOptions{})
 	must(t, err)
 
 	p := controller(t)
 	took := allReady(t, "deploymentgrids", "web", 2)
-	allReady(t, "statefulsetgrids", "db", 2)
+	allReady(t, "statefulsetgrids", "stock", 2)
 	t.Logf("taken over after %s", took)
 	wait.Eventually(t, func() error { return hasEvent(t, "web", "Adopted", "unit north, south") })
 	svc, err := c.Kube.CoreV1().Services("default").Get(patient(t), "web-svc", metav1.GetOptions{})
@@ -98,11 +98,11 @@ func TestGridsTakeOverFromSuperEdge(t *testing.T) {
 			}
 		}
 	}
-	db, err := c.Kube.AppsV1().StatefulSets("default").Get(patient(t), "db-north", metav1.GetOptions{})
+	stock, err := c.Kube.AppsV1().StatefulSets("default").Get(patient(t), "stock-north", metav1.GetOptions{})
 	must(t, err)
 	// New annotations raise the generation of a Deployment, and of nothing else.
-	if diff := cmp.Diff(d0.Spec, d.Spec) + cmp.Diff(db0.Spec, db.Spec); diff != "" || d.Generation != d0.Generation+1 || db.Generation != db0.Generation {
-		t.Errorf("generations %d and %d, were %d and %d:\n%s", d.Generation, db.Generation, d0.Generation, db0.Generation, diff)
+	if diff := cmp.Diff(d0.Spec, d.Spec) + cmp.Diff(db0.Spec, stock.Spec); diff != "" || d.Generation != d0.Generation+1 || stock.Generation != db0.Generation {
+		t.Errorf("generations %d and %d, were %d and %d:\n%s", d.Generation, stock.Generation, d0.Generation, db0.Generation, diff)
 	}
 	if d.Annotations["deployment.kubernetes.io/revision"] != "1" || d.Labels["team"] != "shops" {
 		t.Errorf("web-north: annotations %v, labels %v", d.Annotations, d.Labels)
@@ -133,14 +133,14 @@ func oldChildren(t *testing.T, pods func(name, selector string) string) {
 		must(t, err)
 		return fmt.Sprintf("ownerReferences: [{apiVersion: superedge.io/v1, kind: %s, name: %s, uid: %s, controller: true, blockOwnerDeletion: true}]", kind, name, u.GetUID())
 	}
-	webs, dbs := owner("deploymentgrids", "DeploymentGrid", "web"), owner("statefulsetgrids", "StatefulSetGrid", "db")
+	webs, stocks := owner("deploymentgrids", "DeploymentGrid", "web"), owner("statefulsetgrids", "StatefulSetGrid", "stock")
 	create := func(text string) {
 		_, err := c.KubectlInput([]byte(text), "create", superEdge, "-f", "-")
 		must(t, err)
 	}
 	for _, unit := range []string{"north", "south"} {
 		create(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: web-` + unit + `, labels: {team: shops, superedge.io/grid-selector: web, superedge.io/grid-uniq-key: site}, ` + webs + `}, spec: {selector: {matchLabels: {app: web}}, template: ` + pods("web", "nodeSelector: {site: "+unit+"},") + `}}`)
-		create(`{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db-` + unit + `, labels: {superedge.io/grid-selector: db, superedge.io/grid-uniq-key: site}, ` + dbs + `}, spec: {replicas: 1, serviceName: db, selector: {matchLabels: {app: db}}, template: ` + pods("db", "nodeSelector: {site: "+unit+"},") + `}}`)
+		create(`{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: stock-` + unit + `, labels: {superedge.io/grid-selector: stock, superedge.io/grid-uniq-key: site}, ` + stocks + `}, spec: {replicas: 1, serviceName: stock, selector: {matchLabels: {app: stock}}, template: ` + pods("stock", "nodeSelector: {site: "+unit+"},") + `}}`)
 	}
 	create(`{apiVersion: v1, kind: Service, metadata: {name: web-svc, labels: {superedge.io/grid-selector: web, superedge.io/grid-uniq-key: site}, annotations: {topologyKeys: '["site"]'}}, spec: {selector: {app: web}, ports: [{port: 80, targetPort: main}]}}`)
 }
@@ -149,7 +149,7 @@ func oldChildren(t *testing.T, pods func(name, selector string) string) {
 func podUIDs(t *testing.T) string {
 	t.Helper()
 	var all []string
-	for _, app := range []string{"db", "web"} {
+	for _, app := range []string{"stock", "web"} {
 		list, err := c.WaitPods(patient(t), "default", "app="+app, 2)
 		must(t, err)
 		for _, pod := range list {
