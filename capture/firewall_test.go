@@ -1,9 +1,11 @@
 package capture
 
 import (
+	"net"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
@@ -46,6 +48,8 @@ func TestFirewalls(t *testing.T) {
 		"all but lo":                        {"table inet f { chain in { " + base + ` iifname != "lo" drop; } }`, true},
 		"some may leave before":             {"table inet f { chain in { " + base + ` iifname "cni0" return; drop; } }`, false},
 		"some may leave, to be refused":     {"table inet f { chain c { " + `iifname "cni0" return; drop; } chain in { ` + base + " jump c; drop; } }", true},
+		"all but lo, by its number":         {"table inet f { chain in { " + base + " iif != lo drop; } }", true},
+		"all that begins like lo":           {"table inet f { chain in { " + base + ` iifname "lo*" accept; drop; } }`, false},
 		"an interface":                      {"table inet f { chain in { " + base + ` iifname "eth0" drop; } }`, false},
 		"some of many":                      {"table inet f { chain in { " + base + " limit rate over 10/second drop; } }", false},
 		"a verdict map of states":           {"table inet f { chain in { " + base + " ct state vmap { established : accept, related : accept, invalid : drop }; drop; } }", true},
@@ -95,4 +99,86 @@ func TestFirewallOfIptables(t *testing.T) {
 	wantFirewall(t, true)
 	iptables("-I INPUT -m mark --mark 0x1/0x3 -j ACCEPT")
 	wantFirewall(t, false)
+}
+
+// What common firewalls come with, and what is usually written into them: what is found
+// is what becomes of a pod's packet.
+func TestFirewallsAsTheyCome(t *testing.T) {
+	t.Parallel()
+	const open, closed = "type filter hook input priority filter;", "type filter hook input priority filter; policy drop;"
+	const states = " ct state vmap { established : accept, related : accept, invalid : drop };"
+	in := func(rules string) string {
+		return "table inet filter { chain input { " + closed + states + rules + "; } }"
+	}
+	for name, tc := range map[string]struct {
+		rules string
+		found bool
+	}{
+		"Debian, as installed": {"table inet filter { chain input { " + open + " } }", false},
+		"Debian, a workstation": {"table inet filter { chain input { " + open + ` iif lo accept; ct state established,related accept;
+			meta nfproto ipv6 icmpv6 type { destination-unreachable, echo-request, nd-router-advert, nd-neighbor-solicit, 148, 149 } accept;
+			ip6 saddr fe80::/10 icmpv6 type { 130, 131, 132, 143, 151, 152, 153 } accept; counter drop; } }`, true},
+		"Arch": {"table inet filter { chain input { " + closed + ` ct state invalid drop; ct state { established, related } accept; iif lo accept;
+			ip protocol icmp accept; meta l4proto ipv6-icmp accept; tcp dport 22 accept;
+			pkttype host limit rate 5/second counter reject with icmpx type admin-prohibited; counter; } }`, true},
+		"chains by protocol": {`table inet filter { chain TCP { tcp dport { 22, 443 } accept; } chain UDP { udp dport 53 accept; }
+			chain input { ` + closed + ` ct state related,established accept; iif lo accept; ct state invalid drop;
+			meta l4proto udp ct state new jump UDP; tcp flags & (fin|syn|rst|ack) == syn ct state new jump TCP;
+			meta l4proto tcp reject with tcp reset; counter reject; } }`, true},
+		"a router": {`table inet filter {
+			chain world { icmp type echo-request limit rate 5/second accept; ip saddr 192.0.2.0/24 tcp dport 22 accept; }
+			chain private { icmp type echo-request limit rate 5/second accept; ip protocol . th dport vmap { tcp . 22 : accept, udp . 53 : accept, tcp . 53 : accept }; }
+			chain input { ` + closed + states + ` iifname vmap { "lo" : accept, "eth0" : jump world, "eth1" : jump private }; } }`, true},
+		"a router that trusts its own": {in(`iifname vmap { "lo" : accept, "eth0" : drop, "cni0" : accept }`), false},
+		"lo in a verdict map":          {in(`iifname vmap { "lo" : accept }`), true},
+		"lo in one of numbers":         {in("iif vmap { lo : accept }"), true},
+		"lo in a set":                  {"table inet filter { set own { type ifname; elements = { lo }; } chain input { " + closed + " iifname @own accept; } }", true},
+		"the loopback's type":          {in("meta iiftype loopback accept"), true},
+		"another type":                 {in("meta iiftype ether accept"), false},
+		"the host's addresses":         {in("fib daddr type local accept"), true},
+		"the others' addresses":        {in("fib daddr type { local, broadcast, multicast } accept; fib daddr type != local drop"), true},
+		"the net's addresses":          {in("fib daddr type unicast accept"), false},
+		"groups":                       {in("ip daddr 224.0.0.0/4 accept; ip6 daddr ff00::/8 accept; meta pkttype { broadcast, multicast } accept; ip protocol igmp accept"), true},
+		"an address of the host":       {in("ip daddr 192.0.2.1 accept; ip6 daddr fd00::1 accept"), true},
+		"the Services' addresses":      {in("ip daddr 10.96.0.0/16 accept"), false},
+		"some at a time":               {in("ct state new limit rate 10/second accept"), false},
+		"a flood":                      {in("ct state new limit rate over 10/second drop; tcp dport 22 accept"), true},
+		"other networks":               {in("ip saddr { 192.0.2.0/24, 198.51.100.7 } accept; ip6 saddr { 2001:db8::/64 } accept"), true},
+		"the pods' network":            {in("ip saddr { 10.244.0.0/16, 192.0.2.0/24 } accept"), false},
+		"one of the pods":              {in("ip saddr { 192.0.2.1, 10.244.0.5 } accept"), false},
+		"all the rest of TCP":          {"table inet filter { chain input { " + open + " meta l4proto { tcp, udp } drop; } }", true},
+		"a counter with a name":        {"table inet filter {\ncounter no { }\nchain input { " + open + " counter name \"no\" drop; } }", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			node := testkit.NewNetwork(t)
+			pod := addPod(t, node)
+			cfg := config()
+			c := starting(t, cfg, testHost(t))
+			apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.5").view(), false)
+			defer listen(t, cfg)()
+			nftCommand(t, strings.ReplaceAll(tc.rules, "; }", ";\n}\n"), "-f", "-")
+			wantFirewall(t, tc.found)
+			wantServed(t, pod, !tc.found)
+		})
+	}
+}
+
+// wantServed dials a Service from a pod.
+func wantServed(t *testing.T, pod *testkit.Network, want bool) {
+	t.Helper()
+	patience := 10 * time.Second
+	if !want {
+		patience = 300 * time.Millisecond // silence is what is waited for
+	}
+	must(t, pod.Do(func() error {
+		conn, err := net.DialTimeout("tcp", web, patience)
+		if err == nil {
+			_ = conn.Close()
+		}
+		if (err == nil) != want {
+			t.Errorf("served: %v, want %v: %v", err == nil, want, err)
+		}
+		return nil
+	}))
 }

@@ -3,7 +3,9 @@
 // and most firewalls end with a rule, or have a policy, that refuses what they do not know.
 //
 //	walk.go    a packet goes through the chains of a table
-//	fields.go  what of it a rule may ask for, and what is known of that
+//	rule.go    what a rule asks for, and decides
+//	fields.go  what of a packet a rule may ask for, and what is known of that
+//	sets.go    whether it is in a set
 //
 // What may let such a packet in does, as far as anybody can tell here: what is told of
 // is sure. Rules of iptables are understood as nftables has them; those of its legacy

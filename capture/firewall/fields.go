@@ -13,17 +13,37 @@ import (
 // register is what a rule has loaded of a packet.
 type register struct {
 	what  int
-	value []byte // of known; of a source, which bits of it count, nil for all
+	value []byte // of known, and of other; of an address, which bits of it count, nil for all
 }
 
 const (
 	unknown = iota
 	known
-	port    // or whatever else differs from packet to packet
-	link    // by which it came: not lo
+	other   // than all that begins so
+	port    // which differs from packet to packet
+	target  // where it goes, which does too
 	source4 // or the beginning of it
 	source6
 )
+
+// loopback is lo's number, in each network.
+const loopback = 1
+
+// registers are what a rule has loaded, by the word at which it begins.
+type registers map[uint32]register
+
+// word is where a register begins: the kernel has four of four words each, and numbers
+// for each of these words.
+func word(number uint32) uint32 {
+	if number < unix.NFT_REG32_00 {
+		return 4 * (number - unix.NFT_REG_1)
+	}
+	return number - unix.NFT_REG32_00
+}
+
+func (r registers) at(number uint32) register { return r[word(number)] }
+
+func (r registers) put(number uint32, what register) { r[word(number)] = what }
 
 func native(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
 
@@ -31,8 +51,14 @@ func (w *walk) meta(key uint32) register {
 	switch key {
 	case unix.NFT_META_MARK:
 		return register{known, native(w.Mark)}
-	case unix.NFT_META_IIFNAME, unix.NFT_META_IIF:
-		return register{what: link}
+	case unix.NFT_META_IIFNAME:
+		return register{other, []byte("lo\x00")}
+	case unix.NFT_META_IIF:
+		return register{other, native(loopback)}
+	case unix.NFT_META_IIFTYPE:
+		return register{other, binary.NativeEndian.AppendUint16(nil, unix.ARPHRD_LOOPBACK)}
+	case unix.NFT_META_PKTTYPE:
+		return register{known, []byte{unix.PACKET_HOST}}
 	case unix.NFT_META_L4PROTO:
 		return register{known, []byte{unix.IPPROTO_TCP}}
 	}
@@ -55,19 +81,33 @@ func (w *walk) ct(key uint32) register {
 	return register{}
 }
 
-// Where headers of IPv4 and IPv6 have their protocol and their source.
-const protocol4At, protocol6At, source4At, source6At = 9, 6, 12, 8
+// fib is what kind of an address it goes to: a Service's is none of the host's.
+func (w *walk) fib(e nft.Expression) register {
+	of := e.Number(unix.NFTA_FIB_FLAGS) &^ unix.NFTA_FIB_F_IIF
+	if e.Number(unix.NFTA_FIB_RESULT) == unix.NFT_FIB_RESULT_ADDRTYPE && of == unix.NFTA_FIB_F_DADDR && !w.Redirected {
+		return register{known, native(unix.RTN_UNICAST)}
+	}
+	return register{}
+}
 
-func payload(e nft.Expression) register {
+// Where headers of IPv4 and IPv6 have their protocol, their source and where they go to; how
+// long the ports are, before the rest of TCP's.
+const protocol4At, protocol6At, source4At, source6At, target4At, target6At, ports = 9, 6, 12, 8, 16, 24, 4
+
+func (w *walk) payload(e nft.Expression) register {
 	length := e.Number(unix.NFTA_PAYLOAD_LEN)
 	switch at := e.Number(unix.NFTA_PAYLOAD_OFFSET); {
 	case e.Number(unix.NFTA_PAYLOAD_BASE) == unix.NFT_PAYLOAD_TRANSPORT_HEADER:
-		return register{what: port}
+		if at < ports {
+			return register{what: port}
+		}
 	case e.Number(unix.NFTA_PAYLOAD_BASE) != unix.NFT_PAYLOAD_NETWORK_HEADER:
 	case length == 1 && (at == protocol4At || at == protocol6At):
 		return register{known, []byte{unix.IPPROTO_TCP}}
 	case at == source4At && length <= 4:
 		return register{what: source4}
+	case (at == target4At && length <= 4 || at == target6At) && !w.Redirected:
+		return register{what: target}
 	case at == source6At && length > 1:
 		return register{what: source6}
 	}
@@ -79,10 +119,10 @@ func (r register) masked(e nft.Expression) register {
 	switch {
 	case len(mask) == 0, r.what == known && (len(mask) < len(r.value) || len(xor) < len(r.value)): // a shift, say
 		return register{}
-	case r.what == source4, r.what == source6:
+	case r.what == source4, r.what == source6, r.what == target:
 		return register{r.what, mask}
 	case r.what != known:
-		return r
+		return register{}
 	}
 	masked := make([]byte, len(r.value))
 	for i, b := range r.value {
@@ -101,8 +141,12 @@ func (w *walk) compare(r register, op uint32, with []byte) certain {
 		}
 	case port:
 		same = never
-	case link:
-		if bytes.Equal(bytes.TrimRight(with, "\x00"), []byte("lo")) {
+	case other:
+		if bytes.HasPrefix(with, r.value) {
+			same = never
+		}
+	case target:
+		if r.value == nil && (len(with) == 4 || len(with) == 16) || group(with) {
 			same = never
 		}
 	case source4, source6:
@@ -115,6 +159,19 @@ func (w *walk) compare(r register, op uint32, with []byte) certain {
 		return always - same
 	}
 	return maybe
+}
+
+// group reports whether addresses that begin so are of groups, or of a link: no Service's.
+func group(begins []byte) bool {
+	switch len(begins) {
+	case 0:
+		return false
+	case 1, 2:
+		return begins[0] == 0xff || begins[0]>>4 == 0xe || bytes.Equal(begins, []byte{0xfe, 0x80})
+	case 4:
+		return begins[0]>>4 == 0xe
+	}
+	return begins[0] == 0xff || begins[0] == 0xfe && begins[1]&0xc0 == 0x80
 }
 
 // from reports whether any pod's source is one that begins so.
@@ -143,37 +200,6 @@ func overlaps(p netip.Prefix, begins, mask []byte) bool {
 		}
 	}
 	return true
-}
-
-// among is whether what was loaded is in a set.
-func (w *walk) among(r register, e nft.Expression) certain {
-	in := maybe
-	switch r.what {
-	case port:
-		in = never
-	case known:
-		in = w.has(e.Text(unix.NFTA_LOOKUP_SET), r.value)
-	}
-	if e.Number(unix.NFTA_LOOKUP_FLAGS)&unix.NFT_LOOKUP_F_INV == 0 {
-		return in
-	}
-	if r.what == port {
-		return maybe
-	}
-	return always - in
-}
-
-func (w *walk) has(set string, value []byte) certain {
-	list, err := w.elements(set)
-	if err != nil {
-		return maybe
-	}
-	for _, e := range list {
-		if e.CatchAll || e.IntervalEnd || bytes.Equal(bytes.TrimRight(e.Key, "\x00"), bytes.TrimRight(value, "\x00")) {
-			return maybe
-		}
-	}
-	return never
 }
 
 // match is whether an extension of iptables holds, by its struct in linux/netfilter.

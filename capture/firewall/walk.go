@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/google/nftables"
-	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/nft"
 )
@@ -74,81 +73,33 @@ func (w *walk) chain(name string) fate {
 		if w.steps++; w.steps > mostSteps {
 			return mayPass
 		}
-		holds, code, to := w.rule(rule)
-		f := goesOn
-		switch {
-		case holds == never, code == continues:
-			continue
-		case code == accepts:
-			return mayPass
-		case code == drops:
-			f = isRefused
-		case code == jumps, code == leads:
-			f = w.chain(to)
-		}
-		switch leaves := f == isRefused || code == leads || code == returns; {
-		case f == mayPass:
-			return mayPass
-		case leaves && holds == maybe:
-			left = left || f == goesOn
-		case leaves && left: // refused here, or it goes on
-			return goesOn
-		case leaves:
-			return f
+		holds, may := w.rule(rule)
+		for _, v := range may {
+			f := w.follow(v)
+			switch leaves := f == isRefused || v.code == leads || v.code == returns; {
+			case f == mayPass:
+				return mayPass
+			case leaves && holds == maybe:
+				left = left || f == goesOn
+			case leaves && left: // refused here, or it goes on
+				return goesOn
+			case leaves:
+				return f
+			}
 		}
 	}
 	return goesOn
 }
 
-// What a rule decides, in the kernel's numbers (linux/netfilter.h, nf_tables.h).
-const (
-	drops, accepts              = 0, 1
-	jumps, leads, returns       = -3, -4, -5
-	continues             int32 = -1
-)
-
-// rule says whether a rule is about such a packet, and what it decides then.
-func (w *walk) rule(list []nft.Expression) (holds certain, code int32, to string) {
-	holds, code = always, continues
-	regs := map[uint32]register{}
-	for _, e := range list {
-		c := always
-		if verdict, chain, ok := e.Verdict(); ok {
-			code, to = verdict, chain
-			continue
-		}
-		switch e.Name {
-		case "meta":
-			regs[e.Number(unix.NFTA_META_DREG)] = w.meta(e.Number(unix.NFTA_META_KEY))
-		case "ct":
-			regs[e.Number(unix.NFTA_CT_DREG)] = w.ct(e.Number(unix.NFTA_CT_KEY))
-		case "payload":
-			regs[e.Number(unix.NFTA_PAYLOAD_DREG)] = payload(e)
-		case "bitwise":
-			regs[e.Number(unix.NFTA_BITWISE_DREG)] = regs[e.Number(unix.NFTA_BITWISE_SREG)].masked(e)
-		case "cmp":
-			c = w.compare(regs[e.Number(unix.NFTA_CMP_SREG)], e.Number(unix.NFTA_CMP_OP), e.Value(unix.NFTA_CMP_DATA))
-		case "lookup":
-			if c = w.among(regs[e.Number(unix.NFTA_LOOKUP_SREG)], e); e.Number(unix.NFTA_LOOKUP_DREG) == unix.NFT_REG_VERDICT && len(e.Bytes(unix.NFTA_LOOKUP_DREG)) > 0 {
-				code = accepts // it may
-			}
-		case "range":
-			if c = maybe; regs[e.Number(unix.NFTA_RANGE_SREG)].what == port && e.Number(unix.NFTA_RANGE_OP) == unix.NFT_RANGE_EQ {
-				c = never
-			}
-		case "match":
-			c = w.match(e)
-		case "reject":
-			code = drops
-		case "target":
-			if e.Text(unix.NFTA_TARGET_NAME) == "REJECT" {
-				code = drops
-			}
-		case "counter", "log", "last":
-		default:
-			c = maybe
-		}
-		holds = min(holds, c)
+// follow is what becomes of a packet that has met a verdict.
+func (w *walk) follow(v verdict) fate {
+	switch v.code {
+	case drops:
+		return isRefused
+	case jumps, leads:
+		return w.chain(v.to)
+	case returns, continues:
+		return goesOn
 	}
-	return holds, code, to
+	return mayPass
 }

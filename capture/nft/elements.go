@@ -15,7 +15,7 @@ const elementCatchAll = 0x2
 
 // Element is an element of a set as the kernel tells it.
 type Element struct {
-	nftables.SetElement // of which Key, IntervalEnd and Timeout are read
+	nftables.SetElement // of which Key, IntervalEnd, Timeout and VerdictData are read
 
 	CatchAll bool // it stands for all that no other element does
 	Odd      bool // it has more than elements of ours: data, a comment, what is counted or decides whether it is found
@@ -78,6 +78,8 @@ func parseElement(raw []byte) (e Element) {
 			e.Odd = e.Odd || flags&^(unix.NFT_SET_ELEM_INTERVAL_END|elementCatchAll) != 0
 		case unix.NFTA_SET_ELEM_TIMEOUT:
 			e.Timeout = time.Duration(bigEndian(value)) * time.Millisecond
+		case unix.NFTA_SET_ELEM_DATA:
+			e.VerdictData, e.Odd = parseVerdict(value), true
 		case unix.NFTA_SET_ELEM_EXPIRATION, unix.NFTA_SET_ELEM_PAD:
 		default:
 			e.Odd = true
