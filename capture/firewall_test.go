@@ -50,6 +50,18 @@ func TestFirewalls(t *testing.T) {
 		"some may leave, to be refused":     {"table inet f { chain c { " + `iifname "cni0" return; drop; } chain in { ` + base + " jump c; drop; } }", true},
 		"all but lo, by its number":         {"table inet f { chain in { " + base + " iif != lo drop; } }", true},
 		"all that begins like lo":           {"table inet f { chain in { " + base + ` iifname "lo*" accept; drop; } }`, false},
+		"a mark that is set":                {"table inet f { chain marks { meta mark set meta mark | 0x10000; } chain in { " + base + " jump marks; meta mark & 0x10000 == 0x10000 accept; drop; } }", false},
+		"a mark that is restored":           {"table inet f { chain in { " + base + " meta mark set ct mark; meta mark 0x10000 accept; drop; } }", false},
+		"a mark that others get":            {"table inet f { chain in { " + base + " udp dport 53 meta mark set 0x10000; meta mark & 0x10000 == 0x10000 accept; drop; } }", true},
+		"a mark that is set, and refused":   {"table inet f { chain in { " + base + " meta mark set 0x10000 counter drop; } }", true},
+		"a connection's mark that is set":   {"table inet f { chain in { " + base + " ct mark set 0x10000; drop; } }", true},
+		"all ports":                         {"table inet f { chain in { " + base + " tcp dport 1-65535 accept; drop; } }", false},
+		"the ports of clients":              {"table inet f { chain in { " + base + " tcp sport >= 1024 accept; drop; } }", false},
+		"a range of clients' ports":         {"table inet f { chain in { " + base + " tcp sport 1024-65535 accept; drop; } }", false},
+		"a set of clients' ports":           {"table inet f { chain in { " + base + " tcp sport { 53, 1024-65535 } accept; drop; } }", false},
+		"a set of all ports":                {"table inet f { chain in { " + base + " tcp dport { 0, 1-65535 } accept; drop; } }", false},
+		"flags of a beginning":              {"table inet f { chain in { " + base + " tcp flags & (fin|syn|rst|ack) == syn accept; drop; } }", false},
+		"protocol and source":               {"table inet f { chain in { " + base + " meta l4proto . ip saddr { tcp . 10.244.0.0/16 } accept; drop; } }", false},
 		"an interface":                      {"table inet f { chain in { " + base + ` iifname "eth0" drop; } }`, false},
 		"some of many":                      {"table inet f { chain in { " + base + " limit rate over 10/second drop; } }", false},
 		"a verdict map of states":           {"table inet f { chain in { " + base + " ct state vmap { established : accept, related : accept, invalid : drop }; drop; } }", true},
@@ -78,27 +90,54 @@ func wantFirewall(t *testing.T, want bool) {
 // So it is with iptables, whose extensions are not nftables' own.
 func TestFirewallOfIptables(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("iptables-nft"); err != nil {
-		t.Skip("SKIPPED: iptables-nft is not installed; it is what writes such rules")
-	}
 	testkit.NewNetwork(t)
-	iptables := func(rule string) {
-		t.Helper()
-		if out, err := exec.CommandContext(t.Context(), "iptables-nft", strings.Fields(rule)...).CombinedOutput(); err != nil {
-			t.Skipf("SKIPPED: this kernel does not take %q: %v: %s", rule, err, out)
-		}
-	}
 	for _, rule := range []string{
 		"-A INPUT -m state --state RELATED,ESTABLISHED -j ACCEPT", "-A INPUT -p icmp -j ACCEPT", "-A INPUT -i lo -j ACCEPT",
 		"-A INPUT -p tcp -m state --state NEW -m tcp --dport 22 -j ACCEPT", "-A INPUT -p udp -m multiport --dports 53,67 -m comment --comment dns -j ACCEPT",
 	} {
-		iptables(rule)
+		iptables(t, rule)
 	}
 	wantFirewall(t, false)
-	iptables("-A INPUT -j REJECT --reject-with icmp-host-prohibited")
+	iptables(t, "-A INPUT -j REJECT --reject-with icmp-host-prohibited")
 	wantFirewall(t, true)
-	iptables("-I INPUT -m mark --mark 0x1/0x3 -j ACCEPT")
+	iptables(t, "-I INPUT -m mark --mark 0x1/0x3 -j ACCEPT")
 	wantFirewall(t, false)
+}
+
+// What an extension of iptables may decide, or may change, lets packets in.
+func TestFirewallOfIptablesMay(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		rule  string
+		found bool
+	}{
+		"nothing":           {"-A INPUT -j LOG", true},
+		"a program decides": {"-A INPUT -j NFQUEUE --queue-num 1", false},
+		"a mark":            {"-A INPUT -j MARK --set-mark 0x10000", false},
+		"a mark restored":   {"-A INPUT -j CONNMARK --restore-mark", false},
+		"a limit's proxy":   {"-A INPUT -p tcp -m conntrack --ctstate NEW -j SYNPROXY", false},
+		"all ports but one": {"-A INPUT -p tcp -m tcp ! --dport 22 -j ACCEPT", false},
+		"all but some":      {"-A INPUT -p tcp -m multiport ! --dports 22,23 -j ACCEPT", false},
+		"all ports":         {"-A INPUT -p tcp -m multiport --dports 1:65535 -j ACCEPT", false},
+		"clients' ports":    {"-A INPUT -p tcp -m tcp --sport 1024:65535 -j ACCEPT", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testkit.NewNetwork(t)
+			for _, rule := range []string{tc.rule, "-A INPUT -m mark --mark 0x10000/0x10000 -j ACCEPT", "-A INPUT -j REJECT"} {
+				iptables(t, rule)
+			}
+			wantFirewall(t, tc.found)
+		})
+	}
+}
+
+// iptables writes one rule.
+func iptables(t *testing.T, rule string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), "iptables-nft", strings.Fields(rule)...).CombinedOutput(); err != nil {
+		t.Skipf("SKIPPED: %q is not taken here: %v: %s", rule, err, out)
+	}
 }
 
 // What common firewalls come with, and what is usually written into them: what is found

@@ -20,7 +20,8 @@ const (
 	unknown = iota
 	known
 	other   // than all that begins so
-	port    // which differs from packet to packet
+	client  // its port, which differs from packet to packet, and is a high one
+	port    // the Service's, which differs from packet to packet
 	target  // where it goes, which does too
 	source4 // or the beginning of it
 	source6
@@ -48,6 +49,9 @@ func (r registers) put(number uint32, what register) { r[word(number)] = what }
 func native(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
 
 func (w *walk) meta(key uint32) register {
+	if w.altered[key] {
+		return register{}
+	}
 	switch key {
 	case unix.NFT_META_MARK:
 		return register{known, native(w.Mark)}
@@ -98,7 +102,10 @@ func (w *walk) payload(e nft.Expression) register {
 	length := e.Number(unix.NFTA_PAYLOAD_LEN)
 	switch at := e.Number(unix.NFTA_PAYLOAD_OFFSET); {
 	case e.Number(unix.NFTA_PAYLOAD_BASE) == unix.NFT_PAYLOAD_TRANSPORT_HEADER:
-		if at < ports {
+		switch {
+		case at == 0:
+			return register{what: client}
+		case at < ports:
 			return register{what: port}
 		}
 	case e.Number(unix.NFTA_PAYLOAD_BASE) != unix.NFT_PAYLOAD_NETWORK_HEADER:
@@ -135,11 +142,13 @@ func (w *walk) compare(r register, op uint32, with []byte) certain {
 	same := maybe
 	switch r.what {
 	case known:
-		same = never
-		if bytes.Equal(r.value, with) {
+		switch {
+		case bytes.Equal(r.value, with):
 			same = always
+		case len(r.value) == len(with):
+			same = never
 		}
-	case port:
+	case port, client:
 		same = never
 	case other:
 		if bytes.HasPrefix(with, r.value) {
@@ -153,9 +162,11 @@ func (w *walk) compare(r register, op uint32, with []byte) certain {
 		same = w.from(r, with)
 	}
 	switch {
+	case r.what == port && (op == unix.NFT_CMP_GTE && allPorts(portOf(with), 0xffff) || op == unix.NFT_CMP_LTE && allPorts(0, portOf(with))):
+		return maybe
 	case op == unix.NFT_CMP_EQ, r.what == port && op != unix.NFT_CMP_NEQ:
 		return same
-	case op == unix.NFT_CMP_NEQ && r.what != port:
+	case op == unix.NFT_CMP_NEQ && r.what != port && r.what != client:
 		return always - same
 	}
 	return maybe
@@ -200,36 +211,4 @@ func overlaps(p netip.Prefix, begins, mask []byte) bool {
 		}
 	}
 	return true
-}
-
-// match is whether an extension of iptables holds, by its struct in linux/netfilter.
-func (w *walk) match(e nft.Expression) certain {
-	info := e.Bytes(unix.NFTA_MATCH_INFO)
-	sure := func(holds bool) certain {
-		if holds {
-			return always
-		}
-		return never
-	}
-	switch e.Text(unix.NFTA_MATCH_NAME) {
-	case "comment":
-		return always
-	case "multiport", "icmp", "icmp6", "sctp":
-		return never
-	case "tcp", "udp": // xt_tcp, xt_udp: ports from and to, and what else
-		const all = "\x00\x00\xff\xff\x00\x00\xff\xff"
-		if !bytes.HasPrefix(info, []byte(all)) {
-			return never
-		}
-	case "mark": // xt_mark_mtinfo1
-		if len(info) > 8 {
-			return sure((w.Mark&binary.NativeEndian.Uint32(info[4:]) == binary.NativeEndian.Uint32(info)) == (info[8] == 0))
-		}
-	case "conntrack", "state": // xt_conntrack_mtinfo3
-		const flagsAt, invertAt, statesAt, states, alias = 146, 148, 150, 1, 1 << 13
-		if len(info) > statesAt+1 && binary.NativeEndian.Uint16(info[flagsAt:])&^alias == states {
-			return sure(binary.NativeEndian.Uint16(info[statesAt:])&stateNew != 0 == (binary.NativeEndian.Uint16(info[invertAt:]) == 0))
-		}
-	}
-	return maybe
 }

@@ -24,6 +24,7 @@ type reading struct {
 	*walk
 	regs registers
 	may  []verdict
+	over bool // something has decided, or may have: what is behind it is not for all
 }
 
 // rule says whether a rule is about such a packet, and what it may decide then: one of
@@ -34,6 +35,9 @@ func (w *walk) rule(list []nft.Expression) (holds certain, may []verdict) {
 	for _, e := range list {
 		if holds = min(holds, r.take(e)); holds == never {
 			return never, nil
+		}
+		if r.over {
+			break
 		}
 	}
 	if len(r.may) > 1 {
@@ -56,7 +60,8 @@ func (r *reading) take(e nft.Expression) certain {
 	case "lookup":
 		return r.lookup(e)
 	case "range":
-		if r.regs.at(e.Number(unix.NFTA_RANGE_SREG)).what == port && e.Number(unix.NFTA_RANGE_OP) == unix.NFT_RANGE_EQ {
+		if r.regs.at(e.Number(unix.NFTA_RANGE_SREG)).what == port && e.Number(unix.NFTA_RANGE_OP) == unix.NFT_RANGE_EQ &&
+			!allPorts(portOf(e.Value(unix.NFTA_RANGE_FROM_DATA)), portOf(e.Value(unix.NFTA_RANGE_TO_DATA))) {
 			return never
 		}
 	case "match":
@@ -65,15 +70,13 @@ func (r *reading) take(e nft.Expression) certain {
 		r.decides(drops)
 		return always
 	case "target":
-		if e.Text(unix.NFTA_TARGET_NAME) == "REJECT" {
-			r.decides(drops)
-		}
-		return always
+		return r.target(e)
 	case "objref":
 		if e.Number(unix.NFTA_OBJREF_IMM_TYPE) == unix.NFT_OBJECT_COUNTER {
 			return always
 		}
-	case "counter", "log", "last":
+	case "limit", "quota", "connlimit", "dynset":
+	case "counter", "log", "last", "notrack", "dup":
 		return always
 	default:
 		return r.load(e)
@@ -81,10 +84,16 @@ func (r *reading) take(e nft.Expression) certain {
 	return maybe
 }
 
-// load reads an expression that loads something of the packet.
+// load reads an expression that loads something of the packet, or alters it.
 func (r *reading) load(e nft.Expression) certain {
 	switch e.Name {
+	case "immediate":
+		r.regs.put(e.Number(unix.NFTA_IMMEDIATE_DREG), register{known, e.Value(unix.NFTA_IMMEDIATE_DATA)})
 	case "meta":
+		if len(e.Bytes(unix.NFTA_META_SREG)) > 0 {
+			r.altered[e.Number(unix.NFTA_META_KEY)] = true
+			return always
+		}
 		r.regs.put(e.Number(unix.NFTA_META_DREG), r.meta(e.Number(unix.NFTA_META_KEY)))
 	case "ct":
 		r.regs.put(e.Number(unix.NFTA_CT_DREG), r.ct(e.Number(unix.NFTA_CT_KEY)))
@@ -94,8 +103,12 @@ func (r *reading) load(e nft.Expression) certain {
 		r.regs.put(e.Number(unix.NFTA_BITWISE_DREG), r.regs.at(e.Number(unix.NFTA_BITWISE_SREG)).masked(e))
 	case "fib":
 		r.regs.put(e.Number(unix.NFTA_FIB_DREG), r.fib(e))
-	default: // who knows what, and where to
+	case "byteorder", "exthdr", "hash", "inner", "numgen", "osf", "rt", "socket", "tunnel", "xfrm": // who knows what, and where to
 		clear(r.regs)
+		return maybe
+	default: // queue, say, or what a later kernel has
+		r.decides(accepts)
+		r.over = true
 		return maybe
 	}
 	return always

@@ -40,7 +40,7 @@ func (r *reading) lookup(e nft.Expression) certain {
 		r.may = append(r.may, v)
 	}
 	switch inverted := e.Number(unix.NFTA_LOOKUP_FLAGS)&unix.NFT_LOOKUP_F_INV != 0; {
-	case inverted && what.what == port:
+	case inverted && (what.what == port || what.what == client):
 		return maybe
 	case inverted:
 		return always - in
@@ -77,7 +77,9 @@ func (w *walk) meets(r register, list []nft.Element, ranges bool) certain {
 		return never
 	case e.CatchAll, len(e.Key) == 0:
 		return maybe
-	case r.what == port, r.what == other && bytes.HasPrefix(e.Key, r.value):
+	case r.what == client && ranges, r.what == port && len(e.Key) == 2 && allPorts(portOf(e.Key), 0xffff) && !endsBefore(list, []byte{0xff, 0xff}):
+		return maybe
+	case r.what == port, r.what == client, r.what == other && bytes.HasPrefix(e.Key, r.value):
 		return never
 	case r.what == known && same && e.Timeout == 0 && (!e.Odd || e.VerdictData != nil):
 		return always
@@ -101,18 +103,18 @@ func (w *walk) fromRange(is4 bool, list []nft.Element, ranges bool) certain {
 	}
 	ranges = ranges || first.IsUnspecified() // all of them
 	for _, p := range w.Sources {
-		if p.Addr().Is4() == is4 && (p.Contains(first) || ranges && first.Less(p.Addr()) && !endsBefore(list, p.Masked().Addr())) {
+		if p.Addr().Is4() == is4 && (p.Contains(first) || ranges && first.Less(p.Addr()) && !endsBefore(list, p.Masked().Addr().AsSlice())) {
 			return maybe
 		}
 	}
 	return never
 }
 
-// endsBefore reports whether what begins a list ends before an address, or there.
-func endsBefore(list []nft.Element, ip netip.Addr) bool {
+// endsBefore reports whether what begins a list ends before a key, or there.
+func endsBefore(list []nft.Element, key []byte) bool {
 	for _, e := range list[1:] {
 		if !bytes.Equal(e.Key, list[0].Key) {
-			return bytes.Compare(e.Key, ip.AsSlice()) <= 0
+			return bytes.Compare(e.Key, key) <= 0
 		}
 	}
 	return false

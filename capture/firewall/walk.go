@@ -29,7 +29,7 @@ func (p Packet) Refused(conn *nft.Session, chain *nftables.Chain) (bool, error) 
 	if err != nil {
 		return false, err
 	}
-	w := &walk{Packet: p, chains: rules, elements: func(set string) ([]nft.Element, error) {
+	w := &walk{Packet: p, chains: rules, altered: map[uint32]bool{}, elements: func(set string) ([]nft.Element, error) {
 		return conn.Elements(&nftables.Set{Table: chain.Table, Name: set})
 	}}
 	f := w.chain(chain.Name)
@@ -64,6 +64,7 @@ type walk struct {
 	Packet
 	chains   map[string][][]nft.Expression
 	elements func(set string) ([]nft.Element, error)
+	altered  map[uint32]bool // by a rule that may have been about the packet: what is loaded by meta
 	steps    int
 }
 

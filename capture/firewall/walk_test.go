@@ -1,6 +1,7 @@
 package firewall
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"testing"
 
@@ -37,13 +38,15 @@ func FuzzWalk(f *testing.F) {
 		expression(f, "cmp", number(unix.NFTA_CMP_SREG, 1), number(unix.NFTA_CMP_OP, 1), nl.Attribute{Type: unix.NFTA_CMP_DATA, Data: []byte{5, 0, 1, 0, 3}})...))
 	f.Add(expression(f, "match", nl.Attribute{Type: unix.NFTA_MATCH_NAME, Data: []byte("conntrack\x00")}, nl.Attribute{Type: unix.NFTA_MATCH_INFO, Data: make([]byte, 151)}))
 	f.Add(append(expression(f, "lookup", number(unix.NFTA_LOOKUP_SREG, 1)), expression(f, "reject")...))
+	f.Add(append(expression(f, "meta", number(unix.NFTA_META_SREG, 1), number(unix.NFTA_META_KEY, 3)), expression(f, "target", nl.Attribute{Type: unix.NFTA_TARGET_NAME, Data: []byte("MARK\x00")})...))
+	f.Add(expression(f, "match", nl.Attribute{Type: unix.NFTA_MATCH_NAME, Data: []byte("multiport\x00")}, nl.Attribute{Type: unix.NFTA_MATCH_INFO, Data: make([]byte, 48)}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		rule, err := nft.ExpressionsOf(data)
 		if err != nil {
 			return
 		}
 		w := &walk{
-			Packet: Packet{Mark: 1, Sources: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/20"), netip.MustParsePrefix("fd00:244::/64")}},
+			altered: map[uint32]bool{}, Packet: Packet{Mark: 1, Sources: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/20"), netip.MustParsePrefix("fd00:244::/64")}},
 			chains: map[string][][]nft.Expression{"in": {rule, rule}}, elements: func(string) ([]nft.Element, error) {
 				return []nft.Element{{}, {SetElement: nftables.SetElement{Key: []byte{6}}}}, nil
 			},
@@ -52,4 +55,46 @@ func FuzzWalk(f *testing.F) {
 			t.Errorf("a packet meets %d", f)
 		}
 	})
+}
+
+// What nobody here knows may let a packet in, and so may a program that is asked. (Few kernels
+// have all of these.)
+func TestStatements(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]fate{"novelty": mayPass, "queue": mayPass, "synproxy": mayPass, "limit": goesOn, "log": isRefused} {
+		rule, err := nft.ExpressionsOf(append(expression(t, name), expression(t, "reject")...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &walk{chains: map[string][][]nft.Expression{"in": {rule}}}
+		if got := w.chain("in"); got != want {
+			t.Errorf("behind %s: %d, want %d", name, got, want)
+		}
+	}
+}
+
+// An iptables of before 1.8.8 has TCP's ports in an extension: from and to of the client,
+// from and to of the Service, and which of them are inverted.
+func TestPortsOfTCP(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		client, service [2]uint16
+		inverted        byte
+		want            certain
+	}{
+		"any":               {[2]uint16{0, 65535}, [2]uint16{0, 65535}, 0, maybe},
+		"one":               {[2]uint16{0, 65535}, [2]uint16{22, 22}, 0, never},
+		"all but one":       {[2]uint16{0, 65535}, [2]uint16{22, 22}, 2, maybe},
+		"a client's":        {[2]uint16{1024, 65535}, [2]uint16{0, 65535}, 0, maybe},
+		"one of a client":   {[2]uint16{53, 53}, [2]uint16{0, 65535}, 0, never},
+		"but one of theirs": {[2]uint16{53, 53}, [2]uint16{0, 65535}, 1, maybe},
+	} {
+		var info []byte
+		for _, n := range []uint16{tc.client[0], tc.client[1], tc.service[0], tc.service[1]} {
+			info = binary.NativeEndian.AppendUint16(info, n)
+		}
+		if got := tcp(append(info, 0, 0, 0, tc.inverted)); got != tc.want {
+			t.Errorf("%s: %d, want %d", name, got, tc.want)
+		}
+	}
 }
