@@ -19,6 +19,8 @@ type cluster struct {
 	last    map[Ref]lastPlan
 	absent  map[[2]string]time.Time // unit key and unit: since when no node has it
 	waves   map[Ref]wave            // the last of each grid
+	planned map[Ref]plannedAs
+	mended  map[Ref]bool // it was not planned for a time
 }
 
 // wave is what is known of one, apart from the code under test.
@@ -28,7 +30,7 @@ type wave struct {
 }
 
 func newCluster(seed uint64) *cluster {
-	return &cluster{r: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), objects: map[Ref]Object{}, x: NewIndex(), last: map[Ref]lastPlan{}, absent: map[[2]string]time.Time{}, waves: map[Ref]wave{}}
+	return &cluster{r: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), objects: map[Ref]Object{}, x: NewIndex(), last: map[Ref]lastPlan{}, absent: map[[2]string]time.Time{}, waves: map[Ref]wave{}, planned: map[Ref]plannedAs{}, mended: map[Ref]bool{}}
 }
 
 var (
