@@ -21,6 +21,7 @@ type cluster struct {
 	waves   map[Ref]wave            // the last of each grid
 	planned map[Ref]plannedAs
 	mended  map[Ref]bool // it was not planned for a time
+	surplus map[Ref]bool // children of which a unit had one too many
 }
 
 // wave is what is known of one, apart from the code under test.
@@ -30,7 +31,7 @@ type wave struct {
 }
 
 func newCluster(seed uint64) *cluster {
-	return &cluster{r: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), objects: map[Ref]Object{}, x: NewIndex(), last: map[Ref]lastPlan{}, absent: map[[2]string]time.Time{}, waves: map[Ref]wave{}, planned: map[Ref]plannedAs{}, mended: map[Ref]bool{}}
+	return &cluster{r: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), objects: map[Ref]Object{}, x: NewIndex(), last: map[Ref]lastPlan{}, absent: map[[2]string]time.Time{}, waves: map[Ref]wave{}, planned: map[Ref]plannedAs{}, mended: map[Ref]bool{}, surplus: map[Ref]bool{}}
 }
 
 var (
