@@ -8,7 +8,7 @@ import (
 // manifestsGone is the finding where manifests are all gone at once.
 const manifestsGone capture.FindingKind = "manifests"
 
-const manifestsGoneText = "--manifests has nothing any more, no Service, no Node and no ServiceCIDR: what was read of it last stays in force; see that its volume is " +
+const manifestsGoneText = "--manifests has nothing any more, no Service, no Node and no ServiceCIDR: what was served before stays in force; see that its volume is " +
 	"mounted and its copy complete, or leave a Node there, where no Service is to be served"
 
 // emptied is whether the source has nothing any more: of a directory that is a volume
@@ -18,19 +18,27 @@ type emptied bool
 // disbelieves reports whether a snapshot is not to be acted on. Of an API server its feed
 // judges that.
 func (l *loop) disbelieves(snap *topology.Snapshot) bool {
-	was := l.raw
-	if was == nil && l.restored != nil {
-		was = l.restored.Snapshot
-	}
-	gone := emptied(l.parts.Cluster == nil && was != nil && hasAny(was) && !hasAny(snap))
+	gone := emptied(l.parts.Cluster == nil && !hasAny(snap) && l.hadAny())
 	if gone != l.emptied {
 		l.emptied = gone
 		l.judgeOwn()
 	}
-	if gone && l.view == nil {
+	if gone && l.view == nil && l.restored != nil {
 		l.serveRestored()
 	}
 	return bool(gone)
+}
+
+// hadAny reports whether anything was served before, or may have been: by a run before,
+// of which the disk has not told yet, or has lost what it was.
+func (l *loop) hadAny() bool {
+	switch {
+	case l.raw != nil:
+		return hasAny(l.raw)
+	case l.restored != nil:
+		return hasAny(l.restored.Snapshot)
+	}
+	return l.unread.state != nil || l.capture.Found()
 }
 
 func hasAny(snap *topology.Snapshot) bool {

@@ -140,10 +140,18 @@ func (l *loop) takeState(read atomicfile.Answer[*source.State]) {
 	if l.restored = l.stateOf(&l.unread, read); l.unread.state != nil {
 		return // it is tried again
 	}
-	if l.restored == nil {
+	if l.restored != nil {
+		l.useLate()
+	} else {
 		l.holdLate() // gives it up
-		return
 	}
+	if l.emptied {
+		l.gather() // for it is known by now what was there before
+	}
+}
+
+// useLate serves and holds by a last good state that came late.
+func (l *loop) useLate() {
 	l.log.Info("the disk gave the last good state", obs.KeyServices, l.restored.Snapshot.Services.Len())
 	l.restoreUsed()
 	l.restorePolicies(l.restored.Policies)

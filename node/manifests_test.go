@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -10,6 +12,8 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/node/report"
+	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -57,6 +61,85 @@ func TestManifestsThatAreGone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What a run before served is not given up for manifests that are gone while nobody knows
+// yet what it was: the disk is slow, cannot be read, or has lost the state. Nor is what is
+// on disk written over. A directory with anything in it is believed.
+func TestManifestsThatAreGoneBeforeAnythingWasRead(t *testing.T) {
+	nothing := func() {}
+	for name, tc := range map[string]struct {
+		before func(t *testing.T, r *rig) (answer func())
+		kept   int // Services, at last
+	}{
+		"the disk hangs": {kept: 1, before: func(_ *testing.T, r *rig) func() {
+			giveState, giveNotes := r.hanging()
+			return func() { giveState(); giveNotes() }
+		}},
+		"the disk hangs, after a boot": {kept: 1, before: func(_ *testing.T, r *rig) func() {
+			r.kernel.Flush()
+			giveState, giveNotes := r.hanging()
+			return func() { giveState(); giveNotes() }
+		}},
+		"the state cannot be read": {kept: 1, before: func(t *testing.T, r *rig) func() { return r.unreadable(t) }},
+		"the state is lost": {before: func(t *testing.T, r *rig) func() {
+			must(t, os.Remove(filepath.Join(r.cfg.StateDir, source.StateFile)))
+			return nothing
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.runBefore(t)
+				answer := tc.before(t, r)
+				r.source.Publish(topology.NewBuilder().Build())
+				_, found := r.kernel.InForce()
+				r.mustStart(t)
+				after(time.Minute)
+				if found {
+					r.wantServed(t, "gone", webFrontend)
+				}
+				if got := r.findings(); !slices.Contains(got, "manifests") {
+					t.Errorf("found are %v", got)
+				}
+				answer()
+				after(2 * time.Minute)
+				r.wantServed(t, "the disk answered", webFrontend)
+				if got := r.findings(); !slices.Equal(got, []string{"manifests"}) {
+					t.Errorf("the disk answered: found are %v", got)
+				}
+				switch there := r.exists(source.StateFile); {
+				case there != (tc.kept > 0):
+					t.Errorf("a state is kept: %v", there)
+				case there && r.saved(t).Snapshot.Services.Len() != tc.kept:
+					t.Error("what is kept for the next start is gone as well")
+				}
+				r.publish(nodetest.NewObjects()) // Nodes and no Service
+				r.wantServed(t, "no Service on purpose")
+				if got := r.findings(); len(got) > 0 {
+					t.Errorf("no Service on purpose: found are %v", got)
+				}
+			})
+		})
+	}
+}
+
+// Where a disk that was slow had nothing, an empty directory is what there is.
+func TestManifestsThatWereNeverThereByASlowDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		giveState, giveNotes := r.hanging()
+		r.source.Publish(topology.NewBuilder().Build())
+		r.mustStart(t)
+		if got := r.findings(); !slices.Equal(got, []string{"manifests"}) {
+			t.Errorf("before: found are %v", got)
+		}
+		giveState()
+		giveNotes()
+		if got := r.findings(); !slices.Equal(got, []string{"own-node"}) || r.agent.status().Source != report.Live {
+			t.Errorf("found are %v, served is by %s", got, r.agent.status().Source)
+		}
+	})
 }
 
 // A node that knows of nothing begins with an empty directory, and an API server that has

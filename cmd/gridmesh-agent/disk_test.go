@@ -97,6 +97,10 @@ func TestADiskThatHangs(t *testing.T) {
 	p := newPlace(t)
 	p.bridged()
 	dir := filepath.Join(p.dir, "a.state")
+	node := filepath.Join(p.manifests(), "node.yaml") // without one what a run before served would have to be known first
+	if err := os.WriteFile(node, []byte("{apiVersion: v1, kind: Node, metadata: {name: a}}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	p.serves("a", "--manifests", p.manifests())()
 	back := testkit.HangingDisk(p, dir)
 	stop := p.serves("a", "--manifests", p.manifests())
