@@ -17,11 +17,20 @@ func Node(m *metav1.ObjectMeta) *topology.Node {
 	return &topology.Node{Name: m.Name, Labels: m.Labels}
 }
 
-// ServiceCIDR converts the ranges of a ServiceCIDR object; wrong ones are
-// left out, for the API server admits none.
-func ServiceCIDR(c *networkingv1.ServiceCIDR) []netip.Prefix {
-	var list []netip.Prefix
-	for _, text := range c.Spec.CIDRs {
+// PodCIDRs converts a node's ranges of pods, or the one of the older field.
+func PodCIDRs(n *corev1.NodeSpec) []netip.Prefix {
+	if len(n.PodCIDRs) == 0 && n.PodCIDR != "" {
+		return ranges([]string{n.PodCIDR})
+	}
+	return ranges(n.PodCIDRs)
+}
+
+// ServiceCIDR converts the ranges of a ServiceCIDR object.
+func ServiceCIDR(c *networkingv1.ServiceCIDR) []netip.Prefix { return ranges(c.Spec.CIDRs) }
+
+// ranges are those that are some; wrong ones are left out, for the API server admits none.
+func ranges(texts []string) (list []netip.Prefix) {
+	for _, text := range texts {
 		if p, err := netip.ParsePrefix(text); err == nil {
 			list = append(list, p.Masked())
 		}

@@ -443,3 +443,15 @@ func TestServiceCIDR(t *testing.T) {
 		t.Errorf("got %s", text)
 	}
 }
+
+func TestPodCIDRs(t *testing.T) {
+	for want, spec := range map[string]corev1.NodeSpec{
+		"[]":                          {},
+		"[10.244.1.0/24]":             {PodCIDR: "10.244.1.5/24"},
+		"[10.244.2.0/24 fd00:2::/64]": {PodCIDR: "10.244.2.0/24", PodCIDRs: []string{"10.244.2.1/24", "nonsense", "fd00:2::1/64"}},
+	} {
+		if got := fmt.Sprint(PodCIDRs(&spec)); got != want {
+			t.Errorf("%+v: %s, want %s", spec, got, want)
+		}
+	}
+}

@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
+
+	"github.com/gridmesh/gridmesh/convert"
 )
 
 // Client is the connection to one API server. The interfaces share its Rate, but
@@ -136,7 +138,7 @@ func (c *Client) HostIP() (netip.Addr, bool) {
 	return ip.Unmap(), err == nil
 }
 
-// PodCIDRs asks for a node's spec.podCIDRs.
+// PodCIDRs asks for the ranges of a node's pods.
 func (c *Client) PodCIDRs(ctx context.Context, node string) ([]netip.Prefix, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -144,15 +146,7 @@ func (c *Client) PodCIDRs(ctx context.Context, node string) ([]netip.Prefix, err
 	if err != nil {
 		return nil, fmt.Errorf("get node %s: %w", node, err)
 	}
-	var list []netip.Prefix
-	for _, text := range n.Spec.PodCIDRs {
-		p, err := netip.ParsePrefix(text)
-		if err != nil {
-			return nil, fmt.Errorf("node %s: spec.podCIDRs: %w", node, err)
-		}
-		list = append(list, p.Masked())
-	}
-	return list, nil
+	return convert.PodCIDRs(&n.Spec), nil
 }
 
 // NetworkPolicy returns the namespace and name of a NetworkPolicy, as shop/closed; "" where

@@ -88,7 +88,8 @@ type rig struct {
 
 	supervise func(ctx context.Context, alive func() bool) error // nil: nobody does
 	serves    func(ctx context.Context) error                    // nil: Envoy is not asked whether it serves
-	podCIDRs  func(context.Context, string) ([]netip.Prefix, error)
+	podCIDRs  func(node string) []netip.Prefix
+	dir       *source.Dir // nil: source
 
 	agent *Agent
 	loop  *loop
@@ -154,6 +155,9 @@ func (r *rig) parts() Parts {
 			return list, r.looked
 		},
 		WatchLinks: r.watchLinks, Supervise: r.supervise, EnvoyServes: r.serves, PodCIDRs: r.podCIDRs,
+	}
+	if r.dir != nil {
+		p.Source, p.PodCIDRs = r.dir, r.dir.PodCIDRs
 	}
 	if r.watch != nil {
 		p.WatchLinks = r.watch

@@ -1,7 +1,7 @@
 package node
 
 import (
-	"context"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -165,19 +165,19 @@ func TestManifestsThatWereNeverThere(t *testing.T) {
 }
 
 // Where Nodes come from manifests, so do their ranges of pods: at the start, and when the
-// own Node is another. Nobody asks in between.
+// source has something new. Nobody asks in between.
 func TestPodCIDRsOfManifests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		var has atomic.Pointer[[]netip.Prefix]
 		var asked atomic.Int32
 		has.Store(new(prefixes("10.244.1.0/24")))
-		r.podCIDRs = func(_ context.Context, node string) ([]netip.Prefix, error) {
+		r.podCIDRs = func(node string) []netip.Prefix {
 			asked.Add(1)
 			if node != "a-1" {
 				t.Errorf("asked for %s", node)
 			}
-			return *has.Load(), nil
+			return *has.Load()
 		}
 		r.mustStart(t)
 		r.publish(webOnly())
@@ -195,15 +195,58 @@ func TestPodCIDRsOfManifests(t *testing.T) {
 			t.Errorf("asked %d times in between", asked.Load()-before)
 		}
 		has.Store(new(prefixes("10.244.7.0/24")))
-		r.publish(webOnly()) // which has other Nodes
+		r.publish(webOnly())
 		after(6 * time.Second)
 		want("another Node", "10.244.7.0/24")
 		r.cfg.PodCIDRs = nil
 		r.stop()
 		r.again()
-		r.podCIDRs = func(context.Context, string) ([]netip.Prefix, error) { return nil, errBroken }
+		r.podCIDRs = func(string) []netip.Prefix { return nil }
 		r.mustStart(t)
 		r.publish(webOnly())
-		want("it cannot be read", "10.244.7.0/24")
+		want("there is none", "10.244.7.0/24")
+	})
+}
+
+// Ranges of pods in a directory are followed where nothing else of the Node changes, and
+// what is half written takes none away.
+func TestPodCIDRsOfADirectory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		path := t.TempDir()
+		write := func(name, text string) {
+			t.Helper()
+			must(t, os.WriteFile(filepath.Join(path, name), []byte(text), 0o600))
+			after(6 * time.Second)
+		}
+		want := func(when string, list ...string) {
+			t.Helper()
+			if got := r.agent.status().PodCIDRs; !slices.Equal(got, prefixes(list...)) {
+				t.Errorf("%s: %v, want %v", when, got, list)
+			}
+			if rules, _ := r.kernel.InForce(); !slices.Equal(rules.Pods, prefixes(list...)) {
+				t.Errorf("%s: in force are %v, want %v", when, rules.Pods, list)
+			}
+		}
+		const mine = "{apiVersion: v1, kind: Node, metadata: {name: a-1, labels: {unit: a}}, spec: {podCIDRs: [%s]}}"
+		write("1.yaml", fmt.Sprintf(mine, "10.244.1.0/24"))
+		r.dir = source.NewDir(path)
+		r.mustStart(t)
+		after(6 * time.Second)
+		want("at the start", "10.244.1.0/24")
+		if n := r.log.Count("no pod CIDR is known"); n != 0 {
+			t.Errorf("said %d times that none is known", n)
+		}
+		write("1.yaml", fmt.Sprintf(mine, "10.244.17.0/24, 'fd00:17::/64'"))
+		want("they alone are others", "10.244.17.0/24", "fd00:17::/64")
+		write("1.yaml", fmt.Sprintf(mine, "10.244.1.5/24"))
+		want("with bits beyond their length", "10.244.1.0/24")
+		write("1.yaml", "{apiVersion: v1, kind: Node, metadata: {name: a-1, lab")
+		want("half written", "10.244.1.0/24")
+		write("1.yaml", "{apiVersion: v1, kind: Node, metadata: {name: a-1, uid: u}, spec: {podCIDR: 10.244.3.0/24}}")
+		want("in the older field", "10.244.3.0/24")
+		write("2.yaml", "{apiVersion: v1, kind: Node, metadata: {name: a-1, labels: {unit: b}}}")
+		write("1.yaml", "{apiVersion: v1, kind: Node, metadata: {name: a-1, uid: u}, spec: {podCIDR: 10.244.104.0/24}}")
+		want("of a cluster's, which another manifest is put over", "10.244.104.0/24")
 	})
 }

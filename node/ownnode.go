@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -53,17 +54,22 @@ func (a *Agent) asksPods() bool {
 
 // followPodCIDRs keeps the pod CIDRs in line with the own Node.
 func (a *Agent) followPodCIDRs(ctx context.Context) error {
-	ask, said := a.parts.PodCIDRs, false
+	var read <-chan struct{} // of manifests; an API server is asked
+	ask := func(_ context.Context, node string) ([]netip.Prefix, error) { return a.parts.PodCIDRs(node), nil }
 	if a.parts.Cluster != nil {
 		ask = a.parts.Cluster.PodCIDRs
+	} else {
+		read = a.parts.Source.Wake()
+		defer a.parts.Source.Forget(read)
 	}
-	for {
+	said := false
+	for wait := time.Duration(0); a.mayAsk(ctx, wait, read); {
 		list, err := ask(ctx, a.cfg.Node)
-		wait := podCIDRsSoon
+		wait = jitter(podCIDRsSoon)
 		known, ok := a.podCIDRs.Get()
 		switch {
 		case err == nil && len(list) > 0:
-			wait, said = podCIDRsEvery, false
+			wait, said = jitter(podCIDRsEvery), false
 			if !ok || !slices.Equal(list, known) {
 				a.podCIDRs.Publish(list)
 			}
@@ -71,21 +77,20 @@ func (a *Agent) followPodCIDRs(ctx context.Context) error {
 			said = true
 			a.log.Warn("no pod CIDR is known: pods cannot be told from others and their addresses are not kept", obs.KeyErr, err)
 		}
-		if !a.askAgain(ctx, wait) {
-			return nil
-		}
 	}
+	return nil
 }
 
-// askAgain waits until the own Node is to be asked for again: after a time, unless the
-// snapshot shows each of its changes, as manifests do. It reports false where ctx ended.
-func (a *Agent) askAgain(ctx context.Context, wait time.Duration) bool {
+// mayAsk waits until the own Node is to be asked for: after a time, or, of manifests, when
+// they were read. It reports false where ctx ended.
+func (a *Agent) mayAsk(ctx context.Context, wait time.Duration, read <-chan struct{}) bool {
 	var later <-chan time.Time
-	if a.parts.Cluster != nil {
-		later = time.After(jitter(wait))
+	if read == nil {
+		later = time.After(wait)
 	}
 	select {
 	case <-later:
+	case <-read:
 	case <-a.ownNode:
 	case <-ctx.Done():
 		return false

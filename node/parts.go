@@ -56,9 +56,9 @@ type Parts struct {
 	// error says why not, and one that hangs is one by the end of ctx. ErrNotKnown is
 	// where it cannot be asked. nil where there is no kernel path to take them instead.
 	EnvoyServes func(ctx context.Context) error
-	// PodCIDRs reads the pod CIDRs of a node where there is no API server; nil for
-	// not at all. It is asked at the start, and when the own Node is another.
-	PodCIDRs func(ctx context.Context, node string) ([]netip.Prefix, error)
+	// PodCIDRs are those of a node where there is no API server, by the Source's
+	// newest snapshot or a newer one; nil for not at all. It is asked with each.
+	PodCIDRs func(node string) []netip.Prefix
 	// Cluster is the API server; nil where there is none.
 	Cluster Cluster
 }

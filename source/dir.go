@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -28,6 +29,7 @@ type Dir struct {
 	away    string // why the directory cannot be read; "" where it can
 	builder *topology.Builder
 	built   counted // what the builder holds
+	pods    atomic.Pointer[podRanges]
 }
 
 // file is a file of manifests as it was read last.
@@ -53,6 +55,15 @@ type counted struct {
 
 // NewDir reads path on Run.
 func NewDir(path string) *Dir { return &Dir{path: path, builder: topology.NewBuilder()} }
+
+// PodCIDRs are the ranges of a node's pods, by what was published last or is about to be;
+// nil where they are not known. Anybody may ask.
+func (d *Dir) PodCIDRs(node string) []netip.Prefix {
+	if pods := d.pods.Load(); pods != nil {
+		return (*pods)[node]
+	}
+	return nil
+}
 
 // Run publishes the directory's state and follows its changes until ctx ends.
 func (d *Dir) Run(ctx context.Context) error {
@@ -154,7 +165,7 @@ func (d *Dir) build() *topology.Snapshot {
 	var problems []topology.Problem
 	var doubts doubts
 	leftOut := map[string]bool{}
-	as, live := asWritten{}, liveNodes{}
+	as, live, pods := asWritten{}, liveNodes{}, podRanges{}
 	for _, f := range d.files {
 		for _, name := range f.content.leftOut {
 			leftOut[name] = true
@@ -166,7 +177,8 @@ func (d *Dir) build() *topology.Snapshot {
 			next.slices.put(s.is.Key, s, &doubts)
 		}
 		for _, n := range f.content.nodes {
-			next.nodes.put(n.is.Name, live.over(n), &doubts)
+			next.nodes.put(n.is.Name, live.over(n.placed), &doubts)
+			pods.over(n)
 		}
 		cidrs = append(cidrs, f.content.cidrs...)
 		problems = append(problems, f.content.problems...)
@@ -182,6 +194,7 @@ func (d *Dir) build() *topology.Snapshot {
 	d.built.slices.lead(next.slices, d.builder.SetSlice, d.builder.DeleteSlice)
 	d.built.nodes.lead(next.nodes, d.builder.SetNode, d.builder.DeleteNode)
 	d.built = next
+	d.pods.Store(&pods)
 	d.builder.SetServiceCIDRs(cidrs)
 	d.builder.SetProblems(append(problems, doubts.all()...))
 	return d.builder.Build()

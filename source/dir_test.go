@@ -325,3 +325,35 @@ func TestWhatIsPutOverAnotherStays(t *testing.T) {
 		t.Errorf("the one below is another, and that is not: %+v", is)
 	}
 }
+
+// Ranges of pods are those of the newest snapshot, and of a Node that is there more than
+// once the last that has any.
+func TestPodCIDRsOfADir(t *testing.T) {
+	dir := t.TempDir()
+	d := NewDir(dir)
+	if got := d.PodCIDRs("a-1"); len(got) > 0 {
+		t.Errorf("before anything was read: %v", got)
+	}
+	for _, tc := range []struct{ name, text, want, problem string }{
+		{"of both families", "{apiVersion: v1, kind: Node, metadata: {name: a-1}, spec: {podCIDR: 10.244.1.0/24, podCIDRs: [10.244.1.0/24, 'fd00:244:1::/64']}}", "[10.244.1.0/24 fd00:244:1::/64]", ""},
+		{"of another Node", "{apiVersion: v1, kind: Node, metadata: {name: a-2}, spec: {podCIDRs: [10.244.2.0/24]}}", "[]", ""},
+		{"none", "{apiVersion: v1, kind: Node, metadata: {name: a-1}}", "[]", ""},
+		{"in the older field", "{apiVersion: v1, kind: Node, metadata: {name: a-1}, spec: {podCIDR: 10.244.5.1/24}}", "[10.244.5.0/24]", ""},
+		{"no range", "{apiVersion: v1, kind: Node, metadata: {name: a-1}, spec: {podCIDRs: [10.244.2.0]}}", "[]", "spec.podCIDRs"},
+		{"no range in the older field", "{apiVersion: v1, kind: Node, metadata: {name: a-1}, spec: {podCIDR: 10.244.12.0}}", "[]", "spec.podCIDR:"},
+		{"no list", "{apiVersion: v1, kind: Node, metadata: {name: a-1}, spec: {podCIDRs: 10.244.2.0/24}}", "[]", "spec.podCIDRs"},
+		{"in a List", "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Node, metadata: {name: a-1}, spec: {podCIDRs: [10.244.3.0/24]}}]}", "[10.244.3.0/24]", ""},
+		{"put over a cluster's", "{apiVersion: v1, kind: Node, metadata: {name: a-1, uid: u}, spec: {podCIDRs: [10.244.4.0/24]}}\n---\n{apiVersion: v1, kind: Node, metadata: {name: a-1}}", "[10.244.4.0/24]", ""},
+	} {
+		text := tc.text + strings.Repeat("\n", len(tc.name)) // its size differs
+		if err := errors.Join(os.WriteFile(filepath.Join(dir, "node.yaml"), []byte(text), 0o600), d.refresh()); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(d.PodCIDRs("a-1")); got != tc.want {
+			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
+		}
+		if got := fmt.Sprint(newest(&d.Snapshots).Problems); (got == "[]") != (tc.problem == "") || !strings.Contains(got, tc.problem) {
+			t.Errorf("%s: problems %s, want one of %q", tc.name, got, tc.problem)
+		}
+	}
+}

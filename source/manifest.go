@@ -43,7 +43,7 @@ const (
 type manifests struct {
 	services []service
 	slices   []placed[*topology.Slice]
-	nodes    []placed[*topology.Node]
+	nodes    []node
 	cidrs    []netip.Prefix
 	problems []topology.Problem
 	leftOut  []string // objects that the problems are of, as they name them
@@ -286,8 +286,8 @@ func (m *manifests) typed(kind string, at origin, raw []byte) {
 		}
 	case "Node v1":
 		decode(m, at, raw, func(n *corev1.Node) {
-			m.ranges(at, "spec.podCIDRs", n.Spec.PodCIDRs)
-			m.nodes = append(m.nodes, placed[*topology.Node]{convert.Node(&n.ObjectMeta), at})
+			m.podRanges(at, &n.Spec)
+			m.nodes = append(m.nodes, node{placed[*topology.Node]{convert.Node(&n.ObjectMeta), at}, convert.PodCIDRs(&n.Spec)})
 		})
 	case "ServiceCIDR networking.k8s.io/v1", "ServiceCIDR networking.k8s.io/v1beta1":
 		decode(m, at, raw, func(c *networkingv1.ServiceCIDR) {

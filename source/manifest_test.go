@@ -39,7 +39,7 @@ func TestListsInsideLists(t *testing.T) {
 // Lines are those of the file, as editors count them, in whichever document.
 func TestLinesAreTheFiles(t *testing.T) {
 	const good, bad = "kind: Node\napiVersion: v1\nmetadata:\n  name: a-1\n", "kind: Node\nmetadata:\n\tname: x\n"
-	long := "kind: Node\napiVersion: v1\nmetadata: {name: a-2}\nspec: {podCIDR: " + strings.Repeat("x", 1<<13) + "}\n"
+	long := "kind: Node\napiVersion: v1\nmetadata: {name: a-2}\nspec: {providerID: " + strings.Repeat("x", 1<<13) + "}\n"
 	for text, want := range map[string]string{
 		bad:                                "document 1: …line 3: ",
 		good + "---\n" + bad:               "document 2: …line 8: ",

@@ -2,6 +2,7 @@ package source
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -41,6 +42,23 @@ func (a asWritten) over(s service) placed[*topology.Service] {
 	}
 	a[s.is.Key] = s.written
 	return s.placed
+}
+
+// node is a Node, and the ranges of its pods, which no snapshot has.
+type node struct {
+	placed[*topology.Node]
+	pods []netip.Prefix
+}
+
+// podRanges are those of Nodes, by name.
+type podRanges map[string][]netip.Prefix
+
+// over takes those of a Node that is put over what counted so far: one that has none
+// leaves what others chose.
+func (r podRanges) over(n node) {
+	if len(n.pods) > 0 {
+		r[n.is.Name] = n.pods
+	}
 }
 
 // liveNodes are the Nodes that an API server told.

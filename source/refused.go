@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -31,6 +32,13 @@ func (m *manifests) named(h *head, at origin) bool {
 		}
 	}
 	return true
+}
+
+// podRanges tells of a Node's that are none, by the field that counts.
+func (m *manifests) podRanges(at origin, n *corev1.NodeSpec) {
+	if m.ranges(at, "spec.podCIDRs", n.PodCIDRs); len(n.PodCIDRs) == 0 && n.PodCIDR != "" {
+		m.ranges(at, "spec.podCIDR", []string{n.PodCIDR})
+	}
 }
 
 // ranges tells of those that are none, and so are left out.

@@ -241,28 +241,3 @@ func TestBootstrapIsWrittenToAFile(t *testing.T) {
 		t.Errorf("%v: %s", err, text)
 	}
 }
-
-// A Node's ranges of pods are read from manifests, as an API server tells them.
-func TestPodCIDRsOfManifests(t *testing.T) {
-	dir := t.TempDir()
-	c := defaults()
-	c.manifests = dir
-	for name, tc := range map[string]struct {
-		text, want, fails string
-	}{
-		"of both families": {"{apiVersion: v1, kind: Node, metadata: {name: a-1}, spec: {podCIDR: 10.244.1.0/24, podCIDRs: [10.244.1.0/24, 'fd00:244:1::/64']}}", "[10.244.1.0/24 fd00:244:1::/64]", ""},
-		"of another Node":  {"{apiVersion: v1, kind: Node, metadata: {name: a-2}, spec: {podCIDRs: [10.244.2.0/24]}}", "[]", ""},
-		"none":             {"{apiVersion: v1, kind: Node, metadata: {name: a-1}}", "[]", ""},
-		"no range":         {"{apiVersion: v1, kind: Node, metadata: {name: a-1}, spec: {podCIDRs: [10.244.2.0]}}", "[]", "node a-1: spec.podCIDRs"},
-		"no list":          {"{apiVersion: v1, kind: Node, metadata: {name: a-1}, spec: {podCIDRs: 10.244.2.0/24}}", "[]", "node a-1"},
-		"in a List":        {"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Node, metadata: {name: a-1}, spec: {podCIDRs: [10.244.3.0/24]}}]}", "[10.244.3.0/24]", ""},
-	} {
-		if err := os.WriteFile(filepath.Join(dir, "node.yaml"), []byte(tc.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		list, err := c.podCIDRsOf(t.Context(), "a-1")
-		if got := fmt.Sprint(list); got != tc.want || (err == nil) != (tc.fails == "") || err != nil && !strings.Contains(err.Error(), tc.fails) {
-			t.Errorf("%s: %s, %v", name, got, err)
-		}
-	}
-}

@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/obs"
@@ -68,7 +67,8 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 		if err := readable(c.manifests); err != nil {
 			return err
 		}
-		parts.Source, parts.PodCIDRs = source.NewDir(c.manifests), c.podCIDRsOf
+		dir := source.NewDir(c.manifests)
+		parts.Source, parts.PodCIDRs = dir, dir.PodCIDRs
 	} else {
 		if parts.Source, parts.Cluster, err = connect(c, log, parts.Registry); err != nil {
 			return err
@@ -79,33 +79,6 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 		return err
 	}
 	return agent.Run(ctx)
-}
-
-// podCIDRsOf reads a node's spec.podCIDRs from manifests.
-func (c *config) podCIDRsOf(_ context.Context, node string) (list []netip.Prefix, err error) {
-	objects, _, err := source.Input{Paths: []string{c.manifests}}.Objects() // problems are the source's to tell
-	if err != nil {
-		return nil, err
-	}
-	for _, o := range objects {
-		is := unstructured.Unstructured{Object: o}
-		if is.GetKind() != "Node" || is.GetName() != node {
-			continue
-		}
-		texts, _, err := unstructured.NestedStringSlice(o, "spec", "podCIDRs")
-		if err != nil {
-			return nil, fmt.Errorf("node %s: %w", node, err)
-		}
-		list = list[:0] // of a Node that is there twice the last counts
-		for _, text := range texts {
-			p, err := netip.ParsePrefix(text)
-			if err != nil {
-				return nil, fmt.Errorf("node %s: spec.podCIDRs: %w", node, err)
-			}
-			list = append(list, p)
-		}
-	}
-	return list, nil
 }
 
 // connect prepares what comes from the API server; nothing is asked of it yet.

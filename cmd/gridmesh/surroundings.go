@@ -63,7 +63,7 @@ func (s *surroundings) fromFiles(in *input) error {
 		case "Node":
 			var n corev1.Node
 			if runtime.DefaultUnstructuredConverter.FromUnstructured(obj, &n) == nil && n.Name == in.node {
-				if list := prefixes(n.Spec.PodCIDRs, n.Spec.PodCIDR); len(list) > 0 { // a manifest over it has none, and they stay
+				if list := convert.PodCIDRs(&n.Spec); len(list) > 0 { // a manifest over it has none, and they stay
 					s.podCIDRs = list
 				}
 			}
@@ -87,20 +87,6 @@ func orDefault(namespace string) string {
 		return metav1.NamespaceDefault
 	}
 	return namespace
-}
-
-// prefixes reads podCIDRs, or the older field. What is none is left out: the
-// API server admits no other.
-func prefixes(texts []string, older string) (list []netip.Prefix) {
-	if len(texts) == 0 && older != "" {
-		texts = []string{older}
-	}
-	for _, text := range texts {
-		if p, err := netip.ParsePrefix(text); err == nil {
-			list = append(list, p.Masked())
-		}
-	}
-	return list
 }
 
 func (s *surroundings) fromCluster(ctx context.Context, in *input) error {
