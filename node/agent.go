@@ -39,12 +39,14 @@ type Agent struct {
 	inspection chan struct{}                // one slot: the node is to be looked at again
 	answered   atomic.Pointer[time.Time]    // when the API server last gave a sign of life that was asked for
 	known      atomic.Pointer[time.Time]    // the last contact of the agents before, of the start and of notes that come late, for all who tell of contact; nil before
+	heard      atomic.Pointer[outage.Heard] // of the loop's last look, for the same; nil before
 	pulse      pulse                        // from the loop to the health and the status
 	dir        *statedir.Dir                // of the start, the loop, what writes beside it, and who looks at the node
 	patience   statedir.Budget              // of the start, with the disk
 	readState  func(path string) (*source.State, error)
 	readNotes  func(statedir.Notebook) (outage.Noted, outage.Note)
-	clocks     func() outage.Clocks             // of the start, then of the loop
+	clocks     func() outage.Clocks             // they may be read by anybody
+	moment     func(time.Time) outage.Clocks    // and so may what they said at a time of this process
 	found      findings                         // of all who look (findings.go), to the status and the metrics
 	report     atomic.Pointer[report.Report]    // from the loop to the status and the health; nil before the first
 	inForce    atomic.Pointer[envoy.InForce]    // from the loop to who asks Envoy; nil before the first
@@ -82,7 +84,7 @@ func New(cfg Config, parts Parts) (*Agent, error) {
 	}
 	a.dir, a.patience.Of = statedir.New(cfg.StateDir, a.stateFault), statedir.StartPatience
 	a.readState, a.readNotes = source.ReadState, statedir.Notebook.Read
-	a.clocks = readClocks
+	a.clocks, a.moment = readClocks, moment
 	if err := errors.Join(a.metrics.register(parts.Registry), parts.Registry.Register(&a.found), parts.Registry.Register(envoy.NewMetrics(&a.envoy))); err != nil {
 		return nil, fmt.Errorf("register the agent's metrics: %w", err)
 	}

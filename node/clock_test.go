@@ -58,7 +58,7 @@ func TestAClockThatIsSet(t *testing.T) {
 				r.hear(o)
 				r.wantAnswer(t, "in the hold", onA1, onA2)
 				for range hold.Bound/time.Second + 10 {
-					r.source.Contacted(time.Now())
+					r.contact()
 					after(time.Second)
 				}
 				r.wantAnswer(t, "let go")
@@ -116,7 +116,7 @@ func TestANodeThatSlept(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, o := online(t)
 				after(time.Minute)
-				r.source.Contacted(time.Now())
+				r.contact()
 				after(lookEvery)
 				for range tc.times {
 					r.asleep.Add(int64(tc.asleep))
@@ -136,11 +136,94 @@ func TestANodeThatSlept(t *testing.T) {
 				r.wantAnswer(t, "awake", onA1, onA2)
 				r.wantHeld(t, "awake", 2)
 				for range (hold.Bound + contactEvery) / time.Second {
-					r.source.Contacted(time.Now())
+					r.contact()
 					after(time.Second)
 				}
 				r.wantAnswer(t, "let go")
 				r.wantHeld(t, "let go", 0)
+			})
+		})
+	}
+}
+
+// A sign of life from just before a sleep does not end the silence of that sleep: the first
+// after it does, and what the cloud says then is held.
+func TestAContactJustBeforeASleep(t *testing.T) {
+	for name, set := range map[string]time.Duration{"suspended": 0, "and set back by some": -20 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, o := online(t)
+				after(statedir.SaveInterval + contactEvery)
+				r.cut(lookEvery / 2) // between two looks
+				r.contact()
+				r.asleep.Add(int64(time.Hour))
+				r.set.Add(int64(set))
+				after(2 * lookEvery)
+				if n := r.log.Count("the API server is silent"); n != 1 || !r.exists("outage") {
+					t.Errorf("awake: the silence is said %d times, and noted: %v", n, r.exists("outage"))
+				}
+				after(hold.Bound) // which begins with a contact
+				r.heal()
+				o.Unready("web", onA1, onA2, onB1)
+				r.hear(o)
+				r.wantAnswer(t, "heard again", onA1, onA2)
+				r.wantHeld(t, "heard again", 2)
+			})
+		})
+	}
+}
+
+// How long ago the last contact was has the time in it that the node slept since, and none
+// that it slept before: of this process and of the one before, right after the wake and later.
+func TestTheSilenceHasTheSleepInIt(t *testing.T) {
+	const night, ago = 8 * time.Hour, 5 * time.Second
+	for name, tc := range map[string]struct {
+		restart bool
+		shift   time.Duration // of the contact, since a look
+		set     time.Duration
+	}{
+		"suspended": {}, "suspended, and a restart before": {restart: true}, "just after a look": {shift: time.Millisecond}, "just before one": {shift: lookEvery - time.Millisecond},
+		"suspended, and set back": {set: -time.Hour}, "suspended, and set ahead": {set: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, _ := online(t)
+				want := func(when string, ago time.Duration) {
+					t.Helper()
+					status := r.agent.status()
+					now := r.clocks().Shown
+					for what, at := range map[string]time.Time{"source": status.LastContact, "API server": status.APIServer.LastContact, "metric": time.Unix(int64(r.metric(t, "gridmesh_last_contact_timestamp_seconds")), 0)} {
+						if age := now.Sub(at); age < ago || age > ago+time.Second {
+							t.Errorf("%s: by the %s the last contact is %s ago, want %s", when, what, age, ago)
+						}
+					}
+				}
+				r.asleep.Add(int64(night))
+				after(statedir.SaveInterval)
+				r.cut(tc.shift)
+				r.contact()
+				want("at once", 0)
+				if tc.restart {
+					r.restart(t, false, 0)
+				}
+				after(ago)
+				ago := ago
+				if tc.restart { // the one before noted an older one
+					if ago = r.clocks().Shown.Sub(r.agent.status().LastContact); ago > time.Minute {
+						t.Errorf("after the restart the last contact is %s ago", ago)
+					}
+				}
+				want("before the sleep", ago)
+				r.asleep.Add(int64(night))
+				r.set.Add(int64(tc.set))
+				want("awake", night+ago)
+				after(2 * lookEvery)
+				want("later", night+ago+2*lookEvery)
+				r.asleep.Add(int64(night))
+				after(2 * lookEvery)
+				want("after another", 2*night+ago+4*lookEvery)
+				r.contact()
+				want("heard again", 0)
 			})
 		})
 	}
@@ -167,7 +250,7 @@ func TestWhoSleepsOftenHoldsNothingForEver(t *testing.T) {
 					}
 					r.hear(o)
 					for range 30 {
-						r.source.Contacted(time.Now())
+						r.contact()
 						after(time.Second)
 					}
 				}

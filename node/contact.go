@@ -43,28 +43,26 @@ func (a *Agent) countContact() error {
 	}))
 }
 
-// knownContact is the last contact of this process, or of those before it: a
-// restart in an outage is no contact, for the metric, the status and the node's
-// DNS alike.
-func (a *Agent) knownContact() time.Time {
-	if at := a.lastContact(); !at.IsZero() {
-		return byClock(at)
+// knownContact is the last contact of this process, or of those before it, by the clock as
+// it is set now, which is all that others see of it: a restart in an outage is no contact,
+// for the metric, the status and the node's DNS alike.
+func (a *Agent) knownContact() time.Time { return a.heardAt(a.clocks()).Shown() }
+
+// heardAt is what is known of the last contact at a time.
+func (a *Agent) heardAt(now outage.Clocks) outage.Heard {
+	var was outage.Heard
+	if looked := a.heard.Load(); looked != nil {
+		was = *looked
 	}
-	if known := a.known.Load(); known != nil {
-		return byClock(*known)
+	at := a.lastContact()
+	if known := a.known.Load(); at.IsZero() && known != nil {
+		at = *known
 	}
-	return time.Time{}
+	return was.Next(a.moment(at), now)
 }
 
-// byClock is a time of this process by the clock as it is set now, which is all that
-// others see of it: it may have been set since.
-func byClock(at time.Time) time.Time {
-	if at.IsZero() {
-		return at
-	}
-	now := time.Now()
-	return now.Add(-now.Sub(at))
-}
+// moment is a time of this process by the clocks of then.
+func moment(at time.Time) outage.Clocks { return outage.Clocks{Now: at, Shown: at.Round(0)} }
 
 // keepContact asks the API server for a sign of life where it sends none by
 // itself, so that a quiet cluster is no outage.
@@ -82,7 +80,7 @@ func (a *Agent) keepContact(ctx context.Context) error {
 			wait = jitter(contactRetry)
 			continue
 		}
-		now := time.Now()
+		now := a.clocks().Now
 		a.answered.Store(&now)
 		wait = contactEvery
 	}
@@ -100,18 +98,28 @@ func readClocks() outage.Clocks {
 	return c
 }
 
-// noteSleep reads the clocks, and notes where they say that the node slept.
-func (l *loop) noteSleep() time.Time {
-	at := l.clocks()
-	slept := at.Slept(l.clocksAt)
+// readClocks reads the clocks, and notes how long ago the last contact is.
+func (l *loop) readClocks() (was, at outage.Clocks) {
+	was, at = l.clocksAt, l.clocks()
+	heard := l.heardAt(at)
+	l.heard.Store(&heard)
 	l.clocksAt = at
-	if slept > 0 {
+	return was, at
+}
+
+// noteContact notes a contact, and where the clocks say that the node slept, before that or
+// after it.
+func (l *loop) noteContact(contact time.Time, was, at outage.Clocks) {
+	if !at.SleptBefore(l.moment(contact), was) {
+		l.uplink.Contacted(contact)
+	}
+	if slept := at.Slept(was); slept > 0 {
 		l.uplink.Slept(slept)
+		if slept >= outage.After {
+			l.said.slept.Say(l.log.Warn, "this node was suspended or paused, or its clock was set ahead; what the API server says of this unit next is taken as after an outage", obs.KeyAway, slept.Round(time.Second))
+		}
 	}
-	if slept >= outage.After {
-		l.said.slept.Say(l.log.Warn, "this node was suspended or paused, or its clock was set ahead; what the API server says of this unit next is taken as after an outage", obs.KeyAway, slept.Round(time.Second))
-	}
-	return at.Now
+	l.uplink.Contacted(contact)
 }
 
 // pause waits, and reports false where ctx ended before.

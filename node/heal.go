@@ -48,13 +48,13 @@ const lookEvery = time.Second
 // look measures for how long the cloud is silent, and begins a hold when it
 // is back: with the source's first snapshot, where this process has none yet.
 func (l *loop) look() {
+	contact := l.lastContact() // before the clocks: of one that comes after a sleep they are to tell
+	was, at := l.readClocks()
 	if l.parts.Cluster == nil {
 		return // there is no cloud
 	}
-	contact := l.lastContact() // before the clocks: of one that comes after a sleep they are to tell
-	now := l.noteSleep()
-	u := &l.uplink
-	u.Contacted(contact)
+	l.noteContact(contact, was, at)
+	u, now := &l.uplink, at.Now
 	u.Met = u.Met || l.live && !contact.IsZero()
 	switch {
 	case u.Away && u.Back && l.live:

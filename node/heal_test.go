@@ -42,7 +42,7 @@ func online(t *testing.T) (*rig, *nodetest.Objects) {
 
 // hear feeds a snapshot that comes from the API server now.
 func (r *rig) hear(o *nodetest.Objects) {
-	r.source.Contacted(time.Now())
+	r.contact()
 	r.publish(o)
 }
 

@@ -184,6 +184,10 @@ func (l *loop) takeNotes(read atomicfile.Answer[notes]) {
 	ended, missed := l.uplink.Learn(read.Is.Noted)
 	known := l.uplink.Known
 	l.known.Store(&known)
+	if l.lastContact().IsZero() {
+		heard := outage.Heard{}.Next(l.moment(known), l.begun)
+		l.heard.Store(&heard)
+	}
 	if missed && l.live {
 		l.heal(ended, true)
 		if l.healing.hold != nil {

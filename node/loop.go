@@ -39,6 +39,7 @@ type loop struct {
 	stale    staleTimer
 	pace     pace
 	uplink   outage.Uplink
+	begun    outage.Clocks // of the start
 	clocksAt outage.Clocks // of the last look
 	healing  healing
 	used     preload.Used

@@ -84,6 +84,7 @@ type rig struct {
 	log       *testkit.Output
 	asleep    atomic.Int64 // for how long the node was suspended since its boot
 	set       atomic.Int64 // by how much its clock was set ahead since
+	ahead     sync.Map     // by how much its clock was ahead when it was read first, by that time
 	began     time.Time    // an hour after its boot
 
 	supervise func(ctx context.Context, alive func() bool) error // nil: nobody does
@@ -127,7 +128,23 @@ func (r *rig) watchLinks(ctx context.Context) (<-chan struct{}, error) {
 // clocks are the node's.
 func (r *rig) clocks() outage.Clocks {
 	now, asleep, set := time.Now(), time.Duration(r.asleep.Load()), time.Duration(r.set.Load())
+	r.ahead.LoadOrStore(now, asleep+set)
 	return outage.Clocks{Now: now, Shown: now.Round(0).Add(asleep + set), Booted: time.Hour + now.Sub(r.began) + asleep}
+}
+
+// moment is what the clocks said at a time when they were read.
+func (r *rig) moment(at time.Time) outage.Clocks {
+	c := outage.Clocks{Now: at, Shown: at.Round(0)}
+	if ahead, read := r.ahead.Load(at); read {
+		c.Shown = c.Shown.Add(ahead.(time.Duration))
+	}
+	return c
+}
+
+// contact is a sign of life of the source, a moment later.
+func (r *rig) contact() {
+	time.Sleep(time.Nanosecond)
+	r.source.Contacted(r.clocks().Now)
 }
 
 func (r *rig) parts() Parts {
@@ -186,7 +203,7 @@ func (r *rig) start(t *testing.T) error {
 	if r.notes != nil {
 		r.agent.readNotes = r.notes
 	}
-	r.agent.clocks = r.clocks
+	r.agent.clocks, r.agent.moment = r.clocks, r.moment
 	if r.readState != nil {
 		r.agent.readState = r.readState
 	}

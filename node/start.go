@@ -119,11 +119,14 @@ func (a *Agent) start(ctx context.Context) (*loop, error) {
 	}
 	noted := a.soonNotes(&unread)
 	l := newLoop(a, st, pods)
-	l.unread, l.clocksAt = unread, a.clocks()
+	l.unread, l.begun = unread, a.clocks()
+	l.clocksAt = l.begun
 	l.uplink = outage.NewUplink(noted.Noted, notebook.Boot, l.clocksAt.Now)
 	l.recorder = statedir.NewRecorder(notebook, noted.onDisk)
 	known := l.uplink.Known
 	a.known.Store(&known)
+	heard := a.heardAt(l.clocksAt)
+	a.heard.Store(&heard)
 	return l, nil
 }
 

@@ -58,8 +58,7 @@ func (a *Agent) status() report.Report {
 	r.Findings = a.found.all()
 	if a.parts.Cluster != nil {
 		api := a.parts.Cluster.APIServer()
-		api.LastContact = byClock(api.LastContact)
-		if r.LastContact.After(api.LastContact) {
+		if !r.LastContact.IsZero() { // which is no older, and by the clock as it is set now
 			api.LastContact = r.LastContact
 		}
 		r.APIServer = &api

@@ -31,3 +31,19 @@ func (c Clocks) Slept(since Clocks) time.Duration {
 	}
 	return slept
 }
+
+// SleptBefore reports whether a moment before this reading, of which Booted is not known,
+// came after whatever sleep there was since an earlier one: whether the clock that people
+// set had gone ahead of the other by then. Where it does not tell, the moment did: what is
+// held for nothing is bounded.
+func (c Clocks) SleptBefore(moment, since Clocks) bool {
+	if !moment.Now.After(since.Now) {
+		return false
+	}
+	ahead := func(of Clocks) time.Duration { return of.Shown.Sub(since.Shown) - of.Now.Sub(since.Now) }
+	all, then := ahead(c), ahead(moment)
+	if all < 0 {
+		all, then = -all, -then
+	}
+	return all < unsure || then >= all/2
+}
