@@ -112,37 +112,62 @@ func (c Config) takeAway(was bool) ([]Left, error) {
 	lock := statedir.New(c.Host.StateDir, func(error) {})
 	lock.TakeLock = lockKept
 	defer lock.Unlock() // also what comes late
-	if was {
-		if err := c.lock(lock); err != nil {
-			return nil, err
-		}
+	locked, err := c.lock(lock, was)
+	if err != nil {
+		return nil, err
 	}
-	err := capture.Cleanup(c.Capture, c.Host) // which waits for no disk for long
+	if locked && !was && !c.Files {
+		defer c.forgetLock()
+	}
+	err = capture.Cleanup(c.Capture, c.Host) // which waits for no disk for long
 	if there, _ := capture.Installed(c.Capture); errors.Is(err, atomicfile.ErrLate) && !there {
 		return nil, c.notPutBack()
 	}
 	if err != nil {
 		return nil, err
 	}
-	left, err := atomicfile.Within(c.Patience, c.tidy, nil)
+	left, err := c.tidyAlone()
 	if errors.Is(err, atomicfile.ErrLate) {
 		return nil, fmt.Errorf("rules, routes and sysctls are gone from this node, but --state-dir %s: %w: files are left there; run this again when it does", c.Host.StateDir, err)
 	}
 	return left, err
 }
 
-// lock locks the directory of the state, as far as there is one.
-func (c Config) lock(dir *statedir.Dir) error {
-	err := dir.Lock(c.Patience)
+// lock locks the directory of the state, as far as there is one and that can be, and
+// reports whether it did.
+func (c Config) lock(dir *statedir.Dir, was bool) (locked bool, err error) {
+	err = dir.Lock(c.Patience)
 	switch {
-	case err == nil, statedir.DiskFails(err), errors.Is(err, atomicfile.ErrLate):
-		return nil
-	case errors.Is(err, fs.ErrNotExist):
-		return c.noSuchDir()
+	case err == nil:
+		return true, nil
+	case statedir.DiskFails(err), errors.Is(err, atomicfile.ErrLate):
+		return false, nil
 	case errors.Is(err, node.ErrUnfit):
-		return err
+		return false, err
+	case !was: // nothing has to be put back from there
+		return false, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return false, c.noSuchDir()
 	}
-	return fmt.Errorf("--state-dir %s: %w; give the agent's, as one who may write it: nothing is removed", c.Host.StateDir, err)
+	return false, fmt.Errorf("--state-dir %s: %w; give the agent's, as one who may write it: nothing is removed", c.Host.StateDir, err)
+}
+
+// forgetLock removes the file of the lock, which is had, and which nobody made before.
+func (c Config) forgetLock() {
+	_, _ = atomicfile.Within(c.Patience, func() (string, error) {
+		return trace{c.kept(statedir.LockFile), keptFiles[statedir.LockFile]}.remove()
+	}, nil)
+}
+
+// tidyAlone tidies while no agent can start: also one with another directory has sockets,
+// and a bootstrap beside them.
+func (c Config) tidyAlone() ([]Left, error) {
+	unlock, err := node.LockNetwork()
+	if err != nil {
+		return nil, fmt.Errorf("rules, routes and sysctls are gone from this node, and files are left there: %w", err)
+	}
+	defer unlock()
+	return atomicfile.Within(c.Patience, c.tidy, nil)
 }
 
 // tidy removes files, where that is wanted, and returns what it leaves.

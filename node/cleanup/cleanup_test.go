@@ -134,6 +134,35 @@ func TestBesideAnAgent(t *testing.T) {
 	}
 }
 
+// An agent that starts once nothing was found loses nothing: neither one that has the
+// directory of the state, nor one that has the network by now.
+func TestAnAgentThatStartsMeanwhile(t *testing.T) {
+	t.Parallel()
+	testkit.NewNetwork(t)
+	c := configured(t)
+	c.Files = true
+	fill(t, c.Host.StateDir, map[string]string{"state": snapshotMagic})
+	stays := func(when string, err error) {
+		t.Helper()
+		if _, gone := os.Lstat(c.kept("state")); !errors.Is(err, node.ErrUnfit) || gone != nil {
+			t.Errorf("%s: %v; the state is there: %v", when, err, gone == nil)
+		}
+	}
+	unlock, err := statedir.Lock(c.Host.StateDir)
+	must(t, err)
+	_, err = c.takeAway(false)
+	stays("it has the directory", err)
+	unlock()
+	unlock, err = capture.Lock()
+	must(t, err)
+	_, err = c.tidyAlone()
+	stays("it has the network", err)
+	unlock()
+	if _, err := c.takeAway(false); err != nil || len(below(t, c.Host.StateDir)) > 0 {
+		t.Errorf("without one: %v; left are %q", err, below(t, c.Host.StateDir))
+	}
+}
+
 // A disk that hangs keeps no rules there, and what it keeps waiting is told; once it
 // answers the rest goes.
 func TestADiskThatHangs(t *testing.T) {

@@ -6,6 +6,7 @@
 //	own.go      which of them are, by what they hold: it runs as root, and what else is there is somebody's
 //	result.go   what is said of it
 //
-// It needs no agent, and runs beside none: both locks keep the two apart. Its errors
-// name the flags of the agent.
+// It needs no agent, and runs beside none: the lock of the network keeps the two apart, for
+// rules first and then for files, and that of the directory of the state, where there is
+// one, all along. Its errors name the flags of the agent.
 package cleanup
