@@ -51,6 +51,8 @@ func TestSlept(t *testing.T) {
 		"suspended":                   {time.Second, time.Minute, time.Minute, 59 * time.Second},
 		"suspended, and set back":     {time.Second, time.Second, time.Minute, 59 * time.Second},
 		"paused, and then set":        {time.Second, time.Minute, time.Second, 59 * time.Second},
+		"set ahead by a little":       {time.Second, After, time.Second, 0},
+		"suspended for a little":      {time.Second, time.Second, 3 * time.Second, 2 * time.Second},
 		"set back":                    {time.Second, -time.Minute, time.Second, 0},
 		"set right by a moment":       {time.Second, 1900 * time.Millisecond, time.Second, 0},
 		"nobody knows since the boot": {time.Second, time.Minute, -time.Hour, 59 * time.Second},

@@ -2,8 +2,8 @@ package outage
 
 import "time"
 
-// unsure is what a time by two clocks may differ by without anybody having slept:
-// they are read one after the other, and time daemons set right what they see.
+// unsure is what a time by two clocks may differ by without anybody having slept, or set
+// one: they are read one after the other.
 const unsure = time.Second
 
 // Clocks is what the clocks of a node say at one moment.
@@ -18,16 +18,16 @@ type Clocks struct {
 
 // Slept is for how long the node may have slept since an earlier reading. A kernel
 // that was suspended knows. That of a VM that was paused does not: what tells is that
-// somebody sets its clock ahead. Somebody may set it for another reason, and counts
-// as well: what is held for nothing is bounded, and a unit that goes dark is not.
-func (c Clocks) Slept(since Clocks) time.Duration {
+// somebody sets its clock ahead, by as much as is an outage. Somebody may set it for
+// another reason, and counts as well: what is held for nothing is bounded, and a unit that
+// goes dark is not. A clock that is set by less, and again and again, tells nothing.
+func (c Clocks) Slept(since Clocks) (slept time.Duration) {
 	awake := c.Now.Sub(since.Now)
-	slept := c.Shown.Sub(since.Shown) - awake
-	if c.Booted > 0 && since.Booted > 0 {
-		slept = max(slept, c.Booted-since.Booted-awake)
+	if set := c.Shown.Sub(since.Shown) - awake; set >= After {
+		slept = set
 	}
-	if slept < unsure {
-		return 0
+	if suspended := c.Booted - since.Booted - awake; c.Booted > 0 && since.Booted > 0 && suspended >= unsure {
+		slept = max(slept, suspended)
 	}
 	return slept
 }
