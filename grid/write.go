@@ -143,9 +143,11 @@ func (c *Controller) apply(ctx context.Context, p plan.Plan, s plan.Step, child 
 	if note == "" || note == meta(now).GetAnnotations()[names.Settled] {
 		return now, nil
 	}
-	noted, err := c.annotate(ctx, child, meta(now).GetResourceVersion(), names.Settled, note)
-	if apierrors.IsConflict(err) {
-		return now, nil // what changed it leads to another plan
+	// Whatever version it has by now: Kubernetes' controller of it writes its status just then.
+	// A note that is of another content than the child's says nothing.
+	noted, err := c.annotate(ctx, child, "", names.Settled, note)
+	if apierrors.IsNotFound(err) {
+		return now, nil // that leads to another plan
 	}
 	return noted, err
 }
