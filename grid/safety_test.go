@@ -1,6 +1,7 @@
 package grid_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -92,6 +93,41 @@ func TestAWebhookHasTheLastWord(t *testing.T) {
 		})
 		w.soon()
 		w.is(deployment("till-a"), "metadata.labels.team", "shops")
+		w.quiet()
+	})
+}
+
+// Kubernetes' controller of a child writes its status just after the child was applied, each
+// time: that a webhook has the last word is noted all the same, and is nobody's dispute.
+func TestALastWordIsNotedBesideAStatus(t *testing.T) {
+	var cluster *gridtest.Cluster
+	s := settings{Config: gridtest.Config{
+		AutoReady: true,
+		Mutate: func(obj plan.Object) {
+			if obj["kind"] == "Deployment" {
+				obj["spec"].(plan.Object)["template"].(plan.Object)["spec"].(plan.Object)["schedulerName"] = "other"
+			}
+		},
+		Before: func(_ context.Context, verb gridtest.Verb, ref plan.Ref) error {
+			if verb == gridtest.Merge && ref.Kind == "Deployment" && cluster.Object(ref) != nil {
+				cluster.Edit(ref, func(o plan.Object) { o["status"].(plan.Object)["message"] = time.Now().String() })
+			}
+			return nil
+		},
+	}}
+	manifest := strings.Replace(inWaves, "spec: {containers", "spec: {schedulerName: mine, containers", 1)
+	run(t, s, func(c *gridtest.Cluster) {
+		cluster = c
+		shops("a", "b")(c)
+		update(c, manifest)
+	}, func(w *world) {
+		w.soon()
+		update(w.Cluster, manifest, "image: v1", "image: v2")
+		w.pass(3 * time.Minute)
+		w.is(till, "status.updatedUnits", 2)
+		if status, message := w.condition(till, "Valid"); status != "True" {
+			t.Errorf("Valid is %q: %s", status, message)
+		}
 		w.quiet()
 	})
 }
