@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -94,7 +93,7 @@ func answers(t *testing.T, server *caddy.Instance) {
 // A server that answered a moment ago and now answers nobody is not live, whatever
 // a cache before the plugin would have kept.
 func TestNoCacheAnswersForTheServer(t *testing.T) {
-	dnsPort, at := freePort(t), testkit.Free(t)
+	dnsPort, at := testkit.FreePort(t), testkit.Free(t)
 	serve(t, fmt.Sprintf(".:%d {\n cache 30 {\n serve_stale 24h\n }\n gate\n live %s\n}\n", dnsPort, at))
 	if code, text := get(t, at); code != http.StatusOK {
 		t.Fatalf("a server that answers: %d %q", code, text)
@@ -118,7 +117,7 @@ func TestTheBlockIsAsked(t *testing.T) {
 		"two zones of its own":     ".:%[1]d {\n gate\n}\nCluster.local:%[1]d 10.0.0.0/8:%[1]d {\n cache\n live %[2]s\n}\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			dnsPort, at := freePort(t), testkit.Free(t)
+			dnsPort, at := testkit.FreePort(t), testkit.Free(t)
 			serve(t, fmt.Sprintf(corefile, dnsPort, at))
 			theGate.closed.Store(true)
 			for range 4 { // each zone of a block has a probe
@@ -128,25 +127,6 @@ func TestTheBlockIsAsked(t *testing.T) {
 			}
 		})
 	}
-}
-
-// freePort is a port that was free for both UDP and TCP.
-func freePort(t *testing.T) int {
-	t.Helper()
-	for range 100 {
-		tcp, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		udp, err := net.ListenPacket("udp", tcp.Addr().String())
-		_ = tcp.Close()
-		if err == nil {
-			_ = udp.Close()
-			return tcp.Addr().(*net.TCPAddr).Port
-		}
-	}
-	t.Fatal("no port is free for both UDP and TCP")
-	return 0
 }
 
 // get asks a probe.

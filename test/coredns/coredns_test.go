@@ -10,12 +10,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/miekg/dns"
 
+	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
@@ -75,15 +77,8 @@ func build(t *testing.T) string {
 // ends, and returns its address.
 func serve(t *testing.T, program, corefile string) string {
 	t.Helper()
-	l, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.LocalAddr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(address)
+	port := strconv.Itoa(testkit.FreePort(t))
+	address := net.JoinHostPort("127.0.0.1", port)
 	path := filepath.Join(t.TempDir(), "Corefile")
 	if err := os.WriteFile(path, []byte(strings.Replace(corefile, "{", "{\n bind 127.0.0.1", 1)), 0o600); err != nil {
 		t.Fatal(err)
