@@ -41,7 +41,7 @@ type Capture struct {
 	known     []netip.Prefix                 // guarded until a whole view says what is
 	earlier   bySet                          // what a run before left in force; nil from the first whole view on
 	guarded   atomic.Pointer[[]netip.Prefix] // what guard said last, for Clients
-	pods      atomic.Pointer[[]netip.Prefix] // cfg.PodCIDRs, for Clients
+	pods      atomic.Pointer[[]netip.Prefix] // cfg.PodCIDRs, for who inspects the node
 	found     bool                           // rules of a run before, at Install
 	installed bool
 	outdated  bool         // the rules are to be installed again, for cfg is another
