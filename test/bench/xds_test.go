@@ -37,7 +37,7 @@ func follow(tb testing.TB, socket string, names []string, held map[string]string
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = conn.Close() })
-	ctx, cancel := context.WithCancel(tb.Context())
+	ctx, cancel := context.WithTimeout(tb.Context(), 5*time.Minute) // what never comes ends a benchmark
 	tb.Cleanup(cancel)
 	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {
@@ -95,10 +95,11 @@ func serve(tb testing.TB, register func(*grpc.Server)) string {
 	return socket
 }
 
-// ours is gridmesh's engine behind its decision.
+// ours is gridmesh's engine behind its decision, with room for all: the opponent cuts
+// nothing, and of what is cut a change may not be seen.
 func ours(tb testing.TB) *engine {
 	w, n := world(), newNode()
-	s := xds.New(xds.Config{Log: slog.New(slog.DiscardHandler), Metrics: xds.NewMetrics(prometheus.NewRegistry())})
+	s := xds.New(xds.Config{Log: slog.New(slog.DiscardHandler), Metrics: xds.NewMetrics(prometheus.NewRegistry()), MaxOnDemand: 2 * services})
 	cat, changed := n.step(w.Build())
 	s.Update(cat, changed)
 	return &engine{
