@@ -105,8 +105,10 @@ func TestGuardDoesNotWaitForTheCloud(t *testing.T) {
 	follow(t, e, "--kubeconfig", silentCloud(t, e))
 	must(t, e.StartAgent())
 	took := wait.Eventually(t, func() error { return guarded(e) })
-	if log := e.Agent.Log(); strings.Contains(log, "could not ask for NetworkPolicies") {
-		t.Errorf("the guard waited %s for an API server:\n%s", took, log)
+	for _, asked := range []string{"could not ask for NetworkPolicies", "no pod CIDR is known"} {
+		if log := e.Agent.Log(); strings.Contains(log, asked) {
+			t.Errorf("the guard waited %s for an API server:\n%s", took, log)
+		}
 	}
 	leaks.None(t, w.lab, leaks.Any)
 	dials := load.Start(t, []*netlab.NS{e.NS, f.pods["a-1"].NS}, f.at(0), f.at(1))
