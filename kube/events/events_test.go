@@ -91,8 +91,21 @@ func TestNodeWritesAtMostTenAnHour(t *testing.T) {
 	}
 }
 
+// What comes and goes all the time takes none of the others' room.
+func TestWhatIsRepeatedLeavesRoom(t *testing.T) {
+	s := apitest.New(t)
+	n := ForNode(s.Client(t), "edge-7", silent)
+	for range 3 * nodePerHour {
+		n.WarnNow(t.Context(), "Conflict", "comes and goes")
+	}
+	n.WarnNow(t.Context(), "Conflict", "other")
+	if got := strings.Join(texts(s), ", "); !strings.Contains(got, "other x1") || !strings.Contains(got, "comes and goes x1") {
+		t.Errorf("written is %s", got)
+	}
+}
+
 // The same Event is known again by its name, also after a restart; it is
-// counted once more when it is older than six minutes.
+// counted once more when it is older than half an hour.
 func TestNodeDoesNotRepeatItself(t *testing.T) {
 	s := apitest.New(t)
 	start := func() *Node { return ForNode(s.Client(t), "edge-7", silent) }
@@ -104,12 +117,12 @@ func TestNodeDoesNotRepeatItself(t *testing.T) {
 	}
 	for _, ev := range s.Under(collection) {
 		s.Put(t, fmt.Sprintf(`{apiVersion: v1, kind: Event, metadata: {namespace: default, name: %s}, involvedObject: {name: edge-7}, reason: Conflict, message: %s, count: 3, lastTimestamp: %q}`,
-			ev["metadata"].(apitest.Object)["name"], ev["message"], time.Now().Add(-7*time.Minute).UTC().Format(time.RFC3339)))
+			ev["metadata"].(apitest.Object)["name"], ev["message"], time.Now().Add(-31*time.Minute).UTC().Format(time.RFC3339)))
 	}
 	start().WarnNow(t.Context(), "Conflict", "same")
 	got := strings.Join(texts(s), ", ")
 	if !strings.Contains(got, "same x4") || !strings.Contains(got, "other x3") {
-		t.Errorf("after seven minutes: %s", got)
+		t.Errorf("after half an hour: %s", got)
 	}
 }
 

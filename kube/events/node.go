@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
+	"maps"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,9 +18,10 @@ import (
 )
 
 // An agent writes at most 10 Events an hour, and the same one, which outlives
-// a restart under its name, no more often either.
+// a restart under its name, twice: what comes and goes leaves room for the others.
 const (
 	nodePerHour = 10
+	nodeRepeat  = 30 * time.Minute
 	nodeQueue   = 16
 )
 
@@ -30,16 +33,39 @@ type Node struct {
 
 // ForNode writes Events about a node through c on Run.
 func ForNode(c *kube.Client, node string, log *slog.Logger) *Node {
-	limit := flowcontrol.NewTokenBucketPassiveRateLimiter(nodePerHour/3600., nodePerHour)
+	limit := &nodeLimit{
+		bucket: flowcontrol.NewTokenBucketPassiveRateLimiter(nodePerHour/3600., nodePerHour), said: map[string]time.Time{},
+	}
 	return &Node{node: node, Writer: newWriter(c, log, config{
 		source:     corev1.EventSource{Component: "gridmesh-agent", Host: node},
 		controller: "gridmesh.io/agent",
 		name:       nameByContent,
 		correlate: func(ev *corev1.Event) *record.EventCorrelateResult {
-			return &record.EventCorrelateResult{Event: ev, Skip: !limit.TryAccept()}
+			return &record.EventCorrelateResult{Event: ev, Skip: !limit.accepts(ev)}
 		},
-		repeat: time.Hour / nodePerHour, tries: 1, queue: nodeQueue,
+		repeat: nodeRepeat, tries: 1, queue: nodeQueue,
 	})}
+}
+
+// nodeLimit is what bounds an agent's Events.
+type nodeLimit struct {
+	bucket flowcontrol.PassiveRateLimiter
+	mu     sync.Mutex
+	said   map[string]time.Time // by name, within nodeRepeat
+}
+
+// accepts reports whether an Event is to be written. One that was a short while ago
+// takes none of the others' room.
+func (l *nodeLimit) accepts(ev *corev1.Event) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := ev.LastTimestamp.Time
+	maps.DeleteFunc(l.said, func(_ string, at time.Time) bool { return now.Sub(at) >= nodeRepeat })
+	if _, again := l.said[ev.Name]; again || !l.bucket.TryAccept() {
+		return false
+	}
+	l.said[ev.Name] = now
+	return true
 }
 
 func nameByContent(ev *corev1.Event) string {
