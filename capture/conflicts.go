@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/nftables"
 
-	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/capture/firewall"
 	"github.com/gridmesh/gridmesh/capture/links"
 	"github.com/gridmesh/gridmesh/capture/nft"
@@ -43,9 +42,9 @@ const (
 )
 
 // inspector looks for what cannot live beside the capture, for who calls it again and
-// again: chains are read only where nftables changed since the last call. Where others
-// change chains or links all the time it returns what was found of it beside
-// dump.ErrTorn. It is for one goroutine.
+// again: chains are read only where nftables changed since the last call. Beside an error
+// it returns what was found of it; that is dump.ErrTorn where others change chains or
+// links all the time. It is for one goroutine.
 func inspector(input func() firewall.Packet) func() ([]Finding, error) {
 	var chains []*nftables.Chain
 	var refusing map[*nftables.Chain]bool
@@ -55,34 +54,23 @@ func inspector(input func() firewall.Packet) func() ([]Finding, error) {
 		conn := nft.Open()
 		defer conn.Close()
 		gen, err := conn.Generation()
-		if err != nil {
-			return nil, err
-		}
-		var torn error
-		if packet := input(); gen != seen || !packet.Equal(asked) {
-			if chains, torn = conn.Chains(); torn == nil || errors.Is(torn, dump.ErrTorn) {
-				refusing, err = refusingInput(conn, chains, packet)
-				torn = errors.Join(torn, err)
-			}
-			switch {
-			case torn == nil:
+		if packet := input(); err == nil && (gen != seen || !packet.Equal(asked)) {
+			chains, err = conn.Chains()
+			var unread error
+			refusing, unread = refusingInput(conn, chains, packet)
+			if err = errors.Join(err, unread); err == nil {
 				seen, asked = gen, packet
-			case !errors.Is(torn, dump.ErrTorn):
-				return nil, torn
 			}
 		}
-		found, err := inspect(chains, refusing)
-		if err == nil {
-			err = torn
-		}
-		return found, err
+		found, unread := inspect(chains, refusing)
+		return found, errors.Join(err, unread)
 	}
 }
 
 // refusingInput are the chains of others at the input hook that refuse captured packets.
 func refusingInput(conn *nft.Session, chains []*nftables.Chain, packet firewall.Packet) (map[*nftables.Chain]bool, error) {
 	found := map[*nftables.Chain]bool{}
-	var torn error
+	var errs []error
 	for _, c := range chains {
 		if c.Hooknum == nil || *c.Hooknum != *nftables.ChainHookInput || c.Table.Name == rules.Name {
 			continue
@@ -93,12 +81,9 @@ func refusingInput(conn *nft.Session, chains []*nftables.Chain, packet firewall.
 			continue
 		}
 		refused, err := packet.Refused(conn, c)
-		if err != nil && !errors.Is(err, dump.ErrTorn) {
-			return nil, err
-		}
-		found[c], torn = refused, errors.Join(torn, err)
+		found[c], errs = refused, append(errs, err)
 	}
-	return found, torn
+	return found, errors.Join(errs...)
 }
 
 func inspect(chains []*nftables.Chain, refusing map[*nftables.Chain]bool) ([]Finding, error) {

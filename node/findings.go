@@ -37,6 +37,19 @@ func (f *findings) replaceNode(list []capture.Finding) []capture.Finding {
 	return f.replace(&f.node, list)
 }
 
+// addNode keeps what the last look showed, for it may be so still.
+func (f *findings) addNode(list []capture.Finding) []capture.Finding {
+	f.mu.Lock()
+	known := slices.Clone(f.node)
+	f.mu.Unlock()
+	for _, found := range list {
+		if !slices.Contains(known, found) {
+			known = append(known, found)
+		}
+	}
+	return f.replaceNode(known)
+}
+
 func (f *findings) replaceCluster(list []capture.Finding) []capture.Finding {
 	return f.replace(&f.cluster, list)
 }
@@ -84,15 +97,13 @@ func (f *findings) Collect(to chan<- prometheus.Metric) {
 }
 
 // inspect looks at the node before anything is written. What cannot live beside
-// the capture keeps the agent from starting; what is returned is to be shown.
+// the capture keeps the agent from starting; what is returned is to be shown. What
+// cannot be looked at is told, and looked at again in a minute: the guard comes first.
 func (a *Agent) inspect(ctx context.Context) (fresh []capture.Finding, err error) {
-	list, err := a.inspectNode()
-	if err = a.unlessTorn(err); err != nil {
-		return nil, err
-	}
-	guard, grave, err := a.checkGuard()
-	if err = a.unlessTorn(err); err != nil {
-		return nil, err
+	list, unread := a.inspectNode()
+	guard, grave, unknown := a.checkGuard()
+	if err := errors.Join(unread, unknown); err != nil {
+		a.log.Warn("could not look at all of the node for what is in the way; starting, and looking again", obs.KeyErr, err)
 	}
 	var errs []error
 	for _, f := range list {
@@ -106,7 +117,19 @@ func (a *Agent) inspect(ctx context.Context) (fresh []capture.Finding, err error
 	if err := a.refuseGuard(ctx, guard[:grave]); err != nil {
 		return nil, err
 	}
-	return a.found.replaceNode(append(list, guard...)), nil
+	return a.found.replaceNode(slices.Concat(list, guard, notLookedAt(unread, unknown))), nil
+}
+
+// notLookedAt is the finding where a look at the node ended with an error: nobody knows
+// that nothing is in the way. Lists that others tear all the time are none of it, for
+// they have been read, if not as of one moment.
+func notLookedAt(errs ...error) []capture.Finding {
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, dump.ErrTorn) {
+			return []capture.Finding{{Kind: capture.Unseen, Text: "rules, links or routes of this node could not be read: nobody knows whether something answers ClusterIPs before gridmesh, or drops what it captures; the agent's log has the error"}}
+		}
+	}
+	return nil
 }
 
 // inspectNode is what is in the way on the node. Where the kernel serves everything, it
@@ -128,16 +151,6 @@ func (a *Agent) inspectNode() ([]capture.Finding, error) {
 		list = slices.DeleteFunc(slices.Clone(list), engine)
 	}
 	return list, err
-}
-
-// unlessTorn is nil of a list that others tear all the time, which is told: the guard
-// comes before a look at the whole of it, and there is another look in a minute.
-func (a *Agent) unlessTorn(err error) error {
-	if errors.Is(err, dump.ErrTorn) {
-		a.log.Warn("could not look at all of the node for what is in the way; starting, and looking again", obs.KeyErr, err)
-		return nil
-	}
-	return err
 }
 
 // unfit tells why the agent does not start.
@@ -171,9 +184,11 @@ func (a *Agent) keepInspecting(ctx context.Context) error {
 		a.dir.LockLate()
 		list, err := a.inspectNode()
 		guard, _, looked := a.checkGuard()
-		if err := errors.Join(err, looked); err != nil {
-			if !failing {
-				a.log.Warn("could not look at the node for what is in the way; trying again", obs.KeyErr, err)
+		if err != nil || looked != nil {
+			if failing { // not for once
+				a.show(a.found.addNode(notLookedAt(err, looked)))
+			} else {
+				a.log.Warn("could not look at the node for what is in the way; trying again", obs.KeyErr, errors.Join(err, looked))
 			}
 			failing = true
 			continue
@@ -183,10 +198,8 @@ func (a *Agent) keepInspecting(ctx context.Context) error {
 	}
 }
 
-// policiesFound says what becomes of them, of which one has this name.
-func policiesFound(name string) string {
-	return fmt.Sprintf("the cluster has NetworkPolicies (one is %s): traffic through a ClusterIP to a pod on the same node bypasses them; where they are to be obeyed, start the agent with --datapath auto (docs/limits.md)", name)
-}
+// policiesFound says what becomes of them. It names none: they come and go.
+const policiesFound = "the cluster has NetworkPolicies (kubectl get networkpolicies -A lists them): traffic through a ClusterIP to a pod on the same node bypasses them; where they are to be obeyed, start the agent with --datapath auto (docs/limits.md)"
 
 // followPolicies looks for NetworkPolicies again and again. They are anybody's
 // to make, so they never end an agent that serves.
@@ -224,7 +237,7 @@ func (a *Agent) notePolicies(name string) {
 	fill(a.paths)
 	var list []capture.Finding
 	if name != "" && a.cfg.Datapath == topology.DatapathNone {
-		list = []capture.Finding{{Kind: capture.PolicyEngine, Text: policiesFound(name)}}
+		list = []capture.Finding{{Kind: capture.PolicyEngine, Text: policiesFound}}
 	}
 	a.show(a.found.replaceCluster(list))
 }
@@ -241,7 +254,7 @@ func (a *Agent) refusePolicies(ctx context.Context) error {
 		a.log.Warn("could not ask for NetworkPolicies before the start; starting", obs.KeyErr, err)
 	}
 	if err == nil && name != "" {
-		return a.unfit(ctx, errors.New(policiesFound(name)+"; leave --network-policies=refuse out to accept that"))
+		return a.unfit(ctx, fmt.Errorf("%s; one is %s; leave --network-policies=refuse out to accept that", policiesFound, name))
 	}
 	return nil
 }

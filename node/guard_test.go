@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -146,7 +147,7 @@ func TestPodsInANewFlagsRange(t *testing.T) {
 }
 
 // Lists that others tear all the time end no start before the guard: what is seen of
-// them counts, and there is another look. What cannot be looked at at all does.
+// them counts, and there is another look.
 func TestAStartBesideTornLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -164,11 +165,49 @@ func TestAStartBesideTornLists(t *testing.T) {
 		if got := r.agent.status().Findings; len(got) != 1 || r.log.Count("could not look at all of the node") == 0 {
 			t.Errorf("found %v: %s", got, r.log.String())
 		}
-		r.stop()
-		r.again()
+	})
+}
+
+// What cannot be looked at ends no start either: a node that nobody guards is worse. It is
+// a finding until it was looked at, and what was seen of it counts. A start once ended,
+// again and again, on a node without a guard.
+func TestAStartThatCannotLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
 		r.looked = errBroken
-		if err := r.start(t); !errors.Is(err, errBroken) {
-			t.Errorf("what cannot be looked at: %v", err)
+		r.found = []capture.Finding{{Kind: capture.KubeProxy, Text: "kube-proxy"}}
+		if err := r.start(t); !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "kube-proxy") {
+			t.Errorf("with kube-proxy in what was seen: %v", err)
+		}
+		r.again()
+		r.found = nil
+		r.mustStart(t)
+		if rules, there := r.kernel.InForce(); !there || len(rules.Guard) == 0 {
+			t.Errorf("in force is %+v", rules)
+		}
+		kinds := func() (list []capture.FindingKind) {
+			for _, f := range r.agent.status().Findings {
+				list = append(list, f.Kind)
+			}
+			return list
+		}
+		if got := kinds(); !slices.Equal(got, []capture.FindingKind{capture.Unseen}) || r.log.Count(errBroken.Error()) == 0 {
+			t.Errorf("found %v: %s", got, r.log.String())
+		}
+		after(2 * inspectEvery)
+		r.mu.Lock()
+		r.looked = nil
+		r.mu.Unlock()
+		after(2 * inspectEvery)
+		if got := kinds(); len(got) != 0 {
+			t.Errorf("after a look there is still %v", got)
+		}
+		r.mu.Lock()
+		r.looked = errBroken
+		r.mu.Unlock()
+		after(4 * inspectEvery)
+		if got := kinds(); !slices.Equal(got, []capture.FindingKind{capture.Unseen}) {
+			t.Errorf("while no look ends well: %v", got)
 		}
 	})
 }

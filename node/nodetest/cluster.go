@@ -2,6 +2,7 @@ package nodetest
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
@@ -36,6 +37,7 @@ type API struct {
 	events  []string
 	renewed map[string]uint64 // by node
 	asked   map[string]int    // for reports, by node
+	named   int               // NetworkPolicies so far
 }
 
 // Set changes the twin.
@@ -73,7 +75,7 @@ func (a *API) PodCIDRs(ctx context.Context, _ string) ([]netip.Prefix, error) {
 	return slices.Clone(a.Pods), nil
 }
 
-// NetworkPolicy implements node.Cluster.
+// NetworkPolicy implements node.Cluster. Whoever asks hears of another one each time.
 func (a *API) NetworkPolicy(ctx context.Context) (string, error) {
 	a.Journal.add("ask policies")
 	if err := a.answer(ctx); err != nil {
@@ -84,7 +86,8 @@ func (a *API) NetworkPolicy(ctx context.Context) (string, error) {
 	if !a.Policy {
 		return "", nil
 	}
-	return "shop/closed", nil
+	a.named++
+	return fmt.Sprintf("shop/closed-%d", a.named), nil
 }
 
 // Reachable implements node.Cluster.
