@@ -21,7 +21,8 @@ const dirPoll = 250 * time.Millisecond
 // Dir reads a directory (or one file) of manifests: Services, EndpointSlices,
 // Nodes and ServiceCIDRs; other kinds are passed over. What cannot be read is
 // a Problem, the rest goes on: of a file, or all of them, that cannot be read
-// any more, what was read last stays. Only files that changed are read again.
+// any more, what was read last stays. Only files that changed, or may have, are
+// read again.
 type Dir struct {
 	Snapshots
 	path    string
@@ -35,7 +36,8 @@ type Dir struct {
 // file is a file of manifests as it was read last.
 type file struct {
 	path    string
-	version string // differs when the file does
+	version string // differs when the file does; "": nobody knows
+	sum     string // of what was read
 	content *manifests
 	fault   string // why it cannot be read; the content is of before, or nothing
 	folder  bool   // it is none, but a folder that cannot be read
@@ -122,7 +124,11 @@ func (d *Dir) read(files []file) (changed bool) {
 		if f.read(); f.fault != "" && had {
 			f.content = old.content
 		}
-		changed = changed || !had || f.fault == "" || f.fault != old.fault
+		same := had && f.fault == old.fault && (f.fault != "" || f.sum == old.sum)
+		if same {
+			f.content = old.content
+		}
+		changed = changed || !same
 	}
 	d.files = files
 	return changed
@@ -273,7 +279,7 @@ func look(p string) (f file, size int64, there bool) {
 	case !info.Mode().IsRegular():
 		f.fault = noFile
 	default:
-		f.version = version(info)
+		f.version = version(info, time.Now())
 		if size = info.Size(); size > MaxFile { // it is left out
 			size = 0
 		}
@@ -281,9 +287,18 @@ func look(p string) (f file, size int64, there bool) {
 	return f, size, true
 }
 
+// settled is how long a file must have been as it is: of two writes within a tick of
+// the clock that gives files their times, 10 ms at most, those of the second are the
+// first's.
+const settled = 100 * time.Millisecond
+
 // version differs when the content of a file may: a file put in its place has
-// another inode, and no clock or tool sets back the time of the last change.
-func version(info os.FileInfo) string {
+// another inode, and no clock or tool sets back the time of the last change. Of one
+// that was changed a moment ago nobody knows.
+func version(info os.FileInfo, now time.Time) string {
 	st := info.Sys().(*syscall.Stat_t)
+	if now.Sub(time.Unix(st.Ctim.Unix())).Abs() < settled {
+		return ""
+	}
 	return fmt.Sprint(info.Size(), st.Dev, st.Ino, st.Mtim.Nano(), st.Ctim.Nano())
 }

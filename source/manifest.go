@@ -3,6 +3,7 @@ package source
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -103,7 +104,8 @@ func (m *manifests) file(f *file) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("read manifests: %w", err)
-	case size > MaxFile:
+	}
+	if f.sum = fmt.Sprint(size, sha256.Sum256(data)); size > MaxFile {
 		m.fault("file "+f.path, "", "has %d bytes and is left out; at most %d are read, split it", size, MaxFile)
 		return nil
 	}
