@@ -1,0 +1,61 @@
+package feed
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/gridmesh/gridmesh/api/names"
+)
+
+// The label of headless Services comes and goes, and takes a slice from one watch to
+// the other: whichever of the two tells first, its endpoints stay.
+func TestSlicesMoveBetweenTheirWatches(t *testing.T) {
+	const ordinary, grids = "endpointslices", "grid-endpointslices"
+	for _, move := range []struct{ from, to string }{{ordinary, grids}, {grids, ordinary}} {
+		for what, addsFirst := range map[string]bool{"it comes before it goes": true, "it goes before it comes": false} {
+			f := New(cluster(t).Client(t), slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+			stores := map[string]cache.ReflectorStore{}
+			for _, w := range f.watches() {
+				stores[w.name] = w.store
+			}
+			was, is := sliceFor(move.from == grids), sliceFor(move.to == grids)
+			told := []error{stores[move.from].Add(was)}
+			if addsFirst {
+				told = append(told, stores[move.to].Add(is), stores[move.from].Delete(is))
+			} else {
+				told = append(told, stores[move.from].Delete(is), stores[move.to].Add(is))
+			}
+			if got := contents(f.builder.Build()); got != "[db](1)" {
+				t.Errorf("from %s to %s, %s: %q is left", move.from, move.to, what, got)
+			}
+			if err := errors.Join(append(told, stores[move.to].Delete(is))...); err != nil {
+				t.Error(err)
+			}
+			if got := contents(f.builder.Build()); got != "" {
+				t.Errorf("from %s to %s, %s, and deleted: %q is left", move.from, move.to, what, got)
+			}
+		}
+	}
+}
+
+// sliceFor is a slice of a grid's Service, which is headless or not.
+func sliceFor(headless bool) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-1", Labels: map[string]string{
+			discoveryv1.LabelServiceName: "db", names.GridUniqKey: "site",
+		}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.1.0.1"}}},
+	}
+	if headless {
+		s.Labels[corev1.IsHeadlessService] = ""
+	}
+	return s
+}
