@@ -74,7 +74,7 @@ func TestStatusShowsEjections(t *testing.T) {
 			t.Fatalf("got %+v", report.Ejections)
 		}
 		for _, want := range []string{
-			"ejected     1 of 1 endpoints of default/other (10.96.0.11:80): 10.244.2.6:8080 (dead, says the agent)\n" +
+			"ejected     1 of 1 endpoints of default/other (10.96.0.11:80): 10.244.2.6:8080 (unhealthy, as Envoy was told)\n" +
 				"ejected     1 of 2 endpoints of default/web (10.96.0.10:80): 10.244.1.5:8080\n",
 		} {
 			if !strings.Contains(text, want) {

@@ -64,7 +64,7 @@ const (
 
 var outTexts = map[string]string{
 	outEjected:   "ejected by Envoy: a connection to it failed",
-	outUnhealthy: "Envoy sends nobody there: dead, says the agent",
+	outUnhealthy: "Envoy sends nobody there: unhealthy, as it was told",
 }
 
 // mark marks the endpoints of a row that are out of use.

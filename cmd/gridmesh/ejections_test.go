@@ -22,9 +22,9 @@ func TestViewMarksEjections(t *testing.T) {
 			well + `"ejections": {"at": "` + now + `", ` + list(`, "endpoints": [{"address": "10.244.8.2:8080", "tier": 0, "ejected": true}]`),
 			row + "ejected by Envoy: a connection to it failed\n", `"envoy":"ejected"`,
 		},
-		"dead": {
+		"unhealthy": {
 			well + `"ejections": {"at": "` + now + `", ` + list(`, "endpoints": [{"address": "10.244.8.2:8080", "unhealthy": true}]`),
-			row + "Envoy sends nobody there: dead, says the agent\n", `"envoy":"unhealthy"`,
+			row + "Envoy sends nobody there: unhealthy, as it was told\n", `"envoy":"unhealthy"`,
 		},
 		"which is not known": {
 			well + `"ejections": {"at": "` + now + `", ` + list(""),
@@ -50,13 +50,13 @@ func TestViewMarksEjections(t *testing.T) {
 		if !strings.Contains(table, c.table) || !strings.Contains(doc, c.doc) || (log != "") != (what == "no Envoy") {
 			t.Errorf("%s: %s%s%s\nwant %s and %s", what, table, doc, log, c.table, c.doc)
 		}
-		told := strings.Contains(table, "ject") || strings.Contains(table, "dead")
+		told := strings.Contains(table, "ject") || strings.Contains(table, "unhealthy")
 		if told != (what != "none" && what != "no Envoy" && what != "by no Envoy") || (what == "by no Envoy") == strings.Contains(doc, "ejections") {
 			t.Errorf("%s: %s%s", what, table, doc)
 		}
 		_, table, _ = gridmesh(t, "view", "--socket", socket, "--node", "edge-8")
 		_, doc, _ = gridmesh(t, "view", "--socket", socket, "--node", "edge-8", "-o", "json")
-		if strings.Contains(table+doc, "ject") || strings.Contains(table+doc, "dead") {
+		if strings.Contains(table+doc, "ject") || strings.Contains(table+doc, "unhealthy") {
 			t.Errorf("%s: of another node's Envoy the agent knows nothing: %s%s", what, table, doc)
 		}
 	}

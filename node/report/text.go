@@ -147,7 +147,7 @@ func ejectionLines(p *printer, e *envoy.Ejections, now time.Time) {
 		for _, end := range j.Endpoints {
 			text := end.Address.String()
 			if end.Unhealthy {
-				text += " (dead, says the agent)"
+				text += " (unhealthy, as Envoy was told)"
 			}
 			ends = append(ends, text)
 		}
