@@ -132,7 +132,7 @@ func Up(ctx context.Context, say func(format string, args ...any)) (*Soak, error
 	}
 	s.dials.take() // what failed before all was there counts for nothing
 	s.tally = tally{repairs: map[int]int{}}
-	s.watching, err = s.watches(ctx)
+	s.watching, err = s.watches(ctx, watched)
 	return s, err
 }
 

@@ -35,7 +35,7 @@ func (s *Soak) Fresh(ctx context.Context) error {
 	if err := s.each(s.compareTemporary); err != nil {
 		return err
 	}
-	controller, err := s.controllerUsage()
+	controller, err := s.controllerUsage(ctx)
 	if err != nil {
 		return err
 	}

@@ -62,6 +62,7 @@ var plants = []plant{
 	{"envoy", "a Service that a fresh start had not", (*Soak).plantService},
 	{"leaks", "connections that are never closed", (*Soak).plantConnections},
 	{"leaks", "connections to the controller that are never closed", (*Soak).plantOnController},
+	{"leaks", "watches of grids' children that are never closed", (*Soak).plantWatchesOfGrids},
 	{"watches", "watches that are never closed", (*Soak).plantWatches},
 }
 
@@ -280,7 +281,7 @@ func (s *Soak) plantConnections(ctx context.Context) error {
 }
 
 func (s *Soak) plantWatches(ctx context.Context) error {
-	now, err := s.watches(ctx)
+	now, err := s.watches(ctx, watched)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"syscall"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
@@ -77,7 +79,7 @@ func (s *Soak) plantCrash(ctx context.Context) error {
 // plantOnController holds connections to the controller, from several addresses: of
 // one it bears few.
 func (s *Soak) plantOnController(ctx context.Context) error {
-	before, err := s.controllerUsage()
+	before, err := s.controllerUsage(ctx)
 	if err != nil {
 		return err
 	}
@@ -90,7 +92,26 @@ func (s *Soak) plantOnController(ctx context.Context) error {
 		defer conn.Close()
 	}
 	return becomes(ctx, "leaks", func() error {
-		now, _ := s.controllerUsage() // else it is looked again
+		now, _ := s.controllerUsage(ctx) // else it is looked again
+		return violations(map[string][]string{"leaks": grown(before, now)})
+	})
+}
+
+// plantWatchesOfGrids leaves watches open that a controller might.
+func (s *Soak) plantWatchesOfGrids(ctx context.Context) error {
+	before, err := s.controllerUsage(ctx)
+	if err != nil {
+		return err
+	}
+	for range 4 * spareWatches {
+		w, err := s.c.Kube.AppsV1().ControllerRevisions("default").Watch(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		defer w.Stop()
+	}
+	return becomes(ctx, "leaks", func() error {
+		now, _ := s.controllerUsage(ctx) // else it is looked again
 		return violations(map[string][]string{"leaks": grown(before, now)})
 	})
 }
