@@ -48,6 +48,8 @@ type Config struct {
 	RealImages []realnode.Image
 	// AgentFlags are given to every agent.
 	AgentFlags []string
+	// AgentFlagsOf are given to agents besides, by node.
+	AgentFlagsOf map[string][]string
 	// Say reports progress; nil for silence.
 	Say func(format string, args ...any)
 }
@@ -255,7 +257,7 @@ func (n *Node) startGridmesh() error {
 	if err != nil {
 		return err
 	}
-	n.Flags = append([]string{"--kubeconfig", kubeconfig}, n.c.cfg.AgentFlags...)
+	n.Flags = slices.Concat([]string{"--kubeconfig", kubeconfig}, n.c.cfg.AgentFlags, n.c.cfg.AgentFlagsOf[n.Name])
 	if err := n.StartAgent(); err != nil {
 		return err
 	}

@@ -101,7 +101,7 @@ func Up(ctx context.Context, say func(format string, args ...any)) (*Soak, error
 	}
 	var err error
 	if s.c, err = cluster.Up(ctx, cluster.Config{
-		Lab: s.lab(), Proxy: map[string]string{"": "gridmesh"}, NodeGrace: nodeGrace, Say: say,
+		Lab: s.lab(), Proxy: map[string]string{"": "gridmesh"}, AgentFlagsOf: s.flags(), NodeGrace: nodeGrace, Say: say,
 	}); err != nil {
 		return nil, err
 	}
@@ -148,6 +148,19 @@ func (s *Soak) lab() netlab.Config {
 		cfg.Units = append(cfg.Units, unit)
 	}
 	return cfg
+}
+
+// twoPaths is the unit whose agents have both paths. It has one node: the kernel sends
+// its share to a neighbour's dead pod, and that would have to be excused.
+const twoPaths = "c"
+
+// flags are those of agents, by node.
+func (s *Soak) flags() map[string][]string {
+	list := map[string][]string{}
+	for _, node := range s.unit(twoPaths) {
+		list[node] = []string{"--datapath", "auto"}
+	}
+	return list
 }
 
 // disks gives each node's state directory a small disk of its own, which can

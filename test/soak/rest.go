@@ -33,6 +33,9 @@ func (s *Soak) rest(ctx context.Context) (before map[string]*ended, lines []stri
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	start := time.Now()
+	if err := s.stayPoliced(ctx); err != nil {
+		return nil, nil, err
+	}
 	var since time.Time
 	err = wait.Until(ctx, func() error {
 		if err := s.inOrder(ctx); err != nil {
@@ -58,6 +61,23 @@ func (s *Soak) rest(ctx context.Context) (before map[string]*ended, lines []stri
 	}
 	s.say("at rest after %s", time.Since(start).Round(time.Millisecond))
 	return before, lines, nil
+}
+
+// stayPoliced makes a NetworkPolicy where an agent of two paths reckons with those
+// that steps made and removed, for ten minutes more: one that starts afresh knows
+// nothing of them.
+func (s *Soak) stayPoliced(ctx context.Context) error {
+	for _, node := range s.unit(twoPaths) {
+		r, err := report.Ask(ctx, s.c.Nodes[node].Dir+"/agent.sock")
+		if err != nil {
+			return err
+		}
+		if r.Policies && !r.PoliciesUnknown {
+			_, err := s.networkPolicy(ctx, []string{"stays"})
+			return err
+		}
+	}
+	return nil
 }
 
 // readAll reads every node, and what the API server has.
@@ -143,8 +163,13 @@ func (s *Soak) letGo(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	if r.Held != nil {
+	switch {
+	case r.Held != nil:
 		return fmt.Errorf("it holds %s", asJSON(r.Held))
+	case r.EnvoyAbsent:
+		return errors.New("the kernel serves for its Envoy")
+	case r.PoliciesUnknown:
+		return errors.New("it does not know whether there are NetworkPolicies")
 	}
 	if recorded(node) {
 		return errors.New("the outage is not over for it")
