@@ -65,6 +65,83 @@ func TestThePauseOutlivesOtherChanges(t *testing.T) {
 	}
 }
 
+// A change of one unit of a wave goes to that unit at once, and takes nobody along:
+// what the others of the wave run soaks on. So it is however often that comes, and of
+// whichever unit.
+func TestAPartOfAWaveThatChangesTakesNobodyAlong(t *testing.T) {
+	for unit, within := range map[string]string{"a": "c1v2v1v1", "b": "v2c1v1v1"} {
+		for name, grid := range map[string]string{
+			"another template":                  inWaves + strings.Replace(canary, "templatePool", "templates: {UNIT: canary}\n  templatePool", 1),
+			"and one that is dropped by itself": inWaves + "  autoDeleteUnusedTemplate: true\n  templates: {UNIT: canary}\n" + canary + strings.ReplaceAll(strings.Replace(canary, "  templatePool:\n", "", 1), "canary", "other"),
+		} {
+			t.Run(name+" of "+unit, func(t *testing.T) {
+				run(t, settings{Config: gridtest.Config{AutoReady: true}}, func(c *gridtest.Cluster) {
+					shops("a", "b", "c", "d")(c)
+					update(c, inWaves)
+				}, func(w *world) {
+					change := func(grid, canary string) {
+						update(w.Cluster, grid, "maxUnits: 1", "maxUnits: 2", "pauseSeconds: 60", "pauseSeconds: 600", "image: v1", "image: v2", "UNIT", unit, "image: c1", "image: "+canary)
+						w.soon()
+					}
+					w.pass(time.Hour)
+					change(inWaves, "")
+					w.pass(time.Minute)
+					change(grid, "c0")
+					change(grid, "c1")
+					w.pass(9 * time.Minute)
+					if got := w.running("a", "b", "c", "d"); got != within {
+						t.Errorf("within the pause the units run %s", got)
+					}
+					w.pass(2 * time.Minute)
+					if got, want := w.running("a", "b", "c", "d"), within[:4]+"v2v2"; got != want {
+						t.Errorf("after the pause the units run %s, want %s", got, want)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Of a wave that is not ready, one unit is given another template: it has it once the
+// other is ready, and the next wave waits for the pause after that.
+func TestAPartOfAWaveThatIsNotReadyIsMended(t *testing.T) {
+	for unit, others := range map[string]string{"a": "b", "b": "a"} {
+		run(t, settings{}, func(c *gridtest.Cluster) {
+			shops("a", "b", "c")(c)
+			update(c, inWaves)
+		}, func(w *world) {
+			w.soon()
+			for _, child := range []string{"a", "b", "c"} {
+				w.RollOut(deployment("till-" + child))
+			}
+			w.soon()
+			words := []string{"maxUnits: 1", "maxUnits: 2", "image: v1", "image: v2"}
+			update(w.Cluster, inWaves, words...)
+			w.pass(time.Minute)
+			update(w.Cluster, inWaves+"  templates: {"+unit+": canary}\n"+canary, words...)
+			w.pass(time.Minute)
+			if got := w.running("a", "b", "c"); got != "v2v2v1" {
+				t.Errorf("before unit %s is ready, the units run %s", others, got)
+			}
+			w.RollOut(deployment("till-" + others))
+			w.soon()
+			if got := w.running(unit, others, "c"); got != "c1v2v1" {
+				t.Errorf("units %s, %s and c run %s", unit, others, got)
+			}
+			w.pass(time.Minute)
+			w.RollOut(deployment("till-" + unit))
+			w.pass(50 * time.Second)
+			if got := w.running("c"); got != "v1" {
+				t.Errorf("within the pause unit c runs %s", got)
+			}
+			w.pass(20 * time.Second)
+			if got := w.running("c"); got != "v2" {
+				t.Errorf("after the pause unit c runs %s", got)
+			}
+		})
+	}
+}
+
 // A unit that was dark in its wave has the whole deadline from when a node is
 // ready; a clock of that node that is far off changes nothing.
 func TestADarkUnitHasItsDeadline(t *testing.T) {

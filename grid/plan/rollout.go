@@ -70,8 +70,8 @@ func (g *tracked) holdBack(p *Plan, s *state, now time.Time) {
 	switch {
 	case s.rollout == nil:
 	case s.rollout.Revision == g.revision:
-	case lastWaveStands(p.Steps, s.rollout.ReadySince): // the change concerns others: the pause goes on
-		s.rollout.Revision = g.revision
+	case slices.ContainsFunc(p.Steps, func(step Step) bool { return !step.changed && inWave(s.rollout, step) }):
+		s.rollout.Revision = g.revision // what stays of the last wave is waited for as before
 	default:
 		s.rollout = nil
 	}
@@ -81,8 +81,8 @@ func (g *tracked) holdBack(p *Plan, s *state, now time.Time) {
 		}
 		s.rollout = &apiv1.RolloutStatus{Revision: g.revision}
 	}
-	if len(f.waiting) == 0 && s.rollout.WaitingSince == nil {
-		s.rollout.ReadySince = nil // over
+	if len(f.waiting) == 0 && !underWay(s.rollout) {
+		forget(s.rollout)
 		return
 	}
 	slices.SortStableFunc(f.waiting, func(a, b int) int { return r.compare(p.Steps[a].Unit, p.Steps[b].Unit) })
@@ -91,18 +91,32 @@ func (g *tracked) holdBack(p *Plan, s *state, now time.Time) {
 	g.nextWave(p, s, f, now)
 }
 
-// lastWaveStands reports whether the unit that the last wave applied to last
-// still runs what the grid says: a new revision begins another rollout only
-// where it changes what the one before has reached. What was applied after the
-// wave was ready, as a change by hand undone, is none of its units.
-func lastWaveStands(steps []Step, ready *metav1.Time) bool {
-	var last Step
-	for _, step := range steps {
-		if step.appliedAt.After(last.appliedAt) && (ready == nil || !step.appliedAt.After(ready.Time)) {
-			last = step
-		}
+// underWay reports whether a wave has begun and is not ready.
+func underWay(r *apiv1.RolloutStatus) bool {
+	return r != nil && r.WaitingSince != nil && r.ReadySince == nil
+}
+
+// forget ends the last wave, where it is ready: nobody waits for the next.
+func forget(r *apiv1.RolloutStatus) {
+	if !underWay(r) {
+		r.WaitingSince, r.ReadySince = nil, nil
 	}
-	return !last.appliedAt.IsZero() && !last.changed
+}
+
+// inWave reports whether a unit was applied since the last wave began, which is at the
+// next whole second; stamps have the one before. A new revision begins another rollout
+// only where it changes all of those.
+func inWave(r *apiv1.RolloutStatus, s Step) bool {
+	return r.WaitingSince != nil && !s.appliedAt.Before(r.WaitingSince.Add(-time.Second))
+}
+
+// again is how many units of the last wave are first in turn, for a new revision changed
+// them, and others of it not: they need not wait for what those soak for.
+func again(p *Plan, r *apiv1.RolloutStatus, turn []int) (n int) {
+	for n < len(turn) && inWave(r, p.Steps[turn[n]]) {
+		n++
+	}
+	return n
 }
 
 func (g *tracked) front(p *Plan, now time.Time) (f front) {
@@ -213,24 +227,28 @@ func (g *tracked) nextWave(p *Plan, s *state, f front, now time.Time) {
 		s.stopped = why
 	case len(f.busy) > 0:
 		why = fmt.Sprintf("unit %s is not ready yet", Short(f.busy))
-	case s.rollout.WaitingSince != nil:
+	case underWay(s.rollout):
 		took := max(0, now.Sub(s.rollout.WaitingSince.Time)).Round(time.Second) // it began at the next whole second
 		p.Events = append(p.Events, Event{Reason: "WaveReady", Message: fmt.Sprintf("the wave is ready %s after it began; %d units wait for theirs", took, len(f.waiting))})
-		s.rollout.WaitingSince, s.rollout.ReadySince = nil, &at
+		s.rollout.ReadySince = &at
 		p.StatusFirst = true
 	}
 	if len(f.waiting) == 0 {
-		s.rollout.ReadySince = nil
+		forget(s.rollout)
 		return
 	}
 	if why == "" && len(s.absent) > 0 { // who mistypes the pilot does not mean all others
 		why = orderField + " " + g.unitsOfNobody(s.absent)
 		s.stopped = why
 	}
+	most, began := r.size(len(p.Steps)), &at
 	if why == "" && s.rollout.ReadySince != nil {
 		if left := r.pause - now.Sub(s.rollout.ReadySince.Time); left > 0 {
-			why = "the next wave begins " + atTime(s.rollout.ReadySince.Add(r.pause))
-			p.requeue(left)
+			most, began = min(most, again(p, s.rollout, f.waiting)), s.rollout.WaitingSince
+			if most == 0 {
+				why = "the next wave begins " + atTime(s.rollout.ReadySince.Add(r.pause))
+				p.requeue(left)
+			}
 		}
 	}
 	if r.paused {
@@ -238,7 +256,7 @@ func (g *tracked) nextWave(p *Plan, s *state, f front, now time.Time) {
 	}
 	first := 0
 	if why == "" {
-		first = g.beginWave(p, s, f.waiting, at)
+		first = g.beginWave(p, s, f.waiting, most, began)
 		why = "after the wave that goes now"
 	}
 	g.announce(p, f.waiting[first:], why)
@@ -250,14 +268,15 @@ func wholeSecond(t time.Time) metav1.Time {
 	return metav1.Time{Time: t.Add(time.Second - 1).Truncate(time.Second)}
 }
 
-// beginWave lets a wave go and returns its size.
-func (g *tracked) beginWave(p *Plan, s *state, turn []int, at metav1.Time) int {
-	n := g.waveSize(p, turn, g.waves.size(len(p.Steps)))
+// beginWave lets a wave go, of so many units at most, that began now or, where it goes
+// again, before; and returns its size.
+func (g *tracked) beginWave(p *Plan, s *state, turn []int, most int, began *metav1.Time) int {
+	n := g.waveSize(p, turn, most)
 	units := make([]string, n)
 	for i, step := range turn[:n] {
 		units[i] = p.Steps[step].Unit
 	}
-	s.rollout.WaitingSince, s.rollout.ReadySince = &at, nil
+	s.rollout.WaitingSince, s.rollout.ReadySince = began, nil
 	s.pending -= n
 	p.StatusFirst = true
 	p.Events = append(p.Events, Event{Reason: "WaveBegins", Message: fmt.Sprintf("the change goes to %d of the %d units that wait for it: %s", n, len(turn), Short(units))})

@@ -173,7 +173,7 @@ func progressing(st *apiv1.WorkloadGridStatus, s state) metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Stopped", Cut(s.stopped)
 	case s.paused:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Paused", "spec.rollout.paused is true"
-	case s.rollout != nil && (s.pending > 0 || s.rollout.WaitingSince != nil):
+	case s.rollout != nil && s.pending > 0, underWay(s.rollout):
 		c.Reason, c.Message = "InWaves", "the change goes to the units wave by wave"
 	case st.UpdatedUnits+st.RefusedUnits+st.DarkUnits < st.Units:
 		c.Reason, c.Message = "Updating", "not every unit runs what the grid says yet"
