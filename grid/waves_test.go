@@ -309,6 +309,35 @@ func TestAHandInAnEarlierWaveStopsNothing(t *testing.T) {
 	})
 }
 
+// A write of which no answer came, and that was done, is no failure of later: what a
+// hand changed long after is undone, and stops nothing.
+func TestAnAnswerThatWasLostStopsNothingLater(t *testing.T) {
+	var on atomic.Bool
+	lose := func(verb gridtest.Verb, ref plan.Ref) bool {
+		return verb == gridtest.Apply && ref == deployment("till-a") && on.CompareAndSwap(true, false)
+	}
+	run(t, settings{Config: gridtest.Config{AutoReady: true, Lose: lose}}, func(c *gridtest.Cluster) {
+		shops("a", "b")(c)
+		update(c, inWaves, "pauseSeconds: 60", "pauseSeconds: 3600")
+	}, func(w *world) {
+		w.pass(time.Hour)
+		on.Store(true)
+		update(w.Cluster, inWaves, "pauseSeconds: 60", "pauseSeconds: 3600", "image: v1", "image: v2")
+		w.pass(30 * time.Minute)
+		if on.Load() {
+			t.Error("no answer was lost")
+		}
+		w.Edit(deployment("till-a"), func(o plan.Object) {
+			o["spec"].(plan.Object)["template"].(plan.Object)["spec"].(plan.Object)["containers"] = []any{}
+		})
+		w.pass(time.Minute)
+		if got := w.running("a"); got != "v2" {
+			t.Errorf("the unit runs %s", got)
+		}
+		w.noEvent("RolloutStopped")
+	})
+}
+
 // A wave that is ready at once was not ready before it began, though its status
 // knows whole seconds alone.
 func TestAWaveTakesNoLessThanNothing(t *testing.T) {

@@ -122,6 +122,9 @@ func again(p *Plan, r *apiv1.RolloutStatus, turn []int) (n int) {
 func (g *tracked) front(p *Plan, now time.Time) (f front) {
 	for i := range p.Steps {
 		step := &p.Steps[i]
+		if !step.Writes() {
+			delete(g.failures, step.Unit) // of what is no longer to be written; the next one begins then
+		}
 		failure, begun := g.failures[step.Unit]
 		switch {
 		case step.changed && !begun:
