@@ -135,7 +135,7 @@ func TestALastWordIsNotedBesideAStatus(t *testing.T) {
 // A webhook that takes away what a child is known by, or that brings back what
 // is to go, costs few writes, and is told of.
 func TestAWebhookThatStripsIsNotFought(t *testing.T) {
-	for _, key := range []string{"gridmesh.io/applied", "gridmesh.io/unit-gone-since", "gridmesh.io/settled"} {
+	for _, key := range []string{"gridmesh.io/applied", "gridmesh.io/applied-at", "gridmesh.io/unit-gone-since", "gridmesh.io/settled"} {
 		t.Run(key, func(t *testing.T) {
 			run(t, settings{Config: gridtest.Config{AutoReady: true, Mutate: func(obj plan.Object) {
 				if obj["kind"] != "Deployment" {

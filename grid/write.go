@@ -136,8 +136,13 @@ func (c *Controller) apply(ctx context.Context, p plan.Plan, s plan.Step, child 
 	if err != nil {
 		return nil, err
 	}
-	if meta(now).GetAnnotations()[names.Applied] != s.Hash() || !labelled(now, p) {
-		return nil, fmt.Errorf("%w: the annotation %s or the label %s", errStripped, names.Applied, names.GridSelector)
+	for _, key := range []string{names.Applied, names.AppliedAt} {
+		if meta(now).GetAnnotations()[key] != meta(obj).GetAnnotations()[key] {
+			return nil, fmt.Errorf("%w: the annotation %s", errStripped, key)
+		}
+	}
+	if !labelled(now, p) {
+		return nil, fmt.Errorf("%w: the label %s", errStripped, names.GridSelector)
 	}
 	note := s.Settled(now)
 	if note == "" || note == meta(now).GetAnnotations()[names.Settled] {

@@ -40,9 +40,19 @@ type child struct {
 type sight struct {
 	there bool      // the unit was there, with this child
 	left  time.Time // when it was first seen that it is not; zero while it is
-	// When the child was first seen to say that it is applied at a time to come,
-	// and at which.
-	ahead, aheadOf time.Time
+	// When it was first seen that the child, as it was applied last, does not say
+	// when that was, or names a time to come.
+	undated time.Time
+}
+
+// saw has a child take over what was seen of it when it was another version.
+func (c *child) saw(old *child) {
+	c.sight = old.sight
+	for _, key := range []string{names.Applied, names.AppliedAt} {
+		if c.annotations[key] != old.annotations[key] { // applied anew
+			c.undated = time.Time{}
+		}
+	}
 }
 
 // lookAnew forgets since when units were seen gone: nobody looked of late, and they
@@ -132,9 +142,13 @@ func (c *child) goneSince() (time.Time, bool) {
 	return at, err == nil
 }
 
-// appliedAt is when a child was applied last.
+// appliedAt is when a child was applied last, or, for another controller's, made;
+// zero where it does not say.
 func (c *child) appliedAt() time.Time {
-	text := cmp.Or(c.annotations[names.AppliedAt], value[string](c.obj, "metadata", "creationTimestamp"))
+	text := c.annotations[names.AppliedAt]
+	if c.annotations[names.Applied] == "" {
+		text = cmp.Or(text, value[string](c.obj, "metadata", "creationTimestamp"))
+	}
 	at, _ := time.Parse(time.RFC3339, text)
 	return at
 }

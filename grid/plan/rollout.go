@@ -176,17 +176,17 @@ func (g *tracked) begun(s *Step, now time.Time) time.Time {
 	return since
 }
 
-// reached is when the change reached a unit. Where its child says that this is
-// yet to come, by a clock that was wrong, it is when that was first seen.
+// reached is when the change reached a unit. Where its child does not say, or says
+// that this is yet to come, by a clock that was wrong, it is when that was first seen.
 func (g *tracked) reached(s *Step, now time.Time) time.Time {
 	c := g.live(s.Unit)
-	if c == nil || !s.appliedAt.After(now) {
+	if c == nil || !s.appliedAt.IsZero() && !s.appliedAt.After(now) {
 		return s.appliedAt
 	}
-	if c.ahead.IsZero() || !c.aheadOf.Equal(s.appliedAt) {
-		c.ahead, c.aheadOf = now, s.appliedAt
+	if c.undated.IsZero() {
+		c.undated = now
 	}
-	return c.ahead
+	return c.undated
 }
 
 // overdue says what stops a rollout, and of the first unit why, where that is

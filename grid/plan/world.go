@@ -241,7 +241,7 @@ func (x *Index) setChild(ref Ref, c *child) {
 		x.group(old, false)
 		delete(x.children, ref)
 		if c != nil && c.uid == old.uid {
-			c.sight = old.sight
+			c.saw(old)
 		}
 	}
 	delete(x.taken, ref)
