@@ -14,6 +14,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/internal/latest"
 	"github.com/gridmesh/gridmesh/node/envoy"
+	"github.com/gridmesh/gridmesh/node/healthport"
 	"github.com/gridmesh/gridmesh/node/outage"
 	"github.com/gridmesh/gridmesh/node/preload"
 	"github.com/gridmesh/gridmesh/node/report"
@@ -57,6 +58,7 @@ type Agent struct {
 	policies   latest.Value[word]               // from the start and who asks for NetworkPolicies to the loop and who looks at the node: there are any
 	engines    latest.Value[word]               // from the start and who looks at the node to the loop: an engine of them is to be reckoned with
 	paths      chan struct{}                    // one slot: one of these three is another
+	ports      *healthport.Servers              // of the loop; nil without a kernel path
 	snapshot   latest.Value[*topology.Snapshot] // from the loop to other processes, the hosts file and who looks at the node
 }
 
@@ -96,6 +98,7 @@ func New(cfg Config, parts Parts) (*Agent, error) {
 			return nil, fmt.Errorf("register the metrics of paths: %w", err)
 		}
 	}
+	a.ports = a.healthPorts()
 	a.xds = parts.XDS(a.demand.Add, a.refused)
 	return a, nil
 }

@@ -34,6 +34,9 @@ type Config struct {
 	// ServiceCIDRs are guarded from the start, besides those of the last good
 	// state and of the cluster.
 	ServiceCIDRs []netip.Prefix
+	// NodePortAddresses are the ranges of this node's addresses at which load balancers are
+	// answered, where there is a kernel path. Empty: all of them.
+	NodePortAddresses []netip.Prefix
 	// Topology chooses between readings of topologyKeys.
 	Topology topology.Options
 	// Datapath is which path connections take. DatapathNone: there is no kernel

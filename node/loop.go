@@ -44,6 +44,8 @@ type loop struct {
 	healing  healing
 	used     preload.Used
 
+	balancers balancers
+
 	live    bool               // the snapshot comes from the source, not from disk
 	raw     *topology.Snapshot // the source's newest; nil before the first
 	emptied emptied            // the newest has nothing, and is not believed
@@ -228,6 +230,7 @@ func (l *loop) apply(snap *topology.Snapshot) {
 	} else {
 		l.metrics.synced(start)
 	}
+	l.answerBalancers()
 	l.countProgrammed()
 	l.changed()
 	l.stale.reset()
@@ -313,6 +316,7 @@ func (l *loop) paced() {
 	l.repair()
 	l.pace.next(l.failing())
 	l.admit()
+	l.answerAgain()
 	l.closeStale()
 }
 

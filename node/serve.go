@@ -48,6 +48,9 @@ func (a *Agent) members(l *loop) []member {
 			member{"events", a.parts.Cluster.Run}, member{"policies", a.followPolicies},
 			member{"contact", a.keepContact}, member{"reports", a.askReports})
 	}
+	if a.ports != nil {
+		list = append(list, member{"health check ports", a.ports.Run})
+	}
 	if a.asksPods() {
 		list = append(list, member{"own node", a.followPodCIDRs})
 	}

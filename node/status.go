@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,7 +38,7 @@ func (l *loop) publish() {
 	}
 	r.UnitWithout = l.units.Without
 	r.Notes = append(l.units.Notes(), l.used.Notes()...)
-	l.problems.Fill(r, l.view, l.catalog, l.guarded.Next(l.snap, l.cfg.ServiceCIDRs))
+	l.problems.Fill(r, l.view, l.catalog, slices.Concat(l.guarded.Next(l.snap, l.cfg.ServiceCIDRs), l.balancers.problems()))
 	l.metrics.problems.Set(float64(len(r.Problems) + r.More))
 	l.report.Store(r)
 }

@@ -119,6 +119,9 @@ func (c *config) complete() error {
 	if msgs := validation.IsDNS1123Subdomain(n.Node); n.Node != "" && n.Node != hostName() && len(msgs) > 0 {
 		errs = append(errs, fmt.Errorf("--node-name %q is no name of a Node; give one of kubectl get nodes", n.Node))
 	}
+	if c.capture.Kernel != nil {
+		n.NodePortAddresses = c.capture.Kernel.NodePortAddresses
+	}
 	errs = append(errs, run.CheckTCP("healthz-bind-address", n.HealthzAddress), run.CheckTCP("metrics-bind-address", n.MetricsAddress), n.Validate())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w: %w", run.ErrUsage, err)

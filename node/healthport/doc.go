@@ -1,0 +1,7 @@
+// Package healthport answers load balancers at the healthCheckNodePort of Services with
+// externalTrafficPolicy Local: whether this node has endpoints of its own for clients
+// from outside, and how many, in kube-proxy's words.
+//
+//	places.go    a view -> who is answered where, as views go by
+//	servers.go   the listeners, and the answers
+package healthport

@@ -1,0 +1,143 @@
+package healthport
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// services are Services of which load balancers ask.
+type services struct {
+	*topology.Builder
+	viewer *topology.Viewer
+}
+
+func newServices() *services {
+	b := topology.NewBuilder()
+	for _, name := range []string{"a", "b"} {
+		b.SetNode(&topology.Node{Name: name})
+	}
+	return &services{b, topology.NewViewer("a", topology.Options{Datapath: topology.DatapathKernel})}
+}
+
+func (s *services) view() *topology.View { return s.viewer.See(s.Build()) }
+
+func key(name string) topology.ObjectKey {
+	return topology.ObjectKey{Namespace: "default", Name: name}
+}
+
+// put sets a Service of these ClusterIPs with a health check port, 0 for none.
+func (s *services) put(name string, port uint16, ips ...string) {
+	service := &topology.Service{Key: key(name), Ports: []topology.ServicePort{{Protocol: topology.TCP, Port: 80, NodePort: 30000 + port%1000}}}
+	for _, ip := range ips {
+		service.ClusterIPs = append(service.ClusterIPs, netip.MustParseAddr(ip))
+	}
+	if port != 0 {
+		service.Exposure = &topology.Exposure{Local: true, HealthCheckNodePort: port, LoadBalancers: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}
+	}
+	s.SetService(service)
+}
+
+// endpoints sets those of a Service, "node address", of one family.
+func (s *services) endpoints(name string, list ...string) {
+	slice := &topology.Slice{Key: key(name), Service: name, Ports: []topology.SlicePort{{Protocol: topology.TCP, Port: 8080}}}
+	for _, e := range list {
+		node, addr, _ := strings.Cut(e, " ")
+		ip := netip.MustParseAddr(addr)
+		if slice.IPv6 = ip.Is6(); slice.IPv6 {
+			slice.Key = key(name + "-6")
+		}
+		slice.Endpoints = append(slice.Endpoints, topology.Endpoint{Addr: ip, Node: node, Ready: true, Serving: true})
+	}
+	s.SetSlice(slice)
+}
+
+// text is the places, sorted, "port family service: n".
+func text(places map[Place]Answer) string {
+	var list []string
+	for p, a := range places {
+		list = append(list, fmt.Sprintf("%d %s %s: %d", p.Port, p.network(), a.Service.Name, a.Local))
+	}
+	slices.Sort(list)
+	return strings.Join(list, "; ")
+}
+
+// Each family is asked at a place of its own, and is told of its own endpoints on
+// this node.
+func TestPlaces(t *testing.T) {
+	s, x := newServices(), &Index{}
+	s.put("dual", 32001, "10.96.0.1", "fd00:96::1")
+	s.endpoints("dual", "a 10.244.0.1", "a 10.244.0.2", "b 10.244.1.1")
+	s.endpoints("dual", "a fd00::1", "b fd00::2")
+	s.put("elsewhere", 32002, "10.96.0.2")
+	s.endpoints("elsewhere", "b 10.244.1.2")
+	s.put("quiet", 0, "10.96.0.3")
+	x.Next(s.view())
+	places, problems := x.Places(), x.Problems()
+	if got, want := text(places), "32001 tcp4 dual: 2; 32001 tcp6 dual: 1; 32002 tcp4 elsewhere: 0"; got != want || len(problems) > 0 {
+		t.Errorf("%s, want %s; %v", got, want, problems)
+	}
+	s.endpoints("elsewhere", "a 10.244.0.3", "b 10.244.1.2")
+	s.put("dual", 32003, "10.96.0.1", "fd00:96::1")
+	if x.Next(s.view()); text(x.Places()) != "32002 tcp4 elsewhere: 1; 32003 tcp4 dual: 2; 32003 tcp6 dual: 1" {
+		t.Errorf("of others: %s", text(x.Places()))
+	}
+	s.DeleteService(key("dual"))
+	s.put("elsewhere", 0, "10.96.0.2")
+	if x.Next(s.view()); len(x.Places()) > 0 {
+		t.Errorf("of none: %s", text(x.Places()))
+	}
+}
+
+// A change of a Service without a port changes nothing.
+func TestPlacesOfOthersStay(t *testing.T) {
+	s, x := newServices(), &Index{}
+	s.put("web", 32001, "10.96.0.1")
+	if !x.Next(s.view()) {
+		t.Error("a new place is no change")
+	}
+	s.put("quiet", 0, "10.96.0.3")
+	if x.Next(s.view()) {
+		t.Error("a Service without a port is a change")
+	}
+}
+
+// A port that two ask for stays with who has it, and the other is told.
+func TestAPortOfTwo(t *testing.T) {
+	s, x := newServices(), &Index{}
+	s.put("web", 32001, "10.96.0.1")
+	s.put("web-2", 32002, "10.96.0.2")
+	x.Next(s.view())
+	s.put("api", 32001, "10.96.0.3")
+	x.Next(s.view())
+	places, problems := x.Places(), x.Problems()
+	if text(places) != "32001 tcp4 web: 0; 32002 tcp4 web-2: 0" {
+		t.Error(text(places))
+	}
+	if len(problems) != 1 || problems[0].Object != "service default/api" || problems[0].Field != "spec.healthCheckNodePort" || !strings.Contains(problems[0].Text, "32001 is service default/web's already") {
+		t.Errorf("%v", problems)
+	}
+	s.DeleteService(key("web"))
+	if x.Next(s.view()); text(x.Places()) != "32001 tcp4 api: 0; 32002 tcp4 web-2: 0" || len(x.Problems()) > 0 {
+		t.Errorf("once it is free: %s, %v", text(x.Places()), x.Problems())
+	}
+}
+
+// There are so many ports and no more; who has one keeps it.
+func TestPortsAreBounded(t *testing.T) {
+	s, x := newServices(), &Index{}
+	for i := range mostPorts {
+		s.put(fmt.Sprint("web-", i), uint16(20000+i), fmt.Sprintf("10.96.%d.%d", i/250, 1+i%250))
+	}
+	x.Next(s.view())
+	s.put("api", 32001, "10.97.0.1")
+	x.Next(s.view())
+	places, problems := x.Places(), x.Problems()
+	if _, served := places[Place{Port: 32001}]; served || len(places) != mostPorts || len(problems) != 1 || problems[0].Object != "service default/api" {
+		t.Errorf("%d places, %v", len(places), problems)
+	}
+}
