@@ -59,6 +59,7 @@ type Agent struct {
 	engines    latest.Value[word]               // from the start and who looks at the node to the loop: an engine of them is to be reckoned with
 	paths      chan struct{}                    // one slot: one of these three is another
 	ports      *healthport.Servers              // of the loop; nil without a kernel path
+	leaving    atomic.Bool                      // from who follows the own Node to the health: it is about to go
 	snapshot   latest.Value[*topology.Snapshot] // from the loop to other processes, the hosts file and who looks at the node
 }
 

@@ -27,8 +27,8 @@
 // (status.go) and what is in force (package envoy); to it the names that Envoy asked
 // for (package preload), what Envoy answers (envoy.go) and whether it does
 // (absence.go, asked.go), the NetworkPolicies and their engines (findings.go), and the own
-// Node's pod CIDRs; both ways which nodes have reported (reports.go). The findings
-// are of all who look.
+// Node's pod CIDRs; both ways which nodes have reported (reports.go). Whether the own Node
+// is about to go goes from who follows it to the health. The findings are of all who look.
 //
 // Parts are interfaces (parts.go); package nodetest holds twins of them in
 // memory. Both kinds keep the same contract, which contract_*_test.go holds.

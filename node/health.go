@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"sync/atomic"
@@ -24,9 +25,9 @@ func (p *pulse) alive(now time.Time) bool {
 
 // health is what /healthz, /readyz and /livez answer, in kube-proxy's words.
 type health struct {
-	LastUpdated  time.Time `json:"lastUpdated"`
+	LastUpdated  time.Time `json:"lastUpdated"` // of one that is well: now
 	CurrentTime  time.Time `json:"currentTime"`
-	NodeEligible bool      `json:"nodeEligible"`
+	NodeEligible *bool     `json:"nodeEligible,omitempty"` // of /healthz alone
 	Healthy      bool      `json:"healthy"`
 	Source       string    `json:"source"`
 	Reason       string    `json:"reason,omitempty"` // why it is not healthy
@@ -38,13 +39,14 @@ const (
 	notWhole  = "the rules are not as they should be"
 	noEnvoy   = "no Envoy is connected"
 	loopHangs = "the agent hangs"
+	goesSoon  = "the Node is about to go: load balancers are to send it nobody new"
 )
 
 // health is that of what the node serves: rules in line with the newest
 // snapshot, and an Envoy behind those that hand it connections. A restart of the
 // agent cures none of it.
 func (a *Agent) health(now time.Time) health {
-	h := health{CurrentTime: now.UTC(), NodeEligible: true}
+	h := health{CurrentTime: now.UTC()}
 	r := a.report.Load()
 	if r == nil {
 		h.Reason = notYet
@@ -74,19 +76,49 @@ func (a *Agent) liveness(now time.Time) health {
 	return h
 }
 
+// serveEligible answers load balancers: a Node that is about to go is well, and to get
+// no new connections (KEP-3836).
+func (a *Agent) serveEligible(w http.ResponseWriter, _ *http.Request) {
+	h, eligible := a.health(time.Now()), !a.leaving.Load()
+	h.NodeEligible = &eligible
+	if !eligible && h.Healthy {
+		h.Reason = goesSoon
+	}
+	reply(w, h, h.Healthy && eligible)
+}
+
 func (a *Agent) serveHealth(w http.ResponseWriter, _ *http.Request) {
-	reply(w, a.health(time.Now()))
+	h := a.health(time.Now())
+	reply(w, h, h.Healthy)
 }
 
 func (a *Agent) serveLiveness(w http.ResponseWriter, _ *http.Request) {
-	reply(w, a.liveness(time.Now()))
+	h := a.liveness(time.Now())
+	reply(w, h, h.Healthy)
 }
 
-func reply(w http.ResponseWriter, h health) {
+func reply(w http.ResponseWriter, h health, ok bool) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	if !h.Healthy {
+	if ok {
+		h.LastUpdated = h.CurrentTime // as kube-proxy's, for who wants it to be recent
+	} else {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	_ = json.NewEncoder(w).Encode(h)
+}
+
+// followLeaving keeps in mind whether the own Node is about to go. What the API server
+// said last stands while it is away, and until it has said anything the Node stays.
+func (a *Agent) followLeaving(ctx context.Context) error {
+	return a.parts.Cluster.FollowLeaving(ctx, a.cfg.Node, func(leaving bool) {
+		if a.leaving.Swap(leaving) == leaving {
+			return
+		}
+		if leaving {
+			a.log.Info("the Node is about to go: /healthz tells load balancers to send it nobody new, and what is open goes on")
+		} else {
+			a.log.Info("the Node stays: /healthz has load balancers send to it again")
+		}
+	})
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gridmesh/gridmesh/node/nodetest"
 )
 
 // Rules that cannot be put back are no health, and are tried again soon.
@@ -229,5 +232,42 @@ func TestLivenessIsTheLoops(t *testing.T) {
 		close(h.until)
 		synctest.Wait()
 		alive("going on", http.StatusOK)
+	})
+}
+
+// Load balancers are told of a Node that is about to go, and nobody else is: its rules are
+// as they should be, and neither a readiness nor a liveness probe has anything to do.
+func TestANodeThatIsAboutToGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{}
+		r.mustStart(t)
+		r.publish(webOnly())
+		asked := func(when string, healthz int, eligible bool) {
+			t.Helper()
+			for path, want := range map[string]int{"/healthz": healthz, "/readyz": http.StatusOK, "/livez": http.StatusOK} {
+				w := httptest.NewRecorder()
+				r.agent.healthMux().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+				if w.Code != want {
+					t.Errorf("%s: %s is %d %s, want %d", when, path, w.Code, w.Body, want)
+				}
+				var is map[string]any
+				must(t, json.Unmarshal(w.Body.Bytes(), &is))
+				said, has := is["nodeEligible"]
+				if has != (path == "/healthz") || has && said != eligible || is["healthy"] != true {
+					t.Errorf("%s: %s answers %s", when, path, w.Body)
+				}
+			}
+		}
+		asked("before anybody said anything of it", http.StatusOK, true)
+		r.api.Leaving.Publish(true)
+		synctest.Wait()
+		asked("tainted", http.StatusServiceUnavailable, false)
+		r.api.Set(func(a *nodetest.API) { a.Away = errBroken })
+		after(time.Hour)
+		asked("with the cloud gone since", http.StatusServiceUnavailable, false)
+		r.api.Leaving.Publish(false)
+		synctest.Wait()
+		asked("it stays after all", http.StatusOK, true)
 	})
 }

@@ -148,6 +148,9 @@ type Cluster interface {
 	Events
 	// PodCIDRs returns a node's spec.podCIDRs. It waits a few seconds at most.
 	PodCIDRs(ctx context.Context, node string) ([]netip.Prefix, error)
+	// FollowLeaving tells, until ctx ends, whether a Node is about to go: first when that is
+	// known, and then whenever it may be another. It does not tell of one that is gone.
+	FollowLeaving(ctx context.Context, node string, tell func(leaving bool)) error
 	// NetworkPolicy returns the namespace and name of one, "" where there is none. It
 	// waits a few seconds at most.
 	NetworkPolicy(ctx context.Context) (string, error)

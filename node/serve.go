@@ -46,7 +46,7 @@ func (a *Agent) members(l *loop) []member {
 	if a.parts.Cluster != nil {
 		list = append(list,
 			member{"events", a.parts.Cluster.Run}, member{"policies", a.followPolicies},
-			member{"contact", a.keepContact}, member{"reports", a.askReports})
+			member{"contact", a.keepContact}, member{"reports", a.askReports}, member{"eligibility", a.followLeaving})
 	}
 	if a.ports != nil {
 		list = append(list, member{"health check ports", a.ports.Run})
@@ -143,7 +143,7 @@ func (a *Agent) statusMux() http.Handler {
 
 func (a *Agent) healthMux() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", a.serveHealth)
+	mux.HandleFunc("GET /healthz", a.serveEligible)
 	mux.HandleFunc("GET /readyz", a.serveHealth)
 	mux.HandleFunc("GET /livez", a.serveLiveness)
 	return mux
@@ -151,7 +151,7 @@ func (a *Agent) healthMux() http.Handler {
 
 func (a *Agent) metricsMux() http.Handler {
 	mux := run.MetricsMux(a.parts.Registry)
-	mux.HandleFunc("GET /healthz", a.serveHealth)
+	mux.HandleFunc("GET /healthz", a.serveEligible)
 	mux.HandleFunc("GET /proxyMode", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, a.cfg.ProxyMode) })
 	return mux
 }

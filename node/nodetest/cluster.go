@@ -27,11 +27,12 @@ func (s *Source) Run(ctx context.Context) error {
 // the agent's start it sets in Set.
 type API struct {
 	Journal *Journal
-	Latency time.Duration  // of every answer
-	Pods    []netip.Prefix // of the node
-	Policy  bool           // there is a NetworkPolicy
-	Away    error          // not nil: it does not answer, and this is why
-	Behind  uint64         // of every other answer from memory: so many reports are not in it
+	Latency time.Duration      // of every answer
+	Pods    []netip.Prefix     // of the node
+	Policy  bool               // there is a NetworkPolicy
+	Away    error              // not nil: it does not answer, and this is why
+	Leaving latest.Value[bool] // the Node is about to go; nothing is told before the first
+	Behind  uint64             // of every other answer from memory: so many reports are not in it
 
 	mu      sync.Mutex
 	events  []string
@@ -73,6 +74,22 @@ func (a *API) PodCIDRs(ctx context.Context, _ string) ([]netip.Prefix, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.Pods), nil
+}
+
+// FollowLeaving implements node.Cluster.
+func (a *API) FollowLeaving(ctx context.Context, _ string, tell func(leaving bool)) error {
+	wake := a.Leaving.Wake()
+	defer a.Leaving.Forget(wake)
+	for {
+		if leaving, ok := a.Leaving.Get(); ok {
+			tell(leaving)
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // NetworkPolicy implements node.Cluster. Whoever asks hears of another one each time.

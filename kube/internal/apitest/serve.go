@@ -85,6 +85,7 @@ func write(w http.ResponseWriter, code int, obj Object) {
 type seen struct {
 	metadata bool
 	selector labels.Selector
+	name     string // of the one object; "" for all
 }
 
 func seenBy(r *http.Request) seen {
@@ -92,11 +93,15 @@ func seenBy(r *http.Request) seen {
 	if err != nil {
 		panic(err)
 	}
-	return seen{metadata: strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata"), selector: selector}
+	name, named := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
+	if !named && name != "" {
+		panic("no field but metadata.name is known: " + name)
+	}
+	return seen{metadata: strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata"), selector: selector, name: name}
 }
 
 func (v seen) has(obj Object) bool {
-	if obj == nil {
+	if obj == nil || v.name != "" && metadata(obj)["name"] != v.name {
 		return false
 	}
 	set := labels.Set{}
