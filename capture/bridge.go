@@ -208,8 +208,10 @@ func setsSysctl(key string) bool {
 // Tune sets what serves better with it and works without. A kept source is an
 // address of a pod, from a port that the pod may use itself towards the same
 // endpoint; early demux would give the pod's answers to Envoy's old socket,
-// and the kernel drops in forward what has one.
+// and the kernel drops in forward what has one. What it cannot do for the table of
+// connections is a finding.
 func (c *Capture) Tune() error {
+	c.raiseTracking()
 	if len(c.cfg.PodCIDRs) == 0 {
 		return nil
 	}

@@ -44,6 +44,7 @@ type Capture struct {
 	pods      atomic.Pointer[[]netip.Prefix] // cfg.PodCIDRs, for who inspects the node
 	found     bool                           // rules of a run before, at Install
 	installed bool
+	raised    bool         // the kernel's table of connections is as wanted
 	outdated  bool         // the rules are to be installed again, for cfg is another
 	held      state        // how the kernel's elements stand to the planner's
 	goal      state        // what the next Extend leads to; unsure before the first view
@@ -64,6 +65,7 @@ type Host struct {
 	StateDir string        // keeps the sysctl values that Cleanup puts back
 	ProcSys  string        // /proc/sys, or where a container may write to it
 	Log      *slog.Logger  // nil: nothing is said
+	Tracking Tracking      // of connections, at least
 	Patience time.Duration // with the disk of StateDir, before something is set without a record; 0: 2 s
 }
 

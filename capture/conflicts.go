@@ -39,6 +39,8 @@ const (
 	KernelTable FindingKind = "kernel-table"
 	// Conntrack: UDP flows to endpoints that are gone are not forgotten; reported.
 	Conntrack FindingKind = "conntrack"
+	// TrackingLimits: the table of connections is smaller than wanted; reported.
+	TrackingLimits FindingKind = "conntrack-limits"
 )
 
 // inspector looks for what cannot live beside the capture, for who calls it again and

@@ -29,6 +29,7 @@ type config struct {
 	// clientConnections is how many one client may hold; 0 for a quarter of
 	// what Envoy says that it takes.
 	clientConnections int
+	tracking          capture.Tracking
 
 	// Flags in words of their own, which complete reads.
 	mark, datapath, bridgeNF, keysReading, policies string
@@ -49,7 +50,7 @@ type config struct {
 
 func defaults() *config {
 	return &config{
-		node: node.Default(), capture: plan.Default(), adminSocket: "/run/gridmesh/envoy-admin.sock",
+		node: node.Default(), capture: plan.Default(), tracking: capture.DefaultTracking(), adminSocket: "/run/gridmesh/envoy-admin.sock",
 		mark: "0x1/0x3", datapath: "envoy", bridgeNF: "clear", keysReading: "ordered", policies: "warn",
 		format: formatTable,
 	}
@@ -85,8 +86,21 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&n.HostsFile, "hosts-file", "", "keep the names {set}-{i} of StatefulSetGrids of this unit in this hosts file, for a DNS server of your own")
 	f.StringVar(&n.ClusterDomain, "cluster-domain", n.ClusterDomain, "zone of the names in --hosts-file")
 	f.StringVar(&c.policies, "network-policies", c.policies, "where NetworkPolicies would be bypassed on the same node (docs/limits.md): warn, or refuse to start on a node that was not served before")
+	c.bindTracking(f)
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "log more")
 	run.Files(f, "kubeconfig", "manifests", "state-dir", "xds-socket", "status-socket", "admin-socket", "feed-socket", "proc-sys", "hosts-file")
+}
+
+// bindTracking has kube-proxy's flags of the kernel's table of connections.
+func (c *config) bindTracking(f *pflag.FlagSet) {
+	t := &c.tracking
+	f.IntVar(&t.MaxPerCore, "conntrack-max-per-core", t.MaxPerCore, "connections that the kernel tracks at least, for each core; 0 leaves its bound as it is")
+	f.IntVar(&t.Min, "conntrack-min", t.Min, "connections that the kernel tracks at least, however few cores there are; --conntrack-max-per-core=0 leaves its bound as it is")
+	f.DurationVar(&t.TCPEstablished, "conntrack-tcp-timeout-established", t.TCPEstablished, "how long the kernel remembers an open TCP connection that is silent, at least; 0 leaves that as it is")
+	f.DurationVar(&t.TCPCloseWait, "conntrack-tcp-timeout-close-wait", t.TCPCloseWait, "how long it remembers one that one side has closed, at least; 0 leaves that as it is")
+	f.DurationVar(&t.UDP, "conntrack-udp-timeout", t.UDP, "how long it remembers a UDP flow that nobody has answered, at least; 0 leaves that as it is")
+	f.DurationVar(&t.UDPStream, "conntrack-udp-timeout-stream", t.UDPStream, "how long it remembers another UDP flow, at least; 0 leaves that as it is")
+	f.BoolVar(&t.Liberal, "conntrack-tcp-be-liberal", t.Liberal, "have the kernel track TCP packets out of the window, too (nf_conntrack_tcp_be_liberal)")
 }
 
 // choices are the values of flags that have a fixed choice.
@@ -122,7 +136,7 @@ func (c *config) complete() error {
 	if c.capture.Kernel != nil {
 		n.NodePortAddresses = c.capture.Kernel.NodePortAddresses
 	}
-	errs = append(errs, run.CheckTCP("healthz-bind-address", n.HealthzAddress), run.CheckTCP("metrics-bind-address", n.MetricsAddress), n.Validate())
+	errs = append(errs, c.tracking.Validate(), run.CheckTCP("healthz-bind-address", n.HealthzAddress), run.CheckTCP("metrics-bind-address", n.MetricsAddress), n.Validate())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w: %w", run.ErrUsage, err)
 	}
@@ -201,7 +215,7 @@ func parseCIDRs(flag string, texts []string, errs *[]error) []netip.Prefix {
 }
 
 func (c *config) host() capture.Host {
-	return capture.Host{StateDir: c.node.StateDir, ProcSys: c.procSys}
+	return capture.Host{StateDir: c.node.StateDir, ProcSys: c.procSys, Tracking: c.tracking}
 }
 
 func (c *config) cleanup() cleanup.Config {
