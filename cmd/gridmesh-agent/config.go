@@ -30,6 +30,7 @@ type config struct {
 	// what Envoy says that it takes.
 	clientConnections int
 	tracking          capture.Tracking
+	file              string // of --config
 
 	// Flags in words of their own, which complete reads.
 	mark, datapath, bridgeNF, keysReading, policies string
@@ -58,6 +59,7 @@ func defaults() *config {
 
 func (c *config) bind(f *pflag.FlagSet) {
 	n := &c.node
+	f.StringVar(&c.file, "config", "", "file of flags, a key each, as docs/agent.md shows; what is given beside it wins")
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig of the API server, at its real address and not at a ClusterIP (default: in-cluster credentials)")
 	f.StringVar(&c.manifests, "manifests", "", "read Services, EndpointSlices and Nodes from this directory instead of an API server")
 	f.StringVar(&n.Node, "node-name", hostName(), "name of this node")
@@ -88,7 +90,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.policies, "network-policies", c.policies, "where NetworkPolicies would be bypassed on the same node (docs/limits.md): warn, or refuse to start on a node that was not served before")
 	c.bindTracking(f)
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "log more")
-	run.Files(f, "kubeconfig", "manifests", "state-dir", "xds-socket", "status-socket", "admin-socket", "feed-socket", "proc-sys", "hosts-file")
+	run.Files(f, "config", "kubeconfig", "manifests", "state-dir", "xds-socket", "status-socket", "admin-socket", "feed-socket", "proc-sys", "hosts-file")
 }
 
 // bindTracking has kube-proxy's flags of the kernel's table of connections.

@@ -60,6 +60,7 @@ so, too. "gridmesh-agent status --check" has its own.`,
 		},
 	}
 	c.bind(root.PersistentFlags())
+	root.PersistentPreRunE = func(*cobra.Command, []string) error { return c.readFile(root.PersistentFlags()) }
 	for flag, values := range choices {
 		complete(root, flag, values)
 	}

@@ -66,6 +66,7 @@ func (c *config) usedTwice() error {
 		{"--feed-socket", n.FeedSocket},
 		{"--admin-socket", c.adminSocket},
 		{"--hosts-file", n.HostsFile},
+		{"--config", c.file},
 		{"--kubeconfig", c.kubeconfig},
 		{"--manifests", c.manifests},
 	}
