@@ -48,9 +48,10 @@ func (w *world) goesBy(key string) {
 	}
 }
 
-// A unit key that is mistyped is told, and takes no Service from its clients: it goes
-// by the key that nodes have until one has the new one, or somebody deletes it.
-func TestAMistypedKeyClosesNoService(t *testing.T) {
+// A unit key that is mistyped is told, and takes neither the Service from its clients nor
+// the workloads behind it: all goes by the key that nodes have until one has the new one,
+// or somebody deletes it. Then the others have their whole grace, whatever ran before.
+func TestAMistypedKeyTakesNothingAway(t *testing.T) {
 	for name, then := range map[string]func(w *world){
 		"mended": func(w *world) {
 			update(w.Cluster, tillService)
@@ -58,28 +59,42 @@ func TestAMistypedKeyClosesNoService(t *testing.T) {
 			w.soon()
 			w.goesBy("site")
 			w.valid(till)
+			w.pass(4 * time.Minute)
+			w.names("Deployment", "till-a", "till-b", "till-c", "till-d")
+			w.pass(time.Hour)
+			w.names("Deployment", "till-a", "till-b", "till-c")
 		},
 		"meant": func(w *world) {
-			w.label("node-north", "stie", "north")
+			w.label("node-a", "stie", "a")
 			w.soon()
 			w.goesBy("stie")
+			w.is(deployment("till-a"), "spec.template.spec.nodeSelector.stie", "a")
+			w.pass(4 * time.Minute)
+			w.names("Deployment", "till-a", "till-b", "till-c", "till-d")
+			w.pass(time.Hour)
+			w.names("Deployment", "till-a")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, settings{Config: gridtest.Config{AutoReady: true}}, func(c *gridtest.Cluster) {
-				shops("north", "south")(c)
+				shops("a", "b", "c", "d")(c)
 				update(c, tillGrid)
 				update(c, tillService)
 			}, func(w *world) {
 				w.soon()
 				w.goesBy("site")
 				w.valid(tillServices)
+				w.Node("node-d", "other", "d")
+				w.pass(time.Minute) // of the grace of d
 				update(w.Cluster, tillGrid, "site", "stie")
 				update(w.Cluster, tillService, "site", "stie", "port: 80", "port: 81")
-				w.pass(3 * time.Minute)
+				w.pass(time.Hour)
 				w.goesBy("site")
+				w.names("Deployment", "till-a", "till-b", "till-c", "till-d")
 				w.said(tillServices, "spec.gridUniqKey: does not change its Service, which goes by site, for no node has the label stie; did you mean site?")
-				w.said(till, "spec.gridUniqKey: makes nothing, for no node has the label stie; did you mean site?")
+				w.said(till, "spec.gridUniqKey: does not change its Deployments, which go by site, for no node has the label stie; did you mean site?")
+				w.is(till, "status.heldUnits", 4)
+				w.noEvent("Removed: ")
 				if _, message := w.condition(till, "Progressing"); message != "no node has the unit key" {
 					t.Errorf("Progressing says of a grid without units: %s", message)
 				}
@@ -88,6 +103,25 @@ func TestAMistypedKeyClosesNoService(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A label that all nodes lost is no key that is mistyped: that the workloads go, behind the
+// guard, is told.
+func TestALabelThatAllNodesLostIsTold(t *testing.T) {
+	run(t, settings{Config: gridtest.Config{AutoReady: true}}, func(c *gridtest.Cluster) {
+		shops("a", "b")(c)
+		update(c, tillGrid)
+	}, func(w *world) {
+		w.soon()
+		w.label("node-a", "stie", "a")
+		w.label("node-b", "stie", "b")
+		w.soon()
+		w.said(till, "spec.gridUniqKey: makes nothing, and removes its Deployments by and by, for no node has the label site; did you mean stie?")
+		w.pass(4 * time.Minute)
+		w.names("Deployment", "till-a", "till-b")
+		w.pass(time.Hour)
+		w.names("Deployment")
+	})
 }
 
 // Who wants the key all the same deletes the Service; a new one is made as it is

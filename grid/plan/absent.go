@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -53,10 +54,15 @@ func (g *grid) unitsOfNobody(absent []string) string {
 // label may be meant.
 func (x *Index) keyOfNobody(g *tracked) string {
 	comes, cure := "makes nothing", "label the nodes, or correct the key"
-	if kept := x.keptKey(g); kept != "" {
+	switch kept := x.keptKey(g); {
+	case kept != "" && g.kind.PerUnit:
+		comes = "does not change its " + g.kind.Child + "s, which go by " + kept
+	case kept != "":
 		comes = "does not change its " + g.kind.Child + ", which goes by " + kept
-	} else if !g.kind.PerUnit {
+	case !g.kind.PerUnit:
 		comes = "makes a " + g.kind.Child + " that answers nobody"
+	case g.anyMade():
+		comes = "makes nothing, and removes its " + g.kind.Child + "s by and by"
 	}
 	labels := map[string]bool{} // by which a node is in a unit
 	for _, n := range x.units.nodes {
@@ -72,22 +78,15 @@ func (x *Index) keyOfNobody(g *tracked) string {
 	return fmt.Sprintf("%s, for no node has the label %s; %s", comes, g.unitKey, cure)
 }
 
-// keptKey is the key by which the one child that serves all units goes on: nodes
-// have it, and none has the grid's. It would answer nobody at once, in any unit, for
-// a slip of one letter. "" where the child is to be as the grid says.
+// keptKey is the key by which all that a grid has made goes on: nodes have it, and none
+// has the grid's. For a slip of one letter the one child that serves all units would
+// answer nobody, in any unit, and the others would go, site by site. "" where children
+// are to be as the grid says.
 func (x *Index) keptKey(g *tracked) string {
-	if g.kind.PerUnit || !x.nobodyHas(g.unitKey) {
+	if !x.nobodyHas(g.unitKey) {
 		return ""
 	}
-	live := x.children[Ref{g.kind.Child, g.ref.Namespace, g.kind.name(g.ref.Name, "")}]
-	if of, owned := gridOf(live); !owned || of != g.ref {
-		return ""
-	}
-	var keys []string
-	if json.Unmarshal([]byte(live.annotations[names.TopologyKeys]), &keys) != nil {
-		return ""
-	}
-	for _, key := range keys {
+	for _, key := range x.keysOfChildren(g) {
 		for _, n := range x.units.nodes {
 			if n.labels[key] != "" {
 				return key
@@ -95,4 +94,45 @@ func (x *Index) keptKey(g *tracked) string {
 		}
 	}
 	return ""
+}
+
+// keeps says what becomes of a child that goes by another key than the grid.
+func (g *grid) keeps(key string) string {
+	then := "it is made by that all the same"
+	if g.kind.PerUnit {
+		then = "it is not made again"
+	}
+	return fmt.Sprintf("it goes by %s until a node has the label %s; delete it, and %s", key, g.unitKey, then)
+}
+
+// keysOfChildren are the unit keys by which the children were made that a grid has.
+func (x *Index) keysOfChildren(g *tracked) (keys []string) {
+	if !g.kind.PerUnit {
+		live := x.children[Ref{g.kind.Child, g.ref.Namespace, g.kind.name(g.ref.Name, "")}]
+		of, owned := gridOf(live)
+		if !owned || of != g.ref || json.Unmarshal([]byte(live.annotations[names.TopologyKeys]), &keys) != nil {
+			return nil
+		}
+		return keys
+	}
+	for _, list := range g.children {
+		for _, c := range list {
+			// SuperEdge's have the label alone.
+			if key := cmp.Or(c.annotations[names.UnitKey], c.labels[names.GridUniqKey]); g.made(c) && !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// anyMade reports whether a grid has a child of its own.
+func (g *tracked) anyMade() bool {
+	for _, list := range g.children {
+		if slices.ContainsFunc(list, g.made) {
+			return true
+		}
+	}
+	return false
 }

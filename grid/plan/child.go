@@ -203,3 +203,12 @@ func (c *child) scalers() (list []string) {
 	}
 	return list
 }
+
+// owns reports whether a child is this grid's own: an earlier grid of the same
+// name may have had another UID.
+func (g *grid) owns(c *child) bool {
+	return c.ownerKind == "" || g.uid == "" || c.ownerUID == g.uid
+}
+
+// made reports whether a child is this grid's own, and does not only bear its labels.
+func (g *grid) made(c *child) bool { return c.ownerKind != "" && g.owns(c) }

@@ -66,12 +66,6 @@ func (x *Index) judge(g *tracked, unit string, live *child) Step {
 	return g.decide(step, live, template)
 }
 
-// owns reports whether a child is this grid's own: an earlier grid of the same
-// name may have had another UID.
-func (g *grid) owns(c *child) bool {
-	return c.ownerKind == "" || g.uid == "" || c.ownerUID == g.uid
-}
-
 // leaves reports whether a child is not to be kept in line: it belongs to an
 // earlier grid of this name, or its label names this one no longer.
 func (g *grid) leaves(step *Step, live *child, word string) bool {
@@ -169,8 +163,7 @@ func (x *Index) serviceStep(g *tracked) Step {
 		return step
 	}
 	if key := x.keptKey(g); key != "" {
-		step.Action, step.live, step.Ready = Hold, true, true
-		step.Why = fmt.Sprintf("it goes by %s until a node has the label %s; delete it, and it is made by that all the same", key, g.unitKey)
+		step.Action, step.live, step.Ready, step.Why = Hold, true, true, g.keeps(key)
 		return step
 	}
 	if live != nil {

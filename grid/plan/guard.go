@@ -36,9 +36,10 @@ func (g Guard) Validate() error {
 
 // leftovers adds the children whose unit has no node any more, and those that
 // a unit has too many of. The first time one is seen it is to be annotated
-// with the time (UnitGone).
+// with the time (UnitGone); no time runs while the grid's key may be mistyped.
 func (x *Index) leftovers(g *tracked, p *Plan, s *state, guard Guard, now time.Time) {
 	var gone []Step
+	key := x.keptKey(g)
 	for unit, list := range g.children {
 		there := x.units.of(g.unitKey)[unit] != nil
 		kept := g.live(unit)
@@ -48,7 +49,12 @@ func (x *Index) leftovers(g *tracked, p *Plan, s *state, guard Guard, now time.T
 				continue
 			}
 			// What only bears the labels, and was never taken over, is left alone.
-			if c.ownerKind == "" || !g.owns(c) || deleting(c.obj) {
+			if !g.made(c) || deleting(c.obj) {
+				continue
+			}
+			if key != "" {
+				c.left = time.Time{}
+				gone = append(gone, c.stays(unit, g.keeps(key)))
 				continue
 			}
 			why := fmt.Sprintf("no node has %s=%s any more", g.unitKey, unit)
@@ -63,9 +69,15 @@ func (x *Index) leftovers(g *tracked, p *Plan, s *state, guard Guard, now time.T
 	p.Steps = append(p.Steps, gone...)
 }
 
-func leftover(unit string, c *child, why string, guard Guard, now time.Time, p *Plan) Step {
-	step := Step{Unit: unit, Kind: c.ref.Kind, Name: c.ref.Name, Action: Hold, live: true, Version: c.version, Size: c.alike.size()}
+// stays is the step of a child that is kept though its unit is gone.
+func (c *child) stays(unit, why string) Step {
+	step := Step{Unit: unit, Kind: c.ref.Kind, Name: c.ref.Name, Action: Hold, Why: why, live: true, Version: c.version, Size: c.alike.size()}
 	step.Ready, _ = c.progress()
+	return step
+}
+
+func leftover(unit string, c *child, why string, guard Guard, now time.Time, p *Plan) Step {
+	step := c.stays(unit, "")
 	_, marked := c.goneSince()
 	gone := c.gone(guard, now)
 	switch left := guard.Grace - gone; {
