@@ -190,6 +190,68 @@ func TestAMistypedPilotHoldsTheWaves(t *testing.T) {
 	}
 }
 
+// A pilot whose last node is gone, for good or to be set up anew, was one and is not
+// mistyped: changes go on, a rollback above all, also once its child is gone and another
+// controller leads.
+func TestAPilotThatIsGoneHoldsNothing(t *testing.T) {
+	const order = "maxUnits: 1, order: [pilot]"
+	s := settings{Config: gridtest.Config{AutoReady: true}}
+	for name, forgotten := range map[string]bool{"at once": false, "its child is gone": true} {
+		t.Run(name, func(t *testing.T) {
+			run(t, s, func(c *gridtest.Cluster) {
+				shops("a", "pilot", "z")(c)
+				update(c, inWaves, "maxUnits: 1", order)
+			}, func(w *world) {
+				w.soon()
+				update(w.Cluster, inWaves, "maxUnits: 1", order, "image: v1", "image: v2")
+				w.pass(time.Hour)
+				w.running3("v2v2v2")
+				w.Remove(plan.Ref{Kind: "Node", Name: "node-pilot"})
+				if forgotten {
+					w.pass(time.Hour)
+					w.names("Deployment", "till-a", "till-z")
+					w.stop()
+					w.lead(s)
+				}
+				for _, image := range []string{"v1", "v3"} {
+					update(w.Cluster, inWaves, "maxUnits: 1", order, "image: v1", "image: "+image)
+					w.pass(time.Hour)
+					if got := w.running("a", "z"); got != image+image {
+						t.Errorf("a and z run %s, want %s", got, image)
+					}
+					w.valid(till)
+				}
+				w.noEvent("RolloutStopped")
+				w.Node("node-pilot", "site", "pilot")
+				w.soon()
+				w.running3("v3v3v3")
+				w.is(till, "status.gone", nil)
+			})
+		})
+	}
+}
+
+// A pilot that is mistyped does not hold what the units go back to: who rolls back is in
+// a hurry, and that has been there before.
+func TestAMistypedPilotHoldsNoRollback(t *testing.T) {
+	run(t, settings{Config: gridtest.Config{AutoReady: true}}, func(c *gridtest.Cluster) {
+		shops("a", "pilot", "z")(c)
+		update(c, inWaves)
+	}, func(w *world) {
+		w.soon()
+		update(w.Cluster, inWaves, "image: v1", "image: v2")
+		w.pass(time.Hour)
+		w.running3("v2v2v2")
+		update(w.Cluster, inWaves, "maxUnits: 1", "maxUnits: 1, order: [pilto]")
+		w.pass(time.Hour)
+		w.running3("v1v1v1")
+		w.said(till, "spec.rollout.order: names unit pilto, of which there is no node")
+		update(w.Cluster, inWaves, "maxUnits: 1", "maxUnits: 1, order: [pilto]", "image: v1", "image: v3")
+		w.pass(time.Hour)
+		w.running3("v1v1v1")
+	})
+}
+
 // A pilot whose nodes are there and dark is passed over, as every unit is.
 func TestADarkPilotHoldsNothing(t *testing.T) {
 	run(t, settings{Config: gridtest.Config{AutoReady: true}}, func(c *gridtest.Cluster) {

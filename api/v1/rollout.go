@@ -78,6 +78,11 @@ type WorkloadGridStatus struct {
 	// Rollout is where the current rollout in waves is.
 	// +optional
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
+	// Gone lists at most 100 units of spec.rollout.order that had a child and have no
+	// node any more: no wave waits for them, as it does for a unit that is mistyped.
+	// +listType=atomic
+	// +optional
+	Gone []string `json:"gone,omitempty"`
 	// LastRemoval is when children of vanished units were removed last.
 	// +optional
 	LastRemoval *metav1.Time `json:"lastRemoval,omitempty"`

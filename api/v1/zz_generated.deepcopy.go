@@ -360,6 +360,11 @@ func (in *WorkloadGridStatus) DeepCopyInto(out *WorkloadGridStatus) {
 		*out = new(RolloutStatus)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.Gone != nil {
+		in, out := &in.Gone, &out.Gone
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.LastRemoval != nil {
 		in, out := &in.LastRemoval, &out.LastRemoval
 		*out = (*in).DeepCopy()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -13,13 +14,13 @@ import (
 )
 
 // absences are what a grid names and no node has: its unit key, or else units that
-// its rollout begins with. Both are waited for, and are most often mistyped. Where
-// there are no Nodes nobody knows.
+// its rollout begins with and that it never had. Both are waited for, and are most often
+// mistyped. Where there are no Nodes nobody knows.
 func (x *Index) absences(g *tracked) (list []topology.Problem) {
 	if x.nobodyHas(g.unitKey) {
 		return []topology.Problem{g.problem("spec.gridUniqKey", "%s", x.keyOfNobody(g))}
 	}
-	if absent := x.absentOrder(g); len(absent) > 0 {
+	if absent, _ := x.absentOrder(g); len(absent) > 0 {
 		list = append(list, g.problem(orderField, "%s", g.unitsOfNobody(absent)))
 	}
 	return list
@@ -32,18 +33,43 @@ func (x *Index) nobodyHas(key string) bool {
 
 const orderField = "spec.rollout.order"
 
-// absentOrder are the units of the order of a rollout that no node is in.
-func (x *Index) absentOrder(g *tracked) []string {
-	if g.waves == nil || len(x.units.of(g.unitKey)) == 0 {
-		return nil
+// maxGone bounds what a status says of units that are gone.
+const maxGone = 100
+
+// absentOrder are the units of the order of a rollout that no node is in: those that the
+// grid never had, and those that are gone. A child says that it had one, and the status
+// once the child is gone as well.
+func (x *Index) absentOrder(g *tracked) (never, gone []string) {
+	var known []string
+	if g.workload != nil {
+		known = g.workload.Gone
 	}
-	return x.absentUnits(g, slices.Sorted(maps.Keys(g.waves.place)))
+	switch {
+	case g.waves == nil:
+		return nil, nil
+	case len(x.units.of(g.unitKey)) == 0:
+		return nil, known
+	}
+	for _, unit := range x.absentUnits(g, maps.Keys(g.waves.place)) {
+		if slices.Contains(known, unit) || slices.ContainsFunc(g.children[unit], g.made) {
+			gone = append(gone, unit)
+		} else {
+			never = append(never, unit)
+		}
+	}
+	return never, gone[:min(maxGone, len(gone))]
 }
 
-// absentUnits are those of a list that no node is in.
-func (x *Index) absentUnits(g *tracked, list []string) []string {
+// absentUnits are those that no node is in, by name.
+func (x *Index) absentUnits(g *tracked, named iter.Seq[string]) (absent []string) {
 	units := x.units.of(g.unitKey)
-	return slices.DeleteFunc(list, func(unit string) bool { return units[unit] != nil })
+	for unit := range named {
+		if units[unit] == nil {
+			absent = append(absent, unit)
+		}
+	}
+	slices.Sort(absent)
+	return absent
 }
 
 func (g *grid) unitsOfNobody(absent []string) string {

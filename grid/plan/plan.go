@@ -49,7 +49,10 @@ func (x *Index) Plan(ref Ref, guard Guard, now time.Time) (p Plan, ok bool) {
 	}
 	state := g.state(now)
 	if g.valid {
-		state.absent = x.absentOrder(g)
+		state.absent, state.gone = x.absentOrder(g)
+		if len(state.absent) > 0 && g.goesBack() { // in a hurry, and to what was there before
+			state.absent = nil
+		}
 		g.holdBack(&p, &state, now)
 		x.leftovers(g, &p, &state, guard, now)
 		g.revise(&p)

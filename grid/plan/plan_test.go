@@ -53,7 +53,7 @@ func TestLaws(t *testing.T) {
 		}
 	}
 	t.Log(count)
-	for _, what := range []string{"create", "update", "keep", "adopt", "wait", "hold", "remove", "release", "refuse", "WaveBegins", "WaveReady", "RolloutStopped", "RolloutPaused", "RolloutComplete", "orphan"} {
+	for _, what := range []string{"create", "update", "keep", "adopt", "wait", "hold", "remove", "release", "refuse", "WaveBegins", "WaveReady", "RolloutStopped", "RolloutPaused", "RolloutComplete", "orphan", "pilot gone"} {
 		if count[what] < 2 {
 			t.Errorf("%s happened %d times: the histories are too tame", what, count[what])
 		}
@@ -68,6 +68,9 @@ func tally(count map[string]int, plans []Plan) {
 		}
 		for _, n := range p.Events {
 			count[n.Reason]++
+		}
+		if p.Workload != nil && len(p.Workload.Gone) > 0 {
+			count["pilot gone"]++
 		}
 	}
 }
@@ -85,6 +88,7 @@ func (c *cluster) plan(t *testing.T) []Plan {
 			t.Fatalf("no plan of %s", ref)
 		}
 		plans = append(plans, p)
+		c.notePilots(ref)
 		was, known := c.last[ref]
 		quiet := p
 		quiet.Events, quiet.StatusFirst, quiet.Steps = nil, false, slices.Clone(p.Steps) // told once
@@ -117,6 +121,7 @@ func (c *cluster) noteMended() {
 	for ref := range c.planned {
 		if c.x.grids[ref] == nil { // deleted, or another's
 			c.planned[ref] = plannedAs{}
+			delete(c.pilots, ref)
 		}
 	}
 }
@@ -244,13 +249,6 @@ func checkRemovals(t *testing.T, seed uint64, times []time.Time, units int) {
 	if most := max(1, 7*3/10); n > most {
 		t.Fatalf("seed %d: %d of %d removed within %s", seed, n, units, testGuard.Grace)
 	}
-}
-
-// orderLacks reports whether the order of a rollout names a unit that no node is in.
-func orderLacks(c *cluster, p Plan) bool {
-	return slices.ContainsFunc(value[[]any](c.objects[p.Grid], "spec", "rollout", "order"), func(unit any) bool {
-		return !slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Unit == unit && s.Nodes > 0 })
-	})
 }
 
 // checkWave: a wave is no larger than it may be, and none begins while a unit

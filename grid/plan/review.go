@@ -99,7 +99,7 @@ func (x *Index) missingUnits(g *tracked) []topology.Problem {
 	if len(x.units.of(g.unitKey)) == 0 {
 		return list
 	}
-	if absent := x.absentUnits(g, slices.Sorted(maps.Keys(g.spec.Templates))); len(absent) > 0 {
+	if absent := x.absentUnits(g, maps.Keys(g.spec.Templates)); len(absent) > 0 {
 		list = append(list, g.problem("spec.templates", "%s", g.unitsOfNobody(absent)))
 	}
 	return list

@@ -96,3 +96,10 @@ func (g *tracked) revise(p *Plan) {
 		p.Expired = append(p.Expired, r.Name)
 	}
 }
+
+// goesBack reports whether the units go back to what the grid had before: its revision
+// was made before another one.
+func (g *tracked) goesBack() bool {
+	made := value[string](g.revisions[g.revision], "metadata", "creationTimestamp")
+	return made != "" && slices.ContainsFunc(Revisions(g.uid, slices.Collect(maps.Values(g.revisions))), func(r Revision) bool { return r.Created > made })
+}

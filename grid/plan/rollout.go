@@ -18,13 +18,14 @@ type state struct {
 	stopped string    // why no wave begins, or ""
 	paused  bool
 	pending int      // units whose turn comes later
-	absent  []string // units of the order that no node is in
+	absent  []string // units of the order that are waited for
+	gone    []string // and that are not, for they were there
 }
 
 func (g *tracked) state(now time.Time) state {
 	s := state{seen: g.removedAt}
 	if g.workload != nil {
-		s.rollout, s.removed = g.workload.Rollout.DeepCopy(), believed(g.workload.LastRemoval, now)
+		s.rollout, s.removed, s.gone = g.workload.Rollout.DeepCopy(), believed(g.workload.LastRemoval, now), g.workload.Gone
 	}
 	return s
 }

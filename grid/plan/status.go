@@ -61,7 +61,7 @@ func (x *Index) CommitStatus(p Plan) {
 
 func (g *tracked) workloadStatus(p *Plan, s state, now time.Time) {
 	st := &apiv1.WorkloadGridStatus{
-		ObservedGeneration: g.generation, Revision: g.revision, Rollout: s.rollout, LastRemoval: s.removed,
+		ObservedGeneration: g.generation, Revision: g.revision, Rollout: s.rollout, Gone: s.gone, LastRemoval: s.removed,
 	}
 	var last []metav1.Condition
 	if g.workload != nil {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -20,8 +21,9 @@ type cluster struct {
 	absent  map[[2]string]time.Time // unit key and unit: since when no node has it
 	waves   map[Ref]wave            // the last of each grid
 	planned map[Ref]plannedAs
-	mended  map[Ref]bool // it was not planned for a time
-	surplus map[Ref]bool // children of which a unit had one too many
+	mended  map[Ref]bool         // it was not planned for a time
+	surplus map[Ref]bool         // children of which a unit had one too many
+	pilots  map[Ref]map[any]bool // units of the order that were there, and are gone
 }
 
 // wave is what is known of one, apart from the code under test.
@@ -31,7 +33,7 @@ type wave struct {
 }
 
 func newCluster(seed uint64) *cluster {
-	return &cluster{r: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), objects: map[Ref]Object{}, x: NewIndex(), last: map[Ref]lastPlan{}, absent: map[[2]string]time.Time{}, waves: map[Ref]wave{}, planned: map[Ref]plannedAs{}, mended: map[Ref]bool{}, surplus: map[Ref]bool{}}
+	return &cluster{r: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), objects: map[Ref]Object{}, x: NewIndex(), last: map[Ref]lastPlan{}, absent: map[[2]string]time.Time{}, waves: map[Ref]wave{}, planned: map[Ref]plannedAs{}, mended: map[Ref]bool{}, surplus: map[Ref]bool{}, pilots: map[Ref]map[any]bool{}}
 }
 
 var (
@@ -270,7 +272,7 @@ func (c *cluster) carryOut(plans []Plan) {
 	for _, p := range plans {
 		c.writeStatus(p)
 		if p.Revision != nil {
-			c.set(p.Revision.Object())
+			c.revise(p.Revision.Object())
 		}
 		for _, name := range p.Expired {
 			c.delete(Ref{"ControllerRevision", p.Grid.Namespace, name})
@@ -279,6 +281,13 @@ func (c *cluster) carryOut(plans []Plan) {
 			c.step(p, s)
 		}
 	}
+}
+
+// revise writes a revision; one that is there stays as old as it is.
+func (c *cluster) revise(obj Object) {
+	made := value[string](c.objects[RefOf(obj)], "metadata", "creationTimestamp")
+	value[Object](obj, "metadata")["creationTimestamp"] = cmp.Or(made, c.now.Format(time.RFC3339))
+	c.set(obj)
 }
 
 func (c *cluster) writeStatus(p Plan) {
