@@ -28,7 +28,8 @@ type API interface {
 	// Apply applies an object server-side (KEP-555), by force, and makes one that
 	// is not there; Merge changes one by a merge patch (RFC 7386). Both return the
 	// object as it is then, and fail with a conflict where they name a
-	// metadata.resourceVersion and it has another.
+	// metadata.resourceVersion and it has another; Merge fails, too, where it names
+	// another metadata.uid.
 	Apply(ctx context.Context, obj map[string]any, manager string) (map[string]any, error)
 	Merge(ctx context.Context, kind, namespace, name string, patch map[string]any) (map[string]any, error)
 	// TakeOver gives one manager the fields that another wrote by updates.

@@ -308,3 +308,39 @@ func TestWorkFollowsWhatChanged(t *testing.T) {
 		}
 	})
 }
+
+// A child that is deleted between its write and the note that a webhook had the last word,
+// and made by somebody else: what is not the grid's is not written to.
+func TestANoteIsWrittenOnTheChildAlone(t *testing.T) {
+	var cluster *gridtest.Cluster
+	var taken atomic.Bool
+	const theirs = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: till-a, namespace: default, labels: {mine: too}}, spec: {selector: {matchLabels: {app: x}}, template: {metadata: {labels: {app: x}}, spec: {containers: []}}}}"
+	run(t, settings{Config: gridtest.Config{
+		AutoReady: true,
+		Mutate: func(obj plan.Object) {
+			if obj["kind"] == "Deployment" {
+				schedule(obj, "other")
+			}
+		},
+		Before: func(_ context.Context, verb gridtest.Verb, ref plan.Ref) error {
+			if verb == gridtest.Merge && ref == deployment("till-a") && !taken.Swap(true) {
+				cluster.Remove(ref)
+				cluster.Update("kubectl", theirs)
+			}
+			return nil
+		},
+	}}, func(c *gridtest.Cluster) {
+		cluster = c
+		shops("a")(c)
+		update(c, tillGrid, "spec: {containers", "spec: {schedulerName: mine, containers")
+	}, func(w *world) {
+		w.pass(time.Minute)
+		if !taken.Load() {
+			t.Error("no note was written")
+		}
+		w.is(deployment("till-a"), "metadata.annotations", nil)
+		w.noEvent("Failed")
+		w.is(till, "status.readyUnits", 1) // by a child of another name
+		w.quiet()
+	})
+}

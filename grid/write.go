@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -101,7 +102,7 @@ func (c *Controller) attempt(ctx context.Context, p plan.Plan, s plan.Step, chil
 	case plan.Remove:
 		return nil, c.api.Delete(ctx, s.Kind, child.Namespace, s.Name, s.Version)
 	case plan.Hold:
-		return c.annotate(ctx, child, version, names.UnitGone, plan.Time(c.now()))
+		return c.annotate(ctx, child, ofVersion(version), names.UnitGone, plan.Time(c.now()))
 	case plan.Release:
 		live, err := c.api.Live(ctx, s.Kind, child.Namespace, s.Name)
 		if err != nil || live == nil || ownerUID(live) != p.UID || labelled(live, p) {
@@ -115,7 +116,7 @@ func (c *Controller) attempt(ctx context.Context, p plan.Plan, s plan.Step, chil
 		version = "" // TakeOver raised it
 	}
 	if s.Unmark {
-		now, err := c.annotate(ctx, child, version, names.UnitGone, nil)
+		now, err := c.annotate(ctx, child, ofVersion(version), names.UnitGone, nil)
 		if err != nil || s.Hash() == "" {
 			return now, err
 		}
@@ -150,11 +151,17 @@ func (c *Controller) apply(ctx context.Context, p plan.Plan, s plan.Step, child 
 	}
 	// Whatever version it has by now: Kubernetes' controller of it writes its status just then.
 	// A note that is of another content than the child's says nothing.
-	noted, err := c.annotate(ctx, child, "", names.Settled, note)
-	if apierrors.IsNotFound(err) {
+	noted, err := c.annotate(ctx, child, map[string]any{"uid": meta(now).GetUID()}, names.Settled, note)
+	if err != nil && c.isNoMore(ctx, child, now) {
 		return now, nil // that leads to another plan
 	}
 	return noted, err
+}
+
+// isNoMore reports whether a child is gone, whatever has its name now.
+func (c *Controller) isNoMore(ctx context.Context, child plan.Ref, was map[string]any) bool {
+	live, err := c.api.Live(ctx, child.Kind, child.Namespace, child.Name)
+	return err == nil && (live == nil || meta(live).GetUID() != meta(was).GetUID())
 }
 
 // noVersion is one that no object has: what is there already conflicts with it.
@@ -182,12 +189,18 @@ func (c *Controller) nameIsFree(ctx context.Context, p plan.Plan, child plan.Ref
 	return nil, errors.Join(err, errTaken)
 }
 
-// annotate sets an annotation of a child; nil takes it away.
-func (c *Controller) annotate(ctx context.Context, child plan.Ref, version, key string, value any) (map[string]any, error) {
-	metadata := map[string]any{"annotations": map[string]any{key: value}}
-	if version != "" {
-		metadata["resourceVersion"] = version
+// ofVersion is the metadata by which a write is of one version of an object; "" is any.
+func ofVersion(version string) map[string]any {
+	if version == "" {
+		return nil
 	}
+	return map[string]any{"resourceVersion": version}
+}
+
+// annotate sets an annotation of a child of such metadata; nil takes it away.
+func (c *Controller) annotate(ctx context.Context, child plan.Ref, of map[string]any, key string, value any) (map[string]any, error) {
+	metadata := map[string]any{"annotations": map[string]any{key: value}}
+	maps.Copy(metadata, of)
 	now, err := c.api.Merge(ctx, child.Kind, child.Namespace, child.Name, map[string]any{"metadata": metadata})
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/managedfields/managedfieldstest"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/gridmesh/gridmesh/grid/plan"
 )
@@ -149,9 +150,12 @@ func (c *Cluster) Merge(ctx context.Context, kind, namespace, name string, patch
 	defer c.mu.Unlock()
 	live, patch := c.objects[ref], roundTrip(patch)
 	version, _, _ := unstructured.NestedString(patch, "metadata", "resourceVersion")
+	uid, named, _ := unstructured.NestedString(patch, "metadata", "uid")
 	switch {
 	case live == nil:
 		return nil, apierrors.NewNotFound(resource(ref), name)
+	case named && uid != string(live.GetUID()):
+		return nil, apierrors.NewInvalid(live.GroupVersionKind().GroupKind(), name, field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), uid, "field is immutable")})
 	case version != "" && version != live.GetResourceVersion():
 		return nil, conflict(ref)
 	}

@@ -39,6 +39,7 @@ func Conformance(t *testing.T, open func(t *testing.T) System) {
 		{"apply creates, and the same again is no write", (*suite).applyTwice},
 		{"apply takes back what it names no longer, and leaves what others wrote", (*suite).applyOwns},
 		{"apply and merge of another version conflict", (*suite).conflicts},
+		{"merge of another UID is refused", (*suite).mergesOne},
 		{"merge sets and removes metadata", (*suite).merges},
 		{"the generation counts changes of the spec", (*suite).generations},
 		{"who scales is in the managed fields", (*suite).scalers},
@@ -190,6 +191,22 @@ func (s *suite) conflicts(t *testing.T) {
 	obj.SetResourceVersion(live.GetResourceVersion())
 	if got := s.apply(obj.Object, plan.Manager); got.GetGeneration() != 2 || got.GetLabels()["hand"] != "1" {
 		t.Errorf("of the present version: generation %d, labels %v", got.GetGeneration(), got.GetLabels())
+	}
+}
+
+func (s *suite) mergesOne(t *testing.T) {
+	g := s.apply(s.grid("one", "site"), plan.Manager)
+	merge := func(uid string) (plan.Object, error) {
+		return s.API.Merge(s.ctx(), "DeploymentGrid", s.Namespace, "one", plan.Object{"metadata": plan.Object{"uid": uid, "labels": plan.Object{"a": "1"}}})
+	}
+	if _, err := merge("22222222-2222-2222-2222-222222222222"); !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) {
+		t.Errorf("merge: %v", err)
+	}
+	if live := s.live("DeploymentGrid", "one"); live.GetLabels()["a"] != "" || live.GetUID() != g.GetUID() {
+		t.Errorf("another UID was asked for: %v", live.Object["metadata"])
+	}
+	if got := s.must(merge(string(g.GetUID()))); got.GetLabels()["a"] != "1" {
+		t.Errorf("of its own UID: %v", got.Object["metadata"])
 	}
 }
 
