@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
@@ -43,11 +44,11 @@ func TestMistakenKeysAreAnEventOfTheService(t *testing.T) {
 	}
 }
 
-// A gridUniqKey that is mistyped leaves the Service of the grid as it is, and is told
-// by condition and Event, and by gridmesh grid list.
-func TestAMistypedKeyClosesNoService(t *testing.T) {
+// A gridUniqKey that is mistyped leaves the Service of the grid as it is, and the workloads
+// behind it, and is told by condition and Event, and by gridmesh grid list.
+func TestAMistypedKeyTakesNothingAway(t *testing.T) {
 	inUnits(t, map[string]string{"a-1": "north", "b-1": "south"})
-	controller(t)
+	controller(t, "--removal-grace", "1s", "--removal-share", "1")
 	const manifest = `{apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: slip}, spec: {gridUniqKey: KEY, template: {selector: {app: slip}, ports: [{port: 80}]}}}`
 	by := func(key string) func() error {
 		return func() error {
@@ -60,8 +61,12 @@ func TestAMistypedKeyClosesNoService(t *testing.T) {
 	}
 	applied(t, strings.Replace(manifest, "KEY", "site", 1), "servicegrid/slip")
 	wait.Eventually(t, by("site"))
+	workloads := deploymentGrid("slip", "", "1")
+	applied(t, workloads, "deploymentgrid/slip")
+	allReady(t, "deploymentgrids", "slip", 2)
+	must(t, c.Apply(strings.Replace(workloads, "gridUniqKey: site", "gridUniqKey: stie", 1)))
 	must(t, c.Apply(strings.Replace(manifest, "KEY", "stie", 1)))
-	const said = "does not change its Service, which goes by site, for no node has the label stie; did you mean site?"
+	const said, kept = "does not change its Service, which goes by site, for no node has the label stie; did you mean site?", "does not change its Deployments, which go by site, "
 	wait.Eventually(t, func() error {
 		st, err := statusOf(t, "servicegrids", "slip")
 		if err != nil {
@@ -70,6 +75,29 @@ func TestAMistypedKeyClosesNoService(t *testing.T) {
 		return errors.Join(hasCondition(st.Conditions, "Valid", metav1.ConditionFalse, said), hasEvent(t, "slip", "Refused", said))
 	})
 	must(t, by("site")())
+	wait.Eventually(t, func() error {
+		st, err := statusOf(t, "deploymentgrids", "slip")
+		if err != nil {
+			return err
+		}
+		return errors.Join(hasCondition(st.Conditions, "Valid", metav1.ConditionFalse, kept), hasEvent(t, "slip", "Refused", kept))
+	})
+	// A unit that is gone is removed within seconds here, which the other grid shows.
+	applied(t, deploymentGrid("sure", "", "1"), "deploymentgrid/sure")
+	allReady(t, "deploymentgrids", "sure", 2)
+	label(t, "b-1", "")
+	wait.Eventually(t, func() error {
+		_, err := child("sure-south")
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(errors.New("the child of a unit that is gone is not removed"), err)
+	})
+	for _, name := range []string{"slip-north", "slip-south"} {
+		if _, err := child(name); err != nil {
+			t.Error(err)
+		}
+	}
 	if out := inspect(t, "grid", "list", "--lenient"); strings.Count(out, said) != 1 {
 		t.Errorf("gridmesh grid list does not say so once:\n%s", out)
 	}
