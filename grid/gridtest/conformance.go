@@ -72,9 +72,9 @@ func (s *suite) must(obj plan.Object, err error) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: obj}
 }
 
-func (s *suite) live(kind, name string) *unstructured.Unstructured {
+func (s *suite) live(grid string) *unstructured.Unstructured {
 	s.t.Helper()
-	return s.must(s.API.Live(s.ctx(), kind, s.Namespace, name))
+	return s.must(s.API.Live(s.ctx(), "DeploymentGrid", s.Namespace, grid))
 }
 
 // noted are annotations that pruned objects keep.
@@ -184,7 +184,7 @@ func (s *suite) conflicts(t *testing.T) {
 	if _, err := s.API.Merge(s.ctx(), "DeploymentGrid", s.Namespace, "versions", patch); !apierrors.IsConflict(err) {
 		t.Errorf("merge: %v", err)
 	}
-	live := s.live("DeploymentGrid", "versions")
+	live := s.live("versions")
 	if live.GetLabels()["a"] != "" || live.GetGeneration() != 1 {
 		t.Errorf("labels %v, generation %d", live.GetLabels(), live.GetGeneration())
 	}
@@ -202,7 +202,7 @@ func (s *suite) mergesOne(t *testing.T) {
 	if _, err := merge("22222222-2222-2222-2222-222222222222"); !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) {
 		t.Errorf("merge: %v", err)
 	}
-	if live := s.live("DeploymentGrid", "one"); live.GetLabels()["a"] != "" || live.GetUID() != g.GetUID() {
+	if live := s.live("one"); live.GetLabels()["a"] != "" || live.GetUID() != g.GetUID() {
 		t.Errorf("another UID was asked for: %v", live.Object["metadata"])
 	}
 	if got := s.must(merge(string(g.GetUID()))); got.GetLabels()["a"] != "1" {
@@ -291,7 +291,7 @@ func (s *suite) statuses(t *testing.T) {
 	if err := s.API.WriteStatus(s.ctx(), "DeploymentGrid", s.Namespace, "told", string(g.GetUID()), status); err != nil {
 		t.Fatal(err)
 	}
-	now := s.live("DeploymentGrid", "told")
+	now := s.live("told")
 	if got := now.Object["status"]; !reflect.DeepEqual(got, any(status)) || now.GetGeneration() != 1 {
 		t.Errorf("status %v, generation %d", got, now.GetGeneration())
 	}
@@ -299,7 +299,7 @@ func (s *suite) statuses(t *testing.T) {
 	if err := s.API.WriteStatus(s.ctx(), "DeploymentGrid", s.Namespace, "told", string(g.GetUID()), again); err != nil {
 		t.Error(err)
 	}
-	if n, _, _ := unstructured.NestedInt64(s.live("DeploymentGrid", "told").Object, "status", "readyUnits"); n != 3 {
+	if n, _, _ := unstructured.NestedInt64(s.live("told").Object, "status", "readyUnits"); n != 3 {
 		t.Errorf("%d units are ready", n)
 	}
 }
