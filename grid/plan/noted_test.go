@@ -5,7 +5,107 @@ import (
 	"slices"
 
 	"github.com/gridmesh/gridmesh/api/names"
+	apiv1 "github.com/gridmesh/gridmesh/api/v1"
 )
+
+// What the laws know of the past, apart from the code under test.
+
+// noted are the steps at which a child was last seen as the one of its unit, and as one
+// that the unit has too many of; zero is never.
+type noted struct{ kept, surplus int }
+
+func (c *cluster) note(plans []Plan) {
+	for _, p := range plans {
+		if c.noted[p.Grid] == nil {
+			c.noted[p.Grid] = map[string]noted{}
+		}
+		for _, s := range p.Steps {
+			_, absent := c.absent[[2]string{p.UnitKey, s.Unit}]
+			n := c.noted[p.Grid][s.Name]
+			switch {
+			case s.leaving() && !absent:
+				n.surplus = c.steps
+			case !s.leaving() && s.Action != Refuse && s.Action != Create:
+				n.kept = c.steps
+			}
+			c.noted[p.Grid][s.Name] = n
+		}
+	}
+}
+
+// noteMended notes which grids are looked at again, that were not, or not for what is
+// gone: for their leftovers the index begins the grace anew, and nothing that is written
+// says so.
+func (c *cluster) noteMended() {
+	for ref, g := range c.x.grids {
+		was, known := c.planned[ref]
+		mistyped := c.mistyped(Plan{UID: g.uid, UnitKey: g.unitKey}) != ""
+		if known && g.valid && (!was.valid || was.key != g.unitKey) || mistyped {
+			c.mended[ref] = c.steps
+		}
+		c.planned[ref] = plannedAs{g.valid, g.unitKey}
+	}
+	for ref := range c.planned {
+		if c.x.grids[ref] == nil { // deleted, or another's
+			c.planned[ref] = plannedAs{}
+			delete(c.pilots, ref)
+		}
+	}
+}
+
+type plannedAs struct {
+	valid bool
+	key   string
+}
+
+// mistyped is a key that nodes have and by which a grid made a child, where no node has
+// the grid's; or "".
+func (c *cluster) mistyped(p Plan) string {
+	has := map[string]bool{}
+	for _, ref := range c.refs("Node") {
+		for key, unit := range readNode(c.objects[ref]).labels {
+			has[key] = has[key] || unit != ""
+		}
+	}
+	if len(c.refs("Node")) == 0 || has[p.UnitKey] {
+		return ""
+	}
+	for _, ref := range c.refs("Deployment", "StatefulSet") {
+		obj := c.objects[ref]
+		if key := value[string](obj, "metadata", "annotations", names.UnitKey); has[key] && value[string](controllerOf(obj), "uid") == p.UID {
+			return key
+		}
+	}
+	return ""
+}
+
+// unsure reports whether the time counts from another day for who followed every change,
+// as the grid was mended and the child was not seen in its unit since.
+func (c *cluster) unsure(p Plan, s Step) bool {
+	at, mended := c.mended[p.Grid]
+	return mended && c.noted[p.Grid][s.Name].kept < at
+}
+
+// certain are the plans without the leftovers of those in which one is not sure, and
+// without what follows from when they go.
+func (c *cluster) certain(plans []Plan, count map[string]int) []Plan {
+	list := slices.Clone(plans)
+	for i := range list {
+		p := &list[i]
+		count["compared"]++
+		if !slices.ContainsFunc(p.Steps, func(s Step) bool { return s.leaving() && s.Unit != "" && c.unsure(*p, s) }) {
+			continue
+		}
+		count["compared in part"]++
+		p.Steps = slices.DeleteFunc(slices.Clone(p.Steps), Step.leaving)
+		p.StatusFirst = false
+		status := *p.Workload
+		status.LastRemoval = nil
+		status.Worst = slices.DeleteFunc(slices.Clone(status.Worst), func(u apiv1.UnitStatus) bool { return u.Reason == "Held" })
+		p.Workload = &status
+	}
+	return list
+}
 
 // notePilots notes which units of the order of a rollout have no node and had one: their
 // child is there, or was when it was noted last.

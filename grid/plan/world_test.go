@@ -18,12 +18,18 @@ type cluster struct {
 	uid     int
 	x       *Index // kept in line, object by object
 	last    map[Ref]lastPlan
-	absent  map[[2]string]time.Time // unit key and unit: since when no node has it
-	waves   map[Ref]wave            // the last of each grid
+	steps   int                   // that happened
+	absent  map[[2]string]absence // unit key and unit: since when no node has it
+	waves   map[Ref]wave          // the last of each grid
 	planned map[Ref]plannedAs
-	mended  map[Ref]bool         // it was not planned for a time
-	surplus map[Ref]bool         // children of which a unit had one too many
-	pilots  map[Ref]map[any]bool // units of the order that were there, and are gone
+	mended  map[Ref]int              // the step at which it was looked at again
+	noted   map[Ref]map[string]noted // by grid and child
+	pilots  map[Ref]map[any]bool     // units of the order that were there, and are gone
+}
+
+type absence struct {
+	at   time.Time
+	step int
 }
 
 // wave is what is known of one, apart from the code under test.
@@ -33,12 +39,18 @@ type wave struct {
 }
 
 func newCluster(seed uint64) *cluster {
-	return &cluster{r: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), objects: map[Ref]Object{}, x: NewIndex(), last: map[Ref]lastPlan{}, absent: map[[2]string]time.Time{}, waves: map[Ref]wave{}, planned: map[Ref]plannedAs{}, mended: map[Ref]bool{}, surplus: map[Ref]bool{}, pilots: map[Ref]map[any]bool{}}
+	return &cluster{
+		r: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), objects: map[Ref]Object{}, x: NewIndex(),
+		last: map[Ref]lastPlan{}, absent: map[[2]string]absence{}, waves: map[Ref]wave{},
+		planned: map[Ref]plannedAs{}, mended: map[Ref]int{}, noted: map[Ref]map[string]noted{}, pilots: map[Ref]map[any]bool{},
+	}
 }
 
 var (
 	testKeys  = []string{"site", "topology.kubernetes.io/zone", "room"}
 	testUnits = []string{"a", "b-c", "c", "Shop_17", "x.y", "north", ""}
+	// mistypedKey is one that no node has.
+	mistypedKey = "stie"
 )
 
 func pick[T any](r *rand.Rand, list []T) T { return list[r.IntN(len(list))] }
@@ -72,6 +84,7 @@ func (c *cluster) refs(kinds ...string) []Ref {
 // happen changes one thing at random.
 func (c *cluster) happen() {
 	r := c.r
+	c.steps++
 	c.now = c.now.Add(time.Duration(r.IntN(200)) * time.Second)
 	switch r.IntN(10) {
 	case 0, 1:
@@ -110,7 +123,7 @@ func (c *cluster) look() {
 			if _, noted := c.absent[at]; there[at] {
 				delete(c.absent, at)
 			} else if !noted {
-				c.absent[at] = c.now
+				c.absent[at] = absence{c.now, c.steps}
 			}
 		}
 	}
@@ -167,6 +180,9 @@ func (c *cluster) setGrid(kind, name string) {
 		metadata["generation"] = integer(old, 0, "metadata", "generation") + 1
 		if c.r.IntN(3) > 0 {
 			spec["gridUniqKey"] = value[string](old, "spec", "gridUniqKey")
+		}
+		if c.steps%10 == 0 {
+			spec["gridUniqKey"] = mistypedKey
 		}
 	}
 	if kind == "ServiceGrid" {
