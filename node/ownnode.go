@@ -24,7 +24,8 @@ const (
 // noOwnNode is the finding where the cluster has no Node of this node's name.
 const noOwnNode capture.FindingKind = "own-node"
 
-// noUnit is the finding where it has no label that Services use and most other Nodes have.
+// noUnit is the finding where it has no label that Services use and most other Nodes have,
+// nor one of another unit.
 const noUnit capture.FindingKind = "no-unit"
 
 // judgeOwn notes what the loop itself has found, whether the cluster has this node, and
@@ -38,8 +39,8 @@ func (l *loop) judgeOwn() {
 		list = append(list, capture.Finding{Kind: noOwnNode, Text: fmt.Sprintf("the cluster has no Node %s: this node is in no unit and reaches no Service that is closed to a unit; "+
 			"see that --node-name is the name of its Node, and that its kubelet is registered", l.cfg.Node)})
 	case len(lost) > 0:
-		list = append(list, capture.Finding{Kind: noUnit, Text: fmt.Sprintf("this node has no label %s, which most other nodes have: it reaches no Service that is closed by it; "+
-			"label it (kubectl label node %s %s=UNIT), or leave the value empty (%[3]s=) where it is in no unit on purpose", report.Few(lost), l.cfg.Node, lost[0])})
+		list = append(list, capture.Finding{Kind: noUnit, Text: fmt.Sprintf("this node has no label %s, which most other nodes have, and none of another unit: it reaches no Service that is closed by it; "+
+			"where it is in no unit of the kind on purpose, say so by an empty value (kubectl label node %s %s=), else label it (%[3]s=UNIT)", report.Few(lost), l.cfg.Node, lost[0])})
 	}
 	l.show(l.found.replaceOwn(list))
 }

@@ -47,8 +47,8 @@ const maxUnitNotes = 5
 type UnitKeys struct {
 	InUse   []string // sorted
 	Without []string // of these the node, where it is known, has no value
-	// Lost are of Without: most other nodes have one, and Services are refused here for it.
-	// So it is by mistake.
+	// Lost are of Without: most other nodes have one, Services are refused here for it, and
+	// the node is in no other unit. So it is by mistake.
 	Lost []string
 
 	noted []string // of Without: it may be on purpose
@@ -108,34 +108,59 @@ func (x *LabelIndex) Of(v *topology.View) UnitKeys {
 	if !known {
 		return u
 	}
-	_, apart := own.Labels[controlPlane]
-	others := x.nodes.Len() - 1
 	for _, key := range u.InUse {
-		if v.Viewpoint.Values[key] != "" {
+		if own.Labels[key] != "" {
 			continue
 		}
 		u.Without = append(u.Without, key)
-		switch _, onPurpose := own.Labels[key]; {
-		case onPurpose: // an empty one
-		case !apart && 2*x.have[key] > others && refuses(v, key):
-			u.Lost = append(u.Lost, key)
-		default:
+		if _, onPurpose := own.Labels[key]; !onPurpose { // an empty one
 			u.noted = append(u.noted, key)
 		}
 	}
+	u.Lost = x.lost(v, own, u.noted)
+	u.noted = slices.DeleteFunc(u.noted, func(key string) bool { return slices.Contains(u.Lost, key) })
 	return u
 }
 
-// refuses reports whether a Service with this key is refused, for the node has a value of
-// none of its keys.
-func refuses(v *topology.View, key string) bool {
-	has := func(key string) bool { return v.Viewpoint.Values[key] != "" }
+// lost are those of the keys of which a node has no label by mistake.
+func (x *LabelIndex) lost(v *topology.View, own *topology.Node, lacks []string) []string {
+	if _, apart := own.Labels[controlPlane]; apart {
+		return nil
+	}
+	others := x.nodes.Len() - 1
+	lost := slices.DeleteFunc(slices.Clone(lacks), func(key string) bool { return 2*x.have[key] <= others })
+	if len(lost) == 0 {
+		return nil
+	}
+	refused, placed := refusals(v, own)
+	if placed {
+		return nil
+	}
+	return slices.DeleteFunc(lost, func(key string) bool { return !refused[key] })
+}
+
+// fromBirth are labels that every kubelet gives its Node: they say nothing of a unit.
+var fromBirth = []string{"kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os", "beta.kubernetes.io/arch", "beta.kubernetes.io/os"}
+
+// refusals are the keys of closed Services that the node has a value of none of. Where it
+// has a label of a key of one it is placed: in a unit, or in none on purpose. Who writes a
+// Service with another key, as one closed to shops, makes no plant unfit by that.
+func refusals(v *topology.View, own *topology.Node) (refused map[string]bool, placed bool) {
+	has := func(key string) bool { _, there := own.Labels[key]; return there }
+	unit := func(key string) bool { return has(key) && !slices.Contains(fromBirth, key) }
+	refused = map[string]bool{}
 	for _, s := range v.Services.All() {
-		if s.Keys.Closed() && slices.Contains(s.Keys.List, key) && !slices.ContainsFunc(s.Keys.List, has) {
-			return true
+		switch {
+		case !s.Keys.Closed():
+		case slices.ContainsFunc(s.Keys.List, unit):
+			return nil, true
+		case !slices.ContainsFunc(s.Keys.List, has):
+			for _, key := range s.Keys.List {
+				refused[key] = true
+			}
 		}
 	}
-	return false
+	return refused, false
 }
 
 // Notes say which keys a kubelet may set, and which the node has no label of; what is by

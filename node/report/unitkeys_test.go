@@ -99,6 +99,41 @@ func TestKeysWithoutALabel(t *testing.T) {
 	}
 }
 
+// A fleet of shops and plants, each labelled right: a Service that is closed to shops is no
+// matter of the plants, whoever wrote it. A node that was forgotten has neither label.
+func TestUnitsOfTwoKinds(t *testing.T) {
+	const shop, plant, host = "node-restriction.kubernetes.io/shop", "node-restriction.kubernetes.io/plant", "kubernetes.io/hostname"
+	nodes := map[string][]string{"cloud": {host + "=cloud"}}
+	for i := range 6 {
+		nodes[fmt.Sprint("shop-", i)] = []string{shop + "=s", host + "=s"}
+	}
+	for i := range 3 {
+		nodes[fmt.Sprint("plant-", i)] = []string{plant + "=p", host + "=p"}
+	}
+	both := []string{shop, plant, host}
+	for _, tc := range []struct {
+		what  string
+		keys  []string
+		own   []string
+		lost  string
+		noted string
+	}{
+		{"a plant", both, []string{plant + "=p"}, "", shop},
+		{"a shop", both, []string{shop + "=s"}, "", plant},
+		{"forgotten, with a name like every node", both, nil, shop, plant},
+		{"in no unit on purpose, by another key", both, []string{plant + "="}, "", shop},
+		{"a plant, and no Service is closed to plants", []string{shop}, []string{plant + "=p"}, shop, ""},
+		{"a Service for either", []string{shop + `", "` + plant}, []string{plant + "=p"}, "", shop},
+	} {
+		all := maps.Clone(nodes)
+		all["a-1"] = append(tc.own, host+"=a-1")
+		u := unitKeys(cluster(tc.keys, all))
+		if lost, noted := strings.Join(u.Lost, " "), strings.Join(u.noted, " "); lost != tc.lost || noted != tc.noted {
+			t.Errorf("%s: lost %q, noted %q", tc.what, lost, noted)
+		}
+	}
+}
+
 // A key that one tenant mistyped is his, and said as his problem: a node says nothing of it.
 func TestKeysThatNoNodeHas(t *testing.T) {
 	if u := unitKeys(cluster([]string{"unitt"}, map[string][]string{"a-1": {"open=a"}, "b-1": {"unit=b"}})); len(u.Without) != 0 || len(u.Notes()) != 1 || strings.Contains(u.Notes()[0], "unitt") {
