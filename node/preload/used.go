@@ -28,6 +28,12 @@ const (
 	// WaitIdle is how long one without connections waits for its turn: who
 	// dials everything once does not come back.
 	WaitIdle = usedGrain
+	// MostWaiting is how many wait: enough to tell who comes back of all that somebody
+	// dials in a round.
+	MostWaiting = 10 * Most
+	// lapse is when a waiter comes back no more. A pod that fails again and again is
+	// started again within five minutes.
+	lapse = 20 * LookEvery
 )
 
 // worth is what a cluster is worth to be kept, the least first.
@@ -46,8 +52,10 @@ const (
 type Used struct {
 	seen    map[string]*use    // that are kept
 	uses    int                // counts them all
-	waiting []string           // whose turn comes first is first; each once, bounded
-	queued  map[string]*waiter // those
+	waiting []*waiter          // whose turn comes first is first; each once, bounded
+	queued  map[string]*waiter // those, by name
+	came    int                // counts them
+	newest  bool               // whose turn comes first of those that come back
 	credit  float64
 	at      time.Time // of credit; zero before the first
 
@@ -65,21 +73,23 @@ type use struct {
 
 // waiter is a cluster that waits for its turn.
 type waiter struct {
+	name  string
+	came  int           // the later, the higher
 	last  time.Duration // when it was wanted, by Used.watched
-	times int           // that it was wanted, by looks at what is in use
+	times int           // that it was wanted without a lapse, by looks at what is in use
 }
 
-// again is how often it was wanted, where that was not just once: whoever dials
-// everything once does not come back to it, and who is refused dials again and again.
-func (w *waiter) again() int {
-	if w.times <= 2 {
-		return 0 // a connection may last from one look to the next
-	}
-	return w.times
+// again reports whether it comes back: whoever dials everything once does not, and who is
+// refused dials again and again.
+func (w *waiter) again(now time.Duration) bool {
+	return w.times > 2 && now-w.last < lapse // a connection may last from one look to the next
 }
 
 func (w *waiter) want(now time.Duration) {
-	if now-w.last >= LookEvery/2 { // looks are not on the second
+	switch since := now - w.last; {
+	case since >= lapse:
+		w.last, w.times = now, 1
+	case since >= LookEvery/2: // looks are not on the second
 		w.last, w.times = now, w.times+1
 	}
 }
@@ -139,15 +149,39 @@ func (u *Used) InUse(names []string, at time.Time) (moved bool) {
 			moved = true
 		}
 	}
-	u.waiting = slices.DeleteFunc(u.waiting, func(name string) bool {
-		gone := u.watched-u.queued[name].last >= WaitIdle
+	u.forget(func(w *waiter) bool { return u.watched-w.last >= WaitIdle })
+	u.lineUp()
+	return moved
+}
+
+// forget lets go of some that wait.
+func (u *Used) forget(which func(*waiter) bool) {
+	u.waiting = slices.DeleteFunc(u.waiting, func(w *waiter) bool {
+		gone := which(w)
 		if gone {
-			delete(u.queued, name)
+			delete(u.queued, w.name)
 		}
 		return gone
 	})
-	slices.SortStableFunc(u.waiting, func(a, b string) int { return cmp.Compare(u.queued[b].again(), u.queued[a].again()) })
-	return moved
+}
+
+// lineUp puts those first that come back: at every other look the newest of them, for a
+// scan that goes on comes back as well, and was there before; else the eldest, for there
+// may always be a newer one.
+func (u *Used) lineUp() {
+	u.newest = !u.newest
+	slices.SortFunc(u.waiting, func(a, b *waiter) int {
+		back := a.again(u.watched)
+		switch {
+		case back != b.again(u.watched) && back:
+			return -1
+		case back != b.again(u.watched):
+			return 1
+		case back && u.newest:
+			return b.came - a.came
+		}
+		return a.came - b.came
+	})
 }
 
 // Ask notes that Envoy asked for a cluster.
@@ -156,11 +190,12 @@ func (u *Used) Ask(name string) {
 		w.want(u.watched)
 		return
 	}
-	if u.has(name) || len(u.waiting) >= Most {
+	if u.has(name) || len(u.waiting) >= MostWaiting {
 		return
 	}
-	u.queued[name] = &waiter{last: u.watched, times: 1}
-	u.waiting = append(u.waiting, name)
+	u.came++
+	w := &waiter{name: name, came: u.came, last: u.watched, times: 1}
+	u.queued[name], u.waiting = w, append(u.waiting, w)
 }
 
 // Admit keeps those whose time has come, and reports whether there were any.
@@ -171,7 +206,7 @@ func (u *Used) Admit(now time.Time) bool {
 	u.at = now
 	n := 0
 	for n < len(u.waiting) && u.credit >= 1 && u.room() {
-		name := u.waiting[n]
+		name := u.waiting[n].name
 		u.keep(name, now)
 		delete(u.queued, name)
 		u.credit--
@@ -211,13 +246,7 @@ func (u *Used) Age(exists func(name string) bool, now time.Time) (forgot bool) {
 			forgot = true
 		}
 	}
-	u.waiting = slices.DeleteFunc(u.waiting, func(name string) bool {
-		if exists(name) {
-			return false
-		}
-		delete(u.queued, name)
-		return true
-	})
+	u.forget(func(w *waiter) bool { return !exists(w.name) })
 	return forgot
 }
 

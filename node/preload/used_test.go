@@ -29,7 +29,7 @@ func TestAScanDisplacesNothing(t *testing.T) {
 		u.Ask(fmt.Sprint("scan-", i))
 	}
 	u.Admit(now)
-	if n := len(u.taken()); n != Burst || len(u.waiting) != Most-50 || len(u.Notes()) != 1 {
+	if n := len(u.taken()); n != Burst || len(u.waiting) != MostWaiting-50 || len(u.Notes()) != 1 {
 		t.Errorf("%d are taken, %d wait, %q", n, len(u.waiting), u.Notes())
 	}
 	for range 2_000 {
@@ -147,7 +147,7 @@ func TestAScanOfTenThousand(t *testing.T) {
 			t.Fatalf("%s, which is dialled all the time, is at %d of %d", name, at, len(names))
 		}
 	}
-	if len(names) > Most || most > Most+2*Most {
+	if len(names) > Most || most > Most+2*MostWaiting {
 		t.Errorf("%d are kept, %d in all", len(names), most)
 	}
 	u.watched += Idle // as if it went on for a week
@@ -171,7 +171,7 @@ func TestUsedAgainIsNextInTurn(t *testing.T) {
 		u.InUse([]string{"late"}, now)
 	}
 	if u.Admit(now); !u.has("late") || u.has(fmt.Sprint("scan-", Burst+3)) {
-		t.Errorf("%d wait; next is %s", len(u.waiting), u.waiting[0])
+		t.Errorf("%d wait; next is %s", len(u.waiting), u.waiting[0].name)
 	}
 }
 
@@ -251,4 +251,65 @@ func TestWhoDialsAgainComesFirst(t *testing.T) {
 		}
 	}
 	t.Errorf("its turn did not come in %s", now.Sub(time.Unix(0, 0)))
+}
+
+// A monitor dials as many Services as it likes, again and again for hours; whoever dials
+// one more, as regularly, has its turn soon all the same: of those that come back the
+// newest is as often next as the eldest. So it is where more wait than are kept, and the
+// monitor's have their turns, too.
+func TestAConstantScanStarvesNobody(t *testing.T) {
+	for _, scanned := range []int{900, 2500} {
+		t.Run(fmt.Sprint(scanned), func(t *testing.T) {
+			u, now := NewUsed(), time.Unix(0, 0)
+			look := func(names ...string) {
+				for i := range scanned {
+					u.Ask(fmt.Sprint("scanned-", i))
+				}
+				for _, name := range names {
+					u.Ask(name)
+				}
+				now = now.Add(LookEvery)
+				u.InUse(nil, now)
+				u.Admit(now)
+			}
+			for range 2 * time.Hour / LookEvery {
+				look()
+			}
+			if n := len(u.seen); n < Burst+200 {
+				t.Errorf("in two hours %d of the monitor's had their turn", n)
+			}
+			for i := range 3 {
+				tenant, looks := fmt.Sprint("tenant-", i), 0
+				for ; !u.has(tenant) && looks < 200; looks++ {
+					look(tenant)
+				}
+				t.Logf("%s had its turn at look %d", tenant, looks)
+				if looks > 10 {
+					t.Errorf("%s had its turn at look %d", tenant, looks)
+				}
+			}
+		})
+	}
+}
+
+// Nor does the newest for ever: a scan that always dials others, as long as each of them
+// comes back, leaves every other turn to who waits longest.
+func TestAScanOfAlwaysOthersStarvesNobody(t *testing.T) {
+	u, now := NewUsed(), time.Unix(0, 0)
+	looks := 0
+	for ; !u.has("tenant") && looks < 500; looks++ {
+		if looks > 0 { // the burst is the scan's
+			u.Ask("tenant")
+		}
+		for i := range 200 { // each in 10 looks, 20 new ones at each
+			u.Ask(fmt.Sprint("scanned-", looks*20+i))
+		}
+		now = now.Add(LookEvery)
+		u.InUse(nil, now)
+		u.Admit(now)
+	}
+	t.Logf("its turn came at look %d", looks)
+	if looks > 120 {
+		t.Errorf("its turn came at look %d", looks)
+	}
 }
