@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -54,20 +55,48 @@ func denied(list []metav1.Condition, kind string) string {
 func (in *gridInput) unexplained(plans []plan.Plan) (list []topology.Problem) {
 	for _, p := range plans {
 		status, here := statusOf(in.world, p.Grid), conditionsOf(p)
-		text := status.valid
-		if text == denied(here, apiv1.Valid) { // both may be cut
-			text = ""
+		since, text := newsOf(status.valid, p.Problems)
+		if since != "" {
+			in.note("%s: the controller says: %s; here that is no longer so: if it stays, see that gridmesh-controller runs", p.Grid, since)
 		}
-		for _, problem := range p.Problems {
-			text = strings.ReplaceAll(text, strings.TrimPrefix(problem.String(), problem.Object+": "), "")
-		}
-		if text = strings.Trim(text, "; "); text != "" {
+		if text != "" {
 			list = append(list, topology.Problem{Object: p.Grid.String(), Field: "status", Text: "the controller says: " + text})
 		} else if status.ready != "" && meta.IsStatusConditionTrue(here, apiv1.Ready) {
 			in.note("%s: the controller says: %s; if this stays, see its Events and that gridmesh-controller runs", p.Grid, status.ready)
 		}
 	}
 	return list
+}
+
+// ofNodes are the fields that are right or wrong by what Nodes there are.
+var ofNodes = []string{"spec.gridUniqKey: ", "spec.rollout.order: "}
+
+// newsOf is what a grid's Valid says that the problems of a plan do not: what was so
+// before Nodes changed, which no generation tells, and what the controller alone knows.
+// The fields come before the units.
+func newsOf(message string, problems []topology.Problem) (since, other string) {
+	const cut, part = " ...", "; " // as plan.Cut leaves it, and what is between two, or within one
+	text, short := strings.CutSuffix(message, cut)
+	known := make([]string, 0, len(problems))
+	for _, p := range problems {
+		sentence := strings.TrimPrefix(p.String(), p.Object+": ")
+		text, known = strings.ReplaceAll(text, sentence, ""), append(known, sentence)
+	}
+	parts := slices.DeleteFunc(strings.Split(text, part), func(s string) bool { return strings.Trim(s, part) == "" })
+	for i := 0; short && i < len(parts); i++ {
+		tail := strings.Join(parts[i:], part)
+		if slices.ContainsFunc(known, func(s string) bool { return strings.HasPrefix(s, tail) }) {
+			parts, short = parts[:i], false // the half of a known one
+		}
+	}
+	fields := 0
+	if len(parts) > 0 && slices.ContainsFunc(ofNodes, func(field string) bool { return strings.HasPrefix(parts[0], field) }) {
+		fields = slices.IndexFunc(append(parts, "unit "), func(s string) bool { return strings.HasPrefix(s, "unit ") })
+	}
+	if since, other = strings.Join(parts[:fields], part), strings.Join(parts[fields:], part); short && other != "" {
+		other += cut
+	}
+	return since, other
 }
 
 // conditionsOf are those that a plan has for its grid.
