@@ -37,7 +37,8 @@ func PutOver(live, s *corev1.Service) *corev1.Service {
 	return out
 }
 
-// PutNodeOver is a Node as it is once it is put over one that an API server has.
+// PutNodeOver is a Node as it is once it is put over one that an API server has: also with
+// those labels that were applied before and are named no longer, for what was applied is not known of it.
 func PutNodeOver(live, n *topology.Node) *topology.Node {
 	return &topology.Node{Name: n.Name, Labels: keepOthers(live.Labels, nil, n.Labels)}
 }

@@ -8,7 +8,7 @@ import (
 // manifestsGone is the finding where manifests are all gone at once.
 const manifestsGone capture.FindingKind = "manifests"
 
-const manifestsGoneText = "--manifests has nothing any more, no Service, no Node and no ServiceCIDR: what was served before stays in force; see that its volume is " +
+const manifestsGoneText = "--manifests has nothing, no Service, no Node and no ServiceCIDR, and that is not believed: what is in force stays, if anything is; see that its volume is " +
 	"mounted and its copy complete, or leave a Node there, where no Service is to be served"
 
 // emptied is whether the source has nothing any more: of a directory that is a volume

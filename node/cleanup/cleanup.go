@@ -152,7 +152,8 @@ func (c Config) lock(dir *statedir.Dir, was bool) (locked bool, err error) {
 	return false, fmt.Errorf("--state-dir %s: %w; give the agent's, as one who may write it: nothing is removed", c.Host.StateDir, err)
 }
 
-// forgetLock removes the file of the lock, which is had, and which nobody made before.
+// forgetLock removes the file of the lock, which is had. There was none when it was looked
+// what is kept; an agent that came and ended since makes its own anew.
 func (c Config) forgetLock() {
 	_, _ = atomicfile.Within(c.Patience, func() (string, error) {
 		return trace{c.kept(statedir.LockFile), keptFiles[statedir.LockFile]}.remove()

@@ -130,7 +130,7 @@ func TestTheNodesOwnComesFirst(t *testing.T) {
 	if got := text(); !strings.HasPrefix(got, first) || strings.Count(got, "a chain that drops") != 1 {
 		t.Errorf("it begins otherwise:\n%s", got)
 	}
-	if got := text(); strings.Count(got, "\nproblem ") != 6 || !strings.HasSuffix(got, "default/4: is wrong\nproblem     38 in all, as on every node: gridmesh view lists them\n") {
+	if got := text(); strings.Count(got, "\nproblem ") != 6 || !strings.HasSuffix(got, "default/4: is wrong\nproblem     38 in all: gridmesh view lists them\n") {
 		t.Errorf("mistakes in objects:\n%s", got)
 	}
 	for i := range 20 {

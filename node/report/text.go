@@ -62,7 +62,7 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 		p.line("problem", "%s", problem)
 	}
 	if all := len(r.Problems) + r.More; all > textFew {
-		p.line("problem", "%d in all, as on every node: gridmesh view lists them", all)
+		p.line("problem", "%d in all: gridmesh view lists them", all)
 	}
 	return p.err
 }
