@@ -1,0 +1,51 @@
+package gridtest
+
+import (
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gridmesh/gridmesh/api/names"
+	"github.com/gridmesh/gridmesh/grid/plan"
+)
+
+func (s *suite) merges(t *testing.T) {
+	g := s.apply(s.grid("merges", "site"), plan.Manager)
+	owner := plan.Object{"apiVersion": g.GetAPIVersion(), "kind": g.GetKind(), "name": g.GetName(), "uid": string(g.GetUID()), "controller": true}
+	s.apply(s.deployment("merges", map[string]string{"keep": "1", "drop": "1"}), plan.Manager)
+	merge := func(metadata plan.Object) *unstructured.Unstructured {
+		return s.must(s.API.Merge(s.ctx(), "Deployment", s.Namespace, "merges", plan.Object{"metadata": metadata}))
+	}
+	got := merge(plan.Object{"annotations": plan.Object{names.Domain + "/drop": nil, names.Domain + "/new": "1"}, "ownerReferences": []any{owner}})
+	a := notes(got)
+	if _, there := a["drop"]; there || a["keep"] != "1" || a["new"] != "1" || len(got.GetOwnerReferences()) != 1 {
+		t.Errorf("annotations %v, owners %v", a, got.GetOwnerReferences())
+	}
+	if owners := merge(plan.Object{"ownerReferences": []metav1.OwnerReference{}}).GetOwnerReferences(); len(owners) != 0 {
+		t.Errorf("owners %v", owners)
+	}
+}
+
+func (s *suite) mergesOne(t *testing.T) {
+	g := s.apply(s.grid("one", "site"), plan.Manager)
+	merge := func(uid string) (plan.Object, error) {
+		return s.API.Merge(s.ctx(), "DeploymentGrid", s.Namespace, "one", plan.Object{"metadata": plan.Object{"uid": uid, "labels": plan.Object{"a": "1"}}})
+	}
+	if _, err := merge("22222222-2222-2222-2222-222222222222"); !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) {
+		t.Errorf("merge: %v", err)
+	}
+	if live := s.live("one"); live.GetLabels()["a"] != "" || live.GetUID() != g.GetUID() {
+		t.Errorf("another UID was asked for: %v", live.Object["metadata"])
+	}
+	if got := s.must(merge(string(g.GetUID()))); got.GetLabels()["a"] != "1" {
+		t.Errorf("of its own UID: %v", got.Object["metadata"])
+	}
+}
+
+// label sets a label by a merge patch.
+func (s *suite) label(u *unstructured.Unstructured, key string, value any) *unstructured.Unstructured {
+	s.t.Helper()
+	return s.must(s.API.Merge(s.ctx(), u.GetKind(), u.GetNamespace(), u.GetName(), plan.Object{"metadata": plan.Object{"labels": plan.Object{key: value}}}))
+}
