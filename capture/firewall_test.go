@@ -1,12 +1,16 @@
 package capture
 
 import (
+	"encoding/binary"
 	"net"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/nftables"
+
+	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
@@ -75,6 +79,38 @@ func TestFirewalls(t *testing.T) {
 			nftCommand(t, strings.ReplaceAll(tc.rules, "; }", ";\n}\n"), "-f", "-")
 			wantFirewall(t, tc.found)
 		})
+	}
+}
+
+// A list of whom to refuse holds nobody up, however long it is: a start waited for minutes
+// with 100,000 ranges that ten rules ask, before its guard. What lies behind it is found.
+func TestALongListOfWhomToRefuse(t *testing.T) {
+	t.Parallel()
+	testkit.NewNetwork(t)
+	nftCommand(t, "table inet f {\nset whom { type ipv4_addr; flags interval; }\nchain in { type filter hook input priority 0; policy drop;\n"+
+		strings.Repeat("ip saddr @whom tcp dport 22 drop\n", 10)+"}\n}\n", "-f", "-")
+	conn := nft.Open()
+	defer conn.Close()
+	set := &nftables.Set{Table: &nftables.Table{Name: "f", Family: nftables.TableFamilyINet}, Name: "whom", KeyType: nftables.TypeIPAddr, Interval: true}
+	for i := range uint32(20_000) {
+		begin := 11<<24 + i<<8
+		must(t, conn.SetAddElements(set, []nftables.SetElement{
+			{Key: binary.BigEndian.AppendUint32(nil, begin)}, {Key: binary.BigEndian.AppendUint32(nil, begin+128), IntervalEnd: true},
+		}))
+		if i%200 == 199 {
+			must(t, conn.Flush())
+		}
+	}
+	begin := time.Now()
+	all, err := conn.Elements(set)
+	whole := time.Since(begin)
+	must(t, err)
+	begin = time.Now()
+	wantFirewall(t, true)
+	took := time.Since(begin)
+	t.Logf("to look took %s, to read the list of %d once %s", took, len(all), whole)
+	if took > whole {
+		t.Errorf("to look took %s, as long as to read the list of %d: %s", took, len(all), whole)
 	}
 }
 

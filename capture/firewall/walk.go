@@ -29,9 +29,9 @@ func (p Packet) Refused(conn *nft.Session, chain *nftables.Chain) (bool, error) 
 	if err != nil {
 		return false, err
 	}
-	w := &walk{Packet: p, chains: rules, altered: map[uint32]bool{}, elements: func(set string) ([]nft.Element, error) {
-		return conn.Elements(&nftables.Set{Table: chain.Table, Name: set})
-	}}
+	w := &walk{Packet: p, chains: rules, altered: map[uint32]bool{}, elements: once(func(set string) ([]nft.Element, error) {
+		return conn.ElementsUpTo(&nftables.Set{Table: chain.Table, Name: set}, mostElements)
+	})}
 	f := w.chain(chain.Name)
 	return f == isRefused || f == goesOn && chain.Policy != nil && *chain.Policy == nftables.ChainPolicyDrop, nil
 }
@@ -57,6 +57,34 @@ const (
 
 // mostSteps bounds how many rules are gone through: chains may call each other.
 const mostSteps = 10_000
+
+// mostElements bounds what is read of a set, and mostSets how many are read: of what is not
+// read nobody knows what is in it. Lists of whom to refuse have hundreds of thousands.
+const (
+	mostElements = 4096
+	mostSets     = 256
+)
+
+// once reads each set once, and no more than mostSets.
+func once(read func(set string) ([]nft.Element, error)) func(set string) ([]nft.Element, error) {
+	type answer struct {
+		list []nft.Element
+		err  error
+	}
+	known := map[string]answer{}
+	return func(set string) ([]nft.Element, error) {
+		a, ok := known[set]
+		switch {
+		case ok:
+		case len(known) == mostSets:
+			return nil, nft.ErrMany
+		default:
+			a.list, a.err = read(set)
+			known[set] = a
+		}
+		return slices.Clone(a.list), a.err // who asks sorts it
+	}
+}
 
 // walk goes through rules as such a packet does. What may let it in, does: a firewall
 // is told of where it is sure to refuse.

@@ -2,6 +2,7 @@ package firewall
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -95,6 +96,26 @@ func TestPortsOfTCP(t *testing.T) {
 		}
 		if got := tcp(append(info, 0, 0, 0, tc.inverted)); got != tc.want {
 			t.Errorf("%s: %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
+// A set is read once, however many rules ask it; so many, and no more.
+func TestSetsAreReadOnce(t *testing.T) {
+	reads := map[string]int{}
+	read := once(func(set string) ([]nft.Element, error) {
+		reads[set]++
+		return []nft.Element{{}}, nil
+	})
+	for i := range 3 * mostSets {
+		list, err := read(fmt.Sprint(i % (2 * mostSets)))
+		if known := i%(2*mostSets) < mostSets; known != (err == nil) || known != (len(list) == 1) {
+			t.Fatalf("set %d: %v, %v", i, list, err)
+		}
+	}
+	for set, n := range reads {
+		if n != 1 || len(reads) != mostSets {
+			t.Fatalf("set %s was read %d times, and %d sets were", set, n, len(reads))
 		}
 	}
 }

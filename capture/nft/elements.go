@@ -1,12 +1,16 @@
 package nft
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/nftables"
 	nl "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/capture/dump"
 )
 
 // elementCatchAll is NFT_SET_ELEM_CATCHALL of linux/netfilter/nf_tables.h: the
@@ -35,6 +39,45 @@ func (s *Session) Elements(set *nftables.Set) ([]Element, error) {
 			return nil, fmt.Errorf("read set %s: %w", set.Name, err)
 		}
 		list = append(list, elementsOf(e)...)
+	}
+	return list, nil
+}
+
+// ErrMany says that a set has more elements than were asked for.
+var ErrMany = errors.New("it has more elements than are looked at")
+
+// ElementsUpTo is Elements of a set with so many elements, or somewhat more: of a larger
+// one it is ErrMany, and the rest is not read. A hundred thousand take the kernel a second.
+func (s *Session) ElementsUpTo(set *nftables.Set, most int) ([]Element, error) {
+	data, err := nl.MarshalAttributes(setAttributes(set))
+	if err != nil {
+		return nil, err
+	}
+	if err := s.dial(); err != nil {
+		return nil, err
+	}
+	list, err := dump.Again(func() (list []Element, err error) {
+		err = dump.Each(s.raw, nl.Message{
+			Header: nl.Header{Type: Message(unix.NFT_MSG_GETSETELEM), Flags: nl.Request | nl.Dump},
+			Data:   append(Header(set.Table.Family), data...),
+		}, func(m nl.Message) error {
+			m.Data = slices.Clone(m.Data)
+			e, err := parseEntry(m)
+			if err != nil {
+				return err
+			}
+			if list = append(list, elementsOf(e)...); len(list) > most {
+				return ErrMany
+			}
+			return nil
+		})
+		return list, err
+	})
+	if err != nil && !errors.Is(err, dump.ErrTorn) {
+		_ = s.after(err) // more may wait in the socket
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read set %s: %w", set.Name, err)
 	}
 	return list, nil
 }

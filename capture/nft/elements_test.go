@@ -2,6 +2,7 @@ package nft
 
 import (
 	"encoding/binary"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -73,5 +74,30 @@ func TestASetIsReadWholeBesideOthers(t *testing.T) {
 	wg.Wait()
 	if n := wrote.Load(); n < often {
 		t.Errorf("the other one wrote %d times beside it, want %d at least", n, often)
+	}
+}
+
+// Of a set that is too large not all is read, and what comes next on the session is.
+func TestALargeSetIsNotReadWhole(t *testing.T) {
+	testkit.NewNetwork(t)
+	s := Open()
+	defer s.Close()
+	set := &nftables.Set{Name: "large", Table: s.AddTable(&nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}), KeyType: nftables.TypeIPAddr}
+	must(t, s.AddSet(set, nil))
+	must(t, s.Flush())
+	const many = 3000
+	var list []nftables.SetElement
+	for i := range uint32(many) {
+		list = append(list, nftables.SetElement{Key: binary.BigEndian.AppendUint32(nil, 10<<24+i)})
+	}
+	for part := range slices.Chunk(list, 400) {
+		must(t, s.SetAddElements(set, part))
+		must(t, s.Flush())
+	}
+	if got, err := s.ElementsUpTo(set, 100); !errors.Is(err, ErrMany) || len(got) > 0 {
+		t.Errorf("%d elements, %v", len(got), err)
+	}
+	if got, err := s.ElementsUpTo(set, many); err != nil || len(got) != many {
+		t.Errorf("then %d elements, %v", len(got), err)
 	}
 }
