@@ -103,10 +103,10 @@ type WorkloadGridStatus struct {
 type RolloutStatus struct {
 	// Revision is what is rolled out.
 	Revision string `json:"revision"`
-	// WaitingSince is when the current wave began; absent between waves.
+	// WaitingSince is when the last wave began.
 	// +optional
 	WaitingSince *metav1.Time `json:"waitingSince,omitempty"`
-	// ReadySince is when the last wave became ready; absent within one.
+	// ReadySince is when that wave became ready; absent while it is not.
 	// +optional
 	ReadySince *metav1.Time `json:"readySince,omitempty"`
 }
