@@ -24,6 +24,14 @@ RESOLVE_KEY  := $(shell cat test/resolvers/build test/resolvers/resolve.c test/r
 # Ours, and those of the test cluster: lab for people, lab-worker for itself.
 PROGRAMS     := ./cmd/... ./test/lab ./test/cluster/lab-worker ./test/cluster/realnode/pause ./test/cluster/realnode/envoy-entrypoint ./test/cluster/realnode/kube-proxy
 
+# A program is the same wherever it is built: images are, too.
+BUILD        := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)'
+
+# What images are made for, and what they are called; deploy/ has these names.
+ARCHS      ?= amd64 arm64
+REPOSITORY ?= gridmesh
+TAG        ?= dev
+
 # Packages whose tests run built programs, or build one for minutes; and those
 # that start whole nodes. Two of these at a time, the longest first: they wait
 # for most of their time. Of the soak it is a minute, always the same steps: a
@@ -43,13 +51,19 @@ CLUSTER_TIME  := 90m
 # Of each fuzz target.
 FUZZ_TIME ?= 60s
 
-.PHONY: help build race kube envoy resolvers test unit cluster-test kubeproxy-twin heal demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
+.PHONY: help build images images-test race kube envoy resolvers test unit cluster-test kubeproxy-twin heal demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 build: ## build the programs into bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ $(PROGRAMS)
+	$(BUILD) -o $(BIN)/ $(PROGRAMS)
+
+images: ## make the images of deploy/ for amd64 and arm64 in bin/images/, without Docker or a registry (ARCHS, REPOSITORY, TAG)
+	cd test/images && $(GO) build -o ../../$(BIN)/images/make .
+	@for arch in $(ARCHS); do mkdir -p $(BIN)/images/linux-$$arch && \
+		GOOS=linux GOARCH=$$arch $(BUILD) -o $(BIN)/images/linux-$$arch/ ./cmd/... || exit 1; done
+	$(BIN)/images/make --archs '$(ARCHS)' --repository '$(REPOSITORY)' --tag '$(TAG)' --version '$(VERSION)'
 
 race: ## build the programs with the race detector into bin/race/
 	$(GO) build -race -o $(BIN)/race/ $(PROGRAMS)
@@ -75,17 +89,20 @@ unit: ## unit tests and stories, with the race detector; nothing needs to be bui
 	GORACE=atexit_sleep_ms=0 test/race $(GO) test -race -vet=off -p 4 -parallel 8 $(LONG_TESTS) \
 		$$($(GO) list ./... | grep -v $(patsubst ./%/,-e /gridmesh/%$$,$(BUILT_TESTS) $(CLUSTER_TESTS) $(NO_TESTS)))
 
-cluster-test: build race kube envoy resolvers kubeproxy-twin ## tests of built programs, of real Envoys, and of a real cluster
+cluster-test: build images-test race kube envoy resolvers kubeproxy-twin ## tests of built programs, of real Envoys, and of a real cluster
 	@$(BIN)/lab-worker left-out
 	$(GO) test -count=1 -timeout $(CLUSTER_TIME) $(BUILT_TESTS)
 	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 SOAK_SEED=1 $(GO) test -race -count=1 -p 2 -timeout $(CLUSTER_TIME) $(CLUSTER_TESTS)
+
+images-test: images
+	cd test/images && $(GO) test -count=1 .
 
 # Without the race detector: nothing runs beside anything, and of Kubernetes' code
 # what make kube compiled is used.
 kubeproxy-twin: ## hold the decision against kube-proxy's own code (SEED, ROUNDS)
 	cd test/kubeproxy && $(GO) test -trimpath -count=1 -v . $(if $(SEED),-seed $(SEED)) $(if $(ROUNDS),-rounds $(ROUNDS))
 
-heal: build race kube envoy ## cut a unit's uplink for CUT (5m) and heal it, on stand-in and on real nodes, with traffic of which nothing may fail
+heal: build images race kube envoy ## cut a unit's uplink for CUT (5m) and heal it, on stand-in and on real nodes, with traffic of which nothing may fail
 	@$(BIN)/lab-worker left-out
 	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 HEAL_CUT=$(or $(CUT),5m) \
 		$(GO) test -race -count=1 -p 1 -v -timeout 24h ./test/kubernetes ./test/kubernetes/real -run '^(TestHealDarkensNoUnit|TestUplinkHealed)$$'
@@ -116,7 +133,7 @@ conformance-check: ## say what this machine lacks for conformance, before anythi
 	@CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/conformance-run ./test/conformance
 	@$(BIN)/conformance-run check
 
-conformance: conformance-check build kube envoy conformance-programs ## Kubernetes' own network specs with kube-proxy and gridmesh, side by side (FOCUS, RESUME=1; needs root and containerd; not in "make test")
+conformance: conformance-check build images kube envoy conformance-programs ## Kubernetes' own network specs with kube-proxy and gridmesh, side by side (FOCUS, RESUME=1; needs root and containerd; not in "make test")
 	@status=0; for proxy in kube-proxy gridmesh; do \
 		$(BIN)/conformance-run run --proxy $$proxy $(if $(FOCUS),--focus '$(FOCUS)') $(if $(RESUME),--resume) || status=$$?; \
 		if [ $$status = 130 ]; then exit 130; fi; done; \

@@ -71,10 +71,11 @@ type Cluster struct {
 	Kubeconfig string
 	Nodes      map[string]*Node
 
-	cfg   Config
-	dir   string
-	pki   *pki
-	cloud *controlPlane
+	cfg    Config
+	dir    string
+	images []string // archives that real nodes have
+	pki    *pki
+	cloud  *controlPlane
 }
 
 // Node is a node of a cluster: its network, its kubelet, its proxy.
@@ -101,10 +102,15 @@ func Up(ctx context.Context, cfg Config) (*Cluster, error) {
 		}
 	}
 	c := &Cluster{cfg: cfg, dir: filepath.Join(sandbox.Dir, "cluster"), Nodes: map[string]*Node{}}
+	var err error
+	if len(cfg.Real) > 0 {
+		if c.images, err = builtImages(); err != nil { // before anything takes time
+			return nil, err
+		}
+	}
 	if err := mkdir(c.dir); err != nil {
 		return nil, err
 	}
-	var err error
 	if c.pki, err = newPKI(filepath.Join(c.dir, "pki")); err != nil {
 		return nil, err
 	}
@@ -121,10 +127,10 @@ func Up(ctx context.Context, cfg Config) (*Cluster, error) {
 	cfg.Say("etcd, API server, controller manager, scheduler: %s", since(start))
 	start = time.Now()
 	if len(cfg.Real) > 0 {
-		if err := c.writeImages(); err != nil {
+		if err := c.writeStandIns(); err != nil {
 			return nil, err
 		}
-		cfg.Say("images for real nodes: %s", since(start))
+		cfg.Say("stand-ins for others' images: %s", since(start))
 	}
 	for _, n := range c.Lab.Nodes() {
 		if err := c.addNode(ctx, n); err != nil {
@@ -135,7 +141,7 @@ func Up(ctx context.Context, cfg Config) (*Cluster, error) {
 		return nil, err
 	}
 	cfg.Say("nodes registered and ready: %s", since(start))
-	if err := c.dropImages(); err != nil {
+	if err := c.dropStandIns(); err != nil {
 		return nil, err
 	}
 	start = time.Now()

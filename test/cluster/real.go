@@ -1,9 +1,7 @@
 package cluster
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -22,61 +20,6 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster/realnode"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
-
-// realImages are what real nodes have: the names of deploy/ and of the
-// stand-in's images. A real container has no loader for the race detector's
-// programs, so these are the static ones.
-func (c *Cluster) realImages() []realnode.Image {
-	bin := func(name string) string { return filepath.Join(edge.Root(), "bin", name) }
-	ours := func(name, image string, args ...string) realnode.Image {
-		inside := "/usr/local/bin/" + name
-		return realnode.Image{Names: []string{image}, Files: map[string]string{inside: bin(name)}, Entrypoint: append([]string{inside}, args...)}
-	}
-	// The people's command line goes along with who runs where people look.
-	withCLI := func(image realnode.Image) realnode.Image {
-		image.Files["/usr/local/bin/gridmesh"] = bin("gridmesh")
-		return image
-	}
-	envoy := ours("envoy-entrypoint", "docker.io/envoyproxy/envoy:v1.40.0")
-	envoy.Files["/usr/local/bin/envoy"] = bin("envoy")
-	envoy.Text = map[string]string{"/etc/passwd": "root:x:0:0::/root:/bin/sh\nenvoy:x:101:101::/:/bin/sh\n"}
-	return append([]realnode.Image{
-		ours("pause", realnode.PauseImage),
-		withCLI(ours("gridmesh-agent", "docker.io/gridmesh/agent:dev")),
-		withCLI(ours("gridmesh-controller", "docker.io/gridmesh/controller:dev")),
-		ours("gridmesh-dns", "docker.io/gridmesh/dns:dev"),
-		ours("lab-worker", AppImage+":1", "app"),
-		ours("kube-proxy", KubeProxyImage),
-		envoy,
-	}, c.cfg.RealImages...)
-}
-
-func (c *Cluster) imagesPath() string { return filepath.Join(c.dir, "images.tar") }
-
-// writeImages makes the archive that every real node reads.
-func (c *Cluster) writeImages() error {
-	if err := realnode.Missing(); err != nil {
-		return fmt.Errorf("real nodes: %w", err)
-	}
-	f, err := os.Create(c.imagesPath())
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	w := bufio.NewWriterSize(f, 1<<20)
-	if err := realnode.WriteArchive(w, c.realImages()); err != nil {
-		return fmt.Errorf("images for real nodes: %w", err)
-	}
-	return w.Flush()
-}
-
-// dropImages removes the archive once every real node has read it.
-func (c *Cluster) dropImages() error {
-	if err := os.Remove(c.imagesPath()); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
-}
 
 // addReal makes a node with the real kubelet and containerd, and boots it.
 func (c *Cluster) addReal(ctx context.Context, e *edge.Node) error {
@@ -103,7 +46,7 @@ func (c *Cluster) addReal(ctx context.Context, e *edge.Node) error {
 		ClientCA: c.pki.path("ca.crt"), Cert: c.pki.path(serving + ".crt"), Key: c.pki.path(serving + ".key"),
 		IPs: []string{e.IP.String(), e.IP6.String()}, PodCIDRs: []string{e.PodCIDR.String(), e.PodCIDR6.String()},
 		ClusterDNS: edge.NodeDNS[:1], Domain: "cluster.local", Nameserver: netlab.CloudIP.String(),
-		Images: c.imagesPath(), Cgroup: lab + "/" + e.Name,
+		Images: slices.Concat(c.images, []string{c.standIns()}), Cgroup: lab + "/" + e.Name,
 	}
 	path, err := cfg.Write()
 	if err != nil {

@@ -22,7 +22,7 @@ type Config struct {
 	ClusterDNS []string `json:"clusterDNS"`
 	Domain     string   `json:"domain"`
 	Nameserver string   `json:"nameserver"` // of the machine itself
-	Images     string   `json:"images"`     // an archive: see WriteArchive
+	Images     []string `json:"images"`     // archives: of "make images", or of WriteArchive
 	Cgroup     string   `json:"cgroup"`     // its group: see package cgroup
 }
 

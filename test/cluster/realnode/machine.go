@@ -214,9 +214,11 @@ func (c *Config) importImages(ctx context.Context) error {
 	if _, err := os.Stat(done); err == nil {
 		return nil
 	}
-	cmd := exec.CommandContext(ctx, "ctr", "--address", containerdSocket, "--namespace", "k8s.io", "images", "import", c.Images)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("import images: %w: %s", err, out)
+	for _, archive := range c.Images {
+		cmd := exec.CommandContext(ctx, "ctr", "--address", containerdSocket, "--namespace", "k8s.io", "images", "import", archive)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("import %s: %w: %s", archive, err, out)
+		}
 	}
 	return os.WriteFile(done, nil, 0o600)
 }
