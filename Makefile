@@ -17,6 +17,7 @@ KUBE_KEY     := $(shell { cat test/kube/go.mod test/kube/go.sum test/kube/main.g
 ENVOY_KEY    := $(shell sha256sum test/envoy/requirements.txt 2>/dev/null | cut -c1-16)
 
 CONFORMANCE_KEY := $(shell { cd test/conformance/e2e; cat go.mod go.sum; echo '$(KUBE_LDFLAGS)'; } | sha256sum | cut -c1-16)
+HELM_KEY        := $(shell cat test/helm/go.mod test/helm/go.sum 2>/dev/null | sha256sum | cut -c1-16)
 DEBIAN_KEY      := $(shell sha256sum test/conformance/images/fetch | cut -c1-16)
 
 RESOLVE_KEY  := $(shell cat test/resolvers/build test/resolvers/resolve.c test/resolvers/requirements.txt | sha256sum | cut -c1-16)
@@ -51,7 +52,7 @@ CLUSTER_TIME  := 90m
 # Of each fuzz target.
 FUZZ_TIME ?= 60s
 
-.PHONY: help build images images-test race kube envoy resolvers test unit cluster-test kubeproxy-twin heal demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
+.PHONY: help build images images-test race kube envoy resolvers helm test unit cluster-test kubeproxy-twin heal demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -82,6 +83,10 @@ resolvers: ## build programs that resolve names by glibc and by musl into bin/
 	@mkdir -p $(BIN) && for libc in glibc musl; do \
 		ln -f "$(CACHE)/resolve-$(RESOLVE_KEY)/$$libc" $(BIN)/resolve-$$libc 2>/dev/null || cp "$(CACHE)/resolve-$(RESOLVE_KEY)/$$libc" $(BIN)/resolve-$$libc; done
 
+helm: ## build Helm, which the tests hold the chart with, into bin/
+	@test/once/once "$(CACHE)/helm-$(HELM_KEY)" sh -c 'echo "building Helm: minutes, once"; CGO_ENABLED=0 $(GO) build -C test/helm -trimpath -o "$$0" helm.sh/helm/v4/cmd/helm'
+	@mkdir -p $(BIN) && ln -f "$(CACHE)/helm-$(HELM_KEY)" $(BIN)/helm 2>/dev/null || cp "$(CACHE)/helm-$(HELM_KEY)" $(BIN)/helm
+
 test: unit cluster-test ## every test: unit and stories, then real nodes, then a real cluster, then a minute of soak (not: the whole soak, demo-soak, conformance, fuzz, bench, lint)
 
 unit: ## unit tests and stories, with the race detector; nothing needs to be built first (a minute, once it was compiled)
@@ -89,7 +94,7 @@ unit: ## unit tests and stories, with the race detector; nothing needs to be bui
 	GORACE=atexit_sleep_ms=0 test/race $(GO) test -race -vet=off -p 4 -parallel 8 $(LONG_TESTS) \
 		$$($(GO) list ./... | grep -v $(patsubst ./%/,-e /gridmesh/%$$,$(BUILT_TESTS) $(CLUSTER_TESTS) $(NO_TESTS)))
 
-cluster-test: build images-test race kube envoy resolvers kubeproxy-twin ## tests of built programs, of real Envoys, and of a real cluster
+cluster-test: build images-test race kube envoy resolvers helm kubeproxy-twin ## tests of built programs, of real Envoys, and of a real cluster
 	@$(BIN)/lab-worker left-out
 	$(GO) test -count=1 -timeout $(CLUSTER_TIME) $(BUILT_TESTS)
 	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 SOAK_SEED=1 $(GO) test -race -count=1 -p 2 -timeout $(CLUSTER_TIME) $(CLUSTER_TESTS)
@@ -143,9 +148,10 @@ lint: ## golangci-lint
 	cd test/tools && $(GO) build -o ../../$(BIN)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	$(BIN)/golangci-lint run ./...
 
-generate: ## rewrite what is generated from api/v1: CRDs and deep copies
+generate: ## rewrite what is generated: CRDs and deep copies from api/v1, the Helm chart's templates from deploy/
 	cd test/generate && $(GO) build -o ../../$(BIN)/controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen
 	$(BIN)/controller-gen object paths=./api/v1 crd output:crd:dir=api/v1/crd
+	$(GO) run ./test/chart
 
 golden: ## rewrite the golden files
 	$(GO) test ./xds/render -update

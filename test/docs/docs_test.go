@@ -81,7 +81,8 @@ var foreign = []string{
 	"--service-cluster-ip-range", "--cluster-cidr", "--node-ip", // the control plane's, the kubelet's
 	"--apiserver-cert-extra-sans",                                            // kubeadm
 	"--disable-kube-proxy", "--tls-san", "--lb-server-port", "--cluster-dns", // k3s
-	"--privileged", // who runs containers
+	"--privileged",                    // who runs containers
+	"--install", "--values", "--wait", // helm
 }
 
 // Every flag that a page names exists, and every flag of the agent is on its page.

@@ -1,0 +1,80 @@
+package main
+
+// place is a text of a manifest, and what it is in the template of it. Texts are
+// looked for as templates are when it is their turn.
+type place struct{ manifest, template string }
+
+// places are the values of the chart (deploy/helm/gridmesh/values.yaml), by the
+// manifest that has them.
+var places = map[string][]place{
+	"rbac.yaml": {
+		// Helm makes the release's own namespace, and takes none that is there.
+		{"apiVersion: v1\nkind: Namespace\n", "{{- if ne .Release.Namespace \"gridmesh\" }}\napiVersion: v1\nkind: Namespace\n"},
+		{"enforce: privileged\n---\n", "enforce: privileged\n---\n{{- end }}\n"},
+	},
+	"agent.yaml": {
+		{"  host: 10.200.0.1\n", "  host: {{ .Values.apiServer.host | quote }}\n"},
+		{`  port: "6443"` + "\n", "  port: {{ int .Values.apiServer.port | quote }}\n"},
+		{"  serviceCIDRs: 10.96.0.0/16,fd00:96::/112\n", "  serviceCIDRs: {{ join \",\" .Values.serviceCIDRs | quote }}\n"},
+		image("agent"), nodeSelector, tolerations,
+		resources("agent", "{requests: {cpu: 20m, memory: 64Mi}, limits: {memory: 300Mi}}"),
+		{"            - --proc-sys=/host/proc-sys\n", `            - --proc-sys=/host/proc-sys
+{{- if ne .Values.datapath "envoy" }}
+            - --datapath={{ .Values.datapath }}
+{{- end }}
+{{- if ne .Values.networkPolicies "warn" }}
+            - --network-policies={{ .Values.networkPolicies }}
+{{- end }}
+{{- range .Values.agentArgs }}
+            - {{ . | quote }}
+{{- end }}
+`},
+	},
+	"envoy.yaml": {
+		image("agent"), nodeSelector, tolerations,
+		{"          image: envoy\n", "          image: {{ .Values.images.envoy | quote }}\n"},
+		{"--envoy-heap-limit=448]", "--envoy-heap-limit={{ int .Values.envoyHeapLimit }}]"},
+		resources("envoy", "{requests: {cpu: 50m, memory: 96Mi}, limits: {memory: 512Mi}}"),
+	},
+	"controller.yaml": {
+		{"# gridmesh-controller: two", "{{- if .Values.controller.enabled }}\n# gridmesh-controller: two"},
+		image("controller"),
+		{
+			`                  - {key: openyurt.io/is-edge-worker, operator: NotIn, values: ["true"]}` + "\n",
+			`                  - {key: openyurt.io/is-edge-worker, operator: NotIn, values: ["true"]}
+{{- range .Values.controller.notOnNodesWith }}
+                  - {key: {{ . | quote }}, operator: DoesNotExist}
+{{- end }}
+`,
+		},
+		{"resources: {requests: {cpu: 20m, memory: 64Mi}, limits: {memory: 1Gi}}\n", "resources: {{ toJson .Values.resources.controller }}\n{{- end }}\n"},
+	},
+	"dns.yaml": {
+		{"{name: CLUSTER_DOMAIN, value: cluster.local}", "{name: CLUSTER_DOMAIN, value: {{ .Values.clusterDomain | quote }}}"},
+		{"{name: CLUSTER_DNS, value: 10.96.0.10}", "{name: CLUSTER_DNS, value: {{ .Values.clusterDNS | quote }}}"},
+		{"{name: POD_CIDR, value: 10.244.0.0/16}", "{name: POD_CIDR, value: {{ first .Values.podCIDRs | quote }}}"},
+		{`{name: POD_CIDR_2, value: "fd00:244::/32"}`, "{name: POD_CIDR_2, value: {{ last .Values.podCIDRs | quote }}}"},
+		image("dns"), tolerations,
+		{"      nodeSelector:\n        kubernetes.io/os: linux\n", nodeSelector.template},
+		resources("dns", "{requests: {cpu: 20m, memory: 64Mi}, limits: {memory: 170Mi}}"),
+	},
+}
+
+var (
+	nodeSelector = place{
+		"      nodeSelector: {kubernetes.io/os: linux}\n",
+		"      nodeSelector: {{ merge (dict \"kubernetes.io/os\" \"linux\") .Values.nodeSelector | toJson }}\n",
+	}
+	tolerations = place{
+		"      tolerations: [{operator: Exists}]\n",
+		"      tolerations: {{ toJson .Values.tolerations }}\n",
+	}
+)
+
+func image(name string) place {
+	return place{"          image: gridmesh-" + name + "\n", "          image: {{ .Values.images." + name + " | quote }}\n"}
+}
+
+func resources(name, manifest string) place {
+	return place{"resources: " + manifest + "\n", "resources: {{ toJson .Values.resources." + name + " }}\n"}
+}
