@@ -119,6 +119,7 @@ func TestInstallAsWritten(t *testing.T) {
 	}
 	reached(t, a)
 	w.until("")
+	w.byHelm()
 	if out, err := c.Kubectl("get", "namespace,crd,clusterrole,clusterrolebinding", "-A", "-o", "name"); err != nil || strings.Contains(out, "gridmesh") || strings.Contains(out, "superedge") {
 		t.Errorf("the cluster has still: %v\n%s", err, out)
 	}
@@ -180,6 +181,7 @@ func startProxy(t *testing.T, n *cluster.Node) {
 // walk runs the commands of docs/install.md.
 type walk struct {
 	t      *testing.T
+	page   string
 	dir    string   // where they run
 	blocks []string // still to come: text and fenced commands
 	said   string   // by the last part
@@ -192,7 +194,7 @@ func newWalk(t *testing.T) *walk {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(edge.Root(), "docs/install.md"))
 	must(t, err)
-	w := &walk{t: t, dir: t.TempDir()}
+	w := &walk{t: t, page: string(page), dir: t.TempDir()}
 	w.blocks = regexp.MustCompile("(?m)^```").Split(string(page), -1) // every second one is commands
 	must(t, os.CopyFS(filepath.Join(w.dir, "deploy"), os.DirFS(filepath.Join(edge.Root(), "deploy"))))
 	kubeconfig, err := os.ReadFile(c.Kubeconfig)
@@ -201,7 +203,9 @@ func newWalk(t *testing.T) *walk {
 		must(t, os.Mkdir(filepath.Join(w.dir, dir), 0o755))
 	}
 	must(t, os.WriteFile(filepath.Join(w.dir, ".kube/config"), kubeconfig, 0o600))
-	must(t, os.Symlink(edge.Binary("gridmesh"), filepath.Join(w.dir, "bin/gridmesh")))
+	for _, name := range []string{"gridmesh", "helm"} {
+		must(t, os.Symlink(edge.Binary(name), filepath.Join(w.dir, "bin", name)))
+	}
 	must(t, os.WriteFile(filepath.Join(w.dir, "bin/kubectl"), fmt.Appendf(nil, "#!/bin/sh\nexec %s kubectl --cache-dir %s/cache \"$@\"\n", edge.Binary("kube"), w.dir), 0o755))
 	return w
 }

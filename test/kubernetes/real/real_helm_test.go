@@ -1,0 +1,36 @@
+package real
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// indented are the commands of docs/install.md that are in place of others: the
+// next block that is indented behind a text.
+func indented(t *testing.T, page, text string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(page, text)
+	block := regexp.MustCompile(`(?m)(^    .*\n)+`).FindString(rest)
+	if !found || block == "" {
+		t.Fatalf("docs/install.md has no commands behind %q", text)
+	}
+	return regexp.MustCompile(`(?m)^    `).ReplaceAllString(block, "")
+}
+
+// byHelm installs gridmesh with Helm as the page says, once more as an update,
+// and takes it away; the controller is ready in between.
+func (w *walk) byHelm() {
+	w.t.Helper()
+	install := indented(w.t, w.page, "**With Helm**")
+	w.run(install)
+	if _, err := c.WaitPods(patient(w.t), "gridmesh", "app.kubernetes.io/name=gridmesh-controller", 2); err != nil {
+		w.t.Error(err)
+	}
+	w.run(install)
+	for _, kind := range []string{"daemonset/gridmesh-agent", "daemonset/gridmesh-envoy", "daemonset/gridmesh-dns"} {
+		kubectl(w.t, "-n", "gridmesh", "get", kind)
+	}
+	w.run(indented(w.t, w.page, "Helm has a command instead"))
+	kubectl(w.t, "delete", "crd", "deploymentgrids.superedge.io", "statefulsetgrids.superedge.io", "servicegrids.superedge.io")
+}
