@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -276,10 +277,14 @@ func isSocket(path string) bool {
 	return err == nil && info.Mode()&os.ModeSocket != 0
 }
 
-// connect connects once, as kubectl would: client-go's log is global.
+// clientLog is taken once in a process: client-go's is global, and read by what an earlier
+// command has begun.
+var clientLog sync.Once
+
+// connect connects once, as kubectl would.
 func (r *reach) connect() (_ *kube.Client, err error) {
 	if r.client == nil {
-		kube.LogTo(obs.NewLog(r.cmd.ErrOrStderr(), false))
+		clientLog.Do(func() { kube.LogTo(obs.NewLog(r.cmd.ErrOrStderr(), false)) })
 		r.client, err = kube.ConnectPerson(r.kubeconfig, r.context, "gridmesh/"+obs.Version())
 	}
 	return r.client, err
