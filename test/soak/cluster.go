@@ -41,7 +41,7 @@ type Soak struct {
 	sockets    map[string]*follower // by node
 	watching   int                  // watches that were open at the start
 	tally      tally
-	reminded   map[string]time.Time // since when a Service's slices are behind, or were spoken of
+	reminded   map[string]time.Time // since when an object waits for Kubernetes' own controllers, or was spoken of
 
 	mu       sync.Mutex      // guards what follows
 	past     []*edge.Process // programs that were ended, for what they wrote

@@ -25,6 +25,7 @@ type objects struct {
 	grids       []deploymentGrid
 	serviceGrid []serviceGrid
 	deployments []appsv1.Deployment
+	replicaSets []appsv1.ReplicaSet
 	pods        []corev1.Pod
 	services    []corev1.Service
 	slices      []discoveryv1.EndpointSlice
@@ -56,6 +57,7 @@ func (s *Soak) objects(ctx context.Context) (*objects, error) {
 		ask(ctx, s, "/apis/superedge.io/v1/namespaces/default/deploymentgrids", &o.grids),
 		ask(ctx, s, "/apis/superedge.io/v1/namespaces/default/servicegrids", &o.serviceGrid),
 		ask(ctx, s, "/apis/apps/v1/namespaces/default/deployments", &o.deployments),
+		ask(ctx, s, "/apis/apps/v1/namespaces/default/replicasets", &o.replicaSets),
 		ask(ctx, s, "/api/v1/namespaces/default/pods", &o.pods),
 		ask(ctx, s, "/api/v1/namespaces/default/services", &o.services),
 		ask(ctx, s, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", &o.slices),
@@ -131,6 +133,9 @@ func (o *objects) podsAreThere(w script.World) error {
 	}
 	for i := range o.pods {
 		p := &o.pods[i]
+		if set, left := o.leftBehind(p); left {
+			return &orphan{pod: p.Name, set: set, text: fmt.Sprintf("pod %s is of no Deployment that there is", p.Name)}
+		}
 		if p.DeletionTimestamp != nil || !podReady(p) {
 			return fmt.Errorf("pod %s is not ready, or goes", p.Name)
 		}
@@ -142,6 +147,25 @@ func (o *objects) podsAreThere(w script.World) error {
 		}
 	}
 	return nil
+}
+
+// leftBehind reports whether a pod is of a ReplicaSet, or that of a Deployment, which is
+// gone: Kubernetes' garbage collector passed over it. It names the ReplicaSet, if that is there.
+func (o *objects) leftBehind(p *corev1.Pod) (set string, left bool) {
+	of := metav1.GetControllerOf(p)
+	if of == nil || of.Kind != "ReplicaSet" || p.DeletionTimestamp != nil {
+		return "", false
+	}
+	for i := range o.replicaSets {
+		rs := &o.replicaSets[i]
+		if rs.UID != of.UID {
+			continue
+		}
+		by := metav1.GetControllerOf(rs)
+		there := by == nil || slices.ContainsFunc(o.deployments, func(d appsv1.Deployment) bool { return d.UID == by.UID })
+		return rs.Name, !there && rs.DeletionTimestamp == nil
+	}
+	return "", true
 }
 
 func podReady(p *corev1.Pod) bool {

@@ -31,9 +31,12 @@ func settledWorld() (script.World, *objects) {
 	g.Spec.Template.Replicas = 2
 	g.Status.ObservedGeneration, g.Status.Units, g.Status.ReadyUnits, g.Status.UpdatedUnits = 3, 1, 1, 1
 	o.serviceGrid[0].Status.ObservedGeneration = 3
+	o.deployments[0].UID = "d"
+	o.replicaSets = []appsv1.ReplicaSet{{ObjectMeta: metav1.ObjectMeta{UID: "set", OwnerReferences: []metav1.OwnerReference{{UID: "d", Controller: ptr.To(true)}}}}}
 	for _, p := range []struct{ name, app, ip string }{{"p0", "g0", "10.0.0.1"}, {"p1", "g0", "10.0.0.2"}, {"p2", "steady", "10.0.0.3"}} {
 		pod := corev1.Pod{ObjectMeta: named(p.name)}
 		pod.Labels = map[string]string{"app": p.app}
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", UID: "set", Controller: ptr.To(true)}}
 		pod.Status.PodIP, pod.Status.Conditions = p.ip, []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		o.pods = append(o.pods, pod)
 	}
@@ -74,20 +77,27 @@ func TestSettled(t *testing.T) {
 		"a Deployment that is missing": {func(o *objects) { o.deployments = nil }, "no Deployments [g0-a]"},
 		"a Deployment that is scaled":  {func(o *objects) { o.deployments[0].Status.AvailableReplicas = 1 }, "Deployment g0-a"},
 		"an earlier grid's child":      {func(o *objects) { o.grids[0].UID = "another" }, "Deployment g0-a is an earlier grid's"},
-		"a pod that goes":              {func(o *objects) { o.pods[0].DeletionTimestamp = &now }, "pod p0"},
-		"a pod that is not ready":      {func(o *objects) { o.pods[0].Status.Conditions = nil }, "pod p0"},
-		"a pod too many":               {func(o *objects) { o.pods = append(o.pods, o.pods[0]) }, "of app g0 there are -1"},
-		"a pod of a grid that went":    {func(o *objects) { o.grids, o.deployments = nil, nil }, "of app g0"},
-		"a steady pod too few":         {func(o *objects) { o.pods = o.pods[:2] }, "of app steady there are 1"},
-		"a ServiceGrid not looked at":  {func(o *objects) { o.serviceGrid[0].Generation = 4 }, "ServiceGrid g0"},
-		"a ServiceGrid that went":      {func(o *objects) { o.serviceGrid = nil }, "g0-svc is of no grid"},
-		"an earlier grid's Service":    {func(o *objects) { o.serviceGrid[0].UID = "another" }, "Service g0-svc is an earlier grid's"},
-		"a Service that is missing":    {func(o *objects) { o.services = o.services[1:] }, "no Services [g0-svc]"},
-		"a slice that is missing":      {func(o *objects) { o.slices = o.slices[1:] }, "no slice of Service g0-svc has [10.0.0.1 10.0.0.2]"},
-		"a slice without an endpoint":  {func(o *objects) { o.slices[0].Endpoints = o.slices[0].Endpoints[:1] }, "has [10.0.0.1]"},
-		"an endpoint of no pod":        {func(o *objects) { o.slices[0].Endpoints[0].Addresses[0] = "10.0.0.9" }, "slice g0-svc-x has 10.0.0.9"},
-		"an endpoint that is unready":  {func(o *objects) { o.slices[0].Endpoints[0].Conditions.Ready = ptr.To(false) }, "slice g0-svc-x"},
-		"a slice of no Service":        {func(o *objects) { o.services[1].Name = "other" }, "slice steady-x is of Service steady"},
+		"a pod of no ReplicaSet": {func(o *objects) {
+			o.pods[0].OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", UID: "rs", Controller: ptr.To(true)}}
+		}, "pod p0 is of no Deployment"},
+		"a pod of a Deployment before": {func(o *objects) {
+			o.pods[0].OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", UID: "rs", Controller: ptr.To(true)}}
+			o.replicaSets = []appsv1.ReplicaSet{{ObjectMeta: metav1.ObjectMeta{UID: "rs", OwnerReferences: []metav1.OwnerReference{{UID: "before", Controller: ptr.To(true)}}}}}
+		}, "pod p0 is of no Deployment"},
+		"a pod that goes":             {func(o *objects) { o.pods[0].DeletionTimestamp = &now }, "pod p0"},
+		"a pod that is not ready":     {func(o *objects) { o.pods[0].Status.Conditions = nil }, "pod p0"},
+		"a pod too many":              {func(o *objects) { o.pods = append(o.pods, o.pods[0]) }, "of app g0 there are -1"},
+		"a pod of a grid that went":   {func(o *objects) { o.grids, o.deployments = nil, nil }, "pod p0 is of no Deployment"},
+		"a steady pod too few":        {func(o *objects) { o.pods = o.pods[:2] }, "of app steady there are 1"},
+		"a ServiceGrid not looked at": {func(o *objects) { o.serviceGrid[0].Generation = 4 }, "ServiceGrid g0"},
+		"a ServiceGrid that went":     {func(o *objects) { o.serviceGrid = nil }, "g0-svc is of no grid"},
+		"an earlier grid's Service":   {func(o *objects) { o.serviceGrid[0].UID = "another" }, "Service g0-svc is an earlier grid's"},
+		"a Service that is missing":   {func(o *objects) { o.services = o.services[1:] }, "no Services [g0-svc]"},
+		"a slice that is missing":     {func(o *objects) { o.slices = o.slices[1:] }, "no slice of Service g0-svc has [10.0.0.1 10.0.0.2]"},
+		"a slice without an endpoint": {func(o *objects) { o.slices[0].Endpoints = o.slices[0].Endpoints[:1] }, "has [10.0.0.1]"},
+		"an endpoint of no pod":       {func(o *objects) { o.slices[0].Endpoints[0].Addresses[0] = "10.0.0.9" }, "slice g0-svc-x has 10.0.0.9"},
+		"an endpoint that is unready": {func(o *objects) { o.slices[0].Endpoints[0].Conditions.Ready = ptr.To(false) }, "slice g0-svc-x"},
+		"a slice of no Service":       {func(o *objects) { o.services[1].Name = "other" }, "slice steady-x is of Service steady"},
 	} {
 		_, o := settledWorld()
 		tc.do(o)
