@@ -138,8 +138,8 @@ conformance-check: ## say what this machine lacks for conformance, before anythi
 	@CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/conformance-run ./test/conformance
 	@$(BIN)/conformance-run check
 
-conformance: conformance-check build images kube envoy conformance-programs ## Kubernetes' own network specs with kube-proxy and gridmesh, side by side (FOCUS, RESUME=1; needs root and containerd; not in "make test")
-	@status=0; for proxy in kube-proxy gridmesh; do \
+conformance: conformance-check build images kube envoy conformance-programs ## Kubernetes' own network specs with kube-proxy and gridmesh, side by side (FOCUS, RESUME=1, PROXIES; needs root and containerd; not in "make test")
+	@status=0; for proxy in $(or $(PROXIES),kube-proxy gridmesh gridmesh-auto gridmesh-kernel); do \
 		$(BIN)/conformance-run run --proxy $$proxy $(if $(FOCUS),--focus '$(FOCUS)') $(if $(RESUME),--resume) || status=$$?; \
 		if [ $$status = 130 ]; then exit 130; fi; done; \
 	$(BIN)/conformance-run report $(if $(FOCUS),--focus '$(FOCUS)') || status=1; exit $$status
@@ -156,6 +156,7 @@ generate: ## rewrite what is generated: CRDs and deep copies from api/v1, the He
 golden: ## rewrite the golden files
 	$(GO) test ./xds/render -update
 	$(GO) test ./cmd/gridmesh -update
+	$(GO) test ./test/conformance -update
 
 fuzz: ## a minute of each fuzz target (FUZZ_TIME)
 	for t in source:FuzzDecodeState source:FuzzManifest convert:FuzzConvert topology:FuzzParseKeys xds:FuzzStream \

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -101,9 +102,14 @@ func (n *Node) Cgroup() string { return n.cgroup }
 // node; the controller has two replicas.
 var deployed = []string{"gridmesh-agent", "gridmesh-envoy", "gridmesh-dns"}
 
-// Deploy applies deploy/ as it is and waits until all of it is ready.
-func (c *Cluster) Deploy(ctx context.Context) error {
-	if out, err := c.Kubectl("apply", "-k", filepath.Join(edge.Root(), "deploy")); err != nil {
+// Deploy applies deploy/ and waits until all of it is ready: as it is, or with
+// more arguments of the agent.
+func (c *Cluster) Deploy(ctx context.Context, args ...string) error {
+	manifests, err := c.withArgs(args)
+	if err != nil {
+		return err
+	}
+	if out, err := c.Kubectl("apply", "-k", manifests); err != nil {
 		return fmt.Errorf("apply deploy/: %w: %s", err, out)
 	}
 	for _, name := range deployed {
@@ -111,8 +117,41 @@ func (c *Cluster) Deploy(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	_, err := c.WaitPods(ctx, "gridmesh", "app.kubernetes.io/name=gridmesh-controller", 2)
+	_, err = c.WaitPods(ctx, "gridmesh", "app.kubernetes.io/name=gridmesh-controller", 2)
 	return err
+}
+
+// withArgs is the folder of deploy/, or of a kustomization over it that adds
+// arguments to the agent's, as who installs it would write one.
+func (c *Cluster) withArgs(args []string) (string, error) {
+	deploy := filepath.Join(edge.Root(), "deploy")
+	if len(args) == 0 {
+		return deploy, nil
+	}
+	dir := filepath.Join(c.dir, "deploy")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	base, err := filepath.Rel(dir, deploy)
+	if err != nil {
+		return "", err
+	}
+	var patch []map[string]string
+	for _, arg := range args {
+		patch = append(patch, map[string]string{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": arg})
+	}
+	text, err := json.Marshal(patch)
+	if err != nil {
+		return "", err
+	}
+	data, err := json.Marshal(map[string]any{
+		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": []string{base},
+		"patches": []map[string]any{{"target": map[string]string{"kind": "DaemonSet", "name": "gridmesh-agent"}, "patch": string(text)}},
+	})
+	if err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), data, 0o644)
 }
 
 // PodProcesses are the processes of a pod's containers on a real node whose

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
@@ -48,8 +49,8 @@ func (o *options) up(ctx context.Context) (*cluster.Cluster, error) {
 	if err := errors.Join(labelZones(c), serveHostPorts(c), err); err != nil {
 		return nil, err
 	}
-	if o.proxy == "gridmesh" {
-		err = c.Deploy(starting)
+	if way, is := strings.CutPrefix(o.proxy, ours); is {
+		err = c.Deploy(starting, agentArgs(way)...)
 	} else {
 		err = startNodeDNS(c)
 	}
@@ -57,6 +58,18 @@ func (o *options) up(ctx context.Context) (*cluster.Cluster, error) {
 		return nil, err
 	}
 	return c, waitNames(starting, c)
+}
+
+// ours begins the names of gridmesh's columns.
+const ours = "gridmesh"
+
+// agentArgs are those that make an agent serve as a column's name says, for what
+// is in it behind ours: nothing, or "-" and a --datapath.
+func agentArgs(way string) []string {
+	if way == "" {
+		return nil
+	}
+	return []string{"--datapath=" + strings.TrimPrefix(way, "-")}
 }
 
 // labelZones puts each node into a zone of its own, as specs of traffic

@@ -119,7 +119,7 @@ func readOutcomes(dir string) (*outcomesFile, error) {
 // tested are the files in bin/ that a proxy's outcomes are about.
 func tested(proxy string) []string {
 	list := []string{"kube", "e2e.test", "agnhost"}
-	if proxy == "gridmesh" {
+	if strings.HasPrefix(proxy, ours) {
 		list = append(list, "envoy", "gridmesh-agent", "gridmesh-controller", "gridmesh-dns")
 	}
 	return list
@@ -133,7 +133,7 @@ func sum(proxy string) (string, error) {
 			return "", err
 		}
 	}
-	if proxy == "gridmesh" {
+	if strings.HasPrefix(proxy, ours) {
 		err := filepath.WalkDir(filepath.Join(edge.Root(), "deploy"), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".yaml") {
 				return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/conformance/score"
 )
 
@@ -86,6 +88,36 @@ func TestOutcomeOfAProcess(t *testing.T) {
 	}
 	if filepath.Dir(p.log()) != p.dir {
 		t.Errorf("log: %s", p.log())
+	}
+}
+
+var update = flag.Bool("update", false, "rewrite the table of specs in docs/conformance.md")
+
+// The page's table is the checked-in list.
+func TestThePageHasTheList(t *testing.T) {
+	list, err := readExpectations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(edge.Root(), "docs", "conformance.md")
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const heading = "\n## Every spec\n\n"
+	before, table, found := strings.Cut(string(page), heading)
+	if !found {
+		t.Fatalf("%s has no section %q", path, heading)
+	}
+	want := score.Markdown(list)
+	if *update {
+		if err := os.WriteFile(path, []byte(before+heading+want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if table != want {
+		t.Errorf("the table of %s is not that of %s: run make golden", path, expectations())
 	}
 }
 

@@ -9,18 +9,19 @@ import (
 	"strings"
 )
 
-// Proxies that specs are run with, in the order of columns.
-var Proxies = []string{"kube-proxy", "gridmesh"}
+// Proxies that specs are run with, in the order of columns: gridmesh as deploy/
+// has it, and with another --datapath.
+var Proxies = []string{"kube-proxy", "gridmesh", "gridmesh-auto", "gridmesh-kernel"}
 
 // Expectation is a line of the list: a spec, what it comes to with each proxy,
-// and, unless it passes with both, why.
+// and, unless it passes with all, why.
 type Expectation struct {
 	Spec   string
 	States map[string]State // by proxy
 	Why    string
 }
 
-// ReadExpectations reads lines "STATE STATE SPEC # why", a state for each of
+// ReadExpectations reads lines "STATE … SPEC # why", a state for each of
 // Proxies; lines that begin with # are for people.
 func ReadExpectations(r io.Reader) (list []Expectation, err error) {
 	var errs []error
@@ -65,4 +66,19 @@ func readExpectation(line string) (e Expectation, err error) {
 		return e, fmt.Errorf("%s does not pass with every proxy: say why behind \" # \"", e.Spec)
 	}
 	return e, nil
+}
+
+// Markdown is the list as a table for docs/conformance.md: a column for each of
+// Proxies, and why what does not pass does not.
+func Markdown(list []Expectation) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "| spec | %s | why |\n|---|%s---|\n", strings.Join(Proxies, " | "), strings.Repeat("---|", len(Proxies)))
+	for _, e := range list {
+		fmt.Fprintf(&out, "| %s |", strings.ReplaceAll(strings.TrimPrefix(e.Spec, "[sig-network] "), "|", `\|`))
+		for _, proxy := range Proxies {
+			fmt.Fprintf(&out, " %s |", e.States[proxy])
+		}
+		fmt.Fprintf(&out, " %s |\n", e.Why)
+	}
+	return out.String()
 }

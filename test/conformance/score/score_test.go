@@ -7,6 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// Two columns show what there is to show.
+func init() { Proxies = []string{"kube-proxy", "gridmesh"} }
+
 // As the suite writes it: reasons are text without an attribute, and behind a
 // stamp.
 const report = `<?xml version="1.0" encoding="UTF-8"?>
@@ -82,6 +85,21 @@ func TestReadExpectations(t *testing.T) {
 		if _, err := ReadExpectations(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %s", text, err, says)
 		}
+	}
+}
+
+func TestMarkdown(t *testing.T) {
+	got := Markdown([]Expectation{
+		{"[sig-network] a: b | c", map[string]State{"kube-proxy": Passed, "gridmesh": Passed}, ""},
+		{"[sig-network] d", map[string]State{"kube-proxy": Passed, "gridmesh": Failed}, "no node ports"},
+	})
+	want := `| spec | kube-proxy | gridmesh | why |
+|---|---|---|---|
+| a: b \| c | passed | passed |  |
+| d | passed | failed | no node ports |
+`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
