@@ -15,16 +15,15 @@ import (
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
-// Others who write all the time elsewhere keep no set from being read whole: what
-// is walked is its own.
-func TestASetIsReadWholeBesideOthers(t *testing.T) {
-	n := testkit.NewNetwork(t)
-	s := Open()
-	defer s.Close()
+// many is how many elements a large set has.
+const many = 3000
+
+// largeSet makes one.
+func largeSet(t *testing.T, s *Session) *nftables.Set {
+	t.Helper()
 	set := &nftables.Set{Name: "many", Table: s.AddTable(&nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}), KeyType: nftables.TypeIPAddr}
 	must(t, s.AddSet(set, nil))
 	must(t, s.Flush())
-	const many = 3000
 	var list []nftables.SetElement
 	for i := range uint32(many) {
 		list = append(list, nftables.SetElement{Key: binary.BigEndian.AppendUint32(nil, 10<<24+i)})
@@ -33,6 +32,16 @@ func TestASetIsReadWholeBesideOthers(t *testing.T) {
 		must(t, s.SetAddElements(set, part))
 		must(t, s.Flush())
 	}
+	return set
+}
+
+// Others who write all the time elsewhere keep no set from being read whole: what
+// is walked is its own.
+func TestASetIsReadWholeBesideOthers(t *testing.T) {
+	n := testkit.NewNetwork(t)
+	s := Open()
+	defer s.Close()
+	set := largeSet(t, s)
 	const often = 30
 	var wg sync.WaitGroup
 	var wrote atomic.Int64
@@ -82,18 +91,7 @@ func TestALargeSetIsNotReadWhole(t *testing.T) {
 	testkit.NewNetwork(t)
 	s := Open()
 	defer s.Close()
-	set := &nftables.Set{Name: "large", Table: s.AddTable(&nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}), KeyType: nftables.TypeIPAddr}
-	must(t, s.AddSet(set, nil))
-	must(t, s.Flush())
-	const many = 3000
-	var list []nftables.SetElement
-	for i := range uint32(many) {
-		list = append(list, nftables.SetElement{Key: binary.BigEndian.AppendUint32(nil, 10<<24+i)})
-	}
-	for part := range slices.Chunk(list, 400) {
-		must(t, s.SetAddElements(set, part))
-		must(t, s.Flush())
-	}
+	set := largeSet(t, s)
 	if got, err := s.ElementsUpTo(set, 100); !errors.Is(err, ErrMany) || len(got) > 0 {
 		t.Errorf("%d elements, %v", len(got), err)
 	}
