@@ -56,11 +56,12 @@ Units that are not as they should be are none: WRONG counts them.`,
 			}
 			rows := []gridRow{}
 			for _, p := range plans {
-				rows = append(rows, gridRowOf(p))
+				standstill, _ := statusOf(in.world, p.Grid).standstill(p)
+				rows = append(rows, gridRowOf(p, standstill))
 			}
 			in.noteUnseen(plans)
 			in.noteIdle(plans)
-			problems = append(problems, in.unexplained(plans)...)
+			problems = append(append(problems, in.unexplained(plans)...), in.stops(plans)...)
 			doc := map[string]any{"grids": rows, "problems": problemTexts(problems)}
 			return in.judge(in.own(problems), in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error {
 				t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
@@ -77,7 +78,8 @@ Units that are not as they should be are none: WRONG counts them.`,
 	return cmd
 }
 
-func gridRowOf(p plan.Plan) gridRow {
+// gridRowOf is a plan as a row, with a word for a rollout that does not go on.
+func gridRowOf(p plan.Plan, standstill string) gridRow {
 	r := gridRow{Namespace: p.Grid.Namespace, Grid: strings.ToLower(p.Grid.Kind) + "/" + p.Grid.Name, Key: p.UnitKey}
 	count, n := map[string]int{}, unitCount{}
 	if kind, _ := plan.FindKind(p.Grid.Kind); kind.PerUnit {
@@ -103,6 +105,9 @@ func gridRowOf(p plan.Plan) gridRow {
 		words = append(words, fmt.Sprintf("%s %d", word, units))
 	}
 	slices.Sort(words)
+	if standstill != "" {
+		words = slices.Insert(words, 0, standstill)
+	}
 	r.Wrong = strings.Join(words, ", ")
 	return r
 }
@@ -143,7 +148,7 @@ should be are none.`,
 			status := statusOf(in.world, p.Grid)
 			in.noteUnseen([]plan.Plan{p})
 			in.noteIdle([]plan.Plan{p})
-			problems = append(problems, in.unexplained([]plan.Plan{p})...)
+			problems = append(append(problems, in.unexplained([]plan.Plan{p})...), in.stops([]plan.Plan{p})...)
 			for _, s := range p.Steps {
 				if !wrong || s.Trouble() != "" {
 					rows = append(rows, unitRow{s.Unit, s.Nodes, strings.ToLower(s.Kind) + "/" + s.Name, s.Ready, s.Updated, s.Trouble(), status.why(s)})

@@ -21,6 +21,8 @@ type gridStatus struct {
 	units map[string]apiv1.UnitStatus // the worst
 	valid string                      // what is wrong, or ""
 	ready string                      // what is not ready, or ""
+	// rollout is Progressing, or nil.
+	rollout *metav1.Condition
 }
 
 func statusOf(w plan.World, grid plan.Ref) gridStatus {
@@ -37,6 +39,7 @@ func statusOf(w plan.World, grid plan.Ref) gridStatus {
 			out.units[u.Unit] = u
 		}
 		out.valid, out.ready = denied(status.Conditions, apiv1.Valid), denied(status.Conditions, apiv1.Ready)
+		out.rollout = meta.FindStatusCondition(status.Conditions, apiv1.Progressing)
 	}
 	return out
 }
@@ -54,7 +57,7 @@ func denied(list []metav1.Condition, kind string) string {
 // What it has yet to look at again is a note.
 func (in *gridInput) unexplained(plans []plan.Plan) (list []topology.Problem) {
 	for _, p := range plans {
-		status, here := statusOf(in.world, p.Grid), conditionsOf(p)
+		status, here := statusOf(in.world, p.Grid), p.Conditions()
 		since, text := newsOf(status.valid, p.Problems)
 		if since != "" {
 			in.note("%s: the controller says: %s; here that is no longer so: if it stays, see that gridmesh-controller runs", p.Grid, since)
@@ -99,15 +102,26 @@ func newsOf(message string, problems []topology.Problem) (since, other string) {
 	return since, other
 }
 
-// conditionsOf are those that a plan has for its grid.
-func conditionsOf(p plan.Plan) []metav1.Condition {
-	switch {
-	case p.Workload != nil:
-		return p.Workload.Conditions
-	case p.Service != nil:
-		return p.Service.Conditions
+// standstill is a rollout that does not go on, Stopped or Paused, and why; or "". The
+// controller's word goes first, for it knows what the API server answered.
+func (s gridStatus) standstill(p plan.Plan) (word, why string) {
+	c := cmp.Or(s.rollout, meta.FindStatusCondition(p.Conditions(), apiv1.Progressing))
+	if c == nil || c.Status != metav1.ConditionFalse {
+		return "", ""
 	}
-	return nil
+	return c.Reason, c.Message
+}
+
+// stops are the rollouts that do not go on before somebody mends what stops them.
+func (in *gridInput) stops(plans []plan.Plan) (list []topology.Problem) {
+	for _, p := range plans {
+		word, why := statusOf(in.world, p.Grid).standstill(p)
+		known := slices.ContainsFunc(p.Problems, func(problem topology.Problem) bool { return strings.Contains(why, problem.Text) })
+		if word == plan.Stopped && !known {
+			list = append(list, topology.Problem{Object: p.Grid.String(), Field: "spec.rollout", Text: "is stopped: " + why})
+		}
+	}
+	return list
 }
 
 // written is the status of a grid; that of another form, as SuperEdge's, is none.

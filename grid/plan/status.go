@@ -85,7 +85,7 @@ func (g *tracked) workloadStatus(p *Plan, s state, now time.Time) {
 		return
 	}
 	if was != nil && was.Reason != is.Reason || was == nil && is.Reason != "Complete" {
-		p.Events = append(p.Events, Event{Warning: is.Reason == "Stopped", Reason: "Rollout" + is.Reason, Message: is.Message})
+		p.Events = append(p.Events, Event{Warning: is.Reason == Stopped, Reason: "Rollout" + is.Reason, Message: is.Message})
 	}
 }
 
@@ -164,15 +164,21 @@ func ready(st *apiv1.WorkloadGridStatus) metav1.Condition {
 	return c
 }
 
+// Why Progressing is False.
+const (
+	Stopped = "Stopped"
+	Paused  = "Paused"
+)
+
 func progressing(st *apiv1.WorkloadGridStatus, s state) metav1.Condition {
 	c := metav1.Condition{Type: apiv1.Progressing, Status: metav1.ConditionTrue, Reason: "Complete", Message: "every unit runs what the grid says, but for those that are dark or refused"}
 	switch {
 	case st.Units == 0:
 		c.Reason, c.Message = noUnits, noUnitsMessage
 	case s.stopped != "":
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Stopped", Cut(s.stopped)
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, Stopped, Cut(s.stopped)
 	case s.paused:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Paused", "spec.rollout.paused is true"
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, Paused, "spec.rollout.paused is true"
 	case s.rollout != nil && s.pending > 0, underWay(s.rollout):
 		c.Reason, c.Message = "InWaves", "the change goes to the units wave by wave"
 	case st.UpdatedUnits+st.RefusedUnits+st.DarkUnits < st.Units:

@@ -3,6 +3,8 @@ package plan
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/gridmesh/gridmesh/api/names"
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
 	"github.com/gridmesh/gridmesh/topology"
@@ -189,6 +191,17 @@ func (p Plan) Status() any {
 		return p.Workload
 	case p.Service != nil:
 		return p.Service
+	}
+	return nil
+}
+
+// Conditions are those of the status to write.
+func (p Plan) Conditions() []metav1.Condition {
+	switch {
+	case p.Workload != nil:
+		return p.Workload.Conditions
+	case p.Service != nil:
+		return p.Service.Conditions
 	}
 	return nil
 }
