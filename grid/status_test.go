@@ -122,3 +122,65 @@ func TestAMirrorThatIsLongBehindCostsOneStatus(t *testing.T) {
 		w.quiet()
 	})
 }
+
+// Who watches metrics sees a rollout that stopped or is paused and a grid that is
+// invalid, for as long as it is so.
+func TestWhatAGridWaitsForIsAMetric(t *testing.T) {
+	run(t, settings{}, func(c *gridtest.Cluster) {
+		shops("a", "b")(c)
+		update(c, inWaves)
+	}, func(w *world) {
+		is := func(want string) {
+			t.Helper()
+			got := w.states()
+			if len(got) != 3 {
+				t.Errorf("the states are %v", got)
+			}
+			for state, so := range got {
+				if so != (state == want) {
+					t.Errorf("%s is %v, and the grid is to be %q", state, so, want)
+				}
+			}
+		}
+		w.soon()
+		w.RollOut(deployment("till-a"))
+		w.RollOut(deployment("till-b"))
+		w.soon()
+		update(w.Cluster, inWaves, "image: v1", "image: v2")
+		w.pass(9 * time.Minute)
+		is("")
+		w.pass(2 * time.Minute)
+		is("stopped")
+		update(w.Cluster, inWaves, "image: v1", "image: v2", "maxUnits: 1", "maxUnits: 1, paused: true")
+		w.RollOut(deployment("till-a"))
+		w.soon()
+		is("paused")
+		update(w.Cluster, inWaves, "image: v1", "image: v2", "gridUniqKey: site", "gridUniqKey: '-'")
+		w.soon()
+		is("invalid")
+		w.Remove(till)
+		w.soon()
+		if all := w.states(); len(all) > 0 {
+			t.Errorf("the grid is gone, and has %v", all)
+		}
+	})
+}
+
+// states are those of gridmesh_grid_state, by name, and whether the grid is in them.
+func (w *world) states() map[string]bool {
+	families, err := w.registry.Gather()
+	if err != nil {
+		w.t.Error(err)
+	}
+	in := map[string]bool{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if f.GetName() == "gridmesh_grid_state" && l.GetName() == "state" {
+					in[l.GetValue()] = m.GetGauge().GetValue() == 1
+				}
+			}
+		}
+	}
+	return in
+}
