@@ -179,7 +179,7 @@ func (in *gridInput) noteIdle(plans []plan.Plan) {
 // begins with a name kubectl describes as well.
 func (in *gridInput) notePods(p plan.Plan) {
 	for _, s := range p.Steps {
-		if s.Trouble() == "NotReady" {
+		if s.Trouble() == "NotReady" || s.Mixed {
 			in.note("why pods are not ready (an image, a probe, no room) they say themselves, as: kubectl -n %s describe pods %s-", p.Grid.Namespace, s.Name)
 			return
 		}

@@ -180,12 +180,37 @@ func (c *child) progress() (ready, complete bool) {
 func (c *child) lag() string {
 	s := c.state()
 	text := fmt.Sprintf("of %d replicas %d are ready, %d are current", c.replicas(1), s.ReadyReplicas, s.UpdatedReplicas)
+	if fresh, old := c.mixed(); fresh > 0 {
+		text += fmt.Sprintf("; %s ready, %s", count(fresh, "new pod is not", "new pods are not"), count(old, "old one still serves", "old ones still serve"))
+	}
 	for _, stuck := range [][2]string{{"ReplicaFailure", "True"}, {"Progressing", "False"}} {
 		if is, ok := condition(c.obj, stuck[0]); ok && is["status"] == stuck[1] {
 			return text + "; " + value[string](is, "reason") + ": " + Cut(value[string](is, "message"))
 		}
 	}
 	return text
+}
+
+// mixed are how many new pods of a workload are not ready, where old ones serve
+// instead, and how many of those: its controller ends none of them before a new one is
+// ready. Zeroes where that is not so, or not seen yet.
+func (c *child) mixed() (fresh, old int64) {
+	s := c.state()
+	if s.ObservedGeneration < integer(c.obj, 0, "metadata", "generation") {
+		return 0, 0
+	}
+	fresh, old = min(s.UpdatedReplicas, s.Replicas-s.ReadyReplicas), min(s.Replicas-s.UpdatedReplicas, s.ReadyReplicas)
+	if fresh <= 0 || old <= 0 {
+		return 0, 0
+	}
+	return fresh, old
+}
+
+func count(n int64, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
 }
 
 // scaledByOthers reports whether another manager owns spec.replicas of a live

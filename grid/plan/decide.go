@@ -212,6 +212,8 @@ func (d *desired) keep(step Step) Step {
 		step.Action, step.Over, step.Why = Update, list[0].path, list[0].path+" was changed by hand"
 	case !step.Updated:
 		step.Why = d.live.lag()
+		fresh, _ := d.live.mixed()
+		step.Mixed = fresh > 0
 	case step.Unmark:
 		step.Why = "its unit is back"
 	case len(list) > 0:

@@ -37,6 +37,8 @@ type Step struct {
 	// Ready: the workload has all its replicas. Updated: it runs what the grid
 	// says. Dark: no node of the unit is ready.
 	Ready, Updated, Dark bool
+	// Mixed: new pods are not ready, and old ones serve instead.
+	Mixed bool
 	// Version is the live child's metadata.resourceVersion.
 	Version string
 	// Over is what somebody else changed where the grid did not: the path of a
