@@ -110,8 +110,8 @@ func (g *grid) decodeTemplates(spec, main Object) {
 	}
 	g.content, g.revision = pack(content), fmt.Sprintf("%s.%s.%s", g.kind.revision, g.ref.Name, sum(content))
 	g.waves = newWaves(g.spec.Rollout)
-	if field, text := wrongWaves(g.spec.Rollout); text != "" {
-		g.problems = append(g.problems, g.problem("spec.rollout."+field, "%s", text))
+	for _, w := range wrongWaves(g.spec.Rollout) {
+		g.problems = append(g.problems, g.problem("spec.rollout."+w.field, "%s", w.text))
 	}
 }
 

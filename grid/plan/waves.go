@@ -53,21 +53,42 @@ func newWaves(r *apiv1.Rollout) *waves {
 	return w
 }
 
-// wrongWaves names the first field of a rollout that makes no sense, and says
-// why, as the CRD does.
-func wrongWaves(r *apiv1.Rollout) (field, text string) {
-	switch {
-	case r == nil:
-	case !goodSize(r.MaxUnits):
-		return "maxUnits", fmt.Sprintf("%q is no size of a wave: give a number from 1, or a percentage up to 100%%", r.MaxUnits.String())
-	case r.PauseSeconds < 0:
-		return "pauseSeconds", "must not be negative"
-	case r.ProgressDeadlineSeconds != nil && *r.ProgressDeadlineSeconds < 1:
-		return "progressDeadlineSeconds", "must be at least 1"
-	case r.MaxFailedUnits < 0:
-		return "maxFailedUnits", "must not be negative"
+// wrong is a field that makes no sense, and why.
+type wrong struct{ field, text string }
+
+// wrongWaves are the fields of a rollout that make no sense, and why, as the CRD says it;
+// and units that the order names twice, of which the last place counts.
+func wrongWaves(r *apiv1.Rollout) (list []wrong) {
+	if r == nil {
+		return nil
 	}
-	return "", ""
+	if twice := repeated(r.Order); len(twice) > 0 {
+		list = append(list, wrong{"order", fmt.Sprintf("names unit %s more than once; name each once", Short(twice))})
+	}
+	if !goodSize(r.MaxUnits) {
+		list = append(list, wrong{"maxUnits", fmt.Sprintf("%q is no size of a wave: give a number from 1, or a percentage up to 100%%", r.MaxUnits.String())})
+	}
+	if r.PauseSeconds < 0 {
+		list = append(list, wrong{"pauseSeconds", "must not be negative"})
+	}
+	if r.ProgressDeadlineSeconds != nil && *r.ProgressDeadlineSeconds < 1 {
+		list = append(list, wrong{"progressDeadlineSeconds", "must be at least 1"})
+	}
+	if r.MaxFailedUnits < 0 {
+		list = append(list, wrong{"maxFailedUnits", "must not be negative"})
+	}
+	return list
+}
+
+// repeated are the units that an order names more than once, each once.
+func repeated(order []apiv1.LabelValue) (list []string) {
+	times := map[apiv1.LabelValue]int{}
+	for _, unit := range order {
+		if times[unit]++; times[unit] == 2 {
+			list = append(list, string(unit))
+		}
+	}
+	return list
 }
 
 // goodSize reports whether a wave may have that size: the CRD's rule.
