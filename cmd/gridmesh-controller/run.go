@@ -54,6 +54,7 @@ func (r *replica) act(ctx context.Context, elect bool) error {
 	if !elect {
 		return r.lead(ctx)
 	}
+	r.doubts.Set("lease", grid.ErrNotKnown) // until the first answer: a dial into nowhere fails late
 	r.election.Fault = func(err error) { r.doubts.Set("lease", err) }
 	return leading.Run(ctx, r.client, r.election, r.lead)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -109,10 +110,7 @@ func TestWithoutRightsItIsNotReady(t *testing.T) {
 		fmt.Fprintf(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": %q}`, r.URL.Path+" is forbidden")
 	}))
 	defer server.Close()
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(file, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x}}], clusters: [{name: x, cluster: {server: %q}}]}`, server.URL), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := kubeconfigOf(t, server.URL)
 	for name, leaderElect := range map[string]bool{"lists": false, "lease": true} {
 		t.Run(name, func(t *testing.T) {
 			client, err := kube.Connect(file, "test", kube.Rate{QPS: 100, Burst: 100})
@@ -146,13 +144,55 @@ func TestWithoutRightsItIsNotReady(t *testing.T) {
 	}
 }
 
+// A replica that has not heard of the API server yet is not ready: where no proxy
+// serves its node its dial fails after half a minute at the earliest.
+func TestNotReadyBeforeTheFirstAnswer(t *testing.T) {
+	asked, answer := make(chan struct{}, 1), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		select {
+		case <-answer:
+			w.WriteHeader(http.StatusNotFound)
+		case <-r.Context().Done():
+		}
+	}))
+	defer server.Close()
+	client, err := kube.Connect(kubeconfigOf(t, server.URL), "test", kube.Rate{QPS: 100, Burst: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &replica{config: defaults(), client: client, log: slog.New(slog.DiscardHandler), metrics: grid.NewMetrics(prometheus.NewRegistry())}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.act(ctx, true) }()
+	<-asked
+	if err := r.doubts.Now(); !errors.Is(err, grid.ErrNotKnown) {
+		t.Errorf("the API server has not answered, and the doubts are: %v", err)
+	}
+	cancel()
+	close(answer)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// kubeconfigOf is a file that names a server.
+func kubeconfigOf(t *testing.T, url string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x}}], clusters: [{name: x, cluster: {server: %q}}]}`, url), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 // Without a token nobody reads the metrics that others can reach, and nobody
 // without TLS.
 func TestSecureMetrics(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(file, []byte(`{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x}}], clusters: [{name: x, cluster: {server: "http://127.0.0.1:1"}}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := kubeconfigOf(t, "http://127.0.0.1:1")
 	client, err := kube.Connect(file, "test", kube.Rate{QPS: 100, Burst: 100})
 	if err != nil {
 		t.Fatal(err)

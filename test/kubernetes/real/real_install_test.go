@@ -95,7 +95,7 @@ func TestInstallAsWritten(t *testing.T) {
 		_, err := c.Kubectl("label", "node", newNode, "unit="+n.Unit.Name, "--overwrite")
 		must(t, err)
 	})
-	startProxy(t, n)
+	startProxies(t)
 	reached(t, a)
 	startClusterDNS(t)
 
@@ -135,7 +135,7 @@ func reached(t *testing.T, a *app) {
 	})
 }
 
-// oldProxy is kube-proxy as a cluster has it, of the node that is to change.
+// oldProxy is kube-proxy as a cluster has it.
 const oldProxy = `
 apiVersion: apps/v1
 kind: DaemonSet
@@ -147,35 +147,43 @@ spec:
     spec:
       hostNetwork: true
       terminationGracePeriodSeconds: 1
-      nodeSelector: {kubernetes.io/hostname: NODE}
       tolerations: [{operator: Exists}]
       containers:
       - name: kube-proxy
         image: IMAGE
-        command: [kube-proxy, "--config=CONFIG"]
+        command: [kube-proxy, "--config=CONFIGS/$(NODE)/kube-proxy.yaml"]
+        env: [{name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]
         securityContext: {privileged: true}
         volumeMounts: [{name: host, mountPath: /host}]
       volumes: [{name: host, hostPath: {path: /}}]
 `
 
-// startProxy has kube-proxy on the node as long as no label keeps it away, and
-// nothing of it after the test.
-func startProxy(t *testing.T, n *cluster.Node) {
+// startProxies has kube-proxy on each node as long as no label keeps it away, and
+// nothing of it after the test. Without one the controller, which goes to any node,
+// does not reach the API server.
+func startProxies(t *testing.T) {
 	t.Helper()
-	config, err := n.KubeProxyConfig()
-	must(t, err)
-	must(t, c.Apply(strings.NewReplacer("NODE", n.Name, "IMAGE", cluster.KubeProxyImage, "CONFIG", config).Replace(oldProxy)))
+	var dir string // has one for each node
+	for _, n := range c.Nodes {
+		config, err := n.KubeProxyConfig()
+		must(t, err)
+		dir = filepath.Dir(filepath.Dir(config))
+	}
+	must(t, c.Apply(strings.NewReplacer("IMAGE", cluster.KubeProxyImage, "CONFIGS", dir).Replace(oldProxy)))
 	t.Cleanup(func() {
 		_, err := c.Kubectl("-n", "kube-system", "delete", "daemonset", "kube-proxy", "--cascade=foreground")
 		must(t, err)
-		var out bytes.Buffer
-		cmd := exec.Command(edge.Binary("kube"), "kube-proxy", "--cleanup")
-		cmd.Stdout, cmd.Stderr = &out, &out
-		must(t, n.NS.Start(cmd))
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("kube-proxy --cleanup: %v: %s", err, out.String())
+		for _, n := range c.Nodes {
+			var out bytes.Buffer
+			cmd := exec.Command(edge.Binary("kube"), "kube-proxy", "--cleanup")
+			cmd.Stdout, cmd.Stderr = &out, &out
+			must(t, n.NS.Start(cmd))
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("%s: kube-proxy --cleanup: %v: %s", n.Name, err, out.String())
+			}
 		}
 	})
+	kubectl(t, "-n", "kube-system", "rollout", "status", "daemonset/kube-proxy", "--timeout=5m")
 }
 
 // walk runs the commands of docs/install.md.
