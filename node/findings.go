@@ -37,7 +37,7 @@ func (f *findings) replaceNode(list []capture.Finding) []capture.Finding {
 	return f.replace(&f.node, list)
 }
 
-// addNode keeps what the last look showed, for it may be so still.
+// addNode keeps what the looks before showed, for it may be so still.
 func (f *findings) addNode(list []capture.Finding) []capture.Finding {
 	f.mu.Lock()
 	known := slices.Clone(f.node)
@@ -184,17 +184,19 @@ func (a *Agent) keepInspecting(ctx context.Context) error {
 		a.dir.LockLate()
 		list, err := a.inspectNode()
 		guard, _, looked := a.checkGuard()
+		seen := slices.Concat(list, guard)
 		if err != nil || looked != nil {
 			if failing { // not for once
-				a.show(a.found.addNode(notLookedAt(err, looked)))
+				seen = append(seen, notLookedAt(err, looked)...)
 			} else {
 				a.log.Warn("could not look at the node for what is in the way; trying again", obs.KeyErr, errors.Join(err, looked))
 			}
 			failing = true
+			a.show(a.found.addNode(seen))
 			continue
 		}
 		failing = false
-		a.show(a.found.replaceNode(append(list, guard...)))
+		a.show(a.found.replaceNode(seen))
 	}
 }
 

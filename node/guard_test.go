@@ -211,3 +211,47 @@ func TestAStartThatCannotLook(t *testing.T) {
 		}
 	})
 }
+
+// What comes while looks end with an error is told when it is seen first; and what was found
+// before is not gone because a look ends before it comes there.
+func TestWhatComesWhileNoLookEndsWell(t *testing.T) {
+	for _, c := range []struct {
+		why    error
+		unseen []string
+	}{{errBroken, []string{string(capture.Unseen)}}, {fmt.Errorf("chains: %w", dump.ErrTorn), nil}} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			r.mustStart(t)
+			look := func(why error, found ...capture.Finding) {
+				r.mu.Lock()
+				r.found, r.looked = found, why
+				r.mu.Unlock()
+				fill(r.agent.inspection)
+				synctest.Wait()
+			}
+			want := func(when string, want ...string) {
+				t.Helper()
+				var got []string
+				for _, f := range r.agent.status().Findings {
+					got = append(got, string(f.Kind))
+				}
+				if slices.Sort(got); !slices.Equal(got, want) {
+					t.Errorf("%v: %s: found %q, want %q", c.why, when, got, want)
+				}
+			}
+			drop, proxy := capture.Finding{Kind: capture.InputDrop, Text: "a firewall"}, capture.Finding{Kind: capture.KubeProxy, Text: "kube-proxy"}
+			look(nil, drop)
+			want("a look that ends well", "input-drop")
+			look(c.why, proxy)
+			want("the first that does not", "input-drop", "kube-proxy")
+			look(c.why)
+			want("the second, which sees neither", append([]string{"input-drop", "kube-proxy"}, c.unseen...)...)
+			look(c.why, proxy)
+			if n := r.log.Count("msg=kube-proxy"); n != 1 {
+				t.Errorf("%v: told %d times", c.why, n)
+			}
+			look(nil)
+			want("none is there")
+		})
+	}
+}
