@@ -132,22 +132,25 @@ func (x *LabelIndex) lost(v *topology.View, own *topology.Node, lacks []string) 
 	if len(lost) == 0 {
 		return nil
 	}
-	refused, placed := refusals(v, own)
+	refused, placed := x.refusals(v, own)
 	if placed {
 		return nil
 	}
 	return slices.DeleteFunc(lost, func(key string) bool { return !refused[key] })
 }
 
-// fromBirth are labels that every kubelet gives its Node: they say nothing of a unit.
-var fromBirth = []string{"kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os", "beta.kubernetes.io/arch", "beta.kubernetes.io/os"}
+// given reports whether a label is one of those that kubelets and providers give their Nodes, and
+// most have: it says nothing of a unit.
+func (x *LabelIndex) given(key string) bool {
+	return slices.Contains(kubeletLabels, key) && 2*x.have[key] > x.nodes.Len()
+}
 
 // refusals are the keys of closed Services that the node has a value of none of. Where it
 // has a label of a key of one it is placed: in a unit, or in none on purpose. Who writes a
 // Service with another key, as one closed to shops, makes no plant unfit by that.
-func refusals(v *topology.View, own *topology.Node) (refused map[string]bool, placed bool) {
+func (x *LabelIndex) refusals(v *topology.View, own *topology.Node) (refused map[string]bool, placed bool) {
 	has := func(key string) bool { _, there := own.Labels[key]; return there }
-	unit := func(key string) bool { return has(key) && !slices.Contains(fromBirth, key) }
+	unit := func(key string) bool { return has(key) && !x.given(key) }
 	refused = map[string]bool{}
 	for _, s := range v.Services.All() {
 		switch {

@@ -100,17 +100,19 @@ func TestKeysWithoutALabel(t *testing.T) {
 }
 
 // A fleet of shops and plants, each labelled right: a Service that is closed to shops is no
-// matter of the plants, whoever wrote it. A node that was forgotten has neither label.
+// matter of the plants, whoever wrote it. A node that was forgotten has neither label, and is
+// told also where somebody's Service is closed by a label that providers give every Node.
 func TestUnitsOfTwoKinds(t *testing.T) {
 	const shop, plant, host = "node-restriction.kubernetes.io/shop", "node-restriction.kubernetes.io/plant", "kubernetes.io/hostname"
-	nodes := map[string][]string{"cloud": {host + "=cloud"}}
+	const zone, region = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+	nodes := map[string][]string{"cloud": {host + "=cloud", zone + "=z", region + "=r"}}
 	for i := range 6 {
-		nodes[fmt.Sprint("shop-", i)] = []string{shop + "=s", host + "=s"}
+		nodes[fmt.Sprint("shop-", i)] = []string{shop + "=s", host + "=s", zone + "=z"}
 	}
 	for i := range 3 {
-		nodes[fmt.Sprint("plant-", i)] = []string{plant + "=p", host + "=p"}
+		nodes[fmt.Sprint("plant-", i)] = []string{plant + "=p", host + "=p", zone + "=z"}
 	}
-	both := []string{shop, plant, host}
+	both := slices.Clip([]string{shop, plant, host})
 	for _, tc := range []struct {
 		what  string
 		keys  []string
@@ -121,6 +123,8 @@ func TestUnitsOfTwoKinds(t *testing.T) {
 		{"a plant", both, []string{plant + "=p"}, "", shop},
 		{"a shop", both, []string{shop + "=s"}, "", plant},
 		{"forgotten, with a name like every node", both, nil, shop, plant},
+		{"forgotten, in a zone like every node", append(both, zone), []string{zone + "=z"}, shop, plant},
+		{"of the cloud, in a region like few", append(both, region), []string{region + "=r"}, "", plant + " " + shop},
 		{"in no unit on purpose, by another key", both, []string{plant + "="}, "", shop},
 		{"a plant, and no Service is closed to plants", []string{shop}, []string{plant + "=p"}, shop, ""},
 		{"a Service for either", []string{shop + `", "` + plant}, []string{plant + "=p"}, "", shop},
