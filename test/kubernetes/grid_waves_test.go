@@ -190,8 +190,8 @@ func waveRollsBack(t *testing.T, f *front) {
 		return out
 	}
 	before := generations()
-	t.Logf("\n%s%s%s", inspect(t, "grid", "list", "--lenient"), inspect(t, "grid", "units", "wave", "--wrong"), inspect(t, "grid", "history", "wave"))
-	if out := inspect(t, "grid", "units", "wave", "--wrong"); !strings.Contains(out, "Outdated  of 1 replicas 1 are ready, 1 are current") {
+	t.Logf("\n%s%s%s", inspect(t, "grid", "list", "--lenient"), inspect(t, "grid", "units", "wave", "--wrong", "--lenient"), inspect(t, "grid", "history", "wave"))
+	if out := inspect(t, "grid", "units", "wave", "--wrong", "--lenient"); !strings.Contains(out, "is stopped: ") || !strings.Contains(out, "Outdated  of 1 replicas 1 are ready, 1 are current") {
 		t.Errorf("gridmesh grid units does not name u4:\n%s", out)
 	}
 	f.expect("2")
