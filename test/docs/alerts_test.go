@@ -148,19 +148,59 @@ func TestAlertsHaveMetricsAndRunbooks(t *testing.T) {
 	}
 }
 
-// Every kind of finding is told where the alert about findings is.
+// Every kind of finding is an alert's, and told where that alert is: one that wakes
+// at once where connections fail, the other for all that is not named there.
 func TestFindingsAreTold(t *testing.T) {
-	text, found := section(t, "docs/alerts.md", "GridmeshNodeUnfit"), 0
+	rules := map[string]rule{}
+	for _, g := range find(t, decode(t, read(t, "deploy/monitoring/rules.yaml")), "PrometheusRule", "gridmesh").Spec.Groups {
+		for _, r := range g.Rules {
+			rules[r.Alert] = r
+		}
+	}
+	named := regexp.MustCompile(`gridmesh_node_findings\{kind=~"([^"]+)"\}`).FindStringSubmatch(rules["GridmeshNodeFailing"].Expr)
+	if named == nil || !strings.Contains(rules["GridmeshNodeUnfit"].Expr, `gridmesh_node_findings{kind!~"`+named[1]+`"}`) {
+		t.Fatalf("kinds are left out, or two alerts': %s; %s", rules["GridmeshNodeFailing"].Expr, rules["GridmeshNodeUnfit"].Expr)
+	}
+	critical, found := strings.Split(named[1], "|"), map[string]bool{}
 	kind := regexp.MustCompile(`\bFindingKind\s*=\s*"([^"]+)"`)
 	eachFile(t, func(path, code string) {
 		for _, m := range kind.FindAllStringSubmatch(code, -1) {
-			if found++; !strings.Contains(text, "`"+m[1]+"`") {
-				t.Errorf("docs/alerts.md, GridmeshNodeUnfit, does not tell of the kind %s (%s)", m[1], path)
+			found[m[1]] = true
+			at, not := "GridmeshNodeUnfit", "GridmeshNodeFailing"
+			if slices.Contains(critical, m[1]) {
+				at, not = not, at
+			}
+			if tick := "`" + m[1] + "`"; !strings.Contains(section(t, "docs/alerts.md", at), tick) || strings.Contains(section(t, "docs/alerts.md", not), tick+" (") {
+				t.Errorf("docs/alerts.md tells of the kind %s (%s) elsewhere than below %s", m[1], path, at)
 			}
 		}
 	})
-	if found < 6 {
-		t.Errorf("only %d kinds were found", found)
+	for _, k := range critical {
+		if !found[k] {
+			t.Errorf("GridmeshNodeFailing asks for the kind %s, which there is not", k)
+		}
+	}
+	if len(found) < 6 {
+		t.Errorf("only %d kinds were found", len(found))
+	}
+}
+
+// Where clients are refused somebody is woken, and the page says which alerts about
+// connections may wait all the same.
+func TestSeverityIsTold(t *testing.T) {
+	text, failing := read(t, "docs/alerts.md"), regexp.MustCompile(`\b(refuse[sd]?|fails?|is dark|end until)\b`)
+	_, waits, _ := strings.Cut(text, "**What can wait.**")
+	waits, _, _ = strings.Cut(waits, "\n\n")
+	for _, g := range find(t, decode(t, read(t, "deploy/monitoring/rules.yaml")), "PrometheusRule", "gridmesh").Spec.Groups {
+		if g.Name != "gridmesh-node" {
+			continue
+		}
+		for _, r := range g.Rules {
+			means, _, _ := strings.Cut(section(t, "docs/alerts.md", r.Alert), "**Do**")
+			if failing.MatchString(means) && r.Labels["severity"] != "critical" && !strings.Contains(waits, r.Alert) {
+				t.Errorf("docs/alerts.md says of %s what fails (%q), and it is no critical one, nor told as one that can wait", r.Alert, failing.FindString(means))
+			}
+		}
 	}
 }
 

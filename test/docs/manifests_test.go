@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -210,5 +211,34 @@ func TestDeployBuilds(t *testing.T) {
 		if len(before) != 1 || len(after) != 2 || after["gridmesh.io/node"] != "serve" || after["kubernetes.io/os"] != "linux" {
 			t.Errorf("%s goes to nodes %v, node by node to %v", name, before, after)
 		}
+	}
+}
+
+// A component that sets a flag of the agent keeps all that are there, and those of
+// the page's sample do so together.
+func TestComponentsAddFlags(t *testing.T) {
+	agent := func(more string) corev1.Container {
+		return find(t, overlay(t, kustomization+more), "DaemonSet", "gridmesh-agent").Spec.Template.Spec.Containers[0]
+	}
+	own := agent("").Args
+	if len(own) < 3 {
+		t.Fatalf("the agent's flags are %q", own)
+	}
+	page, names, added := read(t, "docs/install.md"), []string{}, []string{}
+	for name, flag := range map[string]string{"datapath-auto": "--datapath=auto", "policies-refuse": "--network-policies=refuse"} {
+		if !strings.Contains(page, "  # - ../deploy/"+name+" ") {
+			t.Errorf("docs/install.md does not offer %s", name)
+		}
+		names, added = append(names, "../deploy/"+name), append(added, flag)
+		if got := agent("components: [../deploy/" + name + "]\n").Args; !slices.Equal(got, slices.Concat(own, []string{flag})) {
+			t.Errorf("with %s the flags are %q", name, got)
+		}
+	}
+	if got := agent("components: [" + strings.Join(names, ", ") + "]\n").Args; !slices.Equal(got, slices.Concat(own, added)) {
+		t.Errorf("with both they are %q", got)
+	}
+	sample := regexp.MustCompile(`(?m)^    - target: \{kind: DaemonSet, name: gridmesh-agent\}\n(    .*\n)+`).FindString(page)
+	if got := agent("patches:\n" + sample).Args; !slices.Equal(got, slices.Concat(own, []string{"--topology-keys=union"})) {
+		t.Errorf("with the patch of docs/install.md they are %q", got)
 	}
 }
