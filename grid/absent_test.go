@@ -105,6 +105,33 @@ func TestAMistypedKeyTakesNothingAway(t *testing.T) {
 	}
 }
 
+// That there are no Nodes is no word on any unit: all that was made goes on, for as long as
+// it takes, and that is told. Units that stay away have their whole grace from the first
+// Node on, whatever ran before.
+func TestNoNodesTakeNothingAway(t *testing.T) {
+	run(t, settings{Config: gridtest.Config{AutoReady: true}}, func(c *gridtest.Cluster) {
+		shops("a", "b", "c", "d")(c)
+		update(c, tillGrid)
+	}, func(w *world) {
+		w.soon()
+		for _, unit := range []string{"d", "c", "b", "a"} {
+			w.Remove(plan.Ref{Kind: "Node", Name: "node-" + unit})
+			w.pass(time.Minute) // of the grace of d, c and b
+		}
+		w.quiet()
+		w.pass(time.Hour)
+		w.names("Deployment", "till-a", "till-b", "till-c", "till-d")
+		w.said(till, "spec.gridUniqKey: keeps its Deployments as they are, for there are no Nodes; bring those back, or delete the grid")
+		w.is(till, "status.heldUnits", 4)
+		w.Node("node-a", "site", "a")
+		w.pass(4 * time.Minute)
+		w.valid(till)
+		w.names("Deployment", "till-a", "till-b", "till-c", "till-d")
+		w.pass(time.Hour)
+		w.names("Deployment", "till-a")
+	})
+}
+
 // A label that all nodes lost is no key that is mistyped: that the workloads go, behind the
 // guard, is told.
 func TestALabelThatAllNodesLostIsTold(t *testing.T) {

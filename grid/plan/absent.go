@@ -1,34 +1,43 @@
 package plan
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
-	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/internal/near"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// absences are what a grid names and no node has: its unit key, or else units that
-// its rollout begins with and that it never had. Both are waited for, and are most often
-// mistyped. Where there are no Nodes nobody knows.
-func (x *Index) absences(g *tracked) (list []topology.Problem) {
-	if x.nobodyHas(g.unitKey) {
-		return []topology.Problem{g.problem("spec.gridUniqKey", "%s", x.keyOfNobody(g))}
-	}
-	if absent, _ := x.absentOrder(g); len(absent) > 0 {
-		list = append(list, g.problem(orderField, "%s", g.unitsOfNobody(absent)))
-	}
-	return list
+// lacks is what a grid names and no node has: its unit key, or else units that its
+// rollout begins with. Both are waited for, and are most often mistyped.
+type lacks struct {
+	key   string   // what comes of a unit key that no node has; "" where nothing is wrong
+	holds bool     // all that the grid has made stays as it is for that
+	never []string // units of the order that the grid never had
+	gone  []string // and that it had
 }
 
-// nobodyHas reports whether there are Nodes, and none has a key that is in use.
-func (x *Index) nobodyHas(key string) bool {
-	return len(x.units.nodes) > 0 && len(x.units.of(key)) == 0
+func (x *Index) lacks(g *tracked) (m lacks) {
+	m.never, m.gone = x.absentOrder(g)
+	if len(x.units.of(g.unitKey)) == 0 {
+		keys := x.keysOfChildren(g)
+		m.holds = x.holds(g, keys)
+		m.key = x.keyOfNobody(g, keys, m.holds)
+	}
+	return m
+}
+
+func (g *grid) absences(m lacks) (list []topology.Problem) {
+	if m.key != "" {
+		list = append(list, g.problem("spec.gridUniqKey", "%s", m.key))
+	}
+	if len(m.never) > 0 {
+		list = append(list, g.problem(orderField, "%s", g.unitsOfNobody(m.never)))
+	}
+	return list
 }
 
 const orderField = "spec.rollout.order"
@@ -76,18 +85,38 @@ func (g *grid) unitsOfNobody(absent []string) string {
 	return fmt.Sprintf("names unit %s, of which there is no node (%s is the label); correct it, or label the nodes first", Short(absent), g.unitKey)
 }
 
+// holds reports whether all that a grid has made, by those keys, stays as it is while no
+// node has the grid's: nodes have one of them, or there are no Nodes at all. For a slip of
+// one letter the one child that serves all units would answer nobody, in any unit, and the
+// others would go, site by site; so they would where the Nodes are lost.
+func (x *Index) holds(g *tracked, keys []string) bool {
+	if len(x.units.nodes) == 0 {
+		return g.kind.PerUnit && len(keys) > 0 // one child for all units goes with none of them
+	}
+	for _, n := range x.units.nodes {
+		if slices.ContainsFunc(keys, func(key string) bool { return n.labels[key] != "" }) {
+			return true
+		}
+	}
+	return false
+}
+
 // keyOfNobody says what comes of a grid whose unit key no node has, and which
-// label may be meant.
-func (x *Index) keyOfNobody(g *tracked) string {
+// label may be meant. Where there are no Nodes nobody knows.
+func (x *Index) keyOfNobody(g *tracked, keys []string, holds bool) string {
 	comes, cure := "makes nothing", "label the nodes, or correct the key"
-	switch kept := x.keptKey(g); {
-	case kept != "" && g.kind.PerUnit:
-		comes = "does not change its " + g.kind.Child + "s, which go by " + kept
-	case kept != "":
-		comes = "does not change its " + g.kind.Child + ", which goes by " + kept
+	switch made := strings.Join(keys, " and "); {
+	case len(x.units.nodes) == 0 && !holds:
+		return ""
+	case len(x.units.nodes) == 0:
+		return "keeps its " + g.kind.Child + "s as they are, for there are no Nodes; bring those back, or delete the grid"
+	case holds && g.kind.PerUnit:
+		comes = "does not change its " + g.kind.Child + "s, which go by " + made
+	case holds:
+		comes = "does not change its " + g.kind.Child + ", which goes by " + made
 	case !g.kind.PerUnit:
 		comes = "makes a " + g.kind.Child + " that answers nobody"
-	case g.anyMade():
+	case made != "":
 		comes = "makes nothing, and removes its " + g.kind.Child + "s by and by"
 	}
 	labels := map[string]bool{} // by which a node is in a unit
@@ -104,61 +133,34 @@ func (x *Index) keyOfNobody(g *tracked) string {
 	return fmt.Sprintf("%s, for no node has the label %s; %s", comes, g.unitKey, cure)
 }
 
-// keptKey is the key by which all that a grid has made goes on: nodes have it, and none
-// has the grid's. For a slip of one letter the one child that serves all units would
-// answer nobody, in any unit, and the others would go, site by site. "" where children
-// are to be as the grid says.
-func (x *Index) keptKey(g *tracked) string {
-	if !x.nobodyHas(g.unitKey) {
-		return ""
+// stays says why a child stays as it is (lacks.holds).
+func (x *Index) stays(g *tracked, c *child) string {
+	switch keys := strings.Join(c.keys(), " and "); {
+	case len(x.units.nodes) == 0:
+		return "there are no Nodes; it stays until there are some"
+	case g.kind.PerUnit:
+		return fmt.Sprintf("it goes by %s, and stays until a node has the label %s; delete it, and it is not made again", keys, g.unitKey)
+	default:
+		return fmt.Sprintf("it goes by %s until a node has the label %s; delete it, and it is made by that all the same", keys, g.unitKey)
 	}
-	for _, key := range x.keysOfChildren(g) {
-		for _, n := range x.units.nodes {
-			if n.labels[key] != "" {
-				return key
-			}
-		}
-	}
-	return ""
-}
-
-// keeps says what becomes of a child that goes by another key than the grid.
-func (g *grid) keeps(key string) string {
-	then := "it is made by that all the same"
-	if g.kind.PerUnit {
-		then = "it is not made again"
-	}
-	return fmt.Sprintf("it goes by %s until a node has the label %s; delete it, and %s", key, g.unitKey, then)
 }
 
 // keysOfChildren are the unit keys by which the children were made that a grid has.
 func (x *Index) keysOfChildren(g *tracked) (keys []string) {
 	if !g.kind.PerUnit {
 		live := x.children[Ref{g.kind.Child, g.ref.Namespace, g.kind.name(g.ref.Name, "")}]
-		of, owned := gridOf(live)
-		if !owned || of != g.ref || json.Unmarshal([]byte(live.annotations[names.TopologyKeys]), &keys) != nil {
-			return nil
+		if of, owned := gridOf(live); owned && of == g.ref {
+			return live.keys()
 		}
-		return keys
+		return nil
 	}
 	for _, list := range g.children {
 		for _, c := range list {
-			// SuperEdge's have the label alone.
-			if key := cmp.Or(c.annotations[names.UnitKey], c.labels[names.GridUniqKey]); g.made(c) && !slices.Contains(keys, key) {
-				keys = append(keys, key)
+			if g.made(c) {
+				keys = append(keys, c.keys()...)
 			}
 		}
 	}
 	slices.Sort(keys)
-	return keys
-}
-
-// anyMade reports whether a grid has a child of its own.
-func (g *tracked) anyMade() bool {
-	for _, list := range g.children {
-		if slices.ContainsFunc(list, g.made) {
-			return true
-		}
-	}
-	return false
+	return slices.Compact(keys)
 }

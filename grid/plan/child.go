@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -135,6 +136,17 @@ func (c *child) unit(grid, unitKey string) string {
 		return unit
 	}
 	return c.selected(unitKey)
+}
+
+// keys are the unit keys that a child was made by.
+func (c *child) keys() (keys []string) {
+	if c.kind.PerUnit {
+		return []string{cmp.Or(c.annotations[names.UnitKey], c.labels[names.GridUniqKey])} // SuperEdge's have the label alone
+	}
+	if json.Unmarshal([]byte(c.annotations[names.TopologyKeys]), &keys) != nil {
+		return nil
+	}
+	return keys
 }
 
 func (c *child) goneSince() (time.Time, bool) {

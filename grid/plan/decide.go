@@ -13,9 +13,9 @@ import (
 
 // steps are what every unit with nodes needs, by unit; or the one child that
 // serves all of them.
-func (x *Index) steps(g *tracked) []Step {
+func (x *Index) steps(g *tracked, m lacks) []Step {
 	if !g.kind.PerUnit {
-		return []Step{x.serviceStep(g)}
+		return []Step{x.serviceStep(g, m)}
 	}
 	units, sorted := x.units.of(g.unitKey), x.units.sorted(g.unitKey)
 	steps := make([]Step, 0, len(sorted))
@@ -147,7 +147,7 @@ func (x *Index) rival(g *tracked, unit, name string) (Ref, string, bool) {
 }
 
 // serviceStep is what becomes of the one Service of a grid.
-func (x *Index) serviceStep(g *tracked) Step {
+func (x *Index) serviceStep(g *tracked, m lacks) Step {
 	step := Step{Kind: g.kind.Child, Name: g.kind.name(g.ref.Name, "")}
 	at := Ref{g.kind.Child, g.ref.Namespace, step.Name}
 	live := x.children[at]
@@ -162,8 +162,8 @@ func (x *Index) serviceStep(g *tracked) Step {
 	case g.leaves(&step, live, g.kind.Child):
 		return step
 	}
-	if key := x.keptKey(g); key != "" {
-		step.Action, step.live, step.Ready, step.Why = Hold, true, true, g.keeps(key)
+	if m.holds {
+		step.Action, step.live, step.Ready, step.Why = Hold, true, true, x.stays(g, live)
 		return step
 	}
 	if live != nil {

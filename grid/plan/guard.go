@@ -36,10 +36,9 @@ func (g Guard) Validate() error {
 
 // leftovers adds the children whose unit has no node any more, and those that
 // a unit has too many of. The first time one is seen it is to be annotated
-// with the time (UnitGone); no time runs while the grid's key may be mistyped.
+// with the time (UnitGone); no time runs while all stays as it is (lacks.holds).
 func (x *Index) leftovers(g *tracked, p *Plan, s *state, guard Guard, now time.Time) {
 	var gone []Step
-	key := x.keptKey(g)
 	for unit, list := range g.children {
 		there := x.units.of(g.unitKey)[unit] != nil
 		kept := g.live(unit)
@@ -52,9 +51,9 @@ func (x *Index) leftovers(g *tracked, p *Plan, s *state, guard Guard, now time.T
 			if !g.made(c) || deleting(c.obj) {
 				continue
 			}
-			if key != "" {
+			if s.holds {
 				c.left = time.Time{}
-				gone = append(gone, c.stays(unit, g.keeps(key)))
+				gone = append(gone, c.stays(unit, x.stays(g, c)))
 				continue
 			}
 			why := fmt.Sprintf("no node has %s=%s any more", g.unitKey, unit)

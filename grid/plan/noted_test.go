@@ -39,8 +39,8 @@ func (c *cluster) note(plans []Plan) {
 func (c *cluster) noteMended() {
 	for ref, g := range c.x.grids {
 		was, known := c.planned[ref]
-		mistyped := c.mistyped(Plan{UID: g.uid, UnitKey: g.unitKey}) != ""
-		if known && g.valid && (!was.valid || was.key != g.unitKey) || mistyped {
+		stays := c.stays(Plan{UID: g.uid, UnitKey: g.unitKey}) != ""
+		if known && g.valid && (!was.valid || was.key != g.unitKey) || stays {
 			c.mended[ref] = c.steps
 		}
 		c.planned[ref] = plannedAs{g.valid, g.unitKey}
@@ -58,22 +58,28 @@ type plannedAs struct {
 	key   string
 }
 
-// mistyped is a key that nodes have and by which a grid made a child, where no node has
-// the grid's; or "".
-func (c *cluster) mistyped(p Plan) string {
+// stays is why all that a grid made is to stay: there are no Nodes, or its key is mistyped,
+// for nodes have one by which a child was made, and none has the grid's. "" for neither.
+func (c *cluster) stays(p Plan) string {
 	has := map[string]bool{}
 	for _, ref := range c.refs("Node") {
 		for key, unit := range readNode(c.objects[ref]).labels {
 			has[key] = has[key] || unit != ""
 		}
 	}
-	if len(c.refs("Node")) == 0 || has[p.UnitKey] {
+	if has[p.UnitKey] {
 		return ""
 	}
 	for _, ref := range c.refs("Deployment", "StatefulSet") {
 		obj := c.objects[ref]
-		if key := value[string](obj, "metadata", "annotations", names.UnitKey); has[key] && value[string](controllerOf(obj), "uid") == p.UID {
-			return key
+		if value[string](controllerOf(obj), "uid") != p.UID {
+			continue
+		}
+		if len(c.refs("Node")) == 0 {
+			return "no Nodes"
+		}
+		if has[value[string](obj, "metadata", "annotations", names.UnitKey)] {
+			return "mistyped"
 		}
 	}
 	return ""

@@ -30,10 +30,12 @@ func (x *Index) Plan(ref Ref, guard Guard, now time.Time) (p Plan, ok bool) {
 	if g.deleting { // its children follow it, or stay without it
 		return p, true
 	}
+	var lacking lacks
 	if g.valid { // else its children stay as they are
-		p.Steps = x.steps(g)
+		lacking = x.lacks(g)
+		p.Steps = x.steps(g, lacking)
 		g.contest(p.Steps)
-		p.Problems = append(p.Problems, x.absences(g)...)
+		p.Problems = append(p.Problems, g.absences(lacking)...)
 	}
 	if len(x.units.of(g.unitKey)) == 0 {
 		x.unitless[ref] = true
@@ -49,9 +51,9 @@ func (x *Index) Plan(ref Ref, guard Guard, now time.Time) (p Plan, ok bool) {
 	}
 	state := g.state(now)
 	if g.valid {
-		state.absent, state.gone = x.absentOrder(g)
-		if len(state.absent) > 0 && g.goesBack() { // in a hurry, and to what was there before
-			state.absent = nil
+		state.lacks = lacking
+		if len(state.never) > 0 && g.goesBack() { // in a hurry, and to what was there before
+			state.never = nil
 		}
 		g.holdBack(&p, &state, now)
 		x.leftovers(g, &p, &state, guard, now)

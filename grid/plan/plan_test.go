@@ -54,12 +54,12 @@ func TestLaws(t *testing.T) {
 		}
 	}
 	t.Log(count)
-	for _, what := range []string{"create", "update", "keep", "adopt", "wait", "hold", "remove", "release", "refuse", "WaveBegins", "WaveReady", "RolloutStopped", "RolloutPaused", "RolloutComplete", "orphan", "pilot gone", "mistyped"} {
+	for _, what := range []string{"create", "update", "keep", "adopt", "wait", "hold", "remove", "release", "refuse", "WaveBegins", "WaveReady", "RolloutStopped", "RolloutPaused", "RolloutComplete", "orphan", "pilot gone", "mistyped", "no Nodes"} {
 		if count[what] < 2 {
 			t.Errorf("%s happened %d times: the histories are too tame", what, count[what])
 		}
 	}
-	if judged, all := count["judged"], count["remove"]; 10*judged < 8*all {
+	if judged, all := count["judged"], count["remove"]; 10*judged < 7*all { // others had no Nodes, or a key that may be mistyped, before
 		t.Errorf("of %d removals %d are judged", all, judged)
 	}
 }
@@ -165,8 +165,8 @@ func checkPlans(t *testing.T, seed uint64, c *cluster, plans []Plan, removed map
 	seen := map[Ref]bool{}
 	for _, p := range plans {
 		units, gone := map[string]bool{}, 0
-		if c.mistyped(p) != "" {
-			count["mistyped"]++
+		if why := c.stays(p); why != "" {
+			count[why]++
 		}
 		for _, s := range p.Steps {
 			ref := Ref{s.Kind, p.Grid.Namespace, s.Name}
@@ -203,12 +203,12 @@ func checkPlans(t *testing.T, seed uint64, c *cluster, plans []Plan, removed map
 }
 
 // checkGrace: a child is removed once its unit has had no node for the grace, and while
-// the grid's key may be mistyped not at all. (What nobody looked at for a time has a mark
+// there are no Nodes, or the grid's key may be mistyped, not at all. (What nobody looked at for a time has a mark
 // that may be old, and testGuard watches nothing: TestUnitsOfAGridThatIsMendedAreGuardedAnew.)
 func checkGrace(t *testing.T, seed uint64, c *cluster, p Plan, s Step, count map[string]int) {
 	t.Helper()
-	if key := c.mistyped(p); key != "" {
-		t.Fatalf("seed %d: unit %s of %s is removed, and nodes have %s", seed, s.Unit, p.Grid, key)
+	if why := c.stays(p); why != "" {
+		t.Fatalf("seed %d: unit %s of %s is removed: %s", seed, s.Unit, p.Grid, why)
 	}
 	since, gone := c.absent[[2]string{p.UnitKey, s.Unit}]
 	if !gone || c.unsure(p, s) || c.noted[p.Grid][s.Name].surplus == since.step-1 { // one too many may go when its unit does

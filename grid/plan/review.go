@@ -85,9 +85,9 @@ func Idle(w World) (list []topology.Problem) {
 }
 
 // noNodes says of a grid without Nodes that it makes nothing. One with one child for
-// all units has that without, too.
+// all units has that without, too, and one that has made something keeps that (lacks).
 func (x *Index) noNodes(g *tracked) []topology.Problem {
-	if len(x.units.nodes) > 0 || !g.kind.PerUnit {
+	if len(x.units.nodes) > 0 || !g.kind.PerUnit || len(x.keysOfChildren(g)) > 0 {
 		return nil
 	}
 	return []topology.Problem{g.problem("", "makes nothing, for there are no Nodes here; add those of the cluster (kubectl get nodes -o yaml), or ask it (--kubeconfig)")}
@@ -95,7 +95,7 @@ func (x *Index) noNodes(g *tracked) []topology.Problem {
 
 // missingUnits are units of a grid that no node is in, or that it has none.
 func (x *Index) missingUnits(g *tracked) []topology.Problem {
-	list := append(x.noNodes(g), x.absences(g)...)
+	list := append(x.noNodes(g), g.absences(x.lacks(g))...)
 	if len(x.units.of(g.unitKey)) == 0 {
 		return list
 	}

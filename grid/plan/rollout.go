@@ -17,9 +17,8 @@ type state struct {
 	seen    time.Time // the last removal of this process; zero for none
 	stopped string    // why no wave begins, or ""
 	paused  bool
-	pending int      // units whose turn comes later
-	absent  []string // units of the order that are waited for
-	gone    []string // and that are not, for they were there
+	pending int // units whose turn comes later
+	lacks
 }
 
 func (g *tracked) state(now time.Time) state {
@@ -241,8 +240,8 @@ func (g *tracked) nextWave(p *Plan, s *state, f front, now time.Time) {
 		forget(s.rollout)
 		return
 	}
-	if why == "" && len(s.absent) > 0 { // who mistypes the pilot does not mean all others
-		why = orderField + " " + g.unitsOfNobody(s.absent)
+	if why == "" && len(s.never) > 0 { // who mistypes the pilot does not mean all others
+		why = orderField + " " + g.unitsOfNobody(s.never)
 		s.stopped = why
 	}
 	most, began := r.size(len(p.Steps)), &at
