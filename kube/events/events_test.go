@@ -126,6 +126,26 @@ func TestNodeDoesNotRepeatItself(t *testing.T) {
 	}
 }
 
+// What could not be written was not said, and takes nobody's room.
+func TestWhatIsLostMayBeSaidAgain(t *testing.T) {
+	s := apitest.New(t)
+	n := ForNode(s.Client(t), "edge-7", silent)
+	s.Hook(func(http.ResponseWriter, *http.Request, http.HandlerFunc) { panic(http.ErrAbortHandler) })
+	for i := range nodePerHour {
+		n.WarnNow(t.Context(), "Conflict", fmt.Sprint("number ", i))
+	}
+	s.Hook(nil)
+	for range 2 {
+		n.WarnNow(t.Context(), "Conflict", "number 0")
+	}
+	if got := strings.Join(texts(s), ", "); got != "edge-7 Conflict number 0 x1" {
+		t.Errorf("once the API server is back: %q", got)
+	}
+	if tries := s.Count("POST " + collection); tries != nodePerHour+1 {
+		t.Errorf("%d tries, want %d: what is written is not sent again", tries, nodePerHour+1)
+	}
+}
+
 // An API server that is away, hangs or says no costs the Event, nothing else.
 func TestNodeGivesUp(t *testing.T) {
 	s := apitest.New(t)

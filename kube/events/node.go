@@ -5,14 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
-	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/gridmesh/gridmesh/kube"
 )
@@ -33,9 +32,7 @@ type Node struct {
 
 // ForNode writes Events about a node through c on Run.
 func ForNode(c *kube.Client, node string, log *slog.Logger) *Node {
-	limit := &nodeLimit{
-		bucket: flowcontrol.NewTokenBucketPassiveRateLimiter(nodePerHour/3600., nodePerHour), said: map[string]time.Time{},
-	}
+	limit := &nodeLimit{}
 	return &Node{node: node, Writer: newWriter(c, log, config{
 		source:     corev1.EventSource{Component: "gridmesh-agent", Host: node},
 		controller: "gridmesh.io/agent",
@@ -43,15 +40,21 @@ func ForNode(c *kube.Client, node string, log *slog.Logger) *Node {
 		correlate: func(ev *corev1.Event) *record.EventCorrelateResult {
 			return &record.EventCorrelateResult{Event: ev, Skip: !limit.accepts(ev)}
 		},
+		wrote:  limit.wrote,
 		repeat: nodeRepeat, tries: 1, queue: nodeQueue,
 	})}
 }
 
-// nodeLimit is what bounds an agent's Events.
+// nodeLimit is what bounds an agent's Events: those that were written within the hour. What is
+// lost, as while the uplink is away, is none of them.
 type nodeLimit struct {
-	bucket flowcontrol.PassiveRateLimiter
-	mu     sync.Mutex
-	said   map[string]time.Time // by name, within nodeRepeat
+	mu   sync.Mutex
+	said []said
+}
+
+type said struct {
+	name string
+	at   time.Time
 }
 
 // accepts reports whether an Event is to be written. One that was a short while ago
@@ -60,12 +63,16 @@ func (l *nodeLimit) accepts(ev *corev1.Event) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := ev.LastTimestamp.Time
-	maps.DeleteFunc(l.said, func(_ string, at time.Time) bool { return now.Sub(at) >= nodeRepeat })
-	if _, again := l.said[ev.Name]; again || !l.bucket.TryAccept() {
-		return false
-	}
-	l.said[ev.Name] = now
-	return true
+	l.said = slices.DeleteFunc(l.said, func(s said) bool { return now.Sub(s.at) >= time.Hour })
+	again := slices.ContainsFunc(l.said, func(s said) bool { return s.name == ev.Name && now.Sub(s.at) < nodeRepeat })
+	return !again && len(l.said) < nodePerHour
+}
+
+// wrote notes an Event as it is in the cluster.
+func (l *nodeLimit) wrote(ev *corev1.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.said = append(l.said, said{ev.Name, ev.LastTimestamp.Time})
 }
 
 func nameByContent(ev *corev1.Event) string {

@@ -34,7 +34,7 @@ type config struct {
 	name func(ev *corev1.Event) string
 	// correlate drops what is too much, and makes one Event of many alike.
 	correlate func(ev *corev1.Event) *record.EventCorrelateResult
-	// wrote takes what the API server made of an Event; nil for nobody.
+	// wrote takes an Event as the API server has it by then; nil for nobody.
 	wrote func(ev *corev1.Event)
 	// repeat is how long the same Event, known by its name, is not repeated; 0:
 	// one of the same name is let be.
@@ -158,23 +158,23 @@ func (w *Writer) send(ctx context.Context, out *record.EventCorrelateResult) err
 	}
 	switch {
 	case apierrors.IsAlreadyExists(err) && w.cfg.repeat > 0:
-		return w.again(ctx, out.Event)
+		wrote, err = w.again(ctx, out.Event)
 	case apierrors.IsAlreadyExists(err): // the answer to the try before was lost
 		return nil
-	case err == nil && w.cfg.wrote != nil:
+	}
+	if err == nil && w.cfg.wrote != nil {
 		w.cfg.wrote(wrote)
 	}
 	return err
 }
 
-// again counts an Event that exists once more, unless it is too early.
-func (w *Writer) again(ctx context.Context, ev *corev1.Event) error {
+// again counts an Event that exists once more, unless it is too early, and returns it.
+func (w *Writer) again(ctx context.Context, ev *corev1.Event) (*corev1.Event, error) {
 	api := w.client.Typed.CoreV1().Events(ev.Namespace)
 	old, err := api.Get(ctx, ev.Name, metav1.GetOptions{})
 	if err != nil || ev.LastTimestamp.Sub(old.LastTimestamp.Time) < w.cfg.repeat {
-		return err
+		return old, err
 	}
 	patch := fmt.Sprintf(`{"count":%d,"lastTimestamp":%q}`, old.Count+1, ev.LastTimestamp.UTC().Format(time.RFC3339))
-	_, err = api.Patch(ctx, ev.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	return err
+	return api.Patch(ctx, ev.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 }
