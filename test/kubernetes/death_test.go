@@ -21,16 +21,16 @@ func TestDeathsWithoutCloud(t *testing.T) {
 	n, pod := c.Nodes["a-1"], a.ns(t, "a-1")
 	uses := func() error {
 		for i := range a.svc.Spec.ClusterIPs {
-			used := false
+			used := map[string]bool{}
 			for range 10 {
 				got, err := ask(pod, "tcp", a.at(i))
 				if err != nil {
 					return err
 				}
-				used = used || a.nodeOf(got.Name) == "a-2"
+				used[a.nodeOf(got.Name)] = true
 			}
-			if !used {
-				return fmt.Errorf("a-2 is not used for %s", a.at(i))
+			if !used["a-1"] || !used["a-2"] {
+				return fmt.Errorf("not both of a-1 and a-2 are used for %s: %v", a.at(i), used)
 			}
 		}
 		return nil
