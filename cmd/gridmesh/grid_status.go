@@ -72,7 +72,7 @@ func (in *gridInput) unexplained(plans []plan.Plan) (list []topology.Problem) {
 }
 
 // ofNodes are the fields that are right or wrong by what Nodes there are.
-var ofNodes = []string{"spec.gridUniqKey: ", "spec.rollout.order: "}
+var ofNodes = []string{"spec.gridUniqKey: ", plan.OrderField + ": "}
 
 // newsOf is what a grid's Valid says that the problems of a plan do not: what was so
 // before Nodes changed, which no generation tells, and what the controller alone knows.
@@ -103,9 +103,13 @@ func newsOf(message string, problems []topology.Problem) (since, other string) {
 }
 
 // standstill is a rollout that does not go on, Stopped or Paused, and why; or "". The
-// controller's word goes first, for it knows what the API server answered.
+// controller's word goes first, for it knows what the API server answered; not so of the
+// order, which is right or wrong by what is here.
 func (s gridStatus) standstill(p plan.Plan) (word, why string) {
-	c := cmp.Or(s.rollout, meta.FindStatusCondition(p.Conditions(), apiv1.Progressing))
+	c := meta.FindStatusCondition(p.Conditions(), apiv1.Progressing)
+	if s.rollout != nil && !strings.HasPrefix(s.rollout.Message, plan.OrderField+" ") {
+		c = s.rollout
+	}
 	if c == nil || c.Status != metav1.ConditionFalse {
 		return "", ""
 	}

@@ -35,12 +35,14 @@ func (g *grid) absences(m lacks) (list []topology.Problem) {
 		list = append(list, g.problem("spec.gridUniqKey", "%s", m.key))
 	}
 	if len(m.never) > 0 {
-		list = append(list, g.problem(orderField, "%s", g.unitsOfNobody(m.never)))
+		list = append(list, g.problem(OrderField, "%s", g.unitsOfNobody(m.never)))
 	}
 	return list
 }
 
-const orderField = "spec.rollout.order"
+// OrderField is what a Problem, and a rollout that is stopped, name for an order that is
+// wrong by what Nodes there are.
+const OrderField = "spec.rollout.order"
 
 // maxGone bounds what a status says of units that are gone.
 const maxGone = 100

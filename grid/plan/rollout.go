@@ -241,7 +241,7 @@ func (g *tracked) nextWave(p *Plan, s *state, f front, now time.Time) {
 		return
 	}
 	if why == "" && len(s.never) > 0 { // who mistypes the pilot does not mean all others
-		why = orderField + " " + g.unitsOfNobody(s.never)
+		why = OrderField + " " + g.unitsOfNobody(s.never)
 		s.stopped = why
 	}
 	most, began := r.size(len(p.Steps)), &at
