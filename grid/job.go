@@ -178,6 +178,8 @@ func (c *Controller) step(ctx context.Context, j *job, s plan.Step) {
 		}
 	case ctx.Err() == nil:
 		c.cfg.Metrics.failures.Inc()
-		j.outcomes[s.Unit] = failureOf(failure, c.now())
+		f := failureOf(failure, c.now())
+		f.Hash = s.Hash()
+		j.outcomes[s.Unit] = f
 	}
 }

@@ -44,6 +44,7 @@ func Conformance(t *testing.T, open func(t *testing.T) System) {
 		{"who scales is in the managed fields", (*suite).scalers},
 		{"fields of an older program are taken over", (*suite).takesOver},
 		{"a status is written to the object of a UID", (*suite).statuses},
+		{"a revision keeps what it holds", (*suite).revisions},
 		{"delete asks for a version", (*suite).deletes},
 		{"the mirror follows what bears the label", (*suite).mirrors},
 	} {

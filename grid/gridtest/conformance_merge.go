@@ -49,3 +49,28 @@ func (s *suite) label(u *unstructured.Unstructured, key string, value any) *unst
 	s.t.Helper()
 	return s.must(s.API.Merge(s.ctx(), u.GetKind(), u.GetNamespace(), u.GetName(), plan.Object{"metadata": plan.Object{"labels": plan.Object{key: value}}}))
 }
+
+// revisions: a new unit may be made of what a revision holds, as the mirror has it.
+func (s *suite) revisions(t *testing.T) {
+	kept := func(u *unstructured.Unstructured) string {
+		list := plan.Revisions("", []plan.Object{u.Object})
+		if len(list) != 1 || list[0].Number != 3 {
+			t.Fatalf("revisions %v", list)
+		}
+		image, _, _ := unstructured.NestedString(list[0].Content(), "template", "image")
+		return image
+	}
+	ref := plan.Ref{Kind: plan.RevisionKind, Namespace: s.Namespace, Name: "kept"}
+	made := s.apply(plan.Object{
+		"apiVersion": "apps/v1", "kind": plan.RevisionKind, "revision": int64(3),
+		"metadata": plan.Object{"namespace": s.Namespace, "name": ref.Name, "labels": plan.Object{names.GridSelector: "g"}},
+		"data":     plan.Object{"spec": plan.Object{"template": plan.Object{"image": "v1"}}},
+	}, plan.Manager)
+	if got := kept(made); got != "v1" {
+		t.Errorf("applied, it holds %q", got)
+	}
+	s.eventually("the mirror has it", func() bool { return s.Mirror.Get(ref.Kind, ref.Namespace, ref.Name) != nil })
+	if got := kept(s.must(s.Mirror.Get(ref.Kind, ref.Namespace, ref.Name), nil)); got != "v1" {
+		t.Errorf("mirrored, it holds %q", got)
+	}
+}

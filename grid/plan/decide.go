@@ -222,6 +222,11 @@ func (d *desired) keep(step Step) Step {
 	return step
 }
 
+// troubles are what is wrong with units.
+func (g *tracked) troubles(steps []Step) []topology.Problem {
+	return slices.Concat(g.refusals(steps), g.rejections(steps), g.quarrels(steps))
+}
+
 // refusals are the units that cannot have a child, and rejections what the API
 // server would not have, which the steps say from then on: one Problem for each
 // reason, however many units.

@@ -28,7 +28,9 @@
 //	told.go      what whoever carries plans out tells the index
 //	absent.go    keys and units that no node has
 //	decide.go    the step of each unit
+//	complete.go  the revision that all units ran last
 //	rollout.go   which changes wait for a later wave
+//	begin.go     what a child begins with while the change is elsewhere
 //	guard.go     children whose unit is gone
 //	revision.go  ControllerRevisions, and rolling back to one
 //	status.go    the status of a grid

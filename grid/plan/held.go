@@ -48,7 +48,7 @@ func (p packed) size() int {
 }
 
 // packedField is where a pruned object has what was packed of it: of a grid the
-// spec, of a child {"labels": ..., "spec": ...}. It is a list of one there. Client-go,
+// spec, of a revision the data, of a child {"labels": ..., "spec": ...}. It is a list of one there. Client-go,
 // which copies what informers hold where it looks for mutations, knows JSON's types
 // alone; and the one that a text has is none that decoding gives, for a field of this
 // name in somebody's manifest is not ours.
@@ -76,9 +76,17 @@ func packedOf(obj Object) (p packed, ok bool) {
 	return p, ok
 }
 
+// dataOf is what a revision holds, pruned or not.
+func dataOf(obj Object) packed {
+	if p, pruned := packedOf(obj); pruned {
+		return p
+	}
+	return pack(value[Object](obj, "data"))
+}
+
 // Prune drops from an object in place what plans never read, and packs what they
 // seldom do, so that mirrors of large clusters stay small. Of a Node, labels and
-// readiness remain; of managed fields, who scales; of a revision, its number.
+// readiness remain; of managed fields, who scales.
 func Prune(obj Object) {
 	metadata, kind := value[Object](obj, "metadata"), value[string](obj, "kind")
 	if kind == kindNode {
@@ -90,6 +98,7 @@ func Prune(obj Object) {
 	switch {
 	case done:
 	case kind == RevisionKind:
+		packInto(obj, value[Object](obj, "data"))
 		delete(obj, "data")
 	case kindOf(kind) != nil:
 		packInto(obj, value[Object](obj, "spec"))

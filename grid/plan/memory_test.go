@@ -94,7 +94,7 @@ func heap() int64 {
 
 // A unit more costs what is its own, however large template and labels are that
 // all units have; and a grid costs its text a few times, with each of its revisions
-// none of it. Decoded a template takes up to forty times its text.
+// once more. Decoded a template takes up to forty times its text.
 func TestAUnitHoldsNoTemplate(t *testing.T) {
 	m := &mirrored{t, NewIndex(), map[Ref]Object{}}
 	none := m.grow(0)

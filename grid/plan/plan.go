@@ -40,12 +40,11 @@ func (x *Index) Plan(ref Ref, guard Guard, now time.Time) (p Plan, ok bool) {
 	if len(x.units.of(g.unitKey)) == 0 {
 		x.unitless[ref] = true
 	}
-	p.Problems = append(p.Problems, g.refusals(p.Steps)...)
 	if slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Action == Refuse || s.Action == Create }) {
 		x.refusing[ref] = true
 	}
 	if !g.kind.PerUnit {
-		p.Problems = append(append(p.Problems, g.rejections(p.Steps)...), g.quarrels(p.Steps)...)
+		p.Problems = append(p.Problems, g.troubles(p.Steps)...)
 		g.serviceStatus(&p, now)
 		return p, true
 	}
@@ -56,11 +55,12 @@ func (x *Index) Plan(ref Ref, guard Guard, now time.Time) (p Plan, ok bool) {
 			state.never = nil
 		}
 		g.holdBack(&p, &state, now)
+		x.begin(g, &p, &state, now)
 		x.leftovers(g, &p, &state, guard, now)
 		g.revise(&p)
 		p.Unused = g.unused()
 	}
-	p.Problems = append(append(p.Problems, g.rejections(p.Steps)...), g.quarrels(p.Steps)...)
+	p.Problems = append(p.Problems, g.troubles(p.Steps)...)
 	g.workloadStatus(&p, state, now)
 	return p, true
 }

@@ -14,13 +14,16 @@ const historyLimit = 10
 
 // Revision is one ControllerRevision of a grid.
 type Revision struct {
-	Name   string
-	Number int64
-	// Content is the part of the grid's spec that is rolled back: template,
-	// templatePool, templates and defaultTemplateName.
-	Content Object
+	Name    string
+	Number  int64
 	Created string // RFC 3339
+
+	obj Object
 }
+
+// Content is the part of the grid's spec that is rolled back: template,
+// templatePool, templates and defaultTemplateName.
+func (r Revision) Content() Object { return value[Object](dataOf(r.obj).open(), "spec") }
 
 // Revisions are a grid's own among objects, the newest first.
 func Revisions(uid string, objects []Object) []Revision {
@@ -30,8 +33,8 @@ func Revisions(uid string, objects []Object) []Revision {
 			continue
 		}
 		list = append(list, Revision{
-			Name: value[string](obj, "metadata", "name"), Number: integer(obj, 0, "revision"), Content: value[Object](obj, "data", "spec"),
-			Created: value[string](obj, "metadata", "creationTimestamp"),
+			Name: value[string](obj, "metadata", "name"), Number: integer(obj, 0, "revision"),
+			Created: value[string](obj, "metadata", "creationTimestamp"), obj: obj,
 		})
 	}
 	slices.SortFunc(list, func(a, b Revision) int {
@@ -43,9 +46,9 @@ func Revisions(uid string, objects []Object) []Revision {
 // RollbackPatch is a merge patch that makes a grid's spec what it was in a
 // revision. It fails when the grid has changed since it was read.
 func RollbackPatch(grid Object, r Revision) ([]byte, error) {
-	spec := Object{}
+	spec, content := Object{}, r.Content()
 	for _, field := range []string{"template", "templatePool", "templates", "defaultTemplateName"} {
-		if patch, ok := mergePatch(value[any](grid, "spec", field), r.Content[field]); ok {
+		if patch, ok := mergePatch(value[any](grid, "spec", field), content[field]); ok {
 			spec[field] = patch
 		}
 	}
@@ -92,6 +95,9 @@ func (g *tracked) revise(p *Plan) {
 		p.Revision = &NewRevision{g.grid, newest + 1}
 	}
 	all = slices.DeleteFunc(all, func(r Revision) bool { return r.Name == g.revision })
+	if last := slices.IndexFunc(all, func(r Revision) bool { return g.workload != nil && r.Name == g.workload.CompleteRevision }); last >= historyLimit {
+		all = slices.Insert(slices.Delete(all, last, last+1), 0, all[last]) // children may be made of it
+	}
 	for _, r := range all[min(historyLimit, len(all)):] {
 		p.Expired = append(p.Expired, r.Name)
 	}

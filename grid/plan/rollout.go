@@ -66,7 +66,6 @@ func (g *tracked) holdBack(p *Plan, s *state, now time.Time) {
 		s.rollout = nil
 		return
 	}
-	f := g.front(p, now)
 	switch {
 	case s.rollout == nil:
 	case s.rollout.Revision == g.revision:
@@ -75,6 +74,7 @@ func (g *tracked) holdBack(p *Plan, s *state, now time.Time) {
 	default:
 		s.rollout = nil
 	}
+	f := g.front(p, s.rollout, now)
 	if s.rollout == nil {
 		if len(f.waiting) == 0 {
 			return // all is as it is to be, and was before
@@ -112,22 +112,28 @@ func inWave(r *apiv1.RolloutStatus, s Step) bool {
 
 // again is how many units of the last wave are first in turn, for a new revision changed
 // them, and others of it not: they need not wait for what those soak for.
-func again(p *Plan, r *apiv1.RolloutStatus, turn []int) (n int) {
-	for n < len(turn) && inWave(r, p.Steps[turn[n]]) {
+func (g *tracked) again(p *Plan, r *apiv1.RolloutStatus, turn []int) (n int) {
+	for n < len(turn) && inWave(r, p.Steps[turn[n]]) && !g.isAsComplete(p.Steps[turn[n]].Unit) {
 		n++
 	}
 	return n
 }
 
-func (g *tracked) front(p *Plan, now time.Time) (f front) {
+// reached reports whether a rollout has come to the turn of a unit.
+func (w *waves) reached(r *apiv1.RolloutStatus, unit string) bool {
+	return r != nil && r.Through != "" && w.compare(unit, r.Through) <= 0
+}
+
+func (g *tracked) front(p *Plan, r *apiv1.RolloutStatus, now time.Time) (f front) {
 	for i := range p.Steps {
 		step := &p.Steps[i]
 		if !step.Writes() {
 			delete(g.failures, step.Unit) // of what is no longer to be written; the next one begins then
 		}
 		failure, begun := g.failures[step.Unit]
+		step.early = step.Action == Create && g.complete() != "" && (step.Dark || !g.waves.reached(r, step.Unit))
 		switch {
-		case step.changed && !begun:
+		case step.early, step.changed && !begun:
 			f.waiting = append(f.waiting, i)
 			continue
 		case begun && failure.Final && step.desired != nil:
@@ -247,7 +253,7 @@ func (g *tracked) nextWave(p *Plan, s *state, f front, now time.Time) {
 	most, began := r.size(len(p.Steps)), &at
 	if why == "" && s.rollout.ReadySince != nil {
 		if left := r.pause - now.Sub(s.rollout.ReadySince.Time); left > 0 {
-			most, began = min(most, again(p, s.rollout, f.waiting)), s.rollout.WaitingSince
+			most, began = min(most, g.again(p, s.rollout, f.waiting)), s.rollout.WaitingSince
 			if most == 0 {
 				why = "the next wave begins " + atTime(s.rollout.ReadySince.Add(r.pause))
 				p.requeue(left)
@@ -277,9 +283,12 @@ func (g *tracked) beginWave(p *Plan, s *state, turn []int, most int, began *meta
 	n := g.waveSize(p, turn, most)
 	units := make([]string, n)
 	for i, step := range turn[:n] {
-		units[i] = p.Steps[step].Unit
+		units[i], p.Steps[step].early = p.Steps[step].Unit, false
 	}
 	s.rollout.WaitingSince, s.rollout.ReadySince = began, nil
+	if last := units[n-1]; !g.waves.reached(s.rollout, last) {
+		s.rollout.Through = last
+	}
 	s.pending -= n
 	p.StatusFirst = true
 	p.Events = append(p.Events, Event{Reason: "WaveBegins", Message: fmt.Sprintf("the change goes to %d of the %d units that wait for it: %s", n, len(turn), Short(units))})

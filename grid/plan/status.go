@@ -75,18 +75,30 @@ func (g *tracked) workloadStatus(p *Plan, s state, now time.Time) {
 	st.Conditions = conditions(last, g.generation, now,
 		valid(p.Problems),
 		ready(st),
-		progressing(st, s),
+		progressing(st, s, p.Steps),
 		held(st, p.Steps),
 	)
 	p.Workload = st
+	st.CompleteRevision = g.completed(st)
 	was := meta.FindStatusCondition(last, apiv1.Progressing)
 	is := meta.FindStatusCondition(st.Conditions, apiv1.Progressing)
 	if g.waves == nil {
 		return
 	}
-	if was != nil && was.Reason != is.Reason || was == nil && is.Reason != "Complete" {
+	if was != nil && was.Reason != is.Reason || was == nil && is.Reason != complete {
 		p.Events = append(p.Events, Event{Warning: is.Reason == Stopped, Reason: "Rollout" + is.Reason, Message: is.Message})
 	}
+}
+
+// completed is the revision that was complete last, by a status.
+func (g *tracked) completed(st *apiv1.WorkloadGridStatus) string {
+	switch c := meta.FindStatusCondition(st.Conditions, apiv1.Progressing); {
+	case c.Reason == complete && st.UpdatedUnits > 0:
+		return g.revision
+	case g.workload != nil:
+		return g.workload.CompleteRevision
+	}
+	return ""
 }
 
 func (g *tracked) count(st *apiv1.WorkloadGridStatus, steps []Step) {
@@ -170,8 +182,10 @@ const (
 	Paused  = "Paused"
 )
 
-func progressing(st *apiv1.WorkloadGridStatus, s state) metav1.Condition {
-	c := metav1.Condition{Type: apiv1.Progressing, Status: metav1.ConditionTrue, Reason: "Complete", Message: "every unit runs what the grid says, but for those that are dark or refused"}
+const complete = "Complete"
+
+func progressing(st *apiv1.WorkloadGridStatus, s state, steps []Step) metav1.Condition {
+	c := metav1.Condition{Type: apiv1.Progressing, Status: metav1.ConditionTrue, Reason: complete, Message: "every unit runs what the grid says, but for those that are dark or refused"}
 	switch {
 	case st.Units == 0:
 		c.Reason, c.Message = noUnits, noUnitsMessage
@@ -181,7 +195,7 @@ func progressing(st *apiv1.WorkloadGridStatus, s state) metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, Paused, "spec.rollout.paused is true"
 	case s.rollout != nil && s.pending > 0, underWay(s.rollout):
 		c.Reason, c.Message = "InWaves", "the change goes to the units wave by wave"
-	case st.UpdatedUnits+st.RefusedUnits+st.DarkUnits < st.Units:
+	case slices.ContainsFunc(steps, Step.behind):
 		c.Reason, c.Message = "Updating", "not every unit runs what the grid says yet"
 	}
 	return c

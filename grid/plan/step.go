@@ -55,6 +55,7 @@ type Step struct {
 
 	live      bool      // the child is there
 	changed   bool      // to be applied because the grid changed: waves hold it back
+	early     bool      // to be made before the turn of its unit
 	appliedAt time.Time // of the live child, last
 	members   *members  // of the unit; nil for none
 	desired   *desired  // nil unless Create, Update or Adopt
@@ -105,7 +106,16 @@ func (s Step) Writes() bool {
 // leaving reports whether the child's unit is gone.
 func (s Step) leaving() bool { return s.Action == Hold || s.Action == Remove }
 
-func (s *Step) wait(why string) { s.Action, s.Why, s.desired = Wait, why, nil }
+// behind reports whether the child is not what the grid says, and could be.
+func (s Step) behind() bool {
+	return !s.leaving() && !s.Updated && !s.Dark && s.Action != Refuse
+}
+
+func (s *Step) wait(why string) {
+	if s.Why = why; !s.early { // else it is made all the same
+		s.Action, s.desired = Wait, nil
+	}
+}
 
 // Trouble is what is wrong with a unit, in a word, or "".
 func (s Step) Trouble() string {
@@ -223,6 +233,8 @@ type Failure struct {
 	Final bool
 	// Since is when the writes began to fail.
 	Since time.Time
+	// Hash is that of the step (Step.Hash).
+	Hash string
 }
 
 // Dispute is about a child that others change again and again.

@@ -30,6 +30,9 @@ type tracked struct {
 	assessed map[string]*assessment // by unit, of the spec as it is
 	failures map[string]Failure     // by unit, of the spec as it is
 	disputed map[string]Dispute     // by child
+	// The grid as a revision has it, where that was asked for, and the revision's content.
+	was   *grid
+	wasOf packed
 }
 
 // record is what outlives a change of the grid.

@@ -141,7 +141,8 @@ func TestGridWaves(t *testing.T) {
 	waveInTheDark(t, f)
 }
 
-// waveStops: a release that cannot run stops at the pilot.
+// waveStops: a release that cannot run stops at the pilot, and a child that somebody deletes
+// is made anew of the one before.
 func waveStops(t *testing.T, f *front, rollout string) {
 	t.Helper()
 	f.expect("broken")
@@ -161,6 +162,21 @@ func waveStops(t *testing.T, f *front, rollout string) {
 		}
 		return nil
 	})
+	was, err := child("wave-u5")
+	must(t, err)
+	must(t, c.Kube.AppsV1().Deployments("default").Delete(patient(t), "wave-u5", metav1.DeleteOptions{}))
+	wait.Eventually(t, func() error {
+		now, err := child("wave-u5")
+		if err == nil && now.UID == was.UID {
+			err = fmt.Errorf("%s is there still", now.Name)
+		}
+		return err
+	})
+	now, err := child("wave-u5")
+	must(t, err)
+	if got := now.Spec.Template.Spec.Containers[0].Env[0].Value; got != "2" {
+		t.Errorf("a unit made anew while the rollout is stopped runs release %s", got)
+	}
 }
 
 // inspect runs gridmesh as the administrator, in the cloud.
