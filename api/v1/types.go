@@ -122,6 +122,7 @@ type ServiceGridSpec struct {
 // +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyUnits`
 // +kubebuilder:printcolumn:name="Updated",type=integer,JSONPath=`.status.updatedUnits`
 // +kubebuilder:printcolumn:name="Valid",type=string,JSONPath=`.status.conditions[?(@.type=="Valid")].status`
+// +kubebuilder:printcolumn:name="Rollout",type=string,JSONPath=`.status.conditions[?(@.type=="Progressing")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.heldUnits`,priority=1
 // +kubebuilder:printcolumn:name="Dark",type=integer,JSONPath=`.status.darkUnits`,priority=1
@@ -146,6 +147,7 @@ type DeploymentGrid struct {
 // +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyUnits`
 // +kubebuilder:printcolumn:name="Updated",type=integer,JSONPath=`.status.updatedUnits`
 // +kubebuilder:printcolumn:name="Valid",type=string,JSONPath=`.status.conditions[?(@.type=="Valid")].status`
+// +kubebuilder:printcolumn:name="Rollout",type=string,JSONPath=`.status.conditions[?(@.type=="Progressing")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.heldUnits`,priority=1
 // +kubebuilder:printcolumn:name="Dark",type=integer,JSONPath=`.status.darkUnits`,priority=1

@@ -44,7 +44,7 @@ prints each child as it would be applied, as manifests that kubectl apply takes;
 
 Exits with 1 where a manifest cannot be read, or makes a grid with a problem:
 also with a field, of its templates too, that does not exist or holds another
-type. What values mean to an API server (a port out of range, an image that no
+type, or one whose rollout is stopped and would stay so. What values mean to an API server (a port out of range, an image that no
 registry has) it alone can say: ask it with kubectl apply --dry-run=server.`,
 		Example: `  gridmesh grid plan -f new-till.yaml --kubeconfig ~/.kube/config
   kubectl get nodes,deploy,dg -A -o yaml >now.yaml && gridmesh grid plan -f now.yaml`,
@@ -59,6 +59,9 @@ registry has) it alone can say: ask it with kubectl apply --dry-run=server.`,
 			plans, problems, err := in.plans(cmd.Context())
 			if err != nil {
 				return err
+			}
+			for _, p := range plans {
+				problems = append(problems, gridStatus{}.stop(p)...) // of what is to come: no word of the controller's
 			}
 			rows := stepRows(plans, time.Now())
 			problems = in.reviewed(problems)

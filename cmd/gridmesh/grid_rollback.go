@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gridmesh/gridmesh/grid"
 	"github.com/gridmesh/gridmesh/grid/plan"
@@ -95,6 +96,23 @@ func (h *history) current() string {
 	return h.plan.Workload.Revision
 }
 
+// from says at which revision the grid is, where that is written: two rollbacks without
+// a number go to and fro.
+func (h *history) from() string {
+	for _, r := range h.revisions {
+		if r.Name == h.current() {
+			return fmt.Sprintf("from revision %d ", r.Number)
+		}
+	}
+	return ""
+}
+
+// paused reports whether the grid's units get no change.
+func (h *history) paused() bool {
+	paused, _, _ := unstructured.NestedBool(h.grid, "spec", "rollout", "paused")
+	return paused
+}
+
 var errNoRevision = errors.New("there is no such revision")
 
 // target is the revision to go back to; 0 is the one before the current.
@@ -125,7 +143,8 @@ func gridRollbackCommand() *cobra.Command {
 Writes template, templatePool, templates and defaultTemplateName of the revision
 into the grid. Units follow as with every change: at once, or in waves where the
 grid has spec.rollout; units that the change to be undone has not reached are
-not touched.`,
+not touched. A grid that is paused stays so. Without --to-revision a second
+rollback undoes the first.`,
 		Example: "  gridmesh grid rollback till\n  gridmesh grid rollback dg/till --to-revision 3 --dry-run",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if to < 0 {
@@ -150,7 +169,10 @@ not touched.`,
 			if dry {
 				suffix = " (dry run)"
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s goes back to revision %d%s\n", h.plan.Grid, r.Number, suffix)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s goes back %sto revision %d%s\n", h.plan.Grid, h.from(), r.Number, suffix)
+			if h.paused() {
+				in.note("%s is paused: nothing goes to a unit before spec.rollout.paused is false", h.plan.Grid)
+			}
 			return nil
 		},
 	}

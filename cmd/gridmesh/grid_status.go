@@ -119,13 +119,19 @@ func (s gridStatus) standstill(p plan.Plan) (word, why string) {
 // stops are the rollouts that do not go on before somebody mends what stops them.
 func (in *gridInput) stops(plans []plan.Plan) (list []topology.Problem) {
 	for _, p := range plans {
-		word, why := statusOf(in.world, p.Grid).standstill(p)
-		known := slices.ContainsFunc(p.Problems, func(problem topology.Problem) bool { return strings.Contains(why, problem.Text) })
-		if word == plan.Stopped && !known {
-			list = append(list, topology.Problem{Object: p.Grid.String(), Field: "spec.rollout", Text: "is stopped: " + why})
-		}
+		list = append(list, statusOf(in.world, p.Grid).stop(p)...)
 	}
 	return list
+}
+
+// stop is a rollout that is stopped, unless the plan's own problems say so; or nothing.
+func (s gridStatus) stop(p plan.Plan) []topology.Problem {
+	word, why := s.standstill(p)
+	known := slices.ContainsFunc(p.Problems, func(problem topology.Problem) bool { return strings.Contains(why, problem.Text) })
+	if word != plan.Stopped || known {
+		return nil
+	}
+	return []topology.Problem{{Object: p.Grid.String(), Field: "spec.rollout", Text: "is stopped: " + why}}
 }
 
 // written is the status of a grid; that of another form, as SuperEdge's, is none.

@@ -162,6 +162,9 @@ func waveStops(t *testing.T, f *front, rollout string) {
 		}
 		return nil
 	})
+	if out, err := c.Kubectl("get", "dg", "wave"); err != nil || !strings.Contains(out, "ROLLOUT") || !strings.Contains(out, " Stopped ") {
+		t.Errorf("kubectl get says\n%s, %v", out, err)
+	}
 	was, err := child("wave-u5")
 	must(t, err)
 	must(t, c.Kube.AppsV1().Deployments("default").Delete(patient(t), "wave-u5", metav1.DeleteOptions{}))
@@ -211,11 +214,11 @@ func waveRollsBack(t *testing.T, f *front) {
 		t.Errorf("gridmesh grid units does not name u4:\n%s", out)
 	}
 	f.expect("2")
-	if out := inspect(t, "grid", "rollback", "wave", "--dry-run"); !strings.Contains(out, "goes back to revision 2 (dry run)") {
+	if out := inspect(t, "grid", "rollback", "wave", "--dry-run"); !strings.Contains(out, "goes back from revision 3 to revision 2 (dry run)") {
 		t.Errorf("dry run: %s", out)
 	}
 	start := time.Now()
-	if out := inspect(t, "grid", "rollback", "wave"); !strings.Contains(out, "goes back to revision 2") {
+	if out := inspect(t, "grid", "rollback", "wave"); !strings.Contains(out, "goes back from revision 3 to revision 2") || strings.Contains(out, "paused") {
 		t.Errorf("rollback: %s", out)
 	}
 	allReady(t, "deploymentgrids", "wave", 6)
@@ -228,6 +231,15 @@ func waveRollsBack(t *testing.T, f *front) {
 	if out := inspect(t, "grid", "rollback", "wave", "--to-revision", "4"); !strings.Contains(out, "is at revision 4 already") {
 		t.Errorf("rollback to the current revision: %s\n%s", out, inspect(t, "grid", "history", "wave"))
 	}
+	pause := func(paused bool) {
+		_, err := c.Kubectl("patch", "dg", "wave", "--type=merge", "-p", fmt.Sprintf(`{"spec": {"rollout": {"paused": %v}}}`, paused))
+		must(t, err)
+	}
+	pause(true)
+	if out := inspect(t, "grid", "rollback", "wave", "--dry-run"); !strings.Contains(out, "goes back from revision 4 to revision 3 (dry run)") || !strings.Contains(out, "note: deploymentgrid default/wave is paused: ") {
+		t.Errorf("rollback of a paused grid: %s", out)
+	}
+	pause(false)
 }
 
 // waveInTheDark: a unit whose only node is away does not stop the others, and
