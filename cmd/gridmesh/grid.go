@@ -39,6 +39,7 @@ type gridInput struct {
 	guard     plan.Guard
 	world     plan.World      // as it was read
 	given     map[string]bool // what the manifests hold, and the files that cannot be read
+	leaders   leaders
 	// everywhere are the plans of all namespaces, whichever were asked for.
 	everywhere []plan.Plan
 }
@@ -78,6 +79,7 @@ func (in *gridInput) objects(ctx context.Context) (objects []map[string]any, pro
 		if err != nil {
 			return nil, nil, err
 		}
+		in.leaders.read(files)
 		objects, problems = append(objects, files...), bad
 		in.given = map[string]bool{}
 		for _, obj := range files {
@@ -129,6 +131,9 @@ func (in *gridInput) live(ctx context.Context) ([]map[string]any, error) {
 		}
 	}
 	list, err := kubeobjects.List(ctx, client, kinds)
+	if err == nil {
+		in.leaders.ask(ctx, client)
+	}
 	return list, in.late(client.Blame(kube.Slow(err)))
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -60,6 +61,7 @@ Units that are not as they should be are none: WRONG counts them.`,
 				rows = append(rows, gridRowOf(p, standstill))
 			}
 			in.noteUnseen(plans)
+			in.noteNobody(plans)
 			in.noteIdle(plans)
 			problems = append(append(problems, in.unexplained(plans)...), in.stops(plans)...)
 			doc := map[string]any{"grids": rows, "problems": problemTexts(problems)}
@@ -67,7 +69,7 @@ Units that are not as they should be are none: WRONG counts them.`,
 				t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 				fmt.Fprintln(t, "NAMESPACE\tGRID\tKEY\tUNITS\tREADY\tUPDATED\tWRONG")
 				for _, r := range rows {
-					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", r.Namespace, r.Grid, r.Key, r.cells(), dash(r.Wrong))
+					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", r.Namespace, r.Grid, printable(r.Key, ""), r.cells(), dash(r.Wrong))
 				}
 				return flush(t, out, problems)
 			}))
@@ -147,11 +149,12 @@ should be are none.`,
 			rows := []unitRow{}
 			status := statusOf(in.world, p.Grid)
 			in.noteUnseen([]plan.Plan{p})
+			in.noteNobody([]plan.Plan{p})
 			in.noteIdle([]plan.Plan{p})
 			problems = append(append(problems, in.unexplained([]plan.Plan{p})...), in.stops([]plan.Plan{p})...)
 			for _, s := range p.Steps {
 				if !wrong || s.Trouble() != "" {
-					rows = append(rows, unitRow{s.Unit, s.Nodes, strings.ToLower(s.Kind) + "/" + s.Name, s.Ready, s.Updated, s.Trouble(), status.why(s)})
+					rows = append(rows, unitRow{s.Unit, s.Nodes, strings.ToLower(s.Kind) + "/" + s.Name, s.Ready, s.Updated, s.Trouble(), cmp.Or(status.why(s), in.unanswered(s))})
 				}
 			}
 			in.notePods(p)

@@ -273,11 +273,12 @@ func tierName(i int, key string) string {
 	return fmt.Sprintf("%d %s", i+1, key)
 }
 
+// dash is a cell of a table: one line, and never empty.
 func dash(s string) string {
 	if strings.TrimSpace(s) == "" {
 		return "-"
 	}
-	return s
+	return printable(s, "")
 }
 
 const (
