@@ -15,11 +15,17 @@ import (
 	"github.com/gridmesh/gridmesh/internal/obs"
 )
 
-// How many connections a listener has at once. Who asks for health or metrics
-// needs one for a moment, Envoy one for good; each may cost tens of kB.
+// Limits are how many connections a listener has at once.
+type Limits struct {
+	InAll  int
+	OfPeer int // of one peer, where it is known (peerOf)
+}
+
+// How many that are, where nobody says. Who asks for health or metrics needs one for a
+// moment, Envoy one for good; each may cost tens of kB.
 const (
-	mostConns  = 64 // in all
-	mostOfPeer = 16 // of one peer, where it is known (peerOf)
+	mostConns  = 64
+	mostOfPeer = 16
 )
 
 // unseen is the peer whose process is not seen from this PID namespace, as those of
@@ -39,11 +45,17 @@ const (
 // connections, and nobody is kept waiting. A lack of descriptors or memory is waited
 // out and logged.
 func Bound(l net.Listener, log *slog.Logger) net.Listener {
-	return &boundListener{Listener: l, log: log, closed: make(chan struct{})}
+	return BoundTo(l, Limits{mostConns, mostOfPeer}, log)
+}
+
+// BoundTo is Bound with limits of one's own.
+func BoundTo(l net.Listener, limits Limits, log *slog.Logger) net.Listener {
+	return &boundListener{Listener: l, limits: limits, log: log, closed: make(chan struct{})}
 }
 
 type boundListener struct {
 	net.Listener
+	limits Limits
 	log    *slog.Logger
 	once   sync.Once
 	closed chan struct{}
@@ -105,7 +117,7 @@ func (l *boundListener) admit(c *boundConn) (gone *boundConn) {
 	for i, o := range l.open {
 		peers[i] = o.peer
 	}
-	if i := surplus(peers, c.peer); i >= 0 {
+	if i := l.limits.surplus(peers, c.peer); i >= 0 {
 		gone = l.open[i]
 		l.open = slices.Delete(l.open, i, i+1)
 	}
@@ -129,15 +141,15 @@ func (l *boundListener) Close() error {
 
 // surplus returns which connection makes room for another one of peer, of those
 // that are open, by their peers and the oldest first; -1 for none.
-func surplus(open []string, peer string) int {
+func (l Limits) surplus(open []string, peer string) int {
 	held := map[string]int{}
 	for _, p := range open {
 		held[p]++
 	}
 	switch {
-	case held[peer] >= mostOfPeer && peer != unseen:
+	case held[peer] >= l.OfPeer && peer != unseen:
 		return slices.Index(open, peer)
-	case len(open) < mostConns:
+	case len(open) < l.InAll:
 		return -1
 	}
 	first := 0

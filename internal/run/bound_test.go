@@ -51,7 +51,7 @@ func TestSurplus(t *testing.T) {
 		"the newest, for one seen":     {times(mostConns, unseen), "b", mostConns - 1},
 		"the oldest of more than them": {all(times(mostConns-mostOfPeer, unseen)[:9], times(mostOfPeer-1, "a"), strangers[:mostConns-mostOfPeer-8]), unseen, 9},
 	} {
-		if got := surplus(tc.open, tc.peer); got != tc.want {
+		if got := (Limits{mostConns, mostOfPeer}).surplus(tc.open, tc.peer); got != tc.want {
 			t.Errorf("%s: %d, want %d", name, got, tc.want)
 		}
 	}

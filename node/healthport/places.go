@@ -9,8 +9,11 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// mostPorts bounds the ports: each costs a socket for each family of its Service.
-const mostPorts = 1000
+// Bounds of the ports: each costs a socket for each family of its Service.
+const (
+	mostPorts       = 1000
+	mostOfNamespace = 500
+)
 
 // Place is where load balancers ask: a port of the node, of one family.
 type Place struct {
@@ -70,15 +73,16 @@ func (x *Index) Places() map[Place]Answer { return x.places }
 // Problems are of Services that ask for what they do not get.
 func (x *Index) Problems() []topology.Problem { return x.problems }
 
-// share gives each port to one Service: to who has it already, else to the first by name.
+// share gives each port to one Service: to who has it already, else to the eldest, for
+// after a start nobody has one.
 func (x *Index) share() {
 	has := func(key topology.ObjectKey, port uint16) bool {
 		return x.places[Place{Port: port}].Service == key || x.places[Place{Port: port, IPv6: true}].Service == key
 	}
 	order := slices.SortedFunc(maps.Keys(x.asked), func(a, b topology.ObjectKey) int {
-		return cmp.Or(-compare(has(a, x.asked[a].HealthCheck.Port), has(b, x.asked[b].HealthCheck.Port)), a.Compare(b))
+		return cmp.Or(-compare(has(a, x.asked[a].HealthCheck.Port), has(b, x.asked[b].HealthCheck.Port)), x.asked[a].Service.CompareAge(x.asked[b].Service))
 	})
-	owners, places := map[uint16]topology.ObjectKey{}, map[Place]Answer{}
+	owners, ofNamespace, places := map[uint16]topology.ObjectKey{}, map[string]int{}, map[Place]Answer{}
 	x.problems = nil
 	for _, key := range order {
 		check := x.asked[key].HealthCheck
@@ -86,11 +90,15 @@ func (x *Index) share() {
 		case taken:
 			x.problems = append(x.problems, problem(key, "%d is service %s's already, and load balancers are not answered for this one; give one of them another port", check.Port, owner))
 			continue
+		case ofNamespace[key.Namespace] == mostOfNamespace:
+			x.problems = append(x.problems, problem(key, "%d other ports of this namespace are answered on this node, and more are not: load balancers are not answered for this one; remove some", mostOfNamespace))
+			continue
 		case len(owners) == mostPorts:
 			x.problems = append(x.problems, problem(key, "%d other ports are answered on this node, and more are not: load balancers are not answered for this one; remove some", mostPorts))
 			continue
 		}
 		owners[check.Port] = key
+		ofNamespace[key.Namespace]++
 		for _, ip := range x.asked[key].Service.ClusterIPs { // as in kube-proxy, of these families
 			a := Answer{Service: key, Local: check.IPv4}
 			if ip.Is6() {

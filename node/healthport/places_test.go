@@ -32,7 +32,12 @@ func key(name string) topology.ObjectKey {
 
 // put sets a Service of these ClusterIPs with a health check port, 0 for none.
 func (s *services) put(name string, port uint16, ips ...string) {
-	service := &topology.Service{Key: key(name), Ports: []topology.ServicePort{{Protocol: topology.TCP, Port: 80, NodePort: 30000 + port%1000}}}
+	s.putOf(key(name), 0, port, ips...)
+}
+
+// putOf is put of any namespace, with when it was made.
+func (s *services) putOf(key topology.ObjectKey, created int64, port uint16, ips ...string) {
+	service := &topology.Service{Key: key, Created: created, Ports: []topology.ServicePort{{Protocol: topology.TCP, Port: 80, NodePort: 30000 + port%1000}}}
 	for _, ip := range ips {
 		service.ClusterIPs = append(service.ClusterIPs, netip.MustParseAddr(ip))
 	}
@@ -127,17 +132,42 @@ func TestAPortOfTwo(t *testing.T) {
 	}
 }
 
+// After a start nobody has a port: the eldest of those who ask gets it, whatever their names.
+func TestAPortIsTheEldests(t *testing.T) {
+	s, x := newServices(), &Index{}
+	for i, created := range []int64{30, 10, 20, 0} {
+		s.putOf(key(fmt.Sprintf("web-%d", i)), created, 32001, fmt.Sprintf("10.96.0.%d", 1+i))
+	}
+	if x.Next(s.view()); text(x.Places()) != "32001 tcp4 web-1: 0" || len(x.Problems()) != 3 {
+		t.Errorf("%s, %v", text(x.Places()), x.Problems())
+	}
+}
+
 // There are so many ports and no more; who has one keeps it.
 func TestPortsAreBounded(t *testing.T) {
 	s, x := newServices(), &Index{}
 	for i := range mostPorts {
-		s.put(fmt.Sprint("web-", i), uint16(20000+i), fmt.Sprintf("10.96.%d.%d", i/250, 1+i%250))
+		s.putOf(topology.ObjectKey{Namespace: fmt.Sprint("shop-", i%2), Name: fmt.Sprint("web-", i)}, 2, uint16(20000+i), fmt.Sprintf("10.96.%d.%d", i/250, 1+i%250))
 	}
 	x.Next(s.view())
-	s.put("api", 32001, "10.97.0.1")
+	s.putOf(key("api"), 1, 32001, "10.97.0.1")
 	x.Next(s.view())
 	places, problems := x.Places(), x.Problems()
 	if _, served := places[Place{Port: 32001}]; served || len(places) != mostPorts || len(problems) != 1 || problems[0].Object != "service default/api" {
 		t.Errorf("%d places, %v", len(places), problems)
+	}
+}
+
+// One namespace leaves ports for others, however many it asks for, and however early.
+func TestPortsOfOneNamespaceAreBounded(t *testing.T) {
+	s, x := newServices(), &Index{}
+	for i := range mostPorts {
+		s.putOf(topology.ObjectKey{Namespace: "greedy", Name: fmt.Sprint("web-", i)}, 1, uint16(20000+i), fmt.Sprintf("10.96.%d.%d", i/250, 1+i%250))
+	}
+	s.putOf(key("api"), 2, 32001, "10.97.0.1")
+	x.Next(s.view())
+	places, problems := x.Places(), x.Problems()
+	if _, served := places[Place{Port: 32001}]; !served || len(places) != mostOfNamespace+1 || len(problems) != mostPorts-mostOfNamespace {
+		t.Errorf("%d places, %d problems", len(places), len(problems))
 	}
 }

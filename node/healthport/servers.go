@@ -25,14 +25,26 @@ import (
 // acceptAgain is how long a listener rests that cannot accept, for want of descriptors say.
 const acceptAgain = 100 * time.Millisecond
 
-// A load balancer may ask for all of its Services in one moment, from one address. So many
-// have their answers at once, and others wait for a turn, that the bound of connections
-// (run.Bound) sends none of them away. Who takes a turn and asks nothing holds them up for
-// so long at most.
+// Connections cost a descriptor each, and the rest of the agent needs some, too. A load
+// balancer that asks for all of its Services in one moment, from one address, has them
+// answered; who holds connections and asks nothing loses his own.
 const (
-	atOnce     = 8
-	turnWithin = 10 * time.Millisecond
+	mostConns = 512
+	ofAll     = 4  // of the descriptors that the agent may have, one in so many
+	ofPeer    = 64 // all but one in so many are at most one peer's
 )
+
+// limits are those of all places together.
+func limits() run.Limits {
+	files := unix.Rlimit{Cur: mostConns * ofAll}
+	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &files)
+	return limitsOf(files.Cur)
+}
+
+func limitsOf(files uint64) run.Limits {
+	n := max(int(min(mostConns, files/ofAll)), 2)
+	return run.Limits{InAll: n, OfPeer: n - max(n/ofPeer, 1)}
+}
 
 // Servers answer at every place there is. They have one server, so that what all who
 // ask may cost is bounded together, however many ports there are.
@@ -47,8 +59,6 @@ type Servers struct {
 	ended     chan struct{}
 	accepting sync.WaitGroup
 
-	turns chan struct{}
-
 	mu     sync.Mutex
 	open   map[Place]net.Listener // nil from the end on
 	failed map[Place]error        // where nobody listens who should
@@ -59,7 +69,7 @@ type Servers struct {
 func New(healthy func() bool, within []netip.Prefix, log *slog.Logger) *Servers {
 	s := &Servers{
 		healthy: healthy, within: within, log: log, listen: net.Listen,
-		accepted: make(chan net.Conn), ended: make(chan struct{}), turns: make(chan struct{}, atOnce), open: map[Place]net.Listener{}, failed: map[Place]error{},
+		accepted: make(chan net.Conn), ended: make(chan struct{}), open: map[Place]net.Listener{}, failed: map[Place]error{},
 	}
 	s.answers.Store(&map[Place]Answer{})
 	return s
@@ -67,7 +77,7 @@ func New(healthy func() bool, within []netip.Prefix, log *slog.Logger) *Servers 
 
 // Run answers until ctx ends, and closes what was opened.
 func (s *Servers) Run(ctx context.Context) error {
-	err := run.ServeHTTP(s)(ctx, run.Bound(all{s}, s.log))
+	err := run.ServeHTTP(s)(ctx, run.BoundTo(all{s}, limits(), s.log))
 	s.end()
 	s.accepting.Wait()
 	return err
@@ -202,7 +212,7 @@ type body struct {
 // serves it is well; whatever is asked for.
 func (s *Servers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	h.Set("Connection", "close") // who asks again has another turn: there are few for all
+	h.Set("Connection", "close") // its place is for who asks next
 	a, ok := s.answer(r)
 	if !ok { // its Service went this moment
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -230,28 +240,6 @@ func (s *Servers) answer(r *http.Request) (Answer, bool) {
 	return a, ok
 }
 
-// turn waits for a turn, a moment at most.
-func (s *Servers) turn(conn net.Conn) net.Conn {
-	select {
-	case s.turns <- struct{}{}:
-		return &turn{conn, sync.OnceFunc(func() { <-s.turns })}
-	case <-time.After(turnWithin):
-		return conn
-	}
-}
-
-// turn is a connection that has one until it is closed.
-type turn struct {
-	net.Conn
-	end func()
-}
-
-// Close implements net.Conn.
-func (t *turn) Close() error {
-	defer t.end()
-	return t.Conn.Close()
-}
-
 // all is one listener of what every one accepts.
 type all struct{ *Servers }
 
@@ -259,7 +247,7 @@ type all struct{ *Servers }
 func (l all) Accept() (net.Conn, error) {
 	select {
 	case conn := <-l.accepted:
-		return l.turn(conn), nil
+		return conn, nil
 	case <-l.ended:
 		return nil, net.ErrClosed
 	}

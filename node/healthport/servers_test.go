@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,8 +19,9 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
-	"github.com/gridmesh/gridmesh/internal/testkit"
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -41,10 +45,39 @@ func running(t *testing.T, within ...netip.Prefix) (s *Servers, healthy *atomic.
 	return s, healthy
 }
 
+// freePorts are ports of this machine that nobody has: none that the kernel gives to
+// clients, as those of Services are none either.
+func freePorts(t *testing.T, n int) []uint16 {
+	t.Helper()
+	found := map[uint16]bool{}
+	for range 100 * n {
+		port := uint16(10000 + rand.IntN(20000))
+		if l, err := net.Listen("tcp", fmt.Sprintf(":%d", port)); err == nil {
+			_ = l.Close()
+			found[port] = true
+		}
+		if len(found) == n {
+			return slices.Collect(maps.Keys(found))
+		}
+	}
+	t.Fatalf("%d of %d ports are free", len(found), n)
+	return nil
+}
+
 // asked is what a load balancer is told at an address; "refused" by nobody.
 func asked(t *testing.T, host string, port uint16, path string) (code int, weight, answer string) {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
+	return askedFrom(t, nil, host, port, path)
+}
+
+// askedFrom is asked by an address of this machine, nil for any.
+func askedFrom(t *testing.T, from net.IP, host string, port uint16, path string) (code int, weight, answer string) {
+	t.Helper()
+	dialer := &net.Dialer{}
+	if from != nil {
+		dialer.LocalAddr = &net.TCPAddr{IP: from}
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialer.DialContext}, Timeout: 20 * time.Second}
 	resp, err := client.Get("http://" + net.JoinHostPort(host, fmt.Sprint(port)) + path)
 	if err != nil {
 		return 0, "", "refused"
@@ -64,7 +97,7 @@ func answers(port uint16, local int) map[Place]Answer {
 // What a load balancer is told is what kube-proxy tells it, at whatever path.
 func TestLoadBalancersAreAnswered(t *testing.T) {
 	s, healthy := running(t)
-	port := uint16(testkit.FreePort(t))
+	port := freePorts(t, 1)[0]
 	for _, c := range []struct {
 		local   int
 		healthy bool
@@ -94,7 +127,7 @@ func TestLoadBalancersAreAnswered(t *testing.T) {
 // Families have counts of their own at one port.
 func TestFamilies(t *testing.T) {
 	s, _ := running(t)
-	port := uint16(testkit.FreePort(t))
+	port := freePorts(t, 1)[0]
 	both := answers(port, 1)
 	both[Place{port, true}] = Answer{Service: both[Place{port, false}].Service, Local: 3}
 	if failed := s.Serve(both); len(failed) > 0 {
@@ -115,7 +148,7 @@ func TestAPortThatIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	taken, free := uint16(other.Addr().(*net.TCPAddr).Port), uint16(testkit.FreePort(t))
+	taken, free := uint16(other.Addr().(*net.TCPAddr).Port), freePorts(t, 1)[0]
 	want := answers(taken, 1)
 	want[Place{free, false}] = Answer{Local: 2}
 	failed := s.Serve(want)
@@ -140,7 +173,7 @@ func TestAPortThatIsTaken(t *testing.T) {
 // Where ranges are given, who asks at another address of the node is told nothing.
 func TestAddressesOfTheNode(t *testing.T) {
 	s, _ := running(t, netip.MustParsePrefix("127.0.0.2/32"))
-	port := uint16(testkit.FreePort(t))
+	port := freePorts(t, 1)[0]
 	s.Serve(answers(port, 1))
 	if _, weight, _ := asked(t, "127.0.0.2", port, "/"); weight != "1" {
 		t.Error("not answered there")
@@ -150,25 +183,87 @@ func TestAddressesOfTheNode(t *testing.T) {
 	}
 }
 
-// Those who hold connections at one port keep nobody from an answer, there or at another.
+// silent opens connections from an address that ask nothing, without end, and holds as
+// many as it may; it returns once those are more than one client has.
+func silent(t *testing.T, from net.IP, port uint16) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var dialling sync.WaitGroup
+	t.Cleanup(func() { cancel(); dialling.Wait() })
+	full := make(chan struct{})
+	dialling.Go(func() {
+		var conns []net.Conn
+		defer func() {
+			for _, c := range conns {
+				_ = c.Close()
+			}
+		}()
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}
+		for n := 0; ctx.Err() == nil; n++ {
+			conn, err := d.DialContext(ctx, "tcp4", fmt.Sprintf("127.0.0.1:%d", port))
+			if err != nil {
+				continue
+			}
+			if conns = append(conns, conn); len(conns) > 2*mostConns {
+				_ = conns[0].Close()
+				conns = conns[1:]
+			}
+			if n == mostConns {
+				close(full)
+			}
+		}
+	})
+	<-full
+}
+
+// Who opens connections without end and asks nothing keeps no other client from an
+// answer, there or at another port, nor keeps it waiting.
 func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
 	s, _ := running(t)
-	first, second := uint16(testkit.FreePort(t)), uint16(testkit.FreePort(t))
-	want := answers(first, 1)
-	want[Place{second, false}] = Answer{Local: 2}
+	ports := freePorts(t, 2)
+	want := answers(ports[0], 1)
+	want[Place{ports[1], false}] = Answer{Local: 2}
 	if failed := s.Serve(want); len(failed) > 0 {
 		t.Fatal(failed)
 	}
-	for range 200 {
-		conn, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", first))
-		if err != nil {
-			t.Fatal(err)
+	silent(t, net.IPv4(127, 0, 0, 2), ports[0])
+	began := time.Now()
+	const rounds = 50
+	for range rounds {
+		for i, want := range []string{"1", "2"} {
+			if _, weight, got := askedFrom(t, net.IPv4(127, 0, 0, 3), "127.0.0.1", ports[i], "/"); weight != want {
+				t.Fatalf("told %q", got)
+			}
 		}
-		defer conn.Close()
 	}
-	for port, want := range map[uint16]string{first: "1", second: "2"} {
-		if _, weight, got := asked(t, "127.0.0.1", port, "/"); weight != want {
-			t.Errorf("told %q", got)
+	if took := time.Since(began) / (2 * rounds); took > 500*time.Millisecond {
+		t.Errorf("an answer takes %s", took)
+	}
+}
+
+// Who asks nothing is sent away.
+func TestSilenceEnds(t *testing.T) {
+	s, _ := running(t)
+	port := freePorts(t, 1)[0]
+	s.Serve(answers(port, 1))
+	conn, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	if _, err := io.Copy(io.Discard, conn); err != nil {
+		t.Errorf("it stays: %v", err)
+	}
+}
+
+// One client has never all connections, however few descriptors there are.
+func TestLimits(t *testing.T) {
+	for files, want := range map[uint64]run.Limits{
+		1 << 20: {InAll: 512, OfPeer: 504}, unix.RLIM_INFINITY: {InAll: 512, OfPeer: 504}, 1024: {InAll: 256, OfPeer: 252}, 64: {InAll: 16, OfPeer: 15}, 0: {InAll: 2, OfPeer: 1},
+	} {
+		if got := limitsOf(files); got != want {
+			t.Errorf("of %d descriptors: %+v, want %+v", files, got, want)
 		}
 	}
 }
@@ -176,30 +271,31 @@ func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
 // One load balancer may ask for everything in one moment: each question has its answer.
 func TestManyQuestionsAtOnce(t *testing.T) {
 	s, _ := running(t)
-	want := map[Place]Answer{}
-	for range 20 {
-		want[Place{Port: uint16(testkit.FreePort(t))}] = Answer{Local: 1}
+	ports, want := freePorts(t, 500), map[Place]Answer{}
+	for _, port := range ports {
+		want[Place{Port: port}] = Answer{Local: 1}
 	}
 	if failed := s.Serve(want); len(failed) > 0 {
 		t.Fatal(failed)
 	}
 	var all sync.WaitGroup
-	for range 10 {
-		for place := range want {
-			all.Go(func() {
-				if code, _, got := asked(t, "127.0.0.1", place.Port, "/"); code != http.StatusOK {
-					t.Errorf("told %d %s", code, got)
-				}
-			})
-		}
+	begin := make(chan struct{})
+	for _, port := range ports {
+		all.Go(func() {
+			<-begin
+			if code, _, got := asked(t, "127.0.0.1", port, "/"); code != http.StatusOK {
+				t.Errorf("told %d %s", code, got)
+			}
+		})
 	}
+	close(begin)
 	all.Wait()
 }
 
 // After the end nobody listens, whatever is still to be served.
 func TestTheEnd(t *testing.T) {
 	s := New(func() bool { return true }, nil, slog.New(slog.DiscardHandler))
-	port := uint16(testkit.FreePort(t))
+	port := freePorts(t, 1)[0]
 	s.Serve(answers(port, 1))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
