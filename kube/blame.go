@@ -89,6 +89,8 @@ func cure(err error) string {
 		return "it speaks HTTP there and not HTTPS; check the address and the port"
 	case apierrors.IsNotFound(err):
 		return "it does not know that; install what is missing (the CRDs of grids: gridmesh-controller --install-crds), or is it another cluster?"
+	case apierrors.IsConflict(err):
+		return "what was to be changed has changed meanwhile; look at it, and ask again"
 	case isTLS(err):
 		return "its certificate is not trusted; check certificate-authority there, that the certificate names this address, and the clock"
 	case errors.As(err, &status) && status.Status().Code >= http.StatusInternalServerError:

@@ -115,7 +115,7 @@ func TestAsk(t *testing.T) {
 	c := s.Client(t)
 	for code, want := range map[int]string{
 		http.StatusOK: "", http.StatusForbidden: "",
-		http.StatusUnauthorized: "does not know who asks", http.StatusInternalServerError: "cannot serve", http.StatusNotFound: "install what is missing", http.StatusTeapot: "refuses the request",
+		http.StatusUnauthorized: "does not know who asks", http.StatusInternalServerError: "cannot serve", http.StatusNotFound: "install what is missing", http.StatusConflict: "changed meanwhile", http.StatusTeapot: "refuses the request",
 	} {
 		s.Hook(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
 			apitest.Fail(w, code, http.StatusText(code))

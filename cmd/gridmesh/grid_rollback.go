@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gridmesh/gridmesh/grid"
@@ -162,7 +163,7 @@ rollback undoes the first.`,
 				fmt.Fprintf(cmd.OutOrStdout(), "%s is at revision %d already\n", h.plan.Grid, r.Number)
 				return nil
 			}
-			if err := in.rollBack(cmd.Context(), h, r, dry); err != nil {
+			if err := in.rollBack(cmd.Context(), gridOf(args), h, r, dry); err != nil {
 				return err
 			}
 			suffix := ""
@@ -183,8 +184,40 @@ rollback undoes the first.`,
 	return cmd
 }
 
-func (in *gridInput) rollBack(ctx context.Context, h *history, r plan.Revision, dry bool) error {
-	patch, err := plan.RollbackPatch(h.grid, r)
+// beside is how often a rollback is tried while the controller writes the grid's status.
+const beside = 5
+
+var errChangedMeanwhile = errors.New("the grid was changed while it was to be rolled back, and stays as it is; see gridmesh grid history, and ask again")
+
+// rollBack writes what a revision had into the grid as it was read. A status written
+// meanwhile is no reason not to.
+func (in *gridInput) rollBack(ctx context.Context, arg string, h *history, r plan.Revision, dry bool) error {
+	err := in.patch(ctx, h.plan.Grid, h.grid, r, dry)
+	for range beside {
+		if !apierrors.IsConflict(err) {
+			break
+		}
+		now, asked := in.history(ctx, arg)
+		if asked != nil {
+			return asked
+		}
+		if generationOf(now.grid) != generationOf(h.grid) {
+			return fmt.Errorf("%w: %s", errChangedMeanwhile, h.plan.Grid)
+		}
+		err = in.patch(ctx, now.plan.Grid, now.grid, r, dry)
+	}
+	return err
+}
+
+// generationOf changes with a grid's spec, and where another grid has its name.
+func generationOf(grid map[string]any) string {
+	generation, _, _ := unstructured.NestedInt64(grid, "metadata", "generation")
+	uid, _, _ := unstructured.NestedString(grid, "metadata", "uid")
+	return fmt.Sprint(uid, "/", generation)
+}
+
+func (in *gridInput) patch(ctx context.Context, name plan.Ref, as map[string]any, r plan.Revision, dry bool) error {
+	patch, err := plan.RollbackPatch(as, r)
 	if err != nil {
 		return err
 	}
@@ -199,8 +232,8 @@ func (in *gridInput) rollBack(ctx context.Context, h *history, r plan.Revision, 
 		how = []string{"All"}
 	}
 	for _, kind := range grid.Kinds() {
-		if kind.Kind == h.plan.Grid.Kind {
-			err := objects.Merge(ctx, client, kind, h.plan.Grid.Namespace, h.plan.Grid.Name, patch, "gridmesh", how...)
+		if kind.Kind == name.Kind {
+			err := objects.Merge(ctx, client, kind, name.Namespace, name.Name, patch, "gridmesh", how...)
 			return in.late(client.Blame(kube.Slow(err)))
 		}
 	}

@@ -1,24 +1,35 @@
 package testkit
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"testing"
 )
 
-// FreePort is a port of 127.0.0.1 at which nobody listens, by TCP nor by UDP. One that is
-// free for one of them may be a connection's of the other.
+// Ports that the kernel gives nobody by itself: below net.ipv4.ip_local_port_range as it
+// is everywhere, and away from NodePorts.
+const (
+	firstPort = 20000
+	ports     = 10000
+)
+
+// FreePort is a port of 127.0.0.1 at which nobody listens, by TCP nor by UDP, and that no
+// connection or listener of somebody else is given while the test uses it now and then.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for range 100 {
-		tcp, err := net.Listen("tcp", "127.0.0.1:0")
+		port := firstPort + rand.IntN(ports)
+		at := fmt.Sprintf("127.0.0.1:%d", port)
+		tcp, err := net.Listen("tcp", at)
 		if err != nil {
-			t.Fatal(err)
+			continue
 		}
-		udp, err := net.ListenPacket("udp", tcp.Addr().String())
+		udp, err := net.ListenPacket("udp", at)
 		_ = tcp.Close()
 		if err == nil {
 			_ = udp.Close()
-			return tcp.Addr().(*net.TCPAddr).Port
+			return port
 		}
 	}
 	t.Fatal("no port is free for both UDP and TCP")

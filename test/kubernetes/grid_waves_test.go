@@ -185,14 +185,22 @@ func waveStops(t *testing.T, f *front, rollout string) {
 // inspect runs gridmesh as the administrator, in the cloud.
 func inspect(t *testing.T, args ...string) string {
 	t.Helper()
+	out, err := inspectBy(t, c.Kubeconfig, args...)
+	if err != nil {
+		t.Fatalf("gridmesh %v: %v\n%s", args, err, out)
+	}
+	return out
+}
+
+// inspectBy is inspect by another way to the API server, and it may fail.
+func inspectBy(t *testing.T, kubeconfig string, args ...string) (string, error) {
+	t.Helper()
 	var out strings.Builder
-	cmd := exec.Command(edge.Binary("gridmesh"), append(args, "--kubeconfig", c.Kubeconfig)...)
+	cmd := exec.Command(edge.Binary("gridmesh"), append(args, "--kubeconfig", kubeconfig)...)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	must(t, c.Lab.Cloud.Start(cmd))
-	if err := cmd.Wait(); err != nil {
-		t.Fatalf("gridmesh %v: %v\n%s", args, err, out.String())
-	}
-	return out.String()
+	err := cmd.Wait()
+	return out.String(), err
 }
 
 // waveRollsBack: one command, and only the unit that the change had reached is
