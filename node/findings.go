@@ -37,17 +37,17 @@ func (f *findings) replaceNode(list []capture.Finding) []capture.Finding {
 	return f.replace(&f.node, list)
 }
 
-// addNode keeps what the looks before showed, for it may be so still.
+// addNode keeps what the looks before showed of kinds that are not in the list, for it may be
+// so still. Of a kind that is, the list is the newest word: texts of one kind may be another
+// each time.
 func (f *findings) addNode(list []capture.Finding) []capture.Finding {
 	f.mu.Lock()
 	known := slices.Clone(f.node)
 	f.mu.Unlock()
-	for _, found := range list {
-		if !slices.Contains(known, found) {
-			known = append(known, found)
-		}
-	}
-	return f.replaceNode(known)
+	known = slices.DeleteFunc(known, func(old capture.Finding) bool {
+		return slices.ContainsFunc(list, func(found capture.Finding) bool { return found.Kind == old.Kind })
+	})
+	return f.replaceNode(append(known, list...))
 }
 
 func (f *findings) replaceCluster(list []capture.Finding) []capture.Finding {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -57,6 +58,20 @@ func TestAScrapeBesideALook(t *testing.T) {
 		if f.GetName() == "gridmesh_node_findings" {
 			t.Errorf("counted is what is gone: %v", f)
 		}
+	}
+}
+
+// What a look shows that ends with an error is added to what was known, and takes the
+// place of what was known of its kind: a text that is another each time would fill all.
+func TestLooksThatFailFillNothing(t *testing.T) {
+	f := &findings{}
+	f.replaceNode([]capture.Finding{{Kind: capture.KubeProxy, Text: "kube-proxy"}})
+	for i := range 50 {
+		f.addNode([]capture.Finding{{Kind: capture.Unseen, Text: fmt.Sprint("try ", i)}})
+	}
+	want := []capture.Finding{{Kind: capture.KubeProxy, Text: "kube-proxy"}, {Kind: capture.Unseen, Text: "try 49"}}
+	if !slices.Equal(f.node, want) {
+		t.Errorf("kept are %v, want %v", f.node, want)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gridmesh/gridmesh/kube/internal/apitest"
 )
@@ -88,6 +89,26 @@ func TestNodeWritesAtMostTenAnHour(t *testing.T) {
 	}
 	if got := len(s.Under(collection)); got != nodePerHour {
 		t.Errorf("%d Events were written, want %d", got, nodePerHour)
+	}
+}
+
+// Events of a clock that was ahead, and is set right, keep no later one out.
+func TestAClockThatIsSetBackSilencesNobody(t *testing.T) {
+	at := func(when time.Time, name string) *corev1.Event {
+		ev := &corev1.Event{LastTimestamp: metav1.NewTime(when)}
+		ev.Name = name
+		return ev
+	}
+	l, now := &nodeLimit{}, time.Now()
+	for i := range nodePerHour {
+		l.wrote(at(now.Add(48*time.Hour), fmt.Sprint(i)))
+	}
+	if !l.accepts(at(now, "after")) {
+		t.Error("nothing is written for as long as the clock was ahead")
+	}
+	l.wrote(at(now.Truncate(time.Second), "after"))
+	if l.accepts(at(now, "after")) {
+		t.Error("it is repeated at once")
 	}
 }
 

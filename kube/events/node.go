@@ -63,7 +63,8 @@ func (l *nodeLimit) accepts(ev *corev1.Event) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := ev.LastTimestamp.Time
-	l.said = slices.DeleteFunc(l.said, func(s said) bool { return now.Sub(s.at) >= time.Hour })
+	// What is yet to come was said before the clock was set back.
+	l.said = slices.DeleteFunc(l.said, func(s said) bool { return now.Sub(s.at) >= time.Hour || s.at.After(now.Add(time.Second)) })
 	again := slices.ContainsFunc(l.said, func(s said) bool { return s.name == ev.Name && now.Sub(s.at) < nodeRepeat })
 	return !again && len(l.said) < nodePerHour
 }
