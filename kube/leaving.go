@@ -43,7 +43,7 @@ func (c *Client) FollowLeaving(ctx context.Context, node string, tell func(leavi
 				return nil, err
 			}
 			o.FieldSelector = only
-			w, err := nodes.Watch(ctx, o)
+			w, err := Answered(nodes.Watch(ctx, o))
 			if err == nil {
 				pace.Opened()
 			}

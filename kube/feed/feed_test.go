@@ -434,3 +434,39 @@ func TestHealth(t *testing.T) {
 	s.Hook(nil)
 	eventually(t, "it answers again", func() bool { h := f.Health(); return h.Err == "" && h.LastContact.After(contact) })
 }
+
+// An API server that is dead has answered nothing, also when client-go gives up on a watch:
+// it once was "back" every few minutes of an outage.
+func TestADeadServerIsNoContact(t *testing.T) {
+	t.Parallel()
+	s := cluster(t)
+	f := follow(t, s)
+	f.until("kubernetes(1) a 10.96.0.0/16", contents)
+	s.Hook(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = conn.Close()
+	})
+	s.EndWatches()
+	eventually(t, "the silence is known", func() bool { return f.Health().Err != "" })
+	contact := f.Health().LastContact
+	asked := func() (n int) {
+		for _, r := range s.Requests() {
+			if strings.HasSuffix(r, " /api/v1/nodes") {
+				n++
+			}
+		}
+		return n
+	}
+	const tries = 11 // of one watch, a second apart
+	until := asked() + tries + 2
+	eventually(t, "all tries of a watch, and more", func() bool {
+		if h := f.Health(); !h.LastContact.Equal(contact) {
+			t.Fatalf("contact %v after the end of it", h.LastContact.Sub(contact))
+		}
+		return asked() > until
+	})
+}

@@ -60,7 +60,7 @@ func (r *requests[L]) watch(ctx context.Context, o metav1.ListOptions) (apiwatch
 		return nil, err
 	}
 	o.LabelSelector = r.selector
-	w, err := r.api.Watch(ctx, o)
+	w, err := kube.Answered(r.api.Watch(ctx, o))
 	r.feed.note(r.name, err)
 	if err != nil {
 		return nil, err

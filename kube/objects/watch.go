@@ -46,7 +46,7 @@ func newInformer(client dynamic.Interface, k Kind, prune func(obj map[string]any
 			if err := pace.Wait(ctx); err != nil {
 				return nil, err
 			}
-			w, err := api.Watch(ctx, o)
+			w, err := kube.Answered(api.Watch(ctx, o))
 			if err == nil {
 				pace.Opened()
 			}
