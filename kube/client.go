@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"net/url"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -71,12 +73,24 @@ type Rate struct {
 // NodeRate is enough for one node, and little for an API server with many.
 func NodeRate() Rate { return Rate{QPS: 20, Burst: 40} }
 
+// Control sets up a socket before it connects, as that of a net.Dialer; nil for nothing.
+type Control func(network, address string, conn syscall.RawConn) error
+
 // Connect reads a kubeconfig ("" for in-cluster credentials). It does not
 // need the API server to answer.
 func Connect(kubeconfig, agent string, rate Rate) (*Client, error) {
+	return ConnectBy(nil, kubeconfig, agent, rate)
+}
+
+// ConnectBy is Connect by sockets that are set up.
+func ConnectBy(control Control, kubeconfig, agent string, rate Rate) (*Client, error) {
 	cfg, err := restConfig(kubeconfig)
 	if err != nil {
 		return nil, err
+	}
+	if control != nil {
+		// But for that as client-go's own.
+		cfg.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: control}).DialContext
 	}
 	by := inCluster
 	if kubeconfig != "" {
@@ -100,16 +114,20 @@ func connect(cfg *rest.Config, by, agent string, rate Rate) (_ *Client, err erro
 	cfg.ContentType = "application/vnd.kubernetes.protobuf"
 	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	c := &Client{host: cfg.Host, config: by}
-	if c.Typed, err = kubernetes.NewForConfig(cfg); err != nil {
+	http, err := rest.HTTPClientFor(cfg) // one connection for all of them
+	if err != nil {
 		return nil, fmt.Errorf("use %s: %w", by, told(err))
 	}
-	if c.Metadata, err = metadata.NewForConfig(asJSON); err != nil {
+	if c.Typed, err = kubernetes.NewForConfigAndClient(cfg, http); err != nil {
 		return nil, fmt.Errorf("use %s: %w", by, told(err))
 	}
-	if c.Dynamic, err = dynamic.NewForConfig(asJSON); err != nil {
+	if c.Metadata, err = metadata.NewForConfigAndClient(metadata.ConfigFor(asJSON), http); err != nil {
 		return nil, fmt.Errorf("use %s: %w", by, told(err))
 	}
-	if c.Leases, err = coordinationclient.NewForConfig(unbound); err != nil {
+	if c.Dynamic, err = dynamic.NewForConfigAndClient(dynamic.ConfigFor(asJSON), http); err != nil {
+		return nil, fmt.Errorf("use %s: %w", by, told(err))
+	}
+	if c.Leases, err = coordinationclient.NewForConfigAndClient(unbound, http); err != nil {
 		return nil, fmt.Errorf("use %s: %w", by, told(err))
 	}
 	return c, nil

@@ -84,7 +84,7 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 // connect prepares what comes from the API server; nothing is asked of it yet.
 func connect(c *config, log *slog.Logger, registry prometheus.Registerer) (node.Source, node.Cluster, error) {
 	kube.LogTo(log)
-	client, err := kube.Connect(c.kubeconfig, "gridmesh-agent/"+obs.Version(), kube.NodeRate())
+	client, err := kube.ConnectBy(capture.OwnSockets(c.capture), c.kubeconfig, "gridmesh-agent/"+obs.Version(), kube.NodeRate())
 	if err != nil {
 		return nil, nil, err
 	}
