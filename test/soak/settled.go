@@ -131,11 +131,13 @@ func (o *objects) podsAreThere(w script.World) error {
 	for i := range o.grids {
 		want[o.grids[i].Name] = len(w.Units) * int(o.grids[i].Spec.Template.Replicas)
 	}
+	for i := range o.pods { // first, for others may wait for what is left
+		if left := o.leftBehind(&o.pods[i]); left != nil {
+			return left
+		}
+	}
 	for i := range o.pods {
 		p := &o.pods[i]
-		if set, left := o.leftBehind(p); left {
-			return &orphan{pod: p.Name, set: set, text: fmt.Sprintf("pod %s is of no Deployment that there is", p.Name)}
-		}
 		if p.DeletionTimestamp != nil || !podReady(p) {
 			return fmt.Errorf("pod %s is not ready, or goes", p.Name)
 		}
@@ -149,23 +151,28 @@ func (o *objects) podsAreThere(w script.World) error {
 	return nil
 }
 
-// leftBehind reports whether a pod is of a ReplicaSet, or that of a Deployment, which is
-// gone: Kubernetes' garbage collector passed over it. It names the ReplicaSet, if that is there.
-func (o *objects) leftBehind(p *corev1.Pod) (set string, left bool) {
+// leftBehind is a pod of a ReplicaSet, or that of a Deployment, which is gone: Kubernetes'
+// garbage collector passed over it, or nobody ends its deletion. nil: it is neither.
+func (o *objects) leftBehind(p *corev1.Pod) *orphan {
 	of := metav1.GetControllerOf(p)
-	if of == nil || of.Kind != "ReplicaSet" || p.DeletionTimestamp != nil {
-		return "", false
+	if of == nil || of.Kind != "ReplicaSet" {
+		return nil
 	}
+	left := &orphan{pod: p.Name, goes: p.DeletionTimestamp != nil}
 	for i := range o.replicaSets {
 		rs := &o.replicaSets[i]
 		if rs.UID != of.UID {
 			continue
 		}
 		by := metav1.GetControllerOf(rs)
-		there := by == nil || slices.ContainsFunc(o.deployments, func(d appsv1.Deployment) bool { return d.UID == by.UID })
-		return rs.Name, !there && rs.DeletionTimestamp == nil
+		if by == nil || slices.ContainsFunc(o.deployments, func(d appsv1.Deployment) bool { return d.UID == by.UID }) {
+			return nil
+		}
+		if rs.DeletionTimestamp == nil {
+			left.set = rs.Name
+		}
 	}
-	return "", true
+	return left
 }
 
 func podReady(p *corev1.Pod) bool {

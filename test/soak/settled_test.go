@@ -84,6 +84,18 @@ func TestSettled(t *testing.T) {
 			o.pods[0].OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", UID: "rs", Controller: ptr.To(true)}}
 			o.replicaSets = []appsv1.ReplicaSet{{ObjectMeta: metav1.ObjectMeta{UID: "rs", OwnerReferences: []metav1.OwnerReference{{UID: "before", Controller: ptr.To(true)}}}}}
 		}, "pod p0 is of no Deployment"},
+		"a pod of no ReplicaSet that goes": {func(o *objects) {
+			o.pods[0].OwnerReferences[0].UID, o.pods[0].DeletionTimestamp = "rs", &now
+		}, "pod p0 is of no Deployment that there is, and goes"},
+		"a pod of no ReplicaSet that is not ready": {func(o *objects) {
+			o.pods[0].OwnerReferences[0].UID, o.pods[0].Status.Conditions = "rs", nil
+		}, "pod p0 is of no Deployment"},
+		"a pod of a ReplicaSet that goes": {func(o *objects) {
+			o.replicaSets[0].DeletionTimestamp, o.replicaSets[0].OwnerReferences[0].UID = &now, "before"
+		}, "pod p0 is of no Deployment"},
+		"a pod of no ReplicaSet, after one that goes": {func(o *objects) {
+			o.pods[0].DeletionTimestamp, o.pods[1].OwnerReferences[0].UID = &now, "rs"
+		}, "pod p1 is of no Deployment"},
 		"a pod that goes":             {func(o *objects) { o.pods[0].DeletionTimestamp = &now }, "pod p0"},
 		"a pod that is not ready":     {func(o *objects) { o.pods[0].Status.Conditions = nil }, "pod p0"},
 		"a pod too many":              {func(o *objects) { o.pods = append(o.pods, o.pods[0]) }, "of app g0 there are -1"},

@@ -215,10 +215,12 @@ func (k *Kubelet) remove(ctx context.Context, pod *corev1.Pod) {
 		err := k.kube.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: ptr.To(int64(0)), Preconditions: &metav1.Preconditions{UID: &pod.UID},
 		})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		if apierrors.IsConflict(err) {
 			return nil
 		}
-		if err != nil && !k.has(pod) { // what is forbidden may be another node's pod of that name
+		// What is not found may be what an API server's mirror is behind with, as after its start
+		// (NodeRestriction), and what is forbidden another node's pod of that name.
+		if err != nil && !k.has(pod) {
 			return nil
 		}
 		return err
