@@ -161,7 +161,7 @@ golden: ## rewrite the golden files
 fuzz: ## a minute of each fuzz target (FUZZ_TIME)
 	for t in source:FuzzDecodeState source:FuzzManifest convert:FuzzConvert topology:FuzzParseKeys xds:FuzzStream \
 		xds/admin:FuzzDecode xds/admin:FuzzStats node/outage:FuzzRecord \
-		dnsplugin:FuzzParse dnsplugin/answer:FuzzLookup grid/plan:FuzzFields internal/jsontype:FuzzMisfits internal/table:FuzzLikeItsTwin test/soak/script:FuzzParse; do \
+		cmd/gridmesh-agent:FuzzFile dnsplugin:FuzzParse dnsplugin/answer:FuzzLookup grid/plan:FuzzFields internal/jsontype:FuzzMisfits internal/table:FuzzLikeItsTwin test/soak/script:FuzzParse; do \
 		$(GO) test ./$${t%:*} -run xxx -fuzz "^$${t#*:}$$" -fuzztime $(FUZZ_TIME) || exit 1; done
 
 bench: build kube envoy ## figures side by side, as a table (docs/benchmarks.md)

@@ -1,14 +1,15 @@
 package main
 
 import (
-	"encoding/json"
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
-	"maps"
+	"io"
 	"slices"
 
 	"github.com/spf13/pflag"
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/internal/near"
@@ -46,42 +47,106 @@ func (c *config) readFile(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// takeFile sets the flags that a file names and nobody has given, and tells all mistakes.
+// maxMistakes bounds the mistakes of a file that are told.
+const maxMistakes = 20
+
+// takeFile sets the flags that a file names and nobody has given, and tells its mistakes.
 func takeFile(text []byte, flags *pflag.FlagSet) error {
-	said := map[string]any{}
-	if err := yaml.UnmarshalStrict(text, &said, func(d *json.Decoder) *json.Decoder { d.UseNumber(); return d }); err != nil {
+	said, err := readEntries(text)
+	if err != nil {
 		return err
 	}
-	version, _ := said["apiVersion"].(string)
-	kind, _ := said["kind"].(string)
-	if version != fileVersion || kind != fileKind {
+	if version, kind := textOf(said, "apiVersion"), textOf(said, "kind"); version != fileVersion || kind != fileKind {
 		return fmt.Errorf("has apiVersion %q and kind %q; it is to begin with apiVersion: %s and kind: %s", version, kind, fileVersion, fileKind)
 	}
-	delete(said, "apiVersion")
-	delete(said, "kind")
+	lines := map[string]int{}
 	var errs []error
-	for _, key := range slices.Sorted(maps.Keys(said)) {
-		if err := takeKey(key, said[key], flags); err != nil {
-			errs = append(errs, err)
+	for _, e := range said {
+		err := error(nil)
+		switch first, twice := lines[e.key]; {
+		case twice:
+			err = fmt.Errorf("is in line %d already; keep one of them", first)
+		case e.key == "apiVersion" || e.key == "kind": // above
+		default:
+			err = e.take(flags)
+		}
+		lines[e.key] = cmp.Or(lines[e.key], e.line)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("line %d: key %q: %w", e.line, e.key, err))
+		}
+		if len(errs) == maxMistakes {
+			errs = append(errs, errors.New("and perhaps more: these are the first mistakes"))
+			break
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// takeKey sets one flag.
-func takeKey(key string, value any, flags *pflag.FlagSet) error {
-	f := flags.Lookup(key)
-	if f == nil || slices.Contains(notInFile, key) {
-		return unknownKey(key, flags)
+// entry is a key of a file and what stands behind it.
+type entry struct {
+	key   string
+	line  int
+	value *yaml.Node
+}
+
+// readEntries reads one document of YAML without making anything of its values: YAML
+// has 15 for 0017, true for yes, and a thousand times as much for a file of aliases.
+func readEntries(text []byte) (said []entry, err error) {
+	documents := yaml.NewDecoder(bytes.NewReader(text))
+	var document, another yaml.Node
+	if err := documents.Decode(&document); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, nil
+		}
+		return nil, err
 	}
-	list, err := texts(value)
+	switch err := documents.Decode(&another); {
+	case err == nil:
+		return nil, fmt.Errorf("line %d: a second document begins here; keep one, without a line of ---", another.Line)
+	case !errors.Is(err, io.EOF):
+		return nil, err
+	}
+	top := document.Content[0]
+	if top.Kind == yaml.ScalarNode && top.Tag == nullTag { // comments alone
+		return nil, nil
+	}
+	if top.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("line %d: is no mapping; each line is to be a flag's name, a colon and its value", top.Line)
+	}
+	for i := 0; i+1 < len(top.Content); i += 2 {
+		key := top.Content[i]
+		if key.Kind != yaml.ScalarNode || key.Tag == "!!merge" {
+			return nil, fmt.Errorf("line %d: a key is no flag's name; an alias, a merge or a list cannot be one", key.Line)
+		}
+		said = append(said, entry{key.Value, key.Line, top.Content[i+1]})
+	}
+	return said, nil
+}
+
+// textOf is what a file says of itself, or nothing.
+func textOf(said []entry, key string) string {
+	for _, e := range said {
+		if e.key == key && e.value.Kind == yaml.ScalarNode {
+			return e.value.Value
+		}
+	}
+	return ""
+}
+
+// take sets one flag.
+func (e *entry) take(flags *pflag.FlagSet) error {
+	f := flags.Lookup(e.key)
+	if f == nil || slices.Contains(notInFile, e.key) {
+		return unknownKey(e.key, flags)
+	}
+	list, err := texts(e.value)
 	if err != nil {
-		return fmt.Errorf("key %s: %w", key, err)
+		return err
 	}
 	several, many := f.Value.(pflag.SliceValue)
-	switch _, isList := value.([]any); {
+	switch isList := e.value.Kind == yaml.SequenceNode; {
 	case isList && !many:
-		return fmt.Errorf("key %s: has one value, and no list", key)
+		return errors.New("has one value, and no list")
 	case f.Changed: // what is given beside the file wins
 		return nil
 	case isList:
@@ -90,7 +155,7 @@ func takeKey(key string, value any, flags *pflag.FlagSet) error {
 		err = f.Value.Set(list[0])
 	}
 	if err != nil {
-		return fmt.Errorf("key %s: %w", key, err)
+		return fmt.Errorf("%q is no %s; write it as --%s is given on a command line: %w", list, f.Value.Type(), e.key, err)
 	}
 	return nil
 }
@@ -107,28 +172,32 @@ func unknownKey(key string, flags *pflag.FlagSet) error {
 	if like := near.Word(key, names); like != "" {
 		meant = fmt.Sprintf("; did you mean %s?", like)
 	}
-	return fmt.Errorf("key %q is not known%s; keys are the names of the flags that gridmesh-agent --help lists", key, meant)
+	return fmt.Errorf("is not known%s; keys are the names of the flags that gridmesh-agent --help lists", meant)
 }
 
-var errNoValue = errors.New("is no text, number, true or false, nor a list of these")
+const nullTag = "!!null"
 
-// texts are a value as a flag would be given it.
-func texts(value any) ([]string, error) {
-	switch v := value.(type) {
-	case string:
-		return []string{v}, nil
-	case bool, json.Number:
-		return []string{fmt.Sprint(v)}, nil
-	case []any:
-		list := []string{}
-		for _, one := range v {
-			text, err := texts(one)
-			if _, nested := one.([]any); nested || err != nil {
-				return nil, errNoValue
-			}
-			list = append(list, text[0])
-		}
-		return list, nil
+// texts are the texts of a value, as they stand in the file.
+func texts(value *yaml.Node) (list []string, err error) {
+	items := []*yaml.Node{value}
+	if value.Kind == yaml.SequenceNode {
+		items = value.Content
 	}
-	return nil, errNoValue
+	for _, n := range items {
+		switch {
+		case n.Kind == yaml.AliasNode:
+			err = errors.New("has an alias; write what it stands for")
+		case n.Style&yaml.TaggedStyle != 0:
+			err = fmt.Errorf("has a tag, %s; leave it out, values are taken as they are written", n.Tag)
+		case n.Kind != yaml.ScalarNode:
+			err = errors.New("is no text, number, true or false, nor a list of these")
+		case n.Tag == nullTag:
+			err = errors.New(`has no value; give one, in quotes where it is a word for none or empty (""), or leave the key out`)
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, n.Value)
+	}
+	return list, nil
 }

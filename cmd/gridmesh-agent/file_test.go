@@ -1,13 +1,17 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gridmesh/gridmesh/internal/run"
 )
@@ -77,27 +81,83 @@ func TestCommandsReadTheFile(t *testing.T) {
 	}
 }
 
+// A value is the text that stands in the file, as it would be on a command line,
+// whatever else it is for YAML.
+func TestValuesAreTexts(t *testing.T) {
+	for _, text := range []string{
+		"0017", "0o17", "0x10", "1e3", "1_000", "1.50", "123456789012345678901234567890", "190:20:30", "2001-01-01", ".5",
+		"yes", "No", "on", "TRUE", "true", ".inf", "NaN", "+1", "nullable", "a b", "=",
+	} {
+		for _, written := range []string{text, `"` + text + `"`, "'" + text + "'", "|-\n  " + text, text + " # a remark"} {
+			flags := command(defaults()).PersistentFlags()
+			if err := takeFile([]byte(fileHead+"state-dir: "+written+"\nservice-cidr: ['"+text+"', "+text+"]\n"), flags); err != nil {
+				t.Errorf("%q: %v", written, err)
+				continue
+			}
+			dir, _ := flags.GetString("state-dir")
+			list, _ := flags.GetStringSlice("service-cidr")
+			if dir != text || !slices.Equal(list, []string{text, text}) {
+				t.Errorf("of %q it makes %q and %q", written, dir, list)
+			}
+		}
+	}
+	for _, tc := range []struct{ flag, text string }{
+		{"preload-max", "0017"}, {"preload-max", "0x10"}, {"preload-max", "1e3"}, {"preload-max", "1_000"}, {"close-on-move", "yes"}, {"close-on-move", "T"},
+		{"listen-port-base", "15000.0"}, {"listen-port-base", "70000"}, {"connect-timeout", "1:30"}, {"connect-timeout", "1m30s"},
+	} {
+		byLine, byFile := command(defaults()).PersistentFlags(), command(defaults()).PersistentFlags()
+		want, got := byLine.Set(tc.flag, tc.text), takeFile([]byte(fileHead+tc.flag+": "+tc.text+"\n"), byFile)
+		if (want == nil) != (got == nil) || byLine.Lookup(tc.flag).Value.String() != byFile.Lookup(tc.flag).Value.String() {
+			t.Errorf("--%s=%s: %v and %s, in a file %v and %s", tc.flag, tc.text, want, byLine.Lookup(tc.flag).Value, got, byFile.Lookup(tc.flag).Value)
+		}
+	}
+}
+
 func TestWrongFilesAreNamed(t *testing.T) {
+	bomb := fileHead + "a: &a [x, x, x, x, x, x, x, x, x]\n"
+	for c := 'b'; c <= 'z'; c++ {
+		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat("*"+string(c-1)+", ", 9), ", "))
+	}
 	for text, say := range map[string]string{
 		"":                               "it is to begin with apiVersion: config.gridmesh.io/v1alpha1 and kind: AgentConfig",
+		"# only a remark\n":              "it is to begin with apiVersion",
 		"kind: KubeProxyConfiguration\n": `kind "KubeProxyConfiguration"`,
 		strings.Replace(fileHead, "v1alpha1", "v9", 1): "config.gridmesh.io/v9",
-		"- a\n":                                       "cannot unmarshal",
-		fileHead + "node-nam: a\n":                    `key "node-nam" is not known; did you mean node-name?`,
-		fileHead + "nodeName: a\n":                    `key "nodeName" is not known`,
-		fileHead + "config: x\n":                      `key "config" is not known`,
-		fileHead + "output: x\n":                      `key "output" is not known`,
-		fileHead + "preload-max: many\n":              "key preload-max: ",
-		fileHead + "preload-max: 1\npreload-max: 2\n": "already set",
-		fileHead + "preload-max: [1]\n":               "key preload-max: has one value, and no list",
-		fileHead + "preload-max:\n":                   "key preload-max: is no text, number, true or false",
-		fileHead + "service-cidr: {a: b}\n":           "key service-cidr: is no text",
-		fileHead + "service-cidr: [[a]]\n":            "key service-cidr: is no text",
-		fileHead + "a: 1\nb: 2\n":                     `key "b" is not known`,
-		fileHead + "pod-cidr: [nonsense]\n":           `--pod-cidr: "nonsense" is no CIDR`,
+		"- a\n":                                            "line 1: is no mapping",
+		fileHead + "a: b: c\n":                             "line 3: ",
+		fileHead + "node-nam: a\n":                         `line 3: key "node-nam": is not known; did you mean node-name?`,
+		fileHead + "nodeName: a\n":                         `key "nodeName": is not known`,
+		fileHead + "config: x\n":                           `key "config": is not known`,
+		fileHead + "output: x\n":                           `key "output": is not known`,
+		fileHead + "preload-max: many\n":                   `line 3: key "preload-max": ["many"] is no int; write it as --preload-max is given on a command line`,
+		fileHead + "close-on-move: yes\n":                  `key "close-on-move": ["yes"] is no bool`,
+		fileHead + "preload-max: 1\npreload-max: 2\n":      `line 4: key "preload-max": is in line 3 already; keep one of them`,
+		fileHead + "kind: AgentConfig\n":                   `line 3: key "kind": is in line 2 already`,
+		fileHead + "preload-max: [1]\n":                    `key "preload-max": has one value, and no list`,
+		fileHead + "preload-max:\n":                        `line 3: key "preload-max": has no value; give one`,
+		fileHead + "preload-max: ~\n":                      `has no value`,
+		fileHead + "kubeconfig: null\n":                    `key "kubeconfig": has no value`,
+		fileHead + "service-cidr: [10.96.0.0/16, ]\n---\n": "line 4: a second document begins here; keep one",
+		fileHead + "---\n" + fileHead:                      "line 3: a second document begins here",
+		fileHead + "---\na: b: c\n":                        "line 4: ",
+		fileHead + "service-cidr: [null]\n":                "has no value",
+		fileHead + "service-cidr: {a: b}\n":                `key "service-cidr": is no text`,
+		fileHead + "service-cidr: [[a]]\n":                 `key "service-cidr": is no text`,
+		fileHead + "node-name: &n a\nstate-dir: *n\n":      `line 4: key "state-dir": has an alias; write what it stands for`,
+		fileHead + "service-cidr: [&c a, *c]\n":            "has an alias",
+		fileHead + "x: &x {preload-max: 1}\n<<: *x\n":      "line 4: a key is no flag's name",
+		fileHead + "[a]: b\n":                              "line 3: a key is no flag's name",
+		fileHead + "preload-max: !!int \"1\"\n":            "has a tag, !!int; leave it out",
+		fileHead + "a: 1\nb: 2\n":                          `key "b": is not known`,
+		fileHead + "pod-cidr: [nonsense]\n":                `--pod-cidr: "nonsense" is no CIDR`,
+		bomb:                                               "these are the first mistakes",
 	} {
-		if _, err := withFile(t, text, "--node-name", "a-1"); !errors.Is(err, run.ErrUsage) || !strings.Contains(err.Error(), say) {
+		_, err := withFile(t, text, "--node-name", "a-1")
+		if !errors.Is(err, run.ErrUsage) || !strings.Contains(err.Error(), say) {
 			t.Errorf("%q: %v, want ErrUsage with %q", text, err, say)
+		}
+		if err != nil && len(err.Error()) > 8<<10 {
+			t.Errorf("%q: told in %d bytes", text, len(err.Error()))
 		}
 	}
 }
@@ -127,14 +187,27 @@ func TestOddFilesOfFlags(t *testing.T) {
 	}
 }
 
-// FuzzFile: whatever is in a file is taken or named, and nothing else.
+// FuzzFile: whatever is in a file is taken or named, and nothing else; a value between
+// quotes is what a flag would be given.
 func FuzzFile(f *testing.F) {
 	f.Add(fileHead + "service-cidr: [10.96.0.0/16, 7, true]\nclose-on-move: yes\n")
+	f.Add(fileHead + "a: &a [b]\nc: [*a, *a]\n---\nd: ~\n")
 	f.Add(fileHead + "preload-max: 1e9\nmark: {a: [b]}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		flags := command(defaults()).PersistentFlags()
 		if err := takeFile([]byte(text), flags); err != nil && err.Error() == "" {
 			t.Error("an error without a word")
+		}
+		quoted, err := json.Marshal(text)
+		if err != nil || !utf8.ValidString(text) || strings.ContainsRune(text, '\u0085') { // a line's end, for YAML
+			return
+		}
+		flags = command(defaults()).PersistentFlags()
+		if err := takeFile([]byte(fileHead+"state-dir: "+string(quoted)+"\n"), flags); err != nil {
+			return // what YAML has no character for
+		}
+		if got, _ := flags.GetString("state-dir"); got != text {
+			t.Errorf("of %s it makes %q", quoted, got)
 		}
 	})
 }
