@@ -50,24 +50,23 @@ func Bound(l net.Listener, log *slog.Logger) net.Listener {
 
 // BoundTo is Bound with limits of one's own.
 func BoundTo(l net.Listener, limits Limits, log *slog.Logger) net.Listener {
-	return &boundListener{Listener: l, limits: limits, log: log, closed: make(chan struct{})}
+	return &boundListener{Listener: l, limits: limits, lack: NewLack(log), closed: make(chan struct{})}
 }
 
 type boundListener struct {
 	net.Listener
 	limits Limits
-	log    *slog.Logger
+	lack   *Lack
 	once   sync.Once
 	closed chan struct{}
 
 	mu   sync.Mutex
 	open []*boundConn // the oldest first
-	told time.Time    // of a lack
 }
 
 // Accept implements net.Listener.
 func (l *boundListener) Accept() (net.Conn, error) {
-	conn, err := l.accept()
+	conn, err := l.lack.Accept(l.Listener, l.closed)
 	if err != nil {
 		return nil, err
 	}
@@ -78,17 +77,29 @@ func (l *boundListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// accept waits out what passes.
-func (l *boundListener) accept() (net.Conn, error) {
+// Lack is what keeps listeners from accepting and passes: it is waited out, and told
+// once for all of them.
+type Lack struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	told time.Time
+}
+
+// NewLack makes a Lack that is told to log.
+func NewLack(log *slog.Logger) *Lack { return &Lack{log: log} }
+
+// Accept accepts from a listener, and waits out what passes until closed is.
+func (k *Lack) Accept(l net.Listener, closed <-chan struct{}) (net.Conn, error) {
 	for pause := lackFirst; ; pause = min(2*pause, lackMost) {
-		conn, err := l.Listener.Accept()
+		conn, err := l.Accept()
 		if err == nil || !passes(err) {
 			return conn, err
 		}
-		l.tell(err)
+		k.tell(err)
 		select {
 		case <-time.After(pause):
-		case <-l.closed:
+		case <-closed:
 			return nil, net.ErrClosed
 		}
 	}
@@ -100,12 +111,12 @@ func passes(err error) bool {
 }
 
 // tell logs a lack, and not again for a while.
-func (l *boundListener) tell(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now := time.Now(); l.told.IsZero() || now.Sub(l.told) > lackQuiet {
-		l.told = now
-		l.log.Warn("connections wait until there is room for them", obs.KeyErr, err)
+func (k *Lack) tell(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if now := time.Now(); k.told.IsZero() || now.Sub(k.told) > lackQuiet {
+		k.told = now
+		k.log.Warn("connections wait until there is room for them", obs.KeyErr, err)
 	}
 }
 
