@@ -99,7 +99,7 @@ func New(cfg Config, parts Parts) (*Agent, error) {
 			return nil, fmt.Errorf("register the metrics of paths: %w", err)
 		}
 	}
-	a.ports = a.healthPorts()
+	a.ports = a.healthPorts(healthport.BoundsHere())
 	a.xds = parts.XDS(a.demand.Add, a.refused)
 	return a, nil
 }

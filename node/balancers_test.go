@@ -72,6 +72,40 @@ func TestLoadBalancersAreAnswered(t *testing.T) {
 	}
 }
 
+// A Service that asks for a port of Envoy's does not get it, Envoy there or not: what is
+// captured would come to it.
+func TestLoadBalancersAreNotAnsweredAtEnvoysPorts(t *testing.T) {
+	r := newRig(t)
+	r.sockets(t)
+	r.withKernelPath(topology.DatapathKernel)
+	port := testkit.FreePort(t)
+	r.cfg.Render.Ports.Base = uint16(port - 8)
+	stop := r.run(t, r.parts())
+	defer func() { must(t, stop()) }()
+	r.source.Publish(exposed(port, map[string]string{"a-1": "10.244.1.5"}).Snapshot())
+	eventually(t, "the status says whose it is", func() bool {
+		got, err := report.Ask(t.Context(), r.cfg.StatusSocket)
+		return err == nil && strings.Contains(fmt.Sprint(got.Problems), fmt.Sprintf("service default/web: spec.healthCheckNodePort: %d is Envoy's (--listen-port-base) on this node", port))
+	})
+	if _, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+		t.Error("somebody answers")
+	}
+}
+
+// The ports of the agent's and Envoy's listeners are their own, by what the flags say.
+func TestOwnPorts(t *testing.T) {
+	c := Default()
+	c.MetricsAddress, c.Render.Ports.Base = "[fd00::1]:http", 16001
+	own := c.ownPorts()
+	if len(own) != 11 || own[10256] != "the agent's (--healthz-bind-address)" || own[80] != "the agent's (--metrics-bind-address)" ||
+		own[16001] != "Envoy's (--listen-port-base)" || own[16009] == "" || own[16010] != "" {
+		t.Errorf("%v", own)
+	}
+	if c.HealthzAddress = ""; len(c.ownPorts()) != 10 {
+		t.Errorf("without health: %v", c.ownPorts())
+	}
+}
+
 // Without a kernel path nobody serves what a load balancer sends: it is told nothing.
 func TestEnvoyAloneAnswersNoLoadBalancer(t *testing.T) {
 	r := newRig(t)

@@ -79,7 +79,7 @@ func newLoop(a *Agent, st *source.State, pods []netip.Prefix) *loop {
 		Agent: a, capture: a.parts.Capture, restored: st, pods: pods, catalog: &render.Catalog{},
 		catalogs: render.NewCataloger(a.cfg.Render, a.cfg.PreloadMax),
 		saver:    statedir.NewSaver(a.cfg.statePath()),
-		used:     preload.NewUsed(),
+		used:     preload.NewUsed(), balancers: newBalancers(a.cfg),
 	}
 	l.damped = damper{first: policiesFirst, most: policiesMost, calm: policiesCalm}
 	l.lookAnew()

@@ -32,6 +32,14 @@ func (p Ports) RedirectPlain() uint16 { return p.Base + 3 }
 // that are reserved.
 func (p Ports) Health() uint16 { return p.Base + reserved - 1 }
 
+// All are the ports that belong to the capture, used or not.
+func (p Ports) All() (list []uint16) {
+	for i := range uint16(reserved) {
+		list = append(list, p.Base+i)
+	}
+	return list
+}
+
 // Validate names the flag that is wrong.
 func (p Ports) Validate() error {
 	const last = 65535 - reserved + 1

@@ -11,6 +11,13 @@ func TestPorts(t *testing.T) {
 	}
 }
 
+// All of them are reserved, the last one too.
+func TestAll(t *testing.T) {
+	if all := Default().All(); len(all) != reserved || all[0] != Default().Keep() || all[reserved-1] != Default().Health() {
+		t.Errorf("got %v", all)
+	}
+}
+
 func TestValidate(t *testing.T) {
 	for base, valid := range map[uint16]bool{0: false, 1: true, 15001: true, 65527: true, 65528: false} {
 		if err := (Ports{base}).Validate(); (err == nil) != valid {

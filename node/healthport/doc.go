@@ -3,5 +3,6 @@
 // from outside, and how many, in kube-proxy's words.
 //
 //	places.go    a view -> who is answered where, as views go by
+//	bounds.go    how many ports and connections there are, by the agent's descriptors
 //	servers.go   the listeners, and the answers
 package healthport

@@ -9,12 +9,6 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// Bounds of the ports: each costs a socket for each family of its Service.
-const (
-	mostPorts       = 1000
-	mostOfNamespace = 500
-)
-
 // Place is where load balancers ask: a port of the node, of one family.
 type Place struct {
 	Port uint16
@@ -39,17 +33,22 @@ type Answer struct {
 // Index keeps the places of a view as views go by, so that a change of one Service
 // does not walk all of them.
 type Index struct {
+	own      map[uint16]string
+	bounds   Bounds
 	view     *topology.View
 	asked    map[topology.ObjectKey]*topology.ServiceView // of those that have a port
 	places   map[Place]Answer
 	problems []topology.Problem
 }
 
+// NewIndex makes an Index. own are ports of the node's own programs, and whose they are:
+// they are no Service's, also while such a program is away.
+func NewIndex(own map[uint16]string, bounds Bounds) *Index {
+	return &Index{own: own, bounds: bounds, asked: map[topology.ObjectKey]*topology.ServiceView{}}
+}
+
 // Next takes a view, and reports whether Places or Problems may be others then.
 func (x *Index) Next(v *topology.View) (changed bool) {
-	if x.asked == nil {
-		x.asked = map[topology.ObjectKey]*topology.ServiceView{}
-	}
 	for key := range v.Changed(x.view) {
 		_, was := x.asked[key]
 		delete(x.asked, key)
@@ -86,15 +85,8 @@ func (x *Index) share() {
 	x.problems = nil
 	for _, key := range order {
 		check := x.asked[key].HealthCheck
-		switch owner, taken := owners[check.Port]; {
-		case taken:
-			x.problems = append(x.problems, problem(key, "%d is service %s's already, and load balancers are not answered for this one; give one of them another port", check.Port, owner))
-			continue
-		case ofNamespace[key.Namespace] == mostOfNamespace:
-			x.problems = append(x.problems, problem(key, "%d other ports of this namespace are answered on this node, and more are not: load balancers are not answered for this one; remove some", mostOfNamespace))
-			continue
-		case len(owners) == mostPorts:
-			x.problems = append(x.problems, problem(key, "%d other ports are answered on this node, and more are not: load balancers are not answered for this one; remove some", mostPorts))
+		if why := x.refused(check.Port, owners, key.Namespace, ofNamespace); why != "" {
+			x.problems = append(x.problems, problem(key, "%s", why))
 			continue
 		}
 		owners[check.Port] = key
@@ -108,6 +100,23 @@ func (x *Index) share() {
 		}
 	}
 	x.places = places
+}
+
+// refused is why a port of a namespace is not answered, beside those that have theirs;
+// "" where it is.
+func (x *Index) refused(port uint16, owners map[uint16]topology.ObjectKey, namespace string, ofNamespace map[string]int) string {
+	const unanswered = "load balancers are not answered for this one"
+	switch owner, taken := owners[port]; {
+	case x.own[port] != "":
+		return fmt.Sprintf("%d is %s on this node, and %s; give it another port, and --service-node-port-range of the API server a range without that one", port, x.own[port], unanswered)
+	case taken:
+		return fmt.Sprintf("%d is service %s's already, and %s; give one of them another port", port, owner, unanswered)
+	case ofNamespace[namespace] == x.bounds.ofNamespace:
+		return fmt.Sprintf("%d other ports of this namespace are answered on this node, and more are not: %s; %s", x.bounds.ofNamespace, unanswered, x.bounds.cure())
+	case len(owners) == x.bounds.ports:
+		return fmt.Sprintf("%d other ports are answered on this node, and more are not: %s; %s", x.bounds.ports, unanswered, x.bounds.cure())
+	}
+	return ""
 }
 
 // compare orders false before true.

@@ -74,7 +74,7 @@ func text(places map[Place]Answer) string {
 // Each family is asked at a place of its own, and is told of its own endpoints on
 // this node.
 func TestPlaces(t *testing.T) {
-	s, x := newServices(), &Index{}
+	s, x := newServices(), NewIndex(nil, boundsOf(1<<20))
 	s.put("dual", 32001, "10.96.0.1", "fd00:96::1")
 	s.endpoints("dual", "a 10.244.0.1", "a 10.244.0.2", "b 10.244.1.1")
 	s.endpoints("dual", "a fd00::1", "b fd00::2")
@@ -100,7 +100,7 @@ func TestPlaces(t *testing.T) {
 
 // A change of a Service without a port changes nothing.
 func TestPlacesOfOthersStay(t *testing.T) {
-	s, x := newServices(), &Index{}
+	s, x := newServices(), NewIndex(nil, boundsOf(1<<20))
 	s.put("web", 32001, "10.96.0.1")
 	if !x.Next(s.view()) {
 		t.Error("a new place is no change")
@@ -113,7 +113,7 @@ func TestPlacesOfOthersStay(t *testing.T) {
 
 // A port that two ask for stays with who has it, and the other is told.
 func TestAPortOfTwo(t *testing.T) {
-	s, x := newServices(), &Index{}
+	s, x := newServices(), NewIndex(nil, boundsOf(1<<20))
 	s.put("web", 32001, "10.96.0.1")
 	s.put("web-2", 32002, "10.96.0.2")
 	x.Next(s.view())
@@ -134,7 +134,7 @@ func TestAPortOfTwo(t *testing.T) {
 
 // After a start nobody has a port: the eldest of those who ask gets it, whatever their names.
 func TestAPortIsTheEldests(t *testing.T) {
-	s, x := newServices(), &Index{}
+	s, x := newServices(), NewIndex(nil, boundsOf(1<<20))
 	for i, created := range []int64{30, 10, 20, 0} {
 		s.putOf(key(fmt.Sprintf("web-%d", i)), created, 32001, fmt.Sprintf("10.96.0.%d", 1+i))
 	}
@@ -145,7 +145,7 @@ func TestAPortIsTheEldests(t *testing.T) {
 
 // There are so many ports and no more; who has one keeps it.
 func TestPortsAreBounded(t *testing.T) {
-	s, x := newServices(), &Index{}
+	s, x := newServices(), NewIndex(nil, boundsOf(1<<20))
 	for i := range mostPorts {
 		s.putOf(topology.ObjectKey{Namespace: fmt.Sprint("shop-", i%2), Name: fmt.Sprint("web-", i)}, 2, uint16(20000+i), fmt.Sprintf("10.96.%d.%d", i/250, 1+i%250))
 	}
@@ -160,14 +160,45 @@ func TestPortsAreBounded(t *testing.T) {
 
 // One namespace leaves ports for others, however many it asks for, and however early.
 func TestPortsOfOneNamespaceAreBounded(t *testing.T) {
-	s, x := newServices(), &Index{}
+	s, x := newServices(), NewIndex(nil, boundsOf(1<<20))
 	for i := range mostPorts {
 		s.putOf(topology.ObjectKey{Namespace: "greedy", Name: fmt.Sprint("web-", i)}, 1, uint16(20000+i), fmt.Sprintf("10.96.%d.%d", i/250, 1+i%250))
 	}
 	s.putOf(key("api"), 2, 32001, "10.97.0.1")
 	x.Next(s.view())
 	places, problems := x.Places(), x.Problems()
-	if _, served := places[Place{Port: 32001}]; !served || len(places) != mostOfNamespace+1 || len(problems) != mostPorts-mostOfNamespace {
+	if _, served := places[Place{Port: 32001}]; !served || len(places) != (mostPorts/2)+1 || len(problems) != mostPorts-(mostPorts/2) {
 		t.Errorf("%d places, %d problems", len(places), len(problems))
+	}
+}
+
+// A port of the agent's or Envoy's is no Service's.
+func TestOwnPortsAreNoServices(t *testing.T) {
+	s, x := newServices(), NewIndex(map[uint16]string{10256: "the agent's (--healthz-bind-address)"}, boundsOf(1<<20))
+	s.put("web", 10256, "10.96.0.1", "fd00:96::1")
+	s.put("api", 32001, "10.96.0.2")
+	x.Next(s.view())
+	if problems := x.Problems(); text(x.Places()) != "32001 tcp4 api: 0" || len(problems) != 1 || problems[0].Object != "service default/web" || problems[0].Field != "spec.healthCheckNodePort" ||
+		!strings.Contains(problems[0].Text, "10256 is the agent's (--healthz-bind-address) on this node") || !strings.Contains(problems[0].Text, "give it another port") {
+		t.Errorf("%s, %v", text(x.Places()), problems)
+	}
+}
+
+// Few descriptors leave few ports, so that the agent has the rest, and who gets none
+// reads why.
+func TestPortsOfFewDescriptors(t *testing.T) {
+	s, x := newServices(), NewIndex(nil, boundsOf(64))
+	for i, namespace := range []string{"a", "a", "a", "a", "a", "b", "c", "d", "e", "f"} {
+		s.putOf(topology.ObjectKey{Namespace: namespace, Name: fmt.Sprint("web-", i)}, int64(i+1), uint16(32001+i), fmt.Sprintf("10.96.0.%d", 1+i), fmt.Sprintf("fd00:96::%d", 1+i))
+	}
+	x.Next(s.view())
+	problems := x.Problems()
+	if len(x.Places()) != 16 || len(problems) != 2 || problems[0].Object != "service a/web-4" || problems[1].Object != "service f/web-9" {
+		t.Fatalf("%s, %v", text(x.Places()), problems)
+	}
+	for _, p := range problems {
+		if !strings.Contains(p.Text, "remove some, or raise a limit: the agent may have 64 open files (RLIMIT_NOFILE)") {
+			t.Error(p.Text)
+		}
 	}
 }

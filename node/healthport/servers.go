@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -22,36 +21,14 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// acceptAgain is how long a listener rests that cannot accept, for want of descriptors say.
-const acceptAgain = 100 * time.Millisecond
-
-// Connections cost a descriptor each, and the rest of the agent needs some, too. A load
-// balancer that asks for all of its Services in one moment, from one address, has them
-// answered; who holds connections and asks nothing loses his own.
-const (
-	mostConns = 512
-	ofAll     = 4  // of the descriptors that the agent may have, one in so many
-	ofPeer    = 64 // all but one in so many are at most one peer's
-)
-
-// limits are those of all places together.
-func limits() run.Limits {
-	files := unix.Rlimit{Cur: mostConns * ofAll}
-	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &files)
-	return limitsOf(files.Cur)
-}
-
-func limitsOf(files uint64) run.Limits {
-	n := max(int(min(mostConns, files/ofAll)), 2)
-	return run.Limits{InAll: n, OfPeer: n - max(n/ofPeer, 1)}
-}
-
 // Servers answer at every place there is. They have one server, so that what all who
 // ask may cost is bounded together, however many ports there are.
 type Servers struct {
 	healthy func() bool
 	within  []netip.Prefix
+	bounds  Bounds
 	log     *slog.Logger
+	lack    *run.Lack
 	listen  func(network, address string) (net.Listener, error)
 	answers atomic.Pointer[map[Place]Answer]
 
@@ -66,9 +43,9 @@ type Servers struct {
 
 // New makes Servers that ask healthy whether what serves the node is as it should be, and
 // answer at its addresses within these ranges; at all of them where there are none.
-func New(healthy func() bool, within []netip.Prefix, log *slog.Logger) *Servers {
+func New(healthy func() bool, within []netip.Prefix, bounds Bounds, log *slog.Logger) *Servers {
 	s := &Servers{
-		healthy: healthy, within: within, log: log, listen: net.Listen,
+		healthy: healthy, within: within, bounds: bounds, log: log, lack: run.NewLack(log), listen: net.Listen,
 		accepted: make(chan net.Conn), ended: make(chan struct{}), open: map[Place]net.Listener{}, failed: map[Place]error{},
 	}
 	s.answers.Store(&map[Place]Answer{})
@@ -77,7 +54,7 @@ func New(healthy func() bool, within []netip.Prefix, log *slog.Logger) *Servers 
 
 // Run answers until ctx ends, and closes what was opened.
 func (s *Servers) Run(ctx context.Context) error {
-	err := run.ServeHTTP(s)(ctx, run.BoundTo(all{s}, limits(), s.log))
+	err := run.ServeHTTP(s)(ctx, run.BoundTo(all{s}, s.bounds.conns, s.log))
 	s.end()
 	s.accepting.Wait()
 	return err
@@ -129,7 +106,7 @@ func (s *Servers) begin(place Place) {
 	}
 	delete(s.failed, place)
 	s.open[place] = l
-	s.accepting.Go(func() { s.accept(l) })
+	s.accepting.Go(func() { s.lost(place, l, s.accept(l)) })
 }
 
 // failures are Problems of where nobody is answered. On a node without a family nobody
@@ -151,19 +128,12 @@ func comparePlaces(a, b Place) int {
 	return compare(a.IPv6, b.IPv6)
 }
 
-// accept hands on what one listener accepts until that is closed.
-func (s *Servers) accept(l net.Listener) {
+// accept hands on what one listener accepts until that is closed, or fails.
+func (s *Servers) accept(l net.Listener) error {
 	for {
-		conn, err := l.Accept()
-		switch {
-		case errors.Is(err, net.ErrClosed):
-			return
-		case err != nil:
-			select {
-			case <-time.After(acceptAgain):
-			case <-s.ended:
-			}
-			continue
+		conn, err := s.lack.Accept(l, s.ended)
+		if err != nil {
+			return err
 		}
 		if !s.answersAt(conn.LocalAddr()) {
 			_ = conn.Close()
@@ -174,6 +144,18 @@ func (s *Servers) accept(l net.Listener) {
 		case <-s.ended:
 			_ = conn.Close()
 		}
+	}
+}
+
+// lost notes that a listener of a place accepts no more, if it was not closed by us: it
+// is opened again.
+func (s *Servers) lost(place Place, l net.Listener, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open != nil && s.open[place] == l {
+		_ = l.Close()
+		delete(s.open, place)
+		s.failed[place] = err
 	}
 }
 

@@ -32,7 +32,7 @@ func running(t *testing.T, within ...netip.Prefix) (s *Servers, healthy *atomic.
 	t.Helper()
 	healthy = &atomic.Bool{}
 	healthy.Store(true)
-	s = New(healthy.Load, within, slog.New(slog.DiscardHandler))
+	s = New(healthy.Load, within, boundsOf(1<<20), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -257,14 +257,56 @@ func TestSilenceEnds(t *testing.T) {
 	}
 }
 
-// One client has never all connections, however few descriptors there are.
-func TestLimits(t *testing.T) {
-	for files, want := range map[uint64]run.Limits{
-		1 << 20: {InAll: 512, OfPeer: 504}, unix.RLIM_INFINITY: {InAll: 512, OfPeer: 504}, 1024: {InAll: 256, OfPeer: 252}, 64: {InAll: 16, OfPeer: 15}, 0: {InAll: 2, OfPeer: 1},
+// One client has never all connections, and ports and connections are at most half of
+// the descriptors, however few there are.
+func TestBounds(t *testing.T) {
+	for files, want := range map[uint64]Bounds{
+		1 << 20: {1000, 500, run.Limits{InAll: 512, OfPeer: 504}, 1 << 20}, unix.RLIM_INFINITY: {1000, 500, run.Limits{InAll: 512, OfPeer: 504}, unix.RLIM_INFINITY},
+		1024: {128, 64, run.Limits{InAll: 256, OfPeer: 252}, 1024}, 64: {8, 4, run.Limits{InAll: 16, OfPeer: 15}, 64}, 0: {1, 1, run.Limits{InAll: 2, OfPeer: 1}, 0},
 	} {
-		if got := limitsOf(files); got != want {
-			t.Errorf("of %d descriptors: %+v, want %+v", files, got, want)
+		got := boundsOf(files)
+		if got != want || (got.Lowered() == "") != (want.ports == mostPorts) {
+			t.Errorf("of %d descriptors: %+v, want %+v; %s", files, got, want, got.Lowered())
 		}
+		if all := uint64(2*got.ports + got.conns.InAll); files >= 64 && all > files/2 {
+			t.Errorf("of %d descriptors %d are for load balancers", files, all)
+		}
+	}
+}
+
+// dying is a listener that fails for good.
+type dying struct{ net.Listener }
+
+func (dying) Accept() (net.Conn, error) { return nil, unix.EINVAL }
+
+// A port whose listener fails is opened again, and answered.
+func TestAListenerThatFails(t *testing.T) {
+	s, _ := running(t)
+	opened := 0
+	s.listen = func(network, address string) (net.Listener, error) {
+		l, err := net.Listen(network, address)
+		if opened++; opened == 1 && err == nil {
+			return dying{l}, nil
+		}
+		return l, err
+	}
+	port := freePorts(t, 1)[0]
+	s.Serve(answers(port, 1))
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		if s.Again(); opened == 2 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("it is not opened again")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if failed := s.Again(); len(failed) > 0 {
+		t.Error(failed)
+	}
+	if _, weight, got := asked(t, "127.0.0.1", port, "/"); weight != "1" {
+		t.Errorf("told %s", got)
 	}
 }
 
@@ -294,7 +336,7 @@ func TestManyQuestionsAtOnce(t *testing.T) {
 
 // After the end nobody listens, whatever is still to be served.
 func TestTheEnd(t *testing.T) {
-	s := New(func() bool { return true }, nil, slog.New(slog.DiscardHandler))
+	s := New(func() bool { return true }, nil, boundsOf(1<<20), slog.New(slog.DiscardHandler))
 	port := freePorts(t, 1)[0]
 	s.Serve(answers(port, 1))
 	ctx, cancel := context.WithCancel(t.Context())
