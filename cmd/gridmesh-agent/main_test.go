@@ -10,12 +10,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/nftables"
+	"github.com/spf13/pflag"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
@@ -292,5 +294,48 @@ func TestStatusForPrograms(t *testing.T) {
 	text.Reset()
 	if err := writeStatus(&text, report, formatTable); err != nil || !strings.Contains(text.String(), "node        a-1\n") {
 		t.Errorf("as a table: %v: %s", err, text.String())
+	}
+}
+
+// The bootstrap goes by these flags of the agent and no others: who gives one to the
+// agent gives it to the bootstrap, too, as the chart does (test/chart).
+func TestFlagsOfTheBootstrap(t *testing.T) {
+	made := func(flag, value string) string {
+		c := defaults()
+		root := command(c)
+		if err := root.ParseFlags([]string{"--node-name=a-1", "--" + flag + "=" + value}); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := printBootstrap(&out, c); err != nil {
+			t.Fatalf("--%s=%s: %v", flag, value, err)
+		}
+		return out.String()
+	}
+	values := map[string]string{ // of a form of their own
+		"mark": "0x4/0xc", "healthz-bind-address": "", "metrics-bind-address": "", "pod-cidr": "10.244.0.0/24", "service-cidr": "10.96.0.0/16", "topology-keys": "union",
+		"datapath": "auto", "bridge-netfilter": "keep", "network-policies": "refuse", "cluster-domain": "edge.example", "hosts-file": "/x", "nodeport-addresses": "", "node-name": "b-1",
+	}
+	plain := made("verbose", "false")
+	var found []string
+	command(defaults()).PersistentFlags().VisitAll(func(f *pflag.Flag) {
+		value, ok := values[f.Name]
+		switch kind := f.Value.Type(); {
+		case ok:
+		case kind == "bool":
+			value = "true"
+		case kind == "string":
+			value = "/somewhere/else"
+		case kind == "duration":
+			value = "7s"
+		default:
+			value = "17"
+		}
+		if made(f.Name, value) != plain {
+			found = append(found, f.Name)
+		}
+	})
+	if want := []string{"admin-socket", "envoy-heap-limit", "listen-port-base", "mark", "node-name", "xds-socket"}; !slices.Equal(found, want) {
+		t.Errorf("it goes by %q, want %q; deploy/, test/chart and docs/install.md give both the same", found, want)
 	}
 }

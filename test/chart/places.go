@@ -1,5 +1,11 @@
 package main
 
+import "strings"
+
+// bootstrapFlags are those of the agent that Envoy's bootstrap goes by as well: both
+// are given the same.
+var bootstrapFlags = []string{"admin-socket", "listen-port-base", "mark", "xds-socket"}
+
 // place is a text of a manifest, and what it is in the template of it. Texts are
 // looked for as templates are when it is their turn.
 type place struct{ manifest, template string }
@@ -32,8 +38,22 @@ var places = map[string][]place{
 	},
 	"envoy.yaml": {
 		image("agent"), nodeSelector, tolerations,
+		{"apiVersion: apps/v1\nkind: DaemonSet\n", `{{- $ready := 15009 }}
+{{- range .Values.agentArgs }}
+{{- if hasPrefix "--listen-port-base=" . }}
+{{- $ready = trimPrefix "--listen-port-base=" . | int | add 8 }}
+{{- end }}
+{{- end }}
+apiVersion: apps/v1
+kind: DaemonSet
+`},
 		{"          image: envoy\n", "          image: {{ .Values.images.envoy | quote }}\n"},
-		{"--envoy-heap-limit=448]", "--envoy-heap-limit={{ int .Values.envoyHeapLimit }}]"},
+		{
+			"--envoy-heap-limit=448]",
+			`--envoy-heap-limit={{ int .Values.envoyHeapLimit }}{{ range .Values.agentArgs }}{{ if regexMatch "^--(` + strings.Join(bootstrapFlags, "|") + `)=" . }}, {{ . | quote }}{{ end }}{{ end }}]`,
+		},
+		{"port: 15009}, periodSeconds: 2,", "port: {{ $ready }} }, periodSeconds: 2,"},
+		{"port: 15009}, periodSeconds: 5,", "port: {{ $ready }} }, periodSeconds: 5,"},
 		resources("envoy", "{requests: {cpu: 50m, memory: 96Mi}, limits: {memory: 512Mi}}"),
 	},
 	"controller.yaml": {

@@ -182,6 +182,30 @@ func TestChartAsWritten(t *testing.T) {
 	sameObjects(t, "docs/install.md", made, overlayText(t, mine[1]))
 }
 
+// What Envoy's bootstrap goes by as the agent does is given to both, and Envoy is asked
+// where it says that it serves; docs/install.md has the same for kustomize.
+func TestChartGivesEnvoyTheAgentsFlags(t *testing.T) {
+	values := ownValues(t, decode(t, kustomize(t, filepath.Join(edge.Root(), "deploy"))))
+	both := []string{"--admin-socket=/run/gridmesh/a.sock", "--listen-port-base=16001", "--mark=0x4/0xc", "--xds-socket=/run/gridmesh/x.sock"}
+	made, err := chart(t, "kube-system", values+"agentArgs: [--topology-keys=union, "+strings.Join(both, ", ")+", --markers=1]\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := find(t, decode(t, made), "DaemonSet", "gridmesh-envoy").Spec.Template.Spec
+	if got := spec.InitContainers[0].Args[4:]; !slices.Equal(got, both) {
+		t.Errorf("the bootstrap has %q, want %q", got, both)
+	}
+	block := regexp.MustCompile("(?m)^    - target: .*gridmesh-agent}\n(?:    .*\n)+").FindAllString(read(t, "docs/install.md"), -1)
+	i := slices.IndexFunc(block, func(b string) bool { return strings.Contains(b, "--listen-port-base=16001") })
+	if i < 0 {
+		t.Fatalf("docs/install.md has no patch of both: %q", block)
+	}
+	if made, err = chart(t, "kube-system", values+"agentArgs: [--listen-port-base=16001]\n"); err != nil {
+		t.Fatal(err)
+	}
+	sameObjects(t, "docs/install.md", made, overlayText(t, kustomization+"patches:\n"+block[i]))
+}
+
 // patch is a JSON patch of a kustomization.
 func patch(kind, name string, ops ...string) string {
 	text := fmt.Sprintf("patches:\n- target: {kind: %s, name: %s}\n  patch: |-\n", kind, name)
