@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/nftables"
@@ -95,6 +96,47 @@ func TestPortsOfTCP(t *testing.T) {
 			info = binary.NativeEndian.AppendUint16(info, n)
 		}
 		if got := tcp(append(info, 0, 0, 0, tc.inverted)); got != tc.want {
+			t.Errorf("%s: %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
+// A set that is too long to be read may have the packet in it, or not: one of whom to let
+// in lets it in, and one of whom to refuse refuses nobody for sure, so that what lies
+// behind it counts.
+func TestASetThatIsTooLong(t *testing.T) {
+	t.Parallel()
+	nested := func(of uint16, attrs ...nl.Attribute) nl.Attribute {
+		data, err := nl.MarshalAttributes(attrs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return nl.Attribute{Type: of, Data: data}
+	}
+	number := func(of uint16, n uint32) nl.Attribute {
+		return nl.Attribute{Type: of, Data: binary.BigEndian.AppendUint32(nil, n)}
+	}
+	lookup := expression(t, "lookup", nl.Attribute{Type: unix.NFTA_LOOKUP_SET, Data: []byte("many\x00")}, number(unix.NFTA_LOOKUP_SREG, unix.NFT_REG_1))
+	accept := expression(t, "immediate", number(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT),
+		nested(unix.NFTA_IMMEDIATE_DATA, nested(unix.NFTA_DATA_VERDICT, number(unix.NFTA_VERDICT_CODE, 1))))
+	reject := expression(t, "reject")
+	for name, tc := range map[string]struct {
+		rules [][]byte
+		want  fate
+	}{
+		"of whom to let in":         {[][]byte{slices.Concat(lookup, accept), reject}, mayPass},
+		"of whom to refuse":         {[][]byte{slices.Concat(lookup, reject)}, goesOn},
+		"of whom to refuse, others": {[][]byte{slices.Concat(lookup, reject), reject}, isRefused},
+	} {
+		w := &walk{altered: map[uint32]bool{}, chains: map[string][][]nft.Expression{}, elements: func(string) ([]nft.Element, error) { return nil, nft.ErrMany }}
+		for _, data := range tc.rules {
+			rule, err := nft.ExpressionsOf(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.chains["in"] = append(w.chains["in"], rule)
+		}
+		if got := w.chain("in"); got != tc.want {
 			t.Errorf("%s: %d, want %d", name, got, tc.want)
 		}
 	}

@@ -112,6 +112,7 @@ func TestTimesAreAsTold(t *testing.T) {
 		{"test/coredns/hostile_test.go", "idle 3s", corefile, "idle 3s"}, // what was tried
 		{"docs/dns.md", "within the last\n24 hours is served stale", corefile, "serve_stale 24h verify"},
 		{"docs/dns.md", "an answer of *grid* lives for 2 s in the cache (`ttl`; ", corefile, "ttl 2\n"},
+		{"docs/install.md", "`deploy/` requests 64 MiB and ends it at 1 GiB, each of two replicas", read(t, "deploy/controller.yaml"), "{requests: {cpu: 20m, memory: 64Mi}, limits: {memory: 1Gi}}"},
 		{"docs/security.md", "liveness probe of `deploy/` has 9 s", read(t, "deploy/agent.yaml"), "path: /livez, port: 10256}, periodSeconds: 10, timeoutSeconds: 9,"},
 	} {
 		if told, has := strings.Contains(read(t, c.page), c.told), strings.Contains(c.deployed, c.has); !told || !has {
