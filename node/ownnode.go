@@ -9,7 +9,6 @@ import (
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/obs"
-	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -33,14 +32,13 @@ const noUnit capture.FindingKind = "no-unit"
 // here, which else looks as it should be.
 func (l *loop) judgeOwn() {
 	list := l.emptied.finding()
-	switch lost := l.units.Lost; {
+	switch {
 	case !l.live || l.view == nil:
 	case !l.view.Viewpoint.Known:
 		list = append(list, capture.Finding{Kind: noOwnNode, Text: fmt.Sprintf("the cluster has no Node %s: this node is in no unit and reaches no Service that is closed to a unit; "+
 			"see that --node-name is the name of its Node, and that its kubelet is registered", l.cfg.Node)})
-	case len(lost) > 0:
-		list = append(list, capture.Finding{Kind: noUnit, Text: fmt.Sprintf("this node has no label %s, which most other nodes have, and none of another unit: it reaches no Service that is closed by it; "+
-			"where it is in no unit of the kind on purpose, say so by an empty value (kubectl label node %s %s=), else label it (%[3]s=UNIT)", report.Few(lost), l.cfg.Node, lost[0])})
+	case len(l.units.Lost) > 0:
+		list = append(list, capture.Finding{Kind: noUnit, Text: "this node " + l.units.Fault(l.cfg.Node)})
 	}
 	l.show(l.found.replaceOwn(list))
 }

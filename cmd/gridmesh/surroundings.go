@@ -121,6 +121,25 @@ func (in *input) noteGrids(w *world) {
 	}
 }
 
+// unitFault says that the node lacks the label of a unit by mistake, in the words of its
+// agent's finding; "" where it does not, and where not all nodes are known.
+func (w *world) unitFault() string {
+	if w.snap.Partial {
+		return ""
+	}
+	var labels report.LabelIndex
+	labels.Next(w.snap)
+	keys := labels.Of(w.view)
+	return keys.Fault(w.view.Viewpoint.Name)
+}
+
+// noteUnit says it where the output has no place for it.
+func (in *input) noteUnit(w *world) {
+	if fault := w.unitFault(); fault != "" {
+		in.note("%s", printable("node "+w.view.Viewpoint.Name+" "+fault, ""))
+	}
+}
+
 // agent asks the agent that the state came from, once, what the state does not
 // have; of another state, and of an agent that does not tell, nothing.
 func (r *reach) agent(ctx context.Context) report.Report {

@@ -67,6 +67,7 @@ Service that gridmesh does not serve; the steps say why, and what helps.`,
 				out.notServed(more.unserved(frontend), more.whole)
 			}
 			in.noteForce(cmd.Context())
+			in.noteUnit(w)
 			if out.Verdict == string(rules.ToEnvoy) {
 				in.noteEnvoy(cmd.Context(), out.ofWalk)
 			}

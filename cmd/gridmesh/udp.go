@@ -73,5 +73,9 @@ func (w *world) udpTold(notices bool) (list []topology.Problem) {
 // notices are what is asked for and not served, by whom it may be, and what else
 // is no mistake for certain.
 func (w *world) notices() []topology.Problem {
-	return append(append(w.view.AllNotices(), w.udpTold(true)...), w.snap.UnknownNodeNotices()...)
+	list := append(append(w.view.AllNotices(), w.udpTold(true)...), w.snap.UnknownNodeNotices()...)
+	if fault := w.unitFault(); fault != "" {
+		list = append(list, topology.Problem{Object: "node " + w.view.Viewpoint.Name, Field: "metadata.labels", Text: fault})
+	}
+	return list
 }

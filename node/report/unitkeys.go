@@ -166,6 +166,15 @@ func (x *LabelIndex) refusals(v *topology.View, own *topology.Node) (refused map
 	return refused, false
 }
 
+// Fault says of the node, by its name, what is lost and the cure; "" where nothing is.
+func (u *UnitKeys) Fault(node string) string {
+	if len(u.Lost) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("has no label %s, which most other nodes have, and none of another unit: it reaches no Service that is closed by it; "+
+		"where it is in no unit of the kind on purpose, say so by an empty value (kubectl label node %s %s=), else label it (%[3]s=UNIT)", Few(u.Lost), node, u.Lost[0])
+}
+
 // Notes say which keys a kubelet may set, and which the node has no label of; what is by
 // mistake is a finding.
 func (u *UnitKeys) Notes() []string {
