@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -121,4 +122,50 @@ func TestPreloadCap(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Envoy keeps what it has fetched on demand, also when the Service is gone, until
+// it is started again. docs/limits.md bounds what that costs: once an Envoy lets
+// go by itself, this fails, and the bounds may be looked at anew.
+func TestEnvoyGivesNoClusterBack(t *testing.T) {
+	e := named(t, "a-1")
+	var names []string
+	for i := range 3 {
+		f := deploy(t, fmt.Sprintf("kept%d", i), "") // without keys, and in another unit: nothing is preloaded
+		f.ends = []backend{{f.pods["b-1"].IP, "b-1"}}
+		w.state.service(f.service)
+		must(t, w.state.write())
+		name := f.at(0).String()
+		names = append(names, name)
+		wait.Eventually(t, func() error {
+			a, err := edge.Ask(e.NS, "tcp", f.at(0), time.Second)
+			if err == nil && a.Name != f.name+"-b-1" {
+				err = fmt.Errorf("answered by %s", a.Name)
+			}
+			return err
+		})
+		w.state.remove(f.name)
+		must(t, w.state.write())
+		wait.Eventually(t, func() error {
+			if _, err := edge.Ask(e.NS, "tcp", f.at(0), time.Second); !errors.Is(err, syscall.ECONNREFUSED) {
+				return fmt.Errorf("without a Service: %w, want connection refused", err)
+			}
+			return nil
+		})
+	}
+	holds := func(want bool) error {
+		has := held(t, e)
+		for _, name := range names {
+			if has[name] != want {
+				return fmt.Errorf("Envoy has cluster %s: %v, want %v", name, has[name], want)
+			}
+		}
+		return nil
+	}
+	wait.Holds(t, 3*time.Second, func() error { return holds(true) })
+	e.Envoy.Kill()
+	must(t, e.StartEnvoy())
+	ready(t, e)
+	connected(t, e)
+	must(t, holds(false))
 }
