@@ -70,6 +70,7 @@ func onLo(t *testing.T) (list []netip.Addr) {
 // somebody took away is put back.
 func TestFamilyThatComesLater(t *testing.T) {
 	testkit.NewNetwork(t)
+	said := saidBy(t)
 	ipv6(t, "1")
 	asked := 0
 	n := &node{addrs: []netip.Addr{four, six}, port: 53, reload: func() error { asked++; return nil }}
@@ -98,6 +99,11 @@ func TestFamilyThatComesLater(t *testing.T) {
 	n.look(now.Add(reloadEvery))
 	if asked != 2 {
 		t.Errorf("a minute later it was asked %d times", asked)
+	}
+	for text, times := range map[string]int{"IPv6 is disabled on lo": 1, "IPv6 is there now": asked, "NET_ADMIN": 0} {
+		if n := said.Count(text); n != times {
+			t.Errorf("the log says %q %d times, want %d:\n%s", text, n, times, said.String())
+		}
 	}
 	again := &node{addrs: []netip.Addr{four, six}, port: 53}
 	must(t, again.start())

@@ -76,14 +76,21 @@ func counted(t *testing.T) map[string]float64 {
 	return found
 }
 
+// saidBy is what is logged from now on.
+func saidBy(t *testing.T) *testkit.Output {
+	t.Helper()
+	said := &testkit.Output{}
+	golog.SetOutput(said)
+	t.Cleanup(func() { golog.SetOutput(os.Stderr) })
+	return said
+}
+
 // A server that comes beside this one later, as one that a reload finds, is said
 // once, and counted for as long as it is there; sockets of this process, and of
 // others at other ports and addresses, are not.
 func TestAnotherServerThatComesLater(t *testing.T) {
 	testkit.NewNetwork(t)
-	var said testkit.Output
-	golog.SetOutput(&said)
-	t.Cleanup(func() { golog.SetOutput(os.Stderr) })
+	said := saidBy(t)
 	n := &node{addrs: []netip.Addr{four, six}, port: 5353}
 	must(t, n.start())
 	const at, at6 = "169.254.20.11:5353", "[fd00:6772:6964::53]:5353"

@@ -21,11 +21,13 @@ func TestNodeWithoutIPv6(t *testing.T) {
 	l.start(t)
 	l.answers(t, before, 0)
 	l.listens(t, false)
+	l.saysOnce(t)
 
 	l.ipv6(t, true)
 	after := l.serve(t, "after") // the others' links lost their addresses
 	l.answers(t, after, 0, 1)
 	l.listens(t, true)
+	l.saysOnce(t)
 
 	l.ipv6(t, false)
 	l.Agent.Kill()
@@ -33,6 +35,17 @@ func TestNodeWithoutIPv6(t *testing.T) {
 	l.start(t)
 	l.answers(t, before, 0)
 	l.listens(t, false)
+	l.saysOnce(t)
+}
+
+// saysOnce: the log of an agent that began without IPv6 says so in one line, and
+// blames no right that it has.
+func (l lone) saysOnce(t *testing.T) {
+	t.Helper()
+	log := l.Agent.Log()
+	if n := strings.Count(log, "without IPv6 (it is disabled on lo)"); n != 1 || strings.Contains(log, "NET_ADMIN") {
+		t.Errorf("the log says %d times that there is no IPv6, want once, and nothing of NET_ADMIN:\n%s", n, log)
+	}
 }
 
 // lone is a node of its own, behind no router, in a unit of its own.
