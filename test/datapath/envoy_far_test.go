@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -105,24 +106,34 @@ func route(t *testing.T, ns *netlab.NS, device string, own netip.Addr, to string
 	}))
 }
 
+// slowTrip is what a round trip to a far site takes, longer than the connect
+// timeout of a unit.
+const slowTrip = 500 * time.Millisecond
+
+// farSite is an app of this name at an address that a node reaches by a slow
+// link alone.
+func farSite(t *testing.T, near *edge.Node, name string, address netip.Addr) {
+	t.Helper()
+	far, err := netlab.NewNS(name)
+	must(t, err)
+	t.Cleanup(func() { must(t, far.Close()) })
+	device := slowLink(t, near.NS, far, slowTrip/2)
+	route(t, near.NS, device, netip.Addr{}, address.String()+"/32")
+	route(t, far, device, address, "0.0.0.0/0")
+	app, err := edge.StartApp(far, name, 8080)
+	must(t, err)
+	t.Cleanup(app.Stop)
+}
+
 // An endpoint whose answers take longer than the connect timeout of a unit is
 // reached where nothing nearer is, and left for what is nearer when it comes.
 func TestFarEndpointBeyondTheConnectTimeout(t *testing.T) {
 	f := deploy(t, "far", `["unit","*"]`)
-	near, from := named(t, "a-1"), f.pods["a-1"].NS
-	far, err := netlab.NewNS("far-site")
-	must(t, err)
-	t.Cleanup(func() { must(t, far.Close()) })
-	address := netip.MustParseAddr("10.99.7.2")
-	device := slowLink(t, near.NS, far, 250*time.Millisecond)
-	route(t, near.NS, device, netip.Addr{}, address.String()+"/32")
-	route(t, far, device, address, "0.0.0.0/0")
-	app, err := edge.StartApp(far, "far-away", 8080)
-	must(t, err)
-	t.Cleanup(app.Stop)
+	from, address := f.pods["a-1"].NS, netip.MustParseAddr("10.99.7.2")
+	farSite(t, named(t, "a-1"), "far-away", address)
 	direct, err := edge.Ask(from, "tcp", netip.AddrPortFrom(address, 8080), answers)
 	must(t, err)
-	if direct.Took < 2*500*time.Millisecond { // to connect, and to answer
+	if direct.Took < 2*slowTrip { // to connect, and to answer
 		t.Fatalf("the link is not slow: %s", direct.Took)
 	}
 
@@ -154,4 +165,58 @@ func TestFarEndpointBeyondTheConnectTimeout(t *testing.T) {
 	w.state.service(f.service)
 	must(t, w.state.write())
 	answeredBy("far-away")
+}
+
+// Where the endpoints of the unit are in the view, and all of them are dead in
+// silence, the whole Service has the unit's connect timeout: an endpoint that is
+// further than that is not reached, and who dials is told so in the end. An agent
+// with a longer --connect-timeout reaches it (docs/adr/0009, which has the figures).
+func TestFarEndpointBehindDeadOnes(t *testing.T) {
+	f := deploy(t, "behind", `["unit","*"]`)
+	node, from := named(t, "a-1"), f.pods["a-1"]
+	address := netip.MustParseAddr("10.99.7.2")
+	farSite(t, node, "far-behind", address)
+	second, err := named(t, "a-2").AddPod("behind-second")
+	must(t, err)
+	t.Cleanup(func() { must(t, second.Remove()) })
+	f.ends = []backend{{address, "b-1"}}
+	for _, dead := range []*netlab.Pod{f.pods["a-2"], second} {
+		dropFrom(t, dead.NS, from.IP)
+		f.ends = append(f.ends, backend{dead.IP, "a-2"})
+	}
+	w.state.service(f.service)
+	must(t, w.state.write())
+	holds := func() {
+		t.Helper()
+		wait.Eventually(t, func() error {
+			text, err := node.Admin("/clusters")
+			for _, e := range f.ends {
+				if end := f.at(0).String() + "::" + netip.AddrPortFrom(e.ip, 8080).String() + "::"; err == nil && !strings.Contains(text, end) {
+					err = fmt.Errorf("Envoy does not hold %s", end)
+				}
+			}
+			return err
+		})
+	}
+	holds()
+
+	start := time.Now()
+	a, err := edge.Ask(from.NS, "tcp", f.at(0), 5*7400*time.Millisecond)
+	took := time.Since(start)
+	t.Logf("with %s: %v after %s", connectTimeout, err, took)
+	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("answered by %q: %v; docs/limits.md says that connections end", a.Name, err)
+	}
+
+	kept := node.Flags
+	t.Cleanup(func() { anew(t, node, kept...) })
+	anew(t, node, append(kept[:len(kept):len(kept)], "--connect-timeout", "1s")...)
+	holds()
+	for range 4 {
+		a, err := edge.Ask(from.NS, "tcp", f.at(0), 5*4100*time.Millisecond)
+		if err != nil || a.Name != "far-behind" {
+			t.Errorf("with 1s: answered by %q: %v", a.Name, err)
+		}
+		t.Logf("with 1s: %s", a.Took)
+	}
 }
