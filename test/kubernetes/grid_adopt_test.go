@@ -2,6 +2,8 @@ package kubernetes
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,13 +61,7 @@ spec:
 // StatefulSets and Services, without one pod that restarts.
 func TestGridsTakeOverFromSuperEdge(t *testing.T) {
 	inUnits(t, map[string]string{"a-1": "north", "b-1": "south"})
-	for _, k := range [][4]string{{"DeploymentGrid", "deploymentgrids", "deploymentgrid", "dg"}, {"StatefulSetGrid", "statefulsetgrids", "statefulsetgrid", "ssg"}, {"ServiceGrid", "servicegrids", "servicegrid", "sg"}} {
-		crd := strings.NewReplacer("KIND", k[0], "PLURAL", k[1], "SINGULAR", k[2], "SHORT", k[3]).Replace(oldCRD)
-		if _, err := c.KubectlInput([]byte(crd), "replace", superEdge, "-f", "-"); err != nil {
-			_, err = c.KubectlInput([]byte(crd), "create", superEdge, "-f", "-")
-			must(t, err)
-		}
-	}
+	oldKinds(t)
 	pods := func(name, selector string) string {
 		return strings.NewReplacer("NAME", name, "SELECTOR", selector).Replace(oldPods)
 	}
@@ -125,15 +121,22 @@ func TestGridsTakeOverFromSuperEdge(t *testing.T) {
 	}
 }
 
+// oldKinds makes the kinds of grids as SuperEdge's controller made them.
+func oldKinds(t *testing.T) {
+	t.Helper()
+	for _, k := range [][4]string{{"DeploymentGrid", "deploymentgrids", "deploymentgrid", "dg"}, {"StatefulSetGrid", "statefulsetgrids", "statefulsetgrid", "ssg"}, {"ServiceGrid", "servicegrids", "servicegrid", "sg"}} {
+		crd := strings.NewReplacer("KIND", k[0], "PLURAL", k[1], "SINGULAR", k[2], "SHORT", k[3]).Replace(oldCRD)
+		if _, err := c.KubectlInput([]byte(crd), "replace", superEdge, "-f", "-"); err != nil {
+			_, err = c.KubectlInput([]byte(crd), "create", superEdge, "-f", "-")
+			must(t, err)
+		}
+	}
+}
+
 // oldChildren makes what SuperEdge's controller made of oldGrids.
 func oldChildren(t *testing.T, pods func(name, selector string) string) {
 	t.Helper()
-	owner := func(resource, kind, name string) string {
-		u, err := grids(t, resource).Get(patient(t), name, metav1.GetOptions{})
-		must(t, err)
-		return fmt.Sprintf("ownerReferences: [{apiVersion: superedge.io/v1, kind: %s, name: %s, uid: %s, controller: true, blockOwnerDeletion: true}]", kind, name, u.GetUID())
-	}
-	webs, stocks := owner("deploymentgrids", "DeploymentGrid", "web"), owner("statefulsetgrids", "StatefulSetGrid", "stock")
+	webs, stocks := ownedBy(t, "deploymentgrids", "DeploymentGrid", "web"), ownedBy(t, "statefulsetgrids", "StatefulSetGrid", "stock")
 	create := func(text string) {
 		_, err := c.KubectlInput([]byte(text), "create", superEdge, "-f", "-")
 		must(t, err)
@@ -143,6 +146,14 @@ func oldChildren(t *testing.T, pods func(name, selector string) string) {
 		create(`{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: stock-` + unit + `, labels: {superedge.io/grid-selector: stock, superedge.io/grid-uniq-key: site}, ` + stocks + `}, spec: {replicas: 1, serviceName: stock, selector: {matchLabels: {app: stock}}, template: ` + pods("stock", "nodeSelector: {site: "+unit+"},") + `}}`)
 	}
 	create(`{apiVersion: v1, kind: Service, metadata: {name: web-svc, labels: {superedge.io/grid-selector: web, superedge.io/grid-uniq-key: site}, annotations: {topologyKeys: '["site"]'}}, spec: {selector: {app: web}, ports: [{port: 80, targetPort: main}]}}`)
+}
+
+// ownedBy is the owner of an old child, as a part of its metadata.
+func ownedBy(t *testing.T, resource, kind, name string) string {
+	t.Helper()
+	u, err := grids(t, resource).Get(patient(t), name, metav1.GetOptions{})
+	must(t, err)
+	return fmt.Sprintf("ownerReferences: [{apiVersion: superedge.io/v1, kind: %s, name: %s, uid: %s, controller: true, blockOwnerDeletion: true}]", kind, name, u.GetUID())
 }
 
 // podUIDs names the pods of the old children and their restarts.
@@ -157,4 +168,118 @@ func podUIDs(t *testing.T) string {
 		}
 	}
 	return strings.Join(all, "\n")
+}
+
+// misplaced is a grid of SuperEdge's whose children all select the nodes of one
+// unit (superedge/superedge#301).
+const misplaced = `
+apiVersion: superedge.io/v1
+kind: DeploymentGrid
+metadata: {name: till}
+spec:
+  gridUniqKey: site
+  rollout: {PAUSED maxUnits: 1, pauseSeconds: 1}
+  template: {replicas: 1, selector: {matchLabels: {app: till}}, template: PODS}
+`
+
+// Each child is taken over for the unit that it is named after, whatever its node
+// selector says. No pod is replaced while the rollout is paused, nor before its
+// unit's turn, nor ever where the selector was right.
+func TestWrongNodeSelectorsAreMendedInWaves(t *testing.T) {
+	nodes := map[string]string{"east": "a-1", "north": "a-2", "south": "b-1"}
+	for unit, node := range nodes {
+		inUnits(t, map[string]string{node: unit})
+	}
+	oldKinds(t)
+	pods := func(selector string) string {
+		return strings.NewReplacer("NAME", "till", "SELECTOR", selector).Replace(oldPods)
+	}
+	grid := func(paused string) string {
+		return strings.NewReplacer("PAUSED", paused, "PODS", pods("")).Replace(misplaced)
+	}
+	applied(t, grid("paused: true,"), "deploymentgrid/till")
+	owner := ownedBy(t, "deploymentgrids", "DeploymentGrid", "till")
+	for unit := range nodes {
+		_, err := c.KubectlInput([]byte(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: till-`+unit+`, labels: {superedge.io/grid-selector: till, superedge.io/grid-uniq-key: site}, `+owner+`}, spec: {replicas: 1, selector: {matchLabels: {app: till}}, template: `+pods("nodeSelector: {site: south},")+`}}`), "create", superEdge, "-f", "-")
+		must(t, err)
+	}
+	for unit := range nodes {
+		wait.Eventually(t, func() error { return readyChild("till-" + unit) })
+	}
+	before := map[string]string{}
+	for unit := range nodes {
+		before[unit] = podOf(t, "till-"+unit)
+	}
+	same := func(units ...string) error {
+		for _, unit := range units {
+			if now := podOf(t, "till-"+unit); now != before[unit] {
+				return fmt.Errorf("the pod of %s was %s, and is %s", unit, before[unit], now)
+			}
+			if err := selects(t, unit, "south"); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+
+	controller(t)
+	wait.Eventually(t, func() error {
+		d, err := child("till-south")
+		if err == nil && d.Annotations["gridmesh.io/applied"] == "" {
+			err = fmt.Errorf("the child whose pod stays is not taken over: %v", d.Annotations)
+		}
+		return err
+	})
+	wait.Holds(t, calm, func() error { return same("east", "north", "south") })
+
+	must(t, c.Apply(grid("")))
+	wait.Eventually(t, func() error { return selects(t, "east", "east") })
+	wait.Eventually(t, func() error {
+		if err := selects(t, "north", "north"); err != nil {
+			// Of what is looked at one after the other the first is the older.
+			if early := same("north", "south"); early != nil && selects(t, "north", "north") != nil {
+				t.Fatalf("before its turn: %v", early)
+			}
+			return err
+		}
+		return nil
+	})
+	if at := podOf(t, "till-east"); !strings.HasSuffix(at, " on "+nodes["east"]) {
+		t.Errorf("north's wave began, and the pod of east is %s", at)
+	}
+	allReady(t, "deploymentgrids", "till", 3)
+	for unit, node := range nodes {
+		wait.Eventually(t, func() error {
+			if at := podOf(t, "till-"+unit); !strings.HasSuffix(at, " on "+node) {
+				return fmt.Errorf("the pod of %s is %s, want on %s", unit, at, node)
+			}
+			return nil
+		})
+	}
+	must(t, same("south"))
+}
+
+// selects returns nil if a child selects the nodes of a unit, and nothing else.
+func selects(t *testing.T, unit, want string) error {
+	t.Helper()
+	d, err := child("till-" + unit)
+	if err == nil && !maps.Equal(d.Spec.Template.Spec.NodeSelector, map[string]string{"site": want}) {
+		err = fmt.Errorf("till-%s selects %v, want site=%s", unit, d.Spec.Template.Spec.NodeSelector, want)
+	}
+	return err
+}
+
+// podOf says which pods a child has, and where.
+func podOf(t *testing.T, child string) string {
+	t.Helper()
+	list, err := c.Pods(patient(t), "default", "app=till")
+	must(t, err)
+	var all []string
+	for i := range list {
+		if p := &list[i]; strings.HasPrefix(p.Name, child+"-") && p.DeletionTimestamp == nil {
+			all = append(all, fmt.Sprintf("%s on %s", p.UID, p.Spec.NodeName))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
 }
