@@ -11,6 +11,7 @@ import (
 	"github.com/google/nftables/expr"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/leaks"
 	"github.com/gridmesh/gridmesh/test/cluster/load"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
@@ -33,19 +34,23 @@ func dropFrom(t *testing.T, ns *netlab.NS, from netip.Addr) {
 
 // A pod that an endpoint's own firewall drops dials in a loop. Its failures
 // eject the endpoint for everybody of its node; what that costs the others is
-// bounded: no connection of theirs fails or waits for a connect timeout. The
-// last endpoint of a closed Service stays in use; where there is a next tier,
-// that serves.
+// bounded: no connection of theirs fails or waits for a connect timeout. A
+// closed Service stays in its unit, and its last endpoint in use; where there is
+// a next tier, that serves, out of the unit too (docs/adr/0014).
 func TestAClientThatAnEndpointDrops(t *testing.T) {
 	for what, tc := range map[string]struct {
-		keys string
-		ends []string
+		keys   string
+		ends   []string // b-1 is no tier of a closed Service
+		leaves bool     // its unit
 	}{
-		"two endpoints":                  {`["unit"]`, []string{"a-1", "a-2"}},
-		"one endpoint":                   {`["unit"]`, []string{"a-2"}},
-		"one endpoint, and another tier": {`["unit","*"]`, []string{"a-2", "b-1"}},
+		"two endpoints":                  {`["unit"]`, []string{"a-1", "a-2", "b-1"}, false},
+		"one endpoint":                   {`["unit"]`, []string{"a-2", "b-1"}, false},
+		"one endpoint, and another tier": {`["unit","*"]`, []string{"a-2", "b-1"}, true},
 	} {
 		t.Run(what, func(t *testing.T) {
+			if !tc.leaves {
+				leaks.None(t, w.lab, leaks.Any)
+			}
 			f := deploy(t, "blame", tc.keys)
 			f.ends = nil
 			for _, name := range tc.ends {
@@ -98,6 +103,9 @@ func TestAClientThatAnEndpointDrops(t *testing.T) {
 				by[d.Name]++
 			}
 			t.Logf("others: longest %s, %s before the attack; answered by %v; the attacker failed %d times", longest(list), usual, by, failed)
+			if left := by["blame-b-1"] > 0; left != tc.leaves {
+				t.Errorf("others were answered out of the unit: %v, want %v", left, tc.leaves)
+			}
 			// Less than a connect timeout; a busy machine may be late by itself.
 			if slow := load.Slow(list, usual+250*time.Millisecond); len(slow)*100 > len(list) {
 				t.Errorf("%d of %d connections of others waited, the longest %s", len(slow), len(list), longest(list))
