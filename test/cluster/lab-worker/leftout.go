@@ -13,6 +13,7 @@ import (
 // that go without it.
 var helpers = []struct{ programs, pkg, tests string }{
 	{"dig", "bind9-dnsutils", "what dig asks in pods and on nodes"},
+	{"curl", "curl", "what curl asks on nodes"},
 	{"nft", "nftables", "rules as nft reads them"},
 	{"iptables-legacy ip6tables-legacy", "iptables", "rules of kube-proxy that the old iptables wrote"},
 	{"systemd-analyze", "systemd", "systemd's own look at deploy/systemd"},

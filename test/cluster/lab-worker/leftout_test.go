@@ -18,7 +18,7 @@ func TestLeftOut(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	said := strings.Join(leftOut(), "\n")
 	for _, want := range []string{
-		"pods and on nodes: dig not found", "old iptables wrote: iptables-legacy, ip6tables-legacy not found", "systemd-analyze not found",
+		"pods and on nodes: dig not found", "asks on nodes: curl not found", "old iptables wrote: iptables-legacy, ip6tables-legacy not found", "systemd-analyze not found",
 		"rules as nft reads them: nft not found", "real kube-proxy: kube-proxy needs nft",
 		"real nodes (kubelet, containerd): containerd, containerd-shim-runc-v2, ctr, runc, nft",
 	} {

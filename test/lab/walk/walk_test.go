@@ -181,6 +181,9 @@ func (l *lab) ownApp() {
 	l.comes(words("kubectl rollout status statefulset/my-app --timeout=5s"))
 	for _, at := range []string{"a-1", "my-app-0"} {
 		l.comes(words("exec "+at+" --", dial("my-app")...), "my-app-")
+		if _, err := exec.LookPath("curl"); err == nil {
+			l.says(0, words("exec "+at+" -- curl -sf http://my-app"), "my-app-")
+		}
 		l.comes(words("exec "+at+" lab-worker resolve my-app-0.my-app-pods.default.svc.cluster.local"), "10.244.")
 	}
 	l.says(0, words("kubectl delete --wait=false -f", filepath.Join(edge.Root(), "examples", "lab", "my-app.yaml")))
