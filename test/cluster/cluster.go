@@ -34,6 +34,8 @@ type Config struct {
 	// Real names nodes with the real kubelet and containerd (package realnode)
 	// instead of the stand-in; their network must be Bridged.
 	Real []string
+	// Later names nodes that have their place in the network and join with Join.
+	Later []string
 	// Unlabelled names nodes that do not get the label "unit" when they
 	// register, which others have with the name of their unit.
 	Unlabelled []string
@@ -133,6 +135,9 @@ func Up(ctx context.Context, cfg Config) (*Cluster, error) {
 		cfg.Say("stand-ins for others' images: %s", since(start))
 	}
 	for _, n := range c.Lab.Nodes() {
+		if slices.Contains(cfg.Later, n.Name) {
+			continue
+		}
 		if err := c.addNode(ctx, n); err != nil {
 			return nil, err
 		}

@@ -25,13 +25,15 @@ import (
 )
 
 // c is the cluster that the tests of this package share: unit a with two real
-// nodes, unit b with one. missing says why there is none. cutFor is how long a
+// nodes, unit b with one, and with a stand-in while a test has that join. missing says why there is none. cutFor is how long a
 // test of a heal cuts an uplink.
 var (
 	c       *cluster.Cluster
 	missing error
 	cutFor  time.Duration
 )
+
+const standIn = "b-2"
 
 func TestMain(m *testing.M) {
 	sandbox.Run(func() int {
@@ -50,9 +52,10 @@ func TestMain(m *testing.M) {
 		cutFor = cut
 		c, err = cluster.Up(ctx, cluster.Config{
 			Lab: netlab.Config{Units: []netlab.UnitConfig{
-				{Name: "a", Nodes: []netlab.PodNetwork{netlab.Bridged, netlab.Bridged}}, {Name: "b", Nodes: []netlab.PodNetwork{netlab.Bridged}},
+				{Name: "a", Nodes: []netlab.PodNetwork{netlab.Bridged, netlab.Bridged}}, {Name: "b", Nodes: []netlab.PodNetwork{netlab.Bridged, netlab.Routed}},
 			}},
 			Real:       []string{"a-1", "a-2", "b-1"},
+			Later:      []string{standIn},
 			RealImages: []realnode.Image{lookupImage()},
 			NodeGrace:  grace,
 			Say:        func(format string, args ...any) { fmt.Printf("cluster: "+format+"\n", args...) },
@@ -169,8 +172,16 @@ func (a *app) ns(t *testing.T, node string) *netlab.NS {
 	t.Helper()
 	ns, err := a.open(node)
 	must(t, err)
-	t.Cleanup(func() { must(t, ns.Close()) })
+	t.Cleanup(ns.Leave) // a stand-in's pods keep their names
 	return ns
+}
+
+// ips are the addresses of the app's pods.
+func (a *app) ips() (list []netip.Addr) {
+	for _, p := range a.pods {
+		list = append(list, netip.MustParseAddr(p.Status.PodIP))
+	}
+	return list
 }
 
 // unitOf finds the unit of who answered: a pod by its name, or a node, whose
@@ -188,20 +199,28 @@ func (a *app) unitOf(name string) string {
 // its unit alone answers.
 func served(t *testing.T, from, to *app) {
 	t.Helper()
-	for node, n := range c.Nodes {
-		ns := from.ns(t, node)
-		wait.Eventually(t, func() error {
-			_, err := edge.Ask(ns, "tcp", to.to, answered)
-			return err
-		})
-		for range 10 {
-			got, err := edge.Ask(ns, "tcp", to.to, answered)
-			if err == nil && to.unitOf(got.Name) != n.Unit.Name {
-				err = errors.New("it is of another unit")
-			}
-			if err != nil {
-				t.Errorf("from a pod of %s: answered by %q: %v", node, got.Name, err)
-			}
-		}
+	for node := range c.Nodes {
+		servedOn(t, node, from, to)
 	}
+}
+
+// servedOn is served of a pod of one node. It returns who answered.
+func servedOn(t *testing.T, node string, from, to *app) (by map[string]bool) {
+	t.Helper()
+	ns, by := from.ns(t, node), map[string]bool{}
+	wait.Eventually(t, func() error {
+		_, err := edge.Ask(ns, "tcp", to.to, answered)
+		return err
+	})
+	for range 10 {
+		got, err := edge.Ask(ns, "tcp", to.to, answered)
+		if err == nil && to.unitOf(got.Name) != c.Nodes[node].Unit.Name {
+			err = errors.New("it is of another unit")
+		}
+		if err != nil {
+			t.Errorf("from a pod of %s: answered by %q: %v", node, got.Name, err)
+		}
+		by[got.Name] = true
+	}
+	return by
 }
