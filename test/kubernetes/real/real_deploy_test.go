@@ -1,7 +1,6 @@
 package real
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"syscall"
@@ -97,32 +96,4 @@ func podOf(t *testing.T, node, workload string) corev1.Pod {
 	}
 	t.Fatalf("no pod of %s on %s", workload, node)
 	return corev1.Pod{}
-}
-
-// A node that is switched off leaves nothing, and serves again after its next
-// boot with what was on its disk.
-func TestRealNodeSwitchedOff(t *testing.T) {
-	needReal(t)
-	deployed(t)
-	a := deploy(t, "switched", 8080, false)
-	served(t, a, a)
-	n := c.Nodes["b-1"]
-	n.Kubelet.Kill()
-	leaks.NoNode(t, n)
-	must(t, n.StartKubelet())
-	ctx := patient(t)
-	must(t, c.WaitNodes(ctx))
-	wait.Eventually(t, func() error {
-		// The API server believes in the old processes until the kubelet has looked.
-		ns, err := a.open("b-1")
-		if err != nil {
-			return err
-		}
-		defer ns.Close()
-		got, err := edge.Ask(ns, "tcp", a.to, answered)
-		if err == nil && a.unitOf(got.Name) != "b" {
-			err = errors.New(got.Name + " is of another unit")
-		}
-		return err
-	})
 }
