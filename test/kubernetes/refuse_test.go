@@ -108,7 +108,17 @@ func TestRealKubeProxyIsRefused(t *testing.T) {
 		t.Skipf("KUBE-PROXY IS LEFT OUT: %v", missing)
 	}
 	n := c.Nodes["c-2"]
-	must(t, n.StartProxy("kube-proxy"))
+	leave := kubeProxyRuns(t, n)
+	wantRefused(t, extraAgent(t, n), "nft delete table ip kube-proxy")
+	n.KubeProxy.Kill()
+	wantRefused(t, extraAgent(t, n), "nft delete table ip kube-proxy", "nft delete table ip6 kube-proxy")
+	leave()
+}
+
+// kubeProxyRuns starts the real kube-proxy and waits for its rules. leave ends
+// it and takes them away, at the end of the test at the latest.
+func kubeProxyRuns(t *testing.T, n *cluster.Node) (leave func()) {
+	t.Helper()
 	conn, err := n.NS.NFT()
 	must(t, err)
 	tables := func() (found []*nftables.Table) {
@@ -121,6 +131,15 @@ func TestRealKubeProxyIsRefused(t *testing.T) {
 		}
 		return found
 	}
+	must(t, n.StartProxy("kube-proxy"))
+	leave = func() {
+		n.KubeProxy.Kill()
+		for _, table := range tables() {
+			conn.DelTable(table)
+		}
+		must(t, conn.Flush())
+	}
+	t.Cleanup(leave)
 	wait.Eventually(t, func() error {
 		if !n.KubeProxy.Running() {
 			t.Fatalf("kube-proxy has ended:\n%s", n.KubeProxy.Log())
@@ -130,13 +149,7 @@ func TestRealKubeProxyIsRefused(t *testing.T) {
 		}
 		return nil
 	})
-	wantRefused(t, extraAgent(t, n), "nft delete table ip kube-proxy")
-	n.KubeProxy.Kill()
-	wantRefused(t, extraAgent(t, n), "nft delete table ip kube-proxy", "nft delete table ip6 kube-proxy")
-	for _, table := range tables() {
-		conn.DelTable(table)
-	}
-	must(t, conn.Flush())
+	return leave
 }
 
 // An API server that dies and comes back: nothing fails meanwhile, and changes
