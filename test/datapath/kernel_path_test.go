@@ -17,7 +17,7 @@ import (
 )
 
 // twoPaths restarts a node's agent with both paths, until the end of the test.
-func twoPaths(t *testing.T, e *edge.Node) {
+func twoPaths(t *testing.T, e *edge.Node, more ...string) {
 	t.Helper()
 	was := e.Flags
 	restart := func(flags []string) {
@@ -31,7 +31,7 @@ func twoPaths(t *testing.T, e *edge.Node) {
 		connected(t, e)
 	}
 	t.Cleanup(func() { restart(was) })
-	restart(append(slices.Clone(was), "--datapath", "auto"))
+	restart(slices.Concat(was, []string{"--datapath", "auto"}, more))
 }
 
 // absent waits until an agent knows whether its Envoy takes connections.

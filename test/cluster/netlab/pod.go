@@ -59,7 +59,7 @@ func (p *Pod) Remove() error {
 	return p.unplug()
 }
 
-func (p *Pod) unplug() error { return errors.Join(p.Node.NS.delLink(p.port()), p.NS.Close()) }
+func (p *Pod) unplug() error { return errors.Join(p.Node.NS.delLink(p.Port()), p.NS.Close()) }
 
 func (n *Node) takeIndex() int {
 	// Oldest first, so that an address rests before it comes back.
@@ -72,27 +72,28 @@ func (n *Node) takeIndex() int {
 	return n.nextPod + 1 // .1 is the gateway
 }
 
-func (p *Pod) port() string { return fmt.Sprintf("veth%d", p.index) }
+// Port is the link of the pod on its node.
+func (p *Pod) Port() string { return fmt.Sprintf("veth%d", p.index) }
 
 func (n *Node) bridgePod(p *Pod) error {
 	ends := []netip.Prefix{netip.PrefixFrom(p.IP, n.PodCIDR.Bits()), netip.PrefixFrom(p.IP6, n.PodCIDR6.Bits())}
-	if err := wire(end{p.NS, "eth0", ends}, end{n.NS, p.port(), nil}, 0); err != nil {
+	if err := wire(end{p.NS, "eth0", ends}, end{n.NS, p.Port(), nil}, 0); err != nil {
 		return err
 	}
-	return errors.Join(n.NS.enslave(p.port(), "cni0"),
+	return errors.Join(n.NS.enslave(p.Port(), "cni0"),
 		p.NS.route(anywhere4, n.PodCIDR.Addr().Next(), "eth0"), p.NS.route(anywhere6, n.PodCIDR6.Addr().Next(), "eth0"))
 }
 
 func (n *Node) routePod(p *Pod) error {
 	gw4, gw6 := n.PodCIDR.Addr().Next(), n.PodCIDR6.Addr().Next()
-	if err := wire(end{p.NS, "eth0", []netip.Prefix{host(p.IP), host(p.IP6)}}, end{n.NS, p.port(), []netip.Prefix{host(gw4), host(gw6)}}, 0); err != nil {
+	if err := wire(end{p.NS, "eth0", []netip.Prefix{host(p.IP), host(p.IP6)}}, end{n.NS, p.Port(), []netip.Prefix{host(gw4), host(gw6)}}, 0); err != nil {
 		return err
 	}
 	none := netip.Addr{}
 	return errors.Join(
 		p.NS.route(host(gw4), none, "eth0"), p.NS.route(host(gw6), none, "eth0"),
 		p.NS.route(anywhere4, gw4, "eth0"), p.NS.route(anywhere6, gw6, "eth0"),
-		n.NS.route(host(p.IP), none, p.port()), n.NS.route(host(p.IP6), none, p.port()))
+		n.NS.route(host(p.IP), none, p.Port()), n.NS.route(host(p.IP6), none, p.Port()))
 }
 
 func addrAt(p netip.Prefix, i int) netip.Addr {
