@@ -126,7 +126,7 @@ func inspectChain(c *nftables.Chain, refuses bool, report reporter) {
 	case c.Name == "KUBE-SERVICES":
 		report(KubeProxy, "nftables table %s %s holds chain KUBE-SERVICES: rules of kube-proxy (iptables) answer ClusterIPs before gridmesh can; stop kube-proxy, then run: kube-proxy --cleanup (docs/install.md)", family, c.Table.Name)
 	case strings.HasPrefix(c.Name, "cali-"), strings.HasPrefix(c.Name, "KUBE-NWPLCY"), strings.HasPrefix(c.Name, "KUBE-POD-FW"), strings.HasPrefix(c.Table.Name, "kube-network-policies"):
-		report(PolicyEngine, "nftables table %s %s belongs to a NetworkPolicy engine: traffic through a ClusterIP to a pod on the same node would bypass its FORWARD rules (docs/limits.md)", family, c.Table.Name)
+		report(PolicyEngine, "nftables table %s %s belongs to a NetworkPolicy engine: traffic through a ClusterIP would bypass its FORWARD rules on the node of the client (docs/limits.md)", family, c.Table.Name)
 	case refuses:
 		how := "refuses in INPUT what its rules do not let in"
 		if c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop {
@@ -141,6 +141,6 @@ func inspectLink(name string, report reporter) {
 	case "kube-ipvs0":
 		report(KubeProxy, "link kube-ipvs0 exists: kube-proxy (ipvs) owns the ClusterIPs; stop kube-proxy, then run: kube-proxy --cleanup (docs/install.md)")
 	case "cilium_host", "weave":
-		report(PolicyEngine, "link %s belongs to a network with its own NetworkPolicy engine; traffic through a ClusterIP on the same node would bypass it (docs/limits.md)", name)
+		report(PolicyEngine, "link %s belongs to a network with its own NetworkPolicy engine; traffic through a ClusterIP would bypass it on the node of the client (docs/limits.md)", name)
 	}
 }

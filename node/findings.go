@@ -201,7 +201,7 @@ func (a *Agent) keepInspecting(ctx context.Context) error {
 }
 
 // policiesFound says what becomes of them. It names none: they come and go.
-const policiesFound = "the cluster has NetworkPolicies (kubectl get networkpolicies -A lists them): traffic through a ClusterIP to a pod on the same node bypasses them; where they are to be obeyed, start the agent with --datapath auto (docs/limits.md)"
+const policiesFound = "the cluster has NetworkPolicies (kubectl get networkpolicies -A lists them): traffic through a ClusterIP bypasses what the node of the client enforces; where they are to be obeyed, start the agent with --datapath auto (docs/limits.md)"
 
 // followPolicies looks for NetworkPolicies again and again. They are anybody's
 // to make, so they never end an agent that serves.
@@ -216,7 +216,7 @@ func (a *Agent) followPolicies(ctx context.Context) error {
 			a.notePolicies(name)
 		case !failing:
 			failing = true
-			text := "could not ask for NetworkPolicies; if there are any they are bypassed on the same node (docs/limits.md)"
+			text := "could not ask for NetworkPolicies; if there are any, what the node of the client enforces is bypassed (docs/limits.md)"
 			if a.cfg.Datapath != topology.DatapathNone {
 				text = "could not ask for NetworkPolicies; until that is known the kernel serves all, or what the last answer allows"
 			}

@@ -87,7 +87,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.BoolVar(&n.CloseOnMove, "close-on-move", false, "close open TCP connections to endpoints that a Service's topologyKeys no longer allow, after a node or a Service changed")
 	f.StringVar(&n.HostsFile, "hosts-file", "", "keep the names {set}-{i} of StatefulSetGrids of this unit in this hosts file, for a DNS server of your own")
 	f.StringVar(&n.ClusterDomain, "cluster-domain", n.ClusterDomain, "zone of the names in --hosts-file")
-	f.StringVar(&c.policies, "network-policies", c.policies, "where NetworkPolicies would be bypassed on the same node (docs/limits.md): warn, or refuse to start on a node that was not served before")
+	f.StringVar(&c.policies, "network-policies", c.policies, "where NetworkPolicies would be bypassed on the client's node (docs/limits.md): warn, or refuse to start on a node that was not served before")
 	c.bindTracking(f)
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "log more")
 	run.Files(f, "config", "kubeconfig", "manifests", "state-dir", "xds-socket", "status-socket", "admin-socket", "feed-socket", "proc-sys", "hosts-file")

@@ -182,41 +182,36 @@ func TestRulesRemovedByOthersComeBack(t *testing.T) {
 	t.Logf("served again %s after somebody deleted the table", took)
 }
 
-// The limit that docs/limits.md names: a policy in FORWARD between two pods of
-// a node holds for direct traffic and not through a ClusterIP.
+// The limit that docs/limits.md names: a policy that the client's node has in
+// FORWARD holds for direct traffic and not through a ClusterIP, wherever the
+// endpoint is.
 func TestForwardPolicyIsBypassed(t *testing.T) {
 	f := deploy(t, "bypass", `["unit"]`)
 	e := w.nodes[0]
 	other, err := e.AddPod("bypass-client")
 	must(t, err)
 	t.Cleanup(func() { must(t, other.Remove()) })
-	f.ends = []backend{{f.pods[e.Name].IP, e.Name}}
-	w.state.service(f.service)
-	must(t, w.state.write())
-	direct := netip.AddrPortFrom(f.pods[e.Name].IP, 8080)
-	wait.Eventually(t, func() error {
-		a, err := edge.Ask(other.NS, "tcp", f.at(0), time.Second)
-		if err == nil && a.Name != "bypass-"+e.Name {
-			err = errors.New(a.Name)
-		}
-		return err
-	})
-	conn, err := e.NS.NFT()
-	must(t, err)
-	table := conn.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: "policy"})
-	c := conn.AddChain(&nftables.Chain{Table: table, Name: "forward", Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter})
-	conn.AddRule(&nftables.Rule{Table: table, Chain: c, Exprs: []expr.Any{
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 16, Len: 4},
-		&expr.Cmp{Register: 1, Op: expr.CmpOpEq, Data: direct.Addr().AsSlice()},
-		&expr.Verdict{Kind: expr.VerdictDrop},
-	}})
-	must(t, conn.Flush())
-	t.Cleanup(func() { conn.DelTable(table); must(t, conn.Flush()) })
-	if a, err := edge.Ask(other.NS, "tcp", direct, time.Second); err == nil {
-		t.Fatalf("the policy does not hold for direct traffic: %v", a)
-	}
-	if _, err := edge.Ask(other.NS, "tcp", f.at(0), answers); err != nil {
-		t.Errorf("the policy holds through the ClusterIP: %v; then docs/limits.md is out of date", err)
+	for _, node := range []string{e.Name, w.nodes[1].Name} {
+		t.Run(node, func(t *testing.T) {
+			end := f.pods[node].IP
+			f.ends = []backend{{end, node}}
+			w.state.service(f.service)
+			must(t, w.state.write())
+			wait.Eventually(t, func() error {
+				a, err := edge.Ask(other.NS, "tcp", f.at(0), time.Second)
+				if err == nil && a.Name != "bypass-"+node {
+					err = errors.New(a.Name)
+				}
+				return err
+			})
+			enforce(t, e.NS, "policy", matchTo(end))
+			if a, err := edge.Ask(other.NS, "tcp", netip.AddrPortFrom(end, 8080), silence); err == nil {
+				t.Fatalf("the policy does not hold for direct traffic: %v", a)
+			}
+			if _, err := edge.Ask(other.NS, "tcp", f.at(0), answers); err != nil {
+				t.Errorf("the policy holds through the ClusterIP: %v; then docs/limits.md is out of date", err)
+			}
+		})
 	}
 }
 
