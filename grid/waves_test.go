@@ -15,11 +15,12 @@ import (
 	"github.com/gridmesh/gridmesh/grid/plan"
 )
 
-// running are the images of units' children, one after the other.
+// running are the images of units' children, one after the other; -- for none.
 func (w *world) running(units ...string) (list string) {
 	for _, unit := range units {
 		containers := fmt.Sprint(w.at(deployment("till-"+unit), "spec.template.spec.containers"))
-		list += containers[strings.Index(containers, "image:")+6:][:2]
+		_, image, _ := strings.Cut(containers, "image:")
+		list += (image + "--")[:2]
 	}
 	return list
 }

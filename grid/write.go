@@ -216,7 +216,7 @@ func (c *Controller) annotate(ctx context.Context, child plan.Ref, of map[string
 func (c *Controller) release(ctx context.Context, p plan.Plan, child plan.Ref, live map[string]any) (map[string]any, error) {
 	owners := slices.DeleteFunc(meta(live).GetOwnerReferences(), func(o metav1.OwnerReference) bool { return string(o.UID) == p.UID })
 	annotations := map[string]any{}
-	for _, key := range []string{names.Applied, names.AppliedAt, names.Settled, names.Replicas, names.Unit, names.UnitKey, names.UnitGone} {
+	for _, key := range []string{names.Applied, names.AppliedAt, names.AppliedTemplate, names.Settled, names.Replicas, names.Unit, names.UnitKey, names.UnitGone} {
 		annotations[key] = nil
 	}
 	now, err := c.api.Merge(ctx, child.Kind, child.Namespace, child.Name, map[string]any{"metadata": map[string]any{

@@ -54,13 +54,20 @@ const (
 	Unit = "gridmesh.io/unit"
 	// Applied is the annotation with the hash of what was applied last.
 	Applied = "gridmesh.io/applied"
-	// AppliedAt is the annotation with the time (RFC 3339) of that.
+	// AppliedAt is the annotation with the time (RFC 3339) of that; a child that was
+	// made before the turn of its unit has none.
 	AppliedAt = "gridmesh.io/applied-at"
+	// AppliedTemplate is the annotation with the hash of the template that was applied
+	// last.
+	AppliedTemplate = "gridmesh.io/applied-template"
 	// Settled is the annotation of a child in which something differs though it
 	// was applied: a hash of what was applied and of what differs.
 	Settled = "gridmesh.io/settled"
 	// Replicas is the annotation with the template's replicas, as applied last.
 	Replicas = "gridmesh.io/replicas"
+	// FirstRevision is the annotation of a ControllerRevision with the number that it had
+	// before anybody went back to it.
+	FirstRevision = "gridmesh.io/first-revision"
 	// UnitGone is the annotation with the time (RFC 3339) since when a child's
 	// unit has had no node.
 	UnitGone = "gridmesh.io/unit-gone-since"

@@ -8,8 +8,8 @@ import (
 // Rollout brings a change to the units in waves: the next wave begins once
 // every unit of the one before runs the change and is ready. Dark units, of
 // which no node is ready, are passed over and catch up when they return. A
-// unit without a child gets one at once: of what was complete last, before the
-// change comes to its turn and while it is stopped or paused.
+// unit without a child gets one at once: of what most units have that wait for the
+// change, before that comes to its turn and while it is stopped or paused.
 type Rollout struct {
 	// Order lists units that go first, in this order; the others follow by
 	// name. No wave has units of both.
@@ -76,10 +76,6 @@ type WorkloadGridStatus struct {
 	// Revision is the ControllerRevision with the current templates.
 	// +optional
 	Revision string `json:"revision,omitempty"`
-	// CompleteRevision is the ControllerRevision that every unit ran last, but for
-	// those that were dark or refused.
-	// +optional
-	CompleteRevision string `json:"completeRevision,omitempty"`
 	// Rollout is where the current rollout in waves is.
 	// +optional
 	Rollout *RolloutStatus `json:"rollout,omitempty"`

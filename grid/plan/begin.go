@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// begin has the children that are to be made begin with what was complete last, where the
+// begin has the children that are to be made begin with what was before, where the
 // change has not come to their unit's turn, or is stopped or paused: a new unit, or a child
 // that somebody deletes, must not get what nobody vouches for.
 func (x *Index) begin(g *tracked, p *Plan, s *state, now time.Time) {
@@ -14,9 +14,9 @@ func (x *Index) begin(g *tracked, p *Plan, s *state, now time.Time) {
 	for i := range p.Steps {
 		step := &p.Steps[i]
 		switch {
-		case step.Action != Create || g.complete() == "":
+		case step.Action != Create || !s.before.due:
 		case step.early, halted && !g.stops(step, now):
-			x.beginWith(g, step)
+			x.beginWith(g, step, s.before)
 		}
 	}
 }
@@ -25,27 +25,29 @@ func (x *Index) begin(g *tracked, p *Plan, s *state, now time.Time) {
 // failed in its unit, and is tried there again, for to delete the child may be the cure; or
 // others keep deleting it, whatever it is made of.
 func (g *tracked) stops(s *Step, now time.Time) bool {
-	failure, d := g.failures[s.Unit], g.disputed[s.Name]
-	return failure.Hash == s.Hash() || d.Over == OverAll && now.Sub(d.Since) >= g.waves.deadline
+	_, failed := g.failure(*s)
+	d := g.disputed[s.Name]
+	return failed || d.Over == OverAll && now.Sub(d.Since) >= g.waves.deadline
 }
 
-// beginWith has a child be made of what was complete last; or refuses it where that is
-// not to be had.
-func (x *Index) beginWith(g *tracked, step *Step) {
-	was, why := g.asComplete()
+// beginWith has a child be made of what was before; or refuses it where that is not to be
+// had.
+func (x *Index) beginWith(g *tracked, step *Step, b before) {
 	var t *template
-	if why == "" {
-		t, why = was.template(step.Unit)
+	of, why := "what most units have that wait for the change", "no ControllerRevision has that: restore it, roll back to one that is there, or let the change go on"
+	if b.was != nil {
+		of = RevisionKind + " " + b.revision + ", which most units have that wait for the change"
+		t, why = b.was.template(step.Unit)
 	}
 	if why == "" {
 		step.Name, why = x.name(g, step.Unit, max(t.replicas, 1))
 	}
-	of := RevisionKind + " " + g.complete() + ", which was complete last"
 	if why != "" {
 		step.Action, step.desired = Refuse, nil
-		step.Why = fmt.Sprintf("the unit is to begin with %s, until the change comes to it; %s", of, why)
+		step.Why = fmt.Sprintf("the unit is to begin with %s, until that comes to it; %s", of, why)
 		return
 	}
-	step.desired, step.Size = was.desired(t, step.Unit, step.Name, nil), t.alike.size()
-	step.Why = "it begins with " + of + "; the change: " + cmp.Or(step.Why, "in its turn")
+	step.desired, step.Size = b.was.desired(t, step.Unit, step.Name, nil), t.alike.size()
+	step.desired.early = true
+	step.Why = "it begins with " + of + "; that: " + cmp.Or(step.Why, "in its turn")
 }

@@ -244,7 +244,7 @@ func (g *tracked) rejections(steps []Step) []topology.Problem {
 	byWhy := map[string][]string{}
 	for i := range steps {
 		step := &steps[i]
-		if f := g.failures[step.Unit]; f.Final && (step.Writes() || step.Action == Wait) {
+		if f, _ := g.failure(*step); f.Final && (step.Writes() || step.Action == Wait) {
 			step.Why = f.Text
 			if why := g.frozen(step.Unit); why != "" {
 				step.Why += "; " + why

@@ -22,6 +22,7 @@ type desired struct {
 	replicas    int64 // -1 for none
 	annotations map[string]string
 	hash        string // the annotation Applied
+	early       bool   // before the turn of its unit: of no wave
 }
 
 // desired says what a unit's child is to be.
@@ -51,7 +52,13 @@ func (g *grid) desired(t *template, unit, name string, live *child) *desired {
 func (d *desired) render(now time.Time) Object {
 	g := d.grid
 	annotations := anyMap(d.annotations)
-	annotations[names.Applied], annotations[names.AppliedAt] = d.hash, Time(now)
+	annotations[names.Applied] = d.hash
+	if !d.early {
+		annotations[names.AppliedAt] = Time(now)
+	}
+	if g.kind.PerUnit {
+		annotations[names.AppliedTemplate] = d.template.sum
+	}
 	return Object{
 		"apiVersion": g.kind.APIVersion(), "kind": g.kind.Child,
 		"metadata": Object{

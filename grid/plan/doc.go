@@ -28,11 +28,11 @@
 //	told.go      what whoever carries plans out tells the index
 //	absent.go    keys and units that no node has
 //	decide.go    the step of each unit
-//	complete.go  the revision that all units ran last
+//	revision.go  ControllerRevisions, and rolling back to one
+//	before.go    what units have that the change has not come to
 //	rollout.go   which changes wait for a later wave
 //	begin.go     what a child begins with while the change is elsewhere
 //	guard.go     children whose unit is gone
-//	revision.go  ControllerRevisions, and rolling back to one
 //	status.go    the status of a grid
 //	plan.go      all of it: Index.Plan and All
 //	ports.go     ports that an API server refuses

@@ -29,11 +29,15 @@ func TestFailuresHoldTheRollout(t *testing.T) {
 	value[Object](grid, "spec")["rollout"] = Object{"maxUnits": int64(1)}
 	x.Set(grid)
 	ref := RefOf(grid)
+	hash := ""
 	plan := func() (Plan, map[Action]string) {
 		p, _ := x.Plan(ref, DefaultGuard(), now)
 		x.CommitStatus(p)
 		by := map[Action]string{}
 		for _, s := range p.Steps {
+			if s.Action == Update {
+				hash = s.Hash()
+			}
 			by[s.Action] += s.Unit[len(s.Unit)-1:]
 		}
 		return p, by
@@ -43,6 +47,7 @@ func TestFailuresHoldTheRollout(t *testing.T) {
 		t.Fatalf("the first wave: %v", by)
 	}
 	for _, f := range []Failure{{Text: "timeout"}, {Text: "field is immutable", Final: true}} {
+		f.Hash = hash
 		x.Failed(ref, map[string]Failure{unit: f})
 		now = now.Add(time.Minute)
 		p, by := plan()

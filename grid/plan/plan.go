@@ -54,10 +54,11 @@ func (x *Index) Plan(ref Ref, guard Guard, now time.Time) (p Plan, ok bool) {
 		if len(state.never) > 0 && g.goesBack() { // in a hurry, and to what was there before
 			state.never = nil
 		}
+		state.before = g.before(p.Steps)
 		g.holdBack(&p, &state, now)
 		x.begin(g, &p, &state, now)
 		x.leftovers(g, &p, &state, guard, now)
-		g.revise(&p)
+		g.revise(&p, state.before.revision)
 		p.Unused = g.unused()
 	}
 	p.Problems = append(p.Problems, g.troubles(p.Steps)...)

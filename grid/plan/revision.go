@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/gridmesh/gridmesh/api/names"
 )
 
 // historyLimit is how many earlier revisions of a grid are kept.
@@ -16,6 +19,7 @@ const historyLimit = 10
 type Revision struct {
 	Name    string
 	Number  int64
+	First   int64  // its number before anybody went back to it
 	Created string // RFC 3339
 
 	obj Object
@@ -25,6 +29,18 @@ type Revision struct {
 // templatePool, templates and defaultTemplateName.
 func (r Revision) Content() Object { return value[Object](dataOf(r.obj).open(), "spec") }
 
+func revisionOf(obj Object) Revision {
+	r := Revision{
+		Name: value[string](obj, "metadata", "name"), Number: integer(obj, 0, "revision"),
+		Created: value[string](obj, "metadata", "creationTimestamp"), obj: obj,
+	}
+	first, err := strconv.ParseInt(value[string](obj, "metadata", "annotations", names.FirstRevision), 10, 64)
+	if r.First = first; err != nil {
+		r.First = r.Number
+	}
+	return r
+}
+
 // Revisions are a grid's own among objects, the newest first.
 func Revisions(uid string, objects []Object) []Revision {
 	var list []Revision
@@ -32,10 +48,7 @@ func Revisions(uid string, objects []Object) []Revision {
 		if uid != "" && value[string](controllerOf(obj), "uid") != uid {
 			continue
 		}
-		list = append(list, Revision{
-			Name: value[string](obj, "metadata", "name"), Number: integer(obj, 0, "revision"),
-			Created: value[string](obj, "metadata", "creationTimestamp"), obj: obj,
-		})
+		list = append(list, revisionOf(obj))
 	}
 	slices.SortFunc(list, func(a, b Revision) int {
 		return cmp.Or(cmp.Compare(b.Number, a.Number), strings.Compare(a.Name, b.Name))
@@ -83,19 +96,22 @@ func mergePatch(from, to any) (patch any, ok bool) {
 	return out, len(out) > 0
 }
 
-// revise decides which ControllerRevisions to write and to drop. Content that
-// was there before gets a new number, as kubectl rollout undo has it.
-func (g *tracked) revise(p *Plan) {
+// revise decides which ControllerRevisions to write and to drop; one of them is kept
+// besides. Content that was there before gets a new number, as kubectl rollout undo has it.
+func (g *tracked) revise(p *Plan, kept string) {
 	all := Revisions(g.uid, slices.Collect(maps.Values(g.revisions)))
 	newest := int64(0)
 	if len(all) > 0 {
 		newest = all[0].Number
 	}
 	if len(all) == 0 || all[0].Name != g.revision {
-		p.Revision = &NewRevision{g.grid, newest + 1}
+		p.Revision = &NewRevision{g.grid, newest + 1, newest + 1}
+		if was, there := g.revisions[g.revision]; there {
+			p.Revision.first = revisionOf(was).First
+		}
 	}
 	all = slices.DeleteFunc(all, func(r Revision) bool { return r.Name == g.revision })
-	if last := slices.IndexFunc(all, func(r Revision) bool { return g.workload != nil && r.Name == g.workload.CompleteRevision }); last >= historyLimit {
+	if last := slices.IndexFunc(all, func(r Revision) bool { return r.Name == kept }); last >= historyLimit {
 		all = slices.Insert(slices.Delete(all, last, last+1), 0, all[last]) // children may be made of it
 	}
 	for _, r := range all[min(historyLimit, len(all)):] {

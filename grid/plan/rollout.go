@@ -18,6 +18,7 @@ type state struct {
 	stopped string    // why no wave begins, or ""
 	paused  bool
 	pending int // units whose turn comes later
+	before  before
 	lacks
 }
 
@@ -74,7 +75,7 @@ func (g *tracked) holdBack(p *Plan, s *state, now time.Time) {
 	default:
 		s.rollout = nil
 	}
-	f := g.front(p, s.rollout, now)
+	f := g.front(p, s, now)
 	if s.rollout == nil {
 		if len(f.waiting) == 0 {
 			return // all is as it is to be, and was before
@@ -113,7 +114,7 @@ func inWave(r *apiv1.RolloutStatus, s Step) bool {
 // again is how many units of the last wave are first in turn, for a new revision changed
 // them, and others of it not: they need not wait for what those soak for.
 func (g *tracked) again(p *Plan, r *apiv1.RolloutStatus, turn []int) (n int) {
-	for n < len(turn) && inWave(r, p.Steps[turn[n]]) && !g.isAsComplete(p.Steps[turn[n]].Unit) {
+	for n < len(turn) && inWave(r, p.Steps[turn[n]]) {
 		n++
 	}
 	return n
@@ -124,14 +125,14 @@ func (w *waves) reached(r *apiv1.RolloutStatus, unit string) bool {
 	return r != nil && r.Through != "" && w.compare(unit, r.Through) <= 0
 }
 
-func (g *tracked) front(p *Plan, r *apiv1.RolloutStatus, now time.Time) (f front) {
+func (g *tracked) front(p *Plan, s *state, now time.Time) (f front) {
 	for i := range p.Steps {
 		step := &p.Steps[i]
 		if !step.Writes() {
 			delete(g.failures, step.Unit) // of what is no longer to be written; the next one begins then
 		}
-		failure, begun := g.failures[step.Unit]
-		step.early = step.Action == Create && g.complete() != "" && (step.Dark || !g.waves.reached(r, step.Unit))
+		failure, begun := g.failure(*step)
+		step.early = step.Action == Create && s.before.due && (step.Dark || !g.waves.reached(s.rollout, step.Unit))
 		switch {
 		case step.early, step.changed && !begun:
 			f.waiting = append(f.waiting, i)
@@ -167,7 +168,7 @@ func (g *tracked) begun(s *Step, now time.Time) time.Time {
 	if s.desired == nil {
 		since = g.reached(s, now)
 	}
-	if f, failing := g.failures[s.Unit]; failing && s.desired != nil {
+	if f, failing := g.failure(*s); failing && s.desired != nil {
 		since = earlier(since, f.Since)
 	}
 	if d, disputed := g.disputed[s.Name]; disputed {
@@ -202,7 +203,7 @@ func (g *tracked) overdue(p *Plan, failed []int) string {
 	for i, at := range failed {
 		step := p.Steps[at]
 		units[i] = step.Unit
-		switch failure, failing := g.failures[step.Unit]; {
+		switch failure, failing := g.failure(step); {
 		case cause != "":
 		case failing && step.desired != nil:
 			cause = fmt.Sprintf(" (%s %s cannot be written: %s)", step.Kind, step.Name, failure.Text)

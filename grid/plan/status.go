@@ -79,7 +79,6 @@ func (g *tracked) workloadStatus(p *Plan, s state, now time.Time) {
 		held(st, p.Steps),
 	)
 	p.Workload = st
-	st.CompleteRevision = g.completed(st)
 	was := meta.FindStatusCondition(last, apiv1.Progressing)
 	is := meta.FindStatusCondition(st.Conditions, apiv1.Progressing)
 	if g.waves == nil {
@@ -88,17 +87,6 @@ func (g *tracked) workloadStatus(p *Plan, s state, now time.Time) {
 	if was != nil && was.Reason != is.Reason || was == nil && is.Reason != complete {
 		p.Events = append(p.Events, Event{Warning: is.Reason == Stopped, Reason: "Rollout" + is.Reason, Message: is.Message})
 	}
-}
-
-// completed is the revision that was complete last, by a status.
-func (g *tracked) completed(st *apiv1.WorkloadGridStatus) string {
-	switch c := meta.FindStatusCondition(st.Conditions, apiv1.Progressing); {
-	case c.Reason == complete && st.UpdatedUnits > 0:
-		return g.revision
-	case g.workload != nil:
-		return g.workload.CompleteRevision
-	}
-	return ""
 }
 
 func (g *tracked) count(st *apiv1.WorkloadGridStatus, steps []Step) {

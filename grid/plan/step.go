@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -169,8 +170,8 @@ type Plan struct {
 
 // NewRevision is a ControllerRevision that is to be.
 type NewRevision struct {
-	grid   *grid
-	number int64
+	grid          *grid
+	number, first int64
 }
 
 // Size is that of its text, in bytes.
@@ -183,7 +184,7 @@ func (r *NewRevision) Object() Object {
 		"apiVersion": "apps/v1", "kind": RevisionKind,
 		"metadata": Object{
 			"namespace": g.ref.Namespace, "name": g.revision, "labels": Object{names.GridSelector: g.ref.Name},
-			"ownerReferences": []any{g.ownerReference()},
+			"ownerReferences": []any{g.ownerReference()}, "annotations": Object{names.FirstRevision: strconv.FormatInt(r.first, 10)},
 		},
 		"data": Object{"spec": g.content.open()}, "revision": r.number,
 	}

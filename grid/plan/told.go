@@ -17,12 +17,21 @@ func (x *Index) Failed(grid Ref, units map[string]Failure) {
 			delete(g.failures, unit)
 			x.dirty[grid] = true
 		case f.Text != "":
-			f.Since = earlier(was.Since, f.Since)
+			if was.Hash == f.Hash {
+				f.Since = earlier(was.Since, f.Since)
+			}
 			if g.failures[unit] = f; was != f {
 				x.dirty[grid] = true
 			}
 		}
 	}
+}
+
+// failure is why what a step is to write could not be written. What was tried before
+// with another content says nothing of it.
+func (g *tracked) failure(s Step) (Failure, bool) {
+	f, failed := g.failures[s.Unit]
+	return f, failed && (s.desired == nil || f.Hash == s.Hash())
 }
 
 // Disputed notes which children of a grid others change again and again.

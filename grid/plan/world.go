@@ -30,9 +30,7 @@ type tracked struct {
 	assessed map[string]*assessment // by unit, of the spec as it is
 	failures map[string]Failure     // by unit, of the spec as it is
 	disputed map[string]Dispute     // by child
-	// The grid as a revision has it, where that was asked for, and the revision's content.
-	was   *grid
-	wasOf packed
+	was      map[string]asWas       // by revision, while that is asked for
 }
 
 // record is what outlives a change of the grid.
@@ -51,6 +49,12 @@ type record struct {
 type assessment struct {
 	child *child
 	step  Step
+}
+
+// asWas is the grid as a revision has it, and what that holds.
+type asWas struct {
+	of   packed
+	grid *grid
 }
 
 // NewIndex returns an empty world.

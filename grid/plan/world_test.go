@@ -25,8 +25,8 @@ type cluster struct {
 	mended  map[Ref]int              // the step at which it was looked at again
 	noted   map[Ref]map[string]noted // by grid and child
 	pilots  map[Ref]map[any]bool     // units of the order that were there, and are gone
-	// complete is what was complete last, of each grid.
-	complete map[Ref]release
+	turns   map[Ref]turn
+	made    map[Ref]Object // of which template a child was made
 }
 
 type absence struct {
@@ -44,7 +44,7 @@ func newCluster(seed uint64) *cluster {
 	return &cluster{
 		r: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), objects: map[Ref]Object{}, x: NewIndex(),
 		last: map[Ref]lastPlan{}, absent: map[[2]string]absence{}, waves: map[Ref]wave{},
-		planned: map[Ref]plannedAs{}, mended: map[Ref]int{}, noted: map[Ref]map[string]noted{}, pilots: map[Ref]map[any]bool{}, complete: map[Ref]release{},
+		planned: map[Ref]plannedAs{}, mended: map[Ref]int{}, noted: map[Ref]map[string]noted{}, pilots: map[Ref]map[any]bool{}, turns: map[Ref]turn{}, made: map[Ref]Object{},
 	}
 }
 
@@ -334,6 +334,9 @@ func (c *cluster) step(p Plan, s Step) {
 	}
 	switch obj := s.Object(c.now); {
 	case obj != nil:
+		if p.Workload != nil {
+			c.noteMade(p, s, ref)
+		}
 		if old := c.objects[ref]; old != nil {
 			metadata := value[Object](obj, "metadata")
 			metadata["uid"], metadata["generation"] = value[string](old, "metadata", "uid"), integer(old, 0, "metadata", "generation")+1

@@ -2,6 +2,7 @@ package grid_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -36,8 +37,8 @@ func standsStill(t *testing.T, paused bool, test func(w *world)) {
 	})
 }
 
-// What was complete last is what a new unit begins with while a rollout stands still, and
-// what a child is made anew of; the change comes in its turn, once the rollout goes on.
+// What the units have that wait is what a new unit begins with while a rollout stands still,
+// and what a child is made anew of; the change comes in its turn, once the rollout goes on.
 func TestNobodyBeginsWithWhatIsStopped(t *testing.T) {
 	for name, paused := range map[string]bool{"stopped": false, "paused": true} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +106,8 @@ func TestANewUnitWaitsForItsTurn(t *testing.T) {
 	})
 }
 
-// The first release goes to a new unit as it is: nothing was complete before.
+// A release that is not ready anywhere is still what the units have: a new one gets no other
+// while the rollout is paused.
 func TestTheFirstReleaseIsAllThereIs(t *testing.T) {
 	run(t, settings{}, func(c *gridtest.Cluster) {
 		shops("a", "b")(c)
@@ -115,18 +117,18 @@ func TestTheFirstReleaseIsAllThereIs(t *testing.T) {
 		update(w.Cluster, inWaves, "maxUnits: 1", "maxUnits: 1, paused: true", "image: v1", "image: v2")
 		shops("c")(w.Cluster)
 		w.soon()
-		if got := w.running("a", "b", "c"); got != "v1v1v2" {
+		if got := w.running("a", "b", "c"); got != "v1v1v1" {
 			t.Errorf("the units run %s", got)
 		}
 	})
 }
 
-// Where what was complete last is not to be had, nothing is made in its place, and the
-// grid says so; once it is back the unit has it.
-func TestWithoutWhatWasCompleteNothingIsMade(t *testing.T) {
+// Where what the others have is not to be had, nothing is made in its place, and the grid
+// says so; once it is back the unit has it.
+func TestWithoutWhatTheOthersHaveNothingIsMade(t *testing.T) {
 	standsStill(t, true, func(w *world) {
-		last, _ := w.at(till, "status.completeRevision").(string)
-		ref := plan.Ref{Kind: plan.RevisionKind, Namespace: "default", Name: last}
+		names := slices.DeleteFunc(w.Names(plan.RevisionKind), func(name string) bool { return name == w.at(till, "status.revision") })
+		ref := plan.Ref{Kind: plan.RevisionKind, Namespace: "default", Name: names[0]}
 		kept := w.Object(ref)
 		w.Remove(ref)
 		shops("z")(w.Cluster)
@@ -135,7 +137,7 @@ func TestWithoutWhatWasCompleteNothingIsMade(t *testing.T) {
 			t.Errorf("the unit runs %s", w.running("z"))
 		}
 		status, message := w.condition(till, "Valid")
-		if want := "unit z: the unit is to begin with ControllerRevision " + last + ", which was complete last, until the change comes to it; there is no such object"; status != "False" || !strings.HasPrefix(message, want) {
+		if want := "unit z: the unit is to begin with what most units have that wait for the change, until that comes to it; no ControllerRevision has that: restore it"; status != "False" || !strings.HasPrefix(message, want) {
 			t.Errorf("Valid is %q: %s", status, message)
 		}
 		w.event("Refused: deploymentgrid default/till: unit z: the unit is to begin with")
@@ -147,8 +149,8 @@ func TestWithoutWhatWasCompleteNothingIsMade(t *testing.T) {
 	})
 }
 
-// It is kept, however many changes come that are never complete.
-func TestWhatWasCompleteLastIsKept(t *testing.T) {
+// It is kept, however many changes come that never go out.
+func TestWhatTheOthersHaveIsKept(t *testing.T) {
 	standsStill(t, true, func(w *world) {
 		for i := range 20 {
 			update(w.Cluster, inWaves, "maxUnits: 1", "maxUnits: 1, paused: true", "image: v1", "image: w"+string(rune('a'+i)))
