@@ -52,7 +52,7 @@ type Controller struct {
 
 // work is what is remembered of a grid. The worker that has the grid owns it.
 type work struct {
-	failing  map[string]retry // units that failed; others go on
+	failing  map[attempt]retry // what failed; others go on
 	disputes map[subject]dispute
 	own      retry           // of what concerns the grid itself
 	spec     int64           // the generation that they are of
@@ -160,7 +160,7 @@ func (c *Controller) plan(ref plan.Ref) (*work, *job) {
 	c.learn()
 	w := c.grids[ref]
 	if w == nil {
-		w = &work{problems: map[string]bool{}, failing: map[string]retry{}, disputes: map[subject]dispute{}}
+		w = &work{problems: map[string]bool{}, failing: map[attempt]retry{}, disputes: map[subject]dispute{}}
 		c.grids[ref] = w
 	}
 	now := c.now()
@@ -234,14 +234,14 @@ func (c *Controller) prepare(w *work, p plan.Plan, statusChanged bool, now time.
 // pending are the steps of a plan that call for a write now, and in how long
 // the next one that has to wait is due; 0 for never.
 func (w *work) pending(p plan.Plan, now time.Time) (steps []plan.Step, next time.Duration) {
-	failing := make(map[string]retry, len(w.failing))
+	failing := make(map[attempt]retry, len(w.failing))
 	for _, s := range p.Steps {
 		if !s.Writes() {
 			continue
 		}
-		r, failed := w.failing[s.Unit]
+		r, failed := w.failing[attemptOf(s)]
 		if failed {
-			failing[s.Unit] = r
+			failing[attemptOf(s)] = r
 		}
 		if left := w.wait(s, now); left > 0 {
 			if next == 0 || left < next {
@@ -263,16 +263,14 @@ func (c *Controller) finish(w *work, j *job) {
 		w.status, w.version = c.now(), j.version
 	}
 	now := c.now()
-	for unit, f := range j.outcomes {
-		if f.Text == "" {
-			delete(w.failing, unit)
-		} else {
-			w.failing[unit] = w.failing[unit].next(now)
-		}
-	}
 	for _, s := range j.steps {
-		if f, tried := j.outcomes[s.Unit]; tried && f.Text == "" {
+		switch f, tried := j.outcomes[s.Unit]; {
+		case !tried:
+		case f.Text == "":
+			delete(w.failing, attemptOf(s))
 			w.succeeded(s, now)
+		default:
+			w.failing[attemptOf(s)] = w.failing[attemptOf(s)].next(now)
 		}
 	}
 	switch {

@@ -25,6 +25,12 @@ type subject struct {
 
 func subjectOf(s plan.Step) subject { return subject{s.Name, s.Hash() == ""} }
 
+// attempt is what is tried in a unit. Another content does not wait for what failed with
+// one.
+type attempt struct{ unit, hash string }
+
+func attemptOf(s plan.Step) attempt { return attempt{s.Unit, s.Hash()} }
+
 // dispute is what is remembered of the writes to one subject that went well.
 // Where the same is to be written again and again, a webhook or another
 // controller undoes it; neither side of such a fight ends it, so every answer
@@ -50,7 +56,7 @@ func (w *work) dispute(s plan.Step) (d dispute, known bool) {
 
 // wait is how long a step has to wait, for failures or for a dispute.
 func (w *work) wait(s plan.Step, now time.Time) time.Duration {
-	wait := w.failing[s.Unit].after.Sub(now)
+	wait := w.failing[attemptOf(s)].after.Sub(now)
 	if d, known := w.dispute(s); known {
 		wait = max(wait, d.after.Sub(now))
 	}

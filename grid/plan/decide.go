@@ -54,7 +54,7 @@ func (x *Index) judge(g *tracked, unit string, live *child) Step {
 	case g.leaves(&step, live, "child"):
 		return step
 	case live != nil && deleting(live.obj):
-		step.Action, step.Why = Wait, "it is being deleted, and will be made again"
+		step.Action, step.Why, step.ending = Wait, "it is being deleted, and will be made again", true
 		return step
 	case live == nil:
 		step.Name, why = x.name(g, unit, max(template.replicas, 1))

@@ -128,7 +128,7 @@ func (w *waves) reached(r *apiv1.RolloutStatus, unit string) bool {
 func (g *tracked) front(p *Plan, s *state, now time.Time) (f front) {
 	for i := range p.Steps {
 		step := &p.Steps[i]
-		if !step.Writes() {
+		if !step.Writes() && !step.ending {
 			delete(g.failures, step.Unit) // of what is no longer to be written; the next one begins then
 		}
 		failure, begun := g.failure(*step)
@@ -137,7 +137,7 @@ func (g *tracked) front(p *Plan, s *state, now time.Time) (f front) {
 		case step.early, step.changed && !begun:
 			f.waiting = append(f.waiting, i)
 			continue
-		case begun && failure.Final && step.desired != nil:
+		case begun && failure.Final && (step.desired != nil || step.ending):
 			f.failed = append(f.failed, i)
 			continue
 		case step.Updated, step.Dark, step.Action == Refuse:

@@ -57,6 +57,7 @@ type Step struct {
 	live      bool      // the child is there
 	changed   bool      // to be applied because the grid changed: waves hold it back
 	early     bool      // to be made before the turn of its unit
+	ending    bool      // the child is being deleted, and is made anew: what failed there may be cured by that
 	appliedAt time.Time // of the live child, last
 	members   *members  // of the unit; nil for none
 	desired   *desired  // nil unless Create, Update or Adopt
