@@ -28,13 +28,13 @@ func TestWhatFailsBeforeItsTurnDoesNotStopTheChange(t *testing.T) {
 				}
 				return nil
 			}}}, func(c *gridtest.Cluster) {
-				shops("a", "b", "c")(c)
+				shops("a", "b", "c", "zz")(c)
 				update(c, inWaves)
 			}, func(w *world) {
 				w.pass(time.Hour)
 				update(w.Cluster, inWaves, "pauseSeconds: 60", "pauseSeconds: 300", "image: v1", "image: v2")
 				w.soon()
-				since.Store(time.Now().Add(9 * time.Minute).Unix()) // z begins before, and has the change after c
+				since.Store(time.Now().Add(14*time.Minute + 50*time.Second).Unix()) // a has it, then b, c, and z at its turn
 				shops("z")(w.Cluster)
 				for range 14 {
 					w.pass(time.Minute)

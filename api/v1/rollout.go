@@ -110,9 +110,13 @@ type RolloutStatus struct {
 	// ReadySince is when that wave became ready; absent while it is not.
 	// +optional
 	ReadySince *metav1.Time `json:"readySince,omitempty"`
-	// Through is the last unit in turn that a wave has gone to.
+	// Through is the last unit in turn that a wave of this revision has gone to, in
+	// this order.
 	// +optional
 	Through string `json:"through,omitempty"`
+	// Order is a hash of spec.rollout.order.
+	// +optional
+	Order string `json:"order,omitempty"`
 }
 
 // UnitStatus is one unit that is not as it should be.

@@ -12,6 +12,7 @@ import (
 // before is what a child begins with that is made where the change has not come to.
 type before struct {
 	due      bool   // there is such: units wait for the change
+	waits    bool   // a child does, though that may not matter any more
 	revision string // the one that has it; "" where none is kept that has
 	was      *grid  // the grid as that has it
 }
@@ -28,13 +29,13 @@ func (g *tracked) before(steps []Step) before {
 	waiting, all := g.waiting()
 	if len(waiting) == 0 || !g.comes(steps) && 2*len(waiting) < all {
 		g.was = nil
-		return before{}
+		return before{waits: len(waiting) > 0}
 	}
 	most := g.most(waiting, steps)
 	if most == nil {
-		return before{}
+		return before{waits: true}
 	}
-	return before{due: true, revision: most.in.Name, was: g.asIn(most.in.Name)}
+	return before{due: true, waits: true, revision: most.in.Name, was: g.asIn(most.in.Name)}
 }
 
 // comes reports whether a turn is to come: a unit that could take the change waits for it.

@@ -57,6 +57,7 @@ func (s *state) sinceRemoval(now time.Time) time.Duration {
 type front struct {
 	waiting, failed []int
 	busy            []string
+	away            bool // others wait that cannot have their turn now
 }
 
 // holdBack holds back what is not at its turn. What every wave is follows from
@@ -67,27 +68,37 @@ func (g *tracked) holdBack(p *Plan, s *state, now time.Time) {
 		s.rollout = nil
 		return
 	}
+	if s.holds || len(p.Steps) == 0 {
+		return // no unit says anything: what was so stays
+	}
 	switch {
 	case s.rollout == nil:
 	case s.rollout.Revision == g.revision:
 	case slices.ContainsFunc(p.Steps, func(step Step) bool { return !step.changed && inWave(s.rollout, step) }):
-		s.rollout.Revision = g.revision // what stays of the last wave is waited for as before
+		s.rollout.Revision, s.rollout.Through = g.revision, "" // what stays of the last wave is waited for as before
 	default:
 		s.rollout = nil
 	}
+	if s.rollout != nil && s.rollout.Order != r.order {
+		s.rollout.Order, s.rollout.Through = r.order, ""
+	}
 	f := g.front(p, s, now)
+	f.away = s.before.waits
 	if s.rollout == nil {
 		if len(f.waiting) == 0 {
 			return // all is as it is to be, and was before
 		}
-		s.rollout = &apiv1.RolloutStatus{Revision: g.revision}
+		s.rollout = &apiv1.RolloutStatus{Revision: g.revision, Order: r.order}
 	}
 	if len(f.waiting) == 0 && !underWay(s.rollout) {
-		forget(s.rollout)
+		f.forget(s.rollout)
 		return
 	}
+	s.paused = r.paused && len(f.waiting) > 0
 	slices.SortStableFunc(f.waiting, func(a, b int) int { return r.compare(p.Steps[a].Unit, p.Steps[b].Unit) })
+	n := len(f.waiting)
 	f.waiting = g.deferDark(p, f.waiting)
+	f.away = f.away || len(f.waiting) < n
 	s.pending = len(f.waiting)
 	g.nextWave(p, s, f, now)
 }
@@ -97,9 +108,10 @@ func underWay(r *apiv1.RolloutStatus) bool {
 	return r != nil && r.WaitingSince != nil && r.ReadySince == nil
 }
 
-// forget ends the last wave, where it is ready: nobody waits for the next.
-func forget(r *apiv1.RolloutStatus) {
-	if !underWay(r) {
+// forget ends the last wave, where it is ready and nobody waits for the next: who is away
+// waits for the pause, too.
+func (f *front) forget(r *apiv1.RolloutStatus) {
+	if !underWay(r) && !f.away {
 		r.WaitingSince, r.ReadySince = nil, nil
 	}
 }
@@ -244,7 +256,7 @@ func (g *tracked) nextWave(p *Plan, s *state, f front, now time.Time) {
 		p.StatusFirst = true
 	}
 	if len(f.waiting) == 0 {
-		forget(s.rollout)
+		f.forget(s.rollout)
 		return
 	}
 	if why == "" && len(s.never) > 0 { // who mistypes the pilot does not mean all others
@@ -262,7 +274,7 @@ func (g *tracked) nextWave(p *Plan, s *state, f front, now time.Time) {
 		}
 	}
 	if r.paused {
-		why, s.paused = "the rollout is paused", true
+		why = "the rollout is paused"
 	}
 	first := 0
 	if why == "" {

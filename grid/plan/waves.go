@@ -15,6 +15,7 @@ import (
 // waves is spec.rollout, ready for use.
 type waves struct {
 	place     map[string]int // of the units that go first
+	order     string         // a hash of those
 	number    int            // of units in a wave, where share is 0
 	share     float64
 	pause     time.Duration
@@ -33,6 +34,9 @@ func newWaves(r *apiv1.Rollout) *waves {
 	w := &waves{
 		place: make(map[string]int, len(r.Order)), number: 1, pause: seconds(r.PauseSeconds), deadline: defaultDeadline,
 		maxFailed: int(r.MaxFailedUnits), paused: r.Paused,
+	}
+	if len(r.Order) > 0 {
+		w.order = sum(r.Order)
 	}
 	for i, unit := range r.Order {
 		w.place[string(unit)] = i
