@@ -121,7 +121,7 @@ func TestNoNodesTakeNothingAway(t *testing.T) {
 		w.quiet()
 		w.pass(time.Hour)
 		w.names("Deployment", "till-a", "till-b", "till-c", "till-d")
-		w.said(till, "spec.gridUniqKey: keeps its Deployments as they are, for there are no Nodes; bring those back, or delete the grid")
+		w.said(till, "spec.gridUniqKey: keeps its Deployments as they are, for there are no Nodes; bring those back")
 		w.is(till, "status.heldUnits", 4)
 		w.Node("node-a", "site", "a")
 		w.pass(4 * time.Minute)

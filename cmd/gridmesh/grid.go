@@ -144,6 +144,7 @@ func (in *gridInput) plans(ctx context.Context) ([]plan.Plan, []topology.Problem
 		return nil, nil, err
 	}
 	in.world = worldOf(objects)
+	in.world.Part = len(in.files) > 0 && !in.clusterAsked()
 	in.noteEmpty()
 	in.everywhere = plan.All(in.world, in.guard, time.Now())
 	plans := slices.DeleteFunc(slices.Clone(in.everywhere), func(p plan.Plan) bool {

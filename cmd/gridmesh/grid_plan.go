@@ -36,7 +36,8 @@ func gridPlanCommand() *cobra.Command {
 		Use: "plan", Short: "Show what grids would do in every unit, before they are applied", Args: cobra.NoArgs,
 		Long: `Show what grids would do in every unit, before they are applied.
 
-Reads grids, Nodes, and the Deployments, StatefulSets and Services that exist
+Reads grids, Nodes, and the Deployments, StatefulSets, Services and
+ControllerRevisions that exist
 from manifests, as "kubectl get -o yaml" prints them, and changes nothing. With
 --kubeconfig too, the manifests are put over what the cluster has. -o yaml
 prints each child as it would be applied, as manifests that kubectl apply takes;
@@ -47,7 +48,7 @@ also with a field, of its templates too, that does not exist or holds another
 type, or one whose rollout is stopped and would stay so. What values mean to an API server (a port out of range, an image that no
 registry has) it alone can say: ask it with kubectl apply --dry-run=server.`,
 		Example: `  gridmesh grid plan -f new-till.yaml --kubeconfig ~/.kube/config
-  kubectl get nodes,deploy,dg -A -o yaml >now.yaml && gridmesh grid plan -f now.yaml`,
+  kubectl get nodes,deploy,dg,controllerrevisions -A -o yaml >now.yaml && gridmesh grid plan -f now.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(in.files) == 0 {
 				return fmt.Errorf("%w: nothing says what is to be planned; give -f FILE, -f DIR or -f -, as: gridmesh grid plan -f new-till.yaml", run.ErrUsage)

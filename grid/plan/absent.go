@@ -111,7 +111,10 @@ func (x *Index) keyOfNobody(g *tracked, keys []string, holds bool) string {
 	case len(x.units.nodes) == 0 && !holds:
 		return ""
 	case len(x.units.nodes) == 0:
-		return "keeps its " + g.kind.Child + "s as they are, for there are no Nodes; bring those back, or delete the grid"
+		if x.part {
+			return "has " + g.kind.Child + "s, and there are no Nodes here; add those of the cluster (kubectl get nodes -o yaml), or ask it (--kubeconfig)"
+		}
+		return "keeps its " + g.kind.Child + "s as they are, for there are no Nodes; bring those back"
 	case holds && g.kind.PerUnit:
 		comes = "does not change its " + g.kind.Child + "s, which go by " + made
 	case holds:

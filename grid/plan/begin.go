@@ -42,6 +42,11 @@ func (x *Index) beginWith(g *tracked, step *Step, b before) {
 	if why == "" {
 		step.Name, why = x.name(g, step.Unit, max(t.replicas, 1))
 	}
+	if x.part && len(g.revisions) == 0 {
+		step.Action, step.desired = Wait, nil
+		step.Why = "it begins with " + of + ", and the ControllerRevision of that is not here; add them (kubectl get controllerrevisions -o yaml)"
+		return
+	}
 	if why != "" {
 		step.Action, step.desired = Refuse, nil
 		step.Why = fmt.Sprintf("the unit is to begin with %s, until that comes to it; %s", of, why)

@@ -169,6 +169,8 @@ type World struct {
 	Nodes     []Object
 	Children  []Object // Deployments, StatefulSets and Services
 	Revisions []Object // ControllerRevisions
+	// Part: there may be others, of kinds that nobody gave.
+	Part bool
 }
 
 // Add sorts in an object; what no grid depends on is left out.

@@ -21,6 +21,7 @@ type Index struct {
 	refusing map[Ref]bool // grids with a unit that others are in the way of
 	unitless map[Ref]bool // grids that no node has the key of
 	orphans  orphans
+	part     bool // there may be objects of kinds that are not here (World.Part)
 }
 
 // tracked is a grid with what is known of it besides its spec.
@@ -69,6 +70,7 @@ func NewIndex() *Index {
 // indexOf is a world, ready for planning.
 func indexOf(w World) *Index {
 	x := NewIndex()
+	x.part = w.Part
 	for _, list := range [][]Object{w.Nodes, w.Grids, w.Children, w.Revisions} {
 		for _, obj := range list {
 			x.Set(obj)
