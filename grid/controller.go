@@ -294,5 +294,11 @@ func (c *Controller) newProblems(w *work, j *job) {
 			j.events = append(j.events, plan.Event{Warning: true, Reason: "Refused", Message: text})
 		}
 	}
+	for _, note := range j.plan.Notes {
+		if now[note.Message] = true; !w.problems[note.Message] {
+			c.cfg.Log.Warn("what is beside a grid, or waits", obs.KeyGrid, j.plan.Grid.String(), obs.KeyProblem, note.Message)
+			j.events = append(j.events, note)
+		}
+	}
 	w.problems = now
 }

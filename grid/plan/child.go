@@ -249,3 +249,21 @@ func (g *grid) owns(c *child) bool {
 
 // made reports whether a child is this grid's own, and does not only bear its labels.
 func (g *grid) made(c *child) bool { return c.ownerKind != "" && g.owns(c) }
+
+// claim is how good the claim of a child to its unit is, the best first: what the grid
+// applied, what it owns, what one of its name applied and left (--cascade=orphan), what only
+// bears the labels; and what is an earlier grid's.
+func (g *grid) claim(c *child) int {
+	applied := c.annotations[names.Applied] != ""
+	switch {
+	case !g.owns(c):
+		return 4
+	case g.made(c) && applied:
+		return 0
+	case g.made(c):
+		return 1
+	case applied:
+		return 2
+	}
+	return 3
+}

@@ -88,18 +88,24 @@ func (g *grid) unowned(what string) string {
 	return fmt.Sprintf("%s exists and is not this grid's; delete it, or hand it over by the labels %s=%s and %s=%s", what, names.GridSelector, g.ref.Name, names.GridUniqKey, keyLabel(g.unitKey))
 }
 
-// live is the child of a unit, under whatever name it was made.
+// live is the child of a unit, under whatever name it was made; nil for none. Anybody who
+// may make an object may give it a grid's labels: that one takes no other's place.
 func (g *tracked) live(unit string) *child {
 	list := g.children[unit]
-	for _, c := range list {
-		if g.owns(c) {
-			return c
-		}
-	}
-	if len(list) > 0 {
+	switch len(list) {
+	case 0:
+		return nil
+	case 1:
 		return list[0]
 	}
-	return nil
+	name := g.kind.name(g.ref.Name, unit)
+	rank := func(c *child) int {
+		if c.ref.Name == name {
+			return 2 * g.claim(c)
+		}
+		return 2*g.claim(c) + 1
+	}
+	return slices.MinFunc(list, func(a, b *child) int { return rank(a) - rank(b) }) // of equals the first by name
 }
 
 // name chooses the name of a new child. "a"+"b-c" and "a-b"+"c" want the same.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -39,6 +40,7 @@ func (g Guard) Validate() error {
 // with the time (UnitGone); no time runs while all stays as it is (lacks.holds).
 func (x *Index) leftovers(g *tracked, p *Plan, s *state, guard Guard, now time.Time) {
 	var gone []Step
+	alone := map[string]string{} // units, by children
 	for unit, list := range g.children {
 		there := x.units.of(g.unitKey)[unit] != nil
 		kept := g.live(unit)
@@ -47,8 +49,10 @@ func (x *Index) leftovers(g *tracked, p *Plan, s *state, guard Guard, now time.T
 				c.there, c.left = true, time.Time{}
 				continue
 			}
-			// What only bears the labels, and was never taken over, is left alone.
 			if !g.made(c) || deleting(c.obj) {
+				if there && c.ownerKind == "" {
+					alone[c.ref.Name] = unit
+				}
 				continue
 			}
 			if s.holds {
@@ -66,6 +70,21 @@ func (x *Index) leftovers(g *tracked, p *Plan, s *state, guard Guard, now time.T
 	slices.SortFunc(gone, func(a, b Step) int { return strings.Compare(a.Name, b.Name) })
 	guard.share(gone, len(p.Steps), p, s, now)
 	p.Steps = append(p.Steps, gone...)
+	g.leaveAlone(p, alone)
+}
+
+// leaveAlone says which objects, of which units, only bear the labels, and were never
+// taken over, beside a child.
+func (g *tracked) leaveAlone(p *Plan, units map[string]string) {
+	if len(units) == 0 {
+		return
+	}
+	list := slices.Sorted(maps.Keys(units))
+	text := fmt.Sprintf("%s %s bears the labels of unit %s, which has another child, and is left alone", g.kind.Child, list[0], units[list[0]])
+	if more := len(list) - 1; more > 0 {
+		text += ", as " + count(int64(more), "more is", "more are")
+	}
+	p.Notes = append(p.Notes, Event{Warning: true, Reason: "LeftAlone", Message: text + "; take the labels away, or delete it"})
 }
 
 // stays is the step of a child that is kept though its unit is gone.

@@ -163,8 +163,9 @@ type Plan struct {
 	StatusFirst bool
 	// RequeueAfter is how long until the plan changes by time alone; 0 for never.
 	RequeueAfter time.Duration
-	// Events are what has happened to the rollout since the last plan.
-	Events []Event
+	// Events are what has happened to the rollout since the last plan, and Notes what is
+	// to be told once for as long as it stands.
+	Events, Notes []Event
 
 	removedAt time.Time // now, where children are removed; else zero
 }

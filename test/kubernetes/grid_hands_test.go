@@ -16,7 +16,7 @@ func TestGridsAmongOthers(t *testing.T) {
 	inUnits(t, map[string]string{"a-1": "north", "b-1": "south", "b-2": "west"})
 	controller(t)
 	manifest := deploymentGrid("hpa", "", "1")
-	applied(t, manifest, "deploymentgrid/hpa", "deployment/hpa-west", "hpa/hpa-north")
+	applied(t, manifest, "deploymentgrid/hpa", "deployment/hpa-west", "deployment/copy", "hpa/hpa-north")
 	allReady(t, "deploymentgrids", "hpa", 3)
 
 	must(t, c.Apply(`{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: hpa-north}, spec: {minReplicas: 2, maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: hpa-north}, metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]}}`))
@@ -75,7 +75,18 @@ func TestGridsAmongOthers(t *testing.T) {
 	getsAnother(t, "hpa", "west")
 	allReady(t, "deploymentgrids", "hpa", 3)
 	wait.Eventually(t, func() error { return hasEvent(t, "hpa", "Released", "unit west") })
+
+	// What only bears the labels takes no unit's place from what the grid made.
+	must(t, c.Apply(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: copy, labels: {superedge.io/grid-selector: hpa, superedge.io/grid-uniq-key: site}}, spec: {replicas: 0, selector: {matchLabels: {app: copy}}, template: {metadata: {labels: {app: copy}}, spec: {nodeSelector: {site: south}, containers: [{name: app, image: gridmesh.test/app}]}}}}`))
+	wait.Eventually(t, func() error { return hasEvent(t, "hpa", "LeftAlone", "Deployment copy bears the labels of unit south") })
 	must(t, again(t))
+	for name, owners := range map[string]int{"copy": 0, "hpa-south": 1} {
+		d, err := child(name)
+		must(t, err)
+		if len(d.OwnerReferences) != owners || d.Annotations["gridmesh.io/unit-gone-since"] != "" {
+			t.Errorf("%s has owners %v, annotations %v", name, d.OwnerReferences, d.Annotations)
+		}
+	}
 }
 
 // getsAnother waits until a unit has a child of another name than its first.
