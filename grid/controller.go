@@ -165,6 +165,7 @@ func (c *Controller) plan(ref plan.Ref) (*work, *job) {
 	}
 	now := c.now()
 	c.index.Disputed(ref, w.disputed(now))
+	c.index.Waiting(ref, w.waiting(now))
 	p, ok := c.index.Plan(ref, c.cfg.Guard, now)
 	if !ok {
 		delete(c.grids, ref)
@@ -264,7 +265,7 @@ func (c *Controller) finish(w *work, j *job) {
 	}
 	now := c.now()
 	for _, s := range j.steps {
-		switch f, tried := j.outcomes[s.Unit]; {
+		switch f, tried := j.outcomes[s.Key()]; {
 		case !tried:
 		case f.Text == "":
 			delete(w.failing, attemptOf(s))

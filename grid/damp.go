@@ -1,6 +1,7 @@
 package grid
 
 import (
+	"strings"
 	"time"
 
 	"github.com/gridmesh/gridmesh/grid/plan"
@@ -25,11 +26,11 @@ type subject struct {
 
 func subjectOf(s plan.Step) subject { return subject{s.Name, s.Hash() == ""} }
 
-// attempt is what is tried in a unit. Another content does not wait for what failed with
-// one.
-type attempt struct{ unit, hash string }
+// attempt is what is tried (plan.Step.Key). Another content does not wait for what failed
+// with one.
+type attempt struct{ key, hash string }
 
-func attemptOf(s plan.Step) attempt { return attempt{s.Unit, s.Hash()} }
+func attemptOf(s plan.Step) attempt { return attempt{s.Key(), s.Hash()} }
 
 // dispute is what is remembered of the writes to one subject that went well.
 // Where the same is to be written again and again, a webhook or another
@@ -61,6 +62,22 @@ func (w *work) wait(s plan.Step, now time.Time) time.Duration {
 		wait = max(wait, d.after.Sub(now))
 	}
 	return wait
+}
+
+// waiting are the children whose removal would wait now (wait).
+func (w *work) waiting(now time.Time) map[string]bool {
+	list := map[string]bool{}
+	for about, d := range w.disputes {
+		if about.marks && now.Before(d.after) {
+			list[about.child] = true
+		}
+	}
+	for a, r := range w.failing {
+		if _, child, leaving := strings.Cut(a.key, "/"); leaving && now.Before(r.after) {
+			list[child] = true
+		}
+	}
+	return list
 }
 
 // succeeded notes a write that went well: the first of a content costs no wait,

@@ -31,7 +31,7 @@ type job struct {
 	objects   []map[string]any
 	taken     []plan.Ref
 	deleted   map[plan.Ref]string      // with the version that was
-	outcomes  map[string]plan.Failure  // of the units that were written to
+	outcomes  map[string]plan.Failure  // of what was written to, by Step.Key
 	units     map[plan.Action][]string // done, by action
 
 	// gone is what the mirror told of as deleted since the job began. The
@@ -169,7 +169,7 @@ func (c *Controller) step(ctx context.Context, j *job, s plan.Step) {
 	case stale:
 		j.more = true
 	case ok:
-		j.outcomes[s.Unit] = plan.Failure{}
+		j.outcomes[s.Key()] = plan.Failure{}
 		if !j.answers[s.Name] {
 			j.units[s.Action] = append(j.units[s.Action], s.Unit)
 		}
@@ -180,6 +180,6 @@ func (c *Controller) step(ctx context.Context, j *job, s plan.Step) {
 		c.cfg.Metrics.failures.Inc()
 		f := failureOf(failure, c.now())
 		f.Hash = s.Hash()
-		j.outcomes[s.Unit] = f
+		j.outcomes[s.Key()] = f
 	}
 }

@@ -68,7 +68,7 @@ func (x *Index) leftovers(g *tracked, p *Plan, s *state, guard Guard, now time.T
 		}
 	}
 	slices.SortFunc(gone, func(a, b Step) int { return strings.Compare(a.Name, b.Name) })
-	guard.share(gone, len(p.Steps), p, s, now)
+	g.share(guard, gone, p, s, now)
 	p.Steps = append(p.Steps, gone...)
 	g.leaveAlone(p, alone)
 }
@@ -131,37 +131,51 @@ func (c *child) gone(guard Guard, now time.Time) time.Duration {
 	}
 }
 
-// share holds back removals beyond the guard's share of all units, one at
-// least, and those that follow another removal within the grace.
-func (g Guard) share(gone []Step, units int, p *Plan, s *state, now time.Time) {
-	due := 0
-	for _, step := range gone {
-		if step.Action == Remove {
-			due++
+// share holds back removals beyond the guard's share of all units, one at least, and those
+// that follow another removal within the grace. It is for what is removed: what may not be
+// written to yet waits for itself alone, and what failed before lets others go first.
+func (g *tracked) share(guard Guard, gone []Step, p *Plan, s *state, now time.Time) {
+	var due []int
+	for i, step := range gone {
+		if step.Action == Remove && !g.later[step.Name] {
+			due = append(due, i)
 		}
 	}
-	if due == 0 {
+	if len(due) == 0 {
 		return
 	}
-	most := max(1, int(math.Floor(g.Share*float64(units+len(gone)))))
-	why := fmt.Sprintf("%d of %d units are gone; at most %d are removed at once", len(gone), units+len(gone), most)
-	if left := g.Grace - s.sinceRemoval(now); left > 0 {
+	units := len(p.Steps) + len(gone)
+	most := max(1, int(math.Floor(guard.Share*float64(units))))
+	why := fmt.Sprintf("%d of %d units are gone; at most %d are removed at once", len(gone), units, most)
+	if left := guard.Grace - s.sinceRemoval(now); left > 0 {
 		p.requeue(left)
 		most, why = 0, why+", the next "+atTime(now.Add(left))
 	} else {
 		at := wholeSecond(now)
 		s.removed, p.removedAt = &at, now
 		p.StatusFirst = true
-		if due > most {
-			p.requeue(g.Grace)
+		if len(due) > most {
+			p.requeue(guard.Grace)
 		}
 	}
-	for i := range gone {
-		if gone[i].Action != Remove {
-			continue
-		}
-		if most--; most < 0 {
-			gone[i].Action, gone[i].Why = Hold, why
-		}
+	slices.SortStableFunc(due, func(a, b int) int { return g.failed(gone[a]) - g.failed(gone[b]) })
+	for _, i := range due[min(most, len(due)):] {
+		gone[i].Action, gone[i].Why = Hold, why
+	}
+}
+
+// failed is 1 where the last write of such a step failed.
+func (g *tracked) failed(s Step) int {
+	if g.failures[s.Key()].Text != "" {
+		return 1
+	}
+	return 0
+}
+
+// Waiting notes to which children nothing may be written yet, for writes failed or were
+// undone.
+func (x *Index) Waiting(grid Ref, children map[string]bool) {
+	if g := x.grids[grid]; g != nil {
+		g.later = children
 	}
 }

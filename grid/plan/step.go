@@ -108,6 +108,15 @@ func (s Step) Writes() bool {
 // leaving reports whether the child's unit is gone.
 func (s Step) leaving() bool { return s.Action == Hold || s.Action == Remove }
 
+// Key is what failures of it are remembered by: the unit, and of a child that leaves its
+// unit the child, for a unit may have several. No unit has a slash.
+func (s Step) Key() string {
+	if s.leaving() {
+		return s.Kind + "/" + s.Name
+	}
+	return s.Unit
+}
+
 // behind reports whether the child is not what the grid says, and could be.
 func (s Step) behind() bool {
 	return !s.leaving() && !s.Updated && !s.Dark && s.Action != Refuse

@@ -4,23 +4,22 @@ import "maps"
 
 // What an index is told by who carries its plans out.
 
-// Failed notes what became of writes to the children of units; one without a
-// text is a success.
-func (x *Index) Failed(grid Ref, units map[string]Failure) {
+// Failed notes what became of writes, by Step.Key; one without a text is a success.
+func (x *Index) Failed(grid Ref, outcomes map[string]Failure) {
 	g := x.grids[grid]
 	if g == nil {
 		return
 	}
-	for unit, f := range units {
-		switch was, failed := g.failures[unit]; {
+	for key, f := range outcomes {
+		switch was, failed := g.failures[key]; {
 		case f.Text == "" && failed:
-			delete(g.failures, unit)
+			delete(g.failures, key)
 			x.dirty[grid] = true
 		case f.Text != "":
 			if was.Hash == f.Hash {
 				f.Since = earlier(was.Since, f.Since)
 			}
-			if g.failures[unit] = f; was != f {
+			if g.failures[key] = f; was != f {
 				x.dirty[grid] = true
 			}
 		}
@@ -30,7 +29,7 @@ func (x *Index) Failed(grid Ref, units map[string]Failure) {
 // failure is why what a step is to write could not be written. What was tried before
 // with another content says nothing of it.
 func (g *tracked) failure(s Step) (Failure, bool) {
-	f, failed := g.failures[s.Unit]
+	f, failed := g.failures[s.Key()]
 	return f, failed && (s.desired == nil || f.Hash == s.Hash())
 }
 

@@ -29,9 +29,10 @@ type tracked struct {
 	*grid
 	*record
 	assessed map[string]*assessment // by unit, of the spec as it is
-	failures map[string]Failure     // by unit, of the spec as it is
+	failures map[string]Failure     // by Step.Key, of the spec as it is
 	disputed map[string]Dispute     // by child
 	was      map[string]asWas       // by revision, while that is asked for
+	later    map[string]bool        // children that nothing may be written to yet
 }
 
 // record is what outlives a change of the grid.
