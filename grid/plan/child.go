@@ -40,6 +40,7 @@ type child struct {
 // itself says may be older, or forged.
 type sight struct {
 	there bool      // the unit was there, with this child
+	came  time.Time // when it came, where this child was made after that; zero else
 	left  time.Time // when it was first seen that it is not; zero while it is
 	// When it was first seen that the child, as it was applied last, does not say
 	// when that was, or names a time to come.

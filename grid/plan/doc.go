@@ -28,6 +28,7 @@
 //	told.go      what whoever carries plans out tells the index
 //	absent.go    keys and units that no node has
 //	decide.go    the step of each unit
+//	newcomers.go units that have just come
 //	revision.go  ControllerRevisions, and rolling back to one
 //	before.go    what units have that the change has not come to
 //	rollout.go   which changes wait for a later wave

@@ -46,6 +46,9 @@ func (x *Index) leftovers(g *tracked, p *Plan, s *state, guard Guard, now time.T
 		kept := g.live(unit)
 		for _, c := range list {
 			if there && c == kept {
+				if !c.there && c.left.IsZero() {
+					c.came = g.came(x.units.of(g.unitKey)[unit])
+				}
 				c.there, c.left = true, time.Time{}
 				continue
 			}
@@ -98,6 +101,7 @@ func leftover(unit string, c *child, why string, guard Guard, now time.Time, p *
 	step := c.stays(unit, "")
 	_, marked := c.goneSince()
 	gone := c.gone(guard, now)
+	step.brief = c.brief(guard.Grace)
 	switch left := guard.Grace - gone; {
 	case !marked:
 		step.Unmarked = true
@@ -133,20 +137,25 @@ func (c *child) gone(guard Guard, now time.Time) time.Duration {
 
 // share holds back removals beyond the guard's share of all units, one at least, and those
 // that follow another removal within the grace. It is for what is removed: what may not be
-// written to yet waits for itself alone, and what failed before lets others go first.
+// written to yet waits for itself alone, and what failed before lets others go first. A
+// unit that came and went takes none of it.
 func (g *tracked) share(guard Guard, gone []Step, p *Plan, s *state, now time.Time) {
 	var due []int
+	units, brief := len(p.Steps)+len(gone), 0
 	for i, step := range gone {
-		if step.Action == Remove && !g.later[step.Name] {
+		switch {
+		case step.brief:
+			brief++
+		case step.Action == Remove && !g.later[step.Name]:
 			due = append(due, i)
 		}
 	}
 	if len(due) == 0 {
 		return
 	}
-	units := len(p.Steps) + len(gone)
+	units -= brief
 	most := max(1, int(math.Floor(guard.Share*float64(units))))
-	why := fmt.Sprintf("%d of %d units are gone; at most %d are removed at once", len(gone), units, most)
+	why := fmt.Sprintf("%d of %d units are gone; at most %d are removed at once", len(gone)-brief, units, most)
 	if left := guard.Grace - s.sinceRemoval(now); left > 0 {
 		p.requeue(left)
 		most, why = 0, why+", the next "+atTime(now.Add(left))

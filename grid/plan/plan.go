@@ -57,6 +57,7 @@ func (x *Index) Plan(ref Ref, guard Guard, now time.Time) (p Plan, ok bool) {
 		state.before = g.before(p.Steps)
 		g.holdBack(&p, &state, now)
 		x.begin(g, &p, &state, now)
+		g.admit(&p, guard.Since, now)
 		x.leftovers(g, &p, &state, guard, now)
 		g.revise(&p, state.before.revision)
 		p.Unused = g.unused()

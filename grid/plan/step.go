@@ -58,6 +58,7 @@ type Step struct {
 	changed   bool      // to be applied because the grid changed: waves hold it back
 	early     bool      // to be made before the turn of its unit
 	ending    bool      // the child is being deleted, and is made anew: what failed there may be cured by that
+	brief     bool      // of a unit that came and went
 	appliedAt time.Time // of the live child, last
 	members   *members  // of the unit; nil for none
 	desired   *desired  // nil unless Create, Update or Adopt

@@ -10,6 +10,7 @@ import (
 type members struct {
 	nodes int
 	ready map[string]time.Time // nodes that are, and since when; zero is unknown
+	seen  time.Time            // when a plan saw the unit first; zero is not yet
 }
 
 func (m *members) dark() bool { return m.nodes > 0 && len(m.ready) == 0 }
@@ -23,6 +24,12 @@ func (m *members) lit() (at time.Time) {
 		}
 	}
 	return at
+}
+
+// newcomers is what a grid knows of units that came after it had some.
+type newcomers struct {
+	first time.Time            // when a plan saw units of the grid first; those are not new
+	let   map[string]time.Time // units that came since and did not have to wait, of late
 }
 
 // division is what Nodes make up by one unit key.

@@ -44,6 +44,7 @@ type record struct {
 	service  *apiv1.ServiceGridStatus
 	// When this process had children removed last, with a monotonic reading.
 	removedAt time.Time
+	newcomers
 }
 
 // assessment is what a unit needs, kept as long as its child and its grid
@@ -177,12 +178,14 @@ func (x *Index) setNode(name string, n *node) {
 
 func (x *Index) setGrid(ref Ref, g *grid, obj Object) {
 	old := x.grids[ref]
+	rekeyed := old == nil || g == nil || old.unitKey != g.unitKey
 	if old != nil {
-		x.unuse(old.grid)
+		if rekeyed || g.federated { // else since when units are there stays known
+			x.unuse(old.grid)
+		}
 		delete(x.grids, ref)
 	}
 	x.dirty[ref] = true
-	rekeyed := old == nil || g == nil || old.unitKey != g.unitKey
 	if rekeyed {
 		x.markRefusing(ref.Namespace) // a name may be free now, or taken
 	}
@@ -194,7 +197,7 @@ func (x *Index) setGrid(ref Ref, g *grid, obj Object) {
 	next := &tracked{grid: g, record: x.recordOf(ref), assessed: map[string]*assessment{}, failures: map[string]Failure{}}
 	if old == nil || old.uid != g.uid {
 		next.workload, next.service = decodeStatus(obj)
-		next.removedAt = time.Time{}
+		next.removedAt, next.newcomers = time.Time{}, newcomers{}
 	}
 	x.grids[ref] = next
 	x.use(g)
@@ -203,6 +206,7 @@ func (x *Index) setGrid(ref Ref, g *grid, obj Object) {
 	}
 	if rekeyed || !old.valid {
 		lookAnew(next.children)
+		next.newcomers = newcomers{}
 	}
 }
 
