@@ -73,7 +73,7 @@ func (in *input) completeServices(form func(topology.ObjectKey) string) completi
 		if err != nil {
 			return nil
 		}
-		for key := range snap.Services.All() {
+		for _, key := range servicesOf(snap) {
 			list = append(list, form(key))
 		}
 		return list

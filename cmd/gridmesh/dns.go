@@ -293,7 +293,7 @@ func (d *dnsDoc) services(zone string) (list []string) {
 
 // known are the state's Services, as DNS names them: service.namespace.
 func (w *world) known() (list []string) {
-	for key := range w.snap.Services.All() {
+	for _, key := range servicesOf(w.snap) {
 		list = append(list, dnsName(key))
 	}
 	return list

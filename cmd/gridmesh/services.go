@@ -7,8 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gridmesh/gridmesh/api/names"
+	"github.com/gridmesh/gridmesh/grid/plan"
 	"github.com/gridmesh/gridmesh/internal/near"
 	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // wanted is which Services are asked for, as asked takes it: those of all
@@ -48,12 +51,32 @@ func (w *world) withoutKind(arg, namespace string) string {
 }
 
 func (w *world) hasNamespace(name string) bool {
-	for key := range w.snap.Services.All() {
-		if key.Namespace == name {
-			return true
+	return slices.ContainsFunc(servicesOf(w.snap), func(key topology.ObjectKey) bool { return key.Namespace == name })
+}
+
+// servicesOf are the Services of a state, which also has slices of those that are not there.
+func servicesOf(snap *topology.Snapshot) (list []topology.ObjectKey) {
+	for key, entry := range snap.Services.All() {
+		if entry.Service != nil {
+			list = append(list, key)
 		}
 	}
-	return false
+	return list
+}
+
+// absent says that what was asked for is no Service, and what there is instead.
+func (w *world) absent(arg string) error {
+	var alone []string // slices without their Service
+	for key, entry := range w.snap.Services.All() {
+		if entry.Service == nil && asked(key.String(), arg) {
+			alone = append(alone, key.String())
+		}
+	}
+	instead := w.services(arg)
+	if slices.Sort(alone); len(alone) > 0 {
+		instead = fmt.Sprintf(": there are slices of %s, but no Service; add it, or correct the label %s of the slices", plan.Short(alone), names.ServiceName)
+	}
+	return fmt.Errorf("no Service %s in this state%s%s", none(arg), instead, besides(w.snap.Problems))
 }
 
 // none is how what is asked for is named where there is nothing of it.
@@ -68,14 +91,14 @@ func none(arg string) string {
 // that is not there: first those whose names begin or end alike.
 func (w *world) services(instead string) string {
 	const most = 5
-	var names []string
-	for key := range w.snap.Services.All() {
-		names = append(names, key.String())
+	var list []string
+	for _, key := range servicesOf(w.snap) {
+		list = append(list, key.String())
 	}
-	if len(names) == 0 {
+	if len(list) == 0 {
 		return ": it has none"
 	}
-	slices.SortFunc(names, func(a, b string) int {
+	slices.SortFunc(list, func(a, b string) int {
 		if likeness := common(b, instead) - common(a, instead); likeness != 0 {
 			return likeness
 		}
@@ -85,11 +108,11 @@ func (w *world) services(instead string) string {
 	if strings.Contains(instead, "/") {
 		text = ""
 	}
-	if meant := nearly(instead, names); meant != "" {
+	if meant := nearly(instead, list); meant != "" {
 		text, it = text+"; did you mean "+meant+"?", " It"
 	}
-	text += it + " has " + strings.Join(names[:min(len(names), most)], ", ")
-	if more := len(names) - most; more > 0 {
+	text += it + " has " + strings.Join(list[:min(len(list), most)], ", ")
+	if more := len(list) - most; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text

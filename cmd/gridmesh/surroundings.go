@@ -108,7 +108,7 @@ func (s *surroundings) fromCluster(ctx context.Context, in *input) error {
 // noteGrids says of manifests that have grids, and no Service, how they become
 // some: an empty table looks as if nothing were to be served.
 func (in *input) noteGrids(w *world) {
-	if in.origin != fromFiles || w.snap.Services.Len() > 0 {
+	if in.origin != fromFiles || len(servicesOf(w.snap)) > 0 {
 		return
 	}
 	manifests, err := in.manifests()

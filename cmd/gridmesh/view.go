@@ -132,7 +132,7 @@ func (w *world) rows(args []string) ([]serviceRow, error) {
 		rows = append(rows, row)
 	}
 	if len(args) > 0 && len(rows) == 0 {
-		return nil, fmt.Errorf("no Service %s in this state%s%s", none(args[0]), w.services(args[0]), besides(w.snap.Problems))
+		return nil, w.absent(args[0])
 	}
 	return rows, nil
 }
