@@ -1,0 +1,214 @@
+package kubeproxy
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gridmesh/gridmesh/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Namespaced(m.Run) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs a program of the machine, with a text to read.
+func run(t *testing.T, text, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Stdin = strings.NewReader(text)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
+// needs skips, loudly, where the machine lacks a program.
+func needs(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skipf("SKIPPED: %v", err)
+		}
+	}
+}
+
+const nftRules = `
+table ip kube-proxy {
+	map service-ips {
+		type ipv4_addr . inet_proto . inet_service : verdict
+	}
+	chain services {
+	}
+	chain nat-prerouting {
+		type nat hook prerouting priority -100
+	}
+}
+table ip6 kube-proxy {
+}
+table ip other {
+}
+`
+
+// The tables of the mode nftables are found, and in force once they have a frontend.
+func TestNftables(t *testing.T) {
+	needs(t, "nft")
+	testkit.NewNetwork(t)
+	wantRules(t, "nothing", "", "")
+	run(t, nftRules, "nft", "-f", "-")
+	run(t, "delete table ip6 kube-proxy", "nft", "-f", "-")
+	wantRules(t, "empty", "nftables", "")
+	run(t, "add element ip kube-proxy service-ips { 10.96.0.1 . tcp . 443 : goto services }", "nft", "-f", "-")
+	wantRules(t, "with a frontend", "nftables", "ip")
+	must(t, Remove())
+	wantRules(t, "removed", "", "")
+	if left := run(t, "", "nft", "list", "tables"); strings.TrimSpace(left) != "table ip other" {
+		t.Errorf("left are %s", left)
+	}
+	must(t, Remove()) // nothing is there
+}
+
+// saved is what iptables-save has of kube-proxy, of the kubelet and of others.
+const saved = `*nat
+:PREROUTING ACCEPT
+:OUTPUT ACCEPT
+:POSTROUTING ACCEPT
+:DOCKER - [0:0]
+:KUBE-KUBELET-CANARY - [0:0]
+:KUBE-MARK-MASQ - [0:0]
+:KUBE-NODEPORTS - [0:0]
+:KUBE-POSTROUTING - [0:0]
+:KUBE-PROXY-CANARY - [0:0]
+:KUBE-SEP-AAAAAAAAAAAAAAAA - [0:0]
+:KUBE-SERVICES - [0:0]
+:KUBE-SVC-AAAAAAAAAAAAAAAA - [0:0]
+-A PREROUTING -j KUBE-SERVICES
+-A PREROUTING -j DOCKER
+-A OUTPUT -j KUBE-SERVICES
+-A POSTROUTING -j KUBE-POSTROUTING
+-A KUBE-MARK-MASQ -j MARK --or-mark 0x4000
+-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN
+-A KUBE-POSTROUTING -j MASQUERADE
+-A KUBE-SEP-AAAAAAAAAAAAAAAA -p tcp -j DNAT --to-destination 10.1.0.1:80
+-A KUBE-SERVICES -d 10.96.0.1/32 -p tcp --dport 80 -j KUBE-SVC-AAAAAAAAAAAAAAAA
+-A KUBE-SVC-AAAAAAAAAAAAAAAA -j KUBE-MARK-MASQ
+-A KUBE-SVC-AAAAAAAAAAAAAAAA -j KUBE-SEP-AAAAAAAAAAAAAAAA
+COMMIT
+*filter
+:FORWARD ACCEPT
+:KUBE-FIREWALL - [0:0]
+:KUBE-FORWARD - [0:0]
+-A FORWARD -j KUBE-FORWARD
+-A FORWARD -j KUBE-FIREWALL
+-A KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT
+COMMIT
+`
+
+// Of the tables of iptables the chains of kube-proxy go, and what leads there; those of
+// others stay as they are, and iptables still reads all of it.
+func TestIptables(t *testing.T) {
+	needs(t, "iptables-nft-restore", "iptables-nft-save")
+	testkit.NewNetwork(t)
+	run(t, saved, "iptables-nft-restore")
+	wantRules(t, "rules", "iptables", "ip")
+	must(t, Remove())
+	wantRules(t, "removed", "", "")
+	left := run(t, "", "iptables-nft-save")
+	for _, line := range strings.Split(left, "\n") {
+		if strings.Contains(line, "KUBE-") && !strings.Contains(line, "KUBE-KUBELET-CANARY") && !strings.Contains(line, "KUBE-FIREWALL") {
+			t.Errorf("left is %s", line)
+		}
+	}
+	for _, want := range []string{"-A PREROUTING -j DOCKER", "-A FORWARD -j KUBE-FIREWALL", ":KUBE-KUBELET-CANARY"} {
+		if !strings.Contains(left, want) {
+			t.Errorf("%s is gone:\n%s", want, left)
+		}
+	}
+}
+
+// Chains alone are in force for nobody yet: kube-proxy makes them before it has heard of Services.
+func TestIptablesThatServeNobody(t *testing.T) {
+	needs(t, "iptables-nft")
+	testkit.NewNetwork(t)
+	run(t, "", "iptables-nft", "-t", "nat", "-N", "KUBE-SERVICES")
+	run(t, "", "iptables-nft", "-t", "nat", "-A", "PREROUTING", "-j", "KUBE-SERVICES")
+	wantRules(t, "before the first sync", "iptables", "")
+}
+
+// The old iptables are found, and nobody here can remove what is in them.
+func TestOldIptables(t *testing.T) {
+	needs(t, "iptables-legacy")
+	testkit.NewNetwork(t)
+	if out, err := exec.CommandContext(t.Context(), "iptables-legacy", "-t", "nat", "-N", "KUBE-SERVICES").CombinedOutput(); err != nil {
+		t.Skipf("SKIPPED: no rules of the old iptables can be made here: %v\n%s", err, out)
+	}
+	must(t, Remove())
+	r, err := Look()
+	must(t, err)
+	if !r.Stays() || r.Mode() != "iptables" || r.Text() != "chains KUBE-* of iptables-legacy" {
+		t.Errorf("found %+v", r)
+	}
+}
+
+func wantRules(t *testing.T, when, mode, serves string) {
+	t.Helper()
+	r, err := Look()
+	must(t, err)
+	if r.Mode() != mode || strings.Join(r.Serves, ",") != serves || r.None() != (mode == "") {
+		t.Errorf("%s: found %+v, want mode %q in force for %q", when, r, mode, serves)
+	}
+}
+
+// Who listens on a port of kube-proxy's is one, where it is not this process.
+func TestAliveByItsPort(t *testing.T) {
+	testkit.NewNetwork(t)
+	if why, err := Alive(); why != "" || err != nil {
+		t.Fatalf("nobody listens: %s, %v", why, err)
+	}
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "0.0.0.0:10256")
+	must(t, err)
+	if why, err := Alive(); why != "" || err != nil {
+		t.Errorf("this process listens: %s, %v", why, err)
+	}
+	file, err := l.(*net.TCPListener).File()
+	must(t, err)
+	child := exec.CommandContext(t.Context(), "sleep", "1000")
+	child.ExtraFiles = []*os.File{file}
+	must(t, child.Start())
+	must(t, l.Close())
+	must(t, file.Close())
+	t.Cleanup(func() { _ = child.Process.Kill(); _ = child.Wait() })
+	if why, err := Alive(); !strings.Contains(why, "10256") || err != nil {
+		t.Errorf("another process listens: %s, %v", why, err)
+	}
+}
+
+// A process is known by its name, in this network; one that cleans up is none.
+func TestProcesses(t *testing.T) {
+	proc := t.TempDir()
+	add := func(pid, net string, args ...string) {
+		must(t, os.MkdirAll(filepath.Join(proc, pid, "ns"), 0o700))
+		must(t, os.WriteFile(filepath.Join(proc, pid, "cmdline"), []byte(strings.Join(args, "\x00")+"\x00"), 0o600))
+		must(t, os.Symlink(net, filepath.Join(proc, pid, "ns/net")))
+	}
+	add("thread-self", "net:[1]", "test")
+	add("2", "net:[1]", "vi", "kube-proxy.yaml")
+	add("3", "net:[1]", "/usr/local/bin/kube-proxy", "--cleanup")
+	add("4", "net:[2]", "/usr/local/bin/kube-proxy")
+	add("5", "net:[1]", "/usr/bin/kube", "kube-proxy", "--config", "/x")
+	list, err := Processes(proc)
+	must(t, err)
+	if len(list) != 1 || list[0].PID != 5 || list[0].Args[3] != "/x" {
+		t.Errorf("found %+v", list)
+	}
+}
