@@ -11,7 +11,7 @@
 // what changes is the content of a few sets, which the plan package decides:
 //
 //	prerouting  mangle -150  capture     frontend in serve4/6 -> tproxy, mark
-//	prerouting  nat    -100  redirected  from a bridge, frontend in serve4/6 -> redirect (*)
+//	prerouting  nat    -102  redirected  from a bridge, frontend in serve4/6 -> redirect (*)
 //	prerouting          -90  divert      packets of Envoy's source-keeping sockets -> mark
 //	input                 0  own_ports   not redirected, to a redirect port -> reset (*)
 //	output      mangle -150  local       frontend in serve4/6 -> mark (rerouted to lo);

@@ -242,7 +242,7 @@ func hairpin(cfg plan.Config) Chain {
 }
 
 func redirect(cfg plan.Config) Chain {
-	c := Chain{Name: Redirect, Hook: &Hook{NAT, Prerouting, -100}, Rules: passEnvoy(cfg)}
+	c := Chain{Name: Redirect, Hook: &Hook{NAT, Prerouting, -102}, Rules: passEnvoy(cfg)}
 	for _, f := range Families {
 		c.Rules = append(c.Rules,
 			Rule{Is{f}, L4{topology.TCP}, FromBridge{}, Frontend{f, Serve}, Saddr{f, Pods}, RedirectTo{cfg.Ports.RedirectKeep()}},

@@ -16,8 +16,9 @@ const KernelName = "gridmesh_kernel"
 
 // Sets and maps of the kernel path.
 const (
-	// KernelLayout names their shape, as Layout does that of the other table.
-	KernelLayout = "kernel-layout-1"
+	// KernelLayout names their shape, as Layout does that of the other table, and where
+	// the chains are hooked, which no chain can change.
+	KernelLayout = "kernel-layout-2"
 	// Absent holds the protocols that Envoy gets no new connections of, and is in
 	// the table of the capture.
 	Absent = "absent"
@@ -58,8 +59,10 @@ func Kernel(cfg plan.Config) *Table {
 		t.Chains = append(t.Chains, refusing(f), admission(f), nearby(f), services(f))
 	}
 	t.Chains = append(t.Chains,
-		kernelBase(cfg, KernelIn, Prerouting, -99), // after Redirect
-		kernelBase(cfg, KernelOut, Output, -100),
+		// After Redirect, and before kube-proxy's at -100: the first that translates a
+		// connection is the only one, so beside it this path has all that it knows.
+		kernelBase(cfg, KernelIn, Prerouting, -101),
+		kernelBase(cfg, KernelOut, Output, -101),
 		kernelPost(cfg))
 	return t
 }
