@@ -110,10 +110,5 @@ func (l *loop) switchPath(now absence, first bool) {
 	case !first:
 		l.said.absent.Say(l.log.Info, "Envoy takes connections again")
 	}
-	if err := l.capture.EnvoyAbsent(now.absent); err != nil {
-		l.said.write.Say(l.log.Error, "could not write which path connections take; trying again", obs.KeyErr, err)
-		l.metrics.syncFailures.Inc()
-		l.broken = err
-		l.pace.hurry()
-	}
+	l.tellPath()
 }

@@ -57,7 +57,9 @@ type Agent struct {
 	streamed   chan struct{}                    // one slot: a stream of Envoy began or ended
 	policies   latest.Value[word]               // from the start and who asks for NetworkPolicies to the loop and who looks at the node: there are any
 	engines    latest.Value[word]               // from the start and who looks at the node to the loop: an engine of them is to be reckoned with
-	paths      chan struct{}                    // one slot: one of these three is another
+	beside     latest.Value[beside]             // from the start and who looks at kube-proxy to the loop
+	proxyFound bool                             // of the start, and then of who looks at kube-proxy: rules of it were there
+	paths      chan struct{}                    // one slot: one of these four is another
 	ports      *healthport.Servers              // of the loop; nil without a kernel path
 	leaving    atomic.Bool                      // from who follows the own Node to the health: it is about to go
 	snapshot   latest.Value[*topology.Snapshot] // from the loop to other processes, the hosts file and who looks at the node
@@ -73,6 +75,7 @@ func New(cfg Config, parts Parts) (*Agent, error) {
 		"Source": parts.Source == nil, "Capture": parts.Capture == nil, "XDS": parts.XDS == nil,
 		"Inspect": parts.Inspect == nil, "WatchLinks": parts.WatchLinks == nil,
 		"EnvoyServes": parts.EnvoyServes == nil && cfg.Datapath != topology.DatapathNone,
+		"KubeProxy":   parts.KubeProxy == nil && cfg.TakeOver,
 	} {
 		if missing {
 			return nil, fmt.Errorf("%w: %s", errMissingPart, name)

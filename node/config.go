@@ -50,6 +50,9 @@ type Config struct {
 	// RefusePolicies keeps the agent from starting where NetworkPolicies would
 	// be bypassed and nothing was served before. An agent that runs goes on.
 	RefusePolicies bool
+	// TakeOver has the agent start beside kube-proxy's rules, come before them, and remove
+	// what is left of them. It needs a kernel path.
+	TakeOver bool
 	// CloseOnMove closes connections to endpoints that a move put out of reach.
 	CloseOnMove bool
 	// HostsFile is kept for a DNS server of the operator's own; empty for none.
@@ -85,6 +88,9 @@ func (c Config) Validate() error {
 	}
 	if c.PreloadMax < 0 {
 		fail("--preload-max %d: must not be negative", c.PreloadMax)
+	}
+	if c.TakeOver && c.Datapath == topology.DatapathNone {
+		fail("--take-over=kube-proxy: give --datapath auto or kernel, too; with envoy nobody would serve node ports, load balancers' addresses and UDP once kube-proxy is gone, nor could Envoy be handed anything before")
 	}
 	if c.Node == "" {
 		fail("--node-name is empty; give the name of the Node object")

@@ -26,13 +26,14 @@ const (
 
 // findings are what breaks the capture on this node or is bypassed by it, as
 // the last looks showed it: at the node, and at the cluster; what the state
-// directory does not take; and that this node has no Node.
+// directory does not take; that this node has no Node; and what is there of a
+// kube-proxy that is taken over from.
 type findings struct {
-	mu                       sync.Mutex
-	node, cluster, disk, own []capture.Finding
+	mu                              sync.Mutex
+	node, cluster, disk, own, proxy []capture.Finding
 }
 
-// replaceNode, replaceCluster, replaceDisk and replaceOwn take the result of a look and return what is new.
+// replaceNode, replaceCluster, replaceDisk, replaceOwn and replaceProxy take the result of a look and return what is new.
 func (f *findings) replaceNode(list []capture.Finding) []capture.Finding {
 	return f.replace(&f.node, list)
 }
@@ -62,6 +63,10 @@ func (f *findings) replaceOwn(list []capture.Finding) []capture.Finding {
 	return f.replace(&f.own, list)
 }
 
+func (f *findings) replaceProxy(list []capture.Finding) []capture.Finding {
+	return f.replace(&f.proxy, list)
+}
+
 func (f *findings) replace(known *[]capture.Finding, list []capture.Finding) (fresh []capture.Finding) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,7 +82,7 @@ func (f *findings) replace(known *[]capture.Finding, list []capture.Finding) (fr
 func (f *findings) all() []capture.Finding {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Concat(f.node, f.cluster, f.disk, f.own)
+	return slices.Concat(f.node, f.cluster, f.disk, f.own, f.proxy)
 }
 
 var findingsDesc = prometheus.NewDesc("gridmesh_node_findings", "What on this node breaks the capture or is bypassed by it.", []string{"kind"}, nil)
@@ -106,6 +111,8 @@ func (a *Agent) inspect(ctx context.Context) (fresh []capture.Finding, err error
 		a.log.Warn("could not look at all of the node for what is in the way; starting, and looking again", obs.KeyErr, err)
 	}
 	var errs []error
+	a.proxyFound, err = a.inspectProxy()
+	errs = append(errs, err)
 	for _, f := range list {
 		if f.Kind == capture.KubeProxy || f.Kind == capture.PolicyEngine && a.cfg.RefusePolicies && a.cfg.Datapath == topology.DatapathNone {
 			errs = append(errs, errors.New(f.Text))
@@ -138,6 +145,9 @@ func notLookedAt(errs ...error) []capture.Finding {
 // none to be bypassed, the kernel serves all beside it, and there is nothing to say.
 func (a *Agent) inspectNode() ([]capture.Finding, error) {
 	list, err := a.parts.Inspect()
+	if a.parts.KubeProxy != nil { // who looks at that says more of it
+		list = slices.DeleteFunc(slices.Clone(list), func(f capture.Finding) bool { return f.Kind == capture.KubeProxy })
+	}
 	engine := func(f capture.Finding) bool { return f.Kind == capture.PolicyEngine }
 	objects, _ := a.policies.Get()
 	switch {

@@ -58,6 +58,7 @@ type loop struct {
 	failure error       // of the last write to the kernel; nil where it is in line
 	broken  error       // of the last look at what others removed
 	envoys  absence     // what is known of Envoy, where there is a kernel path
+	proxy   beside      // what is known of kube-proxy's rules, where it is taken over from
 	policed *bool       // what counts: there are NetworkPolicies; nil where nobody has said, or there is no kernel path
 	damped  damper      // of that
 	eager   quiet.Limit // looks while something fails
@@ -68,7 +69,7 @@ type loop struct {
 
 // lines is what the loop may have to say again and again.
 type lines struct {
-	write, order, repair, anew, bridges, network, pods, save, blind, watched, absent, unasked, policed, slept quiet.Line
+	write, order, repair, anew, bridges, network, pods, save, blind, watched, absent, unasked, policed, proxied, slept quiet.Line
 
 	unrecorded bool // that an outage could not be noted
 	unread     bool // that the disk gives nothing
@@ -319,8 +320,6 @@ func (l *loop) paced() {
 	l.answerAgain()
 	l.closeStale()
 }
-
-func (l *loop) failing() bool { return l.failure != nil || l.broken != nil }
 
 // repair puts back what others changed, and writes again what failed.
 func (l *loop) repair() {

@@ -87,6 +87,7 @@ type rig struct {
 	ahead     sync.Map     // by how much its clock was ahead when it was read first, by that time
 	began     time.Time    // an hour after its boot
 
+	proxy     *otherProxy                                        // nil: nobody is taken over from
 	supervise func(ctx context.Context, alive func() bool) error // nil: nobody does
 	serves    func(ctx context.Context) error                    // nil: Envoy is not asked whether it serves
 	podCIDRs  func(node string) []netip.Prefix
@@ -181,6 +182,9 @@ func (r *rig) parts() Parts {
 	}
 	if r.envoy != nil {
 		p.Envoy = r.envoy
+	}
+	if r.proxy != nil {
+		p.KubeProxy = r.proxy
 	}
 	if r.wrap != nil {
 		p.Capture = r.wrap(r.capture)

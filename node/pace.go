@@ -31,6 +31,8 @@ const (
 	eagerEvery = time.Second
 )
 
+func (l *loop) failing() bool { return l.failure != nil || l.broken != nil }
+
 // next sets the time of the next look.
 func (p *pace) next(failed bool) {
 	switch {

@@ -56,6 +56,9 @@ type Parts struct {
 	// error says why not, and one that hangs is one by the end of ctx. ErrNotKnown is
 	// where it cannot be asked. nil where there is no kernel path to take them instead.
 	EnvoyServes func(ctx context.Context) error
+	// KubeProxy is looked at beside the loop, and what is left of it removed; nil where the
+	// agent does not take over from it.
+	KubeProxy KubeProxy
 	// PodCIDRs are those of a node where there is no API server, by the Source's
 	// newest snapshot or a newer one; nil for not at all. It is asked with each.
 	PodCIDRs func(node string) []netip.Prefix

@@ -9,9 +9,11 @@ import (
 	"net/http"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node/hosts"
 	"github.com/gridmesh/gridmesh/source"
@@ -23,6 +25,10 @@ import (
 func (a *Agent) open(g *run.Group) (sockets []string, err error) {
 	for _, s := range a.servers() {
 		listener, err := s.listen(s.address, a.log)
+		if a.cfg.TakeOver && s.ofProxy && errors.Is(err, unix.EADDRINUSE) {
+			g.Add(s.name, func(ctx context.Context) error { return a.serveLater(ctx, s) })
+			continue
+		}
 		if err != nil {
 			return sockets, err
 		}
@@ -60,6 +66,9 @@ func (a *Agent) members(l *loop) []member {
 	if a.parts.EnvoyServes != nil {
 		list = append(list, member{"envoy's absence", a.followAbsence})
 	}
+	if a.parts.KubeProxy != nil {
+		list = append(list, member{"kube-proxy", a.followProxy})
+	}
 	if a.parts.Clients != nil {
 		list = append(list, member{"clients", a.parts.Clients})
 	}
@@ -81,20 +90,39 @@ type server struct {
 	listen  func(address string, log *slog.Logger) (net.Listener, error)
 	address string
 	serve   func(ctx context.Context, l net.Listener) error
+	ofProxy bool // kube-proxy has the same address, by default
+}
+
+// serveLater serves as soon as kube-proxy lets go of the address.
+func (a *Agent) serveLater(ctx context.Context, s server) error {
+	a.log.Info("somebody listens where kube-proxy does; waiting for the address", obs.KeyName, s.name)
+	for pause(ctx, proxyEvery) {
+		l, err := s.listen(s.address, a.log)
+		if errors.Is(err, unix.EADDRINUSE) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+		defer stop()
+		return s.serve(ctx, l)
+	}
+	return nil
 }
 
 // servers lists every listener. Only health may be open to others.
 func (a *Agent) servers() []server {
 	list := []server{
-		{"xds server", listenUnix, a.cfg.XDSSocket, run.ServeGRPC(a.grpcServer())},
-		{"feed server", listenUnix, a.cfg.FeedSocket, a.serveSnapshots},
-		{"status", listenUnix, a.cfg.StatusSocket, run.ServeHTTP(a.statusMux())},
+		{name: "xds server", listen: listenUnix, address: a.cfg.XDSSocket, serve: run.ServeGRPC(a.grpcServer())},
+		{name: "feed server", listen: listenUnix, address: a.cfg.FeedSocket, serve: a.serveSnapshots},
+		{name: "status", listen: listenUnix, address: a.cfg.StatusSocket, serve: run.ServeHTTP(a.statusMux())},
 	}
 	if a.cfg.HealthzAddress != "" {
-		list = append(list, server{"healthz", run.ListenTCP, a.cfg.HealthzAddress, run.ServeHTTP(a.healthMux())})
+		list = append(list, server{"healthz", run.ListenTCP, a.cfg.HealthzAddress, run.ServeHTTP(a.healthMux()), true})
 	}
 	if a.cfg.MetricsAddress != "" {
-		list = append(list, server{"metrics", run.ListenTCP, a.cfg.MetricsAddress, run.ServeHTTP(a.metricsMux())})
+		list = append(list, server{"metrics", run.ListenTCP, a.cfg.MetricsAddress, run.ServeHTTP(a.metricsMux()), true})
 	}
 	return list
 }

@@ -111,6 +111,9 @@ func (a *Agent) start(ctx context.Context) (*loop, error) {
 	if err := a.refusePods(ctx, pods); err != nil {
 		return nil, err
 	}
+	if err := a.comeBefore(); err != nil {
+		return nil, err
+	}
 	if err := a.guard(pods, st); err != nil {
 		return nil, err
 	}
@@ -119,6 +122,7 @@ func (a *Agent) start(ctx context.Context) (*loop, error) {
 	}
 	noted := a.soonNotes(&unread)
 	l := newLoop(a, st, pods)
+	l.proxy, _ = a.beside.Get()
 	l.unread, l.begun = unread, a.clocks()
 	l.clocksAt = l.begun
 	l.uplink = outage.NewUplink(noted.Noted, notebook.Boot, l.clocksAt.Now)

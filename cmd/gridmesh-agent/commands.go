@@ -143,6 +143,11 @@ func cleanUp(ctx context.Context, w io.Writer, c *config) error {
 	if err := errors.Join(hasSysctls(c.procSys), mayAdminister()); err != nil {
 		return err
 	}
+	if c.handOver != "" {
+		if err := awaitKubeProxy(ctx, w, c.host()); err != nil {
+			return err
+		}
+	}
 	done, err := cleanup.Run(c.cleanup())
 	if err != nil {
 		return err

@@ -33,8 +33,8 @@ type config struct {
 	file              string // of --config
 
 	// Flags in words of their own, which complete reads.
-	mark, datapath, bridgeNF, keysReading, policies string
-	podCIDRs, serviceCIDRs, nodePorts               []string
+	mark, datapath, bridgeNF, keysReading, policies, takeOver string
+	podCIDRs, serviceCIDRs, nodePorts                         []string
 
 	// Of bootstrap alone.
 	adminSocket  string
@@ -47,6 +47,7 @@ type config struct {
 
 	// Of cleanup alone.
 	files, stay bool
+	handOver    string
 }
 
 func defaults() *config {
@@ -88,6 +89,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&n.HostsFile, "hosts-file", "", "keep the names {set}-{i} of StatefulSetGrids of this unit in this hosts file, for a DNS server of your own")
 	f.StringVar(&n.ClusterDomain, "cluster-domain", n.ClusterDomain, "zone of the names in --hosts-file")
 	f.StringVar(&c.policies, "network-policies", c.policies, "where NetworkPolicies would be bypassed on the client's node (docs/limits.md): warn, or refuse to start on a node that was not served before")
+	f.StringVar(&c.takeOver, "take-over", "", "kube-proxy: start beside its rules instead of refusing to, come before them, and remove them once it is gone; with --datapath auto or kernel")
 	c.bindTracking(f)
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "log more")
 	run.Files(f, "config", "kubeconfig", "manifests", "state-dir", "xds-socket", "status-socket", "admin-socket", "feed-socket", "proc-sys", "hosts-file")
@@ -108,10 +110,14 @@ func (c *config) bindTracking(f *pflag.FlagSet) {
 // choices are the values of flags that have a fixed choice.
 var choices = map[string][]string{
 	"topology-keys": {"ordered", "union"}, "datapath": {"envoy", "auto", "kernel"}, "nodeport-addresses": {primary}, "bridge-netfilter": {"clear", "keep"}, "network-policies": {"warn", "refuse"},
+	"take-over": {kubeProxy},
 }
 
 // primary stands for the node's own addresses, in kube-proxy's words.
 const primary = "primary"
+
+// kubeProxy is whom an agent takes over from, and hands over to.
+const kubeProxy = "kube-proxy"
 
 // hostName is the name of this host as the kubelet takes it for the Node's.
 func hostName() string {
@@ -162,6 +168,12 @@ func (c *config) readWords() error {
 	default:
 		fail("--bridge-netfilter %q is not known; use clear or keep", c.bridgeNF)
 	}
+	for flag, who := range map[string]string{"take-over": c.takeOver, "hand-over": c.handOver} {
+		if who != "" && who != kubeProxy {
+			fail("--%s %q is not known; use kube-proxy, or leave it out", flag, who)
+		}
+	}
+	c.node.TakeOver = c.takeOver != ""
 	switch c.policies {
 	case "warn", "refuse":
 		c.node.RefusePolicies = c.policies == "refuse"

@@ -83,6 +83,8 @@ so, too. "gridmesh-agent status --check" has its own.`,
 	}
 	clean.Flags().BoolVar(&c.files, "files", false, "remove its sockets, the bootstrap and the last good state, too")
 	clean.Flags().BoolVar(&c.stay, "stay", false, "change nothing and wait until stopped: for a pod whose init containers have cleaned up, so that it is ready where the node is clean")
+	clean.Flags().StringVar(&c.handOver, "hand-over", "", "kube-proxy: wait until it serves on this node before anything is removed, so that Services are reached all the time")
+	complete(clean, "hand-over", []string{kubeProxy})
 	root.AddCommand(bootstrap, statusCommand(c), clean)
 	return root
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/capture/kubeproxy"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
@@ -50,6 +51,9 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 	if c.capture.Kernel != nil {
 		parts.EnvoyServes = c.envoyServes
 	}
+	if c.node.TakeOver {
+		parts.KubeProxy = otherProxy{}
+	}
 	var server *xds.Server
 	parts.XDS = func(requested func([]string), refused func(xds.Nack)) node.XDS {
 		server = xds.New(xds.Config{Log: log, Metrics: xds.NewMetrics(parts.Registry), Asked: requested, Refused: refused})
@@ -80,6 +84,13 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 	}
 	return agent.Run(ctx)
 }
+
+// otherProxy is kube-proxy in the network of this process.
+type otherProxy struct{}
+
+func (otherProxy) Look() (kubeproxy.Rules, error) { return kubeproxy.Look() }
+func (otherProxy) Alive() (string, error)         { return kubeproxy.Alive() }
+func (otherProxy) Remove() error                  { return kubeproxy.Remove() }
 
 // connect prepares what comes from the API server; nothing is asked of it yet.
 func connect(c *config, log *slog.Logger, registry prometheus.Registerer) (node.Source, node.Cluster, error) {

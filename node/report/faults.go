@@ -26,6 +26,9 @@ func (r *Report) Faults(matters func(xds.Nack) bool) (list []Fault) {
 	if r.EnvoyUnknown != "" {
 		add("", "it cannot be asked whether Envoy serves: %s", r.EnvoyUnknown)
 	}
+	if r.BesideKubeProxy && len(r.Envoys) == 0 {
+		return list // it is not needed yet
+	}
 	if r.EnvoyAbsent {
 		add("", "Envoy %s", absentText)
 		return list
@@ -54,8 +57,9 @@ func (r *Report) Faults(matters func(xds.Nack) bool) (list []Fault) {
 }
 
 // NeedsEnvoy reports whether connections are handed to Envoy: with one path always;
-// with two where any frontend is its, and the kernel does not serve for it.
-func (r *Report) NeedsEnvoy() bool { return !r.idleEnvoy() && !r.EnvoyAbsent }
+// with two where any frontend is its, and the kernel does not serve for it, nor instead
+// of it while kube-proxy's rules are there.
+func (r *Report) NeedsEnvoy() bool { return !r.idleEnvoy() && !r.EnvoyAbsent && !r.BesideKubeProxy }
 
 // idleEnvoy reports whether nothing is Envoy's to serve.
 func (r *Report) idleEnvoy() bool {
@@ -71,6 +75,14 @@ func (r *Report) backText(now time.Time) string {
 		return ""
 	}
 	return fmt.Sprintf("serves again, and gets new connections in %s if it goes on", max(since(now, r.EnvoyBack), 0))
+}
+
+// besideText says why the kernel serves what Envoy would, where kube-proxy was.
+func (r *Report) besideText(now time.Time) string {
+	if r.KubeProxyUntil.IsZero() {
+		return "its rules are on this node, behind those of gridmesh: the kernel serves all"
+	}
+	return fmt.Sprintf("its rules are gone from this node: Envoy gets connections in %s if they stay away", max(since(now, r.KubeProxyUntil), 0))
 }
 
 // policiesText says why the kernel serves what Envoy would; "" where it does not.

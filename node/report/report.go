@@ -54,6 +54,8 @@ type Report struct {
 	Policies        bool               `json:"networkPolicies,omitempty"`        // the cluster has some, or nobody has said yet
 	PoliciesUnknown bool               `json:"networkPoliciesUnknown,omitempty"` // nobody has said yet
 	PoliciesUntil   time.Time          `json:"networkPoliciesUntil,omitzero"`    // there are none any more: until when they are reckoned with, if none comes
+	BesideKubeProxy bool               `json:"besideKubeProxy,omitempty"`        // rules of kube-proxy are there, or were a moment ago: the kernel serves all
+	KubeProxyUntil  time.Time          `json:"kubeProxyUntil,omitzero"`          // they are gone: when Envoy serves, too, if they stay away
 	EnvoyAbsent     bool               `json:"envoyAbsent,omitempty"`            // the kernel serves what Envoy served
 	EnvoyBack       time.Time          `json:"envoyBack,omitzero"`               // of an absent one that serves again: when it gets new connections, if it goes on
 	EnvoyUnknown    string             `json:"envoyUnknown,omitempty"`           // why it could not be asked whether it serves; "" where it could

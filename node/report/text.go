@@ -44,6 +44,9 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 		if r.Paths != nil {
 			p.line("datapath", "%s: %d frontends by Envoy, %d by the kernel; gridmesh view --datapath %s names them", r.Datapath, r.Paths.Envoy, r.Paths.Kernel, r.Datapath)
 		}
+		if r.BesideKubeProxy {
+			p.line("kube-proxy", "%s", r.besideText(now))
+		}
 		if text := r.policiesText(now); text != "" {
 			p.line("policies", "%s", text)
 		}

@@ -258,7 +258,7 @@ func (n *Node) StartProxy(kind string) error {
 	case "gridmesh":
 		return n.startGridmesh()
 	case "kube-proxy":
-		return n.startKubeProxy()
+		return n.StartKubeProxy(NftablesMode)
 	}
 	return nil
 }

@@ -12,11 +12,21 @@ import (
 // machine's file system at /host, the network of the node, and all rights.
 const KubeProxyImage = "gridmesh.test/kube-proxy:1"
 
-func (n *Node) startKubeProxy() error {
+// KubeProxyMode is a mode of kube-proxy, in its own words.
+type KubeProxyMode string
+
+// The modes that this kernel has.
+const (
+	NftablesMode KubeProxyMode = "nftables"
+	IptablesMode KubeProxyMode = "iptables"
+)
+
+// StartKubeProxy starts kube-proxy in a mode.
+func (n *Node) StartKubeProxy(mode KubeProxyMode) error {
 	if err := edge.MissingForKubeProxy(); err != nil {
 		return err
 	}
-	path, err := n.KubeProxyConfig()
+	path, err := n.kubeProxyConfig(mode)
 	if err != nil {
 		return err
 	}
@@ -26,7 +36,9 @@ func (n *Node) startKubeProxy() error {
 
 // KubeProxyConfig writes the configuration of the node's kube-proxy, which has
 // the same path inside a real node.
-func (n *Node) KubeProxyConfig() (path string, err error) {
+func (n *Node) KubeProxyConfig() (path string, err error) { return n.kubeProxyConfig(NftablesMode) }
+
+func (n *Node) kubeProxyConfig(mode KubeProxyMode) (path string, err error) {
 	kubeconfig, err := n.c.pki.kubeconfig("kube-proxy", "system:kube-proxy", "", server())
 	if err != nil {
 		return "", err
@@ -34,10 +46,10 @@ func (n *Node) KubeProxyConfig() (path string, err error) {
 	path = filepath.Join(n.Dir, "kube-proxy.yaml")
 	text := fmt.Sprintf(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
-mode: nftables
+mode: %s
 clientConnection: {kubeconfig: %q}
 conntrack: {maxPerCore: 0}
 hostnameOverride: %s
-`, kubeconfig, n.Name)
+`, mode, kubeconfig, n.Name)
 	return path, os.WriteFile(path, []byte(text), 0o600)
 }

@@ -1,0 +1,43 @@
+package capture
+
+import (
+	"errors"
+
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/capture/nft"
+	"github.com/gridmesh/gridmesh/capture/rules"
+)
+
+// Serves are the families (ip, ip6) of which gridmesh has frontends in force in this
+// network, whoever wrote them.
+func Serves() (families []string, err error) {
+	conn := nft.Open()
+	defer conn.Close()
+	names := map[rules.Family]string{rules.IPv4: "ip", rules.IPv6: "ip6"}
+	for _, f := range rules.Families {
+		for table, set := range map[string]rules.SetName{rules.Name: rules.Serve, rules.KernelName: rules.Front} {
+			list, err := conn.ElementsUpTo(&nftables.Set{Table: &nftables.Table{Name: table, Family: nftables.TableFamilyINet}, Name: set.For(f)}, 1)
+			if err != nil && !errors.Is(err, nft.ErrMany) && !errors.Is(err, unix.ENOENT) {
+				return nil, err
+			}
+			if len(list) > 0 || errors.Is(err, nft.ErrMany) {
+				families = append(families, names[f])
+				break
+			}
+		}
+	}
+	return families, nil
+}
+
+// PutBack sets the sysctls of a node as they were, while its rules are still in force:
+// those of another proxy on a bridge need them before.
+func PutBack(host Host) error {
+	unlock, err := Lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return host.sysctls().Restore()
+}

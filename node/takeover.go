@@ -1,0 +1,207 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/capture/kubeproxy"
+	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/node/report"
+)
+
+const (
+	// proxyEvery is how often an agent that takes over looks at kube-proxy.
+	proxyEvery = time.Second
+	// proxyQuiet is for how long there has to be no sign of a kube-proxy that runs before
+	// what it left is removed: one that is restarted is back by then.
+	proxyQuiet = 5 * time.Second
+)
+
+// Envoy gets connections once kube-proxy's rules are gone, and stay so: kube-proxy looks
+// every 30 s whether its own are there.
+const (
+	proxyFirst = 35 * time.Second
+	proxyMost  = 10 * time.Minute
+	proxyCalm  = 30 * time.Minute
+)
+
+// KubeProxy is that of this node, for an agent that takes over from it.
+type KubeProxy interface {
+	// Look reads which rules of it are there.
+	Look() (kubeproxy.Rules, error)
+	// Alive says why it counts as running; "" for no sign of it.
+	Alive() (string, error)
+	// Remove takes away what it left.
+	Remove() error
+}
+
+// beside is what is known of kube-proxy's rules, from who looks to the loop.
+type beside struct {
+	so    bool      // what counts: new connections take the kernel path, which comes before them
+	until time.Time // of so: when Envoy gets connections, if they stay away; zero where they are there
+}
+
+// takeover is what one who looks at kube-proxy keeps.
+type takeover struct {
+	counts damper
+	found  bool // rules were there at the start, and so they may be left over
+	came   bool // they came when the agent ran: who wrote them is alive
+	quiet  time.Time
+	said   string
+}
+
+// inspectProxy looks at kube-proxy before anything is written. What the agent cannot
+// come before keeps it from starting.
+func (a *Agent) inspectProxy() (there bool, err error) {
+	if a.parts.KubeProxy == nil {
+		return false, nil
+	}
+	rules, err := a.parts.KubeProxy.Look()
+	if rules.IPVS {
+		return true, errors.New("kube-proxy (ipvs) owns the ClusterIPs on link " + kubeproxy.Link + ", and --take-over=kube-proxy cannot come before that: give kube-proxy the mode nftables first, or stop it and run: kube-proxy --cleanup (docs/migrate.md)")
+	}
+	if err != nil {
+		a.log.Warn("could not look at all of kube-proxy's rules; they are taken for being there, and looked at again", obs.KeyErr, err)
+		return true, nil
+	}
+	return !rules.None(), nil
+}
+
+// comeBefore has all that is new take the kernel path, from the first rule on: what Envoy
+// is handed would be translated by kube-proxy on its way.
+func (a *Agent) comeBefore() error {
+	if !a.proxyFound {
+		return nil
+	}
+	a.log.Info("rules of kube-proxy are on this node: those of the kernel path come before them, and Envoy gets no connections until they are gone")
+	a.beside.Publish(beside{so: true})
+	return a.parts.Capture.EnvoyAbsent(true)
+}
+
+// followProxy keeps looking at kube-proxy, and removes what it left once this node is
+// served and there has been no sign of it for a while.
+func (a *Agent) followProxy(ctx context.Context) error {
+	t := takeover{counts: damper{first: proxyFirst, most: proxyMost, calm: proxyCalm}, found: a.proxyFound}
+	for {
+		a.lookAtProxy(&t, time.Now())
+		if !pause(ctx, proxyEvery) {
+			return nil
+		}
+	}
+}
+
+// lookAtProxy looks once, and acts.
+func (a *Agent) lookAtProxy(t *takeover, now time.Time) {
+	rules, err := a.parts.KubeProxy.Look()
+	if err != nil {
+		t.counts.unknown()
+		a.tellProxy(t, "", "rules of kube-proxy could not be looked at: "+err.Error())
+		return
+	}
+	alive := ""
+	if !rules.None() {
+		if alive, err = a.parts.KubeProxy.Alive(); err != nil && alive == "" {
+			alive = "it could not be looked at: " + err.Error()
+		}
+	}
+	if alive != "" {
+		t.quiet = time.Time{}
+	} else if t.quiet.IsZero() {
+		t.quiet = now
+	}
+	if t.came = (t.came || !t.found) && !rules.None(); rules.None() {
+		t.found = false
+	}
+	why := a.waits(t, rules, alive, now)
+	if why == "" && !rules.None() {
+		err := a.parts.KubeProxy.Remove()
+		if err == nil {
+			a.log.Info("removed what kube-proxy left on this node", obs.KeyWhich, rules.Text())
+			rules, err = a.parts.KubeProxy.Look()
+			t.found = !rules.None()
+		}
+		if err != nil {
+			why = "they could not be removed: " + err.Error()
+		}
+	}
+	next := beside{so: t.counts.take(!rules.None(), now)}
+	next.until = t.counts.until()
+	if was, _ := a.beside.Get(); was != next {
+		a.beside.Publish(next)
+		fill(a.paths)
+	}
+	a.tellProxy(t, rules.Text(), why)
+}
+
+// waits says why what is there of kube-proxy is not removed now; "" where it is, or
+// nothing is there.
+func (a *Agent) waits(t *takeover, rules kubeproxy.Rules, alive string, now time.Time) string {
+	last := a.report.Load()
+	switch {
+	case rules.None():
+		return ""
+	case alive != "":
+		return "kube-proxy runs (" + alive + "): stop it here, and they are removed"
+	case rules.Stays():
+		return "the agent cannot remove them: run kube-proxy --cleanup (docs/migrate.md)"
+	case t.came:
+		return "they came while the agent ran, so that kube-proxy runs: stop it here, and restart the agent, or run kube-proxy --cleanup"
+	case now.Sub(t.quiet) < proxyQuiet:
+		return "they are removed once there is no sign of kube-proxy for some seconds"
+	case last == nil || last.Source != report.Live || last.Error != "" || !last.BesideKubeProxy:
+		return "they serve what gridmesh does not yet, and are removed once this node is served"
+	}
+	return ""
+}
+
+// tellProxy has the status say what is there, and what is waited for.
+func (a *Agent) tellProxy(t *takeover, what, why string) {
+	text := ""
+	if why != "" {
+		text = fmt.Sprintf("rules of kube-proxy (%s) are on this node behind those of gridmesh, and the kernel serves all: %s", what, why)
+		if what == "" {
+			text = why
+		}
+	}
+	if text == t.said {
+		return
+	}
+	t.said = text
+	var list []capture.Finding
+	if text != "" {
+		list = []capture.Finding{{Kind: capture.KubeProxy, Text: text}}
+	}
+	a.show(a.found.replaceProxy(list))
+}
+
+// takeBeside has the kernel serve for Envoy while kube-proxy's rules are there.
+func (l *loop) takeBeside() {
+	now, _ := l.Agent.beside.Get()
+	was := l.proxy
+	if now == was {
+		return
+	}
+	l.proxy = now
+	if now.so != was.so {
+		if !now.so {
+			l.said.proxied.Say(l.log.Info, "rules of kube-proxy are gone from this node, and stay so: Envoy serves, too")
+		} else {
+			l.said.proxied.Say(l.log.Warn, "rules of kube-proxy are on this node: the kernel serves all, before them")
+		}
+		l.tellPath()
+	}
+	l.publish()
+}
+
+// tellPath tells the kernel whether Envoy gets new connections.
+func (l *loop) tellPath() {
+	if err := l.capture.EnvoyAbsent(l.envoys.absent || l.proxy.so); err != nil {
+		l.said.write.Say(l.log.Error, "could not write which path connections take; trying again", obs.KeyErr, err)
+		l.metrics.syncFailures.Inc()
+		l.broken = err
+		l.pace.hurry()
+	}
+}
