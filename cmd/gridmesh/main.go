@@ -16,7 +16,7 @@ import (
 func main() {
 	cmd := command()
 	cmd.SetErr(readable{os.Stderr}) // errors repeat what others wrote
-	os.Exit(run.Main(cmd, nil))
+	os.Exit(run.Main(cmd, exitCode))
 }
 
 func command() *cobra.Command {
@@ -30,9 +30,9 @@ in-cluster credentials.
 
 Exit codes: 0 all is well, 1 failure, a problem in what was asked for, a name
 that does not exist (dns), or a packet that is refused or not served (trace; none
-of these with --lenient), 2 wrong flags or commands.`)
+of these with --lenient), 2 wrong flags or commands. node migrate has one more.`)
 	root.Version = obs.Version()
-	root.AddCommand(viewCommand(), xdsCommand(), traceCommand(), gridCommand(), dnsCommand())
+	root.AddCommand(viewCommand(), xdsCommand(), traceCommand(), gridCommand(), dnsCommand(), nodeCommand())
 	run.Elsewhere(root, "status", "gridmesh-agent status, on the node")
 	return root
 }

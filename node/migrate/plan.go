@@ -1,0 +1,170 @@
+package migrate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gridmesh/gridmesh/node/report"
+)
+
+// Want is where a node is to go.
+type Want struct {
+	Back     bool   // to kube-proxy
+	Datapath string // of gridmesh: auto or kernel
+}
+
+// Plan is what is to be done.
+type Plan struct {
+	State   string       `json:"state"`             // of the node, in words
+	Differs []Difference `json:"differs,omitempty"` // between what kube-proxy was told and gridmesh
+	Notes   []string     `json:"notes,omitempty"`
+	Blocked []string     `json:"blocked,omitempty"` // why no step is to be done before, and the cure
+	Steps   []Step       `json:"steps,omitempty"`   // in order; none: the node is there
+}
+
+// Difference is something that kube-proxy was told, and what becomes of it.
+type Difference struct {
+	What     string `json:"what"`
+	Gridmesh string `json:"gridmesh"`
+}
+
+// Do is what this program can do of a step.
+type Do string
+
+// What can be done from the node.
+const (
+	Yours  Do = ""       // nothing: it starts or stops a program
+	Wait   Do = "wait"   // until what is seen is another plan
+	Remove Do = "remove" // what kube-proxy left
+)
+
+// Step is one of a plan. What is done by Do is told first, for the log.
+type Step struct {
+	What    string `json:"what"`
+	Command string `json:"command,omitempty"` // of who does it by hand
+	Do      Do     `json:"do,omitempty"`
+}
+
+// Of decides what is to be done on a node, by what was seen there.
+func Of(s Seen, want Want) Plan {
+	p := Plan{State: s.state()}
+	if want.Back {
+		p.back(s)
+	} else {
+		p.there(s, want)
+	}
+	return p
+}
+
+// state says what is on the node, in a line.
+func (s Seen) state() string {
+	theirs := "no rules of kube-proxy"
+	if mode := s.Rules.Mode(); mode != "" {
+		theirs = fmt.Sprintf("rules of kube-proxy (%s: %s)", mode, s.Rules.Text())
+	}
+	if s.Alive != "" {
+		theirs += ", which runs (" + s.Alive + ")"
+	} else if !s.Rules.None() {
+		theirs += ", of which there is no other sign"
+	}
+	ours := "gridmesh serves nothing"
+	if len(s.Serves) > 0 {
+		ours = "gridmesh's rules are in force"
+	}
+	switch {
+	case s.Agent == nil:
+		ours += ", and no agent answers"
+	case len(s.Agent.Degraded(s.Agent.Updated)) > 0:
+		ours += ", and its agent runs; gridmesh-agent status says what it lacks"
+	default:
+		ours += ", and its agent runs"
+	}
+	return theirs + "; " + ours
+}
+
+// Commands of steps, once for each way in which programs run on nodes.
+const (
+	startAgent = "start gridmesh-agent with --datapath=%s --take-over=kube-proxy, and Envoy (with deploy/: kubectl label node NODE gridmesh.io/node=serve)"
+	cleanProxy = "kube-proxy --cleanup"
+	startProxy = "start kube-proxy (with deploy/: kubectl label node NODE gridmesh.io/node-)"
+)
+
+// there is the way to gridmesh.
+func (p *Plan) there(s Seen, want Want) {
+	p.Differs = differences(s.Proxy)
+	if s.Unread != "" && s.Alive != "" {
+		p.Notes = append(p.Notes, "what kube-proxy was told is not known: "+s.Unread)
+	}
+	if s.Rules.IPVS {
+		p.Blocked = append(p.Blocked, "kube-proxy (ipvs) owns the ClusterIPs as addresses of this node, and no rule comes before that: give kube-proxy mode: nftables, restart it, and it removes what it had of ipvs; or stop it and run: "+cleanProxy)
+	}
+	if s.ForwardDrops && len(s.Rules.Iptables)+len(s.Rules.Old) > 0 {
+		p.Notes = append(p.Notes, "iptables drops by default what this node forwards, and a chain of kube-proxy's (KUBE-FORWARD) lets pass what it masquerades: see that others let pass what goes to and from pods (iptables -S FORWARD)")
+	}
+	if want.Datapath == "auto" && (s.Agent == nil || s.Agent.BesideKubeProxy) && !s.Rules.None() {
+		p.Notes = append(p.Notes, "until kube-proxy's rules are gone, and half a minute longer, the kernel serves all; then Envoy has TCP of Services with topologyKeys")
+	}
+	if s.Agent == nil {
+		p.step(Yours, fmt.Sprintf(startAgent, want.Datapath), "start the agent beside kube-proxy")
+	}
+	if why := unserved(s.Agent); why != "" {
+		p.step(Wait, "gridmesh-agent status", "wait until gridmesh serves on this node: "+why)
+	}
+	if s.Alive != "" {
+		p.step(Yours, "delete its pod for good by its DaemonSet's affinity or nodeSelector, or stop its service", "stop kube-proxy on this node")
+	}
+	switch {
+	case s.Rules.None():
+	case s.Rules.Stays():
+		p.step(Yours, cleanProxy, "remove what it leaves ("+s.Rules.Text()+"), which no program of gridmesh can")
+	default:
+		p.step(Remove, cleanProxy, "remove what it leaves: "+s.Rules.Text()+"; the agent does so, too, a few seconds later")
+	}
+}
+
+// unserved says why gridmesh does not serve as it is to; "" where it does.
+func unserved(r *report.Report) string {
+	switch {
+	case r == nil:
+		return "no agent runs yet"
+	case r.Source != report.Live:
+		return "its state is from " + r.Source
+	case r.Error != "":
+		return r.Error
+	case r.Datapath == "":
+		return "the agent has --datapath envoy, which does not serve all that kube-proxy does; give it auto or kernel"
+	}
+	return ""
+}
+
+// back is the way to kube-proxy.
+func (p *Plan) back(s Seen) {
+	lacks := slices.DeleteFunc(slices.Clone(s.Serves), func(f string) bool { return slices.Contains(s.Rules.Serves, f) })
+	if len(s.Serves) == 0 && s.Agent == nil {
+		if s.Rules.None() {
+			p.step(Yours, startProxy, "start kube-proxy: nothing serves on this node")
+		}
+		return
+	}
+	p.Notes = append(p.Notes, "kube-proxy ignores topologyKeys: Services that were closed are open then", "connections through Envoy end with it; all others go on")
+	if s.Agent != nil && s.Agent.NeedsEnvoy() {
+		if s.Rules.None() {
+			p.step(Yours, "give gridmesh-agent --datapath=kernel, and restart it", "have the kernel serve all: what Envoy is handed does not get through beside kube-proxy's rules")
+		} else {
+			p.Blocked = append(p.Blocked, "kube-proxy's rules are there, and Envoy is handed connections: give gridmesh-agent --datapath=kernel, and restart it")
+		}
+	}
+	if len(lacks) > 0 {
+		p.step(Yours, startProxy, "start kube-proxy, behind gridmesh's rules")
+		p.step(Wait, "", "wait until it serves "+strings.Join(s.Serves, " and "))
+	}
+	if s.Agent != nil {
+		p.step(Yours, "stop gridmesh-agent and Envoy: the rules stay in force", "stop gridmesh's programs")
+	}
+	p.step(Yours, "gridmesh-agent cleanup --files --hand-over=kube-proxy (deploy/cleanup runs it)", "take gridmesh's rules away, once kube-proxy serves")
+}
+
+func (p *Plan) step(do Do, command, what string) {
+	p.Steps = append(p.Steps, Step{What: what, Command: command, Do: do})
+}

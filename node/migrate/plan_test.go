@@ -1,0 +1,134 @@
+package migrate
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gridmesh/gridmesh/capture/kubeproxy"
+	"github.com/gridmesh/gridmesh/node/report"
+)
+
+var (
+	both  = []string{"ip", "ip6"}
+	byNft = kubeproxy.Rules{Nftables: both, Serves: both}
+	runs  = "process 7 is kube-proxy"
+)
+
+// agent is one that serves.
+func agent(datapath string, edit ...func(*report.Report)) *report.Report {
+	r := &report.Report{Source: report.Live, Datapath: datapath, Updated: time.Now(), Paths: &report.Paths{Envoy: 1, Kernel: 1}}
+	if datapath == "kernel" {
+		r.Paths.Envoy = 0
+	}
+	for _, e := range edit {
+		e(r)
+	}
+	return r
+}
+
+func isBeside(r *report.Report) { r.BesideKubeProxy = true }
+
+// steps are those of a plan, by who does them.
+func steps(p Plan) string {
+	var list []string
+	for _, s := range p.Steps {
+		word, _, _ := strings.Cut(s.What, ":")
+		list = append(list, fmt.Sprintf("%s%s", map[Do]string{Yours: "you ", Wait: "", Remove: ""}[s.Do], word))
+	}
+	return strings.Join(list, "; ")
+}
+
+// Each place on the way has what is left of it.
+func TestPlan(t *testing.T) {
+	const start, waits, stop, remove = "you start the agent beside kube-proxy", "wait until gridmesh serves on this node", "you stop kube-proxy on this node", "remove what it leaves"
+	for name, tc := range map[string]struct {
+		seen    Seen
+		back    bool
+		steps   string
+		blocked string
+	}{
+		"kube-proxy alone":       {seen: Seen{Rules: byNft, Alive: runs}, steps: start + "; " + waits + "; " + stop + "; " + remove},
+		"what it left":           {seen: Seen{Rules: byNft}, steps: start + "; " + waits + "; " + remove},
+		"the agent begins":       {seen: Seen{Rules: byNft, Alive: runs, Agent: agent("auto", func(r *report.Report) { r.Source = report.None })}, steps: waits + "; " + stop + "; " + remove},
+		"beside":                 {seen: Seen{Rules: byNft, Alive: runs, Agent: agent("auto", isBeside)}, steps: stop + "; " + remove},
+		"beside what it left":    {seen: Seen{Rules: byNft, Agent: agent("auto", isBeside)}, steps: remove},
+		"the old iptables":       {seen: Seen{Rules: kubeproxy.Rules{Old: []string{"iptables-legacy"}}, Agent: agent("auto", isBeside)}, steps: "you remove what it leaves (chains KUBE-* of iptables-legacy), which no program of gridmesh can"},
+		"there":                  {seen: Seen{Serves: both, Agent: agent("auto")}},
+		"envoy alone":            {seen: Seen{Rules: byNft, Agent: agent("")}, steps: waits + "; " + remove},
+		"ipvs":                   {seen: Seen{Rules: kubeproxy.Rules{IPVS: true}, Alive: runs}, steps: start + "; " + waits + "; " + stop + "; you remove what it leaves (link kube-ipvs0), which no program of gridmesh can", blocked: "mode: nftables"},
+		"back, with Envoy":       {back: true, seen: Seen{Serves: both, Agent: agent("auto")}, steps: "you have the kernel serve all; you start kube-proxy, behind gridmesh's rules; wait until it serves ip and ip6; you stop gridmesh's programs; you take gridmesh's rules away, once kube-proxy serves"},
+		"back, by the kernel":    {back: true, seen: Seen{Serves: both, Agent: agent("kernel")}, steps: "you start kube-proxy, behind gridmesh's rules; wait until it serves ip and ip6; you stop gridmesh's programs; you take gridmesh's rules away, once kube-proxy serves"},
+		"back, too early":        {back: true, seen: Seen{Serves: both, Rules: byNft, Alive: runs, Agent: agent("auto")}, blocked: "--datapath=kernel", steps: "you stop gridmesh's programs; you take gridmesh's rules away, once kube-proxy serves"},
+		"back, one family":       {back: true, seen: Seen{Serves: both, Rules: kubeproxy.Rules{Nftables: both, Serves: both[:1]}, Agent: agent("kernel")}, steps: "you start kube-proxy, behind gridmesh's rules; wait until it serves ip and ip6; you stop gridmesh's programs; you take gridmesh's rules away, once kube-proxy serves"},
+		"back, behind the rules": {back: true, seen: Seen{Serves: both, Rules: byNft, Alive: runs}, steps: "you take gridmesh's rules away, once kube-proxy serves"},
+		"back, there":            {back: true, seen: Seen{Rules: byNft, Alive: runs}},
+		"back, nobody":           {back: true, seen: Seen{}, steps: "you start kube-proxy"},
+	} {
+		p := Of(tc.seen, Want{Back: tc.back, Datapath: "auto"})
+		if got := steps(p); got != tc.steps {
+			t.Errorf("%s:\n%s, want\n%s", name, got, tc.steps)
+		}
+		if blocked := strings.Join(p.Blocked, "; "); (blocked == "") != (tc.blocked == "") || !strings.Contains(blocked, tc.blocked) {
+			t.Errorf("%s: blocked by %q, want %q", name, blocked, tc.blocked)
+		}
+	}
+}
+
+// What kube-proxy was told becomes flags, or is said to be otherwise.
+func TestDifferences(t *testing.T) {
+	p, err := ParseProxy([]byte(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+mode: iptables
+nodePortAddresses: [10.0.0.0/8]
+clusterCIDR: 10.244.0.0/16
+healthzBindAddress: 0.0.0.0:10256
+metricsBindAddress: 0.0.0.0:10249
+conntrack: {maxPerCore: 0, tcpEstablishedTimeout: 24h0m0s, udpTimeout: 1m0s}
+iptables: {masqueradeAll: true, localhostNodePorts: false}
+winkernel: {networkName: x}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.TakeFlags([]string{"kube-proxy", "--nodeport-addresses=192.0.2.0/24,", "-conntrack-min", "7"})
+	var b strings.Builder
+	if err := (Plan{State: "state", Differs: differences(p)}).WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := `state
+
+kube-proxy was told               gridmesh
+nodePortAddresses: 192.0.2.0/24   --nodeport-addresses=192.0.2.0/24
+masqueradeAll: true               pods of this node keep their address towards ClusterIPs
+clusterCIDR: 10.244.0.0/16        pods are told by the podCIDRs of their Node, or --pod-cidr: other sources come with the node's address
+metricsBindAddress: 0.0.0.0:10249 --metrics-bind-address=0.0.0.0:10249
+conntrack.maxPerCore: 0           --conntrack-max-per-core=0
+conntrack.min: 7                  --conntrack-min=7
+conntrack.udpTimeout: 1m0s        --conntrack-udp-timeout=1m0s
+`
+	got, _, _ := strings.Cut(b.String(), "\nnothing is left")
+	if strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(want), " ") {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A file of something else is no configuration of kube-proxy.
+func TestParseProxyRefuses(t *testing.T) {
+	for _, text := range []string{"kind: KubeletConfiguration", "[", "kind: KubeProxyConfiguration\nnodePortAddresses: 7"} {
+		if _, err := ParseProxy([]byte(text)); err == nil {
+			t.Errorf("%q is taken", text)
+		}
+	}
+}
+
+func FuzzParseProxy(f *testing.F) {
+	f.Add([]byte("kind: KubeProxyConfiguration\nmode: ipvs\nconntrack: {maxPerCore: 1}"))
+	f.Fuzz(func(_ *testing.T, text []byte) {
+		if p, err := ParseProxy(text); err == nil {
+			p.TakeFlags(strings.Fields(string(text)))
+			differences(p)
+		}
+	})
+}
