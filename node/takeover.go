@@ -42,6 +42,7 @@ type KubeProxy interface {
 type beside struct {
 	so    bool      // what counts: new connections take the kernel path, which comes before them
 	until time.Time // of so: when Envoy gets connections, if they stay away; zero where they are there
+	alive string    // of so: why kube-proxy counts as running; "" where it does not
 }
 
 // takeover is what one who looks at kube-proxy keeps.
@@ -127,7 +128,7 @@ func (a *Agent) lookAtProxy(t *takeover, now time.Time) {
 			why = "they could not be removed: " + err.Error()
 		}
 	}
-	next := beside{so: t.counts.take(!rules.None(), now)}
+	next := beside{so: t.counts.take(!rules.None(), now), alive: alive}
 	next.until = t.counts.until()
 	if was, _ := a.beside.Get(); was != next {
 		a.beside.Publish(next)

@@ -101,6 +101,9 @@ func TestTakeOver(t *testing.T) {
 		r.publish(webOnly())
 		after(time.Hour)
 		r.wantBeside(t, "kube-proxy runs", true, "process 7 is kube-proxy", 0)
+		if alive := r.agent.status().KubeProxyAlive; alive != "process 7 is kube-proxy" {
+			t.Errorf("the status says of it %q", alive)
+		}
 		r.proxy.set(func(p *otherProxy) { p.alive = "" })
 		after(proxyQuiet / 2)
 		r.wantBeside(t, "it may be back", true, "no sign of kube-proxy", 0)

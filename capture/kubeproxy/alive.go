@@ -24,12 +24,14 @@ type Process struct {
 	Args []string
 }
 
+func (p Process) String() string { return fmt.Sprintf("process %d is kube-proxy", p.PID) }
+
 // Alive says why kube-proxy counts as running here; "" for no sign of it. In a
 // container that does not see the node's processes its ports tell, unless this process has them.
 func Alive() (string, error) {
 	list, err := Processes("/proc")
 	if len(list) > 0 {
-		return fmt.Sprintf("process %d is kube-proxy", list[0].PID), nil
+		return list[0].String(), nil
 	}
 	port, unheard := heldPort()
 	if port > 0 {

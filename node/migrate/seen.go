@@ -46,9 +46,6 @@ func (n Node) Look(ctx context.Context) (s Seen, err error) {
 	if s.Rules, err = kubeproxy.Look(); err != nil {
 		return s, fmt.Errorf("look at kube-proxy's rules: %w", err)
 	}
-	if s.Alive, err = kubeproxy.Alive(); err != nil {
-		return s, err
-	}
 	if s.Serves, err = capture.Serves(); err != nil {
 		return s, fmt.Errorf("look at what gridmesh serves: %w", err)
 	}
@@ -66,7 +63,23 @@ func (n Node) Look(ctx context.Context) (s Seen, err error) {
 	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED):
 		return s, err
 	}
-	return s, nil
+	s.Alive, err = n.alive(s.Agent)
+	return s, err
+}
+
+// alive says why kube-proxy counts as running. Where an agent runs it may be that one who
+// listens on kube-proxy's ports, and so it is asked.
+func (n Node) alive(agent *report.Report) (string, error) {
+	list, err := kubeproxy.Processes(n.Proc)
+	switch {
+	case err != nil:
+		return "", err
+	case len(list) > 0:
+		return list[0].String(), nil
+	case agent != nil:
+		return agent.KubeProxyAlive, nil
+	}
+	return kubeproxy.Alive()
 }
 
 // errNoProcess is why nobody knows what kube-proxy was told.

@@ -56,6 +56,7 @@ type Report struct {
 	PoliciesUntil   time.Time          `json:"networkPoliciesUntil,omitzero"`    // there are none any more: until when they are reckoned with, if none comes
 	BesideKubeProxy bool               `json:"besideKubeProxy,omitempty"`        // rules of kube-proxy are there, or were a moment ago: the kernel serves all
 	KubeProxyUntil  time.Time          `json:"kubeProxyUntil,omitzero"`          // they are gone: when Envoy serves, too, if they stay away
+	KubeProxyAlive  string             `json:"kubeProxyAlive,omitempty"`         // they are there: why kube-proxy counts as running; "" for no sign of it
 	EnvoyAbsent     bool               `json:"envoyAbsent,omitempty"`            // the kernel serves what Envoy served
 	EnvoyBack       time.Time          `json:"envoyBack,omitzero"`               // of an absent one that serves again: when it gets new connections, if it goes on
 	EnvoyUnknown    string             `json:"envoyUnknown,omitempty"`           // why it could not be asked whether it serves; "" where it could

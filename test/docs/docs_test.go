@@ -101,6 +101,7 @@ func TestFlagsExist(t *testing.T) {
 		{"gridmesh", "grid", "plan", "--help"},
 		{"gridmesh", "grid", "units", "--help"},
 		{"gridmesh", "grid", "rollback", "--help"},
+		{"gridmesh", "node", "migrate", "--help"},
 		{"gridmesh-controller", "--help"},
 		{"lab", "up", "--help"},
 		{"lab", "demo", "--help"},

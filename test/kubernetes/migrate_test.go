@@ -146,15 +146,19 @@ func (m *migration) run(t *testing.T) {
 	outside := load.Start(t, []*netlab.NS{m.elsewhere}, m.door)
 	more := func() { dials.More(t, 60); outside.More(t, 20) }
 	more()
+	m.step(t, 0, "start the agent beside kube-proxy", "--dry-run")
+	m.step(t, 0, "conntrack.maxPerCore: 0", "--dry-run")
 
 	m.start(t, "--datapath=auto", "--take-over=kube-proxy")
 	must(t, n.StartEnvoy())
 	m.served(t, "beside a kube-proxy that lives", false)
 	m.says(t, "kube-proxy runs")
+	m.step(t, 3, "stop kube-proxy on this node")
 	more()
 	n.KubeProxy.Signal(syscall.SIGTERM)
 	took := wait.Eventually(t, func() error { return m.rules(t, false) })
 	t.Logf("%s: what kube-proxy left was gone %s after its end", m.mode, took.Round(time.Millisecond))
+	m.step(t, 0, "")
 	more()
 	took = wait.Eventually(t, func() error {
 		if out, err := n.Run("status"); err != nil || strings.Contains(string(out), "kube-proxy") {
@@ -169,16 +173,20 @@ func (m *migration) run(t *testing.T) {
 	n.Agent.Signal(syscall.SIGTERM)
 	m.start(t, "--datapath=kernel")
 	m.says(t, "0 frontends by Envoy")
+	m.step(t, 3, "start kube-proxy, behind gridmesh's rules", "--back")
 	during := m.hold(t, "from gridmesh's time")
 	more()
 	must(t, n.StartKubeProxy(m.mode))
 	wait.Eventually(t, func() error { return m.rules(t, true) })
 	m.served(t, "before kube-proxy", false)
 	more()
+	m.step(t, 3, "stop gridmesh's programs", "--back")
 	n.Agent.Signal(syscall.SIGTERM)
+	m.step(t, 3, "cleanup --files --hand-over=kube-proxy", "--back")
 	if out, err := n.Run("cleanup", "--hand-over=kube-proxy"); err != nil {
 		t.Errorf("cleanup: %v\n%s", err, out)
 	}
+	m.step(t, 0, "", "--back")
 	m.served(t, "by kube-proxy again", true)
 	more()
 	before(t)
@@ -230,6 +238,16 @@ func (m *migration) says(t *testing.T, want string) {
 		}
 		return nil
 	})
+}
+
+// step asks gridmesh on the node what is next, and compares its exit code and what it says.
+func (m *migration) step(t *testing.T, code int, says string, flags ...string) {
+	t.Helper()
+	p, err := edge.Start(m.node.NS, "gridmesh", append([]string{edge.Binary("gridmesh"), "node", "migrate", "--status-socket", m.node.Dir + "/agent.sock"}, flags...)...)
+	must(t, err)
+	if got := p.ExitCode(); got != code || !strings.Contains(p.Log(), says) {
+		t.Errorf("gridmesh node migrate %s: exit code %d, want %d and %q:\n%s", strings.Join(flags, " "), got, code, says, p.Log())
+	}
 }
 
 // rules is an error unless kube-proxy's rules of both families are there, or gone.
