@@ -209,7 +209,7 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("--%s: %q, want %q", flag, got, want)
 		}
 		for _, value := range values {
-			if _, err := completed(t, "--node-name", "a-1", "--"+flag, value); err != nil {
+			if _, err := completed(t, "--node-name", "a-1", "--datapath", "auto", "--"+flag, value); err != nil {
 				t.Errorf("--%s %s is completed and refused: %v", flag, value, err)
 			}
 		}
