@@ -54,6 +54,9 @@ type KernelFrontend struct {
 	Affinity time.Duration
 	// Session names what shares that memory: the Service and its port.
 	Session string
+	// Here says that Tiers are of this node alone, by internalTrafficPolicy: Local.
+	// What a client keeps elsewhere, where others may answer too, is not kept here.
+	Here bool
 	// Outside is nil for a ClusterIP's.
 	Outside *KernelOutside
 }

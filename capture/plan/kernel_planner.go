@@ -166,7 +166,7 @@ func (p *KernelPlanner) hold(f topology.Frontend, want *KernelFrontend, was *hel
 		}
 	}
 	if want.Affinity > 0 {
-		h.session = sessionID(want.Session)
+		h.session = sessionID(want.Session, want.Here)
 		sticky := uint32(min(want.Affinity, mostSticky) / time.Second)
 		if sticky = max(sticky, 1); h.front.Among > 0 {
 			h.front.Sticky = sticky
@@ -246,10 +246,15 @@ func place(was, want []netip.AddrPort) []netip.AddrPort {
 	return slots
 }
 
-// sessionID names a session. Its last bit is free for the endpoints of this node.
-func sessionID(session string) uint64 {
+// sessionID names a session. Its last bit is for the endpoints of this node: what
+// clients keep of these is a memory of its own.
+func sessionID(session string, here bool) uint64 {
 	sum := sha256.Sum256([]byte(session))
-	return binary.BigEndian.Uint64(sum[:]) &^ 1
+	id := binary.BigEndian.Uint64(sum[:]) &^ 1
+	if here {
+		id |= 1
+	}
+	return id
 }
 
 // count counts what frontends share.

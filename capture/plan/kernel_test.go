@@ -63,8 +63,9 @@ func (w *world) step() (service string, list []KernelFrontend) {
 		}
 		f := KernelFrontend{Session: service, Tiers: [][]netip.AddrPort{w.endpoints(ipv6), w.endpoints(ipv6)}, Silent: w.IntN(2) == 0}
 		f.Frontend = topology.Frontend{Addr: addr, Port: uint16(80 + w.IntN(2)), Protocol: topology.UDP}
-		f.Affinity = time.Duration(w.IntN(2)*w.IntN(9)) * time.Second
+		f.Affinity, f.Here = time.Duration(w.IntN(2)*w.IntN(9))*time.Second, w.IntN(2) == 0
 		if w.IntN(2) == 0 {
+			f.Here = false
 			f.Outside = &KernelOutside{Local: w.IntN(2) == 0, LocalTiers: [][]netip.AddrPort{w.endpoints(ipv6)}, Silent: w.IntN(2) == 0}
 			if w.IntN(2) == 0 {
 				f.Addr = netip.IPv4Unspecified()
@@ -297,5 +298,38 @@ func TestFlowsOfAChange(t *testing.T) {
 		if got := fmt.Sprint(p.Settle().UDP); got != step.want {
 			t.Errorf("%s: %s, want %s", step.name, got, step.want)
 		}
+	}
+}
+
+// Where a policy leaves endpoints of this node alone clients keep none of the others
+// that they had by another address, whether for a ClusterIP or for who comes from
+// elsewhere.
+func TestNobodyKeepsWhatAPolicyLeavesOut(t *testing.T) {
+	p := kernelPlanner()
+	here, both := tier("10.244.0.1:80"), tier("10.244.0.1:80", "10.244.9.9:80")
+	p.Set("s", []KernelFrontend{
+		{Frontend: front("10.96.0.1:80", topology.TCP), Tiers: [][]netip.AddrPort{here}, Here: true, Affinity: time.Hour, Session: "s"},
+		{Frontend: front("203.0.113.1:80", topology.TCP), Tiers: [][]netip.AddrPort{both}, Affinity: time.Hour, Session: "s", Outside: &KernelOutside{Local: true, LocalTiers: [][]netip.AddrPort{here}}},
+	})
+	p.Settle()
+	e, _ := p.Plan()
+	for _, s := range e.Sessions {
+		kept := map[uint64][]netip.AddrPort{}
+		for _, m := range e.Members {
+			kept[m.ID] = append(kept[m.ID], m.Endpoint)
+		}
+		want := here
+		if s.Frontend.Addr != netip.MustParseAddr("10.96.0.1") {
+			want = both
+			if got := kept[s.ID|1]; !slices.Equal(got, here) {
+				t.Errorf("%s: from elsewhere a client may keep %v, want %v", s.Frontend, got, here)
+			}
+		}
+		if got := kept[s.ID]; !slices.Equal(got, want) {
+			t.Errorf("%s: a client may keep %v, want %v", s.Frontend, got, want)
+		}
+	}
+	if len(e.Sessions) != 2 {
+		t.Errorf("sessions: %v", e.Sessions)
 	}
 }

@@ -20,7 +20,7 @@ func KernelOf(s *topology.ServiceView) (list []KernelFrontend) {
 		}
 		list = append(list, KernelFrontend{
 			Frontend: f.Frontend, Tiers: kernelTiers(f.Tiers), Silent: f.Silent, Serving: f.Serving,
-			Affinity: s.Affinity, Session: session(f.PortName),
+			Affinity: s.Affinity, Session: session(f.PortName), Here: s.Service.InternalLocal,
 		})
 	}
 	for i := range s.Outside {
