@@ -45,14 +45,14 @@ TAG        ?= dev
 BUILT_TESTS   := ./test/docs/ ./test/coredns/
 LONG_TESTS    := ./capture/ ./node/ ./kube/feed/ ./grid/ ./xds/ ./cmd/gridmesh-agent/ ./grid/plan/ ./kube/objects/ ./xds/render/ ./topology/ ./source/
 NO_TESTS      := ./test/bench/
-CLUSTER_TESTS := ./test/kubernetes/ ./test/datapath/ ./test/lab/walk/ ./test/soak/ ./test/kubernetes/real/
+CLUSTER_TESTS := ./test/kubernetes/ ./test/datapath/ ./test/flows/ ./test/lab/walk/ ./test/soak/ ./test/kubernetes/real/
 # A machine of one core needs most of it; a quiet one of two a fifth.
 CLUSTER_TIME  := 90m
 
 # Of each fuzz target.
 FUZZ_TIME ?= 60s
 
-.PHONY: help build images images-test race kube envoy resolvers helm test unit cluster-test kubeproxy-twin heal demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
+.PHONY: help build images images-test race kube envoy resolvers helm test unit cluster-test kubeproxy-twin flows heal demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -106,6 +106,9 @@ images-test: images
 # what make kube compiled is used.
 kubeproxy-twin: ## hold the decision against kube-proxy's own code (SEED, ROUNDS)
 	cd test/kubeproxy && $(GO) test -trimpath -count=1 -v . $(if $(SEED),-seed $(SEED)) $(if $(ROUNDS),-rounds $(ROUNDS))
+
+flows: build kube envoy ## who dials what, and who answers as whom: kube-proxy and each data path held against one table, test/flows/flows.txt (UPDATE=1 writes it; SEED, STEPS of the random edits)
+	$(GO) test -count=1 -v ./test/flows -args $(if $(UPDATE),-update) $(if $(SEED),-seed $(SEED)) $(if $(STEPS),-steps $(STEPS))
 
 heal: build images race kube envoy ## cut a unit's uplink for CUT (5m) and heal it, on stand-in and on real nodes, with traffic of which nothing may fail
 	@$(BIN)/lab-worker left-out

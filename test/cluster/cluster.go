@@ -42,7 +42,8 @@ type Config struct {
 	// NodeGrace is how long a node may be silent before it counts as dead;
 	// 0 is 20 s, for tests that wait for that. Kubernetes' own is 50 s.
 	NodeGrace time.Duration
-	// Bare starts etcd and the API server alone: nothing acts on objects.
+	// Bare starts etcd and the API server alone: nothing acts on objects, and
+	// nodes are networks without a kubelet, whose Nodes nobody registers.
 	Bare bool
 	// Images maps further image names to commands; see AppImage.
 	Images map[string]kubelet.Image
@@ -142,6 +143,9 @@ func Up(ctx context.Context, cfg Config) (*Cluster, error) {
 			return nil, err
 		}
 	}
+	if cfg.Bare {
+		return c, nil
+	}
 	if err := c.WaitNodes(ctx); err != nil {
 		return nil, err
 	}
@@ -166,6 +170,10 @@ func (c *Cluster) addNode(ctx context.Context, n *netlab.Node) error {
 	}
 	if slices.Contains(c.cfg.Real, n.Name) {
 		return c.addReal(ctx, e)
+	}
+	if c.cfg.Bare {
+		c.Nodes[n.Name] = &Node{Node: e, c: c}
+		return nil
 	}
 	kubeconfig, err := c.pki.kubeconfig("node-"+n.Name, "system:node:"+n.Name, "system:nodes", server())
 	if err != nil {

@@ -63,6 +63,7 @@ type Unit struct {
 	net4   netip.Prefix
 	net6   netip.Prefix
 	links  []string
+	hosts  []*Host
 	lab    *Lab
 }
 

@@ -84,6 +84,16 @@ func (n *Node) bridgePod(p *Pod) error {
 		p.NS.route(anywhere4, n.PodCIDR.Addr().Next(), "eth0"), p.NS.route(anywhere6, n.PodCIDR6.Addr().Next(), "eth0"))
 }
 
+// Hairpin lets what a bridged pod sends come back to it, as most network plugins
+// have it: what the bridge's own hook leads back does so.
+func (p *Pod) Hairpin() error {
+	l, err := p.Node.NS.link.LinkByName(p.Port())
+	if err != nil || p.Node.Network != Bridged {
+		return err
+	}
+	return p.Node.NS.link.LinkSetHairpin(l, true)
+}
+
 func (n *Node) routePod(p *Pod) error {
 	gw4, gw6 := n.PodCIDR.Addr().Next(), n.PodCIDR6.Addr().Next()
 	if err := wire(end{p.NS, "eth0", []netip.Prefix{host(p.IP), host(p.IP6)}}, end{n.NS, p.Port(), []netip.Prefix{host(gw4), host(gw6)}}, 0); err != nil {
