@@ -180,7 +180,7 @@ func (a *Agent) tellProxy(t *takeover, what, why string) {
 
 // takeBeside has the kernel serve for Envoy while kube-proxy's rules are there.
 func (l *loop) takeBeside() {
-	now, _ := l.Agent.beside.Get()
+	now, _ := l.beside.Get()
 	was := l.proxy
 	if now == was {
 		return

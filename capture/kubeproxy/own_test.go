@@ -15,8 +15,11 @@ func TestRemovalOf(t *testing.T) {
 		"KUBE-KUBELET-CANARY", "KUBE-FIREWALL", "KUBE-NWPLCY-DEFAULT", "CNI-HOSTPORT-SETMARK",
 	}
 	jumps := []nft.Jump{
-		{Chain: "PREROUTING", Handle: 1, To: "CNI-HOSTPORT-SETMARK"}, {Chain: "PREROUTING", Handle: 2, To: "KUBE-SERVICES"},
-		{Chain: "POSTROUTING", Handle: 3, To: "KUBE-POSTROUTING"}, {Chain: "KUBE-SERVICES", Handle: 4, To: "KUBE-SVC-A"}, {Chain: "KUBE-SVC-A", Handle: 5, To: "KUBE-MARK-MASQ"},
+		{Chain: "PREROUTING", Handle: 1, To: "CNI-HOSTPORT-SETMARK"},
+		{Chain: "PREROUTING", Handle: 2, To: "KUBE-SERVICES"},
+		{Chain: "POSTROUTING", Handle: 3, To: "KUBE-POSTROUTING"},
+		{Chain: "KUBE-SERVICES", Handle: 4, To: "KUBE-SVC-A"},
+		{Chain: "KUBE-SVC-A", Handle: 5, To: "KUBE-MARK-MASQ"},
 	}
 	want := func(when string, entries []uint64, gone ...string) {
 		t.Helper()

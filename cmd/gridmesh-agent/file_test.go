@@ -102,8 +102,16 @@ func TestValuesAreTexts(t *testing.T) {
 		}
 	}
 	for _, tc := range []struct{ flag, text string }{
-		{"preload-max", "0017"}, {"preload-max", "0x10"}, {"preload-max", "1e3"}, {"preload-max", "1_000"}, {"close-on-move", "yes"}, {"close-on-move", "T"},
-		{"listen-port-base", "15000.0"}, {"listen-port-base", "70000"}, {"connect-timeout", "1:30"}, {"connect-timeout", "1m30s"},
+		{"preload-max", "0017"},
+		{"preload-max", "0x10"},
+		{"preload-max", "1e3"},
+		{"preload-max", "1_000"},
+		{"close-on-move", "yes"},
+		{"close-on-move", "T"},
+		{"listen-port-base", "15000.0"},
+		{"listen-port-base", "70000"},
+		{"connect-timeout", "1:30"},
+		{"connect-timeout", "1m30s"},
 	} {
 		byLine, byFile := command(defaults()).PersistentFlags(), command(defaults()).PersistentFlags()
 		want, got := byLine.Set(tc.flag, tc.text), takeFile([]byte(fileHead+tc.flag+": "+tc.text+"\n"), byFile)

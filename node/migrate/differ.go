@@ -3,6 +3,7 @@ package migrate
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +21,7 @@ func differences(p *Proxy) (list []Difference) {
 	switch {
 	case len(p.NodePortAddresses) == 0 && p.mode() != "nftables":
 		add("nodePortAddresses: all of the node's", "at the addresses by which its default routes leave; give --nodeport-addresses their ranges where clients use others")
-	case len(p.NodePortAddresses) > 0 && !(len(p.NodePortAddresses) == 1 && p.NodePortAddresses[0] == "primary"):
+	case len(p.NodePortAddresses) > 0 && !slices.Equal(p.NodePortAddresses, []string{"primary"}):
 		add("nodePortAddresses: "+strings.Join(p.NodePortAddresses, ","), "--nodeport-addresses=%s", strings.Join(p.NodePortAddresses, ","))
 	}
 	if p.mode() == "iptables" && (p.Iptables.LocalhostNodePorts == nil || *p.Iptables.LocalhostNodePorts) {

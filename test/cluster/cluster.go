@@ -135,16 +135,8 @@ func Up(ctx context.Context, cfg Config) (*Cluster, error) {
 		}
 		cfg.Say("stand-ins for others' images: %s", since(start))
 	}
-	for _, n := range c.Lab.Nodes() {
-		if slices.Contains(cfg.Later, n.Name) {
-			continue
-		}
-		if err := c.addNode(ctx, n); err != nil {
-			return nil, err
-		}
-	}
-	if cfg.Bare {
-		return c, nil
+	if err := c.addNodes(ctx); err != nil || cfg.Bare {
+		return c, err
 	}
 	if err := c.WaitNodes(ctx); err != nil {
 		return nil, err
@@ -159,6 +151,19 @@ func Up(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	cfg.Say("proxies serve: %s", since(start))
 	return c, nil
+}
+
+// addNodes adds all nodes but those that come later.
+func (c *Cluster) addNodes(ctx context.Context) error {
+	for _, n := range c.Lab.Nodes() {
+		if slices.Contains(c.cfg.Later, n.Name) {
+			continue
+		}
+		if err := c.addNode(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func since(t time.Time) time.Duration { return time.Since(t).Round(10 * time.Millisecond) }

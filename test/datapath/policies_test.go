@@ -47,7 +47,8 @@ func enforce(t *testing.T, ns *netlab.NS, name string, drops ...[]expr.Any) {
 
 // matchFrom and matchTo match addresses of packets, of either family.
 func matchFrom(op expr.CmpOp, ip netip.Addr) []expr.Any { return matchAddress(op, ip, 12, 8) }
-func matchTo(ip netip.Addr) []expr.Any                  { return matchAddress(expr.CmpOpEq, ip, 16, 24) }
+
+func matchTo(ip netip.Addr) []expr.Any { return matchAddress(expr.CmpOpEq, ip, 16, 24) }
 
 func matchAddress(op expr.CmpOp, ip netip.Addr, at4, at6 uint32) []expr.Any {
 	family, at := byte(unix.NFPROTO_IPV4), at4

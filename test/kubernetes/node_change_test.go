@@ -87,11 +87,11 @@ func podRangesFollowTheNode(t *testing.T, a *app) {
 	}
 	t.Cleanup(func() {
 		if t.Failed() { // wherever it has come to
-			registerAgain(t, name, whole, func() {})
+			registerAgain(t, whole, func() {})
 		}
 		must(t, c.WaitNodes(patient(t)))
 	})
-	registerAgain(t, name, nil, func() {})
+	registerAgain(t, nil, func() {})
 	e := guest(t, name)
 	from := a.ns(t, name)
 	seen := func(when string, ranges []netip.Prefix, clients ...netip.Addr) {
@@ -125,9 +125,9 @@ func podRangesFollowTheNode(t *testing.T, a *app) {
 			return err
 		})
 	}
-	registerAgain(t, name, others, gone)
+	registerAgain(t, others, gone)
 	seen("registered again with others", others, n.IP, n.IP6)
-	registerAgain(t, name, whole, gone)
+	registerAgain(t, whole, gone)
 	seen("and with the first ones", whole, pods...)
 }
 
@@ -169,10 +169,11 @@ func ranged(list []netip.Prefix) (spec corev1.NodeSpec) {
 	return spec
 }
 
-// registerAgain deletes a Node and, once that was seen, makes it with the same
+// registerAgain deletes the Node c-1 and, once that was seen, makes it with the same
 // labels and with these ranges of pods.
-func registerAgain(t *testing.T, name string, ranges []netip.Prefix, seen func()) {
+func registerAgain(t *testing.T, ranges []netip.Prefix, seen func()) {
 	t.Helper()
+	const name = "c-1"
 	nodes := c.Kube.CoreV1().Nodes()
 	old, err := nodes.Get(patient(t), name, metav1.GetOptions{})
 	must(t, err)
