@@ -1,7 +1,9 @@
 package grid_test
 
 import (
+	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -186,3 +188,78 @@ func TestNobodyFollowsWhoWasDarkForLong(t *testing.T) {
 }
 
 func node(unit string) plan.Ref { return plan.Ref{Kind: "Node", Name: "node-" + unit} }
+
+// What stopped a rollout stops it while the unit is dark or without its node, too: a site
+// whose uplink flaps would let the bad release go on by one wave each time.
+func TestOutOfSightIsNotReady(t *testing.T) {
+	for _, way := range []string{"dark", "without a node"} {
+		t.Run(way, func(t *testing.T) {
+			run(t, settings{}, func(c *gridtest.Cluster) {
+				shops("a", "b", "c")(c)
+				update(c, inWaves)
+			}, func(w *world) {
+				w.soon()
+				for _, unit := range []string{"a", "b", "c"} {
+					w.RollOut(deployment("till-" + unit))
+				}
+				w.soon()
+				update(w.Cluster, inWaves, "image: v1", "image: v2")
+				w.pass(15 * time.Minute)
+				w.event("RolloutStopped: unit a is not ready")
+				if way == "dark" {
+					w.ready("node-a", "Unknown")
+				} else {
+					w.Remove(plan.Ref{Kind: "Node", Name: "node-a"})
+				}
+				w.pass(4 * time.Minute) // past the pause, and within the grace
+				if got := w.running("b", "c"); got != "v1v1" {
+					t.Errorf("the others run %s", got)
+				}
+				if got := w.running("a"); got != "v2" {
+					t.Errorf("it runs %s", got)
+				}
+			})
+		})
+	}
+}
+
+// A refusal that stopped a rollout stops it for who takes over, and beside a change of the
+// grid that is none of its spec.
+func TestARefusalOutlivesWhoWasRefused(t *testing.T) {
+	for _, way := range []string{"an annotation", "another leader"} {
+		t.Run(way, func(t *testing.T) {
+			var refusing atomic.Bool
+			s := settings{Config: gridtest.Config{AutoReady: true, Before: func(ctx context.Context, verb gridtest.Verb, ref plan.Ref) error {
+				if refusing.Load() && verb == gridtest.Apply && ref == deployment("till-a") {
+					return refuse(ref.Name)(ctx, verb, ref)
+				}
+				return nil
+			}}}
+			run(t, s, func(c *gridtest.Cluster) {
+				shops("a", "b", "c")(c)
+				update(c, inWaves, "maxUnits: 1", "maxUnits: 2")
+			}, func(w *world) {
+				w.pass(time.Hour)
+				refusing.Store(true)
+				update(w.Cluster, inWaves, "maxUnits: 1", "maxUnits: 2", "image: v1", "image: v2")
+				w.pass(time.Minute)
+				w.event("RolloutStopped: unit a is not ready")
+				if way == "an annotation" {
+					update(w.Cluster, inWaves, "maxUnits: 1", "maxUnits: 2", "image: v1", "image: v2", "name: till,", "name: till, annotations: {note: x},")
+				} else {
+					w.stop()
+					w.lead(s)
+				}
+				w.pass(5 * time.Minute)
+				if got := w.running("a", "b", "c"); got != "v1v2v1" {
+					t.Errorf("the units run %s", got)
+				}
+				refusing.Store(false)
+				w.pass(5 * time.Minute)
+				if got := w.running("a", "b", "c"); got != "v2v2v2" {
+					t.Errorf("once it is taken the units run %s", got)
+				}
+			})
+		})
+	}
+}

@@ -117,6 +117,12 @@ type RolloutStatus struct {
 	// Order is a hash of spec.rollout.order.
 	// +optional
 	Order string `json:"order,omitempty"`
+	// Failed are at most 100 units that the change reached and that did not become ready
+	// in time, or were refused it: they stop the rollout also while they are dark or
+	// without a node, and for a controller that takes over.
+	// +listType=atomic
+	// +optional
+	Failed []string `json:"failed,omitempty"`
 }
 
 // UnitStatus is one unit that is not as it should be.

@@ -314,7 +314,7 @@ func TestFlagsOfTheBootstrap(t *testing.T) {
 	}
 	values := map[string]string{ // of a form of their own
 		"mark": "0x4/0xc", "healthz-bind-address": "", "metrics-bind-address": "", "pod-cidr": "10.244.0.0/24", "service-cidr": "10.96.0.0/16", "topology-keys": "union",
-		"datapath": "auto", "bridge-netfilter": "keep", "network-policies": "refuse", "cluster-domain": "edge.example", "hosts-file": "/x", "nodeport-addresses": "", "node-name": "b-1",
+		"datapath": "auto", "bridge-netfilter": "keep", "network-policies": "refuse", "cluster-domain": "edge.example", "hosts-file": "/x", "nodeport-addresses": "", "node-name": "b-1", "take-over": "",
 	}
 	plain := made("verbose", "false")
 	var found []string

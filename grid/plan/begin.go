@@ -27,7 +27,7 @@ func (x *Index) begin(g *tracked, p *Plan, s *state, now time.Time) {
 func (g *tracked) stops(s *Step, now time.Time) bool {
 	_, failed := g.failure(*s)
 	d := g.disputed[s.Name]
-	return failed || d.Over == OverAll && now.Sub(d.Since) >= g.waves.deadline
+	return failed || s.stuck || d.Over == OverAll && now.Sub(d.Since) >= g.waves.deadline
 }
 
 // beginWith has a child be made of what was before; or refuses it where that is not to be

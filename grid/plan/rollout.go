@@ -57,7 +57,8 @@ func (s *state) sinceRemoval(now time.Time) time.Duration {
 type front struct {
 	waiting, failed []int
 	busy            []string
-	away            bool // others wait that cannot have their turn now
+	lost            []string // failed, and have no node any more
+	away            bool     // others wait that cannot have their turn now
 }
 
 // holdBack holds back what is not at its turn. What every wave is follows from
@@ -75,7 +76,7 @@ func (g *tracked) holdBack(p *Plan, s *state, now time.Time) {
 	case s.rollout == nil:
 	case s.rollout.Revision == g.revision:
 	case slices.ContainsFunc(p.Steps, func(step Step) bool { return !step.changed && inWave(s.rollout, step) }):
-		s.rollout.Revision, s.rollout.Through = g.revision, "" // what stays of the last wave is waited for as before
+		s.rollout.Revision, s.rollout.Through, s.rollout.Failed = g.revision, "", nil // what stays of the last wave is waited for as before
 	default:
 		s.rollout = nil
 	}
@@ -90,6 +91,7 @@ func (g *tracked) holdBack(p *Plan, s *state, now time.Time) {
 		}
 		s.rollout = &apiv1.RolloutStatus{Revision: g.revision, Order: r.order}
 	}
+	s.rollout.Failed = namesOf(p, f.failed, f.lost)
 	if len(f.waiting) == 0 && !underWay(s.rollout) {
 		f.forget(s.rollout)
 		return
@@ -138,18 +140,20 @@ func (w *waves) reached(r *apiv1.RolloutStatus, unit string) bool {
 }
 
 func (g *tracked) front(p *Plan, s *state, now time.Time) (f front) {
+	f.lost = g.lost(p, s.rollout)
 	for i := range p.Steps {
 		step := &p.Steps[i]
 		if !step.Writes() && !step.ending {
 			delete(g.failures, step.Unit) // of what is no longer to be written; the next one begins then
 		}
 		failure, begun := g.failure(*step)
-		step.early = step.Action == Create && s.before.due && (step.Dark || !g.waves.reached(s.rollout, step.Unit))
+		step.stuck = failedBefore(s.rollout, step.Unit) && !step.Updated
+		step.early = step.Action == Create && s.before.due && !step.stuck && (step.Dark || !g.waves.reached(s.rollout, step.Unit))
 		switch {
-		case step.early, step.changed && !begun:
+		case step.early, step.changed && !begun && !step.stuck:
 			f.waiting = append(f.waiting, i)
 			continue
-		case begun && failure.Final && (step.desired != nil || step.ending):
+		case begun && failure.Final && (step.desired != nil || step.ending), step.stuck:
 			f.failed = append(f.failed, i)
 			continue
 		case step.Updated, step.Dark, step.Action == Refuse:
@@ -210,11 +214,11 @@ func (g *tracked) reached(s *Step, now time.Time) time.Time {
 
 // overdue says what stops a rollout, and of the first unit why, where that is
 // known.
-func (g *tracked) overdue(p *Plan, failed []int) string {
-	units, cause := make([]string, len(failed)), ""
-	for i, at := range failed {
+func (g *tracked) overdue(p *Plan, f front) string {
+	units, cause := slices.Clone(f.lost), ""
+	for _, at := range f.failed {
 		step := p.Steps[at]
-		units[i] = step.Unit
+		units = append(units, step.Unit)
 		switch failure, failing := g.failure(step); {
 		case cause != "":
 		case failing && step.desired != nil:
@@ -244,8 +248,8 @@ func (g *tracked) nextWave(p *Plan, s *state, f front, now time.Time) {
 	s.rollout.WaitingSince, s.rollout.ReadySince = believed(s.rollout.WaitingSince, now), believed(s.rollout.ReadySince, now)
 	why := ""
 	switch {
-	case len(f.failed) > r.maxFailed:
-		why = g.overdue(p, f.failed)
+	case len(f.failed)+len(f.lost) > r.maxFailed:
+		why = g.overdue(p, f)
 		s.stopped = why
 	case len(f.busy) > 0:
 		why = fmt.Sprintf("unit %s is not ready yet", Short(f.busy))

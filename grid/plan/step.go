@@ -57,6 +57,7 @@ type Step struct {
 	live      bool      // the child is there
 	changed   bool      // to be applied because the grid changed: waves hold it back
 	early     bool      // to be made before the turn of its unit
+	stuck     bool      // the change failed in its unit before
 	ending    bool      // the child is being deleted, and is made anew: what failed there may be cured by that
 	brief     bool      // of a unit that came and went
 	appliedAt time.Time // of the live child, last
