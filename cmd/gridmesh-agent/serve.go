@@ -99,11 +99,21 @@ func connect(c *config, log *slog.Logger, registry prometheus.Registerer) (node.
 	if err != nil {
 		return nil, nil, err
 	}
-	if ip, ok := client.HostIP(); ok && slices.ContainsFunc(c.capture.ServiceCIDRs, func(p netip.Prefix) bool { return p.Contains(ip) }) {
-		return nil, nil, fmt.Errorf("%w: the API server's address %s is a ClusterIP, which needs this agent to work; give its real address in the kubeconfig, or in KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT", run.ErrUsage, ip)
+	if err := realAddress(client, c.capture.ServiceCIDRs); err != nil {
+		return nil, nil, err
 	}
 	snapshots := feed.New(client, log, feed.NewMetrics(registry))
 	return snapshots, cluster{client, events.ForNode(client, c.node.Node, log), snapshots}, nil
+}
+
+// realAddress refuses an API server within the ranges of ClusterIPs.
+func realAddress(client *kube.Client, ranges []netip.Prefix) error {
+	ip, known := client.HostIP()
+	in := slices.IndexFunc(ranges, func(p netip.Prefix) bool { return known && p.Contains(ip) })
+	if in < 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: the API server's address %s is in --service-cidr %s; either it is a ClusterIP, which needs this agent to work: give its real address in the kubeconfig, or in KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT; or that range is not the cluster's", run.ErrUsage, ip, ranges[in])
 }
 
 // cluster is the API server as the agent asks it.
