@@ -8,6 +8,7 @@
 // that it was seen to know up to the newest.
 //
 //	history.go, told.go  versions of objects, and who knows which
+//	affinity.go          for how long a client keeps who answers it
 //	held.go              what a node may hold after an outage
 //	explain.go           by what it was judged
 //	unready.go           who said of which pods that they are not ready

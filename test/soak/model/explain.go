@@ -28,9 +28,13 @@ func (h *History) Explain(t *Told, f topology.Frontend, s Span) string {
 	if !s.Held.IsZero() {
 		fmt.Fprintf(&b, ", and held of its unit what it was told of by %s", s.Held.Format(clock))
 	}
-	list := w.at(f.Addr)
+	list := w.at(f)
 	if len(list) == 0 {
-		fmt.Fprintf(&b, "\n%s is no Service's", f.Addr)
+		what := f.Addr.String()
+		if f.Addr.IsUnspecified() {
+			what = fmt.Sprintf("node port %d/%s", f.Port, f.Protocol)
+		}
+		fmt.Fprintf(&b, "\n%s is no Service's", what)
 	}
 	left := explainedObjects
 	for _, key := range list {
@@ -110,7 +114,7 @@ func (v version) text(labels []string) string {
 		if v.service.InternalLocal {
 			policy = "Local"
 		}
-		return fmt.Sprintf("keys %s, %s", or(topology.ParseKeys(v.service.TopologyKeys).String(), "none"), policy)
+		return fmt.Sprintf("keys %s, %s%s", or(topology.ParseKeys(v.service.TopologyKeys).String(), "none"), policy, besides(v.service))
 	case v.slice != nil:
 		return "of " + v.slice.Service + " " + endpoints(v.slice.Endpoints)
 	case v.node != nil:
@@ -121,6 +125,23 @@ func (v version) text(labels []string) string {
 		return strings.Join(words, " ")
 	}
 	return "absent"
+}
+
+// besides is what else a Service has, where that is more than one port.
+func besides(s *topology.Service) (text string) {
+	for _, p := range s.Ports {
+		if len(s.Ports) == 1 && p.Name == "" && p.NodePort == 0 {
+			break
+		}
+		text += fmt.Sprintf(", %s %d/%s", or(p.Name, "port"), p.Port, p.Protocol)
+		if p.NodePort != 0 {
+			text += fmt.Sprintf(" at %d", p.NodePort)
+		}
+	}
+	if s.Affinity > 0 {
+		text += fmt.Sprintf(", affinity %ds", s.Affinity)
+	}
+	return text
 }
 
 func endpoints(list []topology.Endpoint) string {

@@ -133,7 +133,7 @@ func (w window) elsewhere(key topology.ObjectKey) held {
 // denied reports whether slices of a Service say after a time that a place is
 // not ready, or may have said so unseen.
 func (w window) denied(key topology.ObjectKey, at place, since time.Time) bool {
-	if slices.ContainsFunc(w.h.gaps, func(g gap) bool { return !g.to.Before(w.from) && !g.from.After(w.to) }) {
+	if w.gapped() {
 		return true
 	}
 	for id := range w.h.objects {

@@ -111,7 +111,7 @@ type Span struct {
 // it, or what it may hold does.
 func (h *History) Allowed(t *Told, f topology.Frontend, end netip.AddrPort, s Span) bool {
 	j := judged{h, t, s}
-	for _, key := range j.widest().at(f.Addr) {
+	for _, key := range j.widest().at(f) {
 		if j.leads(key, f, func(to topology.Target) bool { return to.Addr == end }, end.String()) {
 			return true
 		}
@@ -172,14 +172,33 @@ func (w window) some(id ID, is func(version) bool) bool {
 	return slices.ContainsFunc(w.versions(id), is)
 }
 
-// at are the Services that may have had a ClusterIP, in order.
-func (w window) at(ip netip.Addr) (list []topology.ObjectKey) {
+// at are the Services that may have had a frontend's address or, where that is of a node
+// port, that port, in order.
+func (w window) at(f topology.Frontend) (list []topology.ObjectKey) {
 	for id := range w.h.objects {
-		if id.Kind == Service && w.some(id, func(v version) bool { return v.service != nil && slices.Contains(v.service.ClusterIPs, ip) }) {
+		if id.Kind == Service && w.some(id, func(v version) bool {
+			return v.service != nil && (slices.Contains(v.service.ClusterIPs, f.Addr) || f.Addr.IsUnspecified() && slices.Contains(nodePorts(v.service), f))
+		}) {
 			list = append(list, id.ObjectKey)
 		}
 	}
 	slices.SortFunc(list, topology.ObjectKey.Compare)
+	return list
+}
+
+// nodePorts are a Service's: at the unspecified address, as in topology.
+func nodePorts(s *topology.Service) (list []topology.Frontend) {
+	for _, ip := range s.ClusterIPs {
+		addr := netip.IPv4Unspecified()
+		if ip.Is6() {
+			addr = netip.IPv6Unspecified()
+		}
+		for _, p := range s.Ports {
+			if p.NodePort != 0 {
+				list = append(list, topology.Frontend{Addr: addr, Port: p.NodePort, Protocol: p.Protocol})
+			}
+		}
+	}
 	return list
 }
 
@@ -194,6 +213,7 @@ func (w window) frontends(id ID) (list []topology.Frontend) {
 				list = append(list, topology.Frontend{Addr: ip, Port: p.Port, Protocol: p.Protocol})
 			}
 		}
+		list = append(list, nodePorts(s)...)
 	}
 	return list
 }
@@ -224,7 +244,7 @@ func (w window) allowed(key topology.ObjectKey, f topology.Frontend, is func(top
 			w.held.in(w.h.objects[id][choices[i][n%len(choices[i])]]).put(b)
 			n /= len(choices[i])
 		}
-		if leads(topology.See(b.Build(), w.t.node, topology.Options{}), key, f, is) {
+		if leads(topology.See(b.Build(), w.t.node, w.t.Options), key, f, is) {
 			answer = true
 			break
 		}
@@ -265,15 +285,9 @@ func leads(view *topology.View, key topology.ObjectKey, f topology.Frontend, is 
 	if !ok {
 		return false
 	}
-	for _, have := range sv.Frontends {
-		if have.Frontend != f {
-			continue
-		}
-		for _, tier := range have.Tiers {
-			if slices.ContainsFunc(tier.Endpoints, is) {
-				return true
-			}
-		}
+	among := func(tiers []topology.Tier) bool {
+		return slices.ContainsFunc(tiers, func(t topology.Tier) bool { return slices.ContainsFunc(t.Endpoints, is) })
 	}
-	return false
+	return slices.ContainsFunc(sv.Frontends, func(have topology.FrontendView) bool { return have.Frontend == f && among(have.Tiers) }) ||
+		slices.ContainsFunc(sv.Outside, func(have topology.Outside) bool { return have.Frontend == f && among(have.Tiers) })
 }

@@ -9,6 +9,8 @@ import (
 
 // Told is what one node's agent was seen to know, and when.
 type Told struct {
+	// Options are those by which the node's agent looks at what it knows.
+	Options topology.Options
 	node    string
 	entries map[ID][]entry // in order of time
 }
