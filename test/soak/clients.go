@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
+	"github.com/gridmesh/gridmesh/test/soak/script"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -33,6 +35,8 @@ type dial struct {
 	node     string // from where
 	from     string // "node a-1" or "pod a-1"
 	to       netip.AddrPort
+	udp      bool
+	nodePort bool // to is an address of the node
 	name     bool // a name was resolved, and nothing dialled
 	began    time.Time
 	ended    time.Time
@@ -41,16 +45,30 @@ type dial struct {
 }
 
 func (d dial) String() string {
-	what := "dialled " + d.to.String()
+	what := "dialled " + d.to.String() + "/" + d.frontend().Protocol.String()
 	if d.name {
 		what = "asked for a name"
 	}
 	return fmt.Sprintf("%s %s at %s for %s: answer %q, error %v", d.from, what, d.began.Format("15:04:05.000"), d.ended.Sub(d.began).Round(time.Millisecond), d.answered, d.err)
 }
 
-// frontend is what was dialled.
+// frontend is what was dialled, as topology has it.
 func (d dial) frontend() topology.Frontend {
-	return topology.Frontend{Addr: d.to.Addr(), Port: d.to.Port(), Protocol: topology.TCP}
+	f := topology.Frontend{Addr: d.to.Addr(), Port: d.to.Port(), Protocol: topology.TCP}
+	if d.udp {
+		f.Protocol = topology.UDP
+	}
+	if d.nodePort {
+		f.Addr = netip.IPv4Unspecified()
+	}
+	return f
+}
+
+func (d dial) network() string {
+	if d.udp {
+		return "udp"
+	}
+	return "tcp"
 }
 
 // dials are what clients did since the last judgement.
@@ -85,6 +103,10 @@ func (s *Soak) startDials(ctx context.Context) *dials {
 		l.wg.Go(func() { s.client(ctx, l, node, "pod "+node, s.pods[node].ns) })
 		l.wg.Go(func() { s.asker(ctx, l, node) })
 	}
+	for _, node := range s.unit(twoPaths) {
+		l.wg.Go(func() { s.explorer(ctx, l, node, "node "+node, s.c.Nodes[node].NS) })
+		l.wg.Go(func() { s.explorer(ctx, l, node, "pod "+node, s.pods[node].ns) })
+	}
 	return l
 }
 
@@ -113,16 +135,56 @@ func (s *Soak) client(ctx context.Context, l *dials, node, from string, ns *netl
 	}
 }
 
+// explorer dials in turn what Services may have besides their first port, which nodes with
+// a kernel path serve all of.
+func (s *Soak) explorer(ctx context.Context, l *dials, node, from string, ns *netlab.NS) {
+	list := s.besides(node)
+	for i := 0; ctx.Err() == nil; i++ {
+		d := list[i%len(list)]
+		d.node, d.from, d.began = node, from, time.Now()
+		a, err := edge.Ask(ns, d.network(), d.to, otherTimeout)
+		d.ended, d.answered, d.err = time.Now(), a.Name, err
+		l.add(d)
+		select {
+		case <-time.After(dialEvery):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// besides are dials of all that: another port, UDP, and the node ports of all three.
+func (s *Soak) besides(node string) (list []dial) {
+	at := s.c.Nodes[node].IP
+	for i := range script.Services {
+		name := fmt.Sprintf("s%d", i)
+		for _, p := range servicePorts {
+			d := dial{to: netip.AddrPortFrom(frontendOf(name).Addr(), uint16(p.Port)), udp: p.Protocol == corev1.ProtocolUDP}
+			if d.to != frontendOf(name) || d.udp {
+				list = append(list, d)
+			}
+			d.to, d.nodePort = netip.AddrPortFrom(at, uint16(nodePortOf(name, p.Name))), true
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
 // others are the frontends of all Services that steps edit.
 func (s *Soak) others() (list []netip.AddrPort) {
-	for i := range 6 {
+	for i := range script.Services {
 		list = append(list, frontendOf(fmt.Sprintf("s%d", i)))
 	}
 	return list
 }
 
-// dialled are all frontends that anybody dials.
-func (s *Soak) dialled() []netip.AddrPort { return append(s.others(), s.steady) }
+// dialled are all frontends of ClusterIPs that anybody dials over TCP.
+func (s *Soak) dialled() []netip.AddrPort {
+	list := append(s.others(), s.steady)
+	for _, to := range s.others() {
+		list = append(list, netip.AddrPortFrom(to.Addr(), uint16(servicePorts[1].Port)))
+	}
+	return list
+}
 
 // asker asks the node's DNS for the steady app.
 func (s *Soak) asker(ctx context.Context, l *dials, node string) {

@@ -63,7 +63,8 @@ type pod struct {
 
 const appPort = 8080
 
-// steadyApp has a pod on every node, and a Service that stays in the unit.
+// steadyApp has a pod on every node, and a Service that stays in the unit. It has the ports
+// of the slices that steps write: what is held for it may be held for these.
 const steadyApp = `
 apiVersion: apps/v1
 kind: DaemonSet
@@ -76,12 +77,12 @@ spec:
       terminationGracePeriodSeconds: 1
       tolerations: [{operator: Exists}]
       containers:
-      - {name: app, image: gridmesh.test/app, ports: [{name: main, containerPort: 8080}], readinessProbe: {tcpSocket: {port: main}, periodSeconds: 1}}
+      - {name: app, image: gridmesh.test/app, ports: [{name: main, containerPort: 8080}, {name: udp, containerPort: 8080, protocol: UDP}], readinessProbe: {tcpSocket: {port: main}, periodSeconds: 1}}
 ---
 apiVersion: v1
 kind: Service
 metadata: {name: steady, annotations: {topologyKeys: '["unit"]'}}
-spec: {selector: {app: steady}, ports: [{port: 80, targetPort: main}]}
+spec: {selector: {app: steady}, ports: [{name: main, port: 80, targetPort: main}, {name: udp, port: 80, protocol: UDP, targetPort: udp}]}
 `
 
 // nodeGrace is how long the cloud waits for a silent node: longer than every

@@ -4,18 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	annotations "github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 	"github.com/gridmesh/gridmesh/test/soak/model"
 	"github.com/gridmesh/gridmesh/test/soak/script"
@@ -28,7 +24,14 @@ var deeds = map[string]deed{
 	"slice":         edit((*Soak).setSlice),
 	"move":          edit((*Soak).moveSlice),
 	"unslice":       edit((*Soak).deleteSlice),
+	"ports":         edit((*Soak).setPorts),
+	"type":          edit((*Soak).setType),
+	"affinity":      edit((*Soak).setAffinity),
 	"grid":          edit((*Soak).setGrid),
+	"version":       edit((*Soak).setVersion),
+	"rollout":       edit((*Soak).setRollout),
+	"template":      edit((*Soak).setTemplate),
+	"pause":         (*Soak).pauseGrid,
 	"ungrid":        edit((*Soak).deleteGrid),
 	"label":         (*Soak).relabel,
 	"networkpolicy": (*Soak).networkPolicy,
@@ -60,41 +63,6 @@ func edit(f func(s *Soak, ctx context.Context, args []string) error) deed {
 	}
 }
 
-// frontendOf is the fixed address of a Service s0 to s5.
-func frontendOf(name string) netip.AddrPort {
-	n, _ := strconv.Atoi(strings.TrimPrefix(name, "s"))
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 96, 0, byte(100 + n)}), 80)
-}
-
-// keysOf is the annotation for a word of the script; nil for none.
-func keysOf(word string) map[string]string {
-	switch word {
-	case "none":
-		return nil
-	case "typo":
-		return map[string]string{annotations.TopologyKeys: `["unit"`}
-	}
-	return map[string]string{annotations.TopologyKeys: `["` + strings.ReplaceAll(word, ",", `","`) + `"]`}
-}
-
-func (s *Soak) setService(ctx context.Context, args []string) error {
-	name, services := args[0], s.c.Kube.CoreV1().Services("default")
-	policy := corev1.ServiceInternalTrafficPolicy(args[2])
-	now, err := services.Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		now, err = services.Create(ctx, &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: keysOf(args[1])},
-			Spec: corev1.ServiceSpec{
-				ClusterIP: frontendOf(name).Addr().String(), InternalTrafficPolicy: &policy, Ports: []corev1.ServicePort{{Port: 80}},
-			},
-		}, metav1.CreateOptions{})
-	} else if err == nil {
-		now.Annotations, now.Spec.InternalTrafficPolicy = keysOf(args[1]), &policy
-		now, err = services.Update(ctx, now, metav1.UpdateOptions{})
-	}
-	return s.noted(now, err)
-}
-
 // noted adds what the API server answered to the history.
 func (s *Soak) noted(o metav1.Object, err error) error {
 	if err == nil {
@@ -124,7 +92,7 @@ func (s *Soak) setSlice(ctx context.Context, args []string) error {
 	out := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: args[0], Labels: map[string]string{discoveryv1.LabelServiceName: script.ServiceOf(args[0]), discoveryv1.LabelManagedBy: "soak"}},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To[int32](appPort), Protocol: ptr.To(corev1.ProtocolTCP)}},
+		Ports:       slicePorts(),
 	}
 	for _, e := range script.Endpoints(args[1]) {
 		addr := s.pods[e.Node].ip
@@ -172,39 +140,6 @@ func (s *Soak) deleteSlice(ctx context.Context, args []string) error {
 	return err
 }
 
-const gridManifest = `
-apiVersion: superedge.io/v1
-kind: DeploymentGrid
-metadata: {name: NAME}
-spec:
-  gridUniqKey: unit
-  template:
-    replicas: REPLICAS
-    selector: {matchLabels: {app: NAME}}
-    template:
-      metadata: {labels: {app: NAME}}
-      spec: {terminationGracePeriodSeconds: 1, containers: [{name: app, image: gridmesh.test/app, ports: [{name: main, containerPort: 8080}]}]}
----
-apiVersion: superedge.io/v1
-kind: ServiceGrid
-metadata: {name: NAME}
-spec:
-  gridUniqKey: unit
-  template: {selector: {app: NAME}, ports: [{port: 80, targetPort: main}]}
-`
-
-func (s *Soak) setGrid(_ context.Context, args []string) error {
-	return s.c.Apply(strings.NewReplacer("NAME", args[0], "REPLICAS", args[1]).Replace(gridManifest))
-}
-
-func (s *Soak) deleteGrid(_ context.Context, args []string) error {
-	out, err := s.c.Kubectl("delete", "--ignore-not-found", "--wait=false", "deploymentgrid/"+args[0], "servicegrid/"+args[0])
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(out))
-	}
-	return nil
-}
-
 // label gives a node a label, or takes it away: "none".
 func (s *Soak) label(ctx context.Context, node, key, value string) error {
 	text := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, key, value)
@@ -242,22 +177,6 @@ func (s *Soak) unit(name string) []string {
 		}
 	}
 	return nil
-}
-
-func (s *Soak) networkPolicy(ctx context.Context, args []string) (func() error, error) {
-	target := "networkpolicy " + args[0]
-	if !s.take(target) {
-		return nil, errBusy
-	}
-	list := s.c.Kube.NetworkingV1().NetworkPolicies("default")
-	if _, err := list.Create(ctx, &networkingv1.NetworkPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: args[0]},
-		Spec:       networkingv1.NetworkPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "nobody"}}},
-	}, metav1.CreateOptions{}); err != nil {
-		s.free(target)
-		return nil, &leftOut{err}
-	}
-	return s.insist(ctx, func() error { return gone(list.Delete(ctx, args[0], metav1.DeleteOptions{})) }, func() { s.free(target) }), nil
 }
 
 // insist is a mending edit: it is tried until the API server takes it, and

@@ -4,7 +4,7 @@
 //
 //	cluster.go   the cluster, and what it runs all the while
 //	play.go      steps in their time, each mended after its own
-//	deeds.go, faults.go, clocks.go  what each verb does
+//	deeds.go, services.go, grids.go, faults.go, clocks.go  what each verb does
 //	follow.go    what the API server has, and what each agent was told
 //	unserved.go  who says that the steady app's pods are not ready
 //	holds.go     when an agent holds what was before an outage
@@ -12,6 +12,8 @@
 //	borders.go   what crosses the units' borders
 //	probes.go    what would, where nothing stops it
 //	judge.go     answers, failures and borders, held against the model
+//	affinity.go  who answers a client that was answered before
+//	paths.go     which of two paths serves what
 //	waited.go    what a wait was for, where it was long
 //	settled.go   what others make of the objects that steps write
 //	remind.go    what they forgot

@@ -44,7 +44,7 @@ func (s *Soak) judgeThese(list []dial, crossings []crossing) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wrong, explained := map[string][]string{}, map[string]bool{}
-	answered, failed := 0, 0
+	answered, failed, last := 0, 0, remembered{}
 	for i := range list {
 		d := &list[i]
 		if d.err == nil {
@@ -53,6 +53,9 @@ func (s *Soak) judgeThese(list []dial, crossings []crossing) error {
 			failed++
 		}
 		s.tally.dialled(d, s.steady)
+		if before := last[dialler{d.from, d.frontend()}]; s.forgets(last, d) {
+			wrong["affinity"] = append(wrong["affinity"], fmt.Sprintf("%s, and before: %s%s", d, before, s.judgedBy(d)))
+		}
 		if judge := s.judgeDial(d); judge != "" {
 			line, place := d.String()+s.whose(d.answered), len(wrong[judge])
 			if question := d.node + " " + d.to.String(); judge == "answers" && len(explained) < explains && !explained[question] {

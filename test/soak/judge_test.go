@@ -2,11 +2,17 @@ package soak
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/soak/model"
 	"github.com/gridmesh/gridmesh/test/soak/script"
 )
@@ -35,5 +41,30 @@ func TestWrongAnswersAreExplained(t *testing.T) {
 	}
 	if n := strings.Count(v.Text, "may have had"); n != explains {
 		t.Errorf("%d are explained, want %d:\n%s", n, explains, v.Text)
+	}
+}
+
+// The page has as many plants as there are, and a plant for each judge that it names.
+func TestPageHasThePlants(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(edge.Root(), "docs", "testing.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("by something planted, %d in all:", len(plants)); !strings.Contains(string(page), want) {
+		t.Errorf("docs/testing.md does not say %q", want)
+	}
+	if regexp.MustCompile(`\b\d+ plants`).Match(page) {
+		t.Error("docs/testing.md counts plants in another place, too: nobody keeps that true")
+	}
+	_, table, _ := strings.Cut(string(page), "| judge | what must not be |\n|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	judges := regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(table, -1)
+	if len(judges) < 6 {
+		t.Errorf("docs/testing.md names the judges %q", judges)
+	}
+	for _, m := range judges {
+		if !slices.ContainsFunc(plants, func(p plant) bool { return p.judge == m[1] }) {
+			t.Errorf("nothing is planted for %s", m[1])
+		}
 	}
 }

@@ -51,7 +51,7 @@ var plants = []plant{
 	{"borders", "a packet to a Service that nothing stops", (*Soak).leakService},
 	{"borders", "a first packet to a foreign pod", (*Soak).leakForeign},
 	{"convergence", "an agent that follows nothing", (*Soak).deafen},
-	{"convergence", "a grid that nobody works for", (*Soak).idle},
+	{"convergence", "a unit of another version, and a grid that nobody works for", (*Soak).idle},
 	{"objects", "an edit that nobody made", (*Soak).plantObject},
 	{"crashes", "a program that panics", (*Soak).plantCrash},
 	{"files", "a temporary file that nobody was killed over", (*Soak).plantTemporary},
@@ -64,6 +64,7 @@ var plants = []plant{
 	{"leaks", "connections to the controller that are never closed", (*Soak).plantOnController},
 	{"leaks", "watches of grids' children that are never closed", (*Soak).plantWatchesOfGrids},
 	{"watches", "watches that are never closed", (*Soak).plantWatches},
+	{"affinity", "an answer by another pod than a moment before", (*Soak).plantForgotten},
 }
 
 // Plants shows that every judge can fail. The cluster is as after Fresh.

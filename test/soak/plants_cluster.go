@@ -7,9 +7,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
@@ -20,7 +23,7 @@ type unviolated struct{ err error }
 
 func (u unviolated) Error() string { return u.err.Error() }
 
-// idle stops the controller and edits a grid.
+// idle stops the controller, and edits a unit's child and then its grid.
 func (s *Soak) idle(ctx context.Context) error {
 	if err := s.setGrid(ctx, []string{"g0", "1"}); err != nil {
 		return err
@@ -29,20 +32,65 @@ func (s *Soak) idle(ctx context.Context) error {
 		return fmt.Errorf("before anything is planted: %w", unviolated{err})
 	}
 	s.controller.Signal(syscall.SIGSTOP)
-	err := s.setGrid(ctx, []string{"g0", "2"})
-	if err == nil {
-		err = becomes(ctx, "convergence", func() error {
-			if o, _ := s.objects(ctx); o != nil { // else it is looked again
-				return o.settled(s.world)
-			}
-			return nil
-		})
-	}
+	err := s.unattended(ctx)
 	s.controller.Signal(syscall.SIGCONT)
 	if err := errors.Join(s.deleteGrid(ctx, []string{"g0"}), s.settle(ctx)); err != nil {
 		return fmt.Errorf("after what was planted: %w", unviolated{err})
 	}
 	return err
+}
+
+// unattended is what idle does meanwhile. That a unit is of another version is seen by
+// that alone: all that reports of it is well.
+func (s *Soak) unattended(ctx context.Context) error {
+	patch := `{"spec":{"template":{"spec":{"containers":[{"name":"app","env":[{"name":"` + versionName + `","value":"planted"}]}]}}}}`
+	if _, err := s.c.Kube.AppsV1().Deployments("default").Patch(ctx, "g0-a", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		return err
+	}
+	unsettled := func() error {
+		if o, _ := s.objects(ctx); o != nil { // else it is looked again
+			return o.settled(s.world)
+		}
+		return nil
+	}
+	if _, err := wait.For(ctx, "the unit of another version", func() error {
+		if err := unsettled(); err == nil || !strings.Contains(err.Error(), "the Deployment g0-a is of planted") {
+			return fmt.Errorf("it is not seen: %w", err)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := s.setGrid(ctx, []string{"g0", "2"}); err != nil {
+		return err
+	}
+	return becomes(ctx, "convergence", unsettled)
+}
+
+// plantForgotten has a client answered by two pods of a Service with affinity, a moment
+// apart and once its node has had it for long enough.
+func (s *Soak) plantForgotten(ctx context.Context) error {
+	node := s.unit(twoPaths)[0]
+	if err := s.deleteSlice(ctx, []string{"x6"}); err != nil { // it may be another Service's by now
+		return err
+	}
+	defer func() {
+		_ = s.deleteService(ctx, []string{"s0"})
+		_ = s.deleteSlice(ctx, []string{"x6"})
+	}()
+	if err := errors.Join(s.setService(ctx, []string{"s0", "none", "Cluster"}), s.setAffinity(ctx, []string{"s0", "3h0m0s"}),
+		s.setSlice(ctx, []string{"x6", planted + "," + other})); err != nil {
+		return err
+	}
+	if _, err := wait.For(ctx, "the agent to know it", func() error { return s.upToDate(ctx, node) }); err != nil {
+		return err
+	}
+	time.Sleep(grace + time.Second)
+	now := time.Now()
+	d := dial{node: node, from: "node " + node, to: frontendOf("s0"), began: now, ended: now, answered: s.pods[planted].name}
+	again := d
+	again.answered = s.pods[other].name
+	return s.judgeThese([]dial{d, again}, nil)
 }
 
 // plantObject edits something after it was read.

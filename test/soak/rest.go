@@ -73,7 +73,7 @@ func (s *Soak) stayPoliced(ctx context.Context) error {
 			return err
 		}
 		if r.Policies && !r.PoliciesUnknown {
-			_, err := s.networkPolicy(ctx, []string{"stays"})
+			_, err := s.networkPolicy(ctx, []string{"stays", "nobody"})
 			return err
 		}
 	}
@@ -153,6 +153,9 @@ func (s *Soak) obeys(ctx context.Context, node string) error {
 		return fmt.Errorf("it does not believe the API server: %s", asJSON(r.APIServer))
 	case len(r.Envoys) != 1 || len(r.Nacks) > 0:
 		return fmt.Errorf("it has the Envoys %s, which refuse %s", asJSON(r.Envoys), asJSON(r.Nacks))
+	}
+	if r.Paths != nil {
+		return s.takesPaths(node, r)
 	}
 	return nil
 }

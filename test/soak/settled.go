@@ -37,11 +37,17 @@ type deploymentGrid struct {
 	metav1.ObjectMeta `json:"metadata"`
 
 	Spec struct {
-		Template struct {
-			Replicas int32 `json:"replicas"`
-		} `json:"template"`
+		Template     gridTemplate            `json:"template"`
+		TemplatePool map[string]gridTemplate `json:"templatePool"`
+		Templates    map[string]string       `json:"templates"`
+		Rollout      *apiv1.Rollout          `json:"rollout"`
 	} `json:"spec"`
 	Status apiv1.WorkloadGridStatus `json:"status"`
+}
+
+type gridTemplate struct {
+	Replicas int32                  `json:"replicas"`
+	Template corev1.PodTemplateSpec `json:"template"`
 }
 
 type serviceGrid struct {
@@ -93,17 +99,17 @@ func (o *objects) workloads(w script.World) error {
 	type unit struct {
 		grid     *metav1.ObjectMeta
 		replicas int32
+		version  string
 	}
 	want := map[string]unit{} // by Deployment
-	units := int64(len(w.Units))
 	for i := range o.grids {
 		g := &o.grids[i]
-		st := &g.Status
-		if g.DeletionTimestamp != nil || st.ObservedGeneration != g.Generation || st.Units != units || st.ReadyUnits != units || st.UpdatedUnits != units || st.HeldUnits != 0 {
-			return fmt.Errorf("grid %s of generation %d says of %d units: %s", g.Name, g.Generation, units, asJSON(st))
+		if err := g.rolledOut(len(w.Units)); err != nil {
+			return err
 		}
 		for _, u := range w.Units {
-			want[g.Name+"-"+u.Name] = unit{&g.ObjectMeta, g.Spec.Template.Replicas}
+			t := g.templateOf(u.Name)
+			want[g.Name+"-"+u.Name] = unit{&g.ObjectMeta, t.Replicas, versionOf(&t.Template)}
 		}
 	}
 	for i := range o.deployments {
@@ -117,6 +123,9 @@ func (o *objects) workloads(w script.World) error {
 		if !wanted || d.DeletionTimestamp != nil || d.Spec.Replicas == nil || *d.Spec.Replicas != n || st.ObservedGeneration != d.Generation ||
 			st.Replicas != n || st.UpdatedReplicas != n || st.AvailableReplicas != n {
 			return fmt.Errorf("the Deployment %s of generation %d says of %d wanted pods: %s", d.Name, d.Generation, n, asJSON(st))
+		}
+		if is := versionOf(&d.Spec.Template); is != of.version {
+			return fmt.Errorf("the Deployment %s is of %s, and its unit's template of %s", d.Name, is, of.version)
 		}
 	}
 	if len(want) > 0 {

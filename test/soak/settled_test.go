@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	apiv1 "github.com/gridmesh/gridmesh/api/v1"
 	"github.com/gridmesh/gridmesh/test/soak/script"
 )
 
@@ -29,7 +30,11 @@ func settledWorld() (script.World, *objects) {
 	g.UID, o.serviceGrid[0].UID = "dg", "sg"
 	o.deployments[0].OwnerReferences = []metav1.OwnerReference{{UID: "dg", Controller: ptr.To(true)}}
 	g.Spec.Template.Replicas = 2
+	g.Spec.Template.Template, g.Spec.TemplatePool = podsOf("v1"), map[string]gridTemplate{canaryTemplate: {Replicas: 2, Template: podsOf("v2")}}
 	g.Status.ObservedGeneration, g.Status.Units, g.Status.ReadyUnits, g.Status.UpdatedUnits = 3, 1, 1, 1
+	g.Status.Revision, g.Status.CompleteRevision = "r1", "r1"
+	g.Status.Conditions = []metav1.Condition{{Type: apiv1.Valid, Status: metav1.ConditionTrue}, {Type: apiv1.Progressing, Status: metav1.ConditionTrue, Reason: "Complete"}}
+	o.deployments[0].Spec.Template = podsOf("v1")
 	o.serviceGrid[0].Status.ObservedGeneration = 3
 	o.deployments[0].UID = "d"
 	o.replicaSets = []appsv1.ReplicaSet{{ObjectMeta: metav1.ObjectMeta{UID: "set", OwnerReferences: []metav1.OwnerReference{{UID: "d", Controller: ptr.To(true)}}}}}
@@ -58,6 +63,12 @@ func settledWorld() (script.World, *objects) {
 	return script.World{Units: []script.Unit{{Name: "a", Nodes: []string{"a-1"}}}}, o
 }
 
+// podsOf is a template of a version.
+func podsOf(version string) (t corev1.PodTemplateSpec) {
+	t.Spec.Containers = []corev1.Container{{Name: "app", Env: []corev1.EnvVar{{Name: versionName, Value: version}}}}
+	return t
+}
+
 // Whatever is still on its way, from a grid to the last endpoint, is named.
 func TestSettled(t *testing.T) {
 	w, o := settledWorld()
@@ -76,6 +87,13 @@ func TestSettled(t *testing.T) {
 		"a grid that went":             {func(o *objects) { o.grids = nil }, "Deployment g0-a"},
 		"a Deployment that is missing": {func(o *objects) { o.deployments = nil }, "no Deployments [g0-a]"},
 		"a Deployment that is scaled":  {func(o *objects) { o.deployments[0].Status.AvailableReplicas = 1 }, "Deployment g0-a"},
+		"a unit of another version":    {func(o *objects) { o.deployments[0].Spec.Template = podsOf("v0") }, "Deployment g0-a is of v0"},
+		"a unit of another template":   {func(o *objects) { o.grids[0].Spec.Templates = map[string]string{"a": canaryTemplate} }, "its unit's template of v2"},
+		"a rollout that is paused":     {func(o *objects) { o.grids[0].Spec.Rollout = &apiv1.Rollout{Paused: true} }, "rollout of grid g0 is paused"},
+		"a rollout that stopped":       {func(o *objects) { o.grids[0].Status.Conditions[1].Reason = "Stopped" }, "grid g0"},
+		"a grid that is refused":       {func(o *objects) { o.grids[0].Status.Conditions[0].Status = metav1.ConditionFalse }, "grid g0"},
+		"what was never complete":      {func(o *objects) { o.grids[0].Status.CompleteRevision = "" }, "grid g0"},
+		"a unit that is gone":          {func(o *objects) { o.grids[0].Status.Gone = []string{"a"} }, "grid g0"},
 		"an earlier grid's child":      {func(o *objects) { o.grids[0].UID = "another" }, "Deployment g0-a is an earlier grid's"},
 		"a pod of no ReplicaSet": {func(o *objects) {
 			o.pods[0].OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", UID: "rs", Controller: ptr.To(true)}}

@@ -12,6 +12,7 @@ import (
 type tally struct {
 	deeds, leftOut int
 	answered       int // dials of all Services
+	kept           int // answers that were to be by who had answered before
 	steady, failed int // dials of the steady app: all, and those that failed for a reason
 	names          int
 	slowestName    time.Duration
@@ -52,8 +53,8 @@ func (t *tally) String() string {
 	for _, n := range t.repairs {
 		repairs += n
 	}
-	return fmt.Sprintf("%d steps done and %d left out; %d dials answered, %d names asked for, the slowest answer took %s; of %d dials of the steady app %d failed, each for a reason, and the slowest answer took %s (%s); %d crossings, all allowed; %d rounds of probes from every node and pod, the longest pause between two %s; %d repairs of rules; in order after %s at most",
-		t.deeds-t.leftOut, t.leftOut, t.answered, t.names, t.slowestName.Round(time.Millisecond), t.steady, t.failed, took(t.slowest).Round(time.Millisecond), t.slowest.from, t.crossings, t.rounds, t.pause.Round(time.Millisecond), repairs, t.settled)
+	return fmt.Sprintf("%d steps done and %d left out; %d dials answered, %d names asked for, the slowest answer took %s; of %d dials of the steady app %d failed, each for a reason, and the slowest answer took %s (%s); %d answers of an affinity, each by whom the client had; %d crossings, all allowed; %d rounds of probes from every node and pod, the longest pause between two %s; %d repairs of rules; in order after %s at most",
+		t.deeds-t.leftOut, t.leftOut, t.answered, t.names, t.slowestName.Round(time.Millisecond), t.steady, t.failed, took(t.slowest).Round(time.Millisecond), t.slowest.from, t.kept, t.crossings, t.rounds, t.pause.Round(time.Millisecond), repairs, t.settled)
 }
 
 // countRepairs asks every agent how often it put rules back. One that was

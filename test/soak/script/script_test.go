@@ -87,6 +87,9 @@ func TestParse(t *testing.T) {
 		"1s freeze a-1 1000h":    "is no TIME",
 		"1s slice x0 a-1,a-1":    "is no NODE[!~?],...",
 		"1s slice x0 ,":          "is no NODE[!~?],...",
+		"1s ports s0 alt":        `"alt" is no PORTS`,
+		"1s rollout g0 0% 1s -":  `"0%" is no none|SIZE: say rollout GRID none|SIZE PAUSE ORDER`,
+		"1s pause g0":            "1 arguments: say pause GRID TIME",
 	} {
 		if _, err := Parse(Small(), "1s calm\n"+line); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "line 2") {
 			t.Errorf("%q: %v, want line 2 and %q", line, err, want)
@@ -141,6 +144,8 @@ func TestUntil(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add(Print(Generate(1, Small(), time.Minute)))
 	f.Add("1s slice x0 -")
+	f.Add("1s grid g0 2\n2s rollout g0 50% 1s b,a\n3s version g0 canary v1\n4s template g0 c canary\n5s pause g0 4s\n6s ungrid g0")
+	f.Add("1s ports s0 main,alt,udp\n2s type s0 NodePort\n3s affinity s0 30s\n4s networkpolicy n0 client 2m30s")
 	f.Fuzz(func(t *testing.T, text string) {
 		steps, err := Parse(Small(), text)
 		if err != nil {

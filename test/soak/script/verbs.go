@@ -32,8 +32,15 @@ var verbs = []verb{
 	{"move", 3, []domain{slice, service}},
 	{"unslice", 4, []domain{slice}},
 	{"label", 4, []domain{node, labelKey, labelValue, duration}},
-	{"networkpolicy", 2, []domain{network, duration}},
-	{"grid", 3, []domain{grid, replicas}},
+	{"ports", 4, []domain{service, ports}},
+	{"type", 3, []domain{service, kind}},
+	{"affinity", 4, []domain{service, affinity}},
+	{"networkpolicy", 3, []domain{network, whom, while}},
+	{"grid", 4, []domain{grid, replicas}},
+	{"version", 7, []domain{grid, template, version}},
+	{"rollout", 3, []domain{grid, size, pause, order}},
+	{"pause", 2, []domain{grid, duration}},
+	{"template", 2, []domain{grid, unit, template}},
 	{"ungrid", 1, []domain{grid}},
 	// Programs that die, stop and start again.
 	{"kill", 8, []domain{program, node, duration}},
@@ -66,12 +73,21 @@ const Calm = "calm"
 var knownBroken = map[string]string{}
 
 var (
-	service    = oneOf("SERVICE", names("s", services)...)
+	service    = oneOf("SERVICE", names("s", Services)...)
 	slice      = oneOf("SLICE", names("x", 8)...)
 	grid       = oneOf("GRID", names("g", 2)...)
 	network    = oneOf("POLICY", names("n", 2)...)
 	keys       = oneOf("KEYS", "unit", "unit", "unit", "unit,*", "zone,unit", "zone,*", "none", "typo")
 	policy     = oneOf("Cluster|Local", "Cluster", "Cluster", "Cluster", "Local")
+	ports      = oneOf("PORTS", "main", "main,alt", "main,udp", "main,alt,udp", "one")
+	kind       = oneOf("ClusterIP|NodePort", "ClusterIP", "NodePort", "NodePort")
+	affinity   = oneOf("none|SECONDS", "none", "5s", "30s", "3h0m0s")
+	whom       = oneOf("WHOM", "nobody", "app", "client", "all")
+	template   = oneOf("default|canary", "default", "default", "canary")
+	version    = oneOf("VERSION", "v1", "v2", "v3")
+	size       = oneOf("none|SIZE", "none", "1", "1", "2", "50%", "100%")
+	pause      = oneOf("PAUSE", "0s", "1s", "3s")
+	order      = oneOf("ORDER", "-", "-", "c", "b,a")
 	labelKey   = oneOf("unit|zone", "unit", "zone")
 	replicas   = oneOf("REPLICAS", "0", "1", "2")
 	program    = oneOf("agent|envoy|dns", "agent", "agent", "envoy", "dns")
@@ -92,6 +108,9 @@ var (
 			return (time.Duration(1+r.IntN(8)) * time.Second).String()
 		},
 	}
+
+	// while is for what nodes look for now and then: mostly longer than duration.
+	while = domain{name: duration.name, has: duration.has, pick: oneOf("", "3s", "20s", "1m0s", "2m30s").pick}
 
 	// ahead is how far a clock is set: up to where certificates are valid.
 	ahead = domain{
@@ -117,11 +136,11 @@ const endpointMarks = "!~?"
 // ServiceOf is the Service of a slice, unless it is moved: by their numbers.
 func ServiceOf(slice string) string {
 	n, _ := strconv.Atoi(strings.TrimPrefix(slice, "x"))
-	return fmt.Sprintf("s%d", n%services)
+	return fmt.Sprintf("s%d", n%Services)
 }
 
-// services is how many there are.
-const services = 6
+// Services is how many there are, s0 and so on.
+const Services = 6
 
 // Endpoint is one of the endpoints of a slice.
 type Endpoint struct {
