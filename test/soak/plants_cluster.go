@@ -95,6 +95,8 @@ func (s *Soak) plantForgotten(ctx context.Context) error {
 		again.answered = s.pods[other].name
 		if found = s.judgeThese([]dial{d, again}, nil); found == nil {
 			time.Sleep(time.Second)
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			return fmt.Errorf("nothing is seen: %s", s.judgedBy(&d))
 		}
 		return nil
