@@ -170,7 +170,7 @@ func (s *Soak) deleteGrid(_ context.Context, args []string) error {
 func (g *deploymentGrid) rolledOut(n int) error {
 	st, units := &g.Status, int64(n)
 	complete := st.ObservedGeneration == g.Generation && st.Units == units && st.ReadyUnits == units && st.UpdatedUnits == units && st.HeldUnits == 0 && st.RefusedUnits == 0 &&
-		st.CompleteRevision == st.Revision && len(st.Gone) == 0 && meta.IsStatusConditionTrue(st.Conditions, apiv1.Valid)
+		len(st.Gone) == 0 && (st.Rollout == nil || len(st.Rollout.Failed) == 0) && meta.IsStatusConditionTrue(st.Conditions, apiv1.Valid)
 	if c := meta.FindStatusCondition(st.Conditions, apiv1.Progressing); g.DeletionTimestamp != nil || !complete || c == nil || c.Reason != "Complete" {
 		return fmt.Errorf("grid %s of generation %d says of %d units: %s", g.Name, g.Generation, units, asJSON(st))
 	}

@@ -32,7 +32,7 @@ func settledWorld() (script.World, *objects) {
 	g.Spec.Template.Replicas = 2
 	g.Spec.Template.Template, g.Spec.TemplatePool = podsOf("v1"), map[string]gridTemplate{canaryTemplate: {Replicas: 2, Template: podsOf("v2")}}
 	g.Status.ObservedGeneration, g.Status.Units, g.Status.ReadyUnits, g.Status.UpdatedUnits = 3, 1, 1, 1
-	g.Status.Revision, g.Status.CompleteRevision = "r1", "r1"
+	g.Status.Revision = "r1"
 	g.Status.Conditions = []metav1.Condition{{Type: apiv1.Valid, Status: metav1.ConditionTrue}, {Type: apiv1.Progressing, Status: metav1.ConditionTrue, Reason: "Complete"}}
 	o.deployments[0].Spec.Template = podsOf("v1")
 	o.serviceGrid[0].Status.ObservedGeneration = 3
@@ -92,7 +92,7 @@ func TestSettled(t *testing.T) {
 		"a rollout that is paused":     {func(o *objects) { o.grids[0].Spec.Rollout = &apiv1.Rollout{Paused: true} }, "rollout of grid g0 is paused"},
 		"a rollout that stopped":       {func(o *objects) { o.grids[0].Status.Conditions[1].Reason = "Stopped" }, "grid g0"},
 		"a grid that is refused":       {func(o *objects) { o.grids[0].Status.Conditions[0].Status = metav1.ConditionFalse }, "grid g0"},
-		"what was never complete":      {func(o *objects) { o.grids[0].Status.CompleteRevision = "" }, "grid g0"},
+		"a unit that failed":           {func(o *objects) { o.grids[0].Status.Rollout = &apiv1.RolloutStatus{Failed: []string{"a"}} }, "grid g0"},
 		"a unit that is gone":          {func(o *objects) { o.grids[0].Status.Gone = []string{"a"} }, "grid g0"},
 		"an earlier grid's child":      {func(o *objects) { o.grids[0].UID = "another" }, "Deployment g0-a is an earlier grid's"},
 		"a pod of no ReplicaSet": {func(o *objects) {
