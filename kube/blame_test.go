@@ -131,7 +131,7 @@ func TestAsk(t *testing.T) {
 	s.Hook(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
 		apitest.Fail(w, http.StatusForbidden, "Forbidden")
 	})
-	if _, err := c.NetworkPolicy(t.Context()); !strings.Contains(c.Blame(err).Error(), "give the user or ServiceAccount the rights") {
+	if _, _, err := c.NetworkPolicy(t.Context()); !strings.Contains(c.Blame(err).Error(), "give the user or ServiceAccount the rights") {
 		t.Errorf("forbidden: %v", c.Blame(err))
 	}
 	if c.Blame(nil) != nil || !strings.Contains(c.Blame(errors.New("odd")).Error(), "check the address") {

@@ -167,21 +167,6 @@ func (c *Client) PodCIDRs(ctx context.Context, node string) ([]netip.Prefix, err
 	return convert.PodCIDRs(&n.Spec), nil
 }
 
-// NetworkPolicy returns the namespace and name of a NetworkPolicy, as shop/closed; "" where
-// there is none.
-func (c *Client) NetworkPolicy(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	list, err := c.Typed.NetworkingV1().NetworkPolicies("").List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return "", fmt.Errorf("list networkpolicies: %w", err)
-	}
-	if len(list.Items) == 0 {
-		return "", nil
-	}
-	return list.Items[0].Namespace + "/" + list.Items[0].Name, nil
-}
-
 // Has asks the API server whether it knows a resource, of a group's version
 // that it has.
 func (c *Client) Has(ctx context.Context, r schema.GroupVersionResource) (bool, error) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -104,24 +103,6 @@ func TestPodCIDRs(t *testing.T) {
 	}
 	if _, err := c.PodCIDRs(t.Context(), "none"); err == nil || !strings.Contains(err.Error(), "get node none") {
 		t.Errorf("of no Node: %v", err)
-	}
-}
-
-func TestNetworkPolicy(t *testing.T) {
-	s := apitest.New(t)
-	c := s.Client(t)
-	if name, err := c.NetworkPolicy(t.Context()); name != "" || err != nil {
-		t.Errorf("without any: %q, %v", name, err)
-	}
-	s.Put(t, `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {namespace: default, name: x}}`)
-	if name, err := c.NetworkPolicy(t.Context()); name != "default/x" || err != nil {
-		t.Errorf("with one: %q, %v", name, err)
-	}
-	s.Hook(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
-		apitest.Fail(w, http.StatusForbidden, "Forbidden")
-	})
-	if _, err := c.NetworkPolicy(t.Context()); err == nil {
-		t.Error("not being told is no error")
 	}
 }
 

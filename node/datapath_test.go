@@ -141,6 +141,63 @@ func TestPoliciesChooseTheKernel(t *testing.T) {
 	})
 }
 
+// The first NetworkPolicy is followed when it is made, and where the API server keeps no
+// watch at the next look.
+func TestTheFirstPolicyIsHeardOf(t *testing.T) {
+	for what, tc := range map[string]struct {
+		deaf   error
+		within time.Duration
+	}{"by a watch": {nil, time.Second}, "without a watch": {errBroken, 2 * policiesEvery}} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.api = &nodetest.API{Deaf: tc.deaf}
+				r.withKernelPath(topology.DatapathAuto)
+				r.mustStart(t)
+				r.publish(webOnly())
+				web := []string{webFrontend}
+				after(10 * policiesEvery)
+				r.wantPaths(t, "there are none", web, web)
+				r.api.Set(func(a *nodetest.API) { a.Policy = true })
+				after(tc.within)
+				r.wantPaths(t, "the first came", nil, web)
+				want := 0
+				if tc.deaf != nil {
+					want = 1
+				}
+				if n := r.log.Count("could not wait for NetworkPolicies"); n != want {
+					t.Errorf("said %d times", n)
+				}
+			})
+		})
+	}
+}
+
+// Who makes and removes NetworkPolicies in a loop has no node ask more often.
+func TestPoliciesInALoopAreNotAskedForMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{Journal: r.journal}
+		r.withKernelPath(topology.DatapathAuto)
+		r.mustStart(t)
+		r.publish(webOnly())
+		r.journal.Take()
+		for range 600 {
+			r.api.Set(func(a *nodetest.API) { a.Policy = !a.Policy })
+			after(time.Second)
+		}
+		asked := 0
+		for _, what := range r.journal.Take() {
+			if what == "ask policies" {
+				asked++
+			}
+		}
+		if most := int(10*time.Minute/policiesEvery) + 4; asked < 2 || asked > most {
+			t.Errorf("asked %d times in ten minutes, not %d at most", asked, most)
+		}
+	})
+}
+
 // Who makes and removes a NetworkPolicy again and again moves no node from path to
 // path: the kernel has all, and the longer the more often they come.
 func TestPoliciesThatComeAndGo(t *testing.T) {

@@ -213,33 +213,46 @@ func (a *Agent) keepInspecting(ctx context.Context) error {
 // policiesFound says what becomes of them. It names none: they come and go.
 const policiesFound = "the cluster has NetworkPolicies (kubectl get networkpolicies -A lists them): traffic through a ClusterIP bypasses what the node of the client enforces; where they are to be obeyed, start the agent with --datapath auto (docs/limits.md)"
 
-// followPolicies looks for NetworkPolicies again and again. They are anybody's
-// to make, so they never end an agent that serves.
+// followPolicies looks for NetworkPolicies again and again, and while there are none
+// waits for the first. They are anybody's to make, so they never end an agent that serves.
 func (a *Agent) followPolicies(ctx context.Context) error {
-	failing := false
+	var unasked, unheard bool // said already
 	for {
-		name, err := a.parts.Cluster.NetworkPolicy(ctx)
-		switch {
-		case ctx.Err() != nil: // says nothing
-		case err == nil:
-			failing = false
+		name, version, err := a.parts.Cluster.NetworkPolicy(ctx)
+		if err == nil {
 			a.notePolicies(name)
-		case !failing:
-			failing = true
-			text := "could not ask for NetworkPolicies; if there are any, what the node of the client enforces is bypassed (docs/limits.md)"
-			if a.cfg.Datapath != topology.DatapathNone {
-				text = "could not ask for NetworkPolicies; until that is known the kernel serves all, or what the last answer allows"
-			}
-			a.log.Warn(text, obs.KeyErr, err)
+		} else if !unasked && ctx.Err() == nil {
+			a.log.Warn(a.policiesUnasked(), obs.KeyErr, err)
 		}
+		unasked = err != nil
 		next := policiesEvery
-		if err != nil && a.cfg.Datapath != topology.DatapathNone {
+		switch {
+		case unasked && a.cfg.Datapath != topology.DatapathNone:
 			next = policiesSoon // which path serves may wait for it
+		case !unasked && name == "":
+			name, err = a.parts.Cluster.AwaitNetworkPolicy(ctx, version, jitter(policiesEvery))
+			if err != nil && !unheard && ctx.Err() == nil {
+				a.log.Warn("could not wait for NetworkPolicies; looking for them now and then", obs.KeyErr, err)
+			}
+			if unheard = err != nil; unheard {
+				break
+			}
+			if name == "" {
+				continue
+			}
+			a.notePolicies(name) // gone since or not: who makes and removes them has no node ask more often
 		}
 		if !pause(ctx, jitter(next)) {
 			return nil
 		}
 	}
+}
+
+func (a *Agent) policiesUnasked() string {
+	if a.cfg.Datapath != topology.DatapathNone {
+		return "could not ask for NetworkPolicies; until that is known the kernel serves all, or what the last answer allows"
+	}
+	return "could not ask for NetworkPolicies; if there are any, what the node of the client enforces is bypassed (docs/limits.md)"
 }
 
 // notePolicies notes whether there are any, by the name of one. With a kernel path none is bypassed
@@ -261,7 +274,7 @@ func (a *Agent) refusePolicies(ctx context.Context) error {
 	if a.parts.Cluster == nil || !a.cfg.RefusePolicies || a.parts.Capture.Found() || a.cfg.Datapath != topology.DatapathNone {
 		return nil
 	}
-	name, err := a.parts.Cluster.NetworkPolicy(ctx)
+	name, _, err := a.parts.Cluster.NetworkPolicy(ctx)
 	if err != nil {
 		a.log.Warn("could not ask for NetworkPolicies before the start; starting", obs.KeyErr, err)
 	}

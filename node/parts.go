@@ -154,9 +154,12 @@ type Cluster interface {
 	// FollowLeaving tells, until ctx ends, whether a Node is about to go: first when that is
 	// known, and then whenever it may be another. It does not tell of one that is gone.
 	FollowLeaving(ctx context.Context, node string, tell func(leaving bool)) error
-	// NetworkPolicy returns the namespace and name of one, "" where there is none. It
-	// waits a few seconds at most.
-	NetworkPolicy(ctx context.Context) (string, error)
+	// NetworkPolicy returns the namespace and name of one, "" where there is none, and the
+	// version of the answer. It waits a few seconds at most.
+	NetworkPolicy(ctx context.Context) (name, version string, err error)
+	// AwaitNetworkPolicy waits until one is made after that version, and returns its name;
+	// "" when none was made in the time. An error means that it cannot tell.
+	AwaitNetworkPolicy(ctx context.Context, version string, most time.Duration) (string, error)
 	// Reachable asks for next to nothing; nil means that the API server answers.
 	// It waits a few seconds at most.
 	Reachable(ctx context.Context) error

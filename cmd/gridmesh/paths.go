@@ -68,7 +68,7 @@ func (in *input) policiesOfCluster(ctx context.Context) (bool, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, in.timeout)
 	defer cancel()
-	name, err := client.NetworkPolicy(ctx)
+	name, _, err := client.NetworkPolicy(ctx)
 	return name != "", err
 }
 

@@ -31,6 +31,7 @@ type API struct {
 	Pods    []netip.Prefix     // of the node
 	Policy  bool               // there is a NetworkPolicy
 	Away    error              // not nil: it does not answer, and this is why
+	Deaf    error              // not nil: it keeps no watch of policies, and this is why
 	Leaving latest.Value[bool] // the Node is about to go; nothing is told before the first
 	Behind  uint64             // of every other answer from memory: so many reports are not in it
 
@@ -39,6 +40,7 @@ type API struct {
 	renewed map[string]uint64 // by node
 	asked   map[string]int    // for reports, by node
 	named   int               // NetworkPolicies so far
+	edited  chan struct{}     // closed by the next Set
 }
 
 // Set changes the twin.
@@ -46,6 +48,10 @@ func (a *API) Set(edit func(a *API)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	edit(a)
+	if a.edited != nil {
+		close(a.edited)
+		a.edited = nil
+	}
 }
 
 // Renew lets a node report.
@@ -93,18 +99,48 @@ func (a *API) FollowLeaving(ctx context.Context, _ string, tell func(leaving boo
 }
 
 // NetworkPolicy implements node.Cluster. Whoever asks hears of another one each time.
-func (a *API) NetworkPolicy(ctx context.Context) (string, error) {
+func (a *API) NetworkPolicy(ctx context.Context) (name, version string, err error) {
 	a.Journal.add("ask policies")
 	if err := a.answer(ctx); err != nil {
-		return "", err
+		return "", "", err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.aPolicy(), "", nil
+}
+
+func (a *API) aPolicy() string {
 	if !a.Policy {
-		return "", nil
+		return ""
 	}
 	a.named++
-	return fmt.Sprintf("shop/closed-%d", a.named), nil
+	return fmt.Sprintf("shop/closed-%d", a.named)
+}
+
+// AwaitNetworkPolicy implements node.Cluster.
+func (a *API) AwaitNetworkPolicy(ctx context.Context, _ string, most time.Duration) (string, error) {
+	over := time.After(most)
+	for {
+		if err := a.answer(ctx); err != nil {
+			return "", err
+		}
+		a.mu.Lock()
+		if a.edited == nil {
+			a.edited = make(chan struct{})
+		}
+		name, deaf, edited := a.aPolicy(), a.Deaf, a.edited
+		a.mu.Unlock()
+		if name != "" || deaf != nil {
+			return name, deaf
+		}
+		select {
+		case <-edited:
+		case <-over:
+			return "", nil
+		case <-ctx.Done():
+			return "", nil
+		}
+	}
 }
 
 // Reachable implements node.Cluster.

@@ -91,7 +91,7 @@ func TestNetworkPolicyIsSaid(t *testing.T) {
 		})
 	}
 	says("an agent that starts", p.Log, p.Running)
-	says("an agent that runs", runs.Agent.Log, runs.Agent.Running) // which looks every two minutes
+	says("an agent that runs", runs.Agent.Log, runs.Agent.Running)
 	out, err := runs.Run("status")
 	if err != nil || !strings.Contains(string(out), "NetworkPolicies") {
 		t.Errorf("status: %v: %s", err, out)
