@@ -172,6 +172,7 @@ bench: build kube envoy ## figures side by side, as a table (docs/benchmarks.md)
 	$(BIN)/lab bench
 	$(BIN)/lab bench-changes --services 10000
 	$(BIN)/lab bench-changes --services 10000 --subscribed
+	for n in 1000 10000 50000; do $(BIN)/lab bench-changes --services $$n --datapath kernel || exit 1; done
 	$(BIN)/lab bench-grids
 	$(BIN)/lab bench-dns
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -11,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"text/tabwriter"
 	"time"
 
@@ -66,10 +66,13 @@ static_resources:
 // bench runs all ways in turn, round by round, and prints medians; a ratio is
 // the median of the rounds' ratios, for a machine has better and worse
 // moments. The server is a pod of a-2; gridmesh and a bare Envoy run on a-1, kube-proxy on
-// a-3.
+// a-3, gridmesh with its kernel path alone on a-4.
 func bench(ctx context.Context) error {
 	printFacts()
-	c, _, err := start(ctx, cluster.Config{Lab: oneUnit(3), Proxy: map[string]string{"a-1": "gridmesh", "a-3": "kube-proxy"}})
+	c, _, err := start(ctx, cluster.Config{
+		Lab: oneUnit(4), Proxy: map[string]string{"a-1": "gridmesh", "a-3": "kube-proxy", "a-4": "gridmesh"},
+		AgentFlagsOf: map[string][]string{"a-4": {"--datapath=kernel"}},
+	})
 	if err != nil {
 		return err
 	}
@@ -85,20 +88,29 @@ func bench(ctx context.Context) error {
 			}
 		}
 	}
-	t := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "WAY\tREQUESTS/S\tOF BARE ENVOY\tENVOY CPU EACH\tNEW CONNECTIONS/S\tOF BARE ENVOY\tENVOY CPU EACH")
-	bare := ways[1]
-	for _, w := range ways {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", w.name, w.requests.row(bare.requests), w.connects.row(bare.connects))
+	bare, theirs, kernel := ways[1], ways[3], ways[4]
+	for _, what := range []struct {
+		name string
+		of   func(*way) figures
+	}{{"REQUESTS", func(w *way) figures { return w.requests }}, {"NEW CONNECTIONS", func(w *way) figures { return w.connects }}} {
+		t := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+		fmt.Fprintln(t, what.name+"\tA SECOND\tOF BARE ENVOY\tP50\tP99\tENVOY CPU EACH")
+		for _, w := range ways {
+			fmt.Fprintf(t, "%s\t%s\n", w.name, what.of(w).row(what.of(bare)))
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		fmt.Printf("the kernel path beside kube-proxy: %s\n\n", what.of(kernel).ratio(what.of(theirs)))
 	}
-	return t.Flush()
+	return nil
 }
 
 func benchWays(ctx context.Context, c *cluster.Cluster) ([]*way, error) {
 	if err := c.Apply(shop); err != nil {
 		return nil, err
 	}
-	pods, err := c.WaitPods(ctx, "default", "app=shop", 3)
+	pods, err := c.WaitPods(ctx, "default", "app=shop", len(c.Nodes))
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +141,7 @@ func benchWays(ctx context.Context, c *cluster.Cluster) ([]*way, error) {
 		{name: "bare Envoy", from: from["a-1"], to: netip.AddrPortFrom(n.IP, benchPort), envoy: bare},
 		{name: "gridmesh", from: from["a-1"], to: service, envoy: n.Envoy},
 		{name: "kube-proxy nftables", from: from["a-3"], to: service},
+		{name: "gridmesh, kernel path", from: from["a-4"], to: service},
 	}
 	for _, n := range c.Lab.Nodes() {
 		// Thousands of connections a second fill the table of the kernel.
@@ -136,7 +149,7 @@ func benchWays(ctx context.Context, c *cluster.Cluster) ([]*way, error) {
 			return nil, err
 		}
 	}
-	for _, ns := range []*netlab.NS{from["a-1"], from["a-3"], c.Nodes["a-1"].NS, c.Nodes["a-3"].NS} {
+	for _, ns := range []*netlab.NS{from["a-1"], from["a-3"], from["a-4"], c.Nodes["a-1"].NS, c.Nodes["a-3"].NS, c.Nodes["a-4"].NS} {
 		// And to one port they use up a client's ports.
 		if err := ns.Sysctl(map[string]string{"net/ipv4/ip_local_port_range": "1024 65535", "net/ipv4/tcp_tw_reuse": "1"}); err != nil {
 			return nil, err
@@ -162,25 +175,37 @@ type way struct {
 	requests, connects figures       // a round each
 }
 
-// figure is a rate, and what Envoy spent on each.
+// figure is a rate, what Envoy spent on each, and how long each took.
 type figure struct {
-	rate float64
-	cpu  time.Duration
+	rate          float64
+	cpu, p50, p99 time.Duration
 }
 
 type figures []figure
 
 func (f figures) row(bare figures) string {
-	var rates, ratios, spent []float64
-	for i := range f {
-		rates, ratios, spent = append(rates, f[i].rate), append(ratios, f[i].rate/bare[i].rate), append(spent, float64(f[i].cpu))
+	var rates, spent, half, most []float64
+	for _, one := range f {
+		rates, spent = append(rates, one.rate), append(spent, float64(one.cpu))
+		half, most = append(half, float64(one.p50)), append(most, float64(one.p99))
 	}
 	cpu := "-"
 	if each := time.Duration(median(spent)); each > 0 {
 		cpu = each.Round(100 * time.Nanosecond).String()
 	}
-	return fmt.Sprintf("%.0f\t%.0f %% (%.0f to %.0f)\t%s", median(rates), 100*median(ratios), 100*slices.Min(ratios), 100*slices.Max(ratios), cpu)
+	return fmt.Sprintf("%.0f\t%s\t%s\t%s\t%s", median(rates), f.ratio(bare), brief(median(half)), brief(median(most)), cpu)
 }
+
+// ratio is that of the rates, round by round: the median, and from which to which.
+func (f figures) ratio(of figures) string {
+	var ratios []float64
+	for i := range f {
+		ratios = append(ratios, f[i].rate/of[i].rate)
+	}
+	return fmt.Sprintf("%.0f %% (%.0f to %.0f)", 100*median(ratios), 100*slices.Min(ratios), 100*slices.Max(ratios))
+}
+
+func brief(ns float64) string { return time.Duration(ns).Round(time.Microsecond).String() }
 
 func (w *way) measure(ctx context.Context) error {
 	requests, err := w.load(ctx, true)
@@ -219,46 +244,54 @@ func cpuTime(p *edge.Process) time.Duration {
 func (w *way) load(ctx context.Context, keep bool) (figure, error) {
 	ctx, cancel := context.WithTimeout(ctx, benchFor)
 	defer cancel()
-	var done atomic.Int64
 	var wg sync.WaitGroup
-	errs := make([]error, benchConns)
+	errs, each := make([]error, benchConns), make([][]time.Duration, benchConns)
 	begin, spent := time.Now(), cpuTime(w.envoy)
 	for i := range benchConns {
 		wg.Go(func() {
-			errs[i] = w.from.Do(func() error { return w.loop(ctx, keep, &done) })
+			errs[i] = w.from.Do(func() (err error) {
+				each[i], err = w.loop(ctx, keep)
+				return err
+			})
 		})
 	}
 	wg.Wait()
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
 		return figure{}, errs[i]
 	}
-	n := done.Load()
-	return figure{float64(n) / time.Since(begin).Seconds(), (cpuTime(w.envoy) - spent) / time.Duration(max(n, 1))}, nil
+	took, used := time.Since(begin), cpuTime(w.envoy)-spent
+	all := slices.Concat(each...)
+	if len(all) == 0 {
+		return figure{}, errors.New("nobody answered")
+	}
+	return figure{float64(len(all)) / took.Seconds(), used / time.Duration(len(all)), percentile(all, 0.5), percentile(all, 0.99)}, nil
 }
 
-// loop runs on a thread inside the namespace.
-func (w *way) loop(ctx context.Context, keep bool, done *atomic.Int64) error {
+// loop runs on a thread inside the namespace, and returns how long each took.
+func (w *way) loop(ctx context.Context, keep bool) (took []time.Duration, err error) {
 	for ctx.Err() == nil {
+		begin := time.Now()
 		c, err := edge.DialHere(w.to)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		r := bufio.NewReader(c)
 		for {
 			if _, err := c.Write([]byte("who\n")); err != nil {
-				return err
+				return nil, err
 			}
 			if _, err := r.ReadSlice('\n'); err != nil {
-				return err
+				return nil, err
 			}
-			done.Add(1)
+			now := time.Now()
+			took, begin = append(took, now.Sub(begin)), now
 			if !keep || ctx.Err() != nil {
 				break
 			}
 		}
 		if err := c.Close(); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return took, nil
 }

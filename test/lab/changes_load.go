@@ -54,10 +54,11 @@ func (b *changes) up(ctx context.Context) (err error) {
 }
 
 func (b *changes) flags() []string {
+	list := []string{"--datapath", b.datapath}
 	if b.subscribed {
-		return []string{"--preload-max", strconv.Itoa(2 * b.services)}
+		list = append(list, "--preload-max", strconv.Itoa(2*b.services))
 	}
-	return nil
+	return list
 }
 
 // fill writes the Services and their slices.

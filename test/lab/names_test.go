@@ -67,6 +67,7 @@ func TestWordsAreChecked(t *testing.T) {
 		"soak --runs 0":              "--runs 0 --spin 3",
 		"bench-grids --units 0":      "--units 0: must be at least 1",
 		"bench-changes --services 1": "--services 1: must be at least 50",
+		"bench-changes --datapath x": "--datapath x: must be one of envoy, auto, kernel",
 		"bench-dns --units 3":        "at most 2",
 		"up --nodes 10":              "each must be between 1 and 9",
 	} {
