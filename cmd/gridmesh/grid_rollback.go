@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -20,11 +22,12 @@ import (
 	"github.com/gridmesh/gridmesh/kube/objects"
 )
 
-// history is a grid with its revisions, the newest first.
+// history is a grid with its revisions, the newest first, and who bears them.
 type history struct {
 	grid      map[string]any
 	plan      plan.Plan
 	revisions []plan.Revision
+	bearers   plan.Bearers
 }
 
 func (in *gridInput) history(ctx context.Context, arg string) (*history, error) {
@@ -38,7 +41,7 @@ func (in *gridInput) history(ctx context.Context, arg string) (*history, error) 
 		return nil, err
 	}
 	in.noteUnseen([]plan.Plan{p})
-	h := &history{plan: p, revisions: plan.Revisions(p.UID, in.world.Revisions)}
+	h := &history{plan: p, revisions: plan.Revisions(p.UID, in.world.Revisions), bearers: plan.BearersOf(in.world, p.Grid)}
 	for _, obj := range in.world.Grids {
 		if plan.RefOf(obj) == p.Grid {
 			h.grid = obj
@@ -48,46 +51,96 @@ func (in *gridInput) history(ctx context.Context, arg string) (*history, error) 
 }
 
 type revisionRow struct {
-	Revision int64  `json:"revision"`
-	Name     string `json:"name"`
-	Created  string `json:"created,omitempty"`
-	Current  bool   `json:"current"`
+	Revision int64    `json:"revision"`
+	Name     string   `json:"name"`
+	Created  string   `json:"created,omitempty"`
+	Current  bool     `json:"current"`
+	Units    []string `json:"units"` // whose child bears what it has for them
 }
 
 func gridHistoryCommand() *cobra.Command {
 	var in *gridInput
 	cmd := &cobra.Command{
-		Use: "history [KIND/]NAME", Short: "List the revisions of a grid's templates", Args: aGrid,
+		Use: "history [KIND/]NAME", Short: "List the revisions of a grid's templates, and the units that bear each", Args: aGrid,
+		Long: `List the revisions of a grid's templates, and the units that bear each.
+
+UNITS are those whose child was made of what the revision has for them, which
+says nothing of whether their pods are ready: gridmesh grid units does. Where
+revisions have the same for a unit it is with each of them.`,
 		Example: "  gridmesh grid history till",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			h, err := in.history(cmd.Context(), gridOf(args))
 			if err != nil {
 				return err
 			}
-			if len(h.revisions) == 0 && len(in.files) > 0 {
-				in.note("no ControllerRevision of %s is here; add those of the cluster (kubectl get controllerrevisions -A -o yaml), or ask it (--kubeconfig)", h.plan.Grid)
-			}
+			in.noteBearers(h)
 			rows := []revisionRow{}
 			for _, r := range h.revisions {
-				rows = append(rows, revisionRow{r.Number, r.Name, r.Created, r.Name == h.current()})
+				rows = append(rows, revisionRow{r.Number, r.Name, r.Created, r.Name == h.current(), append([]string{}, h.bearers.Of[r.Name]...)})
 			}
-			return in.print(cmd.OutOrStdout(), rows, func(out io.Writer) error {
-				t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-				fmt.Fprintln(t, "REVISION\tNAME\tCREATED\tCURRENT")
-				for _, r := range rows {
-					current := "-"
-					if r.Current {
-						current = "yes"
-					}
-					fmt.Fprintf(t, "%d\t%s\t%s\t%s\n", r.Revision, r.Name, dash(r.Created), current)
-				}
-				return t.Flush()
-			})
+			return in.print(cmd.OutOrStdout(), rows, func(out io.Writer) error { return h.table(out, rows) })
 		},
 	}
 	in = newGridInput(cmd, true)
 	cmd.ValidArgsFunction = in.completeGrids()
 	return cmd
+}
+
+// noteBearers says what the manifests lack, and of which units nobody knows what they bear.
+func (in *gridInput) noteBearers(h *history) {
+	switch kind, _ := plan.FindKind(h.plan.Grid.Kind); {
+	case len(h.revisions) == 0 && len(in.files) > 0:
+		in.note("no ControllerRevision of %s is here; add those of the cluster (kubectl get controllerrevisions -A -o yaml), or ask it (--kubeconfig)", h.plan.Grid)
+	case len(h.revisions) == 0:
+	case len(h.bearers.Unknown) > 0:
+		in.note("unit %s bears none of these revisions, or does not say which: its child was applied before that was noted", plan.Short(h.bearers.Unknown))
+	case h.bearers.Known == 0 && len(in.files) > 0:
+		in.note("no child of %s is here, so nobody knows which units bear a revision; add them (kubectl get %s -o yaml), or ask the cluster (--kubeconfig)", h.plan.Grid, strings.ToLower(kind.Child))
+	}
+}
+
+func (h *history) table(out io.Writer, rows []revisionRow) error {
+	t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "REVISION\tNAME\tCREATED\tCURRENT\tUNITS")
+	for _, r := range rows {
+		current, units := "-", "-"
+		if r.Current {
+			current = "yes"
+		}
+		if h.bearers.Known > 0 {
+			units = fmt.Sprint(len(r.Units))
+		}
+		if len(r.Units) > 0 {
+			units += ": " + plan.Short(r.Units)
+		}
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", r.Revision, r.Name, dash(r.Created), current, dash(units))
+	}
+	return t.Flush()
+}
+
+// bear says how many units bear a revision now; "" where nobody knows.
+func (h *history) bear(r plan.Revision) string {
+	if h.bearers.Known == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d units bear now", len(h.bearers.Of[r.Name]), h.bearers.Known)
+}
+
+// instead says that there are more revisions to go back to than the target, and of them
+// which more units bear than that, of equals the newest: of two bad changes the one before
+// the current is bad, too. "" where there are none.
+func (h *history) instead(target plan.Revision) string {
+	others := slices.DeleteFunc(slices.Clone(h.revisions), func(r plan.Revision) bool { return r.Name == h.current() || r.Name == target.Name })
+	if len(others) == 0 {
+		return ""
+	}
+	borne := func(r plan.Revision) int { return len(h.bearers.Of[r.Name]) }
+	text := "gridmesh grid history has others, for --to-revision"
+	most := slices.MaxFunc(others, func(a, b plan.Revision) int { return cmp.Or(borne(a)-borne(b), cmp.Compare(a.Number, b.Number)) })
+	if borne(most) > borne(target) {
+		text += fmt.Sprintf(": revision %d is what %s", most.Number, h.bear(most))
+	}
+	return text
 }
 
 func (h *history) current() string {
@@ -144,8 +197,9 @@ func gridRollbackCommand() *cobra.Command {
 Writes template, templatePool, templates and defaultTemplateName of the revision
 into the grid. Units follow as with every change: at once, or in waves where the
 grid has spec.rollout; units that the change to be undone has not reached are
-not touched. A grid that is paused stays so. Without --to-revision a second
-rollback undoes the first.`,
+not touched. A grid that is paused stays so. Without --to-revision it is the one
+before the current, of two bad changes the other: it prints how many units bear
+it. A second rollback undoes the first.`,
 		Example: "  gridmesh grid rollback till\n  gridmesh grid rollback dg/till --to-revision 3 --dry-run",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if to < 0 {
@@ -170,9 +224,9 @@ rollback undoes the first.`,
 			if dry {
 				suffix = " (dry run)"
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s goes back %sto revision %d%s\n", h.plan.Grid, h.from(), r.Number, suffix)
-			if h.paused() {
-				in.note("%s is paused: nothing goes to a unit before spec.rollout.paused is false", h.plan.Grid)
+			h.tell(in, r, suffix)
+			if others := h.instead(r); to == 0 && others != "" {
+				in.note("%s", others)
 			}
 			return nil
 		},
@@ -182,6 +236,17 @@ rollback undoes the first.`,
 	cmd.Flags().Int64Var(&to, "to-revision", 0, "revision to go back to (default: the one before the current)")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only ask the API server whether it would take the change")
 	return cmd
+}
+
+// tell says what a rollback to a revision did, or would do.
+func (h *history) tell(in *gridInput, r plan.Revision, suffix string) {
+	if now := h.bear(r); now != "" {
+		suffix += ", which " + now
+	}
+	fmt.Fprintf(in.cmd.OutOrStdout(), "%s goes back %sto revision %d%s\n", h.plan.Grid, h.from(), r.Number, suffix)
+	if h.paused() {
+		in.note("%s is paused: nothing goes to a unit before spec.rollout.paused is false", h.plan.Grid)
+	}
 }
 
 // beside is how often a rollback is tried while the controller writes the grid's status.

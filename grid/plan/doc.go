@@ -31,6 +31,7 @@
 //	newcomers.go units that have just come
 //	revision.go  ControllerRevisions, and rolling back to one
 //	before.go    what units have that the change has not come to
+//	bearers.go   which units bear which revision
 //	failed.go    units that stop a rollout, also out of sight
 //	rollout.go   which changes wait for a later wave
 //	begin.go     what a child begins with while the change is elsewhere
