@@ -118,3 +118,12 @@ func TestHistoryTellsWhoBearsWhat(t *testing.T) {
 		}
 	}
 }
+
+// A rollback that is tried again because a status was written meanwhile says what it has to
+// say once.
+func TestNotesAreSaidOnce(t *testing.T) {
+	code, out, log := gridmesh(t, "grid", "rollback", "till", "--kubeconfig", gridServer(t, twoBadChanges(), 3))
+	if code != 0 || !strings.Contains(out, "goes back") || strings.Count(log, "note: no controller has looked at deploymentgrid default/till yet") != 1 {
+		t.Errorf("code %d: %s%s", code, out, log)
+	}
+}

@@ -47,6 +47,7 @@ type reach struct {
 	read   *source.Input
 	status *report.Report // once it was asked for
 	origin origin
+	noted  map[string]bool
 }
 
 // origin is what a state was read from.
@@ -290,9 +291,17 @@ func (r *reach) connect() (_ *kube.Client, err error) {
 	return r.client, err
 }
 
-// note tells people something beside the answer.
+// note tells people something beside the answer, once however often it is found.
 func (r *reach) note(format string, args ...any) {
-	fmt.Fprintf(r.cmd.ErrOrStderr(), "note: "+format+"\n", args...)
+	text := fmt.Sprintf(format, args...)
+	if r.noted[text] {
+		return
+	}
+	if r.noted == nil {
+		r.noted = map[string]bool{}
+	}
+	r.noted[text] = true
+	fmt.Fprintln(r.cmd.ErrOrStderr(), "note:", text)
 }
 
 type feed interface {
