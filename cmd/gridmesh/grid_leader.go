@@ -66,20 +66,23 @@ func (l *leaders) none(now time.Time) (why string) {
 	return why
 }
 
-// noteNobody says that no controller acts. Without a Lease it may have one of another
-// name, or none: that is said where something is left to do.
+// unseen is before why: a controller may act by a Lease of another name, or without one.
+const unseen = "no controller is seen to act: "
+
+// noteNobody says that no controller is seen to act. Without a Lease that is said where
+// something is left to do.
 func (in *gridInput) noteNobody(plans []plan.Plan) {
 	why := in.leaders.none(time.Now())
 	left := slices.ContainsFunc(plans, func(p plan.Plan) bool { return slices.ContainsFunc(p.Steps, plan.Step.Writes) })
 	if why != "" && (left || len(in.leaders.list) > 0) {
-		in.note("no controller answers: %s; see that gridmesh-controller runs", why)
+		in.note("%s%s; see that gridmesh-controller runs, or, where it goes by another Lease (--leader-elect-resource-name) or by none, see its log", unseen, why)
 	}
 }
 
 // unanswered is why nothing becomes of a step that is due, where that is known.
 func (in *gridInput) unanswered(s plan.Step) string {
 	if why := in.leaders.none(time.Now()); s.Writes() && why != "" {
-		return "no controller answers: " + why
+		return unseen + why
 	}
 	return ""
 }
