@@ -42,10 +42,11 @@ func (r *reach) fromDisk() (*topology.Snapshot, error) {
 }
 
 // noteForce says of a last good state that it need not be in force: after a boot without an
-// agent nothing is. What was killed leaves its socket, and its rules.
-func (r *reach) noteForce(ctx context.Context) {
-	if r.origin == fromDisk && errors.Is(reachable(ctx, r.socket), errNoAgent) {
-		r.note("no agent runs here (%s is not there): this is what would be with one; nft list table inet gridmesh shows whether any rules are in force", r.socket)
+// agent nothing is. What was killed leaves its socket, and its rules. Neither is here of
+// another node's.
+func (in *input) noteForce(ctx context.Context) {
+	if in.origin == fromDisk && in.another(ctx) == "" && errors.Is(reachable(ctx, in.socket), errNoAgent) {
+		in.note("no agent runs here (%s is not there): this is what would be with one; nft list table inet gridmesh shows whether any rules are in force", in.socket)
 	}
 }
 

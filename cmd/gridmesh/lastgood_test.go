@@ -72,6 +72,10 @@ func TestLastGoodState(t *testing.T) {
 	if feedSocket = usual; strings.Contains(log, "in force") {
 		t.Errorf("a trace where an agent was killed: %s", log)
 	}
+	_, out, log = gridmesh(t, "trace", "--node", "edge-8", "--lenient", "--state-dir", dir, "--from", "10.244.7.9", "--to", "10.96.0.10:80/tcp")
+	if strings.Contains(out, "is a pod of this node") || !strings.Contains(log, othersPods) || strings.Contains(log, "no agent runs here") {
+		t.Errorf("a trace of another node:\n%s%s", out, log)
+	}
 	if code, _, log = gridmesh(t, "view", "--node", "edge-8", "--state-dir", dir); code != 1 || !strings.Contains(log, "--node may be edge-7") {
 		t.Errorf("another node: code %d: %s", code, log)
 	}

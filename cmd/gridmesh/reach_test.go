@@ -132,10 +132,11 @@ func TestEnvoyIsToldOf(t *testing.T) {
 		if code, out, log := gridmesh(t, view...); code != 0 || !strings.Contains(out, "10.244.8.2:8080") || log != want {
 			t.Errorf("view, %s: code %d, %q, want %q\n%s", says, code, log, want, out)
 		}
-		for _, args := range [][]string{args, view} {
-			if _, _, log = gridmesh(t, append(args, "--node", "edge-8")...); log != "" {
-				t.Errorf("%s, %v: of another node: %s", says, args, log)
-			}
+		if _, _, log = gridmesh(t, append(view, "--node", "edge-8")...); log != "" {
+			t.Errorf("%s: a view of another node: %s", says, log)
+		}
+		if _, _, log = gridmesh(t, append(args, "--node", "edge-8")...); log != othersPods+othersForce {
+			t.Errorf("%s: a trace of another node: %s", says, log)
 		}
 	}
 	if _, out, log := gridmesh(t, "trace", "--socket", agentOf(t, `{"node": "edge-7", "envoys": []}`), "--from", "10.244.7.9", "--to", "192.0.2.1:80"); log != "" {
@@ -143,6 +144,40 @@ func TestEnvoyIsToldOf(t *testing.T) {
 	}
 	if _, out, log := gridmesh(t, "view", "--socket", agentOf(t, `{"node": "edge-7", "envoys": [], "datapath": "kernel"}`)); log != "" {
 		t.Errorf("of a view that has nothing of Envoy's: %s%s", log, out)
+	}
+}
+
+// What is noted where an agent of edge-7 is asked, and a packet leaves edge-8.
+const (
+	othersPods  = "note: the agent of edge-7 does not know which pods are edge-8's: give --pod-cidr where --from is one\n"
+	othersForce = "note: whether edge-8 has these rules in force, and an Envoy that serves, the agent of edge-7 does not know: ask on edge-8\n"
+)
+
+// What an agent says of its own node is not said of another: the pods of the one are none
+// of the other's. What it was started with is taken, and said.
+func TestTraceOfAnotherNode(t *testing.T) {
+	const known, taken = "10.244.7.9 is a pod of this node", "note: --datapath auto is what the agent of edge-7 has: give the flag if that of edge-8 has another\n"
+	envoy, auto := agent(t, "edge-7"), agentOf(t, `{"node": "edge-7", "podCIDRs": ["10.244.7.0/24"], "datapath": "auto"}`)
+	for name, c := range map[string]struct {
+		socket string
+		args   []string
+		known  bool
+		log    string
+	}{
+		"its own":            {envoy, nil, true, ""},
+		"its own, by name":   {envoy, []string{"--node", "edge-7"}, true, ""},
+		"another":            {envoy, []string{"--node", "edge-8"}, false, othersPods + othersForce},
+		"another's pods":     {envoy, []string{"--node", "edge-8", "--pod-cidr", "10.244.7.0/24"}, true, othersForce},
+		"another's datapath": {auto, []string{"--node", "edge-8"}, false, othersPods + othersForce + taken},
+		"which is given":     {auto, []string{"--node", "edge-8", "--datapath", "auto"}, false, othersPods + othersForce},
+	} {
+		args := append([]string{"trace", "--socket", c.socket, "--from", "10.244.7.9", "--to", "10.96.0.10:80"}, c.args...)
+		if code, out, log := gridmesh(t, args...); code != 0 || strings.Contains(out, known) != c.known || log != c.log {
+			t.Errorf("%s: code %d: %q, want %q\n%s", name, code, log, c.log, out)
+		}
+	}
+	if _, _, log := gridmesh(t, "view", "--socket", auto, "--node", "edge-8"); log != taken {
+		t.Errorf("view: %s", log)
 	}
 }
 

@@ -31,12 +31,13 @@ func (in *input) surroundings(ctx context.Context) surroundings {
 	defer cancel()
 	var s surroundings
 	var err error
-	switch in.origin {
-	case fromFiles:
+	switch {
+	case in.origin == fromFiles:
 		err = s.fromFiles(in)
-	case fromCluster:
+	case in.origin == fromCluster:
 		err = s.fromCluster(ctx, in)
-	case fromDisk:
+	case in.another(ctx) != "": // its pods are not this node's
+	case in.origin == fromDisk:
 		s.podCIDRs = in.kept.PodCIDRs
 	default:
 		s.podCIDRs = in.agent(ctx).PodCIDRs
@@ -45,6 +46,40 @@ func (in *input) surroundings(ctx context.Context) surroundings {
 		in.note("%v; give --pod-cidr where --from is a pod of this node", err)
 	}
 	return s
+}
+
+// another is the node whose agent told the state, or kept it, where one looks from another
+// than that; "" where not, and where it does not say. What such an agent knows of a node it
+// knows of its own.
+func (in *input) another(ctx context.Context) string {
+	of := in.agent(ctx).Node
+	if in.kept != nil {
+		of = in.kept.Node
+	}
+	if of == in.node {
+		return ""
+	}
+	return of
+}
+
+// noteAnother says of a packet that leaves another node than the agent's what is not known
+// of that.
+func (in *input) noteAnother(ctx context.Context) {
+	of := in.another(ctx)
+	if of == "" {
+		return
+	}
+	if len(in.pods) == 0 {
+		in.note("the agent of %s does not know which pods are %s's: give --pod-cidr where --from is one", of, in.node)
+	}
+	in.note("whether %s has these rules in force, and an Envoy that serves, the agent of %s does not know: ask on %s", in.node, of, in.node)
+}
+
+// noteDatapath says whose --datapath is taken for another node, where that matters.
+func (in *input) noteDatapath(ctx context.Context, w *world) {
+	if of := in.another(ctx); of != "" && w.twoPaths() && !in.cmd.Flags().Changed("datapath") {
+		in.note("--datapath %s is what the agent of %s has: give the flag if that of %s has another", in.agent(ctx).Datapath, of, in.node)
+	}
 }
 
 func (s *surroundings) fromFiles(in *input) error {

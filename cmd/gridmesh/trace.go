@@ -67,6 +67,8 @@ Service that gridmesh does not serve; the steps say why, and what helps.`,
 				out.notServed(more.unserved(frontend), more.whole)
 			}
 			in.noteForce(cmd.Context())
+			in.noteAnother(cmd.Context())
+			in.noteDatapath(cmd.Context(), w)
 			in.noteUnit(w)
 			if out.Verdict == string(rules.ToEnvoy) {
 				in.noteEnvoy(cmd.Context(), out.ofWalk)

@@ -86,6 +86,7 @@ Exits with 1 where it prints a problem; of one Service, only its own are.`,
 				return err
 			}
 			in.noteGrids(w)
+			in.noteDatapath(cmd.Context(), w)
 			problems, notices := w.about(args, slices.Concat(w.view.AllProblems(), w.udpTold(false))), w.about(args, w.notices())
 			doc := map[string]any{"node": in.node, "unit": w.view.Viewpoint.Values, "services": rows, "problems": problemTexts(problems), "notices": problemTexts(notices)}
 			if w.ejected != nil && w.ejected.used {

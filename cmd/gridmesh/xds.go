@@ -38,6 +38,7 @@ func xdsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			in.noteDatapath(cmd.Context(), w)
 			in.noteUnit(w)
 			return in.judge(cat.Problems, in.print(cmd.OutOrStdout(), rows, func(out io.Writer) error { return resourceTable(out, cat, rows) }))
 		},
