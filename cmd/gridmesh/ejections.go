@@ -67,6 +67,9 @@ var outTexts = map[string]string{
 	outUnhealthy: "Envoy sends nobody there: unhealthy, as it was told",
 }
 
+// unmarkedText is of how many endpoints nobody knows which they are, of so many.
+const unmarkedText = "%d of %d endpoints are ejected by Envoy, which was not asked just now which"
+
 // mark marks the endpoints of a row that are out of use.
 func (e *ejections) mark(row *frontendRow, f *topology.FrontendView) {
 	if e == nil || f.Path != topology.PathEnvoy || row.Answer != answerServed {

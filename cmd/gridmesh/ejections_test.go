@@ -64,3 +64,32 @@ func TestViewMarksEjections(t *testing.T) {
 		t.Errorf("an agent without a status: %s", table)
 	}
 }
+
+// Of a packet that Envoy is given it is told, too, and what is not known.
+func TestTraceMarksEjections(t *testing.T) {
+	const well = `"envoys": [{"version": "1.40.0"}], `
+	now := time.Now().Format(time.RFC3339)
+	list := well + `"ejections": {"at": "` + now + `", "list": [{"service": "default/web", "cluster": "10.96.0.10:80", "out": 1, "of": 1`
+	for what, c := range map[string]struct{ says, table, doc string }{
+		"ejected": {
+			list + `, "endpoints": [{"address": "10.244.8.2:8080", "tier": 0, "ejected": true}]}]}`,
+			"     tier 1: 10.244.8.2:8080 on edge-8 (ejected by Envoy: a connection to it failed)\nverdict: ", `"envoy":"ejected"`,
+		},
+		"which is not known": {list + `}]}`, "     1 of 1 endpoints are ejected by Envoy, which was not asked just now which\nverdict: ", `"unmarked":1`},
+		"not asked":          {well + `"services": 1`, "what Envoy has ejected is unknown: the agent does not say\nverdict: ", `"ejections":{"unknown":"the agent does not say"}`},
+		"none":               {well + `"ejections": {"at": "` + now + `"}`, "     tier 1: 10.244.8.2:8080 on edge-8\nverdict: ", `"ejections":{"at":"` + now + `"}`},
+		"by no Envoy":        {`"envoys": [], "datapath": "kernel"`, "     tier 1: 10.244.8.2:8080 on edge-8\nverdict: ", `"tiers"`},
+	} {
+		args := []string{"trace", "--socket", agentOf(t, `{"node": "edge-7", `+c.says+`}`), "--from", "10.244.7.9", "--to", "10.96.0.10:80"}
+		_, table, _ := gridmesh(t, args...)
+		code, doc, log := gridmesh(t, append(args, "-o", "json")...)
+		if code != 0 || !strings.Contains(table, c.table) || !strings.Contains(doc, c.doc) || (what == "by no Envoy") == strings.Contains(doc, "ejections") {
+			t.Errorf("%s: code %d: %s%s%s\nwant %s and %s", what, code, table, doc, log, c.table, c.doc)
+		}
+		_, table, _ = gridmesh(t, append(args, "--node", "edge-8")...)
+		_, doc, _ = gridmesh(t, append(args, "--node", "edge-8", "-o", "json")...)
+		if strings.Contains(table+doc, "ject") {
+			t.Errorf("%s: of another node's Envoy the agent knows nothing: %s%s", what, table, doc)
+		}
+	}
+}

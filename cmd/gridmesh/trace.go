@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,9 +27,17 @@ type walk struct {
 	Cluster string         `json:"cluster,omitempty"`
 	Tiers   []tierRow      `json:"tiers"`
 	Cause   *refusal.Cause `json:"cause,omitempty"` // of a refusal
-	service string         // of the cluster
+	service string         // that it is to; "" for none that is known
 	// unserved: it is to an address of a Service that nobody serves here.
 	unserved bool
+
+	Unmarked  int        `json:"unmarked,omitempty"` // endpoints that Envoy sends nobody to, besides those that say so
+	of        int        // endpoints that Envoy has, where it has ejected any
+	Ejections *ejections `json:"ejections,omitempty"`
+	Problems  []string   `json:"problems,omitempty"` // of the Service
+	Notices   []string   `json:"notices,omitempty"`
+	problems  []topology.Problem
+	notices   []topology.Problem
 }
 
 func traceCommand() *cobra.Command {
@@ -41,7 +50,8 @@ func traceCommand() *cobra.Command {
 the kernel path, and through Envoy to its endpoints.
 
 Exits with 1 where the packet is refused or dropped, or is to an address of a
-Service that gridmesh does not serve; the steps say why, and what helps.`,
+Service that gridmesh does not serve; the steps say why, and what helps. So it
+does for a problem of the Service, which it prints as view does.`,
 		Args: cobra.NoArgs,
 		Example: `  gridmesh trace --node edge-7 --from 10.244.7.5 --to 10.96.0.10:80/tcp --kubeconfig ~/.kube/config
   gridmesh trace --node edge-7 --from 10.244.7.5 --to 10.96.0.10:80/tcp -f ./state`,
@@ -62,7 +72,9 @@ Service that gridmesh does not serve; the steps say why, and what helps.`,
 			if len(cfg.PodCIDRs) == 0 {
 				cfg.PodCIDRs = more.podCIDRs
 			}
+			w.ejected = in.ejections(cmd.Context())
 			out := w.trace(cfg, client, frontend, in.preloadMax)
+			out.tell(w)
 			if out.Verdict == string(rules.Passed) && !w.twoPaths() { // else all that is a Service's is served
 				out.notServed(more.unserved(frontend), more.whole)
 			}
@@ -77,7 +89,7 @@ Service that gridmesh does not serve; the steps say why, and what helps.`,
 			if err == nil && !in.lenient {
 				err = out.failed()
 			}
-			return err
+			return in.judge(out.problems, err)
 		},
 	}
 	in.bind(cmd)
@@ -137,6 +149,9 @@ func (w *world) trace(cfg plan.Config, client netip.Addr, to topology.Frontend, 
 	state := w.kernelState(&cfg, &q)
 	step := rules.Trace(cfg, plan.Of(w.view, cfg), state, q)
 	out := &walk{From: client.String(), To: to.String(), Verdict: string(step.Fate), Steps: step.Steps, Cluster: step.Cluster, Tiers: []tierRow{}}
+	if s, _, _ := w.dialled(q); s != nil {
+		out.service = s.Key.String()
+	}
 	if step.ByKernel() {
 		w.inKernel(out, &step, q)
 		return out
@@ -159,8 +174,40 @@ func (w *world) trace(cfg plan.Config, client netip.Addr, to topology.Frontend, 
 		held = "preloaded"
 	}
 	out.Steps = append(out.Steps, fmt.Sprintf("Envoy: cluster %s of service %s, %s", step.Cluster, entry.Service, held))
-	out.Tiers = tierRows(entry.Frontend.Tiers)
+	out.throughEnvoy(w, entry.Frontend)
 	return out
+}
+
+// throughEnvoy has the tiers of a frontend, with marks on those that Envoy sends nobody to.
+func (w *walk) throughEnvoy(of *world, f *topology.FrontendView) {
+	row := frontendRow{answerRow: answers(f.Tiers, f.Silent)}
+	of.ejected.mark(&row, f)
+	w.Unmarked, w.of = row.Unmarked, row.of
+	if w.Tiers = row.Tiers; w.Tiers == nil {
+		w.Tiers = []tierRow{}
+	}
+	if of.ejected != nil && of.ejected.used {
+		w.Ejections = of.ejected
+	}
+}
+
+// tell takes what is wrong with the Service that was dialled, as view has it; what makes
+// all of the state unsure, and what is wrong with the node, is said beside.
+func (w *walk) tell(of *world) {
+	service := w.service
+	if service == "" && w.Cause != nil {
+		service = w.Cause.Service
+	}
+	if service == "" {
+		return
+	}
+	own := func(list []topology.Problem) []topology.Problem {
+		return slices.DeleteFunc(of.about([]string{service}, list), func(p topology.Problem) bool {
+			return slices.Contains(of.snap.Problems, p) || strings.HasPrefix(p.Object, "node ")
+		})
+	}
+	w.problems, w.notices = own(slices.Concat(of.view.AllProblems(), of.udpTold(false))), own(of.notices())
+	w.Problems, w.Notices = problemTexts(w.problems), problemTexts(w.notices)
 }
 
 func tierRows(tiers []topology.Tier) []tierRow {
@@ -205,9 +252,21 @@ func (w *walk) table(out io.Writer) error {
 	}
 	for i, t := range w.Tiers {
 		for _, e := range t.Endpoints {
-			fmt.Fprintf(out, "     tier %s: %s on %s\n", tierName(i, t.Key), e.Address, dash(e.Node))
+			line := fmt.Sprintf("     tier %s: %s on %s", tierName(i, t.Key), e.Address, dash(e.Node))
+			if text := outTexts[e.Envoy]; text != "" {
+				line += " (" + text + ")"
+			}
+			fmt.Fprintln(out, line)
 		}
 	}
+	if w.Unmarked > 0 {
+		fmt.Fprintf(out, "     "+unmarkedText+"\n", w.Unmarked, w.of)
+	}
+	w.Ejections.line(out)
+	for _, p := range w.problems {
+		fmt.Fprintln(out, "problem:", oneLine(p))
+	}
+	printNotices(out, w.notices)
 	_, err := fmt.Fprintf(out, "verdict: %s\n", w.Verdict)
 	return err
 }

@@ -247,7 +247,7 @@ func (f *frontendRow) table(t io.Writer, s serviceRow) {
 	}
 	f.lines(t, head)
 	if f.Unmarked > 0 {
-		fmt.Fprintf(t, "\t\t\t\t\t\t%d of %d endpoints are ejected by Envoy, which was not asked just now which\n", f.Unmarked, f.of)
+		fmt.Fprintf(t, "\t\t\t\t\t\t"+unmarkedText+"\n", f.Unmarked, f.of)
 	}
 	for _, e := range f.LeftOut {
 		fmt.Fprintf(t, "\t\t\tleft out\t%s\t%s\t%s\n", e.Address, dash(e.Node), e.Reason)
