@@ -52,7 +52,8 @@ TYPE is ` + told(dnsTypes) + `. NAME is whole, or as pods of the namespace of -n
 it: web, db-0.db, web.default, web.default.svc. Of an address, or a name below
 in-addr.arpa or ip6.arpa, PTR is asked; of others A.
 
-Exits with 1 where the name does not exist.`,
+Exits with 1 where the name does not exist, or where that is not known, for a
+last good state lacks the Services that its node did not use.`,
 		Example: `  gridmesh dns db-0.db.default.svc.cluster.local --node edge-7
   gridmesh dns web -f ./state --node edge-7
   gridmesh dns db.default SRV -f ./state --node edge-7`,
@@ -70,9 +71,10 @@ Exits with 1 where the name does not exist.`,
 				return err
 			}
 			doc := q.ask(answer.New(cfg).Next(w.view), w.known())
+			doc.of(w.snap)
 			err = in.doubt(w.about(doc.services(zone), w.snap.Problems), in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return dnsTable(out, doc) }))
-			if err == nil && (doc.Result == absent || doc.Result == nxdomain) && !in.lenient {
-				err = fmt.Errorf("%w: %s%s (--lenient exits with 0)", errNoName, doc.Name, doc.outside)
+			if err == nil && !in.lenient {
+				err = doc.failed()
 			}
 			return err
 		},
@@ -96,11 +98,40 @@ const (
 	absent   = "ABSENT"  // there is no such Service; others are asked all the same
 	nxdomain = "NXDOMAIN"
 	noerror  = "NOERROR"
+	unknown  = "UNKNOWN" // it may be of what a part of a state lacks; others are asked
 )
 
 var resultNames = map[answer.Result]string{answer.Passed: foreign, answer.NotFound: absent, answer.NXDomain: nxdomain, answer.Found: noerror}
 
-var errNoName = errors.New("the name does not exist")
+var (
+	errNoName  = errors.New("the name does not exist")
+	errUnknown = errors.New("whether the name exists is not known, for this state is a part")
+)
+
+// of takes back what a part of a state cannot say: gridmesh-dns asks others then.
+func (d *dnsDoc) of(snap *topology.Snapshot) {
+	const lacks = "a last good state lacks the Services that its node did not use"
+	switch {
+	case !snap.Partial || len(d.Answers) > 0:
+	case d.Result == absent || d.Result == nxdomain:
+		d.Result, d.Why = unknown, "in what is known here "+d.Why+"; "+lacks+": others are asked"
+	case d.Type == "PTR":
+		d.Why += "; " + lacks
+	}
+}
+
+// failed is why a name has no answer that could be relied on.
+func (d *dnsDoc) failed() error {
+	err := errNoName
+	switch d.Result {
+	case unknown:
+		err = errUnknown
+	case absent, nxdomain:
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: %s%s (--lenient exits with 0)", err, d.Name, d.outside)
+}
 
 // question is what is asked for, as people write it.
 type question struct {

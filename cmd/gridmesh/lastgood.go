@@ -38,7 +38,9 @@ func (r *reach) fromDisk() (*topology.Snapshot, error) {
 	r.kept = st
 	r.note("this is the last good state, of %s ago: what the agent would serve after a restart without a cloud; Services that the node did not use are missing",
 		time.Since(info.ModTime()).Round(time.Second))
-	return st.Snapshot, nil
+	snap := *st.Snapshot
+	snap.Partial = true // which the agent that reads it knows as well
+	return &snap, nil
 }
 
 // noteForce says of a last good state that it need not be in force: after a boot without an

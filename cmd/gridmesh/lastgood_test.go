@@ -111,6 +111,58 @@ func TestLastGoodState(t *testing.T) {
 	}
 }
 
+// A name that a last good state has not may be of a Service that its node did not use: that
+// it does not exist is said of a whole state alone. It ends as view does, for a Service that
+// is not there.
+func TestNamesOfALastGoodState(t *testing.T) {
+	manifests := filepath.Join(t.TempDir(), "all.yaml")
+	if err := os.WriteFile(manifests, []byte(exampleState), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	snap, err := source.Input{Paths: []string{manifests}}.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := source.EncodeState(&source.State{
+		Snapshot: source.Subset(snap, "edge-7", func(key topology.ObjectKey) bool { return key.Name == "web" }), Node: "edge-7",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, source.StateFile), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const lacks = "a last good state lacks the Services that its node did not use"
+	for _, c := range []struct {
+		name, result, why string
+		code              int
+	}{
+		{"web", "NOERROR", "", 0},
+		{"db", "UNKNOWN", lacks + ": others are asked", 1},
+		{"_http._tcp.web", "UNKNOWN", lacks + ": others are asked", 1},
+		{"10.96.0.99", "FOREIGN", lacks, 0},
+		{"example.org.", "FOREIGN", "", 0},
+	} {
+		code, out, log := gridmesh(t, "dns", c.name, "--state-dir", dir)
+		if code != c.code || !strings.Contains(out, "  "+c.result+"  ") || !strings.Contains(out, c.why) || strings.Contains(out, lacks) != (c.why != "") {
+			t.Errorf("%s: code %d: %s%s", c.name, code, out, log)
+		}
+		if unsure := strings.Contains(log, "whether the name exists is not known, for this state is a part: "); unsure != (c.code == 1) {
+			t.Errorf("%s: %s", c.name, log)
+		}
+		if code, _, _ := gridmesh(t, "dns", c.name, "--state-dir", dir, "--lenient"); code != 0 {
+			t.Errorf("%s, --lenient: code %d", c.name, code)
+		}
+	}
+	if code, _, log := gridmesh(t, "view", "db", "--state-dir", dir); code != 1 {
+		t.Errorf("view of a Service that is not there: code %d: %s", code, log)
+	}
+	if code, out, _ := gridmesh(t, "dns", "other", "-f", manifests, "--node", "edge-7"); code != 1 || !strings.Contains(out, "ABSENT") {
+		t.Errorf("of a whole state: code %d: %s", code, out)
+	}
+}
+
 // Where the cluster does not answer, people are told what else has a state: the
 // agent, what it kept, or that a node has these.
 func TestClusterAway(t *testing.T) {
