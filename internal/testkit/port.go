@@ -2,8 +2,10 @@ package testkit
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"testing"
 )
 
@@ -14,24 +16,40 @@ const (
 	ports     = 10000
 )
 
-// FreePort is a port of 127.0.0.1 at which nobody listens, by TCP nor by UDP, and that no
-// connection or listener of somebody else is given while the test uses it now and then.
+// FreePort is one of FreePorts.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	for range 100 {
-		port := firstPort + rand.IntN(ports)
-		at := fmt.Sprintf("127.0.0.1:%d", port)
-		tcp, err := net.Listen("tcp", at)
-		if err != nil {
-			continue
+	return int(FreePorts(t, 1)[0])
+}
+
+// FreePorts are n ports of this machine at which nobody listens, by TCP nor by UDP, and that
+// no connection or listener of somebody else is given while the test uses them now and then.
+func FreePorts(t testing.TB, n int) []uint16 {
+	t.Helper()
+	found := map[uint16]bool{}
+	for range 100 * n {
+		if port := uint16(firstPort + rand.IntN(ports)); free(port) {
+			found[port] = true
 		}
-		udp, err := net.ListenPacket("udp", at)
-		_ = tcp.Close()
-		if err == nil {
-			_ = udp.Close()
-			return port
+		if len(found) == n {
+			return slices.Collect(maps.Keys(found))
 		}
 	}
-	t.Fatal("no port is free for both UDP and TCP")
-	return 0
+	t.Fatalf("%d of %d ports are free for both UDP and TCP", len(found), n)
+	return nil
+}
+
+// free reports whether nobody listens at a port of any address.
+func free(port uint16) bool {
+	at := fmt.Sprintf(":%d", port)
+	tcp, err := net.Listen("tcp", at)
+	if err != nil {
+		return false
+	}
+	defer tcp.Close()
+	udp, err := net.ListenPacket("udp", at)
+	if err != nil {
+		return false
+	}
+	return udp.Close() == nil
 }

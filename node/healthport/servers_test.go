@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -43,25 +41,6 @@ func running(t *testing.T, within ...netip.Prefix) (s *Servers, healthy *atomic.
 		}
 	})
 	return s, healthy
-}
-
-// freePorts are ports of this machine that nobody has: none that the kernel gives to
-// clients, as those of Services are none either.
-func freePorts(t *testing.T, n int) []uint16 {
-	t.Helper()
-	found := map[uint16]bool{}
-	for range 100 * n {
-		port := uint16(10000 + rand.IntN(20000))
-		if l, err := net.Listen("tcp", fmt.Sprintf(":%d", port)); err == nil {
-			_ = l.Close()
-			found[port] = true
-		}
-		if len(found) == n {
-			return slices.Collect(maps.Keys(found))
-		}
-	}
-	t.Fatalf("%d of %d ports are free", len(found), n)
-	return nil
 }
 
 // asked is what a load balancer is told at an address; "refused" by nobody.
@@ -97,7 +76,7 @@ func answers(port uint16, local int) map[Place]Answer {
 // What a load balancer is told is what kube-proxy tells it, at whatever path.
 func TestLoadBalancersAreAnswered(t *testing.T) {
 	s, healthy := running(t)
-	port := freePorts(t, 1)[0]
+	port := testkit.FreePorts(t, 1)[0]
 	for _, c := range []struct {
 		local   int
 		healthy bool
@@ -127,7 +106,7 @@ func TestLoadBalancersAreAnswered(t *testing.T) {
 // Families have counts of their own at one port.
 func TestFamilies(t *testing.T) {
 	s, _ := running(t)
-	port := freePorts(t, 1)[0]
+	port := testkit.FreePorts(t, 1)[0]
 	both := answers(port, 1)
 	both[Place{port, true}] = Answer{Service: both[Place{port, false}].Service, Local: 3}
 	if failed := s.Serve(both); len(failed) > 0 {
@@ -148,7 +127,7 @@ func TestAPortThatIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	taken, free := uint16(other.Addr().(*net.TCPAddr).Port), freePorts(t, 1)[0]
+	taken, free := uint16(other.Addr().(*net.TCPAddr).Port), testkit.FreePorts(t, 1)[0]
 	want := answers(taken, 1)
 	want[Place{free, false}] = Answer{Local: 2}
 	failed := s.Serve(want)
@@ -173,7 +152,7 @@ func TestAPortThatIsTaken(t *testing.T) {
 // Where ranges are given, who asks at another address of the node is told nothing.
 func TestAddressesOfTheNode(t *testing.T) {
 	s, _ := running(t, netip.MustParsePrefix("127.0.0.2/32"))
-	port := freePorts(t, 1)[0]
+	port := testkit.FreePorts(t, 1)[0]
 	s.Serve(answers(port, 1))
 	if _, weight, _ := asked(t, "127.0.0.2", port, "/"); weight != "1" {
 		t.Error("not answered there")
@@ -220,7 +199,7 @@ func silent(t *testing.T, from net.IP, port uint16) {
 // answer, there or at another port, nor keeps it waiting.
 func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
 	s, _ := running(t)
-	ports := freePorts(t, 2)
+	ports := testkit.FreePorts(t, 2)
 	want := answers(ports[0], 1)
 	want[Place{ports[1], false}] = Answer{Local: 2}
 	if failed := s.Serve(want); len(failed) > 0 {
@@ -244,7 +223,7 @@ func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
 // Who asks nothing is sent away.
 func TestSilenceEnds(t *testing.T) {
 	s, _ := running(t)
-	port := freePorts(t, 1)[0]
+	port := testkit.FreePorts(t, 1)[0]
 	s.Serve(answers(port, 1))
 	conn, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
@@ -290,7 +269,7 @@ func TestAListenerThatFails(t *testing.T) {
 		}
 		return l, err
 	}
-	port := freePorts(t, 1)[0]
+	port := testkit.FreePorts(t, 1)[0]
 	s.Serve(answers(port, 1))
 	deadline := time.Now().Add(30 * time.Second)
 	for {
@@ -313,7 +292,7 @@ func TestAListenerThatFails(t *testing.T) {
 // One load balancer may ask for everything in one moment: each question has its answer.
 func TestManyQuestionsAtOnce(t *testing.T) {
 	s, _ := running(t)
-	ports, want := freePorts(t, 500), map[Place]Answer{}
+	ports, want := testkit.FreePorts(t, 500), map[Place]Answer{}
 	for _, port := range ports {
 		want[Place{Port: port}] = Answer{Local: 1}
 	}
@@ -337,7 +316,7 @@ func TestManyQuestionsAtOnce(t *testing.T) {
 // After the end nobody listens, whatever is still to be served.
 func TestTheEnd(t *testing.T) {
 	s := New(func() bool { return true }, nil, boundsOf(1<<20), slog.New(slog.DiscardHandler))
-	port := freePorts(t, 1)[0]
+	port := testkit.FreePorts(t, 1)[0]
 	s.Serve(answers(port, 1))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
