@@ -144,7 +144,7 @@ func (g *tracked) front(p *Plan, s *state, now time.Time) (f front) {
 	for i := range p.Steps {
 		step := &p.Steps[i]
 		if !step.Writes() && !step.ending {
-			delete(g.failures, step.Unit) // of what is no longer to be written; the next one begins then
+			delete(g.failures, step.Key()) // of what is no longer to be written; the next one begins then
 		}
 		failure, begun := g.failure(*step)
 		step.stuck = failedBefore(s.rollout, step.Unit) && !step.Updated
