@@ -18,7 +18,7 @@ import (
 func (a *Agent) checkGuard() (list []capture.Finding, grave int, err error) {
 	g := guard.Check{Flags: a.cfg.ServiceCIDRs, Pods: a.cfg.PodCIDRs}
 	if snap, ok := a.snapshot.Get(); ok {
-		g.Cluster = snap.ServiceCIDRs
+		g.Cluster, g.Snapshot = snap.ServiceCIDRs, snap
 	}
 	if pods, ok := a.podCIDRs.Get(); ok {
 		g.Pods = pods

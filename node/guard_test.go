@@ -90,6 +90,38 @@ func TestTheGuardIsJudgedAgainWithTheCluster(t *testing.T) {
 	})
 }
 
+// Without ServiceCIDRs, as of an API server before 1.33, the Services say that a range is none
+// of the cluster's: at once where the last good state has them, though no API server answers
+// an agent that cut itself off.
+func TestAGuardWhereNoServiceIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		o := webOnly()
+		o.Builder().SetServiceCIDRs(nil)
+		r.publish(o)
+		after(time.Minute) // the state is written
+		if got := r.agent.status().Findings; len(got) != 0 {
+			t.Errorf("with the right flag: %v", got)
+		}
+		r.stop()
+		r.again()
+		r.cfg.ServiceCIDRs = prefixes("10.43.0.0/16")
+		r.mustStart(t) // no source tells anything
+		after(time.Second)
+		const want = "--service-cidr 10.43.0.0/16 holds the ClusterIP of no Service"
+		got := r.agent.status().Findings
+		if len(got) != 1 || !strings.Contains(got[0].Text, want) || r.log.Count(want) != 1 || r.metric(t, "gridmesh_node_findings") != 1 {
+			t.Errorf("found %v: %s", got, r.log.String())
+		}
+		after(3 * inspectEvery)
+		if r.log.Count(want) != 1 {
+			t.Errorf("it is told again and again: %s", r.log.String())
+		}
+		r.wantServed(t, "all the same", webFrontend)
+	})
+}
+
 // Pods of other nodes in the range are found as they come, go when they go, and
 // do not grow the report.
 func TestEndpointsInTheGuardAreAProblem(t *testing.T) {

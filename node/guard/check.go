@@ -2,6 +2,7 @@
 // it from this node is refused.
 //
 //	check.go      mistakes in the ranges: this host's own networks, its pods, and what it routes elsewhere
+//	services.go   ranges of flags in which no Service is
 //	endpoints.go  pods of any node, as snapshots go by
 //
 // It does no I/O.
@@ -14,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // Overlap is a guarded range in which not only Services are. What is sent
@@ -31,6 +33,7 @@ type Check struct {
 	Flags, Cluster []netip.Prefix // by --service-cidr, and by the cluster's ServiceCIDRs
 	Pods           []netip.Prefix // of this node
 	Networks       []capture.Network
+	Snapshot       *topology.Snapshot // whose Services there are; nil: not known
 }
 
 // Findings says what is in guarded ranges that is no Service's. The first grave
@@ -51,6 +54,7 @@ func (g Check) Findings() (list []capture.Finding, grave int) {
 			add("--service-cidr %s is none of the cluster's ServiceCIDRs (%s): no Service is there, and what is sent there is refused on this node; %s", p, several(same), CureFlag)
 		}
 	}
+	g.nowhere(add)
 	for _, p := range g.Cluster {
 		if slices.Contains(g.Flags, p) {
 			continue

@@ -1,11 +1,13 @@
 package guard
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 func TestWhatIsInGuardedRanges(t *testing.T) {
@@ -48,6 +50,16 @@ func TestWhatIsInGuardedRanges(t *testing.T) {
 			0,
 			[]string{"--service-cidr 10.96.0.0/16 is none of the cluster's ServiceCIDRs (10.43.0.0/16)"},
 		},
+		"no Service": {
+			Check{Flags: flags, Snapshot: services("10.43.0.1", "10.43.7.7", "fd00:96::1")},
+			0,
+			[]string{"--service-cidr 10.96.0.0/16 holds the ClusterIP of no Service (service default/s0 has 10.43.0.1)"},
+		},
+		"one Service":       {Check{Flags: append(prefixes("10.97.0.0/16"), flags...), Snapshot: services("10.43.0.1", "10.96.7.7")}, 0, nil},
+		"no Services":       {Check{Flags: flags, Snapshot: services()}, 0, nil},
+		"of no family":      {Check{Flags: flags[:1], Snapshot: services("fd00:43::1")}, 0, nil},
+		"the cluster knows": {Check{Flags: flags, Cluster: prefixes("10.96.0.0/12"), Snapshot: services("10.97.0.1")}, 0, nil},
+		"said but once":     {Check{Flags: flags, Cluster: prefixes("10.43.0.0/16"), Snapshot: services("10.43.0.1")}, 0, []string{"is none of the cluster's ServiceCIDRs"}},
 		"the cluster's own": {
 			Check{Cluster: prefixes("10.43.0.0/16"), Pods: prefixes("10.43.7.0/24"), Networks: []capture.Network{network("10.43.9.0/24", "eth0")}},
 			0,
@@ -71,6 +83,16 @@ func TestWhatIsInGuardedRanges(t *testing.T) {
 			}
 		}
 	}
+}
+
+// services are a state's Services, the eldest first, with these ClusterIPs.
+func services(ips ...string) *topology.Snapshot {
+	b := topology.NewBuilder()
+	for i, ip := range ips {
+		key := topology.ObjectKey{Namespace: "default", Name: fmt.Sprint("s", i)}
+		b.SetService(&topology.Service{Key: key, Created: int64(i + 1), ClusterIPs: []netip.Addr{netip.MustParseAddr(ip)}})
+	}
+	return b.Build()
 }
 
 func prefixes(texts ...string) (list []netip.Prefix) {
