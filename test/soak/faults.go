@@ -207,6 +207,14 @@ func (s *Soak) cutNode(_ context.Context, args []string) (func() error, error) {
 	}, nil
 }
 
+// stripTries is how often what was listed is listed again, for the agent wrote meanwhile.
+const stripTries = 20
+
+// vanished reports whether what is to be removed was gone before.
+func vanished(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH)
+}
+
 // strip takes something of the kernel's away from a node, which its agent must
 // put back.
 func (s *Soak) strip(node string, f func(ns *netlab.NS) error) (func() error, error) {
@@ -214,7 +222,14 @@ func (s *Soak) strip(node string, f func(ns *netlab.NS) error) (func() error, er
 		return nil, errBusy
 	}
 	ends := s.trouble(model.Deaf|model.Broken|model.Bare|model.Nameless, node)
-	if err := f(s.c.Nodes[node].NS); err != nil {
+	err := f(s.c.Nodes[node].NS)
+	for range stripTries {
+		if !vanished(err) {
+			break
+		}
+		err = f(s.c.Nodes[node].NS)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return func() error {
