@@ -15,6 +15,17 @@ type members struct {
 
 func (m *members) dark() bool { return m.nodes > 0 && len(m.ready) == 0 }
 
+// mark notes whether a node is ready; of no unit (nil) that is nothing.
+func (m *members) mark(name string, n node) {
+	switch {
+	case m == nil:
+	case n.ready:
+		m.ready[name] = n.since
+	default:
+		delete(m.ready, name)
+	}
+}
+
 // lit is since when a node of the unit has been ready; zero is unknown.
 func (m *members) lit() (at time.Time) {
 	first := true
@@ -68,11 +79,15 @@ func (u *units) set(name string, now *node) (shifts []shift) {
 			continue
 		}
 		old, other := d.look(from), d.look(to)
-		if before {
-			d.leave(from, name)
-		}
-		if there {
-			d.join(to, name, next)
+		if before && there && from == to { // it has not left: since when the unit is there stays known
+			d.units[to].mark(name, next)
+		} else {
+			if before {
+				d.leave(from, name)
+			}
+			if there {
+				d.join(to, name, next)
+			}
 		}
 		if old != d.look(from) {
 			shifts = append(shifts, shift{key, from})
@@ -111,9 +126,7 @@ func (d *division) join(unit, name string, n node) {
 		d.sorted = slices.Insert(d.sorted, at, unit)
 	}
 	m.nodes++
-	if n.ready {
-		m.ready[name] = n.since
-	}
+	m.mark(name, n)
 }
 
 func (d *division) leave(unit, name string) {
