@@ -118,11 +118,18 @@ type RolloutStatus struct {
 	// +optional
 	Order string `json:"order,omitempty"`
 	// Failed are at most 100 units that the change reached and that did not become ready
-	// in time, or were refused it: they stop the rollout also while they are dark or
-	// without a node, and for a controller that takes over.
+	// in time, or were refused it, and are not ready since: they stop the rollout also while
+	// they are dark or without a node, and for a controller that takes over.
 	// +listType=atomic
 	// +optional
 	Failed []string `json:"failed,omitempty"`
+	// FailedUnits is how many those are, with those that Failed does not name.
+	// +optional
+	FailedUnits int64 `json:"failedUnits,omitempty"`
+	// StoppedRevision is the revision that units which failed stopped last, until it goes on
+	// or nobody waits: a unit without a child does not begin with it for units out of sight.
+	// +optional
+	StoppedRevision string `json:"stoppedRevision,omitempty"`
 }
 
 // UnitStatus is one unit that is not as it should be.

@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-
-	"github.com/gridmesh/gridmesh/api/names"
-	apiv1 "github.com/gridmesh/gridmesh/api/v1"
 )
 
 // before is what a child begins with that is made where the change has not come to.
 type before struct {
 	due      bool   // there is such: units wait for the change
+	untold   bool   // nobody can tell what that is
 	waits    bool   // a child does, though that may not matter any more
 	revision string // the one that has it; "" where none is kept that has
 	was      *grid  // the grid as that has it
@@ -19,23 +17,27 @@ type before struct {
 
 // before follows from what the children bear: it is what most of those have that wait for
 // the change, and was there before that. Who is dark, without a node or refused bears what
-// it bore, so nothing is vouched for by who goes out of sight. It is not due where no turn
-// is to come any more, and those that wait all the same are fewer than half: to catch up
-// is theirs.
+// it bore, so nothing is vouched for by who goes out of sight. Who does not say what that is
+// counts as well: while those may be the most, nobody can tell what is. It is not due where
+// no turn is to come any more, and those that wait all the same are fewer than half: to
+// catch up is theirs.
 func (g *tracked) before(steps []Step) before {
 	if g.waves == nil {
 		return before{}
 	}
 	waiting, all := g.waiting()
-	if len(waiting) == 0 || !g.comes(steps) && 2*len(waiting) < all {
+	if len(waiting) == 0 {
 		g.was = nil
-		return before{waits: len(waiting) > 0}
+		return before{}
+	}
+	if !g.comes(steps) && 2*len(waiting) < all {
+		return before{waits: true}
 	}
 	most := g.most(waiting, steps)
 	if most == nil {
 		return before{waits: true}
 	}
-	return before{due: true, waits: true, revision: most.in.Name, was: g.asIn(most.in.Name)}
+	return before{due: true, untold: most.untold, waits: true, revision: most.in.Name, was: g.asIn(most.in.Name)}
 }
 
 // comes reports whether a turn is to come: a unit that could take the change waits for it.
@@ -46,38 +48,60 @@ func (g *tracked) comes(steps []Step) bool {
 	})
 }
 
-// waiting are the children that bear another template than the grid has for their unit,
-// by unit, and how many say which one they bear.
-func (g *tracked) waiting() (list map[string]*child, all int) {
-	list = map[string]*child{}
+// waits is a child that bears another template than the grid has for its unit.
+type waits struct {
+	*child
+	bears string // the hash of that; "" where nobody can tell
+}
+
+// waiting are the children that wait for the change, by unit, and how many there are of
+// all.
+func (g *tracked) waiting() (list map[string]waits, all int) {
+	list = map[string]waits{}
+	b := bearing{tracked: g}
 	for unit := range g.children {
 		c := g.live(unit)
-		bears := c.annotations[names.AppliedTemplate]
-		if bears == "" || !g.made(c) {
+		if !g.made(c) {
 			continue
 		}
 		all++
+		bears := b.of(unit, c)
 		if t, why := g.template(unit); why != "" || t.sum != bears {
-			list[unit] = c
+			list[unit] = waits{c, bears}
 		}
 	}
 	return list, all
 }
 
-// group are children that bear one template.
+// group are children that bear one template; or those of which nobody can tell.
 type group struct {
-	well, all int      // those of which nothing is known that speaks against it, and all of them
+	well, all int      // those of which nothing is known that speaks against it, as of all untold ones, and all of them
 	in        Revision // the newest before the grid's own that has it; none for one that is lost
+	untold    bool
+	stopped   bool // a rollout stopped with it: only who is seen to be well speaks for it
 }
 
-// compare orders groups, the one that others follow first. Of two the elder is known better.
+// compare orders groups, the one that others follow first: where those of which nobody can
+// tell are as many, they do. Of two the elder is known better.
 func (a *group) compare(b *group) int {
-	return cmp.Or(cmp.Compare(b.well, a.well), cmp.Compare(b.all, a.all), cmp.Compare(min(1, len(b.in.Name)), min(1, len(a.in.Name))), cmp.Compare(a.in.First, b.in.First))
+	return cmp.Or(cmp.Compare(b.well, a.well), first(a.untold, b.untold), first(b.stopped, a.stopped), cmp.Compare(b.all, a.all),
+		first(a.in.Name != "", b.in.Name != ""), compareAge(a.in, b.in))
+}
+
+// first orders what is so before what is not.
+func first(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
 }
 
 // most is the largest group of children, or nil where what they bear came later than what
 // the grid says: what one goes back to is not held back.
-func (g *tracked) most(waiting map[string]*child, steps []Step) *group {
+func (g *tracked) most(waiting map[string]waits, steps []Step) *group {
 	lit := map[string]bool{}
 	for _, s := range steps {
 		lit[s.Unit] = !s.Dark
@@ -85,16 +109,17 @@ func (g *tracked) most(waiting map[string]*child, steps []Step) *group {
 	groups := map[string]*group{}
 	for _, unit := range slices.Sorted(maps.Keys(waiting)) {
 		c := waiting[unit]
-		bears := c.annotations[names.AppliedTemplate]
-		if _, known := groups[bears]; !known {
-			groups[bears] = g.groupOf(unit, bears)
+		is, known := groups[c.bears]
+		if !known {
+			is = g.groupOf(unit, c.bears)
+			groups[c.bears] = is
 		}
-		if groups[bears] == nil {
+		if is == nil {
 			continue
 		}
-		groups[bears].all++
-		if _, whole := c.progress(); whole || !lit[unit] {
-			groups[bears].well++
+		is.all++
+		if _, whole := c.progress(); whole || is.untold || !lit[unit] && !is.stopped {
+			is.well++
 		}
 	}
 	maps.DeleteFunc(groups, func(_ string, is *group) bool { return is == nil })
@@ -107,17 +132,17 @@ func (g *tracked) most(waiting map[string]*child, steps []Step) *group {
 // groupOf looks for the revision that has a template for a unit; nil where that came later
 // than the grid's own.
 func (g *tracked) groupOf(unit, bears string) *group {
-	own, known := g.revisions[g.revision]
+	if bears == "" {
+		return &group{untold: true}
+	}
+	own, known := g.ownRevision(g.revision)
 	later := false
 	for _, r := range Revisions(g.uid, slices.Collect(maps.Values(g.revisions))) {
-		if r.Name == g.revision {
+		if r.Name == g.revision || !g.has(r.Name, unit, bears) {
 			continue
 		}
-		if t, _ := g.asIn(r.Name).template(unit); t == nil || t.sum != bears {
-			continue
-		}
-		if !known || r.First < revisionOf(own).First {
-			return &group{in: r}
+		if !known || compareAge(r, revisionOf(own)) < 0 {
+			return &group{in: r, stopped: g.has(g.stoppedWith(), unit, bears)}
 		}
 		later = true
 	}
@@ -127,32 +152,20 @@ func (g *tracked) groupOf(unit, bears string) *group {
 	return &group{}
 }
 
-// asIn is the grid as a revision has it; nil where that is not there, or holds no template.
-func (g *tracked) asIn(revision string) *grid {
-	obj, there := g.revisions[revision]
-	if !there {
-		return nil
+// has reports whether a revision has that template for a unit.
+func (g *tracked) has(revision, unit, template string) bool {
+	was := g.asIn(revision)
+	if was == nil {
+		return false
 	}
-	content := dataOf(obj)
-	if last := g.was[revision]; last.of == content {
-		return last.grid
-	}
-	is := g.as(value[Object](content.open(), "spec"))
-	if g.was == nil {
-		g.was = map[string]asWas{}
-	}
-	maps.DeleteFunc(g.was, func(name string, _ asWas) bool { _, there := g.revisions[name]; return !there })
-	g.was[revision] = asWas{content, is}
-	return is
+	t, _ := was.template(unit)
+	return t != nil && t.sum == template
 }
 
-// as is the grid with the content of another revision.
-func (g *grid) as(content Object) *grid {
-	was := *g
-	was.templates, was.problems, was.spec = map[string]*template{}, nil, decodeSpec(content, true)
-	if main := value[Object](content, "template"); len(main) > 0 {
-		was.templates[apiv1.DefaultTemplate] = was.prepare(main)
-		was.decodeTemplates(content, main)
+// stoppedWith is the revision that a rollout stopped with last, or "".
+func (g *tracked) stoppedWith() string {
+	if g.workload == nil || g.workload.Rollout == nil {
+		return ""
 	}
-	return &was
+	return g.workload.Rollout.StoppedRevision
 }

@@ -35,7 +35,10 @@ func (g *tracked) stops(s *Step, now time.Time) bool {
 func (x *Index) beginWith(g *tracked, step *Step, b before) {
 	var t *template
 	of, why := "what most units have that wait for the change", "no ControllerRevision has that: restore it, roll back to one that is there, or let the change go on"
-	if b.was != nil {
+	switch {
+	case b.untold:
+		why = "their children do not say what that is (another controller made them, or an earlier version of this one); let the change go on, or roll back"
+	case b.was != nil:
 		of = RevisionKind + " " + b.revision + ", which most units have that wait for the change"
 		t, why = b.was.template(step.Unit)
 	}

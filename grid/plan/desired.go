@@ -27,6 +27,13 @@ type desired struct {
 
 // desired says what a unit's child is to be.
 func (g *grid) desired(t *template, unit, name string, live *child) *desired {
+	d := g.draft(t, unit, name, live)
+	d.hash = d.hashWith(g.bears)
+	return d
+}
+
+// draft is that without its hash.
+func (g *grid) draft(t *template, unit, name string, live *child) *desired {
 	d := &desired{
 		grid: g, template: t, live: live, unit: unit, name: name, replicas: t.scale(live),
 		annotations: map[string]string{names.UnitKey: g.unitKey},
@@ -44,8 +51,13 @@ func (g *grid) desired(t *template, unit, name string, live *child) *desired {
 		}
 		d.annotations[names.TopologyKeys] = `["` + g.unitKey + `"]`
 	}
-	d.hash = sum(t.sum, g.unitKey, unit, name, g.bears, d.annotations, g.uid)
 	return d
+}
+
+// hashWith is what the annotation Applied is where the child is given such labels. Children
+// are known by it that were applied by an earlier version: it is not to change.
+func (d *desired) hashWith(labels map[string]string) string {
+	return sum(d.template.sum, d.grid.unitKey, d.unit, d.name, labels, d.annotations, d.grid.uid)
 }
 
 // render makes the object to apply.

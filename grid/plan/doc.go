@@ -30,6 +30,7 @@
 //	decide.go    the step of each unit
 //	newcomers.go units that have just come
 //	revision.go  ControllerRevisions, and rolling back to one
+//	bears.go     of which template children were made
 //	before.go    what units have that the change has not come to
 //	bearers.go   which units bear which revision
 //	failed.go    units that stop a rollout, also out of sight

@@ -22,7 +22,18 @@ type Revision struct {
 	First   int64  // its number before anybody went back to it
 	Created string // RFC 3339
 
-	obj Object
+	told bool // First is what it says; an earlier version of this controller wrote none
+	obj  Object
+}
+
+// compareAge orders revisions by when they were there first, the elder one before. Numbers
+// of those that do not say their first one are of when somebody went back to them; times of
+// creation are all alike after a restore.
+func compareAge(a, b Revision) int {
+	if made := strings.Compare(a.Created, b.Created); made != 0 && a.Created != "" && b.Created != "" && !(a.told && b.told) {
+		return made
+	}
+	return cmp.Compare(a.First, b.First)
 }
 
 // Content is the part of the grid's spec that is rolled back: template,
@@ -35,7 +46,7 @@ func revisionOf(obj Object) Revision {
 		Created: value[string](obj, "metadata", "creationTimestamp"), obj: obj,
 	}
 	first, err := strconv.ParseInt(value[string](obj, "metadata", "annotations", names.FirstRevision), 10, 64)
-	if r.First = first; err != nil {
+	if r.First, r.told = first, err == nil; !r.told {
 		r.First = r.Number
 	}
 	return r
@@ -106,7 +117,7 @@ func (g *tracked) revise(p *Plan, kept string) {
 	}
 	if len(all) == 0 || all[0].Name != g.revision {
 		p.Revision = &NewRevision{g.grid, newest + 1, newest + 1}
-		if was, there := g.revisions[g.revision]; there {
+		if was, there := g.ownRevision(g.revision); there {
 			p.Revision.first = revisionOf(was).First
 		}
 	}
@@ -119,9 +130,17 @@ func (g *tracked) revise(p *Plan, kept string) {
 	}
 }
 
+// ownRevision is a revision of a name, not one that an earlier grid of the same name left:
+// the same content has the same name.
+func (g *tracked) ownRevision(name string) (obj Object, there bool) {
+	obj, there = g.revisions[name]
+	return obj, there && (g.uid == "" || value[string](controllerOf(obj), "uid") == g.uid)
+}
+
 // goesBack reports whether the units go back to what the grid had before: its revision
 // was made before another one.
 func (g *tracked) goesBack() bool {
-	made := value[string](g.revisions[g.revision], "metadata", "creationTimestamp")
+	own, _ := g.ownRevision(g.revision)
+	made := value[string](own, "metadata", "creationTimestamp")
 	return made != "" && slices.ContainsFunc(Revisions(g.uid, slices.Collect(maps.Values(g.revisions))), func(r Revision) bool { return r.Created > made })
 }

@@ -119,6 +119,12 @@ func (s Step) Key() string {
 	return s.Unit
 }
 
+// asTold reports whether a child bears what the grid says, whatever became of it since; or
+// is to be adopted as it is.
+func (s Step) asTold() bool {
+	return !s.changed && (s.Action == Keep || s.Action == Update || s.Action == Adopt)
+}
+
 // behind reports whether the child is not what the grid says, and could be.
 func (s Step) behind() bool {
 	return !s.leaving() && !s.Updated && !s.Dark && s.Action != Refuse
