@@ -17,6 +17,10 @@ import (
 // order.
 type turn struct{ uid, revision, order, through string }
 
+// early reports whether an earlier version of the controller leads, which
+// notes neither of which template a child was made nor the first number of a revision.
+func (c *cluster) early() bool { return c.steps%8 < 3 }
+
 // noteTurn notes the waves that begin.
 func (c *cluster) noteTurn(p Plan) {
 	for _, e := range p.Events {
@@ -79,18 +83,32 @@ func (s Step) begins(p Plan) bool {
 // flock are children made of one template: how many, and of how many nothing bad is known.
 type flock struct {
 	unit      string
-	made      Object
+	made      Object // nil for those of which nobody can tell
 	all, well int
 	in        Object // the revision, or nil
 	later     bool
+	stopped   bool
 }
 
-// former is what most children have that wait for the change, by what they were made of:
-// the spec that a revision holds, nil for one that is lost. Not due is none. Sure is false
-// where a unit has more than one child.
-func (c *cluster) former(p Plan) (spec Object, due, sure bool) {
-	var flocks []*flock
-	waiting, all, units := 0, 0, map[string]bool{}
+// before reports whether others follow a flock rather than another.
+func (f *flock) before(o *flock) bool {
+	switch {
+	case f.well != o.well:
+		return f.well > o.well
+	case (f.made == nil) != (o.made == nil):
+		return f.made == nil
+	case f.stopped != o.stopped:
+		return o.stopped
+	case f.all != o.all:
+		return f.all > o.all
+	}
+	return f.in != nil && (o.in == nil || elder(f.in, o.in))
+}
+
+// flocks are the children that wait for the change, by what they were made of, and how many
+// wait, of all. Sure is false where a unit has more than one child.
+func (c *cluster) flocks(p Plan) (flocks []*flock, waiting, all int, sure bool) {
+	units := map[string]bool{}
 	for _, ref := range c.refs("Deployment", "StatefulSet") {
 		obj := c.objects[ref]
 		unit, made := value[string](obj, "metadata", "annotations", names.Unit), c.made[ref]
@@ -98,27 +116,50 @@ func (c *cluster) former(p Plan) (spec Object, due, sure bool) {
 			continue
 		}
 		if units[unit] {
-			return nil, false, false
+			return nil, 0, 0, false
 		}
 		units[unit] = true
-		if all++; reflect.DeepEqual(made, templateOf(value[Object](c.objects[p.Grid], "spec"), unit)) {
+		all++
+		if !c.told(p, obj, unit, made) {
+			made = nil
+		} else if reflect.DeepEqual(made, templateOf(value[Object](c.objects[p.Grid], "spec"), unit)) {
 			continue
 		}
 		waiting++
 		at := slices.IndexFunc(flocks, func(f *flock) bool { return reflect.DeepEqual(f.made, made) })
 		if at < 0 {
-			at, flocks = len(flocks), append(flocks, &flock{unit: unit, made: made})
+			at, flocks = len(flocks), append(flocks, &flock{unit: unit, made: made, stopped: made != nil && c.stoppedWith(p, unit, made)})
 		}
 		f := flocks[at]
 		f.unit = min(f.unit, unit)
 		f.all++
-		if _, whole := readChild(obj).progress(); whole || !c.lit(p.UnitKey, unit) {
+		if _, whole := readChild(obj).progress(); whole || made == nil || !f.stopped && !c.lit(p.UnitKey, unit) {
 			f.well++
 		}
 	}
+	return flocks, waiting, all, true
+}
+
+// told reports whether a child, or a revision that is kept, tells of what it was made.
+func (c *cluster) told(p Plan, obj Object, unit string, made Object) bool {
+	if value[string](obj, "metadata", "annotations", names.AppliedTemplate) != "" {
+		return true
+	}
+	is := func(spec Object) bool { return reflect.DeepEqual(templateOf(spec, unit), made) }
+	return value[string](obj, "metadata", "annotations", names.UnitKey) == p.UnitKey && (is(value[Object](c.objects[p.Grid], "spec")) ||
+		slices.ContainsFunc(c.refs(RevisionKind), func(ref Ref) bool {
+			r := c.objects[ref]
+			return value[string](controllerOf(r), "uid") == p.UID && is(value[Object](r, "data", "spec"))
+		}))
+}
+
+// former is what most children have that wait for the change, by what they were made of:
+// the spec that a revision holds, nil for one that is lost. Not due is none.
+func (c *cluster) former(p Plan) (spec Object, due, sure bool) {
+	flocks, waiting, all, sure := c.flocks(p)
 	comes := slices.ContainsFunc(p.Steps, func(s Step) bool { return s.changed && !s.Dark })
-	if waiting == 0 || !comes && 2*waiting < all {
-		return nil, false, true
+	if !sure || waiting == 0 || !comes && 2*waiting < all {
+		return nil, false, sure
 	}
 	for _, f := range flocks {
 		c.search(p, f)
@@ -129,8 +170,7 @@ func (c *cluster) former(p Plan) (spec Object, due, sure bool) {
 	}
 	best := flocks[0]
 	for _, f := range flocks[1:] {
-		better := f.well > best.well || f.well == best.well && f.all > best.all
-		if same := f.well == best.well && f.all == best.all; better || same && f.in != nil && (best.in == nil || elder(f.in, best.in)) {
+		if f.before(best) {
 			best = f
 		}
 	}
@@ -139,6 +179,9 @@ func (c *cluster) former(p Plan) (spec Object, due, sure bool) {
 
 // search finds the newest revision before the grid's own that has what a flock was made of.
 func (c *cluster) search(p Plan, f *flock) {
+	if f.made == nil {
+		return
+	}
 	own, found := c.objects[Ref{RevisionKind, p.Grid.Namespace, p.Workload.Revision}], false
 	for _, ref := range c.refs(RevisionKind) {
 		obj := c.objects[ref]
@@ -177,6 +220,7 @@ func checkBegin(t *testing.T, seed uint64, c *cluster, p Plan, count map[string]
 		return
 	}
 	c.noteTurn(p)
+	defer c.noteStopped(p)
 	if !slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Action == Create }) {
 		return
 	}
@@ -205,6 +249,9 @@ func checkBegin(t *testing.T, seed uint64, c *cluster, p Plan, count map[string]
 		}
 		if s.begins(p) {
 			count["begins with another"]++
+		}
+		if due && former == nil {
+			count["nobody can tell"]++
 		}
 		containers := []string{"spec", "template", "spec", "containers"}
 		got := value[any](s.Object(c.now), containers...)

@@ -33,6 +33,7 @@
 //	bears.go     of which template children were made
 //	before.go    what units have that the change has not come to
 //	bearers.go   which units bear which revision
+//	front.go     where a rollout is
 //	failed.go    units that stop a rollout, also out of sight
 //	rollout.go   which changes wait for a later wave
 //	begin.go     what a child begins with while the change is elsewhere

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"math"
 	"slices"
 
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
@@ -10,9 +11,10 @@ import (
 const mostFailed = 100
 
 // What stopped a rollout is remembered in the status: a unit that goes out of sight has not
-// become well by that, and who takes over knows no refusal of before.
+// become well by that, and who takes over knows no refusal of before. It is forgotten once
+// the unit is well, or is to have something else.
 
-// failedBefore reports whether the change failed in a unit when it was looked at last.
+// failedBefore reports whether the change failed in a unit before, and it was not well since.
 func failedBefore(r *apiv1.RolloutStatus, unit string) bool {
 	return r != nil && slices.Contains(r.Failed, unit)
 }
@@ -31,12 +33,69 @@ func (g *tracked) lost(p *Plan, r *apiv1.RolloutStatus) (units []string) {
 	return units
 }
 
-// namesOf are the units of steps, and others, as the status has them.
-func namesOf(p *Plan, steps []int, others []string) []string {
-	units := slices.Clone(others)
-	for _, i := range steps {
-		units = append(units, p.Steps[i].Unit)
+// nameless is how many units a status counts as failed, and does not name.
+func nameless(r *apiv1.RolloutStatus) int64 {
+	switch {
+	case r == nil:
+		return 0
+	case r.FailedUnits == 0 && len(r.Failed) == mostFailed: // of an earlier version, which did not count
+		return math.MaxInt32
 	}
+	return max(0, r.FailedUnits-int64(len(r.Failed)))
+}
+
+// noteFailed notes in the status which units failed, and how many there are with those
+// that have no name there. Those are among the ones that the change has reached, that are
+// not well, and of which it is not known that they failed: while one of those is out of
+// sight it counts as failed (front.hidden).
+func (g *tracked) noteFailed(p *Plan, r *apiv1.RolloutStatus, f *front) {
+	units, more := slices.Concat(f.lost, f.anew), nameless(r)
+	for _, i := range f.failed {
+		unit := p.Steps[i].Unit
+		if units = append(units, unit); more > 0 && !failedBefore(r, unit) {
+			more--
+		}
+	}
+	f.hidden = min(more, f.dark)
+	if more > f.hidden {
+		f.hidden = min(more, f.dark+g.goneWith(p, r))
+	}
+	more = min(more, f.hidden+int64(len(f.busy)-len(f.anew)))
 	slices.Sort(units)
-	return units[:min(mostFailed, len(units))]
+	r.Failed, r.FailedUnits = units[:min(mostFailed, len(units))], int64(len(units))+more
+}
+
+// goneWith is how many units have no node any more, are not named as failed, and had the
+// change.
+func (g *tracked) goneWith(p *Plan, r *apiv1.RolloutStatus) (n int64) {
+	there := make(map[string]bool, len(p.Steps))
+	for _, s := range p.Steps {
+		there[s.Unit] = true
+	}
+	b := bearing{tracked: g}
+	for unit := range g.children {
+		if c := g.live(unit); !there[unit] && !failedBefore(r, unit) && g.made(c) {
+			if t, _ := g.template(unit); t != nil && t.sum == b.of(unit, c) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// failedStill are the units that failed and that another revision has the same for.
+func (g *tracked) failedStill(p *Plan, r *apiv1.RolloutStatus) (units []string) {
+	was := g.asIn(r.Revision)
+	for _, unit := range r.Failed {
+		is, _ := g.template(unit)
+		same := slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Unit == unit && s.asTold() }) // if the revision is gone
+		if was != nil {
+			before, _ := was.template(unit)
+			same = is != nil && before != nil && before.sum == is.sum
+		}
+		if same {
+			units = append(units, unit)
+		}
+	}
+	return units
 }

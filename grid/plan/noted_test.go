@@ -93,9 +93,12 @@ func (c *cluster) unsure(p Plan, s Step) bool {
 }
 
 // certain are the plans without the leftovers of those in which one is not sure, and
-// without what follows from when they go.
+// without what follows from when they go; and without those of a grid in which a child that
+// is not well does not say since when: that is since it was first seen so.
 func (c *cluster) certain(plans []Plan, count map[string]int) []Plan {
-	list := slices.Clone(plans)
+	list := slices.DeleteFunc(slices.Clone(plans), func(p Plan) bool {
+		return slices.ContainsFunc(p.Steps, func(s Step) bool { return s.live && !s.leaving() && !s.Updated && s.appliedAt.IsZero() })
+	})
 	for i := range list {
 		p := &list[i]
 		count["compared"]++

@@ -22,8 +22,9 @@ var testGuard = Guard{Grace: 5 * time.Minute, Share: 0.3}
 // a plan from an index that followed every change is the plan from nothing; no
 // two steps want one object; every unit has one child at most, selected by its
 // nodes and by what the template asked for; waves and removals keep their
-// bounds; outside its turn, and while a rollout stands still, what is made is what most
-// have that wait; and what was carried out is kept.
+// bounds; what failed lets no wave go, out of sight or not; outside its turn, and while a
+// rollout stands still, what is made is what most have that wait; and what was carried out
+// is kept.
 func TestLaws(t *testing.T) {
 	count := map[string]int{}
 	for seed := range testkit.Histories(24) {
@@ -55,7 +56,7 @@ func TestLaws(t *testing.T) {
 		}
 	}
 	t.Log(count)
-	for _, what := range []string{"create", "update", "keep", "adopt", "wait", "hold", "remove", "release", "refuse", "WaveBegins", "WaveReady", "RolloutStopped", "RolloutPaused", "RolloutComplete", "orphan", "pilot gone", "mistyped", "no Nodes", "made meanwhile", "made early", "begins with another"} {
+	for _, what := range []string{"create", "update", "keep", "adopt", "wait", "hold", "remove", "release", "refuse", "WaveBegins", "WaveReady", "RolloutStopped", "RolloutPaused", "RolloutComplete", "orphan", "pilot gone", "mistyped", "no Nodes", "made meanwhile", "made early", "begins with another", "failed and hidden"} {
 		if count[what] < 2 {
 			t.Errorf("%s happened %d times: the histories are too tame", what, count[what])
 		}
@@ -199,8 +200,9 @@ func checkPlans(t *testing.T, seed uint64, c *cluster, plans []Plan, removed map
 		checkRemovals(t, seed, removed[p.Grid], len(p.Steps))
 		checkWave(t, seed, c, p, len(units))
 		checkPause(t, seed, c, p)
-		checkStop(t, seed, c, p)
 		checkBegin(t, seed, c, p, count)
+		checkFailed(t, seed, c, p, count)
+		checkStop(t, seed, c, p)
 	}
 }
 
@@ -306,10 +308,10 @@ func checkPause(t *testing.T, seed uint64, c *cluster, p Plan) {
 }
 
 // checkStop: a rollout stops for units that have been able to become ready for
-// the whole deadline, or for one that is to go first and that no node is in.
+// the whole deadline, now or before, or for one that is to go first and that no node is in.
 func checkStop(t *testing.T, seed uint64, c *cluster, p Plan) {
 	t.Helper()
-	if p.Workload == nil || !meta.IsStatusConditionPresentAndEqual(p.Workload.Conditions, "Progressing", "False") || value[bool](c.objects[p.Grid], "spec", "rollout", "paused") || orderLacks(c, p) {
+	if p.Workload == nil || !meta.IsStatusConditionPresentAndEqual(p.Workload.Conditions, "Progressing", "False") || value[bool](c.objects[p.Grid], "spec", "rollout", "paused") || orderLacks(c, p) || len(c.failing[p.Grid].units) > 0 {
 		return
 	}
 	for _, s := range p.Steps {

@@ -51,16 +51,6 @@ func (s *state) sinceRemoval(now time.Time) time.Duration {
 	return ago
 }
 
-// front is where a rollout is: indexes of the steps that the change has not
-// reached, in order, and units that it has reached and that are not ready, within
-// their deadline (by name) and beyond it.
-type front struct {
-	waiting, failed []int
-	busy            []string
-	lost            []string // failed, and have no node any more
-	away            bool     // others wait that cannot have their turn now
-}
-
 // holdBack holds back what is not at its turn. What every wave is follows from
 // the children alone; the state only says since when.
 func (g *tracked) holdBack(p *Plan, s *state, now time.Time) {
@@ -72,13 +62,8 @@ func (g *tracked) holdBack(p *Plan, s *state, now time.Time) {
 	if s.holds || len(p.Steps) == 0 {
 		return // no unit says anything: what was so stays
 	}
-	switch {
-	case s.rollout == nil:
-	case s.rollout.Revision == g.revision:
-	case slices.ContainsFunc(p.Steps, func(step Step) bool { return !step.changed && inWave(s.rollout, step) }):
-		s.rollout.Revision, s.rollout.Through, s.rollout.Failed = g.revision, "", nil // what stays of the last wave is waited for as before
-	default:
-		s.rollout = nil
+	if s.rollout != nil && s.rollout.Revision != g.revision {
+		s.rollout = g.nextRollout(p, s.rollout)
 	}
 	if s.rollout != nil && s.rollout.Order != r.order {
 		s.rollout.Order, s.rollout.Through = r.order, ""
@@ -86,12 +71,15 @@ func (g *tracked) holdBack(p *Plan, s *state, now time.Time) {
 	f := g.front(p, s, now)
 	f.away = s.before.waits
 	if s.rollout == nil {
-		if len(f.waiting) == 0 {
+		if len(f.waiting)+len(f.failed) == 0 {
 			return // all is as it is to be, and was before
 		}
 		s.rollout = &apiv1.RolloutStatus{Revision: g.revision, Order: r.order}
 	}
-	s.rollout.Failed = namesOf(p, f.failed, f.lost)
+	g.noteFailed(p, s.rollout, &f)
+	if !s.before.waits || s.rollout.StoppedRevision == g.revision {
+		s.rollout.StoppedRevision = "" // unless it stops again now
+	}
 	if len(f.waiting) == 0 && !underWay(s.rollout) {
 		f.forget(s.rollout)
 		return
@@ -103,6 +91,22 @@ func (g *tracked) holdBack(p *Plan, s *state, now time.Time) {
 	f.away = f.away || len(f.waiting) < n
 	s.pending = len(f.waiting)
 	g.nextWave(p, s, f, now)
+}
+
+// nextRollout is the rollout of another revision than before: what stays of the last wave is
+// waited for as before, and who failed and is to have the same all the same has failed. Nil
+// where nothing of that is.
+func (g *tracked) nextRollout(p *Plan, was *apiv1.RolloutStatus) *apiv1.RolloutStatus {
+	next := &apiv1.RolloutStatus{Revision: g.revision, Order: was.Order, Failed: g.failedStill(p, was), StoppedRevision: was.StoppedRevision}
+	next.FailedUnits = int64(len(next.Failed)) + nameless(was)
+	stays := slices.ContainsFunc(p.Steps, func(step Step) bool { return !step.changed && inWave(was, step) })
+	if stays {
+		next.WaitingSince, next.ReadySince = was.WaitingSince, was.ReadySince
+	}
+	if !stays && next.FailedUnits == 0 && next.StoppedRevision == "" {
+		return nil
+	}
+	return next
 }
 
 // underWay reports whether a wave has begun and is not ready.
@@ -153,10 +157,13 @@ func (g *tracked) front(p *Plan, s *state, now time.Time) (f front) {
 		case step.early, step.changed && !begun && !step.stuck:
 			f.waiting = append(f.waiting, i)
 			continue
-		case begun && failure.Final && (step.desired != nil || step.ending), step.stuck:
+		case begun && failure.Final && (step.desired != nil || step.ending), step.stuck && (step.changed || step.Dark || step.Action == Refuse):
 			f.failed = append(f.failed, i)
 			continue
-		case step.Updated, step.Dark, step.Action == Refuse:
+		case step.Updated, step.Action == Refuse:
+			continue
+		case step.Dark:
+			f.dark++
 			continue
 		}
 		since := g.begun(step, now)
@@ -164,7 +171,9 @@ func (g *tracked) front(p *Plan, s *state, now time.Time) (f front) {
 			f.failed = append(f.failed, i)
 			continue
 		}
-		f.busy = append(f.busy, step.Unit)
+		if f.busy = append(f.busy, step.Unit); step.stuck {
+			f.anew = append(f.anew, step.Unit)
+		}
 		if !since.IsZero() {
 			p.requeue(since.Add(g.waves.deadline).Sub(now))
 		}
@@ -178,7 +187,7 @@ func (g *tracked) front(p *Plan, s *state, now time.Time) (f front) {
 //
 // A child that is to be written now is so since the write fails, or since others
 // undo it: when it was written last does not matter, for that is each time anew.
-// Zero is now.
+// Nor does it matter for a unit that failed before that it was dark since. Zero is now.
 func (g *tracked) begun(s *Step, now time.Time) time.Time {
 	var since time.Time
 	if s.desired == nil {
@@ -190,7 +199,7 @@ func (g *tracked) begun(s *Step, now time.Time) time.Time {
 	if d, disputed := g.disputed[s.Name]; disputed {
 		since = earlier(since, d.Since)
 	}
-	if since.IsZero() || s.members == nil {
+	if since.IsZero() || s.members == nil || s.stuck {
 		return since
 	}
 	if lit := s.members.lit(); lit.After(since) && lit.Sub(now) < g.waves.deadline {
@@ -213,23 +222,44 @@ func (g *tracked) reached(s *Step, now time.Time) time.Time {
 }
 
 // overdue says what stops a rollout, and of the first unit why, where that is
-// known.
+// known; and how long units took, where it is that.
 func (g *tracked) overdue(p *Plan, f front) string {
-	units, cause := slices.Clone(f.lost), ""
+	units, cause, late := slices.Clone(f.lost), "", ""
 	for _, at := range f.failed {
 		step := p.Steps[at]
 		units = append(units, step.Unit)
-		switch failure, failing := g.failure(step); {
-		case cause != "":
-		case failing && step.desired != nil:
-			cause = fmt.Sprintf(" (%s %s cannot be written: %s)", step.Kind, step.Name, failure.Text)
-		case g.disputed[step.Name].Over == OverAll:
-			cause = fmt.Sprintf(" (somebody else keeps deleting %s %s)", step.Kind, step.Name)
-		case g.disputed[step.Name].Over != "":
-			cause = fmt.Sprintf(" (somebody else keeps changing %s of %s %s)", g.disputed[step.Name].Over, step.Kind, step.Name)
+		if why := g.cause(step); cause == "" && why != "" {
+			cause = " (" + why + ")"
+		}
+		if f, failing := g.failure(step); !step.Dark && !f.Final && (failing || !step.changed) {
+			late = fmt.Sprintf(" %s after the change reached it", g.waves.deadline)
 		}
 	}
-	return fmt.Sprintf("unit %s is not ready %s after the change reached it%s; mend it, change the template, or roll back", Short(units), g.waves.deadline, cause)
+	if late == "" && cause == "" {
+		cause = " (it failed, and is out of sight)"
+	}
+	more := ""
+	if f.hidden > 0 {
+		more = fmt.Sprintf(", nor %s out of sight", count(f.hidden, "other", "others"))
+	}
+	return fmt.Sprintf("unit %s is not ready%s%s%s; mend it, change the template, or roll back", Short(units), late, cause, more)
+}
+
+// cause is what is known of why the change failed in a unit, or "".
+func (g *tracked) cause(step Step) string {
+	failure, failing := g.failure(step)
+	over := g.disputed[step.Name].Over
+	switch {
+	case failing && step.desired != nil:
+		return fmt.Sprintf("%s %s cannot be written: %s", step.Kind, step.Name, failure.Text)
+	case over == OverAll:
+		return fmt.Sprintf("somebody else keeps deleting %s %s", step.Kind, step.Name)
+	case over != "":
+		return fmt.Sprintf("somebody else keeps changing %s of %s %s", over, step.Kind, step.Name)
+	case step.changed:
+		return fmt.Sprintf("%s %s could not be written", step.Kind, step.Name)
+	}
+	return ""
 }
 
 // deferDark takes units without a ready node out of the order: they catch up.
@@ -248,9 +278,9 @@ func (g *tracked) nextWave(p *Plan, s *state, f front, now time.Time) {
 	s.rollout.WaitingSince, s.rollout.ReadySince = believed(s.rollout.WaitingSince, now), believed(s.rollout.ReadySince, now)
 	why := ""
 	switch {
-	case len(f.failed)+len(f.lost) > r.maxFailed:
+	case f.over(r):
 		why = g.overdue(p, f)
-		s.stopped = why
+		s.stopped, s.rollout.StoppedRevision = why, g.revision
 	case len(f.busy) > 0:
 		why = fmt.Sprintf("unit %s is not ready yet", Short(f.busy))
 	case underWay(s.rollout):

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/gridmesh/gridmesh/api/names"
 )
 
 // cluster is a model of an API server with its workload controllers: objects
@@ -27,6 +29,8 @@ type cluster struct {
 	pilots  map[Ref]map[any]bool     // units of the order that were there, and are gone
 	turns   map[Ref]turn
 	made    map[Ref]Object // of which template a child was made
+	halts   map[Ref]halt
+	failing map[Ref]failing
 }
 
 type absence struct {
@@ -43,8 +47,7 @@ type wave struct {
 func newCluster(seed uint64) *cluster {
 	return &cluster{
 		r: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), objects: map[Ref]Object{}, x: NewIndex(),
-		last: map[Ref]lastPlan{}, absent: map[[2]string]absence{}, waves: map[Ref]wave{},
-		planned: map[Ref]plannedAs{}, mended: map[Ref]int{}, noted: map[Ref]map[string]noted{}, pilots: map[Ref]map[any]bool{}, turns: map[Ref]turn{}, made: map[Ref]Object{},
+		last: map[Ref]lastPlan{}, absent: map[[2]string]absence{}, waves: map[Ref]wave{}, planned: map[Ref]plannedAs{}, mended: map[Ref]int{}, noted: map[Ref]map[string]noted{}, pilots: map[Ref]map[any]bool{}, turns: map[Ref]turn{}, made: map[Ref]Object{}, halts: map[Ref]halt{}, failing: map[Ref]failing{},
 	}
 }
 
@@ -305,6 +308,9 @@ func (c *cluster) carryOut(plans []Plan) {
 func (c *cluster) revise(obj Object) {
 	made := value[string](c.objects[RefOf(obj)], "metadata", "creationTimestamp")
 	value[Object](obj, "metadata")["creationTimestamp"] = cmp.Or(made, c.now.Format(time.RFC3339))
+	if c.early() {
+		delete(value[Object](obj, "metadata", "annotations"), names.FirstRevision)
+	}
 	c.set(obj)
 }
 
@@ -336,6 +342,9 @@ func (c *cluster) step(p Plan, s Step) {
 	case obj != nil:
 		if p.Workload != nil {
 			c.noteMade(p, s, ref)
+		}
+		if c.early() {
+			delete(value[Object](obj, "metadata", "annotations"), names.AppliedTemplate)
 		}
 		if old := c.objects[ref]; old != nil {
 			metadata := value[Object](obj, "metadata")
