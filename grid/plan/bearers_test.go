@@ -25,7 +25,7 @@ func TestWhoBearsWhichRevision(t *testing.T) {
 		return Object{"apiVersion": "superedge.io/v1", "kind": "DeploymentGrid", "metadata": Object{"namespace": "default", "name": "till", "uid": "u1"}, "spec": spec}
 	}
 	var w World
-	for _, unit := range []string{"a", "b", "c", "d", "e"} {
+	for _, unit := range []string{"a", "b", "c", "d", "e", "f"} {
 		w.Nodes = append(w.Nodes, Object{"apiVersion": "v1", "kind": "Node", "metadata": Object{"name": unit, "labels": Object{"site": unit}}})
 	}
 	names := map[string]string{}
@@ -49,13 +49,17 @@ func TestWhoBearsWhichRevision(t *testing.T) {
 	apply("second", till("v2", Object{"own": "b1"})) // reached nobody
 	apply("lost", till("v3", Object{"own": "b2"}), "d")
 	w.Revisions = w.Revisions[:2]
-	apply("current", till("v4", Object{"own": "b2"}), "a", "e")
-	mute := w.Children[len(w.Children)-1]
-	delete(value[Object](mute, "metadata", "annotations"), "gridmesh.io/applied-template")
+	apply("current", till("v4", Object{"own": "b2"}), "a", "e", "f")
+	for i, mute := range w.Children[len(w.Children)-2:] { // an earlier version's, and another controller's
+		delete(value[Object](mute, "metadata", "annotations"), "gridmesh.io/applied-template")
+		if i == 1 {
+			delete(value[Object](mute, "metadata", "annotations"), "gridmesh.io/applied")
+		}
+	}
 	got := BearersOf(w, RefOf(w.Grids[0]))
 	want := Bearers{
-		Of:    map[string][]string{names["first"]: {"b", "c"}, names["second"]: {"b"}, names["current"]: {"a"}},
-		Known: 3, Unknown: []string{"d", "e"},
+		Of:    map[string][]string{names["first"]: {"b", "c"}, names["second"]: {"b"}, names["current"]: {"a", "e"}},
+		Known: 4, Unknown: []string{"d", "f"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v of %v", got, want, names)
