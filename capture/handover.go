@@ -1,10 +1,7 @@
 package capture
 
 import (
-	"errors"
-
 	"github.com/google/nftables"
-	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/rules"
@@ -18,11 +15,11 @@ func Serves() (families []string, err error) {
 	names := map[rules.Family]string{rules.IPv4: "ip", rules.IPv6: "ip6"}
 	for _, f := range rules.Families {
 		for table, set := range map[string]rules.SetName{rules.Name: rules.Serve, rules.KernelName: rules.Front} {
-			list, err := conn.ElementsUpTo(&nftables.Set{Table: &nftables.Table{Name: table, Family: nftables.TableFamilyINet}, Name: set.For(f)}, 1)
-			if err != nil && !errors.Is(err, nft.ErrMany) && !errors.Is(err, unix.ENOENT) {
+			has, err := conn.HasElements(&nftables.Set{Table: &nftables.Table{Name: table, Family: nftables.TableFamilyINet}, Name: set.For(f)})
+			if err != nil {
 				return nil, err
 			}
-			if len(list) > 0 || errors.Is(err, nft.ErrMany) {
+			if has {
 				families = append(families, names[f])
 				break
 			}

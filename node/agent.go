@@ -33,36 +33,37 @@ type Agent struct {
 	metrics *metrics
 	xds     XDS
 
-	demand     *preload.Demand              // from Envoy's streams to the loop
-	reports    *reports                     // from the loop to who asks for nodes, and back
-	podCIDRs   latest.Value[[]netip.Prefix] // the own Node's: of who asks for it, and until then what the start or the loop has from disk
-	ownNode    chan struct{}                // one slot: from the loop to who asks for the own Node
-	inspection chan struct{}                // one slot: the node is to be looked at again
-	answered   atomic.Pointer[time.Time]    // when the API server last gave a sign of life that was asked for
-	known      atomic.Pointer[time.Time]    // the last contact of the agents before, of the start and of notes that come late, for all who tell of contact; nil before
-	heard      atomic.Pointer[outage.Heard] // of the loop's last look, for the same; nil before
-	pulse      pulse                        // from the loop to the health and the status
-	dir        *statedir.Dir                // of the start, the loop, what writes beside it, and who looks at the node
-	patience   statedir.Budget              // of the start, with the disk
-	readState  func(path string) (*source.State, error)
-	readNotes  func(statedir.Notebook) (outage.Noted, outage.Note)
-	clocks     func() outage.Clocks             // they may be read by anybody
-	moment     func(time.Time) outage.Clocks    // and so may what they said at a time of this process
-	found      findings                         // of all who look (findings.go), to the status and the metrics
-	report     atomic.Pointer[report.Report]    // from the loop to the status and the health; nil before the first
-	inForce    atomic.Pointer[envoy.InForce]    // from the loop to who asks Envoy; nil before the first
-	envoy      latest.Value[*envoy.Look]        // from who asks Envoy to the loop, the status and the metrics
-	askEnvoy   chan struct{}                    // one slot: from the status to who asks Envoy
-	absence    latest.Value[absence]            // from who asks whether Envoy serves to the loop
-	streamed   chan struct{}                    // one slot: a stream of Envoy began or ended
-	policies   latest.Value[word]               // from the start and who asks for NetworkPolicies to the loop and who looks at the node: there are any
-	engines    latest.Value[word]               // from the start and who looks at the node to the loop: an engine of them is to be reckoned with
-	beside     latest.Value[beside]             // from the start and who looks at kube-proxy to the loop
-	proxyFound bool                             // of the start, and then of who looks at kube-proxy: rules of it were there
-	paths      chan struct{}                    // one slot: one of these four is another
-	ports      *healthport.Servers              // of the loop; nil without a kernel path
-	leaving    atomic.Bool                      // from who follows the own Node to the health: it is about to go
-	snapshot   latest.Value[*topology.Snapshot] // from the loop to other processes, the hosts file and who looks at the node
+	demand       *preload.Demand              // from Envoy's streams to the loop
+	reports      *reports                     // from the loop to who asks for nodes, and back
+	podCIDRs     latest.Value[[]netip.Prefix] // the own Node's: of who asks for it, and until then what the start or the loop has from disk
+	ownNode      chan struct{}                // one slot: from the loop to who asks for the own Node
+	inspection   chan struct{}                // one slot: the node is to be looked at again
+	answered     atomic.Pointer[time.Time]    // when the API server last gave a sign of life that was asked for
+	known        atomic.Pointer[time.Time]    // the last contact of the agents before, of the start and of notes that come late, for all who tell of contact; nil before
+	heard        atomic.Pointer[outage.Heard] // of the loop's last look, for the same; nil before
+	pulse        pulse                        // from the loop to the health and the status
+	dir          *statedir.Dir                // of the start, the loop, what writes beside it, and who looks at the node
+	patience     statedir.Budget              // of the start, with the disk
+	readState    func(path string) (*source.State, error)
+	readNotes    func(statedir.Notebook) (outage.Noted, outage.Note)
+	clocks       func() outage.Clocks             // they may be read by anybody
+	moment       func(time.Time) outage.Clocks    // and so may what they said at a time of this process
+	found        findings                         // of all who look (findings.go), to the status and the metrics
+	report       atomic.Pointer[report.Report]    // from the loop to the status and the health; nil before the first
+	inForce      atomic.Pointer[envoy.InForce]    // from the loop to who asks Envoy; nil before the first
+	envoy        latest.Value[*envoy.Look]        // from who asks Envoy to the loop, the status and the metrics
+	askEnvoy     chan struct{}                    // one slot: from the status to who asks Envoy
+	absence      latest.Value[absence]            // from who asks whether Envoy serves to the loop
+	streamed     chan struct{}                    // one slot: a stream of Envoy began or ended
+	policies     latest.Value[word]               // from the start and who asks for NetworkPolicies to the loop and who looks at the node: there are any
+	engines      latest.Value[word]               // from the start and who looks at the node to the loop: an engine of them is to be reckoned with
+	beside       latest.Value[beside]             // from the start and who looks at kube-proxy to the loop
+	proxyFound   bool                             // of the start, and then of who looks at kube-proxy: rules of it were there
+	proxyWritten string                           // likewise: kubeproxy.Rules.Written
+	paths        chan struct{}                    // one slot: one of these four is another
+	ports        *healthport.Servers              // of the loop; nil without a kernel path
+	leaving      atomic.Bool                      // from who follows the own Node to the health: it is about to go
+	snapshot     latest.Value[*topology.Snapshot] // from the loop to other processes, the hosts file and who looks at the node
 }
 
 // New makes an agent. It validates and allocates; nothing on the node is

@@ -106,6 +106,7 @@ func (l *loop) tellPaths(r *report.Report, paths report.Paths) {
 	r.Datapath, r.Paths = l.cfg.Datapath.String(), &paths
 	r.Policies, r.PoliciesUntil = l.mayBePoliced(), l.damped.until()
 	r.PoliciesUnknown = r.Policies && l.policed == nil
+	r.TakeOver = l.cfg.TakeOver
 	r.BesideKubeProxy, r.KubeProxyUntil, r.KubeProxyAlive = l.proxy.so, l.proxy.until, l.proxy.alive
 	r.EnvoyAbsent, r.EnvoyBack, r.EnvoyUnknown = l.envoys.absent, l.envoys.back, l.envoys.unasked
 }

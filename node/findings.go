@@ -26,11 +26,11 @@ const (
 
 // findings are what breaks the capture on this node or is bypassed by it, as
 // the last looks showed it: at the node, and at the cluster; what the state
-// directory does not take; that this node has no Node; and what is there of a
-// kube-proxy that is taken over from.
+// directory does not take; that this node has no Node; what is there of a
+// kube-proxy that is taken over from, and which of its addresses are waited for.
 type findings struct {
-	mu                              sync.Mutex
-	node, cluster, disk, own, proxy []capture.Finding
+	mu                                                sync.Mutex
+	node, cluster, disk, own, proxy, healthz, metrics []capture.Finding
 }
 
 // replaceNode, replaceCluster, replaceDisk, replaceOwn and replaceProxy take the result of a look and return what is new.
@@ -82,7 +82,7 @@ func (f *findings) replace(known *[]capture.Finding, list []capture.Finding) (fr
 func (f *findings) all() []capture.Finding {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Concat(f.node, f.cluster, f.disk, f.own, f.proxy)
+	return slices.Concat(f.node, f.cluster, f.disk, f.own, f.proxy, f.healthz, f.metrics)
 }
 
 var findingsDesc = prometheus.NewDesc("gridmesh_node_findings", "What on this node breaks the capture or is bypassed by it.", []string{"kind"}, nil)

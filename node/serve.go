@@ -7,12 +7,16 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/capture/kubeproxy"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node/hosts"
@@ -24,8 +28,12 @@ import (
 // paths of sockets among that are returned.
 func (a *Agent) open(g *run.Group) (sockets []string, err error) {
 	for _, s := range a.servers() {
+		if s.late != nil && a.proxyFound {
+			g.Add(s.name, func(ctx context.Context) error { return a.serveLater(ctx, s) })
+			continue
+		}
 		listener, err := s.listen(s.address, a.log)
-		if a.cfg.TakeOver && s.ofProxy && errors.Is(err, unix.EADDRINUSE) {
+		if s.late != nil && errors.Is(err, unix.EADDRINUSE) {
 			g.Add(s.name, func(ctx context.Context) error { return a.serveLater(ctx, s) })
 			continue
 		}
@@ -90,25 +98,39 @@ type server struct {
 	listen  func(address string, log *slog.Logger) (net.Listener, error)
 	address string
 	serve   func(ctx context.Context, l net.Listener) error
-	ofProxy bool // kube-proxy has the same address, by default
+	late    *[]capture.Finding // what keeps it from an address that may be kube-proxy's; nil where it is not
 }
 
-// serveLater serves as soon as kube-proxy lets go of the address.
-func (a *Agent) serveLater(ctx context.Context, s server) error {
-	a.log.Info("somebody listens where kube-proxy does; waiting for the address", obs.KeyName, s.name)
-	for pause(ctx, proxyEvery) {
-		l, err := s.listen(s.address, a.log)
-		if errors.Is(err, unix.EADDRINUSE) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		stop := context.AfterFunc(ctx, func() { _ = l.Close() })
-		defer stop()
-		return s.serve(ctx, l)
+// late is where it is said that a server waits; nil where kube-proxy has another port, for
+// whoever has the address then is a mistake.
+func (a *Agent) late(address string, to *[]capture.Finding) *[]capture.Finding {
+	_, port, _ := net.SplitHostPort(address)
+	if !a.cfg.TakeOver || !slices.ContainsFunc(kubeproxy.Ports, func(p uint16) bool { return port == strconv.Itoa(int(p)) }) {
+		return nil
 	}
-	return nil
+	return to
+}
+
+// serveLater serves once the address is free and has been left to kube-proxy for long
+// enough. It may be somebody else's, and so what it waits for is said.
+func (a *Agent) serveLater(ctx context.Context, s server) error {
+	a.log.Info("kube-proxy has the same address, if it runs; waiting for that", obs.KeyName, s.name)
+	for {
+		if now, _ := a.beside.Get(); !now.ports {
+			l, err := s.listen(s.address, a.log)
+			if err == nil {
+				a.found.replace(s.late, nil)
+				stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+				defer stop()
+				return s.serve(ctx, l)
+			}
+			text := fmt.Sprintf("the agent's %s is not served yet, and tried again: %v: stop who has the address, a kube-proxy or another program, or give --%s-bind-address another", s.name, err, s.name)
+			a.show(a.found.replace(s.late, []capture.Finding{{Kind: capture.KubeProxy, Text: text}}))
+		}
+		if !pause(ctx, proxyEvery) {
+			return nil
+		}
+	}
 }
 
 // servers lists every listener. Only health may be open to others.
@@ -118,11 +140,11 @@ func (a *Agent) servers() []server {
 		{name: "feed server", listen: listenUnix, address: a.cfg.FeedSocket, serve: a.serveSnapshots},
 		{name: "status", listen: listenUnix, address: a.cfg.StatusSocket, serve: run.ServeHTTP(a.statusMux())},
 	}
-	if a.cfg.HealthzAddress != "" {
-		list = append(list, server{"healthz", run.ListenTCP, a.cfg.HealthzAddress, run.ServeHTTP(a.healthMux()), true})
+	if at := a.cfg.HealthzAddress; at != "" {
+		list = append(list, server{"healthz", run.ListenTCP, at, run.ServeHTTP(a.healthMux()), a.late(at, &a.found.healthz)})
 	}
-	if a.cfg.MetricsAddress != "" {
-		list = append(list, server{"metrics", run.ListenTCP, a.cfg.MetricsAddress, run.ServeHTTP(a.metricsMux()), true})
+	if at := a.cfg.MetricsAddress; at != "" {
+		list = append(list, server{"metrics", run.ListenTCP, at, run.ServeHTTP(a.metricsMux()), a.late(at, &a.found.metrics)})
 	}
 	return list
 }

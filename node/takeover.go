@@ -12,16 +12,13 @@ import (
 	"github.com/gridmesh/gridmesh/node/report"
 )
 
-const (
-	// proxyEvery is how often an agent that takes over looks at kube-proxy.
-	proxyEvery = time.Second
-	// proxyQuiet is for how long there has to be no sign of a kube-proxy that runs before
-	// what it left is removed: one that is restarted is back by then.
-	proxyQuiet = 5 * time.Second
-)
+// proxyEvery is how often an agent that takes over looks at kube-proxy, and proxyRarely
+// how often where that runs.
+const proxyEvery, proxyRarely = time.Second, 5 * time.Second
 
-// Envoy gets connections once kube-proxy's rules are gone, and stay so: kube-proxy looks
-// every 30 s whether its own are there.
+// Envoy gets connections once kube-proxy's rules are gone, and stay so. That proves no end of
+// it: in mode iptables it looks every 30 s whether its own are there, in others it may be its
+// next change, within an hour or two, that brings them back.
 const (
 	proxyFirst = 35 * time.Second
 	proxyMost  = 10 * time.Minute
@@ -32,8 +29,8 @@ const (
 type KubeProxy interface {
 	// Look reads which rules of it are there.
 	Look() (kubeproxy.Rules, error)
-	// Alive says why it counts as running; "" for no sign of it.
-	Alive() (string, error)
+	// Alive looks for signs that it runs.
+	Alive() (kubeproxy.Signs, error)
 	// Remove takes away what it left.
 	Remove() error
 }
@@ -43,14 +40,13 @@ type beside struct {
 	so    bool      // what counts: new connections take the kernel path, which comes before them
 	until time.Time // of so: when Envoy gets connections, if they stay away; zero where they are there
 	alive string    // of so: why kube-proxy counts as running; "" where it does not
+	ports bool      // of so: kube-proxy's ports are left to it, for they show whether it runs
 }
 
 // takeover is what one who looks at kube-proxy keeps.
 type takeover struct {
 	counts damper
-	found  bool // rules were there at the start, and so they may be left over
-	came   bool // they came when the agent ran: who wrote them is alive
-	quiet  time.Time
+	life   proxyLife
 	said   string
 }
 
@@ -64,6 +60,7 @@ func (a *Agent) inspectProxy() (there bool, err error) {
 	if rules.IPVS {
 		return true, errors.New("kube-proxy (ipvs) owns the ClusterIPs on link " + kubeproxy.Link + ", and --take-over=kube-proxy cannot come before that: give kube-proxy the mode nftables first, or stop it and run: kube-proxy --cleanup (docs/migrate.md)")
 	}
+	a.proxyWritten = rules.Written
 	if err != nil {
 		a.log.Warn("could not look at all of kube-proxy's rules; they are taken for being there, and looked at again", obs.KeyErr, err)
 		return true, nil
@@ -78,63 +75,79 @@ func (a *Agent) comeBefore() error {
 		return nil
 	}
 	a.log.Info("rules of kube-proxy are on this node: those of the kernel path come before them, and Envoy gets no connections until they are gone")
-	a.beside.Publish(beside{so: true})
+	a.beside.Publish(beside{so: true, ports: true})
 	return a.parts.Capture.EnvoyAbsent(true)
 }
 
 // followProxy keeps looking at kube-proxy, and removes what it left once this node is
 // served and there has been no sign of it for a while.
 func (a *Agent) followProxy(ctx context.Context) error {
-	t := takeover{counts: damper{first: proxyFirst, most: proxyMost, calm: proxyCalm}, found: a.proxyFound}
+	t := takeover{counts: damper{first: proxyFirst, most: proxyMost, calm: proxyCalm}, life: proxyLife{written: a.proxyWritten}}
+	t.counts.take(a.proxyFound, time.Now())
 	for {
-		a.lookAtProxy(&t, time.Now())
-		if !pause(ctx, proxyEvery) {
+		next := proxyEvery
+		if a.lookAtProxy(&t, time.Now()) {
+			next = proxyRarely
+		}
+		if !pause(ctx, next) {
 			return nil
 		}
 	}
 }
 
-// lookAtProxy looks once, and acts.
-func (a *Agent) lookAtProxy(t *takeover, now time.Time) {
+// lookAtProxy looks once, acts, and reports whether kube-proxy runs.
+func (a *Agent) lookAtProxy(t *takeover, now time.Time) (runs bool) {
 	rules, err := a.parts.KubeProxy.Look()
+	there, alive := err != nil || !rules.None(), ""
+	if there {
+		signs, unseen := a.parts.KubeProxy.Alive()
+		if err != nil {
+			rules.Written = t.life.written // nobody knows
+		}
+		alive = t.life.take(rules.Written, signs, unseen, now)
+	} else {
+		t.life.none()
+	}
+	why := ""
+	switch {
+	case err != nil:
+		why = "not all of them could be looked at: " + err.Error()
+	case there:
+		if why = a.waits(t, rules, alive, now); why == "" {
+			var failed error
+			if rules, failed = a.removeProxy(t, rules); failed != nil {
+				why = "they could not be removed: " + failed.Error()
+			}
+		}
+	}
 	if err != nil {
 		t.counts.unknown()
-		a.tellProxy(t, "", "rules of kube-proxy could not be looked at: "+err.Error())
-		return
+	} else {
+		t.counts.take(!rules.None(), now)
 	}
-	alive := ""
-	if !rules.None() {
-		if alive, err = a.parts.KubeProxy.Alive(); err != nil && alive == "" {
-			alive = "it could not be looked at: " + err.Error()
-		}
-	}
-	if alive != "" {
-		t.quiet = time.Time{}
-	} else if t.quiet.IsZero() {
-		t.quiet = now
-	}
-	if t.came = (t.came || !t.found) && !rules.None(); rules.None() {
-		t.found = false
-	}
-	why := a.waits(t, rules, alive, now)
-	if why == "" && !rules.None() {
-		err := a.parts.KubeProxy.Remove()
-		if err == nil {
-			a.log.Info("removed what kube-proxy left on this node", obs.KeyWhich, rules.Text())
-			rules, err = a.parts.KubeProxy.Look()
-			t.found = !rules.None()
-		}
-		if err != nil {
-			why = "they could not be removed: " + err.Error()
-		}
-	}
-	next := beside{so: t.counts.take(!rules.None(), now), alive: alive}
-	next.until = t.counts.until()
+	next := beside{so: t.counts.so, until: t.counts.until(), alive: alive, ports: there && !t.life.leaves(now)}
 	if was, _ := a.beside.Get(); was != next {
 		a.beside.Publish(next)
 		fill(a.paths)
 	}
 	a.tellProxy(t, rules.Text(), why)
+	return alive != ""
+}
+
+// removeProxy takes away what is there, and looks what is left.
+func (a *Agent) removeProxy(t *takeover, was kubeproxy.Rules) (kubeproxy.Rules, error) {
+	err := a.parts.KubeProxy.Remove()
+	rules, unread := a.parts.KubeProxy.Look()
+	if unread != nil {
+		return was, errors.Join(err, unread)
+	}
+	if err != nil {
+		t.life.written = rules.Written // what is new of it is the agent's own doing
+		return rules, err
+	}
+	t.life.written = "" // what is there all the same was written since
+	a.log.Info("removed what kube-proxy left on this node", obs.KeyWhich, was.Text())
+	return rules, nil
 }
 
 // waits says why what is there of kube-proxy is not removed now; "" where it is, or
@@ -144,13 +157,13 @@ func (a *Agent) waits(t *takeover, rules kubeproxy.Rules, alive string, now time
 	switch {
 	case rules.None():
 		return ""
+	case t.life.wrote:
+		return "kube-proxy runs (" + whoWrote + "); kube-proxy --cleanup removes them, too"
 	case alive != "":
 		return "kube-proxy runs (" + alive + "): stop it here, and they are removed"
 	case rules.Stays():
 		return "the agent cannot remove them: run kube-proxy --cleanup (docs/migrate.md)"
-	case t.came:
-		return "they came while the agent ran, so that kube-proxy runs: stop it here, and restart the agent, or run kube-proxy --cleanup"
-	case now.Sub(t.quiet) < proxyQuiet:
+	case !t.life.gone(now):
 		return "they are removed once there is no sign of kube-proxy for some seconds"
 	case last == nil || last.Source != report.Live || last.Error != "" || !last.BesideKubeProxy:
 		return "they serve what gridmesh does not yet, and are removed once this node is served"
@@ -162,10 +175,10 @@ func (a *Agent) waits(t *takeover, rules kubeproxy.Rules, alive string, now time
 func (a *Agent) tellProxy(t *takeover, what, why string) {
 	text := ""
 	if why != "" {
-		text = fmt.Sprintf("rules of kube-proxy (%s) are on this node behind those of gridmesh, and the kernel serves all: %s", what, why)
-		if what == "" {
-			text = why
+		if what != "" {
+			what = " (" + what + ")"
 		}
+		text = fmt.Sprintf("rules of kube-proxy%s are on this node behind those of gridmesh, and the kernel serves all: %s", what, why)
 	}
 	if text == t.said {
 		return

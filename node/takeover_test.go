@@ -17,10 +17,14 @@ import (
 type otherProxy struct {
 	mu      sync.Mutex
 	rules   kubeproxy.Rules
-	alive   string
+	signs   kubeproxy.Signs
 	removed int
 	unread  error
+
+	meanwhile func(*kubeproxy.Rules) // what happens while they are removed; nil: nothing
 }
+
+const runs = "process 7 is kube-proxy"
 
 func (p *otherProxy) Look() (kubeproxy.Rules, error) {
 	p.mu.Lock()
@@ -28,17 +32,20 @@ func (p *otherProxy) Look() (kubeproxy.Rules, error) {
 	return p.rules, p.unread
 }
 
-func (p *otherProxy) Alive() (string, error) {
+func (p *otherProxy) Alive() (kubeproxy.Signs, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.alive, nil
+	return p.signs, nil
 }
 
 func (p *otherProxy) Remove() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.removed++
-	p.rules.Nftables, p.rules.Iptables, p.rules.Serves = nil, nil, nil
+	p.rules.Nftables, p.rules.Iptables, p.rules.Written = nil, nil, ""
+	if p.meanwhile != nil {
+		p.meanwhile(&p.rules)
+	}
 	return nil
 }
 
@@ -56,11 +63,11 @@ func (p *otherProxy) set(edit func(*otherProxy)) {
 }
 
 // besideRig is a node with both paths, and rules of kube-proxy on it.
-func besideRig(t *testing.T, rules kubeproxy.Rules, alive string) *rig {
+func besideRig(t *testing.T, rules kubeproxy.Rules, process string) *rig {
 	t.Helper()
 	r := newRig(t)
 	r.withKernelPath(topology.DatapathAuto)
-	r.cfg.TakeOver, r.proxy = true, &otherProxy{rules: rules, alive: alive}
+	r.cfg.TakeOver, r.proxy = true, &otherProxy{rules: rules, signs: kubeproxy.Signs{Process: process}}
 	r.found = []capture.Finding{{Kind: capture.KubeProxy, Text: "rules of kube-proxy"}}
 	return r
 }
@@ -89,7 +96,7 @@ func (r *rig) wantBeside(t *testing.T, when string, beside bool, says string, re
 // are there, removes them once it serves and kube-proxy is gone, and then gives Envoy its own.
 func TestTakeOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := besideRig(t, kubeproxy.Rules{Nftables: []string{"ip", "ip6"}, Serves: []string{"ip", "ip6"}}, "process 7 is kube-proxy")
+		r := besideRig(t, kubeproxy.Rules{Nftables: []string{"ip", "ip6"}, Written: "1"}, runs)
 		r.mustStart(t)
 		if did := r.journal.Take(); did[0] != "EnvoyAbsent(true)" && did[1] != "EnvoyAbsent(true)" || did[2] != "Install" {
 			t.Errorf("the first it did is %v", did)
@@ -100,12 +107,12 @@ func TestTakeOver(t *testing.T) {
 		}
 		r.publish(webOnly())
 		after(time.Hour)
-		r.wantBeside(t, "kube-proxy runs", true, "process 7 is kube-proxy", 0)
-		if alive := r.agent.status().KubeProxyAlive; alive != "process 7 is kube-proxy" {
+		r.wantBeside(t, "kube-proxy runs", true, runs, 0)
+		if alive := r.agent.status().KubeProxyAlive; alive != runs {
 			t.Errorf("the status says of it %q", alive)
 		}
-		r.proxy.set(func(p *otherProxy) { p.alive = "" })
-		after(proxyQuiet / 2)
+		r.proxy.set(func(p *otherProxy) { p.signs = kubeproxy.Signs{} })
+		after(proxyRarely + proxyQuiet/2)
 		r.wantBeside(t, "it may be back", true, "no sign of kube-proxy", 0)
 		after(proxyQuiet)
 		r.wantBeside(t, "its rules are gone, and it may be back", true, "", 1)
@@ -114,14 +121,40 @@ func TestTakeOver(t *testing.T) {
 		}
 		after(proxyFirst)
 		r.wantBeside(t, "they stay away", false, "", 1)
-		r.proxy.set(func(p *otherProxy) { p.rules.Nftables = []string{"ip"} })
+		r.proxy.set(func(p *otherProxy) { p.rules.Nftables, p.rules.Written = []string{"ip"}, "2" })
 		after(proxyEvery)
-		r.wantBeside(t, "kube-proxy is back", true, "came while the agent ran", 1)
+		r.wantBeside(t, "kube-proxy is back", true, whoWrote, 1)
+		if alive := r.agent.status().KubeProxyAlive; alive != whoWrote {
+			t.Errorf("the status says of it %q", alive)
+		}
 		after(time.Hour)
-		r.wantBeside(t, "and lives", true, "came while the agent ran", 1)
-		r.proxy.set(func(p *otherProxy) { p.rules.Nftables = nil })
-		after(2*proxyFirst + proxyEvery)
-		r.wantBeside(t, "somebody cleaned up", false, "", 1)
+		r.wantBeside(t, "and lives", true, "restart the agent", 1)
+		r.proxy.set(func(p *otherProxy) { p.signs.Process = runs })
+		after(time.Hour)
+		r.wantBeside(t, "its process is seen", true, runs, 1)
+		r.proxy.set(func(p *otherProxy) { p.signs.Process = "" })
+		after(proxyRarely + proxyQuiet + proxyEvery)
+		r.wantBeside(t, "and its end", true, "", 2)
+		after(2 * proxyFirst)
+		r.wantBeside(t, "it stays away", false, "", 2)
+		r.proxy.set(func(p *otherProxy) { p.rules.Nftables, p.rules.Written = []string{"ip"}, "3" })
+		after(time.Hour)
+		r.wantBeside(t, "it is back, and nobody sees it", true, whoWrote, 2)
+		r.proxy.set(func(p *otherProxy) { p.rules.Nftables, p.rules.Written = nil, "" })
+		after(4*proxyFirst + proxyRarely)
+		r.wantBeside(t, "somebody cleaned up", false, "", 2)
+	})
+}
+
+// Who writes rules while those are removed that one left is alive.
+func TestWhoWritesMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := besideRig(t, kubeproxy.Rules{Iptables: []string{"ip"}, Written: "1"}, "")
+		r.proxy.meanwhile = func(now *kubeproxy.Rules) { now.Nftables, now.Written = []string{"ip"}, "2" }
+		r.mustStart(t)
+		r.publish(webOnly())
+		after(time.Hour)
+		r.wantBeside(t, "another is there", true, whoWrote, 1)
 	})
 }
 

@@ -2,6 +2,7 @@ package kubeproxy
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -26,21 +27,29 @@ type Process struct {
 
 func (p Process) String() string { return fmt.Sprintf("process %d is kube-proxy", p.PID) }
 
-// Alive says why kube-proxy counts as running here; "" for no sign of it. In a
-// container that does not see the node's processes its ports tell, unless this process has them.
-func Alive() (string, error) {
-	list, err := Processes("/proc")
+// Signs are those that kube-proxy runs here, in words; "" for none. Processes are to be
+// seen where those of the node are, and a port where this process does not have it.
+type Signs struct{ Process, Port string }
+
+// Text is why kube-proxy counts as running; "" for no sign of it.
+func (s Signs) Text() string { return cmp.Or(s.Process, s.Port) }
+
+// Alive looks for signs that kube-proxy runs.
+func Alive() (s Signs, err error) {
+	list, unseen := Processes("/proc")
 	if len(list) > 0 {
-		return list[0].String(), nil
+		s.Process = list[0].String()
 	}
 	port, unheard := heldPort()
 	if port > 0 {
-		return fmt.Sprintf("somebody listens on port %d, which is kube-proxy's", port), nil
+		s.Port = fmt.Sprintf("somebody listens on port %d, which is kube-proxy's", port)
 	}
-	return "", errors.Join(err, unheard)
+	return s, errors.Join(unseen, unheard)
 }
 
 // Processes are those of kube-proxy in this network, as far as they are to be seen below proc.
+// One of which nobody may know the network counts: so it is in a container, for all that
+// may do more than it.
 func Processes(proc string) (list []Process, err error) {
 	entries, err := os.ReadDir(proc)
 	if err != nil {
@@ -52,16 +61,17 @@ func Processes(proc string) (list []Process, err error) {
 		if err != nil {
 			continue
 		}
-		line, err := os.ReadFile(filepath.Join(proc, e.Name(), "cmdline"))
+		dir := filepath.Join(proc, e.Name())
+		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
 		if err != nil {
 			continue // it has ended
 		}
 		args := strings.Split(string(bytes.TrimRight(line, "\x00")), "\x00")
-		if !isProxy(args) {
+		if !isProxy(args) || !mayAdminister(dir) {
 			continue
 		}
-		if net, err := os.Readlink(filepath.Join(proc, e.Name(), "ns/net")); err != nil || net != here {
-			continue // of another network, or nobody may know of which: its ports tell then
+		if net, err := os.Readlink(filepath.Join(dir, "ns/net")); err == nil && net != here || errors.Is(err, os.ErrNotExist) {
+			continue
 		}
 		list = append(list, Process{pid, args})
 	}
@@ -74,6 +84,27 @@ func isProxy(args []string) bool {
 		return false
 	}
 	return filepath.Base(args[0]) == "kube-proxy" || len(args) > 1 && args[1] == "kube-proxy"
+}
+
+// mayAdminister reports whether a process is root's and may write rules, as kube-proxy is
+// and does: anybody may call a program so. It is what everybody may read of another's.
+func mayAdminister(dir string) bool {
+	status, err := os.ReadFile(filepath.Join(dir, "status"))
+	if err != nil {
+		return false // it has ended
+	}
+	root, able := false, false
+	for line := range strings.Lines(string(status)) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) > 2 && fields[0] == "Uid:": // the real one, and the one that counts
+			root = fields[2] == "0"
+		case len(fields) > 1 && fields[0] == "CapEff:":
+			caps, _ := strconv.ParseUint(fields[1], 16, 64)
+			able = caps&(1<<unix.CAP_NET_ADMIN) != 0
+		}
+	}
+	return root && able
 }
 
 // heldPort is a port of kube-proxy on which another process listens; 0 for none.

@@ -2,6 +2,7 @@ package kubeproxy
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -48,10 +49,14 @@ table ip kube-proxy {
 	map service-ips {
 		type ipv4_addr . inet_proto . inet_service : verdict
 	}
+	map no-endpoint-services {
+		type ipv4_addr . inet_proto . inet_service : verdict
+	}
 	chain services {
 	}
 	chain nat-prerouting {
 		type nat hook prerouting priority -100
+		jump services
 	}
 }
 table ip6 kube-proxy {
@@ -70,6 +75,10 @@ func TestNftables(t *testing.T) {
 	wantRules(t, "empty", "nftables", "")
 	run(t, "add element ip kube-proxy service-ips { 10.96.0.1 . tcp . 443 : goto services }", "nft", "-f", "-")
 	wantRules(t, "with a frontend", "nftables", "ip")
+	run(t, "flush map ip kube-proxy service-ips", "nft", "-f", "-")
+	wantRules(t, "without one", "nftables", "")
+	run(t, "add element ip kube-proxy no-endpoint-services { 10.96.0.1 . tcp . 443 : goto services }", "nft", "-f", "-")
+	wantRules(t, "with one that has no endpoint", "nftables", "ip")
 	must(t, Remove())
 	wantRules(t, "removed", "", "")
 	if left := run(t, "", "nft", "list", "tables"); strings.TrimSpace(left) != "table ip other" {
@@ -123,6 +132,12 @@ func TestIptables(t *testing.T) {
 	wantRules(t, "rules", "iptables", "ip")
 	must(t, Remove())
 	wantRules(t, "removed", "", "")
+	wantOthers(t)
+}
+
+// wantOthers wants of what was saved all that is not kube-proxy's, and nothing else.
+func wantOthers(t *testing.T) {
+	t.Helper()
 	left := run(t, "", "iptables-nft-save")
 	for _, line := range strings.Split(left, "\n") {
 		if strings.Contains(line, "KUBE-") && !strings.Contains(line, "KUBE-KUBELET-CANARY") && !strings.Contains(line, "KUBE-FIREWALL") {
@@ -143,6 +158,45 @@ func TestIptablesThatServeNobody(t *testing.T) {
 	run(t, "", "iptables-nft", "-t", "nat", "-N", "KUBE-SERVICES")
 	run(t, "", "iptables-nft", "-t", "nat", "-A", "PREROUTING", "-j", "KUBE-SERVICES")
 	wantRules(t, "before the first sync", "iptables", "")
+	run(t, "", "iptables-nft", "-t", "filter", "-N", "KUBE-SERVICES")
+	wantRules(t, "before the first sync, with all chains", "iptables", "")
+	run(t, "", "iptables-nft", "-t", "filter", "-A", "KUBE-SERVICES", "-d", "10.96.0.1/32", "-j", "REJECT")
+	wantRules(t, "with a Service that has no endpoint", "iptables", "ip")
+}
+
+// A kube-proxy that starts writes all of it anew, and that is seen, in both modes; nothing
+// else is taken for it.
+func TestWhatIsWrittenAnew(t *testing.T) {
+	needs(t, "nft", "iptables-nft", "iptables-nft-restore")
+	testkit.NewNetwork(t)
+	written := func() string {
+		r, err := Look()
+		must(t, err)
+		return r.Written
+	}
+	was := written()
+	want := func(when string, anew bool) {
+		t.Helper()
+		is := written()
+		if (is != was) != anew {
+			t.Errorf("%s: %q was %q", when, is, was)
+		}
+		was = is
+	}
+	want("nothing", false)
+	run(t, nftRules, "nft", "-f", "-")
+	want("the first sync", true)
+	run(t, "add element ip kube-proxy service-ips { 10.96.0.1 . tcp . 443 : goto services }", "nft", "-f", "-")
+	run(t, "add table ip more", "nft", "-f", "-")
+	want("others, and what a change of a Service is", false)
+	run(t, "flush chain ip kube-proxy nat-prerouting\nadd rule ip kube-proxy nat-prerouting jump services", "nft", "-f", "-")
+	want("a start", true)
+	run(t, saved, "iptables-nft-restore", "--noflush")
+	want("the first sync of iptables", true)
+	run(t, "", "iptables-nft", "-t", "nat", "-I", "PREROUTING", "-j", "ACCEPT")
+	want("others of iptables", false)
+	run(t, saved, "iptables-nft-restore", "--noflush")
+	want("a start of iptables", true)
 }
 
 // The old iptables are found, and nobody here can remove what is in them.
@@ -164,22 +218,28 @@ func wantRules(t *testing.T, when, mode, serves string) {
 	t.Helper()
 	r, err := Look()
 	must(t, err)
-	if r.Mode() != mode || strings.Join(r.Serves, ",") != serves || r.None() != (mode == "") {
-		t.Errorf("%s: found %+v, want mode %q in force for %q", when, r, mode, serves)
+	list, err := Serving()
+	must(t, err)
+	if r.Mode() != mode || strings.Join(list, ",") != serves || r.None() != (mode == "") {
+		t.Errorf("%s: found %+v in force for %v, want mode %q for %q", when, r, list, mode, serves)
 	}
 }
 
 // Who listens on a port of kube-proxy's is one, where it is not this process.
 func TestAliveByItsPort(t *testing.T) {
 	testkit.NewNetwork(t)
-	if why, err := Alive(); why != "" || err != nil {
-		t.Fatalf("nobody listens: %s, %v", why, err)
+	want := func(when, port string) {
+		t.Helper()
+		signs, err := Alive()
+		must(t, err)
+		if (signs.Port == "") != (port == "") || !strings.Contains(signs.Port, port) || signs.Text() != signs.Port {
+			t.Errorf("%s: %+v, want port %q", when, signs, port)
+		}
 	}
+	want("nobody listens", "")
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "0.0.0.0:10256")
 	must(t, err)
-	if why, err := Alive(); why != "" || err != nil {
-		t.Errorf("this process listens: %s, %v", why, err)
-	}
+	want("this process listens", "")
 	file, err := l.(*net.TCPListener).File()
 	must(t, err)
 	child := exec.CommandContext(t.Context(), "sleep", "1000")
@@ -188,27 +248,36 @@ func TestAliveByItsPort(t *testing.T) {
 	must(t, l.Close())
 	must(t, file.Close())
 	t.Cleanup(func() { _ = child.Process.Kill(); _ = child.Wait() })
-	if why, err := Alive(); !strings.Contains(why, "10256") || err != nil {
-		t.Errorf("another process listens: %s, %v", why, err)
-	}
+	want("another process listens", "10256")
 }
 
-// A process is known by its name, in this network; one that cleans up is none.
+// A process is known by its name, where it may write rules, in this network or in one that
+// nobody may know; one that cleans up is none.
 func TestProcesses(t *testing.T) {
 	proc := t.TempDir()
-	add := func(pid, net string, args ...string) {
-		must(t, os.MkdirAll(filepath.Join(proc, pid, "ns"), 0o700))
-		must(t, os.WriteFile(filepath.Join(proc, pid, "cmdline"), []byte(strings.Join(args, "\x00")+"\x00"), 0o600))
-		must(t, os.Symlink(net, filepath.Join(proc, pid, "ns/net")))
+	const root, all, few = "0", "000001ffffffffff", "00000000a80425fb"
+	add := func(pid, net, uid, caps string, args ...string) {
+		dir := filepath.Join(proc, pid)
+		must(t, os.MkdirAll(filepath.Join(dir, "ns"), 0o700))
+		must(t, os.WriteFile(filepath.Join(dir, "cmdline"), []byte(strings.Join(args, "\x00")+"\x00"), 0o600))
+		must(t, os.WriteFile(filepath.Join(dir, "status"), fmt.Appendf(nil, "Name:\tx\nUid:\t0\t%s\t0\t0\nCapEff:\t%s\n", uid, caps), 0o600))
+		if net == "" { // it may not be read, as a link that is none may not
+			must(t, os.WriteFile(filepath.Join(dir, "ns/net"), nil, 0o600))
+			return
+		}
+		must(t, os.Symlink(net, filepath.Join(dir, "ns/net")))
 	}
-	add("thread-self", "net:[1]", "test")
-	add("2", "net:[1]", "vi", "kube-proxy.yaml")
-	add("3", "net:[1]", "/usr/local/bin/kube-proxy", "--cleanup")
-	add("4", "net:[2]", "/usr/local/bin/kube-proxy")
-	add("5", "net:[1]", "/usr/bin/kube", "kube-proxy", "--config", "/x")
+	add("thread-self", "net:[1]", root, all, "test")
+	add("2", "net:[1]", root, all, "vi", "kube-proxy.yaml")
+	add("3", "net:[1]", root, all, "/usr/local/bin/kube-proxy", "--cleanup")
+	add("4", "net:[2]", root, all, "/usr/local/bin/kube-proxy")
+	add("5", "net:[1]", root, all, "/usr/bin/kube", "kube-proxy", "--config", "/x")
+	add("6", "net:[1]", "1000", all, "kube-proxy", "of somebody in a user namespace of his own")
+	add("7", "net:[1]", root, few, "kube-proxy", "in a container")
+	add("8", "", root, all, "kube-proxy", "that is more than this process")
 	list, err := Processes(proc)
 	must(t, err)
-	if len(list) != 1 || list[0].PID != 5 || list[0].Args[3] != "/x" {
+	if len(list) != 2 || list[0].PID != 5 || list[0].Args[3] != "/x" || list[1].PID != 8 {
 		t.Errorf("found %+v", list)
 	}
 }

@@ -31,21 +31,29 @@ type removal struct {
 	chains  []string
 }
 
-// removalOf decides over a table by its chains, and by what leads where. Where a chain
-// of somebody else marks packets for kube-proxy to masquerade, those two chains stay.
-func removalOf(chains []string, jumps []nft.Jump) (r removal) {
-	shared := slices.ContainsFunc(jumps, func(j nft.Jump) bool { return j.To == markMasq && !own(j.Chain) })
-	stays := func(chain string) bool { return shared && (chain == markMasq || chain == postrouting) }
-	for _, j := range jumps {
-		if own(j.To) && !own(j.Chain) && !stays(j.To) {
+// contents are what is known of a table.
+type contents struct {
+	chains []string   // its chains that are kube-proxy's
+	jumps  []nft.Jump // rules of the others that lead there
+	torn   bool       // there may be more of both
+}
+
+// removal decides over a table. Where a chain of somebody else marks packets for kube-proxy
+// to masquerade, or nobody knows that none does, those two chains stay.
+func (c contents) removal() (r removal) {
+	stay := c.torn || slices.ContainsFunc(c.jumps, func(j nft.Jump) bool { return j.To == markMasq })
+	stays := func(chain string) bool { return stay && (chain == markMasq || chain == postrouting) }
+	for _, j := range c.jumps {
+		if !stays(j.To) {
 			r.entries = append(r.entries, j)
 		}
 	}
-	for _, c := range chains {
-		if own(c) && !stays(c) {
-			r.chains = append(r.chains, c)
+	for _, name := range c.chains {
+		if !stays(name) {
+			r.chains = append(r.chains, name)
 		}
 	}
 	slices.Sort(r.chains)
+	r.chains = slices.Compact(r.chains)
 	return r
 }

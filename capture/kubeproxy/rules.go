@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/nftables"
 
+	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/capture/nft"
 )
 
@@ -19,8 +20,10 @@ const (
 	Chain = "KUBE-SERVICES"
 	// Link is what it owns ClusterIPs by in the mode ipvs.
 	Link = "kube-ipvs0"
-	// services is the map in Table that has the frontends.
-	services = "service-ips"
+	// services and refused are the maps in Table that have the frontends, with and without endpoints.
+	services, refused = "service-ips", "no-endpoint-services"
+	// dispatch is a chain of Table that leads to its others.
+	dispatch = "nat-prerouting"
 )
 
 // Rules are those of kube-proxy in a network, live or left over.
@@ -29,9 +32,9 @@ type Rules struct {
 	Iptables []string `json:"iptables,omitempty"` // families that have its chains in the tables of iptables
 	Old      []string `json:"old,omitempty"`      // commands of the old iptables that hold its chains: nobody here can remove them
 	IPVS     bool     `json:"ipvs,omitempty"`     // it owns ClusterIPs as addresses of the node
-	// Serves are the families for which it has frontends in force: it writes all of
-	// them at once, after it has heard of all Services.
-	Serves []string `json:"serves,omitempty"`
+	// Written is another where all of it was written anew, as kube-proxy does when it
+	// starts: iptables and nftables number their rules.
+	Written string `json:"-"`
 }
 
 // None reports whether nothing of kube-proxy is there.
@@ -81,36 +84,30 @@ var families = []struct {
 	family nftables.TableFamily
 }{{"ip", nftables.TableFamilyIPv4}, {"ip6", nftables.TableFamilyIPv6}}
 
-// Look reads what is there. It asks for single things, whatever else others have.
-func Look() (Rules, error) {
+// Look reads what is there. It asks for single things, and so costs the same whatever
+// there is, and whoever writes meanwhile.
+func Look() (r Rules, err error) {
 	conn := nft.Open()
 	defer conn.Close()
-	var r Rules
 	var errs []error
 	for _, f := range families {
-		tables, err := conn.ListTablesOfFamily(f.family)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("list nftables tables of %s: %w", f.name, err))
-			continue
-		}
-		for _, t := range tables {
-			switch t.Name {
-			case Table:
-				r.Nftables = append(r.Nftables, f.name)
-				serves, err := fills(conn, t)
-				errs = append(errs, err)
-				r.serve(f.name, serves)
-			case "nat":
-				there, err := conn.HasChain(t, Chain)
-				errs = append(errs, err)
-				if !there {
-					continue
-				}
-				r.Iptables = append(r.Iptables, f.name)
-				serves, err := leads(conn, t)
-				errs = append(errs, err)
-				r.serve(f.name, serves)
+		for _, of := range []struct {
+			table, chain string
+			found        *[]string
+		}{{Table, dispatch, &r.Nftables}, {"nat", Chain, &r.Iptables}} {
+			t := &nftables.Table{Name: of.table, Family: f.family}
+			there, err := conn.HasTable(t)
+			if there && of.table != Table {
+				there, err = conn.HasChain(t, of.chain)
 			}
+			errs = append(errs, err)
+			if !there {
+				continue
+			}
+			*of.found = append(*of.found, f.name)
+			first, err := conn.FirstRule(t, of.chain)
+			errs = append(errs, err)
+			r.Written += fmt.Sprintf("%s %s %d;", f.name, of.table, first)
 		}
 	}
 	for _, old := range Old("/proc/thread-self/net") {
@@ -119,33 +116,43 @@ func Look() (Rules, error) {
 		}
 		errs = append(errs, old.Unread)
 	}
-	_, err := net.InterfaceByName(Link)
+	_, err = net.InterfaceByName(Link)
 	r.IPVS = err == nil
 	return r, errors.Join(errs...)
 }
 
-func (r *Rules) serve(family string, serves bool) {
-	if serves {
-		r.Serves = append(r.Serves, family)
-	}
-}
-
-// fills reports whether the map of frontends has any.
-func fills(conn *nft.Session, t *nftables.Table) (bool, error) {
-	list, err := conn.ElementsUpTo(&nftables.Set{Table: t, Name: services}, 1)
-	if errors.Is(err, nft.ErrMany) {
-		return true, nil
-	}
-	return len(list) > 0, err
-}
-
-// leads reports whether the chain of all Services leads to one.
-func leads(conn *nft.Session, nat *nftables.Table) (bool, error) {
-	jumps, err := conn.Jumps(nat, Chain)
-	for _, j := range jumps {
-		if ofService(j.To) {
-			return true, err
+// Serving are the families (ip, ip6) for which kube-proxy has frontends in force, live or
+// left over: it writes all of them at once, after it has heard of all Services. One that
+// is refused for want of endpoints is one.
+func Serving() (list []string, err error) {
+	conn := nft.Open()
+	defer conn.Close()
+	var errs []error
+	for _, f := range families {
+		serves, err := serving(conn, f.family)
+		if errs = append(errs, err); serves {
+			list = append(list, f.name)
 		}
 	}
-	return false, err
+	return list, errors.Join(errs...)
+}
+
+func serving(conn *nft.Session, family nftables.TableFamily) (bool, error) {
+	for _, set := range []string{services, refused} {
+		has, err := conn.HasElements(&nftables.Set{Table: &nftables.Table{Name: Table, Family: family}, Name: set})
+		if has || err != nil {
+			return has, err
+		}
+	}
+	leads := false
+	err := conn.EachJump(&nftables.Table{Name: "nat", Family: family}, Chain, func(j nft.Jump) bool {
+		leads = ofService(j.To)
+		return !leads
+	})
+	if leads || err != nil && !errors.Is(err, dump.ErrTorn) { // a torn list is asked for again, by who waits
+		return leads, err
+	}
+	// In table filter that chain has but what is refused.
+	first, err := conn.FirstRule(&nftables.Table{Name: "filter", Family: family}, Chain)
+	return first > 0, err
 }

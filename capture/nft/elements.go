@@ -82,6 +82,22 @@ func (s *Session) ElementsUpTo(set *nftables.Set, most int) ([]Element, error) {
 	return list, nil
 }
 
+// HasElements reports whether a set has any. One that is not there has none.
+func (s *Session) HasElements(set *nftables.Set) (has bool, err error) {
+	_, err = dump.Again(func() (struct{}, error) {
+		return struct{}{}, s.each(unix.NFT_MSG_GETSETELEM, set.Table.Family, setAttributes(set), func(_ nftables.TableFamily, e *entry) error {
+			if has = len(elementsOf(e)) > 0; has {
+				return errEnough
+			}
+			return nil
+		})
+	})
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return false, fmt.Errorf("read set %s: %w", set.Name, err)
+	}
+	return has, nil
+}
+
 // ElementsOf reads the elements that a message is about.
 func ElementsOf(m nl.Message) []Element {
 	e, err := parseEntry(m)

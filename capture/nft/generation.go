@@ -19,17 +19,17 @@ func (s *Session) Generation() (uint32, error) {
 		}
 	}
 	if err == nil {
-		err = errNoGeneration
+		err = errNoAnswer
 	}
 	return 0, fmt.Errorf("ask for the generation of nftables: %w", err)
 }
 
-var errNoGeneration = errors.New("no answer")
+var errNoAnswer = errors.New("no answer")
 
 func generationOf(m nl.Message) (uint32, error) {
 	e, err := parseEntry(m)
 	if err == nil && len(e.attrs[unix.NFTA_GEN_ID]) == 0 {
-		err = errNoGeneration
+		err = errNoAnswer
 	}
 	if err != nil {
 		return 0, err

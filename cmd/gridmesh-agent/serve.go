@@ -88,9 +88,9 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 // otherProxy is kube-proxy in the network of this process.
 type otherProxy struct{}
 
-func (otherProxy) Look() (kubeproxy.Rules, error) { return kubeproxy.Look() }
-func (otherProxy) Alive() (string, error)         { return kubeproxy.Alive() }
-func (otherProxy) Remove() error                  { return kubeproxy.Remove() }
+func (otherProxy) Look() (kubeproxy.Rules, error)  { return kubeproxy.Look() }
+func (otherProxy) Alive() (kubeproxy.Signs, error) { return kubeproxy.Alive() }
+func (otherProxy) Remove() error                   { return kubeproxy.Remove() }
 
 // connect prepares what comes from the API server; nothing is asked of it yet.
 func connect(c *config, log *slog.Logger, registry prometheus.Registerer) (node.Source, node.Cluster, error) {

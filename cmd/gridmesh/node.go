@@ -26,7 +26,7 @@ func exitCode(err error) int {
 }
 
 func nodeCommand() *cobra.Command {
-	cmd := group("node", "Acts on the node that it runs on", "Acts on the node that it runs on.")
+	cmd := group("node", "Looks at the node that it runs on", "Looks at the node that it runs on.")
 	cmd.AddCommand(migrateCommand())
 	return cmd
 }
@@ -43,14 +43,14 @@ func migrateCommand() *cobra.Command {
 	m := &migration{want: migrate.Want{Datapath: "auto"}, node: migrate.Node{Proc: "/proc"}}
 	cmd := &cobra.Command{
 		Use:   "migrate [--dry-run] [--back]",
-		Short: "Take this node from kube-proxy to gridmesh, or back, step by step",
-		Long: `Take this node from kube-proxy to gridmesh, or back, step by step.
+		Short: "Lead this node from kube-proxy to gridmesh, or back, step by step",
+		Long: `Lead this node from kube-proxy to gridmesh, or back, step by step.
 
-With --dry-run it changes nothing: it prints what is on the node, what gridmesh
-does otherwise than kube-proxy was told, and the steps. Without, it does those of
-them that can be done from here, one after another: it waits until the agent
-serves, and removes what a kube-proxy left that is gone. It starts and stops no
-program: where that is next it says so, and ends; run it again then. Wants root.
+With --dry-run it prints what is on the node, what gridmesh does otherwise than
+kube-proxy was told, and the steps. Without, it waits for those that come by
+themselves, one after another: until the agent serves, and until that has removed
+what a kube-proxy left that is gone. It starts and stops no program: where that is
+next it says so, and ends; run it again then. It changes nothing, and wants root.
 
 Exit codes: 0 the node is there, or with --dry-run nothing is in the way, 1 failure,
 or something has to be mended first, 2 wrong flags or commands, 3 the next step is
@@ -61,7 +61,7 @@ yours.`,
 	}
 	m.cmd = cmd
 	f := cmd.Flags()
-	f.BoolVar(&m.dryRun, "dry-run", false, "change nothing, and print what is to be done")
+	f.BoolVar(&m.dryRun, "dry-run", false, "wait for nothing, and print what is to be done")
 	f.BoolVar(&m.want.Back, "back", false, "to kube-proxy")
 	f.StringVar(&m.want.Datapath, "datapath", m.want.Datapath, "of the agent: auto or kernel; envoy alone does not serve what kube-proxy does")
 	f.StringVar(&m.node.StatusSocket, "status-socket", node.Default().StatusSocket, "Unix socket on which the agent tells its status")

@@ -6,5 +6,5 @@
 //	plan.go    what was seen -> what is to be done: no I/O
 //	differ.go  what kube-proxy was told -> what gridmesh does with it: no I/O
 //	text.go    a plan for people
-//	run.go     does the steps that are this node's, and waits for the others
+//	run.go     waits for the steps that come by themselves
 package migrate

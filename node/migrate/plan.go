@@ -29,17 +29,16 @@ type Difference struct {
 	Gridmesh string `json:"gridmesh"`
 }
 
-// Do is what this program can do of a step.
+// Do is what is done about a step.
 type Do string
 
-// What can be done from the node.
+// Who does a step.
 const (
-	Yours  Do = ""       // nothing: it starts or stops a program
-	Wait   Do = "wait"   // until what is seen is another plan
-	Remove Do = "remove" // what kube-proxy left
+	Yours Do = ""     // a person: it starts or stops a program
+	Wait  Do = "wait" // it comes by itself
 )
 
-// Step is one of a plan. What is done by Do is told first, for the log.
+// Step is one of a plan.
 type Step struct {
 	What    string `json:"what"`
 	Command string `json:"command,omitempty"` // of who does it by hand
@@ -112,14 +111,16 @@ func (p *Plan) there(s Seen, want Want) {
 		p.step(Wait, "gridmesh-agent status", "wait until gridmesh serves on this node: "+why)
 	}
 	if s.Alive != "" {
-		p.step(Yours, "delete its pod for good by its DaemonSet's affinity or nodeSelector, or stop its service", "stop kube-proxy on this node")
+		p.step(Yours, "delete its pod for good by its DaemonSet's affinity or nodeSelector, or stop its service", "stop kube-proxy on this node ("+s.Alive+")")
 	}
 	switch {
 	case s.Rules.None():
 	case s.Rules.Stays():
 		p.step(Yours, cleanProxy, "remove what it leaves ("+s.Rules.Text()+"), which no program of gridmesh can")
+	case s.Agent != nil && !s.Agent.TakeOver:
+		p.step(Yours, "give gridmesh-agent --take-over=kube-proxy, and restart it; or, where kube-proxy is gone, "+cleanProxy, "have what kube-proxy leaves removed ("+s.Rules.Text()+"): the agent does not look at it")
 	default:
-		p.step(Remove, cleanProxy, "remove what it leaves: "+s.Rules.Text()+"; the agent does so, too, a few seconds later")
+		p.step(Wait, "gridmesh-agent status", "wait until the agent has removed what it leaves: "+s.Rules.Text())
 	}
 }
 
@@ -140,10 +141,10 @@ func unserved(r *report.Report) string {
 
 // back is the way to kube-proxy.
 func (p *Plan) back(s Seen) {
-	lacks := slices.DeleteFunc(slices.Clone(s.Serves), func(f string) bool { return slices.Contains(s.Rules.Serves, f) })
+	lacks := slices.DeleteFunc(slices.Clone(s.Serves), func(f string) bool { return slices.Contains(s.Theirs, f) })
 	if len(s.Serves) == 0 && s.Agent == nil {
-		if s.Rules.None() {
-			p.step(Yours, startProxy, "start kube-proxy: nothing serves on this node")
+		if s.Alive == "" {
+			p.step(Yours, startProxy, "start kube-proxy: nothing serves on this node, or what it left")
 		}
 		return
 	}
@@ -155,8 +156,10 @@ func (p *Plan) back(s Seen) {
 			p.Blocked = append(p.Blocked, "kube-proxy's rules are there, and Envoy is handed connections: give gridmesh-agent --datapath=kernel, and restart it")
 		}
 	}
-	if len(lacks) > 0 {
+	if s.Alive == "" { // what it left serves as of then
 		p.step(Yours, startProxy, "start kube-proxy, behind gridmesh's rules")
+	}
+	if s.Alive == "" || len(lacks) > 0 {
 		p.step(Wait, "", "wait until it serves "+strings.Join(s.Serves, " and "))
 	}
 	if s.Agent != nil {

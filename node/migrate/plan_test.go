@@ -12,13 +12,13 @@ import (
 
 var (
 	both  = []string{"ip", "ip6"}
-	byNft = kubeproxy.Rules{Nftables: both, Serves: both}
+	byNft = kubeproxy.Rules{Nftables: both}
 	runs  = "process 7 is kube-proxy"
 )
 
 // agent is one that serves.
 func agent(datapath string, edit ...func(*report.Report)) *report.Report {
-	r := &report.Report{Source: report.Live, Datapath: datapath, Updated: time.Now(), Paths: &report.Paths{Envoy: 1, Kernel: 1}}
+	r := &report.Report{Source: report.Live, TakeOver: true, Datapath: datapath, Updated: time.Now(), Paths: &report.Paths{Envoy: 1, Kernel: 1}}
 	if datapath == "kernel" {
 		r.Paths.Envoy = 0
 	}
@@ -30,41 +30,51 @@ func agent(datapath string, edit ...func(*report.Report)) *report.Report {
 
 func isBeside(r *report.Report) { r.BesideKubeProxy = true }
 
+func looksAtNobody(r *report.Report) { r.TakeOver = false }
+
 // steps are those of a plan, by who does them.
 func steps(p Plan) string {
 	var list []string
 	for _, s := range p.Steps {
 		word, _, _ := strings.Cut(s.What, ":")
-		list = append(list, fmt.Sprintf("%s%s", map[Do]string{Yours: "you ", Wait: "", Remove: ""}[s.Do], word))
+		word, _, _ = strings.Cut(word, " (")
+		list = append(list, fmt.Sprintf("%s%s", map[Do]string{Yours: "you ", Wait: ""}[s.Do], word))
 	}
 	return strings.Join(list, "; ")
 }
 
 // Each place on the way has what is left of it.
 func TestPlan(t *testing.T) {
-	const start, waits, stop, remove = "you start the agent beside kube-proxy", "wait until gridmesh serves on this node", "you stop kube-proxy on this node", "remove what it leaves"
+	const start, waits, stop, gone = "you start the agent beside kube-proxy", "wait until gridmesh serves on this node", "you stop kube-proxy on this node", "wait until the agent has removed what it leaves"
+	const begin, serves, end, clean = "you start kube-proxy, behind gridmesh's rules", "wait until it serves ip and ip6", "you stop gridmesh's programs", "you take gridmesh's rules away, once kube-proxy serves"
 	for name, tc := range map[string]struct {
 		seen    Seen
 		back    bool
 		steps   string
 		blocked string
 	}{
-		"kube-proxy alone":       {seen: Seen{Rules: byNft, Alive: runs}, steps: start + "; " + waits + "; " + stop + "; " + remove},
-		"what it left":           {seen: Seen{Rules: byNft}, steps: start + "; " + waits + "; " + remove},
-		"the agent begins":       {seen: Seen{Rules: byNft, Alive: runs, Agent: agent("auto", func(r *report.Report) { r.Source = report.None })}, steps: waits + "; " + stop + "; " + remove},
-		"beside":                 {seen: Seen{Rules: byNft, Alive: runs, Agent: agent("auto", isBeside)}, steps: stop + "; " + remove},
-		"beside what it left":    {seen: Seen{Rules: byNft, Agent: agent("auto", isBeside)}, steps: remove},
-		"the old iptables":       {seen: Seen{Rules: kubeproxy.Rules{Old: []string{"iptables-legacy"}}, Agent: agent("auto", isBeside)}, steps: "you remove what it leaves (chains KUBE-* of iptables-legacy), which no program of gridmesh can"},
-		"there":                  {seen: Seen{Serves: both, Agent: agent("auto")}},
-		"envoy alone":            {seen: Seen{Rules: byNft, Agent: agent("")}, steps: waits + "; " + remove},
-		"ipvs":                   {seen: Seen{Rules: kubeproxy.Rules{IPVS: true}, Alive: runs}, steps: start + "; " + waits + "; " + stop + "; you remove what it leaves (link kube-ipvs0), which no program of gridmesh can", blocked: "mode: nftables"},
-		"back, with Envoy":       {back: true, seen: Seen{Serves: both, Agent: agent("auto")}, steps: "you have the kernel serve all; you start kube-proxy, behind gridmesh's rules; wait until it serves ip and ip6; you stop gridmesh's programs; you take gridmesh's rules away, once kube-proxy serves"},
-		"back, by the kernel":    {back: true, seen: Seen{Serves: both, Agent: agent("kernel")}, steps: "you start kube-proxy, behind gridmesh's rules; wait until it serves ip and ip6; you stop gridmesh's programs; you take gridmesh's rules away, once kube-proxy serves"},
-		"back, too early":        {back: true, seen: Seen{Serves: both, Rules: byNft, Alive: runs, Agent: agent("auto")}, blocked: "--datapath=kernel", steps: "you stop gridmesh's programs; you take gridmesh's rules away, once kube-proxy serves"},
-		"back, one family":       {back: true, seen: Seen{Serves: both, Rules: kubeproxy.Rules{Nftables: both, Serves: both[:1]}, Agent: agent("kernel")}, steps: "you start kube-proxy, behind gridmesh's rules; wait until it serves ip and ip6; you stop gridmesh's programs; you take gridmesh's rules away, once kube-proxy serves"},
-		"back, behind the rules": {back: true, seen: Seen{Serves: both, Rules: byNft, Alive: runs}, steps: "you take gridmesh's rules away, once kube-proxy serves"},
-		"back, there":            {back: true, seen: Seen{Rules: byNft, Alive: runs}},
+		"kube-proxy alone":            {seen: Seen{Rules: byNft, Alive: runs}, steps: start + "; " + waits + "; " + stop + "; " + gone},
+		"what it left":                {seen: Seen{Rules: byNft}, steps: start + "; " + waits + "; " + gone},
+		"the agent begins":            {seen: Seen{Rules: byNft, Alive: runs, Agent: agent("auto", func(r *report.Report) { r.Source = report.None })}, steps: waits + "; " + stop + "; " + gone},
+		"beside":                      {seen: Seen{Rules: byNft, Alive: runs, Agent: agent("auto", isBeside)}, steps: stop + "; " + gone},
+		"beside what it left":         {seen: Seen{Rules: byNft, Agent: agent("auto", isBeside)}, steps: gone},
+		"it came, and is seen":        {seen: Seen{Rules: byNft, Alive: runs, Agent: agent("auto", looksAtNobody)}, steps: stop + "; you have what kube-proxy leaves removed"},
+		"it came, and nobody sees it": {seen: Seen{Rules: byNft, Agent: agent("auto", looksAtNobody)}, steps: "you have what kube-proxy leaves removed"},
+		"the old iptables":            {seen: Seen{Rules: kubeproxy.Rules{Old: []string{"iptables-legacy"}}, Agent: agent("auto", isBeside)}, steps: "you remove what it leaves"},
+		"there":                       {seen: Seen{Serves: both, Agent: agent("auto")}},
+		"envoy alone":                 {seen: Seen{Rules: byNft, Agent: agent("")}, steps: waits + "; " + gone},
+		"ipvs":                        {seen: Seen{Rules: kubeproxy.Rules{IPVS: true}, Alive: runs}, steps: start + "; " + waits + "; " + stop + "; you remove what it leaves", blocked: "mode: nftables"},
+
+		"back, with Envoy":       {back: true, seen: Seen{Serves: both, Agent: agent("auto")}, steps: "you have the kernel serve all; " + begin + "; " + serves + "; " + end + "; " + clean},
+		"back, by the kernel":    {back: true, seen: Seen{Serves: both, Agent: agent("kernel")}, steps: begin + "; " + serves + "; " + end + "; " + clean},
+		"back, it left rules":    {back: true, seen: Seen{Serves: both, Rules: byNft, Theirs: both, Agent: agent("kernel")}, steps: begin + "; " + serves + "; " + end + "; " + clean},
+		"back, too early":        {back: true, seen: Seen{Serves: both, Rules: byNft, Theirs: both, Alive: runs, Agent: agent("auto")}, blocked: "--datapath=kernel", steps: end + "; " + clean},
+		"back, one family":       {back: true, seen: Seen{Serves: both, Rules: byNft, Theirs: both[:1], Alive: runs, Agent: agent("kernel")}, steps: serves + "; " + end + "; " + clean},
+		"back, it begins":        {back: true, seen: Seen{Serves: both, Alive: runs, Agent: agent("kernel")}, steps: serves + "; " + end + "; " + clean},
+		"back, behind the rules": {back: true, seen: Seen{Serves: both, Rules: byNft, Theirs: both, Alive: runs}, steps: clean},
+		"back, there":            {back: true, seen: Seen{Rules: byNft, Theirs: both, Alive: runs}},
 		"back, nobody":           {back: true, seen: Seen{}, steps: "you start kube-proxy"},
+		"back, what it left":     {back: true, seen: Seen{Rules: byNft, Theirs: both}, steps: "you start kube-proxy"},
 	} {
 		p := Of(tc.seen, Want{Back: tc.back, Datapath: "auto"})
 		if got := steps(p); got != tc.steps {

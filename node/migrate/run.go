@@ -16,64 +16,50 @@ var (
 	ErrYours = errors.New("the next step is yours")
 )
 
-// How often the node is looked at that is waited for, and for how long there has to be no
-// sign of kube-proxy before what it left is removed, as the agent has it.
-const (
-	lookEvery = time.Second
-	quiet     = 5 * time.Second
-)
+// lookEvery is how often a node is looked at that is waited for.
+const lookEvery = time.Second
 
-// Looker looks at a node, and removes what kube-proxy left there.
+// Looker looks at a node.
 type Looker interface {
 	Look(ctx context.Context) (Seen, error)
-	Remove() error
 }
 
-// Run does what of the plan can be done from the node, one step after another, and says so,
-// until the next is nobody's or somebody else's: then it is ErrYours, or what ended ctx.
+// Run waits for the steps of a plan that come by themselves, one after another, and says so,
+// until the next is nobody's or somebody's: then it is ErrYours, or what ended ctx. A look that
+// fails is one more to wait for: an agent may be starting.
 func Run(ctx context.Context, node Looker, want Want, w io.Writer) error {
 	said := ""
-	say := func(text string) {
-		if text != said {
-			said = text
-			fmt.Fprintln(w, text)
-		}
-	}
-	var silent time.Time // since when there is no sign of kube-proxy
 	for {
-		seen, err := node.Look(ctx)
-		if err != nil {
+		next, err := nextOf(ctx, node, want)
+		if err != nil || next == "" {
 			return err
 		}
-		now := time.Now()
-		if seen.Alive != "" {
-			silent = time.Time{}
-		} else if silent.IsZero() {
-			silent = now
-		}
-		plan := Of(seen, want)
-		switch {
-		case len(plan.Blocked) > 0:
-			return fmt.Errorf("%w: %s", ErrBlocked, plan.Blocked[0])
-		case len(plan.Steps) == 0:
-			return nil
-		}
-		switch next := plan.Steps[0]; {
-		case next.Do == Yours:
-			return fmt.Errorf("%w: %s: %s", ErrYours, next.What, next.Command)
-		case next.Do == Remove && now.Sub(silent) >= quiet:
-			say(next.What)
-			if err := node.Remove(); err != nil {
-				return err
-			}
-			continue
-		default:
-			say(next.What)
+		if next != said {
+			said = next
+			fmt.Fprintln(w, next)
 		}
 		select {
 		case <-time.After(lookEvery):
 		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", plan.Steps[0].What, ctx.Err())
+			return fmt.Errorf("%s: %w", next, ctx.Err())
 		}
 	}
+}
+
+// nextOf looks, and says what is waited for; "" where the node is there.
+func nextOf(ctx context.Context, node Looker, want Want) (string, error) {
+	seen, err := node.Look(ctx)
+	if err != nil {
+		return "wait until the node can be looked at: " + err.Error(), nil //nolint:nilerr // it is waited for, and so it is said
+	}
+	plan := Of(seen, want)
+	switch {
+	case len(plan.Blocked) > 0:
+		return "", fmt.Errorf("%w: %s", ErrBlocked, plan.Blocked[0])
+	case len(plan.Steps) == 0:
+		return "", nil
+	case plan.Steps[0].Do == Yours:
+		return "", fmt.Errorf("%w: %s: %s", ErrYours, plan.Steps[0].What, plan.Steps[0].Command)
+	}
+	return plan.Steps[0].What, nil
 }

@@ -14,36 +14,36 @@ import (
 
 // twin is a node to which something happens at each look.
 type twin struct {
-	seen    Seen
-	looks   int
-	events  map[int]func(*Seen)
-	removed int // at which look
+	seen   Seen
+	looks  int
+	events map[int]func(*Seen) error
 }
 
-func (w *twin) Look(context.Context) (Seen, error) {
+func (w *twin) Look(context.Context) (s Seen, err error) {
 	w.looks++
 	if e := w.events[w.looks]; e != nil {
-		e(&w.seen)
+		err = e(&w.seen)
 	}
-	return w.seen, nil
+	return w.seen, err
 }
 
-func (w *twin) Remove() error {
-	w.removed, w.seen.Rules = w.looks, kubeproxy.Rules{}
-	return nil
-}
+var errBroken = errors.New("broken for the test")
 
-// It waits for what begins, leaves alone what may be back, and removes what is left.
+// It waits for what begins, and for what the agent removes, also where a look fails.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &twin{seen: Seen{Rules: byNft, Agent: agent("auto", isBeside, func(r *report.Report) { r.Source = report.None })}}
-		w.events = map[int]func(*Seen){3: func(s *Seen) { s.Agent = agent("auto", isBeside) }}
+		w.events = map[int]func(*Seen) error{
+			3: func(s *Seen) error { s.Agent = agent("auto", isBeside); return nil },
+			4: func(*Seen) error { return errBroken },
+			9: func(s *Seen) error { s.Rules = kubeproxy.Rules{}; return nil },
+		}
 		var out strings.Builder
 		if err := Run(t.Context(), w, Want{Datapath: "auto"}, &out); err != nil {
 			t.Error(err)
 		}
-		if w.removed < 6 || strings.Count(out.String(), "\n") != 2 {
-			t.Errorf("removed at look %d, and said:\n%s", w.removed, out.String())
+		if text := out.String(); w.looks != 9 || strings.Count(text, "\n") != 4 || !strings.Contains(text, errBroken.Error()) {
+			t.Errorf("%d looks, and said:\n%s", w.looks, text)
 		}
 	})
 }
@@ -51,27 +51,29 @@ func TestRun(t *testing.T) {
 // What a person has to do ends it, and so does what is in the way, and the time.
 func TestRunEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		run := func(seen Seen) error {
+		run := func(seen Seen, back bool) error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			w := &twin{seen: seen}
-			err := Run(ctx, w, Want{Datapath: "auto"}, &strings.Builder{})
-			if w.removed > 0 {
-				t.Error("rules were removed")
+			return Run(ctx, &twin{seen: seen}, Want{Datapath: "auto", Back: back}, &strings.Builder{})
+		}
+		for name, tc := range map[string]struct {
+			seen Seen
+			back bool
+			want error
+			says string
+		}{
+			"it runs":                      {Seen{Rules: byNft, Alive: runs, Agent: agent("auto", isBeside)}, false, ErrYours, "stop kube-proxy"},
+			"it came, and nobody sees it":  {Seen{Rules: byNft, Agent: agent("auto", looksAtNobody)}, false, ErrYours, "--take-over=kube-proxy"},
+			"ipvs":                         {Seen{Rules: kubeproxy.Rules{IPVS: true}}, false, ErrBlocked, "mode: nftables"},
+			"an agent that does not serve": {Seen{Rules: byNft, Agent: agent("auto", func(r *report.Report) { r.Error = "x" })}, false, context.DeadlineExceeded, "wait until gridmesh serves"},
+			"there":                        {Seen{Serves: both, Agent: agent("auto")}, false, nil, ""},
+			"back, it begins":              {Seen{Serves: both, Alive: runs, Agent: agent("kernel")}, true, context.DeadlineExceeded, "wait until it serves"},
+			"back, it left rules":          {Seen{Serves: both, Rules: byNft, Theirs: both, Agent: agent("kernel")}, true, ErrYours, "start kube-proxy"},
+		} {
+			err := run(tc.seen, tc.back)
+			if !errors.Is(err, tc.want) || err != nil && !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%s: %v, want %v with %q", name, err, tc.want, tc.says)
 			}
-			return err
-		}
-		if err := run(Seen{Rules: byNft, Alive: runs, Agent: agent("auto", isBeside)}); !errors.Is(err, ErrYours) || !strings.Contains(err.Error(), "stop kube-proxy") {
-			t.Errorf("it runs: %v", err)
-		}
-		if err := run(Seen{Rules: kubeproxy.Rules{IPVS: true}}); !errors.Is(err, ErrBlocked) {
-			t.Errorf("ipvs: %v", err)
-		}
-		if err := run(Seen{Rules: byNft, Agent: agent("auto", func(r *report.Report) { r.Error = "x" })}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("an agent that does not serve: %v", err)
-		}
-		if err := run(Seen{Serves: both, Agent: agent("auto")}); err != nil {
-			t.Errorf("there: %v", err)
 		}
 	})
 }

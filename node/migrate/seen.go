@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/google/nftables"
@@ -27,15 +29,17 @@ type Seen struct {
 	// from here, and Unread says why.
 	Proxy  *Proxy `json:"proxy,omitempty"`
 	Unread string `json:"unread,omitempty"`
-	// Serves are the families (ip, ip6) for which gridmesh has frontends in force.
+	// Serves are the families (ip, ip6) for which gridmesh has frontends in force, and Theirs
+	// those for which kube-proxy has, live or left over.
 	Serves []string `json:"serves,omitempty"`
+	Theirs []string `json:"theirs,omitempty"`
 	// Agent is what the running agent says; nil where none runs.
 	Agent *report.Report `json:"-"`
 	// ForwardDrops: iptables drops by default what the node forwards.
 	ForwardDrops bool `json:"forwardDrops,omitempty"`
 }
 
-// Node is where a node is looked at, and acted upon.
+// Node is where a node is looked at.
 type Node struct {
 	Proc         string // /proc
 	StatusSocket string // of the agent
@@ -46,14 +50,20 @@ func (n Node) Look(ctx context.Context) (s Seen, err error) {
 	if s.Rules, err = kubeproxy.Look(); err != nil {
 		return s, fmt.Errorf("look at kube-proxy's rules: %w", err)
 	}
+	if s.Theirs, err = kubeproxy.Serving(); err != nil {
+		return s, fmt.Errorf("look at what kube-proxy serves: %w", err)
+	}
 	if s.Serves, err = capture.Serves(); err != nil {
 		return s, fmt.Errorf("look at what gridmesh serves: %w", err)
 	}
 	if s.ForwardDrops, err = forwardDrops(); err != nil {
 		return s, err
 	}
-	s.Proxy, err = n.proxy()
+	list, err := kubeproxy.Processes(n.Proc)
 	if err != nil {
+		return s, err
+	}
+	if s.Proxy, err = n.proxy(list); err != nil {
 		s.Unread = err.Error()
 	}
 	r, err := report.Ask(ctx, n.StatusSocket)
@@ -63,40 +73,35 @@ func (n Node) Look(ctx context.Context) (s Seen, err error) {
 	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED):
 		return s, err
 	}
-	s.Alive, err = n.alive(s.Agent)
+	s.Alive, err = alive(list, s.Agent)
 	return s, err
 }
 
 // alive says why kube-proxy counts as running. Where an agent runs it may be that one who
-// listens on kube-proxy's ports, and so it is asked.
-func (n Node) alive(agent *report.Report) (string, error) {
-	list, err := kubeproxy.Processes(n.Proc)
+// listens on kube-proxy's ports, and so it is asked; one that does not look at kube-proxy
+// knows nothing.
+func alive(list []kubeproxy.Process, agent *report.Report) (string, error) {
 	switch {
-	case err != nil:
-		return "", err
 	case len(list) > 0:
 		return list[0].String(), nil
 	case agent != nil:
 		return agent.KubeProxyAlive, nil
 	}
-	return kubeproxy.Alive()
+	signs, err := kubeproxy.Alive()
+	return signs.Text(), err
 }
 
 // errNoProcess is why nobody knows what kube-proxy was told.
 var errNoProcess = errors.New("no process of kube-proxy is to be seen from here: its configuration is in kubectl -n kube-system get configmap kube-proxy -o yaml")
 
-// proxy reads what the running kube-proxy was told, in its own file system.
-func (n Node) proxy() (*Proxy, error) {
-	list, err := kubeproxy.Processes(n.Proc)
-	if err != nil {
-		return nil, err
-	}
+// proxy reads what the running kube-proxy was told.
+func (n Node) proxy(list []kubeproxy.Process) (*Proxy, error) {
 	if len(list) == 0 {
 		return nil, errNoProcess
 	}
 	p, args := &Proxy{}, list[0].Args
 	if path, given := flag(args, "config"); given {
-		file, err := os.ReadFile(filepath.Join(n.Proc, strconv.Itoa(list[0].PID), "root", path))
+		file, err := readOf(filepath.Join(n.Proc, strconv.Itoa(list[0].PID), "root"), path)
 		if err != nil {
 			return nil, fmt.Errorf("read the configuration of kube-proxy, process %d: %w", list[0].PID, err)
 		}
@@ -108,18 +113,43 @@ func (n Node) proxy() (*Proxy, error) {
 	return p, nil
 }
 
+// maxConfig bounds a configuration of kube-proxy: it has a page or two.
+const maxConfig = 1 << 20
+
+// errNoFile is of what may not end, or not begin.
+var errNoFile = fmt.Errorf("it is no file of %d bytes at most", maxConfig)
+
+// readOf reads a file of somebody else's file system: what he has there, and where it
+// leads, is his, so nothing outside of it is opened, nor waited for.
+func readOf(root, path string) ([]byte, error) {
+	dir, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	file, err := dir.OpenFile(strings.TrimLeft(path, "/"), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > maxConfig {
+		return nil, errors.Join(errNoFile, err)
+	}
+	return io.ReadAll(io.LimitReader(file, maxConfig))
+}
+
 // forwardDrops reports whether a chain FORWARD of iptables drops by default.
 func forwardDrops() (bool, error) {
 	conn := nft.Open()
 	defer conn.Close()
-	chains, err := conn.Chains()
-	for _, c := range chains {
-		if c.Table.Name == "filter" && c.Name == "FORWARD" && c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop {
+	for _, family := range []nftables.TableFamily{nftables.TableFamilyIPv4, nftables.TableFamilyIPv6} {
+		c, err := conn.Chain(&nftables.Table{Name: "filter", Family: family}, "FORWARD")
+		if err != nil {
+			return false, err
+		}
+		if c != nil && c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop {
 			return true, nil
 		}
 	}
-	return false, err
+	return false, nil
 }
-
-// Remove takes away what kube-proxy left on the node.
-func (n Node) Remove() error { return kubeproxy.Remove() }

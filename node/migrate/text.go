@@ -29,7 +29,7 @@ func (p Plan) WriteText(w io.Writer) error {
 	for i, s := range p.Steps {
 		who := "you"
 		if s.Do != Yours {
-			who = "this program"
+			who = "by itself"
 		}
 		fmt.Fprintf(w, "%2d. %s (%s)\n", i+1, s.What, who)
 		if s.Command != "" {

@@ -54,6 +54,7 @@ type Report struct {
 	Policies        bool               `json:"networkPolicies,omitempty"`        // the cluster has some, or nobody has said yet
 	PoliciesUnknown bool               `json:"networkPoliciesUnknown,omitempty"` // nobody has said yet
 	PoliciesUntil   time.Time          `json:"networkPoliciesUntil,omitzero"`    // there are none any more: until when they are reckoned with, if none comes
+	TakeOver        bool               `json:"takeOver,omitempty"`               // it looks at kube-proxy, and removes what that leaves
 	BesideKubeProxy bool               `json:"besideKubeProxy,omitempty"`        // rules of kube-proxy are there, or were a moment ago: the kernel serves all
 	KubeProxyUntil  time.Time          `json:"kubeProxyUntil,omitzero"`          // they are gone: when Envoy serves, too, if they stay away
 	KubeProxyAlive  string             `json:"kubeProxyAlive,omitempty"`         // they are there: why kube-proxy counts as running; "" for no sign of it

@@ -23,6 +23,11 @@ var places = map[string][]place{
 		{`  port: "6443"` + "\n", "  port: {{ int .Values.apiServer.port | quote }}\n"},
 		{"  serviceCIDRs: 10.96.0.0/16,fd00:96::/112\n", "  serviceCIDRs: {{ join \",\" .Values.serviceCIDRs | quote }}\n"},
 		image("agent"), nodeSelector, tolerations,
+		{"      hostNetwork: true\n", `      hostNetwork: true
+{{- if has "--take-over=kube-proxy" .Values.agentArgs }}
+      hostPID: true
+{{- end }}
+`},
 		resources("agent", "{requests: {cpu: 20m, memory: 64Mi}, limits: {memory: 300Mi}}"),
 		{"            - --proc-sys=/host/proc-sys\n", `            - --proc-sys=/host/proc-sys
 {{- if ne .Values.datapath "envoy" }}

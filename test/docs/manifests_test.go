@@ -237,6 +237,11 @@ func TestComponentsAddFlags(t *testing.T) {
 	if got := agent("components: [" + strings.Join(names, ", ") + "]\n").Args; !slices.Equal(got, slices.Concat(own, added)) {
 		t.Errorf("with both they are %q", got)
 	}
+	for more, sees := range map[string]bool{"": false, "components: [../deploy/take-over]\n": true} {
+		if spec := find(t, overlay(t, kustomization+more), "DaemonSet", "gridmesh-agent").Spec.Template.Spec; spec.HostPID != sees {
+			t.Errorf("%q: the agent sees the node's processes: %v", more, spec.HostPID)
+		}
+	}
 	sample := regexp.MustCompile(`(?m)^    - target: \{kind: DaemonSet, name: gridmesh-agent\}\n(    .*\n)+`).FindString(page)
 	if got := agent("patches:\n" + sample).Args; !slices.Equal(got, slices.Concat(own, []string{"--topology-keys=union"})) {
 		t.Errorf("with the patch of docs/install.md they are %q", got)
