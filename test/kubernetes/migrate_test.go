@@ -69,6 +69,7 @@ spec: {ipFamilyPolicy: RequireDualStack, selector: {app: migrate}, ports: [{port
 type migration struct {
 	node           *cluster.Node
 	mode           cluster.KubeProxyMode
+	hidden         bool // the agent sees no process of kube-proxy's
 	pod, elsewhere *netlab.NS
 	open           []netip.AddrPort // that everybody reaches, whoever serves
 	keys, shut     netip.AddrPort   // of which gridmesh keeps the keys
@@ -96,7 +97,7 @@ func TestMigration(t *testing.T) {
 	clients, err := c.WaitPods(patient(t), "default", "app=migrate-client", 2)
 	must(t, err)
 	// One routed and one bridged, in each mode at the other one.
-	list := []*migration{{node: c.Nodes["c-1"], mode: cluster.NftablesMode}, {node: c.Nodes["c-2"], mode: cluster.IptablesMode}}
+	list := []*migration{{node: c.Nodes["c-1"], mode: cluster.NftablesMode}, {node: c.Nodes["c-2"], mode: cluster.IptablesMode, hidden: true}}
 	for i, m := range list {
 		m.elsewhere = list[1-i].node.NS
 		m.find(t, clients)
@@ -155,6 +156,8 @@ func (m *migration) run(t *testing.T) {
 	m.says(t, "kube-proxy runs")
 	m.step(t, 3, "stop kube-proxy on this node")
 	more()
+	m.restart(t)
+	more()
 	n.KubeProxy.Signal(syscall.SIGTERM)
 	took := wait.Eventually(t, func() error { return m.rules(t, false) })
 	t.Logf("%s: what kube-proxy left was gone %s after its end", m.mode, took.Round(time.Millisecond))
@@ -195,12 +198,30 @@ func (m *migration) run(t *testing.T) {
 	load.NoneFailed(t, string(m.mode)+", from another node", outside.Stop())
 }
 
+// restart starts kube-proxy anew, as an update of it does: its rules stay a living one's.
+func (m *migration) restart(t *testing.T) {
+	t.Helper()
+	m.node.KubeProxy.Signal(syscall.SIGTERM)
+	time.Sleep(3 * time.Second) // until its pod is there again
+	must(t, m.node.StartKubeProxy(m.mode))
+	for until := time.Now().Add(30 * time.Second); time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
+		if err := m.rules(t, true); err != nil {
+			t.Fatalf("a living kube-proxy's rules are gone: %v", err)
+		}
+	}
+	m.says(t, "kube-proxy runs")
+}
+
 // start starts the agent on the node.
 func (m *migration) start(t *testing.T, flags ...string) {
 	t.Helper()
 	kubeconfig, err := c.AgentKubeconfig()
 	must(t, err)
 	m.node.Flags = append([]string{"--kubeconfig", kubeconfig}, flags...)
+	if m.hidden {
+		must(t, m.node.StartHiddenAgent())
+		return
+	}
 	must(t, m.node.StartAgent())
 }
 

@@ -179,7 +179,17 @@ func (e *Node) common() []string {
 
 // StartAgent starts the agent.
 func (e *Node) StartAgent() (err error) {
-	e.Agent, err = Start(e.NS, "agent "+e.Name, append([]string{Binary("gridmesh-agent")}, e.common()...)...)
+	return e.startAgent(nil)
+}
+
+// StartHiddenAgent starts the agent with processes of its own: it sees no others, as in a pod.
+func (e *Node) StartHiddenAgent() (err error) {
+	own := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
+	return e.startAgent(own, "sh", "-c", `mount --make-rprivate / && mount -t proc proc /proc && exec "$@"`, "sh")
+}
+
+func (e *Node) startAgent(attr *syscall.SysProcAttr, by ...string) (err error) {
+	e.Agent, err = StartWith(e.NS, attr, "agent "+e.Name, slices.Concat(by, []string{Binary("gridmesh-agent")}, e.common())...)
 	return err
 }
 
