@@ -41,6 +41,10 @@ const (
 	Conntrack FindingKind = "conntrack"
 	// TrackingLimits: the table of connections is smaller than wanted; reported.
 	TrackingLimits FindingKind = "conntrack-limits"
+	// AffinityFull: a Service has more clients than are remembered for one; reported.
+	AffinityFull FindingKind = "affinity-full"
+	// AffinityShare: a namespace has more Services with affinity than there is room for; reported.
+	AffinityShare FindingKind = "affinity-share"
 )
 
 // inspector looks for what cannot live beside the capture, for who calls it again and

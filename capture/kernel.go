@@ -33,6 +33,7 @@ type kernelPath struct {
 	absent  *bool           // what EnvoyAbsent said last; nil: nothing, and what is there stays
 	udp     plan.UDPServing // whose flows may be stale, once this is in force
 	flows   *flows
+	full    fullness
 }
 
 // newKernelPath is nil where the kernel path is off.
@@ -235,18 +236,15 @@ func (m kernelElements) replacedBy(added kernelElements) kernelElements {
 
 // unused are the chains that are there and that nothing needs.
 func (t *kernelTable) unused(need []plan.Pick) (list []plan.Pick) {
-	return slices.DeleteFunc(t.picks(), func(p plan.Pick) bool { return slices.Contains(need, p) })
+	needed := map[plan.Pick]bool{}
+	for _, p := range need {
+		needed[p] = true
+	}
+	return slices.DeleteFunc(t.picks(), func(p plan.Pick) bool { return needed[p] })
 }
 
 // picks are the chains that are there.
-func (t *kernelTable) picks() (list []plan.Pick) {
-	for name := range t.rules {
-		if p, ok := rules.ParsePick(name); ok {
-			list = append(list, p)
-		}
-	}
-	return list
-}
+func (t *kernelTable) picks() []plan.Pick { return picksAmong(slices.Collect(maps.Keys(t.rules))) }
 
 // repairKernel puts back what somebody else removed or changed.
 func (c *Capture) repairKernel() (bool, error) {
@@ -258,7 +256,7 @@ func (c *Capture) repairKernel() (bool, error) {
 	before := errors.Join(c.followAddresses(), c.tellAbsent()) // what was known serves on
 	repaired, err := c.repairKernelTable(!slices.Equal(ports, k.ports))
 	k.followed()
-	return repaired, errors.Join(before, err, k.flows.again())
+	return repaired, errors.Join(before, err, c.lookAtMemories(time.Now()), k.flows.again())
 }
 
 func (c *Capture) repairKernelTable(moved bool) (bool, error) {

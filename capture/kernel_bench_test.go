@@ -20,11 +20,14 @@ import (
 // back, and what a look costs after somebody else wrote into nftables.
 func BenchmarkKernel(b *testing.B) {
 	for _, n := range []int{1000, 10000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) { benchKernel(b, n) })
+		b.Run(fmt.Sprint(n), func(b *testing.B) { benchKernel(b, n, 0) })
+	}
+	for _, n := range []int{10, 1000} {
+		b.Run(fmt.Sprint(n, "-with-affinity"), func(b *testing.B) { benchKernel(b, n, 3*time.Hour) })
 	}
 }
 
-func benchKernel(b *testing.B, n int) {
+func benchKernel(b *testing.B, n int, affinity time.Duration) {
 	network := testkit.NewNetwork(b)
 	cfg := kernelConfig()
 	c, err := New(cfg, Host{StateDir: b.TempDir(), ProcSys: "/proc/sys"})
@@ -33,7 +36,7 @@ func benchKernel(b *testing.B, n int) {
 	defer func() { must(b, c.Remove()) }()
 	all := map[string][]plan.KernelFrontend{}
 	for i := range n {
-		all[fmt.Sprint(i)] = benchService(i, 10, 0)
+		all[fmt.Sprint(i)] = sticky(fmt.Sprint(i), affinity, benchService(i, 10, 0))
 	}
 	heap, slab, figures := heapNow(), slabNow(b), map[string]float64{}
 	measure := func(name string, times int, do func(i int) error) {
@@ -49,11 +52,11 @@ func benchKernel(b *testing.B, n int) {
 		figures["kernel-MiB"] = float64(slabNow(b)-slab) / 1024
 		change := func(size int) func(i int) error {
 			return func(i int) error {
-				return c.setKernel(map[string][]plan.KernelFrontend{"7": benchService(7, size+i%2, i)}, false)
+				return c.setKernel(map[string][]plan.KernelFrontend{"7": sticky("7", affinity, benchService(7, size+i%2, i))}, false)
 			}
 		}
 		measure("another", 20, func(i int) error {
-			return c.setKernel(map[string][]plan.KernelFrontend{"7": benchService(7, 10, i+1)}, false)
+			return c.setKernel(map[string][]plan.KernelFrontend{"7": sticky("7", affinity, benchService(7, 10, i+1))}, false)
 		})
 		measure("comes-or-goes", 20, change(10))
 		measure("read-back", 3, func(int) error { _, err := readElements(); return err })
@@ -83,6 +86,14 @@ func benchKernel(b *testing.B, n int) {
 		}
 		return nil
 	}))
+}
+
+// sticky are frontends of a Service whose clients keep their endpoint.
+func sticky(service string, keep time.Duration, list []plan.KernelFrontend) []plan.KernelFrontend {
+	for i := range list {
+		list[i].Affinity, list[i].Session = keep, service
+	}
+	return list
 }
 
 // benchService has endpoints on other nodes; the last is another in each round.

@@ -19,7 +19,7 @@ import (
 
 // kernelSets are those with elements of a plan, in the order in which they are
 // written: what leads to others comes last, and goes first.
-var kernelSets = bothOf(rules.Slots, rules.Members, rules.Allowed, rules.Limited, rules.Session, rules.Loops, rules.Policy, rules.Near, rules.Front)
+var kernelSets = bothOf(rules.Slots, rules.Ends, rules.Names, rules.Allowed, rules.Limited, rules.Loops, rules.Policy, rules.Near, rules.Front)
 
 // kernelElements are elements by set and key. The key of a range has both ends.
 type kernelElements map[string]map[string]nftables.SetElement
@@ -27,11 +27,13 @@ type kernelElements map[string]map[string]nftables.SetElement
 func elementsOf(e *plan.KernelElements) kernelElements {
 	m := kernelElements{}
 	for _, s := range e.Slots {
-		key := append(frontendKey(s.Frontend), binaryutil.NativeEndian.PutUint32(s.Number)...)
-		m.add(rules.Slots, s.Frontend.Addr, nftables.SetElement{Key: key, Val: endpointValue(s.Endpoint)})
+		m.add(rules.Slots, s.Frontend.Addr, nftables.SetElement{Key: numberedKey(s.Frontend, s.Number), Val: endpointValue(s.Endpoint)})
 	}
-	for _, x := range e.Members {
-		m.add(rules.Members, x.Endpoint.Addr(), nftables.SetElement{Key: append(sessionValue(x.ID), endpointValue(x.Endpoint)...)})
+	for _, x := range e.Ends {
+		m.add(rules.Ends, x.Frontend.Addr, nftables.SetElement{Key: numberedKey(x.Frontend, x.ID), Val: endpointValue(x.Endpoint)})
+	}
+	for _, x := range e.Names {
+		m.add(rules.Names, x.Frontend.Addr, nftables.SetElement{Key: numberedKey(x.Frontend, x.Number), Val: binaryutil.NativeEndian.PutUint32(x.ID)})
 	}
 	for _, s := range e.Sources {
 		key := frontendKey(s.Frontend)
@@ -41,9 +43,6 @@ func elementsOf(e *plan.KernelElements) kernelElements {
 	}
 	for _, f := range e.Limited {
 		m.add(rules.Limited, f.Addr, nftables.SetElement{Key: frontendKey(f)})
-	}
-	for _, s := range e.Sessions {
-		m.add(rules.Session, s.Frontend.Addr, nftables.SetElement{Key: frontendKey(s.Frontend), Val: sessionValue(s.ID)})
 	}
 	for _, ip := range e.Loops {
 		m.add(rules.Loops, ip, hairpinElement(ip))
@@ -77,12 +76,14 @@ func (m kernelElements) verdict(set rules.SetName, f topology.Frontend, kind exp
 
 func frontendKey(f topology.Frontend) []byte { return frontendElement(f).Key }
 
+func numberedKey(f topology.Frontend, n uint32) []byte {
+	return append(frontendKey(f), binaryutil.NativeEndian.PutUint32(n)...)
+}
+
 // endpointValue is address and port, each filled up to four bytes.
 func endpointValue(e netip.AddrPort) []byte {
 	return append(binary.BigEndian.AppendUint16(e.Addr().AsSlice(), e.Port()), 0, 0)
 }
-
-func sessionValue(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
 
 // sameValue reports whether elements of one key lead to the same.
 func sameValue(a, b nftables.SetElement) bool {

@@ -14,7 +14,7 @@ import (
 )
 
 // ofFrontends are the sets whose keys begin with a frontend.
-var ofFrontends = bothOf(rules.Slots, rules.Allowed, rules.Limited, rules.Session, rules.Policy, rules.Near, rules.Front)
+var ofFrontends = bothOf(rules.Slots, rules.Ends, rules.Names, rules.Allowed, rules.Limited, rules.Policy, rules.Near, rules.Front)
 
 // kernelHeld is what a table of the kernel path holds: elements, and the chains they lead to.
 type kernelHeld struct {
@@ -67,24 +67,12 @@ func (m kernelElements) serves(frontend string) bool {
 }
 
 // leave takes from what is to be added all that is about frontends that are in force
-// and stay as they are, and about what their clients remember.
+// and stay as they are.
 func (m kernelElements) leave(frontends map[string]bool, have kernelElements) {
-	sessions := map[string]bool{}
 	for _, set := range ofFrontends {
 		length := frontLen(set)
 		stays := func(key string) bool { return frontends[key[:length]] && have.serves(key[:length]) }
 		maps.DeleteFunc(m[set], func(key string, _ nftables.SetElement) bool { return stays(key) })
-	}
-	for _, set := range bothOf(rules.Session) {
-		for key, e := range have[set] {
-			if frontends[key] {
-				sessions[string(e.Val)] = true
-			}
-		}
-	}
-	length := len(sessionValue(0))
-	for _, set := range bothOf(rules.Members) {
-		maps.DeleteFunc(m[set], func(key string, _ nftables.SetElement) bool { return sessions[key[:length]] })
 	}
 }
 

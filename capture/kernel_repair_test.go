@@ -3,6 +3,7 @@ package capture
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,21 @@ func TestKernelRepair(t *testing.T) {
 		"a foreign chain that an element leads to": func(_ *testing.T, k *kernelTable) error {
 			k.conn.AddChain(&nftables.Chain{Table: k.nft, Name: "foreign"})
 			return k.conn.SetAddElements(k.sets["front4"], []nftables.SetElement{{Key: frontendKey(tcp("192.0.2.1:22")), VerdictData: &expr.Verdict{Kind: expr.VerdictGoto, Chain: "foreign"}}})
+		},
+		"a memory that nobody writes into": func(_ *testing.T, k *kernelTable) error {
+			return k.conn.AddSet(nft.NewSet(k.nft, rules.MemorySet(plan.Memory{ID: 6})), nil)
+		},
+		"a memory, remade": func(t *testing.T, k *kernelTable) error {
+			found, err := k.found()
+			must(t, err)
+			p := picksAmong(found.Chains)
+			i := slices.IndexFunc(p, func(p plan.Pick) bool { return p.Sticky > 0 })
+			m, _ := p[i].Memory()
+			set := nft.NewSet(k.nft, rules.MemorySet(m))
+			k.conn.FlushChain(&nftables.Chain{Table: k.nft, Name: rules.PickName(p[i])})
+			k.conn.DelSet(set)
+			set.Size++
+			return k.conn.AddSet(set, nil)
 		},
 		"a foreign set": func(_ *testing.T, k *kernelTable) error {
 			return k.conn.AddSet(&nftables.Set{Table: k.nft, Name: "foreign", KeyType: nftables.TypeInetService}, nil)

@@ -23,7 +23,7 @@ type kernelTable struct {
 	nft   *nftables.Table
 	sets  map[string]*nftables.Set
 	cfg   plan.Config
-	rules map[string]string // what the kernel said of each chain, and of the rest as "", when it was written
+	rules map[string]string // what the kernel said of each chain and memory, and of the rest as "", when it was written
 	anew  remakes
 }
 
@@ -79,11 +79,14 @@ func (t *kernelTable) lay(found *nft.Table, keep bool) error {
 			return fmt.Errorf("add set %s: %w", s.Name, err)
 		}
 	}
-	chains := slices.Clone(want.Chains)
-	for _, name := range has {
-		if p, ok := rules.ParsePick(name); ok {
-			chains = append(chains, rules.PickChain(t.cfg, p))
-		}
+	picks := picksAmong(has)
+	first := picks[:min(len(picks), picksPerTransaction)]
+	if err := t.addMemories(first); err != nil {
+		return err
+	}
+	chains := want.Chains
+	for _, p := range first {
+		chains = append(chains, rules.PickChain(t.cfg, p))
 	}
 	for i := range chains {
 		c := nft.NewChain(t.nft, &chains[i])
@@ -91,7 +94,8 @@ func (t *kernelTable) lay(found *nft.Table, keep bool) error {
 		t.conn.FlushChain(c)
 	}
 	for _, name := range has {
-		if !slices.ContainsFunc(chains, func(c rules.Chain) bool { return c.Name == name }) {
+		_, pick := rules.ParsePick(name)
+		if !pick && !slices.ContainsFunc(chains, func(c rules.Chain) bool { return c.Name == name }) {
 			foreign := &nftables.Chain{Table: t.nft, Name: name}
 			t.conn.FlushChain(foreign)
 			t.conn.DelChain(foreign)
@@ -105,13 +109,27 @@ func (t *kernelTable) lay(found *nft.Table, keep bool) error {
 			return fmt.Errorf("set %s: %w", name, err)
 		}
 	}
+	if keep {
+		t.dropMemories(found, picks)
+	}
+	for part := range slices.Chunk(picks[len(first):], picksPerTransaction) {
+		if err := t.flush(); err != nil {
+			return err
+		}
+		if err := t.layPicks(part); err != nil {
+			return err
+		}
+	}
 	return t.flush()
 }
 
 // strange reports whether the table is what our rules cannot be put into as it is.
 func (t *kernelTable) strange(found *nft.Table) bool {
 	return found.Flags != 0 || found.Others > 0 ||
-		slices.ContainsFunc(found.Sets, func(s nft.Set) bool { return t.sets[s.Name] == nil && !s.Anonymous() })
+		slices.ContainsFunc(found.Sets, func(s nft.Set) bool {
+			_, memory := rules.ParseMemory(s.Name)
+			return t.sets[s.Name] == nil && !memory && !s.Anonymous()
+		})
 }
 
 // remember takes what the kernel has for what is to stay, after all of it was
@@ -153,39 +171,12 @@ func (t *kernelTable) intact() (bool, error) {
 	return true, nil
 }
 
-// addPicks puts chains in place, with what they are needed for or before.
-func (t *kernelTable) addPicks(list []plan.Pick) (added []string) {
-	for _, p := range list {
-		chain := rules.PickChain(t.cfg, p)
-		if _, there := t.rules[chain.Name]; there {
-			continue
-		}
-		t.conn.AddChain(nft.NewChain(t.nft, &chain))
-		t.conn.FlushChain(nft.NewChain(t.nft, &chain))
-		addRules(t.conn, t.nft, []rules.Chain{chain})
-		added = append(added, chain.Name)
-	}
-	return added
-}
-
-// learn remembers chains that were just written.
-func (t *kernelTable) learn(names []string) error {
-	if len(names) == 0 || t.rules == nil {
-		return nil
-	}
-	found, err := t.found()
-	if err != nil || found == nil {
-		return err
-	}
-	for _, name := range names {
-		t.rules[name] = found.Apart[name]
-	}
-	return nil
-}
-
 // write adds chains, makes of some elements others, and drops chains.
 func (t *kernelTable) write(gone, added kernelElements, need, drop []plan.Pick) error {
-	chains := t.addPicks(need)
+	chains, err := t.addPicks(need)
+	if err != nil {
+		return err
+	}
 	n := 0
 	list := steps(gone, added)
 	for len(list) > 0 {
@@ -219,16 +210,8 @@ func (t *kernelTable) write(gone, added kernelElements, need, drop []plan.Pick) 
 			n = 0
 		}
 	}
-	for _, p := range drop {
-		chain := &nftables.Chain{Table: t.nft, Name: rules.PickName(p)}
-		t.conn.FlushChain(chain)
-		t.conn.DelChain(chain)
-	}
-	if err := t.flush(); err != nil {
+	if err := t.dropPicks(need, drop); err != nil {
 		return err
-	}
-	for _, p := range drop {
-		delete(t.rules, rules.PickName(p))
 	}
 	return t.learn(chains)
 }

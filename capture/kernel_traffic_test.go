@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/internal/testkit"
@@ -67,17 +66,24 @@ var whoAnswers = []struct {
 
 func TestKernelServes(t *testing.T) {
 	t.Parallel()
-	for _, kept := range []bool{false, true} {
+	for name, of := range map[string]struct {
+		kept bool
+		keep time.Duration
+	}{
+		"bridge netfilter kept false": {}, "bridge netfilter kept true": {kept: true}, "affinity": {keep: time.Hour},
+	} {
 		cfg := kernelConfig()
-		cfg.KeepBridgeNetfilter = kept
-		t.Run(fmt.Sprintf("bridge netfilter kept %v", kept), func(t *testing.T) {
+		cfg.KeepBridgeNetfilter = of.kept
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newKernelLab(t, cfg)
 			for name, n := range map[string]*testkit.Network{"a": l.a, "b": l.b, "far": l.far} {
 				l.serve(t, name, n)
 			}
 			for _, p := range []topology.Protocol{topology.TCP, topology.UDP} {
-				l.put(t, append(frontendsOf(p, false), frontendsOf(p, true)...)...)
+				for _, f := range append(frontendsOf(p, false), frontendsOf(p, true)...) { // which are Services of their own
+					must(t, l.setKernel(map[string][]plan.KernelFrontend{f.String(): sticky(f.String(), of.keep, []plan.KernelFrontend{f})}, false))
+				}
 			}
 			for _, p := range []topology.Protocol{topology.TCP, topology.UDP} {
 				for _, ipv6 := range []bool{false, true} {
@@ -130,12 +136,12 @@ func TestTheTracerWalksTheKernelPath(t *testing.T) {
 			names[tiers(ipv6, name)[1][0]] = name
 		}
 	}
-	for _, kept := range []bool{false, true} {
+	for i, kept := range []bool{false, true, false} {
 		cfg := kernelConfig()
 		cfg.KeepBridgeNetfilter = kept
 		for _, p := range []topology.Protocol{topology.TCP, topology.UDP} {
 			planner := plan.NewKernelPlanner(cfg, cfg.Kernel.NodeIPs)
-			planner.Set("web", append(frontendsOf(p, false), frontendsOf(p, true)...))
+			planner.Set("web", sticky("web", time.Duration(i/2)*time.Hour, append(frontendsOf(p, false), frontendsOf(p, true)...)))
 			planner.Settle()
 			state, guard := rules.KernelStateOf(planner), &plan.Plan{Guard: cfg.ServiceCIDRs, Pods: cfg.PodCIDRs}
 			for _, ipv6 := range []bool{false, true} {
@@ -148,7 +154,7 @@ func TestTheTracerWalksTheKernelPath(t *testing.T) {
 							Local: from == "host", ToNode: kind == "node", Bridged: from == "a",
 						})
 						if got := answered(walk, names); got != want {
-							t.Errorf("bridge netfilter kept %v, %s %s from %s: %s, want %s; rules: %v", kept, p, f.to, from, got, want, walk.Met)
+							t.Errorf("bridge netfilter kept %v, affinity %v, %s %s from %s: %s, want %s; rules: %v", kept, i == 2, p, f.to, from, got, want, walk.Met)
 						}
 					}
 				}
@@ -267,74 +273,6 @@ func alive(t *testing.T, conn net.Conn) {
 	} else {
 		t.Errorf("an open connection: %v", err)
 	}
-}
-
-// A client keeps its endpoint, by whatever frontend of the Service it comes, while
-// that is one; and for as long as was asked for.
-func TestKernelAffinity(t *testing.T) {
-	t.Parallel()
-	l := newKernelLab(t, kernelConfig())
-	l.serve(t, "b", l.b)
-	l.serve(t, "far", l.far)
-	web := func(keep time.Duration, names ...string) []plan.KernelFrontend {
-		return []plan.KernelFrontend{
-			{Frontend: tcp("10.96.0.1:80"), Tiers: tiers(false, names...), Affinity: keep},
-			{Frontend: tcp("0.0.0.0:30080"), Tiers: tiers(false, names...), Affinity: keep, Outside: &plan.KernelOutside{Local: true, LocalTiers: tiers(false, "b")}},
-		}
-	}
-	l.put(t, web(time.Hour, "b", "far")...)
-	first, _ := once(t, l.a, "", "10.96.0.1:80")
-	for i := range 20 {
-		to := []string{"10.96.0.1:80", "192.0.2.1:30080"}[i%2]
-		if name, _ := once(t, l.a, "", to); name != first {
-			t.Errorf("connection %d, to %s, is answered by %s, the first was by %s", i, to, name, first)
-		}
-	}
-	if name, _ := once(t, l.outside, "", "192.0.2.1:30080"); name != "b" {
-		t.Errorf("from elsewhere %s answers, which is not of this node", name)
-	}
-	other := map[string]string{"b": "far", "far": "b"}[first]
-	l.put(t, web(time.Hour, other)...)
-	if name, _ := once(t, l.a, "", "10.96.0.1:80"); name != other {
-		t.Errorf("%s answers, which is no endpoint any more", name)
-	}
-	l.put(t, web(time.Hour, "b", "far")...)
-	for range 10 {
-		if name, _ := once(t, l.a, "", "10.96.0.1:80"); name != other {
-			t.Errorf("%s answers, the client had moved to %s", name, other)
-		}
-	}
-	// Who was quiet for long enough is nobody's: the kernel forgets it.
-	l.forgetClients(t)
-	l.put(t, web(time.Second, "b", "far")...)
-	once(t, l.a, "", "10.96.0.1:80")
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		list, err := nft.ReadMap("gridmesh_kernel", "sticky4")
-		must(t, err)
-		if len(list) == 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after 30 s it remembers %d clients for 1 s", len(list))
-		}
-	}
-	seen := map[string]bool{}
-	for range 40 {
-		name, _ := once(t, l.a, "", "10.96.0.1:80")
-		seen[name] = true
-		l.forgetClients(t)
-	}
-	if !seen["b"] || !seen["far"] {
-		t.Errorf("clients that are forgotten get %v alone", seen)
-	}
-}
-
-// forgetClients does what time does.
-func (l *kernelLab) forgetClients(t *testing.T) {
-	t.Helper()
-	k := l.kernel.table
-	k.conn.FlushSet(k.sets["sticky4"])
-	must(t, k.conn.Flush())
 }
 
 // followsWithin is five times what a flow takes from an endpoint that is gone, a

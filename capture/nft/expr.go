@@ -257,6 +257,7 @@ var datatypes = map[string]nftables.SetDatatype{
 	"ipv4_addr": nftables.TypeIPAddr, "ipv6_addr": nftables.TypeIP6Addr,
 	"inet_proto": nftables.TypeInetProto, "inet_service": nftables.TypeInetService,
 	"ifname": nftables.TypeIFName, "mark": nftables.TypeMark,
+	"classid": nftables.TypeClassID,
 }
 
 // NewSet returns the set as the kernel takes it; it is not made yet.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/dump"
+	"github.com/gridmesh/gridmesh/capture/rules"
 )
 
 // Dump asks the kernel's netfilter for a list, and takes each item as it comes,
@@ -124,13 +125,23 @@ func parseVerdict(b []byte) (v *expr.Verdict) {
 	return v
 }
 
-// chain is the chain that something belongs to; "" for what is of none.
+// chain is the chain that something belongs to, or the memory that it is; "" for what is
+// of none.
 func (e *entry) chain(kind string) string {
 	switch kind {
 	case "chains":
 		return e.string(unix.NFTA_CHAIN_NAME)
 	case "rules":
 		return e.string(unix.NFTA_RULE_CHAIN)
+	case "sets":
+		if name := e.string(unix.NFTA_SET_NAME); isMemory(name) {
+			return name
+		}
 	}
 	return ""
+}
+
+func isMemory(set string) bool {
+	_, ok := rules.ParseMemory(set)
+	return ok
 }

@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/nftables"
@@ -34,9 +35,9 @@ func mapped(out *nftables.Set, s rules.Set) *nftables.Set {
 func kernelTerm(t rules.Term) exprs {
 	switch t := t.(type) {
 	case rules.Dispatch:
-		return append(frontend(t.Family, reg), &expr.Lookup{SourceRegister: reg, DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true, SetName: t.Map.For(t.Family)})
+		return append(frontend(t.Family), &expr.Lookup{SourceRegister: reg, DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true, SetName: t.Map.For(t.Family)})
 	case rules.FrontendFrom:
-		return append(frontend(t.Family, reg), saddr(t.Family, reg+words(t.Family)+2), lookup(t.Set.For(t.Family)))
+		return append(frontend(t.Family), saddr(t.Family, reg+words(t.Family)+2), lookup(t.Set.For(t.Family)))
 	case rules.NotSaddr:
 		return exprs{saddr(t.Family, reg), &expr.Lookup{SourceRegister: reg, SetName: t.Set.For(t.Family), Invert: true}}
 	case rules.FromNode:
@@ -49,11 +50,15 @@ func kernelTerm(t rules.Term) exprs {
 	case rules.InAbsent:
 		return exprs{meta(expr.MetaKeyL4PROTO), lookup(rules.Absent)}
 	case rules.Choose:
-		return append(choose(t.Family, t.Pick, reg), dnat(t.Family, reg))
+		return choose(t.Family, t.Pick)
 	case rules.Remembered:
 		return remembered(t.Family, t.Pick)
 	case rules.Remember:
-		return memory(t.Family, t.Pick)
+		return remember(t.Family, t.Pick)
+	case rules.Named:
+		return masked(meta(expr.MetaKeyPRIORITY), rules.Equal, plan.NameBits, plan.NameMask)
+	case rules.Unname:
+		return exprs{&expr.Immediate{Register: reg, Data: make([]byte, 4)}, setMeta(expr.MetaKeyPRIORITY)}
 	}
 	return nil
 }
@@ -61,60 +66,64 @@ func kernelTerm(t rules.Term) exprs {
 // words is how many registers an address fills.
 func words(f rules.Family) uint32 { return families[f].length / 4 }
 
-// frontend loads destination, protocol and port from a register on.
-func frontend(f rules.Family, at uint32) exprs {
-	after := at + words(f)
-	return exprs{daddr(f, at), &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: after}, dport(after + 1)}
+// frontend loads destination, protocol and port from reg on.
+func frontend(f rules.Family) exprs {
+	after := reg + words(f)
+	return exprs{daddr(f, reg), &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: after}, dport(after + 1)}
 }
 
-// choose puts one of the frontend's endpoints into a register.
-func choose(f rules.Family, p plan.Pick, at uint32) exprs {
-	number := &expr.Numgen{Register: at + words(f) + 2, Modulus: uint32(p.Among), Type: unix.NFT_NG_RANDOM, Offset: rules.First(p)}
-	return append(frontend(f, at), number, find(rules.Slots.For(f), at, at))
+// numbered loads the frontend, and a number of those among which is picked, from reg on.
+func numbered(f rules.Family, p plan.Pick) exprs {
+	return append(frontend(f), &expr.Numgen{Register: reg + words(f) + 2, Modulus: uint32(p.Among), Type: unix.NFT_NG_RANDOM, Offset: rules.First(p)})
 }
 
-// find looks what begins in one register up in a map, and puts it into another.
-func find(name string, key, to uint32) expr.Any {
-	return &expr.Lookup{SourceRegister: key, DestRegister: to, IsDestRegSet: true, SetName: name}
+// find looks up what begins in reg, and puts what a map has for it there.
+func find(name string) expr.Any {
+	return &expr.Lookup{SourceRegister: reg, DestRegister: reg, IsDestRegSet: true, SetName: name}
 }
 
-// dnat sends the connection to the endpoint in a register.
-func dnat(f rules.Family, at uint32) expr.Any {
-	return &expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(families[f].proto), RegAddrMin: at, RegProtoMin: at + words(f), Specified: true}
+// dnat sends the connection to the endpoint in reg.
+func dnat(f rules.Family) expr.Any {
+	return &expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(families[f].proto), RegAddrMin: reg, RegProtoMin: reg + words(f), Specified: true}
 }
 
-// client puts source and session side by side, in registers from reg on, and
-// says which comes after them.
-func client(f rules.Family, p plan.Pick) (list exprs, after uint32) {
-	session := reg + words(f)
-	list = append(frontend(f, reg), find(rules.Session.For(f), reg, session))
-	if p.Near {
-		list = append(list, &expr.Bitwise{SourceRegister: session + 1, DestRegister: session + 1, Len: 4, Mask: []byte{255, 255, 255, 255}, Xor: []byte{0, 0, 0, 1}})
-	}
-	return append(list, saddr(f, reg)), session + 2
+func choose(f rules.Family, p plan.Pick) exprs {
+	return append(numbered(f, p), find(rules.Slots.For(f)), dnat(f))
 }
 
-// remembered looks the endpoint up beside the session, which is how Members has it.
+// What a map returns has no length to nft(8) 1.0.6, which ends with an assertion where it
+// stands in a key, or is written into a set: it is carried as the packet's priority,
+// which can be loaded.
+
+// remembered carries the name of the endpoint that the client had.
 func remembered(f rules.Family, p plan.Pick) exprs {
-	list, endpoint := client(f, p)
-	return append(list,
-		find(rules.Sticky.For(f), reg, endpoint),
-		&expr.Lookup{SourceRegister: endpoint - 2, SetName: rules.Members.For(f)},
-		memorize(f, p, endpoint),
-		dnat(f, endpoint))
+	return append(exprs{saddr(f, reg), find(memory(p)), setMeta(expr.MetaKeyPRIORITY)}, keep(f, p)...)
 }
 
-// memory writes anew: an element that is there would keep what it leads to.
-func memory(f rules.Family, p plan.Pick) exprs {
-	list, endpoint := client(f, p)
+// remember carries the name of another. What the client had has to go first: an element
+// that is there keeps what it leads to.
+func remember(f rules.Family, p plan.Pick) exprs {
 	const deleteElement = 2 // NFT_DYNSET_OP_DELETE of linux/netfilter/nf_tables.h
-	// The kernel wants a value also of what it is to delete from a map, and
-	// looks at none.
-	list = append(list, &expr.Dynset{SrcRegKey: reg, SrcRegData: reg, SetName: rules.Sticky.For(f), Operation: deleteElement})
-	list = append(list, choose(f, p, endpoint)...)
-	return append(list, memorize(f, p, endpoint), dnat(f, endpoint))
+	return slices.Concat(write(f, p, deleteElement, 0),
+		numbered(f, p), exprs{find(rules.Names.For(f)), setMeta(expr.MetaKeyPRIORITY)}, keep(f, p))
 }
 
-func memorize(f rules.Family, p plan.Pick, endpoint uint32) expr.Any {
-	return &expr.Dynset{SrcRegKey: reg, SrcRegData: endpoint, SetName: rules.Sticky.For(f), Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: time.Duration(p.Sticky) * time.Second}
+// keep remembers the name that is carried, and sends the connection to its endpoint.
+func keep(f rules.Family, p plan.Pick) exprs {
+	return slices.Concat(write(f, p, unix.NFT_DYNSET_OP_UPDATE, time.Duration(p.Sticky)*time.Second),
+		frontend(f), exprs{carried(reg + words(f) + 2), find(rules.Ends.For(f)), dnat(f)})
+}
+
+// write changes what is remembered of the client. The kernel wants a value also of what it
+// is to delete from a map, and looks at none.
+func write(f rules.Family, p plan.Pick, op uint32, keep time.Duration) exprs {
+	value := reg + words(f)
+	return exprs{saddr(f, reg), carried(value), &expr.Dynset{SrcRegKey: reg, SrcRegData: value, SetName: memory(p), Operation: op, Timeout: keep}}
+}
+
+func carried(to uint32) expr.Any { return &expr.Meta{Key: expr.MetaKeyPRIORITY, Register: to} }
+
+func memory(p plan.Pick) string {
+	m, _ := p.Memory()
+	return rules.MemoryName(m)
 }

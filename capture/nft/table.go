@@ -32,7 +32,7 @@ type Table struct {
 	Sets   []Set
 	Others int               // objects and flowtables
 	Rules  map[string]int    // by chain
-	Apart  map[string]string // what Text has of each chain, and of all else as ""
+	Apart  map[string]string // what Text has of each chain and each memory, and of all else as ""
 
 	// Text is the same where nobody changed a thing: without handles and
 	// what was counted.
@@ -46,7 +46,7 @@ func (s *Session) Table(family nftables.TableFamily) (*Table, error) {
 
 // TableOf reads a table of ours by its name; nil where there is none.
 func (s *Session) TableOf(family nftables.TableFamily, name string) (*Table, error) {
-	t := &Table{Rules: map[string]int{}, Apart: map[string]string{}}
+	t := newTable()
 	found := false
 	var lines []string
 	for _, kind := range []struct {
@@ -61,15 +61,13 @@ func (s *Session) TableOf(family nftables.TableFamily, name string) (*Table, err
 		{"objects", unix.NFT_MSG_GETOBJ, func(*entry) { t.Others++ }},
 		{"flowtables", unix.NFT_MSG_GETFLOWTABLE, func(*entry) { t.Others++ }},
 	} {
-		entries, err := s.entries(kind.ask, family, name)
+		entries, err := s.entries(kind.ask, nl.Dump, family, name)
 		if err != nil {
 			return nil, fmt.Errorf("list nftables %s: %w", kind.what, err)
 		}
 		for _, e := range entries {
 			kind.read(e)
-			line := e.line(kind.what, t)
-			lines = append(lines, line)
-			t.Apart[e.chain(kind.what)] += line + "\n"
+			lines = append(lines, t.tell(kind.what, e))
 		}
 		if !found {
 			return nil, nil
@@ -78,6 +76,52 @@ func (s *Session) TableOf(family nftables.TableFamily, name string) (*Table, err
 	slices.Sort(lines)
 	t.Text = strings.Join(lines, "\n")
 	return t, nil
+}
+
+func newTable() *Table { return &Table{Rules: map[string]int{}, Apart: map[string]string{}} }
+
+// tell adds what is told of something to what it belongs to.
+func (t *Table) tell(kind string, e *entry) (line string) {
+	line = e.line(kind, t)
+	t.Apart[e.chain(kind)] += line + "\n"
+	return line
+}
+
+// ApartOf is what Apart has of some chains and memories of a table, which are there.
+func (s *Session) ApartOf(family nftables.TableFamily, table string, names []string) (map[string]string, error) {
+	t := newTable()
+	for _, name := range names {
+		of := nl.Attribute{Type: unix.NFTA_CHAIN_NAME, Data: []byte(name + "\x00")}
+		rules := nl.Attribute{Type: unix.NFTA_RULE_CHAIN, Data: of.Data}
+		kinds := []question{{"chains", unix.NFT_MSG_GETCHAIN, 0, of}, {"rules", unix.NFT_MSG_GETRULE, nl.Dump, rules}}
+		if isMemory(name) {
+			of.Type = unix.NFTA_SET_NAME
+			kinds = []question{{"sets", unix.NFT_MSG_GETSET, 0, of}}
+		}
+		for _, q := range kinds {
+			entries, err := s.entries(q.ask, q.flags, family, table, q.of)
+			if err != nil {
+				return nil, fmt.Errorf("list nftables %s of %s: %w", q.what, name, err)
+			}
+			for _, e := range entries {
+				if q.what != "rules" {
+					t.tell(q.what, e)
+				} else if e.chain(q.what) == name { // an old kernel tells of all
+					t.addRule(e)
+					t.tell(q.what, e)
+				}
+			}
+		}
+	}
+	return t.Apart, nil
+}
+
+// question is one about a part of a table.
+type question struct {
+	what  string
+	ask   int
+	flags nl.HeaderFlags
+	of    nl.Attribute
 }
 
 // HasSet reports whether there is a set of a name. A table that is not there has none.
@@ -98,10 +142,11 @@ type entry struct {
 	attrs map[uint16][]byte
 }
 
-// entries asks for all of a kind in a table of a family.
-func (s *Session) entries(ask int, family nftables.TableFamily, table string) ([]*entry, error) {
+// entries asks for all of a kind in a table of a family, or for those of a part of it.
+func (s *Session) entries(ask int, flags nl.HeaderFlags, family nftables.TableFamily, table string, of ...nl.Attribute) ([]*entry, error) {
 	// In every message about a table or about something in it, the first attribute names it.
-	msgs, err := s.ask(ask, int(nl.Dump), family, []nl.Attribute{{Type: unix.NFTA_TABLE_NAME, Data: []byte(table + "\x00")}})
+	attrs := append([]nl.Attribute{{Type: unix.NFTA_TABLE_NAME, Data: []byte(table + "\x00")}}, of...)
+	msgs, err := s.ask(ask, int(flags), family, attrs)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
 		if ask == unix.NFT_MSG_GETOBJ || ask == unix.NFT_MSG_GETFLOWTABLE {
 			return nil, nil // an old kernel has none

@@ -54,12 +54,24 @@ type KernelFrontend struct {
 	Affinity time.Duration
 	// Session names what shares that memory: the Service and its port.
 	Session string
+	// Crowd says where clients from elsewhere are remembered, of whom there may be many.
+	Crowd Crowd
 	// Here says that Tiers are of this node alone, by internalTrafficPolicy: Local.
 	// What a client keeps elsewhere, where others may answer too, is not kept here.
 	Here bool
 	// Outside is nil for a ClusterIP's.
 	Outside *KernelOutside
 }
+
+// Crowd is which memory of a session clients from elsewhere are in.
+type Crowd int
+
+// The places of a crowd.
+const (
+	NoCrowd       Crowd = iota // the Service has no address outside of the ClusterIPs
+	CrowdAnywhere              // all endpoints may answer them
+	CrowdHere                  // those of this node alone: externalTrafficPolicy is Local
+)
 
 // KernelOutside are the terms of a frontend outside of the ClusterIPs.
 type KernelOutside struct {
@@ -81,11 +93,16 @@ type Pick struct {
 	Near   bool // among the endpoints of this node, for clients from elsewhere
 	Among  int  // 0: refuse
 	Silent bool // with none: drop instead
-	Sticky uint32
+	// Sticky is for how many seconds a client keeps its endpoint; 0: it does not, and there
+	// is no session.
+	Sticky  uint32
+	Session uint64
+	Many    bool
 }
 
 func (p Pick) compare(o Pick) int {
-	return cmp.Or(compareBool(p.IPv6, o.IPv6), compareBool(p.Near, o.Near), cmp.Compare(p.Among, o.Among), cmp.Compare(p.Sticky, o.Sticky))
+	return cmp.Or(compareBool(p.IPv6, o.IPv6), compareBool(p.Near, o.Near), cmp.Compare(p.Among, o.Among), cmp.Compare(p.Sticky, o.Sticky),
+		cmp.Compare(p.Session, o.Session), compareBool(p.Many, o.Many))
 }
 
 func compareBool(a, b bool) int {
@@ -130,14 +147,16 @@ type (
 		Frontend topology.Frontend
 		Range    netip.Prefix
 	}
-	// Session leads from a frontend to what its clients share.
-	Session struct {
+	// Name is what a session calls the endpoint of a slot.
+	Name struct {
 		Frontend topology.Frontend
-		ID       uint64
+		Number   uint32
+		ID       uint32
 	}
-	// Member is an endpoint that a client of a session may keep.
-	Member struct {
-		ID       uint64
+	// End is the endpoint of that name: what a client of the frontend may keep.
+	End struct {
+		Frontend topology.Frontend
+		ID       uint32
 		Endpoint netip.AddrPort
 	}
 )
@@ -145,11 +164,11 @@ type (
 // KernelElements are what the sets and maps of the kernel path hold.
 type KernelElements struct {
 	Slots    []Slot
-	Members  []Member
+	Names    []Name // with affinity
+	Ends     []End  // with affinity
 	Sources  []Source
 	Limited  []topology.Frontend // those that Sources are about
-	Sessions []Session
-	Loops    []netip.Addr // pods of this node that may meet themselves
+	Loops    []netip.Addr        // pods of this node that may meet themselves
 	Policies []Policy
 	Nears    []Front // for clients from elsewhere where the policy is Local
 	Fronts   []Front
@@ -157,7 +176,7 @@ type KernelElements struct {
 
 // Len is the number of all.
 func (e *KernelElements) Len() int {
-	return len(e.Slots) + len(e.Members) + len(e.Sources) + len(e.Limited) + len(e.Sessions) + len(e.Loops) + len(e.Policies) + len(e.Nears) + len(e.Fronts)
+	return len(e.Slots) + len(e.Names) + len(e.Ends) + len(e.Sources) + len(e.Limited) + len(e.Loops) + len(e.Policies) + len(e.Nears) + len(e.Fronts)
 }
 
 // KernelChange leads from one plan of the kernel path to the next. What is in

@@ -1,16 +1,11 @@
 package plan
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 
 	"github.com/gridmesh/gridmesh/topology"
 )
-
-func compareMember(a, b Member) int {
-	return cmp.Or(cmp.Compare(a.ID, b.ID), a.Endpoint.Compare(b.Endpoint))
-}
 
 // differ adds to a change what leads a frontend from one state to the next;
 // nil is none.
@@ -18,9 +13,10 @@ func differ(f topology.Frontend, was, is *held, c *KernelChange) {
 	before, after := elementsOf(f, was), elementsOf(f, is)
 	slots := len(c.Add.Slots) + len(c.Del.Slots)
 	c.Del.Slots, c.Add.Slots = apart(before.Slots, after.Slots, c.Del.Slots, c.Add.Slots)
+	c.Del.Names, c.Add.Names = apart(before.Names, after.Names, c.Del.Names, c.Add.Names)
+	c.Del.Ends, c.Add.Ends = apart(before.Ends, after.Ends, c.Del.Ends, c.Add.Ends)
 	c.Del.Sources, c.Add.Sources = apart(before.Sources, after.Sources, c.Del.Sources, c.Add.Sources)
 	c.Del.Limited, c.Add.Limited = apart(before.Limited, after.Limited, c.Del.Limited, c.Add.Limited)
-	c.Del.Sessions, c.Add.Sessions = apart(before.Sessions, after.Sessions, c.Del.Sessions, c.Add.Sessions)
 	c.Del.Policies, c.Add.Policies = apart(before.Policies, after.Policies, c.Del.Policies, c.Add.Policies)
 	c.Del.Nears, c.Add.Nears = apart(before.Nears, after.Nears, c.Del.Nears, c.Add.Nears)
 	c.Del.Fronts, c.Add.Fronts = apart(before.Fronts, after.Fronts, c.Del.Fronts, c.Add.Fronts)
@@ -95,8 +91,7 @@ func elementsOf(f topology.Frontend, h *held) (e KernelElements) {
 			e.Sources = append(e.Sources, Source{f, r})
 		}
 	}
-	if h.session != 0 {
-		e.Sessions = []Session{{f, h.session}}
-	}
+	e.name(f, h.front, h.slots)
+	e.name(f, h.near, h.nears)
 	return e
 }

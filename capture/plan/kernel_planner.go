@@ -1,13 +1,10 @@
 package plan
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -23,8 +20,8 @@ type KernelPlanner struct {
 	held      map[topology.Frontend]*held
 	dirty     map[topology.Frontend]bool
 	loops     counted[netip.Addr]
-	members   counted[Member]
 	picks     counted[Pick]
+	memories  memories
 }
 
 // claim is what one Service wants of a frontend.
@@ -40,7 +37,6 @@ type held struct {
 	outside      bool
 	local        bool
 	sources      []netip.Prefix
-	session      uint64
 	serving      []netip.AddrPort // of UDP, besides slots and nears
 }
 
@@ -55,7 +51,7 @@ func NewKernelPlanner(cfg Config, nodePorts []netip.Addr) *KernelPlanner {
 		pods: cfg.PodCIDRs, nodePorts: nodePorts, nodeIPs: nodeIPs,
 		services: map[string][]KernelFrontend{}, claims: map[topology.Frontend][]claim{},
 		held: map[topology.Frontend]*held{}, dirty: map[topology.Frontend]bool{},
-		loops: newCounted[netip.Addr](), members: newCounted[Member](), picks: newCounted[Pick](),
+		loops: newCounted[netip.Addr](), picks: newCounted[Pick](), memories: newMemories(),
 	}
 }
 
@@ -79,6 +75,7 @@ func (p *KernelPlanner) Set(service string, list []KernelFrontend) {
 			delete(p.claims, f)
 		}
 	}
+	p.memories.set(service, list)
 	if delete(p.services, service); len(list) > 0 {
 		p.services[service] = list
 	}
@@ -114,6 +111,11 @@ func (p *KernelPlanner) expand(list []KernelFrontend) map[topology.Frontend]*Ker
 // Settle returns what the calls of Set since the last one changed.
 func (p *KernelPlanner) Settle() *KernelChange {
 	c := &KernelChange{}
+	for _, service := range p.memories.settle() {
+		for f := range p.expand(p.services[service]) {
+			p.dirty[f] = true
+		}
+	}
 	for _, f := range slices.SortedFunc(maps.Keys(p.dirty), topology.Frontend.Compare) {
 		was, is := p.held[f], (*held)(nil)
 		if list := p.claims[f]; len(list) > 0 {
@@ -130,7 +132,6 @@ func (p *KernelPlanner) Settle() *KernelChange {
 	}
 	clear(p.dirty)
 	c.Add.Loops, c.Del.Loops = p.loops.settle(netip.Addr.Compare)
-	c.Add.Members, c.Del.Members = p.members.settle(compareMember)
 	c.AddPicks, c.DelPicks = p.picks.settle(Pick.compare)
 	return c
 }
@@ -142,7 +143,6 @@ func (p *KernelPlanner) Plan() (e KernelElements, picks []Pick) {
 		differ(f, nil, h, c)
 	}
 	c.Add.Loops = p.loops.sorted(netip.Addr.Compare)
-	c.Add.Members = p.members.sorted(compareMember)
 	return c.Add, p.picks.sorted(Pick.compare)
 }
 
@@ -166,14 +166,8 @@ func (p *KernelPlanner) hold(f topology.Frontend, want *KernelFrontend, was *hel
 		}
 	}
 	if want.Affinity > 0 {
-		h.session = sessionID(want.Session, want.Here)
-		sticky := uint32(min(want.Affinity, mostSticky) / time.Second)
-		if sticky = max(sticky, 1); h.front.Among > 0 {
-			h.front.Sticky = sticky
-		}
-		if h.near.Among > 0 {
-			h.near.Sticky = sticky
-		}
+		p.remember(&h.front, want, want.Here)
+		p.remember(&h.near, want, true)
 	}
 	if f.Protocol == topology.UDP {
 		h.serving = slices.Clone(want.Serving)
@@ -246,17 +240,6 @@ func place(was, want []netip.AddrPort) []netip.AddrPort {
 	return slots
 }
 
-// sessionID names a session. Its last bit is for the endpoints of this node: what
-// clients keep of these is a memory of its own.
-func sessionID(session string, here bool) uint64 {
-	sum := sha256.Sum256([]byte(session))
-	id := binary.BigEndian.Uint64(sum[:]) &^ 1
-	if here {
-		id |= 1
-	}
-	return id
-}
-
 // count counts what frontends share.
 func (p *KernelPlanner) count(h *held, n int) {
 	if h == nil {
@@ -267,13 +250,10 @@ func (p *KernelPlanner) count(h *held, n int) {
 			p.picks.add(pick, n)
 		}
 	}
-	for i, list := range [][]netip.AddrPort{h.slots, h.nears} {
+	for _, list := range [][]netip.AddrPort{h.slots, h.nears} {
 		for _, e := range list {
 			if len(p.pods) == 0 || Within(p.pods, e.Addr()) {
 				p.loops.add(e.Addr(), n)
-			}
-			if h.session != 0 {
-				p.members.add(Member{h.session | uint64(i), e}, n)
 			}
 		}
 	}

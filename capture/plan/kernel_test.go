@@ -63,6 +63,7 @@ func (w *world) step() (service string, list []KernelFrontend) {
 		}
 		f := KernelFrontend{Session: service, Tiers: [][]netip.AddrPort{w.endpoints(ipv6), w.endpoints(ipv6)}, Silent: w.IntN(2) == 0}
 		f.Frontend = topology.Frontend{Addr: addr, Port: uint16(80 + w.IntN(2)), Protocol: topology.UDP}
+		f.Crowd = Crowd(max(0, w.IntN(9)-6))
 		f.Affinity, f.Here = time.Duration(w.IntN(2)*w.IntN(9))*time.Second, w.IntN(2) == 0
 		if w.IntN(2) == 0 {
 			f.Here = false
@@ -89,6 +90,17 @@ func unordered(t *testing.T, p *KernelPlanner) any {
 	e, picks := p.Plan()
 	numbers := map[topology.Frontend][]uint32{}
 	slots := map[string]bool{}
+	for _, x := range e.Names { // each leads to the endpoint of its number
+		end := End{x.Frontend, x.ID, netip.AddrPort{}}
+		for _, s := range e.Slots {
+			if s.Frontend == x.Frontend && s.Number == x.Number {
+				end.Endpoint = s.Endpoint
+			}
+		}
+		if !slices.Contains(e.Ends, end) {
+			t.Fatalf("%v leads to none of %v", x, e.Ends)
+		}
+	}
 	for _, s := range e.Slots {
 		slots[fmt.Sprint(s.Frontend, s.Number/NearSlot, s.Endpoint)] = true
 		numbers[s.Frontend] = append(numbers[s.Frontend], s.Number)
@@ -112,7 +124,7 @@ func unordered(t *testing.T, p *KernelPlanner) any {
 	for _, list := range numbers {
 		slices.Sort(list)
 	}
-	e.Slots = nil
+	e.Slots, e.Names = nil, nil
 	return []any{slots, numbers, sets(e), picks}
 }
 
@@ -134,6 +146,7 @@ func TestKernelPlannerIsIncremental(t *testing.T) {
 	for seed := range testkit.Histories(10) {
 		w := &world{rand.New(rand.NewPCG(seed, 1)), map[string][]KernelFrontend{}}
 		kept := kernelPlanner()
+		kept.memories.room = 6 * fewClients
 		written, chains := map[string]bool{}, map[Pick]bool{}
 		for step := range 60 {
 			for range 1 + w.IntN(3) {
@@ -141,6 +154,7 @@ func TestKernelPlannerIsIncremental(t *testing.T) {
 			}
 			c := kept.Settle()
 			anew := kernelPlanner()
+			anew.memories.room = kept.memories.room
 			for name, list := range w.services {
 				anew.Set(name, list)
 			}
@@ -175,13 +189,19 @@ func TestKernelPlannerIsIncremental(t *testing.T) {
 
 // One endpoint that comes, goes or is another changes a handful of elements.
 func TestOneEndpointIsAHandfulOfElements(t *testing.T) {
+	t.Run("plain", func(t *testing.T) { oneEndpoint(t, 0, 4) })
+	t.Run("with affinity", func(t *testing.T) { oneEndpoint(t, time.Hour, 8) })
+}
+
+func oneEndpoint(t *testing.T, keep time.Duration, most int) {
+	t.Helper()
 	p := kernelPlanner()
 	var all []string
 	for i := range 100 {
 		all = append(all, fmt.Sprintf("10.244.9.%d:80", i))
 	}
 	set := func(list ...string) *KernelChange {
-		p.Set("web", []KernelFrontend{{Frontend: front("10.96.0.1:80", topology.TCP), Tiers: [][]netip.AddrPort{tier(list...)}}})
+		p.Set("web", []KernelFrontend{{Frontend: front("10.96.0.1:80", topology.TCP), Tiers: [][]netip.AddrPort{tier(list...)}, Affinity: keep}})
 		return p.Settle()
 	}
 	set(all[:90]...)
@@ -195,11 +215,17 @@ func TestOneEndpointIsAHandfulOfElements(t *testing.T) {
 			for _, s := range e.Slots {
 				keys[fmt.Sprint(s.Number)] = true
 			}
+			for _, x := range e.Names {
+				keys[fmt.Sprint("name ", x.Number)] = true
+			}
+			for _, x := range e.Ends {
+				keys[fmt.Sprint("end ", x.ID)] = true
+			}
 			for range e.Fronts {
 				keys["front"] = true
 			}
 		}
-		if len(keys) > 4 {
+		if len(keys) > most {
 			t.Errorf("%s: %d elements: %v", step.name, len(keys), keys)
 		}
 	}
@@ -313,23 +339,24 @@ func TestNobodyKeepsWhatAPolicyLeavesOut(t *testing.T) {
 	})
 	p.Settle()
 	e, _ := p.Plan()
-	for _, s := range e.Sessions {
-		kept := map[uint64][]netip.AddrPort{}
-		for _, m := range e.Members {
-			kept[m.ID] = append(kept[m.ID], m.Endpoint)
+	memory := map[topology.Frontend]uint64{}
+	for _, f := range slices.Concat(e.Fronts, e.Nears) {
+		memory[f.Frontend] = f.Pick.Session
+	}
+	if cluster, near := front("10.96.0.1:80", topology.TCP), front("203.0.113.1:80", topology.TCP); memory[cluster]&1 == 0 || memory[cluster] != memory[near] {
+		t.Errorf("who comes from elsewhere and who dials the ClusterIP are remembered in %v", memory)
+	}
+	here, both = tier("10.244.0.1:80"), nil
+	for _, x := range e.Ends {
+		if x.ID&nameHere != 0 && !slices.Contains(here, x.Endpoint) {
+			t.Errorf("%s: where this node's alone may answer clients may keep %s", x.Frontend, x.Endpoint)
 		}
-		want := here
-		if s.Frontend.Addr != netip.MustParseAddr("10.96.0.1") {
-			want = both
-			if got := kept[s.ID|1]; !slices.Equal(got, here) {
-				t.Errorf("%s: from elsewhere a client may keep %v, want %v", s.Frontend, got, here)
-			}
-		}
-		if got := kept[s.ID]; !slices.Equal(got, want) {
-			t.Errorf("%s: a client may keep %v, want %v", s.Frontend, got, want)
+		if x.ID&nameHere == 0 {
+			both = append(both, x.Endpoint)
 		}
 	}
-	if len(e.Sessions) != 2 {
-		t.Errorf("sessions: %v", e.Sessions)
+	slices.SortFunc(both, netip.AddrPort.Compare)
+	if want := tier("10.244.0.1:80", "10.244.9.9:80"); !slices.Equal(both, want) {
+		t.Errorf("elsewhere clients may keep %v, want %v", both, want)
 	}
 }

@@ -13,6 +13,7 @@ func KernelOf(s *topology.ServiceView) (list []KernelFrontend) {
 		return nil
 	}
 	session := func(port string) string { return s.Key.String() + ":" + port }
+	crowd := crowdOf(s.Outside)
 	for i := range s.Frontends {
 		f := &s.Frontends[i]
 		if f.Path == topology.PathNone {
@@ -20,7 +21,7 @@ func KernelOf(s *topology.ServiceView) (list []KernelFrontend) {
 		}
 		list = append(list, KernelFrontend{
 			Frontend: f.Frontend, Tiers: kernelTiers(f.Tiers), Silent: f.Silent, Serving: f.Serving,
-			Affinity: s.Affinity, Session: session(f.PortName), Here: s.Service.InternalLocal,
+			Affinity: s.Affinity, Session: session(f.PortName), Crowd: crowd, Here: s.Service.InternalLocal,
 		})
 	}
 	for i := range s.Outside {
@@ -30,11 +31,25 @@ func KernelOf(s *topology.ServiceView) (list []KernelFrontend) {
 		}
 		list = append(list, KernelFrontend{
 			Frontend: f.Frontend, Tiers: kernelTiers(f.Tiers), Serving: f.Serving,
-			Affinity: s.Affinity, Session: session(f.PortName),
+			Affinity: s.Affinity, Session: session(f.PortName), Crowd: crowd,
 			Outside: &KernelOutside{Local: f.Local, LocalTiers: kernelTiers(f.LocalTiers), Silent: f.Silent, Sources: f.Sources},
 		})
 	}
 	return list
+}
+
+// crowdOf is where clients that dial from elsewhere are remembered.
+func crowdOf(outside []topology.Outside) (crowd Crowd) {
+	for i := range outside {
+		switch f := &outside[i]; {
+		case f.Path == topology.PathNone:
+		case !f.Local:
+			return CrowdAnywhere
+		default:
+			crowd = CrowdHere
+		}
+	}
+	return crowd
 }
 
 // kernelTiers are those whose endpoints are ready before those whose end, for

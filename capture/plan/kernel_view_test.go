@@ -77,3 +77,27 @@ func TestPlanOfTwoPaths(t *testing.T) {
 		}
 	}
 }
+
+// Clients from elsewhere are remembered where they are led to, and nowhere else is there
+// room for many: for the node's own there is a memory besides.
+func TestCrowdOf(t *testing.T) {
+	on := func(path topology.Path, local bool) topology.Outside {
+		return topology.Outside{Path: path, Local: local}
+	}
+	for _, c := range []struct {
+		list             []topology.Outside
+		want             Crowd
+		anywhere, onNode int
+	}{
+		{nil, NoCrowd, fewClients, fewClients},
+		{[]topology.Outside{on(topology.PathNone, false)}, NoCrowd, fewClients, fewClients},
+		{[]topology.Outside{on(topology.PathKernel, false)}, CrowdAnywhere, manyClients, fewClients},
+		{[]topology.Outside{on(topology.PathNone, false), on(topology.PathKernel, true)}, CrowdHere, fewClients, manyClients},
+		{[]topology.Outside{on(topology.PathKernel, true), on(topology.PathKernel, false)}, CrowdAnywhere, manyClients, fewClients},
+	} {
+		f := KernelFrontend{Frontend: front("10.96.0.1:80", topology.TCP), Crowd: crowdOf(c.list)}
+		if f.Crowd != c.want || f.memory(false).Clients() != c.anywhere || f.memory(true).Clients() != c.onNode {
+			t.Errorf("%v: crowd %v, room for %d, and for %d on the node", c.list, f.Crowd, f.memory(false).Clients(), f.memory(true).Clients())
+		}
+	}
+}

@@ -18,7 +18,7 @@ const KernelName = "gridmesh_kernel"
 const (
 	// KernelLayout names their shape, as Layout does that of the other table, and where
 	// the chains are hooked, which no chain can change.
-	KernelLayout = "kernel-layout-2"
+	KernelLayout = "kernel-layout-3"
 	// Absent holds the protocols that Envoy gets no new connections of, and is in
 	// the table of the capture.
 	Absent = "absent"
@@ -29,9 +29,8 @@ const (
 	Slots   SetName = "slots"   // (frontend, number) -> endpoint
 	Limited SetName = "limited" // frontends that not everybody may dial
 	Allowed SetName = "allowed" // (frontend, source) that may
-	Session SetName = "session" // frontend with affinity -> what its clients share
-	Sticky  SetName = "sticky"  // (client, session) -> endpoint, for as long as the affinity lasts
-	Members SetName = "members" // (session, endpoint) that is one of its endpoints
+	Names   SetName = "names"   // (frontend with affinity, number) -> the name of that endpoint
+	Ends    SetName = "ends"    // (frontend with affinity, name) -> endpoint
 	Loops   SetName = "loops"   // (endpoint, endpoint): a pod that may meet itself
 )
 
@@ -44,11 +43,8 @@ const (
 	Withhold   = "withhold"    // drops
 )
 
-// mostClients bounds the clients whose endpoints are remembered.
-const mostClients = 1 << 16
-
-// Kernel is the table of the kernel path, all but the chains of PickChain. It
-// is constant for a configuration.
+// Kernel is the table of the kernel path, all but the chains of PickChain and their
+// MemorySets. It is constant for a configuration.
 func Kernel(cfg plan.Config) *Table {
 	t := &Table{Family: "inet", Name: KernelName, Sets: kernelSets(), cfg: cfg}
 	t.Chains = []Chain{
@@ -69,7 +65,6 @@ func Kernel(cfg plan.Config) *Table {
 
 func kernelSets() []Set {
 	list := []Set{{Name: KernelLayout, Type: []string{"inet_service"}}}
-	session := []string{"mark", "mark"}
 	for _, f := range Families {
 		addr := "ipv" + string(f) + "_addr"
 		frontend := []string{addr, "inet_proto", "inet_service"}
@@ -83,9 +78,8 @@ func kernelSets() []Set {
 			Set{Name: Slots.For(f), Type: with("mark"), Data: endpoint},
 			Set{Name: Limited.For(f), Type: frontend},
 			Set{Name: Allowed.For(f), Type: with(addr), Interval: true},
-			Set{Name: Session.For(f), Type: frontend, Data: session},
-			Set{Name: Sticky.For(f), Type: []string{addr, "mark", "mark"}, Data: endpoint, Timeout: true, Dynamic: true, Size: mostClients},
-			Set{Name: Members.For(f), Type: []string{"mark", "mark", addr, "inet_service"}},
+			Set{Name: Names.For(f), Type: with("mark"), Data: []string{"classid"}},
+			Set{Name: Ends.For(f), Type: with("classid"), Data: endpoint},
 			Set{Name: Loops.For(f), Type: []string{addr, addr}})
 	}
 	return list
@@ -130,6 +124,7 @@ func nearby(f Family) Chain {
 
 func kernelPost(cfg plan.Config) Chain {
 	c := Chain{Name: KernelPost, Hook: &Hook{NAT, Postrouting, 100}, Rules: []Rule{
+		{DNATed{}, Named{}, Unname{}},
 		{DNATed{}, CtMark{Equal, cfg.Mask, cfg.Mask}, Masquerade},
 	}}
 	for _, f := range Families {
@@ -156,7 +151,7 @@ func PickName(p plan.Pick) string {
 	}
 	name += string(f) + "_" + strconv.Itoa(p.Among)
 	if p.Sticky > 0 {
-		name += fmt.Sprintf("_%ds", p.Sticky)
+		name += fmt.Sprintf("_%ds_%s", p.Sticky, sessionName(p.Session, p.Many))
 	}
 	return name
 }
@@ -178,9 +173,10 @@ func ParsePick(name string) (p plan.Pick, ok bool) {
 	p.Near = strings.HasPrefix(name, string(Near))
 	p.IPv6 = strings.HasSuffix(fields[0], string(IPv6))
 	p.Among, _ = strconv.Atoi(fields[1])
-	if len(fields) == 3 {
+	if len(fields) == 4 {
 		seconds, _ := strconv.ParseUint(strings.TrimSuffix(fields[2], "s"), 10, 32)
 		p.Sticky = uint32(seconds)
+		p.Session, p.Many = parseSession(fields[3])
 	}
 	return p, p.Among > 0 && p.Among < plan.NearSlot && PickName(p) == name
 }
@@ -196,11 +192,13 @@ func PickChain(cfg plan.Config, p plan.Pick) Chain {
 	if !p.Near {
 		c.Rules = append(c.Rules, Rule{NotSaddr{f, Pods}, SetCtMark{cfg.Mask, cfg.Mask}})
 	}
+	choose := Rule{Choose{f, p}}
 	if p.Sticky > 0 {
-		c.Rules = append(c.Rules, Rule{Remembered{f, p}}, Rule{Remember{f, p}})
+		// What is counted found no room to be remembered.
+		c.Rules, choose = append(c.Rules, Rule{Remembered{f, p}}, Rule{Remember{f, p}}), append(Rule{Counter{}}, choose...)
 	}
 	// The last one is for a slot that somebody took away.
-	c.Rules = append(c.Rules, Rule{Choose{f, p}}, Rule{Jump{refuse(f)}})
+	c.Rules = append(c.Rules, choose, Rule{Jump{refuse(f)}})
 	return c
 }
 

@@ -54,6 +54,11 @@ type (
 		Family Family
 		Pick   plan.Pick
 	}
+	// Named matches packets that carry the name of an endpoint as their priority: what
+	// Remembered and Remember looked up they can use again from nowhere else.
+	Named struct{}
+	// Unname has them carry none.
+	Unname struct{}
 )
 
 // First is the number of the first slot of a Pick.
@@ -80,24 +85,40 @@ func (FromLo) String() string   { return "iif lo" }
 func (DNATed) String() string   { return "ct status dnat" }
 func (InAbsent) String() string { return "meta l4proto @" + Absent }
 
-// What follows is beyond the syntax of nft(8), which has no number of its own
-// among the fields of a key, and no map that is looked up and written in one rule.
+// nft(8) prints what follows, and reads it where there is no numgen: that it does not
+// know among the fields of a key.
 
 func (t Choose) String() string {
-	number := fmt.Sprintf("numgen random mod %d", t.Pick.Among)
-	if first := First(t.Pick); first > 0 {
-		number += fmt.Sprintf(" offset %d", first)
+	return fmt.Sprintf("dnat %s to %s . %s map @%s", t.Family.keyword(), frontendFields(t.Family), number(t.Pick), Slots.For(t.Family))
+}
+
+func number(p plan.Pick) string {
+	text := fmt.Sprintf("numgen random mod %d", p.Among)
+	if first := First(p); first > 0 {
+		text += fmt.Sprintf(" offset %d", first)
 	}
-	return fmt.Sprintf("dnat %s to %s . %s map @%s", t.Family.keyword(), frontendFields(t.Family), number, Slots.For(t.Family))
+	return text
 }
 
 func (t Remembered) String() string {
-	return fmt.Sprintf("dnat %s to %s saddr . session map @%s timeout %ds in @%s", t.Family.keyword(), t.Family.keyword(), Sticky.For(t.Family), t.Pick.Sticky, Members.For(t.Family))
+	return fmt.Sprintf("meta priority set %s saddr map @%s %s", t.Family.keyword(), memoryOf(t.Pick), remembered(t.Family, t.Pick))
 }
 
 func (t Remember) String() string {
-	return fmt.Sprintf("update @%s %s", Sticky.For(t.Family), Choose(t))
+	return fmt.Sprintf("delete @%s { %s saddr : meta priority } meta priority set %s . %s map @%s %s",
+		memoryOf(t.Pick), t.Family.keyword(), frontendFields(t.Family), number(t.Pick), Names.For(t.Family), remembered(t.Family, t.Pick))
 }
+
+// remembered keeps the name that is carried for the client, and leads to its endpoint.
+func remembered(f Family, p plan.Pick) string {
+	return fmt.Sprintf("update @%s { %s saddr timeout %ds : meta priority } dnat %s to %s . meta priority map @%s",
+		memoryOf(p), f.keyword(), p.Sticky, f.keyword(), frontendFields(f), Ends.For(f))
+}
+
+func (Named) String() string {
+	return fmt.Sprintf("meta priority & %#x == %#x", uint32(plan.NameMask), uint32(plan.NameBits))
+}
+func (Unname) String() string { return "meta priority set 0" }
 
 func (t NotSaddr) apply(w *walker) outcome {
 	in := slices.ContainsFunc(w.plan.Pods, func(p netip.Prefix) bool { return p.Contains(w.Packet.Src) })
@@ -107,3 +128,9 @@ func (FromNode) apply(w *walker) outcome { return when(w.Packet.Local) }
 func (FromLo) apply(w *walker) outcome   { return when(w.looped) }
 func (DNATed) apply(w *walker) outcome   { return when(w.redirected || w.Packet.DNATed) }
 func (InAbsent) apply(w *walker) outcome { return when(w.Packet.Absent) }
+func (Named) apply(w *walker) outcome    { return when(w.named) }
+
+func (Unname) apply(w *walker) outcome {
+	w.named = false
+	return next
+}

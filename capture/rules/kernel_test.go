@@ -59,16 +59,25 @@ func TestKernelOff(t *testing.T) {
 
 func TestPickNames(t *testing.T) {
 	for _, p := range []plan.Pick{
-		{Among: 1}, {Among: 10, IPv6: true}, {Among: 3, Near: true}, {Among: plan.NearSlot - 1, IPv6: true, Near: true, Sticky: 86400}, {Among: 2, Sticky: 1},
+		{Among: 1}, {Among: 10, IPv6: true}, {Among: 3, Near: true}, {Among: plan.NearSlot - 1, IPv6: true, Near: true, Sticky: 86400, Session: 1<<64 - 1, Many: true}, {Among: 2, Sticky: 1},
 	} {
 		name := PickName(p)
 		if got, ok := ParsePick(name); !ok || got != p {
 			t.Errorf("%s is %+v, %v; want %+v", name, got, ok, p)
 		}
+		m, has := p.Memory()
+		if got, ok := ParseMemory(MemoryName(m)); has && (!ok || got != m) {
+			t.Errorf("%s is %+v, %v; want %+v", MemoryName(m), got, ok, m)
+		}
 	}
-	for _, name := range []string{"", "pick4", "pick4_", "pick4_0", "pick4_x", "pick4_01", "pick4_1_", "pick4_1_0s", "pick4_1_1", "pick4_65536", "near5_1", "pick4_-1", "refuse4", "pick4_1_1s_1"} {
+	for _, name := range []string{"", "pick4", "pick4_", "pick4_0", "pick4_x", "pick4_01", "pick4_1_", "pick4_1_0s", "pick4_1_1", "pick4_65536", "near5_1", "pick4_-1", "refuse4", "pick4_1_1s_1", "pick4_1_1s", "pick4_1_1s_000000000000000M", "pick4_1_0s_0000000000000001"} {
 		if p, ok := ParsePick(name); ok {
 			t.Errorf("%s is taken for %+v", name, p)
+		}
+	}
+	for _, name := range []string{"", "sticky4", "sticky4_", "sticky5_0000000000000001", "4_0000000000000001", "sticky4_0000000000000001x", "sticky4_1"} {
+		if m, ok := ParseMemory(name); ok {
+			t.Errorf("%s is taken for %+v", name, m)
 		}
 	}
 	for pick, want := range map[plan.Pick]string{{}: "refuse4", {IPv6: true}: "refuse6", {Silent: true}: Withhold} {

@@ -83,5 +83,20 @@ func (t Choose) apply(w *walker) outcome {
 }
 
 // The first packet of a client that nobody remembers.
-func (Remembered) apply(*walker) outcome   { return mismatch }
-func (t Remember) apply(w *walker) outcome { return Choose(t).apply(w) }
+func (Remembered) apply(*walker) outcome { return mismatch }
+
+// All that can be chosen have to be found by their names as by their numbers.
+func (t Remember) apply(w *walker) outcome {
+	e, to := w.elements(), w.Packet.To
+	for _, s := range e.Slots {
+		if n := s.Number - First(t.Pick); s.Frontend != to || n >= uint32(t.Pick.Among) {
+			continue
+		}
+		i := slices.IndexFunc(e.Names, func(x plan.Name) bool { return x.Frontend == to && x.Number == s.Number })
+		if i < 0 || !slices.Contains(e.Ends, plan.End{Frontend: to, ID: e.Names[i].ID, Endpoint: s.Endpoint}) {
+			return mismatch
+		}
+	}
+	w.named = true
+	return Choose(t).apply(w)
+}

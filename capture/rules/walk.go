@@ -88,6 +88,7 @@ type walker struct {
 	redirected bool
 	looped     bool // it came in over lo
 	refused    bool
+	named      bool // it carries the name of an endpoint
 	jumpTo     string
 }
 
