@@ -221,47 +221,6 @@ func (g *tracked) reached(s *Step, now time.Time) time.Time {
 	return c.undated
 }
 
-// overdue says what stops a rollout, and of the first unit why, where that is
-// known; and how long units took, where it is that.
-func (g *tracked) overdue(p *Plan, f front) string {
-	units, cause, late := slices.Clone(f.lost), "", ""
-	for _, at := range f.failed {
-		step := p.Steps[at]
-		units = append(units, step.Unit)
-		if why := g.cause(step); cause == "" && why != "" {
-			cause = " (" + why + ")"
-		}
-		if f, failing := g.failure(step); !step.Dark && !f.Final && (failing || !step.changed) {
-			late = fmt.Sprintf(" %s after the change reached it", g.waves.deadline)
-		}
-	}
-	if late == "" && cause == "" {
-		cause = " (it failed, and is out of sight)"
-	}
-	more := ""
-	if f.hidden > 0 {
-		more = fmt.Sprintf(", nor %s out of sight", count(f.hidden, "other", "others"))
-	}
-	return fmt.Sprintf("unit %s is not ready%s%s%s; mend it, change the template, or roll back", Short(units), late, cause, more)
-}
-
-// cause is what is known of why the change failed in a unit, or "".
-func (g *tracked) cause(step Step) string {
-	failure, failing := g.failure(step)
-	over := g.disputed[step.Name].Over
-	switch {
-	case failing && step.desired != nil:
-		return fmt.Sprintf("%s %s cannot be written: %s", step.Kind, step.Name, failure.Text)
-	case over == OverAll:
-		return fmt.Sprintf("somebody else keeps deleting %s %s", step.Kind, step.Name)
-	case over != "":
-		return fmt.Sprintf("somebody else keeps changing %s of %s %s", over, step.Kind, step.Name)
-	case step.changed:
-		return fmt.Sprintf("%s %s could not be written", step.Kind, step.Name)
-	}
-	return ""
-}
-
 // deferDark takes units without a ready node out of the order: they catch up.
 func (g *tracked) deferDark(p *Plan, turn []int) []int {
 	return slices.DeleteFunc(turn, func(i int) bool {
