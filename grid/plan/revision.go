@@ -30,7 +30,7 @@ type Revision struct {
 // of those that do not say their first one are of when somebody went back to them; times of
 // creation are all alike after a restore.
 func compareAge(a, b Revision) int {
-	if made := strings.Compare(a.Created, b.Created); made != 0 && a.Created != "" && b.Created != "" && !(a.told && b.told) {
+	if made := strings.Compare(a.Created, b.Created); made != 0 && a.Created != "" && b.Created != "" && (!a.told || !b.told) {
 		return made
 	}
 	return cmp.Compare(a.First, b.First)
