@@ -25,7 +25,7 @@ func reportCommand() *cobra.Command {
 				return err
 			}
 			if o.focus != "" {
-				expected = slices.DeleteFunc(expected, func(e score.Expectation) bool { return !o.selects(e.Spec) })
+				expected = slices.DeleteFunc(expected, func(e score.Expectation) bool { return !o.selects(e.Spec, true) })
 			}
 			all, err := readResults(results())
 			if err != nil {
