@@ -69,7 +69,7 @@ func (l *loop) changePolicies(counts bool) {
 	if counts {
 		l.said.policed.Say(l.log.Info, "the cluster has NetworkPolicies: the kernel serves all, for what goes through Envoy passes by them")
 	} else {
-		l.said.policed.Say(l.log.Info, "the cluster has no NetworkPolicies: Envoy serves, too")
+		l.said.policed.Say(l.log.Info, "the cluster has no NetworkPolicies: nothing is left to the kernel for them")
 	}
 	l.lookAnew()
 	if l.snap != nil {

@@ -152,6 +152,7 @@ func cleanUp(ctx context.Context, w io.Writer, c *config) error {
 	if err != nil {
 		return err
 	}
+	done.HandedOver = c.handOver != ""
 	fmt.Fprint(w, done.Text())
 	return nil
 }

@@ -11,6 +11,8 @@ type Result struct {
 	StateDir string
 	// Found is whether there was anything to take away.
 	Found bool
+	// HandedOver is whether kube-proxy was seen to serve before anything was taken away.
+	HandedOver bool
 	// Doubtful are sysctls that are 0 where nothing was kept of what they were: it
 	// may have been gridmesh that set them.
 	Doubtful []string
@@ -20,7 +22,12 @@ type Result struct {
 
 // Text says it to people, in a line or two, and one for each that is left.
 func (r Result) Text() string {
-	text := "gridmesh's rules, routes and sysctls are gone from this node; Services are no longer served here\n"
+	text := "gridmesh's rules, routes and sysctls are gone from this node; "
+	if r.HandedOver {
+		text += "kube-proxy serves\n"
+	} else {
+		text += "Services are no longer served here\n"
+	}
 	if !r.Found {
 		text = fmt.Sprintf("nothing of gridmesh was here: no rules in this network, and no files in --state-dir %s; another directory would have to be named\n", r.StateDir)
 	}

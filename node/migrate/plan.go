@@ -105,7 +105,11 @@ func (p *Plan) there(s Seen, want Want) {
 		p.Notes = append(p.Notes, "until kube-proxy's rules are gone, and half a minute longer, the kernel serves all; then Envoy has TCP of Services with topologyKeys")
 	}
 	if s.Agent == nil {
-		p.step(Yours, fmt.Sprintf(startAgent, want.Datapath), "start the agent beside kube-proxy")
+		what := "start the agent beside kube-proxy"
+		if s.Alive == "" && s.Rules.None() {
+			what = "start the agent"
+		}
+		p.step(Yours, fmt.Sprintf(startAgent, want.Datapath), what)
 	}
 	if why := unserved(s.Agent); why != "" {
 		p.step(Wait, "gridmesh-agent status", "wait until gridmesh serves on this node: "+why)

@@ -54,6 +54,7 @@ func TestPlan(t *testing.T) {
 		blocked string
 	}{
 		"kube-proxy alone":            {seen: Seen{Rules: byNft, Alive: runs}, steps: start + "; " + waits + "; " + stop + "; " + gone},
+		"nothing":                     {seen: Seen{}, steps: "you start the agent; " + waits},
 		"what it left":                {seen: Seen{Rules: byNft}, steps: start + "; " + waits + "; " + gone},
 		"the agent begins":            {seen: Seen{Rules: byNft, Alive: runs, Agent: agent("auto", func(r *report.Report) { r.Source = report.None })}, steps: waits + "; " + stop + "; " + gone},
 		"beside":                      {seen: Seen{Rules: byNft, Alive: runs, Agent: agent("auto", isBeside)}, steps: stop + "; " + gone},
