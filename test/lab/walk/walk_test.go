@@ -162,8 +162,8 @@ func TestWalk(t *testing.T) {
 	l.down()
 }
 
-// kubeletAgain ends a stand-in kubelet, and its pods with it, and starts it: the
-// pods are back.
+// kubeletAgain ends a stand-in kubelet, so that the cloud gives its pods up, and starts
+// it: the pods are back.
 func (l *lab) kubeletAgain(node, pod string) {
 	l.t.Helper()
 	l.says(0, words("kill kubelet "+node))
