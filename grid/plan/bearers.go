@@ -24,7 +24,7 @@ func BearersOf(w World, grid Ref) Bearers {
 	if g == nil || !g.kind.PerUnit {
 		return b
 	}
-	revisions := Revisions(g.uid, slices.Collect(maps.Values(g.revisions)))
+	revisions := g.lookedAt()
 	bears := bearing{tracked: g}
 	for _, unit := range slices.Sorted(maps.Keys(g.children)) {
 		c, known := g.live(unit), false

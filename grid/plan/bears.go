@@ -2,7 +2,6 @@ package plan
 
 import (
 	"maps"
-	"slices"
 
 	"github.com/gridmesh/gridmesh/api/names"
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
@@ -33,7 +32,7 @@ func (b *bearing) of(unit string, c *child) string {
 	}
 	if b.among == nil {
 		b.labels, b.among = map[packed]map[string]string{}, []*grid{b.grid}
-		for _, r := range Revisions(b.uid, slices.Collect(maps.Values(b.revisions))) {
+		for _, r := range b.lookedAt() {
 			if was := b.asIn(r.Name); was != nil && r.Name != b.revision {
 				b.among = append(b.among, was)
 			}

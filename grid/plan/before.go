@@ -137,7 +137,7 @@ func (g *tracked) groupOf(unit, bears string) *group {
 	}
 	own, known := g.ownRevision(g.revision)
 	later := false
-	for _, r := range Revisions(g.uid, slices.Collect(maps.Values(g.revisions))) {
+	for _, r := range g.lookedAt() {
 		if r.Name == g.revision || !g.has(r.Name, unit, bears) {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,9 @@ import (
 
 // historyLimit is how many earlier revisions of a grid are kept.
 const historyLimit = 10
+
+// mostExpired is how many are removed at a time: nobody else's writes wait for more.
+const mostExpired = 20
 
 // Revision is one ControllerRevision of a grid.
 type Revision struct {
@@ -110,13 +114,16 @@ func mergePatch(from, to any) (patch any, ok bool) {
 // revise decides which ControllerRevisions to write and to drop; one of them is kept
 // besides. Content that was there before gets a new number, as kubectl rollout undo has it.
 func (g *tracked) revise(p *Plan, kept string) {
-	all := Revisions(g.uid, slices.Collect(maps.Values(g.revisions)))
-	newest := int64(0)
-	if len(all) > 0 {
-		newest = all[0].Number
-	}
+	all := slices.Clone(g.ownRevisions())
 	if len(all) == 0 || all[0].Name != g.revision {
-		p.Revision = &NewRevision{g.grid, newest + 1, newest + 1}
+		next := int64(0)
+		if len(all) > 0 {
+			next = all[0].Number
+		}
+		if next < math.MaxInt64 { // which anybody may write
+			next++
+		}
+		p.Revision = &NewRevision{g.grid, next, next}
 		if was, there := g.ownRevision(g.revision); there {
 			p.Revision.first = revisionOf(was).First
 		}
@@ -126,8 +133,25 @@ func (g *tracked) revise(p *Plan, kept string) {
 		all = slices.Insert(slices.Delete(all, last, last+1), 0, all[last]) // children may be made of it
 	}
 	for _, r := range all[min(historyLimit, len(all)):] {
-		p.Expired = append(p.Expired, r.Name)
+		if len(p.Expired) < mostExpired && value[string](r.obj, "metadata", "deletionTimestamp") == "" {
+			p.Expired = append(p.Expired, r.Name)
+		}
 	}
+}
+
+// ownRevisions are the grid's, the newest first. They are not to be changed.
+func (g *tracked) ownRevisions() []Revision {
+	if g.sorted == nil || g.sortedOf != g.uid {
+		g.sorted, g.sortedOf = Revisions(g.uid, slices.Collect(maps.Values(g.revisions))), g.uid
+	}
+	return g.sorted
+}
+
+// lookedAt are those of which children may be made: the newest. More than that the
+// controller keeps of no grid, so others made them, and each costs a look for every child.
+func (g *tracked) lookedAt() []Revision {
+	all := g.ownRevisions()
+	return all[:min(len(all), 2*historyLimit)]
 }
 
 // ownRevision is a revision of a name, not one that an earlier grid of the same name left:
@@ -142,5 +166,5 @@ func (g *tracked) ownRevision(name string) (obj Object, there bool) {
 func (g *tracked) goesBack() bool {
 	own, _ := g.ownRevision(g.revision)
 	made := value[string](own, "metadata", "creationTimestamp")
-	return made != "" && slices.ContainsFunc(Revisions(g.uid, slices.Collect(maps.Values(g.revisions))), func(r Revision) bool { return r.Created > made })
+	return made != "" && slices.ContainsFunc(g.ownRevisions(), func(r Revision) bool { return r.Created > made })
 }

@@ -39,6 +39,8 @@ type tracked struct {
 type record struct {
 	children  map[string][]*child // by unit, sorted by name
 	revisions map[string]Object   // by name
+	sorted    []Revision          // of those the grid's own, the newest first; nil where they are to be sorted anew
+	sortedOf  string              // the uid of that grid
 	// The status as it was decided last, or was found: where a rollout is.
 	workload *apiv1.WorkloadGridStatus
 	service  *apiv1.ServiceGridStatus
@@ -303,7 +305,8 @@ func (x *Index) setRevision(ref Ref, obj Object) {
 		return
 	}
 	of := Ref{kind, ref.Namespace, value[string](owner, "name")}
-	x.recordOf(of).revisions[ref.Name] = obj
+	m := x.recordOf(of)
+	m.revisions[ref.Name], m.sorted = obj, nil
 	x.orphans.set(ref, obj)
 	x.dirty[of] = true
 }
@@ -315,6 +318,7 @@ func (x *Index) deleteRevision(ref Ref) {
 			continue
 		}
 		delete(m.revisions, ref.Name)
+		m.sorted = nil
 		x.dirty[of] = true
 		if len(m.revisions) == 0 && x.grids[of] == nil {
 			delete(x.records, of)
