@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
-	"hash/fnv"
 	"maps"
 	"net/netip"
 	"slices"
@@ -222,12 +221,9 @@ func (e *KernelElements) name(f topology.Frontend, p Pick, slots []netip.AddrPor
 func namesOf(list []netip.AddrPort, here bool) map[netip.AddrPort]uint32 {
 	names, taken := make(map[netip.AddrPort]uint32, len(list)), make(map[uint32]bool, len(list))
 	for _, end := range slices.SortedFunc(slices.Values(list), netip.AddrPort.Compare) {
-		hash := fnv.New32a()
-		ip := end.Addr().As16()
-		_, _ = hash.Write(binary.BigEndian.AppendUint16(ip[:], end.Port()))
-		name := hash.Sum32() % nameHere
-		for taken[name] { // so it is of one in a thousand Services with 1000 endpoints
-			name = (name + 1) % nameHere
+		name := nameOf(end, 0)
+		for again := uint32(1); taken[name]; again++ { // so it is of one in a thousand Services with 1000 endpoints
+			name = nameOf(end, again)
 		}
 		taken[name] = true
 		if name |= NameBits; here {
@@ -236,4 +232,12 @@ func namesOf(list []netip.AddrPort, here bool) map[netip.AddrPort]uint32 {
 		names[end] = name
 	}
 	return names
+}
+
+// nameOf is by a hash that nobody finds many addresses for which have one name.
+func nameOf(end netip.AddrPort, again uint32) uint32 {
+	ip := end.Addr().As16()
+	of := binary.BigEndian.AppendUint16(ip[:], end.Port())
+	sum := sha256.Sum256(binary.BigEndian.AppendUint32(of, again))
+	return binary.BigEndian.Uint32(sum[:]) % nameHere
 }
