@@ -69,3 +69,12 @@ func TestAwaitNetworkPolicyCannotTell(t *testing.T) {
 		}
 	}
 }
+
+// A watch that is never answered takes no longer than one that has nothing to say.
+func TestAwaitNetworkPolicyUnanswered(t *testing.T) {
+	s := apitest.New(t)
+	s.Hook(func(_ http.ResponseWriter, r *http.Request, _ http.HandlerFunc) { <-r.Context().Done() })
+	if name, err := s.Client(t).AwaitNetworkPolicy(t.Context(), "1", 100*time.Millisecond); name != "" || err != nil {
+		t.Errorf("%q, %v", name, err)
+	}
+}
