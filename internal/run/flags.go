@@ -11,8 +11,13 @@ import (
 )
 
 // wrongFlag makes a mistake in a flag one of usage, with the flag that may have
-// been meant.
+// been meant; where it stands behind a mistyped command, that is the mistake.
 func wrongFlag(cmd *cobra.Command, err error) error {
+	if before := cmd.Flags().Args(); cmd.HasSubCommands() && len(before) > 0 && cmd.Args != nil {
+		if mistyped := cmd.Args(cmd, before); mistyped != nil {
+			return mistyped
+		}
+	}
 	var none *pflag.NotExistError
 	cure := ""
 	if errors.As(err, &none) {

@@ -56,6 +56,10 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 		"sub -v":        "unknown shorthand flag: 'v' in -v; it is one of x itself: x --version; ",
 		"sub --units a": "parsing \"a\": invalid syntax; x sub --help lists the flags",
 		"--nothing":     "unknown flag: --nothing; x --help lists the flags",
+		"subb --unit 3": `unknown command "subb" for "x"; did you mean sub? it has`,
+		"subb -q":       `unknown command "subb" for "x"; did you mean sub? it has`,
+		"-q subb":       "unknown shorthand flag: 'q' in -q; x --help lists the flags",
+		"sub a --unit":  "unknown flag: --unit; did you mean --units? x sub --help lists the flags",
 		"version":       `unknown command "version" for "x"; say: x --version; it has`,
 	} {
 		if out, code := ran(line); code != exitUsage || !strings.Contains(out, want) {
