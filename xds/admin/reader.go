@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -96,6 +97,9 @@ func (r *Reader) get(ctx context.Context, page string) (io.ReadCloser, error) {
 		return nil, err
 	}
 	resp, err := r.client.Do(req)
+	if asked := (*url.Error)(nil); errors.As(err, &asked) {
+		err = asked.Err // the address is long, and says what is the same every time
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -176,3 +176,23 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// What goes wrong with a page is said without its address, which is long.
+func TestErrorsHaveNoAddress(t *testing.T) {
+	silent := serve(t, http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() }))
+	absent := New(filepath.Join(t.TempDir(), "none.sock"))
+	for what, c := range map[string]struct {
+		of   *Reader
+		want string
+	}{"silent": {silent, ": context deadline exceeded"}, "absent": {absent, "none.sock: connect: no such file or directory"}} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		_, err := c.of.Stats(ctx)
+		_, clusters := c.of.Clusters(ctx)
+		cancel()
+		for _, err := range []error{err, clusters} {
+			if err == nil || !strings.HasSuffix(err.Error(), c.want) || strings.Contains(err.Error(), "http://") || strings.Contains(err.Error(), "filter") {
+				t.Errorf("%s: %v, want it to end with %q", what, err, c.want)
+			}
+		}
+	}
+}
