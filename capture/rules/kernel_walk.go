@@ -64,7 +64,7 @@ func (t FrontendFrom) apply(w *walker) outcome {
 	}))
 }
 
-// Which one is chosen nobody knows: it goes on to the first.
+// Which one is chosen nobody knows: it goes on to the one that the packet says.
 func (t Choose) apply(w *walker) outcome {
 	var ends []netip.AddrPort
 	for _, s := range w.elements().Slots {
@@ -78,7 +78,8 @@ func (t Choose) apply(w *walker) outcome {
 	slices.SortFunc(ends, netip.AddrPort.Compare)
 	w.Ends = ends
 	w.Packet.DNATed, w.Packet.ToNode = true, false
-	w.Packet.To = topology.Frontend{Addr: ends[0].Addr(), Port: ends[0].Port(), Protocol: w.Packet.To.Protocol}
+	end := ends[w.Packet.Chosen%len(ends)]
+	w.Packet.To = topology.Frontend{Addr: end.Addr(), Port: end.Port(), Protocol: w.Packet.To.Protocol}
 	return accepted
 }
 

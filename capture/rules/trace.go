@@ -14,7 +14,9 @@ type Tracing struct {
 	Walk
 	Steps    []string
 	Cluster  string // the cluster that Envoy's listener names
-	KeepsSrc bool   // the endpoint sees the client's address
+	KeepsSrc bool   // the endpoint sees the client's address, of several each but Itself
+	// Itself is the endpoint that is the client, where that alone does not see its address.
+	Itself netip.AddrPort
 }
 
 // Question is what is traced: the first packet of a connection, with Envoy running.
@@ -31,15 +33,19 @@ type Question struct {
 // where k is not nil.
 func Trace(cfg plan.Config, p *plan.Plan, k *KernelState, q Question) Tracing {
 	client, to := q.Client, q.To
-	t := Tracing{Walk: Inet(cfg).WalkWith(p, k, Packet{
-		Src: client, To: to, ToNode: q.ToNode,
-		// Pods of the node count as on a bridge.
-		Bridged: cfg.KeepBridgeNetfilter && cfg.KeepsSource(client),
-		Awaited: to.Protocol == topology.UDP && q.Listens(to),
-	})}
+	walk := func(chosen int) Walk {
+		return Inet(cfg).WalkWith(p, k, Packet{
+			Src: client, To: to, ToNode: q.ToNode, Chosen: chosen,
+			// Pods of the node count as on a bridge.
+			Bridged: cfg.KeepBridgeNetfilter && cfg.KeepsSource(client),
+			Awaited: to.Protocol == topology.UDP && q.Listens(to),
+		})
+	}
+	t := Tracing{Walk: walk(0)}
 	say := func(format string, args ...any) { t.Steps = append(t.Steps, fmt.Sprintf(format, args...)) }
 	family := FamilyOf(to.Addr)
 	if t.ByKernel() {
+		t.meetsItself(walk)
 		t.translated(cfg, client, to, say)
 		return t
 	}
@@ -101,6 +107,21 @@ func (t *Tracing) in(set SetName) bool {
 	return slices.Contains(t.Found, set.For(IPv4)) || slices.Contains(t.Found, set.For(IPv6))
 }
 
+// meetsItself has the walk to an endpoint that is not the client, where there is one, and
+// finds out whether to the client itself it is another.
+func (t *Tracing) meetsItself(walk func(chosen int) Walk) {
+	own := slices.IndexFunc(t.Ends, func(end netip.AddrPort) bool { return end.Addr() == t.Packet.Src })
+	if own < 0 {
+		return
+	}
+	if other := slices.IndexFunc(t.Ends, func(end netip.AddrPort) bool { return end.Addr() != t.Packet.Src }); other > 0 {
+		t.Walk = walk(other)
+	}
+	if walk(own).Masqueraded && (!t.Masqueraded || t.Packet.To.Addr == t.Packet.Src) {
+		t.Itself = t.Ends[own]
+	}
+}
+
 // translated says what the kernel path makes of the packet.
 func (t *Tracing) translated(cfg plan.Config, client netip.Addr, to topology.Frontend, say func(string, ...any)) {
 	for _, set := range []SetName{Limited, Allowed, Policy, Near, Front} {
@@ -120,11 +141,15 @@ func (t *Tracing) translated(cfg plan.Config, client netip.Addr, to topology.Fro
 	}
 	say("the kernel path: %s is translated to one of %d endpoints, those of the first tier", to, len(t.Ends))
 	switch t.KeepsSrc = !t.Masqueraded; {
+	case !t.KeepsSrc && t.Itself.IsValid() && t.Packet.To.AddrPort() == t.Itself: // there is no other
 	case t.KeepsSrc && cfg.KeepsSource(client):
 		say("%s is a pod of this node: its address is kept", client)
 	case t.KeepsSrc:
 		say("%s is from elsewhere, and externalTrafficPolicy Local: its address is kept", client)
 	default:
 		say("its source becomes an address of this node")
+	}
+	if t.Itself.IsValid() {
+		say("to %s, which is the client itself, its source becomes an address of this node", t.Itself)
 	}
 }

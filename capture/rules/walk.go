@@ -27,6 +27,8 @@ type Packet struct {
 	DNATed   bool // NAT changed the destination of its connection
 	Absent   bool // the agent says that Envoy is absent
 	Astray   bool // the route of marked packets is missing, or others come first
+	// Chosen is which of the endpoints the kernel path chooses, in their order.
+	Chosen int
 }
 
 // Fate is what becomes of a packet.
@@ -49,7 +51,7 @@ type Walk struct {
 	Packet   Packet         // as the rules left it
 	Met      []Met          // the rules of which every term held, in order
 	Found    []string       // the sets and maps in which it was found, in order
-	// Ends are those that the kernel path chooses from; Packet goes to the first.
+	// Ends are those that the kernel path chooses from; Packet goes to the Chosen one.
 	Ends []netip.AddrPort
 	// Masqueraded: its source becomes an address of the node.
 	Masqueraded bool
