@@ -85,7 +85,7 @@ does for a problem of the Service, which it prints as view does.`,
 			if out.Verdict == string(rules.ToEnvoy) {
 				in.noteEnvoy(cmd.Context(), out.ofWalk)
 			}
-			err = in.doubt(w.snap.Problems, in.print(cmd.OutOrStdout(), out, out.table))
+			err = in.print(cmd.OutOrStdout(), out, out.table)
 			if err == nil && !in.lenient {
 				err = out.failed()
 			}
@@ -191,22 +191,21 @@ func (w *walk) throughEnvoy(of *world, f *topology.FrontendView) {
 	}
 }
 
-// tell takes what is wrong with the Service that was dialled, as view has it; what makes
-// all of the state unsure, and what is wrong with the node, is said beside.
+// tell takes what is wrong with the Service that was dialled, as view has it: its own
+// problems, those of the node, and of files that may hide some. What is to be noticed of the
+// node is said beside.
 func (w *walk) tell(of *world) {
 	service := w.service
 	if service == "" && w.Cause != nil {
 		service = w.Cause.Service
 	}
 	if service == "" {
-		return
+		service = "/" // which is none: then what may hide one is left
 	}
-	own := func(list []topology.Problem) []topology.Problem {
-		return slices.DeleteFunc(of.about([]string{service}, list), func(p topology.Problem) bool {
-			return slices.Contains(of.snap.Problems, p) || strings.HasPrefix(p.Object, "node ")
-		})
-	}
-	w.problems, w.notices = own(slices.Concat(of.view.AllProblems(), of.udpTold(false))), own(of.notices())
+	w.problems = of.about([]string{service}, slices.Concat(of.view.AllProblems(), of.udpTold(false)))
+	w.notices = slices.DeleteFunc(of.about([]string{service}, of.notices()), func(p topology.Problem) bool {
+		return strings.HasPrefix(p.Object, "node ")
+	})
 	w.Problems, w.Notices = problemTexts(w.problems), problemTexts(w.notices)
 }
 
