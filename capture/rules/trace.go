@@ -19,7 +19,7 @@ type Tracing struct {
 	Itself netip.AddrPort
 }
 
-// Question is what is traced: the first packet of a connection, with Envoy running.
+// Question is what is traced: the first packet of a connection.
 type Question struct {
 	Client netip.Addr
 	To     topology.Frontend
@@ -27,6 +27,8 @@ type Question struct {
 	// Listens says which UDP frontends Envoy has a listener for, which they need: not
 	// every one that is served has one.
 	Listens func(topology.Frontend) bool
+	// Absent: the kernel path gets the new connections that are Envoy's. Else Envoy runs.
+	Absent bool
 }
 
 // Trace walks a packet through the table of the capture, and that of the kernel path
@@ -35,7 +37,7 @@ func Trace(cfg plan.Config, p *plan.Plan, k *KernelState, q Question) Tracing {
 	client, to := q.Client, q.To
 	walk := func(chosen int) Walk {
 		return Inet(cfg).WalkWith(p, k, Packet{
-			Src: client, To: to, ToNode: q.ToNode, Chosen: chosen,
+			Src: client, To: to, ToNode: q.ToNode, Absent: q.Absent, Chosen: chosen,
 			// Pods of the node count as on a bridge.
 			Bridged: cfg.KeepBridgeNetfilter && cfg.KeepsSource(client),
 			Awaited: to.Protocol == topology.UDP && q.Listens(to),

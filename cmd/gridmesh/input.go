@@ -118,6 +118,9 @@ type world struct {
 	catalogs map[int]*render.Catalog           // of the view, by --preload-max; each is made once
 	refused  map[topology.Frontend]*refusedUDP // what udpRefused found; nil: nobody asked
 	ejected  *ejections                        // nil: nobody was asked
+	// Why the kernel serves all, and why it gets the new connections that are Envoy's; ""
+	// where it does not.
+	allKernel, instead string
 }
 
 func (in *input) world(ctx context.Context) (*world, error) {
@@ -150,7 +153,10 @@ func (in *input) world(ctx context.Context) (*world, error) {
 		}
 		v.Problems = append(v.Problems, topology.Problem{Object: "node " + in.node, Field: "--node", Text: "is not in this state: it reaches no closed Service"})
 	}
-	return &world{snap: snap, view: v, opts: opts, catalogs: map[int]*render.Catalog{}}, nil
+	w := &world{snap: snap, view: v, opts: opts, catalogs: map[int]*render.Catalog{}}
+	agent := in.agent(ctx)
+	w.kernelWhy(in, &agent)
+	return w, nil
 }
 
 var errNoNode = errors.New("this state has no such Node")

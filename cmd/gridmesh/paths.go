@@ -6,9 +6,11 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/topology/refusal"
 )
@@ -77,6 +79,42 @@ func (w *world) policed() bool {
 	return w.opts.Policies && w.opts.Datapath == topology.DatapathAuto
 }
 
+// kernelWhy takes why the kernel serves what is Envoy's, as the agent of the node says it: of
+// another node than its own, or another datapath, it has no word.
+func (w *world) kernelWhy(in *input, agent *report.Report) {
+	if w.policed() {
+		w.allKernel = policedText
+	}
+	if agent.Node != in.node || agent.Datapath != w.opts.Datapath.String() || !w.twoPaths() {
+		return
+	}
+	now := time.Now()
+	if text := agent.PoliciesText(now); text != "" && w.policed() {
+		w.allKernel = text
+	}
+	w.instead = agent.InsteadText(now)
+}
+
+// byNow is the path of a frontend's new connections.
+func (w *world) byNow(path topology.Path) topology.Path {
+	if w.instead != "" && path == topology.PathEnvoy {
+		return topology.PathKernel
+	}
+	return path
+}
+
+// whyKernel says why the kernel serves what Envoy would else, of frontends that are shown;
+// instead: some are Envoy's.
+func (w *world) whyKernel(instead bool) (list []string) {
+	if w.allKernel != "" {
+		list = append(list, w.allKernel)
+	}
+	if instead && w.instead != "" {
+		list = append(list, w.instead)
+	}
+	return list
+}
+
 const policedText = "the cluster has NetworkPolicies, or has not said that it has none: the kernel serves all, for what goes through Envoy passes by them"
 
 // twoPaths reports whether the kernel serves what Envoy does not.
@@ -131,9 +169,7 @@ func (w *world) inKernel(out *walk, step *rules.Tracing, q rules.Question) {
 		door := fmt.Sprintf("%d is the node port of service %s, where %s is an address at which this node serves node ports (--nodeport-addresses); elsewhere the packet passes", q.To.Port, s.Key, q.To.Addr)
 		out.Steps = append([]string{door}, out.Steps...)
 	}
-	if w.policed() {
-		out.Steps = append([]string{policedText}, out.Steps...)
-	}
+	out.Steps = append(w.whyKernel(f != nil && f.Path == topology.PathEnvoy), out.Steps...)
 }
 
 // dialled is the Service of a frontend, and that: one of its ClusterIPs, or another.

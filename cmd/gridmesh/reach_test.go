@@ -44,8 +44,9 @@ func agent(t *testing.T, node string) (socket string) {
 	return agentOf(t, fmt.Sprintf(`{"node": %q, "podCIDRs": ["10.244.7.0/24"]}`, node))
 }
 
-// agentOf is one with a status as it says; with none, where it says nothing.
-func agentOf(t *testing.T, says string) (socket string) {
+// agentOf is one with a status as it says; with none, where it says nothing. Its state has
+// what more puts there, too.
+func agentOf(t *testing.T, says string, more ...func(*topology.Builder)) (socket string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "") // a socket's path must be short
 	if err != nil {
@@ -69,6 +70,9 @@ func agentOf(t *testing.T, says string) (socket string) {
 		Key: web, Service: "web", Ports: []topology.SlicePort{{Port: 8080, Protocol: topology.TCP}},
 		Endpoints: []topology.Endpoint{{Addr: netip.MustParseAddr("10.244.8.2"), Node: "edge-8", Ready: true}},
 	})
+	for _, put := range more {
+		put(b)
+	}
 	var snapshots source.Snapshots
 	snapshots.Publish(b.Build())
 	ctx, cancel := context.WithCancel(context.Background())

@@ -145,7 +145,7 @@ func parseTrace(from, to string) (client netip.Addr, f topology.Frontend, err er
 }
 
 func (w *world) trace(cfg plan.Config, client netip.Addr, to topology.Frontend, preloadMax int) *walk {
-	q := rules.Question{Client: client, To: to, Listens: w.listens(preloadMax)}
+	q := rules.Question{Client: client, To: to, Listens: w.listens(preloadMax), Absent: w.instead != ""}
 	state := w.kernelState(&cfg, &q)
 	step := rules.Trace(cfg, plan.Of(w.view, cfg), state, q)
 	out := &walk{From: client.String(), To: to.String(), Verdict: string(step.Fate), Steps: step.Steps, Cluster: step.Cluster, Tiers: []tierRow{}}

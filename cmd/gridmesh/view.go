@@ -31,6 +31,7 @@ type frontendRow struct {
 	answerRow
 	Unmarked    int        `json:"unmarked,omitempty"` // endpoints that Envoy sends nobody to, besides those that say so
 	of          int        // endpoints that Envoy has for it, where it has ejected any
+	instead     bool       // it is Envoy's, and the kernel gets its new connections
 	told        string     // notice or problem: as what it is told that a ClusterIP's is refused
 	LeftOut     []endRow   `json:"leftOut,omitempty"`
 	FromOutside *answerRow `json:"fromOutside,omitempty"` // where that is another: externalTrafficPolicy Local
@@ -95,6 +96,9 @@ Exits with 1 where it prints a problem; of one Service, only its own are.`,
 			}
 			if w.twoPaths() {
 				doc["networkPolicies"] = w.opts.Policies
+				if why := w.whyKernel(instead(rows)); len(why) > 0 {
+					doc["kernelServes"] = why
+				}
 			}
 			return in.judge(problems, in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error { return w.table(out, rows, problems, notices) }))
 		},
@@ -125,7 +129,9 @@ func (w *world) rows(args []string) ([]serviceRow, error) {
 			if r := refused[s.Frontends[i].Frontend]; r != nil {
 				row.Frontends[i].Answer, row.Frontends[i].told = answerUnserved, r.told()
 			}
-			w.ejected.mark(&row.Frontends[i], &s.Frontends[i])
+			if !row.Frontends[i].instead {
+				w.ejected.mark(&row.Frontends[i], &s.Frontends[i])
+			}
 		}
 		if len(row.Frontends) == 0 {
 			row.Why = bare(s)
@@ -151,7 +157,8 @@ func (w *world) frontendRows(s *topology.ServiceView) (rows []frontendRow) {
 		rows = append(rows, row)
 	}
 	for _, f := range s.Frontends {
-		add(f.Frontend, f.PortName, frontendRow{Path: pathOf(s, f.Path), told: toldProblem, answerRow: answers(f.Tiers, f.Silent).by(f.Path)})
+		path := w.byNow(f.Path)
+		add(f.Frontend, f.PortName, frontendRow{Path: pathOf(s, path), instead: path != f.Path, told: toldProblem, answerRow: answers(f.Tiers, f.Silent).by(f.Path)})
 	}
 	for _, o := range s.Outside {
 		row := frontendRow{Kind: o.Kind.String(), Path: pathOf(s, o.Path), answerRow: answers(o.Tiers, false).by(o.Path)}
@@ -173,6 +180,13 @@ func pathOf(s *topology.ServiceView, path topology.Path) string {
 		return ""
 	}
 	return path.String()
+}
+
+// instead reports whether the kernel gets new connections of some that are Envoy's.
+func instead(rows []serviceRow) bool {
+	return slices.ContainsFunc(rows, func(r serviceRow) bool {
+		return slices.ContainsFunc(r.Frontends, func(f frontendRow) bool { return f.instead })
+	})
 }
 
 // bare says why a Service has no frontends.
@@ -200,8 +214,8 @@ func (w *world) table(out io.Writer, rows []serviceRow, problems, notices []topo
 		fmt.Fprintf(out, ", %s=%s", key, value)
 	}
 	fmt.Fprintln(out)
-	if w.policed() {
-		fmt.Fprintln(out, policedText)
+	for _, why := range w.whyKernel(instead(rows)) {
+		fmt.Fprintln(out, why)
 	}
 	w.ejected.line(out)
 	t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)

@@ -59,7 +59,42 @@ func (r *Report) Faults(matters func(xds.Nack) bool) (list []Fault) {
 // NeedsEnvoy reports whether connections are handed to Envoy: with one path always;
 // with two where any frontend is its, and the kernel does not serve for it, nor instead
 // of it while kube-proxy's rules are there.
-func (r *Report) NeedsEnvoy() bool { return !r.idleEnvoy() && !r.EnvoyAbsent && !r.BesideKubeProxy }
+func (r *Report) NeedsEnvoy() bool { return !r.idleEnvoy() && !r.kernelInstead() }
+
+// kernelInstead reports whether the kernel gets the new connections that are Envoy's.
+func (r *Report) kernelInstead() bool { return r.EnvoyAbsent || r.BesideKubeProxy }
+
+// InsteadText says why the kernel gets the new connections that are Envoy's; "" where it
+// does not.
+func (r *Report) InsteadText(now time.Time) string {
+	switch back := r.backText(now); {
+	case r.BesideKubeProxy:
+		return "kube-proxy: " + r.besideText(now)
+	case r.EnvoyAbsent && back != "":
+		return "Envoy " + absentText + "; it " + back
+	case r.EnvoyAbsent:
+		return "Envoy " + absentText
+	}
+	return ""
+}
+
+// PoliciesText says why the kernel serves all, where that is for NetworkPolicies; "" where
+// it is not.
+func (r *Report) PoliciesText(now time.Time) string {
+	if text := r.policiesText(now); text != "" {
+		return "NetworkPolicies: " + text
+	}
+	return ""
+}
+
+// pathsText says what serves how many frontends at the moment.
+func (r *Report) pathsText() string {
+	p := *r.Paths
+	if r.kernelInstead() {
+		p.Envoy, p.Kernel = 0, p.Kernel+p.Envoy
+	}
+	return fmt.Sprintf("%s: %d frontends by Envoy, %d by the kernel; gridmesh view --datapath %s names them", r.Datapath, p.Envoy, p.Kernel, r.Datapath)
+}
 
 // idleEnvoy reports whether nothing is Envoy's to serve.
 func (r *Report) idleEnvoy() bool {

@@ -150,8 +150,10 @@ func TestTheTextOfTwoPaths(t *testing.T) {
 		want   []string
 	}{
 		{"both", func(*Report) {}, []string{"datapath    auto: 2 frontends by Envoy, 3 by the kernel;", "WARNING     no Envoy is connected (captured connections are refused"}},
-		{"absent", func(r *Report) { r.EnvoyAbsent = true }, []string{"envoy       takes no connections: the kernel serves", "envoy       not connected\n"}},
+		{"absent", func(r *Report) { r.EnvoyAbsent = true }, []string{"datapath    auto: 0 frontends by Envoy, 5 by the kernel;", "envoy       takes no connections: the kernel serves", "envoy       not connected\n"}},
 		{"back", func(r *Report) { r.EnvoyAbsent, r.EnvoyBack = true, now.Add(time.Minute) }, []string{"envoy       serves again, and gets new connections in 1m0s if it goes on"}},
+		{"beside kube-proxy", func(r *Report) { r.BesideKubeProxy = true }, []string{"datapath    auto: 0 frontends by Envoy, 5 by the kernel;", "kube-proxy  its rules are on this node"}},
+		{"kube-proxy's rules gone", func(r *Report) { r.BesideKubeProxy, r.KubeProxyUntil = true, now.Add(30*time.Second) }, []string{"datapath    auto: 0 frontends by Envoy, 5 by the kernel;", "kube-proxy  its rules are gone"}},
 		{"not to be asked", func(r *Report) { r.EnvoyUnknown = "no descriptor" }, []string{"envoy       cannot be asked whether it serves: no descriptor"}},
 		{"policies", func(r *Report) { r.Policies = true }, []string{"policies    the cluster has some: the kernel serves all"}},
 		{"policies that nobody knows of", func(r *Report) { r.Policies, r.PoliciesUnknown = true, true }, []string{"policies    nobody has said yet"}},

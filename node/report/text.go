@@ -42,7 +42,7 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 		p.line("pods", "%s", r.Pods)
 		p.line("services", "%d, %d clusters preloaded", r.Services, r.Preloaded)
 		if r.Paths != nil {
-			p.line("datapath", "%s: %d frontends by Envoy, %d by the kernel; gridmesh view --datapath %s names them", r.Datapath, r.Paths.Envoy, r.Paths.Kernel, r.Datapath)
+			p.line("datapath", "%s", r.pathsText())
 		}
 		if r.BesideKubeProxy {
 			p.line("kube-proxy", "%s", r.besideText(now))
