@@ -89,6 +89,8 @@ revisions have the same for a unit it is with each of them.`,
 // noteBearers says what the manifests lack, and of which units nobody knows what they bear.
 func (in *gridInput) noteBearers(h *history) {
 	switch kind, _ := plan.FindKind(h.plan.Grid.Kind); {
+	case !h.revises():
+		in.note("%s %s", h.plan.Grid, noRevisions)
 	case len(h.revisions) == 0 && len(in.files) > 0:
 		in.note("no ControllerRevision of %s is here; add those of the cluster (kubectl get controllerrevisions -A -o yaml), or ask it (--kubeconfig)", h.plan.Grid)
 	case len(h.revisions) == 0:
@@ -167,6 +169,15 @@ func (h *history) paused() bool {
 	return paused
 }
 
+// noRevisions is said of a ServiceGrid.
+const noRevisions = "has no revisions, and never has: it has no templates"
+
+// revises reports whether the grid is of a kind that has revisions.
+func (h *history) revises() bool {
+	kind, ok := plan.FindKind(h.plan.Grid.Kind)
+	return !ok || kind.PerUnit
+}
+
 var errNoRevision = errors.New("there is no such revision")
 
 // target is the revision to go back to; 0 is the one before the current.
@@ -179,6 +190,9 @@ func (h *history) target(number int64) (plan.Revision, error) {
 		if number != 0 && r.Number == number {
 			return r, nil
 		}
+	}
+	if !h.revises() {
+		return plan.Revision{}, fmt.Errorf("%w: %s %s", errNoRevision, h.plan.Grid, noRevisions)
 	}
 	if number == 0 {
 		return plan.Revision{}, fmt.Errorf("%w: %s has no revision before the current one", errNoRevision, h.plan.Grid)
@@ -202,8 +216,8 @@ before the current, of two bad changes the other: it prints how many units bear
 it. A second rollback undoes the first.`,
 		Example: "  gridmesh grid rollback till\n  gridmesh grid rollback dg/till --to-revision 3 --dry-run",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if to < 0 {
-				return fmt.Errorf("%w: --to-revision %d: must not be negative; gridmesh grid history lists them", run.ErrUsage, to)
+			if cmd.Flags().Changed("to-revision") && to < 1 {
+				return fmt.Errorf("%w: --to-revision %d: revisions are counted from 1; leave the flag out for the one before the current, and gridmesh grid history lists them", run.ErrUsage, to)
 			}
 			h, err := in.history(cmd.Context(), gridOf(args))
 			if err != nil {
@@ -233,7 +247,7 @@ it. A second rollback undoes the first.`,
 	}
 	in = newGridInput(cmd, false)
 	cmd.ValidArgsFunction = in.completeGrids()
-	cmd.Flags().Int64Var(&to, "to-revision", 0, "revision to go back to (default: the one before the current)")
+	cmd.Flags().Int64Var(&to, "to-revision", 0, "revision to go back to, from 1 on (default: the one before the current)")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only ask the API server whether it would take the change")
 	return cmd
 }

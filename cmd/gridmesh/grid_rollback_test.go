@@ -50,7 +50,7 @@ func twoBadChanges() (w plan.World) {
 func gridServer(t *testing.T, w plan.World, conflicts int) (kubeconfig string) {
 	t.Helper()
 	lists := map[string][]map[string]any{
-		"/api/v1/nodes": w.Nodes, "/apis/superedge.io/v1/deploymentgrids": w.Grids,
+		"/api/v1/nodes": w.Nodes, "/apis/superedge.io/v1/" + strings.ToLower(w.Grids[0]["kind"].(string)) + "s": w.Grids,
 		"/apis/apps/v1/deployments": w.Children, "/apis/apps/v1/controllerrevisions": w.Revisions,
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -124,6 +124,21 @@ func TestHistoryTellsWhoBearsWhat(t *testing.T) {
 func TestNotesAreSaidOnce(t *testing.T) {
 	code, out, log := gridmesh(t, "grid", "rollback", "till", "--kubeconfig", gridServer(t, twoBadChanges(), 3))
 	if code != 0 || !strings.Contains(out, "goes back") || strings.Count(log, "note: no controller has looked at deploymentgrid default/till yet") != 1 {
+		t.Errorf("code %d: %s%s", code, out, log)
+	}
+}
+
+// A ServiceGrid has no templates, and so nothing to go back to.
+func TestAServiceGridHasNoRevisions(t *testing.T) {
+	w := twoBadChanges()
+	w.Revisions, w.Children = nil, nil
+	w.Grids[0]["kind"], w.Grids[0]["spec"] = "ServiceGrid", map[string]any{"gridUniqKey": "site", "template": map[string]any{"selector": map[string]any{"app": "till"}, "ports": []any{map[string]any{"port": int64(80)}}}}
+	kubeconfig := gridServer(t, w, 0)
+	const none = "servicegrid default/till has no revisions, and never has: it has no templates"
+	if code, out, log := gridmesh(t, "grid", "history", "sg/till", "--kubeconfig", kubeconfig, "-o", "json"); code != 0 || out != "[]\n" || !strings.Contains(log, "note: "+none+"\n") {
+		t.Errorf("code %d: %s%s", code, out, log)
+	}
+	if code, out, log := gridmesh(t, "grid", "rollback", "sg/till", "--kubeconfig", kubeconfig); code != 1 || !strings.Contains(log, "there is no such revision: "+none+"\n") {
 		t.Errorf("code %d: %s%s", code, out, log)
 	}
 }
