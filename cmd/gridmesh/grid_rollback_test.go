@@ -142,3 +142,16 @@ func TestAServiceGridHasNoRevisions(t *testing.T) {
 		t.Errorf("code %d: %s%s", code, out, log)
 	}
 }
+
+// A unit's name is what somebody wrote into an annotation: it makes no note of its own.
+func TestNotesAreOneLine(t *testing.T) {
+	w := twoBadChanges()
+	for _, child := range w.Children {
+		metadata := child["metadata"].(map[string]any)
+		metadata["annotations"] = map[string]any{"gridmesh.io/unit": "a\x1b[2J\nnote: all is well"}
+	}
+	_, _, log := gridmesh(t, "grid", "history", "till", "--kubeconfig", gridServer(t, w, 0))
+	if !strings.Contains(log, `a\x1b[2J\nnote: all is well`) || strings.Contains(log, "\nnote: all") {
+		t.Errorf("%q", log)
+	}
+}

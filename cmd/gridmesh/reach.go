@@ -291,9 +291,10 @@ func (r *reach) connect() (_ *kube.Client, err error) {
 	return r.client, err
 }
 
-// note tells people something beside the answer, once however often it is found.
+// note tells people something beside the answer in a line, once however often it is found:
+// what others wrote begins no line of its own.
 func (r *reach) note(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
+	text := printable(fmt.Sprintf(format, args...), "")
 	if r.noted[text] {
 		return
 	}
