@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
@@ -119,7 +123,7 @@ func (s *Soak) compare(ctx context.Context, before map[string]*ended, lines []st
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return wait.Until(ctx, func() error {
-		wrong, err := s.unlike(before)
+		wrong, err := s.unlike(ctx, before)
 		if err != nil {
 			return err
 		}
@@ -140,15 +144,19 @@ func (s *Soak) moved(ctx context.Context, lines []string) error {
 }
 
 // unlike are the differences of all nodes, by judge.
-func (s *Soak) unlike(before map[string]*ended) (map[string][]string, error) {
+func (s *Soak) unlike(ctx context.Context, before map[string]*ended) (map[string][]string, error) {
 	wrong := map[string][]string{}
+	may, err := s.leftovers(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for node, e := range before {
 		s.dialAll(node)
 		now, err := read(s.c.Nodes[node])
 		if err != nil {
 			return nil, err
 		}
-		for _, d := range differences(e.reading, now, s.dialled()) {
+		for _, d := range differences(e.reading, now, may) {
 			facet, _, _ := strings.Cut(d, ":")
 			wrong[facet] = append(wrong[facet], node+": "+d)
 		}
@@ -177,7 +185,7 @@ func (s *Soak) compareStates(before map[string]*ended) error {
 		if err != nil {
 			wrong["files"] = append(wrong["files"], fmt.Sprintf("the state of %s cannot be read: %v", node, err))
 		} else if !slices.Equal(now, before[node].state) {
-			for _, d := range differences(reading{"files": before[node].state}, reading{"files": now}, nil) {
+			for _, d := range differences(reading{"files": before[node].state}, reading{"files": now}, leftovers{}) {
 				if strings.Contains(d, "a fresh start has not") {
 					continue // what was used once is kept, though it leads nowhere now
 				}
@@ -187,4 +195,21 @@ func (s *Soak) compareStates(before map[string]*ended) error {
 		return s.start(n, "agent")
 	})
 	return errors.Join(err, violations(wrong))
+}
+
+// leftovers are what an Envoy may hold for the Services that there are.
+func (s *Soak) leftovers(ctx context.Context) (leftovers, error) {
+	may := leftovers{dialled: s.dialled()}
+	list, err := s.c.Kube.CoreV1().Services("default").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return may, fmt.Errorf("list services: %w", err)
+	}
+	for _, svc := range list.Items {
+		for _, p := range svc.Spec.Ports {
+			if ip, err := netip.ParseAddr(svc.Spec.ClusterIP); err == nil && p.Protocol == corev1.ProtocolUDP {
+				may.bound = append(may.bound, netip.AddrPortFrom(ip, uint16(p.Port)))
+			}
+		}
+	}
+	return may, nil
 }

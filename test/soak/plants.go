@@ -171,7 +171,7 @@ func (s *Soak) unlikeNow(ctx context.Context, judge string, sow func() error) er
 			return err
 		}
 		time.Sleep(time.Second)
-		wrong, err := s.unlike(map[string]*ended{planted: e})
+		wrong, err := s.unlike(ctx, map[string]*ended{planted: e})
 		if err == nil {
 			err = violations(wrong)
 		}
@@ -182,7 +182,11 @@ func (s *Soak) unlikeNow(ctx context.Context, judge string, sow func() error) er
 	if err := sow(); err != nil {
 		return err
 	}
-	_, err := wait.For(ctx, judge+" to differ", func() error {
+	may, err := s.leftovers(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = wait.For(ctx, judge+" to differ", func() error {
 		// What there is now against what there was: the other way round.
 		used, err := usage(n)
 		if err != nil {
@@ -192,7 +196,7 @@ func (s *Soak) unlikeNow(ctx context.Context, judge string, sow func() error) er
 		if err != nil {
 			return err
 		}
-		for _, d := range differences(now, e.reading, s.dialled()) {
+		for _, d := range differences(now, e.reading, may) {
 			if strings.HasPrefix(d, judge+":") {
 				return nil
 			}

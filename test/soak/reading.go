@@ -42,13 +42,16 @@ func read(n *cluster.Node) (reading, error) {
 	return r, nil
 }
 
-// differences are what one reading has and the other has not. Envoy may hold
-// more than a fresh one, for it gives nothing back that it once asked for, which
-// is what was dialled: but nothing that leads anywhere.
-func differences(r, fresh reading, dialled []netip.AddrPort) (list []string) {
+// leftovers are frontends that an Envoy may hold more for than a fresh one, if that leads
+// nowhere: it gives nothing back that it once asked for, which is what was dialled, and a
+// UDP listener that was opened stays for as long as its Service has that port.
+type leftovers struct{ dialled, bound []netip.AddrPort }
+
+// differences are what one reading has and the other has not, but for leftovers.
+func differences(r, fresh reading, may leftovers) (list []string) {
 	for facet := range fresh {
 		for _, line := range r[facet] {
-			left := facet == "envoy" && leadsNowhere(line, fresh[facet], dialled)
+			left := facet == "envoy" && may.leaves(line, r[facet], fresh[facet])
 			if !left && !slices.Contains(fresh[facet], line) {
 				list = append(list, facet+": a fresh start has not "+short(line))
 			}
@@ -70,14 +73,28 @@ func short(line string) string {
 	return line
 }
 
-// leadsNowhere reports whether a resource is left over of a name that was dialled
-// and that a fresh Envoy does not know at all, and has no endpoint.
-func leadsNowhere(line string, fresh []string, dialled []netip.AddrPort) bool {
+// leaves reports whether a resource is such a leftover, which a fresh Envoy does not know
+// at all, and without an endpoint.
+func (may leftovers) leaves(line string, all, fresh []string) bool {
 	name, _, _ := strings.Cut(line, " ")
-	known := slices.ContainsFunc(fresh, func(l string) bool { return strings.HasPrefix(l, name+" ") })
+	has := func(list []string, name string) int {
+		return slices.IndexFunc(list, func(l string) bool { return strings.HasPrefix(l, name+" ") })
+	}
 	_, address, _ := strings.Cut(name, "/")
-	asked := slices.ContainsFunc(dialled, func(to netip.AddrPort) bool { return to.String() == address })
-	return asked && !known && !strings.Contains(line, `"socket_address"`)
+	udp, listener := strings.CutPrefix(address, "udp-")
+	udp, cluster := strings.CutSuffix(udp, "/udp")
+	if has(fresh, name) >= 0 {
+		return false
+	}
+	if !listener && !cluster {
+		return contains(may.dialled, address) && !strings.Contains(line, `"socket_address"`)
+	}
+	ends := has(all, "endpoint_config/"+udp+"/udp")
+	return contains(may.bound, udp) && ends >= 0 && !strings.Contains(all[ends], `"socket_address"`)
+}
+
+func contains(list []netip.AddrPort, address string) bool {
+	return slices.ContainsFunc(list, func(to netip.AddrPort) bool { return to.String() == address })
 }
 
 // anonymous sets are named by the kernel, in no order.
