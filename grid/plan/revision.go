@@ -114,7 +114,7 @@ func mergePatch(from, to any) (patch any, ok bool) {
 // revise decides which ControllerRevisions to write and to drop; one of them is kept
 // besides. Content that was there before gets a new number, as kubectl rollout undo has it.
 func (g *tracked) revise(p *Plan, kept string) {
-	all := slices.Clone(g.ownRevisions())
+	all := g.ownRevisions()
 	if len(all) == 0 || all[0].Name != g.revision {
 		next := int64(0)
 		if len(all) > 0 {
@@ -139,19 +139,32 @@ func (g *tracked) revise(p *Plan, kept string) {
 	}
 }
 
-// ownRevisions are the grid's, the newest first. They are not to be changed.
-func (g *tracked) ownRevisions() []Revision {
-	if g.sorted == nil || g.sortedOf != g.uid {
-		g.sorted, g.sortedOf = Revisions(g.uid, slices.Collect(maps.Values(g.revisions))), g.uid
-	}
-	return g.sorted
-}
+// ownRevisions are the grid's, the newest first.
+func (g *tracked) ownRevisions() []Revision { return g.named(g.ownNames()) }
 
 // lookedAt are those of which children may be made: the newest. More than that the
 // controller keeps of no grid, so others made them, and each costs a look for every child.
 func (g *tracked) lookedAt() []Revision {
-	all := g.ownRevisions()
-	return all[:min(len(all), 2*historyLimit)]
+	own := g.ownNames()
+	return g.named(own[:min(len(own), 2*historyLimit)])
+}
+
+// ownNames are sorted once, however often they are looked through.
+func (g *tracked) ownNames() []string {
+	if g.sorted == nil || g.sortedOf != g.uid {
+		g.sorted, g.sortedOf = []string{}, g.uid
+		for _, r := range Revisions(g.uid, slices.Collect(maps.Values(g.revisions))) {
+			g.sorted = append(g.sorted, r.Name)
+		}
+	}
+	return g.sorted
+}
+
+func (g *tracked) named(names []string) (list []Revision) {
+	for _, name := range names {
+		list = append(list, revisionOf(g.revisions[name]))
+	}
+	return list
 }
 
 // ownRevision is a revision of a name, not one that an earlier grid of the same name left:

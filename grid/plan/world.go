@@ -39,7 +39,7 @@ type tracked struct {
 type record struct {
 	children  map[string][]*child // by unit, sorted by name
 	revisions map[string]Object   // by name
-	sorted    []Revision          // of those the grid's own, the newest first; nil where they are to be sorted anew
+	sorted    []string            // the names of the grid's own, the newest first; nil where they are to be sorted anew
 	sortedOf  string              // the uid of that grid
 	// The status as it was decided last, or was found: where a rollout is.
 	workload *apiv1.WorkloadGridStatus
