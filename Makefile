@@ -149,7 +149,7 @@ conformance: conformance-check build images kube envoy conformance-programs ## K
 
 lint: ## golangci-lint
 	cd test/tools && $(GO) build -o ../../$(BIN)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-	$(BIN)/golangci-lint run ./...
+	$(BIN)/golangci-lint run --allow-serial-runners ./...
 
 generate: ## rewrite what is generated: CRDs and deep copies from api/v1, the Helm chart's templates from deploy/
 	cd test/generate && $(GO) build -o ../../$(BIN)/controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen
