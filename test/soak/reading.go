@@ -236,6 +236,9 @@ func readEnvoy(n *cluster.Node) (list []string, err error) {
 			for _, item := range items {
 				m, _ := item.(map[string]any)
 				resource := m[kind.inside]
+				if resource == nil {
+					continue // a listener that drains, which Envoy closes in its time
+				}
 				inside, _ := resource.(map[string]any)
 				name, ok := inside[kind.name]
 				if !ok {
