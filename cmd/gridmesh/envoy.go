@@ -19,7 +19,7 @@ func (in *input) noteEnvoy(ctx context.Context, matters func(xds.Nack) bool) {
 		if f.Then != "" {
 			text += "; " + f.Then
 		}
-		in.note("%s", printable(text, ""))
+		in.note("%s", text)
 	}
 }
 

@@ -60,12 +60,12 @@ func (in *gridInput) unexplained(plans []plan.Plan) (list []topology.Problem) {
 		status, here := statusOf(in.world, p.Grid), p.Conditions()
 		since, text := newsOf(status.valid, p.Problems)
 		if since != "" {
-			in.note("%s: the controller says: %s; here that is no longer so: if it stays, see that gridmesh-controller runs", p.Grid, printable(since, ""))
+			in.note("%s: the controller says: %s; here that is no longer so: if it stays, see that gridmesh-controller runs", p.Grid, since)
 		}
 		if text != "" {
 			list = append(list, topology.Problem{Object: p.Grid.String(), Field: "status", Text: "the controller says: " + text})
 		} else if status.ready != "" && meta.IsStatusConditionTrue(here, apiv1.Ready) {
-			in.note("%s: the controller says: %s; if this stays, see its Events and that gridmesh-controller runs", p.Grid, printable(status.ready, ""))
+			in.note("%s: the controller says: %s; if this stays, see its Events and that gridmesh-controller runs", p.Grid, status.ready)
 		}
 	}
 	return list

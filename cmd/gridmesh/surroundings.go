@@ -171,7 +171,7 @@ func (w *world) unitFault() string {
 // noteUnit says it where the output has no place for it.
 func (in *input) noteUnit(w *world) {
 	if fault := w.unitFault(); fault != "" {
-		in.note("%s", printable("node "+w.view.Viewpoint.Name+" "+fault, ""))
+		in.note("node %s %s", w.view.Viewpoint.Name, fault)
 	}
 }
 
