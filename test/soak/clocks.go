@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/gridmesh/gridmesh/test/cluster"
@@ -48,8 +49,11 @@ func (s *Soak) setClocks(where string) error {
 	}
 	var errs []error
 	for _, p := range list {
-		if p.Running() {
-			errs = append(errs, p.SetClock(s.clocks[where]))
+		if !p.Running() {
+			continue
+		}
+		if err := p.SetClock(s.clocks[where]); !errors.Is(err, edge.ErrPaused) { // else resume sets it
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
@@ -62,6 +66,21 @@ func (s *Soak) inTime(where string, p *edge.Process) error {
 		return nil
 	}
 	return p.SetClock(s.clocks[where])
+}
+
+// resume lets stopped programs of a place go on, with its clock where they were stopped
+// before they had one.
+func (s *Soak) resume(where string, list ...*edge.Process) error {
+	var errs []error
+	for _, p := range list {
+		p.Signal(syscall.SIGCONT)
+	}
+	for _, p := range list {
+		if p.Running() {
+			errs = append(errs, s.inTime(where, p))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // vouchFor is how old a last contact may be, or how far still to come, for which an

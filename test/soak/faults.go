@@ -18,6 +18,7 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 	"github.com/gridmesh/gridmesh/test/soak/model"
+	"github.com/gridmesh/gridmesh/test/soak/script"
 )
 
 // effects are what is excused while a program does not run.
@@ -82,7 +83,7 @@ func (s *Soak) restart(_ context.Context, args []string) (func() error, error) {
 func (s *Soak) stop(_ context.Context, args []string) (func() error, error) {
 	return s.hit(args[0], args[1],
 		func(n *cluster.Node) error { process(n, args[0]).Signal(syscall.SIGSTOP); return nil },
-		func(n *cluster.Node) error { process(n, args[0]).Signal(syscall.SIGCONT); return nil })
+		func(n *cluster.Node) error { return s.resume(n.Name, process(n, args[0])) })
 }
 
 // freeze stops all of a node's programs at once: for them every clock then jumps.
@@ -94,17 +95,15 @@ func (s *Soak) freeze(_ context.Context, args []string) (func() error, error) {
 	}
 	ends := s.trouble(model.Deaf|model.Absent|model.Broken|model.Nameless, node)
 	n := s.c.Nodes[node]
-	list := []*edge.Process{n.Kubelet, n.Agent, n.Envoy, n.DNS}
-	for _, p := range list {
+	list := []*edge.Process{n.Agent, n.Envoy, n.DNS}
+	for _, p := range append(list, n.Kubelet) {
 		p.Signal(syscall.SIGSTOP)
 	}
 	return func() error {
 		defer s.free(targets...)
 		defer ends()
-		for _, p := range list {
-			p.Signal(syscall.SIGCONT)
-		}
-		return nil
+		n.Kubelet.Signal(syscall.SIGCONT)
+		return s.resume(node, list...)
 	}, nil
 }
 
@@ -116,8 +115,7 @@ func (s *Soak) hitController(_ context.Context, args []string) (func() error, er
 	return func() error {
 		defer s.free("controller")
 		if args[0] == "stop" {
-			s.controller.Signal(syscall.SIGCONT)
-			return nil
+			return s.resume(script.Controller, s.controller)
 		}
 		return s.startController()
 	}, nil

@@ -23,7 +23,8 @@ import (
 // The wall clock is in no namespace. But programs read it by a function that the
 // kernel maps into each of them, the vDSO, through a pointer that Go's runtime and
 // glibc keep among their data: it leads to a function of ours from now on, which
-// asks the vDSO's and adds to what that says.
+// asks the vDSO's and adds to what that says. The error is ErrPaused where that has to
+// wait for whoever stopped the program.
 func (p *Process) SetClock(ahead time.Duration) error {
 	if runtime.GOARCH != "amd64" {
 		return fmt.Errorf("set the clock of %s: on amd64 only, not on %s: %w", p.Name, runtime.GOARCH, errors.ErrUnsupported)
@@ -32,6 +33,8 @@ func (p *Process) SetClock(ahead time.Duration) error {
 		switch err := p.setClock(ahead); {
 		case err == nil:
 			return nil
+		case errors.Is(err, errNotYet) && p.Running() && p.stopped():
+			return fmt.Errorf("set the clock of %s: %w", p.Name, ErrPaused)
 		case !errors.Is(err, errNotYet) || !p.Running() || time.Now().After(end):
 			return fmt.Errorf("set the clock of %s: %w", p.Name, err)
 		}
@@ -54,6 +57,10 @@ func (p *Process) setClock(ahead time.Duration) error {
 	_, err = mem.WriteAt(word(uint64(ahead/time.Second)), p.clock)
 	return err
 }
+
+// ErrPaused: a program was stopped before it looked for its clock, and cannot be given one
+// until it goes on. What it reads then is the machine's.
+var ErrPaused = errors.New("it is stopped, and had not looked for its clock before")
 
 // errNotYet: a program that has just begun has not looked for the vDSO.
 var errNotYet = errors.New("it has no vDSO, or no pointer to it")

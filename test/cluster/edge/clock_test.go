@@ -2,11 +2,13 @@ package edge
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -72,6 +74,44 @@ func TestSetClockOfNoProgram(t *testing.T) {
 	p.Kill()
 	if err := p.SetClock(time.Hour); err == nil {
 		t.Error("the clock of a program that has ended was set")
+	}
+}
+
+// A program that is stopped before its first instruction is not waited for, and has its
+// clock set once it goes on.
+func TestSetClockOfAPausedProgram(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("on amd64 only")
+	}
+	runtime.LockOSThread() // who traces is a thread
+	defer runtime.UnlockOSThread()
+	p := &Process{Name: "paused", done: make(chan struct{}), log: &logBuffer{}, cmd: exec.Command("/proc/self/exe")}
+	p.cmd.Env = append(os.Environ(), asked+"=1")
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
+	in, err := p.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = p.cmd.Process.Kill(); _ = p.cmd.Wait() }()
+	if _, err := syscall.Wait4(p.PID(), nil, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := p.SetClock(time.Hour); !errors.Is(err, ErrPaused) {
+		t.Errorf("while it is stopped: %v", err)
+	}
+	if took := time.Since(began); took > endPatience/2 {
+		t.Errorf("it was waited for: %s", took)
+	}
+	if err := syscall.PtraceDetach(p.PID()); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.SetClock(time.Hour); err != nil {
+		t.Errorf("once it goes on: %v", err)
 	}
 }
 
