@@ -110,4 +110,9 @@ func TestAnySlot(t *testing.T) {
 	if got := anySlot([]byte{9, 9, 9, 9, 5, 0, 1, 0}); string(got) != string([]byte{9, 9, 9, 9, 0, 0, 1, 0}) {
 		t.Errorf("%v", got)
 	}
+	for set, want := range map[string]bool{"slots4": true, "names6": true, "ends4": false, "front6": false} {
+		if numbered(set) != want {
+			t.Errorf("keys of %s end with a number: %v", set, !want)
+		}
+	}
 }

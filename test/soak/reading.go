@@ -130,7 +130,7 @@ func readRules(n *cluster.Node) (list []string, err error) {
 				if set.Dynamic && set.HasTimeout {
 					continue // clients' connections put it there, for a time
 				}
-				if strings.HasPrefix(set.Name, "slots") {
+				if numbered(set.Name) {
 					e.Key = anySlot(e.Key)
 				}
 				add("%s set %s has %x %x %x %v", table, set.Name, e.Key, e.KeyEnd, e.Val, e.IntervalEnd)
@@ -153,6 +153,11 @@ func readRules(n *cluster.Node) (list []string, err error) {
 		}
 	}
 	return list, nil
+}
+
+// numbered reports whether keys of a set end with the number of a slot.
+func numbered(set string) bool {
+	return strings.HasPrefix(set, "slots") || strings.HasPrefix(set, "names")
 }
 
 // anySlot is a key of the kernel path's slots without the number of the slot: who came
