@@ -327,9 +327,9 @@ func (c *Capture) IPv6() bool { return c.ipv6 }
 func (c *Capture) Remove() error {
 	c.installed, c.held, c.goal, c.pending = false, unsure, unsure, nil
 	c.table.conn.Keep()
-	err := errors.Join(c.table.remove(), removeBridge(c.table.conn), c.removeKernel())
+	err := errors.Join(unhookKernel(c.table.conn), c.table.remove(), removeBridge(c.table.conn), c.removeKernel())
 	c.table.conn.Close()
-	return errors.Join(err, routing.Remove(c.cfg), c.ctl.Restore())
+	return errors.Join(err, routing.Remove(c.cfg), c.forgetClients(), c.ctl.Restore())
 }
 
 // Cleanup is Remove, for whoever runs no capture, while no agent does.

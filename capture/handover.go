@@ -28,13 +28,13 @@ func Serves() (families []string, err error) {
 	return families, nil
 }
 
-// PutBack sets the sysctls of a node as they were, while its rules are still in force:
-// those of another proxy on a bridge need them before.
+// PutBack sets the sysctls of a node's bridges as they were, while its rules are still in
+// force: those of another proxy need them before. What Envoy needs waits for Cleanup.
 func PutBack(host Host) error {
 	unlock, err := Lock()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	return host.sysctls().Restore()
+	return host.sysctls().Restore(earlyDemux)
 }

@@ -129,6 +129,9 @@ func (t *kernelTable) dropMemories(found *nft.Table, picks []plan.Pick) {
 // whatever their number.
 func (t *kernelTable) dropPicks(need, drop []plan.Pick) error {
 	idle := memoriesOf(drop)
+	if t.rules == nil { // what others write into is not known; the next lay knows
+		idle = nil
+	}
 	if len(idle) > 0 {
 		for m := range memoriesOf(need) {
 			delete(idle, m)

@@ -227,6 +227,37 @@ func (t *kernelTable) close() {
 	t.conn.Close()
 }
 
+// underWay is for how long a packet is on its way through the rules, where a core is taken
+// from the kernel meanwhile.
+const underWay = 50 * time.Millisecond
+
+// unhookKernel has no new packet meet the kernel path, which those that are under way look
+// their endpoints up in, and the sources that others see. In a table that goes as a whole
+// they would find nothing, and be refused.
+func unhookKernel(conn *nft.Session) error {
+	t := &nftables.Table{Name: rules.KernelName, Family: nftables.TableFamilyINet}
+	hooked := false
+	for _, name := range []string{rules.KernelIn, rules.KernelOut} {
+		there, err := conn.HasChain(t, name)
+		if err != nil {
+			return err
+		}
+		if there {
+			chain := &nftables.Chain{Table: t, Name: name}
+			conn.FlushChain(chain)
+			conn.DelChain(chain)
+			hooked = true
+		}
+	}
+	if !hooked {
+		return nil
+	}
+	if err := conn.Flush(); err == nil { // else removeKernel says what is in the way
+		time.Sleep(underWay)
+	}
+	return nil
+}
+
 // removeKernel removes the table of the kernel path, and reports whether there
 // was one.
 func removeKernel(conn *nft.Session) (removed bool, err error) {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -218,9 +219,9 @@ func (s Records) guess(key string, unknown error) error {
 	return fmt.Errorf("nobody knows what sysctl %s was; it is %s now, as the kernel begins with; set it where it should be another: %w", key, usual, unknown)
 }
 
-// Restore puts all values back. What is among the records and is none stays there,
-// and keeps no other from being put back.
-func (s Records) Restore() error {
+// Restore puts all values back but of some. What is among the records and is none stays
+// there, and keeps no other from being put back.
+func (s Records) Restore(but ...string) error {
 	entries, err := onDisk(s, func() ([]os.DirEntry, error) {
 		if err := s.folder(); err != nil {
 			return nil, err
@@ -238,12 +239,14 @@ func (s Records) Restore() error {
 		switch key, left := s.keyOf(e.Name()); {
 		case left: // a record that was never finished, so that nothing was changed, or none
 			errs = append(errs, s.remove(filepath.Join(s.dir, e.Name())))
-		case key != "":
+		case key != "" && !slices.Contains(but, key):
 			errs = append(errs, s.Undo(key))
 		}
 	}
 	for key := range s.owed.all() {
-		errs = append(errs, s.Undo(key))
+		if !slices.Contains(but, key) {
+			errs = append(errs, s.Undo(key))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -40,6 +40,8 @@ const (
 	Open   = 1<<1 | 1<<4 | 1<<5 | 1<<8 // ESTABLISHED, FIN_WAIT1, FIN_WAIT2 and CLOSE_WAIT
 	Listen = 1 << 10
 	Closed = 1 << 7 // of a socket of UDP: connected to nobody
+	// Connected have a peer, or had one until now: TIME_WAIT, too.
+	Connected = Open | 1<<2 | 1<<6 | 1<<9 | 1<<11
 )
 
 // ID is addresses, ports and the kernel's cookie: no two are the same.
@@ -103,8 +105,8 @@ func (c *Conn) Both(protocol byte, states uint32, port uint16) (all []Socket, er
 }
 
 // Reset ends a connection of TCP on both of its ends (RFC 793 abort). The error is
-// EOPNOTSUPP where the kernel has no CONFIG_INET_DIAG_DESTROY, and ENOENT or ESTALE where
-// the connection is gone.
+// EOPNOTSUPP where the kernel has no CONFIG_INET_DIAG_DESTROY, or is old and the
+// connection in TIME_WAIT, and ENOENT or ESTALE where it is gone.
 func (c *Conn) Reset(s Socket) error {
 	req := request(s.Family, unix.IPPROTO_TCP, Open)
 	copy(req[requestLen-idLen:], s.ID[:])
