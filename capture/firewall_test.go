@@ -101,16 +101,20 @@ func TestALongListOfWhomToRefuse(t *testing.T) {
 			must(t, conn.Flush())
 		}
 	}
-	begin := time.Now()
-	all, err := conn.Elements(set)
-	whole := time.Since(begin)
-	must(t, err)
-	begin = time.Now()
-	wantFirewall(t, true)
-	took := time.Since(begin)
-	t.Logf("to look took %s, to read the list of %d once %s", took, len(all), whole)
+	whole, took := time.Hour, time.Hour // the fastest of a few, for others use the cores
+	n := 0
+	for range 3 {
+		begin := time.Now()
+		all, err := conn.Elements(set)
+		whole, n = min(whole, time.Since(begin)), len(all)
+		must(t, err)
+		begin = time.Now()
+		wantFirewall(t, true)
+		took = min(took, time.Since(begin))
+	}
+	t.Logf("to look took %s, to read the list of %d once %s", took, n, whole)
 	if took > whole {
-		t.Errorf("to look took %s, as long as to read the list of %d: %s", took, len(all), whole)
+		t.Errorf("to look took %s, as long as to read the list of %d: %s", took, n, whole)
 	}
 }
 
