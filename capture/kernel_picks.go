@@ -30,8 +30,9 @@ func picksAmong(chains []string) (list []plan.Pick) {
 	return list
 }
 
-// addPicks puts chains in place, with what they are needed for or before, and the
-// memories that they write into.
+// addPicks puts chains in force, before what leads to them, and the memories that they write
+// into. In one transaction with it a packet that the kernel has led through the rules of
+// before since its first chain would be led to a new chain, and find that empty.
 func (t *kernelTable) addPicks(need []plan.Pick) (added []string, err error) {
 	var lack []plan.Pick
 	for _, p := range need {
@@ -50,10 +51,9 @@ func (t *kernelTable) addPicks(need []plan.Pick) (added []string, err error) {
 				added = append(added, rules.MemoryName(m))
 			}
 		}
-		if lack = lack[len(part):]; len(lack) > 0 {
-			if err := t.flush(); err != nil {
-				return nil, err
-			}
+		lack = lack[len(part):]
+		if err := t.flush(); err != nil {
+			return nil, err
 		}
 	}
 	return added, nil

@@ -197,8 +197,10 @@ func PickChain(cfg plan.Config, p plan.Pick) Chain {
 		// What is counted found no room to be remembered.
 		c.Rules, choose = append(c.Rules, Rule{Remembered{f, p}}, Rule{Remember{f, p}}), append(Rule{Counter{}}, choose...)
 	}
-	// The last one is for a slot that somebody took away.
-	c.Rules = append(c.Rules, choose, Rule{Jump{refuse(f)}})
+	// A packet that comes while endpoints go may choose a slot that is gone; there is a first
+	// one as long as there is any. The last rule is for that one, where somebody took it away.
+	first := plan.Pick{IPv6: p.IPv6, Near: p.Near, Among: 1}
+	c.Rules = append(c.Rules, choose, Rule{Choose{f, first}}, Rule{Jump{refuse(f)}})
 	return c
 }
 
