@@ -60,7 +60,7 @@ func (a *Agent) inspectProxy() (there bool, err error) {
 	if rules.IPVS {
 		return true, errors.New("kube-proxy (ipvs) owns the ClusterIPs on link " + kubeproxy.Link + ", and --take-over=kube-proxy cannot come before that: give kube-proxy the mode nftables first, or stop it and run: kube-proxy --cleanup (docs/migrate.md)")
 	}
-	a.proxyWritten = rules.Written
+	a.proxyAtStart = proxyLife{written: rules.Written, blind: err != nil}
 	if err != nil {
 		a.log.Warn("could not look at all of kube-proxy's rules; they are taken for being there, and looked at again", obs.KeyErr, err)
 		return true, nil
@@ -82,7 +82,7 @@ func (a *Agent) comeBefore() error {
 // followProxy keeps looking at kube-proxy, and removes what it left once this node is
 // served and there has been no sign of it for a while.
 func (a *Agent) followProxy(ctx context.Context) error {
-	t := takeover{counts: damper{first: proxyFirst, most: proxyMost, calm: proxyCalm}, life: proxyLife{written: a.proxyWritten}}
+	t := takeover{counts: damper{first: proxyFirst, most: proxyMost, calm: proxyCalm}, life: a.proxyAtStart}
 	t.counts.take(a.proxyFound, time.Now())
 	for {
 		next := proxyEvery
@@ -104,15 +104,13 @@ func (a *Agent) lookAtProxy(t *takeover, now time.Time) (runs bool) {
 		if err != nil {
 			rules.Written = t.life.written // nobody knows
 		}
+		t.life.compare(rules.Written, err == nil)
 		alive = t.life.take(rules.Written, signs, unseen, now)
 	} else {
 		t.life.none()
 	}
 	why := ""
-	switch {
-	case err != nil:
-		why = "not all of them could be looked at: " + err.Error()
-	case there:
+	if there && err == nil {
 		if why = a.waits(t, rules, alive, now); why == "" {
 			var failed error
 			if rules, failed = a.removeProxy(t, rules); failed != nil {
@@ -120,17 +118,20 @@ func (a *Agent) lookAtProxy(t *takeover, now time.Time) (runs bool) {
 			}
 		}
 	}
-	if err != nil {
+	if err != nil && rules.None() {
 		t.counts.unknown()
 	} else {
-		t.counts.take(!rules.None(), now)
+		t.counts.take(!rules.None(), now) // what half a look shows is there
 	}
-	next := beside{so: t.counts.so, until: t.counts.until(), alive: alive, ports: there && !t.life.leaves(now)}
+	next := beside{}
+	if t.counts.so {
+		next = beside{so: true, until: t.counts.until(), alive: alive, ports: there && !t.life.leaves(now)}
+	}
 	if was, _ := a.beside.Get(); was != next {
 		a.beside.Publish(next)
 		fill(a.paths)
 	}
-	a.tellProxy(t, rules.Text(), why)
+	a.tellProxy(t, t.text(rules.Text(), why, err))
 	return alive != ""
 }
 
@@ -171,15 +172,24 @@ func (a *Agent) waits(t *takeover, rules kubeproxy.Rules, alive string, now time
 	return ""
 }
 
-// tellProxy has the status say what is there, and what is waited for.
-func (a *Agent) tellProxy(t *takeover, what, why string) {
-	text := ""
-	if why != "" {
-		if what != "" {
-			what = " (" + what + ")"
-		}
-		text = fmt.Sprintf("rules of kube-proxy%s are on this node behind those of gridmesh, and the kernel serves all: %s", what, why)
+// text says what is there, and what is waited for; "" for nothing.
+func (t *takeover) text(what, why string, unread error) string {
+	switch {
+	case unread != nil && !t.counts.so:
+		return "rules of kube-proxy could not be looked at: " + unread.Error()
+	case unread != nil:
+		why = "not all of them could be looked at: " + unread.Error()
+	case why == "":
+		return ""
 	}
+	if what != "" {
+		what = " (" + what + ")"
+	}
+	return fmt.Sprintf("rules of kube-proxy%s are on this node behind those of gridmesh, and the kernel serves all: %s", what, why)
+}
+
+// tellProxy has the status say it.
+func (a *Agent) tellProxy(t *takeover, text string) {
 	if text == t.said {
 		return
 	}

@@ -18,11 +18,19 @@ const whoWrote = "its rules were written while the agent ran, and nothing else s
 // proxyLife is what is known of whether a kube-proxy runs, from look to look. It knows no
 // clock, and has one owner.
 type proxyLife struct {
-	written string    // kubeproxy.Rules.Written of the last look
+	written string    // kubeproxy.Rules.Written of the last look that saw all
+	blind   bool      // there was none of these yet
 	free    time.Time // since when nobody else has its ports; zero where somebody has
 	quiet   time.Time // since when there is no sign of it; zero where there is
 	shown   bool      // there was a sign of who wrote the rules, not long ago
 	wrote   bool      // somebody wrote them who gives no sign
+}
+
+// compare is before take: the first look that sees all is what others are compared with.
+func (l *proxyLife) compare(written string, whole bool) {
+	if l.blind && whole {
+		l.written, l.blind = written, false
+	}
 }
 
 // take takes what a look showed where rules are there, and says why kube-proxy counts as

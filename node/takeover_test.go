@@ -191,6 +191,63 @@ func TestWhatStaysOfKubeProxy(t *testing.T) {
 	})
 }
 
+// Where nothing of kube-proxy was there, and nobody can look whether that is so still, it is
+// said as that alone: nothing is known of rules, and Envoy goes on serving.
+func TestKubeProxyThatCannotBeLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := besideRig(t, kubeproxy.Rules{}, runs)
+		r.found = nil
+		r.mustStart(t)
+		r.publish(webOnly())
+		after(2 * askServesEvery)
+		r.proxy.set(func(p *otherProxy) { p.unread = errBroken })
+		after(2 * proxyRarely)
+		r.wantBeside(t, "unread", false, "rules of kube-proxy could not be looked at: "+errBroken.Error(), 0)
+		if status := r.agent.status(); status.KubeProxyAlive != "" {
+			t.Errorf("the status says of it %q", status.KubeProxyAlive)
+		}
+		if now, _ := r.agent.beside.Get(); now != (beside{}) {
+			t.Errorf("told to the loop: %+v", now)
+		}
+		r.proxy.set(func(p *otherProxy) { p.unread = nil })
+		after(2 * proxyRarely)
+		r.wantBeside(t, "looked at again", false, "", 0)
+		r.proxy.set(func(p *otherProxy) { p.rules, p.unread = kubeproxy.Rules{Nftables: []string{"ip"}}, errBroken })
+		after(2 * proxyRarely)
+		r.wantBeside(t, "half a look shows some", true, "table ip kube-proxy) are on this node", 0)
+	})
+}
+
+// A look of which a part failed is none that later ones are compared with: what it did not
+// see was not written since.
+func TestTheFirstLookFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := besideRig(t, kubeproxy.Rules{Iptables: []string{"ip"}, Written: "ip 1;"}, "")
+		r.proxy.unread = errBroken
+		r.mustStart(t)
+		r.publish(webOnly())
+		after(time.Minute)
+		r.wantBeside(t, "unread", true, errBroken.Error(), 0)
+		r.proxy.set(func(p *otherProxy) {
+			p.rules, p.unread = kubeproxy.Rules{Iptables: []string{"ip", "ip6"}, Written: "ip 1;ip6 1;"}, nil
+		})
+		after(2 * proxyEvery)
+		r.wantBeside(t, "what is left is removed", true, "", 1)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r := besideRig(t, kubeproxy.Rules{Iptables: []string{"ip"}, Written: "1"}, "")
+		r.proxy.unread = errBroken
+		r.mustStart(t)
+		after(proxyEvery)
+		r.proxy.set(func(p *otherProxy) { p.unread = nil })
+		after(time.Minute)
+		r.proxy.set(func(p *otherProxy) { p.rules.Written = "2" })
+		r.publish(webOnly())
+		after(time.Minute)
+		r.wantBeside(t, "one that writes after it lives", true, whoWrote, 0)
+	})
+}
+
 // Whom the kernel path cannot come before keeps an agent from starting, and so does any
 // kube-proxy that it is not to take over from.
 func TestTakeOverIsRefused(t *testing.T) {
