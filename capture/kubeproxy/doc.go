@@ -6,5 +6,6 @@
 //	own.go      which chains of iptables are kube-proxy's, and what leads to them
 //	remove.go   takes them away
 //	alive.go    does it run
+//	written.go  has the one that runs written its rules since it started
 //	legacy.go   what the old iptables holds, which nftables does not show
 package kubeproxy

@@ -78,11 +78,12 @@ func (r Rules) Text() string {
 	return strings.Join(list, ", ")
 }
 
-// families are those that kube-proxy writes for.
+// families are those that kube-proxy writes for, and what it calls them.
 var families = []struct {
 	name   string
 	family nftables.TableFamily
-}{{"ip", nftables.TableFamilyIPv4}, {"ip6", nftables.TableFamilyIPv6}}
+	label  string
+}{{"ip", nftables.TableFamilyIPv4, "IPv4"}, {"ip6", nftables.TableFamilyIPv6, "IPv6"}}
 
 // Look reads what is there. It asks for single things, and so costs the same whatever
 // there is, and whoever writes meanwhile.

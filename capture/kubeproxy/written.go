@@ -1,0 +1,149 @@
+package kubeproxy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Asked is where a kube-proxy is asked what it has written: hosts and ports of its metrics
+// and of its health, and for how long each is waited for.
+type Asked struct {
+	Metrics, Health string
+	Patience        time.Duration
+}
+
+// Here is where it is asked on a node; its metrics take some ms on a quiet one.
+func Here() Asked { return Asked{"127.0.0.1:10249", "127.0.0.1:10256", 5 * time.Second} }
+
+// Word is what a kube-proxy says of the rules that it has written since it started.
+type Word struct {
+	Wrote []string // families (ip, ip6)
+	// Sure is where its metrics say so. Its health alone has a family as soon as it is about
+	// to write for it, and says so for ever where it never hears of Services.
+	Sure bool
+}
+
+// Errors of who answers, and is no kube-proxy that could be understood.
+var (
+	errTooLong  = errors.New("the answer is too long")
+	errNotProxy = errors.New("what answers is no kube-proxy")
+	errAgent    = errors.New("gridmesh-agent answers, which has kube-proxy's port")
+)
+
+// Bounds of an answer: metrics of kube-proxy are some 100 KB, its health some 100 bytes.
+const maxMetrics, maxHealth, maxHeader = 8 << 20, 64 << 10, 64 << 10
+
+// Word asks it, and is an error where no kube-proxy answers: it may be told to answer
+// elsewhere, or not at all. One that has not reached the API server since it started answers nothing, either.
+func (a Asked) Word(ctx context.Context) (Word, error) {
+	text, unmeasured := a.get(ctx, a.Metrics, "/metrics", maxMetrics, http.StatusOK)
+	if unmeasured == nil {
+		wrote, err := byMetrics(text)
+		if err == nil {
+			return Word{Wrote: wrote, Sure: true}, nil
+		}
+		unmeasured = err
+	}
+	text, err := a.get(ctx, a.Health, "/healthz", maxHealth, http.StatusOK, http.StatusServiceUnavailable)
+	if err == nil {
+		var wrote []string
+		if wrote, err = byHealth(text); err == nil {
+			return Word{Wrote: wrote}, nil
+		}
+	}
+	return Word{}, fmt.Errorf("its metrics: %w; its health: %w", unmeasured, err)
+}
+
+// get asks once, over a connection of its own, nobody but who listens there.
+func (a Asked) get(ctx context.Context, address, path string, most int64, codes ...int) ([]byte, error) {
+	client := &http.Client{
+		Timeout:       a.Patience,
+		Transport:     &http.Transport{DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeader},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if asked := (*url.Error)(nil); errors.As(err, &asked) {
+		return nil, asked.Err
+	} else if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if !slices.Contains(codes, resp.StatusCode) {
+		return nil, fmt.Errorf("%w: %s", errNotProxy, resp.Status)
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = errTooLong
+	}
+	return text, err
+}
+
+// lastWritten is when rules were last written, in seconds. Before it had the label ip_family
+// one stood for both, and was 0 at first.
+const lastWritten = "kubeproxy_sync_proxy_rules_last_timestamp_seconds"
+
+// byMetrics reads for which families rules were written. An agent of gridmesh has kube-proxy's
+// metrics, too, besides its own.
+func byMetrics(text []byte) (wrote []string, err error) {
+	theirs := false
+	for line := range bytes.Lines(text) {
+		line := string(bytes.TrimSpace(line))
+		if strings.HasPrefix(line, "gridmesh_") {
+			return nil, errAgent
+		}
+		theirs = theirs || strings.HasPrefix(line, "kubeproxy_")
+		rest, is := strings.CutPrefix(line, lastWritten)
+		if !is {
+			continue
+		}
+		labels, value, _ := strings.Cut(rest, " ")
+		if at, err := strconv.ParseFloat(value, 64); err != nil || !(at > 0) {
+			continue
+		}
+		for _, f := range families {
+			if labels == "" || strings.Contains(labels, fmt.Sprintf("ip_family=%q", f.label)) {
+				wrote = append(wrote, f.name)
+			}
+		}
+	}
+	if !theirs {
+		return nil, errNotProxy
+	}
+	return wrote, nil
+}
+
+// byHealth reads which families a kube-proxy has got to. One that does not say how healthy
+// it is, as before Kubernetes 1.33, does not say this either, and may have got to all.
+func byHealth(text []byte) (wrote []string, err error) {
+	var h struct {
+		LastUpdated, CurrentTime, Source string
+		Healthy                          *bool
+		Status                           map[string]json.RawMessage
+	}
+	if err := json.Unmarshal(text, &h); err != nil || h.LastUpdated == "" || h.CurrentTime == "" {
+		return nil, errNotProxy
+	}
+	if h.Source != "" {
+		return nil, errAgent
+	}
+	for _, f := range families {
+		if _, has := h.Status[f.label]; has || h.Healthy == nil {
+			wrote = append(wrote, f.name)
+		}
+	}
+	return wrote, nil
+}
