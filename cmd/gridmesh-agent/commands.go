@@ -143,8 +143,10 @@ func cleanUp(ctx context.Context, w io.Writer, c *config) error {
 	if err := errors.Join(hasSysctls(c.procSys), mayAdminister()); err != nil {
 		return err
 	}
+	served := false
 	if c.handOver != "" {
-		if err := awaitKubeProxy(ctx, w, c.host()); err != nil {
+		var err error
+		if served, err = awaitKubeProxy(ctx, w, c.host()); err != nil {
 			return err
 		}
 	}
@@ -152,7 +154,7 @@ func cleanUp(ctx context.Context, w io.Writer, c *config) error {
 	if err != nil {
 		return err
 	}
-	done.HandedOver = c.handOver != ""
+	done.HandedOver = served
 	fmt.Fprint(w, done.Text())
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,55 +14,128 @@ import (
 	"github.com/gridmesh/gridmesh/capture/kubeproxy"
 )
 
-// handOverEvery is how often kube-proxy is looked at that is waited for.
-const handOverEvery = time.Second
+// handOverEvery is how often kube-proxy is looked at that is waited for, and metricsWithin
+// for how long its metrics are where its health answers: while the agent had their ports
+// kube-proxy tried again every 5 s.
+const handOverEvery, metricsWithin = time.Second, 10 * time.Second
+
+// handOver waits for a kube-proxy. Its look is another in tests.
+type handOver struct {
+	look   func(context.Context) (nextProxy, error)
+	unsure time.Time // since when its health alone says that it serves; zero where it is otherwise
+}
+
+// nextProxy is what a look showed of a kube-proxy that is handed over to, in families (ip, ip6).
+type nextProxy struct {
+	ours, theirs []string       // that gridmesh serves, and for which rules of kube-proxy are there
+	alive        string         // why it counts as running; "" where it does not
+	word         kubeproxy.Word // of one that runs: for which it wrote rules itself
+	silent       error          // why it does not say
+}
 
 // awaitKubeProxy waits until a kube-proxy runs and serves every family that gridmesh serves
-// on this node, behind its rules: what takes these away is then no outage. It says what it
-// waits for; a look that fails is tried again.
-func awaitKubeProxy(ctx context.Context, w io.Writer, host capture.Host) error {
+// on this node, behind its rules: what takes these away is then no outage. It reports
+// whether it saw one that does; where gridmesh serves nothing it waits for none.
+func awaitKubeProxy(ctx context.Context, w io.Writer, host capture.Host) (serves bool, err error) {
+	h := handOver{look: lookForKubeProxy}
+	if serves, err = h.await(ctx, w); err != nil {
+		return false, err
+	}
+	return serves, capture.PutBack(host)
+}
+
+// await says what it waits for; a look that fails is tried again.
+func (h *handOver) await(ctx context.Context, w io.Writer) (serves bool, err error) {
 	said := ""
 	for {
-		lacks, err := lookForKubeProxy()
-		if err != nil {
+		next, err := h.look(ctx)
+		lacks := h.lacks(next, time.Now())
+		switch {
+		case err != nil:
 			lacks = "not all of this node could be looked at: " + err.Error()
+		case lacks == "":
+			return next.serves(), nil
 		}
-		if lacks == "" {
-			return capture.PutBack(host)
-		}
-		if lacks != said {
+		if lacks != said && ctx.Err() == nil { // one that was broken off shows nothing
 			said = lacks
 			fmt.Fprintln(w, "waiting:", lacks)
 		}
 		select {
 		case <-time.After(handOverEvery):
 		case <-ctx.Done():
-			return fmt.Errorf("nothing is removed: %s", lacks)
+			return false, fmt.Errorf("nothing is removed: %s", cmp.Or(said, lacks))
 		}
 	}
 }
 
-func lookForKubeProxy() (lacks string, err error) {
+func lookForKubeProxy(ctx context.Context) (next nextProxy, err error) {
 	ours, unread := capture.Serves()
 	theirs, unknown := kubeproxy.Serving()
 	signs, unseen := kubeproxy.Alive()
-	return lacking(ours, theirs, signs.Text()), errors.Join(unread, unknown, unseen)
+	next = nextProxy{ours: ours, theirs: theirs, alive: signs.Text()}
+	if next.alive != "" {
+		next.word, next.silent = kubeproxy.Here().Word(ctx)
+	}
+	return next, errors.Join(unread, unknown, unseen)
 }
 
-// lacking says what kube-proxy does not serve yet of what gridmesh does; "" for nothing.
-// What one left that is gone serves nobody for long.
-func lacking(ours, theirs []string, alive string) string {
+// lacks says what is waited for; "" for nothing. Where health alone answers its metrics are
+// waited for a little: they may be off, or elsewhere.
+func (h *handOver) lacks(next nextProxy, now time.Time) string {
+	lacks := next.lacks()
+	if lacks != "" || len(next.ours) == 0 || next.word.Sure {
+		h.unsure = time.Time{}
+		return lacks
+	}
+	if h.unsure.IsZero() {
+		h.unsure = now
+	}
+	if now.Sub(h.unsure) < metricsWithin {
+		return fmt.Sprintf("kube-proxy's metrics on port 10249, which say whether it has written its rules since it started, do not answer; they are waited for, %s at most, and then its health is believed", metricsWithin)
+	}
+	return ""
+}
+
+// lacks says what kube-proxy does not serve yet of what gridmesh does; "" for nothing.
+// What one left that is gone serves nobody for long; nor does it for one that has begun and
+// has heard of no Services yet. While the cloud is away that one is silent: so its silence counts.
+func (n nextProxy) lacks() string {
+	unserved, unwritten := without(n.ours, n.theirs), without(n.ours, n.word.Wrote)
+	switch {
+	case len(n.ours) == 0:
+		return ""
+	case n.alive == "":
+		return "there is no sign on this node of a kube-proxy that runs, and gridmesh's rules serve"
+	case unserved != "":
+		return "kube-proxy does not serve " + unserved + " on this node yet, and gridmesh's rules do"
+	case n.silent != nil:
+		return fmt.Sprintf("kube-proxy runs (%s), and does not say whether it has written its rules since it started (%v): so it is until it has reached the API server. Where it is told to answer elsewhere or not at all, look whether it serves, and leave --hand-over away", n.alive, n.silent)
+	case unwritten != "":
+		by := "its health on port 10256"
+		if n.word.Sure {
+			by = "its metrics on port 10249"
+		}
+		return fmt.Sprintf("kube-proxy has not written its %s rules since it started (%s); those of an earlier one are there", unwritten, by)
+	}
+	return ""
+}
+
+// serves reports whether a kube-proxy was seen that runs and serves: what gridmesh does or,
+// where that is nothing, what has rules of it.
+func (n nextProxy) serves() bool {
+	if len(n.ours) == 0 {
+		n.ours = n.theirs
+	}
+	return len(n.ours) > 0 && n.lacks() == ""
+}
+
+// without are, in words, those families that are not among others.
+func without(families, others []string) string {
 	var list []string
-	for _, family := range ours {
-		if !slices.Contains(theirs, family) {
+	for _, family := range families {
+		if !slices.Contains(others, family) {
 			list = append(list, map[string]string{"ip": "IPv4", "ip6": "IPv6"}[family])
 		}
 	}
-	switch {
-	case len(ours) > 0 && alive == "":
-		return "there is no sign on this node of a kube-proxy that runs, and gridmesh's rules serve"
-	case len(list) == 0:
-		return ""
-	}
-	return "kube-proxy does not serve " + strings.Join(list, " and ") + " on this node yet, and gridmesh's rules do"
+	return strings.Join(list, " and ")
 }
