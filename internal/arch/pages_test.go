@@ -341,3 +341,49 @@ func exists(path string) bool {
 	_, err := os.Stat(filepath.Join("..", "..", path))
 	return err == nil
 }
+
+var (
+	testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	testName = regexp.MustCompile("`(?:[\\w/]+\\.)?(Test[A-Z]\\w*)`")
+)
+
+// A page that says which test holds something names one that is there.
+func TestPagesNameTests(t *testing.T) {
+	there, named := map[string]bool{}, 0
+	walk(t, "_test.go", func(path, text string) {
+		for _, match := range testFunc.FindAllStringSubmatch(text, -1) {
+			there[match[1]] = true
+		}
+	})
+	walk(t, ".md", func(path, text string) {
+		for _, match := range testName.FindAllStringSubmatch(text, -1) {
+			if named++; !there[match[1]] {
+				t.Errorf("%s names %s, which is no test", path, match[1])
+			}
+		}
+	})
+	if named < 300 {
+		t.Errorf("the pages name only %d tests", named)
+	}
+}
+
+// walk reads the project's files whose names end so.
+func walk(t *testing.T, ending string, take func(path, text string)) {
+	t.Helper()
+	err := filepath.WalkDir("../..", func(path string, d os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "bin" || d.Name() == ".git"):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, ending):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		take(path, string(text))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
