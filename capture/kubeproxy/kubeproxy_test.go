@@ -232,6 +232,7 @@ func TestAliveByItsPort(t *testing.T) {
 		t.Helper()
 		signs, err := Alive()
 		must(t, err)
+		signs.Process = "" // the machine may have one, in a network that nobody here may know
 		if (signs.Port == "") != (port == "") || !strings.Contains(signs.Port, port) || signs.Text() != signs.Port {
 			t.Errorf("%s: %+v, want port %q", when, signs, port)
 		}
