@@ -109,7 +109,7 @@ func (n nextProxy) lacks() string {
 	case unserved != "":
 		return "kube-proxy does not serve " + unserved + " on this node yet, and gridmesh's rules do"
 	case n.silent != nil:
-		return fmt.Sprintf("kube-proxy runs (%s), and does not say whether it has written its rules since it started (%v): so it is until it has reached the API server. Where it is told to answer elsewhere or not at all, look whether it serves, and leave --hand-over away", n.alive, n.silent)
+		return fmt.Sprintf("kube-proxy runs (%s), and does not say whether it has written its rules since it started (%v): so it is until it has reached the API server, and for some seconds after an agent had these ports. Where it is told to answer elsewhere or not at all, look whether it serves, and leave --hand-over away", n.alive, n.silent)
 	case unwritten != "":
 		by := "its health on port 10256"
 		if n.word.Sure {
