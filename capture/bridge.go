@@ -182,14 +182,14 @@ func (c *Capture) sayLater(err error) {
 // SysctlDir has, in Host.StateDir, the values of sysctls as they were.
 const SysctlDir = "sysctl"
 
-// earlyDemux is Tune's.
-const earlyDemux = "net.ipv4.tcp_early_demux"
+// EarlyDemux is the sysctl that Tune sets.
+const EarlyDemux = "net.ipv4.tcp_early_demux"
 
 var bridgeNetfilter = []string{"net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables"}
 
 // Sysctls names those that the capture may set to 0, whatever the node's bridges
 // are called.
-func Sysctls() []string { return append([]string{earlyDemux}, bridgeNetfilter...) }
+func Sysctls() []string { return append([]string{EarlyDemux}, bridgeNetfilter...) }
 
 // sendRedirects is the key of a bridge. A dot in its name is "/", as in sysctl(8).
 func sendRedirects(bridge string) string {
@@ -215,7 +215,7 @@ func (c *Capture) Tune() error {
 	if len(c.cfg.PodCIDRs) == 0 {
 		return nil
 	}
-	_, err := c.ctl.Zero(earlyDemux) // of IPv6 too
+	_, err := c.ctl.Zero(EarlyDemux) // of IPv6 too
 	return err
 }
 

@@ -52,7 +52,7 @@ func TestLookAmongLinksThatChange(t *testing.T) {
 // What the capture sets may be put back from a record, and no other sysctl.
 func TestWhichSysctlsAreOurs(t *testing.T) {
 	for key, want := range map[string]bool{
-		earlyDemux: true, "net.bridge.bridge-nf-call-iptables": true, "net.bridge.bridge-nf-call-ip6tables": true,
+		EarlyDemux: true, "net.bridge.bridge-nf-call-iptables": true, "net.bridge.bridge-nf-call-ip6tables": true,
 		sendRedirects("cni0"): true, sendRedirects("br.7"): true, "net.ipv4.conf.br/7.send_redirects": true,
 		"net.ipv4.ip_forward": false, "net.ipv4.conf.cni0.rp_filter": false, "net.ipv4.conf.all.send_redirects": false, "net.ipv4.conf.default.send_redirects": false,
 		"net.ipv4.conf..send_redirects": false, "net.ipv4.conf.a.b.send_redirects": false, "net.ipv4.conf.send_redirects": false, "net.bridge.bridge-nf-call-arptables": false, "": false,

@@ -16,39 +16,41 @@ import (
 // some more (TCP_TIMEWAIT_LEN of linux/tcp.h); forgetEvery, how often it is looked then.
 const (
 	timeWait    = 62 * time.Second
-	forgetEvery = 500 * time.Millisecond
+	forgetEvery = 200 * time.Millisecond
 )
+
+// quietLooks is how many looks have to find none: Envoy dials again where it had not
+// reached whom it dialled.
+const quietLooks = 2
 
 // forgetClients ends what Envoy holds in clients' names, and waits until the kernel has
 // forgotten the last of it. Without the rules nothing leads there any more; but with early
 // demux the kernel would drop the answers to a pod that dials the same endpoint from the
-// same port, for as long as it remembers one.
+// same port, for as long as it remembers one. An error is that this could not be seen.
 func (c *Capture) forgetClients() error {
 	conn, err := sockdiag.Dial()
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	for until := time.Now().Add(timeWait); ; time.Sleep(forgetEvery) {
+	for until, quiet := time.Now().Add(timeWait), 0; ; time.Sleep(forgetEvery) {
 		left, err := c.inClientsNames(conn)
-		if err != nil || len(left) == 0 {
+		if err != nil {
 			return err
 		}
-		unended := 0
+		if quiet++; len(left) > 0 {
+			quiet = 0
+		}
+		if quiet == quietLooks {
+			return nil
+		}
 		for _, s := range left {
-			switch err := conn.Reset(s); {
-			case err == nil, vanished(err):
-			case errors.Is(err, unix.EOPNOTSUPP):
-				unended++
-			default:
+			if err := conn.Reset(s); err != nil && !vanished(err) && !errors.Is(err, unix.EOPNOTSUPP) {
 				return fmt.Errorf("end Envoy's connection to %s: %w", s.Peer, err)
 			}
 		}
-		if unended == 0 {
-			return nil
-		}
 		if time.Now().After(until) {
-			return fmt.Errorf("%d connections of Envoy's in the names of pods are open, and this kernel ends none (CONFIG_INET_DIAG_DESTROY): end Envoy; until then some new connections of those pods get no answer", unended)
+			return fmt.Errorf("%d connections of Envoy's are in the names of pods: end Envoy", len(left))
 		}
 	}
 }
@@ -65,7 +67,9 @@ func (c *Capture) inClientsNames(conn *sockdiag.Conn) (list []sockdiag.Socket, e
 		return nil, err
 	}
 	for _, s := range all {
-		if s.Mark&c.cfg.Mask == c.cfg.Own() && !own[s.Local.Addr()] {
+		// Old kernels do not say the marks of what is closed.
+		ours := s.Mark == c.cfg.Own() || s.Mark == 0 && s.State == sockdiag.TimeWait
+		if ours && !own[s.Local.Addr()] {
 			list = append(list, s)
 		}
 	}

@@ -11,34 +11,56 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/internal/sockdiag"
 )
 
-// asPod opens a connection to the far pod as Envoy does in the name of pod a.
-func (l *kernelLab) asPod(t *testing.T, from string) net.Conn {
+// inPodsName dials from an address of pod a, as Envoy does where the mark is its own.
+func inPodsName(from string, mark uint32) *net.Dialer {
+	return &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from)), Timeout: 20 * time.Second, Control: func(_, _ string, raw syscall.RawConn) (err error) {
+		return errors.Join(raw.Control(func(fd uintptr) {
+			err = errors.Join(unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, int(mark)),
+				unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1),
+				unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
+		}), err)
+	}}
+}
+
+// asPod opens a connection to the far pod in the name of pod a.
+func (l *kernelLab) asPod(t *testing.T, from string, mark uint32) net.Conn {
 	t.Helper()
+	to := "10.244.9.9:8080"
+	if strings.HasPrefix(from, "[") {
+		to = "[fd00:244:9::9]:8080"
+	}
 	var conn net.Conn
-	must(t, l.node.Do(func() (err error) {
-		local := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from))
-		to := "10.244.9.9:8080"
-		if local.IP.To4() == nil {
-			to = "[fd00:244:9::9]:8080"
-		}
-		d := net.Dialer{LocalAddr: local, Timeout: 5 * time.Second, Control: func(_, _ string, raw syscall.RawConn) error {
-			return raw.Control(func(fd uintptr) {
-				err = errors.Join(unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, int(l.cfg.Own())),
-					unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1),
-					unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
-			})
-		}}
-		must(t, err)
-		conn, err = d.Dial("tcp", to)
-		return err
-	}))
+	must(t, l.node.Do(func() (err error) { conn, err = inPodsName(from, mark).DialContext(t.Context(), "tcp", to); return err }))
 	t.Cleanup(func() { conn.Close() })
 	if got := ask(conn, 5*time.Second); got != "far "+from {
 		t.Fatalf("as %s: %q", from, got)
 	}
 	return conn
+}
+
+// redial dials who never answers, and again, as Envoy does, until it was refused a few times.
+func (l *kernelLab) redial(t *testing.T, from string) {
+	t.Helper()
+	tried, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = l.node.Do(func() error {
+			for n := range 4 {
+				if n == 0 {
+					time.AfterFunc(100*time.Millisecond, func() { close(tried) })
+				}
+				_, _ = inPodsName(from, l.cfg.Own()).DialContext(t.Context(), "tcp", "10.244.9.77:9999")
+				time.Sleep(5 * time.Millisecond)
+			}
+			return nil
+		})
+	}()
+	<-tried
+	t.Cleanup(func() { <-done })
 }
 
 // After a cleanup a pod may use a port at once that Envoy used in its name: of what Envoy has
@@ -52,9 +74,10 @@ func TestCleanupForgetsClients(t *testing.T) {
 		l := newKernelLab(t, kernelConfig())
 		l.serve(t, "far", l.far)
 		const closed, open, six = "10.244.0.5:40001", "10.244.0.5:40002", "[fd00:244::5]:40003"
-		l.asPod(t, closed).Close()
-		l.asPod(t, six).Close()
-		held := l.asPod(t, open)
+		l.asPod(t, closed, l.cfg.Own()).Close()
+		l.asPod(t, six, l.cfg.Own()).Close()
+		held, others := l.asPod(t, open, l.cfg.Own()), l.asPod(t, "10.244.0.5:40004", 0xb00|l.cfg.Own())
+		l.redial(t, "10.244.0.5:0")
 		own, _ := dial(t, l.node, "tcp", "", "10.244.9.9:8080", 5*time.Second)
 		t.Cleanup(func() { own.Close() })
 		must(t, l.node.Do(func() error { return by(l) }))
@@ -76,6 +99,16 @@ func TestCleanupForgetsClients(t *testing.T) {
 		}
 		if _, err := own.Read(make([]byte, 1)); err != nil {
 			t.Errorf("the node's own connection: %v", err)
+		}
+		must(t, others.(*net.TCPConn).SetLinger(0)) // its end reaches the far pod at once
+		if _, err := others.Write([]byte("x")); err != nil {
+			t.Errorf("a connection of another transparent proxy: %v", err)
+		}
+		conn, err := sockdiag.Dial()
+		must(t, err)
+		defer conn.Close()
+		if left, err := l.inClientsNames(conn); len(left) > 0 || err != nil {
+			t.Errorf("left: %v, %v", left, err)
 		}
 	}
 }

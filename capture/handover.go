@@ -36,5 +36,5 @@ func PutBack(host Host) error {
 		return err
 	}
 	defer unlock()
-	return host.sysctls().Restore(earlyDemux)
+	return host.sysctls().Restore(EarlyDemux)
 }

@@ -107,7 +107,7 @@ func mayAdminister(dir string) bool {
 	return root && able
 }
 
-// heldPort is a port of kube-proxy on which another process listens; 0 for none.
+// heldPort is a port of kube-proxy on which another process of root's listens; 0 for none.
 func heldPort() (uint16, error) {
 	conn, err := sockdiag.Dial()
 	if err != nil {
@@ -120,7 +120,7 @@ func heldPort() (uint16, error) {
 	}
 	ours := ownSockets()
 	for _, s := range all {
-		if slices.Contains(Ports, s.Local.Port()) && !ours[s.Inode] {
+		if slices.Contains(Ports, s.Local.Port()) && s.UID == 0 && !ours[s.Inode] {
 			return s.Local.Port(), nil
 		}
 	}

@@ -8,22 +8,30 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gridmesh/gridmesh/internal/sockdiag"
 )
 
 // Asked is where a kube-proxy is asked what it has written: hosts and ports of its metrics
 // and of its health, and for how long each is waited for.
 type Asked struct {
-	Metrics, Health string
+	Metrics, Health []string
 	Patience        time.Duration
 }
 
-// Here is where it is asked on a node; its metrics take some ms on a quiet one.
-func Here() Asked { return Asked{"127.0.0.1:10249", "127.0.0.1:10256", 5 * time.Second} }
+// Here is where it is asked on a node, whichever family it listens on; its metrics take some
+// ms on a quiet one.
+func Here() Asked {
+	return Asked{[]string{"127.0.0.1:10249", "[::1]:10249"}, []string{"127.0.0.1:10256", "[::1]:10256"}, 5 * time.Second}
+}
 
 // Word is what a kube-proxy says of the rules that it has written since it started.
 type Word struct {
@@ -46,22 +54,77 @@ const maxMetrics, maxHealth, maxHeader = 8 << 20, 64 << 10, 64 << 10
 // Word asks it, and is an error where no kube-proxy answers: it may be told to answer
 // elsewhere, or not at all. One that has not reached the API server since it started answers nothing, either.
 func (a Asked) Word(ctx context.Context) (Word, error) {
-	text, unmeasured := a.get(ctx, a.Metrics, "/metrics", maxMetrics, http.StatusOK)
+	wrote, unmeasured := a.ask(ctx, a.Metrics, "/metrics", maxMetrics, byMetrics, http.StatusOK)
 	if unmeasured == nil {
-		wrote, err := byMetrics(text)
-		if err == nil {
-			return Word{Wrote: wrote, Sure: true}, nil
-		}
-		unmeasured = err
+		return Word{Wrote: wrote, Sure: true}, nil
 	}
-	text, err := a.get(ctx, a.Health, "/healthz", maxHealth, http.StatusOK, http.StatusServiceUnavailable)
+	wrote, err := a.ask(ctx, a.Health, "/healthz", maxHealth, byHealth, http.StatusOK, http.StatusServiceUnavailable)
 	if err == nil {
-		var wrote []string
-		if wrote, err = byHealth(text); err == nil {
-			return Word{Wrote: wrote}, nil
-		}
+		return Word{Wrote: wrote}, nil
 	}
 	return Word{}, fmt.Errorf("its metrics: %w; its health: %w", unmeasured, err)
+}
+
+// ask asks one address after the other, and takes the first answer that is understood.
+func (a Asked) ask(ctx context.Context, addresses []string, path string, most int64, read func([]byte) ([]string, error), codes ...int) ([]string, error) {
+	var errs []error
+	for _, address := range addresses {
+		err := ofRoot(address)
+		var text []byte
+		if err == nil {
+			text, err = a.get(ctx, address, path, most, codes...)
+		}
+		var wrote []string
+		if err == nil {
+			wrote, err = read(text)
+		}
+		if err == nil {
+			return wrote, nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", address, err))
+	}
+	return nil, joined(errs)
+}
+
+// joined are errors in one line.
+func joined(errs []error) error {
+	var all error
+	for _, err := range errs {
+		if all == nil {
+			all = err
+			continue
+		}
+		all = fmt.Errorf("%w, %w", all, err)
+	}
+	return all
+}
+
+// ofRoot is an error where somebody else than root listens at an address: anybody on the
+// network of the node may, and kube-proxy is root's.
+func ofRoot(address string) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	conn, err := sockdiag.Dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	all, err := conn.Both(unix.IPPROTO_TCP, sockdiag.Listen, at.Port())
+	if err != nil {
+		return err
+	}
+	return listensAsRoot(all, at)
+}
+
+func listensAsRoot(all []sockdiag.Socket, at netip.AddrPort) error {
+	for _, s := range all {
+		if ip := s.Local.Addr(); s.UID != 0 && s.Local.Port() == at.Port() && (ip == at.Addr() || ip.IsUnspecified()) {
+			return fmt.Errorf("%w: user %d listens", errNotProxy, s.UID)
+		}
+	}
+	return nil
 }
 
 // get asks once, over a connection of its own, nobody but who listens there.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/internal/sockdiag"
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
@@ -104,7 +106,8 @@ func TestWord(t *testing.T) {
 		"health never ends":       {health: huge, err: errTooLong},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := Asked{listen(t, tc.metrics), listen(t, tc.health), time.Minute}
+			nobody := testkit.Nobody(t)
+			a := Asked{[]string{nobody, listen(t, tc.metrics)}, []string{nobody, listen(t, tc.health)}, time.Minute}
 			if strings.Contains(name, "hang") {
 				a.Patience = 100 * time.Millisecond
 			}
@@ -119,6 +122,29 @@ func TestWord(t *testing.T) {
 				t.Errorf("it names what was asked for: %v", err)
 			}
 		})
+	}
+}
+
+// Who is not root is asked nothing: anybody on the node's network may listen.
+func TestWhoListens(t *testing.T) {
+	at := netip.MustParseAddrPort("127.0.0.1:10249")
+	for name, tc := range map[string]struct {
+		local string
+		uid   uint32
+		root  bool
+	}{
+		"root's":                    {"127.0.0.1:10249", 0, true},
+		"somebody's":                {"127.0.0.1:10249", 65534, false},
+		"somebody's, of all":        {"0.0.0.0:10249", 1000, false},
+		"somebody's, of both":       {"[::]:10249", 1000, false},
+		"somebody's, elsewhere":     {"192.0.2.1:10249", 1000, true},
+		"somebody's, another port":  {"127.0.0.1:10256", 1000, true},
+		"somebody's, of IPv6 alone": {"[::1]:10249", 1000, true},
+	} {
+		list := []sockdiag.Socket{{Local: netip.MustParseAddrPort("127.0.0.1:22")}, {Local: netip.MustParseAddrPort(tc.local), UID: tc.uid}}
+		if err := listensAsRoot(list, at); (err == nil) != tc.root {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -77,6 +77,24 @@ func TestSysctlsArePutBack(t *testing.T) {
 	}
 }
 
+// What is not to be put back yet stays, with its record, for the next time.
+func TestRestoreBut(t *testing.T) {
+	const late, now = "net.ipv4.tcp_early_demux", "net.ipv4.conf.cni0.send_redirects"
+	s := fakeSysctls(t, map[string]string{late: "1\n", now: "1\n"})
+	for _, key := range []string{late, now} {
+		_, err := s.Zero(key)
+		must(t, err)
+	}
+	must(t, s.Restore(late))
+	if a, b := s.value(t, late), s.value(t, now); a == "1\n" || b != "1\n" {
+		t.Errorf("put back: %q and %q", a, b)
+	}
+	must(t, s.Restore())
+	if a := s.value(t, late); a != "1\n" {
+		t.Errorf("put back at last: %q", a)
+	}
+}
+
 func TestSysctlThatIsNotThere(t *testing.T) {
 	s := fakeSysctls(t, nil)
 	if changed, err := s.Zero("net.bridge.bridge-nf-call-iptables"); changed || err != nil {

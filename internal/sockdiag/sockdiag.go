@@ -20,9 +20,11 @@ const (
 	requestLen    = 56
 	portOffset    = 8 // of the own port in a request
 	messageLen    = 72
-	timerOffset   = 2 // of idiag_timer and idiag_retrans in inet_diag_msg
+	stateOffset   = 1 // of idiag_state in inet_diag_msg
+	timerOffset   = 2 // of idiag_timer and idiag_retrans
 	idOffset      = 4 // of inet_diag_sockid in inet_diag_msg
 	idLen         = 48
+	uidOffset     = 64
 	inodeOffset   = 68
 	attrMark      = 15
 	attrSockopt   = 22
@@ -40,8 +42,10 @@ const (
 	Open   = 1<<1 | 1<<4 | 1<<5 | 1<<8 // ESTABLISHED, FIN_WAIT1, FIN_WAIT2 and CLOSE_WAIT
 	Listen = 1 << 10
 	Closed = 1 << 7 // of a socket of UDP: connected to nobody
+	// TimeWait is closed, and remembered for a minute.
+	TimeWait = 1 << 6
 	// Connected have a peer, or had one until now: TIME_WAIT, too.
-	Connected = Open | 1<<2 | 1<<6 | 1<<9 | 1<<11
+	Connected = Open | TimeWait | 1<<2 | 1<<9 | 1<<11
 )
 
 // ID is addresses, ports and the kernel's cookie: no two are the same.
@@ -52,7 +56,9 @@ type Socket struct {
 	Family      byte
 	ID          ID
 	Local, Peer netip.AddrPort
-	Mark        uint32
+	State       uint32 // one of the states
+	Mark        uint32 // 0 as well where the kernel does not say, as old ones in TimeWait
+	UID         uint32 // of whose it is
 	Timer       byte   // what the kernel waits for
 	Retries     byte   // how often in vain
 	Inode       uint32 // 0 where the kernel alone has it, and no process
@@ -126,6 +132,7 @@ func parse(b []byte) (s Socket, ok bool) {
 		return s, false
 	}
 	s.Family, s.Timer, s.Retries = b[0], b[timerOffset], b[timerOffset+1]
+	s.State, s.UID = 1<<b[stateOffset], nlenc.Uint32(b[uidOffset:inodeOffset])
 	s.Inode = nlenc.Uint32(b[inodeOffset:messageLen])
 	copy(s.ID[:], b[idOffset:])
 	length := ipv4Len

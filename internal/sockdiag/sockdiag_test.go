@@ -3,6 +3,7 @@ package sockdiag
 import (
 	"net"
 	"net/netip"
+	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -56,7 +57,7 @@ func TestList(t *testing.T) {
 				if port != 0 && s.Local.Port() != port {
 					t.Errorf("%s: %s was asked for by port %d", what, s.Local, port)
 				}
-				if s.Local == want.local && s.Peer == want.peer && s.Inode != 0 && s.Family == unix.AF_INET && s.Bound {
+				if s.Local == want.local && s.Peer == want.peer && s.Inode != 0 && s.Family == unix.AF_INET && s.Bound && s.UID == uint32(os.Getuid()) && s.State&want.states != 0 {
 					n++
 				}
 			}

@@ -98,7 +98,11 @@ func (c Config) leftOfSysctls() (left []Left, err error) {
 	}
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
-		left = append(left, Left{filepath.Join(dir, e.Name()), "it is no record of a sysctl that gridmesh sets, or was not put back"})
+		why := "it is no record of a sysctl that gridmesh sets, or was not put back"
+		if e.Name() == capture.EarlyDemux {
+			why = "that sysctl stays 0, for it could not be seen (sock_diag) that what Envoy held in pods' names is gone: end Envoy and run this again, or set it to 1 in a minute"
+		}
+		left = append(left, Left{filepath.Join(dir, e.Name()), why})
 	}
 	if err == nil && len(entries) == 0 && c.Files {
 		err = os.Remove(dir)

@@ -108,6 +108,17 @@ func TestWhatIsNotOursStays(t *testing.T) {
 	}
 }
 
+// A sysctl that waits for Envoy's end has its record, and says so.
+func TestEarlyDemuxThatStaysIsTold(t *testing.T) {
+	c := configured(t)
+	fill(t, c.kept(capture.SysctlDir), map[string]string{capture.EarlyDemux: "1"})
+	left, err := c.leftOfSysctls()
+	must(t, err)
+	if len(left) != 1 || !strings.Contains(left[0].Why, "end Envoy and run this again") {
+		t.Errorf("told: %+v", left)
+	}
+}
+
 // What is among the records of sysctls and is none stays, and is told; what a link in
 // their place leads to is not looked at.
 func TestWhatIsNoRecordIsTold(t *testing.T) {
