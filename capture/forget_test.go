@@ -101,6 +101,7 @@ func TestCleanupForgetsClients(t *testing.T) {
 			t.Errorf("the node's own connection: %v", err)
 		}
 		must(t, others.(*net.TCPConn).SetLinger(0)) // its end reaches the far pod at once
+		_ = others.SetDeadline(time.Now().Add(5 * time.Second))
 		if _, err := others.Write([]byte("x")); err != nil {
 			t.Errorf("a connection of another transparent proxy: %v", err)
 		}

@@ -3,6 +3,8 @@ package capture
 import (
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -138,4 +140,48 @@ func TestAbsenceOutlivesTheTable(t *testing.T) {
 	must(t, c.EnvoyAbsent(false))
 	must(t, c.installTable(true))
 	expect("Envoy is there", false)
+}
+
+// Whom the switch meets on the way is served all the same: the host's packets choose their
+// path as they leave, and go on to it.
+func TestTheSwitchRefusesNobody(t *testing.T) {
+	t.Parallel()
+	cfg := kernelConfig()
+	l := newKernelLab(t, cfg)
+	l.serve(t, "b", l.b)
+	const to = "10.96.0.1:80"
+	apply(t, l.Capture, newCluster().serve("web", "10.96.0.1", "10.244.0.6").view(), false)
+	l.put(t, plan.KernelFrontend{Frontend: tcp(to), Tiers: tiers(false, "b")})
+	defer listen(t, cfg)()
+	var dials, refused atomic.Int64
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range 6 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				conn, answer := dial(t, []*testkit.Network{l.node, l.a}[i%2], "tcp", "", to, 10*time.Second)
+				if conn != nil {
+					conn.Close()
+				}
+				if dials.Add(1); answer == isRefused {
+					refused.Add(1)
+				}
+			}
+		})
+	}
+	switches := 0
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); switches++ {
+		must(t, l.EnvoyAbsent(switches%2 == 0))
+	}
+	close(stop)
+	wg.Wait()
+	t.Logf("%d switches, %d dials", switches, dials.Load())
+	if n := refused.Load(); n > 0 || dials.Load() < 100 || switches < 100 {
+		t.Errorf("%d refused", n)
+	}
 }

@@ -116,7 +116,8 @@ func sets(cfg plan.Config) []Set {
 
 func capture(cfg plan.Config) Chain {
 	c := Chain{Name: Capture, Hook: &Hook{Filter, Prerouting, -150}}
-	c.Rules = append(openFlows(cfg), passEnvoy(cfg)...)
+	// What Local marked has chosen before, and the kernel path would come too late for it.
+	c.Rules = append(openFlows(cfg), passEnvoy(cfg, Mark{NotEqual, cfg.Mark, cfg.Mask})...)
 	for _, f := range Families {
 		c.Rules = append(c.Rules,
 			Rule{Is{f}, Frontend{f, Serve}, Jump{take(f)}},

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -212,12 +213,13 @@ func openFlows(cfg plan.Config) []Rule {
 	return []Rule{{DNATed{}, Return}}
 }
 
-// passEnvoy leaves new connections to the kernel path while Envoy is absent.
-func passEnvoy(cfg plan.Config) []Rule {
+// passEnvoy leaves new connections to the kernel path while Envoy is absent, where more
+// matches, too.
+func passEnvoy(cfg plan.Config, more ...Term) []Rule {
 	if cfg.Kernel == nil {
 		return nil
 	}
-	return []Rule{{New{}, InAbsent{}, Return}}
+	return []Rule{slices.Concat(Rule{New{}, InAbsent{}}, more, Rule{Return})}
 }
 
 // nobodyListens ends the way of what Envoy did not take. The host's own packets
