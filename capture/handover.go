@@ -28,6 +28,23 @@ func Serves() (families []string, err error) {
 	return families, nil
 }
 
+// Handed reports whether the rules in force hand new connections to Envoy: there are frontends
+// of it, and it is not absent.
+func Handed() (bool, error) {
+	conn := nft.Open()
+	defer conn.Close()
+	table := &nftables.Table{Name: rules.Name, Family: nftables.TableFamilyINet}
+	if absent, err := conn.HasElements(&nftables.Set{Table: table, Name: rules.Absent}); absent || err != nil {
+		return false, err
+	}
+	for _, f := range rules.Families {
+		if has, err := conn.HasElements(&nftables.Set{Table: table, Name: rules.Serve.For(f)}); has || err != nil {
+			return has, err
+		}
+	}
+	return false, nil
+}
+
 // PutBack sets the sysctls of a node's bridges as they were, while its rules are still in
 // force: those of another proxy need them before. What Envoy needs waits for Cleanup.
 func PutBack(host Host) error {

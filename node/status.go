@@ -48,6 +48,9 @@ func (a *Agent) status() report.Report {
 	r := report.Report{Version: obs.Version(), Node: a.cfg.Node, Source: report.None, Datapath: a.cfg.Datapath.String()}
 	if last := a.report.Load(); last != nil {
 		r = *last
+	} else if r.TakeOver = a.cfg.TakeOver; r.TakeOver {
+		b, _ := a.beside.Get()
+		r.BesideKubeProxy, r.KubeProxyUntil, r.KubeProxyAlive = b.so, b.until, b.alive
 	}
 	if r.Unit == nil {
 		r.Unit = map[string]string{}

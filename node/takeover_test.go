@@ -167,6 +167,9 @@ func TestNothingIsRemovedBeforeItIsServed(t *testing.T) {
 		if r.proxy.times() > 0 {
 			t.Error("removed before anything is served")
 		}
+		if status := r.agent.status(); !status.TakeOver || !status.BesideKubeProxy {
+			t.Errorf("before a snapshot the status has: takes over %v, beside kube-proxy %v", status.TakeOver, status.BesideKubeProxy)
+		}
 		r.publish(webOnly())
 		after(2 * proxyEvery)
 		r.wantBeside(t, "it is served", true, "", 1)

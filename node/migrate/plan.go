@@ -111,7 +111,9 @@ func (p *Plan) there(s Seen, want Want) {
 		}
 		p.step(Yours, fmt.Sprintf(startAgent, want.Datapath), what)
 	}
-	if why := unserved(s.Agent); why != "" {
+	if s.Agent != nil && s.Agent.Datapath == "" {
+		p.step(Yours, "give gridmesh-agent --datapath="+want.Datapath+" --take-over=kube-proxy, and restart it", "have the agent serve all that kube-proxy does: it has --datapath envoy")
+	} else if why := unserved(s.Agent); why != "" {
 		p.step(Wait, "gridmesh-agent status", "wait until gridmesh serves on this node: "+why)
 	}
 	if s.Alive != "" {
@@ -119,12 +121,24 @@ func (p *Plan) there(s Seen, want Want) {
 	}
 	switch {
 	case s.Rules.None():
+		p.envoy(s.Agent)
 	case s.Rules.Stays():
 		p.step(Yours, cleanProxy, "remove what it leaves ("+s.Rules.Text()+"), which no program of gridmesh can")
 	case s.Agent != nil && !s.Agent.TakeOver:
-		p.step(Yours, "give gridmesh-agent --take-over=kube-proxy, and restart it; or, where kube-proxy is gone, "+cleanProxy, "have what kube-proxy leaves removed ("+s.Rules.Text()+"): the agent does not look at it")
+		p.step(Yours, "give gridmesh-agent --take-over=kube-proxy, and restart it; or, where kube-proxy is gone and gridmesh serves, "+cleanProxy, "have what kube-proxy leaves removed ("+s.Rules.Text()+"): the agent does not look at it")
 	default:
 		p.step(Wait, "gridmesh-agent status", "wait until the agent has removed what it leaves: "+s.Rules.Text())
+	}
+}
+
+// envoy is what is waited for when kube-proxy's rules are gone.
+func (p *Plan) envoy(r *report.Report) {
+	switch {
+	case r == nil || r.Source != report.Live:
+	case r.BesideKubeProxy:
+		p.step(Wait, "gridmesh-agent status", "wait until Envoy gets its part: "+r.InsteadText(r.Updated))
+	case len(r.Envoys) == 0 && (r.NeedsEnvoy() || r.EnvoyAbsent):
+		p.step(Wait, "gridmesh-agent status; start Envoy where it does not run", "wait until an Envoy is connected")
 	}
 }
 
@@ -137,8 +151,6 @@ func unserved(r *report.Report) string {
 		return "its state is from " + r.Source
 	case r.Error != "":
 		return r.Error
-	case r.Datapath == "":
-		return "the agent has --datapath envoy, which does not serve all that kube-proxy does; give it auto or kernel"
 	}
 	return ""
 }
@@ -153,11 +165,15 @@ func (p *Plan) back(s Seen) {
 		return
 	}
 	p.Notes = append(p.Notes, "kube-proxy ignores topologyKeys: Services that were closed are open then", "connections through Envoy end with it; all others go on")
-	if s.Agent != nil && s.Agent.NeedsEnvoy() {
+	if s.handed() {
+		how := "give gridmesh-agent --datapath=kernel, and restart it"
+		if s.Agent == nil {
+			how = "start gridmesh-agent with --datapath=kernel"
+		}
 		if s.Rules.None() {
-			p.step(Yours, "give gridmesh-agent --datapath=kernel, and restart it", "have the kernel serve all: what Envoy is handed does not get through beside kube-proxy's rules")
+			p.step(Yours, how, "have the kernel serve all: what Envoy is handed does not get through beside kube-proxy's rules")
 		} else {
-			p.Blocked = append(p.Blocked, "kube-proxy's rules are there, and Envoy is handed connections: give gridmesh-agent --datapath=kernel, and restart it")
+			p.Blocked = append(p.Blocked, "kube-proxy's rules are there, and Envoy is handed connections: "+how)
 		}
 	}
 	if s.Alive == "" { // what it left serves as of then
@@ -170,6 +186,15 @@ func (p *Plan) back(s Seen) {
 		p.step(Yours, "stop gridmesh-agent and Envoy: the rules stay in force", "stop gridmesh's programs")
 	}
 	p.step(Yours, "gridmesh-agent cleanup --files --hand-over=kube-proxy (deploy/cleanup runs it)", "take gridmesh's rules away, once kube-proxy serves")
+}
+
+// handed reports whether Envoy is handed connections, or will be once kube-proxy's rules stay
+// away: by the agent's word or, where none answers, by the rules in force.
+func (s Seen) handed() bool {
+	if s.Agent == nil {
+		return s.Handed
+	}
+	return s.Agent.NeedsEnvoy() || !s.Agent.KubeProxyUntil.IsZero()
 }
 
 func (p *Plan) step(do Do, command, what string) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/capture/kubeproxy"
 	"github.com/gridmesh/gridmesh/node/report"
+	"github.com/gridmesh/gridmesh/xds"
 )
 
 var (
@@ -18,7 +19,7 @@ var (
 
 // agent is one that serves.
 func agent(datapath string, edit ...func(*report.Report)) *report.Report {
-	r := &report.Report{Source: report.Live, TakeOver: true, Datapath: datapath, Updated: time.Now(), Paths: &report.Paths{Envoy: 1, Kernel: 1}}
+	r := &report.Report{Source: report.Live, TakeOver: true, Datapath: datapath, Updated: time.Now(), Paths: &report.Paths{Envoy: 1, Kernel: 1}, Envoys: []xds.Stream{{Version: "1"}}}
 	if datapath == "kernel" {
 		r.Paths.Envoy = 0
 	}
@@ -29,6 +30,10 @@ func agent(datapath string, edit ...func(*report.Report)) *report.Report {
 }
 
 func isBeside(r *report.Report) { r.BesideKubeProxy = true }
+
+func isSoon(r *report.Report) { r.BesideKubeProxy, r.KubeProxyUntil = true, r.Updated.Add(time.Minute) }
+
+func hasNoEnvoy(r *report.Report) { r.Envoys = nil }
 
 func looksAtNobody(r *report.Report) { r.TakeOver = false }
 
@@ -63,7 +68,11 @@ func TestPlan(t *testing.T) {
 		"it came, and nobody sees it": {seen: Seen{Rules: byNft, Agent: agent("auto", looksAtNobody)}, steps: "you have what kube-proxy leaves removed"},
 		"the old iptables":            {seen: Seen{Rules: kubeproxy.Rules{Old: []string{"iptables-legacy"}}, Agent: agent("auto", isBeside)}, steps: "you remove what it leaves"},
 		"there":                       {seen: Seen{Serves: both, Agent: agent("auto")}},
-		"envoy alone":                 {seen: Seen{Rules: byNft, Agent: agent("")}, steps: waits + "; " + gone},
+		"its rules are just gone":     {seen: Seen{Serves: both, Agent: agent("auto", isSoon)}, steps: "wait until Envoy gets its part"},
+		"no Envoy":                    {seen: Seen{Serves: both, Agent: agent("auto", hasNoEnvoy)}, steps: "wait until an Envoy is connected"},
+		"no Envoy, and none needed":   {seen: Seen{Serves: both, Agent: agent("kernel", hasNoEnvoy)}},
+		"no Envoy, and it is absent":  {seen: Seen{Serves: both, Agent: agent("auto", hasNoEnvoy, func(r *report.Report) { r.EnvoyAbsent = true })}, steps: "wait until an Envoy is connected"},
+		"envoy alone":                 {seen: Seen{Rules: byNft, Agent: agent("")}, steps: "you have the agent serve all that kube-proxy does; " + gone},
 		"ipvs":                        {seen: Seen{Rules: kubeproxy.Rules{IPVS: true}, Alive: runs}, steps: start + "; " + waits + "; " + stop + "; you remove what it leaves", blocked: "mode: nftables"},
 
 		"back, with Envoy":       {back: true, seen: Seen{Serves: both, Agent: agent("auto")}, steps: "you have the kernel serve all; " + begin + "; " + serves + "; " + end + "; " + clean},
@@ -72,6 +81,9 @@ func TestPlan(t *testing.T) {
 		"back, too early":        {back: true, seen: Seen{Serves: both, Rules: byNft, Theirs: both, Alive: runs, Agent: agent("auto")}, blocked: "--datapath=kernel", steps: end + "; " + clean},
 		"back, one family":       {back: true, seen: Seen{Serves: both, Rules: byNft, Theirs: both[:1], Alive: runs, Agent: agent("kernel")}, steps: serves + "; " + end + "; " + clean},
 		"back, it begins":        {back: true, seen: Seen{Serves: both, Alive: runs, Agent: agent("kernel")}, steps: serves + "; " + end + "; " + clean},
+		"back, nobody answers":   {back: true, seen: Seen{Serves: both, Handed: true}, steps: "you have the kernel serve all; " + begin + "; " + serves + "; " + clean},
+		"back, nobody, and late": {back: true, seen: Seen{Serves: both, Handed: true, Rules: byNft, Theirs: both, Alive: runs}, blocked: "start gridmesh-agent with --datapath=kernel", steps: clean},
+		"back, just there":       {back: true, seen: Seen{Serves: both, Agent: agent("auto", isSoon)}, steps: "you have the kernel serve all; " + begin + "; " + serves + "; " + end + "; " + clean},
 		"back, behind the rules": {back: true, seen: Seen{Serves: both, Rules: byNft, Theirs: both, Alive: runs}, steps: clean},
 		"back, there":            {back: true, seen: Seen{Rules: byNft, Theirs: both, Alive: runs}},
 		"back, nobody":           {back: true, seen: Seen{}, steps: "you start kube-proxy"},

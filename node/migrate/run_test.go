@@ -29,20 +29,21 @@ func (w *twin) Look(context.Context) (s Seen, err error) {
 
 var errBroken = errors.New("broken for the test")
 
-// It waits for what begins, and for what the agent removes, also where a look fails.
+// It waits for what begins, for what the agent removes, and for Envoy, also where a look fails.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &twin{seen: Seen{Rules: byNft, Agent: agent("auto", isBeside, func(r *report.Report) { r.Source = report.None })}}
 		w.events = map[int]func(*Seen) error{
-			3: func(s *Seen) error { s.Agent = agent("auto", isBeside); return nil },
-			4: func(*Seen) error { return errBroken },
-			9: func(s *Seen) error { s.Rules = kubeproxy.Rules{}; return nil },
+			3:  func(s *Seen) error { s.Agent = agent("auto", isBeside); return nil },
+			4:  func(*Seen) error { return errBroken },
+			9:  func(s *Seen) error { s.Rules = kubeproxy.Rules{}; return nil },
+			20: func(s *Seen) error { s.Agent = agent("auto"); return nil },
 		}
 		var out strings.Builder
 		if err := Run(t.Context(), w, Want{Datapath: "auto"}, &out); err != nil {
 			t.Error(err)
 		}
-		if text := out.String(); w.looks != 9 || strings.Count(text, "\n") != 4 || !strings.Contains(text, errBroken.Error()) {
+		if text := out.String(); w.looks != 20 || strings.Count(text, "\n") != 5 || !strings.Contains(text, errBroken.Error()) {
 			t.Errorf("%d looks, and said:\n%s", w.looks, text)
 		}
 	})

@@ -33,6 +33,8 @@ type Seen struct {
 	// those for which kube-proxy has, live or left over.
 	Serves []string `json:"serves,omitempty"`
 	Theirs []string `json:"theirs,omitempty"`
+	// Handed: the rules in force hand new connections to Envoy.
+	Handed bool `json:"handed,omitempty"`
 	// Agent is what the running agent says; nil where none runs.
 	Agent *report.Report `json:"-"`
 	// ForwardDrops: iptables drops by default what the node forwards.
@@ -55,6 +57,9 @@ func (n Node) Look(ctx context.Context) (s Seen, err error) {
 	}
 	if s.Serves, err = capture.Serves(); err != nil {
 		return s, fmt.Errorf("look at what gridmesh serves: %w", err)
+	}
+	if s.Handed, err = capture.Handed(); err != nil {
+		return s, fmt.Errorf("look at what is handed to Envoy: %w", err)
 	}
 	if s.ForwardDrops, err = forwardDrops(); err != nil {
 		return s, err

@@ -70,6 +70,9 @@ func (r *Report) Summary() string {
 		envoys = append(envoys, e.Version)
 	}
 	by := "Envoy " + strings.Join(envoys, " and ")
+	if len(envoys) == 0 {
+		by = "no Envoy connected, and the kernel serves for it"
+	}
 	if r.idleEnvoy() {
 		by = "all by the kernel"
 	}

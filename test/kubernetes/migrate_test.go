@@ -161,7 +161,7 @@ func (m *migration) run(t *testing.T) {
 	n.KubeProxy.Signal(syscall.SIGTERM)
 	took := wait.Eventually(t, func() error { return m.rules(t, false) })
 	t.Logf("%s: what kube-proxy left was gone %s after its end", m.mode, took.Round(time.Millisecond))
-	m.step(t, 0, "")
+	m.step(t, 0, "Envoy gets", "--dry-run")
 	more()
 	took = wait.Eventually(t, func() error {
 		if out, err := n.Run("status"); err != nil || strings.Contains(string(out), "kube-proxy") {
@@ -170,6 +170,7 @@ func (m *migration) run(t *testing.T) {
 		return nil
 	})
 	t.Logf("%s: Envoy got connections %s later", m.mode, took.Round(time.Millisecond))
+	m.step(t, 0, "")
 	m.served(t, "alone", false)
 	more()
 
