@@ -3,12 +3,12 @@ package capture
 import (
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture/links"
 	"github.com/gridmesh/gridmesh/internal/sockdiag"
 )
 
@@ -62,31 +62,16 @@ func (c *Capture) inClientsNames(conn *sockdiag.Conn) (list []sockdiag.Socket, e
 	if err != nil {
 		return nil, err
 	}
-	own, err := ownAddresses()
-	if err != nil {
+	own, err := links.Addresses(0)
+	if err != nil { // torn as well: one that is missing would be taken for a pod's
 		return nil, err
 	}
 	for _, s := range all {
 		// Old kernels do not say the marks of what is closed.
 		ours := s.Mark == c.cfg.Own() || s.Mark == 0 && s.State == sockdiag.TimeWait
-		if ours && !own[s.Local.Addr()] {
+		if ours && !slices.Contains(own, s.Local.Addr()) {
 			list = append(list, s)
 		}
 	}
 	return list, nil
-}
-
-// ownAddresses are those of this network's links.
-func ownAddresses() (map[netip.Addr]bool, error) {
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil, fmt.Errorf("list the node's addresses: %w", err)
-	}
-	own := map[netip.Addr]bool{}
-	for _, a := range addrs {
-		if prefix, err := netip.ParsePrefix(a.String()); err == nil {
-			own[prefix.Addr().Unmap()] = true
-		}
-	}
-	return own, nil
 }

@@ -3,8 +3,6 @@ package capture
 import (
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -153,35 +151,13 @@ func TestTheSwitchRefusesNobody(t *testing.T) {
 	apply(t, l.Capture, newCluster().serve("web", "10.96.0.1", "10.244.0.6").view(), false)
 	l.put(t, plan.KernelFrontend{Frontend: tcp(to), Tiers: tiers(false, "b")})
 	defer listen(t, cfg)()
-	var dials, refused atomic.Int64
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	for i := range 6 {
-		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				conn, answer := dial(t, []*testkit.Network{l.node, l.a}[i%2], "tcp", "", to, 10*time.Second)
-				if conn != nil {
-					conn.Close()
-				}
-				if dials.Add(1); answer == isRefused {
-					refused.Add(1)
-				}
-			}
-		})
-	}
 	switches := 0
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); switches++ {
+	dials, refused := l.dialWhile(t, []*testkit.Network{l.node, l.a}, to, func() {
 		must(t, l.EnvoyAbsent(switches%2 == 0))
-	}
-	close(stop)
-	wg.Wait()
-	t.Logf("%d switches, %d dials", switches, dials.Load())
-	if n := refused.Load(); n > 0 || dials.Load() < 100 || switches < 100 {
-		t.Errorf("%d refused", n)
+		switches++
+	})
+	t.Logf("%d switches, %d dials", switches, dials)
+	if refused > 0 || dials < 100 || switches < 100 {
+		t.Errorf("%d refused", refused)
 	}
 }

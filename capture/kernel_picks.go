@@ -40,8 +40,7 @@ func (t *kernelTable) addPicks(need []plan.Pick) (added []string, err error) {
 			lack = append(lack, p)
 		}
 	}
-	for len(lack) > 0 {
-		part := lack[:min(len(lack), picksPerTransaction)]
+	for part := range slices.Chunk(lack, picksPerTransaction) {
 		if err := t.layPicks(part); err != nil {
 			return nil, err
 		}
@@ -51,7 +50,6 @@ func (t *kernelTable) addPicks(need []plan.Pick) (added []string, err error) {
 				added = append(added, rules.MemoryName(m))
 			}
 		}
-		lack = lack[len(part):]
 		if err := t.flush(); err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
 // While a frontend has fewer endpoints and more by turns, nobody is refused: a packet that
@@ -22,10 +23,26 @@ func TestKernelEndpointsComeAndGo(t *testing.T) {
 		l.put(t, plan.KernelFrontend{Frontend: tcp(to), Tiers: tiers(false, names...)})
 	}
 	put("a", "b", "far")
-	var dials, refused atomic.Int64
+	changes := 0
+	dials, refused := l.dialWhile(t, []*testkit.Network{l.outside}, to, func() {
+		put("a", "b")
+		put("a", "b", "far")
+		changes += 2
+	})
+	t.Logf("%d changes, %d dials", changes, dials)
+	if refused > 0 || dials < 100 || changes < 100 {
+		t.Errorf("%d refused", refused)
+	}
+}
+
+// dialWhile has six clients dial, from networks in turn, while something is done again and
+// again for 10 s, and returns how often they did and were refused.
+func (l *kernelLab) dialWhile(t *testing.T, from []*testkit.Network, to string, do func()) (dials, refused int64) {
+	t.Helper()
+	var all, bad atomic.Int64
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
-	for range 6 {
+	for i := range 6 {
 		wg.Go(func() {
 			for {
 				select {
@@ -33,25 +50,20 @@ func TestKernelEndpointsComeAndGo(t *testing.T) {
 					return
 				default:
 				}
-				conn, answer := dial(t, l.outside, "tcp", "", to, 5*time.Second)
+				conn, answer := dial(t, from[i%len(from)], "tcp", "", to, 10*time.Second)
 				if conn != nil {
 					conn.Close()
 				}
-				if dials.Add(1); answer == isRefused {
-					refused.Add(1)
+				if all.Add(1); answer == isRefused {
+					bad.Add(1)
 				}
 			}
 		})
 	}
-	changes := 0
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); changes += 2 {
-		put("a", "b")
-		put("a", "b", "far")
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+		do()
 	}
 	close(stop)
 	wg.Wait()
-	t.Logf("%d changes, %d dials", changes, dials.Load())
-	if n := refused.Load(); n > 0 || dials.Load() < 100 || changes < 100 {
-		t.Errorf("%d refused", n)
-	}
+	return all.Load(), bad.Load()
 }

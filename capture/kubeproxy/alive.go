@@ -109,12 +109,7 @@ func mayAdminister(dir string) bool {
 
 // heldPort is a port of kube-proxy on which another process of root's listens; 0 for none.
 func heldPort() (uint16, error) {
-	conn, err := sockdiag.Dial()
-	if err != nil {
-		return 0, err
-	}
-	defer conn.Close()
-	all, err := conn.Both(unix.IPPROTO_TCP, sockdiag.Listen, 0)
+	all, err := listeners(0)
 	if err != nil {
 		return 0, err
 	}
@@ -125,6 +120,16 @@ func heldPort() (uint16, error) {
 		}
 	}
 	return 0, nil
+}
+
+// listeners are the sockets of TCP that listen on a port; with 0 on any.
+func listeners(port uint16) ([]sockdiag.Socket, error) {
+	conn, err := sockdiag.Dial()
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return conn.Both(unix.IPPROTO_TCP, sockdiag.Listen, port)
 }
 
 // ownSockets are this process's, by inode.

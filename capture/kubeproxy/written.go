@@ -15,8 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gridmesh/gridmesh/internal/sockdiag"
 )
 
@@ -106,12 +104,7 @@ func ofRoot(address string) error {
 	if err != nil {
 		return err
 	}
-	conn, err := sockdiag.Dial()
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	all, err := conn.Both(unix.IPPROTO_TCP, sockdiag.Listen, at.Port())
+	all, err := listeners(at.Port())
 	if err != nil {
 		return err
 	}
