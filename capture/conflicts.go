@@ -120,15 +120,18 @@ var fileChecks = []func(procNet string, report reporter){
 	inspectLegacy,
 }
 
+// takeOver is how the agent starts beside kube-proxy's rules.
+const takeOver = "--datapath=auto --take-over=kube-proxy (docs/migrate.md)"
+
 type reporter func(kind FindingKind, format string, args ...any)
 
 func inspectChain(c *nftables.Chain, refuses bool, report reporter) {
 	family := map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6", nftables.TableFamilyINet: "inet"}[c.Table.Family]
 	switch {
 	case c.Table.Name == "kube-proxy":
-		report(KubeProxy, "nftables table %s kube-proxy: its rules answer ClusterIPs before gridmesh can; stop kube-proxy, then run: nft delete table %s kube-proxy (docs/install.md)", family, family)
+		report(KubeProxy, "nftables table %s kube-proxy: its rules answer ClusterIPs before gridmesh can; stop kube-proxy, then run: nft delete table %s kube-proxy (docs/install.md); or have the agent come before them, and remove them: "+takeOver, family, family)
 	case c.Name == "KUBE-SERVICES":
-		report(KubeProxy, "nftables table %s %s holds chain KUBE-SERVICES: rules of kube-proxy (iptables) answer ClusterIPs before gridmesh can; stop kube-proxy, then run: kube-proxy --cleanup (docs/install.md)", family, c.Table.Name)
+		report(KubeProxy, "nftables table %s %s holds chain KUBE-SERVICES: rules of kube-proxy (iptables) answer ClusterIPs before gridmesh can; stop kube-proxy, then run: kube-proxy --cleanup (docs/install.md); or have the agent come before them, and remove them: "+takeOver, family, c.Table.Name)
 	case strings.HasPrefix(c.Name, "cali-"), strings.HasPrefix(c.Name, "KUBE-NWPLCY"), strings.HasPrefix(c.Name, "KUBE-POD-FW"), strings.HasPrefix(c.Table.Name, "kube-network-policies"):
 		report(PolicyEngine, "nftables table %s %s belongs to a NetworkPolicy engine: traffic through a ClusterIP would bypass its FORWARD rules on the node of the client (docs/limits.md)", family, c.Table.Name)
 	case refuses:

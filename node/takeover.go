@@ -159,7 +159,7 @@ func (a *Agent) waits(t *takeover, rules kubeproxy.Rules, alive string, now time
 	case rules.None():
 		return ""
 	case t.life.wrote:
-		return "kube-proxy runs (" + whoWrote + "); kube-proxy --cleanup removes them, too"
+		return "kube-proxy runs (" + alive + "): stop it here, and restart the agent then, or run kube-proxy --cleanup"
 	case alive != "":
 		return "kube-proxy runs (" + alive + "): stop it here, and they are removed"
 	case rules.Stays():

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/capture/kubeproxy"
+	"github.com/gridmesh/gridmesh/node/report"
 )
 
 // proxyQuiet is for how long there has to be no sign of a kube-proxy before what it left is
@@ -13,7 +14,7 @@ import (
 const proxyQuiet = 15 * time.Second
 
 // whoWrote is why kube-proxy counts as running where its rules alone show it.
-const whoWrote = "its rules were written while the agent ran, and nothing else shows it; once it is stopped, restart the agent"
+const whoWrote = report.ByRulesAlone
 
 // proxyLife is what is known of whether a kube-proxy runs, from look to look. It knows no
 // clock, and has one owner.

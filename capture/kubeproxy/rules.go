@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/google/nftables"
@@ -84,6 +85,17 @@ var families = []struct {
 	family nftables.TableFamily
 	label  string
 }{{"ip", nftables.TableFamilyIPv4, "IPv4"}, {"ip6", nftables.TableFamilyIPv6, "IPv6"}}
+
+// FamiliesText names families (ip, ip6) in words; "" for none.
+func FamiliesText(list []string) string {
+	var names []string
+	for _, f := range families {
+		if slices.Contains(list, f.name) {
+			names = append(names, f.label)
+		}
+	}
+	return strings.Join(names, " and ")
+}
 
 // Look reads what is there. It asks for single things, and so costs the same whatever
 // there is, and whoever writes meanwhile.

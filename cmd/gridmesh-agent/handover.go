@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gridmesh/gridmesh/capture"
@@ -131,11 +130,5 @@ func (n nextProxy) serves() bool {
 
 // without are, in words, those families that are not among others.
 func without(families, others []string) string {
-	var list []string
-	for _, family := range families {
-		if !slices.Contains(others, family) {
-			list = append(list, map[string]string{"ip": "IPv4", "ip6": "IPv6"}[family])
-		}
-	}
-	return strings.Join(list, " and ")
+	return kubeproxy.FamiliesText(slices.DeleteFunc(slices.Clone(families), func(f string) bool { return slices.Contains(others, f) }))
 }

@@ -126,5 +126,5 @@ type cluster struct {
 // APIServer implements node.Cluster.
 func (c cluster) APIServer() report.APIServer {
 	h := c.feed.Health()
-	return report.APIServer{LastContact: h.LastContact, Error: h.Err, Held: h.Held}
+	return report.APIServer{LastContact: h.LastContact, Error: h.Err, Since: h.Since, Refused: h.Refused, Held: h.Held}
 }

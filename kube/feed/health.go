@@ -4,37 +4,49 @@ import (
 	"sort"
 	"sync"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // Health is how the API server answers.
 type Health struct {
 	LastContact time.Time // when it last answered anything; zero: never
-	Err         string    // its last failure, "" where the same watch was answered since
+	Err         string    // the last failure of the watch that fails the longest; "" for none
+	Since       time.Time // of Err: when that watch began to fail
+	Refused     bool      // of Err: it knows not who asks, or does not permit it
 	Held        []string  // for each of its lists that is not believed, why
 }
 
 type health struct {
 	mu      sync.Mutex
-	failing []failure // of watches that fail, one each; the last is the latest
+	failing []failure // of watches that fail, one each, in the order in which they began to
 }
 
-type failure struct{ watch, err string }
+type failure struct {
+	watch string
+	err   error
+	since time.Time
+}
 
 // note takes what came of a request of a watch, or a sign of life. What other watches
 // are told says nothing of one that fails.
 func (f *Feed) note(watch string, err error) {
 	f.health.mu.Lock()
 	defer f.health.mu.Unlock()
-	others := f.health.failing[:0]
+	now, others := f.now(), f.health.failing[:0]
+	is := failure{watch, err, now}
 	for _, o := range f.health.failing {
 		if o.watch != watch {
 			others = append(others, o)
+		} else {
+			is.since = o.since
 		}
 	}
-	if err != nil {
-		others = append(others, failure{watch, err.Error()})
+	if err == nil {
+		f.Contacted(now)
 	} else {
-		f.Contacted(f.now())
+		others = append(others, is)
+		sort.SliceStable(others, func(i, j int) bool { return others[i].since.Before(others[j].since) })
 	}
 	f.health.failing = others
 }
@@ -45,8 +57,10 @@ func (f *Feed) Health() Health {
 	f.health.mu.Lock()
 	defer f.health.mu.Unlock()
 	h := Health{LastContact: f.LastContact(), Held: f.heldBack()}
-	if n := len(f.health.failing); n > 0 {
-		h.Err = f.health.failing[n-1].err
+	if len(f.health.failing) > 0 {
+		first := f.health.failing[0]
+		h.Err, h.Since = first.err.Error(), first.since
+		h.Refused = apierrors.IsUnauthorized(first.err) || apierrors.IsForbidden(first.err)
 	}
 	return h
 }

@@ -3,8 +3,8 @@ package migrate
 import (
 	"fmt"
 	"slices"
-	"strings"
 
+	"github.com/gridmesh/gridmesh/capture/kubeproxy"
 	"github.com/gridmesh/gridmesh/node/report"
 )
 
@@ -73,7 +73,7 @@ func (s Seen) state() string {
 	}
 	switch {
 	case s.Agent == nil:
-		ours += ", and no agent answers"
+		ours += ", and no agent answers at " + s.Asked + " (--status-socket)"
 	case len(s.Agent.Degraded(s.Agent.Updated)) > 0:
 		ours += ", and its agent runs; gridmesh-agent status says what it lacks"
 	default:
@@ -126,6 +126,8 @@ func (p *Plan) there(s Seen, want Want) {
 		p.step(Yours, cleanProxy, "remove what it leaves ("+s.Rules.Text()+"), which no program of gridmesh can")
 	case s.Agent != nil && !s.Agent.TakeOver:
 		p.step(Yours, "give gridmesh-agent --take-over=kube-proxy, and restart it; or, where kube-proxy is gone and gridmesh serves, "+cleanProxy, "have what kube-proxy leaves removed ("+s.Rules.Text()+"): the agent does not look at it")
+	case s.Alive == report.ByRulesAlone:
+		p.step(Yours, "restart gridmesh-agent, or "+cleanProxy, "have what it leaves removed ("+s.Rules.Text()+"): nothing shows the agent that it is gone")
 	default:
 		p.step(Wait, "gridmesh-agent status", "wait until the agent has removed what it leaves: "+s.Rules.Text())
 	}
@@ -180,7 +182,7 @@ func (p *Plan) back(s Seen) {
 		p.step(Yours, startProxy, "start kube-proxy, behind gridmesh's rules")
 	}
 	if s.Alive == "" || len(lacks) > 0 {
-		p.step(Wait, "", "wait until it serves "+strings.Join(s.Serves, " and "))
+		p.step(Wait, "", "wait until it serves "+kubeproxy.FamiliesText(s.Serves))
 	}
 	if s.Agent != nil {
 		p.step(Yours, "stop gridmesh-agent and Envoy: the rules stay in force", "stop gridmesh's programs")

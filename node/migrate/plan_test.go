@@ -51,7 +51,7 @@ func steps(p Plan) string {
 // Each place on the way has what is left of it.
 func TestPlan(t *testing.T) {
 	const start, waits, stop, gone = "you start the agent beside kube-proxy", "wait until gridmesh serves on this node", "you stop kube-proxy on this node", "wait until the agent has removed what it leaves"
-	const begin, serves, end, clean = "you start kube-proxy, behind gridmesh's rules", "wait until it serves ip and ip6", "you stop gridmesh's programs", "you take gridmesh's rules away, once kube-proxy serves"
+	const begin, serves, end, clean = "you start kube-proxy, behind gridmesh's rules", "wait until it serves IPv4 and IPv6", "you stop gridmesh's programs", "you take gridmesh's rules away, once kube-proxy serves"
 	for name, tc := range map[string]struct {
 		seen    Seen
 		back    bool
@@ -65,6 +65,7 @@ func TestPlan(t *testing.T) {
 		"beside":                      {seen: Seen{Rules: byNft, Alive: runs, Agent: agent("auto", isBeside)}, steps: stop + "; " + gone},
 		"beside what it left":         {seen: Seen{Rules: byNft, Agent: agent("auto", isBeside)}, steps: gone},
 		"it came, and is seen":        {seen: Seen{Rules: byNft, Alive: runs, Agent: agent("auto", looksAtNobody)}, steps: stop + "; you have what kube-proxy leaves removed"},
+		"it came, and gives no sign":  {seen: Seen{Rules: byNft, Alive: report.ByRulesAlone, Agent: agent("auto", isBeside)}, steps: stop + "; you have what it leaves removed"},
 		"it came, and nobody sees it": {seen: Seen{Rules: byNft, Agent: agent("auto", looksAtNobody)}, steps: "you have what kube-proxy leaves removed"},
 		"the old iptables":            {seen: Seen{Rules: kubeproxy.Rules{Old: []string{"iptables-legacy"}}, Agent: agent("auto", isBeside)}, steps: "you remove what it leaves"},
 		"there":                       {seen: Seen{Serves: both, Agent: agent("auto")}},

@@ -35,8 +35,9 @@ type Seen struct {
 	Theirs []string `json:"theirs,omitempty"`
 	// Handed: the rules in force hand new connections to Envoy.
 	Handed bool `json:"handed,omitempty"`
-	// Agent is what the running agent says; nil where none runs.
+	// Agent is what the running agent says; nil where none answers at Asked, its socket.
 	Agent *report.Report `json:"-"`
+	Asked string         `json:"-"`
 	// ForwardDrops: iptables drops by default what the node forwards.
 	ForwardDrops bool `json:"forwardDrops,omitempty"`
 }
@@ -71,6 +72,7 @@ func (n Node) Look(ctx context.Context) (s Seen, err error) {
 	if s.Proxy, err = n.proxy(list); err != nil {
 		s.Unread = err.Error()
 	}
+	s.Asked = n.StatusSocket
 	r, err := report.Ask(ctx, n.StatusSocket)
 	switch {
 	case err == nil:

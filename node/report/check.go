@@ -30,7 +30,7 @@ func (r *Report) Degraded(now time.Time) []string {
 		add("the rules are not as they should be: %s", r.Error)
 	}
 	if r.APIServer != nil {
-		if now.Sub(r.APIServer.LastContact) > quietFor {
+		if r.APIServer.fails(now) {
 			add("API server: %s", r.APIServer.text(now))
 		}
 		for _, held := range r.APIServer.Held {
@@ -77,4 +77,9 @@ func (r *Report) Summary() string {
 		by = "all by the kernel"
 	}
 	return fmt.Sprintf("%s, %d services, %s", r.Source, r.Services, by)
+}
+
+// fails reports whether the API server says nothing for long, or not to all that is asked.
+func (s *APIServer) fails(now time.Time) bool {
+	return s.Refused || now.Sub(s.LastContact) > quietFor || s.Error != "" && !s.Since.IsZero() && now.Sub(s.Since) > quietFor
 }

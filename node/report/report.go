@@ -76,10 +76,16 @@ type Report struct {
 	Notices         int                `json:"notices"`                // what Services ask for and no node serves: gridmesh view
 }
 
+// ByRulesAlone is KubeProxyAlive where somebody wrote kube-proxy's rules and gives no other
+// sign: none would show its end, either.
+const ByRulesAlone = "its rules were written while the agent ran, and nothing else shows it"
+
 // APIServer is how the API server answers.
 type APIServer struct {
 	LastContact time.Time `json:"lastContact,omitzero"` // when it last answered anything, as above; zero: never
-	Error       string    `json:"error,omitempty"`      // its last failure, "" where it answered since
+	Error       string    `json:"error,omitempty"`      // the last failure of what fails the longest; "" for nothing
+	Since       time.Time `json:"since,omitzero"`       // of Error: when that began to fail
+	Refused     bool      `json:"refused,omitempty"`    // of Error: it knows not who asks, or does not permit it
 	Held        []string  `json:"held,omitempty"`       // for each of its lists that is not believed, why
 }
 
