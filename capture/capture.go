@@ -321,28 +321,3 @@ func (c *Capture) Found() bool { return c.found }
 // IPv6 reports whether the node has IPv6. It is known from Install on, and
 // RefreshBridges and Repair follow it.
 func (c *Capture) IPv6() bool { return c.ipv6 }
-
-// Remove removes every rule, route and changed sysctl of gridmesh, and leaves
-// a capture that is not installed. What is not there is no error. Early demux stays off where
-// it is not known whether Envoy's sockets in pods' names are gone.
-func (c *Capture) Remove() error {
-	c.installed, c.held, c.goal, c.pending = false, unsure, unsure, nil
-	c.table.conn.Keep()
-	err := errors.Join(unhookKernel(c.table.conn), c.table.remove(), removeBridge(c.table.conn), c.removeKernel())
-	c.table.conn.Close()
-	err = errors.Join(err, routing.Remove(c.cfg))
-	if c.forgetClients() != nil { // it stays off, with its record, where nobody knows
-		return errors.Join(err, c.ctl.Restore(EarlyDemux))
-	}
-	return errors.Join(err, c.ctl.Restore())
-}
-
-// Cleanup is Remove, for whoever runs no capture, while no agent does.
-func Cleanup(cfg plan.Config, host Host) error {
-	unlock, err := Lock()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	return (&Capture{cfg: cfg, host: host, ctl: host.sysctls(), table: newTable(cfg)}).Remove()
-}

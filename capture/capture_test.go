@@ -483,14 +483,14 @@ func TestCleanupLeavesNothing(t *testing.T) {
 			if everything(t) == before {
 				t.Fatal("nothing was installed")
 			}
-			must(t, Cleanup(cfg, host))
+			must(t, Cleanup(t.Context(), cfg, host))
 			if after := everything(t); after != before {
 				t.Errorf("after:\n%s\nbefore:\n%s", after, before)
 			}
 			if left, _ := filepath.Glob(filepath.Join(host.StateDir, "sysctl", "*")); len(left) > 0 {
 				t.Errorf("records of sysctls: %v", left)
 			}
-			must(t, Cleanup(cfg, host)) // what is not there is no error
+			must(t, Cleanup(t.Context(), cfg, host)) // what is not there is no error
 		})
 	}
 }

@@ -1,8 +1,10 @@
 package capture
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -19,46 +21,113 @@ const (
 	forgetEvery = 200 * time.Millisecond
 )
 
-// quietLooks is how many looks have to find none: Envoy dials again where it had not
-// reached whom it dialled.
+// quietLooks is how many looks in a row have to find none: Envoy dials again where it had
+// not reached whom it dialled.
 const quietLooks = 2
+
+// errUnseen: this kernel, or this process, does not tell of sockets, now or later.
+var errUnseen = errors.New("the kernel does not tell of sockets (sock_diag)")
+
+// names are addresses in which Envoy dialled, and the mark with which it does.
+type names struct {
+	mark  uint32
+	pods  []netip.Prefix // this node's: Envoy keeps the sources of no others
+	known bool           // pods is all of them; else they may be any that are not the node's
+}
+
+// clientsNames reads, before the rules go, in whose names Envoy dialled. A cleanup that was
+// ended after that knows it no more.
+func (c *Capture) clientsNames() names {
+	n := names{mark: c.cfg.Own(), pods: slices.Clone(c.cfg.PodCIDRs)}
+	earlier, err := c.Earlier()
+	if err == nil && earlier.Rules {
+		n.pods, n.known = append(n.pods, earlier.Pods...), true
+	}
+	return n
+}
+
+// has reports whether a socket is Envoy's in a pod's name: its address is in a range of pods
+// and none of the node's. Old kernels do not say the marks of what is closed, which then has
+// its own state or that of its other half (tw_substate of linux/tcp.h); where the pods are not
+// known, such a one of somebody else's is waited for at worst.
+func (n names) has(s sockdiag.Socket, own []netip.Addr) bool {
+	closed := s.Inode == 0 && s.Mark == 0 && s.State&(sockdiag.TimeWait|sockdiag.FinWait2) != 0
+	if !closed && s.Mark != n.mark {
+		return false
+	}
+	ip := s.Local.Addr()
+	if slices.Contains(own, ip) || ip.IsLoopback() {
+		return false
+	}
+	return !n.known || slices.ContainsFunc(n.pods, func(p netip.Prefix) bool { return p.Contains(ip) })
+}
 
 // forgetClients ends what Envoy holds in clients' names, and waits until the kernel has
 // forgotten the last of it. Without the rules nothing leads there any more; but with early
 // demux the kernel would drop the answers to a pod that dials the same endpoint from the
-// same port, for as long as it remembers one. An error is that this could not be seen.
-func (c *Capture) forgetClients() error {
+// same port, for as long as it remembers one. The error is errUnseen, or says what was in
+// the way when ctx ended.
+func forgetClients(ctx context.Context, n names) error {
+	if n.known && len(n.pods) == 0 {
+		return nil
+	}
 	conn, err := sockdiag.Dial()
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errUnseen, err)
 	}
 	defer conn.Close()
-	for until, quiet := time.Now().Add(timeWait), 0; ; time.Sleep(forgetEvery) {
-		left, err := c.inClientsNames(conn)
-		if err != nil {
-			return err
-		}
-		if quiet++; len(left) > 0 {
+	return awaitNone(ctx, func() (int, error) { return n.end(conn) })
+}
+
+// awaitNone looks again and again until enough looks in a row found none.
+func awaitNone(ctx context.Context, look func() (left int, err error)) error {
+	tick := time.NewTicker(forgetEvery)
+	defer tick.Stop()
+	for quiet := 0; ; {
+		left, err := look()
+		quiet++
+		if left > 0 || err != nil {
 			quiet = 0
 		}
-		if quiet == quietLooks {
-			return nil
+		if quiet == quietLooks || errors.Is(err, errUnseen) {
+			return err
 		}
-		for _, s := range left {
-			if err := conn.Reset(s); err != nil && !vanished(err) && !errors.Is(err, unix.EOPNOTSUPP) {
-				return fmt.Errorf("end Envoy's connection to %s: %w", s.Peer, err)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			if left > 0 {
+				return errors.Join(fmt.Errorf("%d connections of Envoy's in the names of pods are there still: end Envoy, and run gridmesh-agent cleanup again", left), err)
 			}
-		}
-		if time.Now().After(until) {
-			return fmt.Errorf("%d connections of Envoy's are in the names of pods: end Envoy", len(left))
+			return errors.Join(fmt.Errorf("it was not seen that none of Envoy's connections in the names of pods is left: run gridmesh-agent cleanup again: %w", ctx.Err()), err)
 		}
 	}
 }
 
-// inClientsNames are Envoy's sockets of TCP, open and closed, whose address is none of
-// this node's.
-func (c *Capture) inClientsNames(conn *sockdiag.Conn) (list []sockdiag.Socket, err error) {
+// end looks what there is in clients' names, ends it, and says how much there was. What the
+// kernel does not end is waited for.
+func (n names) end(conn *sockdiag.Conn) (left int, err error) {
+	list, err := n.held(conn)
+	if err != nil {
+		return 0, err
+	}
+	var errs []error
+	for _, s := range list {
+		if s.Mark != n.mark && !n.known {
+			continue
+		}
+		if err := conn.Reset(s); err != nil && !vanished(err) && !errors.Is(err, unix.EOPNOTSUPP) {
+			errs = append(errs, fmt.Errorf("end Envoy's connection to %s: %w", s.Peer, err))
+		}
+	}
+	return len(list), errors.Join(errs...)
+}
+
+// held are the sockets of TCP, open and closed, that Envoy has in clients' names.
+func (n names) held(conn *sockdiag.Conn) (list []sockdiag.Socket, err error) {
 	all, err := conn.Both(unix.IPPROTO_TCP, sockdiag.Connected, 0)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) { // it has no inet_diag
+		err = fmt.Errorf("%w: %w", errUnseen, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -66,12 +135,5 @@ func (c *Capture) inClientsNames(conn *sockdiag.Conn) (list []sockdiag.Socket, e
 	if err != nil { // torn as well: one that is missing would be taken for a pod's
 		return nil, err
 	}
-	for _, s := range all {
-		// Old kernels do not say the marks of what is closed.
-		ours := s.Mark == c.cfg.Own() || s.Mark == 0 && s.State == sockdiag.TimeWait
-		if ours && !slices.Contains(own, s.Local.Addr()) {
-			list = append(list, s)
-		}
-	}
-	return list, nil
+	return slices.DeleteFunc(all, func(s sockdiag.Socket) bool { return !n.has(s, own) }), nil
 }

@@ -231,7 +231,7 @@ func TestKernelCleanup(t *testing.T) {
 	host := testHost(t)
 	c := starting(t, kernelConfig(), host)
 	must(t, c.setKernel(map[string][]plan.KernelFrontend{"web": example()}, false))
-	must(t, Cleanup(config(), host)) // whoever cleans up need not know
+	must(t, Cleanup(t.Context(), config(), host)) // whoever cleans up need not know
 	if after := everything(t); after != before {
 		t.Errorf("after:\n%s\nbefore:\n%s", after, before)
 	}
@@ -409,7 +409,7 @@ func TestKernelPathIsUnhookedBeforeItGoes(t *testing.T) {
 	must(t, err)
 	defer events.Close()
 	must(t, events.JoinGroup(unix.NFNLGRP_NFTABLES))
-	must(t, Cleanup(kernelConfig(), host))
+	must(t, Cleanup(t.Context(), kernelConfig(), host))
 	went := map[string]int{} // hooked chains of the kernel path, and its table: in which transaction
 	must(t, events.SetReadDeadline(time.Now().Add(5*time.Second)))
 	for transaction := 0; went[rules.KernelName] == 0; {

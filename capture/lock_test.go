@@ -56,11 +56,11 @@ func TestCleanupBesideAnAgent(t *testing.T) {
 	unlock, err := Lock()
 	must(t, err)
 	before := everything(t)
-	if err := Cleanup(c.cfg, c.host); !errors.Is(err, run.ErrInUse) || everything(t) != before {
+	if err := Cleanup(t.Context(), c.cfg, c.host); !errors.Is(err, run.ErrInUse) || everything(t) != before {
 		t.Errorf("cleanup beside an agent: %v", err)
 	}
 	unlock()
-	must(t, Cleanup(c.cfg, c.host))
+	must(t, Cleanup(t.Context(), c.cfg, c.host))
 }
 
 // A table of the lock's name that no process owns, as of a rule set that was

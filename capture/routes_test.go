@@ -60,7 +60,7 @@ func TestIPv6ComesAndGoes(t *testing.T) {
 		}
 	}
 	disableIPv6(t, "1")
-	must(t, Cleanup(c.cfg, c.host))
+	must(t, Cleanup(t.Context(), c.cfg, c.host))
 }
 
 // A kernel that was started without IPv6 has no directory of it.

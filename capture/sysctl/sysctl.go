@@ -219,6 +219,15 @@ func (s Records) guess(key string, unknown error) error {
 	return fmt.Errorf("nobody knows what sysctl %s was; it is %s now, as the kernel begins with; set it where it should be another: %w", key, usual, unknown)
 }
 
+// Holds reports whether there is, or may be, a value that Undo puts back.
+func (s Records) Holds(key string) bool {
+	if _, had := s.owed.get(key); had {
+		return true
+	}
+	_, err := onDisk(s, func() (os.FileInfo, error) { return os.Lstat(filepath.Join(s.dir, fileName(key))) })
+	return !errors.Is(err, os.ErrNotExist)
+}
+
 // Restore puts all values back but of some. What is among the records and is none stays
 // there, and keeps no other from being put back.
 func (s Records) Restore(but ...string) error {

@@ -150,7 +150,7 @@ func cleanUp(ctx context.Context, w io.Writer, c *config) error {
 			return err
 		}
 	}
-	done, err := cleanup.Run(c.cleanup())
+	done, err := cleanup.Run(ctx, c.cleanup())
 	if err != nil {
 		return err
 	}

@@ -39,9 +39,11 @@ const (
 
 // States of sockets, to be joined (net/tcp_states.h).
 const (
-	Open   = 1<<1 | 1<<4 | 1<<5 | 1<<8 // ESTABLISHED, FIN_WAIT1, FIN_WAIT2 and CLOSE_WAIT
+	Open   = 1<<1 | 1<<4 | FinWait2 | 1<<8 // ESTABLISHED, FIN_WAIT1, FIN_WAIT2 and CLOSE_WAIT
 	Listen = 1 << 10
 	Closed = 1 << 7 // of a socket of UDP: connected to nobody
+	// FinWait2 is closed by this end; also what the kernel remembers then without a socket.
+	FinWait2 = 1 << 5
 	// TimeWait is closed, and remembered for a minute.
 	TimeWait = 1 << 6
 	// Connected have a peer, or had one until now: TIME_WAIT, too.

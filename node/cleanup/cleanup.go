@@ -2,6 +2,7 @@ package cleanup
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -41,14 +42,14 @@ const diskPatience = 10 * time.Second
 // in. It wants the right to administer that network. Where an agent runs it takes
 // nothing away: node.ErrUnfit, or run.ErrInUse. A disk that hangs keeps rules and
 // routes from going no longer than its patience: atomicfile.ErrLate, with what is left.
-func Run(c Config) (Result, error) {
+func Run(ctx context.Context, c Config) (Result, error) {
 	c.Patience = cmp.Or(c.Patience, diskPatience)
 	was, err := c.wasHere()
 	if err != nil {
 		return Result{}, err
 	}
 	recorded := c.recorded()
-	left, err := c.takeAway(was)
+	left, err := c.takeAway(ctx, was)
 	if err != nil {
 		return Result{}, err
 	}
@@ -108,7 +109,7 @@ func (c Config) onDisk() (bool, error) {
 // network is locked, too. Any other disk is one that --state-dir does not mean: what
 // there is to put back, as sysctls, would not be found. One that is not there is not
 // made, and one with nothing of gridmesh in it stays so.
-func (c Config) takeAway(was bool) ([]Left, error) {
+func (c Config) takeAway(ctx context.Context, was bool) ([]Left, error) {
 	lock := statedir.New(c.Host.StateDir, func(error) {})
 	lock.TakeLock = lockKept
 	defer lock.Unlock() // also what comes late
@@ -119,7 +120,7 @@ func (c Config) takeAway(was bool) ([]Left, error) {
 	if locked && !was && !c.Files {
 		defer c.forgetLock()
 	}
-	err = capture.Cleanup(c.Capture, c.Host) // which waits for no disk for long
+	err = capture.Cleanup(ctx, c.Capture, c.Host) // which waits for no disk for long
 	if there, _ := capture.Installed(c.Capture); errors.Is(err, atomicfile.ErrLate) && !there {
 		return nil, c.notPutBack()
 	}

@@ -54,7 +54,7 @@ func TestRun(t *testing.T) {
 	t.Parallel()
 	c := served(t)
 	c.Files = true
-	r, err := Run(c)
+	r, err := Run(t.Context(), c)
 	if err != nil || !r.Found || len(r.Doubtful) > 0 || r.StateDir != c.Host.StateDir {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -64,7 +64,7 @@ func TestRun(t *testing.T) {
 	if installed(t, c) || sysctl(t) != "1" {
 		t.Errorf("rules are there: %v, and tcp_early_demux is %s", installed(t, c), sysctl(t))
 	}
-	if r, err := Run(c); err != nil || r.Found {
+	if r, err := Run(t.Context(), c); err != nil || r.Found {
 		t.Errorf("again: %+v, %v", r, err)
 	}
 }
@@ -74,7 +74,7 @@ func TestWhatIsForgottenIsTold(t *testing.T) {
 	t.Parallel()
 	c := served(t)
 	must(t, os.RemoveAll(c.kept(capture.SysctlDir)))
-	r, err := Run(c)
+	r, err := Run(t.Context(), c)
 	if err != nil || !r.Found || !slices.Contains(r.Doubtful, "net.ipv4.tcp_early_demux") || sysctl(t) != "0" {
 		t.Errorf("%+v, %v; tcp_early_demux is %s", r, err, sysctl(t))
 	}
@@ -87,18 +87,18 @@ func TestADirThatIsNotThere(t *testing.T) {
 	c := served(t)
 	other := c
 	other.Host.StateDir = filepath.Join(c.Host.StateDir, "other")
-	if _, err := Run(other); err == nil || !strings.Contains(err.Error(), "--state-dir "+other.Host.StateDir+" is not there, but rules are") || !installed(t, c) {
+	if _, err := Run(t.Context(), other); err == nil || !strings.Contains(err.Error(), "--state-dir "+other.Host.StateDir+" is not there, but rules are") || !installed(t, c) {
 		t.Errorf("with rules: %v; they are there: %v", err, installed(t, c))
 	}
 	unlock, err := capture.Lock()
 	must(t, err)
-	if _, err := Run(other); !errors.Is(err, node.ErrUnfit) {
+	if _, err := Run(t.Context(), other); !errors.Is(err, node.ErrUnfit) {
 		t.Errorf("of another agent, that runs: %v", err)
 	}
 	unlock()
-	_, err = Run(c)
+	_, err = Run(t.Context(), c)
 	must(t, err)
-	if r, err := Run(other); err != nil || r.Found {
+	if r, err := Run(t.Context(), other); err != nil || r.Found {
 		t.Errorf("without rules: %+v, %v", r, err)
 	}
 	if _, err := os.Lstat(other.Host.StateDir); !errors.Is(err, fs.ErrNotExist) {
@@ -113,7 +113,7 @@ func TestADirOfOthers(t *testing.T) {
 	c := configured(t)
 	fill(t, c.Host.StateDir, map[string]string{"hosts": "kept", ".state.mine": "kept"})
 	for _, c.Files = range []bool{false, true} {
-		if r, err := Run(c); err != nil || r.Found || len(r.Left) > 0 {
+		if r, err := Run(t.Context(), c); err != nil || r.Found || len(r.Left) > 0 {
 			t.Errorf("%+v, %v", r, err)
 		}
 		if left := below(t, c.Host.StateDir); !slices.Equal(left, []string{".state.mine", "hosts"}) {
@@ -129,7 +129,7 @@ func TestBesideAnAgent(t *testing.T) {
 	unlock, err := statedir.Lock(c.Host.StateDir)
 	must(t, err)
 	defer unlock()
-	if _, err := Run(c); !errors.Is(err, node.ErrUnfit) || strings.Contains(err.Error(), "give the agent's") || !installed(t, c) {
+	if _, err := Run(t.Context(), c); !errors.Is(err, node.ErrUnfit) || strings.Contains(err.Error(), "give the agent's") || !installed(t, c) {
 		t.Errorf("%v; rules are there: %v", err, installed(t, c))
 	}
 }
@@ -150,7 +150,7 @@ func TestAnAgentThatStartsMeanwhile(t *testing.T) {
 	}
 	unlock, err := statedir.Lock(c.Host.StateDir)
 	must(t, err)
-	_, err = c.takeAway(false)
+	_, err = c.takeAway(t.Context(), false)
 	stays("it has the directory", err)
 	unlock()
 	unlock, err = capture.Lock()
@@ -158,7 +158,7 @@ func TestAnAgentThatStartsMeanwhile(t *testing.T) {
 	_, err = c.tidyAlone()
 	stays("it has the network", err)
 	unlock()
-	if _, err := c.takeAway(false); err != nil || len(below(t, c.Host.StateDir)) > 0 {
+	if _, err := c.takeAway(t.Context(), false); err != nil || len(below(t, c.Host.StateDir)) > 0 {
 		t.Errorf("without one: %v; left are %q", err, below(t, c.Host.StateDir))
 	}
 }
@@ -170,19 +170,19 @@ func TestADiskThatHangs(t *testing.T) {
 	c := served(t)
 	hung, back := impatient(t, c)
 	hung.Files = true
-	if _, err := Run(hung); !errors.Is(err, atomicfile.ErrLate) || !strings.Contains(err.Error(), "rules and routes are gone") || installed(t, c) {
+	if _, err := Run(t.Context(), hung); !errors.Is(err, atomicfile.ErrLate) || !strings.Contains(err.Error(), "rules and routes are gone") || installed(t, c) {
 		t.Errorf("%v; rules are there: %v", err, installed(t, c))
 	}
-	if _, err := Run(hung); !errors.Is(err, atomicfile.ErrLate) || !strings.Contains(err.Error(), "no rules of gridmesh are in this network, but --state-dir "+c.Host.StateDir) {
+	if _, err := Run(t.Context(), hung); !errors.Is(err, atomicfile.ErrLate) || !strings.Contains(err.Error(), "no rules of gridmesh are in this network, but --state-dir "+c.Host.StateDir) {
 		t.Errorf("again: %v", err)
 	}
 	if !hung.recorded() {
 		t.Error("a disk that does not say has no records")
 	}
 	back()
-	r, err := Run(c)
+	r, err := Run(t.Context(), c)
 	for errors.Is(err, node.ErrUnfit) { // what waited for the lock may have it for a moment
-		r, err = Run(c)
+		r, err = Run(t.Context(), c)
 	}
 	if err != nil || !r.Found || len(r.Doubtful) > 0 || sysctl(t) != "1" {
 		t.Errorf("once it answers: %+v, %v; tcp_early_demux is %s", r, err, sysctl(t))
