@@ -12,7 +12,7 @@ import (
 
 // clusterTemplate is part of every cluster's version: raising it re-sends all
 // of them, and their endpoints after them.
-const clusterTemplate = "eds-1"
+const clusterTemplate = "eds-2"
 
 // clusterFeatures make a cluster, in this order, which is part of its version.
 // A feature of a cluster is a file of its own and a line here.
@@ -64,7 +64,7 @@ func clusterOf(features []clusterFeature, spec ClusterSpec, cfg Config) Resource
 	return Resource{
 		Type: ClusterType, Name: spec.Name, Version: f.version(),
 		Message: func() proto.Message {
-			c := edsCluster(spec.Name)
+			c := edsCluster(spec.Name, cfg.OnDemand)
 			for _, feature := range features {
 				feature.apply(c, spec, cfg)
 			}
@@ -73,10 +73,12 @@ func clusterOf(features []clusterFeature, spec ClusterSpec, cfg Config) Resource
 	}
 }
 
-// edsCluster is a cluster without features: its endpoints come by ADS.
-func edsCluster(name string) *cluster.Cluster {
+// edsCluster is a cluster without features: its endpoints come by ADS. Until they do, the
+// connections for which it was asked for wait, and one that is replaced serves; for no longer
+// than patience: without endpoints it refuses.
+func edsCluster(name string, patience time.Duration) *cluster.Cluster {
 	source := ads()
-	source.InitialFetchTimeout = durationpb.New(time.Second)
+	source.InitialFetchTimeout = durationpb.New(patience)
 	return &cluster.Cluster{
 		Name:                 name,
 		ClusterDiscoveryType: &cluster.Cluster_Type{Type: cluster.Cluster_EDS},
