@@ -169,8 +169,10 @@ func receive(conn *net.UnixConn) (r request, files [3]*os.File, err error) {
 	return r, files, json.Unmarshal(buf[:n], &r)
 }
 
-// remote asks the lab that runs, with this process's files.
-func remote(args []string) error { return ask(args, [3]int{0, 1, 2}, time.Time{}) }
+// remote asks the lab that runs, with this process's files. With ctx ends what it runs.
+func remote(ctx context.Context, args []string) error {
+	return ask(ctx, args, [3]int{0, 1, 2}, time.Time{})
+}
 
 // known is what the lab that runs has, "nodes" or "units"; nothing where there
 // is none that answers at once.
@@ -186,7 +188,7 @@ func known(what string) (list []string) {
 		return nil
 	}
 	defer answer.Close()
-	err = ask([]string{"names", what}, [3]int{int(null.Fd()), int(to.Fd()), int(null.Fd())}, time.Now().Add(patience))
+	err = ask(context.Background(), []string{"names", what}, [3]int{int(null.Fd()), int(to.Fd()), int(null.Fd())}, time.Now().Add(patience))
 	if e := to.Close(); err != nil || e != nil {
 		return nil
 	}
@@ -195,8 +197,9 @@ func known(what string) (list []string) {
 }
 
 // ask sends a command line and three files to the lab that runs, and waits for
-// its exit code, until an hour where one is given.
-func ask(args []string, files [3]int, until time.Time) error {
+// its exit code, until an hour where one is given. With ctx it says that it asks no more, and
+// waits for the end of what it asked for.
+func ask(ctx context.Context, args []string, files [3]int, until time.Time) error {
 	conn, err := net.DialUnix("unix", nil, address())
 	if err != nil {
 		return fmt.Errorf("no lab runs; start one with: lab up, or make demo KEEP=1 (%w)", err)
@@ -217,6 +220,7 @@ func ask(args []string, files [3]int, until time.Time) error {
 	if _, _, err := conn.WriteMsgUnix(data, rights, nil); err != nil {
 		return err
 	}
+	defer context.AfterFunc(ctx, func() { _ = conn.CloseWrite() })()
 	var code int
 	if _, err := fmt.Fscan(conn, &code); err != nil {
 		if args[0] == down {

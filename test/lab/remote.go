@@ -180,7 +180,7 @@ func remoteCommands() []*cobra.Command {
 				if err := v.check(args); err != nil {
 					return err
 				}
-				return remote(append([]string{v.name()}, args...))
+				return remote(cmd.Context(), append([]string{v.name()}, args...))
 			},
 		}
 		switch {

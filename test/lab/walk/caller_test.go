@@ -1,6 +1,7 @@
 package walk
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -51,4 +52,27 @@ func (l *lab) endsWithItsCaller(at string) {
 	must(l.t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	want(0)
+}
+
+// endsWhenAsked interrupts a "lab exec", as who types ^C: its command is asked to end, and
+// its exit code is told.
+func (l *lab) endsWhenAsked(at string) {
+	l.t.Helper()
+	cmd := l.command(words("exec "+at+" -- sh -c", `trap "echo asked; exit 7" TERM; echo here; sleep 86397 & wait`)...)
+	out, err := cmd.StdoutPipe()
+	must(l.t, err)
+	must(l.t, cmd.Start())
+	lines := bufio.NewReader(out)
+	for _, want := range []string{"here\n", "asked\n"} {
+		if line, err := lines.ReadString('\n'); err != nil || line != want {
+			l.t.Errorf("exec %s: %q, %v, want %q", at, line, err, want)
+		}
+		if want == "here\n" {
+			must(l.t, cmd.Process.Signal(os.Interrupt))
+		}
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 7 {
+		l.t.Errorf("exec %s: exit code %d after ^C, want the command's 7", at, code)
+	}
 }

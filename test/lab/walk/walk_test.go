@@ -120,6 +120,7 @@ func TestWalk(t *testing.T) {
 	l.comes(words("exec a-1", connect...), "web-")
 
 	l.whereTyped()
+	l.endsWhenAsked("a-1")
 	l.endsWithItsCaller("a-1")
 	l.endsWithItsCaller(pod)
 
