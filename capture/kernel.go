@@ -310,7 +310,11 @@ func (c *Capture) EnvoyAbsent(absent bool) error {
 	if c.kernel.absent = &absent; !c.installed {
 		return nil
 	}
-	return c.tellAbsent()
+	err := c.tellAbsent()
+	if absent && err == nil {
+		c.flows.abandon(c.planner.Plan().Serve)
+	}
+	return err
 }
 
 // absent are the protocols of which Envoy gets no new connections; false where nobody

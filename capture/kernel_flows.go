@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -29,19 +30,25 @@ type flows struct {
 	dial   func() (*nl.Conn, error) // in the network of who calls
 	forget func(*nl.Conn, plan.UDPServing) (more bool, err error)
 	report func(err error) // that conntrack cannot be asked, for good; nil: it can
+	// abandoned has flows of TCP to these frontends forgotten that Envoy's path left.
+	abandoned func(conn *nl.Conn, of map[netip.AddrPort]bool)
 
-	mu      sync.Mutex
-	todo    plan.UDPServing
-	looking context.CancelFunc // nil: nobody looks
-	rest    time.Time          // until when nobody does
-	err     error              // of the last look
-	ended   sync.WaitGroup
+	mu         sync.Mutex
+	abandoning context.CancelFunc // nil: nobody does
+	todo       plan.UDPServing
+	looking    context.CancelFunc // nil: nobody looks
+	rest       time.Time          // until when nobody does
+	err        error              // of the last look
+	ended      sync.WaitGroup
 }
 
 func newFlows(report func(error)) *flows {
+	c := newConntrack(unix.NFNL_SUBSYS_CTNETLINK)
 	return &flows{
 		dial:   func() (*nl.Conn, error) { return nl.Dial(unix.NETLINK_NETFILTER, nil) },
-		forget: newConntrack(unix.NFNL_SUBSYS_CTNETLINK).forget, report: report, todo: plan.UDPServing{},
+		forget: c.forget, report: report, todo: plan.UDPServing{},
+		// One that fails leaves what ends by itself, within two minutes.
+		abandoned: func(conn *nl.Conn, of map[netip.AddrPort]bool) { _ = c.forgetAbandoned(conn, of) },
 	}
 }
 
@@ -171,8 +178,10 @@ func (f *flows) stop() {
 	}
 	f.mu.Lock()
 	f.todo = plan.UDPServing{}
-	if f.looking != nil {
-		f.looking()
+	for _, end := range []context.CancelFunc{f.looking, f.abandoning} {
+		if end != nil {
+			end()
+		}
 	}
 	f.mu.Unlock()
 	f.ended.Wait()

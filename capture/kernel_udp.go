@@ -73,20 +73,20 @@ func questionsAbout(udp plan.UDPServing) (list []asked) {
 			own = []netip.AddrPort{{}}
 		}
 		for _, f := range own {
-			list = append(list, asked{family, filterOf(f)})
+			list = append(list, asked{family, filterOf(unix.IPPROTO_UDP, f)})
 		}
 	}
 	return list
 }
 
-// filterOf asks for flows of UDP to a frontend, of IPv6 to its port; to any where it is invalid. A kernel
+// filterOf asks for flows of a protocol to a frontend, of IPv6 to its port; to any where it is invalid. A kernel
 // before 5.8 knows no filter, and tells of all.
-func filterOf(f netip.AddrPort) []byte {
+func filterOf(protocol byte, f netip.AddrPort) []byte {
 	nested := func(kind uint16, value []byte) []byte { return nft.Attribute(kind|unix.NLA_F_NESTED, value) }
 	number := func(kind uint16, n uint32) []byte {
 		return nft.Attribute(kind, binary.NativeEndian.AppendUint32(nil, n))
 	}
-	orig, proto, flags := []byte(nil), nft.Attribute(ctaProtoNum, []byte{unix.IPPROTO_UDP}), uint32(byProto)
+	orig, proto, flags := []byte(nil), nft.Attribute(ctaProtoNum, []byte{protocol}), uint32(byProto)
 	if f.IsValid() {
 		proto = append(proto, nft.Attribute(ctaProtoDstPort, binary.BigEndian.AppendUint16(nil, f.Port()))...)
 		flags |= byDstPort
@@ -171,7 +171,12 @@ func (c conntrack) dump(conn *nl.Conn, q asked, take func(item []byte)) error {
 
 // parseFlow is a flow of UDP, and the attributes that name it.
 func parseFlow(item []byte) (name []byte, flow plan.UDPFlow, isUDP bool) {
-	var orig, reply tuple
+	name, orig, reply := parseTuples(item)
+	return name, plan.UDPFlow{Dialled: orig.dst, Answerer: reply.src}, orig.proto == unix.IPPROTO_UDP
+}
+
+// parseTuples are both directions of a flow, and the attributes that name it.
+func parseTuples(item []byte) (name []byte, orig, reply tuple) {
 	nft.EachAttribute(item, func(kind uint16, value []byte) {
 		switch kind {
 		case ctaTupleOrig:
@@ -183,7 +188,7 @@ func parseFlow(item []byte) (name []byte, flow plan.UDPFlow, isUDP bool) {
 			name = append(name, nft.Attribute(kind, value)...)
 		}
 	})
-	return name, plan.UDPFlow{Dialled: orig.dst, Answerer: reply.src}, orig.proto == unix.IPPROTO_UDP
+	return name, orig, reply
 }
 
 func parseTuple(b []byte) (t tuple) {
