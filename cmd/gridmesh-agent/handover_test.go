@@ -129,7 +129,7 @@ func TestNobodyIsHandedOverTo(t *testing.T) {
 	p := newPlace(t)
 	p.serves("a", "--manifests", p.manifests())()
 	out := p.ends(p.agent("a", "cleanup", "--hand-over=kube-proxy"), 0)
-	if !strings.Contains(out, "are gone from this node; Services are no longer served here") {
+	if !strings.Contains(out, "are gone from this node; gridmesh serves no Service here any more") {
 		t.Error(out)
 	}
 }

@@ -26,7 +26,7 @@ func exitCode(err error) int {
 }
 
 func nodeCommand() *cobra.Command {
-	cmd := group("node", "Looks at the node that it runs on", "Looks at the node that it runs on.")
+	cmd := group("node", "Leads the node that it runs on from kube-proxy to gridmesh, or back", "Looks at the node that it runs on, and leads it from kube-proxy to gridmesh, or back.")
 	cmd.AddCommand(migrateCommand())
 	return cmd
 }

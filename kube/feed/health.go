@@ -6,6 +6,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/gridmesh/gridmesh/internal/obs"
 )
 
 // Health is how the API server answers.
@@ -34,13 +36,16 @@ func (f *Feed) note(watch string, err error) {
 	f.health.mu.Lock()
 	defer f.health.mu.Unlock()
 	now, others := f.now(), f.health.failing[:0]
-	is := failure{watch, err, now}
+	is, known := failure{watch, err, now}, false
 	for _, o := range f.health.failing {
 		if o.watch != watch {
 			others = append(others, o)
 		} else {
-			is.since = o.since
+			is.since, known = o.since, isRefusal(o.err)
 		}
+	}
+	if isRefusal(err) && !known {
+		f.log.Warn("the API server refuses what this agent asks for; see that its credentials are valid, and have the rights that deploy/ gives it", obs.KeyWatch, watch, obs.KeyErr, err)
 	}
 	if err == nil {
 		f.Contacted(now)
@@ -60,10 +65,13 @@ func (f *Feed) Health() Health {
 	if len(f.health.failing) > 0 {
 		first := f.health.failing[0]
 		h.Err, h.Since = first.err.Error(), first.since
-		h.Refused = apierrors.IsUnauthorized(first.err) || apierrors.IsForbidden(first.err)
+		h.Refused = isRefusal(first.err)
 	}
 	return h
 }
+
+// isRefusal reports whether the API server knows not who asks, or does not permit it.
+func isRefusal(err error) bool { return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) }
 
 // Waiting returns the watches without a first list: nothing is published while
 // there is one.

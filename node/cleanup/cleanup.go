@@ -185,7 +185,7 @@ func (c Config) tidy() ([]Left, error) {
 // notPutBack says what a cleanup has left that a disk keeps waiting: rules and routes
 // go first, and then what was written down of sysctls is read.
 func (c Config) notPutBack() error {
-	return fmt.Errorf("rules and routes are gone from this node, and Services are no longer served here, but --state-dir %s: %w: the sysctls that gridmesh has set to 0 stay so, for what they were is written there "+
+	return fmt.Errorf("rules and routes are gone from this node, and gridmesh serves no Service here any more, but --state-dir %s: %w: the sysctls that gridmesh has set to 0 stay so, for what they were is written there "+
 		"(net.bridge.bridge-nf-call-iptables and -ip6tables, net.ipv4.tcp_early_demux, and send_redirects of the bridges of pods); run this again when it does, or set them", c.Host.StateDir, atomicfile.ErrLate)
 }
 

@@ -26,7 +26,7 @@ func (r Result) Text() string {
 	if r.HandedOver {
 		text += "kube-proxy serves\n"
 	} else {
-		text += "Services are no longer served here\n"
+		text += "gridmesh serves no Service here any more\n"
 	}
 	if !r.Found {
 		text = fmt.Sprintf("nothing of gridmesh was here: no rules in this network, and no files in --state-dir %s; another directory would have to be named\n", r.StateDir)

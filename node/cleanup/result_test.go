@@ -3,7 +3,7 @@ package cleanup
 import "testing"
 
 func TestText(t *testing.T) {
-	const gone = "gridmesh's rules, routes and sysctls are gone from this node; Services are no longer served here\n"
+	const gone = "gridmesh's rules, routes and sysctls are gone from this node; gridmesh serves no Service here any more\n"
 	for want, r := range map[string]Result{
 		"nothing of gridmesh was here: no rules in this network, and no files in --state-dir /s; another directory would have to be named\n": {StateDir: "/s"},
 		gone: {StateDir: "/s", Found: true},

@@ -19,7 +19,7 @@ func TestMistypedCommands(t *testing.T) {
 		"stats":               `unknown command "stats" for "lab"; did you mean start or status? it has bench`,
 		"status a-1":          "unknown command",
 		"version":             "say: lab --version; it has bench",
-		"kill":                "0 words behind kill; say: lab kill agent|envoy|dns|kubelet|machine NODE",
+		"kill":                "0 words behind kill; say: lab kill agent|envoy|dns|kubelet|kube-proxy|machine NODE",
 		"cut uplink":          "1 words behind cut; say: lab cut uplink UNIT | node NODE | link UNIT UNIT",
 		"up --unit 3":         "unknown flag: --unit; did you mean --units?",
 	} {
@@ -32,9 +32,9 @@ func TestMistypedCommands(t *testing.T) {
 		"help":               "Available Commands",
 		"help exec":          "exec NODE|[NAMESPACE/]POD",
 		"__complete cut ":    "uplink\nnode\nlink\n",
-		"__complete start ":  "agent\nenvoy\ndns\nkubelet\nmachine\n",
+		"__complete start ":  "agent\nenvoy\ndns\nkubelet\nkube-proxy\nmachine\n",
 		"__complete status ": ":",
-		"__complete logs ":   "agent\nenvoy\ndns\nkubelet\ncontroller\n",
+		"__complete logs ":   "agent\nenvoy\ndns\nkubelet\nkube-proxy\ncontroller\n",
 	} {
 		if out, code := typed(line); code != 0 || !strings.Contains(out, want) {
 			t.Errorf("lab %s: exit code %d: %s\nwant %s", line, code, out, want)

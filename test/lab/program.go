@@ -16,7 +16,7 @@ var inPod = map[string]string{"agent": "gridmesh-agent", "envoy": "envoy", "dns"
 
 // process is a program of a node that the lab itself started, or nil.
 func process(n *cluster.Node, name string) *edge.Process {
-	return map[string]*edge.Process{"agent": n.Agent, "envoy": n.Envoy, "dns": n.DNS, "kubelet": n.Kubelet}[name]
+	return map[string]*edge.Process{"agent": n.Agent, "envoy": n.Envoy, "dns": n.DNS, "kubelet": n.Kubelet, kubeProxy: n.KubeProxy}[name]
 }
 
 func startProgram(n *cluster.Node, name string) error {
@@ -27,6 +27,8 @@ func startProgram(n *cluster.Node, name string) error {
 		return n.StartEnvoy()
 	case "dns":
 		return n.StartDNS(netlab.CloudIP.String())
+	case kubeProxy:
+		return n.StartKubeProxy(cluster.NftablesMode)
 	}
 	return n.StartKubelet()
 }
@@ -42,7 +44,7 @@ func (c *call) program(on bool, args []string) error {
 		return err
 	case n.Real && name == "machine":
 		return c.machine(on, n)
-	case n.Real:
+	case n.Real && name != kubeProxy:
 		return c.podOf(on, name, n)
 	case name == "machine":
 		return usagef("%s is no real node; its programs are agent, envoy, dns and kubelet", n.Name)
@@ -50,7 +52,7 @@ func (c *call) program(on bool, args []string) error {
 	p := process(n, name)
 	switch {
 	case p == nil:
-		return fmt.Errorf("%s has no %s that the lab started: it is there with --proxy gridmesh", n.Name, name)
+		return fmt.Errorf("%s has no %s that the lab started: agent, envoy and dns are there with --proxy gridmesh, kube-proxy with --proxy kube-proxy", n.Name, name)
 	case on && p.Running():
 		return fmt.Errorf("%s of %s runs", name, n.Name)
 	case on:
@@ -65,14 +67,14 @@ func (c *call) program(on bool, args []string) error {
 // programOf is a program of a node, or its machine, as people name them.
 func (c *call) programOf(args []string) (name string, n *cluster.Node, err error) {
 	if len(args) != 2 {
-		return "", nil, usagef("say: agent, envoy, dns, kubelet or machine, and NODE; or controller")
+		return "", nil, usagef("say: agent, envoy, dns, kubelet, kube-proxy or machine, and NODE; or controller")
 	}
 	name, n = args[0], c.c.Nodes[args[1]]
 	switch {
 	case n == nil:
 		return "", nil, usagef("no node %q; there are %s", args[1], strings.Join(names(c.c), ", "))
-	case inPod[name] == "" && name != "kubelet" && name != "machine":
-		return "", nil, usagef("no program %q; there are agent, envoy, dns and kubelet; of a real node: agent, envoy, dns and machine", name)
+	case inPod[name] == "" && name != "kubelet" && name != "machine" && name != kubeProxy:
+		return "", nil, usagef("no program %q; there are agent, envoy, dns, kubelet and kube-proxy; of a real node: agent, envoy, dns, kube-proxy and machine", name)
 	}
 	return name, n, nil
 }

@@ -93,12 +93,12 @@ type verb struct {
 }
 
 var (
-	programs = []string{"agent", "envoy", "dns", "kubelet", "machine", controllerName}
+	programs = []string{"agent", "envoy", "dns", "kubelet", kubeProxy, "machine", controllerName}
 	lines    = []string{"uplink", "node", "link"}
 	verbs    = []verb{
-		{"kill agent|envoy|dns|kubelet|machine NODE | controller", "End a program at once; machine: a real node as a whole", "  lab kill agent a-1\n  lab kill controller", 1, 2, programs},
-		{"start agent|envoy|dns|kubelet|machine NODE | controller", "Start a program that has ended, or a real node", "  lab start agent a-1\n  lab start controller", 1, 2, programs},
-		{"logs agent|envoy|dns|kubelet NODE | controller", "Print what a program that the lab started has written", "  lab logs agent a-1\n  lab logs controller", 1, 2, slices.DeleteFunc(slices.Clone(programs), func(p string) bool { return p == "machine" })},
+		{"kill agent|envoy|dns|kubelet|kube-proxy|machine NODE | controller", "End a program at once; machine: a real node as a whole", "  lab kill agent a-1\n  lab kill controller", 1, 2, programs},
+		{"start agent|envoy|dns|kubelet|kube-proxy|machine NODE | controller", "Start a program that has ended, or a real node", "  lab start agent a-1\n  lab start controller", 1, 2, programs},
+		{"logs agent|envoy|dns|kubelet|kube-proxy NODE | controller", "Print what a program that the lab started has written", "  lab logs agent a-1\n  lab logs controller", 1, 2, slices.DeleteFunc(slices.Clone(programs), func(p string) bool { return p == "machine" })},
 		{down, "Stop the cluster that runs, or that starts", "  lab down", 0, 0, nil},
 		{"status", "Show nodes, their programs, what they know, and what is cut", "  lab status", 0, 0, nil},
 		{"cut uplink UNIT | node NODE | link UNIT UNIT", "Cut a line: everything on it is dropped in silence", "  lab cut uplink a\n  lab cut link a b", 2, 3, lines},
