@@ -52,7 +52,7 @@ CLUSTER_TIME  := 90m
 # Of each fuzz target.
 FUZZ_TIME ?= 60s
 
-.PHONY: help build images images-test race kube envoy resolvers helm test unit cluster-test kubeproxy-twin flows heal demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
+.PHONY: help build images images-test race kube envoy resolvers helm test unit cluster-test kubeproxy-twin flows heal bounds demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -114,6 +114,9 @@ heal: build images race kube envoy ## cut a unit's uplink for CUT (5m) and heal 
 	@$(BIN)/lab-worker left-out
 	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 HEAL_CUT=$(or $(CUT),5m) \
 		$(GO) test -race -count=1 -p 1 -v -timeout 24h ./test/kubernetes ./test/kubernetes/real -run '^(TestHealDarkensNoUnit|TestUplinkHealed)$$'
+
+bounds: build race envoy ## tenants that ask for much, whole (make test has a tenth of it): thousands of UDP ports, of endpoints and of half-open connections, a scan of all frontends
+	BOUNDS_WHOLE=1 GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 -v ./test/datapath -run '^(TestKernelServesCrowds|TestAPodScansAllFrontends|TestHalfOpenConnections)$$'
 
 demo: build kube envoy ## the main job, shown: two units, cut and killed (KEEP=1 leaves it running)
 	@$(BIN)/lab demo $(if $(KEEP),--keep)
