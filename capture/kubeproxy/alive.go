@@ -16,8 +16,14 @@ import (
 	"github.com/gridmesh/gridmesh/internal/sockdiag"
 )
 
-// Ports of kube-proxy, where its configuration has no others: its health, and its metrics.
-var Ports = []uint16{10256, 10249}
+// Of kube-proxy, where its configuration has no others.
+const (
+	HealthPort  = 10256
+	MetricsPort = 10249
+)
+
+// Ports of kube-proxy are both.
+var Ports = []uint16{HealthPort, MetricsPort}
 
 // Process is one of kube-proxy.
 type Process struct {

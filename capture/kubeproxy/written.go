@@ -28,7 +28,13 @@ type Asked struct {
 // Here is where it is asked on a node, whichever family it listens on; its metrics take some
 // ms on a quiet one.
 func Here() Asked {
-	return Asked{[]string{"127.0.0.1:10249", "[::1]:10249"}, []string{"127.0.0.1:10256", "[::1]:10256"}, 5 * time.Second}
+	local := func(port uint16) (list []string) {
+		for _, ip := range []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()} {
+			list = append(list, netip.AddrPortFrom(ip, port).String())
+		}
+		return list
+	}
+	return Asked{local(MetricsPort), local(HealthPort), 5 * time.Second}
 }
 
 // Word is what a kube-proxy says of the rules that it has written since it started.

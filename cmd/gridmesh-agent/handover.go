@@ -90,7 +90,7 @@ func (h *handOver) lacks(next nextProxy, now time.Time) string {
 		h.unsure = now
 	}
 	if now.Sub(h.unsure) < metricsWithin {
-		return fmt.Sprintf("kube-proxy's metrics on port 10249, which say whether it has written its rules since it started, do not answer; they are waited for, %s at most, and then its health is believed", metricsWithin)
+		return fmt.Sprintf("kube-proxy's metrics on port %d, which say whether it has written its rules since it started, do not answer; they are waited for, %s at most, and then its health is believed", kubeproxy.MetricsPort, metricsWithin)
 	}
 	return ""
 }
@@ -110,11 +110,11 @@ func (n nextProxy) lacks() string {
 	case n.silent != nil:
 		return fmt.Sprintf("kube-proxy runs (%s), and does not say whether it has written its rules since it started (%v): so it is until it has reached the API server, and for some seconds after an agent had these ports. Where it is told to answer elsewhere or not at all, look whether it serves, and leave --hand-over away", n.alive, n.silent)
 	case unwritten != "":
-		by := "its health on port 10256"
+		by, port := "health", kubeproxy.HealthPort
 		if n.word.Sure {
-			by = "its metrics on port 10249"
+			by, port = "metrics", kubeproxy.MetricsPort
 		}
-		return fmt.Sprintf("kube-proxy has not written its %s rules since it started (%s); those of an earlier one are there", unwritten, by)
+		return fmt.Sprintf("kube-proxy has not written its %s rules since it started (its %s on port %d); those of an earlier one are there", unwritten, by, port)
 	}
 	return ""
 }

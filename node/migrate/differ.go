@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gridmesh/gridmesh/capture/kubeproxy"
 )
 
 // differences are what kube-proxy was told and gridmesh is not, or does otherwise. What
@@ -36,18 +39,18 @@ func differences(p *Proxy) (list []Difference) {
 	if p.IPVS.Scheduler != "" {
 		add("ipvs.scheduler: "+p.IPVS.Scheduler, "one of the endpoints at random, and by Envoy in turn")
 	}
-	address := func(name, flag string, given *string, own string) {
+	address := func(name, flag string, given *string, ownHost string, ownPort int) {
 		if given == nil || *given == "" {
 			return
 		}
 		host, port, err := net.SplitHostPort(*given)
-		if err == nil && port == own[strings.LastIndex(own, ":")+1:] && (host == "" || strings.HasPrefix(own, host+":")) {
+		if err == nil && port == strconv.Itoa(ownPort) && (host == "" || host == ownHost) {
 			return
 		}
 		add(name+": "+*given, "%s=%s", flag, *given)
 	}
-	address("healthzBindAddress", "--healthz-bind-address", p.HealthzBindAddress, "0.0.0.0:10256")
-	address("metricsBindAddress", "--metrics-bind-address", p.MetricsBindAddress, "127.0.0.1:10249")
+	address("healthzBindAddress", "--healthz-bind-address", p.HealthzBindAddress, "0.0.0.0", kubeproxy.HealthPort)
+	address("metricsBindAddress", "--metrics-bind-address", p.MetricsBindAddress, "127.0.0.1", kubeproxy.MetricsPort)
 	return append(list, p.Conntrack.differences()...)
 }
 
