@@ -50,6 +50,8 @@ var (
 	errTooLong  = errors.New("the answer is too long")
 	errNotProxy = errors.New("what answers is no kube-proxy")
 	errAgent    = errors.New("gridmesh-agent answers, which has kube-proxy's port")
+	errNobody   = errors.New("nobody listens")
+	errAnother  = errors.New("another listens there than when it was asked")
 )
 
 // Bounds of an answer: metrics of kube-proxy are some 100 KB, its health some 100 bytes.
@@ -73,12 +75,8 @@ func (a Asked) Word(ctx context.Context) (Word, error) {
 func (a Asked) ask(ctx context.Context, addresses []string, path string, most int64, read func([]byte) ([]string, error), codes ...int) ([]string, error) {
 	var errs []error
 	for _, address := range addresses {
-		err := ofRoot(address)
-		var text []byte
-		if err == nil {
-			text, err = a.get(ctx, address, path, most, codes...)
-		}
 		var wrote []string
+		text, err := a.askRoot(ctx, address, path, most, codes...)
 		if err == nil {
 			wrote, err = read(text)
 		}
@@ -103,27 +101,59 @@ func joined(errs []error) error {
 	return all
 }
 
-// ofRoot is an error where somebody else than root listens at an address: anybody on the
-// network of the node may, and kube-proxy is root's.
-func ofRoot(address string) error {
+// askRoot asks where root listens, and nobody else: anybody on the network of the node may,
+// and kube-proxy is root's. It is root who answered where the same sockets listen before and
+// after it, for as long as they do nobody else can have their address.
+func (a Asked) askRoot(ctx context.Context, address, path string, most int64, codes ...int) ([]byte, error) {
+	before, err := rootAt(address)
+	if err != nil {
+		return nil, err
+	}
+	text, err := a.get(ctx, address, path, most, codes...)
+	if err != nil {
+		return nil, err
+	}
+	after, err := rootAt(address)
+	if err == nil && !slices.Equal(before, after) {
+		err = errAnother
+	}
+	return text, err
+}
+
+// rootAt is who listens at an address, where that is root.
+func rootAt(address string) ([]sockdiag.ID, error) {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	all, err := listeners(at.Port())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return listensAsRoot(all, at)
+	return rootAmong(all, at)
 }
 
-func listensAsRoot(all []sockdiag.Socket, at netip.AddrPort) error {
+func rootAmong(all []sockdiag.Socket, at netip.AddrPort) (list []sockdiag.ID, err error) {
 	for _, s := range all {
-		if ip := s.Local.Addr(); s.UID != 0 && s.Local.Port() == at.Port() && (ip == at.Addr() || ip.IsUnspecified()) {
-			return fmt.Errorf("%w: user %d listens", errNotProxy, s.UID)
+		switch {
+		case !hears(s, at):
+		case s.UID != 0:
+			return nil, fmt.Errorf("%w: user %d listens", errNotProxy, s.UID)
+		default:
+			list = append(list, s.ID)
 		}
 	}
-	return nil
+	if len(list) == 0 {
+		return nil, errNobody
+	}
+	return list, nil
+}
+
+// hears reports whether who dials an address may get to a socket that listens.
+func hears(s sockdiag.Socket, at netip.AddrPort) bool {
+	ip := s.Local.Addr()
+	all := ip.IsUnspecified() && (ip.Is4() == at.Addr().Is4() || ip.Is6() && !s.V6Only)
+	return s.Local.Port() == at.Port() && (all || ip == at.Addr())
 }
 
 // get asks once, over a connection of its own, nobody but who listens there.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -14,7 +15,6 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/internal/sockdiag"
 	"github.com/gridmesh/gridmesh/internal/testkit"
@@ -96,7 +96,7 @@ func TestWord(t *testing.T) {
 		"metrics are somebody's":  {metrics: text(200, "go_threads 7\n"), health: well, wrote: both},
 		"metrics are refused":     {metrics: text(403, queued+wroteFour+wroteSix), health: well, wrote: both},
 		"an agent has both ports": {metrics: text(200, "gridmesh_frontends 3\n"+lastWritten+" 1.7e+09\n"), health: text(200, healthy+`,"source":"live"}`), err: errAgent},
-		"nobody listens":          {err: unix.ECONNREFUSED},
+		"nobody listens":          {err: errNobody},
 		"garbage":                 {metrics: text(200, "\x00\xff"), health: text(200, "<html>"), err: errNotProxy},
 		"no object":               {health: text(200, `["lastUpdated","currentTime"]`), err: errNotProxy},
 		"an object of another":    {health: text(200, `{"healthy":true,"status":{"IPv4":{},"IPv6":{}}}`), err: errNotProxy},
@@ -125,25 +125,76 @@ func TestWord(t *testing.T) {
 	}
 }
 
-// Who is not root is asked nothing: anybody on the node's network may listen.
+// Nobody is asked but root, and where nobody listens it is not root who does: somebody may
+// the moment after.
 func TestWhoListens(t *testing.T) {
-	at := netip.MustParseAddrPort("127.0.0.1:10249")
+	const root, nobody, other = "root", "nobody listens", "user 1000 listens"
+	at := map[string]netip.AddrPort{"four": netip.MustParseAddrPort("127.0.0.1:10249"), "six": netip.MustParseAddrPort("[::1]:10249")}
 	for name, tc := range map[string]struct {
-		local string
-		uid   uint32
-		root  bool
+		local     string
+		uid       uint32
+		only      bool
+		four, six string
 	}{
-		"root's":                    {"127.0.0.1:10249", 0, true},
-		"somebody's":                {"127.0.0.1:10249", 65534, false},
-		"somebody's, of all":        {"0.0.0.0:10249", 1000, false},
-		"somebody's, of both":       {"[::]:10249", 1000, false},
-		"somebody's, elsewhere":     {"192.0.2.1:10249", 1000, true},
-		"somebody's, another port":  {"127.0.0.1:10256", 1000, true},
-		"somebody's, of IPv6 alone": {"[::1]:10249", 1000, true},
+		"root's":                      {"127.0.0.1:10249", 0, false, root, nobody},
+		"root's, of IPv6":             {"[::1]:10249", 0, false, nobody, root},
+		"root's, of all":              {"0.0.0.0:10249", 0, false, root, nobody},
+		"root's, of both":             {"[::]:10249", 0, false, root, root},
+		"root's, of all of IPv6":      {"[::]:10249", 0, true, nobody, root},
+		"root's, elsewhere":           {"192.0.2.1:10249", 0, false, nobody, nobody},
+		"root's, another port":        {"127.0.0.1:10256", 0, false, nobody, nobody},
+		"somebody's":                  {"127.0.0.1:10249", 1000, false, other, nobody},
+		"somebody's, of all":          {"0.0.0.0:10249", 1000, false, other, nobody},
+		"somebody's, of both":         {"[::]:10249", 1000, false, other, other},
+		"somebody's, of all of IPv6":  {"[::]:10249", 1000, true, nobody, other},
+		"somebody's, elsewhere":       {"192.0.2.1:10249", 1000, false, nobody, nobody},
+		"somebody's, another port":    {"127.0.0.1:10256", 1000, false, nobody, nobody},
+		"somebody's, of IPv6 and ::1": {"[::1]:10249", 1000, false, nobody, other},
 	} {
-		list := []sockdiag.Socket{{Local: netip.MustParseAddrPort("127.0.0.1:22")}, {Local: netip.MustParseAddrPort(tc.local), UID: tc.uid}}
-		if err := listensAsRoot(list, at); (err == nil) != tc.root {
-			t.Errorf("%s: %v", name, err)
+		list := []sockdiag.Socket{{Local: netip.MustParseAddrPort("127.0.0.1:22")}, {ID: sockdiag.ID{7}, Local: netip.MustParseAddrPort(tc.local), UID: tc.uid, V6Only: tc.only}}
+		for family, want := range map[string]string{"four": tc.four, "six": tc.six} {
+			ids, err := rootAmong(list, at[family])
+			if is := fmt.Sprint(err); (err == nil) != (want == root) || err != nil && !strings.Contains(is, want) || err == nil && !slices.Equal(ids, []sockdiag.ID{{7}}) {
+				t.Errorf("%s, %s: %v, %v; want %s", name, family, ids, err, want)
+			}
+		}
+	}
+	list := []sockdiag.Socket{{Local: at["four"]}, {Local: at["four"], UID: 1000}}
+	if _, err := rootAmong(list, at["four"]); err == nil {
+		t.Error("root and somebody")
+	}
+}
+
+// What was answered is believed of nobody who no longer listens then, be it another of root's.
+func TestWhoListensMeanwhile(t *testing.T) {
+	up(t)
+	const address = "127.0.0.1:10249"
+	listen := func() net.Listener {
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+		must(t, err)
+		return l
+	}
+	for name, tc := range map[string]struct {
+		next bool
+		want error
+	}{"nobody": {false, errNobody}, "another": {true, errAnother}} {
+		first, next := listen(), net.Listener(nil)
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			must(t, first.Close())
+			if tc.next {
+				next = listen()
+			}
+			text(200, queued+wroteFour+wroteSix)(w, r)
+		}))
+		s.Listener = first
+		s.Start()
+		word, err := Asked{Metrics: []string{address}, Health: []string{testkit.Nobody(t)}, Patience: time.Minute}.Word(t.Context())
+		if word.Sure || !errors.Is(err, tc.want) {
+			t.Errorf("%s: %+v, %v; want %v", name, word, err, tc.want)
+		}
+		s.Close()
+		if next != nil {
+			must(t, next.Close())
 		}
 	}
 }
@@ -165,4 +216,55 @@ func listen(t *testing.T, answers http.HandlerFunc) string {
 	s := httptest.NewServer(answers)
 	t.Cleanup(s.Close)
 	return s.Listener.Addr().String()
+}
+
+// Who is not root is not believed, however often he opens the port and closes it again, also
+// between a look at who listens and the question.
+func TestWhoComesAndGoes(t *testing.T) {
+	up(t)
+	const address, looks = "127.0.0.1:10249", 2000
+	stop, opened := make(chan struct{}), 0
+	ended := testkit.AsStranger(t, func() error {
+		for {
+			l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
+			if err != nil {
+				return err
+			}
+			opened++
+			go forge(l)
+			time.Sleep(2 * time.Millisecond)
+			if err := l.Close(); err != nil {
+				return err
+			}
+			select {
+			case <-time.After(2 * time.Millisecond):
+			case <-stop:
+				return nil
+			}
+		}
+	})
+	a, believed := Asked{Metrics: []string{address}, Patience: time.Minute}, 0
+	for range looks {
+		if word, _ := a.Word(t.Context()); word.Sure {
+			believed++
+		}
+	}
+	close(stop)
+	must(t, <-ended)
+	if believed > 0 {
+		t.Errorf("believed in %d of %d looks, while he opened the port %d times", believed, looks, opened)
+	}
+}
+
+// forge answers as a kube-proxy that has written all.
+func forge(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = c.Read(make([]byte, 4096))
+		_, _ = io.WriteString(c, "HTTP/1.0 200 OK\r\n\r\n"+queued+wroteFour+wroteSix)
+		_ = c.Close()
+	}
 }

@@ -26,6 +26,7 @@ const (
 	idLen         = 48
 	uidOffset     = 64
 	inodeOffset   = 68
+	attrV6Only    = 11
 	attrMark      = 15
 	attrSockopt   = 22
 	localOffset   = 4 // of addresses in inet_diag_sockid
@@ -65,6 +66,7 @@ type Socket struct {
 	Retries     byte   // how often in vain
 	Inode       uint32 // 0 where the kernel alone has it, and no process
 	Bound       bool   // it is not transparent: its address is one of the node's
+	V6Only      bool   // of IPv6: it is sent nothing of IPv4; known of those that listen
 }
 
 // Conn asks the kernel. It is for one goroutine.
@@ -151,6 +153,8 @@ func parse(b []byte) (s Socket, ok bool) {
 	}
 	for attrs.Next() {
 		switch attrs.Type() {
+		case attrV6Only:
+			s.V6Only = attrs.Uint8() != 0
 		case attrMark:
 			s.Mark = attrs.Uint32()
 		case attrSockopt: // old kernels do not say

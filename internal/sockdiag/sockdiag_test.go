@@ -67,3 +67,24 @@ func TestList(t *testing.T) {
 		}
 	}
 }
+
+// Who listens at all addresses of IPv6 may have those of IPv4 besides, and says so.
+func TestListensForBothFamilies(t *testing.T) {
+	for network, only := range map[string]bool{"tcp": false, "tcp6": true} {
+		l, err := net.Listen(network, "[::]:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		conn, err := Dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		at := netip.MustParseAddrPort(l.Addr().String())
+		list, err := conn.Both(unix.IPPROTO_TCP, Listen, at.Port())
+		if err != nil || len(list) != 1 || list[0].Local != at || list[0].V6Only != only {
+			t.Errorf("%s: %+v, %v", network, list, err)
+		}
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -17,6 +19,9 @@ import (
 
 const inside = "GRIDMESH_TEST_NAMESPACE"
 
+// Stranger is a user who is not root, where the tests were started by root.
+const Stranger = 65534
+
 // Namespaced runs a package's tests as root of a user namespace of their own:
 // it starts the test binary again inside. Where the kernel does not permit
 // that, the tests run as they are and those that want a Network are skipped.
@@ -24,7 +29,11 @@ const inside = "GRIDMESH_TEST_NAMESPACE"
 //	func TestMain(m *testing.M) { testkit.Namespaced(m.Run) }
 func Namespaced(run func() int) {
 	if os.Getenv(inside) == "" {
-		code, err := enter()
+		root := syscall.SysProcIDMap{ContainerID: 0, HostID: os.Getuid(), Size: 1}
+		code, err := enter(root, syscall.SysProcIDMap{ContainerID: Stranger, HostID: Stranger, Size: 1})
+		if err != nil { // who is not root, or has no such user, has but his own
+			code, err = enter(root)
+		}
 		if err == nil {
 			os.Exit(code)
 		}
@@ -36,9 +45,9 @@ func Namespaced(run func() int) {
 	os.Exit(run())
 }
 
-// enter starts the program again inside and returns its exit code; an error
+// enter starts the program again inside, with these users, and returns its exit code; an error
 // means that it could not be started.
-func enter() (code int, err error) {
+func enter(users ...syscall.SysProcIDMap) (code int, err error) {
 	runtime.LockOSThread() // the parent-death signal is tied to the thread that forks
 	defer runtime.UnlockOSThread()
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
@@ -48,7 +57,7 @@ func enter() (code int, err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNET | unix.CLONE_NEWNS,
 		Pdeathsig:   syscall.SIGKILL,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		UidMappings: users,
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
 	}
 	if err := cmd.Start(); err != nil {
@@ -110,6 +119,48 @@ func (n *Network) run(f func()) {
 		f()
 	}()
 	<-done
+}
+
+// AsStranger begins f on a thread of its own, in the test's network, whose new sockets are
+// the Stranger's, and has its error when it ends.
+func AsStranger(t testing.TB, f func() error) <-chan error {
+	t.Helper()
+	NeedsStranger(t)
+	here, err := netns.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	began, ended := make(chan error), make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with f
+		err := netns.Set(here)
+		_ = here.Close()
+		_, _ = unix.SetfsuidRetUid(Stranger) // which has no error
+		if is, _ := unix.SetfsuidRetUid(-1); err == nil && is != Stranger {
+			err = errNoStranger
+		}
+		if began <- err; err == nil {
+			ended <- f()
+		}
+	}()
+	if err := <-began; err != nil {
+		t.Fatal(err)
+	}
+	return ended
+}
+
+var errNoStranger = errors.New("the Stranger is no user here")
+
+// NeedsStranger skips, loudly, where there is none.
+func NeedsStranger(t testing.TB) {
+	t.Helper()
+	users, _ := os.ReadFile("/proc/self/uid_map")
+	for line := range strings.Lines(string(users)) {
+		if is := strings.Fields(line); is[0] == strconv.Itoa(Stranger) {
+			return
+		}
+	}
+	t.Skip("SKIPPED: needs a user besides: start the tests as root")
 }
 
 func (n *Network) enterNew() {
