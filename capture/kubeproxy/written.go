@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -168,10 +169,8 @@ func (a Asked) get(ctx context.Context, address, path string, most int64, codes 
 		return nil, err
 	}
 	resp, err := client.Do(req)
-	if asked := (*url.Error)(nil); errors.As(err, &asked) {
-		return nil, asked.Err
-	} else if err != nil {
-		return nil, err
+	if err != nil {
+		return nil, constant(err)
 	}
 	defer resp.Body.Close()
 	if !slices.Contains(codes, resp.StatusCode) {
@@ -181,7 +180,19 @@ func (a Asked) get(ctx context.Context, address, path string, most int64, codes 
 	if err == nil && int64(len(text)) > most {
 		err = errTooLong
 	}
-	return text, err
+	return text, constant(err)
+}
+
+// constant is an error without what was asked for, and without the addresses of a connection,
+// of which the own port is another each time: who waits says what is new.
+func constant(err error) error {
+	if asked := (*url.Error)(nil); errors.As(err, &asked) {
+		err = asked.Err
+	}
+	if op := (*net.OpError)(nil); errors.As(err, &op) {
+		err = op.Err
+	}
+	return err
 }
 
 // lastWritten is when rules were last written, in seconds. Before it had the label ip_family

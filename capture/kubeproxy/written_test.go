@@ -268,3 +268,36 @@ func forge(l net.Listener) {
 		_ = c.Close()
 	}
 }
+
+// What keeps failing in one way is said in the same words each time: who waits says what is new.
+func TestSameWords(t *testing.T) {
+	up(t)
+	for name, answer := range map[string]string{"no answer": "", "half a header": "HTTP/1.0 200 OK\r\n", "half a body": "HTTP/1.0 200 OK\r\nContent-Length: 9\r\n\r\nx"} {
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		must(t, err)
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = c.Read(make([]byte, 1)) // what is not read of a question resets
+				_, _ = io.WriteString(c, answer)
+				_ = c.Close()
+			}
+		}()
+		said := map[string]bool{}
+		a := Asked{Metrics: []string{l.Addr().String()}, Health: []string{testkit.Nobody(t)}, Patience: time.Minute}
+		for range 20 {
+			word, err := a.Word(t.Context())
+			if err == nil || word.Sure {
+				t.Fatalf("%s: %+v, %v", name, word, err)
+			}
+			said[err.Error()] = true
+		}
+		if len(said) > 1 {
+			t.Errorf("%s: it is said in %d ways: %v", name, len(said), said)
+		}
+		must(t, l.Close())
+	}
+}
