@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,7 @@ type beside struct {
 type takeover struct {
 	counts damper
 	life   proxyLife
+	other  string // the first that was seen at kube-proxy's ports and is no sign: who comes and goes is no news each time
 	said   string
 }
 
@@ -106,8 +108,10 @@ func (a *Agent) lookAtProxy(t *takeover, now time.Time) (runs bool) {
 		}
 		t.life.compare(rules.Written, err == nil)
 		alive = t.life.take(rules.Written, signs, unseen, now)
+		t.other = cmp.Or(t.other, signs.Other)
 	} else {
 		t.life.none()
+		t.other = ""
 	}
 	why := ""
 	if there && err == nil {
@@ -116,6 +120,8 @@ func (a *Agent) lookAtProxy(t *takeover, now time.Time) (runs bool) {
 			if rules, failed = a.removeProxy(t, rules); failed != nil {
 				why = "they could not be removed: " + failed.Error()
 			}
+		} else if t.other != "" {
+			why += " (" + t.other + ")"
 		}
 	}
 	if err != nil && rules.None() {

@@ -37,13 +37,13 @@ func (l *proxyLife) compare(written string, whole bool) {
 // take takes what a look showed where rules are there, and says why kube-proxy counts as
 // running; "" where it does not. Who writes and gives no sign, for the agent has his ports and
 // nobody sees his process, counts until the rules are gone or a sign is there: that one shows
-// his end, too.
+// his end, too. So it is with who is not root and has a port meanwhile, which is no sign.
 func (l *proxyLife) take(written string, signs kubeproxy.Signs, unseen error, now time.Time) (alive string) {
 	sign := signs.Text()
 	if sign == "" && unseen != nil {
 		sign = "it could not be looked at: " + unseen.Error()
 	}
-	keep(&l.free, signs.Port == "", now)
+	keep(&l.free, signs.Port == "" && signs.Other == "", now)
 	keep(&l.quiet, sign == "", now)
 	anew := written != l.written
 	l.written = written
@@ -52,7 +52,7 @@ func (l *proxyLife) take(written string, signs kubeproxy.Signs, unseen error, no
 		l.shown, l.wrote = true, false
 	case l.gone(now):
 		l.shown, l.wrote = false, l.wrote || anew
-	case anew && l.shown:
+	case anew && l.shown && signs.Other == "":
 		l.quiet = now // it was the last that it did, or the first of its successor
 	case anew:
 		l.wrote = true

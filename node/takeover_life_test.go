@@ -271,3 +271,48 @@ func TestTheLastWriteOfWhoEnds(t *testing.T) {
 	l.none()
 	look("another, with the first look", "5", kubeproxy.Signs{}, nil, 0, whoWrote, false)
 }
+
+// Who has a port of kube-proxy's and is not root is told of, and keeps nothing on the node; but
+// where rules are written anew meanwhile that is no last word of another. The port is not free.
+func TestWhoHasThePortAndIsNotRoot(t *testing.T) {
+	const somebody = "user 1000 had port 10256"
+	synctest.Test(t, func(t *testing.T) {
+		r := besideRig(t, kubeproxy.Rules{Nftables: []string{"ip"}, Written: "1"}, "")
+		r.proxy.signs.Other = somebody
+		r.mustStart(t)
+		after(2 * proxyQuiet)
+		r.publish(webOnly())
+		after(2 * proxyEvery)
+		r.wantBeside(t, "what is left goes all the same", true, "", 1)
+		r.proxy.set(func(p *otherProxy) { p.rules.Nftables, p.rules.Written = []string{"ip"}, "2" })
+		after(time.Hour)
+		r.wantBeside(t, "somebody writes", true, whoWrote, 1)
+		r.wantBeside(t, "and it is said who may have done so", true, somebody, 1)
+		r.proxy.set(func(p *otherProxy) { p.signs.Other = "" })
+		after(2 * proxyEvery)
+		r.wantBeside(t, "who comes and goes is no news", true, somebody, 1)
+		if alive := r.agent.status().KubeProxyAlive; alive != whoWrote {
+			t.Errorf("the status says of it %q", alive)
+		}
+	})
+	now, root, other := time.Unix(1e9, 0), kubeproxy.Signs{Process: runs}, kubeproxy.Signs{Other: somebody}
+	l := proxyLife{written: "1"}
+	for _, next := range []struct {
+		when, written string
+		signs         kubeproxy.Signs
+		alive         string
+		free          bool
+	}{
+		{"root's runs", "1", root, runs, true},
+		{"somebody's is in its place", "2", other, whoWrote, false},
+		{"and stays", "2", other, whoWrote, false},
+		{"his end shows nothing", "2", kubeproxy.Signs{}, whoWrote, true},
+		{"root's again", "3", root, runs, true},
+		{"its end", "3", kubeproxy.Signs{}, "", true},
+	} {
+		now = now.Add(proxyRarely)
+		if alive := l.take(next.written, next.signs, nil, now); alive != next.alive || l.free.IsZero() == next.free {
+			t.Errorf("%s: alive by %q, want %q; its ports are free since %s", next.when, alive, next.alive, l.free)
+		}
+	}
+}

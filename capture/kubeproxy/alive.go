@@ -35,7 +35,13 @@ func (p Process) String() string { return fmt.Sprintf("process %d is kube-proxy"
 
 // Signs are those that kube-proxy runs here, in words; "" for none. Processes are to be
 // seen where those of the node are, and a port where this process does not have it.
-type Signs struct{ Process, Port string }
+type Signs struct {
+	Process, Port string
+	// Other is who has a port of kube-proxy's and is not root. It is no sign: anybody on the
+	// node's network may have it, and would keep rules on the node for ever. A kube-proxy that
+	// is not root's is known by its process, or by what it writes.
+	Other string
+}
 
 // Text is why kube-proxy counts as running; "" for no sign of it.
 func (s Signs) Text() string { return cmp.Or(s.Process, s.Port) }
@@ -46,9 +52,12 @@ func Alive() (s Signs, err error) {
 	if len(list) > 0 {
 		s.Process = list[0].String()
 	}
-	port, unheard := heldPort()
-	if port > 0 {
-		s.Port = fmt.Sprintf("somebody listens on port %d, which is kube-proxy's", port)
+	root, other, unheard := heldPorts(ownSockets())
+	if root.port > 0 {
+		s.Port = fmt.Sprintf("somebody listens on port %d, which is kube-proxy's", root.port)
+	}
+	if other.port > 0 {
+		s.Other = fmt.Sprintf("user %d had port %d, which is kube-proxy's, and is not root: that is no sign of one", other.uid, other.port)
 	}
 	return s, errors.Join(unseen, unheard)
 }
@@ -62,6 +71,7 @@ func Processes(proc string) (list []Process, err error) {
 		return nil, fmt.Errorf("look for kube-proxy's process: %w", err)
 	}
 	here, _ := os.Readlink(filepath.Join(proc, "thread-self/ns/net"))
+	users, _ := os.ReadFile(filepath.Join(proc, "thread-self", usersFile))
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
@@ -73,7 +83,7 @@ func Processes(proc string) (list []Process, err error) {
 			continue // it has ended
 		}
 		args := strings.Split(string(bytes.TrimRight(line, "\x00")), "\x00")
-		if !isProxy(args) || !mayAdminister(dir) {
+		if !isProxy(args) || !mayAdminister(dir, users) {
 			continue
 		}
 		if net, err := os.Readlink(filepath.Join(dir, "ns/net")); err == nil && net != here || errors.Is(err, os.ErrNotExist) {
@@ -92,40 +102,53 @@ func isProxy(args []string) bool {
 	return filepath.Base(args[0]) == "kube-proxy" || len(args) > 1 && args[1] == "kube-proxy"
 }
 
-// mayAdminister reports whether a process is root's and may write rules, as kube-proxy is
-// and does: anybody may call a program so. It is what everybody may read of another's.
-func mayAdminister(dir string) bool {
+// usersFile has the users of a process's user namespace, and everybody may read it.
+const usersFile = "uid_map"
+
+// mayAdminister reports whether a process may write rules where this one may, as kube-proxy
+// does: anybody may call a program so. Whose it is says nothing, for a kube-proxy needs not be
+// root. But whoever makes a user namespace may all in that: so its users have to be this
+// process's, of whom nobody else can give himself as many. It is what everybody may read of another's.
+func mayAdminister(dir string, users []byte) bool {
 	status, err := os.ReadFile(filepath.Join(dir, "status"))
 	if err != nil {
 		return false // it has ended
 	}
-	root, able := false, false
+	if theirs, _ := os.ReadFile(filepath.Join(dir, usersFile)); !bytes.Equal(theirs, users) {
+		return false
+	}
 	for line := range strings.Lines(string(status)) {
-		fields := strings.Fields(line)
-		switch {
-		case len(fields) > 2 && fields[0] == "Uid:": // the real one, and the one that counts
-			root = fields[2] == "0"
-		case len(fields) > 1 && fields[0] == "CapEff:":
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "CapEff:" {
 			caps, _ := strconv.ParseUint(fields[1], 16, 64)
-			able = caps&(1<<unix.CAP_NET_ADMIN) != 0
+			return caps&(1<<unix.CAP_NET_ADMIN) != 0
 		}
 	}
-	return root && able
+	return false
 }
 
-// heldPort is a port of kube-proxy on which another process of root's listens; 0 for none.
-func heldPort() (uint16, error) {
+// holder is who listens on a port; zero for nobody.
+type holder struct {
+	port uint16
+	uid  uint32
+}
+
+// heldPorts are a port of kube-proxy on which root listens, and one on which somebody else
+// does, by other sockets than ours.
+func heldPorts(ours map[uint32]bool) (root, other holder, err error) {
 	all, err := listeners(0)
 	if err != nil {
-		return 0, err
+		return root, other, err
 	}
-	ours := ownSockets()
 	for _, s := range all {
-		if slices.Contains(Ports, s.Local.Port()) && s.UID == 0 && !ours[s.Inode] {
-			return s.Local.Port(), nil
+		switch h := (holder{s.Local.Port(), s.UID}); {
+		case !slices.Contains(Ports, h.port) || ours[s.Inode]:
+		case h.uid == 0:
+			root = h
+		default:
+			other = h
 		}
 	}
-	return 0, nil
+	return root, other, nil
 }
 
 // listeners are the sockets of TCP that listen on a port; with 0 on any.

@@ -7,8 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
@@ -256,29 +260,94 @@ func TestAliveByItsPort(t *testing.T) {
 // nobody may know; one that cleans up is none.
 func TestProcesses(t *testing.T) {
 	proc := t.TempDir()
-	const root, all, few = "0", "000001ffffffffff", "00000000a80425fb"
-	add := func(pid, net, uid, caps string, args ...string) {
+	const root, all, few, admin = "0", "000001ffffffffff", "00000000a80425fb", "0000000000001000"
+	const every, own = "         0          0 4294967295\n", "         0       1000          1\n" // users, as a user namespace has them
+	add := func(pid, net, users, caps string, args ...string) {
 		dir := filepath.Join(proc, pid)
 		must(t, os.MkdirAll(filepath.Join(dir, "ns"), 0o700))
 		must(t, os.WriteFile(filepath.Join(dir, "cmdline"), []byte(strings.Join(args, "\x00")+"\x00"), 0o600))
-		must(t, os.WriteFile(filepath.Join(dir, "status"), fmt.Appendf(nil, "Name:\tx\nUid:\t0\t%s\t0\t0\nCapEff:\t%s\n", uid, caps), 0o600))
+		must(t, os.WriteFile(filepath.Join(dir, "status"), fmt.Appendf(nil, "Name:\tx\nCapPrm:\t%s\nCapEff:\t%s\n", all, caps), 0o600))
+		must(t, os.WriteFile(filepath.Join(dir, "uid_map"), []byte(users), 0o600))
 		if net == "" { // it may not be read, as a link that is none may not
 			must(t, os.WriteFile(filepath.Join(dir, "ns/net"), nil, 0o600))
 			return
 		}
 		must(t, os.Symlink(net, filepath.Join(dir, "ns/net")))
 	}
-	add("thread-self", "net:[1]", root, all, "test")
-	add("2", "net:[1]", root, all, "vi", "kube-proxy.yaml")
-	add("3", "net:[1]", root, all, "/usr/local/bin/kube-proxy", "--cleanup")
-	add("4", "net:[2]", root, all, "/usr/local/bin/kube-proxy")
-	add("5", "net:[1]", root, all, "/usr/bin/kube", "kube-proxy", "--config", "/x")
-	add("6", "net:[1]", "1000", all, "kube-proxy", "of somebody in a user namespace of his own")
-	add("7", "net:[1]", root, few, "kube-proxy", "in a container")
-	add("8", "", root, all, "kube-proxy", "that is more than this process")
+	add("thread-self", "net:[1]", every, all, "test")
+	add("2", "net:[1]", every, all, "vi", "kube-proxy.yaml")
+	add("3", "net:[1]", every, all, "/usr/local/bin/kube-proxy", "--cleanup")
+	add("4", "net:[2]", every, all, "/usr/local/bin/kube-proxy")
+	add("5", "net:[1]", every, all, "/usr/bin/kube", "kube-proxy", "--config", "/x")
+	add("6", "net:[1]", own, all, "kube-proxy", "of somebody in a user namespace of his own")
+	add("7", "net:[1]", every, few, "kube-proxy", "in a container")
+	add("8", "", every, all, "kube-proxy", "that is more than this process")
+	add("9", "net:[1]", every, admin, "kube-proxy", "of a user who may write rules, and nothing else")
+	add("10", "", own, all, "kube-proxy", "of somebody, and more than this process")
 	list, err := Processes(proc)
 	must(t, err)
-	if len(list) != 2 || list[0].PID != 5 || list[0].Args[3] != "/x" || list[1].PID != 8 {
+	var found []int
+	for _, p := range list {
+		found = append(found, p.PID)
+	}
+	if slices.Sort(found); !slices.Equal(found, []int{5, 8, 9}) {
 		t.Errorf("found %+v", list)
 	}
+	if list = slices.DeleteFunc(list, func(p Process) bool { return p.PID != 5 }); len(list) != 1 || list[0].Args[3] != "/x" {
+		t.Errorf("its arguments are %+v", list)
+	}
+}
+
+// Real processes by that name: one that is not root's and may write rules in this network is a
+// sign; one that may not is none, nor is one that may in a user namespace of its own alone.
+func TestProcessesOfOthers(t *testing.T) {
+	testkit.NeedsStranger(t)
+	testkit.NewNetwork(t)
+	for name, tc := range map[string]struct {
+		uid  uint32
+		attr syscall.SysProcAttr
+		sign bool
+	}{
+		"root":                        {0, syscall.SysProcAttr{}, true},
+		"a user who may write rules":  {testkit.Stranger, syscall.SysProcAttr{AmbientCaps: []uintptr{unix.CAP_NET_ADMIN}}, true},
+		"a user who may not":          {testkit.Stranger, syscall.SysProcAttr{}, false},
+		"root of another world alone": {0, syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}}}, false},
+	} {
+		cmd := exec.CommandContext(t.Context(), "sleep", "1000")
+		cmd.Args[0] = "kube-proxy"
+		cmd.SysProcAttr = &tc.attr
+		if tc.uid != 0 {
+			cmd.SysProcAttr.Credential = &syscall.Credential{Uid: tc.uid, NoSetGroups: true}
+		}
+		must(t, cmd.Start())
+		list, err := Processes("/proc")
+		must(t, err)
+		if is := slices.ContainsFunc(list, func(p Process) bool { return p.PID == cmd.Process.Pid }); is != tc.sign {
+			t.Errorf("%s: a sign %v, want %v", name, is, tc.sign)
+		}
+		must(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+	}
+}
+
+// Who is not root and has a port is told, and is no sign: anybody may be on the node's network.
+func TestPortOfSomebody(t *testing.T) {
+	testkit.NewNetwork(t)
+	stop, began := make(chan struct{}), make(chan struct{})
+	ended := testkit.AsStranger(t, func() error {
+		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "0.0.0.0:10256")
+		if close(began); err != nil {
+			return err
+		}
+		<-stop
+		return l.Close()
+	})
+	<-began
+	port, other, err := heldPorts(nil)
+	must(t, err)
+	if want := (holder{10256, testkit.Stranger}); port != (holder{}) || other != want {
+		t.Errorf("root has %+v, somebody %+v; want %+v", port, other, want)
+	}
+	close(stop)
+	must(t, <-ended)
 }
