@@ -133,14 +133,16 @@ func (p *Plan) there(s Seen, want Want) {
 	}
 }
 
-// envoy is what is waited for when kube-proxy's rules are gone.
+// envoy is what is waited for when kube-proxy's rules are gone, where Envoy has a part.
 func (p *Plan) envoy(r *report.Report) {
-	switch {
-	case r == nil || r.Source != report.Live:
-	case r.BesideKubeProxy:
-		p.step(Wait, "gridmesh-agent status", "wait until Envoy gets its part: "+r.InsteadText(r.Updated))
-	case len(r.Envoys) == 0 && (r.NeedsEnvoy() || r.EnvoyAbsent):
+	if r == nil || r.Source != report.Live || !r.EnvoyHasPart() {
+		return
+	}
+	switch why := r.InsteadText(r.Updated); {
+	case len(r.Envoys) == 0 && !r.BesideKubeProxy:
 		p.step(Wait, "gridmesh-agent status; start Envoy where it does not run", "wait until an Envoy is connected")
+	case why != "":
+		p.step(Wait, "gridmesh-agent status", "wait until Envoy gets its part: "+why)
 	}
 }
 
@@ -175,7 +177,7 @@ func (p *Plan) back(s Seen) {
 		if s.Rules.None() {
 			p.step(Yours, how, "have the kernel serve all: what Envoy is handed does not get through beside kube-proxy's rules")
 		} else {
-			p.Blocked = append(p.Blocked, "kube-proxy's rules are there, and Envoy is handed connections: "+how)
+			p.Blocked = append(p.Blocked, "kube-proxy's rules are there, and connections are handed to Envoy as long as it serves: "+how)
 		}
 	}
 	if s.Alive == "" { // what it left serves as of then
@@ -190,13 +192,14 @@ func (p *Plan) back(s Seen) {
 	p.step(Yours, "gridmesh-agent cleanup --files --hand-over=kube-proxy (deploy/cleanup runs it)", "take gridmesh's rules away, once kube-proxy serves")
 }
 
-// handed reports whether Envoy is handed connections, or will be once kube-proxy's rules stay
-// away: by the agent's word or, where none answers, by the rules in force.
+// handed reports whether Envoy is handed connections, or will be once it serves, or once
+// kube-proxy's rules stay away: by the agent's word or, where none answers, by the rules in force.
 func (s Seen) handed() bool {
-	if s.Agent == nil {
+	r := s.Agent
+	if r == nil {
 		return s.Handed
 	}
-	return s.Agent.NeedsEnvoy() || !s.Agent.KubeProxyUntil.IsZero()
+	return r.EnvoyHasPart() && (!r.BesideKubeProxy || !r.KubeProxyUntil.IsZero())
 }
 
 func (p *Plan) step(do Do, command, what string) {

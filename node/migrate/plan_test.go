@@ -35,6 +35,8 @@ func isSoon(r *report.Report) { r.BesideKubeProxy, r.KubeProxyUntil = true, r.Up
 
 func hasNoEnvoy(r *report.Report) { r.Envoys = nil }
 
+func isAbsent(r *report.Report) { r.EnvoyAbsent = true }
+
 func looksAtNobody(r *report.Report) { r.TakeOver = false }
 
 // steps are those of a plan, by who does them.
@@ -72,23 +74,30 @@ func TestPlan(t *testing.T) {
 		"its rules are just gone":     {seen: Seen{Serves: both, Agent: agent("auto", isSoon)}, steps: "wait until Envoy gets its part"},
 		"no Envoy":                    {seen: Seen{Serves: both, Agent: agent("auto", hasNoEnvoy)}, steps: "wait until an Envoy is connected"},
 		"no Envoy, and none needed":   {seen: Seen{Serves: both, Agent: agent("kernel", hasNoEnvoy)}},
-		"no Envoy, and it is absent":  {seen: Seen{Serves: both, Agent: agent("auto", hasNoEnvoy, func(r *report.Report) { r.EnvoyAbsent = true })}, steps: "wait until an Envoy is connected"},
+		"no Envoy, and it is absent":  {seen: Seen{Serves: both, Agent: agent("auto", hasNoEnvoy, isAbsent)}, steps: "wait until an Envoy is connected"},
+		"it hangs":                    {seen: Seen{Serves: both, Agent: agent("auto", isAbsent)}, steps: "wait until Envoy gets its part"},
+		"none needed, and absent":     {seen: Seen{Serves: both, Agent: agent("kernel", hasNoEnvoy, isAbsent)}},
+		"none needed, just gone":      {seen: Seen{Serves: both, Agent: agent("kernel", hasNoEnvoy, isAbsent, isSoon)}},
 		"envoy alone":                 {seen: Seen{Rules: byNft, Agent: agent("")}, steps: "you have the agent serve all that kube-proxy does; " + gone},
 		"ipvs":                        {seen: Seen{Rules: kubeproxy.Rules{IPVS: true}, Alive: runs}, steps: start + "; " + waits + "; " + stop + "; you remove what it leaves", blocked: "mode: nftables"},
 
-		"back, with Envoy":       {back: true, seen: Seen{Serves: both, Agent: agent("auto")}, steps: "you have the kernel serve all; " + begin + "; " + serves + "; " + end + "; " + clean},
-		"back, by the kernel":    {back: true, seen: Seen{Serves: both, Agent: agent("kernel")}, steps: begin + "; " + serves + "; " + end + "; " + clean},
-		"back, it left rules":    {back: true, seen: Seen{Serves: both, Rules: byNft, Theirs: both, Agent: agent("kernel")}, steps: begin + "; " + serves + "; " + end + "; " + clean},
-		"back, too early":        {back: true, seen: Seen{Serves: both, Rules: byNft, Theirs: both, Alive: runs, Agent: agent("auto")}, blocked: "--datapath=kernel", steps: end + "; " + clean},
-		"back, one family":       {back: true, seen: Seen{Serves: both, Rules: byNft, Theirs: both[:1], Alive: runs, Agent: agent("kernel")}, steps: serves + "; " + end + "; " + clean},
-		"back, it begins":        {back: true, seen: Seen{Serves: both, Alive: runs, Agent: agent("kernel")}, steps: serves + "; " + end + "; " + clean},
-		"back, nobody answers":   {back: true, seen: Seen{Serves: both, Handed: true}, steps: "you have the kernel serve all; " + begin + "; " + serves + "; " + clean},
-		"back, nobody, and late": {back: true, seen: Seen{Serves: both, Handed: true, Rules: byNft, Theirs: both, Alive: runs}, blocked: "start gridmesh-agent with --datapath=kernel", steps: clean},
-		"back, just there":       {back: true, seen: Seen{Serves: both, Agent: agent("auto", isSoon)}, steps: "you have the kernel serve all; " + begin + "; " + serves + "; " + end + "; " + clean},
-		"back, behind the rules": {back: true, seen: Seen{Serves: both, Rules: byNft, Theirs: both, Alive: runs}, steps: clean},
-		"back, there":            {back: true, seen: Seen{Rules: byNft, Theirs: both, Alive: runs}},
-		"back, nobody":           {back: true, seen: Seen{}, steps: "you start kube-proxy"},
-		"back, what it left":     {back: true, seen: Seen{Rules: byNft, Theirs: both}, steps: "you start kube-proxy"},
+		"back, with Envoy":                  {back: true, seen: Seen{Serves: both, Agent: agent("auto")}, steps: "you have the kernel serve all; " + begin + "; " + serves + "; " + end + "; " + clean},
+		"back, by the kernel":               {back: true, seen: Seen{Serves: both, Agent: agent("kernel")}, steps: begin + "; " + serves + "; " + end + "; " + clean},
+		"back, it left rules":               {back: true, seen: Seen{Serves: both, Rules: byNft, Theirs: both, Agent: agent("kernel")}, steps: begin + "; " + serves + "; " + end + "; " + clean},
+		"back, too early":                   {back: true, seen: Seen{Serves: both, Rules: byNft, Theirs: both, Alive: runs, Agent: agent("auto")}, blocked: "--datapath=kernel", steps: end + "; " + clean},
+		"back, one family":                  {back: true, seen: Seen{Serves: both, Rules: byNft, Theirs: both[:1], Alive: runs, Agent: agent("kernel")}, steps: serves + "; " + end + "; " + clean},
+		"back, it begins":                   {back: true, seen: Seen{Serves: both, Alive: runs, Agent: agent("kernel")}, steps: serves + "; " + end + "; " + clean},
+		"back, nobody answers":              {back: true, seen: Seen{Serves: both, Handed: true}, steps: "you have the kernel serve all; " + begin + "; " + serves + "; " + clean},
+		"back, nobody, and late":            {back: true, seen: Seen{Serves: both, Handed: true, Rules: byNft, Theirs: both, Alive: runs}, blocked: "start gridmesh-agent with --datapath=kernel", steps: clean},
+		"back, just there":                  {back: true, seen: Seen{Serves: both, Agent: agent("auto", isSoon)}, steps: "you have the kernel serve all; " + begin + "; " + serves + "; " + end + "; " + clean},
+		"back, just there, by the kernel":   {back: true, seen: Seen{Serves: both, Agent: agent("kernel", isSoon)}, steps: begin + "; " + serves + "; " + end + "; " + clean},
+		"back, just gone, by the kernel":    {back: true, seen: Seen{Serves: both, Rules: byNft, Theirs: both, Alive: runs, Agent: agent("kernel", isSoon)}, steps: end + "; " + clean},
+		"back, it is absent for the moment": {back: true, seen: Seen{Serves: both, Agent: agent("auto", isAbsent)}, steps: "you have the kernel serve all; " + begin + "; " + serves + "; " + end + "; " + clean},
+		"back, beside, and absent":          {back: true, seen: Seen{Serves: both, Rules: byNft, Theirs: both, Alive: runs, Agent: agent("auto", isBeside, isAbsent)}, steps: end + "; " + clean},
+		"back, behind the rules":            {back: true, seen: Seen{Serves: both, Rules: byNft, Theirs: both, Alive: runs}, steps: clean},
+		"back, there":                       {back: true, seen: Seen{Rules: byNft, Theirs: both, Alive: runs}},
+		"back, nobody":                      {back: true, seen: Seen{}, steps: "you start kube-proxy"},
+		"back, what it left":                {back: true, seen: Seen{Rules: byNft, Theirs: both}, steps: "you start kube-proxy"},
 	} {
 		p := Of(tc.seen, Want{Back: tc.back, Datapath: "auto"})
 		if got := steps(p); got != tc.steps {

@@ -46,7 +46,7 @@ func (r *Report) Degraded(now time.Time) []string {
 
 // degradedEnvoy lists what is wrong with Envoy, or between it and the agent.
 func (r *Report) degradedEnvoy(now time.Time, add func(format string, args ...any)) {
-	if r.idleEnvoy() {
+	if !r.EnvoyHasPart() {
 		return // it is not needed
 	}
 	for _, f := range r.Faults(func(xds.Nack) bool { return true }) {
@@ -73,7 +73,7 @@ func (r *Report) Summary() string {
 	if len(envoys) == 0 {
 		by = "no Envoy connected, and the kernel serves for it"
 	}
-	if r.idleEnvoy() {
+	if !r.EnvoyHasPart() {
 		by = "all by the kernel"
 	}
 	return fmt.Sprintf("%s, %d services, %s", r.Source, r.Services, by)

@@ -59,7 +59,7 @@ func (r *Report) Faults(matters func(xds.Nack) bool) (list []Fault) {
 // NeedsEnvoy reports whether connections are handed to Envoy: with one path always;
 // with two where any frontend is its, and the kernel does not serve for it, nor instead
 // of it while kube-proxy's rules are there.
-func (r *Report) NeedsEnvoy() bool { return !r.idleEnvoy() && !r.kernelInstead() }
+func (r *Report) NeedsEnvoy() bool { return r.EnvoyHasPart() && !r.kernelInstead() }
 
 // kernelInstead reports whether the kernel gets the new connections that are Envoy's.
 func (r *Report) kernelInstead() bool { return r.EnvoyAbsent || r.BesideKubeProxy }
@@ -96,12 +96,13 @@ func (r *Report) pathsText() string {
 	return fmt.Sprintf("%s: %d frontends by Envoy, %d by the kernel; gridmesh view --datapath %s names them", r.Datapath, p.Envoy, p.Kernel, r.Datapath)
 }
 
-// idleEnvoy reports whether nothing is Envoy's to serve.
-func (r *Report) idleEnvoy() bool {
+// EnvoyHasPart reports whether anything is Envoy's to serve, whoever gets its connections at
+// the moment.
+func (r *Report) EnvoyHasPart() bool {
 	if r.Paths == nil {
-		return r.Datapath == topology.DatapathKernel.String()
+		return r.Datapath != topology.DatapathKernel.String()
 	}
-	return r.Paths.Envoy == 0
+	return r.Paths.Envoy > 0
 }
 
 // backText says when an absent Envoy gets connections again; "" where it does not serve.
