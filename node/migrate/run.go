@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/gridmesh/gridmesh/node/report"
 )
 
 // Why a migration is not at its end.
@@ -19,6 +21,9 @@ var (
 // lookEvery is how often a node is looked at that is waited for.
 const lookEvery = time.Second
 
+// agentLooks is how old an agent's word of a kube-proxy that runs may be: it looks every 5 s.
+const agentLooks = 7 * time.Second
+
 // Looker looks at a node.
 type Looker interface {
 	Look(ctx context.Context) (Seen, error)
@@ -28,9 +33,9 @@ type Looker interface {
 // until the next is nobody's or somebody's: then it is ErrYours, or what ended ctx. A look that
 // fails is one more to wait for: an agent may be starting.
 func Run(ctx context.Context, node Looker, want Want, w io.Writer) error {
-	said := ""
+	said, l := "", looking{node: node, want: want}
 	for {
-		next, err := nextOf(ctx, node, want)
+		next, err := l.next(ctx)
 		if err != nil || next == "" {
 			return err
 		}
@@ -46,20 +51,41 @@ func Run(ctx context.Context, node Looker, want Want, w io.Writer) error {
 	}
 }
 
-// nextOf looks, and says what is waited for; "" where the node is there.
-func nextOf(ctx context.Context, node Looker, want Want) (string, error) {
-	seen, err := node.Look(ctx)
+// looking is what is known from look to look.
+type looking struct {
+	node Looker
+	want Want
+	told time.Time // when an agent said first that kube-proxy has to be stopped; zero: it did not
+}
+
+// next looks, and says what is waited for; "" where the node is there.
+func (l *looking) next(ctx context.Context) (string, error) {
+	seen, err := l.node.Look(ctx)
 	if err != nil {
 		return "wait until the node can be looked at: " + err.Error(), nil //nolint:nilerr // it is waited for, and so it is said
 	}
-	plan := Of(seen, want)
+	plan := Of(seen, l.want)
 	switch {
 	case len(plan.Blocked) > 0:
 		return "", fmt.Errorf("%w: %s", ErrBlocked, plan.Blocked[0])
 	case len(plan.Steps) == 0:
 		return "", nil
+	case plan.Steps[0].Do == Yours && l.mayHaveEnded(seen):
+		return "wait until the agent has looked again whether kube-proxy runs (" + seen.Alive + ")", nil
 	case plan.Steps[0].Do == Yours:
 		return "", fmt.Errorf("%w: %s: %s", ErrYours, plan.Steps[0].What, plan.Steps[0].Command)
 	}
 	return plan.Steps[0].What, nil
+}
+
+// mayHaveEnded reports whether a kube-proxy that is said to run may be none any more: the agent
+// has not looked since. Of one whose end nothing shows it never says otherwise.
+func (l *looking) mayHaveEnded(seen Seen) bool {
+	if l.want.Back || !seen.Told || seen.Alive == "" || seen.Alive == report.ByRulesAlone {
+		return false
+	}
+	if l.told.IsZero() {
+		l.told = time.Now()
+	}
+	return time.Since(l.told) < agentLooks
 }

@@ -78,3 +78,38 @@ func TestRunEnds(t *testing.T) {
 		}
 	})
 }
+
+// An agent's word that kube-proxy runs may be some seconds old: who has just stopped that is not
+// told to stop it. One that goes on is, and so is one that is seen from here at once, and one whose
+// end nothing shows.
+func TestRunWhileKubeProxyEnds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		seen  Seen
+		ended int // the look that finds it gone; 0: none
+		want  error
+		took  time.Duration
+	}{
+		"it has just ended":      {Seen{Alive: runs, Told: true}, 6, nil, 8 * time.Second},
+		"the agent sees it":      {Seen{Alive: runs, Told: true}, 0, ErrYours, agentLooks},
+		"it is seen":             {Seen{Alive: runs}, 0, ErrYours, 0},
+		"its rules alone say so": {Seen{Alive: report.ByRulesAlone, Told: true}, 0, ErrYours, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tc.seen.Rules, tc.seen.Agent = byNft, agent("kernel", isBeside)
+				w := &twin{seen: tc.seen, events: map[int]func(*Seen) error{
+					tc.ended:     func(s *Seen) error { s.Alive, s.Told = "", false; return nil },
+					tc.ended + 3: func(s *Seen) error { s.Rules = kubeproxy.Rules{}; return nil },
+				}}
+				if tc.ended == 0 {
+					w.events = nil
+				}
+				began, out := time.Now(), &strings.Builder{}
+				err := Run(t.Context(), w, Want{Datapath: "kernel"}, out)
+				if took := time.Since(began); !errors.Is(err, tc.want) || took != tc.took {
+					t.Errorf("%v after %s, want %v after %s; it said:\n%s", err, took, tc.want, tc.took, out)
+				}
+			})
+		})
+	}
+}

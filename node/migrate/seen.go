@@ -25,6 +25,7 @@ type Seen struct {
 	// Rules are kube-proxy's, and Alive says why it counts as running; "" for no sign of it.
 	Rules kubeproxy.Rules `json:"rules,omitzero"`
 	Alive string          `json:"alive,omitempty"`
+	Told  bool            `json:"-"` // Alive is what the agent saw at its last look, not what is seen from here
 	// Proxy is what kube-proxy was told; nil where its process or its file is not to be seen
 	// from here, and Unread says why.
 	Proxy  *Proxy `json:"proxy,omitempty"`
@@ -80,6 +81,7 @@ func (n Node) Look(ctx context.Context) (s Seen, err error) {
 	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED):
 		return s, err
 	}
+	s.Told = len(list) == 0 && s.Agent != nil
 	s.Alive, err = alive(list, s.Agent)
 	return s, err
 }
