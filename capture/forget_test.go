@@ -170,7 +170,6 @@ func TestCleanupForgetsClients(t *testing.T) {
 	for _, by := range []func(l *kernelLab) error{
 		func(l *kernelLab) error { return Cleanup(t.Context(), l.cfg, l.host) },
 		func(l *kernelLab) error { return errors.Join(PutBack(l.host), Cleanup(t.Context(), l.cfg, l.host)) },
-		func(l *kernelLab) error { return l.Remove() },
 		func(l *kernelLab) error { l.endedCleanup(t); return Cleanup(t.Context(), l.cfg, l.host) },
 	} {
 		l := newKernelLab(t, kernelConfig())

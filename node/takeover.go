@@ -161,9 +161,12 @@ func (a *Agent) removeProxy(t *takeover, was kubeproxy.Rules) (kubeproxy.Rules, 
 // nothing is there.
 func (a *Agent) waits(t *takeover, rules kubeproxy.Rules, alive string, now time.Time) string {
 	last := a.report.Load()
+	unserved := last == nil || last.Source != report.Live || last.Error != ""
 	switch {
 	case rules.None():
 		return ""
+	case alive != "" && unserved:
+		return "kube-proxy runs (" + alive + "), and serves what gridmesh does not yet: do not stop it before"
 	case t.life.wrote:
 		return "kube-proxy runs (" + alive + "): stop it here, and restart the agent then, or run kube-proxy --cleanup"
 	case alive != "":
@@ -172,7 +175,7 @@ func (a *Agent) waits(t *takeover, rules kubeproxy.Rules, alive string, now time
 		return "the agent cannot remove them: run kube-proxy --cleanup (docs/migrate.md)"
 	case !t.life.gone(now):
 		return "they are removed once there is no sign of kube-proxy for some seconds"
-	case last == nil || last.Source != report.Live || last.Error != "" || !last.BesideKubeProxy:
+	case unserved || !last.BesideKubeProxy:
 		return "they serve what gridmesh does not yet, and are removed once this node is served"
 	}
 	return ""
@@ -191,7 +194,7 @@ func (t *takeover) text(what, why string, unread error) string {
 	if what != "" {
 		what = " (" + what + ")"
 	}
-	return fmt.Sprintf("rules of kube-proxy%s are on this node behind those of gridmesh, and the kernel serves all: %s", what, why)
+	return fmt.Sprintf("rules of kube-proxy%s are on this node behind those of gridmesh, and nothing new is handed to Envoy: %s", what, why)
 }
 
 // tellProxy has the status say it.

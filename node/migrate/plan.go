@@ -6,6 +6,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/capture/kubeproxy"
 	"github.com/gridmesh/gridmesh/node/report"
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // Want is where a node is to go.
@@ -74,10 +75,13 @@ func (s Seen) state() string {
 	switch {
 	case s.Agent == nil:
 		ours += ", and no agent answers at " + s.Asked + " (--status-socket)"
-	case len(s.Agent.Degraded(s.Agent.Updated)) > 0:
+	case s.degraded():
 		ours += ", and its agent runs; gridmesh-agent status says what it lacks"
 	default:
 		ours += ", and its agent runs"
+	}
+	if s.Installed && len(s.Serves) == 0 && s.Agent == nil {
+		ours += "; rules of one that never served are there"
 	}
 	return theirs + "; " + ours
 }
@@ -151,8 +155,10 @@ func unserved(r *report.Report) string {
 	switch {
 	case r == nil:
 		return "no agent runs yet"
+	case r.Source != report.Live && r.APIServer != nil && r.APIServer.Error != "":
+		return fmt.Sprintf("it has not heard of all Services (%s)", r.APIServer.Error)
 	case r.Source != report.Live:
-		return "its state is from " + r.Source
+		return "it has not heard of all Services"
 	case r.Error != "":
 		return r.Error
 	}
@@ -163,13 +169,14 @@ func unserved(r *report.Report) string {
 func (p *Plan) back(s Seen) {
 	lacks := slices.DeleteFunc(slices.Clone(s.Serves), func(f string) bool { return slices.Contains(s.Theirs, f) })
 	if len(s.Serves) == 0 && s.Agent == nil {
-		if s.Alive == "" {
-			p.step(Yours, startProxy, "start kube-proxy: nothing serves on this node, or what it left")
-		}
+		p.neverServed(s)
 		return
 	}
 	p.Notes = append(p.Notes, "kube-proxy ignores topologyKeys: Services that were closed are open then", "connections through Envoy end with it; all others go on")
-	if s.handed() {
+	switch {
+	case s.Agent != nil && s.Agent.Datapath == kernel && s.Handed:
+		p.step(Wait, "gridmesh-agent status", "wait until the kernel serves all: rules of before hand connections to Envoy, until its agent has heard of all Services")
+	case s.handed():
 		how := "give gridmesh-agent --datapath=kernel, and restart it"
 		if s.Agent == nil {
 			how = "start gridmesh-agent with --datapath=kernel"
@@ -183,7 +190,7 @@ func (p *Plan) back(s Seen) {
 	if s.Alive == "" { // what it left serves as of then
 		p.step(Yours, startProxy, "start kube-proxy, behind gridmesh's rules")
 	}
-	if s.Alive == "" || len(lacks) > 0 {
+	if len(s.Serves) > 0 && (s.Alive == "" || len(lacks) > 0) {
 		p.step(Wait, "", "wait until it serves "+kubeproxy.FamiliesText(s.Serves))
 	}
 	if s.Agent != nil {
@@ -192,15 +199,32 @@ func (p *Plan) back(s Seen) {
 	p.step(Yours, "gridmesh-agent cleanup --files --hand-over=kube-proxy (deploy/cleanup runs it)", "take gridmesh's rules away, once kube-proxy serves")
 }
 
-// handed reports whether Envoy is handed connections, or will be once it serves, or once
-// kube-proxy's rules stay away: by the agent's word or, where none answers, by the rules in force.
+// neverServed is the way back where gridmesh serves nothing, and no agent answers.
+func (p *Plan) neverServed(s Seen) {
+	if s.Alive == "" {
+		p.step(Yours, startProxy, "start kube-proxy: it does not run on this node")
+	}
+	if s.Installed {
+		p.step(Yours, "gridmesh-agent cleanup --files", "take away the rules of an agent that never served")
+	}
+}
+
+// kernel is what Report.Datapath has of an agent that hands Envoy nothing.
+var kernel = topology.DatapathKernel.String()
+
+// handed reports whether Envoy is handed connections, or will be: once it serves, once there is
+// a Service for it, once kube-proxy's rules stay away. So says the agent or, where none answers,
+// the rules in force.
 func (s Seen) handed() bool {
 	r := s.Agent
 	if r == nil {
 		return s.Handed
 	}
-	return r.EnvoyHasPart() && (!r.BesideKubeProxy || !r.KubeProxyUntil.IsZero())
+	return r.Datapath != kernel && (!r.BesideKubeProxy || !r.KubeProxyUntil.IsZero())
 }
+
+// degraded reports whether there is something that the agent's status says it lacks.
+func (s Seen) degraded() bool { return len(s.Agent.Degraded(s.Agent.Updated)) > 0 }
 
 func (p *Plan) step(do Do, command, what string) {
 	p.Steps = append(p.Steps, Step{What: what, Command: command, Do: do})

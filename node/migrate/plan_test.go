@@ -29,6 +29,8 @@ func agent(datapath string, edit ...func(*report.Report)) *report.Report {
 	return r
 }
 
+func isOfBefore(r *report.Report) { r.Source = report.LastGood }
+
 func isBeside(r *report.Report) { r.BesideKubeProxy = true }
 
 func isSoon(r *report.Report) { r.BesideKubeProxy, r.KubeProxyUntil = true, r.Updated.Add(time.Minute) }
@@ -96,6 +98,10 @@ func TestPlan(t *testing.T) {
 		"back, beside, and absent":          {back: true, seen: Seen{Serves: both, Rules: byNft, Theirs: both, Alive: runs, Agent: agent("auto", isBeside, isAbsent)}, steps: end + "; " + clean},
 		"back, behind the rules":            {back: true, seen: Seen{Serves: both, Rules: byNft, Theirs: both, Alive: runs}, steps: clean},
 		"back, there":                       {back: true, seen: Seen{Rules: byNft, Theirs: both, Alive: runs}},
+		"back, of before":                   {back: true, seen: Seen{Serves: both, Handed: true, Agent: agent("kernel", isOfBefore)}, steps: "wait until the kernel serves all; " + begin + "; " + serves + "; " + end + "; " + clean},
+		"back, nothing is Envoy's now":      {back: true, seen: Seen{Serves: both, Agent: agent("auto", func(r *report.Report) { r.Paths.Envoy = 0 })}, steps: "you have the kernel serve all; " + begin + "; " + serves + "; " + end + "; " + clean},
+		"back, it never served":             {back: true, seen: Seen{Rules: byNft, Theirs: both, Alive: runs, Installed: true}, steps: "you take away the rules of an agent that never served"},
+		"back, it never serves":             {back: true, seen: Seen{Rules: byNft, Theirs: both, Alive: runs, Agent: agent("auto", isBeside, isOfBefore)}, steps: end + "; " + clean},
 		"back, nobody":                      {back: true, seen: Seen{}, steps: "you start kube-proxy"},
 		"back, what it left":                {back: true, seen: Seen{Rules: byNft, Theirs: both}, steps: "you start kube-proxy"},
 	} {

@@ -36,6 +36,9 @@ func Run(ctx context.Context, node Looker, want Want, w io.Writer) error {
 	said, l := "", looking{node: node, want: want}
 	for {
 		next, err := l.next(ctx)
+		if err == nil && next == "" {
+			_, err = fmt.Fprintln(w, l.state) // it may lack something that is no step
+		}
 		if err != nil || next == "" {
 			return err
 		}
@@ -55,7 +58,9 @@ func Run(ctx context.Context, node Looker, want Want, w io.Writer) error {
 type looking struct {
 	node Looker
 	want Want
-	told time.Time // when an agent said first that kube-proxy has to be stopped; zero: it did not
+	// state is the node's, in words, as of the last look.
+	state string
+	told  time.Time // when an agent said first that kube-proxy has to be stopped; zero: it did not
 }
 
 // next looks, and says what is waited for; "" where the node is there.
@@ -65,6 +70,7 @@ func (l *looking) next(ctx context.Context) (string, error) {
 		return "wait until the node can be looked at: " + err.Error(), nil //nolint:nilerr // it is waited for, and so it is said
 	}
 	plan := Of(seen, l.want)
+	l.state = plan.State
 	switch {
 	case len(plan.Blocked) > 0:
 		return "", fmt.Errorf("%w: %s", ErrBlocked, plan.Blocked[0])

@@ -43,7 +43,7 @@ func TestRun(t *testing.T) {
 		if err := Run(t.Context(), w, Want{Datapath: "auto"}, &out); err != nil {
 			t.Error(err)
 		}
-		if text := out.String(); w.looks != 20 || strings.Count(text, "\n") != 5 || !strings.Contains(text, errBroken.Error()) {
+		if text := out.String(); w.looks != 20 || strings.Count(text, "\n") != 6 || !strings.HasSuffix(text, "and its agent runs\n") || !strings.Contains(text, errBroken.Error()) {
 			t.Errorf("%d looks, and said:\n%s", w.looks, text)
 		}
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/capture/kubeproxy"
 	"github.com/gridmesh/gridmesh/capture/nft"
+	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/node/report"
 )
 
@@ -34,6 +35,8 @@ type Seen struct {
 	// those for which kube-proxy has, live or left over.
 	Serves []string `json:"serves,omitempty"`
 	Theirs []string `json:"theirs,omitempty"`
+	// Installed: rules of gridmesh are there, if only those of an agent that never served.
+	Installed bool `json:"installed,omitempty"`
 	// Handed: the rules in force hand new connections to Envoy.
 	Handed bool `json:"handed,omitempty"`
 	// Agent is what the running agent says; nil where none answers at Asked, its socket.
@@ -59,6 +62,9 @@ func (n Node) Look(ctx context.Context) (s Seen, err error) {
 	}
 	if s.Serves, err = capture.Serves(); err != nil {
 		return s, fmt.Errorf("look at what gridmesh serves: %w", err)
+	}
+	if s.Installed, err = capture.Installed(plan.Default()); err != nil {
+		return s, err
 	}
 	if s.Handed, err = capture.Handed(); err != nil {
 		return s, fmt.Errorf("look at what is handed to Envoy: %w", err)
