@@ -186,7 +186,7 @@ func TestKernelAffinity(t *testing.T) {
 		}
 	}
 	// Who was quiet for long enough is nobody's: the kernel forgets it.
-	l.forgetClients(t)
+	l.emptyMemories(t)
 	l.put(t, web(time.Second, "b", "far")...)
 	once(t, l.a, "", "10.96.0.1:80")
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
@@ -207,15 +207,15 @@ func TestKernelAffinity(t *testing.T) {
 	for range 40 {
 		name, _ := once(t, l.a, "", "10.96.0.1:80")
 		seen[name] = true
-		l.forgetClients(t)
+		l.emptyMemories(t)
 	}
 	if !seen["b"] || !seen["far"] {
 		t.Errorf("clients that are forgotten get %v alone", seen)
 	}
 }
 
-// forgetClients does what time does.
-func (l *kernelLab) forgetClients(t *testing.T) {
+// emptyMemories does what time does.
+func (l *kernelLab) emptyMemories(t *testing.T) {
 	t.Helper()
 	k := l.kernel.table
 	for _, name := range l.memories(t) {
