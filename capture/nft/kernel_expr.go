@@ -51,6 +51,8 @@ func kernelTerm(t rules.Term) exprs {
 		return exprs{meta(expr.MetaKeyL4PROTO), lookup(rules.Absent)}
 	case rules.Choose:
 		return choose(t.Family, t.Pick)
+	case rules.Unremembered:
+		return choose(t.Family, t.Pick, &expr.Counter{})
 	case rules.Remembered:
 		return remembered(t.Family, t.Pick)
 	case rules.Remember:
@@ -87,8 +89,9 @@ func dnat(f rules.Family) expr.Any {
 	return &expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(families[f].proto), RegAddrMin: reg, RegProtoMin: reg + words(f), Specified: true}
 }
 
-func choose(f rules.Family, p plan.Pick) exprs {
-	return append(numbered(f, p), find(rules.Slots.For(f)), dnat(f))
+// choose sends the connection to the endpoint of a slot, if there is one, after more.
+func choose(f rules.Family, p plan.Pick, more ...expr.Any) exprs {
+	return slices.Concat(numbered(f, p), exprs{find(rules.Slots.For(f))}, more, exprs{dnat(f)})
 }
 
 // What a map returns has no length to nft(8) 1.0.6, which ends with an assertion where it

@@ -193,15 +193,15 @@ func PickChain(cfg plan.Config, p plan.Pick) Chain {
 	if !p.Near {
 		c.Rules = append(c.Rules, Rule{NotSaddr{f, Pods}, SetCtMark{cfg.Mask, cfg.Mask}})
 	}
-	choose := Rule{Choose{f, p}}
-	if p.Sticky > 0 {
-		// What is counted found no room to be remembered.
-		c.Rules, choose = append(c.Rules, Rule{Remembered{f, p}}, Rule{Remember{f, p}}), append(Rule{Counter{}}, choose...)
-	}
 	// A packet that comes while endpoints go may choose a slot that is gone; there is a first
 	// one as long as there is any. The last rule is for that one, where somebody took it away.
-	first := plan.Pick{IPv6: p.IPv6, Near: p.Near, Among: 1}
-	c.Rules = append(c.Rules, choose, Rule{Choose{f, first}}, Rule{Jump{refuse(f)}})
+	first := p
+	first.Among = 1
+	choose := Term(Choose{f, p})
+	if p.Sticky > 0 {
+		c.Rules, choose = append(c.Rules, Rule{Remembered{f, p}}, Rule{Remember{f, p}}, Rule{Remember{f, first}}), Unremembered{f, p}
+	}
+	c.Rules = append(c.Rules, Rule{choose}, Rule{Choose{f, first}}, Rule{Jump{refuse(f)}})
 	return c
 }
 

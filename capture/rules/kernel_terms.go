@@ -54,6 +54,11 @@ type (
 		Family Family
 		Pick   plan.Pick
 	}
+	// Unremembered is Choose for who found no room to be remembered, and counts whom it sends.
+	Unremembered struct {
+		Family Family
+		Pick   plan.Pick
+	}
 	// Named matches packets that carry the name of an endpoint as their priority: what
 	// Remembered and Remember looked up they can use again from nowhere else.
 	Named struct{}
@@ -91,6 +96,8 @@ func (InAbsent) String() string { return "meta l4proto @" + Absent }
 func (t Choose) String() string {
 	return fmt.Sprintf("dnat %s to %s . %s map @%s", t.Family.keyword(), frontendFields(t.Family), number(t.Pick), Slots.For(t.Family))
 }
+
+func (t Unremembered) String() string { return Counter{}.String() + " " + Choose(t).String() }
 
 func number(p plan.Pick) string {
 	text := fmt.Sprintf("numgen random mod %d", p.Among)

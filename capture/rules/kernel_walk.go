@@ -83,6 +83,8 @@ func (t Choose) apply(w *walker) outcome {
 	return accepted
 }
 
+func (t Unremembered) apply(w *walker) outcome { return Choose(t).apply(w) }
+
 // The first packet of a client that nobody remembers.
 func (Remembered) apply(*walker) outcome { return mismatch }
 
