@@ -57,14 +57,29 @@ func keeping(t *testing.T, lc net.ListenConfig, at netip.AddrPort) {
 // kernel's numbers of what is accepted go upwards.
 func inOrder(t *testing.T) {
 	runtime.LockOSThread() // never unlocked: the thread ends with the caller
-	var may, one unix.CPUSet
-	err := unix.SchedGetaffinity(0, &may)
-	for cpu := 0; one.Count() == 0 && may.Count() > 0; cpu++ {
-		if may.IsSet(cpu) {
-			one.Set(cpu)
+	keepTo(t, cores(t)[0])
+}
+
+// cores are those that the caller may run on.
+func cores(t *testing.T) (list []int) {
+	var may unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &may); err != nil || may.Count() == 0 {
+		t.Errorf("on which cores this runs: %v", err)
+		return []int{0}
+	}
+	for core := 0; len(list) < may.Count(); core++ {
+		if may.IsSet(core) {
+			list = append(list, core)
 		}
 	}
-	if err = errors.Join(err, unix.SchedSetaffinity(0, &one)); err != nil {
+	return list
+}
+
+// keepTo has the present thread run on one core, where the kernel handles what it sends, too.
+func keepTo(t *testing.T, core int) {
+	var one unix.CPUSet
+	one.Set(core)
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
 		t.Errorf("keep to one core: %v", err)
 	}
 }

@@ -1,7 +1,6 @@
 package capture
 
 import (
-	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -11,8 +10,6 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
-	nl "github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
@@ -303,55 +300,4 @@ func TestKernelReadsWhileOthersWrite(t *testing.T) {
 	}
 	close(stop)
 	must(t, <-ended)
-}
-
-// The kernel path sees no new packet for a while before what it looks up goes: one that is
-// under way would find nothing there, and be refused.
-func TestKernelPathIsUnhookedBeforeItGoes(t *testing.T) {
-	t.Parallel()
-	testkit.NewNetwork(t)
-	host := testHost(t)
-	starting(t, kernelConfig(), host)
-	events, err := nl.Dial(unix.NETLINK_NETFILTER, nil)
-	must(t, err)
-	defer events.Close()
-	must(t, events.JoinGroup(unix.NFNLGRP_NFTABLES))
-	must(t, Cleanup(t.Context(), kernelConfig(), host))
-	went := map[string]int{} // hooked chains of the kernel path, and its table: in which transaction
-	must(t, events.SetReadDeadline(time.Now().Add(5*time.Second)))
-	for transaction := 0; went[rules.KernelName] == 0; {
-		msgs, err := events.Receive()
-		must(t, err)
-		for _, m := range msgs {
-			switch m.Header.Type {
-			case nft.Message(unix.NFT_MSG_NEWGEN):
-				transaction++
-			case nft.Message(unix.NFT_MSG_DELTABLE), nft.Message(unix.NFT_MSG_DELCHAIN):
-				attrs, err := nft.Attributes(m)
-				must(t, err)
-				table, chain := "", ""
-				for attrs.Next() {
-					switch attrs.Type() {
-					case unix.NFTA_TABLE_NAME: // and NFTA_CHAIN_TABLE
-						table = attrs.String()
-					case unix.NFTA_CHAIN_NAME:
-						if m.Header.Type == nft.Message(unix.NFT_MSG_DELCHAIN) {
-							chain = attrs.String()
-						}
-					}
-				}
-				if table == rules.KernelName {
-					went[cmp.Or(chain, table)] = transaction + 1
-				}
-			}
-		}
-	}
-	for _, chain := range []string{rules.KernelIn, rules.KernelOut} {
-		if went[chain] == 0 || went[chain] >= went[rules.KernelName] {
-			t.Errorf("%s goes in transaction %d, and the table in %d", chain, went[chain], went[rules.KernelName])
-		}
-	}
-	if went[rules.KernelPost] > 0 && went[rules.KernelPost] < went[rules.KernelName] {
-		t.Error("who gives sources goes before")
-	}
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
-// While a frontend has fewer endpoints and more by turns, nobody is refused: a packet that
-// had chosen among more than there are now has an endpoint all the same.
+// While a frontend has fewer endpoints and more by turns, nobody is refused. It meets what a
+// packet under way may meet once in thousands of dials: kernel_underway_test.go has that each
+// time.
 func TestKernelEndpointsComeAndGo(t *testing.T) {
 	t.Parallel()
 	l := newKernelLab(t, kernelConfig())

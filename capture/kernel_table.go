@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"time"
 
@@ -231,6 +232,16 @@ func (t *kernelTable) close() {
 // from the kernel meanwhile.
 const underWay = 50 * time.Millisecond
 
+// membarrier waits until none is under way any more: packets go through the rules as readers
+// of RCU, all of which MEMBARRIER_CMD_GLOBAL has end. With one core, or cores without ticks
+// (nohz_full), it does not, and there is nothing better than time.
+func membarrier() {
+	const global = 1 // linux/membarrier.h
+	if _, _, refused := unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0); refused != 0 || runtime.NumCPU() == 1 {
+		time.Sleep(underWay)
+	}
+}
+
 // unhookKernel has no new packet meet the kernel path, which those that are under way look
 // their endpoints up in, and the sources that others see. In a table that goes as a whole
 // they would find nothing, and be refused.
@@ -253,7 +264,7 @@ func unhookKernel(conn *nft.Session) error {
 		return nil
 	}
 	if err := conn.Flush(); err == nil { // else removeKernel says what is in the way
-		time.Sleep(underWay)
+		membarrier()
 	}
 	return nil
 }
