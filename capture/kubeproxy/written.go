@@ -52,6 +52,7 @@ var (
 	errNotProxy = errors.New("what answers is no kube-proxy")
 	errAgent    = errors.New("gridmesh-agent answers, which has kube-proxy's port")
 	errNobody   = errors.New("nobody listens")
+	errStranger = errors.New("who is not root has its port; end that program")
 	errAnother  = errors.New("another listens there than when it was asked")
 )
 
@@ -64,6 +65,10 @@ func (a Asked) Word(ctx context.Context) (Word, error) {
 	wrote, unmeasured := a.ask(ctx, a.Metrics, "/metrics", maxMetrics, byMetrics, http.StatusOK)
 	if unmeasured == nil {
 		return Word{Wrote: wrote, Sure: true}, nil
+	}
+	// Metrics that are off are taken for its health; not those that somebody keeps it from.
+	if errors.Is(unmeasured, errStranger) {
+		return Word{}, fmt.Errorf("its metrics: %w", unmeasured)
 	}
 	wrote, err := a.ask(ctx, a.Health, "/healthz", maxHealth, byHealth, http.StatusOK, http.StatusServiceUnavailable)
 	if err == nil {
@@ -139,7 +144,7 @@ func rootAmong(all []sockdiag.Socket, at netip.AddrPort) (list []sockdiag.ID, er
 		switch {
 		case !hears(s, at):
 		case s.UID != 0:
-			return nil, fmt.Errorf("%w: user %d listens", errNotProxy, s.UID)
+			return nil, fmt.Errorf("user %d listens: %w", s.UID, errStranger)
 		default:
 			list = append(list, s.ID)
 		}

@@ -256,6 +256,33 @@ func TestWhoComesAndGoes(t *testing.T) {
 	}
 }
 
+// Who takes the port of its metrics does not have its health believed, which says less.
+func TestWhoTakesThePortOfMetrics(t *testing.T) {
+	up(t)
+	const address = "127.0.0.1:10249"
+	health := listen(t, text(200, healthy+`,"status":{`+fmt.Sprintf(statusOf, "IPv4")+"}}"))
+	a := Asked{Metrics: []string{address}, Health: []string{health}, Patience: time.Minute}
+	if word, err := a.Word(t.Context()); err != nil || len(word.Wrote) != 1 {
+		t.Fatalf("with nobody there: %+v, %v: nothing is tried", word, err)
+	}
+	taken, stop := make(chan struct{}), make(chan struct{})
+	ended := testkit.AsStranger(t, func() error {
+		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
+		if err != nil {
+			return err
+		}
+		close(taken)
+		<-stop
+		return l.Close()
+	})
+	<-taken
+	if word, err := a.Word(t.Context()); !errors.Is(err, errStranger) || len(word.Wrote) > 0 {
+		t.Errorf("got %+v, %v", word, err)
+	}
+	close(stop)
+	must(t, <-ended)
+}
+
 // forge answers as a kube-proxy that has written all.
 func forge(l net.Listener) {
 	for {
