@@ -32,11 +32,11 @@ var errUnseen = errors.New("the kernel does not tell of sockets (sock_diag)")
 type names struct {
 	mark  uint32
 	pods  []netip.Prefix // this node's: Envoy keeps the sources of no others
-	known bool           // pods is all of them; else they may be any that are not the node's
+	known bool           // pods is all of them; else whose a socket is nobody knows for sure, and it is waited for
 }
 
 // clientsNames reads, before the rules go, in whose names Envoy dialled. A cleanup that was
-// ended after that knows it no more.
+// ended after that, and one after another's flush, know it no more.
 func (c *Capture) clientsNames() names {
 	n := names{mark: c.cfg.Own(), pods: slices.Clone(c.cfg.PodCIDRs)}
 	earlier, err := c.Earlier()
@@ -112,7 +112,7 @@ func (n names) end(conn *sockdiag.Conn) (left int, err error) {
 	}
 	var errs []error
 	for _, s := range list {
-		if s.Mark != n.mark && !n.known {
+		if !n.known && (s.Mark != n.mark || s.State&sockdiag.TimeWait == 0) {
 			continue
 		}
 		if err := conn.Reset(s); err != nil && !vanished(err) && !errors.Is(err, unix.EOPNOTSUPP) {

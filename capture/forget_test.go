@@ -140,8 +140,45 @@ func (l *kernelLab) proxied(t *testing.T) (proxy net.Conn) {
 	return proxy
 }
 
-// endedCleanup is one that is ended while it waits: all but early demux is as it was, and the
-// next one knows no pods any more.
+// A cleanup that is ended while it waits has put back all but early demux. The next one does not
+// know the pods any more: it ends nobody's connection, and waits for Envoy's end.
+func TestCleanupThatWasEnded(t *testing.T) {
+	t.Parallel()
+	l := newKernelLab(t, kernelConfig())
+	l.endedCleanup(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	dialled := make(chan error, 1)
+	go func() { // who never answers
+		_ = l.node.Do(func() error {
+			_, err := inPodsName("10.244.0.5:40002", l.cfg.Own()).DialContext(ctx, "tcp", "10.244.9.77:9999")
+			dialled <- err
+			return nil
+		})
+	}()
+	clean := func(patience time.Duration) (err error) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		must(t, l.node.Do(func() error { err = Cleanup(ctx, l.cfg, l.host); return nil }))
+		return err
+	}
+	if err := clean(time.Second); err == nil || !strings.Contains(err.Error(), "1 connections of Envoy's in the names of pods are there still: end Envoy") {
+		t.Errorf("beside what Envoy dials: %v", err)
+	}
+	select {
+	case err := <-dialled:
+		t.Errorf("it was ended: %v", err)
+	default:
+	}
+	cancel() // as Envoy's end does
+	<-dialled
+	must(t, clean(timeWait))
+	if value, err := os.ReadFile("/proc/sys/net/ipv4/tcp_early_demux"); strings.TrimSpace(string(value)) != "1" {
+		t.Errorf("early demux is %q, %v", value, err)
+	}
+}
+
+// endedCleanup is one that is ended while it waits.
 func (l *kernelLab) endedCleanup(t *testing.T) {
 	values := func() (list []string) {
 		for _, key := range []string{"conf/cni0/send_redirects", "tcp_early_demux"} {
@@ -170,7 +207,6 @@ func TestCleanupForgetsClients(t *testing.T) {
 	for _, by := range []func(l *kernelLab) error{
 		func(l *kernelLab) error { return Cleanup(t.Context(), l.cfg, l.host) },
 		func(l *kernelLab) error { return errors.Join(PutBack(l.host), Cleanup(t.Context(), l.cfg, l.host)) },
-		func(l *kernelLab) error { l.endedCleanup(t); return Cleanup(t.Context(), l.cfg, l.host) },
 	} {
 		l := newKernelLab(t, kernelConfig())
 		l.serve(t, "far", l.far)

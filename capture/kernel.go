@@ -310,11 +310,7 @@ func (c *Capture) EnvoyAbsent(absent bool) error {
 	if c.kernel.absent = &absent; !c.installed {
 		return nil
 	}
-	err := c.tellAbsent()
-	if absent && err == nil {
-		c.flows.abandon(c.planner.Plan().Serve)
-	}
-	return err
+	return c.tellAbsent()
 }
 
 // absent are the protocols of which Envoy gets no new connections; false where nobody
@@ -336,7 +332,11 @@ func (c *Capture) tellAbsent() error {
 	if !said {
 		return nil
 	}
-	return c.table.setAbsent(elements)
+	changed, err := c.table.setAbsent(elements)
+	if changed && err == nil && len(elements) > 0 && c.kernel != nil {
+		c.flows.abandon(c.whatEnvoyLeft())
+	}
+	return err
 }
 
 func absentElements(list ...topology.Protocol) (elements []nftables.SetElement) {

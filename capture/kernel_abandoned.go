@@ -2,15 +2,15 @@ package capture
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	nl "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/dump"
+	"github.com/gridmesh/gridmesh/capture/links"
 	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -27,72 +27,120 @@ const (
 // client's next SYN, or never did.
 const goesOn = 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<6
 
-// What was on its way at the switch may have left one more: conntrack is looked at twice.
+// A connection that is not taken lasts from one look to the next: those that were just begun,
+// and are taken before they are forgotten, go on. What was on its way at the switch is in the
+// second of these looks; where there is more than is forgotten at once there are some more.
 const (
-	abandonedLooks = 2
+	abandonedLooks = 3
+	abandonedMost  = 20
 	abandonedPause = 100 * time.Millisecond
 )
+
+// envoys tells flows of TCP that Envoy's path left: to its frontends, and not translated, or
+// to listeners of its for bridges.
+type envoys struct{ frontends, listeners map[netip.AddrPort]bool }
+
+// whatEnvoyLeft tells them as of now.
+func (c *Capture) whatEnvoyLeft() envoys {
+	var listeners []netip.AddrPort
+	if own, err := links.Addresses(0); err == nil && c.cfg.KeepBridgeNetfilter {
+		for _, ip := range own {
+			listeners = append(listeners, netip.AddrPortFrom(ip, c.cfg.Ports.RedirectKeep()), netip.AddrPortFrom(ip, c.cfg.Ports.RedirectPlain()))
+		}
+	}
+	return newEnvoys(c.planner.Plan().Serve, listeners...)
+}
+
+func newEnvoys(serve []topology.Frontend, listeners ...netip.AddrPort) envoys {
+	e := envoys{frontends: make(map[netip.AddrPort]bool, len(serve)), listeners: map[netip.AddrPort]bool{}}
+	for _, l := range listeners {
+		e.listeners[l] = true
+	}
+	for _, s := range serve {
+		if s.Protocol == topology.TCP {
+			e.frontends[netip.AddrPortFrom(s.Addr, s.Port)] = true
+		}
+	}
+	return e
+}
+
+// left reports whether a flow is one, and at its end or not begun. Of one that is offloaded the
+// kernel says no state: it goes on.
+func (e envoys) left(orig, reply tuple, state byte) bool {
+	return orig.proto == unix.IPPROTO_TCP && e.frontends[orig.dst] && state != 0 && 1<<state&goesOn == 0 &&
+		(reply.src == orig.dst || e.listeners[reply.src])
+}
 
 // abandon has conntrack forget what Envoy's path left there of connections that it did not take
 // or that are at their end, beside who calls: a flow that is known passes no rule that
 // translates, and so a client that tries again, or happens on the port of one, would be
 // refused where the kernel serves its frontend.
-func (f *flows) abandon(serve []topology.Frontend) {
+func (f *flows) abandon(e envoys) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.abandoning != nil || len(serve) == 0 {
+	if f.abandoning != nil { // of a switch before, and of frontends as they were then
+		f.abandoning()
+	}
+	if len(e.frontends) == 0 {
 		return
 	}
 	conn, err := f.dial()
 	if err != nil {
-		return // so says who looks for flows of UDP
-	}
-	of := make(map[netip.AddrPort]bool, len(serve))
-	for _, s := range serve {
-		if s.Protocol == topology.TCP {
-			of[netip.AddrPortFrom(s.Addr, s.Port)] = true
-		}
+		return // what there is ends by itself, within two minutes
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	f.abandoning = cancel
 	f.ended.Go(func() {
-		for range abandonedLooks {
-			f.abandoned(conn, of)
-			select {
-			case <-time.After(abandonedPause):
-			case <-ctx.Done():
-			}
-		}
+		f.abandonAll(ctx, conn, e)
 		_ = conn.Close()
-		f.mu.Lock()
-		defer f.mu.Unlock()
 		cancel()
-		f.abandoning = nil
 	})
 }
 
-// forgetAbandoned has it forget the flows of TCP to some frontends that are not translated,
-// and at their end.
-func (c conntrack) forgetAbandoned(conn *nl.Conn, of map[netip.AddrPort]bool) error {
-	var errs []error
-	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		list, err := c.abandoned(conn, asked{family, filterOf(unix.IPPROTO_TCP, netip.AddrPort{})}, of)
-		if unasked(err) {
-			list, err = c.abandoned(conn, asked{family: family}, of)
+func (f *flows) abandonAll(ctx context.Context, conn *nl.Conn, e envoys) {
+	was := map[string]bool{}
+	for looks, all := 0, 0; looks < abandonedLooks && all < abandonedMost && ctx.Err() == nil; all++ {
+		var more bool
+		if was, more = f.abandoned(conn, e, was); !more {
+			looks++
 		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("look for abandoned flows: %w", err))
+		select {
+		case <-time.After(abandonedPause):
+		case <-ctx.Done():
+			return
 		}
-		errs = append(errs, c.remove(conn, family, list))
 	}
-	return errors.Join(errs...)
 }
 
-func (c conntrack) abandoned(conn *nl.Conn, q asked, of map[netip.AddrPort]bool) ([][]byte, error) {
+// forgetAbandoned has it forget those flows that Envoy's path left which were there at the look
+// before, and returns, by the attributes that name them, those that are there now; more: perhaps
+// not all of them. A look that fails forgets nothing: what there is ends by itself, within two minutes.
+func (c conntrack) forgetAbandoned(conn *nl.Conn, e envoys, was map[string]bool) (is map[string]bool, more bool) {
+	is = map[string]bool{}
+	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
+		list, err := c.abandoned(conn, asked{family, filterOf(unix.IPPROTO_TCP, netip.AddrPort{})}, e)
+		if unasked(err) {
+			list, err = c.abandoned(conn, asked{family: family}, e)
+		}
+		if err != nil {
+			continue
+		}
+		more = more || len(list) == mostForgotten
+		last := slices.DeleteFunc(slices.Clone(list), func(name []byte) bool { return !was[string(name)] })
+		if c.remove(conn, family, last) == nil {
+			list = slices.DeleteFunc(list, func(name []byte) bool { return was[string(name)] })
+		}
+		for _, name := range list {
+			is[string(name)] = true
+		}
+	}
+	return is, more
+}
+
+func (c conntrack) abandoned(conn *nl.Conn, q asked, e envoys) ([][]byte, error) {
 	return dump.Again(func() (list [][]byte, err error) {
 		err = c.each(conn, q, func(item []byte) {
-			name, orig, reply := parseTuples(item)
-			if orig.proto == unix.IPPROTO_TCP && of[orig.dst] && reply.src == orig.dst && 1<<stateOf(item)&goesOn == 0 {
+			if name, orig, reply := parseTuples(item); len(list) < mostForgotten && e.left(orig, reply, stateOf(item)) {
 				list = append(list, name)
 			}
 		})

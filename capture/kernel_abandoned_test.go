@@ -2,6 +2,7 @@ package capture
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/internal/testkit"
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // behindEnvoy is a lab with a frontend of Envoy's that the kernel serves, too.
@@ -93,7 +95,7 @@ func (l *kernelLab) untilSYNs(t *testing.T, to string, n int) {
 		}
 		defer conn.Close()
 		for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-			list, err := newConntrack(unix.NFNL_SUBSYS_CTNETLINK).abandoned(conn, asked{family: unix.AF_INET}, map[netip.AddrPort]bool{netip.MustParseAddrPort(to): true})
+			list, err := newConntrack(unix.NFNL_SUBSYS_CTNETLINK).abandoned(conn, asked{family: unix.AF_INET}, newEnvoys([]topology.Frontend{tcp(to)}))
 			switch {
 			case err != nil:
 				return err
@@ -151,6 +153,63 @@ func TestAPortOfEnvoysIsServedByTheKernel(t *testing.T) {
 	}
 }
 
+// A connection that Envoy has goes on, whoever gets the new ones.
+func TestConnectionsOfEnvoysGoOn(t *testing.T) {
+	t.Parallel()
+	l, to, from := behindEnvoy(t)
+	must(t, l.node.Do(func() error {
+		for _, port := range []uint16{l.cfg.Ports.Keep(), l.cfg.Ports.Plain()} {
+			ln, err := transparently.Listen(t.Context(), "tcp4", netip.AddrPortFrom(rules.IPv4.Loopback(), port).String())
+			must(t, err)
+			t.Cleanup(func() { _ = ln.Close() })
+			go echoing(ln)
+		}
+		return nil
+	}))
+	open := map[string]net.Conn{}
+	for ip, ns := range from {
+		conn, answer := dial(t, ns, "tcp", ip+":40001", to, 5*time.Second)
+		if answer != "envoy" {
+			t.Fatalf("%s: %q, want Envoy's answer", ip, answer)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		open[ip] = conn
+	}
+	must(t, l.EnvoyAbsent(true))
+	l.flows.ended.Wait() // for all of its looks
+	for ip, conn := range open {
+		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+		b := make([]byte, 1)
+		if _, err := conn.Write([]byte("x")); err != nil {
+			t.Errorf("%s: %v", ip, err)
+		}
+		if _, err := conn.Read(b); err != nil || b[0] != 'x' {
+			t.Errorf("%s: %q, %v, want what was said", ip, b, err)
+		}
+	}
+}
+
+// echoing answers, and says again what it hears.
+func echoing(ln net.Listener) {
+	for {
+		conn, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = conn.Write([]byte("envoy"))
+		go func() { _, _ = io.Copy(conn, conn); _ = conn.Close() }()
+	}
+}
+
+// FuzzFlow: whatever the kernel says of a flow is read, or is none.
+func FuzzFlow(f *testing.F) {
+	f.Add([]byte{8, 0, 4, 0, 1, 2, 3, 4})
+	f.Fuzz(func(_ *testing.T, item []byte) {
+		_, orig, reply := parseTuples(item)
+		newEnvoys(nil).left(orig, reply, stateOf(item))
+	})
+}
+
 // resetting answers, and ends by RST.
 func resetting(ln net.Listener) {
 	for {
@@ -162,5 +221,36 @@ func resetting(ln net.Listener) {
 		_, _ = conn.Read(make([]byte, 1)) // that it is to
 		_ = conn.(*net.TCPConn).SetLinger(0)
 		_ = conn.Close()
+	}
+}
+
+// What of conntrack's Envoy's path left, by who answers and the state.
+func TestWhatEnvoyLeft(t *testing.T) {
+	e := newEnvoys([]topology.Frontend{tcp("10.96.0.1:80")}, netip.MustParseAddrPort("10.244.0.1:15003"))
+	flow := func(to, answerer string) (orig, reply tuple) {
+		orig = tuple{unix.IPPROTO_TCP, netip.MustParseAddrPort("10.244.0.5:40001"), netip.MustParseAddrPort(to)}
+		return orig, tuple{orig.proto, netip.MustParseAddrPort(answerer), orig.src}
+	}
+	const sent, established, closes, closed = 1, 3, 6, 8
+	for name, c := range map[string]struct {
+		to, by string
+		state  byte
+		left   bool
+	}{
+		"not taken":                {"10.96.0.1:80", "10.96.0.1:80", sent, true},
+		"not taken, of a bridge":   {"10.96.0.1:80", "10.244.0.1:15003", sent, true},
+		"open":                     {"10.96.0.1:80", "10.96.0.1:80", established, false},
+		"at its end":               {"10.96.0.1:80", "10.96.0.1:80", closes, false},
+		"ended":                    {"10.96.0.1:80", "10.96.0.1:80", closed, true},
+		"the kernel's":             {"10.96.0.1:80", "10.244.0.6:8080", sent, false},
+		"the kernel's, and ended":  {"10.96.0.1:80", "10.244.0.6:8080", closed, false},
+		"the kernel's, by a port":  {"10.96.0.1:80", "10.244.0.6:15003", sent, false},
+		"offloaded":                {"10.96.0.1:80", "10.96.0.1:80", 0, false},
+		"of another frontend":      {"10.96.0.2:80", "10.96.0.2:80", sent, false},
+		"of another, for a bridge": {"10.96.0.2:80", "10.244.0.1:15003", sent, false},
+	} {
+		if orig, reply := flow(c.to, c.by); e.left(orig, reply, c.state) != c.left {
+			t.Errorf("%s: %v, want %v", name, !c.left, c.left)
+		}
 	}
 }

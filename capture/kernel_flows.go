@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -27,14 +26,13 @@ const (
 // flows has conntrack forget UDP flows to endpoints that serve no longer. It is told
 // by its owner and looks beside it: nothing that is written waits for conntrack.
 type flows struct {
-	dial   func() (*nl.Conn, error) // in the network of who calls
-	forget func(*nl.Conn, plan.UDPServing) (more bool, err error)
-	report func(err error) // that conntrack cannot be asked, for good; nil: it can
-	// abandoned has flows of TCP to these frontends forgotten that Envoy's path left.
-	abandoned func(conn *nl.Conn, of map[netip.AddrPort]bool)
+	dial      func() (*nl.Conn, error) // in the network of who calls
+	forget    func(*nl.Conn, plan.UDPServing) (more bool, err error)
+	report    func(err error) // that conntrack cannot be asked, for good; nil: it can
+	abandoned func(conn *nl.Conn, e envoys, was map[string]bool) (is map[string]bool, more bool)
 
 	mu         sync.Mutex
-	abandoning context.CancelFunc // nil: nobody does
+	abandoning context.CancelFunc // of the last that was begun
 	todo       plan.UDPServing
 	looking    context.CancelFunc // nil: nobody looks
 	rest       time.Time          // until when nobody does
@@ -47,8 +45,7 @@ func newFlows(report func(error)) *flows {
 	return &flows{
 		dial:   func() (*nl.Conn, error) { return nl.Dial(unix.NETLINK_NETFILTER, nil) },
 		forget: c.forget, report: report, todo: plan.UDPServing{},
-		// One that fails leaves what ends by itself, within two minutes.
-		abandoned: func(conn *nl.Conn, of map[netip.AddrPort]bool) { _ = c.forgetAbandoned(conn, of) },
+		abandoned: c.forgetAbandoned,
 	}
 }
 

@@ -21,19 +21,20 @@ func (c *Capture) remove(ctx context.Context, patience time.Duration) error {
 	c.table.conn.Keep()
 	err := errors.Join(unhookKernel(c.table.conn), c.table.remove(), removeBridge(c.table.conn), c.removeKernel())
 	c.table.conn.Close()
-	err = errors.Join(err, routing.Remove(c.cfg), c.ctl.Restore(EarlyDemux))
-	if !c.ctl.Holds(EarlyDemux) {
-		return err
+	err = errors.Join(err, routing.Remove(c.cfg))
+	restored := c.ctl.Restore(EarlyDemux)
+	if err != nil || !c.ctl.Holds(EarlyDemux) { // under rules that stay Envoy goes on
+		return errors.Join(err, restored)
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	switch why := forgetClients(ctx, names); {
 	case errors.Is(why, errUnseen): // it stays off, and its record says so
-		return err
+		return restored
 	case why != nil:
-		return errors.Join(err, fmt.Errorf("sysctl %s stays 0, and pods are served without it: %w", EarlyDemux, why))
+		return errors.Join(restored, fmt.Errorf("sysctl %s stays 0, and pods are served without it: %w", EarlyDemux, why))
 	}
-	return errors.Join(err, c.ctl.Undo(EarlyDemux))
+	return errors.Join(restored, c.ctl.Undo(EarlyDemux))
 }
 
 // Cleanup is Remove, for whoever runs no capture, while no agent does. It waits for what the

@@ -76,18 +76,18 @@ func (t *table) setBridges(list []rules.PodBridge) error {
 }
 
 // setAbsent tells the rules of which protocols Envoy gets no new connections.
-func (t *table) setAbsent(list []nftables.SetElement) error {
+func (t *table) setAbsent(list []nftables.SetElement) (changed bool, err error) {
 	have, _, err := t.tidied(rules.Absent)
 	if err != nil || have.are(bySet{rules.Absent: list}, []string{rules.Absent}, true) {
-		return err
+		return false, err
 	}
 	t.conn.FlushSet(t.sets[rules.Absent])
 	if len(list) > 0 {
 		if err := t.conn.SetAddElements(t.sets[rules.Absent], list); err != nil {
-			return fmt.Errorf("set %s: %w", rules.Absent, err)
+			return false, fmt.Errorf("set %s: %w", rules.Absent, err)
 		}
 	}
-	return t.flush(rules.Absent)
+	return true, t.flush(rules.Absent)
 }
 
 // addRules fills empty chains.

@@ -166,7 +166,7 @@ func (a *Agent) waits(t *takeover, rules kubeproxy.Rules, alive string, now time
 	case rules.None():
 		return ""
 	case alive != "" && unserved:
-		return "kube-proxy runs (" + alive + "), and serves what gridmesh does not yet: do not stop it before"
+		return "kube-proxy runs (" + alive + "), and serves what gridmesh does not yet: do not stop it before gridmesh serves"
 	case t.life.wrote:
 		return "kube-proxy runs (" + alive + "): stop it here, and restart the agent then, or run kube-proxy --cleanup"
 	case alive != "":

@@ -52,7 +52,7 @@ var (
 	errNotProxy = errors.New("what answers is no kube-proxy")
 	errAgent    = errors.New("gridmesh-agent answers, which has kube-proxy's port")
 	errNobody   = errors.New("nobody listens")
-	errStranger = errors.New("who is not root has its port; end that program")
+	errStranger = errors.New("who is not root is not asked")
 	errAnother  = errors.New("another listens there than when it was asked")
 )
 

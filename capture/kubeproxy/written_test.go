@@ -243,14 +243,21 @@ func TestWhoComesAndGoes(t *testing.T) {
 			}
 		}
 	})
-	a, believed := Asked{Metrics: []string{address}, Patience: time.Minute}, 0
+	a, believed, met := Asked{Metrics: []string{address}, Patience: time.Minute}, 0, 0
 	for range looks {
-		if word, _ := a.Word(t.Context()); word.Sure {
+		word, err := a.Word(t.Context())
+		if word.Sure {
 			believed++
+		}
+		if errors.Is(err, errStranger) {
+			met++
 		}
 	}
 	close(stop)
 	must(t, <-ended)
+	if met == 0 {
+		t.Error("he was never met: nothing is tried")
+	}
 	if believed > 0 {
 		t.Errorf("believed in %d of %d looks, while he opened the port %d times", believed, looks, opened)
 	}

@@ -362,8 +362,8 @@ func TestPagesNameTests(t *testing.T) {
 			}
 		}
 	})
-	if named == 0 || len(there) == 0 {
-		t.Errorf("the pages name %d of %d tests: nothing is tried", named, len(there))
+	if named < len(there)/10 {
+		t.Errorf("the pages name %d of %d tests: are they read?", named, len(there))
 	}
 }
 

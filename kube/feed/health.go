@@ -24,24 +24,36 @@ type health struct {
 	failing []failure // of watches that fail, one each, in the order in which they began to
 }
 
+// What a watch asks for. A list is answered where none may be watched, too: each fails by itself,
+// and a watch that goes on wants no list.
+type verb string
+
+const (
+	verbList  verb = "list"
+	verbWatch verb = "watch"
+)
+
 type failure struct {
 	watch string
+	verb  verb
 	err   error
 	since time.Time
 }
 
 // note takes what came of a request of a watch, or a sign of life. What other watches
 // are told says nothing of one that fails.
-func (f *Feed) note(watch string, err error) {
+func (f *Feed) note(watch string, verb verb, err error) {
 	f.health.mu.Lock()
 	defer f.health.mu.Unlock()
 	now, others := f.now(), f.health.failing[:0]
-	is, known := failure{watch, err, now}, false
+	is, known := failure{watch, verb, err, now}, false
 	for _, o := range f.health.failing {
-		if o.watch != watch {
-			others = append(others, o)
-		} else {
+		switch {
+		case o.watch == watch && o.verb == verb:
 			is.since, known = o.since, isRefusal(o.err)
+		case o.watch == watch && err == nil && verb == verbWatch:
+		default:
+			others = append(others, o)
 		}
 	}
 	if isRefusal(err) && !known {
@@ -64,7 +76,8 @@ func (f *Feed) Health() Health {
 	h := Health{LastContact: f.LastContact(), Held: f.heldBack()}
 	if len(f.health.failing) > 0 {
 		first := f.health.failing[0]
-		h.Err, h.Since = first.err.Error(), first.since
+		now := f.now()
+		h.Err, h.Since = first.err.Error(), now.Add(-now.Sub(first.since)) // by the clock as it is set now
 		h.Refused = isRefusal(first.err)
 	}
 	return h

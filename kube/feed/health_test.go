@@ -25,21 +25,26 @@ func TestRefusalsAreTold(t *testing.T) {
 	away := errors.New("no route")
 	for i, step := range []struct {
 		watch   string
+		verb    verb
 		err     error
 		fails   string // the longest
 		refused bool
 		logged  int
 	}{
-		{"nodes", away, "no route", false, 0},
-		{"services", forbidden, "no route", false, 1},
-		{"services", forbidden, "no route", false, 1},
-		{"nodes", nil, "forbidden", true, 1},
-		{"services", away, "no route", false, 1},
-		{"services", apierrors.NewUnauthorized("who?"), "who?", true, 2},
-		{"services", nil, "", false, 2},
-		{"services", forbidden, "forbidden", true, 3},
+		{"nodes", verbWatch, away, "no route", false, 0},
+		{"services", verbWatch, forbidden, "no route", false, 1},
+		{"services", verbWatch, forbidden, "no route", false, 1},
+		{"nodes", verbWatch, nil, "forbidden", true, 1},
+		{"services", verbWatch, away, "no route", false, 1},
+		{"services", verbWatch, apierrors.NewUnauthorized("who?"), "who?", true, 2},
+		{"services", verbWatch, nil, "", false, 2},
+		{"services", verbWatch, forbidden, "forbidden", true, 3},
+		{"services", verbList, nil, "forbidden", true, 3},
+		{"services", verbWatch, forbidden, "forbidden", true, 3},
+		{"services", verbList, away, "forbidden", true, 3},
+		{"services", verbWatch, nil, "", false, 3},
 	} {
-		f.note(step.watch, step.err)
+		f.note(step.watch, step.verb, step.err)
 		h := f.Health()
 		if (h.Err == "") != (step.fails == "") || !strings.Contains(h.Err, step.fails) || h.Refused != step.refused {
 			t.Errorf("step %d: %+v", i, h)

@@ -48,7 +48,7 @@ func (r *requests[L]) list(ctx context.Context, o metav1.ListOptions) (runtime.O
 	r.begin(true)
 	o.LabelSelector = r.selector
 	list, err := r.api.List(ctx, o)
-	r.feed.note(r.name, err)
+	r.feed.note(r.name, verbList, err)
 	return list, err
 }
 
@@ -61,7 +61,7 @@ func (r *requests[L]) watch(ctx context.Context, o metav1.ListOptions) (apiwatch
 	}
 	o.LabelSelector = r.selector
 	w, err := kube.Answered(r.api.Watch(ctx, o))
-	r.feed.note(r.name, err)
+	r.feed.note(r.name, verbWatch, err)
 	if err != nil {
 		return nil, err
 	}

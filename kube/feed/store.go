@@ -86,7 +86,7 @@ func (s *store[T, V]) Delete(obj any) error {
 // UpdateResourceVersion is called at every event, bookmarks included: the API
 // server is there.
 func (s *store[T, V]) UpdateResourceVersion(string) {
-	s.feed.note(s.judge.name, nil)
+	s.feed.note(s.judge.name, verbWatch, nil)
 	s.judge.rest(s.feed.now())
 }
 

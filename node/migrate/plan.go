@@ -1,8 +1,10 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gridmesh/gridmesh/capture/kubeproxy"
 	"github.com/gridmesh/gridmesh/node/report"
@@ -90,8 +92,12 @@ func (s Seen) state() string {
 const (
 	startAgent = "start gridmesh-agent with --datapath=%s --take-over=kube-proxy, and Envoy (with deploy/: kubectl label node NODE gridmesh.io/node=serve)"
 	cleanProxy = "kube-proxy --cleanup"
+	stopProxy  = "delete its pod for good by its DaemonSet's affinity or nodeSelector, or stop its service"
 	startProxy = "start kube-proxy (with deploy/: kubectl label node NODE gridmesh.io/node-)"
 )
+
+// stopsProxy begins the step that is over when kube-proxy is gone.
+const stopsProxy = "stop kube-proxy on this node"
 
 // there is the way to gridmesh.
 func (p *Plan) there(s Seen, want Want) {
@@ -120,8 +126,12 @@ func (p *Plan) there(s Seen, want Want) {
 	} else if why := unserved(s.Agent); why != "" {
 		p.step(Wait, "gridmesh-agent status", "wait until gridmesh serves on this node: "+why)
 	}
-	if s.Alive != "" {
-		p.step(Yours, "delete its pod for good by its DaemonSet's affinity or nodeSelector, or stop its service", "stop kube-proxy on this node ("+s.Alive+")")
+	switch s.Alive {
+	case "":
+	case report.ByRulesAlone:
+		p.step(Yours, stopProxy+", and then restart gridmesh-agent, or run "+cleanProxy, "stop kube-proxy on this node for good, and have the agent look anew, for nothing shows it when that is gone ("+s.Alive+")")
+	default:
+		p.step(Yours, stopProxy, stopsProxy+" ("+s.Alive+")")
 	}
 	switch {
 	case s.Rules.None():
@@ -130,8 +140,6 @@ func (p *Plan) there(s Seen, want Want) {
 		p.step(Yours, cleanProxy, "remove what it leaves ("+s.Rules.Text()+"), which no program of gridmesh can")
 	case s.Agent != nil && !s.Agent.TakeOver:
 		p.step(Yours, "give gridmesh-agent --take-over=kube-proxy, and restart it; or, where kube-proxy is gone and gridmesh serves, "+cleanProxy, "have what kube-proxy leaves removed ("+s.Rules.Text()+"): the agent does not look at it")
-	case s.Alive == report.ByRulesAlone:
-		p.step(Yours, "restart gridmesh-agent, or "+cleanProxy, "have what it leaves removed ("+s.Rules.Text()+"): nothing shows the agent that it is gone")
 	default:
 		p.step(Wait, "gridmesh-agent status", "wait until the agent has removed what it leaves: "+s.Rules.Text())
 	}
@@ -175,11 +183,14 @@ func (p *Plan) back(s Seen) {
 	p.Notes = append(p.Notes, "kube-proxy ignores topologyKeys: Services that were closed are open then", "connections through Envoy end with it; all others go on")
 	switch {
 	case s.Agent != nil && s.Agent.Datapath == kernel && s.Handed:
-		p.step(Wait, "gridmesh-agent status", "wait until the kernel serves all: rules of before hand connections to Envoy, until its agent has heard of all Services")
+		p.step(Wait, "gridmesh-agent status", "wait until the kernel serves all: rules of before hand connections to Envoy until then: "+cmp.Or(unserved(s.Agent), "its agent is about to write others"))
 	case s.handed():
 		how := "give gridmesh-agent --datapath=kernel, and restart it"
 		if s.Agent == nil {
 			how = "start gridmesh-agent with --datapath=kernel"
+		}
+		if !s.Rules.None() { // beside which no agent starts without
+			how = strings.Replace(how, "--datapath=kernel", "--datapath=kernel --take-over=kube-proxy", 1)
 		}
 		if s.Rules.None() {
 			p.step(Yours, how, "have the kernel serve all: what Envoy is handed does not get through beside kube-proxy's rules")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/gridmesh/gridmesh/node/report"
@@ -76,7 +77,7 @@ func (l *looking) next(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%w: %s", ErrBlocked, plan.Blocked[0])
 	case len(plan.Steps) == 0:
 		return "", nil
-	case plan.Steps[0].Do == Yours && l.mayHaveEnded(seen):
+	case strings.HasPrefix(plan.Steps[0].What, stopsProxy) && l.mayHaveEnded(seen):
 		return "wait until the agent has looked again whether kube-proxy runs (" + seen.Alive + ")", nil
 	case plan.Steps[0].Do == Yours:
 		return "", fmt.Errorf("%w: %s: %s", ErrYours, plan.Steps[0].What, plan.Steps[0].Command)
@@ -88,6 +89,7 @@ func (l *looking) next(ctx context.Context) (string, error) {
 // has not looked since. Of one whose end nothing shows it never says otherwise.
 func (l *looking) mayHaveEnded(seen Seen) bool {
 	if l.want.Back || !seen.Told || seen.Alive == "" || seen.Alive == report.ByRulesAlone {
+		l.told = time.Time{}
 		return false
 	}
 	if l.told.IsZero() {

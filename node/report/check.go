@@ -12,6 +12,9 @@ import (
 // before the node counts as degraded: a moment is no news.
 const quietFor = time.Minute
 
+// refusedFor is how long an API server that starts may refuse who has the rights.
+const refusedFor = 10 * time.Second
+
 // Degraded lists what is not as it should be, a line each; nothing where all is
 // well. What needs no look at this node is left out: mistakes in objects, which
 // every node sees alike, and endpoints that Envoy leaves out of use.
@@ -81,5 +84,5 @@ func (r *Report) Summary() string {
 
 // fails reports whether the API server says nothing for long, or not to all that is asked.
 func (s *APIServer) fails(now time.Time) bool {
-	return s.Refused || now.Sub(s.LastContact) > quietFor || s.Error != "" && !s.Since.IsZero() && now.Sub(s.Since) > quietFor
+	return s.Refused && now.Sub(s.Since) > refusedFor || now.Sub(s.LastContact) > quietFor || s.Error != "" && !s.Since.IsZero() && now.Sub(s.Since) > quietFor
 }

@@ -29,10 +29,13 @@ func TestDegraded(t *testing.T) {
 			r.Load.Refused = 7
 		}, nil},
 		{"a moment without the API server", func(r *Report) { r.APIServer.Error = "no route" }, nil},
-		{"not all that is asked is answered", func(r *Report) { r.APIServer.Error, r.APIServer.Since = "gone", now.Add(-2*time.Minute) }, []string{"API server: last contact 0s ago, and something fails for 2m0s, of which this node goes on with what it knows: gone"}},
+		{"not all that is asked is answered", func(r *Report) { r.APIServer.Error, r.APIServer.Since = "gone", now.Add(-2*time.Minute) }, []string{"API server: last contact 0s ago, but something has failed for 2m0s; this node goes on with what it knows of that: gone"}},
+		{"refused for a moment", func(r *Report) {
+			r.APIServer.Error, r.APIServer.Since, r.APIServer.Refused = "forbidden", now.Add(-5*time.Second), true
+		}, nil},
 		{"refused by it", func(r *Report) {
-			r.APIServer.Error, r.APIServer.Since, r.APIServer.Refused = "forbidden", now, true
-		}, []string{"API server: refuses what this agent asks for, for 0s; this node goes on with what it knows: forbidden; see that its credentials are valid, and have the rights that deploy/ gives it"}},
+			r.APIServer.Error, r.APIServer.Since, r.APIServer.Refused = "forbidden", now.Add(-time.Minute), true
+		}, []string{"API server: refuses what this agent asks for, for 1m0s; this node goes on with what it knows: forbidden; see that its credentials are valid, and have the rights that deploy/ gives it"}},
 		{"none yet", func(r *Report) { r.Source = None }, []string{"nothing is served before the first snapshot"}},
 		{"an outage", func(r *Report) {
 			r.APIServer = &APIServer{LastContact: now.Add(-3 * time.Hour), Error: "no\nroute", Held: []string{"services"}}

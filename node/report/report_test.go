@@ -89,7 +89,7 @@ problem     service default/x: is wrong
 		{APIServer{LastContact: ago(5 * time.Minute)}, "unavailable for 5m0s; this node goes on with what it knows: there is no contact"},
 		{APIServer{LastContact: ago(time.Minute), Error: "no route"}, "unavailable for 1m0s; this node goes on with what it knows: no route"},
 		{APIServer{LastContact: ago(2 * time.Minute), Error: "no route", Since: ago(time.Minute)}, "unavailable for 2m0s; this node goes on with what it knows: no route"},
-		{APIServer{LastContact: ago(time.Second), Error: "gone", Since: ago(time.Minute)}, "last contact 1s ago, and something fails for 1m0s, of which this node goes on with what it knows: gone"},
+		{APIServer{LastContact: ago(time.Second), Error: "gone", Since: ago(time.Minute)}, "last contact 1s ago, but something has failed for 1m0s; this node goes on with what it knows of that: gone"},
 		{APIServer{Error: "forbidden", Since: ago(time.Minute), Refused: true}, "refuses what this agent asks for, for 1m0s; this node goes on with what it knows: forbidden; see that its credentials are valid, and have the rights that deploy/ gives it"},
 	} {
 		if got := tc.api.text(now); got != tc.want {

@@ -202,8 +202,8 @@ func (s APIServer) text(now time.Time) string {
 		return fmt.Sprintf("refuses what this agent asks for, for %s; this node goes on with what it knows: %s; see that its credentials are valid, and have the rights that deploy/ gives it", since(s.Since, now), s.Error)
 	case s.LastContact.IsZero():
 		return "unavailable since the agent started: " + s.Error
-	case s.Error != "" && s.LastContact.After(s.Since) && !s.Since.IsZero():
-		return fmt.Sprintf("last contact %s ago, and something fails for %s, of which this node goes on with what it knows: %s", ago, since(s.Since, now), s.Error)
+	case s.Error != "" && !s.Since.IsZero() && s.LastContact.After(s.Since) && now.Sub(s.LastContact) <= quietFor:
+		return fmt.Sprintf("last contact %s ago, but something has failed for %s; this node goes on with what it knows of that: %s", ago, since(s.Since, now), s.Error)
 	case s.Error != "":
 		return fmt.Sprintf("unavailable for %s; this node goes on with what it knows: %s", ago, s.Error)
 	case now.Sub(s.LastContact) > quietFor: // a line that is dead in silence gives no error

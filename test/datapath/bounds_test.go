@@ -147,6 +147,7 @@ func TestAPodScansAllFrontends(t *testing.T) {
 	e := named(t, "a-1")
 	twoPaths(t, e)
 	end := beside(t, e, good, 200, 300)
+	t.Cleanup(func() { must(t, w.state.write()) }) // after all of them are removed
 	var frontends, nothing []netip.AddrPort
 	const each = 100
 	for i := range asked(10_000) / each {
@@ -178,7 +179,6 @@ endpoints: [{addresses: [%[6]s], nodeName: %[7]s, conditions: {ready: true}}]
 		t.Cleanup(func() { w.state.remove(name) })
 	}
 	must(t, w.state.write())
-	t.Cleanup(func() { must(t, w.state.write()) })
 	from := other.pods[e.Name].NS
 	wait.Eventually(t, func() error {
 		_, err := edge.Ask(from, "tcp", frontends[len(frontends)-1], time.Second)

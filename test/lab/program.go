@@ -47,7 +47,7 @@ func (c *call) program(on bool, args []string) error {
 	case n.Real && name != kubeProxy:
 		return c.podOf(on, name, n)
 	case name == "machine":
-		return usagef("%s is no real node; its programs are agent, envoy, dns and kubelet", n.Name)
+		return usagef("%s is no real node; its programs are agent, envoy, dns, kubelet and kube-proxy", n.Name)
 	}
 	p := process(n, name)
 	switch {
