@@ -61,7 +61,11 @@ func (r *requests[L]) watch(ctx context.Context, o metav1.ListOptions) (apiwatch
 	}
 	o.LabelSelector = r.selector
 	w, err := kube.Answered(r.api.Watch(ctx, o))
-	r.feed.note(r.name, verbWatch, err)
+	v := verbWatch
+	if err != nil && o.SendInitialEvents != nil && *o.SendInitialEvents { // a list is asked for then
+		v = verbList
+	}
+	r.feed.note(r.name, v, err)
 	if err != nil {
 		return nil, err
 	}
