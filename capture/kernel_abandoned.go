@@ -43,7 +43,8 @@ type envoys struct{ frontends, listeners map[netip.AddrPort]bool }
 // whatEnvoyLeft tells them as of now.
 func (c *Capture) whatEnvoyLeft() envoys {
 	var listeners []netip.AddrPort
-	if own, err := links.Addresses(0); err == nil && c.cfg.KeepBridgeNetfilter {
+	if c.cfg.KeepBridgeNetfilter {
+		own, _ := links.Addresses(0) // of one that is not told, what there is ends by itself
 		for _, ip := range own {
 			listeners = append(listeners, netip.AddrPortFrom(ip, c.cfg.Ports.RedirectKeep()), netip.AddrPortFrom(ip, c.cfg.Ports.RedirectPlain()))
 		}

@@ -30,6 +30,22 @@ func behindEnvoy(t *testing.T) (l *kernelLab, to string, from map[string]*testki
 	return l, to, map[string]*testkit.Network{"10.244.0.5": l.a, "192.0.2.1": l.node, "192.0.2.9": l.outside}
 }
 
+// envoy listens at Envoy's ports, and has each served so.
+func (l *kernelLab) envoy(t *testing.T, serve func(net.Listener)) (open []net.Listener) {
+	t.Helper()
+	must(t, l.node.Do(func() error {
+		for _, port := range []uint16{l.cfg.Ports.Keep(), l.cfg.Ports.Plain()} {
+			ln, err := transparently.Listen(t.Context(), "tcp4", netip.AddrPortFrom(rules.IPv4.Loopback(), port).String())
+			must(t, err)
+			t.Cleanup(func() { _ = ln.Close() })
+			open = append(open, ln)
+			go serve(ln)
+		}
+		return nil
+	}))
+	return open
+}
+
 // hangs has an Envoy at its ports that takes no connection: its queues are full with the first.
 func (l *kernelLab) hangs(t *testing.T) {
 	t.Helper()
@@ -113,16 +129,7 @@ func (l *kernelLab) untilSYNs(t *testing.T, to string, n int) {
 func TestAPortOfEnvoysIsServedByTheKernel(t *testing.T) {
 	t.Parallel()
 	l, to, from := behindEnvoy(t)
-	var open []net.Listener
-	must(t, l.node.Do(func() error {
-		for _, port := range []uint16{l.cfg.Ports.Keep(), l.cfg.Ports.Plain()} {
-			ln, err := transparently.Listen(t.Context(), "tcp4", netip.AddrPortFrom(rules.IPv4.Loopback(), port).String())
-			must(t, err)
-			open = append(open, ln)
-			go resetting(ln)
-		}
-		return nil
-	}))
+	open := l.envoy(t, resetting)
 	for ip, ns := range from {
 		conn, answer := dial(t, ns, "tcp", ip+":40001", to, 5*time.Second)
 		if answer != "envoy" {
@@ -157,15 +164,7 @@ func TestAPortOfEnvoysIsServedByTheKernel(t *testing.T) {
 func TestConnectionsOfEnvoysGoOn(t *testing.T) {
 	t.Parallel()
 	l, to, from := behindEnvoy(t)
-	must(t, l.node.Do(func() error {
-		for _, port := range []uint16{l.cfg.Ports.Keep(), l.cfg.Ports.Plain()} {
-			ln, err := transparently.Listen(t.Context(), "tcp4", netip.AddrPortFrom(rules.IPv4.Loopback(), port).String())
-			must(t, err)
-			t.Cleanup(func() { _ = ln.Close() })
-			go echoing(ln)
-		}
-		return nil
-	}))
+	l.envoy(t, echoing)
 	open := map[string]net.Conn{}
 	for ip, ns := range from {
 		conn, answer := dial(t, ns, "tcp", ip+":40001", to, 5*time.Second)

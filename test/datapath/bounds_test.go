@@ -2,7 +2,6 @@ package datapath
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -156,26 +155,13 @@ func TestAPodScansAllFrontends(t *testing.T) {
 			keys = closedKeys
 		}
 		name, ip := "scan"+strconv.Itoa(i), netip.AddrFrom4([4]byte{10, 96, 8, byte(1 + i)})
-		var ports, slice strings.Builder
-		for port := range each {
-			fmt.Fprintf(&ports, "{name: p%d, port: %d}, ", port, 1000+port)
-			fmt.Fprintf(&slice, "{name: p%d, port: 8080}, ", port)
-			frontends = append(frontends, netip.AddrPortFrom(ip, uint16(1000+port)))
-			nothing = append(nothing, netip.AddrPortFrom(ip, uint16(3000+port)))
+		ports := make([]int, each)
+		for n := range ports {
+			ports[n] = 1000 + n
+			frontends = append(frontends, netip.AddrPortFrom(ip, uint16(1000+n)))
+			nothing = append(nothing, netip.AddrPortFrom(ip, uint16(3000+n)))
 		}
-		w.state.files["service-"+name] = fmt.Sprintf(`---
-apiVersion: v1
-kind: Service
-metadata: {name: %[1]s%[2]s}
-spec: {clusterIP: %[3]s, clusterIPs: [%[3]s], ports: [%[4]s]}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {name: %[1]s-4, labels: {kubernetes.io/service-name: %[1]s}}
-addressType: IPv4
-ports: [%[5]s]
-endpoints: [{addresses: [%[6]s], nodeName: %[7]s, conditions: {ready: true}}]
-`, name, keys, ip, ports.String(), slice.String(), other.pods[e.Name].IP, e.Name)
+		w.state.files["service-"+name] = portsManifest(name, keys, "TCP", ip, backend{other.pods[e.Name].IP, e.Name}, ports...)
 		t.Cleanup(func() { w.state.remove(name) })
 	}
 	must(t, w.state.write())

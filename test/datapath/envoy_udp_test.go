@@ -19,12 +19,19 @@ import (
 // udpService writes a Service of UDP ports alone, with an endpoint on a node.
 func udpService(t *testing.T, name, keys string, ip netip.Addr, end backend, ports ...int) {
 	t.Helper()
+	w.state.files["service-"+name] = portsManifest(name, keys, "UDP", ip, end, ports...)
+	must(t, w.state.write())
+	t.Cleanup(func() { w.state.remove(name); must(t, w.state.write()) })
+}
+
+// portsManifest is a Service of one address and many ports, with one endpoint for all.
+func portsManifest(name, keys, protocol string, ip netip.Addr, end backend, ports ...int) string {
 	var list, slice strings.Builder
 	for _, port := range ports {
-		fmt.Fprintf(&list, "{name: p%d, port: %d, protocol: UDP}, ", port, port)
-		fmt.Fprintf(&slice, "{name: p%d, port: 8080, protocol: UDP}, ", port)
+		fmt.Fprintf(&list, "{name: p%d, port: %d, protocol: %s}, ", port, port, protocol)
+		fmt.Fprintf(&slice, "{name: p%d, port: 8080, protocol: %s}, ", port, protocol)
 	}
-	w.state.files["service-"+name] = fmt.Sprintf(`---
+	return fmt.Sprintf(`---
 apiVersion: v1
 kind: Service
 metadata: {name: %[1]s%[2]s}
@@ -37,8 +44,6 @@ addressType: IPv4
 ports: [%[5]s]
 endpoints: [{addresses: [%[6]s], nodeName: %[7]s, conditions: {ready: true}}]
 `, name, keys, ip, list.String(), slice.String(), end.ip, end.node)
-	must(t, w.state.write())
-	t.Cleanup(func() { w.state.remove(name); must(t, w.state.write()) })
 }
 
 const closedKeys = `, annotations: {topologyKeys: '["unit"]'}`
