@@ -269,10 +269,18 @@ func (c *Capture) Extend() error {
 	err := c.table.extend(c.pending)
 	c.pending = nil
 	if err == nil {
-		c.held = c.goal
-		c.takeOver()
+		c.nowHeld()
 	}
 	return err
+}
+
+// nowHeld notes that the kernel holds the plan.
+func (c *Capture) nowHeld() {
+	c.held = c.goal
+	c.takeOver()
+	if c.flows.abandoned.unaware() { // the switch came before the first view
+		c.sayLater(c.tellAbsent())
+	}
 }
 
 // write makes the kernel hold the plan, whatever it held before. Where what it
@@ -287,8 +295,7 @@ func (c *Capture) write() error {
 	c.held = unsure
 	if err == nil {
 		c.table.anew.cured()
-		c.held = c.goal
-		c.takeOver()
+		c.nowHeld()
 	}
 	return err
 }

@@ -333,8 +333,8 @@ func (c *Capture) tellAbsent() error {
 		return nil
 	}
 	changed, err := c.table.setAbsent(elements)
-	if changed && err == nil && len(elements) > 0 && c.kernel != nil {
-		c.flows.abandon(c.whatEnvoyLeft())
+	if c.kernel != nil && err == nil {
+		c.abandon(len(elements) > 0, changed)
 	}
 	return err
 }

@@ -1,11 +1,15 @@
 package capture
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/google/nftables"
 	nl "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
@@ -27,18 +31,31 @@ const (
 // client's next SYN, or never did.
 const goesOn = 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<6
 
-// A connection that is not taken lasts from one look to the next: those that were just begun,
-// and are taken before they are forgotten, go on. What was on its way at the switch is in the
-// second of these looks; where there is more than is forgotten at once there are some more.
+// What Envoy's path left is looked for for as long as the kernel serves instead: an Envoy that
+// hangs ends what it holds when it is killed. What a look finds is forgotten where it is as it
+// was a moment later: a connection that was just begun, and is on its way to its taker, is one
+// that goes on by then. Whose SYN comes before that is refused.
 const (
-	abandonedLooks = 3
-	abandonedMost  = 20
-	abandonedPause = 100 * time.Millisecond
+	abandonedPause  = 10 * time.Millisecond
+	abandonedSecond = 100 * time.Millisecond // from the first look to the next: what was on its way at the switch
+	abandonedEvery  = 2 * time.Second        // from then on
+	abandonedEffort = 40                     // of which a look may take one: it goes through all of conntrack's table
+	abandonedMost   = 10                     // at once, where there is more than is forgotten by one
 )
 
 // envoys tells flows of TCP that Envoy's path left: to its frontends, and not translated, or
 // to listeners of its for bridges.
 type envoys struct{ frontends, listeners map[netip.AddrPort]bool }
+
+// abandon has what Envoy's path left looked for while it gets no connections, from the
+// beginning where that has just begun.
+func (c *Capture) abandon(absent, begun bool) {
+	if !absent {
+		c.flows.abandoned.stop()
+		return
+	}
+	c.flows.abandoned.begin(c.flows.dial, c.whatEnvoyLeft(), begun)
+}
 
 // whatEnvoyLeft tells them as of now.
 func (c *Capture) whatEnvoyLeft() envoys {
@@ -65,6 +82,16 @@ func newEnvoys(serve []topology.Frontend, listeners ...netip.AddrPort) envoys {
 	return e
 }
 
+// have reports whether it has a frontend of a family.
+func (e envoys) have(family byte) bool {
+	for f := range e.frontends {
+		if f.Addr().Is6() == (family == unix.AF_INET6) {
+			return true
+		}
+	}
+	return false
+}
+
 // left reports whether a flow is one, and at its end or not begun. Of one that is offloaded the
 // kernel says no state: it goes on.
 func (e envoys) left(orig, reply tuple, state byte) bool {
@@ -72,70 +99,139 @@ func (e envoys) left(orig, reply tuple, state byte) bool {
 		(reply.src == orig.dst || e.listeners[reply.src])
 }
 
-// abandon has conntrack forget what Envoy's path left there of connections that it did not take
-// or that are at their end, beside who calls: a flow that is known passes no rule that
-// translates, and so a client that tries again, or happens on the port of one, would be
-// refused where the kernel serves its frontend.
-func (f *flows) abandon(e envoys) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.abandoning != nil { // of a switch before, and of frontends as they were then
-		f.abandoning()
-	}
-	if len(e.frontends) == 0 {
+// abandonment is conntrack being made to forget what Envoy's path left there of connections that
+// it did not take or that are at their end: a flow that is known passes no rule that translates,
+// and so a client that tries again, or happens on the port of one, would be refused where the
+// kernel serves its frontend.
+type abandonment struct {
+	forget func(context.Context, *nl.Conn, envoys) (more bool, err error)
+
+	mu     sync.Mutex
+	of     envoys
+	end    context.CancelFunc // nil: nobody looks
+	failed bool               // it is to be begun with another connection
+	ended  sync.WaitGroup
+}
+
+// begin has it done beside who calls until end; anew: from its first look on. One that runs is
+// told the frontends as they are now.
+func (a *abandonment) begin(dial func() (*nl.Conn, error), e envoys, anew bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.of = e
+	if a.end != nil && !anew && !a.failed {
 		return
 	}
-	conn, err := f.dial()
+	a.cancel()
+	conn, err := dial()
 	if err != nil {
-		return // what there is ends by itself, within two minutes
+		return // the next Repair tries again; what there is ends by itself, within two minutes
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	f.abandoning = cancel
-	f.ended.Go(func() {
-		f.abandonAll(ctx, conn, e)
+	a.end, a.failed = cancel, false
+	a.ended.Go(func() {
+		a.look(ctx, conn)
 		_ = conn.Close()
-		cancel()
 	})
 }
 
-func (f *flows) abandonAll(ctx context.Context, conn *nl.Conn, e envoys) {
-	was := map[string]bool{}
-	for looks, all := 0, 0; looks < abandonedLooks && all < abandonedMost && ctx.Err() == nil; all++ {
-		var more bool
-		if was, more = f.abandoned(conn, e, was); !more {
-			looks++
+func (a *abandonment) cancel() {
+	if a.end != nil {
+		a.end()
+		a.end = nil
+	}
+}
+
+// stop ends it, and does not wait.
+func (a *abandonment) stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.cancel()
+}
+
+// unaware reports whether it is done, and knows no frontend.
+func (a *abandonment) unaware() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.end != nil && len(a.of.frontends) == 0
+}
+
+// look looks until it is ended.
+func (a *abandonment) look(ctx context.Context, conn *nl.Conn) {
+	for next := abandonedSecond; ; next = abandonedEvery {
+		begin := time.Now()
+		for range abandonedMost {
+			a.mu.Lock()
+			e := a.of
+			a.mu.Unlock()
+			more, err := a.forget(ctx, conn, e)
+			if err != nil && ctx.Err() == nil {
+				a.mu.Lock()
+				a.failed = true
+				a.mu.Unlock()
+			}
+			if !more || err != nil {
+				break
+			}
 		}
-		select {
-		case <-time.After(abandonedPause):
-		case <-ctx.Done():
+		if !pause(ctx, max(next, abandonedEffort*(time.Since(begin)-abandonedPause))) {
 			return
 		}
 	}
 }
 
-// forgetAbandoned has it forget those flows that Envoy's path left which were there at the look
-// before, and returns, by the attributes that name them, those that are there now; more: perhaps
-// not all of them. A look that fails forgets nothing: what there is ends by itself, within two minutes.
-func (c conntrack) forgetAbandoned(conn *nl.Conn, e envoys, was map[string]bool) (is map[string]bool, more bool) {
-	is = map[string]bool{}
+// pause reports whether its time passed before the context ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// forgetAbandoned has it forget the flows that Envoy's path left which are left a moment later,
+// too; more: perhaps not all of them.
+func (c conntrack) forgetAbandoned(ctx context.Context, conn *nl.Conn, e envoys) (more bool, err error) {
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		list, err := c.abandoned(conn, asked{family, filterOf(unix.IPPROTO_TCP, netip.AddrPort{})}, e)
-		if unasked(err) {
-			list, err = c.abandoned(conn, asked{family: family}, e)
-		}
-		if err != nil {
+		if !e.have(family) {
 			continue
 		}
-		more = more || len(list) == mostForgotten
-		last := slices.DeleteFunc(slices.Clone(list), func(name []byte) bool { return !was[string(name)] })
-		if c.remove(conn, family, last) == nil {
-			list = slices.DeleteFunc(list, func(name []byte) bool { return was[string(name)] })
+		list, failed := c.abandoned(conn, asked{family, filterOf(unix.IPPROTO_TCP, netip.AddrPort{})}, e)
+		if unasked(failed) {
+			list, failed = c.abandoned(conn, asked{family: family}, e)
 		}
-		for _, name := range list {
-			is[string(name)] = true
+		torn := errors.Is(failed, dump.ErrTorn)
+		if failed != nil && !torn {
+			err = failed
+			continue
 		}
+		more = more || torn || len(list) == mostForgotten
+		if len(list) == 0 {
+			continue
+		}
+		if !pause(ctx, abandonedPause) {
+			return false, nil
+		}
+		list = slices.DeleteFunc(list, func(name []byte) bool { return !c.stays(conn, family, name, e) })
+		err = errors.Join(err, c.remove(conn, family, list))
 	}
-	return is, more
+	return more, err
+}
+
+// stays reports whether a flow is the same still, and left. One that nobody tells of is not.
+func (c conntrack) stays(conn *nl.Conn, family byte, name []byte, e envoys) bool {
+	answer, err := conn.Execute(nl.Message{
+		// The kernel calls it a part of a list, which the acknowledgement ends.
+		Header: nl.Header{Type: nl.HeaderType(c.subsystem<<8 | ctGet), Flags: nl.Request | nl.Acknowledge},
+		Data:   append(nft.Header(nftables.TableFamily(family)), name...),
+	})
+	if err != nil || len(answer) == 0 || len(answer[0].Data) < nfgenmsgLen {
+		return false
+	}
+	item := answer[0].Data[nfgenmsgLen:]
+	now, orig, reply := parseTuples(item)
+	return bytes.Equal(now, name) && e.left(orig, reply, stateOf(item))
 }
 
 func (c conntrack) abandoned(conn *nl.Conn, q asked, e envoys) ([][]byte, error) {

@@ -1,15 +1,19 @@
 package capture
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	nl "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/plan"
@@ -101,6 +105,109 @@ func TestWhoWaitsIsServedByTheKernel(t *testing.T) {
 	}
 }
 
+// Who tries again soon after the switch is served, too. A machine that is busy may take longer
+// to look than there is time: of some tries one has to do.
+func TestWhoTriesAgainSoonIsServed(t *testing.T) {
+	t.Parallel()
+	const each, before = 20, 60 * time.Millisecond // the second try comes after a second
+	best := 0
+	for try := 0; try < 5 && best < each/2; try++ {
+		l, to, from := behindEnvoy(t)
+		l.hangs(t)
+		var waiting sync.WaitGroup
+		var served atomic.Int32
+		start := time.Now()
+		for range each {
+			waiting.Go(func() {
+				conn, answer := dial(t, from["10.244.0.5"], "tcp", "", to, 3*time.Second)
+				if conn != nil {
+					_ = conn.Close()
+				}
+				if strings.HasPrefix(answer, "b ") && time.Since(start) < 2*time.Second {
+					served.Add(1)
+				}
+			})
+		}
+		time.Sleep(time.Until(start.Add(time.Second - before)))
+		must(t, l.EnvoyAbsent(true))
+		waiting.Wait()
+		best = max(best, int(served.Load()))
+		t.Logf("%d of %d are served with their second try, %s after the switch", served.Load(), each, before)
+	}
+	if best < each/2 {
+		t.Errorf("%d of %d are served with their second try at most, want half", best, each)
+	}
+}
+
+// An Envoy that hangs ends what it holds when it is killed, long after the switch: its
+// clients' ports are served within a round and not after ten seconds.
+func TestWhatEnvoyEndsLaterIsForgotten(t *testing.T) {
+	t.Parallel()
+	l, to, from := behindEnvoy(t)
+	open := l.envoy(t, resetting)
+	conn, answer := dial(t, from["10.244.0.5"], "tcp", "10.244.0.5:40001", to, 5*time.Second)
+	if answer != "envoy" {
+		t.Fatalf("%q, want Envoy's answer", answer)
+	}
+	must(t, l.EnvoyAbsent(true))
+	time.Sleep(2 * abandonedSecond) // the rounds at the switch are over
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_, _ = conn.Write([]byte("x"))
+	_, _ = conn.Read(make([]byte, 1)) // its RST
+	_ = conn.Close()
+	for _, ln := range open {
+		_ = ln.Close()
+	}
+	took := servedAgain(t, from["10.244.0.5"], "10.244.0.5:40001", to)
+	t.Logf("served %s after its RST", took)
+	if took > 8*time.Second {
+		t.Errorf("served %s after its RST: conntrack forgets it by itself after ten seconds", took)
+	}
+}
+
+// servedAgain dials until the kernel's endpoint answers, and returns how long that took.
+func servedAgain(t *testing.T, from *testkit.Network, at, to string) time.Duration {
+	t.Helper()
+	start := time.Now()
+	for answer := ""; !strings.HasPrefix(answer, "b "); {
+		var conn net.Conn
+		if conn, answer = dial(t, from, "tcp", at, to, time.Second); conn != nil {
+			_ = conn.Close()
+		}
+		if time.Since(start) > 30*time.Second {
+			t.Fatalf("not served: %q", answer)
+		}
+	}
+	return time.Since(start).Round(time.Millisecond)
+}
+
+// Where the switch is there before the first view, what the run before left is looked for
+// once it is known which frontends there are.
+func TestWhatARunBeforeLeftIsForgotten(t *testing.T) {
+	t.Parallel()
+	l, to, _ := behindEnvoy(t)
+	c, err := New(l.cfg, l.host)
+	must(t, err)
+	t.Cleanup(c.flows.stop)
+	looks := make(chan envoys, 100)
+	c.flows.abandoned.forget = func(_ context.Context, _ *nl.Conn, e envoys) (bool, error) {
+		looks <- e
+		return false, nil
+	}
+	must(t, errors.Join(c.EnvoyAbsent(true), c.Install(nil)))
+	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.6").view(), false)
+	for deadline := time.After(20 * time.Second); ; {
+		select {
+		case e := <-looks:
+			if e.frontends[netip.MustParseAddrPort(to)] {
+				return
+			}
+		case <-deadline:
+			t.Fatal("nobody looks for what the run before left")
+		}
+	}
+}
+
 // untilSYNs waits until conntrack has so many flows to a frontend that nobody has answered.
 func (l *kernelLab) untilSYNs(t *testing.T, to string, n int) {
 	t.Helper()
@@ -174,8 +281,17 @@ func TestConnectionsOfEnvoysGoOn(t *testing.T) {
 		t.Cleanup(func() { _ = conn.Close() })
 		open[ip] = conn
 	}
+	looks := make(chan bool, 100)
+	forget := l.flows.abandoned.forget
+	l.flows.abandoned.forget = func(ctx context.Context, conn *nl.Conn, e envoys) (bool, error) {
+		more, err := forget(ctx, conn, e)
+		looks <- true
+		return more, err
+	}
 	must(t, l.EnvoyAbsent(true))
-	l.flows.ended.Wait() // for all of its looks
+	for range 3 {
+		<-looks
+	}
 	for ip, conn := range open {
 		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
 		b := make([]byte, 1)
@@ -200,15 +316,6 @@ func echoing(ln net.Listener) {
 	}
 }
 
-// FuzzFlow: whatever the kernel says of a flow is read, or is none.
-func FuzzFlow(f *testing.F) {
-	f.Add([]byte{8, 0, 4, 0, 1, 2, 3, 4})
-	f.Fuzz(func(_ *testing.T, item []byte) {
-		_, orig, reply := parseTuples(item)
-		newEnvoys(nil).left(orig, reply, stateOf(item))
-	})
-}
-
 // resetting answers, and ends by RST.
 func resetting(ln net.Listener) {
 	for {
@@ -220,36 +327,5 @@ func resetting(ln net.Listener) {
 		_, _ = conn.Read(make([]byte, 1)) // that it is to
 		_ = conn.(*net.TCPConn).SetLinger(0)
 		_ = conn.Close()
-	}
-}
-
-// What of conntrack's Envoy's path left, by who answers and the state.
-func TestWhatEnvoyLeft(t *testing.T) {
-	e := newEnvoys([]topology.Frontend{tcp("10.96.0.1:80")}, netip.MustParseAddrPort("10.244.0.1:15003"))
-	flow := func(to, answerer string) (orig, reply tuple) {
-		orig = tuple{unix.IPPROTO_TCP, netip.MustParseAddrPort("10.244.0.5:40001"), netip.MustParseAddrPort(to)}
-		return orig, tuple{orig.proto, netip.MustParseAddrPort(answerer), orig.src}
-	}
-	const sent, established, closes, closed = 1, 3, 6, 8
-	for name, c := range map[string]struct {
-		to, by string
-		state  byte
-		left   bool
-	}{
-		"not taken":                {"10.96.0.1:80", "10.96.0.1:80", sent, true},
-		"not taken, of a bridge":   {"10.96.0.1:80", "10.244.0.1:15003", sent, true},
-		"open":                     {"10.96.0.1:80", "10.96.0.1:80", established, false},
-		"at its end":               {"10.96.0.1:80", "10.96.0.1:80", closes, false},
-		"ended":                    {"10.96.0.1:80", "10.96.0.1:80", closed, true},
-		"the kernel's":             {"10.96.0.1:80", "10.244.0.6:8080", sent, false},
-		"the kernel's, and ended":  {"10.96.0.1:80", "10.244.0.6:8080", closed, false},
-		"the kernel's, by a port":  {"10.96.0.1:80", "10.244.0.6:15003", sent, false},
-		"offloaded":                {"10.96.0.1:80", "10.96.0.1:80", 0, false},
-		"of another frontend":      {"10.96.0.2:80", "10.96.0.2:80", sent, false},
-		"of another, for a bridge": {"10.96.0.2:80", "10.244.0.1:15003", sent, false},
-	} {
-		if orig, reply := flow(c.to, c.by); e.left(orig, reply, c.state) != c.left {
-			t.Errorf("%s: %v, want %v", name, !c.left, c.left)
-		}
 	}
 }

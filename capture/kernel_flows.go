@@ -26,18 +26,17 @@ const (
 // flows has conntrack forget UDP flows to endpoints that serve no longer. It is told
 // by its owner and looks beside it: nothing that is written waits for conntrack.
 type flows struct {
-	dial      func() (*nl.Conn, error) // in the network of who calls
-	forget    func(*nl.Conn, plan.UDPServing) (more bool, err error)
-	report    func(err error) // that conntrack cannot be asked, for good; nil: it can
-	abandoned func(conn *nl.Conn, e envoys, was map[string]bool) (is map[string]bool, more bool)
+	dial   func() (*nl.Conn, error) // in the network of who calls
+	forget func(*nl.Conn, plan.UDPServing) (more bool, err error)
+	report func(err error) // that conntrack cannot be asked, for good; nil: it can
 
-	mu         sync.Mutex
-	abandoning context.CancelFunc // of the last that was begun
-	todo       plan.UDPServing
-	looking    context.CancelFunc // nil: nobody looks
-	rest       time.Time          // until when nobody does
-	err        error              // of the last look
-	ended      sync.WaitGroup
+	mu        sync.Mutex
+	todo      plan.UDPServing
+	looking   context.CancelFunc // nil: nobody looks
+	rest      time.Time          // until when nobody does
+	err       error              // of the last look
+	ended     sync.WaitGroup
+	abandoned abandonment // of TCP, while the kernel serves in the place of Envoy
 }
 
 func newFlows(report func(error)) *flows {
@@ -45,7 +44,7 @@ func newFlows(report func(error)) *flows {
 	return &flows{
 		dial:   func() (*nl.Conn, error) { return nl.Dial(unix.NETLINK_NETFILTER, nil) },
 		forget: c.forget, report: report, todo: plan.UDPServing{},
-		abandoned: c.forgetAbandoned,
+		abandoned: abandonment{forget: c.forgetAbandoned},
 	}
 }
 
@@ -175,11 +174,11 @@ func (f *flows) stop() {
 	}
 	f.mu.Lock()
 	f.todo = plan.UDPServing{}
-	for _, end := range []context.CancelFunc{f.looking, f.abandoning} {
-		if end != nil {
-			end()
-		}
+	if f.looking != nil {
+		f.looking()
 	}
 	f.mu.Unlock()
+	f.abandoned.stop()
 	f.ended.Wait()
+	f.abandoned.ended.Wait()
 }

@@ -19,12 +19,12 @@ func (c *Capture) remove(ctx context.Context, patience time.Duration) error {
 	c.installed, c.held, c.goal, c.pending = false, unsure, unsure, nil
 	names := c.clientsNames()
 	c.table.conn.Keep()
-	err := errors.Join(unhookKernel(c.table.conn), c.table.remove(), removeBridge(c.table.conn), c.removeKernel())
+	unhooked, hands := unhookKernel(c.table.conn), c.table.remove()
+	err := errors.Join(unhooked, hands, removeBridge(c.table.conn), c.removeKernel())
 	c.table.conn.Close()
-	err = errors.Join(err, routing.Remove(c.cfg))
-	restored := c.ctl.Restore(EarlyDemux)
-	if err != nil || !c.ctl.Holds(EarlyDemux) { // under rules that stay Envoy goes on
-		return errors.Join(err, restored)
+	restored := errors.Join(err, routing.Remove(c.cfg), c.ctl.Restore(EarlyDemux))
+	if hands != nil || !c.ctl.Holds(EarlyDemux) { // under rules that stay Envoy goes on
+		return restored
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -107,8 +107,8 @@ func joined(errs []error) error {
 	return all
 }
 
-// askRoot asks where root listens, and nobody else: anybody on the network of the node may,
-// and kube-proxy is root's. It is root who answered where the same sockets listen before and
+// askRoot asks where root listens, and nobody else: anybody on the network of the node may
+// listen, and a kube-proxy that is root's is asked. It is root who answered where the same sockets listen before and
 // after it, for as long as they do nobody else can have their address.
 func (a Asked) askRoot(ctx context.Context, address, path string, most int64, codes ...int) ([]byte, error) {
 	before, err := rootAt(address)

@@ -69,7 +69,7 @@ Units that are not as they should be are none: WRONG counts them.`,
 				t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 				fmt.Fprintln(t, "NAMESPACE\tGRID\tKEY\tUNITS\tREADY\tUPDATED\tWRONG")
 				for _, r := range rows {
-					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", r.Namespace, r.Grid, printable(r.Key, ""), r.cells(), dash(r.Wrong))
+					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", r.Namespace, r.Grid, run.Printable(r.Key, ""), r.cells(), dash(r.Wrong))
 				}
 				return flush(t, out, problems)
 			}))

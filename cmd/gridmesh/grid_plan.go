@@ -164,7 +164,7 @@ func unowned(obj map[string]any) map[string]any {
 // stepManifests writes children as a stream of manifests, and the rest as
 // comments.
 func stepManifests(out io.Writer, rows []stepRow, problems []topology.Problem) error {
-	comment := func(text string) { fmt.Fprintln(out, "# "+strings.ReplaceAll(printable(text, "\n"), "\n", "\n# ")) }
+	comment := func(text string) { fmt.Fprintln(out, "# "+strings.ReplaceAll(run.Printable(text, "\n"), "\n", "\n# ")) }
 	for _, p := range problems {
 		comment("problem: " + oneLine(p))
 	}

@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
-	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -58,29 +55,11 @@ func (r *reach) print(w io.Writer, v any, table func(io.Writer) error) error {
 type readable struct{ io.Writer }
 
 func (r readable) Write(data []byte) (int, error) {
-	if _, err := io.WriteString(r.Writer, printable(string(data), "\n")); err != nil {
+	if _, err := io.WriteString(r.Writer, run.Printable(string(data), "\n")); err != nil {
 		return 0, err
 	}
 	return len(data), nil
 }
 
 // oneLine is a Problem as a line: a line break in a name would begin another.
-func oneLine(p topology.Problem) string { return printable(p.String(), "") }
-
-// printable quotes what cannot be printed, but for some characters.
-func printable(text, besides string) string {
-	bad := func(r rune) bool { return !unicode.IsPrint(r) && !strings.ContainsRune(besides, r) }
-	if strings.IndexFunc(text, bad) < 0 {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range text {
-		if bad(r) {
-			quoted := strconv.QuoteRune(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
+func oneLine(p topology.Problem) string { return run.Printable(p.String(), "") }

@@ -294,7 +294,7 @@ func (r *reach) connect() (_ *kube.Client, err error) {
 // note tells people something beside the answer in a line, once however often it is found:
 // what others wrote begins no line of its own.
 func (r *reach) note(format string, args ...any) {
-	text := printable(fmt.Sprintf(format, args...), "")
+	text := run.Printable(fmt.Sprintf(format, args...), "")
 	if r.noted[text] {
 		return
 	}

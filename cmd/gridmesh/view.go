@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -293,7 +294,7 @@ func dash(s string) string {
 	if strings.TrimSpace(s) == "" {
 		return "-"
 	}
-	return printable(s, "")
+	return run.Printable(s, "")
 }
 
 const (

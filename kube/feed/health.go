@@ -14,7 +14,7 @@ import (
 type Health struct {
 	LastContact time.Time // when it last answered anything; zero: never
 	Err         string    // the last failure of the watch that fails the longest; "" for none
-	Since       time.Time // of Err: when that watch began to fail
+	Since       time.Time // of Err: when that watch began to fail, or to be refused
 	Refused     bool      // of Err: it knows not who asks, or does not permit it
 	Held        []string  // for each of its lists that is not believed, why
 }
@@ -38,6 +38,7 @@ type failure struct {
 	verb  verb
 	err   error
 	since time.Time
+	kind  time.Time // since when it is refused, or is not
 }
 
 // note takes what came of a request of a watch, or a sign of life. What other watches
@@ -46,11 +47,14 @@ func (f *Feed) note(watch string, verb verb, err error) {
 	f.health.mu.Lock()
 	defer f.health.mu.Unlock()
 	now, others := f.now(), f.health.failing[:0]
-	is, known := failure{watch, verb, err, now}, false
+	is, known := failure{watch, verb, err, now, now}, false
 	for _, o := range f.health.failing {
+		known = known || o.watch == watch && isRefusal(o.err) // one that may be listed alone is refused and answered in turn
 		switch {
 		case o.watch == watch && o.verb == verb:
-			is.since, known = o.since, isRefusal(o.err)
+			if is.since = o.since; isRefusal(o.err) == isRefusal(err) {
+				is.kind = o.kind
+			}
 		case o.watch == watch && err == nil && verb == verbWatch:
 		default:
 			others = append(others, o)
@@ -76,9 +80,11 @@ func (f *Feed) Health() Health {
 	h := Health{LastContact: f.LastContact(), Held: f.heldBack()}
 	if len(f.health.failing) > 0 {
 		first := f.health.failing[0]
-		now := f.now()
-		h.Err, h.Since = first.err.Error(), now.Add(-now.Sub(first.since)) // by the clock as it is set now
-		h.Refused = isRefusal(first.err)
+		now, since := f.now(), first.since
+		if h.Refused = isRefusal(first.err); h.Refused {
+			since = first.kind // while it starts it may refuse who waited for it
+		}
+		h.Err, h.Since = first.err.Error(), now.Add(-now.Sub(since)) // by the clock as it is set now
 	}
 	return h
 }

@@ -41,6 +41,8 @@ func TestRefusalsAreTold(t *testing.T) {
 		{"services", verbWatch, forbidden, "forbidden", true, 3},
 		{"services", verbList, nil, "forbidden", true, 3},
 		{"services", verbWatch, forbidden, "forbidden", true, 3},
+		{"services", verbList, forbidden, "forbidden", true, 3}, // of one that may be listed and not watched
+		{"services", verbList, nil, "forbidden", true, 3},
 		{"services", verbList, away, "forbidden", true, 3},
 		{"services", verbWatch, nil, "", false, 3},
 	} {
@@ -52,5 +54,28 @@ func TestRefusalsAreTold(t *testing.T) {
 		if n := strings.Count(log.String(), "watch="+step.watch); n != step.logged && step.watch == "services" {
 			t.Errorf("step %d: %d lines, want %d:\n%s", i, n, step.logged, log.String())
 		}
+	}
+}
+
+// Who was away and refuses when he comes back has refused for that long, and not since he went.
+func TestARefusalBeginsWithItself(t *testing.T) {
+	f := New(&kube.Client{}, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	f.now = func() time.Time { return now }
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "", nil)
+	f.note("services", verbWatch, errors.New("no route"))
+	now = now.Add(5 * time.Minute)
+	f.note("services", verbWatch, forbidden)
+	began := now
+	for range 3 {
+		if h := f.Health(); !h.Refused || !h.Since.Equal(began) {
+			t.Errorf("%+v, want refused since %s", h, began)
+		}
+		now = now.Add(time.Second)
+		f.note("services", verbWatch, forbidden)
+	}
+	f.note("services", verbWatch, errors.New("no route"))
+	if h, away := f.Health(), began.Add(-5*time.Minute); h.Refused || !h.Since.Equal(away) {
+		t.Errorf("%+v, want one that fails since %s", h, away)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/xds"
 )
 
@@ -21,7 +22,7 @@ const refusedFor = 10 * time.Second
 func (r *Report) Degraded(now time.Time) []string {
 	var list []string
 	add := func(format string, args ...any) {
-		list = append(list, strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "))
+		list = append(list, run.Printable(strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "), ""))
 	}
 	switch r.Source {
 	case None:

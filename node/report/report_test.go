@@ -144,6 +144,20 @@ func TestTheNodesOwnComesFirst(t *testing.T) {
 	}
 }
 
+// What a tenant wrote moves no terminal's cursor, and begins no line.
+func TestTheTextIsPrintable(t *testing.T) {
+	const hostile = "\x1b[2J\x1b[1;1Hall is well\nversion 9\x1b]0;owned\a"
+	r := Report{Source: Live, Problems: []topology.Problem{{Object: "service evil/esc", Text: hostile}}, Error: hostile, Nacks: []xds.Nack{{Name: hostile, Reason: hostile}}}
+	var got bytes.Buffer
+	if err := r.WriteText(&got, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Join(r.Degraded(time.Now()), "\n")
+	if all := got.String() + lines; strings.ContainsAny(all, "\x1b\a") || strings.Contains(all, "\nversion 9") || !strings.Contains(all, `\x1b[2J`) {
+		t.Errorf("got %q", all)
+	}
+}
+
 // Of two paths it says which serves, why, and until when.
 func TestTheTextOfTwoPaths(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

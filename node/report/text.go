@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node/envoy"
 	"github.com/gridmesh/gridmesh/node/outage"
 )
@@ -223,7 +224,7 @@ type printer struct {
 
 func (p *printer) line(key, format string, args ...any) {
 	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, "%-11s %s\n", key, fmt.Sprintf(format, args...))
+		_, p.err = fmt.Fprintf(p.w, "%-11s %s\n", key, run.Printable(fmt.Sprintf(format, args...), ""))
 	}
 }
 
