@@ -45,21 +45,30 @@ func (l *loop) admit() {
 	}
 }
 
-// ageUsed lets go of what is no Service's, or nobody's to use, for long.
-func (l *loop) ageUsed() (forgot bool) {
-	forgot = l.used.Age(func(name string) bool { _, ok := l.catalog.Entry(name); return ok }, time.Now())
-	if forgot {
+// ageUsed lets go of what is no Service's, or nobody's to use, for long, and takes what
+// is near no more. It reports whether others are kept.
+func (l *loop) ageUsed() (others bool) {
+	forgot := l.used.Age(func(name string) bool { _, ok := l.catalog.Entry(name); return ok }, time.Now())
+	others = forgot || len(l.catalogs.Fallen()) > 0
+	if others {
 		l.preloadUsed()
 		l.publish()
 	}
-	return forgot
+	return others
 }
 
 // preloadUsed has Envoy hold what is kept as used.
 func (l *loop) preloadUsed() {
-	if l.catalogs.Used(l.used.Names()) {
+	if l.tellUsed() {
 		l.catalogAgain()
 	}
+}
+
+// tellUsed says what is used, with what fell meanwhile, and reports whether another
+// catalog may come of it.
+func (l *loop) tellUsed() bool {
+	l.used.Hold(l.catalogs.Fallen())
+	return l.catalogs.Used(l.used.Names())
 }
 
 // noteUse takes what Envoy had connections to: that is what is kept as used.
@@ -72,11 +81,11 @@ func (l *loop) noteUse() {
 		entry, ok := l.catalog.Entry(name)
 		return !ok || entry.Frontend.Protocol != topology.TCP // UDP has a way of its own
 	})
-	moved, forgot := l.used.InUse(names, look.Ejections.At), l.ageUsed()
+	moved, others := l.used.InUse(names, look.Ejections.At), l.ageUsed()
 	if moved {
 		l.preloadUsed()
 	}
-	if moved || forgot {
+	if moved || others {
 		l.changed()
 	}
 	l.admit()

@@ -12,6 +12,7 @@ import (
 	"github.com/gridmesh/gridmesh/node/nodetest"
 	"github.com/gridmesh/gridmesh/node/preload"
 	"github.com/gridmesh/gridmesh/node/statedir"
+	"github.com/gridmesh/gridmesh/xds/admin"
 	"github.com/gridmesh/gridmesh/xds/render"
 )
 
@@ -64,4 +65,57 @@ func TestTheNumbersOnThePages(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The unit's endpoints of 300 Services go, of which 250 are dialled all the time: none of those
+// is taken from Envoy, before and after their turns, and a restart knows of them.
+func TestWhatWasNearIsNotTakenFromEnvoy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := webOnly()
+		r := asked(t, o)
+		var names []string
+		var busy []admin.Cluster
+		from := func(node string) {
+			for i := range 300 {
+				o.Plain(fmt.Sprint("near-", i), fmt.Sprintf("10.96.%d.%d", 1+i/250, 1+i%250), map[string]string{node: "10.244.9.7"})
+			}
+			r.publish(o)
+		}
+		for i := range 300 {
+			names = append(names, fmt.Sprintf("10.96.%d.%d:80", 1+i/250, 1+i%250))
+		}
+		lost := func(when string, names []string) {
+			t.Helper()
+			n := 0
+			for _, name := range names {
+				if _, ok := r.xds.Holds(name); !ok {
+					n++
+				}
+			}
+			if n > 0 {
+				t.Errorf("%s: %d of %d are taken from Envoy", when, n, len(names))
+			}
+		}
+		from("a-2")
+		lost("near", names)
+		for _, name := range names[:250] {
+			busy = append(busy, ofEnvoy(name, 1, 1))
+		}
+		from("b-1")
+		lost("fallen", names)
+		r.envoy.Say(busy...)
+		r.look()
+		lost("a look later", names)
+		for range 3 {
+			after(preload.WaitIdle)
+			lost("hours later", names[:250])
+		}
+		if _, ok := r.xds.Holds(names[299]); ok {
+			t.Error("what nobody uses is held for hours")
+		}
+		r.stop()
+		if used := r.saved(t).Used; len(used) != 250 {
+			t.Errorf("%d are saved as used, want 250", len(used))
+		}
+	})
 }

@@ -35,7 +35,7 @@ func (l *loop) restore(ctx context.Context) {
 // restoreUsed preloads what a run before used.
 func (l *loop) restoreUsed() {
 	l.used.Restore(l.catalogs.Restore(l.restored.Used), time.Now())
-	l.catalogs.Used(l.used.Names())
+	l.tellUsed()
 }
 
 // serveRestored serves from the last good state, which may be older than what

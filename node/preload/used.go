@@ -54,6 +54,7 @@ type Used struct {
 	uses    int                // counts them all
 	waiting []*waiter          // whose turn comes first is first; each once, bounded
 	queued  map[string]*waiter // those, by name
+	held    held               // none of seen; some wait
 	came    int                // counts them
 	newest  bool               // whose turn comes first of those that come back
 	credit  float64
@@ -96,11 +97,12 @@ func (w *waiter) want(now time.Duration) {
 
 // NewUsed has none.
 func NewUsed() Used {
-	return Used{seen: map[string]*use{}, queued: map[string]*waiter{}, credit: Burst}
+	return Used{seen: map[string]*use{}, queued: map[string]*waiter{}, held: held{}, credit: Burst}
 }
 
 func (u *Used) keep(name string, now time.Time) {
 	u.uses++
+	delete(u.held, name)
 	u.seen[name] = &use{place: u.uses, there: now, last: u.watched}
 }
 
@@ -116,12 +118,12 @@ func (u *Used) Restore(names []string, now time.Time) {
 	}
 }
 
-// Names are those that are kept, in the order in which they give way to others:
+// Names are those that are held or kept, in the order in which they give way to others:
 // here, and to what else --preload-max leaves room for.
 func (u *Used) Names() []string {
 	list := slices.Collect(maps.Keys(u.seen))
 	slices.SortFunc(list, func(a, b string) int { return u.seen[a].compare(u.seen[b]) })
-	return list
+	return append(u.held.names(), list...)
 }
 
 // compare puts first what gives way first: what was used longest ago of what is
@@ -139,6 +141,7 @@ func (u *Used) InUse(names []string, at time.Time) (moved bool) {
 	}
 	u.looked = at
 	for _, name := range names {
+		u.held.use(name, u.watched)
 		use, kept := u.seen[name]
 		switch {
 		case !kept:
@@ -234,7 +237,7 @@ func (u *Used) room() bool {
 }
 
 // Age forgets those whose Service has been gone for long, or that nobody used
-// for longer, and reports whether there were any that were kept.
+// for longer, and reports whether there were any that were held or kept.
 func (u *Used) Age(exists func(name string) bool, now time.Time) (forgot bool) {
 	for name, use := range u.seen {
 		there := exists(name)
@@ -247,13 +250,19 @@ func (u *Used) Age(exists func(name string) bool, now time.Time) (forgot bool) {
 		}
 	}
 	u.forget(func(w *waiter) bool { return !exists(w.name) })
-	return forgot
+	return u.held.age(exists, u.watched) || forgot
 }
 
 // Notes says where Envoy fetches more than is kept for it.
 func (u *Used) Notes() []string {
-	if len(u.waiting) == 0 {
+	n := 0
+	for _, w := range u.waiting {
+		if _, held := u.held[w.name]; !held {
+			n++
+		}
+	}
+	if n == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%d clusters that Envoy fetched are not preloaded for it: %d of at most %d are, and one more every %s where there is room; somebody dials many Services once", len(u.waiting), len(u.seen), Most, Every)}
+	return []string{fmt.Sprintf("%d clusters that Envoy fetched are not preloaded for it: %d of at most %d are, and one more every %s where there is room; somebody dials many Services once", n, len(u.seen), Most, Every)}
 }

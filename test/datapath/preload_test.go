@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -168,4 +169,41 @@ func TestEnvoyGivesNoClusterBack(t *testing.T) {
 	ready(t, e)
 	connected(t, e)
 	must(t, holds(false))
+}
+
+// What Envoy holds because it is near is not taken from it when the unit's last endpoint
+// goes: with the agent dead at once after that, those of the last tier answer.
+func TestWhatWasNearSurvivesTheAgent(t *testing.T) {
+	e := named(t, "a-1")
+	f := deploy(t, "fell", `["unit","*"]`)
+	tier := func(unit string) {
+		f.ends = nil
+		for name, pod := range f.pods {
+			if strings.HasPrefix(name, unit) {
+				f.ends = append(f.ends, backend{pod.IP, name}, backend{pod.IP6, name})
+			}
+		}
+		w.state.service(f.service)
+		must(t, w.state.write())
+		wait.Eventually(t, func() error { // nobody dials: that would have it fetched
+			text, err := e.Admin("/clusters")
+			must(t, err)
+			for i := range f.ips {
+				if !strings.Contains(text, f.at(i).String()+"::"+netip.AddrPortFrom([]netip.Addr{f.pods[unit+"-1"].IP, f.pods[unit+"-1"].IP6}[i], 8080).String()+"::") {
+					return fmt.Errorf("Envoy has not the endpoints in unit %s of %s", unit, f.at(i))
+				}
+			}
+			return nil
+		})
+	}
+	tier("a")
+	tier("b")
+	e.Agent.Kill()
+	t.Cleanup(func() { must(t, e.StartAgent()); ready(t, e); connected(t, e) })
+	for i := range f.ips {
+		a, err := edge.Ask(e.NS, "tcp", f.at(i), answers)
+		if err != nil || !strings.HasPrefix(a.Name, f.name+"-b-") {
+			t.Errorf("%s with the agent dead: answered by %q, %v", f.at(i), a.Name, err)
+		}
+	}
 }

@@ -178,6 +178,10 @@ func (c *Cataloger) Used(names []string) bool {
 	return anew
 }
 
+// Fallen are the clusters that Envoy held as near and that are near no more, since Used was
+// called, sorted: until it is called again they count as used.
+func (c *Cataloger) Fallen() []string { return slices.Sorted(maps.Keys(c.preload.used.fallen)) }
+
 // Restore takes names of a run before: those of clusters with UDP listeners
 // come first when listeners are dealt. It returns the others.
 func (c *Cataloger) Restore(names []string) (others []string) {

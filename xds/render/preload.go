@@ -68,7 +68,7 @@ func compareCandidates(a, b *candidate) int {
 
 func newPreloader(most int) *preloader {
 	return &preloader{
-		max: most, asked: map[string]bid{}, all: map[string]*candidate{},
+		max: most, asked: map[string]bid{}, all: map[string]*candidate{}, used: usage{fallen: map[string]bool{}},
 		shares: newPreloadShares((most + 1) / 2), was: map[string]bool{}, big: map[string]bool{},
 	}
 }
@@ -86,8 +86,18 @@ func (p *preloader) rankOf(name string, s *topology.ServiceView, f *topology.Fro
 		return s.Near
 	case p.used.has(name):
 		return topology.RankUsed
+	case p.holdsNear(name):
+		// Who uses it is refused nothing now, nor with the agent dead.
+		p.used.fallen[name] = true
+		return topology.RankUsed
 	}
 	return topology.RankNone
+}
+
+// holdsNear reports whether Envoy holds a cluster because it was near until now.
+func (p *preloader) holdsNear(name string) bool {
+	c := p.all[name]
+	return c != nil && c.chosen && c.rank < topology.RankUsed
 }
 
 // IsAlways names what every node needs, however far it is.

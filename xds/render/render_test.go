@@ -145,7 +145,12 @@ func TestCatalogerIsIncremental(t *testing.T) {
 			for step := range 80 {
 				w.Step()
 				view := viewer.See(w.Builder.Build())
+				_, fell := kept.Next(view, false)
+				kept.Used(nil) // nor is what was near until now
 				got, changed := kept.Next(view, false)
+				for typeURL, names := range fell {
+					changed[typeURL] = append(changed[typeURL], names...)
+				}
 				fresh, _ := NewCataloger(Default(), most).Next(view, false)
 				now, want := versions(got), versions(fresh)
 				keepOpen(t, want, now, before)

@@ -89,3 +89,62 @@ func TestUsedIsIncremental(t *testing.T) {
 		}
 	}
 }
+
+// What Envoy holds because it was near stays when the unit's last endpoint goes, as used,
+// until somebody says what is used: it is told what came to be so. Who never was near gains
+// nothing, nor has a Service that is gone.
+func TestWhatWasNearCountsAsUsed(t *testing.T) {
+	w := usedWorld(500, 1)
+	set := func(n int, node string) {
+		w.service(named(fmt.Sprint("near-", n)), byte(100+n), `["unit","*"]`, topology.TCP, []uint16{80}, node)
+	}
+	for n := range 3 {
+		set(n, "a-1")
+	}
+	w.next()
+	for n := range 3 {
+		set(n, "b-1")
+	}
+	holds := func(what string, want ...string) {
+		t.Helper()
+		if cat, _ := w.next(); !slices.Equal(cat.Wildcard(ClusterType), want) {
+			t.Errorf("%s: preloaded is %v, want %v", what, cat.Wildcard(ClusterType), want)
+		}
+	}
+	holds("their endpoints are in another unit", far(100), far(101), far(102))
+	set(0, "b-2")
+	holds("another change", far(100), far(101), far(102))
+	if got := w.cats.Fallen(); !slices.Equal(got, []string{far(100), far(101), far(102)}) {
+		t.Errorf("fallen are %v", got)
+	}
+	w.DeleteService(named("near-2"))
+	holds("one is deleted", far(100), far(101))
+	w.cats.Used([]string{far(100), far(102)})
+	holds("one of them is used", far(100))
+	if got := w.cats.Fallen(); len(got) > 0 {
+		t.Errorf("fallen are %v after it was said what is used", got)
+	}
+	set(1, "a-1")
+	holds("near again", far(100), far(101))
+	w.cats.Used(nil)
+	holds("none is used", far(101))
+}
+
+// What falls has no more room than there is, and gives way to what is near.
+func TestWhatFellGivesWay(t *testing.T) {
+	w := newUDPWorld(2)
+	for n := range byte(3) {
+		w.service(named(fmt.Sprint("s-", n)), 1+n, `["unit","*"]`, topology.TCP, []uint16{80}, "a-1")
+	}
+	w.next() // two of three
+	for n := range byte(3) {
+		w.service(named(fmt.Sprint("s-", n)), 1+n, `["unit","*"]`, topology.TCP, []uint16{80}, "b-1")
+	}
+	if cat, _ := w.next(); !slices.Equal(cat.Wildcard(ClusterType), []string{far(1), far(2)}) {
+		t.Errorf("preloaded is %v: one that Envoy did not hold gained, or one that it held went", cat.Wildcard(ClusterType))
+	}
+	w.service(named("t-1"), 9, `["unit","*"]`, topology.TCP, []uint16{80}, "a-1")
+	if cat, _ := w.next(); cat.PreloadedLen() != 2 || !cat.Preloaded(far(9)) {
+		t.Errorf("preloaded is %v, want what is near among them", cat.Wildcard(ClusterType))
+	}
+}
