@@ -7,8 +7,8 @@ import (
 
 // What a load balancer's ranges may take of every node: each guarded pair has all of
 // them, and one for the node itself, in a set of the kernel that all Services share,
-// where twice as many cost four times as much: 2048 load in 0.15 s, 16,000 in 6 s, and
-// go in twice that.
+// where twice as many cost up to four times as much: 2000 load in 0.15 s, 16,000 in 6 s,
+// and go in two to four times that.
 const (
 	mostRangesOfNamespace = 2048
 	mostRangesOfAll       = 8192
