@@ -133,7 +133,32 @@ func sources(texts []string, problem teller) []netip.Prefix {
 			list = append(list, p.Masked())
 		}
 	}
-	list = slices.DeleteFunc(list, func(p netip.Prefix) bool { return open[p.Addr().Is6()] })
+	list = merged(list)
+	for _, p := range list {
+		if p.Bits() == 0 { // of both halves
+			open[p.Addr().Is6()] = true
+		}
+	}
+	return slices.DeleteFunc(list, func(p netip.Prefix) bool { return open[p.Addr().Is6()] })
+}
+
+// merged are as few ranges with the same addresses: each costs every node something
+// for each port.
+func merged(list []netip.Prefix) (few []netip.Prefix) {
 	slices.SortFunc(list, topology.ComparePrefix)
-	return slices.Compact(list)
+	for _, p := range list {
+		if n := len(few); n > 0 && few[n-1].Overlaps(p) {
+			continue // the one before begins no later, and is no smaller
+		}
+		few = append(few, p)
+		for n := len(few); n > 1; n-- {
+			a, b := few[n-2], few[n-1]
+			both, err := a.Addr().Prefix(a.Bits() - 1)
+			if a.Bits() != b.Bits() || err != nil || !both.Contains(b.Addr()) {
+				break
+			}
+			few = append(few[:n-2], both)
+		}
+	}
+	return few
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -107,7 +108,7 @@ func TestExposuresAreBounded(t *testing.T) {
 	s := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1"}}
 	for i := range 2 * mostAddresses {
 		s.Spec.ExternalIPs = append(s.Spec.ExternalIPs, fmt.Sprintf("192.0.%d.%d", i/250, 1+i%250))
-		s.Spec.LoadBalancerSourceRanges = append(s.Spec.LoadBalancerSourceRanges, fmt.Sprintf("10.0.%d.%d/32", i/250, 1+i%250))
+		s.Spec.LoadBalancerSourceRanges = append(s.Spec.LoadBalancerSourceRanges, fmt.Sprintf("10.%d.%d.2/32", i/250, i%250))
 	}
 	got := Service(s)
 	if n, m := len(got.Exposure.ExternalIPs), len(got.Exposure.Sources); n != mostAddresses || m != mostSources+2 || len(got.Problems) != 2 {
@@ -115,6 +116,27 @@ func TestExposuresAreBounded(t *testing.T) {
 	}
 	if !slices.Contains(got.Exposure.Sources, netip.MustParsePrefix("::/128")) {
 		t.Error("IPv6 is open to everybody")
+	}
+}
+
+// Ranges are kept as few that let the same clients in: a node pays for each of them.
+func TestRangesAreMerged(t *testing.T) {
+	for text, want := range map[string][]netip.Prefix{
+		"10.0.0.0/9 10.128.0.0/9":                                 prefixes("10.0.0.0/8"),
+		"10.1.0.0/16 10.0.0.0/8 10.1.2.3/32":                      prefixes("10.0.0.0/8"),
+		"10.0.0.3/32 10.0.0.2/32 10.0.0.0/31 10.0.0.4/32":         prefixes("10.0.0.0/30", "10.0.0.4/32"),
+		"10.0.1.0/24 10.0.2.0/24":                                 prefixes("10.0.1.0/24", "10.0.2.0/24"),
+		"10.0.0.0/24 10.0.1.0/25":                                 prefixes("10.0.0.0/24", "10.0.1.0/25"),
+		"fd00::/65 fd00:0:0:0:8000::/65 192.0.2.1/32":             prefixes("192.0.2.1/32", "fd00::/64"),
+		"0.0.0.0/1 128.0.0.0/1 fd00::/64":                         prefixes("fd00::/64"),
+		"0.0.0.0/1 128.0.0.0/2 192.0.0.0/2":                       nil,
+		"0.0.0.0/1 128.0.0.0/2":                                   prefixes("0.0.0.0/1", "128.0.0.0/2"),
+		"255.255.255.255/32 255.255.255.254/32 ffff::1/128 ::/32": prefixes("255.255.255.254/31", "::/32", "ffff::1/128"),
+	} {
+		s := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1", ExternalIPs: []string{"192.0.2.1"}, LoadBalancerSourceRanges: strings.Fields(text)}}
+		if got := Service(s); !slices.Equal(got.Exposure.Sources, want) || len(got.Problems) > 0 {
+			t.Errorf("%s: %v, %v, want %v", text, got.Exposure.Sources, got.Problems, want)
+		}
 	}
 }
 

@@ -20,12 +20,14 @@ type claims struct {
 	shares     map[string]*share
 	portions   map[ObjectKey]*portion
 	touched    map[string]bool // namespaces of shares that changed
+	guards     guards
 }
 
 func newClaims(opts Options) *claims {
 	return &claims{
 		clusterIPs: newQueues[netip.Addr](), doors: newQueues[Frontend](), at: newQueues[netip.Addr](),
-		outsideToo: opts.outside(), most: bounds{mostOfService, mostOfNamespace}, shares: map[string]*share{}, portions: map[ObjectKey]*portion{}, touched: map[string]bool{},
+		outsideToo: opts.outside(), most: bounds{mostOfService, mostOfNamespace, mostRangesOfNamespace, mostRangesOfAll},
+		shares: map[string]*share{}, portions: map[ObjectKey]*portion{}, touched: map[string]bool{},
 	}
 }
 
@@ -61,6 +63,7 @@ func (c *claims) settle(dirty set) {
 		}
 	}
 	c.touched = map[string]bool{}
+	c.guards.settle(c.most, dirty)
 	for _, ip := range c.clusterIPs.changedHands(dirty) {
 		for _, o := range c.at.of[ip] {
 			dirty[o.Key] = struct{}{}

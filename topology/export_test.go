@@ -1,7 +1,19 @@
 package topology
 
 // Bound makes the bounds of what lies besides ClusterIPs small, for tests.
-func (v *Viewer) Bound(service, namespace int) { v.claims.most = bounds{service, namespace} }
+func (v *Viewer) Bound(service, namespace int) {
+	v.claims.most.service, v.claims.most.namespace = service, namespace
+}
+
+// BoundRanges does so for the entries of ranges, of a namespace and of all.
+func (v *Viewer) BoundRanges(namespace, all int) {
+	v.claims.most.ranges, v.claims.most.allRanges = namespace, all
+}
+
+// RangeBounds are those.
+func (v *Viewer) RangeBounds() (namespace, all int) {
+	return v.claims.most.ranges, v.claims.most.allRanges
+}
 
 // BoundTargets bounds the endpoints of a Service's frontends.
 func (v *Viewer) BoundTargets(most int) { v.targets.service = most }

@@ -122,11 +122,19 @@ func (i *inquiry) outside() {
 		return
 	}
 	n, seen, said := 0, map[Frontend]bool{}, map[string]bool{}
+	four, six := i.service.guardOf()
+	room, lack := p.guard.room, 0
 	for port, d := range i.service.outside() {
 		if n++; n > p.granted {
 			i.view.problem(d.kind.field(), p.why(i.claims.most))
 			break
 		}
+		cost := d.guard(four, six)
+		if cost > room { // without its ranges it would be open
+			lack, room = lack+1, 0
+			continue
+		}
+		room -= cost
 		why, mine := i.mine(d, seen)
 		if why != "" && !said[why] {
 			said[why] = true
@@ -136,6 +144,9 @@ func (i *inquiry) outside() {
 			seen[d.Frontend] = true
 			i.view.Outside = append(i.view.Outside, i.outsideView(port, d))
 		}
+	}
+	if lack > 0 {
+		i.view.problem(sourceRanges, p.whyUnguarded(lack, i.claims.most))
 	}
 	slices.SortFunc(i.view.Outside, func(a, b Outside) int { return a.Compare(b.Frontend) })
 }

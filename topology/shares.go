@@ -13,8 +13,8 @@ const (
 	mostOfNamespace = 16384
 )
 
-// bounds are those two.
-type bounds struct{ service, namespace int }
+// bounds are those two, and those of the entries of ranges.
+type bounds struct{ service, namespace, ranges, allRanges int }
 
 // share is what the Services of one namespace have besides ClusterIPs. The eldest
 // have theirs, until it is what one may have: an elder one that asks for more takes
@@ -34,6 +34,7 @@ type portion struct {
 	service *Service
 	wants   int // of what it asks for, what one Service may have; at least 1
 	granted int // the first so many of those
+	guard   guard
 }
 
 // apply asks for what a Service opens besides its ClusterIPs.
@@ -56,6 +57,7 @@ func (c *claims) apply(s *Service) {
 		c.shares[s.Key.Namespace] = namespace
 	}
 	namespace.insert(p)
+	c.guards.insert(p)
 	c.portions[s.Key], c.touched[s.Key.Namespace] = p, true
 }
 
@@ -67,6 +69,7 @@ func (c *claims) withdraw(s *Service) {
 	}
 	c.grant(p, 0)
 	c.shares[s.Key.Namespace].remove(p)
+	c.guards.remove(p)
 	delete(c.portions, s.Key)
 	c.touched[s.Key.Namespace] = true
 }
@@ -78,6 +81,7 @@ func (c *claims) grant(p *portion, to int) {
 	if from == to {
 		return
 	}
+	p.guard.wants, c.guards.changed = p.service.guarded(to), true
 	for _, d := range p.service.outside() {
 		if n >= max(from, to) {
 			return
@@ -93,7 +97,7 @@ func (c *claims) grant(p *portion, to int) {
 }
 
 func (s *share) insert(p *portion) {
-	i := s.place(p)
+	i := byAge(s.list, p)
 	s.list = slices.Insert(s.list, i, p)
 	s.fresh = append(s.fresh, p)
 	if i < s.having {
@@ -103,7 +107,7 @@ func (s *share) insert(p *portion) {
 }
 
 func (s *share) remove(p *portion) {
-	i := s.place(p)
+	i := byAge(s.list, p)
 	s.list = slices.Delete(s.list, i, i+1)
 	if i < s.having {
 		s.having--
@@ -114,8 +118,9 @@ func (s *share) remove(p *portion) {
 	}
 }
 
-func (s *share) place(p *portion) int {
-	i, _ := slices.BinarySearchFunc(s.list, p, func(a, b *portion) int { return a.service.CompareAge(b.service) })
+// byAge is where a portion is among those that are ordered by age, or belongs.
+func byAge(list []*portion, p *portion) int {
+	i, _ := slices.BinarySearchFunc(list, p, func(a, b *portion) int { return a.service.CompareAge(b.service) })
 	return i
 }
 

@@ -1,6 +1,7 @@
 package topology_test
 
 import (
+	"maps"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -73,6 +74,45 @@ func claimed(snap *Snapshot, viewer *Viewer) map[*Service][]claim {
 	return all
 }
 
+// unguarded are the pairs that a Service was given, and whose ranges find no room.
+func unguarded(all map[*Service][]claim, s *Service, viewer *Viewer) map[claim]bool {
+	byAge := slices.SortedFunc(maps.Keys(all), func(a, b *Service) int {
+		if elder(a, b) {
+			return -1
+		}
+		return 1
+	})
+	cost := func(s *Service, c claim) (n int) {
+		if s.Exposure == nil || c.kind != LoadBalancer {
+			return 0
+		}
+		for _, p := range s.Exposure.Sources {
+			if p.Addr().Is6() == c.Addr.Is6() {
+				n++
+			}
+		}
+		return n + min(n, 1)
+	}
+	ofNamespace, ofAll := viewer.RangeBounds()
+	had := map[string]int{}
+	for _, o := range byAge {
+		room := min(ofNamespace-had[o.Key.Namespace], ofAll-had[""])
+		wants, lack := 0, map[claim]bool{}
+		for _, c := range all[o] {
+			n := cost(o, c)
+			if wants += n; n > 0 && wants > room {
+				lack[c] = true
+			}
+		}
+		if o == s {
+			return lack
+		}
+		had[o.Key.Namespace] += min(wants, room)
+		had[""] += min(wants, room)
+	}
+	return nil
+}
+
 func elder(a, b *Service) bool {
 	if (a.Created == 0) != (b.Created == 0) { // of unknown age: the younger
 		return b.Created == 0
@@ -100,15 +140,18 @@ func granted(all map[*Service][]claim, s *Service, w claim) bool {
 
 // checkOutside compares what a Service offers besides ClusterIPs with what it
 // asks for, one by one.
-func checkOutside(t *testing.T, all map[*Service][]claim, snap *Snapshot, entry *Entry, sv *ServiceView, opts Options, at string) {
+func checkOutside(t *testing.T, all map[*Service][]claim, viewer *Viewer, snap *Snapshot, entry *Entry, sv *ServiceView, opts Options, at string) {
 	t.Helper()
 	s := entry.Service
 	if want := time.Duration(s.Affinity) * time.Second; sv.Affinity != want {
 		t.Fatalf("%s: %s: affinity %s, want %s", at, sv.Key, sv.Affinity, want)
 	}
-	want := map[Frontend]claim{}
+	want, lack := map[Frontend]claim{}, unguarded(all, s, viewer)
+	if said := slices.ContainsFunc(sv.Problems, func(p Problem) bool { return p.Field == "spec.loadBalancerSourceRanges" }); said != (len(lack) > 0 && (opts.Outside || opts.Datapath != DatapathNone)) {
+		t.Fatalf("%s: %s lacks room for ranges of %v, said: %v", at, sv.Key, lack, said)
+	}
 	for _, w := range all[s] {
-		if (opts.Outside || opts.Datapath != DatapathNone) && granted(all, s, w) {
+		if (opts.Outside || opts.Datapath != DatapathNone) && granted(all, s, w) && !lack[w] {
 			want[w.Frontend] = w
 		}
 	}

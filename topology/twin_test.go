@@ -30,7 +30,7 @@ func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, viewer *Viewer, 
 		}
 		checkPods(t, snap, entry, sv, at)
 		checkAbsentKeys(t, snap, entry, sv, at)
-		checkOutside(t, all, snap, entry, sv, opts, at)
+		checkOutside(t, all, viewer, snap, entry, sv, opts, at)
 		for _, f := range sv.Frontends {
 			got := levels(f.Tiers)
 			all := ends(entry, f)
