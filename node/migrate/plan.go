@@ -90,7 +90,7 @@ func (s Seen) state() string {
 
 // Commands of steps, once for each way in which programs run on nodes.
 const (
-	startAgent = "start gridmesh-agent with --datapath=%s --take-over=kube-proxy, and Envoy (with deploy/: kubectl label node NODE gridmesh.io/node=serve)"
+	startAgent = "start gridmesh-agent with --datapath=%s%s, and Envoy (with deploy/: kubectl label node NODE gridmesh.io/node=serve)"
 	cleanProxy = "kube-proxy --cleanup"
 	stopProxy  = "delete its pod for good by its DaemonSet's affinity or nodeSelector, or stop its service"
 	startProxy = "start kube-proxy (with deploy/: kubectl label node NODE gridmesh.io/node-)"
@@ -114,14 +114,19 @@ func (p *Plan) there(s Seen, want Want) {
 	if want.Datapath == "auto" && (s.Agent == nil || s.Agent.BesideKubeProxy) && !s.Rules.None() {
 		p.Notes = append(p.Notes, "until kube-proxy's rules are gone, and half a minute longer, the kernel serves all; then Envoy has TCP of Services with topologyKeys")
 	}
-	if s.Agent == nil {
-		what := "start the agent beside kube-proxy"
-		if s.Alive == "" && s.Rules.None() {
-			what = "start the agent"
-		}
-		p.step(Yours, fmt.Sprintf(startAgent, want.Datapath), what)
+	alone := s.Alive == "" && s.Rules.None()
+	switch {
+	case s.Agent != nil:
+	case alone:
+		p.step(Yours, fmt.Sprintf(startAgent, want.Datapath, ""), "start the agent")
+	default:
+		p.step(Yours, fmt.Sprintf(startAgent, want.Datapath, " --take-over=kube-proxy"), "start the agent beside kube-proxy")
 	}
-	if s.Agent != nil && s.Agent.Datapath == "" {
+	envoyAlone := s.Agent != nil && s.Agent.Datapath == ""
+	if envoyAlone && alone {
+		p.Notes = append(p.Notes, "the agent has --datapath envoy: nobody serves node ports, load balancers' and external addresses, and UDP without topologyKeys; with --datapath="+want.Datapath+" the kernel does")
+	}
+	if envoyAlone && !alone {
 		p.step(Yours, "give gridmesh-agent --datapath="+want.Datapath+" --take-over=kube-proxy, and restart it", "have the agent serve all that kube-proxy does: it has --datapath envoy")
 	} else if why := unserved(s.Agent); why != "" {
 		p.step(Wait, "gridmesh-agent status", "wait until gridmesh serves on this node: "+why)
