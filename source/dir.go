@@ -170,12 +170,10 @@ func (d *Dir) build() *topology.Snapshot {
 	var cidrs []netip.Prefix
 	var problems []topology.Problem
 	var doubts doubts
-	leftOut := map[string]bool{}
+	var leftOut []origin
 	as, live, pods := asWritten{}, liveNodes{}, podRanges{}
 	for _, f := range d.files {
-		for _, name := range f.content.leftOut {
-			leftOut[name] = true
-		}
+		leftOut = append(leftOut, f.content.leftOut...)
 		for _, s := range f.content.services {
 			next.services.put(s.is.Key, as.over(s), &doubts)
 		}
@@ -196,6 +194,7 @@ func (d *Dir) build() *topology.Snapshot {
 		problems = append(problems, unreadable(d.path, d.away))
 	}
 	next.orphans(leftOut, &doubts)
+	next.beside(leftOut, &doubts)
 	d.built.services.lead(next.services, d.builder.SetService, d.builder.DeleteService)
 	d.built.slices.lead(next.slices, d.builder.SetSlice, d.builder.DeleteSlice)
 	d.built.nodes.lead(next.nodes, d.builder.SetNode, d.builder.DeleteNode)

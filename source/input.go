@@ -96,6 +96,9 @@ func (in Input) Objects() (found []map[string]any, problems []topology.Problem, 
 		version, _ := o.is["apiVersion"].(string)
 		seen.put(version+" "+o.name, placed[*map[string]any]{&o.is, o.origin}, &d)
 	}
+	counts := map[string]origin{}
+	places(seen, counts)
+	tellBeside(m.leftOut, counts, &d)
 	return found, append(m.problems, d.all()...), nil
 }
 

@@ -62,7 +62,7 @@ func TestMistakenKinds(t *testing.T) {
 		"{apiVersion: apps/v1, kind: Service, metadata: {name: x}}":                        "write apiVersion: v1",
 		"{apiVersion: v1, kind: service, metadata: {name: x}}":                             "write kind: Service",
 		"{apiVersion: v1, kind: Nodes, metadata: {name: x}}":                               "write kind: Node",
-		"{apiVersion: v1, kind: Srevice, metadata: {name: x}}":                             "srevice default/x …kind: Srevice is none; the document is left out: write kind: Service",
+		"{apiVersion: v1, kind: Srevice, metadata: {name: x}}":                             "service default/x …kind: Srevice is none; the document is left out: write kind: Service",
 		"{apiVersion: v1, kind: Servce, metadata: {name: x}}":                              "write kind: Service",
 		"{apiVersion: v1, kind: Nodde, metadata: {name: x}}":                               "write kind: Node",
 		"{apiVersion: discovery.k8s.io/v1, kind: EndpointSlize, metadata: {name: x}}":      "write kind: EndpointSlice",

@@ -20,16 +20,17 @@ var (
 	}
 )
 
-// mistaken says of a document's head what is wrong with it: "" where it is of a
-// kind that is read, or that is none of our business.
-func mistaken(apiVersion, kind string) (field, text string) {
+// mistaken says of a document's head what is wrong with it, and which kind is meant
+// where that is known: no text where it is of a kind that is read, or that is none of our
+// business.
+func mistaken(apiVersion, kind string) (meant, field, text string) {
 	switch {
 	case kind == "" && apiVersion == "":
-		return "kind", "is missing, as is apiVersion; the document is left out"
+		return "", "kind", "is missing, as is apiVersion; the " + documentLeftOut
 	case kind == "":
-		return "kind", "is missing; the document is left out"
+		return "", "kind", "is missing; the " + documentLeftOut
 	case apiVersion == "":
-		return "apiVersion", "is missing; the document is left out"
+		return kind, "apiVersion", "is missing; the " + documentLeftOut
 	}
 	group, _, grouped := strings.Cut(apiVersion, "/")
 	if !grouped {
@@ -37,18 +38,20 @@ func mistaken(apiVersion, kind string) (field, text string) {
 	}
 	for _, name := range grids {
 		if alike(kind, name) {
-			return differs(apiVersion, kind, []string{gridVersion}, name)
+			field, text = differs(apiVersion, kind, []string{gridVersion}, name)
+			return name, field, text
 		}
 	}
 	if group == names.SuperEdgeDomain || group == names.Domain {
-		return "kind", fmt.Sprintf("%s has no %s; the document is left out: there are %s, of %s", apiVersion, kind, strings.Join(grids, ", "), gridVersion)
+		return kind, "kind", fmt.Sprintf("%s has no %s; the "+documentLeftOut+": there are %s, of %s", apiVersion, kind, strings.Join(grids, ", "), gridVersion)
 	}
 	for name, versions := range others {
 		if alike(kind, name) && builtIn(group) {
-			return differs(apiVersion, kind, versions, name)
+			field, text = differs(apiVersion, kind, versions, name)
+			return name, field, text
 		}
 	}
-	return "", ""
+	return kind, "", ""
 }
 
 // isRead reports whether gridmesh reads objects of a kind.
@@ -60,9 +63,9 @@ func isRead(apiVersion, kind string) bool {
 func differs(apiVersion, kind string, versions []string, name string) (field, text string) {
 	switch {
 	case !slices.Contains(versions, apiVersion):
-		return "apiVersion", fmt.Sprintf("%s has no %s that is read here; the document is left out: write apiVersion: %s", apiVersion, name, versions[0])
+		return "apiVersion", fmt.Sprintf("%s has no %s that is read here; the "+documentLeftOut+": write apiVersion: %s", apiVersion, name, versions[0])
 	case kind != name:
-		return "kind", fmt.Sprintf("%s is none; the document is left out: write kind: %s", kind, name)
+		return "kind", fmt.Sprintf("%s is none; the "+documentLeftOut+": write kind: %s", kind, name)
 	}
 	return "", ""
 }

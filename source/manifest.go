@@ -47,7 +47,8 @@ type manifests struct {
 	nodes    []node
 	cidrs    []netip.Prefix
 	problems []topology.Problem
-	leftOut  []string // objects that the problems are of, as they name them
+	leftOut  []origin // objects that the problems are of
+	original original // of the document that is read now
 	// raw: documents are kept as they are, instead.
 	raw     bool
 	objects []placed[map[string]any]
@@ -155,23 +156,6 @@ func (m *manifests) documents(from string, data []byte) {
 	}
 }
 
-// encoding says what bytes are that no YAML is read from, and the cure; nothing
-// where they may be text. A byte order mark of UTF-8 is nobody's concern.
-func encoding(data []byte) (what, cure string) {
-	has := func(mark string) bool { return bytes.HasPrefix(data, []byte(mark)) }
-	switch {
-	case has("\xff\xfe\x00\x00"), has("\x00\x00\xfe\xff"):
-		return "UTF-32", "write it as UTF-8: iconv -f UTF-32 -t UTF-8 F"
-	case has("\xff\xfe"), has("\xfe\xff"):
-		return "UTF-16, as PowerShell's > writes it", "write it as UTF-8: ... | Out-File -Encoding utf8 F"
-	case has("\x1f\x8b"):
-		return "compressed", "say: gzip -dc F"
-	case bytes.IndexByte(data[:min(len(data), 1<<10)], 0) >= 0:
-		return "no text in UTF-8: it has NUL bytes, as UTF-16 and UTF-32 without a byte order mark have", "write it as UTF-8: iconv -f UTF-16LE -t UTF-8 F"
-	}
-	return "", ""
-}
-
 // head is what every document has.
 type head struct {
 	metav1.TypeMeta `json:",inline"`
@@ -194,7 +178,9 @@ func (m *manifests) document(place string, doc []byte, before int) {
 		m.fault(place, "", "is no Kubernetes manifest and is left out: %s", inFile(err.Error(), before))
 		return
 	}
+	m.original = original{place: place, text: doc}
 	m.item(place, raw, 0)
+	m.original = original{}
 }
 
 // item takes an object of JSON, or those of a List, that is inside so many Lists.
@@ -204,7 +190,7 @@ func (m *manifests) item(place string, raw []byte, lists int) {
 	}
 	var h head
 	if err := json.UnmarshalCaseSensitivePreserveInts(raw, &h); err != nil {
-		field, text := misfit[head](raw, err)
+		field, text := misfit[head](raw, err, m.original.below(place))
 		if field == "" {
 			text += "; write apiVersion, kind and metadata"
 		}
@@ -222,18 +208,23 @@ func (m *manifests) item(place string, raw []byte, lists int) {
 		return
 	}
 	at := origin{place: place, live: h.Metadata.UID != ""}
-	if h.Kind != "" && h.Metadata.Name != "" {
-		at.name = objectName(h.Kind, h.Metadata.Namespace, h.Metadata.Name)
+	meant, field, text := mistaken(h.APIVersion, h.Kind)
+	if meant != "" && h.Metadata.Name != "" {
+		at.name = objectName(meant, h.Metadata.Namespace, h.Metadata.Name)
 	}
-	if field, text := mistaken(h.APIVersion, h.Kind); text != "" {
+	if text != "" {
 		m.fault(at.String(), field, "%s", text)
-		m.leftOut = append(m.leftOut, at.name)
+		m.leftOut = append(m.leftOut, at)
 		return
 	}
 	if !m.named(&h, at) {
 		return
 	}
-	if m.raw {
+	switch {
+	case m.raw && h.Kind == "Node" && isRead(h.APIVersion, h.Kind): // without its labels a unit would be gone
+		decode(m, at, raw, func(*corev1.Node) { m.object(at, raw) })
+		return
+	case m.raw:
 		m.object(at, raw)
 		return
 	}
@@ -280,6 +271,7 @@ func (m *manifests) typed(kind string, at origin, raw []byte) {
 				m.slices = append(m.slices, placed[*topology.Slice]{out, at})
 			case s.Labels[names.ServiceName] == "" && !other && !at.live:
 				m.fault(at.String(), "metadata.labels["+names.ServiceName+"]", "is missing: it is of no Service and is left out; give it the Service's name")
+				m.leftOut = append(m.leftOut, at)
 			}
 		})
 	case "Endpoints v1":
@@ -304,10 +296,13 @@ func decode[T any](m *manifests, at origin, raw []byte, take func(*T)) {
 	var obj T
 	strict, err := json.UnmarshalStrict(raw, &obj)
 	if err != nil {
-		field, text := misfit[T](raw, err)
-		m.fault(at.String(), field, "cannot be read, and the object is left out: %s", text)
-		m.leftOut = append(m.leftOut, at.name)
+		field, text := misfit[T](raw, err, m.original.below(at.place))
+		m.fault(at.String(), field, "cannot be read, and the "+objectLeftOut+": %s", text)
+		m.leftOut = append(m.leftOut, at)
 		return
+	}
+	if m.raw && at.live { // by an API server that may be newer, and knows them
+		strict = nil
 	}
 	for _, err := range strict[:min(len(strict), maxUnknown)] {
 		m.fault(at.String(), "", "has a field that does not exist and is passed over: %v; %s", err, passedOver(&obj, err))

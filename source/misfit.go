@@ -14,14 +14,16 @@ import (
 
 // misfit says which field of a document a type cannot hold, what it holds and
 // what is wanted; where nothing is found, the decoder's word. Fields that do not
-// exist are told elsewhere.
-func misfit[T any](raw []byte, err error) (field, text string) {
+// exist are told elsewhere. What stands at a path of the document written says, where that
+// is known.
+func misfit[T any](raw []byte, err error, written func(path string) string) (field, text string) {
 	var v any
 	if utiljson.Unmarshal(raw, &v) != nil {
 		return "", err.Error()
 	}
 	for m := range jsontype.Misfits(v, reflect.TypeFor[T](), nil) {
 		if !m.Unknown {
+			m.Written = written(m.Path)
 			return m.Path, "it " + m.Text()
 		}
 	}

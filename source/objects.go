@@ -92,12 +92,45 @@ func (o byName[K, V]) lead(next byName[K, V], set func(V) bool, remove func(K) b
 // orphans are slices of Services that are not there. An API server deletes such
 // slices; here somebody mistyped a name, or left a file out. Of a Service that is
 // left out itself it was said.
-func (c *counted) orphans(leftOut map[string]bool, d *doubts) {
+func (c *counted) orphans(leftOut []origin, d *doubts) {
+	gone := map[string]bool{}
+	for _, o := range leftOut {
+		gone[o.name] = true
+	}
 	for key, s := range c.slices {
 		service := topology.ObjectKey{Namespace: key.Namespace, Name: s.is.Service}
-		if _, there := c.services[service]; !there && !s.live && !leftOut[objectName("Service", service.Namespace, service.Name)] {
+		if _, there := c.services[service]; !there && !s.live && !gone[objectName("Service", service.Namespace, service.Name)] {
 			d.add(s.String(), "metadata.labels["+names.ServiceName+"]",
 				fmt.Sprintf("names Service %s, which is not here: its endpoints serve nothing; correct the name, or add the Service", service))
+		}
+	}
+}
+
+// beside tells of objects that are left out where another one of the name counts.
+func (c *counted) beside(leftOut []origin, d *doubts) {
+	if len(leftOut) == 0 {
+		return
+	}
+	counts := map[string]origin{}
+	places(c.services, counts)
+	places(c.slices, counts)
+	places(c.nodes, counts)
+	tellBeside(leftOut, counts, d)
+}
+
+// places adds where the objects of one kind are.
+func places[K, V comparable](o byName[K, V], to map[string]origin) {
+	for _, p := range o {
+		to[p.name] = p.origin
+	}
+}
+
+// tellBeside is what is told where of two objects with one name only one is read: what an
+// API server told is there to be put over.
+func tellBeside(leftOut []origin, counts map[string]origin, d *doubts) {
+	for _, o := range leftOut {
+		if other, there := counts[o.name]; there && o.name != "" && (o.live || !other.live) {
+			d.add(o.String(), "", fmt.Sprintf("is in %s as well; that one counts, for this one is left out: remove one of them", other.place))
 		}
 	}
 }

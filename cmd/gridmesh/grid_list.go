@@ -13,6 +13,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/grid/plan"
 	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -171,12 +172,12 @@ should be are none.`,
 }
 
 // aboutGrid are the problems of one grid, as it is and as it is written, and of
-// files, which may hide more of it.
+// files, and of Nodes that are left out, which may hide more of it.
 func aboutGrid(grid plan.Ref, problems []topology.Problem) []topology.Problem {
 	return slices.DeleteFunc(slices.Clone(problems), func(p topology.Problem) bool {
 		kind, _, _ := strings.Cut(p.Object, " ")
 		object, _, _ := strings.Cut(p.Object, " (")
-		return object != grid.String() && !slices.Contains([]string{"file", "standard", "manifests"}, kind)
+		return object != grid.String() && !source.LosesNode(p) && !slices.Contains([]string{"file", "standard", "manifests"}, kind)
 	})
 }
 

@@ -163,7 +163,7 @@ func (w *world) inKernel(out *walk, step *rules.Tracing, q rules.Question) {
 	}
 	out.Tiers = pickedFrom(tiers, step.Ends)
 	if step.Fate != rules.ToEnd {
-		out.because(w.shut(step, q, s, f))
+		out.because(w.sure(q.To, w.shut(step, q, s, f)))
 	}
 	if q.ToNode {
 		door := fmt.Sprintf("%d is the node port of service %s, where %s is an address at which this node serves node ports (--nodeport-addresses); elsewhere the packet passes", q.To.Port, s.Key, q.To.Addr)

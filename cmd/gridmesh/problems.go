@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/topology/refusal"
 )
 
 var errProblems = errors.New("there are problems in what was asked for")
@@ -49,21 +51,20 @@ func (in *input) doubt(problems []topology.Problem, err error) error {
 	return in.judge(problems, err)
 }
 
-// about are those of the Services that were asked for, and of the files and
-// the node, which may hide more. Nothing asked for means all.
+// about are those of the Services that were asked for, and of the node, and of files and
+// of Nodes that are left out, which may hide more. Nothing asked for means all.
 func (w *world) about(args []string, all []topology.Problem) []topology.Problem {
 	if len(args) == 0 {
 		return all
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(p topology.Problem) bool {
-		return !slices.ContainsFunc(args, func(arg string) bool { return w.concerns(arg, p.Object) })
+		return !slices.ContainsFunc(args, func(arg string) bool { return w.concerns(arg, p) })
 	})
 }
 
-// concerns reports whether what an object is may matter to the Services that an
-// argument names.
-func (w *world) concerns(arg, object string) bool {
-	kind, rest, _ := strings.Cut(object, " ")
+// concerns reports whether a Problem may matter to the Services that an argument names.
+func (w *world) concerns(arg string, p topology.Problem) bool {
+	kind, rest, _ := strings.Cut(p.Object, " ")
 	name, _, _ := strings.Cut(rest, " ")
 	switch kind {
 	case "service":
@@ -73,7 +74,7 @@ func (w *world) concerns(arg, object string) bool {
 	case "file", "standard", "manifests":
 		return true
 	case "node":
-		return name == w.view.Viewpoint.Name
+		return name == w.view.Viewpoint.Name || source.LosesNode(p)
 	}
 	return false
 }
@@ -106,4 +107,56 @@ func problemTexts(list []topology.Problem) []string {
 		texts = append(texts, p.String())
 	}
 	return texts
+}
+
+// noService is an argument that names none: what concerns it makes any answer unsure.
+var noService = []string{"/"}
+
+// unknownNodes are notices of endpoints on nodes that the state lacks. Of a Node whose
+// manifest was left out a problem tells why, and what helps.
+func (w *world) unknownNodes() []topology.Problem {
+	list := w.snap.UnknownNodeNotices()
+	for i := range list {
+		name, _, _ := strings.Cut(list[i].Text, " ")
+		if source.LeftOutNode(w.snap.Problems, name) {
+			list[i].Text = name + " is left out of this state, so the endpoint is in no unit; " + cureLeftOut(name)
+		}
+	}
+	return list
+}
+
+func cureLeftOut(node string) string {
+	return fmt.Sprintf("correct the manifest of node %s, as its problem says", node)
+}
+
+// sure is a cause with what manifests say of it: that a Node is there, and was left out, and
+// that endpoints have other ports.
+func (w *world) sure(to topology.Frontend, c *refusal.Cause) *refusal.Cause {
+	if c == nil {
+		return nil
+	}
+	better := *c
+	if _, known := w.snap.Nodes.Get(c.Node); c.Node != "" && !known && source.LeftOutNode(w.snap.Problems, c.Node) {
+		better.Cure = cureLeftOut(c.Node) + "; gridmesh view " + c.Service + " shows every endpoint"
+	}
+	if c.Why == refusal.NoEndpoint {
+		if out := w.portless(to); len(out) > 0 {
+			better.Why += fmt.Sprintf(": of %d, %s is left out (%s)", len(out), out[0].Address, out[0].Reason)
+			better.Cure = "give the port of the Service and that of the slice one name and protocol; gridmesh view " + c.Service + " shows every endpoint"
+		}
+	}
+	return &better
+}
+
+// portless are the endpoints that no slice has with the port of a frontend.
+func (w *world) portless(to topology.Frontend) []endRow {
+	for _, s := range w.view.Sorted() {
+		for i := range s.Frontends {
+			if s.Frontends[i].Frontend == to {
+				entry, _ := w.snap.Services.Get(s.Key)
+				return portless(entry.Slices, to, s.Frontends[i].PortName)
+			}
+		}
+	}
+	return nil
 }

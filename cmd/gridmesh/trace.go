@@ -157,7 +157,7 @@ func (w *world) trace(cfg plan.Config, client netip.Addr, to topology.Frontend, 
 		return out
 	}
 	if step.Fate == rules.Refused || step.Fate == rules.Dropped {
-		out.because(w.cause(to))
+		out.because(w.sure(to, w.cause(to)))
 	}
 	if step.Fate != rules.ToEnvoy {
 		return out

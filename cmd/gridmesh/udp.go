@@ -73,7 +73,7 @@ func (w *world) udpTold(notices bool) (list []topology.Problem) {
 // notices are what is asked for and not served, by whom it may be, and what else
 // is no mistake for certain.
 func (w *world) notices() []topology.Problem {
-	list := append(append(w.view.AllNotices(), w.udpTold(true)...), w.snap.UnknownNodeNotices()...)
+	list := append(append(w.view.AllNotices(), w.udpTold(true)...), w.unknownNodes()...)
 	if fault := w.unitFault(); fault != "" {
 		list = append(list, topology.Problem{Object: "node " + w.view.Viewpoint.Name, Field: "metadata.labels", Text: fault})
 	}

@@ -40,7 +40,8 @@ func xdsCommand() *cobra.Command {
 			}
 			in.noteDatapath(cmd.Context(), w)
 			in.noteUnit(w)
-			return in.judge(cat.Problems, in.print(cmd.OutOrStdout(), rows, func(out io.Writer) error { return resourceTable(out, cat, rows) }))
+			err = in.judge(cat.Problems, in.print(cmd.OutOrStdout(), rows, func(out io.Writer) error { return resourceTable(out, cat, rows) }))
+			return in.doubt(w.about(noService, w.snap.Problems), err)
 		},
 	}
 	in.bind(cmd)

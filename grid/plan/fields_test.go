@@ -46,10 +46,10 @@ var (
 		{"DeploymentGrid", `rollout: {pauseSeconds: 10m}`, `spec.rollout.pauseSeconds: is a string, "10m"; an integer is wanted`},
 		{"DeploymentGrid", `rollout: {order: north}`, `spec.rollout.order: is a string, "north"; a list is wanted`},
 		{"DeploymentGrid", `rollout: {maxUnits: [1]}`, `spec.rollout.maxUnits: is a list; an integer or a string is wanted`},
-		{"DeploymentGrid", `rollout: {order: [1]}`, `spec.rollout.order[0]: is 1, a number; a string is wanted: write "1", in quotes`},
+		{"DeploymentGrid", `rollout: {order: [1]}`, `spec.rollout.order[0]: is a number; a string is wanted: put it in quotes, as it is meant`},
 		{"DeploymentGrid", `rolout: {}`, `spec.rolout: is no field of DeploymentGrid, and nothing comes of it; write rollout, or remove it`},
 		{"DeploymentGrid", `rollout: {speed: 1}`, `spec.rollout.speed: is no field of DeploymentGrid, and nothing comes of it; correct it, or remove it: there are maxFailedUnits, maxUnits, order, pauseSeconds, paused, progressDeadlineSeconds`},
-		{"DeploymentGrid", `templates: {a: 1}`, `spec.templates[a]: is 1, a number; a string is wanted: write "1", in quotes`},
+		{"DeploymentGrid", `templates: {a: 1}`, `spec.templates[a]: is a number; a string is wanted: put it in quotes, as it is meant`},
 		{"DeploymentGrid", `template: all`, `spec.template: is a string, "all"; an object is wanted`},
 		{"DeploymentGrid", `template: {replicas: "3"}`, `spec.template.replicas: is a string, "3"; an integer is wanted: write 3, without quotes`},
 		{"DeploymentGrid", `template: {replicas: 3.5}`, `spec.template.replicas: is 3.5, a number; an integer is wanted`},
@@ -57,7 +57,7 @@ var (
 		{"DeploymentGrid", `template: {templates: {}}`, `spec.template.templates: is no field of DeploymentSpec, and the API server refuses the Deployment with it; write template, or remove it`},
 		{"DeploymentGrid", `templatePool: {b: {selectr: {}}}`, `spec.templatePool[b].selectr: is no field of DeploymentSpec, and the API server refuses the Deployment with it; write selector, or remove it`},
 		{"DeploymentGrid", pods("{name: a, imgae: b}"), `spec.template.template.spec.containers[0].imgae: is no field of Container, and the API server refuses the Deployment with it; write image, or remove it`},
-		{"DeploymentGrid", pods("{name: a, env: [{name: PORT, value: 8080}]}"), `spec.template.template.spec.containers[0].env[0].value: is 8080, a number; a string is wanted: write "8080", in quotes`},
+		{"DeploymentGrid", pods("{name: a, env: [{name: PORT, value: 8080}]}"), `spec.template.template.spec.containers[0].env[0].value: is a number; a string is wanted: put it in quotes, as it is meant`},
 		{"DeploymentGrid", pods("{name: a, resources: {limits: {cpu: lots}}}"), `spec.template.template.spec.containers[0].resources.limits[cpu]: is a string, "lots"; a quantity is wanted, as 100m or 2Gi`},
 		{"StatefulSetGrid", `template: {strategy: {}}`, `spec.template.strategy: is no field of StatefulSetSpec, and the API server refuses the StatefulSet with it; correct it, or remove it: there are`},
 		{"ServiceGrid", `template: {ports: {port: 80}}`, `spec.template.ports: is an object; a list is wanted`},
@@ -142,7 +142,7 @@ func TestWhatAPlanReadsIsThere(t *testing.T) {
 		"replicas: -1, " + selector + "}":               "the template's replicas is negative; give 0 or more",
 		selector + ", spec: []}":                        "the template's template.spec is a list; an object is wanted",
 		selector + ", spec: {nodeSelector: [disk]}}":    "the template's template.spec.nodeSelector is a list; an object is wanted",
-		selector + ", spec: {nodeSelector: {disk: 1}}}": `the template's template.spec.nodeSelector[disk] is 1, a number; a string is wanted: write "1", in quotes`,
+		selector + ", spec: {nodeSelector: {disk: 1}}}": `the template's template.spec.nodeSelector[disk] is a number; a string is wanted: put it in quotes, as it is meant`,
 	} {
 		for _, kind := range []string{"DeploymentGrid", "StatefulSetGrid"} {
 			g := decodeGrid(written(t, kind, "template: {"+spec+"}"))

@@ -18,6 +18,9 @@ type Misfit struct {
 	Type    reflect.Type
 	Unknown bool
 	Name    string // of a field that does not exist
+	// Written is how the value stands in its document, where the caller knows: a reader
+	// of YAML makes 15 of 0017, and false of no.
+	Written string
 
 	err error // what a type has against it
 }

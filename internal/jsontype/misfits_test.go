@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -61,12 +62,13 @@ var misfits = []struct {
 	{"service", `{"spec": {"ports": [{"targetPort": {}}]}}`, []string{"spec.ports[0].targetPort: is an object; an integer or a string is wanted, as 8080, http or 25%"}},
 	{"service", `{"spec": {"publishNotReadyAddresses": "yes"}}`, []string{`spec.publishNotReadyAddresses: is a string, "yes"; true or false is wanted`}},
 	{"service", `{"spec": {"selector": {"a": 1, "b": true, "c": ["x"], "d": 0.5}}}`, []string{
-		`spec.selector[a]: is 1, a number; a string is wanted: write "1", in quotes`,
-		`spec.selector[b]: is true; a string is wanted: write "true", in quotes`,
+		`spec.selector[a]: is a number; a string is wanted: put it in quotes, as it is meant`,
+		`spec.selector[b]: is a boolean; a string is wanted: put it in quotes, as it is meant`,
 		"spec.selector[c]: is a list; a string is wanted",
-		`spec.selector[d]: is 0.5, a number; a string is wanted: write "0.5", in quotes`,
+		`spec.selector[d]: is a number; a string is wanted: put it in quotes, as it is meant`,
 	}},
 	{"service", `{"metadata": {"annotations": {"topologyKeys": ["site"]}}}`, []string{`metadata.annotations[topologyKeys]: is a list; a string is wanted: write '["site"]', in quotes`}},
+	{"service", `{"metadata": {"annotations": {"topologyKeys": [15]}}}`, []string{`metadata.annotations[topologyKeys]: is a list; a string is wanted`}},
 	{"service", `{"metadata": {"creationTimestamp": "today"}}`, []string{`metadata.creationTimestamp: is a string, "today"; a time is wanted, as 2026-01-31T12:00:00Z`}},
 	{"node", `{"status": {"capacity": {"cpu": "lots"}}}`, []string{`status.capacity[cpu]: is a string, "lots"; a quantity is wanted, as 100m or 2Gi`}},
 	{"node", `{"metadata": "0123456789012345678901234567890123456789 and more"}`, []string{`metadata: is a string, "0123456789012345678901234567890123456789"...; an object is wanted`}},
@@ -86,6 +88,23 @@ func TestMisfits(t *testing.T) {
 		}
 		if !slices.Equal(got, tc.want) {
 			t.Errorf("%s %s:\n%q\nwant\n%q", tc.of, tc.text, got, tc.want)
+		}
+	}
+}
+
+// What a reader of YAML made of a text is told as the text, where it is known.
+func TestWritten(t *testing.T) {
+	for _, tc := range []struct{ value, written, want string }{
+		{`15`, "0017", `is 0017, a number; a string is wanted: write "0017", in quotes`},
+		{`1000`, "1e3", `is 1e3, a number; a string is wanted: write "1e3", in quotes`},
+		{`false`, "no", `is no, which YAML takes for false; a string is wanted: write "no", in quotes`},
+		{`true`, "true", `is true; a string is wanted: write "true", in quotes`},
+		{`1`, strings.Repeat("0", few) + "1", "is a number; a string is wanted: put it in quotes, as it is meant"},
+	} {
+		for m := range Misfits(parse(t, tc.value), reflect.TypeFor[string](), nil) {
+			if m.Written = tc.written; m.Text() != tc.want {
+				t.Errorf("%s: %s\nwant %s", tc.written, m.Text(), tc.want)
+			}
 		}
 	}
 }

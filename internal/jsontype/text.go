@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,7 +27,7 @@ func (m Misfit) Text() string {
 	case isInt(m.Type) && isWhole(m.Value):
 		return fmt.Sprintf("is %s, and no more than %d bits are kept of it; give a smaller number", asJSON(m.Value), m.Type.Bits())
 	}
-	return "is " + what(m.Value) + "; " + m.wanted()
+	return "is " + m.what() + "; " + m.wanted()
 }
 
 func (m Misfit) wanted() string {
@@ -59,21 +60,56 @@ func (m Misfit) wanted() string {
 	return fmt.Sprintf("a %s is wanted: %v", m.Type.Name(), m.err)
 }
 
-// quoted says how a string is written; of lists only an annotation's is one.
+// quoted says how a string is written; of lists only an annotation's is one. What is not
+// known as it is written is not told as another text.
 func (m Misfit) quoted() string {
-	text := asJSON(m.Value)
-	switch m.Value.(type) {
+	switch v := m.Value.(type) {
 	case bool, int64, float64:
-		return fmt.Sprintf(`a string is wanted: write "%s", in quotes`, text)
+		if m.Written != "" && len(m.Written) <= few {
+			return fmt.Sprintf("a string is wanted: write %q, in quotes", m.Written)
+		}
+		return "a string is wanted: put it in quotes, as it is meant"
 	case []any:
-		if strings.Contains(m.Path, "metadata.annotations[") && len(text) <= few {
+		text := asJSON(v)
+		if strings.Contains(m.Path, "metadata.annotations[") && len(text) <= few && !slices.ContainsFunc(v, notText) {
 			return fmt.Sprintf("a string is wanted: write '%s', in quotes", text)
 		}
 	}
 	return "a string is wanted"
 }
 
-// what a value is, with the value where it is short.
+func notText(v any) bool {
+	_, ok := v.(string)
+	return !ok
+}
+
+// what a value is, with the value where it is short, and is as it is written.
+func (m Misfit) what() string {
+	written, text := m.Written, m.Type.Kind() == reflect.String && !readsItself(m.Type)
+	if len(written) > few {
+		written = ""
+	}
+	switch v := m.Value.(type) {
+	case bool:
+		switch value := strconv.FormatBool(v); {
+		case written != "" && written != value:
+			return written + ", which YAML takes for " + value
+		case written == "" && text:
+			return "a boolean"
+		default:
+			return value
+		}
+	case int64, float64:
+		switch {
+		case written != "":
+			return written + ", a number"
+		case text:
+			return "a number"
+		}
+	}
+	return what(m.Value)
+}
+
 func what(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -85,8 +121,6 @@ func what(v any) string {
 		return "a list"
 	case map[string]any:
 		return "an object"
-	case bool:
-		return strconv.FormatBool(v)
 	}
 	return asJSON(v) + ", a number"
 }

@@ -38,6 +38,9 @@ func (c *Cause) String() string {
 	return text
 }
 
+// NoEndpoint is why of a Service whose slices have nobody for a port.
+const NoEndpoint = "has no endpoint at this port"
+
 // Of finds the cause for an address that is in a range of Services and that the
 // node of a view cannot reach; the view is of the snapshot, by the options.
 func Of(snap *topology.Snapshot, view *topology.View, opts topology.Options, to topology.Frontend) *Cause {
@@ -64,7 +67,7 @@ func Of(snap *topology.Snapshot, view *topology.View, opts topology.Options, to 
 		if len(out) == 0 {
 			return &Cause{
 				Service: s.Key.String(),
-				Why:     "has no endpoint at this port",
+				Why:     NoEndpoint,
 				Cure:    fmt.Sprintf("see that its selector matches pods, and that they have the port %s: kubectl get endpointslices -n %s -l kubernetes.io/service-name=%s", cmp.Or(s.Frontends[i].PortName, "of the Service"), s.Key.Namespace, s.Key.Name),
 			}
 		}

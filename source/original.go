@@ -1,0 +1,99 @@
+package source
+
+import (
+	"fmt"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+)
+
+// original is a document as it is written. What is made of it has other texts: 0017 is 15
+// there, and no is false.
+type original struct {
+	place string
+	text  []byte
+	root  *yamlv3.Node // nil until it is asked for
+}
+
+// below has what stands at the paths of an object that is at a place of the document; ""
+// where it is not known.
+func (o *original) below(place string) func(path string) string {
+	items := strings.ReplaceAll(strings.TrimPrefix(place, o.place), " ", ".")
+	return func(path string) string {
+		if o.root == nil {
+			o.root = &yamlv3.Node{}
+			if yamlv3.Unmarshal(o.text, o.root) != nil || len(o.root.Content) != 1 {
+				o.root = &yamlv3.Node{}
+			}
+		}
+		if len(o.root.Content) != 1 {
+			return ""
+		}
+		return scalarAt(o.root.Content[0], items+"."+path, 0)
+	}
+}
+
+// mostSteps bounds the way to a value: an alias may lead to where it stands.
+const mostSteps = 100
+
+// scalarAt is the text of the scalar that a path leads to from a node, as Problems write
+// paths, with a dot before it.
+func scalarAt(n *yamlv3.Node, path string, steps int) (text string) {
+	if steps++; steps > mostSteps {
+		return ""
+	}
+	switch n.Kind {
+	case yamlv3.AliasNode:
+		return scalarAt(n.Alias, path, steps)
+	case yamlv3.ScalarNode:
+		if path == "" {
+			return n.Value
+		}
+	case yamlv3.SequenceNode:
+		for i, item := range n.Content {
+			if rest, ok := within(path, fmt.Sprintf("[%d]", i)); ok {
+				return scalarAt(item, rest, steps)
+			}
+		}
+	case yamlv3.MappingNode:
+		return entryAt(n, path, steps)
+	}
+	return ""
+}
+
+// entryAt is that of a mapping: of two entries with one key the last counts, and what is
+// merged counts last.
+func entryAt(n *yamlv3.Node, path string, steps int) (text string) {
+	for key, below := range entries(n) {
+		for _, step := range []string{"." + key, "[" + key + "]"} {
+			if rest, ok := within(path, step); ok {
+				text = scalarAt(below, rest, steps)
+			}
+		}
+	}
+	for i := 0; i+1 < len(n.Content) && text == ""; i += 2 {
+		if n.Content[i].Tag == "!!merge" {
+			text = merged(n.Content[i+1], path, steps)
+		}
+	}
+	return text
+}
+
+// merged is what the mapping, or the first of several, has that is merged.
+func merged(n *yamlv3.Node, path string, steps int) (text string) {
+	if n.Kind != yamlv3.SequenceNode {
+		return scalarAt(n, path, steps)
+	}
+	for _, from := range n.Content {
+		if text = scalarAt(from, path, steps); text != "" {
+			break
+		}
+	}
+	return text
+}
+
+// within is a path without its first step, where it begins with that.
+func within(path, step string) (rest string, ok bool) {
+	rest, ok = strings.CutPrefix(path, step)
+	return rest, ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
