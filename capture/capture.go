@@ -49,6 +49,7 @@ type Capture struct {
 	held      state        // how the kernel's elements stand to the planner's
 	goal      state        // what the next Extend leads to; unsure before the first view
 	pending   *plan.Change // what the next Extend adds; nil: it compares
+	viewed    bool         // a plan was held
 }
 
 // state is how the elements in the kernel stand to those of the planner.
@@ -278,9 +279,10 @@ func (c *Capture) Extend() error {
 func (c *Capture) nowHeld() {
 	c.held = c.goal
 	c.takeOver()
-	if c.flows.abandoned.unaware() { // the switch came before the first view
-		c.sayLater(c.tellAbsent())
+	if list, said := c.absent(); !c.viewed && c.kernel != nil && said && len(list) > 0 {
+		c.abandon(true, false) // the switch came before the first view
 	}
+	c.viewed = true
 }
 
 // write makes the kernel hold the plan, whatever it held before. Where what it

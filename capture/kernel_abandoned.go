@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -38,8 +37,9 @@ const goesOn = 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<6
 const (
 	abandonedPause  = 10 * time.Millisecond
 	abandonedSecond = 100 * time.Millisecond // from the first look to the next: what was on its way at the switch
-	abandonedEvery  = 2 * time.Second        // from then on
+	abandonedEvery  = 2 * time.Second        // from then on, at least
 	abandonedEffort = 40                     // of which a look may take one: it goes through all of conntrack's table
+	abandonedLong   = 30 * time.Second       // at most
 	abandonedMost   = 10                     // at once, where there is more than is forgotten by one
 )
 
@@ -149,13 +149,6 @@ func (a *abandonment) stop() {
 	a.cancel()
 }
 
-// unaware reports whether it is done, and knows no frontend.
-func (a *abandonment) unaware() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.end != nil && len(a.of.frontends) == 0
-}
-
 // look looks until it is ended.
 func (a *abandonment) look(ctx context.Context, conn *nl.Conn) {
 	for next := abandonedSecond; ; next = abandonedEvery {
@@ -174,7 +167,10 @@ func (a *abandonment) look(ctx context.Context, conn *nl.Conn) {
 				break
 			}
 		}
-		if !pause(ctx, max(next, abandonedEffort*(time.Since(begin)-abandonedPause))) {
+		if next == abandonedEvery {
+			next = min(max(next, abandonedEffort*(time.Since(begin)-abandonedPause)), abandonedLong)
+		}
+		if !pause(ctx, next) {
 			return
 		}
 	}
@@ -213,25 +209,38 @@ func (c conntrack) forgetAbandoned(ctx context.Context, conn *nl.Conn, e envoys)
 		if !pause(ctx, abandonedPause) {
 			return false, nil
 		}
-		list = slices.DeleteFunc(list, func(name []byte) bool { return !c.stays(conn, family, name, e) })
-		err = errors.Join(err, c.remove(conn, family, list))
+		for _, name := range list {
+			if ctx.Err() != nil {
+				return false, err
+			}
+			left, failed := c.stays(conn, family, name, e)
+			if left && failed == nil {
+				failed = c.remove(conn, family, [][]byte{name})
+			}
+			if failed != nil {
+				return false, errors.Join(err, failed)
+			}
+		}
 	}
 	return more, err
 }
 
-// stays reports whether a flow is the same still, and left. One that nobody tells of is not.
-func (c conntrack) stays(conn *nl.Conn, family byte, name []byte, e envoys) bool {
+// stays reports whether a flow is the same still, and left.
+func (c conntrack) stays(conn *nl.Conn, family byte, name []byte, e envoys) (bool, error) {
 	answer, err := conn.Execute(nl.Message{
 		// The kernel calls it a part of a list, which the acknowledgement ends.
 		Header: nl.Header{Type: nl.HeaderType(c.subsystem<<8 | ctGet), Flags: nl.Request | nl.Acknowledge},
 		Data:   append(nft.Header(nftables.TableFamily(family)), name...),
 	})
-	if err != nil || len(answer) == 0 || len(answer[0].Data) < nfgenmsgLen {
-		return false
+	if errors.Is(err, unix.ENOENT) || err == nil && (len(answer) == 0 || len(answer[0].Data) < nfgenmsgLen) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
 	}
 	item := answer[0].Data[nfgenmsgLen:]
 	now, orig, reply := parseTuples(item)
-	return bytes.Equal(now, name) && e.left(orig, reply, stateOf(item))
+	return bytes.Equal(now, name) && e.left(orig, reply, stateOf(item)), nil
 }
 
 func (c conntrack) abandoned(conn *nl.Conn, q asked, e envoys) ([][]byte, error) {

@@ -13,7 +13,7 @@ import (
 // Remove removes every rule, route and changed sysctl of gridmesh, and leaves
 // a capture that is not installed. What is not there is no error. Early demux stays off, with
 // an error, where Envoy's sockets in pods' names are not gone within a moment.
-func (c *Capture) Remove() error { return c.remove(context.Background(), time.Second) }
+func (c *Capture) Remove() error { return c.remove(context.Background(), 5*time.Second) }
 
 func (c *Capture) remove(ctx context.Context, patience time.Duration) error {
 	c.installed, c.held, c.goal, c.pending = false, unsure, unsure, nil

@@ -76,7 +76,7 @@ func (l *loop) save() {
 	kept := l.kept()
 	st := &source.State{
 		Snapshot: source.Subset(l.snap, l.cfg.Node, func(key topology.ObjectKey) bool { return kept[key] }),
-		Used:     slices.Concat(l.catalogs.Listening(), l.used.Names()),
+		Used:     slices.Concat(l.catalogs.Listening(), l.used.Lasting()),
 		PodCIDRs: l.pods,
 		Node:     l.cfg.Node,
 		Policies: l.policed,

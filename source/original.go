@@ -1,7 +1,7 @@
 package source
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
@@ -50,10 +50,9 @@ func scalarAt(n *yamlv3.Node, path string, steps int) (text string) {
 			return n.Value
 		}
 	case yamlv3.SequenceNode:
-		for i, item := range n.Content {
-			if rest, ok := within(path, fmt.Sprintf("[%d]", i)); ok {
-				return scalarAt(item, rest, steps)
-			}
+		number, rest, ok := strings.Cut(strings.TrimPrefix(path, "["), "]")
+		if i, err := strconv.Atoi(number); ok && err == nil && strings.HasPrefix(path, "[") && 0 <= i && i < len(n.Content) {
+			return scalarAt(n.Content[i], rest, steps)
 		}
 	case yamlv3.MappingNode:
 		return entryAt(n, path, steps)

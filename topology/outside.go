@@ -131,7 +131,7 @@ func (i *inquiry) outside() {
 		}
 		cost := d.guard(four, six)
 		if cost > room { // without its ranges it would be open
-			lack, room = lack+1, 0
+			lack, room, seen[d.Frontend] = lack+1, 0, true // by no other way either
 			continue
 		}
 		room -= cost

@@ -81,7 +81,9 @@ func (c *claims) grant(p *portion, to int) {
 	if from == to {
 		return
 	}
-	p.guard.wants, c.guards.changed = p.service.guarded(to), true
+	if n := p.service.guarded(to); n != p.guard.wants {
+		p.guard.wants, c.guards.changed = n, true
+	}
 	for _, d := range p.service.outside() {
 		if n >= max(from, to) {
 			return

@@ -75,7 +75,7 @@ func claimed(snap *Snapshot, viewer *Viewer) map[*Service][]claim {
 }
 
 // unguarded are the pairs that a Service was given, and whose ranges find no room.
-func unguarded(all map[*Service][]claim, s *Service, viewer *Viewer) map[claim]bool {
+func unguarded(all map[*Service][]claim, s *Service, viewer *Viewer) map[Frontend]bool {
 	byAge := slices.SortedFunc(maps.Keys(all), func(a, b *Service) int {
 		if elder(a, b) {
 			return -1
@@ -97,11 +97,11 @@ func unguarded(all map[*Service][]claim, s *Service, viewer *Viewer) map[claim]b
 	had := map[string]int{}
 	for _, o := range byAge {
 		room := min(ofNamespace-had[o.Key.Namespace], ofAll-had[""])
-		wants, lack := 0, map[claim]bool{}
+		wants, lack := 0, map[Frontend]bool{}
 		for _, c := range all[o] {
 			n := cost(o, c)
 			if wants += n; n > 0 && wants > room {
-				lack[c] = true
+				lack[c.Frontend] = true
 			}
 		}
 		if o == s {
@@ -151,7 +151,7 @@ func checkOutside(t *testing.T, all map[*Service][]claim, viewer *Viewer, snap *
 		t.Fatalf("%s: %s lacks room for ranges of %v, said: %v", at, sv.Key, lack, said)
 	}
 	for _, w := range all[s] {
-		if (opts.Outside || opts.Datapath != DatapathNone) && granted(all, s, w) && !lack[w] {
+		if (opts.Outside || opts.Datapath != DatapathNone) && granted(all, s, w) && !lack[w.Frontend] {
 			want[w.Frontend] = w
 		}
 	}

@@ -324,12 +324,12 @@ func TestOneWatchThatFails(t *testing.T) {
 		next(w, r)
 	})
 	s.EndWatches()
-	eventually(t, "the failure is known", func() bool { return f.Health().Refused })
+	eventually(t, "the failure is known", func() bool { return !f.Health().Refused.IsZero() })
 	began := f.Health().Since
 	for i := range 20 {
 		s.Put(t, fmt.Sprintf(`{apiVersion: v1, kind: Node, metadata: {name: b%d}}`, i))
 		eventually(t, "the Node is known", func() bool { snap, _ := f.Get(); return snap.Nodes.Len() == i+2 })
-		if now := f.Health(); now.Err == "" || !now.Refused || now.Since.Sub(began).Abs() > time.Millisecond {
+		if now := f.Health(); now.Err == "" || now.Refused.IsZero() || now.Since.Sub(began).Abs() > time.Millisecond {
 			t.Fatalf("with Node %d: %+v, want one that fails since %s", i, now, began)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 type Health struct {
 	LastContact time.Time // when it last answered anything; zero: never
 	Err         string    // the last failure of the watch that fails the longest; "" for none
-	Since       time.Time // of Err: when that watch began to fail, or to be refused
-	Refused     bool      // of Err: it knows not who asks, or does not permit it
+	Since       time.Time // of Err: when that watch began to fail
+	Refused     time.Time // of Err: since when it knows not who asks, or does not permit it; zero: it does
 	Held        []string  // for each of its lists that is not believed, why
 }
 
@@ -80,11 +80,12 @@ func (f *Feed) Health() Health {
 	h := Health{LastContact: f.LastContact(), Held: f.heldBack()}
 	if len(f.health.failing) > 0 {
 		first := f.health.failing[0]
-		now, since := f.now(), first.since
-		if h.Refused = isRefusal(first.err); h.Refused {
-			since = first.kind // while it starts it may refuse who waited for it
+		now := f.now()
+		byNow := func(at time.Time) time.Time { return now.Add(-now.Sub(at)) } // by the clock as it is set now
+		h.Err, h.Since = first.err.Error(), byNow(first.since)
+		if isRefusal(first.err) {
+			h.Refused = byNow(first.kind) // while it starts it may refuse who waited for it
 		}
-		h.Err, h.Since = first.err.Error(), now.Add(-now.Sub(since)) // by the clock as it is set now
 	}
 	return h
 }

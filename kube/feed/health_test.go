@@ -48,7 +48,7 @@ func TestRefusalsAreTold(t *testing.T) {
 	} {
 		f.note(step.watch, step.verb, step.err)
 		h := f.Health()
-		if (h.Err == "") != (step.fails == "") || !strings.Contains(h.Err, step.fails) || h.Refused != step.refused {
+		if (h.Err == "") != (step.fails == "") || !strings.Contains(h.Err, step.fails) || h.Refused.IsZero() == step.refused {
 			t.Errorf("step %d: %+v", i, h)
 		}
 		if n := strings.Count(log.String(), "watch="+step.watch); n != step.logged && step.watch == "services" {
@@ -68,14 +68,14 @@ func TestARefusalBeginsWithItself(t *testing.T) {
 	f.note("services", verbWatch, forbidden)
 	began := now
 	for range 3 {
-		if h := f.Health(); !h.Refused || !h.Since.Equal(began) {
-			t.Errorf("%+v, want refused since %s", h, began)
+		if h := f.Health(); !h.Refused.Equal(began) || !h.Since.Equal(began.Add(-5*time.Minute)) {
+			t.Errorf("%+v, want refused since %s, and one that fails since before", h, began)
 		}
 		now = now.Add(time.Second)
 		f.note("services", verbWatch, forbidden)
 	}
 	f.note("services", verbWatch, errors.New("no route"))
-	if h, away := f.Health(), began.Add(-5*time.Minute); h.Refused || !h.Since.Equal(away) {
+	if h, away := f.Health(), began.Add(-5*time.Minute); !h.Refused.IsZero() || !h.Since.Equal(away) {
 		t.Errorf("%+v, want one that fails since %s", h, away)
 	}
 }

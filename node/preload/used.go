@@ -126,6 +126,12 @@ func (u *Used) Names() []string {
 	return append(u.held.names(), list...)
 }
 
+// Lasting are those of Names that a run after this one is to have: what was held is among
+// them where it was used.
+func (u *Used) Lasting() []string {
+	return slices.DeleteFunc(u.Names(), func(name string) bool { n, held := u.held[name]; return held && !n.used })
+}
+
 // compare puts first what gives way first: what was used longest ago of what is
 // worth least.
 func (u *use) compare(o *use) int { return cmp.Or(cmp.Compare(u.worth, o.worth), u.place-o.place) }

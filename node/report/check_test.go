@@ -31,10 +31,13 @@ func TestDegraded(t *testing.T) {
 		{"a moment without the API server", func(r *Report) { r.APIServer.Error = "no route" }, nil},
 		{"not all that is asked is answered", func(r *Report) { r.APIServer.Error, r.APIServer.Since = "gone", now.Add(-2*time.Minute) }, []string{"API server: last contact 0s ago, but something has failed for 2m0s; this node goes on with what it knows of that: gone"}},
 		{"refused for a moment", func(r *Report) {
-			r.APIServer.Error, r.APIServer.Since, r.APIServer.Refused = "forbidden", now.Add(-5*time.Second), true
+			r.APIServer.Error, r.APIServer.Since, r.APIServer.Refused = "forbidden", now.Add(-20*time.Second), now.Add(-5*time.Second)
 		}, nil},
+		{"refused for a moment, after an hour without an answer", func(r *Report) {
+			r.APIServer.Error, r.APIServer.Since, r.APIServer.Refused = "forbidden", now.Add(-time.Hour), now.Add(-5*time.Second)
+		}, []string{"API server: refuses what this agent asks for, for 5s; this node goes on with what it knows: forbidden; see that its credentials are valid, and have the rights that deploy/ gives it"}},
 		{"refused by it", func(r *Report) {
-			r.APIServer.Error, r.APIServer.Since, r.APIServer.Refused = "forbidden", now.Add(-time.Minute), true
+			r.APIServer.Error, r.APIServer.Since, r.APIServer.Refused = "forbidden", now.Add(-time.Minute), now.Add(-time.Minute)
 		}, []string{"API server: refuses what this agent asks for, for 1m0s; this node goes on with what it knows: forbidden; see that its credentials are valid, and have the rights that deploy/ gives it"}},
 		{"none yet", func(r *Report) { r.Source = None }, []string{"nothing is served before the first snapshot"}},
 		{"an outage", func(r *Report) {

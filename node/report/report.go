@@ -85,7 +85,7 @@ type APIServer struct {
 	LastContact time.Time `json:"lastContact,omitzero"` // when it last answered anything, as above; zero: never
 	Error       string    `json:"error,omitempty"`      // the last failure of what fails the longest; "" for nothing
 	Since       time.Time `json:"since,omitzero"`       // of Error: when that began to fail
-	Refused     bool      `json:"refused,omitempty"`    // of Error: it knows not who asks, or does not permit it
+	Refused     time.Time `json:"refused,omitzero"`     // of Error: since when it knows not who asks, or does not permit it
 	Held        []string  `json:"held,omitempty"`       // for each of its lists that is not believed, why
 }
 

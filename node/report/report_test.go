@@ -90,7 +90,7 @@ problem     service default/x: is wrong
 		{APIServer{LastContact: ago(time.Minute), Error: "no route"}, "unavailable for 1m0s; this node goes on with what it knows: no route"},
 		{APIServer{LastContact: ago(2 * time.Minute), Error: "no route", Since: ago(time.Minute)}, "unavailable for 2m0s; this node goes on with what it knows: no route"},
 		{APIServer{LastContact: ago(time.Second), Error: "gone", Since: ago(time.Minute)}, "last contact 1s ago, but something has failed for 1m0s; this node goes on with what it knows of that: gone"},
-		{APIServer{Error: "forbidden", Since: ago(time.Minute), Refused: true}, "refuses what this agent asks for, for 1m0s; this node goes on with what it knows: forbidden; see that its credentials are valid, and have the rights that deploy/ gives it"},
+		{APIServer{Error: "forbidden", Since: ago(time.Hour), Refused: ago(time.Minute)}, "refuses what this agent asks for, for 1m0s; this node goes on with what it knows: forbidden; see that its credentials are valid, and have the rights that deploy/ gives it"},
 	} {
 		if got := tc.api.text(now); got != tc.want {
 			t.Errorf("got %q, want %q", got, tc.want)
@@ -146,14 +146,14 @@ func TestTheNodesOwnComesFirst(t *testing.T) {
 
 // What a tenant wrote moves no terminal's cursor, and begins no line.
 func TestTheTextIsPrintable(t *testing.T) {
-	const hostile = "\x1b[2J\x1b[1;1Hall is well\nversion 9\x1b]0;owned\a"
+	const hostile = "\x1b[2J\x1b[1;1Hall is well\nversion 9\x1b]0;owned\a\x9b2J"
 	r := Report{Source: Live, Problems: []topology.Problem{{Object: "service evil/esc", Text: hostile}}, Error: hostile, Nacks: []xds.Nack{{Name: hostile, Reason: hostile}}}
 	var got bytes.Buffer
 	if err := r.WriteText(&got, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Join(r.Degraded(time.Now()), "\n")
-	if all := got.String() + lines; strings.ContainsAny(all, "\x1b\a") || strings.Contains(all, "\nversion 9") || !strings.Contains(all, `\x1b[2J`) {
+	if all := got.String() + lines; strings.ContainsAny(all, "\x1b\a") || strings.Contains(all, "\x9b") || strings.Contains(all, "\nversion 9") || !strings.Contains(all, `\x1b[2J`) {
 		t.Errorf("got %q", all)
 	}
 }
