@@ -36,9 +36,9 @@ func (l *loop) takePolicies() {
 		return
 	}
 	objects, asked := l.policies.Get()
-	engine, _ := l.engines.Get()
-	if !asked && !engine.so {
-		return // nobody has said that there are none
+	engine, looked := l.engines.Get()
+	if !objects.so && !engine.so && (!asked || l.cfg.RefusePolicies && !looked) {
+		return // nobody has said that there are none, or seen that nobody enforces others
 	}
 	newest := engine.at
 	if objects.at.After(newest) {

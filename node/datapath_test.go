@@ -275,6 +275,28 @@ func TestTheKernelBesideAPolicyEngine(t *testing.T) {
 	})
 }
 
+// A look at the start that failed has not seen that there is no engine: the kernel serves all
+// until one has.
+func TestAnEngineThatNobodyLookedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{}
+		r.cfg.RefusePolicies = true
+		r.looked = errBroken
+		r.withKernelPath(topology.DatapathAuto)
+		r.mustStart(t)
+		r.publish(webOnly())
+		web := []string{webFrontend}
+		after(2 * policiesEvery)
+		r.wantPaths(t, "the cluster has none, and nobody looked for an engine", nil, web)
+		r.mu.Lock()
+		r.looked = nil
+		r.mu.Unlock()
+		after(policiesFirst + 2*policiesEvery)
+		r.wantPaths(t, "there is none", web, web)
+	})
+}
+
 // A kernel path that takes no write keeps nothing from Envoy that is Envoy's.
 func TestTheKernelPathFailsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
