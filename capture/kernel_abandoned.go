@@ -15,6 +15,7 @@ import (
 	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/capture/links"
 	"github.com/gridmesh/gridmesh/capture/nft"
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -170,19 +171,9 @@ func (a *abandonment) look(ctx context.Context, conn *nl.Conn) {
 		if next == abandonedEvery {
 			next = min(max(next, abandonedEffort*(time.Since(begin)-abandonedPause)), abandonedLong)
 		}
-		if !pause(ctx, next) {
+		if !run.Pause(ctx, next) {
 			return
 		}
-	}
-}
-
-// pause reports whether its time passed before the context ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -206,8 +197,8 @@ func (c conntrack) forgetAbandoned(ctx context.Context, conn *nl.Conn, e envoys)
 		if len(list) == 0 {
 			continue
 		}
-		if !pause(ctx, abandonedPause) {
-			return false, nil
+		if !run.Pause(ctx, abandonedPause) {
+			return false, err
 		}
 		for _, name := range list {
 			if ctx.Err() != nil {

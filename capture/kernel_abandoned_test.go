@@ -119,10 +119,7 @@ func TestWhatEnvoyEndsLaterIsForgotten(t *testing.T) {
 	for range 2 { // those of the switch
 		<-looks
 	}
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
-	_, _ = conn.Write([]byte("x"))
-	_, _ = conn.Read(make([]byte, 1)) // its RST
-	_ = conn.Close()
+	isReset(conn)
 	for _, ln := range open {
 		_ = ln.Close()
 	}
@@ -210,10 +207,7 @@ func TestAPortOfEnvoysIsServedByTheKernel(t *testing.T) {
 		if answer != "envoy" {
 			t.Fatalf("%s: %q, want Envoy's answer", ip, answer)
 		}
-		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
-		_, _ = conn.Write([]byte("x"))
-		_, _ = conn.Read(make([]byte, 1)) // its RST
-		_ = conn.Close()
+		isReset(conn)
 	}
 	for _, ln := range open {
 		_ = ln.Close()
@@ -290,6 +284,14 @@ func echoing(ln net.Listener) {
 		_, _ = conn.Write([]byte("envoy"))
 		go func() { _, _ = io.Copy(conn, conn); _ = conn.Close() }()
 	}
+}
+
+// isReset has who is resetting end a connection.
+func isReset(conn net.Conn) {
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_, _ = conn.Write([]byte("x"))
+	_, _ = conn.Read(make([]byte, 1)) // its RST
+	_ = conn.Close()
 }
 
 // resetting answers, and ends by RST.

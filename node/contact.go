@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node/outage"
 )
 
@@ -68,7 +69,7 @@ func moment(at time.Time) outage.Clocks { return outage.Clocks{Now: at, Shown: a
 // itself, so that a quiet cluster is no outage.
 func (a *Agent) keepContact(ctx context.Context) error {
 	began := time.Now()
-	for wait := contactEvery; pause(ctx, wait); {
+	for wait := contactEvery; run.Pause(ctx, wait); {
 		last := a.lastContact()
 		if last.Before(began) {
 			last = began
@@ -120,16 +121,6 @@ func (l *loop) noteContact(contact time.Time, was, at outage.Clocks) {
 		}
 	}
 	l.uplink.Contacted(contact)
-}
-
-// pause waits, and reports false where ctx ended before.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // jitter is d and up to a quarter more, so that many nodes do not ask at once.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node/envoy"
 	"github.com/gridmesh/gridmesh/node/preload"
 	"github.com/gridmesh/gridmesh/node/quiet"
@@ -27,7 +28,7 @@ func (a *Agent) followEnvoy(ctx context.Context) error {
 			a.envoy.Publish(look)
 			a.tellOfEnvoy(look, &said)
 		}
-		if !pause(ctx, askEnvoyPause) {
+		if !run.Pause(ctx, askEnvoyPause) {
 			return nil
 		}
 		select {

@@ -13,6 +13,7 @@ import (
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -242,7 +243,7 @@ func (a *Agent) followPolicies(ctx context.Context) error {
 			}
 			a.notePolicies(name) // gone since or not: who makes and removes them has no node ask more often
 		}
-		if !pause(ctx, jitter(next)) {
+		if !run.Pause(ctx, jitter(next)) {
 			return nil
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/run"
 )
 
 const (
@@ -133,7 +134,7 @@ func (a *Agent) askAll(ctx context.Context, begun int) int {
 			first, epoch = map[string]uint64{}, q.epoch
 		}
 		if epoch != begun {
-			if begun = epoch; !pause(ctx, askAfter+rand.N(askWithin)) {
+			if begun = epoch; !run.Pause(ctx, askAfter+rand.N(askWithin)) {
 				return begun
 			}
 			continue // some may have reported meanwhile
@@ -150,7 +151,7 @@ func (a *Agent) askAll(ctx context.Context, begun int) int {
 		case report > was:
 			a.reports.report(q.node, epoch)
 		}
-		if !pause(ctx, jitter(q.wait)) {
+		if !run.Pause(ctx, jitter(q.wait)) {
 			return begun
 		}
 	}

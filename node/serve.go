@@ -127,7 +127,7 @@ func (a *Agent) serveLater(ctx context.Context, s server) error {
 			text := fmt.Sprintf("the agent's %s is not served yet, and tried again: %v: stop who has the address, a kube-proxy or another program, or give --%s-bind-address another", s.name, err, s.name)
 			a.show(a.found.replace(s.late, []capture.Finding{{Kind: capture.KubeProxy, Text: text}}))
 		}
-		if !pause(ctx, proxyEvery) {
+		if !run.Pause(ctx, proxyEvery) {
 			return nil
 		}
 	}

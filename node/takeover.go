@@ -10,6 +10,7 @@ import (
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/capture/kubeproxy"
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node/report"
 )
 
@@ -91,7 +92,7 @@ func (a *Agent) followProxy(ctx context.Context) error {
 		if a.lookAtProxy(&t, time.Now()) {
 			next = proxyRarely
 		}
-		if !pause(ctx, next) {
+		if !run.Pause(ctx, next) {
 			return nil
 		}
 	}

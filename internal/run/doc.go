@@ -12,6 +12,7 @@
 //	certificate.go  Certificate: TLS that follows its files
 //	pem.go          what is in those files
 //	ask.go          AskUnix: what another program serves on a socket
+//	pause.go        Pause: to wait, but no longer than a context
 //	printable.go    Printable: what others wrote, for a terminal
 //	checks.go       Checks: /healthz, /livez and /readyz
 //	notify.go       Supervised: what systemd is told of a process that it started
