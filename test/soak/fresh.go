@@ -206,9 +206,15 @@ func (s *Soak) leftovers(ctx context.Context) (leftovers, error) {
 	}
 	for _, svc := range list.Items {
 		for _, p := range svc.Spec.Ports {
-			if ip, err := netip.ParseAddr(svc.Spec.ClusterIP); err == nil && p.Protocol == corev1.ProtocolUDP {
-				may.bound = append(may.bound, netip.AddrPortFrom(ip, uint16(p.Port)))
+			ip, err := netip.ParseAddr(svc.Spec.ClusterIP)
+			if err != nil {
+				continue // without one
 			}
+			kind := &may.near
+			if p.Protocol == corev1.ProtocolUDP {
+				kind = &may.bound
+			}
+			*kind = append(*kind, netip.AddrPortFrom(ip, uint16(p.Port)))
 		}
 	}
 	return may, nil

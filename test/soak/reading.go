@@ -43,9 +43,10 @@ func read(n *cluster.Node) (reading, error) {
 }
 
 // leftovers are frontends that an Envoy may hold more for than a fresh one, if that leads
-// nowhere: it gives nothing back that it once asked for, which is what was dialled, and a
-// UDP listener that was opened stays for as long as its Service has that port.
-type leftovers struct{ dialled, bound []netip.AddrPort }
+// nowhere: it gives nothing back that it once asked for, which is what was dialled, what
+// was near stays until nobody used it for preload.WaitIdle, and a UDP listener that was
+// opened for as long as its Service has that port.
+type leftovers struct{ dialled, near, bound []netip.AddrPort }
 
 // differences are what one reading has and the other has not, but for leftovers.
 func differences(r, fresh reading, may leftovers) (list []string) {
@@ -87,7 +88,7 @@ func (may leftovers) leaves(line string, all, fresh []string) bool {
 		return false
 	}
 	if !listener && !cluster {
-		return contains(may.dialled, address) && !strings.Contains(line, `"socket_address"`)
+		return (contains(may.dialled, address) || contains(may.near, address)) && !strings.Contains(line, `"socket_address"`)
 	}
 	ends := has(all, "endpoint_config/"+udp+"/udp")
 	return contains(may.bound, udp) && ends >= 0 && !strings.Contains(all[ends], `"socket_address"`)

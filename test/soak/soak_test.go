@@ -246,7 +246,7 @@ func TestDeeds(t *testing.T) {
 // A fresh Envoy may hold less, as long as what it lacks leads nowhere.
 func TestDifferences(t *testing.T) {
 	fresh := reading{"envoy": {`cluster/a {"x":1}`}, "rules": {"r1"}}
-	at := []netip.AddrPort{netip.MustParseAddrPort("10.96.0.1:80")}
+	at, near := []netip.AddrPort{netip.MustParseAddrPort("10.96.0.1:80")}, []netip.AddrPort{netip.MustParseAddrPort("10.96.0.3:80")}
 	udp := func(ip, end string) reading {
 		return reading{"envoy": {`cluster/a {"x":1}`, "active_state/udp-" + ip + `:80 {"socket_address":1}`, "cluster/" + ip + ":80/udp {}", "endpoint_config/" + ip + ":80/udp {" + end + "}"}, "rules": {"r1"}}
 	}
@@ -256,7 +256,9 @@ func TestDifferences(t *testing.T) {
 	}{
 		"the same":                    {fresh, 0},
 		"left over, leads nowhere":    {reading{"envoy": {`cluster/a {"x":1}`, `cluster/10.96.0.1:80 {}`}, "rules": {"r1"}}, 0},
-		"left over, never dialled":    {reading{"envoy": {`cluster/a {"x":1}`, `cluster/10.96.0.2:80 {}`}, "rules": {"r1"}}, 1},
+		"left over, of no Service":    {reading{"envoy": {`cluster/a {"x":1}`, `cluster/10.96.0.2:80 {}`}, "rules": {"r1"}}, 1},
+		"left over, was near":         {reading{"envoy": {`cluster/a {"x":1}`, `cluster/10.96.0.3:80 {}`}, "rules": {"r1"}}, 0},
+		"was near, leads somewhere":   {reading{"envoy": {`cluster/a {"x":1}`, `cluster/10.96.0.3:80 {"socket_address":1}`}, "rules": {"r1"}}, 1},
 		"left over, leads somewhere":  {reading{"envoy": {`cluster/a {"x":1}`, `cluster/10.96.0.1:80 {"socket_address":1}`}, "rules": {"r1"}}, 1},
 		"a UDP listener that stays":   {udp("10.96.0.1", ""), 0},
 		"one of no Service":           {udp("10.96.0.2", ""), 3},
@@ -265,7 +267,7 @@ func TestDifferences(t *testing.T) {
 		"a rule more":                 {reading{"envoy": {`cluster/a {"x":1}`}, "rules": {"r1", "r2"}}, 1},
 		"a rule less, an Envoy empty": {reading{}, 2},
 	} {
-		if got := differences(tc.old, fresh, leftovers{at, at}); len(got) != tc.want {
+		if got := differences(tc.old, fresh, leftovers{dialled: at, near: near, bound: at}); len(got) != tc.want {
 			t.Errorf("%s: %q", what, got)
 		}
 	}
