@@ -145,7 +145,7 @@ conformance-check: ## say what this machine lacks for conformance, before anythi
 	@$(BIN)/conformance-run check
 
 conformance: conformance-check build images kube envoy conformance-programs ## Kubernetes' own network specs with kube-proxy and gridmesh, side by side (FOCUS, RESUME=1, PROXIES; needs root and containerd; not in "make test")
-	@status=0; for proxy in $(or $(PROXIES),kube-proxy gridmesh gridmesh-auto gridmesh-kernel); do \
+	@status=0; for proxy in $(or $(PROXIES),kube-proxy gridmesh gridmesh-envoy gridmesh-kernel); do \
 		$(BIN)/conformance-run run --proxy $$proxy $(if $(FOCUS),--focus '$(FOCUS)') $(if $(RESUME),--resume) || status=$$?; \
 		if [ $$status = 130 ]; then exit 130; fi; done; \
 	$(BIN)/conformance-run report $(if $(FOCUS),--focus '$(FOCUS)') || status=1; exit $$status

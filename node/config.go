@@ -90,7 +90,7 @@ func (c Config) Validate() error {
 		fail("--preload-max %d: must not be negative", c.PreloadMax)
 	}
 	if c.TakeOver && c.Datapath == topology.DatapathNone {
-		fail("--take-over=kube-proxy: give --datapath auto or kernel, too; with envoy nobody would serve node ports, load balancers' addresses and UDP once kube-proxy is gone, nor could Envoy be handed anything before")
+		fail("--take-over=kube-proxy: give no --datapath, or auto or kernel; with envoy nobody would serve node ports, load balancers' addresses and UDP once kube-proxy is gone, nor could Envoy be handed anything before")
 	}
 	if c.Node == "" {
 		fail("--node-name is empty; give the name of the Node object")

@@ -212,7 +212,7 @@ func (a *Agent) keepInspecting(ctx context.Context) error {
 }
 
 // policiesFound says what becomes of them. It names none: they come and go.
-const policiesFound = "the cluster has NetworkPolicies (kubectl get networkpolicies -A lists them): traffic through a ClusterIP bypasses what the node of the client enforces; where they are to be obeyed, start the agent with --datapath auto (docs/limits.md)"
+const policiesFound = "the cluster has NetworkPolicies (kubectl get networkpolicies -A lists them): traffic through a ClusterIP bypasses what the node of the client enforces; where they are to be obeyed, start the agent without --datapath envoy (docs/limits.md)"
 
 // followPolicies looks for NetworkPolicies again and again, and while there are none
 // waits for the first. They are anybody's to make, so they never end an agent that serves.

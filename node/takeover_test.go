@@ -275,7 +275,7 @@ func TestTakeOverIsRefused(t *testing.T) {
 func TestTakeOverNeedsAKernelPath(t *testing.T) {
 	r := newRig(t)
 	r.cfg.TakeOver = true
-	if err := r.cfg.Validate(); err == nil || !strings.Contains(err.Error(), "--datapath auto or kernel") {
+	if err := r.cfg.Validate(); err == nil || !strings.Contains(err.Error(), "--datapath, or auto or kernel") {
 		t.Errorf("got %v", err)
 	}
 }

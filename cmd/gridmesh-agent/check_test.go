@@ -22,7 +22,7 @@ func TestStatusCheck(t *testing.T) {
 	}
 	check(2, "gridmesh-agent: unknown: no agent answers on "+p.dir)
 	check(2, "gridmesh-agent: unknown: wrong flags: -o \"x\" is not known", "-o", "x")
-	stop := p.serves("a", "--manifests", p.manifests())
+	stop := p.serves("a", "--manifests", p.manifests(), "--datapath", "envoy")
 	check(1, "gridmesh-agent: degraded: no Envoy is connected")
 	if out := p.ends(p.agent("a", "status", "--check", "-o", "json"), 1); !strings.Contains(out, `"envoys": []`) || !strings.Contains(out, "\ngridmesh-agent: degraded: no Envoy is connected") {
 		t.Errorf("as JSON: %s", out)

@@ -53,7 +53,7 @@ type config struct {
 func defaults() *config {
 	return &config{
 		node: node.Default(), capture: plan.Default(), tracking: capture.DefaultTracking(), adminSocket: "/run/gridmesh/envoy-admin.sock",
-		mark: "0x1/0x3", datapath: "envoy", bridgeNF: "clear", keysReading: "ordered", policies: "warn",
+		mark: "0x1/0x3", datapath: "auto", bridgeNF: "clear", keysReading: "ordered", policies: "warn",
 		format: formatTable,
 	}
 }
@@ -82,14 +82,14 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.Uint64Var(&c.envoyHeapMiB, "envoy-heap-limit", 0, "MiB of heap at which Envoy stops to accept connections, for bootstrap; 0 for no limit")
 	f.IntVar(&c.clientConnections, "client-connections", 0, "most TCP connections that one client address may hold through Envoy; 0 for a quarter of what --envoy-heap-limit lets Envoy take")
 	f.StringVar(&c.keysReading, "topology-keys", c.keysReading, "reading of several topologyKeys: ordered, or union as SuperEdge's")
-	f.StringVar(&c.datapath, "datapath", c.datapath, "what serves connections: envoy alone, ClusterIPs and nothing else; auto, Envoy for TCP of Services with topologyKeys and the kernel for the rest, and for all while Envoy is absent; or kernel")
-	f.StringSliceVar(&c.nodePorts, "nodeport-addresses", nil, "with --datapath auto or kernel: ranges of this node's addresses at which node ports are served, or primary (default: primary, those by which its default routes leave)")
+	f.StringVar(&c.datapath, "datapath", c.datapath, "what serves connections: auto, Envoy for TCP of Services with topologyKeys and the kernel for the rest, and for all while Envoy is absent; kernel alone; or envoy alone, ClusterIPs and nothing else")
+	f.StringSliceVar(&c.nodePorts, "nodeport-addresses", nil, "not with --datapath envoy: ranges of this node's addresses at which node ports are served, or primary (default: primary, those by which its default routes leave)")
 	f.StringVar(&c.bridgeNF, "bridge-netfilter", c.bridgeNF, "bridge-nf-call-iptables where pods hang on a bridge: clear sets it to 0, keep leaves it and redirects instead")
 	f.BoolVar(&n.CloseOnMove, "close-on-move", false, "close open TCP connections to endpoints that a Service's topologyKeys no longer allow, after a node or a Service changed")
 	f.StringVar(&n.HostsFile, "hosts-file", "", "keep the names {set}-{i} of StatefulSetGrids of this unit in this hosts file, for a DNS server of your own")
 	f.StringVar(&n.ClusterDomain, "cluster-domain", n.ClusterDomain, "zone of the names in --hosts-file")
 	f.StringVar(&c.policies, "network-policies", c.policies, "where NetworkPolicies would be bypassed on the client's node (docs/limits.md): warn, or refuse to start on a node that was not served before")
-	f.StringVar(&c.takeOver, "take-over", "", "kube-proxy: start beside its rules instead of refusing to, come before them, and remove them once it is gone; with --datapath auto or kernel")
+	f.StringVar(&c.takeOver, "take-over", "", "kube-proxy: start beside its rules instead of refusing to, come before them, and remove them once it is gone; not with --datapath envoy")
 	c.bindTracking(f)
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "log more")
 	run.Files(f, "config", "kubeconfig", "manifests", "state-dir", "xds-socket", "status-socket", "admin-socket", "feed-socket", "proc-sys", "hosts-file")
@@ -109,7 +109,7 @@ func (c *config) bindTracking(f *pflag.FlagSet) {
 
 // choices are the values of flags that have a fixed choice.
 var choices = map[string][]string{
-	"topology-keys": {"ordered", "union"}, "datapath": {"envoy", "auto", "kernel"}, "nodeport-addresses": {primary}, "bridge-netfilter": {"clear", "keep"}, "network-policies": {"warn", "refuse"},
+	"topology-keys": {"ordered", "union"}, "datapath": {"auto", "kernel", "envoy"}, "nodeport-addresses": {primary}, "bridge-netfilter": {"clear", "keep"}, "network-policies": {"warn", "refuse"},
 	"take-over": {kubeProxy},
 }
 

@@ -39,7 +39,7 @@ func TestFlagsReachTheNode(t *testing.T) {
 	if c.node.Render.Mark != 0x20 || !c.node.Render.Redirect || c.node.Render.Ports.Base != 16000 {
 		t.Errorf("Envoy and the kernel differ: %+v", c.node.Render)
 	}
-	if len(c.node.PodCIDRs) != 1 || len(c.node.ServiceCIDRs) != 2 || c.node.Topology.Reading != topology.Union || c.node.ProxyMode != "envoy" {
+	if len(c.node.PodCIDRs) != 1 || len(c.node.ServiceCIDRs) != 2 || c.node.Topology.Reading != topology.Union || c.node.ProxyMode != "auto" {
 		t.Errorf("got %+v", c.node)
 	}
 	if c.node.RefusePolicies {
@@ -60,7 +60,7 @@ func TestDatapath(t *testing.T) {
 		path  topology.Datapath
 		ports string // where node ports are served; "none" without a kernel path
 	}{
-		{nil, topology.DatapathNone, "none"},
+		{nil, topology.DatapathAuto, "[]"},
 		{[]string{"--datapath", "envoy"}, topology.DatapathNone, "none"},
 		{[]string{"--datapath", "auto"}, topology.DatapathAuto, "[]"},
 		{[]string{"--datapath", "kernel", "--nodeport-addresses", "primary"}, topology.DatapathKernel, "[]"},
@@ -90,7 +90,7 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 		{[]string{"--pod-cidr", "10.244.1.5/24"}, "did you mean 10.244.1.0/24"},
 		{[]string{"--service-cidr", "nonsense"}, "is no CIDR"},
 		{[]string{"--datapath", "x"}, "--datapath \"x\" is not known; use auto, envoy or kernel"},
-		{[]string{"--nodeport-addresses", "192.0.2.0/24"}, "--nodeport-addresses: node ports are served with --datapath auto or kernel alone"},
+		{[]string{"--datapath", "envoy", "--nodeport-addresses", "192.0.2.0/24"}, "--nodeport-addresses: node ports are served with --datapath auto or kernel alone"},
 		{[]string{"--datapath", "auto", "--nodeport-addresses", "primary,x"}, "--nodeport-addresses: \"primary\" is no CIDR"},
 		{[]string{"--datapath", "auto", "--nodeport-addresses", "192.0.2.1/24"}, "--nodeport-addresses 192.0.2.1/24 has bits beyond its length; did you mean 192.0.2.0/24?"},
 		{[]string{"--bridge-netfilter", "x"}, "use clear or keep"},

@@ -78,7 +78,7 @@ func TestTraceByACluster(t *testing.T) {
 		"10.96.0.10:80": {0, "10.244.7.9 is a pod of this node"},
 		"192.0.2.80:80": {1, "192.0.2.80 is an external address of service default/web"},
 	} {
-		code, out, log := gridmesh(t, "trace", "--kubeconfig", kubeconfig, "--node", "edge-7", "--from", "10.244.7.9", "--to", to)
+		code, out, log := gridmesh(t, "trace", "--datapath", "envoy", "--kubeconfig", kubeconfig, "--node", "edge-7", "--from", "10.244.7.9", "--to", to)
 		if code != want.code || !strings.Contains(out+log, want.text) {
 			t.Errorf("to %s: code %d: %s%s, want %q", to, code, out, log, want.text)
 		}

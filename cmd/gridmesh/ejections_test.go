@@ -60,7 +60,7 @@ func TestViewMarksEjections(t *testing.T) {
 			t.Errorf("%s: of another node's Envoy the agent knows nothing: %s%s", what, table, doc)
 		}
 	}
-	if _, table, _ := gridmesh(t, "view", "--socket", agent(t, ""), "--node", "edge-7"); !strings.Contains(table, "what Envoy has ejected is unknown: the agent does not say\n") {
+	if _, table, _ := gridmesh(t, "view", "--socket", agent(t, ""), "--node", "edge-7", "--datapath", "envoy"); !strings.Contains(table, "what Envoy has ejected is unknown: the agent does not say\n") {
 		t.Errorf("an agent without a status: %s", table)
 	}
 }

@@ -52,12 +52,12 @@ func (in *input) bind(cmd *cobra.Command) {
 	f.StringSliceVar(&in.pods, "pod-cidr", nil, "pod CIDRs of the node, whose sources are kept (default: the Node's, or its agent's)")
 	f.StringSliceVar(&in.cidrs, "service-cidr", nil, "ranges of ClusterIPs besides the cluster's own")
 	f.StringVar(&in.bridgeNF, "bridge-netfilter", "clear", "clear or keep, as the agent's; with keep, pods of the node count as on a bridge")
-	f.StringVar(&in.datapath, "datapath", topology.DatapathEnvoy.String(), "envoy, auto or kernel, as the agent's (default: its own, where it runs, or envoy)")
+	f.StringVar(&in.datapath, "datapath", topology.DatapathAuto.String(), "auto, kernel or envoy, as the agent's (default: its own, where it runs, or auto)")
 	f.Lookup("datapath").DefValue = ""
 	f.IntVar(&in.preloadMax, "preload-max", 500, "most clusters that Envoy holds without being asked")
 	choices(cmd, "topology-keys", "ordered", "union")
 	choices(cmd, "bridge-netfilter", "clear", "keep")
-	choices(cmd, "datapath", "envoy", "auto", "kernel")
+	choices(cmd, "datapath", "auto", "kernel", "envoy")
 	in.completeNodes()
 }
 

@@ -18,8 +18,8 @@ import (
 // choosePath is what the node's agent chose, unless a flag does, and what is known of
 // NetworkPolicies where there are two paths: the kernel serves all where there are any.
 func (in *input) choosePath(ctx context.Context, opts *topology.Options) {
-	if path, err := topology.ParseDatapath(in.agent(ctx).Datapath); err == nil && !in.cmd.Flags().Changed("datapath") {
-		opts.Datapath = chosen(path)
+	if agent := in.agent(ctx); agent.Node != "" && !in.cmd.Flags().Changed("datapath") {
+		opts.Datapath, _ = topology.ParseDatapath(agent.Datapath) // it says none where it has envoy
 	}
 	if opts.Datapath == topology.DatapathNone {
 		return

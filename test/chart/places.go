@@ -30,7 +30,7 @@ var places = map[string][]place{
 `},
 		resources("agent", "{requests: {cpu: 20m, memory: 64Mi}, limits: {memory: 300Mi}}"),
 		{"            - --proc-sys=/host/proc-sys\n", `            - --proc-sys=/host/proc-sys
-{{- if ne .Values.datapath "envoy" }}
+{{- if ne .Values.datapath "auto" }}
             - --datapath={{ .Values.datapath }}
 {{- end }}
 {{- if ne .Values.networkPolicies "warn" }}

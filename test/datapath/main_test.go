@@ -53,7 +53,7 @@ func build() (*world, error) {
 		return nil, err
 	}
 	for _, n := range w.lab.Nodes() {
-		flags := []string{"--manifests", w.state.dir, "--service-cidr", netlab.ServiceCIDR4.String() + "," + netlab.ServiceCIDR6.String()}
+		flags := []string{"--manifests", w.state.dir, "--service-cidr", netlab.ServiceCIDR4.String() + "," + netlab.ServiceCIDR6.String(), "--datapath", "envoy"}
 		if n.Name == "b-3" {
 			flags = append(flags, "--bridge-netfilter", "keep")
 		}

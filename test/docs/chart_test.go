@@ -137,8 +137,8 @@ func TestChartIsTheKustomization(t *testing.T) {
 				"{name: envoyproxy/envoy, newName: registry.example/envoy, digest: 'sha256:" + strings.Repeat("a", 64) + "'}]\n",
 		},
 		"flags": {
-			"datapath: auto\nnetworkPolicies: refuse\nagentArgs: [--topology-keys=union]\n",
-			patch("DaemonSet", "gridmesh-agent", `{op: add, path: /spec/template/spec/containers/0/args/-, value: --datapath=auto}`,
+			"datapath: envoy\nnetworkPolicies: refuse\nagentArgs: [--topology-keys=union]\n",
+			patch("DaemonSet", "gridmesh-agent", `{op: add, path: /spec/template/spec/containers/0/args/-, value: --datapath=envoy}`,
 				`{op: add, path: /spec/template/spec/containers/0/args/-, value: --network-policies=refuse}`,
 				`{op: add, path: /spec/template/spec/containers/0/args/-, value: --topology-keys=union}`),
 		},

@@ -225,7 +225,7 @@ func TestComponentsAddFlags(t *testing.T) {
 		t.Fatalf("the agent's flags are %q", own)
 	}
 	page, names, added := read(t, "docs/install.md"), []string{}, []string{}
-	for name, flag := range map[string]string{"datapath-auto": "--datapath=auto", "take-over": "--take-over=kube-proxy", "policies-refuse": "--network-policies=refuse"} {
+	for name, flag := range map[string]string{"datapath-envoy": "--datapath=envoy", "take-over": "--take-over=kube-proxy", "policies-refuse": "--network-policies=refuse"} {
 		if !strings.Contains(page, "  # - ../deploy/"+name+" ") {
 			t.Errorf("docs/install.md does not offer %s", name)
 		}

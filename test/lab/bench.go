@@ -71,7 +71,7 @@ func bench(ctx context.Context) error {
 	printFacts()
 	c, _, err := start(ctx, cluster.Config{
 		Lab: oneUnit(4), Proxy: map[string]string{"a-1": "gridmesh", "a-3": "kube-proxy", "a-4": "gridmesh"},
-		AgentFlagsOf: map[string][]string{"a-4": {"--datapath=kernel"}},
+		AgentFlagsOf: map[string][]string{"a-1": {"--datapath=envoy"}, "a-4": {"--datapath=kernel"}},
 	})
 	if err != nil {
 		return err

@@ -158,6 +158,9 @@ const twoPaths = "c"
 // flags are those of agents, by node.
 func (s *Soak) flags() map[string][]string {
 	list := map[string][]string{}
+	for _, node := range s.world.Nodes() {
+		list[node] = []string{"--datapath", "envoy"}
+	}
 	for _, node := range s.unit(twoPaths) {
 		list[node] = []string{"--datapath", "auto"}
 	}

@@ -11,7 +11,7 @@ import (
 
 // Proxies that specs are run with, in the order of columns: gridmesh as deploy/
 // has it, and with another --datapath.
-var Proxies = []string{"kube-proxy", "gridmesh", "gridmesh-auto", "gridmesh-kernel"}
+var Proxies = []string{"kube-proxy", "gridmesh", "gridmesh-envoy", "gridmesh-kernel"}
 
 // Expectation is a line of the list: a spec, what it comes to with each proxy,
 // and, unless it passes with all, why.
