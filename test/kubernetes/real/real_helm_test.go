@@ -6,16 +6,29 @@ import (
 	"testing"
 )
 
-// indented are the commands of docs/install.md that are in place of others: the
-// next block that is indented behind a text.
+// indented are the commands of a page that are told by indenting them: the next such
+// block behind a text.
 func indented(t *testing.T, page, text string) string {
 	t.Helper()
 	_, rest, found := strings.Cut(page, text)
 	block := regexp.MustCompile(`(?m)(^    .*\n)+`).FindString(rest)
 	if !found || block == "" {
-		t.Fatalf("docs/install.md has no commands behind %q", text)
+		t.Fatalf("the page has no commands behind %q", text)
 	}
-	return regexp.MustCompile(`(?m)^    `).ReplaceAllString(block, "")
+	margin := regexp.MustCompile(`^ +`).FindString(block)
+	return strings.ReplaceAll("\n"+block, "\n"+margin, "\n")[1:]
+}
+
+// fenced are the next commands of a page between fences.
+func fenced(t *testing.T, page, text string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(page, text)
+	_, rest, opened := strings.Cut(rest, "```sh\n")
+	block, _, closed := strings.Cut(rest, "```\n")
+	if !found || !opened || !closed {
+		t.Fatalf("the page has no commands behind %q", text)
+	}
+	return block
 }
 
 // byHelm installs gridmesh with Helm as the page says, once more as an update,
