@@ -55,6 +55,7 @@ func TestMigrationByDaemonSets(t *testing.T) {
 	w.edit("# - ../deploy/take-over", "- ../deploy/take-over")
 	w.run(fenced(t, w.page, "**Once.**"))
 	w.page = w.read("docs/migrate.md")
+	w.run(indented(t, w.page, "a kustomization over your copy of `deploy/cleanup`"))
 	w.run(indented(t, w.page, "then every node is one command, and no drain"))
 	w.run(indented(t, w.page, "Begin with a node, and look"))
 	more()
@@ -74,7 +75,7 @@ func TestMigrationByDaemonSets(t *testing.T) {
 	w.edit("patches:\n", "patches:\n  "+strings.ReplaceAll(strings.TrimSpace(indented(t, w.page, "Give the agents `--datapath=kernel`")), "\n", "\n  ")+"\n")
 	w.run(indented(t, w.page, "let them roll"))
 	more()
-	w.run(indented(t, w.page, "A kustomization over your copy of `deploy/cleanup`"))
+	w.run(indented(t, w.page, "Apply the way back"))
 	w.run(indented(t, w.page, "kube-proxy starts; agent, Envoy and DNS end"))
 	more()
 	for _, n := range c.Nodes {
