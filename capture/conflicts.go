@@ -121,7 +121,7 @@ var fileChecks = []func(procNet string, report reporter){
 }
 
 // takeOver is how the agent starts beside kube-proxy's rules.
-const takeOver = "--datapath=auto --take-over=kube-proxy (docs/migrate.md)"
+const takeOver = "--take-over=kube-proxy, not with --datapath envoy (docs/migrate.md)"
 
 type reporter func(kind FindingKind, format string, args ...any)
 
