@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	annotations "github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
@@ -210,11 +211,12 @@ func (s *Soak) leftovers(ctx context.Context) (leftovers, error) {
 			if err != nil {
 				continue // without one
 			}
-			kind := &may.near
+			at := netip.AddrPortFrom(ip, uint16(p.Port))
 			if p.Protocol == corev1.ProtocolUDP {
-				kind = &may.bound
+				may.bound = append(may.bound, at)
+			} else if svc.Annotations[annotations.TopologyKeys] != "" { // others are dialled
+				may.near = append(may.near, at)
 			}
-			*kind = append(*kind, netip.AddrPortFrom(ip, uint16(p.Port)))
 		}
 	}
 	return may, nil
