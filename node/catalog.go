@@ -30,7 +30,7 @@ func (l *loop) nextCatalog() (changed render.Changed) {
 // after a restart of its own, as far as that is bounded.
 func (l *loop) preloadDemanded() {
 	for _, name := range l.demand.Take() {
-		if _, ok := l.catalog.Entry(name); ok {
+		if l.exists(name) {
 			l.used.Ask(name)
 		}
 	}
@@ -45,16 +45,31 @@ func (l *loop) admit() {
 	}
 }
 
+// exists reports whether a cluster is a Service's.
+func (l *loop) exists(name string) bool {
+	_, ok := l.catalog.Entry(name)
+	return ok
+}
+
 // ageUsed lets go of what is no Service's, or nobody's to use, for long, and takes what
 // is near no more. It reports whether others are kept.
 func (l *loop) ageUsed() (others bool) {
-	forgot := l.used.Age(func(name string) bool { _, ok := l.catalog.Entry(name); return ok }, time.Now())
+	forgot := l.used.Age(l.exists, time.Now())
 	others = forgot || len(l.catalogs.Fallen()) > 0
 	if others {
 		l.preloadUsed()
 		l.publish()
 	}
 	return others
+}
+
+// ageHeld does so for what was near: also while Envoy says nothing of what it uses, and
+// nothing is saved.
+func (l *loop) ageHeld(now time.Time) {
+	if l.view != nil && (l.used.AgeHeld(l.exists, now) || len(l.catalogs.Fallen()) > 0) {
+		l.preloadUsed()
+		l.changed()
+	}
 }
 
 // preloadUsed has Envoy hold what is kept as used.
@@ -67,8 +82,8 @@ func (l *loop) preloadUsed() {
 // tellUsed says what is used, with what fell meanwhile, and reports whether another
 // catalog may come of it.
 func (l *loop) tellUsed() bool {
-	l.used.Hold(l.catalogs.Fallen())
-	return l.catalogs.Used(l.used.Names())
+	l.used.Hold(l.catalogs.Fallen(), time.Now())
+	return l.catalogs.Used(append(l.used.Idle(), l.used.Names()...))
 }
 
 // noteUse takes what Envoy had connections to: that is what is kept as used.

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node/nodetest"
 	"github.com/gridmesh/gridmesh/node/preload"
 	"github.com/gridmesh/gridmesh/node/statedir"
@@ -116,6 +117,96 @@ func TestWhatWasNearIsNotTakenFromEnvoy(t *testing.T) {
 		r.stop()
 		if used := r.saved(t).Used; len(used) != 250 {
 			t.Errorf("%d are saved as used, want 250", len(used))
+		}
+	})
+}
+
+// Where Envoy says nothing of what it uses, and no state is written, what was near goes after
+// the hour as well; who gets a deleted Service's address was never near.
+func TestWhatWasNearAgesUnseen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const fell, deleted = "10.96.1.1:80", "10.96.1.2:80"
+		o := webOnly()
+		r := lateLock(t, func(string) (func(), error) { return nil, fmt.Errorf("%w: another agent", run.ErrInUse) })
+		near := func(node string) {
+			o.Plain("fell", "10.96.1.1", map[string]string{node: "10.244.9.7"})
+			o.Plain("deleted", "10.96.1.2", map[string]string{node: "10.244.9.8"})
+			r.publish(o)
+		}
+		holds := func(when, name string, want bool) {
+			t.Helper()
+			if entry, ok := r.xds.Holds(name); ok != want {
+				t.Errorf("%s: Envoy holds %s: %v (%v), want %v", when, name, ok, entry, want)
+			}
+		}
+		near("a-2")
+		near("b-1")
+		holds("fallen", fell, true)
+		holds("fallen", deleted, true)
+		o.Delete("deleted")
+		r.publish(o)
+		after(2 * time.Second)
+		o.Plain("new", "10.96.1.2", map[string]string{"b-1": "10.244.9.9"})
+		r.publish(o)
+		holds("another Service's", deleted, false)
+		after(preload.WaitIdle - time.Minute)
+		holds("within the hour", fell, true)
+		after(2 * time.Minute)
+		holds("after it", fell, false)
+		r.stop()
+		if r.exists("state") {
+			t.Error("a state was written")
+		}
+	})
+}
+
+// What was near and was dialled once is held by the next run as by this, and no longer.
+func TestARestartHoldsWhatWasNear(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := webOnly()
+		r := asked(t, o)
+		var names []string
+		var dialled []admin.Cluster
+		from := func(node string) {
+			for i := range preload.Burst + 50 {
+				o.Plain(fmt.Sprint("near-", i), fmt.Sprintf("10.96.1.%d", i), map[string]string{node: "10.244.9.7"})
+			}
+			r.publish(o)
+		}
+		for i := range preload.Burst + 50 {
+			names = append(names, fmt.Sprintf("10.96.1.%d:80", i))
+			dialled = append(dialled, ofEnvoy(names[i], 1, 0))
+		}
+		missing := func() (n int) {
+			for _, name := range names {
+				if _, ok := r.xds.Holds(name); !ok {
+					n++
+				}
+			}
+			return n
+		}
+		from("a-2")
+		r.look()
+		from("b-1")
+		r.look()
+		r.envoy.Say(dialled...)
+		r.look()
+		after(statedir.SaveInterval)
+		r.stop()
+		r.again()
+		r.mustStart(t)
+		after(liveFirst)
+		if n := missing(); n > 0 {
+			t.Errorf("%d of %d are not held by the next run", n, len(names))
+		}
+		r.publish(o)
+		r.look()
+		if n := missing(); n > 0 {
+			t.Errorf("%d of %d are not held by the next run with a cloud", n, len(names))
+		}
+		after(preload.WaitIdle + time.Minute)
+		if n := missing(); n < 45 || n > 50 {
+			t.Errorf("%d of %d went an hour later, want those that had no turn", n, len(names))
 		}
 	})
 }

@@ -125,8 +125,7 @@ func (l *loop) run(ctx context.Context) error {
 		case <-l.paths:
 			l.takePaths()
 		case <-look.C:
-			l.look()
-			l.watchDisk(time.Now())
+			l.tick(time.Now())
 		case <-l.healing.due():
 			l.judgeAgain()
 		case <-l.reports.wake:

@@ -127,6 +127,13 @@ func (l *loop) saved(w statedir.Saved) {
 	l.saver.Wrote(w.Err)
 }
 
+// tick does what only the time brings.
+func (l *loop) tick(now time.Time) {
+	l.look()
+	l.ageHeld(now)
+	l.watchDisk(now)
+}
+
 // watchDisk tells of a write that does not end, and reads again what could not be.
 func (l *loop) watchDisk(now time.Time) {
 	l.stalled(now)

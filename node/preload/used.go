@@ -106,9 +106,10 @@ func (u *Used) keep(name string, now time.Time) {
 	u.seen[name] = &use{place: u.uses, there: now, last: u.watched}
 }
 
-// Restore takes what a run before used, as far as it fits: the latest, which
+// Restore takes what a run before used, its Lasting, as far as it fits: the latest, which
 // are last.
 func (u *Used) Restore(names []string, now time.Time) {
+	names = u.restoreHeld(names, now)
 	for _, name := range names[max(0, len(names)-Most):] {
 		if u.has(name) || len(u.seen) >= Most {
 			continue // what came since is newer
@@ -118,18 +119,15 @@ func (u *Used) Restore(names []string, now time.Time) {
 	}
 }
 
-// Names are those that are held or kept, in the order in which they give way to others:
-// here, and to what else --preload-max leaves room for.
+// Names are those that are kept, or held and used, in the order in which they give way to
+// others: here, and to what else --preload-max leaves room for.
 func (u *Used) Names() []string {
-	list := slices.Collect(maps.Keys(u.seen))
-	slices.SortFunc(list, func(a, b string) int { return u.seen[a].compare(u.seen[b]) })
-	return append(u.held.names(), list...)
+	_, used := u.held.names()
+	return append(used, u.kept()...)
 }
 
-// Lasting are those of Names that a run after this one is to have: what was held is among
-// them where it was used.
-func (u *Used) Lasting() []string {
-	return slices.DeleteFunc(u.Names(), func(name string) bool { n, held := u.held[name]; return held && !n.used })
+func (u *Used) kept() []string {
+	return slices.SortedFunc(maps.Keys(u.seen), func(a, b string) int { return u.seen[a].compare(u.seen[b]) })
 }
 
 // compare puts first what gives way first: what was used longest ago of what is
@@ -139,7 +137,7 @@ func (u *use) compare(o *use) int { return cmp.Or(cmp.Compare(u.worth, o.worth),
 func (u *Used) has(name string) bool { _, ok := u.seen[name]; return ok }
 
 // InUse takes the clusters that had connections since it was last called, and
-// reports whether that changed the order of those that are kept.
+// reports whether that changed Names.
 func (u *Used) InUse(names []string, at time.Time) (moved bool) {
 	if !u.looked.IsZero() {
 		// Nobody looked through a longer gap.
@@ -147,7 +145,7 @@ func (u *Used) InUse(names []string, at time.Time) (moved bool) {
 	}
 	u.looked = at
 	for _, name := range names {
-		u.held.use(name, u.watched)
+		moved = u.held.use(name, at) || moved
 		use, kept := u.seen[name]
 		switch {
 		case !kept:
@@ -256,7 +254,7 @@ func (u *Used) Age(exists func(name string) bool, now time.Time) (forgot bool) {
 		}
 	}
 	u.forget(func(w *waiter) bool { return !exists(w.name) })
-	return u.held.age(exists, u.watched) || forgot
+	return u.AgeHeld(exists, now) || forgot
 }
 
 // Notes says where Envoy fetches more than is kept for it.
