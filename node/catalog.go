@@ -83,7 +83,7 @@ func (l *loop) preloadUsed() {
 // catalog may come of it.
 func (l *loop) tellUsed() bool {
 	l.used.Hold(l.catalogs.Fallen(), time.Now())
-	return l.catalogs.Used(append(l.used.Idle(), l.used.Names()...))
+	return l.catalogs.Used(l.used.Idle(), l.used.Names())
 }
 
 // noteUse takes what Envoy had connections to: that is what is kept as used.

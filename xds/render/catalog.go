@@ -164,11 +164,11 @@ func NewCataloger(cfg Config, preloadMax int) *Cataloger {
 	return &Cataloger{cfg: cfg, preload: newPreloader(preloadMax), udp: newUDPChooser(cfg.MaxUDP), last: &Catalog{cfg: cfg}}
 }
 
-// Used sets the clusters that stay preloaded because they are used, all of
-// them, the oldest use first. It reports whether Next may make another catalog
-// of it.
-func (c *Cataloger) Used(names []string) bool {
-	changed, anew := c.preload.setUsed(names)
+// Used sets the clusters that stay preloaded because they are used, and where there is
+// room those that are idle since they were near, all of them, what is to go first first. It
+// reports whether Next may make another catalog of it.
+func (c *Cataloger) Used(idle, used []string) bool {
+	changed, anew := c.preload.setUsed(idle, used)
 	for _, name := range changed {
 		if entry, ok := c.last.clusters.Get(name); ok {
 			sv, _ := c.view.Services.Get(entry.Service)
@@ -179,7 +179,8 @@ func (c *Cataloger) Used(names []string) bool {
 }
 
 // Fallen are the clusters that Envoy held as near and that are near no more, since Used was
-// called, sorted: until it is called again they count as used.
+// called, sorted: until it is called again they are idle, and a Service's that is deleted is
+// none.
 func (c *Cataloger) Fallen() []string { return slices.Sorted(maps.Keys(c.preload.used.fallen)) }
 
 // Restore takes names of a run before: those of clusters with UDP listeners
@@ -227,6 +228,7 @@ func (c *Cataloger) Next(v *topology.View, provisional bool) (*Catalog, Changed)
 			c.enter(is, clusters)
 		}
 	}
+	maps.DeleteFunc(c.preload.used.fallen, func(name string, _ bool) bool { _, ok := clusters.Get(name); return !ok })
 	c.view = v
 	added, gone := c.preload.choose()
 	opened, closed := c.udp.choose()

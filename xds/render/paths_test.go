@@ -24,7 +24,7 @@ func TestClustersOfTheOtherPath(t *testing.T) {
 		Endpoints: []topology.Endpoint{{Addr: netip.MustParseAddr("10.244.1.5"), Node: "a-1", Ready: true, Serving: true}},
 	})
 	snap, c := b.Build(), NewCataloger(Default(), 500)
-	c.Used([]string{"10.96.0.1:80"})
+	c.Used(nil, []string{"10.96.0.1:80"})
 	for _, step := range []struct {
 		path topology.Datapath
 		want string // what is preloaded, and the listeners besides the constant ones

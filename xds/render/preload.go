@@ -17,7 +17,7 @@ const endpointsOfPlace = 40
 // that they serve with the agent dead: what the unit offers, nearest first, and
 // of what is as near round the namespaces, by the places that they take. What is
 // beyond half of all places for one namespace comes after what is everybody else's, and
-// in a keyed tier or in none as well.
+// in a keyed tier or in none as well. What was near and is idle since comes after all.
 //
 // What is chosen is the longest beginning of that order that has room. One that
 // takes more than a quarter of it is never chosen, so that none keeps all behind
@@ -36,8 +36,13 @@ type preloader struct {
 	taken   int             // places of those
 	always  int             // places of candidates of RankAlways
 	big     map[string]bool // clusters that would be candidates, but for their size
-	overCap int             // candidates, and big ones
+	waiting int             // candidates, and big ones, that are not chosen
+	idle    int             // those of waiting that have rankHeld
 }
+
+// rankHeld is a cluster that was near, and that nobody has used since: it comes after all
+// others. No view gives it, and topology.RankNone is no candidate's.
+const rankHeld = topology.RankNone + 1
 
 // bid is in which namespace a cluster is a candidate, how near it is, and how many
 // places it takes.
@@ -84,12 +89,16 @@ func (p *preloader) rankOf(name string, s *topology.ServiceView, f *topology.Fro
 		return topology.RankAlways
 	case s.Near < topology.RankNone:
 		return s.Near
+	}
+	if p.holdsNear(name) {
+		// Who uses it is refused nothing now, nor with the agent dead, where there is room.
+		p.used.fallen[name] = true
+	}
+	switch {
 	case p.used.has(name):
 		return topology.RankUsed
-	case p.holdsNear(name):
-		// Who uses it is refused nothing now, nor with the agent dead.
-		p.used.fallen[name] = true
-		return topology.RankUsed
+	case p.used.holds(name):
+		return rankHeld
 	}
 	return topology.RankNone
 }
@@ -117,17 +126,16 @@ func placesOf(endpoints int) int { return max(1, (endpoints+endpointsOfPlace-1)/
 // set has a cluster be a candidate, or none with RankNone, when choose is called next.
 func (p *preloader) set(name string, b bid) { p.asked[name] = b }
 
-// setUsed replaces what is in use, the oldest use first. It returns the
-// clusters that came or went, whose ranks are to be set anew, and whether the
-// others may be chosen differently.
-func (p *preloader) setUsed(names []string) (changed []string, anew bool) {
-	changed, moved := p.used.set(names)
+// setUsed replaces what is idle and what is in use, the oldest use first. It returns the
+// clusters whose ranks are to be set anew, and whether the others may be chosen differently.
+func (p *preloader) setUsed(idle, used []string) (changed []string, anew bool) {
+	changed, moved := p.used.set(idle, used)
 	for _, name := range moved {
 		c, ok := p.all[name]
 		if _, waits := p.asked[name]; ok && !waits {
 			p.asked[name] = bid{c.share.namespace, c.rank, c.places}
 		}
-		anew = anew || ok && p.overCap > 0
+		anew = anew || ok && p.waiting > 0
 	}
 	return changed, anew
 }
@@ -139,7 +147,7 @@ func (p *preloader) rerank(name string, b bid) bool {
 		was = c.rank
 	}
 	p.set(name, b)
-	return was != b.rank || p.overCap > 0 && b.rank != topology.RankNone
+	return was != b.rank || p.waiting > 0 && b.rank != topology.RankNone
 }
 
 // choose returns the clusters that came and went since it was last called.
@@ -160,7 +168,7 @@ func (p *preloader) choose() (added, gone []string) {
 	for c := p.shares.first(); c != nil && p.taken+c.places <= room; c = p.shares.first() {
 		p.move(c, true)
 	}
-	p.overCap = len(p.all) - p.chosen + len(p.big)
+	p.waiting = len(p.all) - p.chosen + len(p.big)
 	for name, was := range p.was {
 		c, ok := p.all[name]
 		switch is := ok && c.chosen; {
@@ -181,7 +189,10 @@ func (p *preloader) enter(name string, b bid) {
 	last := p.used.last[name]
 	delete(p.big, name)
 	if b.rank != topology.RankAlways && b.rank != topology.RankNone && b.places > max(1, p.max/4) {
-		p.big[name], b = true, noBid
+		if b.rank != rankHeld {
+			p.big[name] = true
+		}
+		b = noBid
 	}
 	switch {
 	case !ok && b.rank == topology.RankNone, ok && c.share.namespace == b.namespace && c.rank == b.rank && c.places == b.places && c.last == last:
@@ -239,18 +250,24 @@ func (p *preloader) count(c *candidate, n int) {
 		p.taken += n * c.places
 		c.share.taken += n * c.places
 	}
-	if c.rank == topology.RankAlways {
+	switch {
+	case c.rank == topology.RankAlways:
 		p.always += n * c.places
+	case c.rank == rankHeld && !c.chosen:
+		p.idle += n
 	}
 }
 
+// overCap is how many have no place, but for those that nobody would miss.
+func (p *preloader) overCap() int { return p.waiting - p.idle }
+
 func (p *preloader) problems() []topology.Problem {
-	if p.overCap == 0 {
+	if p.overCap() == 0 {
 		return nil
 	}
 	return []topology.Problem{{
 		Object: "node", Field: "--preload-max",
 		Text: fmt.Sprintf("%d clusters near this node are over the cap of %d, of which one takes a place for each %d endpoints, and a quarter at most, and are fetched at their first connection only: "+
-			"they do not survive the death of the agent unused; raise --preload-max (58 KiB of Envoy's memory a cluster of 10 endpoints)", p.overCap, p.max, endpointsOfPlace),
+			"they do not survive the death of the agent unused; raise --preload-max (58 KiB of Envoy's memory a cluster of 10 endpoints)", p.overCap(), p.max, endpointsOfPlace),
 	}}
 }

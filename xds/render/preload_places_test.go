@@ -13,7 +13,10 @@ import (
 // big sets a Service 10.96.X.N with ports from 1 on, each with so many endpoints,
 // all of them in the unit of a-1.
 func (w *udpWorld) big(key topology.ObjectKey, x, n byte, ports, endpoints int) {
-	keys := unitOnly
+	w.bigOn("a-1", unitOnly, key, x, n, ports, endpoints)
+}
+
+func (w *udpWorld) bigOn(node, keys string, key topology.ObjectKey, x, n byte, ports, endpoints int) {
 	s := &topology.Service{Key: key, TopologyKeys: &keys, ClusterIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 96, x, n})}}
 	slice := &topology.Slice{Key: key, Service: key.Name}
 	for i := range ports {
@@ -22,7 +25,7 @@ func (w *udpWorld) big(key topology.ObjectKey, x, n byte, ports, endpoints int) 
 		slice.Ports = append(slice.Ports, topology.SlicePort{Name: name, Protocol: topology.TCP, Port: 8080})
 	}
 	for i := range endpoints {
-		slice.Endpoints = append(slice.Endpoints, topology.Endpoint{Addr: netip.AddrFrom4([4]byte{10, x, byte(i >> 8), byte(i)}), Node: "a-1", Ready: true, Serving: true})
+		slice.Endpoints = append(slice.Endpoints, topology.Endpoint{Addr: netip.AddrFrom4([4]byte{10, x, byte(i >> 8), byte(i)}), Node: node, Ready: true, Serving: true})
 	}
 	w.SetService(s)
 	w.SetSlice(slice)

@@ -41,9 +41,9 @@ func (s *preloadShare) disorder() bool {
 
 // preloadShares are all shares. A candidate's turn is how many places it and
 // those of its share that come before it take. What some key of the node's makes near
-// comes first (nothing else need serve with cloud and agent dead); of each of the
-// two parts those whose turn is beyond half of all places come behind; then the order
-// is by rank, then turn, then candidate.
+// comes first (nothing else need serve with cloud and agent dead), and what nobody uses
+// last; of each of the three parts those whose turn is beyond half of all places come
+// behind; then the order is by rank, then turn, then candidate.
 type preloadShares struct {
 	half int
 	all  map[string]*preloadShare
@@ -71,10 +71,13 @@ func newPreloadShares(half int) preloadShares {
 // that is chosen, of their shares.
 func compareTurns(half int, a, b *candidate) int {
 	part := func(c *candidate) int {
-		if c.rank < topology.RankShared {
+		switch {
+		case c.rank < topology.RankShared:
 			return 0
+		case c.rank < rankHeld:
+			return 1
 		}
-		return 1
+		return 2
 	}
 	behind := func(c *candidate) int {
 		if c.rank == topology.RankAlways || c.turn() <= half {

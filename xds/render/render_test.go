@@ -146,7 +146,7 @@ func TestCatalogerIsIncremental(t *testing.T) {
 				w.Step()
 				view := viewer.See(w.Builder.Build())
 				_, fell := kept.Next(view, false)
-				kept.Used(nil) // nor is what was near until now
+				kept.Used(nil, nil) // nor is what was near until now
 				got, changed := kept.Next(view, false)
 				for typeURL, names := range fell {
 					changed[typeURL] = append(changed[typeURL], names...)

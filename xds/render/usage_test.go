@@ -36,7 +36,7 @@ func TestUsedIsPreloaded(t *testing.T) {
 		{[]string{far(2)}, true, 1},
 		{nil, true, 0},
 	} {
-		if anew := w.cats.Used(tc.names); anew != tc.anew {
+		if anew := w.cats.Used(nil, tc.names); anew != tc.anew {
 			t.Errorf("%v: another catalog: %v", tc.names, anew)
 		}
 		cat, changed := w.next()
@@ -56,7 +56,7 @@ func TestTheLatestUseHasRoom(t *testing.T) {
 	w := usedWorld(2, 3)
 	w.next()
 	for _, names := range [][]string{{far(1), far(2), far(3)}, {far(2), far(3), far(1)}} {
-		if !w.cats.Used(names) {
+		if !w.cats.Used(nil, names) {
 			t.Errorf("%v: nothing to choose anew", names)
 		}
 		if cat, _ := w.next(); cat.Preloaded(names[0]) || !cat.Preloaded(names[1]) || !cat.Preloaded(names[2]) {
@@ -78,10 +78,11 @@ func TestUsedIsIncremental(t *testing.T) {
 			for _, i := range dice.Perm(services)[:dice.IntN(services+1)] {
 				names = append(names, far(byte(i+1)))
 			}
-			w.cats.Used(names)
+			idle := dice.IntN(len(names) + 1)
+			w.cats.Used(names[:idle], names[idle:])
 			got, _ := w.next()
 			fresh := NewCataloger(Default(), room)
-			fresh.Used(names)
+			fresh.Used(names[:idle], names[idle:])
 			want, _ := fresh.Next(w.viewer.See(w.Build()), false)
 			if g, want := got.Wildcard(ClusterType), want.Wildcard(ClusterType); !reflect.DeepEqual(g, want) || !slices.IsSorted(g) {
 				t.Fatalf("seed %d step %d: used %v, preloaded %v, want %v", seed, step, names, g, want)
@@ -90,10 +91,10 @@ func TestUsedIsIncremental(t *testing.T) {
 	}
 }
 
-// What Envoy holds because it was near stays when the unit's last endpoint goes, as used,
+// What Envoy holds because it was near stays when the unit's last endpoint goes,
 // until somebody says what is used: it is told what came to be so. Who never was near gains
 // nothing, nor has a Service that is gone.
-func TestWhatWasNearCountsAsUsed(t *testing.T) {
+func TestWhatWasNearIsHeld(t *testing.T) {
 	w := usedWorld(500, 1)
 	set := func(n int, node string) {
 		w.service(named(fmt.Sprint("near-", n)), byte(100+n), `["unit","*"]`, topology.TCP, []uint16{80}, node)
@@ -119,14 +120,14 @@ func TestWhatWasNearCountsAsUsed(t *testing.T) {
 	}
 	w.DeleteService(named("near-2"))
 	holds("one is deleted", far(100), far(101))
-	w.cats.Used([]string{far(100), far(102)})
-	holds("one of them is used", far(100))
+	w.cats.Used([]string{far(100), far(102)}, nil)
+	holds("one of them is held", far(100))
 	if got := w.cats.Fallen(); len(got) > 0 {
 		t.Errorf("fallen are %v after it was said what is used", got)
 	}
 	set(1, "a-1")
 	holds("near again", far(100), far(101))
-	w.cats.Used(nil)
+	w.cats.Used(nil, nil)
 	holds("none is used", far(101))
 }
 
