@@ -66,6 +66,7 @@ func (a *Agent) status() report.Report {
 		if !r.LastContact.IsZero() { // which is no older, and by the clock as it is set now
 			api.LastContact = r.LastContact
 		}
+		api.Refuses = !api.Refused.IsZero()
 		r.APIServer = &api
 	}
 	r.Envoys = append([]xds.Stream{}, a.xds.Streams()...)
