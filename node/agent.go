@@ -59,6 +59,7 @@ type Agent struct {
 	engines      latest.Value[word]               // from the start and who looks at the node to the loop: an engine of them is to be reckoned with
 	beside       latest.Value[beside]             // from the start and who looks at kube-proxy to the loop
 	proxyFound   bool                             // of the start, and then of who looks at kube-proxy: rules of it were there
+	torn         int                              // of the start, and then of who looks at the node: how many looks in a row were torn, and showed no engine
 	proxyAtStart proxyLife                        // of the start: what its look says of kube-proxy's life
 	paths        chan struct{}                    // one slot: one of these four is another
 	ports        *healthport.Servers              // of the loop; nil without a kernel path

@@ -37,8 +37,12 @@ func (l *loop) takePolicies() {
 	}
 	objects, asked := l.policies.Get()
 	engine, looked := l.engines.Get()
-	if !objects.so && !engine.so && (!asked || l.cfg.RefusePolicies && !looked) {
-		return // nobody has said that there are none, or seen that nobody enforces others
+	asked, looked = asked || l.manifestsRefuse(), looked || !l.cfg.RefusePolicies
+	if !objects.so && !engine.so {
+		l.restorePolicies(looked)
+		if !asked || !looked {
+			return // nobody has said that there are none, or seen that nobody enforces others
+		}
 	}
 	newest := engine.at
 	if objects.at.After(newest) {
@@ -77,18 +81,26 @@ func (l *loop) changePolicies(counts bool) {
 	}
 }
 
-// restorePolicies takes what was known of NetworkPolicies before a restart.
-func (l *loop) restorePolicies(was *bool) {
-	if was != nil && l.policed == nil && l.cfg.Datapath != topology.DatapathNone {
-		l.knowPolicies(word{*was, time.Now()})
+// restorePolicies takes what was known of NetworkPolicies before a restart. That there were
+// none says nothing of an engine, which may have come since, or did not count then.
+func (l *loop) restorePolicies(looked bool) {
+	if l.restored == nil || l.restored.Policies == nil || l.policed != nil {
+		return
+	}
+	if was := *l.restored.Policies; was || looked {
+		l.knowPolicies(word{was, time.Now()})
 	}
 }
+
+// manifestsRefuse reports whether looks at the node alone say which path serves: nobody is
+// asked for NetworkPolicies, and an engine may have others.
+func (l *loop) manifestsRefuse() bool { return l.parts.Cluster == nil && l.cfg.RefusePolicies }
 
 // mayBePoliced reports whether there are NetworkPolicies, or nobody has said yet that
 // there are none: what passes by them is not to be the first that a node does.
 func (l *loop) mayBePoliced() bool {
 	if l.policed == nil {
-		return l.parts.Cluster != nil && l.cfg.Datapath != topology.DatapathNone
+		return (l.parts.Cluster != nil || l.manifestsRefuse()) && l.cfg.Datapath != topology.DatapathNone
 	}
 	return *l.policed
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gridmesh/gridmesh/capture"
-	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/topology"
@@ -133,7 +132,7 @@ func (a *Agent) inspect(ctx context.Context) (fresh []capture.Finding, err error
 // they have been read, if not as of one moment.
 func notLookedAt(errs ...error) []capture.Finding {
 	for _, err := range errs {
-		if err != nil && !errors.Is(err, dump.ErrTorn) {
+		if err != nil && !onlyTorn(err) {
 			return []capture.Finding{{Kind: capture.Unseen, Text: "rules, links or routes of this node could not be read: nobody knows whether something answers ClusterIPs before gridmesh, or drops what it captures; the agent's log has the error"}}
 		}
 	}
@@ -149,17 +148,14 @@ func (a *Agent) inspectNode() ([]capture.Finding, error) {
 	if a.parts.KubeProxy != nil { // who looks at that says more of it
 		list = slices.DeleteFunc(slices.Clone(list), func(f capture.Finding) bool { return f.Kind == capture.KubeProxy })
 	}
-	engine := func(f capture.Finding) bool { return f.Kind == capture.PolicyEngine }
-	objects, _ := a.policies.Get()
-	switch {
-	case a.cfg.Datapath == topology.DatapathNone:
+	if a.cfg.Datapath == topology.DatapathNone {
 		return list, err
-	case a.cfg.RefusePolicies && (err == nil || slices.ContainsFunc(list, engine)): // else nobody has seen that there is none
-		a.engines.Publish(word{slices.ContainsFunc(list, engine), time.Now()})
-		fill(a.paths)
 	}
-	if a.cfg.Datapath == topology.DatapathKernel || a.cfg.RefusePolicies || objects.so {
-		list = slices.DeleteFunc(slices.Clone(list), engine)
+	if a.cfg.RefusePolicies {
+		a.noteEngine(list, err)
+	}
+	if objects, _ := a.policies.Get(); a.cfg.Datapath == topology.DatapathKernel || a.cfg.RefusePolicies || objects.so {
+		list = slices.DeleteFunc(slices.Clone(list), isEngine)
 	}
 	return list, err
 }

@@ -154,7 +154,7 @@ func (l *loop) takeState(read atomicfile.Answer[*source.State]) {
 func (l *loop) useLate() {
 	l.log.Info("the disk gave the last good state", obs.KeyServices, l.restored.Snapshot.Services.Len())
 	l.restoreUsed()
-	l.restorePolicies(l.restored.Policies)
+	l.takePolicies()
 	switch {
 	case l.holdLate():
 		l.rejudge()

@@ -84,9 +84,6 @@ func newLoop(a *Agent, st *source.State, pods []netip.Prefix) *loop {
 	}
 	l.damped = damper{first: policiesFirst, most: policiesMost, calm: policiesCalm}
 	l.lookAnew()
-	if st != nil {
-		l.restorePolicies(st.Policies)
-	}
 	l.takePolicies()
 	return l
 }

@@ -43,6 +43,9 @@ func (a api) APIServer() report.APIServer {
 	var away error
 	a.Set(func(twin *nodetest.API) { away = twin.Away })
 	if away != nil {
+		if errors.Is(away, errRefuses) {
+			return report.APIServer{Error: away.Error(), Refused: refusesSince}
+		}
 		return report.APIServer{Error: away.Error()}
 	}
 	return report.APIServer{LastContact: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
@@ -300,6 +303,9 @@ func (r *rig) wantHealthy(t *testing.T, when string, want bool) {
 }
 
 var errBroken = errors.New("broken for the test")
+
+// errRefuses is an API server that refuses what is asked since that time.
+var errRefuses, refusesSince = errors.New("forbidden"), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // web is a closed Service of unit a, as most tests use it.
 const webFrontend, otherFrontend = "10.96.0.10:80/tcp", "10.96.0.11:80/tcp"

@@ -58,6 +58,7 @@ func (a *Agent) status() report.Report {
 	if !a.pulse.alive(time.Now()) { // it cannot say so itself
 		r.Error = strings.TrimSuffix(loopHangs+"; "+r.Error, "; ")
 	}
+	a.tellEngine(&r)
 	r.LastContact = a.knownContact()
 	r.Findings = a.found.all()
 	if a.parts.Cluster != nil {
@@ -65,6 +66,7 @@ func (a *Agent) status() report.Report {
 		if !r.LastContact.IsZero() { // which is no older, and by the clock as it is set now
 			api.LastContact = r.LastContact
 		}
+		api.Refuses = !api.Refused.IsZero()
 		r.APIServer = &api
 	}
 	r.Envoys = append([]xds.Stream{}, a.xds.Streams()...)

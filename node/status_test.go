@@ -164,3 +164,20 @@ func TestStatusSaysThatTheUnitIsUnknown(t *testing.T) {
 		}
 	})
 }
+
+// What `refused` of the API server's status is stays a truth: a program that was built for
+// it reads no status that has a time there. Since when that is has a name of its own.
+func TestTheStatusSaysThatTheAPIServerRefuses(t *testing.T) {
+	for away, want := range map[error]string{errRefuses: `"refused":true,"refusedSince":"2026-01-02T03:04:05Z"`, errBroken: "", nil: ""} {
+		r := newRig(t)
+		r.api = &nodetest.API{Away: away}
+		var err error
+		r.agent, err = New(r.cfg, r.parts())
+		must(t, err)
+		text, err := json.Marshal(r.agent.status())
+		must(t, err)
+		if got := string(text); want == "" && strings.Contains(got, "efuse") || !strings.Contains(got, want) {
+			t.Errorf("%v: %s", away, got)
+		}
+	}
+}

@@ -111,11 +111,10 @@ func TestLastGoodState(t *testing.T) {
 	}
 }
 
-// A name that a last good state has not may be of a Service that its node did not use: that
-// it does not exist is said of a whole state alone. It ends as view does, for a Service that
-// is not there.
-func TestNamesOfALastGoodState(t *testing.T) {
-	manifests := filepath.Join(t.TempDir(), "all.yaml")
+// keptState is what the agent of edge-7 kept, which used web alone, of manifests.
+func keptState(t *testing.T) (dir, manifests string) {
+	t.Helper()
+	manifests = filepath.Join(t.TempDir(), "all.yaml")
 	if err := os.WriteFile(manifests, []byte(exampleState), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -129,10 +128,18 @@ func TestNamesOfALastGoodState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
+	dir = t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, source.StateFile), data, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return dir, manifests
+}
+
+// A name that a last good state has not may be of a Service that its node did not use: that
+// it does not exist is said of a whole state alone. It ends as view does, for a Service that
+// is not there.
+func TestNamesOfALastGoodState(t *testing.T) {
+	dir, manifests := keptState(t)
 	const lacks = "a last good state lacks the Services that its node did not use"
 	for _, c := range []struct {
 		name, result, why string

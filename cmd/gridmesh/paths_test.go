@@ -92,7 +92,7 @@ func TestPoliciesAreSaidAsTheAgentDoes(t *testing.T) {
 	later := time.Now().Add(9 * time.Minute).Format(time.RFC3339)
 	for says, want := range map[string]string{
 		`"networkPolicies": true`:                                          "the cluster has some: the kernel serves all, for what goes through Envoy passes by them",
-		`"networkPolicies": true, "networkPoliciesUnknown": true`:          "nobody has said yet that the cluster has none: the kernel serves all until then",
+		`"networkPolicies": true, "networkPoliciesUnknown": true`:          "nobody has said yet that there are none: the kernel serves all until then",
 		`"networkPolicies": true, "networkPoliciesUntil": "` + later + `"`: "the cluster has none any more: the kernel serves all for ",
 	} {
 		want = "NetworkPolicies: " + want
@@ -108,5 +108,41 @@ func TestPoliciesAreSaidAsTheAgentDoes(t *testing.T) {
 				t.Errorf("%s, %s of another node: %s", says, args[0], out)
 			}
 		}
+	}
+}
+
+// The path of a node's agent is its operator's choice, and neither an API server nor what the
+// agent kept has it: that the default is shown is said, where it matters and nobody chose.
+func TestADatapathThatNobodySays(t *testing.T) {
+	const says = "note: which --datapath the agent of edge-7 has is not known here, and auto, the default, is taken: give the flag if it has another; with envoy, nothing of what is by the kernel here is served\n"
+	kubeconfig := apiServer(t)
+	dir, _ := keptState(t)
+	for name, state := range map[string][]string{
+		"a cluster": {"--kubeconfig", kubeconfig, "--node", "edge-7"}, "what it kept": {"--state-dir", dir},
+		"an agent that is silent of itself": {"--socket", agentOf(t, `{}`), "--node", "edge-7"},
+	} {
+		for _, args := range [][]string{{"view"}, {"xds"}, {"trace", "--from", "10.244.7.9", "--to", "10.96.0.10:80"}} {
+			args = append(args, state...)
+			if _, out, log := gridmesh(t, args...); strings.Count(log, says) != 1 || strings.Contains(out, says) {
+				t.Errorf("%s, %s: %s", name, args[0], log)
+			}
+			for _, path := range []string{"auto", "kernel", "envoy"} {
+				if _, _, log := gridmesh(t, append(args, "--datapath", path)...); strings.Contains(log, "--datapath") {
+					t.Errorf("%s, %s --datapath %s: %s", name, args[0], path, log)
+				}
+			}
+		}
+		if _, _, log := gridmesh(t, append([]string{"dns", "web"}, state...)...); strings.Contains(log, "--datapath") {
+			t.Errorf("%s, dns, which no path changes: %s", name, log)
+		}
+	}
+	for _, agent := range []string{`{"node": "edge-7", "datapath": "auto"}`, `{"node": "edge-7"}`} {
+		if _, _, log := gridmesh(t, "view", "--socket", agentOf(t, agent)); strings.Contains(log, "--datapath") {
+			t.Errorf("an agent that says its own, %s: %s", agent, log)
+		}
+	}
+	_, _, log := gridmesh(t, "view", "--state-dir", dir, "--node", "edge-8", "--lenient")
+	if other := strings.ReplaceAll(says, "edge-7", "edge-8"); !strings.Contains(log, other) || strings.Count(log, "--datapath") != 1 {
+		t.Errorf("of another node than the one that kept it: %s", log)
 	}
 }

@@ -75,10 +75,18 @@ func (in *input) noteAnother(ctx context.Context) {
 	in.note("whether %s has these rules in force, and an Envoy that serves, the agent of %s does not know: ask on %s", in.node, of, in.node)
 }
 
-// noteDatapath says whose --datapath is taken for another node, where that matters.
+// noteDatapath says whose --datapath is taken for the node's, where that matters: another
+// agent's, or nobody's. Manifests are of no agent.
 func (in *input) noteDatapath(ctx context.Context, w *world) {
-	if of := in.another(ctx); of != "" && w.twoPaths() && !in.cmd.Flags().Changed("datapath") {
-		in.note("--datapath %s is what the agent of %s has: give the flag if that of %s has another", in.agent(ctx).Datapath, of, in.node)
+	if in.origin == fromFiles || !w.twoPaths() || in.cmd.Flags().Changed("datapath") {
+		return
+	}
+	agent := in.agent(ctx)
+	switch {
+	case agent.Node == "": // neither a cluster nor a last good state has it
+		in.note("which --datapath the agent of %s has is not known here, and %s, the default, is taken: give the flag if it has another; with envoy, nothing of what is by the kernel here is served", in.node, w.opts.Datapath)
+	case agent.Node != in.node:
+		in.note("--datapath %s is what the agent of %s has: give the flag if that of %s has another", agent.Datapath, agent.Node, in.node)
 	}
 }
 

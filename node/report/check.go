@@ -85,5 +85,5 @@ func (r *Report) Summary() string {
 
 // fails reports whether the API server says nothing for long, or not to all that is asked.
 func (s *APIServer) fails(now time.Time) bool {
-	return !s.Refused.IsZero() && now.Sub(s.Refused) > refusedFor || now.Sub(s.LastContact) > quietFor || s.Error != "" && !s.Since.IsZero() && now.Sub(s.Since) > quietFor
+	return s.refuses() && now.Sub(s.Refused) > refusedFor || now.Sub(s.LastContact) > quietFor || s.Error != "" && !s.Since.IsZero() && now.Sub(s.Since) > quietFor
 }

@@ -82,12 +82,16 @@ const ByRulesAlone = "its rules were written while the agent ran, and nothing el
 
 // APIServer is how the API server answers.
 type APIServer struct {
-	LastContact time.Time `json:"lastContact,omitzero"` // when it last answered anything, as above; zero: never
-	Error       string    `json:"error,omitempty"`      // the last failure of what fails the longest; "" for nothing
-	Since       time.Time `json:"since,omitzero"`       // of Error: when that began to fail
-	Refused     time.Time `json:"refused,omitzero"`     // of Error: since when it knows not who asks, or does not permit it
-	Held        []string  `json:"held,omitempty"`       // for each of its lists that is not believed, why
+	LastContact time.Time `json:"lastContact,omitzero"`  // when it last answered anything, as above; zero: never
+	Error       string    `json:"error,omitempty"`       // the last failure of what fails the longest; "" for nothing
+	Since       time.Time `json:"since,omitzero"`        // of Error: when that began to fail
+	Refuses     bool      `json:"refused,omitempty"`     // of Error: it knows not who asks, or does not permit it
+	Refused     time.Time `json:"refusedSince,omitzero"` // of Error: since when it does; zero: it does not, or nobody says since when
+	Held        []string  `json:"held,omitempty"`        // for each of its lists that is not believed, why
 }
+
+// refuses reports whether it refuses what the agent asks.
+func (s *APIServer) refuses() bool { return s.Refuses || !s.Refused.IsZero() }
 
 // Held is what is held as it was before an outage of the uplink.
 type Held struct {

@@ -233,3 +233,25 @@ func fields(of reflect.Type) iter.Seq[reflect.StructField] {
 		}
 	}
 }
+
+// A status tells by itself, and to who has it from an agent of another version, that the API
+// server refuses: one that says no time is refused all the same.
+func TestARefusalOfAnotherVersion(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for text, want := range map[string]string{
+		`{"lastContact": "2026-01-02T03:04:04Z", "error": "forbidden", "refused": true}`:                                         "refuses what this agent asks for; this node goes on with what it knows: forbidden; see that",
+		`{"lastContact": "2026-01-02T03:04:04Z", "error": "forbidden", "refused": true, "refusedSince": "2026-01-02T03:03:05Z"}`: "refuses what this agent asks for, for 1m0s; this node goes on with what it knows: forbidden; see that",
+	} {
+		var s APIServer
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.text(now); !strings.HasPrefix(got, want) || !s.fails(now) {
+			t.Errorf("%s: fails %v, %q, want %q", text, s.fails(now), got, want)
+		}
+		again, err := json.Marshal(s)
+		if err != nil || strings.Contains(string(again), "refusedSince") != strings.Contains(text, "refusedSince") || !strings.Contains(string(again), `"refused":true`) {
+			t.Errorf("%s: %s, %v", text, again, err)
+		}
+	}
+}

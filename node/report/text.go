@@ -199,8 +199,12 @@ func (s APIServer) text(now time.Time) string {
 	switch {
 	case s.LastContact.IsZero() && s.Error == "":
 		return "no answer yet"
-	case !s.Refused.IsZero():
-		return fmt.Sprintf("refuses what this agent asks for, for %s; this node goes on with what it knows: %s; see that its credentials are valid, and have the rights that deploy/ gives it", since(s.Refused, now), s.Error)
+	case s.refuses():
+		long := ""
+		if !s.Refused.IsZero() {
+			long = ", for " + since(s.Refused, now).String()
+		}
+		return fmt.Sprintf("refuses what this agent asks for%s; this node goes on with what it knows: %s; see that its credentials are valid, and have the rights that deploy/ gives it", long, s.Error)
 	case s.LastContact.IsZero():
 		return "unavailable since the agent started: " + s.Error
 	case s.Error != "" && !s.Since.IsZero() && s.LastContact.After(s.Since) && now.Sub(s.LastContact) <= quietFor:

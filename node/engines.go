@@ -1,0 +1,52 @@
+package node
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/capture/dump"
+	"github.com/gridmesh/gridmesh/node/report"
+)
+
+// tornLooks are how many looks in a row have to show no policy engine, where others write
+// all the time: each has read all there was to its end, if not as of one moment, and an
+// engine has more than what one of them may have missed.
+const tornLooks = 2
+
+func isEngine(f capture.Finding) bool { return f.Kind == capture.PolicyEngine }
+
+// noteEngine tells the loop whether a look at the node showed a policy engine. Where it
+// showed none, and ended with an error, nobody has seen that there is none.
+func (a *Agent) noteEngine(list []capture.Finding, err error) {
+	found := slices.ContainsFunc(list, isEngine)
+	if a.torn++; found || err == nil || !onlyTorn(err) {
+		a.torn = 0
+	}
+	if found || err == nil || a.torn >= tornLooks {
+		a.engines.Publish(word{found, time.Now()})
+		fill(a.paths)
+	}
+}
+
+// onlyTorn reports whether all that went wrong is that others write all the time: what is
+// joined to that may be a list that was not read.
+func onlyTorn(err error) bool {
+	var several interface{ Unwrap() []error }
+	if !errors.As(err, &several) {
+		return errors.Is(err, dump.ErrTorn)
+	}
+	return !slices.ContainsFunc(several.Unwrap(), func(one error) bool { return !onlyTorn(one) })
+}
+
+// engineUnseen is the note where no look has shown yet that there is no engine.
+const engineUnseen = "no look at this node has shown yet that it has no policy engine (the agent's log has why), and --network-policies=refuse is given: the kernel serves all until one has"
+
+// tellEngine adds that note where it is so: then it is not for the API server alone that
+// the kernel serves all.
+func (a *Agent) tellEngine(r *report.Report) {
+	if _, looked := a.engines.Get(); r.PoliciesUnknown && a.cfg.RefusePolicies && !looked {
+		r.Notes = append(slices.Clip(r.Notes), engineUnseen)
+	}
+}
