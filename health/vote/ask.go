@@ -1,0 +1,100 @@
+package vote
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// question is one that the unit was asked.
+type question struct {
+	targets []string
+	until   time.Time
+	proofs  map[string]*Proof
+	from    map[string]bool // has answered, or failed to
+}
+
+// ask asks the whole unit, itself among it, about nodes.
+func (m *Machine) ask(now time.Time, targets []string, out *Effects) {
+	for batch := range slices.Chunk(targets, m.cfg.Batch) {
+		m.asked++
+		q := &question{targets: batch, until: now.Add(m.cfg.AskFor), proofs: map[string]*Proof{}, from: map[string]bool{}}
+		for _, name := range batch {
+			q.proofs[name] = &Proof{Of: m.view.Len(), Exact: true}
+		}
+		m.asking[m.asked] = q
+		out.Ask = append(out.Ask, Question{m.asked, batch})
+	}
+}
+
+func (m *Machine) isAsked(name string) bool {
+	for _, q := range m.asking {
+		if q.proofs[name] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// answered counts a node's answer, once. A node says that it is well itself by answering.
+func (m *Machine) answered(now time.Time, e Answered, out *Effects) {
+	q := m.asking[e.Question]
+	if q == nil || !m.view.Has(e.From) || q.from[e.From] {
+		return
+	}
+	q.from[e.From] = true
+	if !e.Failed {
+		if p := q.proofs[e.From]; p != nil {
+			p.add(Yes)
+		}
+		for _, r := range e.Results {
+			if p := q.proofs[r.Node]; p != nil && r.Node != e.From {
+				p.add(r.Answer)
+			}
+		}
+	}
+	if len(q.from) == m.view.Len() {
+		m.end(now, e.Question, out)
+	}
+}
+
+// expire ends the questions whose time is over.
+func (m *Machine) expire(now time.Time, out *Effects) {
+	for _, number := range slices.Sorted(maps.Keys(m.asking)) {
+		if !now.Before(m.asking[number].until) {
+			m.end(now, number, out)
+		}
+	}
+}
+
+// end decides by the answers that came.
+func (m *Machine) end(now time.Time, number int, out *Effects) {
+	q := m.asking[number]
+	delete(m.asking, number)
+	for _, name := range q.targets {
+		delete(m.suspects, name) // it is suspected anew before it is asked about again
+		p := *q.proofs[name]
+		if a := Decide(m.view.Len(), p.Yes, p.No); a != None {
+			m.decide(now, name, a, p, out)
+		} else {
+			out.Tell = append(out.Tell, Note{name, Undecided})
+		}
+	}
+}
+
+// decide notes a verdict, and has it written where this node may.
+func (m *Machine) decide(now time.Time, name string, a Answer, p Proof, out *Effects) {
+	if a == No && m.verdicts[name].Answer != No && !m.budget.take(now, &m.cfg, m.view.Len(), len(m.declared())) {
+		out.Tell = append(out.Tell, Note{name, OverBudget})
+		return
+	}
+	m.verdicts[name] = verdict{a, p, now}
+	m.write(now, name, m.verdicts[name], out)
+}
+
+// write has a verdict written, where this node may.
+func (m *Machine) write(now time.Time, name string, v verdict, out *Effects) {
+	if m.holds(now) {
+		out.Write = append(out.Write, Write{name, v.Answer, v.proof, m.view.ID})
+	}
+}

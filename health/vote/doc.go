@@ -1,0 +1,41 @@
+// Package vote decides which nodes of a unit are well, by what the nodes of the unit see of
+// each other: a node that lost its uplink alone is well, and one that died is not, and from
+// the cloud both look the same.
+//
+// It is a step function: an event and the time go in, what is to be done comes out. It does
+// no I/O; package health carries out what it wants, and tells it what came of it.
+//
+//	machine.go   the state of one node, and which part an event concerns
+//	event.go     what happens, and what is to be done
+//	config.go    numbers and times, with the reasons for their defaults
+//	view.go      who is in the unit, and who observes whom
+//	answer.go    yes, no, and who had better say neither
+//	round.go     the steady state: each node checks some others, and reports to few
+//	doubt.go     when a node is to believe itself sick rather than the others
+//	heard.go     what a node heard of others, and who is suspected by that
+//	ask.go       the exact vote of the whole unit, about those who are suspected alone
+//	rule.go      the rule: more than half of the unit, or nothing changes
+//	budget.go    how many may be declared dead at a time
+//
+// # The rule
+//
+// A verdict changes when more than half of all nodes of the unit say so in one vote, the
+// node in question counted among them, as SuperEdge's edge-health has it. Half of a unit that
+// is cut in two therefore decides nothing, on either side, and neither does one node alone.
+// Of two nodes the other one decides, while it reaches the cloud: there is no majority of
+// two when one is dead.
+//
+// # What it costs
+//
+// A node checks ten others each round, and sends what it saw to three, however many there
+// are: the observers form rings (Rapid, USENIX ATC 2018), so each node has as many as it
+// observes itself. Ten see a death; they do not decide it, for ten of a unit that is cut in
+// two may all be on one side. So who is suspected is asked about in the whole unit, by one
+// node, the leader. Nothing is suspected as a rule, and nobody asks.
+//
+// # Who leads
+//
+// Who holds the unit's Lease, and who may hold it has heard more than half of the unit in the
+// last rounds, and reaches the cloud. Without the cloud the first by rank who has heard that
+// many leads: it writes nothing, and its verdicts are for the nodes of the unit.
+package vote

@@ -1,0 +1,139 @@
+package vote
+
+import (
+	"slices"
+	"time"
+)
+
+// spared is for how many rounds nothing is sent to who did not take it.
+const spared = 6
+
+// begin begins the rounds that are due: one, however late it is.
+func (m *Machine) begin(now time.Time, out *Effects) {
+	if !m.view.Has(m.cfg.Self) {
+		m.next = now.Add(m.cfg.Every) // in no unit
+		return
+	}
+	if m.next.IsZero() {
+		m.next = now // late for nothing
+	}
+	if now.Before(m.next) {
+		return
+	}
+	m.late = isLate(&m.cfg, now.Sub(m.next))
+	m.next = now.Add(m.cfg.Every)
+	if out.Check = m.view.Subjects(m.cfg.Self); len(out.Check) == 0 {
+		m.report(now, nil, out)
+	}
+}
+
+// checkedAll ends the checks of a round.
+func (m *Machine) checkedAll(now time.Time, of map[string]bool, out *Effects) {
+	m.checked, m.failed = 0, 0
+	for name, ok := range of {
+		if m.isDead(now, name) {
+			continue // it is known, and says nothing of this node
+		}
+		m.checked++
+		if !ok {
+			m.failed++
+		}
+	}
+	m.report(now, m.Answers(of), out)
+}
+
+// report sends what this node sees to who is to hear it, of whom it may be one itself, and
+// looks at what it heard.
+func (m *Machine) report(now time.Time, results []Result, out *Effects) {
+	out.Results = results
+	for _, name := range m.listeners(now) {
+		if name == m.cfg.Self {
+			continue
+		}
+		out.Report = append(out.Report, name)
+	}
+	m.hear(now, Reported{m.cfg.Self, results, m.up})
+	m.suspect(now, out)
+}
+
+// listeners are who is reported to, of those that take it: who leads, the first by rank, so
+// that there is one whom all report to, and the next by rank, of whom those that reach the
+// cloud come first, for one of them is to write.
+func (m *Machine) listeners(now time.Time) []string {
+	var list []string
+	add := func(wanted func(name string) bool) {
+		for _, name := range m.view.Ranked() {
+			if len(list) == m.cfg.Reporters {
+				return
+			}
+			if wanted(name) && !slices.Contains(list, name) {
+				list = append(list, name)
+			}
+		}
+	}
+	takes := func(name string) bool { return name == m.cfg.Self || m.silent[name] == 0 }
+	add(func(name string) bool { return takes(name) && name == m.leader && now.Sub(m.led) <= m.cfg.Fresh })
+	if i := slices.IndexFunc(m.view.Ranked(), takes); i >= 0 {
+		add(func(name string) bool { return name == m.view.Ranked()[i] })
+	}
+	add(func(name string) bool { return takes(name) && m.ups[name] })
+	add(takes)
+	for name, n := range m.silent {
+		if m.silent[name] = n - 1; n <= 1 {
+			delete(m.silent, name)
+		}
+	}
+	return list
+}
+
+// delivered notes who takes reports, and what it says.
+func (m *Machine) delivered(now time.Time, e Delivered) {
+	if !m.view.Has(e.To) {
+		return
+	}
+	if !e.OK {
+		m.silent[e.To] = spared
+		delete(m.ups, e.To)
+		return
+	}
+	if len(e.Reply.Ups) > 0 {
+		clear(m.ups)
+	}
+	for _, name := range e.Reply.Ups {
+		m.ups[name] = m.view.Has(name)
+	}
+	m.hearLeader(now, e.To, e.Reply)
+}
+
+// hearLeader takes the newest word of who leads, and from that one alone who is dead.
+func (m *Machine) hearLeader(now time.Time, from string, r Reply) {
+	if r.Leads {
+		r.Leader, r.Age = from, 0
+		m.dead, m.told = map[string]bool{}, now
+		for _, name := range r.Dead {
+			m.dead[name] = m.view.Has(name)
+		}
+	}
+	if at := now.Add(-max(0, r.Age)); m.view.Has(r.Leader) && at.After(m.led) {
+		m.leader, m.led = r.Leader, at
+	}
+}
+
+// Reply is what this node says to who reports to it.
+func (m *Machine) Reply(now time.Time) (r Reply) {
+	hears := m.hears(now)
+	for _, name := range m.view.Ranked() {
+		if !hears || len(r.Ups) == m.cfg.Reporters {
+			break
+		}
+		if h := m.heard[name]; name == m.cfg.Self && m.up || h != nil && h.up && h.fresh(now, &m.cfg) {
+			r.Ups = append(r.Ups, name)
+		}
+	}
+	if r.Leads = m.leads(now); r.Leads {
+		r.Dead = m.declared()
+	} else if m.leader != "" && now.Sub(m.led) <= m.cfg.Fresh {
+		r.Leader, r.Age = m.leader, now.Sub(m.led)
+	}
+	return r
+}

@@ -1,0 +1,301 @@
+package vote
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// network is a unit in which time is an event: what is sent arrives some milliseconds later,
+// or never. Each run of one seed is the same.
+type network struct {
+	t       *testing.T
+	rng     *rand.Rand
+	now     time.Time
+	queue   events
+	order   int
+	nodes   map[string]*simNode
+	names   []string
+	view    *View
+	cut     func(from, to string) bool // no packet passes
+	loss    float64                    // of what is sent
+	holder  string                     // of the Lease
+	renewed time.Time
+	writes  []write
+	notes   []Note
+	reports int
+	asks    int
+	checks  int
+}
+
+type simNode struct {
+	*Machine
+	dead, dark, stalled bool // dark has no uplink
+	inbox               []Event
+	clock               time.Duration // what its own is ahead
+	wake                time.Time
+	seen                time.Time // since when more than half of the unit see it
+}
+
+type write struct {
+	Write
+	at time.Duration
+	by string
+}
+
+type event struct {
+	at    time.Time
+	order int
+	do    func()
+}
+
+type events []event
+
+func (q events) Len() int { return len(q) }
+func (q events) Less(i, j int) bool {
+	return cmp.Or(q[i].at.Compare(q[j].at), cmp.Compare(q[i].order, q[j].order)) < 0
+}
+func (q events) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *events) Push(e any)   { *q = append(*q, e.(event)) }
+func (q *events) Pop() any {
+	e := (*q)[len(*q)-1]
+	*q = (*q)[:len(*q)-1]
+	return e
+}
+
+var began = time.Unix(1000, 0)
+
+func newNetwork(t *testing.T, n int, seed uint64) *network {
+	s := &network{t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: began, nodes: map[string]*simNode{}, cut: func(_, _ string) bool { return false }}
+	var members []Member
+	for i := range n {
+		name := fmt.Sprintf("n%03d", i)
+		members = append(members, Member{name, "uid-" + name})
+		s.names = append(s.names, name)
+		s.nodes[name] = &simNode{Machine: New(Default(name)), clock: time.Duration(s.rng.Int64N(int64(2*time.Hour))) - time.Hour}
+	}
+	s.view = NewView(members, Default("").Observers)
+	for _, name := range s.names {
+		s.after(time.Duration(s.rng.Int64N(int64(10*time.Second))), func() {
+			s.step(name, Uplink{true})
+			s.step(name, Members{s.view})
+		})
+	}
+	s.lease()
+	return s
+}
+
+func (s *network) after(d time.Duration, do func()) {
+	s.order++
+	heap.Push(&s.queue, event{s.now.Add(d), s.order, do})
+}
+
+// run goes on for some time.
+func (s *network) run(d time.Duration) {
+	until := s.now.Add(d)
+	for len(s.queue) > 0 && !s.queue[0].at.After(until) {
+		e := heap.Pop(&s.queue).(event)
+		s.now = e.at
+		e.do()
+	}
+	s.now = until
+}
+
+// send has something happen at another node, some time later. What is lost is sent again,
+// twice, as TCP would; lost is told who sent it when that helped nothing.
+func (s *network) send(from, to string, arrives func(), lost func()) {
+	delay := time.Duration(0)
+	for range 3 {
+		if !s.nodes[to].dead && !s.nodes[from].dead && !s.cut(from, to) && !s.cut(to, from) && s.rng.Float64() >= s.loss {
+			s.after(delay+time.Duration(1+s.rng.Int64N(50))*time.Millisecond, arrives)
+			return
+		}
+		delay += 300 * time.Millisecond
+	}
+	s.after(2*time.Second, lost)
+}
+
+func (s *network) step(name string, e Event) {
+	n := s.nodes[name]
+	if n.stalled {
+		n.inbox = append(n.inbox, e)
+	} else if !n.dead {
+		s.carry(name, n.Step(n.now(s), e))
+	}
+}
+
+func (n *simNode) now(s *network) time.Time { return s.now.Add(n.clock) }
+
+// stall starves a node for some time, and then it has all at once.
+func (s *network) stall(name string, d time.Duration) {
+	n := s.nodes[name]
+	n.stalled = true
+	s.after(d, func() {
+		inbox := n.inbox
+		n.stalled, n.inbox = false, nil
+		for _, e := range inbox {
+			s.step(name, e)
+		}
+	})
+}
+
+// restart loses all that a node knows but who is in the unit.
+func (s *network) restart(name string) {
+	n := s.nodes[name]
+	n.Machine, n.dead, n.wake = New(Default(name)), false, time.Time{}
+	s.step(name, Uplink{!n.dark})
+	s.step(name, Members{s.view})
+	for _, node := range s.names {
+		if a, _ := s.last(node); a != None {
+			s.step(name, Cloud{node, true, a})
+		}
+	}
+}
+
+func (s *network) carry(name string, out Effects) {
+	n := s.nodes[name]
+	if !out.Wake.Equal(n.wake) {
+		n.wake = out.Wake
+		s.after(out.Wake.Sub(n.now(s)), func() {
+			if out.Wake.Equal(n.wake) {
+				n.wake = time.Time{}
+				s.step(name, Tick{})
+			}
+		})
+	}
+	if len(out.Check) > 0 {
+		s.check(name, out.Check, func(of map[string]bool) { s.step(name, Checked{of}) })
+	}
+	for _, to := range out.Report {
+		s.reports++
+		report := Reported{name, out.Results, !n.dark}
+		s.send(name, to, func() {
+			s.step(to, report)
+			reply := s.nodes[to].Reply(s.nodes[to].now(s))
+			s.step(name, Delivered{to, true, reply})
+		}, func() { s.step(name, Delivered{To: to}) })
+	}
+	for _, q := range out.Ask {
+		for _, to := range s.names {
+			s.put(name, to, q)
+		}
+	}
+	for _, w := range out.Write {
+		s.write(name, w)
+	}
+	s.notes = append(s.notes, out.Tell...)
+}
+
+// put puts a question to a node, which checks whom it is about.
+func (s *network) put(from, to string, q Question) {
+	s.asks++
+	answer := func() {
+		targets := slices.DeleteFunc(slices.Clone(q.Targets), func(name string) bool { return name == to })
+		s.check(to, targets, func(of map[string]bool) {
+			results := s.nodes[to].Answers(of)
+			s.send(to, from, func() { s.step(from, Answered{q.Number, to, results, false}) }, func() {})
+		})
+	}
+	if from == to {
+		s.after(0, answer)
+		return
+	}
+	s.send(from, to, answer, func() { s.step(from, Answered{Question: q.Number, From: to, Failed: true}) })
+}
+
+// check tries each three times, as the daemon does.
+func (s *network) check(name string, of []string, done func(map[string]bool)) {
+	s.checks += len(of)
+	results := map[string]bool{}
+	for _, to := range of {
+		ok := false
+		for range 3 {
+			ok = ok || !s.nodes[to].dead && !s.cut(name, to) && !s.cut(to, name) && s.rng.Float64() >= s.loss
+		}
+		results[to] = ok
+	}
+	s.after(2*time.Second, func() {
+		if !s.nodes[name].dead {
+			done(results)
+		}
+	})
+}
+
+// lease gives the unit's Lease for 15 s to one that may hold it, who counts it for 10, renews
+// it, and gives it back when it may not hold it any more.
+func (s *network) lease() {
+	if n := s.nodes[s.holder]; n != nil && !n.dead && !n.dark && !n.stalled {
+		if n.May(n.now(s)) {
+			s.give(s.holder)
+		} else {
+			s.step(s.holder, Lease{})
+			s.holder = ""
+		}
+	}
+	if s.now.Sub(s.renewed) >= 15*time.Second {
+		s.holder = ""
+	}
+	for _, name := range s.view.Ranked() {
+		if n := s.nodes[name]; s.holder == "" && !n.dead && !n.dark && !n.stalled && n.May(n.now(s)) {
+			s.give(name)
+		}
+	}
+	s.after(2*time.Second, s.lease)
+}
+
+func (s *network) give(name string) {
+	s.holder, s.renewed = name, s.now
+	s.step(name, Lease{s.nodes[name].now(s).Add(10 * time.Second)})
+}
+
+func (s *network) write(by string, w Write) {
+	if by != s.holder || s.nodes[by].dark {
+		s.t.Errorf("%s writes, and the Lease is %s's", by, s.holder)
+	}
+	if w.Verdict == No && (!w.Proof.Exact || 2*w.Proof.No <= len(s.names) && len(s.names) > 2) {
+		s.t.Errorf("%s is declared dead by %+v", w.Node, w.Proof)
+	}
+	if n := s.nodes[w.Node]; w.Verdict == No && !n.dead && !n.seen.IsZero() && s.now.Sub(n.seen) >= 30*time.Second {
+		s.t.Errorf("%s lives and is seen, and is declared dead by %+v", w.Node, w.Proof)
+	}
+	s.writes = append(s.writes, write{w, s.now.Sub(began), by})
+	for _, name := range s.names {
+		s.step(name, Cloud{w.Node, true, w.Verdict})
+	}
+}
+
+func (s *network) kill(names ...string) {
+	for _, name := range names {
+		s.nodes[name].dead = true
+	}
+}
+
+func (s *network) darken(dark bool, names ...string) {
+	for _, name := range names {
+		s.nodes[name].dark = dark
+		s.step(name, Uplink{!dark})
+	}
+}
+
+// last is the verdict that was written last of each node, and how long after a time.
+func (s *network) last(node string) (a Answer, at time.Duration) {
+	for _, w := range s.writes {
+		if w.Node == node {
+			a, at = w.Verdict, w.at
+		}
+	}
+	return a, at
+}
+
+func (s *network) dead() (list []string) {
+	for _, name := range s.names {
+		if a, _ := s.last(name); a == No {
+			list = append(list, name)
+		}
+	}
+	return list
+}
