@@ -64,7 +64,7 @@ func newLone(t *testing.T) lone {
 	e, err := edge.NewNode(&netlab.Node{
 		Name: name, NS: ns, Network: netlab.Routed,
 		PodCIDR: netip.MustParsePrefix("10.244.99.0/24"), PodCIDR6: netip.MustParsePrefix("fd00:244:99::/64"),
-	}, "--manifests", w.state.dir, "--service-cidr", netlab.ServiceCIDR4.String()+","+netlab.ServiceCIDR6.String())
+	}, "--manifests", w.state.dir, "--service-cidr", netlab.ServiceCIDR4.String()+","+netlab.ServiceCIDR6.String(), "--datapath", "envoy")
 	must(t, err)
 	return lone{e}
 }

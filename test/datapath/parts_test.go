@@ -84,7 +84,7 @@ func TestMoreEndpointsThanEnvoyMayHold(t *testing.T) {
 	e, from := named(t, "a-1"), f.pods["a-1"].NS
 	kept := e.Flags
 	t.Cleanup(func() { anew(t, e, kept...) })
-	anew(t, e, "--manifests", state.dir, "--service-cidr", netlab.ServiceCIDR4.String()+","+netlab.ServiceCIDR6.String())
+	anew(t, e, "--manifests", state.dir, "--service-cidr", netlab.ServiceCIDR4.String()+","+netlab.ServiceCIDR6.String(), "--datapath", "envoy")
 	before, err := e.Envoy.ResidentMiB()
 	must(t, err)
 

@@ -16,6 +16,7 @@ import (
 	"github.com/miekg/dns"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
@@ -181,15 +182,8 @@ func sorted(list ...string) []string {
 func hostsFile(t *testing.T, node, want string) {
 	t.Helper()
 	n := c.Nodes[node]
-	path, flags := filepath.Join(n.Dir, "hosts"), n.Flags
-	restart := func() {
-		n.Agent.Signal(syscall.SIGTERM)
-		must(t, n.StartAgent())
-		must(t, n.WaitReady(patient(t)))
-	}
-	n.Flags = append(slices.Clone(flags), "--hosts-file", path)
-	t.Cleanup(func() { n.Flags = flags; restart() })
-	restart()
+	path := filepath.Join(n.Dir, "hosts")
+	withFlags(t, n, "--hosts-file", path)
 	wait.Eventually(t, func() error {
 		got, err := os.ReadFile(path)
 		if err == nil && string(got) != want {
@@ -197,6 +191,20 @@ func hostsFile(t *testing.T, node, want string) {
 		}
 		return err
 	})
+}
+
+// withFlags has an agent run with more flags for a test.
+func withFlags(t *testing.T, n *cluster.Node, more ...string) {
+	t.Helper()
+	flags := n.Flags
+	restart := func() {
+		n.Agent.Signal(syscall.SIGTERM)
+		must(t, n.StartAgent())
+		must(t, n.WaitReady(patient(t)))
+	}
+	n.Flags = append(slices.Clone(flags), more...)
+	t.Cleanup(func() { n.Flags = flags; restart() })
+	restart()
 }
 
 // deployedDNS: a pod of a node with deploy/ resolves at the node-local

@@ -31,10 +31,11 @@ func nodeEvents(t *testing.T, node, reason string) []corev1.Event {
 // Somebody on the node has taken a port that Envoy needs, as a name server on
 // 0.0.0.0:53 does. Envoy refuses the listener; everything else goes on, the
 // Service is named wherever one would look, and when the port is free again
-// the Service is served.
+// the Service is served. Envoy has such a listener where it is alone.
 func TestEnvoyRefusesAListener(t *testing.T) {
 	leaks.None(t, c.Lab, leaks.Any)
 	n := c.Nodes["a-1"]
+	withFlags(t, n, "--datapath", "envoy")
 	var taken net.PacketConn
 	const port = 15353 // of no other test: Envoy drains a listener that is gone for ten minutes
 	must(t, n.NS.Do(func() (err error) {

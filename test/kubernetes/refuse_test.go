@@ -67,21 +67,22 @@ func ruleset(t *testing.T, n *cluster.Node) string {
 	return fmt.Sprint(found, bridged)
 }
 
-// A NetworkPolicy is anybody's to make: an agent serves beside it and says so;
-// where the operator wants that, one does not start on a fresh node.
+// A NetworkPolicy is anybody's to make: an agent that has Envoy alone serves beside it and
+// says so; where the operator wants that, one does not start on a fresh node.
 func TestNetworkPolicyIsSaid(t *testing.T) {
 	n, runs := c.Nodes["c-1"], c.Nodes["a-1"]
+	withFlags(t, runs, "--datapath", "envoy")
 	before := ruleset(t, n)
 	must(t, c.Apply("{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: deny}, spec: {podSelector: {}}}"))
 	t.Cleanup(func() {
 		_, err := c.Kubectl("delete", "networkpolicy/deny")
 		must(t, err)
 	})
-	wantRefused(t, extraAgent(t, n, "--network-policies=refuse"), "the cluster has NetworkPolicies", "--network-policies")
+	wantRefused(t, extraAgent(t, n, "--datapath=envoy", "--network-policies=refuse"), "the cluster has NetworkPolicies", "--network-policies")
 	if after := ruleset(t, n); after != before {
 		t.Errorf("the node had\n%s\nand is left with\n%s", before, after)
 	}
-	p, state := extraAgentIn(t, n)
+	p, state := extraAgentIn(t, n, "--datapath=envoy")
 	says := func(name string, log func() string, running func() bool) {
 		wait.Eventually(t, func() error {
 			if !running() || !strings.Contains(log(), "the cluster has NetworkPolicies") {

@@ -115,9 +115,9 @@ func TestWalk(t *testing.T) {
 	l.shows("a-1", "envoy runs  stopped")
 	l.says(1, words("exec a-1", connect...), "web")
 	l.says(1, words("kill dns a-1"), "lab start dns a-1")
-	l.envoyAway("a-1")
 	l.says(0, words("start dns a-1"))
 	l.comes(words("exec a-1", connect...), "web-")
+	l.envoyAway("a-1")
 
 	l.whereTyped()
 	l.endsWhenAsked("a-1")
