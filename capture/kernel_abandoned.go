@@ -94,9 +94,10 @@ func (e envoys) have(family byte) bool {
 }
 
 // left reports whether a flow is one, and at its end or not begun. Of one that is offloaded the
-// kernel says no state: it goes on.
+// kernel says no state: it goes on. One in a zone is another's, as of a network that translates
+// by itself, and no rule of the capture's has seen it.
 func (e envoys) left(orig, reply tuple, state byte) bool {
-	return orig.proto == unix.IPPROTO_TCP && e.frontends[orig.dst] && state != 0 && 1<<state&goesOn == 0 &&
+	return orig.proto == unix.IPPROTO_TCP && !orig.zoned && !reply.zoned && e.frontends[orig.dst] && state != 0 && 1<<state&goesOn == 0 &&
 		(reply.src == orig.dst || e.listeners[reply.src])
 }
 

@@ -76,28 +76,33 @@ func TestWhenEnvoysFlowsAreLookedFor(t *testing.T) {
 }
 
 // A flow is forgotten that is the same, and left, a moment after it was found: one that was on its
-// way to its taker is not, nor is the next by its port.
+// way to its taker is not, nor is the next by its port, nor one of another zone, which is another's:
+// the rules never saw it.
 func TestFlowsAreForgottenThatStay(t *testing.T) {
 	const sent, established = 1, 3
 	for what, c := range map[string]struct {
 		again     []byte // what is told of it then
 		err       error
 		forgotten int
+		zone      zone // in which it is
 	}{
-		"stays":           {flowItem(1, sent), nil, 1},
-		"is taken":        {flowItem(1, established), nil, 0},
-		"another":         {flowItem(2, sent), nil, 0},
-		"gone":            {nil, nil, 0},
-		"a broken answer": {[]byte{1}, nil, 0},
-		"a torn list":     {flowItem(1, sent), dump.ErrTorn, 1},
-		"a failure":       {flowItem(1, sent), errors.New("broken"), 0},
+		"stays":           {flowItem(1, sent), nil, 1, zone{}},
+		"is taken":        {flowItem(1, established), nil, 0, zone{}},
+		"another":         {flowItem(2, sent), nil, 0, zone{}},
+		"gone":            {nil, nil, 0, zone{}},
+		"a broken answer": {[]byte{1}, nil, 0, zone{}},
+		"a torn list":     {flowItem(1, sent), dump.ErrTorn, 1, zone{}},
+		"a failure":       {flowItem(1, sent), errors.New("broken"), 0, zone{}},
+		"of a zone":       {flowItem(1, sent, zone{both: 7}), nil, 0, zone{both: 7}},
+		"of one outwards": {flowItem(1, sent, zone{orig: 7}), nil, 0, zone{orig: 7}},
+		"of one back":     {flowItem(1, sent, zone{reply: 7}), nil, 0, zone{reply: 7}},
 	} {
 		l := newConntrack(unix.NFNL_SUBSYS_CTNETLINK)
 		l.each = func(_ *nl.Conn, q asked, take func([]byte)) error {
 			if q.family != unix.AF_INET {
 				t.Errorf("asked about family %d, of which there is no frontend", q.family)
 			}
-			take(flowItem(1, sent))
+			take(flowItem(1, sent, c.zone))
 			return c.err
 		}
 		forgotten := 0
@@ -119,16 +124,26 @@ func TestFlowsAreForgottenThatStay(t *testing.T) {
 }
 
 // flowItem is a flow to 10.96.0.1:80 as the kernel tells of it.
-func flowItem(id, state byte) []byte {
-	end := func(src, dst netip.AddrPort) []byte {
+func flowItem(id, state byte, of ...zone) []byte {
+	in := slices.Concat(of, []zone{{}})[0]
+	named := func(kind uint16, n byte) []byte {
+		if n == 0 {
+			return nil
+		}
+		return nft.Attribute(kind, []byte{0, n})
+	}
+	end := func(src, dst netip.AddrPort, zone byte) []byte {
 		port := func(kind uint16, n uint16) []byte { return nft.Attribute(kind, binary.BigEndian.AppendUint16(nil, n)) }
 		return slices.Concat(nft.Attribute(ctaTupleIP, slices.Concat(nft.Attribute(1, src.Addr().AsSlice()), nft.Attribute(2, dst.Addr().AsSlice()))),
-			nft.Attribute(ctaTupleProto, slices.Concat(nft.Attribute(1, []byte{unix.IPPROTO_TCP}), port(2, src.Port()), port(3, dst.Port()))))
+			nft.Attribute(ctaTupleProto, slices.Concat(nft.Attribute(1, []byte{unix.IPPROTO_TCP}), port(2, src.Port()), port(3, dst.Port()))), named(3, zone))
 	}
 	client, service := netip.MustParseAddrPort("10.244.0.5:40001"), netip.MustParseAddrPort("10.96.0.1:80")
-	return slices.Concat(nft.Attribute(ctaTupleOrig, end(client, service)), nft.Attribute(ctaTupleReply, end(service, client)),
-		nft.Attribute(ctaProtoInfo, nft.Attribute(ctaProtoInfoTCP, nft.Attribute(ctaProtoInfoTCPState, []byte{state}))), nft.Attribute(ctaID, []byte{0, 0, 0, id}))
+	return slices.Concat(nft.Attribute(ctaTupleOrig, end(client, service, in.orig)), nft.Attribute(ctaTupleReply, end(service, client, in.reply)),
+		nft.Attribute(ctaProtoInfo, nft.Attribute(ctaProtoInfoTCP, nft.Attribute(ctaProtoInfoTCPState, []byte{state}))), nft.Attribute(ctaID, []byte{0, 0, 0, id}), named(ctaZone, in.both))
 }
+
+// zone is what conntrack tells of one, of a flow or of one direction; 0 of none.
+type zone struct{ both, orig, reply byte }
 
 // FuzzFlow: whatever the kernel says of a flow is read, or is none.
 func FuzzFlow(f *testing.F) {
@@ -143,8 +158,8 @@ func FuzzFlow(f *testing.F) {
 func TestWhatEnvoyLeft(t *testing.T) {
 	e := newEnvoys([]topology.Frontend{tcp("10.96.0.1:80")}, netip.MustParseAddrPort("10.244.0.1:15003"))
 	flow := func(to, answerer string) (orig, reply tuple) {
-		orig = tuple{unix.IPPROTO_TCP, netip.MustParseAddrPort("10.244.0.5:40001"), netip.MustParseAddrPort(to)}
-		return orig, tuple{orig.proto, netip.MustParseAddrPort(answerer), orig.src}
+		orig = tuple{proto: unix.IPPROTO_TCP, src: netip.MustParseAddrPort("10.244.0.5:40001"), dst: netip.MustParseAddrPort(to)}
+		return orig, tuple{proto: orig.proto, src: netip.MustParseAddrPort(answerer), dst: orig.src}
 	}
 	const sent, established, closes, closed = 1, 3, 6, 8
 	for name, c := range map[string]struct {

@@ -26,6 +26,7 @@ const (
 	ctaFilterOrig   = 1
 	ctaTupleIP      = 1
 	ctaTupleProto   = 2
+	ctaTupleZone    = 3
 	ctaProtoNum     = 1
 	ctaProtoSrcPort = 2
 	ctaProtoDstPort = 3
@@ -46,6 +47,7 @@ const mostForgotten = 20000
 type tuple struct {
 	proto    byte
 	src, dst netip.AddrPort
+	zoned    bool // in a zone of its own; the default is not told
 }
 
 // asked is a question about flows of a family: those that it is about are among the
@@ -177,6 +179,7 @@ func parseFlow(item []byte) (name []byte, flow plan.UDPFlow, isUDP bool) {
 
 // parseTuples are both directions of a flow, and the attributes that name it.
 func parseTuples(item []byte) (name []byte, orig, reply tuple) {
+	zoned := false
 	nft.EachAttribute(item, func(kind uint16, value []byte) {
 		switch kind {
 		case ctaTupleOrig:
@@ -186,8 +189,10 @@ func parseTuples(item []byte) (name []byte, orig, reply tuple) {
 			reply = parseTuple(value)
 		case ctaID, ctaZone:
 			name = append(name, nft.Attribute(kind, value)...)
+			zoned = zoned || kind == ctaZone
 		}
 	})
+	orig.zoned, reply.zoned = orig.zoned || zoned, reply.zoned || zoned
 	return name, orig, reply
 }
 
@@ -216,6 +221,8 @@ func parseTuple(b []byte) (t tuple) {
 					dport = binary.BigEndian.Uint16(value)
 				}
 			})
+		case ctaTupleZone:
+			t.zoned = true
 		}
 	})
 	t.src, t.dst = netip.AddrPortFrom(src, sport), netip.AddrPortFrom(dst, dport)

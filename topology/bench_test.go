@@ -96,3 +96,29 @@ func BenchmarkSlicesOfOtherPorts(b *testing.B) {
 		})
 	}
 }
+
+// What one change costs of a Service with ranges, by the number of others that have some: with
+// room for all, and without.
+func BenchmarkRanges(b *testing.B) {
+	for _, many := range []int{4000, 10_000} {
+		build := NewBuilder()
+		service := func(i int) *Service {
+			s := guardedService(fmt.Sprint("tenant-", i%100), i, 1, 1)
+			s.Key.Name, s.Exposure.ExternalIPs, s.Ports[0].Port = fmt.Sprintf("web-%05d", i), nil, 80
+			return s
+		}
+		for i := range many {
+			build.SetService(service(i))
+		}
+		viewer := NewViewer("n0", Options{Datapath: DatapathKernel})
+		viewer.See(build.Build())
+		b.Run(fmt.Sprint(many), func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				s := service(many - 1)
+				s.Ports[0].Port += uint16(i % 2)
+				build.SetService(s)
+				viewer.See(build.Build())
+			}
+		})
+	}
+}

@@ -26,8 +26,8 @@ type claims struct {
 func newClaims(opts Options) *claims {
 	return &claims{
 		clusterIPs: newQueues[netip.Addr](), doors: newQueues[Frontend](), at: newQueues[netip.Addr](),
-		outsideToo: opts.outside(), most: bounds{mostOfService, mostOfNamespace, mostRangesOfNamespace, mostRangesOfAll},
-		shares: map[string]*share{}, portions: map[ObjectKey]*portion{}, touched: map[string]bool{},
+		outsideToo: opts.outside(), most: bounds{mostOfService, mostOfNamespace, mostRanges},
+		shares: map[string]*share{}, portions: map[ObjectKey]*portion{}, touched: map[string]bool{}, guards: guards{of: map[string]*turn{}},
 	}
 }
 
@@ -63,7 +63,6 @@ func (c *claims) settle(dirty set) {
 		}
 	}
 	c.touched = map[string]bool{}
-	c.guards.settle(c.most, dirty)
 	for _, ip := range c.clusterIPs.changedHands(dirty) {
 		for _, o := range c.at.of[ip] {
 			dirty[o.Key] = struct{}{}
@@ -71,6 +70,7 @@ func (c *claims) settle(dirty set) {
 	}
 	c.doors.changedHands(dirty)
 	c.at.before = nil
+	c.settleGuards(dirty)
 }
 
 // clusterIP is the owner of a ClusterIP, which is believed before what Services

@@ -5,15 +5,11 @@ func (v *Viewer) Bound(service, namespace int) {
 	v.claims.most.service, v.claims.most.namespace = service, namespace
 }
 
-// BoundRanges does so for the entries of ranges, of a namespace and of all.
-func (v *Viewer) BoundRanges(namespace, all int) {
-	v.claims.most.ranges, v.claims.most.allRanges = namespace, all
-}
+// BoundRanges does so for the entries of ranges.
+func (v *Viewer) BoundRanges(most int) { v.claims.most.ranges = most }
 
-// RangeBounds are those.
-func (v *Viewer) RangeBounds() (namespace, all int) {
-	return v.claims.most.ranges, v.claims.most.allRanges
-}
+// RangeBound is that.
+func (v *Viewer) RangeBound() int { return v.claims.most.ranges }
 
 // BoundTargets bounds the endpoints of a Service's frontends.
 func (v *Viewer) BoundTargets(most int) { v.targets.service = most }

@@ -122,28 +122,29 @@ func (i *inquiry) outside() {
 		return
 	}
 	n, seen, said := 0, map[Frontend]bool{}, map[string]bool{}
-	four, six := i.service.guardOf()
 	room, lack := p.guard.room, 0
 	for port, d := range i.service.outside() {
 		if n++; n > p.granted {
 			i.view.problem(d.kind.field(), p.why(i.claims.most))
 			break
 		}
-		cost := d.guard(four, six)
-		if cost > room { // without its ranges it would be open
-			lack, room, seen[d.Frontend] = lack+1, 0, true // by no other way either
-			continue
-		}
-		room -= cost
 		why, mine := i.mine(d, seen)
 		if why != "" && !said[why] {
 			said[why] = true
 			i.view.problem(d.kind.field(), why)
 		}
-		if mine {
-			seen[d.Frontend] = true
-			i.view.Outside = append(i.view.Outside, i.outsideView(port, d))
+		if !mine {
+			continue
 		}
+		seen[d.Frontend] = true
+		if p.guards(d) {
+			f := p.family(d.Addr)
+			if room[f]--; room[f] < 0 {
+				lack++ // without its ranges it would be open, so it is there by no other way either
+				continue
+			}
+		}
+		i.view.Outside = append(i.view.Outside, i.outsideView(port, d))
 	}
 	if lack > 0 {
 		i.view.problem(sourceRanges, p.whyUnguarded(lack, i.claims.most))

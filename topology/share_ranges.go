@@ -2,101 +2,155 @@ package topology
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 )
 
-// What a load balancer's ranges may take of every node: each guarded pair has all of
-// them, and one for the node itself, in a set of the kernel that all Services share,
+// mostRanges is what load balancers' ranges may take of every node: each guarded pair has
+// all of them, and one for the node itself, in a set of the kernel that all Services share,
 // where twice as many cost up to four times as much: 2000 load in 0.15 s, 16,000 in 6 s,
 // and go in two to four times that.
-const (
-	mostRangesOfNamespace = 2048
-	mostRangesOfAll       = 8192
-)
+const mostRanges = 8192
 
 const sourceRanges = "spec.loadBalancerSourceRanges"
 
-// guards are the Services with ranges. The eldest have room for theirs, and the first
-// that has not enough takes what is left: what lacks room is not served, to anybody.
+// guards are the Services with ranges. Where there is not room for all, namespaces take turns,
+// a pair at a time: whichever has least with its next one is next, so that who asks for little
+// has it, whatever others want. In a namespace the eldest come first. What finds no room takes
+// none, and is not served, to anybody.
 type guards struct {
-	list    []*portion // by age
+	of      map[string]*turn // by namespace
+	wants   int              // entries of all of them
 	changed bool
+	short   bool // there is not room for all
 }
 
-// guard is what the ranges of one Service take.
+// guard is what the ranges of one Service take: of the family of its first ClusterIP, and of
+// the other.
 type guard struct {
-	wants int  // by the pairs that it was granted
-	room  int  // so many of those
-	ofAll bool // what lacks lacks for all Services, and not for the namespace's
+	cost  [2]int // of a pair, in entries; 0 where everybody may dial
+	wants [2]int // pairs, of those that are its own
+	room  [2]int // for so many of those
+	had   [2]int // room, before it was given out again
 }
 
-// guardOf are the entries that guard a pair, by family; none where everybody may dial.
-func (s *Service) guardOf() (four, six int) {
-	if s.Exposure == nil {
-		return 0, 0
-	}
-	for _, p := range s.Exposure.Sources {
-		if p.Addr().Is6() {
-			six++
-		} else {
-			four++
-		}
-	}
-	return min(four, 1) + four, min(six, 1) + six
-}
+func (g guard) entries() int { return g.cost[0]*g.wants[0] + g.cost[1]*g.wants[1] }
 
-// guarded counts the entries of the first so many pairs.
-func (s *Service) guarded(pairs int) (n int) {
-	four, six := s.guardOf()
-	if four+six == 0 {
+// family is the part of a guard that is of an address.
+func (p *portion) family(addr netip.Addr) int {
+	if addr.Is6() == p.service.ClusterIPs[0].Is6() {
 		return 0
 	}
-	for _, d := range s.outside() {
-		if pairs--; pairs < 0 {
-			break
-		}
-		n += d.guard(four, six)
-	}
-	return n
+	return 1
 }
 
-func (d door) guard(four, six int) int {
-	switch {
-	case d.kind != LoadBalancer:
-		return 0
-	case d.Addr.Is6():
-		return six
+// costs reports what guards a pair of each family.
+func (p *portion) costs() (of [2]int) {
+	if p.service.Exposure == nil {
+		return of
 	}
-	return four
+	for _, r := range p.service.Exposure.Sources {
+		of[p.family(r.Addr())]++
+	}
+	return [2]int{of[0] + min(of[0], 1), of[1] + min(of[1], 1)}
+}
+
+// guards reports whether a pair takes room.
+func (p *portion) guards(d door) bool {
+	return d.kind == LoadBalancer && p.guard.cost[p.family(d.Addr)] > 0
 }
 
 func (g *guards) insert(p *portion) {
-	if p.service.Exposure != nil && len(p.service.Exposure.Sources) > 0 {
-		g.list, g.changed = slices.Insert(g.list, byAge(g.list, p), p), true
+	if p.guard.cost = p.costs(); p.guard.cost == [2]int{} {
+		return
 	}
+	t := g.of[p.service.Key.Namespace]
+	if t == nil {
+		t = &turn{}
+		g.of[p.service.Key.Namespace] = t
+	}
+	t.list = slices.Insert(t.list, byAge(t.list, p), p)
 }
 
 func (g *guards) remove(p *portion) {
-	if i := byAge(g.list, p); i < len(g.list) && g.list[i] == p {
-		g.list, g.changed = slices.Delete(g.list, i, i+1), true
+	if p.guard.cost == [2]int{} {
+		return
+	}
+	g.count(p, [2]int{})
+	t := g.of[p.service.Key.Namespace]
+	i := byAge(t.list, p)
+	if t.list = slices.Delete(t.list, i, i+1); len(t.list) == 0 {
+		delete(g.of, p.service.Key.Namespace)
 	}
 }
 
-// settle finds again who has room, and marks as dirty whom that changes.
-func (g *guards) settle(most bounds, dirty set) {
-	if !g.changed {
+// all are those Services.
+func (g *guards) all(yield func(*portion) bool) {
+	for _, t := range g.of {
+		for _, p := range t.list {
+			if !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// count takes note of what a Service wants now.
+func (g *guards) count(p *portion, pairs [2]int) {
+	if p.guard.wants == pairs {
 		return
 	}
-	g.changed = false
-	had, all := map[string]int{}, 0
-	for _, p := range g.list {
-		namespace := p.service.Key.Namespace
-		is := guard{wants: p.guard.wants, room: min(p.guard.wants, most.ranges-had[namespace], most.allRanges-all)}
-		is.ofAll = is.room < min(is.wants, most.ranges-had[namespace])
-		had[namespace] += is.room
-		all += is.room
-		if p.guard != is {
-			p.guard = is
+	g.wants -= p.guard.entries()
+	p.guard.wants, p.guard.room = pairs, pairs
+	g.wants += p.guard.entries()
+	g.changed = true
+}
+
+// settleGuards finds again who has room, once it is known whose is what. Whose pairs changed
+// hands is dirty, so nobody else is counted.
+func (c *claims) settleGuards(dirty set) {
+	for key := range dirty {
+		if p := c.portions[key]; p != nil && p.guard.cost != [2]int{} {
+			c.guards.count(p, c.guarded(p))
+		}
+	}
+	c.guards.settle(c.most.ranges, dirty)
+}
+
+// guarded counts the pairs of a Service that take room.
+func (c *claims) guarded(p *portion) (pairs [2]int) {
+	n, seen := 0, map[Frontend]bool{}
+	for _, d := range p.service.outside() {
+		if n++; n > p.granted {
+			break
+		}
+		if !p.guards(d) || seen[d.Frontend] || c.outside(d.Frontend) != p.service.Key {
+			continue
+		}
+		if _, is := c.clusterIP(d.Addr); !is {
+			seen[d.Frontend] = true
+			pairs[p.family(d.Addr)]++
+		}
+	}
+	return pairs
+}
+
+// settle marks as dirty who has other room than before. While there is room for all, as nearly
+// always, nobody else is looked at.
+func (g *guards) settle(most int, dirty set) {
+	was, changed := g.short, g.changed
+	g.short, g.changed = g.wants > most, false
+	if !changed || !was && !g.short {
+		return
+	}
+	for p := range g.all {
+		p.guard.had, p.guard.room = p.guard.room, p.guard.wants
+	}
+	if g.short {
+		deal(g.of, most)
+	}
+	for p := range g.all {
+		if p.guard.room != p.guard.had {
 			dirty[p.service.Key] = struct{}{}
 		}
 	}
@@ -104,13 +158,6 @@ func (g *guards) settle(most bounds, dirty set) {
 
 // whyUnguarded says why so many pairs of a Service lack room for its ranges.
 func (p *portion) whyUnguarded(pairs int, most bounds) string {
-	whose, bound, use := "namespace "+p.service.Key.Namespace, most.ranges, "take some from elder Services of the namespace, or use another one"
-	switch {
-	case p.guard.ofAll:
-		whose, bound, use = "the cluster", most.allRanges, "take some from elder Services"
-	case p.guard.room == most.ranges:
-		use = "use another namespace for some"
-	}
-	return fmt.Sprintf("takes %d entries of every node, ranges times pairs of a port and an address, and %s has %d, the eldest Services first: %d pairs are served to nobody; "+
-		"give fewer ranges or ports, merge neighbouring ranges, or %s", p.guard.wants, whose, bound, pairs, use)
+	return fmt.Sprintf("takes %d entries of every node, ranges times pairs of a port and an address, and the cluster has %d, which namespaces take in turns, the eldest Services of each first: %d pairs are served to nobody; "+
+		"give fewer ranges or ports, merge neighbouring ranges, or take some from elder Services of namespace %s", p.guard.entries(), most.ranges, pairs, p.service.Key.Namespace)
 }

@@ -13,8 +13,8 @@ const (
 	mostOfNamespace = 16384
 )
 
-// bounds are those two, and those of the entries of ranges.
-type bounds struct{ service, namespace, ranges, allRanges int }
+// bounds are those two, and that of the entries of ranges.
+type bounds struct{ service, namespace, ranges int }
 
 // share is what the Services of one namespace have besides ClusterIPs. The eldest
 // have theirs, until it is what one may have: an elder one that asks for more takes
@@ -80,9 +80,6 @@ func (c *claims) grant(p *portion, to int) {
 	p.granted = to
 	if from == to {
 		return
-	}
-	if n := p.service.guarded(to); n != p.guard.wants {
-		p.guard.wants, c.guards.changed = n, true
 	}
 	for _, d := range p.service.outside() {
 		if n >= max(from, to) {

@@ -1,6 +1,7 @@
 package topology_test
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"reflect"
@@ -56,12 +57,7 @@ func claimed(snap *Snapshot, viewer *Viewer) map[*Service][]claim {
 			byAge = append(byAge, e.Service)
 		}
 	}
-	slices.SortFunc(byAge, func(a, b *Service) int {
-		if elder(a, b) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(byAge, byElder)
 	ofService, ofNamespace := viewer.Bounds()
 	had := map[string]int{}
 	for _, s := range byAge {
@@ -74,43 +70,71 @@ func claimed(snap *Snapshot, viewer *Viewer) map[*Service][]claim {
 	return all
 }
 
-// unguarded are the pairs that a Service was given, and whose ranges find no room.
-func unguarded(all map[*Service][]claim, s *Service, viewer *Viewer) map[Frontend]bool {
-	byAge := slices.SortedFunc(maps.Keys(all), func(a, b *Service) int {
-		if elder(a, b) {
-			return -1
-		}
-		return 1
-	})
-	cost := func(s *Service, c claim) (n int) {
-		if s.Exposure == nil || c.kind != LoadBalancer {
-			return 0
-		}
-		for _, p := range s.Exposure.Sources {
-			if p.Addr().Is6() == c.Addr.Is6() {
-				n++
-			}
-		}
-		return n + min(n, 1)
+// unguarded are the pairs that are a Service's own, and whose ranges find no room: of all
+// namespaces that which has least with its next pair is next, and what does not fit is left out.
+func unguarded(all map[*Service][]claim, viewer *Viewer) map[*Service]map[Frontend]bool {
+	type pair struct {
+		of   *Service
+		to   Frontend
+		cost int
 	}
-	ofNamespace, ofAll := viewer.RangeBounds()
-	had := map[string]int{}
-	for _, o := range byAge {
-		room := min(ofNamespace-had[o.Key.Namespace], ofAll-had[""])
-		wants, lack := 0, map[Frontend]bool{}
-		for _, c := range all[o] {
-			n := cost(o, c)
-			if wants += n; n > 0 && wants > room {
-				lack[c.Frontend] = true
+	wants, had, lack, left := map[string][]pair{}, map[string]int{}, map[*Service]map[Frontend]bool{}, viewer.RangeBound()
+	for _, s := range slices.SortedFunc(maps.Keys(all), byElder) {
+		lack[s] = map[Frontend]bool{}
+		for i, c := range all[s] {
+			again := slices.ContainsFunc(all[s][:i], func(o claim) bool { return o.Frontend == c.Frontend })
+			if n := entries(s, c); n > 0 && !again && granted(all, s, c) {
+				wants[s.Key.Namespace] = append(wants[s.Key.Namespace], pair{s, c.Frontend, n})
 			}
 		}
-		if o == s {
+	}
+	for {
+		var next *pair
+		for namespace, list := range wants {
+			for len(list) > 0 && list[0].cost > left {
+				lack[list[0].of][list[0].to] = true
+				list = list[1:]
+			}
+			wants[namespace] = list
+			if len(list) == 0 {
+				continue
+			}
+			if p := &list[0]; next == nil ||
+				cmp.Or(had[namespace]+p.cost-had[next.of.Key.Namespace]-next.cost, byElder(p.of, next.of)) < 0 {
+				next = p
+			}
+		}
+		if next == nil {
 			return lack
 		}
-		had[o.Key.Namespace] += min(wants, room)
-		had[""] += min(wants, room)
+		namespace := next.of.Key.Namespace
+		had[namespace] += next.cost
+		left -= next.cost
+		wants[namespace] = wants[namespace][1:]
 	}
-	return nil
+}
+
+// entries are what a claim takes of a node with its ranges.
+func entries(s *Service, c claim) (n int) {
+	if s.Exposure == nil || c.kind != LoadBalancer {
+		return 0
+	}
+	for _, p := range s.Exposure.Sources {
+		if p.Addr().Is6() == c.Addr.Is6() {
+			n++
+		}
+	}
+	return n + min(n, 1)
+}
+
+func byElder(a, b *Service) int {
+	switch {
+	case a == b:
+		return 0
+	case elder(a, b):
+		return -1
+	}
+	return 1
 }
 
 func elder(a, b *Service) bool {
@@ -140,13 +164,13 @@ func granted(all map[*Service][]claim, s *Service, w claim) bool {
 
 // checkOutside compares what a Service offers besides ClusterIPs with what it
 // asks for, one by one.
-func checkOutside(t *testing.T, all map[*Service][]claim, viewer *Viewer, snap *Snapshot, entry *Entry, sv *ServiceView, opts Options, at string) {
+func checkOutside(t *testing.T, all map[*Service][]claim, lack map[Frontend]bool, snap *Snapshot, entry *Entry, sv *ServiceView, opts Options, at string) {
 	t.Helper()
 	s := entry.Service
 	if want := time.Duration(s.Affinity) * time.Second; sv.Affinity != want {
 		t.Fatalf("%s: %s: affinity %s, want %s", at, sv.Key, sv.Affinity, want)
 	}
-	want, lack := map[Frontend]claim{}, unguarded(all, s, viewer)
+	want := map[Frontend]claim{}
 	if said := slices.ContainsFunc(sv.Problems, func(p Problem) bool { return p.Field == "spec.loadBalancerSourceRanges" }); said != (len(lack) > 0 && (opts.Outside || opts.Datapath != DatapathNone)) {
 		t.Fatalf("%s: %s lacks room for ranges of %v, said: %v", at, sv.Key, lack, said)
 	}

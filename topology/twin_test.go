@@ -17,6 +17,7 @@ import (
 func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, viewer *Viewer, opts Options, at string) {
 	t.Helper()
 	all := claimed(snap, viewer)
+	lack := unguarded(all, viewer)
 	for key, entry := range snap.Services.All() {
 		sv, ok := view.Services.Get(key)
 		if (entry.Service != nil) != ok {
@@ -30,7 +31,7 @@ func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, viewer *Viewer, 
 		}
 		checkPods(t, snap, entry, sv, at)
 		checkAbsentKeys(t, snap, entry, sv, at)
-		checkOutside(t, all, viewer, snap, entry, sv, opts, at)
+		checkOutside(t, all, lack[entry.Service], snap, entry, sv, opts, at)
 		for _, f := range sv.Frontends {
 			got := levels(f.Tiers)
 			all := ends(entry, f)
