@@ -124,9 +124,15 @@ func FuzzStep(f *testing.F) {
 			now = now.Add(Default("").Every / 8 * (1 + 1<<(c%6)))
 			results := []Result{{name(b), Answer(c % 5)}, {name(c), Answer(b)}, {name(b), No}}
 			out := m.Step(now, []Event{
-				Tick{}, Members{v}, Checked{map[string]bool{name(a): b%2 == 0, name(b): c%2 == 0}}, Reported{name(a), results, c%2 == 0},
+				Tick{},
+				Members{v},
+				Checked{map[string]bool{name(a): b%2 == 0, name(b): c%2 == 0}},
+				Reported{name(a), results, c%2 == 0},
 				Delivered{name(a), b%2 == 0, Reply{[]string{name(b), name(c)}, name(c), -5, c%3 == 0, []string{name(b)}}},
-				Answered{int(b % 4), name(a), results, c%4 == 0}, Uplink{a%2 == 0}, Lease{now.Add(Default("").Every)}, Cloud{name(a), b%2 == 0, Answer(c % 3)},
+				Answered{int(b % 4), name(a), results, c%4 == 0},
+				Uplink{a%2 == 0},
+				Lease{now.Add(Default("").Every)},
+				Cloud{name(a), b%2 == 0, Answer(c % 3)},
 			}[script[i]%9])
 			for _, w := range out.Write {
 				if !v.Has(w.Node) || w.Verdict == No && (!w.Proof.Exact || w.Proof.No < 3) {
