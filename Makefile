@@ -45,7 +45,8 @@ TAG        ?= dev
 BUILT_TESTS   := ./test/docs/ ./test/coredns/
 LONG_TESTS    := ./capture/ ./node/ ./kube/feed/ ./grid/ ./xds/ ./cmd/gridmesh-agent/ ./grid/plan/ ./kube/objects/ ./xds/render/ ./topology/ ./source/
 NO_TESTS      := ./test/bench/
-CLUSTER_TESTS := ./test/kubernetes/ ./test/datapath/ ./test/flows/ ./test/lab/walk/ ./test/soak/ ./test/kubernetes/real/
+# The longest first: two run at a time.
+CLUSTER_TESTS := ./test/kubernetes/ ./test/datapath/ ./test/kubernetes/real/ ./test/lab/walk/ ./test/soak/ ./test/flows/
 # A machine of one core needs most of it; a quiet one of two a fifth.
 CLUSTER_TIME  := 90m
 
