@@ -136,8 +136,12 @@ func Beside(path string) (lock, dir string) { return beside(path, "lock"), besid
 // directory that is there is a dead process's.
 func bindOver(path string, log *slog.Logger) (net.Listener, error) {
 	tmp := beside(path, "tmp")
-	born := filepath.Join(tmp, filepath.Base(path))
-	remove := func() { _, _ = os.Remove(born), os.Remove(tmp) } // what else is in it is somebody's
+	born := filepath.Join(tmp, "s") // a long name of the path's would not fit behind a descriptor's
+	remove := func() {              // what else is in it is somebody's
+		for _, left := range []string{born, filepath.Join(tmp, filepath.Base(path)), tmp} { // versions before used that name
+			_ = os.Remove(left)
+		}
+	}
 	remove()
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return nil, fmt.Errorf("%w; remove what is there, which is none of gridmesh's", err)
