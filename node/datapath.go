@@ -48,8 +48,17 @@ func (l *loop) takePolicies() {
 	if objects.at.After(newest) {
 		newest = objects.at
 	}
-	l.knowPolicies(word{objects.so || engine.so, newest})
+	so := objects.so || engine.so
+	if l.cfg.RefusePolicies && !so && newest.Sub(engine.at) > blindFor {
+		l.damped.unknown() // of engines looks alone tell, and these fail
+		return
+	}
+	l.knowPolicies(word{so, newest})
 }
+
+// blindFor is how old the last look at the node is when it says nothing more: two may be torn,
+// and come late.
+const blindFor = 3 * inspectEvery
 
 // knowPolicies takes whether there are NetworkPolicies.
 func (l *loop) knowPolicies(said word) {

@@ -213,3 +213,27 @@ func TestAnEngineBesideManifests(t *testing.T) {
 		r.wantPaths(t, "it is gone", web, web)
 	})
 }
+
+// An engine that one look did not see, as while it restarts, is not gone for that where all
+// looks after it fail, whatever the API server goes on to say of NetworkPolicies.
+func TestAnEngineAndThenNoLookAtAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{}
+		r.cfg.RefusePolicies = true
+		r.sees(anEngine, nil)
+		r.withKernelPath(topology.DatapathAuto)
+		r.mustStart(t)
+		r.publish(webOnly())
+		web := []string{webFrontend}
+		r.wantPaths(t, "an engine", nil, web)
+		r.sees(nil, nil)
+		after(inspectEvery + inspectEvery/4)
+		r.sees(nil, errBroken)
+		after(policiesFirst + 3*policiesEvery)
+		r.wantPaths(t, "nobody has looked since", nil, web)
+		r.sees(nil, nil)
+		after(policiesFirst + 3*policiesEvery)
+		r.wantPaths(t, "looks show none", web, web)
+	})
+}

@@ -197,8 +197,9 @@ func (k *Keeper) Write(st *State, now time.Time) error {
 
 // Subset returns the part of s that the given Services need: themselves,
 // their slices, the nodes of their endpoints, and the named node. It is marked
-// as partial, which the state file does not say: who reads it knows.
-func Subset(s *topology.Snapshot, node string, keep func(topology.ObjectKey) bool) *topology.Snapshot {
+// as partial, which the state file does not say: who reads it knows. own, unless nil, is
+// what of a Service is kept: what another one has that is not is to be nobody's.
+func Subset(s *topology.Snapshot, node string, keep func(topology.ObjectKey) bool, own func(*topology.Service) *topology.Service) *topology.Snapshot {
 	b := topology.NewBuilder()
 	b.SetServiceCIDRs(s.ServiceCIDRs)
 	addNode := func(name string) {
@@ -211,7 +212,11 @@ func Subset(s *topology.Snapshot, node string, keep func(topology.ObjectKey) boo
 		if entry.Service == nil || !keep(key) {
 			continue
 		}
-		b.SetService(entry.Service)
+		svc := entry.Service
+		if own != nil {
+			svc = own(svc)
+		}
+		b.SetService(svc)
 		for _, slice := range entry.Slices {
 			b.SetSlice(slice)
 			for i := range slice.Endpoints {

@@ -44,7 +44,7 @@ func TestLastGoodState(t *testing.T) {
 		t.Fatal(err)
 	}
 	data, err := source.EncodeState(&source.State{
-		Snapshot: source.Subset(snap, "edge-7", func(key topology.ObjectKey) bool { return key.Name == "web" }),
+		Snapshot: source.Subset(snap, "edge-7", func(key topology.ObjectKey) bool { return key.Name == "web" }, nil),
 		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.7.0/24")},
 		Node:     "edge-7",
 	})
@@ -123,7 +123,7 @@ func keptState(t *testing.T) (dir, manifests string) {
 		t.Fatal(err)
 	}
 	data, err := source.EncodeState(&source.State{
-		Snapshot: source.Subset(snap, "edge-7", func(key topology.ObjectKey) bool { return key.Name == "web" }), Node: "edge-7",
+		Snapshot: source.Subset(snap, "edge-7", func(key topology.ObjectKey) bool { return key.Name == "web" }, nil), Node: "edge-7",
 	})
 	if err != nil {
 		t.Fatal(err)
