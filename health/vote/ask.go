@@ -12,11 +12,15 @@ type question struct {
 	until   time.Time
 	proofs  map[string]*Proof
 	from    map[string]bool // has answered, or failed to
+	answers int
 }
 
 // ask asks the whole unit, itself among it, about nodes.
 func (m *Machine) ask(now time.Time, targets []string, out *Effects) {
 	for batch := range slices.Chunk(targets, m.cfg.Batch) {
+		if m.asked == 0 { // no number that was one before a restart: answers may come late
+			m.asked = now.UnixMicro()
+		}
 		m.asked++
 		q := &question{targets: batch, until: now.Add(m.cfg.AskFor), proofs: map[string]*Proof{}, from: map[string]bool{}}
 		for _, name := range batch {
@@ -44,11 +48,14 @@ func (m *Machine) answered(now time.Time, e Answered, out *Effects) {
 	}
 	q.from[e.From] = true
 	if !e.Failed {
+		q.answers++
 		if p := q.proofs[e.From]; p != nil {
 			p.add(Yes)
 		}
+		said := map[string]bool{e.From: true}
 		for _, r := range e.Results {
-			if p := q.proofs[r.Node]; p != nil && r.Node != e.From {
+			if p := q.proofs[r.Node]; p != nil && !said[r.Node] {
+				said[r.Node] = true
 				p.add(r.Answer)
 			}
 		}
@@ -68,9 +75,12 @@ func (m *Machine) expire(now time.Time, out *Effects) {
 }
 
 // end decides by the answers that came.
-func (m *Machine) end(now time.Time, number int, out *Effects) {
+func (m *Machine) end(now time.Time, number int64, out *Effects) {
 	q := m.asking[number]
 	delete(m.asking, number)
+	if n := m.view.Len(); n > 2 && 2*q.answers <= n { // it may be this node alone that they do not answer
+		m.unheard = now.Add(spared * m.cfg.Every)
+	}
 	for _, name := range q.targets {
 		delete(m.suspects, name) // it is suspected anew before it is asked about again
 		p := *q.proofs[name]
@@ -95,6 +105,6 @@ func (m *Machine) decide(now time.Time, name string, a Answer, p Proof, out *Eff
 // write has a verdict written, where this node may.
 func (m *Machine) write(now time.Time, name string, v verdict, out *Effects) {
 	if m.holds(now) {
-		out.Write = append(out.Write, Write{name, v.Answer, v.proof, m.view.ID})
+		out.Write = append(out.Write, Write{name, m.view.UID(name), v.Answer, v.proof, m.view.ID})
 	}
 }

@@ -13,6 +13,7 @@
 //	round.go     the steady state: each node checks some others, and reports to few
 //	doubt.go     when a node is to believe itself sick rather than the others
 //	heard.go     what a node heard of others, and who is suspected by that
+//	lead.go      who leads, and whose word of that is believed
 //	ask.go       the exact vote of the whole unit, about those who are suspected alone
 //	rule.go      the rule: more than half of the unit, or nothing changes
 //	budget.go    how many may be declared dead at a time
@@ -36,6 +37,19 @@
 // # Who leads
 //
 // Who holds the unit's Lease, and who may hold it has heard more than half of the unit in the
-// last rounds, and reaches the cloud. Without the cloud the first by rank who has heard that
-// many leads: it writes nothing, and its verdicts are for the nodes of the unit.
+// last rounds, and reaches the cloud. While nobody is heard to hold it the first by rank who
+// has heard that many leads, with the cloud or without: it writes nothing, and its verdicts are
+// for the nodes of the unit. Each says in its reports whether it has, and whether it holds the
+// Lease, for it may be heard and hear nobody. Who asks and is answered by half or fewer leads
+// no more for some rounds: it may be that it is heard by nobody. Two may lead for some
+// seconds, and both decide by the rule alone.
+//
+// # What one node's word is worth
+//
+// One answer of each node it was asked about, or is to check. That it leads is believed where
+// another node names it, it ranks first of those that take reports, or there is nobody to name
+// it; then who is dead is taken from it, but never this node itself, and never more than half
+// of the unit. Whom more than its own word calls the leader, that one no other's claim
+// displaces while it is heard of. Who lies that it holds the Lease while nobody does is
+// believed, as are who ranks first and several that lie together.
 package vote

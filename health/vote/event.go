@@ -15,11 +15,13 @@ type Members struct{ View *View }
 // Checked is what came of Effects.Check: true is who is well.
 type Checked struct{ Of map[string]bool }
 
-// Reported is what another node sees, and whether it reaches the cloud.
+// Reported is what another node sees, and what it says of itself.
 type Reported struct {
 	From    string
 	Results []Result
-	Up      bool
+	Up      bool // it reaches the cloud
+	Hears   bool // more than half of the unit report to it
+	Holds   bool // it leads by the unit's Lease
 }
 
 // Delivered is what came of a Report: whether it arrived, and what the other one said.
@@ -31,7 +33,7 @@ type Delivered struct {
 
 // Answered is what another node said to a Question; Failed where it did not.
 type Answered struct {
-	Question int
+	Question int64
 	From     string
 	Results  []Result
 	Failed   bool
@@ -45,7 +47,8 @@ type Uplink struct{ Up bool }
 type Lease struct{ Until time.Time }
 
 // Cloud is what the cloud believes of a node, whenever that changes: whether it calls it
-// ready, and which verdict stands there.
+// ready, and which verdict stands there. Of who is new in a View, also under an old name, it
+// is told again after that: what is said of strangers is not kept.
 type Cloud struct {
 	Node    string
 	Ready   bool
@@ -66,23 +69,26 @@ func (Cloud) event()     {}
 type Effects struct {
 	Wake   time.Time  // when Tick is wanted, if nothing happens before
 	Check  []string   // are to be checked now, all at once
-	Report []string   // are to be sent Results, and whether this node reaches the cloud
+	Report []string   // are to be sent Results, Hears, Holds, and whether this node reaches the cloud
 	Ask    []Question // are to be sent to all nodes of the unit but this one
 	Write  []Write
 	Tell   []Note
 
-	Results []Result // of Report
+	Results      []Result // of Report
+	Hears, Holds bool     // as in Reported
 }
 
 // Question is sent to the whole unit.
 type Question struct {
-	Number  int
+	Number  int64 // another one after a restart, too
 	Targets []string
 }
 
-// Write is a verdict that the cloud does not have, or of which the evidence is old.
+// Write is a verdict that the cloud does not have, or of which the evidence is old. It holds
+// for no other node of that name.
 type Write struct {
 	Node    string
+	UID     string
 	Verdict Answer // Yes or No
 	Proof   Proof
 	View    string

@@ -177,3 +177,129 @@ func TestAStarvedNodeAbstains(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+// No node has an uplink, or one that no other reaches has one, and the first by rank is
+// reached by none either: what they send arrives. A node that dies is dead to all others.
+func TestADarkUnitHearsWhoDoesNotHearIt(t *testing.T) {
+	for name, tc := range map[string]struct{ up, mute bool }{"no uplink": {false, false}, "no uplink and no answers": {false, true}, "one with an uplink": {true, false}, "one with an uplink and no answers": {true, true}} {
+		t.Run(name, func(t *testing.T) {
+			s := newNetwork(t, 15, 3)
+			s.run(settled)
+			first, victim, last := s.view.Ranked()[0], s.view.Ranked()[9], s.view.Ranked()[14]
+			s.darken(true, s.names...)
+			s.mute, s.deaf[first] = tc.mute, true
+			if tc.up {
+				s.deaf[last] = true
+				s.darken(false, last)
+			}
+			s.run(11 * time.Minute) // of each five minutes' deaths those two take one each
+			s.kill(victim)
+			s.run(6 * time.Minute)
+			for _, name := range s.names {
+				if n := s.nodes[name]; !n.dead && !s.deaf[name] && !n.isDead(n.now(s), victim) {
+					t.Errorf("%s does not know that %s is dead", name, victim)
+				}
+			}
+		})
+	}
+}
+
+// Who could hold the Lease, and does not, keeps nobody from leading; who holds it does.
+func TestWhoLeads(t *testing.T) {
+	s := newNetwork(t, 12, 4)
+	leading := func() (list []string) {
+		for _, name := range s.names {
+			if n := s.nodes[name]; n.leads(n.now(s)) {
+				list = append(list, name)
+			}
+		}
+		return list
+	}
+	s.refused = true
+	s.run(settled)
+	if got := leading(); !slices.Equal(got, s.view.Ranked()[:1]) {
+		t.Errorf("without a Lease %q lead", got)
+	}
+	s.darken(true, s.view.Ranked()[0])
+	s.refused = false
+	s.run(settled)
+	if got := leading(); !slices.Equal(got, []string{s.holder}) || s.holder == s.view.Ranked()[0] {
+		t.Errorf("%q lead, and %q holds the Lease", got, s.holder)
+	}
+	s.noneDead(t)
+}
+
+// Who leads hears all others, and is answered by none: another one leads, with the Lease and
+// without, and a node that dies is dead.
+func TestALeaderWithoutAVoice(t *testing.T) {
+	for name, dark := range map[string]bool{"by the Lease": false, "in the dark": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newNetwork(t, 15, 3)
+			s.run(settled)
+			s.hoarse = s.holder
+			if dark {
+				s.hoarse = s.view.Ranked()[0]
+				s.darken(true, s.names...)
+			}
+			victim := s.view.Ranked()[9]
+			s.run(time.Minute)
+			s.kill(victim)
+			s.run(3 * time.Minute)
+			if a, _ := s.last(victim); !dark && a != No {
+				t.Errorf("%s is %s, and %q holds the Lease", victim, a, s.holder)
+			}
+			for _, name := range s.names {
+				if n := s.nodes[name]; !n.dead && name != s.hoarse && !n.isDead(n.now(s), victim) {
+					t.Errorf("%s does not know that %s is dead", name, victim)
+				}
+			}
+		})
+	}
+}
+
+// Who is dead to the unit is not offered as one that reaches the cloud: nobody can report to
+// it, and it would stand before one that hears.
+func TestTheDeadAreNotOffered(t *testing.T) {
+	u := of(8, 0)
+	u.round(nil, allBut("", None))
+	for _, name := range u.view.Ranked()[1:4] {
+		u.verdicts[name] = verdict{Answer: No}
+	}
+	if got := u.Reply(u.now).Ups; !slices.Equal(got, u.view.Ranked()[4:7]) {
+		t.Errorf("offered are %q, of %q", got, u.view.Ranked())
+	}
+}
+
+// Nobody is taken for the leader any more who left the unit, takes no report, or said that it
+// leads no more: what others knew before that is old.
+func TestALeaderEnds(t *testing.T) {
+	for name, end := range map[string]func(u *unit, leader string){
+		"it left": func(u *unit, leader string) {
+			u.step(Members{NewView(without(u.view, leader), u.cfg.Observers)})
+		},
+		"it takes no report": func(u *unit, leader string) { u.step(Delivered{To: leader}) },
+		"it says so":         func(u *unit, leader string) { u.step(Delivered{leader, true, Reply{}}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := of(8, 2)
+			leader, other := u.rank(3), u.rank(0)
+			u.step(Delivered{other, true, Reply{Leader: leader}})
+			if u.leader != leader {
+				t.Fatalf("%q leads", u.leader)
+			}
+			u.now = u.now.Add(2 * time.Second)
+			end(u, leader)
+			u.step(Delivered{other, true, Reply{Leader: leader, Age: time.Second}})
+			if u.leader != "" {
+				t.Errorf("%q leads", u.leader)
+			}
+			if u.step(Delivered{To: leader}); u.silent[leader] > 0 {
+				u.now = u.now.Add(2 * time.Second)
+				u.step(Delivered{other, true, Reply{Leader: leader}})
+			}
+			if u.leader != "" {
+				t.Errorf("%q takes no report, and leads", u.leader)
+			}
+		})
+	}
+}

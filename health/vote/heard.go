@@ -7,9 +7,9 @@ import (
 
 // heard is the last report of a node.
 type heard struct {
-	at      time.Time
-	up      bool
-	results []Result
+	at               time.Time
+	up, hears, holds bool
+	results          []Result // one of each node, sorted
 }
 
 func (h *heard) fresh(now time.Time, cfg *Config) bool { return now.Sub(h.at) <= cfg.Fresh }
@@ -20,16 +20,34 @@ func (m *Machine) hear(now time.Time, e Reported) {
 	if !m.view.Has(e.From) {
 		return
 	}
-	of := m.view.Subjects(e.From)
-	results := slices.DeleteFunc(slices.Clone(e.Results), func(r Result) bool {
-		_, ok := slices.BinarySearch(of, r.Node)
-		return !ok
-	})
-	m.heard[e.From] = &heard{now, e.Up, results}
+	m.heard[e.From] = &heard{now, e.Up, e.Hears, e.Holds, m.ofSubjects(e.From, e.Results)}
 }
 
-// hears reports whether more than half of the unit was heard of late. This node is one.
+// ofSubjects are the first results of each node that another one is to check, in room for as
+// many: who says it a hundred times says it once.
+func (m *Machine) ofSubjects(from string, results []Result) []Result {
+	of := m.view.Subjects(from)
+	said := make([]Answer, len(of))
+	for _, r := range results {
+		if i, ok := slices.BinarySearch(of, r.Node); ok && said[i] == None {
+			said[i] = r.Answer
+		}
+	}
+	list := make([]Result, 0, len(of))
+	for i, a := range said {
+		if a != None {
+			list = append(list, Result{of[i], a})
+		}
+	}
+	return list
+}
+
+// hears reports whether more than half of the unit was heard of late, and answered if it was
+// asked. This node is one.
 func (m *Machine) hears(now time.Time) bool {
+	if now.Before(m.unheard) {
+		return false
+	}
 	n := 0
 	for _, h := range m.heard {
 		if h.fresh(now, &m.cfg) {
@@ -96,7 +114,7 @@ func (m *Machine) wants(now time.Time, name string, p Proof, out *Effects) bool 
 	case v.Answer == No && p.vouched(), v.Answer != No && suspected:
 		return true
 	}
-	return m.troubled(now, name) && now.Sub(v.at) >= m.cfg.Renew
+	return m.troubled(now, name) && (!v.proof.Exact || now.Sub(v.at) >= m.cfg.Renew)
 }
 
 // troubled reports whether it matters that the evidence about a node is exact, and new.
@@ -105,5 +123,5 @@ func (m *Machine) troubled(now time.Time, name string) bool {
 		return true
 	}
 	h := m.heard[name]
-	return h != nil && h.fresh(now, &m.cfg) && !h.up && m.anyUp(now)
+	return h != nil && h.fresh(now, &m.cfg) && !h.up && m.holds(now)
 }

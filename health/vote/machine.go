@@ -2,6 +2,7 @@ package vote
 
 import (
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -20,16 +21,21 @@ type Machine struct {
 	dead            map[string]bool // by the word of who leads
 	told            time.Time       // when that was
 	leader          string          // who leads, if not this node
+	named           bool            // by another than itself
 	led             time.Time       // when that was true
 
 	heard    map[string]*heard
 	suspects map[string]int // for how many rounds
 	cloud    map[string]Cloud
 	verdicts map[string]verdict
-	asked    int // questions, ever
-	asking   map[int]*question
+	asked    int64 // the number of the last question
+	asking   map[int64]*question
+	unheard  time.Time // until when it is taken for one whom too few hear
 	budget   budget
 }
+
+// early is of how many nodes the cloud's word is kept before it is known who is in the unit.
+const early = 10_000
 
 // verdict is what was decided here.
 type verdict struct {
@@ -42,7 +48,7 @@ type verdict struct {
 func New(cfg Config) *Machine {
 	return &Machine{
 		cfg: cfg, view: NewView(nil, cfg.Observers), silent: map[string]int{}, ups: map[string]bool{}, dead: map[string]bool{},
-		heard: map[string]*heard{}, suspects: map[string]int{}, cloud: map[string]Cloud{}, verdicts: map[string]verdict{}, asking: map[int]*question{},
+		heard: map[string]*heard{}, suspects: map[string]int{}, cloud: map[string]Cloud{}, verdicts: map[string]verdict{}, asking: map[int64]*question{},
 	}
 }
 
@@ -51,7 +57,7 @@ func (m *Machine) Step(now time.Time, e Event) (out Effects) {
 	switch e := e.(type) {
 	case Tick:
 	case Members:
-		m.members(e.View)
+		m.members(now, e.View)
 	case Checked:
 		m.checkedAll(now, e.Of, &out)
 	case Reported:
@@ -65,7 +71,7 @@ func (m *Machine) Step(now time.Time, e Event) (out Effects) {
 	case Lease:
 		m.until = e.Until
 	case Cloud:
-		m.cloud[e.Node] = e
+		m.ready(e)
 	}
 	m.expire(now, &out)
 	m.begin(now, &out)
@@ -73,10 +79,23 @@ func (m *Machine) Step(now time.Time, e Event) (out Effects) {
 	return out
 }
 
-// members takes who is in the unit, and forgets who is not.
-func (m *Machine) members(of *View) {
+// ready takes the cloud's word of a node of the unit.
+func (m *Machine) ready(e Cloud) {
+	if m.view.Has(e.Node) || m.view.Len() == 0 && len(m.cloud) < early {
+		m.cloud[e.Node] = e
+	}
+}
+
+// members takes who is in the unit, and forgets who is not, and who is another one now.
+func (m *Machine) members(now time.Time, of *View) {
+	if of.ID == m.view.ID {
+		return
+	}
+	was := m.view
 	m.view = of
-	gone := func(name string) bool { return !m.view.Has(name) }
+	gone := func(name string) bool {
+		return !of.Has(name) || was.Has(name) && was.UID(name) != of.UID(name)
+	}
 	maps.DeleteFunc(m.silent, func(name string, _ int) bool { return gone(name) })
 	maps.DeleteFunc(m.ups, func(name string, _ bool) bool { return gone(name) })
 	maps.DeleteFunc(m.dead, func(name string, _ bool) bool { return gone(name) })
@@ -84,7 +103,13 @@ func (m *Machine) members(of *View) {
 	maps.DeleteFunc(m.suspects, func(name string, _ int) bool { return gone(name) })
 	maps.DeleteFunc(m.cloud, func(name string, _ Cloud) bool { return gone(name) })
 	maps.DeleteFunc(m.verdicts, func(name string, _ verdict) bool { return gone(name) })
-	clear(m.asking) // who was asked in another view counts for nothing in this one
+	for from, h := range m.heard { // of whom it is to check in this view
+		h.results = m.ofSubjects(from, slices.DeleteFunc(h.results, func(r Result) bool { return gone(r.Node) }))
+	}
+	if gone(m.leader) {
+		m.leaderless(now)
+	}
+	clear(m.asking) // who was asked in another view counts for nothing in this one: the next round asks
 }
 
 // wake is when something is to be done next.
@@ -122,40 +147,4 @@ func (m *Machine) declared() (list []string) {
 		}
 	}
 	return list
-}
-
-// May reports whether this node may hold the unit's Lease: it reaches the cloud, and more
-// than half of the unit report to it.
-func (m *Machine) May(now time.Time) bool { return m.up && m.hears(now) }
-
-func (m *Machine) holds(now time.Time) bool { return m.up && now.Before(m.until) }
-
-// leads reports whether it is this node that asks: the Lease's holder, or without the cloud
-// the first by rank of those that report to it and hear as many.
-func (m *Machine) leads(now time.Time) bool {
-	if !m.hears(now) {
-		return false
-	}
-	if m.anyUp(now) {
-		return m.holds(now)
-	}
-	for _, name := range m.view.Ranked() {
-		if name == m.cfg.Self {
-			return true
-		}
-		if h := m.heard[name]; h != nil && h.fresh(now, &m.cfg) {
-			return false
-		}
-	}
-	return false
-}
-
-// anyUp reports whether any node of the unit reaches the cloud, as far as is known.
-func (m *Machine) anyUp(now time.Time) bool {
-	for _, h := range m.heard {
-		if h.up && h.fresh(now, &m.cfg) {
-			return true
-		}
-	}
-	return m.up
 }

@@ -2,6 +2,7 @@ package vote
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ func (s *network) look() {
 		seen := 0
 		for _, other := range s.names {
 			o := s.nodes[other]
-			if !o.dead && !o.stalled && !s.cut(other, name) && !s.cut(name, other) {
+			if !o.dead && !o.stalled && (other == name || s.passes(other, name) && s.answers(other)) {
 				seen++
 			}
 		}
@@ -33,7 +34,7 @@ func (s *network) fault() {
 	s.rng.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
 	some = some[:1+s.rng.IntN(len(some))]
 	for_ := time.Duration(1+s.rng.IntN(120)) * time.Second
-	switch s.rng.IntN(7) {
+	switch s.rng.IntN(11) {
 	case 0:
 		s.kill(some[0])
 		s.after(for_, func() { s.restart(some[0]) })
@@ -53,10 +54,48 @@ func (s *network) fault() {
 		s.stall(some[0], for_/2)
 	case 6:
 		s.restart(some[0])
+	case 7, 8:
+		s.deaf, s.mute = map[string]bool{some[0]: true}, s.rng.IntN(2) == 0
+		s.after(for_, s.heal)
+	case 9:
+		s.hoarse = some[0]
+		s.after(for_, s.heal)
+	case 10:
+		if len(s.names) > 1 {
+			s.change(some[0], false)
+			s.nodes[some[0]].dead = s.rng.IntN(2) == 0
+			s.after(for_, func() { s.change(some[0], true) })
+		}
 	}
 }
 
-func (s *network) heal() { s.cut = func(_, _ string) bool { return false } }
+func (s *network) heal() {
+	s.cut = func(_, _ string) bool { return false }
+	clear(s.deaf)
+	s.hoarse = ""
+}
+
+// change has a node leave the unit, or come as another one of its name; the nodes are told
+// within a second.
+func (s *network) change(name string, in bool) {
+	at, is := slices.BinarySearch(s.names, name)
+	switch {
+	case in == is:
+		return
+	case in:
+		s.names = slices.Insert(slices.Clone(s.names), at, name)
+		s.order++
+		s.uids[name] = fmt.Sprint("uid-", s.order)
+		s.restart(name)
+	default:
+		s.names = slices.Delete(slices.Clone(s.names), at, at+1)
+	}
+	s.gather()
+	for _, other := range slices.Sorted(maps.Keys(s.nodes)) {
+		s.nodes[other].seen = time.Time{}
+		s.after(time.Duration(s.rng.Int64N(int64(time.Second))), func() { s.tell(other) })
+	}
+}
 
 const runs = 60
 

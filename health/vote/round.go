@@ -42,17 +42,14 @@ func (m *Machine) checkedAll(now time.Time, of map[string]bool, out *Effects) {
 	m.report(now, m.Answers(of), out)
 }
 
-// report sends what this node sees to who is to hear it, of whom it may be one itself, and
-// looks at what it heard.
+// report sends what this node sees to who is to hear it, hears it itself, and looks at what
+// it heard.
 func (m *Machine) report(now time.Time, results []Result, out *Effects) {
 	out.Results = results
-	for _, name := range m.listeners(now) {
-		if name == m.cfg.Self {
-			continue
-		}
-		out.Report = append(out.Report, name)
-	}
-	m.hear(now, Reported{m.cfg.Self, results, m.up})
+	out.Report = m.listeners(now)
+	m.hear(now, Reported{From: m.cfg.Self, Results: results, Up: m.up})
+	out.Hears = m.hears(now)
+	out.Holds = out.Hears && m.holds(now)
 	m.suspect(now, out)
 }
 
@@ -66,18 +63,17 @@ func (m *Machine) listeners(now time.Time) []string {
 			if len(list) == m.cfg.Reporters {
 				return
 			}
-			if wanted(name) && !slices.Contains(list, name) {
+			if name != m.cfg.Self && wanted(name) && !slices.Contains(list, name) {
 				list = append(list, name)
 			}
 		}
 	}
-	takes := func(name string) bool { return name == m.cfg.Self || m.silent[name] == 0 }
-	add(func(name string) bool { return takes(name) && name == m.leader && now.Sub(m.led) <= m.cfg.Fresh })
-	if i := slices.IndexFunc(m.view.Ranked(), takes); i >= 0 {
+	add(func(name string) bool { return m.takes(name) && name == m.leader && now.Sub(m.led) <= m.cfg.Fresh })
+	if i := slices.IndexFunc(m.view.Ranked(), m.takes); i >= 0 {
 		add(func(name string) bool { return name == m.view.Ranked()[i] })
 	}
-	add(func(name string) bool { return takes(name) && m.ups[name] })
-	add(takes)
+	add(func(name string) bool { return m.takes(name) && m.ups[name] })
+	add(m.takes)
 	for name, n := range m.silent {
 		if m.silent[name] = n - 1; n <= 1 {
 			delete(m.silent, name)
@@ -94,29 +90,20 @@ func (m *Machine) delivered(now time.Time, e Delivered) {
 	if !e.OK {
 		m.silent[e.To] = spared
 		delete(m.ups, e.To)
+		if e.To == m.leader {
+			m.leaderless(now)
+		}
 		return
 	}
 	if len(e.Reply.Ups) > 0 {
 		clear(m.ups)
 	}
 	for _, name := range e.Reply.Ups {
-		m.ups[name] = m.view.Has(name)
-	}
-	m.hearLeader(now, e.To, e.Reply)
-}
-
-// hearLeader takes the newest word of who leads, and from that one alone who is dead.
-func (m *Machine) hearLeader(now time.Time, from string, r Reply) {
-	if r.Leads {
-		r.Leader, r.Age = from, 0
-		m.dead, m.told = map[string]bool{}, now
-		for _, name := range r.Dead {
-			m.dead[name] = m.view.Has(name)
+		if m.view.Has(name) {
+			m.ups[name] = true
 		}
 	}
-	if at := now.Add(-max(0, r.Age)); m.view.Has(r.Leader) && at.After(m.led) {
-		m.leader, m.led = r.Leader, at
-	}
+	m.hearLeader(now, e.To, e.Reply)
 }
 
 // Reply is what this node says to who reports to it.
@@ -126,7 +113,7 @@ func (m *Machine) Reply(now time.Time) (r Reply) {
 		if !hears || len(r.Ups) == m.cfg.Reporters {
 			break
 		}
-		if h := m.heard[name]; name == m.cfg.Self && m.up || h != nil && h.up && h.fresh(now, &m.cfg) {
+		if h := m.heard[name]; name == m.cfg.Self && m.up || h != nil && h.up && h.fresh(now, &m.cfg) && !m.isDead(now, name) {
 			r.Ups = append(r.Ups, name)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -21,9 +22,15 @@ type network struct {
 	nodes   map[string]*simNode
 	names   []string
 	view    *View
+	uids    map[string]string
+	sizes   map[int]bool               // that the unit has had
 	cut     func(from, to string) bool // no packet passes
+	deaf    map[string]bool            // nothing gets to it but what answers it
+	mute    bool                       // and that does not, either
+	hoarse  string                     // nothing that it begins gets anywhere
 	loss    float64                    // of what is sent
 	holder  string                     // of the Lease
+	refused bool                       // nobody is given it
 	renewed time.Time
 	writes  []write
 	notes   []Note
@@ -70,15 +77,14 @@ func (q *events) Pop() any {
 var began = time.Unix(1000, 0)
 
 func newNetwork(t *testing.T, n int, seed uint64) *network {
-	s := &network{t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: began, nodes: map[string]*simNode{}, cut: func(_, _ string) bool { return false }}
-	var members []Member
+	s := &network{t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: began, nodes: map[string]*simNode{}, uids: map[string]string{}, sizes: map[int]bool{}, deaf: map[string]bool{}, cut: func(_, _ string) bool { return false }}
 	for i := range n {
 		name := fmt.Sprintf("n%03d", i)
-		members = append(members, Member{name, "uid-" + name})
+		s.uids[name] = "uid-" + name
 		s.names = append(s.names, name)
 		s.nodes[name] = &simNode{Machine: New(Default(name)), clock: time.Duration(s.rng.Int64N(int64(2*time.Hour))) - time.Hour}
 	}
-	s.view = NewView(members, Default("").Observers)
+	s.gather()
 	for _, name := range s.names {
 		s.after(time.Duration(s.rng.Int64N(int64(10*time.Second))), func() {
 			s.step(name, Uplink{true})
@@ -105,12 +111,29 @@ func (s *network) run(d time.Duration) {
 	s.now = until
 }
 
+// gather makes the view of who is in the unit.
+func (s *network) gather() {
+	var members []Member
+	for _, name := range s.names {
+		members = append(members, Member{name, s.uids[name]})
+	}
+	s.view, s.sizes[len(members)] = NewView(members, Default("").Observers), true
+}
+
+// passes reports whether a packet does, and what answers it.
+func (s *network) passes(from, to string) bool {
+	return !s.nodes[to].dead && !s.cut(from, to) && !s.cut(to, from) && !s.deaf[to] && from != s.hoarse
+}
+
+// answers reports whether what is answered gets to who asked.
+func (s *network) answers(to string) bool { return !s.mute || !s.deaf[to] }
+
 // send has something happen at another node, some time later. What is lost is sent again,
 // twice, as TCP would; lost is told who sent it when that helped nothing.
 func (s *network) send(from, to string, arrives func(), lost func()) {
 	delay := time.Duration(0)
 	for range 3 {
-		if !s.nodes[to].dead && !s.nodes[from].dead && !s.cut(from, to) && !s.cut(to, from) && s.rng.Float64() >= s.loss {
+		if !s.nodes[from].dead && s.passes(from, to) && s.rng.Float64() >= s.loss {
 			s.after(delay+time.Duration(1+s.rng.Int64N(50))*time.Millisecond, arrives)
 			return
 		}
@@ -148,6 +171,15 @@ func (s *network) restart(name string) {
 	n := s.nodes[name]
 	n.Machine, n.dead, n.wake = New(Default(name)), false, time.Time{}
 	s.step(name, Uplink{!n.dark})
+	s.tell(name)
+}
+
+// tell tells a node who is in its unit, and what the cloud has of them.
+func (s *network) tell(name string) {
+	if !slices.Contains(s.names, name) {
+		s.step(name, Members{NewView(nil, 1)})
+		return
+	}
 	s.step(name, Members{s.view})
 	for _, node := range s.names {
 		if a, _ := s.last(node); a != None {
@@ -172,15 +204,20 @@ func (s *network) carry(name string, out Effects) {
 	}
 	for _, to := range out.Report {
 		s.reports++
-		report := Reported{name, out.Results, !n.dark}
+		report := Reported{name, out.Results, !n.dark, out.Hears, out.Holds}
+		lost := func() { s.step(name, Delivered{To: to}) }
 		s.send(name, to, func() {
 			s.step(to, report)
 			reply := s.nodes[to].Reply(s.nodes[to].now(s))
-			s.step(name, Delivered{to, true, reply})
-		}, func() { s.step(name, Delivered{To: to}) })
+			if s.answers(name) {
+				s.step(name, Delivered{to, true, reply})
+			} else {
+				s.after(2*time.Second, lost)
+			}
+		}, lost)
 	}
 	for _, q := range out.Ask {
-		for _, to := range s.names {
+		for _, to := range n.view.Names() {
 			s.put(name, to, q)
 		}
 	}
@@ -214,7 +251,7 @@ func (s *network) check(name string, of []string, done func(map[string]bool)) {
 	for _, to := range of {
 		ok := false
 		for range 3 {
-			ok = ok || !s.nodes[to].dead && !s.cut(name, to) && !s.cut(to, name) && s.rng.Float64() >= s.loss
+			ok = ok || s.passes(name, to) && s.answers(name) && s.rng.Float64() >= s.loss
 		}
 		results[to] = ok
 	}
@@ -240,7 +277,7 @@ func (s *network) lease() {
 		s.holder = ""
 	}
 	for _, name := range s.view.Ranked() {
-		if n := s.nodes[name]; s.holder == "" && !n.dead && !n.dark && !n.stalled && n.May(n.now(s)) {
+		if n := s.nodes[name]; !s.refused && s.holder == "" && !n.dead && !n.dark && !n.stalled && n.May(n.now(s)) {
 			s.give(name)
 		}
 	}
@@ -256,14 +293,17 @@ func (s *network) write(by string, w Write) {
 	if by != s.holder || s.nodes[by].dark {
 		s.t.Errorf("%s writes, and the Lease is %s's", by, s.holder)
 	}
-	if w.Verdict == No && (!w.Proof.Exact || 2*w.Proof.No <= len(s.names) && len(s.names) > 2) {
+	if w.UID != s.uids[w.Node] {
+		return // the API server knows no such node
+	}
+	if w.Verdict == No && (!w.Proof.Exact || !s.sizes[w.Proof.Of] || 2*w.Proof.No <= w.Proof.Of && w.Proof.Of > 2) {
 		s.t.Errorf("%s is declared dead by %+v", w.Node, w.Proof)
 	}
 	if n := s.nodes[w.Node]; w.Verdict == No && !n.dead && !n.seen.IsZero() && s.now.Sub(n.seen) >= 30*time.Second {
 		s.t.Errorf("%s lives and is seen, and is declared dead by %+v", w.Node, w.Proof)
 	}
 	s.writes = append(s.writes, write{w, s.now.Sub(began), by})
-	for _, name := range s.names {
+	for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
 		s.step(name, Cloud{w.Node, true, w.Verdict})
 	}
 }
@@ -281,10 +321,10 @@ func (s *network) darken(dark bool, names ...string) {
 	}
 }
 
-// last is the verdict that was written last of each node, and how long after a time.
+// last is the verdict that was written last of a node, and how long after a time.
 func (s *network) last(node string) (a Answer, at time.Duration) {
 	for _, w := range s.writes {
-		if w.Node == node {
+		if w.Node == node && w.UID == s.uids[node] {
 			a, at = w.Verdict, w.at
 		}
 	}

@@ -18,6 +18,7 @@ type Member struct{ Name, UID string }
 type View struct {
 	ID        string // of the members
 	names     []string
+	uids      []string       // of names
 	at        map[string]int // name -> index
 	observers [][]int        // by subject
 	subjects  [][]int        // by observer
@@ -32,7 +33,7 @@ func NewView(members []Member, k int) *View {
 	v := &View{at: make(map[string]int, len(members))}
 	id := sha256.New()
 	for i, m := range members {
-		v.names = append(v.names, m.Name)
+		v.names, v.uids = append(v.names, m.Name), append(v.uids, m.UID)
 		v.at[m.Name] = i
 		for _, s := range []string{m.Name, m.UID} {
 			var size [4]byte
@@ -105,6 +106,14 @@ func (v *View) Names() []string { return v.names }
 
 // Has reports whether a node is in the unit.
 func (v *View) Has(name string) bool { _, ok := v.at[name]; return ok }
+
+// UID is that of the node which has a name in the unit; of a stranger it is empty.
+func (v *View) UID(name string) string {
+	if i, ok := v.at[name]; ok {
+		return v.uids[i]
+	}
+	return ""
+}
 
 // Observers are who checks a node, sorted.
 func (v *View) Observers(subject string) []string { return v.of(v.observers, subject) }

@@ -114,9 +114,10 @@ func TestConfig(t *testing.T) {
 func FuzzStep(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9})
 	f.Fuzz(func(t *testing.T, script []byte) {
-		v := NewView(members(5), 10)
+		v, other := NewView(members(5), 10), NewView(append(members(4), Member{"stranger", "1"}), 10)
 		m := New(Default(v.Names()[0]))
 		now := began
+		asked := []int64{0}
 		m.Step(now, Members{v})
 		name := func(b byte) string { return append(slices.Clone(v.Names()), "", "stranger")[int(b)%7] }
 		for i := 0; i+3 < len(script); i += 4 {
@@ -125,17 +126,20 @@ func FuzzStep(f *testing.F) {
 			results := []Result{{name(b), Answer(c % 5)}, {name(c), Answer(b)}, {name(b), No}}
 			out := m.Step(now, []Event{
 				Tick{},
-				Members{v},
+				Members{[]*View{v, other}[int(a)%2]},
 				Checked{map[string]bool{name(a): b%2 == 0, name(b): c%2 == 0}},
-				Reported{name(a), results, c%2 == 0},
+				Reported{name(a), results, c%2 == 0, c%3 == 0, b%3 == 0},
 				Delivered{name(a), b%2 == 0, Reply{[]string{name(b), name(c)}, name(c), -5, c%3 == 0, []string{name(b)}}},
-				Answered{int(b % 4), name(a), results, c%4 == 0},
+				Answered{asked[int(b)%len(asked)], name(a), results, c%4 == 0},
 				Uplink{a%2 == 0},
 				Lease{now.Add(Default("").Every)},
 				Cloud{name(a), b%2 == 0, Answer(c % 3)},
 			}[script[i]%9])
+			for _, q := range out.Ask {
+				asked = append(asked, q.Number)
+			}
 			for _, w := range out.Write {
-				if !v.Has(w.Node) || w.Verdict == No && (!w.Proof.Exact || w.Proof.No < 3) {
+				if !v.Has(w.Node) && !other.Has(w.Node) || w.Verdict == No && (!w.Proof.Exact || w.Proof.No < 3) {
 					t.Fatalf("writes %+v", w)
 				}
 			}
