@@ -51,7 +51,7 @@ func TestWhatIsKeptTakesNothingOfOthers(t *testing.T) {
 	outside := func(own func(*topology.Service) *topology.Service) (list []string) {
 		for _, s := range topology.See(source.Subset(whole, "n0", near, own), "n0", opts).Sorted() {
 			for _, o := range s.Outside {
-				list = append(list, s.Key.Namespace+" "+o.Frontend.String())
+				list = append(list, s.Key.Namespace+" "+o.String())
 			}
 		}
 		slices.Sort(list)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
@@ -231,6 +232,15 @@ func (d *demo) killNode(ctx context.Context) error {
 	return nil
 }
 
+// servesByEnvoy returns nil once the kernel serves no more for the Envoy of a node.
+func servesByEnvoy(ctx context.Context, dir string) error {
+	r, err := report.Ask(ctx, dir+"/agent.sock")
+	if err == nil && (r.EnvoyAbsent || r.PoliciesUnknown) {
+		err = errors.New("the kernel serves for Envoy")
+	}
+	return err
+}
+
 func (d *demo) restart(ctx context.Context) error {
 	d.step("Agent, Envoy and DNS of a-1 are killed and started again, still without a cloud")
 	n := d.c.Nodes["a-1"]
@@ -247,7 +257,10 @@ func (d *demo) restart(ctx context.Context) error {
 	if err := d.settle(ctx, "a-1"); err != nil {
 		return err
 	}
-	say("names and Service are served again after %s", time.Since(start).Round(time.Millisecond))
+	say("names and Service are served again after %s, by the kernel at first", time.Since(start).Round(time.Millisecond))
+	if err := d.wait(ctx, "Envoy to have its part again: it finds out who is dead", func() error { return servesByEnvoy(ctx, n.Dir) }); err != nil {
+		return err
+	}
 	if err := d.mustBeClosed("agent and Envoy restarted", "a-1"); err != nil {
 		return err
 	}

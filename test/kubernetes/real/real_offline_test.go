@@ -1,17 +1,21 @@
 package real
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
+	"github.com/gridmesh/gridmesh/test/cluster/realnode"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
@@ -68,6 +72,8 @@ func TestRealNodeWithoutCloud(t *testing.T) {
 			}
 			return err
 		})
+		// Until then it was the kernel, which does not know whose process is gone.
+		wait.Eventually(t, func() error { return servesByEnvoy(patient(t), n) })
 		servedOn(t, n.Name, a, a)
 		resolves(t, a, n.Name)
 		t.Logf("served again %s after the heal", time.Since(healed).Round(10*time.Millisecond))
@@ -101,6 +107,15 @@ func dark(t *testing.T, n *cluster.Node, a *app) {
 	if after.Service == before.Service {
 		t.Error("what was dialled did not take the default route; docs/limits.md says that it does")
 	}
+}
+
+// servesByEnvoy returns nil once the kernel serves no more for the Envoy of a node.
+func servesByEnvoy(ctx context.Context, n *cluster.Node) error {
+	r, err := report.Ask(ctx, filepath.Join(n.Dir, realnode.GridmeshDir, "agent.sock"))
+	if err == nil && (r.EnvoyAbsent || r.PoliciesUnknown) {
+		err = errors.New("the kernel serves for Envoy")
+	}
+	return err
 }
 
 // darkFor is how long a booted machine is looked at.
