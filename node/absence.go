@@ -36,6 +36,11 @@ type absence struct {
 	unasked string    // why it cannot be asked any more; "" where it could the last time
 }
 
+// fallsOfEnvoy has one that starts with its agent, and so has not fallen, get connections as
+// soon as it serves: the kernel, which does not know who is dead, served for it. Those that
+// fall later wait for servesFirst and more (next).
+func fallsOfEnvoy() damper { return damper{most: servesMost, calm: servesCalm} }
+
 // next takes an answer of that time.
 func (w absence) next(counts *damper, err error, at time.Time) absence {
 	if errors.Is(err, ErrNotKnown) {
@@ -48,6 +53,9 @@ func (w absence) next(counts *damper, err error, at time.Time) absence {
 	}
 	was := w.absent
 	w.known, w.absent, w.unasked = true, counts.take(err != nil, at), ""
+	if !w.absent {
+		counts.first = servesFirst
+	}
 	if w.back = counts.until(); !was && w.absent { // later ones may have other words each time
 		w.why = err.Error()
 	}
@@ -57,7 +65,7 @@ func (w absence) next(counts *damper, err error, at time.Time) absence {
 // followAbsence keeps asking Envoy whether it serves. It is not its stream that
 // counts: one that lost that goes on with what it holds, and one that hangs has it.
 func (a *Agent) followAbsence(ctx context.Context) error {
-	counts, now := damper{first: servesFirst, most: servesMost, calm: servesCalm}, absence{}
+	counts, now := fallsOfEnvoy(), absence{}
 	for {
 		within, cancel := context.WithTimeout(ctx, servesWithin)
 		err := a.parts.EnvoyServes(within)

@@ -166,3 +166,18 @@ func TestNobodyCouldEverAsk(t *testing.T) {
 		}
 	})
 }
+
+// An Envoy that starts with its agent has connections as soon as it serves, and one that
+// falls later three seconds after it serves again.
+func TestAnEnvoyThatStartsWithItsAgentIsNotWaitedFor(t *testing.T) {
+	counts, now, start := fallsOfEnvoy(), absence{}, time.Unix(1000, 0)
+	for _, step := range []struct {
+		at     time.Duration
+		err    error
+		absent bool
+	}{{0, errBroken, true}, {time.Second, errBroken, true}, {2 * time.Second, nil, false}, {20 * time.Second, errBroken, true}, {21 * time.Second, nil, true}, {23 * time.Second, nil, true}, {24 * time.Second, nil, false}} {
+		if now = now.next(&counts, step.err, start.Add(step.at)); now.absent != step.absent {
+			t.Errorf("after %s: absent %v, want %v", step.at, now.absent, step.absent)
+		}
+	}
+}

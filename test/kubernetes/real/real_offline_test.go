@@ -1,9 +1,9 @@
 package real
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
@@ -73,7 +72,7 @@ func TestRealNodeWithoutCloud(t *testing.T) {
 			return err
 		})
 		// Until then it was the kernel, which does not know whose process is gone.
-		wait.Eventually(t, func() error { return servesByEnvoy(patient(t), n) })
+		wait.Eventually(t, func() error { return servesByEnvoy(n) })
 		servedOn(t, n.Name, a, a)
 		resolves(t, a, n.Name)
 		t.Logf("served again %s after the heal", time.Since(healed).Round(10*time.Millisecond))
@@ -110,12 +109,13 @@ func dark(t *testing.T, n *cluster.Node, a *app) {
 }
 
 // servesByEnvoy returns nil once the kernel serves no more for the Envoy of a node.
-func servesByEnvoy(ctx context.Context, n *cluster.Node) error {
-	r, err := report.Ask(ctx, filepath.Join(n.Dir, realnode.GridmeshDir, "agent.sock"))
-	if err == nil && (r.EnvoyAbsent || r.PoliciesUnknown) {
-		err = errors.New("the kernel serves for Envoy")
+func servesByEnvoy(n *cluster.Node) error {
+	socket := filepath.Join(n.Dir, realnode.GridmeshDir, "agent.sock")
+	out, err := exec.Command(edge.Binary("gridmesh-agent"), "status", "--status-socket", socket).CombinedOutput()
+	if err != nil || strings.Contains(string(out), "the kernel serves") {
+		return fmt.Errorf("the kernel serves for Envoy: %w\n%s", err, out)
 	}
-	return err
+	return nil
 }
 
 // darkFor is how long a booted machine is looked at.
