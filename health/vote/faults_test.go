@@ -28,11 +28,7 @@ func (s *network) noneDead(t *testing.T) {
 // unit that the node is well, and again every minute.
 func TestAnUplinkIsCut(t *testing.T) {
 	forSizes(t, func(t *testing.T, n int) {
-		for victim := range min(n, 4) {
-			s := newNetwork(t, n, uint64(victim))
-			s.run(settled)
-			name, at := s.names[victim], s.now.Sub(began)
-			held := name == s.holder
+		forVictims(t, n, func(s *network, name string, at time.Duration, held bool) {
 			s.darken(true, name)
 			s.run(5 * time.Minute)
 			var times []time.Duration
@@ -42,11 +38,11 @@ func TestAnUplinkIsCut(t *testing.T) {
 				}
 			}
 			t.Logf("the holder %v: said to be well after %v", held, times)
-			if limit := map[bool]time.Duration{false: 45 * time.Second, true: 60 * time.Second}[held]; len(times) < 4 || times[0] > limit {
+			if len(times) < 4 || times[0] > soon[held] {
 				t.Errorf("%s is said to be well after %v", name, times)
 			}
 			s.noneDead(t)
-		}
+		})
 	})
 }
 

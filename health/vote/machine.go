@@ -96,13 +96,13 @@ func (m *Machine) members(now time.Time, of *View) {
 	gone := func(name string) bool {
 		return !of.Has(name) || was.Has(name) && was.UID(name) != of.UID(name)
 	}
-	maps.DeleteFunc(m.silent, func(name string, _ int) bool { return gone(name) })
-	maps.DeleteFunc(m.ups, func(name string, _ bool) bool { return gone(name) })
-	maps.DeleteFunc(m.dead, func(name string, _ bool) bool { return gone(name) })
-	maps.DeleteFunc(m.heard, func(name string, _ *heard) bool { return gone(name) })
-	maps.DeleteFunc(m.suspects, func(name string, _ int) bool { return gone(name) })
-	maps.DeleteFunc(m.cloud, func(name string, _ Cloud) bool { return gone(name) })
-	maps.DeleteFunc(m.verdicts, func(name string, _ verdict) bool { return gone(name) })
+	forget(m.silent, gone)
+	forget(m.ups, gone)
+	forget(m.dead, gone)
+	forget(m.heard, gone)
+	forget(m.suspects, gone)
+	forget(m.cloud, gone)
+	forget(m.verdicts, gone)
 	for from, h := range m.heard { // of whom it is to check in this view
 		h.results = m.ofSubjects(from, slices.DeleteFunc(h.results, func(r Result) bool { return gone(r.Node) }))
 	}
@@ -110,6 +110,11 @@ func (m *Machine) members(now time.Time, of *View) {
 		m.leaderless(now)
 	}
 	clear(m.asking) // who was asked in another view counts for nothing in this one: the next round asks
+}
+
+// forget takes the nodes that are gone out of what is known by name.
+func forget[V any](known map[string]V, gone func(name string) bool) {
+	maps.DeleteFunc(known, func(name string, _ V) bool { return gone(name) })
 }
 
 // wake is when something is to be done next.

@@ -18,6 +18,19 @@ func forSizes(t *testing.T, f func(t *testing.T, n int)) {
 	}
 }
 
+// soon is when the unit has found out what became of a node, and of who held the Lease.
+var soon = map[bool]time.Duration{false: 45 * time.Second, true: 60 * time.Second}
+
+// forVictims has something happen to some of the nodes of a unit, to each in one of its own.
+func forVictims(t *testing.T, n int, f func(s *network, name string, at time.Duration, held bool)) {
+	for victim := range min(n, 4) {
+		s := newNetwork(t, n, uint64(victim))
+		s.run(settled)
+		name := s.names[victim]
+		f(s, name, s.now.Sub(began), name == s.holder)
+	}
+}
+
 // A unit in which nothing happens says once of each node that it is well, asks nobody, and
 // sends as much with many nodes as with few.
 func TestNothingHappens(t *testing.T) {
@@ -48,11 +61,7 @@ func TestNothingHappens(t *testing.T) {
 // A node dies: it is declared dead, it alone, and before the cloud's own 50 s are over.
 func TestANodeDies(t *testing.T) {
 	forSizes(t, func(t *testing.T, n int) {
-		for victim := range min(n, 4) {
-			s := newNetwork(t, n, uint64(victim))
-			s.run(settled)
-			name, at := s.names[victim], s.now.Sub(began)
-			held := name == s.holder
+		forVictims(t, n, func(s *network, name string, at time.Duration, held bool) {
 			s.kill(name)
 			s.run(2 * time.Minute)
 			a, when := s.last(name)
@@ -65,9 +74,9 @@ func TestANodeDies(t *testing.T) {
 			first := slices.IndexFunc(s.writes, func(w write) bool { return w.Node == name && w.Verdict == No })
 			took := s.writes[first].at - at
 			t.Logf("declared dead after %s by %+v", took.Round(time.Second), s.writes[first].Proof)
-			if limit := map[bool]time.Duration{false: 45 * time.Second, true: 60 * time.Second}[held]; took > limit {
+			if took > soon[held] {
 				t.Errorf("declared dead after %s; it held the Lease: %v", took, held)
 			}
-		}
+		})
 	})
 }

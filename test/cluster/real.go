@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -192,6 +193,19 @@ func (n *Node) AgentSocket() string {
 		return filepath.Join(n.Dir, realnode.GridmeshDir, "agent.sock")
 	}
 	return filepath.Join(n.Dir, "agent.sock")
+}
+
+// ServesByEnvoy returns nil once the kernel serves no more for a node's Envoy: it does not
+// know who is dead.
+func (n *Node) ServesByEnvoy() error {
+	out, err := n.Run("status", "--status-socket", n.AgentSocket())
+	if err == nil && strings.Contains(string(out), "the kernel serves") {
+		err = errors.New("the kernel serves for Envoy")
+	}
+	if err != nil {
+		return fmt.Errorf("status of %s: %w\n%s", n.Name, err, out)
+	}
+	return nil
 }
 
 // StateFile is the last good state of a node's agent.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strings"
 	"syscall"
 	"time"
 
@@ -232,15 +231,6 @@ func (d *demo) killNode(ctx context.Context) error {
 	return nil
 }
 
-// servesByEnvoy returns nil once the kernel serves no more for the Envoy of a node.
-func servesByEnvoy(n *cluster.Node) error {
-	out, err := n.Run("status")
-	if err == nil && strings.Contains(string(out), "the kernel serves") {
-		err = errors.New("the kernel serves for Envoy")
-	}
-	return err
-}
-
 func (d *demo) restart(ctx context.Context) error {
 	d.step("Agent, Envoy and DNS of a-1 are killed and started again, still without a cloud")
 	n := d.c.Nodes["a-1"]
@@ -255,7 +245,7 @@ func (d *demo) restart(ctx context.Context) error {
 		return err
 	}
 	// For the first second or two it is the kernel that serves, which does not know who is dead.
-	if err := d.wait(ctx, "Envoy to have its part again", func() error { return servesByEnvoy(n) }); err != nil {
+	if err := d.wait(ctx, "Envoy to have its part again", n.ServesByEnvoy); err != nil {
 		return err
 	}
 	if err := d.settle(ctx, "a-1"); err != nil {

@@ -128,11 +128,7 @@ func TestInstallAsWritten(t *testing.T) {
 // reached waits until a pod of the node reaches a Service of its unit.
 func reached(t *testing.T, a *app) {
 	t.Helper()
-	ns := a.ns(t, newNode)
-	wait.Eventually(t, func() error {
-		_, err := edge.Ask(ns, "tcp", a.to, answered)
-		return err
-	})
+	reachedFrom(t, a.ns(t, newNode), a.to)
 }
 
 // oldProxy is kube-proxy as a cluster has it.
@@ -200,10 +196,9 @@ var replaced = strings.NewReplacer("registry.example/gridmesh/", "docker.io/grid
 
 func newWalk(t *testing.T) *walk {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(edge.Root(), "docs/install.md"))
-	must(t, err)
-	w := &walk{t: t, page: string(page), dir: t.TempDir()}
-	w.blocks = regexp.MustCompile("(?m)^```").Split(string(page), -1) // every second one is commands
+	w := &walk{t: t, dir: t.TempDir()}
+	w.page = w.read("docs/install.md")
+	w.blocks = regexp.MustCompile("(?m)^```").Split(w.page, -1) // every second one is commands
 	must(t, os.CopyFS(filepath.Join(w.dir, "deploy"), os.DirFS(filepath.Join(edge.Root(), "deploy"))))
 	kubeconfig, err := os.ReadFile(c.Kubeconfig)
 	must(t, err)

@@ -208,10 +208,7 @@ func served(t *testing.T, from, to *app) {
 func servedOn(t *testing.T, node string, from, to *app) (by map[string]bool) {
 	t.Helper()
 	ns, by := from.ns(t, node), map[string]bool{}
-	wait.Eventually(t, func() error {
-		_, err := edge.Ask(ns, "tcp", to.to, answered)
-		return err
-	})
+	reachedFrom(t, ns, to.to)
 	for range 10 {
 		got, err := edge.Ask(ns, "tcp", to.to, answered)
 		if err == nil && to.unitOf(got.Name) != c.Nodes[node].Unit.Name {

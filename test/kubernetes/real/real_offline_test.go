@@ -3,8 +3,6 @@ package real
 import (
 	"errors"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -14,7 +12,6 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
-	"github.com/gridmesh/gridmesh/test/cluster/realnode"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
@@ -72,7 +69,7 @@ func TestRealNodeWithoutCloud(t *testing.T) {
 			return err
 		})
 		// Until then it was the kernel, which does not know whose process is gone.
-		wait.Eventually(t, func() error { return servesByEnvoy(n) })
+		wait.Eventually(t, n.ServesByEnvoy)
 		servedOn(t, n.Name, a, a)
 		resolves(t, a, n.Name)
 		t.Logf("served again %s after the heal", time.Since(healed).Round(10*time.Millisecond))
@@ -106,16 +103,6 @@ func dark(t *testing.T, n *cluster.Node, a *app) {
 	if after.Service == before.Service {
 		t.Error("what was dialled did not take the default route; docs/limits.md says that it does")
 	}
-}
-
-// servesByEnvoy returns nil once the kernel serves no more for the Envoy of a node.
-func servesByEnvoy(n *cluster.Node) error {
-	socket := filepath.Join(n.Dir, realnode.GridmeshDir, "agent.sock")
-	out, err := exec.Command(edge.Binary("gridmesh-agent"), "status", "--status-socket", socket).CombinedOutput()
-	if err != nil || strings.Contains(string(out), "the kernel serves") {
-		return fmt.Errorf("the kernel serves for Envoy: %w\n%s", err, out)
-	}
-	return nil
 }
 
 // darkFor is how long a booted machine is looked at.
