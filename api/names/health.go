@@ -1,0 +1,27 @@
+package names
+
+// Of node health, SuperEdge's.
+const (
+	// NodeHealth is the annotation of a Node with the vote's verdict: "true" or "false".
+	NodeHealth = "superedgehealth/node-health"
+	// NodeUnhealthy is the annotation that public SuperEdge writes instead: "yes" on a
+	// node that was voted dead, absent on all others.
+	NodeUnhealthy = "nodeunhealth"
+	// HealthZone is the label of a Node whose value names the nodes that vote on each other.
+	HealthZone = "superedgehealth/topology-zone"
+	// HealthZoneConfig is the ConfigMap that says whether HealthZone counts (its key
+	// TaintZoneAdmission), HealthConfig the one that took its place, and HMACConfig the one
+	// with the key of the unit's messages (its key hmackey).
+	HealthZoneConfig = "edge-health-zone-config"
+	HealthConfig     = "edge-health-config"
+	HMACConfig       = "hmac-config"
+)
+
+// Of node health, gridmesh's own.
+const (
+	// Evidence is the annotation of a Node with what a verdict rests on.
+	Evidence = "superedgehealth/evidence"
+	// Shield is the ConfigMap with the nodes whose pods and endpoints stay though the
+	// cloud calls the nodes lost: name -> until when (RFC 3339).
+	Shield = "gridmesh-shield"
+)
