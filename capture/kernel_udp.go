@@ -171,10 +171,13 @@ func (c conntrack) dump(conn *nl.Conn, q asked, take func(item []byte)) error {
 	})
 }
 
-// parseFlow is a flow of UDP, and the attributes that name it.
-func parseFlow(item []byte) (name []byte, flow plan.UDPFlow, isUDP bool) {
+// parseFlow is a flow of UDP, and the attributes that name it. One in another zone of
+// conntrack that is not translated is another's: of whoever looks at the packets before, or
+// after, the kernel path does.
+func parseFlow(item []byte) (name []byte, flow plan.UDPFlow, ours bool) {
 	name, orig, reply := parseTuples(item)
-	return name, plan.UDPFlow{Dialled: orig.dst, Answerer: reply.src}, orig.proto == unix.IPPROTO_UDP
+	ours = orig.proto == unix.IPPROTO_UDP && (orig.dst != reply.src || !orig.zoned && !reply.zoned)
+	return name, plan.UDPFlow{Dialled: orig.dst, Answerer: reply.src}, ours
 }
 
 // parseTuples are both directions of a flow, and the attributes that name it.

@@ -50,7 +50,11 @@ func (l *loop) takePolicies() {
 	}
 	so := objects.so || engine.so
 	if l.cfg.RefusePolicies && !so && newest.Sub(engine.at) > blindFor {
+		counting := !l.damped.until().IsZero()
 		l.damped.unknown() // of engines looks alone tell, and these fail
+		if counting {      // the status must not count what does not end
+			l.publish()
+		}
 		return
 	}
 	l.knowPolicies(word{so, newest})

@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -43,10 +44,21 @@ func onlyTorn(err error) bool {
 // engineUnseen is the note where no look has shown yet that there is no engine.
 const engineUnseen = "no look at this node has shown yet that it has no policy engine (the agent's log has why), and --network-policies=refuse is given: the kernel serves all until one has"
 
-// tellEngine adds that note where it is so: then it is not for the API server alone that
+// engineBlind is the note where looks have failed since one showed that there is none.
+const engineBlind = "no look at this node has come to its end for %s (the agent's log has why), a policy engine may have come meanwhile, and --network-policies=refuse is given: the kernel serves all until one shows that it has none"
+
+// tellEngine adds one of those notes where it is so: then it is not for the API server that
 // the kernel serves all.
-func (a *Agent) tellEngine(r *report.Report) {
-	if _, looked := a.engines.Get(); r.PoliciesUnknown && a.cfg.RefusePolicies && !looked {
+func (a *Agent) tellEngine(r *report.Report, now time.Time) {
+	objects, _ := a.policies.Get()
+	engine, looked := a.engines.Get()
+	if !r.Policies || !a.cfg.RefusePolicies || objects.so || engine.so {
+		return
+	}
+	switch blind := now.Sub(engine.at); {
+	case !looked && r.PoliciesUnknown:
 		r.Notes = append(slices.Clip(r.Notes), engineUnseen)
+	case looked && blind > blindFor:
+		r.Notes = append(slices.Clip(r.Notes), fmt.Sprintf(engineBlind, blind.Round(time.Second)))
 	}
 }

@@ -193,6 +193,34 @@ func TestTheStatusSaysWhoHasNotSaid(t *testing.T) {
 	})
 }
 
+// A look was had at the start, the API server could not be asked until looks had failed for
+// long, and it has none: the status says that looks are what is waited for.
+func TestTheStatusSaysThatLooksFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{Away: errBroken}
+		r.cfg.RefusePolicies = true
+		r.withKernelPath(topology.DatapathAuto)
+		r.mustStart(t)
+		r.publish(webOnly())
+		r.sees(nil, errBroken)
+		after(blindFor + inspectEvery)
+		r.api.Set(func(a *nodetest.API) { a.Away = nil })
+		after(3 * policiesEvery)
+		web := []string{webFrontend}
+		r.wantPaths(t, "looks fail", nil, web)
+		if notes := strings.Join(r.agent.status().Notes, "\n"); !strings.Contains(notes, "no look at this node has come to its end for ") {
+			t.Errorf("notes %q", notes)
+		}
+		r.sees(nil, nil)
+		after(3 * inspectEvery)
+		r.wantPaths(t, "a look shows none", web, web)
+		if notes := strings.Join(r.agent.status().Notes, "\n"); strings.Contains(notes, "policy engine") {
+			t.Errorf("notes %q", notes)
+		}
+	})
+}
+
 // Manifests have no policies, and an engine of the node may have some of its own: with
 // --network-policies=refuse looks alone say what serves.
 func TestAnEngineBesideManifests(t *testing.T) {
@@ -229,9 +257,15 @@ func TestAnEngineAndThenNoLookAtAll(t *testing.T) {
 		r.wantPaths(t, "an engine", nil, web)
 		r.sees(nil, nil)
 		after(inspectEvery + inspectEvery/4)
+		if got := r.agent.status(); got.PoliciesUntil.IsZero() {
+			t.Error("a look showed none: until when it counts is not said")
+		}
 		r.sees(nil, errBroken)
 		after(policiesFirst + 3*policiesEvery)
 		r.wantPaths(t, "nobody has looked since", nil, web)
+		if got := r.agent.status(); !got.PoliciesUntil.IsZero() || !strings.Contains(strings.Join(got.Notes, "\n"), "no look at this node has come to its end for ") {
+			t.Errorf("until %s, notes %q", got.PoliciesUntil, got.Notes)
+		}
 		r.sees(nil, nil)
 		after(policiesFirst + 3*policiesEvery)
 		r.wantPaths(t, "looks show none", web, web)

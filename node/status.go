@@ -58,7 +58,7 @@ func (a *Agent) status() report.Report {
 	if !a.pulse.alive(time.Now()) { // it cannot say so itself
 		r.Error = strings.TrimSuffix(loopHangs+"; "+r.Error, "; ")
 	}
-	a.tellEngine(&r)
+	a.tellEngine(&r, time.Now())
 	r.LastContact = a.knownContact()
 	r.Findings = a.found.all()
 	if a.parts.Cluster != nil {

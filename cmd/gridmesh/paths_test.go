@@ -92,7 +92,7 @@ func TestPoliciesAreSaidAsTheAgentDoes(t *testing.T) {
 	later := time.Now().Add(9 * time.Minute).Format(time.RFC3339)
 	for says, want := range map[string]string{
 		`"networkPolicies": true`:                                          "the cluster has some: the kernel serves all, for what goes through Envoy passes by them",
-		`"networkPolicies": true, "networkPoliciesUnknown": true`:          "nobody has said yet that there are none: the kernel serves all until then",
+		`"networkPolicies": true, "networkPoliciesUnknown": true`:          "it is not known yet that there are none: the kernel serves all until then",
 		`"networkPolicies": true, "networkPoliciesUntil": "` + later + `"`: "the cluster has none any more: the kernel serves all for ",
 	} {
 		want = "NetworkPolicies: " + want

@@ -39,6 +39,22 @@ func TestPagesNameWhatExists(t *testing.T) {
 	}
 }
 
+// Every room that is there is in the page's table, and has a page of its own.
+func TestRoomsAreOnThePage(t *testing.T) {
+	page := read(t, "docs/ARCHITECTURE.md")
+	for folder := range layers {
+		if !exists(folder) {
+			continue
+		}
+		if !strings.Contains(page, "| `"+folder) && !strings.Contains(page, ", `"+folder) {
+			t.Errorf("docs/ARCHITECTURE.md has no line of the folder %s", folder)
+		}
+		if layers[folder] == layerRoom && !exists(folder+"/README.md") {
+			t.Errorf("the room %s has no README.md", folder)
+		}
+	}
+}
+
 // firstWords is how many words of ours somebody may be asked to learn before all
 // else.
 const firstWords = 20

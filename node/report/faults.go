@@ -127,7 +127,7 @@ func (r *Report) policiesText(now time.Time) string {
 	case !r.Policies || r.Datapath == "":
 		return ""
 	case r.PoliciesUnknown:
-		return "nobody has said yet that there are none: the kernel serves all until then"
+		return "it is not known yet that there are none: the kernel serves all until then"
 	case !r.PoliciesUntil.IsZero():
 		return fmt.Sprintf("the cluster has none any more: the kernel serves all for %s yet, for they may come again", max(since(now, r.PoliciesUntil), 0))
 	}

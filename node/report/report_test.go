@@ -173,7 +173,7 @@ func TestTheTextOfTwoPaths(t *testing.T) {
 		{"kube-proxy's rules gone", func(r *Report) { r.BesideKubeProxy, r.KubeProxyUntil = true, now.Add(30*time.Second) }, []string{"datapath    auto: 0 frontends by Envoy, 5 by the kernel;", "kube-proxy  its rules are gone"}},
 		{"not to be asked", func(r *Report) { r.EnvoyUnknown = "no descriptor" }, []string{"envoy       cannot be asked whether it serves: no descriptor"}},
 		{"policies", func(r *Report) { r.Policies = true }, []string{"policies    the cluster has some: the kernel serves all"}},
-		{"policies that nobody knows of", func(r *Report) { r.Policies, r.PoliciesUnknown = true, true }, []string{"policies    nobody has said yet"}},
+		{"policies that nobody knows of", func(r *Report) { r.Policies, r.PoliciesUnknown = true, true }, []string{"policies    it is not known yet"}},
 		{"policies that went", func(r *Report) { r.Policies, r.PoliciesUntil = true, now.Add(10*time.Minute) }, []string{"policies    the cluster has none any more: the kernel serves all for 10m0s yet"}},
 	} {
 		r := Report{Source: Live, Datapath: "auto", Paths: &Paths{Envoy: 2, Kernel: 3}}
@@ -199,6 +199,8 @@ func TestTheSourceIsSilent(t *testing.T) {
 		want   string
 	}{
 		{Report{Source: Live, Updated: now.Add(-time.Hour), LastContact: now.Add(-time.Second)}, "live, changed 1h0m0s ago"},
+		{Report{Source: Live, Updated: now.Add(-time.Hour), LastContact: now.Add(-20 * time.Second)}, "live, changed 1h0m0s ago"},
+		{Report{Source: Live, Updated: now.Add(-time.Hour), LastContact: now.Add(-21 * time.Second)}, "live, changed 1h0m0s ago; no contact with the source for 21s"},
 		{Report{Source: Live, Updated: now.Add(-time.Hour), LastContact: now.Add(-3 * time.Minute)}, "live, changed 1h0m0s ago; no contact with the source for 3m0s"},
 		{Report{Source: LastGood, Updated: now.Add(-time.Second)}, "last good state, changed 1s ago; no contact with the source since the agent started"},
 	} {

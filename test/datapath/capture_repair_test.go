@@ -20,7 +20,16 @@ import (
 func TestRulesChangedByOthersComeBackAtOnce(t *testing.T) {
 	f := deploy(t, "hands", `["unit"]`)
 	f.served(t)
-	e := named(t, "a-2")
+	t.Run("envoy", func(t *testing.T) { comeBackAtOnce(t, f, named(t, "a-2"), "tcp") })
+	t.Run("auto", func(t *testing.T) { // where the kernel has the UDP of it
+		e := named(t, "a-1")
+		twoPaths(t, e)
+		comeBackAtOnce(t, f, e, "tcp", "udp")
+	})
+}
+
+func comeBackAtOnce(t *testing.T, f *fleet, e *edge.Node, networks ...string) {
+	t.Helper()
 	table := &nftables.Table{Family: nftables.TableFamilyINet, Name: "gridmesh"}
 	nft := func(harm func(*nftables.Conn) error) func() error {
 		return func() error {
@@ -53,7 +62,10 @@ func TestRulesChangedByOthersComeBackAtOnce(t *testing.T) {
 				must(t, harm())
 				start := time.Now()
 				patience := 10 * time.Millisecond // with a packet that went nowhere
-				wait.Within(t, repairs, func() error { patience *= 2; return back(e, f, min(patience, time.Second)) })
+				wait.Within(t, repairs, func() error {
+					patience *= 2
+					return back(e, f, min(patience, time.Second), networks)
+				})
 				took = append(took, time.Since(start))
 			}
 			slices.Sort(took)
@@ -70,9 +82,13 @@ func TestRulesChangedByOthersComeBackAtOnce(t *testing.T) {
 const noticed = 2 * time.Second
 
 // back asks whether a pod is served.
-func back(e *edge.Node, f *fleet, patience time.Duration) error {
-	_, err := edge.Ask(f.pods[e.Name].NS, "tcp", f.at(0), patience)
-	return err
+func back(e *edge.Node, f *fleet, patience time.Duration, networks []string) error {
+	for _, network := range networks {
+		if _, err := edge.Ask(f.pods[e.Name].NS, network, f.at(0), patience); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A second agent of the node, with directories and a name of its own, is

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -35,6 +36,25 @@ func hasStream(e *edge.Node) error {
 		err = fmt.Errorf("%q streams", got)
 	}
 	return err
+}
+
+// A node that has Envoy alone is unhealthy while its Envoy is dead, and no restart of the
+// agent would cure that.
+func TestHealthFollowsEnvoy(t *testing.T) {
+	e := named(t, "a-1")
+	says := func(path, want string) error {
+		got, err := edge.Get(e.NS, "127.0.0.1:10256", path)
+		if said := fmt.Sprint(got, err); !strings.Contains(said, want) {
+			return fmt.Errorf("%s says %s: want %q", path, said, want)
+		}
+		return nil
+	}
+	must(t, says("/healthz", `"healthy":true`))
+	e.Envoy.Kill()
+	t.Logf("unhealthy after %s", wait.Eventually(t, func() error { return says("/healthz", `"healthy":false`) }))
+	must(t, errors.Join(says("/readyz", `"healthy":false`), says("/livez", `"healthy":true`)))
+	must(t, e.StartEnvoy())
+	t.Logf("healthy again after %s", wait.Eventually(t, func() error { return says("/healthz", `"healthy":true`) }))
 }
 
 func TestAgentKilled(t *testing.T) {

@@ -203,7 +203,7 @@ func (m *migration) run(t *testing.T) {
 func (m *migration) restart(t *testing.T) {
 	t.Helper()
 	m.node.KubeProxy.Signal(syscall.SIGTERM)
-	time.Sleep(3 * time.Second) // until its pod is there again
+	time.Sleep(3 * time.Second) // an outage: for as long as its next pod takes
 	must(t, m.node.StartKubeProxy(m.mode))
 	for until := time.Now().Add(30 * time.Second); time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
 		if err := m.rules(t, true); err != nil {
