@@ -199,8 +199,8 @@ func TestTheSourceIsSilent(t *testing.T) {
 		want   string
 	}{
 		{Report{Source: Live, Updated: now.Add(-time.Hour), LastContact: now.Add(-time.Second)}, "live, changed 1h0m0s ago"},
-		{Report{Source: Live, Updated: now.Add(-time.Hour), LastContact: now.Add(-20 * time.Second)}, "live, changed 1h0m0s ago"},
-		{Report{Source: Live, Updated: now.Add(-time.Hour), LastContact: now.Add(-21 * time.Second)}, "live, changed 1h0m0s ago; no contact with the source for 21s"},
+		{Report{Source: Live, Updated: now.Add(-time.Hour), LastContact: now.Add(-19 * time.Second)}, "live, changed 1h0m0s ago"},
+		{Report{Source: Live, Updated: now.Add(-time.Hour), LastContact: now.Add(-20 * time.Second)}, "live, changed 1h0m0s ago; no contact with the source for 20s"},
 		{Report{Source: Live, Updated: now.Add(-time.Hour), LastContact: now.Add(-3 * time.Minute)}, "live, changed 1h0m0s ago; no contact with the source for 3m0s"},
 		{Report{Source: LastGood, Updated: now.Add(-time.Second)}, "last good state, changed 1s ago; no contact with the source since the agent started"},
 	} {
