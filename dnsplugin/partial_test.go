@@ -38,7 +38,7 @@ func TestASourceThatHasAPart(t *testing.T) {
 			}
 		}
 		all := units()
-		part := source.Subset(all, "a1", func(topology.ObjectKey) bool { return true }, nil)
+		part := source.Subset(all, "a1", func(s *topology.Service) *topology.Service { return s })
 		cell.Publish(part)
 		want("of a part", known, dns.RcodeSuccess)
 		for _, name := range []string{unknown, ordinal} {
@@ -52,7 +52,7 @@ func TestASourceThatHasAPart(t *testing.T) {
 		if now := g.now.Load(); now == nil || now.from != fromSnapshot || !g.Ready() {
 			t.Errorf("with a snapshot: %+v", now)
 		}
-		cell.Publish(source.Subset(all, "a1", func(topology.ObjectKey) bool { return false }, nil))
+		cell.Publish(source.Subset(all, "a1", func(*topology.Service) *topology.Service { return nil }))
 		want("of the snapshot, beside a part", known, dns.RcodeSuccess)
 		cell.Publish(all)
 		want("of all", ordinal, dns.RcodeNameError)

@@ -121,7 +121,7 @@ func (l *loop) mayBePoliced() bool {
 // lookAnew begins a view by what the node chose, and what is known of policies.
 func (l *loop) lookAnew() {
 	opts := l.cfg.Topology
-	opts.Datapath, opts.Policies = l.cfg.Datapath, l.mayBePoliced()
+	opts.Datapath, opts.Policies, opts.Owners = l.cfg.Datapath, l.mayBePoliced(), true
 	l.viewer = topology.NewViewer(l.cfg.Node, opts)
 }
 

@@ -74,23 +74,20 @@ func (l *loop) save() {
 	}
 	l.ageUsed()
 	kept := l.kept()
+	keep := func(s *topology.Service) *topology.Service {
+		if !kept[s.Key] {
+			return nil
+		}
+		return l.viewer.Own(s)
+	}
 	st := &source.State{
-		Snapshot: source.Subset(l.snap, l.cfg.Node, func(key topology.ObjectKey) bool { return kept[key] }, l.own),
+		Snapshot: source.Subset(l.snap, l.cfg.Node, keep),
 		Used:     slices.Concat(l.catalogs.Listening(), l.used.Lasting()),
 		PodCIDRs: l.pods,
 		Node:     l.cfg.Node,
 		Policies: l.policed,
 	}
 	l.saver.Write(st)
-}
-
-// own is what is kept of a Service: an address that another has, and that was refused to it,
-// is not its own because that other one is not kept.
-func (l *loop) own(s *topology.Service) *topology.Service {
-	if v, ok := l.view.Services.Get(s.Key); ok && v.Service == s {
-		return v.Own()
-	}
-	return (&topology.ServiceView{Service: s}).Own() // nobody has decided yet
 }
 
 // mostKept bounds the Services that are kept for the kernel path, nearest first.

@@ -295,6 +295,66 @@ func TestExposuresAreKept(t *testing.T) {
 	}
 }
 
+// quarrelsome has a Service of which others have something.
+func quarrelsome(s *topology.Service) *topology.Snapshot {
+	portion, far := 3, topology.ObjectKey{Namespace: "far", Name: "web"}
+	addr := netip.MustParseAddr
+	*s = topology.Service{
+		Key:        topology.ObjectKey{Namespace: "default", Name: "web"},
+		ClusterIPs: []netip.Addr{addr("10.96.0.1"), addr("fd00::1")}, Ports: []topology.ServicePort{{Protocol: topology.TCP, Port: 80, NodePort: 30080}},
+		Exposure: &topology.Exposure{ExternalIPs: []netip.Addr{addr("192.0.2.1"), addr("192.0.2.2")}},
+		Others:   []topology.Owned{{Addr: addr("192.0.2.1"), Port: 80, Protocol: topology.TCP, Owner: far}, {Addr: addr("fd00::1"), Owner: far}},
+		Portion:  &portion,
+	}
+	b := topology.NewBuilder()
+	b.SetService(s)
+	return b.Build()
+}
+
+// What others have of a Service goes through the file. In one of before nobody has any of it,
+// and who read before passes over it.
+func TestWhatOthersHaveIsKept(t *testing.T) {
+	service := &topology.Service{}
+	data, err := EncodeState(&State{Snapshot: quarrelsome(service)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := DecodeState(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, _ := st.Snapshot.Services.Get(service.Key); !reflect.DeepEqual(e.Service, service) {
+		t.Errorf("read back %+v of %+v", e.Service, service)
+	}
+	old, err := os.ReadFile("testdata/state.v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st, err = DecodeState(old); err != nil {
+		t.Fatal(err)
+	}
+	e, _ := st.Snapshot.Services.Get(service.Key)
+	if e.Service.Others != nil || e.Service.Portion != nil {
+		t.Errorf("a file of before says %+v", e.Service)
+	}
+	if sv, _ := topology.See(st.Snapshot, "a-1", topology.Options{}).Service(topology.ObjectKey{Namespace: "default", Name: "db"}); len(sv.ClusterIPs) != 1 {
+		t.Errorf("of a file of before %s is not served: %v", sv.Key, sv.Problems)
+	}
+	var before struct {
+		Service *struct {
+			Key   topology.ObjectKey     `cbor:"1,keyasint"`
+			Ports []topology.ServicePort `cbor:"3,keyasint"`
+		} `cbor:"1,keyasint"`
+	}
+	body, err := cbor.Marshal(Record{Service: service})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := decMode.Unmarshal(body, &before); err != nil || before.Service.Key != service.Key || len(before.Service.Ports) != 1 {
+		t.Errorf("a reader of before: %+v, %v", before.Service, err)
+	}
+}
+
 // Whatever happens to the file, it is whole or it is refused.
 func TestDamagedStateIsRefused(t *testing.T) {
 	data, err := EncodeState(sample())
@@ -572,10 +632,16 @@ func FuzzDecodeState(f *testing.F) {
 	}
 	f.Add(data)
 	f.Add([]byte(magic))
+	quarrel, err := EncodeState(&State{Snapshot: quarrelsome(&topology.Service{})})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(quarrel)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		st, err := DecodeState(data)
 		if err == nil {
 			topology.See(st.Snapshot, "a-1", topology.Options{})
+			topology.See(st.Snapshot, "a-1", topology.Options{Datapath: topology.DatapathAuto})
 		}
 	})
 }

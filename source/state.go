@@ -195,11 +195,10 @@ func (k *Keeper) Write(st *State, now time.Time) error {
 	return nil
 }
 
-// Subset returns the part of s that the given Services need: themselves,
-// their slices, the nodes of their endpoints, and the named node. It is marked
-// as partial, which the state file does not say: who reads it knows. own, unless nil, is
-// what of a Service is kept: what another one has that is not is to be nobody's.
-func Subset(s *topology.Snapshot, node string, keep func(topology.ObjectKey) bool, own func(*topology.Service) *topology.Service) *topology.Snapshot {
+// Subset returns the part of s that some Services need: themselves, as keep has
+// them (nil: not at all), their slices, the nodes of their endpoints, and the named node. It is
+// marked as partial, which the state file does not say: who reads it knows.
+func Subset(s *topology.Snapshot, node string, keep func(*topology.Service) *topology.Service) *topology.Snapshot {
 	b := topology.NewBuilder()
 	b.SetServiceCIDRs(s.ServiceCIDRs)
 	addNode := func(name string) {
@@ -208,15 +207,15 @@ func Subset(s *topology.Snapshot, node string, keep func(topology.ObjectKey) boo
 		}
 	}
 	addNode(node)
-	for key, entry := range s.Services.All() {
-		if entry.Service == nil || !keep(key) {
+	for _, entry := range s.Services.All() {
+		if entry.Service == nil {
 			continue
 		}
-		svc := entry.Service
-		if own != nil {
-			svc = own(svc)
+		kept := keep(entry.Service)
+		if kept == nil {
+			continue
 		}
-		b.SetService(svc)
+		b.SetService(kept)
 		for _, slice := range entry.Slices {
 			b.SetSlice(slice)
 			for i := range slice.Endpoints {

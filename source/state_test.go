@@ -11,7 +11,12 @@ import (
 func TestSubset(t *testing.T) {
 	whole := sample().Snapshot
 	web := topology.ObjectKey{Namespace: "default", Name: "web"}
-	some := Subset(whole, "b-1", func(key topology.ObjectKey) bool { return key == web }, nil)
+	some := Subset(whole, "b-1", func(s *topology.Service) *topology.Service {
+		if s.Key != web {
+			return nil
+		}
+		return s
+	})
 	if !some.Partial || whole.Partial {
 		t.Errorf("partial: the subset %v, what it was taken from %v", some.Partial, whole.Partial)
 	}
@@ -28,7 +33,7 @@ func TestSubset(t *testing.T) {
 	if !slices.Equal(some.ServiceCIDRs, whole.ServiceCIDRs) {
 		t.Errorf("it has the ranges %v", some.ServiceCIDRs)
 	}
-	none := Subset(whole, "b-1", func(topology.ObjectKey) bool { return false }, nil)
+	none := Subset(whole, "b-1", func(*topology.Service) *topology.Service { return nil })
 	if nodes := none.Nodes.SortedKeys(strings.Compare); !slices.Equal(nodes, []string{"b-1"}) {
 		t.Errorf("without Services it has the nodes %v, want its own", nodes)
 	}

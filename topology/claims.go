@@ -26,7 +26,7 @@ type claims struct {
 func newClaims(opts Options) *claims {
 	return &claims{
 		clusterIPs: newQueues[netip.Addr](), doors: newQueues[Frontend](), at: newQueues[netip.Addr](),
-		outsideToo: opts.outside(), most: bounds{mostOfService, mostOfNamespace, mostRanges},
+		outsideToo: opts.outside() || opts.Owners, most: bounds{mostOfService, mostOfNamespace, mostRanges},
 		shares: map[string]*share{}, portions: map[ObjectKey]*portion{}, touched: map[string]bool{}, guards: guards{of: map[string]*turn{}},
 	}
 }

@@ -9,9 +9,9 @@ import (
 func (s *Service) Equal(o *Service) bool {
 	return s.Key == o.Key && s.InternalLocal == o.InternalLocal && s.Headless == o.Headless && s.Foreign == o.Foreign &&
 		s.GridKey == o.GridKey && s.Misspelt == o.Misspelt && s.Unserved == o.Unserved && s.Selector == o.Selector &&
-		s.Affinity == o.Affinity && s.Created == o.Created && s.Datapath == o.Datapath && equalText(s.TopologyKeys, o.TopologyKeys) && s.Exposure.equal(o.Exposure) &&
+		s.Affinity == o.Affinity && s.Created == o.Created && s.Datapath == o.Datapath && equalAt(s.TopologyKeys, o.TopologyKeys) && equalAt(s.Portion, o.Portion) && s.Exposure.equal(o.Exposure) &&
 		slices.Equal(s.ClusterIPs, o.ClusterIPs) && slices.Equal(s.Ports, o.Ports) &&
-		slices.Equal(s.Problems, o.Problems)
+		slices.Equal(s.Problems, o.Problems) && slices.Equal(s.Others, o.Others)
 }
 
 func (x *Exposure) equal(o *Exposure) bool {
@@ -38,7 +38,7 @@ func equalEndpoint(a, b Endpoint) bool {
 		slices.Equal(a.HintZones, b.HintZones) && slices.Equal(a.HintNodes, b.HintNodes)
 }
 
-func equalText(a, b *string) bool {
+func equalAt[T comparable](a, b *T) bool {
 	if a == nil || b == nil {
 		return a == b
 	}

@@ -37,7 +37,7 @@ func (e *evaluation) service(entry *Entry) *ServiceView {
 		view.Problems = append(view.Problems, slice.Problems...)
 	}
 	e.keyProblems(view, entry.keys)
-	if p := e.claims.portions[s.Key]; p != nil {
+	if p := e.claims.portions[s.Key]; p != nil && e.opts.outside() {
 		view.besides = p.granted
 	}
 	i := &inquiry{evaluation: e, view: view, service: s, slices: entry.Slices}
@@ -46,7 +46,7 @@ func (e *evaluation) service(entry *Entry) *ServiceView {
 	}
 	i.most = i.bound()
 	for _, ip := range s.ClusterIPs {
-		if owner, _ := e.claims.clusterIP(ip); owner != s.Key {
+		if owner, _ := e.claims.whose(s, Frontend{Addr: ip}); owner != s.Key {
 			view.problem("spec.clusterIPs",
 				fmt.Sprintf("%s belongs to service %s already and is not served for this one; give one of them another address", ip, owner))
 			view.ClusterIPs = slices.DeleteFunc(slices.Clone(view.ClusterIPs), func(o netip.Addr) bool { return o == ip })

@@ -172,40 +172,14 @@ func (i *inquiry) outsideView(port ServicePort, d door) Outside {
 	return o
 }
 
-// Own is the Service with those external addresses alone of which it has all ports. Whoever
-// keeps it, and not the Service that another is of, would find it nobody's.
-func (v *ServiceView) Own() *Service {
-	x := v.Service.Exposure
-	if x == nil || len(x.LoadBalancers)+len(x.ExternalIPs) == 0 {
-		return v.Service
-	}
-	has := map[Frontend]bool{}
-	for _, o := range v.Outside {
-		has[o.Frontend] = true
-	}
-	lacks := func(addr netip.Addr) bool {
-		return slices.ContainsFunc(v.Service.Ports, func(p ServicePort) bool { return !has[Frontend{addr, p.Port, p.Protocol}] })
-	}
-	if !slices.ContainsFunc(x.LoadBalancers, lacks) && !slices.ContainsFunc(x.ExternalIPs, lacks) {
-		return v.Service
-	}
-	s, own := *v.Service, *x
-	own.LoadBalancers = slices.DeleteFunc(slices.Clone(x.LoadBalancers), lacks)
-	own.ExternalIPs = slices.DeleteFunc(slices.Clone(x.ExternalIPs), lacks)
-	s.Exposure = &own
-	return &s
-}
-
 // mine reports whether a frontend is this Service's, or what is to be said of it.
 func (i *inquiry) mine(d door, seen map[Frontend]bool) (why string, is bool) {
 	key := i.service.Key
-	if owner, is := i.claims.clusterIP(d.Addr); is {
-		if owner == key {
-			return "", false // served as what it is
-		}
+	switch owner, clusterIP := i.claims.whose(i.service, d.Frontend); {
+	case clusterIP && owner == key:
+		return "", false // served as what it is
+	case clusterIP:
 		return fmt.Sprintf("%s is a ClusterIP of service %s and is not served for this one; remove it here", d.Addr, owner), false
-	}
-	switch owner := i.claims.outside(d.Frontend); {
 	case owner != key && d.kind == NodePort:
 		return fmt.Sprintf("%d/%s belongs to service %s already and is not served for this one; give one of them another port", d.Port, d.Protocol, owner), false
 	case owner != key:

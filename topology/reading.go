@@ -15,6 +15,9 @@ type Options struct {
 	// Outside asks for ServiceView.Outside and HealthCheck where no datapath serves
 	// them, for people. Names have no use for them (16384 in a namespace at most).
 	Outside bool
+	// Owners has Viewer.Own know whose node ports and addresses are, also where none of
+	// these is asked for: for who keeps Services.
+	Owners bool
 }
 
 // outside reports whether frontends besides those of ClusterIPs are asked for.

@@ -124,10 +124,10 @@ func (c *claims) guarded(p *portion) (pairs [2]int) {
 		if n++; n > p.granted {
 			break
 		}
-		if !p.guards(d) || seen[d.Frontend] || c.outside(d.Frontend) != p.service.Key {
+		if !p.guards(d) || seen[d.Frontend] {
 			continue
 		}
-		if _, is := c.clusterIP(d.Addr); !is {
+		if owner, clusterIP := c.whose(p.service, d.Frontend); owner == p.service.Key && !clusterIP {
 			seen[d.Frontend] = true
 			pairs[p.family(d.Addr)]++
 		}

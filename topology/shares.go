@@ -33,6 +33,7 @@ type share struct {
 type portion struct {
 	service *Service
 	wants   int // of what it asks for, what one Service may have; at least 1
+	most    int // of those, what it had where others of its namespace may be missing
 	granted int // the first so many of those
 	guard   guard
 }
@@ -50,6 +51,9 @@ func (c *claims) apply(s *Service) {
 	}
 	if p.wants == 0 {
 		return
+	}
+	if p.most = p.wants; s.Portion != nil {
+		p.most = max(0, min(p.most, *s.Portion))
 	}
 	namespace := c.shares[s.Key.Namespace]
 	if namespace == nil {
@@ -153,9 +157,9 @@ func (s *share) of(p *portion) int {
 	case s.last == nil || p.service.CompareAge(s.last.service) > 0:
 		return 0
 	case p == s.last:
-		return min(p.wants, s.most.namespace-(s.sum-p.wants))
+		return min(p.most, s.most.namespace-(s.sum-p.wants))
 	}
-	return p.wants
+	return p.most
 }
 
 // why says why a Service has no more than its portion.

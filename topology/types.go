@@ -45,7 +45,7 @@ func (p Protocol) String() string {
 }
 
 // Service is what the rules need of a Kubernetes Service.
-type Service struct { // the next free number is 17
+type Service struct { // the next free number is 19
 	Key        ObjectKey     `cbor:"1,keyasint"`
 	ClusterIPs []netip.Addr  `cbor:"2,keyasint,omitempty"` // at most one a family; empty when headless
 	Ports      []ServicePort `cbor:"3,keyasint,omitempty"`
@@ -80,6 +80,20 @@ type Service struct { // the next free number is 17
 	Affinity uint32 `cbor:"13,keyasint,omitempty"`
 	// Exposure is what it offers besides ClusterIPs and node ports; nil: nothing.
 	Exposure *Exposure `cbor:"14,keyasint,omitempty"`
+	// Others are what it asks for and other Services have that may be missing here, and
+	// Portion is how many pairs of a port and an address besides its ClusterIPs it has where
+	// others of its namespace have the rest; nil: as many as there is room for. Both are of
+	// what was kept (Viewer.Own), and no object of the API has them. Others are sorted.
+	Others  []Owned `cbor:"17,keyasint,omitempty"`
+	Portion *int    `cbor:"18,keyasint,omitempty"`
+}
+
+// Owned is a frontend that another Service has, or with the port 0 a ClusterIP.
+type Owned struct { // the next free number is 5
+	Addr     netip.Addr `cbor:"1,keyasint"`
+	Port     uint16     `cbor:"2,keyasint,omitempty"`
+	Protocol Protocol   `cbor:"3,keyasint,omitempty"`
+	Owner    ObjectKey  `cbor:"4,keyasint"`
 }
 
 // ServicePort is one port of a Service.

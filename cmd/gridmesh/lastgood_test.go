@@ -32,6 +32,14 @@ func deadSocket(t *testing.T) string {
 	return path
 }
 
+// webOnly keeps the Service web.
+func webOnly(s *topology.Service) *topology.Service {
+	if s.Key.Name != "web" {
+		return nil
+	}
+	return s
+}
+
 // Without an agent and without an API server one looks at what the agent kept,
 // and leaves it as it is.
 func TestLastGoodState(t *testing.T) {
@@ -44,7 +52,7 @@ func TestLastGoodState(t *testing.T) {
 		t.Fatal(err)
 	}
 	data, err := source.EncodeState(&source.State{
-		Snapshot: source.Subset(snap, "edge-7", func(key topology.ObjectKey) bool { return key.Name == "web" }, nil),
+		Snapshot: source.Subset(snap, "edge-7", webOnly),
 		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.7.0/24")},
 		Node:     "edge-7",
 	})
@@ -123,7 +131,7 @@ func keptState(t *testing.T) (dir, manifests string) {
 		t.Fatal(err)
 	}
 	data, err := source.EncodeState(&source.State{
-		Snapshot: source.Subset(snap, "edge-7", func(key topology.ObjectKey) bool { return key.Name == "web" }, nil), Node: "edge-7",
+		Snapshot: source.Subset(snap, "edge-7", webOnly), Node: "edge-7",
 	})
 	if err != nil {
 		t.Fatal(err)
