@@ -51,10 +51,14 @@ func (l *loop) exists(name string) bool {
 	return ok
 }
 
+// mayExist reports whether a cluster is a Service's, as far as anybody can tell: the last good
+// state lacks Services.
+func (l *loop) mayExist(name string) bool { return !l.live || l.exists(name) }
+
 // ageUsed lets go of what is no Service's, or nobody's to use, for long, and takes what
 // is near no more. It reports whether others are kept.
 func (l *loop) ageUsed() (others bool) {
-	forgot := l.used.Age(l.exists, time.Now())
+	forgot := l.used.Age(l.mayExist, time.Now())
 	others = forgot || len(l.catalogs.Fallen()) > 0
 	if others {
 		l.preloadUsed()
@@ -66,7 +70,7 @@ func (l *loop) ageUsed() (others bool) {
 // ageHeld does so for what was near: also while Envoy says nothing of what it uses, and
 // nothing is saved.
 func (l *loop) ageHeld(now time.Time) {
-	if l.view != nil && (l.used.AgeHeld(l.exists, now) || len(l.catalogs.Fallen()) > 0) {
+	if l.view != nil && (l.used.AgeHeld(l.mayExist, now) || len(l.catalogs.Fallen()) > 0) {
 		l.preloadUsed()
 		l.changed()
 	}

@@ -6,9 +6,12 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/node/preload"
 	"github.com/gridmesh/gridmesh/node/statedir"
+	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -129,6 +132,30 @@ func TestABootWithoutACloudGivesEachWhatItHad(t *testing.T) {
 					if slices.Contains(got, f) {
 						t.Errorf("%s is another's, and is served: %v", f, got)
 					}
+				}
+			})
+		})
+	}
+}
+
+// The last good state lacks Services that are used, or are dialled and were near. What Envoy is
+// to hold of them is known all the same when the cloud is back, for as long as it would have been.
+func TestABootWithoutACloudForgetsNobodysUse(t *testing.T) {
+	const held, used = "10.96.1.1:80", "10.96.1.2:80"
+	for name, away := range map[string]time.Duration{held: preload.WaitIdle - time.Minute, used: preload.Gone + time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o, r := webOnly(), newRig(t)
+				kept := &source.State{Snapshot: o.Snapshot(), Used: []string{held + "/held", used}, Node: "a-1"}
+				must(t, source.NewKeeper(r.cfg.statePath(), 0).Write(kept, time.Now()))
+				r.envoy = &nodetest.Envoy{}
+				r.mustStart(t)
+				after(away)
+				o.Plain("held", "10.96.1.1", map[string]string{"b-1": "10.244.9.7"})
+				o.Plain("used", "10.96.1.2", map[string]string{"b-1": "10.244.9.8"})
+				r.publish(o)
+				if _, ok := r.xds.Holds(name); !ok {
+					t.Errorf("%s later it is forgotten", away)
 				}
 			})
 		})
