@@ -24,4 +24,6 @@ const (
 	// Shield is the ConfigMap with the nodes whose pods and endpoints stay though the
 	// cloud calls the nodes lost: name -> until when (RFC 3339).
 	Shield = "gridmesh-shield"
+	// Units is the ConfigMap with the unit of each node: name -> unit. Who votes is held to it.
+	Units = "gridmesh-units"
 )

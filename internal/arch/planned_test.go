@@ -9,7 +9,7 @@ import (
 
 // planned are the rooms that the laws name before they are there, so that their first
 // file has to keep them.
-var planned = []string{"admission", "autonomy", "tunnel"}
+var planned = []string{"autonomy", "tunnel"}
 
 // Whoever reads the laws finds the folders that they name, or that one is planned.
 func TestLawsNameFolders(t *testing.T) {
