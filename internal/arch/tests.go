@@ -14,6 +14,7 @@ var knowing = map[string]map[string]string{
 	"test/datapath": {"xds/admin": "what it reads of Envoy's admin interface is a real Envoy's there"},
 	"test/kubernetes": {
 		"grid": twin, "grid/plan": twin, "grid/gridtest": twin,
+		"admission/mutate": sameDecision, "admission/mutate/mutatetest": sameDecision, "admission/policy": sameDecision,
 	},
 	"test/soak":       {"node/report": "it reads the status socket, whose format that is"},
 	"test/soak/model": {"node/hold": "whom the model excuses is held against real holds"},
@@ -22,6 +23,8 @@ var knowing = map[string]map[string]string{
 const (
 	measured = "benchmarks measure it without a program around it"
 	twin     = "the in-memory cluster of grid's tests is held against a real API server"
+
+	sameDecision = "what the policies decide in a real API server is held against what the webhook decides"
 )
 
 // CheckTests returns the laws that the imports of a package's tests break, with the

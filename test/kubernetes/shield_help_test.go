@@ -1,0 +1,164 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+
+	"github.com/gridmesh/gridmesh/admission/mutate"
+	"github.com/gridmesh/gridmesh/admission/mutate/mutatetest"
+	"github.com/gridmesh/gridmesh/api/names"
+	"github.com/gridmesh/gridmesh/test/cluster/wait"
+)
+
+const gridmesh = "gridmesh"
+
+// inAnHour is until when a node is shielded that stays so.
+func inAnHour() string { return time.Now().Add(time.Hour).UTC().Format(time.RFC3339) }
+
+// as is a client of somebody else, with extra about who that is. The groups say what they
+// may do: an administrator's name alone does not matter to a policy.
+func as(t *testing.T, user string, extra map[string][]string, groups ...string) kubernetes.Interface {
+	t.Helper()
+	cfg := c.RESTConfig()
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated"), Extra: extra}
+	client, err := kubernetes.NewForConfig(cfg)
+	must(t, err)
+	return client
+}
+
+// asWriter is a client of whom a policy knows by name.
+func asWriter(t *testing.T, user string) kubernetes.Interface {
+	t.Helper()
+	return as(t, user, nil, "system:masters")
+}
+
+// rehearsed is an update that goes through admission and is not stored.
+var rehearsed = metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}
+
+// keepers are policies for nothing that stay. An API server (1.36) stops its one watch of ConfigMaps when the last policy with such a
+// parameter goes that was there when it began, and never begins another: policies that come later know the ConfigMaps of that moment.
+const keepers = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: shield-test-keeper}
+spec:
+  failurePolicy: Ignore
+  reinvocationPolicy: Never
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  matchConstraints: {resourceRules: [{apiGroups: [gridmesh.test], apiVersions: [v1], operations: [UPDATE], resources: [nothing]}]}
+  mutations: [{patchType: JSONPatch, jsonPatch: {expression: "[JSONPatch{op: 'remove', path: '/x'}]"}}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: shield-test-keeper}
+spec: {policyName: shield-test-keeper, paramRef: {name: none, namespace: gridmesh, parameterNotFoundAction: Allow}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: shield-test-keeper}
+spec:
+  failurePolicy: Ignore
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  matchConstraints: {resourceRules: [{apiGroups: [gridmesh.test], apiVersions: [v1], operations: [UPDATE], resources: [nothing]}]}
+  validations: [{expression: "true"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: shield-test-keeper}
+spec: {policyName: shield-test-keeper, validationActions: [Deny], paramRef: {name: none, namespace: gridmesh, parameterNotFoundAction: Allow}}
+`
+
+// policies applies manifests of package policy until the test ends, with the namespaces of
+// parameters and of what is written.
+func policies(t *testing.T, manifests ...string) {
+	t.Helper()
+	spaces := fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}\n---\n{apiVersion: v1, kind: Namespace, metadata: {name: %s}}\n", gridmesh, mutatetest.Namespace)
+	wait.Eventually(t, func() error { return c.Apply(spaces + "---\n" + keepers) })
+	text := strings.Join(manifests, "---\n")
+	t.Cleanup(func() {
+		_, err := c.KubectlInput([]byte(text), "delete", "--ignore-not-found", "-f", "-")
+		must(t, err)
+		_, err = c.Kubectl("delete", "--ignore-not-found", "--wait=true", "namespace/"+mutatetest.Namespace)
+		must(t, err)
+	})
+	wait.Eventually(t, func() error { return c.Apply(text) })
+}
+
+// parameter writes a ConfigMap until the test ends; nil data are none at all.
+func parameter(t *testing.T, name string, data map[string]string) {
+	t.Helper()
+	ctx, maps := patient(t), c.Kube.CoreV1().ConfigMaps(gridmesh)
+	drop := func() {
+		if err := maps.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+	}
+	if data == nil {
+		drop()
+		return
+	}
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}
+	_, err := maps.Update(ctx, m, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = maps.Create(ctx, m, metav1.CreateOptions{})
+		t.Cleanup(drop)
+	}
+	must(t, err)
+}
+
+// shielding is a way to know that the API server evaluates the newest shield: it reads
+// ConfigMaps by a watch. A rehearsed write tells, of a slice with a node that no other shield has.
+type shielding struct {
+	t     *testing.T
+	probe *discoveryv1.EndpointSlice
+	slice kubernetes.Interface
+	n     int
+}
+
+// newShielding needs the second line's policies.
+func newShielding(t *testing.T) *shielding {
+	t.Helper()
+	s := &shielding{t: t, slice: asWriter(t, mutate.Writers(mutate.EndpointSlices)[1])}
+	probe := mutatetest.Slice(mutatetest.Lost)
+	probe.Name = "probe"
+	var err error
+	s.probe, err = c.Kube.DiscoveryV1().EndpointSlices(mutatetest.Namespace).Create(patient(t), probe, metav1.CreateOptions{})
+	must(t, err)
+	return s
+}
+
+// put has a shield in force.
+func (s *shielding) put(entries map[string]string) {
+	s.t.Helper()
+	s.n++
+	node := fmt.Sprintf("probe-%d", s.n)
+	data := map[string]string{node: inAnHour()}
+	maps.Copy(data, entries)
+	parameter(s.t, names.Shield, data)
+	slices := s.slice.DiscoveryV1().EndpointSlices(mutatetest.Namespace)
+	s.probe.Endpoints[0].NodeName = &node
+	s.probe.Endpoints[0].Conditions = discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(true)}
+	var err error
+	s.probe, err = c.Kube.DiscoveryV1().EndpointSlices(mutatetest.Namespace).Update(patient(s.t), s.probe, metav1.UpdateOptions{})
+	must(s.t, err)
+	down := mutatetest.Down(s.probe.DeepCopy(), 0)
+	wait.Eventually(s.t, func() error {
+		got, err := slices.Update(patient(s.t), down, rehearsed)
+		if err == nil && !*got.Endpoints[0].Conditions.Ready {
+			err = fmt.Errorf("the shield of %s is not in force", node)
+		}
+		return err
+	})
+}
