@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/internal/quiet"
 	"github.com/gridmesh/gridmesh/node/guard"
 	"github.com/gridmesh/gridmesh/node/nodetest"
-	"github.com/gridmesh/gridmesh/node/quiet"
 	"github.com/gridmesh/gridmesh/node/statedir"
 )
 

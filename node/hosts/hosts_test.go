@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/internal/latest"
+	"github.com/gridmesh/gridmesh/internal/quiet"
 	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/node/nodetest"
-	"github.com/gridmesh/gridmesh/node/quiet"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
