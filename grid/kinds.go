@@ -9,7 +9,7 @@ import (
 func Kinds() []objects.Kind {
 	var list []objects.Kind
 	for _, w := range plan.Watches() {
-		list = append(list, objects.Kind(w))
+		list = append(list, objects.Kind{Resource: w.Resource, Kind: w.Kind, Selector: w.Selector})
 	}
 	return list
 }

@@ -18,9 +18,10 @@ const pageSize = 500
 func List(ctx context.Context, c *kube.Client, kinds []Kind) ([]map[string]any, error) {
 	var all []map[string]any
 	for _, k := range kinds {
-		options := metav1.ListOptions{LabelSelector: k.Selector, Limit: pageSize}
+		options := metav1.ListOptions{Limit: pageSize}
+		k.narrow(&options)
 		for {
-			page, err := c.Dynamic.Resource(k.Resource).List(ctx, options)
+			page, err := k.among(c.Dynamic).List(ctx, options)
 			if apierrors.IsNotFound(err) {
 				return nil, fmt.Errorf("list %s: the cluster does not know them: is gridmesh-controller installed? %w", k.Resource.Resource, err)
 			}

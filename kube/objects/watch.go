@@ -17,15 +17,15 @@ import (
 // watch-lists: each is decoded whole before it is pruned, and may have a megabyte.
 const mirrorPage = 20
 
-// newInformer follows one kind, in all namespaces. Client-go's own informers
+// newInformer follows one kind. Client-go's own informers
 // begin a watch again as fast as the one before was ended, and have all of a list
 // before they prune any.
 func newInformer(client dynamic.Interface, k Kind, prune func(obj map[string]any)) cache.SharedIndexInformer {
-	api := client.Resource(k.Resource)
+	api := k.among(client)
 	var pace kube.Pace
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.LabelSelector = k.Selector
+			k.narrow(&o)
 			if o.Limit > 0 { // else all is asked for, as where a list took too long for its pages
 				o.Limit = min(o.Limit, mirrorPage)
 				if o.ResourceVersion == "0" { // of which there are no pages
@@ -42,7 +42,7 @@ func newInformer(client dynamic.Interface, k Kind, prune func(obj map[string]any
 			return list, nil
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			o.LabelSelector = k.Selector
+			k.narrow(&o)
 			if err := pace.Wait(ctx); err != nil {
 				return nil, err
 			}

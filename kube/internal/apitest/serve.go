@@ -83,9 +83,10 @@ func write(w http.ResponseWriter, code int, obj Object) {
 
 // seen is how a request wants to see objects, and which.
 type seen struct {
-	metadata bool
-	selector labels.Selector
-	name     string // of the one object; "" for all
+	metadata  bool
+	selector  labels.Selector
+	namespace string // "" for all
+	name      string // of the one object; "" for all
 }
 
 func seenBy(r *http.Request) seen {
@@ -97,11 +98,11 @@ func seenBy(r *http.Request) seen {
 	if !named && name != "" {
 		panic("no field but metadata.name is known: " + name)
 	}
-	return seen{metadata: strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata"), selector: selector, name: name}
+	return seen{metadata: strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata"), selector: selector, namespace: parse(r.URL.Path).namespace, name: name}
 }
 
 func (v seen) has(obj Object) bool {
-	if obj == nil || v.name != "" && metadata(obj)["name"] != v.name {
+	if obj == nil || v.name != "" && metadata(obj)["name"] != v.name || v.namespace != "" && metadata(obj)["namespace"] != v.namespace {
 		return false
 	}
 	set := labels.Set{}
