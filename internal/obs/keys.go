@@ -30,6 +30,8 @@ const (
 	KeyVersion = "version" // of a peer
 	KeyCIDRs   = "cidrs"   // list of prefixes
 	KeyCert    = "cert"    // path of a certificate
+	KeyExpires = "expires" // when a certificate does
+	KeyReview  = "review"  // what an API server asks the webhook: node-taint, pod-status, …
 	KeyRoute   = "route"   // of the kernel, with its table
 	KeyPods    = "pods"    // how the node's pods are attached, in the words of capture
 

@@ -70,6 +70,9 @@ func (c *Certificate) Err() error {
 	return nil
 }
 
+// Expires is when the certificate in force does.
+func (c *Certificate) Expires() time.Time { return c.current.Load().Certificates[0].Leaf.NotAfter }
+
 // Run follows the files until ctx ends.
 func (c *Certificate) Run(ctx context.Context) error {
 	tick := time.NewTicker(certificateEvery)

@@ -60,7 +60,7 @@ func templates(from string) (map[string]string, error) {
 			}
 			text = strings.Replace(text, p.manifest, p.template, 1)
 		}
-		made[name] = "# Made of deploy/" + name + " by \"make generate\": change that one.\n" + text
+		made[filepath.Base(name)] = "# Made of deploy/" + name + " by \"make generate\": change that one.\n" + text
 	}
 	return made, nil
 }

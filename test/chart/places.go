@@ -64,15 +64,14 @@ kind: DaemonSet
 	"controller.yaml": {
 		{"# gridmesh-controller: two", "{{- if .Values.controller.enabled }}\n# gridmesh-controller: two"},
 		image("controller"),
-		{
-			`                  - {key: openyurt.io/is-edge-worker, operator: NotIn, values: ["true"]}` + "\n",
-			`                  - {key: openyurt.io/is-edge-worker, operator: NotIn, values: ["true"]}
-{{- range .Values.controller.notOnNodesWith }}
-                  - {key: {{ . | quote }}, operator: DoesNotExist}
-{{- end }}
-`,
-		},
+		notOnNodesWith,
 		{"resources: {requests: {cpu: 20m, memory: 64Mi}, limits: {memory: 1Gi}}\n", "resources: {{ toJson .Values.resources.controller }}\n{{- end }}\n"},
+	},
+	"admission/admission.yaml": {
+		{"# gridmesh-admission: two", "{{- if .Values.admission.enabled }}\n# gridmesh-admission: two"},
+		image("admission"), notOnNodesWith,
+		resources("admission", "{requests: {cpu: 10m, memory: 32Mi}, limits: {memory: 256Mi}}"),
+		{lastLine, lastLine + "{{- end }}\n"},
 	},
 	"dns.yaml": {
 		{"{name: CLUSTER_DOMAIN, value: cluster.local}", "{name: CLUSTER_DOMAIN, value: {{ .Values.clusterDomain | quote }}}"},
@@ -85,7 +84,18 @@ kind: DaemonSet
 	},
 }
 
+// lastLine is the end of the webhook's manifest.
+const lastLine = "          oldObject.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')\n"
+
 var (
+	notOnNodesWith = place{
+		`                  - {key: openyurt.io/is-edge-worker, operator: NotIn, values: ["true"]}` + "\n",
+		`                  - {key: openyurt.io/is-edge-worker, operator: NotIn, values: ["true"]}
+{{- range .Values.controller.notOnNodesWith }}
+                  - {key: {{ . | quote }}, operator: DoesNotExist}
+{{- end }}
+`,
+	}
 	nodeSelector = place{
 		"      nodeSelector: {kubernetes.io/os: linux}\n",
 		"      nodeSelector: {{ merge (dict \"kubernetes.io/os\" \"linux\") .Values.nodeSelector | toJson }}\n",

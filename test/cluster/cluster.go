@@ -191,6 +191,7 @@ func (c *Cluster) addNode(ctx context.Context, n *netlab.Node) error {
 		"gridmesh/agent:dev":       withCLI(program("gridmesh-agent")),
 		"gridmesh/controller:dev":  withCLI(program("gridmesh-controller")),
 		"gridmesh/dns:dev":         program("gridmesh-dns"),
+		"gridmesh/admission:dev":   program("gridmesh-admission"),
 		"envoyproxy/envoy:v1.40.0": envoyImage(),
 	}
 	images[AppImage+":1"] = images[AppImage]
@@ -298,7 +299,13 @@ func (c *Cluster) ControllerKubeconfig() (string, error) {
 	return c.rights("gridmesh-controller", "controller.yaml")
 }
 
-// rights applies a file of deploy/, workloads aside, and returns the
+// AdmissionKubeconfig gives gridmesh-admission its rights, and a kubeconfig. Nobody asks it
+// yet: its configuration is not applied.
+func (c *Cluster) AdmissionKubeconfig() (string, error) {
+	return c.rights("gridmesh-admission", "admission/admission.yaml")
+}
+
+// rights applies a file of deploy/, workloads and webhooks aside, and returns the
 // kubeconfig of a service account.
 func (c *Cluster) rights(account, file string) (string, error) {
 	done := c.pki.path(account + ".kubeconfig")
@@ -309,7 +316,9 @@ func (c *Cluster) rights(account, file string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	docs := slices.DeleteFunc(strings.Split(string(text), "\n---\n"), func(doc string) bool { return strings.Contains(doc, "kind: Deployment\n") })
+	docs := slices.DeleteFunc(strings.Split(string(text), "\n---\n"), func(doc string) bool {
+		return strings.Contains(doc, "kind: Deployment\n") || strings.Contains(doc, "kind: MutatingWebhookConfiguration\n")
+	})
 	docs = append([]string{"{apiVersion: v1, kind: Namespace, metadata: {name: gridmesh}}"}, docs...)
 	if _, err := wait.For(context.Background(), "the API server to take "+path.Join("deploy", file), func() error { return c.Apply(strings.Join(docs, "\n---\n")) }); err != nil {
 		return "", err

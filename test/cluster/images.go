@@ -24,7 +24,7 @@ func builtImages() ([]string, error) {
 		return nil, fmt.Errorf("images for real nodes: %w: run make build images in %s", err, edge.Root())
 	}
 	var archives []string
-	for _, name := range []string{"agent", "controller", "dns"} {
+	for _, name := range []string{"agent", "controller", "dns", "admission"} {
 		archives = append(archives, filepath.Join(bin, "images", name+".tar"))
 	}
 	return archives, nil
@@ -33,7 +33,7 @@ func builtImages() ([]string, error) {
 // staleImages says where images are missing, or are of other programs than
 // those in bin: a test would be of what was.
 func staleImages(bin string) error {
-	for _, program := range []string{"gridmesh", "gridmesh-agent", "gridmesh-controller", "gridmesh-dns"} {
+	for _, program := range []string{"gridmesh", "gridmesh-agent", "gridmesh-controller", "gridmesh-dns", "gridmesh-admission"} {
 		mine, err := os.ReadFile(filepath.Join(bin, program))
 		if err != nil {
 			return err

@@ -83,6 +83,7 @@ var foreign = []string{
 	"--disable-kube-proxy", "--tls-san", "--lb-server-port", "--cluster-dns", // k3s
 	"--privileged",                    // who runs containers
 	"--install", "--values", "--wait", // helm
+	"--adminssion-control-listen-addr", "--admission-control-server-cert", "--admission-control-server-key", "--kubeconfigpath", "--masterurl", "--always-reachable", // SuperEdge's
 }
 
 // Every flag that a page names exists, and every flag of the agent is on its page.
@@ -103,6 +104,7 @@ func TestFlagsExist(t *testing.T) {
 		{"gridmesh", "grid", "rollback", "--help"},
 		{"gridmesh", "node", "migrate", "--help"},
 		{"gridmesh-controller", "--help"},
+		{"gridmesh-admission", "--help"},
 		{"lab", "up", "--help"},
 		{"lab", "demo", "--help"},
 		{"lab", "bench-changes", "--help"},
@@ -212,8 +214,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 	inCode := metricsInCode(t)
 	maps.Copy(inCode, metricsOfDNS(t))
 	explained := map[string]bool{}
-	pages := map[string]bool{"docs/agent.md": true, "docs/grids.md": true, "dnsplugin/README.md": true, "dnsplugin/nodelocal/README.md": true}
-	for _, room := range []string{"node", "grid", "xds", "capture", "kube", "internal"} {
+	pages := map[string]bool{"docs/agent.md": true, "docs/grids.md": true, "docs/admission.md": true, "dnsplugin/README.md": true, "dnsplugin/nodelocal/README.md": true}
+	for _, room := range []string{"node", "grid", "admission", "xds", "capture", "kube", "internal"} {
 		pages[room+"/README.md"] = false
 	}
 	for page, whole := range pages {

@@ -35,6 +35,9 @@ type object struct {
 	Rules    []rbacv1.PolicyRule `json:"rules"`
 	Subjects []rbacv1.Subject    `json:"subjects"`
 	Data     map[string]string   `json:"data"`
+	Webhooks []struct {
+		Name string `json:"name"`
+	} `json:"webhooks"`
 }
 
 type ruleGroup struct {

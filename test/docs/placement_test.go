@@ -27,10 +27,16 @@ func admits(t *testing.T, term []corev1.NodeSelectorRequirement, labels map[stri
 	})
 }
 
-// The controller stays in the cloud, on two nodes where it can: a site that is cut
-// off would have the replica that leads, or both.
+// Controller and webhook stay in the cloud, on two nodes where they can: a site that is
+// cut off would have the replica that leads, or both.
 func TestControllerKeepsToTheCloud(t *testing.T) {
-	o := find(t, decode(t, read(t, "deploy/controller.yaml")), "Deployment", "gridmesh-controller")
+	for name, file := range map[string]string{"gridmesh-controller": "controller.yaml", "gridmesh-admission": "admission/admission.yaml"} {
+		keepsToTheCloud(t, find(t, decode(t, read(t, "deploy/"+file)), "Deployment", name))
+	}
+}
+
+func keepsToTheCloud(t *testing.T, o *object) {
+	t.Helper()
 	spec := &o.Spec.Template.Spec
 	const controlPlane = "node-role.kubernetes.io/control-plane"
 	for what, node := range map[string]struct {
@@ -46,12 +52,12 @@ func TestControllerKeepsToTheCloud(t *testing.T) {
 		"a site's with both roles": {map[string]string{controlPlane: "", "node-role.kubernetes.io/edge": ""}, false},
 	} {
 		if fits := slices.ContainsFunc(terms(o), func(term []corev1.NodeSelectorRequirement) bool { return admits(t, term, node.labels) }); fits != node.fits {
-			t.Errorf("the controller fits on %s node: %v, want %v", what, fits, node.fits)
+			t.Errorf("%s fits on %s node: %v, want %v", o.Name, what, fits, node.fits)
 		}
 	}
 	for _, tol := range spec.Tolerations {
 		if tol.Key != controlPlane || tol.Effect != corev1.TaintEffectNoSchedule {
-			t.Errorf("the controller tolerates %+v: a site's taints keep it away", tol)
+			t.Errorf("%s tolerates %+v: a site's taints keep it away", o.Name, tol)
 		}
 	}
 	if o.Spec.Replicas != 2 || spec.Affinity.PodAntiAffinity == nil || len(spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution) != 1 {

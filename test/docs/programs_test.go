@@ -46,7 +46,7 @@ func commandsOf(t *testing.T, program string, path ...string) (list [][]string) 
 // Every command of every program of a node or a cluster helps on standard output and ends with 0, and
 // refuses a flag that there is not in a line on standard error, with 2.
 func TestProgramsAreAlike(t *testing.T) {
-	for program, fewest := range map[string]int{"gridmesh": 11, "gridmesh-agent": 4, "gridmesh-controller": 2} {
+	for program, fewest := range map[string]int{"gridmesh": 11, "gridmesh-agent": 4, "gridmesh-controller": 2, "gridmesh-admission": 2} {
 		commands := commandsOf(t, program)
 		if len(commands) < fewest {
 			t.Errorf("%s has only the commands %q", program, commands)
@@ -82,7 +82,7 @@ func TestProgramsAreAlike(t *testing.T) {
 // Shells read what is to complete a program: bash here; of the others the
 // beginning is looked at, for they may not be installed.
 func TestShellsComplete(t *testing.T) {
-	for _, program := range []string{"gridmesh", "gridmesh-agent", "gridmesh-controller", "lab"} {
+	for _, program := range []string{"gridmesh", "gridmesh-agent", "gridmesh-controller", "gridmesh-admission", "lab"} {
 		for shell, begins := range map[string]string{"bash": "# bash completion", "zsh": "#compdef " + program, "fish": "# fish completion for " + program} {
 			code, out, log := called(t, program, "completion", shell)
 			if code != 0 || !strings.HasPrefix(out, begins) || log != "" {

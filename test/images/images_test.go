@@ -38,11 +38,13 @@ func TestImagesAreThoseOfDeploy(t *testing.T) {
 			t.Errorf("cmd/%s is in no image", c.Name())
 		}
 	}
-	text, err := os.ReadFile("../../deploy/kustomization.yaml")
-	must(t, err)
 	var want, made []string
-	for _, found := range regexp.MustCompile(`newName: (gridmesh/\S+), newTag: (\S+)\}`).FindAllStringSubmatch(string(text), -1) {
-		want = append(want, "docker.io/"+found[1]+":"+found[2])
+	for _, of := range []string{"deploy", "deploy/admission"} {
+		text, err := os.ReadFile(filepath.Join("../..", of, "kustomization.yaml"))
+		must(t, err)
+		for _, found := range regexp.MustCompile(`newName: (gridmesh/\S+), newTag: (\S+)\}`).FindAllStringSubmatch(string(text), -1) {
+			want = append(want, "docker.io/"+found[1]+":"+found[2])
+		}
 	}
 	r := request{repository: "gridmesh", tag: "dev"}
 	for _, m := range images {

@@ -26,6 +26,7 @@ type image struct {
 var images = []image{
 	{name: "agent", programs: []string{"gridmesh-agent", "gridmesh"}},
 	{name: "controller", programs: []string{"gridmesh-controller", "gridmesh"}, user: "65532:65532"},
+	{name: "admission", programs: []string{"gridmesh-admission"}, user: "65532:65532"},
 	{name: "dns", programs: []string{"gridmesh-dns"}, roots: true}, // forward . tls://…
 }
 

@@ -1,0 +1,165 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/gridmesh/gridmesh/admission/mutate"
+	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/quiet"
+)
+
+const (
+	// answerWithin is how long a call may take: the configuration has API servers wait for
+	// 1 s, and an answer after that is none.
+	answerWithin = 800 * time.Millisecond
+	// maxReview is how large a review may be: of two EndpointSlices with a thousand endpoints,
+	// the most that there may be, it is a third of that. A larger one is allowed unread.
+	maxReview = 3 << 20
+	// atOnce is how many calls are read and decided at a time: it bounds the memory that
+	// anybody takes who reaches the port.
+	atOnce = 16
+)
+
+// Handler answers API servers.
+type Handler struct {
+	shield  func() mutate.Shield
+	metrics *Metrics
+	log     *slog.Logger
+	slots   chan struct{}
+	within  time.Duration
+
+	mu   sync.Mutex
+	said map[mutate.Reason]*quiet.Line
+}
+
+// NewHandler answers at paths by what shield says.
+func NewHandler(shield func() mutate.Shield, m *Metrics, log *slog.Logger) http.Handler {
+	return newHandler(shield, m, log, answerWithin).mux(paths)
+}
+
+func newHandler(shield func() mutate.Shield, m *Metrics, log *slog.Logger, within time.Duration) *Handler {
+	return &Handler{shield: shield, metrics: m, log: log, slots: make(chan struct{}, atOnce), within: within, said: map[mutate.Reason]*quiet.Line{}}
+}
+
+func (h *Handler) mux(paths map[string]Decide) *http.ServeMux {
+	mux := http.NewServeMux()
+	for name, decide := range paths {
+		mux.HandleFunc("POST /"+name, func(w http.ResponseWriter, r *http.Request) { h.call(w, r, name, decide) })
+	}
+	return mux
+}
+
+// answer is what a call comes to.
+type answer struct {
+	review *admissionv1.AdmissionReview
+	patch  []byte
+	why    mutate.Reason
+	err    error
+}
+
+// What becomes of calls that nobody decides, beside the reasons of mutate.
+const (
+	unreadable mutate.Reason = "unreadable" // no review, or an object that is none
+	late       mutate.Reason = "late"       // not decided in time
+	failed     mutate.Reason = "failed"     // a mistake of ours
+)
+
+// call answers a call, and allows what it is about.
+func (h *Handler) call(w http.ResponseWriter, r *http.Request, name string, decide Decide) {
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(r.Context(), h.within)
+	defer cancel()
+	_ = http.NewResponseController(w).SetReadDeadline(begin.Add(h.within)) // a recorder of tests has none
+	a := h.judge(ctx, r.Body, decide)
+	h.metrics.reviews.WithLabelValues(name, string(a.why)).Inc()
+	if a.err != nil {
+		h.say(a.why, name, a.err)
+	}
+	body, err := allowed(a.review, a.patch)
+	if err != nil { // of fields that are text
+		h.say(failed, name, err)
+		http.Error(w, "no answer can be written", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(body) // who is gone needs none
+	h.metrics.took.WithLabelValues(name).Observe(time.Since(begin).Seconds())
+}
+
+// nothing is the review that is answered where none could be read.
+func nothing() *admissionv1.AdmissionReview {
+	review, _ := decode(nil)
+	return review
+}
+
+var (
+	errBusy = errors.New("others are decided, and this one's time was over before its turn came")
+	errSlow = errors.New("it was not decided in time")
+)
+
+// judge reads a review and has it decided, for as long as there is time.
+func (h *Handler) judge(ctx context.Context, body io.Reader, decide Decide) answer {
+	select {
+	case h.slots <- struct{}{}:
+	case <-ctx.Done():
+		return answer{nothing(), nil, late, errBusy}
+	}
+	text, err := io.ReadAll(io.LimitReader(body, maxReview+1))
+	if err == nil && len(text) > maxReview {
+		err = fmt.Errorf("it has more than %d bytes", maxReview)
+	}
+	review := nothing()
+	if err == nil {
+		review, err = decode(text)
+	}
+	if err != nil {
+		<-h.slots
+		return answer{review, nil, unreadable, err}
+	}
+	done := make(chan answer, 1)
+	go func() {
+		defer func() { <-h.slots }() // also where nobody waits any more
+		done <- h.decide(review, decide)
+	}()
+	select {
+	case a := <-done:
+		return a
+	case <-ctx.Done():
+		return answer{review, nil, late, errSlow}
+	}
+}
+
+// decide asks who decides. What he panics of costs this call its change, and nothing else.
+func (h *Handler) decide(review *admissionv1.AdmissionReview, decide Decide) (a answer) {
+	defer func() {
+		if p := recover(); p != nil {
+			a = answer{review, nil, failed, fmt.Errorf("panic: %v", p)}
+		}
+	}()
+	patch, why, err := decide(review.Request, h.shield())
+	if err != nil {
+		return answer{review, nil, unreadable, err}
+	}
+	return answer{review, patch, why, nil}
+}
+
+// say logs now and then what went wrong.
+func (h *Handler) say(why mutate.Reason, name string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	line := h.said[why]
+	if line == nil {
+		line = &quiet.Line{}
+		h.said[why] = line
+	}
+	line.Say(h.log.Error, "a write was allowed as it is, for it could not be judged", obs.KeyReview, name, obs.KeyReason, why, obs.KeyErr, err)
+}

@@ -1,0 +1,104 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gridmesh/gridmesh/admission/mutate"
+	"github.com/gridmesh/gridmesh/internal/run"
+)
+
+// shieldOf is a ConfigMap.
+func shieldOf(data map[string]any) map[string]any {
+	return map[string]any{"metadata": map[string]any{"name": "gridmesh-shield"}, "data": data}
+}
+
+// What is told stays while the API server is away, and how long that has been is
+// known; what a hanging watch does not tell is asked for.
+func TestShieldFollows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now().UTC()
+		cluster := newStore()
+		registry := prometheus.NewRegistry()
+		s := NewShield(cluster, "gridmesh", slog.New(slog.DiscardHandler), NewMetrics(registry))
+		if s.Err() == nil || len(s.Until()) != 0 {
+			t.Error("it is known before it was asked for")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		cluster.away(errors.New("away"))
+		go func() { ended <- s.Run(ctx) }()
+		time.Sleep(time.Minute)
+		if s.Err() == nil || s.stale(time.Now()) < time.Minute {
+			t.Errorf("nothing was told, and it is known (%v), stale for %s", s.Err(), s.stale(time.Now()))
+		}
+		cluster.away(nil)
+		time.Sleep(askEvery)
+		synctest.Wait()
+		if err := s.Err(); err != nil || len(s.Until()) != 0 || s.stale(time.Now()) > askEvery {
+			t.Errorf("there is no ConfigMap: %v, %v", err, s.Until())
+		}
+		until := now.Add(time.Hour).Truncate(time.Second)
+		cluster.put("ConfigMap", shieldOf(map[string]any{"a": until.Format(time.RFC3339), "b": "soon", "c": now.Add(-time.Hour).Format(time.RFC3339), "d": 1}))
+		synctest.Wait()
+		want := mutate.Shield{"a": until, "c": now.Add(-time.Hour).Truncate(time.Second)}
+		if !maps.EqualFunc(s.Until(), want, time.Time.Equal) {
+			t.Errorf("shielded are %v, want %v", s.Until(), want)
+		}
+		expect(t, registry, "gridmesh_admission_shielded_nodes 1", "gridmesh_admission_shield_unread_entries 2")
+		cluster.away(errors.New("away"))
+		time.Sleep(10 * time.Minute)
+		if stale := s.stale(time.Now()); s.Err() != nil || len(s.Until()) != 2 || stale < 10*time.Minute || stale > 11*time.Minute {
+			t.Errorf("after an outage %v is known, stale for %s (%v)", s.Until(), stale, s.Err())
+		}
+		cluster.deaf = true // its watch hangs
+		cluster.put("ConfigMap", shieldOf(nil))
+		cluster.away(nil)
+		time.Sleep(askEvery)
+		synctest.Wait()
+		if len(s.Until()) != 0 {
+			t.Errorf("nobody is shielded any more, known is %v", s.Until())
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// expect holds metrics to lines.
+func expect(t *testing.T, r prometheus.Gatherer, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		name, want, _ := strings.Cut(line, " ")
+		if got := fmt.Sprint(value(t, r, name)); got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+}
+
+// value is that of a metric as it is exposed, with its labels; 0 where there is none.
+func value(t *testing.T, r prometheus.Gatherer, name string) (v float64) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	run.MetricsHandler(r).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for line := range strings.Lines(w.Body.String()) {
+		if text, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
+			if _, err := fmt.Sscan(text, &v); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	return v
+}

@@ -1,0 +1,9 @@
+package names
+
+// Of the admission webhook, gridmesh's own.
+const (
+	// Admission is the MutatingWebhookConfiguration of the webhook, its Service and its Lease.
+	Admission = "gridmesh-admission"
+	// AdmissionCerts is the Secret with the webhook's certificate.
+	AdmissionCerts = "gridmesh-admission-certs"
+)
