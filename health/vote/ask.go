@@ -15,6 +15,39 @@ type question struct {
 	answers int
 }
 
+// last is when the unit was asked about a node last, and what came of it.
+type last struct {
+	at        time.Time
+	vouched   bool // its observers saw it
+	told      What // to people
+	undecided int  // how often in a row
+}
+
+// due reports whether the unit may be asked about a node: not again at once, where its
+// observers see what they saw then, but once, for answers get lost.
+func (m *Machine) due(now time.Time, name string, p Proof) bool {
+	l, ok := m.last[name]
+	if ok && l.vouched == p.vouched() && l.undecided != 1 && now.Sub(l.at) < m.cfg.Renew {
+		return false
+	}
+	l.at, l.vouched = now, p.vouched()
+	m.last[name] = l
+	return true
+}
+
+// tell tells people of what came of a question, where it is another thing than before.
+func (m *Machine) tell(name string, what What, out *Effects) {
+	l := m.last[name]
+	if what != "" && what != l.told {
+		out.Tell = append(out.Tell, Note{name, what})
+	}
+	l.told = what
+	if l.undecided++; what != Undecided {
+		l.undecided = 0
+	}
+	m.last[name] = l
+}
+
 // ask asks the whole unit, itself among it, about nodes.
 func (m *Machine) ask(now time.Time, targets []string, out *Effects) {
 	for batch := range slices.Chunk(targets, m.cfg.Batch) {
@@ -84,22 +117,27 @@ func (m *Machine) end(now time.Time, number int64, out *Effects) {
 	for _, name := range q.targets {
 		delete(m.suspects, name) // it is suspected anew before it is asked about again
 		p := *q.proofs[name]
-		if a := Decide(m.view.Len(), p.Yes, p.No); a != None {
-			m.decide(now, name, a, p, out)
-		} else {
-			out.Tell = append(out.Tell, Note{name, Undecided})
+		switch a := Decide(m.view.Len(), p.Yes, p.No); {
+		case a == None:
+			m.tell(name, Undecided, out)
+		case m.decide(now, name, a, p, out):
+			m.tell(name, "", out)
+		default:
+			m.tell(name, OverBudget, out)
 		}
 	}
+	m.say(now)
 }
 
-// decide notes a verdict, and has it written where this node may.
-func (m *Machine) decide(now time.Time, name string, a Answer, p Proof, out *Effects) {
-	if a == No && m.verdicts[name].Answer != No && !m.budget.take(now, &m.cfg, m.view.Len(), len(m.declared())) {
-		out.Tell = append(out.Tell, Note{name, OverBudget})
-		return
+// decide notes a verdict, and has it written where this node may. It is false where too many
+// were declared dead.
+func (m *Machine) decide(now time.Time, name string, a Answer, p Proof, out *Effects) bool {
+	if a == No && m.verdicts[name].Answer != No && !m.budget.take(now, &m.cfg, m.view.Len(), len(m.declared()), m.view.member(name)) {
+		return false
 	}
-	m.verdicts[name] = verdict{a, p, now}
+	m.verdicts[name] = verdict{Answer: a, proof: p, at: now}
 	m.write(now, name, m.verdicts[name], out)
+	return true
 }
 
 // write has a verdict written, where this node may.

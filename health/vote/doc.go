@@ -13,6 +13,7 @@
 //	round.go     the steady state: each node checks some others, and reports to few
 //	doubt.go     when a node is to believe itself sick rather than the others
 //	heard.go     what a node heard of others, and who is suspected by that
+//	quorum.go    whether that is more than half of the unit
 //	lead.go      who leads, and whose word of that is believed
 //	ask.go       the exact vote of the whole unit, about those who are suspected alone
 //	rule.go      the rule: more than half of the unit, or nothing changes
@@ -36,20 +37,32 @@
 //
 // # Who leads
 //
-// Who holds the unit's Lease, and who may hold it has heard more than half of the unit in the
-// last rounds, and reaches the cloud. While nobody is heard to hold it the first by rank who
-// has heard that many leads, with the cloud or without: it writes nothing, and its verdicts are
-// for the nodes of the unit. Each says in its reports whether it has, and whether it holds the
-// Lease, for it may be heard and hear nobody. Who asks and is answered by half or fewer leads
-// no more for some rounds: it may be that it is heard by nobody. Two may lead for some
-// seconds, and both decide by the rule alone.
+// Who holds the unit's Lease, and who may hold it hears more than half of the unit, and has
+// for two rounds, and reaches the cloud. While nobody is heard to hold it the first by rank
+// who hears that many leads, with the cloud or without: it writes nothing, and its verdicts
+// are for the nodes of the unit. Each says in its reports whether it does, and whether it
+// holds the Lease, for it may be heard and hear nobody. Who asks and is answered by half or
+// fewer leads no more for some rounds: it may be that it is heard by nobody. Two may lead for
+// some seconds, and both decide by the rule alone.
+//
+// Who leads next is told in those two rounds who is dead, goes on with that, and asks the
+// unit about each. All count who is declared dead, and by whomever: the next leader has what
+// is left of the budget, and one that begins anew has none where that many are dead.
+//
+// # What stands in the cloud
+//
+// Nothing is written about a node before this one was told what stands there, be it nothing.
+// That its observers see a node is enough to say that it is well where nothing stands yet;
+// over a verdict goes only a vote of the unit, and not an old one.
 //
 // # What one node's word is worth
 //
 // One answer of each node it was asked about, or is to check. That it leads is believed where
 // another node names it, it ranks first of those that take reports, or there is nobody to name
 // it; then who is dead is taken from it, but never this node itself, and never more than half
-// of the unit. Whom more than its own word calls the leader, that one no other's claim
+// of the unit; for not quite two minutes, and longer where the next leader adopts it and the
+// unit cannot decide. Whom more than its own word calls the leader, that one no other's claim
 // displaces while it is heard of. Who lies that it holds the Lease while nobody does is
-// believed, as are who ranks first and several that lie together.
+// believed, as are who ranks first and several that lie together: a node without an uplink
+// cannot ask who does.
 package vote

@@ -20,7 +20,7 @@ type Reported struct {
 	From    string
 	Results []Result
 	Up      bool // it reaches the cloud
-	Hears   bool // more than half of the unit report to it
+	Hears   bool // more than half of the unit report to it, and have for some rounds
 	Holds   bool // it leads by the unit's Lease
 }
 
@@ -47,8 +47,9 @@ type Uplink struct{ Up bool }
 type Lease struct{ Until time.Time }
 
 // Cloud is what the cloud believes of a node, whenever that changes: whether it calls it
-// ready, and which verdict stands there. Of who is new in a View, also under an old name, it
-// is told again after that: what is said of strangers is not kept.
+// ready, and which verdict stands there. It is told once of each node of a View, also where
+// none stands: before that, who holds the Lease decides nothing of it. Of who is new in a View,
+// also under an old name, it is told again after that: what is said of strangers is not kept.
 type Cloud struct {
 	Node    string
 	Ready   bool
@@ -103,7 +104,7 @@ type Note struct {
 // What there is to hear about.
 type What string
 
-// Notes.
+// Notes. They are told where they become so: another leader tells them anew.
 const (
 	OverBudget What = "more than half of the unit say that it is dead, and too many were declared dead lately"
 	Undecided  What = "it is suspected, and no answer has more than half of the unit"
@@ -115,5 +116,5 @@ type Reply struct {
 	Leader string        // who asks the unit, as far as is known
 	Age    time.Duration // since it said so itself
 	Leads  bool          // it is who replies
-	Dead   []string      // by its verdicts, if it leads
+	Dead   []string      // if it leads: by its verdicts, and by those of who led before
 }

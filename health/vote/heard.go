@@ -7,9 +7,9 @@ import (
 
 // heard is the last report of a node.
 type heard struct {
-	at               time.Time
-	up, hears, holds bool
-	results          []Result // one of each node, sorted
+	at        time.Time
+	up, hears bool
+	results   []Result // one of each node, sorted
 }
 
 func (h *heard) fresh(now time.Time, cfg *Config) bool { return now.Sub(h.at) <= cfg.Fresh }
@@ -20,7 +20,10 @@ func (m *Machine) hear(now time.Time, e Reported) {
 	if !m.view.Has(e.From) {
 		return
 	}
-	m.heard[e.From] = &heard{now, e.Up, e.Hears, e.Holds, m.ofSubjects(e.From, e.Results)}
+	m.heard[e.From] = &heard{now, e.Up, e.Hears, m.ofSubjects(e.From, e.Results)}
+	if delete(m.holders, e.From); e.Holds {
+		m.holders[e.From] = true
+	}
 }
 
 // ofSubjects are the first results of each node that another one is to check, in room for as
@@ -42,27 +45,13 @@ func (m *Machine) ofSubjects(from string, results []Result) []Result {
 	return list
 }
 
-// hears reports whether more than half of the unit was heard of late, and answered if it was
-// asked. This node is one.
-func (m *Machine) hears(now time.Time) bool {
-	if now.Before(m.unheard) {
-		return false
-	}
-	n := 0
-	for _, h := range m.heard {
-		if h.fresh(now, &m.cfg) {
-			n++
-		}
-	}
-	return 2*n > m.view.Len() || m.view.Len() == 2 && n == 1
-}
-
 // suspect looks, once a round, at what was heard, and asks the unit about whom it has to.
 func (m *Machine) suspect(now time.Time, out *Effects) {
-	if !m.leads(now) { // others decide, and of whom little is heard here they know more
+	if !m.lead(now) || m.view.Len() < 2 { // others decide, and of whom little is heard here they know more; of one nobody does
 		clear(m.suspects)
 		clear(m.verdicts)
 		clear(m.asking)
+		clear(m.last)
 		return
 	}
 	proofs := map[string]*Proof{}
@@ -79,7 +68,7 @@ func (m *Machine) suspect(now time.Time, out *Effects) {
 	}
 	var ask []string
 	for _, name := range m.view.Names() {
-		if proofs[name].vouched() {
+		if p := proofs[name]; p.vouched() || name == m.cfg.Self && p.No == 0 { // it is there, though nobody else is
 			delete(m.suspects, name)
 		} else {
 			m.suspects[name]++
@@ -92,29 +81,49 @@ func (m *Machine) suspect(now time.Time, out *Effects) {
 }
 
 // wants reports whether the unit is to be asked about a node. One that is seen, and of which
-// nothing was decided yet, is well without a question.
+// nothing was decided yet, is well without a question. Who may write has first to be told
+// what stands there.
 func (m *Machine) wants(now time.Time, name string, p Proof, out *Effects) bool {
-	if m.verdicts[name].Answer == None && m.cloud[name].Verdict != None {
-		m.verdicts[name] = verdict{Answer: m.cloud[name].Verdict} // by who led before, whose evidence is not known
+	c, told := m.cloud[name]
+	if m.holds(now) && !told {
+		return false
 	}
-	v, suspected := m.verdicts[name], m.suspects[name] >= m.cfg.Suspicion
-	if v.Answer != None && v.Answer != m.cloud[name].Verdict {
-		if v.proof.Of == 0 { // adopted, and somebody else wrote since
-			delete(m.verdicts, name)
-			return false
-		}
-		m.write(now, name, v, out) // it was decided without a cloud, or somebody else wrote
+	v, suspected := m.standing(name, c.Verdict), m.suspects[name] >= m.cfg.Suspicion
+	differs := m.holds(now) && v.Answer != None && v.Answer != c.Verdict // it was decided without a cloud, or somebody else wrote
+	if differs && m.sound(now, v, c.Verdict) {
+		m.write(now, name, v, out)
+		differs = false
 	}
 	switch {
 	case m.isAsked(name):
 		return false
 	case v.Answer == None && !suspected && p.vouched():
 		m.decide(now, name, Yes, p, out)
-		return m.troubled(now, name)
-	case v.Answer == No && p.vouched(), v.Answer != No && suspected:
-		return true
+		if !m.troubled(now, name) {
+			return false
+		}
+	case differs, v.Answer == No && p.vouched(), v.Answer != No && suspected, m.troubled(now, name):
+	default:
+		return false
 	}
-	return m.troubled(now, name) && (!v.proof.Exact || now.Sub(v.at) >= m.cfg.Renew)
+	return m.due(now, name, p)
+}
+
+// standing is the verdict on a node: of this node, or adopted from the cloud, where who led
+// before wrote it by evidence that is not known.
+func (m *Machine) standing(name string, cloud Answer) verdict {
+	v := m.verdicts[name]
+	if v.Answer == None || v.proof.Of == 0 && !v.word {
+		v = verdict{Answer: cloud}
+		m.verdicts[name] = v
+	}
+	return v
+}
+
+// sound reports whether a verdict may be written over another one: by a vote of the unit
+// that is not old, or where there is none and its observers see it.
+func (m *Machine) sound(now time.Time, v verdict, over Answer) bool {
+	return v.proof.Exact && now.Sub(v.at) < m.cfg.Renew || v.Answer == Yes && v.proof.Of > 0 && over == None
 }
 
 // troubled reports whether it matters that the evidence about a node is exact, and new.

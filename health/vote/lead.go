@@ -3,7 +3,7 @@ package vote
 import "time"
 
 // May reports whether this node may hold the unit's Lease: it reaches the cloud, and more
-// than half of the unit report to it.
+// than half of the unit report to it, and have for as long as Config.Fresh.
 func (m *Machine) May(now time.Time) bool { return m.up && m.hears(now) }
 
 func (m *Machine) holds(now time.Time) bool { return m.up && now.Before(m.until) }
@@ -18,8 +18,8 @@ func (m *Machine) leads(now time.Time) bool {
 	if m.holds(now) {
 		return true
 	}
-	for name, h := range m.heard {
-		if h.holds && name != m.cfg.Self && h.fresh(now, &m.cfg) {
+	for name := range m.holders {
+		if name != m.cfg.Self && m.heard[name].fresh(now, &m.cfg) {
 			return false
 		}
 	}
@@ -32,6 +32,42 @@ func (m *Machine) leads(now time.Time) bool {
 		}
 	}
 	return false
+}
+
+// lead begins a round, and reports whether this node leads in it. Where it does no more, who
+// is dead stays so until another leader says otherwise.
+func (m *Machine) lead(now time.Time) bool {
+	was := m.leading
+	switch m.leading = m.leads(now); {
+	case m.leading && !was:
+		m.takeOver(now)
+	case was && !m.leading && m.told.Before(m.voted):
+		m.dead, m.told = map[string]bool{}, m.voted
+		for _, name := range m.declared() {
+			m.dead[name] = name != m.cfg.Self
+		}
+	}
+	if m.leading {
+		m.voted = now
+	}
+	return m.leading
+}
+
+// takeOver adopts what the last leader said: that is verified. In the dark it is newer than
+// what the cloud said.
+func (m *Machine) takeOver(now time.Time) {
+	if !m.wordStands(now) {
+		return
+	}
+	for _, name := range m.view.Names() {
+		switch {
+		case m.dead[name]:
+			m.verdicts[name] = verdict{Answer: No, word: true}
+		case !m.up && m.cloud[name].Verdict == No:
+			m.verdicts[name] = verdict{Answer: Yes, word: true}
+		}
+	}
+	clear(m.dead)
 }
 
 // hearLeader takes the newest word of who leads, and from that one alone who is dead.
@@ -55,6 +91,9 @@ func (m *Machine) hearLeader(now time.Time, from string, r Reply) {
 	if 2*len(dead) <= m.view.Len() { // no leader hears enough to say more
 		delete(dead, m.cfg.Self)
 		m.dead, m.told = dead, now
+		for name := range dead {
+			m.mourn(now, name)
+		}
 	}
 }
 

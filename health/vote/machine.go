@@ -16,20 +16,27 @@ type Machine struct {
 	next            time.Time       // when the next round begins
 	late            bool            // the last one was
 	checked, failed int             // in the last one
-	silent          map[string]int  // who did not take a report, and for how many rounds it is spared
+	missed          map[string]int  // who did not take the last reports, and how many
+	silent          map[string]int  // for how many rounds it is spared then
 	ups             map[string]bool // who reaches the cloud, by what others said
-	dead            map[string]bool // by the word of who leads
+	dead            map[string]bool // by the word of who leads, or its own when it led
 	told            time.Time       // when that was
 	leader          string          // who leads, if not this node
 	named           bool            // by another than itself
 	led             time.Time       // when that was true
 
 	heard    map[string]*heard
+	holders  map[string]bool // by their last reports
+	quorum   quorum
+	said     Reply          // what is replied until the next round
+	leading  bool           // in the last round
+	voted    time.Time      // when it led last
 	suspects map[string]int // for how many rounds
 	cloud    map[string]Cloud
 	verdicts map[string]verdict
 	asked    int64 // the number of the last question
 	asking   map[int64]*question
+	last     map[string]last
 	unheard  time.Time // until when it is taken for one whom too few hear
 	budget   budget
 }
@@ -37,18 +44,20 @@ type Machine struct {
 // early is of how many nodes the cloud's word is kept before it is known who is in the unit.
 const early = 10_000
 
-// verdict is what was decided here.
+// verdict is what was decided here, or was adopted: then it has no proof.
 type verdict struct {
 	Answer
 	proof Proof
 	at    time.Time
+	word  bool // adopted from who led before, and not from the cloud
 }
 
 // New makes a machine that knows nobody.
 func New(cfg Config) *Machine {
 	return &Machine{
-		cfg: cfg, view: NewView(nil, cfg.Observers), silent: map[string]int{}, ups: map[string]bool{}, dead: map[string]bool{},
-		heard: map[string]*heard{}, suspects: map[string]int{}, cloud: map[string]Cloud{}, verdicts: map[string]verdict{}, asking: map[int64]*question{},
+		cfg: cfg, view: NewView(nil, cfg.Observers), missed: map[string]int{}, silent: map[string]int{}, ups: map[string]bool{}, dead: map[string]bool{},
+		heard: map[string]*heard{}, holders: map[string]bool{}, suspects: map[string]int{}, cloud: map[string]Cloud{}, verdicts: map[string]verdict{},
+		asking: map[int64]*question{}, last: map[string]last{}, budget: budget{map[Member]*death{}},
 	}
 }
 
@@ -71,7 +80,7 @@ func (m *Machine) Step(now time.Time, e Event) (out Effects) {
 	case Lease:
 		m.until = e.Until
 	case Cloud:
-		m.ready(e)
+		m.ready(now, e)
 	}
 	m.expire(now, &out)
 	m.begin(now, &out)
@@ -80,10 +89,27 @@ func (m *Machine) Step(now time.Time, e Event) (out Effects) {
 }
 
 // ready takes the cloud's word of a node of the unit.
-func (m *Machine) ready(e Cloud) {
-	if m.view.Has(e.Node) || m.view.Len() == 0 && len(m.cloud) < early {
-		m.cloud[e.Node] = e
+func (m *Machine) ready(now time.Time, e Cloud) {
+	if !m.view.Has(e.Node) && (m.view.Len() > 0 || len(m.cloud) >= early) {
+		return
 	}
+	if e.Verdict == No && m.cloud[e.Node].Verdict != No && m.view.Has(e.Node) {
+		m.budget.declared(now, m.view.member(e.Node))
+	}
+	m.cloud[e.Node] = e
+}
+
+// mourn counts a node that is dead by what this one learnt now.
+func (m *Machine) mourn(now time.Time, name string) {
+	if m.knownDead(now, name) {
+		m.budget.note(now, m.view.member(name))
+	}
+}
+
+// knownDead reports whether a node is dead by what this node knows, or by what stands in the
+// cloud: without an uplink who leads knows more.
+func (m *Machine) knownDead(now time.Time, name string) bool {
+	return m.isDead(now, name) || m.cloud[name].Verdict == No && (m.up || !m.wordStands(now))
 }
 
 // members takes who is in the unit, and forgets who is not, and who is another one now.
@@ -96,20 +122,33 @@ func (m *Machine) members(now time.Time, of *View) {
 	gone := func(name string) bool {
 		return !of.Has(name) || was.Has(name) && was.UID(name) != of.UID(name)
 	}
+	forget(m.missed, gone)
 	forget(m.silent, gone)
 	forget(m.ups, gone)
 	forget(m.dead, gone)
 	forget(m.heard, gone)
+	forget(m.holders, gone)
 	forget(m.suspects, gone)
 	forget(m.cloud, gone)
 	forget(m.verdicts, gone)
+	forget(m.last, gone)
 	for from, h := range m.heard { // of whom it is to check in this view
 		h.results = m.ofSubjects(from, slices.DeleteFunc(h.results, func(r Result) bool { return gone(r.Node) }))
 	}
 	if gone(m.leader) {
 		m.leaderless(now)
 	}
-	clear(m.asking) // who was asked in another view counts for nothing in this one: the next round asks
+	for _, q := range m.asking { // who was asked in another view counts for nothing in this one: the next round asks
+		for _, name := range q.targets {
+			delete(m.last, name)
+		}
+	}
+	clear(m.asking)
+	for _, name := range of.Names() {
+		m.mourn(now, name)
+	}
+	m.quorum.until = time.Time{} // more than half are another number
+	m.say(now)
 }
 
 // forget takes the nodes that are gone out of what is known by name.
@@ -129,7 +168,7 @@ func (m *Machine) wake() time.Time {
 }
 
 // Dead are the nodes that the unit declared dead, as far as this node knows, sorted: by its
-// own votes, or by the word of who leads, for as long as that is new. All others are to be
+// own votes, or by the word of who leads, for some rounds. All others are to be
 // taken for what the cloud said last.
 func (m *Machine) Dead(now time.Time) (list []string) {
 	for _, name := range m.view.Names() {
@@ -141,7 +180,16 @@ func (m *Machine) Dead(now time.Time) (list []string) {
 }
 
 func (m *Machine) isDead(now time.Time, name string) bool {
-	return m.verdicts[name].Answer == No || m.dead[name] && now.Sub(m.told) <= m.cfg.Fresh
+	if a := m.verdicts[name].Answer; a != None {
+		return a == No
+	}
+	return m.dead[name] && m.wordStands(now)
+}
+
+// wordStands reports whether what who leads said of the dead counts: for longer than it is
+// heard of, so that neither another leader nor reports that are lost make them alive.
+func (m *Machine) wordStands(now time.Time) bool {
+	return !m.told.IsZero() && now.Sub(m.told) <= m.cfg.Fresh+(spared+2)*m.cfg.Every
 }
 
 // declared are the dead of this node's own votes, sorted.

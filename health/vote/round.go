@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// spared is for how many rounds nothing is sent to who did not take it.
+// spared is for how many rounds at most nothing is sent to who did not take it: one report
+// may be lost, and so may two.
 const spared = 6
 
 // begin begins the rounds that are due: one, however late it is.
@@ -48,14 +49,18 @@ func (m *Machine) report(now time.Time, results []Result, out *Effects) {
 	out.Results = results
 	out.Report = m.listeners(now)
 	m.hear(now, Reported{From: m.cfg.Self, Results: results, Up: m.up})
+	m.count(now)
 	out.Hears = m.hears(now)
 	out.Holds = out.Hears && m.holds(now)
+	m.budget.look(now, &m.cfg, func(who Member) bool { return m.view.member(who.Name) == who && m.knownDead(now, who.Name) })
 	m.suspect(now, out)
+	m.say(now)
 }
 
 // listeners are who is reported to, of those that take it: who leads, the first by rank, so
 // that there is one whom all report to, and the next by rank, of whom those that reach the
-// cloud come first, for one of them is to write.
+// cloud come first, for one of them is to write. Where all are spared some are tried all the
+// same: who was cut off has to be told who leads.
 func (m *Machine) listeners(now time.Time) []string {
 	var list []string
 	add := func(wanted func(name string) bool) {
@@ -74,6 +79,9 @@ func (m *Machine) listeners(now time.Time) []string {
 	}
 	add(func(name string) bool { return m.takes(name) && m.ups[name] })
 	add(m.takes)
+	if len(list) == 0 {
+		add(func(string) bool { return true })
+	}
 	for name, n := range m.silent {
 		if m.silent[name] = n - 1; n <= 1 {
 			delete(m.silent, name)
@@ -88,13 +96,18 @@ func (m *Machine) delivered(now time.Time, e Delivered) {
 		return
 	}
 	if !e.OK {
-		m.silent[e.To] = spared
+		if m.missed[e.To]++; m.missed[e.To] == 1 {
+			return
+		}
+		m.silent[e.To] = min(spared, 2*(m.missed[e.To]-1))
 		delete(m.ups, e.To)
 		if e.To == m.leader {
 			m.leaderless(now)
 		}
 		return
 	}
+	delete(m.missed, e.To)
+	delete(m.silent, e.To)
 	if len(e.Reply.Ups) > 0 {
 		clear(m.ups)
 	}
@@ -106,21 +119,28 @@ func (m *Machine) delivered(now time.Time, e Delivered) {
 	m.hearLeader(now, e.To, e.Reply)
 }
 
-// Reply is what this node says to who reports to it.
+// Reply is what this node says to who reports to it. Its lists are not to be changed.
 func (m *Machine) Reply(now time.Time) (r Reply) {
-	hears := m.hears(now)
-	for _, name := range m.view.Ranked() {
-		if !hears || len(r.Ups) == m.cfg.Reporters {
-			break
-		}
-		if h := m.heard[name]; name == m.cfg.Self && m.up || h != nil && h.up && h.fresh(now, &m.cfg) && !m.isDead(now, name) {
-			r.Ups = append(r.Ups, name)
-		}
+	if m.hears(now) {
+		r.Ups = m.said.Ups
 	}
-	if r.Leads = m.leads(now); r.Leads {
-		r.Dead = m.declared()
+	if m.leading && m.leads(now) {
+		r.Leads, r.Dead = true, m.said.Dead
 	} else if m.leader != "" && now.Sub(m.led) <= m.cfg.Fresh {
 		r.Leader, r.Age = m.leader, now.Sub(m.led)
 	}
 	return r
+}
+
+// say makes what is replied until the next round: many ask.
+func (m *Machine) say(now time.Time) {
+	m.said = Reply{Dead: m.Dead(now)}
+	for _, name := range m.view.Ranked() {
+		if len(m.said.Ups) == m.cfg.Reporters {
+			break
+		}
+		if h := m.heard[name]; name == m.cfg.Self && m.up || h != nil && h.up && h.fresh(now, &m.cfg) && !m.isDead(now, name) {
+			m.said.Ups = append(m.said.Ups, name)
+		}
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"container/heap"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -32,10 +31,13 @@ type network struct {
 	holder  string                     // of the Lease
 	refused bool                       // nobody is given it
 	renewed time.Time
+	lag     time.Duration // until a node's mirror of the cloud has everything, when it begins anew
 	writes  []write
-	notes   []Note
+	deaths  []*declared
+	notes   []note
 	reports int
 	asks    int
+	targets int // of all questions
 	checks  int
 }
 
@@ -46,11 +48,25 @@ type simNode struct {
 	clock               time.Duration // what its own is ahead
 	wake                time.Time
 	seen                time.Time // since when more than half of the unit see it
+	synced              time.Time // since when it is told what changes in the cloud
+	posted              time.Time // when its kubelet reached the cloud last
+	lost                bool      // the cloud calls it NotReady
 }
 
 type write struct {
 	Write
 	at time.Duration
+	by string
+}
+
+// declared is a death that the cloud was told of, last.
+type declared struct {
+	Member
+	at, over time.Time
+}
+
+type note struct {
+	Note
 	by string
 }
 
@@ -77,21 +93,22 @@ func (q *events) Pop() any {
 var began = time.Unix(1000, 0)
 
 func newNetwork(t *testing.T, n int, seed uint64) *network {
-	s := &network{t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: began, nodes: map[string]*simNode{}, uids: map[string]string{}, sizes: map[int]bool{}, deaf: map[string]bool{}, cut: func(_, _ string) bool { return false }}
+	s := &network{t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: began, nodes: map[string]*simNode{}, uids: map[string]string{}, sizes: map[int]bool{}, deaf: map[string]bool{}, cut: func(_, _ string) bool { return false }, lag: 3 * time.Second}
 	for i := range n {
 		name := fmt.Sprintf("n%03d", i)
 		s.uids[name] = "uid-" + name
 		s.names = append(s.names, name)
-		s.nodes[name] = &simNode{Machine: New(Default(name)), clock: time.Duration(s.rng.Int64N(int64(2*time.Hour))) - time.Hour}
+		s.nodes[name] = &simNode{Machine: New(Default(name)), clock: time.Duration(s.rng.Int64N(int64(2*time.Hour))) - time.Hour, posted: began}
 	}
 	s.gather()
 	for _, name := range s.names {
 		s.after(time.Duration(s.rng.Int64N(int64(10*time.Second))), func() {
 			s.step(name, Uplink{true})
-			s.step(name, Members{s.view})
+			s.tell(name)
 		})
 	}
 	s.lease()
+	s.monitor()
 	return s
 }
 
@@ -169,23 +186,9 @@ func (s *network) stall(name string, d time.Duration) {
 // restart loses all that a node knows but who is in the unit.
 func (s *network) restart(name string) {
 	n := s.nodes[name]
-	n.Machine, n.dead, n.wake = New(Default(name)), false, time.Time{}
+	n.Machine, n.dead, n.wake, n.synced = New(Default(name)), false, time.Time{}, s.now
 	s.step(name, Uplink{!n.dark})
 	s.tell(name)
-}
-
-// tell tells a node who is in its unit, and what the cloud has of them.
-func (s *network) tell(name string) {
-	if !slices.Contains(s.names, name) {
-		s.step(name, Members{NewView(nil, 1)})
-		return
-	}
-	s.step(name, Members{s.view})
-	for _, node := range s.names {
-		if a, _ := s.last(node); a != None {
-			s.step(name, Cloud{node, true, a})
-		}
-	}
 }
 
 func (s *network) carry(name string, out Effects) {
@@ -217,6 +220,7 @@ func (s *network) carry(name string, out Effects) {
 		}, lost)
 	}
 	for _, q := range out.Ask {
+		s.targets += len(q.Targets)
 		for _, to := range n.view.Names() {
 			s.put(name, to, q)
 		}
@@ -224,7 +228,9 @@ func (s *network) carry(name string, out Effects) {
 	for _, w := range out.Write {
 		s.write(name, w)
 	}
-	s.notes = append(s.notes, out.Tell...)
+	for _, n := range out.Tell {
+		s.notes = append(s.notes, note{n, name})
+	}
 }
 
 // put puts a question to a node, which checks whom it is about.
@@ -262,52 +268,6 @@ func (s *network) check(name string, of []string, done func(map[string]bool)) {
 	})
 }
 
-// lease gives the unit's Lease for 15 s to one that may hold it, who counts it for 10, renews
-// it, and gives it back when it may not hold it any more.
-func (s *network) lease() {
-	if n := s.nodes[s.holder]; n != nil && !n.dead && !n.dark && !n.stalled {
-		if n.May(n.now(s)) {
-			s.give(s.holder)
-		} else {
-			s.step(s.holder, Lease{})
-			s.holder = ""
-		}
-	}
-	if s.now.Sub(s.renewed) >= 15*time.Second {
-		s.holder = ""
-	}
-	for _, name := range s.view.Ranked() {
-		if n := s.nodes[name]; !s.refused && s.holder == "" && !n.dead && !n.dark && !n.stalled && n.May(n.now(s)) {
-			s.give(name)
-		}
-	}
-	s.after(2*time.Second, s.lease)
-}
-
-func (s *network) give(name string) {
-	s.holder, s.renewed = name, s.now
-	s.step(name, Lease{s.nodes[name].now(s).Add(10 * time.Second)})
-}
-
-func (s *network) write(by string, w Write) {
-	if by != s.holder || s.nodes[by].dark {
-		s.t.Errorf("%s writes, and the Lease is %s's", by, s.holder)
-	}
-	if w.UID != s.uids[w.Node] {
-		return // the API server knows no such node
-	}
-	if w.Verdict == No && (!w.Proof.Exact || !s.sizes[w.Proof.Of] || 2*w.Proof.No <= w.Proof.Of && w.Proof.Of > 2) {
-		s.t.Errorf("%s is declared dead by %+v", w.Node, w.Proof)
-	}
-	if n := s.nodes[w.Node]; w.Verdict == No && !n.dead && !n.seen.IsZero() && s.now.Sub(n.seen) >= 30*time.Second {
-		s.t.Errorf("%s lives and is seen, and is declared dead by %+v", w.Node, w.Proof)
-	}
-	s.writes = append(s.writes, write{w, s.now.Sub(began), by})
-	for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
-		s.step(name, Cloud{w.Node, true, w.Verdict})
-	}
-}
-
 func (s *network) kill(names ...string) {
 	for _, name := range names {
 		s.nodes[name].dead = true
@@ -316,26 +276,12 @@ func (s *network) kill(names ...string) {
 
 func (s *network) darken(dark bool, names ...string) {
 	for _, name := range names {
-		s.nodes[name].dark = dark
+		s.nodes[name].dark, s.nodes[name].synced = dark, s.now
 		s.step(name, Uplink{!dark})
-	}
-}
-
-// last is the verdict that was written last of a node, and how long after a time.
-func (s *network) last(node string) (a Answer, at time.Duration) {
-	for _, w := range s.writes {
-		if w.Node == node && w.UID == s.uids[node] {
-			a, at = w.Verdict, w.at
+		for _, node := range s.names {
+			if !dark {
+				s.mirror(name, node, s.lag)
+			}
 		}
 	}
-	return a, at
-}
-
-func (s *network) dead() (list []string) {
-	for _, name := range s.names {
-		if a, _ := s.last(name); a == No {
-			list = append(list, name)
-		}
-	}
-	return list
 }

@@ -115,6 +115,8 @@ func (v *View) UID(name string) string {
 	return ""
 }
 
+func (v *View) member(name string) Member { return Member{name, v.UID(name)} }
+
 // Observers are who checks a node, sorted.
 func (v *View) Observers(subject string) []string { return v.of(v.observers, subject) }
 

@@ -1,0 +1,162 @@
+package vote
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// The network's cloud: who has the Lease, what stands of each node, and who knows it.
+
+// tell tells a node who is in its unit, and, one after another, what the cloud has of them.
+func (s *network) tell(name string) {
+	if !slices.Contains(s.names, name) {
+		s.step(name, Members{NewView(nil, 1)})
+		return
+	}
+	s.step(name, Members{s.view})
+	for _, node := range s.names {
+		s.mirror(name, node, s.lag)
+	}
+}
+
+// mirror has a node learn within some time what the cloud has of another then, if it has an
+// uplink then.
+func (s *network) mirror(name, node string, within time.Duration) {
+	s.after(time.Duration(s.rng.Int64N(int64(within))), func() {
+		if n := s.nodes[name]; !n.dead && !n.dark {
+			a, _ := s.last(node)
+			s.step(name, Cloud{node, !s.nodes[node].lost, a})
+		}
+	})
+}
+
+// publish has all nodes learn what the cloud has of one.
+func (s *network) publish(node string) {
+	for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
+		s.mirror(name, node, 500*time.Millisecond)
+	}
+}
+
+// monitor is the cloud's own: who did not reach it for 50 s is NotReady.
+func (s *network) monitor() {
+	for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
+		n := s.nodes[name]
+		if !n.dead && !n.dark {
+			n.posted = s.now
+		}
+		if lost := s.now.Sub(n.posted) >= 50*time.Second; lost != n.lost {
+			n.lost = lost
+			s.publish(name)
+		}
+	}
+	s.after(time.Second, s.monitor)
+}
+
+// lease gives the unit's Lease for 15 s to one that may hold it, who counts it for 10, renews
+// it, and gives it back when it may not hold it any more.
+func (s *network) lease() {
+	if n := s.nodes[s.holder]; n != nil && !n.dead && !n.dark && !n.stalled {
+		if n.May(n.now(s)) {
+			s.give(s.holder)
+		} else {
+			s.step(s.holder, Lease{})
+			s.holder = ""
+		}
+	}
+	if s.now.Sub(s.renewed) >= 15*time.Second {
+		s.holder = ""
+	}
+	for _, name := range s.view.Ranked() {
+		if n := s.nodes[name]; !s.refused && s.holder == "" && !n.dead && !n.dark && !n.stalled && n.May(n.now(s)) {
+			s.give(name)
+		}
+	}
+	s.after(2*time.Second, s.lease)
+}
+
+func (s *network) give(name string) {
+	s.holder, s.renewed = name, s.now
+	s.step(name, Lease{s.nodes[name].now(s).Add(10 * time.Second)})
+}
+
+func (s *network) write(by string, w Write) {
+	if by != s.holder || s.nodes[by].dark {
+		s.t.Errorf("%s writes, and the Lease is %s's", by, s.holder)
+	}
+	if w.UID != s.uids[w.Node] {
+		return // the API server knows no such node
+	}
+	if w.Verdict == No && (!w.Proof.Exact || !s.sizes[w.Proof.Of] || 2*w.Proof.No <= w.Proof.Of && w.Proof.Of > 2) {
+		s.t.Errorf("%s is declared dead by %+v", w.Node, w.Proof)
+	}
+	if n := s.nodes[w.Node]; w.Verdict == No && !n.dead && !n.seen.IsZero() && s.now.Sub(n.seen) >= 30*time.Second {
+		s.t.Errorf("%s lives and is seen, and is declared dead by %+v", w.Node, w.Proof)
+	}
+	switch before, _ := s.last(w.Node); {
+	case w.Verdict == Yes && before == No && (!w.Proof.Exact || 2*w.Proof.Yes <= w.Proof.Of):
+		s.t.Errorf("%s was declared dead, and is said to be well by %+v", w.Node, w.Proof)
+	case w.Verdict == No && before != No:
+		s.pay(by, w)
+	case w.Verdict == Yes && before == No:
+		s.revive(Member{w.Node, w.UID})
+	}
+	s.writes = append(s.writes, write{w, s.now.Sub(began), by})
+	s.publish(w.Node)
+}
+
+// pay counts the deaths of the last window, but those that were over before all were told what
+// changes: who was not may lead, and say so to who writes. Of two each may lead, and who was
+// in the dark until now declared somebody dead there, and is not told yet whom others did.
+func (s *network) pay(by string, w Write) {
+	cfg, who, synced, known := Default(""), Member{w.Node, w.UID}, began, false
+	for _, n := range s.nodes {
+		if at := n.synced.Add(s.lag); at.After(synced) {
+			synced = at
+		}
+	}
+	s.deaths = slices.DeleteFunc(s.deaths, func(d *declared) bool {
+		known = known || d.Member == who && s.now.Sub(d.at) < cfg.Window
+		return d.Member == who || s.now.Sub(d.at) >= cfg.Window
+	})
+	s.deaths = append(s.deaths, &declared{Member: who, at: s.now})
+	spent := 0
+	for _, d := range s.deaths {
+		if d.over.IsZero() || d.over.After(synced) {
+			spent++
+		}
+	}
+	most := slices.Max(slices.Collect(maps.Keys(s.sizes)))
+	dark := s.now.Sub(s.nodes[by].synced) < cfg.Every
+	if !known && !dark && len(s.names) > 2 && spent > max(1, int(cfg.Share*float64(most))) {
+		s.t.Errorf("%s declares the death of %s, the last of %d in %s", by, w.Node, spent, cfg.Window)
+	}
+}
+
+// revive ends the death of a node.
+func (s *network) revive(who Member) {
+	for _, d := range s.deaths {
+		if d.Member == who && d.over.IsZero() {
+			d.over = s.now
+		}
+	}
+}
+
+// last is the verdict that was written last of a node, and how long after a time.
+func (s *network) last(node string) (a Answer, at time.Duration) {
+	for _, w := range s.writes {
+		if w.Node == node && w.UID == s.uids[node] {
+			a, at = w.Verdict, w.at
+		}
+	}
+	return a, at
+}
+
+func (s *network) dead() (list []string) {
+	for _, name := range s.names {
+		if a, _ := s.last(name); a == No {
+			list = append(list, name)
+		}
+	}
+	return list
+}
