@@ -216,6 +216,11 @@ func TestMetricsAreDocumented(t *testing.T) {
 	explained := map[string]bool{}
 	pages := map[string]bool{"docs/agent.md": true, "docs/grids.md": true, "docs/admission.md": true, "dnsplugin/README.md": true, "dnsplugin/nodelocal/README.md": true}
 	for _, room := range []string{"node", "grid", "admission", "xds", "capture", "kube", "internal"} {
+	pages := map[string]bool{
+		"docs/agent.md": true, "docs/grids.md": true, "dnsplugin/README.md": true, "dnsplugin/nodelocal/README.md": true,
+		"health/check/README.md": true, "health/peer/README.md": true,
+	}
+	for _, room := range []string{"node", "grid", "xds", "capture", "kube", "internal"} {
 		pages[room+"/README.md"] = false
 	}
 	for page, whole := range pages {
