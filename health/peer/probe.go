@@ -1,0 +1,44 @@
+package peer
+
+import (
+	"context"
+	"slices"
+
+	"github.com/gridmesh/gridmesh/health/vote"
+)
+
+// probe answers a question.
+func (p *Peer) probe(c *call, m request) (out reply, why refusal) {
+	var nodes []string
+	for _, t := range m.Targets {
+		nodes = append(nodes, t.Name)
+	}
+	results, ok := p.look(c.Context(), c.u, nodes)
+	if !ok {
+		return out, busy
+	}
+	out.Results = newAnswers(results)
+	return out, ""
+}
+
+// look has the node look at others of its unit, unless it is asked too much already. Nobody
+// else is dialled, whoever asks.
+func (p *Peer) look(ctx context.Context, u *unit, nodes []string) (results []vote.Result, ok bool) {
+	select {
+	case p.asking <- struct{}{}:
+		defer func() { <-p.asking }()
+	default:
+		return nil, false
+	}
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(name string) bool { return !u.has(name) || name == u.Self })
+	slices.Sort(nodes)
+	nodes = slices.Compact(nodes)
+	if len(nodes) == 0 {
+		return nil, true
+	}
+	results = slices.DeleteFunc(ofUnit(u, u.Self, p.node.Probe(ctx, nodes)), func(r vote.Result) bool {
+		_, asked := slices.BinarySearch(nodes, r.Node)
+		return !asked
+	})
+	return results, true
+}
