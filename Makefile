@@ -44,7 +44,7 @@ TAG        ?= dev
 # build.
 BUILT_TESTS   := ./test/docs/ ./test/coredns/
 LONG_TESTS    := ./capture/ ./node/ ./kube/feed/ ./grid/ ./xds/ ./cmd/gridmesh-agent/ ./grid/plan/ ./kube/objects/ ./xds/render/ ./topology/ ./source/
-NO_TESTS      := ./test/bench/
+NO_TESTS      := ./test/bench/ ./test/health/
 # The longest first: two run at a time.
 CLUSTER_TESTS := ./test/kubernetes/ ./test/datapath/ ./test/kubernetes/real/ ./test/lab/walk/ ./test/soak/ ./test/flows/
 # A machine of one core needs most of it; a quiet one of two a fifth.
@@ -53,7 +53,7 @@ CLUSTER_TIME  := 90m
 # Of each fuzz target.
 FUZZ_TIME ?= 60s
 
-.PHONY: help build images images-test race kube envoy resolvers helm test unit cluster-test kubeproxy-twin flows heal bounds demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
+.PHONY: help build images images-test race kube envoy resolvers helm test unit cluster-test kubeproxy-twin flows heal health bounds demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -110,6 +110,10 @@ kubeproxy-twin: ## hold the decision against kube-proxy's own code (SEED, ROUNDS
 
 flows: build kube envoy ## who dials what, and who answers as whom: kube-proxy and each data path held against one table, test/flows/flows.txt (UPDATE=1 writes it; SEED, STEPS of the random edits)
 	$(GO) test -count=1 -v ./test/flows -args $(if $(UPDATE),-update) $(if $(SEED),-seed $(SEED)) $(if $(STEPS),-steps $(STEPS))
+
+health: build race kube envoy ## lose the uplink of a node in a real cluster, with traffic of which nothing may fail, and votes, admission policies and the controller that keep its pods
+	@$(BIN)/lab-worker left-out
+	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 -v -timeout 1h ./test/health
 
 heal: build images race kube envoy ## cut a unit's uplink for CUT (5m) and heal it, on stand-in and on real nodes, with traffic of which nothing may fail
 	@$(BIN)/lab-worker left-out
@@ -168,9 +172,7 @@ golden: ## rewrite the golden files
 fuzz: ## a minute of each fuzz target (FUZZ_TIME)
 	for t in source:FuzzDecodeState source:FuzzManifest convert:FuzzConvert topology:FuzzParseKeys xds:FuzzStream \
 		admission:FuzzReview admission/certs:FuzzDecode xds/admin:FuzzDecode xds/admin:FuzzStats node/outage:FuzzRecord node/migrate:FuzzParseProxy capture:FuzzFlow \
-		cmd/gridmesh-agent:FuzzFile dnsplugin:FuzzParse dnsplugin/answer:FuzzLookup grid/plan:FuzzFields internal/jsontype:FuzzMisfits internal/table:FuzzLikeItsTwin test/soak/script:FuzzParse; do \
-		xds/admin:FuzzDecode xds/admin:FuzzStats node/outage:FuzzRecord node/migrate:FuzzParseProxy capture:FuzzFlow \
-		cmd/gridmesh-agent:FuzzFile dnsplugin:FuzzParse dnsplugin/answer:FuzzLookup grid/plan:FuzzFields health/check:FuzzPlugin health/peer:FuzzRequest health/peer:FuzzReply health/peer:FuzzLegacy health/peer:FuzzServe internal/jsontype:FuzzMisfits internal/table:FuzzLikeItsTwin test/soak/script:FuzzParse; do \
+		cmd/gridmesh-agent:FuzzFile dnsplugin:FuzzParse dnsplugin/answer:FuzzLookup grid/plan:FuzzFields health/evidence:FuzzParse health/check:FuzzPlugin health/peer:FuzzRequest health/peer:FuzzReply health/peer:FuzzLegacy health/peer:FuzzServe internal/jsontype:FuzzMisfits internal/table:FuzzLikeItsTwin test/soak/script:FuzzParse; do \
 		$(GO) test ./$${t%:*} -run xxx -fuzz "^$${t#*:}$$" -fuzztime $(FUZZ_TIME) || exit 1; done
 
 bench: build kube envoy ## figures side by side, as a table (docs/benchmarks.md)

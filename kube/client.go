@@ -167,6 +167,14 @@ func (c *Client) PodCIDRs(ctx context.Context, node string) ([]netip.Prefix, err
 	return convert.PodCIDRs(&n.Spec), nil
 }
 
+// Answers asks the API server for its version, which it has at hand: whether it is there.
+func (c *Client) Answers(ctx context.Context) error {
+	if err := c.Typed.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error(); err != nil {
+		return fmt.Errorf("ask the API server for its version: %w", err)
+	}
+	return nil
+}
+
 // Has asks the API server whether it knows a resource, of a group's version
 // that it has.
 func (c *Client) Has(ctx context.Context, r schema.GroupVersionResource) (bool, error) {

@@ -291,7 +291,7 @@ func TestEverybodyIsBelieved(t *testing.T) {
 				served.add(now, s.Now.Cert)
 				rotations++
 			}
-			replica := time.Duration(r.Int64N(int64(12 * time.Hour))) * time.Duration(r.IntN(2))
+			replica := time.Duration(r.Int64N(int64(12*time.Hour))) * time.Duration(r.IntN(2))
 			for _, server := range []time.Duration{0, p.Settle - 1, time.Duration(r.Int64N(int64(p.Settle)))} {
 				cert, _ := served.seen(now.Add(-replica))
 				bundle, heard := bundles.seen(now.Add(-server))

@@ -24,6 +24,11 @@ const (
 	// Shield is the ConfigMap with the nodes whose pods and endpoints stay though the
 	// cloud calls the nodes lost: name -> until when (RFC 3339).
 	Shield = "gridmesh-shield"
+	// UnitLease is the label of a unit's Lease: the unit.
+	UnitLease = "gridmesh.io/unit-lease"
+	// UnseenTaint is the key of the taint (NoSchedule) of a node that the cloud hears, and
+	// more than half of its unit do not see.
+	UnseenTaint = "gridmesh.io/unseen-by-unit"
 	// Units is the ConfigMap with the unit of each node: name -> unit. Who votes is held to it.
 	Units = "gridmesh-units"
 )

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/grid"
 	"github.com/gridmesh/gridmesh/grid/plan"
+	"github.com/gridmesh/gridmesh/health/cloud"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
@@ -31,11 +32,13 @@ type config struct {
 	verbose     bool
 	guard       plan.Guard
 	election    leading.Election
+	health      cloud.Config // UnitKey is empty where it is not kept
 }
 
 func defaults() *config {
 	host, _ := os.Hostname()
 	return &config{
+		health:  cloud.Default(),
 		healthz: "0.0.0.0:10357", metrics: "127.0.0.1:10358", installCRDs: true, leaderElect: true, parallel: 16, rate: kube.Rate{QPS: 200, Burst: 400}, guard: plan.DefaultGuard(),
 		election: leading.Election{
 			Namespace: "gridmesh", Name: "gridmesh-controller", Identity: fmt.Sprintf("%s-%d", host, os.Getpid()),
@@ -65,6 +68,8 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.Float32Var(&c.rate.QPS, "kube-qps", c.rate.QPS, "most requests a second to the API server")
 	f.IntVar(&c.rate.Burst, "kube-burst", c.rate.Burst, "most requests at once beyond that")
 	grid.BindGuard(f, &c.guard)
+	f.StringVar(&c.health.UnitKey, "health-unit-key", "", "keep nodes that their units vote well, though the cloud does not hear them: the label of Nodes whose value is their unit, as gridmesh-health's --unit-key; empty to keep none")
+	f.DurationVar(&c.health.Shield.Autonomy, "health-autonomy", 0, "how long a unit without uplink is kept; 0 for ever")
 	f.BoolVar(&c.leaderElect, "leader-elect", c.leaderElect, "let one replica act, by a Lease")
 	f.DurationVar(&c.election.Lease, "leader-elect-lease-duration", c.election.Lease, "how long a silent leader keeps the lease")
 	f.DurationVar(&c.election.Renew, "leader-elect-renew-deadline", c.election.Renew, "how long a leader tries to renew it")
@@ -84,6 +89,11 @@ func (c *config) complete(f *pflag.FlagSet, log *slog.Logger) error {
 	var errs []error
 	if err := c.guard.Validate(); err != nil {
 		errs = append(errs, err)
+	}
+	if c.health.UnitKey != "" {
+		if err := c.health.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("--health-unit-key, --health-autonomy: %w", err))
+		}
 	}
 	if c.rate.QPS <= 0 || c.rate.Burst < 1 {
 		errs = append(errs, fmt.Errorf("--kube-qps %g, --kube-burst %d: must be positive", c.rate.QPS, c.rate.Burst))

@@ -12,6 +12,7 @@ import (
 	apiv1 "github.com/gridmesh/gridmesh/api/v1"
 	"github.com/gridmesh/gridmesh/grid"
 	"github.com/gridmesh/gridmesh/grid/plan"
+	"github.com/gridmesh/gridmesh/health/cloud"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
@@ -26,6 +27,7 @@ type replica struct {
 	client  *kube.Client
 	log     *slog.Logger
 	metrics *grid.Metrics
+	shields *cloud.Metrics
 	doubts  grid.Doubts
 }
 
@@ -37,7 +39,7 @@ func control(ctx context.Context, c *config, log *slog.Logger) error {
 		return err
 	}
 	registry := run.NewRegistry()
-	r := &replica{config: c, client: client, log: log, metrics: grid.NewMetrics(registry)}
+	r := &replica{config: c, client: client, log: log, metrics: grid.NewMetrics(registry), shields: cloud.NewMetrics(registry)}
 	r.doubts.Blame, r.doubts.Reach = client.Blame, client.Ask
 	var g run.Group
 	defer g.Close()
@@ -122,6 +124,7 @@ func (r *replica) lead(ctx context.Context) error {
 	controller := grid.New(mirror, mirror, grid.Config{Guard: r.guard, Parallel: r.parallel, Log: r.log, Metrics: r.metrics, Events: events})
 	var g run.Group
 	r.tellOfKeys(&g)
+	r.shield(&g)
 	ready := make(chan struct{})
 	g.Add("events", events.Run)
 	g.Add("mirror", func(ctx context.Context) error { return mirror.Run(ctx, func() { close(ready) }) })
@@ -140,6 +143,20 @@ func (r *replica) lead(ctx context.Context) error {
 		g.Add("CRDs", crds.Keep)
 	}
 	return g.Run(ctx)
+}
+
+// shield adds what keeps nodes that their units vote well.
+func (r *replica) shield(g *run.Group) {
+	if r.health.UnitKey == "" {
+		return
+	}
+	cfg := r.health
+	cfg.Log = r.log
+	told := events.ForObjects(r.client, plan.Manager, r.log)
+	g.Add("events of Nodes", told.Run)
+	g.Add("node health", func(ctx context.Context) error {
+		return cloud.Run(ctx, cfg, r.client, r.election.Namespace, told, r.shields)
+	})
 }
 
 // tellOfKeys adds what tells the owners of Services of mistakes in their topology

@@ -143,6 +143,6 @@ func (m *Machine) decide(now time.Time, name string, a Answer, p Proof, out *Eff
 // write has a verdict written, where this node may.
 func (m *Machine) write(now time.Time, name string, v verdict, out *Effects) {
 	if m.holds(now) {
-		out.Write = append(out.Write, Write{name, m.view.UID(name), v.Answer, v.proof, m.view.ID})
+		out.Write = append(out.Write, Write{name, m.view.UID(name), v.Answer, m.cut(now, name), v.proof, m.view.ID})
 	}
 }

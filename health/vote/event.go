@@ -91,6 +91,7 @@ type Write struct {
 	Node    string
 	UID     string
 	Verdict Answer // Yes or No
+	Cut     bool   // the node says that it has no uplink
 	Proof   Proof
 	View    string
 }

@@ -131,6 +131,11 @@ func (m *Machine) troubled(now time.Time, name string) bool {
 	if c, ok := m.cloud[name]; ok && !c.Ready || m.verdicts[name].Answer == No {
 		return true
 	}
+	return m.cut(now, name) && m.holds(now)
+}
+
+// cut reports whether a node says that it has no uplink.
+func (m *Machine) cut(now time.Time, name string) bool {
 	h := m.heard[name]
-	return h != nil && h.fresh(now, &m.cfg) && !h.up && m.holds(now)
+	return h != nil && h.fresh(now, &m.cfg) && !h.up
 }

@@ -43,5 +43,7 @@ const (
 	KeyUnits       = "units"       // how many
 	KeyWhich       = "which"       // the first few of them
 	KeyWrites      = "writes"      // how many failed
+	KeyMembers     = "members"     // how many
+	KeyMended      = "mended"      // how many
 	KeyUnsaid      = "unsaid"      // how many lines like this one were left out before it
 )

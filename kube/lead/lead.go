@@ -21,6 +21,11 @@ type Election struct {
 	Namespace, Name         string // of the Lease
 	Identity                string // of this replica
 	Lease, Renew, RetryWait time.Duration
+	// Labels are given to the Lease where it is made.
+	Labels map[string]string
+	// Renewed hears when each request began that made this replica the leader, or left it
+	// so; it may be nil.
+	Renewed func(at time.Time)
 	// Fault hears of every look at the Lease what failed, or nil; it may be nil.
 	Fault func(error)
 }
@@ -41,8 +46,8 @@ func Run(ctx context.Context, c *kube.Client, e Election, f func(ctx context.Con
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &lock{&resourcelock.LeaseLock{
 			LeaseMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name}, Client: c.Leases,
-			LockConfig: resourcelock.ResourceLockConfig{Identity: e.Identity},
-		}, e.Fault},
+			LockConfig: resourcelock.ResourceLockConfig{Identity: e.Identity}, Labels: e.Labels,
+		}, e},
 		LeaseDuration: e.Lease, RenewDeadline: e.Renew, RetryPeriod: e.RetryWait, ReleaseOnCancel: true, Name: e.Name,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(leading context.Context) {
@@ -77,18 +82,26 @@ func Run(ctx context.Context, c *kube.Client, e Election, f func(ctx context.Con
 // logs that.
 type lock struct {
 	resourcelock.Interface
-	fault func(error)
+	Election
 }
 
 func (l *lock) tell(err error) error {
-	if l.fault == nil {
+	if l.Fault == nil {
 		return err
 	}
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || errors.Is(err, context.Canceled) {
 		return err // it is made next, or another was faster, or this is the end
 	}
-	l.fault(err)
+	l.Fault(err)
 	return err
+}
+
+// wrote tells of a write that began at a time.
+func (l *lock) wrote(at time.Time, r resourcelock.LeaderElectionRecord, err error) error {
+	if err == nil && l.Renewed != nil && r.HolderIdentity == l.Election.Identity {
+		l.Renewed(at)
+	}
+	return l.tell(err)
 }
 
 // Get implements resourcelock.Interface.
@@ -99,10 +112,15 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 
 // Create implements resourcelock.Interface.
 func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return l.tell(l.Interface.Create(ctx, r))
+	at := time.Now()
+	return l.wrote(at, r, l.Interface.Create(ctx, r))
 }
 
 // Update implements resourcelock.Interface.
 func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return l.tell(l.Interface.Update(ctx, r))
+	at := time.Now()
+	return l.wrote(at, r, l.Interface.Update(ctx, r))
 }
+
+// Identity implements resourcelock.Interface.
+func (l *lock) Identity() string { return l.Interface.Identity() }

@@ -190,8 +190,9 @@ func (c *Cluster) addNode(ctx context.Context, n *netlab.Node) error {
 		// Those that deploy/kustomization.yaml names.
 		"gridmesh/agent:dev":       withCLI(program("gridmesh-agent")),
 		"gridmesh/controller:dev":  withCLI(program("gridmesh-controller")),
-		"gridmesh/dns:dev":         program("gridmesh-dns"),
 		"gridmesh/admission:dev":   program("gridmesh-admission"),
+		"gridmesh/health:dev":      program("gridmesh-health"),
+		"gridmesh/dns:dev":         program("gridmesh-dns"),
 		"envoyproxy/envoy:v1.40.0": envoyImage(),
 	}
 	images[AppImage+":1"] = images[AppImage]
@@ -305,7 +306,16 @@ func (c *Cluster) AdmissionKubeconfig() (string, error) {
 	return c.rights("gridmesh-admission", "admission/admission.yaml")
 }
 
-// rights applies a file of deploy/, workloads and webhooks aside, and returns the
+// HealthRights gives node health its rights: the daemons' and those of the controller.
+func (c *Cluster) HealthRights() error {
+	if _, err := c.ControllerKubeconfig(); err != nil {
+		return err
+	}
+	_, err := c.rights("gridmesh-health", "health/health.yaml")
+	return err
+}
+
+// rights applies a file of deploy/, workloads aside, and returns the
 // kubeconfig of a service account.
 func (c *Cluster) rights(account, file string) (string, error) {
 	done := c.pki.path(account + ".kubeconfig")
@@ -317,7 +327,7 @@ func (c *Cluster) rights(account, file string) (string, error) {
 		return "", err
 	}
 	docs := slices.DeleteFunc(strings.Split(string(text), "\n---\n"), func(doc string) bool {
-		return strings.Contains(doc, "kind: Deployment\n") || strings.Contains(doc, "kind: MutatingWebhookConfiguration\n")
+		return strings.Contains(doc, "kind: Deployment\n") || strings.Contains(doc, "kind: DaemonSet\n") || strings.Contains(doc, "kind: MutatingWebhookConfiguration\n")
 	})
 	docs = append([]string{"{apiVersion: v1, kind: Namespace, metadata: {name: gridmesh}}"}, docs...)
 	if _, err := wait.For(context.Background(), "the API server to take "+path.Join("deploy", file), func() error { return c.Apply(strings.Join(docs, "\n---\n")) }); err != nil {

@@ -33,7 +33,7 @@ func builtImages() ([]string, error) {
 // staleImages says where images are missing, or are of other programs than
 // those in bin: a test would be of what was.
 func staleImages(bin string) error {
-	for _, program := range []string{"gridmesh", "gridmesh-agent", "gridmesh-controller", "gridmesh-dns", "gridmesh-admission"} {
+	for _, program := range []string{"gridmesh", "gridmesh-agent", "gridmesh-controller", "gridmesh-dns", "gridmesh-admission", "gridmesh-health"} {
 		mine, err := os.ReadFile(filepath.Join(bin, program))
 		if err != nil {
 			return err

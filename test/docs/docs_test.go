@@ -105,6 +105,7 @@ func TestFlagsExist(t *testing.T) {
 		{"gridmesh", "node", "migrate", "--help"},
 		{"gridmesh-controller", "--help"},
 		{"gridmesh-admission", "--help"},
+		{"gridmesh-health", "--help"},
 		{"lab", "up", "--help"},
 		{"lab", "demo", "--help"},
 		{"lab", "bench-changes", "--help"},
@@ -214,13 +215,11 @@ func TestMetricsAreDocumented(t *testing.T) {
 	inCode := metricsInCode(t)
 	maps.Copy(inCode, metricsOfDNS(t))
 	explained := map[string]bool{}
-	pages := map[string]bool{"docs/agent.md": true, "docs/grids.md": true, "docs/admission.md": true, "dnsplugin/README.md": true, "dnsplugin/nodelocal/README.md": true}
-	for _, room := range []string{"node", "grid", "admission", "xds", "capture", "kube", "internal"} {
 	pages := map[string]bool{
-		"docs/agent.md": true, "docs/grids.md": true, "dnsplugin/README.md": true, "dnsplugin/nodelocal/README.md": true,
-		"health/check/README.md": true, "health/peer/README.md": true,
+		"docs/agent.md": true, "docs/grids.md": true, "docs/admission.md": true, "dnsplugin/README.md": true, "dnsplugin/nodelocal/README.md": true,
+		"health/README.md": true, "health/check/README.md": true, "health/peer/README.md": true,
 	}
-	for _, room := range []string{"node", "grid", "xds", "capture", "kube", "internal"} {
+	for _, room := range []string{"node", "grid", "admission", "xds", "capture", "kube", "internal"} {
 		pages[room+"/README.md"] = false
 	}
 	for page, whole := range pages {

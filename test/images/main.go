@@ -27,6 +27,7 @@ var images = []image{
 	{name: "agent", programs: []string{"gridmesh-agent", "gridmesh"}},
 	{name: "controller", programs: []string{"gridmesh-controller", "gridmesh"}, user: "65532:65532"},
 	{name: "admission", programs: []string{"gridmesh-admission"}, user: "65532:65532"},
+	{name: "health", programs: []string{"gridmesh-health"}, user: "0:0"},
 	{name: "dns", programs: []string{"gridmesh-dns"}, roots: true}, // forward . tls://…
 }
 

@@ -17,10 +17,11 @@ var ErrNone = errors.New("no such thing in this lab")
 
 // line is what can be cut: a device of a unit's router, in the words of people.
 type line struct {
-	words  string // "uplink a", "node a-1", "link a b"
+	words  string // "uplink a", "uplink of a-1", "node a-1", "link a b"
 	router *NS
 	family nftables.TableFamily
 	dev    string
+	own    bool // what goes to and from the router itself alone
 }
 
 // cuts are the lines that are cut now.
@@ -29,8 +30,8 @@ type cuts struct {
 	list []string
 }
 
-// Cuts are the lines that are cut now: "uplink UNIT", "node NODE" and "link
-// UNIT UNIT", in the order in which they were.
+// Cuts are the lines that are cut now: "uplink UNIT", "uplink of NODE", "node NODE" and
+// "link UNIT UNIT", in the order in which they were.
 func (l *Lab) Cuts() []string {
 	l.cuts.mu.Lock()
 	defer l.cuts.mu.Unlock()
@@ -62,27 +63,34 @@ func (w line) set(cut bool) error {
 	if err != nil {
 		return err
 	}
-	t := conn.AddTable(&nftables.Table{Name: "cut-" + w.dev, Family: w.family})
+	name, in, out := "cut-"+w.dev, nftables.ChainHookPrerouting, nftables.ChainHookPostrouting
+	if w.own {
+		name, in, out = "cut-up-"+w.dev, nftables.ChainHookInput, nftables.ChainHookOutput
+	}
+	t := conn.AddTable(&nftables.Table{Name: name, Family: w.family})
 	if !cut {
 		conn.DelTable(t)
 	} else {
-		for _, h := range []struct {
-			name string
-			hook *nftables.ChainHook
-			key  expr.MetaKey
-		}{{"in", nftables.ChainHookPrerouting, expr.MetaKeyIIFNAME}, {"out", nftables.ChainHookPostrouting, expr.MetaKeyOIFNAME}} {
-			c := conn.AddChain(&nftables.Chain{Name: h.name, Table: t, Type: nftables.ChainTypeFilter, Hooknum: h.hook, Priority: nftables.ChainPriorityRef(-310)})
-			conn.AddRule(&nftables.Rule{Table: t, Chain: c, Exprs: []expr.Any{
-				&expr.Meta{Key: h.key, Register: 1},
-				&expr.Cmp{Register: 1, Op: expr.CmpOpEq, Data: ifname(w.dev)},
-				&expr.Verdict{Kind: expr.VerdictDrop},
-			}})
-		}
+		w.drop(conn, t, "in", in, expr.MetaKeyIIFNAME)
+		w.drop(conn, t, "out", out, expr.MetaKeyOIFNAME)
 	}
 	if err := conn.Flush(); err != nil {
 		return fmt.Errorf("cut or heal %s: %w", w.words, err)
 	}
 	return nil
+}
+
+func (w line) drop(conn *nftables.Conn, t *nftables.Table, name string, hook *nftables.ChainHook, key expr.MetaKey) {
+	c := conn.AddChain(&nftables.Chain{Name: name, Table: t, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: nftables.ChainPriorityRef(-310)})
+	var list []expr.Any
+	if w.own { // who is asked for its address answers: the line is dead behind it
+		list = append(list, &expr.Meta{Key: expr.MetaKeyPROTOCOL, Register: 1}, &expr.Cmp{Register: 1, Op: expr.CmpOpNeq, Data: []byte{0x08, 0x06}})
+	}
+	conn.AddRule(&nftables.Rule{Table: t, Chain: c, Exprs: append(list,
+		&expr.Meta{Key: key, Register: 1},
+		&expr.Cmp{Register: 1, Op: expr.CmpOpEq, Data: ifname(w.dev)},
+		&expr.Verdict{Kind: expr.VerdictDrop},
+	)})
 }
 
 // SetUplink cuts or heals what leads from a unit to the cloud and to units that
@@ -92,20 +100,38 @@ func (l *Lab) SetUplink(unit string, cut bool) error {
 	if err != nil {
 		return err
 	}
-	return l.set(line{"uplink " + unit, u.Router, nftables.TableFamilyINet, "up0"}, cut)
+	return l.set(line{words: "uplink " + unit, router: u.Router, family: nftables.TableFamilyINet, dev: "up0"}, cut)
 }
 
 // SetNode cuts or heals what leads from a node to anything else.
 func (l *Lab) SetNode(node string, cut bool) error {
-	n := l.Node(node)
-	if n == nil {
-		var names []string
-		for _, n := range l.Nodes() {
-			names = append(names, n.Name)
-		}
-		return fmt.Errorf("%w: node %q; there are %s", ErrNone, node, strings.Join(names, ", "))
+	n, err := l.node(node)
+	if err != nil {
+		return err
 	}
-	return l.set(line{"node " + node, n.Unit.Router, nftables.TableFamilyBridge, "p-" + node}, cut)
+	return l.set(line{words: "node " + node, router: n.Unit.Router, family: nftables.TableFamilyBridge, dev: "p-" + node}, cut)
+}
+
+// SetNodeUplink cuts or heals what leads from a node out of its unit: to the cloud and to all
+// other units.
+func (l *Lab) SetNodeUplink(node string, cut bool) error {
+	n, err := l.node(node)
+	if err != nil {
+		return err
+	}
+	return l.set(line{words: "uplink of " + node, router: n.Unit.Router, family: nftables.TableFamilyBridge, dev: "p-" + node, own: true}, cut)
+}
+
+// node is Node that says what there is.
+func (l *Lab) node(name string) (*Node, error) {
+	if n := l.Node(name); n != nil {
+		return n, nil
+	}
+	var names []string
+	for _, n := range l.Nodes() {
+		names = append(names, n.Name)
+	}
+	return nil, fmt.Errorf("%w: node %q; there are %s", ErrNone, name, strings.Join(names, ", "))
 }
 
 // SetLink cuts or heals the link of two units, whichever is named first.
@@ -125,7 +151,7 @@ func (l *Lab) SetLink(a, b string, cut bool) error {
 		}
 		return fmt.Errorf("%w: a link of %s and %s; there are those of %s", ErrNone, a, b, strings.Join(l.links, ", "))
 	}
-	return l.set(line{"link " + words, x.Router, nftables.TableFamilyINet, "x-" + y.Name}, cut)
+	return l.set(line{words: "link " + words, router: x.Router, family: nftables.TableFamilyINet, dev: "x-" + y.Name}, cut)
 }
 
 // unit is Unit that says what there is.

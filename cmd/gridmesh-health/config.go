@@ -1,0 +1,149 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/gridmesh/gridmesh/api/names"
+	"github.com/gridmesh/gridmesh/health/check"
+	"github.com/gridmesh/gridmesh/health/peer"
+	"github.com/gridmesh/gridmesh/health/vote"
+	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/run"
+)
+
+// config is every choice that the flags offer.
+type config struct {
+	kubeconfig string
+	node       string
+	unitKey    string
+	namespace  string
+	state      string
+	keys       []string
+	mirror     bool
+	bind       string
+	healthz    string
+	metrics    string
+	check      check.Config
+	peer       peer.Config
+	vote       vote.Config
+	verbose    bool
+}
+
+func defaults() *config {
+	return &config{
+		unitKey: names.HealthZone, namespace: "gridmesh", healthz: "127.0.0.1:10361", metrics: "127.0.0.1:10362",
+		check: check.Default(), peer: peer.Default(), vote: vote.Default(""),
+	}
+}
+
+// ignored are flags of SuperEdge's edge-health that mean nothing here. They are accepted, so
+// that its manifests go on working.
+var ignored = map[string]string{
+	"masterurl": "the address is in --kubeconfig", "communicateperiod": "each round is reported at once", "communicatetimetout": "it is 3s",
+	"communicateretrytime": "the next round reports again", "voteperiod": "it is --healthcheckperiod", "votetimeout": "it is two and a half rounds",
+	"v": "see --verbose", "vmodule": "see --verbose", "logtostderr": "the log goes there", "alsologtostderr": "the log goes there",
+	"stderrthreshold": "the log goes there", "log-dir": "the log goes to stderr", "log-file": "the log goes to stderr",
+}
+
+func (c *config) bindChecks(f *pflag.FlagSet) {
+	f.Var(&c.check.Ping, "pingplugin", "a node is well where this port takes connections (by default the kubelet's)")
+	f.Var(&c.check.Kubelet, "kubeletplugin", "a node is well where its kubelet says so over HTTP, without credentials")
+	f.Var(&c.check.KubeletAuth, "kubeletauthplugin", "a node is well where its kubelet says so over HTTPS")
+	f.Float64Var(&c.check.ScoreLine, "healthcheckscoreline", c.check.ScoreLine, "what the weights of the probes that found a node well have to reach, times 100")
+	f.StringVar(&c.check.Credentials.Token, "kubelet-token-file", "", "token for kubeletauthplugin")
+	f.StringVar(&c.check.Credentials.CA, "kubelet-ca-file", "", "who signed the kubelets' certificates (PEM)")
+	f.StringVar(&c.check.Credentials.Cert, "kubelet-client-certificate", "", "client certificate for kubeletauthplugin (PEM)")
+	f.StringVar(&c.check.Credentials.Key, "kubelet-client-key", "", "the key of that (PEM)")
+	run.Files(f, "kubelet-token-file", "kubelet-ca-file", "kubelet-client-certificate", "kubelet-client-key")
+}
+
+func (c *config) bindFlags(f *pflag.FlagSet) {
+	f.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig of the API server (default: in-cluster credentials)")
+	f.StringVar(&c.node, "node-name", "", "name of this node's Node")
+	f.StringVar(&c.node, "hostname", "", "SuperEdge's name of --node-name")
+	_ = f.MarkHidden("hostname")
+	f.StringVar(&c.unitKey, "unit-key", c.unitKey, "label of Nodes whose value is their unit; a node without it is in none")
+	f.StringVar(&c.namespace, "namespace", c.namespace, "namespace of the units' Leases")
+	f.StringVar(&c.state, "state-file", "", "where it is kept who is in the unit, for starts without a cloud; empty for nowhere")
+	f.StringArrayVar(&c.keys, "key-file", nil, "file with the unit's key, which is followed; of two the first signs and both are accepted")
+	f.BoolVar(&c.mirror, "mirror-legacy-annotation", false, "write public SuperEdge's annotation nodeunhealth, too")
+	f.StringVar(&c.bind, "bind-address", "", "address at which other nodes are listened to (default: all, port 51005)")
+	f.Uint16Var(&c.peer.Port, "communicateserverport", c.peer.Port, "port of all nodes of the unit")
+	f.StringVar((*string)(&c.peer.Legacy), "legacy", "", "exchange with SuperEdge's own edge-health, too, of this generation: v0.7 or v0.8")
+	f.BoolVar(&c.peer.NAT, "nat", false, "take what comes from an address that is not the sender's")
+	f.Var(&seconds{&c.vote.Every}, "healthcheckperiod", "a round: each node is checked once")
+	f.StringVar(&c.healthz, "healthz-bind-address", c.healthz, "address of /healthz; empty for none")
+	f.StringVar(&c.metrics, "metrics-bind-address", c.metrics, "address of /metrics; empty for none")
+	f.BoolVarP(&c.verbose, "verbose", "v", false, "log more")
+	c.bindChecks(f)
+	run.Files(f, "kubeconfig", "key-file", "state-file")
+	for name, why := range ignored {
+		if f.Lookup(name) == nil {
+			f.String(name, "", "ignored: "+why)
+			f.Lookup(name).NoOptDefVal = "true" // klog has --logtostderr
+			_ = f.MarkHidden(name)
+		}
+	}
+}
+
+// seconds is a duration, of which SuperEdge has whole seconds without a unit.
+type seconds struct{ of *time.Duration }
+
+// Set implements pflag.Value.
+func (s *seconds) Set(text string) error {
+	if n, err := strconv.ParseUint(text, 10, 16); err == nil {
+		*s.of = time.Duration(n) * time.Second
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("%q is no number of seconds, nor a duration as 10s", text)
+	}
+	*s.of = d
+	return nil
+}
+
+// String implements pflag.Value.
+func (s *seconds) String() string { return s.of.String() }
+
+// Type implements pflag.Value.
+func (s *seconds) Type() string { return "duration" }
+
+func (c *config) complete(f *pflag.FlagSet, log *slog.Logger) error {
+	c.vote.Self = c.node
+	c.vote.Fresh, c.vote.AskFor = c.vote.Every*5/2, c.vote.Every/2
+	c.vote.Renew = 6 * c.vote.Every
+	if c.bind == "" {
+		c.bind = fmt.Sprintf(":%d", c.peer.Port)
+	}
+	errs := []error{
+		c.check.Validate(), c.peer.Validate(),
+		run.CheckTCP("bind-address", c.bind), run.CheckTCP("healthz-bind-address", c.healthz), run.CheckTCP("metrics-bind-address", c.metrics),
+	}
+	if c.node == "" {
+		errs = append(errs, errors.New("--node-name: give the name of this node's Node; is a variable of the shell not set?"))
+	} else if err := c.vote.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("--healthcheckperiod: %w", err))
+	}
+	if c.unitKey == "" || c.namespace == "" {
+		errs = append(errs, fmt.Errorf("--unit-key %q, --namespace %q: must not be empty", c.unitKey, c.namespace))
+	}
+	if len(c.keys) > 2 {
+		errs = append(errs, fmt.Errorf("--key-file: %d files, two at most", len(c.keys)))
+	}
+	f.Visit(func(flag *pflag.Flag) {
+		if why, ok := ignored[flag.Name]; ok {
+			log.Warn("a flag of SuperEdge is ignored", obs.KeyFlag, "--"+flag.Name, obs.KeyWhy, why)
+		}
+	})
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%w: %w", run.ErrUsage, err)
+	}
+	return nil
+}

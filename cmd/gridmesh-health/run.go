@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/gridmesh/gridmesh/health"
+	"github.com/gridmesh/gridmesh/health/check"
+	"github.com/gridmesh/gridmesh/health/peer"
+	"github.com/gridmesh/gridmesh/health/vote"
+	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/kube"
+)
+
+// daemon votes until ctx ends.
+func daemon(ctx context.Context, c *config, log *slog.Logger) error {
+	kube.LogTo(log)
+	client, err := kube.Connect(c.kubeconfig, "gridmesh-health/"+obs.Version(), kube.NodeRate())
+	if err != nil {
+		return err
+	}
+	registry := run.NewRegistry()
+	checker, err := check.New(c.check, log, registry)
+	if err != nil {
+		return err
+	}
+	d, err := health.New(health.Config{Vote: c.vote, Log: log}, checker, health.Annotations{Client: client, Mirror: c.mirror}, health.NewMetrics(registry))
+	if err != nil {
+		return err
+	}
+	exchange, err := peer.New(c.peer, d, log, registry)
+	if err != nil {
+		return err
+	}
+	d.SetExchange(exchange)
+	var g run.Group
+	defer g.Close()
+	var checks run.Checks
+	if err := g.AddHTTP("health", c.healthz, checks.Handler(), log); err != nil {
+		return err
+	}
+	if err := g.AddHTTP("metrics", c.metrics, run.MetricsMux(registry), log); err != nil {
+		return err
+	}
+	l, err := run.ListenTCP(c.bind, log)
+	if err != nil {
+		return fmt.Errorf("--bind-address: %w", err)
+	}
+	g.AddListener("exchange", l, exchange.Run)
+	g.Add("vote", d.Run)
+	keys := &keyFiles{paths: c.keys, tell: exchange.SetKeys, log: log}
+	g.AddTask("keys", keys.follow)
+	units := make(chan string, 1)
+	g.AddTask("unit", func(ctx context.Context) error {
+		return health.FollowUnit(ctx, client, c.node, c.unitKey, c.state, func(u health.Unit) {
+			exchange.SetUnit(peerUnit(c.node, u, c.vote.Observers))
+			d.SetUnit(ctx, u)
+			newest(units, u.Name)
+		}, log)
+	})
+	g.AddTask("uplink", func(ctx context.Context) error {
+		return health.FollowUplink(ctx, client, func(up bool, why error) {
+			if up {
+				log.Info("this node reaches the API server")
+			} else {
+				log.Warn("this node does not reach the API server", obs.KeyErr, client.Blame(why))
+			}
+			d.SetUplink(ctx, up)
+		})
+	})
+	g.AddTask("lease", func(ctx context.Context) error {
+		return health.HoldLease(ctx, client, c.namespace, c.node, units, d.May(), func(until time.Time) { d.SetLease(ctx, until) }, log)
+	})
+	return g.Run(ctx)
+}
+
+// newest leaves the newest in a channel of one.
+func newest(ch chan string, s string) {
+	select {
+	case <-ch:
+	default:
+	}
+	ch <- s // there is room: nobody else sends
+}
+
+// peerUnit is the unit as the exchange knows it.
+func peerUnit(self string, u health.Unit, observers int) peer.Unit {
+	p := peer.Unit{Self: self, Addrs: map[string][]netip.Addr{}}
+	members := make([]vote.Member, 0, len(u.Members))
+	for _, m := range u.Members {
+		p.Addrs[m.Name] = m.Addrs
+		members = append(members, vote.Member{Name: m.Name, UID: m.UID})
+	}
+	p.View = vote.NewView(members, observers).ID
+	return p
+}
+
+// keyFiles are files with keys.
+type keyFiles struct {
+	paths []string
+	tell  func(keys ...[]byte) error
+	log   *slog.Logger
+	was   [][]byte
+	said  string
+}
+
+const (
+	keysEvery = 10 * time.Second
+	mostKey   = 4096
+)
+
+// follow tells of the keys, whenever they change. What cannot be read leaves those in force
+// that were.
+func (k *keyFiles) follow(ctx context.Context) error {
+	for first := true; ; first = false {
+		keys, err := k.read()
+		if err == nil && (first || !same(keys, k.was)) {
+			if err = k.tell(keys...); err == nil {
+				k.was = keys
+			}
+		}
+		if text := fmt.Sprint(err); err != nil && text != k.said {
+			k.log.Error("the keys of node health cannot be used; those in force stay", obs.KeyErr, err)
+			k.said = text
+		} else if err == nil {
+			k.said = ""
+		}
+		if !run.Pause(ctx, keysEvery) {
+			return nil
+		}
+	}
+}
+
+func (k *keyFiles) read() (keys [][]byte, err error) {
+	for i, path := range k.paths {
+		data, err := os.ReadFile(path)
+		if i > 0 && errors.Is(err, os.ErrNotExist) {
+			continue // there is a second one while the key is changed
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--key-file: %w", err)
+		}
+		if data = bytes.TrimSpace(data); len(data) == 0 || len(data) > mostKey {
+			return nil, fmt.Errorf("--key-file: %s has %d bytes: 1 to %d", path, len(data), mostKey)
+		}
+		keys = append(keys, data)
+	}
+	return keys, nil
+}
+
+func same(a, b [][]byte) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if !bytes.Equal(a[i], b[i]) {
+			return false
+		}
+	}
+	return true
+}

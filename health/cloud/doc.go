@@ -1,0 +1,18 @@
+// Package cloud is what gridmesh-controller does for node health: it keeps the shield, the
+// list of nodes whose pods and endpoints stay though the cloud calls the nodes lost, and
+// repairs what was done to pods before a node was on it.
+//
+// Package health/shield decides; the admission policies and the webhook read the list. Those
+// take back single writes of Kubernetes' controller manager as it makes them. What they
+// missed, because they were not there yet or a vote came later, is put right here, and again
+// until it is so: pods that it marked on a node that is kept are ready again, pods of a node
+// that is voted dead are marked and the node is tainted, though its own queue is busy with
+// nodes that are kept.
+//
+//	world.go   what is known of nodes and units, and since when
+//	keeper.go  the loop: what is to become of each node, and what is done about it
+//	list.go    the ConfigMap
+//	pods.go    pods that the controller manager marked, or did not
+//	taints.go  nodes that are voted dead
+//	tell.go    Events and metrics
+package cloud

@@ -1,0 +1,87 @@
+package cloud
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gridmesh/gridmesh/health/shield"
+	"github.com/gridmesh/gridmesh/internal/obs"
+)
+
+// Metrics are what is counted.
+type Metrics struct {
+	nodes  *prometheus.GaugeVec
+	writes *prometheus.CounterVec
+}
+
+// NewMetrics registers them.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "gridmesh_health_nodes", Help: "Nodes by what is to become of them: shield, hold, suspect, evict.",
+		}, []string{"action"}),
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gridmesh_health_writes_total", Help: "What was written for node health: the list, pods' conditions, taints.",
+		}, []string{"what", "result"}),
+	}
+	r.MustRegister(m.nodes, m.writes)
+	for _, what := range []string{"list", "pod", "taint"} {
+		m.writes.WithLabelValues(what, "ok")
+		m.writes.WithLabelValues(what, "failed")
+	}
+	return m
+}
+
+func (m *Metrics) set(counts map[shield.Action]int) {
+	for _, a := range []shield.Action{shield.Shield, shield.Hold, shield.Suspect, shield.Evict} {
+		m.nodes.WithLabelValues(a.String()).Set(float64(counts[a]))
+	}
+}
+
+func (m *Metrics) wrote(what string, err error) {
+	result := "ok"
+	if err != nil {
+		result = "failed"
+	}
+	m.writes.WithLabelValues(what, result).Inc()
+}
+
+// Reasons of Events about Nodes.
+const (
+	reasonShielded = "NodeShielded"
+	reasonHeld     = "NodeHeld"
+	reasonReleased = "NodeReleased"
+	reasonDead     = "NodeVotedDead"
+	reasonUnseen   = "NodeUnseenByUnit"
+)
+
+// tell tells of a node of which something else is to become than before. Of a unit that falls
+// silent for a moment, and of nodes that the cloud hears all the while, nobody needs to know.
+func (k *Keeper) tell(name string, s *seen, action shield.Action, why string) {
+	if action.Keeps() && !s.lost() {
+		return
+	}
+	was := k.said[name]
+	if was == action {
+		return
+	}
+	k.said[name] = action
+	kind := corev1.EventTypeNormal
+	var reason string
+	switch {
+	case action == shield.Shield:
+		reason = reasonShielded
+	case action == shield.Hold:
+		reason = reasonHeld
+	case action == shield.Evict:
+		kind, reason = corev1.EventTypeWarning, reasonDead
+	case action == shield.Suspect:
+		kind, reason = corev1.EventTypeWarning, reasonUnseen
+	case was.Keeps():
+		reason = reasonReleased
+	default:
+		return
+	}
+	k.cfg.Log.Info("something else is to become of a node", obs.KeyNode, name, obs.KeyAction, action.String(), obs.KeyWhy, why)
+	k.cluster.Event(name, s.uid, kind, reason, why)
+}

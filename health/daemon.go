@@ -1,0 +1,221 @@
+package health
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gridmesh/gridmesh/health/check"
+	"github.com/gridmesh/gridmesh/health/vote"
+	"github.com/gridmesh/gridmesh/internal/obs"
+)
+
+// Member is a node of the unit, as the API server has it.
+type Member struct {
+	Name    string       `json:"name"`
+	UID     string       `json:"uid"`
+	Addrs   []netip.Addr `json:"addrs"`             // its InternalIPs
+	Lost    bool         `json:"lost,omitempty"`    // the cloud does not call it ready
+	Verdict string       `json:"verdict,omitempty"` // annotation
+}
+
+// Unit is who is in this node's unit.
+type Unit struct {
+	Name    string   `json:"name"` // the label's value; "" where the node is in none
+	Members []Member `json:"members,omitempty"`
+}
+
+// Checker looks whether nodes are well (health/check).
+type Checker interface {
+	Round(ctx context.Context, targets []check.Target) map[string]bool
+}
+
+// Exchange is how nodes tell each other (health/peer).
+type Exchange interface {
+	Report(ctx context.Context, to string, r vote.Reported) (vote.Reply, error)
+	Ask(ctx context.Context, to string, nodes []string) ([]vote.Result, error)
+}
+
+// Cloud is what a daemon does there.
+type Cloud interface {
+	// Annotate writes a verdict.
+	Annotate(ctx context.Context, w Verdict) error
+}
+
+// Verdict is what is written of a node.
+type Verdict struct {
+	Node, UID string
+	Well      bool
+	Evidence  string
+}
+
+// Config is how a daemon works.
+type Config struct {
+	Vote vote.Config
+	Log  *slog.Logger
+}
+
+// Daemon votes for one node. Its methods may be called by several at once.
+type Daemon struct {
+	cfg      Config
+	checker  Checker
+	exchange Exchange
+	cloud    Cloud
+	metrics  *Metrics
+
+	do   chan func(now time.Time) // to the loop
+	work sync.WaitGroup           // what the loop has under way
+	may  chan bool                // to who holds the Lease: whether this node may; the newest counts
+
+	// The loop's own.
+	machine *vote.Machine
+	unit    Unit
+	addrs   map[string]netip.Addr
+	told    map[string]Member // what the machine was told of the cloud's word
+	local   map[string]bool   // the last round's checks
+	was     bool              // the last word on may
+	notes   map[vote.Note]time.Time
+	up      bool // this node reaches the cloud
+	wakeAt  time.Time
+	ctx     context.Context // of the loop, for what it begins
+}
+
+// New makes a daemon that knows nobody.
+func New(cfg Config, c Checker, cloud Cloud, m *Metrics) (*Daemon, error) {
+	if err := cfg.Vote.Validate(); err != nil {
+		return nil, fmt.Errorf("vote: %w", err)
+	}
+	return &Daemon{
+		cfg: cfg, checker: c, cloud: cloud, metrics: m, do: make(chan func(time.Time), 64), may: make(chan bool, 1),
+		machine: vote.New(cfg.Vote), addrs: map[string]netip.Addr{}, told: map[string]Member{}, notes: map[vote.Note]time.Time{},
+	}, nil
+}
+
+// SetExchange says how others are told; it is called once, before Run.
+func (d *Daemon) SetExchange(e Exchange) { d.exchange = e }
+
+// Run votes until ctx ends.
+func (d *Daemon) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() { cancel(); d.work.Wait() }()
+	d.ctx = ctx
+	wake := time.NewTimer(0)
+	defer wake.Stop()
+	for {
+		select {
+		case f := <-d.do:
+			f(time.Now())
+		case <-wake.C:
+			d.step(time.Now(), vote.Tick{})
+		case <-ctx.Done():
+			return nil
+		}
+		wake.Reset(time.Until(d.next()))
+	}
+}
+
+// step has the machine take an event, and carries out what it wants.
+func (d *Daemon) step(now time.Time, e vote.Event) {
+	out := d.machine.Step(now, e)
+	d.wakeAt = out.Wake
+	d.carry(now, out)
+	if may := d.machine.May(now); may != d.was {
+		d.was = may
+		select {
+		case <-d.may:
+		default:
+		}
+		d.may <- may // there is room: nobody else sends
+	}
+}
+
+// query has the loop say something.
+func query[T any](ctx context.Context, d *Daemon, f func(now time.Time) T) (t T, err error) {
+	said := make(chan T, 1)
+	select {
+	case d.do <- func(now time.Time) { said <- f(now) }:
+	case <-ctx.Done():
+		return t, fmt.Errorf("ask the vote: %w", context.Cause(ctx))
+	}
+	select {
+	case t = <-said:
+		return t, nil
+	case <-ctx.Done():
+		return t, fmt.Errorf("ask the vote: %w", context.Cause(ctx))
+	}
+}
+
+// tell has the loop take an event, unless it ends.
+func (d *Daemon) tell(ctx context.Context, e vote.Event) {
+	select {
+	case d.do <- func(now time.Time) { d.step(now, e) }:
+	case <-ctx.Done():
+	}
+}
+
+// SetUnit says who is in the unit, whenever that, or the cloud's word on one of them, changes.
+func (d *Daemon) SetUnit(ctx context.Context, u Unit) {
+	d.later(ctx, func(now time.Time) { d.take(now, u) })
+}
+
+// SetUplink says whether this node reaches the cloud, whenever that changes.
+func (d *Daemon) SetUplink(ctx context.Context, up bool) {
+	d.later(ctx, func(now time.Time) {
+		d.up = up
+		d.step(now, vote.Uplink{Up: up})
+	})
+}
+
+// SetLease says until when this node holds the unit's Lease.
+func (d *Daemon) SetLease(ctx context.Context, until time.Time) {
+	d.tell(ctx, vote.Lease{Until: until})
+}
+
+// May hears whether this node may hold the unit's Lease, whenever that changes; the last
+// word counts.
+func (d *Daemon) May() <-chan bool { return d.may }
+
+func (d *Daemon) take(now time.Time, u Unit) {
+	slices.SortFunc(u.Members, byName)
+	list := make([]vote.Member, 0, len(u.Members))
+	clear(d.addrs)
+	for _, m := range u.Members {
+		list = append(list, vote.Member{Name: m.Name, UID: m.UID})
+		if len(m.Addrs) > 0 {
+			d.addrs[m.Name] = m.Addrs[0]
+		}
+	}
+	if u.Name != d.unit.Name {
+		d.cfg.Log.Info("this node votes in a unit", obs.KeyUnit, u.Name, obs.KeyMembers, len(list))
+	}
+	d.unit = u
+	d.step(now, vote.Members{View: vote.NewView(list, d.cfg.Vote.Observers)})
+	known := map[string]Member{}
+	for _, m := range u.Members {
+		known[m.Name] = m
+		if was, ok := d.told[m.Name]; ok && was.UID == m.UID && was.Lost == m.Lost && was.Verdict == m.Verdict {
+			continue
+		}
+		d.step(now, vote.Cloud{Node: m.Name, Ready: !m.Lost, Verdict: answer(m.Verdict)})
+	}
+	d.told = known
+	d.metrics.members.Set(float64(len(list)))
+}
+
+func byName(a, b Member) int { return cmp.Compare(a.Name, b.Name) }
+
+// answer is an annotation's verdict.
+func answer(annotation string) vote.Answer {
+	switch annotation {
+	case "true":
+		return vote.Yes
+	case "false":
+		return vote.No
+	}
+	return vote.None
+}

@@ -1,0 +1,16 @@
+// Package health is the daemon that votes on the health of the nodes of a unit: it carries
+// out what package health/vote wants, and tells it what came of it.
+//
+//	daemon.go   the loop, which owns the vote
+//	carry.go    checks, reports and questions
+//	answer.go   what other nodes ask of this one
+//	members.go  who is in the unit, by the API server or by what was known last
+//	uplink.go   whether this node reaches the cloud
+//	lease.go    the unit's Lease
+//	write.go    verdicts, as annotations of Nodes
+//	status.go   what people ask: who sees whom
+//
+// Others in the room: health/check looks at nodes, health/peer is the exchange between them,
+// health/evidence what a verdict rests on, as text; health/shield and health/cloud are the
+// cloud's side.
+package health

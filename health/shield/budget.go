@@ -1,0 +1,35 @@
+package shield
+
+import "time"
+
+// Budget is how fast nodes are given up ahead of Kubernetes, whose own queue may be busy
+// with those that are shielded: as fast as it does it itself, one in ten seconds of each
+// unit, and never more than half of one.
+type Budget struct {
+	Every time.Duration // 0 is 10 s, as --node-eviction-rate 0.1
+	spent map[string]time.Time
+}
+
+const every = 10 * time.Second
+
+// Take reports whether one more node of a unit may be given up now; of its nodes some are
+// already.
+func (b *Budget) Take(now time.Time, unit string, nodes, given int) bool {
+	wait := b.Every
+	if wait == 0 {
+		wait = every
+	}
+	if last, ok := b.spent[unit]; ok && now.Sub(last) < wait || 2*(given+1) > nodes && nodes > 2 {
+		return false
+	}
+	if b.spent == nil {
+		b.spent = map[string]time.Time{}
+	}
+	for u, at := range b.spent {
+		if now.Sub(at) >= wait {
+			delete(b.spent, u)
+		}
+	}
+	b.spent[unit] = now
+	return true
+}

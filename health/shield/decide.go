@@ -1,0 +1,154 @@
+package shield
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Verdict is the vote of a unit on one of its nodes.
+type Verdict uint8
+
+// Verdicts. None was voted where there is none.
+const (
+	None Verdict = iota
+	Well
+	Dead
+)
+
+// Node is what the cloud knows of a node.
+type Node struct {
+	Lost    bool      // its condition Ready is Unknown
+	Since   time.Time // of that, as seen here
+	Verdict Verdict
+	// Cut says that the node told its peers that it has no uplink.
+	Cut bool
+	// Voted is when the verdict, or what it rests on, was last seen to change.
+	Voted time.Time
+}
+
+// Unit is what the cloud knows of a node's unit.
+type Unit struct {
+	// Heard is when its Lease was last seen to be renewed; zero where it has none. Who
+	// begins to look takes a Lease that it finds for renewed then.
+	Heard time.Time
+	// Alive is how many of its nodes the cloud hears.
+	Alive int
+}
+
+// Action is what is to become of a node.
+type Action uint8
+
+// Actions.
+const (
+	Nothing Action = iota // Kubernetes does as it does
+	Shield                // its pods and endpoints stay
+	Hold                  // they stay, for it is not known whether they are well
+	Suspect               // nothing new is to be placed on it
+	Evict                 // its pods and endpoints go
+)
+
+// Keeps reports whether pods and endpoints stay though the node is lost.
+func (a Action) Keeps() bool { return a == Shield || a == Hold }
+
+func (a Action) String() string {
+	return [...]string{"nothing", "shield", "hold", "suspect", "evict"}[min(a, Evict)]
+}
+
+// Config is how long things count.
+type Config struct {
+	// Silent is after how long without a renewal a unit's Lease says that the unit has no
+	// uplink. It is less than the time after which Kubernetes takes a node for lost, so
+	// that it is known by then.
+	Silent time.Duration
+	// Doubt is after how long without a renewal it says so only where the cloud hears no
+	// node of the unit: else nobody votes there any more. It is more than the time after
+	// which Kubernetes takes a node for lost.
+	Doubt time.Duration
+	// Fresh is how old what a verdict rests on may be: voters renew it each minute while
+	// the node is lost.
+	Fresh time.Duration
+	// HoldVerdict is for how long after that the last verdict counts, of a unit that is
+	// heard and does not agree.
+	HoldVerdict time.Duration
+	// Autonomy is for how long a unit without uplink is held; 0 for ever. Its pods are bound
+	// to it: evicted ones could run nowhere else.
+	Autonomy time.Duration
+}
+
+// Default is for voters with rounds of 10 s, and Kubernetes' own grace of 50 s.
+func Default() Config {
+	return Config{Silent: 30 * time.Second, Doubt: 2 * time.Minute, Fresh: 150 * time.Second, HoldVerdict: 5 * time.Minute}
+}
+
+// Validate reports all that is wrong.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Silent <= 0 {
+		errs = append(errs, fmt.Errorf("a unit without a renewal for %s has no uplink: must be positive", c.Silent))
+	}
+	if c.Doubt < c.Silent {
+		errs = append(errs, fmt.Errorf("a unit without a renewal for %s is looked at again after %s: must not be less", c.Silent, c.Doubt))
+	}
+	if c.Fresh <= 0 {
+		errs = append(errs, fmt.Errorf("evidence counts for %s: must be positive", c.Fresh))
+	}
+	if c.HoldVerdict < 0 || c.Autonomy < 0 {
+		errs = append(errs, fmt.Errorf("a verdict is held for %s, a unit for %s: must not be negative", c.HoldVerdict, c.Autonomy))
+	}
+	return errors.Join(errs...)
+}
+
+// Decide says what is to become of a node at a time, and why. It is asked of all nodes, and
+// not of lost ones alone: Kubernetes marks the pods of a node in the moment in which it takes
+// the node for lost, and has to be told before that they are to stay.
+func Decide(now time.Time, c Config, n Node, u Unit) (Action, string) {
+	silent := now.Sub(u.Heard)
+	switch {
+	case u.Heard.IsZero():
+		return Nothing, "nobody votes in its unit"
+	case silent > c.Doubt && u.Alive > 0:
+		return Nothing, "nobody votes in its unit any more: the cloud hears nodes of it, and no vote"
+	case silent > c.Silent:
+		return dark(now, c, n)
+	case n.Lost:
+		return lost(now, c, n)
+	}
+	return heard(now, c, n)
+}
+
+// dark is of a node in a unit without uplink: whatever was voted before is frozen.
+func dark(now time.Time, c Config, n Node) (Action, string) {
+	if n.Lost && c.Autonomy > 0 && now.Sub(n.Since) > c.Autonomy {
+		return Nothing, fmt.Sprintf("its unit has had no uplink for more than %s", c.Autonomy)
+	}
+	return Hold, "its unit has no uplink"
+}
+
+// heard is of a node that the cloud hears, or has not missed yet.
+func heard(now time.Time, c Config, n Node) (Action, string) {
+	fresh := now.Sub(n.Voted) <= c.Fresh
+	switch {
+	case fresh && n.Verdict == Well && n.Cut:
+		return Shield, "it says that it has no uplink, and more than half of its unit see it"
+	case fresh && n.Verdict == Dead:
+		return Suspect, "the cloud hears it, and more than half of its unit do not"
+	}
+	return Nothing, "the cloud hears it"
+}
+
+// lost is of a lost node in a unit that is heard.
+func lost(now time.Time, c Config, n Node) (Action, string) {
+	old := now.Sub(n.Voted)
+	switch {
+	case n.Verdict == None:
+		return Nothing, "its unit has not voted on it"
+	case n.Verdict == Well && old <= c.Fresh:
+		return Shield, "it lost its uplink alone: more than half of its unit see it"
+	case n.Verdict == Dead && old <= c.Fresh:
+		return Evict, "more than half of its unit say that it is dead"
+	case n.Verdict == Well && old <= c.Fresh+c.HoldVerdict:
+		return Hold, "its unit does not agree on it, and voted last that it is well"
+	}
+	return Nothing, fmt.Sprintf("its unit does not agree on it, and has not for %s", old.Round(time.Second))
+}

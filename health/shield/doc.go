@@ -1,0 +1,28 @@
+// Package shield decides in the cloud what is to become of a node that the cloud does not
+// hear: whether its pods and endpoints stay, or go as in stock Kubernetes.
+//
+// It is pure: what is known of a node and of its unit, and the time, go in; an action and
+// its reason come out. Times are those at which the controller saw something itself: clocks
+// of nodes may be an hour off, so what they write into Leases and annotations tells nothing
+// but that it changed.
+//
+//	decide.go  what is to become of a node
+//	budget.go  how many nodes may be given up before Kubernetes itself does it
+//
+// # The rules
+//
+//	unit's Lease              vote on the node      node                  action
+//	renewed                   well                  lost                  Shield
+//	renewed                   well                  says it has no uplink Shield, before it is lost
+//	renewed                   dead                  lost                  Evict
+//	renewed                   dead                  heard                 Suspect: its peers do not reach it
+//	renewed                   well, an old vote     lost                  Hold for a while
+//	renewed                   none, or a very old   lost                  Nothing
+//	silent                    any                   any                   Hold: the unit has no uplink
+//	silent for long, though
+//	the cloud hears the unit  any                   any                   Nothing: nobody votes any more
+//	never seen                any                   any                   Nothing: nobody votes there
+//
+// A unit of one node has nobody to vote, and holds its Lease as others do; lost with its
+// Lease it is a unit without uplink.
+package shield

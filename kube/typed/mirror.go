@@ -1,0 +1,234 @@
+package typed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/gridmesh/gridmesh/kube"
+)
+
+// Selection is which objects of a kind are mirrored; the zero one is all.
+type Selection struct {
+	Labels string // a label selector
+	Fields string // a field selector
+}
+
+// Mirror holds what is kept of the objects of a selection, by name, or by namespace/name
+// where they have one. It may be asked by several at once; what it hands out must not be
+// written to.
+type Mirror[T any] struct {
+	what   string
+	client any // says whether it knows watch-lists
+	sample runtime.Object
+	lw     *cache.ListWatch
+	keep   func(obj any) (T, bool)
+	wake   chan struct{}
+	ready  chan struct{} // closed by the first whole list
+
+	mu      sync.Mutex
+	all     map[string]T
+	changed map[string]bool
+	fault   error // of the last request; nil where it was answered
+}
+
+// api is what the typed clients of all kinds have.
+type api[L runtime.Object] interface {
+	List(ctx context.Context, o metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error)
+}
+
+// newMirror mirrors a kind, of whose objects keep makes what is kept.
+func newMirror[T any, O any, L runtime.Object](what string, client any, of api[L], s Selection, sample runtime.Object, keep func(O) T) *Mirror[T] {
+	m := &Mirror[T]{
+		what: what, client: client, sample: sample, wake: make(chan struct{}, 1), ready: make(chan struct{}),
+		all: map[string]T{}, changed: map[string]bool{},
+		keep: func(obj any) (t T, ok bool) {
+			o, ok := obj.(O)
+			if ok {
+				t = keep(o)
+			}
+			return t, ok
+		},
+	}
+	var pace kube.Pace
+	m.lw = &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.LabelSelector, o.FieldSelector = s.Labels, s.Fields
+			list, err := of.List(ctx, o)
+			m.note(err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			if err := pace.Wait(ctx); err != nil {
+				return nil, err
+			}
+			o.LabelSelector, o.FieldSelector = s.Labels, s.Fields
+			w, err := kube.Answered(of.Watch(ctx, o))
+			m.note(err)
+			if err == nil {
+				pace.Opened()
+			}
+			return w, err
+		},
+	}
+	return m
+}
+
+// Run mirrors until ctx ends.
+func (m *Mirror[T]) Run(ctx context.Context) error {
+	lw := cache.ToListWatcherWithWatchListSemantics(m.lw, m.client)
+	cache.NewReflectorWithOptions(lw, m.sample, store[T]{m}, cache.ReflectorOptions{Name: "gridmesh/" + m.what}).RunWithContext(ctx)
+	return nil
+}
+
+// Ready is closed once everything was listed.
+func (m *Mirror[T]) Ready() <-chan struct{} { return m.ready }
+
+// Wake fires after changes of what is kept; it carries nothing.
+func (m *Mirror[T]) Wake() <-chan struct{} { return m.wake }
+
+// Fault says why the last request was not answered, or nil.
+func (m *Mirror[T]) Fault() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fault == nil {
+		return nil
+	}
+	return fmt.Errorf("list and watch %s: %w", m.what, m.fault)
+}
+
+func (m *Mirror[T]) note(err error) {
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fault = err
+}
+
+// Get is what is kept of an object.
+func (m *Mirror[T]) Get(key string) (T, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t, ok := m.all[key]
+	return t, ok
+}
+
+// All is what is kept of each object, by its key: a map of its own.
+func (m *Mirror[T]) All() map[string]T {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.all)
+}
+
+// Changes are the keys of which what is kept changed since the last call, sorted.
+func (m *Mirror[T]) Changes() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := slices.Sorted(maps.Keys(m.changed))
+	clear(m.changed)
+	return list
+}
+
+func (m *Mirror[T]) tell() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// store is where a reflector puts objects.
+type store[T any] struct{ *Mirror[T] }
+
+// Add implements cache.ReflectorStore.
+func (s store[T]) Add(obj any) error {
+	key, err := cache.MetaNamespaceKeyFunc(obj)
+	if err != nil {
+		return err
+	}
+	t, ok := s.keep(obj)
+	if !ok {
+		return fmt.Errorf("%T is told as one of %s", obj, s.what)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.set(key, t)
+	return nil
+}
+
+func (s store[T]) set(key string, t T) {
+	if was, ok := s.all[key]; ok && reflect.DeepEqual(was, t) {
+		return
+	}
+	s.all[key], s.changed[key] = t, true
+	s.tell()
+}
+
+// Update implements cache.ReflectorStore.
+func (s store[T]) Update(obj any) error { return s.Add(obj) }
+
+// Delete implements cache.ReflectorStore.
+func (s store[T]) Delete(obj any) error {
+	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remove(key)
+	return nil
+}
+
+func (s store[T]) remove(key string) {
+	if _, ok := s.all[key]; ok {
+		delete(s.all, key)
+		s.changed[key] = true
+		s.tell()
+	}
+}
+
+// Replace implements cache.ReflectorStore.
+func (s store[T]) Replace(list []any, _ string) error {
+	next := make(map[string]T, len(list))
+	for _, obj := range list {
+		key, err := cache.MetaNamespaceKeyFunc(obj)
+		if err != nil {
+			return err
+		}
+		t, ok := s.keep(obj)
+		if !ok {
+			return fmt.Errorf("%T is told as one of %s", obj, s.what)
+		}
+		next[key] = t
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.all {
+		if _, ok := next[key]; !ok {
+			s.remove(key)
+		}
+	}
+	for key, t := range next {
+		s.set(key, t)
+	}
+	select {
+	case <-s.ready:
+	default:
+		close(s.ready)
+		s.tell()
+	}
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (store[T]) Resync() error { return nil }

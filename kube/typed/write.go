@@ -1,0 +1,124 @@
+package typed
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gridmesh/gridmesh/kube"
+)
+
+// podPage is how many pods of a node are asked for at once.
+const podPage = 100
+
+// PodsOn are the pods of a node, by the API server's word of now, one page after the other.
+func PodsOn(ctx context.Context, c *kube.Client, node string, each func(*corev1.Pod) error) error {
+	o := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(), Limit: podPage}
+	for {
+		list, err := c.Typed.CoreV1().Pods("").List(ctx, o)
+		if err != nil {
+			return fmt.Errorf("list the pods of node %s: %w", node, err)
+		}
+		for i := range list.Items {
+			if err := each(&list.Items[i]); err != nil {
+				return err
+			}
+		}
+		if o.Continue = list.Continue; o.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// step is one of a JSON patch (RFC 6902).
+type step struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// SetReady writes a pod's condition Ready, if nobody wrote the pod since it was read.
+func SetReady(ctx context.Context, c *kube.Client, pod *corev1.Pod, ready corev1.PodCondition) error {
+	at := -1
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == corev1.PodReady {
+			at = i
+		}
+	}
+	if at < 0 {
+		return fmt.Errorf("pod %s/%s has no condition Ready", pod.Namespace, pod.Name)
+	}
+	data, err := json.Marshal([]step{
+		{"test", "/metadata/resourceVersion", pod.ResourceVersion},
+		{"replace", fmt.Sprintf("/status/conditions/%d", at), ready},
+	})
+	if err == nil {
+		_, err = c.Typed.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.JSONPatchType, data, metav1.PatchOptions{}, "status")
+	}
+	if err != nil {
+		return fmt.Errorf("set the condition Ready of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// EditTaints writes what edit makes of the taints of the Node of a name and UID, as they are
+// now, where that is something else.
+func EditTaints(ctx context.Context, c *kube.Client, node, uid string, edit func([]corev1.Taint) []corev1.Taint) error {
+	live, err := c.Typed.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read the taints of node %s: %w", node, err)
+	}
+	taints := edit(slices.Clone(live.Spec.Taints))
+	if string(live.UID) != uid || equality.Semantic.DeepEqual(taints, live.Spec.Taints) {
+		return nil // another node by now, or somebody else did it
+	}
+	if taints == nil {
+		taints = []corev1.Taint{}
+	}
+	data, err := json.Marshal([]step{
+		{"test", "/metadata/resourceVersion", live.ResourceVersion},
+		{"add", "/spec/taints", taints},
+	})
+	if err == nil {
+		_, err = c.Typed.CoreV1().Nodes().Patch(ctx, node, types.JSONPatchType, data, metav1.PatchOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("write the taints of node %s: %w", node, err)
+	}
+	return nil
+}
+
+// ReplaceData has a ConfigMap hold these data and no others of the manager's (server-side
+// apply); it is made where it is not there.
+func ReplaceData(ctx context.Context, c *kube.Client, namespace, name, manager string, data map[string]string) error {
+	raw, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "namespace": namespace}, "data": data,
+	})
+	if err == nil {
+		force := true
+		_, err = c.Typed.CoreV1().ConfigMaps(namespace).Patch(ctx, name, types.ApplyPatchType, raw, metav1.PatchOptions{FieldManager: manager, Force: &force})
+	}
+	if err != nil {
+		return fmt.Errorf("write ConfigMap %s/%s: %w", namespace, name, err)
+	}
+	return nil
+}
+
+// Annotate writes annotations of the Node of a name and UID; nil takes one away.
+func Annotate(ctx context.Context, c *kube.Client, node, uid string, annotations map[string]*string) error {
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": annotations}})
+	if err == nil {
+		_, err = c.Typed.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, data, metav1.PatchOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("annotate node %s: %w", node, err)
+	}
+	return nil
+}
