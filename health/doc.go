@@ -8,7 +8,7 @@
 //	uplink.go   whether this node reaches the cloud
 //	lease.go    the unit's Lease
 //	write.go    verdicts, as annotations of Nodes
-//	status.go   what people ask: who sees whom
+//	metrics.go  what is counted
 //
 // Others in the room: health/check looks at nodes, health/peer is the exchange between them,
 // health/evidence what a verdict rests on, as text; health/shield and health/cloud are the

@@ -11,7 +11,7 @@
 //
 //	world.go   what is known of nodes and units, and since when
 //	keeper.go  the loop: what is to become of each node, and what is done about it
-//	list.go    the ConfigMap
+//	run.go     a real cluster: what is watched, and how it is written
 //	pods.go    pods that the controller manager marked, or did not
 //	taints.go  nodes that are voted dead
 //	tell.go    Events and metrics

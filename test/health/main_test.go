@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/gridmesh/gridmesh/admission/policy"
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
@@ -127,7 +126,13 @@ current-context: x
 func policies(t *testing.T) {
 	t.Helper()
 	must(t, c.HealthRights())
-	must(t, c.Apply(policy.Shield()+"---\n"+policy.Votes()))
+	var manifests []string
+	for _, name := range []string{"nodes", "pods", "votes"} {
+		text, err := os.ReadFile(filepath.Join(edge.Root(), "admission/policy/manifests", name+".yaml"))
+		must(t, err)
+		manifests = append(manifests, string(text))
+	}
+	must(t, c.Apply(strings.Join(manifests, "---\n")))
 }
 
 // controller starts gridmesh-controller, which keeps the shield.
