@@ -175,7 +175,7 @@ func (k *kernelPath) followed() {
 // apply writes a change of what is in step.
 func (k *kernelPath) apply(change *plan.KernelChange) error {
 	if !change.Empty() {
-		if err := k.table.write(elementsOf(&change.Del), elementsOf(&change.Add), change.AddPicks, change.DelPicks); err != nil {
+		if err := k.table.write(elementsOf(&change.Del), elementsOf(&change.Add), kernelChains{change.AddPicks, change.AddLists}, kernelChains{change.DelPicks, change.DelLists}); err != nil {
 			return err
 		}
 	}
@@ -203,17 +203,25 @@ func (k *kernelPath) compare() (repaired bool, err error) {
 	all, picks := k.planner.Plan()
 	want := elementsOf(&all)
 	gone, added := have.apart(want)
-	drop := k.table.unused(picks)
+	need := kernelChains{picks, k.planner.Lists()}
+	drop := k.table.unused(need)
+	if repaired, err = k.table.refill(need.lists); err != nil {
+		return repaired, err
+	}
 	if k.goal == merged {
 		if k.kept == nil { // before this run wrote any: what it wrote it repairs
-			k.kept, k.earlier = have.otherThan(want), &kernelHeld{have, k.table.picks()}
+			lists, err := k.table.readLists()
+			if err != nil {
+				return repaired, err
+			}
+			k.kept, k.earlier = have.otherThan(want), &kernelHeld{have, kernelChains{k.table.picks(), lists}}
 		}
 		added.leave(k.kept, have)
-		gone, drop = gone.replacedBy(added), nil
+		gone, drop = gone.replacedBy(added), kernelChains{}
 	}
-	if gone.len()+added.len()+len(drop) > 0 {
+	if gone.len()+added.len()+drop.len() > 0 {
 		repaired = true
-		err = k.table.write(gone, added, picks, drop)
+		err = k.table.write(gone, added, need, drop)
 	}
 	if err == nil {
 		k.held = k.goal
@@ -233,18 +241,6 @@ func (m kernelElements) replacedBy(added kernelElements) kernelElements {
 	}
 	return list
 }
-
-// unused are the chains that are there and that nothing needs.
-func (t *kernelTable) unused(need []plan.Pick) (list []plan.Pick) {
-	needed := map[plan.Pick]bool{}
-	for _, p := range need {
-		needed[p] = true
-	}
-	return slices.DeleteFunc(t.picks(), func(p plan.Pick) bool { return needed[p] })
-}
-
-// picks are the chains that are there.
-func (t *kernelTable) picks() []plan.Pick { return picksAmong(slices.Collect(maps.Keys(t.rules))) }
 
 // repairKernel puts back what somebody else removed or changed.
 func (c *Capture) repairKernel() (bool, error) {

@@ -35,14 +35,11 @@ func elementsOf(e *plan.KernelElements) kernelElements {
 	for _, x := range e.Names {
 		m.add(rules.Names, x.Frontend.Addr, nftables.SetElement{Key: numberedKey(x.Frontend, x.Number), Val: binaryutil.NativeEndian.PutUint32(x.ID)})
 	}
-	for _, s := range e.Sources {
-		key := frontendKey(s.Frontend)
-		m.add(rules.Allowed, s.Frontend.Addr, nftables.SetElement{
-			Key: append(slices.Clone(key), s.Range.Addr().AsSlice()...), KeyEnd: append(key, lastAddr(s.Range).AsSlice()...),
-		})
+	for _, f := range e.Selves {
+		m.add(rules.Allowed, f.Addr, nftables.SetElement{Key: append(frontendKey(f), f.Addr.AsSlice()...)})
 	}
-	for _, f := range e.Limited {
-		m.add(rules.Limited, f.Addr, nftables.SetElement{Key: frontendKey(f)})
+	for _, l := range e.Limits {
+		m.verdict(rules.Limited, l.Frontend, expr.VerdictJump, rules.ListName(l.List))
 	}
 	for _, ip := range e.Loops {
 		m.add(rules.Loops, ip, hairpinElement(ip))

@@ -19,7 +19,7 @@ var ofFrontends = bothOf(rules.Slots, rules.Ends, rules.Names, rules.Allowed, ru
 // kernelHeld is what a table of the kernel path holds: elements, and the chains they lead to.
 type kernelHeld struct {
 	elements kernelElements
-	picks    []plan.Pick
+	chains   kernelChains
 }
 
 // putBack puts into a table that was made anew what the run before had left in it, until a
@@ -28,7 +28,7 @@ func (k *kernelPath) putBack() error {
 	if k.earlier == nil {
 		return nil
 	}
-	return k.table.write(nil, k.earlier.elements, k.earlier.picks, nil)
+	return k.table.write(nil, k.earlier.elements, k.earlier.chains, kernelChains{})
 }
 
 // frontLen is how long a frontend is in the key of a set.

@@ -2,6 +2,7 @@ package capture
 
 import (
 	"fmt"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -38,6 +39,11 @@ func kernelState(t *testing.T) map[string]string {
 	pods, err := k.conn.GetSetElements(k.sets["pods4"])
 	must(t, err)
 	state["pods"] = fmt.Sprint(pods)
+	for _, l := range listsAmong(found.Chains) {
+		ranges, err := nft.ReadMap(k.nft.Name, rules.RangesName(l))
+		must(t, err)
+		state["ranges "+l.Name()] = fmt.Sprint(prefixes(ranges))
+	}
 	return state
 }
 
@@ -46,8 +52,16 @@ func example() []plan.KernelFrontend {
 		{Frontend: tcp("10.96.0.1:80"), Tiers: tiers(false, "b")},
 		{Frontend: tcp("10.96.0.2:80"), Tiers: tiers(false, "a", "b", "far"), Affinity: time.Hour},
 		{Frontend: tcp("0.0.0.0:30080"), Tiers: tiers(false, "b"), Outside: &plan.KernelOutside{Local: true, LocalTiers: tiers(false, "b")}},
-		{Frontend: tcp("203.0.113.2:80"), Tiers: tiers(false, "b"), Outside: &plan.KernelOutside{Sources: podCIDRs}},
+		{Frontend: tcp("203.0.113.2:80"), Tiers: tiers(false, "b"), Outside: &plan.KernelOutside{Sources: append(podCIDRs[:len(podCIDRs):len(podCIDRs)], netip.MustParsePrefix("192.0.2.0/24"))}},
 	}
+}
+
+// listIn is the set of a list that is there.
+func listIn(t *testing.T, k *kernelTable) *nftables.Set {
+	t.Helper()
+	found, err := k.found()
+	must(t, err)
+	return nft.NewSet(k.nft, rules.ListSet(listsAmong(found.Chains)[0]))
 }
 
 func TestKernelRepair(t *testing.T) {
@@ -79,6 +93,28 @@ func TestKernelRepair(t *testing.T) {
 		"sources": func(_ *testing.T, k *kernelTable) error {
 			k.conn.FlushSet(k.sets["allowed4"])
 			return nil
+		},
+		"the ranges of a list": func(t *testing.T, k *kernelTable) error {
+			k.conn.FlushSet(listIn(t, k))
+			return nil
+		},
+		"a foreign range": func(t *testing.T, k *kernelTable) error {
+			return k.conn.SetAddElements(listIn(t, k), rangeElements(netip.MustParsePrefix("198.51.100.0/24")))
+		},
+		"the chain of a list": func(t *testing.T, k *kernelTable) error {
+			l, _ := rules.ParseRanges(listIn(t, k).Name)
+			k.conn.FlushChain(&nftables.Chain{Table: k.nft, Name: rules.ListName(l)})
+			return nil
+		},
+		"ranges that no chain asks": func(_ *testing.T, k *kernelTable) error {
+			return k.conn.AddSet(nft.NewSet(k.nft, rules.ListSet(plan.List{IPv6: true})), nil)
+		},
+		"ranges, remade": func(t *testing.T, k *kernelTable) error {
+			set := listIn(t, k)
+			l, _ := rules.ParseRanges(set.Name)
+			k.conn.FlushChain(&nftables.Chain{Table: k.nft, Name: rules.ListName(l)})
+			k.conn.DelSet(set)
+			return k.conn.AddSet(&nftables.Set{Table: k.nft, Name: set.Name, KeyType: nftables.TypeInetService}, nil)
 		},
 		"pods": func(_ *testing.T, k *kernelTable) error {
 			k.conn.FlushSet(k.sets["pods4"])
@@ -159,6 +195,25 @@ func TestKernelRepair(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A list that nothing leads to goes with the first whole view.
+func TestAListThatNothingLeadsToGoes(t *testing.T) {
+	t.Parallel()
+	c := started(t, kernelConfig())
+	changed := map[string][]plan.KernelFrontend{"default/web": example()}
+	must(t, c.setKernel(changed, false))
+	want, k := kernelState(t), newKernelTable(kernelConfig())
+	must(t, errorsOf(k.layList(plan.List{}), k.fill(plan.Ranges{Of: podCIDRs[:1]}), k.conn.Flush()))
+	if len(kernelState(t)) == len(want) {
+		t.Fatal("it is not there")
+	}
+	if repaired, err := c.Repair(); !repaired || err != nil {
+		t.Errorf("repaired %v, %v", repaired, err)
+	}
+	if got := kernelState(t); !reflect.DeepEqual(got, want) {
+		t.Errorf("%d elements and chains, want %d", len(got), len(want))
 	}
 }
 

@@ -24,7 +24,7 @@ type kernelTable struct {
 	nft   *nftables.Table
 	sets  map[string]*nftables.Set
 	cfg   plan.Config
-	rules map[string]string // what the kernel said of each chain and memory, and of the rest as "", when it was written
+	rules map[string]string // what the kernel said of each chain, memory and list, and of the rest as "", when it was written
 	anew  remakes
 }
 
@@ -96,7 +96,8 @@ func (t *kernelTable) lay(found *nft.Table, keep bool) error {
 	}
 	for _, name := range has {
 		_, pick := rules.ParsePick(name)
-		if !pick && !slices.ContainsFunc(chains, func(c rules.Chain) bool { return c.Name == name }) {
+		_, list := rules.ParseList(name)
+		if !pick && !list && !slices.ContainsFunc(chains, func(c rules.Chain) bool { return c.Name == name }) {
 			foreign := &nftables.Chain{Table: t.nft, Name: name}
 			t.conn.FlushChain(foreign)
 			t.conn.DelChain(foreign)
@@ -121,15 +122,17 @@ func (t *kernelTable) lay(found *nft.Table, keep bool) error {
 			return err
 		}
 	}
-	return t.flush()
+	if err := t.flush(); err != nil || !keep {
+		return err
+	}
+	return t.relayLists(found)
 }
 
 // strange reports whether the table is what our rules cannot be put into as it is.
 func (t *kernelTable) strange(found *nft.Table) bool {
 	return found.Flags != 0 || found.Others > 0 ||
 		slices.ContainsFunc(found.Sets, func(s nft.Set) bool {
-			_, memory := rules.ParseMemory(s.Name)
-			return t.sets[s.Name] == nil && !memory && !s.Anonymous()
+			return t.sets[s.Name] == nil && !rules.ParseApart(s.Name) && !s.Anonymous()
 		})
 }
 
@@ -173,8 +176,12 @@ func (t *kernelTable) intact() (bool, error) {
 }
 
 // write adds chains, makes of some elements others, and drops chains.
-func (t *kernelTable) write(gone, added kernelElements, need, drop []plan.Pick) error {
-	chains, err := t.addPicks(need)
+func (t *kernelTable) write(gone, added kernelElements, need, drop kernelChains) error {
+	chains, err := t.addPicks(need.picks)
+	if err != nil {
+		return err
+	}
+	lists, err := t.addLists(need.lists)
 	if err != nil {
 		return err
 	}
@@ -211,10 +218,13 @@ func (t *kernelTable) write(gone, added kernelElements, need, drop []plan.Pick) 
 			n = 0
 		}
 	}
-	if err := t.dropPicks(need, drop); err != nil {
+	if err := t.dropPicks(need.picks, drop.picks); err != nil {
 		return err
 	}
-	return t.learn(chains)
+	if err := t.dropLists(drop.lists); err != nil {
+		return err
+	}
+	return t.learn(append(chains, lists...))
 }
 
 func (t *kernelTable) flush() error {

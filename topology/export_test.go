@@ -8,6 +8,9 @@ func (v *Viewer) Bound(service, namespace int) {
 // BoundRanges does so for the entries of ranges.
 func (v *Viewer) BoundRanges(most int) { v.claims.most.ranges = most }
 
+// OfList are the entries of a list besides its ranges.
+const OfList = ofList
+
 // RangeBound is that.
 func (v *Viewer) RangeBound() int { return v.claims.most.ranges }
 

@@ -11,6 +11,7 @@ type inquiry struct {
 	*evaluation
 	view        *ServiceView
 	service     *Service
+	ranges      map[bool][]netip.Prefix // of load balancers, by whether they are IPv6's; nil: nobody asked
 	slices      []*Slice
 	known       map[topic]answer           // nil where no question comes twice
 	flows       map[topic][]netip.AddrPort // of known ones

@@ -122,7 +122,7 @@ func (i *inquiry) outside() {
 		return
 	}
 	n, seen, said := 0, map[Frontend]bool{}, map[string]bool{}
-	room, lack := p.guard.room, 0
+	lack := 0
 	for port, d := range i.service.outside() {
 		if n++; n > p.granted {
 			i.view.problem(d.kind.field(), p.why(i.claims.most))
@@ -138,8 +138,7 @@ func (i *inquiry) outside() {
 		}
 		seen[d.Frontend] = true
 		if p.guards(d) {
-			f := p.family(d.Addr)
-			if room[f]--; room[f] < 0 {
+			if !p.guard.room[p.family(d.Addr)] {
 				lack++ // without its ranges it would be open, so it is there by no other way either
 				continue
 			}
@@ -163,13 +162,20 @@ func (i *inquiry) outsideView(port ServicePort, d door) Outside {
 		o.Silent = len(o.LocalTiers) == 0 && len(o.Tiers) > 0
 	}
 	if x != nil && d.kind == LoadBalancer {
-		for _, p := range x.Sources {
-			if p.Addr().Is6() == ipv6 {
-				o.Sources = append(o.Sources, p)
-			}
-		}
+		o.Sources = i.sources(ipv6)
 	}
 	return o
+}
+
+// sources are the ranges of a family, the same for all pairs: there may be a million of both.
+func (i *inquiry) sources(ipv6 bool) []netip.Prefix {
+	if i.ranges == nil {
+		i.ranges = map[bool][]netip.Prefix{}
+		for _, p := range i.service.Exposure.Sources {
+			i.ranges[p.Addr().Is6()] = append(i.ranges[p.Addr().Is6()], p)
+		}
+	}
+	return i.ranges[ipv6]
 }
 
 // mine reports whether a frontend is this Service's, or what is to be said of it.

@@ -6,16 +6,18 @@ import (
 	"slices"
 )
 
-// mostRanges is what load balancers' ranges may take of every node: each guarded pair has
-// all of them, and one for the node itself, in a set of the kernel that all Services share,
-// where twice as many cost up to four times as much: 2000 load in 0.15 s, 16,000 in 6 s,
-// and go in two to four times that.
-const mostRanges = 8192
+// mostRanges is what load balancers' ranges may take of every node. All pairs of a Service
+// that they guard share one list for each family, whatever their number; it takes an
+// entry for each range, and some for itself. While lists are written nothing else is.
+const (
+	mostRanges = 16384
+	ofList     = 8
+)
 
 const sourceRanges = "spec.loadBalancerSourceRanges"
 
 // guards are the Services with ranges. Where there is not room for all, namespaces take turns,
-// a pair at a time: whichever has least with its next one is next, so that who asks for little
+// a list at a time: whichever has least with its next one is next, so that who asks for little
 // has it, whatever others want. In a namespace the eldest come first. What finds no room takes
 // none, and is not served, to anybody.
 type guards struct {
@@ -28,13 +30,21 @@ type guards struct {
 // guard is what the ranges of one Service take: of the family of its first ClusterIP, and of
 // the other.
 type guard struct {
-	cost  [2]int // of a pair, in entries; 0 where everybody may dial
-	wants [2]int // pairs, of those that are its own
-	room  [2]int // for so many of those
-	had   [2]int // room, before it was given out again
+	cost  [2]int  // of a list, in entries; 0 where everybody may dial
+	wants [2]bool // there are pairs of its own
+	room  [2]bool // for the list of those
+	had   [2]bool // room, before it was given out again
 }
 
-func (g guard) entries() int { return g.cost[0]*g.wants[0] + g.cost[1]*g.wants[1] }
+// entries are what it takes of a node where it has room.
+func (g guard) entries() (n int) {
+	for f, wants := range g.wants {
+		if wants {
+			n += g.cost[f]
+		}
+	}
+	return n
+}
 
 // family is the part of a guard that is of an address.
 func (p *portion) family(addr netip.Addr) int {
@@ -44,7 +54,7 @@ func (p *portion) family(addr netip.Addr) int {
 	return 1
 }
 
-// costs reports what guards a pair of each family.
+// costs reports what a list of each family takes.
 func (p *portion) costs() (of [2]int) {
 	if p.service.Exposure == nil {
 		return of
@@ -52,10 +62,13 @@ func (p *portion) costs() (of [2]int) {
 	for _, r := range p.service.Exposure.Sources {
 		of[p.family(r.Addr())]++
 	}
-	return [2]int{of[0] + min(of[0], 1), of[1] + min(of[1], 1)}
+	for f, ranges := range of {
+		of[f] += ofList * min(ranges, 1)
+	}
+	return of
 }
 
-// guards reports whether a pair takes room.
+// guards reports whether a pair needs a list.
 func (p *portion) guards(d door) bool {
 	return d.kind == LoadBalancer && p.guard.cost[p.family(d.Addr)] > 0
 }
@@ -76,7 +89,7 @@ func (g *guards) remove(p *portion) {
 	if p.guard.cost == [2]int{} {
 		return
 	}
-	g.count(p, [2]int{})
+	g.count(p, [2]bool{})
 	t := g.of[p.service.Key.Namespace]
 	i := byAge(t.list, p)
 	if t.list = slices.Delete(t.list, i, i+1); len(t.list) == 0 {
@@ -96,12 +109,12 @@ func (g *guards) all(yield func(*portion) bool) {
 }
 
 // count takes note of what a Service wants now.
-func (g *guards) count(p *portion, pairs [2]int) {
-	if p.guard.wants == pairs {
+func (g *guards) count(p *portion, wants [2]bool) {
+	if p.guard.wants == wants {
 		return
 	}
 	g.wants -= p.guard.entries()
-	p.guard.wants, p.guard.room = pairs, pairs
+	p.guard.wants, p.guard.room = wants, wants
 	g.wants += p.guard.entries()
 	g.changed = true
 }
@@ -117,22 +130,21 @@ func (c *claims) settleGuards(dirty set) {
 	c.guards.settle(c.most.ranges, dirty)
 }
 
-// guarded counts the pairs of a Service that take room.
-func (c *claims) guarded(p *portion) (pairs [2]int) {
-	n, seen := 0, map[Frontend]bool{}
+// guarded reports of which families a Service has pairs that need a list.
+func (c *claims) guarded(p *portion) (wants [2]bool) {
+	n := 0
 	for _, d := range p.service.outside() {
 		if n++; n > p.granted {
 			break
 		}
-		if !p.guards(d) || seen[d.Frontend] {
+		if !p.guards(d) || wants[p.family(d.Addr)] {
 			continue
 		}
 		if owner, clusterIP := c.whose(p.service, d.Frontend); owner == p.service.Key && !clusterIP {
-			seen[d.Frontend] = true
-			pairs[p.family(d.Addr)]++
+			wants[p.family(d.Addr)] = true
 		}
 	}
-	return pairs
+	return wants
 }
 
 // settle marks as dirty who has other room than before. While there is room for all, as nearly
@@ -158,6 +170,6 @@ func (g *guards) settle(most int, dirty set) {
 
 // whyUnguarded says why so many pairs of a Service lack room for its ranges.
 func (p *portion) whyUnguarded(pairs int, most bounds) string {
-	return fmt.Sprintf("takes %d entries of every node, ranges times pairs of a port and an address, and the cluster has %d, which namespaces take in turns, the eldest Services of each first: %d pairs are served to nobody; "+
-		"give fewer ranges or ports, merge neighbouring ranges, or take some from elder Services of namespace %s", p.guard.entries(), most.ranges, pairs, p.service.Key.Namespace)
+	return fmt.Sprintf("takes %d entries of every node, one for each range and %d for a list of a family, and the cluster has %d, which namespaces take in turns, the eldest Services of each first: %d pairs of a port and an address are served to nobody; "+
+		"give fewer ranges, merge neighbouring ranges, or take some from elder Services of namespace %s", p.guard.entries(), ofList, most.ranges, pairs, p.service.Key.Namespace)
 }

@@ -6,24 +6,23 @@ import (
 	"slices"
 )
 
-// turn is that of a namespace, for the next pair of what it has yet to ask for.
+// turn is that of a namespace, for the next list of what it has yet to ask for.
 type turn struct {
 	list   []*portion // of the namespace, by age
 	rest   []*portion // the end of it that has not had all its turns; none where nothing of it fits
-	family int        // of the first of those: the next pair is of it
+	family int        // of the first of those: the next list is of it
 	took   int        // entries
 	at     int        // its place in the heap
 }
 
-// deal gives room out in turns. It takes a turn for each pair that finds room, of which there
-// are fewer than entries, and one for each family of a Service that does not.
+// deal gives room out in turns, one for each family of a Service.
 func deal(of map[string]*turn, left int) {
 	all, large := begin(of, left)
 	for len(all) > 0 {
 		t := all[0]
 		left -= t.cost()
 		t.took += t.cost()
-		t.rest[0].guard.room[t.family]++
+		t.rest[0].guard.room[t.family] = true
 		all.next(t, left)
 		// Who waits for what does not fit any more goes on at once to what does.
 		for ; len(large) > 0 && large[0].cost > left; large = large[1:] {
@@ -34,21 +33,21 @@ func deal(of map[string]*turn, left int) {
 	}
 }
 
-// costly is what a pair of a namespace costs.
+// costly is what a list of a namespace costs.
 type costly struct {
 	cost int
 	of   *turn
 }
 
-// begin has each namespace wait for its first pair that fits, and tells what the pairs of all
+// begin has each namespace wait for its first list that fits, and tells what the lists of all
 // cost, the most first.
 func begin(of map[string]*turn, left int) (all turns, costs []costly) {
 	for _, t := range of {
 		var last int
 		for _, p := range t.list {
-			p.guard.room = [2]int{}
+			p.guard.room = [2]bool{}
 			for f, cost := range p.guard.cost {
-				if p.guard.wants[f] > 0 && cost != last {
+				if p.guard.wants[f] && cost != last {
 					costs, last = append(costs, costly{cost, t}), cost
 				}
 			}
@@ -64,11 +63,11 @@ func begin(of map[string]*turn, left int) (all turns, costs []costly) {
 
 func (t *turn) cost() int { return t.rest[0].guard.cost[t.family] }
 
-// next goes to the next pair that fits, if there is one: what does not will not later.
+// next goes to the next list that fits, if there is one: what does not will not later.
 func (t *turn) next(left int) bool {
 	for ; len(t.rest) > 0; t.rest, t.family = t.rest[1:], 0 {
 		for ; t.family < 2; t.family++ {
-			if g := &t.rest[0].guard; g.room[t.family] < g.wants[t.family] && t.cost() <= left {
+			if g := &t.rest[0].guard; g.wants[t.family] && !g.room[t.family] && t.cost() <= left {
 				return true
 			}
 		}
@@ -79,7 +78,7 @@ func (t *turn) next(left int) bool {
 // turns are a heap of those that wait, the next on top.
 type turns []*turn
 
-// next has a namespace wait for its next pair, or no more.
+// next has a namespace wait for its next list, or no more.
 func (a *turns) next(t *turn, left int) {
 	if t.next(left) {
 		heap.Fix(a, t.at)
@@ -91,7 +90,7 @@ func (a *turns) next(t *turn, left int) {
 // Len is of heap.Interface, as all below.
 func (a *turns) Len() int { return len(*a) }
 
-// Less puts whoever has least with his next pair on top, and of those the elder.
+// Less puts whoever has least with his next list on top, and of those the elder.
 func (a *turns) Less(i, j int) bool {
 	t, o := (*a)[i], (*a)[j]
 	if of, other := t.took+t.cost(), o.took+o.cost(); of != other {

@@ -71,28 +71,35 @@ func claimed(snap *Snapshot, viewer *Viewer) map[*Service][]claim {
 }
 
 // unguarded are the pairs that are a Service's own, and whose ranges find no room: of all
-// namespaces that which has least with its next pair is next, and what does not fit is left out.
+// namespaces that which has least with its next list is next, and what does not fit is left out.
 func unguarded(all map[*Service][]claim, viewer *Viewer) map[*Service]map[Frontend]bool {
-	type pair struct {
+	type pairs struct {
 		of   *Service
-		to   Frontend
+		to   []Frontend // of one family
 		cost int
 	}
-	wants, had, lack, left := map[string][]pair{}, map[string]int{}, map[*Service]map[Frontend]bool{}, viewer.RangeBound()
+	wants, had, lack, left := map[string][]pairs{}, map[string]int{}, map[*Service]map[Frontend]bool{}, viewer.RangeBound()
 	for _, s := range slices.SortedFunc(maps.Keys(all), byElder) {
 		lack[s] = map[Frontend]bool{}
-		for i, c := range all[s] {
-			again := slices.ContainsFunc(all[s][:i], func(o claim) bool { return o.Frontend == c.Frontend })
-			if n := entries(s, c); n > 0 && !again && granted(all, s, c) {
-				wants[s.Key.Namespace] = append(wants[s.Key.Namespace], pair{s, c.Frontend, n})
+		for _, ip := range s.ClusterIPs {
+			p := pairs{of: s}
+			for _, c := range all[s] {
+				if n := entries(s, c); n > 0 && c.Addr.Is6() == ip.Is6() && granted(all, s, c) {
+					p.to, p.cost = append(p.to, c.Frontend), n
+				}
+			}
+			if len(p.to) > 0 {
+				wants[s.Key.Namespace] = append(wants[s.Key.Namespace], p)
 			}
 		}
 	}
 	for {
-		var next *pair
+		var next *pairs
 		for namespace, list := range wants {
 			for len(list) > 0 && list[0].cost > left {
-				lack[list[0].of][list[0].to] = true
+				for _, to := range list[0].to {
+					lack[list[0].of][to] = true
+				}
 				list = list[1:]
 			}
 			wants[namespace] = list
@@ -114,7 +121,7 @@ func unguarded(all map[*Service][]claim, viewer *Viewer) map[*Service]map[Fronte
 	}
 }
 
-// entries are what a claim takes of a node with its ranges.
+// entries are what the list takes of a node that a claim needs.
 func entries(s *Service, c claim) (n int) {
 	if s.Exposure == nil || c.kind != LoadBalancer {
 		return 0
@@ -124,7 +131,7 @@ func entries(s *Service, c claim) (n int) {
 			n++
 		}
 	}
-	return n + min(n, 1)
+	return n + OfList*min(n, 1)
 }
 
 func byElder(a, b *Service) int {

@@ -28,7 +28,7 @@ func TestViewerIsIncremental(t *testing.T) {
 			v := NewViewer("n0", opts)
 			if seed%3 > 0 { // else nobody comes near the bounds
 				v.Bound(int(seed%3)+2, 7)
-				v.BoundRanges(int(seed%5) + 2)
+				v.BoundRanges(int(seed%5)*5 + 2)
 			}
 			return v
 		}

@@ -125,7 +125,7 @@ func parseVerdict(b []byte) (v *expr.Verdict) {
 	return v
 }
 
-// chain is the chain that something belongs to, or the memory that it is; "" for what is
+// chain is the chain that something belongs to, or the set that is told of apart; "" for what is
 // of none.
 func (e *entry) chain(kind string) string {
 	switch kind {
@@ -134,14 +134,11 @@ func (e *entry) chain(kind string) string {
 	case "rules":
 		return e.string(unix.NFTA_RULE_CHAIN)
 	case "sets":
-		if name := e.string(unix.NFTA_SET_NAME); isMemory(name) {
+		if name := e.string(unix.NFTA_SET_NAME); isApart(name) {
 			return name
 		}
 	}
 	return ""
 }
 
-func isMemory(set string) bool {
-	_, ok := rules.ParseMemory(set)
-	return ok
-}
+func isApart(set string) bool { return rules.ParseApart(set) }

@@ -38,6 +38,8 @@ func kernelTerm(t rules.Term) exprs {
 		return append(frontend(t.Family), &expr.Lookup{SourceRegister: reg, DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true, SetName: t.Map.For(t.Family)})
 	case rules.FrontendFrom:
 		return append(frontend(t.Family), saddr(t.Family, reg+words(t.Family)+2), lookup(t.Set.For(t.Family)))
+	case rules.Among:
+		return exprs{saddr(rules.FamilyOfList(t.List), reg), lookup(rules.RangesName(t.List))}
 	case rules.NotSaddr:
 		return exprs{saddr(t.Family, reg), &expr.Lookup{SourceRegister: reg, SetName: t.Set.For(t.Family), Invert: true}}
 	case rules.FromNode:

@@ -32,7 +32,7 @@ type Table struct {
 	Sets   []Set
 	Others int               // objects and flowtables
 	Rules  map[string]int    // by chain
-	Apart  map[string]string // what Text has of each chain and each memory, and of all else as ""
+	Apart  map[string]string // what Text has of each chain, memory and list, and of all else as ""
 
 	// Text is the same where nobody changed a thing: without handles and
 	// what was counted.
@@ -87,14 +87,14 @@ func (t *Table) tell(kind string, e *entry) (line string) {
 	return line
 }
 
-// ApartOf is what Apart has of some chains and memories of a table, which are there.
+// ApartOf is what Apart has of some chains, memories and lists of a table, which are there.
 func (s *Session) ApartOf(family nftables.TableFamily, table string, names []string) (map[string]string, error) {
 	t := newTable()
 	for _, name := range names {
 		of := nl.Attribute{Type: unix.NFTA_CHAIN_NAME, Data: []byte(name + "\x00")}
 		rules := nl.Attribute{Type: unix.NFTA_RULE_CHAIN, Data: of.Data}
 		kinds := []question{{"chains", unix.NFT_MSG_GETCHAIN, 0, of}, {"rules", unix.NFT_MSG_GETRULE, nl.Dump, rules}}
-		if isMemory(name) {
+		if isApart(name) {
 			of.Type = unix.NFTA_SET_NAME
 			kinds = []question{{"sets", unix.NFT_MSG_GETSET, 0, of}}
 		}

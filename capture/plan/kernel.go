@@ -142,10 +142,10 @@ type (
 		Frontend topology.Frontend
 		Local    bool
 	}
-	// Source is who may dial a frontend that not everybody may.
-	Source struct {
+	// Limit says who may dial a frontend that not everybody may.
+	Limit struct {
 		Frontend topology.Frontend
-		Range    netip.Prefix
+		List     List
 	}
 	// Name is what a session calls the endpoint of a slot.
 	Name struct {
@@ -164,11 +164,11 @@ type (
 // KernelElements are what the sets and maps of the kernel path hold.
 type KernelElements struct {
 	Slots    []Slot
-	Names    []Name // with affinity
-	Ends     []End  // with affinity
-	Sources  []Source
-	Limited  []topology.Frontend // those that Sources are about
-	Loops    []netip.Addr        // pods of this node that may meet themselves
+	Names    []Name              // with affinity
+	Ends     []End               // with affinity
+	Selves   []topology.Frontend // of Limits, those that may be dialled with their own address, too
+	Limits   []Limit
+	Loops    []netip.Addr // pods of this node that may meet themselves
 	Policies []Policy
 	Nears    []Front // for clients from elsewhere where the policy is Local
 	Fronts   []Front
@@ -176,7 +176,7 @@ type KernelElements struct {
 
 // Len is the number of all.
 func (e *KernelElements) Len() int {
-	return len(e.Slots) + len(e.Names) + len(e.Ends) + len(e.Sources) + len(e.Limited) + len(e.Loops) + len(e.Policies) + len(e.Nears) + len(e.Fronts)
+	return len(e.Slots) + len(e.Names) + len(e.Ends) + len(e.Selves) + len(e.Limits) + len(e.Loops) + len(e.Policies) + len(e.Nears) + len(e.Fronts)
 }
 
 // KernelChange leads from one plan of the kernel path to the next. What is in
@@ -184,6 +184,7 @@ func (e *KernelElements) Len() int {
 type KernelChange struct {
 	Add, Del           KernelElements
 	AddPicks, DelPicks []Pick
+	AddLists, DelLists []Ranges
 	// UDP are the frontends of UDP that changed: flows of theirs that are stale
 	// are to be forgotten.
 	UDP UDPServing
@@ -191,5 +192,5 @@ type KernelChange struct {
 
 // Empty reports whether there is nothing to write.
 func (c *KernelChange) Empty() bool {
-	return c.Add.Len()+c.Del.Len()+len(c.AddPicks)+len(c.DelPicks) == 0
+	return c.Add.Len()+c.Del.Len()+len(c.AddPicks)+len(c.DelPicks)+len(c.AddLists)+len(c.DelLists) == 0
 }

@@ -15,8 +15,8 @@ func differ(f topology.Frontend, was, is *held, c *KernelChange) {
 	c.Del.Slots, c.Add.Slots = apart(before.Slots, after.Slots, c.Del.Slots, c.Add.Slots)
 	c.Del.Names, c.Add.Names = apart(before.Names, after.Names, c.Del.Names, c.Add.Names)
 	c.Del.Ends, c.Add.Ends = apart(before.Ends, after.Ends, c.Del.Ends, c.Add.Ends)
-	c.Del.Sources, c.Add.Sources = apart(before.Sources, after.Sources, c.Del.Sources, c.Add.Sources)
-	c.Del.Limited, c.Add.Limited = apart(before.Limited, after.Limited, c.Del.Limited, c.Add.Limited)
+	c.Del.Selves, c.Add.Selves = apart(before.Selves, after.Selves, c.Del.Selves, c.Add.Selves)
+	c.Del.Limits, c.Add.Limits = apart(before.Limits, after.Limits, c.Del.Limits, c.Add.Limits)
 	c.Del.Policies, c.Add.Policies = apart(before.Policies, after.Policies, c.Del.Policies, c.Add.Policies)
 	c.Del.Nears, c.Add.Nears = apart(before.Nears, after.Nears, c.Del.Nears, c.Add.Nears)
 	c.Del.Fronts, c.Add.Fronts = apart(before.Fronts, after.Fronts, c.Del.Fronts, c.Add.Fronts)
@@ -85,12 +85,7 @@ func elementsOf(f topology.Frontend, h *held) (e KernelElements) {
 	if h.local {
 		e.Nears = []Front{{f, h.near}}
 	}
-	if len(h.sources) > 0 {
-		e.Limited = []topology.Frontend{f}
-		for _, r := range h.sources {
-			e.Sources = append(e.Sources, Source{f, r})
-		}
-	}
+	e.limit(f, h.guard)
 	e.name(f, h.front, h.slots)
 	e.name(f, h.near, h.nears)
 	return e

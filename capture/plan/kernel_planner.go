@@ -14,7 +14,6 @@ import (
 type KernelPlanner struct {
 	pods      []netip.Prefix
 	nodePorts []netip.Addr
-	nodeIPs   []netip.Addr
 	services  map[string][]KernelFrontend
 	claims    map[topology.Frontend][]claim
 	held      map[topology.Frontend]*held
@@ -22,6 +21,9 @@ type KernelPlanner struct {
 	loops     counted[netip.Addr]
 	picks     counted[Pick]
 	memories  memories
+	lists     counted[List]
+	ranges    map[List][]netip.Prefix // of those
+	guards    guards
 }
 
 // claim is what one Service wants of a frontend.
@@ -36,7 +38,7 @@ type held struct {
 	slots, nears []netip.AddrPort // by number
 	outside      bool
 	local        bool
-	sources      []netip.Prefix
+	guard        *guard           // nil: everybody may dial
 	serving      []netip.AddrPort // of UDP, besides slots and nears
 }
 
@@ -48,10 +50,11 @@ func NewKernelPlanner(cfg Config, nodePorts []netip.Addr) *KernelPlanner {
 		nodeIPs = cfg.Kernel.NodeIPs
 	}
 	return &KernelPlanner{
-		pods: cfg.PodCIDRs, nodePorts: nodePorts, nodeIPs: nodeIPs,
+		pods: cfg.PodCIDRs, nodePorts: nodePorts,
 		services: map[string][]KernelFrontend{}, claims: map[topology.Frontend][]claim{},
 		held: map[topology.Frontend]*held{}, dirty: map[topology.Frontend]bool{},
 		loops: newCounted[netip.Addr](), picks: newCounted[Pick](), memories: newMemories(),
+		lists: newCounted[List](), ranges: map[List][]netip.Prefix{}, guards: guards{nodeIPs: nodeIPs},
 	}
 }
 
@@ -133,6 +136,7 @@ func (p *KernelPlanner) Settle() *KernelChange {
 	clear(p.dirty)
 	c.Add.Loops, c.Del.Loops = p.loops.settle(netip.Addr.Compare)
 	c.AddPicks, c.DelPicks = p.picks.settle(Pick.compare)
+	p.settleLists(c)
 	return c
 }
 
@@ -159,7 +163,7 @@ func (p *KernelPlanner) hold(f topology.Frontend, want *KernelFrontend, was *hel
 	h.front = Pick{IPv6: f.Addr.Is6(), Among: len(h.slots), Silent: want.Silent && len(h.slots) == 0}
 	if x := want.Outside; x != nil {
 		h.outside, h.local = true, x.Local
-		h.sources = p.sources(f, x.Sources)
+		h.guard = p.guards.of(x.Sources, f.Addr.Is6())
 		if x.Local {
 			h.nears = place(was.nears, first(x.LocalTiers, f))
 			h.near = Pick{IPv6: f.Addr.Is6(), Near: true, Among: len(h.nears), Silent: x.Silent && len(h.nears) == 0}
@@ -176,25 +180,6 @@ func (p *KernelPlanner) hold(f topology.Frontend, want *KernelFrontend, was *hel
 		}
 	}
 	return h
-}
-
-// sources are the ranges of a family, each once; none where everybody may dial.
-// A load balancer's address is often one of the node's own: a node that may
-// dial does so with that address too.
-func (p *KernelPlanner) sources(f topology.Frontend, list []netip.Prefix) (own []netip.Prefix) {
-	for _, r := range list {
-		if r.Addr().Is6() != f.Addr.Is6() {
-			continue
-		}
-		if r.Bits() == 0 {
-			return nil
-		}
-		own = append(own, r.Masked())
-		if slices.ContainsFunc(p.nodeIPs, r.Contains) {
-			own = append(own, netip.PrefixFrom(f.Addr, f.Addr.BitLen()))
-		}
-	}
-	return Disjoint(own)
 }
 
 // first are the endpoints of the first tier that has any, of the family.
@@ -244,6 +229,10 @@ func place(was, want []netip.AddrPort) []netip.AddrPort {
 func (p *KernelPlanner) count(h *held, n int) {
 	if h == nil {
 		return
+	}
+	if g := h.guard; g != nil {
+		p.lists.add(g.List, n)
+		p.ranges[g.List] = g.Of
 	}
 	for _, pick := range []Pick{h.front, h.near} {
 		if pick.Among > 0 {

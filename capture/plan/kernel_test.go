@@ -74,7 +74,7 @@ func (w *world) step() (service string, list []KernelFrontend) {
 					f.Addr = netip.IPv6Unspecified()
 				}
 			} else if w.IntN(2) == 0 {
-				f.Outside.Sources = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/28"), netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/64")}
+				f.Outside.Sources = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/28"), netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/64"), netip.MustParsePrefix("198.51.100.0/26")}[w.IntN(2) : 3+w.IntN(2)]
 			}
 		}
 		list = append(list, f)
@@ -147,7 +147,7 @@ func TestKernelPlannerIsIncremental(t *testing.T) {
 		w := &world{rand.New(rand.NewPCG(seed, 1)), map[string][]KernelFrontend{}}
 		kept := kernelPlanner()
 		kept.memories.room = 6 * fewClients
-		written, chains := map[string]bool{}, map[Pick]bool{}
+		written, chains, lists := map[string]bool{}, map[Pick]bool{}, map[List]string{}
 		for step := range 60 {
 			for range 1 + w.IntN(3) {
 				kept.Set(w.step())
@@ -180,10 +180,37 @@ func TestKernelPlannerIsIncremental(t *testing.T) {
 			for _, p := range c.DelPicks {
 				delete(chains, p)
 			}
+			for _, r := range c.DelLists {
+				delete(lists, r.List)
+			}
+			for _, r := range c.AddLists {
+				lists[r.List] = fmt.Sprint(r.Of)
+			}
+			checkLists(t, kept, lists)
 			if _, picks := kept.Plan(); len(picks) != len(chains) {
 				t.Fatalf("seed %d step %d: chains %v, want %v", seed, step, chains, picks)
 			}
 		}
+	}
+}
+
+// checkLists wants those lists that frontends lead to, and what is in them, of a planner, and
+// by its changes.
+func checkLists(t *testing.T, p *KernelPlanner, changed map[List]string) {
+	t.Helper()
+	all, needed := map[List]string{}, map[List]bool{}
+	for _, r := range p.Lists() {
+		all[r.List] = fmt.Sprint(r.Of)
+	}
+	e, _ := p.Plan()
+	for _, l := range e.Limits {
+		needed[l.List] = true
+		if all[l.List] == "" {
+			t.Fatalf("%v leads to a list that is not there, or lets nobody in", l)
+		}
+	}
+	if !reflect.DeepEqual(all, changed) || len(all) != len(needed) || len(p.ranges) != len(all) {
+		t.Fatalf("lists %v, by changes %v; %d are needed, %d are held", all, changed, len(needed), len(p.ranges))
 	}
 }
 
@@ -258,19 +285,31 @@ func TestSources(t *testing.T) {
 		ranges []string
 		want   string
 	}{
-		"none":                    {nil, "[]"},
-		"of the other family":     {[]string{"2001:db8::/64"}, "[]"},
-		"everybody":               {[]string{"10.0.0.0/8", "0.0.0.0/0"}, "[]"},
+		"none":                    {nil, "everybody"},
+		"of the other family":     {[]string{"2001:db8::/64"}, "everybody"},
+		"everybody":               {[]string{"10.0.0.0/8", "0.0.0.0/0"}, "everybody"},
 		"some":                    {[]string{"10.0.0.0/8", "10.1.0.0/16"}, "[10.0.0.0/8]"},
-		"the node":                {[]string{"192.0.2.0/24"}, "[192.0.2.0/24 203.0.113.1/32]"},
+		"the node":                {[]string{"192.0.2.0/24"}, "[192.0.2.0/24] and 203.0.113.1:80/tcp itself"},
 		"the load balancer's own": {[]string{"203.0.113.0/24"}, "[203.0.113.0/24]"},
 	} {
 		var ranges []netip.Prefix
 		for _, r := range tc.ranges {
 			ranges = append(ranges, netip.MustParsePrefix(r))
 		}
-		if got := fmt.Sprint(p.sources(front("203.0.113.1:80", topology.TCP), ranges)); got != tc.want {
-			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		f := front("203.0.113.1:80", topology.TCP)
+		p.Set("web", []KernelFrontend{{Frontend: f, Outside: &KernelOutside{Sources: ranges}}})
+		p.Settle()
+		e, _ := p.Plan()
+		got := "everybody"
+		for _, l := range e.Limits {
+			i := slices.IndexFunc(p.Lists(), func(r Ranges) bool { return r.List == l.List })
+			got = fmt.Sprint(p.Lists()[i].Of)
+		}
+		for _, self := range e.Selves {
+			got += fmt.Sprintf(" and %s itself", self)
+		}
+		if n := len(p.Lists()); got != tc.want || n != len(e.Limits) {
+			t.Errorf("%s: %s, want %s; %d lists", name, got, tc.want, n)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func (t Is) apply(w *walker) outcome { return when(w.is(t.Family)) }
 func (t L4) apply(w *walker) outcome { return when(w.Packet.To.Protocol == t.Protocol) }
 
 func (t Frontend) apply(w *walker) outcome {
-	elements := map[SetName][]topology.Frontend{Serve: w.plan.Serve, Silent: w.plan.Silent, Limited: w.elements().Limited}[t.Set]
+	elements := map[SetName][]topology.Frontend{Serve: w.plan.Serve, Silent: w.plan.Silent}[t.Set]
 	return w.found(t.Family, t.Set, slices.Contains(elements, w.Packet.To))
 }
 

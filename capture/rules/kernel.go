@@ -19,7 +19,7 @@ const KernelName = "gridmesh_kernel"
 const (
 	// KernelLayout names their shape, as Layout does that of the other table, and where
 	// the chains are hooked, which no chain can change.
-	KernelLayout = "kernel-layout-3"
+	KernelLayout = "kernel-layout-4"
 	// Absent holds the protocols that Envoy gets no new connections of, and is in
 	// the table of the capture.
 	Absent = "absent"
@@ -28,8 +28,8 @@ const (
 	Near    SetName = "near"    // the same for clients from elsewhere, with externalTrafficPolicy: Local
 	Policy  SetName = "policy"  // frontends outside of the ClusterIPs -> the chain of their policy
 	Slots   SetName = "slots"   // (frontend, number) -> endpoint
-	Limited SetName = "limited" // frontends that not everybody may dial
-	Allowed SetName = "allowed" // (frontend, source) that may
+	Limited SetName = "limited" // frontends that not everybody may dial -> the chain of the list of who may
+	Allowed SetName = "allowed" // (frontend, source) that may besides
 	Names   SetName = "names"   // (frontend with affinity, number) -> the name of that endpoint
 	Ends    SetName = "ends"    // (frontend with affinity, name) -> endpoint
 	Loops   SetName = "loops"   // (endpoint, endpoint): a pod that may meet itself
@@ -44,8 +44,8 @@ const (
 	Withhold   = "withhold"    // drops
 )
 
-// Kernel is the table of the kernel path, all but the chains of PickChain and their
-// MemorySets. It is constant for a configuration.
+// Kernel is the table of the kernel path, all but the chains of PickChain and ListChain, and
+// their sets. It is constant for a configuration.
 func Kernel(cfg plan.Config) *Table {
 	t := &Table{Family: "inet", Name: KernelName, Sets: kernelSets(), cfg: cfg}
 	t.Chains = []Chain{
@@ -77,8 +77,8 @@ func kernelSets() []Set {
 			Set{Name: Near.For(f), Type: frontend, Data: []string{"verdict"}},
 			Set{Name: Policy.For(f), Type: frontend, Data: []string{"verdict"}},
 			Set{Name: Slots.For(f), Type: with("mark"), Data: endpoint},
-			Set{Name: Limited.For(f), Type: frontend},
-			Set{Name: Allowed.For(f), Type: with(addr), Interval: true},
+			Set{Name: Limited.For(f), Type: frontend, Data: []string{"verdict"}},
+			Set{Name: Allowed.For(f), Type: with(addr)},
 			Set{Name: Names.For(f), Type: with("mark"), Data: []string{"classid"}},
 			Set{Name: Ends.For(f), Type: with("classid"), Data: endpoint},
 			Set{Name: Loops.For(f), Type: []string{addr, addr}})
@@ -101,12 +101,13 @@ func nearChain(f Family) string    { return "nearby" + string(f) }
 
 func services(f Family) Chain {
 	return Chain{Name: serviceChain(f), Rules: []Rule{
-		{Frontend{f, Limited}, Jump{admitChain(f)}},
+		{Dispatch{f, Limited}},
 		{Dispatch{f, Policy}},
 		{Dispatch{f, Front}},
 	}}
 }
 
+// admission is for whom no list has.
 func admission(f Family) Chain {
 	return Chain{Name: admitChain(f), Rules: []Rule{
 		{FrontendFrom{f, Allowed}, Return},

@@ -12,12 +12,14 @@ import (
 type KernelState struct {
 	plan.KernelElements
 	Picks []plan.Pick // that it has chains for
+	Lists []plan.Ranges
 }
 
 // KernelStateOf is what a planner says.
 func KernelStateOf(p *plan.KernelPlanner) *KernelState {
 	k := &KernelState{}
 	k.KernelElements, k.Picks = p.Plan()
+	k.Lists = p.Lists()
 	return k
 }
 
@@ -26,6 +28,9 @@ func (k *KernelState) table(cfg plan.Config) *Table {
 	t := Kernel(cfg)
 	for _, p := range k.Picks {
 		t.Chains = append(t.Chains, PickChain(cfg, p))
+	}
+	for _, r := range k.Lists {
+		t.Chains = append(t.Chains, ListChain(r.List))
 	}
 	return t
 }
@@ -38,9 +43,17 @@ func (w *walker) elements() *plan.KernelElements {
 	return &w.kernel.KernelElements
 }
 
-// A policy's chain is jumped to, and the others are gone to.
+// Chains of a list and of a policy are jumped to, and the others are gone to.
 func (t Dispatch) apply(w *walker) outcome {
 	e, to := w.elements(), w.Packet.To
+	if t.Map == Limited {
+		i := slices.IndexFunc(e.Limits, func(l plan.Limit) bool { return l.Frontend == to })
+		if w.found(t.Family, t.Map, i >= 0) == mismatch {
+			return mismatch
+		}
+		w.jumpTo = ListName(e.Limits[i].List)
+		return jumped
+	}
 	if t.Map == Policy {
 		i := slices.IndexFunc(e.Policies, func(p plan.Policy) bool { return p.Frontend == to })
 		if w.found(t.Family, t.Map, i >= 0) == mismatch {
@@ -59,9 +72,8 @@ func (t Dispatch) apply(w *walker) outcome {
 }
 
 func (t FrontendFrom) apply(w *walker) outcome {
-	return w.found(t.Family, t.Set, slices.ContainsFunc(w.elements().Sources, func(s plan.Source) bool {
-		return s.Frontend == w.Packet.To && s.Range.Contains(w.Packet.Src)
-	}))
+	to := w.Packet.To
+	return w.found(t.Family, t.Set, to.Addr == w.Packet.Src && slices.Contains(w.elements().Selves, to))
 }
 
 // Which one is chosen nobody knows: it goes on to the one that the packet says.

@@ -98,7 +98,7 @@ func (t *Tracing) ByKernel() bool {
 }
 
 // Shut reports whether the client is none of those that may dial.
-func (t *Tracing) Shut() bool { return t.in(Limited) && !t.in(Allowed) }
+func (t *Tracing) Shut() bool { return t.in(Limited) && !t.in(Ranges) && !t.in(Allowed) }
 
 // FromElsewhere reports whether the endpoints of this node alone may answer the client:
 // externalTrafficPolicy is Local.
@@ -126,13 +126,13 @@ func (t *Tracing) meetsItself(walk func(chosen int) Walk) {
 
 // translated says what the kernel path makes of the packet.
 func (t *Tracing) translated(cfg plan.Config, client netip.Addr, to topology.Frontend, say func(string, ...any)) {
-	for _, set := range []SetName{Limited, Allowed, Policy, Near, Front} {
+	for _, set := range []SetName{Limited, Ranges, Allowed, Policy, Near, Front} {
 		switch name := set.For(FamilyOf(to.Addr)); {
 		case !t.in(set):
 		case set == Allowed:
 			say("set %s holds %s for %s", name, to, client)
-		case set == Limited:
-			say("set %s holds %s", name, to)
+		case set == Ranges:
+			say("the ranges that it leads to hold %s", client)
 		default:
 			say("map %s holds %s", name, to)
 		}
