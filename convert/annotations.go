@@ -106,7 +106,7 @@ func plain(to []byte, word string) []byte {
 
 // ours are the annotations under names.Domain that something reads or writes: all
 // that api/names has.
-var ours = []string{names.Datapath, names.UnitKey, names.Unit, names.Applied, names.AppliedAt, names.AppliedTemplate, names.FirstRevision, names.Settled, names.Replicas, names.UnitGone}
+var ours = []string{names.Datapath, names.UnitKey, names.Unit, names.Applied, names.AppliedAt, names.AppliedTemplate, names.FirstRevision, names.Settled, names.Replicas, names.UnitGone, names.UnitLease, names.UnseenTaint}
 
 // unknownNames are annotations of a Service that bear gridmesh's name and that
 // nothing reads: who wrote one thinks that it does something.
