@@ -43,29 +43,28 @@ func LeaseName(unit string) string {
 // until ctx ends.
 func HoldLease(ctx context.Context, c *kube.Client, namespace, node string, units <-chan string, may <-chan bool, tell func(until time.Time), log logger) error {
 	unit, allowed := "", false
-	for {
+	for ended := false; !ended; {
 		within, end := context.WithCancel(ctx)
-		ended := make(chan struct{})
+		over := make(chan struct{})
 		if unit != "" && allowed {
 			go func(unit string) {
-				defer close(ended)
+				defer close(over)
 				hold(within, c, namespace, node, unit, tell, log)
 			}(unit)
 		} else {
-			close(ended)
+			close(over)
 		}
 		select {
 		case unit = <-units:
 		case allowed = <-may:
 		case <-ctx.Done():
+			ended = true
 		}
 		end()
-		<-ended
+		<-over
 		tell(time.Time{})
-		if ctx.Err() != nil {
-			return nil
-		}
 	}
+	return nil
 }
 
 // hold holds a Lease, or waits for it, until ctx ends.
