@@ -21,7 +21,7 @@ func TestStaleImages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, program := range []string{"gridmesh", "gridmesh-agent", "gridmesh-controller", "gridmesh-dns"} {
+	for _, program := range []string{"gridmesh", "gridmesh-agent", "gridmesh-controller", "gridmesh-dns", "gridmesh-admission", "gridmesh-health"} {
 		write(bin, program, program)
 		if err := staleImages(bin); err == nil || !strings.Contains(err.Error(), filepath.Join(inside, program)) {
 			t.Errorf("without %s: %v", program, err)

@@ -39,7 +39,7 @@ func TestImagesAreThoseOfDeploy(t *testing.T) {
 		}
 	}
 	var want, made []string
-	for _, of := range []string{"deploy", "deploy/admission"} {
+	for _, of := range []string{"deploy", "deploy/admission", "deploy/health"} {
 		text, err := os.ReadFile(filepath.Join("../..", of, "kustomization.yaml"))
 		must(t, err)
 		for _, found := range regexp.MustCompile(`newName: (gridmesh/\S+), newTag: (\S+)\}`).FindAllStringSubmatch(string(text), -1) {
