@@ -152,10 +152,7 @@ func query[T any](ctx context.Context, d *Daemon, f func(now time.Time) T) (t T,
 
 // tell has the loop take an event, unless it ends.
 func (d *Daemon) tell(ctx context.Context, e vote.Event) {
-	select {
-	case d.do <- func(now time.Time) { d.step(now, e) }:
-	case <-ctx.Done():
-	}
+	d.later(ctx, func(now time.Time) { d.step(now, e) })
 }
 
 // SetUnit says who is in the unit, whenever that, or the cloud's word on one of them, changes.

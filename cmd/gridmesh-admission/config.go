@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gridmesh/gridmesh/api/names"
-	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 )
 
@@ -48,10 +47,8 @@ func defaults() *config {
 
 // ignored are flags of SuperEdge's edge-health-admission that mean nothing here. They
 // are accepted, so that its manifests go on working.
-var ignored = map[string]string{
+var ignored = run.Ignored{
 	"masterurl": "the address is in --kubeconfig", "always-reachable": "gridmesh-controller decides who is shielded",
-	"v": "see --verbose", "vmodule": "see --verbose", "logtostderr": "the log goes there", "alsologtostderr": "the log goes there",
-	"stderrthreshold": "the log goes there", "log-dir": "the log goes to stderr", "log-file": "the log goes to stderr",
 }
 
 func (c *config) bind(f *pflag.FlagSet) {
@@ -85,11 +82,8 @@ func (c *config) bindSuperEdge(f *pflag.FlagSet) {
 		f.StringVar(alias.value, alias.name, *alias.value, "SuperEdge's name of --"+alias.ours)
 		_ = f.MarkHidden(alias.name)
 	}
-	for name, why := range ignored {
-		f.String(name, "", "ignored: "+why)
-		f.Lookup(name).NoOptDefVal = "true" // klog has --logtostderr
-		_ = f.MarkHidden(name)
-	}
+	ignored.Bind(f)
+	run.Klog.Bind(f)
 }
 
 func (c *config) complete(f *pflag.FlagSet, log *slog.Logger) error {
@@ -116,11 +110,8 @@ func (c *config) complete(f *pflag.FlagSet, log *slog.Logger) error {
 			errs = append(errs, fmt.Errorf("--certificate-hosts %q is no address and no name in small letters; a port is not part of it", host))
 		}
 	}
-	f.Visit(func(flag *pflag.Flag) {
-		if why, ok := ignored[flag.Name]; ok {
-			log.Warn("a flag of SuperEdge is ignored", obs.KeyFlag, "--"+flag.Name, obs.KeyWhy, why)
-		}
-	})
+	ignored.Tell(f, log)
+	run.Klog.Tell(f, log)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w: %w", run.ErrUsage, err)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/gridmesh/gridmesh/grid"
 	"github.com/gridmesh/gridmesh/grid/plan"
 	"github.com/gridmesh/gridmesh/health/cloud"
-	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
 	leading "github.com/gridmesh/gridmesh/kube/lead"
@@ -49,11 +48,9 @@ func defaults() *config {
 
 // ignored are flags of SuperEdge's application-grid-controller that mean
 // nothing here. They are accepted, so that its manifests go on working.
-var ignored = map[string]string{
+var ignored = run.Ignored{
 	"master": "the address is in --kubeconfig", "feature-gates": "there are none",
 	"sync-period": "changes are followed at once", "worker": "see --parallel-writes", "leader-elect-resource-lock": "it is a Lease",
-	"v": "see --verbose", "vmodule": "see --verbose", "logtostderr": "the log goes there", "alsologtostderr": "the log goes there",
-	"stderrthreshold": "the log goes there", "log-dir": "the log goes to stderr", "log-file": "the log goes to stderr",
 }
 
 func (c *config) bind(f *pflag.FlagSet) {
@@ -78,11 +75,8 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.election.Name, "leader-elect-resource-name", c.election.Name, "name of the Lease")
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "log more")
 	run.Files(f, "kubeconfig", "secure-metrics-cert-file", "secure-metrics-key-file")
-	for name, why := range ignored {
-		f.String(name, "", "ignored: "+why)
-		f.Lookup(name).NoOptDefVal = "true" // klog has --logtostderr
-		_ = f.MarkHidden(name)
-	}
+	ignored.Bind(f)
+	run.Klog.Bind(f)
 }
 
 func (c *config) complete(f *pflag.FlagSet, log *slog.Logger) error {
@@ -111,11 +105,8 @@ func (c *config) complete(f *pflag.FlagSet, log *slog.Logger) error {
 	if c.leaderElect && (c.election.Namespace == "" || c.election.Name == "") {
 		errs = append(errs, fmt.Errorf("--leader-elect-resource-namespace %q, --leader-elect-resource-name %q: give both, or neither; is a variable of the shell not set?", c.election.Namespace, c.election.Name))
 	}
-	f.Visit(func(flag *pflag.Flag) {
-		if why, ok := ignored[flag.Name]; ok {
-			log.Warn("a flag of SuperEdge is ignored", obs.KeyFlag, "--"+flag.Name, obs.KeyWhy, why)
-		}
-	})
+	ignored.Tell(f, log)
+	run.Klog.Tell(f, log)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w: %w", run.ErrUsage, err)
 	}

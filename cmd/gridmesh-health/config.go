@@ -13,7 +13,6 @@ import (
 	"github.com/gridmesh/gridmesh/health/check"
 	"github.com/gridmesh/gridmesh/health/peer"
 	"github.com/gridmesh/gridmesh/health/vote"
-	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 )
 
@@ -44,11 +43,9 @@ func defaults() *config {
 
 // ignored are flags of SuperEdge's edge-health that mean nothing here. They are accepted, so
 // that its manifests go on working.
-var ignored = map[string]string{
+var ignored = run.Ignored{
 	"masterurl": "the address is in --kubeconfig", "communicateperiod": "each round is reported at once", "communicatetimetout": "it is 3s",
 	"communicateretrytime": "the next round reports again", "voteperiod": "it is --healthcheckperiod", "votetimeout": "it is two and a half rounds",
-	"v": "see --verbose", "vmodule": "see --verbose", "logtostderr": "the log goes there", "alsologtostderr": "the log goes there",
-	"stderrthreshold": "the log goes there", "log-dir": "the log goes to stderr", "log-file": "the log goes to stderr",
 }
 
 func (c *config) bindChecks(f *pflag.FlagSet) {
@@ -83,13 +80,8 @@ func (c *config) bindFlags(f *pflag.FlagSet) {
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "log more")
 	c.bindChecks(f)
 	run.Files(f, "kubeconfig", "key-file", "state-file")
-	for name, why := range ignored {
-		if f.Lookup(name) == nil {
-			f.String(name, "", "ignored: "+why)
-			f.Lookup(name).NoOptDefVal = "true" // klog has --logtostderr
-			_ = f.MarkHidden(name)
-		}
-	}
+	ignored.Bind(f)
+	run.Klog.Bind(f)
 }
 
 // seconds is a duration, of which SuperEdge has whole seconds without a unit.
@@ -137,11 +129,8 @@ func (c *config) complete(f *pflag.FlagSet, log *slog.Logger) error {
 	if len(c.keys) > 2 {
 		errs = append(errs, fmt.Errorf("--key-file: %d files, two at most", len(c.keys)))
 	}
-	f.Visit(func(flag *pflag.Flag) {
-		if why, ok := ignored[flag.Name]; ok {
-			log.Warn("a flag of SuperEdge is ignored", obs.KeyFlag, "--"+flag.Name, obs.KeyWhy, why)
-		}
-	})
+	ignored.Tell(f, log)
+	run.Klog.Tell(f, log)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w: %w", run.ErrUsage, err)
 	}

@@ -60,7 +60,7 @@ func daemon(ctx context.Context, c *config, log *slog.Logger) error {
 	units := make(chan string, 1)
 	g.AddTask("unit", func(ctx context.Context) error {
 		return health.FollowUnit(ctx, client, c.node, c.unitKey, c.state, func(u health.Unit) {
-			exchange.SetUnit(peerUnit(c.node, u, c.vote.Observers))
+			exchange.SetUnit(peerUnit(c.node, u))
 			d.SetUnit(ctx, u)
 			newest(units, u.Name)
 		}, log)
@@ -91,14 +91,14 @@ func newest(ch chan string, s string) {
 }
 
 // peerUnit is the unit as the exchange knows it.
-func peerUnit(self string, u health.Unit, observers int) peer.Unit {
+func peerUnit(self string, u health.Unit) peer.Unit {
 	p := peer.Unit{Self: self, Addrs: map[string][]netip.Addr{}}
 	members := make([]vote.Member, 0, len(u.Members))
 	for _, m := range u.Members {
 		p.Addrs[m.Name] = m.Addrs
 		members = append(members, vote.Member{Name: m.Name, UID: m.UID})
 	}
-	p.View = vote.NewView(members, observers).ID
+	p.View = vote.NewView(members, 0).ID // which needs nobody to observe
 	return p
 }
 

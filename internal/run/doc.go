@@ -4,6 +4,7 @@
 //	main.go         Main: the exit codes, and the signals that end a program
 //	help.go         help and completion of what there is, and of nothing else
 //	flags.go        mistyped flags; Files: flags that are paths, for shells
+//	ignored.go      Ignored: flags of other programs that mean nothing here
 //	group.go        Group: what lives and ends together
 //	listen.go       CheckTCP, ListenTCP, ListenUnix
 //	bound.go        Bound: how many connections a listener has

@@ -1,0 +1,37 @@
+package run
+
+import (
+	"log/slog"
+
+	"github.com/spf13/pflag"
+
+	"github.com/gridmesh/gridmesh/internal/obs"
+)
+
+// Ignored are flags of another program that mean nothing here, each with why. They are
+// accepted, so that its manifests go on working.
+type Ignored map[string]string
+
+// Klog are those of Kubernetes' logging, and of programs that log by it.
+var Klog = Ignored{
+	"v": "see --verbose", "vmodule": "see --verbose", "logtostderr": "the log goes there", "alsologtostderr": "the log goes there",
+	"stderrthreshold": "the log goes there", "log-dir": "the log goes to stderr", "log-file": "the log goes to stderr",
+}
+
+// Bind adds them, hidden, beside flags that have none of their names.
+func (i Ignored) Bind(f *pflag.FlagSet) {
+	for name, why := range i {
+		f.String(name, "", "ignored: "+why)
+		f.Lookup(name).NoOptDefVal = "true" // klog has --logtostderr
+		_ = f.MarkHidden(name)
+	}
+}
+
+// Tell logs which of them were given.
+func (i Ignored) Tell(f *pflag.FlagSet, log *slog.Logger) {
+	f.Visit(func(flag *pflag.Flag) {
+		if why, ok := i[flag.Name]; ok {
+			log.Warn("a flag of SuperEdge is ignored", obs.KeyFlag, "--"+flag.Name, obs.KeyWhy, why)
+		}
+	})
+}
