@@ -53,7 +53,7 @@ CLUSTER_TIME  := 90m
 # Of each fuzz target.
 FUZZ_TIME ?= 60s
 
-.PHONY: help build images images-test race kube envoy resolvers helm test unit cluster-test kubeproxy-twin flows heal health bounds demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
+.PHONY: help build images images-test race kube envoy resolvers helm test unit cluster-test kubeproxy-twin flows heal health shield-cost bounds demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -114,6 +114,10 @@ flows: build kube envoy ## who dials what, and who answers as whom: kube-proxy a
 health: build race kube envoy ## lose the uplink of a node in a real cluster, with traffic of which nothing may fail, and votes, admission policies and the controller that keep its pods
 	@$(BIN)/lab-worker left-out
 	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 -v -timeout 1h ./test/health
+
+shield-cost: build kube ## what admission policies of the shield cost an API server, in SHIELD_WRITES (100) writes each
+	@$(BIN)/lab-worker left-out
+	SHIELD_WRITES=$(or $(SHIELD_WRITES),100) $(GO) test -count=1 -v -timeout 1h ./test/kubernetes -run '^TestWhatShieldPoliciesCost$$'
 
 heal: build images race kube envoy ## cut a unit's uplink for CUT (5m) and heal it, on stand-in and on real nodes, with traffic of which nothing may fail
 	@$(BIN)/lab-worker left-out

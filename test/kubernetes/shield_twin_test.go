@@ -103,7 +103,7 @@ func content(t *testing.T, o mutatetest.Object) string {
 }
 
 // written writes a case, and returns what was stored before, was sent, and came of it. The
-// cluster's controllers may write a Node meanwhile: then all of it begins again.
+// cluster's controllers may write a Node meanwhile, and delete a pod whose Node is not there: then all of it begins again.
 func written(t *testing.T, tc mutatetest.Case, api kubernetes.Interface) (old, next, got mutatetest.Object) {
 	t.Helper()
 	wait.Eventually(t, func() (err error) {
@@ -115,7 +115,7 @@ func written(t *testing.T, tc mutatetest.Case, api kubernetes.Interface) (old, n
 		sent := next.DeepCopyObject().(mutatetest.Object)
 		sent.SetManagedFields(nil) // as clients do
 		got, err = update(t, api, sent)
-		if err != nil && !apierrors.IsConflict(err) {
+		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}
 		return err
