@@ -105,23 +105,25 @@ func inspect(chains []*nftables.Chain, refusing map[*nftables.Chain]bool) ([]Fin
 	for _, c := range chains {
 		inspectChain(c, refusing[c], report)
 	}
+	const procNet = "/proc/thread-self/net"
 	for _, check := range fileChecks {
-		check("/proc/thread-self/net", report)
+		check(procNet, report)
 	}
+	unread := oldPolicyEngines(procNet, report)
 	list, err := links.Read("")
 	for _, l := range list {
 		inspectLink(l.Name, report)
 	}
-	return found, err
+	return found, errors.Join(unread, err)
 }
+
+// takeOver is how the agent starts beside kube-proxy's rules.
+const takeOver = "--take-over=kube-proxy, not with --datapath envoy (docs/migrate.md)"
 
 // fileChecks read what the kernel tells below /proc of a network.
 var fileChecks = []func(procNet string, report reporter){
 	inspectLegacy,
 }
-
-// takeOver is how the agent starts beside kube-proxy's rules.
-const takeOver = "--take-over=kube-proxy, not with --datapath envoy (docs/migrate.md)"
 
 type reporter func(kind FindingKind, format string, args ...any)
 
@@ -132,7 +134,7 @@ func inspectChain(c *nftables.Chain, refuses bool, report reporter) {
 		report(KubeProxy, "nftables table %s kube-proxy: its rules answer ClusterIPs before gridmesh can; stop kube-proxy, then run: nft delete table %s kube-proxy (docs/install.md); or have the agent come before them, and remove them: "+takeOver, family, family)
 	case c.Name == "KUBE-SERVICES":
 		report(KubeProxy, "nftables table %s %s holds chain KUBE-SERVICES: rules of kube-proxy (iptables) answer ClusterIPs before gridmesh can; stop kube-proxy, then run: kube-proxy --cleanup (docs/install.md); or have the agent come before them, and remove them: "+takeOver, family, c.Table.Name)
-	case strings.HasPrefix(c.Name, "cali-"), strings.HasPrefix(c.Name, "KUBE-NWPLCY"), strings.HasPrefix(c.Name, "KUBE-POD-FW"), strings.HasPrefix(c.Table.Name, "kube-network-policies"):
+	case ofPolicyEngine(c.Name), strings.HasPrefix(c.Table.Name, "kube-network-policies"):
 		report(PolicyEngine, "nftables table %s %s belongs to a NetworkPolicy engine: traffic through a ClusterIP would bypass its FORWARD rules on the node of the client (docs/limits.md)", family, c.Table.Name)
 	case refuses:
 		how := "refuses in INPUT what its rules do not let in"
@@ -141,6 +143,11 @@ func inspectChain(c *nftables.Chain, refuses bool, report reporter) {
 		}
 		report(InputDrop, "chain %s of nftables table %s %s %s: captured packets are delivered there; accept packets with gridmesh's mark in it, or all from the pods' ranges (docs/limits.md)", c.Name, family, c.Table.Name, how)
 	}
+}
+
+// ofPolicyEngine reports whether a chain is one of Calico's or kube-router's.
+func ofPolicyEngine(chain string) bool {
+	return strings.HasPrefix(chain, "cali-") || strings.HasPrefix(chain, "KUBE-NWPLCY") || strings.HasPrefix(chain, "KUBE-POD-FW")
 }
 
 func inspectLink(name string, report reporter) {

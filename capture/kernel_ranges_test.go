@@ -87,7 +87,8 @@ func TestRangesOfOneServiceHoldUpNobody(t *testing.T) {
 		begin := time.Now()
 		must(t, l.serveInKernel(c.view(), false))
 		took := time.Since(begin)
-		if t.Logf("change %d: %s", i, took); took > 5*time.Second {
+		// Pair by pair it would be four million elements: minutes.
+		if t.Logf("change %d: %s", i, took); took > 30*time.Second {
 			t.Errorf("change %d was written in %s", i, took)
 		}
 	}

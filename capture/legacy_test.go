@@ -71,6 +71,37 @@ func TestLegacyRulesThatCannotBeRead(t *testing.T) {
 	}
 }
 
+// Rules of a policy engine that the old iptables wrote are found, as those of nftables are, and
+// a table of filters that cannot be read is none that shows no engine.
+func TestLegacyRulesOfPolicyEngines(t *testing.T) {
+	t.Parallel()
+	testkit.NewNetwork(t)
+	old := func(args ...string) {
+		t.Helper()
+		if out, err := exec.CommandContext(t.Context(), args[0], append([]string{"-t", "filter"}, args[1:]...)...).CombinedOutput(); err != nil {
+			t.Skipf("SKIPPED: no rules of the old iptables can be made here: %v\n%s", err, out)
+		}
+	}
+	old("iptables-legacy", "-N", "mine")
+	old("iptables-legacy", "-A", "FORWARD", "-m", "comment", "--comment", "cali-of-nobody", "-j", "mine")
+	found, err := inspectNow(t)
+	must(t, err)
+	if len(found) > 0 {
+		t.Errorf("chains of nobody's: %v", found)
+	}
+	old("iptables-legacy", "-N", "cali-FORWARD")
+	old("ip6tables-legacy", "-N", "KUBE-NWPLCY-DEFAULT")
+	found, err = inspectNow(t)
+	must(t, err)
+	if len(found) != 2 || found[0].Kind != PolicyEngine || !strings.HasPrefix(found[0].Text, "table filter of iptables-legacy") || found[1].Kind != PolicyEngine || !strings.HasPrefix(found[1].Text, "table filter of ip6tables-legacy") {
+		t.Errorf("found %v", found)
+	}
+	without(t, unix.CAP_NET_ADMIN)
+	if err := oldPolicyEngines("/proc/thread-self/net", func(FindingKind, string, ...any) {}); err == nil {
+		t.Error("what cannot be read is taken for empty")
+	}
+}
+
 // Asked again and again, it notices what comes and what goes.
 func TestInspectorFollows(t *testing.T) {
 	t.Parallel()

@@ -104,9 +104,9 @@ func plain(to []byte, word string) []byte {
 	return to
 }
 
-// ours are the annotations under names.Domain that something reads or writes: all
-// that api/names has.
-var ours = []string{names.Datapath, names.UnitKey, names.Unit, names.Applied, names.AppliedAt, names.AppliedTemplate, names.FirstRevision, names.Settled, names.Replicas, names.UnitGone, names.UnitLease, names.UnseenTaint}
+// ours are the annotations and labels under names.Domain that something reads or writes: all
+// that api/names has, but for what is written of Leases and taints alone.
+var ours = []string{names.Datapath, names.UnitKey, names.Unit, names.Applied, names.AppliedAt, names.AppliedTemplate, names.FirstRevision, names.Settled, names.Replicas, names.UnitGone}
 
 // unknownNames are annotations of a Service that bear gridmesh's name and that
 // nothing reads: who wrote one thinks that it does something.

@@ -44,10 +44,7 @@ func (l *loop) takePolicies() {
 			return // nobody has said that there are none, or seen that nobody enforces others
 		}
 	}
-	newest := engine.at
-	if objects.at.After(newest) {
-		newest = objects.at
-	}
+	newest := later(objects.at, engine.at)
 	so := objects.so || engine.so
 	if l.cfg.RefusePolicies && !so && newest.Sub(engine.at) > blindFor {
 		counting := !l.damped.until().IsZero()
@@ -57,7 +54,33 @@ func (l *loop) takePolicies() {
 		}
 		return
 	}
-	l.knowPolicies(word{so, newest})
+	said := word{so, newest}
+	if !so && !l.damped.until().IsZero() {
+		said.at = l.allSaid(objects, engine)
+	}
+	l.knowPolicies(said)
+}
+
+// allSaid is until when all who are asked have said that there are none: who is silent since
+// then has not said that it is over for any longer.
+func (l *loop) allSaid(objects, engine word) time.Time {
+	switch {
+	case l.parts.Cluster == nil:
+		return engine.at
+	case !l.cfg.RefusePolicies:
+		return objects.at
+	}
+	if objects.at.Before(engine.at) {
+		return objects.at
+	}
+	return engine.at
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // blindFor is how old the last look at the node is when it says nothing more: two may be torn,

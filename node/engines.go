@@ -47,18 +47,23 @@ const engineUnseen = "no look at this node has shown yet that it has no policy e
 // engineBlind is the note where looks have failed since one showed that there is none.
 const engineBlind = "no look at this node has come to its end for %s (the agent's log has why), a policy engine may have come meanwhile, and --network-policies=refuse is given: the kernel serves all until one shows that it has none"
 
-// tellEngine adds one of those notes where it is so: then it is not for the API server that
-// the kernel serves all.
+// engineMissed is the note where looks have failed since, and Envoy serves.
+const engineMissed = "no look at this node has come to its end for %s (the agent's log has why), and --network-policies=refuse is given: Envoy serves as before, and what it serves passes by a policy engine that has come meanwhile"
+
+// tellEngine adds one of those notes where it is so: that the kernel serves all is then not for
+// the API server.
 func (a *Agent) tellEngine(r *report.Report, now time.Time) {
 	objects, _ := a.policies.Get()
 	engine, looked := a.engines.Get()
-	if !r.Policies || !a.cfg.RefusePolicies || objects.so || engine.so {
+	if !a.cfg.RefusePolicies || objects.so || engine.so {
 		return
 	}
 	switch blind := now.Sub(engine.at); {
 	case !looked && r.PoliciesUnknown:
 		r.Notes = append(slices.Clip(r.Notes), engineUnseen)
-	case looked && blind > blindFor:
+	case looked && blind > blindFor && r.Policies:
 		r.Notes = append(slices.Clip(r.Notes), fmt.Sprintf(engineBlind, blind.Round(time.Second)))
+	case looked && blind > blindFor:
+		r.Notes = append(slices.Clip(r.Notes), fmt.Sprintf(engineMissed, blind.Round(time.Second)))
 	}
 }

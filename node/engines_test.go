@@ -271,3 +271,56 @@ func TestAnEngineAndThenNoLookAtAll(t *testing.T) {
 		r.wantPaths(t, "looks show none", web, web)
 	})
 }
+
+// The API server says once that the last policy is gone, and nothing more: that it is over counts from then on
+// only while it says so, however often looks show that there is no engine.
+func TestTheAPIServerSaysNoneOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{Policy: true}
+		r.cfg.RefusePolicies = true
+		r.withKernelPath(topology.DatapathAuto)
+		r.mustStart(t)
+		r.publish(webOnly())
+		web := []string{webFrontend}
+		after(policiesEvery)
+		r.wantPaths(t, "a policy", nil, web)
+		r.api.Set(func(a *nodetest.API) { a.Policy = false })
+		after(policiesEvery + policiesEvery/4)
+		if got := r.agent.status(); got.PoliciesUntil.IsZero() {
+			t.Error("there are none: until when they count is not said")
+		}
+		r.api.Set(func(a *nodetest.API) { a.Away, a.Deaf = errBroken, errBroken })
+		after(2 * policiesFirst)
+		r.wantPaths(t, "nobody has said so since", nil, web)
+		r.api.Set(func(a *nodetest.API) { a.Away, a.Deaf = nil, nil })
+		after(policiesFirst + 3*policiesEvery)
+		r.wantPaths(t, "it says so again", web, web)
+	})
+}
+
+// Envoy serves where looks fail that showed no engine before, and the status says what that means.
+func TestTheStatusSaysWhatLooksMiss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{}
+		r.cfg.RefusePolicies = true
+		r.withKernelPath(topology.DatapathAuto)
+		r.mustStart(t)
+		r.publish(webOnly())
+		after(2 * policiesEvery)
+		web := []string{webFrontend}
+		r.wantPaths(t, "there is none", web, web)
+		r.sees(nil, errBroken)
+		after(blindFor + 2*inspectEvery)
+		r.wantPaths(t, "looks fail", web, web)
+		if notes := strings.Join(r.agent.status().Notes, "\n"); !strings.Contains(notes, "Envoy serves as before") {
+			t.Errorf("notes %q", notes)
+		}
+		r.sees(nil, nil)
+		after(2 * inspectEvery)
+		if notes := strings.Join(r.agent.status().Notes, "\n"); strings.Contains(notes, "policy engine") {
+			t.Errorf("notes %q", notes)
+		}
+	})
+}

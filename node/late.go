@@ -155,9 +155,10 @@ func (l *loop) useLate() {
 	l.log.Info("the disk gave the last good state", obs.KeyServices, l.restored.Snapshot.Services.Len())
 	l.restoreUsed()
 	l.takePolicies()
-	switch {
-	case l.holdLate():
+	switch holds := l.holdLate(); {
+	case holds:
 		l.rejudge()
+		l.catalogAgain() // where it holds nothing, nothing else tells Envoy of what was used
 	case l.live:
 		l.catalogAgain()
 	default:

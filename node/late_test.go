@@ -227,6 +227,35 @@ func TestNotesThatComeLate(t *testing.T) {
 	}
 }
 
+// A hold that begins late and holds nothing keeps nothing from being preloaded.
+func TestAHoldThatComesLateAndHoldsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, o := online(t)
+		o.Plain("far", "10.96.0.12", map[string]string{"b-1": "10.244.9.7"})
+		r.hear(o)
+		r.xds.Ask("10.96.0.12:80")
+		after(statedir.SaveInterval + contactEvery)
+		r.cut(time.Minute)
+		giveState, giveNotes := r.hanging()
+		r.restart(t, true, 0)
+		giveNotes()
+		r.xds.Connect("1.40.0")
+		r.heal()
+		r.hear(o)
+		if _, holds := r.xds.Holds("10.96.0.12:80"); holds {
+			t.Fatal("it is preloaded before anybody knows that it was used")
+		}
+		giveState()
+		if r.log.Count("is held until their nodes have reported") == 0 {
+			t.Fatal("no hold began")
+		}
+		r.wantHeld(t, "nothing is said against the unit", 0)
+		if _, holds := r.xds.Holds("10.96.0.12:80"); !holds {
+			t.Error("what was used is not preloaded")
+		}
+	})
+}
+
 // What a process heard of an outage itself is newer than what others noted.
 func TestNotesThatComeTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

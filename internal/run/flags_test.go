@@ -2,10 +2,12 @@ package run
 
 import (
 	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // tree is a program with flags that are paths, choices and neither.
@@ -23,6 +25,21 @@ func tree() *cobra.Command {
 		return nil, cobra.ShellCompDirectiveDefault
 	}})
 	return root
+}
+
+// A flag that a program has keeps its meaning, though another program's is ignored by that name.
+func TestIgnoredFlagsYieldToThoseThatMeanSomething(t *testing.T) {
+	f := pflag.NewFlagSet("x", pflag.ContinueOnError)
+	level := f.Int("v", 1, "how much to say")
+	Klog.Bind(f)
+	if err := f.Parse([]string{"--v=3", "--logtostderr"}); err != nil || *level != 3 {
+		t.Errorf("v is %d: %v", *level, err)
+	}
+	var out bytes.Buffer
+	Klog.Tell(f, slog.New(slog.NewTextHandler(&out, nil)))
+	if strings.Contains(out.String(), "flag=--v ") || !strings.Contains(out.String(), "flag=--logtostderr") {
+		t.Errorf("told: %s", out.String())
+	}
 }
 
 func ran(line string) (string, int) {

@@ -18,9 +18,12 @@ var Klog = Ignored{
 	"stderrthreshold": "the log goes there", "log-dir": "the log goes to stderr", "log-file": "the log goes to stderr",
 }
 
-// Bind adds them, hidden, beside flags that have none of their names.
+// Bind adds them, hidden. A flag that is there already means something, and stays.
 func (i Ignored) Bind(f *pflag.FlagSet) {
 	for name, why := range i {
+		if f.Lookup(name) != nil {
+			continue
+		}
 		f.String(name, "", "ignored: "+why)
 		f.Lookup(name).NoOptDefVal = "true" // klog has --logtostderr
 		_ = f.MarkHidden(name)
@@ -30,7 +33,7 @@ func (i Ignored) Bind(f *pflag.FlagSet) {
 // Tell logs which of them were given.
 func (i Ignored) Tell(f *pflag.FlagSet, log *slog.Logger) {
 	f.Visit(func(flag *pflag.Flag) {
-		if why, ok := i[flag.Name]; ok {
+		if why, ok := i[flag.Name]; ok && flag.Hidden {
 			log.Warn("a flag of SuperEdge is ignored", obs.KeyFlag, "--"+flag.Name, obs.KeyWhy, why)
 		}
 	})
