@@ -128,6 +128,9 @@ func Slow(list []Dial, than time.Duration) (slow []Dial) {
 	return slow
 }
 
+// clock is how a time of day is told, so that logs of programs can be laid beside it.
+const clock = "15:04:05.000"
+
 // NoneFailed reports how many dials there were and fails on any that failed.
 func NoneFailed(t *testing.T, what string, list []Dial) {
 	t.Helper()
@@ -142,7 +145,7 @@ func NoneFailed(t *testing.T, what string, list []Dial) {
 	}
 	for i, d := range failed {
 		if i < 5 {
-			t.Errorf("%s: failed after %s: %v", what, d.Took, d.Err)
+			t.Errorf("%s: at %s failed after %s: %v", what, d.At.Format(clock), d.Took, d.Err)
 		}
 	}
 }

@@ -250,7 +250,7 @@ func (w *walk) run(commands string) {
 	if err := cmd.Wait(); err != nil {
 		w.t.Fatalf("%s\n%v:\n%s", commands, err, out.String())
 	}
-	w.t.Logf("%s:\n%s%s", time.Since(start).Round(10*time.Millisecond), commands, out.String())
+	w.t.Logf("from %s %s:\n%s%s", start.Format("15:04:05.000"), time.Since(start).Round(10*time.Millisecond), commands, out.String())
 	w.said += out.String()
 }
 
