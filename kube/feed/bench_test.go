@@ -64,8 +64,8 @@ func BenchmarkKept(b *testing.B) {
 	for b.Loop() {
 		before := heap()
 		f := New(&kube.Client{}, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
-		ofServices := newStore(f, services{}, selection{name: "services"})
-		ofSlices := newStore(f, slices{since: time.Now()}, selection{name: "endpointslices"})
+		ofServices := newStore(f, services{}, selected("services", "", "", 0))
+		ofSlices := newStore(f, slices{since: time.Now()}, selected("endpointslices", "", "", 0))
 		for i := range 10_000 {
 			_ = ofServices.Add(service(i))
 			_ = ofSlices.Add(endpoints(i))

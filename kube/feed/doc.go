@@ -1,7 +1,7 @@
 // Package feed makes snapshots from watches of an API server.
 //
 // It believes the API server, but not blindly: a list that is not whole, or
-// that would drop half of what is known, is held back (judge.go).
+// that would drop half of what is known, is held back (kube/internal/lists).
 //
 // The way of an object: a reflector of client-go lists and watches
 // (watches.go); a resource (services.go, foreign.go, slices.go, nodes.go, cidrs.go)

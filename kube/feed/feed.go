@@ -12,6 +12,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/internal/latest"
 	"github.com/gridmesh/gridmesh/kube"
+	"github.com/gridmesh/gridmesh/kube/internal/lists"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -38,8 +39,8 @@ type Feed struct {
 	running bool
 	all     []watch // made by the first Run: they know what the builder holds
 	builder *topology.Builder
-	missing map[string]bool  // watches without a first list
-	doubted map[string]doubt // lists that are held back, by watch
+	missing map[string]bool        // watches without a first list
+	doubted map[string]lists.Doubt // lists that are held back, by watch
 	dirty   chan struct{}
 
 	health health
@@ -52,8 +53,8 @@ var retry = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.
 // New watches through c on Run.
 func New(c *kube.Client, log *slog.Logger, m *Metrics) *Feed {
 	return &Feed{
-		client: c, log: log, metrics: m, now: time.Now, retry: retry, look: firstLook,
-		builder: topology.NewBuilder(), missing: map[string]bool{}, doubted: map[string]doubt{}, dirty: make(chan struct{}, 1),
+		client: c, log: log, metrics: m, now: time.Now, retry: retry, look: lists.FirstLook,
+		builder: topology.NewBuilder(), missing: map[string]bool{}, doubted: map[string]lists.Doubt{}, dirty: make(chan struct{}, 1),
 	}
 }
 
@@ -172,7 +173,7 @@ func (f *Feed) listed(watch string) edit {
 }
 
 // doubts notes why a list of a watch is held back.
-func (f *Feed) doubts(watch string, d doubt) {
+func (f *Feed) doubts(watch string, d lists.Doubt) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.doubted[watch] = d
@@ -184,7 +185,7 @@ func (f *Feed) distrusts(but string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for watch, d := range f.doubted {
-		if d.gross && watch != but {
+		if d.Gross && watch != but {
 			return true
 		}
 	}

@@ -110,7 +110,7 @@ func (f *Feed) heldBack() (why []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, w := range f.all {
-		if err := f.doubted[w.name].err; err != nil {
+		if err := f.doubted[w.name].Err; err != nil {
 			why = append(why, err.Error())
 		}
 	}

@@ -100,8 +100,8 @@ const padding = 20
 
 func tellers(f *Feed) []*teller {
 	both := &shared[*topology.Service]{}
-	main := newStore(f, services{}, selection{name: "services", anchor: "default/kubernetes"}, both)
-	other := newStore(f, foreign{}, selection{name: "foreign-services"}, both)
+	main := newStore(f, services{}, selected("services", "", "default/kubernetes", 0), both)
+	other := newStore(f, foreign{}, selected("foreign-services", "", "", 0), both)
 	service := func(name string, which int) *corev1.Service {
 		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.ServiceSpec{ClusterIP: fmt.Sprintf("10.96.1.%d", which)}}
 	}

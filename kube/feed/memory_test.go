@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gridmesh/gridmesh/kube"
+	"github.com/gridmesh/gridmesh/kube/internal/lists"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -32,17 +33,17 @@ func TestListsThatTakeALittleEach(t *testing.T) {
 			begin := time.Unix(1000, 0)
 			now := begin
 			s := newServiceStore(&now)
-			for n := 128; n > 1 && now.Sub(begin) < span-tc.every; n = tc.next(n) {
+			for n := 128; n > 1 && now.Sub(begin) < lists.Span-tc.every; n = tc.next(n) {
 				if err := s.Replace(serviceList(n), "1"); err != nil {
 					t.Fatal(err)
 				}
 				now = now.Add(tc.every)
 			}
-			if got := s.count(); got != 64 || s.judge.held.err == nil {
-				t.Errorf("%d of 128 Services are left after %s, held is %v", got, now.Sub(begin), s.judge.held.err)
+			if got := s.count(); got != 64 || s.judge.Held.Err == nil {
+				t.Errorf("%d of 128 Services are left after %s, held is %v", got, now.Sub(begin), s.judge.Held.Err)
 			}
 			// The last of them is what an operator wanted: it stands.
-			for _, after := range []time.Duration{0, confirm} {
+			for _, after := range []time.Duration{0, lists.Confirm} {
 				now = now.Add(after)
 				if err := s.Replace(serviceList(2), "1"); err != nil {
 					t.Fatal(err)
@@ -52,8 +53,8 @@ func TestListsThatTakeALittleEach(t *testing.T) {
 				t.Errorf("%d Services are left after a list that stood, want 2", got)
 			}
 			// From then on that is what others are held against.
-			if err := s.Replace(serviceList(1), "1"); err != nil || s.judge.held.err != nil {
-				t.Error(err, s.judge.held.err)
+			if err := s.Replace(serviceList(1), "1"); err != nil || s.judge.Held.Err != nil {
+				t.Error(err, s.judge.Held.Err)
 			}
 		})
 	}
@@ -72,10 +73,10 @@ func TestMemoryEndsWithoutAnotherList(t *testing.T) {
 	for _, tc := range []struct {
 		after time.Duration
 		want  int
-	}{{0, 50}, {span - time.Second, 50}, {time.Second, 0}} {
+	}{{0, 50}, {lists.Span - time.Second, 50}, {time.Second, 0}} {
 		now = now.Add(tc.after)
 		s.UpdateResourceVersion("2")
-		if got := len(s.judge.lost); got != tc.want {
+		if got := len(s.judge.Lost); got != tc.want {
 			t.Errorf("%s after a list took 50, %d are remembered, want %d", now.Sub(time.Unix(1000, 0)), got, tc.want)
 		}
 	}
@@ -91,7 +92,7 @@ func TestAListOfAnotherClusterIsHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s.judge.held.err == nil {
+	if s.judge.Held.Err == nil {
 		t.Error("a list of 99 other Services is believed")
 	}
 }
@@ -125,7 +126,7 @@ func (b *believer) recent(name string, now time.Time) int {
 			return weight
 		case s.name != name:
 			continue
-		case s.event || until.Sub(s.at) >= span:
+		case s.event || until.Sub(s.at) >= lists.Span:
 			return weight
 		}
 		weight, until = max(weight, s.had), s.at
@@ -157,7 +158,7 @@ func (b *believer) list(list map[string]int, now time.Time) {
 		if b.since.IsZero() || 10*(max(total, b.total)-min(total, b.total)) > max(total, b.total) {
 			b.since, b.total = now, total
 		}
-		if now.Sub(b.since) < confirm {
+		if now.Sub(b.since) < lists.Confirm {
 			return
 		}
 		b.history = append(b.history, told{settles: true})
@@ -203,7 +204,7 @@ func TestWhatIsBelievedIsATwins(t *testing.T) {
 		f := New(&kube.Client{}, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
 		now := time.Unix(1000, 0)
 		f.now = func() time.Time { return now }
-		s := newStore(f, slices{}, selection{name: "endpointslices"})
+		s := newStore(f, slices{}, selected("endpointslices", "", "", 0))
 		twin := &believer{known: map[string]int{}}
 		truth, names := map[string]int{}, []string{"a", "b", "c", "d", "e", "f"}
 		for _, name := range names {
@@ -238,14 +239,14 @@ func TestWhatIsBelievedIsATwins(t *testing.T) {
 					sent = append(sent, sliceOf(name, weight))
 				}
 			}
-			was := s.judge.held.err
+			was := s.judge.Held.Err
 			if err := s.Replace(sent, "1"); err != nil {
 				t.Fatal(err)
 			}
 			twin.list(list, now)
-			if s.judge.held.err != nil {
+			if s.judge.Held.Err != nil {
 				heldLists++
-			} else if was != nil && len(s.judge.lost) == 0 {
+			} else if was != nil && len(s.judge.Lost) == 0 {
 				stood++
 			}
 			if got := weights(f); !reflect.DeepEqual(got, twin.known) {
@@ -278,7 +279,7 @@ func TestAMassDeletionIsFollowed(t *testing.T) {
 	if s.count() != 11 {
 		t.Errorf("by the watch: %d are left", s.count())
 	}
-	now = now.Add(span) // and a minute later half of what is left, by a list
+	now = now.Add(lists.Span) // and a minute later half of what is left, by a list
 	if err := s.Replace(list[:6], "1"); err != nil || s.count() != 6 {
 		t.Errorf("a minute later: %v, %d are left", err, s.count())
 	}

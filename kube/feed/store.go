@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/kube/internal/lists"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -20,13 +21,13 @@ type store[T runtime.Object, V any] struct {
 	resource  resource[T, V]
 	log       *slog.Logger
 	held      *holding[V]
-	judge     judge
+	judge     lists.Judge[topology.ObjectKey]
 	lookAgain func(time.Duration)
 }
 
 func newStore[T runtime.Object, V any](f *Feed, r resource[T, V], s selection, with ...*shared[V]) *store[T, V] {
 	return &store[T, V]{
-		feed: f, resource: r, log: f.log.With(obs.KeyWatch, s.name), judge: judge{selection: s, lost: memory{}},
+		feed: f, resource: r, log: f.log.With(obs.KeyWatch, s.Name), judge: lists.NewJudge[topology.ObjectKey](s.Selection),
 		held: newHolding(with...), lookAgain: func(time.Duration) {},
 	}
 }
@@ -49,7 +50,7 @@ func (s *store[T, V]) convert(obj any) (*object[V], error) {
 		}
 		return &object[V]{key: key, weight: s.resource.weight(obj), value: s.resource.convert(obj)}, nil
 	}
-	return nil, fmt.Errorf("watch %s delivered %T", s.judge.name, obj)
+	return nil, fmt.Errorf("watch %s delivered %T", s.judge.Name, obj)
 }
 
 // Transformer converts objects as they arrive, before thousands of them pile
@@ -64,7 +65,7 @@ func (s *store[T, V]) Add(obj any) error {
 	if err != nil {
 		return err
 	}
-	delete(s.judge.lost, o.key)
+	delete(s.judge.Lost, o.key)
 	s.feed.change(s.set(o))
 	return nil
 }
@@ -78,7 +79,7 @@ func (s *store[T, V]) Delete(obj any) error {
 	if err != nil {
 		return err
 	}
-	delete(s.judge.lost, key)
+	delete(s.judge.Lost, key)
 	s.feed.change(s.remove(key))
 	return nil
 }
@@ -86,8 +87,8 @@ func (s *store[T, V]) Delete(obj any) error {
 // UpdateResourceVersion is called at every event, bookmarks included: the API
 // server is there.
 func (s *store[T, V]) UpdateResourceVersion(string) {
-	s.feed.note(s.judge.name, verbWatch, nil)
-	s.judge.rest(s.feed.now())
+	s.feed.note(s.judge.Name, verbWatch, nil)
+	s.judge.Rest(s.feed.now())
 }
 
 // Resync has nothing to do: comparison is by content.
@@ -109,15 +110,15 @@ func (s *store[T, V]) Replace(list []any, _ string) error {
 		next[o.key] = o.weight
 	}
 	now := s.feed.now()
-	s.judge.lost.forget(now)
-	l := weigh(s.held.objects, s.judge.lost, next)
-	_, l.anchored = next[parseKey(s.judge.anchor)]
-	l.alone = !s.feed.distrusts(s.judge.name)
-	if !s.judge.believe(l, now) {
+	s.judge.Lost.Forget(now)
+	l := lists.Weigh(s.held.objects, func(h held[V]) int { return h.weight }, s.judge.Lost, next)
+	_, l.Anchored = next[parseKey(s.judge.Anchor)]
+	l.Alone = !s.feed.distrusts(s.judge.Name)
+	if !s.judge.Believe(l, now) {
 		s.doubt(now)
 		return nil
 	}
-	s.feed.metrics.lists.WithLabelValues(s.judge.name).Inc()
+	s.feed.metrics.lists.WithLabelValues(s.judge.Name).Inc()
 	edits := make([]edit, 0, len(objects)+1)
 	for key := range s.held.objects {
 		if _, stays := next[key]; !stays {
@@ -127,19 +128,19 @@ func (s *store[T, V]) Replace(list []any, _ string) error {
 	for _, o := range objects {
 		edits = append(edits, s.set(o))
 	}
-	s.feed.change(append(edits, s.feed.listed(s.judge.name))...)
+	s.feed.change(append(edits, s.feed.listed(s.judge.Name))...)
 	return nil
 }
 
 // doubt leaves what is known as it is, and looks again later.
 func (s *store[T, V]) doubt(now time.Time) {
-	d := s.judge.held
-	s.feed.metrics.held.WithLabelValues(s.judge.name).Inc()
-	s.feed.doubts(s.judge.name, d)
-	if d.looks == 1 {
-		s.log.Warn("a list of the API server is not believed; what was known stays", obs.KeyErr, d.err)
+	d := s.judge.Held
+	s.feed.metrics.held.WithLabelValues(s.judge.Name).Inc()
+	s.feed.doubts(s.judge.Name, d)
+	if d.First() {
+		s.log.Warn("a list of the API server is not believed; what was known stays", obs.KeyErr, d.Err)
 	}
-	s.lookAgain(s.judge.next(now, s.feed.look))
+	s.lookAgain(s.judge.Next(now, s.feed.look))
 }
 
 func (s *store[T, V]) set(o *object[V]) edit {

@@ -34,7 +34,7 @@ type serviceStore struct {
 func newServiceStore(now *time.Time) serviceStore {
 	f := New(&kube.Client{}, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
 	f.now = func() time.Time { return *now }
-	return serviceStore{newStore(f, services{}, selection{name: "services", anchor: "default/kubernetes"})}
+	return serviceStore{newStore(f, services{}, selected("services", "", "default/kubernetes", 0))}
 }
 
 func (s serviceStore) count() int {
@@ -54,7 +54,7 @@ func TestListsAreNotBelievedBlindly(t *testing.T) {
 		if err := s.Replace(list, "1"); err != nil {
 			t.Errorf("%s: %v", what, err) // or the reflector begins anew at once
 		}
-		if got := s.judge.held.err; (got != nil) != held {
+		if got := s.judge.Held.Err; (got != nil) != held {
 			t.Errorf("%s: %v, held should be %v", what, got, held)
 		}
 		if got := s.count(); got != left {
@@ -92,57 +92,8 @@ func TestWatchDeletesAreBelievedAtOnce(t *testing.T) {
 		t.Errorf("%d Services left, want 1", got)
 	}
 	// A list that says the same has nothing left to doubt.
-	if err := s.Replace(serviceList(1), "2"); err != nil || s.judge.held.err != nil {
-		t.Error(err, s.judge.held.err)
-	}
-}
-
-// What no API server can say is never believed; what is only unlikely is, once
-// it has been said for long enough; and nothing of it while something else that
-// the same API server says cannot be.
-func TestHowLongAListMustStand(t *testing.T) {
-	const always = 365 * 24 * time.Hour
-	sure := selection{name: "services", anchor: "default/kubernetes"}
-	slices := selection{name: "endpointslices", anchor: "default/kubernetes", patience: patience}
-	nodes := selection{name: "nodes", patience: patience}
-	list := func(before, after int, anchored, alone bool) listed {
-		l := listed{before: before, after: after, recent: before, kept: min(before, after), anchored: anchored, alone: alone, takes: map[topology.ObjectKey]int{}}
-		if after < before {
-			l.takes[topology.ObjectKey{Name: "x"}] = before - after
-		}
-		return l
-	}
-	for name, tc := range map[string]struct {
-		of    selection
-		list  listed
-		after time.Duration // when it is believed
-	}{
-		"whole":                        {sure, list(9, 9, true, true), 0},
-		"without what all have":        {sure, list(9, 9, false, true), always},
-		"the same, at first":           {sure, list(0, 9, false, true), always},
-		"no endpoints of the API":      {slices, list(9, 9, false, true), patience},
-		"the same, at first ":          {slices, list(0, 9, false, true), patience},
-		"no nodes":                     {nodes, list(9, 0, false, true), patience},
-		"no nodes, at first":           {nodes, list(0, 0, false, true), 0},
-		"few nodes":                    {nodes, list(9, 2, false, true), confirm},
-		"few nodes, and no Services":   {nodes, list(9, 2, false, false), always},
-		"whole, and no Services":       {nodes, list(9, 9, false, false), 0},
-		"few of what may be few":       {selection{name: "grid-endpointslices"}, list(9, 0, false, true), confirm},
-		"a grid's, while no Services ": {selection{name: "grid-endpointslices"}, list(9, 0, false, false), always},
-	} {
-		t.Run(name, func(t *testing.T) {
-			j, begin := judge{selection: tc.of, lost: memory{}}, time.Unix(1000, 0)
-			for _, at := range []time.Duration{0, confirm - 1, confirm, patience - 1, patience, always - 1} {
-				if got, want := j.believe(tc.list, begin.Add(at)), at >= tc.after; got != want {
-					t.Fatalf("after %s: believed %v, want %v (%v)", at, got, want, j.held.err)
-				} else if got {
-					return
-				}
-				if next := j.next(begin.Add(at), firstLook); next <= 0 || next > furthestLook {
-					t.Errorf("after %s it is looked at again in %s", at, next)
-				}
-			}
-		})
+	if err := s.Replace(serviceList(1), "2"); err != nil || s.judge.Held.Err != nil {
+		t.Error(err, s.judge.Held.Err)
 	}
 }
 
@@ -151,7 +102,7 @@ func TestHowLongAListMustStand(t *testing.T) {
 func TestOneListThatCannotBeHoldsTheOthers(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := newServiceStore(&now)
-	n := newStore(s.feed, nodes{}, selection{name: "nodes", patience: patience})
+	n := newStore(s.feed, nodes{}, selected("nodes", "", "", patience))
 	node := func(name string) any { return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}} }
 	list := func(services, nodes []any, wantServices, wantNodes int) {
 		t.Helper()

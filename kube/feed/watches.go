@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/gridmesh/gridmesh/api/names"
+	"github.com/gridmesh/gridmesh/kube/internal/lists"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -23,16 +24,15 @@ type watch struct {
 	rest  func() // ends what waits to look again
 }
 
-// selection is which objects of a kind a watch is for.
+// selection is which objects of a kind a watch is for, by a selector of labels; "" for all.
 type selection struct {
-	name     string // of the watch
-	selector string // of labels; "" for all
-	// anchor is the "namespace/name" of an object that every whole list holds,
-	// "" for none.
-	anchor string
-	// patience is how long lists must agree that lack the anchor, or are empty
-	// where something was known; 0: the anchor is never missing.
-	patience time.Duration
+	lists.Selection
+	selector string
+}
+
+// selected is a selection, of which whole lists have an anchor or none.
+func selected(name, selector, anchor string, patience time.Duration) selection {
+	return selection{lists.Selection{Name: name, Anchor: anchor, Patience: patience}, selector}
 }
 
 // patience is more than an API server takes to start, or to be replaced.
@@ -60,23 +60,23 @@ func (f *Feed) watches() []watch {
 	ofServices, ofSlices := &shared[*topology.Service]{}, &shared[slice]{}
 	return []watch{
 		newWatch(f, &corev1.Service{}, services{}, typed.CoreV1().Services(""),
-			selection{name: "services", selector: "!" + names.ServiceProxyName, anchor: kubernetes}, ofServices),
+			selected("services", "!"+names.ServiceProxyName, kubernetes, 0), ofServices),
 		newWatch(f, &metav1.PartialObjectMetadata{}, foreign{}, metadata.Resource(corev1.SchemeGroupVersion.WithResource("services")),
-			selection{name: "foreign-services", selector: names.ServiceProxyName}, ofServices),
+			selected("foreign-services", names.ServiceProxyName, "", 0), ofServices),
 		newWatch(f, &discoveryv1.EndpointSlice{}, slices, typed.DiscoveryV1().EndpointSlices(""),
-			selection{name: "endpointslices", selector: "!" + names.Headless + ",!" + names.ServiceProxyName, anchor: kubernetes, patience: patience}, ofSlices),
+			selected("endpointslices", "!"+names.Headless+",!"+names.ServiceProxyName, kubernetes, patience), ofSlices),
 		newWatch(f, &discoveryv1.EndpointSlice{}, slices, typed.DiscoveryV1().EndpointSlices(""),
-			selection{name: "grid-endpointslices", selector: names.Headless + "," + names.GridUniqKey}, ofSlices),
+			selected("grid-endpointslices", names.Headless+","+names.GridUniqKey, "", 0), ofSlices),
 		newWatch(f, &metav1.PartialObjectMetadata{}, nodes{}, metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes")),
-			selection{name: "nodes", patience: patience}),
+			selected("nodes", "", "", patience)),
 		newWatch(f, &networkingv1.ServiceCIDR{}, cidrs{}, sinceKubernetes133(f.client),
-			selection{name: "servicecidrs"}),
+			selected("servicecidrs", "", "", 0)),
 	}
 }
 
 func newWatch[T, L runtime.Object, V any](f *Feed, kind T, r resource[T, V], api listWatcher[L], s selection, with ...*shared[V]) watch {
 	requests := newRequests(f, api, s)
 	store := newStore(f, r, s, with...)
-	store.lookAgain = requests.lookAgain
-	return watch{name: s.name, kind: kind, api: requests.listWatch(), store: store, rest: requests.rest}
+	store.lookAgain = requests.again.After
+	return watch{name: s.Name, kind: kind, api: requests.listWatch(), store: store, rest: requests.again.Rest}
 }

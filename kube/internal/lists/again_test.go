@@ -1,0 +1,63 @@
+package lists
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+)
+
+// A list that is looked at again ends the watch, and no other watch is begun before it; what
+// waits for that ends with who asked.
+func TestAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var a Again
+		begin := func(o metav1.ListOptions) (*apiwatch.FakeWatcher, error) {
+			fake := apiwatch.NewFake()
+			_, err := a.Watch(ctx, o, func(context.Context) (apiwatch.Interface, error) { return fake, nil })
+			return fake, err
+		}
+		ended := func(when string, w *apiwatch.FakeWatcher, want bool) {
+			t.Helper()
+			synctest.Wait()
+			if got := w.IsStopped(); got != want {
+				t.Errorf("%s: the watch has ended is %v, want %v", when, got, want)
+			}
+		}
+		a.List()
+		first, err := begin(metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.After(10 * time.Second)
+		time.Sleep(10*time.Second - 1)
+		ended("too early", first, false)
+		time.Sleep(2*time.Second + 1)
+		ended("it is time", first, true)
+		if _, err := begin(metav1.ListOptions{}); !apierrors.IsResourceExpired(err) {
+			t.Errorf("a watch goes on without a list: %v", err)
+		}
+		yes := true
+		second, err := begin(metav1.ListOptions{SendInitialEvents: &yes}) // which is a list
+		if err != nil {
+			t.Fatal(err)
+		}
+		third, err := begin(metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended("another one begins", second, true)
+		a.After(10 * time.Second)
+		a.Rest()
+		time.Sleep(time.Minute)
+		ended("nothing waits", third, false)
+		cancel()
+		ended("the end", third, true)
+	})
+}
