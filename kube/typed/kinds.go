@@ -7,14 +7,14 @@ import (
 	"github.com/gridmesh/gridmesh/kube"
 )
 
-// Nodes mirrors Nodes.
+// Nodes mirrors Nodes, and does not believe every list of them.
 func Nodes[T any](c *kube.Client, s Selection, keep func(*corev1.Node) T) *Mirror[T] {
-	return newMirror("nodes", c.Typed, c.Typed.CoreV1().Nodes(), s, &corev1.Node{}, keep)
+	return newMirror("nodes", c.Typed, c.Typed.CoreV1().Nodes(), s, &corev1.Node{}, keep).judged()
 }
 
-// Leases mirrors the Leases of a namespace.
+// Leases mirrors the Leases of a namespace, and does not believe every list of them.
 func Leases[T any](c *kube.Client, namespace string, s Selection, keep func(*coordinationv1.Lease) T) *Mirror[T] {
-	return newMirror("leases", c.Typed, c.Typed.CoordinationV1().Leases(namespace), s, &coordinationv1.Lease{}, keep)
+	return newMirror("leases", c.Typed, c.Typed.CoordinationV1().Leases(namespace), s, &coordinationv1.Lease{}, keep).judged()
 }
 
 // ConfigMaps mirrors the ConfigMaps of a namespace.

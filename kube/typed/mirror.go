@@ -1,6 +1,7 @@
 package typed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/gridmesh/gridmesh/kube"
+	"github.com/gridmesh/gridmesh/kube/internal/lists"
 )
 
 // Selection is which objects of a kind are mirrored; the zero one is all.
@@ -35,10 +38,13 @@ type Mirror[T any] struct {
 	wake   chan struct{}
 	ready  chan struct{} // closed by the first whole list
 
+	again lists.Again
+
 	mu      sync.Mutex
 	all     map[string]T
 	changed map[string]bool
 	fault   error // of the last request; nil where it was answered
+	judge   *lists.Judge[string]
 }
 
 // api is what the typed clients of all kinds have.
@@ -60,25 +66,21 @@ func newMirror[T any, O any, L runtime.Object](what string, client any, of api[L
 			return t, ok
 		},
 	}
-	var pace kube.Pace
 	m.lw = &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			m.again.List()
 			o.LabelSelector, o.FieldSelector = s.Labels, s.Fields
 			list, err := of.List(ctx, o)
 			m.note(err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			if err := pace.Wait(ctx); err != nil {
-				return nil, err
-			}
 			o.LabelSelector, o.FieldSelector = s.Labels, s.Fields
-			w, err := kube.Answered(of.Watch(ctx, o))
-			m.note(err)
-			if err == nil {
-				pace.Opened()
-			}
-			return w, err
+			return m.again.Watch(ctx, o, func(ctx context.Context) (apiwatch.Interface, error) {
+				w, err := kube.Answered(of.Watch(ctx, o))
+				m.note(err)
+				return w, err
+			})
 		},
 	}
 	return m
@@ -86,6 +88,7 @@ func newMirror[T any, O any, L runtime.Object](what string, client any, of api[L
 
 // Run mirrors until ctx ends.
 func (m *Mirror[T]) Run(ctx context.Context) error {
+	defer m.again.Rest()
 	lw := cache.ToListWatcherWithWatchListSemantics(m.lw, m.client)
 	cache.NewReflectorWithOptions(lw, m.sample, store[T]{m}, cache.ReflectorOptions{Name: "gridmesh/" + m.what}).RunWithContext(ctx)
 	return nil
@@ -97,14 +100,14 @@ func (m *Mirror[T]) Ready() <-chan struct{} { return m.ready }
 // Wake fires after changes of what is kept; it carries nothing.
 func (m *Mirror[T]) Wake() <-chan struct{} { return m.wake }
 
-// Fault says why the last request was not answered, or nil.
+// Fault says why the last request was not answered, or its list not believed, or nil.
 func (m *Mirror[T]) Fault() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.fault == nil {
-		return nil
+	if err := cmp.Or(m.fault, m.doubted()); err != nil {
+		return fmt.Errorf("list and watch %s: %w", m.what, err)
 	}
-	return fmt.Errorf("list and watch %s: %w", m.what, m.fault)
+	return nil
 }
 
 func (m *Mirror[T]) note(err error) {
@@ -162,6 +165,7 @@ func (s store[T]) Add(obj any) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.told(key)
 	s.set(key, t)
 	return nil
 }
@@ -185,6 +189,7 @@ func (s store[T]) Delete(obj any) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.told(key)
 	s.remove(key)
 	return nil
 }
@@ -213,6 +218,9 @@ func (s store[T]) Replace(list []any, _ string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.believes(next, time.Now()) {
+		return nil
+	}
 	for key := range s.all {
 		if _, ok := next[key]; !ok {
 			s.remove(key)
