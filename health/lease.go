@@ -42,29 +42,38 @@ func LeaseName(unit string) string {
 // HoldLease holds the Lease of a node's unit while it may, and tells until when it does,
 // until ctx ends.
 func HoldLease(ctx context.Context, c *kube.Client, namespace, node string, units <-chan string, may <-chan bool, tell func(until time.Time), log logger) error {
+	holdWhile(ctx, units, may, func(ctx context.Context, unit string) {
+		hold(ctx, c, namespace, node, unit, tell, log)
+	})
+	return nil
+}
+
+// holdWhile has a unit's Lease held while this node is in the unit, and may. Who is told the
+// same again holds on: a Lease that is given back is anybody's, and the unit may have no
+// writer until another one has it.
+func holdWhile(ctx context.Context, units <-chan string, may <-chan bool, hold func(ctx context.Context, unit string)) {
 	unit, allowed := "", false
-	for ended := false; !ended; {
+	for ctx.Err() == nil {
 		within, end := context.WithCancel(ctx)
 		over := make(chan struct{})
 		if unit != "" && allowed {
 			go func(unit string) {
 				defer close(over)
-				hold(within, c, namespace, node, unit, tell, log)
+				hold(within, unit)
 			}(unit)
 		} else {
 			close(over)
 		}
-		select {
-		case unit = <-units:
-		case allowed = <-may:
-		case <-ctx.Done():
-			ended = true
+		for was, had := unit, allowed; unit == was && allowed == had && ctx.Err() == nil; {
+			select {
+			case unit = <-units:
+			case allowed = <-may:
+			case <-ctx.Done():
+			}
 		}
 		end()
 		<-over
-		tell(time.Time{})
 	}
-	return nil
 }
 
 // hold holds a Lease, or waits for it, until ctx ends.
