@@ -3,11 +3,13 @@ package health
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gridmesh/gridmesh/health/check"
@@ -68,9 +70,10 @@ type Daemon struct {
 	cloud    Cloud
 	metrics  *Metrics
 
-	do   chan func(now time.Time) // to the loop
-	work sync.WaitGroup           // what the loop has under way
-	may  chan bool                // to who holds the Lease: whether this node may; the newest counts
+	do   chan func(now time.Time)  // to the loop
+	work sync.WaitGroup            // what the loop has under way
+	may  chan bool                 // to who holds the Lease: whether this node may; the newest counts
+	beat atomic.Pointer[time.Time] // when the loop last began something
 
 	// The loop's own.
 	machine *vote.Machine
@@ -107,6 +110,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 	wake := time.NewTimer(0)
 	defer wake.Stop()
 	for {
+		now := time.Now()
+		d.beat.Store(&now)
 		select {
 		case f := <-d.do:
 			f(time.Now())
@@ -117,6 +122,23 @@ func (d *Daemon) Run(ctx context.Context) error {
 		}
 		wake.Reset(time.Until(d.next()))
 	}
+}
+
+// hangsAfter is how long the loop, which does no I/O, may be busy with one thing before it
+// counts as hanging.
+const hangsAfter = time.Minute
+
+// ErrHangs says that the loop does not go on.
+var ErrHangs = errors.New("the vote hangs")
+
+// Live is ErrHangs where the loop does not go on, which a restart may cure: it wakes once a
+// round, if nothing happens before. While it has not begun it is well.
+func (d *Daemon) Live() error {
+	at := d.beat.Load()
+	if at != nil && time.Since(*at) >= hangsAfter+2*d.cfg.Vote.Every {
+		return ErrHangs
+	}
+	return nil
 }
 
 // step has the machine take an event, and carries out what it wants.

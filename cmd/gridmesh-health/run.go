@@ -10,6 +10,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/gridmesh/gridmesh/health"
 	"github.com/gridmesh/gridmesh/health/check"
 	"github.com/gridmesh/gridmesh/health/peer"
@@ -42,11 +44,7 @@ func daemon(ctx context.Context, c *config, log *slog.Logger) error {
 	d.SetExchange(exchange)
 	var g run.Group
 	defer g.Close()
-	var checks run.Checks
-	if err := g.AddHTTP("health", c.healthz, checks.Handler(), log); err != nil {
-		return err
-	}
-	if err := g.AddHTTP("metrics", c.metrics, run.MetricsMux(registry), log); err != nil {
+	if err := listen(&g, c, d, registry, log); err != nil {
 		return err
 	}
 	l, err := run.ListenTCP(c.bind, log)
@@ -79,6 +77,16 @@ func daemon(ctx context.Context, c *config, log *slog.Logger) error {
 		return health.HoldLease(ctx, client, c.namespace, c.node, units, d.May(), func(until time.Time) { d.SetLease(ctx, until) }, log)
 	})
 	return g.Run(ctx)
+}
+
+// listen opens what others ask for health and metrics.
+func listen(g *run.Group, c *config, d *health.Daemon, registry *prometheus.Registry, log *slog.Logger) error {
+	var checks run.Checks
+	checks.Live("vote", d.Live)
+	if err := g.AddHTTP("health", c.healthz, checks.Handler(), log); err != nil {
+		return err
+	}
+	return g.AddHTTP("metrics", c.metrics, run.MetricsMux(registry), log)
 }
 
 // newest leaves the newest in a channel of one.
