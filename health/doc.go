@@ -5,6 +5,7 @@
 //	carry.go    checks, reports and questions
 //	answer.go   what other nodes ask of this one
 //	members.go  who is in the unit, by the API server or by what was known last
+//	keep.go     the file with what was known last
 //	uplink.go   whether this node reaches the cloud
 //	lease.go    the unit's Lease
 //	write.go    verdicts, as annotations of Nodes

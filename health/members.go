@@ -2,19 +2,12 @@ package health
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
 	"net/netip"
-	"os"
-	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gridmesh/gridmesh/api/names"
-	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/kube/typed"
@@ -58,15 +51,11 @@ func FollowUnit(ctx context.Context, c *kube.Client, node, unitKey, file string,
 	case <-ctx.Done():
 		return nil
 	}
+	kept := keeping{file: file, last: last, log: log}
+	defer kept.end()
 	say := func(u Unit) {
 		tell(u)
-		if last != nil && reflect.DeepEqual(*last, u) {
-			return
-		}
-		last = &u
-		if err := writeUnit(file, u); err != nil {
-			log.Warn("what is known of the unit was not kept", obs.KeyErr, err)
-		}
+		kept.take(u)
 	}
 	for {
 		unit, there := own.Get(node)
@@ -119,46 +108,4 @@ func followMembers(ctx context.Context, c *kube.Client, unitKey, unit string, te
 			return <-ended
 		}
 	}
-}
-
-// mostKept is of a file that somebody may have written.
-const mostKept = 4 << 20
-
-func readUnit(file string) (*Unit, error) {
-	if file == "" {
-		return nil, nil
-	}
-	info, err := os.Stat(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err == nil && info.Size() > mostKept {
-		err = fmt.Errorf("%s has %d bytes, %d at most", file, info.Size(), mostKept)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the last unit: %w", err)
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read the last unit: %w", err)
-	}
-	u := &Unit{}
-	if err := json.Unmarshal(data, u); err != nil {
-		return nil, fmt.Errorf("read the last unit: %s: %w", file, err)
-	}
-	return u, nil
-}
-
-func writeUnit(file string, u Unit) error {
-	if file == "" {
-		return nil
-	}
-	data, err := json.Marshal(u)
-	if err == nil {
-		err = atomicfile.Write(file, data)
-	}
-	if err != nil {
-		return fmt.Errorf("keep the unit: %w", err)
-	}
-	return nil
 }
