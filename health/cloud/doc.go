@@ -9,10 +9,15 @@
 // that is voted dead are marked and the node is tainted, though its own queue is busy with
 // nodes that are kept.
 //
-//	world.go   what is known of nodes and units, and since when
-//	keeper.go  the loop: what is to become of each node, and what is done about it
-//	run.go     a real cluster: what is watched, and how it is written
-//	pods.go    pods that the controller manager marked, or did not
-//	taints.go  nodes that are voted dead
-//	tell.go    Events and metrics
+// The list is written first, and nothing waits for a write of a node or a pod: the shield ends
+// where the list is not renewed. What was not heard of for a while, by a controller that begins
+// or by one that the API server did not answer, gives up nobody.
+//
+//	world.go    what is known of nodes and units, and since when
+//	keeper.go   the loop: what is to become of each node, and the list
+//	errands.go  what is done for nodes beside the loop, a few at a time
+//	run.go      a real cluster: what is watched, and how it is written
+//	pods.go     pods that the controller manager marked, or did not
+//	taints.go   nodes that are voted dead, and those that are and are not any more
+//	tell.go     Events and metrics
 package cloud

@@ -67,13 +67,7 @@ type Cluster interface {
 	Event(node, uid, kind, reason, text string)
 }
 
-// patience is for one node's pods, and for a write: what takes longer is tried again.
-const patience = 30 * time.Second
-
-// parallel is of how many nodes the pods are looked at at once, as the controller manager does.
-const parallel = 8
-
-// Keeper keeps the shield. One goroutine owns it, but for what mends pods.
+// Keeper keeps the shield. One goroutine owns it, but for errands.
 type Keeper struct {
 	cfg     Config
 	cluster Cluster
@@ -84,35 +78,60 @@ type Keeper struct {
 
 	listed  map[string]bool // as it was last written, or found
 	written time.Time
+	until   time.Time // when the entries of that end
 	failed  time.Time // the last write did
 	said    map[string]shield.Action
 	evicts  map[string]time.Time // since when a node is voted dead and lost
-	tainted map[string]bool      // by us
-	mended  map[string]time.Time // when a lost node's pods were last looked at
+	tainted map[string]bool      // by us, or about to be
+	unseen  map[string]bool      // to have our own taint
+	// owed are lost nodes whose pods may not be marked as Kubernetes would have marked them,
+	// and when they last were not to be: it marks them once, and does not come again.
+	owed map[string]time.Time
 
-	room chan struct{}
-	work sync.WaitGroup
+	pods, taints *errands
+	work         sync.WaitGroup
+	deaf         bool // the API server does not answer
+	over         bool // more nodes are unseen than may be
 }
 
 // New begins with what an earlier one left on the list.
 func New(cfg Config, c Cluster, m *Metrics, listed []string, now time.Time) *Keeper {
 	k := &Keeper{
-		cfg: cfg, cluster: c, metrics: m, world: newWorld(), begun: now,
-		listed: map[string]bool{}, said: map[string]shield.Action{}, evicts: map[string]time.Time{}, tainted: map[string]bool{}, mended: map[string]time.Time{},
-		room: make(chan struct{}, parallel),
+		cfg: cfg, cluster: c, metrics: m, world: newWorld(), begun: now, until: now.Add(cfg.Expiry),
+		listed: map[string]bool{}, said: map[string]shield.Action{}, evicts: map[string]time.Time{}, tainted: map[string]bool{}, unseen: map[string]bool{}, owed: map[string]time.Time{},
 	}
+	k.pods = newErrands("mend its pods", cfg.Mend, 5*cfg.Every, cfg.Log, &k.work)
+	k.taints = newErrands("write its taints", 5*cfg.Every, 5*cfg.Every, cfg.Log, &k.work)
 	for _, name := range listed {
 		k.listed[name] = true
 	}
 	return k
 }
 
+// hear notes why the API server does not answer, or nil. Who does not hear it begins anew when
+// it does: what it was not told in between may be of any age.
+func (k *Keeper) hear(now time.Time, fault error) {
+	if fault != nil {
+		k.begun = now
+	}
+	if deaf := fault != nil; deaf != k.deaf {
+		if k.deaf = deaf; deaf {
+			k.cfg.Log.Warn("it is not known how nodes are; who is shielded stays so, and nobody is given up", obs.KeyErr, fault)
+		} else {
+			k.cfg.Log.Info("it is known again how nodes are")
+		}
+	}
+}
+
+// young reports whether it cannot be known yet whether a unit is dark.
+func (k *Keeper) young(now time.Time) bool { return now.Sub(k.begun) <= k.cfg.Shield.Silent }
+
 // decide is what is to become of a node. While it cannot be known yet whether a unit is
 // dark nobody is given up, and who was kept before is.
 func (k *Keeper) decide(now time.Time, name string) (shield.Action, string) {
 	action, why := k.world.decide(now, k.cfg.Shield, name)
-	switch young := now.Sub(k.begun) <= k.cfg.Shield.Silent; {
-	case !young || action.Keeps():
+	switch {
+	case !k.young(now) || action.Keeps():
 		return action, why
 	case k.listed[name]:
 		return shield.Hold, "it was shielded, and the controller has just begun to look"
@@ -121,38 +140,45 @@ func (k *Keeper) decide(now time.Time, name string) (shield.Action, string) {
 	}
 }
 
-// look decides about all nodes, and does what follows.
+// unmet is for how long an entry stays on the list whose node is not there, once the controller
+// began: the first that it is told of nodes may not be all of them.
+const unmet = time.Minute
+
+// look decides about all nodes, writes the list, and has done what follows.
 func (k *Keeper) look(ctx context.Context, now time.Time) {
+	k.pods.collect(ctx, now)
+	k.taints.collect(ctx, now)
 	keep, counts := map[string]bool{}, map[shield.Action]int{}
-	given := map[string]int{} // by unit: how many are tainted by us
-	for name := range k.tainted {
-		if s := k.world.nodes[name]; s != nil {
-			given[s.unit]++
-		}
-	}
-	released := map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(k.world.nodes)) {
-		s := k.world.nodes[name]
+	actions := make(map[string]shield.Action, len(k.world.nodes))
+	names := slices.Sorted(maps.Keys(k.world.nodes))
+	for _, name := range names {
 		action, why := k.decide(now, name)
+		actions[name] = action
 		counts[action]++
-		k.tell(name, s, action, why)
+		k.tell(name, k.world.nodes[name], action, why)
 		if action.Keeps() {
 			keep[name] = true
 		}
-		k.taints(ctx, now, name, s, action, given)
-		switch {
-		case !s.lost():
-			delete(k.mended, name)
-		case action.Keeps():
-			k.mend(ctx, now, name, readyAgain)
-		case action == shield.Evict || k.listed[name]:
-			released[name] = true
-			k.mend(ctx, now, name, notReady)
+	}
+	if now.Sub(k.begun) <= unmet {
+		for name := range k.listed {
+			if k.world.nodes[name] == nil {
+				keep[name] = true
+			}
 		}
 	}
-	k.forget()
 	k.metrics.set(counts)
-	k.write(ctx, now, keep, released)
+	before := k.listed
+	k.write(ctx, now, keep)
+	given := k.given()
+	for _, name := range k.taints.turns(names) {
+		k.taint(ctx, now, name, k.world.nodes[name], actions[name], given)
+	}
+	k.tellOver(given)
+	for _, name := range k.pods.turns(names) {
+		k.treat(ctx, now, name, actions[name], before[name])
+	}
+	k.forget()
 }
 
 // forget forgets what is gone.
@@ -161,11 +187,14 @@ func (k *Keeper) forget() {
 	maps.DeleteFunc(k.said, func(name string, _ shield.Action) bool { return gone(name) })
 	maps.DeleteFunc(k.evicts, func(name string, _ time.Time) bool { return gone(name) })
 	maps.DeleteFunc(k.tainted, func(name string, _ bool) bool { return gone(name) })
-	maps.DeleteFunc(k.mended, func(name string, _ time.Time) bool { return gone(name) })
+	maps.DeleteFunc(k.unseen, func(name string, _ bool) bool { return gone(name) })
+	maps.DeleteFunc(k.owed, func(name string, _ time.Time) bool { return gone(name) })
+	k.pods.forget(gone)
+	k.taints.forget(gone)
 }
 
 // write writes the list where another one is due.
-func (k *Keeper) write(ctx context.Context, now time.Time, keep, released map[string]bool) {
+func (k *Keeper) write(ctx context.Context, now time.Time, keep map[string]bool) {
 	due := !maps.Equal(keep, k.listed) || len(keep) > 0 && now.Sub(k.written) >= k.cfg.Renew
 	if !due || now.Sub(k.failed) < 5*k.cfg.Every {
 		return
@@ -184,8 +213,5 @@ func (k *Keeper) write(ctx context.Context, now time.Time, keep, released map[st
 		k.cfg.Log.Warn("the list of shielded nodes was not written; it is tried again", obs.KeyErr, err)
 		return
 	}
-	for name := range released { // its pods are looked at once more, though it is on no list
-		delete(k.mended, name)
-	}
-	k.listed, k.written, k.failed = keep, now, time.Time{}
+	k.listed, k.written, k.until, k.failed = keep, now, now.Add(k.cfg.Expiry), time.Time{}
 }

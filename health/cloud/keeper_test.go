@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,14 +16,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// clusterTwin is a cluster in memory.
+// clusterTwin is a cluster in memory. What the test itself looks at it looks at while nothing
+// is under way.
 type clusterTwin struct {
 	list   map[string]string
 	writes int
 	pods   map[string][]*corev1.Pod
-	taints map[string][]corev1.Taint
 	events []string
-	broken bool
+	broken bool  // for the list
+	stuck  bool  // for taints: nobody answers
+	fault  error // of the next write of a pod
+
+	mu     sync.Mutex
+	taints map[string][]corev1.Taint
 }
 
 var errBroken = errors.New("broken")
@@ -45,11 +51,23 @@ func (c *clusterTwin) PodsOn(_ context.Context, node string, each func(*corev1.P
 }
 
 func (c *clusterTwin) SetReady(_ context.Context, pod *corev1.Pod, ready corev1.PodCondition) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.fault; err != nil {
+		c.fault = nil
+		return err
+	}
 	*condition(pod, corev1.PodReady) = ready
 	return nil
 }
 
-func (c *clusterTwin) EditTaints(_ context.Context, node, _ string, edit func([]corev1.Taint) []corev1.Taint) error {
+func (c *clusterTwin) EditTaints(ctx context.Context, node, _ string, edit func([]corev1.Taint) []corev1.Taint) error {
+	if c.stuck {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.taints[node] = edit(c.taints[node])
 	return nil
 }
@@ -81,6 +99,19 @@ func newRig(t *testing.T, listed ...string) *rig {
 	}
 	r.renew()
 	return r
+}
+
+// restart is a controller that begins, with the cluster as another one left it.
+func (r *rig) restart() *rig {
+	r.t.Helper()
+	next := newRig(r.t, slices.Sorted(maps.Keys(r.on.list))...)
+	next.on, next.now, next.n = r.on, r.now, map[string]node{}
+	next.Keeper = New(next.cfg, next.on, next.metrics, slices.Sorted(maps.Keys(r.on.list)), next.now)
+	for name, n := range r.n {
+		next.set(name, n)
+	}
+	next.renew()
+	return next
 }
 
 func (r *rig) set(name string, n node) {
@@ -229,12 +260,14 @@ func TestBegin(t *testing.T) {
 	r.say("a-1", "false", "yes=0 no=2 of=3 exact=true")
 	r.say("a-2", "false", "yes=0 no=2 of=3 exact=true")
 	r.pass(30*time.Second, true)
-	r.listedAre("it has just begun", "a-1")
+	r.listedAre("it has just begun", "a-1", "gone")
 	if len(r.on.taints) > 0 {
 		t.Errorf("taints %v", r.on.taints)
 	}
-	r.pass(30*time.Second, true)
-	r.listedAre("it knows")
+	r.pass(10*time.Second, true)
+	r.listedAre("it knows who is dead", "gone")
+	r.pass(25*time.Second, true)
+	r.listedAre("and that one is not there")
 }
 
 // A node that its peers alone do not see gets nothing new, until they do.

@@ -1,7 +1,10 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -9,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gridmesh/gridmesh/health/shield"
 	"github.com/gridmesh/gridmesh/internal/obs"
 )
 
@@ -51,40 +55,62 @@ func notReady(p *corev1.Pod, now time.Time) (corev1.PodCondition, bool) {
 	return marked, true
 }
 
-// mend has the pods of a node looked at, now and then, of a few nodes at once.
-func (k *Keeper) mend(ctx context.Context, now time.Time, name string, wanted func(*corev1.Pod, time.Time) (corev1.PodCondition, bool)) {
-	if now.Sub(k.mended[name]) < k.cfg.Mend {
-		return
+// treat has the pods of a lost node looked at. Those of a node that was kept and is so no more
+// are marked once it is off the list, and was so for one look: what follows from a mark is
+// taken back while it is on it. It need not be voted dead for that, and whoever kept it may be
+// one that ended since, so nodes that are lost when this one begins are looked at, too.
+func (k *Keeper) treat(ctx context.Context, now time.Time, name string, action shield.Action, was bool) {
+	_, owed := k.owed[name]
+	switch s := k.world.nodes[name]; {
+	case !s.lost():
+		delete(k.owed, name)
+	case action.Keeps():
+		k.owed[name] = now
+		k.mend(ctx, now, name, "ready again", readyAgain, func() {})
+	case k.young(now) || (was || k.listed[name]) && now.Before(k.until):
+		k.owed[name] = now
+	case owed || action == shield.Evict:
+		since := k.owed[name]
+		k.mend(ctx, now, name, "not ready", notReady, func() {
+			if k.owed[name].Equal(since) { // it was not kept again meanwhile
+				delete(k.owed, name)
+			}
+		})
 	}
-	select {
-	case k.room <- struct{}{}:
-	default:
-		return // at the next look
-	}
-	k.mended[name] = now
-	k.work.Go(func() {
-		defer func() { <-k.room }()
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
+}
+
+// errChanged says that somebody else wrote a pod meanwhile.
+var errChanged = errors.New("a pod is another one by now")
+
+// mend has the pods of a node made as they are wanted, all of them, though it fails for some;
+// done is called once all are.
+func (k *Keeper) mend(ctx context.Context, now time.Time, name, kind string, wanted func(*corev1.Pod, time.Time) (corev1.PodCondition, bool), done func()) {
+	k.pods.begin(ctx, now, name, kind, func(ctx context.Context) error {
 		n := 0
+		var failed error
 		err := k.cluster.PodsOn(ctx, name, func(p *corev1.Pod) error {
 			ready, ok := wanted(p, now)
 			if !ok {
 				return nil
 			}
 			err := k.cluster.SetReady(ctx, p, ready)
-			if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) { // it is another one by now
+			switch {
+			case apierrors.IsNotFound(err):
 				return nil
+			case apierrors.IsConflict(err) || apierrors.IsInvalid(err):
+				failed = cmp.Or(failed, fmt.Errorf("%w: %w", errChanged, err))
+				return nil
+			case err != nil:
+				failed = cmp.Or(failed, err)
+			default:
+				n++
 			}
 			k.metrics.wrote("pod", err)
-			n++
-			return err
+			return ctx.Err()
 		})
-		switch {
-		case err != nil && ctx.Err() == nil:
-			k.cfg.Log.Warn("pods of a lost node were not mended; it is tried again", obs.KeyNode, name, obs.KeyErr, err)
-		case n > 0:
+		if n > 0 {
 			k.cfg.Log.Info("mended the pods of a lost node", obs.KeyNode, name, obs.KeyMended, n)
 		}
-	})
+		return cmp.Or(err, failed)
+	}, done)
 }

@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -98,6 +99,7 @@ func Run(ctx context.Context, cfg Config, c *kube.Client, namespace string, ev *
 				k.world.setLease(now, l.unit, l.renewed, false)
 			}
 		}
+		k.hear(now, errors.Join(nodes.Fault(), leases.Fault()))
 		k.look(ctx, now)
 		select {
 		case <-tick.C:

@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -25,32 +26,89 @@ func find(list []corev1.Taint, t corev1.Taint) int {
 	return slices.IndexFunc(list, func(other corev1.Taint) bool { return other.MatchTaint(&t) })
 }
 
-// taints gives a node the taints that follow, and takes away our own.
-func (k *Keeper) taints(ctx context.Context, now time.Time, name string, s *seen, action shield.Action, given map[string]int) {
+// given are how many nodes have each of the taints, of each unit and of the cluster, or are
+// about to, whoever gave them: it is so, too, for who has just begun.
+type given struct {
+	evicted, unseen map[string]int // by unit
+	all             int            // unseen ones
+	over            string         // who is unseen and had no room; "" for nobody
+}
+
+func (k *Keeper) given() *given {
+	g := &given{evicted: map[string]int{}, unseen: map[string]int{}}
+	for name, s := range k.world.nodes {
+		if k.tainted[name] || find(s.taints, evicting) >= 0 {
+			g.evicted[s.unit]++
+		}
+		if k.unseen[name] || find(s.taints, unseen) >= 0 {
+			g.unseen[s.unit]++
+			g.all++
+		}
+	}
+	return g
+}
+
+// taint has a node given the taints that follow, and those taken away that follow no more.
+// Where a node is kept its pods are not to be evicted either, whoever began it: the controller
+// manager adds the taint once, and admission takes it back only while the node is on the list.
+// Who was voted dead before its unit fell silent stays as it was.
+func (k *Keeper) taint(ctx context.Context, now time.Time, name string, s *seen, action shield.Action, g *given) {
 	if action != shield.Evict {
 		delete(k.evicts, name)
 		delete(k.tainted, name)
 	}
-	evict := action == shield.Evict && find(s.taints, evicting) < 0 && k.gives(now, name, s, given)
-	suspect := action == shield.Suspect
-	if !evict && suspect == (find(s.taints, unseen) >= 0) {
-		return
-	}
+	has := find(s.taints, evicting) >= 0
+	evict := action == shield.Evict && !has && k.gives(now, name, s, g)
+	spare := action.Keeps() && s.lost() && has && verdict(s.verdict) != shield.Dead
 	if evict {
 		k.tainted[name] = true
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := k.cluster.EditTaints(ctx, name, s.uid, func(list []corev1.Taint) []corev1.Taint {
-		list = with(list, unseen, suspect, now)
-		if evict {
-			list = with(list, evicting, true, now)
+	unlike := k.suspects(now, name, s, action, g) != (find(s.taints, unseen) >= 0)
+	if !evict && !spare && !unlike {
+		return
+	}
+	suspect := k.unseen[name]
+	kind := fmt.Sprint(evict, spare, suspect)
+	k.taints.begin(ctx, now, name, kind, func(ctx context.Context) error {
+		err := k.cluster.EditTaints(ctx, name, s.uid, func(list []corev1.Taint) []corev1.Taint {
+			list = with(list, unseen, suspect, now)
+			if evict || spare {
+				list = with(list, evicting, evict, now)
+			}
+			return list
+		})
+		k.metrics.wrote("taint", err)
+		return err
+	}, func() {})
+}
+
+// suspects reports whether a node is to have our own taint. Who has it keeps it until it is
+// known that it need not: a controller that begins anew takes nothing away that stands.
+func (k *Keeper) suspects(now time.Time, name string, s *seen, action shield.Action, g *given) bool {
+	has := find(s.taints, unseen) >= 0
+	switch {
+	case action == shield.Suspect && (has || k.unseen[name]):
+		k.unseen[name] = true
+	case action == shield.Suspect && shield.MaySuspect(g.unseen[s.unit], len(k.world.units[s.unit].nodes), g.all, len(k.world.nodes)):
+		k.unseen[name] = true
+		g.unseen[s.unit]++
+		g.all++
+	case action == shield.Suspect:
+		g.over = name
+	case has && !s.lost() && (k.young(now) || verdict(s.verdict) == shield.Dead && s.found && now.Sub(s.voted) <= k.cfg.Shield.Fresh):
+		k.unseen[name] = true
+	default:
+		delete(k.unseen, name)
+	}
+	return k.unseen[name]
+}
+
+// tellOver tells of nodes that would get nothing new, and are more than may.
+func (k *Keeper) tellOver(g *given) {
+	if over := g.over != ""; over != k.over {
+		if k.over = over; over {
+			k.cfg.Log.Warn("the cloud hears nodes that their units say are dead, and they are half of a unit or a tenth of the cluster: no more of them are tainted", obs.KeyNode, g.over)
 		}
-		return list
-	})
-	k.metrics.wrote("taint", err)
-	if err != nil {
-		k.cfg.Log.Debug("a node's taints were not written; it is tried again", obs.KeyNode, name, obs.KeyErr, err)
 	}
 }
 
@@ -73,7 +131,7 @@ func stamped(t corev1.Taint, now time.Time) corev1.Taint {
 
 // gives reports whether a node that is voted dead is to be tainted here: the controller
 // manager had its time, and there is a budget.
-func (k *Keeper) gives(now time.Time, name string, s *seen, given map[string]int) bool {
+func (k *Keeper) gives(now time.Time, name string, s *seen, g *given) bool {
 	since, ok := k.evicts[name]
 	if !ok {
 		k.evicts[name] = now
@@ -82,5 +140,5 @@ func (k *Keeper) gives(now time.Time, name string, s *seen, given map[string]int
 	if k.tainted[name] {
 		return true // it was not written
 	}
-	return now.Sub(since) >= k.cfg.Grace && k.budget.Take(now, s.unit, len(k.world.units[s.unit].nodes), given[s.unit])
+	return now.Sub(since) >= k.cfg.Grace && k.budget.Take(now, s.unit, len(k.world.units[s.unit].nodes), g.evicted[s.unit])
 }

@@ -52,8 +52,10 @@ func keepLease(l *coordinationv1.Lease) string {
 // seen is what was seen of a node over time.
 type seen struct {
 	node
-	since time.Time // it is lost, as far as was seen here
-	voted time.Time // when its evidence was last seen to change
+	proof evidence.Evidence // the zero one where it cannot be read
+	since time.Time         // it is lost, as far as was seen here
+	voted time.Time         // when its evidence was last seen to change, or was found
+	found bool              // it was there when the node was first seen, and did not change
 }
 
 // world is what is known of all nodes and units. It has one owner.
@@ -95,13 +97,14 @@ func (w *world) setNode(now time.Time, name string, n node, gone bool) {
 		delete(w.nodes, name)
 		return
 	}
-	s := &seen{node: n, since: now, voted: now}
+	s := &seen{node: n, since: now, voted: now, found: true}
+	s.proof, _ = evidence.Parse(n.evidence) // which gives the zero one with an error
 	if was != nil && was.uid == n.uid {
 		if was.lost() {
 			s.since = was.since
 		}
-		if was.verdict == n.verdict && was.evidence == n.evidence {
-			s.voted = was.voted
+		if s.found = false; was.verdict == n.verdict && was.evidence == n.evidence {
+			s.voted, s.found = was.voted, was.found
 		}
 	}
 	w.nodes[name] = s
@@ -141,11 +144,8 @@ func (w *world) decide(now time.Time, c shield.Config, name string) (shield.Acti
 		return shield.Nothing, "it is in no unit"
 	}
 	u := w.units[s.unit]
-	n := shield.Node{Lost: s.lost(), Since: s.since, Voted: s.voted, Verdict: verdict(s.verdict)}
-	if e, err := evidence.Parse(s.evidence); err == nil {
-		n.Cut = e.Cut
-	}
-	return shield.Decide(now, c, n, shield.Unit{Heard: u.heard, Alive: u.alive})
+	n := shield.Node{Lost: s.lost(), Since: s.since, Voted: s.voted, Found: s.found, Verdict: verdict(s.verdict), Evidence: s.proof}
+	return shield.Decide(now, c, n, shield.Unit{Heard: u.heard, Nodes: len(u.nodes), Alive: u.alive})
 }
 
 func verdict(annotation string) shield.Verdict {

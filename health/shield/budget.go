@@ -33,3 +33,14 @@ func (b *Budget) Take(now time.Time, unit string, nodes, given int) bool {
 	b.spent[unit] = now
 	return true
 }
+
+// few nodes of a cluster may be unseen, however small it is.
+const few = 3
+
+// MaySuspect reports whether one more node that the cloud hears may get nothing new, of a unit
+// of which some do already, in a cluster of which some do. Fewer than half of a unit, of two
+// one, and a tenth of a cluster: who is not seen may run pods all the same, and where that is
+// said of many it is more often a fault of who says it, or a lie.
+func MaySuspect(inUnit, unit, inCluster, cluster int) bool {
+	return (inUnit == 0 || 2*(inUnit+1) < unit) && inCluster < max(few, cluster/10)
+}

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/gridmesh/gridmesh/health/evidence"
+	"github.com/gridmesh/gridmesh/health/vote"
 )
 
 // Verdict is the vote of a unit on one of its nodes.
@@ -21,10 +24,13 @@ type Node struct {
 	Lost    bool      // its condition Ready is Unknown
 	Since   time.Time // of that, as seen here
 	Verdict Verdict
-	// Cut says that the node told its peers that it has no uplink.
-	Cut bool
-	// Voted is when the verdict, or what it rests on, was last seen to change.
+	// Evidence is what the verdict rests on; the zero one where that cannot be read.
+	Evidence evidence.Evidence
+	// Voted is when the verdict, or what it rests on, was last seen to change, or was found.
 	Voted time.Time
+	// Found says that it was there when the Node was first seen, and has not changed since:
+	// it may be of any age.
+	Found bool
 }
 
 // Unit is what the cloud knows of a node's unit.
@@ -32,8 +38,8 @@ type Unit struct {
 	// Heard is when its Lease was last seen to be renewed; zero where it has none. Who
 	// begins to look takes a Lease that it finds for renewed then.
 	Heard time.Time
-	// Alive is how many of its nodes the cloud hears.
-	Alive int
+	// Nodes is how many are in it, and Alive how many of them the cloud hears.
+	Nodes, Alive int
 }
 
 // Action is what is to become of a node.
@@ -112,9 +118,25 @@ func Decide(now time.Time, c Config, n Node, u Unit) (Action, string) {
 	case silent > c.Silent:
 		return dark(now, c, n)
 	case n.Lost:
-		return lost(now, c, n)
+		return lost(now, c, n, u)
 	}
-	return heard(now, c, n)
+	return heard(now, c, n, u)
+}
+
+// unproven is why a verdict of death counts for nothing yet, or "". Nothing is done to a node
+// but by more than half of the unit that the cloud knows, all of whom were asked: what only says
+// "false" may be written by anybody who may annotate Nodes. And it has to be seen to change:
+// clocks of nodes may be an hour off, so of one that was found nobody knows how old it is, and
+// the node may have come back since. Voters renew it each minute.
+func unproven(n Node, u Unit) string {
+	e := n.Evidence
+	switch {
+	case !e.Exact || e.Yes+e.No > e.Of || vote.Decide(max(e.Of, u.Nodes), e.Yes, e.No) != vote.No:
+		return fmt.Sprintf("it is said to be dead, and the evidence is not of more than half of the %d nodes of its unit", u.Nodes)
+	case n.Found:
+		return "it is said to be dead since before the controller looked: that has to be renewed to count"
+	}
+	return ""
 }
 
 // dark is of a node in a unit without uplink: whatever was voted before is frozen.
@@ -126,19 +148,22 @@ func dark(now time.Time, c Config, n Node) (Action, string) {
 }
 
 // heard is of a node that the cloud hears, or has not missed yet.
-func heard(now time.Time, c Config, n Node) (Action, string) {
+func heard(now time.Time, c Config, n Node, u Unit) (Action, string) {
 	fresh := now.Sub(n.Voted) <= c.Fresh
 	switch {
-	case fresh && n.Verdict == Well && n.Cut:
+	case fresh && n.Verdict == Well && n.Evidence.Cut:
 		return Shield, "it says that it has no uplink, and more than half of its unit see it"
 	case fresh && n.Verdict == Dead:
+		if why := unproven(n, u); why != "" {
+			return Nothing, why
+		}
 		return Suspect, "the cloud hears it, and more than half of its unit do not"
 	}
 	return Nothing, "the cloud hears it"
 }
 
 // lost is of a lost node in a unit that is heard.
-func lost(now time.Time, c Config, n Node) (Action, string) {
+func lost(now time.Time, c Config, n Node, u Unit) (Action, string) {
 	old := now.Sub(n.Voted)
 	switch {
 	case n.Verdict == None:
@@ -146,6 +171,9 @@ func lost(now time.Time, c Config, n Node) (Action, string) {
 	case n.Verdict == Well && old <= c.Fresh:
 		return Shield, "it lost its uplink alone: more than half of its unit see it"
 	case n.Verdict == Dead && old <= c.Fresh:
+		if why := unproven(n, u); why != "" {
+			return Nothing, why
+		}
 		return Evict, "more than half of its unit say that it is dead"
 	case n.Verdict == Well && old <= c.Fresh+c.HoldVerdict:
 		return Hold, "its unit does not agree on it, and voted last that it is well"

@@ -4,16 +4,22 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gridmesh/gridmesh/health/evidence"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func ago(d time.Duration) time.Time { return now.Add(-d) }
 
+// two of three, all of whom were asked.
+var two = evidence.Evidence{No: 2, Of: 3, Exact: true}
+
 // Each row of the table, and its borders.
 func TestDecide(t *testing.T) {
-	renewed, silent := Unit{ago(30 * time.Second), 3}, Unit{ago(31 * time.Second), 3}
-	dark, left := Unit{ago(time.Hour), 0}, Unit{ago(121 * time.Second), 1}
+	renewed, silent := Unit{ago(30 * time.Second), 3, 3}, Unit{ago(31 * time.Second), 3, 3}
+	dark, left := Unit{ago(time.Hour), 3, 0}, Unit{ago(121 * time.Second), 3, 1}
+	grown, cut := Unit{ago(time.Second), 4, 4}, evidence.Evidence{Yes: 3, Of: 3, Cut: true}
 	for _, tt := range []struct {
 		name string
 		node Node
@@ -22,13 +28,23 @@ func TestDecide(t *testing.T) {
 		why  string
 	}{
 		{"lost, seen by its peers", Node{Lost: true, Verdict: Well, Voted: ago(time.Minute)}, renewed, Shield, "uplink alone"},
-		{"about to be lost, seen by its peers", Node{Verdict: Well, Voted: ago(time.Minute), Cut: true}, renewed, Shield, "says that it has no uplink"},
-		{"says so, and is dead for its peers", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Cut: true}, renewed, Evict, "dead"},
-		{"lost, dead for its peers", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute)}, renewed, Evict, "dead"},
-		{"heard, dead for its peers", Node{Verdict: Dead, Voted: ago(time.Minute)}, renewed, Suspect, "do not"},
+		{"about to be lost, seen by its peers", Node{Verdict: Well, Voted: ago(time.Minute), Evidence: cut}, renewed, Shield, "says that it has no uplink"},
+		{"says so, and is dead for its peers", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 2, Of: 3, Exact: true, Cut: true}}, renewed, Evict, "dead"},
+		{"lost, dead for its peers", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: two}, renewed, Evict, "dead"},
+		{"heard, dead for its peers", Node{Verdict: Dead, Voted: ago(time.Minute), Evidence: two}, renewed, Suspect, "do not"},
+		{"heard, dead by nobody's count", Node{Verdict: Dead, Voted: ago(time.Minute)}, renewed, Nothing, "not of more than half of the 3"},
+		{"heard, dead since before it was looked at", Node{Verdict: Dead, Voted: ago(time.Minute), Evidence: two, Found: true}, renewed, Nothing, "renewed to count"},
+		{"lost, dead by nobody's count", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute)}, renewed, Nothing, "not of more than half of the 3"},
+		{"lost, dead for some of its observers", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 2, Of: 3}}, renewed, Nothing, "not of more"},
+		{"lost, dead by more than there are", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 9, Of: 3, Exact: true}}, renewed, Nothing, "not of more"},
+		{"lost, dead for half of what its unit is by now", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: two}, grown, Nothing, "half of the 4"},
+		{"lost, dead for the other one of two", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 1, Of: 2, Exact: true}}, Unit{ago(time.Second), 2, 1}, Evict, "dead"},
+		{"lost, dead by itself alone", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 1, Of: 1, Exact: true}}, Unit{ago(time.Second), 1, 0}, Nothing, "not of more"},
+		{"lost, dead since before it was looked at", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: two, Found: true}, renewed, Nothing, "renewed to count"},
+		{"lost, well since before it was looked at", Node{Lost: true, Verdict: Well, Voted: ago(time.Minute), Found: true}, renewed, Shield, "uplink alone"},
 		{"heard, dead for its peers long ago", Node{Verdict: Dead, Voted: ago(time.Hour)}, renewed, Nothing, "hears it"},
 		{"heard and seen", Node{Verdict: Well, Voted: ago(time.Minute)}, renewed, Nothing, "hears it"},
-		{"heard, and said long ago that it has no uplink", Node{Verdict: Well, Voted: ago(time.Hour), Cut: true}, renewed, Nothing, "hears it"},
+		{"heard, and said long ago that it has no uplink", Node{Verdict: Well, Voted: ago(time.Hour), Evidence: cut}, renewed, Nothing, "hears it"},
 		{"lost, never voted on", Node{Lost: true}, renewed, Nothing, "not voted"},
 		{"lost, no majority of late", Node{Lost: true, Verdict: Well, Voted: ago(5 * time.Minute)}, renewed, Hold, "does not agree"},
 		{"lost, no majority for long", Node{Lost: true, Verdict: Well, Voted: ago(8 * time.Minute)}, renewed, Nothing, "for 8m0s"},
@@ -58,23 +74,41 @@ func TestAutonomyEnds(t *testing.T) {
 	}
 }
 
-// Nothing but a majority's word, newly heard, gives up a node.
+// Nothing but a majority's word, newly heard, gives up a node, or marks one that is heard.
 func TestNothingElseEvicts(t *testing.T) {
 	ages := []time.Duration{0, 20 * time.Second, 2 * time.Minute, 4 * time.Minute, time.Hour}
-	for _, lost := range []bool{true, false} {
-		for _, cut := range []bool{true, false} {
-			for _, verdict := range []Verdict{None, Well, Dead} {
-				for _, voted := range ages {
-					for _, heard := range ages {
-						got, _ := Decide(now, Default(), Node{Lost: lost, Cut: cut, Verdict: verdict, Voted: ago(voted)}, Unit{ago(heard), 1})
-						may := lost && verdict == Dead && voted <= Default().Fresh && heard <= Default().Silent
-						if (got == Evict) != may {
-							t.Errorf("lost %v, cut %v, verdict %d of %s ago, Lease of %s ago: %s", lost, cut, verdict, voted, heard, got)
-						}
-					}
-				}
+	proofs := []evidence.Evidence{{}, {No: 2, Of: 3}, two, {No: 1, Of: 3, Exact: true}, {No: 2, Of: 4, Exact: true, Cut: true}}
+	for i := range 5 * 5 * 5 * 3 * 2 * 2 {
+		pick := func(n int) int {
+			at := i % n
+			i /= n
+			return at
+		}
+		voted, heard, e := ages[pick(5)], ages[pick(5)], proofs[pick(5)]
+		n := Node{Evidence: e, Voted: ago(voted), Verdict: Verdict(pick(3)), Lost: pick(2) == 0, Found: pick(2) == 0}
+		got, _ := Decide(now, Default(), n, Unit{ago(heard), 3, 1})
+		may := n.Verdict == Dead && e == two && !n.Found && voted <= Default().Fresh && heard <= Default().Silent
+		if (got == Evict) != (may && n.Lost) || (got == Suspect) != (may && !n.Lost) {
+			t.Errorf("%+v, Lease of %s ago: %s", n, heard, got)
+		}
+	}
+}
+
+// However many are said to be unseen, most of each unit and of the cluster get new pods.
+func TestMaySuspect(t *testing.T) {
+	for unit := 2; unit <= 100; unit++ {
+		for cluster := unit; cluster <= 1000; cluster += 100 {
+			n := 0
+			for MaySuspect(n, unit, n, cluster) {
+				n++
+			}
+			if n < 1 || 2*n >= unit && n > 1 || n > few && 10*n > cluster {
+				t.Errorf("%d of a unit of %d, in a cluster of %d", n, unit, cluster)
 			}
 		}
+	}
+	if MaySuspect(0, 5, 10, 100) || !MaySuspect(0, 5, 9, 100) {
+		t.Error("others than a tenth of the cluster")
 	}
 }
 

@@ -7,21 +7,27 @@
 // but that it changed.
 //
 //	decide.go  what is to become of a node
-//	budget.go  how many nodes may be given up before Kubernetes itself does it
+//	budget.go  how many nodes may be given up before Kubernetes itself does it, and how many
+//	           may get nothing new
 //
 // # The rules
 //
 //	unit's Lease              vote on the node      node                  action
 //	renewed                   well                  lost                  Shield
 //	renewed                   well                  says it has no uplink Shield, before it is lost
-//	renewed                   dead                  lost                  Evict
-//	renewed                   dead                  heard                 Suspect: its peers do not reach it
+//	renewed                   dead, proven          lost                  Evict
+//	renewed                   dead, proven          heard                 Suspect: its peers do not reach it
+//	renewed                   dead, not proven      any                   Nothing
 //	renewed                   well, an old vote     lost                  Hold for a while
 //	renewed                   none, or a very old   lost                  Nothing
 //	silent                    any                   any                   Hold: the unit has no uplink
 //	silent for long, though
 //	the cloud hears the unit  any                   any                   Nothing: nobody votes any more
 //	never seen                any                   any                   Nothing: nobody votes there
+//
+// Dead is proven where the whole unit was asked, more than half of the nodes that the cloud
+// knows there said so, and that was seen to be written: what a controller finds when it begins
+// may be of any age, and keeps pods, but takes none.
 //
 // A unit of one node has nobody to vote, and holds its Lease as others do; lost with its
 // Lease it is a unit without uplink.
