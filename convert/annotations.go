@@ -110,21 +110,29 @@ var ours = []string{names.Datapath, names.UnitKey, names.Unit, names.Applied, na
 
 // unknownNames are annotations of a Service that bear gridmesh's name and that
 // nothing reads: who wrote one thinks that it does something.
-func unknownNames(annotations map[string]string, problem teller) {
+func unknownNames(annotations map[string]string, of *topology.Service, problem teller) {
 	const most = 3
+	keyed := of.TopologyKeys != nil
+	if len(annotations) > mostNames && keyed {
+		return
+	}
 	if len(annotations) > mostNames {
 		problem("metadata.annotations", "are %d, too many to look for mistyped names: %s is not among them, so the Service is open to every node; add it if it was meant, or keep fewer than %d", len(annotations), names.TopologyKeys, mostNames)
 		return
 	}
+	cure := "to keep traffic in units use " + names.TopologyKeys + ", else remove it"
+	if keyed {
+		cure = "correct its name, or remove it"
+	}
 	var found []string
 	for name := range annotations {
-		if strings.HasPrefix(name, names.Domain+"/") && !slices.Contains(ours, name) {
+		if strings.HasPrefix(name, names.Domain+"/") && !slices.Contains(ours, name) && name != of.Misspelt {
 			found = append(found, name)
 		}
 	}
 	slices.Sort(found)
 	for _, name := range found[:min(len(found), most)] {
-		problem("metadata.annotations["+name+"]", "is no annotation that gridmesh knows, and does nothing; to keep traffic in units use %s, else remove it", names.TopologyKeys)
+		problem("metadata.annotations["+name+"]", "is no annotation that gridmesh knows, and does nothing; %s", cure)
 	}
 }
 

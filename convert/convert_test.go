@@ -381,14 +381,17 @@ func TestMistyped(t *testing.T) {
 }
 
 // Annotations that bear gridmesh's name and mean nothing are named, a few of
-// them, where the Service has no keys.
+// them, whether the Service has keys or not.
 func TestStrangersAmongAnnotations(t *testing.T) {
 	at := func(annotations map[string]string) []topology.Problem {
 		return Service(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Annotations: annotations}}).Problems
 	}
 	problems(t, "service shop/web", at(map[string]string{"gridmesh.io/data-path": "kernel", "gridmesh.io/unit": "a", "example.com/datapath": "x"}),
 		"metadata.annotations[gridmesh.io/data-path]: does nothing")
-	problems(t, "service shop/web", at(map[string]string{"gridmesh.io/data-path": "kernel", "topologyKeys": `["site"]`}))
+	problems(t, "service shop/web", at(map[string]string{"gridmesh.io/data-path": "kernel", "topologyKeys": `["site"]`}),
+		"metadata.annotations[gridmesh.io/data-path]: does nothing; correct its name")
+	problems(t, "service shop/web", at(map[string]string{"gridmesh.io/topologyKeys": `["site"]`, "topologyKeys": `["site"]`}),
+		"metadata.annotations[gridmesh.io/topologyKeys]: does nothing")
 	many := map[string]string{}
 	for i := range 9 {
 		many[fmt.Sprintf("gridmesh.io/x%d", i)] = ""

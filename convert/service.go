@@ -38,8 +38,8 @@ func Service(s *corev1.Service) *topology.Service {
 	}
 	out.TopologyKeys, out.Misspelt = topologyKeys(s.Annotations)
 	problem := telling("service "+out.Key.String(), &out.Problems)
+	unknownNames(s.Annotations, out, problem)
 	if out.TopologyKeys == nil {
-		unknownNames(s.Annotations, problem)
 		labelled(s.Labels, problem)
 	}
 	out.Datapath = datapath(s.Annotations, problem)

@@ -101,7 +101,7 @@ var (
 		{"logs agent|envoy|dns|kubelet|kube-proxy NODE | controller", "Print what a program that the lab started has written", "  lab logs agent a-1\n  lab logs controller", 1, 2, slices.DeleteFunc(slices.Clone(programs), func(p string) bool { return p == "machine" })},
 		{down, "Stop the cluster that runs, or that starts", "  lab down", 0, 0, nil},
 		{"status", "Show nodes, their programs, what they know, and what is cut", "  lab status", 0, 0, nil},
-		{"cut uplink UNIT | node NODE | link UNIT UNIT", "Cut a line: everything on it is dropped in silence", "  lab cut uplink a\n  lab cut link a b", 2, 3, lines},
+		{"cut uplink UNIT | node NODE | link UNIT UNIT", "Cut a line: everything on it is dropped in silence; an uplink leads to the cloud, links to other units stay", "  lab cut uplink a\n  lab cut link a b", 2, 3, lines},
 		{"heal uplink UNIT | node NODE | link UNIT UNIT", "Heal a line", "  lab heal uplink a", 2, 3, lines},
 		{"kubectl ...", "Run kubectl as the administrator", "  lab kubectl get nodes -L unit\n  lab kubectl apply -f my-app.yaml", 1, 0, nil},
 		{"grid ...", "Run gridmesh grid as the administrator; plan puts its manifests over what the lab has", "  lab grid list -A\n  lab grid plan -f new-till.yaml", 1, 0, nil},
