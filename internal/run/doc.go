@@ -6,7 +6,7 @@
 //	flags.go        mistyped flags; Files: flags that are paths, for shells
 //	ignored.go      Ignored: flags of other programs that mean nothing here
 //	group.go        Group: what lives and ends together
-//	listen.go       CheckTCP, ListenTCP, ListenUnix
+//	listen.go       CheckTCP, ListenTCP, ListenUnix, ListenUnixMode
 //	bound.go        Bound: how many connections a listener has
 //	lock.go         Lock: one process at a time
 //	serve.go        ServeHTTP, ServeHTTPS, ServeGRPC: how a member serves a listener

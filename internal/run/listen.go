@@ -55,6 +55,11 @@ const (
 // The socket stays when the listener is closed: a successor may have replaced
 // it already.
 func ListenUnix(path string, log *slog.Logger) (net.Listener, error) {
+	return ListenUnixMode(path, socketMode, log)
+}
+
+// ListenUnixMode is ListenUnix for others: the socket has the mode before it is at the path.
+func ListenUnixMode(path string, mode fs.FileMode, log *slog.Logger) (net.Listener, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("listen on %s: the path has %d bytes, a socket's may have %d; choose a shorter one", path, len(path), maxSocketPath)
 	}
@@ -72,7 +77,7 @@ func ListenUnix(path string, log *slog.Logger) (net.Listener, error) {
 	if err := replaceable(path); err != nil {
 		return nil, err
 	}
-	l, err := bindOver(path, log)
+	l, err := bindOver(path, mode, log)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
@@ -134,7 +139,7 @@ func Beside(path string) (lock, dir string) { return beside(path, "lock"), besid
 // bindOver binds in a directory that nobody else enters, sets the mode there,
 // and renames the socket to path. The caller holds the path's lock: a temporary
 // directory that is there is a dead process's.
-func bindOver(path string, log *slog.Logger) (net.Listener, error) {
+func bindOver(path string, mode fs.FileMode, log *slog.Logger) (net.Listener, error) {
 	tmp := beside(path, "tmp")
 	born := filepath.Join(tmp, "s") // a long name of the path's would not fit behind a descriptor's
 	remove := func() {              // what else is in it is somebody's
@@ -152,7 +157,7 @@ func bindOver(path string, log *slog.Logger) (net.Listener, error) {
 		return nil, err
 	}
 	l.SetUnlinkOnClose(false)
-	if err = os.Chmod(born, socketMode); err == nil {
+	if err = os.Chmod(born, mode); err == nil {
 		err = os.Rename(born, path)
 	}
 	if err != nil {

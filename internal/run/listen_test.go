@@ -49,6 +49,15 @@ func TestListenUnixMode(t *testing.T) {
 			t.Errorf("umask %o: %v, %v", umask, info.Mode(), err)
 		}
 	}
+	path := filepath.Join(t.TempDir(), "x.sock")
+	l, err := ListenUnixMode(path, 0o600, slog.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	if info, err := os.Lstat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("of the owner alone: %v, %v", info.Mode(), err)
+	}
 }
 
 func TestListenUnixReplacesWhatTheDeadLeft(t *testing.T) {
