@@ -9,9 +9,10 @@
 //	uplink.go   whether this node reaches the cloud
 //	lease.go    the unit's Lease
 //	write.go    verdicts, as annotations of Nodes
+//	status.go   what this node knows of its unit, for who asks it
 //	metrics.go  what is counted
 //
 // Others in the room: health/check looks at nodes, health/peer is the exchange between them,
 // health/evidence what a verdict rests on, as text; health/shield and health/cloud are the
-// cloud's side.
+// cloud's side; health/report is what is shown of all of it.
 package health

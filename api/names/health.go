@@ -26,6 +26,10 @@ const (
 	Shield = "gridmesh-shield"
 	// UnitLease is the label of a unit's Lease: the unit.
 	UnitLease = "gridmesh.io/unit-lease"
+	// StatusVersion and StatusKind are of what a daemon says of its unit over its status
+	// socket, which is read as a manifest.
+	StatusVersion = "health.gridmesh.io/v1alpha1"
+	StatusKind    = "NodeStatus"
 	// UnseenTaint is the key of the taint (NoSchedule) of a node that the cloud hears, and
 	// more than half of its unit do not see.
 	UnseenTaint = "gridmesh.io/unseen-by-unit"

@@ -13,7 +13,7 @@ import (
 func main() { os.Exit(run.Main(command(), nil)) }
 
 func command() *cobra.Command {
-	c := defaults()
+	c, socket := defaults(), defaultSocket
 	root := &cobra.Command{
 		Use:   "gridmesh-health",
 		Short: "Votes on the health of the nodes of its unit",
@@ -26,6 +26,7 @@ superedgehealth/evidence. So a node that lost its uplink alone is told from one
 that died.
 
 The nodes of a unit share a key, of a file: without one nothing is exchanged.
+"gridmesh-health status" shows what it knows.
 
 Exit codes: 0 stopped, 1 failure, 2 wrong flags or commands.`,
 		Example: "  gridmesh-health --node-name edge-7 --unit-key unit --key-file /etc/gridmesh/health/key",
@@ -35,9 +36,12 @@ Exit codes: 0 stopped, 1 failure, 2 wrong flags or commands.`,
 			if err := c.complete(cmd.Flags(), log); err != nil {
 				return err
 			}
-			return daemon(cmd.Context(), c, log)
+			return daemon(cmd.Context(), c, socket, log)
 		},
 	}
 	c.bindFlags(root.Flags())
+	root.PersistentFlags().StringVar(&socket, "status-socket", socket, "Unix socket on which it tells what it knows of its unit; empty for none")
+	run.Files(root.PersistentFlags(), "status-socket")
+	root.AddCommand(statusCommand(&socket))
 	return root
 }

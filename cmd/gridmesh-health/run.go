@@ -22,7 +22,7 @@ import (
 )
 
 // daemon votes until ctx ends.
-func daemon(ctx context.Context, c *config, log *slog.Logger) error {
+func daemon(ctx context.Context, c *config, socket string, log *slog.Logger) error {
 	kube.LogTo(log)
 	client, err := kube.Connect(c.kubeconfig, "gridmesh-health/"+obs.Version(), kube.NodeRate())
 	if err != nil {
@@ -53,6 +53,7 @@ func daemon(ctx context.Context, c *config, log *slog.Logger) error {
 	}
 	g.AddListener("exchange", l, exchange.Run)
 	g.Add("vote", d.Run)
+	serveStatus(&g, socket, d, log)
 	keys := &keyFiles{paths: c.keys, tell: exchange.SetKeys, log: log}
 	g.AddTask("keys", keys.follow)
 	units := make(chan string, 1)
@@ -63,16 +64,7 @@ func daemon(ctx context.Context, c *config, log *slog.Logger) error {
 			newest(units, u.Name)
 		}, log)
 	})
-	g.AddTask("uplink", func(ctx context.Context) error {
-		return health.FollowUplink(ctx, client, func(up bool, why error) {
-			if up {
-				log.Info("this node reaches the API server")
-			} else {
-				log.Warn("this node does not reach the API server", obs.KeyErr, client.Blame(why))
-			}
-			d.SetUplink(ctx, up)
-		})
-	})
+	g.AddTask("uplink", func(ctx context.Context) error { return followUplink(ctx, client, d, log) })
 	g.AddTask("lease", func(ctx context.Context) error {
 		return health.HoldLease(ctx, client, c.namespace, c.node, units, d.May(), func(until time.Time) { d.SetLease(ctx, until) }, log)
 	})
@@ -87,6 +79,18 @@ func listen(g *run.Group, c *config, d *health.Daemon, registry *prometheus.Regi
 		return err
 	}
 	return g.AddHTTP("metrics", c.metrics, run.MetricsMux(registry), log)
+}
+
+// followUplink tells whether this node reaches the API server.
+func followUplink(ctx context.Context, client *kube.Client, d *health.Daemon, log *slog.Logger) error {
+	return health.FollowUplink(ctx, client, func(up bool, why error) {
+		if up {
+			log.Info("this node reaches the API server")
+		} else {
+			log.Warn("this node does not reach the API server", obs.KeyErr, client.Blame(why))
+		}
+		d.SetUplink(ctx, up)
+	})
 }
 
 // newest leaves the newest in a channel of one.

@@ -79,6 +79,10 @@ const exampleState = `
 {apiVersion: v1, kind: Service, metadata: {name: db}, spec: {clusterIP: 10.96.0.11, ports: [{name: sql, port: 5432}]}}
 ---
 {apiVersion: superedge.io/v1, kind: DeploymentGrid, metadata: {name: till}, spec: {gridUniqKey: node-restriction.kubernetes.io/site, template: {selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, spec: {tolerations: [{operator: Exists}]}}}}}
+---
+{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {namespace: gridmesh, name: edge-health-a, labels: {gridmesh.io/unit-lease: a}}, spec: {holderIdentity: edge-7, renewTime: "2026-01-02T03:04:05.000000Z"}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {namespace: gridmesh, name: gridmesh-shield}}
 `
 
 // The examples of the help are understood, and those that need nothing but

@@ -32,7 +32,7 @@ Exit codes: 0 all is well, 1 failure, a problem in what was asked for, a name
 that does not exist (dns), or a packet that is refused or not served (trace; none
 of these with --lenient), 2 wrong flags or commands. node migrate has one more.`)
 	root.Version = obs.Version()
-	root.AddCommand(viewCommand(), xdsCommand(), traceCommand(), gridCommand(), dnsCommand(), nodeCommand())
+	root.AddCommand(viewCommand(), xdsCommand(), traceCommand(), gridCommand(), dnsCommand(), nodeCommand(), healthCommand())
 	run.Elsewhere(root, "status", "gridmesh-agent status, on the node")
 	return root
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -15,9 +16,22 @@ import (
 
 var outputs = []string{"table", "json", "yaml"}
 
-func (r *reach) bindOutput(f *pflag.FlagSet) {
-	f.StringVarP(&r.output, "output", "o", "table", "table, json or yaml")
-	choices(r.cmd, "output", outputs...)
+// wide is a table with more in it, of commands that have one.
+const wide = "wide"
+
+func (r *reach) bindOutput(f *pflag.FlagSet, more ...string) {
+	r.more = more
+	f.StringVarP(&r.output, "output", "o", "table", either(r.forms()))
+	choices(r.cmd, "output", r.forms()...)
+}
+
+// forms are those in which a command prints.
+func (r *reach) forms() []string { return slices.Insert(slices.Clone(outputs), 1, r.more...) }
+
+// either is a choice in words.
+func either(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // choices has a shell complete the values of a flag.
@@ -27,15 +41,15 @@ func choices(cmd *cobra.Command, flag string, values ...string) {
 
 // checkOutput refuses a form that does not exist, before anything is asked.
 func (r *reach) checkOutput() error {
-	if !slices.Contains(outputs, r.output) {
-		return fmt.Errorf("%w: -o %q is not known; use table, json or yaml", run.ErrUsage, r.output)
+	if known := r.forms(); !slices.Contains(known, r.output) {
+		return fmt.Errorf("%w: -o %q is not known; use %s", run.ErrUsage, r.output, either(known))
 	}
 	return nil
 }
 
 // print writes v as the flag says; table is called for people.
 func (r *reach) print(w io.Writer, v any, table func(io.Writer) error) error {
-	if r.output == "table" {
+	if r.output == "table" || r.output == wide {
 		return table(readable{w})
 	}
 	data, err := yaml.Marshal(v)

@@ -40,6 +40,7 @@ type reach struct {
 	stateDir   string // of an agent, whose last good state is read; "" for none
 	timeout    time.Duration
 	output     string
+	more       []string // forms of output besides those of all commands
 	lenient    bool
 
 	client *kube.Client // once it is used
@@ -77,7 +78,7 @@ func (r *reach) check() error {
 	if r.timeout <= 0 {
 		return fmt.Errorf("%w: --timeout %s: must be positive, as 10s", run.ErrUsage, r.timeout)
 	}
-	for _, name := range []string{"kubeconfig", "context", "socket", "status-socket", "state-dir", "node", "namespace", "pod-cidr", "service-cidr"} {
+	for _, name := range []string{"kubeconfig", "context", "socket", "status-socket", "state-dir", "node", "namespace", "pod-cidr", "service-cidr", "unit", "unit-key"} {
 		if f := r.cmd.Flags().Lookup(name); f != nil && f.Changed && (f.Value.String() == "" || f.Value.String() == "[]") {
 			return fmt.Errorf("%w: --%s is empty, and what is meant instead may be another one; give it a value, or leave the flag out", run.ErrUsage, name)
 		}

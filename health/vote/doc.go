@@ -18,6 +18,7 @@
 //	ask.go       the exact vote of the whole unit, about those who are suspected alone
 //	rule.go      the rule: more than half of the unit, or nothing changes
 //	budget.go    how many may be declared dead at a time
+//	known.go     what a node knows, for people to look at
 //
 // # The rule
 //
