@@ -7,7 +7,7 @@ import (
 )
 
 var (
-	watched   = regexp.MustCompile(`selection\{name: "([a-z-]+)"`)
+	watched   = regexp.MustCompile(`selected\("([a-z-]+)"`)
 	permitted = regexp.MustCompile(`\{"([a-z]+)", func\(\) error`)
 )
 
