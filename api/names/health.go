@@ -15,6 +15,27 @@ const (
 	HealthZoneConfig = "edge-health-zone-config"
 	HealthConfig     = "edge-health-config"
 	HMACConfig       = "hmac-config"
+
+	// TaintZoneAdmission is the key of HealthZoneConfig: "false" makes all nodes one unit.
+	TaintZoneAdmission = "TaintZoneAdmission"
+	// UnitInternalCheck is the key of HealthConfig that does the same, and CheckUnits that
+	// with the NodeUnits that vote, each in itself, as a list with commas.
+	UnitInternalCheck = "unit-internal-check"
+	CheckUnits        = "check-units"
+	// HMACKey is the key of HMACConfig with the key, and HMACKeyNext that with the second
+	// one, which is accepted besides while keys are changed; that one is gridmesh's own.
+	HMACKey     = "hmackey"
+	HMACKeyNext = "hmackey-next"
+	// HealthConfigLabel is the label, and HealthConfigLabelValue its value, without which
+	// SuperEdge from v0.8 on sees neither HealthConfig nor HMACConfig.
+	HealthConfigLabel      = "name"
+	HealthConfigLabelValue = "edge-health"
+	// NodeUnitMember is the value of the label, named as a NodeUnit, that its nodes have.
+	NodeUnitMember = "nodeunits.superedge.io"
+	// MasterLabel and ControlPlaneLabel are on nodes of the control plane, which do not vote
+	// where SuperEdge's ConfigMaps say who does; SuperEdge knew the first alone.
+	MasterLabel       = "node-role.kubernetes.io/master"
+	ControlPlaneLabel = "node-role.kubernetes.io/control-plane"
 )
 
 // Of node health, gridmesh's own.

@@ -15,7 +15,9 @@ type Ignored map[string]string
 // Klog are those of Kubernetes' logging, and of programs that log by it.
 var Klog = Ignored{
 	"v": "see --verbose", "vmodule": "see --verbose", "logtostderr": "the log goes there", "alsologtostderr": "the log goes there",
-	"stderrthreshold": "the log goes there", "log-dir": "the log goes to stderr", "log-file": "the log goes to stderr",
+	"stderrthreshold": "the log goes there", "log-dir": "the log goes to stderr", "log-file": "the log goes to stderr", "log-file-max-size": "the log goes to stderr",
+	"one-output": "the log goes to stderr", "add-dir-header": "lines have their own form", "skip-headers": "lines have their own form", "skip-log-headers": "lines have their own form",
+	"log-backtrace-at": "see --verbose", "log-flush-frequency": "nothing is held back",
 }
 
 // Bind adds them, hidden. A flag that is there already means something, and stays.
