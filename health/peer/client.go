@@ -161,6 +161,9 @@ func (p *Peer) read(path string, u *unit, k key, m request, resp *http.Response,
 	if given == "" && resp.StatusCode == http.StatusOK && p.cfg.Legacy != None && !p.isOurs(m.To) {
 		return decodeLegacyReply(path, u, text)
 	}
+	if given == "" && resp.StatusCode == http.StatusNotFound && path == pathProbe && p.cfg.Legacy != None && !p.isOurs(m.To) {
+		return p.spokenOf(m)
+	}
 	of := func(k key) []byte { return k.ofReply(path, m.Nonce, resp.StatusCode, text) }
 	switch _, ok := signed([]key{k}, given, of); {
 	case given == "":

@@ -25,6 +25,9 @@ type Config struct {
 	Port uint16
 	// Legacy takes part in a unit where some nodes still run SuperEdge's edge-health.
 	Legacy Dialect
+	// LegacyFresh is how long a SuperEdge node's report is its answer to questions, where it
+	// takes none: up to v0.7.
+	LegacyFresh time.Duration
 	// KubeletPort is what a SuperEdge node that is asked about others dials.
 	KubeletPort uint16
 	// NAT takes what comes from an address that is not the sender's.
@@ -35,7 +38,7 @@ type Config struct {
 
 // Default is for a unit without SuperEdge's own nodes.
 func Default() Config {
-	return Config{Port: Port, KubeletPort: 10250, ReportTimeout: 3 * time.Second, AskTimeout: 5 * time.Second}
+	return Config{Port: Port, LegacyFresh: 70 * time.Second, KubeletPort: 10250, ReportTimeout: 3 * time.Second, AskTimeout: 5 * time.Second}
 }
 
 // Validate reports all that is wrong.
@@ -46,6 +49,9 @@ func (c Config) Validate() error {
 	}
 	if c.Legacy != None && c.Legacy != G1 && c.Legacy != G2 {
 		errs = append(errs, fmt.Errorf("no SuperEdge sends as %q: it is %s or %s", c.Legacy, G1, G2))
+	}
+	if c.LegacyFresh <= 0 {
+		errs = append(errs, fmt.Errorf("a SuperEdge node's report counts for %s: must be positive", c.LegacyFresh))
 	}
 	if c.ReportTimeout <= 0 || c.AskTimeout <= 0 {
 		errs = append(errs, fmt.Errorf("timeouts of %s and %s: must be positive", c.ReportTimeout, c.AskTimeout))

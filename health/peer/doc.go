@@ -16,6 +16,7 @@
 //	probe.go    POST /probe
 //	local.go    GET /localinfo
 //	legacy.go   SuperEdge's own messages, of both generations
+//	spoken.go   what a SuperEdge node said, where it cannot be asked
 //	metrics.go  what is counted
 //
 // # Messages

@@ -13,6 +13,9 @@ import (
 	"github.com/gridmesh/gridmesh/health/vote"
 )
 
+// MostTold is about how many nodes a report may be; SuperEdge's nodes count what they are told.
+const MostTold = mostTargets
+
 // SuperEdge's messages up to v0.7 (G1), which have no names of their own for JSON.
 type (
 	resultG1 struct {
@@ -62,7 +65,7 @@ func encodeForBoth(d Dialect, u *unit, k key, m request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := map[string]bool{}
+	known := map[string]bool{source: true} // as SuperEdge's nodes say, who count that
 	for node, word := range m.Results {
 		if a := u.addr(node); a.IsValid() && words[word] != vote.Abstain {
 			known[a.String()] = words[word] == vote.Yes
@@ -80,10 +83,7 @@ func encodeForBoth(d Dialect, u *unit, k key, m request) ([]byte, error) {
 			resultG1
 		}{m, theirs})
 	}
-	theirs := resultG2{SourceIP: source}
-	if len(known) > 0 { // else it is not sent at all, and its receiver signs null
-		theirs.ResultDetail = map[string]detailG2{}
-	}
+	theirs := resultG2{SourceIP: source, ResultDetail: map[string]detailG2{}}
 	for ip, well := range known {
 		theirs.ResultDetail[ip] = detailG2{Normal: well}
 	}
@@ -194,7 +194,11 @@ func (p *Peer) takeLegacy(w http.ResponseWriter, c *call) refusal {
 	case p.isOurs(name):
 		return downgrade
 	}
-	p.node.Report(c.Context(), vote.Reported{From: name, Results: ofUnit(c.u, name, byName(c.u, r.well))})
+	results := ofUnit(c.u, name, byName(c.u, r.well))
+	p.mu.Lock()
+	p.spoke[name] = spoken{p.now(), results}
+	p.mu.Unlock()
+	p.node.Report(c.Context(), vote.Reported{From: name, Results: results, Up: true}) // it does not say, and without an uplink the cloud calls it lost
 	return ""
 }
 

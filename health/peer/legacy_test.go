@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -111,7 +112,7 @@ func TestSuperEdgeIsHeard(t *testing.T) {
 		if status, body := l.put(l.addr("a"), "b", rec); status != 200 {
 			t.Errorf("%s: %d %s", d, status, body)
 		}
-		want := []vote.Reported{{From: "a", Results: []vote.Result{{Node: "b", Answer: vote.Yes}, {Node: "c", Answer: vote.No}}}}
+		want := []vote.Reported{{From: "a", Up: true, Results: []vote.Result{{Node: "b", Answer: vote.Yes}, {Node: "c", Answer: vote.No}}}}
 		if !reflect.DeepEqual(b.reported, want) {
 			t.Errorf("%s: %+v", d, b.reported)
 		}
@@ -207,10 +208,10 @@ func TestSuperEdgeHears(t *testing.T) {
 		})}
 		go func() { _ = s.Serve(listener) }()
 		reply, err := l.nodes["a"].p.Report(t.Context(), "b", vote.Reported{Results: []vote.Result{{Node: "b", Answer: vote.Yes}, {Node: "c", Answer: vote.No}}})
-		if err != nil || !reflect.DeepEqual(reply, vote.Reply{}) || !reflect.DeepEqual(got, map[string]bool{"10.77.0.2": true, "10.77.0.3": false}) {
+		if err != nil || !reflect.DeepEqual(reply, vote.Reply{}) || !reflect.DeepEqual(got, map[string]bool{"10.77.0.1": true, "10.77.0.2": true, "10.77.0.3": false}) {
 			t.Errorf("%s: %+v, %v; it read %v", d, reply, err, got)
 		}
-		if _, err := l.nodes["a"].p.Report(t.Context(), "b", vote.Reported{Results: []vote.Result{{Node: "c", Answer: vote.Abstain}}}); err != nil || len(got) != 0 {
+		if _, err := l.nodes["a"].p.Report(t.Context(), "b", vote.Reported{Results: []vote.Result{{Node: "c", Answer: vote.Abstain}}}); err != nil || !reflect.DeepEqual(got, map[string]bool{"10.77.0.1": true}) {
 			t.Errorf("%s, of who is not sure: %v; it read %v", d, err, got)
 		}
 		answers, err := l.nodes["a"].p.Ask(t.Context(), "b", []string{"c"})
@@ -218,6 +219,47 @@ func TestSuperEdgeHears(t *testing.T) {
 			t.Errorf("%s: it answers %v, %v", d, answers, err)
 		}
 		_ = s.Close()
+	}
+}
+
+// A SuperEdge node that takes no questions is counted by what it reported last, for as long
+// as that counts among its own kind; of one that is silent nothing is.
+func TestSuperEdgeIsCountedByItsReport(t *testing.T) {
+	l := newLab(t, func(c *Config) { c.Legacy = G1 }, "a", "b", "c")
+	l.nodes["b"].stop()
+	a := l.nodes["a"]
+	listener, err := net.Listen("tcp", netip.AddrPortFrom(l.addr("b"), l.cfg.Port).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.NotFoundHandler()}
+	go func() { _ = s.Serve(listener) }()
+	defer s.Close()
+	ask := func() ([]vote.Result, error) { return a.p.Ask(t.Context(), "b", []string{"c"}) }
+	if got, err := ask(); !errors.Is(err, ErrRefused) {
+		t.Errorf("it has not reported: %v, %v", got, err)
+	}
+	rec := edgeHealth{t, G1, string(testKey)}.report("10.77.0.2", "10.77.0.1")
+	if status, body := l.put(l.addr("b"), "a", rec); status != 200 {
+		t.Fatalf("%d %s", status, body)
+	}
+	if got, err := ask(); err != nil || !slices.Equal(got, []vote.Result{{Node: "c", Answer: vote.No}}) {
+		t.Errorf("%v, %v", got, err)
+	}
+	a.shift.Store(int64(l.cfg.LegacyFresh + time.Second))
+	if got, err := ask(); !errors.Is(err, ErrRefused) {
+		t.Errorf("it reported long ago: %v, %v", got, err)
+	}
+	a.shift.Store(0)
+	_ = s.Close()
+	if got, err := ask(); err == nil || errors.Is(err, ErrRefused) {
+		t.Errorf("it is dead: %v, %v", got, err)
+	}
+	u := l.as("a")
+	delete(u.Addrs, "b")
+	a.p.SetUnit(u)
+	if len(a.p.spoke) != 0 {
+		t.Errorf("it left the unit: %v", a.p.spoke)
 	}
 }
 

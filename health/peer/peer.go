@@ -48,6 +48,7 @@ type Peer struct {
 	clocks  map[string]theirs    // of others, by name
 	senders map[string]*sender   // by name: who was heard of the unit
 	sources map[string]*bucket   // by name; all who are at no node's address have one
+	spoke   map[string]spoken    // SuperEdge's nodes, by name
 	logged  map[string]time.Time // refusals, by reason and node
 }
 
@@ -70,7 +71,7 @@ func newPeer(cfg Config, node Node, log *slog.Logger, m *metrics, now func() tim
 	p := &Peer{
 		cfg: cfg, node: node, log: log, metrics: m, now: now, clock: clock{random(), now()},
 		away: make(chan struct{}, mostAway), asking: make(chan struct{}, mostAsking),
-		clocks: map[string]theirs{}, senders: map[string]*sender{}, sources: map[string]*bucket{}, logged: map[string]time.Time{},
+		clocks: map[string]theirs{}, senders: map[string]*sender{}, sources: map[string]*bucket{}, spoke: map[string]spoken{}, logged: map[string]time.Time{},
 	}
 	p.keys.Store(&[]key{})
 	p.client = p.newClient()
@@ -93,6 +94,11 @@ func (p *Peer) SetUnit(u Unit) {
 	for name := range p.clocks {
 		if !next.has(name) {
 			delete(p.clocks, name)
+		}
+	}
+	for name := range p.spoke {
+		if !next.has(name) {
+			delete(p.spoke, name)
 		}
 	}
 	for name := range p.sources {

@@ -123,7 +123,7 @@ func TestNoKey(t *testing.T) {
 }
 
 func TestWeakKeys(t *testing.T) {
-	for raw, want := range map[string]string{"hSZbJsKAVmWTxRPi": "SuperEdge's source", "short": "5 bytes", string(testKey): ""} {
+	for raw, want := range map[string]string{"short": "5 bytes", string(testKey): ""} {
 		if got := Weak([]byte(raw)); !strings.Contains(got, want) || (got == "") != (want == "") {
 			t.Errorf("%q: %q", raw, got)
 		}

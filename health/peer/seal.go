@@ -72,6 +72,9 @@ func newKeys(raw [][]byte) ([]key, error) {
 		if len(r) == 0 {
 			return nil, errors.New("a key that is empty")
 		}
+		if Public(r) {
+			return nil, errors.New("a key that is in SuperEdge's source, by which everybody may speak for every node: make another one")
+		}
 		keys = append(keys, newKey(r))
 	}
 	return keys, nil
@@ -84,13 +87,16 @@ const shortKey = 16
 // they have none.
 const public = "445c2eb9be15e6deb8cbc74ea4bf0923ef992f0d8830acef468891c3f8ef1be7"
 
-// Weak is why a key keeps nobody out; empty where it does.
-func Weak(raw []byte) string {
+// Public reports whether a key is the one in SuperEdge's source. It is refused, for by it
+// anybody could have a node voted dead; a SuperEdge node takes another one without a restart.
+func Public(raw []byte) bool {
 	of := sha256.Sum256(raw)
-	switch {
-	case hex.EncodeToString(of[:]) == public:
-		return "it is the one in SuperEdge's source, which everybody knows"
-	case len(raw) < shortKey:
+	return hex.EncodeToString(of[:]) == public
+}
+
+// Weak is why a key can be guessed; empty where it cannot.
+func Weak(raw []byte) string {
+	if len(raw) < shortKey {
 		return fmt.Sprintf("it has %d bytes: it can be guessed; %d random ones are the least", len(raw), shortKey)
 	}
 	return ""
