@@ -6,6 +6,10 @@
 //	answer.go   what other nodes ask of this one
 //	members.go  who is in the unit, by the API server or by what was known last
 //	keep.go     the file with what was known last
+//	group.go    how nodes are grouped into units
+//	config.go   SuperEdge's ConfigMaps are followed: who votes with whom, and the key
+//	config_file.go  what was in force of them last, on disk
+//	dialect.go  what they say, and what is wrong with it
 //	uplink.go   whether this node reaches the cloud
 //	lease.go    the unit's Lease
 //	write.go    verdicts, as annotations of Nodes

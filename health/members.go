@@ -32,20 +32,26 @@ func MemberOf(n *corev1.Node) Member {
 	return m
 }
 
-// FollowUnit tells who is in a node's unit, by a label of Nodes, whenever that changes, until
+// FollowUnit tells who is in a node's unit, as groupings have it, whenever that changes, until
 // ctx ends. It begins with what was known last, of a file; a node that the API server has not
-// answered yet votes by that.
-func FollowUnit(ctx context.Context, c *kube.Client, node, unitKey, file string, tell func(Unit), log logger) error {
+// answered yet, or whose grouping is not known, votes by that.
+func FollowUnit(ctx context.Context, c *kube.Client, node string, groupings <-chan Grouping, file string, tell func(Unit), log logger) error {
 	last, err := readUnit(file)
 	if err != nil {
 		log.Warn("what was known last of the unit is not used", obs.KeyErr, err)
 	} else if last != nil {
 		tell(*last)
 	}
-	own := typed.Nodes(c, typed.Selection{Fields: "metadata.name=" + node}, func(n *corev1.Node) string { return n.Labels[unitKey] })
+	own := typed.Nodes(c, typed.Selection{Fields: "metadata.name=" + node}, func(n *corev1.Node) map[string]string { return n.Labels })
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { _ = own.Run(ctx) }()
+	var g Grouping
+	select {
+	case g = <-groupings:
+	case <-ctx.Done():
+		return nil
+	}
 	select {
 	case <-own.Ready():
 	case <-ctx.Done():
@@ -58,35 +64,58 @@ func FollowUnit(ctx context.Context, c *kube.Client, node, unitKey, file string,
 		kept.take(u)
 	}
 	for {
-		unit, there := own.Get(node)
+		unit := unitNow(own, node, g)
 		within, end := context.WithCancel(ctx)
 		ended := make(chan error, 1)
-		if !there || unit == "" {
+		if unit == "" {
 			say(Unit{})
 			ended <- nil
 		} else {
-			go func() { ended <- followMembers(within, c, unitKey, unit, say) }()
+			go func() { ended <- followMembers(within, c, g, unit, say) }()
 		}
-		for changed := false; !changed; {
-			select {
-			case <-own.Wake():
-				now, is := own.Get(node)
-				changed = is != there || now != unit
-			case <-ctx.Done():
-				end()
-				return <-ended
-			}
-		}
+		g = other(ctx, own, node, g, unit, groupings)
 		end()
-		if err := <-ended; err != nil {
+		if err := <-ended; err != nil || ctx.Err() != nil {
 			return err
 		}
 	}
 }
 
+// unitNow is the unit that a node is in; none where there is no such Node.
+func unitNow(own *typed.Mirror[map[string]string], node string, g Grouping) string {
+	labels, there := own.Get(node)
+	if !there {
+		return ""
+	}
+	return g.unitOf(labels)
+}
+
+// other waits until a node is in another unit, or units are others, and returns how nodes are
+// grouped by then.
+func other(ctx context.Context, own *typed.Mirror[map[string]string], node string, g Grouping, unit string, groupings <-chan Grouping) Grouping {
+	for {
+		select {
+		case <-own.Wake():
+			if unitNow(own, node, g) != unit {
+				return g
+			}
+		case next := <-groupings:
+			if !next.equal(g) {
+				return next
+			}
+		case <-ctx.Done():
+			return g
+		}
+	}
+}
+
 // followMembers tells who is in a unit.
-func followMembers(ctx context.Context, c *kube.Client, unitKey, unit string, tell func(Unit)) error {
-	nodes := typed.Nodes(c, typed.Selection{Labels: unitKey + "=" + unit}, MemberOf)
+func followMembers(ctx context.Context, c *kube.Client, g Grouping, unit string, tell func(Unit)) error {
+	type in struct {
+		Member
+		unit string
+	}
+	nodes := typed.Nodes(c, typed.Selection{Labels: g.selector(unit)}, func(n *corev1.Node) in { return in{MemberOf(n), g.unitOf(n.Labels)} })
 	ended := make(chan error, 1)
 	go func() { ended <- nodes.Run(ctx) }()
 	select {
@@ -98,7 +127,9 @@ func followMembers(ctx context.Context, c *kube.Client, unitKey, unit string, te
 		nodes.Changes()
 		u := Unit{Name: unit}
 		for _, m := range nodes.All() {
-			u.Members = append(u.Members, m)
+			if m.unit == unit {
+				u.Members = append(u.Members, m.Member)
+			}
 		}
 		slices.SortFunc(u.Members, byName)
 		tell(u)
