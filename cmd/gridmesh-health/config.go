@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -13,6 +15,7 @@ import (
 	"github.com/gridmesh/gridmesh/health/check"
 	"github.com/gridmesh/gridmesh/health/peer"
 	"github.com/gridmesh/gridmesh/health/vote"
+	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 )
 
@@ -32,20 +35,44 @@ type config struct {
 	peer       peer.Config
 	vote       vote.Config
 	verbose    bool
+
+	superEdge   string        // namespace of its ConfigMaps
+	voteTimeout time.Duration // of SuperEdge's nodes
+	getenv      func(name string) string
 }
 
 func defaults() *config {
 	return &config{
 		unitKey: names.HealthZone, namespace: "gridmesh", healthz: "127.0.0.1:10361", metrics: "127.0.0.1:10362",
 		check: check.Default(), peer: peer.Default(), vote: vote.Default(""),
+		voteTimeout: time.Minute, getenv: os.Getenv,
 	}
 }
 
 // ignored are flags of SuperEdge's edge-health that mean nothing here. They are accepted, so
 // that its manifests go on working.
 var ignored = run.Ignored{
-	"masterurl": "the address is in --kubeconfig", "communicateperiod": "each round is reported at once", "communicatetimetout": "it is 3s",
-	"communicateretrytime": "the next round reports again", "voteperiod": "it is --healthcheckperiod", "votetimeout": "it is two and a half rounds",
+	"masterurl": "the address is in --kubeconfig", "communicateperiod": "each round is reported at once",
+	"communicateretrytime": "the next round reports again", "voteperiod": "it is --healthcheckperiod",
+	"sync-period": "it is watched", "kube-api-qps": "a node has a rate of its own", "kube-api-burst": "a node has a rate of its own", "worker": "there are as many as are needed",
+}
+
+// otherNames are what the edge-health of SuperEdge's articles calls flags that its releases
+// call otherwise.
+var otherNames = map[string]pflag.NormalizedName{
+	"kubelet-plugin": "kubeletplugin", "kubelet-auth-plugin": "kubeletauthplugin", "ping-plugin": "pingplugin",
+	"health-check-period": "healthcheckperiod", "health-check-scoreline": "healthcheckscoreline",
+	"commun-period": "communicateperiod", "commun-timetout": "communicatetimetout", "commun-retries": "communicateretrytime", "commun-server-port": "communicateserverport",
+	"vote-period": "voteperiod", "vote-timeout": "votetimeout", "master": "masterurl",
+}
+
+// normal is the name of a flag that may be written as elsewhere.
+func normal(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	name = strings.ReplaceAll(name, "_", "-") // as Kubernetes' programs read it
+	if own, ok := otherNames[name]; ok {
+		return own
+	}
+	return pflag.NormalizedName(name)
 }
 
 func (c *config) bindChecks(f *pflag.FlagSet) {
@@ -78,7 +105,11 @@ func (c *config) bindFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.healthz, "healthz-bind-address", c.healthz, "address of /healthz; empty for none")
 	f.StringVar(&c.metrics, "metrics-bind-address", c.metrics, "address of /metrics; empty for none")
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "log more")
+	f.StringVar(&c.superEdge, "superedge-namespace", "", "namespace of SuperEdge's ConfigMaps, which are followed: who votes with whom, and, without --key-file, the key; empty for none")
+	f.Var(&seconds{&c.voteTimeout}, "votetimeout", "with --legacy: how long what a SuperEdge node reported counts (it reports once a minute)")
+	f.Var(&seconds{&c.peer.ReportTimeout}, "communicatetimetout", "how long a report takes at most, half a round if that is less")
 	c.bindChecks(f)
+	f.SetNormalizeFunc(normal)
 	run.Files(f, "kubeconfig", "key-file", "state-file")
 	ignored.Bind(f)
 	run.Klog.Bind(f)
@@ -107,10 +138,31 @@ func (s *seconds) String() string { return s.of.String() }
 // Type implements pflag.Value.
 func (s *seconds) Type() string { return "duration" }
 
+// withSuperEdge votes so that SuperEdge's nodes, who count what they are told themselves, count
+// this one: it sees as many as it can report, reports to as many, and waits for as long as
+// they are silent between two reports.
+func (c *config) withSuperEdge() {
+	c.vote.Observers, c.vote.Reporters = peer.MostTold, peer.MostTold
+	c.vote.Fresh = max(c.vote.Fresh, c.voteTimeout+c.vote.Every)
+	c.peer.LegacyFresh = c.vote.Fresh
+}
+
+// superEdgesKey reports whether the key is that of SuperEdge's ConfigMap.
+func (c *config) superEdgesKey() bool { return c.superEdge != "" && len(c.keys) == 0 }
+
 func (c *config) complete(f *pflag.FlagSet, log *slog.Logger) error {
+	if c.node == "" { // SuperEdge's manifests have no --hostname
+		c.node = strings.NewReplacer(" ", "", "\n", "").Replace(c.getenv("NODE_NAME"))
+	}
 	c.vote.Self = c.node
 	c.vote.Fresh, c.vote.AskFor = c.vote.Every*5/2, c.vote.Every/2
 	c.vote.Renew = 6 * c.vote.Every
+	if half := c.vote.Every / 2; c.peer.ReportTimeout <= 0 || c.peer.ReportTimeout > half && half > 0 {
+		c.peer.ReportTimeout = half
+	}
+	if c.peer.Legacy != peer.None {
+		c.withSuperEdge()
+	}
 	if c.bind == "" {
 		c.bind = fmt.Sprintf(":%d", c.peer.Port)
 	}
@@ -128,6 +180,12 @@ func (c *config) complete(f *pflag.FlagSet, log *slog.Logger) error {
 	}
 	if len(c.keys) > 2 {
 		errs = append(errs, fmt.Errorf("--key-file: %d files, two at most", len(c.keys)))
+	}
+	if !c.superEdgesKey() && c.superEdge != "" {
+		log.Info("the key of SuperEdge's ConfigMap does not count", obs.KeyFlag, "--key-file", obs.KeyWhy, "there is a file with one")
+	}
+	if c.superEdge != "" && c.state == "" {
+		log.Warn("SuperEdge's ConfigMaps are not kept: after a start without a cloud this node has no key, and does not vote", obs.KeyFlag, "--state-file")
 	}
 	ignored.Tell(f, log)
 	run.Klog.Tell(f, log)

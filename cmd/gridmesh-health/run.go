@@ -54,11 +54,10 @@ func daemon(ctx context.Context, c *config, socket string, log *slog.Logger) err
 	g.AddListener("exchange", l, exchange.Run)
 	g.Add("vote", d.Run)
 	serveStatus(&g, socket, d, log)
-	keys := &keyFiles{paths: c.keys, tell: exchange.SetKeys, log: log}
-	g.AddTask("keys", keys.follow)
+	groupings := c.groupings(&g, client, exchange.SetKeys, registry, log)
 	units := make(chan string, 1)
 	g.AddTask("unit", func(ctx context.Context) error {
-		return health.FollowUnit(ctx, client, c.node, c.unitKey, c.state, func(u health.Unit) {
+		return health.FollowUnit(ctx, client, c.node, groupings, c.state, func(u health.Unit) {
 			exchange.SetUnit(peerUnit(c.node, u))
 			d.SetUnit(ctx, u)
 			newest(units, u.Name)
@@ -94,12 +93,12 @@ func followUplink(ctx context.Context, client *kube.Client, d *health.Daemon, lo
 }
 
 // newest leaves the newest in a channel of one.
-func newest(ch chan string, s string) {
+func newest[T any](ch chan T, t T) {
 	select {
 	case <-ch:
 	default:
 	}
-	ch <- s // there is room: nobody else sends
+	ch <- t // there is room: nobody else sends
 }
 
 // peerUnit is the unit as the exchange knows it.
