@@ -16,7 +16,7 @@ import (
 )
 
 // manifests are the files that docs/security.md tells of.
-var manifests = []string{"agent.yaml", "envoy.yaml", "dns.yaml", "controller.yaml", "rbac.yaml", "admission/admission.yaml", "cleanup/cleanup.yaml"}
+var manifests = []string{"agent.yaml", "envoy.yaml", "dns.yaml", "controller.yaml", "rbac.yaml", "admission/admission.yaml", "health/superedge/rights.yaml", "cleanup/cleanup.yaml"}
 
 // deployed are the objects of deploy/ by hand, in the order of manifests.
 func deployed(t *testing.T) (list []object) {
