@@ -297,6 +297,7 @@ func TestMixedUnit(t *testing.T) {
 				s.dead("by the new key", "d")
 				cancel()
 				all.Wait()
+				time.Sleep(silence) // who dials a dead node has given up
 			})
 		})
 	}
