@@ -17,12 +17,15 @@ import (
 
 // clusterTwin is a cluster in memory.
 type clusterTwin struct {
-	list   map[string]string
-	writes int
-	pods   map[string][]*corev1.Pod
-	taints map[string][]corev1.Taint
-	events []string
-	broken bool
+	list    map[string]string
+	writes  int
+	table   map[string]string
+	tables  int // writes of that
+	pods    map[string][]*corev1.Pod
+	taints  map[string][]corev1.Taint
+	events  []string
+	broken  bool
+	noTable bool
 }
 
 var errBroken = errors.New("broken")
@@ -32,6 +35,14 @@ func (c *clusterTwin) WriteList(_ context.Context, data map[string]string) error
 		return errBroken
 	}
 	c.list, c.writes = data, c.writes+1
+	return nil
+}
+
+func (c *clusterTwin) WriteUnits(_ context.Context, table map[string]string) error {
+	if c.broken || c.noTable {
+		return errBroken
+	}
+	c.table, c.tables = table, c.tables+1
 	return nil
 }
 

@@ -17,11 +17,6 @@ func Leases[T any](c *kube.Client, namespace string, s Selection, keep func(*coo
 	return newMirror("leases", c.Typed, c.Typed.CoordinationV1().Leases(namespace), s, &coordinationv1.Lease{}, keep)
 }
 
-// ConfigMaps mirrors the ConfigMaps of a namespace.
-func ConfigMaps[T any](c *kube.Client, namespace string, s Selection, keep func(*corev1.ConfigMap) T) *Mirror[T] {
-	return newMirror("configmaps", c.Typed, c.Typed.CoreV1().ConfigMaps(namespace), s, &corev1.ConfigMap{}, keep)
-}
-
 // Pods mirrors the Pods of all namespaces.
 func Pods[T any](c *kube.Client, s Selection, keep func(*corev1.Pod) T) *Mirror[T] {
 	return newMirror("pods", c.Typed, c.Typed.CoreV1().Pods(""), s, &corev1.Pod{}, keep)
