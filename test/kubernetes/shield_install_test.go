@@ -77,8 +77,8 @@ func versions(t *testing.T) map[string]string {
 	return all
 }
 
-// inUnits labels nodes with units for the test; "" takes the label away.
-func inUnits(t *testing.T, of map[string]string) {
+// placeInUnits labels nodes with units for the test; "" takes the label away.
+func placeInUnits(t *testing.T, of map[string]string) {
 	t.Helper()
 	for node, unit := range of {
 		patch := set("labels", healthKey, unit)
@@ -113,8 +113,8 @@ func TestTheControllerInstallsPolicies(t *testing.T) {
 	const theirs = "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: gridmesh-theirs}, spec: {failurePolicy: Ignore, matchConstraints: {resourceRules: [{apiGroups: [gridmesh.test], apiVersions: [v1], operations: [UPDATE], resources: [nothing]}]}, validations: [{expression: 'true'}]}}"
 	applied(t, theirs, "validatingadmissionpolicy/gridmesh-theirs")
 	placed := map[string]string{"a-1": "a", "a-2": "a", "b-1": "B", "b-2": "B"}
-	inUnits(t, placed)
-	t.Cleanup(func() { inUnits(t, map[string]string{"a-1": "", "a-2": "", "b-1": "", "b-2": ""}) })
+	placeInUnits(t, placed)
+	t.Cleanup(func() { placeInUnits(t, map[string]string{"a-1": "", "a-2": "", "b-1": "", "b-2": ""}) })
 
 	first, count := healthController(t)
 	objects, err := policy.Objects(gridmesh)
@@ -188,7 +188,7 @@ func TestTheControllerInstallsPolicies(t *testing.T) {
 		t.Error("it deleted what is not its own")
 	}
 
-	inUnits(t, map[string]string{"a-1": "B"})
+	placeInUnits(t, map[string]string{"a-1": "B"})
 	is(map[string]string{"a-1": "B", "a-2": "a", "b-1": "B", "b-2": "B"})
 	wait.Eventually(t, func() error { return held(t, "a-1", "b-1", "a-2") })
 }
