@@ -78,48 +78,75 @@ func (e end) Annotate(_ context.Context, v Verdict) error {
 	return nil
 }
 
+func newSite() *site {
+	return &site{dead: map[string]bool{}, daemons: map[string]*Daemon{}, verdicts: map[string]Verdict{}}
+}
+
+// unitOf is a unit a of so many nodes.
+func unitOf(n int) Unit {
+	u := Unit{Name: "a"}
+	for i := range n {
+		u.Members = append(u.Members, Member{Name: fmt.Sprint("a-", i), UID: fmt.Sprint(i), Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}})
+	}
+	return u
+}
+
+// start starts the daemons of a unit; a-0 gets the Lease, and a-1 has no uplink.
+func (s *site) start(t *testing.T, ctx context.Context, all *sync.WaitGroup, u Unit) {
+	t.Helper()
+	for _, m := range u.Members {
+		e := end{s, m.Name}
+		d, err := New(Config{vote.Default(m.Name), slog.New(slog.DiscardHandler)}, e, e, NewMetrics(prometheus.NewRegistry()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.SetExchange(e)
+		s.daemons[m.Name] = d
+	}
+	for name, d := range s.daemons {
+		all.Go(func() { _ = d.Run(ctx) })
+		all.Go(func() {
+			for {
+				select {
+				case may := <-d.May():
+					if until := time.Now().Add(time.Hour); may && name == "a-0" {
+						d.SetLease(ctx, until)
+					}
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+		d.SetUnit(ctx, u)
+		d.SetUplink(ctx, name != "a-1")
+	}
+}
+
+func (s *site) kill(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dead[name] = true
+}
+
+func (s *site) live(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.dead, name)
+}
+
 // Daemons of a unit call each other well by the one that holds the Lease, and one that died
 // dead; who says that it has no uplink is written down with that.
 func TestDaemons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &site{dead: map[string]bool{}, daemons: map[string]*Daemon{}, verdicts: map[string]Verdict{}}
-		u := Unit{Name: "a"}
-		for i := range 5 {
-			u.Members = append(u.Members, Member{Name: fmt.Sprint("a-", i), UID: fmt.Sprint(i), Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}})
-		}
+		s, u := newSite(), unitOf(5)
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
-		for _, m := range u.Members {
-			e := end{s, m.Name}
-			d, err := New(Config{vote.Default(m.Name), slog.New(slog.DiscardHandler)}, e, e, NewMetrics(prometheus.NewRegistry()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			d.SetExchange(e)
-			s.daemons[m.Name] = d
-		}
-		for name, d := range s.daemons {
-			all.Go(func() { _ = d.Run(ctx) })
-			all.Go(func() {
-				for {
-					select {
-					case may := <-d.May():
-						if until := time.Now().Add(time.Hour); may && name == "a-0" {
-							d.SetLease(ctx, until)
-						}
-					case <-ctx.Done():
-						return
-					}
-				}
-			})
-			d.SetUnit(ctx, u)
-			d.SetUplink(ctx, name != "a-1")
-		}
+		s.start(t, ctx, &all, u)
 		time.Sleep(3 * time.Minute)
 		s.mu.Lock()
 		got := maps.Clone(s.verdicts)
-		s.dead["a-4"] = true
 		s.mu.Unlock()
+		s.kill("a-4")
 		for _, m := range u.Members {
 			v := got[m.Name]
 			e, err := evidence.Parse(v.Evidence)

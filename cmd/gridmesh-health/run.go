@@ -55,6 +55,7 @@ func daemon(ctx context.Context, c *config, log *slog.Logger) error {
 	}
 	g.AddListener("exchange", l, exchange.Run)
 	g.Add("vote", d.Run)
+	g.AddTask("dead nodes", func(ctx context.Context) error { return health.Tell(ctx, d, c.dead, log) })
 	keys := &keyFiles{paths: c.keys, tell: exchange.SetKeys, log: log}
 	g.AddTask("keys", keys.follow)
 	units := make(chan string, 1)
