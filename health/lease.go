@@ -54,11 +54,15 @@ func HoldLease(ctx context.Context, c *kube.Client, namespace, node string, unit
 		} else {
 			close(over)
 		}
-		select {
-		case unit = <-units:
-		case allowed = <-may:
-		case <-ctx.Done():
-			ended = true
+		for same := true; same && !ended; {
+			select {
+			case next := <-units: // whenever anything of the unit changes
+				same, unit = next == unit, next
+			case next := <-may:
+				same, allowed = next == allowed, next
+			case <-ctx.Done():
+				ended = true
+			}
 		}
 		end()
 		<-over
