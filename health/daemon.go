@@ -75,6 +75,7 @@ type Daemon struct {
 	// The loop's own.
 	machine *vote.Machine
 	unit    Unit
+	members []vote.Member // of unit, as the machine has them
 	addrs   map[string]netip.Addr
 	told    map[string]Member // what the machine was told of the cloud's word
 	local   map[string]bool   // the last round's checks
@@ -191,7 +192,10 @@ func (d *Daemon) take(now time.Time, u Unit) {
 		d.cfg.Log.Info("this node votes in a unit", obs.KeyUnit, u.Name, obs.KeyMembers, len(list))
 	}
 	d.unit = u
-	d.step(now, vote.Members{View: vote.NewView(list, d.cfg.Vote.Observers)})
+	if !slices.Equal(list, d.members) { // a view takes milliseconds, and verdicts change more often
+		d.members = list
+		d.step(now, vote.Members{View: vote.NewView(list, d.cfg.Vote.Observers)})
+	}
 	known := map[string]Member{}
 	for _, m := range u.Members {
 		known[m.Name] = m
