@@ -53,7 +53,7 @@ CLUSTER_TIME  := 90m
 # Of each fuzz target.
 FUZZ_TIME ?= 60s
 
-.PHONY: help build images images-test race kube envoy resolvers helm test unit cluster-test kubeproxy-twin flows heal health bounds demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
+.PHONY: help build images images-test race kube envoy resolvers helm test unit cluster-test kubeproxy-twin flows heal health healthsim bounds demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -114,6 +114,12 @@ flows: build kube envoy ## who dials what, and who answers as whom: kube-proxy a
 health: build race kube envoy ## lose the uplink of a node in a real cluster, with traffic of which nothing may fail, and votes, admission policies and the controller that keep its pods
 	@$(BIN)/lab-worker left-out
 	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 -v -timeout 1h ./test/health
+
+healthsim: ## simulate units that vote, and others, under faults; a thousand real daemons in one process (NODES); UPDATE=1 writes docs/health-figures.md (half an hour)
+	cd test/healthsim && $(GO) test -race -count=1 ./...
+	cd test/healthsim && $(GO) test -count=1 -v ./daemons -nodes $(or $(NODES),1000)
+	@if [ -n '$(UPDATE)' ]; then cd test/healthsim && $(GO) run . --figures ../../docs/health-figures.md && \
+		$(GO) test -count=1 -timeout 2h ./gossip -run TestFigures -figures $(CURDIR)/docs/health-figures.md; fi
 
 heal: build images race kube envoy ## cut a unit's uplink for CUT (5m) and heal it, on stand-in and on real nodes, with traffic of which nothing may fail
 	@$(BIN)/lab-worker left-out
