@@ -113,10 +113,10 @@ var ours = []string{names.Datapath, names.UnitKey, names.Unit, names.Applied, na
 func unknownNames(annotations map[string]string, of *topology.Service, problem teller) {
 	const most = 3
 	keyed := of.TopologyKeys != nil
-	if len(annotations) > mostNames && keyed {
-		return
-	}
 	if len(annotations) > mostNames {
+		if keyed {
+			return
+		}
 		problem("metadata.annotations", "are %d, too many to look for mistyped names: %s is not among them, so the Service is open to every node; add it if it was meant, or keep fewer than %d", len(annotations), names.TopologyKeys, mostNames)
 		return
 	}

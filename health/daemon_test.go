@@ -78,26 +78,32 @@ func (e end) Annotate(_ context.Context, v Verdict) error {
 	return nil
 }
 
+// unit is one of so many nodes, with a daemon on each, none of which runs yet.
+func (s *site) unit(t *testing.T, n int) Unit {
+	t.Helper()
+	u := Unit{Name: "a"}
+	for i := range n {
+		m := Member{Name: fmt.Sprint("a-", i), UID: fmt.Sprint(i), Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}
+		e := end{s, m.Name}
+		d, err := New(Config{vote.Default(m.Name), slog.New(slog.DiscardHandler)}, e, e, NewMetrics(prometheus.NewRegistry()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.SetExchange(e)
+		s.daemons[m.Name] = d
+		u.Members = append(u.Members, m)
+	}
+	return u
+}
+
 // Daemons of a unit call each other well by the one that holds the Lease, and one that died
 // dead; who says that it has no uplink is written down with that.
 func TestDaemons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &site{dead: map[string]bool{}, daemons: map[string]*Daemon{}, verdicts: map[string]Verdict{}}
-		u := Unit{Name: "a"}
-		for i := range 5 {
-			u.Members = append(u.Members, Member{Name: fmt.Sprint("a-", i), UID: fmt.Sprint(i), Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}})
-		}
+		u := s.unit(t, 5)
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
-		for _, m := range u.Members {
-			e := end{s, m.Name}
-			d, err := New(Config{vote.Default(m.Name), slog.New(slog.DiscardHandler)}, e, e, NewMetrics(prometheus.NewRegistry()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			d.SetExchange(e)
-			s.daemons[m.Name] = d
-		}
 		for name, d := range s.daemons {
 			all.Go(func() { _ = d.Run(ctx) })
 			all.Go(func() {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"reflect"
 	"sync"
 	"time"
@@ -81,17 +80,10 @@ func readUnit(file string) (*Unit, error) {
 	if file == "" {
 		return nil, nil
 	}
-	info, err := os.Stat(file)
+	data, _, err := atomicfile.Read(file, mostKept)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err == nil && info.Size() > mostKept {
-		err = fmt.Errorf("%s has %d bytes, %d at most", file, info.Size(), mostKept)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the last unit: %w", err)
-	}
-	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("read the last unit: %w", err)
 	}

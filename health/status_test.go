@@ -3,10 +3,8 @@ package health
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"net/http/httptest"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -25,21 +23,10 @@ import (
 func TestStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &site{dead: map[string]bool{"a-3": true}, daemons: map[string]*Daemon{}, verdicts: map[string]Verdict{}}
-		u := Unit{Name: "a"}
-		for i := range 4 {
-			u.Members = append(u.Members, Member{Name: fmt.Sprint("a-", i), UID: fmt.Sprint(i), Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, Lost: i == 3})
-		}
+		u := s.unit(t, 4)
+		u.Members[3].Lost = true
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
-		for _, m := range u.Members {
-			e := end{s, m.Name}
-			d, err := New(Config{vote.Default(m.Name), slog.New(slog.DiscardHandler)}, e, e, NewMetrics(prometheus.NewRegistry()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			d.SetExchange(e)
-			s.daemons[m.Name] = d
-		}
 		for _, d := range s.daemons {
 			all.Go(func() { _ = d.Run(ctx) })
 			d.SetUnit(ctx, u)

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,16 +68,8 @@ func askStatus(ctx context.Context, c *config) (*report.Report, error) {
 // unanswered says why an agent does not tell its status, and the next step, as
 // gridmesh says it of its feed.
 func unanswered(c *config, err error) error {
-	socket, after := c.node.StatusSocket, fmt.Sprintf("its log says why; gridmesh view --state-dir %s has what it kept", c.node.StateDir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("no agent answers on %s, which is not there: is gridmesh-agent running on this node? If it ended, %s", socket, after)
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("no agent answers on %s, though one did: is gridmesh-agent running on this node? If it ended, %s", socket, after)
-	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("no agent answers on %s, for you may not open it; use sudo", socket)
-	}
-	return err
+	ended := fmt.Sprintf("If it ended, its log says why; gridmesh view --state-dir %s has what it kept", c.node.StateDir)
+	return run.Asked{Word: "agent", Program: "gridmesh-agent", Ended: ended}.Unanswered(c.node.StatusSocket, err)
 }
 
 // What check says of a node that is not well.

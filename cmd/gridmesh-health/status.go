@@ -3,13 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"slices"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -78,15 +75,7 @@ Exit codes: 0 it answered, 1 it did not, 2 wrong flags or commands.`,
 func askStatus(ctx context.Context, socket string) (*report.NodeStatus, error) {
 	s := &report.NodeStatus{}
 	err := run.AskUnix(ctx, socket, "/status", s)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("no daemon answers on %s, which is not there: is gridmesh-health running on this node? Its log says why not", socket)
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return nil, fmt.Errorf("no daemon answers on %s, though one did: is gridmesh-health running on this node? Its log says why not", socket)
-	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("no daemon answers on %s, for you may not open it; use sudo", socket)
-	}
-	return s, err
+	return s, run.Asked{Word: "daemon", Program: "gridmesh-health", Ended: "Its log says why not"}.Unanswered(socket, err)
 }
 
 func writeStatus(w io.Writer, s *report.NodeStatus, format string) error {

@@ -59,12 +59,18 @@ func apiServer(t *testing.T) (kubeconfig string) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: '%s'}}]}", server.URL)
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+	return kubeconfigOf(t, server.URL)
+}
+
+// kubeconfigOf is one of a server that asks for no credentials.
+func kubeconfigOf(t *testing.T, server string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: '%s'}}]}", server)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return kubeconfig
+	return path
 }
 
 // Of a cluster a trace asks what no snapshot has: which pods are the node's, and

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,11 +23,7 @@ func TestForbiddenIsSaidAtOnce(t *testing.T) {
 		fmt.Fprintf(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "%s is forbidden: the account may not list it"}`, resource)
 	}))
 	t.Cleanup(server.Close)
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: '%s'}}]}", server.URL)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := kubeconfigOf(t, server.URL)
 	for _, args := range [][]string{{"view"}, {"xds"}, {"dns", "web.default"}, {"trace", "--from", "10.0.0.1", "--to", "10.96.0.1:80"}} {
 		code, _, log := gridmesh(t, append(args, "--kubeconfig", path, "--timeout", "5s")...)
 		for _, want := range []string{"is forbidden", "it does not permit that; give the user or ServiceAccount the rights"} {

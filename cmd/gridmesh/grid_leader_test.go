@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -53,11 +51,7 @@ func TestNoControllerAnswers(t *testing.T) {
 				fmt.Fprintf(w, `{%s, "metadata": {"resourceVersion": "1"}, "items": [%s]}`, kind, items)
 			}))
 			t.Cleanup(server.Close)
-			path := filepath.Join(t.TempDir(), "kubeconfig")
-			text := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: '%s'}}]}", server.URL)
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			path := kubeconfigOf(t, server.URL)
 			for _, args := range [][]string{{"grid", "list"}, {"grid", "units", "till"}} {
 				_, out, log := gridmesh(t, append(args, "--kubeconfig", path)...)
 				note := "note: no controller is seen to act: " + tc.want + "; see that gridmesh-controller runs, or, where it goes by another Lease (--leader-elect-resource-name) or by none, see its log\n"

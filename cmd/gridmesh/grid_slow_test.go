@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -21,11 +19,7 @@ func TestSlowIsNotAbsent(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(server.Close)
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: '%s'}}]}", server.URL)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := kubeconfigOf(t, server.URL)
 	for _, args := range [][]string{{"grid", "list"}, {"grid", "units", "till"}, {"grid", "history", "till"}, {"grid", "rollback", "till"}} {
 		code, _, log := gridmesh(t, append(args, "--kubeconfig", path, "--timeout", "500ms")...)
 		if code != 1 || strings.Contains(log, "nothing answers") || !strings.Contains(log, "it is there; give it more time, and see its load and its etcd (--timeout is 500ms)") {

@@ -72,21 +72,12 @@ node that is shielded, held or dead is none.`,
 }
 
 // names are all units, or all nodes, for a shell that completes.
-func (in *healthInput) names(ctx context.Context, units bool) (list []string) {
+func (in *healthInput) names(ctx context.Context, units bool) []string {
 	r, _, err := in.report(ctx)
 	if err != nil {
 		return nil
 	}
-	for _, u := range r.Units {
-		if units {
-			list = append(list, u.Name)
-			continue
-		}
-		for i := range u.Nodes {
-			list = append(list, u.Nodes[i].Name)
-		}
-	}
-	return list
+	return namesIn(r, units)
 }
 
 // check refuses what cannot be meant.

@@ -179,7 +179,15 @@ func shieldOf(ctx context.Context, client *kube.Client, namespace string) (*repo
 
 // present names some of what is there, in place of what is not.
 func present(r *report.Report, units bool) string {
-	var list []string
+	list := namesIn(r, units)
+	if len(list) == 0 {
+		return ""
+	}
+	return "; there are " + strings.TrimSpace(plan.Short(list))
+}
+
+// namesIn are those of all units, or of all nodes in them.
+func namesIn(r *report.Report, units bool) (list []string) {
 	for _, u := range r.Units {
 		if units {
 			list = append(list, u.Name)
@@ -189,8 +197,5 @@ func present(r *report.Report, units bool) string {
 			list = append(list, u.Nodes[i].Name)
 		}
 	}
-	if len(list) == 0 {
-		return ""
-	}
-	return "; there are " + strings.TrimSpace(plan.Short(list))
+	return list
 }

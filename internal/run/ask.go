@@ -3,10 +3,13 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 )
 
@@ -41,4 +44,24 @@ func AskUnix(ctx context.Context, socket, path string, answer any) error {
 		return fmt.Errorf("read what %s answers: %w", socket, err)
 	}
 	return nil
+}
+
+// Asked is a program that AskUnix asks, in words.
+type Asked struct {
+	Word, Program string
+	Ended         string // what to look at where it ended: a sentence without its full stop
+}
+
+// Unanswered says why it does not answer on a socket, and the next step; other errors of
+// AskUnix, and nil, stay as they are.
+func (a Asked) Unanswered(socket string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("no %s answers on %s, which is not there: is %s running on this node? %s", a.Word, socket, a.Program, a.Ended)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("no %s answers on %s, though one did: is %s running on this node? %s", a.Word, socket, a.Program, a.Ended)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("no %s answers on %s, for you may not open it; use sudo", a.Word, socket)
+	}
+	return err
 }

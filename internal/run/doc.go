@@ -12,7 +12,7 @@
 //	serve.go        ServeHTTP, ServeHTTPS, ServeGRPC: how a member serves a listener
 //	certificate.go  Certificate: TLS that follows its files
 //	pem.go          what is in those files
-//	ask.go          AskUnix: what another program serves on a socket
+//	ask.go          AskUnix: what another program serves on a socket, and why it does not (Asked)
 //	pause.go        Pause: to wait, but no longer than a context
 //	printable.go    Printable: what others wrote, for a terminal
 //	checks.go       Checks: /healthz, /livez and /readyz
