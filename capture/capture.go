@@ -252,7 +252,9 @@ func (c *Capture) Retract(v *topology.View, provisional bool) error {
 		return nil
 	}
 	c.pending = change
-	if err := c.table.retract(change, c.planner); err != nil {
+	err := c.table.retract(change, c.planner)
+	c.noteMoved(change.DelServe, change.AddServe)
+	if err != nil {
 		c.pending = nil // not to be trusted: Extend, if it comes to that, compares
 		return err
 	}
@@ -307,7 +309,10 @@ func (c *Capture) writeElements() error {
 	case merged:
 		return c.table.merge(c.wanted(), c.guard())
 	case synced:
-		return c.table.sync(c.planner.Plan())
+		want := c.planner.Plan()
+		gone, err := c.table.sync(want)
+		c.noteMoved(gone.frontendsOf(rules.Serve), want.Serve)
+		return err
 	}
 	return nil
 }

@@ -340,7 +340,8 @@ func TestRepairAfterAFailedOne(t *testing.T) {
 	apply(t, c, newCluster().serve("web", "10.96.0.1", "10.244.0.9").view(), false)
 	want := elements(t)
 	c.held, c.outdated = unsure, true // as reapply leaves it
-	must(t, c.table.sync(&plan.Plan{}))
+	_, err := c.table.sync(&plan.Plan{})
+	must(t, err)
 	if repaired, err := c.Repair(); !repaired || err != nil || !reflect.DeepEqual(elements(t), want) {
 		t.Errorf("repaired %v, %v: %v, want %v", repaired, err, elements(t), want)
 	}

@@ -23,15 +23,16 @@ import (
 type kernelPath struct {
 	table   *kernelTable
 	planner *plan.KernelPlanner
-	ports   []netip.Addr    // at which node ports are served
-	own     []netip.Addr    // the node's primary addresses
-	view    *topology.View  // that the planner has; nil before the first
-	held    state           // how the kernel's elements stand to the planner's
-	goal    state           // unsure before the first view
-	kept    map[string]bool // frontends that a provisional view found otherwise; nil: nobody looked
-	earlier *kernelHeld     // what it found; nil from the first whole view on
-	absent  *bool           // what EnvoyAbsent said last; nil: nothing, and what is there stays
-	udp     plan.UDPServing // whose flows may be stale, once this is in force
+	ports   []netip.Addr                    // at which node ports are served
+	own     []netip.Addr                    // the node's primary addresses
+	view    *topology.View                  // that the planner has; nil before the first
+	held    state                           // how the kernel's elements stand to the planner's
+	goal    state                           // unsure before the first view
+	kept    map[string]bool                 // frontends that a provisional view found otherwise; nil: nobody looked
+	earlier *kernelHeld                     // what it found; nil from the first whole view on
+	absent  *bool                           // what EnvoyAbsent said last; nil: nothing, and what is there stays
+	moving  map[topology.Frontend]time.Time // that went here from Envoy, until when that matters
+	udp     plan.UDPServing                 // whose flows may be stale, once this is in force
 	flows   *flows
 	full    fullness
 }
@@ -41,7 +42,7 @@ func newKernelPath(cfg plan.Config, flows *flows) *kernelPath {
 	if cfg.Kernel == nil {
 		return nil
 	}
-	return &kernelPath{table: newKernelTable(cfg), planner: plan.NewKernelPlanner(cfg, nil), udp: plan.UDPServing{}, flows: flows}
+	return &kernelPath{table: newKernelTable(cfg), planner: plan.NewKernelPlanner(cfg, nil), udp: plan.UDPServing{}, moving: map[topology.Frontend]time.Time{}, flows: flows}
 }
 
 // kernelFound reports whether a run before has left what the kernel path needs.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,20 +47,32 @@ const (
 
 // envoys tells flows of TCP that Envoy's path left: to its frontends, and not translated, or
 // to listeners of its for bridges.
-type envoys struct{ frontends, listeners map[netip.AddrPort]bool }
+type envoys struct {
+	frontends, listeners map[netip.AddrPort]bool
+	until                time.Time // when they are not looked for any more; zero: when somebody says so
+}
 
-// abandon has what Envoy's path left looked for while it gets no connections, from the
-// beginning where that has just begun.
+// abandon has what Envoy's path left looked for while it gets no connections, of all that it
+// serves, and of what went from it to the kernel; from the beginning where either has just begun.
 func (c *Capture) abandon(absent, begun bool) {
-	if !absent {
+	moved := c.kernel.movedSince(time.Now())
+	if !absent && len(moved) == 0 {
 		c.flows.abandoned.stop()
 		return
 	}
-	c.flows.abandoned.begin(c.flows.dial, c.whatEnvoyLeft(), begun)
+	var until time.Time
+	if absent {
+		moved = slices.Concat(moved, c.planner.Plan().Serve)
+	} else {
+		until = c.kernel.movedUntil()
+	}
+	e := c.whatEnvoyLeft(moved)
+	e.until = until
+	c.flows.abandoned.begin(c.flows.dial, e, begun)
 }
 
-// whatEnvoyLeft tells them as of now.
-func (c *Capture) whatEnvoyLeft() envoys {
+// whatEnvoyLeft tells those of some frontends, as of now.
+func (c *Capture) whatEnvoyLeft(serve []topology.Frontend) envoys {
 	var listeners []netip.AddrPort
 	if c.cfg.KeepBridgeNetfilter {
 		own, _ := links.Addresses(0) // of one that is not told, what there is ends by itself
@@ -67,7 +80,7 @@ func (c *Capture) whatEnvoyLeft() envoys {
 			listeners = append(listeners, netip.AddrPortFrom(ip, c.cfg.Ports.RedirectKeep()), netip.AddrPortFrom(ip, c.cfg.Ports.RedirectPlain()))
 		}
 	}
-	return newEnvoys(c.planner.Plan().Serve, listeners...)
+	return newEnvoys(serve, listeners...)
 }
 
 func newEnvoys(serve []topology.Frontend, listeners ...netip.AddrPort) envoys {
@@ -151,10 +164,26 @@ func (a *abandonment) stop() {
 	a.cancel()
 }
 
+// over reports whether it is at its end by itself.
+func (a *abandonment) over(ctx context.Context, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if ctx.Err() == nil && (a.of.until.IsZero() || now.Before(a.of.until)) {
+		return false
+	}
+	if ctx.Err() == nil {
+		a.cancel()
+	}
+	return true
+}
+
 // look looks until it is ended.
 func (a *abandonment) look(ctx context.Context, conn *nl.Conn) {
 	for next := abandonedSecond; ; next = abandonedEvery {
 		begin := time.Now()
+		if a.over(ctx, begin) {
+			return
+		}
 		for range abandonedMost {
 			a.mu.Lock()
 			e := a.of
@@ -172,9 +201,7 @@ func (a *abandonment) look(ctx context.Context, conn *nl.Conn) {
 		if next == abandonedEvery {
 			next = min(max(next, abandonedEffort*(time.Since(begin)-abandonedPause)), abandonedLong)
 		}
-		if !run.Pause(ctx, next) {
-			return
-		}
+		run.Pause(ctx, next)
 	}
 }
 

@@ -106,11 +106,11 @@ func (t *table) exists() (bool, error) {
 	return found.HasSet(rules.Layout), err
 }
 
-// sync makes the table hold exactly p, whatever it held before.
-func (t *table) sync(p *plan.Plan) error {
+// sync makes the table hold exactly p, whatever it held before; gone: what it held beside.
+func (t *table) sync(p *plan.Plan) (gone bySet, err error) {
 	gone, added, err := t.compare(wanted(p))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// What is guarded comes first: nothing may leave while the rest is loaded.
 	guard := ranges(rules.Guard, p.Guard)
@@ -119,12 +119,12 @@ func (t *table) sync(p *plan.Plan) error {
 		err = t.replace(rules.Guard, guard)
 	}
 	if err != nil {
-		return err
+		return gone, err
 	}
 	if err := t.write(t.conn.SetDeleteElements, gone); err != nil {
-		return err
+		return gone, err
 	}
-	return t.write(t.conn.SetAddElements, added)
+	return gone, t.write(t.conn.SetAddElements, added)
 }
 
 // merge adds what is wanted and guarded, and the table does not have.

@@ -1,0 +1,85 @@
+package capture
+
+import (
+	"encoding/binary"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/google/nftables"
+
+	"github.com/gridmesh/gridmesh/capture/rules"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// movedFor is how long what Envoy's path left is looked for of a frontend that a view gave to the
+// kernel while Envoy is there: conntrack knows what ended before for ten seconds, and most
+// connections that Envoy has still end within the time.
+const movedFor = time.Minute
+
+// noteMoved takes what a view takes from Envoy's path and what it gives to it, and has what
+// Envoy's path left looked for where the kernel serves any of it.
+func (c *Capture) noteMoved(gone, come []topology.Frontend) {
+	if c.kernel == nil {
+		return
+	}
+	if left, back := c.kernel.moves(gone, come, time.Now()); left || back {
+		absent, _ := c.absent()
+		c.abandon(len(absent) > 0, left)
+	}
+}
+
+// moves notes them, and reports whether any went to the kernel, or back to Envoy.
+func (k *kernelPath) moves(gone, come []topology.Frontend, now time.Time) (left, back bool) {
+	for _, f := range come {
+		if _, moved := k.moving[f]; moved {
+			delete(k.moving, f)
+			back = true
+		}
+	}
+	for _, f := range gone {
+		if f.Protocol == topology.TCP && k.planner.Has(f) {
+			k.moving[f], left = now.Add(movedFor), true
+		}
+	}
+	return left, back
+}
+
+// movedSince are the frontends that went to the kernel within the time.
+func (k *kernelPath) movedSince(now time.Time) []topology.Frontend {
+	maps.DeleteFunc(k.moving, func(_ topology.Frontend, until time.Time) bool { return now.After(until) })
+	return slices.Collect(maps.Keys(k.moving))
+}
+
+// movedUntil is when the last of them is over.
+func (k *kernelPath) movedUntil() (last time.Time) {
+	for _, until := range k.moving {
+		if until.After(last) {
+			last = until
+		}
+	}
+	return last
+}
+
+// frontendsOf are the frontends in the sets of one name; what is none is left out.
+func (m bySet) frontendsOf(set rules.SetName) (list []topology.Frontend) {
+	for _, f := range rules.Families {
+		for _, e := range m[set.For(f)] {
+			if front, ok := frontendOf(e, f); ok {
+				list = append(list, front)
+			}
+		}
+	}
+	return list
+}
+
+// frontendOf is what frontendElement was made of.
+func frontendOf(e nftables.SetElement, of rules.Family) (f topology.Frontend, ok bool) {
+	length := of.Loopback().BitLen() / 8
+	if len(e.Key) != length+8 {
+		return f, false
+	}
+	addr, _ := netip.AddrFromSlice(e.Key[:length])
+	return topology.Frontend{Addr: addr, Protocol: topology.Protocol(e.Key[length]), Port: binary.BigEndian.Uint16(e.Key[length+4:])}, true
+}
