@@ -109,7 +109,13 @@ func unmeant(flags *flag.FlagSet) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("%q is no flag; say: gridmesh-dns -conf Corefile", flags.Arg(0))
 	}
-	for _, name := range []string{"conf", "plugins", "version"} {
+	if f := flags.Lookup("conf"); f != nil && f.Value.String() != f.DefValue {
+		if _, err := os.Stat(f.Value.String()); err != nil && f.Value.String() != "stdin" { // which CoreDNS reads
+			return fmt.Errorf("the Corefile of -conf: %w", err) // CoreDNS would call it a Caddyfile
+		}
+		return nil
+	}
+	for _, name := range []string{"plugins", "version"} {
 		if f := flags.Lookup(name); f != nil && f.Value.String() != f.DefValue {
 			return nil
 		}

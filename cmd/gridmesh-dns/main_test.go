@@ -113,7 +113,8 @@ func TestStartsThatCannotBeMeant(t *testing.T) {
 		"":                     "there is no Corefile here",
 		"-quiet":               "there is no Corefile here",
 		"-conf Corefile extra": `"extra" is no flag`,
-		"-conf elsewhere":      "",
+		"-conf elsewhere":      "the Corefile of -conf: stat elsewhere",
+		"-conf stdin":          "",
 		"-plugins":             "",
 	} {
 		flags := flag.NewFlagSet("gridmesh-dns", flag.ContinueOnError)
