@@ -189,6 +189,7 @@ type walk struct {
 	dir    string   // where they run
 	blocks []string // still to come: text and fenced commands
 	said   string   // by the last part
+	told   refusals // of the nodes
 }
 
 // replaced are what a reader replaces, too.
@@ -196,7 +197,7 @@ var replaced = strings.NewReplacer("registry.example/gridmesh/", "docker.io/grid
 
 func newWalk(t *testing.T) *walk {
 	t.Helper()
-	w := &walk{t: t, dir: t.TempDir()}
+	w := &walk{t: t, dir: t.TempDir(), told: refusals{}}
 	w.page = w.read("docs/install.md")
 	w.blocks = regexp.MustCompile("(?m)^```").Split(w.page, -1) // every second one is commands
 	must(t, os.CopyFS(filepath.Join(w.dir, "deploy"), os.DirFS(filepath.Join(edge.Root(), "deploy"))))
@@ -252,6 +253,7 @@ func (w *walk) run(commands string) {
 	}
 	w.t.Logf("from %s %s:\n%s%s", start.Format("15:04:05.000"), time.Since(start).Round(10*time.Millisecond), commands, out.String())
 	w.said += out.String()
+	w.told.say(w.t)
 }
 
 // traces are what is seen of gridmesh on a node: tables, rules, routes,
