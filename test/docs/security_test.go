@@ -16,7 +16,7 @@ import (
 )
 
 // manifests are the files that docs/security.md tells of.
-var manifests = []string{"agent.yaml", "envoy.yaml", "dns.yaml", "controller.yaml", "rbac.yaml", "admission/admission.yaml", "health/superedge/rights.yaml", "cleanup/cleanup.yaml"}
+var manifests = []string{"agent.yaml", "envoy.yaml", "dns.yaml", "controller.yaml", "rbac.yaml", "admission/admission.yaml", "health/health.yaml", "health/superedge/rights.yaml", "cleanup/cleanup.yaml"}
 
 // deployed are the objects of deploy/ by hand, in the order of manifests.
 func deployed(t *testing.T) (list []object) {
@@ -170,7 +170,12 @@ func help(t *testing.T, program string) string {
 func TestListenersAreAsTold(t *testing.T) {
 	address := regexp.MustCompile(`(?m)^ +(--[a-z-]+-(?:address|socket)) string .*\(default "([^"]+)"\)`)
 	var want []string
-	for _, program := range []string{"gridmesh-agent", "gridmesh-controller", "gridmesh-admission"} {
+	exchange := regexp.MustCompile(`--bind-address string .*\(default: all, port (\d+)\)`).FindStringSubmatch(help(t, "gridmesh-health"))
+	if exchange == nil {
+		t.Fatal("gridmesh-health does not say where it listens to other nodes")
+	}
+	want = append(want, fmt.Sprintf("| `0.0.0.0:%s` | gridmesh-health, `--bind-address` |", exchange[1]))
+	for _, program := range []string{"gridmesh-agent", "gridmesh-controller", "gridmesh-admission", "gridmesh-health"} {
 		for _, m := range address.FindAllStringSubmatch(help(t, program), -1) {
 			if m[1] == "--admin-socket" { // Envoy's
 				program = "gridmesh-envoy"

@@ -35,8 +35,9 @@ func told(t *testing.T, heading string) map[string]string {
 	return rows
 }
 
-// notOnNodes are programs that listen in pods of their own, if at all: deploy/ has no gridmesh-admission.
-var notOnNodes = []string{"gridmesh-controller", "gridmesh-admission"}
+// notOnNodes are programs that listen in pods of their own, if at all: deploy/ has neither
+// gridmesh-admission nor gridmesh-health, which components bring.
+var notOnNodes = []string{"gridmesh-controller", "gridmesh-admission", "gridmesh-health"}
 
 // asTold waits until a node that deploy/ serves is as docs/security.md has it:
 // what listens there, which files there are, and with which modes.
@@ -110,7 +111,8 @@ func filesAsTold(n *cluster.Node, rows map[string]string) error {
 	}
 	passing := []string{"/var/lib/gridmesh/outage", "/run/gridmesh/.*.lock"} // while the cloud is away, or a socket is opened
 	for pattern := range rows {
-		if !seen[pattern] && !slices.Contains(passing, pattern) {
+		ofHealth := slices.Contains([]string{"/run/gridmesh-health", "/var/lib/gridmesh-health"}, filepath.Dir(pattern))
+		if !seen[pattern] && !slices.Contains(passing, pattern) && !ofHealth {
 			errs = append(errs, fmt.Errorf("docs/security.md tells of %s, which %s does not have", pattern, n.Name))
 		}
 	}
