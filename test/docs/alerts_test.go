@@ -114,12 +114,44 @@ func shown(t *testing.T) map[string]bool {
 	return metrics
 }
 
+// allGroups are those of both files of rules.
+func allGroups(t *testing.T) []ruleGroup {
+	t.Helper()
+	return slices.Concat(find(t, decode(t, read(t, "deploy/monitoring/rules.yaml")), "PrometheusRule", "gridmesh").Spec.Groups,
+		find(t, decode(t, read(t, "deploy/monitoring/health/rules.yaml")), "PrometheusRule", "gridmesh-health").Spec.Groups)
+}
+
+// Node health and its webhook are found by the names of their ports, and the rights that
+// Prometheus has for the controller let it ask the webhook.
+func TestHealthIsScraped(t *testing.T) {
+	watched := overlay(t, kustomization+"components: [../deploy/monitoring, ../deploy/health, ../deploy/admission, ../deploy/monitoring/health]\n")
+	c := find(t, watched, "DaemonSet", "gridmesh-health").Spec.Template.Spec.Containers[0]
+	if len(c.Ports) != 1 || c.Ports[0].Name != "metrics" || !slices.Contains(c.Args, "--metrics-bind-address=$(METRICS_IP):10362") {
+		t.Errorf("gridmesh-health has ports %v, flags %q", c.Ports, c.Args)
+	}
+	find(t, watched, "PodMonitor", "gridmesh-health")
+	find(t, watched, "ServiceMonitor", "gridmesh-admission")
+	jobs := map[string]bool{"gridmesh/gridmesh-health": true, find(t, watched, "Service", "gridmesh-admission-metrics").Name: true}
+	for _, r := range find(t, watched, "PrometheusRule", "gridmesh-health").Spec.Groups[0].Rules {
+		for _, m := range regexp.MustCompile(`job="([^"]+)"`).FindAllStringSubmatch(r.Expr, -1) {
+			if !jobs[m[1]] {
+				t.Errorf("%s asks for the job %s, which nothing makes", r.Alert, m[1])
+			}
+		}
+	}
+	for job := range jobs {
+		if _, ok := scraped(t)[job]; !ok {
+			t.Errorf("deploy/metrics/scrape.yaml has no job %s", job)
+		}
+	}
+}
+
 // Every alert names metrics that exist, in an expression that can be read, and
 // has a section of its own in docs/alerts.md, which has no others.
 func TestAlertsHaveMetricsAndRunbooks(t *testing.T) {
 	metrics := shown(t)
 	var alerts []string
-	for _, g := range find(t, decode(t, read(t, "deploy/monitoring/rules.yaml")), "PrometheusRule", "gridmesh").Spec.Groups {
+	for _, g := range allGroups(t) {
 		for _, r := range g.Rules {
 			alerts = append(alerts, r.Alert)
 			checkExpr(t, r.Alert, r.Expr, metrics)
