@@ -24,7 +24,7 @@ func builtImages() ([]string, error) {
 		return nil, fmt.Errorf("images for real nodes: %w: run make build images in %s", err, edge.Root())
 	}
 	var archives []string
-	for _, name := range []string{"agent", "controller", "dns", "admission"} {
+	for _, name := range []string{"agent", "controller", "dns", "admission", "health"} {
 		archives = append(archives, filepath.Join(bin, "images", name+".tar"))
 	}
 	return archives, nil

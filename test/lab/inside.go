@@ -101,7 +101,7 @@ func (c *call) onNode(n *cluster.Node, argv []string) error {
 type surroundings struct {
 	enter []string // a command that goes there
 	names string   // of its resolv.conf; "" for the machine's own
-	own   string   // the node's directory, with the agent's sockets and its state, which programs find where they expect them; "" for none
+	own   string   // the node's directory, with the programs' sockets and state, which they find where they expect them; "" for none
 }
 
 // nodeNames lets people on a node say a Service's name as pods of the namespace
@@ -109,7 +109,7 @@ type surroundings struct {
 var nodeNames = "nameserver " + edge.NodeDNS[0] + "\nsearch default.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n"
 
 // surround lays a file over the machine's own resolv.conf, and a node's directory over
-// those of the agent's sockets and state, for one command alone, and goes to where the
+// those of the programs' sockets and state, for one command alone, and goes to where the
 // caller is. Where the machine's file is a link to nowhere, for /run is the lab's, there
 // is a file first; and where it has no state directory one is made in a view of
 // /var/lib, not on the machine.
@@ -119,12 +119,13 @@ const surround = `if [ -n "$0" ]; then
   mount --bind "$0" "$to" || exit
 fi
 if [ -n "$2" ]; then
-  mkdir -p /run/gridmesh "$2/state" && mount --bind "$2" /run/gridmesh || exit
-  if [ ! -d /var/lib/gridmesh ]; then
+  if [ ! -d /var/lib/gridmesh ] || [ ! -d /var/lib/gridmesh-health ]; then
     mkdir -p /run/var-lib && mount --rbind /var/lib /run/var-lib && mount -t tmpfs -o mode=755 lab /var/lib || exit
-    ln -s /run/var-lib/* /var/lib/ && mkdir /var/lib/gridmesh || exit
+    ln -s /run/var-lib/* /var/lib/ && mkdir -p /var/lib/gridmesh /var/lib/gridmesh-health || exit
   fi
-  mount --bind "$2/state" /var/lib/gridmesh || exit
+  for at in /run/gridmesh= /var/lib/gridmesh=state /run/gridmesh-health=health/run /var/lib/gridmesh-health=health/state; do
+    mkdir -p "$2/${at#*=}" "${at%=*}" && mount --bind "$2/${at#*=}" "${at%=*}" || exit
+  done
 fi
 cd "$1" 2>/dev/null
 shift 2

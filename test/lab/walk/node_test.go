@@ -49,21 +49,23 @@ func (l *lab) knowsItsPods(node, pod string) {
 	}
 }
 
-// ownState: what a program writes where an agent keeps its state is the node's, and
+// ownState: what a program writes where gridmesh keeps state is the node's, and
 // neither another's nor the machine's, of which the rest is there.
 func (l *lab) ownState(node, other string) {
 	l.t.Helper()
-	const path = "/var/lib/gridmesh/lab-was-here"
-	l.says(0, words("exec "+node+" -- sh -c", "echo here >"+path))
-	l.says(0, words("exec "+node+" -- cat "+path), "here")
-	l.says(1, words("exec "+other+" -- cat "+path), "No such file")
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		_ = os.Remove(path)
-		l.t.Errorf("%s is on the machine: %v", path, err)
+	for _, dir := range []string{"/var/lib/gridmesh", "/var/lib/gridmesh-health", "/run/gridmesh-health"} {
+		path := dir + "/lab-was-here"
+		l.says(0, words("exec "+node+" -- sh -c", "echo here >"+path))
+		l.says(0, words("exec "+node+" -- cat "+path), "here")
+		l.says(1, words("exec "+other+" -- cat "+path), "No such file")
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			_ = os.Remove(path)
+			l.t.Errorf("%s is on the machine: %v", path, err)
+		}
 	}
 	list, err := os.ReadDir("/var/lib")
 	must(l.t, err)
-	names := []string{"gridmesh"}
+	names := []string{"gridmesh", "gridmesh-health"}
 	for _, e := range list {
 		names = append(names, e.Name())
 	}
