@@ -15,5 +15,6 @@
 // renders a View; none of them decides anything again.
 //
 // Read types.go first, then keys.go (the topologyKeys annotation), rules.go
-// and its rules, names.go (DNS) and viewer.go (the incremental view).
+// and its rules, names.go (DNS), viewer.go (the incremental view) and keyuse.go
+// (which keys Services use, and nodes have).
 package topology

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/gridmesh/gridmesh/api/names"
-	"github.com/gridmesh/gridmesh/internal/near"
 	"github.com/gridmesh/gridmesh/internal/table"
 )
 
@@ -25,9 +24,8 @@ type Viewer struct {
 	view   *View
 	onNode map[string]set // node -> Services with endpoints there
 	claims *claims
-	keyUse map[string]int // key in use -> number of Services
-	labels map[string]int // label -> number of nodes that have a value of it
-	absent map[string]string
+	keys   *keyUse
+	absent map[string]string // keys that no node has, in the last view
 }
 
 type set map[ObjectKey]struct{}
@@ -36,7 +34,7 @@ type set map[ObjectKey]struct{}
 func NewViewer(node string, opts Options) *Viewer {
 	return &Viewer{
 		name: node, opts: opts, rules: rules, targets: mostTargets,
-		onNode: map[string]set{}, claims: newClaims(opts), keyUse: map[string]int{}, labels: map[string]int{},
+		onNode: map[string]set{}, claims: newClaims(opts), keys: newKeyUse(),
 	}
 }
 
@@ -60,9 +58,14 @@ func (v *Viewer) See(s *Snapshot) *View {
 	}
 	v.claims.settle(dirty)
 	eval := &evaluation{rules: v.rules, opts: v.opts, nodes: s.Nodes, claims: v.claims, targets: v.targets}
-	eval.inUse = slices.Sorted(maps.Keys(v.keyUse))
-	eval.vp = viewpoint(s, v.name, eval.inUse)
-	eval.absent = v.absentKeys(last, s, eval.inUse)
+	for name := range last.Nodes.Changed(s.Nodes) {
+		was, _ := last.Nodes.Get(name)
+		is, _ := s.Nodes.Get(name)
+		v.keys.relabel(was, is)
+	}
+	v.keys.settle(!s.Partial && s.Nodes.Len() > 0)
+	eval.inUse, eval.absent = v.keys.inUse, v.keys.absent
+	eval.vp = v.viewpoint(last, s, eval.inUse)
 
 	// A key that came or went concerns its own Services, which changed, unless
 	// this node has a value of it: Services without keys are near by that.
@@ -103,40 +106,6 @@ func (v *Viewer) next(s *Snapshot, eval *evaluation, dirty set) *View {
 	return next
 }
 
-// absentKeys are the keys that no node has, each with the label that may be meant;
-// "" for none. Of a partial snapshot, and one without nodes, nobody can tell.
-func (v *Viewer) absentKeys(last, s *Snapshot, inUse []string) map[string]string {
-	for name := range last.Nodes.Changed(s.Nodes) {
-		was, _ := last.Nodes.Get(name)
-		is, _ := s.Nodes.Get(name)
-		v.countLabels(was, -1)
-		v.countLabels(is, 1)
-	}
-	absent := map[string]string{}
-	for _, key := range inUse {
-		if v.labels[key] == 0 && !s.Partial && s.Nodes.Len() > 0 {
-			absent[key] = near.Word(key, slices.Collect(maps.Keys(v.labels)))
-		}
-	}
-	return absent
-}
-
-// countLabels counts those of a node that came, or with n < 0 went, by which it is in a
-// unit.
-func (v *Viewer) countLabels(node *Node, n int) {
-	if node == nil {
-		return
-	}
-	for key, value := range node.Labels {
-		if value == "" {
-			continue
-		}
-		if v.labels[key] += n; v.labels[key] == 0 {
-			delete(v.labels, key)
-		}
-	}
-}
-
 // withKeysThatCameOrWent adds the Services of which a Problem says that no node
 // has a key, or is to say it, or which one may be meant.
 func (v *Viewer) withKeysThatCameOrWent(s *Snapshot, absent map[string]string, dirty set) {
@@ -167,9 +136,7 @@ func (v *Viewer) index(key ObjectKey, e *Entry, n int) {
 		return
 	}
 	for _, k := range e.unitKeys() {
-		if v.keyUse[k] += n; v.keyUse[k] == 0 {
-			delete(v.keyUse, k)
-		}
+		v.keys.useKey(k, n)
 	}
 }
 
@@ -181,6 +148,21 @@ func nodesOf(e *Entry) map[string]struct{} {
 		}
 	}
 	return found
+}
+
+// viewpoint is the last one where neither the node nor the keys in use changed.
+func (v *Viewer) viewpoint(last, s *Snapshot, inUse []string) Viewpoint {
+	was, before := last.Nodes.Get(v.name)
+	is, known := s.Nodes.Get(v.name)
+	if v.view != nil && was == is && before == known && sameSlice(v.view.KeysInUse, inUse) {
+		return v.view.Viewpoint
+	}
+	return viewpoint(s, v.name, inUse)
+}
+
+// sameSlice reports whether two are the same in memory.
+func sameSlice(a, b []string) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 func viewpoint(s *Snapshot, name string, inUse []string) Viewpoint {
@@ -216,7 +198,7 @@ func (e *evaluation) nodeLabels() []string {
 func moved(was, is *table.Map[string, *Node], name string, labels []string) bool {
 	a, hadA := was.Get(name)
 	b, hadB := is.Get(name)
-	if !hadA || !hadB {
+	if !hadA || !hadB || a == b {
 		return hadA != hadB
 	}
 	for _, key := range labels {
