@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -103,20 +102,10 @@ func (u *keyUse) settle(known bool) {
 		meant, looked := before[key]
 		if !looked {
 			if labels == nil {
-				labels = u.likely()
+				labels = near.Common(u.nodes, mostMeant)
 			}
 			meant = near.Word(key, labels)
 		}
 		u.absent[key], u.meant[key] = meant, meant
 	}
-}
-
-// likely are the labels that may be meant, sorted.
-func (u *keyUse) likely() []string {
-	labels := slices.SortedFunc(maps.Keys(u.nodes), func(a, b string) int {
-		return cmp.Or(cmp.Compare(u.nodes[b], u.nodes[a]), cmp.Compare(a, b))
-	})
-	labels = labels[:min(len(labels), mostMeant)]
-	slices.Sort(labels)
-	return labels
 }

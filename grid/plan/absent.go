@@ -103,6 +103,9 @@ func (x *Index) holds(g *tracked, keys []string) bool {
 	return false
 }
 
+// mostMeant bounds the labels that are compared with a key, those that most nodes have.
+const mostMeant = 128
+
 // keyOfNobody says what comes of a grid whose unit key no node has, and which
 // label may be meant. Where there are no Nodes nobody knows.
 func (x *Index) keyOfNobody(g *tracked, keys []string, holds bool) string {
@@ -124,15 +127,16 @@ func (x *Index) keyOfNobody(g *tracked, keys []string, holds bool) string {
 	case made != "":
 		comes = "makes nothing, and removes its " + g.kind.Child + "s by and by"
 	}
-	labels := map[string]bool{} // by which a node is in a unit
+	labels := map[string]int{} // by which nodes are in a unit
 	for _, n := range x.units.nodes {
 		for label, unit := range n.labels {
 			if unit != "" {
-				labels[label] = true
+				labels[label]++
 			}
 		}
 	}
-	if label := near.Word(g.unitKey, slices.Sorted(maps.Keys(labels))); label != "" {
+	// A kubelet may put any number of labels onto its own Node.
+	if label := near.Word(g.unitKey, near.Common(labels, mostMeant)); label != "" {
 		cure = "did you mean " + label + "? Correct the key, or label the nodes"
 	}
 	return fmt.Sprintf("%s, for no node has the label %s; %s", comes, g.unitKey, cure)

@@ -1,7 +1,11 @@
 // Package near tells which word a mistyped one was meant to be.
 package near
 
-import "slices"
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
 
 // Slips is how many slips make one word of another: a letter more, less or
 // another, or two neighbours that changed places (optimal string alignment).
@@ -68,4 +72,15 @@ func Word(word string, list []string) string {
 		}
 	}
 	return best
+}
+
+// Common are at most so many of counted words, sorted: those that are there most often, the
+// first by alphabet of as many.
+func Common(counts map[string]int, most int) []string {
+	words := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	words = words[:min(len(words), most)]
+	slices.Sort(words)
+	return words
 }

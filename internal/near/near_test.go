@@ -2,6 +2,7 @@ package near
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -88,5 +89,15 @@ func TestWord(t *testing.T) {
 	}
 	if got := Word("nome", []string{"none", "name"}); got != "name" {
 		t.Errorf("of two that are as near: %q", got)
+	}
+}
+
+// Those that are there most often are common, whatever comes before them by alphabet.
+func TestCommonWords(t *testing.T) {
+	counts := map[string]int{"unit": 3, "zone": 2, "a": 1, "b": 1, "c": 1}
+	for most, want := range map[int][]string{0: {}, 1: {"unit"}, 3: {"a", "unit", "zone"}, 9: {"a", "b", "c", "unit", "zone"}} {
+		if got := Common(counts, most); !slices.Equal(got, want) {
+			t.Errorf("the %d most common are %q, want %q", most, got, want)
+		}
 	}
 }
