@@ -73,7 +73,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.DurationVar(&c.election.Lease, "leader-elect-lease-duration", c.election.Lease, "how long a silent leader keeps the lease")
 	f.DurationVar(&c.election.Renew, "leader-elect-renew-deadline", c.election.Renew, "how long a leader tries to renew it")
 	f.DurationVar(&c.election.RetryWait, "leader-elect-retry-period", c.election.RetryWait, "how often the lease is tried")
-	f.StringVar(&c.election.Namespace, "leader-elect-resource-namespace", c.election.Namespace, "namespace of the Lease")
+	f.StringVar(&c.election.Namespace, "leader-elect-resource-namespace", c.election.Namespace, "namespace of the Lease and, with --health-unit-key, of the tables of node health")
 	f.StringVar(&c.election.Name, "leader-elect-resource-name", c.election.Name, "name of the Lease")
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "log more")
 	run.Files(f, "kubeconfig", "secure-metrics-cert-file", "secure-metrics-key-file")
@@ -89,6 +89,9 @@ func (c *config) complete(f *pflag.FlagSet, log *slog.Logger) error {
 	if c.health.UnitKey != "" {
 		if err := c.health.Validate(); err != nil {
 			errs = append(errs, fmt.Errorf("--health-unit-key, --health-autonomy: %w", err))
+		}
+		if c.election.Namespace == "" {
+			errs = append(errs, errors.New("--leader-elect-resource-namespace is empty: with --health-unit-key the tables of node health and its Leases are there, too"))
 		}
 	}
 	if c.rate.QPS <= 0 || c.rate.Burst < 1 {
