@@ -1,6 +1,6 @@
 // Package admission keeps what is well on a node that only lost its uplink: a webhook
 // that gives a few writes of Kubernetes' controllers back as they were, for nodes in the
-// shield (the ConfigMap gridmesh-shield, which gridmesh-controller keeps).
+// shield (the NodeTable gridmesh-shield, which gridmesh-controller keeps).
 //
 //	paths.go      the list of what is asked, and who decides it
 //	handler.go    a call: bounded in size, time and number, and allowed whatever happens

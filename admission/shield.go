@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gridmesh/gridmesh/admission/mutate"
@@ -34,7 +35,10 @@ type Asker interface {
 
 // ShieldKind is what a Shield reads.
 func ShieldKind(namespace string) objects.Kind {
-	return objects.Kind{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap", Namespace: namespace, Name: names.Shield}
+	return objects.Kind{
+		Resource: schema.GroupVersionResource{Group: names.NodeTableGroup, Version: names.NodeTableVersion, Resource: names.NodeTables},
+		Kind:     names.NodeTableKind, Namespace: namespace, Name: names.Shield,
+	}
 }
 
 // Prune drops what nobody here reads.
@@ -81,8 +85,9 @@ func (s *Shield) Err() error {
 	return nil
 }
 
-// Run follows the shield until ctx ends.
-func (s *Shield) Run(ctx context.Context) error {
+// Run follows the shield until ctx ends; listed is closed once the mirror is whole. It does not
+// wait for that: the kind may not be served yet.
+func (s *Shield) Run(ctx context.Context, listed <-chan struct{}) error {
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
 	s.ask(ctx)
@@ -90,8 +95,11 @@ func (s *Shield) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-listed:
+			listed = nil
+			s.take(s.objects.Get(names.NodeTableKind, s.namespace, names.Shield))
 		case <-s.objects.Wake():
-			s.take(s.objects.Get("ConfigMap", s.namespace, names.Shield))
+			s.take(s.objects.Get(names.NodeTableKind, s.namespace, names.Shield))
 		case <-tick.C:
 			s.ask(ctx)
 		}
@@ -102,7 +110,13 @@ func (s *Shield) Run(ctx context.Context) error {
 func (s *Shield) ask(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, askEvery)
 	defer cancel()
-	obj, err := s.objects.Live(ctx, "ConfigMap", s.namespace, names.Shield)
+	obj, err := s.objects.Live(ctx, names.NodeTableKind, s.namespace, names.Shield)
+	if apierrors.IsNotFound(err) && !s.known.Load() {
+		// The kind is not served: gridmesh-controller installs it, and has shielded nobody yet.
+		// Later that tells nothing: an API server that starts says it, too.
+		s.take(nil)
+		return
+	}
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
 			s.away.Say(s.log.Warn, "cannot ask who is shielded; what was known stays", obs.KeyErr, err)
@@ -112,7 +126,7 @@ func (s *Shield) ask(ctx context.Context) {
 	s.take(obj)
 }
 
-// take takes over a ConfigMap. Where there is none nobody is shielded.
+// take takes over a NodeTable. Where there is none nobody is shielded.
 func (s *Shield) take(obj map[string]any) {
 	data, _ := obj["data"].(map[string]any)
 	entries := make(map[string]string, len(data))

@@ -14,12 +14,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gridmesh/gridmesh/admission/mutate"
 	"github.com/gridmesh/gridmesh/internal/run"
 )
 
-// shieldOf is a ConfigMap.
+// shieldOf is a NodeTable.
 func shieldOf(data map[string]any) map[string]any {
 	return map[string]any{"metadata": map[string]any{"name": "gridmesh-shield"}, "data": data}
 }
@@ -38,7 +40,7 @@ func TestShieldFollows(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		cluster.away(errors.New("away"))
-		go func() { ended <- s.Run(ctx) }()
+		go func() { ended <- s.Run(ctx, nil) }()
 		time.Sleep(time.Minute)
 		if s.Err() == nil || s.stale(time.Now()) < time.Minute {
 			t.Errorf("nothing was told, and it is known (%v), stale for %s", s.Err(), s.stale(time.Now()))
@@ -47,10 +49,10 @@ func TestShieldFollows(t *testing.T) {
 		time.Sleep(askEvery)
 		synctest.Wait()
 		if err := s.Err(); err != nil || len(s.Until()) != 0 || s.stale(time.Now()) > askEvery {
-			t.Errorf("there is no ConfigMap: %v, %v", err, s.Until())
+			t.Errorf("there is no table: %v, %v", err, s.Until())
 		}
 		until := now.Add(time.Hour).Truncate(time.Second)
-		cluster.put("ConfigMap", shieldOf(map[string]any{"a": until.Format(time.RFC3339), "b": "soon", "c": now.Add(-time.Hour).Format(time.RFC3339), "d": 1}))
+		cluster.put("NodeTable", shieldOf(map[string]any{"a": until.Format(time.RFC3339), "b": "soon", "c": now.Add(-time.Hour).Format(time.RFC3339), "d": 1}))
 		synctest.Wait()
 		want := mutate.Shield{"a": until, "c": now.Add(-time.Hour).Truncate(time.Second)}
 		if !maps.EqualFunc(s.Until(), want, time.Time.Equal) {
@@ -63,12 +65,47 @@ func TestShieldFollows(t *testing.T) {
 			t.Errorf("after an outage %v is known, stale for %s (%v)", s.Until(), stale, s.Err())
 		}
 		cluster.deaf = true // its watch hangs
-		cluster.put("ConfigMap", shieldOf(nil))
+		cluster.put("NodeTable", shieldOf(nil))
 		cluster.away(nil)
 		time.Sleep(askEvery)
 		synctest.Wait()
 		if len(s.Until()) != 0 {
 			t.Errorf("nobody is shielded any more, known is %v", s.Until())
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Before gridmesh-controller has installed the kind nobody is shielded, and a replica is ready;
+// once something was known, an API server that does not serve the kind, as one that starts, ends
+// no shield.
+func TestShieldWithoutItsKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newStore()
+		unserved := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{Group: "gridmesh.io", Resource: "nodetables"}, "gridmesh-shield", "404 page not found", 0, true)
+		cluster.away(fmt.Errorf("get: %w", unserved))
+		s := NewShield(cluster, "gridmesh", slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended, listed := make(chan error), make(chan struct{})
+		go func() { ended <- s.Run(ctx, listed) }()
+		synctest.Wait()
+		if err := s.Err(); err != nil || len(s.Until()) != 0 {
+			t.Errorf("the kind is not served: %v, %v", err, s.Until())
+		}
+		until := time.Now().UTC().Add(time.Hour).Truncate(time.Second)
+		cluster.deaf = true
+		cluster.put("NodeTable", shieldOf(map[string]any{"a": until.Format(time.RFC3339)}))
+		close(listed)
+		synctest.Wait()
+		if !s.Until()["a"].Equal(until) {
+			t.Errorf("it is listed, and shielded are %v", s.Until())
+		}
+		time.Sleep(10 * askEvery)
+		if s.Err() != nil || len(s.Until()) != 1 {
+			t.Errorf("the kind is served no more, and shielded are %v (%v)", s.Until(), s.Err())
 		}
 		cancel()
 		if err := <-ended; err != nil {

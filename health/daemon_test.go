@@ -149,7 +149,7 @@ func TestDaemons(t *testing.T) {
 
 func TestLeaseName(t *testing.T) {
 	had := map[string]string{}
-	for _, unit := range []string{"shop-7", "Shop-7", "shop_7", "SHOP.7", "_", "a.b", "a..b"} {
+	for _, unit := range []string{"shop-7", "Shop-7", "shop_7", "SHOP.7", "a.b", "a..b", strings.Repeat("Ab", 31)} {
 		name := LeaseName(unit)
 		if !subdomain.MatchString(name) || len(name) > 253 {
 			t.Errorf("%s has the Lease %s", unit, name)
@@ -159,8 +159,10 @@ func TestLeaseName(t *testing.T) {
 		}
 		had[name] = unit
 	}
-	if got := LeaseName("shop-7"); got != "edge-health-shop-7" {
-		t.Error(got)
+	for unit, want := range map[string]string{"shop-7": "edge-health-shop-7", "Shop_7": "edge-health.shop-7.53686f705f37"} {
+		if got := LeaseName(unit); got != want {
+			t.Errorf("%s has the Lease %s, want %s", unit, got, want)
+		}
 	}
 }
 

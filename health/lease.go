@@ -2,8 +2,7 @@ package health
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"fmt"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -28,15 +27,18 @@ type logger = *slog.Logger
 // subdomain is what a Lease may be named.
 var subdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
-// LeaseName is the name of a unit's Lease: of a unit whose name is none for an object a hash
-// is part of it.
+// readable is what may be in any name of an object.
+var readable = regexp.MustCompile(`[a-z0-9]+`)
+
+// LeaseName is the name of a unit's Lease, of no other unit's. Where the unit's own is none for
+// an object it is there in hex, behind what people can read of it. The policy
+// gridmesh-votes-lease-unit says the same in CEL.
 func LeaseName(unit string) string {
 	if subdomain.MatchString(unit) {
 		return "edge-health-" + unit
 	}
-	sum := sha256.Sum256([]byte(unit))
-	readable := strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(unit), "-"), "-")
-	return strings.Trim("edge-health-"+readable, "-") + "--" + hex.EncodeToString(sum[:5])
+	parts := strings.Join(readable.FindAllString(strings.ToLower(unit), -1), "-")
+	return fmt.Sprintf("edge-health.%s.%x", parts, unit)
 }
 
 // HoldLease holds the Lease of a node's unit while it may, and tells until when it does,

@@ -12,9 +12,10 @@ import (
 // grids and others are what gridmesh reads of manifests, by kind, and the
 // apiVersion in which it does. The kinds of grids are nobody else's.
 var (
-	gridVersion = names.SuperEdgeDomain + "/v1"
-	grids       = []string{"DeploymentGrid", "StatefulSetGrid", "ServiceGrid"}
-	others      = map[string][]string{
+	gridVersion  = names.SuperEdgeDomain + "/v1"
+	grids        = []string{"DeploymentGrid", "StatefulSetGrid", "ServiceGrid"}
+	tableVersion = names.NodeTableGroup + "/" + names.NodeTableVersion
+	others       = map[string][]string{
 		"Service": {"v1"}, "Node": {"v1"}, "EndpointSlice": {"discovery.k8s.io/v1"},
 		"ServiceCIDR": {"networking.k8s.io/v1", "networking.k8s.io/v1beta1"}, // of Kubernetes 1.31 and 1.32
 	}
@@ -42,8 +43,12 @@ func mistaken(apiVersion, kind string) (meant, field, text string) {
 			return name, field, text
 		}
 	}
+	if group == names.NodeTableGroup && alike(kind, names.NodeTableKind) {
+		field, text = differs(apiVersion, kind, []string{tableVersion}, names.NodeTableKind)
+		return names.NodeTableKind, field, text
+	}
 	if group == names.SuperEdgeDomain || group == names.Domain {
-		return kind, "kind", fmt.Sprintf("%s has no %s; the "+documentLeftOut+": there are %s, of %s", apiVersion, kind, strings.Join(grids, ", "), gridVersion)
+		return kind, "kind", fmt.Sprintf("%s has no %s; the "+documentLeftOut+": there are %s, of %s, and %s, of %s", apiVersion, kind, strings.Join(grids, ", "), gridVersion, names.NodeTableKind, tableVersion)
 	}
 	for name, versions := range others {
 		if alike(kind, name) && builtIn(group) {
@@ -56,7 +61,7 @@ func mistaken(apiVersion, kind string) (meant, field, text string) {
 
 // isRead reports whether gridmesh reads objects of a kind.
 func isRead(apiVersion, kind string) bool {
-	return slices.Contains(others[kind], apiVersion) || apiVersion == gridVersion && slices.Contains(grids, kind)
+	return slices.Contains(others[kind], apiVersion) || apiVersion == gridVersion && slices.Contains(grids, kind) || apiVersion == tableVersion && kind == names.NodeTableKind
 }
 
 // differs says in what a document's head differs from what is read.

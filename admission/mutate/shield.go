@@ -7,10 +7,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Shield is until when nodes are shielded, by their names: the ConfigMap names.Shield.
+// Shield is until when nodes are shielded, by their names: the NodeTable names.Shield.
 type Shield map[string]time.Time
 
-// ParseShield reads the data of the ConfigMap, and names in order those whose value is no
+// ParseShield reads the data of the NodeTable, and names in order those whose value is no
 // time (RFC 3339): they are not shielded.
 func ParseShield(data map[string]string) (s Shield, wrong []string) {
 	s = make(Shield, len(data))

@@ -1,18 +1,18 @@
 // Package policy has the shield, and what a vote may write, as admission policies that the
 // API server evaluates itself: no server of ours, no certificate, nothing that can be away.
 // MutatingAdmissionPolicy is there from Kubernetes 1.36 on; before it the webhook decides the same (package
-// mutate, and there is what is decided and why). The manifests are in the folder manifests.
+// mutate, and there is what is decided and why). The manifests are in the folder manifests; gridmesh-controller
+// installs them and keeps them, where it keeps node health.
 //
 //	policy.go  the manifests, by what they are for
 //
 // # The shield
 //
 // [Shield] is a policy for nodes and one for pods/status, each with a binding whose parameter
-// is the ConfigMap gridmesh-shield in the namespace gridmesh: the name of a shielded node, and
-// until when (RFC 3339). Without the ConfigMap, or an entry in it, nothing changes. A policy is only looked
-// at for writes of its resource; without the ConfigMap that ends there, and with it the API
-// server converts object and parameter for CEL before it asks who writes. So whoever keeps the
-// ConfigMap had better delete it while nobody is shielded.
+// is the NodeTable gridmesh-shield in the namespace gridmesh: the name of a shielded node, and
+// until when (RFC 3339). Without the table, or an entry in it, nothing changes. A policy is only looked
+// at for writes of its resource; without the table that ends there in Kubernetes 1.36, while 1.37 asks for the
+// table, each time. With it the API server converts object and table for CEL before it asks who writes.
 //
 // [SecondLine] is the same for EndpointSlices and Endpoints, and only for clusters where
 // [Shield] cannot be: package mutate says what it costs.
@@ -20,16 +20,19 @@
 // What fails in an evaluation leaves the write as it is (failurePolicy Ignore); an entry whose
 // value is no time shields nobody of the same object.
 //
-// # Parameters that are ConfigMaps
+// # Parameters that are of a kind of their own
 //
-// An API server with a policy whose parameter is a ConfigMap holds all ConfigMaps in memory.
-// And one of Kubernetes 1.36 has one watch of them for all policies, which ends with the last
-// of that type that was there when it began, whoever it belonged to, and never begins again:
-// policies that are made later see the ConfigMaps of that moment, until the API server
-// starts again. So do not delete these policies to make them anew, apply them; and after they were deleted, or
-// others of that kind, start the API servers again. What is seen of such a shield ends by its times: no node
-// stays shielded by it, and none is shielded anew. A parameter of a type of its own has
-// neither fault, and the expressions are the same where it has data: map[string]string.
+// A NodeTable ([NodeTables]) is a ConfigMap's data and nothing else. ConfigMaps themselves would not do.
+// An API server of Kubernetes 1.36 has one watch of a built-in kind for all policies. It ends with the last
+// policy with such a parameter that was there when it began, whoever made it, and never begins again: policies that
+// are made later see the ConfigMaps of that moment, until the API server starts again. It also holds all ConfigMaps of the
+// cluster in memory, and who makes such a policy has to be allowed to read all of them. The watch of
+// a custom kind begins anew with the next policy.
+//
+// A policy may be there before the CustomResourceDefinition, and that before a table. While the kind is not served the
+// API server cannot evaluate the policy at all, by whomever a write is: failurePolicy Fail would refuse all writes of
+// Nodes then. So each that has a parameter has Ignore, and a missing table allows. An API server learns of a new
+// kind within 30 s, and evaluates from then on.
 //
 // # Votes
 //
@@ -44,12 +47,16 @@
 //
 // And no kubelet writes these annotations, on its own Node or another, nor registers with them.
 //
-// CEL cannot look up the voter's Node. So the units are a second parameter, the ConfigMap gridmesh-units in the
+// CEL cannot look up the voter's Node. So the units are a second parameter, the NodeTable gridmesh-units in the
 // same namespace: the name of each Node, and its unit, the value by which its votes
-// count; one value for all where everybody votes on everybody. gridmesh-controller keeps it, whole at each
-// write, before nodes are told to vote; a Node that is not in it neither votes nor is voted on. It
-// holds some 15 000 nodes (1 MiB). While there is no such ConfigMap at all, units are not
+// count. gridmesh-controller keeps it, whole at each write, and counts votes once it has written it; a Node that
+// is not in it neither votes nor is voted on. It holds some 20,000 nodes (1.4 MB); units that find no
+// room are not in it at all. While there is no such table, units are not
 // held: a missing parameter that denies would deny all writes of Nodes, everybody's.
+//
+// [Votes] also holds that account to its Leases: the one of its own unit, by the table, under the name that
+// health.LeaseName gives it, held by its own node. RBAC cannot: it names no object for create, so who may make
+// one Lease of a namespace may make, and squat on, any.
 //
 // # What a stolen node still can do
 //

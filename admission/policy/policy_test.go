@@ -2,11 +2,14 @@ package policy
 
 import (
 	"fmt"
+	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gridmesh/gridmesh/admission/mutate"
@@ -93,13 +96,81 @@ func TestVotesAreTheAnnotationsOfTheVote(t *testing.T) {
 	if found != 3 {
 		t.Errorf("%s is there %d times, want 3", list, found)
 	}
+}
+
+// While the kind of a parameter is not served its policy fails for everybody's writes.
+func TestWhatHasAParameterHoldsNobodyUp(t *testing.T) {
+	bindings := map[string]admissionv1.ValidatingAdmissionPolicyBinding{}
 	for _, b := range read[admissionv1.ValidatingAdmissionPolicyBinding](t, Votes(), "ValidatingAdmissionPolicyBinding") {
-		ref := b.Spec.ParamRef
-		if (ref != nil) != (b.Name == "gridmesh-votes-unit") {
-			t.Errorf("%s has the parameter %+v", b.Name, ref)
+		bindings[b.Spec.PolicyName] = b
+	}
+	for _, p := range read[admissionv1.ValidatingAdmissionPolicy](t, Votes(), "ValidatingAdmissionPolicy") {
+		b, ok := bindings[p.Name]
+		kind, ref := p.Spec.ParamKind, b.Spec.ParamRef
+		if want := strings.HasSuffix(p.Name, "-unit"); !ok || (ref != nil) != want || (kind != nil) != want {
+			t.Errorf("%s has the parameter %+v, of kind %+v, bound: %v", p.Name, ref, kind, ok)
 		}
-		if ref != nil && (ref.Name != names.Units || *ref.ParameterNotFoundAction != admissionv1.AllowAction) {
-			t.Errorf("the parameter of %s is %+v: one that must be there would hold up everybody's writes of Nodes", b.Name, ref)
+		if kind == nil || ref == nil {
+			continue
 		}
+		if *kind != (admissionv1.ParamKind{APIVersion: names.NodeTableGroup + "/" + names.NodeTableVersion, Kind: names.NodeTableKind}) || *p.Spec.FailurePolicy != admissionv1.Ignore {
+			t.Errorf("%s has a parameter of %+v, and fails: %s", p.Name, kind, *p.Spec.FailurePolicy)
+		}
+		if ref.Name != names.Units || *ref.ParameterNotFoundAction != admissionv1.AllowAction {
+			t.Errorf("the parameter of %s is %+v: one that must be there would hold up everybody's writes of Nodes", p.Name, ref)
+		}
+	}
+}
+
+// The controller makes each policy before its binding, in its own namespace, and has a right to
+// each by its name, and to no other.
+func TestTheControllerMayInstallEach(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/health/health.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	may := map[string][]string{}
+	for _, role := range read[rbacv1.ClusterRole](t, string(text), "ClusterRole") {
+		if role.Name != "gridmesh-controller-health" {
+			continue
+		}
+		for _, r := range role.Rules {
+			for _, resource := range r.Resources {
+				if r.APIGroups[0] == "admissionregistration.k8s.io" && slices.Equal(r.Verbs, []string{"get", "create", "patch"}) {
+					may[resource] = slices.Sorted(slices.Values(r.ResourceNames))
+				}
+			}
+		}
+	}
+	objects, err := Objects("elsewhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, seen := map[string][]string{}, map[string]bool{}
+	for _, obj := range objects {
+		kind, name := obj["kind"].(string), obj["metadata"].(map[string]any)["name"].(string)
+		resource := strings.TrimSuffix(strings.ToLower(kind), "y") + "ies"
+		if strings.HasSuffix(kind, "Binding") {
+			resource = strings.ToLower(kind) + "s"
+			if of := obj["spec"].(map[string]any)["policyName"].(string); !seen[of] {
+				t.Errorf("the binding %s comes before its policy %s", name, of)
+			}
+		} else {
+			seen[name] = true
+		}
+		want[resource] = append(want[resource], name)
+		whole, err := yaml.Marshal(obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(strings.ReplaceAll(string(whole), "gridmesh-", ""), " gridmesh\n") || strings.Contains(string(whole), "serviceaccount:gridmesh:") {
+			t.Errorf("%s is about the namespace gridmesh, not elsewhere:\n%s", name, whole)
+		}
+	}
+	for resource := range want {
+		slices.Sort(want[resource])
+	}
+	if !reflect.DeepEqual(may, want) {
+		t.Errorf("the controller may write\n%v, it installs\n%v", may, want)
 	}
 }

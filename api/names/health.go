@@ -42,7 +42,14 @@ const (
 const (
 	// Evidence is the annotation of a Node with what a verdict rests on.
 	Evidence = "superedgehealth/evidence"
-	// Shield is the ConfigMap with the nodes whose pods and endpoints stay though the
+	// NodeTableKind is an object that has a text for each of many nodes: what admission
+	// policies have for parameters. NodeTables are these as a resource, of NodeTableGroup and
+	// NodeTableVersion.
+	NodeTableKind    = "NodeTable"
+	NodeTables       = "nodetables"
+	NodeTableGroup   = "gridmesh.io"
+	NodeTableVersion = "v1"
+	// Shield is the NodeTable of the nodes whose pods and endpoints stay though the
 	// cloud calls the nodes lost: name -> until when (RFC 3339).
 	Shield = "gridmesh-shield"
 	// UnitLease is the label of a unit's Lease: the unit.
@@ -54,6 +61,6 @@ const (
 	// UnseenTaint is the key of the taint (NoSchedule) of a node that the cloud hears, and
 	// more than half of its unit do not see.
 	UnseenTaint = "gridmesh.io/unseen-by-unit"
-	// Units is the ConfigMap with the unit of each node: name -> unit. Who votes is held to it.
+	// Units is the NodeTable of units: name of a node -> unit. Who votes is held to it.
 	Units = "gridmesh-units"
 )

@@ -20,7 +20,7 @@ func command() *cobra.Command {
 		Long: `Keeps pods and endpoints of nodes that lost their uplink and are well.
 
 A webhook: it gives writes of Kubernetes' controllers back as they were, for the
-nodes that gridmesh-controller lists in the ConfigMap gridmesh-shield. It refuses
+nodes that gridmesh-controller lists in the NodeTable gridmesh-shield. It refuses
 nothing. Several replicas may run; all answer, one makes their certificate.
 
 Exit codes: 0 stopped, 1 failure, 2 wrong flags or commands.`,

@@ -61,7 +61,9 @@ func (r *replica) assemble(registry *prometheus.Registry) error {
 	mirror := objects.NewMirror(r.client, []objects.Kind{admission.ShieldKind(r.namespace)}, admission.Prune)
 	shield := admission.NewShield(mirror, r.namespace, r.log, r.metrics)
 	r.checks.Ready("shield", shield.Err)
-	r.follow("shield", mirror, shield.Run)
+	listed := make(chan struct{})
+	r.group.Add("shield watch", func(ctx context.Context) error { return mirror.Run(ctx, func() { close(listed) }) })
+	r.group.Add("shield", func(ctx context.Context) error { return shield.Run(ctx, listed) })
 	l, err := admission.Listen(r.webhook, r.log)
 	if err != nil {
 		return fmt.Errorf("--webhook-bind-address: %w", err)

@@ -89,8 +89,8 @@ func TestWithCertificateOfFiles(t *testing.T) {
 		case q.Get("watch") != "":
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
-		case strings.HasSuffix(r.URL.Path, "/configmaps"):
-			fmt.Fprint(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`)
+		case strings.HasSuffix(r.URL.Path, "/nodetables"):
+			fmt.Fprint(w, `{"kind":"NodeTableList","apiVersion":"gridmesh.io/v1","metadata":{"resourceVersion":"1"},"items":[]}`)
 		default:
 			w.WriteHeader(http.StatusNotFound)
 			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
@@ -155,7 +155,7 @@ func TestWithCertificateOfFiles(t *testing.T) {
 	}
 	close(asked)
 	for path := range asked {
-		if !strings.HasPrefix(path, "/api/v1/namespaces/gridmesh/configmaps") {
+		if !strings.HasPrefix(path, "/apis/gridmesh.io/v1/namespaces/gridmesh/nodetables") {
 			t.Errorf("it asked for %s", path)
 		}
 	}

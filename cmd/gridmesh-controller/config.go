@@ -32,12 +32,13 @@ type config struct {
 	guard       plan.Guard
 	election    leading.Election
 	health      cloud.Config // UnitKey is empty where it is not kept
+	policies    bool         // of that
 }
 
 func defaults() *config {
 	host, _ := os.Hostname()
 	return &config{
-		health:  cloud.Default(),
+		health: cloud.Default(), policies: true,
 		healthz: "0.0.0.0:10357", metrics: "127.0.0.1:10358", installCRDs: true, leaderElect: true, parallel: 16, rate: kube.Rate{QPS: 200, Burst: 400}, guard: plan.DefaultGuard(),
 		election: leading.Election{
 			Namespace: "gridmesh", Name: "gridmesh-controller", Identity: fmt.Sprintf("%s-%d", host, os.Getpid()),
@@ -67,11 +68,12 @@ func (c *config) bind(f *pflag.FlagSet) {
 	grid.BindGuard(f, &c.guard)
 	f.StringVar(&c.health.UnitKey, "health-unit-key", "", "keep nodes that their units vote well, though the cloud does not hear them: the label of Nodes whose value is their unit, as gridmesh-health's --unit-key; empty to keep none")
 	f.DurationVar(&c.health.Shield.Autonomy, "health-autonomy", 0, "how long a unit without uplink is kept; 0 for ever")
+	f.BoolVar(&c.policies, "health-policies", c.policies, "install the admission policies of node health, where the API server has their kinds, and keep them; with --health-unit-key alone")
 	f.BoolVar(&c.leaderElect, "leader-elect", c.leaderElect, "let one replica act, by a Lease")
 	f.DurationVar(&c.election.Lease, "leader-elect-lease-duration", c.election.Lease, "how long a silent leader keeps the lease")
 	f.DurationVar(&c.election.Renew, "leader-elect-renew-deadline", c.election.Renew, "how long a leader tries to renew it")
 	f.DurationVar(&c.election.RetryWait, "leader-elect-retry-period", c.election.RetryWait, "how often the lease is tried")
-	f.StringVar(&c.election.Namespace, "leader-elect-resource-namespace", c.election.Namespace, "namespace of the Lease")
+	f.StringVar(&c.election.Namespace, "leader-elect-resource-namespace", c.election.Namespace, "namespace of the Lease and, with --health-unit-key, of the tables of node health")
 	f.StringVar(&c.election.Name, "leader-elect-resource-name", c.election.Name, "name of the Lease")
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "log more")
 	run.Files(f, "kubeconfig", "secure-metrics-cert-file", "secure-metrics-key-file")
@@ -87,6 +89,9 @@ func (c *config) complete(f *pflag.FlagSet, log *slog.Logger) error {
 	if c.health.UnitKey != "" {
 		if err := c.health.Validate(); err != nil {
 			errs = append(errs, fmt.Errorf("--health-unit-key, --health-autonomy: %w", err))
+		}
+		if c.election.Namespace == "" {
+			errs = append(errs, errors.New("--leader-elect-resource-namespace is empty: with --health-unit-key the tables of node health and its Leases are there, too"))
 		}
 	}
 	if c.rate.QPS <= 0 || c.rate.Burst < 1 {

@@ -50,5 +50,9 @@ func TestTheLeaseHasAName(t *testing.T) {
 		if err := check(); err != nil {
 			t.Errorf("without an election: %v", err)
 		}
+		c.health.UnitKey = "unit" // whose tables are in the namespace, election or not
+		if err := check(); (c.election.Namespace == "") != errors.Is(err, run.ErrUsage) {
+			t.Errorf("with node health: %v", err)
+		}
 	}
 }

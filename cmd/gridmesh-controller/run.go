@@ -124,7 +124,9 @@ func (r *replica) lead(ctx context.Context) error {
 	controller := grid.New(mirror, mirror, grid.Config{Guard: r.guard, Parallel: r.parallel, Log: r.log, Metrics: r.metrics, Events: events})
 	var g run.Group
 	r.tellOfKeys(&g)
-	r.shield(&g)
+	if err := r.keepHealth(&g); err != nil {
+		return err
+	}
 	ready := make(chan struct{})
 	g.Add("events", events.Run)
 	g.Add("mirror", func(ctx context.Context) error { return mirror.Run(ctx, func() { close(ready) }) })
@@ -143,20 +145,6 @@ func (r *replica) lead(ctx context.Context) error {
 		g.Add("CRDs", crds.Keep)
 	}
 	return g.Run(ctx)
-}
-
-// shield adds what keeps nodes that their units vote well.
-func (r *replica) shield(g *run.Group) {
-	if r.health.UnitKey == "" {
-		return
-	}
-	cfg := r.health
-	cfg.Log = r.log
-	told := events.ForObjects(r.client, plan.Manager, r.log)
-	g.Add("events of Nodes", told.Run)
-	g.Add("node health", func(ctx context.Context) error {
-		return cloud.Run(ctx, cfg, r.client, r.election.Namespace, told, r.shields)
-	})
 }
 
 // tellOfKeys adds what tells the owners of Services of mistakes in their topology

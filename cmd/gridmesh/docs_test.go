@@ -82,7 +82,7 @@ const exampleState = `
 ---
 {apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {namespace: gridmesh, name: edge-health-a, labels: {gridmesh.io/unit-lease: a}}, spec: {holderIdentity: edge-7, renewTime: "2026-01-02T03:04:05.000000Z"}}
 ---
-{apiVersion: v1, kind: ConfigMap, metadata: {namespace: gridmesh, name: gridmesh-shield}}
+{apiVersion: gridmesh.io/v1, kind: NodeTable, metadata: {namespace: gridmesh, name: gridmesh-shield}}
 `
 
 // The examples of the help are understood, and those that need nothing but

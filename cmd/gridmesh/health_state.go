@@ -18,6 +18,7 @@ import (
 	"github.com/gridmesh/gridmesh/health/report"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
+	"github.com/gridmesh/gridmesh/kube/typed"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -45,7 +46,7 @@ func (in *healthInput) state(ctx context.Context) (*report.State, []topology.Pro
 
 // ofHealth is what Problems are of that matter to node health, and what cannot be read,
 // and may be anything.
-var ofHealth = []string{"node", "lease", "configmap", "file", "standard", "manifests"}
+var ofHealth = []string{"node", "lease", "nodetable", "file", "standard", "manifests"}
 
 // moment is the time that is reckoned with.
 func (in *healthInput) moment(s *report.State) (time.Time, error) {
@@ -167,14 +168,14 @@ func pages(ask func(o metav1.ListOptions) (next string, err error), o metav1.Lis
 
 // shieldOf asks for the list of shielded nodes; one that is not there is empty.
 func shieldOf(ctx context.Context, client *kube.Client, namespace string) (*report.Shield, error) {
-	list, err := client.Typed.CoreV1().ConfigMaps(namespace).Get(ctx, names.Shield, metav1.GetOptions{})
+	data, err := typed.Table(ctx, client, namespace, names.Shield)
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err): // or its kind is not
 		return &report.Shield{}, nil
 	case err != nil:
-		return nil, fmt.Errorf("get the list of shielded nodes, configmap %s/%s: %w", namespace, names.Shield, err)
+		return nil, fmt.Errorf("get the list of shielded nodes: %w", err)
 	}
-	return &report.Shield{Data: list.Data}, nil
+	return &report.Shield{Data: data}, nil
 }
 
 // present names some of what is there, in place of what is not.

@@ -35,7 +35,7 @@ func healthServer(t *testing.T, answers map[string]int) (kubeconfig string) {
 		"/api/v1/nodes more": list("NodeList", "v1", "", node("a-2", "Unknown", 10*time.Minute)),
 		"/apis/coordination.k8s.io/v1/namespaces/gridmesh/leases gridmesh.io/unit-lease": list("LeaseList", "coordination.k8s.io/v1", "", lease("gridmesh", "edge-health-a", `"gridmesh.io/unit-lease": "a"`, "a-1", 3*time.Second)),
 		"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases":                 list("LeaseList", "coordination.k8s.io/v1", "", lease("kube-node-lease", "a-1", "", "a-1", 4*time.Second)),
-		"/api/v1/namespaces/gridmesh/configmaps/gridmesh-shield":                         fmt.Sprintf(`{"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "gridmesh-shield"}, "data": {"a-2": %q}}`, at(-290*time.Second)),
+		"/apis/gridmesh.io/v1/namespaces/gridmesh/nodetables/gridmesh-shield":            fmt.Sprintf(`{"kind": "NodeTable", "apiVersion": "gridmesh.io/v1", "metadata": {"name": "gridmesh-shield"}, "data": {"a-2": %q}}`, at(-290*time.Second)),
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
@@ -60,7 +60,7 @@ func healthServer(t *testing.T, answers map[string]int) (kubeconfig string) {
 // list of shielded nodes; what it has not, or hides, is said.
 func TestHealthOfACluster(t *testing.T) {
 	const (
-		shield = "/api/v1/namespaces/gridmesh/configmaps/gridmesh-shield"
+		shield = "/apis/gridmesh.io/v1/namespaces/gridmesh/nodetables/gridmesh-shield"
 		beats  = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 		units  = "/apis/coordination.k8s.io/v1/namespaces/gridmesh/leases"
 	)
@@ -73,7 +73,7 @@ func TestHealthOfACluster(t *testing.T) {
 		"no list":              {map[string]int{shield: 404}, 1, "problem: shield gridmesh/gridmesh-shield: is not there, or empty, and these are to be kept: a-2", ""},
 		"heartbeats are not":   {map[string]int{beats: 403}, 0, "1 shielded\n", "note: heartbeats are as old as Nodes have them, minutes perhaps: list leases in namespace kube-node-lease"},
 		"Leases are not told":  {map[string]int{units: 403}, 1, "", "list leases in namespace gridmesh"},
-		"the list is not told": {map[string]int{shield: 403}, 1, "", "get the list of shielded nodes, configmap gridmesh/gridmesh-shield"},
+		"the list is not told": {map[string]int{shield: 403}, 1, "", "get the list of shielded nodes: read NodeTable gridmesh/gridmesh-shield"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, log := gridmesh(t, "health", "--kubeconfig", healthServer(t, tt.answers))

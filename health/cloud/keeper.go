@@ -14,6 +14,8 @@ import (
 
 	"github.com/gridmesh/gridmesh/health/shield"
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/quiet"
+	"github.com/gridmesh/gridmesh/kube/typed"
 )
 
 // Config is how a Keeper works.
@@ -57,6 +59,8 @@ func (c *Config) Validate() error {
 type Cluster interface {
 	// WriteList replaces the list of shielded nodes: name -> until when.
 	WriteList(ctx context.Context, data map[string]string) error
+	// WriteUnits replaces the table of units: the name of each node in one -> its unit.
+	WriteUnits(ctx context.Context, table map[string]string) error
 	// PodsOn are the pods of a node as they are now.
 	PodsOn(ctx context.Context, node string, each func(*corev1.Pod) error) error
 	// SetReady writes a pod's condition Ready, if nobody wrote the pod since.
@@ -76,10 +80,13 @@ type Keeper struct {
 	begun   time.Time
 	budget  shield.Budget
 
+	units   units
 	listed  map[string]bool // as it was last written, or found
+	absent  bool            // there is none yet, and newer API servers ask for it at each write that they look at
 	written time.Time
 	until   time.Time // when the entries of that end
 	failed  time.Time // the last write did
+	full    quiet.Line
 	said    map[string]shield.Action
 	evicts  map[string]time.Time // since when a node is voted dead and lost
 	tainted map[string]bool      // by us, or about to be
@@ -125,6 +132,13 @@ func (k *Keeper) hear(now time.Time, fault error) {
 
 // young reports whether it cannot be known yet whether a unit is dark.
 func (k *Keeper) young(now time.Time) bool { return now.Sub(k.begun) <= k.cfg.Shield.Silent }
+
+// step does what is due now: the units to which votes are held come before these count.
+func (k *Keeper) step(ctx context.Context, now time.Time) {
+	if k.keepUnits(ctx, now); k.counted(now) {
+		k.look(ctx, now)
+	}
+}
 
 // decide is what is to become of a node. While it cannot be known yet whether a unit is
 // dark nobody is given up, and who was kept before is.
@@ -195,14 +209,10 @@ func (k *Keeper) forget() {
 
 // write writes the list where another one is due.
 func (k *Keeper) write(ctx context.Context, now time.Time, keep map[string]bool) {
-	due := !maps.Equal(keep, k.listed) || len(keep) > 0 && now.Sub(k.written) >= k.cfg.Renew
+	data := k.list(now, keep)
+	due := k.absent || !maps.Equal(keep, k.listed) || len(keep) > 0 && now.Sub(k.written) >= k.cfg.Renew
 	if !due || now.Sub(k.failed) < 5*k.cfg.Every {
 		return
-	}
-	data := make(map[string]string, len(keep))
-	until := now.Add(k.cfg.Expiry).UTC().Format(time.RFC3339)
-	for name := range keep {
-		data[name] = until
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -213,5 +223,23 @@ func (k *Keeper) write(ctx context.Context, now time.Time, keep map[string]bool)
 		k.cfg.Log.Warn("the list of shielded nodes was not written; it is tried again", obs.KeyErr, err)
 		return
 	}
-	k.listed, k.written, k.until, k.failed = keep, now, now.Add(k.cfg.Expiry), time.Time{}
+	k.listed, k.absent, k.written, k.until, k.failed = keep, false, now, now.Add(k.cfg.Expiry), time.Time{}
+}
+
+// list is the list of those that are kept. Who finds no room is taken out of keep.
+func (k *Keeper) list(now time.Time, keep map[string]bool) map[string]string {
+	data, most, left := make(map[string]string, len(keep)), typed.MostTable, 0
+	until := now.Add(k.cfg.Expiry).UTC().Format(time.RFC3339)
+	for _, name := range slices.Sorted(maps.Keys(keep)) {
+		if most -= typed.TableRow(name, until); most < 0 {
+			delete(keep, name)
+			left++
+			continue
+		}
+		data[name] = until
+	}
+	if left > 0 {
+		k.full.Say(k.cfg.Log.Error, "the list of shielded nodes is full: the pods of the others go", obs.KeyMembers, left)
+	}
+	return data
 }

@@ -19,13 +19,16 @@ import (
 // clusterTwin is a cluster in memory. What the test itself looks at it looks at while nothing
 // is under way.
 type clusterTwin struct {
-	list   map[string]string
-	writes int
-	pods   map[string][]*corev1.Pod
-	events []string
-	broken bool  // for the list
-	stuck  bool  // for taints: nobody answers
-	fault  error // of the next write of a pod
+	list    map[string]string
+	writes  int
+	table   map[string]string
+	tables  int // writes of that
+	pods    map[string][]*corev1.Pod
+	events  []string
+	broken  bool  // for the list and the table
+	noTable bool  // for the table
+	stuck   bool  // for taints: nobody answers
+	fault   error // of the next write of a pod
 
 	mu     sync.Mutex
 	taints map[string][]corev1.Taint
@@ -38,6 +41,14 @@ func (c *clusterTwin) WriteList(_ context.Context, data map[string]string) error
 		return errBroken
 	}
 	c.list, c.writes = data, c.writes+1
+	return nil
+}
+
+func (c *clusterTwin) WriteUnits(_ context.Context, table map[string]string) error {
+	if c.broken || c.noTable {
+		return errBroken
+	}
+	c.table, c.tables = table, c.tables+1
 	return nil
 }
 

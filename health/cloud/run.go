@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -18,7 +17,7 @@ import (
 	"github.com/gridmesh/gridmesh/kube/typed"
 )
 
-// manager is whose the list's data are.
+// manager is whose the tables' data are.
 const manager = "gridmesh-health"
 
 // live is a real cluster.
@@ -30,7 +29,12 @@ type live struct {
 
 // WriteList implements Cluster.
 func (l live) WriteList(ctx context.Context, data map[string]string) error {
-	return typed.ReplaceData(ctx, l.client, l.namespace, names.Shield, manager, data)
+	return typed.WriteTable(ctx, l.client, l.namespace, names.Shield, manager, data)
+}
+
+// WriteUnits implements Cluster.
+func (l live) WriteUnits(ctx context.Context, table map[string]string) error {
+	return typed.WriteTable(ctx, l.client, l.namespace, names.Units, manager, table)
 }
 
 // PodsOn implements Cluster.
@@ -54,53 +58,35 @@ func (l live) Event(node, uid, kind, reason, text string) {
 	l.events.Event(about, kind, reason, text)
 }
 
-// Run keeps the shield of a cluster until ctx ends. The list and the units' Leases are in a
-// namespace.
+// Run keeps the shield of a cluster, and the table of its units, until ctx ends. Both and the
+// units' Leases are in a namespace.
 func Run(ctx context.Context, cfg Config, c *kube.Client, namespace string, ev *events.Writer, m *Metrics) error {
-	nodes := typed.Nodes(c, typed.Selection{}, keepNode(cfg.UnitKey))
-	leases := typed.Leases(c, namespace, typed.Selection{Labels: names.UnitLease}, func(l *coordinationv1.Lease) lease {
-		return lease{l.Labels[names.UnitLease], keepLease(l)}
-	})
-	lists := typed.ConfigMaps(c, namespace, typed.Selection{Fields: "metadata.name=" + names.Shield}, func(m *corev1.ConfigMap) []string {
-		return slices.Sorted(maps.Keys(m.Data))
-	})
+	w := watched{
+		nodes: typed.Nodes(c, typed.Selection{}, keepNode(cfg.UnitKey)),
+		leases: typed.Leases(c, namespace, typed.Selection{Labels: names.UnitLease}, func(l *coordinationv1.Lease) lease {
+			return lease{l.Labels[names.UnitLease], keepLease(l)}
+		}),
+		shield:    typed.NodeTables(c, namespace, typed.Selection{Fields: "metadata.name=" + names.Shield}),
+		units:     typed.NodeTables(c, namespace, typed.Selection{Fields: "metadata.name=" + names.Units}),
+		namespace: namespace, leaseOf: map[string]string{},
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for _, run := range []func(context.Context) error{nodes.Run, leases.Run, lists.Run} {
-		go func() { _ = run(ctx) }()
+	if !w.begin(ctx, cfg.Log) {
+		return nil
 	}
-	for _, ready := range []<-chan struct{}{nodes.Ready(), leases.Ready(), lists.Ready()} {
-		select {
-		case <-ready:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-	listed, _ := lists.Get(namespace + "/" + names.Shield)
-	k := New(cfg, live{c, namespace, ev}, m, listed, time.Now())
+	listed, there := w.shield.Get(namespace + "/" + names.Shield)
+	k := New(cfg, live{c, namespace, ev}, m, slices.Sorted(maps.Keys(listed)), time.Now())
+	k.absent = !there
+	k.units.found(nil) // the first look has the table where there is one
 	defer k.work.Wait()
 	tick := time.NewTicker(cfg.Every)
 	defer tick.Stop()
-	of := map[string]string{} // the unit of each Lease
 	for {
 		now := time.Now()
-		for _, name := range nodes.Changes() {
-			n, ok := nodes.Get(name)
-			k.world.setNode(now, name, n, !ok)
-		}
-		for _, name := range leases.Changes() {
-			l, ok := leases.Get(name)
-			if was, had := of[name]; had && (!ok || was != l.unit) {
-				k.world.setLease(now, was, "", true)
-				delete(of, name)
-			}
-			if ok && strings.TrimSpace(l.unit) != "" {
-				of[name] = l.unit
-				k.world.setLease(now, l.unit, l.renewed, false)
-			}
-		}
-		k.hear(now, errors.Join(nodes.Fault(), leases.Fault()))
-		k.look(ctx, now)
+		w.follow(k, now)
+		k.hear(now, errors.Join(w.nodes.Fault(), w.leases.Fault()))
+		k.step(ctx, now)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -108,6 +94,3 @@ func Run(ctx context.Context, cfg Config, c *kube.Client, namespace string, ev *
 		}
 	}
 }
-
-// lease is what is kept of a unit's Lease.
-type lease struct{ unit, renewed string }

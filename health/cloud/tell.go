@@ -6,12 +6,15 @@ import (
 
 	"github.com/gridmesh/gridmesh/health/shield"
 	"github.com/gridmesh/gridmesh/internal/obs"
+	leading "github.com/gridmesh/gridmesh/kube/lead"
 )
 
 // Metrics are what is counted.
 type Metrics struct {
-	nodes  *prometheus.GaugeVec
-	writes *prometheus.CounterVec
+	nodes    *prometheus.GaugeVec
+	writes   *prometheus.CounterVec
+	policies *prometheus.GaugeVec
+	unitless prometheus.Gauge
 }
 
 // NewMetrics registers them.
@@ -21,11 +24,20 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "gridmesh_health_nodes", Help: "Nodes by what is to become of them: shield, hold, suspect, evict.",
 		}, []string{"action"}),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gridmesh_health_writes_total", Help: "What was written for node health: the list, pods' conditions, taints.",
+			Name: "gridmesh_health_writes_total", Help: "What was written for node health: the list, the table of units, admission policies, pods' conditions, taints.",
 		}, []string{"what", "result"}),
+		policies: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "gridmesh_health_policies", Help: "Admission policies and their bindings: kept, unserved (the API server has no such kind), failed.",
+		}, []string{"state"}),
+		unitless: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "gridmesh_health_nodes_without_room", Help: "Nodes that found no room in the table of units: they do not vote, and are not voted on.",
+		}),
 	}
-	r.MustRegister(m.nodes, m.writes)
-	for _, what := range []string{"list", "pod", "taint"} {
+	r.MustRegister(m.nodes, m.writes, m.policies, m.unitless)
+	for _, state := range []string{"kept", "unserved", "failed"} {
+		m.policies.WithLabelValues(state)
+	}
+	for _, what := range []string{"list", "units", "policy", "pod", "taint"} {
 		m.writes.WithLabelValues(what, "ok")
 		m.writes.WithLabelValues(what, "failed")
 	}
@@ -36,6 +48,16 @@ func (m *Metrics) set(counts map[shield.Action]int) {
 	for _, a := range []shield.Action{shield.Shield, shield.Hold, shield.Suspect, shield.Evict} {
 		m.nodes.WithLabelValues(a.String()).Set(float64(counts[a]))
 	}
+}
+
+// installed counts policies. Where the API server is away nothing is known, and what was stays.
+func (m *Metrics) installed(done leading.Installed) {
+	if done.Kept+done.Left+done.Failed == 0 {
+		return
+	}
+	m.policies.WithLabelValues("kept").Set(float64(done.Kept))
+	m.policies.WithLabelValues("unserved").Set(float64(done.Left))
+	m.policies.WithLabelValues("failed").Set(float64(done.Failed))
 }
 
 func (m *Metrics) wrote(what string, err error) {

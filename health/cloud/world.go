@@ -82,9 +82,13 @@ func (w *world) unitOf(name string) *unit {
 	return u
 }
 
-// setNode takes a node as it is; gone where it is no more.
-func (w *world) setNode(now time.Time, name string, n node, gone bool) {
+// setNode takes a node as it is; gone where it is no more. It reports whether its unit is
+// another than before.
+func (w *world) setNode(now time.Time, name string, n node, gone bool) (moved bool) {
 	was := w.nodes[name]
+	if moved = was != nil && was.unit != ""; !gone {
+		moved = n.unit != "" && was == nil || was != nil && was.unit != n.unit
+	}
 	if was != nil {
 		u := w.unitOf(was.unit)
 		delete(u.nodes, name)
@@ -95,7 +99,7 @@ func (w *world) setNode(now time.Time, name string, n node, gone bool) {
 	}
 	if gone {
 		delete(w.nodes, name)
-		return
+		return moved
 	}
 	s := &seen{node: n, since: now, voted: now, found: true}
 	s.proof, _ = evidence.Parse(n.evidence) // which gives the zero one with an error
@@ -113,6 +117,7 @@ func (w *world) setNode(now time.Time, name string, n node, gone bool) {
 	if s.alive() {
 		u.alive++
 	}
+	return moved
 }
 
 // setLease takes a unit's Lease; gone where it is no more.

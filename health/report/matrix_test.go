@@ -94,7 +94,7 @@ func FuzzRead(f *testing.F) {
 	f.Add("[" + string(data) + "]")
 	f.Add(`[{"apiVersion":"v1","kind":"Node","metadata":{"name":"a\u001b","labels":{"unit":"a\n"},"annotations":{"superedgehealth/node-health":"true","superedgehealth/evidence":"yes=1 no=0 of=2"}},"status":{"conditions":[{"type":"Ready","status":"Unknown","lastTransitionTime":"2026-01-02T03:04:00Z"}]}},
 		{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"x","labels":{"gridmesh.io/unit-lease":"a"}},"spec":{"holderIdentity":"a","renewTime":"2026-01-02T03:04:05.000000Z"}},
-		{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"gridmesh-shield"},"data":{"a":"2026-01-02T03:09:05Z"}}]`)
+		{"apiVersion":"gridmesh.io/v1","kind":"NodeTable","metadata":{"name":"gridmesh-shield"},"data":{"a":"2026-01-02T03:09:05Z"}}]`)
 	f.Fuzz(func(t *testing.T, text string) {
 		var objects []map[string]any
 		if json.Unmarshal([]byte(text), &objects) != nil {

@@ -91,13 +91,12 @@ func ofHealth(l *coordinationv1.Lease) bool {
 }
 
 // shieldKind is that of the list of shielded nodes, as kubectl calls it.
-const shieldKind = "configmap"
+const shieldKind = "nodetable"
 
 // isShield reports whether an object is that list: it has data by the name of each node.
 func isShield(obj map[string]any) bool {
 	metadata, _ := obj["metadata"].(map[string]any)
-	kind, _ := obj["kind"].(string)
-	return metadata["name"] == names.Shield && strings.EqualFold(kind, shieldKind)
+	return metadata["name"] == names.Shield && obj["kind"] == names.NodeTableKind && obj["apiVersion"] == names.NodeTableGroup+"/"+names.NodeTableVersion
 }
 
 // shieldData is what is on it.

@@ -15,6 +15,7 @@ var knowing = map[string]map[string]string{
 	"test/kubernetes": {
 		"grid": twin, "grid/plan": twin, "grid/gridtest": twin,
 		"admission/mutate": sameDecision, "admission/mutate/mutatetest": sameDecision, "admission/policy": sameDecision,
+		"health": "how a policy names a unit's Lease is held against how the daemons do",
 	},
 	"test/soak":       {"node/report": "it reads the status socket, whose format that is"},
 	"test/soak/model": {"node/hold": "whom the model excuses is held against real holds"},

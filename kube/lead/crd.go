@@ -9,7 +9,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
@@ -82,10 +81,7 @@ func (c *CRDs) install(ctx context.Context, u *unstructured.Unstructured) error 
 	api := c.Client.Dynamic.Resource(crdResource)
 	var refused time.Time // since when, without a break; zero: it is not
 	for {
-		live, err := api.Get(ctx, u.GetName(), metav1.GetOptions{})
-		if apierrors.IsNotFound(err) || err == nil && !c.Same(u.Object["spec"], live.Object["spec"]) {
-			live, err = api.Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: c.Manager, Force: true})
-		}
+		live, _, err := applied(ctx, api, u, c.Manager, c.Same)
 		switch {
 		case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 			return err

@@ -1,5 +1,5 @@
 // Package lead makes one replica of many act at a time, and installs what it
-// acts on: CustomResourceDefinitions.
+// acts on: CustomResourceDefinitions, and other objects of the cluster.
 package lead
 
 import (

@@ -2,6 +2,8 @@ package typed_test
 
 import (
 	"context"
+	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +14,52 @@ import (
 	"github.com/gridmesh/gridmesh/kube/internal/apitest"
 	"github.com/gridmesh/gridmesh/kube/typed"
 )
+
+// What a table holds is what is written, and nothing else is told of it.
+func TestNodeTables(t *testing.T) {
+	s := apitest.New(t)
+	c := s.Client(t)
+	m := typed.NodeTables(c, "gridmesh", typed.Selection{Fields: "metadata.name=gridmesh-units"})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = m.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+	<-m.Ready()
+	<-m.Wake()
+	const key = "gridmesh/gridmesh-units"
+	if table, ok := m.Get(key); ok {
+		t.Fatalf("there is %v", table)
+	}
+	write := func(name string, data map[string]string) {
+		t.Helper()
+		if err := typed.WriteTable(ctx, c, "gridmesh", name, "gridmesh-health", data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("gridmesh-shield", map[string]string{"x": "y"})
+	write("gridmesh-units", map[string]string{})
+	<-m.Wake()
+	if table, ok := m.Get(key); !ok || table == nil || len(table) > 0 || len(m.All()) != 1 {
+		t.Errorf("an empty one is %v, %v, of %v", table, ok, m.All())
+	}
+	want := map[string]string{"a-1": "a", "b-1": "b"}
+	write("gridmesh-units", want)
+	<-m.Wake()
+	if table, _ := m.Get(key); !maps.Equal(table, want) {
+		t.Errorf("it is %v, want %v", table, want)
+	}
+	size := 0
+	for node, unit := range want {
+		size += typed.TableRow(node, unit)
+	}
+	if data, err := json.Marshal(want); err != nil || size != len(data)-len("{}")+len(",") {
+		t.Errorf("%s (%v) has %d bytes by TableRow", data, err, size)
+	}
+	s.Close()
+	if err := typed.WriteTable(ctx, c, "gridmesh", "gridmesh-units", "x", want); err == nil || !strings.Contains(err.Error(), "write NodeTable gridmesh/gridmesh-units") {
+		t.Errorf("nobody answers: %v", err)
+	}
+}
 
 func put(t *testing.T, s *apitest.Server, name, unit, note string) {
 	t.Helper()

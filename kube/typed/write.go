@@ -95,22 +95,6 @@ func EditTaints(ctx context.Context, c *kube.Client, node, uid string, edit func
 	return nil
 }
 
-// ReplaceData has a ConfigMap hold these data and no others of the manager's (server-side
-// apply); it is made where it is not there.
-func ReplaceData(ctx context.Context, c *kube.Client, namespace, name, manager string, data map[string]string) error {
-	raw, err := json.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "namespace": namespace}, "data": data,
-	})
-	if err == nil {
-		force := true
-		_, err = c.Typed.CoreV1().ConfigMaps(namespace).Patch(ctx, name, types.ApplyPatchType, raw, metav1.PatchOptions{FieldManager: manager, Force: &force})
-	}
-	if err != nil {
-		return fmt.Errorf("write ConfigMap %s/%s: %w", namespace, name, err)
-	}
-	return nil
-}
-
 // Annotate writes annotations of the Node of a name and UID; nil takes one away.
 func Annotate(ctx context.Context, c *kube.Client, node, uid string, annotations map[string]*string) error {
 	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": annotations}})

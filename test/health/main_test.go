@@ -122,17 +122,17 @@ current-context: x
 `, admin.Host, base64.StdEncoding.EncodeToString(admin.CAData), token.Status.Token)
 }
 
-// policies installs what keeps a shielded node's pods.
+// policies waits until the controller has installed what keeps a shielded node's pods, and
+// holds votes.
 func policies(t *testing.T) {
 	t.Helper()
-	must(t, c.HealthRights())
-	var manifests []string
-	for _, name := range []string{"nodes", "pods", "votes"} {
-		text, err := os.ReadFile(filepath.Join(edge.Root(), "admission/policy/manifests", name+".yaml"))
-		must(t, err)
-		manifests = append(manifests, string(text))
-	}
-	must(t, c.Apply(strings.Join(manifests, "---\n")))
+	wait.Eventually(t, func() error {
+		out, err := c.Kubectl("get", "mutatingadmissionpolicybinding/gridmesh-shield-pods", "validatingadmissionpolicybinding/gridmesh-votes-lease-unit")
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+		return err
+	})
 }
 
 // controller starts gridmesh-controller, which keeps the shield.

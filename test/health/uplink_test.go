@@ -75,8 +75,8 @@ func endpoints(t *testing.T, service string) (text string) {
 // A node loses its uplink alone: no pod is deleted, no endpoint is removed, no request fails,
 // and nothing new is placed on it.
 func TestUplinkOfOneNode(t *testing.T) {
-	policies(t)
 	controller(t)
+	policies(t)
 	voters(t, "a-1", "a-2", "a-3", "b-1", "b-2")
 	app := outage.Deploy(t, c, "one", outage.Brief, [2]string{"a-1", "a-2"})
 	voted(t, "true", "a-1", "a-2", "a-3", "b-1", "b-2")

@@ -49,9 +49,9 @@ func measured(t *testing.T, write func() error) string {
 	return fmt.Sprintf("p50 %.2f ms, p99 %.2f ms, in policies %.2f ms", took[len(took)/2].Seconds()*1e3, took[len(took)*99/100].Seconds()*1e3, of*1e3)
 }
 
-var policySeconds = regexp.MustCompile(`(?m)^apiserver_admission_controller_admission_duration_seconds_sum\{name="MutatingAdmissionPolicy",operation="UPDATE",.*\} (\S+)$`)
+var policySeconds = regexp.MustCompile(`(?m)^apiserver_admission_controller_admission_duration_seconds_sum\{name="(?:Mutating|Validating)AdmissionPolicy",operation="UPDATE",.*\} (\S+)$`)
 
-// inPolicies are the seconds that the API server has spent in mutating policies of updates.
+// inPolicies are the seconds that the API server has spent in policies of updates.
 func inPolicies(t *testing.T) (sum float64) {
 	t.Helper()
 	text, err := c.Kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(patient(t))
@@ -118,7 +118,7 @@ func TestWhatShieldPoliciesCost(t *testing.T) {
 	s.put(nil)
 	parameter(t, names.Shield, nil)
 	time.Sleep(time.Second) // until the API server has seen that it is gone: nothing else tells
-	report("policies, no ConfigMap")
+	report("policies, no table")
 	s.put(nil)
 	report("policies, another is shielded")
 	many := map[string]string{mutatetest.Lost: inAnHour()}

@@ -8,16 +8,19 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/gridmesh/gridmesh/admission/mutate"
 	"github.com/gridmesh/gridmesh/admission/mutate/mutatetest"
+	"github.com/gridmesh/gridmesh/admission/policy"
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
@@ -47,61 +50,41 @@ func asWriter(t *testing.T, user string) kubernetes.Interface {
 // rehearsed is an update that goes through admission and is not stored.
 var rehearsed = metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}
 
-// keepers are policies for nothing that stay. An API server (1.36) stops its one watch of ConfigMaps when the last policy with such a
-// parameter goes that was there when it began, and never begins another: policies that come later know the ConfigMaps of that moment.
-const keepers = `
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicy
-metadata: {name: shield-test-keeper}
-spec:
-  failurePolicy: Ignore
-  reinvocationPolicy: Never
-  paramKind: {apiVersion: v1, kind: ConfigMap}
-  matchConstraints: {resourceRules: [{apiGroups: [gridmesh.test], apiVersions: [v1], operations: [UPDATE], resources: [nothing]}]}
-  mutations: [{patchType: JSONPatch, jsonPatch: {expression: "[JSONPatch{op: 'remove', path: '/x'}]"}}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicyBinding
-metadata: {name: shield-test-keeper}
-spec: {policyName: shield-test-keeper, paramRef: {name: none, namespace: gridmesh, parameterNotFoundAction: Allow}}
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: shield-test-keeper}
-spec:
-  failurePolicy: Ignore
-  paramKind: {apiVersion: v1, kind: ConfigMap}
-  matchConstraints: {resourceRules: [{apiGroups: [gridmesh.test], apiVersions: [v1], operations: [UPDATE], resources: [nothing]}]}
-  validations: [{expression: "true"}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: shield-test-keeper}
-spec: {policyName: shield-test-keeper, validationActions: [Deny], paramRef: {name: none, namespace: gridmesh, parameterNotFoundAction: Allow}}
-`
-
-// policies applies manifests of package policy until the test ends, with the namespaces of
-// parameters and of what is written.
+// policies applies manifests of package policy until the test ends, with the kind of their
+// parameters, and the namespaces of these and of what is written.
 func policies(t *testing.T, manifests ...string) {
 	t.Helper()
 	spaces := fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}\n---\n{apiVersion: v1, kind: Namespace, metadata: {name: %s}}\n", gridmesh, mutatetest.Namespace)
-	wait.Eventually(t, func() error { return c.Apply(spaces + "---\n" + keepers) })
+	wait.Eventually(t, func() error { return c.Apply(spaces + "---\n" + string(policy.NodeTables())) })
 	text := strings.Join(manifests, "---\n")
 	t.Cleanup(func() {
-		_, err := c.KubectlInput([]byte(text), "delete", "--ignore-not-found", "-f", "-")
-		must(t, err)
-		_, err = c.Kubectl("delete", "--ignore-not-found", "--wait=true", "namespace/"+mutatetest.Namespace)
+		unapply(t, text)
+		_, err := c.Kubectl("delete", "--ignore-not-found", "--wait=true", "namespace/"+mutatetest.Namespace)
 		must(t, err)
 	})
 	wait.Eventually(t, func() error { return c.Apply(text) })
 }
 
-// parameter writes a ConfigMap until the test ends; nil data are none at all.
+// unapply deletes what manifests have.
+func unapply(t *testing.T, text string) {
+	t.Helper()
+	_, err := c.KubectlInput([]byte(text), "delete", "--ignore-not-found", "-f", "-")
+	must(t, err)
+}
+
+// tables are the NodeTables of gridmesh.
+func tables(t *testing.T) dynamic.ResourceInterface {
+	t.Helper()
+	client, err := dynamic.NewForConfig(c.RESTConfig())
+	must(t, err)
+	return client.Resource(schema.GroupVersionResource{Group: names.NodeTableGroup, Version: names.NodeTableVersion, Resource: names.NodeTables}).Namespace(gridmesh)
+}
+
+// parameter writes a NodeTable until the test ends; nil data are none at all.
 func parameter(t *testing.T, name string, data map[string]string) {
 	t.Helper()
-	ctx, maps := patient(t), c.Kube.CoreV1().ConfigMaps(gridmesh)
 	drop := func() {
-		if err := maps.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := tables(t).Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}
 	}
@@ -109,17 +92,23 @@ func parameter(t *testing.T, name string, data map[string]string) {
 		drop()
 		return
 	}
-	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}
-	_, err := maps.Update(ctx, m, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) {
-		_, err = maps.Create(ctx, m, metav1.CreateOptions{})
-		t.Cleanup(drop)
+	rows := map[string]any{}
+	for node, text := range data {
+		rows[node] = text
 	}
-	must(t, err)
+	table := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": names.NodeTableGroup + "/" + names.NodeTableVersion, "kind": names.NodeTableKind,
+		"metadata": map[string]any{"name": name}, "data": rows,
+	}}
+	wait.Eventually(t, func() error { // its kind may be new
+		_, err := tables(t).Apply(patient(t), name, table, metav1.ApplyOptions{FieldManager: "test", Force: true})
+		return err
+	})
+	t.Cleanup(drop)
 }
 
 // shielding is a way to know that the API server evaluates the newest shield: it reads
-// ConfigMaps by a watch. A rehearsed write tells, of a slice with a node that no other shield has.
+// NodeTables by a watch. A rehearsed write tells, of a slice with a node that no other shield has.
 type shielding struct {
 	t     *testing.T
 	probe *discoveryv1.EndpointSlice

@@ -158,7 +158,7 @@ func TestShieldPoliciesDecideAsMutate(t *testing.T) {
 	}
 }
 
-// Without a ConfigMap, and with one that is empty, writes are as they are sent.
+// Without a table, and with one that is empty, writes are as they are sent.
 func TestNoShieldChangesNothing(t *testing.T) {
 	policies(t, policy.Shield(), policy.SecondLine())
 	s := newShielding(t)
@@ -208,4 +208,39 @@ func TestAnAPIServerBeginsWithTheShield(t *testing.T) {
 		return nil
 	})
 	must(t, <-started)
+}
+
+// After all policies were deleted, and with them the last use of their parameters' kind, those that
+// are made again see what was written meanwhile, and what is written later.
+func TestPoliciesThatAreMadeAgainSeeTheNewestShield(t *testing.T) {
+	text := policy.Shield() + "---\n" + policy.SecondLine() + "---\n" + policy.Votes()
+	policies(t, text)
+	s := newShielding(t)
+	s.put(map[string]string{mutatetest.Lost: inAnHour()})
+	for range 2 {
+		unapply(t, text)
+		slices := s.slice.DiscoveryV1().EndpointSlices(mutatetest.Namespace)
+		down := mutatetest.Down(s.probe.DeepCopy(), 0)
+		isUp := func() (bool, error) {
+			got, err := slices.Update(patient(t), down, rehearsed)
+			return err == nil && *got.Endpoints[0].Conditions.Ready, err
+		}
+		wait.Eventually(t, func() error {
+			up, err := isUp()
+			if up {
+				err = errors.New("the policies are still in force")
+			}
+			return err
+		})
+		parameter(t, names.Shield, map[string]string{*s.probe.Endpoints[0].NodeName: inAnHour(), "written-meanwhile": inAnHour()})
+		wait.Eventually(t, func() error { return c.Apply(text) })
+		wait.Eventually(t, func() error {
+			up, err := isUp()
+			if err == nil && !up {
+				err = errors.New("what was written meanwhile is not in force")
+			}
+			return err
+		})
+		s.put(nil) // what is written later
+	}
 }

@@ -36,7 +36,9 @@ metadata: {name: gridmesh-health, namespace: gridmesh}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: gridmesh-health-test}
-rules: [{apiGroups: [""], resources: [nodes, nodes/status], verbs: [get, create, update, patch]}]
+rules:
+  - {apiGroups: [""], resources: [nodes, nodes/status], verbs: [get, create, update, patch]}
+  - {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update, patch]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding

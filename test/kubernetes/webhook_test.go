@@ -27,6 +27,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/gridmesh/gridmesh/admission/policy"
+	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
@@ -54,8 +56,9 @@ func startWebhook(t *testing.T, flags ...string) *webhook {
 	t.Helper()
 	kubeconfig, err := c.AdmissionKubeconfig()
 	must(t, err)
-	_, err = c.Kubectl("delete", "--ignore-not-found", "--namespace", "gridmesh", "secret/gridmesh-admission-certs", "configmap/gridmesh-shield")
+	_, err = c.Kubectl("delete", "--ignore-not-found", "--namespace", "gridmesh", "secret/gridmesh-admission-certs")
 	must(t, err)
+	unapply(t, string(policy.NodeTables())) // it may be there before gridmesh-controller has installed the kind
 	must(t, c.Apply(admissionObject(t, "Secret")))
 	applied(t, admissionObject(t, "MutatingWebhookConfiguration"), "mutatingwebhookconfiguration/gridmesh-admission")
 	cfg := c.RESTConfig()
@@ -152,11 +155,12 @@ func (w *webhook) believed(t *testing.T) error {
 // shield names nodes as shielded for a while.
 func (w *webhook) shield(t *testing.T, nodes ...string) {
 	t.Helper()
-	var data []string
+	wait.Eventually(t, func() error { return c.Apply(string(policy.NodeTables())) })
+	data := map[string]string{}
 	for _, node := range nodes {
-		data = append(data, fmt.Sprintf("%s: %q", node, time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
+		data[node] = inAnHour()
 	}
-	must(t, c.Apply(fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: gridmesh-shield, namespace: gridmesh}, data: {%s}}", strings.Join(data, ", "))))
+	parameter(t, names.Shield, data)
 	wait.Eventually(t, func() error {
 		text, err := w.get("http://" + webhookMetricsAt + "/metrics")
 		if n := counted(text, "gridmesh_admission_shielded_nodes"); err == nil && n != float64(len(nodes)) {

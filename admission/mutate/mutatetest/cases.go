@@ -47,7 +47,7 @@ type Case struct {
 	Change func(Object)
 	// By writes it; nobody is the controller of Old's resource.
 	By string
-	// Shield is the data of the ConfigMap; nil has Lost, for an hour.
+	// Shield is the data of the NodeTable; nil has Lost, for an hour.
 	Shield map[string]string
 	// Want is the reason, "" where the writer is none that is looked at.
 	Want mutate.Reason
@@ -76,7 +76,7 @@ func (c Case) Writer() string {
 	return mutate.Writers(c.Resource())[1]
 }
 
-// Entries are the data of the ConfigMap.
+// Entries are the data of the NodeTable.
 func (c Case) Entries(now time.Time) map[string]string {
 	if c.Shield != nil {
 		return c.Shield
@@ -141,7 +141,7 @@ func change[T Object](f func(T)) func(Object) {
 	return func(o Object) { f(o.(T)) }
 }
 
-// stamp is a time as it is in the ConfigMap.
+// stamp is a time as it is in the NodeTable.
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // over is a shield that was over before a write.

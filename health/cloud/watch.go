@@ -1,0 +1,83 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/gridmesh/gridmesh/api/names"
+	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/kube/typed"
+)
+
+// watched is what is watched of a cluster. One goroutine owns it.
+type watched struct {
+	nodes         *typed.Mirror[node]
+	leases        *typed.Mirror[lease]
+	shield, units *typed.Mirror[map[string]string]
+	namespace     string
+	leaseOf       map[string]string // the unit of each Lease
+}
+
+// lease is what is kept of a unit's Lease.
+type lease struct{ unit, renewed string }
+
+// waitSaid is how often it is said what a start waits for.
+const waitSaid = 30 * time.Second
+
+// begin watches until ctx ends, and waits until all was listed; false where ctx ended before.
+func (w *watched) begin(ctx context.Context, log *slog.Logger) bool {
+	for _, run := range []func(context.Context) error{w.nodes.Run, w.leases.Run, w.shield.Run, w.units.Run} {
+		go func() { _ = run(ctx) }()
+	}
+	tick := time.NewTicker(waitSaid)
+	defer tick.Stop()
+	for _, ready := range []<-chan struct{}{w.nodes.Ready(), w.leases.Ready(), w.shield.Ready(), w.units.Ready()} {
+		for there := false; !there; {
+			select {
+			case <-ready:
+				there = true
+			case <-tick.C:
+				log.Warn("no node is shielded yet: not all that this depends on is known", obs.KeyErr, w.fault())
+			case <-ctx.Done():
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (w *watched) fault() error {
+	return errors.Join(w.nodes.Fault(), w.leases.Fault(), w.shield.Fault(), w.units.Fault())
+}
+
+// follow tells a keeper what has changed.
+func (w *watched) follow(k *Keeper, now time.Time) {
+	for _, name := range w.nodes.Changes() {
+		n, ok := w.nodes.Get(name)
+		if k.world.setNode(now, name, n, !ok) {
+			k.units.changed = true
+		}
+	}
+	for _, name := range w.leases.Changes() {
+		l, ok := w.leases.Get(name)
+		if was, had := w.leaseOf[name]; had && (!ok || was != l.unit) {
+			k.world.setLease(now, was, "", true)
+			delete(w.leaseOf, name)
+		}
+		if ok && strings.TrimSpace(l.unit) != "" {
+			w.leaseOf[name] = l.unit
+			k.world.setLease(now, l.unit, l.renewed, false)
+		}
+	}
+	if len(w.shield.Changes()) > 0 {
+		_, there := w.shield.Get(w.namespace + "/" + names.Shield)
+		k.absent = !there
+	}
+	if len(w.units.Changes()) > 0 {
+		table, _ := w.units.Get(w.namespace + "/" + names.Units) // nil where it is gone
+		k.units.found(table)
+	}
+}
