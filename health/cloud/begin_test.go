@@ -39,6 +39,8 @@ func TestTheAPIServerDoesNotAnswer(t *testing.T) {
 	r.pass(28*time.Second, true)
 	r.listedAre("it has just begun to look again", "a-1", "a-2", "a-3")
 	r.pass(20*time.Second, true)
-	r.listedAre("it is dead")
+	r.listedAre("it is dead, and the others may not have been missed yet", "a-1", "a-3")
 	r.tainted("a-2", evicting, true)
+	r.pass(time.Minute+20*time.Second, true)
+	r.listedAre("the others are heard")
 }

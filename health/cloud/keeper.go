@@ -97,7 +97,7 @@ type Keeper struct {
 // New begins with what an earlier one left on the list.
 func New(cfg Config, c Cluster, m *Metrics, listed []string, now time.Time) *Keeper {
 	k := &Keeper{
-		cfg: cfg, cluster: c, metrics: m, world: newWorld(), begun: now, until: now.Add(cfg.Expiry),
+		cfg: cfg, cluster: c, metrics: m, begun: now, until: now.Add(cfg.Expiry),
 		listed: map[string]bool{}, said: map[string]shield.Action{}, evicts: map[string]time.Time{}, tainted: map[string]bool{}, unseen: map[string]bool{}, owed: map[string]time.Time{},
 	}
 	k.pods = newErrands("mend its pods", cfg.Mend, 5*cfg.Every, cfg.Log, &k.work)
@@ -105,6 +105,7 @@ func New(cfg Config, c Cluster, m *Metrics, listed []string, now time.Time) *Kee
 	for _, name := range listed {
 		k.listed[name] = true
 	}
+	k.world = newWorld(cfg.Shield, maps.Clone(k.listed))
 	return k
 }
 
@@ -129,7 +130,7 @@ func (k *Keeper) young(now time.Time) bool { return now.Sub(k.begun) <= k.cfg.Sh
 // decide is what is to become of a node. While it cannot be known yet whether a unit is
 // dark nobody is given up, and who was kept before is.
 func (k *Keeper) decide(now time.Time, name string) (shield.Action, string) {
-	action, why := k.world.decide(now, k.cfg.Shield, name)
+	action, why := k.world.decide(now, name)
 	switch {
 	case !k.young(now) || action.Keeps():
 		return action, why
@@ -156,7 +157,7 @@ func (k *Keeper) look(ctx context.Context, now time.Time) {
 		actions[name] = action
 		counts[action]++
 		k.tell(name, k.world.nodes[name], action, why)
-		if action.Keeps() {
+		if k.world.nodes[name].past.Kept = action.Keeps(); action.Keeps() {
 			keep[name] = true
 		}
 	}

@@ -95,7 +95,7 @@ func (k *Keeper) suspects(now time.Time, name string, s *seen, action shield.Act
 		g.all++
 	case action == shield.Suspect:
 		g.over = name
-	case has && !s.lost() && (k.young(now) || verdict(s.verdict) == shield.Dead && s.found && now.Sub(s.voted) <= k.cfg.Shield.Fresh):
+	case has && !s.lost() && (k.young(now) || s.past.Verdict == shield.Dead && s.past.Found && now.Sub(s.past.Voted) <= k.cfg.Shield.Fresh):
 		k.unseen[name] = true
 	default:
 		delete(k.unseen, name)

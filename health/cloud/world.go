@@ -52,26 +52,26 @@ func keepLease(l *coordinationv1.Lease) string {
 // seen is what was seen of a node over time.
 type seen struct {
 	node
-	proof evidence.Evidence // the zero one where it cannot be read
-	since time.Time         // it is lost, as far as was seen here
-	voted time.Time         // when its evidence was last seen to change, or was found
-	found bool              // it was there when the node was first seen, and did not change
+	past shield.Node
 }
 
 // world is what is known of all nodes and units. It has one owner.
 type world struct {
-	nodes map[string]*seen
-	units map[string]*unit
+	cfg    shield.Config
+	nodes  map[string]*seen
+	units  map[string]*unit
+	listed map[string]bool // nodes that were kept when this one began
 }
 
 type unit struct {
 	lease string
-	heard time.Time // zero: it has no Lease
+	past  shield.Unit
 	nodes map[string]bool
-	alive int
 }
 
-func newWorld() *world { return &world{nodes: map[string]*seen{}, units: map[string]*unit{}} }
+func newWorld(c shield.Config, listed map[string]bool) *world {
+	return &world{cfg: c, nodes: map[string]*seen{}, units: map[string]*unit{}, listed: listed}
+}
 
 func (w *world) unitOf(name string) *unit {
 	u := w.units[name]
@@ -89,7 +89,7 @@ func (w *world) setNode(now time.Time, name string, n node, gone bool) {
 		u := w.unitOf(was.unit)
 		delete(u.nodes, name)
 		if was.alive() {
-			u.alive--
+			u.past.Alive--
 		}
 		w.tidy(was.unit)
 	}
@@ -97,21 +97,28 @@ func (w *world) setNode(now time.Time, name string, n node, gone bool) {
 		delete(w.nodes, name)
 		return
 	}
-	s := &seen{node: n, since: now, voted: now, found: true}
-	s.proof, _ = evidence.Parse(n.evidence) // which gives the zero one with an error
-	if was != nil && was.uid == n.uid {
-		if was.lost() {
-			s.since = was.since
-		}
-		if s.found = false; was.verdict == n.verdict && was.evidence == n.evidence {
-			s.voted, s.found = was.voted, was.found
-		}
-	}
-	w.nodes[name] = s
 	u := w.unitOf(n.unit)
 	u.nodes[name] = true
+	s := &seen{node: n}
+	s.past = shield.Node{Lost: s.lost(), Since: now, Voted: now, Found: true, Kept: w.listed[name], Verdict: verdict(n.verdict)}
+	s.past.Evidence, _ = evidence.Parse(n.evidence) // which gives the zero one with an error
+	switch {
+	case was != nil && was.uid == n.uid:
+		if s.past.Kept = was.past.Kept; was.lost() {
+			s.past.Since = was.past.Since
+		}
+		if s.past.Found = false; was.verdict == n.verdict && was.evidence == n.evidence {
+			s.past.Voted, s.past.Found = was.past.Voted, was.past.Found
+		} else {
+			u.past.Voted(now, w.cfg)
+		}
+	case s.past.Kept:
+		u.past.Again = now
+	}
+	delete(w.listed, name)
+	w.nodes[name] = s
 	if s.alive() {
-		u.alive++
+		u.past.Alive++
 	}
 }
 
@@ -120,16 +127,17 @@ func (w *world) setLease(now time.Time, name, lease string, gone bool) {
 	u := w.unitOf(name)
 	switch {
 	case gone:
-		u.lease, u.heard = "", time.Time{}
-	case lease != u.lease || u.heard.IsZero():
-		u.lease, u.heard = lease, now
+		u.lease, u.past.Heard = "", time.Time{}
+	case lease != u.lease || u.past.Heard.IsZero():
+		u.lease = lease
+		u.past.Renewed(now, w.cfg)
 	}
 	w.tidy(name)
 }
 
 // tidy forgets a unit that has nothing.
 func (w *world) tidy(name string) {
-	if u := w.units[name]; u != nil && len(u.nodes) == 0 && u.heard.IsZero() {
+	if u := w.units[name]; u != nil && len(u.nodes) == 0 && u.past.Heard.IsZero() {
 		delete(w.units, name)
 	}
 }
@@ -138,14 +146,15 @@ func (n *node) lost() bool  { return n.ready == corev1.ConditionUnknown }
 func (n *node) alive() bool { return !n.lost() }
 
 // decide says what is to become of a node.
-func (w *world) decide(now time.Time, c shield.Config, name string) (shield.Action, string) {
+func (w *world) decide(now time.Time, name string) (shield.Action, string) {
 	s := w.nodes[name]
 	if s.unit == "" {
 		return shield.Nothing, "it is in no unit"
 	}
 	u := w.units[s.unit]
-	n := shield.Node{Lost: s.lost(), Since: s.since, Voted: s.voted, Found: s.found, Verdict: verdict(s.verdict), Evidence: s.proof}
-	return shield.Decide(now, c, n, shield.Unit{Heard: u.heard, Nodes: len(u.nodes), Alive: u.alive})
+	is := u.past
+	is.Nodes = len(u.nodes)
+	return shield.Decide(now, w.cfg, s.past, is)
 }
 
 func verdict(annotation string) shield.Verdict {

@@ -31,13 +31,19 @@ type Node struct {
 	// Found says that it was there when the Node was first seen, and has not changed since:
 	// it may be of any age.
 	Found bool
+	// Kept says that its pods stayed when it was last decided about, or that a list says so
+	// that was found.
+	Kept bool
 }
 
-// Unit is what the cloud knows of a node's unit.
+// Unit is what the cloud knows of a node's unit. How that changes: past.go.
 type Unit struct {
 	// Heard is when its Lease was last seen to be renewed; zero where it has none. Who
 	// begins to look takes a Lease that it finds for renewed then.
 	Heard time.Time
+	// Again is when it was first heard after it was silent, or when one began to look at
+	// nodes of it that were kept by then; zero where neither was.
+	Again time.Time
 	// Nodes is how many are in it, and Alive how many of them the cloud hears.
 	Nodes, Alive int
 }
@@ -109,8 +115,7 @@ func (c Config) Validate() error {
 // not of lost ones alone: Kubernetes marks the pods of a node in the moment in which it takes
 // the node for lost, and has to be told before that they are to stay.
 func Decide(now time.Time, c Config, n Node, u Unit) (Action, string) {
-	silent := now.Sub(u.Heard)
-	switch {
+	switch silent := now.Sub(u.Heard); {
 	case u.Heard.IsZero():
 		return Nothing, "nobody votes in its unit"
 	case silent > c.Doubt && u.Alive > 0:
@@ -158,25 +163,32 @@ func heard(now time.Time, c Config, n Node, u Unit) (Action, string) {
 			return Nothing, why
 		}
 		return Suspect, "the cloud hears it, and more than half of its unit do not"
+	case n.Kept && now.Sub(u.Again) <= c.Doubt:
+		return Hold, "its unit was not heard until now, and the cloud may not have missed it yet"
 	}
 	return Nothing, "the cloud hears it"
 }
 
-// lost is of a lost node in a unit that is heard.
+// lost is of a lost node in a unit that is heard. What was voted before the unit fell silent
+// gives up nobody who was kept since: in a unit that is heard again it takes a while until the
+// cloud hears its nodes, or they have voted on those that it does not.
 func lost(now time.Time, c Config, n Node, u Unit) (Action, string) {
 	old := now.Sub(n.Voted)
+	before := n.Kept && n.Voted.Before(u.Again)
 	switch {
-	case n.Verdict == None:
-		return Nothing, "its unit has not voted on it"
 	case n.Verdict == Well && old <= c.Fresh:
 		return Shield, "it lost its uplink alone: more than half of its unit see it"
-	case n.Verdict == Dead && old <= c.Fresh:
+	case n.Verdict == Dead && old <= c.Fresh && !before:
 		if why := unproven(n, u); why != "" {
 			return Nothing, why
 		}
 		return Evict, "more than half of its unit say that it is dead"
 	case n.Verdict == Well && old <= c.Fresh+c.HoldVerdict:
 		return Hold, "its unit does not agree on it, and voted last that it is well"
+	case n.Kept && now.Sub(u.Again) <= c.Fresh+c.HoldVerdict:
+		return Hold, "its unit is heard again, and has not agreed on it since"
+	case n.Verdict == None:
+		return Nothing, "its unit has not voted on it"
 	}
 	return Nothing, fmt.Sprintf("its unit does not agree on it, and has not for %s", old.Round(time.Second))
 }

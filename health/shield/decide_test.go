@@ -12,14 +12,24 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func ago(d time.Duration) time.Time { return now.Add(-d) }
 
+func heardAgo(d time.Duration, nodes, alive int) Unit {
+	return Unit{Heard: ago(d), Nodes: nodes, Alive: alive}
+}
+
+// again is a unit that was silent, and is heard since some time ago.
+func again(d time.Duration) Unit {
+	return Unit{Heard: ago(time.Second), Again: ago(d), Nodes: 3, Alive: 1}
+}
+
 // two of three, all of whom were asked.
 var two = evidence.Evidence{No: 2, Of: 3, Exact: true}
 
 // Each row of the table, and its borders.
 func TestDecide(t *testing.T) {
-	renewed, silent := Unit{ago(30 * time.Second), 3, 3}, Unit{ago(31 * time.Second), 3, 3}
-	dark, left := Unit{ago(time.Hour), 3, 0}, Unit{ago(121 * time.Second), 3, 1}
-	grown, cut := Unit{ago(time.Second), 4, 4}, evidence.Evidence{Yes: 3, Of: 3, Cut: true}
+	renewed, silent := heardAgo(30*time.Second, 3, 3), heardAgo(31*time.Second, 3, 3)
+	dark, left := heardAgo(time.Hour, 3, 0), heardAgo(121*time.Second, 3, 1)
+	grown, cut := heardAgo(time.Second, 4, 4), evidence.Evidence{Yes: 3, Of: 3, Cut: true}
+	again, settled := again(time.Minute), again(451*time.Second)
 	for _, tt := range []struct {
 		name string
 		node Node
@@ -38,8 +48,8 @@ func TestDecide(t *testing.T) {
 		{"lost, dead for some of its observers", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 2, Of: 3}}, renewed, Nothing, "not of more"},
 		{"lost, dead by more than there are", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 9, Of: 3, Exact: true}}, renewed, Nothing, "not of more"},
 		{"lost, dead for half of what its unit is by now", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: two}, grown, Nothing, "half of the 4"},
-		{"lost, dead for the other one of two", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 1, Of: 2, Exact: true}}, Unit{ago(time.Second), 2, 1}, Evict, "dead"},
-		{"lost, dead by itself alone", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 1, Of: 1, Exact: true}}, Unit{ago(time.Second), 1, 0}, Nothing, "not of more"},
+		{"lost, dead for the other one of two", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 1, Of: 2, Exact: true}}, heardAgo(time.Second, 2, 1), Evict, "dead"},
+		{"lost, dead by itself alone", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 1, Of: 1, Exact: true}}, heardAgo(time.Second, 1, 0), Nothing, "not of more"},
 		{"lost, dead since before it was looked at", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: two, Found: true}, renewed, Nothing, "renewed to count"},
 		{"lost, well since before it was looked at", Node{Lost: true, Verdict: Well, Voted: ago(time.Minute), Found: true}, renewed, Shield, "uplink alone"},
 		{"heard, dead for its peers long ago", Node{Verdict: Dead, Voted: ago(time.Hour)}, renewed, Nothing, "hears it"},
@@ -49,6 +59,16 @@ func TestDecide(t *testing.T) {
 		{"lost, no majority of late", Node{Lost: true, Verdict: Well, Voted: ago(5 * time.Minute)}, renewed, Hold, "does not agree"},
 		{"lost, no majority for long", Node{Lost: true, Verdict: Well, Voted: ago(8 * time.Minute)}, renewed, Nothing, "for 8m0s"},
 		{"lost, dead long ago", Node{Lost: true, Verdict: Dead, Voted: ago(5 * time.Minute)}, renewed, Nothing, "for 5m0s"},
+		{"kept, in a unit that is heard again", Node{Lost: true, Kept: true, Verdict: Well, Voted: ago(time.Hour)}, again, Hold, "heard again"},
+		{"kept, never voted on, in a unit that is heard again", Node{Lost: true, Kept: true}, again, Hold, "heard again"},
+		{"kept, dead before its unit fell silent", Node{Lost: true, Kept: true, Verdict: Dead, Voted: ago(2 * time.Minute), Evidence: two}, again, Hold, "heard again"},
+		{"kept, dead since its unit is heard again", Node{Lost: true, Kept: true, Verdict: Dead, Voted: ago(30 * time.Second), Evidence: two}, again, Evict, "dead"},
+		{"kept, well since its unit is heard again", Node{Lost: true, Kept: true, Verdict: Well, Voted: ago(30 * time.Second)}, again, Shield, "uplink alone"},
+		{"kept, in a unit that is heard for long", Node{Lost: true, Kept: true, Verdict: Well, Voted: ago(time.Hour)}, settled, Nothing, "for 1h0m0s"},
+		{"kept, never voted on, in a unit that is heard for long", Node{Lost: true, Kept: true}, settled, Nothing, "not voted"},
+		{"not kept, in a unit that is heard again", Node{Lost: true, Verdict: Well, Voted: ago(time.Hour)}, again, Nothing, "for 1h0m0s"},
+		{"kept, and not missed yet", Node{Kept: true, Verdict: Well, Voted: ago(time.Hour)}, again, Hold, "not have missed"},
+		{"kept, and long since heard", Node{Kept: true, Verdict: Well, Voted: ago(time.Hour)}, settled, Nothing, "hears it"},
 		{"its unit fell silent", Node{Verdict: Well, Voted: ago(time.Minute)}, silent, Hold, "no uplink"},
 		{"lost with its unit", Node{Lost: true, Verdict: Well, Voted: ago(time.Hour)}, dark, Hold, "no uplink"},
 		{"lost with its unit, after its death", Node{Lost: true, Verdict: Dead, Voted: ago(time.Hour)}, dark, Hold, "no uplink"},
@@ -86,7 +106,7 @@ func TestNothingElseEvicts(t *testing.T) {
 		}
 		voted, heard, e := ages[pick(5)], ages[pick(5)], proofs[pick(5)]
 		n := Node{Evidence: e, Voted: ago(voted), Verdict: Verdict(pick(3)), Lost: pick(2) == 0, Found: pick(2) == 0}
-		got, _ := Decide(now, Default(), n, Unit{ago(heard), 3, 1})
+		got, _ := Decide(now, Default(), n, heardAgo(heard, 3, 1))
 		may := n.Verdict == Dead && e == two && !n.Found && voted <= Default().Fresh && heard <= Default().Silent
 		if (got == Evict) != (may && n.Lost) || (got == Suspect) != (may && !n.Lost) {
 			t.Errorf("%+v, Lease of %s ago: %s", n, heard, got)

@@ -7,6 +7,7 @@
 // but that it changed.
 //
 //	decide.go  what is to become of a node
+//	past.go    how what is known of a unit changes
 //	budget.go  how many nodes may be given up before Kubernetes itself does it, and how many
 //	           may get nothing new
 //
@@ -20,6 +21,8 @@
 //	renewed                   dead, not proven      any                   Nothing
 //	renewed                   well, an old vote     lost                  Hold for a while
 //	renewed                   none, or a very old   lost                  Nothing
+//	renewed again             none since            lost, and was kept    Hold for a while
+//	renewed again             any                   heard, and was kept   Hold until it is missed or heard
 //	silent                    any                   any                   Hold: the unit has no uplink
 //	silent for long, though
 //	the cloud hears the unit  any                   any                   Nothing: nobody votes any more
