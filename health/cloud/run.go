@@ -91,7 +91,7 @@ func Run(ctx context.Context, cfg Config, c *kube.Client, namespace string, ev *
 		for _, name := range leases.Changes() {
 			l, ok := leases.Get(name)
 			if was, had := of[name]; had && (!ok || was != l.unit) {
-				k.world.setLease(now, was, "", true)
+				k.world.setLease(now, was, renewal{}, true)
 				delete(of, name)
 			}
 			if ok && strings.TrimSpace(l.unit) != "" {
@@ -110,4 +110,7 @@ func Run(ctx context.Context, cfg Config, c *kube.Client, namespace string, ev *
 }
 
 // lease is what is kept of a unit's Lease.
-type lease struct{ unit, renewed string }
+type lease struct {
+	unit    string
+	renewed renewal
+}

@@ -51,7 +51,6 @@ func (k *Keeper) given() *given {
 // taint has a node given the taints that follow, and those taken away that follow no more.
 // Where a node is kept its pods are not to be evicted either, whoever began it: the controller
 // manager adds the taint once, and admission takes it back only while the node is on the list.
-// Who was voted dead before its unit fell silent stays as it was.
 func (k *Keeper) taint(ctx context.Context, now time.Time, name string, s *seen, action shield.Action, g *given) {
 	if action != shield.Evict {
 		delete(k.evicts, name)
@@ -59,7 +58,7 @@ func (k *Keeper) taint(ctx context.Context, now time.Time, name string, s *seen,
 	}
 	has := find(s.taints, evicting) >= 0
 	evict := action == shield.Evict && !has && k.gives(now, name, s, g)
-	spare := action.Keeps() && s.lost() && has && verdict(s.verdict) != shield.Dead
+	spare := action.Keeps() && s.lost() && has
 	if evict {
 		k.tainted[name] = true
 	}

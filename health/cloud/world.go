@@ -1,10 +1,12 @@
 package cloud
 
 import (
+	"bytes"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/health/evidence"
@@ -16,9 +18,11 @@ type node struct {
 	uid      string
 	unit     string // "" where it is in none
 	ready    corev1.ConditionStatus
-	verdict  string // annotation
-	evidence string // annotation
+	since    time.Time // of that, by the controller manager's clock
+	verdict  string    // annotation
+	evidence string    // annotation
 	taints   []corev1.Taint
+	voted    time.Time // when the API server took the annotations; zero where it does not say so
 }
 
 // keepNode makes what is kept of a Node whose unit is told by a label.
@@ -27,18 +31,37 @@ func keepNode(unitKey string) func(*corev1.Node) node {
 		k := node{
 			uid: string(n.UID), unit: n.Labels[unitKey], ready: corev1.ConditionUnknown,
 			verdict: n.Annotations[names.NodeHealth], evidence: n.Annotations[names.Evidence], taints: n.Spec.Taints,
+			voted: taken(n.ManagedFields, names.Evidence),
 		}
 		for _, c := range n.Status.Conditions {
 			if c.Type == corev1.NodeReady {
-				k.ready = c.Status
+				k.ready, k.since = c.Status, c.LastTransitionTime.Time
 			}
 		}
 		return k
 	}
 }
 
+// taken is when the API server last took a write of a field, by its own clock; zero where it
+// does not say so.
+func taken(managers []metav1.ManagedFieldsEntry, field string) (at time.Time) {
+	for i := range managers {
+		m := &managers[i]
+		if m.Time != nil && m.FieldsV1 != nil && m.Time.After(at) && bytes.Contains(m.FieldsV1.Raw, []byte(`"f:`+field+`"`)) {
+			at = m.Time.Time
+		}
+	}
+	return at
+}
+
+// renewal is what is kept of a renewal of a Lease.
+type renewal struct {
+	mark  string    // another one each time
+	taken time.Time // by the API server; zero where it does not say so
+}
+
 // keepLease makes of a unit's Lease what changes when it is renewed.
-func keepLease(l *coordinationv1.Lease) string {
+func keepLease(l *coordinationv1.Lease) renewal {
 	holder, renewed := "", ""
 	if l.Spec.HolderIdentity != nil {
 		holder = *l.Spec.HolderIdentity
@@ -46,7 +69,7 @@ func keepLease(l *coordinationv1.Lease) string {
 	if l.Spec.RenewTime != nil {
 		renewed = l.Spec.RenewTime.UTC().Format(time.RFC3339Nano)
 	}
-	return holder + " " + renewed
+	return renewal{holder + " " + renewed, taken(l.ManagedFields, "renewTime")}
 }
 
 // seen is what was seen of a node over time.
@@ -100,22 +123,19 @@ func (w *world) setNode(now time.Time, name string, n node, gone bool) {
 	u := w.unitOf(n.unit)
 	u.nodes[name] = true
 	s := &seen{node: n}
-	s.past = shield.Node{Lost: s.lost(), Since: now, Voted: now, Found: true, Kept: w.listed[name], Verdict: verdict(n.verdict)}
+	s.past = shield.Node{Lost: s.lost(), Since: n.since, Verdict: verdict(n.verdict)}
 	s.past.Evidence, _ = evidence.Parse(n.evidence) // which gives the zero one with an error
-	switch {
-	case was != nil && was.uid == n.uid:
-		if s.past.Kept = was.past.Kept; was.lost() {
-			s.past.Since = was.past.Since
-		}
-		if s.past.Found = false; was.verdict == n.verdict && was.evidence == n.evidence {
-			s.past.Voted, s.past.Found = was.past.Voted, was.past.Found
-		} else {
+	if was != nil && was.uid == n.uid {
+		voted := was.verdict != n.verdict || was.evidence != n.evidence
+		if s.past = was.past.Next(now, s.past, voted); voted {
 			u.past.Voted(now, w.cfg)
 		}
-	case s.past.Kept:
-		u.past.Again = now
+	} else {
+		if s.past = shield.Found(now, s.past, n.voted, w.listed[name]); s.past.Kept {
+			u.past.Again = now
+		}
+		delete(w.listed, name)
 	}
-	delete(w.listed, name)
 	w.nodes[name] = s
 	if s.alive() {
 		u.past.Alive++
@@ -123,13 +143,16 @@ func (w *world) setNode(now time.Time, name string, n node, gone bool) {
 }
 
 // setLease takes a unit's Lease; gone where it is no more.
-func (w *world) setLease(now time.Time, name, lease string, gone bool) {
+func (w *world) setLease(now time.Time, name string, lease renewal, gone bool) {
 	u := w.unitOf(name)
 	switch {
 	case gone:
 		u.lease, u.past.Heard = "", time.Time{}
-	case lease != u.lease || u.past.Heard.IsZero():
-		u.lease = lease
+	case u.past.Heard.IsZero():
+		u.lease = lease.mark
+		u.past.Found(now, lease.taken)
+	case lease.mark != u.lease:
+		u.lease = lease.mark
 		u.past.Renewed(now, w.cfg)
 	}
 	w.tidy(name)

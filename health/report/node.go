@@ -98,6 +98,7 @@ func (m *maker) see(n *corev1.Node) *seen {
 			return s
 		}
 		s.KeptUntil = stamp(until)
+		s.is.Kept = s.kept(m.now)
 	}
 	return s
 }

@@ -21,16 +21,18 @@ const (
 
 // Node is what the cloud knows of a node.
 type Node struct {
-	Lost    bool      // its condition Ready is Unknown
-	Since   time.Time // of that, as seen here
+	Lost bool // its condition Ready is Unknown
+	// Since is from when on it is: as it was seen here, or for who finds it so by what that
+	// condition says, which the controller manager wrote.
+	Since   time.Time
 	Verdict Verdict
 	// Evidence is what the verdict rests on; the zero one where that cannot be read.
 	Evidence evidence.Evidence
 	// Voted is when the verdict, or what it rests on, was last seen to change, or was found.
 	Voted time.Time
 	// Found says that it was there when the Node was first seen, and has not changed since:
-	// it may be of any age.
-	Found bool
+	// it may be of any age, unless it is Dated: then Voted is when the API server took it.
+	Found, Dated bool
 	// Kept says that its pods stayed when it was last decided about, or that a list says so
 	// that was found.
 	Kept bool
@@ -38,8 +40,8 @@ type Node struct {
 
 // Unit is what the cloud knows of a node's unit. How that changes: past.go.
 type Unit struct {
-	// Heard is when its Lease was last seen to be renewed; zero where it has none. Who
-	// begins to look takes a Lease that it finds for renewed then.
+	// Heard is when its Lease was last seen to be renewed, or when the API server took the
+	// last renewal of one that was found; zero where it has none.
 	Heard time.Time
 	// Again is when it was first heard after it was silent, or when one began to look at
 	// nodes of it that were kept by then; zero where neither was.
@@ -121,7 +123,7 @@ func Decide(now time.Time, c Config, n Node, u Unit) (Action, string) {
 	case silent > c.Doubt && u.Alive > 0:
 		return Nothing, "nobody votes in its unit any more: the cloud hears nodes of it, and no vote"
 	case silent > c.Silent:
-		return dark(now, c, n)
+		return dark(now, c, n, u)
 	case n.Lost:
 		return lost(now, c, n, u)
 	}
@@ -144,9 +146,15 @@ func unproven(n Node, u Unit) string {
 	return ""
 }
 
-// dark is of a node in a unit without uplink: whatever was voted before is frozen.
-func dark(now time.Time, c Config, n Node) (Action, string) {
-	if n.Lost && c.Autonomy > 0 && now.Sub(n.Since) > c.Autonomy {
+// dark is of a node in a unit without uplink: whatever was before is frozen. That keeps who was
+// kept, or was lost with its unit, and revives nobody who was given up.
+func dark(now time.Time, c Config, n Node, u Unit) (Action, string) {
+	switch {
+	case n.Lost && !n.Kept && n.Verdict == Dead:
+		return Nothing, "its unit has no uplink, and said before that it is dead"
+	case n.Lost && !n.Kept && !n.Since.After(u.Heard):
+		return Nothing, "its unit has no uplink, and did not keep it before"
+	case n.Lost && c.Autonomy > 0 && now.Sub(n.Since) > c.Autonomy:
 		return Nothing, fmt.Sprintf("its unit has had no uplink for more than %s", c.Autonomy)
 	}
 	return Hold, "its unit has no uplink"
@@ -169,6 +177,10 @@ func heard(now time.Time, c Config, n Node, u Unit) (Action, string) {
 	return Nothing, "the cloud hears it"
 }
 
+// ageless reports whether a node was lost when its verdict was found, and nobody knows how old
+// that is.
+func (n Node) ageless() bool { return n.Found && !n.Dated && !n.Since.After(n.Voted) }
+
 // lost is of a lost node in a unit that is heard. What was voted before the unit fell silent
 // gives up nobody who was kept since: in a unit that is heard again it takes a while until the
 // cloud hears its nodes, or they have voted on those that it does not.
@@ -176,6 +188,8 @@ func lost(now time.Time, c Config, n Node, u Unit) (Action, string) {
 	old := now.Sub(n.Voted)
 	before := n.Kept && n.Voted.Before(u.Again)
 	switch {
+	case n.Verdict == Well && !n.Kept && n.ageless():
+		return Nothing, "it is said to be well since before the controller looked, and is on no list: that has to be renewed to count"
 	case n.Verdict == Well && old <= c.Fresh:
 		return Shield, "it lost its uplink alone: more than half of its unit see it"
 	case n.Verdict == Dead && old <= c.Fresh && !before:

@@ -51,7 +51,10 @@ func TestDecide(t *testing.T) {
 		{"lost, dead for the other one of two", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 1, Of: 2, Exact: true}}, heardAgo(time.Second, 2, 1), Evict, "dead"},
 		{"lost, dead by itself alone", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 1, Of: 1, Exact: true}}, heardAgo(time.Second, 1, 0), Nothing, "not of more"},
 		{"lost, dead since before it was looked at", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: two, Found: true}, renewed, Nothing, "renewed to count"},
-		{"lost, well since before it was looked at", Node{Lost: true, Verdict: Well, Voted: ago(time.Minute), Found: true}, renewed, Shield, "uplink alone"},
+		{"lost, well since before it was looked at", Node{Lost: true, Since: ago(time.Minute), Verdict: Well, Voted: ago(time.Minute), Found: true}, renewed, Nothing, "on no list"},
+		{"and on the list", Node{Lost: true, Since: ago(time.Minute), Verdict: Well, Voted: ago(time.Minute), Found: true, Kept: true}, renewed, Shield, "uplink alone"},
+		{"and the API server says when", Node{Lost: true, Since: ago(time.Hour), Verdict: Well, Voted: ago(time.Minute), Found: true, Dated: true}, renewed, Shield, "uplink alone"},
+		{"and was lost later", Node{Lost: true, Since: ago(time.Second), Verdict: Well, Voted: ago(time.Minute), Found: true}, renewed, Shield, "uplink alone"},
 		{"heard, dead for its peers long ago", Node{Verdict: Dead, Voted: ago(time.Hour)}, renewed, Nothing, "hears it"},
 		{"heard and seen", Node{Verdict: Well, Voted: ago(time.Minute)}, renewed, Nothing, "hears it"},
 		{"heard, and said long ago that it has no uplink", Node{Verdict: Well, Voted: ago(time.Hour), Evidence: cut}, renewed, Nothing, "hears it"},
@@ -70,9 +73,12 @@ func TestDecide(t *testing.T) {
 		{"kept, and not missed yet", Node{Kept: true, Verdict: Well, Voted: ago(time.Hour)}, again, Hold, "not have missed"},
 		{"kept, and long since heard", Node{Kept: true, Verdict: Well, Voted: ago(time.Hour)}, settled, Nothing, "hears it"},
 		{"its unit fell silent", Node{Verdict: Well, Voted: ago(time.Minute)}, silent, Hold, "no uplink"},
-		{"lost with its unit", Node{Lost: true, Verdict: Well, Voted: ago(time.Hour)}, dark, Hold, "no uplink"},
-		{"lost with its unit, after its death", Node{Lost: true, Verdict: Dead, Voted: ago(time.Hour)}, dark, Hold, "no uplink"},
-		{"lost with its unit, never voted on", Node{Lost: true}, dark, Hold, "no uplink"},
+		{"lost with its unit", Node{Lost: true, Since: ago(59 * time.Minute), Verdict: Well, Voted: ago(time.Hour)}, dark, Hold, "no uplink"},
+		{"lost with its unit, never voted on", Node{Lost: true, Since: ago(59 * time.Minute)}, dark, Hold, "no uplink"},
+		{"kept, and lost before its unit", Node{Lost: true, Since: ago(2 * time.Hour), Kept: true, Verdict: Well, Voted: ago(2 * time.Hour)}, dark, Hold, "no uplink"},
+		{"kept, and said to be dead before its unit fell silent", Node{Lost: true, Since: ago(59 * time.Minute), Kept: true, Verdict: Dead, Voted: ago(time.Hour)}, dark, Hold, "no uplink"},
+		{"lost before its unit, and not kept", Node{Lost: true, Since: ago(2 * time.Hour), Verdict: Well, Voted: ago(2 * time.Hour)}, dark, Nothing, "did not keep it"},
+		{"dead before its unit fell silent", Node{Lost: true, Since: ago(59 * time.Minute), Verdict: Dead, Voted: ago(time.Hour)}, dark, Nothing, "said before that it is dead"},
 		{"lost, where votes ended and others are heard", Node{Lost: true, Verdict: Well, Voted: ago(time.Minute)}, left, Nothing, "any more"},
 		{"lost where nobody votes", Node{Lost: true, Verdict: Well, Voted: ago(time.Second)}, Unit{}, Nothing, "nobody votes"},
 	} {
@@ -88,7 +94,7 @@ func TestAutonomyEnds(t *testing.T) {
 	c := Default()
 	c.Autonomy = time.Hour
 	for since, want := range map[time.Duration]Action{59 * time.Minute: Hold, 61 * time.Minute: Nothing} {
-		if got, why := Decide(now, c, Node{Lost: true, Since: ago(since)}, Unit{Heard: ago(since)}); got != want {
+		if got, why := Decide(now, c, Node{Lost: true, Since: ago(since)}, heardAgo(since+time.Minute, 3, 0)); got != want {
 			t.Errorf("after %s: %s, for %s; want %s", since, got, why, want)
 		}
 	}
