@@ -96,10 +96,11 @@ func newWorld(c shield.Config, listed map[string]bool) *world {
 	return &world{cfg: c, nodes: map[string]*seen{}, units: map[string]*unit{}, listed: listed}
 }
 
-func (w *world) unitOf(name string) *unit {
+func (w *world) unitOf(now time.Time, name string) *unit {
 	u := w.units[name]
 	if u == nil {
 		u = &unit{nodes: map[string]bool{}}
+		u.past.Vanished(now)
 		w.units[name] = u
 	}
 	return u
@@ -109,18 +110,18 @@ func (w *world) unitOf(name string) *unit {
 func (w *world) setNode(now time.Time, name string, n node, gone bool) {
 	was := w.nodes[name]
 	if was != nil {
-		u := w.unitOf(was.unit)
+		u := w.units[was.unit]
 		delete(u.nodes, name)
 		if was.alive() {
 			u.past.Alive--
 		}
-		w.tidy(was.unit)
+		defer w.tidy(was.unit)
 	}
 	if gone {
 		delete(w.nodes, name)
 		return
 	}
-	u := w.unitOf(n.unit)
+	u := w.unitOf(now, n.unit)
 	u.nodes[name] = true
 	s := &seen{node: n}
 	s.past = shield.Node{Lost: s.lost(), Since: n.since, Verdict: verdict(n.verdict)}
@@ -144,14 +145,14 @@ func (w *world) setNode(now time.Time, name string, n node, gone bool) {
 
 // setLease takes a unit's Lease; gone where it is no more.
 func (w *world) setLease(now time.Time, name string, lease renewal, gone bool) {
-	u := w.unitOf(name)
+	u := w.unitOf(now, name)
 	switch {
 	case gone:
-		u.lease, u.past.Heard = "", time.Time{}
+		u.past.Vanished(now)
 	case u.past.Heard.IsZero():
 		u.lease = lease.mark
 		u.past.Found(now, lease.taken)
-	case lease.mark != u.lease:
+	case lease.mark != u.lease || !u.past.Gone.IsZero():
 		u.lease = lease.mark
 		u.past.Renewed(now, w.cfg)
 	}
@@ -160,7 +161,7 @@ func (w *world) setLease(now time.Time, name string, lease renewal, gone bool) {
 
 // tidy forgets a unit that has nothing.
 func (w *world) tidy(name string) {
-	if u := w.units[name]; u != nil && len(u.nodes) == 0 && u.past.Heard.IsZero() {
+	if u := w.units[name]; u != nil && len(u.nodes) == 0 && !u.past.Gone.IsZero() {
 		delete(w.units, name)
 	}
 }

@@ -41,11 +41,13 @@ type Node struct {
 // Unit is what the cloud knows of a node's unit. How that changes: past.go.
 type Unit struct {
 	// Heard is when its Lease was last seen to be renewed, or when the API server took the
-	// last renewal of one that was found; zero where it has none.
+	// last renewal of one that was found; zero where it never had one.
 	Heard time.Time
 	// Again is when it was first heard after it was silent, or when one began to look at
 	// nodes of it that were kept by then; zero where neither was.
 	Again time.Time
+	// Gone is since when it has no Lease, as far as was seen; zero where it has one.
+	Gone time.Time
 	// Nodes is how many are in it, and Alive how many of them the cloud hears.
 	Nodes, Alive int
 }
@@ -76,8 +78,9 @@ type Config struct {
 	// that it is known by then.
 	Silent time.Duration
 	// Doubt is after how long without a renewal it says so only where the cloud hears no
-	// node of the unit: else nobody votes there any more. It is more than the time after
-	// which Kubernetes takes a node for lost.
+	// node of the unit: else nobody votes there any more; and how long who was kept stays
+	// where there is no Lease any more. It is more than the time after which Kubernetes
+	// takes a node for lost.
 	Doubt time.Duration
 	// Fresh is how old what a verdict rests on may be: voters renew it each minute while
 	// the node is lost.
@@ -118,8 +121,12 @@ func (c Config) Validate() error {
 // the node for lost, and has to be told before that they are to stay.
 func Decide(now time.Time, c Config, n Node, u Unit) (Action, string) {
 	switch silent := now.Sub(u.Heard); {
+	case !u.Gone.IsZero() && now.Sub(u.Gone) <= c.Doubt && (n.Kept || !u.Heard.IsZero()):
+		return gone(n)
 	case u.Heard.IsZero():
 		return Nothing, "nobody votes in its unit"
+	case !u.Gone.IsZero():
+		return Nothing, "nobody votes in its unit any more: its Lease is gone"
 	case silent > c.Doubt && u.Alive > 0:
 		return Nothing, "nobody votes in its unit any more: the cloud hears nodes of it, and no vote"
 	case silent > c.Silent:
@@ -144,6 +151,15 @@ func unproven(n Node, u Unit) string {
 		return "it is said to be dead since before the controller looked: that has to be renewed to count"
 	}
 	return ""
+}
+
+// gone is of a node in a unit whose Lease was there: it may be taken away by mistake, or by
+// somebody who is not of the unit, which makes another one if it can.
+func gone(n Node) (Action, string) {
+	if n.Lost && !n.Kept {
+		return Nothing, "its unit's Lease is gone, and it was not kept before"
+	}
+	return Hold, "its unit's Lease is gone"
 }
 
 // dark is of a node in a unit without uplink: whatever was before is frozen. That keeps who was

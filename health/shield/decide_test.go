@@ -21,6 +21,11 @@ func again(d time.Duration) Unit {
 	return Unit{Heard: ago(time.Second), Again: ago(d), Nodes: 3, Alive: 1}
 }
 
+// vanished is a unit whose Lease is gone since some time ago.
+func vanished(d time.Duration) Unit {
+	return Unit{Heard: ago(d), Gone: ago(d), Nodes: 3, Alive: 1}
+}
+
 // two of three, all of whom were asked.
 var two = evidence.Evidence{No: 2, Of: 3, Exact: true}
 
@@ -80,6 +85,13 @@ func TestDecide(t *testing.T) {
 		{"lost before its unit, and not kept", Node{Lost: true, Since: ago(2 * time.Hour), Verdict: Well, Voted: ago(2 * time.Hour)}, dark, Nothing, "did not keep it"},
 		{"dead before its unit fell silent", Node{Lost: true, Since: ago(59 * time.Minute), Verdict: Dead, Voted: ago(time.Hour)}, dark, Nothing, "said before that it is dead"},
 		{"lost, where votes ended and others are heard", Node{Lost: true, Verdict: Well, Voted: ago(time.Minute)}, left, Nothing, "any more"},
+		{"kept, and its unit's Lease is gone", Node{Lost: true, Kept: true, Verdict: Well, Voted: ago(time.Hour)}, vanished(2 * time.Minute), Hold, "Lease is gone"},
+		{"heard, and its unit's Lease is gone", Node{Verdict: Well, Voted: ago(time.Hour)}, vanished(2 * time.Minute), Hold, "Lease is gone"},
+		{"lost, not kept, and its unit's Lease is gone", Node{Lost: true, Verdict: Dead, Voted: ago(time.Hour)}, vanished(time.Minute), Nothing, "not kept before"},
+		{"kept, and its unit's Lease is gone for long", Node{Lost: true, Kept: true, Verdict: Well, Voted: ago(time.Minute)}, vanished(121 * time.Second), Nothing, "any more: its Lease is gone"},
+		{"kept by an earlier controller, and there is no Lease", Node{Lost: true, Kept: true}, Unit{Gone: ago(2 * time.Minute)}, Hold, "Lease is gone"},
+		{"kept by an earlier controller, and there is none for long", Node{Lost: true, Kept: true}, Unit{Gone: ago(121 * time.Second)}, Nothing, "nobody votes in its unit"},
+		{"not kept, and there never was a Lease", Node{}, Unit{Gone: ago(time.Minute)}, Nothing, "nobody votes in its unit"},
 		{"lost where nobody votes", Node{Lost: true, Verdict: Well, Voted: ago(time.Second)}, Unit{}, Nothing, "nobody votes"},
 	} {
 		got, why := Decide(now, Default(), tt.node, tt.unit)

@@ -28,7 +28,8 @@
 //	                                                kept, or given up     Nothing: it stays as it was
 //	silent for long, though
 //	the cloud hears the unit  any                   any                   Nothing: nobody votes any more
-//	never seen                any                   any                   Nothing: nobody votes there
+//	gone, a moment ago        any                   heard, or kept        Hold: it may be there again
+//	never seen, or gone       any                   any                   Nothing: nobody votes there
 //
 // Dead is proven where the whole unit was asked, more than half of the nodes that the cloud
 // knows there said so, and that was seen to be written: what a controller finds when it begins

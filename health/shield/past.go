@@ -5,12 +5,20 @@ import "time"
 // Renewed notes that the unit's Lease is seen to be renewed.
 func (u *Unit) Renewed(now time.Time, c Config) {
 	u.told(now, c)
-	u.Heard = now
+	u.Heard, u.Gone = now, time.Time{}
+}
+
+// Vanished notes that the unit has no Lease, or has none any more.
+func (u *Unit) Vanished(now time.Time) {
+	if u.Gone.IsZero() {
+		u.Gone = now
+	}
 }
 
 // Found notes a Lease that one finds as one begins to look; at is when the API server took its
 // last renewal, zero where it does not say so: then it counts as renewed now.
 func (u *Unit) Found(now, at time.Time) {
+	u.Gone = time.Time{}
 	if u.Heard = at; at.IsZero() || at.After(now) {
 		u.Heard = now
 	}
@@ -49,7 +57,8 @@ func (u *Unit) Voted(now time.Time, c Config) { u.told(now, c) }
 
 // told notes the first word after a silence.
 func (u *Unit) told(now time.Time, c Config) {
-	if !u.Heard.IsZero() && now.Sub(u.Heard) > c.Silent && now.Sub(u.Again) > c.Silent {
+	silent := now.Sub(u.Heard) > c.Silent || !u.Gone.IsZero()
+	if !u.Heard.IsZero() && silent && now.Sub(u.Again) > c.Silent {
 		u.Again = now
 	}
 }
