@@ -48,6 +48,9 @@ type Unit struct {
 	Again time.Time
 	// Gone is since when it has no Lease, as far as was seen; zero where it has one.
 	Gone time.Time
+	// Voice is when a daemon of it was last seen to say that it is there, has an uplink, and
+	// hears no majority to vote with; zero where none ever did.
+	Voice time.Time
 	// Nodes is how many are in it, and Alive how many of them the cloud hears.
 	Nodes, Alive int
 }
@@ -128,9 +131,9 @@ func Decide(now time.Time, c Config, n Node, u Unit) (Action, string) {
 	case !u.Gone.IsZero():
 		return Nothing, "nobody votes in its unit any more: its Lease is gone"
 	case silent > c.Doubt && u.Alive > 0:
-		return Nothing, "nobody votes in its unit any more: the cloud hears nodes of it, and no vote"
+		return mute(now, c, n, u)
 	case silent > c.Silent:
-		return dark(now, c, n, u)
+		return frozen(now, c, n, u, "its unit has no uplink")
 	case n.Lost:
 		return lost(now, c, n, u)
 	}
@@ -162,18 +165,31 @@ func gone(n Node) (Action, string) {
 	return Hold, "its unit's Lease is gone"
 }
 
-// dark is of a node in a unit without uplink: whatever was before is frozen. That keeps who was
-// kept, or was lost with its unit, and revives nobody who was given up.
-func dark(now time.Time, c Config, n Node, u Unit) (Action, string) {
+// mute is of a node in a unit whose Lease has been silent for long though the cloud hears nodes of
+// it: it cannot agree, for it is cut in halves or its uplink is on the smaller side, or its daemons
+// were taken away. A daemon that says that it is there tells which.
+func mute(now time.Time, c Config, n Node, u Unit) (Action, string) {
+	switch {
+	case now.Sub(u.Voice) <= c.Fresh:
+		return frozen(now, c, n, u, "its unit does not agree on anything: more than half of it do not hear each other")
+	case n.Lost && n.Kept && n.Verdict == Well && now.Sub(u.Heard) <= c.Fresh+c.HoldVerdict:
+		return Hold, "nobody votes in its unit any more, which voted last that it is well"
+	}
+	return Nothing, "nobody votes in its unit any more: the cloud hears nodes of it, and no vote"
+}
+
+// frozen is of a node in a unit without uplink, or without a majority: whatever was before stays.
+// That keeps who was kept, or was lost with its unit, and revives nobody who was given up.
+func frozen(now time.Time, c Config, n Node, u Unit, why string) (Action, string) {
 	switch {
 	case n.Lost && !n.Kept && n.Verdict == Dead:
-		return Nothing, "its unit has no uplink, and said before that it is dead"
+		return Nothing, why + ", and said before that it is dead"
 	case n.Lost && !n.Kept && !n.Since.After(u.Heard):
-		return Nothing, "its unit has no uplink, and did not keep it before"
+		return Nothing, why + ", and did not keep it before"
 	case n.Lost && c.Autonomy > 0 && now.Sub(n.Since) > c.Autonomy:
-		return Nothing, fmt.Sprintf("its unit has had no uplink for more than %s", c.Autonomy)
+		return Nothing, fmt.Sprintf("%s, and has not had for more than %s", why, c.Autonomy)
 	}
-	return Hold, "its unit has no uplink"
+	return Hold, why
 }
 
 // heard is of a node that the cloud hears, or has not missed yet.
