@@ -14,6 +14,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/health/shield"
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/quiet"
 )
 
 // Config is how a Keeper works.
@@ -27,6 +28,11 @@ type Config struct {
 	Every, Mend time.Duration
 	// Grace is how long Kubernetes itself has for the taint of a node that is voted dead.
 	Grace time.Duration
+	// Refused is for how long nobody is given up while either Nodes or Leases are not told,
+	// and the others are: then they are no more to be waited for.
+	Refused time.Duration
+	// Fault is told why the API server does not tell of Nodes and Leases, or nil; it may be nil.
+	Fault func(error)
 	Log   *slog.Logger
 }
 
@@ -34,7 +40,7 @@ type Config struct {
 func Default() Config {
 	return Config{
 		Shield: shield.Default(), Expiry: 5 * time.Minute, Renew: time.Minute,
-		Every: time.Second, Mend: 30 * time.Second, Grace: 10 * time.Second,
+		Every: time.Second, Mend: 30 * time.Second, Grace: 10 * time.Second, Refused: 15 * time.Minute,
 	}
 }
 
@@ -46,6 +52,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Every <= 0 || c.Mend < c.Every || c.Renew < c.Every {
 		errs = append(errs, fmt.Errorf("nodes are looked at every %s, their pods every %s, the list is written every %s: must be positive, and the first the least", c.Every, c.Mend, c.Renew))
+	}
+	if c.Refused < 0 {
+		errs = append(errs, fmt.Errorf("nobody is given up for %s while it is not known how nodes are: must not be negative", c.Refused))
 	}
 	if c.Expiry < 2*c.Renew {
 		errs = append(errs, fmt.Errorf("an entry counts for %s and is renewed every %s: twice that is the least", c.Expiry, c.Renew))
@@ -90,8 +99,10 @@ type Keeper struct {
 
 	pods, taints *errands
 	work         sync.WaitGroup
-	deaf         bool // the API server does not answer
-	over         bool // more nodes are unseen than may be
+	told         quiet.Limit
+	deaf         bool      // the API server does not answer
+	partial      time.Time // since when it tells either of Nodes or of Leases; zero: of both, or of none
+	over         bool      // more nodes are unseen than may be
 }
 
 // New begins with what an earlier one left on the list.
@@ -109,17 +120,33 @@ func New(cfg Config, c Cluster, m *Metrics, listed []string, now time.Time) *Kee
 	return k
 }
 
-// hear notes why the API server does not answer, or nil. Who does not hear it begins anew when
-// it does: what it was not told in between may be of any age.
-func (k *Keeper) hear(now time.Time, fault error) {
-	if fault != nil {
+// hear notes why the API server does not tell of Nodes and Leases, or nil. Who does not hear it
+// begins anew when it does: what it was not told in between may be of any age. While nothing is
+// told nothing is written either, and that may last. Where one of the two is, it is no outage but
+// a mistake, as in the rights of the controller, that may last for ever: not so who is kept by it.
+func (k *Keeper) hear(now time.Time, nodes, leases error) {
+	k.metrics.heard(nodes, leases)
+	fault := errors.Join(nodes, leases)
+	if k.cfg.Fault != nil {
+		k.cfg.Fault(fault)
+	}
+	switch partial := (nodes == nil) != (leases == nil); {
+	case !partial:
+		k.partial = time.Time{}
+	case k.partial.IsZero():
+		k.partial = now
+	}
+	if fault != nil && (k.partial.IsZero() || now.Sub(k.partial) <= k.cfg.Refused) {
 		k.begun = now
 	}
-	if deaf := fault != nil; deaf != k.deaf {
-		if k.deaf = deaf; deaf {
-			k.cfg.Log.Warn("it is not known how nodes are; who is shielded stays so, and nobody is given up", obs.KeyErr, fault)
-		} else {
-			k.cfg.Log.Info("it is known again how nodes are")
+	was := k.deaf
+	switch k.deaf = fault != nil; {
+	case k.deaf && k.told.Allow(now, 1, quiet.Every):
+		k.cfg.Log.Warn("it is not known how nodes are; who is shielded stays so, and nobody is given up", obs.KeyErr, fault)
+	case was && !k.deaf:
+		k.cfg.Log.Info("it is known again how nodes are")
+		for name, s := range k.world.nodes {
+			s.past.Kept = s.past.Kept || k.listed[name]
 		}
 	}
 }

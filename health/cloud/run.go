@@ -2,7 +2,6 @@ package cloud
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -99,7 +98,7 @@ func Run(ctx context.Context, cfg Config, c *kube.Client, namespace string, ev *
 				k.world.setLease(now, l.unit, l.renewed, false)
 			}
 		}
-		k.hear(now, errors.Join(nodes.Fault(), leases.Fault()))
+		k.hear(now, nodes.Fault(), leases.Fault())
 		k.look(ctx, now)
 		select {
 		case <-tick.C:

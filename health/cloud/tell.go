@@ -12,6 +12,7 @@ import (
 type Metrics struct {
 	nodes  *prometheus.GaugeVec
 	writes *prometheus.CounterVec
+	faults *prometheus.GaugeVec
 }
 
 // NewMetrics registers them.
@@ -23,8 +24,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gridmesh_health_writes_total", Help: "What was written for node health: the list, pods' conditions, taints.",
 		}, []string{"what", "result"}),
+		faults: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "gridmesh_health_watch_faults", Help: "1 where the API server does not tell of what node health goes by: nodes, leases. Nobody is given up then.",
+		}, []string{"watch"}),
 	}
-	r.MustRegister(m.nodes, m.writes)
+	r.MustRegister(m.nodes, m.writes, m.faults)
+	m.heard(nil, nil)
 	for _, what := range []string{"list", "pod", "taint"} {
 		m.writes.WithLabelValues(what, "ok")
 		m.writes.WithLabelValues(what, "failed")
@@ -35,6 +40,16 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 func (m *Metrics) set(counts map[shield.Action]int) {
 	for _, a := range []shield.Action{shield.Shield, shield.Hold, shield.Suspect, shield.Evict} {
 		m.nodes.WithLabelValues(a.String()).Set(float64(counts[a]))
+	}
+}
+
+func (m *Metrics) heard(nodes, leases error) {
+	for watch, err := range map[string]error{"nodes": nodes, "leases": leases} {
+		n := 0.0
+		if err != nil {
+			n = 1
+		}
+		m.faults.WithLabelValues(watch).Set(n)
 	}
 }
 
