@@ -18,6 +18,7 @@
 //	errands.go  what is done for nodes beside the loop, a few at a time
 //	run.go      a real cluster: what is watched, and how it is written
 //	pods.go     pods that the controller manager marked, or did not
+//	bound.go    which pods go when a unit without uplink is held for those that are bound to it
 //	taints.go   nodes that are voted dead, and those that are and are not any more
 //	tell.go     Events and metrics
 package cloud

@@ -70,6 +70,8 @@ type Cluster interface {
 	PodsOn(ctx context.Context, node string, each func(*corev1.Pod) error) error
 	// SetReady writes a pod's condition Ready, if nobody wrote the pod since.
 	SetReady(ctx context.Context, pod *corev1.Pod, ready corev1.PodCondition) error
+	// Evict has a pod go, as far as its disruption budgets let it; one that is gone is no error.
+	Evict(ctx context.Context, pod *corev1.Pod) error
 	// EditTaints writes what edit makes of the taints that a Node has now.
 	EditTaints(ctx context.Context, node, uid string, edit func([]corev1.Taint) []corev1.Taint) error
 	// Event tells of a node.
@@ -97,6 +99,10 @@ type Keeper struct {
 	// and when they last were not to be: it marks them once, and does not come again.
 	owed map[string]time.Time
 
+	// parted are nodes of which pods go that are not bound to their unit, and parting how fast.
+	parted  map[string]bool
+	parting shield.Budget
+
 	pods, taints *errands
 	work         sync.WaitGroup
 	told         quiet.Limit
@@ -109,7 +115,7 @@ type Keeper struct {
 func New(cfg Config, c Cluster, m *Metrics, listed []string, now time.Time) *Keeper {
 	k := &Keeper{
 		cfg: cfg, cluster: c, metrics: m, begun: now, until: now.Add(cfg.Expiry),
-		listed: map[string]bool{}, said: map[string]shield.Action{}, evicts: map[string]time.Time{}, tainted: map[string]bool{}, unseen: map[string]bool{}, owed: map[string]time.Time{},
+		listed: map[string]bool{}, said: map[string]shield.Action{}, evicts: map[string]time.Time{}, tainted: map[string]bool{}, unseen: map[string]bool{}, owed: map[string]time.Time{}, parted: map[string]bool{},
 	}
 	k.pods = newErrands("mend its pods", cfg.Mend, 5*cfg.Every, cfg.Log, &k.work)
 	k.taints = newErrands("write its taints", 5*cfg.Every, 5*cfg.Every, cfg.Log, &k.work)
@@ -159,6 +165,8 @@ func (k *Keeper) young(now time.Time) bool { return now.Sub(k.begun) <= k.cfg.Sh
 func (k *Keeper) decide(now time.Time, name string) (shield.Action, string) {
 	action, why := k.world.decide(now, name)
 	switch {
+	case action == shield.HoldBound && k.young(now):
+		return shield.Hold, "the controller has just begun to look"
 	case !k.young(now) || action.Keeps():
 		return action, why
 	case k.listed[name]:
@@ -183,6 +191,9 @@ func (k *Keeper) look(ctx context.Context, now time.Time) {
 		action, why := k.decide(now, name)
 		actions[name] = action
 		counts[action]++
+		if action != shield.HoldBound {
+			delete(k.parted, name)
+		}
 		k.tell(name, k.world.nodes[name], action, why)
 		if k.world.nodes[name].past.Kept = action.Keeps(); action.Keeps() {
 			keep[name] = true
@@ -216,6 +227,7 @@ func (k *Keeper) forget() {
 	maps.DeleteFunc(k.evicts, func(name string, _ time.Time) bool { return gone(name) })
 	maps.DeleteFunc(k.tainted, func(name string, _ bool) bool { return gone(name) })
 	maps.DeleteFunc(k.unseen, func(name string, _ bool) bool { return gone(name) })
+	maps.DeleteFunc(k.parted, func(name string, _ bool) bool { return gone(name) })
 	maps.DeleteFunc(k.owed, func(name string, _ time.Time) bool { return gone(name) })
 	k.pods.forget(gone)
 	k.taints.forget(gone)

@@ -27,8 +27,9 @@ type clusterTwin struct {
 	stuck  bool  // for taints: nobody answers
 	fault  error // of the next write of a pod
 
-	mu     sync.Mutex
-	taints map[string][]corev1.Taint
+	mu      sync.Mutex
+	taints  map[string][]corev1.Taint
+	evicted []string // pods
 }
 
 var errBroken = errors.New("broken")
@@ -58,6 +59,15 @@ func (c *clusterTwin) SetReady(_ context.Context, pod *corev1.Pod, ready corev1.
 		return err
 	}
 	*condition(pod, corev1.PodReady) = ready
+	return nil
+}
+
+func (c *clusterTwin) Evict(_ context.Context, pod *corev1.Pod) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.evicted = append(c.evicted, pod.Name)
+	at := metav1.Now()
+	pod.DeletionTimestamp = &at
 	return nil
 }
 

@@ -42,6 +42,11 @@ func (l live) SetReady(ctx context.Context, pod *corev1.Pod, ready corev1.PodCon
 	return typed.SetReady(ctx, l.client, pod, ready)
 }
 
+// Evict implements Cluster.
+func (l live) Evict(ctx context.Context, pod *corev1.Pod) error {
+	return typed.Evict(ctx, l.client, pod)
+}
+
 // EditTaints implements Cluster.
 func (l live) EditTaints(ctx context.Context, node, uid string, edit func([]corev1.Taint) []corev1.Taint) error {
 	return typed.EditTaints(ctx, l.client, node, uid, edit)

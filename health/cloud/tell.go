@@ -19,10 +19,10 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "gridmesh_health_nodes", Help: "Nodes by what is to become of them: shield, hold, suspect, evict.",
+			Name: "gridmesh_health_nodes", Help: "Nodes by what is to become of them: shield, hold, hold bound, suspect, evict.",
 		}, []string{"action"}),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gridmesh_health_writes_total", Help: "What was written for node health: the list, pods' conditions, taints.",
+			Name: "gridmesh_health_writes_total", Help: "What was written for node health: the list, pods' conditions, evictions, taints.",
 		}, []string{"what", "result"}),
 		faults: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "gridmesh_health_watch_faults", Help: "1 where the API server does not tell of what node health goes by: nodes, leases. Nobody is given up then.",
@@ -30,7 +30,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	r.MustRegister(m.nodes, m.writes, m.faults)
 	m.heard(nil, nil)
-	for _, what := range []string{"list", "pod", "taint"} {
+	for _, what := range []string{"list", "pod", "eviction", "taint"} {
 		m.writes.WithLabelValues(what, "ok")
 		m.writes.WithLabelValues(what, "failed")
 	}
@@ -38,7 +38,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 }
 
 func (m *Metrics) set(counts map[shield.Action]int) {
-	for _, a := range []shield.Action{shield.Shield, shield.Hold, shield.Suspect, shield.Evict} {
+	for _, a := range []shield.Action{shield.Shield, shield.Hold, shield.HoldBound, shield.Suspect, shield.Evict} {
 		m.nodes.WithLabelValues(a.String()).Set(float64(counts[a]))
 	}
 }
@@ -65,6 +65,7 @@ func (m *Metrics) wrote(what string, err error) {
 const (
 	reasonShielded = "NodeShielded"
 	reasonHeld     = "NodeHeld"
+	reasonPart     = "NodeHeldForBoundPods"
 	reasonReleased = "NodeReleased"
 	reasonDead     = "NodeVotedDead"
 	reasonUnseen   = "NodeUnseenByUnit"
@@ -88,6 +89,8 @@ func (k *Keeper) tell(name string, s *seen, action shield.Action, why string) {
 		reason = reasonShielded
 	case action == shield.Hold:
 		reason = reasonHeld
+	case action == shield.HoldBound:
+		kind, reason = corev1.EventTypeWarning, reasonPart
 	case action == shield.Evict:
 		kind, reason = corev1.EventTypeWarning, reasonDead
 	case action == shield.Suspect:

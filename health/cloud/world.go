@@ -82,6 +82,7 @@ type seen struct {
 type world struct {
 	cfg    shield.Config
 	nodes  map[string]*seen
+	lost   int // of these
 	units  map[string]*unit
 	listed map[string]bool // nodes that were kept when this one began
 }
@@ -114,6 +115,8 @@ func (w *world) setNode(now time.Time, name string, n node, gone bool) {
 		delete(u.nodes, name)
 		if was.alive() {
 			u.past.Alive--
+		} else {
+			w.lost--
 		}
 		defer w.tidy(was.unit)
 	}
@@ -140,6 +143,8 @@ func (w *world) setNode(now time.Time, name string, n node, gone bool) {
 	w.nodes[name] = s
 	if s.alive() {
 		u.past.Alive++
+	} else {
+		w.lost++
 	}
 }
 
@@ -177,7 +182,7 @@ func (w *world) decide(now time.Time, name string) (shield.Action, string) {
 	}
 	u := w.units[s.unit]
 	is := u.past
-	is.Nodes = len(u.nodes)
+	is.Nodes, is.Most = len(u.nodes), !shield.MayPart(w.lost, len(w.nodes))
 	return shield.Decide(now, w.cfg, s.past, is)
 }
 

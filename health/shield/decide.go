@@ -51,6 +51,8 @@ type Unit struct {
 	// Voice is when a daemon of it was last seen to say that it is there, has an uplink, and
 	// hears no majority to vote with; zero where none ever did.
 	Voice time.Time
+	// Most says that most nodes of the cluster are lost: rather the cloud is cut off (MayPart).
+	Most bool
 	// Nodes is how many are in it, and Alive how many of them the cloud hears.
 	Nodes, Alive int
 }
@@ -60,18 +62,19 @@ type Action uint8
 
 // Actions.
 const (
-	Nothing Action = iota // Kubernetes does as it does
-	Shield                // its pods and endpoints stay
-	Hold                  // they stay, for it is not known whether they are well
-	Suspect               // nothing new is to be placed on it
-	Evict                 // its pods and endpoints go
+	Nothing   Action = iota // Kubernetes does as it does
+	Shield                  // its pods and endpoints stay
+	Hold                    // they stay, for it is not known whether they are well
+	HoldBound               // those that are bound to its unit stay, the others go
+	Suspect                 // nothing new is to be placed on it
+	Evict                   // its pods and endpoints go
 )
 
-// Keeps reports whether pods and endpoints stay though the node is lost.
-func (a Action) Keeps() bool { return a == Shield || a == Hold }
+// Keeps reports whether pods and endpoints stay though the node is lost, all or some.
+func (a Action) Keeps() bool { return a == Shield || a == Hold || a == HoldBound }
 
 func (a Action) String() string {
-	return [...]string{"nothing", "shield", "hold", "suspect", "evict"}[min(a, Evict)]
+	return [...]string{"nothing", "shield", "hold", "hold bound", "suspect", "evict"}[min(a, Evict)]
 }
 
 // Config is how long things count.
@@ -91,14 +94,19 @@ type Config struct {
 	// HoldVerdict is for how long after that the last verdict counts, of a unit that is
 	// heard and does not agree.
 	HoldVerdict time.Duration
-	// Autonomy is for how long a unit without uplink is held; 0 for ever. Its pods are bound
-	// to it: evicted ones could run nowhere else.
+	// Autonomy is for how long a lost node of a unit without uplink is held with all its pods;
+	// 0 for ever. Those that are bound to the unit are held on: evicted ones could run nowhere
+	// else.
 	Autonomy time.Duration
 }
 
-// Default is for voters with rounds of 10 s, and Kubernetes' own grace of 50 s.
+// Default is for voters with rounds of 10 s, and Kubernetes' own grace of 50 s. Most outages of
+// an uplink are over within the hour; a site that burned down has its replacements after it.
 func Default() Config {
-	return Config{Silent: 30 * time.Second, Doubt: 2 * time.Minute, Fresh: 150 * time.Second, HoldVerdict: 5 * time.Minute}
+	return Config{
+		Silent: 30 * time.Second, Doubt: 2 * time.Minute, Fresh: 150 * time.Second, HoldVerdict: 5 * time.Minute,
+		Autonomy: time.Hour,
+	}
 }
 
 // Validate reports all that is wrong.
@@ -186,8 +194,10 @@ func frozen(now time.Time, c Config, n Node, u Unit, why string) (Action, string
 		return Nothing, why + ", and said before that it is dead"
 	case n.Lost && !n.Kept && !n.Since.After(u.Heard):
 		return Nothing, why + ", and did not keep it before"
+	case n.Lost && c.Autonomy > 0 && now.Sub(n.Since) > c.Autonomy && u.Most:
+		return Hold, why + ", and most of the cluster is lost"
 	case n.Lost && c.Autonomy > 0 && now.Sub(n.Since) > c.Autonomy:
-		return Nothing, fmt.Sprintf("%s, and has not had for more than %s", why, c.Autonomy)
+		return HoldBound, fmt.Sprintf("%s, and the cloud has not heard it for more than %s", why, c.Autonomy)
 	}
 	return Hold, why
 }

@@ -82,7 +82,9 @@ func TestDecide(t *testing.T) {
 		{"its unit fell silent", Node{Verdict: Well, Voted: ago(time.Minute)}, silent, Hold, "no uplink"},
 		{"lost with its unit", Node{Lost: true, Since: ago(59 * time.Minute), Verdict: Well, Voted: ago(time.Hour)}, dark, Hold, "no uplink"},
 		{"lost with its unit, never voted on", Node{Lost: true, Since: ago(59 * time.Minute)}, dark, Hold, "no uplink"},
-		{"kept, and lost before its unit", Node{Lost: true, Since: ago(2 * time.Hour), Kept: true, Verdict: Well, Voted: ago(2 * time.Hour)}, dark, Hold, "no uplink"},
+		{"lost with its unit, for long", Node{Lost: true, Since: ago(61 * time.Minute), Kept: true}, heardAgo(62*time.Minute, 3, 0), HoldBound, "for more than 1h0m0s"},
+		{"lost with its unit, and with most others", Node{Lost: true, Since: ago(61 * time.Minute), Kept: true}, Unit{Heard: ago(62 * time.Minute), Most: true, Nodes: 3}, Hold, "most of the cluster"},
+		{"kept, and lost before its unit", Node{Lost: true, Since: ago(2 * time.Hour), Kept: true, Verdict: Well, Voted: ago(2 * time.Hour)}, dark, HoldBound, "no uplink"},
 		{"kept, and said to be dead before its unit fell silent", Node{Lost: true, Since: ago(59 * time.Minute), Kept: true, Verdict: Dead, Voted: ago(time.Hour)}, dark, Hold, "no uplink"},
 		{"lost before its unit, and not kept", Node{Lost: true, Since: ago(2 * time.Hour), Verdict: Well, Voted: ago(2 * time.Hour)}, dark, Nothing, "did not keep it"},
 		{"dead before its unit fell silent", Node{Lost: true, Since: ago(59 * time.Minute), Verdict: Dead, Voted: ago(time.Hour)}, dark, Nothing, "said before that it is dead"},
@@ -90,7 +92,7 @@ func TestDecide(t *testing.T) {
 		{"kept, and voted well last, where votes ended", Node{Lost: true, Kept: true, Verdict: Well, Voted: ago(time.Hour)}, left, Hold, "any more, which voted last"},
 		{"kept, and never voted on, where votes ended", Node{Lost: true, Kept: true}, left, Nothing, "any more"},
 		{"kept, and voted well last, where votes ended long ago", Node{Lost: true, Kept: true, Verdict: Well, Voted: ago(time.Hour)}, heardAgo(451*time.Second, 3, 1), Nothing, "any more"},
-		{"kept, and its unit says that it cannot agree", Node{Lost: true, Kept: true}, said, Hold, "does not agree on anything"},
+		{"kept, and its unit says that it cannot agree", Node{Lost: true, Since: ago(time.Minute), Kept: true}, said, Hold, "does not agree on anything"},
 		{"not kept, and its unit says that it cannot agree", Node{Lost: true, Since: ago(time.Hour)}, said, Nothing, "did not keep it before"},
 		{"kept, and its unit's Lease is gone", Node{Lost: true, Kept: true, Verdict: Well, Voted: ago(time.Hour)}, vanished(2 * time.Minute), Hold, "Lease is gone"},
 		{"heard, and its unit's Lease is gone", Node{Verdict: Well, Voted: ago(time.Hour)}, vanished(2 * time.Minute), Hold, "Lease is gone"},
@@ -108,14 +110,24 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A unit may be held for a time only.
+// A unit is held for a time; what is bound to it for ever, and all of it where no time is given.
 func TestAutonomyEnds(t *testing.T) {
 	c := Default()
-	c.Autonomy = time.Hour
-	for since, want := range map[time.Duration]Action{59 * time.Minute: Hold, 61 * time.Minute: Nothing} {
+	for since, want := range map[time.Duration]Action{59 * time.Minute: Hold, 61 * time.Minute: HoldBound, 1000 * time.Hour: HoldBound} {
 		if got, why := Decide(now, c, Node{Lost: true, Since: ago(since)}, heardAgo(since+time.Minute, 3, 0)); got != want {
 			t.Errorf("after %s: %s, for %s; want %s", since, got, why, want)
 		}
+	}
+	c.Autonomy = 0
+	if got, _ := Decide(now, c, Node{Lost: true, Since: ago(1000 * time.Hour)}, heardAgo(1001*time.Hour, 3, 0)); got != Hold {
+		t.Errorf("without a time: %s", got)
+	}
+}
+
+// Where most of a cluster is lost it is the cloud that is cut off.
+func TestMayPart(t *testing.T) {
+	if !MayPart(55, 100) || MayPart(56, 100) || !MayPart(3, 6) || MayPart(3, 4) {
+		t.Error("others than at most 55 in a hundred")
 	}
 }
 

@@ -8,8 +8,8 @@
 //
 //	decide.go  what is to become of a node
 //	past.go    how what is known of a unit and of a node changes
-//	budget.go  how many nodes may be given up before Kubernetes itself does it, and how many
-//	           may get nothing new
+//	budget.go  how many nodes may be given up before Kubernetes itself does it, how many may
+//	           get nothing new, and whether pods go from units without uplink
 //
 // # The rules
 //
@@ -24,6 +24,8 @@
 //	renewed again             none since            lost, and was kept    Hold for a while
 //	renewed again             any                   heard, and was kept   Hold until it is missed or heard
 //	silent                    any                   any                   Hold: the unit has no uplink
+//	silent                    any                   lost for an hour      HoldBound: of its pods those stay that
+//	                                                                      are bound to the unit
 //	silent                    any                   lost before, and not
 //	                                                kept, or given up     Nothing: it stays as it was
 //	silent for long, though
