@@ -67,7 +67,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.IntVar(&c.rate.Burst, "kube-burst", c.rate.Burst, "most requests at once beyond that")
 	grid.BindGuard(f, &c.guard)
 	f.StringVar(&c.health.UnitKey, "health-unit-key", "", "keep nodes that their units vote well, though the cloud does not hear them: the label of Nodes whose value is their unit, as gridmesh-health's --unit-key; empty to keep none")
-	f.DurationVar(&c.health.Shield.Autonomy, "health-autonomy", 0, "how long a unit without uplink is kept; 0 for ever")
+	f.DurationVar(&c.health.Shield.Autonomy, "health-autonomy", c.health.Shield.Autonomy, "how long all pods of a unit without uplink are kept; from then on those alone that are bound to it; 0 for ever")
 	f.BoolVar(&c.policies, "health-policies", c.policies, "install the admission policies of node health, where the API server has their kinds, and keep them; with --health-unit-key alone")
 	f.BoolVar(&c.leaderElect, "leader-elect", c.leaderElect, "let one replica act, by a Lease")
 	f.DurationVar(&c.election.Lease, "leader-elect-lease-duration", c.election.Lease, "how long a silent leader keeps the lease")

@@ -33,7 +33,7 @@ func (r *replica) keepHealth(g *run.Group) error {
 		return err
 	}
 	cfg := r.health
-	cfg.Log = r.log
+	cfg.Log, cfg.Fault = r.log, func(err error) { r.unheard.Set("node health", err) }
 	served := make(chan struct{})
 	g.Add("CRD of node health", func(ctx context.Context) error { return r.keepTables(ctx, served) })
 	g.Add("node health", func(ctx context.Context) error {

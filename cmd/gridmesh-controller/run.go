@@ -29,6 +29,7 @@ type replica struct {
 	metrics *grid.Metrics
 	shields *cloud.Metrics
 	doubts  grid.Doubts
+	unheard grid.Doubts // why node health does not know how nodes are
 }
 
 // control works until ctx ends or the lease is lost.
@@ -65,6 +66,7 @@ func (r *replica) act(ctx context.Context, elect bool) error {
 func (r *replica) listen(g *run.Group, registry *prometheus.Registry) error {
 	var checks run.Checks
 	checks.Ready("work", r.doubts.Now)
+	checks.Ready("node health", r.unheard.Now)
 	if err := g.AddHTTP("health", r.healthz, checks.Handler(), r.log); err != nil {
 		return err
 	}
@@ -105,6 +107,7 @@ func (r *replica) listenSecurely(g *run.Group, checks *run.Checks, h http.Handle
 // lead does the work of the one replica that acts.
 func (r *replica) lead(ctx context.Context) error {
 	defer r.doubts.Clear()
+	defer r.unheard.Clear()
 	manifests, err := apiv1.CRDs()
 	if err != nil {
 		return err

@@ -65,7 +65,7 @@ node that is shielded, held or dead is none.`,
 	f.StringVar(&in.unit, "unit", "", "only this unit, and all of its nodes")
 	f.StringVar(&in.unitKey, "unit-key", "", "label of Nodes whose value is their unit (default: the one that has the units of the Leases)")
 	f.StringVar(&in.now, "now", "", "the time of what was recorded, as 2026-01-02T03:04:05Z (default: of its newest stamp)")
-	f.DurationVar(&in.autonomy, "autonomy", 0, "how long a unit without uplink is kept, as the controller's --health-autonomy; 0 for ever")
+	f.DurationVar(&in.autonomy, "autonomy", in.cfg.Rules.Autonomy, "how long all pods of a unit without uplink are kept, as the controller's --health-autonomy; 0 for ever")
 	_ = cmd.RegisterFlagCompletionFunc("unit", in.completeFrom(func(ctx context.Context) []string { return in.names(ctx, true) })) // the flag exists
 	cmd.ValidArgsFunction = first(in.completeFrom(func(ctx context.Context) []string { return in.names(ctx, false) }))
 	return cmd

@@ -29,16 +29,19 @@ func TestTheAPIServerDoesNotAnswer(t *testing.T) {
 	r.say("a-2", "true", "yes=3 no=0 of=3 exact=true cut=true")
 	r.lose("a-2")
 	r.pass(2*time.Second, true)
-	for range 300 {
-		r.hear(r.now, errors.New("nobody answers"))
+	errSilent := errors.New("nobody answers")
+	for range 3600 {
+		r.hear(r.now, errSilent, errSilent)
 		r.pass(time.Second, false)
 	}
 	r.listedAre("nobody answers: the unit may be dark", "a-1", "a-2", "a-3")
-	r.hear(r.now, nil)
+	r.hear(r.now, nil, nil)
 	r.say("a-2", "false", "yes=0 no=2 of=3 exact=true") // some time ago
 	r.pass(28*time.Second, true)
 	r.listedAre("it has just begun to look again", "a-1", "a-2", "a-3")
 	r.pass(20*time.Second, true)
-	r.listedAre("it is dead")
+	r.listedAre("it is dead, and the others may not have been missed yet", "a-1", "a-3")
 	r.tainted("a-2", evicting, true)
+	r.pass(time.Minute+20*time.Second, true)
+	r.listedAre("the others are heard")
 }

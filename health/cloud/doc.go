@@ -22,6 +22,7 @@
 //	run.go       a real cluster, and how it is written
 //	watch.go     what is watched of it
 //	pods.go      pods that the controller manager marked, or did not
+//	bound.go     which pods go when a unit without uplink is held for those that are bound to it
 //	taints.go    nodes that are voted dead, and those that are and are not any more
 //	tell.go      Events and metrics
 package cloud

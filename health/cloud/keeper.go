@@ -29,6 +29,11 @@ type Config struct {
 	Every, Mend time.Duration
 	// Grace is how long Kubernetes itself has for the taint of a node that is voted dead.
 	Grace time.Duration
+	// Refused is for how long nobody is given up while either Nodes or Leases are not told,
+	// and the others are: then they are no more to be waited for.
+	Refused time.Duration
+	// Fault is told why the API server does not tell of Nodes and Leases, or nil; it may be nil.
+	Fault func(error)
 	Log   *slog.Logger
 }
 
@@ -36,7 +41,7 @@ type Config struct {
 func Default() Config {
 	return Config{
 		Shield: shield.Default(), Expiry: 5 * time.Minute, Renew: time.Minute,
-		Every: time.Second, Mend: 30 * time.Second, Grace: 10 * time.Second,
+		Every: time.Second, Mend: 30 * time.Second, Grace: 10 * time.Second, Refused: 15 * time.Minute,
 	}
 }
 
@@ -48,6 +53,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Every <= 0 || c.Mend < c.Every || c.Renew < c.Every {
 		errs = append(errs, fmt.Errorf("nodes are looked at every %s, their pods every %s, the list is written every %s: must be positive, and the first the least", c.Every, c.Mend, c.Renew))
+	}
+	if c.Refused < 0 {
+		errs = append(errs, fmt.Errorf("nobody is given up for %s while it is not known how nodes are: must not be negative", c.Refused))
 	}
 	if c.Expiry < 2*c.Renew {
 		errs = append(errs, fmt.Errorf("an entry counts for %s and is renewed every %s: twice that is the least", c.Expiry, c.Renew))
@@ -65,6 +73,8 @@ type Cluster interface {
 	PodsOn(ctx context.Context, node string, each func(*corev1.Pod) error) error
 	// SetReady writes a pod's condition Ready, if nobody wrote the pod since.
 	SetReady(ctx context.Context, pod *corev1.Pod, ready corev1.PodCondition) error
+	// Evict has a pod go, as far as its disruption budgets let it; one that is gone is no error.
+	Evict(ctx context.Context, pod *corev1.Pod) error
 	// EditTaints writes what edit makes of the taints that a Node has now.
 	EditTaints(ctx context.Context, node, uid string, edit func([]corev1.Taint) []corev1.Taint) error
 	// Event tells of a node.
@@ -95,37 +105,60 @@ type Keeper struct {
 	// and when they last were not to be: it marks them once, and does not come again.
 	owed map[string]time.Time
 
+	// parted are nodes of which pods go that are not bound to their unit, and parting how fast.
+	parted  map[string]bool
+	parting shield.Budget
+
 	pods, taints *errands
 	work         sync.WaitGroup
-	deaf         bool // the API server does not answer
-	over         bool // more nodes are unseen than may be
+	told         quiet.Limit
+	deaf         bool      // the API server does not answer
+	partial      time.Time // since when it tells either of Nodes or of Leases; zero: of both, or of none
+	over         bool      // more nodes are unseen than may be
 }
 
 // New begins with what an earlier one left on the list.
 func New(cfg Config, c Cluster, m *Metrics, listed []string, now time.Time) *Keeper {
 	k := &Keeper{
-		cfg: cfg, cluster: c, metrics: m, world: newWorld(), begun: now, until: now.Add(cfg.Expiry),
-		listed: map[string]bool{}, said: map[string]shield.Action{}, evicts: map[string]time.Time{}, tainted: map[string]bool{}, unseen: map[string]bool{}, owed: map[string]time.Time{},
+		cfg: cfg, cluster: c, metrics: m, begun: now, until: now.Add(cfg.Expiry),
+		listed: map[string]bool{}, said: map[string]shield.Action{}, evicts: map[string]time.Time{}, tainted: map[string]bool{}, unseen: map[string]bool{}, owed: map[string]time.Time{}, parted: map[string]bool{},
 	}
 	k.pods = newErrands("mend its pods", cfg.Mend, 5*cfg.Every, cfg.Log, &k.work)
 	k.taints = newErrands("write its taints", 5*cfg.Every, 5*cfg.Every, cfg.Log, &k.work)
 	for _, name := range listed {
 		k.listed[name] = true
 	}
+	k.world = newWorld(cfg.Shield, maps.Clone(k.listed))
 	return k
 }
 
-// hear notes why the API server does not answer, or nil. Who does not hear it begins anew when
-// it does: what it was not told in between may be of any age.
-func (k *Keeper) hear(now time.Time, fault error) {
-	if fault != nil {
+// hear notes why the API server does not tell of Nodes and Leases, or nil. Who does not hear it
+// begins anew when it does: what it was not told in between may be of any age. While nothing is
+// told nothing is written either, and that may last. Where one of the two is, it is no outage but
+// a mistake, as in the rights of the controller, that may last for ever: not so who is kept by it.
+func (k *Keeper) hear(now time.Time, nodes, leases error) {
+	k.metrics.heard(nodes, leases)
+	fault := errors.Join(nodes, leases)
+	if k.cfg.Fault != nil {
+		k.cfg.Fault(fault)
+	}
+	switch partial := (nodes == nil) != (leases == nil); {
+	case !partial:
+		k.partial = time.Time{}
+	case k.partial.IsZero():
+		k.partial = now
+	}
+	if fault != nil && (k.partial.IsZero() || now.Sub(k.partial) <= k.cfg.Refused) {
 		k.begun = now
 	}
-	if deaf := fault != nil; deaf != k.deaf {
-		if k.deaf = deaf; deaf {
-			k.cfg.Log.Warn("it is not known how nodes are; who is shielded stays so, and nobody is given up", obs.KeyErr, fault)
-		} else {
-			k.cfg.Log.Info("it is known again how nodes are")
+	was := k.deaf
+	switch k.deaf = fault != nil; {
+	case k.deaf && k.told.Allow(now, 1, quiet.Every):
+		k.cfg.Log.Warn("it is not known how nodes are; who is shielded stays so, and nobody is given up", obs.KeyErr, fault)
+	case was && !k.deaf:
+		k.cfg.Log.Info("it is known again how nodes are")
+		for name, s := range k.world.nodes {
+			s.past.Kept = s.past.Kept || k.listed[name]
 		}
 	}
 }
@@ -143,8 +176,10 @@ func (k *Keeper) step(ctx context.Context, now time.Time) {
 // decide is what is to become of a node. While it cannot be known yet whether a unit is
 // dark nobody is given up, and who was kept before is.
 func (k *Keeper) decide(now time.Time, name string) (shield.Action, string) {
-	action, why := k.world.decide(now, k.cfg.Shield, name)
+	action, why := k.world.decide(now, name)
 	switch {
+	case action == shield.HoldBound && k.young(now):
+		return shield.Hold, "the controller has just begun to look"
 	case !k.young(now) || action.Keeps():
 		return action, why
 	case k.listed[name]:
@@ -169,8 +204,11 @@ func (k *Keeper) look(ctx context.Context, now time.Time) {
 		action, why := k.decide(now, name)
 		actions[name] = action
 		counts[action]++
+		if action != shield.HoldBound {
+			delete(k.parted, name)
+		}
 		k.tell(name, k.world.nodes[name], action, why)
-		if action.Keeps() {
+		if k.world.nodes[name].past.Kept = action.Keeps(); action.Keeps() {
 			keep[name] = true
 		}
 	}
@@ -202,6 +240,7 @@ func (k *Keeper) forget() {
 	maps.DeleteFunc(k.evicts, func(name string, _ time.Time) bool { return gone(name) })
 	maps.DeleteFunc(k.tainted, func(name string, _ bool) bool { return gone(name) })
 	maps.DeleteFunc(k.unseen, func(name string, _ bool) bool { return gone(name) })
+	maps.DeleteFunc(k.parted, func(name string, _ bool) bool { return gone(name) })
 	maps.DeleteFunc(k.owed, func(name string, _ time.Time) bool { return gone(name) })
 	k.pods.forget(gone)
 	k.taints.forget(gone)

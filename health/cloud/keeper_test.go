@@ -30,8 +30,9 @@ type clusterTwin struct {
 	stuck   bool  // for taints: nobody answers
 	fault   error // of the next write of a pod
 
-	mu     sync.Mutex
-	taints map[string][]corev1.Taint
+	mu      sync.Mutex
+	taints  map[string][]corev1.Taint
+	evicted []string // pods
 }
 
 var errBroken = errors.New("broken")
@@ -72,6 +73,15 @@ func (c *clusterTwin) SetReady(_ context.Context, pod *corev1.Pod, ready corev1.
 	return nil
 }
 
+func (c *clusterTwin) Evict(_ context.Context, pod *corev1.Pod) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.evicted = append(c.evicted, pod.Name)
+	at := metav1.Now()
+	pod.DeletionTimestamp = &at
+	return nil
+}
+
 func (c *clusterTwin) EditTaints(ctx context.Context, node, _ string, edit func([]corev1.Taint) []corev1.Taint) error {
 	if c.stuck {
 		<-ctx.Done()
@@ -94,6 +104,7 @@ type rig struct {
 	on  *clusterTwin
 	now time.Time
 	n   map[string]node
+	of  map[string]renewal // the Lease of each unit
 }
 
 func newRig(t *testing.T, listed ...string) *rig {
@@ -103,7 +114,7 @@ func newRig(t *testing.T, listed ...string) *rig {
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, on: &clusterTwin{pods: map[string][]*corev1.Pod{}, taints: map[string][]corev1.Taint{}}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), n: map[string]node{}}
+	r := &rig{t: t, on: &clusterTwin{pods: map[string][]*corev1.Pod{}, taints: map[string][]corev1.Taint{}}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), n: map[string]node{}, of: map[string]renewal{}}
 	r.Keeper = New(cfg, r.on, NewMetrics(prometheus.NewRegistry()), listed, r.now)
 	for _, name := range []string{"a-1", "a-2", "a-3"} {
 		r.set(name, node{uid: name, unit: "a", ready: corev1.ConditionTrue, verdict: "true", evidence: "yes=3 no=0 of=3"})
@@ -121,7 +132,10 @@ func (r *rig) restart() *rig {
 	for name, n := range r.n {
 		next.set(name, n)
 	}
-	next.renew()
+	for unit, lease := range r.of {
+		next.of[unit] = lease
+		next.world.setLease(next.now, unit, lease, false)
+	}
 	return next
 }
 
@@ -135,18 +149,23 @@ func (r *rig) set(name string, n node) {
 func (r *rig) lose(names ...string) {
 	for _, name := range names {
 		n := r.n[name]
-		n.ready = corev1.ConditionUnknown
+		n.ready, n.since = corev1.ConditionUnknown, r.now
 		r.set(name, n)
 	}
 }
 
 func (r *rig) say(name, verdict, evidence string) {
 	n := r.n[name]
-	n.verdict, n.evidence = verdict, evidence
+	n.verdict, n.evidence, n.voted = verdict, evidence, r.now
 	r.set(name, n)
 }
 
-func (r *rig) renew() { r.world.setLease(r.now, "a", r.now.String(), false) }
+func (r *rig) renew() { r.renewOf("a") }
+
+func (r *rig) renewOf(unit string) {
+	r.of[unit] = renewal{r.now.String(), r.now}
+	r.world.setLease(r.now, unit, r.of[unit], false)
+}
 
 // pass has time go by, of which each second is looked at; the unit's Lease is renewed where
 // it has an uplink.

@@ -64,6 +64,9 @@ func (k *Keeper) treat(ctx context.Context, now time.Time, name string, action s
 	switch s := k.world.nodes[name]; {
 	case !s.lost():
 		delete(k.owed, name)
+	case action == shield.HoldBound && k.parts(now, name, s):
+		k.owed[name] = now
+		k.part(ctx, now, name, s)
 	case action.Keeps():
 		k.owed[name] = now
 		k.mend(ctx, now, name, "ready again", readyAgain, func() {})
@@ -79,38 +82,73 @@ func (k *Keeper) treat(ctx context.Context, now time.Time, name string, action s
 	}
 }
 
+// parts reports whether pods of a node are to go that are not bound to its unit: of each unit it
+// begins with one node in ten seconds.
+func (k *Keeper) parts(now time.Time, name string, s *seen) bool {
+	if !k.parted[name] && k.parting.Take(now, s.unit, len(k.world.units[s.unit].nodes), 0) {
+		k.parted[name] = true
+	}
+	return k.parted[name]
+}
+
+// part has pods of a node go that are not bound to its unit, and the others stay.
+func (k *Keeper) part(ctx context.Context, now time.Time, name string, s *seen) {
+	unit, held := s.unit, now.Sub(s.past.Since)-k.cfg.Shield.Autonomy
+	wanted := func(p *corev1.Pod, now time.Time) (corev1.PodCondition, bool) {
+		if marked, _ := goes(p, k.cfg.UnitKey, unit, held); marked {
+			return notReady(p, now)
+		}
+		return readyAgain(p, now)
+	}
+	k.pods.begin(ctx, now, name, "part", func(ctx context.Context) error {
+		failed := k.each(ctx, now, name, wanted)
+		err := k.cluster.PodsOn(ctx, name, func(p *corev1.Pod) error {
+			if _, evicted := goes(p, k.cfg.UnitKey, unit, held); !evicted {
+				return nil
+			}
+			err := k.cluster.Evict(ctx, p)
+			k.metrics.wrote("eviction", err)
+			failed = cmp.Or(failed, err)
+			return ctx.Err()
+		})
+		return cmp.Or(err, failed)
+	}, func() {})
+}
+
 // errChanged says that somebody else wrote a pod meanwhile.
 var errChanged = errors.New("a pod is another one by now")
 
-// mend has the pods of a node made as they are wanted, all of them, though it fails for some;
-// done is called once all are.
+// mend has the pods of a node made as they are wanted; done is called once all are.
 func (k *Keeper) mend(ctx context.Context, now time.Time, name, kind string, wanted func(*corev1.Pod, time.Time) (corev1.PodCondition, bool), done func()) {
-	k.pods.begin(ctx, now, name, kind, func(ctx context.Context) error {
-		n := 0
-		var failed error
-		err := k.cluster.PodsOn(ctx, name, func(p *corev1.Pod) error {
-			ready, ok := wanted(p, now)
-			if !ok {
-				return nil
-			}
-			err := k.cluster.SetReady(ctx, p, ready)
-			switch {
-			case apierrors.IsNotFound(err):
-				return nil
-			case apierrors.IsConflict(err) || apierrors.IsInvalid(err):
-				failed = cmp.Or(failed, fmt.Errorf("%w: %w", errChanged, err))
-				return nil
-			case err != nil:
-				failed = cmp.Or(failed, err)
-			default:
-				n++
-			}
-			k.metrics.wrote("pod", err)
-			return ctx.Err()
-		})
-		if n > 0 {
-			k.cfg.Log.Info("mended the pods of a lost node", obs.KeyNode, name, obs.KeyMended, n)
+	k.pods.begin(ctx, now, name, kind, func(ctx context.Context) error { return k.each(ctx, now, name, wanted) }, done)
+}
+
+// each makes the pods of a node as they are wanted, all of them, though it fails for some.
+func (k *Keeper) each(ctx context.Context, now time.Time, name string, wanted func(*corev1.Pod, time.Time) (corev1.PodCondition, bool)) error {
+	n := 0
+	var failed error
+	err := k.cluster.PodsOn(ctx, name, func(p *corev1.Pod) error {
+		ready, ok := wanted(p, now)
+		if !ok {
+			return nil
 		}
-		return cmp.Or(err, failed)
-	}, done)
+		err := k.cluster.SetReady(ctx, p, ready)
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case apierrors.IsConflict(err) || apierrors.IsInvalid(err):
+			failed = cmp.Or(failed, fmt.Errorf("%w: %w", errChanged, err))
+			return nil
+		case err != nil:
+			failed = cmp.Or(failed, err)
+		default:
+			n++
+		}
+		k.metrics.wrote("pod", err)
+		return ctx.Err()
+	})
+	if n > 0 {
+		k.cfg.Log.Info("mended the pods of a lost node", obs.KeyNode, name, obs.KeyMended, n)
+	}
+	return cmp.Or(err, failed)
 }

@@ -2,7 +2,6 @@ package cloud
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -47,6 +46,11 @@ func (l live) SetReady(ctx context.Context, pod *corev1.Pod, ready corev1.PodCon
 	return typed.SetReady(ctx, l.client, pod, ready)
 }
 
+// Evict implements Cluster.
+func (l live) Evict(ctx context.Context, pod *corev1.Pod) error {
+	return typed.Evict(ctx, l.client, pod)
+}
+
 // EditTaints implements Cluster.
 func (l live) EditTaints(ctx context.Context, node, uid string, edit func([]corev1.Taint) []corev1.Taint) error {
 	return typed.EditTaints(ctx, l.client, node, uid, edit)
@@ -85,7 +89,7 @@ func Run(ctx context.Context, cfg Config, c *kube.Client, namespace string, ev *
 	for {
 		now := time.Now()
 		w.follow(k, now)
-		k.hear(now, errors.Join(w.nodes.Fault(), w.leases.Fault()))
+		k.hear(now, w.nodes.Fault(), w.leases.Fault())
 		k.step(ctx, now)
 		select {
 		case <-tick.C:

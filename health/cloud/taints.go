@@ -51,7 +51,6 @@ func (k *Keeper) given() *given {
 // taint has a node given the taints that follow, and those taken away that follow no more.
 // Where a node is kept its pods are not to be evicted either, whoever began it: the controller
 // manager adds the taint once, and admission takes it back only while the node is on the list.
-// Who was voted dead before its unit fell silent stays as it was.
 func (k *Keeper) taint(ctx context.Context, now time.Time, name string, s *seen, action shield.Action, g *given) {
 	if action != shield.Evict {
 		delete(k.evicts, name)
@@ -59,7 +58,7 @@ func (k *Keeper) taint(ctx context.Context, now time.Time, name string, s *seen,
 	}
 	has := find(s.taints, evicting) >= 0
 	evict := action == shield.Evict && !has && k.gives(now, name, s, g)
-	spare := action.Keeps() && s.lost() && has && verdict(s.verdict) != shield.Dead
+	spare := action.Keeps() && s.lost() && has
 	if evict {
 		k.tainted[name] = true
 	}
@@ -95,7 +94,7 @@ func (k *Keeper) suspects(now time.Time, name string, s *seen, action shield.Act
 		g.all++
 	case action == shield.Suspect:
 		g.over = name
-	case has && !s.lost() && (k.young(now) || verdict(s.verdict) == shield.Dead && s.found && now.Sub(s.voted) <= k.cfg.Shield.Fresh):
+	case has && !s.lost() && (k.young(now) || s.past.Verdict == shield.Dead && s.past.Found && now.Sub(s.past.Voted) <= k.cfg.Shield.Fresh):
 		k.unseen[name] = true
 	default:
 		delete(k.unseen, name)

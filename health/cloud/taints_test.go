@@ -105,7 +105,7 @@ func TestUnseenNodesHaveABudget(t *testing.T) {
 	r := newRig(t)
 	renew := func() {
 		for range 3 {
-			r.world.setLease(r.now, "b", r.now.String(), false)
+			r.renewOf("b")
 			r.pass(10*time.Second, true)
 		}
 	}

@@ -15,16 +15,17 @@ type Metrics struct {
 	writes   *prometheus.CounterVec
 	policies *prometheus.GaugeVec
 	unitless prometheus.Gauge
+	faults   *prometheus.GaugeVec
 }
 
 // NewMetrics registers them.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "gridmesh_health_nodes", Help: "Nodes by what is to become of them: shield, hold, suspect, evict.",
+			Name: "gridmesh_health_nodes", Help: "Nodes by what is to become of them: shield, hold, hold bound, suspect, evict.",
 		}, []string{"action"}),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gridmesh_health_writes_total", Help: "What was written for node health: the list, the table of units, admission policies, pods' conditions, taints.",
+			Name: "gridmesh_health_writes_total", Help: "What was written for node health: the list, the table of units, admission policies, pods' conditions, evictions, taints.",
 		}, []string{"what", "result"}),
 		policies: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "gridmesh_health_policies", Help: "Admission policies and their bindings: kept, unserved (the API server has no such kind), failed.",
@@ -32,12 +33,16 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		unitless: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "gridmesh_health_nodes_without_room", Help: "Nodes that found no room in the table of units: they do not vote, and are not voted on.",
 		}),
+		faults: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "gridmesh_health_watch_faults", Help: "1 where the API server does not tell of what node health goes by: nodes, leases. Nobody is given up then.",
+		}, []string{"watch"}),
 	}
-	r.MustRegister(m.nodes, m.writes, m.policies, m.unitless)
+	r.MustRegister(m.nodes, m.writes, m.policies, m.unitless, m.faults)
+	m.heard(nil, nil)
 	for _, state := range []string{"kept", "unserved", "failed"} {
 		m.policies.WithLabelValues(state)
 	}
-	for _, what := range []string{"list", "units", "policy", "pod", "taint"} {
+	for _, what := range []string{"list", "units", "policy", "pod", "eviction", "taint"} {
 		m.writes.WithLabelValues(what, "ok")
 		m.writes.WithLabelValues(what, "failed")
 	}
@@ -45,7 +50,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 }
 
 func (m *Metrics) set(counts map[shield.Action]int) {
-	for _, a := range []shield.Action{shield.Shield, shield.Hold, shield.Suspect, shield.Evict} {
+	for _, a := range []shield.Action{shield.Shield, shield.Hold, shield.HoldBound, shield.Suspect, shield.Evict} {
 		m.nodes.WithLabelValues(a.String()).Set(float64(counts[a]))
 	}
 }
@@ -60,6 +65,17 @@ func (m *Metrics) installed(done leading.Installed) {
 	m.policies.WithLabelValues("failed").Set(float64(done.Failed))
 }
 
+// heard shows which watch fails.
+func (m *Metrics) heard(nodes, leases error) {
+	for watch, err := range map[string]error{"nodes": nodes, "leases": leases} {
+		n := 0.0
+		if err != nil {
+			n = 1
+		}
+		m.faults.WithLabelValues(watch).Set(n)
+	}
+}
+
 func (m *Metrics) wrote(what string, err error) {
 	result := "ok"
 	if err != nil {
@@ -72,6 +88,7 @@ func (m *Metrics) wrote(what string, err error) {
 const (
 	reasonShielded = "NodeShielded"
 	reasonHeld     = "NodeHeld"
+	reasonPart     = "NodeHeldForBoundPods"
 	reasonReleased = "NodeReleased"
 	reasonDead     = "NodeVotedDead"
 	reasonUnseen   = "NodeUnseenByUnit"
@@ -95,6 +112,8 @@ func (k *Keeper) tell(name string, s *seen, action shield.Action, why string) {
 		reason = reasonShielded
 	case action == shield.Hold:
 		reason = reasonHeld
+	case action == shield.HoldBound:
+		kind, reason = corev1.EventTypeWarning, reasonPart
 	case action == shield.Evict:
 		kind, reason = corev1.EventTypeWarning, reasonDead
 	case action == shield.Suspect:

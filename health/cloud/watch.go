@@ -22,7 +22,10 @@ type watched struct {
 }
 
 // lease is what is kept of a unit's Lease.
-type lease struct{ unit, renewed string }
+type lease struct {
+	unit    string
+	renewed renewal
+}
 
 // waitSaid is how often it is said what a start waits for.
 const waitSaid = 30 * time.Second
@@ -64,7 +67,7 @@ func (w *watched) follow(k *Keeper, now time.Time) {
 	for _, name := range w.leases.Changes() {
 		l, ok := w.leases.Get(name)
 		if was, had := w.leaseOf[name]; had && (!ok || was != l.unit) {
-			k.world.setLease(now, was, "", true)
+			k.world.setLease(now, was, renewal{}, true)
 			delete(w.leaseOf, name)
 		}
 		if ok && strings.TrimSpace(l.unit) != "" {

@@ -1,10 +1,12 @@
 package cloud
 
 import (
+	"bytes"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/health/evidence"
@@ -16,9 +18,11 @@ type node struct {
 	uid      string
 	unit     string // "" where it is in none
 	ready    corev1.ConditionStatus
-	verdict  string // annotation
-	evidence string // annotation
+	since    time.Time // of that, by the controller manager's clock
+	verdict  string    // annotation
+	evidence string    // annotation
 	taints   []corev1.Taint
+	voted    time.Time // when the API server took the annotations; zero where it does not say so
 }
 
 // keepNode makes what is kept of a Node whose unit is told by a label.
@@ -27,18 +31,37 @@ func keepNode(unitKey string) func(*corev1.Node) node {
 		k := node{
 			uid: string(n.UID), unit: n.Labels[unitKey], ready: corev1.ConditionUnknown,
 			verdict: n.Annotations[names.NodeHealth], evidence: n.Annotations[names.Evidence], taints: n.Spec.Taints,
+			voted: taken(n.ManagedFields, names.Evidence),
 		}
 		for _, c := range n.Status.Conditions {
 			if c.Type == corev1.NodeReady {
-				k.ready = c.Status
+				k.ready, k.since = c.Status, c.LastTransitionTime.Time
 			}
 		}
 		return k
 	}
 }
 
+// taken is when the API server last took a write of a field, by its own clock; zero where it
+// does not say so.
+func taken(managers []metav1.ManagedFieldsEntry, field string) (at time.Time) {
+	for i := range managers {
+		m := &managers[i]
+		if m.Time != nil && m.FieldsV1 != nil && m.Time.After(at) && bytes.Contains(m.FieldsV1.Raw, []byte(`"f:`+field+`"`)) {
+			at = m.Time.Time
+		}
+	}
+	return at
+}
+
+// renewal is what is kept of a renewal of a Lease.
+type renewal struct {
+	mark  string    // another one each time
+	taken time.Time // by the API server; zero where it does not say so
+}
+
 // keepLease makes of a unit's Lease what changes when it is renewed.
-func keepLease(l *coordinationv1.Lease) string {
+func keepLease(l *coordinationv1.Lease) renewal {
 	holder, renewed := "", ""
 	if l.Spec.HolderIdentity != nil {
 		holder = *l.Spec.HolderIdentity
@@ -46,37 +69,39 @@ func keepLease(l *coordinationv1.Lease) string {
 	if l.Spec.RenewTime != nil {
 		renewed = l.Spec.RenewTime.UTC().Format(time.RFC3339Nano)
 	}
-	return holder + " " + renewed
+	return renewal{holder + " " + renewed, taken(l.ManagedFields, "renewTime")}
 }
 
 // seen is what was seen of a node over time.
 type seen struct {
 	node
-	proof evidence.Evidence // the zero one where it cannot be read
-	since time.Time         // it is lost, as far as was seen here
-	voted time.Time         // when its evidence was last seen to change, or was found
-	found bool              // it was there when the node was first seen, and did not change
+	past shield.Node
 }
 
 // world is what is known of all nodes and units. It has one owner.
 type world struct {
-	nodes map[string]*seen
-	units map[string]*unit
+	cfg    shield.Config
+	nodes  map[string]*seen
+	lost   int // of these
+	units  map[string]*unit
+	listed map[string]bool // nodes that were kept when this one began
 }
 
 type unit struct {
 	lease string
-	heard time.Time // zero: it has no Lease
+	past  shield.Unit
 	nodes map[string]bool
-	alive int
 }
 
-func newWorld() *world { return &world{nodes: map[string]*seen{}, units: map[string]*unit{}} }
+func newWorld(c shield.Config, listed map[string]bool) *world {
+	return &world{cfg: c, nodes: map[string]*seen{}, units: map[string]*unit{}, listed: listed}
+}
 
-func (w *world) unitOf(name string) *unit {
+func (w *world) unitOf(now time.Time, name string) *unit {
 	u := w.units[name]
 	if u == nil {
 		u = &unit{nodes: map[string]bool{}}
+		u.past.Vanished(now)
 		w.units[name] = u
 	}
 	return u
@@ -90,51 +115,63 @@ func (w *world) setNode(now time.Time, name string, n node, gone bool) (moved bo
 		moved = n.unit != "" && was == nil || was != nil && was.unit != n.unit
 	}
 	if was != nil {
-		u := w.unitOf(was.unit)
+		u := w.units[was.unit]
 		delete(u.nodes, name)
 		if was.alive() {
-			u.alive--
+			u.past.Alive--
+		} else {
+			w.lost--
 		}
-		w.tidy(was.unit)
+		defer w.tidy(was.unit)
 	}
 	if gone {
 		delete(w.nodes, name)
 		return moved
 	}
-	s := &seen{node: n, since: now, voted: now, found: true}
-	s.proof, _ = evidence.Parse(n.evidence) // which gives the zero one with an error
+	u := w.unitOf(now, n.unit)
+	u.nodes[name] = true
+	s := &seen{node: n}
+	s.past = shield.Node{Lost: s.lost(), Since: n.since, Verdict: verdict(n.verdict)}
+	s.past.Evidence, _ = evidence.Parse(n.evidence) // which gives the zero one with an error
 	if was != nil && was.uid == n.uid {
-		if was.lost() {
-			s.since = was.since
+		voted := was.verdict != n.verdict || was.evidence != n.evidence
+		if s.past = was.past.Next(now, s.past, voted); voted {
+			u.past.Voted(now, w.cfg)
 		}
-		if s.found = false; was.verdict == n.verdict && was.evidence == n.evidence {
-			s.voted, s.found = was.voted, was.found
+	} else {
+		if s.past = shield.Found(now, s.past, n.voted, w.listed[name]); s.past.Kept {
+			u.past.Again = now
 		}
+		delete(w.listed, name)
 	}
 	w.nodes[name] = s
-	u := w.unitOf(n.unit)
-	u.nodes[name] = true
 	if s.alive() {
-		u.alive++
+		u.past.Alive++
+	} else {
+		w.lost++
 	}
 	return moved
 }
 
 // setLease takes a unit's Lease; gone where it is no more.
-func (w *world) setLease(now time.Time, name, lease string, gone bool) {
-	u := w.unitOf(name)
+func (w *world) setLease(now time.Time, name string, lease renewal, gone bool) {
+	u := w.unitOf(now, name)
 	switch {
 	case gone:
-		u.lease, u.heard = "", time.Time{}
-	case lease != u.lease || u.heard.IsZero():
-		u.lease, u.heard = lease, now
+		u.past.Vanished(now)
+	case u.past.Heard.IsZero():
+		u.lease = lease.mark
+		u.past.Found(now, lease.taken)
+	case lease.mark != u.lease || !u.past.Gone.IsZero():
+		u.lease = lease.mark
+		u.past.Renewed(now, w.cfg)
 	}
 	w.tidy(name)
 }
 
 // tidy forgets a unit that has nothing.
 func (w *world) tidy(name string) {
-	if u := w.units[name]; u != nil && len(u.nodes) == 0 && u.heard.IsZero() {
+	if u := w.units[name]; u != nil && len(u.nodes) == 0 && !u.past.Gone.IsZero() {
 		delete(w.units, name)
 	}
 }
@@ -143,14 +180,15 @@ func (n *node) lost() bool  { return n.ready == corev1.ConditionUnknown }
 func (n *node) alive() bool { return !n.lost() }
 
 // decide says what is to become of a node.
-func (w *world) decide(now time.Time, c shield.Config, name string) (shield.Action, string) {
+func (w *world) decide(now time.Time, name string) (shield.Action, string) {
 	s := w.nodes[name]
 	if s.unit == "" {
 		return shield.Nothing, "it is in no unit"
 	}
 	u := w.units[s.unit]
-	n := shield.Node{Lost: s.lost(), Since: s.since, Voted: s.voted, Found: s.found, Verdict: verdict(s.verdict), Evidence: s.proof}
-	return shield.Decide(now, c, n, shield.Unit{Heard: u.heard, Nodes: len(u.nodes), Alive: u.alive})
+	is := u.past
+	is.Nodes, is.Most = len(u.nodes), !shield.MayPart(w.lost, len(w.nodes))
+	return shield.Decide(now, w.cfg, s.past, is)
 }
 
 func verdict(annotation string) shield.Verdict {

@@ -101,7 +101,7 @@ func (m *maker) listFaults(units []Unit) {
 	old, oldest := 0, time.Time{}
 	for _, u := range units {
 		for _, n := range u.Nodes {
-			keeps := n.Action == shield.Shield.String() || n.Action == shield.Hold.String()
+			keeps := n.Action == shield.Shield.String() || n.Action == shield.Hold.String() || n.Action == shield.HoldBound.String()
 			if keeps && n.Cloud.Ready == string(corev1.ConditionUnknown) && n.Cloud.Since != nil && m.now.Sub(*n.Cloud.Since) >= slack {
 				want = append(want, n.Name)
 			}

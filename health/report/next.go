@@ -71,11 +71,12 @@ func (m *maker) then(s *seen, u *seenUnit, at time.Time) string {
 
 // became is what an action is, said of a node.
 var became = map[shield.Action]string{
-	shield.Nothing: "it is left to Kubernetes",
-	shield.Shield:  "it is shielded",
-	shield.Hold:    "it is held",
-	shield.Suspect: "it is suspected",
-	shield.Evict:   "it is given up",
+	shield.Nothing:   "it is left to Kubernetes",
+	shield.Shield:    "it is shielded",
+	shield.Hold:      "it is held",
+	shield.HoldBound: "it is held for the pods alone that are bound to its unit, and the others go",
+	shield.Suspect:   "it is suspected",
+	shield.Evict:     "it is given up",
 }
 
 // changes are the times at which something else becomes of a lost node, only because what is

@@ -98,6 +98,7 @@ func (m *maker) see(n *corev1.Node) *seen {
 			return s
 		}
 		s.KeptUntil = stamp(until)
+		s.is.Kept = s.kept(m.now)
 	}
 	return s
 }
@@ -118,7 +119,9 @@ func (m *maker) seeCloud(s *seen, n *corev1.Node) {
 	}
 	s.Cloud.Heartbeat = stamp(s.beat)
 	s.lost = s.Cloud.Ready != string(corev1.ConditionTrue) && s.Cloud.Ready != string(corev1.ConditionFalse)
-	s.is.Lost = s.lost
+	if s.is.Lost = s.lost; s.lost {
+		m.lost++
+	}
 	for _, t := range n.Spec.Taints {
 		if !strings.HasPrefix(t.Key, "node.kubernetes.io/") && t.Key != names.UnseenTaint {
 			continue
@@ -177,7 +180,7 @@ func stamp(t time.Time) *time.Time {
 
 // decide says what is to become of a node at a time.
 func (m *maker) decide(at time.Time, s *seen, u *seenUnit) (shield.Action, string) {
-	is := shield.Unit{Heard: u.heard, Nodes: len(u.nodes), Alive: u.alive}
+	is := shield.Unit{Heard: u.heard, Nodes: len(u.nodes), Alive: u.alive, Most: !shield.MayPart(m.lost, len(m.state.Nodes))}
 	if !u.heard.IsZero() && m.now.Sub(u.heard) <= m.cfg.Rules.Silent && at.After(m.now) {
 		is.Heard = at // it goes on to be renewed
 	}

@@ -54,6 +54,7 @@ type maker struct {
 	state    *State
 	beats    map[string]time.Time // when a kubelet renewed its Lease, by Node
 	unseen   int                  // nodes with names.UnseenTaint
+	lost     int                  // nodes
 	problems []topology.Problem
 	notes    []string
 }

@@ -184,7 +184,7 @@ func (n *Node) word() string {
 		return "given up"
 	case shield.Suspect.String():
 		return "suspected"
-	case shield.Hold.String():
+	case shield.Hold.String(), shield.HoldBound.String():
 		return "held"
 	case shield.Shield.String():
 		return "shielded"

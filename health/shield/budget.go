@@ -44,3 +44,8 @@ const few = 3
 func MaySuspect(inUnit, unit, inCluster, cluster int) bool {
 	return (inUnit == 0 || 2*(inUnit+1) < unit) && inCluster < max(few, cluster/10)
 }
+
+// MayPart reports whether pods that could run elsewhere are to be taken from units without uplink,
+// with some nodes of a cluster lost. Where more than 55 in a hundred are, as Kubernetes has it
+// (--unhealthy-zone-threshold), it is rather the cloud that is cut off.
+func MayPart(lost, cluster int) bool { return 100*lost <= 55*cluster }

@@ -21,23 +21,38 @@ const (
 
 // Node is what the cloud knows of a node.
 type Node struct {
-	Lost    bool      // its condition Ready is Unknown
-	Since   time.Time // of that, as seen here
+	Lost bool // its condition Ready is Unknown
+	// Since is from when on it is: as it was seen here, or for who finds it so by what that
+	// condition says, which the controller manager wrote.
+	Since   time.Time
 	Verdict Verdict
 	// Evidence is what the verdict rests on; the zero one where that cannot be read.
 	Evidence evidence.Evidence
 	// Voted is when the verdict, or what it rests on, was last seen to change, or was found.
 	Voted time.Time
 	// Found says that it was there when the Node was first seen, and has not changed since:
-	// it may be of any age.
-	Found bool
+	// it may be of any age, unless it is Dated: then Voted is when the API server took it.
+	Found, Dated bool
+	// Kept says that its pods stayed when it was last decided about, or that a list says so
+	// that was found.
+	Kept bool
 }
 
-// Unit is what the cloud knows of a node's unit.
+// Unit is what the cloud knows of a node's unit. How that changes: past.go.
 type Unit struct {
-	// Heard is when its Lease was last seen to be renewed; zero where it has none. Who
-	// begins to look takes a Lease that it finds for renewed then.
+	// Heard is when its Lease was last seen to be renewed, or when the API server took the
+	// last renewal of one that was found; zero where it never had one.
 	Heard time.Time
+	// Again is when it was first heard after it was silent, or when one began to look at
+	// nodes of it that were kept by then; zero where neither was.
+	Again time.Time
+	// Gone is since when it has no Lease, as far as was seen; zero where it has one.
+	Gone time.Time
+	// Voice is when a daemon of it was last seen to say that it is there, has an uplink, and
+	// hears no majority to vote with; zero where none ever did.
+	Voice time.Time
+	// Most says that most nodes of the cluster are lost: rather the cloud is cut off (MayPart).
+	Most bool
 	// Nodes is how many are in it, and Alive how many of them the cloud hears.
 	Nodes, Alive int
 }
@@ -47,18 +62,19 @@ type Action uint8
 
 // Actions.
 const (
-	Nothing Action = iota // Kubernetes does as it does
-	Shield                // its pods and endpoints stay
-	Hold                  // they stay, for it is not known whether they are well
-	Suspect               // nothing new is to be placed on it
-	Evict                 // its pods and endpoints go
+	Nothing   Action = iota // Kubernetes does as it does
+	Shield                  // its pods and endpoints stay
+	Hold                    // they stay, for it is not known whether they are well
+	HoldBound               // those that are bound to its unit stay, the others go
+	Suspect                 // nothing new is to be placed on it
+	Evict                   // its pods and endpoints go
 )
 
-// Keeps reports whether pods and endpoints stay though the node is lost.
-func (a Action) Keeps() bool { return a == Shield || a == Hold }
+// Keeps reports whether pods and endpoints stay though the node is lost, all or some.
+func (a Action) Keeps() bool { return a == Shield || a == Hold || a == HoldBound }
 
 func (a Action) String() string {
-	return [...]string{"nothing", "shield", "hold", "suspect", "evict"}[min(a, Evict)]
+	return [...]string{"nothing", "shield", "hold", "hold bound", "suspect", "evict"}[min(a, Evict)]
 }
 
 // Config is how long things count.
@@ -68,8 +84,9 @@ type Config struct {
 	// that it is known by then.
 	Silent time.Duration
 	// Doubt is after how long without a renewal it says so only where the cloud hears no
-	// node of the unit: else nobody votes there any more. It is more than the time after
-	// which Kubernetes takes a node for lost.
+	// node of the unit: else nobody votes there any more; and how long who was kept stays
+	// where there is no Lease any more. It is more than the time after which Kubernetes
+	// takes a node for lost.
 	Doubt time.Duration
 	// Fresh is how old what a verdict rests on may be: voters renew it each minute while
 	// the node is lost.
@@ -77,14 +94,19 @@ type Config struct {
 	// HoldVerdict is for how long after that the last verdict counts, of a unit that is
 	// heard and does not agree.
 	HoldVerdict time.Duration
-	// Autonomy is for how long a unit without uplink is held; 0 for ever. Its pods are bound
-	// to it: evicted ones could run nowhere else.
+	// Autonomy is for how long a lost node of a unit without uplink is held with all its pods;
+	// 0 for ever. Those that are bound to the unit are held on: evicted ones could run nowhere
+	// else.
 	Autonomy time.Duration
 }
 
-// Default is for voters with rounds of 10 s, and Kubernetes' own grace of 50 s.
+// Default is for voters with rounds of 10 s, and Kubernetes' own grace of 50 s. Most outages of
+// an uplink are over within the hour; a site that burned down has its replacements after it.
 func Default() Config {
-	return Config{Silent: 30 * time.Second, Doubt: 2 * time.Minute, Fresh: 150 * time.Second, HoldVerdict: 5 * time.Minute}
+	return Config{
+		Silent: 30 * time.Second, Doubt: 2 * time.Minute, Fresh: 150 * time.Second, HoldVerdict: 5 * time.Minute,
+		Autonomy: time.Hour,
+	}
 }
 
 // Validate reports all that is wrong.
@@ -109,14 +131,17 @@ func (c Config) Validate() error {
 // not of lost ones alone: Kubernetes marks the pods of a node in the moment in which it takes
 // the node for lost, and has to be told before that they are to stay.
 func Decide(now time.Time, c Config, n Node, u Unit) (Action, string) {
-	silent := now.Sub(u.Heard)
-	switch {
+	switch silent := now.Sub(u.Heard); {
+	case !u.Gone.IsZero() && now.Sub(u.Gone) <= c.Doubt && (n.Kept || !u.Heard.IsZero()):
+		return gone(n)
 	case u.Heard.IsZero():
 		return Nothing, "nobody votes in its unit"
+	case !u.Gone.IsZero():
+		return Nothing, "nobody votes in its unit any more: its Lease is gone"
 	case silent > c.Doubt && u.Alive > 0:
-		return Nothing, "nobody votes in its unit any more: the cloud hears nodes of it, and no vote"
+		return mute(now, c, n, u)
 	case silent > c.Silent:
-		return dark(now, c, n)
+		return frozen(now, c, n, u, "its unit has no uplink")
 	case n.Lost:
 		return lost(now, c, n, u)
 	}
@@ -139,12 +164,42 @@ func unproven(n Node, u Unit) string {
 	return ""
 }
 
-// dark is of a node in a unit without uplink: whatever was voted before is frozen.
-func dark(now time.Time, c Config, n Node) (Action, string) {
-	if n.Lost && c.Autonomy > 0 && now.Sub(n.Since) > c.Autonomy {
-		return Nothing, fmt.Sprintf("its unit has had no uplink for more than %s", c.Autonomy)
+// gone is of a node in a unit whose Lease was there: it may be taken away by mistake, or by
+// somebody who is not of the unit, which makes another one if it can.
+func gone(n Node) (Action, string) {
+	if n.Lost && !n.Kept {
+		return Nothing, "its unit's Lease is gone, and it was not kept before"
 	}
-	return Hold, "its unit has no uplink"
+	return Hold, "its unit's Lease is gone"
+}
+
+// mute is of a node in a unit whose Lease has been silent for long though the cloud hears nodes of
+// it: it cannot agree, for it is cut in halves or its uplink is on the smaller side, or its daemons
+// were taken away. A daemon that says that it is there tells which.
+func mute(now time.Time, c Config, n Node, u Unit) (Action, string) {
+	switch {
+	case now.Sub(u.Voice) <= c.Fresh:
+		return frozen(now, c, n, u, "its unit does not agree on anything: more than half of it do not hear each other")
+	case n.Lost && n.Kept && n.Verdict == Well && now.Sub(u.Heard) <= c.Fresh+c.HoldVerdict:
+		return Hold, "nobody votes in its unit any more, which voted last that it is well"
+	}
+	return Nothing, "nobody votes in its unit any more: the cloud hears nodes of it, and no vote"
+}
+
+// frozen is of a node in a unit without uplink, or without a majority: whatever was before stays.
+// That keeps who was kept, or was lost with its unit, and revives nobody who was given up.
+func frozen(now time.Time, c Config, n Node, u Unit, why string) (Action, string) {
+	switch {
+	case n.Lost && !n.Kept && n.Verdict == Dead:
+		return Nothing, why + ", and said before that it is dead"
+	case n.Lost && !n.Kept && !n.Since.After(u.Heard):
+		return Nothing, why + ", and did not keep it before"
+	case n.Lost && c.Autonomy > 0 && now.Sub(n.Since) > c.Autonomy && u.Most:
+		return Hold, why + ", and most of the cluster is lost"
+	case n.Lost && c.Autonomy > 0 && now.Sub(n.Since) > c.Autonomy:
+		return HoldBound, fmt.Sprintf("%s, and the cloud has not heard it for more than %s", why, c.Autonomy)
+	}
+	return Hold, why
 }
 
 // heard is of a node that the cloud hears, or has not missed yet.
@@ -158,25 +213,38 @@ func heard(now time.Time, c Config, n Node, u Unit) (Action, string) {
 			return Nothing, why
 		}
 		return Suspect, "the cloud hears it, and more than half of its unit do not"
+	case n.Kept && now.Sub(u.Again) <= c.Doubt:
+		return Hold, "its unit was not heard until now, and the cloud may not have missed it yet"
 	}
 	return Nothing, "the cloud hears it"
 }
 
-// lost is of a lost node in a unit that is heard.
+// ageless reports whether a node was lost when its verdict was found, and nobody knows how old
+// that is.
+func (n Node) ageless() bool { return n.Found && !n.Dated && !n.Since.After(n.Voted) }
+
+// lost is of a lost node in a unit that is heard. What was voted before the unit fell silent
+// gives up nobody who was kept since: in a unit that is heard again it takes a while until the
+// cloud hears its nodes, or they have voted on those that it does not.
 func lost(now time.Time, c Config, n Node, u Unit) (Action, string) {
 	old := now.Sub(n.Voted)
+	before := n.Kept && n.Voted.Before(u.Again)
 	switch {
-	case n.Verdict == None:
-		return Nothing, "its unit has not voted on it"
+	case n.Verdict == Well && !n.Kept && n.ageless():
+		return Nothing, "it is said to be well since before the controller looked, and is on no list: that has to be renewed to count"
 	case n.Verdict == Well && old <= c.Fresh:
 		return Shield, "it lost its uplink alone: more than half of its unit see it"
-	case n.Verdict == Dead && old <= c.Fresh:
+	case n.Verdict == Dead && old <= c.Fresh && !before:
 		if why := unproven(n, u); why != "" {
 			return Nothing, why
 		}
 		return Evict, "more than half of its unit say that it is dead"
 	case n.Verdict == Well && old <= c.Fresh+c.HoldVerdict:
 		return Hold, "its unit does not agree on it, and voted last that it is well"
+	case n.Kept && now.Sub(u.Again) <= c.Fresh+c.HoldVerdict:
+		return Hold, "its unit is heard again, and has not agreed on it since"
+	case n.Verdict == None:
+		return Nothing, "its unit has not voted on it"
 	}
 	return Nothing, fmt.Sprintf("its unit does not agree on it, and has not for %s", old.Round(time.Second))
 }

@@ -12,14 +12,31 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func ago(d time.Duration) time.Time { return now.Add(-d) }
 
+func heardAgo(d time.Duration, nodes, alive int) Unit {
+	return Unit{Heard: ago(d), Nodes: nodes, Alive: alive}
+}
+
+// again is a unit that was silent, and is heard since some time ago.
+func again(d time.Duration) Unit {
+	return Unit{Heard: ago(time.Second), Again: ago(d), Nodes: 3, Alive: 1}
+}
+
+// vanished is a unit whose Lease is gone since some time ago.
+func vanished(d time.Duration) Unit {
+	return Unit{Heard: ago(d), Gone: ago(d), Nodes: 3, Alive: 1}
+}
+
 // two of three, all of whom were asked.
 var two = evidence.Evidence{No: 2, Of: 3, Exact: true}
 
 // Each row of the table, and its borders.
 func TestDecide(t *testing.T) {
-	renewed, silent := Unit{ago(30 * time.Second), 3, 3}, Unit{ago(31 * time.Second), 3, 3}
-	dark, left := Unit{ago(time.Hour), 3, 0}, Unit{ago(121 * time.Second), 3, 1}
-	grown, cut := Unit{ago(time.Second), 4, 4}, evidence.Evidence{Yes: 3, Of: 3, Cut: true}
+	renewed, silent := heardAgo(30*time.Second, 3, 3), heardAgo(31*time.Second, 3, 3)
+	dark, left := heardAgo(time.Hour, 3, 0), heardAgo(121*time.Second, 3, 1)
+	grown, cut := heardAgo(time.Second, 4, 4), evidence.Evidence{Yes: 3, Of: 3, Cut: true}
+	said := left
+	said.Voice = ago(2 * time.Minute)
+	again, settled := again(time.Minute), again(451*time.Second)
 	for _, tt := range []struct {
 		name string
 		node Node
@@ -38,10 +55,13 @@ func TestDecide(t *testing.T) {
 		{"lost, dead for some of its observers", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 2, Of: 3}}, renewed, Nothing, "not of more"},
 		{"lost, dead by more than there are", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 9, Of: 3, Exact: true}}, renewed, Nothing, "not of more"},
 		{"lost, dead for half of what its unit is by now", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: two}, grown, Nothing, "half of the 4"},
-		{"lost, dead for the other one of two", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 1, Of: 2, Exact: true}}, Unit{ago(time.Second), 2, 1}, Evict, "dead"},
-		{"lost, dead by itself alone", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 1, Of: 1, Exact: true}}, Unit{ago(time.Second), 1, 0}, Nothing, "not of more"},
+		{"lost, dead for the other one of two", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 1, Of: 2, Exact: true}}, heardAgo(time.Second, 2, 1), Evict, "dead"},
+		{"lost, dead by itself alone", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 1, Of: 1, Exact: true}}, heardAgo(time.Second, 1, 0), Nothing, "not of more"},
 		{"lost, dead since before it was looked at", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: two, Found: true}, renewed, Nothing, "renewed to count"},
-		{"lost, well since before it was looked at", Node{Lost: true, Verdict: Well, Voted: ago(time.Minute), Found: true}, renewed, Shield, "uplink alone"},
+		{"lost, well since before it was looked at", Node{Lost: true, Since: ago(time.Minute), Verdict: Well, Voted: ago(time.Minute), Found: true}, renewed, Nothing, "on no list"},
+		{"and on the list", Node{Lost: true, Since: ago(time.Minute), Verdict: Well, Voted: ago(time.Minute), Found: true, Kept: true}, renewed, Shield, "uplink alone"},
+		{"and the API server says when", Node{Lost: true, Since: ago(time.Hour), Verdict: Well, Voted: ago(time.Minute), Found: true, Dated: true}, renewed, Shield, "uplink alone"},
+		{"and was lost later", Node{Lost: true, Since: ago(time.Second), Verdict: Well, Voted: ago(time.Minute), Found: true}, renewed, Shield, "uplink alone"},
 		{"heard, dead for its peers long ago", Node{Verdict: Dead, Voted: ago(time.Hour)}, renewed, Nothing, "hears it"},
 		{"heard and seen", Node{Verdict: Well, Voted: ago(time.Minute)}, renewed, Nothing, "hears it"},
 		{"heard, and said long ago that it has no uplink", Node{Verdict: Well, Voted: ago(time.Hour), Evidence: cut}, renewed, Nothing, "hears it"},
@@ -49,11 +69,38 @@ func TestDecide(t *testing.T) {
 		{"lost, no majority of late", Node{Lost: true, Verdict: Well, Voted: ago(5 * time.Minute)}, renewed, Hold, "does not agree"},
 		{"lost, no majority for long", Node{Lost: true, Verdict: Well, Voted: ago(8 * time.Minute)}, renewed, Nothing, "for 8m0s"},
 		{"lost, dead long ago", Node{Lost: true, Verdict: Dead, Voted: ago(5 * time.Minute)}, renewed, Nothing, "for 5m0s"},
+		{"kept, in a unit that is heard again", Node{Lost: true, Kept: true, Verdict: Well, Voted: ago(time.Hour)}, again, Hold, "heard again"},
+		{"kept, never voted on, in a unit that is heard again", Node{Lost: true, Kept: true}, again, Hold, "heard again"},
+		{"kept, dead before its unit fell silent", Node{Lost: true, Kept: true, Verdict: Dead, Voted: ago(2 * time.Minute), Evidence: two}, again, Hold, "heard again"},
+		{"kept, dead since its unit is heard again", Node{Lost: true, Kept: true, Verdict: Dead, Voted: ago(30 * time.Second), Evidence: two}, again, Evict, "dead"},
+		{"kept, well since its unit is heard again", Node{Lost: true, Kept: true, Verdict: Well, Voted: ago(30 * time.Second)}, again, Shield, "uplink alone"},
+		{"kept, in a unit that is heard for long", Node{Lost: true, Kept: true, Verdict: Well, Voted: ago(time.Hour)}, settled, Nothing, "for 1h0m0s"},
+		{"kept, never voted on, in a unit that is heard for long", Node{Lost: true, Kept: true}, settled, Nothing, "not voted"},
+		{"not kept, in a unit that is heard again", Node{Lost: true, Verdict: Well, Voted: ago(time.Hour)}, again, Nothing, "for 1h0m0s"},
+		{"kept, and not missed yet", Node{Kept: true, Verdict: Well, Voted: ago(time.Hour)}, again, Hold, "not have missed"},
+		{"kept, and long since heard", Node{Kept: true, Verdict: Well, Voted: ago(time.Hour)}, settled, Nothing, "hears it"},
 		{"its unit fell silent", Node{Verdict: Well, Voted: ago(time.Minute)}, silent, Hold, "no uplink"},
-		{"lost with its unit", Node{Lost: true, Verdict: Well, Voted: ago(time.Hour)}, dark, Hold, "no uplink"},
-		{"lost with its unit, after its death", Node{Lost: true, Verdict: Dead, Voted: ago(time.Hour)}, dark, Hold, "no uplink"},
-		{"lost with its unit, never voted on", Node{Lost: true}, dark, Hold, "no uplink"},
+		{"lost with its unit", Node{Lost: true, Since: ago(59 * time.Minute), Verdict: Well, Voted: ago(time.Hour)}, dark, Hold, "no uplink"},
+		{"lost with its unit, never voted on", Node{Lost: true, Since: ago(59 * time.Minute)}, dark, Hold, "no uplink"},
+		{"lost with its unit, for long", Node{Lost: true, Since: ago(61 * time.Minute), Kept: true}, heardAgo(62*time.Minute, 3, 0), HoldBound, "for more than 1h0m0s"},
+		{"lost with its unit, and with most others", Node{Lost: true, Since: ago(61 * time.Minute), Kept: true}, Unit{Heard: ago(62 * time.Minute), Most: true, Nodes: 3}, Hold, "most of the cluster"},
+		{"kept, and lost before its unit", Node{Lost: true, Since: ago(2 * time.Hour), Kept: true, Verdict: Well, Voted: ago(2 * time.Hour)}, dark, HoldBound, "no uplink"},
+		{"kept, and said to be dead before its unit fell silent", Node{Lost: true, Since: ago(59 * time.Minute), Kept: true, Verdict: Dead, Voted: ago(time.Hour)}, dark, Hold, "no uplink"},
+		{"lost before its unit, and not kept", Node{Lost: true, Since: ago(2 * time.Hour), Verdict: Well, Voted: ago(2 * time.Hour)}, dark, Nothing, "did not keep it"},
+		{"dead before its unit fell silent", Node{Lost: true, Since: ago(59 * time.Minute), Verdict: Dead, Voted: ago(time.Hour)}, dark, Nothing, "said before that it is dead"},
 		{"lost, where votes ended and others are heard", Node{Lost: true, Verdict: Well, Voted: ago(time.Minute)}, left, Nothing, "any more"},
+		{"kept, and voted well last, where votes ended", Node{Lost: true, Kept: true, Verdict: Well, Voted: ago(time.Hour)}, left, Hold, "any more, which voted last"},
+		{"kept, and never voted on, where votes ended", Node{Lost: true, Kept: true}, left, Nothing, "any more"},
+		{"kept, and voted well last, where votes ended long ago", Node{Lost: true, Kept: true, Verdict: Well, Voted: ago(time.Hour)}, heardAgo(451*time.Second, 3, 1), Nothing, "any more"},
+		{"kept, and its unit says that it cannot agree", Node{Lost: true, Since: ago(time.Minute), Kept: true}, said, Hold, "does not agree on anything"},
+		{"not kept, and its unit says that it cannot agree", Node{Lost: true, Since: ago(time.Hour)}, said, Nothing, "did not keep it before"},
+		{"kept, and its unit's Lease is gone", Node{Lost: true, Kept: true, Verdict: Well, Voted: ago(time.Hour)}, vanished(2 * time.Minute), Hold, "Lease is gone"},
+		{"heard, and its unit's Lease is gone", Node{Verdict: Well, Voted: ago(time.Hour)}, vanished(2 * time.Minute), Hold, "Lease is gone"},
+		{"lost, not kept, and its unit's Lease is gone", Node{Lost: true, Verdict: Dead, Voted: ago(time.Hour)}, vanished(time.Minute), Nothing, "not kept before"},
+		{"kept, and its unit's Lease is gone for long", Node{Lost: true, Kept: true, Verdict: Well, Voted: ago(time.Minute)}, vanished(121 * time.Second), Nothing, "any more: its Lease is gone"},
+		{"kept by an earlier controller, and there is no Lease", Node{Lost: true, Kept: true}, Unit{Gone: ago(2 * time.Minute)}, Hold, "Lease is gone"},
+		{"kept by an earlier controller, and there is none for long", Node{Lost: true, Kept: true}, Unit{Gone: ago(121 * time.Second)}, Nothing, "nobody votes in its unit"},
+		{"not kept, and there never was a Lease", Node{}, Unit{Gone: ago(time.Minute)}, Nothing, "nobody votes in its unit"},
 		{"lost where nobody votes", Node{Lost: true, Verdict: Well, Voted: ago(time.Second)}, Unit{}, Nothing, "nobody votes"},
 	} {
 		got, why := Decide(now, Default(), tt.node, tt.unit)
@@ -63,14 +110,24 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A unit may be held for a time only.
+// A unit is held for a time; what is bound to it for ever, and all of it where no time is given.
 func TestAutonomyEnds(t *testing.T) {
 	c := Default()
-	c.Autonomy = time.Hour
-	for since, want := range map[time.Duration]Action{59 * time.Minute: Hold, 61 * time.Minute: Nothing} {
-		if got, why := Decide(now, c, Node{Lost: true, Since: ago(since)}, Unit{Heard: ago(since)}); got != want {
+	for since, want := range map[time.Duration]Action{59 * time.Minute: Hold, 61 * time.Minute: HoldBound, 1000 * time.Hour: HoldBound} {
+		if got, why := Decide(now, c, Node{Lost: true, Since: ago(since)}, heardAgo(since+time.Minute, 3, 0)); got != want {
 			t.Errorf("after %s: %s, for %s; want %s", since, got, why, want)
 		}
+	}
+	c.Autonomy = 0
+	if got, _ := Decide(now, c, Node{Lost: true, Since: ago(1000 * time.Hour)}, heardAgo(1001*time.Hour, 3, 0)); got != Hold {
+		t.Errorf("without a time: %s", got)
+	}
+}
+
+// Where most of a cluster is lost it is the cloud that is cut off.
+func TestMayPart(t *testing.T) {
+	if !MayPart(55, 100) || MayPart(56, 100) || !MayPart(3, 6) || MayPart(3, 4) {
+		t.Error("others than at most 55 in a hundred")
 	}
 }
 
@@ -86,7 +143,7 @@ func TestNothingElseEvicts(t *testing.T) {
 		}
 		voted, heard, e := ages[pick(5)], ages[pick(5)], proofs[pick(5)]
 		n := Node{Evidence: e, Voted: ago(voted), Verdict: Verdict(pick(3)), Lost: pick(2) == 0, Found: pick(2) == 0}
-		got, _ := Decide(now, Default(), n, Unit{ago(heard), 3, 1})
+		got, _ := Decide(now, Default(), n, heardAgo(heard, 3, 1))
 		may := n.Verdict == Dead && e == two && !n.Found && voted <= Default().Fresh && heard <= Default().Silent
 		if (got == Evict) != (may && n.Lost) || (got == Suspect) != (may && !n.Lost) {
 			t.Errorf("%+v, Lease of %s ago: %s", n, heard, got)

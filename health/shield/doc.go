@@ -2,13 +2,14 @@
 // hear: whether its pods and endpoints stay, or go as in stock Kubernetes.
 //
 // It is pure: what is known of a node and of its unit, and the time, go in; an action and
-// its reason come out. Times are those at which the controller saw something itself: clocks
-// of nodes may be an hour off, so what they write into Leases and annotations tells nothing
-// but that it changed.
+// its reason come out. Times are those at which the controller saw something itself, and for
+// what it finds as it begins those at which the API server took it: clocks of nodes may be an
+// hour off, so what they write into Leases and annotations tells nothing but that it changed.
 //
 //	decide.go  what is to become of a node
-//	budget.go  how many nodes may be given up before Kubernetes itself does it, and how many
-//	           may get nothing new
+//	past.go    how what is known of a unit and of a node changes
+//	budget.go  how many nodes may be given up before Kubernetes itself does it, how many may
+//	           get nothing new, and whether pods go from units without uplink
 //
 // # The rules
 //
@@ -20,14 +21,24 @@
 //	renewed                   dead, not proven      any                   Nothing
 //	renewed                   well, an old vote     lost                  Hold for a while
 //	renewed                   none, or a very old   lost                  Nothing
+//	renewed again             none since            lost, and was kept    Hold for a while
+//	renewed again             any                   heard, and was kept   Hold until it is missed or heard
 //	silent                    any                   any                   Hold: the unit has no uplink
+//	silent                    any                   lost for an hour      HoldBound: of its pods those stay that
+//	                                                                      are bound to the unit
+//	silent                    any                   lost before, and not
+//	                                                kept, or given up     Nothing: it stays as it was
 //	silent for long, though
-//	the cloud hears the unit  any                   any                   Nothing: nobody votes any more
-//	never seen                any                   any                   Nothing: nobody votes there
+//	the cloud hears the unit  well                  lost, and was kept    Hold for a while
+//	                          any                   any                   Nothing: nobody votes any more,
+//	                                                                      or Hold: a daemon says that they cannot
+//	gone, a moment ago        any                   heard, or kept        Hold: it may be there again
+//	never seen, or gone       any                   any                   Nothing: nobody votes there
 //
 // Dead is proven where the whole unit was asked, more than half of the nodes that the cloud
 // knows there said so, and that was seen to be written: what a controller finds when it begins
-// may be of any age, and keeps pods, but takes none.
+// may be of any age, and takes no pods. It keeps them where the node is on the list that it finds,
+// or the API server says when it took the verdict.
 //
 // A unit of one node has nobody to vote, and holds its Lease as others do; lost with its
 // Lease it is a unit without uplink.

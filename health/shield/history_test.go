@@ -1,0 +1,268 @@
+package shield
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gridmesh/gridmesh/health/evidence"
+)
+
+// step is how often it is looked.
+const step = time.Second
+
+// truth is how a node is.
+type truth struct {
+	dead, cut bool // it died; it has no uplink of its own
+	// What the API server has.
+	lost    bool
+	since   time.Time // of that
+	beat    time.Time // the last heartbeat
+	verdict Verdict
+	proof   evidence.Evidence
+	voted   time.Time
+	mark    int // of what stands there
+}
+
+// site is a unit of nodes that vote, its uplink, and what the API server has of it.
+type site struct {
+	t       *testing.T
+	now     time.Time
+	nodes   map[string]*truth
+	dark    bool // no uplink at all
+	mute    bool // no majority hears each other
+	renewed time.Time
+	// since is from when on what the voters know is as it is; heal when the unit was first
+	// heard after its last silence.
+	since, heal time.Time
+}
+
+func newSite(t *testing.T, n int) *site {
+	t.Helper()
+	w := &site{t: t, now: now, nodes: map[string]*truth{}, renewed: now, since: now}
+	for i := range n {
+		w.nodes[fmt.Sprint("n-", i)] = &truth{beat: now, verdict: Well, voted: now, proof: evidence.Evidence{Yes: n, Of: n}}
+	}
+	return w
+}
+
+// votes reports whether the unit votes, and the API server hears of it: more than half live and
+// hear each other, and one of them has an uplink.
+func (w *site) votes() bool {
+	live, up := 0, 0
+	for _, n := range w.nodes {
+		if !n.dead {
+			if live++; !n.cut {
+				up++
+			}
+		}
+	}
+	return 2*live > len(w.nodes) && up > 0 && !w.dark && !w.mute
+}
+
+const (
+	grace  = 50 * time.Second // of the controller manager
+	agree  = 30 * time.Second // after which the voters know
+	settle = 15 * time.Second // and have written it, once they have an uplink again
+)
+
+// pass has a moment go by: kubelets, voters, and the controller manager.
+func (w *site) pass() {
+	w.now = w.now.Add(step)
+	if w.votes() {
+		if w.now.Sub(w.renewed) > Default().Silent {
+			w.heal = w.now
+		}
+		if w.now.Sub(w.renewed) >= 10*time.Second {
+			w.renewed = w.now
+		}
+	}
+	for _, n := range w.nodes {
+		if !n.dead && !n.cut && !w.dark && w.now.Sub(n.beat) >= 10*time.Second {
+			n.beat = w.now
+		}
+		if lost := w.now.Sub(n.beat) > grace; lost != n.lost {
+			n.lost, n.since = lost, w.now
+		}
+		w.vote(n)
+	}
+}
+
+// vote writes what the unit says of a node, as it changes, and each minute while that matters.
+func (w *site) vote(n *truth) {
+	if !w.votes() || w.now.Sub(w.since) < agree || w.now.Sub(w.heal) < settle {
+		return
+	}
+	is := Well
+	if n.dead {
+		is = Dead
+	}
+	matters := n.lost || n.cut || n.dead
+	if is == n.verdict && n.proof.Cut == n.cut && !(matters && w.now.Sub(n.voted) >= time.Minute) {
+		return
+	}
+	n.verdict, n.voted, n.mark = is, w.now, n.mark+1
+	n.proof = evidence.Evidence{Yes: len(w.nodes), Of: len(w.nodes), Exact: true, Cut: n.cut}
+	if n.dead {
+		n.proof.Yes, n.proof.No = 0, len(w.nodes)/2+1
+	}
+}
+
+// watcher is a controller: what it knows, what it said last, and the list that it writes.
+type watcher struct {
+	w       *site
+	nodes   map[string]Node
+	marks   map[string]int
+	unit    Unit
+	renewed time.Time
+	begun   time.Time
+	listed  map[string]bool
+	actions map[string]Action
+}
+
+// begins is one that begins, with the list of the one before.
+func begins(w *site, listed map[string]bool) *watcher {
+	k := &watcher{w: w, nodes: map[string]Node{}, marks: map[string]int{}, begun: w.now, listed: listed, renewed: w.renewed, actions: map[string]Action{}}
+	k.unit.Found(w.now, w.renewed)
+	for name, n := range w.nodes {
+		is := Found(w.now, n.seen(), n.voted, listed[name])
+		if k.nodes[name], k.marks[name] = is, n.mark; is.Kept {
+			k.unit.Again = w.now
+		}
+	}
+	return k
+}
+
+func (n *truth) seen() Node {
+	return Node{Lost: n.lost, Since: n.since, Verdict: n.verdict, Evidence: n.proof}
+}
+
+// look takes what changed, and decides.
+func (k *watcher) look() {
+	now, alive := k.w.now, 0
+	if k.w.renewed != k.renewed {
+		k.renewed = k.w.renewed
+		k.unit.Renewed(now, Default())
+	}
+	for name, n := range k.w.nodes {
+		voted := n.mark != k.marks[name]
+		if k.nodes[name] = k.nodes[name].Next(now, n.seen(), voted); voted {
+			k.marks[name] = n.mark
+			k.unit.Voted(now, Default())
+		}
+		if !n.lost {
+			alive++
+		}
+	}
+	k.unit.Nodes, k.unit.Alive = len(k.nodes), alive
+	next := map[string]bool{}
+	for name, n := range k.nodes {
+		action, _ := Decide(now, Default(), n, k.unit)
+		if now.Sub(k.begun) <= Default().Silent && !action.Keeps() { // as health/cloud has it
+			if action = Nothing; k.listed[name] {
+				action = Hold
+			}
+		}
+		n.Kept = action.Keeps()
+		if k.nodes[name], k.actions[name] = n, action; n.Kept {
+			next[name] = true
+		}
+	}
+	k.listed = next
+}
+
+// change has something happen at random.
+func (w *site) change(r *rand.Rand) {
+	names := slices.Sorted(maps.Keys(w.nodes))
+	n := w.nodes[names[r.IntN(len(names))]]
+	switch r.IntN(8) {
+	case 0:
+		n.dead = true
+	case 1, 2:
+		n.cut = !n.cut
+	case 3, 4:
+		w.dark = !w.dark
+	case 5:
+		w.mute = !w.mute
+	default:
+		n.dead, n.cut, w.dark, w.mute = false, false, false, false
+	}
+	w.since = w.now
+}
+
+// law says which is broken of a node, or "". Given is who was voted dead and given up, and was
+// neither heard nor voted well since.
+func (k *watcher) law(name string, given map[string]bool) string {
+	w, n, action := k.w, k.w.nodes[name], k.actions[name]
+	switch {
+	case !n.lost || n.verdict == Well && n.voted == w.now:
+		delete(given, name)
+	case given[name] && action.Keeps():
+		return "it was voted dead, and is revived by silence"
+	case action == Evict:
+		given[name] = true
+	}
+	c := Default()
+	seen := !n.dead && w.votes() && w.now.Sub(w.since) > agree+settle+time.Minute && w.now.Sub(w.heal) > settle+time.Minute
+	switch {
+	case n.lost && seen && !action.Keeps() && w.now.Sub(k.begun) > c.Silent:
+		return "it lives, more than half of its unit see it, and it is released"
+	case action == Evict && n.verdict != Dead:
+		return "it is given up, and nobody says that it is dead"
+	}
+	return ""
+}
+
+// Laws of what becomes of nodes, over random histories of deaths, cuts, and units without uplink or
+// majority, as one controller sees them, and as others do that begin anew in the midst of it.
+func TestHistories(t *testing.T) {
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		w := newSite(t, 2+r.IntN(4))
+		steady, anew := begins(w, nil), begins(w, nil)
+		dead := [2]map[string]bool{{}, {}}
+		held := [2]map[string]time.Time{{}, {}} // who was held when the unit was heard again
+		calm := 0
+		for range 5000 {
+			if calm--; calm < 0 && r.IntN(90) == 0 {
+				w.change(r)
+				calm = []int{0, 20, 100, 900}[r.IntN(4)]
+			}
+			heal := w.heal
+			w.pass()
+			if r.IntN(400) == 0 {
+				anew = begins(w, anew.listed)
+			}
+			for i, k := range []*watcher{steady, anew} {
+				if w.heal != heal {
+					for name := range k.listed {
+						held[i][name] = w.heal
+					}
+				}
+				k.look()
+				for name, n := range w.nodes {
+					if why := k.law(name, dead[i]); why != "" {
+						t.Fatalf("seed %d, controller %d, after %s, of %s: %s: %s, %+v, %+v", seed, i, w.now.Sub(now), name, why, k.actions[name], k.nodes[name], k.unit)
+					}
+					if !n.lost || n.voted.After(w.heal) {
+						delete(held[i], name)
+					}
+					if from, ok := held[i][name]; ok && !k.actions[name].Keeps() && w.now.Sub(from) <= Default().Fresh+Default().HoldVerdict {
+						t.Fatalf("seed %d, controller %d, after %s: %s is released %s after its unit was heard again, which said nothing of it", seed, i, w.now.Sub(now), name, w.now.Sub(from))
+					}
+				}
+			}
+		}
+		for range 1500 { // and nothing more happens
+			w.pass()
+			steady.look()
+			anew.look()
+		}
+		if !maps.Equal(steady.listed, anew.listed) {
+			t.Fatalf("seed %d: one keeps %v, and who began anew %v", seed, steady.listed, anew.listed)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package shield
+
+import "time"
+
+// Renewed notes that the unit's Lease is seen to be renewed.
+func (u *Unit) Renewed(now time.Time, c Config) {
+	u.told(now, c)
+	u.Heard, u.Gone = now, time.Time{}
+}
+
+// Vanished notes that the unit has no Lease, or has none any more.
+func (u *Unit) Vanished(now time.Time) {
+	if u.Gone.IsZero() {
+		u.Gone = now
+	}
+}
+
+// Found notes a Lease that one finds as one begins to look; at is when the API server took its
+// last renewal, zero where it does not say so: then it counts as renewed now.
+func (u *Unit) Found(now, at time.Time) {
+	u.Gone = time.Time{}
+	if u.Heard = at; at.IsZero() || at.After(now) {
+		u.Heard = now
+	}
+}
+
+// Found is what is known of a node that one finds as one begins to look; voted is when the API
+// server took its verdict, zero where it does not say so, and kept whether a list says that its
+// pods stay. Since of n is what its condition says.
+func Found(now time.Time, n Node, voted time.Time, kept bool) Node {
+	n.Found, n.Dated, n.Voted, n.Kept = true, !voted.IsZero(), voted, kept
+	if !n.Dated || voted.After(now) {
+		n.Voted = now
+	}
+	if n.Since.IsZero() || n.Since.After(now) {
+		n.Since = now
+	}
+	return n
+}
+
+// Next is what is known of a node after it was seen anew; voted says that its verdict, or what
+// that rests on, is another one.
+func (n Node) Next(now time.Time, next Node, voted bool) Node {
+	next.Kept, next.Since = n.Kept, now
+	if n.Lost {
+		next.Since = n.Since
+	}
+	if next.Voted = now; !voted {
+		next.Voted, next.Found, next.Dated = n.Voted, n.Found, n.Dated
+	}
+	return next
+}
+
+// Voted notes that a vote of the unit is seen to be written: it has an uplink, or had one just
+// now, though its Lease may be seen later.
+func (u *Unit) Voted(now time.Time, c Config) { u.told(now, c) }
+
+// told notes the first word after a silence.
+func (u *Unit) told(now time.Time, c Config) {
+	silent := now.Sub(u.Heard) > c.Silent || !u.Gone.IsZero()
+	if !u.Heard.IsZero() && silent && now.Sub(u.Again) > c.Silent {
+		u.Again = now
+	}
+}
