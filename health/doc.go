@@ -11,7 +11,8 @@
 //	config_file.go  what was in force of them last, on disk
 //	dialect.go  what they say, and what is wrong with it
 //	uplink.go   whether this node reaches the cloud
-//	lease.go    the unit's Lease
+//	lease.go    who may hold the unit's Lease, and its name
+//	hold.go     how it is held: written each 10 s
 //	write.go    verdicts, as annotations of Nodes
 //	status.go   what this node knows of its unit, for who asks it
 //	metrics.go  what is counted

@@ -9,18 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gridmesh/gridmesh/api/names"
-	"github.com/gridmesh/gridmesh/internal/obs"
-	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
-	leading "github.com/gridmesh/gridmesh/kube/lead"
-)
-
-// How a unit's Lease is held, as Kubernetes' own leaders hold theirs.
-const (
-	leaseFor   = 15 * time.Second
-	leaseRenew = 10 * time.Second
-	leaseTry   = 2 * time.Second
 )
 
 type logger = *slog.Logger
@@ -43,7 +32,8 @@ func LeaseName(unit string) string {
 // until ctx ends.
 func HoldLease(ctx context.Context, c *kube.Client, namespace, node string, units <-chan string, may <-chan bool, tell func(until time.Time), log logger) error {
 	holdWhile(ctx, units, may, func(ctx context.Context, unit string) {
-		hold(ctx, c, namespace, node, unit, tell, log)
+		h := holding{api: c.Leases.Leases(namespace), node: node, unit: unit, tell: tell, log: log}
+		h.run(ctx)
 	})
 	return nil
 }
@@ -73,27 +63,5 @@ func holdWhile(ctx context.Context, units <-chan string, may <-chan bool, hold f
 		}
 		end()
 		<-over
-	}
-}
-
-// hold holds a Lease, or waits for it, until ctx ends.
-func hold(ctx context.Context, c *kube.Client, namespace, node, unit string, tell func(until time.Time), log logger) {
-	for {
-		err := leading.Run(ctx, c, leading.Election{
-			Namespace: namespace, Name: LeaseName(unit), Identity: node, Lease: leaseFor, Renew: leaseRenew, RetryWait: leaseTry,
-			Labels:  map[string]string{names.UnitLease: unit},
-			Renewed: func(at time.Time) { tell(at.Add(leaseRenew)) },
-		}, func(ctx context.Context) error {
-			log.Info("this node writes the verdicts of its unit", obs.KeyUnit, unit)
-			<-ctx.Done()
-			return nil
-		})
-		tell(time.Time{})
-		if err != nil && ctx.Err() == nil {
-			log.Info("this node writes the verdicts of its unit no more", obs.KeyUnit, unit, obs.KeyErr, err)
-		}
-		if !run.Pause(ctx, leaseTry) {
-			return
-		}
 	}
 }

@@ -53,18 +53,20 @@ func (s *network) monitor() {
 	s.after(time.Second, s.monitor)
 }
 
-// lease gives the unit's Lease for 15 s to one that may hold it, who counts it for 10, renews
-// it, and gives it back when it may not hold it any more.
+// lease gives the unit's Lease for 20 s to one that may hold it, who counts it for 18, renews
+// it each 10, and gives it back when it may not hold it any more. The others see within 4 s that
+// it is old.
 func (s *network) lease() {
 	if n := s.nodes[s.holder]; n != nil && !n.dead && !n.dark && !n.stalled {
-		if n.May(n.now(s)) {
-			s.give(s.holder)
-		} else {
+		switch {
+		case !n.May(n.now(s)):
 			s.step(s.holder, Lease{})
 			s.holder = ""
+		case s.now.Sub(s.renewed) >= 10*time.Second:
+			s.give(s.holder)
 		}
 	}
-	if s.now.Sub(s.renewed) >= 15*time.Second {
+	if s.now.Sub(s.renewed) >= 24*time.Second {
 		s.holder = ""
 	}
 	for _, name := range s.view.Ranked() {
@@ -77,7 +79,7 @@ func (s *network) lease() {
 
 func (s *network) give(name string) {
 	s.holder, s.renewed = name, s.now
-	s.step(name, Lease{s.nodes[name].now(s).Add(10 * time.Second)})
+	s.step(name, Lease{s.nodes[name].now(s).Add(18 * time.Second)})
 }
 
 func (s *network) write(by string, w Write) {
