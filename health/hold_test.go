@@ -101,6 +101,7 @@ func (d desk) Update(ctx context.Context, l *coordinationv1.Lease, _ metav1.Upda
 type candidates struct {
 	*office
 	until map[string]time.Time // what each was told
+	quits map[string]chan Quit
 	stop  map[string]func()
 	log   testkit.Output
 }
@@ -108,10 +109,11 @@ type candidates struct {
 func newCandidates(t *testing.T, nodes ...string) *candidates {
 	c := &candidates{
 		office: &office{leases: map[string]*coordinationv1.Lease{}, asked: map[string]int{}, cut: map[string]bool{}},
-		until:  map[string]time.Time{}, stop: map[string]func(){},
+		until:  map[string]time.Time{}, stop: map[string]func(){}, quits: map[string]chan Quit{},
 	}
 	for _, node := range nodes {
 		ctx, cancel := context.WithCancel(t.Context())
+		c.quits[node] = make(chan Quit, 1)
 		units, may, ended := make(chan string, 1), make(chan bool, 1), make(chan struct{})
 		units <- "shop-7"
 		may <- true
@@ -119,7 +121,7 @@ func newCandidates(t *testing.T, nodes ...string) *candidates {
 		go func() {
 			defer close(ended)
 			tell := func(until time.Time) { c.do(func() { c.until[node] = until }) }
-			_ = HoldLease(ctx, client, "gridmesh", node, units, may, tell, slog.New(slog.NewTextHandler(&c.log, nil)))
+			_ = HoldLease(ctx, client, "gridmesh", node, units, may, c.quits[node], tell, slog.New(slog.NewTextHandler(&c.log, nil)))
 		}()
 		c.stop[node] = func() { cancel(); <-ended }
 		time.Sleep(time.Millisecond) // the first one is first
@@ -208,6 +210,28 @@ func TestALeaseIsTakenOver(t *testing.T) {
 			c.end()
 		})
 	}
+}
+
+// Who holds it says itself that it has no uplink: nobody waits until the Lease is old. What it said
+// before it renewed it counts for nothing, nor what another one says.
+func TestTheHolderQuits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCandidates(t, "a-1", "a-2")
+		time.Sleep(time.Minute)
+		old := Quit{"a-1", time.Now()}
+		time.Sleep(20 * time.Second)
+		for _, q := range []Quit{old, {"a-3", time.Now()}} {
+			c.quits["a-2"] <- q
+			time.Sleep(10 * time.Second)
+			c.within(t, 0, "a-1")
+		}
+		c.do(func() { c.cut["a-1"] = true })
+		time.Sleep(12 * time.Second)
+		c.do(func() { c.until["a-1"] = time.Time{} }) // its vote knows that it has no uplink
+		c.quits["a-2"] <- Quit{"a-1", time.Now()}
+		c.within(t, time.Second, "a-2")
+		c.end()
+	})
 }
 
 // An API server that is away for a moment costs nobody the Lease, and one that is away for longer
