@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -36,6 +37,8 @@ type Quit struct {
 	Node string
 	At   time.Time
 }
+
+var errTaken = errors.New("another node has taken its Lease")
 
 // holding is how one node holds the Lease of one unit, or waits for it.
 type holding struct {
@@ -95,6 +98,9 @@ func (h *holding) turn(ctx context.Context, at time.Time) (wait time.Duration, e
 		if err := h.look(ctx); err != nil {
 			return leaseTry, err
 		}
+		if !h.until.IsZero() && !h.holds() {
+			h.lose(errTaken)
+		}
 		if free := h.changed.Add(leaseFor); h.last != nil && !h.holds() && !h.free() && at.Before(free) {
 			return min(leaseLook, free.Sub(at)), nil
 		}
@@ -151,15 +157,12 @@ func (h *holding) write(ctx context.Context, holder string, lasts time.Duration)
 		l = h.last.DeepCopy()
 	}
 	now, seconds := metav1.NowMicro(), int32(lasts/time.Second)
-	if l.Spec.AcquireTime == nil || holderOf(l) != holder {
-		l.Spec.AcquireTime = &now
-	}
-	if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity != holder {
+	if holder != "" && holderOf(l) != holder {
 		turns := int32(0)
 		if l.Spec.LeaseTransitions != nil {
 			turns = *l.Spec.LeaseTransitions + 1
 		}
-		l.Spec.LeaseTransitions = &turns
+		l.Spec.AcquireTime, l.Spec.LeaseTransitions = &now, &turns
 	}
 	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &holder, &seconds, &now
 	metav1.SetMetaDataLabel(&l.ObjectMeta, names.UnitLease, short(h.unit))
@@ -190,7 +193,7 @@ func (h *holding) fault(err error) {
 // lose is that it was not renewed in time: another one may have it.
 func (h *holding) lose(err error) {
 	h.log.Info("this node writes the verdicts of its unit no more", obs.KeyUnit, h.unit, obs.KeyErr, err)
-	h.until, h.last = time.Time{}, nil
+	h.until = time.Time{}
 	h.tell(time.Time{})
 }
 

@@ -278,6 +278,25 @@ func TestALeaseOutlastsAPause(t *testing.T) {
 	})
 }
 
+// Somebody else writes the Lease, whatever for: who held it holds it no more within seconds.
+func TestALeaseIsTakenAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCandidates(t, "a-1")
+		time.Sleep(time.Minute + 5*time.Second)
+		c.do(func() {
+			l, other := c.leases["edge-health-shop-7"].DeepCopy(), "a-9"
+			l.Spec.HolderIdentity, l.ResourceVersion = &other, "another"
+			c.leases[l.Name] = l
+		})
+		time.Sleep(8 * time.Second)
+		if got := c.holders(); len(got) > 0 {
+			t.Errorf("%q hold it, and it is another one's", got)
+		}
+		c.within(t, 25*time.Second, "a-1")
+		c.end()
+	})
+}
+
 // Who has no right to it is told so, once.
 func TestALeaseIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
