@@ -19,7 +19,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/health/check"
 	"github.com/gridmesh/gridmesh/health/evidence"
 	"github.com/gridmesh/gridmesh/health/vote"
@@ -83,9 +85,9 @@ func (s *site) unit(t *testing.T, n int) Unit {
 	t.Helper()
 	u := Unit{Name: "a"}
 	for i := range n {
-		m := Member{Name: fmt.Sprint("a-", i), UID: fmt.Sprint(i), Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}
+		m := Member{Name: fmt.Sprint("a-", i), UID: fmt.Sprint(i), Addrs: []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)})}}
 		e := end{s, m.Name}
-		d, err := New(Config{vote.Default(m.Name), slog.New(slog.DiscardHandler)}, e, e, NewMetrics(prometheus.NewRegistry()))
+		d, err := New(Config{vote.Default(m.Name), slog.New(slog.DiscardHandler), nil}, e, e, NewMetrics(prometheus.NewRegistry()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,8 +151,19 @@ func TestDaemons(t *testing.T) {
 
 func TestLeaseName(t *testing.T) {
 	had := map[string]string{}
-	for _, unit := range []string{"shop-7", "Shop-7", "shop_7", "SHOP.7", "a.b", "a..b", strings.Repeat("Ab", 31)} {
+	many := Grouping{}
+	for i := range 40 {
+		many.Units = append(many.Units, fmt.Sprintf("shop-%d-%s", i, strings.Repeat("x", 50)))
+	}
+	member := map[string]string{}
+	for _, name := range many.Units {
+		member[name] = names.NodeUnitMember
+	}
+	for _, unit := range []string{"shop-7", "Shop-7", "shop_7", "SHOP.7", "_", "a.b", "a..b", "shop-1,shop-2", "shop-1-shop-2", many.unitOf(member), strings.Repeat("s", 63), strings.Repeat("Ab", 31)} {
 		name := LeaseName(unit)
+		if errs := validation.IsValidLabelValue(short(unit)); len(errs) > 0 || short(unit) == "" {
+			t.Errorf("%s has the label %s: %s", unit, short(unit), errs)
+		}
 		if !subdomain.MatchString(name) || len(name) > 253 {
 			t.Errorf("%s has the Lease %s", unit, name)
 		}
@@ -171,7 +184,7 @@ func TestTheUnitIsKept(t *testing.T) {
 	if u, err := readUnit(file); u != nil || err != nil {
 		t.Errorf("nothing is kept: %v, %v", u, err)
 	}
-	want := Unit{"a", []Member{{Name: "a-1", UID: "1", Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, Lost: true, Verdict: "true"}}}
+	want := Unit{"a", []Member{{Name: "a-1", UID: "1", Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, Lost: true, Verdict: "true"}}, false}
 	if err := writeUnit(file, want); err != nil {
 		t.Fatal(err)
 	}

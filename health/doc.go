@@ -5,13 +5,16 @@
 //	carry.go    checks, reports and questions
 //	answer.go   what other nodes ask of this one
 //	members.go  who is in the unit, by the API server or by what was known last
+//	lists.go    who is in the unit by the word of another node, for one without an uplink
+//	where.go    at which address a node is checked
 //	keep.go     the file with what was known last
 //	group.go    how nodes are grouped into units
 //	config.go   SuperEdge's ConfigMaps are followed: who votes with whom, and the key
 //	config_file.go  what was in force of them last, on disk
 //	dialect.go  what they say, and what is wrong with it
 //	uplink.go   whether this node reaches the cloud
-//	lease.go    the unit's Lease
+//	lease.go    who may hold the unit's Lease, and its name
+//	hold.go     how it is held: written each 10 s
 //	write.go    verdicts, as annotations of Nodes
 //	status.go   what this node knows of its unit, for who asks it
 //	metrics.go  what is counted

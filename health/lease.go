@@ -8,18 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gridmesh/gridmesh/api/names"
-	"github.com/gridmesh/gridmesh/internal/obs"
-	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
-	leading "github.com/gridmesh/gridmesh/kube/lead"
-)
-
-// How a unit's Lease is held, as Kubernetes' own leaders hold theirs.
-const (
-	leaseFor   = 15 * time.Second
-	leaseRenew = 10 * time.Second
-	leaseTry   = 2 * time.Second
 )
 
 type logger = *slog.Logger
@@ -34,6 +23,7 @@ var readable = regexp.MustCompile(`[a-z0-9]+`)
 // an object it is there in hex, behind what people can read of it. The policy
 // gridmesh-votes-lease-unit says the same in CEL.
 func LeaseName(unit string) string {
+	unit = short(unit)
 	if subdomain.MatchString(unit) {
 		return "edge-health-" + unit
 	}
@@ -41,11 +31,25 @@ func LeaseName(unit string) string {
 	return fmt.Sprintf("edge-health.%s.%x", parts, unit)
 }
 
+// labelValue is what may be the value of a label.
+var labelValue = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+
+// short is what a unit is called at its Lease: its name, or a hash of it where that can be no
+// label's value. So are those of nodes in several NodeUnits, all of whose names are in it.
+func short(unit string) string {
+	if labelValue.MatchString(unit) {
+		return unit
+	}
+	sum := sha256.Sum256([]byte(unit))
+	return "units-" + hex.EncodeToString(sum[:10])
+}
+
 // HoldLease holds the Lease of a node's unit while it may, and tells until when it does,
-// until ctx ends.
-func HoldLease(ctx context.Context, c *kube.Client, namespace, node string, units <-chan string, may <-chan bool, tell func(until time.Time), log logger) error {
+// until ctx ends. Of whom quits tells, that one's Lease need not grow old first.
+func HoldLease(ctx context.Context, c *kube.Client, namespace, node string, units <-chan string, may <-chan bool, quits <-chan Quit, tell func(until time.Time), log logger) error {
 	holdWhile(ctx, units, may, func(ctx context.Context, unit string) {
-		hold(ctx, c, namespace, node, unit, tell, log)
+		h := holding{api: c.Leases.Leases(namespace), node: node, unit: unit, quits: quits, tell: tell, log: log}
+		h.run(ctx)
 	})
 	return nil
 }
@@ -75,27 +79,5 @@ func holdWhile(ctx context.Context, units <-chan string, may <-chan bool, hold f
 		}
 		end()
 		<-over
-	}
-}
-
-// hold holds a Lease, or waits for it, until ctx ends.
-func hold(ctx context.Context, c *kube.Client, namespace, node, unit string, tell func(until time.Time), log logger) {
-	for {
-		err := leading.Run(ctx, c, leading.Election{
-			Namespace: namespace, Name: LeaseName(unit), Identity: node, Lease: leaseFor, Renew: leaseRenew, RetryWait: leaseTry,
-			Labels:  map[string]string{names.UnitLease: unit},
-			Renewed: func(at time.Time) { tell(at.Add(leaseRenew)) },
-		}, func(ctx context.Context) error {
-			log.Info("this node writes the verdicts of its unit", obs.KeyUnit, unit)
-			<-ctx.Done()
-			return nil
-		})
-		tell(time.Time{})
-		if err != nil && ctx.Err() == nil {
-			log.Info("this node writes the verdicts of its unit no more", obs.KeyUnit, unit, obs.KeyErr, err)
-		}
-		if !run.Pause(ctx, leaseTry) {
-			return
-		}
 	}
 }

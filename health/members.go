@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gridmesh/gridmesh/api/names"
+	"github.com/gridmesh/gridmesh/health/evidence"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/kube/typed"
@@ -16,6 +17,9 @@ import (
 // MemberOf is what is kept of a Node.
 func MemberOf(n *corev1.Node) Member {
 	m := Member{Name: n.Name, UID: string(n.UID), Verdict: n.Annotations[names.NodeHealth], Lost: true}
+	if e, err := evidence.Parse(n.Annotations[names.Evidence]); err == nil {
+		m.Cut = e.Cut
+	}
 	for _, a := range n.Status.Addresses {
 		if a.Type != corev1.NodeInternalIP {
 			continue
@@ -40,7 +44,9 @@ func FollowUnit(ctx context.Context, c *kube.Client, node string, groupings <-ch
 	if err != nil {
 		log.Warn("what was known last of the unit is not used", obs.KeyErr, err)
 	} else if last != nil {
-		tell(*last)
+		begin := *last
+		begin.Kept = true
+		tell(begin)
 	}
 	own := typed.Nodes(c, typed.Selection{Fields: "metadata.name=" + node}, func(n *corev1.Node) map[string]string { return n.Labels })
 	ctx, cancel := context.WithCancel(ctx)

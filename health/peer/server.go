@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -97,7 +96,7 @@ func (p *Peer) signed(w http.ResponseWriter, c *call, ours func(c *call, m reque
 		p.metrics.received.WithLabelValues(c.URL.Path, "gridmesh").Inc()
 	}
 	out.From, out.Epoch, out.Now = c.u.Self, p.clock.epoch, p.clock.at(p.now())
-	text, err := json.Marshal(out)
+	text, err := out.encode()
 	if err != nil { // of strings and numbers
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -116,12 +115,15 @@ func (p *Peer) admit(c *call, m request) refusal {
 	case !c.u.has(m.From) || m.From == c.u.Self:
 		return stranger
 	case !p.cfg.NAT && !c.u.at(m.From, c.from):
+		if !c.onNode() && !c.u.anywhere(c.from) && p.take(m) == "" && c.u.understands(m) {
+			p.node.Elsewhere(c.Context(), m.From, c.from)
+		}
 		return address
 	}
 	if why := p.take(m); why != "" {
 		return why
 	}
-	if m.View != c.u.View {
+	if !c.u.understands(m) {
 		return viewOff
 	}
 	return ""

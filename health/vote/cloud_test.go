@@ -8,15 +8,38 @@ import (
 
 // The network's cloud: who has the Lease, what stands of each node, and who knows it.
 
-// tell tells a node who is in its unit, and, one after another, what the cloud has of them.
+// tell tells a node who is in its unit, and, one after another, what the cloud has of them, if it
+// has an uplink.
 func (s *network) tell(name string) {
-	if !slices.Contains(s.names, name) {
-		s.step(name, Members{NewView(nil, 1)})
+	n := s.nodes[name]
+	if n.dark {
 		return
 	}
-	s.step(name, Members{s.view})
+	if n.cloud = s.view; !slices.Contains(s.names, name) {
+		n.cloud = NewView(nil, 1)
+	}
+	s.step(name, Members{n.cloud})
+	if n.cloud.Len() == 0 {
+		return
+	}
 	for _, node := range s.names {
 		s.mirror(name, node, s.lag)
+	}
+}
+
+// understands reports whether a node takes what another one sends, as health/peer does: each
+// knows the other by name and UID. A node knows itself.
+func (s *network) understands(from, to string) bool {
+	f, t := s.nodes[from].view, s.nodes[to].view
+	return f.Has(from) && f.Has(to) && t.Has(from) && t.Has(to) && f.UID(from) == t.UID(from) && f.UID(to) == t.UID(to)
+}
+
+// adopt has a node that reports without an uplink vote by the list of who is reported to, which has
+// one, as the daemon does.
+func (s *network) adopt(name, from string) {
+	n, other := s.nodes[name], s.nodes[from]
+	if n.dark && !other.dark && s.now.Sub(other.synced) >= 30*time.Second && other.view.Has(name) && other.view.UID(name) == n.view.UID(name) {
+		s.step(name, Members{other.view})
 	}
 }
 
@@ -26,7 +49,7 @@ func (s *network) mirror(name, node string, within time.Duration) {
 	s.after(time.Duration(s.rng.Int64N(int64(within))), func() {
 		if n := s.nodes[name]; !n.dead && !n.dark {
 			a, _ := s.last(node)
-			s.step(name, Cloud{node, !s.nodes[node].lost, a})
+			s.step(name, Cloud{node, !s.nodes[node].lost, a, s.lastCut(node)})
 		}
 	})
 }
@@ -53,18 +76,20 @@ func (s *network) monitor() {
 	s.after(time.Second, s.monitor)
 }
 
-// lease gives the unit's Lease for 15 s to one that may hold it, who counts it for 10, renews
-// it, and gives it back when it may not hold it any more.
+// lease gives the unit's Lease for 20 s to one that may hold it, who counts it for 18, renews
+// it each 10, and gives it back when it may not hold it any more. The others see within 4 s that
+// it is old.
 func (s *network) lease() {
 	if n := s.nodes[s.holder]; n != nil && !n.dead && !n.dark && !n.stalled {
-		if n.May(n.now(s)) {
-			s.give(s.holder)
-		} else {
+		switch {
+		case !n.May(n.now(s)):
 			s.step(s.holder, Lease{})
 			s.holder = ""
+		case s.now.Sub(s.renewed) >= 10*time.Second:
+			s.give(s.holder)
 		}
 	}
-	if s.now.Sub(s.renewed) >= 15*time.Second {
+	if s.now.Sub(s.renewed) >= 24*time.Second {
 		s.holder = ""
 	}
 	for _, name := range s.view.Ranked() {
@@ -77,11 +102,14 @@ func (s *network) lease() {
 
 func (s *network) give(name string) {
 	s.holder, s.renewed = name, s.now
-	s.step(name, Lease{s.nodes[name].now(s).Add(10 * time.Second)})
+	s.step(name, Lease{s.nodes[name].now(s).Add(18 * time.Second)})
 }
 
 func (s *network) write(by string, w Write) {
-	if by != s.holder || s.nodes[by].dark {
+	if s.nodes[by].dark {
+		return // it does not know yet, and nothing of it gets there
+	}
+	if by != s.holder {
 		s.t.Errorf("%s writes, and the Lease is %s's", by, s.holder)
 	}
 	if w.UID != s.uids[w.Node] {
@@ -150,6 +178,16 @@ func (s *network) last(node string) (a Answer, at time.Duration) {
 		}
 	}
 	return a, at
+}
+
+// lastCut is whether what was written last of a node says that it has no uplink.
+func (s *network) lastCut(node string) (cut bool) {
+	for _, w := range s.writes {
+		if w.Node == node && w.UID == s.uids[node] {
+			cut = w.Cut
+		}
+	}
+	return cut
 }
 
 func (s *network) dead() (list []string) {

@@ -20,10 +20,30 @@ func (m *Machine) hear(now time.Time, e Reported) {
 	if !m.view.Has(e.From) {
 		return
 	}
+	m.speaks(now, e.From)
 	m.heard[e.From] = &heard{now, e.Up, e.Hears, m.ofSubjects(e.From, e.Results)}
 	if delete(m.holders, e.From); e.Holds {
 		m.holders[e.From] = true
 	}
+}
+
+func (m *Machine) speaks(now time.Time, name string) {
+	if m.view.Has(name) {
+		m.words[name] = now
+	}
+}
+
+// wordless reports whether a node that the cloud calls lost has said nothing itself for long. Of
+// whom nothing is known that begins now.
+func (m *Machine) wordless(now time.Time, name string) bool {
+	if c, ok := m.cloud[name]; !ok || c.Ready {
+		return false
+	}
+	at, known := m.words[name]
+	if !known {
+		m.words[name] = now
+	}
+	return known && now.Sub(at) > m.cfg.Word
 }
 
 // ofSubjects are the first results of each node that another one is to check, in room for as
@@ -54,18 +74,7 @@ func (m *Machine) suspect(now time.Time, out *Effects) {
 		clear(m.last)
 		return
 	}
-	proofs := map[string]*Proof{}
-	for _, name := range m.view.Names() {
-		proofs[name] = &Proof{Of: len(m.view.Observers(name))}
-	}
-	for _, h := range m.heard {
-		if !h.fresh(now, &m.cfg) {
-			continue
-		}
-		for _, r := range h.results {
-			proofs[r.Node].add(r.Answer)
-		}
-	}
+	proofs := m.proofs(now)
 	var ask []string
 	for _, name := range m.view.Names() {
 		if p := proofs[name]; p.vouched() || name == m.cfg.Self && p.No == 0 { // it is there, though nobody else is
@@ -78,6 +87,35 @@ func (m *Machine) suspect(now time.Time, out *Effects) {
 		}
 	}
 	m.ask(now, ask, out)
+}
+
+// proofs are what the observers of each node see, as far as is heard.
+func (m *Machine) proofs(now time.Time) map[string]*Proof {
+	proofs := map[string]*Proof{}
+	for _, name := range m.view.Names() {
+		proofs[name] = &Proof{Of: len(m.view.Observers(name))}
+	}
+	for _, h := range m.heard {
+		if !h.fresh(now, &m.cfg) {
+			continue
+		}
+		for _, r := range h.results {
+			proofs[r.Node].add(r.Answer)
+		}
+	}
+	return proofs
+}
+
+// hurries is how many nodes are asked about at once between two rounds.
+const hurries = 3
+
+// askNow asks the unit about a node that says for the first time that it has no uplink, where this
+// one writes: until the next round the cloud may have taken it for lost. Where many say so, one
+// question of the next round is about all of them.
+func (m *Machine) askNow(now time.Time, name string, out *Effects) {
+	if m.hurried++; m.hurried <= hurries && m.leading && m.leads(now) && m.holds(now) && m.view.Has(name) && m.wants(now, name, *m.proofs(now)[name], out) {
+		m.ask(now, []string{name}, out)
+	}
 }
 
 // wants reports whether the unit is to be asked about a node. One that is seen, and of which
@@ -131,7 +169,14 @@ func (m *Machine) troubled(now time.Time, name string) bool {
 	if c, ok := m.cloud[name]; ok && !c.Ready || m.verdicts[name].Answer == No {
 		return true
 	}
-	return m.cut(now, name) && m.holds(now)
+	return m.holds(now) && (m.cut(now, name) || m.cloud[name].Cut && m.healed(now, name))
+}
+
+// healed reports whether a node says that it has an uplink: what was written while it had none is to
+// be written anew, once.
+func (m *Machine) healed(now time.Time, name string) bool {
+	h := m.heard[name]
+	return h != nil && h.fresh(now, &m.cfg) && h.up
 }
 
 // cut reports whether a node says that it has no uplink.

@@ -16,6 +16,7 @@ type Machine struct {
 	next            time.Time       // when the next round begins
 	late            bool            // the last one was
 	checked, failed int             // in the last one
+	refuted         bool            // all failed, and some of them report
 	missed          map[string]int  // who did not take the last reports, and how many
 	silent          map[string]int  // for how many rounds it is spared then
 	ups             map[string]bool // who reaches the cloud, by what others said
@@ -26,12 +27,14 @@ type Machine struct {
 	led             time.Time       // when that was true
 
 	heard    map[string]*heard
-	holders  map[string]bool // by their last reports
+	words    map[string]time.Time // when a node last said something itself, or was first seen to be lost
+	holders  map[string]bool      // by their last reports
 	quorum   quorum
 	said     Reply          // what is replied until the next round
 	leading  bool           // in the last round
 	voted    time.Time      // when it led last
 	suspects map[string]int // for how many rounds
+	hurried  int            // how many were asked about since the last round
 	cloud    map[string]Cloud
 	verdicts map[string]verdict
 	asked    int64 // the number of the last question
@@ -56,7 +59,7 @@ type verdict struct {
 func New(cfg Config) *Machine {
 	return &Machine{
 		cfg: cfg, view: NewView(nil, cfg.Observers), missed: map[string]int{}, silent: map[string]int{}, ups: map[string]bool{}, dead: map[string]bool{},
-		heard: map[string]*heard{}, holders: map[string]bool{}, suspects: map[string]int{}, cloud: map[string]Cloud{}, verdicts: map[string]verdict{},
+		heard: map[string]*heard{}, words: map[string]time.Time{}, holders: map[string]bool{}, suspects: map[string]int{}, cloud: map[string]Cloud{}, verdicts: map[string]verdict{},
 		asking: map[int64]*question{}, last: map[string]last{}, budget: budget{map[Member]*death{}},
 	}
 }
@@ -70,13 +73,19 @@ func (m *Machine) Step(now time.Time, e Event) (out Effects) {
 	case Checked:
 		m.checkedAll(now, e.Of, &out)
 	case Reported:
+		was := m.heard[e.From]
 		m.hear(now, e)
+		if !e.Up && (was == nil || was.up) {
+			m.askNow(now, e.From, &out)
+		}
 	case Delivered:
 		m.delivered(now, e)
+	case Spoke:
+		m.speaks(now, e.From)
 	case Answered:
 		m.answered(now, e, &out)
 	case Uplink:
-		m.up = e.Up
+		m.uplink(now, e.Up, &out)
 	case Lease:
 		m.until = e.Until
 	case Cloud:
@@ -127,6 +136,7 @@ func (m *Machine) members(now time.Time, of *View) {
 	forget(m.ups, gone)
 	forget(m.dead, gone)
 	forget(m.heard, gone)
+	forget(m.words, gone)
 	forget(m.holders, gone)
 	forget(m.suspects, gone)
 	forget(m.cloud, gone)

@@ -24,6 +24,8 @@ type network struct {
 	uids    map[string]string
 	sizes   map[int]bool               // that the unit has had
 	cut     func(from, to string) bool // no packet passes
+	usurped map[string]bool            // another machine has its address
+	blind   func(from, to string) bool // messages pass, and checks do not
 	deaf    map[string]bool            // nothing gets to it but what answers it
 	mute    bool                       // and that does not, either
 	hoarse  string                     // nothing that it begins gets anywhere
@@ -51,6 +53,7 @@ type simNode struct {
 	synced              time.Time // since when it is told what changes in the cloud
 	posted              time.Time // when its kubelet reached the cloud last
 	lost                bool      // the cloud calls it NotReady
+	cloud               *View     // who is in its unit, as the cloud told it last: that is in its file
 }
 
 type write struct {
@@ -92,8 +95,10 @@ func (q *events) Pop() any {
 
 var began = time.Unix(1000, 0)
 
+func never(_, _ string) bool { return false }
+
 func newNetwork(t *testing.T, n int, seed uint64) *network {
-	s := &network{t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: began, nodes: map[string]*simNode{}, uids: map[string]string{}, sizes: map[int]bool{}, deaf: map[string]bool{}, cut: func(_, _ string) bool { return false }, lag: 3 * time.Second}
+	s := &network{t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: began, nodes: map[string]*simNode{}, uids: map[string]string{}, sizes: map[int]bool{}, deaf: map[string]bool{}, usurped: map[string]bool{}, cut: never, blind: never, lag: 3 * time.Second}
 	for i := range n {
 		name := fmt.Sprintf("n%03d", i)
 		s.uids[name] = "uid-" + name
@@ -187,7 +192,10 @@ func (s *network) stall(name string, d time.Duration) {
 func (s *network) restart(name string) {
 	n := s.nodes[name]
 	n.Machine, n.dead, n.wake, n.synced = New(Default(name)), false, time.Time{}, s.now
-	s.step(name, Uplink{!n.dark})
+	s.step(name, Uplink{!n.dark}) // it has to ask before it knows
+	if n.dark && n.cloud != nil {
+		s.step(name, Members{n.cloud})
+	}
 	s.tell(name)
 }
 
@@ -207,16 +215,27 @@ func (s *network) carry(name string, out Effects) {
 	}
 	for _, to := range out.Report {
 		s.reports++
-		report := Reported{name, out.Results, !n.dark, out.Hears, out.Holds}
+		report := Reported{name, out.Results, n.up, out.Hears, out.Holds}
 		lost := func() { s.step(name, Delivered{To: to}) }
 		s.send(name, to, func() {
-			s.step(to, report)
-			reply := s.nodes[to].Reply(s.nodes[to].now(s))
-			if s.answers(name) {
-				s.step(name, Delivered{to, true, reply})
-			} else {
-				s.after(2*time.Second, lost)
+			t := s.nodes[to]
+			if !s.understands(name, to) {
+				if !t.view.Has(name) { // it is a stranger; who is another one there is told nothing of it
+					lost()
+				}
+				return
 			}
+			s.step(to, report)
+			if !report.Up && name == s.holder && !t.dark && t.May(t.now(s)) {
+				s.give(to) // by its own word nobody holds the Lease
+			}
+			reply := t.Reply(t.now(s))
+			if !s.answers(name) {
+				s.after(2*time.Second, lost)
+				return
+			}
+			s.adopt(name, to)
+			s.step(name, Delivered{to, true, reply})
 		}, lost)
 	}
 	for _, q := range out.Ask {
@@ -236,8 +255,16 @@ func (s *network) carry(name string, out Effects) {
 // put puts a question to a node, which checks whom it is about.
 func (s *network) put(from, to string, q Question) {
 	s.asks++
+	failed := func() { s.step(from, Answered{Question: q.Number, From: to, Failed: true}) }
 	answer := func() {
-		targets := slices.DeleteFunc(slices.Clone(q.Targets), func(name string) bool { return name == to })
+		if !s.understands(from, to) {
+			failed()
+			return
+		}
+		of, asked := s.nodes[to].view, s.nodes[from].view
+		targets := slices.DeleteFunc(slices.Clone(q.Targets), func(name string) bool {
+			return name == to || !of.Has(name) || of.UID(name) != asked.UID(name)
+		})
 		s.check(to, targets, func(of map[string]bool) {
 			results := s.nodes[to].Answers(of)
 			s.send(to, from, func() { s.step(from, Answered{q.Number, to, results, false}) }, func() {})
@@ -247,7 +274,7 @@ func (s *network) put(from, to string, q Question) {
 		s.after(0, answer)
 		return
 	}
-	s.send(from, to, answer, func() { s.step(from, Answered{Question: q.Number, From: to, Failed: true}) })
+	s.send(from, to, answer, failed)
 }
 
 // check tries each three times, as the daemon does.
@@ -257,7 +284,7 @@ func (s *network) check(name string, of []string, done func(map[string]bool)) {
 	for _, to := range of {
 		ok := false
 		for range 3 {
-			ok = ok || s.passes(name, to) && s.answers(name) && s.rng.Float64() >= s.loss
+			ok = ok || s.usurped[to] || !s.blind(name, to) && s.passes(name, to) && s.answers(name) && s.rng.Float64() >= s.loss
 		}
 		results[to] = ok
 	}
@@ -274,14 +301,25 @@ func (s *network) kill(names ...string) {
 	}
 }
 
+// darken takes nodes' uplinks away, which they find out some time later (health.FollowUplink), or
+// gives them back.
 func (s *network) darken(dark bool, names ...string) {
 	for _, name := range names {
-		s.nodes[name].dark, s.nodes[name].synced = dark, s.now
-		s.step(name, Uplink{!dark})
-		for _, node := range s.names {
-			if !dark {
-				s.mirror(name, node, s.lag)
-			}
+		n := s.nodes[name]
+		n.dark, n.synced = dark, s.now
+		if !dark {
+			s.step(name, Uplink{true})
+			s.tell(name)
+			continue
 		}
+		s.after(uplinkLost, func() {
+			if n.dark {
+				s.step(name, Uplink{false})
+			}
+		})
 	}
 }
+
+// uplinkLost is after how long a node finds out, at worst: five seconds until it asks, twice three
+// that it waits, and one between these.
+const uplinkLost = 12 * time.Second
