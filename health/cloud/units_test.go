@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gridmesh/gridmesh/health/shield"
 	"github.com/gridmesh/gridmesh/kube/typed"
 )
 
@@ -127,7 +128,7 @@ func TestVotesCountOnceTheyAreHeld(t *testing.T) {
 // A table of more nodes than one object holds has whole units, and says how many nodes are in
 // none.
 func TestTheTableIsBounded(t *testing.T) {
-	w := newWorld()
+	w := newWorld(shield.Config{}, nil)
 	for unit := range 5 {
 		for i := range 10 {
 			w.setNode(time.Time{}, fmt.Sprintf("u%d-%d", unit, i), node{unit: fmt.Sprint("u", unit)}, false)
