@@ -24,12 +24,15 @@ type Member struct {
 	Addrs   []netip.Addr `json:"addrs"`             // its InternalIPs
 	Lost    bool         `json:"lost,omitempty"`    // the cloud does not call it ready
 	Verdict string       `json:"verdict,omitempty"` // annotation
+
+	untold bool // by the cloud: another node knows of it
 }
 
 // Unit is who is in this node's unit.
 type Unit struct {
 	Name    string   `json:"name"` // the label's value; "" where the node is in none
 	Members []Member `json:"members,omitempty"`
+	Kept    bool     `json:"-"` // it is what was known last, and not the cloud's word by now
 }
 
 // Checker looks whether nodes are well (health/check).
@@ -60,6 +63,9 @@ type Verdict struct {
 type Config struct {
 	Vote vote.Config
 	Log  *slog.Logger
+	// OnUnit hears by which list of the unit this node votes, and whether that is live
+	// (peer.Unit), whenever that changes; it is the loop that calls it. It may be nil.
+	OnUnit func(u Unit, live bool)
 }
 
 // Daemon votes for one node. Its methods may be called by several at once.
@@ -77,13 +83,18 @@ type Daemon struct {
 
 	// The loop's own.
 	machine *vote.Machine
-	unit    Unit
+	unit    Unit   // as it votes
+	viewID  string // of that
+	own     Unit   // as the cloud said last
+	lent    bool   // unit is another node's word
 	addrs   map[string]netip.Addr
 	told    map[string]Member // what the machine was told of the cloud's word
 	local   map[string]bool   // the last round's checks
 	was     bool              // the last word on may
 	notes   map[vote.Note]time.Time
 	up      bool // this node reaches the cloud
+	upSince time.Time
+	live    bool // unit is the cloud's word by now, and others may have it
 	wakeAt  time.Time
 	ctx     context.Context // of the loop, for what it begins
 }
@@ -116,7 +127,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 		case f := <-d.do:
 			f(time.Now())
 		case <-wake.C:
-			d.step(time.Now(), vote.Tick{})
+			now := time.Now()
+			d.step(now, vote.Tick{})
+			d.pass(now, false)
 		case <-ctx.Done():
 			return nil
 		}
@@ -179,13 +192,24 @@ func (d *Daemon) tell(ctx context.Context, e vote.Event) {
 
 // SetUnit says who is in the unit, whenever that, or the cloud's word on one of them, changes.
 func (d *Daemon) SetUnit(ctx context.Context, u Unit) {
-	d.later(ctx, func(now time.Time) { d.take(now, u) })
+	d.later(ctx, func(now time.Time) {
+		d.own, d.lent = u, false
+		d.take(now, u)
+	})
 }
 
 // SetUplink says whether this node reaches the cloud, whenever that changes.
 func (d *Daemon) SetUplink(ctx context.Context, up bool) {
 	d.later(ctx, func(now time.Time) {
+		if up && !d.up {
+			d.upSince = now
+		}
 		d.up = up
+		if up && d.lent {
+			d.lent = false
+			d.take(now, d.own) // the cloud's word follows
+		}
+		d.pass(now, false)
 		d.step(now, vote.Uplink{Up: up})
 	})
 }
@@ -201,10 +225,9 @@ func (d *Daemon) May() <-chan bool { return d.may }
 
 func (d *Daemon) take(now time.Time, u Unit) {
 	slices.SortFunc(u.Members, byName)
-	list := make([]vote.Member, 0, len(u.Members))
+	list := u.voters()
 	clear(d.addrs)
 	for _, m := range u.Members {
-		list = append(list, vote.Member{Name: m.Name, UID: m.UID})
 		if len(m.Addrs) > 0 {
 			d.addrs[m.Name] = m.Addrs[0]
 		}
@@ -212,10 +235,15 @@ func (d *Daemon) take(now time.Time, u Unit) {
 	if u.Name != d.unit.Name {
 		d.cfg.Log.Info("this node votes in a unit", obs.KeyUnit, u.Name, obs.KeyMembers, len(list))
 	}
-	d.unit = u
-	d.step(now, vote.Members{View: vote.NewView(list, d.cfg.Vote.Observers)})
+	view := vote.NewView(list, d.cfg.Vote.Observers)
+	d.unit, d.viewID = u, view.ID
+	d.pass(now, true)
+	d.step(now, vote.Members{View: view})
 	known := map[string]Member{}
 	for _, m := range u.Members {
+		if m.untold {
+			continue
+		}
 		known[m.Name] = m
 		if was, ok := d.told[m.Name]; ok && was.UID == m.UID && was.Lost == m.Lost && was.Verdict == m.Verdict {
 			continue

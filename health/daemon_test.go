@@ -85,7 +85,7 @@ func (s *site) unit(t *testing.T, n int) Unit {
 	for i := range n {
 		m := Member{Name: fmt.Sprint("a-", i), UID: fmt.Sprint(i), Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}
 		e := end{s, m.Name}
-		d, err := New(Config{vote.Default(m.Name), slog.New(slog.DiscardHandler)}, e, e, NewMetrics(prometheus.NewRegistry()))
+		d, err := New(Config{vote.Default(m.Name), slog.New(slog.DiscardHandler), nil}, e, e, NewMetrics(prometheus.NewRegistry()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +169,7 @@ func TestTheUnitIsKept(t *testing.T) {
 	if u, err := readUnit(file); u != nil || err != nil {
 		t.Errorf("nothing is kept: %v, %v", u, err)
 	}
-	want := Unit{"a", []Member{{Name: "a-1", UID: "1", Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, Lost: true, Verdict: "true"}}}
+	want := Unit{"a", []Member{{Name: "a-1", UID: "1", Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, Lost: true, Verdict: "true"}}, false}
 	if err := writeUnit(file, want); err != nil {
 		t.Fatal(err)
 	}

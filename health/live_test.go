@@ -19,7 +19,7 @@ func TestALoopThatHangs(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			cfg := vote.Default("a-1")
 			cfg.Every, cfg.Fresh, cfg.Renew = every, 3*every, 6*every
-			d, err := New(Config{cfg, slog.New(slog.DiscardHandler)}, nil, nil, NewMetrics(prometheus.NewRegistry()))
+			d, err := New(Config{cfg, slog.New(slog.DiscardHandler), nil}, nil, nil, NewMetrics(prometheus.NewRegistry()))
 			if err != nil {
 				t.Fatal(err)
 			}

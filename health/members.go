@@ -40,7 +40,9 @@ func FollowUnit(ctx context.Context, c *kube.Client, node string, groupings <-ch
 	if err != nil {
 		log.Warn("what was known last of the unit is not used", obs.KeyErr, err)
 	} else if last != nil {
-		tell(*last)
+		begin := *last
+		begin.Kept = true
+		tell(begin)
 	}
 	own := typed.Nodes(c, typed.Selection{Fields: "metadata.name=" + node}, func(n *corev1.Node) map[string]string { return n.Labels })
 	ctx, cancel := context.WithCancel(ctx)

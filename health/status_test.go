@@ -75,7 +75,7 @@ func TestStatus(t *testing.T) {
 func TestStatusOfWhatEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	d, err := New(Config{vote.Default("a"), slog.New(slog.DiscardHandler)}, end{}, end{}, NewMetrics(prometheus.NewRegistry()))
+	d, err := New(Config{vote.Default("a"), slog.New(slog.DiscardHandler), nil}, end{}, end{}, NewMetrics(prometheus.NewRegistry()))
 	if err != nil {
 		t.Fatal(err)
 	}

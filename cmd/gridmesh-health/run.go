@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"os"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/gridmesh/gridmesh/health"
 	"github.com/gridmesh/gridmesh/health/check"
 	"github.com/gridmesh/gridmesh/health/peer"
-	"github.com/gridmesh/gridmesh/health/vote"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
@@ -33,11 +31,13 @@ func daemon(ctx context.Context, c *config, socket string, log *slog.Logger) err
 	if err != nil {
 		return err
 	}
-	d, err := health.New(health.Config{Vote: c.vote, Log: log}, checker, health.Annotations{Client: client, Mirror: c.mirror}, health.NewMetrics(registry))
+	var exchange *peer.Peer
+	onUnit := func(u health.Unit, live bool) { exchange.SetUnit(u.ForPeers(c.node, live)) } // once d runs
+	d, err := health.New(health.Config{Vote: c.vote, Log: log, OnUnit: onUnit}, checker, health.Annotations{Client: client, Mirror: c.mirror}, health.NewMetrics(registry))
 	if err != nil {
 		return err
 	}
-	exchange, err := peer.New(c.peer, d, log, registry)
+	exchange, err = peer.New(c.peer, d, log, registry)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,6 @@ func daemon(ctx context.Context, c *config, socket string, log *slog.Logger) err
 	units := make(chan string, 1)
 	g.AddTask("unit", func(ctx context.Context) error {
 		return health.FollowUnit(ctx, client, c.node, groupings, c.state, func(u health.Unit) {
-			exchange.SetUnit(peerUnit(c.node, u))
 			d.SetUnit(ctx, u)
 			newest(units, u.Name)
 		}, log)
@@ -99,18 +98,6 @@ func newest[T any](ch chan T, t T) {
 	default:
 	}
 	ch <- t // there is room: nobody else sends
-}
-
-// peerUnit is the unit as the exchange knows it.
-func peerUnit(self string, u health.Unit) peer.Unit {
-	p := peer.Unit{Self: self, Addrs: map[string][]netip.Addr{}}
-	members := make([]vote.Member, 0, len(u.Members))
-	for _, m := range u.Members {
-		p.Addrs[m.Name] = m.Addrs
-		members = append(members, vote.Member{Name: m.Name, UID: m.UID})
-	}
-	p.View = vote.NewView(members, 0).ID // which needs nobody to observe
-	return p
 }
 
 // keyFiles are files with keys.

@@ -35,6 +35,9 @@ func (p *Peer) Report(ctx context.Context, to string, r vote.Reported) (vote.Rep
 	if err != nil {
 		return vote.Reply{}, fmt.Errorf("report to %s: %w", to, err)
 	}
+	if len(got.Members) > 0 {
+		p.node.Adopt(ctx, to, got.Members)
+	}
 	return got.vote(), nil
 }
 
@@ -47,8 +50,13 @@ func (p *Peer) Ask(ctx context.Context, to string, nodes []string) ([]vote.Resul
 		return nil, fmt.Errorf("ask %s: about %d nodes, and %d are the most", to, len(nodes), mostTargets)
 	}
 	m := request{Targets: make([]requestTarget, 0, len(nodes))}
+	u := p.unit.Load()
 	for _, name := range nodes {
-		m.Targets = append(m.Targets, requestTarget{Name: name})
+		t := requestTarget{Name: name}
+		if u != nil {
+			t.UID, t.Addr = u.UIDs[name], u.addr(name)
+		}
+		m.Targets = append(m.Targets, t)
 	}
 	got, err := p.send(ctx, http.MethodPost, pathProbe, to, m)
 	if err != nil {
@@ -88,7 +96,7 @@ func (p *Peer) exchange(ctx context.Context, method, path, to string, m request)
 	case <-ctx.Done():
 		return got, ctx.Err()
 	}
-	m.From, m.To, m.View = u.Self, to, u.View
+	m.From, m.To, m.View, m.UID, m.ToUID = u.Self, to, u.View, u.UIDs[u.Self], u.UIDs[to]
 	for try := 0; ; try++ {
 		got, err = p.once(ctx, method, path, u, keys[0], m)
 		switch {
@@ -136,8 +144,8 @@ func (p *Peer) once(ctx context.Context, method, path string, u *unit, k key, m 
 	return p.read(path, u, k, m, resp, text)
 }
 
-// mostReply is what a reply may have: the names of a unit's dead, and its JSON.
-func mostReply(nodes int) int { return 64<<10 + nodes*(mostName+3) }
+// mostReply is what a reply may have: the names of a unit's dead, its members, and its JSON.
+func mostReply(nodes int) int { return 64<<10 + mostList + nodes*(mostName+3) }
 
 // encode makes a request's body, with what a SuperEdge node reads of it beside the rest.
 func (p *Peer) encode(path string, u *unit, k key, m request) ([]byte, error) {

@@ -23,7 +23,7 @@
 //
 // A request is JSON, and its header Gridmesh-Hmac2 an HMAC-SHA256 over method, path and the
 // body as it is, so that nothing is decoded that was not signed. It names who sends it and
-// to whom, in which view of the unit, and has a nonce. The reply is signed over the nonce of
+// to whom, by which UIDs, in which view of the unit, and has a nonce. The reply is signed over the nonce of
 // its request and its status: no other one's passes for it. What others would have to be told
 // a secret for is so kept from them; the messages themselves anyone on the way can read.
 //
@@ -31,6 +31,14 @@
 // signed with the key of its request. So a key is changed in three steps: the new one is made
 // everybody's second, then the first, then the only one. Without a key nothing is sent, and
 // all but GET /localinfo on loopback is refused.
+//
+// # Who is in the unit
+//
+// Only a node with an uplink is told who comes and goes, so nodes of a unit know different
+// members, for days where some are cut off. Two understand each other where each is in the
+// other's list by name and UID, and by the address that sends. What is asked of others is about a
+// UID and an address, and who knows another one under that name leaves it out. Who reports that it
+// has no uplink is given the list of who has one, in the signed reply (docs/adr/0019).
 //
 // # Time
 //

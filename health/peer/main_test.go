@@ -89,6 +89,7 @@ type testNode struct {
 	asked    [][]string
 	answer   func(ctx context.Context, nodes []string) []vote.Result
 	found    map[string]bool
+	adopted  []Adopted
 }
 
 func (n *testNode) Report(_ context.Context, r vote.Reported) vote.Reply {
@@ -106,7 +107,19 @@ func (n *testNode) Probe(ctx context.Context, nodes []string) []vote.Result {
 	return answer(ctx, nodes)
 }
 
+func (n *testNode) Adopt(_ context.Context, from string, list []Member) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.adopted = append(n.adopted, Adopted{from, list})
+}
+
 func (n *testNode) Local() map[string]bool { return n.found }
+
+// Adopted is a list that a node was given.
+type Adopted struct {
+	From string
+	List []Member
+}
 
 func (n *testNode) reports() int {
 	n.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,9 @@ type request struct {
 	Epoch string `json:"epoch"` // of the receiver's clock
 	Sent  int64  `json:"ts"`    // by the receiver's clock, in milliseconds
 	Nonce string `json:"nonce"`
+
+	UID   string `json:"uid,omitempty"`   // of the sender's Node, by its own word
+	ToUID string `json:"toUID,omitempty"` // of the receiver's, as the sender knows it
 
 	Up      bool            `json:"up,omitempty"`
 	Hears   bool            `json:"hears,omitempty"`
@@ -41,6 +45,9 @@ type requestTarget struct {
 	Port     int32  `json:"port,omitempty"`
 	Protocol string `json:"protocol,omitempty"`
 	Normal   *bool  `json:"normal,omitempty"` // of a reply
+
+	UID  string     `json:"uid,omitempty"` // ours: who is meant, as the asker knows it
+	Addr netip.Addr `json:"addr,omitzero"`
 }
 
 // reply is one of ours, to both.
@@ -56,6 +63,7 @@ type reply struct {
 	Leads   bool     `json:"leads,omitempty"`
 	Dead    []string `json:"dead,omitempty"`
 	Results answers  `json:"results,omitempty"`
+	Members []Member `json:"members,omitempty"` // of the unit, for who has no uplink and knows others
 }
 
 // answers are those about nodes, by name: yes, no or abstain.
@@ -66,6 +74,10 @@ const (
 	mostTargets = 100 // SuperEdge's
 	mostName    = 253 // of a Kubernetes object
 	mostAge     = 24 * time.Hour
+	mostUID     = 64
+	mostMembers = 5000
+	mostAddrs   = 16 // of a member
+	mostList    = 512 << 10
 )
 
 var words = map[string]vote.Answer{vote.Yes.String(): vote.Yes, vote.No.String(): vote.No, vote.Abstain.String(): vote.Abstain}
@@ -114,11 +126,13 @@ func decodeRequest(body []byte) (m request, err error) {
 		return m, errors.New("no sender, or no receiver")
 	case !isNonce(m.Nonce):
 		return m, errors.New("no nonce")
+	case len(m.UID) > mostUID || len(m.ToUID) > mostUID:
+		return m, errors.New("a UID that is none")
 	case len(m.Targets) > mostTargets || len(m.Results) > mostTargets:
 		return m, fmt.Errorf("about more than %d nodes", mostTargets)
 	}
 	for _, t := range m.Targets {
-		if !isName(t.Name) {
+		if !isName(t.Name) || len(t.UID) > mostUID {
 			return m, errors.New("a target without a name")
 		}
 	}
@@ -138,7 +152,33 @@ func decodeReply(body []byte) (r reply, err error) {
 	case r.Age < 0 || r.Age > mostAge.Milliseconds():
 		return r, fmt.Errorf("an age of %d ms", r.Age)
 	}
-	return r, r.Results.check()
+	return r, errors.Join(r.Results.check(), checkMembers(r.Members))
+}
+
+// checkMembers is why a list of members is none.
+func checkMembers(list []Member) error {
+	if len(list) > mostMembers {
+		return fmt.Errorf("a unit of more than %d nodes", mostMembers)
+	}
+	for i, m := range list {
+		switch {
+		case !isName(m.Name) || m.UID == "" || len(m.UID) > mostUID || len(m.Addrs) > mostAddrs:
+			return errors.New("a member without a name or UID, or with too many addresses")
+		case i > 0 && list[i-1].Name >= m.Name:
+			return errors.New("members that are not sorted")
+		}
+	}
+	return nil
+}
+
+// encode leaves out what is too much to be read.
+func (r *reply) encode() ([]byte, error) {
+	text, err := json.Marshal(r)
+	if err == nil && r.Members != nil && len(text) > mostList {
+		r.Members = nil
+		return json.Marshal(r)
+	}
+	return text, err
 }
 
 func (r *reply) setVote(v vote.Reply) {

@@ -25,6 +25,9 @@ type Node interface {
 	// Probe checks other nodes of the unit, 100 at most, and says what it finds
 	// (vote.Machine.Answers). Its context ends when nobody waits any more.
 	Probe(ctx context.Context, nodes []string) []vote.Result
+	// Adopt is told, where this node reported that it has no uplink, who is in the unit by the
+	// word of a node that has one, and knows others. Sorted by name.
+	Adopt(ctx context.Context, from string, members []Member)
 	// Local is what this node found of others last, for GET /localinfo.
 	Local() map[string]bool
 }

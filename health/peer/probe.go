@@ -11,7 +11,9 @@ import (
 func (p *Peer) probe(c *call, m request) (out reply, why refusal) {
 	var nodes []string
 	for _, t := range m.Targets {
-		nodes = append(nodes, t.Name)
+		if c.u.means(t) { // of another node under that name, or elsewhere, this one has nothing to say
+			nodes = append(nodes, t.Name)
+		}
 	}
 	results, ok := p.look(c.Context(), c.u, nodes)
 	if !ok {

@@ -11,9 +11,9 @@ var (
 	ErrNoKey = errors.New("no key is known to sign with")
 	// ErrNoUnit is that the other node is not in the unit, as far as this one knows.
 	ErrNoUnit = errors.New("not in the unit, as far as is known")
-	// ErrView is that the other node answers, and knows other members of the unit. One of
-	// the two learns of them soon.
-	ErrView = errors.New("knows other members of the unit")
+	// ErrView is that the other node answers, and that one of the two is another one to the
+	// other: under its name a new Node was made. It learns of that once it has an uplink.
+	ErrView = errors.New("one of the two is another node to the other, under the same name")
 	// ErrRefused is that the other node answers, and refuses for another reason.
 	ErrRefused = errors.New("refuses")
 )

@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -97,7 +96,7 @@ func (p *Peer) signed(w http.ResponseWriter, c *call, ours func(c *call, m reque
 		p.metrics.received.WithLabelValues(c.URL.Path, "gridmesh").Inc()
 	}
 	out.From, out.Epoch, out.Now = c.u.Self, p.clock.epoch, p.clock.at(p.now())
-	text, err := json.Marshal(out)
+	text, err := out.encode()
 	if err != nil { // of strings and numbers
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -121,7 +120,7 @@ func (p *Peer) admit(c *call, m request) refusal {
 	if why := p.take(m); why != "" {
 		return why
 	}
-	if m.View != c.u.View {
+	if !c.u.understands(m) {
 		return viewOff
 	}
 	return ""

@@ -13,6 +13,18 @@ type Unit struct {
 	// Addrs are the InternalIPs of all nodes by name, this one's too. The first is dialled,
 	// and any may send.
 	Addrs map[string][]netip.Addr
+	// UIDs are those of all nodes, by name; who has them understands nodes that know other
+	// members of the unit.
+	UIDs map[string]string
+	// Live says that the cloud has this list, now: nodes without an uplink are given it.
+	Live bool
+}
+
+// Member is a node of a unit, as another node passes it on.
+type Member struct {
+	Name  string       `json:"name"`
+	UID   string       `json:"uid"`
+	Addrs []netip.Addr `json:"addrs,omitempty"`
 }
 
 // unit is a Unit, prepared; it never changes.
@@ -22,7 +34,8 @@ type unit struct {
 }
 
 func newUnit(u Unit) *unit {
-	p := &unit{Unit{u.Self, u.View, make(map[string][]netip.Addr, len(u.Addrs))}, make(map[netip.Addr]string, len(u.Addrs))}
+	p := &unit{u, make(map[netip.Addr]string, len(u.Addrs))}
+	p.Addrs = make(map[string][]netip.Addr, len(u.Addrs))
 	twice := map[netip.Addr]bool{}
 	for name, addrs := range u.Addrs {
 		p.Addrs[name] = nil
@@ -42,6 +55,27 @@ func newUnit(u Unit) *unit {
 }
 
 func (u *unit) has(name string) bool { _, ok := u.Addrs[name]; return ok }
+
+// understands reports whether what a node of the unit says counts: it knows the same members,
+// or it and this node are to each other who they are. A node without an uplink is not told who
+// else comes and goes, and what it says of itself and of those it knows is as good as before.
+func (u *unit) understands(m request) bool {
+	return m.View == u.View || m.UID != "" && m.UID == u.UIDs[m.From] && m.ToUID == u.UIDs[u.Self]
+}
+
+// means reports whether a node that is asked about is the one that this node knows by that name.
+func (u *unit) means(t requestTarget) bool {
+	return u.has(t.Name) && (t.UID == "" || t.UID == u.UIDs[t.Name] && u.at(t.Name, t.Addr))
+}
+
+// list is who is in the unit, to be passed on.
+func (u *unit) list() []Member {
+	list := make([]Member, 0, len(u.Addrs))
+	for _, name := range slices.Sorted(maps.Keys(u.Addrs)) {
+		list = append(list, Member{name, u.UIDs[name], u.Addrs[name]})
+	}
+	return list
+}
 
 // at reports whether an address is a node's.
 func (u *unit) at(name string, a netip.Addr) bool { return slices.Contains(u.Addrs[name], a) }

@@ -8,15 +8,38 @@ import (
 
 // The network's cloud: who has the Lease, what stands of each node, and who knows it.
 
-// tell tells a node who is in its unit, and, one after another, what the cloud has of them.
+// tell tells a node who is in its unit, and, one after another, what the cloud has of them, if it
+// has an uplink.
 func (s *network) tell(name string) {
-	if !slices.Contains(s.names, name) {
-		s.step(name, Members{NewView(nil, 1)})
+	n := s.nodes[name]
+	if n.dark {
 		return
 	}
-	s.step(name, Members{s.view})
+	if n.cloud = s.view; !slices.Contains(s.names, name) {
+		n.cloud = NewView(nil, 1)
+	}
+	s.step(name, Members{n.cloud})
+	if n.cloud.Len() == 0 {
+		return
+	}
 	for _, node := range s.names {
 		s.mirror(name, node, s.lag)
+	}
+}
+
+// understands reports whether a node takes what another one sends, as health/peer does: each
+// knows the other by name and UID. A node knows itself.
+func (s *network) understands(from, to string) bool {
+	f, t := s.nodes[from].view, s.nodes[to].view
+	return f.Has(from) && f.Has(to) && t.Has(from) && t.Has(to) && f.UID(from) == t.UID(from) && f.UID(to) == t.UID(to)
+}
+
+// adopt has a node that reports without an uplink vote by the list of who is reported to, which has
+// one, as the daemon does.
+func (s *network) adopt(name, from string) {
+	n, other := s.nodes[name], s.nodes[from]
+	if n.dark && !other.dark && s.now.Sub(other.synced) >= 30*time.Second && other.view.Has(name) && other.view.UID(name) == n.view.UID(name) {
+		s.step(name, Members{other.view})
 	}
 }
 

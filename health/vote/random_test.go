@@ -75,17 +75,18 @@ func (s *network) heal() {
 	s.hoarse = ""
 }
 
-// change has a node leave the unit, or come as another one of its name; the nodes are told
-// within a second.
+// change has a node leave the unit, or come as another one of its name; the nodes with an uplink are
+// told within a second.
 func (s *network) change(name string, in bool) {
 	at, is := slices.BinarySearch(s.names, name)
 	switch {
 	case in == is:
 		return
-	case in:
+	case in: // its kubelet made the Node, and has an uplink
 		s.names = slices.Insert(slices.Clone(s.names), at, name)
 		s.order++
-		s.uids[name] = fmt.Sprint("uid-", s.order)
+		s.uids[name], s.nodes[name].dark = fmt.Sprint("uid-", s.order), false
+		s.gather()
 		s.restart(name)
 	default:
 		s.revive(Member{name, s.uids[name]})

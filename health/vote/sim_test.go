@@ -51,6 +51,7 @@ type simNode struct {
 	synced              time.Time // since when it is told what changes in the cloud
 	posted              time.Time // when its kubelet reached the cloud last
 	lost                bool      // the cloud calls it NotReady
+	cloud               *View     // who is in its unit, as the cloud told it last: that is in its file
 }
 
 type write struct {
@@ -188,6 +189,9 @@ func (s *network) restart(name string) {
 	n := s.nodes[name]
 	n.Machine, n.dead, n.wake, n.synced = New(Default(name)), false, time.Time{}, s.now
 	s.step(name, Uplink{!n.dark})
+	if n.dark && n.cloud != nil {
+		s.step(name, Members{n.cloud})
+	}
 	s.tell(name)
 }
 
@@ -210,13 +214,21 @@ func (s *network) carry(name string, out Effects) {
 		report := Reported{name, out.Results, !n.dark, out.Hears, out.Holds}
 		lost := func() { s.step(name, Delivered{To: to}) }
 		s.send(name, to, func() {
-			s.step(to, report)
-			reply := s.nodes[to].Reply(s.nodes[to].now(s))
-			if s.answers(name) {
-				s.step(name, Delivered{to, true, reply})
-			} else {
-				s.after(2*time.Second, lost)
+			t := s.nodes[to]
+			if !s.understands(name, to) {
+				if !t.view.Has(name) { // it is a stranger; who is another one there is told nothing of it
+					lost()
+				}
+				return
 			}
+			s.step(to, report)
+			reply := t.Reply(t.now(s))
+			if !s.answers(name) {
+				s.after(2*time.Second, lost)
+				return
+			}
+			s.adopt(name, to)
+			s.step(name, Delivered{to, true, reply})
 		}, lost)
 	}
 	for _, q := range out.Ask {
@@ -236,8 +248,16 @@ func (s *network) carry(name string, out Effects) {
 // put puts a question to a node, which checks whom it is about.
 func (s *network) put(from, to string, q Question) {
 	s.asks++
+	failed := func() { s.step(from, Answered{Question: q.Number, From: to, Failed: true}) }
 	answer := func() {
-		targets := slices.DeleteFunc(slices.Clone(q.Targets), func(name string) bool { return name == to })
+		if !s.understands(from, to) {
+			failed()
+			return
+		}
+		of, asked := s.nodes[to].view, s.nodes[from].view
+		targets := slices.DeleteFunc(slices.Clone(q.Targets), func(name string) bool {
+			return name == to || !of.Has(name) || of.UID(name) != asked.UID(name)
+		})
 		s.check(to, targets, func(of map[string]bool) {
 			results := s.nodes[to].Answers(of)
 			s.send(to, from, func() { s.step(from, Answered{q.Number, to, results, false}) }, func() {})
@@ -247,7 +267,7 @@ func (s *network) put(from, to string, q Question) {
 		s.after(0, answer)
 		return
 	}
-	s.send(from, to, answer, func() { s.step(from, Answered{Question: q.Number, From: to, Failed: true}) })
+	s.send(from, to, answer, failed)
 }
 
 // check tries each three times, as the daemon does.
@@ -278,10 +298,6 @@ func (s *network) darken(dark bool, names ...string) {
 	for _, name := range names {
 		s.nodes[name].dark, s.nodes[name].synced = dark, s.now
 		s.step(name, Uplink{!dark})
-		for _, node := range s.names {
-			if !dark {
-				s.mirror(name, node, s.lag)
-			}
-		}
+		s.tell(name)
 	}
 }
