@@ -12,6 +12,7 @@ type question struct {
 	until   time.Time
 	proofs  map[string]*Proof
 	from    map[string]bool // has answered, or failed to
+	spoke   map[string]bool // has answered
 	answers int
 }
 
@@ -55,7 +56,7 @@ func (m *Machine) ask(now time.Time, targets []string, out *Effects) {
 			m.asked = now.UnixMicro()
 		}
 		m.asked++
-		q := &question{targets: batch, until: now.Add(m.cfg.AskFor), proofs: map[string]*Proof{}, from: map[string]bool{}}
+		q := &question{targets: batch, until: now.Add(m.cfg.AskFor), proofs: map[string]*Proof{}, from: map[string]bool{}, spoke: map[string]bool{}}
 		for _, name := range batch {
 			q.proofs[name] = &Proof{Of: m.view.Len(), Exact: true}
 		}
@@ -81,6 +82,7 @@ func (m *Machine) answered(now time.Time, e Answered, out *Effects) {
 	}
 	q.from[e.From] = true
 	if !e.Failed {
+		q.spoke[e.From] = true
 		q.answers++
 		if p := q.proofs[e.From]; p != nil {
 			p.add(Yes)
@@ -117,7 +119,11 @@ func (m *Machine) end(now time.Time, number int64, out *Effects) {
 	for _, name := range q.targets {
 		delete(m.suspects, name) // it is suspected anew before it is asked about again
 		p := *q.proofs[name]
-		switch a := Decide(m.view.Len(), p.Yes, p.No); {
+		a := Decide(m.view.Len(), p.Yes, p.No)
+		if a == No && q.spoke[name] && p.Yes > 1 { // it answers, and is not seen by some: a port is closed to these
+			a = None
+		}
+		switch {
 		case a == None:
 			m.tell(name, Undecided, out)
 		case m.decide(now, name, a, p, out):

@@ -15,6 +15,8 @@ func (m *Machine) doubt() string {
 		return "its own round was late"
 	case m.checked >= few && 2*m.failed > m.checked:
 		return "it sees less than half of whom it checks"
+	case m.refuted:
+		return "it sees none of whom it checks, and they report to it"
 	case m.view.Len() == 2 && !m.up:
 		return "it is one of two, and does not reach the cloud"
 	}

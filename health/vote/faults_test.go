@@ -129,6 +129,30 @@ func TestNobodySeesAnybody(t *testing.T) {
 	})
 }
 
+// The port that is checked is closed between nodes, to all of them or to most, and what they tell
+// each other passes: nobody is dead. A node whose own is closed to all is.
+func TestAPortIsClosed(t *testing.T) {
+	forSizes(t, func(t *testing.T, n int) {
+		s := newNetwork(t, n, 5)
+		s.run(settled)
+		s.blind = func(_, _ string) bool { return true }
+		s.run(10 * time.Minute)
+		s.noneDead(t)
+		if n < 4 {
+			return
+		}
+		victim := s.names[1]
+		s.blind = func(from, to string) bool { return to == victim && from != s.names[2] }
+		s.run(10 * time.Minute)
+		s.noneDead(t)
+		s.blind = func(_, to string) bool { return to == victim }
+		s.run(2 * time.Minute)
+		if got := s.dead(); !slices.Equal(got, []string{victim}) {
+			t.Errorf("dead are %q", got)
+		}
+	})
+}
+
 // A third of all packets is lost: nobody is declared dead, and who died is, and goes on
 // being so to all others.
 func TestLoss(t *testing.T) {

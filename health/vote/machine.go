@@ -16,6 +16,7 @@ type Machine struct {
 	next            time.Time       // when the next round begins
 	late            bool            // the last one was
 	checked, failed int             // in the last one
+	refuted         bool            // all failed, and some of them report
 	missed          map[string]int  // who did not take the last reports, and how many
 	silent          map[string]int  // for how many rounds it is spared then
 	ups             map[string]bool // who reaches the cloud, by what others said

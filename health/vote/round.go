@@ -31,6 +31,7 @@ func (m *Machine) begin(now time.Time, out *Effects) {
 // checkedAll ends the checks of a round.
 func (m *Machine) checkedAll(now time.Time, of map[string]bool, out *Effects) {
 	m.checked, m.failed = 0, 0
+	talk := false
 	for name, ok := range of {
 		if m.isDead(now, name) {
 			continue // it is known, and says nothing of this node
@@ -38,8 +39,11 @@ func (m *Machine) checkedAll(now time.Time, of map[string]bool, out *Effects) {
 		m.checked++
 		if !ok {
 			m.failed++
+			h := m.heard[name]
+			talk = talk || h != nil && h.fresh(now, &m.cfg)
 		}
 	}
+	m.refuted = talk && m.checked > 1 && m.failed == m.checked // a port is closed to all, more likely
 	m.report(now, m.Answers(of), out)
 }
 
