@@ -13,6 +13,9 @@ import (
 // Report implements peer.Node.
 func (d *Daemon) Report(ctx context.Context, r vote.Reported) vote.Reply {
 	reply, _ := query(ctx, d, func(now time.Time) vote.Reply {
+		if !r.Up {
+			newest(d.quits, Quit{r.From, now})
+		}
 		d.step(now, r)
 		return d.machine.Reply(now)
 	})

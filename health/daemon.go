@@ -76,10 +76,11 @@ type Daemon struct {
 	cloud    Cloud
 	metrics  *Metrics
 
-	do   chan func(now time.Time)  // to the loop
-	work sync.WaitGroup            // what the loop has under way
-	may  chan bool                 // to who holds the Lease: whether this node may; the newest counts
-	beat atomic.Pointer[time.Time] // when the loop last began something
+	do    chan func(now time.Time)  // to the loop
+	work  sync.WaitGroup            // what the loop has under way
+	may   chan bool                 // to who holds the Lease: whether this node may; the newest counts
+	quits chan Quit                 // and who cannot hold it any more
+	beat  atomic.Pointer[time.Time] // when the loop last began something
 
 	// The loop's own.
 	machine *vote.Machine
@@ -105,7 +106,7 @@ func New(cfg Config, c Checker, cloud Cloud, m *Metrics) (*Daemon, error) {
 		return nil, fmt.Errorf("vote: %w", err)
 	}
 	return &Daemon{
-		cfg: cfg, checker: c, cloud: cloud, metrics: m, do: make(chan func(time.Time), 64), may: make(chan bool, 1),
+		cfg: cfg, checker: c, cloud: cloud, metrics: m, do: make(chan func(time.Time), 64), may: make(chan bool, 1), quits: make(chan Quit, 1),
 		machine: vote.New(cfg.Vote), addrs: map[string]netip.Addr{}, told: map[string]Member{}, notes: map[vote.Note]time.Time{},
 	}, nil
 }
@@ -161,12 +162,17 @@ func (d *Daemon) step(now time.Time, e vote.Event) {
 	d.carry(now, out)
 	if may := d.machine.May(now); may != d.was {
 		d.was = may
-		select {
-		case <-d.may:
-		default:
-		}
-		d.may <- may // there is room: nobody else sends
+		newest(d.may, may)
 	}
+}
+
+// newest leaves the newest in a channel of one, into which nobody else sends.
+func newest[T any](ch chan T, t T) {
+	select {
+	case <-ch:
+	default:
+	}
+	ch <- t
 }
 
 // query has the loop say something.
@@ -222,6 +228,9 @@ func (d *Daemon) SetLease(ctx context.Context, until time.Time) {
 // May hears whether this node may hold the unit's Lease, whenever that changes; the last
 // word counts.
 func (d *Daemon) May() <-chan bool { return d.may }
+
+// Quits hears who says that it has no uplink, with each report; the last word counts.
+func (d *Daemon) Quits() <-chan Quit { return d.quits }
 
 func (d *Daemon) take(now time.Time, u Unit) {
 	slices.SortFunc(u.Members, byName)

@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/internal/obs"
-	"github.com/gridmesh/gridmesh/internal/run"
 )
 
 // How a unit's Lease is held. client-go's elections write each RetryPeriod, and with thousands
@@ -31,13 +31,24 @@ type leases interface {
 	Update(ctx context.Context, l *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error)
 }
 
+// Quit is that a node said itself, at a time, that it has no uplink: it cannot renew the Lease,
+// nor write what it would hold it for.
+type Quit struct {
+	Node string
+	At   time.Time
+}
+
+var errTaken = errors.New("another node has taken its Lease")
+
 // holding is how one node holds the Lease of one unit, or waits for it.
 type holding struct {
 	api        leases
 	node, unit string
+	quits      <-chan Quit
 	tell       func(until time.Time)
 	log        logger
 
+	quit    Quit                  // the last one
 	last    *coordinationv1.Lease // as it was read or written last; nil where that is not known
 	changed time.Time             // when it was last seen to be another one: clocks of nodes are not compared
 	until   time.Time             // it is held; zero where it is not
@@ -55,9 +66,27 @@ func (h *holding) run(ctx context.Context) {
 		if !h.until.IsZero() && !time.Now().Before(h.until) && ctx.Err() == nil {
 			h.lose(err)
 		}
-		if !run.Pause(ctx, wait) {
+		if !h.wait(ctx, at.Add(max(wait, 0))) {
 			h.release(ctx)
 			return
+		}
+	}
+}
+
+// wait waits for a time, or until the holder says that it can do no more.
+func (h *holding) wait(ctx context.Context, until time.Time) bool {
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return true
+		case h.quit = <-h.quits:
+			if h.last != nil && holderOf(h.last) == h.quit.Node {
+				return true
+			}
+		case <-ctx.Done():
+			return false
 		}
 	}
 }
@@ -69,7 +98,10 @@ func (h *holding) turn(ctx context.Context, at time.Time) (wait time.Duration, e
 		if err := h.look(ctx); err != nil {
 			return leaseTry, err
 		}
-		if free := h.changed.Add(leaseFor); h.last != nil && holderOf(h.last) != "" && !h.holds() && at.Before(free) {
+		if !h.until.IsZero() && !h.holds() {
+			h.lose(errTaken)
+		}
+		if free := h.changed.Add(leaseFor); h.last != nil && !h.holds() && !h.free() && at.Before(free) {
 			return min(leaseLook, free.Sub(at)), nil
 		}
 	}
@@ -84,11 +116,17 @@ func (h *holding) turn(ctx context.Context, at time.Time) (wait time.Duration, e
 	}
 	h.until = at.Add(leaseCounts)
 	h.tell(h.until)
-	return time.Until(at.Add(leaseEvery)), nil
+	return leaseEvery, nil
 }
 
 // holds reports whether the Lease is this node's, as far as it knows: of before a restart, too.
 func (h *holding) holds() bool { return h.last != nil && holderOf(h.last) == h.node }
+
+// free reports whether nobody holds it, or who did said after it renewed it last that it can no more.
+func (h *holding) free() bool {
+	holder := holderOf(h.last)
+	return holder == "" || holder == h.quit.Node && h.quit.At.After(h.changed)
+}
 
 func holderOf(l *coordinationv1.Lease) string {
 	if l.Spec.HolderIdentity == nil {
@@ -119,15 +157,12 @@ func (h *holding) write(ctx context.Context, holder string, lasts time.Duration)
 		l = h.last.DeepCopy()
 	}
 	now, seconds := metav1.NowMicro(), int32(lasts/time.Second)
-	if l.Spec.AcquireTime == nil || holderOf(l) != holder {
-		l.Spec.AcquireTime = &now
-	}
-	if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity != holder {
+	if holder != "" && holderOf(l) != holder {
 		turns := int32(0)
 		if l.Spec.LeaseTransitions != nil {
 			turns = *l.Spec.LeaseTransitions + 1
 		}
-		l.Spec.LeaseTransitions = &turns
+		l.Spec.AcquireTime, l.Spec.LeaseTransitions = &now, &turns
 	}
 	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &holder, &seconds, &now
 	metav1.SetMetaDataLabel(&l.ObjectMeta, names.UnitLease, h.unit)
@@ -158,7 +193,7 @@ func (h *holding) fault(err error) {
 // lose is that it was not renewed in time: another one may have it.
 func (h *holding) lose(err error) {
 	h.log.Info("this node writes the verdicts of its unit no more", obs.KeyUnit, h.unit, obs.KeyErr, err)
-	h.until, h.last = time.Time{}, nil
+	h.until = time.Time{}
 	h.tell(time.Time{})
 }
 

@@ -101,6 +101,7 @@ func (d desk) Update(ctx context.Context, l *coordinationv1.Lease, _ metav1.Upda
 type candidates struct {
 	*office
 	until map[string]time.Time // what each was told
+	quits map[string]chan Quit
 	stop  map[string]func()
 	log   testkit.Output
 }
@@ -108,10 +109,11 @@ type candidates struct {
 func newCandidates(t *testing.T, nodes ...string) *candidates {
 	c := &candidates{
 		office: &office{leases: map[string]*coordinationv1.Lease{}, asked: map[string]int{}, cut: map[string]bool{}},
-		until:  map[string]time.Time{}, stop: map[string]func(){},
+		until:  map[string]time.Time{}, stop: map[string]func(){}, quits: map[string]chan Quit{},
 	}
 	for _, node := range nodes {
 		ctx, cancel := context.WithCancel(t.Context())
+		c.quits[node] = make(chan Quit, 1)
 		units, may, ended := make(chan string, 1), make(chan bool, 1), make(chan struct{})
 		units <- "shop-7"
 		may <- true
@@ -119,7 +121,7 @@ func newCandidates(t *testing.T, nodes ...string) *candidates {
 		go func() {
 			defer close(ended)
 			tell := func(until time.Time) { c.do(func() { c.until[node] = until }) }
-			_ = HoldLease(ctx, client, "gridmesh", node, units, may, tell, slog.New(slog.NewTextHandler(&c.log, nil)))
+			_ = HoldLease(ctx, client, "gridmesh", node, units, may, c.quits[node], tell, slog.New(slog.NewTextHandler(&c.log, nil)))
 		}()
 		c.stop[node] = func() { cancel(); <-ended }
 		time.Sleep(time.Millisecond) // the first one is first
@@ -210,6 +212,28 @@ func TestALeaseIsTakenOver(t *testing.T) {
 	}
 }
 
+// Who holds it says itself that it has no uplink: nobody waits until the Lease is old. What it said
+// before it renewed it counts for nothing, nor what another one says.
+func TestTheHolderQuits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCandidates(t, "a-1", "a-2")
+		time.Sleep(time.Minute)
+		old := Quit{"a-1", time.Now()}
+		time.Sleep(20 * time.Second)
+		for _, q := range []Quit{old, {"a-3", time.Now()}} {
+			c.quits["a-2"] <- q
+			time.Sleep(10 * time.Second)
+			c.within(t, 0, "a-1")
+		}
+		c.do(func() { c.cut["a-1"] = true })
+		time.Sleep(12 * time.Second)
+		c.do(func() { c.until["a-1"] = time.Time{} }) // its vote knows that it has no uplink
+		c.quits["a-2"] <- Quit{"a-1", time.Now()}
+		c.within(t, time.Second, "a-2")
+		c.end()
+	})
+}
+
 // An API server that is away for a moment costs nobody the Lease, and one that is away for longer
 // gives it to who held it. Who ends gives it back; another one begins where it was left.
 func TestALeaseOutlastsAPause(t *testing.T) {
@@ -250,6 +274,25 @@ func TestALeaseOutlastsAPause(t *testing.T) {
 				t.Errorf("somebody deleted it, and it is %+v", l)
 			}
 		})
+		c.end()
+	})
+}
+
+// Somebody else writes the Lease, whatever for: who held it holds it no more within seconds.
+func TestALeaseIsTakenAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCandidates(t, "a-1")
+		time.Sleep(time.Minute + 5*time.Second)
+		c.do(func() {
+			l, other := c.leases["edge-health-shop-7"].DeepCopy(), "a-9"
+			l.Spec.HolderIdentity, l.ResourceVersion = &other, "another"
+			c.leases[l.Name] = l
+		})
+		time.Sleep(8 * time.Second)
+		if got := c.holders(); len(got) > 0 {
+			t.Errorf("%q hold it, and it is another one's", got)
+		}
+		c.within(t, 25*time.Second, "a-1")
 		c.end()
 	})
 }

@@ -29,10 +29,10 @@ func LeaseName(unit string) string {
 }
 
 // HoldLease holds the Lease of a node's unit while it may, and tells until when it does,
-// until ctx ends.
-func HoldLease(ctx context.Context, c *kube.Client, namespace, node string, units <-chan string, may <-chan bool, tell func(until time.Time), log logger) error {
+// until ctx ends. Of whom quits tells, that one's Lease need not grow old first.
+func HoldLease(ctx context.Context, c *kube.Client, namespace, node string, units <-chan string, may <-chan bool, quits <-chan Quit, tell func(until time.Time), log logger) error {
 	holdWhile(ctx, units, may, func(ctx context.Context, unit string) {
-		h := holding{api: c.Leases.Leases(namespace), node: node, unit: unit, tell: tell, log: log}
+		h := holding{api: c.Leases.Leases(namespace), node: node, unit: unit, quits: quits, tell: tell, log: log}
 		h.run(ctx)
 	})
 	return nil

@@ -64,7 +64,7 @@ func daemon(ctx context.Context, c *config, socket string, log *slog.Logger) err
 	})
 	g.AddTask("uplink", func(ctx context.Context) error { return followUplink(ctx, client, d, log) })
 	g.AddTask("lease", func(ctx context.Context) error {
-		return health.HoldLease(ctx, client, c.namespace, c.node, units, d.May(), func(until time.Time) { d.SetLease(ctx, until) }, log)
+		return health.HoldLease(ctx, client, c.namespace, c.node, units, d.May(), d.Quits(), func(until time.Time) { d.SetLease(ctx, until) }, log)
 	})
 	return g.Run(ctx)
 }

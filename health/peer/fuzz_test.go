@@ -96,7 +96,7 @@ func (a answering) Probe(_ context.Context, nodes []string) []vote.Result {
 }
 
 func (answering) Adopt(context.Context, string, []Member) {}
-func (answering) Local() map[string]bool { return nil }
+func (answering) Local() map[string]bool                  { return nil }
 
 // Whatever is sent, signed or not, something is answered, and nothing is believed that is not
 // of the unit.

@@ -54,18 +54,7 @@ func (m *Machine) suspect(now time.Time, out *Effects) {
 		clear(m.last)
 		return
 	}
-	proofs := map[string]*Proof{}
-	for _, name := range m.view.Names() {
-		proofs[name] = &Proof{Of: len(m.view.Observers(name))}
-	}
-	for _, h := range m.heard {
-		if !h.fresh(now, &m.cfg) {
-			continue
-		}
-		for _, r := range h.results {
-			proofs[r.Node].add(r.Answer)
-		}
-	}
+	proofs := m.proofs(now)
 	var ask []string
 	for _, name := range m.view.Names() {
 		if p := proofs[name]; p.vouched() || name == m.cfg.Self && p.No == 0 { // it is there, though nobody else is
@@ -78,6 +67,35 @@ func (m *Machine) suspect(now time.Time, out *Effects) {
 		}
 	}
 	m.ask(now, ask, out)
+}
+
+// proofs are what the observers of each node see, as far as is heard.
+func (m *Machine) proofs(now time.Time) map[string]*Proof {
+	proofs := map[string]*Proof{}
+	for _, name := range m.view.Names() {
+		proofs[name] = &Proof{Of: len(m.view.Observers(name))}
+	}
+	for _, h := range m.heard {
+		if !h.fresh(now, &m.cfg) {
+			continue
+		}
+		for _, r := range h.results {
+			proofs[r.Node].add(r.Answer)
+		}
+	}
+	return proofs
+}
+
+// hurries is how many nodes are asked about at once between two rounds.
+const hurries = 3
+
+// askNow asks the unit about a node that says for the first time that it has no uplink, where this
+// one writes: until the next round the cloud may have taken it for lost. Where many say so, one
+// question of the next round is about all of them.
+func (m *Machine) askNow(now time.Time, name string, out *Effects) {
+	if m.hurried++; m.hurried <= hurries && m.leading && m.leads(now) && m.holds(now) && m.view.Has(name) && m.wants(now, name, *m.proofs(now)[name], out) {
+		m.ask(now, []string{name}, out)
+	}
 }
 
 // wants reports whether the unit is to be asked about a node. One that is seen, and of which

@@ -33,6 +33,7 @@ type Machine struct {
 	leading  bool           // in the last round
 	voted    time.Time      // when it led last
 	suspects map[string]int // for how many rounds
+	hurried  int            // how many were asked about since the last round
 	cloud    map[string]Cloud
 	verdicts map[string]verdict
 	asked    int64 // the number of the last question
@@ -71,13 +72,17 @@ func (m *Machine) Step(now time.Time, e Event) (out Effects) {
 	case Checked:
 		m.checkedAll(now, e.Of, &out)
 	case Reported:
+		was := m.heard[e.From]
 		m.hear(now, e)
+		if !e.Up && (was == nil || was.up) {
+			m.askNow(now, e.From, &out)
+		}
 	case Delivered:
 		m.delivered(now, e)
 	case Answered:
 		m.answered(now, e, &out)
 	case Uplink:
-		m.up = e.Up
+		m.uplink(now, e.Up, &out)
 	case Lease:
 		m.until = e.Until
 	case Cloud:

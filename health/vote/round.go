@@ -57,8 +57,23 @@ func (m *Machine) report(now time.Time, results []Result, out *Effects) {
 	out.Hears = m.hears(now)
 	out.Holds = out.Hears && m.holds(now)
 	m.budget.look(now, &m.cfg, func(who Member) bool { return m.view.member(who.Name) == who && m.knownDead(now, who.Name) })
+	m.hurried = 0
 	m.suspect(now, out)
 	m.say(now)
+}
+
+// uplink notes whether this node reaches the cloud, and reports that it does not at once: the cloud
+// takes it for lost soon.
+func (m *Machine) uplink(now time.Time, up bool, out *Effects) {
+	was := m.up
+	if m.up = up; !up {
+		m.until = time.Time{} // who hears of that takes the Lease at once
+	}
+	if own := m.heard[m.cfg.Self]; was && !up && own != nil {
+		own.up = false
+		out.Report, out.Results, out.Hears = m.listeners(now), own.results, m.hears(now)
+		m.say(now)
+	}
 }
 
 // listeners are who is reported to, of those that take it: who leads, the first by rank, so

@@ -191,7 +191,7 @@ func (s *network) stall(name string, d time.Duration) {
 func (s *network) restart(name string) {
 	n := s.nodes[name]
 	n.Machine, n.dead, n.wake, n.synced = New(Default(name)), false, time.Time{}, s.now
-	s.step(name, Uplink{!n.dark})
+	s.step(name, Uplink{!n.dark}) // it has to ask before it knows
 	if n.dark && n.cloud != nil {
 		s.step(name, Members{n.cloud})
 	}
@@ -214,7 +214,7 @@ func (s *network) carry(name string, out Effects) {
 	}
 	for _, to := range out.Report {
 		s.reports++
-		report := Reported{name, out.Results, !n.dark, out.Hears, out.Holds}
+		report := Reported{name, out.Results, n.up, out.Hears, out.Holds}
 		lost := func() { s.step(name, Delivered{To: to}) }
 		s.send(name, to, func() {
 			t := s.nodes[to]
@@ -225,6 +225,9 @@ func (s *network) carry(name string, out Effects) {
 				return
 			}
 			s.step(to, report)
+			if !report.Up && name == s.holder && !t.dark && t.May(t.now(s)) {
+				s.give(to) // by its own word nobody holds the Lease
+			}
 			reply := t.Reply(t.now(s))
 			if !s.answers(name) {
 				s.after(2*time.Second, lost)
@@ -297,10 +300,25 @@ func (s *network) kill(names ...string) {
 	}
 }
 
+// darken takes nodes' uplinks away, which they find out some time later (health.FollowUplink), or
+// gives them back.
 func (s *network) darken(dark bool, names ...string) {
 	for _, name := range names {
-		s.nodes[name].dark, s.nodes[name].synced = dark, s.now
-		s.step(name, Uplink{!dark})
-		s.tell(name)
+		n := s.nodes[name]
+		n.dark, n.synced = dark, s.now
+		if !dark {
+			s.step(name, Uplink{true})
+			s.tell(name)
+			continue
+		}
+		s.after(uplinkLost, func() {
+			if n.dark {
+				s.step(name, Uplink{false})
+			}
+		})
 	}
 }
+
+// uplinkLost is after how long a node finds out, at worst: five seconds until it asks, twice three
+// that it waits, and one between these.
+const uplinkLost = 12 * time.Second
