@@ -24,6 +24,7 @@ type Member struct {
 	Addrs   []netip.Addr `json:"addrs"`             // its InternalIPs
 	Lost    bool         `json:"lost,omitempty"`    // the cloud does not call it ready
 	Verdict string       `json:"verdict,omitempty"` // annotation
+	Cut     bool         `json:"cut,omitempty"`     // by its evidence: it said that it has no uplink
 
 	untold bool // by the cloud: another node knows of it
 }
@@ -254,10 +255,10 @@ func (d *Daemon) take(now time.Time, u Unit) {
 			continue
 		}
 		known[m.Name] = m
-		if was, ok := d.told[m.Name]; ok && was.UID == m.UID && was.Lost == m.Lost && was.Verdict == m.Verdict {
+		if was, ok := d.told[m.Name]; ok && was.UID == m.UID && was.Lost == m.Lost && was.Verdict == m.Verdict && was.Cut == m.Cut {
 			continue
 		}
-		d.step(now, vote.Cloud{Node: m.Name, Ready: !m.Lost, Verdict: answer(m.Verdict)})
+		d.step(now, vote.Cloud{Node: m.Name, Ready: !m.Lost, Verdict: answer(m.Verdict), Cut: m.Cut})
 	}
 	d.told = known
 	d.metrics.members.Set(float64(len(list)))

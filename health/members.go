@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gridmesh/gridmesh/api/names"
+	"github.com/gridmesh/gridmesh/health/evidence"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/kube/typed"
@@ -16,6 +17,9 @@ import (
 // MemberOf is what is kept of a Node.
 func MemberOf(n *corev1.Node) Member {
 	m := Member{Name: n.Name, UID: string(n.UID), Verdict: n.Annotations[names.NodeHealth], Lost: true}
+	if e, err := evidence.Parse(n.Annotations[names.Evidence]); err == nil {
+		m.Cut = e.Cut
+	}
 	for _, a := range n.Status.Addresses {
 		if a.Type != corev1.NodeInternalIP {
 			continue

@@ -49,7 +49,7 @@ func (s *network) mirror(name, node string, within time.Duration) {
 	s.after(time.Duration(s.rng.Int64N(int64(within))), func() {
 		if n := s.nodes[name]; !n.dead && !n.dark {
 			a, _ := s.last(node)
-			s.step(name, Cloud{node, !s.nodes[node].lost, a})
+			s.step(name, Cloud{node, !s.nodes[node].lost, a, s.lastCut(node)})
 		}
 	})
 }
@@ -178,6 +178,16 @@ func (s *network) last(node string) (a Answer, at time.Duration) {
 		}
 	}
 	return a, at
+}
+
+// lastCut is whether what was written last of a node says that it has no uplink.
+func (s *network) lastCut(node string) (cut bool) {
+	for _, w := range s.writes {
+		if w.Node == node && w.UID == s.uids[node] {
+			cut = w.Cut
+		}
+	}
+	return cut
 }
 
 func (s *network) dead() (list []string) {

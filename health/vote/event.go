@@ -54,6 +54,7 @@ type Cloud struct {
 	Node    string
 	Ready   bool
 	Verdict Answer
+	Cut     bool // it rests on that the node said that it has no uplink
 }
 
 func (Tick) event()      {}

@@ -48,6 +48,27 @@ func TestAnUplinkIsCut(t *testing.T) {
 	})
 }
 
+// The uplink is back: what says that there is none is written anew, once, also by who held the Lease
+// only after that.
+func TestAnUplinkIsBack(t *testing.T) {
+	forSizes(t, func(t *testing.T, n int) {
+		forVictims(t, n, func(s *network, name string, _ time.Duration, _ bool) {
+			s.darken(true, name)
+			s.run(3 * time.Minute)
+			if !s.lastCut(name) {
+				t.Fatal("it is not written that it has no uplink")
+			}
+			s.darken(false, name)
+			s.run(2 * time.Minute)
+			writes := len(s.writes)
+			s.run(10 * time.Minute)
+			if s.lastCut(name) || len(s.writes) > writes {
+				t.Errorf("no uplink by what is written: %v; %d writes when all was over", s.lastCut(name), len(s.writes)-writes)
+			}
+		})
+	})
+}
+
 // The whole unit has no uplink: nobody writes. A node that dies then is dead to the unit's
 // other nodes all the while, also where a third of all packets is lost, and alive once it is
 // there again.

@@ -149,7 +149,14 @@ func (m *Machine) troubled(now time.Time, name string) bool {
 	if c, ok := m.cloud[name]; ok && !c.Ready || m.verdicts[name].Answer == No {
 		return true
 	}
-	return m.cut(now, name) && m.holds(now)
+	return m.holds(now) && (m.cut(now, name) || m.cloud[name].Cut && m.healed(now, name))
+}
+
+// healed reports whether a node says that it has an uplink: what was written while it had none is to
+// be written anew, once.
+func (m *Machine) healed(now time.Time, name string) bool {
+	h := m.heard[name]
+	return h != nil && h.fresh(now, &m.cfg) && h.up
 }
 
 // cut reports whether a node says that it has no uplink.
