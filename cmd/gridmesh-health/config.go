@@ -101,7 +101,7 @@ func (c *config) bindFlags(f *pflag.FlagSet) {
 	f.Uint16Var(&c.peer.Port, "communicateserverport", c.peer.Port, "port of all nodes of the unit")
 	f.StringVar((*string)(&c.peer.Legacy), "legacy", "", "exchange with SuperEdge's own edge-health, too, of this generation: v0.7 or v0.8")
 	f.BoolVar(&c.peer.NAT, "nat", false, "take what comes from an address that is not the sender's")
-	f.Var(&seconds{&c.vote.Every}, "healthcheckperiod", "a round: each node is checked once")
+	f.Var(&seconds{&c.vote.Every}, "healthcheckperiod", "a round, 5s to 10s: each node is checked once")
 	f.StringVar(&c.healthz, "healthz-bind-address", c.healthz, "address of /healthz; empty for none")
 	f.StringVar(&c.metrics, "metrics-bind-address", c.metrics, "address of /metrics; empty for none")
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "log more")
@@ -150,13 +150,33 @@ func (c *config) withSuperEdge() {
 // superEdgesKey reports whether the key is that of SuperEdge's ConfigMap.
 func (c *config) superEdgesKey() bool { return c.superEdge != "" && len(c.keys) == 0 }
 
+// The rounds for which the times of all parts fit together: in half of a shorter one no check of a
+// dead node ends in time to answer, and with a longer one a death is found after the cloud has
+// marked the node, and what a verdict rests on is old before it is renewed.
+const (
+	leastPeriod = 5 * time.Second
+	mostPeriod  = 10 * time.Second
+)
+
+// fitPeriod takes the nearest period that fits: SuperEdge's manifests have others.
+func (c *config) fitPeriod(log *slog.Logger) {
+	fit := min(max(c.vote.Every, leastPeriod), mostPeriod)
+	if c.vote.Every > 0 && fit != c.vote.Every {
+		log.Warn("a round is another one than was asked for: "+fmt.Sprintf("%s to %s are possible", leastPeriod, mostPeriod),
+			obs.KeyFlag, "--healthcheckperiod", obs.KeyWhy, fmt.Sprintf("%s was asked for, and it is %s", c.vote.Every, fit))
+		c.vote.Every = fit
+	}
+}
+
 func (c *config) complete(f *pflag.FlagSet, log *slog.Logger) error {
 	if c.node == "" { // SuperEdge's manifests have no --hostname
 		c.node = strings.NewReplacer(" ", "", "\n", "").Replace(c.getenv("NODE_NAME"))
 	}
 	c.vote.Self = c.node
+	c.fitPeriod(log)
 	c.vote.Fresh, c.vote.AskFor = c.vote.Every*5/2, c.vote.Every/2
 	c.vote.Renew = 6 * c.vote.Every
+	c.check.Within = c.vote.AskFor * 4 / 5 // the rest is for the way
 	if half := c.vote.Every / 2; c.peer.ReportTimeout <= 0 || c.peer.ReportTimeout > half && half > 0 {
 		c.peer.ReportTimeout = half
 	}

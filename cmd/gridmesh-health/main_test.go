@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/gridmesh/gridmesh/health/shield"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
@@ -53,8 +55,31 @@ func TestAllOfSuperEdgesFlags(t *testing.T) {
 		}
 		got := fmt.Sprint(c.node, " ", c.bind, " ", c.check.Kubelet.String(), " ", c.check.KubeletAuth.String(), " ", c.check.Ping.String(), " ", c.check.ScoreLine, " ",
 			c.vote.Every, c.vote.Fresh, c.peer.ReportTimeout, c.peer.LegacyFresh)
-		if want := "a-1 :51006 timeout=1,retrytime=2,weight=0.5,port=10255 timeout=5,retrytime=3,weight=0.3,port=10250 timeout=1,retrytime=3,weight=0.2,port=22 80 20s 1m50s 4s 1m50s"; got != want {
+		if want := "a-1 :51006 timeout=1,retrytime=2,weight=0.5,port=10255 timeout=5,retrytime=3,weight=0.3,port=10250 timeout=1,retrytime=3,weight=0.2,port=22 80 10s 1m40s 4s 1m40s"; got != want {
 			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+// Whatever period is asked for, a dead node's check ends in time to answer who asks, who still hears
+// the answer; a death is known, and what a verdict rests on renewed, before the cloud goes by something
+// else: 50 s, and 150 s (health/shield).
+func TestPeriodsFit(t *testing.T) {
+	for period, want := range map[string]time.Duration{"1": 5 * time.Second, "5": 5 * time.Second, "7500ms": 7500 * time.Millisecond, "10": 10 * time.Second, "20": 10 * time.Second, "30": 10 * time.Second, "3600": 10 * time.Second} {
+		c, err := parsed("--node-name=a", "--healthcheckperiod="+period)
+		if err != nil || c.vote.Every != want {
+			t.Errorf("%s: %s, %v", period, c.vote.Every, err)
+			continue
+		}
+		v := c.vote
+		if way := v.AskFor - c.check.Within; way < 500*time.Millisecond || c.check.Within < 2*time.Second || c.peer.AskTimeout < v.AskFor {
+			t.Errorf("%s: a check takes %s, and answers are waited for %s, asked for %s", period, c.check.Within, v.AskFor, c.peer.AskTimeout)
+		}
+		if death := time.Duration(v.Suspicion+1)*v.Every + c.check.Within + v.AskFor; death > 40*time.Second {
+			t.Errorf("%s: a death is known after %s", period, death)
+		}
+		if fresh := shield.Default().Fresh; v.Renew+v.Every+v.AskFor > fresh || v.Fresh > fresh {
+			t.Errorf("%s: renewed after %s, and it counts for %s", period, v.Renew, fresh)
 		}
 	}
 }
