@@ -19,7 +19,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/health/check"
 	"github.com/gridmesh/gridmesh/health/evidence"
 	"github.com/gridmesh/gridmesh/health/vote"
@@ -149,8 +151,19 @@ func TestDaemons(t *testing.T) {
 
 func TestLeaseName(t *testing.T) {
 	had := map[string]string{}
-	for _, unit := range []string{"shop-7", "Shop-7", "shop_7", "SHOP.7", "_", "a.b", "a..b"} {
+	many := Grouping{}
+	for i := range 40 {
+		many.Units = append(many.Units, fmt.Sprintf("shop-%d-%s", i, strings.Repeat("x", 50)))
+	}
+	member := map[string]string{}
+	for _, name := range many.Units {
+		member[name] = names.NodeUnitMember
+	}
+	for _, unit := range []string{"shop-7", "Shop-7", "shop_7", "SHOP.7", "_", "a.b", "a..b", "shop-1,shop-2", "shop-1-shop-2", many.unitOf(member), strings.Repeat("s", 63)} {
 		name := LeaseName(unit)
+		if errs := validation.IsValidLabelValue(short(unit)); len(errs) > 0 || short(unit) == "" {
+			t.Errorf("%s has the label %s: %s", unit, short(unit), errs)
+		}
 		if !subdomain.MatchString(name) || len(name) > 253 {
 			t.Errorf("%s has the Lease %s", unit, name)
 		}

@@ -165,7 +165,7 @@ func (h *holding) write(ctx context.Context, holder string, lasts time.Duration)
 		l.Spec.AcquireTime, l.Spec.LeaseTransitions = &now, &turns
 	}
 	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &holder, &seconds, &now
-	metav1.SetMetaDataLabel(&l.ObjectMeta, names.UnitLease, h.unit)
+	metav1.SetMetaDataLabel(&l.ObjectMeta, names.UnitLease, short(h.unit))
 	if h.last == nil {
 		l, err = h.api.Create(ctx, l, metav1.CreateOptions{})
 	} else {

@@ -20,12 +20,26 @@ var subdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-
 // LeaseName is the name of a unit's Lease: of a unit whose name is none for an object a hash
 // is part of it.
 func LeaseName(unit string) string {
+	unit = short(unit)
 	if subdomain.MatchString(unit) {
 		return "edge-health-" + unit
 	}
 	sum := sha256.Sum256([]byte(unit))
 	readable := strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(unit), "-"), "-")
 	return strings.Trim("edge-health-"+readable, "-") + "--" + hex.EncodeToString(sum[:5])
+}
+
+// labelValue is what may be the value of a label.
+var labelValue = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+
+// short is what a unit is called at its Lease: its name, or a hash of it where that can be no
+// label's value. So are those of nodes in several NodeUnits, all of whose names are in it.
+func short(unit string) string {
+	if labelValue.MatchString(unit) {
+		return unit
+	}
+	sum := sha256.Sum256([]byte(unit))
+	return "units-" + hex.EncodeToString(sum[:10])
 }
 
 // HoldLease holds the Lease of a node's unit while it may, and tells until when it does,
