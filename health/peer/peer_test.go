@@ -102,7 +102,7 @@ func TestNoKey(t *testing.T) {
 		t.Errorf("b sends: %v", err)
 	}
 	err := l.report("a", "b")
-	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "hmac-config needs one") {
+	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "--key-file") {
 		t.Errorf("b takes: %v", err)
 	}
 	if n := l.nodes["b"].refused(noKey); n != 1 {

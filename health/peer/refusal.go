@@ -45,10 +45,10 @@ var refusals = map[refusal]struct {
 	status int
 	cure   string
 }{
-	noKey:     {http.StatusServiceUnavailable, "this node has no key: the ConfigMap hmac-config needs one"},
+	noKey:     {http.StatusServiceUnavailable, "this node has no key: it is in the file of --key-file (the Secret gridmesh-health), or in SuperEdge's ConfigMap hmac-config"},
 	noUnit:    {http.StatusServiceUnavailable, "this node does not know yet who is in its unit"},
 	unsigned:  {http.StatusUnauthorized, "a SuperEdge node's message is taken with --legacy alone"},
-	signature: {http.StatusForbidden, "the key is another one: all nodes of a unit need the same ConfigMap hmac-config"},
+	signature: {http.StatusForbidden, "the key is another one: all nodes of a unit need the same, in the file of --key-file (the Secret gridmesh-health), or in SuperEdge's ConfigMap hmac-config"},
 	malformed: {http.StatusBadRequest, "it is signed, or SuperEdge's, and cannot be read: is it of another version?"},
 	tooLarge:  {http.StatusRequestEntityTooLarge, ""},
 	receiver:  {http.StatusMisdirectedRequest, "it was meant for another node: do two have one address?"},
