@@ -24,7 +24,7 @@ func (d *Daemon) Report(ctx context.Context, r vote.Reported) vote.Reply {
 
 // Probe implements peer.Node.
 func (d *Daemon) Probe(ctx context.Context, nodes []string) []vote.Result {
-	targets, err := query(ctx, d, func(time.Time) []check.Target { return d.targets(nodes) })
+	targets, err := query(ctx, d, func(now time.Time) []check.Target { return d.targets(now, nodes) })
 	if err != nil {
 		return nil
 	}

@@ -61,11 +61,11 @@ func (d *Daemon) later(ctx context.Context, f func(now time.Time)) {
 }
 
 // targets are nodes as they are checked. It is the loop's.
-func (d *Daemon) targets(names []string) []check.Target {
+func (d *Daemon) targets(now time.Time, names []string) []check.Target {
 	list := make([]check.Target, 0, len(names))
 	for _, name := range names {
 		if name != d.cfg.Vote.Self {
-			list = append(list, check.Target{Node: name, Addr: d.addrs[name]})
+			list = append(list, check.Target{Node: name, Addr: d.where(now, name)})
 		}
 	}
 	return list
@@ -73,7 +73,7 @@ func (d *Daemon) targets(names []string) []check.Target {
 
 // check has nodes checked, and done called with what came of it.
 func (d *Daemon) check(names []string, done func(ctx context.Context, of map[string]bool)) {
-	targets := d.targets(names)
+	targets := d.targets(time.Now(), names)
 	d.work.Go(func() { done(d.ctx, d.checker.Round(d.ctx, targets)) })
 }
 

@@ -90,6 +90,8 @@ type Daemon struct {
 	own     Unit   // as the cloud said last
 	lent    bool   // unit is another node's word
 	addrs   map[string]netip.Addr
+	shared  map[netip.Addr]string // with who has them
+	moved   map[string]place
 	told    map[string]Member // what the machine was told of the cloud's word
 	local   map[string]bool   // the last round's checks
 	was     bool              // the last word on may
@@ -108,7 +110,7 @@ func New(cfg Config, c Checker, cloud Cloud, m *Metrics) (*Daemon, error) {
 	}
 	return &Daemon{
 		cfg: cfg, checker: c, cloud: cloud, metrics: m, do: make(chan func(time.Time), 64), may: make(chan bool, 1), quits: make(chan Quit, 1),
-		machine: vote.New(cfg.Vote), addrs: map[string]netip.Addr{}, told: map[string]Member{}, notes: map[vote.Note]time.Time{},
+		machine: vote.New(cfg.Vote), addrs: map[string]netip.Addr{}, moved: map[string]place{}, told: map[string]Member{}, notes: map[vote.Note]time.Time{},
 	}, nil
 }
 
@@ -236,12 +238,7 @@ func (d *Daemon) Quits() <-chan Quit { return d.quits }
 func (d *Daemon) take(now time.Time, u Unit) {
 	slices.SortFunc(u.Members, byName)
 	list := u.voters()
-	clear(d.addrs)
-	for _, m := range u.Members {
-		if len(m.Addrs) > 0 {
-			d.addrs[m.Name] = m.Addrs[0]
-		}
-	}
+	d.locate(u)
 	if u.Name != d.unit.Name {
 		d.cfg.Log.Info("this node votes in a unit", obs.KeyUnit, u.Name, obs.KeyMembers, len(list))
 	}

@@ -85,7 +85,7 @@ func (s *site) unit(t *testing.T, n int) Unit {
 	t.Helper()
 	u := Unit{Name: "a"}
 	for i := range n {
-		m := Member{Name: fmt.Sprint("a-", i), UID: fmt.Sprint(i), Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}
+		m := Member{Name: fmt.Sprint("a-", i), UID: fmt.Sprint(i), Addrs: []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)})}}
 		e := end{s, m.Name}
 		d, err := New(Config{vote.Default(m.Name), slog.New(slog.DiscardHandler), nil}, e, e, NewMetrics(prometheus.NewRegistry()))
 		if err != nil {

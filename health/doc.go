@@ -6,6 +6,7 @@
 //	answer.go   what other nodes ask of this one
 //	members.go  who is in the unit, by the API server or by what was known last
 //	lists.go    who is in the unit by the word of another node, for one without an uplink
+//	where.go    at which address a node is checked
 //	keep.go     the file with what was known last
 //	group.go    how nodes are grouped into units
 //	config.go   SuperEdge's ConfigMaps are followed: who votes with whom, and the key

@@ -18,7 +18,7 @@ func TestALoopThatHangs(t *testing.T) {
 	for _, every := range []time.Duration{10 * time.Second, 10 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			cfg := vote.Default("a-1")
-			cfg.Every, cfg.Fresh, cfg.Renew = every, 3*every, 6*every
+			cfg.Every, cfg.Fresh, cfg.Renew, cfg.Word = every, 3*every, 6*every, 6*every
 			d, err := New(Config{cfg, slog.New(slog.DiscardHandler), nil}, nil, nil, NewMetrics(prometheus.NewRegistry()))
 			if err != nil {
 				t.Fatal(err)

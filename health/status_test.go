@@ -53,7 +53,7 @@ func TestStatus(t *testing.T) {
 				t.Errorf("%s takes %q for the leader, which is %s", status.Node, status.Leader, leads.Node)
 			}
 		}
-		if m := leads.Members[3]; m.Name != "a-3" || !m.Lost || m.Address != "192.0.2.1" || len(m.Observers) != 3 || len(leads.Reports) != 3 || !slices.Equal(leads.Dead, []string{"a-3"}) {
+		if m := leads.Members[3]; m.Name != "a-3" || !m.Lost || m.Address != "192.0.2.4" || len(m.Observers) != 3 || len(leads.Reports) != 3 || !slices.Equal(leads.Dead, []string{"a-3"}) {
 			t.Errorf("%+v", leads)
 		}
 		for _, h := range leads.Reports {

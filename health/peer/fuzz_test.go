@@ -95,8 +95,9 @@ func (a answering) Probe(_ context.Context, nodes []string) []vote.Result {
 	return nil
 }
 
-func (answering) Adopt(context.Context, string, []Member) {}
-func (answering) Local() map[string]bool                  { return nil }
+func (answering) Adopt(context.Context, string, []Member)       {}
+func (answering) Elsewhere(context.Context, string, netip.Addr) {}
+func (answering) Local() map[string]bool                        { return nil }
 
 // Whatever is sent, signed or not, something is answered, and nothing is believed that is not
 // of the unit.

@@ -90,6 +90,8 @@ type testNode struct {
 	answer   func(ctx context.Context, nodes []string) []vote.Result
 	found    map[string]bool
 	adopted  []Adopted
+
+	elsewhere []string
 }
 
 func (n *testNode) Report(_ context.Context, r vote.Reported) vote.Reply {
@@ -111,6 +113,12 @@ func (n *testNode) Adopt(_ context.Context, from string, list []Member) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.adopted = append(n.adopted, Adopted{from, list})
+}
+
+func (n *testNode) Elsewhere(_ context.Context, node string, at netip.Addr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.elsewhere = append(n.elsewhere, node+" "+at.String())
 }
 
 func (n *testNode) Local() map[string]bool { return n.found }

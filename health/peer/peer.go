@@ -28,6 +28,9 @@ type Node interface {
 	// Adopt is told, where this node reported that it has no uplink, who is in the unit by the
 	// word of a node that has one, and knows others. Sorted by name.
 	Adopt(ctx context.Context, from string, members []Member)
+	// Elsewhere is told that what a node of the unit signed came, and just now, from an address that
+	// no node of it has. It did not count.
+	Elsewhere(ctx context.Context, node string, at netip.Addr)
 	// Local is what this node found of others last, for GET /localinfo.
 	Local() map[string]bool
 }

@@ -83,6 +83,7 @@ func (m *Machine) answered(now time.Time, e Answered, out *Effects) {
 	q.from[e.From] = true
 	if !e.Failed {
 		q.spoke[e.From] = true
+		m.speaks(now, e.From)
 		q.answers++
 		if p := q.proofs[e.From]; p != nil {
 			p.add(Yes)
@@ -124,6 +125,8 @@ func (m *Machine) end(now time.Time, number int64, out *Effects) {
 			a = None
 		}
 		switch {
+		case a == Yes && m.wordless(now, name):
+			m.tell(name, Wordless, out)
 		case a == None:
 			m.tell(name, Undecided, out)
 		case m.decide(now, name, a, p, out):

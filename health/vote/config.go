@@ -27,6 +27,9 @@ type Config struct {
 	// Renew is how old evidence gets while it matters: while the cloud calls a node lost,
 	// the node has no uplink, or is voted dead.
 	Renew time.Duration
+	// Word is for how long a node that the cloud calls lost is well by what others see alone: after
+	// that, one word of its own is wanted. Another machine may have its address.
+	Word time.Duration
 	// Batch is how many nodes one question is about: SuperEdge's own bound for POST /probe.
 	Batch int
 	// Share of the unit that may be declared dead within Window, though it is one at least:
@@ -40,7 +43,7 @@ func Default(self string) Config {
 	return Config{
 		Self: self, Observers: 10, Reporters: 3,
 		Every: 10 * time.Second, Fresh: 25 * time.Second, Suspicion: 2,
-		AskFor: 5 * time.Second, Renew: time.Minute, Batch: 100,
+		AskFor: 5 * time.Second, Renew: time.Minute, Word: 10 * time.Minute, Batch: 100,
 		Share: 0.1, Window: 5 * time.Minute,
 	}
 }
@@ -61,6 +64,7 @@ func (c Config) Validate() error {
 	check(c.Suspicion >= 1, "suspected for %d rounds: one is the least", c.Suspicion)
 	check(c.AskFor > 0 && c.AskFor < c.Every, "answers are waited for %s: must be positive, and less than a round, which is %s", c.AskFor, c.Every)
 	check(c.Renew >= c.Every, "evidence is renewed every %s: a round, %s, is the least", c.Renew, c.Every)
+	check(c.Word >= c.Renew, "a word of a lost node itself is wanted each %s: %s, in which it is asked once, is the least", c.Word, c.Renew)
 	check(c.Batch >= 1, "questions about %d nodes: one is the least", c.Batch)
 	check(c.Share > 0 && c.Share <= 0.5, "a share of %g may be declared dead: more than 0, and half at most", c.Share)
 	check(c.Window > 0, "a window of %s: must be positive", c.Window)

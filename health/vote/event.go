@@ -31,6 +31,9 @@ type Delivered struct {
 	Reply Reply
 }
 
+// Spoke is that a node said something that counts for nothing but that it lives.
+type Spoke struct{ From string }
+
 // Answered is what another node said to a Question; Failed where it did not.
 type Answered struct {
 	Question int64
@@ -62,6 +65,7 @@ func (Members) event()   {}
 func (Checked) event()   {}
 func (Reported) event()  {}
 func (Delivered) event() {}
+func (Spoke) event()     {}
 func (Answered) event()  {}
 func (Uplink) event()    {}
 func (Lease) event()     {}
@@ -110,6 +114,7 @@ type What string
 const (
 	OverBudget What = "more than half of the unit say that it is dead, and too many were declared dead lately"
 	Undecided  What = "it is suspected, and no answer has more than half of the unit"
+	Wordless   What = "the cloud does not hear it, others reach its address, and it has said nothing itself for long: is it another machine, or does its gridmesh-health not run?"
 )
 
 // Reply is what who was reported to says.

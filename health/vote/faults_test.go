@@ -175,6 +175,27 @@ func TestAPortIsClosed(t *testing.T) {
 	})
 }
 
+// A node dies, and another machine gets its address: it is well by what others reach there, for ten
+// minutes. One that lost its uplink, and says so itself, is well for as long as it does.
+func TestAnAddressIsAnothers(t *testing.T) {
+	s := newNetwork(t, 6, 5)
+	s.run(settled)
+	victim, cut := s.names[2], s.names[4]
+	s.kill(victim)
+	s.usurped[victim] = true
+	s.darken(true, cut)
+	since := s.now.Sub(began)
+	s.run(30 * time.Minute)
+	a, at := s.last(victim)
+	if at -= since; a != Yes || at > 13*time.Minute || at < 8*time.Minute {
+		t.Errorf("the dead one is said to be %s for %s", a, at)
+	}
+	s.well(t, since, cut)
+	if !slices.ContainsFunc(s.notes, func(n note) bool { return n.Note == Note{victim, Wordless} }) {
+		t.Errorf("told: %v", s.notes)
+	}
+}
+
 // A third of all packets is lost: nobody is declared dead, and who died is, and goes on
 // being so to all others.
 func TestLoss(t *testing.T) {

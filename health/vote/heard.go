@@ -20,10 +20,30 @@ func (m *Machine) hear(now time.Time, e Reported) {
 	if !m.view.Has(e.From) {
 		return
 	}
+	m.speaks(now, e.From)
 	m.heard[e.From] = &heard{now, e.Up, e.Hears, m.ofSubjects(e.From, e.Results)}
 	if delete(m.holders, e.From); e.Holds {
 		m.holders[e.From] = true
 	}
+}
+
+func (m *Machine) speaks(now time.Time, name string) {
+	if m.view.Has(name) {
+		m.words[name] = now
+	}
+}
+
+// wordless reports whether a node that the cloud calls lost has said nothing itself for long. Of
+// whom nothing is known that begins now.
+func (m *Machine) wordless(now time.Time, name string) bool {
+	if c, ok := m.cloud[name]; !ok || c.Ready {
+		return false
+	}
+	at, known := m.words[name]
+	if !known {
+		m.words[name] = now
+	}
+	return known && now.Sub(at) > m.cfg.Word
 }
 
 // ofSubjects are the first results of each node that another one is to check, in room for as

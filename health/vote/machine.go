@@ -27,7 +27,8 @@ type Machine struct {
 	led             time.Time       // when that was true
 
 	heard    map[string]*heard
-	holders  map[string]bool // by their last reports
+	words    map[string]time.Time // when a node last said something itself, or was first seen to be lost
+	holders  map[string]bool      // by their last reports
 	quorum   quorum
 	said     Reply          // what is replied until the next round
 	leading  bool           // in the last round
@@ -58,7 +59,7 @@ type verdict struct {
 func New(cfg Config) *Machine {
 	return &Machine{
 		cfg: cfg, view: NewView(nil, cfg.Observers), missed: map[string]int{}, silent: map[string]int{}, ups: map[string]bool{}, dead: map[string]bool{},
-		heard: map[string]*heard{}, holders: map[string]bool{}, suspects: map[string]int{}, cloud: map[string]Cloud{}, verdicts: map[string]verdict{},
+		heard: map[string]*heard{}, words: map[string]time.Time{}, holders: map[string]bool{}, suspects: map[string]int{}, cloud: map[string]Cloud{}, verdicts: map[string]verdict{},
 		asking: map[int64]*question{}, last: map[string]last{}, budget: budget{map[Member]*death{}},
 	}
 }
@@ -79,6 +80,8 @@ func (m *Machine) Step(now time.Time, e Event) (out Effects) {
 		}
 	case Delivered:
 		m.delivered(now, e)
+	case Spoke:
+		m.speaks(now, e.From)
 	case Answered:
 		m.answered(now, e, &out)
 	case Uplink:
@@ -133,6 +136,7 @@ func (m *Machine) members(now time.Time, of *View) {
 	forget(m.ups, gone)
 	forget(m.dead, gone)
 	forget(m.heard, gone)
+	forget(m.words, gone)
 	forget(m.holders, gone)
 	forget(m.suspects, gone)
 	forget(m.cloud, gone)

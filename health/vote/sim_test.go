@@ -24,6 +24,7 @@ type network struct {
 	uids    map[string]string
 	sizes   map[int]bool               // that the unit has had
 	cut     func(from, to string) bool // no packet passes
+	usurped map[string]bool            // another machine has its address
 	blind   func(from, to string) bool // messages pass, and checks do not
 	deaf    map[string]bool            // nothing gets to it but what answers it
 	mute    bool                       // and that does not, either
@@ -97,7 +98,7 @@ var began = time.Unix(1000, 0)
 func never(_, _ string) bool { return false }
 
 func newNetwork(t *testing.T, n int, seed uint64) *network {
-	s := &network{t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: began, nodes: map[string]*simNode{}, uids: map[string]string{}, sizes: map[int]bool{}, deaf: map[string]bool{}, cut: never, blind: never, lag: 3 * time.Second}
+	s := &network{t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: began, nodes: map[string]*simNode{}, uids: map[string]string{}, sizes: map[int]bool{}, deaf: map[string]bool{}, usurped: map[string]bool{}, cut: never, blind: never, lag: 3 * time.Second}
 	for i := range n {
 		name := fmt.Sprintf("n%03d", i)
 		s.uids[name] = "uid-" + name
@@ -283,7 +284,7 @@ func (s *network) check(name string, of []string, done func(map[string]bool)) {
 	for _, to := range of {
 		ok := false
 		for range 3 {
-			ok = ok || !s.blind(name, to) && s.passes(name, to) && s.answers(name) && s.rng.Float64() >= s.loss
+			ok = ok || s.usurped[to] || !s.blind(name, to) && s.passes(name, to) && s.answers(name) && s.rng.Float64() >= s.loss
 		}
 		results[to] = ok
 	}

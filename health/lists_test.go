@@ -1,0 +1,157 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gridmesh/gridmesh/health/peer"
+	"github.com/gridmesh/gridmesh/health/vote"
+	"github.com/gridmesh/gridmesh/internal/testkit"
+)
+
+func memberAt(name string, addrs ...string) Member {
+	m := Member{Name: name, UID: "uid-" + name}
+	for _, a := range addrs {
+		m.Addrs = append(m.Addrs, netip.MustParseAddr(a))
+	}
+	return m
+}
+
+func passed(members ...Member) (list []peer.Member) {
+	for _, m := range members {
+		list = append(list, peer.Member{Name: m.Name, UID: m.UID, Addrs: m.Addrs})
+	}
+	return list
+}
+
+// alone is a daemon that nobody else hears, and what it had its exchange know.
+type alone struct {
+	*Daemon
+	log   testkit.Output
+	mu    sync.Mutex
+	lists []string
+}
+
+func (a *alone) said(t *testing.T, what, want string) {
+	t.Helper()
+	synctest.Wait()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if got := a.lists[len(a.lists)-1]; got != want {
+		t.Errorf("%s: it votes with %s, want %s", what, got, want)
+	}
+}
+
+func newAlone(t *testing.T, ctx context.Context) (*alone, chan struct{}) {
+	a := &alone{}
+	onUnit := func(u Unit, live bool) {
+		text := fmt.Sprintf("live=%v", live)
+		for _, m := range u.Members {
+			text += " " + m.Name
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.lists = append(a.lists, text)
+	}
+	s := &site{dead: map[string]bool{"a-1": true}, verdicts: map[string]Verdict{}}
+	e := end{s, "a-1"}
+	var err error
+	if a.Daemon, err = New(Config{vote.Default("a-1"), slog.New(slog.NewTextHandler(&a.log, nil)), onUnit}, e, e, NewMetrics(prometheus.NewRegistry())); err != nil {
+		t.Fatal(err)
+	}
+	a.SetExchange(e)
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = a.Run(ctx) }()
+	return a, ended
+}
+
+// A node without an uplink votes by the list of one that has, until the cloud tells it again; it is
+// not told that it is in no unit, or is another node. Whose list is the cloud's for half a minute may
+// pass it on.
+func TestAListIsAdopted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		a, ended := newAlone(t, ctx)
+		one, two, three, new := memberAt("a-1", "192.0.2.1"), memberAt("a-2", "192.0.2.2"), memberAt("a-3", "192.0.2.3"), memberAt("a-4", "192.0.2.4")
+		a.SetUnit(ctx, Unit{Name: "a", Members: []Member{one, two, three}, Kept: true})
+		a.SetUplink(ctx, true)
+		time.Sleep(time.Minute)
+		a.said(t, "what is kept", "live=false a-1 a-2 a-3")
+		a.SetUnit(ctx, Unit{Name: "a", Members: []Member{one, two, three}})
+		a.said(t, "it is up", "live=true a-1 a-2 a-3")
+		a.Adopt(ctx, "a-2", passed(one, two, new))
+		a.said(t, "it has an uplink", "live=true a-1 a-2 a-3")
+		a.SetUplink(ctx, false)
+		a.said(t, "it has none", "live=false a-1 a-2 a-3")
+		a.Adopt(ctx, "a-2", passed(two, new))
+		other := one
+		other.UID = "another"
+		a.Adopt(ctx, "a-2", passed(other, two))
+		a.said(t, "lists without it", "live=false a-1 a-2 a-3")
+		a.Adopt(ctx, "a-2", passed(one, two, new))
+		a.said(t, "adopted", "live=false a-1 a-2 a-4")
+		if targets, err := query(ctx, a.Daemon, func(now time.Time) []netip.Addr { return []netip.Addr{a.where(now, "a-4"), a.where(now, "a-3")} }); err != nil || targets[0] != new.Addrs[0] || targets[1].IsValid() {
+			t.Errorf("%v, %v", targets, err)
+		}
+		a.SetUplink(ctx, true)
+		a.said(t, "its uplink is back", "live=false a-1 a-2 a-3")
+		time.Sleep(45 * time.Second)
+		a.said(t, "and was for long", "live=true a-1 a-2 a-3")
+		cancel()
+		<-ended
+	})
+}
+
+// Of an address that two nodes have nothing is concluded. A node that speaks from another address is
+// looked for there, while it speaks, unless that is another one's.
+func TestWhereNodesAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		a, ended := newAlone(t, ctx)
+		members := []Member{memberAt("a-1", "192.0.2.1"), memberAt("a-2", "192.0.2.2"), memberAt("a-3", "192.0.2.3"), memberAt("a-4", "192.0.2.3"), memberAt("a-5", "192.0.2.3", "192.0.2.5")}
+		a.SetUnit(ctx, Unit{Name: "a", Members: members})
+		where := func(name string) string {
+			t.Helper()
+			at, err := query(ctx, a.Daemon, func(now time.Time) netip.Addr { return a.where(now, name) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			return at.String()
+		}
+		all := func(want ...string) {
+			t.Helper()
+			var got []string
+			for _, name := range []string{"a-2", "a-3", "a-4", "a-5"} {
+				got = append(got, where(name))
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		all("192.0.2.2", "invalid IP", "invalid IP", "192.0.2.5")
+		if n := a.log.Count("two nodes have one address"); n != 1 {
+			t.Errorf("told %d times: %s", n, a.log.String())
+		}
+		a.Elsewhere(ctx, "a-2", netip.MustParseAddr("192.0.2.9"))
+		all("192.0.2.9", "invalid IP", "invalid IP", "192.0.2.5")
+		time.Sleep(elsewhereFor + time.Second)
+		all("192.0.2.2", "invalid IP", "invalid IP", "192.0.2.5")
+		a.Elsewhere(ctx, "a-2", netip.MustParseAddr("192.0.2.9"))
+		members[2].Addrs[0] = netip.MustParseAddr("192.0.2.9") // that a-3 has now
+		a.SetUnit(ctx, Unit{Name: "a", Members: members[:3]})
+		if got := where("a-2"); got != "192.0.2.2" {
+			t.Errorf("a-2 is looked for at %s", got)
+		}
+		cancel()
+		<-ended
+	})
+}
