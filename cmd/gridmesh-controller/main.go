@@ -38,5 +38,6 @@ commands.`,
 		},
 	}
 	c.bind(root.Flags())
+	root.AddCommand(cleanupHealth(c))
 	return root
 }

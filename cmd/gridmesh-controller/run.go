@@ -104,10 +104,21 @@ func (r *replica) listenSecurely(g *run.Group, checks *run.Checks, h http.Handle
 	return nil
 }
 
-// lead does the work of the one replica that acts.
+// lead does the work of the one replica that acts. Node health waits for nothing of the grids':
+// while their CRDs are not served nodes are lost as well.
 func (r *replica) lead(ctx context.Context) error {
 	defer r.doubts.Clear()
 	defer r.unheard.Clear()
+	var g run.Group
+	if err := r.keepHealth(&g); err != nil {
+		return err
+	}
+	g.Add("grids", r.leadGrids)
+	return g.Run(ctx)
+}
+
+// leadGrids carries out grids.
+func (r *replica) leadGrids(ctx context.Context) error {
 	manifests, err := apiv1.CRDs()
 	if err != nil {
 		return err
@@ -127,9 +138,6 @@ func (r *replica) lead(ctx context.Context) error {
 	controller := grid.New(mirror, mirror, grid.Config{Guard: r.guard, Parallel: r.parallel, Log: r.log, Metrics: r.metrics, Events: events})
 	var g run.Group
 	r.tellOfKeys(&g)
-	if err := r.keepHealth(&g); err != nil {
-		return err
-	}
 	ready := make(chan struct{})
 	g.Add("events", events.Run)
 	g.Add("mirror", func(ctx context.Context) error { return mirror.Run(ctx, func() { close(ready) }) })

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gridmesh/gridmesh/grid"
+	"github.com/gridmesh/gridmesh/health/cloud"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/kube"
@@ -141,6 +143,55 @@ func TestWithoutRightsItIsNotReady(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// Nodes are kept, too, while the API server does not take the grids' CRDs; that their Leases are
+// refused is a doubt.
+func TestNodeHealthDoesNotWaitForGrids(t *testing.T) {
+	nodes := make(chan struct{})
+	var once sync.Once
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/nodes" {
+			once.Do(func() { close(nodes) })
+		}
+		if strings.HasPrefix(r.URL.Path, "/apis/apiextensions") {
+			<-r.Context().Done()
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprintf(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": %q}`, r.URL.Path+" is forbidden")
+	}))
+	defer server.Close()
+	client, err := kube.Connect(kubeconfigOf(t, server.URL), "test", kube.Rate{QPS: 100, Burst: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := defaults()
+	c.health.UnitKey = "unit"
+	registry := prometheus.NewRegistry()
+	r := &replica{config: c, client: client, log: slog.New(slog.DiscardHandler), metrics: grid.NewMetrics(registry), shields: cloud.NewMetrics(registry)}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.act(ctx, false) }()
+	select {
+	case <-nodes:
+	case <-time.After(time.Minute):
+		t.Error("a minute later nobody asked for Nodes")
+	}
+	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if err := r.unheard.Now(); err != nil && strings.Contains(err.Error(), "leases") {
+			break
+		}
+		if time.Since(begin) > time.Minute {
+			t.Errorf("not within a minute: a doubt about Leases; there is: %v", r.unheard.Now())
+			break
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -32,6 +32,7 @@ func TestWhatIsNotBoundGoes(t *testing.T) {
 		r.podOn(name, name+"-other", tolerating(300))
 		r.podOn(name, name+"-grid", func(p *corev1.Pod) { tolerating(300)(p); p.Spec.NodeSelector = map[string]string{"unit": "a"} })
 	}
+	r.podOn("a-3", "a-3-patient", tolerating(24*3600))
 	r.pass(40*time.Second, true)
 	r.pass(45*time.Second, false)
 	r.lose("a-1", "a-2", "a-3")
@@ -48,6 +49,11 @@ func TestWhatIsNotBoundGoes(t *testing.T) {
 	slices.Sort(r.on.evicted)
 	if want := []string{"a-1-other", "a-2-other"}; !slices.Equal(r.on.evicted, want) {
 		t.Errorf("%v are evicted, want %v", r.on.evicted, want)
+	}
+	r = r.restart()
+	r.pass(10*time.Second, false)
+	if got := readies(r.on.pods["a-3"]); got != "a-3-patient=False " {
+		t.Errorf("another one begins: %s", got)
 	}
 	r.pass(5*time.Hour, false)
 	r.listedAre("hours later", "a-1", "a-2", "a-3")

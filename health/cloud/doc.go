@@ -25,4 +25,5 @@
 //	bound.go     which pods go when a unit without uplink is held for those that are bound to it
 //	taints.go    nodes that are voted dead, and those that are and are not any more
 //	tell.go      Events and metrics
+//	cleanup.go   what takes all of it away
 package cloud

@@ -40,7 +40,14 @@ type errands struct {
 type errand struct {
 	kind  string
 	busy  bool
+	done  bool      // and did not fail
 	until time.Time // before which the same is not begun again
+}
+
+// did reports whether the last errand of a node was of a kind, and is done.
+func (e *errands) did(node, kind string) bool {
+	last := e.of[node]
+	return last != nil && last.kind == kind && last.done
 }
 
 // ended is an errand that came to its end.
@@ -88,7 +95,7 @@ func (e *errands) collect(ctx context.Context, now time.Time) {
 	for _, d := range list {
 		e.busy--
 		last := e.of[d.node]
-		last.busy, last.until = false, now.Add(e.rest)
+		last.busy, last.done, last.until = false, d.err == nil, now.Add(e.rest)
 		if d.err == nil {
 			d.then()
 			continue

@@ -46,7 +46,7 @@ func TestAUnitIsHeardAgain(t *testing.T) {
 			r.listedAre("one is heard, one is voted well", "a-2", "a-3")
 			r.pass(4*time.Minute, true)
 			r.podsAre("nobody said anything of it", "kept=True ")
-			r.say("a-3", "true", "yes=2 no=0 of=3 exact=true cut=true again")
+			r.say("a-3", "true", "yes=2 no=0 of=3 exact=true cut=true round=2")
 			r.pass(40*time.Second, true)
 			r.listedAre("nobody agreed on it for long", "a-3")
 			r.podsAre("nobody agreed on it for long", "kept=False ")
@@ -64,7 +64,7 @@ func TestADeathBeforeTheSilence(t *testing.T) {
 	r.pass(30*time.Second, false)
 	r.pass(10*time.Second, true)
 	r.listedAre("it is heard again", "a-1", "a-2", "a-3")
-	r.say("a-3", "false", "yes=0 no=2 of=3 exact=true again")
+	r.say("a-3", "false", "yes=0 no=2 of=3 exact=true round=2")
 	r.pass(2*time.Second, true)
 	r.listedAre("and says it again", "a-1", "a-2")
 }

@@ -63,14 +63,20 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+func (c *Config) tell(fault error) {
+	if c.Fault != nil {
+		c.Fault(fault)
+	}
+}
+
 // Cluster is what a Keeper does to a cluster.
 type Cluster interface {
 	// WriteList replaces the list of shielded nodes: name -> until when.
 	WriteList(ctx context.Context, data map[string]string) error
 	// WriteUnits replaces the table of units: the name of each node in one -> its unit.
 	WriteUnits(ctx context.Context, table map[string]string) error
-	// PodsOn are the pods of a node as they are now.
-	PodsOn(ctx context.Context, node string, each func(*corev1.Pod) error) error
+	// PodsOn are the pods of a node.
+	PodsOn(ctx context.Context, node string, f typed.Freshness, each func(*corev1.Pod) error) error
 	// SetReady writes a pod's condition Ready, if nobody wrote the pod since.
 	SetReady(ctx context.Context, pod *corev1.Pod, ready corev1.PodCondition) error
 	// Evict has a pod go, as far as its disruption budgets let it; one that is gone is no error.
@@ -139,9 +145,7 @@ func New(cfg Config, c Cluster, m *Metrics, listed []string, now time.Time) *Kee
 func (k *Keeper) hear(now time.Time, nodes, leases error) {
 	k.metrics.heard(nodes, leases)
 	fault := errors.Join(nodes, leases)
-	if k.cfg.Fault != nil {
-		k.cfg.Fault(fault)
-	}
+	k.cfg.tell(fault)
 	switch partial := (nodes == nil) != (leases == nil); {
 	case !partial:
 		k.partial = time.Time{}
@@ -178,8 +182,6 @@ func (k *Keeper) step(ctx context.Context, now time.Time) {
 func (k *Keeper) decide(now time.Time, name string) (shield.Action, string) {
 	action, why := k.world.decide(now, name)
 	switch {
-	case action == shield.HoldBound && k.young(now):
-		return shield.Hold, "the controller has just begun to look"
 	case !k.young(now) || action.Keeps():
 		return action, why
 	case k.listed[name]:

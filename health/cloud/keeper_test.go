@@ -14,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gridmesh/gridmesh/kube/typed"
 )
 
 // clusterTwin is a cluster in memory. What the test itself looks at it looks at while nothing
@@ -33,6 +35,7 @@ type clusterTwin struct {
 	mu      sync.Mutex
 	taints  map[string][]corev1.Taint
 	evicted []string // pods
+	asked   map[typed.Freshness]int
 }
 
 var errBroken = errors.New("broken")
@@ -53,7 +56,10 @@ func (c *clusterTwin) WriteUnits(_ context.Context, table map[string]string) err
 	return nil
 }
 
-func (c *clusterTwin) PodsOn(_ context.Context, node string, each func(*corev1.Pod) error) error {
+func (c *clusterTwin) PodsOn(_ context.Context, node string, f typed.Freshness, each func(*corev1.Pod) error) error {
+	c.mu.Lock()
+	c.asked[f]++
+	c.mu.Unlock()
 	for _, p := range c.pods[node] {
 		if err := each(p); err != nil {
 			return err
@@ -114,7 +120,7 @@ func newRig(t *testing.T, listed ...string) *rig {
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, on: &clusterTwin{pods: map[string][]*corev1.Pod{}, taints: map[string][]corev1.Taint{}}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), n: map[string]node{}, of: map[string]renewal{}}
+	r := &rig{t: t, on: &clusterTwin{pods: map[string][]*corev1.Pod{}, taints: map[string][]corev1.Taint{}, asked: map[typed.Freshness]int{}}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), n: map[string]node{}, of: map[string]renewal{}}
 	r.Keeper = New(cfg, r.on, NewMetrics(prometheus.NewRegistry()), listed, r.now)
 	for _, name := range []string{"a-1", "a-2", "a-3"} {
 		r.set(name, node{uid: name, unit: "a", ready: corev1.ConditionTrue, verdict: "true", evidence: "yes=3 no=0 of=3"})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/health/shield"
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/kube/typed"
 )
 
 // condition is a pod's, or nil.
@@ -58,23 +59,29 @@ func notReady(p *corev1.Pod, now time.Time) (corev1.PodCondition, bool) {
 // treat has the pods of a lost node looked at. Those of a node that was kept and is so no more
 // are marked once it is off the list, and was so for one look: what follows from a mark is
 // taken back while it is on it. It need not be voted dead for that, and whoever kept it may be
-// one that ended since, so nodes that are lost when this one begins are looked at, too.
+// one that ended since, so nodes that are lost when this one begins are looked at, too, but for
+// those in no unit, which nobody keeps.
 func (k *Keeper) treat(ctx context.Context, now time.Time, name string, action shield.Action, was bool) {
 	_, owed := k.owed[name]
 	switch s := k.world.nodes[name]; {
 	case !s.lost():
 		delete(k.owed, name)
-	case action == shield.HoldBound && k.parts(now, name, s):
+	case action.Keeps() && s.own:
 		k.owed[name] = now
-		k.part(ctx, now, name, s)
+	case action == shield.HoldBound:
+		// Before its turn its pods stay as they are: one that ended may have begun with it.
+		if k.owed[name] = now; !k.young(now) && k.parts(now, name, s) {
+			k.part(ctx, now, name, s)
+		}
 	case action.Keeps():
 		k.owed[name] = now
-		k.mend(ctx, now, name, "ready again", readyAgain, func() {})
+		k.mend(ctx, now, name, again, readyAgain, func() {})
+	case s.unit == "" && !owed && !was && !k.listed[name]: // nobody kept it
 	case k.young(now) || (was || k.listed[name]) && now.Before(k.until):
 		k.owed[name] = now
 	case owed || action == shield.Evict:
 		since := k.owed[name]
-		k.mend(ctx, now, name, "not ready", notReady, func() {
+		k.mend(ctx, now, name, marking, notReady, func() {
 			if k.owed[name].Equal(since) { // it was not kept again meanwhile
 				delete(k.owed, name)
 			}
@@ -100,9 +107,10 @@ func (k *Keeper) part(ctx context.Context, now time.Time, name string, s *seen) 
 		}
 		return readyAgain(p, now)
 	}
-	k.pods.begin(ctx, now, name, "part", func(ctx context.Context) error {
-		failed := k.each(ctx, now, name, wanted)
-		err := k.cluster.PodsOn(ctx, name, func(p *corev1.Pod) error {
+	f := k.freshness(name, parting)
+	k.pods.begin(ctx, now, name, parting, func(ctx context.Context) error {
+		failed := k.each(ctx, now, name, f, wanted)
+		err := k.cluster.PodsOn(ctx, name, f, func(p *corev1.Pod) error {
 			if _, evicted := goes(p, k.cfg.UnitKey, unit, held); !evicted {
 				return nil
 			}
@@ -118,16 +126,34 @@ func (k *Keeper) part(ctx context.Context, now time.Time, name string, s *seen) 
 // errChanged says that somebody else wrote a pod meanwhile.
 var errChanged = errors.New("a pod is another one by now")
 
+// What is done for pods of a node.
+const (
+	again   = "ready again"
+	marking = "not ready"
+	parting = "those that are not bound go"
+)
+
+// freshness is how new a node's pods are to be. What is done again and again, for as long as a node
+// is kept, takes what the API server has at hand, and sees at the next time what that lacks; what
+// is done once takes none for another.
+func (k *Keeper) freshness(node, kind string) typed.Freshness {
+	if kind != marking && k.pods.did(node, kind) {
+		return typed.Cached
+	}
+	return typed.Now
+}
+
 // mend has the pods of a node made as they are wanted; done is called once all are.
 func (k *Keeper) mend(ctx context.Context, now time.Time, name, kind string, wanted func(*corev1.Pod, time.Time) (corev1.PodCondition, bool), done func()) {
-	k.pods.begin(ctx, now, name, kind, func(ctx context.Context) error { return k.each(ctx, now, name, wanted) }, done)
+	f := k.freshness(name, kind)
+	k.pods.begin(ctx, now, name, kind, func(ctx context.Context) error { return k.each(ctx, now, name, f, wanted) }, done)
 }
 
 // each makes the pods of a node as they are wanted, all of them, though it fails for some.
-func (k *Keeper) each(ctx context.Context, now time.Time, name string, wanted func(*corev1.Pod, time.Time) (corev1.PodCondition, bool)) error {
+func (k *Keeper) each(ctx context.Context, now time.Time, name string, f typed.Freshness, wanted func(*corev1.Pod, time.Time) (corev1.PodCondition, bool)) error {
 	n := 0
 	var failed error
-	err := k.cluster.PodsOn(ctx, name, func(p *corev1.Pod) error {
+	err := k.cluster.PodsOn(ctx, name, f, func(p *corev1.Pod) error {
 		ready, ok := wanted(p, now)
 		if !ok {
 			return nil

@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gridmesh/gridmesh/kube/typed"
 )
 
 // shielded is a rig of which a-2 was lost, and is on the list with a pod.
@@ -115,4 +117,22 @@ func TestAShieldThatWasNeverWritten(t *testing.T) {
 	r.say("a-2", "", "")
 	r.pass(10*time.Second, true)
 	r.podsAre("nobody keeps it", "kept=False ")
+}
+
+// Pods of a node that is kept are read from etcd once, and when it is kept no more; in between from
+// what the API server has at hand.
+func TestHowPodsAreRead(t *testing.T) {
+	r := shielded(t)
+	if got := r.on.asked; got[typed.Now] != 1 || got[typed.Cached] != 0 {
+		t.Errorf("at first %v", got)
+	}
+	r.pass(5*time.Minute, true)
+	if got := r.on.asked; got[typed.Now] != 1 || got[typed.Cached] < 8 || got[typed.Cached] > 10 {
+		t.Errorf("for five minutes %v", got)
+	}
+	r.say("a-2", "", "")
+	r.pass(5*time.Minute, true)
+	if got := r.on.asked; got[typed.Now] != 2 || got[typed.Cached] > 10 {
+		t.Errorf("after it %v", got)
+	}
 }

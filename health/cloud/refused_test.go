@@ -47,7 +47,7 @@ func TestTheLeasesAreRefused(t *testing.T) {
 	r.listedAre("it is Kubernetes' own")
 	r.podsAre("it is Kubernetes' own", "kept=False ")
 	r.hear(r.now, nil, nil)
-	r.say("a-2", "true", "yes=3 no=0 of=3 exact=true cut=true again")
+	r.say("a-2", "true", "yes=3 no=0 of=3 exact=true cut=true round=2")
 	r.pass(10*time.Second, true)
 	r.listedAre("they can be read", "a-2")
 	if told[len(told)-1] != nil || r.faults() != 0 {

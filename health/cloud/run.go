@@ -37,8 +37,8 @@ func (l live) WriteUnits(ctx context.Context, table map[string]string) error {
 }
 
 // PodsOn implements Cluster.
-func (l live) PodsOn(ctx context.Context, node string, each func(*corev1.Pod) error) error {
-	return typed.PodsOn(ctx, l.client, node, each)
+func (l live) PodsOn(ctx context.Context, node string, f typed.Freshness, each func(*corev1.Pod) error) error {
+	return typed.PodsOn(ctx, l.client, node, f, each)
 }
 
 // SetReady implements Cluster.
@@ -76,7 +76,7 @@ func Run(ctx context.Context, cfg Config, c *kube.Client, namespace string, ev *
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if !w.begin(ctx, cfg.Log) {
+	if !w.begin(ctx, &cfg, m) {
 		return nil
 	}
 	listed, there := w.shield.Get(namespace + "/" + names.Shield)

@@ -50,7 +50,8 @@ func (k *Keeper) given() *given {
 
 // taint has a node given the taints that follow, and those taken away that follow no more.
 // Where a node is kept its pods are not to be evicted either, whoever began it: the controller
-// manager adds the taint once, and admission takes it back only while the node is on the list.
+// manager adds the taint once, and admission takes it back only while the node is on the list. Who
+// was not ready by its own word keeps what took the place of the taint for that, as admission has it.
 func (k *Keeper) taint(ctx context.Context, now time.Time, name string, s *seen, action shield.Action, g *given) {
 	if action != shield.Evict {
 		delete(k.evicts, name)
@@ -58,7 +59,7 @@ func (k *Keeper) taint(ctx context.Context, now time.Time, name string, s *seen,
 	}
 	has := find(s.taints, evicting) >= 0
 	evict := action == shield.Evict && !has && k.gives(now, name, s, g)
-	spare := action.Keeps() && s.lost() && has
+	spare := action.Keeps() && s.lost() && has && !s.own
 	if evict {
 		k.tainted[name] = true
 	}

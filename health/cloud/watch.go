@@ -3,12 +3,12 @@ package cloud
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/quiet"
 	"github.com/gridmesh/gridmesh/kube/typed"
 )
 
@@ -27,23 +27,26 @@ type lease struct {
 	renewed renewal
 }
 
-// waitSaid is how often it is said what a start waits for.
-const waitSaid = 30 * time.Second
-
-// begin watches until ctx ends, and waits until all was listed; false where ctx ended before.
-func (w *watched) begin(ctx context.Context, log *slog.Logger) bool {
+// begin watches until ctx ends, and waits until all was listed, and says why that does not come;
+// false where ctx ended before.
+func (w *watched) begin(ctx context.Context, cfg *Config, m *Metrics) bool {
 	for _, run := range []func(context.Context) error{w.nodes.Run, w.leases.Run, w.shield.Run, w.units.Run} {
 		go func() { _ = run(ctx) }()
 	}
-	tick := time.NewTicker(waitSaid)
+	tick := time.NewTicker(cfg.Every)
 	defer tick.Stop()
+	var said quiet.Limit
 	for _, ready := range []<-chan struct{}{w.nodes.Ready(), w.leases.Ready(), w.shield.Ready(), w.units.Ready()} {
 		for there := false; !there; {
 			select {
 			case <-ready:
 				there = true
-			case <-tick.C:
-				log.Warn("no node is shielded yet: not all that this depends on is known", obs.KeyErr, w.fault())
+			case now := <-tick.C:
+				m.heard(w.nodes.Fault(), w.leases.Fault())
+				fault := w.fault()
+				if cfg.tell(fault); fault != nil && said.Allow(now, 1, quiet.Every) {
+					cfg.Log.Warn("nobody is shielded, for it is not known yet how nodes are", obs.KeyErr, fault)
+				}
 			case <-ctx.Done():
 				return false
 			}

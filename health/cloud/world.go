@@ -76,6 +76,9 @@ func keepLease(l *coordinationv1.Lease) renewal {
 type seen struct {
 	node
 	past shield.Node
+	// own says that it was not ready by its own kubelet's word when it was lost: neither its
+	// pods nor its taint are made better than that.
+	own bool
 }
 
 // world is what is known of all nodes and units. It has one owner.
@@ -135,6 +138,7 @@ func (w *world) setNode(now time.Time, name string, n node, gone bool) (moved bo
 	s.past.Evidence, _ = evidence.Parse(n.evidence) // which gives the zero one with an error
 	if was != nil && was.uid == n.uid {
 		voted := was.verdict != n.verdict || was.evidence != n.evidence
+		s.own = s.lost() && (was.own || was.ready == corev1.ConditionFalse)
 		if s.past = was.past.Next(now, s.past, voted); voted {
 			u.past.Voted(now, w.cfg)
 		}

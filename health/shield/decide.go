@@ -206,6 +206,8 @@ func frozen(now time.Time, c Config, n Node, u Unit, why string) (Action, string
 func heard(now time.Time, c Config, n Node, u Unit) (Action, string) {
 	fresh := now.Sub(n.Voted) <= c.Fresh
 	switch {
+	case n.Kept && now.Sub(u.Again) <= c.Doubt && n.Voted.Before(u.Again):
+		return Hold, "its unit was not heard until now, and the cloud may not have missed it yet"
 	case fresh && n.Verdict == Well && n.Evidence.Cut:
 		return Shield, "it says that it has no uplink, and more than half of its unit see it"
 	case fresh && n.Verdict == Dead:
@@ -234,15 +236,14 @@ func lost(now time.Time, c Config, n Node, u Unit) (Action, string) {
 		return Nothing, "it is said to be well since before the controller looked, and is on no list: that has to be renewed to count"
 	case n.Verdict == Well && old <= c.Fresh:
 		return Shield, "it lost its uplink alone: more than half of its unit see it"
-	case n.Verdict == Dead && old <= c.Fresh && !before:
-		if why := unproven(n, u); why != "" {
-			return Nothing, why
-		}
+	case n.Verdict == Dead && old <= c.Fresh && !before && unproven(n, u) == "":
 		return Evict, "more than half of its unit say that it is dead"
 	case n.Verdict == Well && old <= c.Fresh+c.HoldVerdict:
 		return Hold, "its unit does not agree on it, and voted last that it is well"
 	case n.Kept && now.Sub(u.Again) <= c.Fresh+c.HoldVerdict:
 		return Hold, "its unit is heard again, and has not agreed on it since"
+	case n.Verdict == Dead && old <= c.Fresh:
+		return Nothing, unproven(n, u)
 	case n.Verdict == None:
 		return Nothing, "its unit has not voted on it"
 	}

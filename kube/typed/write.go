@@ -20,9 +20,22 @@ import (
 // podPage is how many pods of a node are asked for at once.
 const podPage = 100
 
-// PodsOn are the pods of a node, by the API server's word of now, one page after the other.
-func PodsOn(ctx context.Context, c *kube.Client, node string, each func(*corev1.Pod) error) error {
-	o := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(), Limit: podPage}
+// Freshness is how new a list is to be, as its resourceVersion.
+type Freshness string
+
+// Freshnesses. A list of now is a read of etcd, and what the API server's cache has costs it
+// little, and may lack what was written in the last moments.
+const (
+	Now    Freshness = ""
+	Cached Freshness = "0"
+)
+
+// PodsOn are the pods of a node. Those of now come one page after the other; a cache has no pages.
+func PodsOn(ctx context.Context, c *kube.Client, node string, f Freshness, each func(*corev1.Pod) error) error {
+	o := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(), ResourceVersion: string(f)}
+	if f == Now {
+		o.Limit = podPage
+	}
 	for {
 		list, err := c.Typed.CoreV1().Pods("").List(ctx, o)
 		if err != nil {
