@@ -67,16 +67,16 @@ func (r *replica) keepTables(ctx context.Context, served chan<- struct{}) error 
 	}
 	crds := &leading.CRDs{Client: r.client, Manifests: [][]byte{policy.NodeTables()}, Manager: plan.Manager, Same: plan.Same, Log: r.log}
 	begun := sync.OnceFunc(func() { close(served) })
-	for {
+	for ctx.Err() == nil {
 		err := crds.Install(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
 		begun()
 		if r.doubts.Set("node health", err); err == nil {
 			return crds.Keep(ctx)
 		}
-		r.log.Error("node health cannot have the kind of its tables; trying again", obs.KeyErr, err)
+		if ctx.Err() == nil {
+			r.log.Error("node health cannot have the kind of its tables; trying again", obs.KeyErr, err)
+		}
 		run.Pause(ctx, tablesAgain)
 	}
+	return nil
 }

@@ -33,11 +33,10 @@ func Policies(ctx context.Context, o *leading.Objects, log *slog.Logger, m *Metr
 	for wait := time.Duration(0); run.Pause(ctx, wait); {
 		look, cancel := context.WithTimeout(ctx, patience)
 		done, err := o.Install(look)
-		if cancel(); ctx.Err() != nil {
-			return nil
+		if cancel(); ctx.Err() == nil {
+			m.installed(done)
+			p.tell(done, err)
 		}
-		m.installed(done)
-		p.tell(done, err)
 		if wait = policiesEvery; err != nil {
 			wait = policiesAgain
 		}

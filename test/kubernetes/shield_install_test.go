@@ -158,8 +158,12 @@ func TestTheControllerInstallsPolicies(t *testing.T) {
 	is(placed)
 	idle := func(count func(name string, words ...string) (float64, error)) error {
 		for _, what := range []string{"policy", "units", "list"} {
-			if n, err := count("gridmesh_health_writes_total", fmt.Sprintf("what=%q", what)); err != nil || n > 0 {
-				return fmt.Errorf("%v writes of %s (%v)", n, what, err)
+			n, err := count("gridmesh_health_writes_total", fmt.Sprintf("what=%q", what))
+			if err == nil && n > 0 {
+				err = fmt.Errorf("%v writes of %s", n, what)
+			}
+			if err != nil {
+				return err
 			}
 		}
 		return nil
@@ -202,7 +206,7 @@ func held(t *testing.T, voter, own, other string) error {
 	}
 	mine, others := try(own), try(other)
 	if mine != nil || !apierrors.IsInvalid(others) {
-		return fmt.Errorf("%s votes on %s (%v), and on %s (%v)", voter, own, mine, other, others)
+		return fmt.Errorf("%s votes on %s (%s), and on %s (%s)", voter, own, fmt.Sprint(mine), other, fmt.Sprint(others))
 	}
 	return nil
 }

@@ -140,7 +140,7 @@ func TestAVoterThatMovesLosesItsUnit(t *testing.T) {
 		lease, v := try(own, node)
 		noLease, noVote := try(other, others)
 		if lease != nil || v != nil || !apierrors.IsInvalid(noLease) || !apierrors.IsInvalid(noVote) {
-			return fmt.Errorf("in %s: Lease %v, vote %v; in %s: %v, %v", own, lease, v, other, noLease, noVote)
+			return fmt.Errorf("in %s: Lease and vote %s; in %s: %s", own, fmt.Sprint(lease, ", ", v), other, fmt.Sprint(noLease, ", ", noVote))
 		}
 		return nil
 	}
