@@ -19,11 +19,11 @@ type Unit struct {
 type unit struct {
 	Unit
 	byAddr map[netip.Addr]string // of those that are one node's alone
+	shared map[netip.Addr]bool   // the others
 }
 
 func newUnit(u Unit) *unit {
-	p := &unit{Unit{u.Self, u.View, make(map[string][]netip.Addr, len(u.Addrs))}, make(map[netip.Addr]string, len(u.Addrs))}
-	twice := map[netip.Addr]bool{}
+	p := &unit{Unit{u.Self, u.View, make(map[string][]netip.Addr, len(u.Addrs))}, make(map[netip.Addr]string, len(u.Addrs)), map[netip.Addr]bool{}}
 	for name, addrs := range u.Addrs {
 		p.Addrs[name] = nil
 		for _, a := range addrs {
@@ -32,16 +32,19 @@ func newUnit(u Unit) *unit {
 			}
 			p.Addrs[name] = append(p.Addrs[name], a)
 			if other, ok := p.byAddr[a]; ok && other != name {
-				twice[a] = true
+				p.shared[a] = true
 			}
 			p.byAddr[a] = name
 		}
 	}
-	maps.DeleteFunc(p.byAddr, func(a netip.Addr, _ string) bool { return twice[a] })
+	maps.DeleteFunc(p.byAddr, func(a netip.Addr, _ string) bool { return p.shared[a] })
 	return p
 }
 
 func (u *unit) has(name string) bool { _, ok := u.Addrs[name]; return ok }
+
+// isNode reports whether an address is one of any node.
+func (u *unit) isNode(a netip.Addr) bool { return u.byAddr[a] != "" || u.shared[a] }
 
 // at reports whether an address is a node's.
 func (u *unit) at(name string, a netip.Addr) bool { return slices.Contains(u.Addrs[name], a) }
