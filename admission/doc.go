@@ -4,6 +4,7 @@
 //
 //	paths.go      the list of what is asked, and who decides it
 //	handler.go    a call: bounded in size, time and number, and allowed whatever happens
+//	rooms.go      how many calls there are at once, and of whom
 //	review.go     AdmissionReviews, v1 and v1beta1
 //	shield.go     which nodes are shielded, as last heard
 //	serving.go    the certificate that is shown, which follows the Secret

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -24,18 +25,24 @@ const (
 	// maxReview is how large a review may be: of two EndpointSlices with a thousand endpoints,
 	// the most that there may be, it is a third of that. A larger one is allowed unread.
 	maxReview = 3 << 20
-	// atOnce is how many calls are read and decided at a time: it bounds the memory that
-	// anybody takes who reaches the port.
+	// small is what is read of a review by whoever calls: nearly all are smaller. Together with how
+	// many connections there are (serve.go), and with atOnce, it bounds the memory that anybody takes
+	// who reaches the port.
+	small = 128 << 10
+	// atOnce is how many larger reviews are read at a time, and how many reviews are decided; ofPeer
+	// is how many of these are one peer's.
 	atOnce = 16
+	ofPeer = 4
 )
 
 // Handler answers API servers.
 type Handler struct {
-	shield  func() mutate.Shield
-	metrics *Metrics
-	log     *slog.Logger
-	slots   chan struct{}
-	within  time.Duration
+	shield   func() mutate.Shield
+	metrics  *Metrics
+	log      *slog.Logger
+	large    *rooms // of reviews that are larger than small, from then on
+	deciding *rooms
+	within   time.Duration
 
 	mu   sync.Mutex
 	said map[mutate.Reason]*quiet.Line
@@ -47,7 +54,7 @@ func NewHandler(shield func() mutate.Shield, m *Metrics, log *slog.Logger) http.
 }
 
 func newHandler(shield func() mutate.Shield, m *Metrics, log *slog.Logger, within time.Duration) *Handler {
-	return &Handler{shield: shield, metrics: m, log: log, slots: make(chan struct{}, atOnce), within: within, said: map[mutate.Reason]*quiet.Line{}}
+	return &Handler{shield: shield, metrics: m, log: log, large: newRooms(atOnce, ofPeer), deciding: newRooms(atOnce, ofPeer), within: within, said: map[mutate.Reason]*quiet.Line{}}
 }
 
 func (h *Handler) mux(paths map[string]Decide) *http.ServeMux {
@@ -79,7 +86,7 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request, name string, deci
 	ctx, cancel := context.WithTimeout(r.Context(), h.within)
 	defer cancel()
 	_ = http.NewResponseController(w).SetReadDeadline(begin.Add(h.within)) // a recorder of tests has none
-	a := h.judge(ctx, r.Body, decide)
+	a := h.judge(ctx, peerOf(r), r.Body, decide)
 	h.metrics.reviews.WithLabelValues(name, string(a.why)).Inc()
 	if a.err != nil {
 		h.say(a.why, name, a.err)
@@ -104,30 +111,34 @@ func nothing() *admissionv1.AdmissionReview {
 var (
 	errBusy = errors.New("others are decided, and this one's time was over before its turn came")
 	errSlow = errors.New("it was not decided in time")
+	errBody = errors.New("its body did not come in time")
 )
 
 // judge reads a review and has it decided, for as long as there is time.
-func (h *Handler) judge(ctx context.Context, body io.Reader, decide Decide) answer {
-	select {
-	case h.slots <- struct{}{}:
-	case <-ctx.Done():
+// Nobody takes a turn of deciding before there is something to decide.
+func (h *Handler) judge(ctx context.Context, peer string, body io.Reader, decide Decide) answer {
+	text, leave, err := h.read(ctx, peer, body)
+	defer leave()
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return answer{nothing(), nil, late, errBody}
+	case errors.Is(err, errBusy):
+		return answer{nothing(), nil, late, err}
+	case err != nil:
+		return answer{nothing(), nil, unreadable, err}
+	}
+	decided := h.deciding.enter(ctx, peer)
+	if decided == nil {
 		return answer{nothing(), nil, late, errBusy}
 	}
-	text, err := io.ReadAll(io.LimitReader(body, maxReview+1))
-	if err == nil && len(text) > maxReview {
-		err = fmt.Errorf("it has more than %d bytes", maxReview)
-	}
-	review := nothing()
-	if err == nil {
-		review, err = decode(text)
-	}
+	review, err := decode(text)
 	if err != nil {
-		<-h.slots
+		decided()
 		return answer{review, nil, unreadable, err}
 	}
 	done := make(chan answer, 1)
 	go func() {
-		defer func() { <-h.slots }() // also where nobody waits any more
+		defer decided() // also where nobody waits any more
 		done <- h.decide(review, decide)
 	}()
 	select {
@@ -136,6 +147,26 @@ func (h *Handler) judge(ctx context.Context, body io.Reader, decide Decide) answ
 	case <-ctx.Done():
 		return answer{review, nil, late, errSlow}
 	}
+}
+
+// read reads what a review may have. Its room, where it is large, is left by the caller, also
+// after an error.
+func (h *Handler) read(ctx context.Context, peer string, body io.Reader) (text []byte, leave func(), err error) {
+	leave = func() {}
+	text, err = io.ReadAll(io.LimitReader(body, small+1))
+	if err != nil || len(text) <= small {
+		return text, leave, err
+	}
+	if room := h.large.enter(ctx, peer); room != nil {
+		leave = room
+	} else {
+		return nil, leave, errBusy
+	}
+	rest, err := io.ReadAll(io.LimitReader(body, maxReview+1-int64(len(text))))
+	if text = append(text, rest...); err == nil && len(text) > maxReview {
+		err = fmt.Errorf("it has more than %d bytes", maxReview)
+	}
+	return text, leave, err
 }
 
 // decide asks who decides. What he panics of costs this call its change, and nothing else.

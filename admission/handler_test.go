@@ -163,7 +163,7 @@ func TestSlowDecisions(t *testing.T) {
 		<-release
 		return []byte("[]"), mutate.Shielded, nil
 	})
-	working.Add(atOnce)
+	working.Add(ofPeer)
 	var calls sync.WaitGroup
 	for range 3 * atOnce {
 		calls.Go(func() {
@@ -181,7 +181,7 @@ func TestSlowDecisions(t *testing.T) {
 	close(release)
 	working.Wait()
 	working.Add(1)
-	for begin := time.Now(); len(a.slots) > 0 && time.Since(begin) < patience; time.Sleep(time.Millisecond) {
+	for begin := time.Now(); len(a.deciding.all) > 0 && time.Since(begin) < patience; time.Sleep(time.Millisecond) {
 	}
 	a.within = patience
 	if _, out := a.post(t, strings.NewReader(aReview("v1", ""))); out.Response == nil || out.Response.Patch == nil {

@@ -14,8 +14,9 @@ import (
 )
 
 // How the listener is bound. API servers speak HTTP/1.1 to webhooks, a connection a call
-// at a time (kubernetes/kubernetes#75791), and the controller manager has dozens under
-// way: one connection too many would end another's call.
+// at a time (kubernetes/kubernetes#75791): so nothing else is spoken, and these bound the calls,
+// too. And the controller manager has dozens under way: one connection too many would end
+// another's call.
 var limits = run.Limits{InAll: 512, OfPeer: 256}
 
 const (
@@ -51,7 +52,7 @@ func Serve(cfg *tls.Config, h http.Handler, log *slog.Logger) func(ctx context.C
 			defer cancel()
 			_ = s.Shutdown(end) // who is not done then is cut off
 		})
-		err := s.Serve(tls.NewListener(l, cfg))
+		err := s.Serve(tls.NewListener(l, oneCall(cfg)))
 		if stop() { // ctx goes on: the server gave up
 			return err
 		}
@@ -61,4 +62,20 @@ func Serve(cfg *tls.Config, h http.Handler, log *slog.Logger) func(ctx context.C
 		}
 		return err
 	}
+}
+
+// oneCall is a configuration by which a connection has one call at a time: HTTP/1.1.
+func oneCall(cfg *tls.Config) *tls.Config {
+	cfg = cfg.Clone()
+	cfg.NextProtos = []string{"http/1.1"}
+	if each := cfg.GetConfigForClient; each != nil {
+		cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			of, err := each(hello)
+			if err != nil || of == nil {
+				return nil, err
+			}
+			return oneCall(of), nil
+		}
+	}
+	return cfg
 }

@@ -20,7 +20,7 @@ type keptBook struct {
 
 const bookVersion = 1
 
-// mostBook is of a file that somebody may have written.
+// mostBook is of a file that somebody may have written. What ConfigMaps may say is less.
 const mostBook = 1 << 20
 
 // readBook reads what was kept of a namespace's ConfigMaps; nothing where there is no file.
@@ -71,12 +71,15 @@ func decodeBook(data []byte, namespace string) (book, error) {
 	return kept.Maps, nil
 }
 
-// writeBook keeps what is in force, once it is anything.
+// writeBook keeps what is in force, once it is anything; what would not be read again it refuses.
 func writeBook(file, namespace string, b book) error {
 	if file == "" {
 		return nil
 	}
 	data, err := json.Marshal(keptBook{bookVersion, namespace, b})
+	if err == nil && len(data) > mostBook {
+		err = fmt.Errorf("they have %d bytes, and %d are the most that is read: what was kept before stays", len(data), mostBook)
+	}
 	if err == nil {
 		err = atomicfile.Write(file, data)
 	}

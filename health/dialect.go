@@ -1,6 +1,7 @@
 package health
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -42,12 +43,20 @@ func pageOf(c *corev1.ConfigMap) page {
 	slices.Sort(other)
 	for _, key := range fields[c.Name] {
 		if value, ok := c.Data[key]; ok {
-			set(&p.Data, key, value)
+			set(&p.Data, key, meaning(key, value))
 		} else if like := near.Word(key, other); like != "" {
 			set(&p.Like, key, like)
 		}
 	}
 	return p
+}
+
+// meaning is what is kept of a value: of a switch what it means, and what people are told of it.
+func meaning(key, value string) string {
+	if key == names.CheckUnits || key == names.HMACKey || key == names.HMACKeyNext {
+		return value
+	}
+	return strings.ToValidUTF8(value[:min(len(value), mostSwitch)], "")
 }
 
 func set(m *map[string]string, key, value string) {
@@ -57,15 +66,25 @@ func set(m *map[string]string, key, value string) {
 	(*m)[key] = value
 }
 
-// What a ConfigMap may say at most.
+// What a ConfigMap may say at most: all of it fits into a file (mostBook).
 const (
 	mostUnits   = 1000
 	mostHMACKey = 4096
+	mostSwitch  = 128       // more than is told of it
+	mostNames   = 512 << 10 // of NodeUnits, as JSON has them: a thousand of the longest, and some space
 )
 
 // check reports why a page does not count: what is in force stays so. Absent is what SuperEdge
 // has a meaning for but a key: its nodes would sign with the one in its source.
 func (p page) check(name string) error {
+	for _, key := range []string{names.TaintZoneAdmission, names.UnitInternalCheck} {
+		if n := len(p.Data[key]); n > mostSwitch {
+			return fmt.Errorf("%s: it has %d bytes, %d at most", key, n, mostSwitch)
+		}
+	}
+	if text, err := json.Marshal(p.Data[names.CheckUnits]); err != nil || len(text) > mostNames {
+		return fmt.Errorf("%s: it has %d bytes as JSON, %d at most", names.CheckUnits, len(text), mostNames)
+	}
 	switch {
 	case name == names.HealthConfig && p.There && p.Data[names.UnitInternalCheck] != "false":
 		_, err := p.units()

@@ -99,6 +99,9 @@ func writeUnit(file string, u Unit) error {
 		return nil
 	}
 	data, err := json.Marshal(u)
+	if err == nil && len(data) > mostKept {
+		err = fmt.Errorf("its %d nodes take %d bytes, and %d are the most that is read: what was kept before stays", len(u.Members), len(data), mostKept)
+	}
 	if err == nil {
 		err = atomicfile.Write(file, data)
 	}

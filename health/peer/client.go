@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -81,6 +82,16 @@ func (p *Peer) send(ctx context.Context, method, path, to string, m request) (go
 	return got, err
 }
 
+// mostCuts is how often a request is sent again whose connection was cut before its reply came: the
+// other end makes room so, where somebody floods it from this node's address.
+const mostCuts = 3
+
+// isCut reports whether a connection was made, and ended before the reply had come.
+func isCut(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) ||
+		strings.Contains(err.Error(), "server closed idle connection") // net/http's own, before it has sent anything
+}
+
 // exchange sends a request, and once more if the other one's clock was not known.
 func (p *Peer) exchange(ctx context.Context, method, path, to string, m request) (got reply, err error) {
 	u, keys := p.unit.Load(), *p.keys.Load()
@@ -97,14 +108,17 @@ func (p *Peer) exchange(ctx context.Context, method, path, to string, m request)
 		return got, ctx.Err()
 	}
 	m.From, m.To, m.View, m.UID, m.ToUID = u.Self, to, u.View, u.UIDs[u.Self], u.UIDs[to]
-	for try := 0; ; try++ {
+	for try, cuts := 0, 0; ; {
 		got, err = p.once(ctx, method, path, u, keys[0], m)
 		switch {
+		case err != nil && isCut(err) && cuts < mostCuts:
+			cuts++
 		case err != nil:
 			return got, err
 		case got.Refused == "":
 			return got, nil
 		case got.Refused == clockOff && try == 0: // by now it is known
+			try++
 		case got.Refused == viewOff:
 			return got, ErrView
 		default:

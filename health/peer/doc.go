@@ -51,7 +51,9 @@
 // # What a key is worth
 //
 // All nodes of a unit have the same key. Who has it can speak for others; a request is therefore
-// only taken from an address of the node that it names, unless Config.NAT.
+// only taken from an address of the node that it names, unless Config.NAT. That address is no
+// proof: who sends by a node port has the address of that port's node. So nothing is refused to a
+// node for what comes from its address and is not signed.
 //
 // # SuperEdge's own messages
 //

@@ -72,6 +72,7 @@ type lab struct {
 	unit  Unit // but for Self
 	log   testkit.Output
 	nodes map[string]*testNode
+	still atomic.Pointer[time.Time] // where it goes no further
 }
 
 // testNode is one of them, and who answers there.
@@ -181,7 +182,13 @@ func (l *lab) start(name string) *testNode {
 		}
 		return list
 	}}
-	now := func() time.Time { return time.Now().Add(time.Duration(n.shift.Load())) }
+	now := func() time.Time {
+		at := time.Now()
+		if still := l.still.Load(); still != nil {
+			at = *still
+		}
+		return at.Add(time.Duration(n.shift.Load()))
+	}
 	n.p = newPeer(l.cfg, n, slog.New(slog.NewTextHandler(&l.log, nil)), newMetrics(n.registry), now)
 	n.sent.RoundTripper, n.p.client.Transport = n.p.client.Transport, n.sent
 	l.nodes[name] = n

@@ -50,6 +50,8 @@ type Peer struct {
 	away   chan struct{} // room for requests that are under way to others
 	asking chan struct{} // room for questions of others
 
+	trusted, doubted chan struct{} // turns of signatures that are looked at (rate.go)
+
 	mu      sync.Mutex
 	clocks  map[string]theirs    // of others, by name
 	senders map[string]*sender   // by name: who was heard of the unit
@@ -76,7 +78,7 @@ func New(cfg Config, node Node, log *slog.Logger, r prometheus.Registerer) (*Pee
 func newPeer(cfg Config, node Node, log *slog.Logger, m *metrics, now func() time.Time) *Peer {
 	p := &Peer{
 		cfg: cfg, node: node, log: log, metrics: m, now: now, clock: clock{random(), now()},
-		away: make(chan struct{}, mostAway), asking: make(chan struct{}, mostAsking),
+		away: make(chan struct{}, mostAway), asking: make(chan struct{}, mostAsking), trusted: make(chan struct{}, 1), doubted: make(chan struct{}, 1),
 		clocks: map[string]theirs{}, senders: map[string]*sender{}, sources: map[string]*bucket{}, spoke: map[string]spoken{}, logged: map[string]time.Time{},
 	}
 	p.keys.Store(&[]key{})
@@ -134,11 +136,11 @@ func (p *Peer) SetKeys(raw ...[]byte) error {
 	return nil
 }
 
-// Limits of a listener: who leads asks a node some questions at once, and behind NAT many have
-// one address.
+// Limits of a listener: who leads asks a node some questions at once, behind NAT many have one
+// address, and a flood from a node's address is to leave room for the node itself.
 const (
 	mostConns      = 512
-	mostConnsEach  = 32
+	mostConnsEach  = 128
 	mostConnsOfNAT = 256
 )
 
@@ -149,32 +151,6 @@ func (p *Peer) Run(ctx context.Context, l net.Listener) error {
 		each = mostConnsOfNAT
 	}
 	return run.ServeHTTP(p.Handler())(ctx, run.BoundTo(l, run.Limits{InAll: mostConns, OfPeer: each}, p.log))
-}
-
-// Sources that are no nodes, whose names are not empty and have no space.
-const (
-	nobody = ""         // who is at no node's address
-	onNode = "the node" // who is on this node
-)
-
-// spend takes one of what a source may ask for, before it is known who it is.
-func (p *Peer) spend(u *unit, from netip.Addr) bool {
-	name := u.byAddr[from]
-	if name == nobody && from.IsLoopback() {
-		name = onNode
-	}
-	perSecond, burst := float64(ratePerSource), float64(burstPerSource)
-	if name == nobody && p.cfg.NAT { // the whole unit may be behind it
-		perSecond, burst = perSecond+float64(len(u.Addrs)), burst+float64(len(u.Addrs))
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	b := p.sources[name]
-	if b == nil {
-		b = &bucket{}
-		p.sources[name] = b
-	}
-	return b.spend(p.now(), perSecond, burst)
 }
 
 // sender is what is remembered of a node of the unit.
@@ -212,8 +188,8 @@ func (p *Peer) isOurs(name string) bool {
 const saidEvery = time.Hour
 
 // refuse counts a refusal, and logs it where people can do something about it, now and then.
-// node is who is at the address, or who signed; empty of strangers.
-func (p *Peer) refuse(why refusal, node string) {
+// node is who is at the address from, or who signed; empty of strangers.
+func (p *Peer) refuse(why refusal, node string, from netip.Addr) {
 	p.metrics.refused.WithLabelValues(string(why)).Inc()
 	cure := refusals[why].cure
 	if cure == "" {
@@ -227,6 +203,6 @@ func (p *Peer) refuse(why refusal, node string) {
 	}
 	p.mu.Unlock()
 	if !said {
-		p.log.Warn("a message about node health is refused", obs.KeyNode, node, obs.KeyReason, string(why), obs.KeyWhy, cure)
+		p.log.Warn("a message about node health is refused", obs.KeyNode, node, obs.KeyAddr, from, obs.KeyReason, string(why), obs.KeyWhy, cure)
 	}
 }

@@ -35,7 +35,7 @@ const (
 	replayed  refusal = "replayed"
 	viewOff   refusal = "view"
 	busy      refusal = "busy"      // too much of one sender, or of all who ask
-	rate      refusal = "rate"      // too much of a source, before it was looked at
+	rate      refusal = "rate"      // too much of a source that nobody signed
 	downgrade refusal = "downgrade" // SuperEdge's message in the name of one of ours
 )
 
@@ -58,6 +58,6 @@ var refusals = map[refusal]struct {
 	replayed:  {http.StatusConflict, ""},
 	viewOff:   {http.StatusConflict, ""},
 	busy:      {http.StatusTooManyRequests, ""},
-	rate:      {http.StatusTooManyRequests, ""},
+	rate:      {http.StatusTooManyRequests, "more come from there than a node sends, and none of the unit signed them: find out what sends them, as a pod by a node port; nodes that sign are heard all the same"},
 	downgrade: {http.StatusForbidden, "it is SuperEdge's, and its sender was gridmesh's: did somebody record it? If SuperEdge runs there again, start gridmesh-health anew here"},
 }

@@ -22,27 +22,34 @@ func (p *Peer) Handler() http.Handler {
 // call is a request that is served.
 type call struct {
 	*http.Request
-	u    *unit
-	from netip.Addr // who is at the other end of the connection
+	u     *unit
+	from  netip.Addr // who is at the other end of the connection
+	spent bool       // of what its source may ask for
 }
 
 // onNode reports whether somebody on this node calls.
 func (c *call) onNode() bool { return c.from.IsLoopback() }
 
-// serve hands what is signed to one, when it is verified, and all else to the other.
+// serve hands what is signed to one, when it is verified, and all else to the other. What is not
+// signed spends what its source may ask for, and what is forged does once that is known: anybody may
+// send from a node's address, by a node port of it, and is not to have the node itself refused.
 func (p *Peer) serve(ours func(c *call, m request) (reply, refusal), others func(w http.ResponseWriter, c *call)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		addr, _ := netip.ParseAddrPort(r.RemoteAddr)
-		c := &call{r, p.unit.Load(), addr.Addr().Unmap()}
+		c := &call{Request: r, u: p.unit.Load(), from: addr.Addr().Unmap()}
+		signs := ours != nil && r.Header.Get(header) != ""
 		switch {
 		case c.u == nil:
 			p.deny(w, c, noUnit)
+		case signs && (p.cfg.NAT || c.u.isNode(c.from)):
+			p.signed(w, c, ours)
 		case !p.spend(c.u, c.from):
 			p.deny(w, c, rate)
-		case ours == nil || r.Header.Get(header) == "":
-			others(w, c)
-		default:
+		case signs: // of a stranger: it is told so, where it is signed
+			c.spent = true
 			p.signed(w, c, ours)
+		default:
+			others(w, c)
 		}
 	}
 }
@@ -53,7 +60,7 @@ func (p *Peer) deny(w http.ResponseWriter, c *call, why refusal) {
 	if c.u != nil {
 		name = c.u.byAddr[c.from]
 	}
-	p.refuse(why, name)
+	p.refuse(why, name, c.from)
 	w.Header().Set("Connection", "close")
 	http.Error(w, fmt.Sprintf("refused: %s. %s", why, refusals[why].cure), refusals[why].status)
 }
@@ -69,14 +76,12 @@ func (p *Peer) signed(w http.ResponseWriter, c *call, ours func(c *call, m reque
 		p.deny(w, c, noKey)
 		return
 	}
-	body, why := readBody(w, c.Request, mostRequest)
+	body, by, why := p.verify(w, c, keys)
 	if why != "" {
+		if !c.spent && !p.spend(c.u, c.from) {
+			why = rate
+		}
 		p.deny(w, c, why)
-		return
-	}
-	by, ok := signed(keys, c.Header.Get(header), func(k key) []byte { return k.ofRequest(c.Method, c.URL.Path, body) })
-	if !ok {
-		p.deny(w, c, signature)
 		return
 	}
 	m, err := decodeRequest(body)
@@ -90,7 +95,7 @@ func (p *Peer) signed(w http.ResponseWriter, c *call, ours func(c *call, m reque
 	}
 	status := http.StatusOK
 	if why != "" {
-		p.refuse(why, m.From)
+		p.refuse(why, m.From, c.from)
 		out, status = reply{Refused: why}, refusals[why].status
 	} else {
 		p.metrics.received.WithLabelValues(c.URL.Path, "gridmesh").Inc()
@@ -105,6 +110,28 @@ func (p *Peer) signed(w http.ResponseWriter, c *call, ours func(c *call, m reque
 	w.Header().Set(header, fmt.Sprintf("%x", by.ofReply(c.URL.Path, m.Nonce, status, text)))
 	w.WriteHeader(status)
 	_, _ = w.Write(text)
+}
+
+// verify reads what is signed, and by which key it is.
+func (p *Peer) verify(w http.ResponseWriter, c *call, keys []key) (body []byte, by key, why refusal) {
+	if body, why = readBody(w, c.Request, mostRequest); why != "" {
+		return nil, by, why
+	}
+	turn := p.trusted
+	if p.doubts(c.u, c.from) {
+		turn = p.doubted
+	}
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-c.Context().Done(): // nobody waits for the answer
+		return nil, by, malformed
+	}
+	by, ok := signed(keys, c.Header.Get(header), func(k key) []byte { return k.ofRequest(c.Method, c.URL.Path, body) })
+	if !ok {
+		return nil, by, signature
+	}
+	return body, by, ""
 }
 
 // admit reports why what is signed does not count.

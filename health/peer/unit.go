@@ -31,12 +31,12 @@ type Member struct {
 type unit struct {
 	Unit
 	byAddr map[netip.Addr]string // of those that are one node's alone
+	shared map[netip.Addr]bool   // the others
 }
 
 func newUnit(u Unit) *unit {
-	p := &unit{u, make(map[netip.Addr]string, len(u.Addrs))}
+	p := &unit{u, make(map[netip.Addr]string, len(u.Addrs)), map[netip.Addr]bool{}}
 	p.Addrs = make(map[string][]netip.Addr, len(u.Addrs))
-	twice := map[netip.Addr]bool{}
 	for name, addrs := range u.Addrs {
 		p.Addrs[name] = nil
 		for _, a := range addrs {
@@ -45,16 +45,19 @@ func newUnit(u Unit) *unit {
 			}
 			p.Addrs[name] = append(p.Addrs[name], a)
 			if other, ok := p.byAddr[a]; ok && other != name {
-				twice[a] = true
+				p.shared[a] = true
 			}
 			p.byAddr[a] = name
 		}
 	}
-	maps.DeleteFunc(p.byAddr, func(a netip.Addr, _ string) bool { return twice[a] })
+	maps.DeleteFunc(p.byAddr, func(a netip.Addr, _ string) bool { return p.shared[a] })
 	return p
 }
 
 func (u *unit) has(name string) bool { _, ok := u.Addrs[name]; return ok }
+
+// isNode reports whether an address is one of any node.
+func (u *unit) isNode(a netip.Addr) bool { return u.byAddr[a] != "" || u.shared[a] }
 
 // understands reports whether what a node of the unit says counts: it knows the same members,
 // or it and this node are to each other who they are. A node without an uplink is not told who

@@ -26,6 +26,7 @@ const (
 	// What is done.
 	KeyAction  = "action"  // of a controller on a child: create, apply, delete, …
 	KeyWatch   = "watch"   // which watch of the API server: services, nodes, …
+	KeyAddr    = "addr"    // address of a peer
 	KeyFlag    = "flag"    // with its dashes
 	KeyVersion = "version" // of a peer
 	KeyCIDRs   = "cidrs"   // list of prefixes

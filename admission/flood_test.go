@@ -1,0 +1,209 @@
+package admission
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/gridmesh/gridmesh/admission/certs"
+	"github.com/gridmesh/gridmesh/admission/mutate"
+)
+
+func patched(*admissionv1.AdmissionRequest, mutate.Shield) ([]byte, mutate.Reason, error) {
+	return []byte(`[]`), mutate.Shielded, nil
+}
+
+// from calls as who is at an address, and returns whether the write was given back.
+func (a *asked) from(addr string, body io.Reader) bool {
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/x?timeout=1s", body)
+	r.RemoteAddr = addr
+	a.mux.ServeHTTP(w, r)
+	return strings.Contains(w.Body.String(), `"patch"`)
+}
+
+// peers are how many have a share.
+func (r *rooms) peers() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.of)
+}
+
+// hang is a body of which a part comes; the rest when it is released.
+type hang struct {
+	comes io.Reader
+	begun func()
+	rest  <-chan struct{}
+}
+
+func (h *hang) Read(p []byte) (int, error) {
+	if n, err := h.comes.Read(p); err == nil {
+		return n, nil
+	}
+	h.begun()
+	<-h.rest
+	return 0, io.ErrUnexpectedEOF
+}
+
+// hold has calls hang at once, until the function that it returns is called.
+func (a *asked) hold(calls int, addr, comes string) (release func()) {
+	rest := make(chan struct{})
+	var begun, ended sync.WaitGroup
+	begun.Add(calls)
+	for range calls {
+		ended.Go(func() { a.from(addr, &hang{strings.NewReader(comes), sync.OnceFunc(begun.Done), rest}) })
+	}
+	begun.Wait()
+	return func() { close(rest); ended.Wait() }
+}
+
+const (
+	apiServer = "10.0.0.1:7000"
+	attacker  = "10.9.9.9:7000"
+)
+
+// Who sends no body, or half of one, keeps nobody waiting, whoever he is.
+func TestBodiesThatDoNotCome(t *testing.T) {
+	for _, comes := range []string{"", aReview("v1", "")[:90], strings.Repeat(" ", small)} {
+		a := ask(t, patience, patched)
+		release := a.hold(10*atOnce, apiServer, comes)
+		if !a.from(apiServer, strings.NewReader(aReview("v1", ""))) {
+			t.Errorf("behind %d bodies of %d bytes a call is not decided", 10*atOnce, len(comes))
+		}
+		release()
+	}
+}
+
+// Of large bodies there are few at once, of each peer a share; what is small does not wait for them.
+func TestLargeBodiesThatDoNotCome(t *testing.T) {
+	a := ask(t, patience, patched)
+	begin, large := strings.Repeat(" ", small+1), aReview("v1", `,"x":"`+strings.Repeat("x", maxReview/2)+`"`)
+	release := a.hold(ofPeer, attacker, begin)
+	if !a.from(apiServer, strings.NewReader(large)) || !a.from(attacker, strings.NewReader(aReview("v1", ""))) {
+		t.Error("it waits for another one's, or a small one for large ones")
+	}
+	a.within = time.Millisecond
+	if a.from(attacker, strings.NewReader(large)) || a.counted(late) != 1 {
+		t.Errorf("his share is larger, or %v are late", a.counted(late))
+	}
+	release()
+	a.within = patience
+	if !a.from(attacker, strings.NewReader(large)) {
+		t.Error("his share is not there again")
+	}
+	for _, r := range []*rooms{a.large, a.deciding} {
+		for begin := time.Now(); r.peers() > 0; time.Sleep(time.Millisecond) { // one leaves behind its answer
+			if time.Since(begin) > patience {
+				t.Fatalf("left are shares of %d", r.peers())
+			}
+		}
+	}
+}
+
+// Who has much decided at once has a share of that, and what others ask is decided beside it.
+func TestDecisionsAreShared(t *testing.T) {
+	release := make(chan struct{})
+	var begun sync.WaitGroup
+	begun.Add(ofPeer)
+	var count atomic.Int64
+	a := ask(t, patience, func(in *admissionv1.AdmissionRequest, _ mutate.Shield) ([]byte, mutate.Reason, error) {
+		if in.UID == "u-1" {
+			if n := count.Add(1); n <= ofPeer {
+				begun.Done()
+			}
+			<-release
+		}
+		return patched(nil, nil)
+	})
+	var all sync.WaitGroup
+	for range 3 * atOnce {
+		all.Go(func() {
+			if !a.from(attacker, strings.NewReader(aReview("v1", ""))) {
+				t.Error("it is not decided")
+			}
+		})
+	}
+	begun.Wait()
+	if n := count.Load(); n != ofPeer {
+		t.Errorf("%d are decided at once", n)
+	}
+	if !a.from(apiServer, strings.NewReader(strings.Replace(aReview("v1", ""), "u-1", "u-2", 1))) {
+		t.Error("another one's is not decided")
+	}
+	close(release)
+	all.Wait()
+}
+
+func TestPeers(t *testing.T) {
+	for addr, want := range map[string]string{
+		"10.0.0.1:1": "10.0.0.1", "[::ffff:10.0.0.1]:1": "10.0.0.1", "[2001:db8::1:2:3:4]:1": "2001:db8::/64", "[fe80::1%eth0]:1": "fe80::/64", "@": "",
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/x", nil)
+		r.RemoteAddr = addr
+		if got := peerOf(r); got != want {
+			t.Errorf("%s: %q, want %q", addr, got, want)
+		}
+	}
+}
+
+// A call has a connection: HTTP/2, of which each may have hundreds of calls, is not spoken,
+// whoever has made the certificate.
+func TestOneCallAConnection(t *testing.T) {
+	pair, err := certs.Issue([]string{"127.0.0.1"}, time.Hour, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pair.CA)
+	both := &tls.Config{Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	for name, cfg := range map[string]*tls.Config{
+		"its own": both,
+		"of files": {
+			MinVersion: tls.VersionTLS12, NextProtos: both.NextProtos,
+			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return both, nil },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := slog.New(slog.DiscardHandler)
+			l, err := Listen("127.0.0.1:0", log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := ask(t, patience, patched)
+			ctx, cancel := context.WithCancel(t.Context())
+			served := make(chan error, 1)
+			go func() { served <- Serve(cfg, a.mux, log)(ctx, l) }()
+			transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots}}
+			resp, err := (&http.Client{Transport: transport}).Post("https://"+l.Addr().String()+"/x", "application/json", strings.NewReader(aReview("v1", "")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(resp.Body)
+			if resp.Body.Close(); err != nil || resp.ProtoMajor != 1 || !strings.Contains(string(text), `"patch"`) {
+				t.Errorf("%s: %s, %v", resp.Proto, text, err)
+			}
+			if len(both.NextProtos) != 2 {
+				t.Error("the configuration is another one's, too")
+			}
+			transport.CloseIdleConnections()
+			cancel()
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
