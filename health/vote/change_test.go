@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
 // watch goes on for some time, and looks each second.
@@ -37,7 +39,7 @@ func (s *network) aliveTo(t *testing.T, name string) {
 // In the dark the one that ranks first comes again, leads, and goes: who was declared dead is
 // so to all others all the while, and is paid for once.
 func TestTheDeadOutliveTheirLeader(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range testkit.Histories(3) {
 		s := newNetwork(t, 15, seed)
 		s.run(settled)
 		s.darken(true, s.names...)

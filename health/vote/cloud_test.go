@@ -56,14 +56,14 @@ func (s *network) mirror(name, node string, within time.Duration) {
 
 // publish has all nodes learn what the cloud has of one.
 func (s *network) publish(node string) {
-	for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
+	for _, name := range s.all {
 		s.mirror(name, node, 500*time.Millisecond)
 	}
 }
 
 // monitor is the cloud's own: who did not reach it for 50 s is NotReady.
 func (s *network) monitor() {
-	for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
+	for _, name := range s.all {
 		n := s.nodes[name]
 		if !n.dead && !n.dark {
 			n.posted = s.now
@@ -130,6 +130,7 @@ func (s *network) write(by string, w Write) {
 		s.revive(Member{w.Node, w.UID})
 	}
 	s.writes = append(s.writes, write{w, s.now.Sub(began), by})
+	s.stands[Member{w.Node, w.UID}] = s.writes[len(s.writes)-1]
 	s.publish(w.Node)
 }
 
@@ -172,12 +173,8 @@ func (s *network) revive(who Member) {
 
 // last is the verdict that was written last of a node, and how long after a time.
 func (s *network) last(node string) (a Answer, at time.Duration) {
-	for _, w := range s.writes {
-		if w.Node == node && w.UID == s.uids[node] {
-			a, at = w.Verdict, w.at
-		}
-	}
-	return a, at
+	w := s.stands[Member{node, s.uids[node]}]
+	return w.Verdict, w.at
 }
 
 // lastCut is whether what was written last of a node says that it has no uplink.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
 // between cuts all of some off from all others.
@@ -74,7 +76,9 @@ func TestAnUplinkIsBack(t *testing.T) {
 // there again.
 func TestADarkUnit(t *testing.T) {
 	t.Run("", func(t *testing.T) { forSizes(t, func(t *testing.T, n int) { aDarkUnit(t, n, 0, 1) }) })
-	t.Run("with loss", func(t *testing.T) { forSizes(t, func(t *testing.T, n int) { aDarkUnit(t, n, 0.3, 3) }) })
+	t.Run("with loss", func(t *testing.T) {
+		forSizes(t, func(t *testing.T, n int) { aDarkUnit(t, n, 0.3, testkit.Histories(1)) })
+	})
 }
 
 func aDarkUnit(t *testing.T, n int, loss float64, seeds uint64) {
@@ -199,7 +203,7 @@ func TestAnAddressIsAnothers(t *testing.T) {
 // A third of all packets is lost: nobody is declared dead, and who died is, and goes on
 // being so to all others.
 func TestLoss(t *testing.T) {
-	for seed := range uint64(5) {
+	for seed := range testkit.Histories(2) {
 		s := newNetwork(t, 30, seed)
 		s.loss = 0.3
 		s.run(20 * time.Minute)

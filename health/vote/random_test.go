@@ -2,10 +2,11 @@ package vote
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
 // look notes, every second, since when more than half of the unit see a node: a vote that
@@ -93,16 +94,13 @@ func (s *network) change(name string, in bool) {
 		s.names = slices.Delete(slices.Clone(s.names), at, at+1)
 	}
 	s.gather()
-	for _, other := range slices.Sorted(maps.Keys(s.nodes)) {
+	for _, other := range s.all {
 		s.nodes[other].seen = time.Time{}
 		s.after(time.Duration(s.rng.Int64N(int64(time.Second))), func() { s.tell(other) })
 	}
 }
 
-const (
-	runs   = 60
-	faults = 30 // in each
-)
+const faults = 30 // in each history
 
 // Whatever happens to a unit, nobody writes but who holds the Lease, and nobody is declared
 // dead without more than half of the unit, nor who is seen by them (the network checks each
@@ -110,7 +108,7 @@ const (
 // people were told of no more than what happened.
 func TestAnythingHappens(t *testing.T) {
 	deaths := 0
-	for seed := range uint64(runs) {
+	for seed := range testkit.Histories(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			n := 2 + int(seed)%14
 			s := newNetwork(t, n, seed)
@@ -135,7 +133,7 @@ func TestAnythingHappens(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("%d verdicts of death in %d runs", deaths, runs)
+	t.Logf("%d verdicts of death", deaths)
 	if deaths == 0 {
 		t.Error("nobody was declared dead: nothing was tried")
 	}

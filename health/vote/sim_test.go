@@ -19,7 +19,8 @@ type network struct {
 	queue   events
 	order   int
 	nodes   map[string]*simNode
-	names   []string
+	all     []string // sorted, also who left
+	names   []string // who is in the unit
 	view    *View
 	uids    map[string]string
 	sizes   map[int]bool               // that the unit has had
@@ -35,6 +36,7 @@ type network struct {
 	renewed time.Time
 	lag     time.Duration // until a node's mirror of the cloud has everything, when it begins anew
 	writes  []write
+	stands  map[Member]write // the last of each
 	deaths  []*declared
 	notes   []note
 	reports int
@@ -98,13 +100,14 @@ var began = time.Unix(1000, 0)
 func never(_, _ string) bool { return false }
 
 func newNetwork(t *testing.T, n int, seed uint64) *network {
-	s := &network{t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: began, nodes: map[string]*simNode{}, uids: map[string]string{}, sizes: map[int]bool{}, deaf: map[string]bool{}, usurped: map[string]bool{}, cut: never, blind: never, lag: 3 * time.Second}
+	s := &network{t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: began, nodes: map[string]*simNode{}, uids: map[string]string{}, stands: map[Member]write{}, sizes: map[int]bool{}, deaf: map[string]bool{}, usurped: map[string]bool{}, cut: never, blind: never, lag: 3 * time.Second}
 	for i := range n {
 		name := fmt.Sprintf("n%03d", i)
 		s.uids[name] = "uid-" + name
 		s.names = append(s.names, name)
 		s.nodes[name] = &simNode{Machine: New(Default(name)), clock: time.Duration(s.rng.Int64N(int64(2*time.Hour))) - time.Hour, posted: began}
 	}
+	s.all = s.names
 	s.gather()
 	for _, name := range s.names {
 		s.after(time.Duration(s.rng.Int64N(int64(10*time.Second))), func() {

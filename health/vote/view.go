@@ -125,9 +125,10 @@ func (v *View) Subjects(observer string) []string { return v.of(v.subjects, obse
 
 func (v *View) of(lists [][]int, name string) (list []string) {
 	i, ok := v.at[name]
-	if !ok {
+	if !ok || len(lists[i]) == 0 {
 		return nil
 	}
+	list = make([]string, 0, len(lists[i]))
 	for _, other := range lists[i] {
 		list = append(list, v.names[other])
 	}
