@@ -45,7 +45,7 @@ func TestPortsAreDecidedTogether(t *testing.T) {
 		"two versions, some differ": {func(slice, port int) uint16 { return uint16(8000 + port + slice%2*port%7) }, 7000, false},
 		"each differs":              {func(slice, port int) uint16 { return uint16(8000 + (1+slice%2)*port) }, 1 << 20, true},
 	} {
-		w := newWide(3000, 1000, TCP, "10.96.0.1")
+		w := newWide(1200, 1000, TCP, "10.96.0.1") // more than 1<<20 pairs
 		w.TopologyKeys = &anybody
 		snap, looks := w.sliced(c.number), 0
 		v := NewViewer("n7", Options{})
@@ -89,7 +89,7 @@ func TestPortsAreDecidedTogether(t *testing.T) {
 // What the ports of a Service cost takes nothing from what a load balancer is told.
 func TestTheHealthCheckIsOfPortsThatAreRefusedToo(t *testing.T) {
 	anybody := `["site","*"]`
-	w := newWide(3000, 1000, TCP, "10.96.0.1")
+	w := newWide(1200, 1000, TCP, "10.96.0.1") // more than 1<<20 pairs
 	w.TopologyKeys = &anybody
 	w.Exposure = &Exposure{Local: true, HealthCheckNodePort: 32000, LoadBalancers: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}
 	snap := w.sliced(func(slice, port int) uint16 { return uint16(8000 + (1+slice%2)*port) })

@@ -10,13 +10,13 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// largeGrid is one with 100 KB of template and 50 KB of labels.
+// largeGrid is one with 40 KB of template and 25 KB of labels.
 func largeGrid(image string) Object {
-	env, labels := make([]any, 6000), Object{}
+	env, labels := make([]any, 2500), Object{}
 	for i := range env {
 		env[i] = Object{"name": fmt.Sprintf("e%05d", i)}
 	}
-	for i := range 4000 {
+	for i := range 2000 {
 		labels[fmt.Sprintf("l%05d", i)] = ""
 	}
 	return Object{
