@@ -25,8 +25,11 @@ RESOLVE_KEY  := $(shell cat test/resolvers/build test/resolvers/resolve.c test/r
 # Ours, and those of the test cluster: lab for people, lab-worker for itself.
 PROGRAMS     := ./cmd/... ./test/lab ./test/cluster/lab-worker ./test/cluster/realnode/pause ./test/cluster/realnode/envoy-entrypoint ./test/cluster/realnode/kube-proxy
 
-# A program is the same wherever it is built: images are, too.
-BUILD        := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)'
+# A program is the same wherever it is built: images are, too. All that is no test with
+# the race detector is compiled so (AS_BUILT before go, -trimpath behind its command):
+# what others use is compiled once for all of them.
+AS_BUILT     := CGO_ENABLED=0
+BUILD        := $(AS_BUILT) $(GO) build -trimpath -ldflags '$(LDFLAGS)'
 
 # What images are made for, and what they are called; deploy/ has these names.
 ARCHS      ?= amd64 arm64
@@ -34,26 +37,30 @@ REPOSITORY ?= gridmesh
 TAG        ?= dev
 
 # Packages whose tests run built programs, or build one for minutes; and those
-# that start whole nodes. Two of these at a time, the longest first: they wait
-# for most of their time. Of the soak it is a minute, always the same steps: a
+# that start whole nodes. Of the soak it is a minute, always the same steps: a
 # failure then is of what was changed.
 # Unit tests run four packages at a time (-p 4), and of those tests of one that
 # say so (t.Parallel) eight: most of their time they wait for a kernel or a
 # watch. The longest packages begin first, or they would end alone. NO_TESTS are
-# benchmarks. What has no tests is compiled by vet; programs are linked by make
-# build.
+# benchmarks. What has no tests is compiled by vet, which reads what tests are compiled
+# to; programs are linked by make build.
 BUILT_TESTS   := ./test/docs/ ./test/coredns/
 LONG_TESTS    := ./capture/ ./node/ ./kube/feed/ ./grid/ ./xds/ ./cmd/gridmesh-agent/ ./grid/plan/ ./kube/objects/ ./xds/render/ ./topology/ ./source/
 NO_TESTS      := ./test/bench/ ./test/health/
-# The longest first: two run at a time.
-CLUSTER_TESTS := ./test/kubernetes/ ./test/datapath/ ./test/kubernetes/real/ ./test/lab/walk/ ./test/soak/ ./test/flows/
+# They wait for half of their time and more, each in namespaces of its own: one more
+# than there are cores runs at a time, as when all were green on one core. The longest
+# first; kubernetes/ is the longest by far, and goes in two parts: what has Grid in its
+# name, and the rest.
+CLUSTER_TESTS := ./test/kubernetes/ ./test/kubernetes/real/ ./test/datapath/ ./test/lab/walk/ ./test/soak/ ./test/flows/
+PARTS         := kubernetes kubernetes/real datapath kubernetes+Grid lab/walk soak flows
+AT_ONCE       ?= $(shell echo $$(($$(nproc) + 1)))
 # A machine of one core needs most of it; a quiet one of two a fifth.
 CLUSTER_TIME  := 90m
 
 # Of each fuzz target.
 FUZZ_TIME ?= 60s
 
-.PHONY: help build images images-test race kube envoy resolvers helm test unit cluster-test kubeproxy-twin flows heal health shield-cost bounds demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
+.PHONY: help build images images-test race kube envoy resolvers helm test unit cluster-test $(PARTS:%=part-%) kubeproxy-twin flows heal health shield-cost bounds demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -62,7 +69,7 @@ build: ## build the programs into bin/
 	$(BUILD) -o $(BIN)/ $(PROGRAMS)
 
 images: ## make the images of deploy/ for amd64 and arm64 in bin/images/, without Docker or a registry (ARCHS, REPOSITORY, TAG)
-	cd test/images && $(GO) build -o ../../$(BIN)/images/make .
+	cd test/images && $(AS_BUILT) $(GO) build -trimpath -o ../../$(BIN)/images/make .
 	@for arch in $(ARCHS); do mkdir -p $(BIN)/images/linux-$$arch && \
 		GOOS=linux GOARCH=$$arch $(BUILD) -o $(BIN)/images/linux-$$arch/ ./cmd/... || exit 1; done
 	$(BIN)/images/make --archs '$(ARCHS)' --repository '$(REPOSITORY)' --tag '$(TAG)' --version '$(VERSION)'
@@ -90,18 +97,25 @@ helm: ## build Helm, which the tests hold the chart with, into bin/
 
 test: unit cluster-test ## every test: unit and stories, then real nodes, then a real cluster, then a minute of soak (not: the whole soak, demo-soak, conformance, fuzz, bench, lint)
 
-unit: ## unit tests and stories, with the race detector; nothing needs to be built first (a minute, once it was compiled)
-	$(GO) vet ./...
+unit: ## unit tests and stories, with the race detector; nothing needs to be built first (minutes, once it was compiled)
+	$(GO) vet -race ./...
 	GORACE=atexit_sleep_ms=0 test/race $(GO) test -race -vet=off -p 4 -parallel 8 $(LONG_TESTS) \
 		$$($(GO) list ./... | grep -v $(patsubst ./%/,-e /gridmesh/%$$,$(BUILT_TESTS) $(CLUSTER_TESTS) $(NO_TESTS)))
 
 cluster-test: build images-test race kube envoy resolvers helm kubeproxy-twin ## tests of built programs, of real Envoys, and of a real cluster
 	@$(BIN)/lab-worker left-out
-	$(GO) test -count=1 -timeout $(CLUSTER_TIME) $(BUILT_TESTS)
-	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 SOAK_SEED=1 $(GO) test -race -count=1 -p 2 -timeout $(CLUSTER_TIME) $(CLUSTER_TESTS)
+	$(AS_BUILT) $(GO) test -trimpath -count=1 -timeout $(CLUSTER_TIME) $(BUILT_TESTS)
+	+@$(MAKE) --no-print-directory --keep-going --output-sync=target --jobs=$(AT_ONCE) $(PARTS:%=part-%)
+
+# One of PARTS: a package, or of it what has a word in its name (package+word), without
+# what is another part.
+part = $(subst +, ,$(@:part-%=%))
+$(PARTS:%=part-%):
+	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 SOAK_SEED=1 $(GO) test -race -count=1 -timeout $(CLUSTER_TIME) ./test/$(word 1,$(part))/ \
+		$(if $(word 2,$(part)),-run $(word 2,$(part)),$(patsubst $(part)+%,-skip %,$(filter $(part)+%,$(PARTS))))
 
 images-test: images
-	cd test/images && $(GO) test -count=1 .
+	cd test/images && $(AS_BUILT) $(GO) test -trimpath -count=1 .
 
 # Without the race detector: nothing runs beside anything, and of Kubernetes' code
 # what make kube compiled is used.
@@ -159,9 +173,10 @@ conformance: conformance-check build images kube envoy conformance-programs ## K
 		if [ $$status = 130 ]; then exit 130; fi; done; \
 	$(BIN)/conformance-run report $(if $(FOCUS),--focus '$(FOCUS)') || status=1; exit $$status
 
+# It reads what tests with the race detector were compiled to.
 lint: ## golangci-lint
-	cd test/tools && $(GO) build -o ../../$(BIN)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-	$(BIN)/golangci-lint run --allow-serial-runners ./...
+	cd test/tools && $(AS_BUILT) $(GO) build -trimpath -o ../../$(BIN)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	GOFLAGS="$$($(GO) env GOFLAGS) -race" $(BIN)/golangci-lint run --allow-serial-runners ./...
 
 generate: ## rewrite what is generated: CRDs and deep copies from api/v1, the Helm chart's templates from deploy/
 	cd test/generate && $(GO) build -o ../../$(BIN)/controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen
