@@ -50,6 +50,29 @@ func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, viewer *Viewer, 
 			if !reflect.DeepEqual(got, want) {
 				t.Fatalf("%s: %s %s: got %v, the twin says %v", at, key, f.Frontend, got, want)
 			}
+			checkDead(t, snap, f.Tiers, at)
+		}
+		for _, o := range sv.Outside {
+			checkDead(t, snap, o.Tiers, at)
+			checkDead(t, snap, o.LocalTiers, at)
+		}
+	}
+}
+
+// checkDead asks of every endpoint whether it is marked: where its node is voted dead, and
+// another's node is not.
+func checkDead(t *testing.T, snap *Snapshot, tiers []Tier, at string) {
+	t.Helper()
+	all := map[Target]bool{}
+	for _, tier := range tiers {
+		for _, e := range tier.Endpoints {
+			all[e] = slices.Contains(snap.Dead, e.Node)
+		}
+	}
+	others := slices.Contains(slices.Collect(maps.Values(all)), false)
+	for e, dead := range all {
+		if want := dead && others; e.Dead != want {
+			t.Fatalf("%s: %+v of %v: marked %v, the twin says %v, of the dead %v", at, e, tiers, e.Dead, want, snap.Dead)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func (v *Viewer) See(s *Snapshot) *View {
 		dirty[key] = struct{}{}
 	}
 	v.claims.settle(dirty)
-	eval := &evaluation{rules: v.rules, opts: v.opts, nodes: s.Nodes, claims: v.claims, targets: v.targets}
+	eval := &evaluation{rules: v.rules, opts: v.opts, nodes: s.Nodes, dead: s.Dead, claims: v.claims, targets: v.targets}
 	eval.inUse = slices.Sorted(maps.Keys(v.keyUse))
 	eval.vp = viewpoint(s, v.name, eval.inUse)
 	eval.absent = v.absentKeys(last, s, eval.inUse)
@@ -76,6 +76,9 @@ func (v *Viewer) See(s *Snapshot) *View {
 			if moved(last.Nodes, s.Nodes, name, labels) {
 				maps.Copy(dirty, v.onNode[name])
 			}
+		}
+		for _, name := range differ(last.Dead, s.Dead) {
+			maps.Copy(dirty, v.onNode[name])
 		}
 		v.withKeysThatCameOrWent(s, eval.absent, dirty)
 	}
