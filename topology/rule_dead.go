@@ -3,18 +3,20 @@ package topology
 import "slices"
 
 // votedDead marks endpoints on nodes that their unit's vote calls dead (Snapshot.Dead):
-// those of other nodes come before them. Where no other is left none is marked, for a vote
-// never empties a Service.
+// others come before them. None is marked where no other is as near: a vote never empties a
+// Service, and moves none out of its unit, for what is far may be behind the uplink that is
+// away.
 var votedDead = &rule{
 	name:   "vote",
 	reason: "its node is dead by the vote of its unit",
 	only:   forTraffic,
 	when:   func(q *question) bool { return len(q.dead) > 0 },
 	arrange: func(q *question, tiers []tier) []tier {
-		if !slices.ContainsFunc(tiers, func(t tier) bool { return slices.ContainsFunc(t.list, q.lives) }) {
-			return tiers
-		}
+		near := slices.ContainsFunc(tiers, func(t tier) bool { return t.key != AnyNode && slices.ContainsFunc(t.list, q.lives) })
 		for _, t := range tiers {
+			if !near && !(t.key == AnyNode && slices.ContainsFunc(t.list, q.lives)) {
+				continue
+			}
 			for i := range t.list {
 				t.list[i].dead = !q.lives(t.list[i])
 			}
@@ -55,7 +57,7 @@ func (s *Snapshot) Death(e Target) string {
 	case e.Dead:
 		return votedDead.reason + ": others come first"
 	case dead:
-		return votedDead.reason + ", as are all others that may answer: it stays as it was"
+		return votedDead.reason + ", as are all that are as near: it stays as it was"
 	}
 	return ""
 }

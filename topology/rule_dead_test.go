@@ -10,55 +10,73 @@ import (
 	. "github.com/gridmesh/gridmesh/topology"
 )
 
-// Of a Service with two tiers, who is marked by whom a vote calls dead; and what people are
-// told of each.
+// Who is marked by whom a vote calls dead, by the Service's keys, as b-1 is far and a-1 and
+// a-2 are not; and what people are told of each.
 func TestTheVotedDeadAreMarked(t *testing.T) {
-	b, key, keys := NewBuilder(), ObjectKey{"default", "web"}, `["site","*"]`
-	b.SetService(&Service{Key: key, TopologyKeys: &keys, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}, Ports: []ServicePort{{Protocol: TCP, Port: 80}}})
+	key := ObjectKey{"default", "web"}
 	slice := &Slice{Key: key, Service: "web", Ports: []SlicePort{{Protocol: TCP, Port: 8080}}}
+	b := NewBuilder()
 	for i, node := range []string{"a-1", "a-2", "b-1"} {
-		b.SetNode(&Node{Name: node, Labels: map[string]string{"site": node[:1]}})
+		b.SetNode(&Node{Name: node, Labels: map[string]string{"site": node[:1], "rack": node}})
 		slice.Endpoints = append(slice.Endpoints, Endpoint{Addr: netip.AddrFrom4([4]byte{10, 1, 0, byte(i)}), Node: node, Ready: true})
 	}
 	slice.Endpoints = append(slice.Endpoints, Endpoint{Addr: netip.MustParseAddr("10.1.0.9"), Node: "a-2"}) // which is not ready
 	b.SetSlice(slice)
-	viewer := NewViewer("a-1", Options{})
-	for _, c := range []struct{ dead, want, told string }{
-		{"", "a-1 a-2 > b-1", ""},
-		{"a-2", "a-1 a-2! > b-1", "a-2 others come first"},
-		{"a-2 a-2 nobody", "a-1 a-2! > b-1", "a-2 others come first"},
-		{"a-2 a-1", "a-1! a-2! > b-1", "a-1 others come first; a-2 others come first"},
-		{"b-1", "a-1 a-2 > b-1!", "b-1 others come first"},
-		{"b-1 a-1 a-2", "a-1 a-2 > b-1", "a-1 stays; a-2 stays; b-1 stays"},
-		{"nobody", "a-1 a-2 > b-1", ""},
+	for _, c := range []struct{ keys, dead, want, told string }{
+		{`["site","*"]`, "", "a-1 a-2 > b-1", ""},
+		{`["site","*"]`, "a-2", "a-1 a-2! > b-1", "a-2 others come first"},
+		{`["site","*"]`, "a-2 a-2 nobody", "a-1 a-2! > b-1", "a-2 others come first"},
+		{`["site","*"]`, "a-2 a-1", "a-1 a-2 > b-1", "a-1 stays; a-2 stays"}, // who is far may be behind the uplink
+		{`["site","*"]`, "b-1", "a-1 a-2 > b-1!", "b-1 others come first"},
+		{`["site","*"]`, "b-1 a-1 a-2", "a-1 a-2 > b-1", "a-1 stays; a-2 stays; b-1 stays"},
+		{`["site","*"]`, "nobody", "a-1 a-2 > b-1", ""},
+		{`["rack","site"]`, "a-1", "a-1! > a-2", "a-1 others come first"},
+		{`["rack","site"]`, "a-2", "a-1 > a-2!", "a-2 others come first"},
+		{`["rack","site"]`, "a-1 a-2", "a-1 > a-2", "a-1 stays; a-2 stays"},
+		{`["rack","*"]`, "a-1 a-2", "a-1 > a-2! b-1", "a-1 stays; a-2 others come first"},
+		{`["other","*"]`, "a-1 a-2", "a-1! a-2! b-1", "a-1 others come first; a-2 others come first"},
+		{`["*"]`, "a-1 a-2", "a-1! a-2! b-1", "a-1 others come first; a-2 others come first"},
+		{``, "a-1 a-2", "a-1! a-2! b-1", "a-1 others come first; a-2 others come first"},
+		{``, "a-1 a-2 b-1", "a-1 a-2 b-1", "a-1 stays; a-2 stays; b-1 stays"},
 	} {
+		s := &Service{Key: key, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}, Ports: []ServicePort{{Protocol: TCP, Port: 80}}}
+		if c.keys != "" {
+			s.TopologyKeys = &c.keys
+		}
+		b.SetService(s)
 		snap := b.Build().WithDead(strings.Fields(c.dead))
-		sv, _ := viewer.See(snap).Service(key)
-		var tiers, told []string
-		for _, tier := range sv.Frontends[0].Tiers {
-			var ends []string
-			for _, e := range tier.Endpoints {
-				mark := ""
-				if e.Dead {
-					mark = "!"
-				}
-				ends = append(ends, e.Node+mark)
-				switch text := snap.Death(e); {
-				case strings.HasSuffix(text, "others come first"):
-					told = append(told, e.Node+" others come first")
-				case text != "":
-					told = append(told, e.Node+" stays")
-				}
-			}
-			tiers = append(tiers, strings.Join(ends, " "))
+		sv, _ := See(snap, "a-1", Options{}).Service(key)
+		tiers, told := marks(snap, sv.Frontends[0].Tiers)
+		if tiers != c.want {
+			t.Errorf("keys %s, dead %q: %s, want %s", c.keys, c.dead, tiers, c.want)
 		}
-		if got := strings.Join(tiers, " > "); got != c.want {
-			t.Errorf("dead %q: %s, want %s", c.dead, got, c.want)
-		}
-		if got := strings.Join(told, "; "); got != c.told {
-			t.Errorf("dead %q: told %q, want %q", c.dead, got, c.told)
+		if told != c.told {
+			t.Errorf("keys %s, dead %q: told %q, want %q", c.keys, c.dead, told, c.told)
 		}
 	}
+}
+
+// marks are tiers by nodes, those that are voted dead with a mark, and what is told of them.
+func marks(snap *Snapshot, of []Tier) (tiers, told string) {
+	var list, words []string
+	for _, tier := range of {
+		var ends []string
+		for _, e := range tier.Endpoints {
+			mark := ""
+			if e.Dead {
+				mark = "!"
+			}
+			ends = append(ends, e.Node+mark)
+			switch text := snap.Death(e); {
+			case strings.HasSuffix(text, "others come first"):
+				words = append(words, e.Node+" others come first")
+			case strings.HasSuffix(text, "it stays as it was"):
+				words = append(words, e.Node+" stays")
+			}
+		}
+		list = append(list, strings.Join(ends, " "))
+	}
+	return strings.Join(list, " > "), strings.Join(words, "; ")
 }
 
 // A vote evaluates again who has endpoints there, and nobody else.

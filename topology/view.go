@@ -93,8 +93,8 @@ type Tier struct {
 type Target struct {
 	Addr netip.AddrPort
 	Node string
-	// Dead: its node is dead by the vote of its unit. One that is not is in one of the
-	// frontend's tiers, and comes before it, in whichever it is.
+	// Dead: its node is dead by the vote of its unit. One that is not is in a tier of the
+	// frontend that is as near, and comes before it, in whichever it is.
 	Dead bool
 }
 
