@@ -68,16 +68,15 @@ func (a *Agent) readDead() (w told.Word, err error) {
 }
 
 // deadNow are the nodes of a snapshot that count as dead: by a word that is not too old, and
-// only while the cloud is away, for what that says counts first. The last good state is
-// without: what Envoy and the kernel hold it may not change, and so no verdict could be
-// withdrawn.
+// only where the cloud says nothing newer. The last good state is without: what Envoy and the
+// kernel hold it may not change, and so no verdict could be withdrawn.
 func (l *loop) deadNow(snap *topology.Snapshot, now time.Time) (names []string) {
-	if !l.live || l.parts.Cluster == nil || !l.uplink.Away || l.uplink.Back {
+	if !l.live || l.parts.Cluster == nil {
 		return nil
 	}
 	heard, _ := l.verdicts.Get()
 	for _, d := range heard.At(now) {
-		if _, known := snap.Nodes.Get(d.Node); known {
+		if _, known := snap.Nodes.Get(d.Node); known && l.unheard(d.Node) {
 			names = append(names, d.Node)
 		}
 	}
@@ -85,22 +84,36 @@ func (l *loop) deadNow(snap *topology.Snapshot, now time.Time) (names []string) 
 	return names
 }
 
+// unheard reports whether the cloud cannot know how a node is: it is away, or is back and has
+// not heard the node since. Then what it says of the node's endpoints is held, as before the
+// outage, and the vote says which of those that are held come last.
+func (l *loop) unheard(node string) bool {
+	if l.uplink.Away && !l.uplink.Back {
+		return true
+	}
+	h := l.healing.hold
+	return h != nil && !h.HasReported(node)
+}
+
 // withDead is a snapshot as it is seen: with who counts as dead.
 func (l *loop) withDead(snap *topology.Snapshot) *topology.Snapshot {
+	was := l.dead
 	l.dead = l.deadNow(snap, time.Now())
+	l.wantReports()
 	l.metrics.dead.Set(float64(len(l.dead)))
+	switch {
+	case slices.Equal(was, l.dead):
+	case len(l.dead) > 0:
+		l.said.dead.Say(l.log.Warn, "nodes are dead by the vote of their unit, and the cloud has not heard them since: endpoints on others come first", obs.KeyWhich, report.Few(l.dead))
+	default:
+		l.said.dead.Say(l.log.Info, "no node counts as dead by the vote of its unit any more")
+	}
 	return snap.WithDead(l.dead)
 }
 
 // takeDead acts where others count as dead than did.
 func (l *loop) takeDead() {
-	if l.snap == nil || slices.Equal(l.deadNow(l.snap, time.Now()), l.dead) {
-		return
-	}
-	l.apply(l.snap)
-	if len(l.dead) > 0 {
-		l.said.dead.Say(l.log.Warn, "nodes are dead by the vote of their unit, and the cloud is away: endpoints on others come first", obs.KeyWhich, report.Few(l.dead))
-	} else {
-		l.said.dead.Say(l.log.Info, "no node counts as dead by the vote of its unit any more")
+	if l.snap != nil && !slices.Equal(l.deadNow(l.snap, time.Now()), l.dead) {
+		l.apply(l.snap)
 	}
 }

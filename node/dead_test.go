@@ -5,12 +5,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gridmesh/gridmesh/health/told"
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
+	"github.com/gridmesh/gridmesh/node/hold"
 	"github.com/gridmesh/gridmesh/node/nodetest"
 )
 
@@ -133,7 +135,85 @@ func TestTheVoteIsHeardWithoutACloud(t *testing.T) {
 		r.wantDead(t, "dead again", "a-2")
 		r.heal()
 		r.hear(o)
-		r.wantDead(t, "healed")
+		r.wantDead(t, "healed", "a-2")
+		after(askAfter + askWithin + 2*askPause)
+		r.wantDead(t, "the cloud has not heard it since", "a-2")
+		r.api.Renew("a-2")
+		after(3 * askPause)
+		r.wantDead(t, "it has reported")
+		v.dead()
+		v.dead("a-2")
+		after(10 * time.Minute)
+		r.hear(o)
+		r.wantDead(t, "the cloud is there")
+	})
+}
+
+// After an outage what the cloud says of a node that has not reported is held, and who is
+// voted dead is marked among it: nothing comes or goes between the outage and the cloud's
+// word. A node that is silent to both is the cloud's to judge in the end; on a link that
+// flaps the vote goes on.
+func TestTheVoteIsHeardWhileAHoldLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, o, v := voting(t)
+		r.cut(time.Minute)
+		v.dead("a-2")
+		r.wantDead(t, "cut", "a-2")
+		for range 3 {
+			r.heal()
+			o.Unready("web", onA2)
+			r.hear(o)
+			r.wantDead(t, "healed", "a-2")
+			r.wantHeld(t, "healed", 1)
+			r.cut(time.Minute)
+			r.wantDead(t, "cut again", "a-2")
+		}
+		r.heal()
+		r.hear(o)
+		v.dead()
+		r.wantDead(t, "withdrawn while it is held")
+		v.dead("a-2")
+		r.wantDead(t, "dead again", "a-2")
+		for range hold.Bound / time.Second {
+			r.source.Contacted(time.Now())
+			after(time.Second)
+		}
+		r.wantAnswer(t, "after the hold", onA1)
+		if got := r.agent.status().VotedDead; len(got) > 0 {
+			t.Errorf("after the hold still dead: %v", got)
+		}
+		for text, most := range map[string]int{"are dead by the vote of their unit": 2, "counts as dead by the vote": 2} {
+			if n := r.log.Count(text); n == 0 || n > most {
+				t.Errorf("said %d times: %s", n, text)
+			}
+		}
+	})
+}
+
+// The agent may be there before the daemon has ever told anything, and what it finds may be
+// of any age.
+func TestTheAgentIsThereFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		v := &voter{path: filepath.Join(t.TempDir(), "made", "dead")}
+		r.cfg.DeadNodesFile = v.path
+		r.api = &nodetest.API{Pods: prefixes("10.244.1.0/24")}
+		r.mustStart(t)
+		r.hear(unitWeb())
+		r.cut(time.Minute)
+		r.wantDead(t, "no daemon")
+		must(t, os.Mkdir(filepath.Dir(v.path), 0o700))
+		old := wordOf("a-1", "a-2")
+		old.Written = old.Written.AddDate(1, 0, 0) // by a clock that was ahead
+		v.write(t, old)
+		after(time.Minute)
+		r.wantDead(t, "one word, of any age")
+		v.write(t, wordOf("a-1", "a-2"))
+		after(2 * hearEvery)
+		r.wantDead(t, "a daemon that lives", "a-2")
+		if n := r.log.Count("is not heard"); n > 0 {
+			t.Errorf("that nobody votes is said: %s", r.log)
+		}
 	})
 }
 
@@ -177,6 +257,18 @@ func TestWhatIsNoWordIsNotBelieved(t *testing.T) {
 		"itself": {func(t *testing.T, path string) {
 			must(t, os.WriteFile(path, []byte(`{"version":1,"node":"a-1","members":3,"written":"2026-01-02T03:04:05Z","dead":[{"node":"a-1"}]}`), 0o600))
 		}, "whose own word it is"},
+		"too much": {func(t *testing.T, path string) {
+			must(t, os.WriteFile(path, make([]byte, told.MaxSize+1), 0o600))
+		}, "at most 1048576 are expected"},
+		"a link": {func(t *testing.T, path string) {
+			(&voter{path: path + "-elsewhere"}).write(t, wordOf("a-1", "a-2"))
+			must(t, os.Remove(path))
+			must(t, os.Symlink(path+"-elsewhere", path))
+		}, "is no file of ours"},
+		"a pipe": {func(t *testing.T, path string) {
+			must(t, os.Remove(path))
+			must(t, syscall.Mkfifo(path, 0o600))
+		}, "is no file of ours"},
 		"a directory": {func(t *testing.T, path string) { must(t, os.Remove(path)); must(t, os.Mkdir(path, 0o700)) }, "is no file of ours"},
 	} {
 		t.Run(name, func(t *testing.T) {

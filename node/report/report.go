@@ -64,7 +64,7 @@ type Report struct {
 	Updated         time.Time          `json:"updated,omitzero"`                 // zero before the first snapshot
 	Error           string             `json:"error,omitempty"`
 	Held            *Held              `json:"held,omitempty"`          // nil: nothing is
-	VotedDead       []string           `json:"votedDead,omitempty"`     // nodes of the unit that count as dead by its vote, for the API server is away
+	VotedDead       []string           `json:"votedDead,omitempty"`     // nodes that count as dead by the vote of their unit, for the API server is away or has not heard them since
 	MoreDead        int                `json:"moreVotedDead,omitempty"` // such nodes that are not listed
 	Notes           []string           `json:"notes,omitempty"`
 	Envoys          []xds.Stream       `json:"envoys"`

@@ -134,8 +134,8 @@ func (h *heard) connectsFailed(t *testing.T, to netip.AddrPort) string {
 
 // While the cloud is away a unit's vote decides to whom new connections go, on both paths:
 // nobody is sent to a node that is voted dead, be it dead or not, but by a Service that has no
-// other endpoint. It ends with the verdict, with the daemon that tells of it, and when the
-// cloud is back.
+// other endpoint. It ends with the verdict, and with the daemon that tells of it; when the cloud
+// is back, once that has heard the node.
 func TestTheVoteIsHeard(t *testing.T) {
 	h := newHeard(t)
 	voted(t, "true", "a-1", "a-2", "a-3") // who knows the unit, and has heard it
@@ -180,8 +180,20 @@ func TestTheVoteIsHeard(t *testing.T) {
 	h.daemons["a-1"].start(t)
 	h.dead(t, 1, "it was started again")
 
+	// The cloud is back, and knows no more than before: what it says is held.
+	before = h.connectsFailed(t, h.byEnvoy)
 	must(t, c.Lab.SetUplink("a", false))
-	h.dead(t, 0, "the uplink was healed")
+	wait.Eventually(t, func() error {
+		if !strings.Contains(h.node.Agent.Log(), "the API server is back after an outage") {
+			return errors.New("the agent does not know that the cloud is back")
+		}
+		return nil
+	})
+	h.avoids(t, "the cloud is back")
+	if after := h.connectsFailed(t, h.byEnvoy); after != before {
+		t.Errorf("with the cloud back Envoy could not make %s connections, %s before", after, before)
+	}
 	must(t, c.Lab.SetNode("a-3", false))
+	h.dead(t, 0, "a-3 could be reached again")
 	h.reaches(t, "healed", h.byEnvoy, h.byKernel)
 }
