@@ -80,6 +80,10 @@ func (e end) Annotate(_ context.Context, v Verdict) error {
 	return nil
 }
 
+func newSite() *site {
+	return &site{dead: map[string]bool{}, daemons: map[string]*Daemon{}, verdicts: map[string]Verdict{}}
+}
+
 // unit is one of so many nodes, with a daemon on each, none of which runs yet.
 func (s *site) unit(t *testing.T, n int) Unit {
 	t.Helper()
@@ -98,36 +102,53 @@ func (s *site) unit(t *testing.T, n int) Unit {
 	return u
 }
 
+// start runs the daemons of a unit; a-0 gets the Lease, and a-1 has no uplink.
+func (s *site) start(ctx context.Context, all *sync.WaitGroup, u Unit) {
+	for name, d := range s.daemons {
+		all.Go(func() { _ = d.Run(ctx) })
+		all.Go(func() {
+			for {
+				select {
+				case may := <-d.May():
+					if until := time.Now().Add(time.Hour); may && name == "a-0" {
+						d.SetLease(ctx, until)
+					}
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+		d.SetUnit(ctx, u)
+		d.SetUplink(ctx, name != "a-1")
+	}
+}
+
+func (s *site) kill(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dead[name] = true
+}
+
+func (s *site) live(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.dead, name)
+}
+
 // Daemons of a unit call each other well by the one that holds the Lease, and one that died
 // dead; who says that it has no uplink is written down with that.
 func TestDaemons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &site{dead: map[string]bool{}, daemons: map[string]*Daemon{}, verdicts: map[string]Verdict{}}
+		s := newSite()
 		u := s.unit(t, 5)
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
-		for name, d := range s.daemons {
-			all.Go(func() { _ = d.Run(ctx) })
-			all.Go(func() {
-				for {
-					select {
-					case may := <-d.May():
-						if until := time.Now().Add(time.Hour); may && name == "a-0" {
-							d.SetLease(ctx, until)
-						}
-					case <-ctx.Done():
-						return
-					}
-				}
-			})
-			d.SetUnit(ctx, u)
-			d.SetUplink(ctx, name != "a-1")
-		}
+		s.start(ctx, &all, u)
 		time.Sleep(3 * time.Minute)
 		s.mu.Lock()
 		got := maps.Clone(s.verdicts)
-		s.dead["a-4"] = true
 		s.mu.Unlock()
+		s.kill("a-4")
 		for _, m := range u.Members {
 			v := got[m.Name]
 			e, err := evidence.Parse(v.Evidence)

@@ -17,9 +17,11 @@
 //	hold.go     how it is held: written each 10 s
 //	write.go    verdicts, as annotations of Nodes
 //	status.go   what this node knows of its unit, for who asks it
+//	tell.go     whom the unit calls dead, for the other programs of the node
 //	metrics.go  what is counted
 //
 // Others in the room: health/check looks at nodes, health/peer is the exchange between them,
-// health/evidence what a verdict rests on, as text; health/shield and health/cloud are the
-// cloud's side; health/report is what is shown of all of it.
+// health/evidence what a verdict rests on, as text, and health/told what others on the node
+// are told; health/shield and health/cloud are the cloud's side; health/report is what is
+// shown of all of it.
 package health

@@ -22,7 +22,8 @@ import (
 // nobody.
 func TestStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &site{dead: map[string]bool{"a-3": true}, daemons: map[string]*Daemon{}, verdicts: map[string]Verdict{}}
+		s := newSite()
+		s.kill("a-3")
 		u := s.unit(t, 4)
 		u.Members[3].Lost = true
 		ctx, cancel := context.WithCancel(t.Context())

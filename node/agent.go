@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gridmesh/gridmesh/health/told"
 	"github.com/gridmesh/gridmesh/internal/latest"
 	"github.com/gridmesh/gridmesh/node/envoy"
 	"github.com/gridmesh/gridmesh/node/healthport"
@@ -61,7 +62,8 @@ type Agent struct {
 	proxyFound   bool                             // of the start, and then of who looks at kube-proxy: rules of it were there
 	torn         int                              // of the start, and then of who looks at the node: how many looks in a row were torn, and showed no engine
 	proxyAtStart proxyLife                        // of the start: what its look says of kube-proxy's life
-	paths        chan struct{}                    // one slot: one of these four is another
+	verdicts     latest.Value[told.Heard]         // from who hears the node's health daemon to the loop
+	paths        chan struct{}                    // one slot: one of these five is another
 	ports        *healthport.Servers              // of the loop; nil without a kernel path
 	leaving      atomic.Bool                      // from who follows the own Node to the health: it is about to go
 	snapshot     latest.Value[*topology.Snapshot] // from the loop to other processes, the hosts file and who looks at the node

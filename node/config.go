@@ -20,6 +20,9 @@ type Config struct {
 	Node string
 	// StateDir holds the lock and the last good state.
 	StateDir string
+	// DeadNodesFile is where gridmesh-health of this node tells whom the vote of the unit calls
+	// dead; empty for nowhere. It is heard while the API server is away.
+	DeadNodesFile string
 	// The Unix sockets: of xDS for Envoy, of the status, and of the snapshots
 	// for other processes of the node.
 	XDSSocket, StatusSocket, FeedSocket string
@@ -65,7 +68,7 @@ type Config struct {
 func Default() Config {
 	return Config{
 		StateDir: "/var/lib/gridmesh", XDSSocket: "/run/gridmesh/xds.sock", StatusSocket: "/run/gridmesh/agent.sock",
-		FeedSocket: "/run/gridmesh/feed.sock", HealthzAddress: "0.0.0.0:10256", MetricsAddress: "127.0.0.1:10249",
+		FeedSocket: "/run/gridmesh/feed.sock", DeadNodesFile: "/run/gridmesh/health/dead", HealthzAddress: "0.0.0.0:10256", MetricsAddress: "127.0.0.1:10249",
 		ProxyMode: "envoy", Render: render.Default(), PreloadMax: 500, ClusterDomain: "cluster.local",
 	}
 }

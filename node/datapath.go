@@ -27,6 +27,7 @@ func (l *loop) takePaths() {
 	l.takeAbsence()
 	l.takeBeside()
 	l.takePolicies()
+	l.takeDead()
 }
 
 // takePolicies has the kernel serve what Envoy would have pass by NetworkPolicies,

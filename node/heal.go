@@ -169,12 +169,25 @@ func (l *loop) takeReports() {
 	l.rejudge()
 }
 
+// wantReports has nodes asked for of which nobody but their report says how they are: those
+// that something is held of, and those that count as dead.
+func (l *loop) wantReports() {
+	h := &l.healing
+	if h.hold == nil {
+		l.reports.want(nil, 0)
+		return
+	}
+	list := slices.Concat(h.held.Unreported, slices.DeleteFunc(slices.Clone(l.dead), h.hold.HasReported))
+	slices.Sort(list)
+	l.reports.want(slices.Compact(list), h.hold.UnitSize())
+}
+
 // showHeld tells what is held, and whom to ask for a report.
 func (l *loop) showHeld(held hold.Held) {
 	was := l.healing.held
 	l.healing.held = held
 	l.metrics.held.Set(float64(held.Endpoints))
-	l.reports.want(held.Unreported, l.healing.hold.UnitSize())
+	l.wantReports()
 	if held.Endpoints == was.Endpoints && slices.Equal(held.Nodes, was.Nodes) {
 		return
 	}

@@ -51,6 +51,7 @@ type loop struct {
 	emptied emptied            // the newest has nothing, and is not believed
 	counted *topology.Snapshot // the newest of which no change is to be counted any more
 	snap    *topology.Snapshot // what is in force of it
+	dead    []string           // nodes that count as voted dead, sorted; the view and others hear of it (dead.go)
 	view    *topology.View
 	units   report.UnitKeys // of the view
 	catalog *render.Catalog
@@ -69,7 +70,7 @@ type loop struct {
 
 // lines is what the loop may have to say again and again.
 type lines struct {
-	write, order, repair, anew, bridges, network, pods, save, blind, watched, absent, unasked, policed, proxied, slept quiet.Line
+	write, order, repair, anew, bridges, network, pods, save, blind, watched, absent, unasked, policed, proxied, slept, dead quiet.Line
 
 	unrecorded bool // that an outage could not be noted
 	unread     bool // that the disk gives nothing
@@ -212,11 +213,12 @@ func (l *loop) apply(snap *topology.Snapshot) {
 	}
 	guarded := l.guardChanges(snap)
 	l.snap = snap
-	l.snapshot.Publish(snap)
+	seen := l.withDead(snap)
+	l.snapshot.Publish(seen)
 	if guarded { // only now, for what looks reads what was published
 		fill(l.inspection)
 	}
-	l.view = l.viewer.See(snap)
+	l.view = l.viewer.See(seen)
 	l.labels.Next(snap)
 	l.units = l.labels.Of(l.view)
 	l.judgeOwn()

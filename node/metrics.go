@@ -20,6 +20,7 @@ type metrics struct {
 	closed        prometheus.Counter
 	problems      prometheus.Gauge
 	held          prometheus.Gauge
+	dead          prometheus.Gauge
 	absent        prometheus.Gauge
 	absences      prometheus.Counter
 	frontends     *prometheus.GaugeVec
@@ -43,6 +44,7 @@ func newMetrics() *metrics {
 		closed:        prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_moved_connections_closed_total", Help: "Connections closed because a move put their endpoint out of reach (--close-on-move)."}),
 		problems:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_problems", Help: "Mistakes in objects, as gridmesh view lists them."}),
 		held:          prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_held_endpoints", Help: "Endpoints of this unit that are held as they were before an outage of the uplink, until their nodes have reported."}),
+		dead:          prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_voted_dead_nodes", Help: "Nodes that count as dead by the vote of their unit, while the API server is away or has not heard them since: endpoints on others come first."}),
 		absent:        prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_envoy_absent", Help: "1 while Envoy takes no connections, and the kernel serves what it served (--datapath)."}),
 		absences:      prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_envoy_absences_total", Help: "Times that the kernel began to serve what Envoy served, for that took no connections (--datapath)."}),
 		frontends:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gridmesh_frontends", Help: "Frontends by what serves them: envoy, kernel, or none."}, []string{"path"}),
@@ -64,6 +66,7 @@ func (m *metrics) register(r prometheus.Registerer) error {
 		m.closed,
 		m.problems,
 		m.held,
+		m.dead,
 		m.stateBytes,
 		m.stateFailures,
 	} {

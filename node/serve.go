@@ -62,6 +62,9 @@ func (a *Agent) members(l *loop) []member {
 			member{"events", a.parts.Cluster.Run}, member{"policies", a.followPolicies},
 			member{"contact", a.keepContact}, member{"reports", a.askReports}, member{"eligibility", a.followLeaving})
 	}
+	if a.parts.Cluster != nil && a.cfg.DeadNodesFile != "" {
+		list = append(list, member{"verdicts", a.followDead})
+	}
 	if a.ports != nil {
 		list = append(list, member{"health check ports", a.ports.Run})
 	}

@@ -36,6 +36,7 @@ func (l *loop) publish() {
 	if h := l.healing; h.held.Endpoints > 0 {
 		r.Held = &report.Held{Endpoints: h.held.Endpoints, Nodes: h.held.Nodes, Until: h.hold.End()}
 	}
+	r.VotedDead, r.MoreDead = report.Listed(l.dead)
 	r.UnitWithout = l.units.Without
 	r.Notes = append(l.units.Notes(), l.used.Notes()...)
 	l.problems.Fill(r, l.view, l.catalog, slices.Concat(l.guarded.Next(l.snap, l.cfg.ServiceCIDRs), l.balancers.problems()))

@@ -620,6 +620,14 @@ func TestSocketFollows(t *testing.T) {
 	if newest(reader).Partial {
 		t.Error("the whole arrived as a part")
 	}
+	for _, dead := range [][]string{{"b-1"}, nil} {
+		served.Publish(b.Build().WithDead(dead))
+		for start := time.Now(); !slices.Equal(newest(reader).Dead, dead); time.Sleep(time.Millisecond) {
+			if time.Since(start) > 5*time.Second {
+				t.Fatalf("dead are %v, want %v", newest(reader).Dead, dead)
+			}
+		}
+	}
 	stop()
 	cancel()
 	<-ended

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -81,6 +82,7 @@ type writer struct {
 	e       *Encoder
 	last    *topology.Snapshot
 	partial bool
+	dead    []string
 	told    int64 // the last contact, in milliseconds since 1970
 }
 
@@ -96,13 +98,17 @@ func (w *writer) state(conn net.Conn, next *topology.Snapshot, lastContact time.
 	if err == nil && next.Partial != w.partial {
 		err = w.e.Encode(Record{Partial: &next.Partial})
 	}
+	if err == nil && !slices.Equal(next.Dead, w.dead) {
+		dead := append([]string{}, next.Dead...) // none is said, too
+		err = w.e.Encode(Record{Dead: &dead})
+	}
 	if err == nil {
 		err = w.e.Sync()
 	}
 	if err != nil {
 		return err
 	}
-	w.last, w.partial = next, next.Partial
+	w.last, w.partial, w.dead = next, next.Partial, next.Dead
 	return w.contact(lastContact)
 }
 
@@ -224,7 +230,7 @@ func (s *Socket) follow(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	b, partial := topology.NewBuilder(), false
+	b, partial, dead := topology.NewBuilder(), false, []string(nil)
 	for {
 		r, err := d.Decode()
 		if err != nil {
@@ -234,9 +240,11 @@ func (s *Socket) follow(ctx context.Context) {
 		case r.Sync != nil:
 			snap := b.Build()
 			snap.Partial = partial
-			s.Publish(snap)
+			s.Publish(snap.WithDead(dead))
 		case r.Partial != nil:
 			partial = *r.Partial
+		case r.Dead != nil:
+			dead = *r.Dead
 		case r.LastContact != nil:
 			s.Contacted(time.UnixMilli(*r.LastContact))
 		default:

@@ -18,6 +18,7 @@ type evaluation struct {
 	vp    Viewpoint
 	inUse []string
 	nodes *table.Map[string, *Node]
+	dead  []string // nodes, sorted
 	// absent are keys in use that no node has, with what may be meant.
 	absent map[string]string
 	claims *claims
@@ -161,7 +162,7 @@ func targets(tiers []tier) []Tier {
 	for i, t := range tiers {
 		out[i] = Tier{Key: t.key, Terminating: !t.list[0].Ready, Endpoints: make([]Target, len(t.list))}
 		for j, c := range t.list {
-			out[i].Endpoints[j] = Target{Addr: c.target(), Node: c.Node}
+			out[i].Endpoints[j] = Target{Addr: c.target(), Node: c.Node, Dead: c.dead}
 		}
 		slices.SortFunc(out[i].Endpoints, func(a, b Target) int { return a.Addr.Compare(b.Addr) })
 	}

@@ -27,7 +27,7 @@ func Explain(s *Snapshot, view *View, opts Options, key ObjectKey) map[Frontend]
 		only.portions[key].granted = sv.besides
 	}
 	eval := &evaluation{
-		rules: rules, opts: opts, vp: view.Viewpoint, inUse: view.KeysInUse, nodes: s.Nodes,
+		rules: rules, opts: opts, vp: view.Viewpoint, inUse: view.KeysInUse, nodes: s.Nodes, dead: s.Dead,
 		claims:  only,
 		targets: mostTargets,
 		explain: func(f Frontend, l LeftOut) { reasons[f] = append(reasons[f], l) },

@@ -18,6 +18,7 @@ var rules = []*rule{
 	nearerToo,
 	trafficHints,
 	bound,
+	votedDead,
 	nearestTier,
 }
 
@@ -91,6 +92,7 @@ type candidate struct {
 	slice *Slice
 	port  uint16 // that a frontend leads to; 0 for names. Rules ask whether it is another's alone: alike.go
 	pod   int32  // place in ServiceView.Pods; 0 for traffic
+	dead  bool   // others come before it: rule_dead.go
 }
 
 // tier is candidates of one rank.

@@ -18,6 +18,7 @@ func TestEachRuleIsWhole(t *testing.T) {
 		nearerToo,
 		trafficHints,
 		bound,
+		votedDead,
 		nearestTier,
 	}
 	for _, r := range rules {

@@ -20,6 +20,9 @@ type Snapshot struct {
 	// Partial: it lacks what a node can do without; what is not in it may exist
 	// all the same. See source.Subset.
 	Partial bool
+	// Dead are nodes that their unit's vote calls dead, sorted, where that is to count: no
+	// object of the API says so (WithDead).
+	Dead []string
 
 	triggers  []time.Time // when the latest changes began, the newest last
 	triggered uint64      // how many there were since the builder's start

@@ -50,6 +50,30 @@ func checkAgainstTwin(t *testing.T, snap *Snapshot, view *View, viewer *Viewer, 
 			if !reflect.DeepEqual(got, want) {
 				t.Fatalf("%s: %s %s: got %v, the twin says %v", at, key, f.Frontend, got, want)
 			}
+			checkDead(t, snap, f.Tiers, at)
+		}
+		for _, o := range sv.Outside {
+			checkDead(t, snap, o.Tiers, at)
+			checkDead(t, snap, o.LocalTiers, at)
+		}
+	}
+}
+
+// checkDead asks of every endpoint whether it is marked: where its node is voted dead, and
+// that of another one is not, which is in its tier or in one that has a key.
+func checkDead(t *testing.T, snap *Snapshot, tiers []Tier, at string) {
+	t.Helper()
+	for i, tier := range tiers {
+		for _, e := range tier.Endpoints {
+			want := false
+			for j, other := range tiers {
+				for _, o := range other.Endpoints {
+					want = want || slices.Contains(snap.Dead, e.Node) && !slices.Contains(snap.Dead, o.Node) && (i == j || other.Key != "*")
+				}
+			}
+			if e.Dead != want {
+				t.Fatalf("%s: %+v of %v: marked %v, the twin says %v, of the dead %v", at, e, tiers, e.Dead, want, snap.Dead)
+			}
 		}
 	}
 }

@@ -93,6 +93,9 @@ type Tier struct {
 type Target struct {
 	Addr netip.AddrPort
 	Node string
+	// Dead: its node is dead by the vote of its unit. One that is not is in a tier of the
+	// frontend that is as near, and comes before it, in whichever it is.
+	Dead bool
 }
 
 // Sorted returns the Services of the view by namespace and name.

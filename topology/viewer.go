@@ -57,7 +57,7 @@ func (v *Viewer) See(s *Snapshot) *View {
 		dirty[key] = struct{}{}
 	}
 	v.claims.settle(dirty)
-	eval := &evaluation{rules: v.rules, opts: v.opts, nodes: s.Nodes, claims: v.claims, targets: v.targets}
+	eval := &evaluation{rules: v.rules, opts: v.opts, nodes: s.Nodes, dead: s.Dead, claims: v.claims, targets: v.targets}
 	for name := range last.Nodes.Changed(s.Nodes) {
 		was, _ := last.Nodes.Get(name)
 		is, _ := s.Nodes.Get(name)
@@ -79,6 +79,9 @@ func (v *Viewer) See(s *Snapshot) *View {
 			if moved(last.Nodes, s.Nodes, name, labels) {
 				maps.Copy(dirty, v.onNode[name])
 			}
+		}
+		for _, name := range differ(last.Dead, s.Dead) {
+			maps.Copy(dirty, v.onNode[name])
 		}
 		v.withKeysThatCameOrWent(s, eval.absent, dirty)
 	}

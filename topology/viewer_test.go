@@ -38,7 +38,7 @@ func TestViewerIsIncremental(t *testing.T) {
 			for range 1 + w.IntN(3) {
 				w.Step()
 			}
-			snap := w.Builder.Build()
+			snap := w.Snapshot()
 			got, want := kept.See(snap), viewer().See(snap)
 			if !reflect.DeepEqual(got.Sorted(), want.Sorted()) || !reflect.DeepEqual(got.Viewpoint, want.Viewpoint) {
 				t.Fatalf("seed %d step %d: the kept view differs from a new one", seed, step)

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -20,7 +21,7 @@ func KernelOf(s *topology.ServiceView) (list []KernelFrontend) {
 			continue
 		}
 		list = append(list, KernelFrontend{
-			Frontend: f.Frontend, Tiers: kernelTiers(f.Tiers), Silent: f.Silent, Serving: f.Serving,
+			Frontend: f.Frontend, Tiers: kernelTiers(f.Tiers), Silent: f.Silent, Serving: living(f.Serving, f.Tiers),
 			Affinity: s.Affinity, Session: session(f.PortName), Crowd: crowd, Here: s.Service.InternalLocal,
 		})
 	}
@@ -30,7 +31,7 @@ func KernelOf(s *topology.ServiceView) (list []KernelFrontend) {
 			continue
 		}
 		list = append(list, KernelFrontend{
-			Frontend: f.Frontend, Tiers: kernelTiers(f.Tiers), Serving: f.Serving,
+			Frontend: f.Frontend, Tiers: kernelTiers(f.Tiers), Serving: living(f.Serving, f.Tiers),
 			Affinity: s.Affinity, Session: session(f.PortName), Crowd: crowd,
 			Outside: &KernelOutside{Local: f.Local, LocalTiers: kernelTiers(f.LocalTiers), Silent: f.Silent, Sources: f.Sources},
 		})
@@ -53,14 +54,34 @@ func crowdOf(outside []topology.Outside) (crowd Crowd) {
 }
 
 // kernelTiers are those whose endpoints are ready before those whose end, for
-// the kernel cannot tell who answers.
+// the kernel cannot tell who answers. Endpoints that are voted dead come last of all, which
+// is never here: then others are there.
 func kernelTiers(tiers []topology.Tier) (list [][]netip.AddrPort) {
 	for _, t := range topology.ByReadiness(tiers) {
-		ends := make([]netip.AddrPort, len(t.Endpoints))
-		for i, e := range t.Endpoints {
-			ends[i] = e.Addr
+		ends := make([]netip.AddrPort, 0, len(t.Endpoints))
+		for _, e := range t.Endpoints {
+			if !e.Dead {
+				ends = append(ends, e.Addr)
+			}
 		}
 		list = append(list, ends)
 	}
 	return list
+}
+
+// living are endpoints without those that are voted dead: UDP flows to them are to go
+// elsewhere.
+func living(serving []netip.AddrPort, tiers []topology.Tier) []netip.AddrPort {
+	dead := map[netip.AddrPort]bool{}
+	for _, t := range tiers {
+		for _, e := range t.Endpoints {
+			if e.Dead {
+				dead[e.Addr] = true
+			}
+		}
+	}
+	if len(dead) == 0 {
+		return serving
+	}
+	return slices.DeleteFunc(slices.Clone(serving), func(e netip.AddrPort) bool { return dead[e] })
 }

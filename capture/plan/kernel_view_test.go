@@ -101,3 +101,58 @@ func TestCrowdOf(t *testing.T) {
 		}
 	}
 }
+
+// Where others are left the kernel path leads nobody to an endpoint that is voted dead, and
+// has flows of UDP to it forgotten; where none is, all stays.
+func TestTheDeadComeLast(t *testing.T) {
+	b := topology.NewBuilder()
+	key, keys := topology.ObjectKey{Namespace: "default", Name: "web"}, `["unit","*"]`
+	for _, n := range []string{"a-1", "a-2", "b-1"} {
+		b.SetNode(&topology.Node{Name: n, Labels: map[string]string{"unit": n[:1]}})
+	}
+	service := func(keys *string) {
+		b.SetService(&topology.Service{
+			Key: key, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}, TopologyKeys: keys,
+			Ports: []topology.ServicePort{{Protocol: topology.UDP, Port: 53}},
+		})
+	}
+	end := func(addr, node string) topology.Endpoint {
+		return topology.Endpoint{Addr: netip.MustParseAddr(addr), Node: node, Ready: true, Serving: true}
+	}
+	b.SetSlice(&topology.Slice{
+		Key: key, Service: "web", Ports: []topology.SlicePort{{Protocol: topology.UDP, Port: 53}},
+		Endpoints: []topology.Endpoint{end("10.244.0.1", "a-1"), end("10.244.0.2", "a-2"), end("10.244.9.1", "b-1")},
+	})
+	frontend := front("10.96.0.1:53", topology.UDP)
+	for _, c := range []struct {
+		keys  *string
+		dead  []string
+		slots string
+		flows string // that live on
+	}{
+		{&keys, nil, "[10.244.0.1:53 10.244.0.2:53]", "[10.244.0.1:53 10.244.0.2:53 10.244.9.1:53]"},
+		{&keys, []string{"a-2"}, "[10.244.0.1:53]", "[10.244.0.1:53 10.244.9.1:53]"},
+		{&keys, []string{"a-1", "a-2"}, "[10.244.0.1:53 10.244.0.2:53]", "[10.244.0.1:53 10.244.0.2:53 10.244.9.1:53]"}, // the other is far
+		{&keys, []string{"a-1", "a-2", "b-1"}, "[10.244.0.1:53 10.244.0.2:53]", "[10.244.0.1:53 10.244.0.2:53 10.244.9.1:53]"},
+		{nil, []string{"a-2"}, "[10.244.0.1:53 10.244.9.1:53]", "[10.244.0.1:53 10.244.9.1:53]"},
+	} {
+		service(c.keys)
+		sv, _ := topology.See(b.Build().WithDead(c.dead), "a-1", topology.Options{Datapath: topology.DatapathAuto}).Service(key)
+		p := kernelPlanner()
+		p.Set(key.String(), KernelOf(sv))
+		change := p.Settle()
+		if got := fmt.Sprint(p.held[frontend].slots); got != c.slots {
+			t.Errorf("dead %v: leads to %s, want %s", c.dead, got, c.slots)
+		}
+		var flows []netip.AddrPort
+		for _, addr := range []string{"10.244.0.1:53", "10.244.0.2:53", "10.244.9.1:53"} {
+			to := netip.MustParseAddrPort(addr)
+			if !change.UDP.Stale(UDPFlow{Dialled: frontend.AddrPort(), Answerer: to}) {
+				flows = append(flows, to)
+			}
+		}
+		if got := fmt.Sprint(flows); got != c.flows {
+			t.Errorf("dead %v: flows to %s live on, want %s", c.dead, got, c.flows)
+		}
+	}
+}

@@ -29,7 +29,7 @@ func TestPlannerIsIncremental(t *testing.T) {
 			if step == 50 {
 				w.Builder.SetServiceCIDRs([]netip.Prefix{netip.MustParsePrefix("10.96.0.0/24")})
 			}
-			view := viewer.See(w.Builder.Build())
+			view := viewer.See(w.Snapshot())
 			change := kept.Next(view)
 			if got, want := kept.Plan(), Of(view, config()); !reflect.DeepEqual(got, want) {
 				t.Fatalf("seed %d step %d: kept %v, anew %v", seed, step, got, want)

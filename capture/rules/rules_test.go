@@ -162,7 +162,7 @@ func TestNothingUnservedPasses(t *testing.T) {
 		viewer := topology.NewViewer("n0", topology.Options{})
 		for range 50 {
 			w.Step()
-			view := viewer.See(w.Builder.Build())
+			view := viewer.See(w.Snapshot())
 			for _, cfg := range []plan.Config{config(), kept()} {
 				checkView(t, cfg, view)
 			}

@@ -69,6 +69,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&n.StatusSocket, "status-socket", n.StatusSocket, "Unix socket for status")
 	f.StringVar(&c.adminSocket, "admin-socket", c.adminSocket, "Unix socket of Envoy's admin interface, which bootstrap sets up and the agent asks")
 	f.StringVar(&n.FeedSocket, "feed-socket", n.FeedSocket, "Unix socket that feeds other processes of this node")
+	f.StringVar(&n.DeadNodesFile, "dead-nodes-file", n.DeadNodesFile, "where gridmesh-health of this node tells whom its unit votes dead: while the API server is away endpoints on others come first; empty for nowhere")
 	f.StringVar(&c.procSys, "proc-sys", "/proc/sys", "where /proc/sys can be written to")
 	f.StringVar(&n.HealthzAddress, "healthz-bind-address", n.HealthzAddress, "address of /healthz, /readyz and /livez; empty for none")
 	f.StringVar(&n.MetricsAddress, "metrics-bind-address", n.MetricsAddress, "address of /metrics; empty for none")
@@ -92,7 +93,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.takeOver, "take-over", "", "kube-proxy: start beside its rules instead of refusing to, come before them, and remove them once it is gone; not with --datapath envoy")
 	c.bindTracking(f)
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "log more")
-	run.Files(f, "config", "kubeconfig", "manifests", "state-dir", "xds-socket", "status-socket", "admin-socket", "feed-socket", "proc-sys", "hosts-file")
+	run.Files(f, "config", "kubeconfig", "manifests", "state-dir", "xds-socket", "status-socket", "admin-socket", "feed-socket", "proc-sys", "hosts-file", "dead-nodes-file")
 }
 
 // bindTracking has kube-proxy's flags of the kernel's table of connections.

@@ -35,9 +35,10 @@ func (c *config) readPaths() error {
 		{"--status-socket", &c.node.StatusSocket},
 		{"--feed-socket", &c.node.FeedSocket},
 		{"--admin-socket", &c.adminSocket},
+		{"--dead-nodes-file", &c.node.DeadNodesFile},
 	} {
 		if *p.path == "" {
-			if p.path == &c.adminSocket { // the others are the node's to refuse
+			if p.path == &c.adminSocket { // the others are the node's to refuse, or may be empty
 				errs = append(errs, fmt.Errorf("%s %q is no path", p.flag, *p.path))
 			}
 			continue
@@ -66,6 +67,7 @@ func (c *config) usedTwice() error {
 		{"--feed-socket", n.FeedSocket},
 		{"--admin-socket", c.adminSocket},
 		{"--hosts-file", n.HostsFile},
+		{"--dead-nodes-file", n.DeadNodesFile},
 		{"--config", c.file},
 		{"--kubeconfig", c.kubeconfig},
 		{"--manifests", c.manifests},

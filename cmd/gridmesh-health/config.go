@@ -26,6 +26,7 @@ type config struct {
 	unitKey    string
 	namespace  string
 	state      string
+	dead       string
 	keys       []string
 	mirror     bool
 	bind       string
@@ -95,6 +96,7 @@ func (c *config) bindFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.unitKey, "unit-key", c.unitKey, "label of Nodes whose value is their unit; a node without it is in none")
 	f.StringVar(&c.namespace, "namespace", c.namespace, "namespace of the units' Leases")
 	f.StringVar(&c.state, "state-file", "", "where it is kept who is in the unit, for starts without a cloud; empty for nowhere")
+	f.StringVar(&c.dead, "dead-nodes-file", "", "where gridmesh-agent of this node is told whom the unit calls dead; empty for nowhere")
 	f.StringArrayVar(&c.keys, "key-file", nil, "file with the unit's key, which is followed; of two the first signs and both are accepted")
 	f.BoolVar(&c.mirror, "mirror-legacy-annotation", false, "write public SuperEdge's annotation nodeunhealth, too")
 	f.StringVar(&c.bind, "bind-address", "", "address at which other nodes are listened to (default: all, port 51005)")
@@ -110,7 +112,7 @@ func (c *config) bindFlags(f *pflag.FlagSet) {
 	f.Var(&seconds{&c.peer.ReportTimeout}, "communicatetimetout", "how long a report takes at most, half a round if that is less")
 	c.bindChecks(f)
 	f.SetNormalizeFunc(normal)
-	run.Files(f, "kubeconfig", "key-file", "state-file")
+	run.Files(f, "kubeconfig", "key-file", "state-file", "dead-nodes-file")
 	ignored.Bind(f)
 	run.Klog.Bind(f)
 }

@@ -54,6 +54,7 @@ func daemon(ctx context.Context, c *config, socket string, log *slog.Logger) err
 	g.AddListener("exchange", l, exchange.Run)
 	g.Add("vote", d.Run)
 	serveStatus(&g, socket, d, log)
+	g.AddTask("dead nodes", func(ctx context.Context) error { return health.Tell(ctx, d, c.dead, log) })
 	groupings := c.groupings(&g, client, exchange.SetKeys, registry, log)
 	units := make(chan string, 1)
 	g.AddTask("unit", func(ctx context.Context) error {

@@ -67,6 +67,17 @@ var outTexts = map[string]string{
 	outUnhealthy: "Envoy sends nobody there: unhealthy, as it was told",
 }
 
+// why is what keeps connections from an endpoint of a tier; "" for nothing.
+func (e endRow) why() string {
+	switch out := outTexts[e.Envoy]; {
+	case e.Vote == "":
+		return out
+	case e.Envoy == outEjected:
+		return e.Vote + "; " + out
+	}
+	return e.Vote // which is why Envoy takes it for unhealthy
+}
+
 // unmarkedText is of how many endpoints nobody knows which they are, of so many.
 const unmarkedText = "%d of %d endpoints are ejected by Envoy, which was not asked just now which"
 

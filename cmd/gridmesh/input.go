@@ -27,6 +27,7 @@ type input struct {
 	preloadMax int
 	bridgeNF   string
 	datapath   string
+	dead       []string
 }
 
 // feedSocket is where an agent of this machine has its feed; tests look elsewhere.
@@ -54,6 +55,7 @@ func (in *input) bind(cmd *cobra.Command) {
 	f.StringVar(&in.bridgeNF, "bridge-netfilter", "clear", "clear or keep, as the agent's; with keep, pods of the node count as on a bridge")
 	f.StringVar(&in.datapath, "datapath", topology.DatapathAuto.String(), "auto, kernel or envoy, as the agent's (default: its own, where it runs, or auto)")
 	f.Lookup("datapath").DefValue = ""
+	f.StringSliceVar(&in.dead, "voted-dead", nil, "nodes that the vote of their unit calls dead, as if the cloud were away (default: those that count for the agent)")
 	f.IntVar(&in.preloadMax, "preload-max", 500, "most clusters that Envoy holds without being asked")
 	choices(cmd, "topology-keys", "ordered", "union")
 	choices(cmd, "bridge-netfilter", "clear", "keep")
@@ -135,6 +137,9 @@ func (in *input) world(ctx context.Context) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
+	if snap, err = in.withDead(snap); err != nil {
+		return nil, err
+	}
 	name := in.agent(ctx).Node
 	if in.kept != nil {
 		name = in.kept.Node
@@ -160,6 +165,19 @@ func (in *input) world(ctx context.Context) (*world, error) {
 }
 
 var errNoNode = errors.New("this state has no such Node")
+
+// withDead has the nodes of --voted-dead dead.
+func (in *input) withDead(snap *topology.Snapshot) (*topology.Snapshot, error) {
+	if len(in.dead) == 0 {
+		return snap, nil
+	}
+	for _, name := range in.dead {
+		if _, known := snap.Nodes.Get(name); !known {
+			return nil, fmt.Errorf("%w: --voted-dead %s: this state has no such Node", run.ErrUsage, name)
+		}
+	}
+	return snap.WithDead(in.dead), nil
+}
 
 // knownNodes names some nodes, to choose --node from.
 func knownNodes(s *topology.Snapshot) string {

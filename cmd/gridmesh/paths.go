@@ -161,7 +161,7 @@ func (w *world) inKernel(out *walk, step *rules.Tracing, q rules.Question) {
 	case o != nil:
 		tiers = o.Tiers
 	}
-	out.Tiers = pickedFrom(tiers, step.Ends)
+	out.Tiers = w.pickedFrom(tiers, step.Ends)
 	if step.Fate != rules.ToEnd {
 		out.because(w.sure(q.To, w.shut(step, q, s, f)))
 	}
@@ -192,7 +192,7 @@ func (w *world) dialled(q rules.Question) (*topology.ServiceView, *topology.Fron
 }
 
 // pickedFrom is the tier that the kernel path chooses from.
-func pickedFrom(tiers []topology.Tier, ends []netip.AddrPort) []tierRow {
+func (w *world) pickedFrom(tiers []topology.Tier, ends []netip.AddrPort) []tierRow {
 	for _, t := range tiers {
 		row := topology.Tier{Key: t.Key}
 		for _, e := range t.Endpoints {
@@ -201,7 +201,7 @@ func pickedFrom(tiers []topology.Tier, ends []netip.AddrPort) []tierRow {
 			}
 		}
 		if len(row.Endpoints) > 0 {
-			return tierRows([]topology.Tier{row})
+			return w.tierRows([]topology.Tier{row})
 		}
 	}
 	return []tierRow{}

@@ -180,7 +180,7 @@ func (w *world) trace(cfg plan.Config, client netip.Addr, to topology.Frontend, 
 
 // throughEnvoy has the tiers of a frontend, with marks on those that Envoy sends nobody to.
 func (w *walk) throughEnvoy(of *world, f *topology.FrontendView) {
-	row := frontendRow{answerRow: answers(f.Tiers, f.Silent)}
+	row := frontendRow{answerRow: of.answers(f.Tiers, f.Silent)}
 	of.ejected.mark(&row, f)
 	w.Unmarked, w.of = row.Unmarked, row.of
 	if w.Tiers = row.Tiers; w.Tiers == nil {
@@ -209,12 +209,12 @@ func (w *walk) tell(of *world) {
 	w.Problems, w.Notices = problemTexts(w.problems), problemTexts(w.notices)
 }
 
-func tierRows(tiers []topology.Tier) []tierRow {
+func (w *world) tierRows(tiers []topology.Tier) []tierRow {
 	rows := []tierRow{}
 	for _, t := range tiers {
 		row := tierRow{Key: t.Key}
 		for _, e := range t.Endpoints {
-			row.Endpoints = append(row.Endpoints, endRow{Address: e.Addr.String(), Node: e.Node})
+			row.Endpoints = append(row.Endpoints, endRow{Address: e.Addr.String(), Node: e.Node, Vote: w.snap.Death(e)})
 		}
 		rows = append(rows, row)
 	}
@@ -252,7 +252,7 @@ func (w *walk) table(out io.Writer) error {
 	for i, t := range w.Tiers {
 		for _, e := range t.Endpoints {
 			line := fmt.Sprintf("     tier %s: %s on %s", tierName(i, t.Key), e.Address, dash(e.Node))
-			if text := outTexts[e.Envoy]; text != "" {
+			if text := e.why(); text != "" {
 				line += " (" + text + ")"
 			}
 			fmt.Fprintln(out, line)

@@ -54,6 +54,7 @@ type endRow struct {
 	Node    string `json:"node,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Envoy   string `json:"envoy,omitempty"` // ejected or unhealthy: it sends nobody there
+	Vote    string `json:"vote,omitempty"`  // its node is dead by the vote of its unit: what becomes of it
 }
 
 func viewCommand() *cobra.Command {
@@ -159,12 +160,12 @@ func (w *world) frontendRows(s *topology.ServiceView) (rows []frontendRow) {
 	}
 	for _, f := range s.Frontends {
 		path := w.byNow(f.Path)
-		add(f.Frontend, f.PortName, frontendRow{Path: pathOf(s, path), instead: path != f.Path, told: toldProblem, answerRow: answers(f.Tiers, f.Silent).by(f.Path)})
+		add(f.Frontend, f.PortName, frontendRow{Path: pathOf(s, path), instead: path != f.Path, told: toldProblem, answerRow: w.answers(f.Tiers, f.Silent).by(f.Path)})
 	}
 	for _, o := range s.Outside {
-		row := frontendRow{Kind: o.Kind.String(), Path: pathOf(s, o.Path), answerRow: answers(o.Tiers, false).by(o.Path)}
+		row := frontendRow{Kind: o.Kind.String(), Path: pathOf(s, o.Path), answerRow: w.answers(o.Tiers, false).by(o.Path)}
 		if o.Local {
-			outside := answers(o.LocalTiers, o.Silent).by(o.Path)
+			outside := w.answers(o.LocalTiers, o.Silent).by(o.Path)
 			row.FromOutside = &outside
 		}
 		for _, p := range o.Sources {
@@ -273,7 +274,7 @@ func (f *frontendRow) table(t io.Writer, s serviceRow) {
 func (a *answerRow) lines(t io.Writer, head string) {
 	for i, tier := range a.Tiers {
 		for _, e := range tier.Endpoints {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", head, tierName(i, tier.Key), e.Address, dash(e.Node), outTexts[e.Envoy])
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", head, tierName(i, tier.Key), e.Address, dash(e.Node), e.why())
 			head = "\t\t"
 		}
 	}
@@ -315,20 +316,13 @@ func tells(notices []topology.Problem, field string) bool {
 	return slices.ContainsFunc(notices, func(n topology.Problem) bool { return n.Field == field })
 }
 
-func answers(tiers []topology.Tier, silent bool) answerRow {
-	row := answerRow{Answer: "refused"}
+func (w *world) answers(tiers []topology.Tier, silent bool) answerRow {
+	row := answerRow{Answer: "refused", Tiers: w.tierRows(tiers)}
 	switch {
 	case len(tiers) > 0:
 		row.Answer = answerServed
 	case silent:
 		row.Answer = "dropped"
-	}
-	for _, t := range tiers {
-		tr := tierRow{Key: t.Key}
-		for _, e := range t.Endpoints {
-			tr.Endpoints = append(tr.Endpoints, endRow{Address: e.Addr.String(), Node: e.Node})
-		}
-		row.Tiers = append(row.Tiers, tr)
 	}
 	return row
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds/render"
 )
 
@@ -95,7 +96,7 @@ func resourceTable(out io.Writer, cat *render.Catalog, rows []resourceRow) error
 				if i > 0 {
 					ends += " > "
 				}
-				ends += fmt.Sprint(len(tier.Endpoints))
+				ends += tierSize(tier)
 			}
 			ends = dash(ends)
 		}
@@ -106,4 +107,18 @@ func resourceTable(out io.Writer, cat *render.Catalog, rows []resourceRow) error
 	}
 	printNotices(out, cat.Notices)
 	return nil
+}
+
+// tierSize is how many endpoints a tier has, and of how many Envoy hears that they are dead.
+func tierSize(t topology.Tier) string {
+	dead := 0
+	for _, e := range t.Endpoints {
+		if e.Dead {
+			dead++
+		}
+	}
+	if dead == 0 {
+		return fmt.Sprint(len(t.Endpoints))
+	}
+	return fmt.Sprintf("%d (%d voted dead)", len(t.Endpoints), dead)
 }

@@ -10,7 +10,7 @@ import (
 // result, on every machine. Some are planned (planned_test.go).
 var pure = []string{
 	"topology", "topology/refusal", "convert", "xds/render", "capture/plan", "capture/rules", "grid/plan", "dnsplugin/answer",
-	"node/hold", "node/outage", "health/vote", "health/evidence", "health/shield", "health/report", "admission/mutate", "tunnel/session", "autonomy/policy",
+	"node/hold", "node/outage", "health/vote", "health/evidence", "health/shield", "health/report", "health/told", "admission/mutate", "tunnel/session", "autonomy/policy",
 }
 
 // pureInternal are the folders of internal that do no I/O.

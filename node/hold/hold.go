@@ -117,6 +117,12 @@ func (h *Hold) Reported(node string, at time.Time) {
 	}
 }
 
+// HasReported is of a node since the heal.
+func (h *Hold) HasReported(node string) bool {
+	_, had := h.reported[node]
+	return had
+}
+
 // release is when an endpoint is let go: with the others of its node, or for
 // it has been held for long enough.
 func (h *Hold) release(e Endpoint) time.Time {
@@ -174,7 +180,7 @@ func (h *Hold) held() (out Held) {
 	slices.Sort(out.Nodes)
 	out.Nodes = slices.Compact(out.Nodes)
 	for _, node := range out.Nodes {
-		if _, ok := h.reported[node]; !ok {
+		if !h.HasReported(node) {
 			out.Unreported = append(out.Unreported, node)
 		}
 	}

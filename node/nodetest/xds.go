@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/grpc"
 
 	"github.com/gridmesh/gridmesh/xds"
@@ -148,4 +150,23 @@ func (x *XDS) Holds(name string) (endpoints []string, ok bool) {
 		}
 	}
 	return endpoints, true
+}
+
+// Unhealthy returns those of its endpoints that Envoy is told to send nobody to.
+func (x *XDS) Unhealthy(name string) (endpoints []string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.catalog == nil {
+		return nil
+	}
+	resource, _ := x.catalog.Resource(render.EndpointType, name)
+	for _, locality := range resource.Message().(*endpoint.ClusterLoadAssignment).GetEndpoints() {
+		for _, e := range locality.GetLbEndpoints() {
+			if e.GetHealthStatus() == core.HealthStatus_UNHEALTHY {
+				at := e.GetEndpoint().GetAddress().GetSocketAddress()
+				endpoints = append(endpoints, at.GetAddress())
+			}
+		}
+	}
+	return endpoints
 }

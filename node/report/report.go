@@ -63,7 +63,9 @@ type Report struct {
 	EnvoyUnknown    string             `json:"envoyUnknown,omitempty"`           // why it could not be asked whether it serves; "" where it could
 	Updated         time.Time          `json:"updated,omitzero"`                 // zero before the first snapshot
 	Error           string             `json:"error,omitempty"`
-	Held            *Held              `json:"held,omitempty"` // nil: nothing is
+	Held            *Held              `json:"held,omitempty"`          // nil: nothing is
+	VotedDead       []string           `json:"votedDead,omitempty"`     // nodes that count as dead by the vote of their unit, for the API server is away or has not heard them since
+	MoreDead        int                `json:"moreVotedDead,omitempty"` // such nodes that are not listed
 	Notes           []string           `json:"notes,omitempty"`
 	Envoys          []xds.Stream       `json:"envoys"`
 	Nacks           []xds.Nack         `json:"nacks,omitempty"`
@@ -106,6 +108,12 @@ func (r *Report) Refused(list []xds.Nack) {
 	if more := len(list) - maxListed; more > 0 {
 		r.Nacks, r.MoreNacks = list[:maxListed], more
 	}
+}
+
+// Listed are as many names as a report lists, and how many more there are.
+func Listed(names []string) (list []string, more int) {
+	n := min(len(names), maxListed)
+	return names[:n], len(names) - n
 }
 
 // Ask asks the agent that serves a status socket.

@@ -55,6 +55,9 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 	if h := r.Held; h != nil {
 		p.line("held", "%d endpoints on %s as before the outage, until these nodes have reported, for %s at the latest", h.Endpoints, Few(h.Nodes), since(now, h.Until))
 	}
+	if n := len(r.VotedDead) + r.MoreDead; n > 0 {
+		p.line("dead", "%d of the unit's nodes, by its vote: %s; endpoints on others come first until the API server has heard them", n, Few(r.VotedDead))
+	}
 	r.envoyLines(p, now)
 	for _, note := range r.Notes {
 		p.line("note", "%s", note)

@@ -31,10 +31,11 @@ func TestMain(m *testing.M) {
 		r := netlab.Routed
 		var err error
 		c, err = cluster.Up(ctx, cluster.Config{
-			Lab:       netlab.Config{Units: []netlab.UnitConfig{{Name: "a", Nodes: []netlab.PodNetwork{r, r, r}}, {Name: "b", Nodes: []netlab.PodNetwork{r, r}}}},
-			Proxy:     map[string]string{"": "gridmesh"},
-			NodeGrace: 50 * time.Second, // as Kubernetes has it: who votes has to be faster
-			Say:       func(format string, args ...any) { fmt.Printf("cluster: "+format+"\n", args...) },
+			Lab:          netlab.Config{Units: []netlab.UnitConfig{{Name: "a", Nodes: []netlab.PodNetwork{r, r, r}}, {Name: "b", Nodes: []netlab.PodNetwork{r, r}}}},
+			Proxy:        map[string]string{"": "gridmesh"},
+			NodeGrace:    50 * time.Second, // as Kubernetes has it: who votes has to be faster
+			AgentFlagsOf: map[string][]string{"a-1": {"--dead-nodes-file", deadNodes("a-1")}},
+			Say:          func(format string, args ...any) { fmt.Printf("cluster: "+format+"\n", args...) },
 		})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -86,6 +87,7 @@ func voters(t *testing.T, nodes ...string) map[string]*voter {
 		v := &voter{node: c.Nodes[name], flags: []string{
 			"--kubeconfig", config, "--node-name", name, "--unit-key", "unit", "--key-file", key, "--state-file", filepath.Join(dir, name+".unit"),
 			"--pingplugin", "timeout=1,retrytime=3,weight=1,port=10256", // which the agent of each node serves
+			"--dead-nodes-file", deadNodes(name),
 		}}
 		v.start(t)
 		all[name] = v
@@ -151,3 +153,6 @@ func controller(t *testing.T) *edge.Process {
 	})
 	return p
 }
+
+// deadNodes is where a node's daemon tells whom the unit votes dead.
+func deadNodes(node string) string { return filepath.Join(sandbox.Dir, "dead", node) }

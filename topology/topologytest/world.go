@@ -12,7 +12,7 @@ import (
 
 // New starts a world from a seed.
 func New(seed uint64) *World {
-	return &World{Rand: rand.New(rand.NewPCG(seed, 1)), Builder: topology.NewBuilder(), besides: rand.New(rand.NewPCG(seed, 2)), numbers: rand.New(rand.NewPCG(seed, 3))}
+	return &World{Rand: rand.New(rand.NewPCG(seed, 1)), Builder: topology.NewBuilder(), besides: rand.New(rand.NewPCG(seed, 2)), numbers: rand.New(rand.NewPCG(seed, 3)), votes: rand.New(rand.NewPCG(seed, 4))}
 }
 
 // World changes at random: a few of everything, so that histories collide.
@@ -21,6 +21,8 @@ type World struct {
 	Builder *topology.Builder
 	besides *rand.Rand // what lies besides ClusterIPs, whose histories stay the same
 	numbers *rand.Rand // of ports in slices, likewise
+	votes   *rand.Rand // of who is dead, likewise
+	dead    []string
 	// SCTP gives every Service and slice a port of it, too.
 	SCTP bool
 }
@@ -47,6 +49,17 @@ func (w *World) Step() {
 	case 9:
 		w.Builder.DeleteNode(fmt.Sprintf("n%d", w.IntN(5)))
 	}
+}
+
+// Snapshot is what was made so far, with nodes that a vote calls dead, now and then others.
+func (w *World) Snapshot() *topology.Snapshot {
+	if w.votes.IntN(3) == 0 {
+		w.dead = nil
+		for range w.votes.IntN(4) {
+			w.dead = append(w.dead, fmt.Sprintf("n%d", w.votes.IntN(6))) // n5 is none
+		}
+	}
+	return w.Builder.Build().WithDead(w.dead)
 }
 
 func (w *World) service() *topology.Service {

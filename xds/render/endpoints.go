@@ -27,6 +27,9 @@ func Endpoints(name string, protocol topology.Protocol, tiers []topology.Tier) R
 	for i, t := range tiers {
 		for _, e := range t.Endpoints {
 			f.add(strconv.Itoa(i), e.Addr.String())
+			if e.Dead {
+				f.add("dead")
+			}
 		}
 	}
 	return Resource{
@@ -50,6 +53,9 @@ func assignment(name string, protocol topology.Protocol, tiers []topology.Tier) 
 			locality.LbEndpoints[j] = &endpoint.LbEndpoint{HostIdentifier: &endpoint.LbEndpoint_Endpoint{
 				Endpoint: &endpoint.Endpoint{Address: socketAddress(socket, e.Addr.Addr().String(), e.Addr.Port())},
 			}}
+			if e.Dead { // by a vote: it stays known, and is asked where nobody else answers
+				locality.LbEndpoints[j].HealthStatus = core.HealthStatus_UNHEALTHY
+			}
 		}
 		cla.Endpoints = append(cla.Endpoints, locality)
 	}

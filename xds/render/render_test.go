@@ -144,7 +144,7 @@ func TestCatalogerIsIncremental(t *testing.T) {
 			before := map[string]string{}
 			for step := range 80 {
 				w.Step()
-				view := viewer.See(w.Builder.Build())
+				view := viewer.See(w.Snapshot())
 				_, fell := kept.Next(view, false)
 				kept.Used(nil, nil) // nor is what was near until now
 				got, changed := kept.Next(view, false)
