@@ -61,7 +61,11 @@ func (a *asked) hold(calls int, addr, comes string) (release func()) {
 	var begun, ended sync.WaitGroup
 	begun.Add(calls)
 	for range calls {
-		ended.Go(func() { a.from(addr, &hang{strings.NewReader(comes), sync.OnceFunc(begun.Done), rest}) })
+		ended.Go(func() {
+			once := sync.OnceFunc(begun.Done)
+			defer once() // also of one that is not read
+			a.from(addr, &hang{strings.NewReader(comes), once, rest})
+		})
 	}
 	begun.Wait()
 	return func() { close(rest); ended.Wait() }
