@@ -21,13 +21,13 @@ var floods = map[string]recorded{
 	"too large":  {http.MethodPost, pathProbe, strings.Repeat("0", 64), make([]byte, 2*mostRequest)},
 }
 
-// flood sends as long as it is looked at. No time goes by from then on: nothing is forgotten.
-func (l *lab) flood(from netip.Addr, to string, r recorded) {
+// flood sends to b as long as it is looked at. No time goes by from then on: nothing is forgotten.
+func (l *lab) flood(from netip.Addr, r recorded) {
 	l.t.Helper()
 	now := time.Now()
 	l.still.CompareAndSwap(nil, &now)
 	for range 5 * burstPerSource {
-		if status, _ := l.put(from, to, r); status == http.StatusTooManyRequests {
+		if status, _ := l.put(from, "b", r); status == http.StatusTooManyRequests {
 			return
 		}
 	}
@@ -41,7 +41,7 @@ func TestAFloodFromANodesAddress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, nil, "a", "b", "c")
 			l.must("a", "b")
-			l.flood(l.addr("a"), "b", junk)
+			l.flood(l.addr("a"), junk)
 			for range 3 {
 				l.must("a", "b")
 				l.must("c", "b")
@@ -70,7 +70,7 @@ func TestAFloodFromANodesAddress(t *testing.T) {
 func TestAStartAmidAFlood(t *testing.T) {
 	l := newLab(t, nil, "a", "b")
 	for _, junk := range floods {
-		l.flood(l.addr("a"), "b", junk)
+		l.flood(l.addr("a"), junk)
 	}
 	l.nodes["a"].stop()
 	l.start("a")
@@ -84,10 +84,10 @@ func TestAStartAmidAFlood(t *testing.T) {
 func TestAFloodBehindNAT(t *testing.T) {
 	l := newLab(t, func(c *Config) { c.NAT = true }, "a", "b")
 	for _, junk := range floods {
-		l.flood(l.addr("a"), "b", junk)
+		l.flood(l.addr("a"), junk)
 	}
 	behind := nodeAddr(9)
-	l.flood(behind, "b", floods["forged"])
+	l.flood(behind, floods["forged"])
 	l.must("a", "b")
 	rec := l.nodes["a"].sent.last()
 	if status, body := l.put(behind, "b", rec); status != refusals[replayed].status || !strings.Contains(body, string(replayed)) {
@@ -102,7 +102,7 @@ func TestAFloodOfStrangers(t *testing.T) {
 	for _, n := range l.nodes {
 		n.p.SetUnit(l.as(n.name))
 	}
-	l.flood(nodeAddr(9), "b", floods["forged"])
+	l.flood(nodeAddr(9), floods["forged"])
 	l.must("a", "b")
 	l.must("c", "b")
 }
@@ -113,7 +113,7 @@ func TestWhoIsDoubtedWaits(t *testing.T) {
 	l := newLab(t, nil, "a", "b", "c")
 	l.must("a", "b")
 	l.must("c", "b")
-	l.flood(l.addr("a"), "b", floods["forged"])
+	l.flood(l.addr("a"), floods["forged"])
 	b := l.nodes["b"]
 	b.p.doubted <- struct{}{} // one is looked at
 	arrived := make(chan error, 1)
