@@ -3,7 +3,7 @@ package capture
 import (
 	"encoding/binary"
 	"fmt"
-	"maps"
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -134,32 +134,48 @@ func (m kernelElements) len() (n int) {
 	return n
 }
 
-// kernelStep is what has to be in one transaction.
+// kernelStep is what has to be in one transaction: an element that goes, one that comes, or both
+// in the place of each other.
 type kernelStep struct {
 	set        string
-	gone, come []nftables.SetElement
+	gone, come *nftables.SetElement
 }
 
 // steps are what leads from elements that are there to others, in an order in
 // which every frontend is served all the time: no number that is picked is ever
-// without an endpoint.
-func steps(gone, added kernelElements) (list []kernelStep) {
-	for _, name := range kernelSets {
-		for _, key := range slices.Sorted(maps.Keys(added[name])) {
-			s := kernelStep{set: name, come: []nftables.SetElement{added[name][key]}}
-			if old, replaced := gone[name][key]; replaced {
-				s.gone = []nftables.SetElement{{Key: old.Key, KeyEnd: old.KeyEnd}}
+// without an endpoint. They are made one by one: there may be a hundred thousand.
+func steps(gone, added kernelElements) iter.Seq[kernelStep] {
+	bare := func(e nftables.SetElement) *nftables.SetElement {
+		return &nftables.SetElement{Key: e.Key, KeyEnd: e.KeyEnd}
+	}
+	return func(yield func(kernelStep) bool) {
+		for _, name := range kernelSets {
+			for _, key := range sortedKeys(added[name]) {
+				e := added[name][key]
+				s := kernelStep{set: name, come: &e}
+				if old, replaced := gone[name][key]; replaced {
+					s.gone = bare(old)
+				}
+				if !yield(s) {
+					return
+				}
 			}
-			list = append(list, s)
+		}
+		for _, name := range slices.Backward(kernelSets) {
+			for _, key := range sortedKeys(gone[name]) {
+				if _, replaced := added[name][key]; !replaced && !yield(kernelStep{set: name, gone: bare(gone[name][key])}) {
+					return
+				}
+			}
 		}
 	}
-	for _, name := range slices.Backward(kernelSets) {
-		for _, key := range slices.Sorted(maps.Keys(gone[name])) {
-			if _, replaced := added[name][key]; !replaced {
-				old := gone[name][key]
-				list = append(list, kernelStep{set: name, gone: []nftables.SetElement{{Key: old.Key, KeyEnd: old.KeyEnd}}})
-			}
-		}
+}
+
+func sortedKeys(m map[string]nftables.SetElement) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
 	}
-	return list
+	slices.Sort(keys)
+	return keys
 }

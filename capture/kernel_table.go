@@ -3,6 +3,7 @@ package capture
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"runtime"
 	"slices"
@@ -185,38 +186,8 @@ func (t *kernelTable) write(gone, added kernelElements, need, drop kernelChains)
 	if err != nil {
 		return err
 	}
-	n := 0
-	list := steps(gone, added)
-	for len(list) > 0 {
-		part := list[:min(len(list), chunk)]
-		for i := range part {
-			if part[i].set != part[0].set {
-				part = part[:i]
-				break
-			}
-		}
-		list = list[len(part):]
-		var out, in []nftables.SetElement
-		for _, s := range part {
-			out, in = append(out, s.gone...), append(in, s.come...)
-		}
-		set := t.sets[part[0].set]
-		if len(out) > 0 {
-			if err := t.conn.SetDeleteElements(set, out); err != nil {
-				return fmt.Errorf("set %s: %w", set.Name, err)
-			}
-		}
-		if len(in) > 0 {
-			if err := t.conn.SetAddElements(set, in); err != nil {
-				return fmt.Errorf("set %s: %w", set.Name, err)
-			}
-		}
-		if n += len(out) + len(in); n >= perTransaction && len(list) > 0 {
-			if err := t.flush(); err != nil {
-				return err
-			}
-			n = 0
-		}
+	if err := t.take(steps(gone, added)); err != nil {
+		return err
 	}
 	if err := t.dropPicks(need.picks, drop.picks); err != nil {
 		return err
@@ -225,6 +196,65 @@ func (t *kernelTable) write(gone, added kernelElements, need, drop kernelChains)
 		return err
 	}
 	return t.learn(append(chains, lists...))
+}
+
+// take carries steps out, as many in one message as it holds, and in one transaction as perTransaction
+// says. The last transaction is left open: what follows is part of it.
+func (t *kernelTable) take(list iter.Seq[kernelStep]) error {
+	batch := kernelBatch{out: make([]nftables.SetElement, 0, chunk), in: make([]nftables.SetElement, 0, chunk)}
+	written := 0
+	for s := range list {
+		if batch.steps == chunk || batch.steps > 0 && batch.set != s.set {
+			n, err := batch.put(t)
+			if err != nil {
+				return err
+			}
+			if written += n; written >= perTransaction {
+				if err := t.flush(); err != nil {
+					return err
+				}
+				written = 0
+			}
+		}
+		batch.add(s)
+	}
+	_, err := batch.put(t)
+	return err
+}
+
+// kernelBatch is what goes into one message, of one set.
+type kernelBatch struct {
+	set     string
+	out, in []nftables.SetElement
+	steps   int
+}
+
+func (b *kernelBatch) add(s kernelStep) {
+	b.set = s.set
+	b.steps++
+	if s.gone != nil {
+		b.out = append(b.out, *s.gone)
+	}
+	if s.come != nil {
+		b.in = append(b.in, *s.come)
+	}
+}
+
+// put adds it to the transaction, and empties it.
+func (b *kernelBatch) put(t *kernelTable) (n int, err error) {
+	set := t.sets[b.set]
+	if len(b.out) > 0 {
+		err = t.conn.SetDeleteElements(set, b.out)
+	}
+	if len(b.in) > 0 && err == nil {
+		err = t.conn.SetAddElements(set, b.in)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("set %s: %w", set.Name, err)
+	}
+	n = len(b.out) + len(b.in)
+	b.out, b.in, b.steps = b.out[:0], b.in[:0], 0
+	return n, nil
 }
 
 func (t *kernelTable) flush() error {

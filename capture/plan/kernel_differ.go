@@ -48,6 +48,7 @@ func apart[E comparable](before, after, gone, added []E) (goneToo, addedToo []E)
 	if slices.Equal(before, after) {
 		return gone, added
 	}
+	gone, added = slices.Grow(gone, len(before)), slices.Grow(added, len(after)) // most of either, as a rule
 	had := make(map[E]bool, len(before))
 	for _, e := range before {
 		had[e] = true

@@ -146,8 +146,8 @@ func TestWithoutRightsItIsNotReady(t *testing.T) {
 	}
 }
 
-// Nodes are kept, too, while the API server does not take the grids' CRDs; that their Leases are
-// refused is a doubt.
+// Nodes are kept, too, while the API server does not take the grids' CRDs, and refuses that of the
+// tables; that their Leases are refused is a doubt.
 func TestNodeHealthDoesNotWaitForGrids(t *testing.T) {
 	nodes := make(chan struct{})
 	var once sync.Once
@@ -155,7 +155,7 @@ func TestNodeHealthDoesNotWaitForGrids(t *testing.T) {
 		if r.URL.Path == "/api/v1/nodes" {
 			once.Do(func() { close(nodes) })
 		}
-		if strings.HasPrefix(r.URL.Path, "/apis/apiextensions") {
+		if strings.HasSuffix(r.URL.Path, ".superedge.io") {
 			<-r.Context().Done()
 			return
 		}

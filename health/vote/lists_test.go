@@ -10,6 +10,8 @@ import (
 // join has a node that never was in the unit come into it.
 func (s *network) join(name string) {
 	s.nodes[name] = &simNode{Machine: New(Default(name)), posted: s.now}
+	s.all = append(slices.Clone(s.all), name)
+	slices.Sort(s.all)
 	s.change(name, true)
 }
 
