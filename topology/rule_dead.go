@@ -14,7 +14,7 @@ var votedDead = &rule{
 	arrange: func(q *question, tiers []tier) []tier {
 		near := slices.ContainsFunc(tiers, func(t tier) bool { return t.key != AnyNode && slices.ContainsFunc(t.list, q.lives) })
 		for _, t := range tiers {
-			if !near && !(t.key == AnyNode && slices.ContainsFunc(t.list, q.lives)) {
+			if !near && (t.key != AnyNode || !slices.ContainsFunc(t.list, q.lives)) {
 				continue
 			}
 			for i := range t.list {

@@ -96,10 +96,11 @@ func TestTaken(t *testing.T) {
 		return &t
 	}
 	list := []metav1.ManagedFieldsEntry{
-		{Manager: "kubelet", Time: at(9), FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:conditions":{}}}`)}},
-		{Manager: "gridmesh-health", Time: at(7), FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{"f:superedgehealth/evidence":{},"f:superedgehealth/node-health":{}}}}`)}},
-		{Manager: "kubectl", Time: at(5), FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{"f:superedgehealth/evidence":{}}}}`)}},
-		{Manager: "older"}, {Manager: "odd", Time: at(23)},
+		{Manager: "kubelet", Time: at(9), FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:conditions":{}}}`)},
+		{Manager: "gridmesh-health", Time: at(7), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:superedgehealth/evidence":{},"f:superedgehealth/node-health":{}}}}`)},
+		{Manager: "kubectl", Time: at(5), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:superedgehealth/evidence":{}}}}`)},
+		{Manager: "older"},
+		{Manager: "odd", Time: at(23)},
 	}
 	if got := taken(list, names.Evidence); !got.Equal(at(7).Time) {
 		t.Errorf("the evidence was taken at %s", got)

@@ -1,7 +1,7 @@
 package cloud
 
 import (
-	"bytes"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -47,7 +47,7 @@ func keepNode(unitKey string) func(*corev1.Node) node {
 func taken(managers []metav1.ManagedFieldsEntry, field string) (at time.Time) {
 	for i := range managers {
 		m := &managers[i]
-		if m.Time != nil && m.FieldsV1 != nil && m.Time.After(at) && bytes.Contains(m.FieldsV1.Raw, []byte(`"f:`+field+`"`)) {
+		if m.Time != nil && m.FieldsV1 != nil && m.Time.After(at) && strings.Contains(m.FieldsV1.GetRawString(), `"f:`+field+`"`) {
 			at = m.Time.Time
 		}
 	}

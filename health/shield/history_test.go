@@ -103,7 +103,7 @@ func (w *site) vote(n *truth) {
 		is = Dead
 	}
 	matters := n.lost || n.cut || n.dead
-	if is == n.verdict && n.proof.Cut == n.cut && !(matters && w.now.Sub(n.voted) >= time.Minute) {
+	if is == n.verdict && n.proof.Cut == n.cut && (!matters || w.now.Sub(n.voted) < time.Minute) {
 		return
 	}
 	n.verdict, n.voted, n.mark = is, w.now, n.mark+1
@@ -202,7 +202,7 @@ func (w *site) change(r *rand.Rand) {
 func (k *watcher) law(name string, given map[string]bool) string {
 	w, n, action := k.w, k.w.nodes[name], k.actions[name]
 	switch {
-	case !n.lost || n.verdict == Well && n.voted == w.now:
+	case !n.lost || n.verdict == Well && n.voted.Equal(w.now):
 		delete(given, name)
 	case given[name] && action.Keeps():
 		return "it was given up, and is revived by silence"

@@ -173,7 +173,7 @@ func TestALargeTableOfUnits(t *testing.T) {
 	}
 	wait.Eventually(t, func() error {
 		if err := rehearse(voter, "b-1", vote("false")); !apierrors.IsInvalid(err) {
-			return fmt.Errorf("not refused yet: %v", err)
+			return errors.Join(errors.New("not refused yet"), err)
 		}
 		return nil
 	})

@@ -56,7 +56,8 @@ func refusalsOf(t *testing.T, n *cluster.Node) map[string]string {
 				chain = m[2]
 			}
 			if m := counted.FindStringSubmatch(line); m != nil {
-				found[fmt.Sprintf("%s, chain %s: %s", table, chain, strings.TrimSpace(line[:strings.Index(line, "counter")])+" "+m[2])] = m[1] + " packets"
+				of, _, _ := strings.Cut(line, "counter")
+				found[fmt.Sprintf("%s, chain %s: %s %s", table, chain, strings.TrimSpace(of), m[2])] = m[1] + " packets"
 			}
 		}
 	}
