@@ -96,6 +96,43 @@ func TestRunServesEverybody(t *testing.T) {
 	}
 }
 
+// Sockets that are removed, as by a rule of tmpfiles, come again: for an Envoy that was
+// restarted, the status and other processes; the Envoy that is connected stays.
+func TestSocketsThatAreRemovedComeAgain(t *testing.T) {
+	r := newRig(t)
+	r.sockets(t)
+	p := r.parts()
+	p.XDS = func(requested func([]string), refused func(xds.Nack)) XDS {
+		return xds.New(xds.Config{Log: p.Log, Metrics: xds.NewMetrics(p.Registry), Asked: requested, Refused: refused})
+	}
+	stop := r.run(t, p)
+	defer func() { must(t, stop()) }()
+	r.source.Publish(webOnly().Snapshot())
+	first := newADSClient(t, r.cfg.XDSSocket)
+	eventually(t, "the agent listens", func() bool { _, err := os.Stat(r.cfg.StatusSocket); return err == nil })
+	first.Connect("1.40.0")
+	eventually(t, "Envoy holds web", func() bool { got, ok := first.Holds(webCluster); return ok && len(got) == 1 })
+	for _, socket := range []string{r.cfg.XDSSocket, r.cfg.FeedSocket, r.cfg.StatusSocket} {
+		must(t, os.Remove(socket))
+	}
+	for _, socket := range []string{r.cfg.XDSSocket, r.cfg.FeedSocket, r.cfg.StatusSocket} {
+		eventually(t, socket+" is there again", func() bool {
+			info, err := os.Stat(socket)
+			return err == nil && info.Mode().Perm() == 0o660
+		})
+	}
+	second := newADSClient(t, r.cfg.XDSSocket)
+	second.Connect("1.40.0")
+	eventually(t, "the next Envoy holds web", func() bool { got, ok := second.Holds(webCluster); return ok && len(got) == 1 })
+	second.Disconnect()
+	if _, err := report.Ask(t.Context(), r.cfg.StatusSocket); err != nil {
+		t.Error(err)
+	}
+	r.source.Publish(webAndOther().Snapshot())
+	eventually(t, "the first Envoy hears of other", func() bool { got, ok := first.Holds(otherCluster); return ok && len(got) == 1 })
+	first.Disconnect()
+}
+
 func TestHealthAndMetrics(t *testing.T) {
 	r := newRig(t)
 	r.sockets(t)

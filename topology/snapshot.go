@@ -80,6 +80,7 @@ type Builder struct {
 	services *table.Edit[ObjectKey, *Entry]
 	nodes    *table.Edit[string, *Node]
 	owner    map[ObjectKey]ObjectKey // slice -> Service
+	own      map[ObjectKey]bool      // Services whose list of slices no snapshot has: it is written to
 	cidrs    []netip.Prefix
 	problems []Problem
 
@@ -93,11 +94,15 @@ func NewBuilder() *Builder {
 		services: (*table.Map[ObjectKey, *Entry])(nil).Edit(),
 		nodes:    (*table.Map[string, *Node])(nil).Edit(),
 		owner:    map[ObjectKey]ObjectKey{},
+		own:      map[ObjectKey]bool{},
 	}
 }
 
 // Build returns what was set so far as a Snapshot; the builder goes on.
 func (b *Builder) Build() *Snapshot {
+	if len(b.own) > 0 {
+		b.own = map[ObjectKey]bool{} // and not clear, which keeps the largest batch's room
+	}
 	return &Snapshot{
 		Services:     b.services.Freeze(),
 		Nodes:        b.nodes.Freeze(),
@@ -153,23 +158,33 @@ func (b *Builder) SetSlice(s *Slice) bool {
 		b.DeleteSlice(s.Key)
 	}
 	old, _ := b.services.Get(service)
-	next := &Entry{}
-	if old != nil {
-		*next = *old
-		next.Slices = slices.Clone(old.Slices)
+	if old == nil {
+		old = &Entry{}
 	}
-	i, found := slices.BinarySearchFunc(next.Slices, s.Key, bySliceKey)
+	i, found := slices.BinarySearchFunc(old.Slices, s.Key, bySliceKey)
+	if found && old.Slices[i].Equal(s) {
+		return false
+	}
+	next := *old
+	next.Slices = b.slicesOf(service, old)
 	if found {
-		if next.Slices[i].Equal(s) {
-			return false
-		}
 		next.Slices[i] = s
 	} else {
 		next.Slices = slices.Insert(next.Slices, i, s)
 	}
 	b.owner[s.Key] = service
-	b.services.Set(service, next)
+	b.services.Set(service, &next)
 	return true
+}
+
+// slicesOf returns the slices of a Service's entry for the builder to write to: a
+// Service with many, which come in one batch, has its list copied once.
+func (b *Builder) slicesOf(service ObjectKey, e *Entry) []*Slice {
+	if b.own[service] {
+		return e.Slices
+	}
+	b.own[service] = true
+	return slices.Clone(e.Slices)
 }
 
 // DeleteSlice removes an EndpointSlice.
@@ -182,7 +197,7 @@ func (b *Builder) DeleteSlice(key ObjectKey) bool {
 	old, _ := b.services.Get(service)
 	next := *old
 	i, _ := slices.BinarySearchFunc(old.Slices, key, bySliceKey)
-	next.Slices = slices.Delete(slices.Clone(old.Slices), i, i+1)
+	next.Slices = slices.Delete(b.slicesOf(service, old), i, i+1)
 	if next.Service == nil && len(next.Slices) == 0 {
 		b.services.Delete(service)
 	} else {

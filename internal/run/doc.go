@@ -7,6 +7,7 @@
 //	ignored.go      Ignored: flags of other programs that mean nothing here
 //	group.go        Group: what lives and ends together
 //	listen.go       CheckTCP, ListenTCP, ListenUnix, ListenUnixMode
+//	keep.go         a socket that is gone from its path is opened there again
 //	bound.go        Bound: how many connections a listener has
 //	lock.go         Lock: one process at a time
 //	serve.go        ServeHTTP, ServeHTTPS, ServeGRPC: how a member serves a listener

@@ -41,12 +41,15 @@ func (g *Group) AddTask(name string, run func(ctx context.Context) error) {
 
 // AddListener adds what serves a listener, which is the group's from then on:
 // it is closed as soon as the group is to end. What serve returns after that
-// is not looked at.
+// is not looked at. One of ListenUnix is kept at its path meanwhile.
 func (g *Group) AddListener(name string, l net.Listener, serve func(ctx context.Context, l net.Listener) error) {
 	g.listeners = append(g.listeners, l)
 	g.Add(name, func(ctx context.Context) error {
 		stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 		defer stop()
+		if socket, ok := l.(*unixListener); ok {
+			defer socket.keeping(ctx)()
+		}
 		return serve(ctx, l)
 	})
 }

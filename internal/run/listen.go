@@ -53,35 +53,44 @@ const (
 // somebody listens, it is ErrInUse; what is no socket is refused.
 //
 // The socket stays when the listener is closed: a successor may have replaced
-// it already.
+// it already. While a Group serves it, it is opened again where its path no longer
+// leads to it.
 func ListenUnix(path string, log *slog.Logger) (net.Listener, error) {
 	return ListenUnixMode(path, socketMode, log)
 }
 
 // ListenUnixMode is ListenUnix for others: the socket has the mode before it is at the path.
 func ListenUnixMode(path string, mode fs.FileMode, log *slog.Logger) (net.Listener, error) {
+	opened, err := openUnix(path, mode)
+	if err != nil {
+		return nil, err
+	}
+	socket := &pathSocket{last: opened}
+	return &unixListener{Listener: Bound(socket, log), socket: socket, path: path, mode: mode, log: log}, nil
+}
+
+func openUnix(path string, mode fs.FileMode) (opened socketFile, err error) {
 	if len(path) > maxSocketPath {
-		return nil, fmt.Errorf("listen on %s: the path has %d bytes, a socket's may have %d; choose a shorter one", path, len(path), maxSocketPath)
+		return opened, fmt.Errorf("listen on %s: the path has %d bytes, a socket's may have %d; choose a shorter one", path, len(path), maxSocketPath)
 	}
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", path, err)
+		return opened, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	// From the look at what is there to the rename over it, others who open
 	// this socket wait.
 	unlock, err := lockBriefly(beside(path, "lock"))
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", path, err)
+		return opened, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	defer unlock()
 	if err := replaceable(path); err != nil {
-		return nil, err
+		return opened, err
 	}
-	l, err := bindOver(path, mode, log)
-	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	if opened, err = bindOver(path, mode); err != nil {
+		return opened, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	return l, nil
+	return opened, nil
 }
 
 // RemoveUnix removes the socket that a listener of ListenUnix left when it was
@@ -139,7 +148,7 @@ func Beside(path string) (lock, dir string) { return beside(path, "lock"), besid
 // bindOver binds in a directory that nobody else enters, sets the mode there,
 // and renames the socket to path. The caller holds the path's lock: a temporary
 // directory that is there is a dead process's.
-func bindOver(path string, mode fs.FileMode, log *slog.Logger) (net.Listener, error) {
+func bindOver(path string, mode fs.FileMode) (opened socketFile, err error) {
 	tmp := beside(path, "tmp")
 	born := filepath.Join(tmp, "s") // a long name of the path's would not fit behind a descriptor's
 	remove := func() {              // what else is in it is somebody's
@@ -149,21 +158,25 @@ func bindOver(path string, mode fs.FileMode, log *slog.Logger) (net.Listener, er
 	}
 	remove()
 	if err := os.Mkdir(tmp, 0o700); err != nil {
-		return nil, fmt.Errorf("%w; remove what is there, which is none of gridmesh's", err)
+		return opened, fmt.Errorf("%w; remove what is there, which is none of gridmesh's", err)
 	}
 	defer remove()
 	l, err := bind(tmp, born)
 	if err != nil {
-		return nil, err
+		return opened, err
 	}
 	l.SetUnlinkOnClose(false)
 	if err = os.Chmod(born, mode); err == nil {
+		opened.file, err = os.Lstat(born)
+	}
+	if err == nil {
 		err = os.Rename(born, path)
 	}
 	if err != nil {
-		return nil, errors.Join(err, l.Close())
+		return opened, errors.Join(err, l.Close())
 	}
-	return &unixListener{Bound(l, log), net.UnixAddr{Name: path, Net: "unix"}}, nil
+	opened.UnixListener = l
+	return opened, nil
 }
 
 // beside is a hidden name in path's directory.
@@ -185,12 +198,3 @@ func bind(dir, born string) (*net.UnixListener, error) {
 	}
 	return net.ListenUnix("unix", &net.UnixAddr{Name: at, Net: "unix"})
 }
-
-// unixListener is known by the path it was renamed to.
-type unixListener struct {
-	net.Listener
-	addr net.UnixAddr
-}
-
-// Addr implements net.Listener.
-func (l *unixListener) Addr() net.Addr { return &l.addr }
