@@ -45,6 +45,8 @@ const (
 	AffinityFull FindingKind = "affinity-full"
 	// AffinityShare: a namespace has more Services with affinity than there is room for; reported.
 	AffinityShare FindingKind = "affinity-share"
+	// EnvoyPorts: somebody else listens where Envoy has to; reported.
+	EnvoyPorts FindingKind = "envoy-ports"
 )
 
 // inspector looks for what cannot live beside the capture, for who calls it again and

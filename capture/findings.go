@@ -2,6 +2,7 @@ package capture
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/gridmesh/gridmesh/capture/firewall"
@@ -37,17 +38,18 @@ func (f *ownFindings) all() []Finding {
 }
 
 // Inspector looks for what cannot live beside the capture, and has what this capture cannot
-// do on this node besides, as far as it tried. Where others change chains or links all the
+// do on this node besides, as far as it tried, and who else listens on Envoy's ports. Where others change chains or links all the
 // time it returns what was found of it beside dump.ErrTorn. It may be called beside the
 // capture's owner, by one goroutine.
 func (c *Capture) Inspector() func() ([]Finding, error) {
-	mark, redirected := c.cfg.Mark, c.cfg.KeepBridgeNetfilter
+	mark, redirected, ports := c.cfg.Mark, c.cfg.KeepBridgeNetfilter, c.cfg.Ports
 	ofNode := inspector(func() firewall.Packet {
 		return firewall.Packet{Mark: mark, Sources: *c.pods.Load(), Redirected: redirected}
 	})
 	return func() ([]Finding, error) {
 		list, err := ofNode()
-		return append(list, c.own.all()...), err
+		held, _ := Listening(ports) // of a kernel that does not tell nothing is known
+		return slices.Concat(list, c.own.all(), held.findings(redirected)), err
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/obs"
 )
 
@@ -65,11 +66,15 @@ func (w absence) next(counts *damper, err error, at time.Time) absence {
 // followAbsence keeps asking Envoy whether it serves. It is not its stream that
 // counts: one that lost that goes on with what it holds, and one that hangs has it.
 func (a *Agent) followAbsence(ctx context.Context) error {
-	counts, now := fallsOfEnvoy(), absence{}
+	counts, now, stranger := fallsOfEnvoy(), absence{}, false
 	for {
 		within, cancel := context.WithTimeout(ctx, servesWithin)
 		err := a.parts.EnvoyServes(within)
 		cancel()
+		if is := errors.Is(err, capture.ErrStranger); is != stranger { // the findings name it
+			stranger = is
+			fill(a.inspection)
+		}
 		if next := now.next(&counts, err, time.Now()); ctx.Err() == nil && next != now {
 			now = next
 			a.absence.Publish(now)

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -179,5 +180,32 @@ func TestAnEnvoyThatStartsWithItsAgentIsNotWaitedFor(t *testing.T) {
 		if now = now.next(&counts, step.err, start.Add(step.at)); now.absent != step.absent {
 			t.Errorf("after %s: absent %v, want %v", step.at, now.absent, step.absent)
 		}
+	}
+}
+
+// Who else listens on Envoy's ports is found when Envoy was asked, and not a minute later,
+// and is none of it any more as soon as Envoy serves. With the kernel alone nobody needs Envoy.
+func TestAStrangerOnEnvoysPortsIsFound(t *testing.T) {
+	for datapath, want := range map[topology.Datapath]int{topology.DatapathAuto: 1, topology.DatapathKernel: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			envoy := r.withKernelPath(datapath)
+			r.mustStart(t)
+			r.publish(webOnly())
+			is := func(what int32, found ...capture.Finding) int {
+				r.mu.Lock()
+				r.found = found
+				r.mu.Unlock()
+				envoy.Store(what)
+				after(askServesEvery)
+				return len(r.agent.status().Findings)
+			}
+			if got := is(itIsAStranger, capture.Finding{Kind: capture.EnvoyPorts, Text: "user 65534"}); got != want || !r.agent.status().EnvoyAbsent {
+				t.Errorf("%s: %d findings, want %d", datapath, got, want)
+			}
+			if got := is(itServes); got != 0 {
+				t.Errorf("%s: he is gone, and %d findings", datapath, got)
+			}
+		})
 	}
 }

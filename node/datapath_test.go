@@ -24,6 +24,7 @@ const (
 	itIsAbsent
 	itHangs
 	nobodyCanAsk
+	itIsAStranger
 )
 
 // withKernelPath gives a node both paths. The value says what Envoy is.
@@ -40,6 +41,8 @@ func (r *rig) withKernelPath(d topology.Datapath) *atomic.Int32 {
 			return ctx.Err()
 		case nobodyCanAsk:
 			return fmt.Errorf("%w: %w", ErrNotKnown, unix.EMFILE)
+		case itIsAStranger:
+			return capture.ErrStranger
 		}
 		return nil
 	}

@@ -151,6 +151,9 @@ func (a *Agent) inspectNode() ([]capture.Finding, error) {
 	if a.cfg.Datapath == topology.DatapathNone {
 		return list, err
 	}
+	if a.cfg.Datapath == topology.DatapathKernel { // which needs no Envoy
+		list = slices.DeleteFunc(slices.Clone(list), func(f capture.Finding) bool { return f.Kind == capture.EnvoyPorts })
+	}
 	if a.cfg.RefusePolicies {
 		a.noteEngine(list, err)
 	}

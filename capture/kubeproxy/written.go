@@ -142,7 +142,7 @@ func rootAt(address string) ([]sockdiag.ID, error) {
 func rootAmong(all []sockdiag.Socket, at netip.AddrPort) (list []sockdiag.ID, err error) {
 	for _, s := range all {
 		switch {
-		case !hears(s, at):
+		case !s.Hears(at):
 		case s.UID != 0:
 			return nil, fmt.Errorf("user %d listens: %w", s.UID, errStranger)
 		default:
@@ -153,13 +153,6 @@ func rootAmong(all []sockdiag.Socket, at netip.AddrPort) (list []sockdiag.ID, er
 		return nil, errNobody
 	}
 	return list, nil
-}
-
-// hears reports whether who dials an address may get to a socket that listens.
-func hears(s sockdiag.Socket, at netip.AddrPort) bool {
-	ip := s.Local.Addr()
-	all := ip.IsUnspecified() && (ip.Is4() == at.Addr().Is4() || ip.Is6() && !s.V6Only)
-	return s.Local.Port() == at.Port() && (all || ip == at.Addr())
 }
 
 // get asks once, over a connection of its own, nobody but who listens there.

@@ -2,21 +2,29 @@ package main
 
 import (
 	"context"
-	"errors"
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/node"
 	"github.com/gridmesh/gridmesh/xds/admin"
 )
 
-var errNotListening = errors.New("nobody listens on the ports of --listen-port-base, where captured connections go")
-
-// envoyServes asks whether Envoy has its listeners, and answers.
+// envoyServes asks whether Envoy has its listeners, and answers. Anybody on the node may
+// listen there and answer in its place, so who listens has to be Envoy before and after.
 func (c *config) envoyServes(ctx context.Context) error {
 	ports := c.capture.Ports
-	there, err := capture.Listening(ports.Keep(), ports.Plain())
-	if err == nil && !there {
-		return errNotListening
+	before, unseen := capture.Listening(ports)
+	if unseen == nil {
+		if err := before.Serving(); err != nil {
+			return err
+		}
 	}
-	return node.Asked(admin.Ready(ctx, ports.Health())) // which tells, too, where sockets cannot be listed
+	err := node.Asked(admin.Ready(ctx, ports.Health())) // which tells, too, where sockets cannot be listed
+	if err != nil || unseen != nil {
+		return err
+	}
+	after, unseen := capture.Listening(ports)
+	if unseen != nil {
+		return nil //nolint:nilerr // as before
+	}
+	return after.ServingStill(before)
 }

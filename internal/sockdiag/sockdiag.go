@@ -66,7 +66,15 @@ type Socket struct {
 	Retries     byte   // how often in vain
 	Inode       uint32 // 0 where the kernel alone has it, and no process
 	Bound       bool   // it is not transparent: its address is one of the node's
+	Transparent bool   // it is; neither where the kernel does not say
 	V6Only      bool   // of IPv6: it is sent nothing of IPv4; known of those that listen
+}
+
+// Hears reports whether who dials an address over TCP may get to a socket that listens.
+func (s Socket) Hears(at netip.AddrPort) bool {
+	ip := s.Local.Addr()
+	all := ip.IsUnspecified() && (ip.Is4() == at.Addr().Is4() || ip.Is6() && !s.V6Only)
+	return s.Local.Port() == at.Port() && (all || ip == at.Addr())
 }
 
 // Conn asks the kernel. It is for one goroutine.
@@ -158,7 +166,8 @@ func parse(b []byte) (s Socket, ok bool) {
 		case attrMark:
 			s.Mark = attrs.Uint32()
 		case attrSockopt: // old kernels do not say
-			s.Bound = !transparent(attrs.Bytes())
+			s.Transparent = transparent(attrs.Bytes())
+			s.Bound = !s.Transparent
 		}
 	}
 	return s, attrs.Err() == nil

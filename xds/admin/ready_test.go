@@ -45,4 +45,9 @@ func TestReady(t *testing.T) {
 	if err := ask(port(s.Listener.Addr()), time.Minute); err != nil {
 		t.Error(err)
 	}
+	away := httptest.NewServer(http.RedirectHandler(s.URL+"/ready", http.StatusFound))
+	defer away.Close()
+	if ask(port(away.Listener.Addr()), time.Minute) == nil {
+		t.Error("another one's word is taken, to whom it was sent")
+	}
 }
