@@ -111,7 +111,7 @@ func filesAsTold(n *cluster.Node, rows map[string]string) error {
 	}
 	passing := []string{"/var/lib/gridmesh/outage", "/run/gridmesh/.*.lock"} // while the cloud is away, or a socket is opened
 	for pattern := range rows {
-		ofHealth := slices.Contains([]string{"/run/gridmesh-health", "/var/lib/gridmesh-health"}, filepath.Dir(pattern))
+		ofHealth := slices.Contains([]string{"/run/gridmesh-health", "/run/gridmesh/health", "/var/lib/gridmesh-health"}, filepath.Dir(pattern))
 		if !seen[pattern] && !slices.Contains(passing, pattern) && !ofHealth {
 			errs = append(errs, fmt.Errorf("docs/security.md tells of %s, which %s does not have", pattern, n.Name))
 		}
