@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+
+	"github.com/gridmesh/gridmesh/internal/run"
 )
 
 // rooms are places in which calls are, of each peer no more than a share: who takes his whole
@@ -68,17 +70,11 @@ func (r *rooms) unuse(peer string, s *share) {
 	}
 }
 
-// peerOf is who calls: an address, of IPv6 the network that one machine may have for itself, as
-// the listener has it.
+// peerOf is who calls, as the listener has it.
 func peerOf(r *http.Request) string {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return ""
 	}
-	addr := from.Addr().Unmap()
-	if addr.Is4() {
-		return addr.String()
-	}
-	network, _ := addr.Prefix(64)
-	return network.String()
+	return run.PeerAt(from.Addr())
 }

@@ -168,12 +168,13 @@ func (a *abandonment) stop() {
 func (a *abandonment) over(ctx context.Context, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if ctx.Err() == nil && (a.of.until.IsZero() || now.Before(a.of.until)) {
+	switch {
+	case ctx.Err() != nil: // somebody ended it, and another one may have begun
+		return true
+	case a.of.until.IsZero() || now.Before(a.of.until):
 		return false
 	}
-	if ctx.Err() == nil {
-		a.cancel()
-	}
+	a.cancel()
 	return true
 }
 

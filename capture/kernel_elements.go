@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"iter"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -150,7 +151,7 @@ func steps(gone, added kernelElements) iter.Seq[kernelStep] {
 	}
 	return func(yield func(kernelStep) bool) {
 		for _, name := range kernelSets {
-			for _, key := range sortedKeys(added[name]) {
+			for _, key := range slices.Sorted(maps.Keys(added[name])) {
 				e := added[name][key]
 				s := kernelStep{set: name, come: &e}
 				if old, replaced := gone[name][key]; replaced {
@@ -162,20 +163,11 @@ func steps(gone, added kernelElements) iter.Seq[kernelStep] {
 			}
 		}
 		for _, name := range slices.Backward(kernelSets) {
-			for _, key := range sortedKeys(gone[name]) {
+			for _, key := range slices.Sorted(maps.Keys(gone[name])) {
 				if _, replaced := added[name][key]; !replaced && !yield(kernelStep{set: name, gone: bare(gone[name][key])}) {
 					return
 				}
 			}
 		}
 	}
-}
-
-func sortedKeys(m map[string]nftables.SetElement) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -8,13 +8,14 @@ import (
 
 	"github.com/gridmesh/gridmesh/health/check"
 	"github.com/gridmesh/gridmesh/health/vote"
+	"github.com/gridmesh/gridmesh/internal/latest"
 )
 
 // Report implements peer.Node.
 func (d *Daemon) Report(ctx context.Context, r vote.Reported) vote.Reply {
 	reply, _ := query(ctx, d, func(now time.Time) vote.Reply {
 		if !r.Up {
-			newest(d.quits, Quit{r.From, now})
+			latest.Put(d.quits, Quit{r.From, now})
 		}
 		d.step(now, r)
 		return d.machine.Reply(now)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/health/check"
 	"github.com/gridmesh/gridmesh/health/vote"
+	"github.com/gridmesh/gridmesh/internal/latest"
 	"github.com/gridmesh/gridmesh/internal/obs"
 )
 
@@ -165,17 +166,8 @@ func (d *Daemon) step(now time.Time, e vote.Event) {
 	d.carry(now, out)
 	if may := d.machine.May(now); may != d.was {
 		d.was = may
-		newest(d.may, may)
+		latest.Put(d.may, may)
 	}
-}
-
-// newest leaves the newest in a channel of one, into which nobody else sends.
-func newest[T any](ch chan T, t T) {
-	select {
-	case <-ch:
-	default:
-	}
-	ch <- t
 }
 
 // query has the loop say something.

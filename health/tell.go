@@ -11,6 +11,7 @@ import (
 	"github.com/gridmesh/gridmesh/health/told"
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/quiet"
 	"github.com/gridmesh/gridmesh/internal/run"
 )
 
@@ -26,13 +27,9 @@ func Tell(ctx context.Context, d *Daemon, path string, log logger) error {
 		return nil
 	}
 	t := teller{since: map[string]time.Time{}}
-	for said := ""; ; {
-		err := t.tell(ctx, d, path)
-		switch {
-		case err == nil:
-			said = ""
-		case err.Error() != said && ctx.Err() == nil:
-			said = err.Error()
+	var fault quiet.Change
+	for {
+		if err := t.tell(ctx, d, path); ctx.Err() == nil && fault.To(err) {
 			log.Warn("cannot tell the other programs of this node whom the unit calls dead; it is tried again", obs.KeyErr, err)
 		}
 		if !run.Pause(ctx, tellEvery) {

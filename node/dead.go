@@ -13,6 +13,7 @@ import (
 	"github.com/gridmesh/gridmesh/health/told"
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/quiet"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/topology"
@@ -25,18 +26,14 @@ const hearEvery = time.Second
 // no word of this node's daemon, leaves the last word to its age.
 func (a *Agent) followDead(ctx context.Context) error {
 	var ear told.Ear
-	for said := ""; ; {
+	var fault quiet.Change
+	for {
 		w, err := a.readDead()
-		switch {
-		case err == nil:
-			said = ""
-			if ear.Hear(time.Now(), w) {
-				a.verdicts.Publish(ear.Heard())
-				fill(a.paths)
-			}
-		case errors.Is(err, fs.ErrNotExist): // nobody votes here
-		case err.Error() != said:
-			said = err.Error()
+		if err == nil && ear.Hear(time.Now(), w) {
+			a.verdicts.Publish(ear.Heard())
+			fill(a.paths)
+		}
+		if !errors.Is(err, fs.ErrNotExist) && fault.To(err) { // without one nobody votes here
 			a.log.Warn("whom the vote of the unit calls dead is not heard", obs.KeyErr, err)
 		}
 		if !run.Pause(ctx, hearEvery) {

@@ -7,14 +7,11 @@ import (
 	"github.com/gridmesh/gridmesh/internal/near"
 )
 
-// A key that no node has is told with the label that may be meant. Any tenant may put keys
-// onto a Service, and any kubelet labels onto its own Node, and the two are compared each with
-// each: of so many keys, the first by alphabet, and with so many labels, those that most nodes
-// have. A unit's key is one of these.
-const (
-	mostMistaken = 64
-	mostMeant    = 128
-)
+// mostMistaken bounds the keys that no node has which are told with the label that may be meant.
+// Any tenant may put keys onto a Service, and any kubelet labels onto its own Node, and the two
+// are compared each with each: of keys the first by alphabet, and of labels (near.MostMeant) those
+// that most nodes have. A unit's key is one of these.
+const mostMistaken = 64
 
 // keyUse is which topology keys Services use, and which labels nodes have. What follows from
 // both is found anew where one came or went, and not at each change.
@@ -102,7 +99,7 @@ func (u *keyUse) settle(known bool) {
 		meant, looked := before[key]
 		if !looked {
 			if labels == nil {
-				labels = near.Common(u.nodes, mostMeant)
+				labels = near.Common(u.nodes, near.MostMeant)
 			}
 			meant = near.Word(key, labels)
 		}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gridmesh/gridmesh/internal/near"
 )
 
 // A Service of another tenant's costs the same where Services have keys that no node has, and
@@ -54,7 +56,7 @@ func TestMeantIsWhatMostNodesHave(t *testing.T) {
 		u.relabel(nil, &Node{Name: fmt.Sprint("n", i), Labels: map[string]string{"unit": "a"}})
 	}
 	hostile := map[string]string{}
-	for i := range 10 * mostMeant {
+	for i := range 10 * near.MostMeant {
 		hostile[fmt.Sprintf("unid%d", i)] = "v"
 	}
 	u.relabel(nil, &Node{Name: "other", Labels: hostile})

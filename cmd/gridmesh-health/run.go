@@ -14,6 +14,7 @@ import (
 	"github.com/gridmesh/gridmesh/health"
 	"github.com/gridmesh/gridmesh/health/check"
 	"github.com/gridmesh/gridmesh/health/peer"
+	"github.com/gridmesh/gridmesh/internal/latest"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
@@ -60,7 +61,7 @@ func daemon(ctx context.Context, c *config, socket string, log *slog.Logger) err
 	g.AddTask("unit", func(ctx context.Context) error {
 		return health.FollowUnit(ctx, client, c.node, groupings, c.state, func(u health.Unit) {
 			d.SetUnit(ctx, u)
-			newest(units, u.Name)
+			latest.Put(units, u.Name)
 		}, log)
 	})
 	g.AddTask("uplink", func(ctx context.Context) error { return followUplink(ctx, client, d, log) })
@@ -90,15 +91,6 @@ func followUplink(ctx context.Context, client *kube.Client, d *health.Daemon, lo
 		}
 		d.SetUplink(ctx, up)
 	})
-}
-
-// newest leaves the newest in a channel of one.
-func newest[T any](ch chan T, t T) {
-	select {
-	case <-ch:
-	default:
-	}
-	ch <- t // there is room: nobody else sends
 }
 
 // keyFiles are files with keys.

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gridmesh/gridmesh/health"
+	"github.com/gridmesh/gridmesh/internal/latest"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
 )
@@ -26,7 +27,7 @@ func (c *config) groupings(g *run.Group, client *kube.Client, tell func(keys ...
 	}
 	s := &health.SuperEdge{
 		Client: client, Namespace: c.superEdge, UnitKey: c.unitKey, Legacy: c.peer.Legacy, File: beside(c.state),
-		Group:   func(of health.Grouping) { newest(groupings, of) },
+		Group:   func(of health.Grouping) { latest.Put(groupings, of) },
 		Keys:    tell,
 		Metrics: health.NewSuperEdgeMetrics(r), Log: log,
 	}

@@ -87,9 +87,6 @@ func (in *healthInput) key(s *report.State) (string, error) {
 	return "", fmt.Errorf("%w: no Lease of a unit tells which label of Nodes has the units: give --unit-key, as gridmesh-health has it; is it installed, and in namespace %s (-n)?", run.ErrUsage, in.cfg.Namespace)
 }
 
-// page is how many objects are asked for at once.
-const page = 500
-
 // live asks a cluster.
 func (in *healthInput) live(ctx context.Context) (*report.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, in.timeout)
@@ -113,20 +110,13 @@ func (in *healthInput) live(ctx context.Context) (*report.State, error) {
 
 // fetch asks for what a report is made of.
 func (in *healthInput) fetch(ctx context.Context, client *kube.Client, s *report.State) error {
-	err := pages(func(o metav1.ListOptions) (string, error) {
-		list, err := client.Typed.CoreV1().Nodes().List(ctx, o)
-		if err != nil {
-			return "", fmt.Errorf("list nodes: %w", err)
-		}
-		for i := range list.Items {
-			n := &list.Items[i]
-			s.Nodes = append(s.Nodes, corev1.Node{
-				ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations},
-				Spec:       corev1.NodeSpec{Taints: n.Spec.Taints}, Status: corev1.NodeStatus{Conditions: n.Status.Conditions},
-			})
-		}
-		return list.Continue, nil
-	}, metav1.ListOptions{})
+	err := typed.EachNode(ctx, client, func(n *corev1.Node) error {
+		s.Nodes = append(s.Nodes, corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations},
+			Spec:       corev1.NodeSpec{Taints: n.Spec.Taints}, Status: corev1.NodeStatus{Conditions: n.Status.Conditions},
+		})
+		return nil
+	})
 	if err == nil {
 		err = in.leases(ctx, client, s, in.cfg.Namespace, metav1.ListOptions{LabelSelector: names.UnitLease})
 	}
@@ -144,7 +134,8 @@ func (in *healthInput) fetch(ctx context.Context, client *kube.Client, s *report
 
 // leases asks for those of a namespace.
 func (in *healthInput) leases(ctx context.Context, client *kube.Client, s *report.State, namespace string, o metav1.ListOptions) error {
-	return pages(func(o metav1.ListOptions) (string, error) {
+	o.Limit = kube.PageSize
+	return kube.Pages(o, func(o metav1.ListOptions) (string, error) {
 		list, err := client.Leases.Leases(namespace).List(ctx, o)
 		if err != nil {
 			return "", fmt.Errorf("list leases in namespace %s: %w", namespace, err)
@@ -154,16 +145,7 @@ func (in *healthInput) leases(ctx context.Context, client *kube.Client, s *repor
 			s.Leases = append(s.Leases, coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name, Labels: l.Labels}, Spec: l.Spec})
 		}
 		return list.Continue, nil
-	}, o)
-}
-
-// pages asks for one page after the other.
-func pages(ask func(o metav1.ListOptions) (next string, err error), o metav1.ListOptions) (err error) {
-	for o.Limit = page; ; {
-		if o.Continue, err = ask(o); err != nil || o.Continue == "" {
-			return err
-		}
-	}
+	})
 }
 
 // shieldOf asks for the list of shielded nodes; one that is not there is empty.

@@ -103,9 +103,6 @@ func (x *Index) holds(g *tracked, keys []string) bool {
 	return false
 }
 
-// mostMeant bounds the labels that are compared with a key, those that most nodes have.
-const mostMeant = 128
-
 // keyOfNobody says what comes of a grid whose unit key no node has, and which
 // label may be meant. Where there are no Nodes nobody knows.
 func (x *Index) keyOfNobody(g *tracked, keys []string, holds bool) string {
@@ -135,8 +132,7 @@ func (x *Index) keyOfNobody(g *tracked, keys []string, holds bool) string {
 			}
 		}
 	}
-	// A kubelet may put any number of labels onto its own Node.
-	if label := near.Word(g.unitKey, near.Common(labels, mostMeant)); label != "" {
+	if label := near.Word(g.unitKey, near.Common(labels, near.MostMeant)); label != "" {
 		cure = "did you mean " + label + "? Correct the key, or label the nodes"
 	}
 	return fmt.Sprintf("%s, for no node has the label %s; %s", comes, g.unitKey, cure)

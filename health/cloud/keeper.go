@@ -250,9 +250,14 @@ func (k *Keeper) forget() {
 
 // write writes the list where another one is due.
 func (k *Keeper) write(ctx context.Context, now time.Time, keep map[string]bool) {
-	data := k.list(now, keep)
-	due := k.absent || !maps.Equal(keep, k.listed) || len(keep) > 0 && now.Sub(k.written) >= k.cfg.Renew
-	if !due || now.Sub(k.failed) < 5*k.cfg.Every {
+	due := func() bool {
+		return k.absent || !maps.Equal(keep, k.listed) || len(keep) > 0 && now.Sub(k.written) >= k.cfg.Renew
+	}
+	if !due() {
+		return
+	}
+	data := k.list(now, keep) // may leave no more in keep than is listed
+	if !due() || now.Sub(k.failed) < 5*k.cfg.Every {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -142,7 +142,7 @@ func (p *Peer) admit(c *call, m request) refusal {
 	case !c.u.has(m.From) || m.From == c.u.Self:
 		return stranger
 	case !p.cfg.NAT && !c.u.at(m.From, c.from):
-		if !c.onNode() && !c.u.anywhere(c.from) && p.take(m) == "" && c.u.understands(m) {
+		if !c.onNode() && !c.u.isNode(c.from) && p.take(m) == "" && c.u.understands(m) {
 			p.node.Elsewhere(c.Context(), m.From, c.from)
 		}
 		return address

@@ -83,16 +83,6 @@ func (u *unit) list() []Member {
 // at reports whether an address is a node's.
 func (u *unit) at(name string, a netip.Addr) bool { return slices.Contains(u.Addrs[name], a) }
 
-// anywhere reports whether an address is of any node.
-func (u *unit) anywhere(a netip.Addr) bool {
-	for _, addrs := range u.Addrs {
-		if slices.Contains(addrs, a) {
-			return true
-		}
-	}
-	return false
-}
-
 // addr is the address by which a node is dialled; not valid where it has none.
 func (u *unit) addr(name string) (a netip.Addr) {
 	if addrs := u.Addrs[name]; len(addrs) > 0 {

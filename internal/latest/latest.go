@@ -12,6 +12,15 @@ import (
 	"time"
 )
 
+// Put leaves the newest in a channel of one slot, into which nobody else sends.
+func Put[T any](ch chan T, t T) {
+	select {
+	case <-ch:
+	default:
+	}
+	ch <- t // there is room
+}
+
 // Value is the newest T, and when its origin was last in contact. The zero
 // Value is ready for use; what is published must not be written to any more.
 type Value[T any] struct {

@@ -132,3 +132,18 @@ func TestFollowersEndAtTheNewest(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// A channel of one slot has what was put last, read or not.
+func TestPutLeavesTheNewest(t *testing.T) {
+	ch := make(chan int, 1)
+	for n := range 3 {
+		Put(ch, n)
+	}
+	if got := <-ch; got != 2 {
+		t.Errorf("%d is there, want 2", got)
+	}
+	Put(ch, 3)
+	if got := <-ch; got != 3 {
+		t.Errorf("%d is there, want 3", got)
+	}
+}

@@ -74,6 +74,10 @@ func Word(word string, list []string) string {
 	return best
 }
 
+// MostMeant bounds the words of others' that are compared with one, as labels of nodes with a key:
+// any kubelet may put any number onto its own Node.
+const MostMeant = 128
+
 // Common are at most so many of counted words, sorted: those that are there most often, the
 // first by alphabet of as many.
 func Common(counts map[string]int, most int) []string {

@@ -32,6 +32,19 @@ func (l *Limit) Allow(now time.Time, few int, each time.Duration) bool {
 	return true
 }
 
+// Change tells errors that are other ones than the last from those that go on. Its zero value is
+// ready. It has one owner.
+type Change struct{ last string }
+
+// To reports whether an error is to be said; nil is nothing to say, and the next one is.
+func (c *Change) To(err error) bool {
+	was := c.last
+	if c.last = ""; err != nil {
+		c.last = err.Error()
+	}
+	return err != nil && c.last != was
+}
+
 // Line lets one kind of line through now and then. Its zero value is ready. It
 // has one owner.
 type Line struct {

@@ -1,6 +1,7 @@
 package quiet
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,4 +33,18 @@ func TestLine(t *testing.T) {
 		say(100)
 		expect("after a long time", 2*Burst+1, 0)
 	})
+}
+
+// An error that goes on is said once; another one is, and the same after it was gone.
+func TestChange(t *testing.T) {
+	a, b := errors.New("a"), errors.New("b")
+	var c Change
+	for i, step := range []struct {
+		err  error
+		said bool
+	}{{nil, false}, {a, true}, {errors.New("a"), false}, {b, true}, {a, true}, {nil, false}, {a, true}} {
+		if got := c.To(step.err); got != step.said {
+			t.Errorf("step %d, %v: said %v, want %v", i, step.err, got, step.said)
+		}
+	}
 }

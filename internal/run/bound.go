@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"syscall"
@@ -206,11 +207,10 @@ func (c *boundConn) CloseWrite() error {
 func peerOf(c net.Conn) string {
 	if tcp, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		addr := tcp.AddrPort().Addr().Unmap()
-		if own, ok := c.LocalAddr().(*net.TCPAddr); addr.Is4() || ok && own.AddrPort().Addr().Unmap() == addr {
+		if own, ok := c.LocalAddr().(*net.TCPAddr); ok && own.AddrPort().Addr().Unmap() == addr {
 			return addr.String() // the kubelet's is this machine's own
 		}
-		network, _ := addr.Prefix(64)
-		return network.String()
+		return PeerAt(addr)
 	}
 	if socket, ok := c.(syscall.Conn); ok {
 		if raw, err := socket.SyscallConn(); err == nil {
@@ -218,6 +218,17 @@ func peerOf(c net.Conn) string {
 		}
 	}
 	return unseen
+}
+
+// PeerAt is whom an address of another machine counts for: of IPv6 the network that one machine
+// may have for itself.
+func PeerAt(addr netip.Addr) string {
+	addr = addr.Unmap()
+	if addr.Is4() {
+		return addr.String()
+	}
+	network, _ := addr.Prefix(64)
+	return network.String()
 }
 
 func processOf(raw syscall.RawConn) (peer string) {

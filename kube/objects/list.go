@@ -11,29 +11,27 @@ import (
 	"github.com/gridmesh/gridmesh/kube"
 )
 
-// pageSize is how many objects are asked for at once.
-const pageSize = 500
-
 // List asks for the objects of some kinds, as they are now.
 func List(ctx context.Context, c *kube.Client, kinds []Kind) ([]map[string]any, error) {
 	var all []map[string]any
 	for _, k := range kinds {
-		options := metav1.ListOptions{Limit: pageSize}
+		options := metav1.ListOptions{Limit: kube.PageSize}
 		k.narrow(&options)
-		for {
-			page, err := k.among(c.Dynamic).List(ctx, options)
+		err := kube.Pages(options, func(o metav1.ListOptions) (string, error) {
+			page, err := k.among(c.Dynamic).List(ctx, o)
 			if apierrors.IsNotFound(err) {
-				return nil, fmt.Errorf("list %s: the cluster does not know them: is gridmesh-controller installed? %w", k.Resource.Resource, err)
+				return "", fmt.Errorf("list %s: the cluster does not know them: is gridmesh-controller installed? %w", k.Resource.Resource, err)
 			}
 			if err != nil {
-				return nil, fmt.Errorf("list %s: %w", k.Resource.Resource, err)
+				return "", fmt.Errorf("list %s: %w", k.Resource.Resource, err)
 			}
 			for i := range page.Items {
 				all = append(all, page.Items[i].Object)
 			}
-			if options.Continue = page.GetContinue(); options.Continue == "" {
-				break
-			}
+			return page.GetContinue(), nil
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return all, nil

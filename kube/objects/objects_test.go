@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
+	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/kube/internal/apitest"
 )
 
@@ -272,12 +273,12 @@ func TestTakeOver(t *testing.T) {
 func TestListAndMergeOnce(t *testing.T) {
 	s := apitest.New(t)
 	c := s.Client(t)
-	for i := range pageSize + 1 {
+	for i := range kube.PageSize + 1 {
 		put(t, s, fmt.Sprintf("web-%d", i), "")
 	}
 	s.Put(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: default, name: strange}}`)
 	got, err := List(t.Context(), c, []Kind{deployments})
-	if err != nil || len(got) != pageSize+1 || s.Count("GET /apis/apps/v1/deployments") != 2 {
+	if err != nil || len(got) != kube.PageSize+1 || s.Count("GET /apis/apps/v1/deployments") != 2 {
 		t.Errorf("%d objects in %d pages: %v", len(got), s.Count("GET /apis/apps/v1/deployments"), err)
 	}
 	const at = "/apis/apps/v1/namespaces/default/deployments/web-0"

@@ -15,25 +15,20 @@ import (
 	"github.com/gridmesh/gridmesh/kube"
 )
 
-// nodePage is how many Nodes are asked for at once.
-const nodePage = 500
-
 // EachNode reads all Nodes, one page after the other.
 func EachNode(ctx context.Context, c *kube.Client, each func(*corev1.Node) error) error {
-	for o := (metav1.ListOptions{Limit: nodePage}); ; {
+	return kube.Pages(metav1.ListOptions{Limit: kube.PageSize}, func(o metav1.ListOptions) (string, error) {
 		list, err := c.Typed.CoreV1().Nodes().List(ctx, o)
 		if err != nil {
-			return fmt.Errorf("list nodes: %w", err)
+			return "", fmt.Errorf("list nodes: %w", err)
 		}
 		for i := range list.Items {
 			if err := each(&list.Items[i]); err != nil {
-				return err
+				return "", err
 			}
 		}
-		if o.Continue = list.Continue; o.Continue == "" {
-			return nil
-		}
-	}
+		return list.Continue, nil
+	})
 }
 
 // LeasesWith are the Leases of a namespace that have a label.

@@ -36,20 +36,18 @@ func PodsOn(ctx context.Context, c *kube.Client, node string, f Freshness, each 
 	if f == Now {
 		o.Limit = podPage
 	}
-	for {
+	return kube.Pages(o, func(o metav1.ListOptions) (string, error) {
 		list, err := c.Typed.CoreV1().Pods("").List(ctx, o)
 		if err != nil {
-			return fmt.Errorf("list the pods of node %s: %w", node, err)
+			return "", fmt.Errorf("list the pods of node %s: %w", node, err)
 		}
 		for i := range list.Items {
 			if err := each(&list.Items[i]); err != nil {
-				return err
+				return "", err
 			}
 		}
-		if o.Continue = list.Continue; o.Continue == "" {
-			return nil
-		}
-	}
+		return list.Continue, nil
+	})
 }
 
 // step is one of a JSON patch (RFC 6902).
