@@ -45,6 +45,8 @@ const (
 	AffinityFull FindingKind = "affinity-full"
 	// AffinityShare: a namespace has more Services with affinity than there is room for; reported.
 	AffinityShare FindingKind = "affinity-share"
+	// KernelPace: a Service changes more of the kernel path than its share of the time is; reported.
+	KernelPace FindingKind = "kernel-pace"
 	// EnvoyPorts: somebody else listens where Envoy has to; reported.
 	EnvoyPorts FindingKind = "envoy-ports"
 )

@@ -23,6 +23,7 @@ import (
 type kernelPath struct {
 	table   *kernelTable
 	planner *plan.KernelPlanner
+	pace    *plan.Pace
 	ports   []netip.Addr                    // at which node ports are served
 	own     []netip.Addr                    // the node's primary addresses
 	view    *topology.View                  // that the planner has; nil before the first
@@ -42,7 +43,7 @@ func newKernelPath(cfg plan.Config, flows *flows) *kernelPath {
 	if cfg.Kernel == nil {
 		return nil
 	}
-	return &kernelPath{table: newKernelTable(cfg), planner: plan.NewKernelPlanner(cfg, nil), udp: plan.UDPServing{}, moving: map[topology.Frontend]time.Time{}, flows: flows}
+	return &kernelPath{table: newKernelTable(cfg), planner: plan.NewKernelPlanner(cfg, nil), pace: plan.NewPace(), udp: plan.UDPServing{}, moving: map[topology.Frontend]time.Time{}, flows: flows}
 }
 
 // kernelFound reports whether a run before has left what the kernel path needs.
@@ -139,13 +140,12 @@ func (c *Capture) serveInKernel(v *topology.View, provisional bool) error {
 // taken before. A provisional view only adds, and the first whole one is
 // compared with what is in force, and so is the next one after a failure.
 func (c *Capture) setKernel(changed map[string][]plan.KernelFrontend, provisional bool) error {
-	k := c.kernel
-	for service, list := range changed {
+	k, was := c.kernel, c.kernel.held
+	for service, list := range k.taken(changed, was != synced || provisional) {
 		k.planner.Set(service, list)
 	}
 	change := k.planner.Settle()
 	maps.Copy(k.udp, change.UDP)
-	was := k.held
 	if !provisional || k.goal != merged {
 		k.kept = nil
 	}
@@ -176,9 +176,10 @@ func (k *kernelPath) followed() {
 // apply writes a change of what is in step.
 func (k *kernelPath) apply(change *plan.KernelChange) error {
 	if !change.Empty() {
-		if err := k.table.write(elementsOf(&change.Del), elementsOf(&change.Add), kernelChains{change.AddPicks, change.AddLists}, kernelChains{change.DelPicks, change.DelLists}); err != nil {
+		if err := k.table.write(stepsOf(change), kernelChains{change.AddPicks, change.AddLists}, kernelChains{change.DelPicks, change.DelLists}); err != nil {
 			return err
 		}
+		k.pace.Pay(change.Written(), time.Now())
 	}
 	k.held = synced
 	return nil
@@ -201,10 +202,12 @@ func (k *kernelPath) compare() (repaired bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	all, picks := k.planner.Plan()
-	want := elementsOf(&all)
+	want, whole := kernelElements{}, k.planner.Whole()
+	for _, come := range whole.Parts(partOf) {
+		want.join(elementsOf(come))
+	}
 	gone, added := have.apart(want)
-	need := kernelChains{picks, k.planner.Lists()}
+	need := kernelChains{whole.AddPicks, whole.AddLists}
 	drop := k.table.unused(need)
 	if repaired, err = k.table.refill(need.lists); err != nil {
 		return repaired, err
@@ -222,7 +225,7 @@ func (k *kernelPath) compare() (repaired bool, err error) {
 	}
 	if gone.len()+added.len()+drop.len() > 0 {
 		repaired = true
-		err = k.table.write(gone, added, need, drop)
+		err = k.table.write(steps(gone, added), need, drop)
 	}
 	if err == nil {
 		k.held = k.goal
@@ -236,7 +239,7 @@ func (m kernelElements) replacedBy(added kernelElements) kernelElements {
 	for name, elements := range m {
 		for key, e := range elements {
 			if _, replaced := added[name][key]; replaced {
-				list.put(name, e)
+				list.put(name, key, e)
 			}
 		}
 	}
@@ -252,6 +255,9 @@ func (c *Capture) repairKernel() (bool, error) {
 	ports := k.ports
 	before := errors.Join(c.followAddresses(), c.tellAbsent()) // what was known serves on
 	repaired, err := c.repairKernelTable(!slices.Equal(ports, k.ports))
+	if err == nil {
+		err = c.takeWaiting()
+	}
 	k.followed()
 	return repaired, errors.Join(before, err, c.lookAtMemories(time.Now()), k.flows.again())
 }

@@ -2,6 +2,7 @@ package capture
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 
+	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
@@ -22,54 +24,105 @@ import (
 // written: what leads to others comes last, and goes first.
 var kernelSets = bothOf(rules.Slots, rules.Ends, rules.Names, rules.Allowed, rules.Limited, rules.Loops, rules.Policy, rules.Near, rules.Front)
 
-// kernelElements are elements by set and key. The key of a range has both ends.
-type kernelElements map[string]map[string]nftables.SetElement
+// kernelElements are values by set and key, as they are written and read. There may be a
+// hundred thousand of them: they are held as what they are, and made elements when they are written.
+type kernelElements map[string]map[string]string
+
+// leading are the sets whose elements lead to chains, and how.
+var leading = leadingSets(map[rules.SetName]expr.VerdictKind{
+	rules.Limited: expr.VerdictJump, rules.Policy: expr.VerdictJump, rules.Near: expr.VerdictGoto, rules.Front: expr.VerdictGoto,
+})
+
+func leadingSets(kinds map[rules.SetName]expr.VerdictKind) map[string]expr.VerdictKind {
+	all := map[string]expr.VerdictKind{}
+	for set, kind := range kinds {
+		for _, name := range bothOf(set) {
+			all[name] = kind
+		}
+	}
+	return all
+}
 
 func elementsOf(e *plan.KernelElements) kernelElements {
 	m := kernelElements{}
 	for _, s := range e.Slots {
-		m.add(rules.Slots, s.Frontend.Addr, nftables.SetElement{Key: numberedKey(s.Frontend, s.Number), Val: endpointValue(s.Endpoint)})
+		m.add(rules.Slots, s.Frontend.Addr, numberedKey(s.Frontend, s.Number), endpointValue(s.Endpoint))
 	}
 	for _, x := range e.Ends {
-		m.add(rules.Ends, x.Frontend.Addr, nftables.SetElement{Key: numberedKey(x.Frontend, x.ID), Val: endpointValue(x.Endpoint)})
+		m.add(rules.Ends, x.Frontend.Addr, numberedKey(x.Frontend, x.ID), endpointValue(x.Endpoint))
 	}
 	for _, x := range e.Names {
-		m.add(rules.Names, x.Frontend.Addr, nftables.SetElement{Key: numberedKey(x.Frontend, x.Number), Val: binaryutil.NativeEndian.PutUint32(x.ID)})
+		m.add(rules.Names, x.Frontend.Addr, numberedKey(x.Frontend, x.Number), binaryutil.NativeEndian.PutUint32(x.ID))
 	}
 	for _, f := range e.Selves {
-		m.add(rules.Allowed, f.Addr, nftables.SetElement{Key: append(frontendKey(f), f.Addr.AsSlice()...)})
+		m.add(rules.Allowed, f.Addr, append(frontendKey(f), f.Addr.AsSlice()...), nil)
 	}
 	for _, l := range e.Limits {
-		m.verdict(rules.Limited, l.Frontend, expr.VerdictJump, rules.ListName(l.List))
+		m.lead(rules.Limited, l.Frontend, rules.ListName(l.List))
 	}
 	for _, ip := range e.Loops {
-		m.add(rules.Loops, ip, hairpinElement(ip))
+		m.add(rules.Loops, ip, hairpinElement(ip).Key, nil)
 	}
 	for _, p := range e.Policies {
-		m.verdict(rules.Policy, p.Frontend, expr.VerdictJump, rules.PolicyName(rules.FamilyOf(p.Frontend.Addr), p.Local))
+		m.lead(rules.Policy, p.Frontend, rules.PolicyName(rules.FamilyOf(p.Frontend.Addr), p.Local))
 	}
 	for _, f := range e.Nears {
-		m.verdict(rules.Near, f.Frontend, expr.VerdictGoto, rules.PickName(f.Pick))
+		m.lead(rules.Near, f.Frontend, rules.PickName(f.Pick))
 	}
 	for _, f := range e.Fronts {
-		m.verdict(rules.Front, f.Frontend, expr.VerdictGoto, rules.PickName(f.Pick))
+		m.lead(rules.Front, f.Frontend, rules.PickName(f.Pick))
 	}
 	return m
 }
 
-func (m kernelElements) add(set rules.SetName, ip netip.Addr, e nftables.SetElement) {
-	m.put(set.For(rules.FamilyOf(ip)), e)
+func (m kernelElements) add(set rules.SetName, ip netip.Addr, key, value []byte) {
+	m.put(set.For(rules.FamilyOf(ip)), string(key), string(value))
 }
 
-func (m kernelElements) put(name string, e nftables.SetElement) {
+func (m kernelElements) put(name, key, value string) {
 	if m[name] == nil {
-		m[name] = map[string]nftables.SetElement{}
+		m[name] = map[string]string{}
 	}
-	m[name][string(e.Key)+string(e.KeyEnd)] = e
+	m[name][key] = value
 }
 
-func (m kernelElements) verdict(set rules.SetName, f topology.Frontend, kind expr.VerdictKind, chain string) {
-	m.add(set, f.Addr, nftables.SetElement{Key: frontendKey(f), VerdictData: &expr.Verdict{Kind: kind, Chain: chain}})
+// join adds what another has.
+func (m kernelElements) join(o kernelElements) {
+	for name, list := range o {
+		if m[name] == nil {
+			m[name] = list
+			continue
+		}
+		maps.Copy(m[name], list)
+	}
+}
+
+func (m kernelElements) lead(set rules.SetName, f topology.Frontend, chain string) {
+	m.put(set.For(rules.FamilyOf(f.Addr)), string(frontendKey(f)), chain)
+}
+
+// elementOf is what is written.
+func elementOf(set, key, value string) nftables.SetElement {
+	e := nftables.SetElement{Key: []byte(key)}
+	if kind, leads := leading[set]; leads {
+		e.VerdictData = &expr.Verdict{Kind: kind, Chain: value}
+	} else if value != "" {
+		e.Val = []byte(value)
+	}
+	return e
+}
+
+// valueOf is what an element of a set that was read leads to. What leads to a chain in another
+// way than ours is told apart by a name that no chain has.
+func valueOf(set string, e *nftables.SetElement) string {
+	kind, leads := leading[set]
+	switch {
+	case !leads:
+		return string(e.Val)
+	case e.VerdictData == nil || e.VerdictData.Kind != kind:
+		return "/"
+	}
+	return e.VerdictData.Chain
 }
 
 func frontendKey(f topology.Frontend) []byte { return frontendElement(f).Key }
@@ -83,30 +136,36 @@ func endpointValue(e netip.AddrPort) []byte {
 	return append(binary.BigEndian.AppendUint16(e.Addr().AsSlice(), e.Port()), 0, 0)
 }
 
-// sameValue reports whether elements of one key lead to the same.
-func sameValue(a, b nftables.SetElement) bool {
-	if a.VerdictData == nil || b.VerdictData == nil {
-		return a.VerdictData == b.VerdictData && string(a.Val) == string(b.Val)
-	}
-	return *a.VerdictData == *b.VerdictData
-}
-
 // readElements reads the sets of a plan back.
 func readElements() (kernelElements, error) {
 	all := kernelElements{}
 	for _, name := range kernelSets {
-		list, err := nft.ReadMap(rules.KernelName, name)
+		list, err := readKernelSet(name)
 		if err != nil {
 			return nil, fmt.Errorf("read set %s: %w", name, err)
 		}
-		for _, e := range list {
-			if len(e.Key) == 0 {
-				return nil, fmt.Errorf("read set %s: an element stands for all, which none of ours does", name)
-			}
-			all.put(name, e)
+		if len(list) > 0 {
+			all[name] = list
 		}
 	}
 	return all, nil
+}
+
+// errForAll is of an element that stands for all that no other does.
+var errForAll = errors.New("an element stands for all, which none of ours does")
+
+func readKernelSet(name string) (map[string]string, error) {
+	return dump.Again(func() (map[string]string, error) {
+		list := map[string]string{}
+		err := nft.EachOfMap(rules.KernelName, name, func(e *nftables.SetElement) error {
+			if len(e.Key) == 0 {
+				return errForAll
+			}
+			list[string(e.Key)] = valueOf(name, e)
+			return nil
+		})
+		return list, err
+	})
 }
 
 // apart are the elements that only one of two has. Those of one key that lead
@@ -115,13 +174,13 @@ func (m kernelElements) apart(want kernelElements) (gone, added kernelElements) 
 	gone, added = kernelElements{}, kernelElements{}
 	for _, name := range kernelSets {
 		for key, e := range m[name] {
-			if w, wanted := want[name][key]; !wanted || !sameValue(e, w) {
-				gone.put(name, e)
+			if w, wanted := want[name][key]; !wanted || e != w {
+				gone.put(name, key, e)
 			}
 		}
 		for key, w := range want[name] {
-			if e, has := m[name][key]; !has || !sameValue(e, w) {
-				added.put(name, w)
+			if e, has := m[name][key]; !has || e != w {
+				added.put(name, key, w)
 			}
 		}
 	}
@@ -135,36 +194,46 @@ func (m kernelElements) len() (n int) {
 	return n
 }
 
-// kernelStep is what has to be in one transaction: an element that goes, one that comes, or both
-// in the place of each other.
-type kernelStep struct {
-	set        string
-	gone, come *nftables.SetElement
-}
+// partOf is how many elements of a change are held at once.
+const partOf = 1 << 14
 
-// steps are what leads from elements that are there to others, in an order in
-// which every frontend is served all the time: no number that is picked is ever
-// without an endpoint. They are made one by one: there may be a hundred thousand.
-func steps(gone, added kernelElements) iter.Seq[kernelStep] {
-	bare := func(e nftables.SetElement) *nftables.SetElement {
-		return &nftables.SetElement{Key: e.Key, KeyEnd: e.KeyEnd}
-	}
+// stepsOf are those of a change, in the order of its parts.
+func stepsOf(c *plan.KernelChange) iter.Seq[kernelStep] {
 	return func(yield func(kernelStep) bool) {
-		for _, name := range kernelSets {
-			for _, key := range slices.Sorted(maps.Keys(added[name])) {
-				e := added[name][key]
-				s := kernelStep{set: name, come: &e}
-				if old, replaced := gone[name][key]; replaced {
-					s.gone = bare(old)
-				}
+		for gone, come := range c.Parts(partOf) {
+			for s := range steps(elementsOf(gone), elementsOf(come)) {
 				if !yield(s) {
 					return
 				}
 			}
 		}
+	}
+}
+
+// kernelStep is what has to be in one transaction: an element that goes, one that comes, or both
+// in the place of each other.
+type kernelStep struct {
+	set, key   string
+	gone, come bool
+	value      string // of what comes
+}
+
+// steps are what leads from elements that are there to others, in an order in
+// which every frontend is served all the time: no number that is picked is ever
+// without an endpoint.
+func steps(gone, added kernelElements) iter.Seq[kernelStep] {
+	return func(yield func(kernelStep) bool) {
+		for _, name := range kernelSets {
+			for key, value := range added[name] {
+				_, replaced := gone[name][key]
+				if !yield(kernelStep{set: name, key: key, gone: replaced, come: true, value: value}) {
+					return
+				}
+			}
+		}
 		for _, name := range slices.Backward(kernelSets) {
-			for _, key := range slices.Sorted(maps.Keys(gone[name])) {
-				if _, replaced := added[name][key]; !replaced && !yield(kernelStep{set: name, gone: bare(gone[name][key])}) {
+			for key := range gone[name] {
+				if _, replaced := added[name][key]; !replaced && !yield(kernelStep{set: name, key: key, gone: true}) {
 					return
 				}
 			}

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/nftables"
-
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/topology"
@@ -28,7 +26,7 @@ func (k *kernelPath) putBack() error {
 	if k.earlier == nil {
 		return nil
 	}
-	return k.table.write(nil, k.earlier.elements, k.earlier.chains, kernelChains{})
+	return k.table.write(steps(nil, k.earlier.elements), k.earlier.chains, kernelChains{})
 }
 
 // frontLen is how long a frontend is in the key of a set.
@@ -72,7 +70,7 @@ func (m kernelElements) leave(frontends map[string]bool, have kernelElements) {
 	for _, set := range ofFrontends {
 		length := frontLen(set)
 		stays := func(key string) bool { return frontends[key[:length]] && have.serves(key[:length]) }
-		maps.DeleteFunc(m[set], func(key string, _ nftables.SetElement) bool { return stays(key) })
+		maps.DeleteFunc(m[set], func(key, _ string) bool { return stays(key) })
 	}
 }
 

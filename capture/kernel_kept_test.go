@@ -63,7 +63,7 @@ func TestLastGoodStateChangesNoFrontend(t *testing.T) {
 	}
 	all := kernelState(t)
 	k := newKernelTable(kernelConfig())
-	must(t, k.write(elementsOf(&plan.KernelElements{Slots: []plan.Slot{{Frontend: added.Frontend, Endpoint: added.Tiers[1][0]}}}), nil, kernelChains{}, kernelChains{}))
+	must(t, k.write(steps(elementsOf(&plan.KernelElements{Slots: []plan.Slot{{Frontend: added.Frontend, Endpoint: added.Tiers[1][0]}}}), nil), kernelChains{}, kernelChains{}))
 	if repaired, err := c.Repair(); !repaired || err != nil {
 		t.Errorf("what it added was harmed: repaired %v, %v", repaired, err)
 	}

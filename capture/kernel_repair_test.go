@@ -33,7 +33,7 @@ func kernelState(t *testing.T) map[string]string {
 	must(t, err)
 	for name, list := range elements {
 		for key, e := range list {
-			state[fmt.Sprintf("%s %x", name, key)] = fmt.Sprintf("%x %v", e.Val, e.VerdictData)
+			state[fmt.Sprintf("%s %x", name, key)] = fmt.Sprintf("%x", e)
 		}
 	}
 	pods, err := k.conn.GetSetElements(k.sets["pods4"])

@@ -176,8 +176,8 @@ func (t *kernelTable) intact() (bool, error) {
 	return true, nil
 }
 
-// write adds chains, makes of some elements others, and drops chains.
-func (t *kernelTable) write(gone, added kernelElements, need, drop kernelChains) error {
+// write adds chains, takes steps, and drops chains.
+func (t *kernelTable) write(list iter.Seq[kernelStep], need, drop kernelChains) error {
 	chains, err := t.addPicks(need.picks)
 	if err != nil {
 		return err
@@ -186,7 +186,7 @@ func (t *kernelTable) write(gone, added kernelElements, need, drop kernelChains)
 	if err != nil {
 		return err
 	}
-	if err := t.take(steps(gone, added)); err != nil {
+	if err := t.take(list); err != nil {
 		return err
 	}
 	if err := t.dropPicks(need.picks, drop.picks); err != nil {
@@ -232,11 +232,11 @@ type kernelBatch struct {
 func (b *kernelBatch) add(s kernelStep) {
 	b.set = s.set
 	b.steps++
-	if s.gone != nil {
-		b.out = append(b.out, *s.gone)
+	if s.gone {
+		b.out = append(b.out, nftables.SetElement{Key: []byte(s.key)})
 	}
-	if s.come != nil {
-		b.in = append(b.in, *s.come)
+	if s.come {
+		b.in = append(b.in, elementOf(s.set, s.key, s.value))
 	}
 }
 

@@ -14,6 +14,18 @@ type targetBounds struct {
 	udp int
 }
 
+// perAffinity is how many elements the kernel has of an endpoint whose clients are remembered: its
+// number, its name, and what that means.
+const perAffinity = 3
+
+// room is how many endpoints the frontends of ClusterIPs may lead to, all together.
+func (i *inquiry) room() int {
+	if i.service.Affinity > 0 {
+		return max(1, i.targets.service/perAffinity)
+	}
+	return i.targets.service
+}
+
 // mostTargets bounds what two objects of one tenant may cost: ports times endpoints
 // may be millions. 5,000 endpoints of 10 ports in two families have room, with a node
 // port and an address outside of each. Envoy cannot ask for UDP when it is used, and
@@ -67,8 +79,8 @@ func (i *inquiry) bound() int {
 	for _, slice := range i.slices {
 		endpoints += len(slice.Endpoints)
 	}
-	s, besides := i.service, i.view.besides
-	if len(s.Ports)*len(s.ClusterIPs)*endpoints <= i.targets.service && besides*endpoints <= 2*i.targets.service {
+	s, besides, room := i.service, i.view.besides, i.room()
+	if len(s.Ports)*len(s.ClusterIPs)*endpoints <= room && besides*endpoints <= 2*room {
 		return 0 // no Service that anybody means comes further
 	}
 	have := endpointsOf(i.slices)
@@ -89,7 +101,7 @@ func (i *inquiry) bound() int {
 			}
 		}
 	}
-	a, b := level(inside, i.targets.service), level(outside, 2*i.targets.service)
+	a, b := level(inside, room), level(outside, 2*room)
 	if a == 0 || b > 0 && b < a {
 		i.mostBesides = b > 0
 		return b
@@ -155,12 +167,16 @@ func (i *inquiry) tellBound() {
 		i.view.problem("spec.ports", fmt.Sprintf("has UDP ports of more endpoints than the %d that Envoy holds of each, and leads to no others: to the nearest, and of those that are as near to others on each node; "+
 			"run the agent with --datapath auto, where the kernel serves UDP, or divide the endpoints among several Services", i.targets.udp))
 	}
-	what, room, cure := "ports", i.targets.service, "divide the ports among several Services"
+	what, room, cure := "ports", i.room(), "divide the ports among several Services"
 	if i.mostBesides {
-		what, room, cure = "node ports and addresses", 2*i.targets.service, "give it fewer addresses, or divide the ports among several Services"
+		what, room, cure = "node ports and addresses", 2*room, "give it fewer addresses, or divide the ports among several Services"
+	}
+	of := ""
+	if i.service.Affinity > 0 {
+		of = " whose clients keep their endpoints"
 	}
 	if i.bounded {
-		i.view.problem("spec.ports", fmt.Sprintf("has more %s times endpoints than the %d that a node keeps of a Service: each port leads to %d of its endpoints at most, "+
-			"the nearest, and of those that are as near to others on each node; %s", what, room, i.most, cure))
+		i.view.problem("spec.ports", fmt.Sprintf("has more %s times endpoints than the %d that a node keeps of a Service%s: each port leads to %d of its endpoints at most, "+
+			"the nearest, and of those that are as near to others on each node; %s", what, room, of, i.most, cure))
 	}
 }

@@ -183,13 +183,17 @@ func heapAlloc() int64 {
 func TestAddressesTimesEndpointsAreBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		ports, endpoints, addresses int
+		affinity                    uint32
 		each                        int
 	}{
-		"a load balancer": {10, 5000, 1, 5000},
-		"4000 addresses":  {1, 1000, 4000, 2 << 17 / 4002},
+		"a load balancer":           {10, 5000, 1, 0, 5000},
+		"4000 addresses":            {1, 1000, 4000, 0, 2 << 17 / 4002},
+		"4000 addresses, affinity":  {1, 1000, 4000, 3600, 2 * (1 << 17 / 3) / 4002},
+		"131 ports, with affinity":  {131, 1000, 1, 3600, 1 << 17 / 3 / 2 / 131},
+		"a load balancer, affinity": {2, 5000, 1, 3600, 5000},
 	} {
 		w := newWide(c.ports, c.endpoints, UDP, "10.96.0.1", "fd00::1")
-		w.Exposure = &Exposure{}
+		w.Exposure, w.Affinity = &Exposure{}, c.affinity
 		for i := range w.Ports {
 			w.Ports[i].NodePort = uint16(30000 + i)
 		}

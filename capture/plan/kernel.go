@@ -179,10 +179,12 @@ func (e *KernelElements) Len() int {
 	return len(e.Slots) + len(e.Names) + len(e.Ends) + len(e.Selves) + len(e.Limits) + len(e.Loops) + len(e.Policies) + len(e.Nears) + len(e.Fronts)
 }
 
-// KernelChange leads from one plan of the kernel path to the next. What is in
-// both Del and Add with another value is replaced.
+// KernelChange leads from one plan of the kernel path to the next. What elements it takes is
+// told part by part: there may be a hundred thousand of them.
 type KernelChange struct {
-	Add, Del           KernelElements
+	moves              []move
+	written            map[string]int // elements by Service, of the parts that were taken
+	AddLoops, DelLoops []netip.Addr
 	AddPicks, DelPicks []Pick
 	AddLists, DelLists []Ranges
 	// UDP are the frontends of UDP that changed: flows of theirs that are stale
@@ -190,7 +192,10 @@ type KernelChange struct {
 	UDP UDPServing
 }
 
+// Written is how many elements each Service had in the parts that were taken.
+func (c *KernelChange) Written() map[string]int { return c.written }
+
 // Empty reports whether there is nothing to write.
 func (c *KernelChange) Empty() bool {
-	return c.Add.Len()+c.Del.Len()+len(c.AddPicks)+len(c.DelPicks)+len(c.AddLists)+len(c.DelLists) == 0
+	return len(c.moves)+len(c.AddLoops)+len(c.DelLoops)+len(c.AddPicks)+len(c.DelPicks)+len(c.AddLists)+len(c.DelLists) == 0
 }

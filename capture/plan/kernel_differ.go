@@ -1,28 +1,108 @@
 package plan
 
 import (
-	"net/netip"
+	"cmp"
+	"iter"
+	"math"
 	"slices"
 
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// differ adds to a change what leads a frontend from one state to the next;
-// nil is none.
-func differ(f topology.Frontend, was, is *held, c *KernelChange) {
-	before, after := elementsOf(f, was), elementsOf(f, is)
-	slots := len(c.Add.Slots) + len(c.Del.Slots)
-	c.Del.Slots, c.Add.Slots = apart(before.Slots, after.Slots, c.Del.Slots, c.Add.Slots)
-	c.Del.Names, c.Add.Names = apart(before.Names, after.Names, c.Del.Names, c.Add.Names)
-	c.Del.Ends, c.Add.Ends = apart(before.Ends, after.Ends, c.Del.Ends, c.Add.Ends)
-	c.Del.Selves, c.Add.Selves = apart(before.Selves, after.Selves, c.Del.Selves, c.Add.Selves)
-	c.Del.Limits, c.Add.Limits = apart(before.Limits, after.Limits, c.Del.Limits, c.Add.Limits)
-	c.Del.Policies, c.Add.Policies = apart(before.Policies, after.Policies, c.Del.Policies, c.Add.Policies)
-	c.Del.Nears, c.Add.Nears = apart(before.Nears, after.Nears, c.Del.Nears, c.Add.Nears)
-	c.Del.Fronts, c.Add.Fronts = apart(before.Fronts, after.Fronts, c.Del.Fronts, c.Add.Fronts)
-	if f.Protocol == topology.UDP && (was == nil || len(c.Add.Slots)+len(c.Del.Slots) > slots || !slices.Equal(was.serving, serving(is))) {
-		c.flows(f, is)
+// move leads a frontend from one state to the next; nil is none.
+type move struct {
+	frontend topology.Frontend
+	was, is  *held
+}
+
+// service is whose frontend it is, or was.
+func (m move) service() string {
+	if m.is != nil {
+		return m.is.service
 	}
+	return m.was.service
+}
+
+// weigh is how many elements it is about, or somewhat more.
+func (m move) weigh() int { return m.was.weigh() + m.is.weigh() }
+
+func (h *held) weigh() int {
+	if h == nil {
+		return 0
+	}
+	n := len(h.slots) + len(h.nears)
+	if h.front.Sticky+h.near.Sticky > 0 {
+		n *= 3
+	}
+	return n + 1
+}
+
+func (h *held) equal(o *held) bool {
+	if h == nil || o == nil {
+		return h == o
+	}
+	return h.front == o.front && h.near == o.near && h.outside == o.outside && h.local == o.local &&
+		h.guard.equal(o.guard) && h.sameSlots(o)
+}
+
+func (h *held) sameSlots(o *held) bool {
+	return slices.Equal(h.slots, o.slots) && slices.Equal(h.nears, o.nears)
+}
+
+// note adds a move, and what it means for flows.
+func (c *KernelChange) note(m move) {
+	if !m.was.equal(m.is) {
+		c.moves = append(c.moves, m)
+	}
+	if m.frontend.Protocol == topology.UDP && (m.was == nil || m.is == nil || !m.was.sameSlots(m.is) || !slices.Equal(m.was.serving, m.is.serving)) {
+		c.flows(m.frontend, m.is)
+	}
+}
+
+// Parts are the elements that go and come, each part of so many or somewhat more: all of a
+// frontend, and those first that are about little, so that nobody waits for another's thousands.
+// What is in both with another value is replaced. What frontends share comes with the first part, and
+// goes with the last.
+func (c *KernelChange) Parts(size int) iter.Seq2[*KernelElements, *KernelElements] {
+	slices.SortStableFunc(c.moves, func(a, b move) int { return cmp.Compare(a.weigh(), b.weigh()) })
+	c.written = map[string]int{}
+	return func(yield func(gone, come *KernelElements) bool) {
+		gone, come := &KernelElements{}, &KernelElements{Loops: c.AddLoops}
+		for _, m := range c.moves {
+			if n := gone.Len() + come.Len(); n > 0 && n+m.weigh() > size {
+				if !yield(gone, come) {
+					return
+				}
+				gone, come = &KernelElements{}, &KernelElements{}
+			}
+			before := gone.Len() + come.Len()
+			m.differ(gone, come)
+			c.written[m.service()] += gone.Len() + come.Len() - before
+		}
+		gone.Loops = c.DelLoops
+		yield(gone, come)
+	}
+}
+
+// all is one part.
+func (c *KernelChange) all() (gone, come *KernelElements) {
+	for gone, come = range c.Parts(math.MaxInt) {
+		break // it is the only one
+	}
+	return gone, come
+}
+
+// differ adds what of a frontend goes and comes.
+func (m move) differ(gone, come *KernelElements) {
+	before, after := elementsOf(m.frontend, m.was), elementsOf(m.frontend, m.is)
+	gone.Slots, come.Slots = apart(before.Slots, after.Slots, gone.Slots, come.Slots)
+	gone.Names, come.Names = apart(before.Names, after.Names, gone.Names, come.Names)
+	gone.Ends, come.Ends = apart(before.Ends, after.Ends, gone.Ends, come.Ends)
+	gone.Selves, come.Selves = apart(before.Selves, after.Selves, gone.Selves, come.Selves)
+	gone.Limits, come.Limits = apart(before.Limits, after.Limits, gone.Limits, come.Limits)
+	gone.Policies, come.Policies = apart(before.Policies, after.Policies, gone.Policies, come.Policies)
+	gone.Nears, come.Nears = apart(before.Nears, after.Nears, gone.Nears, come.Nears)
+	gone.Fronts, come.Fronts = apart(before.Fronts, after.Fronts, gone.Fronts, come.Fronts)
 }
 
 // flows adds who serves a frontend of UDP now: nobody, where it is gone.
@@ -34,13 +114,6 @@ func (c *KernelChange) flows(f topology.Frontend, is *held) {
 	if is != nil {
 		c.UDP[f.AddrPort()] = slices.Concat(is.slots, is.nears, is.serving)
 	}
-}
-
-func serving(h *held) []netip.AddrPort {
-	if h == nil {
-		return nil
-	}
-	return h.serving
 }
 
 // apart adds what only one of two short lists has.

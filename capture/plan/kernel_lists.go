@@ -62,6 +62,13 @@ type guard struct {
 	node bool // they let this node in
 }
 
+func (g *guard) equal(o *guard) bool {
+	if g == nil || o == nil {
+		return g == o
+	}
+	return g.List == o.List && g.node == o.node
+}
+
 // guards are those of the ranges that were asked about: the frontends of a Service have one
 // list, which is looked at once.
 type guards struct {

@@ -34,6 +34,7 @@ type claim struct {
 
 // held is a frontend as it is planned.
 type held struct {
+	service      string
 	front, near  Pick
 	slots, nears []netip.AddrPort // by number
 	outside      bool
@@ -125,30 +126,40 @@ func (p *KernelPlanner) Settle() *KernelChange {
 			// Two Services of one address: the same of them on every node.
 			best := slices.MinFunc(list, func(a, b claim) int { return strings.Compare(a.service, b.service) })
 			is = p.hold(f, best.want, was)
+			is.service = best.service
 		}
 		p.count(is, 1)
 		p.count(was, -1)
 		if p.held[f] = is; is == nil {
 			delete(p.held, f)
 		}
-		differ(f, was, is, c)
+		c.note(move{f, was, is})
 	}
 	clear(p.dirty)
-	c.Add.Loops, c.Del.Loops = p.loops.settle(netip.Addr.Compare)
+	c.AddLoops, c.DelLoops = p.loops.settle(netip.Addr.Compare)
 	c.AddPicks, c.DelPicks = p.picks.settle(Pick.compare)
 	p.settleLists(c)
 	return c
 }
 
-// Plan returns all of it.
-func (p *KernelPlanner) Plan() (e KernelElements, picks []Pick) {
-	c := &KernelChange{}
+// Whole is the change that leads to all of it from nothing.
+func (p *KernelPlanner) Whole() *KernelChange {
+	c := &KernelChange{AddLoops: p.loops.sorted(netip.Addr.Compare), AddPicks: p.picks.sorted(Pick.compare), AddLists: p.Lists()}
 	for f, h := range p.held {
-		differ(f, nil, h, c)
+		c.moves = append(c.moves, move{f, nil, h})
 	}
-	c.Add.Loops = p.loops.sorted(netip.Addr.Compare)
-	return c.Add, p.picks.sorted(Pick.compare)
+	return c
 }
+
+// Plan returns all of it at once.
+func (p *KernelPlanner) Plan() (e KernelElements, picks []Pick) {
+	c := p.Whole()
+	_, come := c.all()
+	return *come, c.AddPicks
+}
+
+// Of is what a Service was set to.
+func (p *KernelPlanner) Of(service string) []KernelFrontend { return p.services[service] }
 
 // Has reports whether a frontend is planned.
 func (p *KernelPlanner) Has(f topology.Frontend) bool { return p.held[f] != nil }

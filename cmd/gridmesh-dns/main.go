@@ -155,6 +155,7 @@ func main() {
 		wrong(err)
 	}
 	run.StillHeap()
+	run.KeepToLimit()
 	if err := dnsserver.SetDirectives(directives); err != nil {
 		fmt.Fprintln(os.Stderr, "gridmesh-dns:", err)
 		os.Exit(1)

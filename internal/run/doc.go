@@ -19,7 +19,7 @@
 //	checks.go       Checks: /healthz, /livez and /readyz
 //	notify.go       Supervised: what systemd is told of a process that it started
 //	metrics.go      NewRegistry, MetricsMux: /metrics
-//	heap.go         StillHeap: the garbage collector of a large, still heap
+//	heap.go         StillHeap, KeepToLimit: the garbage collector of a large, still heap, and of one that has a limit
 //
 // A program opens its listeners, adds what it does to a Group, and runs it: the
 // Example is one.

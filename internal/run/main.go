@@ -30,6 +30,7 @@ const again = 500 * time.Millisecond
 // returns its exit code: 0, 2 for ErrUsage, what more says of other errors, or
 // 1 where it says 0. more may be nil.
 func Main(root *cobra.Command, more func(error) int) int {
+	KeepToLimit()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(again, stop) })()

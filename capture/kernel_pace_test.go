@@ -1,0 +1,90 @@
+package capture
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/capture/rules"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// A Service that changes tens of thousands of elements again and again has its next change wait,
+// and nobody else's waits behind it; when its turn comes it is what it is to be.
+func TestWhoChangesThousandsHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	c := started(t, kernelConfig())
+	wide := func(round byte) (list []plan.KernelFrontend) {
+		var ends []netip.AddrPort
+		for i := range 1000 {
+			ends = append(ends, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, round, byte(i >> 8), byte(i)}), 80))
+		}
+		for i := range 20 {
+			f := topology.Frontend{Addr: netip.MustParseAddr("10.96.0.1"), Port: uint16(1 + i), Protocol: topology.TCP}
+			list = append(list, plan.KernelFrontend{Frontend: f, Tiers: [][]netip.AddrPort{ends}})
+		}
+		return list
+	}
+	small := func(end string) []plan.KernelFrontend {
+		return []plan.KernelFrontend{{Frontend: tcp("10.96.0.2:80"), Tiers: [][]netip.AddrPort{{netip.MustParseAddrPort(end)}}}}
+	}
+	write := func(w, s []plan.KernelFrontend) time.Duration {
+		begin := time.Now()
+		must(t, c.setKernel(map[string][]plan.KernelFrontend{"evil/wide": w, "good/web": s}, false))
+		return time.Since(begin)
+	}
+	leadsTo := func() (rounds map[byte]int, web string) {
+		all, err := readElements()
+		must(t, err)
+		rounds = map[byte]int{}
+		for key, value := range all[rules.Slots.For(rules.IPv4)] {
+			if strings.HasPrefix(key, string(frontendKey(tcp("10.96.0.2:80")))) {
+				web = fmt.Sprint(netip.AddrFrom4([4]byte([]byte(value[:4]))))
+			} else {
+				rounds[value[1]]++
+			}
+		}
+		return rounds, web
+	}
+	_ = write(wide(1), small("10.244.0.1:80")) // compared as a whole: nobody pays for the first
+	first := write(wide(2), small("10.244.0.2:80"))
+	second := write(wide(3), small("10.244.0.3:80"))
+	t.Logf("20,000 endpoints and one: %s; beside those that wait: %s", first, second)
+	rounds, web := leadsTo()
+	if rounds[2] != 20000 || len(rounds) != 1 || web != "10.244.0.3" {
+		t.Errorf("the wide Service leads to %v (by round), and the other to %s", rounds, web)
+	}
+	if second > first/3 {
+		t.Errorf("beside it one endpoint takes %s; with it %s", second, first)
+	}
+	if _, err := c.Repair(); err != nil || !told(c, KernelPace, "evil/wide") {
+		t.Errorf("nobody is told that it waits: %v", err)
+	}
+	for begin := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		if _, err := c.Repair(); err != nil {
+			t.Fatal(err)
+		}
+		if rounds, _ := leadsTo(); rounds[3] == 20000 && len(rounds) == 1 {
+			t.Logf("its turn came after %s", time.Since(begin))
+			break
+		}
+		if time.Since(begin) > time.Minute {
+			t.Fatal("its turn never came")
+		}
+	}
+	if told(c, KernelPace, "") {
+		t.Error("it is said that it waits still")
+	}
+}
+
+func told(c *Capture, kind FindingKind, about string) bool {
+	for _, f := range c.own.all() {
+		if f.Kind == kind && strings.Contains(f.Text, about) {
+			return true
+		}
+	}
+	return false
+}
