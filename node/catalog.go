@@ -14,8 +14,27 @@ func (l *loop) catalogAgain() {
 	if l.view == nil {
 		return
 	}
-	changed := l.nextCatalog()
-	l.xds.Update(l.catalog, changed)
+	l.tellEnvoy(l.nextCatalog(), true)
+}
+
+// tellEnvoy gives Envoy the catalog. Where the kernel may hand it more than that, as by rules of a
+// run before, or where a write failed, it keeps what it holds.
+func (l *loop) tellEnvoy(changed render.Changed, retracted bool) {
+	l.inLine = l.inLine && retracted && l.broken == nil
+	if l.inLine {
+		l.xds.Update(l.catalog, changed)
+	} else {
+		l.xds.Update(l.catalog.Keeping(), changed)
+	}
+}
+
+// releaseEnvoy lets Envoy forget what it kept, once the kernel holds a whole view.
+func (l *loop) releaseEnvoy(written bool) {
+	was := l.inLine
+	l.inLine = written && l.live
+	if l.inLine && !was {
+		l.xds.Update(l.catalog, nil)
+	}
 }
 
 // nextCatalog makes the catalog of the view that is in force.

@@ -133,6 +133,7 @@ func xdsContract(t *testing.T, make func(*testing.T) *xdsRig) {
 		"what is preloaded is held and follows":             preloadedFollows,
 		"what is asked for is told, held, and only emptied": askedIsEmptied,
 		"what is refused is told once and listed":           refusedIsTold,
+		"what is kept is held, and then gone":               keptUntilReleased,
 		"streams come and go":                               streamsComeAndGo,
 	} {
 		t.Run(name, func(t *testing.T) { run(t, make(t)) })
@@ -187,6 +188,25 @@ func askedIsEmptied(t *testing.T, r *xdsRig) {
 	o.Delete("far")
 	r.publish(o)
 	r.wantHolds(t, "deleted", farCluster)
+}
+
+func keptUntilReleased(t *testing.T, r *xdsRig) {
+	r.publish(webAndOther())
+	r.Connect("1.40.0")
+	r.wantHolds(t, "first", webCluster, "10.244.2.5:8080")
+	r.wantHolds(t, "first", otherCluster, "10.244.2.6:8080")
+	for _, pod := range []string{"10.244.9.7", "10.244.9.8"} {
+		o := webOnly()
+		o.Plain("other", "10.96.0.11", map[string]string{"b-1": pod})
+		cat, changed := r.catalogs.Next(r.viewer.See(o.Snapshot()), false)
+		r.catalogs.Used(nil, nil) // nor is it held for having been near
+		r.Update(cat.Keeping(), changed)
+		r.wantHolds(t, "nobody's to preload", otherCluster, pod+":8080")
+	}
+	cat, changed := r.catalogs.Next(r.viewer.See(webOnly().Snapshot()), false)
+	r.Update(cat, changed)
+	eventually(t, "what nobody keeps is gone", func() bool { _, held := r.Holds(otherCluster); return !held })
+	r.wantHolds(t, "the rest goes on", webCluster, "10.244.2.5:8080")
 }
 
 func refusedIsTold(t *testing.T, r *xdsRig) {

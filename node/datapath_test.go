@@ -75,7 +75,7 @@ func TestPathsOfAView(t *testing.T) {
 		r.journal.Take()
 		r.publish(o)
 		both := []string{webFrontend, otherFrontend}
-		r.wantJournal(t, "the first view", "Retract", "kernel", "Update", "Extend")
+		r.wantJournal(t, "the first view", "Retract", "kernel", "Update", "Extend", "Update")
 		r.wantPaths(t, "the first view", []string{webFrontend}, both)
 		if got := r.agent.status(); got.Datapath != "auto" || got.Paths == nil || got.Paths.Envoy != 1 || got.Paths.Kernel != 1 || got.EnvoyAbsent {
 			t.Errorf("the status says %q %+v, absent %v", got.Datapath, got.Paths, got.EnvoyAbsent)
@@ -91,15 +91,14 @@ func TestPathsOfAView(t *testing.T) {
 		if r.agent.status().Error == "" {
 			t.Error("the status does not say that the kernel does not take it")
 		}
-		if _, held := r.xds.Holds("10.96.0.10:80"); !held {
-			// A connection that comes just now asks for it.
-			r.xds.Ask("10.96.0.10:80")
-			if ends, _ := r.xds.Holds("10.96.0.10:80"); len(ends) != 1 {
-				t.Errorf("Envoy would send it to %v", ends)
-			}
+		if ends, held := r.xds.Holds(webCluster); !held || len(ends) != 1 {
+			t.Errorf("Envoy holds it: %v, and would send it to %v", held, ends)
 		}
 		after(repairEvery)
 		r.wantPaths(t, "tried again", nil, both)
+		if _, held := r.xds.Holds(webCluster); held {
+			t.Error("Envoy is handed none of it any more, and keeps it")
+		}
 
 		o.Closed("web", "10.96.0.10", map[string]string{"a-2": "10.244.2.5"})
 		r.journal.Take()

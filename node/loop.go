@@ -55,6 +55,7 @@ type loop struct {
 	view    *topology.View
 	units   report.UnitKeys // of the view
 	catalog *render.Catalog
+	inLine  bool // the kernel hands over to Envoy what the catalog has, and nothing else
 	said    lines
 	failure error       // of the last write to the kernel; nil where it is in line
 	broken  error       // of the last look at what others removed
@@ -255,11 +256,13 @@ func (l *loop) countProgrammed() {
 // alone: what Envoy serves more does not wait for it.
 func (l *loop) act(changed render.Changed) error {
 	err := l.capture.Retract(l.view, !l.live)
-	l.xds.Update(l.catalog, changed)
+	l.tellEnvoy(changed, err == nil)
 	if err != nil && l.cfg.Datapath == topology.DatapathNone {
 		return err
 	}
-	return errors.Join(err, l.capture.Extend())
+	err = errors.Join(err, l.capture.Extend())
+	l.releaseEnvoy(err == nil)
+	return err
 }
 
 // changed shows the loop's state and has it saved.

@@ -69,6 +69,7 @@ func newPeer(t testing.TB, c *cluster) *peer {
 func (p *peer) connect() {
 	p.stream, p.owed = newStream(p.c.server, link{send: p.receive}), map[string]bool{}
 	p.stream.known = true
+	p.c.server.streams = map[*stream]struct{}{p.stream: {}}
 	for _, typeURL := range sendOrder {
 		pt := p.types[typeURL]
 		pt.queue = nil
@@ -279,6 +280,7 @@ func (p *peer) drain() {
 // nothing else.
 func (p *peer) converged() {
 	p.t.Helper()
+	p.c.publish() // nothing is kept any more
 	p.stream.takeDirty()
 	p.flush()
 	p.drain()
@@ -358,8 +360,10 @@ func (p *peer) change(arg byte) {
 		p.c.near(9, n)
 	}
 	cat, changed := p.c.next(false)
+	if arg/24%3 == 0 {
+		cat = cat.Keeping()
+	}
 	p.c.server.Update(cat, changed)
-	p.stream.mark(changed, false)
 }
 
 // FuzzStream plays histories of requests, answers and changes on one stream.

@@ -105,8 +105,8 @@ func (s *Server) Register(g *grpc.Server) { discovery.RegisterAggregatedDiscover
 func (s *Server) Update(cat *render.Catalog, changed render.Changed) {
 	s.mu.Lock()
 	first := s.catalog == nil
-	// What a provisional catalog passed over has to be looked at now.
-	all := !first && s.catalog.Provisional && !cat.Provisional
+	// What a provisional catalog, or one that keeps, passed over has to be looked at now.
+	all := !first && (s.catalog.Provisional && !cat.Provisional || s.catalog.Keeps && !cat.Keeps)
 	s.catalog = cat
 	for st := range s.streams {
 		st.mark(changed, all)

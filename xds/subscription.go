@@ -264,7 +264,7 @@ func (s *subscription) evaluate(cat *render.Catalog, name string, force bool, b 
 	refused, isRefused := s.rejected[name]
 	r, found := s.resource(cat, name)
 	if !found || !s.subscribes(cat, name) {
-		if holds && isRefused && refused == "" {
+		if holds && (isRefused && refused == "" || s.keeps(cat) && !force) {
 			return false
 		}
 		delete(s.rejected, name)

@@ -113,6 +113,20 @@ func TestProvisionalCatalogOnlyAdds(t *testing.T) {
 	want(t, drain(t, s, live), name(1)+" "+name(2)+" "+name(3)+" -"+name(4))
 }
 
+// While the kernel may hand them over, clusters that an Envoy holds stay, also one of a run before;
+// their endpoints follow.
+func TestKeptClustersGoLater(t *testing.T) {
+	cat := catalogOf([]byte{1, 4}, []byte{2}, 9)
+	held := map[string]string{name(1): "older", name(2): "older", name(3): "older"}
+	s, ends := newSubscription(render.ClusterType), newSubscription(render.EndpointType)
+	s.request(cat.Keeping(), []string{"*"}, nil, held)
+	want(t, drain(t, s, cat.Keeping()), name(1)+" "+name(4))
+	ends.request(cat.Keeping(), []string{name(1), name(2), name(3)}, nil, held)
+	want(t, drain(t, ends, cat.Keeping()), name(1)+" "+name(2)+" "+name(3))
+	s.markAll(cat)
+	want(t, drain(t, s, cat), "-"+name(2)+" -"+name(3))
+}
+
 func TestNamesAskedForAreEmptiedNotRemoved(t *testing.T) {
 	cat := catalogOf([]byte{1, 2}, nil, 9)
 	s := newSubscription(render.ClusterType)

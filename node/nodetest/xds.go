@@ -24,6 +24,7 @@ type XDS struct {
 	catalog   *render.Catalog
 	connected *xds.Stream
 	asked     map[string]bool
+	kept      map[string]bool   // held, and not preloaded any more
 	pending   []string          // asked for before there was a catalog
 	refuses   map[string]string // cluster -> reason
 	nacks     map[string]xds.Nack
@@ -31,7 +32,7 @@ type XDS struct {
 
 // NewXDS makes the twin of a server; nobody is connected.
 func NewXDS(j *Journal, requested func([]string), refused func(xds.Nack)) *XDS {
-	return &XDS{requested: requested, refused: refused, journal: j, asked: map[string]bool{}, refuses: map[string]string{}, nacks: map[string]xds.Nack{}}
+	return &XDS{requested: requested, refused: refused, journal: j, asked: map[string]bool{}, kept: map[string]bool{}, refuses: map[string]string{}, nacks: map[string]xds.Nack{}}
 }
 
 // Register implements node.XDS.
@@ -41,6 +42,7 @@ func (x *XDS) Register(*grpc.Server) {}
 func (x *XDS) Update(cat *render.Catalog, changed render.Changed) {
 	x.journal.add("Update")
 	x.mu.Lock()
+	x.keep(cat)
 	x.catalog = cat
 	pending := x.pending
 	x.pending = nil
@@ -54,6 +56,17 @@ func (x *XDS) Update(cat *render.Catalog, changed render.Changed) {
 	}
 	for _, n := range said {
 		x.refused(n)
+	}
+}
+
+// keep has Envoy keep what it holds, where a catalog says so.
+func (x *XDS) keep(cat *render.Catalog) {
+	if !cat.Keeps {
+		x.kept = map[string]bool{}
+	} else if x.catalog != nil && x.connected != nil {
+		for _, name := range x.catalog.Wildcard(render.ClusterType) {
+			x.kept[name] = true
+		}
 	}
 }
 
@@ -85,7 +98,7 @@ func (x *XDS) Connect(version string) {
 func (x *XDS) Disconnect() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.connected, x.asked = nil, map[string]bool{}
+	x.connected, x.asked, x.kept = nil, map[string]bool{}, map[string]bool{}
 }
 
 // Ask lets Envoy ask for clusters by name, as it does at their first use.
@@ -137,7 +150,7 @@ func (x *XDS) refuse() (said []xds.Nack) {
 func (x *XDS) Holds(name string) (endpoints []string, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.catalog == nil || x.connected == nil || x.nacks[name].Name != "" || !x.asked[name] && !x.catalog.Preloaded(name) {
+	if x.catalog == nil || x.connected == nil || x.nacks[name].Name != "" || !x.asked[name] && !x.kept[name] && !x.catalog.Preloaded(name) {
 		return nil, false
 	}
 	entry, known := x.catalog.Entry(name)

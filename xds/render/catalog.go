@@ -24,6 +24,9 @@ type Catalog struct {
 	// Provisional: made from the last good state, which may be older than what
 	// a living Envoy holds. It only adds; it neither changes nor removes.
 	Provisional bool
+	// Keeps: Envoy keeps the clusters that it holds and that are not preloaded any more,
+	// for the kernel may hand it connections to them.
+	Keeps bool
 }
 
 // Entry is a cluster: a frontend of a Service.
@@ -37,6 +40,13 @@ type Entry struct {
 func (e *Entry) near() bool {
 	tiers := e.Frontend.Tiers
 	return e.Keyed && (len(tiers) == 0 || tiers[0].Key != topology.AnyNode)
+}
+
+// Keeping is the same catalog, which Keeps.
+func (c *Catalog) Keeping() *Catalog {
+	kept := *c
+	kept.Keeps = true
+	return &kept
 }
 
 // Entry returns what stands behind a cluster's name.
