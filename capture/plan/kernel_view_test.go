@@ -62,7 +62,8 @@ func TestKernelOf(t *testing.T) {
 	}
 }
 
-// The capture's own sets hold what Envoy serves, and guard all of it.
+// The capture's own sets hold what Envoy serves, and guard all of it. A pod meets itself also at
+// what the kernel serves: by a connection that Envoy was handed before.
 func TestPlanOfTwoPaths(t *testing.T) {
 	b := topology.NewBuilder()
 	for name, keys := range map[string]*string{"plain": nil, "keyed": func() *string { s := `["*"]`; return &s }()} {
@@ -70,8 +71,13 @@ func TestPlanOfTwoPaths(t *testing.T) {
 		b.SetService(&topology.Service{Key: key, ClusterIPs: []netip.Addr{netip.MustParseAddr(map[string]string{"plain": "10.96.0.1", "keyed": "10.96.0.2"}[name])}, TopologyKeys: keys, Ports: []topology.ServicePort{{Protocol: topology.TCP, Port: 80}}})
 		b.SetSlice(&topology.Slice{Key: key, Service: name, Ports: []topology.SlicePort{{Protocol: topology.TCP, Port: 8080}}, Endpoints: []topology.Endpoint{{Addr: netip.MustParseAddr("10.244.0.1"), Node: "a", Ready: true, Serving: true}}})
 	}
+	cfg := Default()
+	cfg.PodCIDRs = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24")}
 	for datapath, want := range map[topology.Datapath]string{topology.DatapathNone: "[10.96.0.1:80/tcp 10.96.0.2:80/tcp]", topology.DatapathAuto: "[10.96.0.2:80/tcp]", topology.DatapathKernel: "[]"} {
-		p := Of(topology.See(b.Build(), "a", topology.Options{Datapath: datapath}), Default())
+		p := Of(topology.See(b.Build(), "a", topology.Options{Datapath: datapath}), cfg)
+		if got := fmt.Sprint(p.Hairpin); got != "[10.244.0.1]" {
+			t.Errorf("%q: %s may meet themselves", datapath, got)
+		}
 		if got := fmt.Sprint(p.Serve); got != want || fmt.Sprint(p.Guard) != "[10.96.0.1/32 10.96.0.2/32]" {
 			t.Errorf("%q: serves %s, want %s; guards %v", datapath, got, want, p.Guard)
 		}

@@ -113,6 +113,7 @@ func (p *Planner) count(s *topology.ServiceView, n int) {
 	for i := range s.Frontends {
 		f := &s.Frontends[i]
 		p.countVIP(f.Addr, n)
+		p.countHairpin(f, n)
 		if f.Path != topology.PathEnvoy && f.Path != topology.PathNone {
 			continue
 		}
@@ -122,14 +123,20 @@ func (p *Planner) count(s *topology.ServiceView, n int) {
 		case len(f.Tiers) > 0:
 			p.serve.add(f.Frontend, n)
 		}
-		if f.Protocol != topology.TCP {
-			continue // only TCP keeps the source, so only TCP can meet itself
-		}
-		for _, t := range f.Tiers {
-			for _, e := range t.Endpoints {
-				if Within(p.cfg.PodCIDRs, e.Addr.Addr()) {
-					p.hairpin.add(e.Addr.Addr(), n)
-				}
+	}
+}
+
+// countHairpin counts the local endpoints that may meet themselves through Envoy: only TCP keeps
+// the source. Also where the kernel serves the frontend: Envoy goes on having its cluster, and a
+// connection that was handed over just before is dialled just after.
+func (p *Planner) countHairpin(f *topology.FrontendView, n int) {
+	if f.Protocol != topology.TCP {
+		return
+	}
+	for _, t := range f.Tiers {
+		for _, e := range t.Endpoints {
+			if Within(p.cfg.PodCIDRs, e.Addr.Addr()) {
+				p.hairpin.add(e.Addr.Addr(), n)
 			}
 		}
 	}
