@@ -34,8 +34,10 @@ func call(t *testing.T, from *netlab.NS, network string, to netip.AddrPort) *lin
 }
 
 // who asks for the name of the app.
-func (l *line) who() (string, error) {
-	_ = l.conn.SetDeadline(time.Now().Add(answers))
+func (l *line) who() (string, error) { return l.whoWithin(answers) }
+
+func (l *line) whoWithin(patience time.Duration) (string, error) {
+	_ = l.conn.SetDeadline(time.Now().Add(patience))
 	if _, err := fmt.Fprintln(l.conn, "who"); err != nil {
 		return "", err
 	}
