@@ -32,7 +32,8 @@
 // A policy may be there before the CustomResourceDefinition, and that before a table. While the kind is not served the
 // API server cannot evaluate the policy at all, by whomever a write is: failurePolicy Fail would refuse all writes of
 // Nodes then. So each that has a parameter has Ignore, and a missing table allows. An API server learns of a new
-// kind within 30 s, and evaluates from then on.
+// kind within 30 s, and evaluates from then on. So it may be with one that starts, which looks for the kind before
+// it serves it, is ready, and looks again 30 s later (docs/limits.md): nothing in a policy makes it wait.
 //
 // # Votes
 //

@@ -183,33 +183,6 @@ func TestNoShieldChangesNothing(t *testing.T) {
 	}
 }
 
-// An API server that starts again has the shield before it serves: no write slips through.
-func TestAnAPIServerBeginsWithTheShield(t *testing.T) {
-	policies(t, policy.Shield(), policy.SecondLine())
-	s := newShielding(t)
-	s.put(nil)
-	slices := s.slice.DiscoveryV1().EndpointSlices(mutatetest.Namespace)
-	down := mutatetest.Down(s.probe.DeepCopy(), 0)
-	c.StopAPIServer()
-	started := make(chan error, 1)
-	go func() { started <- c.StartAPIServer(patient(t)) }()
-	served := 0
-	wait.Eventually(t, func() error {
-		got, err := slices.Update(patient(t), down, rehearsed)
-		if err != nil {
-			return err // not yet there
-		}
-		if served++; !*got.Endpoints[0].Conditions.Ready {
-			t.Fatalf("write %d was not shielded", served)
-		}
-		if served < 50 {
-			return errors.New("more of them")
-		}
-		return nil
-	})
-	must(t, <-started)
-}
-
 // After all policies were deleted, and with them the last use of their parameters' kind, those that
 // are made again see what was written meanwhile, and what is written later.
 func TestPoliciesThatAreMadeAgainSeeTheNewestShield(t *testing.T) {
