@@ -6,26 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
-// served are the nodes whose agent and Envoy the cluster started.
-func served() (list []*cluster.Node) {
-	for _, n := range c.Nodes {
-		if n.Agent != nil {
-			list = append(list, n)
-		}
-	}
-	return list
-}
-
 // closedEverywhere waits until every node and pod is answered by its own unit only.
 func (a *app) closedEverywhere(t *testing.T) {
 	t.Helper()
-	for _, n := range served() {
+	for _, n := range served {
 		for i := range a.svc.Spec.ClusterIPs {
 			for _, network := range []string{"tcp", "udp"} {
 				pod := a.ns(t, n.Name)
@@ -57,7 +46,7 @@ func TestClosedLoop(t *testing.T) {
 	leaks.None(t, c.Lab, leaks.Any)
 	a := deploy(t, "closed")
 	a.closedEverywhere(t)
-	for _, n := range served() {
+	for _, n := range served {
 		must(t, edge.Transfer(a.ns(t, n.Name), a.at(0), 1<<20, time.Minute))
 		must(t, edge.Transfer(a.ns(t, n.Name), a.at(1), 1<<20, time.Minute))
 	}

@@ -46,7 +46,8 @@ type healing struct {
 // goes after the hold. Pods that Kubernetes may delete are among those asked; what
 // comes of it where it does, one app shows.
 func TestHealDarkensNoUnit(t *testing.T) {
-	leaks.None(t, c.Lab, leaks.Any)
+	beside(t, "a")
+	leaks.None(t, c.Lab, leaks.Any, "a", "b") // in c others migrate meanwhile
 	h := &healing{a: deploy(t, "heal"), victim: deploy(t, "healgone"), said: map[string]int{}}
 	h.a.closedEverywhere(t)
 	h.victim.closedEverywhere(t)
@@ -112,7 +113,7 @@ func (h *healing) cut(t *testing.T, to []netip.AddrPort) {
 	h.begin = time.Now()
 	must(t, c.Lab.Unit("a").CutUplink())
 	t.Cleanup(func() { must(t, c.Lab.Unit("a").HealUplink()) })
-	h.dials, h.briefs = load.Start(t, h.from, to...), load.Start(t, h.from, h.brief.To)
+	h.dials, h.briefs = load.Sparse(t, h.from, to...), load.Sparse(t, h.from, h.brief.To)
 	h.dials.More(t, 20)
 	must(t, c.Kube.CoreV1().Pods("default").Delete(patient(t), h.victim.pods["a-2"].Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}))
 	time.Sleep(time.Until(h.begin.Add(cutFor / 2))) // an agent that starts again in the middle of it

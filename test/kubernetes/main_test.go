@@ -3,12 +3,14 @@ package kubernetes
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -26,10 +28,11 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
-// c is the cluster that every test of this package shares, and cutFor how long
-// a test of a heal cuts an uplink.
+// c is the cluster that every test of this package shares, served are the nodes whose agent and
+// Envoy it started, and cutFor is how long a test of a heal cuts an uplink.
 var (
 	c      *cluster.Cluster
+	served []*cluster.Node
 	cutFor time.Duration
 )
 
@@ -62,8 +65,31 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		fmt.Printf("cluster: up in %s\n", time.Since(start).Round(10*time.Millisecond))
+		for _, n := range c.Nodes {
+			if n.Agent != nil {
+				served = append(served, n)
+			}
+		}
+		// One that waits for another's unit holds a place: on one core there would be none for what it waits for.
+		flag.Parse()
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 		return m.Run()
 	})
+}
+
+// taken has a lock for each unit that a test beside others has for itself.
+var taken = map[string]*sync.Mutex{"a": {}, "c": {}}
+
+// beside lets a test run beside others of its kind, once all of the other kind are over: of those that
+// wait for minutes. It changes the nodes of one unit, which it has for itself.
+func beside(t *testing.T, unit string) {
+	t.Helper()
+	t.Parallel()
+	taken[unit].Lock()
+	t.Cleanup(taken[unit].Unlock)
 }
 
 func must(t *testing.T, err error) {

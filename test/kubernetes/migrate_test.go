@@ -87,6 +87,7 @@ func TestMigration(t *testing.T) {
 	if missing := edge.MissingForKubeProxy(); missing != nil {
 		t.Skipf("KUBE-PROXY IS LEFT OUT: %v", missing)
 	}
+	beside(t, "c")
 	must(t, c.Apply(migrating))
 	t.Cleanup(func() {
 		_, err := c.Kubectl("delete", "--wait=true", "deployment/migrate", "daemonset/migrate-client", "service/migrate", "service/migrate-keys", "service/migrate-shut")

@@ -24,6 +24,7 @@ import (
 // What changes on a node while its agent runs. Each waits for the agent to look
 // again for most of its time, so they wait beside each other.
 func TestNodesThatChange(t *testing.T) {
+	beside(t, "c")
 	a := deploy(t, "changes")
 	t.Run("pod ranges", func(t *testing.T) {
 		t.Parallel()

@@ -160,7 +160,7 @@ func TestAPIServerRestarts(t *testing.T) {
 	a := deploy(t, "apidown")
 	a.closedEverywhere(t)
 	c.StopAPIServer()
-	for _, n := range served() {
+	for _, n := range served {
 		for range 20 {
 			if _, err := ask(a.ns(t, n.Name), "tcp", a.at(0)); err != nil {
 				t.Errorf("%s without an API server: %v", n.Name, err)

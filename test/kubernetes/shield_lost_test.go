@@ -87,6 +87,7 @@ func rehearseMark(t *testing.T, pod *corev1.Pod) error {
 // Two nodes fall silent, one of them shielded: the real controller manager taints the other and takes its pods out of their Services,
 // and the shielded one has all that stays, at the cost of no write. Once the shield goes, it is evicted as well.
 func TestALostNodeIsShielded(t *testing.T) {
+	beside(t, "a") // and a node of b, which nobody else beside changes
 	policies(t, policy.Shield())
 	a := deploy(t, "shielded")
 	const kept, lost = "a-2", "b-2"

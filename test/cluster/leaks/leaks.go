@@ -2,6 +2,7 @@
 package leaks
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
@@ -17,12 +18,16 @@ const (
 	Any                  // also new connections to another unit's pods
 )
 
-// None fails t when anything of a kind leaks between now and the end of the test.
-func None(t *testing.T, lab *netlab.Lab, kind Kind) {
+// None fails t when anything of a kind leaks between now and the end of the test, of these units,
+// or of all.
+func None(t *testing.T, lab *netlab.Lab, kind Kind, units ...string) {
 	t.Helper()
 	before := count(t, lab)
 	t.Cleanup(func() {
 		for unit, now := range count(t, lab) {
+			if len(units) > 0 && !slices.Contains(units, unit) {
+				continue
+			}
 			service, foreign := now.Service-before[unit].Service, now.Foreign-before[unit].Foreign
 			t.Logf("unit %s: %d packets to Service addresses and %d new connections to foreign pods crossed the border", unit, service, foreign)
 			if service > 0 || kind == Any && foreign > 0 {

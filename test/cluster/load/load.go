@@ -15,11 +15,12 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
-// every is how long a client rests between two dials, and fewest how many
-// dials prove anything.
+// every is how long a client rests between two dials, sparsely how long one of Sparse does, and
+// fewest how many dials prove anything.
 const (
-	every  = 2 * time.Millisecond
-	fewest = 20
+	every    = 2 * time.Millisecond
+	sparsely = 10 * time.Millisecond
+	fewest   = 20
 )
 
 // Timeout is when a dial has failed: five times the slowest that is known and
@@ -49,6 +50,7 @@ type Generator struct {
 // client dials from one namespace.
 type client struct {
 	ns    *netlab.NS
+	rest  time.Duration
 	n     atomic.Int64 // dials that have ended
 	dials []Dial
 }
@@ -56,9 +58,19 @@ type client struct {
 // Start starts dialling every address in turn, from every namespace at once,
 // at most until the end of the test.
 func Start(t *testing.T, from []*netlab.NS, to ...netip.AddrPort) *Generator {
+	return start(t, every, from, to)
+}
+
+// Sparse is Start for what takes minutes, and in which what is wrong is so for a second: clients
+// without a pause take a core, which others beside miss.
+func Sparse(t *testing.T, from []*netlab.NS, to ...netip.AddrPort) *Generator {
+	return start(t, sparsely, from, to)
+}
+
+func start(t *testing.T, rest time.Duration, from []*netlab.NS, to []netip.AddrPort) *Generator {
 	g := &Generator{stop: make(chan struct{})}
 	for _, ns := range from {
-		c := &client{ns: ns}
+		c := &client{ns: ns, rest: rest}
 		g.clients = append(g.clients, c)
 		g.wg.Go(func() { c.run(g.stop, to) })
 	}
@@ -80,7 +92,7 @@ func (c *client) run(stop chan struct{}, to []netip.AddrPort) {
 		}
 		c.dials = append(c.dials, Dial{start, time.Since(start), a.Name, err})
 		c.n.Add(1)
-		time.Sleep(every)
+		time.Sleep(c.rest)
 	}
 }
 

@@ -49,7 +49,7 @@ func TestUplinkHealed(t *testing.T) {
 	t.Cleanup(func() { must(t, unit.HealUplink()) })
 	must(t, unit.CutUplink())
 	cut := time.Now()
-	dials, briefs := load.Start(t, from, to...), load.Start(t, from, brief.To)
+	dials, briefs := load.Sparse(t, from, to...), load.Sparse(t, from, brief.To)
 	wait.Eventually(t, func() error { return declaredLost(inside[:]...) })
 	for _, app := range kept {
 		wait.Eventually(t, func() error { return app.Lost(patient(t)) })
