@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,17 +50,22 @@ func measured(t *testing.T, write func() error) string {
 	return fmt.Sprintf("p50 %.2f ms, p99 %.2f ms, in policies %.2f ms", took[len(took)/2].Seconds()*1e3, took[len(took)*99/100].Seconds()*1e3, of*1e3)
 }
 
-var policySeconds = regexp.MustCompile(`(?m)^apiserver_admission_controller_admission_duration_seconds_sum\{name="(?:Mutating|Validating)AdmissionPolicy",operation="UPDATE",.*\} (\S+)$`)
+var policySeconds = regexp.MustCompile(`^apiserver_admission_controller_admission_duration_seconds_sum\{name="(?:Mutating|Validating)AdmissionPolicy",operation="UPDATE",.*\} (\S+)\n$`)
 
 // inPolicies are the seconds that the API server has spent in policies of updates.
 func inPolicies(t *testing.T) (sum float64) {
 	t.Helper()
 	text, err := c.Kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(patient(t))
 	must(t, err)
-	for _, m := range policySeconds.FindAllStringSubmatch(string(text), -1) {
-		seconds, err := strconv.ParseFloat(m[1], 64)
-		must(t, err)
-		sum += seconds
+	for line := range strings.Lines(string(text)) { // an expression over all of them takes seconds
+		if !strings.HasPrefix(line, "apiserver_admission_controller_") {
+			continue
+		}
+		if m := policySeconds.FindStringSubmatch(line); m != nil {
+			seconds, err := strconv.ParseFloat(m[1], 64)
+			must(t, err)
+			sum += seconds
+		}
 	}
 	return sum
 }
@@ -68,7 +74,7 @@ func inPolicies(t *testing.T) (sum float64) {
 // CEL's budget, which is what fails here where it is not.
 func TestWhatShieldPoliciesCost(t *testing.T) {
 	ctx := patient(t)
-	applied(t, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}", mutatetest.Namespace), "namespace/"+mutatetest.Namespace)
+	space(t)
 	nodes, fallen := make([]string, 1000), []int(nil)
 	for i := range nodes {
 		nodes[i] = []string{mutatetest.Lost, mutatetest.Other}[i%2]
@@ -110,7 +116,7 @@ func TestWhatShieldPoliciesCost(t *testing.T) {
 			return err
 		}))
 	}
-	// The namespace is gone only when its pods are, and of a node without a kubelet none ends.
+	// Of a node without a kubelet no pod ends by itself.
 	defer func() { remove(t, mark.Old) }()
 	report("no policies")
 	policies(t, policy.Shield(), policy.SecondLine())

@@ -50,18 +50,29 @@ func asWriter(t *testing.T, user string) kubernetes.Interface {
 // rehearsed is an update that goes through admission and is not stored.
 var rehearsed = metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}
 
+// space makes the namespace of what is written, and empties it when the test ends. It stays: to delete one takes
+// Kubernetes seconds, of each test.
+func space(t *testing.T) {
+	t.Helper()
+	wait.Eventually(t, func() error {
+		return c.Apply("{apiVersion: v1, kind: Namespace, metadata: {name: " + mutatetest.Namespace + "}}")
+	})
+	t.Cleanup(func() {
+		_, err := c.Kubectl("delete", "--all", "--force", "--namespace", mutatetest.Namespace, "pods,endpoints,endpointslices")
+		must(t, err)
+	})
+}
+
 // policies applies manifests of package policy until the test ends, with the kind of their
 // parameters, and the namespaces of these and of what is written.
 func policies(t *testing.T, manifests ...string) {
 	t.Helper()
-	spaces := fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}\n---\n{apiVersion: v1, kind: Namespace, metadata: {name: %s}}\n", gridmesh, mutatetest.Namespace)
-	wait.Eventually(t, func() error { return c.Apply(spaces + "---\n" + string(policy.NodeTables())) })
-	text := strings.Join(manifests, "---\n")
-	t.Cleanup(func() {
-		unapply(t, text)
-		_, err := c.Kubectl("delete", "--ignore-not-found", "--wait=true", "namespace/"+mutatetest.Namespace)
-		must(t, err)
+	space(t)
+	wait.Eventually(t, func() error {
+		return c.Apply("{apiVersion: v1, kind: Namespace, metadata: {name: " + gridmesh + "}}\n---\n" + string(policy.NodeTables()))
 	})
+	text := strings.Join(manifests, "---\n")
+	t.Cleanup(func() { unapply(t, text) })
 	wait.Eventually(t, func() error { return c.Apply(text) })
 }
 
