@@ -219,18 +219,25 @@ func TestFirstConnectionWaitsForTheAgent(t *testing.T) {
 	connected(t, far)
 }
 
-func TestAgentAwayForLong(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute; run without -short")
-	}
-	f := deploy(t, "away", `["unit"]`)
-	f.served(t)
-	e := w.nodes[2]
+// awayForLong ends a node's agent, and returns what starts it again and has Envoy back with it: half a
+// minute later at the earliest, for by then a stock bootstrap rests for as long between two tries.
+func awayForLong(t *testing.T, e *edge.Node) (back func()) {
+	t.Helper()
 	e.Agent.Kill()
-	time.Sleep(time.Minute) // long enough for the longest pause between two tries of a stock bootstrap
-	must(t, e.StartAgent())
-	ready(t, e)
-	// Half a second on a quiet machine; with Envoy's own pauses 25 s.
-	took := wait.Within(t, 10*time.Second, func() error { return hasStream(e) })
-	t.Logf("Envoy was back %s after the agent, which was away for a minute", took)
+	killed, isBack := time.Now(), false
+	back = func() {
+		if isBack {
+			return
+		}
+		isBack = true
+		time.Sleep(time.Until(killed.Add(30 * time.Second)))
+		away := time.Since(killed)
+		must(t, e.StartAgent())
+		ready(t, e)
+		// Half a second on a quiet machine; with Envoy's own pauses 25 s.
+		took := wait.Within(t, 10*time.Second, func() error { return hasStream(e) })
+		t.Logf("Envoy was back %s after the agent, which was away for %s", took, away.Round(time.Second))
+	}
+	t.Cleanup(back)
+	return back
 }

@@ -310,7 +310,8 @@ func (d *ward) tries(t *testing.T) (stop func()) {
 
 // An engine comes to a node that Envoy serves: who may is answered all the while, and
 // keeps the connection that it has; who may not is answered no more within the minute
-// in which the node is looked at, and then for good.
+// in which the node is looked at, and then for good. In that minute another node's agent is away, and
+// its Envoy is back at once when that is.
 func TestPoliciesThatComeWhileConnectionsRun(t *testing.T) {
 	d := newWard(t, "a-1", "a-2")
 	d.serve(t, d.Name)
@@ -335,6 +336,7 @@ func TestPoliciesThatComeWhileConnectionsRun(t *testing.T) {
 	})
 	stop := sync.OnceFunc(func() { close(done); wg.Wait() })
 	t.Cleanup(stop)
+	back := awayForLong(t, named(t, "b-1"))
 	enforce(t, d.NS, "policy", d.policies()["by address, who is dialled"].drop...)
 	if _, err := edge.Ask(d.foe.NS, "tcp", d.f.at(0), answers); err != nil {
 		t.Errorf("the policy holds at once: %v; then docs/limits.md is out of date", err)
@@ -351,4 +353,5 @@ func TestPoliciesThatComeWhileConnectionsRun(t *testing.T) {
 	tried()
 	must(t, kept())
 	stop()
+	back()
 }
