@@ -51,7 +51,11 @@ func TestWhoChangesThousandsHoldsUpNobody(t *testing.T) {
 	}
 	_ = write(wide(1), small("10.244.0.1:80")) // compared as a whole: nobody pays for the first
 	first := write(wide(2), small("10.244.0.2:80"))
+	c.kernel.pace.Pay(map[string]int{"evil/wide": 200_000}, time.Now()) // 20 s more: however slow this machine is
 	second := write(wide(3), small("10.244.0.3:80"))
+	if _, err := c.Repair(); err != nil || !told(c, KernelPace, "evil/wide") {
+		t.Errorf("nobody is told that it waits: %v", err)
+	}
 	t.Logf("20,000 endpoints and one: %s; beside those that wait: %s", first, second)
 	rounds, web := leadsTo()
 	if rounds[2] != 20000 || len(rounds) != 1 || web != "10.244.0.3" {
@@ -59,9 +63,6 @@ func TestWhoChangesThousandsHoldsUpNobody(t *testing.T) {
 	}
 	if second > first/3 {
 		t.Errorf("beside it one endpoint takes %s; with it %s", second, first)
-	}
-	if _, err := c.Repair(); err != nil || !told(c, KernelPace, "evil/wide") {
-		t.Errorf("nobody is told that it waits: %v", err)
 	}
 	for begin := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		if _, err := c.Repair(); err != nil {
@@ -71,7 +72,7 @@ func TestWhoChangesThousandsHoldsUpNobody(t *testing.T) {
 			t.Logf("its turn came after %s", time.Since(begin))
 			break
 		}
-		if time.Since(begin) > time.Minute {
+		if time.Since(begin) > 2*time.Minute {
 			t.Fatal("its turn never came")
 		}
 	}
