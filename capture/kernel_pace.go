@@ -21,8 +21,8 @@ func (k *kernelPath) taken(changed map[string][]plan.KernelFrontend, whole bool)
 // takeWaiting writes what has waited for its turn.
 func (c *Capture) takeWaiting() (err error) {
 	k := c.kernel
-	if k.held == synced && k.goal == synced && k.pace.Due(time.Now()) {
-		err = c.setKernel(nil, false)
+	if k.held == synced && k.goal == synced && len(k.pace.Waiting()) > 0 {
+		err = c.setKernel(nil, false) // whose turn it is
 	}
 	text := ""
 	if waiting := k.pace.Waiting(); len(waiting) > 0 {

@@ -14,14 +14,14 @@ type targetBounds struct {
 	udp int
 }
 
-// perAffinity is how many elements the kernel has of an endpoint whose clients are remembered: its
+// PerAffinity is how many elements the kernel has of an endpoint whose clients are remembered: its
 // number, its name, and what that means.
-const perAffinity = 3
+const PerAffinity = 3
 
 // room is how many endpoints the frontends of ClusterIPs may lead to, all together.
 func (i *inquiry) room() int {
 	if i.service.Affinity > 0 {
-		return max(1, i.targets.service/perAffinity)
+		return max(1, i.targets.service/PerAffinity)
 	}
 	return i.targets.service
 }
@@ -171,11 +171,11 @@ func (i *inquiry) tellBound() {
 	if i.mostBesides {
 		what, room, cure = "node ports and addresses", 2*room, "give it fewer addresses, or divide the ports among several Services"
 	}
-	of := ""
-	if i.service.Affinity > 0 {
-		of = " whose clients keep their endpoints"
-	}
 	if i.bounded {
+		of := ""
+		if i.service.Affinity > 0 {
+			of = " whose clients keep their endpoints"
+		}
 		i.view.problem("spec.ports", fmt.Sprintf("has more %s times endpoints than the %d that a node keeps of a Service%s: each port leads to %d of its endpoints at most, "+
 			"the nearest, and of those that are as near to others on each node; %s", what, room, of, i.most, cure))
 	}

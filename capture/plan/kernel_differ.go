@@ -30,11 +30,16 @@ func (h *held) weigh() int {
 	if h == nil {
 		return 0
 	}
-	n := len(h.slots) + len(h.nears)
-	if h.front.Sticky+h.near.Sticky > 0 {
-		n *= 3
+	return weighOf(len(h.slots)+len(h.nears), h.front.Sticky+h.near.Sticky > 0)
+}
+
+// weighOf is how many elements a frontend of so many endpoints has, or somewhat more or less: those of
+// the frontend alone count as one.
+func weighOf(endpoints int, remembers bool) int {
+	if remembers {
+		endpoints *= topology.PerAffinity
 	}
-	return n + 1
+	return endpoints + 1
 }
 
 func (h *held) equal(o *held) bool {

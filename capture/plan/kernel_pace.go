@@ -52,16 +52,6 @@ func (p *Pace) All() map[string][]KernelFrontend {
 	return taken
 }
 
-// Due reports whether any that waits has waited long enough.
-func (p *Pace) Due(now time.Time) bool {
-	for service := range p.waiting {
-		if !now.Before(p.until[namespaceOf(service)]) {
-			return true
-		}
-	}
-	return false
-}
-
 // due takes what has waited long enough, of each namespace one Service.
 func (p *Pace) due(now time.Time) map[string][]KernelFrontend {
 	taken, served := map[string][]KernelFrontend{}, map[string]bool{}
@@ -118,19 +108,16 @@ func meanwhile(old, want []KernelFrontend) (list []KernelFrontend) {
 func weigh(list []KernelFrontend) (n int) {
 	for i := range list {
 		f := &list[i]
-		each := 0
+		endpoints := 0
 		for _, t := range f.Tiers {
-			each += len(t)
+			endpoints += len(t)
 		}
 		if f.Outside != nil {
 			for _, t := range f.Outside.LocalTiers {
-				each += len(t)
+				endpoints += len(t)
 			}
 		}
-		if f.Affinity > 0 {
-			each *= 3
-		}
-		n += each + 1
+		n += weighOf(endpoints, f.Affinity > 0)
 	}
 	return n
 }
