@@ -148,6 +148,9 @@ func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.REST) }
 // StopAPIServer ends the API server at once.
 func (c *Cluster) StopAPIServer() { c.cloud.processes["kube-apiserver"].Kill() }
 
+// APIServerLog is what the API server logged since its last start, as far as it is kept.
+func (c *Cluster) APIServerLog() string { return c.cloud.processes["kube-apiserver"].Log() }
+
 // StartAPIServer starts it again and waits until it is ready.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	if err := c.cloud.startAPIServer(); err != nil {
