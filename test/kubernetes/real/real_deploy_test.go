@@ -34,8 +34,9 @@ func TestDeployedOnRealNodes(t *testing.T) {
 	leaks.None(t, c.Lab, leaks.Any)
 	a := deploy(t, "inside", 8080, false)
 	served(t, a, a)
-	for node := range c.Nodes {
+	for node, n := range c.Nodes {
 		resolves(t, a, node)
+		heldToItsLimit(t, n)
 	}
 
 	for what, s := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "hung": syscall.SIGSTOP} {
