@@ -32,7 +32,8 @@ type kernelPath struct {
 	kept    map[string]bool                 // frontends that a provisional view found otherwise; nil: nobody looked
 	earlier *kernelHeld                     // what it found; nil from the first whole view on
 	absent  *bool                           // what EnvoyAbsent said last; nil: nothing, and what is there stays
-	moving  map[topology.Frontend]time.Time // that went here from Envoy, until when that matters
+	moving  map[topology.Frontend]time.Time // that went here from Envoy, or from nobody, until when that matters
+	laid    bool                            // anew: who dialled before is to be looked for
 	udp     plan.UDPServing                 // whose flows may be stale, once this is in force
 	flows   *flows
 	full    fullness
@@ -115,7 +116,7 @@ func (c *Capture) layKernel() error {
 		return err
 	}
 	if !kept {
-		c.kernel.held = unsure
+		c.kernel.held, c.kernel.laid = unsure, true
 		err = c.kernel.putBack()
 	}
 	return errors.Join(err, c.tellAbsent(), c.writeKernel())
@@ -160,17 +161,8 @@ func (c *Capture) setKernel(changed map[string][]plan.KernelFrontend, provisiona
 	} else {
 		err = k.apply(change)
 	}
-	k.followed()
+	c.followed()
 	return err
-}
-
-// followed has flows forgotten, once a whole view is in force: what only adds takes no
-// flow from where it is.
-func (k *kernelPath) followed() {
-	if k.held == synced && k.goal == synced && len(k.udp) > 0 {
-		k.flows.tell(k.udp)
-		k.udp = plan.UDPServing{}
-	}
 }
 
 // apply writes a change of what is in step.
@@ -258,7 +250,7 @@ func (c *Capture) repairKernel() (bool, error) {
 	if err == nil {
 		err = c.takeWaiting()
 	}
-	k.followed()
+	c.followed()
 	return repaired, errors.Join(before, err, c.lookAtMemories(time.Now()), k.flows.again())
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/nftables"
 
+	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -44,6 +45,44 @@ func (k *kernelPath) moves(gone, come []topology.Frontend, now time.Time) (left,
 		}
 	}
 	return left, back
+}
+
+// followed has flows forgotten, once a whole view is in force: what only adds takes no
+// flow from where it is.
+func (c *Capture) followed() {
+	k := c.kernel
+	if k.held != synced || k.goal != synced {
+		return
+	}
+	if len(k.udp) > 0 {
+		k.flows.tell(k.udp)
+		k.udp = plan.UDPServing{}
+	}
+	if k.laid {
+		k.laid = false
+		c.noteDialled()
+	}
+}
+
+// noteDialled has those looked for who dialled before there were rules, as pods do that start
+// before the node's agent: conntrack knows them for two minutes, renewed by each of their SYNs,
+// as who is not translated, and no rule would lead them, or who has their port next, anywhere.
+// Envoy gets who is not translated, too.
+func (c *Capture) noteDialled() {
+	now, list := time.Now(), c.kernel.planner.Serving(topology.TCP)
+	envoys := map[topology.Frontend]bool{}
+	for _, f := range c.planner.Plan().Serve {
+		envoys[f] = true
+	}
+	for _, f := range list {
+		if !envoys[f] {
+			c.kernel.moving[f] = now.Add(movedFor)
+		}
+	}
+	if len(list) > 0 {
+		absent, _ := c.absent()
+		c.abandon(len(absent) > 0, true)
+	}
 }
 
 // movedSince are the frontends that went to the kernel within the time.

@@ -164,6 +164,16 @@ func (p *KernelPlanner) Of(service string) []KernelFrontend { return p.services[
 // Has reports whether a frontend is planned.
 func (p *KernelPlanner) Has(f topology.Frontend) bool { return p.held[f] != nil }
 
+// Serving are the planned frontends of a protocol, in no order.
+func (p *KernelPlanner) Serving(protocol topology.Protocol) (list []topology.Frontend) {
+	for f := range p.held {
+		if f.Protocol == protocol {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
 // hold plans a frontend. Endpoints keep their slots, so that few elements change.
 func (p *KernelPlanner) hold(f topology.Frontend, want *KernelFrontend, was *held) *held {
 	if was == nil {

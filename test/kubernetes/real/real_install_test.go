@@ -180,6 +180,15 @@ func startProxies(t *testing.T) {
 		}
 	})
 	kubectl(t, "-n", "kube-system", "rollout", "status", "daemonset/kube-proxy", "--timeout=5m")
+	for _, n := range c.Nodes { // else who dials before is known to conntrack as not translated, and kube-proxy refuses his port for two minutes
+		wait.Eventually(t, func() error {
+			cmd := exec.Command("nft", "list", "map", "ip", "kube-proxy", "service-ips")
+			if err := n.NS.Start(cmd); err != nil {
+				return err
+			}
+			return cmd.Wait()
+		})
+	}
 }
 
 // walk runs the commands of docs/install.md.
