@@ -11,7 +11,7 @@ import (
 // taken is what of a change is planned now. What is compared as a whole leaves nobody waiting.
 func (k *kernelPath) taken(changed map[string][]plan.KernelFrontend, whole bool) map[string][]plan.KernelFrontend {
 	if !whole {
-		return k.pace.Take(changed, k.planner.Of, time.Now())
+		return k.pace.Take(changed, k.planner, time.Now())
 	}
 	all := k.pace.All()
 	maps.Copy(all, changed)
@@ -26,7 +26,7 @@ func (c *Capture) takeWaiting() (err error) {
 	}
 	text := ""
 	if waiting := k.pace.Waiting(); len(waiting) > 0 {
-		text = fmt.Sprintf("Service %s changes so much, again and again, that its endpoints follow late here, and nobody else's do: give it fewer ports, addresses or endpoints, or change it less often", of(waiting))
+		text = fmt.Sprintf("Service %s changes so much, again and again, that its endpoints follow late here, and no other namespace's do: give it fewer ports, addresses or endpoints, or change it less often", of(waiting))
 	}
 	c.own.set(KernelPace, text)
 	return err

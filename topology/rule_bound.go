@@ -20,10 +20,15 @@ const PerAffinity = 3
 
 // room is how many endpoints the frontends of ClusterIPs may lead to, all together.
 func (i *inquiry) room() int {
-	if i.service.Affinity > 0 {
+	if i.remembers() {
 		return max(1, i.targets.service/PerAffinity)
 	}
 	return i.targets.service
+}
+
+// remembers reports whether clients keep their endpoints, for which there has to be a kernel path.
+func (i *inquiry) remembers() bool {
+	return i.service.Affinity > 0 && i.view.Datapath != DatapathNone
 }
 
 // mostTargets bounds what two objects of one tenant may cost: ports times endpoints
@@ -173,7 +178,7 @@ func (i *inquiry) tellBound() {
 	}
 	if i.bounded {
 		of := ""
-		if i.service.Affinity > 0 {
+		if i.remembers() {
 			of = " whose clients keep their endpoints"
 		}
 		i.view.problem("spec.ports", fmt.Sprintf("has more %s times endpoints than the %d that a node keeps of a Service%s: each port leads to %d of its endpoints at most, "+

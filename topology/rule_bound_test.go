@@ -218,6 +218,18 @@ func TestAddressesTimesEndpointsAreBounded(t *testing.T) {
 	}
 }
 
+// Without a kernel path nobody keeps an endpoint, and so an endpoint counts once.
+func TestAffinityThatNobodyKeepsCountsOnce(t *testing.T) {
+	w := newWide(10, 5000, TCP, "10.96.0.1", "fd00::1")
+	w.Affinity = 3600
+	for path, bounded := range map[Datapath]bool{DatapathNone: false, DatapathKernel: true} {
+		sv, _ := See(w.build(), "n7", Options{Datapath: path}).Service(wideKey)
+		if n := len(sv.Frontends[0].Tiers[0].Endpoints); (n < 5000) != bounded {
+			t.Errorf("%q: a port leads to %d endpoints", path, n)
+		}
+	}
+}
+
 // Each node keeps other endpoints, so that all are used, the same of each port; and
 // one that comes or goes changes no more than itself and the one it takes the place of.
 func TestNodesKeepOtherEndpoints(t *testing.T) {

@@ -39,7 +39,7 @@ func newPaced() *paced {
 
 func (p *paced) step(changed map[string][]KernelFrontend) {
 	p.now = p.now.Add(time.Second)
-	for service, list := range p.pace.Take(changed, p.Of, p.now) {
+	for service, list := range p.pace.Take(changed, p.KernelPlanner, p.now) {
 		p.Set(service, list)
 	}
 	c := p.Settle()
@@ -108,6 +108,114 @@ func TestWhatAWaitingServiceIsMeanwhile(t *testing.T) {
 	p.step(map[string][]KernelFrontend{"evil/wide": nil})
 	if p.Has(first) || len(p.pace.Waiting()) > 0 {
 		t.Error("a Service that is gone is served, or waits")
+	}
+}
+
+// Who waits for the longest is next, whatever the others of his namespace do meanwhile, and is
+// named first.
+func TestWhoWaitsForTheLongestIsNext(t *testing.T) {
+	p := newPaced()
+	wide := func(round int) []KernelFrontend { return wideService("10.96.0.1", 20, 1000, round%200) }
+	last := wideService("10.96.0.2", 20, 1000, 7)
+	p.step(map[string][]KernelFrontend{"n/a": wide(0)})
+	waited := 0
+	for i := 1; !reflect.DeepEqual(p.Of("n/z"), last); i++ {
+		changed := map[string][]KernelFrontend{"n/a": wide(i)}
+		if i == 1 {
+			changed = map[string][]KernelFrontend{"n/z": last}
+		}
+		if p.step(changed); len(p.pace.Waiting()) > 0 && p.pace.Waiting()[0] == "n/z" {
+			waited++
+		}
+		if i > 10 {
+			t.Fatalf("it waits after %d steps, of %v", i, p.pace.Waiting())
+		}
+	}
+	if waited == 0 {
+		t.Error("it did not wait")
+	}
+}
+
+// Many Services of which none is large are no way around it: all of a namespace together write
+// about what one large one may, each has its turn, and what is small is there soon.
+func TestManyThatAreNotLargeWaitToo(t *testing.T) {
+	p, steps, most := newPaced(), 60, 0
+	middle := func(n int, remembers bool) []KernelFrontend {
+		list := wideService(fmt.Sprint("10.96.1.", n), 1, 2700, n)
+		if remembers {
+			list[0].Affinity, list[0].Session = time.Hour, fmt.Sprint("n/", n)
+		}
+		return list
+	}
+	written, last, late := 0, map[int]int{}, 0
+	for i := range steps {
+		changed := map[string][]KernelFrontend{"n/small": wideService("10.96.0.2", 3, 5, i%200)}
+		for n := range 24 {
+			changed[fmt.Sprint("n/", n)] = middle(n, i%2 == 0)
+		}
+		p.step(changed)
+		written, most = written+p.written, max(most, p.written)
+		if late++; reflect.DeepEqual(p.Of("n/small"), changed["n/small"]) {
+			late = 0
+		}
+		if late > 3 {
+			t.Fatalf("step %d: what is small waits for %d s", i, late)
+		}
+		for n := range 24 {
+			if p.Of(fmt.Sprint("n/", n)) != nil {
+				last[n]++
+			}
+		}
+	}
+	rate := time.Duration(written) * perElement / time.Duration(steps)
+	t.Logf("%d elements a second, %d at most; a pause of %s for each second", written/steps, most, rate)
+	if rate > 5*time.Second/4 || most > 3*fewElements {
+		t.Errorf("they write %d elements a second, %d at most", written/steps, most)
+	}
+	if len(last) < 24 {
+		t.Errorf("%d of 24 are served", len(last))
+	}
+}
+
+// What is written in a pause makes it no shorter.
+func TestPausesAddUp(t *testing.T) {
+	p, at := NewPace(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	p.Pay(map[string]int{"n/big": 100_000}, at)
+	p.Pay(map[string]int{"n/other": 20_000}, at.Add(time.Second))
+	if room := *p.rooms(at.Add(11 * time.Second))(lane{"n", true}); room != -10_000 {
+		t.Errorf("after 11 of 12 s there is room for %d elements", room)
+	}
+}
+
+// A port that comes while its Service waits is served at once: nothing else would.
+func TestANewPortOfWhoWaits(t *testing.T) {
+	p := newPaced()
+	p.step(map[string][]KernelFrontend{"n/wide": wideService("10.96.0.1", 20, 1000, 1)})
+	p.step(map[string][]KernelFrontend{"n/wide": wideService("10.96.0.1", 22, 1000, 2)})
+	if len(p.pace.Waiting()) != 1 {
+		t.Fatal("it does not wait")
+	}
+	for _, f := range wideService("10.96.0.1", 22, 0, 0) {
+		if !p.Has(f.Frontend) {
+			t.Errorf("port %d is not served", f.Port)
+		}
+	}
+	p.step(map[string][]KernelFrontend{"n/wide": nil})
+	for range 20 { // and is no way around it
+		p.step(map[string][]KernelFrontend{"n/wide": wideService("10.96.0.1", 16, 1000, 3)})
+		p.step(map[string][]KernelFrontend{"n/wide": nil})
+		if p.written > 2*fewElements {
+			t.Fatalf("%d elements are written", p.written)
+		}
+	}
+}
+
+// A node port counts at each of the node's addresses.
+func TestANodePortCountsAtEachAddress(t *testing.T) {
+	p := NewKernelPlanner(Config{Kernel: &Kernel{}}, []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3")})
+	at := func(ip string) []KernelFrontend { return wideService(ip, 2, 100, 1) }
+	if once, thrice := p.differing(nil, at("10.96.0.1")), p.differing(nil, at("0.0.0.0")); thrice != 3*once {
+		t.Errorf("a node port counts %d, a port of a ClusterIP %d", thrice, once)
 	}
 }
 
