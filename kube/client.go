@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -40,10 +41,12 @@ type Client struct {
 }
 
 // LogTo sends client-go's own log where ours goes, as debug lines: it writes
-// one at every attempt of every watch while an API server is away. It is
-// global and must be called before the first Connect.
+// one at every attempt of every watch while an API server is away. What requests
+// wait for is said there now and then. It is global and must be called before the
+// first Connect.
 func LogTo(log *slog.Logger) {
 	klog.SetLoggerWithOptions(logr.FromSlogHandler(debugOnly{log.Handler()}))
+	waits.Store(log)
 }
 
 // debugOnly makes every record a debug one.
@@ -106,6 +109,7 @@ const inCluster = "the in-cluster credentials"
 func connect(cfg *rest.Config, by, agent string, rate Rate) (_ *Client, err error) {
 	cfg.UserAgent = agent
 	cfg.QPS = -1 // else each interface has a limiter of its own
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &patience{next: next} })
 	unbound := rest.CopyConfig(cfg)
 	if rate.QPS > 0 {
 		cfg.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(rate.QPS, rate.Burst)
@@ -114,20 +118,20 @@ func connect(cfg *rest.Config, by, agent string, rate Rate) (_ *Client, err erro
 	cfg.ContentType = "application/vnd.kubernetes.protobuf"
 	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	c := &Client{host: cfg.Host, config: by}
-	http, err := rest.HTTPClientFor(cfg) // one connection for all of them
+	client, err := rest.HTTPClientFor(cfg) // one connection for all of them
 	if err != nil {
 		return nil, fmt.Errorf("use %s: %w", by, told(err))
 	}
-	if c.Typed, err = kubernetes.NewForConfigAndClient(cfg, http); err != nil {
+	if c.Typed, err = kubernetes.NewForConfigAndClient(cfg, client); err != nil {
 		return nil, fmt.Errorf("use %s: %w", by, told(err))
 	}
-	if c.Metadata, err = metadata.NewForConfigAndClient(metadata.ConfigFor(asJSON), http); err != nil {
+	if c.Metadata, err = metadata.NewForConfigAndClient(metadata.ConfigFor(asJSON), client); err != nil {
 		return nil, fmt.Errorf("use %s: %w", by, told(err))
 	}
-	if c.Dynamic, err = dynamic.NewForConfigAndClient(dynamic.ConfigFor(asJSON), http); err != nil {
+	if c.Dynamic, err = dynamic.NewForConfigAndClient(dynamic.ConfigFor(asJSON), client); err != nil {
 		return nil, fmt.Errorf("use %s: %w", by, told(err))
 	}
-	if c.Leases, err = coordinationclient.NewForConfigAndClient(unbound, http); err != nil {
+	if c.Leases, err = coordinationclient.NewForConfigAndClient(unbound, client); err != nil {
 		return nil, fmt.Errorf("use %s: %w", by, told(err))
 	}
 	return c, nil

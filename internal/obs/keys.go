@@ -40,6 +40,7 @@ const (
 	KeyServices    = "services"    // how many
 	KeyEndpoints   = "endpoints"   // how many
 	KeyAway        = "away"        // for how long somebody was silent
+	KeyWait        = "wait"        // for how long we wait before we try again
 	KeyConnections = "connections" // how many
 	KeyUnits       = "units"       // how many
 	KeyWhich       = "which"       // the first few of them
