@@ -8,8 +8,8 @@ import (
 
 // claims are which Services ask for an address or frontend. Whose is one that
 // several ask for is the eldest's, also where that one asks later; one that is made
-// later takes nothing from it. Whoever
-// asks for one that changed hands is evaluated again, and nobody else.
+// later takes nothing from it. Of who asks for one that changed hands the first are
+// evaluated again, who are told whose it is, and nobody else: thousands may ask.
 type claims struct {
 	clusterIPs queues[netip.Addr]
 	doors      queues[Frontend]   // besides those of ClusterIPs
@@ -102,22 +102,44 @@ func (s *Service) CompareAge(o *Service) int {
 	return cmp.Or(cmp.Compare(unknown(s), unknown(o)), cmp.Compare(s.Created, o.Created), s.Key.Compare(o.Key))
 }
 
+// mostNamed is how many of who asks for one thing are told whose it is, its owner among
+// them. To those behind them it makes no difference who is before.
+const mostNamed = 8
+
 // queues are who asks for each of many things, its owner first.
 type queues[K comparable] struct {
 	of     map[K][]claimant
-	before map[K]ObjectKey // owners of those that were touched, when that began
+	before map[K][]ObjectKey // the first of those that were touched, when that began
+	named  int               // mostNamed, or less in tests
 }
 
-func newQueues[K comparable]() queues[K] { return queues[K]{of: map[K][]claimant{}} }
+func newQueues[K comparable]() queues[K] {
+	return queues[K]{of: map[K][]claimant{}, named: mostNamed}
+}
+
+// head are the first who ask for k, who are told whose it is.
+func (q *queues[K]) head(k K) []claimant {
+	list := q.of[k]
+	return list[:min(len(list), q.named)]
+}
+
+// tells reports whether a Service is one of these.
+func (q *queues[K]) tells(k K, s ObjectKey) bool {
+	return slices.ContainsFunc(q.head(k), func(c claimant) bool { return c.Key == s })
+}
 
 // change adds a claimant of k, or takes it away; one that asks twice is there twice.
 func (q *queues[K]) change(k K, c claimant, add bool) {
 	list := q.of[k]
 	if q.before == nil {
-		q.before = map[K]ObjectKey{}
+		q.before = map[K][]ObjectKey{}
 	}
 	if _, noted := q.before[k]; !noted {
-		q.before[k] = first(list)
+		var head []ObjectKey
+		for _, c := range q.head(k) {
+			head = append(head, c.Key)
+		}
+		q.before[k] = head
 	}
 	i, _ := slices.BinarySearchFunc(list, c, claimant.compare)
 	switch {
@@ -130,16 +152,24 @@ func (q *queues[K]) change(k K, c claimant, add bool) {
 	}
 }
 
-// changedHands returns what has another owner than before, and forgets that; who
-// asks for it is dirty.
+// changedHands returns what has another owner than before, and forgets that. Dirty is who
+// is told another owner, or is told now, or is no longer.
 func (q *queues[K]) changedHands(dirty set) (changed []K) {
-	for k, owner := range q.before {
-		if first(q.of[k]) == owner {
-			continue
+	for k, was := range q.before {
+		is := q.head(k)
+		moved := (len(was) > 0) != (len(is) > 0) || len(is) > 0 && was[0] != is[0].Key
+		if moved {
+			changed = append(changed, k)
 		}
-		changed = append(changed, k)
-		for _, c := range q.of[k] {
-			dirty[c.Key] = struct{}{}
+		for _, key := range was {
+			if moved || !q.tells(k, key) {
+				dirty[key] = struct{}{}
+			}
+		}
+		for _, c := range is {
+			if moved || !slices.Contains(was, c.Key) {
+				dirty[c.Key] = struct{}{}
+			}
 		}
 	}
 	q.before = nil

@@ -49,7 +49,7 @@ func (e *evaluation) service(entry *Entry) *ServiceView {
 	for _, ip := range s.ClusterIPs {
 		if owner, _ := e.claims.whose(s, Frontend{Addr: ip}); owner != s.Key {
 			view.problem("spec.clusterIPs",
-				fmt.Sprintf("%s belongs to service %s already and is not served for this one; give one of them another address", ip, owner))
+				fmt.Sprintf("%s belongs to %s already and is not served for this one; give one of them another address", ip, e.claims.holder(s, Frontend{Addr: ip}, owner)))
 			view.ClusterIPs = slices.DeleteFunc(slices.Clone(view.ClusterIPs), func(o netip.Addr) bool { return o == ip })
 			continue
 		}

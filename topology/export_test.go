@@ -5,6 +5,11 @@ func (v *Viewer) Bound(service, namespace int) {
 	v.claims.most.service, v.claims.most.namespace = service, namespace
 }
 
+// BoundNamed has fewer of who claims one thing be told whose it is.
+func (v *Viewer) BoundNamed(most int) {
+	v.claims.clusterIPs.named, v.claims.doors.named, v.claims.at.named = most, most, most
+}
+
 // BoundRanges does so for the entries of ranges.
 func (v *Viewer) BoundRanges(most int) { v.claims.most.ranges = most }
 

@@ -1,6 +1,9 @@
 package topology
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // Own is a Service as it is to be kept where others are not, as the snapshot that was seen
 // last has it: with what these have of it. Whoever looks at what is kept would else find it
@@ -69,4 +72,14 @@ func (c *claims) whose(s *Service, f Frontend) (owner ObjectKey, clusterIP bool)
 		return owner, true
 	}
 	return c.outside(f), false
+}
+
+// holder names who has, instead of a Service, what that asks for. Who is far behind others is
+// not told, for it would change with each of them, and all who ask be evaluated again.
+func (c *claims) holder(s *Service, f Frontend, owner ObjectKey) string {
+	_, kept := s.other(f)
+	if kept || f.Port == 0 && c.clusterIPs.tells(f.Addr, s.Key) || f.Port != 0 && c.doors.tells(f, s.Key) {
+		return "service " + owner.String()
+	}
+	return fmt.Sprintf("one of %d or more services that come before this one (gridmesh view has whose)", c.doors.named)
 }

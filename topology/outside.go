@@ -187,9 +187,9 @@ func (i *inquiry) mine(d door, seen map[Frontend]bool) (why string, is bool) {
 	case clusterIP:
 		return fmt.Sprintf("%s is a ClusterIP of service %s and is not served for this one; remove it here", d.Addr, owner), false
 	case owner != key && d.kind == NodePort:
-		return fmt.Sprintf("%d/%s belongs to service %s already and is not served for this one; give one of them another port", d.Port, d.Protocol, owner), false
+		return fmt.Sprintf("%d/%s belongs to %s already and is not served for this one; give one of them another port", d.Port, d.Protocol, i.claims.holder(i.service, d.Frontend, owner)), false
 	case owner != key:
-		return fmt.Sprintf("%s belongs to service %s already and is not served for this one; give one of them another address", d.Frontend, owner), false
+		return fmt.Sprintf("%s belongs to %s already and is not served for this one; give one of them another address", d.Frontend, i.claims.holder(i.service, d.Frontend, owner)), false
 	case !seen[d.Frontend]:
 		return "", true
 	case d.kind == NodePort:

@@ -29,6 +29,7 @@ func TestViewerIsIncremental(t *testing.T) {
 			if seed%3 > 0 { // else nobody comes near the bounds
 				v.Bound(int(seed%3)+2, 7)
 				v.BoundRanges(int(seed%5)*5 + 2)
+				v.BoundNamed(int(seed%4) + 1)
 			}
 			return v
 		}
