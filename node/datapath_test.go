@@ -125,6 +125,12 @@ func TestPoliciesChooseTheKernel(t *testing.T) {
 		if found := r.agent.status().Findings; len(found) > 0 {
 			t.Errorf("none is bypassed, and it is said: %v", found)
 		}
+		for range 3 { // looks are two minutes apart: what the status says is as old as the last
+			time.Sleep(policiesEvery / 2)
+			if old := time.Since(r.agent.status().PoliciesSeen); old < 0 || old > 2*policiesEvery {
+				t.Errorf("there are some as of %s ago", old)
+			}
+		}
 		r.stop()
 
 		r.again()

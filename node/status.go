@@ -60,6 +60,9 @@ func (a *Agent) status() report.Report {
 		r.Error = strings.TrimSuffix(loopHangs+"; "+r.Error, "; ")
 	}
 	a.tellEngine(&r, time.Now())
+	if objects, _ := a.policies.Get(); objects.so && r.Policies && r.PoliciesUntil.IsZero() { // the loop publishes what changes
+		r.PoliciesSeen = objects.at
+	}
 	r.LastContact = a.knownContact()
 	r.Findings = a.found.all()
 	if a.parts.Cluster != nil {

@@ -131,5 +131,9 @@ func (r *Report) policiesText(now time.Time) string {
 	case !r.PoliciesUntil.IsZero():
 		return fmt.Sprintf("the cluster has none any more: the kernel serves all for %s yet, for they may come again", max(since(now, r.PoliciesUntil), 0))
 	}
-	return "the cluster has some: the kernel serves all, for what goes through Envoy passes by them"
+	asOf := ""
+	if !r.PoliciesSeen.IsZero() {
+		asOf = fmt.Sprintf(" as of %s ago, and is asked again every two minutes", max(since(r.PoliciesSeen, now), 0))
+	}
+	return "the cluster has some" + asOf + ": the kernel serves all, for what goes through Envoy passes by them"
 }

@@ -53,6 +53,7 @@ type Report struct {
 	Paths           *Paths             `json:"paths,omitempty"`                  // how many frontends are served by what; nil as well
 	Policies        bool               `json:"networkPolicies,omitempty"`        // the cluster has some, or nobody has said yet
 	PoliciesUnknown bool               `json:"networkPoliciesUnknown,omitempty"` // nobody has said yet
+	PoliciesSeen    time.Time          `json:"networkPoliciesSeen,omitzero"`     // there were some at the last look, which was then
 	PoliciesUntil   time.Time          `json:"networkPoliciesUntil,omitzero"`    // there are none any more: until when they are reckoned with, if none comes
 	TakeOver        bool               `json:"takeOver,omitempty"`               // it looks at kube-proxy, and removes what that leaves
 	BesideKubeProxy bool               `json:"besideKubeProxy,omitempty"`        // rules of kube-proxy are there, or were a moment ago: the kernel serves all

@@ -173,6 +173,7 @@ func TestTheTextOfTwoPaths(t *testing.T) {
 		{"kube-proxy's rules gone", func(r *Report) { r.BesideKubeProxy, r.KubeProxyUntil = true, now.Add(30*time.Second) }, []string{"datapath    auto: 0 frontends by Envoy, 5 by the kernel;", "kube-proxy  its rules are gone"}},
 		{"not to be asked", func(r *Report) { r.EnvoyUnknown = "no descriptor" }, []string{"envoy       cannot be asked whether it serves: no descriptor"}},
 		{"policies", func(r *Report) { r.Policies = true }, []string{"policies    the cluster has some: the kernel serves all"}},
+		{"policies that were seen", func(r *Report) { r.Policies, r.PoliciesSeen = true, now.Add(-95*time.Second) }, []string{"policies    the cluster has some as of 1m35s ago, and is asked again every two minutes: the kernel serves all"}},
 		{"policies that nobody knows of", func(r *Report) { r.Policies, r.PoliciesUnknown = true, true }, []string{"policies    it is not known yet"}},
 		{"policies that went", func(r *Report) { r.Policies, r.PoliciesUntil = true, now.Add(10*time.Minute) }, []string{"policies    the cluster has none any more: the kernel serves all for 10m0s yet"}},
 	} {
