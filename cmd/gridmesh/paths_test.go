@@ -146,3 +146,25 @@ func TestADatapathThatNobodySays(t *testing.T) {
 		t.Errorf("of another node than the one that kept it: %s", log)
 	}
 }
+
+// Where the kernel does not take the rules, or something on the node comes before them, what
+// the agent's status says is said; of another node its agent knows nothing.
+func TestWhatKeepsTheNodeFromIt(t *testing.T) {
+	for says, want := range map[string]string{
+		`"error": "write set serve4: no buffer space available"`:                               "note: the rules of this node are not as they should be, and what is shown is what they are to do: write set serve4: no buffer space available\n",
+		`"findings": [{"kind": "input-drop", "text": "a firewall drops in INPUT"}]`:            "note: a firewall drops in INPUT\n",
+		`"findings": [{"kind": "service-cidr", "text": "ServiceCIDR 10.244.0.0/16 overlaps"}]`: "note: ServiceCIDR 10.244.0.0/16 overlaps\n",
+		`"findings": [{"kind": "conntrack", "text": "flows are not forgotten"}]`:               "",
+	} {
+		socket := agentOf(t, `{"node": "edge-7", "datapath": "auto", "envoys": [{"version": "1.40.0"}], `+says+`}`, keyed)
+		for _, args := range [][]string{{"trace", "--from", "10.244.7.9", "--to", "10.96.0.11:80"}, {"view"}} {
+			args = append(args, "--socket", socket)
+			if _, _, log := gridmesh(t, args...); strings.Contains(log, "note: ") != (want != "") || !strings.Contains(log, want) {
+				t.Errorf("%s, %s: want %q: %s", says, args[0], want, log)
+			}
+			if _, _, log := gridmesh(t, append(args, "--node", "edge-8")...); want != "" && strings.Contains(log, want) {
+				t.Errorf("%s, %s of another node: %s", says, args[0], log)
+			}
+		}
+	}
+}

@@ -74,7 +74,8 @@ does for a problem of the Service, which it prints as view does.`,
 			}
 			w.ejected = in.ejections(cmd.Context())
 			out := w.trace(cfg, client, frontend, in.preloadMax)
-			out.tell(w)
+			out.tell(w, cfg.ServiceCIDRs, frontend.Addr)
+			in.noteRules(cmd.Context(), w, &cfg)
 			if out.Verdict == string(rules.Passed) && !w.twoPaths() { // else all that is a Service's is served
 				out.notServed(more.unserved(frontend), more.whole)
 			}
@@ -194,7 +195,7 @@ func (w *walk) throughEnvoy(of *world, f *topology.FrontendView) {
 // tell takes what is wrong with the Service that was dialled, as view has it: its own
 // problems, those of the node, and of files that may hide some. What is to be noticed of the
 // node is said beside.
-func (w *walk) tell(of *world) {
+func (w *walk) tell(of *world, guarded []netip.Prefix, to netip.Addr) {
 	service := w.service
 	if service == "" && w.Cause != nil {
 		service = w.Cause.Service
@@ -203,6 +204,7 @@ func (w *walk) tell(of *world) {
 		service = "/" // which is none: then what may hide one is left
 	}
 	w.problems = of.about([]string{service}, slices.Concat(of.view.AllProblems(), of.udpTold(false)))
+	w.problems = append(w.problems, of.guarded([]string{service}, guarded, to)...)
 	w.notices = slices.DeleteFunc(of.about([]string{service}, of.notices()), func(p topology.Problem) bool {
 		return strings.HasPrefix(p.Object, "node ")
 	})

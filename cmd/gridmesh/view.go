@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -28,7 +29,7 @@ type serviceRow struct {
 type frontendRow struct {
 	Frontend string `json:"frontend"`
 	Kind     string `json:"kind,omitempty"` // NodePort, LoadBalancer or ExternalIP; none: of a ClusterIP
-	Path     string `json:"path,omitempty"` // envoy or kernel; none where there is one path alone
+	Path     string `json:"path,omitempty"` // envoy, or kernel, which refuses Envoy's as well; none where there is one path alone
 	answerRow
 	Unmarked    int        `json:"unmarked,omitempty"` // endpoints that Envoy sends nobody to, besides those that say so
 	of          int        // endpoints that Envoy has for it, where it has ejected any
@@ -83,6 +84,11 @@ Exits with 1 where it prints a problem; of one Service, only its own are.`,
 			if args, err = w.wanted(args, namespace); err != nil {
 				return err
 			}
+			cfg, err := in.capture()
+			if err != nil {
+				return err
+			}
+			in.noteRules(cmd.Context(), w, &cfg)
 			w.ejected = in.ejections(cmd.Context())
 			rows, err := w.rows(args)
 			if err != nil {
@@ -91,6 +97,7 @@ Exits with 1 where it prints a problem; of one Service, only its own are.`,
 			in.noteGrids(w)
 			in.noteDatapath(cmd.Context(), w)
 			problems, notices := w.about(args, slices.Concat(w.view.AllProblems(), w.udpTold(false))), w.about(args, w.notices())
+			problems = append(problems, w.guarded(args, cfg.ServiceCIDRs, netip.Addr{})...)
 			doc := map[string]any{"node": in.node, "unit": w.view.Viewpoint.Values, "services": rows, "problems": problemTexts(problems), "notices": problemTexts(notices)}
 			if w.ejected != nil && w.ejected.used {
 				in.noteEnvoy(cmd.Context(), ofRows(rows))
@@ -159,8 +166,11 @@ func (w *world) frontendRows(s *topology.ServiceView) (rows []frontendRow) {
 		rows = append(rows, row)
 	}
 	for _, f := range s.Frontends {
-		path := w.byNow(f.Path)
-		add(f.Frontend, f.PortName, frontendRow{Path: pathOf(s, path), instead: path != f.Path, told: toldProblem, answerRow: w.answers(f.Tiers, f.Silent).by(f.Path)})
+		path, instead := w.byNow(f.Path), w.byNow(f.Path) != f.Path
+		if path == topology.PathEnvoy && len(f.Tiers) == 0 { // no packet comes to Envoy
+			path = topology.PathKernel
+		}
+		add(f.Frontend, f.PortName, frontendRow{Path: pathOf(s, path), instead: instead, told: toldProblem, answerRow: w.answers(f.Tiers, f.Silent).by(f.Path)})
 	}
 	for _, o := range s.Outside {
 		row := frontendRow{Kind: o.Kind.String(), Path: pathOf(s, o.Path), answerRow: w.answers(o.Tiers, false).by(o.Path)}

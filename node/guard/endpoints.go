@@ -65,18 +65,36 @@ func (g *Endpoints) problems(flags []netip.Prefix) (list []topology.Problem) {
 			least[i] = key
 		}
 	}
-	for i, p := range g.guard {
-		if count[i] == 0 {
-			continue
+	for i := range g.guard {
+		if count[i] > 0 {
+			list = append(list, g.problem(least[i], flags, i, count[i]-1))
 		}
-		field, cure := "ServiceCIDR", cureObject
-		if slices.Contains(flags, p) {
-			field, cure = "--service-cidr", CureFlag
-		}
-		list = append(list, topology.Problem{Object: "service " + least[i].String(), Field: field, Text: fmt.Sprintf(
-			"its endpoint %s is in the guarded range %s, as those of %d other Services: who dials such a pod by its own address is refused on this node; %s", g.first[least[i]], p, count[i]-1, cure)})
 	}
 	return list
+}
+
+// Problem is what is said of one Service, where its endpoints are in a range.
+func (g *Endpoints) Problem(key topology.ObjectKey, flags []netip.Prefix) (topology.Problem, bool) {
+	addr, in := g.first[key]
+	if !in {
+		return topology.Problem{}, false
+	}
+	i, others := g.rangeOf(addr), -1
+	for _, o := range g.first {
+		if g.rangeOf(o) == i {
+			others++
+		}
+	}
+	return g.problem(key, flags, i, others), true
+}
+
+func (g *Endpoints) problem(key topology.ObjectKey, flags []netip.Prefix, i, others int) topology.Problem {
+	field, cure := "ServiceCIDR", cureObject
+	if slices.Contains(flags, g.guard[i]) {
+		field, cure = "--service-cidr", CureFlag
+	}
+	return topology.Problem{Object: "service " + key.String(), Field: field, Text: fmt.Sprintf(
+		"its endpoint %s is in the guarded range %s, as those of %d other Services: who dials such a pod by its own address is refused on this node; %s", g.first[key], g.guard[i], others, cure)}
 }
 
 // Merge returns the prefixes of all lists, sorted, each once. It
