@@ -103,7 +103,7 @@ func (in *healthInput) report(ctx context.Context) (*report.Report, []topology.P
 	}
 	now, err := in.moment(state)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("%w%s", err, besides(problems))
 	}
 	if in.cfg.UnitKey, err = in.key(state); err != nil {
 		return nil, nil, fmt.Errorf("%w%s", err, besides(problems))

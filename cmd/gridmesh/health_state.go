@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -37,11 +39,27 @@ func (in *healthInput) state(ctx context.Context) (*report.State, []topology.Pro
 		return nil, nil, err
 	}
 	s, more := report.Read(objects)
+	in.noteEmpty()
 	problems = slices.DeleteFunc(problems, func(p topology.Problem) bool {
 		kind, _, _ := strings.Cut(p.Object, " ")
 		return !slices.Contains(ofHealth, kind)
 	})
 	return &s, append(problems, more...), nil
+}
+
+// noteEmpty names empty files in the directories: of what was to be recorded there nothing is.
+func (in *healthInput) noteEmpty() {
+	for _, dir := range in.files {
+		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error { // it was read
+			if err != nil || d.IsDir() || path == dir || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
+				return nil
+			}
+			if info, err := d.Info(); err == nil && info.Size() == 0 {
+				in.note("%s is empty, and what was to be recorded in it is not known: did the command that wrote it fail, or has the cluster none of that?", path)
+			}
+			return nil
+		})
+	}
 }
 
 // ofHealth is what Problems are of that matter to node health, and what cannot be read,
@@ -70,10 +88,18 @@ func (in *healthInput) moment(s *report.State) (time.Time, error) {
 
 // key is the label of units.
 func (in *healthInput) key(s *report.State) (string, error) {
+	keys := s.UnitKeys()
 	if in.unitKey != "" {
+		labelled := func(n corev1.Node) bool { return n.Labels[in.unitKey] != "" }
+		if len(s.Nodes) > 0 && !slices.ContainsFunc(s.Nodes, labelled) {
+			text := ""
+			if len(keys) > 0 {
+				text = "; the units may be those of the label " + plan.Short(keys)
+			}
+			return "", fmt.Errorf("%w: a node with the label %s%s", errNotThere, in.unitKey, text)
+		}
 		return in.unitKey, nil
 	}
-	keys := s.UnitKeys()
 	switch {
 	case len(keys) == 1 || len(keys) > 1 && s.SameUnits(keys):
 		return keys[0], nil

@@ -25,6 +25,8 @@ func (m *maker) next(s *seen, u *seenUnit, action shield.Action) {
 		s.Next = append(s.Next, Next{stamp(at), fmt.Sprintf(format, args...)})
 	}
 	switch {
+	case s.lost && action.Keeps() && s.taintGoes(m.now):
+		add(time.Time{}, "its pods stay: gridmesh-controller takes away the taint that would evict them")
 	case action.Keeps() && !s.evicts.IsZero():
 		add(s.evicts.Add(m.cfg.Tolerated), "its pods are evicted, for it is tainted, unless the taint goes")
 	case s.lost:
@@ -41,6 +43,12 @@ func (m *maker) next(s *seen, u *seenUnit, action shield.Action) {
 			add(s.beat.Add(m.cfg.Grace), "the cloud takes it for lost, unless it is heard; %s", m.then(s, u, s.beat.Add(m.cfg.Grace)))
 		}
 	}
+}
+
+// taintGoes reports whether a taint that evicts pods was added just now, to a node that is kept:
+// the controller takes it away, but from who was voted dead. If it stays a Problem says so.
+func (s *seen) taintGoes(now time.Time) bool {
+	return !s.evicts.IsZero() && now.Sub(s.evicts) < slack && s.is.Verdict != shield.Dead
 }
 
 // placed is whether anything new is placed on a node that is suspected.

@@ -180,11 +180,26 @@ func stamp(t time.Time) *time.Time {
 
 // decide says what is to become of a node at a time.
 func (m *maker) decide(at time.Time, s *seen, u *seenUnit) (shield.Action, string) {
-	is := shield.Unit{Heard: u.heard, Nodes: len(u.nodes), Alive: u.alive, Most: !shield.MayPart(m.lost, len(m.state.Nodes))}
+	is := shield.Unit{Heard: u.heard, Nodes: len(u.nodes), Alive: u.alive - m.missed(at, s, u), Most: !shield.MayPart(m.lost, len(m.state.Nodes))}
 	if !u.heard.IsZero() && m.now.Sub(u.heard) <= m.cfg.Rules.Silent && at.After(m.now) {
 		is.Heard = at // it goes on to be renewed
 	}
 	return shield.Decide(at, m.cfg.Rules, s.is, is)
+}
+
+// missed are other nodes of a unit that the cloud hears no longer at a later time, and has not missed
+// yet: in an outage their heartbeats are late, one as the other, and it takes them for lost one
+// after another.
+func (m *maker) missed(at time.Time, of *seen, u *seenUnit) (n int) {
+	if !at.After(m.now) {
+		return 0
+	}
+	for _, s := range u.nodes {
+		if s.Name != of.Name && !s.lost && !s.beat.IsZero() && m.now.Sub(s.beat) > late && !at.Before(s.beat.Add(m.cfg.Grace)) {
+			n++
+		}
+	}
+	return n
 }
 
 // kept reports whether its entry in the list counts at a time.
