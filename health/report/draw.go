@@ -160,7 +160,10 @@ func (s *NodeStatus) WriteText(w io.Writer) error {
 		line("dead", "%s", few(s.Dead))
 	}
 	for _, m := range s.Members {
-		if m.Suspected > 0 {
+		switch {
+		case m.Since != nil:
+			line("suspect", "%s, since %s, %s ago", m.Name, m.Since.Format(time.RFC3339), age(s.At.Sub(*m.Since)))
+		case m.Suspected > 0: // by a daemon that does not say since when
 			line("suspect", "%s, for %d rounds", m.Name, m.Suspected)
 		}
 	}

@@ -127,3 +127,19 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// Who is suspected is said with since when, and by a daemon that does not tell that with its rounds.
+func TestSuspectsAreSaid(t *testing.T) {
+	s, since := told("a-0000", 3, 2, base), base.Add(-95*time.Second)
+	s.Members[1].Since, s.Members[1].Suspected = &since, 1
+	s.Members[2].Suspected = 4
+	var b strings.Builder
+	if err := s.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"suspect   a-0001, since " + since.Format(time.RFC3339) + ", 1m35s ago\n", "suspect   a-0002, for 4 rounds\n"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("want %q:\n%s", want, b.String())
+		}
+	}
+}

@@ -43,12 +43,13 @@ type NodeStatus struct {
 
 // Member is a node of the unit.
 type Member struct {
-	Name      string   `json:"name"`
-	Address   string   `json:"address,omitempty"`
-	Lost      bool     `json:"lost,omitempty"`      // the cloud did not call it ready, when it was last heard
-	Verdict   string   `json:"verdict,omitempty"`   // that stood in the cloud then: true, false
-	Suspected int      `json:"suspected,omitempty"` // for how many rounds, by who leads
-	Observers []string `json:"observers"`           // who checks it: its place in the rings
+	Name      string     `json:"name"`
+	Address   string     `json:"address,omitempty"`
+	Lost      bool       `json:"lost,omitempty"`           // the cloud did not call it ready, when it was last heard
+	Verdict   string     `json:"verdict,omitempty"`        // that stood in the cloud then: true, false
+	Suspected int        `json:"suspected,omitempty"`      // for how many rounds, by who leads, since it asked the unit about it last
+	Since     *time.Time `json:"suspectedSince,omitempty"` // by who leads; nil where it is not
+	Observers []string   `json:"observers"`                // who checks it: its place in the rings
 }
 
 // Heard is the last report of a node.
@@ -83,7 +84,7 @@ func StatusOf(now time.Time, self string, cfg *vote.Config, k *vote.Known) NodeS
 		s.HoldsUntil = &until
 	}
 	for _, name := range k.View.Names() {
-		s.Members = append(s.Members, Member{Name: name, Suspected: k.Suspects[name], Observers: append([]string{}, k.View.Observers(name)...)})
+		s.Members = append(s.Members, Member{Name: name, Suspected: k.Suspects[name], Since: stamp(k.Doubted[name]), Observers: append([]string{}, k.View.Observers(name)...)})
 		h, ok := k.Heard[name]
 		if !ok {
 			continue

@@ -69,6 +69,7 @@ func (m *Machine) ofSubjects(from string, results []Result) []Result {
 func (m *Machine) suspect(now time.Time, out *Effects) {
 	if !m.lead(now) || m.view.Len() < 2 { // others decide, and of whom little is heard here they know more; of one nobody does
 		clear(m.suspects)
+		clear(m.doubted)
 		clear(m.verdicts)
 		clear(m.asking)
 		clear(m.last)
@@ -79,8 +80,11 @@ func (m *Machine) suspect(now time.Time, out *Effects) {
 	for _, name := range m.view.Names() {
 		if p := proofs[name]; p.vouched() || name == m.cfg.Self && p.No == 0 { // it is there, though nobody else is
 			delete(m.suspects, name)
+			delete(m.doubted, name)
 		} else {
-			m.suspects[name]++
+			if m.suspects[name]++; m.doubted[name].IsZero() {
+				m.doubted[name] = now
+			}
 		}
 		if m.wants(now, name, *proofs[name], out) {
 			ask = append(ask, name)

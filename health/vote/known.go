@@ -19,9 +19,10 @@ type Known struct {
 	// Leader is who leads, if not this node, as it was known at Led; "" for nobody.
 	Leader   string
 	Led      time.Time
-	Dead     []string         // Machine.Dead
-	Suspects map[string]int   // for how many rounds: of who leads alone
-	Heard    map[string]Heard // the last report of each node, this one's own among them
+	Dead     []string             // Machine.Dead
+	Suspects map[string]int       // for how many rounds since it was asked about last: of who leads alone
+	Doubted  map[string]time.Time // since when nobody vouches for it: of who leads alone
+	Heard    map[string]Heard     // the last report of each node, this one's own among them
 }
 
 // Heard is the last report of a node.
@@ -35,7 +36,7 @@ type Heard struct {
 func (m *Machine) Known(now time.Time) Known {
 	k := Known{
 		View: m.view, Up: m.up, Doubt: m.doubt(), Hears: m.hears(now), Leads: m.leading && m.leads(now), Holds: m.holds(now), Until: m.until,
-		Dead: m.Dead(now), Suspects: maps.Clone(m.suspects), Heard: make(map[string]Heard, len(m.heard)),
+		Dead: m.Dead(now), Suspects: maps.Clone(m.suspects), Doubted: maps.Clone(m.doubted), Heard: make(map[string]Heard, len(m.heard)),
 	}
 	if m.leader != "" && now.Sub(m.led) <= m.cfg.Fresh {
 		k.Leader, k.Led = m.leader, m.led

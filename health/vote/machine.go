@@ -30,11 +30,12 @@ type Machine struct {
 	words    map[string]time.Time // when a node last said something itself, or was first seen to be lost
 	holders  map[string]bool      // by their last reports
 	quorum   quorum
-	said     Reply          // what is replied until the next round
-	leading  bool           // in the last round
-	voted    time.Time      // when it led last
-	suspects map[string]int // for how many rounds
-	hurried  int            // how many were asked about since the last round
+	said     Reply                // what is replied until the next round
+	leading  bool                 // in the last round
+	voted    time.Time            // when it led last
+	suspects map[string]int       // for how many rounds, since it was asked about
+	doubted  map[string]time.Time // since when nobody vouches for it
+	hurried  int                  // how many were asked about since the last round
 	cloud    map[string]Cloud
 	verdicts map[string]verdict
 	asked    int64 // the number of the last question
@@ -59,7 +60,7 @@ type verdict struct {
 func New(cfg Config) *Machine {
 	return &Machine{
 		cfg: cfg, view: NewView(nil, cfg.Observers), missed: map[string]int{}, silent: map[string]int{}, ups: map[string]bool{}, dead: map[string]bool{},
-		heard: map[string]*heard{}, words: map[string]time.Time{}, holders: map[string]bool{}, suspects: map[string]int{}, cloud: map[string]Cloud{}, verdicts: map[string]verdict{},
+		heard: map[string]*heard{}, words: map[string]time.Time{}, holders: map[string]bool{}, suspects: map[string]int{}, doubted: map[string]time.Time{}, cloud: map[string]Cloud{}, verdicts: map[string]verdict{},
 		asking: map[int64]*question{}, last: map[string]last{}, budget: budget{map[Member]*death{}},
 	}
 }
@@ -139,6 +140,7 @@ func (m *Machine) members(now time.Time, of *View) {
 	forget(m.words, gone)
 	forget(m.holders, gone)
 	forget(m.suspects, gone)
+	forget(m.doubted, gone)
 	forget(m.cloud, gone)
 	forget(m.verdicts, gone)
 	forget(m.last, gone)
