@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -46,6 +47,31 @@ func TestHealthComponentsBuild(t *testing.T) {
 		}
 		if !slices.Equal(read, []string{"edge-health-zone-config", "edge-health-config", "hmac-config"}) {
 			t.Errorf("%s: ConfigMaps %q", components, read)
+		}
+	}
+}
+
+// SuperEdge's component changes what node health's has made: without that, or before it, it says so.
+func TestSuperEdgesComponentStandsBehind(t *testing.T) {
+	for _, components := range []string{"../deploy/health/superedge", "../deploy/health/superedge, ../deploy/health"} {
+		if _, said, err := kustomized(overlayDir(t, kustomization+"components: ["+components+"]\n")); err == nil || !strings.Contains(said, "no matches for Id DaemonSet.v1.apps/gridmesh-health.gridmesh") {
+			t.Errorf("%s builds: %v, %s", components, err, said)
+		}
+	}
+}
+
+// What the sample of docs/install.md has of node health and the webhook as comments builds, with
+// the images of its registry.
+func TestHealthIsInTheSample(t *testing.T) {
+	m := regexp.MustCompile("(?s)kustomization.yaml <<'EOF'\n(.*?)EOF\n").FindStringSubmatch(read(t, "docs/install.md"))
+	if m == nil {
+		t.Fatal("docs/install.md has no kustomization")
+	}
+	text := regexp.MustCompile(`(?m)^  # (- \S*deploy/(?:health|admission) |- \{name: gridmesh/(?:health|admission),)`).ReplaceAllString(m[1], "  $1")
+	objects := overlay(t, text)
+	for kind, name := range map[string]string{"DaemonSet": "health", "Deployment": "admission"} {
+		if image := find(t, objects, kind, "gridmesh-"+name).Spec.Template.Spec.Containers[0].Image; image != "registry.example/gridmesh/"+name+":dev" {
+			t.Errorf("the image of %s is %s", name, image)
 		}
 	}
 }

@@ -76,16 +76,22 @@ func decode(t *testing.T, text string) (list []object) {
 // kustomize builds a directory.
 func kustomize(t *testing.T, dir string) string {
 	t.Helper()
-	var out, said bytes.Buffer
+	out, said, err := kustomized(dir)
+	if err != nil {
+		t.Fatalf("kustomize %s: %v: %s", dir, err, said)
+	}
+	if said != "" { // of what is outdated
+		t.Errorf("kustomize %s says: %s", dir, said)
+	}
+	return out
+}
+
+func kustomized(dir string) (out, said string, err error) {
+	var stdout, stderr bytes.Buffer
 	cmd := exec.Command(filepath.Join(edge.Root(), "bin", "kube"), "kubectl", "kustomize", dir)
-	cmd.Stdout, cmd.Stderr = &out, &said
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("kustomize %s: %v: %s", dir, err, said.String())
-	}
-	if said.Len() > 0 { // of what is outdated
-		t.Errorf("kustomize %s says: %s", dir, said.String())
-	}
-	return out.String()
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err = cmd.Run()
+	return stdout.String(), stderr.String(), err
 }
 
 // overlay builds a kustomization of a user's own.
@@ -96,6 +102,11 @@ func overlay(t *testing.T, text string) []object {
 
 func overlayText(t *testing.T, text string) string {
 	t.Helper()
+	return kustomize(t, overlayDir(t, text))
+}
+
+func overlayDir(t *testing.T, text string) string {
+	t.Helper()
 	dir := t.TempDir()
 	if err := os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS(filepath.Join(edge.Root(), "deploy"))); err != nil {
 		t.Fatal(err)
@@ -104,7 +115,7 @@ func overlayText(t *testing.T, text string) string {
 	if err := errors.Join(os.Mkdir(mine, 0o755), os.WriteFile(filepath.Join(mine, "kustomization.yaml"), []byte(text), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	return kustomize(t, mine)
+	return mine
 }
 
 // find returns the object of a kind and name.
