@@ -86,8 +86,7 @@ does for a problem of the Service, which it prints as view does.`,
 			if out.Verdict == string(rules.ToEnvoy) {
 				in.noteEnvoy(cmd.Context(), out.ofWalk)
 			}
-			err = in.print(cmd.OutOrStdout(), out, out.table)
-			if err == nil && !in.lenient {
+			if err = in.print(cmd.OutOrStdout(), out, out.table); err == nil && !in.lenient {
 				err = out.failed()
 			}
 			return in.judge(out.problems, err)

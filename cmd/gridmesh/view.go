@@ -84,10 +84,7 @@ Exits with 1 where it prints a problem; of one Service, only its own are.`,
 			if args, err = w.wanted(args, namespace); err != nil {
 				return err
 			}
-			cfg, err := in.capture()
-			if err != nil {
-				return err
-			}
+			cfg, _ := in.capture() // the world was made with it
 			in.noteRules(cmd.Context(), w, &cfg)
 			w.ejected = in.ejections(cmd.Context())
 			rows, err := w.rows(args)
@@ -96,8 +93,8 @@ Exits with 1 where it prints a problem; of one Service, only its own are.`,
 			}
 			in.noteGrids(w)
 			in.noteDatapath(cmd.Context(), w)
-			problems, notices := w.about(args, slices.Concat(w.view.AllProblems(), w.udpTold(false))), w.about(args, w.notices())
-			problems = append(problems, w.guarded(args, cfg.ServiceCIDRs, netip.Addr{})...)
+			problems := append(w.about(args, slices.Concat(w.view.AllProblems(), w.udpTold(false))), w.guarded(args, cfg.ServiceCIDRs, netip.Addr{})...)
+			notices := w.about(args, w.notices())
 			doc := map[string]any{"node": in.node, "unit": w.view.Viewpoint.Values, "services": rows, "problems": problemTexts(problems), "notices": problemTexts(notices)}
 			if w.ejected != nil && w.ejected.used {
 				in.noteEnvoy(cmd.Context(), ofRows(rows))
