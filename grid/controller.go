@@ -40,6 +40,8 @@ type Controller struct {
 	queue workqueue.TypedDelayingInterface[plan.Ref]
 	// slots bound the writes of all workers to children and revisions (enter).
 	slots *semaphore.Weighted
+	// shares are what of that, and of the workers, one namespace has.
+	shares *shares
 
 	mu    sync.Mutex // guards the following; no write to the API server is under it
 	index *plan.Index
@@ -77,7 +79,7 @@ func (r retry) next(now time.Time) retry {
 func New(m Mirror, api API, cfg Config) *Controller {
 	return &Controller{
 		mirror: m, api: api, cfg: cfg, now: time.Now, index: plan.NewIndex(), grids: map[plan.Ref]*work{},
-		lag: newLag(), slots: semaphore.NewWeighted(int64(cfg.Parallel)),
+		lag: newLag(), slots: semaphore.NewWeighted(int64(cfg.Parallel)), shares: newShares(cfg.Parallel),
 	}
 }
 
@@ -142,9 +144,14 @@ func (c *Controller) next(ctx context.Context) bool {
 		return false
 	}
 	defer c.queue.Done(ref)
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || !c.shares.take(ref) {
 		return true
 	}
+	defer func() {
+		if next, ok := c.shares.leave(ref.Namespace); ok {
+			c.queue.Add(next)
+		}
+	}()
 	w, j := c.plan(ref)
 	if j != nil {
 		c.begin(j)

@@ -15,6 +15,7 @@
 //	kinds.go       what it watches
 //	config.go      what the operator chose
 //	controller.go  the queue, the index, and what is remembered of a grid
+//	shares.go      what of its time one namespace has
 //	lag.go         what was written, until the mirror shows it
 //	orphans.go     what the garbage collector passed over
 //	damp.go        children that others change again and again

@@ -50,7 +50,7 @@ func (c *Controller) carryOut(ctx context.Context, j *job) {
 	j.units, j.outcomes, j.deleted = map[plan.Action][]string{}, map[string]plan.Failure{}, map[plan.Ref]string{}
 	p := j.plan
 	if p.Revision != nil {
-		j.noteOwn(c.applyRevision(ctx, p.Revision))
+		j.noteOwn(c.applyRevision(ctx, p.Grid.Namespace, p.Revision))
 	}
 	if j.status {
 		j.wrote = j.noteOwn(nil, c.api.WriteStatus(ctx, p.Grid.Kind, p.Grid.Namespace, p.Grid.Name, p.UID, p.Status()))
@@ -113,18 +113,23 @@ func (c *Controller) prune(ctx context.Context, p plan.Plan) error {
 // each time: that must not be so for all writes at once.
 const slotSize = 64 << 10
 
-// enter waits until an object of a size may be written; leave ends that. It fails
-// when ctx ends.
-func (c *Controller) enter(ctx context.Context, size int) (leave func(), err error) {
-	n := int64(min(1+size/slotSize, c.cfg.Parallel))
-	if err := c.slots.Acquire(ctx, n); err != nil {
+// enter waits until an object of a namespace and a size may be written; leave ends
+// that. It fails when ctx ends.
+func (c *Controller) enter(ctx context.Context, namespace string, size int) (leave func(), err error) {
+	n := min(1+size/slotSize, c.cfg.Parallel)
+	out, err := c.shares.enter(ctx, namespace, n)
+	if err != nil {
 		return nil, err
 	}
-	return func() { c.slots.Release(n) }, nil
+	if err := c.slots.Acquire(ctx, int64(n)); err != nil {
+		out()
+		return nil, err
+	}
+	return func() { c.slots.Release(int64(n)); out() }, nil
 }
 
-func (c *Controller) applyRevision(ctx context.Context, r *plan.NewRevision) (map[string]any, error) {
-	leave, err := c.enter(ctx, r.Size())
+func (c *Controller) applyRevision(ctx context.Context, namespace string, r *plan.NewRevision) (map[string]any, error) {
+	leave, err := c.enter(ctx, namespace, r.Size())
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +140,7 @@ func (c *Controller) applyRevision(ctx context.Context, r *plan.NewRevision) (ma
 func (c *Controller) steps(ctx context.Context, j *job) {
 	var wg sync.WaitGroup
 	for _, s := range j.steps {
-		leave, err := c.enter(ctx, s.Size)
+		leave, err := c.enter(ctx, j.plan.Grid.Namespace, s.Size)
 		if err != nil {
 			break
 		}

@@ -93,7 +93,7 @@ func (c *Controller) deleteLeft(ctx context.Context, left []plan.Orphan) {
 	var deleted []string
 	var why error
 	for _, o := range left {
-		leave, err := c.enter(ctx, 0)
+		leave, err := c.enter(ctx, o.Namespace, 0)
 		if err != nil {
 			return
 		}
