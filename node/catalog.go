@@ -20,7 +20,7 @@ func (l *loop) catalogAgain() {
 // tellEnvoy gives Envoy the catalog. Where the kernel may hand it more than that, as by rules of a
 // run before, or where a write failed, it keeps what it holds.
 func (l *loop) tellEnvoy(changed render.Changed, retracted bool) {
-	l.inLine = l.inLine && retracted && l.broken == nil
+	l.inLine = l.inLine && retracted
 	if l.inLine {
 		l.xds.Update(l.catalog, changed)
 	} else {
