@@ -7,5 +7,5 @@
 // (watches.go); a resource (services.go, foreign.go, slices.go, nodes.go, cidrs.go)
 // converts it on arrival to topology's types, which is all that is kept; the
 // watch's store (store.go) puts it into the builder; and Feed publishes what
-// has changed within 20 ms as one snapshot.
+// has changed within 20 ms as one snapshot. Who has said nothing for how long: heard.go.
 package feed

@@ -34,6 +34,7 @@ type Feed struct {
 	now     func() time.Time
 	retry   wait.Backoff  // between lists and watches that fail
 	look    time.Duration // after which a list that is held back is looked at again, at first
+	hurry   int           // how many times as fast watches count as silent; 0 for once
 
 	mu      sync.Mutex
 	running bool
@@ -41,6 +42,7 @@ type Feed struct {
 	builder *topology.Builder
 	missing map[string]bool        // watches without a first list
 	doubted map[string]lists.Doubt // lists that are held back, by watch
+	spoke   map[string]time.Time   // the last event, bookmark, or list that was believed, by watch
 	dirty   chan struct{}
 
 	health health
@@ -54,7 +56,7 @@ var retry = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.
 func New(c *kube.Client, log *slog.Logger, m *Metrics) *Feed {
 	return &Feed{
 		client: c, log: log, metrics: m, now: time.Now, retry: retry, look: lists.FirstLook,
-		builder: topology.NewBuilder(), missing: map[string]bool{}, doubted: map[string]lists.Doubt{}, dirty: make(chan struct{}, 1),
+		builder: topology.NewBuilder(), missing: map[string]bool{}, doubted: map[string]lists.Doubt{}, spoke: map[string]time.Time{}, dirty: make(chan struct{}, 1),
 	}
 }
 
@@ -75,7 +77,7 @@ func (f *Feed) Run(ctx context.Context) error {
 			Name: "gridmesh/" + w.name, Backoff: &f.retry, // each has a copy of it
 		})
 		r.WatchListPageSize = pageSize
-		wg.Go(func() { r.RunWithContext(ctx); w.rest() })
+		wg.Go(func() { r.RunWithContext(ctx); w.again.Rest() })
 	}
 	f.publish(ctx)
 	wg.Wait()
@@ -140,18 +142,18 @@ func (f *Feed) build() *topology.Snapshot {
 // edit changes a builder and reports whether anything is different then.
 type edit func(b *topology.Builder) bool
 
-// change runs edits, all in one snapshot, and marks the feed as dirty if they
-// mattered.
-func (f *Feed) change(edits ...edit) {
+// change runs edits, all in one snapshot, marks the feed as dirty if they
+// mattered, and reports whether they did.
+func (f *Feed) change(edits ...edit) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	changed := false
 	for _, e := range edits {
 		changed = e(f.builder) || changed
 	}
 	if changed {
 		f.markDirty()
 	}
+	return changed
 }
 
 func (f *Feed) markDirty() {
@@ -168,6 +170,9 @@ func (f *Feed) listed(watch string) edit {
 		first := f.missing[watch]
 		delete(f.missing, watch)
 		delete(f.doubted, watch)
+		if f.spoke[watch] = f.now(); first {
+			f.showHeard(watch)
+		}
 		return first
 	}
 }

@@ -6,6 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type Metrics struct {
 	lists *prometheus.CounterVec
 	held  *prometheus.CounterVec
+	heard *prometheus.GaugeVec
 }
 
 // NewMetrics makes the metrics and registers them.
@@ -13,7 +14,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		lists: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gridmesh_feed_lists_total", Help: "Lists of the API server that were taken."}, []string{"watch"}),
 		held:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gridmesh_feed_held_total", Help: "Lists of the API server that were not believed."}, []string{"watch"}),
+		heard: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gridmesh_feed_heard_timestamp_seconds", Help: "When a watch of the API server last brought an event or a bookmark; at first, when its list was taken."}, []string{"watch"}),
 	}
-	r.MustRegister(m.lists, m.held)
+	r.MustRegister(m.lists, m.held, m.heard)
 	return m
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // upgraded is how often an API server that does not know a kind is asked
-// whether it does by now.
-const upgraded = 5 * time.Minute
+// whether it does by now. It is less than lists.Quiet: such a watch is no silent one.
+const upgraded = 150 * time.Second
 
 // newer asks for a kind that older API servers do not know: to those it has no
 // objects, and nothing of it changes.

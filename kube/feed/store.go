@@ -23,12 +23,13 @@ type store[T runtime.Object, V any] struct {
 	held      *holding[V]
 	judge     lists.Judge[topology.ObjectKey]
 	lookAgain func(time.Duration)
+	news      func() // a list has something new
 }
 
 func newStore[T runtime.Object, V any](f *Feed, r resource[T, V], s selection, with ...*shared[V]) *store[T, V] {
 	return &store[T, V]{
 		feed: f, resource: r, log: f.log.With(obs.KeyWatch, s.Name), judge: lists.NewJudge[topology.ObjectKey](s.Selection),
-		held: newHolding(with...), lookAgain: func(time.Duration) {},
+		held: newHolding(with...), lookAgain: func(time.Duration) {}, news: func() {},
 	}
 }
 
@@ -87,7 +88,7 @@ func (s *store[T, V]) Delete(obj any) error {
 // UpdateResourceVersion is called at every event, bookmarks included: the API
 // server is there.
 func (s *store[T, V]) UpdateResourceVersion(string) {
-	s.feed.note(s.judge.Name, verbWatch, nil)
+	s.feed.told(s.judge.Name)
 	s.judge.Rest(s.feed.now())
 }
 
@@ -128,7 +129,9 @@ func (s *store[T, V]) Replace(list []any, _ string) error {
 	for _, o := range objects {
 		edits = append(edits, s.set(o))
 	}
-	s.feed.change(append(edits, s.feed.listed(s.judge.Name))...)
+	if s.feed.change(append(edits, s.feed.listed(s.judge.Name))...) {
+		s.news()
+	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	stdslices "slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,11 +18,12 @@ import (
 
 // watch is one list and watch of the API server, and where its objects go.
 type watch struct {
-	name  string // in logs and metrics
-	kind  runtime.Object
-	api   cache.ListerWatcher
-	store cache.ReflectorStore
-	rest  func() // ends what waits to look again
+	name      string // in logs and metrics
+	kind      runtime.Object
+	api       cache.ListerWatcher
+	store     cache.ReflectorStore
+	again     *lists.Again
+	endpoints bool // what it is for says which endpoints there are, and where
 }
 
 // selection is which objects of a kind a watch is for, by a selector of labels; "" for all.
@@ -74,9 +76,13 @@ func (f *Feed) watches() []watch {
 	}
 }
 
+// others are the watches that say nothing about endpoints of what is served.
+var others = []string{"foreign-services", "servicecidrs"}
+
 func newWatch[T, L runtime.Object, V any](f *Feed, kind T, r resource[T, V], api listWatcher[L], s selection, with ...*shared[V]) watch {
 	requests := newRequests(f, api, s)
+	requests.again.Hurry(f.hurry)
 	store := newStore(f, r, s, with...)
-	store.lookAgain = requests.again.After
-	return watch{name: s.Name, kind: kind, api: requests.listWatch(), store: store, rest: requests.again.Rest}
+	store.lookAgain, store.news = requests.again.After, requests.again.News
+	return watch{name: s.Name, kind: kind, api: requests.listWatch(), store: store, again: &requests.again, endpoints: !stdslices.Contains(others, s.Name)}
 }

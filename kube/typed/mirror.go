@@ -170,12 +170,13 @@ func (s store[T]) Add(obj any) error {
 	return nil
 }
 
-func (s store[T]) set(key string, t T) {
+func (s store[T]) set(key string, t T) (changed bool) {
 	if was, ok := s.all[key]; ok && reflect.DeepEqual(was, t) {
-		return
+		return false
 	}
 	s.all[key], s.changed[key] = t, true
 	s.tell()
+	return true
 }
 
 // Update implements cache.ReflectorStore.
@@ -221,13 +222,18 @@ func (s store[T]) Replace(list []any, _ string) error {
 	if !s.believes(next, time.Now()) {
 		return nil
 	}
+	news := false
 	for key := range s.all {
 		if _, ok := next[key]; !ok {
 			s.remove(key)
+			news = true
 		}
 	}
 	for key, t := range next {
-		s.set(key, t)
+		news = s.set(key, t) || news
+	}
+	if news {
+		s.again.News()
 	}
 	select {
 	case <-s.ready:

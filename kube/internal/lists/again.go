@@ -2,6 +2,7 @@ package lists
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -14,14 +15,19 @@ import (
 )
 
 // Again is between a reflector and the API server: it has one watch open at most, and ends it
-// where a list is due. The zero value is ready.
+// where a list is due, or nothing comes of it (silence.go). The zero value is ready.
 type Again struct {
 	mu     sync.Mutex
 	end    func()      // of the watch that is open; nil for none
 	timer  *time.Timer // of the next look; nil for none
 	relist bool        // the watch is not to go on: a list is due
 	pace   kube.Pace
+
+	silence silence
 }
+
+// errSilent has a reflector ask for a list where it would have one streamed.
+var errSilent = errors.New("watches of this say nothing: it is listed without")
 
 // List is called before a list is asked for.
 func (a *Again) List() { a.begin(true) }
@@ -32,6 +38,9 @@ func Initial(o metav1.ListOptions) bool { return o.SendInitialEvents != nil && *
 // Watch opens a watch with such options. Where a list is due and this is none it fails, with what
 // a reflector lists for.
 func (a *Again) Watch(ctx context.Context, o metav1.ListOptions, open func(ctx context.Context) (apiwatch.Interface, error)) (apiwatch.Interface, error) {
+	if Initial(o) && !a.Silent().IsZero() {
+		return nil, errSilent
+	}
 	if due := a.begin(Initial(o)); due {
 		return nil, apierrors.NewResourceExpired("a list is looked at again")
 	}
@@ -42,9 +51,10 @@ func (a *Again) Watch(ctx context.Context, o metav1.ListOptions, open func(ctx c
 	if err != nil {
 		return nil, err
 	}
-	done := context.AfterFunc(ctx, w.Stop)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	w = a.listen(w)
+	done := context.AfterFunc(ctx, w.Stop)
 	a.end = func() { done(); w.Stop() }
 	a.pace.Opened()
 	if a.relist { // meanwhile
@@ -60,6 +70,7 @@ func (a *Again) begin(list bool) (due bool) {
 	defer a.mu.Unlock()
 	a.endWatch()
 	if list {
+		a.silence.end(true)
 		a.relist = false
 		a.stopTimer()
 	}
@@ -67,6 +78,7 @@ func (a *Again) begin(list bool) (due bool) {
 }
 
 func (a *Again) endWatch() {
+	a.silence.end(a.relist)
 	if a.end != nil {
 		a.end()
 	}
@@ -82,10 +94,15 @@ func (a *Again) After(pause time.Duration) {
 	a.timer = time.AfterFunc(pause+rand.N(pause/5+1), func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.relist = true
-		a.pace.Forget()
-		a.endWatch()
+		a.listAnew()
 	})
+}
+
+// listAnew ends the watch for a list, on purpose. The lock is held.
+func (a *Again) listAnew() {
+	a.relist = true
+	a.pace.Forget()
+	a.endWatch()
 }
 
 // Rest ends what waits to look again.
@@ -93,6 +110,7 @@ func (a *Again) Rest() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.stopTimer()
+	a.silence.end(false)
 }
 
 func (a *Again) stopTimer() {

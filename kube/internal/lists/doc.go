@@ -5,4 +5,5 @@
 //	judge.go   which lists of one watch are believed
 //	memory.go  what lists took away lately
 //	again.go   has a reflector list anew, for a list that is held back is looked at again
+//	silence.go ends a watch that stays open and says nothing
 package lists

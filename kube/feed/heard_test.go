@@ -1,0 +1,111 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	stdslices "slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gridmesh/gridmesh/kube/internal/apitest"
+)
+
+// mute answers a watch, and says nothing for as long as the client keeps it.
+func mute(w http.ResponseWriter, r *http.Request) {
+	stream(w)
+	<-r.Context().Done()
+}
+
+// Who keeps watches open through which nothing comes, streams of lists neither, is followed by
+// lists, and told of until a watch speaks again.
+func TestWatchesThatAreDeaf(t *testing.T) {
+	t.Parallel()
+	s := cluster(t)
+	var deaf atomic.Bool
+	s.Hook(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
+		if deaf.Load() && r.URL.Query().Get("watch") != "" {
+			mute(w, r)
+			return
+		}
+		next(w, r)
+	})
+	f := New(s.Client(t), slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+	f.hurry = 900 // 200 ms for three minutes
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = f.Run(ctx) }()
+	t.Cleanup(func() { cancel(); s.Close(); <-ended })
+	know := func(name string) {
+		t.Helper()
+		eventually(t, "Service "+name+" is known", func() bool {
+			snap, ok := f.Get()
+			return ok && strings.Contains(contents(snap), name+"(")
+		})
+	}
+	know("kubernetes")
+	deaf.Store(true)
+	s.EndWatches()
+	for i := range 3 {
+		name := fmt.Sprint("deaf", i)
+		putService(t, s, name, fmt.Sprint("10.96.0.", 10+i))
+		know(name)
+		eventually(t, "all say that they are silent", func() bool { return len(f.Silent()) == len(f.all) })
+	}
+	deaf.Store(false)
+	s.EndWatches()
+	i := 100
+	eventually(t, "the watch of Nodes speaks", func() bool {
+		i++
+		s.Put(t, fmt.Sprintf(`{apiVersion: v1, kind: Node, metadata: {name: n%d}}`, i))
+		return !stdslices.Contains(f.Silent(), "nodes")
+	})
+}
+
+// A watch speaks that had a list or a word since a time, and lately, does not fail, and has no
+// list that is held back; watches that say nothing of endpoints are not waited for.
+func TestWhoWasNotHeard(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := newServiceStore(&now)
+	f := s.feed
+	f.client = apitest.New(t).Client(t)
+	f.all = f.watches()
+	want := func(when string, since time.Time, want ...string) {
+		t.Helper()
+		if got := f.Unheard(since); !stdslices.Equal(got, want) {
+			t.Errorf("%s: %v were not heard, want %v", when, got, want)
+		}
+	}
+	all := []string{"services", "endpointslices", "grid-endpointslices", "nodes"}
+	began := now.Add(-time.Second)
+	want("at first", began, all...)
+	if err := s.Replace(serviceList(9), "1"); err != nil {
+		t.Fatal(err)
+	}
+	want("a list", began, all[1:]...)
+	for _, watch := range all[1:] {
+		f.told(watch)
+	}
+	want("words of the others", began)
+	want("none later", now, all...)
+	now = now.Add(speaks + time.Second)
+	want("none lately", began, all...)
+	for _, watch := range all {
+		f.told(watch)
+	}
+	want("bookmarks", began)
+	f.note("nodes", verbList, errors.New("too many requests"))
+	f.note("servicecidrs", verbList, errors.New("too many requests"))
+	want("one fails", began, "nodes")
+	f.note("nodes", verbList, nil)
+	if err := s.Replace(serviceList(1), "1"); err != nil {
+		t.Fatal(err)
+	}
+	want("a list is held back", began, "services")
+}

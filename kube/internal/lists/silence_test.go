@@ -1,0 +1,106 @@
+package lists
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+)
+
+// listener is a reflector that lists and watches for ever, and what it watches.
+type listener struct {
+	*Again
+	lists   []time.Time
+	streams int // lists that it would have had streamed
+	watch   *apiwatch.RaceFreeFakeWatcher
+}
+
+// step lists, where it is to, and watches.
+func (l *listener) step(t *testing.T) {
+	yes := true
+	if l.opens(t, metav1.ListOptions{}) {
+		return
+	}
+	if l.opens(t, metav1.ListOptions{SendInitialEvents: &yes}) {
+		l.streams++
+	}
+	l.List()
+	l.lists = append(l.lists, time.Now())
+	l.opens(t, metav1.ListOptions{})
+}
+
+func (l *listener) opens(t *testing.T, o metav1.ListOptions) bool {
+	w, err := l.Watch(t.Context(), o, l.open)
+	if err == nil {
+		go func() {
+			for range w.ResultChan() {
+			}
+		}()
+	}
+	return err == nil
+}
+
+func (l *listener) open(context.Context) (apiwatch.Interface, error) {
+	l.watch = apiwatch.NewRaceFreeFake()
+	return l.watch, nil
+}
+
+// follow lets time pass, in which whatever ended is begun again.
+func (l *listener) follow(t *testing.T, d, every time.Duration, each func()) {
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(every) {
+		synctest.Wait()
+		if l.watch == nil || l.watch.IsStopped() {
+			l.step(t)
+		}
+		each()
+		synctest.Wait()
+	}
+}
+
+// A watch that stays open and says nothing is ended, and all is listed, not streamed: after three
+// to four minutes, and ever less often where the lists show nothing new. One word, a bookmark too,
+// is enough, and then all is as it was.
+func TestAWatchThatSaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &listener{Again: &Again{}}
+		defer l.Rest()
+		began := time.Now()
+		nothing := func() {}
+		l.follow(t, Quiet, time.Second, nothing)
+		if len(l.lists) > 0 || !l.Silent().IsZero() {
+			t.Fatalf("listed %d times within %s, silent since %v", len(l.lists), Quiet, l.Silent())
+		}
+		l.follow(t, 2*time.Hour, time.Second, nothing)
+		if l.streams > 0 || !l.Silent().Equal(began) {
+			t.Errorf("%d lists were to be streamed; silent since %v, want %v", l.streams, l.Silent(), began)
+		}
+		last, at := began, Quiet
+		for i, listed := range l.lists {
+			if gap := listed.Sub(last); gap < at || gap > at+spread+2*time.Second {
+				t.Errorf("list %d came after %s, want %s and up to %s more", i, gap, at, spread)
+			}
+			last, at = listed, min(2*at, LongestQuiet)
+		}
+		if n := len(l.lists); n < 8 || n > 12 {
+			t.Errorf("listed %d times in two hours", n)
+		}
+		before := len(l.lists)
+		bookmark := func() { l.watch.Action(apiwatch.Bookmark, &metav1.Status{}) }
+		l.follow(t, time.Hour, time.Minute, bookmark)
+		if n := len(l.lists) - before; n > 0 || !l.Silent().IsZero() {
+			t.Errorf("with a bookmark a minute listed %d times, silent since %v", n, l.Silent())
+		}
+		l.follow(t, Quiet+spread+3*time.Second, time.Second, nothing)
+		if n := len(l.lists) - before; n != 1 {
+			t.Errorf("silent again: listed %d times, want once", n)
+		}
+		l.News()
+		l.follow(t, Quiet+spread+3*time.Second, time.Second, nothing)
+		if n := len(l.lists) - before; n != 2 {
+			t.Errorf("a list showed something new: listed %d times, want twice", n)
+		}
+	})
+}
