@@ -26,14 +26,14 @@ const (
 
 // findings are what breaks the capture on this node or is bypassed by it, as
 // the last looks showed it: at the node, and at the cluster; what the state
-// directory does not take; that this node has no Node; what is there of a
+// directory does not take; that this node has no Node; what watches do not say; what is there of a
 // kube-proxy that is taken over from, and which of its addresses are waited for.
 type findings struct {
-	mu                                                sync.Mutex
-	node, cluster, disk, own, proxy, healthz, metrics []capture.Finding
+	mu                                                         sync.Mutex
+	node, cluster, disk, own, proxy, watches, healthz, metrics []capture.Finding
 }
 
-// replaceNode, replaceCluster, replaceDisk, replaceOwn and replaceProxy take the result of a look and return what is new.
+// replaceNode, replaceCluster, replaceDisk, replaceOwn, replaceProxy and replaceWatches take the result of a look and return what is new.
 func (f *findings) replaceNode(list []capture.Finding) []capture.Finding {
 	return f.replace(&f.node, list)
 }
@@ -67,6 +67,10 @@ func (f *findings) replaceProxy(list []capture.Finding) []capture.Finding {
 	return f.replace(&f.proxy, list)
 }
 
+func (f *findings) replaceWatches(list []capture.Finding) []capture.Finding {
+	return f.replace(&f.watches, list)
+}
+
 func (f *findings) replace(known *[]capture.Finding, list []capture.Finding) (fresh []capture.Finding) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -82,7 +86,7 @@ func (f *findings) replace(known *[]capture.Finding, list []capture.Finding) (fr
 func (f *findings) all() []capture.Finding {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Concat(f.node, f.cluster, f.disk, f.own, f.proxy, f.healthz, f.metrics)
+	return slices.Concat(f.node, f.cluster, f.disk, f.own, f.proxy, f.watches, f.healthz, f.metrics)
 }
 
 var findingsDesc = prometheus.NewDesc("gridmesh_node_findings", "What on this node breaks the capture or is bypassed by it.", []string{"kind"}, nil)

@@ -15,9 +15,12 @@ type healing struct {
 	hold  *hold.Hold  // nil where nothing is
 	late  *hold.Start // of one that waits for the last good state; nil for none
 	since time.Time   // when the outage before it began
-	held  hold.Held   // of the last judgement
-	next  time.Time   // when something is let go if nothing happens before
-	timer *time.Timer
+	// unheard are the watches that its clock waits for, since a contact; zero for none.
+	unheard []string
+	waits   time.Time
+	held    hold.Held // of the last judgement
+	next    time.Time // when something is let go if nothing happens before
+	timer   *time.Timer
 }
 
 // due is filled when what is held is to be judged again.
@@ -56,6 +59,7 @@ func (l *loop) look() {
 	l.noteContact(contact, was, at)
 	u, now := &l.uplink, at.Now
 	u.Met = u.Met || l.live && !contact.IsZero()
+	l.clock()
 	switch {
 	case u.Away && u.Back && l.live:
 		l.heal(u.LastContact, false)
@@ -110,17 +114,19 @@ func (h *healing) wake(at time.Time) {
 }
 
 // judge returns what of a snapshot of the source is to be believed. The time
-// of a hold is that of the last contact: while the cloud is silent nothing is let go.
+// of a hold is that of the last contact: while the cloud is silent nothing is let go,
+// nor, for nobody has reported, while it does not speak about everything (clock).
 func (l *loop) judge(snap *topology.Snapshot) *topology.Snapshot {
 	h := &l.healing
 	if h.hold == nil {
 		return snap
 	}
+	l.clock()
 	now := l.uplink.LastContact
 	out, held := h.hold.Apply(snap, now)
 	l.showHeld(held)
 	if !now.Before(h.hold.End()) {
-		h.hold = nil // and held is empty
+		h.hold, h.unheard, h.waits = nil, nil, time.Time{} // and held is empty
 		h.stop()
 		l.record()
 		l.log.Info("nothing is held any more; the API server is believed")
@@ -131,6 +137,9 @@ func (l *loop) judge(snap *topology.Snapshot) *topology.Snapshot {
 		next = held.Next
 	}
 	h.wake(next)
+	if len(h.unheard) > 0 {
+		h.wait(max(lookEvery, time.Until(next)))
+	}
 	return out
 }
 

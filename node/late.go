@@ -220,7 +220,7 @@ func (l *loop) hold(start hold.Start) bool {
 	}
 	l.log.Info("the API server is back after an outage; what it says against this unit's endpoints is held until their nodes have reported",
 		obs.KeyAway, time.Since(l.healing.since).Round(time.Second))
-	l.healing.hold = h
+	l.healing.hold, l.healing.waits = h, time.Time{}
 	l.healing.wake(h.End())
 	return true
 }

@@ -168,6 +168,11 @@ type Cluster interface {
 	// 0 for that one itself: its answer is how it is now, later ones may be from a
 	// memory that is behind. It waits a few seconds at most.
 	NodeReport(ctx context.Context, node string, first uint64) (uint64, error)
+	// Unheard returns what the API server, since a time, does not say of what endpoints there are and
+	// where: the watches without a list or a word since, or lately, and those that fail.
+	Unheard(since time.Time) []string
+	// Silent returns the watches that stay open and say nothing.
+	Silent() []string
 	// APIServer is how the API server answers.
 	APIServer() report.APIServer
 }

@@ -136,6 +136,7 @@ func (l *loop) saved(w statedir.Saved) {
 // tick does what only the time brings.
 func (l *loop) tick(now time.Time) {
 	l.look()
+	l.judgeWatches()
 	l.takeDead()
 	l.ageHeld(now)
 	l.watchDisk(now)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -122,6 +123,12 @@ type cluster struct {
 	*events.Node
 	feed *feed.Feed
 }
+
+// Unheard implements node.Cluster.
+func (c cluster) Unheard(since time.Time) []string { return c.feed.Unheard(since) }
+
+// Silent implements node.Cluster.
+func (c cluster) Silent() []string { return c.feed.Silent() }
 
 // APIServer implements node.Cluster.
 func (c cluster) APIServer() report.APIServer {

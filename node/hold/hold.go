@@ -40,6 +40,7 @@ type Hold struct {
 	size     int
 	index    *index
 	began    time.Time
+	told     time.Time // by Clock, the last
 	reported map[string]time.Time
 	since    map[Endpoint]time.Time       // first held, since last ready; of holds before, too
 	back     map[Endpoint]bool            // were held, and became ready
@@ -69,7 +70,7 @@ type Start struct {
 func New(s Start) *Hold {
 	h := &Hold{
 		base: s.Base, may: map[topology.ObjectKey][]wanted{}, nodes: map[string]bool{s.Node: true},
-		began: s.Began.Add(-span(s.Past.Age)), reported: map[string]time.Time{},
+		began: s.Began.Add(-span(s.Past.Age)), told: s.Began, reported: map[string]time.Time{},
 		since: map[Endpoint]time.Time{}, back: map[Endpoint]bool{},
 	}
 	past := map[Endpoint]time.Duration{}
@@ -106,6 +107,21 @@ func span(d time.Duration) time.Duration { return min(max(0, d), Longest) }
 
 // UnitSize is how many nodes the unit has.
 func (h *Hold) UnitSize() int { return h.size }
+
+// Clock tells the time, at least every few seconds, and whether the cloud speaks about everything
+// at it. What passed since the last time does not count against End where it does not: a cloud that
+// answers, but has said nothing of endpoints yet, may still say what is stale. What an endpoint is
+// held in all goes on (Longest), and so does the time since its node reported.
+func (h *Hold) Clock(now time.Time, speaks bool) {
+	passed := now.Sub(h.told)
+	if passed <= 0 {
+		return
+	}
+	if !speaks {
+		h.began = h.began.Add(passed)
+	}
+	h.told = now
+}
 
 // End is when nothing is held any more.
 func (h *Hold) End() time.Time { return h.began.Add(Bound) }

@@ -33,6 +33,8 @@ type API struct {
 	Away    error              // not nil: it does not answer, and this is why
 	Deaf    error              // not nil: it keeps no watch of policies, and this is why
 	Leaving latest.Value[bool] // the Node is about to go; nothing is told before the first
+	Mute    []string           // watches that were not heard
+	Open    []string           // watches that are open and say nothing
 	Behind  uint64             // of every other answer from memory: so many reports are not in it
 
 	mu      sync.Mutex
@@ -69,6 +71,20 @@ func (a *API) Asked(node string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.asked[node]
+}
+
+// Unheard implements node.Cluster.
+func (a *API) Unheard(time.Time) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.Mute)
+}
+
+// Silent implements node.Cluster.
+func (a *API) Silent() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.Open)
 }
 
 // PodCIDRs implements node.Cluster.
