@@ -214,6 +214,23 @@ func TestFeedSelects(t *testing.T) {
 	f.until("[grid](1) kubernetes(1) a 10.96.0.0/16", contents)
 }
 
+// Who labels the Service that every whole list has leaves it to another proxy, and stops no
+// node: neither one that starts, nor one that lists anew.
+func TestALabelOnTheAnchorStopsNobody(t *testing.T) {
+	t.Parallel()
+	s := cluster(t)
+	s.Put(t, `{apiVersion: v1, kind: Service, metadata: {namespace: default, name: kubernetes, labels: {service.kubernetes.io/service-proxy-name: x}}, spec: {clusterIP: 10.96.0.1}}`)
+	putService(t, s, "web", "10.96.0.7")
+	f := follow(t, s)
+	f.until("foreign, with 2 Services", func(s *topology.Snapshot) string {
+		e, _ := s.Services.Get(topology.ObjectKey{Namespace: "default", Name: "kubernetes"})
+		if e == nil || e.Service == nil || !e.Service.Foreign {
+			return "ours"
+		}
+		return fmt.Sprintf("foreign, with %d Services", s.Services.Len())
+	})
+}
+
 // A list of more than one page is one list.
 func TestFeedListsInPages(t *testing.T) {
 	t.Parallel()

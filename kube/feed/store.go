@@ -92,6 +92,19 @@ func (s *store[T, V]) UpdateResourceVersion(string) {
 	s.judge.Rest(s.feed.now())
 }
 
+// anchored reports whether a list has what every whole one has. Who may label that has it told
+// by another watch, and stops nobody.
+func (s *store[T, V]) anchored(next map[topology.ObjectKey]int) bool {
+	key := parseKey(s.judge.Anchor)
+	if _, has := next[key]; has {
+		return true
+	}
+	s.feed.mu.Lock()
+	defer s.feed.mu.Unlock()
+	_, has := s.held.elsewhere(key)
+	return has
+}
+
 // Resync has nothing to do: comparison is by content.
 func (s *store[T, V]) Resync() error { return nil }
 
@@ -113,7 +126,7 @@ func (s *store[T, V]) Replace(list []any, _ string) error {
 	now := s.feed.now()
 	s.judge.Lost.Forget(now)
 	l := lists.Weigh(s.held.objects, func(h held[V]) int { return h.weight }, s.judge.Lost, next)
-	_, l.Anchored = next[parseKey(s.judge.Anchor)]
+	l.Anchored = s.anchored(next)
 	l.Alone = !s.feed.distrusts(s.judge.Name)
 	if !s.judge.Believe(l, now) {
 		s.doubt(now)
