@@ -12,7 +12,7 @@ import (
 )
 
 // Of large children few are written at once, for each is decoded meanwhile; of
-// others as many as may be.
+// others as many as a namespace may.
 func TestLargeChildrenAreWrittenFewAtOnce(t *testing.T) {
 	for name, tc := range map[string]struct {
 		image string
@@ -35,7 +35,7 @@ func TestLargeChildrenAreWrittenFewAtOnce(t *testing.T) {
 				}
 				return nil
 			}
-			run(t, settings{Config: gridtest.Config{Before: before}}, func(c *gridtest.Cluster) {
+			run(t, settings{Config: gridtest.Config{Before: before}, parallel: 16}, func(c *gridtest.Cluster) {
 				shops(tc.units...)(c)
 				update(c, tillGrid, "v1", tc.image)
 			}, func(w *world) {
