@@ -218,7 +218,7 @@ func (p *KernelPlanner) weigh(f *KernelFrontend) int {
 
 // copies are at how many addresses a frontend is.
 func (p *KernelPlanner) copies(f *KernelFrontend) int {
-	if f.Frontend.Addr.IsUnspecified() {
+	if f.Addr.IsUnspecified() {
 		return len(p.nodePorts)
 	}
 	return 1

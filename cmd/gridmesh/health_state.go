@@ -51,11 +51,10 @@ func (in *healthInput) state(ctx context.Context) (*report.State, []topology.Pro
 func (in *healthInput) noteEmpty() {
 	for _, dir := range in.files {
 		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error { // it was read
-			if err != nil || d.IsDir() || path == dir || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
-				return nil
-			}
-			if info, err := d.Info(); err == nil && info.Size() == 0 {
-				in.note("%s is empty, and what was to be recorded in it is not known: did the command that wrote it fail, or has the cluster none of that?", path)
+			if err == nil && !d.IsDir() && path != dir && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
+				if info, err := d.Info(); err == nil && info.Size() == 0 {
+					in.note("%s is empty, and what was to be recorded in it is not known: did the command that wrote it fail, or has the cluster none of that?", path)
+				}
 			}
 			return nil
 		})
