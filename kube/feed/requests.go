@@ -37,7 +37,7 @@ func (r *requests[L]) listWatch() cache.ListerWatcher {
 }
 
 func (r *requests[L]) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	r.again.List()
+	r.again.List(&o)
 	o.LabelSelector = r.selector
 	list, err := r.api.List(ctx, o)
 	r.feed.note(r.name, verbList, err)

@@ -68,7 +68,7 @@ func newMirror[T any, O any, L runtime.Object](what string, client any, of api[L
 	}
 	m.lw = &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			m.again.List()
+			m.again.List(&o)
 			o.LabelSelector, o.FieldSelector = s.Labels, s.Fields
 			list, err := of.List(ctx, o)
 			m.note(err)

@@ -59,6 +59,9 @@ func New(t testing.TB) *Server {
 	return s
 }
 
+// Answer answers a request that another server was sent.
+func (s *Server) Answer(w http.ResponseWriter, r *http.Request) { s.serve(w, r) }
+
 // Close ends all connections. It is called when the test ends.
 func (s *Server) Close() {
 	s.http.CloseClientConnections()

@@ -29,8 +29,15 @@ type Again struct {
 // errSilent has a reflector ask for a list where it would have one streamed.
 var errSilent = errors.New("watches of this say nothing: it is listed without")
 
-// List is called before a list is asked for.
-func (a *Again) List() { a.begin(true) }
+// List is called before a list is asked for, with its options. A reflector that lists again asks for the
+// version that it knows, and with a limit that is exactly that one: whoever is deaf, or doubts a list, would
+// be told the same again. It gets the newest.
+func (a *Again) List(o *metav1.ListOptions) {
+	if o.Continue == "" && o.ResourceVersion != "0" {
+		o.ResourceVersion, o.ResourceVersionMatch = "", ""
+	}
+	a.begin(true)
+}
 
 // Initial reports whether a watch tells first all there is, as a list does.
 func Initial(o metav1.ListOptions) bool { return o.SendInitialEvents != nil && *o.SendInitialEvents }

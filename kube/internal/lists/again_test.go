@@ -30,7 +30,12 @@ func TestAgain(t *testing.T) {
 				t.Errorf("%s: the watch has ended is %v, want %v", when, got, want)
 			}
 		}
-		a.List()
+		for version, want := range map[string]string{"0": "0", "": "", "394": ""} {
+			o := metav1.ListOptions{ResourceVersion: version, Limit: 500}
+			if a.List(&o); o.ResourceVersion != want {
+				t.Errorf("a list of version %q is one of %q, want %q", version, o.ResourceVersion, want)
+			}
+		}
 		first, err := begin(metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)

@@ -27,7 +27,10 @@ func (l *listener) step(t *testing.T) {
 	if l.opens(t, metav1.ListOptions{SendInitialEvents: &yes}) {
 		l.streams++
 	}
-	l.List()
+	known := metav1.ListOptions{ResourceVersion: "394", Limit: 500}
+	if l.List(&known); known.ResourceVersion != "" {
+		t.Errorf("a list is of version %s, which is known, and not of the newest", known.ResourceVersion)
+	}
 	l.lists = append(l.lists, time.Now())
 	l.opens(t, metav1.ListOptions{})
 }
