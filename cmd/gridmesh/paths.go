@@ -163,7 +163,7 @@ func (w *world) inKernel(out *walk, step *rules.Tracing, q rules.Question) {
 	}
 	out.Tiers = w.pickedFrom(tiers, step.Ends)
 	if step.Fate != rules.ToEnd {
-		out.because(w.sure(q.To, w.shut(step, q, s, f)))
+		out.because(w.sure(q.To, w.shut(step, q, s, f, o)))
 	}
 	if q.ToNode {
 		door := fmt.Sprintf("%d is the node port of service %s, where %s is an address at which this node serves node ports (--nodeport-addresses); elsewhere the packet passes", q.To.Port, s.Key, q.To.Addr)
@@ -208,7 +208,7 @@ func (w *world) pickedFrom(tiers []topology.Tier, ends []netip.AddrPort) []tierR
 }
 
 // shut is why the kernel path lets nobody answer.
-func (w *world) shut(step *rules.Tracing, q rules.Question, s *topology.ServiceView, f *topology.FrontendView) *refusal.Cause {
+func (w *world) shut(step *rules.Tracing, q rules.Question, s *topology.ServiceView, f *topology.FrontendView, o *topology.Outside) *refusal.Cause {
 	switch {
 	case f != nil:
 		return refusal.Of(w.snap, w.view, w.opts, q.To)
@@ -216,6 +216,11 @@ func (w *world) shut(step *rules.Tracing, q rules.Question, s *topology.ServiceV
 		return &refusal.Cause{Service: s.Key.String(), Why: "lets nobody in from " + q.Client.String(), Cure: "add the client to spec.loadBalancerSourceRanges"}
 	case step.FromElsewhere():
 		return &refusal.Cause{Service: s.Key.String(), Why: "has no endpoint on this node, and externalTrafficPolicy Local", Cure: "dial a node that has one"}
+	}
+	for _, same := range s.Frontends { // whose tiers it has
+		if same.PortName == o.PortName && same.Protocol == o.Protocol && same.Addr.Is4() == o.Addr.Is4() && !s.Service.InternalLocal {
+			return refusal.Of(w.snap, w.view, w.opts, same.Frontend)
+		}
 	}
 	return &refusal.Cause{Service: s.Key.String(), Why: "has no endpoint at this port that this node may reach", Cure: "see gridmesh view of it"}
 }
