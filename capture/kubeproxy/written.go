@@ -50,11 +50,13 @@ type Word struct {
 var (
 	errTooLong  = errors.New("the answer is too long")
 	errNotProxy = errors.New("what answers is no kube-proxy")
-	errAgent    = errors.New("gridmesh-agent answers, which has kube-proxy's port")
 	errNobody   = errors.New("nobody listens")
 	errStranger = errors.New("who is not root is not asked")
 	errAnother  = errors.New("another listens there than when it was asked")
 )
+
+// ErrAgent says that an agent of gridmesh has the ports of kube-proxy.
+var ErrAgent = errors.New("gridmesh-agent answers, which has kube-proxy's port")
 
 // Bounds of an answer: metrics of kube-proxy are some 100 KB, its health some 100 bytes.
 const maxMetrics, maxHealth, maxHeader = 8 << 20, 64 << 10, 64 << 10
@@ -204,7 +206,7 @@ func byMetrics(text []byte) (wrote []string, err error) {
 	for line := range bytes.Lines(text) {
 		line := string(bytes.TrimSpace(line))
 		if strings.HasPrefix(line, "gridmesh_") {
-			return nil, errAgent
+			return nil, ErrAgent
 		}
 		theirs = theirs || strings.HasPrefix(line, "kubeproxy_")
 		rest, is := strings.CutPrefix(line, lastWritten)
@@ -239,7 +241,7 @@ func byHealth(text []byte) (wrote []string, err error) {
 		return nil, errNotProxy
 	}
 	if h.Source != "" {
-		return nil, errAgent
+		return nil, ErrAgent
 	}
 	for _, f := range families {
 		if _, has := h.Status[f.label]; has || h.Healthy == nil {

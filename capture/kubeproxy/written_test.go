@@ -95,7 +95,7 @@ func TestWord(t *testing.T) {
 		"metrics are elsewhere":   {metrics: elsewhere, health: well, wrote: both},
 		"metrics are somebody's":  {metrics: text(200, "go_threads 7\n"), health: well, wrote: both},
 		"metrics are refused":     {metrics: text(403, queued+wroteFour+wroteSix), health: well, wrote: both},
-		"an agent has both ports": {metrics: text(200, "gridmesh_frontends 3\n"+lastWritten+" 1.7e+09\n"), health: text(200, healthy+`,"source":"live"}`), err: errAgent},
+		"an agent has both ports": {metrics: text(200, "gridmesh_frontends 3\n"+lastWritten+" 1.7e+09\n"), health: text(200, healthy+`,"source":"live"}`), err: ErrAgent},
 		"nobody listens":          {err: errNobody},
 		"garbage":                 {metrics: text(200, "\x00\xff"), health: text(200, "<html>"), err: errNotProxy},
 		"no object":               {health: text(200, `["lastUpdated","currentTime"]`), err: errNotProxy},

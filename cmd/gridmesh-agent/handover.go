@@ -107,6 +107,8 @@ func (n nextProxy) lacks() string {
 		return "there is no sign on this node of a kube-proxy that runs, and gridmesh's rules serve"
 	case unserved != "":
 		return "kube-proxy does not serve " + unserved + " on this node yet, and gridmesh's rules do"
+	case errors.Is(n.silent, kubeproxy.ErrAgent):
+		return "gridmesh-agent runs on this node and has the ports at which kube-proxy says whether it has written its rules: stop the agent and Envoy first (gridmesh node migrate --back says what is next)"
 	case n.silent != nil:
 		return fmt.Sprintf("kube-proxy runs (%s), and does not say whether it has written its rules since it started (%v): so it is until it has reached the API server, and for some seconds after an agent had these ports. Where it is told to answer elsewhere or not at all, look whether it serves, and leave --hand-over away", n.alive, n.silent)
 	case unwritten != "":

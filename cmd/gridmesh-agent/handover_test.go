@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -40,6 +41,7 @@ func TestLacking(t *testing.T) {
 		"nothing, and one serves":    {nextProxy{nil, both, runs, wrote(both...), nil}, "", true},
 		"nothing, and one begins":    {nextProxy{nil, both, runs, wrote(four...), nil}, "", false},
 		"nothing, and one is silent": {nextProxy{nil, both, runs, wrote(), errSilent}, "", false},
+		"an agent has its ports":     {nextProxy{both, both, runs, wrote(), fmt.Errorf("127.0.0.1:10249: %w", kubeproxy.ErrAgent)}, "stop the agent and Envoy first", false},
 		"nothing, and one left":      {nextProxy{nil, both, "", wrote(), nil}, "", false},
 		"nothing, and one has none":  {nextProxy{nil, nil, runs, wrote(), nil}, "", false},
 	} {
