@@ -223,6 +223,10 @@ func refusedIsTold(t *testing.T, r *xdsRig) {
 	}
 	eventually(t, "the refusal is told", func() bool { _, refused := r.told(); return len(refused) == 1 })
 	r.wantHolds(t, "the rest goes on", webCluster, "10.244.2.5:8080")
+	r.Disconnect()
+	eventually(t, "the refusal goes with who refused", func() bool { return len(r.Nacks()) == 0 })
+	r.Connect("1.40.0")
+	eventually(t, "the refusal is listed again", func() bool { return len(r.Nacks()) == 1 })
 	o.Delete("other")
 	r.publish(o)
 	if list := r.Nacks(); len(list) > 0 {

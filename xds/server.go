@@ -49,13 +49,19 @@ type Server struct {
 	mu      sync.Mutex
 	catalog *render.Catalog
 	streams map[*stream]struct{}
-	nacks   map[resourceID]Nack
+	nacks   map[resourceID]*refusal
 	full    bool // that there are too many refusals for the list was said
 }
 
 type resourceID struct{ typeURL, name string }
 
-// Nack is a resource that Envoy refused, until it takes it or it changes.
+// refusal is a Nack, and whose it is: it is over with the last of them.
+type refusal struct {
+	Nack
+	by map[*stream]bool
+}
+
+// Nack is a resource that Envoy refused, until it takes it, it changes, or Envoy goes.
 type Nack struct {
 	Type    string    `json:"type"`
 	Name    string    `json:"name"`
@@ -95,7 +101,7 @@ func New(cfg Config) *Server {
 	if cfg.Refused == nil {
 		cfg.Refused = func(Nack) {}
 	}
-	return &Server{cfg: cfg, ready: make(chan struct{}), streams: map[*stream]struct{}{}, nacks: map[resourceID]Nack{}}
+	return &Server{cfg: cfg, ready: make(chan struct{}), streams: map[*stream]struct{}{}, nacks: map[resourceID]*refusal{}}
 }
 
 // Register adds the service to a gRPC server.
@@ -159,7 +165,7 @@ func (s *Server) Nacks() []Nack {
 	defer s.mu.Unlock()
 	list := make([]Nack, 0, len(s.nacks))
 	for _, n := range s.nacks {
-		list = append(list, n)
+		list = append(list, n.Nack)
 	}
 	slices.SortFunc(list, func(a, b Nack) int { return cmp.Or(strings.Compare(a.Type, b.Type), strings.Compare(a.Name, b.Name)) })
 	return list
@@ -180,6 +186,9 @@ func (s *Server) DeltaAggregatedResources(g discovery.AggregatedDiscoveryService
 	defer func() {
 		s.mu.Lock()
 		delete(s.streams, st)
+		for id := range s.nacks {
+			s.over(st, id)
+		}
 		s.mu.Unlock()
 		s.cfg.Metrics.streams.Dec()
 		was := st.describe()
@@ -196,7 +205,7 @@ func (s *Server) current() *render.Catalog {
 }
 
 // refused notes what Envoy does not take. It is said once, and not at every retry.
-func (s *Server) refused(typeURL, name, reason string) {
+func (s *Server) refused(st *stream, typeURL, name, reason string) {
 	if len(reason) > maxReason {
 		reason = strings.ToValidUTF8(reason[:maxReason], "") + " …"
 	}
@@ -210,12 +219,17 @@ func (s *Server) refused(typeURL, name, reason string) {
 	full := !repeated && len(s.nacks) >= maxNacks
 	said := s.full && len(s.nacks) >= maxNacks
 	s.full = said || full
+	by := map[*stream]bool{}
+	if repeated {
+		by = before.by
+	}
 	repeated = repeated && before.Reason == reason
 	if repeated {
 		n.At = before.At
 	}
 	if !full {
-		s.nacks[id] = n
+		by[st] = true
+		s.nacks[id] = &refusal{n, by}
 	}
 	s.mu.Unlock()
 	if full && !said {
@@ -230,14 +244,25 @@ func (s *Server) refused(typeURL, name, reason string) {
 }
 
 // accepted forgets refusals that are over.
-func (s *Server) accepted(typeURL string, names []string) {
+func (s *Server) accepted(st *stream, typeURL string, names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range names {
-		id := resourceID{typeURL, name}
-		if n, was := s.nacks[id]; was {
-			delete(s.nacks, id)
-			s.cfg.Log.Info("Envoy took a resource that it had refused", obs.KeyType, n.Type, obs.KeyName, name)
+		if s.over(st, resourceID{typeURL, name}) {
+			s.cfg.Log.Info("Envoy took a resource that it had refused", obs.KeyType, short(typeURL), obs.KeyName, name)
 		}
 	}
+}
+
+// over ends a stream's refusal, and reports whether it was one and the last.
+func (s *Server) over(st *stream, id resourceID) bool {
+	n := s.nacks[id]
+	if n == nil || !n.by[st] {
+		return false
+	}
+	if delete(n.by, st); len(n.by) > 0 {
+		return false
+	}
+	delete(s.nacks, id)
+	return true
 }

@@ -168,7 +168,7 @@ func (st *stream) request(r *discovery.DeltaDiscoveryRequest) error {
 	}
 	if nonce := r.GetResponseNonce(); nonce != "" {
 		if r.GetErrorDetail() == nil {
-			st.server.accepted(sub.typeURL, sub.ack(nonce))
+			st.server.accepted(st, sub.typeURL, sub.ack(nonce))
 		} else {
 			st.nacked(sub, nonce, r.GetErrorDetail().GetMessage())
 		}
@@ -188,7 +188,7 @@ func (st *stream) request(r *discovery.DeltaDiscoveryRequest) error {
 func (st *stream) nacked(sub *subscription, nonce, reason string) {
 	st.server.cfg.Metrics.nacks.WithLabelValues(short(sub.typeURL)).Inc()
 	if name := sub.nack(nonce); name != "" {
-		st.server.refused(sub.typeURL, name, reason)
+		st.server.refused(st, sub.typeURL, name, reason)
 	}
 }
 

@@ -83,7 +83,7 @@ func TestWhatIsKeptOfRefusalsIsBounded(t *testing.T) {
 	c.publish()
 	reason := strings.Repeat("ä", 1<<16)
 	for i := range 2 * maxNacks {
-		c.server.refused(render.ClusterType, fmt.Sprint(i), reason)
+		c.server.refused(nil, render.ClusterType, fmt.Sprint(i), reason)
 	}
 	list := c.server.Nacks()
 	if len(list) != maxNacks || len(list[0].Reason) > maxReason+10 {
@@ -106,7 +106,7 @@ func TestWhatIsSaidOfRefusalsIsBounded(t *testing.T) {
 	said := func() int {
 		lines.Reset()
 		for _, i := range shuffled {
-			c.server.refused(render.ClusterType, names[i], "no")
+			c.server.refused(nil, render.ClusterType, names[i], "no")
 		}
 		return strings.Count(lines.String(), "\n")
 	}
@@ -116,7 +116,7 @@ func TestWhatIsSaidOfRefusalsIsBounded(t *testing.T) {
 		}
 		slices.Sort(shuffled) // listed and others, mixed
 	}
-	c.server.accepted(render.ClusterType, c.listed(1))
+	c.server.accepted(nil, render.ClusterType, c.listed(1))
 	if n := said(); n != 2 { // one more is listed, and there are too many again
 		t.Errorf("with room for one: %d lines, want 2", n)
 	}

@@ -90,15 +90,19 @@ func (x *XDS) Nacks() []xds.Nack {
 // Connect lets Envoy connect.
 func (x *XDS) Connect(version string) {
 	x.mu.Lock()
-	defer x.mu.Unlock()
 	x.connected = &xds.Stream{Node: "envoy", Version: version, Since: time.Now()}
+	said := x.refuse()
+	x.mu.Unlock()
+	for _, n := range said {
+		x.refused(n)
+	}
 }
 
 // Disconnect ends Envoy's stream.
 func (x *XDS) Disconnect() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.connected, x.asked, x.kept = nil, map[string]bool{}, map[string]bool{}
+	x.connected, x.asked, x.kept, x.nacks = nil, map[string]bool{}, map[string]bool{}, map[string]xds.Nack{}
 }
 
 // Ask lets Envoy ask for clusters by name, as it does at their first use.
@@ -130,7 +134,7 @@ func (x *XDS) Refuse(name, reason string) {
 
 // refuse notes what Envoy refuses of what it is sent, and returns what is new.
 func (x *XDS) refuse() (said []xds.Nack) {
-	if x.catalog == nil {
+	if x.catalog == nil || x.connected == nil {
 		return nil
 	}
 	for name, reason := range x.refuses {
