@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -196,17 +196,29 @@ func (n *Node) AgentSocket() string {
 }
 
 // ServesByEnvoy returns nil once the kernel serves no more for a node's Envoy: it does not
-// know who is dead.
+// know who is dead. An agent that has just begun does not say that it does: it has not asked.
 func (n *Node) ServesByEnvoy() error {
-	out, err := n.Run("status", "--status-socket", n.AgentSocket())
-	if err == nil && strings.Contains(string(out), "the kernel serves") {
-		err = errors.New("the kernel serves for Envoy")
-	}
+	out, err := n.Run("status", "--status-socket", n.AgentSocket(), "-o", "json")
 	if err != nil {
 		return fmt.Errorf("status of %s: %w\n%s", n.Name, err, out)
 	}
+	var status struct {
+		EnvoyAbsent bool
+		Envoys      []struct{ Since time.Time }
+	}
+	switch err := json.Unmarshal(out, &status); {
+	case err != nil:
+		return fmt.Errorf("status of %s: %w\n%s", n.Name, err, out)
+	case status.EnvoyAbsent:
+		return fmt.Errorf("the kernel serves for Envoy on %s", n.Name)
+	case len(status.Envoys) == 0 || time.Since(status.Envoys[0].Since) < asked:
+		return fmt.Errorf("the agent of %s may not have asked Envoy yet: %+v", n.Name, status.Envoys)
+	}
 	return nil
 }
+
+// asked is within which time an agent has asked an Envoy whether it serves, with time to spare.
+const asked = 5 * time.Second
 
 // StateFile is the last good state of a node's agent.
 func (n *Node) StateFile() string {
