@@ -41,6 +41,7 @@ func TestAStrangerHasEnvoysPorts(t *testing.T) {
 	}
 	absent(t, e, "1")
 	findings("3")
+	first := asked.Load() // one question may have been on its way to Envoy when it ended
 	dials := load.Start(t, []*netlab.NS{e.NS, f.pods[e.Name].NS}, f.at(0), f.at(1))
 	dials.More(t, 50)
 	for _, d := range dials.Stop() {
@@ -49,8 +50,8 @@ func TestAStrangerHasEnvoysPorts(t *testing.T) {
 		}
 	}
 	absent(t, e, "1")
-	if n := asked.Load(); n != 0 {
-		t.Errorf("he was asked %d times", n)
+	if n := asked.Load(); n != first || first > 1 {
+		t.Errorf("he was asked %d times, %d of them once he was known", n, n-first)
 	}
 	leave()
 	must(t, e.StartEnvoy())
