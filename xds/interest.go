@@ -12,11 +12,6 @@ func (s *subscription) covered(cat *render.Catalog, name string) bool {
 	return s.wildcard && cat.InWildcard(s.typeURL, name)
 }
 
-// keeps reports whether Envoy goes on with what it holds and does not want any more.
-func (s *subscription) keeps(cat *render.Catalog) bool {
-	return cat.Keeps && s.typeURL == render.ClusterType
-}
-
 // concerns reports whether a change of the name may have to be sent.
 func (s *subscription) concerns(cat *render.Catalog, name string) bool {
 	_, holds := s.sent[name]

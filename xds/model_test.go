@@ -99,6 +99,7 @@ func (p *peer) flush() {
 		p.t.Fatal(err)
 	}
 	p.bounded()
+	p.keptAreHeld()
 }
 
 func (p *peer) receive(r *discovery.DeltaDiscoveryResponse) {

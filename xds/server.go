@@ -30,8 +30,8 @@ type Config struct {
 	Log     *slog.Logger
 	Metrics *Metrics
 	// MaxOnDemand bounds the clusters that one Envoy gets because it asked for
-	// them by name, and ten times that their endpoints: it never lets go of one. 0
-	// means 4000.
+	// them by name, and ten times that their endpoints: it never lets go of one. What it
+	// keeps for the kernel has what those leave. 0 means 4000.
 	MaxOnDemand int
 	// Asked gets the clusters that Envoy asked for by name; it must not block.
 	Asked func(clusters []string)
@@ -80,6 +80,9 @@ type Stream struct {
 	// Over are the clusters that it asked for and did not get, for it has as
 	// many as it may.
 	Over int `json:"over,omitempty"`
+	// Kept are the clusters that it goes on with while the kernel may hand it connections to
+	// them, though nothing needs them any more; with those it asked for MaxOnDemand at most.
+	Kept int `json:"kept,omitempty"`
 	// Part is how many endpoints each cluster has at most that it asked for, because
 	// all of them have too many together; 0 where each has all of its own.
 	Part int `json:"part,omitempty"`

@@ -52,6 +52,7 @@ type stream struct {
 	nonce  int
 	known  bool // the peer has said who it is
 	over   bool // that it asks for too much was said
+	full   bool // that it keeps too much was said
 
 	mu       sync.Mutex
 	dirty    map[string]map[string]struct{}
@@ -277,14 +278,25 @@ func (st *stream) flush() error {
 	st.server.cfg.Metrics.cut.Add(float64(endpoints.parts.cut - before.Cut))
 	st.mu.Lock()
 	st.info.Clusters, st.info.Endpoints, st.info.Over = len(clusters.sent), len(endpoints.sent), len(clusters.over)
-	st.info.Part, st.info.Cut = endpoints.parts.size(), endpoints.parts.cut
+	st.info.Kept, st.info.Part, st.info.Cut = clusters.kept.len(), endpoints.parts.size(), endpoints.parts.cut
 	info := st.info
 	st.mu.Unlock()
+	st.sayWhatIsCut(before, info)
+	return nil
+}
+
+// sayWhatIsCut says once that there is no room for all of what Envoy asked for, or keeps.
+func (st *stream) sayWhatIsCut(before, info Stream) {
+	clusters, endpoints := st.subs[render.ClusterType], st.subs[render.EndpointType]
 	if info.Part > 0 && before.Part == 0 {
 		st.server.cfg.Log.Warn("the clusters that Envoy asked for have more endpoints than it may hold: it has a part of the largest, the nearest; status says how many of each",
 			obs.KeyNode, info.Node, obs.KeyEndpoints, endpoints.parts.most)
 	}
-	return nil
+	if clusters.crowded && !st.full {
+		st.full = true
+		st.server.cfg.Log.Warn("the kernel may hand Envoy more clusters that nothing needs any more than there is room for: the ones without a Service are removed first; a connection to one that has a Service fetches it again",
+			obs.KeyNode, info.Node)
+	}
 }
 
 func (st *stream) send(sub *subscription, b *batch) error {

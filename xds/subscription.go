@@ -48,6 +48,8 @@ type subscription struct {
 	started   bool
 	room      room            // for names that are answered because they were asked for
 	over      map[string]bool // asked for beyond it
+	kept      kept            // held, and not wanted any more
+	crowded   bool            // some of those had to go
 	parts     parts           // of endpoints
 	resized   []string        // names whose part is another; they wait until nobody waits for others
 }
@@ -55,7 +57,7 @@ type subscription struct {
 func newSubscription(typeURL string) *subscription {
 	return &subscription{
 		typeURL: typeURL, names: map[string]bool{}, sent: map[string]string{}, pending: map[string]bool{},
-		rejected: map[string]string{}, over: map[string]bool{}, room: newRoom(0), parts: newParts(0),
+		rejected: map[string]string{}, over: map[string]bool{}, room: newRoom(0), kept: newKept(), parts: newParts(0),
 	}
 }
 
@@ -144,6 +146,7 @@ func (s *subscription) forget(name string) {
 	delete(s.sent, name)
 	delete(s.pending, name)
 	delete(s.rejected, name)
+	s.kept.leave(name)
 	for _, f := range s.inflight {
 		delete(f.changes, name)
 	}
@@ -205,6 +208,7 @@ func (s *subscription) undo(name string, c *change, later []*inflight) (supersed
 	}
 	if c.before == "" {
 		delete(s.sent, name)
+		s.kept.leave(name)
 	} else {
 		s.sent[name] = c.before
 	}
@@ -228,6 +232,7 @@ func (s *subscription) answered(nonce string) (f *inflight, later []*inflight) {
 func (s *subscription) next(cat *render.Catalog) (b *batch, changed []string) {
 	s.resized = append(s.resized, s.parts.fit()...)
 	for {
+		s.giveWay()
 		names := s.take()
 		if len(names) == 0 && s.markResized(cat) {
 			names = s.take()
@@ -264,7 +269,7 @@ func (s *subscription) evaluate(cat *render.Catalog, name string, force bool, b 
 	refused, isRefused := s.rejected[name]
 	r, found := s.resource(cat, name)
 	if !found || !s.subscribes(cat, name) {
-		if holds && (isRefused && refused == "" || s.keeps(cat) && !force) {
+		if holds && (isRefused && refused == "" || !force && s.keep(cat, name)) {
 			return false
 		}
 		delete(s.rejected, name)
@@ -273,6 +278,7 @@ func (s *subscription) evaluate(cat *render.Catalog, name string, force bool, b 
 		}
 		return false
 	}
+	s.kept.leave(name)
 	if isRefused && refused == r.Version || holds && !force && r.Suffices(version) {
 		return false
 	}
@@ -293,6 +299,7 @@ func (s *subscription) record(nonce string, b *batch) {
 		f.names = append(f.names, name)
 		f.changes[name] = &change{before: s.sent[name]}
 		delete(s.sent, name)
+		s.kept.leave(name)
 	}
 	s.inflight = append(s.inflight, f)
 }

@@ -47,7 +47,7 @@ func TestReportAsText(t *testing.T) {
 	r := Report{
 		Version: "v1", Node: "a-1", Unit: map[string]string{"unit": "a"}, Source: Live, APIServer: &APIServer{LastContact: ago(3 * time.Second)},
 		Pods: "bridged (cni0)", Services: 3, Preloaded: 2, Updated: ago(time.Minute), Error: "broken", LastContact: ago(3 * time.Second), Notices: 4,
-		Envoys:   []xds.Stream{{Version: "1.40.0", Since: ago(time.Hour), Clusters: 4, Part: 320, Cut: 2}},
+		Envoys:   []xds.Stream{{Version: "1.40.0", Since: ago(time.Hour), Clusters: 4, Kept: 3, Part: 320, Cut: 2}},
 		Nacks:    []xds.Nack{{Type: "cluster", Name: "10.96.0.10:80", Service: "default/web", Reason: "no"}},
 		Findings: []capture.Finding{{Text: "a chain that drops"}}, Problems: []topology.Problem{problem("x")},
 	}
@@ -66,6 +66,7 @@ api server  last contact 3s ago
 pods        bridged (cni0)
 services    3, 2 clusters preloaded
 envoy       1.40.0, connected for 1h0m0s, 4 clusters
+envoy       keeps 3 clusters that nothing needs any more, until the kernel has taken a whole view: it may hand Envoy connections to them
 envoy       has a part of 2 clusters that it asked for, 320 endpoints of each, the nearest: together they have more than it may hold
 refused     cluster 10.96.0.10:80 (service default/web): no
 note        4 times Services ask for what no node serves: gridmesh view has each as a notice

@@ -121,6 +121,9 @@ func (r *Report) envoyLines(p *printer, now time.Time) {
 		if e.Over > 0 {
 			p.line("envoy", "asked for %d clusters more than it gets: connections to those end until they are preloaded in their turn, one in 30s; restart it, and look for who dials every Service", e.Over)
 		}
+		if e.Kept > 0 {
+			p.line("envoy", "keeps %d clusters that nothing needs any more, until the kernel has taken a whole view: it may hand Envoy connections to them", e.Kept)
+		}
 		if e.Cut > 0 {
 			p.line("envoy", "has a part of %d clusters that it asked for, %d endpoints of each, the nearest: together they have more than it may hold", e.Cut, e.Part)
 		}
