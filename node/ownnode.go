@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/quiet"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -61,23 +63,61 @@ func (a *Agent) followPodCIDRs(ctx context.Context) error {
 		read = a.parts.Source.Wake()
 		defer a.parts.Source.Forget(read)
 	}
-	said := false
+	var said untold
 	for wait := time.Duration(0); a.mayAsk(ctx, wait, read); {
 		list, err := ask(ctx, a.cfg.Node)
 		wait = jitter(podCIDRsSoon)
 		known, ok := a.podCIDRs.Get()
 		switch {
 		case err == nil && len(list) > 0:
-			wait, said = jitter(podCIDRsEvery), false
+			wait, said = jitter(podCIDRsEvery), said.told()
 			if !ok || !slices.Equal(list, known) {
 				a.podCIDRs.Publish(list)
 			}
-		case !said && !ok && ctx.Err() == nil:
-			said = true
-			a.log.Warn("no pod CIDR is known: pods cannot be told from others and their addresses are not kept", obs.KeyErr, err)
+		case ctx.Err() == nil:
+			said.say(a, ok, err)
 		}
 	}
 	return nil
+}
+
+// untold is what was said of an own Node that does not say which pod CIDRs it has.
+type untold struct {
+	none  bool         // that none is known
+	kept  quiet.Change // that those are kept which are
+	lines quiet.Line
+	last  time.Time // when it said them; zero where it was a run before that it told
+}
+
+var errNoPodCIDRs = errors.New("there is none in its Node")
+
+// told is how it goes on after the Node has said them.
+func (u untold) told() untold { return untold{lines: u.lines, last: time.Now()} }
+
+// say tells why the Node does not, once, and how old those are that are known, if any.
+func (u *untold) say(a *Agent, known bool, err error) {
+	if err == nil {
+		err = errNoPodCIDRs
+	}
+	switch {
+	case known && !u.kept.To(err), !known && u.none:
+		return
+	case !known:
+		u.none = true
+		a.log.Warn("no pod CIDR is known: pods cannot be told from others and their addresses are not kept", obs.KeyErr, err)
+		return
+	}
+	args, last, text := []any{obs.KeyErr, err}, u.last, "the own Node does not say any more which pod CIDRs it has: those that it had are in force"
+	if last.IsZero() {
+		text = "the own Node does not say which pod CIDRs it has: those that a run before knew are in force"
+		if before := a.known.Load(); before != nil { // its last contact
+			last = *before
+		}
+	}
+	if !last.IsZero() {
+		args = append(args, obs.KeyAway, max(0, time.Since(last)).Round(time.Second))
+	}
+	u.lines.Say(a.log.Warn, text, args...)
 }
 
 // mayAsk waits until the own Node is to be asked for: after a time, or, of manifests, when

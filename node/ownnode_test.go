@@ -2,10 +2,14 @@ package node
 
 import (
 	"net/netip"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/gridmesh/gridmesh/node/nodetest"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -42,6 +46,47 @@ func TestAServiceOfOtherUnitsMakesNoNodeUnfit(t *testing.T) {
 		empty, unit := strings.Index(got[0].Text, "kubectl label node a-1 shop=)"), strings.Index(got[0].Text, "shop=UNIT")
 		if empty < 0 || unit < empty {
 			t.Errorf("in none: %s", got[0].Text)
+		}
+	})
+}
+
+// Of an own Node that does not say which pod CIDRs it has, while some are known, is told why, once,
+// and how old those are: also where a run before knew them.
+func TestAnOwnNodeThatSaysNothingIsToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		pods := prefixes("10.244.1.0/24")
+		r.api = &nodetest.API{Pods: pods}
+		r.mustStart(t)
+		r.publish(webOnly())
+		r.contact()
+		says := func(err error, list []netip.Prefix, want string) {
+			t.Helper()
+			before := r.log.String()
+			r.api.Set(func(a *nodetest.API) { a.Away, a.Pods = err, list })
+			after(time.Hour)
+			var got []string
+			for line := range strings.Lines(strings.TrimPrefix(r.log.String(), before)) {
+				if strings.Contains(line, "pod CIDR") {
+					got = append(got, line)
+				}
+			}
+			if len(got) != 1 || !regexp.MustCompile(want).MatchString(got[0]) {
+				t.Errorf("said are %q, want %q", got, want)
+			}
+		}
+		says(errBroken, pods, `level=WARN .* those that it had are in force" err="broken for the test" away=[56]m`)
+		says(nil, nil, `level=WARN .* those that it had are in force" err="there is none in its Node" away=1h`)
+		says(nil, prefixes("10.244.2.0/24"), `level=INFO msg="pod CIDRs are known"`)
+		r.stop()
+
+		after(30 * time.Minute)
+		r.again()
+		r.api = &nodetest.API{Latency: time.Second, Away: errBroken}
+		r.mustStart(t)
+		says(errBroken, nil, `level=WARN .* those that a run before knew are in force" err="broken for the test" away=30m`)
+		if rules, _ := r.kernel.InForce(); !slices.Equal(rules.Pods, prefixes("10.244.2.0/24")) {
+			t.Errorf("in force are %v", rules.Pods)
 		}
 	})
 }
