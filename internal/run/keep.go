@@ -48,8 +48,10 @@ func (l *unixListener) keeping(ctx context.Context) (stop func()) {
 func (l *unixListener) keep(ctx context.Context) {
 	var gone, back quiet.Line
 	for pause := keepEvery; Pause(ctx, pause); {
-		again, err := l.look()
+		again, err := l.look(ctx)
 		switch {
+		case ctx.Err() != nil:
+			return
 		case err != nil:
 			pause = min(2*pause, keepMost)
 			gone.Say(l.log.Warn, "nobody new finds a socket: its path leads elsewhere, and it is not opened there again; who is connected stays; it is tried again", obs.KeyErr, err)
@@ -64,11 +66,11 @@ func (l *unixListener) keep(ctx context.Context) {
 // look opens the socket again where its path does not lead to it: who removed it, or what
 // is mounted over it, would leave a program that serves nobody new. What is somebody
 // else's there stays, and is an error.
-func (l *unixListener) look() (again bool, err error) {
+func (l *unixListener) look(ctx context.Context) (again bool, err error) {
 	if at, err := os.Lstat(l.path); err == nil && os.SameFile(at, l.socket.get().file) {
 		return false, nil
 	}
-	next, err := openUnix(l.path, l.mode)
+	next, err := openUnix(ctx, l.path, l.mode)
 	if err != nil {
 		return false, err
 	}

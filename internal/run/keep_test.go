@@ -108,7 +108,7 @@ func TestASocketComesOverNobodyElses(t *testing.T) {
 			}
 			put(t, path)
 			before, _ := os.Lstat(path)
-			if again, err := l.look(); again || err == nil || !strings.Contains(err.Error(), path) {
+			if again, err := l.look(t.Context()); again || err == nil || !strings.Contains(err.Error(), path) {
 				t.Errorf("opened again: %t, %v", again, err)
 			}
 			if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) {
@@ -156,6 +156,33 @@ func TestTheLogOfASocketThatDoesNotComeAgainIsBounded(t *testing.T) {
 	connect(t, l, path)()
 }
 
+// Who is to end waits for nobody who has the lock of a socket, and says nothing of that.
+func TestASocketThatDoesNotComeAgainHoldsUpNoEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l := listenUnixMode(t, path)
+	var log lockedBuffer
+	l.log = slog.New(slog.NewTextHandler(&log, nil))
+	unlock, err := lockBriefly(t.Context(), beside(path, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		stop := l.keeping(t.Context())
+		time.Sleep(keepEvery + lockPatience/2)
+		began := time.Now()
+		if stop(); time.Since(began) > lockRetry {
+			t.Errorf("it ends after %s", time.Since(began))
+		}
+	})
+	if log.String() != "" {
+		t.Errorf("said is\n%s", &log)
+	}
+}
+
 // One that is closed while it is opened again stays closed.
 func TestASocketThatIsClosedDoesNotComeAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
@@ -164,7 +191,7 @@ func TestASocketThatIsClosedDoesNotComeAgain(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.look(); err != nil {
+	if _, err := l.look(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if Listens(path) {
@@ -242,7 +269,7 @@ func listenUnixMode(t *testing.T, path string) *unixListener {
 
 func wantLook(t *testing.T, l *unixListener, want bool) {
 	t.Helper()
-	if again, err := l.look(); err != nil || again != want {
+	if again, err := l.look(t.Context()); err != nil || again != want {
 		t.Errorf("opened again: %t, %v; want %t", again, err, want)
 	}
 }

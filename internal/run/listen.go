@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -61,7 +62,7 @@ func ListenUnix(path string, log *slog.Logger) (net.Listener, error) {
 
 // ListenUnixMode is ListenUnix for others: the socket has the mode before it is at the path.
 func ListenUnixMode(path string, mode fs.FileMode, log *slog.Logger) (net.Listener, error) {
-	opened, err := openUnix(path, mode)
+	opened, err := openUnix(context.Background(), path, mode)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +70,8 @@ func ListenUnixMode(path string, mode fs.FileMode, log *slog.Logger) (net.Listen
 	return &unixListener{Listener: Bound(socket, log), socket: socket, path: path, mode: mode, log: log}, nil
 }
 
-func openUnix(path string, mode fs.FileMode) (opened socketFile, err error) {
+// openUnix opens a socket, and waits for nobody any more once ctx ends.
+func openUnix(ctx context.Context, path string, mode fs.FileMode) (opened socketFile, err error) {
 	if len(path) > maxSocketPath {
 		return opened, fmt.Errorf("listen on %s: the path has %d bytes, a socket's may have %d; choose a shorter one", path, len(path), maxSocketPath)
 	}
@@ -79,12 +81,12 @@ func openUnix(path string, mode fs.FileMode) (opened socketFile, err error) {
 	}
 	// From the look at what is there to the rename over it, others who open
 	// this socket wait.
-	unlock, err := lockBriefly(beside(path, "lock"))
+	unlock, err := lockBriefly(ctx, beside(path, "lock"))
 	if err != nil {
 		return opened, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	defer unlock()
-	if err := replaceable(path); err != nil {
+	if err := replaceable(ctx, path); err != nil {
 		return opened, err
 	}
 	if opened, err = bindOver(path, mode); err != nil {
@@ -97,12 +99,12 @@ func openUnix(path string, mode fs.FileMode) (opened socketFile, err error) {
 // closed, for a start that failed and leaves nothing. What somebody listens on
 // by now is his, and stays.
 func RemoveUnix(path string) error {
-	unlock, err := lockBriefly(beside(path, "lock"))
+	unlock, err := lockBriefly(context.Background(), beside(path, "lock"))
 	if err != nil {
 		return fmt.Errorf("remove %s: %w", path, err)
 	}
 	defer unlock()
-	if replaceable(path) != nil {
+	if replaceable(context.Background(), path) != nil {
 		return nil
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -113,7 +115,7 @@ func RemoveUnix(path string) error {
 
 // replaceable reports an error unless nothing is at path or a socket that
 // nobody listens on.
-func replaceable(path string) error {
+func replaceable(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -124,7 +126,7 @@ func replaceable(path string) error {
 	if info.Mode()&os.ModeSocket == 0 {
 		return fmt.Errorf("listen on %s: something that is no socket is there; remove it or choose another path", path)
 	}
-	if Listens(path) {
+	if listens(ctx, path) {
 		return fmt.Errorf("%w: somebody listens on %s already; stop it or choose another path", ErrInUse, path)
 	}
 	return nil
@@ -133,8 +135,12 @@ func replaceable(path string) error {
 // Listens reports whether somebody listens on a socket. Any other answer than a refusal
 // is of somebody who is there: one whose queue is full, who is slow, or whom we may not
 // reach.
-func Listens(path string) bool {
-	conn, err := net.DialTimeout("unix", path, dialTimeout)
+func Listens(path string) bool { return listens(context.Background(), path) }
+
+// listens takes it that somebody is there where ctx ends.
+func listens(ctx context.Context, path string) bool {
+	d := net.Dialer{Timeout: dialTimeout}
+	conn, err := d.DialContext(ctx, "unix", path)
 	if err == nil {
 		_ = conn.Close()
 	}

@@ -200,7 +200,7 @@ func TestListenUnixOneOfMany(t *testing.T) {
 // Who holds the lock delays, and is named.
 func TestListenUnixDoesNotWaitForEver(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.sock")
-	unlock, err := lockBriefly(beside(path, "lock"))
+	unlock, err := lockBriefly(t.Context(), beside(path, "lock"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func TestListenUnixInADirectoryThatAnotherLocks(t *testing.T) {
 // that a process left which was killed.
 func TestTheLockOfASocketGoes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.sock")
-	unlock, err := lockBriefly(beside(path, "lock"))
+	unlock, err := lockBriefly(t.Context(), beside(path, "lock"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +316,7 @@ func TestALockThatGoesIsNobodys(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 20 {
-				unlock, err := lockBriefly(path)
+				unlock, err := lockBriefly(t.Context(), path)
 				if err != nil {
 					t.Error(err)
 					return

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -45,10 +46,10 @@ const (
 	lockRetry    = 5 * time.Millisecond
 )
 
-// lockBriefly is Lock for who waits a little: others hold it for a moment only.
+// lockBriefly is Lock for who waits a little, until ctx ends: others hold it for a moment only.
 // The file is for this user alone, so that nobody else can hold it, and goes with the lock.
-func lockBriefly(path string) (unlock func(), err error) {
-	for end := time.Now().Add(lockPatience); ; time.Sleep(lockRetry) {
+func lockBriefly(ctx context.Context, path string) (unlock func(), err error) {
+	for end := time.Now().Add(lockPatience); ; {
 		f, err := openLock(path)
 		if err != nil {
 			return nil, err
@@ -62,6 +63,8 @@ func lockBriefly(path string) (unlock func(), err error) {
 			return nil, err
 		case time.Now().After(end):
 			return nil, fmt.Errorf("%w: another process keeps %s locked", ErrInUse, path)
+		case !Pause(ctx, lockRetry):
+			return nil, ctx.Err()
 		}
 	}
 }
