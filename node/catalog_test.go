@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -207,6 +208,51 @@ func TestARestartHoldsWhatWasNear(t *testing.T) {
 		after(preload.WaitIdle + time.Minute)
 		if n := missing(); n < 45 || n > 50 {
 			t.Errorf("%d of %d went an hour later, want those that had no turn", n, len(names))
+		}
+	})
+}
+
+// unmended is a capture that has something else to put in order, and never can: as a sysctl
+// that is read-only.
+type unmended struct{ Capture }
+
+func (u unmended) Repair() (bool, error) {
+	repaired, err := u.Capture.Repair()
+	return repaired, errors.Join(err, errBroken)
+}
+
+// What is wrong beside the kernel's elements, which may last, has Envoy told of each snapshot
+// once, and keeps no cluster with it that nothing leads to.
+func TestWhatElseIsBrokenKeepsNothingWithEnvoy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const fell = "10.96.1.1:80"
+		r := newRig(t)
+		r.wrap = func(c Capture) Capture { return unmended{c} }
+		r.mustStart(t)
+		o := webOnly()
+		near := func(node string) {
+			o.Plain("fell", "10.96.1.1", map[string]string{node: "10.244.9.7"})
+			r.publish(o)
+		}
+		near("a-2")
+		after(repairEvery)
+		if r.agent.status().Error == "" {
+			t.Fatal("nothing is broken")
+		}
+		r.journal.Take()
+		for _, node := range []string{"a-1", "a-2", "b-1"} {
+			near(node)
+			told := slices.DeleteFunc(r.journal.Take(), func(did string) bool { return did != "Update" })
+			if len(told) != 1 {
+				t.Errorf("on %s: Envoy is told %d times", node, len(told))
+			}
+		}
+		if _, ok := r.xds.Holds(fell); !ok {
+			t.Error("what was near is taken at once")
+		}
+		after(preload.WaitIdle + 2*time.Minute) // no snapshot comes meanwhile
+		if _, ok := r.xds.Holds(fell); ok {
+			t.Error("what nobody uses any more is held until the next snapshot")
 		}
 	})
 }
