@@ -222,7 +222,8 @@ func (c *Capture) SetPodCIDRs(list []netip.Prefix) error {
 // Retract takes the next view and removes from the kernel what it no longer
 // serves; Extend then adds what it serves more. Between the two the caller
 // tells Envoy: what is refused must be refused before Envoy forgets it, and
-// Envoy must know what it is to be handed.
+// Envoy must know what it is to be handed. A pod that may dial itself goes with
+// Extend: until Envoy knows, it is led there.
 //
 // The kernel path follows before either, so that what moves there from Envoy is
 // served all the time; what moves to Envoy stays behind it.
@@ -261,7 +262,7 @@ func (c *Capture) Retract(v *topology.View, provisional bool) error {
 	return nil
 }
 
-// Extend adds what the view of the last Retract serves more.
+// Extend adds what the view of the last Retract serves more, once Envoy was told.
 func (c *Capture) Extend() error {
 	if c.held != unsure {
 		return nil

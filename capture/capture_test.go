@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -223,6 +224,29 @@ func (c *Capture) emptied(t *testing.T, set string) {
 	must(t, err)
 	other.FlushSet(c.table.sets[set])
 	must(t, other.Flush())
+}
+
+// A pod that is its Service's endpoint no more may dial itself until Envoy was told, which leads
+// it there until then: without it what it says to itself would go past Envoy.
+func TestAPodMayDialItselfUntilEnvoyKnows(t *testing.T) {
+	t.Parallel()
+	c := started(t, config())
+	world := newCluster().serve("web", "10.96.0.1", "10.244.0.5", "10.244.0.6")
+	apply(t, c, world.view(), false)
+	both := elements(t)["hairpin4"]
+	if len(both) != 2 {
+		t.Fatalf("%d may, want 2", len(both))
+	}
+	must(t, c.Retract(world.serve("web", "10.96.0.1", "10.244.0.6", "10.244.0.7").view(), false))
+	if got := elements(t)["hairpin4"]; !slices.Equal(got, both) {
+		t.Errorf("before Envoy was told %v may, want %v", got, both)
+	}
+	must(t, c.Extend())
+	got := elements(t)["hairpin4"]
+	apply(t, c, world.serve("web", "10.96.0.1", "10.244.0.7").serve("other", "10.96.0.2", "10.244.0.6").view(), false)
+	if again := elements(t)["hairpin4"]; len(got) != 2 || slices.Equal(got, both) || !slices.Equal(again, got) {
+		t.Errorf("afterwards %v may, and %v where another Service has one", got, again)
+	}
 }
 
 func TestPodRangesMayComeLater(t *testing.T) {

@@ -195,7 +195,7 @@ func (k *kernelPath) compare() (repaired bool, err error) {
 		return false, err
 	}
 	want, whole := kernelElements{}, k.planner.Whole()
-	for _, come := range whole.Parts(partOf) {
+	for _, come := range whole.AnyParts(partOf) {
 		want.join(elementsOf(come))
 	}
 	gone, added := have.apart(want)

@@ -40,39 +40,57 @@ func guarded(name string, ports int, ipv6 bool, list, ranges int) *topology.Serv
 	return s
 }
 
+// mostSlower is how much longer the two may take together than each without the other: all pairs
+// of them would be fifty times as many elements, of which each takes the kernel longer.
+const mostSlower = 5
+
 // Who changes all ranges of a Service of many ports, again and again, holds up nobody: while
-// that is written the agent follows no change of others. Of both lists the ranges are in force
-// when they are wanted, and nothing is left of the other.
+// that is written the agent follows no change of others, and so what it costs is that of the ports
+// and that of the ranges, and not of all pairs. Of both lists the ranges are in force when they
+// are wanted, and nothing is left of the other.
 func TestRangesThatChangeHoldUpNobody(t *testing.T) {
 	const ports, ranges = 50, 160
 	for _, ipv6 := range []bool{false, true} {
-		t.Run(fmt.Sprintf("ipv6 %v", ipv6), func(t *testing.T) {
-			testkit.NewNetwork(t)
-			c := starting(t, kernelConfig(), testHost(t))
-			world := newCluster()
-			world.viewer = topology.NewViewer("n0", topology.Options{Datapath: topology.DatapathKernel})
-			for i := range 6 {
-				world.SetService(guarded("worst", ports, ipv6, i%2, ranges))
-				begin := time.Now()
-				must(t, c.serveInKernel(world.view(), false))
-				took := time.Since(begin)
-				if t.Logf("change %d: %s", i, took); took > 500*time.Millisecond {
-					t.Errorf("change %d was written in %s", i, took)
-				}
-				elements, err := readElements()
-				must(t, err)
-				family := map[bool]rules.Family{false: rules.IPv4, true: rules.IPv6}[ipv6]
-				if n := len(elements[rules.Limited.For(family)]); n != ports {
-					t.Errorf("%d pairs are guarded, want %d", n, ports)
-				}
-				lists, err := c.kernel.table.readLists()
-				must(t, err)
-				if len(lists) != 1 || !slices.Equal(lists[0].Of, rangesOf(ipv6, i%2, ranges)) {
-					t.Errorf("change %d: %d lists: %v", i, len(lists), lists)
-				}
-			}
-		})
+		alone := changeRanges(t, ipv6, ports, 1) + changeRanges(t, ipv6, 1, ranges)
+		both := changeRanges(t, ipv6, ports, ranges)
+		t.Logf("ipv6 %v, the fastest changes of %d ports and %d ranges: %s together, %s apart", ipv6, ports, ranges, both, alone)
+		if both > mostSlower*alone {
+			t.Errorf("ipv6 %v: %s, more than %d times %s", ipv6, both, mostSlower, alone)
+		}
 	}
+}
+
+// changeRanges changes all ranges of a Service so often that load of others is not in all of
+// it, looks at what is in force, and returns what the fastest took.
+func changeRanges(t *testing.T, ipv6 bool, ports, ranges int) (fastest time.Duration) {
+	t.Helper()
+	t.Run(fmt.Sprintf("ipv6 %v, %d ports, %d ranges", ipv6, ports, ranges), func(t *testing.T) {
+		testkit.NewNetwork(t)
+		c := starting(t, kernelConfig(), testHost(t))
+		world := newCluster()
+		world.viewer = topology.NewViewer("n0", topology.Options{Datapath: topology.DatapathKernel})
+		for i := range 8 {
+			world.SetService(guarded("worst", ports, ipv6, i%2, ranges))
+			begin := time.Now()
+			must(t, c.serveInKernel(world.view(), false))
+			took := time.Since(begin)
+			if t.Logf("change %d: %s", i, took); i == 1 || i > 1 && took < fastest { // the first makes them
+				fastest = took
+			}
+			elements, err := readElements()
+			must(t, err)
+			family := map[bool]rules.Family{false: rules.IPv4, true: rules.IPv6}[ipv6]
+			if n := len(elements[rules.Limited.For(family)]); n != ports {
+				t.Errorf("%d pairs are guarded, want %d", n, ports)
+			}
+			lists, err := c.kernel.table.readLists()
+			must(t, err)
+			if len(lists) != 1 || !slices.Equal(lists[0].Of, rangesOf(ipv6, i%2, ranges)) {
+				t.Errorf("change %d: %d lists: %v", i, len(lists), lists)
+			}
+		}
+	})
+	return fastest
 }
 
 // A Service of as many pairs and ranges as one may have holds up nobody: with another it is

@@ -7,6 +7,7 @@ import (
 	mathbits "math/bits"
 	"net"
 	"slices"
+	"time"
 
 	"github.com/google/nftables"
 	nl "github.com/mdlayher/netlink"
@@ -29,6 +30,22 @@ const lockName = rules.Name + "-lock"
 // make: a name among abstract sockets could be taken by any process of the
 // node, and stands in only where the kernel knows no owners (before 5.12).
 func Lock() (unlock func(), err error) {
+	for end := time.Now().Add(lockPatience); ; time.Sleep(lockRetry) {
+		unlock, err = tryLock()
+		if !errors.Is(err, run.ErrInUse) && !errors.Is(err, errRefused) || time.Now().After(end) {
+			return unlock, err
+		}
+	}
+}
+
+// How long and how often a lock is tried: a table ends with the last holder of its owner's
+// socket, and a child that is on its way to be another program is one for a moment.
+const (
+	lockPatience = time.Second
+	lockRetry    = 20 * time.Millisecond
+)
+
+func tryLock() (unlock func(), err error) {
 	conn, err := nl.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
 		return nil, fmt.Errorf("open nftables: %w", err)
@@ -43,14 +60,33 @@ func Lock() (unlock func(), err error) {
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL):
 		_ = conn.Close()
 		return lockSocket()
-	case errors.Is(err, unix.EEXIST), errors.Is(err, unix.EPERM) && findLock() != nil:
-		err = errLocked
-	case errors.Is(err, unix.EPERM):
-		err = fmt.Errorf("lock this network: changing its rules needs CAP_NET_ADMIN: %w", err)
-	default:
-		err = fmt.Errorf("lock this network: %w", err)
 	}
-	return nil, errors.Join(err, conn.Close())
+	return nil, errors.Join(whyNot(err, findLock() != nil, mayAdminister()), conn.Close())
+}
+
+// errRefused is that the kernel does not permit the table to who has the right to make it: it
+// was another's until just now, or the network is no network of his.
+var errRefused = errors.New("the kernel does not permit it, though this process has CAP_NET_ADMIN: see that it is in the user namespace of this network")
+
+// whyNot says why the table was not made: there is one, or this process has the right to, or
+// neither.
+func whyNot(err error, there, may bool) error {
+	switch {
+	case errors.Is(err, unix.EEXIST), errors.Is(err, unix.EPERM) && there:
+		return errLocked
+	case errors.Is(err, unix.EPERM) && may:
+		return fmt.Errorf("lock this network: %w: %w", errRefused, err)
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("lock this network: changing its rules needs CAP_NET_ADMIN: %w", err)
+	}
+	return fmt.Errorf("lock this network: %w", err)
+}
+
+// mayAdminister reports whether this thread has CAP_NET_ADMIN.
+func mayAdminister() bool {
+	var sets [2]unix.CapUserData
+	err := unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &sets[0])
+	return err == nil && sets[0].Effective&(1<<unix.CAP_NET_ADMIN) != 0
 }
 
 var errLocked = fmt.Errorf("%w: another gridmesh-agent, or a cleanup, keeps the rules of this network (nftables table inet %s); stop it first", run.ErrInUse, lockName)

@@ -2,9 +2,13 @@ package capture
 
 import (
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/nftables"
+	nl "github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/internal/testkit"
@@ -61,6 +65,61 @@ func TestCleanupBesideAnAgent(t *testing.T) {
 	}
 	unlock()
 	must(t, Cleanup(t.Context(), c.cfg, c.host))
+}
+
+// A table outlives the socket of its owner for as long as somebody else has that socket, as a child
+// that is on its way to be another program: who comes then waits for a moment.
+func TestALockThatEndsLate(t *testing.T) {
+	t.Parallel()
+	testkit.NewNetwork(t)
+	conn, err := nl.Dial(unix.NETLINK_NETFILTER, nil)
+	must(t, err)
+	must(t, makeOwned(conn))
+	child := duplicate(t, conn)
+	must(t, conn.Close())
+	if table := findLock(); table == nil || !isOwned(table) {
+		t.Fatalf("the table has ended with the first who closed it: %+v", table)
+	}
+	time.AfterFunc(lockPatience/4, func() { _ = unix.Close(child) })
+	unlock, err := Lock()
+	must(t, err)
+	unlock()
+}
+
+func duplicate(t *testing.T, conn *nl.Conn) (fd int) {
+	t.Helper()
+	raw, err := conn.SyscallConn()
+	must(t, err)
+	var failed error
+	must(t, raw.Control(func(of uintptr) { fd, failed = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) }))
+	must(t, failed)
+	return fd
+}
+
+// The right is named where it is missing, and nowhere else.
+func TestWhyThereIsNoLock(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		err                   error
+		there, may            bool
+		locked, rights, again bool
+	}{
+		"another's table":           {err: unix.EEXIST, there: true, may: true, locked: true},
+		"one that is not to be had": {err: unix.EPERM, there: true, may: true, locked: true},
+		"one that ended just now":   {err: unix.EPERM, may: true, again: true},
+		"no right":                  {err: unix.EPERM, rights: true},
+		"anything else":             {err: unix.ENOMEM, may: true},
+	} {
+		err := whyNot(tc.err, tc.there, tc.may)
+		if errors.Is(err, run.ErrInUse) != tc.locked || errors.Is(err, errRefused) != tc.again || strings.Contains(err.Error(), "needs CAP_NET_ADMIN") != tc.rights {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	testkit.NewNetwork(t)
+	without(t, unix.CAP_NET_ADMIN)
+	if _, err := Lock(); !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "needs CAP_NET_ADMIN") {
+		t.Errorf("without the right: %v", err)
+	}
 }
 
 // A table of the lock's name that no process owns, as of a rule set that was

@@ -179,7 +179,8 @@ func (t *table) guardBeside(list []netip.Prefix) error {
 	return err
 }
 
-// retract takes away what a change removes, and replaces the guard.
+// retract takes away what a change removes, but for the endpoints that may dial themselves, and
+// replaces the guard.
 func (t *table) retract(c *plan.Change, p *plan.Planner) error {
 	if c.Guard {
 		if err := t.replace(rules.Guard, ranges(rules.Guard, p.Guard())); err != nil {
@@ -189,17 +190,22 @@ func (t *table) retract(c *plan.Change, p *plan.Planner) error {
 	gone := bySet{}
 	gone.frontends(rules.Serve, c.DelServe)
 	gone.frontends(rules.Silent, c.DelSilent)
-	gone.hairpins(c.DelHairpin)
 	return t.write(t.conn.SetDeleteElements, gone)
 }
 
-// extend adds what a change adds.
+// extend adds what a change adds, and takes the endpoints away that may not dial themselves any
+// more: until Envoy was told it leads a pod to itself, whose answer would go past it.
 func (t *table) extend(c *plan.Change) error {
 	added := bySet{}
 	added.frontends(rules.Serve, c.AddServe)
 	added.frontends(rules.Silent, c.AddSilent)
 	added.hairpins(c.AddHairpin)
-	return t.write(t.conn.SetAddElements, added)
+	if err := t.write(t.conn.SetAddElements, added); err != nil {
+		return err
+	}
+	gone := bySet{}
+	gone.hairpins(c.DelHairpin)
+	return t.write(t.conn.SetDeleteElements, gone)
 }
 
 func (t *table) write(do func(*nftables.Set, []nftables.SetElement) error, elements bySet) error {

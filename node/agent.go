@@ -93,7 +93,7 @@ func New(cfg Config, parts Parts) (*Agent, error) {
 		ownNode: slot(), inspection: slot(), askEnvoy: slot(), streamed: slot(), paths: slot(),
 	}
 	a.dir, a.patience.Of = statedir.New(cfg.StateDir, a.stateFault), statedir.StartPatience
-	a.readState, a.readNotes = source.ReadState, statedir.Notebook.Read
+	a.readState, a.readNotes = source.ReadStateOf(cfg.Node), statedir.Notebook.Read
 	a.clocks, a.moment = readClocks, moment
 	if err := errors.Join(a.metrics.register(parts.Registry), parts.Registry.Register(&a.found), parts.Registry.Register(envoy.NewMetrics(&a.envoy))); err != nil {
 		return nil, fmt.Errorf("register the agent's metrics: %w", err)

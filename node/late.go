@@ -65,7 +65,10 @@ func (a *Agent) stateOf(u *unread, read atomicfile.Answer[*source.State]) *sourc
 	}
 	u.state = nil
 	a.dir.Took(statedir.KeptState, nil)
-	if read.Err != nil {
+	switch {
+	case errors.Is(read.Err, source.ErrOther): // of a machine that was copied, a node that was renamed, or a mistake
+		a.log.Warn("starting without a last good state: the one that was there is another node's; see that --node-name is right, and that no other node's agent has this --state-dir", obs.KeyErr, read.Err)
+	case read.Err != nil:
 		a.log.Error("starting without the last good state", obs.KeyErr, read.Err)
 	}
 	return read.Is

@@ -26,6 +26,9 @@ func (a *Agent) lockDir() error {
 	case errors.Is(err, run.ErrInUse):
 		a.dir.Unlock() // also what comes late
 		return fmt.Errorf("%w: %w", ErrUnfit, err)
+	case errors.Is(err, run.ErrNoLock): // which no other directory cures
+		a.dir.Unlock()
+		return fmt.Errorf("--state-dir %s: %w", a.cfg.StateDir, err)
 	case a.parts.LockNetwork == nil || !statedir.DiskFails(err) && !errors.Is(err, atomicfile.ErrLate):
 		a.dir.Unlock()
 		return fmt.Errorf("--state-dir %s: %w; give a directory that this process may write", a.cfg.StateDir, err)
@@ -51,6 +54,10 @@ func (a *Agent) unkept(fault error) string {
 	if errors.Is(fault, run.ErrInUse) {
 		return fmt.Sprintf("--state-dir %s is another gridmesh-agent's, which took it while the disk gave this one no lock: this node serves and keeps nothing there, so its "+
 			"next start knows none of its state; stop the other one, or give each a directory of its own", a.cfg.StateDir)
+	}
+	if errors.Is(fault, source.ErrTooLarge) {
+		return fmt.Sprintf("--state-dir %s keeps an older last good state, for the newest one of this node %s: this node serves, but its next start knows that older one, or none; "+
+			"it is tried again and again: see which Services have thousands of endpoints, or give a smaller --preload-max", a.cfg.StateDir, source.ErrTooLarge)
 	}
 	if errors.Is(fault, source.ErrUnread) {
 		return fmt.Sprintf("--state-dir %s does not give the last good state that is kept there (%s): this node serves without it, and keeps no newer one "+

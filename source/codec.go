@@ -198,6 +198,14 @@ func (d *Decoder) Decode() (Record, error) {
 	return r, nil
 }
 
+// end reports an error where anything follows what was read.
+func (d *Decoder) end() error {
+	if _, err := d.r.ReadByte(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: something follows record %d, its last", ErrCorrupt, d.n-1)
+	}
+	return nil
+}
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // decMode takes what Encoder writes of any object, or one would keep all others

@@ -26,15 +26,37 @@ type State struct {
 // StateFile is the name of the state file in an agent's --state-dir.
 const StateFile = "state"
 
-// maxState bounds a state file, far above what any cluster's needs.
-const maxState = 256 << 20
+// maxState bounds a state file, as it is read and as it is written: more than four times what
+// 10,000 Services of ten endpoints weigh, and than the largest cluster that is spoken of, of which
+// gridmesh-dns keeps all (TestTheStateOfALargeCluster).
+const maxState = 64 << 20
+
+// Errors of a state that is whole, and none to be used or kept.
+var (
+	// ErrOther is what another node's agent kept.
+	ErrOther = errors.New("is another node's")
+	// ErrTooLarge is a state that nobody would read.
+	ErrTooLarge = errors.New("is too large to be kept")
+)
 
 // ReadState reads a state file. A file that is not there is no error and no
 // state. One that cannot be used is set aside as path.bad, in the place of
 // another one there, and reported; the caller goes on without it. One that could not
 // be read stays: ErrUnread.
-func ReadState(path string) (*State, error) {
+func ReadState(path string) (*State, error) { return ReadStateOf("")(path) }
+
+// ReadStateOf is ReadState for the node of a name: what another one's agent kept is set aside,
+// too (ErrOther). It was chosen for that node, and has its pods' ranges. A file of before, which
+// does not say whose it is, is taken.
+func ReadStateOf(node string) func(path string) (*State, error) {
+	return func(path string) (*State, error) { return readStateOf(node, path) }
+}
+
+func readStateOf(node, path string) (*State, error) {
 	st, err := readState(path)
+	if err == nil && node != "" && st.Node != "" && st.Node != node {
+		err = fmt.Errorf("state file %s %w: it was kept by the agent of %.253q, and this is that of %q", path, ErrOther, st.Node, node)
+	}
 	switch {
 	case err == nil:
 		return st, nil
@@ -88,6 +110,9 @@ func DecodeState(data []byte) (*State, error) {
 		}
 		switch {
 		case r.Sync != nil:
+			if err := d.end(); err != nil {
+				return nil, err
+			}
 			st.Snapshot = b.Build()
 			return st, nil
 		case r.Used != nil:
@@ -104,9 +129,19 @@ func DecodeState(data []byte) (*State, error) {
 	}
 }
 
-// EncodeState writes a state to memory.
+// bounded takes what a state file may have, and no more.
+type bounded struct{ bytes.Buffer }
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > maxState {
+		return 0, fmt.Errorf("the state %w: it has more than %d MiB", ErrTooLarge, maxState>>20)
+	}
+	return b.Buffer.Write(p)
+}
+
+// EncodeState writes a state to memory; ErrTooLarge where it is none to be kept.
 func EncodeState(st *State) ([]byte, error) {
-	var buf bytes.Buffer
+	var buf bounded
 	e, err := NewEncoder(&buf)
 	if err != nil {
 		return nil, err
@@ -171,8 +206,8 @@ func (k *Keeper) Wait(now time.Time) time.Duration {
 	return max(0, soon.Sub(now), paced.Sub(now))
 }
 
-// Write writes st if it differs from what was written last. An error costs
-// freshness, nothing else: the file before stays whole.
+// Write writes st if it differs from what was written last. An error, ErrTooLarge
+// among them, costs freshness, nothing else: the file before stays whole.
 func (k *Keeper) Write(st *State, now time.Time) error {
 	k.at = now
 	if k.paid.Before(now) {

@@ -55,13 +55,14 @@ func Attribute(kind uint16, value []byte) []byte {
 // without a key is a catch-all. Of a list that stays torn it has what was told, beside
 // dump.ErrTorn.
 func ReadMap(table, name string) ([]nftables.SetElement, error) {
-	return readMap(func(take func(item []byte) error) error { return dumpMap(table, name, take) })
+	return readMap(func(take func(e *nftables.SetElement) error) error { return EachOfMap(table, name, take) })
 }
 
 // EachOfMap hands the elements of a set or map on as they come, of a list that is torn, too,
 // at whose end it returns dump.ErrTorn.
 func EachOfMap(table, name string, take func(e *nftables.SetElement) error) error {
-	return dumpMap(table, name, func(item []byte) error {
+	attrs := append(Attribute(unix.NFTA_SET_ELEM_LIST_TABLE, []byte(table+"\x00")), Attribute(unix.NFTA_SET_ELEM_LIST_SET, []byte(name+"\x00"))...)
+	return Dump(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETSETELEM, unix.NFPROTO_INET, attrs, func(item []byte) error {
 		for _, e := range parseElements(item) {
 			if err := take(&e); err != nil {
 				return err
@@ -71,15 +72,10 @@ func EachOfMap(table, name string, take func(e *nftables.SetElement) error) erro
 	})
 }
 
-func dumpMap(table, name string, take func(item []byte) error) error {
-	attrs := append(Attribute(unix.NFTA_SET_ELEM_LIST_TABLE, []byte(table+"\x00")), Attribute(unix.NFTA_SET_ELEM_LIST_SET, []byte(name+"\x00"))...)
-	return Dump(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETSETELEM, unix.NFPROTO_INET, attrs, take)
-}
-
-func readMap(each func(take func(item []byte) error) error) ([]nftables.SetElement, error) {
+func readMap(each func(take func(e *nftables.SetElement) error) error) ([]nftables.SetElement, error) {
 	return dump.Again(func() (list []nftables.SetElement, err error) {
-		err = each(func(item []byte) error {
-			list = append(list, parseElements(item)...)
+		err = each(func(e *nftables.SetElement) error {
+			list = append(list, *e)
 			return nil
 		})
 		return list, err

@@ -31,10 +31,10 @@ func TestParseElements(t *testing.T) {
 
 // A list that was torn is read again, and one that stays so is not handed on as whole.
 func TestATornMap(t *testing.T) {
-	item := nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, nested(1, nested(unix.NFTA_SET_ELEM_KEY, Attribute(unix.NFTA_DATA_VALUE, []byte{1, 2, 3, 4}))))
+	item := &nftables.SetElement{Key: []byte{1, 2, 3, 4}}
 	for torn, want := range map[int]error{0: nil, 1: nil, 4: nil, 5: dump.ErrTorn} {
 		n := 0
-		list, err := readMap(func(take func([]byte) error) error {
+		list, err := readMap(func(take func(*nftables.SetElement) error) error {
 			if n++; n <= torn {
 				return errors.Join(take(item), take(item), dump.ErrTorn)
 			}
@@ -44,7 +44,7 @@ func TestATornMap(t *testing.T) {
 			t.Errorf("torn %d times: %v, %v", torn, list, err)
 		}
 	}
-	if _, err := readMap(func(func([]byte) error) error { return unix.ENOENT }); !errors.Is(err, unix.ENOENT) {
+	if _, err := readMap(func(func(*nftables.SetElement) error) error { return unix.ENOENT }); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("cannot be read: %v", err)
 	}
 }

@@ -70,6 +70,11 @@ func (c *KernelChange) note(m move) {
 // goes with the last.
 func (c *KernelChange) Parts(size int) iter.Seq2[*KernelElements, *KernelElements] {
 	slices.SortStableFunc(c.moves, func(a, b move) int { return cmp.Compare(a.weigh(), b.weigh()) })
+	return c.AnyParts(size)
+}
+
+// AnyParts are Parts in any order, for who takes all of them before anybody waits.
+func (c *KernelChange) AnyParts(size int) iter.Seq2[*KernelElements, *KernelElements] {
 	c.written = map[string]int{}
 	return func(yield func(gone, come *KernelElements) bool) {
 		gone, come := &KernelElements{}, &KernelElements{Loops: c.AddLoops}

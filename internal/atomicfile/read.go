@@ -1,6 +1,7 @@
 package atomicfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -55,8 +56,9 @@ func regular(path string, flags int, most int64) (data []byte, info fs.FileInfo,
 	if info, err = f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > most {
 		return nil, info, err
 	}
-	data, err = io.ReadAll(io.LimitReader(f, most+1))
-	return data, info, err
+	all := bytes.NewBuffer(make([]byte, 0, info.Size()+bytes.MinRead)) // and not twice as much again and again
+	_, err = all.ReadFrom(io.LimitReader(f, most+1))
+	return all.Bytes(), info, err
 }
 
 func usable(info fs.FileInfo, most int64) error {

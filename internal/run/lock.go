@@ -12,18 +12,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// ErrNoLock is what is in the place of a lock's file and can be none: it is that which has to
+// go, whatever the directory is.
+var ErrNoLock = errors.New("cannot be locked")
+
 // Lock makes this process the only one that holds the lock file at path, which
 // is made where it is missing, as is its directory, for the owner alone. The
-// lock ends with unlock or with the process. Held by another it is ErrInUse.
+// lock ends with unlock or with the process. Held by another it is ErrInUse; a link or a
+// directory in its place is ErrNoLock.
 func Lock(path string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
-	if errors.Is(err, unix.ELOOP) {
-		return nil, fmt.Errorf("lock: %s is a link; remove it: %w", path, err)
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.ELOOP):
+		return nil, fmt.Errorf("lock: %s is a link; remove it: it %w", path, ErrNoLock)
+	case errors.Is(err, unix.EISDIR):
+		return nil, fmt.Errorf("lock: %s is a directory, where a file is to be; move it away: it %w", path, ErrNoLock)
+	case err != nil:
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	if err := flock(f); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node"
 	"github.com/gridmesh/gridmesh/node/statedir"
 )
@@ -149,6 +150,8 @@ func (c Config) lock(dir *statedir.Dir, was bool) (locked bool, err error) {
 		return false, nil
 	case errors.Is(err, fs.ErrNotExist):
 		return false, c.noSuchDir()
+	case errors.Is(err, run.ErrNoLock):
+		return false, fmt.Errorf("--state-dir %s: %w: nothing is removed", c.Host.StateDir, err)
 	}
 	return false, fmt.Errorf("--state-dir %s: %w; give the agent's, as one who may write it: nothing is removed", c.Host.StateDir, err)
 }

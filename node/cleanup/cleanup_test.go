@@ -122,6 +122,21 @@ func TestADirOfOthers(t *testing.T) {
 	}
 }
 
+// A directory in the place of the lock is cured by its going, and by no other --state-dir.
+func TestADirInThePlaceOfTheLock(t *testing.T) {
+	t.Parallel()
+	c := served(t)
+	lock := filepath.Join(c.Host.StateDir, statedir.LockFile)
+	must(t, os.Mkdir(lock, 0o700))
+	if _, err := Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), lock+" is a directory") || strings.Contains(err.Error(), "give the agent's") || !installed(t, c) {
+		t.Errorf("%v; rules are there: %v", err, installed(t, c))
+	}
+	must(t, os.Remove(lock))
+	if _, err := Run(t.Context(), c); err != nil || installed(t, c) {
+		t.Errorf("%v; rules are there: %v", err, installed(t, c))
+	}
+}
+
 // Beside an agent nothing goes.
 func TestBesideAnAgent(t *testing.T) {
 	t.Parallel()

@@ -13,8 +13,10 @@ package envoy
 
 import (
 	"context"
+	"strings"
 	"time"
 
+	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds/admin"
 	"github.com/gridmesh/gridmesh/xds/render"
@@ -104,11 +106,34 @@ func (a *Asker) look(ctx context.Context, known *InForce, who reader) *Look {
 	case ctx.Err() != nil:
 		return nil
 	case err != nil: // keeps what was counted, and nothing that may be over
+		err = brief(err)
 		a.last = &Look{Err: err, Ejections: Ejections{At: a.last.Ejections.At, Error: err.Error()}, totals: a.last.totals}
 	default:
 		a.last = a.take(said, known, time.Now())
 	}
 	return a.last
+}
+
+// mostSaid bounds, in bytes, what is told of an answer that is none: whatever listens at the
+// socket says it, as a line of a header that has no end.
+const mostSaid = 300
+
+// said is an error with a text that is fit to be told.
+type said struct {
+	error
+	text string
+}
+
+func (s said) Error() string { return s.text }
+func (s said) Unwrap() error { return s.error }
+
+// brief bounds the text of an error, and quotes what cannot be printed.
+func brief(err error) error {
+	text := run.Printable(err.Error(), "")
+	if len(text) > mostSaid {
+		text = strings.ToValidUTF8(text[:mostSaid], "") + " …"
+	}
+	return said{err, text}
 }
 
 // ask asks what Envoy counts, and for all that it holds where that is worth it.

@@ -4,11 +4,17 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -122,6 +128,49 @@ func TestEjectionsAreBounded(t *testing.T) {
 	}
 	if first := e.List[0]; len(first.Endpoints) != maxEjected || first.Out != 3*maxEjected || first.Of != 3*maxEjected {
 		t.Errorf("of one %d are listed, %d of %d are out", len(first.Endpoints), first.Out, first.Of)
+	}
+}
+
+// Whatever answers at the socket, what is told of it stays short, and moves no terminal's cursor.
+func TestWhatIsNoEnvoyIsToldBriefly(t *testing.T) {
+	absurd := strings.Repeat("\x1b[2Jy", 10_000)
+	for name, answer := range map[string]string{
+		"no answer of HTTP": absurd + "\r\n\r\n",
+		"a status":          "HTTP/1.1 500 " + absurd + "\r\nContent-Length: 0\r\n\r\n",
+		"a line of it":      "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + absurd + "\n",
+		"a line of bytes":   "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + strings.Repeat("\xff", 200) + "\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, err := os.MkdirTemp("", "envoy") // t.TempDir may be too long for a socket
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.RemoveAll(dir) })
+			l, err := net.Listen("unix", filepath.Join(dir, "admin.sock"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var served sync.WaitGroup
+			served.Go(func() {
+				for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+					_, _ = conn.Read(make([]byte, 4096))
+					_, _ = conn.Write([]byte(answer))
+					_ = conn.Close()
+				}
+			})
+			look := NewAsker(admin.New(l.Addr().String())).Look(t.Context(), nil)
+			_ = l.Close()
+			served.Wait()
+			if look.Err == nil {
+				t.Fatal("it is taken for an Envoy")
+			}
+			for _, text := range []string{look.Err.Error(), look.Ejections.Error} {
+				if len(text) > mostSaid+len(" …") || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+					t.Errorf("%d bytes are told: %.100q", len(text), text)
+				}
+			}
+			t.Log(look.Err)
+		})
 	}
 }
 
