@@ -2,8 +2,11 @@ package dnsplugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"time"
 
 	clog "github.com/coredns/coredns/plugin/pkg/log"
@@ -32,11 +35,24 @@ func (c *config) open() (feed, error) {
 	case "file":
 		return source.NewDir(path), nil
 	}
-	client, err := kube.Connect(c.source.Path, "gridmesh-dns", kube.NodeRate())
-	if err != nil {
+	client, err := kube.Late(kube.Options{Kubeconfig: c.source.Path, Agent: "gridmesh-dns", Rate: kube.NodeRate()})
+	switch {
+	case err == nil:
+	case client == nil || !c.hasAnswered():
 		return nil, fmt.Errorf("source %q: %w", c.source, err)
+	default: // as after a power cut that left the file empty
+		log.Errorf("source %q: %v; it is read again and again, until then snapshot %s answers", c.source, err, c.snapshot)
 	}
 	return kubefeed.New(client, slog.New(slog.DiscardHandler), kubefeed.NewMetrics(prometheus.NewRegistry())), nil
+}
+
+// hasAnswered reports whether there is a snapshot, or may be.
+func (c *config) hasAnswered() bool {
+	if c.snapshot == "" {
+		return false
+	}
+	_, err := os.Lstat(c.snapshot)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // How a broken source is tried again, and how often the snapshot is written.

@@ -51,7 +51,7 @@ func (c *Client) Blame(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%w; the API server is %s, of %s: %s%s", firstLine{err}, c.host, c.config, cure(err), c.behindProxy(err))
+	return fmt.Errorf("%w; the API server is %s, of %s: %s%s", firstLine{err}, c.host(), c.config, cure(err), c.behindProxy(err))
 }
 
 // firstLine is an error as it begins: client-go explains some at length.
@@ -70,7 +70,7 @@ func (f firstLine) Unwrap() error { return f.error }
 // looks as if it were of a Service.
 func (c *Client) behindProxy(err error) string {
 	var status apierrors.APIStatus
-	if errors.As(err, &status) || !firstOfRange(c.host) {
+	if errors.As(err, &status) || !firstOfRange(c.host()) {
 		return ""
 	}
 	return "; the address looks like the ClusterIP of the Service kubernetes, which is there only where a proxy serves it: give an address of the API server itself, as kubectl get endpointslices kubernetes has it"

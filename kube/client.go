@@ -36,8 +36,8 @@ type Client struct {
 	// Leases waits for nothing: a leader with much to write would lose its own.
 	Leases coordinationclient.LeasesGetter
 
-	host   string // "https://10.0.0.1:6443"
-	config string // who says so: "kubeconfig /etc/gridmesh/kubeconfig"
+	host   func() string // "https://10.0.0.1:6443"; "" while it is not known
+	config string        // who says so: "kubeconfig /etc/gridmesh/kubeconfig"
 }
 
 // LogTo sends client-go's own log where ours goes, as debug lines: it writes
@@ -79,27 +79,65 @@ func NodeRate() Rate { return Rate{QPS: 20, Burst: 40} }
 // Control sets up a socket before it connects, as that of a net.Dialer; nil for nothing.
 type Control func(network, address string, conn syscall.RawConn) error
 
-// Connect reads a kubeconfig ("" for in-cluster credentials). It does not
-// need the API server to answer.
-func Connect(kubeconfig, agent string, rate Rate) (*Client, error) {
-	return ConnectBy(nil, kubeconfig, agent, rate)
+// Options are how a program reaches the API server.
+type Options struct {
+	Kubeconfig string // "" for in-cluster credentials
+	Agent      string // the User-Agent
+	Rate       Rate
+	Control    Control
+	// Check refuses an address of the API server, where it is no name; nil for none.
+	Check func(netip.Addr) error
 }
 
-// ConnectBy is Connect by sockets that are set up.
-func ConnectBy(control Control, kubeconfig, agent string, rate Rate) (*Client, error) {
-	cfg, err := restConfig(kubeconfig)
+// Connect reads a kubeconfig ("" for in-cluster credentials), and reads it again where it
+// changes. It does not need the API server to answer.
+func Connect(kubeconfig, agent string, rate Rate) (*Client, error) {
+	c, err := Late(Options{Kubeconfig: kubeconfig, Agent: agent, Rate: rate})
 	if err != nil {
 		return nil, err
 	}
-	if control != nil {
-		// But for that as client-go's own.
-		cfg.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: control}).DialContext
-	}
+	return c, nil
+}
+
+// readIn is how long a disk may take with a configuration at the start.
+const readIn = 10 * time.Second
+
+// Late is Connect for who goes on without: there is a client also where the configuration
+// cannot be used yet. The error is why, and that of each request until it can be.
+func Late(o Options) (*Client, error) {
 	by := inCluster
-	if kubeconfig != "" {
-		by = "kubeconfig " + kubeconfig
+	if o.Kubeconfig != "" {
+		by = "kubeconfig " + o.Kubeconfig
 	}
-	return connect(cfg, by, agent, rate)
+	f := &following{path: o.Kubeconfig, by: by, load: o.load, now: time.Now}
+	ctx, cancel := context.WithTimeout(context.Background(), readIn)
+	defer cancel()
+	is, unread := f.target(ctx)
+	if f.from = is.to; unread != nil {
+		f.from = nowhere
+	}
+	c, err := connect(&rest.Config{Host: f.from.String(), Transport: f}, by, o.Agent, o.Rate)
+	if err != nil {
+		return nil, err
+	}
+	c.host = f.host
+	return c, unread
+}
+
+// load reads the configuration as it is now.
+func (o *Options) load() (*rest.Config, error) {
+	cfg, err := restConfig(o.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	if o.Control != nil {
+		// But for that as client-go's own.
+		cfg.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: o.Control}).DialContext
+	}
+	if ip, ok := hostIP(cfg.Host); ok && o.Check != nil {
+		return cfg, o.Check(ip)
+	}
+	return cfg, nil
 }
 
 // inCluster is how messages name those credentials.
@@ -117,7 +155,7 @@ func connect(cfg *rest.Config, by, agent string, rate Rate) (_ *Client, err erro
 	asJSON := rest.CopyConfig(cfg)
 	cfg.ContentType = "application/vnd.kubernetes.protobuf"
 	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	c := &Client{host: cfg.Host, config: by}
+	c := &Client{host: func() string { return cfg.Host }, config: by}
 	client, err := rest.HTTPClientFor(cfg) // one connection for all of them
 	if err != nil {
 		return nil, fmt.Errorf("use %s: %w", by, told(err))
@@ -149,10 +187,9 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return cfg, err
 }
 
-// HostIP is the API server's address where the configuration gives one and
-// not a name.
-func (c *Client) HostIP() (netip.Addr, bool) {
-	u, err := url.Parse(c.host)
+// hostIP is the address of an API server that has no name.
+func hostIP(server string) (netip.Addr, bool) {
+	u, err := url.Parse(server)
 	if err != nil {
 		return netip.Addr{}, false
 	}

@@ -3,8 +3,10 @@ package kube_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,7 +40,8 @@ func TestConnectSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestHostIP(t *testing.T) {
+// Who gives an address that may not be is told so; a name is no address.
+func TestWhoseAddressIsChecked(t *testing.T) {
 	for server, want := range map[string]string{
 		"https://192.0.2.1:6443": "192.0.2.1", "https://[2001:db8::1]:6443": "2001:db8::1",
 		"https://[::ffff:192.0.2.1]": "192.0.2.1", "https://api.example.com:6443": "",
@@ -48,12 +51,14 @@ func TestHostIP(t *testing.T) {
 		if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c, err := kube.Connect(path, "test", kube.NodeRate())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ip, ok := c.HostIP(); ok != (want != "") || ok && ip.String() != want {
-			t.Errorf("%s: %s, %v, want %q", server, ip, ok, want)
+		no := errors.New("not there")
+		var checked string
+		c, err := kube.Late(kube.Options{Kubeconfig: path, Agent: "test", Rate: kube.NodeRate(), Check: func(ip netip.Addr) error {
+			checked = ip.String()
+			return no
+		}})
+		if c == nil || checked != want || errors.Is(err, no) != (want != "") {
+			t.Errorf("%s: checked %q, %v, want %q", server, checked, err, want)
 		}
 	}
 }

@@ -25,6 +25,8 @@ const dirPoll = 250 * time.Millisecond
 // read again.
 type Dir struct {
 	Snapshots
+	// Awaits goes on where the path cannot be read at first, which else is an error of Run.
+	Awaits  bool
 	path    string
 	files   []file // of the snapshot published last, by path
 	away    string // why the directory cannot be read; "" where it can
@@ -72,7 +74,7 @@ func (d *Dir) Run(ctx context.Context) error {
 	tick := time.NewTicker(dirPoll)
 	defer tick.Stop()
 	for {
-		if err := d.refresh(); err != nil {
+		if err := d.refresh(); err != nil && !d.Awaits {
 			return err
 		}
 		select {

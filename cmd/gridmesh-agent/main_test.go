@@ -81,8 +81,13 @@ func (p place) ends(cmd *exec.Cmd, code int) string {
 	return string(out)
 }
 
-// serves starts the agent and waits until its status answers.
+// serves starts the agent and waits until it serves what its source says.
 func (p place) serves(name string, args ...string) (stop func()) {
+	p.Helper()
+	return p.servesFrom(report.Live, name, args...)
+}
+
+func (p place) servesFrom(source, name string, args ...string) (stop func()) {
 	p.Helper()
 	cmd := p.agent(name, args...)
 	var out bytes.Buffer
@@ -96,7 +101,7 @@ func (p place) serves(name string, args ...string) (stop func()) {
 	}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		r, err := report.Ask(p.Context(), filepath.Join(p.dir, name+".s"))
-		if err == nil && r.Source == "live" {
+		if err == nil && r.Source == source {
 			return stop
 		}
 		if time.Now().After(end) {

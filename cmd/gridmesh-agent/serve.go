@@ -6,22 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
-	"slices"
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/capture/kubeproxy"
-	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
-	"github.com/gridmesh/gridmesh/kube"
-	"github.com/gridmesh/gridmesh/kube/events"
-	"github.com/gridmesh/gridmesh/kube/feed"
 	"github.com/gridmesh/gridmesh/node"
-	"github.com/gridmesh/gridmesh/node/report"
-	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/xds"
 	"github.com/gridmesh/gridmesh/xds/admin"
 )
@@ -68,16 +57,8 @@ func serve(ctx context.Context, c *config, log *slog.Logger) error {
 		return err
 	}
 	parts.Clients = clients.Run
-	if c.manifests != "" {
-		if err := readable(c.manifests); err != nil {
-			return err
-		}
-		dir := source.NewDir(c.manifests)
-		parts.Source, parts.PodCIDRs = dir, dir.PodCIDRs
-	} else {
-		if parts.Source, parts.Cluster, err = connect(c, log, parts.Registry); err != nil {
-			return err
-		}
+	if err := c.takeFrom(&parts, log, kernel.Earlier); err != nil {
+		return err
 	}
 	agent, err := node.New(c.node, parts)
 	if err != nil {
@@ -92,46 +73,3 @@ type otherProxy struct{}
 func (otherProxy) Look() (kubeproxy.Rules, error)  { return kubeproxy.Look() }
 func (otherProxy) Alive() (kubeproxy.Signs, error) { return kubeproxy.Alive() }
 func (otherProxy) Remove() error                   { return kubeproxy.Remove() }
-
-// connect prepares what comes from the API server; nothing is asked of it yet.
-func connect(c *config, log *slog.Logger, registry prometheus.Registerer) (node.Source, node.Cluster, error) {
-	kube.LogTo(log)
-	client, err := kube.ConnectBy(capture.OwnSockets(c.capture), c.kubeconfig, "gridmesh-agent/"+obs.Version(), kube.NodeRate())
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := realAddress(client, c.capture.ServiceCIDRs); err != nil {
-		return nil, nil, err
-	}
-	snapshots := feed.New(client, log, feed.NewMetrics(registry))
-	return snapshots, cluster{client, events.ForNode(client, c.node.Node, log), snapshots}, nil
-}
-
-// realAddress refuses an API server within the ranges of ClusterIPs.
-func realAddress(client *kube.Client, ranges []netip.Prefix) error {
-	ip, known := client.HostIP()
-	in := slices.IndexFunc(ranges, func(p netip.Prefix) bool { return known && p.Contains(ip) })
-	if in < 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: the API server's address %s is in --service-cidr %s; either it is a ClusterIP, which needs this agent to work: give its real address in the kubeconfig, or in KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT; or that range is not the cluster's", run.ErrUsage, ip, ranges[in])
-}
-
-// cluster is the API server as the agent asks it.
-type cluster struct {
-	*kube.Client
-	*events.Node
-	feed *feed.Feed
-}
-
-// Unheard implements node.Cluster.
-func (c cluster) Unheard(since time.Time) []string { return c.feed.Unheard(since) }
-
-// Silent implements node.Cluster.
-func (c cluster) Silent() []string { return c.feed.Silent() }
-
-// APIServer implements node.Cluster.
-func (c cluster) APIServer() report.APIServer {
-	h := c.feed.Health()
-	return report.APIServer{LastContact: h.LastContact, Error: h.Err, Since: h.Since, Refused: h.Refused, Held: h.Held}
-}

@@ -1,0 +1,191 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// lookEvery is how often requests look whether the configuration is another one.
+const lookEvery = 2 * time.Second
+
+// nowhere is where requests go while nothing says where to; no resolver knows it (RFC 6761).
+var nowhere = &url.URL{Scheme: "https", Host: "api-server.invalid"}
+
+// following sends requests by a configuration that may come later, and change: a file that
+// is empty after a power cut, or whose token was replaced. One that cannot be used leaves
+// the last good one in force, and so does a disk that does not answer.
+type following struct {
+	path string // "" for in-cluster credentials
+	by   string // what messages call it
+	load func() (*rest.Config, error)
+	now  func() time.Time
+	from *url.URL // where requests are made out to
+
+	mu      sync.Mutex
+	looked  time.Time
+	looking chan struct{} // closed at the end of a look; nil while there is none
+	is      target
+	err     error // of what was read last
+	read    stamp // of the file that was read last
+}
+
+// target is where requests go, and how; the zero value for nowhere yet.
+type target struct {
+	next http.RoundTripper
+	to   *url.URL
+}
+
+// stamp tells one version of a file from another.
+type stamp struct {
+	at   time.Time
+	size int64
+	err  string
+}
+
+func stampOf(path string) stamp {
+	if path == "" {
+		return stamp{}
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return stamp{err: err.Error()}
+	}
+	return stamp{at: info.ModTime(), size: info.Size()}
+}
+
+// target is where a request goes. It waits only where there was none yet.
+func (f *following) target(ctx context.Context) (target, error) {
+	is, err, looking := f.look()
+	if is.next != nil || looking == nil {
+		return is, err
+	}
+	select {
+	case <-looking:
+		is, err, _ = f.look()
+		return is, err
+	case <-ctx.Done():
+		return target{}, fmt.Errorf("read %s: %w", f.by, ctx.Err())
+	}
+}
+
+// look returns what is known; where that may be another one by now it begins to read it.
+func (f *following) look() (is target, err error, looking <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.now()
+	if due := now.Sub(f.looked) >= lookEvery || now.Before(f.looked); due && f.looking == nil {
+		f.looked, f.looking = now, make(chan struct{})
+		go f.follow(f.looking)
+	}
+	if f.is.next == nil {
+		return target{}, f.err, f.looking
+	}
+	return f.is, nil, f.looking
+}
+
+// follow reads the configuration where it is another one than before.
+func (f *following) follow(done chan struct{}) {
+	at := stampOf(f.path) // before the file: what changes while it is read is read again
+	f.mu.Lock()
+	same := f.is.next != nil && f.err == nil && at == f.read
+	f.mu.Unlock()
+	var next target
+	var err error
+	if !same {
+		next, err = f.use()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	defer close(done)
+	f.looking = nil
+	if same {
+		return
+	}
+	f.read, f.err = at, err
+	if err == nil {
+		if f.is.next != nil { // watches that are under way go on
+			closeIdle(f.is.next)
+		}
+		f.is = next
+	}
+}
+
+func (f *following) use() (is target, err error) {
+	cfg, err := f.load()
+	if err != nil {
+		return is, err
+	}
+	if is.to, _, err = rest.DefaultServerUrlFor(cfg); err != nil {
+		return is, fmt.Errorf("use %s: %w", f.by, told(err))
+	}
+	if is.next, err = rest.TransportFor(cfg); err != nil {
+		return is, fmt.Errorf("use %s: %w", f.by, told(err))
+	}
+	return is, nil
+}
+
+// RoundTrip implements http.RoundTripper.
+func (f *following) RoundTrip(req *http.Request) (*http.Response, error) {
+	is, err := f.target(req.Context())
+	if err != nil {
+		if req.Body != nil {
+			_ = req.Body.Close() // as a RoundTripper must
+		}
+		return nil, err
+	}
+	if to := is.to; *to != *f.from {
+		req = req.Clone(req.Context())
+		req.URL.Scheme, req.URL.Host, req.Host = to.Scheme, to.Host, ""
+		req.URL.Path = moved(req.URL.Path, f.from.Path, to.Path)
+		if req.URL.RawPath != "" {
+			req.URL.RawPath = moved(req.URL.RawPath, f.from.EscapedPath(), to.EscapedPath())
+		}
+	}
+	return is.next.RoundTrip(req)
+}
+
+// moved is a path below another root.
+func moved(path, from, to string) string {
+	return strings.TrimSuffix(to, "/") + "/" + strings.TrimPrefix(strings.TrimPrefix(path, from), "/")
+}
+
+// CloseIdleConnections is for http.Client.
+func (f *following) CloseIdleConnections() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.is.next != nil {
+		closeIdle(f.is.next)
+	}
+}
+
+func closeIdle(rt http.RoundTripper) {
+	for rt != nil {
+		if c, ok := rt.(interface{ CloseIdleConnections() }); ok {
+			c.CloseIdleConnections()
+			return
+		}
+		inner, ok := rt.(interface{ WrappedRoundTripper() http.RoundTripper })
+		if !ok {
+			return
+		}
+		rt = inner.WrappedRoundTripper()
+	}
+}
+
+// host is the address of the API server; "" while none is known.
+func (f *following) host() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.is.to == nil {
+		return ""
+	}
+	return f.is.to.String()
+}
