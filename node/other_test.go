@@ -35,8 +35,8 @@ func TestTheStateOfAnotherNode(t *testing.T) {
 				if got := slices.Equal(rules.Pods, kept.PodCIDRs); got != believed {
 					t.Errorf("the pods are %v", rules.Pods)
 				}
-				if r.exists("state.bad") == believed {
-					t.Errorf("set aside: %v", r.exists("state.bad"))
+				if got := r.saved(t); r.exists("state.bad") || got == nil || got.Node != of {
+					t.Errorf("before there is a newer one: %+v", got)
 				}
 				wantOtherSaid(t, r, of, !believed)
 				r.hear(webAndOther())

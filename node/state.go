@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/gridmesh/gridmesh/node/statedir"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
-	"github.com/gridmesh/gridmesh/xds/render"
 )
 
 const (
@@ -88,36 +86,6 @@ func (l *loop) save() {
 		Policies: l.policed,
 	}
 	l.saver.Write(st)
-}
-
-// mostKept bounds the Services that are kept for the kernel path, nearest first.
-const mostKept = 5000
-
-// kept are the Services that this node needs to serve again: those that Envoy holds
-// beforehand, and the near ones that the kernel path has.
-func (l *loop) kept() map[topology.ObjectKey]bool {
-	kept := map[topology.ObjectKey]bool{}
-	for _, name := range l.catalog.Wildcard(render.ClusterType) {
-		if entry, ok := l.catalog.Entry(name); ok {
-			kept[entry.Service] = true
-		}
-	}
-	if l.cfg.Datapath == topology.DatapathNone {
-		return kept
-	}
-	var near []*topology.ServiceView
-	for key, s := range l.view.Services.All() {
-		if render.IsAlways(key) {
-			kept[key] = true
-		} else if s.Near < topology.RankNone {
-			near = append(near, s)
-		}
-	}
-	slices.SortFunc(near, func(a, b *topology.ServiceView) int { return cmp.Or(cmp.Compare(a.Near, b.Near), a.Key.Compare(b.Key)) })
-	for _, s := range near[:min(len(near), mostKept)] {
-		kept[s.Key] = true
-	}
-	return kept
 }
 
 func (l *loop) maySave() bool { return l.unread.state == nil && !l.dir.Others() }

@@ -165,8 +165,8 @@ func TestAStateIsOfItsNode(t *testing.T) {
 			if (st != nil) != tc.taken || errors.Is(err, ErrOther) == tc.taken {
 				t.Errorf("%+v, %v", st, err)
 			}
-			if _, aside := os.Stat(path + ".bad"); (aside == nil) == tc.taken {
-				t.Errorf("set aside: %v", aside)
+			if st, err := ReadStateOf(tc.of)(path); st == nil || err != nil { // whose name was mistyped once
+				t.Errorf("read by its own node afterwards: %+v, %v", st, err)
 			}
 			for _, want := range []string{path, `"b-7"`, `"a-1"`} {
 				if err != nil && !strings.Contains(err.Error(), want) {

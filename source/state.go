@@ -45,9 +45,9 @@ var (
 // be read stays: ErrUnread.
 func ReadState(path string) (*State, error) { return ReadStateOf("")(path) }
 
-// ReadStateOf is ReadState for the node of a name: what another one's agent kept is set aside,
-// too (ErrOther). It was chosen for that node, and has its pods' ranges. A file of before, which
-// does not say whose it is, is taken.
+// ReadStateOf is ReadState for the node of a name: what another one's agent kept is
+// ErrOther, for it was chosen for that node, and has its pods' ranges; it stays until a newer one
+// is kept, for the name may be the mistake. A file of before, which does not say whose it is, is taken.
 func ReadStateOf(node string) func(path string) (*State, error) {
 	return func(path string) (*State, error) { return readStateOf(node, path) }
 }
@@ -55,7 +55,7 @@ func ReadStateOf(node string) func(path string) (*State, error) {
 func readStateOf(node, path string) (*State, error) {
 	st, err := readState(path)
 	if err == nil && node != "" && st.Node != "" && st.Node != node {
-		err = fmt.Errorf("state file %s %w: it was kept by the agent of %.253q, and this is that of %q", path, ErrOther, st.Node, node)
+		return nil, fmt.Errorf("state file %s %w: it was kept by the agent of %.253q, and this is that of %q; it stays until a newer one is kept", path, ErrOther, st.Node, node)
 	}
 	switch {
 	case err == nil:

@@ -5,7 +5,8 @@ import "github.com/gridmesh/gridmesh/xds/render"
 // kept are the clusters that Envoy goes on with though nobody asked for them and they are
 // preloaded no more, for the kernel may hand it connections to them. Where the kernel takes no
 // write for hours, while namespaces come and go, they would fill Envoy's memory, and it would
-// accept nobody: they have the room that is left by those which were asked for.
+// accept nobody: they have the room that is left by those which were asked for, and beside
+// that an eighth of it, for who dials everything does not darken what was near.
 type kept struct {
 	served map[string]bool // that have a Service
 	gone   map[string]bool // that have none any more, and go first
@@ -51,12 +52,12 @@ func (s *subscription) keep(cat *render.Catalog, name string) bool {
 }
 
 // giveWay has what is kept beyond the room for it removed: a connection to one that has a
-// Service fetches it again, as long as there is an agent.
+// Service fetches it again, as long as there is an agent, and room for it.
 func (s *subscription) giveWay() {
 	if s.room.most == 0 {
 		return
 	}
-	for s.kept.len() > max(0, s.room.most-len(s.room.of)) {
+	for s.kept.len() > max(s.room.most/8, s.room.most-len(s.room.of)) {
 		s.pending[s.kept.drop()] = true
 		s.crowded = true
 	}

@@ -52,6 +52,25 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	}
 }
 
+// Where all the room is taken by what was asked for, which is nothing that could be fetched
+// again then, an eighth more is there for what is kept.
+func TestWhatIsKeptHasRoomOfItsOwn(t *testing.T) {
+	const most = 16
+	s := newSubscription(render.ClusterType)
+	s.room = newRoom(most)
+	near := catalogOf([]byte{1, 2, 3}, nil, 9)
+	s.request(near, nil, nil, nil)
+	drain(t, s, near)
+	for i := range most {
+		s.room.take(name(byte(100+i)), "scanned")
+	}
+	far := catalogOf(nil, []byte{1, 2, 3}, 9).Keeping()
+	s.markAll(far)
+	if drain(t, s, far); len(s.sent) != 2 || s.kept.len() != 2 || !s.crowded {
+		t.Errorf("%d clusters are held, %d of them kept; want 2", len(s.sent), s.kept.len())
+	}
+}
+
 // For hours in which the kernel takes no write namespaces come and go: Envoy does not keep the
 // clusters of all of them. What it holds at a reconnect counts as well.
 func TestNamespacesThatComeAndGoFillNoEnvoy(t *testing.T) {

@@ -31,7 +31,7 @@ type Config struct {
 	Metrics *Metrics
 	// MaxOnDemand bounds the clusters that one Envoy gets because it asked for
 	// them by name, and ten times that their endpoints: it never lets go of one. What it
-	// keeps for the kernel has what those leave. 0 means 4000.
+	// keeps for the kernel has what those leave, and an eighth of it in any case. 0 means 4000.
 	MaxOnDemand int
 	// Asked gets the clusters that Envoy asked for by name; it must not block.
 	Asked func(clusters []string)
@@ -81,7 +81,7 @@ type Stream struct {
 	// many as it may.
 	Over int `json:"over,omitempty"`
 	// Kept are the clusters that it goes on with while the kernel may hand it connections to
-	// them, though nothing needs them any more; with those it asked for MaxOnDemand at most.
+	// them, though nothing needs them any more.
 	Kept int `json:"kept,omitempty"`
 	// Part is how many endpoints each cluster has at most that it asked for, because
 	// all of them have too many together; 0 where each has all of its own.

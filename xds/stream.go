@@ -294,7 +294,7 @@ func (st *stream) sayWhatIsCut(before, info Stream) {
 	}
 	if clusters.crowded && !st.full {
 		st.full = true
-		st.server.cfg.Log.Warn("the kernel may hand Envoy more clusters that nothing needs any more than there is room for: the ones without a Service are removed first; a connection to one that has a Service fetches it again",
+		st.server.cfg.Log.Warn("the kernel may hand Envoy more clusters that nothing needs any more than there is room for: the ones without a Service are removed first; a connection to one that has a Service fetches it again while there is room",
 			obs.KeyNode, info.Node)
 	}
 }
