@@ -54,13 +54,19 @@ NO_TESTS      := ./test/bench/ ./test/health/
 CLUSTER_TESTS := ./test/kubernetes/ ./test/kubernetes/real/ ./test/datapath/ ./test/lab/walk/ ./test/soak/ ./test/flows/
 PARTS         := kubernetes kubernetes/real datapath kubernetes+Grid lab/walk soak flows
 AT_ONCE       ?= 2
+# Tests of a minute, and more, each, of which a shorter one of make test holds the same
+# (docs/testing.md, "What make long runs"): make long runs them.
+LONG := TestMigration TestHealDarkensNoUnit TestTheControllerInstallsPolicies TestWhatShieldPoliciesCost TestWhatShieldsWhileAnAPIServerStarts TestWebhookRotatesUnderLoad \
+	TestGridsAmongOthers TestWithoutGridsNothingDiffers TestGridMadeAnewUnheard TestGridsAndWhoElseWrites \
+	TestDeployedOnRealNodes TestKilledRealLeavesNothing TestKilledLeavesNothing \
+	TestPoliciesThatComeWhileConnectionsRun TestOnePodDoesNotTakeAllConnections TestMoreEndpointsThanEnvoyMayHold TestABurstIsClosedAgain
 # A machine of one core needs most of it; a quiet one of two a fifth.
 CLUSTER_TIME  := 90m
 
 # Of each fuzz target.
 FUZZ_TIME ?= 60s
 
-.PHONY: help build images images-test race kube envoy resolvers helm test unit cluster-test $(PARTS:%=part-%) kubeproxy-twin flows heal health shield-cost bounds demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
+.PHONY: help build images images-test race kube envoy resolvers helm test unit cluster-test long $(PARTS:%=part-%) kubeproxy-twin flows heal health shield-cost bounds demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -95,7 +101,7 @@ helm: ## build Helm, which the tests hold the chart with, into bin/
 	@test/once/once "$(CACHE)/helm-$(HELM_KEY)" sh -c 'echo "building Helm: minutes, once"; CGO_ENABLED=0 $(GO) build -C test/helm -trimpath -o "$$0" helm.sh/helm/v4/cmd/helm'
 	@mkdir -p $(BIN) && ln -f "$(CACHE)/helm-$(HELM_KEY)" $(BIN)/helm 2>/dev/null || cp "$(CACHE)/helm-$(HELM_KEY)" $(BIN)/helm
 
-test: unit cluster-test ## every test: unit and stories, then real nodes, then a real cluster, then a minute of soak (not: the whole soak, demo-soak, conformance, fuzz, bench, lint)
+test: unit cluster-test ## every test: unit and stories, then real nodes, then a real cluster, then a minute of soak (not: long, the whole soak, demo-soak, conformance, fuzz, bench, lint)
 
 unit: ## unit tests and stories, with the race detector; nothing needs to be built first (minutes, once it was compiled)
 	$(GO) vet -race ./...
@@ -104,16 +110,24 @@ unit: ## unit tests and stories, with the race detector; nothing needs to be bui
 
 cluster-test: build images-test race kube envoy resolvers helm kubeproxy-twin ## tests of built programs, of real Envoys, and of a real cluster
 	@$(BIN)/lab-worker left-out
+	@printf 'left to make long:%s\n' '$(LONG:%= %)'
 	$(AS_BUILT) $(GO) test -trimpath -count=1 -timeout $(CLUSTER_TIME) $(BUILT_TESTS)
 	+@$(MAKE) --no-print-directory --keep-going --output-sync=target --jobs=$(AT_ONCE) $(PARTS:%=part-%)
 
 # One of PARTS: a package, or of it what has a word in its name (package+word), without
 # what is another part.
 part = $(subst +, ,$(@:part-%=%))
+long := ^($(subst $(eval) ,|,$(strip $(LONG))))$$
 $(PARTS:%=part-%):
 	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 SOAK_SEED=1 $(GO) test -race -count=1 -timeout $(CLUSTER_TIME) ./test/$(word 1,$(part))/ \
-		$(if $(word 2,$(part)),-run $(word 2,$(part)),$(patsubst $(part)+%,-skip %,$(filter $(part)+%,$(PARTS))))
+		$(if $(word 2,$(part)),-run $(word 2,$(part))) -skip '$(long)$(if $(word 2,$(part)),,$(patsubst $(part)+%,|%,$(filter $(part)+%,$(PARTS))))'
 
+long: build images race kube envoy resolvers helm ## the long tests, which make test leaves out (half an hour)
+	@$(BIN)/lab-worker left-out
+	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 -p $(AT_ONCE) -timeout $(CLUSTER_TIME) $(filter-out ./test/soak/ ./test/flows/,$(CLUSTER_TESTS)) -run '$(long)'
+
+# Of this machine's architecture, which real nodes run.
+images-test: ARCHS = $(shell $(GO) env GOARCH)
 images-test: images
 	cd test/images && $(AS_BUILT) $(GO) test -trimpath -count=1 .
 
