@@ -63,13 +63,13 @@ func stampOf(path string) stamp {
 
 // target is where a request goes. It waits only where there was none yet.
 func (f *following) target(ctx context.Context) (target, error) {
-	is, err, looking := f.look()
+	is, looking, err := f.look()
 	if is.next != nil || looking == nil {
 		return is, err
 	}
 	select {
 	case <-looking:
-		is, err, _ = f.look()
+		is, _, err = f.look()
 		return is, err
 	case <-ctx.Done():
 		return target{}, fmt.Errorf("read %s: %w", f.by, ctx.Err())
@@ -77,7 +77,7 @@ func (f *following) target(ctx context.Context) (target, error) {
 }
 
 // look returns what is known; where that may be another one by now it begins to read it.
-func (f *following) look() (is target, err error, looking <-chan struct{}) {
+func (f *following) look() (is target, looking <-chan struct{}, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.now()
@@ -86,9 +86,9 @@ func (f *following) look() (is target, err error, looking <-chan struct{}) {
 		go f.follow(f.looking)
 	}
 	if f.is.next == nil {
-		return target{}, f.err, f.looking
+		return target{}, f.looking, f.err
 	}
-	return f.is, nil, f.looking
+	return f.is, f.looking, nil
 }
 
 // follow reads the configuration where it is another one than before.
