@@ -123,5 +123,6 @@ func isTLS(err error) bool {
 
 func isTimeout(err error) bool {
 	var timeout net.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+	var nothing stalled
+	return errors.As(err, &nothing) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }

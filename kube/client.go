@@ -147,7 +147,7 @@ const inCluster = "the in-cluster credentials"
 func connect(cfg *rest.Config, by, agent string, rate Rate) (_ *Client, err error) {
 	cfg.UserAgent = agent
 	cfg.QPS = -1 // else each interface has a limiter of its own
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &patience{next: next} })
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &patience{next: &progress{next: next}} })
 	unbound := rest.CopyConfig(cfg)
 	if rate.QPS > 0 {
 		cfg.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(rate.QPS, rate.Burst)

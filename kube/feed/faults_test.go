@@ -336,3 +336,29 @@ func TestOneWatchThatFails(t *testing.T) {
 	s.Hook(nil)
 	eventually(t, "nothing fails any more", func() bool { return f.Health().Err == "" })
 }
+
+// A kind that the API server does not know is heard of whenever that is asked again.
+func TestAKindThatIsNotKnownIsHeardOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		f := newServiceStore(&now).feed
+		none := func() *networkingv1.ServiceCIDRList { return &networkingv1.ServiceCIDRList{} }
+		n := newer[*networkingv1.ServiceCIDRList]{api: refusing{}, none: none, has: func(context.Context) (bool, error) { return false, nil }}
+		r := newRequests(f, n, selected("servicecidrs", "", "", 0))
+		for range 3 {
+			now = time.Now()
+			w, err := r.watch(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if at := f.spoke["servicecidrs"]; !at.Equal(now) {
+				t.Errorf("heard of at %s, and asked at %s", at, now)
+			}
+			<-w.ResultChan()
+			if _, err := r.list(t.Context(), metav1.ListOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.again.Rest()
+	})
+}

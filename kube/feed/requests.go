@@ -53,6 +53,9 @@ func (r *requests[L]) watch(ctx context.Context, o metav1.ListOptions) (apiwatch
 			v = verbList
 		}
 		r.feed.note(r.name, v, err)
+		if _, unknown := w.(stopper); unknown { // which the API server has just said, and will say no more
+			r.feed.told(r.name)
+		}
 		return w, err
 	})
 }

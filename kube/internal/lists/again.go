@@ -60,7 +60,7 @@ func (a *Again) Watch(ctx context.Context, o metav1.ListOptions, open func(ctx c
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	w = a.listen(w)
+	w = a.listen(w, Initial(o))
 	done := context.AfterFunc(ctx, w.Stop)
 	a.end = func() { done(); w.Stop() }
 	a.pace.Opened()

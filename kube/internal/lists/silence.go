@@ -16,6 +16,9 @@ import (
 const (
 	Quiet        = 3 * time.Minute
 	LongestQuiet = 4 * Quiet
+	// Begins is for how long a watch may say nothing that is to tell first all there is, and has
+	// not begun: who waits for that knows nothing, and an API server begins within a few seconds.
+	Begins = 20 * time.Second
 	// spread is up to how much longer it may be, by chance: many nodes may sit behind the same.
 	spread = Quiet / 3
 )
@@ -30,6 +33,7 @@ type silence struct {
 	most   time.Duration // how long that may be
 	timer  *time.Timer   // of the watch that is open
 	open   *tap          // nil for none
+	begins bool          // it is to tell first all there is, and has said nothing yet
 	hurry  time.Duration // how many times as fast all of that is; 0 for once
 }
 
@@ -66,19 +70,23 @@ func (s *silence) faster() {
 
 // set decides for how long a watch may say nothing.
 func (s *silence) set() {
+	if s.begins {
+		s.most = (Begins + rand.N(Begins/4)) / max(1, s.hurry)
+		return
+	}
 	s.most = (min(Quiet<<min(s.slower, 10), LongestQuiet) + rand.N(spread)) / max(1, s.hurry)
 }
 
 func (s *silence) left() time.Duration { return max(0, s.most-time.Since(s.since)) }
 
-// listen begins to wait for what a watch says. The lock is held.
-func (a *Again) listen(w apiwatch.Interface) apiwatch.Interface {
+// listen begins to wait for what a watch says, which may be to tell first all there is. The lock is held.
+func (a *Again) listen(w apiwatch.Interface, begins bool) apiwatch.Interface {
 	s, now := &a.silence, time.Now()
 	if s.told.IsZero() {
 		s.told = now
 	}
 	t := newTap(w, a.word)
-	s.open, s.since = t, now.Add(-s.before)
+	s.open, s.since, s.begins = t, now.Add(-s.before), begins
 	s.set()
 	s.timer = time.AfterFunc(s.left(), func() { a.heardNothing(t) })
 	return t
@@ -107,7 +115,8 @@ func (a *Again) word() {
 	defer a.mu.Unlock()
 	s, now := &a.silence, time.Now()
 	s.told, s.since, s.before, s.ended = now, now, 0, 0
-	if s.slower > 0 {
+	if s.begins || s.slower > 0 {
+		s.begins = false
 		s.faster()
 	}
 }
@@ -116,7 +125,7 @@ func (a *Again) word() {
 func (s *silence) end(listed bool) {
 	if s.open != nil {
 		s.timer.Stop()
-		s.open, s.before = nil, time.Since(s.since)
+		s.open, s.begins, s.before = nil, false, time.Since(s.since)
 	}
 	if listed {
 		s.before = 0

@@ -107,3 +107,43 @@ func TestAWatchThatSaysNothing(t *testing.T) {
 		}
 	})
 }
+
+// A watch that is to tell first all there is, and does not begin, is ended soon, for nothing is
+// known before that; one that has begun may be as quiet as others.
+func TestAStreamThatDoesNotBegin(t *testing.T) {
+	yes := true
+	first := metav1.ListOptions{SendInitialEvents: &yes}
+	for name, tc := range map[string]struct {
+		begins      bool
+		least, most time.Duration
+	}{"nothing comes": {false, Begins, Begins + Begins/4}, "it begins": {true, Begins/2 + Quiet, Begins/2 + Quiet + spread}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := listener{Again: &Again{}}
+				start := time.Now()
+				if !l.opens(t, first) {
+					t.Fatal("it is not opened")
+				}
+				time.Sleep(Begins / 2)
+				if tc.begins {
+					l.watch.Add(&metav1.PartialObjectMetadata{})
+				}
+				for !l.watch.IsStopped() {
+					time.Sleep(time.Second)
+				}
+				if took := time.Since(start); took < tc.least || took > tc.most+time.Second {
+					t.Errorf("ended after %s, want %s to %s", took, tc.least, tc.most)
+				}
+				if l.opens(t, first) {
+					t.Error("all is to be streamed again, and not listed")
+				}
+				l.List(&metav1.ListOptions{})
+				if !l.opens(t, metav1.ListOptions{}) {
+					t.Error("after the list there is no watch")
+				}
+				l.Rest()
+				l.watch.Stop()
+			})
+		})
+	}
+}
