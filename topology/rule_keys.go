@@ -3,6 +3,7 @@ package topology
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // keyTiers puts each endpoint into the tier of the first key whose value its
@@ -52,10 +53,9 @@ func union(keys Keys, tiers []tier) tier {
 	return one
 }
 
-// mismatch says why an endpoint is in no tier, by the first key, and what helps where
-// that is no pod: a node that is in no unit has no use for one. "" where it is.
+// mismatch says why an endpoint is in no tier, by each key, and what helps by the first,
+// where that is no pod: a node that is in no unit has no use for one. "" where it is.
 func mismatch(q *question, c candidate) (reason, cure string) {
-	const label = "kubectl label node %s %s=UNIT"
 	n, _ := q.nodes.Get(c.Node)
 	switch {
 	case c.Node == "":
@@ -63,20 +63,32 @@ func mismatch(q *question, c candidate) (reason, cure string) {
 	case n == nil:
 		return fmt.Sprintf("its node %s is not known", c.Node), "see whether there is such a node: kubectl get node " + c.Node
 	}
-	key := q.keys.List[0]
+	reasons := make([]string, len(q.keys.List))
+	for i, key := range q.keys.List {
+		why, help := differs(q, n, key)
+		if reasons[i] = why; i == 0 {
+			cure = help
+		}
+	}
+	return strings.Join(reasons, "; "), cure
+}
+
+// differs says why a node is not in this node's unit of a key, and what helps, as above.
+func differs(q *question, n *Node, key string) (reason, cure string) {
+	const label = "kubectl label node %s %s=UNIT"
 	mine, labelled := q.label(q.vp.Name, key)
 	theirs, ok := n.Labels[key]
 	here := fmt.Sprintf("say which unit this node is in: "+label, q.vp.Name, key)
-	there := fmt.Sprintf("say which unit that node is in: "+label, c.Node, key)
+	there := fmt.Sprintf("say which unit that node is in: "+label, n.Name, key)
 	switch {
 	case !labelled:
 		return fmt.Sprintf("this node has no label %s", key), here
 	case mine == "":
 		return fmt.Sprintf("this node's label %s is empty, so it is in no unit", key), here
 	case !ok:
-		return fmt.Sprintf("its node %s has no label %s", c.Node, key), there
+		return fmt.Sprintf("its node %s has no label %s", n.Name, key), there
 	case theirs == "":
-		return fmt.Sprintf("the label %s of its node %s is empty, so it is in no unit", key, c.Node), there
+		return fmt.Sprintf("the label %s of its node %s is empty, so it is in no unit", key, n.Name), there
 	}
 	return fmt.Sprintf("other unit: %s=%s, here %s", key, theirs, mine), ""
 }

@@ -120,6 +120,8 @@ func TestReasons(t *testing.T) {
 		"malformed":         {`site`, false, Endpoint{Node: "b1", Ready: true}, "malformed keys: not on this node (topologyKeys is malformed: closed to the node itself)"},
 		"local":             {``, true, Endpoint{Node: "a2", Ready: true}, "internalTrafficPolicy: not on this node (internalTrafficPolicy: Local)"},
 		"other unit":        {`["site"]`, false, Endpoint{Node: "b1", Ready: true}, "topologyKeys: other unit: site=b, here a"},
+		"two keys":          {`["site", "rack"]`, false, Endpoint{Node: "b1", Ready: true}, "topologyKeys: other unit: site=b, here a; this node's label rack is empty, so it is in no unit"},
+		"three keys":        {`["zone", "site", "topology.kubernetes.io/zone"]`, false, Endpoint{Node: "b1", Ready: true}, "topologyKeys: this node has no label zone; other unit: site=b, here a; its node b1 has no label topology.kubernetes.io/zone"},
 		"no node":           {`["site"]`, false, Endpoint{Ready: true}, "topologyKeys: has no nodeName, so it is in no unit"},
 		"unknown node":      {`["site"]`, false, Endpoint{Node: "gone", Ready: true}, "topologyKeys: its node gone is not known"},
 		"viewer's label":    {`["rack"]`, false, Endpoint{Node: "b1", Ready: true}, "topologyKeys: this node's label rack is empty, so it is in no unit"},

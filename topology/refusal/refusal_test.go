@@ -78,7 +78,7 @@ func TestCauses(t *testing.T) {
 			"10.96.0.1:80",
 			Cause{
 				Service: "default/web", Tiers: "1 site=a, 2 rack=(no label here)", Endpoint: "10.1.0.1:8080", Node: "b-1", Rule: "topologyKeys",
-				Why:  "10.96.0.1:80/tcp has no endpoint that this node may use: of 2, 10.1.0.1:8080 on b-1, is left out (other unit: site=b, here a), as are 1 more",
+				Why:  "10.96.0.1:80/tcp has no endpoint that this node may use: of 2, 10.1.0.1:8080 on b-1, is left out (other unit: site=b, here a; this node has no label rack), as are 1 more",
 				Cure: `end topologyKeys with "*"`,
 			},
 		},
