@@ -1,12 +1,12 @@
 package plan
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -206,7 +206,7 @@ func (g *grid) prepare(spec Object) *template {
 	if !g.kind.PerUnit {
 		return t
 	}
-	t.fault = cmp.Or(g.kind.mismatch(spec), g.kind.misread(spec))
+	t.fault = strings.Join(slices.DeleteFunc([]string{g.kind.mismatch(spec), g.kind.misread(spec)}, func(fault string) bool { return fault == "" }), "; ")
 	t.nodeSelector = maps.Clone(value[Object](spec, g.kind.nodeSelector()...))
 	delete(t.nodeSelector, g.unitKey)
 	return t
@@ -236,12 +236,18 @@ func (g *grid) fallback() string {
 	return apiv1.DefaultTemplate
 }
 
+// names is the name of the template that a unit runs.
+func (g *grid) names(unit string) string {
+	if own, ok := g.spec.Templates[unit]; ok {
+		return string(own)
+	}
+	return g.fallback()
+}
+
 // template returns what a unit runs, or why it cannot.
 func (g *grid) template(unit string) (*template, string) {
-	name, chosen := g.fallback(), false
-	if own, ok := g.spec.Templates[unit]; ok {
-		name, chosen = string(own), true
-	}
+	name := g.names(unit)
+	_, chosen := g.spec.Templates[unit]
 	t, ok := g.templates[name]
 	switch {
 	case !ok && chosen:

@@ -14,7 +14,11 @@ const firstNodePort, lastNodePort = 30000, 32767
 
 // badPorts are ports that an API server would refuse of the grid's Service.
 func (g *tracked) badPorts() (list []topology.Problem) {
-	template := g.templates[g.fallback()].alike.open()
+	written := g.templates[g.fallback()]
+	if written == nil {
+		return nil // which is a problem of its own
+	}
+	template := written.alike.open()
 	kind, ports := value[string](template, "type"), value[[]any](template, "ports")
 	tell := func(field, format string, args ...any) {
 		list = append(list, g.problem("spec.template.ports"+field, format, args...))

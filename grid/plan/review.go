@@ -25,9 +25,13 @@ func Review(w World) []topology.Problem {
 	for _, ref := range x.Grids() {
 		g := x.grids[ref]
 		switch {
-		case !g.valid || g.deleting:
+		case g.deleting:
+		case g.kind.PerUnit && !g.valid:
+			list = slices.Concat(list, x.misnamed(g), x.unread(g))
 		case g.kind.PerUnit:
-			list = slices.Concat(list, x.misnamed(g), x.missingUnits(g), x.nameless(g), x.immutable(g))
+			list = slices.Concat(list, x.misnamed(g), x.missingUnits(g), x.nameless(g), x.immutable(g), x.unread(g))
+		case !g.valid:
+			list = append(list, g.badPorts()...)
 		default:
 			list = slices.Concat(list, x.missingUnits(g), g.badPorts())
 		}
@@ -71,6 +75,39 @@ func (x *Index) misnamed(g *tracked) []topology.Problem {
 		return []topology.Problem{g.problem("metadata.name", "%s", why)}
 	}
 	return nil
+}
+
+// unread are mistakes that no step tells, for no unit runs what has them: a grid with a key
+// that is no node's has them all at once, and not one after the other.
+func (x *Index) unread(g *tracked) (list []topology.Problem) {
+	run := map[string]bool{}
+	units := x.units.of(g.unitKey)
+	for unit := range units {
+		run[g.names(unit)] = g.valid
+	}
+	absent := func(name string) bool { return !run[name] && g.templates[name] == nil }
+	if name := g.fallback(); absent(name) && name != apiv1.DefaultTemplate {
+		list = append(list, g.problem("spec.defaultTemplateName", "is %q, which spec.templatePool does not hold; add it there, or name one of those", name))
+	}
+	for _, unit := range slices.Sorted(maps.Keys(g.spec.Templates)) {
+		if name := string(g.spec.Templates[unit]); absent(name) && name != apiv1.DefaultTemplate {
+			list = append(list, g.problem("spec.templates["+unit+"]", "names template %q, which spec.templatePool does not hold; add it there, or name one of those", name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(g.templates)) {
+		if fault := g.templates[name].fault; fault != "" && !run[name] {
+			list = append(list, g.problem(fieldOf(name), "%s", fault))
+		}
+	}
+	return list
+}
+
+// fieldOf is where a grid has a template.
+func fieldOf(template string) string {
+	if template == apiv1.DefaultTemplate {
+		return "spec.template"
+	}
+	return "spec.templatePool." + template
 }
 
 // Idle says of each grid that makes nothing for want of Nodes that it does not.
@@ -132,13 +169,9 @@ func (x *Index) nameless(g *tracked) (list []topology.Problem) {
 		if len(g.kind.names) == 0 || service == "" {
 			continue
 		}
-		field := "spec.template."
-		if name != apiv1.DefaultTemplate {
-			field = "spec.templatePool." + name + "."
-		}
 		labels := stringsOf(value[Object](spec, g.kind.podLabels()...))
 		if why := x.unnamed(g, service, labels); why != "" {
-			list = append(list, g.problem(field+strings.Join(g.kind.names, "."), "%s", why))
+			list = append(list, g.problem(fieldOf(name)+"."+strings.Join(g.kind.names, "."), "%s", why))
 		}
 	}
 	return list
