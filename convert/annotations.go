@@ -108,10 +108,39 @@ func plain(to []byte, word string) []byte {
 // that api/names has, but for what is written of Leases and taints alone.
 var ours = []string{names.Datapath, names.UnitKey, names.Unit, names.Applied, names.AppliedAt, names.AppliedTemplate, names.FirstRevision, names.Settled, names.Replicas, names.UnitGone}
 
+// mostUnknown is how many annotations that nothing reads are told of one Service.
+const mostUnknown = 3
+
+// MeantForGridmesh are the annotations below names.Domain that have a say in how a Service is
+// served, and those that nothing reads, without their values: so many of these as are told of.
+func MeantForGridmesh(annotations map[string]string) iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		if text, found := annotations[names.Datapath]; found && !yield(names.Datapath, text) || len(annotations) > mostNames {
+			return
+		}
+		list := unknown(annotations)
+		for _, name := range list[:min(len(list), mostUnknown+1)] { // one may be meant for topologyKeys
+			if !yield(name, "") {
+				return
+			}
+		}
+	}
+}
+
+// unknown are the annotations that bear gridmesh's name and that nothing reads, in order.
+func unknown(annotations map[string]string) (list []string) {
+	for name := range annotations {
+		if strings.HasPrefix(name, names.Domain+"/") && !slices.Contains(ours, name) {
+			list = append(list, name)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
 // unknownNames are annotations of a Service that bear gridmesh's name and that
 // nothing reads: who wrote one thinks that it does something.
 func unknownNames(annotations map[string]string, of *topology.Service, problem teller) {
-	const most = 3
 	keyed := of.TopologyKeys != nil
 	if len(annotations) > mostNames {
 		if keyed {
@@ -124,14 +153,8 @@ func unknownNames(annotations map[string]string, of *topology.Service, problem t
 	if keyed {
 		cure = "correct its name, or remove it"
 	}
-	var found []string
-	for name := range annotations {
-		if strings.HasPrefix(name, names.Domain+"/") && !slices.Contains(ours, name) && name != of.Misspelt {
-			found = append(found, name)
-		}
-	}
-	slices.Sort(found)
-	for _, name := range found[:min(len(found), most)] {
+	found := slices.DeleteFunc(unknown(annotations), func(name string) bool { return name == of.Misspelt })
+	for _, name := range found[:min(len(found), mostUnknown)] {
 		problem("metadata.annotations["+name+"]", "is no annotation that gridmesh knows, and does nothing; %s", cure)
 	}
 }

@@ -27,6 +27,14 @@ const (
 	// tenant with thousands costs no more than that.
 	keysMost  = 100
 	keysEvery = 10 * time.Second
+	// longestWord is what is kept of an annotation that is one of a few words.
+	longestWord = 64
+)
+
+// Reasons of the Events.
+const (
+	reasonKeys        = "TopologyKeys"
+	reasonAnnotations = "Annotations" // of others, as a mistyped name
 )
 
 const kindService = "Service"
@@ -44,6 +52,11 @@ func PruneService(obj map[string]any) {
 	annotations := map[string]string{}
 	for key, value := range convert.MeantForTopologyKeys(m.GetAnnotations()) {
 		annotations[key] = value[:min(len(value), convert.MaxAnnotation+1)] // longer is malformed anyway
+	}
+	for key, value := range convert.MeantForGridmesh(m.GetAnnotations()) {
+		if _, has := annotations[key]; !has {
+			annotations[key] = value[:min(len(value), longestWord)]
+		}
 	}
 	labels := map[string]string{}
 	for _, key := range []string{names.ServiceProxyName, names.Headless, names.GridUniqKey} {
@@ -73,7 +86,8 @@ func PruneService(obj map[string]any) {
 }
 
 // Keys tells the owners of Services, by Events, of an annotation topologyKeys
-// that is a mistake: on the nodes it is a problem that they may never look at.
+// that is a mistake, and of others below gridmesh.io/ that are: on the nodes it is a
+// problem that they may never look at, and who applies by kubectl sees no other.
 type Keys struct {
 	mirror Mirror
 	events Events
@@ -84,9 +98,10 @@ type Keys struct {
 
 // fault is what is wrong with a Service's keys.
 type fault struct {
-	uid  types.UID
-	text string
-	told time.Time // zero: not yet
+	uid    types.UID
+	reason string
+	text   string
+	told   time.Time // zero: not yet
 }
 
 // NewKeys returns one that follows a mirror of ServiceKinds on Run.
@@ -139,13 +154,13 @@ func (k *Keys) tell(now time.Time) {
 			continue
 		}
 		if f.told.IsZero() {
-			k.log.Info("a Service's topology keys are a mistake", obs.KeyService, ref.Namespace+"/"+ref.Name, obs.KeyProblem, f.text)
+			k.log.Info("an annotation of a Service is a mistake", obs.KeyService, ref.Namespace+"/"+ref.Name, obs.KeyProblem, f.text)
 		}
 		f.told = now
 		k.faults[ref] = f
 		k.told = append(k.told, now)
 		about := corev1.ObjectReference{APIVersion: "v1", Kind: kindService, Namespace: ref.Namespace, Name: ref.Name, UID: f.uid}
-		k.events.Event(about, corev1.EventTypeWarning, "TopologyKeys", f.text)
+		k.events.Event(about, corev1.EventTypeWarning, f.reason, f.text)
 	}
 }
 
@@ -164,11 +179,17 @@ func faultOf(obj map[string]any) fault {
 	}
 	b := topology.NewBuilder()
 	b.SetService(convert.Service(s))
+	f := fault{uid: m.GetUID(), reason: reasonAnnotations}
 	var texts []string
 	for _, p := range topology.See(b.Build(), "", topology.Options{}).AllProblems() {
-		if strings.HasPrefix(p.Field, "metadata.annotations[") {
-			texts = append(texts, p.Field+": "+p.Text)
+		name, of := strings.CutPrefix(strings.TrimSuffix(p.Field, "]"), "metadata.annotations[")
+		if !of {
+			continue
+		}
+		if texts = append(texts, p.Field+": "+p.Text); convert.MeansTopologyKeys(name) {
+			f.reason = reasonKeys
 		}
 	}
-	return fault{uid: m.GetUID(), text: strings.Join(texts, "; ")}
+	f.text = strings.Join(texts, "; ")
+	return f
 }
