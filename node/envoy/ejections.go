@@ -15,6 +15,7 @@ import (
 const (
 	maxEjections = 20 // clusters
 	maxEjected   = 10 // endpoints of each
+	maxDead      = 20 // Services of which nothing lives
 )
 
 // Ejections is what Envoy sends nobody to at the moment.
@@ -23,6 +24,9 @@ type Ejections struct {
 	Error string     `json:"error,omitempty"` // why it did not since
 	List  []Ejection `json:"list,omitempty"`
 	More  int        `json:"more,omitempty"` // clusters that are not listed
+
+	NoneLive     []string `json:"noneLive,omitempty"`     // Services with a cluster of which all endpoints are out of use, whether it is listed or not
+	MoreNoneLive int      `json:"moreNoneLive,omitempty"` // such Services that are not named
 }
 
 // Ejection is a cluster with endpoints that are out of use.
@@ -79,6 +83,15 @@ func summed(list []Ejection, now time.Time) Ejections {
 		return cmp.Or(strings.Compare(a.Service, b.Service), strings.Compare(a.Cluster, b.Cluster))
 	})
 	e := Ejections{At: now, List: list}
+	for _, j := range list {
+		if j.Out >= j.Of {
+			e.NoneLive = append(e.NoneLive, j.Service)
+		}
+	}
+	e.NoneLive = slices.Compact(e.NoneLive)
+	if more := len(e.NoneLive) - maxDead; more > 0 {
+		e.NoneLive, e.MoreNoneLive = e.NoneLive[:maxDead], more
+	}
 	if more := len(list) - maxEjections; more > 0 {
 		e.List, e.More = list[:maxEjections], more
 	}

@@ -67,7 +67,8 @@ func (r *Report) degradedEnvoy(now time.Time, add func(format string, args ...an
 	}
 }
 
-// Summary is a report of a node that is well, in a line.
+// Summary is a report of a node that is well, in a line. That a Service has died is no
+// fault of the node's, and is said all the same.
 func (r *Report) Summary() string {
 	var envoys []string
 	for _, e := range r.Envoys {
@@ -80,7 +81,13 @@ func (r *Report) Summary() string {
 	if !r.EnvoyHasPart() {
 		by = "all by the kernel"
 	}
-	return fmt.Sprintf("%s, %d services, %s", r.Source, r.Services, by)
+	text := fmt.Sprintf("%s, %d services, %s", r.Source, r.Services, by)
+	if e := r.Ejections; e != nil && len(envoys) > 0 {
+		if dead := noneLive(e); dead != "" {
+			text += "; " + dead
+		}
+	}
+	return text
 }
 
 // fails reports whether the API server says nothing for long, or not to all that is asked.

@@ -93,4 +93,8 @@ func TestDegraded(t *testing.T) {
 	if got := r.Summary(); got != "live, 3 services, Envoy 1.40.0" {
 		t.Errorf("well is %q", got)
 	}
+	r.Ejections = &envoy.Ejections{NoneLive: []string{"default/web"}}
+	if got, bad := r.Summary(), r.Degraded(now); got != "live, 3 services, Envoy 1.40.0; 1 Service has a port without a live endpoint: default/web" || len(bad) > 0 {
+		t.Errorf("with a dead Service the node is %q, degraded by %q", got, bad)
+	}
 }

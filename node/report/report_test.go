@@ -80,6 +80,11 @@ problem     service default/x: is wrong
 	if text := got.String(); !strings.Contains(text, "30 of 40 endpoints of default/web (10.96.0.10:80)") || !strings.Contains(text, "and 29 more\n") || !strings.Contains(text, "endpoints of 20 more clusters") {
 		t.Errorf("of what is ejected: %s", text)
 	}
+	got.Reset()
+	ejectionLines(&printer{w: &got}, &envoy.Ejections{At: now, NoneLive: []string{"default/a", "default/b"}, MoreNoneLive: 3}, now)
+	if text := got.String(); text != "ejected     5 Services have a port without a live endpoint: default/a, default/b: who dials it fails until one answers, and gridmesh view shows which\n" {
+		t.Errorf("of dead Services: %s", text)
+	}
 	for _, tc := range []struct {
 		api  APIServer
 		want string

@@ -173,6 +173,21 @@ func ejectionLines(p *printer, e *envoy.Ejections, now time.Time) {
 	if e.More > 0 {
 		p.line("ejected", "endpoints of %d more clusters", e.More)
 	}
+	if text := noneLive(e); text != "" {
+		p.line("ejected", "%s: who dials it fails until one answers, and gridmesh view shows which", text)
+	}
+}
+
+// noneLive says of which Services nothing is left to be sent to; "" for none.
+func noneLive(e *envoy.Ejections) string {
+	switch n := len(e.NoneLive) + e.MoreNoneLive; n {
+	case 0:
+		return ""
+	case 1:
+		return "1 Service has a port without a live endpoint: " + e.NoneLive[0]
+	default:
+		return fmt.Sprintf("%d Services have a port without a live endpoint: %s", n, Few(e.NoneLive))
+	}
 }
 
 // loadLines say how loaded Envoy is.
