@@ -60,9 +60,7 @@ func (a *Agent) status() report.Report {
 		r.Error = strings.TrimSuffix(loopHangs+"; "+r.Error, "; ")
 	}
 	a.tellEngine(&r, time.Now())
-	if objects, _ := a.policies.Get(); objects.so && r.Policies && r.PoliciesUntil.IsZero() { // the loop publishes what changes
-		r.PoliciesSeen = objects.at
-	}
+	a.tellPolicies(&r)
 	r.LastContact = a.knownContact()
 	r.Findings = a.found.all()
 	if a.parts.Cluster != nil {
@@ -79,6 +77,22 @@ func (a *Agent) status() report.Report {
 		r.Ejections, r.Load = &look.Ejections, look.Load
 	}
 	return r
+}
+
+// tellPolicies says how old the last word of NetworkPolicies is, which the loop, that publishes
+// what changes, does not.
+func (a *Agent) tellPolicies(r *report.Report) {
+	objects, told := a.policies.Get()
+	switch {
+	case r.Source == report.None || a.parts.Cluster == nil || a.cfg.Datapath == topology.DatapathNone:
+	case r.Policies && objects.so && r.PoliciesUntil.IsZero():
+		r.PoliciesSeen = objects.at
+	case r.Policies || a.cfg.Datapath == topology.DatapathKernel: // by which none is bypassed
+	case !told:
+		r.PoliciesUnasked = true
+	case !objects.so:
+		r.PoliciesNone = objects.at
+	}
 }
 
 func (a *Agent) serveStatus(w http.ResponseWriter, q *http.Request) {

@@ -137,3 +137,22 @@ func (r *Report) policiesText(now time.Time) string {
 	}
 	return "the cluster has some" + asOf + ": the kernel serves all, for what goes through Envoy passes by them"
 }
+
+// policiesLate is how old the word that there are no NetworkPolicies may be: the API server is
+// asked again within two and a half minutes, and watched meanwhile.
+const policiesLate = 3 * time.Minute
+
+// unwatchedText says that nobody knows whether NetworkPolicies have come, and since when; ""
+// where that is known, or is no matter.
+func (r *Report) unwatchedText(now time.Time) string {
+	const bypassed = "; of one that has come since what goes through Envoy knows nothing, until the API server has been asked again"
+	switch {
+	case r.Policies:
+		return ""
+	case r.PoliciesUnasked:
+		return "the cluster had none when an agent before this one asked, and this one has no answer yet" + bypassed
+	case !r.PoliciesNone.IsZero() && now.Sub(r.PoliciesNone) > policiesLate:
+		return fmt.Sprintf("not watched: the cluster had none %s ago, and has not said so since", since(r.PoliciesNone, now)) + bypassed
+	}
+	return ""
+}

@@ -54,6 +54,8 @@ type Report struct {
 	Policies        bool               `json:"networkPolicies,omitempty"`        // the cluster has some, or nobody has said yet
 	PoliciesUnknown bool               `json:"networkPoliciesUnknown,omitempty"` // nobody has said yet
 	PoliciesSeen    time.Time          `json:"networkPoliciesSeen,omitzero"`     // there were some at the last look, which was then
+	PoliciesNone    time.Time          `json:"networkPoliciesNone,omitzero"`     // there were none at the last look, which was then; later than that nobody has said anything
+	PoliciesUnasked bool               `json:"networkPoliciesUnasked,omitempty"` // there were none when an agent before this one asked; this one has no answer yet
 	PoliciesUntil   time.Time          `json:"networkPoliciesUntil,omitzero"`    // there are none any more: until when they are reckoned with, if none comes
 	TakeOver        bool               `json:"takeOver,omitempty"`               // it looks at kube-proxy, and removes what that leaves
 	BesideKubeProxy bool               `json:"besideKubeProxy,omitempty"`        // rules of kube-proxy are there, or were a moment ago: the kernel serves all

@@ -180,6 +180,9 @@ func TestTheTextOfTwoPaths(t *testing.T) {
 		{"not to be asked", func(r *Report) { r.EnvoyUnknown = "no descriptor" }, []string{"envoy       cannot be asked whether it serves: no descriptor"}},
 		{"policies", func(r *Report) { r.Policies = true }, []string{"policies    the cluster has some: the kernel serves all"}},
 		{"policies that were seen", func(r *Report) { r.Policies, r.PoliciesSeen = true, now.Add(-95*time.Second) }, []string{"policies    the cluster has some as of 1m35s ago, and is asked again every two minutes: the kernel serves all"}},
+		{"none a moment ago", func(r *Report) { r.PoliciesNone = now.Add(-150 * time.Second) }, []string{"3 by the kernel; gridmesh view --datapath auto names them\nenvoy "}},
+		{"not watched", func(r *Report) { r.PoliciesNone = now.Add(-11 * time.Minute) }, []string{"policies    not watched: the cluster had none 11m0s ago, and has not said so since; of one that has come since"}},
+		{"not asked", func(r *Report) { r.PoliciesUnasked = true }, []string{"policies    the cluster had none when an agent before this one asked, and this one has no answer yet; of one"}},
 		{"policies that nobody knows of", func(r *Report) { r.Policies, r.PoliciesUnknown = true, true }, []string{"policies    it is not known yet"}},
 		{"policies that went", func(r *Report) { r.Policies, r.PoliciesUntil = true, now.Add(10*time.Minute) }, []string{"policies    the cluster has none any more: the kernel serves all for 10m0s yet"}},
 	} {

@@ -48,7 +48,7 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 		if r.BesideKubeProxy {
 			p.line("kube-proxy", "%s", r.besideText(now))
 		}
-		if text := r.policiesText(now); text != "" {
+		if text := r.policiesText(now) + r.unwatchedText(now); text != "" { // one of them at most
 			p.line("policies", "%s", text)
 		}
 	}

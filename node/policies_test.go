@@ -1,0 +1,45 @@
+package node
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// How old the word is that there are none, in an outage, after it, and of an agent that started
+// in one.
+func TestTheAgeOfNoPolicies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{}
+		r.withKernelPath(topology.DatapathAuto)
+		r.mustStart(t)
+		r.publish(webOnly())
+		after(10 * policiesEvery)
+		age := func() time.Duration { return time.Since(r.agent.status().PoliciesNone) }
+		if old := age(); old < 0 || old > 2*policiesEvery {
+			t.Errorf("there are none as of %s ago", old)
+		}
+		r.api.Set(func(a *nodetest.API) { a.Away = errBroken })
+		after(10 * policiesEvery)
+		if old := age(); old < 8*policiesEvery || old > 11*policiesEvery {
+			t.Errorf("in an outage there are none as of %s ago", old)
+		}
+		r.stop()
+		r.again()
+		r.withKernelPath(topology.DatapathAuto)
+		r.mustStart(t)
+		after(2 * time.Second)
+		if got := r.agent.status(); got.Policies || !got.PoliciesUnasked || !got.PoliciesNone.IsZero() {
+			t.Errorf("an agent that started without a cloud: some %v, unasked %v, none as of %s", got.Policies, got.PoliciesUnasked, got.PoliciesNone)
+		}
+		r.api.Set(func(a *nodetest.API) { a.Away = nil })
+		after(2 * policiesSoon)
+		if got := r.agent.status(); got.PoliciesUnasked || age() > 2*policiesSoon {
+			t.Errorf("healed: unasked %v, none as of %s ago", got.PoliciesUnasked, age())
+		}
+	})
+}
