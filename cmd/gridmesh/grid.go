@@ -15,7 +15,6 @@ import (
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/grid"
 	"github.com/gridmesh/gridmesh/grid/plan"
-	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube"
 	kubeobjects "github.com/gridmesh/gridmesh/kube/objects"
 	"github.com/gridmesh/gridmesh/topology"
@@ -100,7 +99,7 @@ func (in *gridInput) cluster(ctx context.Context) (*kube.Client, error) {
 		if in.cmd.Flags().Lookup("filename") != nil {
 			cure += ", or -f DIR for manifests"
 		}
-		return nil, fmt.Errorf("%w: %w; %s", run.ErrUsage, err, cure)
+		return nil, fmt.Errorf("%w; %s", err, cure)
 	}
 	if err != nil {
 		return nil, err

@@ -109,7 +109,7 @@ func (in *healthInput) key(s *report.State) (string, error) {
 	case len(s.Nodes) == 0:
 		return "", fmt.Errorf("%w: there are no Nodes here: add them (kubectl get nodes -o yaml)", errNotThere)
 	}
-	return "", fmt.Errorf("%w: no Lease of a unit tells which label of Nodes has the units: give --unit-key, as gridmesh-health has it; is it installed, and in namespace %s (-n)?", run.ErrUsage, in.cfg.Namespace)
+	return "", fmt.Errorf("%w: a Lease of a unit, which tells which label of Nodes has the units: give --unit-key, as gridmesh-health has it; is it installed, and in namespace %s (-n)?", errNotThere, in.cfg.Namespace)
 }
 
 // live asks a cluster.
@@ -118,7 +118,7 @@ func (in *healthInput) live(ctx context.Context) (*report.State, error) {
 	defer cancel()
 	client, err := in.connect()
 	if errors.Is(err, kube.ErrNoConfig) {
-		return nil, fmt.Errorf("%w: %w; use --kubeconfig F, or -f DIR for what was recorded; on a node gridmesh-health status tells what it knows", run.ErrUsage, err)
+		return nil, fmt.Errorf("%w; health is told by a cluster: run it where kubectl finds one, use --kubeconfig F, or -f DIR for what was recorded; on a node gridmesh-health status tells what it knows", err)
 	}
 	if err == nil {
 		err = client.Ask(ctx)

@@ -201,9 +201,12 @@ func allReal(c *cluster.Cluster) bool {
 	return true
 }
 
-// grid runs gridmesh grid in the cloud.
-func (c *call) grid(args []string) error {
-	argv := append([]string{"env", "KUBECONFIG=" + c.c.Kubeconfig, edge.Binary("gridmesh"), "grid"}, overLab(args, c.c.Kubeconfig)...)
+// gridmesh runs what of gridmesh asks a cluster, grid or health, in the cloud.
+func (c *call) gridmesh(command string, args []string) error {
+	if command == "grid" {
+		args = overLab(args, c.c.Kubeconfig)
+	}
+	argv := append([]string{"env", "KUBECONFIG=" + c.c.Kubeconfig, edge.Binary("gridmesh"), command}, args...)
 	return c.run(c.c.Lab.Cloud, c.files[2], argv)
 }
 

@@ -33,7 +33,7 @@ func command() *cobra.Command {
 one that runs. When it ends, by Ctrl-C or kill -9, nothing is left behind.
 
 Exit codes: 0 all is well, 1 failure, 2 wrong flags or commands, or the name of
-something that the lab does not have; of "exec", "kubectl" and "grid" the
+something that the lab does not have; of "exec", "kubectl", "grid" and "health" the
 command's, 127 where there is no such command.`,
 		Version: obs.Version(), Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

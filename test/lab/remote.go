@@ -34,8 +34,8 @@ func (s *server) do(c *call, args []string) error {
 		return c.kubectl(rest)
 	case "exec":
 		return c.execute(rest)
-	case "grid":
-		return c.grid(rest)
+	case "grid", "health":
+		return c.gridmesh(verb, rest)
 	case "names":
 		return c.names(rest)
 	case "logs":
@@ -105,6 +105,7 @@ var (
 		{"heal uplink UNIT | node NODE | link UNIT UNIT", "Heal a line", "  lab heal uplink a", 2, 3, lines},
 		{"kubectl ...", "Run kubectl as the administrator", "  lab kubectl get nodes -L unit\n  lab kubectl apply -f my-app.yaml", 1, 0, nil},
 		{"grid ...", "Run gridmesh grid as the administrator; plan puts its manifests over what the lab has", "  lab grid list -A\n  lab grid plan -f new-till.yaml", 1, 0, nil},
+		{"health ...", "Run gridmesh health as the administrator: nodes know no cluster to ask", "  lab health\n  lab health a-1", 0, -1, nil},
 		{"exec NODE|[NAMESPACE/]POD [--] COMMAND...", "Run a command on a node, whose agent it finds, or in a pod's network, with its names", "  lab exec a-1 -- curl http://my-app\n  lab exec a-1 gridmesh view", 1, 0, nil},
 	}
 )
