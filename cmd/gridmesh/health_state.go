@@ -148,6 +148,10 @@ func (in *healthInput) fetch(ctx context.Context, client *kube.Client, s *report
 	if err == nil {
 		s.Shield, err = shieldOf(ctx, client, in.cfg.Namespace)
 	}
+	if apierrors.IsForbidden(err) { // as in gridmesh's own pods, none of which has all of it
+		return fmt.Errorf("%w; gridmesh health is for people, and no program of gridmesh's has the rights: it lists nodes, lists leases in the namespaces %s and %s, "+
+			"and gets the nodetable %s; run it by an administrator's kubeconfig, or bind a role that may (docs/health.md has one)", client.Blame(err), in.cfg.Namespace, corev1.NamespaceNodeLease, names.Shield)
+	}
 	if err != nil {
 		return client.Blame(kube.Slow(err))
 	}

@@ -64,6 +64,7 @@ func TestHealthOfACluster(t *testing.T) {
 		beats  = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 		units  = "/apis/coordination.k8s.io/v1/namespaces/gridmesh/leases"
 	)
+	const cure = "; gridmesh health is for people, and no program of gridmesh's has the rights: it lists nodes, lists leases in the namespaces gridmesh and kube-node-lease, and gets the nodetable gridmesh-shield; run it by an administrator's kubeconfig"
 	for name, tt := range map[string]struct {
 		answers   map[string]int
 		code      int
@@ -73,6 +74,8 @@ func TestHealthOfACluster(t *testing.T) {
 		"no list":              {map[string]int{shield: 404}, 1, "problem: shield gridmesh/gridmesh-shield: is not there, or empty, and these are to be kept: a-2", ""},
 		"heartbeats are not":   {map[string]int{beats: 403}, 0, "1 shielded\n", "note: heartbeats are as old as Nodes have them, minutes perhaps: list leases in namespace kube-node-lease"},
 		"Leases are not told":  {map[string]int{units: 403}, 1, "", "list leases in namespace gridmesh"},
+		"nor is the cure":      {map[string]int{units: 403}, 1, "", cure},
+		"Nodes are not":        {map[string]int{"/api/v1/nodes": 403}, 1, "", cure},
 		"the list is not told": {map[string]int{shield: 403}, 1, "", "get the list of shielded nodes: read NodeTable gridmesh/gridmesh-shield"},
 	} {
 		t.Run(name, func(t *testing.T) {
