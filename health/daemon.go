@@ -247,21 +247,10 @@ func (d *Daemon) take(now time.Time, u Unit) {
 		if was, ok := d.told[m.Name]; ok && was.UID == m.UID && was.Lost == m.Lost && was.Verdict == m.Verdict && was.Cut == m.Cut {
 			continue
 		}
-		d.step(now, vote.Cloud{Node: m.Name, Ready: !m.Lost, Verdict: answer(m.Verdict), Cut: m.Cut})
+		d.step(now, vote.Cloud{Node: m.Name, Ready: !m.Lost, Verdict: vote.AnswerOf(m.Verdict), Cut: m.Cut})
 	}
 	d.told = known
 	d.metrics.members.Set(float64(len(list)))
 }
 
 func byName(a, b Member) int { return cmp.Compare(a.Name, b.Name) }
-
-// answer is an annotation's verdict.
-func answer(annotation string) vote.Answer {
-	switch annotation {
-	case "true":
-		return vote.Yes
-	case "false":
-		return vote.No
-	}
-	return vote.None
-}

@@ -134,7 +134,7 @@ func (w *world) setNode(now time.Time, name string, n node, gone bool) (moved bo
 	u := w.unitOf(now, n.unit)
 	u.nodes[name] = true
 	s := &seen{node: n}
-	s.past = shield.Node{Lost: s.lost(), Since: n.since, Verdict: verdict(n.verdict)}
+	s.past = shield.Node{Lost: s.lost(), Since: n.since, Verdict: shield.VerdictOf(n.verdict)}
 	s.past.Evidence, _ = evidence.Parse(n.evidence) // which gives the zero one with an error
 	if was != nil && was.uid == n.uid {
 		voted := was.verdict != n.verdict || was.evidence != n.evidence
@@ -193,14 +193,4 @@ func (w *world) decide(now time.Time, name string) (shield.Action, string) {
 	is := u.past
 	is.Nodes, is.Most = len(u.nodes), !shield.MayPart(w.lost, len(w.nodes))
 	return shield.Decide(now, w.cfg, s.past, is)
-}
-
-func verdict(annotation string) shield.Verdict {
-	switch annotation {
-	case "true":
-		return shield.Well
-	case "false":
-		return shield.Dead
-	}
-	return shield.None
 }

@@ -142,17 +142,18 @@ func (m *maker) seeCloud(s *seen, n *corev1.Node) {
 
 // seeVerdict takes what the unit says.
 func (m *maker) seeVerdict(s *seen, n *corev1.Node) {
-	s.Says.Verdict = None
-	switch text, ok := n.Annotations[names.NodeHealth]; {
-	case text == "true":
-		s.Says.Verdict, s.is.Verdict = Well, shield.Well
-	case text == "false":
-		s.Says.Verdict, s.is.Verdict = Dead, shield.Dead
+	text, ok := n.Annotations[names.NodeHealth]
+	s.is.Verdict, s.Says.Verdict = shield.VerdictOf(text), None
+	switch {
+	case s.is.Verdict == shield.Well:
+		s.Says.Verdict = Well
+	case s.is.Verdict == shield.Dead:
+		s.Says.Verdict = Dead
 	case ok:
 		m.verdictFault(n.Name, text)
 	}
 	s.timeless = true
-	text, ok := n.Annotations[names.Evidence]
+	text, ok = n.Annotations[names.Evidence]
 	if !ok {
 		return
 	}

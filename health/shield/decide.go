@@ -19,6 +19,17 @@ const (
 	Dead
 )
 
+// VerdictOf is what the annotation of a Node says (vote.AnswerOf).
+func VerdictOf(annotation string) Verdict {
+	switch vote.AnswerOf(annotation) {
+	case vote.Yes:
+		return Well
+	case vote.No:
+		return Dead
+	}
+	return None
+}
+
 // Node is what the cloud knows of a node.
 type Node struct {
 	Lost bool // its condition Ready is Unknown

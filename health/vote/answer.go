@@ -15,6 +15,18 @@ func (a Answer) String() string {
 	return [...]string{"none", "yes", "no", "abstain"}[min(a, Abstain)]
 }
 
+// AnswerOf is what the annotation of a Node with the verdict says (names.NodeHealth): None for
+// what is no verdict, and counts for none.
+func AnswerOf(annotation string) Answer {
+	switch annotation {
+	case "true":
+		return Yes
+	case "false":
+		return No
+	}
+	return None
+}
+
 // Result is an answer about a node.
 type Result struct {
 	Node   string
