@@ -73,6 +73,19 @@ func TestRemoveFiles(t *testing.T) {
 	}
 }
 
+// A bootstrap is known by the socket beside it, also where the directory is mounted elsewhere;
+// one of another socket is somebody else's.
+func TestTheBootstrapOfAMountedDirectory(t *testing.T) {
+	c := Config{XDSSocket: "/run/gridmesh/xds.sock"}
+	for socket, want := range map[string]bool{"/run/gridmesh/xds.sock": true, "/run/lab/node/a-1/xds.sock": true, "/run/gridmesh/other.sock": false} {
+		text, err := xds.Bootstrap{Node: "a-1", Socket: socket, AdminSocket: "/run/gridmesh/envoy-admin.sock"}.YAML()
+		must(t, err)
+		if got := c.isBootstrap(text); got != want {
+			t.Errorf("that of %s: %v, want %v", socket, got, want)
+		}
+	}
+}
+
 // What somebody else has under these names stays, as does what links lead to, and it is
 // told what it is.
 func TestWhatIsNotOursStays(t *testing.T) {

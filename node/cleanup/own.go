@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -108,8 +109,9 @@ var boot = regexp.MustCompile(`^[0-9a-f-]*\n?$`)
 
 func isBoot(data []byte) bool { return boot.Match(data) }
 
-// isBootstrap tells the bootstrap that connects to this socket from others.
+// isBootstrap tells the bootstrap that connects to the socket beside it from others. Their
+// directory may have been another one to who wrote it: the host's, seen from a mount.
 func (c Config) isBootstrap(data []byte) bool {
 	text := string(data)
-	return strings.Contains(text, "cluster: gridmesh\n") && strings.Contains(text, "path: "+c.XDSSocket+"\n")
+	return strings.Contains(text, "cluster: gridmesh\n") && strings.Contains(text, "/"+filepath.Base(c.XDSSocket)+"\n")
 }
