@@ -45,6 +45,8 @@ type sight struct {
 	// When it was first seen that the child, as it was applied last, does not say
 	// when that was, or names a time to come.
 	undated time.Time
+	applied sighting // of when it was applied last
+	lit     sighting // of when a node of its unit was ready
 }
 
 // saw has a child take over what was seen of it when it was another version.

@@ -264,3 +264,42 @@ func TestClockLaws(t *testing.T) {
 		t.Errorf("%d were removed: the histories are too tame", total)
 	}
 }
+
+// A clock that is set during a wave neither shortens what it soaks for, nor has it be overdue;
+// and each takes the time that it would have taken.
+func TestAClockThatIsSetShortensNoWave(t *testing.T) {
+	waves := Object{"maxUnits": int64(1), "pauseSeconds": int64(600), "progressDeadlineSeconds": int64(600)}
+	for name, ready := range map[string]bool{"soaks": true, "not ready": false} {
+		for ahead, another := range map[time.Duration]bool{0: false, time.Hour: false, 9 * time.Minute: false, -time.Hour: false, 365 * 24 * time.Hour: false, -2 * time.Hour: true} {
+			t.Run(name+" "+ahead.String(), func(t *testing.T) {
+				l := newLeader(waves)
+				l.image("v2", waves)
+				l.pass(time.Second)
+				if ready {
+					for range 5 {
+						l.work()
+					}
+				}
+				l.pass(time.Second)
+				if ready == (l.x.records[tillRef].workload.Rollout.ReadySince == nil) {
+					t.Fatal("the wave is not as it is to be")
+				}
+				since, done := l.up, ""
+				if another { // takes over, and its clock is behind
+					l.takeOver(ahead)
+				}
+				for l.ahead = ahead; done == "" && l.up-since < time.Hour; {
+					for _, e := range l.pass(5 * time.Second).Events {
+						if e.Reason == "WaveBegins" || e.Reason == "RolloutStopped" {
+							done = e.Reason
+						}
+					}
+				}
+				want, took := map[bool]string{true: "WaveBegins", false: "RolloutStopped"}[ready], l.up-since
+				if done != want || took < 595*time.Second || took > 620*time.Second {
+					t.Errorf("%q after %s, want %s after ten minutes", done, took, want)
+				}
+			})
+		}
+	}
+}

@@ -13,6 +13,7 @@
 //	names.go     names of children, values of labels
 //	kinds.go     the kinds of grids: the one table of what they make, and a world of them
 //	waves.go     spec.rollout: sizes and order of waves
+//	seen.go      times of a wall clock, by that of this process
 //	fields.go    fields that do not exist, or hold another type
 //	held.go      what a mirror holds of an object
 //	drift.go     what a live object lacks of a wanted one

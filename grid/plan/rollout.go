@@ -30,17 +30,6 @@ func (g *tracked) state(now time.Time) state {
 	return s
 }
 
-// believed is a time of the status. One that is yet to come is of a clock that
-// was wrong, and would hold up what counts from it until then: it is now, and
-// stands so in the next status.
-func believed(at *metav1.Time, now time.Time) *metav1.Time {
-	latest := wholeSecond(now)
-	if at == nil || !at.After(latest.Time) {
-		return at.DeepCopy()
-	}
-	return &latest
-}
-
 // sinceRemoval is how long ago the last removal was, by the status and by what
 // was done here: the first counts by a wall clock, which may be set.
 func (s *state) sinceRemoval(now time.Time) time.Duration {
@@ -63,7 +52,7 @@ func (g *tracked) holdBack(p *Plan, s *state, now time.Time) {
 		return // no unit says anything: what was so stays
 	}
 	if s.rollout != nil && s.rollout.Revision != g.revision {
-		s.rollout = g.nextRollout(p, s.rollout)
+		s.rollout = g.nextRollout(p, s.rollout, now)
 	}
 	if s.rollout != nil && s.rollout.Order != r.order {
 		s.rollout.Order, s.rollout.Through = r.order, ""
@@ -96,10 +85,10 @@ func (g *tracked) holdBack(p *Plan, s *state, now time.Time) {
 // nextRollout is the rollout of another revision than before: what stays of the last wave is
 // waited for as before, and who failed and is to have the same all the same has failed. Nil
 // where nothing of that is.
-func (g *tracked) nextRollout(p *Plan, was *apiv1.RolloutStatus) *apiv1.RolloutStatus {
+func (g *tracked) nextRollout(p *Plan, was *apiv1.RolloutStatus, now time.Time) *apiv1.RolloutStatus {
 	next := &apiv1.RolloutStatus{Revision: g.revision, Order: was.Order, Failed: g.failedStill(p, was), StoppedRevision: was.StoppedRevision}
 	next.FailedUnits = int64(len(next.Failed)) + nameless(was)
-	stays := slices.ContainsFunc(p.Steps, func(step Step) bool { return !step.changed && inWave(was, step) })
+	stays := slices.ContainsFunc(p.Steps, func(step Step) bool { return !step.changed && inWave(was, step, now) })
 	if stays {
 		next.WaitingSince, next.ReadySince = was.WaitingSince, was.ReadySince
 	}
@@ -125,14 +114,17 @@ func (f *front) forget(r *apiv1.RolloutStatus) {
 // inWave reports whether a unit was applied since the last wave began, which is at the
 // next whole second; stamps have the one before. A new revision begins another rollout
 // only where it changes all of those.
-func inWave(r *apiv1.RolloutStatus, s Step) bool {
-	return r.WaitingSince != nil && !s.appliedAt.Before(r.WaitingSince.Add(-time.Second))
+func inWave(r *apiv1.RolloutStatus, s Step, now time.Time) bool {
+	if r.WaitingSince == nil || s.appliedAt.After(now.Add(time.Second)) && !r.WaitingSince.After(now.Add(time.Second)) { // by a clock that was set back since
+		return false
+	}
+	return !s.appliedAt.Before(r.WaitingSince.Add(-time.Second))
 }
 
 // again is how many units of the last wave are first in turn, for a new revision changed
 // them, and others of it not: they need not wait for what those soak for.
-func (g *tracked) again(p *Plan, r *apiv1.RolloutStatus, turn []int) (n int) {
-	for n < len(turn) && inWave(r, p.Steps[turn[n]]) {
+func (g *tracked) again(p *Plan, r *apiv1.RolloutStatus, turn []int, now time.Time) (n int) {
+	for n < len(turn) && inWave(r, p.Steps[turn[n]], now) {
 		n++
 	}
 	return n
@@ -202,18 +194,25 @@ func (g *tracked) begun(s *Step, now time.Time) time.Time {
 	if since.IsZero() || s.members == nil || s.stuck {
 		return since
 	}
-	if lit := s.members.lit(); lit.After(since) && lit.Sub(now) < g.waves.deadline {
-		since = lit
+	lit := s.members.lit()
+	if lit.Sub(now) >= g.waves.deadline {
+		return since
 	}
-	return since
+	if c := g.live(s.Unit); c != nil && !lit.IsZero() {
+		lit = c.lit.of(lit, now)
+	}
+	return later(since, lit)
 }
 
 // reached is when the change reached a unit. Where its child does not say, or says
 // that this is yet to come, by a clock that was wrong, it is when that was first seen.
 func (g *tracked) reached(s *Step, now time.Time) time.Time {
 	c := g.live(s.Unit)
-	if c == nil || !s.appliedAt.IsZero() && !s.appliedAt.After(now) {
+	switch {
+	case c == nil:
 		return s.appliedAt
+	case !s.appliedAt.IsZero() && (!s.appliedAt.After(now) || c.applied.stamp.Equal(s.appliedAt)):
+		return c.applied.of(s.appliedAt, now)
 	}
 	if c.undated.IsZero() {
 		c.undated = now
@@ -234,7 +233,7 @@ func (g *tracked) deferDark(p *Plan, turn []int) []int {
 // nextWave decides whether the next wave begins now.
 func (g *tracked) nextWave(p *Plan, s *state, f front, now time.Time) {
 	r, at := g.waves, wholeSecond(now)
-	s.rollout.WaitingSince, s.rollout.ReadySince = believed(s.rollout.WaitingSince, now), believed(s.rollout.ReadySince, now)
+	s.rollout.WaitingSince, s.rollout.ReadySince = g.waited.believed(s.rollout.WaitingSince, now), g.soaked.believed(s.rollout.ReadySince, now)
 	why := ""
 	switch {
 	case f.over(r):
@@ -243,7 +242,7 @@ func (g *tracked) nextWave(p *Plan, s *state, f front, now time.Time) {
 	case len(f.busy) > 0:
 		why = fmt.Sprintf("unit %s is not ready yet", Short(f.busy))
 	case underWay(s.rollout):
-		took := max(0, now.Sub(s.rollout.WaitingSince.Time)).Round(time.Second) // it began at the next whole second
+		took := now.Sub(g.waited.of(s.rollout.WaitingSince.Time, now)).Round(time.Second)
 		p.Events = append(p.Events, Event{Reason: "WaveReady", Message: fmt.Sprintf("the wave is ready %s after it began; %d units wait for theirs", took, len(f.waiting))})
 		s.rollout.ReadySince = &at
 		p.StatusFirst = true
@@ -258,10 +257,10 @@ func (g *tracked) nextWave(p *Plan, s *state, f front, now time.Time) {
 	}
 	most, began := r.size(len(p.Steps)), &at
 	if why == "" && s.rollout.ReadySince != nil {
-		if left := r.pause - now.Sub(s.rollout.ReadySince.Time); left > 0 {
-			most, began = min(most, g.again(p, s.rollout, f.waiting)), s.rollout.WaitingSince
+		if left := r.pause - now.Sub(g.soaked.of(s.rollout.ReadySince.Time, now)); left > 0 {
+			most, began = min(most, g.again(p, s.rollout, f.waiting, now)), s.rollout.WaitingSince
 			if most == 0 {
-				why = "the next wave begins " + atTime(s.rollout.ReadySince.Add(r.pause))
+				why = "the next wave begins " + atTime(now.Add(left))
 				p.requeue(left)
 			}
 		}
@@ -275,12 +274,6 @@ func (g *tracked) nextWave(p *Plan, s *state, f front, now time.Time) {
 		why = "after the wave that goes now"
 	}
 	g.announce(p, f.waiting[first:], why)
-}
-
-// wholeSecond is the next one: a status knows no others, and what is waited
-// for from then on must not be short.
-func wholeSecond(t time.Time) metav1.Time {
-	return metav1.Time{Time: t.Add(time.Second - 1).Truncate(time.Second)}
 }
 
 // beginWave lets a wave go, of so many units at most, that began now or, where it goes

@@ -270,3 +270,11 @@ func earlier(a, b time.Time) time.Time {
 	}
 	return a
 }
+
+// later is the later of two times.
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

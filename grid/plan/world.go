@@ -46,6 +46,8 @@ type record struct {
 	service  *apiv1.ServiceGridStatus
 	// When this process had children removed last, with a monotonic reading.
 	removedAt time.Time
+	// When its last wave began, and was ready.
+	waited, soaked sighting
 	newcomers
 }
 
