@@ -284,48 +284,6 @@ func TestWritesAreBounded(t *testing.T) {
 	})
 }
 
-// Writes that hang in one namespace, as its own webhook can have all of them do, hold up
-// nobody's grids elsewhere, and go on when they can.
-func TestWritesThatHangHoldUpNobodyElse(t *testing.T) {
-	var well chan struct{}
-	before := func(ctx context.Context, verb gridtest.Verb, ref plan.Ref) error {
-		if ref.Namespace == "evil" && (verb == gridtest.Apply || verb == gridtest.WriteStatus) {
-			select {
-			case <-well:
-			case <-ctx.Done():
-			}
-		}
-		return nil
-	}
-	run(t, settings{Config: gridtest.Config{AutoReady: true, Before: before}, parallel: 16}, func(c *gridtest.Cluster) {
-		well = make(chan struct{})
-		shops("a", "b", "c", "d")(c)
-		for i := range 40 {
-			update(c, tillGrid, "name: till,", fmt.Sprintf("name: till%d, namespace: evil,", i))
-		}
-	}, func(w *world) {
-		w.pass(10 * time.Second) // the evil ones have begun
-		update(w.Cluster, tillGrid, "name: till,", "name: mine,")
-		w.pass(5 * time.Second)
-		count := func(prefix string) (n int) {
-			for _, name := range w.Names("Deployment") {
-				if strings.HasPrefix(name, prefix) {
-					n++
-				}
-			}
-			return n
-		}
-		if n := count("mine-"); n != 4 {
-			t.Errorf("%d of 4 children are there, with others' writes hanging", n)
-		}
-		close(well)
-		w.pass(time.Minute)
-		if n := count("till"); n < 160 {
-			t.Errorf("%d of 160 children are there after the writes went on", n)
-		}
-	})
-}
-
 // A change of one grid costs no other: nothing of it is planned or written.
 func TestWorkFollowsWhatChanged(t *testing.T) {
 	run(t, settings{Config: gridtest.Config{AutoReady: true}}, func(c *gridtest.Cluster) {

@@ -114,18 +114,20 @@ func (c *Controller) prune(ctx context.Context, p plan.Plan) error {
 const slotSize = 64 << 10
 
 // enter waits until an object of a namespace and a size may be written; leave ends
-// that. It fails when ctx ends.
+// that. It fails when ctx ends. A write may hang: none has more slots than its namespace
+// has places, and one that would need more is the only such (shares.enter).
 func (c *Controller) enter(ctx context.Context, namespace string, size int) (leave func(), err error) {
-	n := min(1+size/slotSize, c.cfg.Parallel)
+	n := 1 + size/slotSize
 	out, err := c.shares.enter(ctx, namespace, n)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.slots.Acquire(ctx, int64(n)); err != nil {
+	slots := int64(min(n, c.shares.each))
+	if err := c.slots.Acquire(ctx, slots); err != nil {
 		out()
 		return nil, err
 	}
-	return func() { c.slots.Release(int64(n)); out() }, nil
+	return func() { c.slots.Release(slots); out() }, nil
 }
 
 func (c *Controller) applyRevision(ctx context.Context, namespace string, r *plan.NewRevision) (map[string]any, error) {

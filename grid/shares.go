@@ -15,6 +15,8 @@ import (
 // are not to wait for that.
 type shares struct {
 	each int // workers, and places
+	// large is for who wants more places than there are: one at a time, whosever it is.
+	large *semaphore.Weighted
 
 	mu sync.Mutex
 	of map[string]*share // of namespaces with work
@@ -30,7 +32,7 @@ type share struct {
 
 // newShares divides so many workers.
 func newShares(parallel int) *shares {
-	return &shares{each: max(1, parallel/4), of: map[string]*share{}}
+	return &shares{each: max(1, parallel/4), large: semaphore.NewWeighted(1), of: map[string]*share{}}
 }
 
 // take reports whether a worker may take a grid up now; else it is given back by leave.
@@ -61,9 +63,11 @@ func (s *shares) leave(namespace string) (next plan.Ref, ok bool) {
 	return next, ok
 }
 
-// enter waits for so many of a namespace's places, at most all; leave gives them back.
+// enter waits for so many of a namespace's places; leave gives them back. Who wants more
+// than there are has all, and then waits for its turn: so no namespace has two in that
+// queue, and where others wait the next turn is theirs.
 func (s *shares) enter(ctx context.Context, namespace string, n int) (leave func(), err error) {
-	n = min(n, s.each)
+	places := int64(min(n, s.each))
 	s.mu.Lock()
 	sh := s.hold(namespace)
 	s.mu.Unlock()
@@ -72,11 +76,19 @@ func (s *shares) enter(ctx context.Context, namespace string, n int) (leave func
 		defer s.mu.Unlock()
 		s.release(namespace)
 	}
-	if err := sh.places.Acquire(ctx, int64(n)); err != nil {
+	if err := sh.places.Acquire(ctx, places); err != nil {
 		done()
 		return nil, err
 	}
-	return func() { sh.places.Release(int64(n)); done() }, nil
+	out := func() { sh.places.Release(places); done() }
+	if n <= s.each {
+		return out, nil
+	}
+	if err := s.large.Acquire(ctx, 1); err != nil {
+		out()
+		return nil, err
+	}
+	return func() { s.large.Release(1); out() }, nil
 }
 
 // hold is a namespace's share, and release its end.

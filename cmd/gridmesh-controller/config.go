@@ -62,7 +62,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.tls.Cert, "secure-metrics-cert-file", c.tls.Cert, "its certificate (PEM), which is followed; empty for one of its own")
 	f.StringVar(&c.tls.Key, "secure-metrics-key-file", c.tls.Key, "the key of that")
 	f.BoolVar(&c.installCRDs, "install-crds", c.installCRDs, "install the grids' CustomResourceDefinitions and keep them")
-	f.IntVar(&c.parallel, "parallel-writes", c.parallel, "most writes to the API server at once, of one namespace a quarter of them")
+	f.IntVar(&c.parallel, "parallel-writes", c.parallel, "most writes to the API server at once, of one namespace a quarter of them; an object counts once for each 64 KiB, and those that are larger than a quarter go one at a time")
 	f.Float32Var(&c.rate.QPS, "kube-qps", c.rate.QPS, "most requests a second to the API server")
 	f.IntVar(&c.rate.Burst, "kube-burst", c.rate.Burst, "most requests at once beyond that")
 	grid.BindGuard(f, &c.guard)
