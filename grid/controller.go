@@ -48,7 +48,7 @@ type Controller struct {
 	grids map[plan.Ref]*work
 	lag   lag
 
-	// looked is when an orphan was noticed, or looked at last: confirm's alone.
+	// looked is when an orphan was noticed, or looked at last: collect's alone; its deletions have mu.
 	looked map[orphan]time.Time
 }
 
@@ -95,7 +95,8 @@ func (c *Controller) Run(ctx context.Context) error {
 			}
 		})
 	}
-	wg.Go(func() { c.confirm(ctx) })
+	wg.Go(func() { confirm(ctx, c.ask) })
+	wg.Go(func() { confirm(ctx, c.collect) })
 	c.follow(ctx)
 	c.queue.ShutDown()
 	wg.Wait()

@@ -114,10 +114,9 @@ func (c *Controller) take(j *job, obj map[string]any) bool {
 	return true
 }
 
-// confirm asks now and then for what was written and the mirror does not show,
-// until ctx ends: one whose watch broke passes over what came and went meanwhile.
-// So does Kubernetes' garbage collector, whose work is done then.
-func (c *Controller) confirm(ctx context.Context) {
+// confirm looks now and then, until ctx ends, at what a watch that broke passed over:
+// ask at what our mirror did, and collect at what Kubernetes' garbage collector did.
+func confirm(ctx context.Context, look func(context.Context)) {
 	tick := time.NewTicker(resyncEvery)
 	defer tick.Stop()
 	for {
@@ -126,13 +125,12 @@ func (c *Controller) confirm(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		c.ask(ctx)
-		c.collect(ctx)
+		look(ctx)
 	}
 }
 
-// ask asks for what has not been seen for longest; of a kind that cannot be asked
-// for the rest waits, and no other kind does.
+// ask asks for what was written and the mirror does not show, the longest unseen
+// first; of a kind that cannot be asked for the rest waits, and no other kind does.
 func (c *Controller) ask(ctx context.Context) {
 	failed := map[string]bool{}
 	asked := 0

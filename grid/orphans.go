@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,10 @@ import (
 // orphanGrace is how long Kubernetes' garbage collector has for what a grid that
 // is no more has left, and then the pause between two looks at it.
 const orphanGrace = time.Minute
+
+// collectFor is how long deletions may begin in one namespace, each time that orphans are
+// looked at: they may hang there, and the next look is for everybody.
+const collectFor = 10 * time.Second
 
 // orphan is what a grid of a UID left, of whatever version.
 type orphan struct {
@@ -34,7 +39,8 @@ func orphanOf(o plan.Orphan) orphan { return orphan{o.Ref, o.UID} }
 // 1.36). It does not hear that the first grid is gone, and looks at nothing of it
 // until it is started again; nor does a child of that name let the second have its own.
 func (c *Controller) collect(ctx context.Context) {
-	failed := map[string]bool{} // kinds that cannot be asked for
+	failed := map[string]bool{}          // kinds that cannot be asked for
+	gone := map[string][][]plan.Orphan{} // by namespace
 	for _, left := range c.overdue() {
 		grid, uid := left[0].Grid, left[0].UID
 		if failed[grid.Kind] || ctx.Err() != nil {
@@ -46,9 +52,20 @@ func (c *Controller) collect(ctx context.Context) {
 			failed[grid.Kind] = true
 			c.cfg.Log.Debug("cannot ask whether a grid is gone; asked again", obs.KeyGrid, grid.String(), obs.KeyErr, err)
 		case string(meta(live).GetUID()) != uid: // else the mirror is behind
-			c.deleteLeft(ctx, left)
+			gone[grid.Namespace] = append(gone[grid.Namespace], left)
 		}
 	}
+	var wg sync.WaitGroup
+	for _, grids := range gone {
+		wg.Go(func() {
+			turn, cancel := context.WithTimeout(ctx, collectFor)
+			defer cancel()
+			for _, left := range grids {
+				c.deleteLeft(ctx, turn, left)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // overdue are orphans that the garbage collector has had its time for, a page of
@@ -87,18 +104,24 @@ func (c *Controller) overdue() [][]plan.Orphan {
 	return groups
 }
 
-// deleteLeft deletes what one grid has left. An object that is of another version
-// than was seen may have another owner, or none, and is looked at again.
-func (c *Controller) deleteLeft(ctx context.Context, left []plan.Orphan) {
+// deleteLeft deletes what one grid has left, until turn ends; the rest is looked at again.
+// So is an object that is of another version than was seen: it may have another owner, or
+// none. One with which the turn ended comes after the rest the next time.
+func (c *Controller) deleteLeft(ctx, turn context.Context, left []plan.Orphan) {
 	var deleted []string
 	var why error
 	for _, o := range left {
-		leave, err := c.enter(ctx, o.Namespace, 0)
+		leave, err := c.enter(turn, o.Namespace, 0)
 		if err != nil {
-			return
+			break
 		}
 		err = c.api.Delete(ctx, o.Kind, o.Namespace, o.Name, o.Version)
 		leave()
+		if turn.Err() != nil {
+			c.mu.Lock()
+			c.looked[orphanOf(o)] = c.now()
+			c.mu.Unlock()
+		}
 		c.cfg.Metrics.writes.WithLabelValues("collect").Inc()
 		switch {
 		case err == nil:
