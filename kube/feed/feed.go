@@ -43,6 +43,7 @@ type Feed struct {
 	missing map[string]bool        // watches without a first list
 	doubted map[string]lists.Doubt // lists that are held back, by watch
 	spoke   map[string]time.Time   // the last event, bookmark, or list that was believed, by watch
+	waits   waits                  // of who waits for what is unheard
 	dirty   chan struct{}
 
 	health health

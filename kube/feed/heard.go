@@ -10,19 +10,54 @@ const speaks = 75 * time.Second
 
 // Unheard returns the watches that say nothing of what endpoints there are and where: of which
 // there was neither a list that was believed nor an event or bookmark since a time, or none lately,
-// or which fail.
+// or which fail. Who asks waits for them: what is late with its word is listed then.
 func (f *Feed) Unheard(since time.Time) (watches []string) {
 	failing := f.failing()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.now()
+	if !f.waits.since.Equal(since) {
+		f.waits = waits{since: since, began: now, asked: map[string]time.Time{}}
+	}
 	for _, w := range f.all {
-		at := f.spoke[w.name]
-		if w.endpoints && (!at.After(since) || now.Sub(at) > speaks || failing[w.name] || f.doubted[w.name].Err != nil) {
-			watches = append(watches, w.name)
+		at, again := f.spoke[w.name], failing[w.name] || f.doubted[w.name].Err != nil
+		if !w.endpoints || at.After(since) && now.Sub(at) <= speaks && !again {
+			continue
+		}
+		watches = append(watches, w.name)
+		if !again && f.waits.due(w.name, at, now) { // else it is asked for again already
+			w.again.After(asksWithin * f.look)
 		}
 	}
 	return watches
+}
+
+// asksWithin is how long a list waits that somebody waits for, and up to a fifth more, in looks:
+// many nodes may wait since the same moment.
+const asksWithin = 10
+
+// waits is what somebody waits for, since a time.
+type waits struct {
+	since, began time.Time
+	asked        map[string]time.Time // when a watch was to list, the last time
+}
+
+// due reports whether a watch is to list now, for it is late with a bookmark: who ends watches
+// before their time, as a proxy may, lets none come, and that a watch begins says nothing of
+// what is missing; nor does an API server whose memory is behind. A list is as of now.
+func (w *waits) due(watch string, spoke, now time.Time) bool {
+	last := spoke
+	if !spoke.After(w.since) {
+		last = w.began
+	}
+	if asked := w.asked[watch]; asked.After(last) {
+		last = asked
+	}
+	if now.Sub(last) <= speaks {
+		return false
+	}
+	w.asked[watch] = now
+	return true
 }
 
 // Silent returns the watches that stay open and say nothing, sorted: what they are for is listed

@@ -10,9 +10,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 
 	"github.com/gridmesh/gridmesh/kube/internal/apitest"
 )
@@ -118,4 +122,59 @@ func TestWhoWasNotHeard(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("a list is held back", began, "services")
+}
+
+// A proxy that ends each watch before its bookmark, which is begun anew with success, leaves nothing
+// unheard for good: while somebody waits, what says nothing for 75 s is listed, once, and not
+// before; and nobody is for whom nobody waits, nor what fails and so is asked for again already.
+func TestWatchesThatAreCutAreListedForWhoWaits(t *testing.T) {
+	client := apitest.New(t).Client(t)
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		f := newServiceStore(&now).feed
+		f.client, f.now = client, time.Now
+		f.all = f.watches()
+		for _, w := range f.all {
+			f.told(w.name)
+		}
+		listed := func() (names []string) {
+			t.Helper()
+			for _, w := range f.all {
+				open, err := w.again.Watch(t.Context(), metav1.ListOptions{}, func(context.Context) (apiwatch.Interface, error) { return apiwatch.NewRaceFreeFake(), nil })
+				if apierrors.IsResourceExpired(err) {
+					names = append(names, w.name)
+					w.again.List(&metav1.ListOptions{})
+				} else if err == nil {
+					open.Stop()
+					w.again.Rest() // or it would count as silent
+				}
+			}
+			return names
+		}
+		wants := func(when string, want ...string) {
+			t.Helper()
+			time.Sleep(15 * time.Second)
+			if got := listed(); !stdslices.Equal(got, want) {
+				t.Errorf("%s: %v are listed, want %v", when, got, want)
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		wants("nobody waits")
+		since := time.Now()
+		waits := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
+				f.Unheard(since)
+			}
+		}
+		waits(speaks - time.Second)
+		wants("a bookmark may come yet")
+		f.note("nodes", verbList, errors.New("too many requests"))
+		all := []string{"services", "endpointslices", "grid-endpointslices"}
+		waits(3 * time.Second)
+		wants("it is late", all...)
+		waits(30 * time.Second)
+		wants("it was asked for a moment ago")
+		waits(speaks)
+		wants("and no list has come", all...)
+	})
 }
