@@ -21,11 +21,6 @@ type Election struct {
 	Namespace, Name         string // of the Lease
 	Identity                string // of this replica
 	Lease, Renew, RetryWait time.Duration
-	// Labels are given to the Lease where it is made.
-	Labels map[string]string
-	// Renewed hears when each request began that made this replica the leader, or left it
-	// so; it may be nil.
-	Renewed func(at time.Time)
 	// Fault hears of every look at the Lease what failed, or nil; it may be nil.
 	Fault func(error)
 }
@@ -46,7 +41,7 @@ func Run(ctx context.Context, c *kube.Client, e Election, f func(ctx context.Con
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &lock{&resourcelock.LeaseLock{
 			LeaseMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name}, Client: c.Leases,
-			LockConfig: resourcelock.ResourceLockConfig{Identity: e.Identity}, Labels: e.Labels,
+			LockConfig: resourcelock.ResourceLockConfig{Identity: e.Identity},
 		}, e},
 		LeaseDuration: e.Lease, RenewDeadline: e.Renew, RetryPeriod: e.RetryWait, ReleaseOnCancel: true, Name: e.Name,
 		Callbacks: leaderelection.LeaderCallbacks{
@@ -96,14 +91,6 @@ func (l *lock) tell(err error) error {
 	return err
 }
 
-// wrote tells of a write that began at a time.
-func (l *lock) wrote(at time.Time, r resourcelock.LeaderElectionRecord, err error) error {
-	if err == nil && l.Renewed != nil && r.HolderIdentity == l.Election.Identity {
-		l.Renewed(at)
-	}
-	return l.tell(err)
-}
-
 // Get implements resourcelock.Interface.
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
@@ -112,14 +99,12 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 
 // Create implements resourcelock.Interface.
 func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	at := time.Now()
-	return l.wrote(at, r, l.Interface.Create(ctx, r))
+	return l.tell(l.Interface.Create(ctx, r))
 }
 
 // Update implements resourcelock.Interface.
 func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	at := time.Now()
-	return l.wrote(at, r, l.Interface.Update(ctx, r))
+	return l.tell(l.Interface.Update(ctx, r))
 }
 
 // Identity implements resourcelock.Interface.
