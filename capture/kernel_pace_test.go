@@ -17,14 +17,17 @@ import (
 func TestWhoChangesThousandsHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	c := started(t, kernelConfig())
-	wide := func(round byte) (list []plan.KernelFrontend) {
-		var ends []netip.AddrPort
+	ends := func(round byte) (list []netip.AddrPort) {
 		for i := range 1000 {
-			ends = append(ends, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, round, byte(i >> 8), byte(i)}), 80))
+			list = append(list, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, round, byte(i >> 8), byte(i)}), 80))
 		}
+		return list
+	}
+	wide := func(round byte) (list []plan.KernelFrontend) {
+		tiers := [][]netip.AddrPort{ends(round), ends(5 - round)} // the second round and the third have the same, turned about
 		for i := range 20 {
 			f := topology.Frontend{Addr: netip.MustParseAddr("10.96.0.1"), Port: uint16(1 + i), Protocol: topology.TCP}
-			list = append(list, plan.KernelFrontend{Frontend: f, Tiers: [][]netip.AddrPort{ends}})
+			list = append(list, plan.KernelFrontend{Frontend: f, Tiers: tiers})
 		}
 		return list
 	}

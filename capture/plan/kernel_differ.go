@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"math"
+	"net/netip"
 	"slices"
 
 	"github.com/gridmesh/gridmesh/topology"
@@ -113,6 +114,55 @@ func (m move) differ(gone, come *KernelElements) {
 	gone.Policies, come.Policies = apart(before.Policies, after.Policies, gone.Policies, come.Policies)
 	gone.Nears, come.Nears = apart(before.Nears, after.Nears, gone.Nears, come.Nears)
 	gone.Fronts, come.Fronts = apart(before.Fronts, after.Fronts, gone.Fronts, come.Fronts)
+}
+
+// cost is how many elements differ adds, or somewhat more: what of a name stays counts, too.
+func (m move) cost() int {
+	if m.was.equal(m.is) {
+		return 0
+	}
+	was, is := m.was.orNone(), m.is.orNone()
+	alone, gone, come := move{m.frontend, m.was.alone(), m.is.alone()}, KernelElements{}, KernelElements{}
+	alone.differ(&gone, &come)
+	return gone.Len() + come.Len() + costOf(was.slots, is.slots, was.front, is.front) + costOf(was.nears, is.nears, was.near, is.near)
+}
+
+func (h *held) orNone() *held {
+	if h == nil {
+		return &held{}
+	}
+	return h
+}
+
+// alone is the frontend without endpoints.
+func (h *held) alone() *held {
+	if h == nil {
+		return nil
+	}
+	return &held{service: h.service, front: h.front, near: h.near, outside: h.outside, local: h.local, guard: h.guard}
+}
+
+// costOf is how many elements of endpoints are others: slots, and where clients are remembered names.
+func costOf(was, is []netip.AddrPort, before, after Pick) (n int) {
+	both := min(len(was), len(is))
+	for i := range both {
+		if was[i] != is[i] {
+			n += 2
+		}
+	}
+	n += len(was) + len(is) - 2*both
+	const names = topology.PerAffinity - 1
+	switch named, stays := before.Sticky > 0, after.Sticky > 0; {
+	case named && stays && before.Session&1 == after.Session&1:
+		return n + names*n
+	case named && stays: // all have other names
+		return n + names*(len(was)+len(is))
+	case named:
+		return n + names*len(was)
+	case stays:
+		return n + names*len(is)
+	}
+	return n
 }
 
 // flows adds who serves a frontend of UDP now: nobody, where it is gone.

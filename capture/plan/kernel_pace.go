@@ -3,7 +3,6 @@ package plan
 import (
 	"cmp"
 	"maps"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -24,12 +23,20 @@ const (
 type Pace struct {
 	paid    map[lane]time.Time // when what was written is
 	waiting map[string]waiter  // by Service
+	payers  map[string]payer   // of the Services that were taken last, who pays
 }
 
 // lane is what pays for itself: the large changes of a namespace, or the others.
 type lane struct {
 	namespace string
 	large     bool
+}
+
+// payer is the lane in which a Service had its turn, or waits; for so many elements it is the
+// lane of small changes.
+type payer struct {
+	lane
+	small int
 }
 
 // waiter is what a Service is to have.
@@ -39,9 +46,12 @@ type waiter struct {
 	since time.Time
 }
 
+// lane is where it has its turn.
+func (w waiter) lane(service string) lane { return lane{namespaceOf(service), w.cost > fewElements} }
+
 // NewPace has nobody wait.
 func NewPace() *Pace {
-	return &Pace{paid: map[lane]time.Time{}, waiting: map[string]waiter{}}
+	return &Pace{paid: map[lane]time.Time{}, waiting: map[string]waiter{}, payers: map[string]payer{}}
 }
 
 // Take returns what is to be planned of Services at a time: of those that changed, and of those
@@ -50,6 +60,7 @@ func NewPace() *Pace {
 // is new comes at once, too, where there is room: nobody else serves it.
 func (p *Pace) Take(changed map[string][]KernelFrontend, has *KernelPlanner, now time.Time) map[string][]KernelFrontend {
 	maps.DeleteFunc(p.paid, func(_ lane, at time.Time) bool { return !now.Before(at) })
+	clear(p.payers)
 	taken := map[string][]KernelFrontend{}
 	for service, want := range changed {
 		was, waited := p.waiting[service]
@@ -57,7 +68,7 @@ func (p *Pace) Take(changed map[string][]KernelFrontend, has *KernelPlanner, now
 			taken[service] = want // costs what was paid for
 			continue
 		}
-		w := waiter{want: want, cost: has.differing(has.Of(service), want), since: now}
+		w := waiter{want: want, cost: has.differing(service, want), since: now}
 		if waited {
 			w.since = was.since
 		}
@@ -66,13 +77,14 @@ func (p *Pace) Take(changed map[string][]KernelFrontend, has *KernelPlanner, now
 	room := p.rooms(now)
 	for of, services := range p.queues() {
 		for _, service := range p.admit(services, of, room) {
-			taken[service] = p.waiting[service].want
+			taken[service], p.payers[service] = p.waiting[service].want, payer{lane: of}
 			delete(p.waiting, service)
 		}
 	}
 	for _, service := range slices.Sorted(maps.Keys(changed)) {
 		if w, waits := p.waiting[service]; waits {
-			taken[service] = has.meanwhile(has.Of(service), w.want, room, lane{namespace: namespaceOf(service)})
+			list, cost := has.meanwhile(has.Of(service), w.want, room(lane{namespace: namespaceOf(service)}))
+			taken[service], p.payers[service] = list, payer{w.lane(service), cost}
 		}
 	}
 	return taken
@@ -97,7 +109,7 @@ func (p *Pace) rooms(now time.Time) func(lane) *int {
 func (p *Pace) queues() map[lane][]string {
 	queues := map[lane][]string{}
 	for service, w := range p.waiting {
-		of := lane{namespaceOf(service), w.cost > fewElements}
+		of := w.lane(service)
 		queues[of] = append(queues[of], service)
 	}
 	for _, list := range queues {
@@ -142,24 +154,34 @@ func (p *Pace) All() map[string][]KernelFrontend {
 	return taken
 }
 
-// Pay takes how many elements were written of each Service.
+// Pay takes how many elements were written of each Service since Take. It pays where it had its
+// turn: whoever has it in one lane and pays in another has it always.
 func (p *Pace) Pay(written map[string]int, now time.Time) {
 	for service, n := range written {
-		of := lane{namespaceOf(service), n > fewElements}
-		from := p.paid[of]
-		if from.Before(now) {
-			from = now
+		by, taken := p.payers[service]
+		if !taken { // it is gone, or changed by what others did
+			by.lane = lane{namespaceOf(service), n > fewElements}
 		}
-		p.paid[of] = from.Add(time.Duration(n) * perElement)
+		small := min(by.small, n)
+		p.pay(lane{namespace: by.namespace}, small, now)
+		p.pay(by.lane, n-small, now)
 	}
+}
+
+func (p *Pace) pay(of lane, elements int, now time.Time) {
+	from := p.paid[of]
+	if from.Before(now) {
+		from = now
+	}
+	p.paid[of] = from.Add(time.Duration(elements) * perElement)
 }
 
 // Waiting are the Services that wait, who does for the longest first.
 func (p *Pace) Waiting() []string { return slices.SortedFunc(maps.Keys(p.waiting), p.older) }
 
 // meanwhile is what a Service has that is to be another, and what of that is new, as far as
-// there is room.
-func (p *KernelPlanner) meanwhile(old, want []KernelFrontend, rooms func(lane) *int, of lane) (list []KernelFrontend) {
+// there is room, with what it costs.
+func (p *KernelPlanner) meanwhile(old, want []KernelFrontend, room *int) (list []KernelFrontend, cost int) {
 	next := map[topology.Frontend]*KernelFrontend{}
 	for i := range want {
 		next[want[i].Frontend] = &want[i]
@@ -177,79 +199,38 @@ func (p *KernelPlanner) meanwhile(old, want []KernelFrontend, rooms func(lane) *
 		}
 		list = append(list, f)
 	}
-	room := rooms(of)
 	for i := range want {
-		if f := &want[i]; next[f.Frontend] != nil && p.weigh(f) <= *room {
-			*room -= p.weigh(f)
-			list = append(list, *f)
+		if next[want[i].Frontend] == nil {
+			continue
+		}
+		if n := p.cost(p.expand(want[i : i+1])); n <= *room {
+			*room, cost = *room-n, cost+n
+			list = append(list, want[i])
 		}
 	}
-	return list
+	return list, cost
 }
 
 // differing is how many elements are others where a Service becomes another, or somewhat more.
-func (p *KernelPlanner) differing(old, want []KernelFrontend) (n int) {
-	next := map[topology.Frontend]*KernelFrontend{}
-	for i := range want {
-		next[want[i].Frontend] = &want[i]
-	}
-	for i := range old {
-		w := next[old[i].Frontend]
-		delete(next, old[i].Frontend)
-		switch {
-		case w == nil:
-			n += p.weigh(&old[i])
-		case (w.Affinity > 0) != (old[i].Affinity > 0):
-			n += p.weigh(&old[i]) + p.weigh(w)
-		default:
-			n += p.copies(w) * weighOf(others(old[i].endpoints(), w.endpoints()), w.Affinity > 0)
+func (p *KernelPlanner) differing(service string, want []KernelFrontend) int {
+	next := p.expand(want)
+	for f := range p.expand(p.services[service]) {
+		if _, stays := next[f]; !stays {
+			next[f] = nil
 		}
 	}
-	for _, w := range next {
-		n += p.weigh(w)
-	}
-	return n
+	return p.cost(next)
 }
 
-// weigh is how many elements a frontend has, or somewhat more.
-func (p *KernelPlanner) weigh(f *KernelFrontend) int {
-	return p.copies(f) * weighOf(len(f.endpoints()), f.Affinity > 0)
-}
-
-// copies are at how many addresses a frontend is.
-func (p *KernelPlanner) copies(f *KernelFrontend) int {
-	if f.Addr.IsUnspecified() {
-		return len(p.nodePorts)
-	}
-	return 1
-}
-
-// endpoints are those of all tiers.
-func (f *KernelFrontend) endpoints() []netip.AddrPort {
-	all := slices.Concat(f.Tiers...)
-	if f.Outside != nil {
-		all = append(all, slices.Concat(f.Outside.LocalTiers...)...)
-	}
-	return all
-}
-
-// others is how many are in one list alone.
-func others(a, b []netip.AddrPort) int {
-	if slices.Equal(a, b) {
-		return 0
-	}
-	in := make(map[netip.AddrPort]int, len(a))
-	for _, e := range a {
-		in[e]++
-	}
-	n := len(a)
-	for _, e := range b {
-		if in[e] > 0 {
-			in[e]--
-			n--
-		} else {
-			n++
+// cost is how many elements are others where frontends are to be so, nil: gone. They are planned
+// for it: what else would be weighed than what is written?
+func (p *KernelPlanner) cost(next map[topology.Frontend]*KernelFrontend) (n int) {
+	for f, want := range next {
+		m := move{f, p.held[f], nil}
+		if want != nil {
+			m.is = p.hold(f, want, m.was)
 		}
+		n += m.cost()
 	}
 	return n
 }

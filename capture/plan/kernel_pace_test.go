@@ -214,7 +214,7 @@ func TestANewPortOfWhoWaits(t *testing.T) {
 func TestANodePortCountsAtEachAddress(t *testing.T) {
 	p := NewKernelPlanner(Config{Kernel: &Kernel{}}, []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3")})
 	at := func(ip string) []KernelFrontend { return wideService(ip, 2, 100, 1) }
-	if once, thrice := p.differing(nil, at("10.96.0.1")), p.differing(nil, at("0.0.0.0")); thrice != 3*once {
+	if once, thrice := p.differing("n/s", at("10.96.0.1")), p.differing("n/s", at("0.0.0.0")); thrice != 3*once {
 		t.Errorf("a node port counts %d, a port of a ClusterIP %d", thrice, once)
 	}
 }

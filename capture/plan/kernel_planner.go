@@ -24,6 +24,8 @@ type KernelPlanner struct {
 	lists     counted[List]
 	ranges    map[List][]netip.Prefix // of those
 	guards    guards
+
+	slots, nears placing
 }
 
 // claim is what one Service wants of a frontend.
@@ -180,13 +182,13 @@ func (p *KernelPlanner) hold(f topology.Frontend, want *KernelFrontend, was *hel
 		was = &held{}
 	}
 	h := &held{}
-	h.slots = place(was.slots, first(want.Tiers, f))
+	h.slots = p.slots.place(was.slots, first(want.Tiers, f))
 	h.front = Pick{IPv6: f.Addr.Is6(), Among: len(h.slots), Silent: want.Silent && len(h.slots) == 0}
 	if x := want.Outside; x != nil {
 		h.outside, h.local = true, x.Local
 		h.guard = p.guards.of(x.Sources, f.Addr.Is6())
 		if x.Local {
-			h.nears = place(was.nears, first(x.LocalTiers, f))
+			h.nears = p.nears.place(was.nears, first(x.LocalTiers, f))
 			h.near = Pick{IPv6: f.Addr.Is6(), Near: true, Among: len(h.nears), Silent: x.Silent && len(h.nears) == 0}
 		}
 	}
@@ -218,6 +220,17 @@ func first(tiers [][]netip.AddrPort, f topology.Frontend) []netip.AddrPort {
 		}
 	}
 	return nil
+}
+
+// placing is the last list that was given slots: most ports of a Service have the same, twice, for
+// what it costs and for what becomes of it.
+type placing struct{ was, want, is []netip.AddrPort }
+
+func (p *placing) place(was, want []netip.AddrPort) []netip.AddrPort {
+	if !slices.Equal(p.was, was) || !slices.Equal(p.want, want) {
+		*p = placing{was, want, place(was, want)}
+	}
+	return p.is
 }
 
 // place gives every endpoint of a sorted list a slot: those that had one keep
