@@ -12,8 +12,19 @@ import (
 // Who dials before there are rules for it, as pods do that start before the node's agent, is
 // served by his next try, and so is who happens on his port later: conntrack would know him for
 // two minutes as one who is not translated.
+// So it is where a node boots without a cloud, too.
 func TestWhoDialledBeforeIsServed(t *testing.T) {
 	t.Parallel()
+	for name, provisional := range map[string]bool{"online": false, "without a cloud": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dialledBefore(t, provisional)
+		})
+	}
+}
+
+func dialledBefore(t *testing.T, provisional bool) {
+	t.Helper()
 	l := newKernelLab(t, kernelConfig())
 	l.serve(t, "b", l.b)
 	from, to := map[string]*testkit.Network{"10.244.0.5": l.a, "192.0.2.1": l.node, "192.0.2.9": l.outside}, "203.0.113.7:80"
@@ -29,7 +40,7 @@ func TestWhoDialledBeforeIsServed(t *testing.T) {
 		}()
 	}
 	l.untilSYNs(t, to, len(from))
-	l.put(t, plan.KernelFrontend{Frontend: tcp(to), Tiers: tiers(false, "b")})
+	must(t, l.setKernel(map[string][]plan.KernelFrontend{"default/web": {{Frontend: tcp(to), Tiers: tiers(false, "b")}}}, provisional))
 	for range from {
 		answer := <-answers
 		t.Log(answer)

@@ -47,19 +47,21 @@ func (k *kernelPath) moves(gone, come []topology.Frontend, now time.Time) (left,
 	return left, back
 }
 
-// followed has flows forgotten, once a whole view is in force: what only adds takes no
-// flow from where it is.
+// followed has flows forgotten, once a view is in force: of UDP only a whole one, for what only
+// adds takes no flow from where it is. Who dialled before is on none, and looked for at the first
+// view, which without a cloud is a provisional one, and at the first whole one, which may have more.
 func (c *Capture) followed() {
 	k := c.kernel
-	if k.held != synced || k.goal != synced {
+	if k.goal == unsure || k.held != k.goal {
 		return
 	}
-	if len(k.udp) > 0 {
+	whole := k.goal == synced
+	if whole && len(k.udp) > 0 {
 		k.flows.tell(k.udp)
 		k.udp = plan.UDPServing{}
 	}
-	if k.laid {
-		k.laid = false
+	if k.laid && (whole || !k.dialled) {
+		k.laid, k.dialled = !whole, true
 		c.noteDialled()
 	}
 }
