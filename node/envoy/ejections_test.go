@@ -11,7 +11,8 @@ import (
 // listed for their number; one that has somebody is not.
 func TestServicesOfWhichNothingLives(t *testing.T) {
 	list := []Ejection{
-		{Service: "default/web", Cluster: "a", Out: 2, Of: 2}, {Service: "default/web", Cluster: "b", Out: 1, Of: 1},
+		{Service: "default/web", Cluster: "a", Out: 2, Of: 2},
+		{Service: "default/web", Cluster: "b", Out: 1, Of: 1},
 		{Service: "default/some", Cluster: "c", Out: 1, Of: 2},
 	}
 	if e := summed(slices.Clone(list), time.Time{}); !slices.Equal(e.NoneLive, []string{"default/web"}) || e.MoreNoneLive != 0 {
