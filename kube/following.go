@@ -37,6 +37,12 @@ type following struct {
 	read    stamp // of the file that was read last
 }
 
+// Unread is why a configuration cannot be used, and so that of each request.
+type Unread struct{ error }
+
+// Unwrap is for errors.Is.
+func (u *Unread) Unwrap() error { return u.error }
+
 // target is where requests go, and how; the zero value for nowhere yet.
 type target struct {
 	next http.RoundTripper
@@ -85,8 +91,8 @@ func (f *following) look() (is target, looking <-chan struct{}, err error) {
 		f.looked, f.looking = now, make(chan struct{})
 		go f.follow(f.looking)
 	}
-	if f.is.next == nil {
-		return target{}, f.looking, f.err
+	if f.is.next == nil && f.err != nil {
+		return target{}, f.looking, &Unread{f.err}
 	}
 	return f.is, f.looking, nil
 }

@@ -31,6 +31,7 @@ const (
 type findings struct {
 	mu                                                         sync.Mutex
 	node, cluster, disk, own, proxy, watches, healthz, metrics []capture.Finding
+	xdsSocket, feedSocket, statusSocket                        []capture.Finding
 }
 
 // replaceNode, replaceCluster, replaceDisk, replaceOwn, replaceProxy and replaceWatches take the result of a look and return what is new.
@@ -86,7 +87,7 @@ func (f *findings) replace(known *[]capture.Finding, list []capture.Finding) (fr
 func (f *findings) all() []capture.Finding {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Concat(f.node, f.cluster, f.disk, f.own, f.proxy, f.watches, f.healthz, f.metrics)
+	return slices.Concat(f.node, f.cluster, f.disk, f.own, f.proxy, f.watches, f.healthz, f.metrics, f.xdsSocket, f.feedSocket, f.statusSocket)
 }
 
 var findingsDesc = prometheus.NewDesc("gridmesh_node_findings", "What on this node breaks the capture or is bypassed by it.", []string{"kind"}, nil)

@@ -53,6 +53,7 @@ type loop struct {
 	snap    *topology.Snapshot // what is in force of it
 	dead    []string           // nodes that count as voted dead, sorted; the view and others hear of it (dead.go)
 	view    *topology.View
+	updated time.Time       // when what is served last changed
 	units   report.UnitKeys // of the view
 	catalog *render.Catalog
 	inLine  bool // the kernel hands over to Envoy what the catalog has, and nothing else
@@ -263,14 +264,6 @@ func (l *loop) act(changed render.Changed) error {
 	err = errors.Join(err, l.capture.Extend())
 	l.releaseEnvoy(err == nil)
 	return err
-}
-
-// changed shows the loop's state and has it saved.
-func (l *loop) changed() {
-	l.publish()
-	if l.live {
-		l.saver.Mark()
-	}
 }
 
 func (l *loop) refreshBridges() {

@@ -37,6 +37,10 @@ func (a *Agent) open(g *run.Group) (sockets []string, err error) {
 			g.Add(s.name, func(ctx context.Context) error { return a.serveLater(ctx, s) })
 			continue
 		}
+		if s.waitsForDisk(err) {
+			g.Add(s.name, func(ctx context.Context) error { return a.serveAgain(ctx, s, err) })
+			continue
+		}
 		if err != nil {
 			return sockets, err
 		}
@@ -102,6 +106,8 @@ type server struct {
 	address string
 	serve   func(ctx context.Context, l net.Listener) error
 	late    *[]capture.Finding // what keeps it from an address that may be kube-proxy's; nil where it is not
+	flag    string             // of a socket's path
+	missing *[]capture.Finding // what keeps it from its socket; nil where it has none
 }
 
 // late is where it is said that a server waits; nil where kube-proxy has another port, for
@@ -139,15 +145,15 @@ func (a *Agent) serveLater(ctx context.Context, s server) error {
 // servers lists every listener. Only health may be open to others.
 func (a *Agent) servers() []server {
 	list := []server{
-		{name: "xds server", listen: listenUnix, address: a.cfg.XDSSocket, serve: run.ServeGRPC(a.grpcServer())},
-		{name: "feed server", listen: listenUnix, address: a.cfg.FeedSocket, serve: a.serveSnapshots},
-		{name: "status", listen: listenUnix, address: a.cfg.StatusSocket, serve: run.ServeHTTP(a.statusMux())},
+		{name: "xds server", listen: listenUnix, address: a.cfg.XDSSocket, serve: run.ServeGRPC(a.grpcServer()), flag: "xds-socket", missing: &a.found.xdsSocket},
+		{name: "feed server", listen: listenUnix, address: a.cfg.FeedSocket, serve: a.serveSnapshots, flag: "feed-socket", missing: &a.found.feedSocket},
+		{name: "status", listen: listenUnix, address: a.cfg.StatusSocket, serve: run.ServeHTTP(a.statusMux()), flag: "status-socket", missing: &a.found.statusSocket},
 	}
 	if at := a.cfg.HealthzAddress; at != "" {
-		list = append(list, server{"healthz", run.ListenTCP, at, run.ServeHTTP(a.healthMux()), a.late(at, &a.found.healthz)})
+		list = append(list, server{name: "healthz", listen: run.ListenTCP, address: at, serve: run.ServeHTTP(a.healthMux()), late: a.late(at, &a.found.healthz)})
 	}
 	if at := a.cfg.MetricsAddress; at != "" {
-		list = append(list, server{"metrics", run.ListenTCP, at, run.ServeHTTP(a.metricsMux()), a.late(at, &a.found.metrics)})
+		list = append(list, server{name: "metrics", listen: run.ListenTCP, address: at, serve: run.ServeHTTP(a.metricsMux()), late: a.late(at, &a.found.metrics)})
 	}
 	return list
 }

@@ -14,6 +14,15 @@ import (
 	"github.com/gridmesh/gridmesh/xds"
 )
 
+// changed shows what is served from now on and has it saved.
+func (l *loop) changed() {
+	l.updated = time.Now()
+	l.publish()
+	if l.live {
+		l.saver.Mark()
+	}
+}
+
 // publish makes the loop's state visible, from the first snapshot on.
 func (l *loop) publish() {
 	if l.view == nil {
@@ -22,7 +31,7 @@ func (l *loop) publish() {
 	r := &report.Report{
 		Version: obs.Version(), Node: l.cfg.Node, Unit: l.view.Viewpoint.Values, Source: report.LastGood,
 		Pods: l.capture.Pods(), PodCIDRs: l.pods, Services: l.view.Services.Len(), Preloaded: l.catalog.PreloadedLen(),
-		Updated: time.Now(), UnitUnknown: !l.view.Viewpoint.Known,
+		Updated: l.updated, UnitUnknown: !l.view.Viewpoint.Known,
 	}
 	if l.live {
 		r.Source = report.Live

@@ -62,6 +62,12 @@ func TestStatusSaysWhatIsServedAndWhatIsWrong(t *testing.T) {
 		if events := r.api.Events(); len(events) != 2 || events[0] != "GridmeshConflict: a chain that drops" || events[1] != want {
 			t.Errorf("Events: %q", events)
 		}
+		changed := time.Now()
+		r.api.Set(func(a *nodetest.API) { a.Away = errBroken })
+		after(5 * time.Minute)
+		if got := r.agent.status(); !got.Updated.Equal(changed) {
+			t.Errorf("in an outage in which nothing changes: changed at %s, want %s", got.Updated, changed)
+		}
 	})
 }
 

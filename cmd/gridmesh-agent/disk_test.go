@@ -39,6 +39,50 @@ func (p place) bridged() {
 	}
 }
 
+// A directory that takes no sockets, full or read-only as /run may be at a boot, keeps no node from
+// its guard; once it takes some, whoever asks is answered.
+func TestADirectoryThatTakesNoSockets(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		options string
+		flags   uintptr
+	}{
+		"read-only": {"mode=0700", unix.MS_RDONLY},
+		"full":      {"mode=0700,nr_inodes=1", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			dir := filepath.Join(p.dir, "run")
+			p.disk(dir, tc.options)
+			if err := unix.Mount("none", dir, "tmpfs", unix.MS_REMOUNT|tc.flags, ""); err != nil {
+				t.Fatal(err)
+			}
+			cmd := p.agent("a", "--manifests", p.manifests(), "--xds-socket", dir+"/x", "--status-socket", dir+"/s", "--feed-socket", dir+"/f")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+			soon := func(what string, is func() bool) {
+				t.Helper()
+				for begin := time.Now(); !is(); time.Sleep(10 * time.Millisecond) {
+					if time.Since(begin) > time.Minute {
+						t.Fatalf("not within a minute: %s", what)
+					}
+				}
+			}
+			soon("a guard", func() bool { return strings.Contains(strings.Join(p.left(), ", "), "table gridmesh,") })
+			if err := unix.Mount("none", dir, "tmpfs", unix.MS_REMOUNT, "nr_inodes=100"); err != nil {
+				t.Fatal(err)
+			}
+			soon("a status", func() bool {
+				r, err := report.Ask(t.Context(), dir+"/s")
+				return err == nil && r.Source == report.Live && len(r.Findings) == 0
+			})
+		})
+	}
+}
+
 // A node whose disk is read-only, or full, is guarded and served: the lock of
 // the network keeps others away, and the status says what is wrong for as long
 // as it is.

@@ -24,7 +24,7 @@ import (
 
 // takeFrom adds where snapshots come from, an API server or manifests; nothing is asked of it
 // yet. Where it cannot be told, as after a power cut that left its file empty, a node that has
-// served goes on with what it knows, and looks again and again.
+// served goes on with what it knows (goesOn), and looks again and again.
 func (c *config) takeFrom(parts *node.Parts, log *slog.Logger, earlier func() (capture.Earlier, error)) error {
 	var err error
 	if c.manifests != "" {
@@ -34,7 +34,7 @@ func (c *config) takeFrom(parts *node.Parts, log *slog.Logger, earlier func() (c
 	}
 	switch {
 	case err == nil:
-	case parts.Source == nil || !hasServed(c.node.StateDir, earlier):
+	case parts.Source == nil || !goesOn(err, c.node.StateDir, earlier):
 		return err
 	default:
 		log.Error("nothing says what is to be served; until that is mended, which is looked for again and again, this node serves what it knows", obs.KeyErr, err)
@@ -64,14 +64,16 @@ func (c *config) connect(parts *node.Parts, log *slog.Logger) error {
 	return err
 }
 
-// hasServed reports whether a run before left a last good state, or rules in force; where neither
-// can be looked for it may have.
-func hasServed(stateDir string, earlier func() (capture.Earlier, error)) bool {
-	if _, err := os.Lstat(filepath.Join(stateDir, source.StateFile)); !errors.Is(err, fs.ErrNotExist) {
-		return true
-	}
+// goesOn reports whether a node does without: a run before left a last good state, or rules in
+// force, and where neither can be looked for it may have. Who gave what cannot be right is told
+// by an agent that ends, as long as those rules serve meanwhile: a rollout stops there.
+func goesOn(fault error, stateDir string, earlier func() (capture.Earlier, error)) bool {
 	before, err := earlier()
-	return err != nil || before.Rules
+	if inForce := err != nil || before.Rules; inForce {
+		return !errors.Is(fault, run.ErrUsage)
+	}
+	_, err = os.Lstat(filepath.Join(stateDir, source.StateFile))
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // realAddress refuses an API server within the ranges of ClusterIPs.

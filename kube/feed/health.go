@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"errors"
 	"sort"
 	"sync"
 	"time"
@@ -8,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/kube"
 )
 
 // Health is how the API server answers.
@@ -83,6 +85,9 @@ func (f *Feed) Health() Health {
 		now := f.now()
 		byNow := func(at time.Time) time.Time { return now.Add(-now.Sub(at)) } // by the clock as it is set now
 		h.Err, h.Since = first.err.Error(), byNow(first.since)
+		if unread := (*kube.Unread)(nil); errors.As(first.err, &unread) { // of a request to nowhere
+			h.Err = unread.Error()
+		}
 		if isRefusal(first.err) {
 			h.Refused = byNow(first.kind) // while it starts it may refuse who waited for it
 		}
