@@ -1,11 +1,14 @@
 package capture
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 
 	"github.com/google/nftables"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
@@ -26,6 +29,9 @@ func (c *Capture) Earlier() (e Earlier, err error) {
 		return e, err
 	}
 	have, _, err := c.table.read(bothOf(rules.Pods)...)
+	if errors.Is(err, unix.ENOENT) { // it went meanwhile
+		return Earlier{}, nil
+	}
 	if err != nil {
 		return e, err
 	}

@@ -44,7 +44,7 @@ func (s *Session) Table(family nftables.TableFamily) (*Table, error) {
 	return s.TableOf(family, rules.Name)
 }
 
-// TableOf reads a table of ours by its name; nil where there is none.
+// TableOf reads a table of ours by its name; nil where there is none, or none any more.
 func (s *Session) TableOf(family nftables.TableFamily, name string) (*Table, error) {
 	t := newTable()
 	found := false
@@ -62,6 +62,9 @@ func (s *Session) TableOf(family nftables.TableFamily, name string) (*Table, err
 		{"flowtables", unix.NFT_MSG_GETFLOWTABLE, func(*entry) { t.Others++ }},
 	} {
 		entries, err := s.entries(kind.ask, nl.Dump, family, name)
+		if found && errors.Is(err, unix.ENOENT) { // it went meanwhile
+			return nil, nil
+		}
 		if err != nil {
 			return nil, fmt.Errorf("list nftables %s: %w", kind.what, err)
 		}
