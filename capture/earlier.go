@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/google/nftables"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/nft"
