@@ -110,7 +110,7 @@ unit: ## unit tests and stories, with the race detector; nothing needs to be bui
 
 cluster-test: build images-test race kube envoy resolvers helm kubeproxy-twin ## tests of built programs, of real Envoys, and of a real cluster
 	@$(BIN)/lab-worker left-out
-	@printf 'left to make long:%s\n' '$(LONG:%= %)'
+	@echo 'left to make long: $(strip $(LONG))'
 	$(AS_BUILT) $(GO) test -trimpath -count=1 -timeout $(CLUSTER_TIME) $(BUILT_TESTS)
 	+@$(MAKE) --no-print-directory --keep-going --output-sync=target --jobs=$(AT_ONCE) $(PARTS:%=part-%)
 

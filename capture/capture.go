@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gridmesh/gridmesh/capture/dump"
-	"github.com/gridmesh/gridmesh/capture/links"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/routing"
 	"github.com/gridmesh/gridmesh/capture/rules"
@@ -86,51 +84,6 @@ func New(cfg plan.Config, host Host) (*Capture, error) {
 	return c, nil
 }
 
-// begin is a try of Install.
-func (c *Capture) begin(guard []netip.Prefix) (err error) {
-	if c.found, err = c.table.exists(); err != nil {
-		return err
-	}
-	if err = c.beginLeaving(); err != nil {
-		return err
-	}
-	c.table.follow(c.table.conn, ofOurTables, c.host.Log)
-	c.known = plan.Disjoint(guard)
-	c.keepEarlier()
-	c.tellGuard()
-	wait := c.found && len(c.cfg.PodCIDRs) == 0
-	if wait {
-		if wait, err = c.kernelFound(); err != nil {
-			return err
-		}
-	}
-	if wait {
-		c.outdated = true
-		if err = c.table.guardBeside(c.known); err == nil {
-			if _, err = c.look(links.Read); errors.Is(err, dump.ErrTorn) {
-				err = nil // Repair looks again
-			}
-			err = errors.Join(err, c.findAddresses(), c.installRoutes())
-			c.sayLater(c.tellAbsent())
-		} else {
-			wait = false // a table that takes no guard is not worth it
-		}
-	}
-	if !wait {
-		err = c.install()
-	}
-	c.installed = err == nil
-	if err != nil && !c.found {
-		err = errors.Join(err, c.Remove())
-	}
-	return err
-}
-
-func (c *Capture) installRoutes() error {
-	c.ipv6 = routing.HasIPv6(c.host.ProcSys)
-	return c.routing().Install()
-}
-
 // routing is what should be routed at the moment.
 func (c *Capture) routing() routing.Routing {
 	return routing.Routing{Config: c.cfg, ProcSys: c.host.ProcSys, Services: c.guard(), Validates: c.validates, Removed: c.removed}
@@ -148,32 +101,6 @@ func (c *Capture) guard() []netip.Prefix {
 func (c *Capture) tellGuard() {
 	list := c.guard()
 	c.guarded.Store(&list)
-}
-
-func (c *Capture) install() error {
-	if err := c.installTable(false); err != nil {
-		return err
-	}
-	all, unread := c.look(links.Read)
-	if unread != nil && !errors.Is(unread, dump.ErrTorn) {
-		return unread
-	}
-	if err := c.installRoutes(); err != nil {
-		return err
-	}
-	if err := c.installKernel(); err != nil {
-		return err
-	}
-	c.outdated = false
-	list, err := podBridges(c.cfg, all)
-	if err = errors.Join(unread, err); errors.Is(err, dump.ErrTorn) {
-		c.sayLater(err) // the bridges' rules stay as they are until the next Repair
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return c.follow(list)
 }
 
 // installTable puts the table in place, and the guard before anything else is.

@@ -105,23 +105,3 @@ func Installed(cfg plan.Config) (bool, error) {
 	}
 	return found, nil
 }
-
-// Install puts the rules, the routes and the guard over the given ranges in
-// place. Elements of a run before stay in force until the first Extend; where
-// the ranges of pods are not known yet all of its rules do, until SetPodCIDRs
-// or the next Repair, for they may tell pods from others. Where the table that
-// is there takes no guard, or knows no kernel path, it is made anew at once.
-//
-// Where it fails on a node that had no rules, it leaves none. Where somebody takes away
-// meanwhile what was found, it begins anew.
-func (c *Capture) Install(guard []netip.Prefix) (err error) {
-	for range installTries {
-		if err = c.begin(guard); !errors.Is(err, unix.ENOENT) {
-			break
-		}
-	}
-	return err
-}
-
-// installTries is how often a start begins anew while somebody flushes the rules.
-const installTries = 10

@@ -2,11 +2,8 @@ package dnsplugin
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"time"
 
 	clog "github.com/coredns/coredns/plugin/pkg/log"
@@ -38,21 +35,12 @@ func (c *config) open() (feed, error) {
 	client, err := kube.Late(kube.Options{Kubeconfig: c.source.Path, Agent: "gridmesh-dns", Rate: kube.NodeRate()})
 	switch {
 	case err == nil:
-	case client == nil || !c.hasAnswered():
+	case client == nil || c.snapshot == "" || !source.MayHaveState(c.snapshot):
 		return nil, fmt.Errorf("source %q: %w", c.source, err)
 	default: // as after a power cut that left the file empty
 		log.Errorf("source %q: %v; it is read again and again, until then snapshot %s answers", c.source, err, c.snapshot)
 	}
 	return kubefeed.New(client, slog.New(slog.DiscardHandler), kubefeed.NewMetrics(prometheus.NewRegistry())), nil
-}
-
-// hasAnswered reports whether there is a snapshot, or may be.
-func (c *config) hasAnswered() bool {
-	if c.snapshot == "" {
-		return false
-	}
-	_, err := os.Lstat(c.snapshot)
-	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // How a broken source is tried again, and how often the snapshot is written.

@@ -109,7 +109,7 @@ func Late(o Options) (*Client, error) {
 	if o.Kubeconfig != "" {
 		by = "kubeconfig " + o.Kubeconfig
 	}
-	f := &following{path: o.Kubeconfig, by: by, load: o.load, now: time.Now}
+	f := &following{path: o.Kubeconfig, by: by, load: o.load}
 	ctx, cancel := context.WithTimeout(context.Background(), readIn)
 	defer cancel()
 	is, unread := f.target(ctx)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 )
 
@@ -26,7 +27,6 @@ type following struct {
 	path string // "" for in-cluster credentials
 	by   string // what messages call it
 	load func() (*rest.Config, error)
-	now  func() time.Time
 	from *url.URL // where requests are made out to
 
 	mu      sync.Mutex
@@ -86,7 +86,7 @@ func (f *following) target(ctx context.Context) (target, error) {
 func (f *following) look() (is target, looking <-chan struct{}, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := f.now()
+	now := time.Now()
 	if due := now.Sub(f.looked) >= lookEvery || now.Before(f.looked); due && f.looking == nil {
 		f.looked, f.looking = now, make(chan struct{})
 		go f.follow(f.looking)
@@ -118,7 +118,7 @@ func (f *following) follow(done chan struct{}) {
 	f.read, f.err = at, err
 	if err == nil {
 		if f.is.next != nil { // watches that are under way go on
-			closeIdle(f.is.next)
+			utilnet.CloseIdleConnectionsFor(f.is.next)
 		}
 		f.is = next
 	}
@@ -168,21 +168,7 @@ func (f *following) CloseIdleConnections() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.is.next != nil {
-		closeIdle(f.is.next)
-	}
-}
-
-func closeIdle(rt http.RoundTripper) {
-	for rt != nil {
-		if c, ok := rt.(interface{ CloseIdleConnections() }); ok {
-			c.CloseIdleConnections()
-			return
-		}
-		inner, ok := rt.(interface{ WrappedRoundTripper() http.RoundTripper })
-		if !ok {
-			return
-		}
-		rt = inner.WrappedRoundTripper()
+		utilnet.CloseIdleConnectionsFor(f.is.next)
 	}
 }
 

@@ -38,9 +38,7 @@ func (a *Agent) serveAgain(ctx context.Context, s server, err error) error {
 		case again == nil:
 			a.found.replace(s.missing, nil)
 			a.log.Info("a socket could be made", obs.KeyName, s.name)
-			stop := context.AfterFunc(ctx, func() { _ = l.Close() })
-			defer stop()
-			return s.serve(ctx, l)
+			return s.serveOn(ctx, l)
 		case errors.Is(again, ErrUnfit):
 			return again
 		}

@@ -72,6 +72,12 @@ func readStateOf(node, path string) (*State, error) {
 	return nil, fmt.Errorf("%w; it was set aside as %s and the node starts without it", err, aside)
 }
 
+// MayHaveState reports whether there is a state file, or may be, where nobody can look.
+func MayHaveState(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, os.ErrNotExist)
+}
+
 // LookAtState reads a state file as ReadState does, and leaves it where it is
 // whatever is in it. One that is not there is os.ErrNotExist.
 func LookAtState(path string) (*State, error) { return readState(path) }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -248,18 +247,9 @@ func TestSysctlsThatAreForgotten(t *testing.T) {
 // finds waits until the status says that the state directory takes nothing.
 func (p place) finds(name, say string) {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(p.Context(), time.Minute)
-	defer cancel()
-	for {
-		r, err := report.Ask(ctx, filepath.Join(p.dir, name+".s"))
-		if err != nil {
-			p.Fatalf("the status never says %q: %v", say, err)
-		}
-		for _, f := range r.Findings {
-			if f.Kind == "state-dir" && strings.Contains(f.Text, say) && strings.Contains(f.Text, "--state-dir "+filepath.Join(p.dir, name+".state")) {
-				return
-			}
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	p.awaits(name, func(r *report.Report) bool {
+		return slices.ContainsFunc(r.Findings, func(f capture.Finding) bool {
+			return f.Kind == "state-dir" && strings.Contains(f.Text, say) && strings.Contains(f.Text, "--state-dir "+filepath.Join(p.dir, name+".state"))
+		})
+	})
 }

@@ -3,10 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -72,8 +70,7 @@ func goesOn(fault error, stateDir string, earlier func() (capture.Earlier, error
 	if inForce := err != nil || before.Rules; inForce {
 		return !errors.Is(fault, run.ErrUsage)
 	}
-	_, err = os.Lstat(filepath.Join(stateDir, source.StateFile))
-	return !errors.Is(err, fs.ErrNotExist)
+	return source.MayHaveState(filepath.Join(stateDir, source.StateFile))
 }
 
 // realAddress refuses an API server within the ranges of ClusterIPs.
