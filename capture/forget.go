@@ -95,12 +95,19 @@ func awaitNone(ctx context.Context, look func() (left int, err error)) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			if left > 0 {
-				return errors.Join(fmt.Errorf("%d connections of Envoy's in the names of pods are there still: end Envoy, and run gridmesh-agent cleanup again", left), err)
-			}
-			return errors.Join(fmt.Errorf("it was not seen that none of Envoy's connections in the names of pods is left: run gridmesh-agent cleanup again: %w", ctx.Err()), err)
+		}
+		if ctx.Err() != nil { // also where a slow look let the tick come first
+			return unfinished(ctx, left, err)
 		}
 	}
+}
+
+// unfinished says what was in the way when ctx ended.
+func unfinished(ctx context.Context, left int, err error) error {
+	if left > 0 {
+		return errors.Join(fmt.Errorf("%d connections of Envoy's in the names of pods are there still: end Envoy, and run gridmesh-agent cleanup again", left), err)
+	}
+	return errors.Join(fmt.Errorf("it was not seen that none of Envoy's connections in the names of pods is left: run gridmesh-agent cleanup again: %w", ctx.Err()), err)
 }
 
 // end looks what there is in clients' names, ends it, and says how much there was. What the

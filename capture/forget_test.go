@@ -156,6 +156,7 @@ func TestCleanupThatWasEnded(t *testing.T) {
 			return nil
 		})
 	}()
+	l.awaitDial(t)
 	clean := func(patience time.Duration) (err error) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
@@ -175,6 +176,20 @@ func TestCleanupThatWasEnded(t *testing.T) {
 	must(t, clean(timeWait))
 	if value, err := os.ReadFile("/proc/sys/net/ipv4/tcp_early_demux"); strings.TrimSpace(string(value)) != "1" {
 		t.Errorf("early demux is %q, %v", value, err)
+	}
+}
+
+// awaitDial waits until the kernel tells of a connection in a pod's name.
+func (l *kernelLab) awaitDial(t *testing.T) {
+	conn, err := sockdiag.Dial()
+	must(t, err)
+	defer conn.Close()
+	all := names{mark: l.cfg.Own(), pods: l.cfg.PodCIDRs, known: true}
+	for deadline, held := time.Now().Add(5*time.Second), 0; held == 0; time.Sleep(10 * time.Millisecond) {
+		must(t, l.node.Do(func() error { list, err := all.held(conn); held = len(list); return err }))
+		if time.Now().After(deadline) {
+			t.Fatal("nobody dials")
+		}
 	}
 }
 
@@ -198,6 +213,20 @@ func (l *kernelLab) endedCleanup(t *testing.T) {
 	if after := values(); !slices.Equal(before, []string{"0", "0"}) || !slices.Equal(after, []string{"1", "0"}) {
 		t.Errorf("sysctls were %v, and are %v after a cleanup that was ended", before, after)
 	}
+}
+
+// A look may take longer than the time between two: its caller's end counts all the same.
+func TestASlowLookOutlivesNoCleanup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 20 { // which of two that are ready is taken is chance
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			err := awaitNone(ctx, func() (int, error) { time.Sleep(2 * forgetEvery); return 0, nil })
+			if !errors.Is(err, context.Canceled) {
+				t.Fatalf("a cleanup that was ended saw all that it had to: %v", err)
+			}
+		}
+	})
 }
 
 // After a cleanup a pod may use a port at once that Envoy used in its name: of what Envoy has
