@@ -21,7 +21,7 @@ func (k *kernelPath) taken(changed map[string][]plan.KernelFrontend, whole bool)
 // takeWaiting writes what has waited for its turn.
 func (c *Capture) takeWaiting() (err error) {
 	k := c.kernel
-	if k.held == synced && k.goal == synced && len(k.pace.Waiting()) > 0 {
+	if k.held == synced && k.goal == synced && len(k.pace.Waiting())+len(k.planner.Due()) > 0 {
 		err = c.setKernel(nil, false) // whose turn it is
 	}
 	text := ""

@@ -142,6 +142,13 @@ func (h *held) alone() *held {
 	return &held{service: h.service, front: h.front, near: h.near, outside: h.outside, local: h.local, guard: h.guard}
 }
 
+// What an endpoint has besides where clients are remembered, and what a frontend has that is another:
+// it goes and comes.
+const (
+	perName  = topology.PerAffinity - 1
+	perFront = 2
+)
+
 // costOf is how many elements of endpoints are others: slots, and where clients are remembered names.
 func costOf(was, is []netip.AddrPort, before, after Pick) (n int) {
 	both := min(len(was), len(is))
@@ -151,16 +158,15 @@ func costOf(was, is []netip.AddrPort, before, after Pick) (n int) {
 		}
 	}
 	n += len(was) + len(is) - 2*both
-	const names = topology.PerAffinity - 1
 	switch named, stays := before.Sticky > 0, after.Sticky > 0; {
 	case named && stays && before.Session&1 == after.Session&1:
-		return n + names*n
+		return n + perName*n
 	case named && stays: // all have other names
-		return n + names*(len(was)+len(is))
+		return n + perName*(len(was)+len(is))
 	case named:
-		return n + names*len(was)
+		return n + perName*len(was)
 	case stays:
-		return n + names*len(is)
+		return n + perName*len(is)
 	}
 	return n
 }

@@ -98,15 +98,20 @@ func (p *KernelPlanner) Sharing(full map[Memory]bool) (services []string) {
 	return services
 }
 
-// memories says who of those that want a memory has one.
+// memories says who of those that want a memory has one. Whom there is no room for any more loses
+// his at once; whom there is room for again has one when it is his turn, for what comes and goes
+// would have the names of others' endpoints written each time.
 type memories struct {
 	room   int
 	of     map[string][]Memory // by Service
 	moved  bool                // since it was last settled
 	denied map[Memory]bool
+	due    map[string][]Memory // of those, for which there is room again, by Service
 }
 
-func newMemories() memories { return memories{room: mostClients, of: map[string][]Memory{}} }
+func newMemories() memories {
+	return memories{room: mostClients, of: map[string][]Memory{}, denied: map[Memory]bool{}}
+}
 
 // set takes what a Service wants.
 func (m *memories) set(service string, list []KernelFrontend) {
@@ -135,23 +140,70 @@ func memoriesOf(list []KernelFrontend) (all []Memory) {
 	return slices.Compact(all)
 }
 
-// settle returns the Services of which a memory is granted or denied since the last time.
+// settle returns the Services of which a memory is denied that was not the last time.
 func (m *memories) settle() (services []string) {
 	if !m.moved {
 		return nil
 	}
 	m.moved = false
 	was := m.denied
-	m.denied = denied(m.of, m.room)
+	m.denied, m.due = denied(m.of, m.room), map[string][]Memory{}
 	if len(was)+len(m.denied) == 0 {
 		return nil
 	}
 	for service, list := range m.of {
-		if slices.ContainsFunc(list, func(x Memory) bool { return was[x] != m.denied[x] }) {
+		if slices.ContainsFunc(list, func(x Memory) bool { return m.denied[x] && !was[x] }) {
 			services = append(services, service)
+		}
+		for _, x := range list {
+			if was[x] && !m.denied[x] {
+				m.due[service] = append(m.due[service], x)
+			}
+		}
+	}
+	for _, list := range m.due {
+		for _, x := range list {
+			m.denied[x] = true
 		}
 	}
 	return services
+}
+
+// Due are the Services of which a memory was denied for which there is room again.
+func (p *KernelPlanner) Due() []string { return slices.Sorted(maps.Keys(p.memories.due)) }
+
+func (p *KernelPlanner) due(service string) bool { return len(p.memories.due[service]) > 0 }
+
+// grant has a Service's clients remembered for which there is room again.
+func (p *KernelPlanner) grant(service string) {
+	for _, m := range p.memories.due[service] {
+		delete(p.memories.denied, m)
+	}
+	delete(p.memories.due, service)
+	for f := range p.expand(p.services[service]) {
+		p.dirty[f] = true
+	}
+}
+
+// granting is how many elements more a Service has by that, or somewhat more than that.
+func (p *KernelPlanner) granting(service string, want []KernelFrontend) (n int) {
+	due := p.memories.due[service]
+	if len(due) == 0 {
+		return 0
+	}
+	for f, want := range p.expand(want) {
+		if want.Affinity <= 0 {
+			continue
+		}
+		h := p.hold(f, want, p.held[f])
+		if slices.Contains(due, want.memory(want.Here)) {
+			n += perFront + perName*len(h.slots)
+		}
+		if h.local && slices.Contains(due, want.memory(true)) {
+			n += perFront + perName*len(h.nears)
+		}
+	}
+	return n
 }
 
 // denied are those for whom there is no room. What a namespace has is granted from its
@@ -164,7 +216,7 @@ func denied(of map[string][]Memory, room int) map[Memory]bool {
 		Memory
 	}
 	var turns []turn
-	held, all := map[string]int{}, 0
+	none, held, all := map[Memory]bool{}, map[string]int{}, 0
 	for _, service := range slices.Sorted(maps.Keys(of)) {
 		namespace := namespaceOf(service)
 		for _, m := range of[service] {
@@ -174,12 +226,11 @@ func denied(of map[string][]Memory, room int) map[Memory]bool {
 		}
 	}
 	if all <= room {
-		return nil
+		return none
 	}
 	slices.SortFunc(turns, func(a, b turn) int {
 		return cmp.Or(cmp.Compare(a.upTo, b.upTo), strings.Compare(a.service, b.service), a.compare(b.Memory))
 	})
-	none := map[Memory]bool{}
 	for _, t := range turns {
 		if room -= t.Clients(); room < 0 {
 			none[t.Memory] = true

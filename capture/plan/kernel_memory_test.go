@@ -14,7 +14,7 @@ import (
 // Where there is no room for all, whoever wants much is denied before who wants little;
 // and who has a memory keeps it, whatever a larger one adds.
 func TestMemoriesAreSharedFairly(t *testing.T) {
-	p := kernelPlanner()
+	p := newPaced()
 	p.memories.room = 8 * fewClients
 	add := func(service string, ip byte) {
 		p.Set(service, []KernelFrontend{{
@@ -24,7 +24,8 @@ func TestMemoriesAreSharedFairly(t *testing.T) {
 	}
 	has := func() map[string]bool {
 		t.Helper()
-		p.Settle()
+		p.step(nil)
+		p.step(nil) // whom there is room for has his turn
 		e, picks := p.Plan()
 		remembered := map[string]bool{}
 		for service, list := range p.services {

@@ -42,7 +42,9 @@ type payer struct {
 // waiter is what a Service is to have.
 type waiter struct {
 	want  []KernelFrontend
-	cost  int // elements that change, or somewhat more
+	cost  int  // elements that change, or somewhat more
+	grant bool // its memories for which there is room again are among them
+	only  bool // it is what it is to be but for those
 	since time.Time
 }
 
@@ -57,28 +59,29 @@ func NewPace() *Pace {
 // Take returns what is to be planned of Services at a time: of those that changed, and of those
 // that have waited, as a planner has them. Of one that waits goes at once what it no longer
 // serves, and who may dial it is as it is to be; its endpoints stay those that it has. What of it
-// is new comes at once, too, where there is room: nobody else serves it.
+// is new comes at once, too, where there is room: nobody else serves it. Who is taken has his
+// memories again for which there is room.
 func (p *Pace) Take(changed map[string][]KernelFrontend, has *KernelPlanner, now time.Time) map[string][]KernelFrontend {
 	maps.DeleteFunc(p.paid, func(_ lane, at time.Time) bool { return !now.Before(at) })
 	clear(p.payers)
 	taken := map[string][]KernelFrontend{}
 	for service, want := range changed {
-		was, waited := p.waiting[service]
-		if delete(p.waiting, service); len(want) == 0 {
+		if len(want) == 0 {
+			delete(p.waiting, service)
 			taken[service] = want // costs what was paid for
 			continue
 		}
-		w := waiter{want: want, cost: has.differing(service, want), since: now}
-		if waited {
-			w.since = was.since
-		}
-		p.waiting[service] = w
+		p.await(service, waiter{want: want, since: now}, has)
 	}
+	p.awaitDue(has, now)
 	room := p.rooms(now)
 	for of, services := range p.queues() {
 		for _, service := range p.admit(services, of, room) {
-			taken[service], p.payers[service] = p.waiting[service].want, payer{lane: of}
-			delete(p.waiting, service)
+			w := p.waiting[service]
+			taken[service], p.payers[service] = w.want, payer{lane: of}
+			if delete(p.waiting, service); w.grant {
+				has.grant(service)
+			}
 		}
 	}
 	for _, service := range slices.Sorted(maps.Keys(changed)) {
@@ -88,6 +91,29 @@ func (p *Pace) Take(changed map[string][]KernelFrontend, has *KernelPlanner, now
 		}
 	}
 	return taken
+}
+
+// await has a Service wait for its turn, from when it first waited.
+func (p *Pace) await(service string, w waiter, has *KernelPlanner) {
+	w.cost, w.grant = has.differing(service, w.want)+has.granting(service, w.want), has.due(service)
+	if was, waited := p.waiting[service]; waited {
+		w.since = was.since
+	}
+	p.waiting[service] = w
+}
+
+// awaitDue has those wait whose clients may be remembered again.
+func (p *Pace) awaitDue(has *KernelPlanner, now time.Time) {
+	maps.DeleteFunc(p.waiting, func(service string, w waiter) bool { return w.only && !has.due(service) })
+	for _, service := range has.Due() {
+		w, waits := p.waiting[service]
+		if !waits {
+			w = waiter{want: has.Of(service), only: true, since: now}
+		}
+		if !w.grant {
+			p.await(service, w, has)
+		}
+	}
 }
 
 // rooms is how many elements each lane may write; one that is not in it, all.
@@ -176,8 +202,16 @@ func (p *Pace) pay(of lane, elements int, now time.Time) {
 	p.paid[of] = from.Add(time.Duration(elements) * perElement)
 }
 
-// Waiting are the Services that wait, who does for the longest first.
-func (p *Pace) Waiting() []string { return slices.SortedFunc(maps.Keys(p.waiting), p.older) }
+// Waiting are the Services whose change waits, who does for the longest first.
+func (p *Pace) Waiting() (services []string) {
+	for service, w := range p.waiting {
+		if !w.only {
+			services = append(services, service)
+		}
+	}
+	slices.SortFunc(services, p.older)
+	return services
+}
 
 // meanwhile is what a Service has that is to be another, and what of that is new, as far as
 // there is room, with what it costs.
