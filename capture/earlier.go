@@ -19,6 +19,7 @@ import (
 type Earlier struct {
 	Rules bool           // there are any, of this layout
 	Pods  []netip.Prefix // the ranges of this node's pods, as those rules know them
+	Guard []netip.Prefix // what they guard; after Install also what that added
 }
 
 // Earlier reads what a run before left in force. It changes nothing, and says
@@ -27,14 +28,14 @@ func (c *Capture) Earlier() (e Earlier, err error) {
 	if e.Rules, err = c.table.exists(); err != nil || !e.Rules {
 		return e, err
 	}
-	have, _, err := c.table.read(bothOf(rules.Pods)...)
+	have, _, err := c.table.read(append(bothOf(rules.Pods), bothOf(rules.Guard)...)...)
 	if errors.Is(err, unix.ENOENT) { // it went meanwhile
 		return Earlier{}, nil
 	}
 	if err != nil {
 		return e, err
 	}
-	e.Pods = plan.Disjoint(have.prefixes(rules.Pods))
+	e.Pods, e.Guard = plan.Disjoint(have.prefixes(rules.Pods)), plan.Disjoint(have.prefixes(rules.Guard))
 	return e, nil
 }
 

@@ -292,7 +292,7 @@ func podsOfRunBeforeStay(t *testing.T, k kernel) {
 	for _, when := range []string{"before", "after"} {
 		earlier, err := next.Earlier()
 		must(t, err)
-		if !earlier.Rules || !slices.Equal(earlier.Pods, prefixes("10.244.1.0/24")) {
+		if !earlier.Rules || !slices.Equal(earlier.Pods, prefixes("10.244.1.0/24")) || !slices.Equal(earlier.Guard, []netip.Prefix{serviceRange}) {
 			t.Errorf("%s Install: earlier is %+v", when, earlier)
 		}
 		if when == "before" {

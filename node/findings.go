@@ -126,7 +126,7 @@ func (a *Agent) inspect(ctx context.Context) (fresh []capture.Finding, err error
 	if err := errors.Join(errs...); err != nil {
 		return nil, a.unfit(ctx, err)
 	}
-	if err := a.refuseGuard(ctx, guard[:grave]); err != nil {
+	if err := a.refuseGuard(ctx, grave, guard); err != nil {
 		return nil, err
 	}
 	return a.found.replaceNode(slices.Concat(list, guard, notLookedAt(unread, unknown))), nil

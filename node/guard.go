@@ -15,7 +15,7 @@ import (
 )
 
 // checkGuard looks at what is guarded by now, and at this node.
-func (a *Agent) checkGuard() (list []capture.Finding, grave int, err error) {
+func (a *Agent) checkGuard() (list []capture.Finding, grave []netip.Prefix, err error) {
 	g := guard.Check{Flags: a.cfg.ServiceCIDRs, Pods: a.cfg.PodCIDRs}
 	if snap, ok := a.snapshot.Get(); ok {
 		g.Cluster, g.Snapshot = snap.ServiceCIDRs, snap
@@ -30,24 +30,31 @@ func (a *Agent) checkGuard() (list []capture.Finding, grave int, err error) {
 	return list, grave, err
 }
 
-// refuseGuard keeps an agent from starting where the flags' ranges would cut
-// off a node that was not served before. One that was goes on, and says so: one
-// with rules of a run before, or, after a boot, with a last good state.
-func (a *Agent) refuseGuard(ctx context.Context, grave []capture.Finding) error {
+// refuseGuard keeps an agent from starting where ranges of the flags would cut off the node, as
+// found tells of each. What was guarded by a run before, whose rules are there, stays so; after a
+// boot a node that has a last good state starts, and says so: it would be dark.
+func (a *Agent) refuseGuard(ctx context.Context, grave []netip.Prefix, found []capture.Finding) error {
 	if len(grave) == 0 {
 		return nil
 	}
 	earlier, err := a.parts.Capture.Earlier()
-	if err != nil || earlier.Rules {
+	if err != nil {
 		return err
 	}
-	_, err = atomicfile.Within(a.patience.Left(), func() (os.FileInfo, error) { return os.Stat(a.cfg.statePath()) }, nil)
-	if err == nil || errors.Is(err, atomicfile.ErrLate) { // of which nobody knows that there is none
-		return nil
+	if !earlier.Rules {
+		_, err = atomicfile.Within(a.patience.Left(), func() (os.FileInfo, error) { return os.Stat(a.cfg.statePath()) }, nil)
+		if err == nil || errors.Is(err, atomicfile.ErrLate) { // of which nobody knows that there is none
+			return nil
+		}
 	}
 	var errs []error
-	for _, f := range grave {
-		errs = append(errs, errors.New(f.Text))
+	for i, p := range grave {
+		if !slices.ContainsFunc(earlier.Guard, func(had netip.Prefix) bool { return had.Bits() <= p.Bits() && had.Overlaps(p) }) {
+			errs = append(errs, errors.New(found[i].Text))
+		}
+	}
+	if len(errs) == 0 {
+		return nil
 	}
 	return a.unfit(ctx, errors.Join(errs...))
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -55,6 +56,17 @@ func TestAGuardThatCutsTheNodeOff(t *testing.T) {
 			t.Error("judged once, and never again")
 		}
 		r.stop()
+		r.again() // a rollout of another range, in which this host is: the rules of before go on
+		right := r.cfg.ServiceCIDRs
+		r.cfg.ServiceCIDRs = prefixes("10.0.0.0/8")
+		before, _ := r.kernel.InForce()
+		if err := r.start(t); !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "--service-cidr 10.0.0.0/8 overlaps 10.96.3.0/24") {
+			t.Errorf("another range: %v", err)
+		}
+		if after, _ := r.kernel.InForce(); !reflect.DeepEqual(after, before) {
+			t.Errorf("in force is %+v, and was %+v", after, before)
+		}
+		r.cfg.ServiceCIDRs = right
 		r.kernel = &nodetest.Kernel{} // a boot: the rules are gone, the state is not
 		r.again()
 		r.mustStart(t)

@@ -36,16 +36,16 @@ type Check struct {
 	Snapshot       *topology.Snapshot // whose Services there are; nil: not known
 }
 
-// Findings says what is in guarded ranges that is no Service's. The first grave
-// ones of them are mistakes in the flags that would cut this node off.
-func (g Check) Findings() (list []capture.Finding, grave int) {
+// Findings says what is in guarded ranges that is no Service's. The first of them are about
+// the ranges of flags that would cut this node off, which are grave.
+func (g Check) Findings() (list []capture.Finding, grave []netip.Prefix) {
 	add := func(format string, args ...any) {
 		list = append(list, capture.Finding{Kind: Overlap, Text: fmt.Sprintf(format, args...)})
 	}
 	for _, p := range g.Flags {
 		if text := g.on(p); text != "" {
 			add("--service-cidr %s overlaps %s: what this node and its pods send there is refused, to other nodes and the API server too if they are there; %s", p, text, CureFlag)
-			grave++
+			grave = append(grave, p)
 		}
 	}
 	for _, p := range g.Flags {

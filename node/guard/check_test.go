@@ -72,8 +72,8 @@ func TestWhatIsInGuardedRanges(t *testing.T) {
 		},
 	} {
 		got, grave := tc.check.Findings()
-		if len(got) != len(tc.want) || grave != tc.grave {
-			t.Errorf("%s: %d grave of %v", name, grave, got)
+		if len(got) != len(tc.want) || len(grave) != tc.grave {
+			t.Errorf("%s: %v grave of %v", name, grave, got)
 			continue
 		}
 		for i, part := range tc.want {

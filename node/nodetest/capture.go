@@ -305,7 +305,7 @@ func (c *Capture) Due() bool { return c.outdated || c.due || c.behind }
 // Earlier implements node.Capture.
 func (c *Capture) Earlier() (capture.Earlier, error) {
 	r, there := c.kernel.InForce()
-	return capture.Earlier{Rules: there, Pods: r.Pods}, nil
+	return capture.Earlier{Rules: there, Pods: r.Pods, Guard: r.Guard}, nil
 }
 
 // RefreshBridges implements node.Upkeep.
