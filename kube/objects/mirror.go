@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/gridmesh/gridmesh/kube"
+	"github.com/gridmesh/gridmesh/kube/internal/lists"
 )
 
 // Mirror holds all objects of some kinds, unstructured and pruned, and knows
@@ -29,6 +30,7 @@ type Mirror struct {
 	prune  func(obj map[string]any)
 	wake   chan struct{}
 	stores map[string]cache.SharedIndexInformer
+	again  map[string]*lists.Again // by kind
 
 	mu      sync.Mutex
 	changed map[cache.ObjectName]map[string]bool // kinds by name
@@ -53,11 +55,12 @@ func NewMirror(c *kube.Client, kinds []Kind, prune func(obj map[string]any)) *Mi
 	m := &Mirror{
 		client: c.Dynamic, bare: c.Metadata, kinds: map[string]Kind{}, prune: prune, wake: make(chan struct{}, 1),
 		stores: map[string]cache.SharedIndexInformer{}, changed: map[cache.ObjectName]map[string]bool{},
-		faults: map[string]fault{},
+		again: map[string]*lists.Again{}, faults: map[string]fault{},
 	}
 	for _, k := range kinds {
 		m.kinds[k.Kind] = k
-		m.stores[k.Kind] = newInformer(c.Dynamic, k, prune)
+		m.again[k.Kind] = &lists.Again{}
+		m.stores[k.Kind] = newInformer(c.Dynamic, k, m.again[k.Kind], prune)
 	}
 	return m
 }
@@ -92,7 +95,7 @@ func (m *Mirror) Run(ctx context.Context, ready func()) error {
 			return fmt.Errorf("watch %s: %w", kind, err)
 		}
 		synced = append(synced, handler.HasSynced)
-		wg.Go(func() { informer.RunWithContext(ctx) })
+		wg.Go(func() { informer.RunWithContext(ctx); m.again[kind].Rest() })
 	}
 	if cache.WaitForCacheSync(ctx.Done(), synced...) {
 		ready()
@@ -162,6 +165,7 @@ func (m *Mirror) touch(kind string, obj any) {
 	if err != nil {
 		return // no object of ours
 	}
+	m.again[kind].News()
 	m.mu.Lock()
 	if m.changed[name] == nil {
 		m.changed[name] = map[string]bool{}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/gridmesh/gridmesh/kube"
+	"github.com/gridmesh/gridmesh/kube/internal/lists"
 )
 
 // mirrorPage is how many objects a mirror lists at once, where an API server has no
@@ -19,12 +20,12 @@ const mirrorPage = 20
 
 // newInformer follows one kind. Client-go's own informers
 // begin a watch again as fast as the one before was ended, and have all of a list
-// before they prune any.
-func newInformer(client dynamic.Interface, k Kind, prune func(obj map[string]any)) cache.SharedIndexInformer {
+// before they prune any. Nor do they end a watch that stays open and says nothing.
+func newInformer(client dynamic.Interface, k Kind, again *lists.Again, prune func(obj map[string]any)) cache.SharedIndexInformer {
 	api := k.among(client)
-	var pace kube.Pace
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			again.List(&o)
 			k.narrow(&o)
 			if o.Limit > 0 { // else all is asked for, as where a list took too long for its pages
 				o.Limit = min(o.Limit, mirrorPage)
@@ -43,14 +44,9 @@ func newInformer(client dynamic.Interface, k Kind, prune func(obj map[string]any
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			k.narrow(&o)
-			if err := pace.Wait(ctx); err != nil {
-				return nil, err
-			}
-			w, err := kube.Answered(api.Watch(ctx, o))
-			if err == nil {
-				pace.Opened()
-			}
-			return w, err
+			return again.Watch(ctx, o, func(ctx context.Context) (apiwatch.Interface, error) {
+				return kube.Answered(api.Watch(ctx, o))
+			})
 		},
 	}
 	return cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, client), &unstructured.Unstructured{},

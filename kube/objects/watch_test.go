@@ -43,6 +43,34 @@ func TestWatchesThatDoNotLast(t *testing.T) {
 	until(t, "what changes is followed", func() bool { return m.Get("Deployment", "default", "db") != nil })
 }
 
+// Who keeps watches open through which nothing comes, streams of lists neither, is followed by lists.
+func TestDeafWatches(t *testing.T) {
+	t.Parallel()
+	s := apitest.New(t)
+	put(t, s, "web", "spec: {replicas: 1}")
+	var deaf atomic.Bool
+	s.Hook(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
+		if !deaf.Load() || r.URL.Query().Get("watch") == "" {
+			next(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	m := NewMirror(s.Client(t), []Kind{deployments}, prune)
+	m.again["Deployment"].Hurry(900) // 200 ms for three minutes
+	run(t, s, m)
+	deaf.Store(true)
+	s.EndWatches()
+	for i := range 3 {
+		name := fmt.Sprint("deaf-", i)
+		put(t, s, name, "spec: {replicas: 1}")
+		until(t, name+" is known", func() bool { return m.Get("Deployment", "default", name) != nil })
+	}
+}
+
 // An API server without watch-lists is asked for a few objects at a time, and what
 // came is pruned before the next: decoded, a child of a grid may have many megabytes.
 func TestListsComeInSmallPages(t *testing.T) {
