@@ -1,9 +1,14 @@
 package feed
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -58,4 +63,49 @@ func sliceFor(headless bool) *discoveryv1.EndpointSlice {
 		s.Labels[corev1.IsHeadlessService] = ""
 	}
 	return s
+}
+
+// Who answers "not now, ask again in ten minutes", lists and watches, has nobody wait for that:
+// once the API server is well it is followed within seconds.
+func TestNobodyWaitsForAsLongAsIsAsked(t *testing.T) {
+	t.Parallel()
+	s := cluster(t)
+	var refuses atomic.Bool
+	var refused atomic.Int64
+	refuses.Store(true)
+	s.Hook(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
+		if !refuses.Load() {
+			next(w, r)
+			return
+		}
+		refused.Add(1)
+		w.Header().Set("Retry-After", "600")
+		w.WriteHeader(http.StatusTooManyRequests)
+	})
+	f := New(s.Client(t), slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = f.Run(ctx) }()
+	t.Cleanup(func() { cancel(); s.Close(); <-ended })
+	known := func(name string) {
+		t.Helper()
+		eventually(t, "each of its watches is refused", func() bool {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return len(f.all) > 0 && refused.Load() >= int64(len(f.all))
+		})
+		refuses.Store(false)
+		well := time.Now()
+		eventually(t, "Service "+name+" is known", func() bool {
+			snap, ok := f.Get()
+			return ok && strings.Contains(contents(snap), name+"(")
+		})
+		t.Logf("%s is known %s after the API server is well", name, time.Since(well).Round(10*time.Millisecond))
+	}
+	known("kubernetes")
+	refused.Store(0)
+	refuses.Store(true)
+	s.EndWatches()
+	putService(t, s, "web", "10.96.0.2")
+	known("web")
 }
