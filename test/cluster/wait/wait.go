@@ -14,17 +14,25 @@ import (
 // for the longest step, the start of a cluster of six nodes.
 const Patience = 5 * time.Minute
 
-// The pause between two looks grows, for looking costs a busy machine, too.
+// The pause between two looks grows, for looking costs a busy machine, too: to a twentieth of what
+// was waited, within bounds.
 const (
 	firstPause   = 10 * time.Millisecond
-	longestPause = 50 * time.Millisecond
+	usualPause   = 50 * time.Millisecond
+	longestPause = 250 * time.Millisecond
+	share        = 20
 )
+
+func nextPause(last, waited time.Duration) time.Duration {
+	return max(min(last*5/4, usualPause), min(waited/share, longestPause))
+}
 
 // Until calls f until it succeeds or ctx ends. The error then is ctx's, with
 // the last one of f.
 func Until(ctx context.Context, f func() error) error {
 	var last error
-	for pause := firstPause; ; pause = min(pause*5/4, longestPause) {
+	start := time.Now()
+	for pause := firstPause; ; pause = nextPause(pause, time.Since(start)) {
 		err := f()
 		if err == nil {
 			return nil
@@ -96,7 +104,7 @@ func round(d time.Duration) time.Duration {
 // is looked for all the while, and not once at the end.
 func Holds(t T, d time.Duration, f func() error) {
 	t.Helper()
-	for start := time.Now(); ; time.Sleep(longestPause) {
+	for start := time.Now(); ; time.Sleep(usualPause) {
 		err := f()
 		since := time.Since(start)
 		if err != nil {

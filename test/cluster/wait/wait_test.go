@@ -27,7 +27,7 @@ func TestForReturnsSoonAfterTheConditionHolds(t *testing.T) {
 	for _, d := range []time.Duration{0, time.Millisecond, time.Second, 2 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			took, err := For(t.Context(), "a condition", after(d))
-			if err != nil || took < d || took > d+longestPause {
+			if err != nil || took < d || took > d+min(max(usualPause, d/share), longestPause) {
 				t.Errorf("a condition that held after %s: %s, %v", d, took, err)
 			}
 		})
