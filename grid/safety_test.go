@@ -34,11 +34,7 @@ func TestZeroesAreNoDrift(t *testing.T) {
           env: [{name: X, value: ""}]
           readinessProbe: {initialDelaySeconds: 0}
           volumeMounts: [{name: d, mountPath: /a, readOnly: false}, {name: d, mountPath: /b, subPath: b}]`, 1)
-	run(t, settings{Config: gridtest.Config{AutoReady: true, Mutate: func(obj plan.Object) {
-		if obj["kind"] == "Deployment" {
-			gridtest.DropZeroes(obj["spec"].(plan.Object))
-		}
-	}}}, func(c *gridtest.Cluster) {
+	run(t, settings{Config: gridtest.Config{AutoReady: true, Mutate: dropZeroes}}, func(c *gridtest.Cluster) {
 		shops("a", "b", "c")(c)
 		update(c, manifest)
 	}, func(w *world) {

@@ -11,10 +11,20 @@ import (
 // gridtest this would be a test binary of its own with all of client-go.)
 func TestTwinConforms(t *testing.T) {
 	gridtest.Conformance(t, func(*testing.T) gridtest.System {
-		c := gridtest.New(gridtest.Config{})
+		c := gridtest.New(gridtest.Config{Mutate: dropZeroes})
 		return gridtest.System{
 			API: c, Mirror: c, Namespace: "default",
 			Create: func(_ *testing.T, obj plan.Object, manager string) { c.UpdateObject(manager, obj) },
+			Stored: func(_ *testing.T, name string) plan.Object {
+				return c.Object(plan.Ref{Kind: "Deployment", Namespace: "default", Name: name})
+			},
 		}
 	})
+}
+
+// dropZeroes is what the API server does to Deployments.
+func dropZeroes(obj plan.Object) {
+	if obj["kind"] == "Deployment" {
+		gridtest.DropZeroes(obj["spec"].(plan.Object))
+	}
 }

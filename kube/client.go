@@ -37,7 +37,8 @@ type Client struct {
 	Leases coordinationclient.LeasesGetter
 
 	host   func() string // "https://10.0.0.1:6443"; "" while it is not known
-	config string        // who says so: "kubeconfig /etc/gridmesh/kubeconfig"
+	usable func() (ever bool, fault error)
+	config string // who says so: "kubeconfig /etc/gridmesh/kubeconfig"
 }
 
 // LogTo sends client-go's own log where ours goes, as debug lines: it writes
@@ -46,7 +47,7 @@ type Client struct {
 // first Connect.
 func LogTo(log *slog.Logger) {
 	klog.SetLoggerWithOptions(logr.FromSlogHandler(debugOnly{log.Handler()}))
-	waits.Store(log)
+	logTo.Store(log)
 }
 
 // debugOnly makes every record a debug one.
@@ -120,8 +121,17 @@ func Late(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.host = f.host
+	c.host, c.usable = f.host, f.usable
 	return c, unread
+}
+
+// Usable reports whether the configuration could ever be used, and why it cannot be as it is now:
+// where it could before, requests go on as it said then.
+func (c *Client) Usable() (ever bool, fault error) {
+	if c.usable == nil { // it does not change
+		return true, nil
+	}
+	return c.usable()
 }
 
 // load reads the configuration as it is now.

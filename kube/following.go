@@ -3,6 +3,8 @@ package kube
 import (
 	"context"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
@@ -12,10 +14,16 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
+
+	"github.com/gridmesh/gridmesh/internal/obs"
 )
 
 // lookEvery is how often requests look whether the configuration is another one.
 const lookEvery = 2 * time.Second
+
+// moveWithin is how soon watches end where another address is given: thousands of nodes may be
+// given it at once.
+const moveWithin = 10 * time.Second
 
 // nowhere is where requests go while nothing says where to; no resolver knows it (RFC 6761).
 var nowhere = &url.URL{Scheme: "https", Host: "api-server.invalid"}
@@ -45,8 +53,10 @@ func (u *Unread) Unwrap() error { return u.error }
 
 // target is where requests go, and how; the zero value for nowhere yet.
 type target struct {
-	next http.RoundTripper
-	to   *url.URL
+	next  http.RoundTripper
+	to    *url.URL
+	left  context.Context // ends where watches are to go on elsewhere
+	leave context.CancelFunc
 }
 
 // stamp tells one version of a file from another.
@@ -115,13 +125,49 @@ func (f *following) follow(done chan struct{}) {
 	if same {
 		return
 	}
+	f.tell(next, err)
 	f.read, f.err = at, err
 	if err == nil {
-		if f.is.next != nil { // watches that are under way go on
-			utilnet.CloseIdleConnectionsFor(f.is.next)
-		}
-		f.is = next
+		f.move(next)
 	}
+}
+
+// usable is what Client has.
+func (f *following) usable() (ever bool, fault error) {
+	_, _, _ = f.look()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.is.next != nil, f.err
+}
+
+// tell says what became of a configuration that changed, and of one that cannot be used whenever
+// it is for another reason. The first is told by who connects.
+func (f *following) tell(next target, err error) {
+	log, first := logTo.Load(), f.is.next == nil && f.err == nil
+	switch {
+	case log == nil || first:
+	case err == nil:
+		log.Info("the API server is asked by another configuration from now on", obs.KeyName, f.by, obs.KeyAddr, next.to.String())
+	case f.err == nil || err.Error() != f.err.Error():
+		log.Warn("the configuration of the API server changed, and cannot be used; the one before stays, where there was one", obs.KeyName, f.by, obs.KeyErr, err)
+	}
+}
+
+// move has requests go by the next target. Connections by the one before that idle end at once and,
+// where the next is another place, watches within moveWithin: two API servers may be of two histories,
+// and objects of both are no cluster.
+func (f *following) move(next target) {
+	was := f.is
+	f.is = next
+	if was.next == nil {
+		return
+	}
+	utilnet.CloseIdleConnectionsFor(was.next)
+	if *was.to == *next.to {
+		f.is.left, f.is.leave = was.left, was.leave
+		return
+	}
+	time.AfterFunc(rand.N(moveWithin), was.leave)
 }
 
 func (f *following) use() (is target, err error) {
@@ -135,6 +181,7 @@ func (f *following) use() (is target, err error) {
 	if is.next, err = rest.TransportFor(cfg); err != nil {
 		return is, fmt.Errorf("use %s: %w", f.by, told(err))
 	}
+	is.left, is.leave = context.WithCancel(context.Background())
 	return is, nil
 }
 
@@ -155,7 +202,36 @@ func (f *following) RoundTrip(req *http.Request) (*http.Response, error) {
 			req.URL.RawPath = moved(req.URL.RawPath, f.from.EscapedPath(), to.EscapedPath())
 		}
 	}
-	return is.next.RoundTrip(req)
+	if req.URL.Query().Get("watch") == "" {
+		return is.next.RoundTrip(req)
+	}
+	return is.watch(req)
+}
+
+// watch has a watch end where the target is left.
+func (t *target) watch(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(req.Context())
+	stop := context.AfterFunc(t.left, cancel)
+	end := func() { stop(); cancel() }
+	resp, err := t.next.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		end()
+		return nil, err
+	}
+	resp.Body = &ending{resp.Body, end}
+	return resp, nil
+}
+
+// ending is a body at whose end something is done.
+type ending struct {
+	io.ReadCloser
+	end func()
+}
+
+// Close implements io.Closer.
+func (e *ending) Close() error {
+	defer e.end()
+	return e.ReadCloser.Close()
 }
 
 // moved is a path below another root.

@@ -33,8 +33,8 @@ type patience struct {
 	said quiet.Line
 }
 
-// waits is where clients say what they wait for; nil: nobody reads it.
-var waits atomic.Pointer[slog.Logger]
+// logTo is where clients say what they wait for, and of another configuration; nil: nobody reads it.
+var logTo atomic.Pointer[slog.Logger]
 
 // RoundTrip implements http.RoundTripper.
 func (p *patience) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -48,7 +48,7 @@ func (p *patience) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	wait := waitFor(asked)
 	resp.Header.Set(retryAfter, strconv.Itoa(wait))
-	if log := waits.Load(); log != nil {
+	if log := logTo.Load(); log != nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.said.Say(log.Warn, "the API server, or who answers for it, takes no requests now; trying again",

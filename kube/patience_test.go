@@ -36,8 +36,8 @@ func TestNobodyHasClientsWaitForLong(t *testing.T) {
 			t.Fatal(err)
 		}
 		log := &strings.Builder{}
-		waits.Store(slog.New(slog.NewTextHandler(log, nil)))
-		defer waits.Store(nil)
+		logTo.Store(slog.New(slog.NewTextHandler(log, nil)))
+		defer logTo.Store(nil)
 		if _, err := client.Typed.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
 			t.Fatal(err)
 		}

@@ -39,6 +39,7 @@ const (
 	notWhole  = "the rules are not as they should be"
 	noEnvoy   = "no Envoy is connected"
 	loopHangs = "the agent hangs"
+	unsourced = "what says where to ask what is to be served cannot be used"
 	goesSoon  = "the Node is about to go: load balancers are to send it nobody new"
 )
 
@@ -87,9 +88,21 @@ func (a *Agent) serveEligible(w http.ResponseWriter, _ *http.Request) {
 	reply(w, h, h.Healthy && eligible)
 }
 
-func (a *Agent) serveHealth(w http.ResponseWriter, _ *http.Request) {
+// serveReady answers readiness probes: a node that serves what it knows, for nothing could be
+// asked since the agent started, is well, and no update is to go on to the next like it.
+func (a *Agent) serveReady(w http.ResponseWriter, _ *http.Request) {
 	h := a.health(time.Now())
+	if ever, fault := a.usable(); h.Healthy && !ever && fault != nil {
+		h.Healthy, h.Reason = false, unsourced
+	}
 	reply(w, h, h.Healthy)
+}
+
+func (a *Agent) usable() (ever bool, fault error) {
+	if a.parts.Usable == nil {
+		return true, nil
+	}
+	return a.parts.Usable()
 }
 
 func (a *Agent) serveLiveness(w http.ResponseWriter, _ *http.Request) {

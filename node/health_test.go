@@ -235,6 +235,43 @@ func TestLivenessIsTheLoops(t *testing.T) {
 	})
 }
 
+// What cannot be asked of anybody since the start is no node that an update goes on after, though it
+// serves what it knows; one whose configuration is broken later is.
+func TestAnAgentThatCannotAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		r.publish(webOnly())
+		after(time.Minute)
+		r.stop()
+		r.again()
+		ever, fault := atomic.Bool{}, atomic.Pointer[error]{}
+		broken := errors.New("kubeconfig /x is empty")
+		fault.Store(&broken)
+		r.usable = func() (bool, error) { return ever.Load(), *fault.Load() }
+		r.mustStart(t)
+		is := func(when string, readyz int, findings ...string) {
+			t.Helper()
+			after(2 * time.Second)
+			for path, want := range map[string]int{"/healthz": http.StatusOK, "/readyz": readyz, "/livez": http.StatusOK} {
+				w := httptest.NewRecorder()
+				r.agent.healthMux().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+				if w.Code != want {
+					t.Errorf("%s: %s is %d %s, want %d", when, path, w.Code, w.Body, want)
+				}
+			}
+			r.wantFindings(t, when, findings...)
+		}
+		is("empty", http.StatusServiceUnavailable, "configuration: this node serves what it knows: kubeconfig /x is empty")
+		var well error
+		ever.Store(true)
+		fault.Store(&well)
+		is("mended", http.StatusOK)
+		fault.Store(&broken)
+		is("broken again", http.StatusOK, "configuration: what was given before goes on: kubeconfig /x is empty")
+	})
+}
+
 // Load balancers are told of a Node that is about to go, and nobody else is: its rules are
 // as they should be, and neither a readiness nor a liveness probe has anything to do.
 func TestANodeThatIsAboutToGo(t *testing.T) {

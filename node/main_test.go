@@ -94,6 +94,7 @@ type rig struct {
 	supervise func(ctx context.Context, alive func() bool) error // nil: nobody does
 	serves    func(ctx context.Context) error                    // nil: Envoy is not asked whether it serves
 	podCIDRs  func(node string) []netip.Prefix
+	usable    func() (ever bool, fault error)
 	dir       *source.Dir // nil: source
 
 	agent *Agent
@@ -175,7 +176,7 @@ func (r *rig) parts() Parts {
 			}
 			return list, r.looked
 		},
-		WatchLinks: r.watchLinks, Supervise: r.supervise, EnvoyServes: r.serves, PodCIDRs: r.podCIDRs,
+		WatchLinks: r.watchLinks, Supervise: r.supervise, EnvoyServes: r.serves, PodCIDRs: r.podCIDRs, Usable: r.usable,
 	}
 	if r.dir != nil {
 		p.Source, p.PodCIDRs = r.dir, r.dir.PodCIDRs

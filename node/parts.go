@@ -64,6 +64,9 @@ type Parts struct {
 	PodCIDRs func(node string) []netip.Prefix
 	// Cluster is the API server; nil where there is none.
 	Cluster Cluster
+	// Usable reports whether what was given to find the Source by could ever be used since the
+	// start, and why it cannot be as it is now; nil where that is known at the start.
+	Usable func() (ever bool, fault error)
 }
 
 // Source is where snapshots come from.

@@ -208,7 +208,7 @@ func (a *Agent) statusMux() http.Handler {
 func (a *Agent) healthMux() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", a.serveEligible)
-	mux.HandleFunc("GET /readyz", a.serveHealth)
+	mux.HandleFunc("GET /readyz", a.serveReady)
 	mux.HandleFunc("GET /livez", a.serveLiveness)
 	return mux
 }

@@ -16,6 +16,9 @@ const silentWatch capture.FindingKind = "silent-watch"
 // all that there is to say of endpoints.
 const waitingHold capture.FindingKind = "waiting-hold"
 
+// configuration is the finding where what was given to ask the API server by, or manifests, cannot be used.
+const configuration capture.FindingKind = "configuration"
+
 // patientFor is how long a hold may wait for a watch before that is told: a quiet one says
 // something about once a minute.
 const patientFor = 2 * time.Minute
@@ -45,12 +48,30 @@ func (l *loop) clock() {
 	}
 }
 
-// judgeWatches notes what watches of the API server keep to themselves.
+// judgeWatches notes what watches of the API server keep to themselves, and why nobody can be asked.
 func (l *loop) judgeWatches() {
-	if l.parts.Cluster == nil {
-		return
+	list := l.misconfigured()
+	if l.parts.Cluster != nil {
+		list = append(list, l.unspoken()...)
 	}
-	var list []capture.Finding
+	l.show(l.found.replaceWatches(list))
+}
+
+// misconfigured is why what was given to ask by cannot be used.
+func (l *loop) misconfigured() []capture.Finding {
+	ever, fault := l.usable()
+	if fault == nil {
+		return nil
+	}
+	goes := "this node serves what it knows"
+	if ever {
+		goes = "what was given before goes on"
+	}
+	return []capture.Finding{{Kind: configuration, Text: "what says where to ask what is to be served cannot be used, and is looked at again every few seconds; " + goes + ": " + fault.Error()}}
+}
+
+// unspoken is what watches of the API server keep to themselves.
+func (l *loop) unspoken() (list []capture.Finding) {
 	if silent := l.parts.Cluster.Silent(); len(silent) > 0 {
 		list = append(list, capture.Finding{Kind: silentWatch, Text: "watches of the API server stay open and bring nothing, not even a bookmark: " + strings.Join(silent, ", ") +
 			"; all of that is listed every few minutes instead, and followed as late: see what is between this node and the API server (a proxy, a load balancer, a firewall), or whether the API server sends bookmarks"})
@@ -59,5 +80,5 @@ func (l *loop) judgeWatches() {
 		list = append(list, capture.Finding{Kind: waitingHold, Text: "the hold after an outage goes on, for the API server answers, and does not say all again: waiting for " + strings.Join(h.unheard, ", ") +
 			"; see that it answers lists and watches of that to this agent (status says what fails), with the rights that deploy/ gives it"})
 	}
-	l.show(l.found.replaceWatches(list))
+	return list
 }

@@ -33,6 +33,7 @@ type Dir struct {
 	builder *topology.Builder
 	built   counted // what the builder holds
 	pods    atomic.Pointer[podRanges]
+	unread  atomic.Pointer[error] // of the last look; nil before the first
 }
 
 // file is a file of manifests as it was read last.
@@ -74,15 +75,27 @@ func (d *Dir) Run(ctx context.Context) error {
 	tick := time.NewTicker(dirPoll)
 	defer tick.Stop()
 	for {
-		if err := d.refresh(); err != nil && !d.Awaits {
+		err := d.refresh()
+		if err != nil && !d.Awaits {
 			return err
 		}
+		d.unread.Store(&err)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return nil
 		}
 	}
+}
+
+// Usable reports whether the directory could ever be read, and why not. What is wrong with
+// it later is a Problem. Anybody may ask.
+func (d *Dir) Usable() (ever bool, fault error) {
+	if err := d.unread.Load(); err != nil {
+		fault = *err
+	}
+	_, ever = d.Get()
+	return ever, fault
 }
 
 // refresh publishes a snapshot if anything changed. A directory that cannot be

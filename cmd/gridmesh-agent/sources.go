@@ -42,7 +42,7 @@ func (c *config) takeFrom(parts *node.Parts, log *slog.Logger, earlier func() (c
 
 func (c *config) readManifests(parts *node.Parts) error {
 	dir := source.NewDir(c.manifests)
-	parts.Source, parts.PodCIDRs = dir, dir.PodCIDRs
+	parts.Source, parts.PodCIDRs, parts.Usable = dir, dir.PodCIDRs, dir.Usable
 	err := readable(c.manifests)
 	dir.Awaits = err != nil
 	return err
@@ -58,7 +58,7 @@ func (c *config) connect(parts *node.Parts, log *slog.Logger) error {
 		return err
 	}
 	snapshots := feed.New(client, log, feed.NewMetrics(parts.Registry))
-	parts.Source, parts.Cluster = snapshots, cluster{client, events.ForNode(client, c.node.Node, log), snapshots}
+	parts.Source, parts.Usable, parts.Cluster = snapshots, client.Usable, cluster{client, events.ForNode(client, c.node.Node, log), snapshots}
 	return err
 }
 

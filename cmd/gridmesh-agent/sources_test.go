@@ -4,10 +4,12 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/node/report"
 )
 
@@ -53,6 +55,7 @@ func TestABootWithoutASource(t *testing.T) {
 			if guarded := strings.Join(p.left(), ", "); !strings.Contains(guarded, "table gridmesh,") {
 				t.Errorf("no guard is in force: %s", guarded)
 			}
+			p.awaits("a", func(r *report.Report) bool { return told(r, tc.say) })
 			if tc.flag == "--manifests" {
 				if err := os.Rename(p.manifests(), path); err != nil {
 					t.Fatal(err)
@@ -69,6 +72,11 @@ func TestABootWithoutASource(t *testing.T) {
 			})
 		})
 	}
+}
+
+// told reports whether a finding says why nobody can be asked.
+func told(r *report.Report, why string) bool {
+	return slices.ContainsFunc(r.Findings, func(f capture.Finding) bool { return f.Kind == "configuration" && strings.Contains(f.Text, why) })
 }
 
 // kubeconfig is one of an API server.

@@ -24,6 +24,8 @@ type System struct {
 	// Create creates an object by an update under a field manager, as an older
 	// program does.
 	Create func(t *testing.T, obj plan.Object, manager string)
+	// Stored is a Deployment of the namespace with all that is stored of it.
+	Stored func(t *testing.T, name string) plan.Object
 }
 
 // Conformance checks what the controller relies on. Both the twin and the real
@@ -40,6 +42,7 @@ func Conformance(t *testing.T, open func(t *testing.T) System) {
 		{"apply and merge of another version conflict", (*suite).conflicts},
 		{"merge of another UID is refused", (*suite).mergesOne},
 		{"merge sets and removes metadata", (*suite).merges},
+		{"what is zero is not stored", (*suite).zeroes},
 		{"the generation counts changes of the spec", (*suite).generations},
 		{"who scales is in the managed fields", (*suite).scalers},
 		{"fields of an older program are taken over", (*suite).takesOver},

@@ -1,6 +1,7 @@
 package gridtest
 
 import (
+	"slices"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -73,4 +74,47 @@ func (s *suite) revisions(t *testing.T) {
 	if got := kept(s.must(s.Mirror.Get(ref.Kind, ref.Namespace, ref.Name), nil)); got != "v1" {
 		t.Errorf("mirrored, it holds %q", got)
 	}
+}
+
+// zeroed is a Deployment with fields that are empty, zero and false.
+func (s *suite) zeroed() plan.Object {
+	obj := s.deployment("zeroes", nil)
+	pod := obj["spec"].(plan.Object)["template"].(plan.Object)["spec"].(plan.Object)
+	pod["hostNetwork"] = false
+	pod["containers"] = []any{plan.Object{
+		"name": "c", "image": "nothing", "stdin": false, "env": []any{plan.Object{"name": "X", "value": ""}},
+		"readinessProbe": plan.Object{"tcpSocket": plan.Object{"port": int64(80)}, "initialDelaySeconds": int64(0)},
+	}}
+	return obj
+}
+
+// zeroes: what DropZeroes takes away is what the API server does not store of a Deployment, which
+// therefore is no change by hand.
+func (s *suite) zeroes(t *testing.T) {
+	made := s.apply(s.zeroed(), plan.Manager)
+	stored, dropped := s.Stored(t, "zeroes"), s.zeroed()
+	DropZeroes(dropped)
+	if got, want := zeroesOf(stored), zeroesOf(dropped); !slices.Equal(got, want) || !slices.Equal(want, []string{"name"}) {
+		t.Errorf("of these fields %v are stored, and DropZeroes leaves %v", got, want)
+	}
+	if again := s.apply(s.zeroed(), plan.Manager); again.GetResourceVersion() != made.GetResourceVersion() {
+		t.Errorf("applied again: version %s, was %s", again.GetResourceVersion(), made.GetResourceVersion())
+	}
+}
+
+// zeroesOf are the fields that a Deployment of zeroed has, and one that is not zero.
+func zeroesOf(obj plan.Object) (fields []string) {
+	pod, _, _ := unstructured.NestedMap(obj, "spec", "template", "spec")
+	containers, _, _ := unstructured.NestedSlice(pod, "containers")
+	c, _ := containers[0].(plan.Object)
+	probe, _, _ := unstructured.NestedMap(c, "readinessProbe")
+	list, _, _ := unstructured.NestedSlice(c, "env")
+	env, _ := list[0].(plan.Object)
+	for name, in := range map[string]plan.Object{"hostNetwork": pod, "stdin": c, "name": env, "value": env, "initialDelaySeconds": probe} {
+		if _, there := in[name]; there {
+			fields = append(fields, name)
+		}
+	}
+	slices.Sort(fields)
+	return fields
 }

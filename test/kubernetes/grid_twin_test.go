@@ -70,6 +70,11 @@ func TestGridAPIServerConforms(t *testing.T) {
 				_, err := admin.Resource(resources[u.GetKind()].Resource).Namespace(u.GetNamespace()).Create(patient(t), u, metav1.CreateOptions{FieldManager: manager})
 				must(t, err)
 			},
+			Stored: func(t *testing.T, name string) plan.Object {
+				u, err := admin.Resource(resources["Deployment"].Resource).Namespace("twin").Get(patient(t), name, metav1.GetOptions{})
+				must(t, err)
+				return u.Object
+			},
 		}
 	})
 }
