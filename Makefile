@@ -125,6 +125,7 @@ $(PARTS:%=part-%):
 long: build images race kube envoy resolvers helm ## the long tests, which make test leaves out (half an hour)
 	@$(BIN)/lab-worker left-out
 	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 -p $(AT_ONCE) -timeout $(CLUSTER_TIME) $(filter-out ./test/soak/ ./test/flows/,$(CLUSTER_TESTS)) -run '$(long)'
+	$(MAKE) --no-print-directory health
 
 # Of this machine's architecture, which real nodes run.
 images-test: ARCHS = $(shell $(GO) env GOARCH)

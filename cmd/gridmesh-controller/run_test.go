@@ -106,15 +106,25 @@ func TestNoAddressNoListener(t *testing.T) {
 // A controller without the right to list, or without the CRDs, is not ready,
 // and knows which watch it is.
 func TestWithoutRightsItIsNotReady(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	forbidden := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)
 		fmt.Fprintf(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": %q}`, r.URL.Path+" is forbidden")
-	}))
-	defer server.Close()
-	file := kubeconfigOf(t, server.URL)
-	for name, leaderElect := range map[string]bool{"lists": false, "lease": true} {
+	}
+	for name, tc := range map[string]struct {
+		leaderElect bool
+		answers     http.HandlerFunc
+		says        string
+	}{
+		"lists": {false, forbidden, "forbidden"},
+		"lease": {true, forbidden, "forbidden"},
+		"CRDs":  {false, http.NotFound, "could not find the requested resource"},
+	} {
 		t.Run(name, func(t *testing.T) {
+			leaderElect := tc.leaderElect
+			server := httptest.NewServer(tc.answers)
+			defer server.Close()
+			file := kubeconfigOf(t, server.URL)
 			client, err := kube.Connect(file, "test", kube.Rate{QPS: 100, Burst: 100})
 			if err != nil {
 				t.Fatal(err)
@@ -130,7 +140,7 @@ func TestWithoutRightsItIsNotReady(t *testing.T) {
 			}
 			go func() { ended <- r.act(ctx, leaderElect) }()
 			for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-				if err := r.doubts.Now(); err != nil && strings.Contains(err.Error(), want) && strings.Contains(err.Error(), "forbidden") {
+				if err := r.doubts.Now(); err != nil && strings.Contains(err.Error(), want) && strings.Contains(err.Error(), tc.says) {
 					break
 				}
 				if time.Since(begin) > 60*time.Second {

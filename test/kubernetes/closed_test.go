@@ -3,9 +3,11 @@ package kubernetes
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
@@ -30,7 +32,7 @@ func (a *app) closedEverywhere(t *testing.T) {
 						}
 						got, err := ask(from, network, a.at(i))
 						if err != nil {
-							t.Fatalf("%s of %s, %s: %v", ns, n.Name, network, err)
+							t.Fatalf("%s of %s, %s: %v\n%s", ns, n.Name, network, err, envoyOf(n, a.svc.Spec.ClusterIPs[i]))
 						}
 						if node := a.nodeOf(got.Name); c.Nodes[node] == nil || c.Nodes[node].Unit != n.Unit {
 							t.Fatalf("%s of %s, %s: answered by %s on %s", ns, n.Name, network, got.Name, node)
@@ -40,6 +42,24 @@ func (a *app) closedEverywhere(t *testing.T) {
 			}
 		}
 	}
+}
+
+// envoyOf is what a node's Envoy says of an address, and of what it could not do, for who looks for a
+// dial that failed.
+func envoyOf(n *cluster.Node, ip string) string {
+	var said []string
+	for _, path := range []string{"/clusters", "/stats?usedonly&filter=(on_demand|cx_none_healthy|cx_no_route|connect_fail|cx_connect_timeout|pending_overflow|cx_overflow)"} {
+		text, err := n.Admin(path)
+		if err != nil {
+			said = append(said, fmt.Sprint(path, ": ", err))
+		}
+		for line := range strings.Lines(text) {
+			if strings.Contains(line, ip) || path != "/clusters" {
+				said = append(said, strings.TrimSpace(line))
+			}
+		}
+	}
+	return strings.Join(said, "\n")
 }
 
 func TestClosedLoop(t *testing.T) {

@@ -116,6 +116,8 @@ func TestGridNamesResolve(t *testing.T) {
 		reverse, err := dns.ReverseAddr(front.Spec.ClusterIP)
 		must(t, err)
 		resolves(t, node, reverse, dns.TypePTR, "front-svc.default.svc.cluster.local.")
+		below := strings.NewReplacer(".", "-", ":", "-").Replace(ips[unit]) + ".front-svc.default.svc.cluster.local."
+		resolves(t, node, below, dns.TypeA, ips[unit]) // of a Service with a ClusterIP, as CoreDNS' own plugin has it
 	}
 
 	hostsFile(t, "b-1", ips["south"]+" db-0."+strings.TrimSuffix(headless, ".")+"\n")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/load"
@@ -35,7 +36,10 @@ func TestUplinkHealed(t *testing.T) {
 	served(t, a, a)
 	kept, brief := outage.Staying(t, c, cutFor, inside), outage.Deploy(t, c, "brief", outage.Brief, inside)
 	from := []*netlab.NS{c.Nodes["a-1"].NS, c.Nodes["a-2"].NS, a.ns(t, "a-1"), a.ns(t, "a-2")}
-	to := []netip.AddrPort{a.to}
+	to := []netip.AddrPort{a.to, anywhere(t, "healed")}
+	for _, ns := range from {
+		wait.Eventually(t, func() error { _, err := edge.Ask(ns, "tcp", to[1], answered); return err })
+	}
 	for _, app := range append(kept, brief) {
 		for _, ns := range from {
 			wait.Eventually(t, func() error { _, err := edge.Ask(ns, "tcp", app.To, answered); return err })
@@ -84,6 +88,25 @@ func TestUplinkHealed(t *testing.T) {
 	for _, n := range inside {
 		held(t, n, healed)
 	}
+}
+
+// anywhere is a Service of an app's pods that other units may answer, too.
+func anywhere(t *testing.T, app string) netip.AddrPort {
+	t.Helper()
+	name := app + "any"
+	must(t, c.Apply(strings.NewReplacer("NAME", name, "APP", app).Replace(`
+apiVersion: v1
+kind: Service
+metadata: {name: NAME, annotations: {topologyKeys: '["unit", "*"]'}}
+spec: {selector: {app: APP}, ports: [{port: 80, targetPort: main}]}
+`)))
+	t.Cleanup(func() {
+		_, err := c.Kubectl("delete", "--ignore-not-found", "service/"+name)
+		must(t, err)
+	})
+	svc, err := c.Kube.CoreV1().Services("default").Get(patient(t), name, metav1.GetOptions{})
+	must(t, err)
+	return netip.AddrPortFrom(netip.MustParseAddr(svc.Spec.ClusterIP), 80)
 }
 
 // held: without a hold the test shows nothing.
