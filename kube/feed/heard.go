@@ -26,7 +26,7 @@ func (f *Feed) Unheard(since time.Time) (watches []string) {
 		}
 		watches = append(watches, w.name)
 		if !again && f.waits.due(w.name, at, now) { // else it is asked for again already
-			w.again.After(asksWithin * f.look)
+			w.again.Late(asksWithin * f.look)
 		}
 	}
 	return watches

@@ -23,11 +23,19 @@ type Again struct {
 	relist bool        // the watch is not to go on: a list is due
 	pace   kube.Pace
 
+	coming  bool      // all there is was asked for, in pages or as a stream, and is not whole yet
+	streams int       // that were opened for it since it was whole
+	whole   time.Time // when it was, the last time
+
 	silence silence
 }
 
+// mostStreams is how many streams of all there is may end in a row before they have told it: what
+// cuts one, as a proxy does that lets none take longer, may cut each. A list comes in pages.
+const mostStreams = 2
+
 // errSilent has a reflector ask for a list where it would have one streamed.
-var errSilent = errors.New("watches of this say nothing: it is listed without")
+var errSilent = errors.New("watches of this say nothing, or not all there is: it is listed without")
 
 // List is called before a list is asked for, with its options. A reflector that lists again asks for the
 // version that it knows, and with a limit that is exactly that one: whoever is deaf, or doubts a list, would
@@ -45,7 +53,7 @@ func Initial(o metav1.ListOptions) bool { return o.SendInitialEvents != nil && *
 // Watch opens a watch with such options. Where a list is due and this is none it fails, with what
 // a reflector lists for.
 func (a *Again) Watch(ctx context.Context, o metav1.ListOptions, open func(ctx context.Context) (apiwatch.Interface, error)) (apiwatch.Interface, error) {
-	if Initial(o) && !a.Silent().IsZero() {
+	if Initial(o) && !a.streamable() {
 		return nil, errSilent
 	}
 	if due := a.begin(Initial(o)); due {
@@ -60,6 +68,9 @@ func (a *Again) Watch(ctx context.Context, o metav1.ListOptions, open func(ctx c
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if Initial(o) {
+		a.streams++
+	}
 	w = a.listen(w, Initial(o))
 	done := context.AfterFunc(ctx, w.Stop)
 	a.end = func() { done(); w.Stop() }
@@ -70,6 +81,13 @@ func (a *Again) Watch(ctx context.Context, o metav1.ListOptions, open func(ctx c
 	return w, nil
 }
 
+// streamable reports whether all there is may be asked for as a stream.
+func (a *Again) streamable() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.silence.ended == 0 && a.streams < mostStreams
+}
+
 // begin ends the watch before, which a reflector may have left open, and
 // reports whether a list is due and this is none.
 func (a *Again) begin(list bool) (due bool) {
@@ -78,10 +96,19 @@ func (a *Again) begin(list bool) (due bool) {
 	a.endWatch()
 	if list {
 		a.silence.end(true)
-		a.relist = false
+		a.relist, a.coming = false, true
 		a.stopTimer()
+	} else { // a reflector goes on only with a list that it took
+		a.isWhole()
 	}
 	return a.relist
+}
+
+// isWhole notes that all there is has come, where it was asked for.
+func (a *Again) isWhole() {
+	if a.coming {
+		a.coming, a.streams, a.whole = false, 0, time.Now()
+	}
 }
 
 func (a *Again) endWatch() {
@@ -94,14 +121,33 @@ func (a *Again) endWatch() {
 
 // After has the reflector list anew after a pause, and some more, for many
 // nodes may have been told the same at the same time.
-func (a *Again) After(pause time.Duration) {
+func (a *Again) After(pause time.Duration) { a.after(pause, func() bool { return true }) }
+
+// Late is After, for who waits for a word: not if by then all was listed, or is about to be, however
+// slowly that comes. To end a stream that comes would have it begin with nothing, for ever.
+func (a *Again) Late(pause time.Duration) {
+	asked := time.Now()
+	a.after(pause, func() bool {
+		if a.whole.After(asked) || a.coming && !a.silence.stalls() {
+			return false
+		}
+		if a.coming {
+			a.streams = mostStreams // the next one may be as slow
+		}
+		return true
+	})
+}
+
+func (a *Again) after(pause time.Duration, still func() bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.stopTimer()
 	a.timer = time.AfterFunc(pause+rand.N(pause/5+1), func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.listAnew()
+		if still() {
+			a.listAnew()
+		}
 	})
 }
 

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 )
 
@@ -19,6 +21,9 @@ const (
 	// Begins is for how long a watch may say nothing that is to tell first all there is, and has
 	// not begun: who waits for that knows nothing, and an API server begins within a few seconds.
 	Begins = 20 * time.Second
+	// stalled is how old the last word may be of a stream of all there is that is about to tell the
+	// rest: over a poor link a large object takes its time.
+	stalled = 75 * time.Second
 	// spread is up to how much longer it may be, by chance: many nodes may sit behind the same.
 	spread = Quiet / 3
 )
@@ -79,6 +84,12 @@ func (s *silence) set() {
 
 func (s *silence) left() time.Duration { return max(0, s.most-time.Since(s.since)) }
 
+// stalls reports whether the watch that is open has said nothing for so long that its next word is
+// not worth waiting for. A list, or what is only asked for, does not: it ends by itself (kube/progress.go).
+func (s *silence) stalls() bool {
+	return s.open != nil && time.Since(s.since) > stalled/max(1, s.hurry)
+}
+
 // listen begins to wait for what a watch says, which may be to tell first all there is. The lock is held.
 func (a *Again) listen(w apiwatch.Interface, begins bool) apiwatch.Interface {
 	s, now := &a.silence, time.Now()
@@ -110,15 +121,27 @@ func (a *Again) heardNothing(of *tap) {
 }
 
 // word notes that a watch said something.
-func (a *Again) word() {
+func (a *Again) word(e apiwatch.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if endsInitial(e) {
+		a.isWhole()
+	}
 	s, now := &a.silence, time.Now()
 	s.told, s.since, s.before, s.ended = now, now, 0, 0
 	if s.begins || s.slower > 0 {
 		s.begins = false
 		s.faster()
 	}
+}
+
+// endsInitial reports whether an event is the bookmark after all there is.
+func endsInitial(e apiwatch.Event) bool {
+	if e.Type != apiwatch.Bookmark {
+		return false
+	}
+	m, err := meta.Accessor(e.Object)
+	return err == nil && m.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
 }
 
 // end is called before a watch is ended; listed, where all is listed instead.
@@ -140,18 +163,18 @@ type tap struct {
 	stop sync.Once
 }
 
-func newTap(w apiwatch.Interface, word func()) *tap {
+func newTap(w apiwatch.Interface, word func(apiwatch.Event)) *tap {
 	t := &tap{Interface: w, out: make(chan apiwatch.Event), done: make(chan struct{})}
 	go t.hand(word)
 	return t
 }
 
 // hand ends with the watch, which Stop ends.
-func (t *tap) hand(word func()) {
+func (t *tap) hand(word func(apiwatch.Event)) {
 	defer close(t.out)
 	for e := range t.Interface.ResultChan() {
 		if e.Type != apiwatch.Error { // which says that it tells nothing
-			word()
+			word(e)
 		}
 		select {
 		case t.out <- e:
