@@ -15,10 +15,14 @@ import (
 // what is on the way there may keep a connection alive and pass nothing on, and who waits for
 // that would wait for ever. A large list over a poor link takes longer, and brings something all
 // the while.
+//
+// A proxy may hold the headers of a watch back until its first event. Of a quiet kind that is a
+// bookmark, 60 to 75 s after the watch began; of one that tells first all there is it comes at once.
 const (
-	headersWithin = 75 * time.Second
-	watchedWithin = 40 * time.Second
-	bytesWithin   = 40 * time.Second
+	headersWithin  = 75 * time.Second
+	watchedWithin  = 90 * time.Second
+	streamedWithin = 40 * time.Second
+	bytesWithin    = 40 * time.Second
 )
 
 // stalled is that nothing came of a request for so long. It is no net.Error: client-go would open a
@@ -41,10 +45,7 @@ func (p *progress) within(d time.Duration) time.Duration { return d / max(1, p.h
 
 // RoundTrip implements http.RoundTripper.
 func (p *progress) RoundTrip(req *http.Request) (*http.Response, error) {
-	watches, within := isWatch(req), p.within(headersWithin)
-	if watches {
-		within = p.within(watchedWithin)
-	}
+	watches, within := isWatch(req), p.within(headersOf(req))
 	ctx, cancel := context.WithCancelCause(req.Context())
 	late := time.AfterFunc(within, func() { cancel(stalled(within)) })
 	resp, err := p.next.RoundTrip(req.WithContext(ctx))
@@ -69,9 +70,22 @@ func (p *progress) RoundTrip(req *http.Request) (*http.Response, error) {
 func (p *progress) WrappedRoundTripper() http.RoundTripper { return p.next }
 
 // isWatch reports whether a request is answered for as long as somebody listens.
-func isWatch(req *http.Request) bool {
-	watches, _ := strconv.ParseBool(req.URL.Query().Get("watch"))
-	return watches
+func isWatch(req *http.Request) bool { return asks(req, "watch") }
+
+// headersOf is for how long the headers of an answer are waited for.
+func headersOf(req *http.Request) time.Duration {
+	switch {
+	case !isWatch(req):
+		return headersWithin
+	case asks(req, "sendInitialEvents"):
+		return streamedWithin
+	}
+	return watchedWithin
+}
+
+func asks(req *http.Request, what string) bool {
+	is, _ := strconv.ParseBool(req.URL.Query().Get(what))
+	return is
 }
 
 // why is an error, or that of the request's end where it was ended for its slowness.

@@ -85,11 +85,14 @@ func TestNobodyWaitsForAnAnswerThatDoesNotCome(t *testing.T) {
 	}
 }
 
-// A list that comes slowly, and a watch that says nothing for longer than any of these times, go on.
+// A list that comes slowly, and a watch that says nothing for longer than any of these times, go on;
+// so does one of which the headers are held back until the first bookmark, as late as an API server sends it.
 func TestWhatGoesOnIsNotEnded(t *testing.T) {
-	for path, tc := range map[string]struct{ parts, pause time.Duration }{
-		"/api/v1/nodes":            {20, bytesWithin - time.Second},
-		"/api/v1/nodes?watch=true": {2, time.Hour},
+	const bookmark = 75 * time.Second
+	for path, tc := range map[string]struct{ headers, parts, pause time.Duration }{
+		"/api/v1/nodes":                                   {headersWithin - time.Second, 20, bytesWithin - time.Second},
+		"/api/v1/nodes?watch=true":                        {bookmark, 2, time.Hour},
+		"/api/v1/nodes?watch=true&sendInitialEvents=true": {streamedWithin - time.Second, 2, time.Hour},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			read, write := io.Pipe()
@@ -101,7 +104,7 @@ func TestWhatGoesOnIsNotEnded(t *testing.T) {
 				_ = write.Close()
 			}()
 			p := &progress{next: answering(func() *http.Response {
-				time.Sleep(watchedWithin - time.Second)
+				time.Sleep(tc.headers)
 				return &http.Response{Body: read}
 			})}
 			resp, err := p.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test"+path, nil))
