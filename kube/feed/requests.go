@@ -48,6 +48,9 @@ func (r *requests[L]) watch(ctx context.Context, o metav1.ListOptions) (apiwatch
 	return r.again.Watch(ctx, o, func(ctx context.Context) (apiwatch.Interface, error) {
 		o.LabelSelector = r.selector
 		w, err := kube.Answered(r.api.Watch(ctx, o))
+		if err != nil && ctx.Err() != nil { // it was given up, for a list or for good
+			return w, err
+		}
 		v := verbWatch
 		if err != nil && lists.Initial(o) { // a list is asked for then
 			v = verbList

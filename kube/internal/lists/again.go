@@ -14,11 +14,14 @@ import (
 	"github.com/gridmesh/gridmesh/kube"
 )
 
+// errDue has a reflector list anew.
+var errDue = apierrors.NewResourceExpired("a list is looked at again")
+
 // Again is between a reflector and the API server: it has one watch open at most, and ends it
 // where a list is due, or nothing comes of it (silence.go). The zero value is ready.
 type Again struct {
 	mu     sync.Mutex
-	end    func()      // of the watch that is open; nil for none
+	end    func()      // of the watch that is open, or asked for; nil for none
 	timer  *time.Timer // of the next look; nil for none
 	relist bool        // the watch is not to go on: a list is due
 	pace   kube.Pace
@@ -57,28 +60,44 @@ func (a *Again) Watch(ctx context.Context, o metav1.ListOptions, open func(ctx c
 		return nil, errSilent
 	}
 	if due := a.begin(Initial(o)); due {
-		return nil, apierrors.NewResourceExpired("a list is looked at again")
+		return nil, errDue
 	}
 	if err := a.pace.Wait(ctx); err != nil {
 		return nil, err
 	}
-	w, err := open(ctx)
-	if err != nil {
-		return nil, err
-	}
+	asked, giveUp := a.asks(ctx)
+	w, err := open(asked)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if err != nil {
+		giveUp()
+		if a.relist {
+			err = errDue
+		}
+		return nil, err
+	}
 	if Initial(o) {
 		a.streams++
 	}
 	w = a.listen(w, Initial(o))
 	done := context.AfterFunc(ctx, w.Stop)
-	a.end = func() { done(); w.Stop() }
+	a.end = func() { done(); w.Stop(); giveUp() }
 	a.pace.Opened()
 	if a.relist { // meanwhile
 		a.end()
 	}
 	return w, nil
+}
+
+// asks begins to ask for a watch, for as long as no list is due: who is asked may not answer for long.
+func (a *Again) asks(ctx context.Context) (context.Context, context.CancelFunc) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ctx, a.end = context.WithCancel(ctx)
+	if a.relist { // meanwhile
+		a.end()
+	}
+	return ctx, a.end
 }
 
 // streamable reports whether all there is may be asked for as a stream.

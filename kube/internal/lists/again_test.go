@@ -2,6 +2,7 @@ package lists
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,5 +65,33 @@ func TestAgain(t *testing.T) {
 		ended("nothing waits", third, false)
 		cancel()
 		ended("the end", third, true)
+	})
+}
+
+// A watch that is asked for and not answered yet is given up where a list is due, and no answer is
+// waited for.
+func TestAListDoesNotWaitForAWatchThatIsNotAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a Again
+		begin := time.Now()
+		a.After(10 * time.Second)
+		_, err := a.Watch(t.Context(), metav1.ListOptions{}, func(ctx context.Context) (apiwatch.Interface, error) {
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(90 * time.Second):
+				return nil, errors.New("no answer")
+			}
+		})
+		if took := time.Since(begin); !apierrors.IsResourceExpired(err) || took > 12*time.Second {
+			t.Errorf("after %s: %v", took, err)
+		}
+		a.List(&metav1.ListOptions{})
+		fake := apiwatch.NewFake()
+		if _, err := a.Watch(t.Context(), metav1.ListOptions{}, func(context.Context) (apiwatch.Interface, error) { return fake, nil }); err != nil {
+			t.Error(err)
+		}
+		a.Rest()
+		fake.Stop()
 	})
 }
