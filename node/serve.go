@@ -129,7 +129,7 @@ func (a *Agent) serveLater(ctx context.Context, s server) error {
 			l, err := s.listen(s.address, a.log)
 			if err == nil {
 				a.found.replace(s.late, nil)
-				return s.serveOn(ctx, l)
+				return run.ServeUntil(ctx, l, s.serve)
 			}
 			text := fmt.Sprintf("the agent's %s is not served yet, and tried again: %v: stop who has the address, a kube-proxy or another program, or give --%s-bind-address another", s.name, err, s.name)
 			a.show(a.found.replace(s.late, []capture.Finding{{Kind: capture.KubeProxy, Text: text}}))
@@ -138,13 +138,6 @@ func (a *Agent) serveLater(ctx context.Context, s server) error {
 			return nil
 		}
 	}
-}
-
-// serveOn serves on a listener that the group does not hold, for it came late.
-func (s *server) serveOn(ctx context.Context, l net.Listener) error {
-	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
-	defer stop()
-	return s.serve(ctx, l)
 }
 
 // servers lists every listener. Only health may be open to others.

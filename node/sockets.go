@@ -38,7 +38,7 @@ func (a *Agent) serveAgain(ctx context.Context, s server, err error) error {
 		case again == nil:
 			a.found.replace(s.missing, nil)
 			a.log.Info("a socket could be made", obs.KeyName, s.name)
-			return s.serveOn(ctx, l)
+			return run.ServeUntil(ctx, l, s.serve)
 		case errors.Is(again, ErrUnfit):
 			return again
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,7 +42,8 @@ func (p place) bridged() {
 }
 
 // A directory that takes no sockets, full or read-only as /run may be at a boot, keeps no node from
-// its guard; once it takes some, whoever asks is answered.
+// its guard; once it takes some, whoever asks is answered, and they are kept there as those are that
+// came at once.
 func TestADirectoryThatTakesNoSockets(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -76,10 +78,27 @@ func TestADirectoryThatTakesNoSockets(t *testing.T) {
 			if err := unix.Mount("none", dir, "tmpfs", unix.MS_REMOUNT, "nr_inodes=100"); err != nil {
 				t.Fatal(err)
 			}
-			soon("a status", func() bool {
+			status := func() bool {
 				r, err := report.Ask(t.Context(), dir+"/s")
 				return err == nil && r.Source == report.Live && !slices.ContainsFunc(r.Findings, func(f capture.Finding) bool { return f.Kind == "socket-dir" })
-			})
+			}
+			soon("a status", status)
+			p.disk(dir, "mode=0700") // as what is mounted at a boot may come over them
+			soon("a status, over what was mounted", status)
+			for _, socket := range []string{"x", "f", "s"} {
+				answers := func() bool {
+					conn, err := net.Dial("unix", filepath.Join(dir, socket))
+					if err == nil {
+						_ = conn.Close()
+					}
+					return err == nil
+				}
+				soon(socket+" over what was mounted", answers)
+				if err := os.Remove(filepath.Join(dir, socket)); err != nil {
+					t.Fatal(err)
+				}
+				soon(socket+" where it was removed", answers)
+			}
 		})
 	}
 }

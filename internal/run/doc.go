@@ -5,7 +5,7 @@
 //	help.go         help and completion of what there is, and of nothing else
 //	flags.go        mistyped flags; Files: flags that are paths, for shells
 //	ignored.go      Ignored: flags of other programs that mean nothing here
-//	group.go        Group: what lives and ends together
+//	group.go        Group: what lives and ends together; ServeUntil: a listener that comes late
 //	listen.go       CheckTCP, ListenTCP, ListenUnix, ListenUnixMode
 //	keep.go         a socket that is gone from its path is opened there again
 //	bound.go        Bound: how many connections a listener has

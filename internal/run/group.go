@@ -44,14 +44,19 @@ func (g *Group) AddTask(name string, run func(ctx context.Context) error) {
 // is not looked at. One of ListenUnix is kept at its path meanwhile.
 func (g *Group) AddListener(name string, l net.Listener, serve func(ctx context.Context, l net.Listener) error) {
 	g.listeners = append(g.listeners, l)
-	g.Add(name, func(ctx context.Context) error {
-		stop := context.AfterFunc(ctx, func() { _ = l.Close() })
-		defer stop()
-		if socket, ok := l.(*unixListener); ok {
-			defer socket.keeping(ctx)()
-		}
-		return serve(ctx, l)
-	})
+	g.Add(name, func(ctx context.Context) error { return ServeUntil(ctx, l, serve) })
+}
+
+// ServeUntil is what a Group does with a listener of AddListener, for a member whose
+// listener comes late: it is closed when ctx ends, and one of ListenUnix is kept at its
+// path until then. What serve returned is returned.
+func ServeUntil(ctx context.Context, l net.Listener, serve func(ctx context.Context, l net.Listener) error) error {
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+	if socket, ok := l.(*unixListener); ok {
+		defer socket.keeping(ctx)()
+	}
+	return serve(ctx, l)
 }
 
 // Close closes the listeners. It is for the group that never ran because

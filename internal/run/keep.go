@@ -21,8 +21,7 @@ const (
 	keepMost  = time.Minute
 )
 
-// unixListener is known by the path it was renamed to. A Group that serves it keeps it
-// there.
+// unixListener is known by the path it was renamed to. ServeUntil keeps it there.
 type unixListener struct {
 	net.Listener // Bound, of socket
 	socket       *pathSocket

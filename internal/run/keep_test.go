@@ -156,6 +156,36 @@ func TestTheLogOfASocketThatDoesNotComeAgainIsBounded(t *testing.T) {
 	connect(t, l, path)()
 }
 
+// A listener that no group was given, for it came late, is kept as well, and closed at the end.
+func TestASocketThatCameLateIsKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l := listenUnixMode(t, path)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- ServeUntil(ctx, l, func(ctx context.Context, _ net.Listener) error { <-ctx.Done(); return errBroken })
+		}()
+		synctest.Wait()
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(keepEvery)
+		synctest.Wait()
+		if _, err := os.Lstat(path); err != nil {
+			t.Errorf("it is not there again: %v", err)
+		}
+		end()
+		if err := <-ended; !errors.Is(err, errBroken) {
+			t.Errorf("ended with %v", err)
+		}
+		synctest.Wait()
+	})
+	if Listens(path) {
+		t.Error("it is still open")
+	}
+}
+
 // Who is to end waits for nobody who has the lock of a socket, and says nothing of that.
 func TestASocketThatDoesNotComeAgainHoldsUpNoEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")

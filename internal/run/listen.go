@@ -54,8 +54,8 @@ const (
 // somebody listens, it is ErrInUse; what is no socket is refused.
 //
 // The socket stays when the listener is closed: a successor may have replaced
-// it already. While a Group serves it, it is opened again where its path no longer
-// leads to it.
+// it already. While a Group or ServeUntil serves it, it is opened again where its
+// path no longer leads to it.
 func ListenUnix(path string, log *slog.Logger) (net.Listener, error) {
 	return ListenUnixMode(path, socketMode, log)
 }
