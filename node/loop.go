@@ -46,25 +46,26 @@ type loop struct {
 
 	balancers balancers
 
-	live    bool               // the snapshot comes from the source, not from disk
-	raw     *topology.Snapshot // the source's newest; nil before the first
-	emptied emptied            // the newest has nothing, and is not believed
-	counted *topology.Snapshot // the newest of which no change is to be counted any more
-	snap    *topology.Snapshot // what is in force of it
-	dead    []string           // nodes that count as voted dead, sorted; the view and others hear of it (dead.go)
-	view    *topology.View
-	updated time.Time       // when what is served last changed
-	units   report.UnitKeys // of the view
-	catalog *render.Catalog
-	inLine  bool // the kernel hands over to Envoy what the catalog has, and nothing else
-	said    lines
-	failure error       // of the last write to the kernel; nil where it is in line
-	broken  error       // of the last look at what others removed
-	envoys  absence     // what is known of Envoy, where there is a kernel path
-	proxy   beside      // what is known of kube-proxy's rules, where it is taken over from
-	policed *bool       // what counts: there are NetworkPolicies; nil where nobody has said, or there is no kernel path
-	damped  damper      // of that
-	eager   quiet.Limit // looks while something fails
+	live      bool               // the snapshot comes from the source, not from disk
+	raw       *topology.Snapshot // the source's newest; nil before the first
+	emptied   emptied            // the newest has nothing, and is not believed
+	counted   *topology.Snapshot // the newest of which no change is to be counted any more
+	snap      *topology.Snapshot // what is in force of it
+	dead      []string           // nodes that count as voted dead, sorted; the view and others hear of it (dead.go)
+	view      *topology.View
+	unwritten bool            // the kernel has not taken the view yet
+	updated   time.Time       // when what is served last changed
+	units     report.UnitKeys // of the view
+	catalog   *render.Catalog
+	inLine    bool // the kernel hands over to Envoy what the catalog has, and nothing else
+	said      lines
+	failure   error       // of the last write to the kernel; nil where it is in line
+	broken    error       // of the last look at what others removed
+	envoys    absence     // what is known of Envoy, where there is a kernel path
+	proxy     beside      // what is known of kube-proxy's rules, where it is taken over from
+	policed   *bool       // what counts: there are NetworkPolicies; nil where nobody has said, or there is no kernel path
+	damped    damper      // of that
+	eager     quiet.Limit // looks while something fails
 
 	links <-chan struct{} // of who watches the kernel; nil where nobody does
 	blind bool            // so it is, and that is said
@@ -220,7 +221,7 @@ func (l *loop) apply(snap *topology.Snapshot) {
 	if guarded { // only now, for what looks reads what was published
 		fill(l.inspection)
 	}
-	l.view = l.viewer.See(seen)
+	l.see(seen)
 	l.labels.Next(snap)
 	l.units = l.labels.Of(l.view)
 	l.judgeOwn()
@@ -230,6 +231,7 @@ func (l *loop) apply(snap *topology.Snapshot) {
 		l.pace.hurry()
 	} else {
 		l.metrics.synced(start)
+		l.written(time.Now())
 	}
 	l.answerBalancers()
 	l.countProgrammed()

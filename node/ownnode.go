@@ -152,7 +152,7 @@ func (l *loop) setPods() {
 		l.publish()
 		return
 	}
-	l.pods = list
+	l.pods, l.updated = list, time.Now()
 	l.tune()
 	l.log.Info("pod CIDRs are known", obs.KeyCIDRs, list, obs.KeyPods, l.capture.Pods())
 	l.changed()

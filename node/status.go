@@ -14,9 +14,27 @@ import (
 	"github.com/gridmesh/gridmesh/xds"
 )
 
+// see takes the next snapshot's view.
+func (l *loop) see(snap *topology.Snapshot) {
+	was := l.view
+	l.view = l.viewer.See(snap)
+	l.unwritten = l.unwritten || was == nil || !slices.Equal(was.ServiceCIDRs, l.view.ServiceCIDRs)
+	for range l.view.Changed(was) {
+		l.unwritten = true
+		break
+	}
+}
+
+// written notes that the kernel holds the view. What it refused for hours is served since
+// now, and what it is only told again since before.
+func (l *loop) written(now time.Time) {
+	if l.unwritten {
+		l.updated, l.unwritten = now, false
+	}
+}
+
 // changed shows what is served from now on and has it saved.
 func (l *loop) changed() {
-	l.updated = time.Now()
 	l.publish()
 	if l.live {
 		l.saver.Mark()

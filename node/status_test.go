@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,6 +69,72 @@ func TestStatusSaysWhatIsServedAndWhatIsWrong(t *testing.T) {
 		if got := r.agent.status(); !got.Updated.Equal(changed) {
 			t.Errorf("in an outage in which nothing changes: changed at %s, want %s", got.Updated, changed)
 		}
+	})
+}
+
+// refusing is a capture that refuses every view while it is told to.
+type refusing struct {
+	Capture
+	refuses *atomic.Bool
+}
+
+func (c refusing) Retract(v *topology.View, provisional bool) error {
+	if c.refuses.Load() {
+		return errBroken
+	}
+	return c.Capture.Retract(v, provisional)
+}
+
+// What is served changes when the kernel takes it: however often a write is tried that it
+// refuses, status and healthz say how old what is in force is.
+func TestWhatIsRefusedIsNoChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var refuses atomic.Bool
+		refuses.Store(true)
+		r.wrap = func(c Capture) Capture { return refusing{c, &refuses} }
+		r.mustStart(t)
+		want := func(when string, at time.Time) {
+			t.Helper()
+			if got := r.agent.status().Updated; !got.Equal(at) {
+				t.Errorf("%s: changed at %s, want %s", when, got, at)
+			}
+			if h := r.agent.health(time.Now()); !h.LastUpdated.Equal(at) || h.Healthy == refuses.Load() {
+				t.Errorf("%s: %+v", when, h)
+			}
+		}
+		r.publish(webOnly())
+		after(time.Minute)
+		want("refused from the beginning", time.Time{})
+		taken := func(when string) time.Time {
+			t.Helper()
+			refuses.Store(false)
+			began := time.Now()
+			after(repairEvery)
+			at := r.agent.status().Updated
+			if at.Before(began) || at.After(time.Now()) {
+				t.Errorf("%s: changed at %s, want %s at least", when, at, began)
+			}
+			want(when, at)
+			return at
+		}
+		at := taken("taken")
+		refuses.Store(true)
+		o := webAndOther()
+		r.publish(o)
+		for range 5 {
+			after(time.Minute)
+			want("refused for minutes", at)
+		}
+		at = taken("taken again")
+		after(time.Minute)
+		r.publish(o)
+		want("told the same", at)
+		refuses.Store(true)
+		o.Delete("other")
+		r.publish(o)
+		want("one that goes, refused", at)
+		taken("one that goes")
 	})
 }
 

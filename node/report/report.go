@@ -64,7 +64,7 @@ type Report struct {
 	EnvoyAbsent     bool               `json:"envoyAbsent,omitempty"`            // the kernel serves what Envoy served
 	EnvoyBack       time.Time          `json:"envoyBack,omitzero"`               // of an absent one that serves again: when it gets new connections, if it goes on
 	EnvoyUnknown    string             `json:"envoyUnknown,omitempty"`           // why it could not be asked whether it serves; "" where it could
-	Updated         time.Time          `json:"updated,omitzero"`                 // zero before the first snapshot
+	Updated         time.Time          `json:"updated,omitzero"`                 // zero before the first snapshot is in force
 	Error           string             `json:"error,omitempty"`
 	Held            *Held              `json:"held,omitempty"`          // nil: nothing is
 	VotedDead       []string           `json:"votedDead,omitempty"`     // nodes that count as dead by the vote of their unit, for the API server is away or has not heard them since

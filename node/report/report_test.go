@@ -213,6 +213,7 @@ func TestTheSourceIsSilent(t *testing.T) {
 		{Report{Source: Live, Updated: now.Add(-time.Hour), LastContact: now.Add(-20 * time.Second)}, "live, changed 1h0m0s ago; no contact with the source for 20s"},
 		{Report{Source: Live, Updated: now.Add(-time.Hour), LastContact: now.Add(-3 * time.Minute)}, "live, changed 1h0m0s ago; no contact with the source for 3m0s"},
 		{Report{Source: LastGood, Updated: now.Add(-time.Second)}, "last good state, changed 1s ago; no contact with the source since the agent started"},
+		{Report{Source: Live, LastContact: now.Add(-time.Minute)}, "live, not in force yet; no contact with the source for 1m0s"},
 	} {
 		if got := tc.report.sourceText(now); got != tc.want {
 			t.Errorf("got %q, want %q", got, tc.want)

@@ -92,6 +92,9 @@ func (r *Report) sourceText(now time.Time) string {
 		return r.Source + ": nothing is served before the first snapshot; what a run before left in force goes on"
 	}
 	text := fmt.Sprintf("%s, changed %s ago", r.Source, since(r.Updated, now))
+	if r.Updated.IsZero() {
+		text = r.Source + ", not in force yet"
+	}
 	switch silent := now.Sub(r.LastContact); {
 	case r.LastContact.IsZero() && r.Source == Live: // of an agent that does not say
 	case r.LastContact.IsZero():
