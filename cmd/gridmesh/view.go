@@ -268,7 +268,14 @@ func (f *frontendRow) table(t io.Writer, s serviceRow) {
 		fmt.Fprintf(t, "%s\t%s\t\t\t%s\n", head, answerUnserved, why)
 		return
 	}
-	f.lines(t, head)
+	f.lines(t, head, nobody)
+	if o := f.FromOutside; o != nil {
+		why := nobody
+		if o.Answer == answerDropped {
+			why = "externalTrafficPolicy Local: no endpoint on this node, and some on others"
+		}
+		o.lines(t, "\t\tfrom outside", why)
+	}
 	if f.Unmarked > 0 {
 		fmt.Fprintf(t, "\t\t\t\t\t\t"+unmarkedText+"\n", f.Unmarked, f.of)
 	}
@@ -277,8 +284,11 @@ func (f *frontendRow) table(t io.Writer, s serviceRow) {
 	}
 }
 
-// lines writes the tiers, the first line with a head of its own.
-func (a *answerRow) lines(t io.Writer, head string) {
+// nobody is why a frontend has no tiers.
+const nobody = "no endpoint this node may use"
+
+// lines writes the tiers, the first line with a head of its own, or why there are none.
+func (a *answerRow) lines(t io.Writer, head, why string) {
 	for i, tier := range a.Tiers {
 		for _, e := range tier.Endpoints {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", head, tierName(i, tier.Key), e.Address, dash(e.Node), e.why())
@@ -286,7 +296,7 @@ func (a *answerRow) lines(t io.Writer, head string) {
 		}
 	}
 	if len(a.Tiers) == 0 {
-		fmt.Fprintf(t, "%s\t%s\t\t\tno endpoint this node may use\n", head, a.Answer)
+		fmt.Fprintf(t, "%s\t%s\t\t\t%s\n", head, a.Answer, why)
 	}
 }
 
@@ -307,6 +317,8 @@ func dash(s string) string {
 
 const (
 	answerServed   = "served"
+	answerRefused  = "refused"
+	answerDropped  = "dropped"
 	answerUnserved = "unserved"
 )
 
@@ -324,12 +336,12 @@ func tells(notices []topology.Problem, field string) bool {
 }
 
 func (w *world) answers(tiers []topology.Tier, silent bool) answerRow {
-	row := answerRow{Answer: "refused", Tiers: w.tierRows(tiers)}
+	row := answerRow{Answer: answerRefused, Tiers: w.tierRows(tiers)}
 	switch {
 	case len(tiers) > 0:
 		row.Answer = answerServed
 	case silent:
-		row.Answer = "dropped"
+		row.Answer = answerDropped
 	}
 	return row
 }
