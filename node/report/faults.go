@@ -87,13 +87,18 @@ func (r *Report) PoliciesText(now time.Time) string {
 	return ""
 }
 
-// pathsText says what serves how many frontends at the moment.
+// pathsText says what serves how many frontends at the moment, and how many nobody may, as
+// gridmesh view has them.
 func (r *Report) pathsText() string {
-	p := *r.Paths
+	p, refused := *r.Paths, ""
+	if p.Refused > 0 {
+		refused = fmt.Sprintf(", %d refused", p.Refused)
+	}
+	p.Envoy, p.Kernel = p.Envoy-p.RefusedEnvoy, p.Kernel-(p.Refused-p.RefusedEnvoy)
 	if r.kernelInstead() {
 		p.Envoy, p.Kernel = 0, p.Kernel+p.Envoy
 	}
-	return fmt.Sprintf("%s: %d frontends by Envoy, %d by the kernel; gridmesh view --datapath %s names them", r.Datapath, p.Envoy, p.Kernel, r.Datapath)
+	return fmt.Sprintf("%s: %d frontends by Envoy, %d by the kernel%s; gridmesh view --datapath %s names them", r.Datapath, p.Envoy, p.Kernel, refused, r.Datapath)
 }
 
 // EnvoyHasPart reports whether anything is Envoy's to serve, whoever gets its connections at

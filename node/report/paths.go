@@ -2,11 +2,15 @@ package report
 
 import "github.com/gridmesh/gridmesh/topology"
 
-// Paths is how many frontends are served by what.
+// Paths is how many frontends are to be served by what.
 type Paths struct {
 	Envoy  int `json:"envoy"`
 	Kernel int `json:"kernel"`
 	None   int `json:"none"`
+	// Refused are those of Envoy and the kernel that this node may use no endpoint of: the
+	// kernel refuses both, or drops. So many of them are Envoy's once there is one.
+	Refused      int `json:"refused"`
+	RefusedEnvoy int `json:"refusedOfEnvoy"`
 }
 
 // PathIndex keeps Paths as views go by.
@@ -30,20 +34,29 @@ func (p *PathIndex) Next(v *topology.View) Paths {
 }
 
 func (p *PathIndex) count(s *topology.ServiceView, n int) {
-	add := func(path topology.Path) {
-		switch path {
-		case topology.PathEnvoy:
-			p.now.Envoy += n
-		case topology.PathKernel:
-			p.now.Kernel += n
-		default:
-			p.now.None += n
-		}
-	}
 	for i := range s.Frontends {
-		add(s.Frontends[i].Path)
+		p.now.add(s.Frontends[i].Path, len(s.Frontends[i].Tiers) == 0, n)
 	}
 	for i := range s.Outside {
-		add(s.Outside[i].Path)
+		o := &s.Outside[i]
+		p.now.add(o.Path, len(o.Tiers) == 0 && len(o.LocalTiers) == 0, n)
+	}
+}
+
+func (p *Paths) add(path topology.Path, refused bool, n int) {
+	switch path {
+	case topology.PathEnvoy:
+		p.Envoy += n
+		if refused {
+			p.RefusedEnvoy += n
+		}
+	case topology.PathKernel:
+		p.Kernel += n
+	default:
+		p.None += n
+		return // there is nobody to refuse it
+	}
+	if refused {
+		p.Refused += n
 	}
 }

@@ -173,6 +173,8 @@ func TestTheTextOfTwoPaths(t *testing.T) {
 		want   []string
 	}{
 		{"both", func(*Report) {}, []string{"datapath    auto: 2 frontends by Envoy, 3 by the kernel;", "WARNING     no Envoy is connected (captured connections are refused"}},
+		{"some refused", func(r *Report) { r.Paths.Refused, r.Paths.RefusedEnvoy = 3, 1 }, []string{"datapath    auto: 1 frontends by Envoy, 1 by the kernel, 3 refused; gridmesh view"}},
+		{"refused, and absent", func(r *Report) { r.Paths.Refused, r.Paths.RefusedEnvoy, r.EnvoyAbsent = 3, 1, true }, []string{"datapath    auto: 0 frontends by Envoy, 2 by the kernel, 3 refused; gridmesh view"}},
 		{"absent", func(r *Report) { r.EnvoyAbsent = true }, []string{"datapath    auto: 0 frontends by Envoy, 5 by the kernel;", "envoy       takes no connections: the kernel serves", "envoy       not connected\n"}},
 		{"back", func(r *Report) { r.EnvoyAbsent, r.EnvoyBack = true, now.Add(time.Minute) }, []string{"envoy       serves again, and gets new connections in 1m0s if it goes on"}},
 		{"beside kube-proxy", func(r *Report) { r.BesideKubeProxy = true }, []string{"datapath    auto: 0 frontends by Envoy, 5 by the kernel;", "kube-proxy  its rules are on this node"}},
@@ -227,7 +229,7 @@ func TestTheFieldsOfTheReportAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, of := range []any{Report{}, APIServer{}, Held{}, envoy.Ejections{}, envoy.Ejection{}, admin.Overload{}} {
+	for _, of := range []any{Report{}, APIServer{}, Held{}, Paths{}, envoy.Ejections{}, envoy.Ejection{}, admin.Overload{}} {
 		for f := range fields(reflect.TypeOf(of)) {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if name == "" || !strings.Contains(string(page), "`"+name+"`") {

@@ -98,6 +98,7 @@ func TestPathsOf(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", what, got, tc.want)
 		}
 		var index report.PathIndex
+		tc.want.Refused, tc.want.RefusedEnvoy = tc.want.Envoy+tc.want.Kernel, tc.want.Envoy // there are no endpoints
 		if got := index.Next(topology.See(snap, "c-1", topology.Options{Datapath: topology.DatapathAuto, Policies: tc.policies})); got != tc.want {
 			t.Errorf("%s: an agent has %+v, want %+v", what, got, tc.want)
 		}
