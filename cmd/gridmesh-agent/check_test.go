@@ -21,6 +21,10 @@ func TestStatusCheck(t *testing.T) {
 		}
 	}
 	check(2, "gridmesh-agent: unknown: no agent answers on "+p.dir)
+	if out := p.ends(p.agent("a", "status"), 1); !strings.Contains(out, "None has kept a state in "+p.dir) || !strings.Contains(out, "start it, as docs/install.md says") ||
+		strings.Contains(out, "gridmesh view") {
+		t.Errorf("where none ran: %s", out)
+	}
 	check(2, "gridmesh-agent: unknown: wrong flags: -o \"x\" is not known", "-o", "x")
 	stop := p.serves("a", "--manifests", p.manifests(), "--datapath", "envoy")
 	check(1, "gridmesh-agent: degraded: no Envoy is connected")

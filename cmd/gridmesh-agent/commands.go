@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +19,7 @@ import (
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node/cleanup"
 	"github.com/gridmesh/gridmesh/node/report"
+	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/xds"
 )
 
@@ -68,7 +72,13 @@ func askStatus(ctx context.Context, c *config) (*report.Report, error) {
 // unanswered says why an agent does not tell its status, and the next step, as
 // gridmesh says it of its feed.
 func unanswered(c *config, err error) error {
-	ended := fmt.Sprintf("If it ended, its log says why; gridmesh view --state-dir %s has what it kept", c.node.StateDir)
+	ended := "If it ended, its log says why"
+	switch _, none := os.Stat(filepath.Join(c.node.StateDir, source.StateFile)); {
+	case !errors.Is(none, fs.ErrNotExist): // it is there, or one may not know
+		ended += fmt.Sprintf("; gridmesh view --state-dir %s has what it kept", c.node.StateDir)
+	case errors.Is(err, fs.ErrNotExist):
+		ended = fmt.Sprintf("None has kept a state in %s (--state-dir): start it, as docs/install.md says, or give the --status-socket of one that runs", c.node.StateDir)
+	}
 	return run.Asked{Word: "agent", Program: "gridmesh-agent", Ended: ended}.Unanswered(c.node.StatusSocket, err)
 }
 
