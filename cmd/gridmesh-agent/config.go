@@ -207,11 +207,6 @@ func (c *config) readDatapath() error {
 	if !byDefault {
 		kernel.NodePortAddresses = parseCIDRs("--nodeport-addresses", c.nodePorts, &errs)
 	}
-	for _, p := range kernel.NodePortAddresses {
-		if p != p.Masked() {
-			errs = append(errs, fmt.Errorf("--nodeport-addresses %s has bits beyond its length; did you mean %s?", p, p.Masked()))
-		}
-	}
 	c.node.Datapath, c.capture.Kernel = path, kernel
 	return errors.Join(errs...)
 }
@@ -223,6 +218,9 @@ func parseCIDRs(flag string, texts []string, errs *[]error) []netip.Prefix {
 		if err != nil {
 			*errs = append(*errs, fmt.Errorf("%s: %q is no CIDR such as 10.244.7.0/24", flag, text))
 			continue
+		}
+		if p != p.Masked() {
+			*errs = append(*errs, fmt.Errorf("%s %s has bits beyond its length; did you mean %s?", flag, p, p.Masked()))
 		}
 		list = append(list, p)
 	}

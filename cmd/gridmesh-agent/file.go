@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
@@ -14,6 +17,7 @@ import (
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/internal/near"
 	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/node"
 )
 
 // What a file of --config says that it is.
@@ -157,8 +161,44 @@ func (e *entry) take(flags *pflag.FlagSet) error {
 	if err != nil {
 		return fmt.Errorf("%q is no %s; write it as --%s is given on a command line: %w", list, f.Value.Type(), e.key, err)
 	}
-	return nil
+	return flags.SetAnnotation(e.key, lineOf, []string{strconv.Itoa(e.line)})
 }
+
+// lineOf is the annotation of a flag that has its value from a line of the file of --config.
+const lineOf = "gridmesh.line"
+
+// named is a flag in what is said of a mistake.
+var named = regexp.MustCompile(`--([a-z][a-z0-9-]*)`)
+
+// place says behind each mistake in flags where the file of --config has those that it names:
+// what is wrong with a value shows only when it is used.
+func (c *config) place(err error, flags *pflag.FlagSet) error {
+	if !errors.Is(err, run.ErrUsage) && !errors.Is(err, node.ErrUnfit) {
+		return err
+	}
+	said := strings.Split(err.Error(), "\n")
+	for i, mistake := range said {
+		var lines []string
+		for _, name := range named.FindAllStringSubmatch(mistake, -1) {
+			if f := flags.Lookup(name[1]); f != nil && len(f.Annotations[lineOf]) > 0 && !slices.Contains(lines, f.Annotations[lineOf][0]) {
+				lines = append(lines, f.Annotations[lineOf][0])
+			}
+		}
+		if len(lines) > 0 {
+			said[i] += fmt.Sprintf(" (%s, line %s)", c.file, strings.Join(lines, " and "))
+		}
+	}
+	return &placed{strings.Join(said, "\n"), err}
+}
+
+// placed is an error with where its flags stand.
+type placed struct {
+	text string
+	err  error
+}
+
+func (p *placed) Error() string { return p.text }
+func (p *placed) Unwrap() error { return p.err }
 
 // unknownKey names a key that is no flag, and the one that may have been meant.
 func unknownKey(key string, flags *pflag.FlagSet) error {

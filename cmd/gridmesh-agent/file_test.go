@@ -81,6 +81,44 @@ func TestCommandsReadTheFile(t *testing.T) {
 	}
 }
 
+// What is wrong with a value shows when it is used, in any command: then, too, it is told
+// where it stands, but for what was given beside the file.
+func TestValuesOfAFileAreTold(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "agent.yaml")
+	text := fileHead + "service-cidr: [10.96.0.0/12]\n# a remark\npod-cidr:\n- 10.97.0.0/16\n- 10.244.1.1/24\n- nonsense\npreload-max: -1\ndatapath: ebpf\nhealthz-bind-address: nowhere\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said := func(args ...string) string {
+		root := command(defaults())
+		root.SetArgs(append(args, "--config", path, "--node-name", "a-1"))
+		root.SilenceErrors, root.SilenceUsage = true, true
+		err := root.ExecuteContext(t.Context())
+		if !errors.Is(err, run.ErrUsage) {
+			t.Fatalf("%v: %v, want ErrUsage", args, err)
+		}
+		return err.Error() + "\n"
+	}
+	for _, of := range [][]string{{}, {"bootstrap"}, {"status"}, {"cleanup"}} {
+		got := said(of...)
+		for _, want := range []string{
+			"--pod-cidr 10.244.1.1/24 has bits beyond its length; did you mean 10.244.1.0/24? (" + path + ", line 5)\n",
+			`--pod-cidr: "nonsense" is no CIDR such as 10.244.7.0/24 (` + path + ", line 5)\n",
+			"--preload-max -1: must not be negative (" + path + ", line 9)\n",
+			"(" + path + ", line 10)\n",
+			"(" + path + ", line 11)\n",
+		} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%v: no %q in\n%s", of, want, got)
+			}
+		}
+	}
+	got := said("--pod-cidr", "10.97.0.0/16", "--preload-max=-2", "--datapath=auto")
+	if !strings.Contains(got, "--pod-cidr 10.97.0.0/16 and --service-cidr 10.96.0.0/12 overlap ("+path+", line 3)\n") || !strings.Contains(got, "--preload-max -2: must not be negative\n") {
+		t.Errorf("beside the file: %s", got)
+	}
+}
+
 // A value is the text that stands in the file, as it would be on a command line,
 // whatever else it is for YAML.
 func TestValuesAreTexts(t *testing.T) {

@@ -86,6 +86,10 @@ so, too. "gridmesh-agent status --check" has its own.`,
 	clean.Flags().StringVar(&c.handOver, "hand-over", "", "kube-proxy: wait until it serves on this node before anything is removed, so that Services are reached all the time")
 	complete(clean, "hand-over", []string{kubeProxy})
 	root.AddCommand(bootstrap, statusCommand(c), clean)
+	for _, cmd := range append(root.Commands(), root) {
+		do := cmd.RunE
+		cmd.RunE = func(cmd *cobra.Command, args []string) error { return c.place(do(cmd, args), root.PersistentFlags()) }
+	}
 	return root
 }
 
