@@ -77,7 +77,7 @@ var foreign = []string{
 	"--drain-time-s",
 	"--label", "--latest", "--now", // crictl, systemctl
 	"--cascade", "--ignore-daemonsets", "--ignore-not-found", "--delete-emptydir-data", "--overwrite", "--patch-file", "--type", "--field-selector", "--for", "--timeout",
-	"--from-literal", "--tail", "--force", "--attach", "--profile", "--image", "--all", "--minify", "--validate", "--restart", "--rm", "--overrides", // kubectl
+	"--from-literal", "--tail", "--force", "--attach", "--profile", "--image", "--all", "--minify", "--raw", "--flatten", "--validate", "--restart", "--rm", "--overrides", // kubectl
 	"--service-cluster-ip-range", "--service-node-port-range", "--cluster-cidr", "--node-ip", "--node-monitor-grace-period", // the control plane's, the kubelet's
 	"--apiserver-cert-extra-sans",                                            // kubeadm
 	"--disable-kube-proxy", "--tls-san", "--lb-server-port", "--cluster-dns", // k3s

@@ -14,6 +14,7 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 	"github.com/gridmesh/gridmesh/test/cluster/realnode"
+	"github.com/gridmesh/gridmesh/test/cluster/sandbox"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
@@ -26,6 +27,11 @@ func upCommand() *cobra.Command {
 	var realNodes bool
 	cmd := &cobra.Command{
 		Use: "up", Short: "Start a cluster and stay in the foreground", Args: cobra.NoArgs,
+		Long: `Start a cluster and stay in the foreground.
+
+It says "up" when it is ready; then "lab kubectl" is the administrator's kubectl. His
+kubeconfig is inside, where "lab exec" runs commands:
+` + adminConfig + `.`,
 		Example: "  lab up --units 3 --nodes 2\n  lab up --real --units 2 --nodes 1\n  lab kubectl get nodes -L unit\n  lab cut uplink a",
 		RunE: kept(func() (bool, error) { return true, checkUp(units, nodes, proxy) }, func(ctx context.Context, s *server) error {
 			if realNodes {
@@ -41,6 +47,9 @@ func upCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&realNodes, "real", false, "nodes with the real kubelet and containerd, all bridged; gridmesh comes by deploy/ (needs root, and "+realnode.Packages+")")
 	return cmd
 }
+
+// adminConfig is the administrator's kubeconfig, as people in the lab name it.
+const adminConfig = sandbox.Dir + "/cluster/pki/admin.kubeconfig"
 
 func labConfig(units, nodes int) netlab.Config {
 	var cfg netlab.Config
@@ -114,6 +123,7 @@ func announce(c *cluster.Cluster, what string, hasGridmesh bool) {
 	} else {
 		say("there is no DNS: gridmesh-dns has its data from gridmesh's agent, and comes with --proxy gridmesh")
 	}
+	say("lab kubectl is the administrator's; his kubeconfig is inside: lab exec a-1 -- COMMAND --kubeconfig %s", c.Kubeconfig)
 	fmt.Printf("up%s: %s; stop with Ctrl-C or: lab down\n", what, strings.Join(names(c), " "))
 }
 

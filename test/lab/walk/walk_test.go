@@ -94,6 +94,7 @@ func TestWalk(t *testing.T) {
 		l.comes(words("exec a-1 gridmesh view -n default --state-dir "+state), "node a-1", "default/web")
 	}
 	l.ownState("a-1", "b-1")
+	l.says(0, words("exec a-1 -- gridmesh view -n default --node a-1 --kubeconfig /run/lab/cluster/pki/admin.kubeconfig"), "default/web")
 	l.says(0, words("logs agent a-1"), "level=INFO")
 	l.says(0, words("logs controller"), "leading")
 	l.says(0, words("logs dns b-1"), "CoreDNS-")
