@@ -45,8 +45,12 @@ func told(words []string) string {
 func dnsCommand() *cobra.Command {
 	in, cfg, zone, namespace := &input{}, answer.Config{Services: true}, "", ""
 	cmd := &cobra.Command{
-		Use: "dns NAME [TYPE]", Short: "Show what a name of a grid resolves to on a node, and why", Args: cobra.RangeArgs(1, 2),
-		Long: `Show what a name of a grid resolves to on a node, and why.
+		Use: "dns NAME [TYPE]", Short: "Show what gridmesh-dns of a node answers for the name of a Service or of a grid's pod, and why", Args: cobra.RangeArgs(1, 2),
+		Long: `Show what gridmesh-dns of a node answers for the name of a Service or of a grid's pod, and why.
+
+It asks no DNS server: the answer is made of the same state as what view shows. The
+result is NOERROR; NXDOMAIN, the name does not exist; ABSENT, no Service has it, and
+the cluster's DNS is asked all the same; FOREIGN, the cluster's DNS answers; or UNKNOWN.
 
 TYPE is ` + told(dnsTypes) + `. NAME is whole, or as pods of the namespace of -n say
 it: web, db-0.db, web.default, web.default.svc. Of an address, or a name below
