@@ -15,7 +15,7 @@ type place struct{ manifest, template string }
 var places = map[string][]place{
 	"rbac.yaml": {
 		// Helm makes the release's own namespace, and takes none that is there.
-		{"apiVersion: v1\nkind: Namespace\n", "{{- if ne .Release.Namespace \"gridmesh\" }}\napiVersion: v1\nkind: Namespace\n"},
+		{"apiVersion: v1\nkind: Namespace\n", mistakes + "{{- if ne .Release.Namespace \"gridmesh\" }}\napiVersion: v1\nkind: Namespace\n"},
 		{"enforce: privileged\n---\n", "enforce: privileged\n---\n{{- end }}\n"},
 	},
 	"agent.yaml": {
@@ -83,6 +83,12 @@ kind: DaemonSet
 		resources("dns", "{requests: {cpu: 20m, memory: 64Mi}, limits: {memory: 170Mi}}"),
 	},
 }
+
+// mistakes ends with those in values that do not go together (_mistakes.tpl), all at once.
+const mistakes = `{{- with include "gridmesh.mistakes" . | trim }}
+{{- fail (printf "mistakes in the values:\n%s" .) }}
+{{- end }}
+`
 
 // lastLine is the end of the webhook's manifest.
 const lastLine = "          oldObject.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')\n"

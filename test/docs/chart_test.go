@@ -192,7 +192,7 @@ func TestChartAsWritten(t *testing.T) {
 func TestChartGivesEnvoyTheAgentsFlags(t *testing.T) {
 	values := ownValues(t, decode(t, kustomize(t, filepath.Join(edge.Root(), "deploy"))))
 	both := []string{"--admin-socket=/run/gridmesh/a.sock", "--listen-port-base=16001", "--mark=0x4/0xc", "--xds-socket=/run/gridmesh/x.sock"}
-	made, err := chart(t, "kube-system", values+"agentArgs: [--topology-keys=union, "+strings.Join(both, ", ")+", --markers=1]\n")
+	made, err := chart(t, "kube-system", values+"agentArgs: [--topology-keys=union, "+strings.Join(both, ", ")+"]\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,9 +282,90 @@ func TestChartRefusesMistakes(t *testing.T) {
 		"a domain with its dot":      {values + "clusterDomain: cluster.local.\n", "clusterDomain"},
 		"a flag without dashes":      {values + "agentArgs: [verbose]\n", "agentArgs"},
 		"a limit that is no field":   {values + "resources: {dns: {limit: {memory: 1Gi}}}\n", "limit"},
+
+		// What does not go together.
+		"services where the pods are":    {without("serviceCIDRs") + "serviceCIDRs: [10.244.0.0/16]\n", "serviceCIDRs: 10.244.0.0/16 overlaps 10.244.0.0/16 of podCIDRs"},
+		"services around the pods":       {without("serviceCIDRs") + "serviceCIDRs: [10.0.0.0/8]\n", "serviceCIDRs: 10.0.0.0/8 overlaps 10.244.0.0/16"},
+		"services among the pods":        {without("serviceCIDRs") + "serviceCIDRs: [10.245.0.0/16, 10.244.7.0/25]\n", "serviceCIDRs: 10.244.7.0/25 overlaps"},
+		"likewise of IPv6":               {without("serviceCIDRs") + "serviceCIDRs: ['fd00:244:0:96::/112']\n", "serviceCIDRs: fd00:244:0:96::/112 overlaps fd00:244::/32"},
+		"an address that is too long":    {without("serviceCIDRs") + "serviceCIDRs: ['fd00:1:2:3:4:5:6:7:8/112']\n", "serviceCIDRs: fd00:1:2:3:4:5:6:7:8/112 is no range"},
+		"two ranges of IPv4":             {without("podCIDRs") + "podCIDRs: [10.244.0.0/16, 10.245.0.0/16]\n", "podCIDRs: 10.244.0.0/16 and 10.245.0.0/16 are of one family"},
+		"two ranges of IPv6":             {without("podCIDRs") + "podCIDRs: ['fd00:1::/64', 'fd00:2::/64']\n", "are of one family"},
+		"an API server at a ClusterIP":   {without("apiServer") + "apiServer: {host: 10.96.255.1}\n", "apiServer.host: 10.96.255.1 is in 10.96.0.0/16 of serviceCIDRs"},
+		"likewise at one of IPv6":        {without("apiServer") + "apiServer: {host: 'FD00:0096::1'}\n", "apiServer.host: FD00:0096::1 is in fd00:96::/112 of serviceCIDRs"},
+		"an API server at no address":    {without("apiServer") + "apiServer: {host: 10.0.300.1}\n", "apiServer.host: 10.0.300.1 is no address"},
+		"more heap than Envoy may have":  {values + "envoyHeapLimit: 900\n", "envoyHeapLimit: 900 MiB are not below resources.envoy.limits.memory, 512Mi"},
+		"as much":                        {values + "resources: {envoy: {limits: {memory: 448Mi}}}\n", "envoyHeapLimit: 448 MiB are not below"},
+		"as much in bytes":               {values + "resources: {envoy: {limits: {memory: 469762048}}}\n", "envoyHeapLimit: 448 MiB are not below"},
+		"as much by tens":                {values + "resources: {envoy: {limits: {memory: 0.46G}}}\n", "envoyHeapLimit: 448 MiB are not below"},
+		"a memory of no unit":            {values + "resources: {envoy: {limits: {memory: 1GB}}}\n", "resources.envoy.limits.memory: 1GB is no quantity"},
+		"a flag that does not exist":     {values + "agentArgs: [--topology-key=union]\n", "agentArgs: gridmesh-agent has no flag --topology-key; did you mean --topology-keys?"},
+		"a flag like none":               {values + "agentArgs: [--x=--mark]\n", "agentArgs: gridmesh-agent has no flag --x (docs/agent.md lists them)"},
+		"a flag and its value in two":    {values + "agentArgs: [--mark 0x4/0xc]\n", "agentArgs: --mark 0x4/0xc has no value; write both in one, as --mark=VALUE"},
+		"a flag without its value":       {values + "agentArgs: [--mark]\n", "agentArgs: --mark has no value; write both in one, as --mark=VALUE"},
+		"the second of several mistakes": {without("podCIDRs") + "podCIDRs: [10.244.0.0/16, 10.245.0.0/16]\nagentArgs: [--x]\n", "no flag --x"},
 	} {
 		if _, err := chart(t, "kube-system", tc.values); err == nil || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: %v", mistake, err)
 		}
+	}
+}
+
+// What only looks like a mistake is taken.
+func TestChartTakesWhatFits(t *testing.T) {
+	values := ownValues(t, decode(t, kustomize(t, filepath.Join(edge.Root(), "deploy"))))
+	for what, text := range map[string]string{
+		"neighbours":              "serviceCIDRs: [10.243.0.0/16, 'fd00:245::/112']\n",
+		"no ranges of Services":   "serviceCIDRs: []\n",
+		"one range of pods":       "podCIDRs: ['fd00:244::/32']\n",
+		"an address of IPv6":      "apiServer: {host: 'fd00:95::1'}\nserviceCIDRs: [10.96.0.0/16, 'fd00:96::/112']\n",
+		"a name of digits":        "apiServer: {host: 10-96-0-1.example}\n",
+		"a limit in bytes":        "resources: {envoy: {limits: {memory: 469762049}}}\n",
+		"a limit with a fraction": "envoyHeapLimit: 1535\nresources: {envoy: {limits: {memory: 1.5Gi}}}\n",
+		"a limit with exponent":   "resources: {envoy: {limits: {memory: 5e8}}}\n",
+		"no limit":                "envoyHeapLimit: 4096\nresources: {envoy: {limits: {memory: null}}}\n",
+		"a switch":                "agentArgs: [--verbose, --close-on-move=false]\n",
+	} {
+		for line := range strings.Lines(values) { // a key is there once
+			if key, _, _ := strings.Cut(line, ":"); !strings.Contains("\n"+text, "\n"+key+":") {
+				text += line
+			}
+		}
+		if _, err := chart(t, "kube-system", text); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// The chart knows the flags of the agent, all and no others, and which need no value.
+func TestChartKnowsTheAgentsFlags(t *testing.T) {
+	help, err := exec.Command(filepath.Join(edge.Root(), "bin", "gridmesh-agent"), "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]string{}
+	for _, f := range regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z0-9-]+)( \w+)? {2,}\S`).FindAllStringSubmatch(string(help), -1) {
+		kind := "flags"
+		if f[2] == "" {
+			kind = "switches"
+		}
+		if f[1] != "help" && f[1] != "version" {
+			want[kind] = append(want[kind], f[1])
+		}
+	}
+	text := read(t, "deploy/helm/gridmesh/templates/_mistakes.tpl")
+	for kind, names := range want {
+		list := regexp.MustCompile(`(?s)define "gridmesh.` + kind + `" -}}(.*?){{- end`).FindStringSubmatch(text)
+		if list == nil {
+			t.Fatalf("there is no list gridmesh.%s", kind)
+		}
+		has := strings.Fields(list[1])
+		slices.Sort(has)
+		if slices.Sort(names); !slices.Equal(has, names) {
+			t.Errorf("gridmesh.%s of the chart are %q, the agent's are %q", kind, has, names)
+		}
+	}
+	if len(want) != 2 {
+		t.Errorf("the agent's help has %q", want)
 	}
 }
