@@ -3,6 +3,7 @@ package docs
 import (
 	"bytes"
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -75,6 +76,30 @@ func TestProgramsAreAlike(t *testing.T) {
 	for arg, want := range map[string]int{"-help": 0, "--help": 0, "-h": 0, "--version": 0, "-version": 0, "--no-such-flag": 2, "no-such-command": 2} {
 		if code, out, log := called(t, "gridmesh-dns", arg); code != want {
 			t.Errorf("gridmesh-dns %s: exit code %d, want %d:\n%s%s", arg, code, want, out, log)
+		}
+	}
+}
+
+// A kubeconfig that is not there, or is none, is a failure of every program alike, and no
+// mistake in its flags, as docs/cli.md has it.
+func TestAKubeconfigThatIsNotThere(t *testing.T) {
+	dir := t.TempDir()
+	none, empty := filepath.Join(dir, "none"), filepath.Join(dir, "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"gridmesh view", "gridmesh xds", "gridmesh trace --from 10.0.0.1 --to 10.96.0.1:80", "gridmesh dns web", "gridmesh health",
+		"gridmesh grid plan", "gridmesh grid list", "gridmesh grid units till", "gridmesh grid history till", "gridmesh grid rollback till",
+		"gridmesh-controller", "gridmesh-controller cleanup-health", "gridmesh-admission", "gridmesh-health --node-name a-1 --unit-key unit",
+		"gridmesh-agent --node-name a-1 --state-dir " + dir,
+	} {
+		args := strings.Fields(line)
+		for _, path := range []string{none, empty} {
+			code, out, log := called(t, args[0], append(args[1:], "--kubeconfig", path)...)
+			if code != 1 || !strings.Contains(log, path) {
+				t.Errorf("%s --kubeconfig %s: exit code %d: %s%s", line, path, code, out, log)
+			}
 		}
 	}
 }
