@@ -41,17 +41,22 @@ func (c *Capture) Earlier() (e Earlier, err error) {
 
 // keepEarlier has what a run before left in force put back where somebody removes it,
 // until a whole view says what is to be. What cannot be read stays as it is, and no guard
-// waits for it.
+// waits for it. What a try of the start has read is not less because of what the next one
+// finds.
 func (c *Capture) keepEarlier() {
 	if !c.found {
 		return
 	}
 	found, err := c.table.conn.Table(c.table.nft.Family)
+	var there bySet
 	if err == nil {
-		c.earlier, err = c.table.those(found, append(bothOf(rules.Guard), served...))
+		there, err = c.table.those(found, append(bothOf(rules.Guard), served...))
 	}
 	c.sayLater(err)
-	c.known = plan.Disjoint(slices.Concat(c.known, c.earlier.prefixes(rules.Guard)))
+	if c.earlier == nil {
+		c.earlier = there
+	}
+	c.known = plan.Disjoint(slices.Concat(c.known, there.prefixes(rules.Guard)))
 }
 
 // wanted are the frontends and endpoints that are to be in force.

@@ -19,29 +19,45 @@ import (
 // is there takes no guard, or knows no kernel path, it is made anew at once.
 //
 // Where it fails on a node that had no rules, it leaves none. Where somebody takes away
-// meanwhile what was found, it begins anew.
+// meanwhile what was found, or what it wrote, it begins anew, with what it has read of a
+// run before.
 func (c *Capture) Install(guard []netip.Prefix) (err error) {
+	c.known, c.earlier = plan.Disjoint(guard), nil
+	bare := false // a try found no rules: what is there later is its own
 	for range installTries {
-		if err = c.begin(guard); !errors.Is(err, unix.ENOENT) {
+		if c.found, err = c.table.exists(); err != nil {
 			break
 		}
+		bare = bare || !c.found
+		c.found = !bare
+		if err = c.begin(); err != nil && !errors.Is(err, unix.ENOENT) || err == nil && c.stays() {
+			break
+		}
+	}
+	c.installed = err == nil
+	if err != nil && bare {
+		err = errors.Join(err, c.Remove())
 	}
 	return err
 }
 
-// installTries is how often a start begins anew while somebody flushes the rules.
+// installTries is how often a start begins anew while somebody flushes the rules. What is
+// flushed more often is Repair's to put back.
 const installTries = 10
 
+// stays reports whether nobody has removed the table since it was written, as far as
+// that can be seen.
+func (c *Capture) stays() bool {
+	there, err := c.table.exists()
+	return there || err != nil
+}
+
 // begin is a try of Install.
-func (c *Capture) begin(guard []netip.Prefix) (err error) {
-	if c.found, err = c.table.exists(); err != nil {
-		return err
-	}
+func (c *Capture) begin() (err error) {
 	if err = c.beginLeaving(); err != nil {
 		return err
 	}
 	c.table.follow(c.table.conn, ofOurTables, c.host.Log)
-	c.known = plan.Disjoint(guard)
 	c.keepEarlier()
 	c.tellGuard()
 	wait := c.found && len(c.cfg.PodCIDRs) == 0
@@ -64,10 +80,6 @@ func (c *Capture) begin(guard []netip.Prefix) (err error) {
 	}
 	if !wait {
 		err = c.install()
-	}
-	c.installed = err == nil
-	if err != nil && !c.found {
-		err = errors.Join(err, c.Remove())
 	}
 	return err
 }
