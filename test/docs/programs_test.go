@@ -90,7 +90,7 @@ func TestAKubeconfigThatIsNotThere(t *testing.T) {
 	}
 	for _, line := range []string{
 		"gridmesh view", "gridmesh xds", "gridmesh trace --from 10.0.0.1 --to 10.96.0.1:80", "gridmesh dns web", "gridmesh health",
-		"gridmesh grid plan", "gridmesh grid list", "gridmesh grid units till", "gridmesh grid history till", "gridmesh grid rollback till",
+		"gridmesh grid plan -f ../../examples/grids", "gridmesh grid list", "gridmesh grid units till", "gridmesh grid history till", "gridmesh grid rollback till",
 		"gridmesh-controller", "gridmesh-controller cleanup-health", "gridmesh-admission", "gridmesh-health --node-name a-1 --unit-key unit",
 		"gridmesh-agent --node-name a-1 --state-dir " + dir,
 	} {
