@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gridmesh/gridmesh/capture/kubeproxy"
 	"github.com/gridmesh/gridmesh/node/report"
@@ -140,7 +141,7 @@ func (p *Plan) there(s Seen, want Want) {
 	}
 	switch {
 	case s.Rules.None():
-		p.envoy(s.Agent)
+		p.envoy(s.Agent, s.At)
 	case s.Rules.Stays():
 		p.step(Yours, cleanProxy, "remove what it leaves ("+s.Rules.Text()+"), which no program of gridmesh can")
 	case s.Agent != nil && !s.Agent.TakeOver:
@@ -151,11 +152,11 @@ func (p *Plan) there(s Seen, want Want) {
 }
 
 // envoy is what is waited for when kube-proxy's rules are gone, where Envoy has a part.
-func (p *Plan) envoy(r *report.Report) {
+func (p *Plan) envoy(r *report.Report, now time.Time) {
 	if r == nil || r.Source != report.Live || !r.EnvoyHasPart() {
 		return
 	}
-	switch why := r.InsteadText(r.Updated); {
+	switch why := r.InsteadText(now); {
 	case len(r.Envoys) == 0 && !r.BesideKubeProxy:
 		p.step(Wait, "gridmesh-agent status; start Envoy where it does not run", "wait until an Envoy is connected")
 	case why != "":
@@ -240,7 +241,7 @@ func (s Seen) handed() bool {
 }
 
 // degraded reports whether there is something that the agent's status says it lacks.
-func (s Seen) degraded() bool { return len(s.Agent.Degraded(s.Agent.Updated)) > 0 }
+func (s Seen) degraded() bool { return len(s.Agent.Degraded(s.At)) > 0 }
 
 func (p *Plan) step(do Do, command, what string) {
 	p.Steps = append(p.Steps, Step{What: what, Command: command, Do: do})

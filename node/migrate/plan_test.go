@@ -107,6 +107,7 @@ func TestPlan(t *testing.T) {
 		"back, nobody":                      {back: true, seen: Seen{}, steps: "you start kube-proxy"},
 		"back, what it left":                {back: true, seen: Seen{Rules: byNft, Theirs: both}, steps: "you start kube-proxy"},
 	} {
+		tc.seen.At = time.Now()
 		p := Of(tc.seen, Want{Back: tc.back, Datapath: "auto"})
 		if got := steps(p); got != tc.steps {
 			t.Errorf("%s:\n%s, want\n%s", name, got, tc.steps)
@@ -172,4 +173,16 @@ func FuzzParseProxy(f *testing.F) {
 			differences(p)
 		}
 	})
+}
+
+// What is to come is told as of when it was looked, and not as of the last change of what is served.
+func TestWhatIsToComeIsToldAsOfNow(t *testing.T) {
+	now := time.Now()
+	r := agent("auto", isBeside, func(r *report.Report) {
+		r.Updated, r.KubeProxyUntil = now.Add(-time.Hour), now.Add(35*time.Second)
+	})
+	p := Of(Seen{At: now, Agent: r}, Want{Datapath: "auto"})
+	if len(p.Steps) != 1 || !strings.Contains(p.Steps[0].What, "in 35s") {
+		t.Errorf("it says %+v", p.Steps)
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/google/nftables"
 
@@ -23,6 +24,7 @@ import (
 
 // Seen is what is on a node.
 type Seen struct {
+	At time.Time `json:"-"` // when
 	// Rules are kube-proxy's, and Alive says why it counts as running; "" for no sign of it.
 	Rules kubeproxy.Rules `json:"rules,omitzero"`
 	Alive string          `json:"alive,omitempty"`
@@ -54,6 +56,7 @@ type Node struct {
 
 // Look reads what is on the node that this process is on. It changes nothing.
 func (n Node) Look(ctx context.Context) (s Seen, err error) {
+	s.At = time.Now()
 	if s.Rules, err = kubeproxy.Look(); err != nil {
 		return s, fmt.Errorf("look at kube-proxy's rules: %w", err)
 	}
