@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,10 @@ func leaving(n *corev1.Node) bool {
 	return false
 }
 
+// errListed has a reflector list: a stream may be asked for again and again where it is cut, and of
+// one Node there is nothing to stream.
+var errListed = errors.New("one Node is listed, not streamed")
+
 // FollowLeaving watches one Node until ctx ends, and tells whether it is about to go, with
 // every version of it. One that is gone tells nothing: what was told last stands. A taint
 // is no metadata, so that the watch of all Nodes does not have it.
@@ -39,12 +44,15 @@ func (c *Client) FollowLeaving(ctx context.Context, node string, tell func(leavi
 			return nodes.List(ctx, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			if o.SendInitialEvents != nil {
+				return nil, errListed
+			}
 			if err := pace.Wait(ctx); err != nil {
 				return nil, err
 			}
 			o.FieldSelector = only
 			w, err := Answered(nodes.Watch(ctx, o))
-			if err == nil {
+			if err == nil || Outdated(err) {
 				pace.Opened()
 			}
 			return w, err

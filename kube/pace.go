@@ -4,6 +4,9 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // A watch that ended within shortWatch is followed by a pause, doubled up to
@@ -39,6 +42,12 @@ func (p *Pace) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// Outdated reports whether an API server does not take the version that it was asked for, after which
+// client-go asks for the newest without a pause: note it as Opened.
+func Outdated(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
 // Opened notes that a watch begins.

@@ -3,6 +3,7 @@ package kube_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,5 +33,19 @@ func TestPages(t *testing.T) {
 		if !slices.Equal(asked, want) || !errors.Is(err, last) {
 			t.Errorf("asked from %q: %v; want %q: %v", asked, err, want, last)
 		}
+	}
+}
+
+// Who takes no notice of where the page before ended is not asked for ever.
+func TestPagesWithoutAnEnd(t *testing.T) {
+	asked := 0
+	err := kube.Pages(metav1.ListOptions{Limit: 2}, func(metav1.ListOptions) (string, error) {
+		if asked++; asked > 10 {
+			t.Fatal("it is asked again and again")
+		}
+		return "b", nil
+	})
+	if err == nil || asked != 2 || !strings.Contains(err.Error(), "the same page") {
+		t.Errorf("asked %d times: %v", asked, err)
 	}
 }

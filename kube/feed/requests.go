@@ -40,6 +40,9 @@ func (r *requests[L]) list(ctx context.Context, o metav1.ListOptions) (runtime.O
 	r.again.List(&o)
 	o.LabelSelector = r.selector
 	list, err := r.api.List(ctx, o)
+	if err == nil {
+		err = kube.Paged(o, list)
+	}
 	r.feed.note(r.name, verbList, err)
 	return list, err
 }

@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/gridmesh/gridmesh/api/names"
+	"github.com/gridmesh/gridmesh/kube/internal/apitest"
 )
 
 // The label of headless Services comes and goes, and takes a slice from one watch to
@@ -108,4 +110,40 @@ func TestNobodyWaitsForAsLongAsIsAsked(t *testing.T) {
 	s.EndWatches()
 	putService(t, s, "web", "10.96.0.2")
 	known("web")
+}
+
+// A proxy that takes no notice of where a page ended has nobody read the first for ever; what was
+// known stays, and it is told.
+func TestAListWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	s := cluster(t)
+	var endless atomic.Bool
+	var pages atomic.Int64
+	s.Hook(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
+		q := r.URL.Query()
+		switch is := r.URL.Path == "/api/v1/services"; {
+		case !is || !endless.Load():
+			next(w, r)
+		case q.Get("watch") != "":
+			apitest.Fail(w, http.StatusGone, "Expired")
+		default:
+			pages.Add(1)
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"kind": "ServiceList", "apiVersion": "v1", "metadata": {"resourceVersion": "5", "continue": "again"}, "items": []}`)
+		}
+	})
+	f := follow(t, s)
+	f.until("kubernetes(1) a 10.96.0.0/16", contents)
+	endless.Store(true)
+	s.EndWatches()
+	eventually(t, "it is told", func() bool { return strings.Contains(f.Health().Err, "the same page") })
+	if snap, _ := f.Get(); !strings.Contains(contents(snap), "kubernetes(1)") {
+		t.Errorf("what was known is gone: %s", contents(snap))
+	}
+	if n := pages.Load(); n > 20 {
+		t.Errorf("%d pages were read", n)
+	}
+	endless.Store(false)
+	putService(t, s, "web", "10.96.0.2")
+	f.until("kubernetes(1) web(0) a 10.96.0.0/16", contents)
 }

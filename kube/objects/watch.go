@@ -34,6 +34,9 @@ func newInformer(client dynamic.Interface, k Kind, again *lists.Again, prune fun
 				}
 			}
 			list, err := api.List(ctx, o)
+			if err == nil {
+				err = kube.Paged(o, list)
+			}
 			if err != nil {
 				return nil, err
 			}

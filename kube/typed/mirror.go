@@ -71,6 +71,9 @@ func newMirror[T any, O any, L runtime.Object](what string, client any, of api[L
 			m.again.List(&o)
 			o.LabelSelector, o.FieldSelector = s.Labels, s.Fields
 			list, err := of.List(ctx, o)
+			if err == nil {
+				err = kube.Paged(o, list)
+			}
 			m.note(err)
 			return list, err
 		},

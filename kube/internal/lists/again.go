@@ -71,6 +71,7 @@ func (a *Again) Watch(ctx context.Context, o metav1.ListOptions, open func(ctx c
 	defer a.mu.Unlock()
 	if err != nil {
 		giveUp()
+		a.refused(err, Initial(o))
 		if a.relist {
 			err = errDue
 		}
@@ -87,6 +88,19 @@ func (a *Again) Watch(ctx context.Context, o metav1.ListOptions, open func(ctx c
 		a.end()
 	}
 	return w, nil
+}
+
+// refused notes that a version was not taken, after which a reflector asks for all there is at once, and
+// as a stream for ever: it is no faster than after a watch that ended, and no other than after a stream
+// that was cut. After other errors a reflector waits by itself. The lock is held.
+func (a *Again) refused(err error, initial bool) {
+	if !kube.Outdated(err) {
+		return
+	}
+	a.pace.Opened()
+	if initial {
+		a.streams++
+	}
 }
 
 // asks begins to ask for a watch, for as long as no list is due: who is asked may not answer for long.

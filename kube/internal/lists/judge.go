@@ -49,6 +49,9 @@ type Judge[K comparable] struct {
 	Held Doubt
 	Lost Memory[K]
 	took time.Time // when a list took anything last
+	// without: what is known is of a list without the anchor, which has stood: that the next one
+	// lacks it, too, and takes nothing is nothing new.
+	without bool
 }
 
 // NewJudge is one that has seen no list.
@@ -84,6 +87,7 @@ func (j *Judge[K]) Believe(l List[K], now time.Time) bool {
 		for key, weight := range l.Takes {
 			j.Lost.taken(key, weight, now)
 		}
+		j.without = !l.Anchored
 		return true
 	}
 	gross := stand == never
@@ -96,6 +100,7 @@ func (j *Judge[K]) Believe(l List[K], now time.Time) bool {
 	if stand != never && now.Sub(j.Held.since) >= stand {
 		j.Held = Doubt{}
 		clear(j.Lost) // it has stood: what was before is over
+		j.without = !l.Anchored
 		return true
 	}
 	j.Held.stand, j.Held.Gross, j.Held.looks = stand, gross, j.Held.looks+1
@@ -114,7 +119,7 @@ func (j *Judge[K]) Rest(now time.Time) {
 // like it must agree.
 func (j *Judge[K]) doubt(l List[K]) (why string, stand time.Duration) {
 	switch {
-	case j.Anchor != "" && !l.Anchored:
+	case j.Anchor != "" && !l.Anchored && (!j.without || len(l.Takes) > 0):
 		return "lacks " + j.Anchor + ", so it is not whole", cmp.Or(j.Patience, never)
 	case l.After == 0 && l.Before > 0 && j.Patience > 0:
 		return fmt.Sprintf("is empty where %d were known", l.Before), j.Patience

@@ -57,3 +57,27 @@ func TestHowLongAListMustStand(t *testing.T) {
 		})
 	}
 }
+
+// A list without what every whole one has, which has stood, is what is known: the next like it is not
+// said to be held back, for nothing stays of what was before; one that takes more is.
+func TestAListThatHasStood(t *testing.T) {
+	j, at := NewJudge[string](Selection{"endpointslices", "default/kubernetes", time.Minute}), time.Unix(1000, 0)
+	empty := List[string]{Before: 9, Recent: 9, Takes: map[string]int{"x": 9}, Alone: true}
+	for _, wait := range []time.Duration{0, time.Minute} {
+		if at = at.Add(wait); j.Believe(empty, at) != (wait > 0) {
+			t.Fatalf("after %s: %v", wait, j.Held.Err)
+		}
+	}
+	again := List[string]{Alone: true}
+	for range 3 {
+		if at = at.Add(time.Minute); !j.Believe(again, at) || j.Held.Err != nil {
+			t.Errorf("what is known already is held back: %v", j.Held.Err)
+		}
+	}
+	if less := (List[string]{Before: 9, After: 8, Recent: 9, Kept: 8, Takes: map[string]int{"x": 1}, Alone: true}); j.Believe(less, at) {
+		t.Error("a list that takes something, and is not whole, is believed at once")
+	}
+	if !j.Believe(List[string]{Before: 9, After: 9, Recent: 9, Kept: 9, Anchored: true, Alone: true}, at) || j.Believe(again, at) {
+		t.Error("after a whole list one that is not is believed")
+	}
+}

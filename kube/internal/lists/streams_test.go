@@ -1,12 +1,16 @@
 package lists
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
+
+	"github.com/gridmesh/gridmesh/kube"
 )
 
 var (
@@ -130,4 +134,35 @@ func TestALateListEndsNothingThatComes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An API server, or who is before it, that takes no version has nobody ask as fast as it answers, and
+// lists are asked for beside: client-go asks for a stream again at once, for ever.
+func TestVersionsThatAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, gone := &Again{}, apierrors.NewResourceExpired("410")
+		asked, listed := 0, 0
+		refuse := func(context.Context) (apiwatch.Interface, error) {
+			if asked++; asked > 1000 {
+				t.Fatal("it is asked without a pause")
+			}
+			return nil, gone
+		}
+		for begin := time.Now(); time.Since(begin) < time.Minute; {
+			for {
+				if _, err := a.Watch(t.Context(), streaming, refuse); !kube.Outdated(err) {
+					break // as a reflector does
+				}
+			}
+			a.List(&metav1.ListOptions{Limit: 500})
+			listed++
+			if _, err := a.Watch(t.Context(), metav1.ListOptions{ResourceVersion: "7"}, refuse); !kube.Outdated(err) {
+				t.Fatal(err)
+			}
+		}
+		if asked > 60 || listed < 3 || listed > 30 {
+			t.Errorf("%d watches are asked for and %d lists within a minute", asked, listed)
+		}
+		a.Rest()
+	})
 }
