@@ -61,8 +61,7 @@ func (l *kernelLab) redial(t *testing.T, from string) (stop func() (refused int)
 				if n == 0 {
 					time.AfterFunc(100*time.Millisecond, func() { close(tried) })
 				}
-				_, _ = inPodsName(from, l.cfg.Own()).DialContext(ctx, "tcp", "10.244.9.77:9999")
-				if ctx.Err() != nil {
+				if _, err := inPodsName(from, l.cfg.Own()).DialContext(ctx, "tcp", "10.244.9.77:9999"); errors.Is(err, context.Canceled) {
 					break
 				}
 				refused++
