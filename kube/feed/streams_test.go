@@ -79,9 +79,10 @@ func TestAHoldWaitsForAStreamThatComesSlowly(t *testing.T) {
 	since := f.now()
 	s.EndWatches()
 	eventually(t, "the hold has heard of Nodes", func() bool { return !stdslices.Contains(f.Unheard(since), "nodes") })
-	if snap, _ := f.Get(); countNodes(snap) != fmt.Sprint(nodes) {
-		t.Errorf("%s nodes are known, of %d", countNodes(snap), nodes)
-	}
+	eventually(t, "all nodes are known", func() bool { // with the next snapshot
+		snap, _ := f.Get()
+		return countNodes(snap) == fmt.Sprint(nodes)
+	})
 	if streams.Load() != 1 || listed.Load() != 0 {
 		t.Errorf("%d streams and %d lists, want one stream", streams.Load(), listed.Load())
 	}
