@@ -120,15 +120,15 @@ const policedText = "the cluster has NetworkPolicies, or has not said that it ha
 // twoPaths reports whether the kernel serves what Envoy does not.
 func (w *world) twoPaths() bool { return w.opts.Datapath != topology.DatapathNone }
 
-// kernelState is what the kernel path holds, where there is one; nil where not. Of an
-// address of no Service it may be that of a node port: which the node has is not known.
+// kernelState is what the kernel path holds, where there is one; nil where not. What no Service
+// has of an address may be a node port: which addresses the node has is not known.
 func (w *world) kernelState(cfg *plan.Config, q *rules.Question) *rules.KernelState {
 	if !w.twoPaths() {
 		return nil
 	}
 	cfg.Kernel = &plan.Kernel{}
 	var nodePorts []netip.Addr
-	if !w.addressed(q.To.Addr) {
+	if !w.addressed(q.To) {
 		nodePorts = []netip.Addr{q.To.Addr}
 	}
 	planner := plan.NewKernelPlanner(*cfg, nodePorts)
@@ -140,11 +140,12 @@ func (w *world) kernelState(cfg *plan.Config, q *rules.Question) *rules.KernelSt
 	return rules.KernelStateOf(planner)
 }
 
-// addressed reports whether an address is a Service's own.
-func (w *world) addressed(ip netip.Addr) bool {
+// addressed reports whether an address is a ClusterIP, or has that port by a Service of its own: an
+// external one may be a node's, too, which has node ports beside.
+func (w *world) addressed(to topology.Frontend) bool {
 	return slices.ContainsFunc(w.view.Sorted(), func(s *topology.ServiceView) bool {
-		return slices.ContainsFunc(s.Frontends, func(f topology.FrontendView) bool { return f.Addr == ip }) ||
-			slices.ContainsFunc(s.Outside, func(o topology.Outside) bool { return o.Addr == ip })
+		return slices.ContainsFunc(s.Frontends, func(f topology.FrontendView) bool { return f.Addr == to.Addr }) ||
+			slices.ContainsFunc(s.Outside, func(o topology.Outside) bool { return o.Frontend == to })
 	})
 }
 
