@@ -172,7 +172,7 @@ func (k *kernelPath) apply(change *plan.KernelChange) error {
 		if err := k.table.write(stepsOf(change), kernelChains{change.AddPicks, change.AddLists}, kernelChains{change.DelPicks, change.DelLists}); err != nil {
 			return err
 		}
-		k.pace.Pay(change.Written(), time.Now())
+		k.pace.Pay(change.Written(), k.planner, time.Now())
 	}
 	k.held = synced
 	return nil

@@ -54,7 +54,7 @@ func TestWhoChangesThousandsHoldsUpNobody(t *testing.T) {
 	}
 	_ = write(wide(1), small("10.244.0.1:80")) // compared as a whole: nobody pays for the first
 	first := write(wide(2), small("10.244.0.2:80"))
-	c.kernel.pace.Pay(map[string]int{"evil/wide": 200_000}, time.Now()) // 20 s more: however slow this machine is
+	c.kernel.pace.Pay(map[string]int{"evil/wide": 200_000}, c.kernel.planner, time.Now()) // 20 s more: however slow this machine is
 	second := write(wide(3), small("10.244.0.3:80"))
 	if _, err := c.Repair(); err != nil || !told(c, KernelPace, "evil/wide") {
 		t.Errorf("nobody is told that it waits: %v", err)

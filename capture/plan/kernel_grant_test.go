@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"reflect"
 	"testing"
 	"time"
@@ -90,30 +91,42 @@ func TestMemoriesThatComeAndGoAreNoWayAroundThePace(t *testing.T) {
 	}
 }
 
-// Who waits for a memory alone is not said to change too much, and loses nothing that changes meanwhile.
-func TestAMemoryThatIsAwaitedIsNoChange(t *testing.T) {
+// Who waits for memories that another namespace took is followed at once in all that changes: those
+// wait alone, and nobody says that he changes too much.
+func TestMemoriesThatAreAwaitedHoldUpNoChange(t *testing.T) {
 	p := newPaced()
-	p.memories.room = 20 * fewClients
-	wide := func(round int) map[string][]KernelFrontend {
-		return map[string][]KernelFrontend{"n/wide": remembering("n/wide", "10.96.0.1", 20, 1000, round)}
+	p.memories.room = 120 * fewClients
+	good := func(n, round int) (string, []KernelFrontend) {
+		service := fmt.Sprint("good/", n)
+		list := remembering(service, fmt.Sprint("10.96.0.", n), 60, 300, 1)
+		for i := range list {
+			list[i].Tiers[0][0] = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 250, 0, byte(round)}), 80)
+		}
+		return service, list
 	}
-	p.step(wide(1))
-	p.step(map[string][]KernelFrontend{"n/first": remembering("n/first", "10.96.0.2", 1, 1, 1)})
-	if n := p.remembered("n/wide"); n != 19 || len(p.Forgotten()) != 1 {
-		t.Fatalf("%d ports remember clients", n)
+	for n := 1; n <= 2; n++ {
+		service, list := good(n, 0)
+		p.step(map[string][]KernelFrontend{service: list})
 	}
-	p.step(map[string][]KernelFrontend{"n/first": remembering("n/first", "10.96.0.2", 20, 1, 1)})
-	p.step(map[string][]KernelFrontend{"n/first": nil})
-	if p.step(nil); p.remembered("n/wide") != 0 || len(p.pace.Waiting()) > 0 {
-		t.Fatalf("%d ports remember clients at once, told are %v", p.remembered("n/wide"), p.pace.Waiting())
+	for range 60 {
+		p.step(nil)
 	}
-	p.step(wide(2))
-	if len(p.pace.Waiting()) != 1 {
-		t.Fatal("its change does not wait")
+	evil := remembering("evil/x", "10.97.0.1", 60, 1, 1)
+	for i := range 12 {
+		change := map[string][]KernelFrontend{"evil/x": evil}
+		if i%2 > 0 {
+			change["evil/x"] = nil
+		}
+		service, list := good(1+i%2, 1+i)
+		change[service] = list
+		if p.step(change); !reflect.DeepEqual(p.Of(service), list) || len(p.pace.Waiting()) > 0 {
+			t.Fatalf("step %d: one endpoint of %s waits, told are %v", i, service, p.pace.Waiting())
+		}
 	}
-	for i := 0; p.remembered("n/wide") < 20 || p.held[wideService("10.96.0.1", 1, 0, 0)[0].Frontend].slots[0].Addr().As4()[1] != 2; i++ {
-		if p.step(nil); i > 30 {
-			t.Fatalf("%d ports remember clients", p.remembered("n/wide"))
+	p.step(map[string][]KernelFrontend{"evil/x": nil})
+	for i := 0; p.remembered("good/1")+p.remembered("good/2") < 120; i++ {
+		if p.step(nil); i > 60 {
+			t.Fatalf("%d and %d ports remember clients", p.remembered("good/1"), p.remembered("good/2"))
 		}
 	}
 }

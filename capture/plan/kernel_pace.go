@@ -23,95 +23,104 @@ const (
 type Pace struct {
 	paid    map[lane]time.Time // when what was written is
 	waiting map[string]waiter  // by Service
+	grants  map[string]waiter  // for which there is room again, whose memories wait
 	payers  map[string]payer   // of the Services that were taken last, who pays
 }
 
-// lane is what pays for itself: the large changes of a namespace, or the others.
+// lane is what pays for itself: the large changes of a namespace, the others, or the memories that
+// are granted and denied, which may be by what another namespace does, and hold up no change.
 type lane struct {
 	namespace string
-	large     bool
+	kind      kind
 }
 
-// payer is the lane in which a Service had its turn, or waits; for so many elements it is the
-// lane of small changes.
+type kind int
+
+const (
+	small kind = iota
+	large
+	memory
+)
+
+func sized(service string, elements int) lane {
+	if elements > fewElements {
+		return lane{namespaceOf(service), large}
+	}
+	return lane{namespaceOf(service), small}
+}
+
+// payer is in which lane a Service had its turn, or waits, for so many elements, and which has the rest.
 type payer struct {
-	lane
-	small int
+	of   lane
+	upTo int
+	rest lane
 }
 
 // waiter is what a Service is to have.
 type waiter struct {
 	want  []KernelFrontend
-	cost  int  // elements that change, or somewhat more
-	grant bool // its memories for which there is room again are among them
-	only  bool // it is what it is to be but for those
+	cost  int // elements that change, or somewhat more
 	since time.Time
 }
 
-// lane is where it has its turn.
-func (w waiter) lane(service string) lane { return lane{namespaceOf(service), w.cost > fewElements} }
-
 // NewPace has nobody wait.
 func NewPace() *Pace {
-	return &Pace{paid: map[lane]time.Time{}, waiting: map[string]waiter{}, payers: map[string]payer{}}
+	return &Pace{paid: map[lane]time.Time{}, waiting: map[string]waiter{}, grants: map[string]waiter{}, payers: map[string]payer{}}
 }
 
 // Take returns what is to be planned of Services at a time: of those that changed, and of those
 // that have waited, as a planner has them. Of one that waits goes at once what it no longer
 // serves, and who may dial it is as it is to be; its endpoints stay those that it has. What of it
-// is new comes at once, too, where there is room: nobody else serves it. Who is taken has his
+// is new comes at once, too, where there is room: nobody else serves it. Whose turn it is has his
 // memories again for which there is room.
 func (p *Pace) Take(changed map[string][]KernelFrontend, has *KernelPlanner, now time.Time) map[string][]KernelFrontend {
 	maps.DeleteFunc(p.paid, func(_ lane, at time.Time) bool { return !now.Before(at) })
 	clear(p.payers)
 	taken := map[string][]KernelFrontend{}
 	for service, want := range changed {
-		if len(want) == 0 {
-			delete(p.waiting, service)
+		was, waited := p.waiting[service]
+		if delete(p.waiting, service); len(want) == 0 {
 			taken[service] = want // costs what was paid for
 			continue
 		}
-		p.await(service, waiter{want: want, since: now}, has)
+		w := waiter{want: want, cost: has.differing(service, want), since: now}
+		if waited {
+			w.since = was.since
+		}
+		p.waiting[service] = w
 	}
-	p.awaitDue(has, now)
 	room := p.rooms(now)
-	for of, services := range p.queues() {
-		for _, service := range p.admit(services, of, room) {
-			w := p.waiting[service]
-			taken[service], p.payers[service] = w.want, payer{lane: of}
-			if delete(p.waiting, service); w.grant {
-				has.grant(service)
-			}
+	for of, services := range queues(p.waiting, func(service string, w waiter) lane { return sized(service, w.cost) }) {
+		for _, service := range admit(p.waiting, services, room(of)) {
+			taken[service], p.payers[service] = p.waiting[service].want, payer{of, p.waiting[service].cost, of}
+			delete(p.waiting, service)
 		}
 	}
 	for _, service := range slices.Sorted(maps.Keys(changed)) {
 		if w, waits := p.waiting[service]; waits {
-			list, cost := has.meanwhile(has.Of(service), w.want, room(lane{namespace: namespaceOf(service)}))
-			taken[service], p.payers[service] = list, payer{w.lane(service), cost}
+			list, cost := has.meanwhile(has.Of(service), w.want, room(lane{namespaceOf(service), small}))
+			taken[service], p.payers[service] = list, payer{lane{namespaceOf(service), small}, cost, sized(service, w.cost)}
 		}
 	}
+	p.grant(has, room, now)
 	return taken
 }
 
-// await has a Service wait for its turn, from when it first waited.
-func (p *Pace) await(service string, w waiter, has *KernelPlanner) {
-	w.cost, w.grant = has.differing(service, w.want)+has.granting(service, w.want), has.due(service)
-	if was, waited := p.waiting[service]; waited {
-		w.since = was.since
-	}
-	p.waiting[service] = w
-}
-
-// awaitDue has those wait whose clients may be remembered again.
-func (p *Pace) awaitDue(has *KernelPlanner, now time.Time) {
-	maps.DeleteFunc(p.waiting, func(service string, w waiter) bool { return w.only && !has.due(service) })
+// grant has those remember their clients again whose turn it is.
+func (p *Pace) grant(has *KernelPlanner, room func(lane) *int, now time.Time) {
+	maps.DeleteFunc(p.grants, func(service string, _ waiter) bool { return !has.due(service) })
 	for _, service := range has.Due() {
-		w, waits := p.waiting[service]
-		if !waits {
-			w = waiter{want: has.Of(service), only: true, since: now}
+		if _, waits := p.grants[service]; !waits {
+			p.grants[service] = waiter{cost: has.granting(service, has.Of(service)), since: now}
 		}
-		if !w.grant {
-			p.await(service, w, has)
+	}
+	for of, services := range queues(p.grants, func(service string, _ waiter) lane { return lane{namespaceOf(service), memory} }) {
+		for _, service := range admit(p.grants, services, room(of)) {
+			has.grant(service)
+			delete(p.grants, service)
+			by := p.payers[service] // of none: nothing
+			by.rest = of
+			p.payers[service] = by
 		}
 	}
 }
@@ -122,7 +131,7 @@ func (p *Pace) rooms(now time.Time) func(lane) *int {
 	return func(of lane) *int {
 		if rooms[of] == nil {
 			n := -int(max(0, p.paid[of].Sub(now)) / perElement)
-			if !of.large {
+			if of.kind == small {
 				n += fewElements
 			}
 			rooms[of] = &n
@@ -131,16 +140,16 @@ func (p *Pace) rooms(now time.Time) func(lane) *int {
 	}
 }
 
-// queues are the Services that wait, by lane, the cheapest first.
-func (p *Pace) queues() map[lane][]string {
+// queues are those that wait, by lane, the cheapest first.
+func queues(waiting map[string]waiter, in func(service string, w waiter) lane) map[lane][]string {
 	queues := map[lane][]string{}
-	for service, w := range p.waiting {
-		of := w.lane(service)
+	for service, w := range waiting {
+		of := in(service, w)
 		queues[of] = append(queues[of], service)
 	}
 	for _, list := range queues {
 		slices.SortFunc(list, func(a, b string) int {
-			return cmp.Or(cmp.Compare(p.waiting[a].cost, p.waiting[b].cost), cmp.Compare(a, b))
+			return cmp.Or(cmp.Compare(waiting[a].cost, waiting[b].cost), cmp.Compare(a, b))
 		})
 	}
 	return queues
@@ -148,16 +157,15 @@ func (p *Pace) queues() map[lane][]string {
 
 // admit returns which of a lane are taken: those for which there is room, and while there is any
 // who has waited for the longest, or somebody who waits might be overtaken for ever.
-func (p *Pace) admit(services []string, of lane, rooms func(lane) *int) (list []string) {
-	room := rooms(of)
-	for _, service := range slices.SortedFunc(slices.Values(services), p.older)[:1] {
+func admit(waiting map[string]waiter, services []string, room *int) (list []string) {
+	for _, service := range slices.SortedFunc(slices.Values(services), older(waiting))[:1] {
 		if *room >= 0 {
-			*room -= p.waiting[service].cost
+			*room -= waiting[service].cost
 			list = append(list, service)
 		}
 	}
 	for _, service := range services {
-		if cost := p.waiting[service].cost; (cost == 0 || cost <= *room) && !slices.Contains(list, service) {
+		if cost := waiting[service].cost; (cost == 0 || cost <= *room) && !slices.Contains(list, service) {
 			*room -= cost
 			list = append(list, service)
 		}
@@ -166,8 +174,10 @@ func (p *Pace) admit(services []string, of lane, rooms func(lane) *int) (list []
 }
 
 // older orders Services that wait by how long.
-func (p *Pace) older(a, b string) int {
-	return cmp.Or(p.waiting[a].since.Compare(p.waiting[b].since), cmp.Compare(p.waiting[a].cost, p.waiting[b].cost), cmp.Compare(a, b))
+func older(waiting map[string]waiter) func(a, b string) int {
+	return func(a, b string) int {
+		return cmp.Or(waiting[a].since.Compare(waiting[b].since), cmp.Compare(waiting[a].cost, waiting[b].cost), cmp.Compare(a, b))
+	}
 }
 
 // All returns what waits, whosever turn it is.
@@ -182,15 +192,19 @@ func (p *Pace) All() map[string][]KernelFrontend {
 
 // Pay takes how many elements were written of each Service since Take. It pays where it had its
 // turn: whoever has it in one lane and pays in another has it always.
-func (p *Pace) Pay(written map[string]int, now time.Time) {
+func (p *Pace) Pay(written map[string]int, has *KernelPlanner, now time.Time) {
 	for service, n := range written {
 		by, taken := p.payers[service]
-		if !taken { // it is gone, or changed by what others did
-			by.lane = lane{namespaceOf(service), n > fewElements}
+		switch {
+		case taken:
+		case has.Of(service) == nil: // it is gone
+			by.rest = sized(service, n)
+		default: // it lost memories
+			by.rest = lane{namespaceOf(service), memory}
 		}
-		small := min(by.small, n)
-		p.pay(lane{namespace: by.namespace}, small, now)
-		p.pay(by.lane, n-small, now)
+		own := min(by.upTo, n)
+		p.pay(by.of, own, now)
+		p.pay(by.rest, n-own, now)
 	}
 }
 
@@ -203,15 +217,7 @@ func (p *Pace) pay(of lane, elements int, now time.Time) {
 }
 
 // Waiting are the Services whose change waits, who does for the longest first.
-func (p *Pace) Waiting() (services []string) {
-	for service, w := range p.waiting {
-		if !w.only {
-			services = append(services, service)
-		}
-	}
-	slices.SortFunc(services, p.older)
-	return services
-}
+func (p *Pace) Waiting() []string { return slices.SortedFunc(maps.Keys(p.waiting), older(p.waiting)) }
 
 // meanwhile is what a Service has that is to be another, and what of that is new, as far as
 // there is room, with what it costs.

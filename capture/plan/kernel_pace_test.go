@@ -47,7 +47,7 @@ func (p *paced) step(changed map[string][]KernelFrontend) {
 	for gone, come := range c.Parts(1000) {
 		p.written += gone.Len() + come.Len()
 	}
-	p.pace.Pay(c.Written(), p.now)
+	p.pace.Pay(c.Written(), p.KernelPlanner, p.now)
 }
 
 // Who rewrites a hundred thousand elements at each turn takes a tenth of the time; who else
@@ -180,9 +180,9 @@ func TestManyThatAreNotLargeWaitToo(t *testing.T) {
 // What is written in a pause makes it no shorter.
 func TestPausesAddUp(t *testing.T) {
 	p, at := NewPace(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	p.Pay(map[string]int{"n/big": 100_000}, at)
-	p.Pay(map[string]int{"n/other": 20_000}, at.Add(time.Second))
-	if room := *p.rooms(at.Add(11 * time.Second))(lane{"n", true}); room != -10_000 {
+	p.Pay(map[string]int{"n/big": 100_000}, kernelPlanner(), at)
+	p.Pay(map[string]int{"n/other": 20_000}, kernelPlanner(), at.Add(time.Second))
+	if room := *p.rooms(at.Add(11 * time.Second))(lane{"n", large}); room != -10_000 {
 		t.Errorf("after 11 of 12 s there is room for %d elements", room)
 	}
 }
