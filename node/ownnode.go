@@ -152,7 +152,9 @@ func (l *loop) setPods() {
 		l.publish()
 		return
 	}
-	l.pods, l.updated = list, time.Now()
+	if l.pods = list; l.view != nil && !l.unwritten {
+		l.updated = time.Now()
+	}
 	l.tune()
 	l.log.Info("pod CIDRs are known", obs.KeyCIDRs, list, obs.KeyPods, l.capture.Pods())
 	l.changed()

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node/cleanup"
 	"github.com/gridmesh/gridmesh/node/report"
@@ -73,7 +74,8 @@ func askStatus(ctx context.Context, c *config) (*report.Report, error) {
 // gridmesh says it of its feed.
 func unanswered(c *config, err error) error {
 	ended := "If it ended, its log says why"
-	switch _, none := os.Stat(filepath.Join(c.node.StateDir, source.StateFile)); {
+	_, none := atomicfile.Within(time.Second, func() (fs.FileInfo, error) { return os.Stat(filepath.Join(c.node.StateDir, source.StateFile)) }, nil)
+	switch {
 	case !errors.Is(none, fs.ErrNotExist): // it is there, or one may not know
 		ended += fmt.Sprintf("; gridmesh view --state-dir %s has what it kept", c.node.StateDir)
 	case errors.Is(err, fs.ErrNotExist):

@@ -34,7 +34,7 @@ func countNodes(s *topology.Snapshot) string { return fmt.Sprint(s.Nodes.Len()) 
 // is what it waits for, and is not cut for a list.
 func TestAHoldWaitsForAStreamThatComesSlowly(t *testing.T) {
 	t.Parallel()
-	const times, nodes, pause = 40, 50, 100 * time.Millisecond // 200 s of stream, 4 s between two Nodes
+	const times, nodes, pause = 20, 50, 200 * time.Millisecond // 200 s of stream, 4 s between two Nodes
 	s := cluster(t)
 	var slow atomic.Bool
 	var streams, listed atomic.Int64

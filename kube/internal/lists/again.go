@@ -42,9 +42,10 @@ var errSilent = errors.New("watches of this say nothing, or not all there is: it
 
 // List is called before a list is asked for, with its options. A reflector that lists again asks for the
 // version that it knows, and with a limit that is exactly that one: whoever is deaf, or doubts a list, would
-// be told the same again. It gets the newest.
+// be told the same again. It gets the newest; so does the first, of version 0, which comes as one answer,
+// where that might be cut as the streams before it were.
 func (a *Again) List(o *metav1.ListOptions) {
-	if o.Continue == "" && o.ResourceVersion != "0" {
+	if o.Continue == "" && (o.ResourceVersion != "0" || !a.streamable()) {
 		o.ResourceVersion, o.ResourceVersionMatch = "", ""
 	}
 	a.begin(true)

@@ -28,6 +28,10 @@ func told() *metav1.PartialObjectMetadata {
 func TestStreamsThatAreCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := listener{Again: &Again{}}
+		first := metav1.ListOptions{ResourceVersion: "0", Limit: 500}
+		if l.List(&first); first.ResourceVersion != "0" {
+			t.Error("the first list of all is not what an API server has at hand")
+		}
 		wants := func(when string, o metav1.ListOptions, want bool) {
 			t.Helper()
 			time.Sleep(time.Minute)
@@ -51,6 +55,10 @@ func TestStreamsThatAreCut(t *testing.T) {
 		l.watch.Action(apiwatch.Bookmark, &metav1.PartialObjectMetadata{}) // any
 		one(apiwatch.Added)
 		wants("two were cut", streaming, false)
+		first = metav1.ListOptions{ResourceVersion: "0", Limit: 500}
+		if l.List(&first); first.ResourceVersion != "" {
+			t.Error("it is listed as one answer: of version 0 an API server gives no pages")
+		}
 		l.List(&metav1.ListOptions{Limit: 500})
 		wants("a list has failed", streaming, false)
 		l.List(&metav1.ListOptions{Limit: 500})
