@@ -97,8 +97,8 @@ func (s *suite) zeroes(t *testing.T) {
 	if got, want := zeroesOf(stored), zeroesOf(dropped); !slices.Equal(got, want) || !slices.Equal(want, []string{"name"}) {
 		t.Errorf("of these fields %v are stored, and DropZeroes leaves %v", got, want)
 	}
-	if again := s.apply(s.zeroed(), plan.Manager); again.GetResourceVersion() != made.GetResourceVersion() {
-		t.Errorf("applied again: version %s, was %s", again.GetResourceVersion(), made.GetResourceVersion())
+	if again := s.apply(s.zeroed(), plan.Manager); again.GetGeneration() != made.GetGeneration() {
+		t.Errorf("applied again: generation %d, was %d", again.GetGeneration(), made.GetGeneration())
 	}
 }
 
