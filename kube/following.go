@@ -202,7 +202,7 @@ func (f *following) RoundTrip(req *http.Request) (*http.Response, error) {
 			req.URL.RawPath = moved(req.URL.RawPath, f.from.EscapedPath(), to.EscapedPath())
 		}
 	}
-	if req.URL.Query().Get("watch") == "" {
+	if !isWatch(req) {
 		return is.next.RoundTrip(req)
 	}
 	return is.watch(req)

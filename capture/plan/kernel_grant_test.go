@@ -152,20 +152,7 @@ func TestMemoriesOfAHistory(t *testing.T) {
 			}
 			forgotten += len(p.Forgotten())
 		}
-		for i := 0; len(p.pace.Waiting())+len(p.Due()) > 0; i++ {
-			if p.step(nil); i > 60 {
-				t.Fatalf("seed %d: %v wait for a minute, %v for a memory", seed, p.pace.Waiting(), p.Due())
-			}
-		}
-		anew := kernelPlanner()
-		anew.memories.room = p.memories.room
-		for service, list := range last {
-			anew.Set(service, list)
-		}
-		anew.Settle()
-		if got, want := unordered(t, p.KernelPlanner), unordered(t, anew); !reflect.DeepEqual(got, want) {
-			t.Fatalf("seed %d: it is not what a fresh start has", seed)
-		}
+		p.comesTo(t, seed, last)
 	}
 	if forgotten == 0 {
 		t.Error("there was room for all")

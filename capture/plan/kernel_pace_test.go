@@ -50,6 +50,26 @@ func (p *paced) step(changed map[string][]KernelFrontend) {
 	p.pace.Pay(c.Written(), p.KernelPlanner, p.now)
 }
 
+// comesTo wants that nobody waits for longer than a minute, and that then all is as a fresh start has
+// what was last said.
+func (p *paced) comesTo(t *testing.T, seed uint64, last map[string][]KernelFrontend) {
+	t.Helper()
+	for i := 0; len(p.pace.Waiting())+len(p.Due()) > 0; i++ {
+		if p.step(nil); i > 60 {
+			t.Fatalf("seed %d: %v wait for a minute, %v for a memory", seed, p.pace.Waiting(), p.Due())
+		}
+	}
+	anew := kernelPlanner()
+	anew.memories.room = p.memories.room
+	for service, list := range last {
+		anew.Set(service, list)
+	}
+	anew.Settle()
+	if got, want := unordered(t, p.KernelPlanner), unordered(t, anew); !reflect.DeepEqual(got, want) {
+		t.Fatalf("seed %d: it is not what a fresh start has of what was last said", seed)
+	}
+}
+
 // Who rewrites a hundred thousand elements at each turn takes a tenth of the time; who else
 // changes something, and what of the same namespace is small, is written at once.
 func TestWhoRewritesThousandsWaits(t *testing.T) {
@@ -236,19 +256,7 @@ func TestNobodyWaitsForEver(t *testing.T) {
 				waited++
 			}
 		}
-		for i := 0; len(p.pace.Waiting()) > 0; i++ {
-			if p.step(nil); i > 60 {
-				t.Fatalf("seed %d: %v wait for a minute", seed, p.pace.Waiting())
-			}
-		}
-		anew := kernelPlanner()
-		for service, list := range last {
-			anew.Set(service, list)
-		}
-		anew.Settle()
-		if got, want := unordered(t, p.KernelPlanner), unordered(t, anew); !reflect.DeepEqual(got, want) {
-			t.Fatalf("seed %d: it is not what was last said", seed)
-		}
+		p.comesTo(t, seed, last)
 	}
 	if waited == 0 {
 		t.Error("nobody ever waited")
