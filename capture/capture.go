@@ -183,6 +183,15 @@ func (c *Capture) Retract(v *topology.View, provisional bool) error {
 	return nil
 }
 
+// Handed are the frontends that Extend hands to Envoy and that it was not handed before; nil where
+// Extend compares.
+func (c *Capture) Handed() []topology.Frontend {
+	if c.pending == nil {
+		return nil
+	}
+	return c.pending.AddServe
+}
+
 // Extend adds what the view of the last Retract serves more, once Envoy was told.
 func (c *Capture) Extend() error {
 	if c.held != unsure {

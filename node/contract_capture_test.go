@@ -332,6 +332,9 @@ func retractRemoves(t *testing.T, k kernel) {
 	k.wantServed(t, "first", "10", "11")
 	must(t, c.Retract(view("11", "12"), false))
 	k.wantServed(t, "retracted", "11")
+	if handed := c.Handed(); len(handed) != 1 || handed[0].String() != "10.96.0.12:80/tcp" {
+		t.Errorf("Extend hands Envoy %v", handed)
+	}
 	must(t, c.Extend())
 	k.wantServed(t, "extended", "11", "12")
 }

@@ -103,7 +103,7 @@ func TestPathsOfAView(t *testing.T) {
 		o.Closed("web", "10.96.0.10", map[string]string{"a-2": "10.244.2.5"})
 		r.journal.Take()
 		r.publish(o)
-		r.wantJournal(t, "back to Envoy", "Retract", "kernel", "Update", "Extend")
+		r.wantJournal(t, "back to Envoy", "Retract", "kernel", "Update", "Await("+webCluster+")", "Extend")
 		r.wantPaths(t, "back to Envoy", []string{webFrontend}, both)
 	})
 }

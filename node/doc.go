@@ -6,7 +6,8 @@
 //	                                                   └─► Capture.Extend    what is served from now on
 //
 // The order of the last three is the law of the loop: what is refused must be
-// refused before Envoy forgets it, and Envoy must know what it is to be handed.
+// refused before Envoy forgets it, and Envoy must know what it is to be handed, for
+// which it is waited for a moment (XDS.Await).
 //
 // The order of a start is: inspect the node, lock the state directory, listen, lock
 // the network, put the guard in force, and only then ask anything of the network

@@ -263,6 +263,7 @@ func (l *loop) act(changed render.Changed) error {
 	if err != nil && l.cfg.Datapath == topology.DatapathNone {
 		return err
 	}
+	l.awaitEnvoy()
 	err = errors.Join(err, l.capture.Extend())
 	l.releaseEnvoy(err == nil)
 	return err

@@ -10,8 +10,8 @@ import (
 	"github.com/gridmesh/gridmesh/node/statedir"
 )
 
-// What is refused is refused before Envoy forgets it, and Envoy knows what it
-// is to be handed.
+// What is refused is refused before Envoy forgets it, and Envoy knows, and has
+// taken, what it is to be handed.
 func TestRetractUpdateExtend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -25,7 +25,7 @@ func TestRetractUpdateExtend(t *testing.T) {
 		o := webAndOther()
 		o.Delete("web")
 		r.publish(o)
-		r.wantJournal(t, "second", "Retract", "Update", "Extend")
+		r.wantJournal(t, "second", "Retract", "Update", "Await("+otherCluster+")", "Extend")
 		r.wantServed(t, "second", otherFrontend)
 	})
 }
@@ -33,7 +33,7 @@ func TestRetractUpdateExtend(t *testing.T) {
 func TestAFailedWriteIsTriedAgain(t *testing.T) {
 	for method, want := range map[string][]string{
 		"Retract": {"Retract", "Update"},
-		"Extend":  {"Retract", "Update", "Extend"},
+		"Extend":  {"Retract", "Update", "Await(" + otherCluster + ")", "Extend"},
 	} {
 		t.Run(method, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -58,6 +58,7 @@ type stream struct {
 	dirty    map[string]map[string]struct{}
 	dirtyAll bool // look at everything
 	info     Stream
+	awaited  *awaited // nil: nobody waits for this Envoy
 }
 
 func newStream(s *Server, g discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) *stream {
@@ -94,6 +95,10 @@ func (st *stream) mark(changed render.Changed, all bool) {
 		}
 	}
 	st.mu.Unlock()
+	st.wakeUp()
+}
+
+func (st *stream) wakeUp() {
 	select {
 	case st.wake <- struct{}{}:
 	default:
@@ -142,6 +147,7 @@ func (st *stream) run() error {
 		if err := st.flush(); err != nil {
 			return err
 		}
+		st.tellAwaited()
 	}
 }
 

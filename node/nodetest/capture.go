@@ -74,8 +74,9 @@ type Capture struct {
 	provisional, due         bool       // of the last Retract; Extend has something to do
 	paths                    bool       // there is a kernel path
 	front                    []topology.Frontend
-	behind                   bool  // the kernel path does not have it
-	absent                   *bool // what EnvoyAbsent said last
+	handed                   []topology.Frontend // by the next Extend, where that is known
+	behind                   bool                // the kernel path does not have it
+	absent                   *bool               // what EnvoyAbsent said last
 
 	mu    sync.Mutex
 	fails map[string]error // method -> error, once
@@ -218,6 +219,7 @@ func (c *Capture) Retract(v *topology.View, provisional bool) error {
 		return errNotInstalled
 	}
 	synced := c.synced
+	c.handed = nil
 	c.want, c.provisional, c.due, c.synced = plan.Of(v, plan.Config{PodCIDRs: c.pods}), provisional, true, false
 	if err := c.call("Retract"); err != nil {
 		return err
@@ -234,6 +236,7 @@ func (c *Capture) Retract(v *topology.View, provisional bool) error {
 	}
 	if !provisional && synced {
 		c.kernel.write(func(r *Rules) {
+			c.handed = slices.DeleteFunc(slices.Clone(c.want.Serve), func(f topology.Frontend) bool { return slices.Contains(r.Serve, f) })
 			r.Guard = c.want.Guard
 			r.Serve = slices.DeleteFunc(r.Serve, func(f topology.Frontend) bool { return !slices.Contains(c.want.Serve, f) })
 		})
@@ -242,6 +245,9 @@ func (c *Capture) Retract(v *topology.View, provisional bool) error {
 }
 
 var errNotInstalled = errors.New("there are no rules to change")
+
+// Handed implements node.Rules.
+func (c *Capture) Handed() []topology.Frontend { return c.handed }
 
 // Extend implements node.Rules.
 func (c *Capture) Extend() error {

@@ -3,6 +3,7 @@ package nodetest
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,6 +58,12 @@ func (x *XDS) Update(cat *render.Catalog, changed render.Changed) {
 	for _, n := range said {
 		x.refused(n)
 	}
+}
+
+// Await implements node.XDS: the twin's Envoy takes everything at once.
+func (x *XDS) Await(clusters []string, _ time.Duration) bool {
+	x.journal.add("Await(" + strings.Join(slices.Sorted(slices.Values(clusters)), ",") + ")")
+	return true
 }
 
 // keep has Envoy keep what it holds, where a catalog says so.

@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -45,6 +46,58 @@ func absent(t *testing.T, e *edge.Node, want string) time.Time {
 		return err
 	})
 	return time.Now()
+}
+
+// busyFor is how long Envoy stands still when it is to be told.
+const busyFor = 300 * time.Millisecond
+
+// What is to go to Envoy stays with the kernel until Envoy has taken its endpoints: one that is busy just then would end
+// connections that the kernel had served a moment before.
+func TestEnvoyIsHandedWhatItKnows(t *testing.T) {
+	f := deploy(t, "busy", `["unit"]`)
+	f.served(t)
+	e, ends := named(t, "a-1"), f.ends
+	twoPaths(t, e)
+	absent(t, e, "0")
+	ask := func() error {
+		_, err := edge.Ask(e.NS, "tcp", f.at(0), answers)
+		return err
+	}
+	t.Cleanup(func() { e.Envoy.Signal(syscall.SIGCONT) })
+	for range 5 {
+		f.ends = nil
+		w.state.service(f.service)
+		must(t, w.state.write())
+		wait.Eventually(t, func() error {
+			if err := ask(); err == nil {
+				return errors.New("served without endpoints")
+			} else if !errors.Is(err, syscall.ECONNREFUSED) {
+				return err
+			}
+			return nil
+		})
+		e.Envoy.Signal(syscall.SIGSTOP)
+		goesOn := time.AfterFunc(busyFor, func() { e.Envoy.Signal(syscall.SIGCONT) })
+		f.ends = ends
+		w.state.service(f.service)
+		must(t, w.state.write())
+		served := 0
+		took := wait.Eventually(t, func() error {
+			switch err := ask(); {
+			case err == nil:
+				served++
+			case !errors.Is(err, syscall.ECONNREFUSED) || served > 0:
+				t.Fatalf("after %d connections that were served: %v", served, err)
+			}
+			return handsOver(e, 1)
+		})
+		goesOn.Stop()
+		e.Envoy.Signal(syscall.SIGCONT)
+		t.Logf("Envoy is handed it after %s and %d connections", took, served)
+		for range 5 {
+			must(t, ask())
+		}
+	}
 }
 
 // What Envoy does not serve the kernel does: UDP of a Service without keys, and a
