@@ -183,13 +183,16 @@ func (c *Capture) Retract(v *topology.View, provisional bool) error {
 	return nil
 }
 
-// Handed are the frontends that Extend hands to Envoy and that it was not handed before; nil where
-// Extend compares.
+// Handed are the frontends that Extend hands to Envoy and that it was not handed before, and more
+// where that is not known, for Extend compares; nil where the view is provisional.
 func (c *Capture) Handed() []topology.Frontend {
-	if c.pending == nil {
-		return nil
+	switch {
+	case c.pending != nil:
+		return c.pending.AddServe
+	case c.held == unsure && c.goal == synced:
+		return c.planner.Plan().Serve
 	}
-	return c.pending.AddServe
+	return nil
 }
 
 // Extend adds what the view of the last Retract serves more, once Envoy was told.

@@ -123,5 +123,8 @@ func (l *loop) switchPath(now absence, first bool) {
 	case !first:
 		l.said.absent.Say(l.log.Info, "Envoy takes connections again")
 	}
+	if !now.absent && !first {
+		l.await(l.catalog.Names()) // what came while it was away
+	}
 	l.tellPath()
 }

@@ -28,24 +28,6 @@ func (l *loop) tellEnvoy(changed render.Changed, retracted bool) {
 	}
 }
 
-// takenWithin is how long what Envoy is handed waits until it has taken what it was told of
-// it: long for one that is busy, and short for who waits for the next change.
-const takenWithin = time.Second
-
-// awaitEnvoy lets Envoy take what it is handed next: the kernel has served that, or refused it,
-// until now, and an Envoy that knows a cluster and no endpoints of it ends its connections.
-func (l *loop) awaitEnvoy() {
-	handed := l.capture.Handed()
-	if len(handed) == 0 || l.envoys.absent {
-		return
-	}
-	clusters := make([]string, len(handed))
-	for i, f := range handed {
-		clusters[i] = render.ClusterName(f)
-	}
-	l.xds.Await(clusters, takenWithin)
-}
-
 // releaseEnvoy lets Envoy forget what it kept, once the kernel holds a whole view.
 func (l *loop) releaseEnvoy(written bool) {
 	was := l.inLine

@@ -75,7 +75,7 @@ func TestPathsOfAView(t *testing.T) {
 		r.journal.Take()
 		r.publish(o)
 		both := []string{webFrontend, otherFrontend}
-		r.wantJournal(t, "the first view", "Retract", "kernel", "Update", "Extend", "Update")
+		r.wantJournal(t, "the first view", "Retract", "kernel", "Update", "Await("+webCluster+")", "Extend", "Update")
 		r.wantPaths(t, "the first view", []string{webFrontend}, both)
 		if got := r.agent.status(); got.Datapath != "auto" || got.Paths == nil || got.Paths.Envoy != 1 || got.Paths.Kernel != 1 || got.EnvoyAbsent {
 			t.Errorf("the status says %q %+v, absent %v", got.Datapath, got.Paths, got.EnvoyAbsent)

@@ -19,7 +19,7 @@ func TestRetractUpdateExtend(t *testing.T) {
 		r.wantHealthy(t, "before the first snapshot", false)
 		r.journal.Take()
 		r.publish(webOnly())
-		r.wantJournal(t, "first", "Retract", "Update", "Extend", "Update")
+		r.wantJournal(t, "first", "Retract", "Update", "Await("+webCluster+")", "Extend", "Update")
 		r.wantServed(t, "first", webFrontend)
 		r.wantHealthy(t, "in line", true)
 		o := webAndOther()

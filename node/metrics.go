@@ -23,6 +23,8 @@ type metrics struct {
 	dead          prometheus.Gauge
 	absent        prometheus.Gauge
 	absences      prometheus.Counter
+	handing       prometheus.Histogram
+	unanswered    prometheus.Counter
 	frontends     *prometheus.GaugeVec
 	stateBytes    prometheus.Counter
 	stateFailures prometheus.Counter
@@ -39,14 +41,19 @@ func newMetrics() *metrics {
 			Name: "kubeproxy_network_programming_duration_seconds", Help: "Time from the change of a pod or Service, as the endpoint slice controller noted it, to rules and resources in force.",
 			Buckets: prometheus.ExponentialBuckets(0.002, 2, 18),
 		}),
-		syncFailures:  prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_capture_failures_total", Help: "Failed writes of capture rules."}),
-		repairs:       prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_capture_repairs_total", Help: "Times that rules or sysctls changed by somebody else were put back."}),
-		closed:        prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_moved_connections_closed_total", Help: "Connections closed because a move put their endpoint out of reach (--close-on-move)."}),
-		problems:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_problems", Help: "Mistakes in objects, as gridmesh view lists them."}),
-		held:          prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_held_endpoints", Help: "Endpoints of this unit that are held as they were before an outage of the uplink, until their nodes have reported."}),
-		dead:          prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_voted_dead_nodes", Help: "Nodes that count as dead by the vote of their unit, while the API server is away or has not heard them since: endpoints on others come first."}),
-		absent:        prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_envoy_absent", Help: "1 while Envoy takes no connections, and the kernel serves what it served (--datapath)."}),
-		absences:      prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_envoy_absences_total", Help: "Times that the kernel began to serve what Envoy served, for that took no connections (--datapath)."}),
+		syncFailures: prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_capture_failures_total", Help: "Failed writes of capture rules."}),
+		repairs:      prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_capture_repairs_total", Help: "Times that rules or sysctls changed by somebody else were put back."}),
+		closed:       prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_moved_connections_closed_total", Help: "Connections closed because a move put their endpoint out of reach (--close-on-move)."}),
+		problems:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_problems", Help: "Mistakes in objects, as gridmesh view lists them."}),
+		held:         prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_held_endpoints", Help: "Endpoints of this unit that are held as they were before an outage of the uplink, until their nodes have reported."}),
+		dead:         prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_voted_dead_nodes", Help: "Nodes that count as dead by the vote of their unit, while the API server is away or has not heard them since: endpoints on others come first."}),
+		absent:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_envoy_absent", Help: "1 while Envoy takes no connections, and the kernel serves what it served (--datapath)."}),
+		absences:     prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_envoy_absences_total", Help: "Times that the kernel began to serve what Envoy served, for that took no connections (--datapath)."}),
+		handing: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "gridmesh_envoy_handing_seconds", Help: "Time that Envoy took to answer what it was told of clusters that it is handed connections for; they wait for it.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 11),
+		}),
+		unanswered:    prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_envoy_handings_unanswered_total", Help: "Times that Envoy was handed connections before it had answered what it was told of their clusters."}),
 		frontends:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gridmesh_frontends", Help: "Frontends by what serves them: envoy, kernel, or none."}, []string{"path"}),
 		stateBytes:    prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_state_written_bytes_total", Help: "Bytes written to the state file."}),
 		stateFailures: prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_state_failures_total", Help: "Failed writes of the state file."}),
@@ -67,6 +74,8 @@ func (m *metrics) register(r prometheus.Registerer) error {
 		m.problems,
 		m.held,
 		m.dead,
+		m.handing,
+		m.unanswered,
 		m.stateBytes,
 		m.stateFailures,
 	} {

@@ -116,8 +116,8 @@ type Rules interface {
 	// provisional view only adds. The kernel path, where there is one, follows
 	// before that; where it does not, nothing is taken from Envoy.
 	Retract(v *topology.View, provisional bool) error
-	// Handed are the frontends that Extend hands to Envoy and that it was not handed before;
-	// nil where that is not known, for Extend compares.
+	// Handed are the frontends that Extend hands to Envoy and that it was not handed before, and
+	// all where that is not known; nil where the view is provisional, or the kernel path failed.
 	Handed() []topology.Frontend
 	// Extend adds what the view of the last Retract serves more.
 	Extend() error
@@ -146,9 +146,9 @@ type XDS interface {
 	Register(g *grpc.Server)
 	// Update makes cat the current catalog. Envoy is answered from the first on.
 	Update(cat *render.Catalog, changed render.Changed)
-	// Await waits until every connected Envoy has taken what it was told of some clusters, no
-	// longer than within, and reports whether all have. One that is behind since the last
-	// time is not waited for.
+	// Await waits until an Envoy is connected and each has answered what it was told of
+	// clusters that it holds, no longer than within, and reports whether that is so. One that
+	// is behind since the last time is not waited for.
 	Await(clusters []string, within time.Duration) bool
 	// Streams returns the connected Envoys.
 	Streams() []xds.Stream

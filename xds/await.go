@@ -2,34 +2,45 @@ package xds
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/gridmesh/gridmesh/xds/render"
 )
 
-// awaited is somebody who waits until a stream's Envoy has what it was told.
+// awaited is somebody who waits until a stream's Envoy has answered what it was told.
 type awaited struct {
-	clusters map[string]bool
+	clusters map[string]bool // that it has not answered
 	over     chan struct{}
 }
 
-// Await waits until every connected Envoy has taken, or refused, what it was told of some clusters
-// and of their endpoints; it returns after within at the latest, and reports whether all have. What
-// an Envoy does not hold yet is no matter: its connections wait there for the endpoints.
-// An Envoy that was awaited in vain is not awaited again before it has done that.
+// Await waits until an Envoy is connected, and each that is has answered what it was told of some
+// clusters and of their endpoints; it returns after within at the latest, and reports whether that
+// is so. What of TCP an Envoy does not hold yet is no matter: its connections wait there for the
+// endpoints. One that was awaited in vain is not awaited again before it has answered.
 func (s *Server) Await(clusters []string, within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
+	list, came := s.await(clusters)
+	for len(list) == 0 {
+		select {
+		case <-came:
+			list, came = s.await(clusters)
+		case <-ctx.Done():
+			return false
+		}
+	}
 	all := true
-	for st, over := range s.await(clusters) {
+	for st, over := range list {
 		if over == nil {
 			all = false
 			continue
 		}
 		select {
 		case <-over:
-		case <-st.grpc.Context().Done():
+		case <-st.grpc.Context().Done(): // nobody knows what it holds
+			all = false
 		case <-ctx.Done():
 			all = false
 		}
@@ -37,63 +48,74 @@ func (s *Server) Await(clusters []string, within time.Duration) bool {
 	return all
 }
 
-// await is what ends for each stream when its Envoy has them; nil where it is behind as it is.
-func (s *Server) await(clusters []string) map[*stream]<-chan struct{} {
-	names := make(map[string]bool, len(clusters))
-	for _, name := range clusters {
-		names[name] = true
-	}
+// await is what ends for each stream when its Envoy has answered; nil where it is behind as it
+// is. came ends with the next stream.
+func (s *Server) await(clusters []string) (list map[*stream]<-chan struct{}, came <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := make(map[*stream]<-chan struct{}, len(s.streams))
+	list = make(map[*stream]<-chan struct{}, len(s.streams))
 	for st := range s.streams {
-		list[st] = st.await(names)
+		list[st] = st.await(clusters)
 	}
-	return list
+	return list, s.came
 }
 
-func (st *stream) await(clusters map[string]bool) <-chan struct{} {
+func (st *stream) await(clusters []string) <-chan struct{} {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.awaited != nil {
 		return nil
 	}
-	st.awaited = &awaited{clusters, make(chan struct{})}
-	st.wakeUp() // it may have them already
+	st.awaited = &awaited{make(map[string]bool, len(clusters)), make(chan struct{})}
+	for _, name := range clusters {
+		st.awaited.clusters[name] = true
+	}
+	st.wakeUp() // it may have answered already
 	return st.awaited.over
 }
 
-// tellAwaited ends what waits for this Envoy, where it has what it was told. The stream's own
-// goroutine calls it.
+// tellAwaited ends what waits for this Envoy, where it has answered. The stream's own goroutine
+// calls it.
 func (st *stream) tellAwaited() {
+	clusters, endpoints, listeners := st.subs[render.ClusterType], st.subs[render.EndpointType], st.subs[render.ListenerType]
+	if !clusters.started || len(clusters.sent) > 0 && !endpoints.started {
+		return // it has not said what it holds
+	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	a := st.awaited
 	if a == nil || st.dirtyAll {
 		return
 	}
-	for _, typeURL := range []string{render.ClusterType, render.EndpointType} {
-		if st.subs[typeURL].behind(a.clusters) {
-			return
-		}
-		for name := range st.dirty[typeURL] {
-			if a.clusters[name] {
-				return
-			}
-		}
+	maps.DeleteFunc(a.clusters, func(name string, _ bool) bool {
+		udp := render.OfUDP(name) // which nobody asks for: whether it was held is no matter
+		owed := clusters.owes(name, udp) || endpoints.owes(name, udp) || udp && listeners.owes(render.ListenerOf(name), true)
+		return !owed && !st.isDirty(name)
+	})
+	if len(a.clusters) == 0 {
+		close(a.over)
+		st.awaited = nil
 	}
-	close(a.over)
-	st.awaited = nil
 }
 
-// behind reports whether any of some names is to be sent, or was not answered yet.
-func (s *subscription) behind(names map[string]bool) bool {
-	of := func(name string) bool { return names[name] }
-	for name := range names {
-		if _, waits := s.pending[name]; waits {
+// isDirty reports whether a cluster is to be looked at; st.mu is held.
+func (st *stream) isDirty(cluster string) bool {
+	_, cds := st.dirty[render.ClusterType][cluster]
+	_, eds := st.dirty[render.EndpointType][cluster]
+	_, lds := st.dirty[render.ListenerType][render.ListenerOf(cluster)]
+	return cds || eds || lds
+}
+
+// owes reports whether a name is to be sent, or not answered: anew is whether also one that Envoy
+// did not hold.
+func (s *subscription) owes(name string, anew bool) bool {
+	if _, waits := s.pending[name]; waits && (anew || s.sent[name] != "") {
+		return true
+	}
+	for _, f := range s.inflight {
+		if c := f.changes[name]; c != nil && (anew || c.before != "") {
 			return true
 		}
 	}
-	return slices.ContainsFunc(s.oneByOne, of) ||
-		slices.ContainsFunc(s.inflight, func(f *inflight) bool { return slices.ContainsFunc(f.names, of) })
+	return slices.Contains(s.oneByOne, name)
 }

@@ -14,12 +14,19 @@ import (
 	"github.com/gridmesh/gridmesh/xds/xdstest"
 )
 
-// attach lets an Envoy connect that holds cluster 1, and returns its end of the stream.
-func attach(t *testing.T, c *cluster) (p *pipe, leave func()) {
+// connect lets an Envoy connect, and returns its end of the stream.
+func connect(t *testing.T, c *cluster) (p *pipe, leave func()) {
 	t.Helper()
 	ctx, leave := context.WithCancel(t.Context())
 	p = &pipe{ctx: ctx, requests: make(chan *discovery.DeltaDiscoveryRequest), responses: make(chan *discovery.DeltaDiscoveryResponse, 10)}
 	go func() { _ = c.server.DeltaAggregatedResources(p) }()
+	return p, leave
+}
+
+// attach lets an Envoy connect that holds cluster 1.
+func attach(t *testing.T, c *cluster) (p *pipe, leave func()) {
+	t.Helper()
+	p, leave = connect(t, c)
 	p.requests <- &discovery.DeltaDiscoveryRequest{TypeUrl: render.ClusterType, Node: xdstest.Node(40)}
 	p.answer(t, "")
 	p.requests <- &discovery.DeltaDiscoveryRequest{TypeUrl: render.EndpointType, ResourceNamesSubscribe: []string{name(1)}}
@@ -76,9 +83,11 @@ func TestAwaitWaitsForTheAnswer(t *testing.T) {
 				c := newCluster(t)
 				c.near(9, 1, 2)
 				c.publish()
-				wantAwaited(t, "nobody is connected", awaiting(c, name(1)), true)
+				early := awaiting(c, name(1))
+				wantAwaiting(t, "nobody is connected", early)
 				p, leave := attach(t, c)
 				defer leave()
+				wantAwaited(t, "one has come", early, true)
 				wantAwaited(t, "nothing changed", awaiting(c, name(1), name(2)), true)
 				c.near(10, 1)
 				c.publish()
@@ -93,6 +102,48 @@ func TestAwaitWaitsForTheAnswer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// One that comes back holds what it was told before: it is awaited until it has said what that is, and answered what is
+// otherwise by now.
+func TestAwaitKnowsWhoComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.near(9, 1)
+		c.publish()
+		p, leave := connect(t, c)
+		defer leave()
+		held := map[string]string{name(1): "of before"}
+		got := awaiting(c, name(1))
+		p.requests <- &discovery.DeltaDiscoveryRequest{TypeUrl: render.ClusterType, Node: xdstest.Node(40), InitialResourceVersions: held}
+		synctest.Wait()
+		p.answer(t, "")
+		wantAwaiting(t, "it has not said which endpoints it holds", got)
+		p.requests <- &discovery.DeltaDiscoveryRequest{TypeUrl: render.EndpointType, ResourceNamesSubscribe: []string{name(1)}, InitialResourceVersions: held}
+		synctest.Wait()
+		wantAwaiting(t, "it has others", got)
+		p.answer(t, "")
+		wantAwaited(t, "answered", got, true)
+	})
+}
+
+// What it does not hold yet its connections wait for, and so nobody else does; UDP's do not wait.
+func TestAwaitOfWhatIsNotHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.near(9, 1)
+		c.publish()
+		_, leave := attach(t, c)
+		defer leave()
+		c.near(9, 2)
+		c.publish()
+		wantAwaited(t, "TCP", awaiting(c, name(2)), true)
+		sub := newSubscription(render.ListenerType)
+		sub.record("1", &batch{resources: []render.Resource{{Name: name(2)}}})
+		if sub.owes(name(2), false) || !sub.owes(name(2), true) {
+			t.Error("what was not held before is owed where that matters, or is not where it does not")
+		}
+	})
 }
 
 // One that does not answer is awaited for so long, and not again until it has answered; one that goes is not awaited.
@@ -123,6 +174,6 @@ func TestAwaitGivesUp(t *testing.T) {
 		got := awaiting(c, name(1))
 		leave()
 		synctest.Wait()
-		wantAwaited(t, "it went", got, true)
+		wantAwaited(t, "it went", got, false)
 	})
 }

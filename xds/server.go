@@ -49,6 +49,7 @@ type Server struct {
 	mu      sync.Mutex
 	catalog *render.Catalog
 	streams map[*stream]struct{}
+	came    chan struct{} // ends with the next of them
 	nacks   map[resourceID]*refusal
 	full    bool // that there are too many refusals for the list was said
 }
@@ -104,7 +105,7 @@ func New(cfg Config) *Server {
 	if cfg.Refused == nil {
 		cfg.Refused = func(Nack) {}
 	}
-	return &Server{cfg: cfg, ready: make(chan struct{}), streams: map[*stream]struct{}{}, nacks: map[resourceID]*refusal{}}
+	return &Server{cfg: cfg, ready: make(chan struct{}), streams: map[*stream]struct{}{}, came: make(chan struct{}), nacks: map[resourceID]*refusal{}}
 }
 
 // Register adds the service to a gRPC server.
@@ -184,6 +185,8 @@ func (s *Server) DeltaAggregatedResources(g discovery.AggregatedDiscoveryService
 	st := newStream(s, g)
 	s.mu.Lock()
 	s.streams[st] = struct{}{}
+	close(s.came)
+	s.came = make(chan struct{})
 	s.mu.Unlock()
 	s.cfg.Metrics.streams.Inc()
 	defer func() {

@@ -39,8 +39,9 @@ const (
 	// Numbers.
 	KeyServices    = "services"    // how many
 	KeyEndpoints   = "endpoints"   // how many
+	KeyFrontends   = "frontends"   // how many
 	KeyAway        = "away"        // for how long somebody was silent
-	KeyWait        = "wait"        // for how long we wait before we try again
+	KeyWait        = "wait"        // for how long we wait before we try again, or have waited
 	KeyConnections = "connections" // how many
 	KeyUnits       = "units"       // how many
 	KeyWhich       = "which"       // the first few of them

@@ -188,6 +188,9 @@ func (c *Capture) Retract(v *topology.View, provisional bool) error {
 	if _, there := c.kernel.InForce(); !there {
 		return errNotInstalled // somebody removed it
 	}
+	if !provisional {
+		c.handed = slices.Clone(c.want.Serve)
+	}
 	if !provisional && synced {
 		c.kernel.write(func(r *Rules) {
 			c.handed = slices.DeleteFunc(slices.Clone(c.want.Serve), func(f topology.Frontend) bool { return slices.Contains(r.Serve, f) })

@@ -29,6 +29,8 @@ type XDS struct {
 	pending   []string          // asked for before there was a catalog
 	refuses   map[string]string // cluster -> reason
 	nacks     map[string]xds.Nack
+	slow      bool
+	waited    time.Duration // by who awaits it
 }
 
 // NewXDS makes the twin of a server; nobody is connected.
@@ -60,10 +62,33 @@ func (x *XDS) Update(cat *render.Catalog, changed render.Changed) {
 	}
 }
 
-// Await implements node.XDS: the twin's Envoy takes everything at once.
-func (x *XDS) Await(clusters []string, _ time.Duration) bool {
+// Await implements node.XDS: the twin's Envoy takes everything at once, or nothing.
+func (x *XDS) Await(clusters []string, within time.Duration) bool {
 	x.journal.add("Await(" + strings.Join(slices.Sorted(slices.Values(clusters)), ",") + ")")
-	return true
+	x.mu.Lock()
+	slow := x.slow
+	if slow {
+		x.waited += within
+	}
+	x.mu.Unlock()
+	if slow {
+		time.Sleep(within)
+	}
+	return !slow
+}
+
+// Waited is for how long it was awaited in vain, all in all.
+func (x *XDS) Waited() time.Duration {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.waited
+}
+
+// Slow has Envoy answer nothing, or everything at once again.
+func (x *XDS) Slow(slow bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.slow = slow
 }
 
 // keep has Envoy keep what it holds, where a catalog says so.

@@ -51,53 +51,82 @@ func absent(t *testing.T, e *edge.Node, want string) time.Time {
 // busyFor is how long Envoy stands still when it is to be told.
 const busyFor = 300 * time.Millisecond
 
-// What is to go to Envoy stays with the kernel until Envoy has taken its endpoints: one that is busy just then would end
-// connections that the kernel had served a moment before.
+// What is to go to Envoy stays with the kernel until Envoy has taken its endpoints: one that is busy just then, or comes
+// back to an agent that was away, would end connections that the kernel had served a moment before.
 func TestEnvoyIsHandedWhatItKnows(t *testing.T) {
 	f := deploy(t, "busy", `["unit"]`)
 	f.served(t)
 	e, ends := named(t, "a-1"), f.ends
 	twoPaths(t, e)
 	absent(t, e, "0")
-	ask := func() error {
-		_, err := edge.Ask(e.NS, "tcp", f.at(0), answers)
-		return err
-	}
 	t.Cleanup(func() { e.Envoy.Signal(syscall.SIGCONT) })
-	for range 5 {
-		f.ends = nil
-		w.state.service(f.service)
-		must(t, w.state.write())
-		wait.Eventually(t, func() error {
-			if err := ask(); err == nil {
-				return errors.New("served without endpoints")
-			} else if !errors.Is(err, syscall.ECONNREFUSED) {
-				return err
-			}
-			return nil
-		})
-		e.Envoy.Signal(syscall.SIGSTOP)
-		goesOn := time.AfterFunc(busyFor, func() { e.Envoy.Signal(syscall.SIGCONT) })
+	has := func(ends []backend) {
 		f.ends = ends
 		w.state.service(f.service)
 		must(t, w.state.write())
-		served := 0
-		took := wait.Eventually(t, func() error {
-			switch err := ask(); {
-			case err == nil:
-				served++
-			case !errors.Is(err, syscall.ECONNREFUSED) || served > 0:
-				t.Fatalf("after %d connections that were served: %v", served, err)
+	}
+	for what, round := range map[string]func(){
+		"Envoy is busy": func() {
+			e.Envoy.Signal(syscall.SIGSTOP)
+			time.AfterFunc(busyFor, func() { e.Envoy.Signal(syscall.SIGCONT) })
+			has(ends)
+		},
+		"the agent was away": func() {
+			e.Agent.Signal(syscall.SIGTERM)
+			has(ends)
+			must(t, e.StartAgent())
+		},
+	} {
+		proved := 0
+		for range 3 {
+			has(nil)
+			wait.Eventually(t, func() error {
+				if err := f.askHost(e); !errors.Is(err, syscall.ECONNREFUSED) {
+					return errors.Join(errors.New("not refused without endpoints"), err)
+				}
+				return nil
+			})
+			round()
+			if f.handedUnfelt(t, e) {
+				proved++
 			}
-			return handsOver(e, 1)
-		})
-		goesOn.Stop()
-		e.Envoy.Signal(syscall.SIGCONT)
-		t.Logf("Envoy is handed it after %s and %d connections", took, served)
-		for range 5 {
-			must(t, ask())
+		}
+		if proved == 0 {
+			t.Errorf("%s: Envoy was never waited for to the end, or nothing was served meanwhile: that shows nothing", what)
 		}
 	}
+}
+
+func (f *fleet) askHost(e *edge.Node) error {
+	_, err := edge.Ask(e.NS, "tcp", f.at(0), answers)
+	return err
+}
+
+// handedUnfelt dials until the rules hand a Service to Envoy, and a little longer: who was served once is always. It reports
+// whether somebody was before; an Envoy that answered too late may end connections.
+func (f *fleet) handedUnfelt(t *testing.T, e *edge.Node) bool {
+	t.Helper()
+	served := 0
+	var failed error
+	took := wait.Eventually(t, func() error {
+		switch err := f.askHost(e); {
+		case err == nil:
+			served++
+		case !errors.Is(err, syscall.ECONNREFUSED) || served > 0:
+			failed = errors.Join(failed, fmt.Errorf("after %d connections that were served: %w", served, err))
+		}
+		return handsOver(e, 1)
+	})
+	for range 5 {
+		failed = errors.Join(failed, f.askHost(e))
+	}
+	late := metric(t, e, "gridmesh_envoy_handings_unanswered_total")
+	t.Logf("Envoy is handed it after %s, and %d connections that were served; %s times it had not answered in time: %v", took, served, late, failed)
+	if late != "0" {
+		return false
+	}
+	must(t, failed)
+	return served > 1
 }
 
 // What Envoy does not serve the kernel does: UDP of a Service without keys, and a

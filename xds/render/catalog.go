@@ -197,7 +197,7 @@ func (c *Cataloger) Fallen() []string { return slices.Sorted(maps.Keys(c.preload
 // come first when listeners are dealt. It returns the others.
 func (c *Cataloger) Restore(names []string) (others []string) {
 	for _, name := range names {
-		if strings.HasSuffix(name, udpSuffix) {
+		if OfUDP(name) {
 			c.udp.had[name] = true
 		} else {
 			others = append(others, name)
@@ -248,7 +248,7 @@ func (c *Cataloger) Next(v *topology.View, provisional bool) (*Catalog, Changed)
 		added = append(added, ClusterName(f.Frontend)) // it has no way to ask for it
 	}
 	for _, name := range closed {
-		udp.Delete(udpListenerName(name))
+		udp.Delete(ListenerOf(name))
 		gone = append(gone, name)
 	}
 	preload := c.last.preload.Edit()

@@ -19,8 +19,11 @@ const udpTemplate = "udp-1"
 // udpPrefix begins the names of UDP listeners; udpSuffix ends those of their clusters.
 const udpPrefix, udpSuffix = "udp-", "/udp"
 
-// udpListenerName is the listener of a cluster.
-func udpListenerName(cluster string) string {
+// OfUDP reports whether a cluster is of a UDP frontend.
+func OfUDP(cluster string) bool { return strings.HasSuffix(cluster, udpSuffix) }
+
+// ListenerOf is the listener of a cluster.
+func ListenerOf(cluster string) string {
 	return udpPrefix + strings.TrimSuffix(cluster, udpSuffix)
 }
 
@@ -30,7 +33,7 @@ const udpIdle = time.Minute
 // UDPListener renders the listener of one UDP frontend, bound to the
 // ClusterIP itself: udp_proxy has neither on-demand clusters nor original_dst.
 func UDPListener(f topology.Frontend) Resource {
-	name := udpListenerName(ClusterName(f))
+	name := ListenerOf(ClusterName(f))
 	return Resource{
 		Type: ListenerType, Name: name, Version: new(fingerprint).add(udpTemplate, name).version(),
 		Message: func() proto.Message { return udpListener(name, f) },
