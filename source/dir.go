@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -21,8 +22,8 @@ const dirPoll = 250 * time.Millisecond
 // Dir reads a directory (or one file) of manifests: Services, EndpointSlices,
 // Nodes and ServiceCIDRs; other kinds are passed over. What cannot be read is
 // a Problem, the rest goes on: of a file, or all of them, that cannot be read
-// any more, what was read last stays. Only files that changed, or may have, are
-// read again.
+// any more, or taken apart, what was read last stays. Only files that changed, or
+// may have, are read again.
 type Dir struct {
 	Snapshots
 	// Awaits goes on where the path cannot be read at first, which else is an error of Run.
@@ -42,11 +43,12 @@ type file struct {
 	version string // differs when the file does; "": nobody knows
 	sum     string // of what was read
 	content *manifests
-	fault   string // why it cannot be read; the content is of before, or nothing
-	folder  bool   // it is none, but a folder that cannot be read
-	asked   string // the path that was given, where that is this file
-	blank   bool   // it was read, and has no document
-	text    []byte // what it holds, where that was given
+	fault   string            // why it cannot be read; the content is of before, or nothing
+	torn    *topology.Problem // why it cannot be taken apart; the content is of before
+	folder  bool              // it is none, but a folder that cannot be read
+	asked   string            // the path that was given, where that is this file
+	blank   bool              // it was read, and has no document
+	text    []byte            // what it holds, where that was given
 	given   bool
 }
 
@@ -133,15 +135,15 @@ func (d *Dir) read(files []file) (changed bool) {
 		f := &files[i]
 		old, had := before[f.path]
 		if had && f.version != "" && f.version == old.version {
-			f.content = old.content
+			f.content, f.sum, f.torn = old.content, old.sum, old.torn
 			continue
 		}
-		if f.read(); f.fault != "" && had {
-			f.content = old.content
+		if f.read(); had {
+			f.stay(old)
 		}
 		same := had && f.fault == old.fault && (f.fault != "" || f.sum == old.sum)
 		if same {
-			f.content = old.content
+			f.content, f.torn = old.content, old.torn
 		}
 		changed = changed || !same
 	}
@@ -183,7 +185,7 @@ func kept(files, before []file) []file {
 func (d *Dir) build() *topology.Snapshot {
 	next := counted{byName[topology.ObjectKey, *topology.Service]{}, byName[topology.ObjectKey, *topology.Slice]{}, byName[string, *topology.Node]{}}
 	var cidrs []netip.Prefix
-	var problems []topology.Problem
+	var problems, ofFiles []topology.Problem // those of whole files come first: lists may be cut
 	var doubts doubts
 	var leftOut []origin
 	as, live, pods := asWritten{}, liveNodes{}, podRanges{}
@@ -202,11 +204,14 @@ func (d *Dir) build() *topology.Snapshot {
 		cidrs = append(cidrs, f.content.cidrs...)
 		problems = append(problems, f.content.problems...)
 		if f.fault != "" {
-			problems = append(problems, unreadable(f.path, f.fault))
+			ofFiles = append(ofFiles, unreadable(f.path, f.fault))
+		}
+		if f.torn != nil {
+			ofFiles = append(ofFiles, *f.torn)
 		}
 	}
 	if d.away != "" {
-		problems = append(problems, unreadable(d.path, d.away))
+		ofFiles = append(ofFiles, unreadable(d.path, d.away))
 	}
 	next.orphans(leftOut, &doubts)
 	next.beside(leftOut, &doubts)
@@ -216,7 +221,7 @@ func (d *Dir) build() *topology.Snapshot {
 	d.built = next
 	d.pods.Store(&pods)
 	d.builder.SetServiceCIDRs(cidrs)
-	d.builder.SetProblems(append(problems, doubts.all()...))
+	d.builder.SetProblems(slices.Concat(ofFiles, problems, doubts.all()))
 	return d.builder.Build()
 }
 

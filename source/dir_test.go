@@ -48,40 +48,6 @@ func randomDocument(r *rand.Rand) string {
 	}
 }
 
-// Law: a directory that is followed gives what one reading of it gives.
-func TestDirFollowedEqualsReadAnew(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	for range 20 {
-		dir := t.TempDir()
-		d := NewDir(dir)
-		for step := range 30 {
-			path := filepath.Join(dir, fmt.Sprintf("f%d.yaml", r.IntN(4)))
-			if r.IntN(4) == 0 {
-				_ = os.Remove(path)
-			} else {
-				var docs []string
-				for range r.IntN(4) {
-					docs = append(docs, randomDocument(r))
-				}
-				text := strings.Join(docs, "\n---\n")
-				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := d.refresh(); err != nil {
-				t.Fatal(err)
-			}
-			anew := NewDir(dir)
-			if err := anew.refresh(); err != nil {
-				t.Fatal(err)
-			}
-			if got, want := describe(newest(&d.Snapshots)), describe(newest(&anew.Snapshots)); got != want {
-				t.Fatalf("step %d: followed\n%s\nread anew\n%s", step, got, want)
-			}
-		}
-	}
-}
-
 func TestDirReadsOnlyWhatChanged(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

@@ -47,8 +47,9 @@ type manifests struct {
 	nodes    []node
 	cidrs    []netip.Prefix
 	problems []topology.Problem
-	leftOut  []origin // objects that the problems are of
-	original original // of the document that is read now
+	leftOut  []origin          // objects that the problems are of
+	broken   *topology.Problem // the first that cannot be taken apart; nil: all can
+	original original          // of the document that is read now
 	// raw: documents are kept as they are, instead.
 	raw     bool
 	objects []placed[map[string]any]
@@ -93,7 +94,7 @@ func (m *manifests) file(f *file) error {
 			name = "standard input"
 		}
 		if len(f.text) > MaxFile {
-			m.fault(name, "", "is longer than %d bytes and is left out; split it", MaxFile)
+			m.torn(name, "", "is longer than %d bytes and is left out; split it", MaxFile)
 			return nil
 		}
 		f.blank = m.text(name, f.text)
@@ -107,7 +108,7 @@ func (m *manifests) file(f *file) error {
 		return fmt.Errorf("read manifests: %w", err)
 	}
 	if f.sum = fmt.Sprint(size, sha256.Sum256(data)); size > MaxFile {
-		m.fault("file "+f.path, "", "has %d bytes and is left out; at most %d are read, split it", size, MaxFile)
+		m.torn("file "+f.path, "", "has %d bytes and is left out; at most %d are read, split it", size, MaxFile)
 		return nil
 	}
 	f.blank = m.text("file "+f.path, data)
@@ -137,7 +138,7 @@ func (m *manifests) text(from string, data []byte) (blank bool) {
 
 func (m *manifests) documents(from string, data []byte) {
 	if what, cure := encoding(data); what != "" { // of it only the first document would be found
-		m.fault(from, "", "is %s, and is left out; %s", what, cure)
+		m.torn(from, "", "is %s, and is left out; %s", what, cure)
 		return
 	}
 	docs := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
@@ -148,7 +149,7 @@ func (m *manifests) documents(from string, data []byte) {
 		}
 		where := fmt.Sprintf("%s document %d", from, n)
 		if err != nil {
-			m.fault(where, "", "cannot be split into YAML documents: %v", err)
+			m.torn(where, "", "cannot be split into YAML documents: %v", err)
 			return
 		}
 		m.document(where, doc, line)
@@ -175,7 +176,7 @@ func (m *manifests) document(place string, doc []byte, before int) {
 	}
 	raw, err := m.toJSON(place, doc)
 	if err != nil {
-		m.fault(place, "", "is no Kubernetes manifest and is left out: %s", inFile(err.Error(), before))
+		m.torn(place, "", "is no Kubernetes manifest and is left out: %s", inFile(err.Error(), before))
 		return
 	}
 	m.original = original{place: place, text: doc}
@@ -194,7 +195,7 @@ func (m *manifests) item(place string, raw []byte, lists int) {
 		if field == "" {
 			text += "; write apiVersion, kind and metadata"
 		}
-		m.fault(place, field, "is no Kubernetes manifest and is left out: %s", text)
+		m.torn(place, field, "is no Kubernetes manifest and is left out: %s", text)
 		return
 	}
 	if strings.HasSuffix(h.Kind, "List") {

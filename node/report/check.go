@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/internal/run"
+	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/xds"
 )
 
@@ -18,7 +19,7 @@ const refusedFor = 10 * time.Second
 
 // Degraded lists what is not as it should be, a line each; nothing where all is
 // well. What needs no look at this node is left out: mistakes in objects, which
-// every node sees alike, and endpoints that Envoy leaves out of use.
+// every node sees alike (but for manifests, which are this node's), and endpoints that Envoy leaves out of use.
 func (r *Report) Degraded(now time.Time) []string {
 	var list []string
 	add := func(format string, args ...any) {
@@ -41,11 +42,28 @@ func (r *Report) Degraded(now time.Time) []string {
 			add("API server: not believed: %s", held)
 		}
 	}
+	r.degradedManifests(add)
 	r.degradedEnvoy(now, add)
 	for _, f := range r.Findings {
 		add("%s", f.Text)
 	}
 	return list
+}
+
+// degradedManifests lists what is not in force as the manifests of this node have it now.
+func (r *Report) degradedManifests(add func(format string, args ...any)) {
+	n := 0
+	for _, p := range r.Problems {
+		if !source.NotTaken(p) {
+			continue
+		}
+		if n++; n <= textFew {
+			add("--manifests: %s", p)
+		}
+	}
+	if more := n - textFew; more > 0 {
+		add("--manifests: %d more such problems", more)
+	}
 }
 
 // degradedEnvoy lists what is wrong with Envoy, or between it and the agent.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,14 @@ import (
 	"github.com/gridmesh/gridmesh/xds"
 	"github.com/gridmesh/gridmesh/xds/admin"
 )
+
+// torn are the problems of so many files that cannot be read now.
+func torn(n int) (list []topology.Problem) {
+	for i := range n {
+		list = append(list, topology.Problem{Object: fmt.Sprintf("file m/%d.yaml document 1", i), Text: "is no Kubernetes manifest: yaml: line 3: odd; correct it"})
+	}
+	return list
+}
 
 // What a node is degraded by, and what not.
 func TestDegraded(t *testing.T) {
@@ -28,6 +37,12 @@ func TestDegraded(t *testing.T) {
 			r.Ejections.List = []envoy.Ejection{{Out: 1, Of: 2}}
 			r.Load.Refused = 7
 		}, nil},
+		{"manifests that are not taken", func(r *Report) {
+			r.Problems = append([]topology.Problem{{Object: "service default/x (file m/x.yaml document 1)", Text: "has a field that does not exist"}}, torn(7)...)
+		}, []string{
+			"--manifests: file m/0.yaml document 1: is no Kubernetes manifest: yaml: line 3: odd;", "--manifests: file m/1.yaml", "--manifests: file m/2.yaml",
+			"--manifests: file m/3.yaml", "--manifests: file m/4.yaml", "--manifests: 2 more such problems",
+		}},
 		{"a moment without the API server", func(r *Report) { r.APIServer.Error = "no route" }, nil},
 		{"not all that is asked is answered", func(r *Report) { r.APIServer.Error, r.APIServer.Since = "gone", now.Add(-2*time.Minute) }, []string{"API server: last contact 0s ago, but something has failed for 2m0s; this node goes on with what it knows of that: gone"}},
 		{"refused for a moment", func(r *Report) {

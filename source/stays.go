@@ -1,0 +1,102 @@
+package source
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// What Problems say where what is in force is not what is written now.
+const (
+	fileStays   = "; until then all of the file stays in force as it was before"
+	objectStays = "; until then the object stays in force as it was before"
+)
+
+// notTaken are what Problems of a file, or of a document in it, say where nobody knows what
+// it holds.
+var notTaken = []string{"cannot be read", "is no Kubernetes manifest", "left out", "cannot be split"}
+
+// NotTaken reports whether a Problem is of manifests of which something is not in force as
+// it is written now: of a file that cannot be read or taken apart, or of an object that
+// stays as it was before.
+func NotTaken(p topology.Problem) bool {
+	if strings.HasSuffix(p.Text, fileStays) || strings.HasSuffix(p.Text, objectStays) {
+		return true
+	}
+	return strings.HasPrefix(p.Object, "file ") && slices.ContainsFunc(notTaken, func(text string) bool { return strings.Contains(p.Text, text) })
+}
+
+// torn tells of what cannot be taken apart: any object may be in it.
+func (m *manifests) torn(place, field, format string, args ...any) {
+	if m.fault(place, field, format, args...); m.broken == nil {
+		m.broken = &topology.Problem{Object: place, Field: field, Text: m.problems[len(m.problems)-1].Text}
+	}
+}
+
+// stay keeps of what a file had before what it has nothing else for now. One that was taken
+// apart is all kept where it cannot be any more; of others the objects that are left out now.
+func (f *file) stay(old file) {
+	switch {
+	case f.fault != "":
+		f.content = old.content
+	case f.content.broken == nil:
+		f.content.keep(old.content)
+	case old.content.broken == nil:
+		without := strings.NewReplacer(", and is left out", "", " and is left out", "")
+		p := *f.content.broken
+		p.Text = without.Replace(p.Text) + "; correct it" + fileStays
+		f.content, f.torn = old.content, &p
+	}
+}
+
+// keep takes objects of before, in place of those of the same name that are left out.
+func (m *manifests) keep(before *manifests) {
+	if len(m.leftOut) == 0 {
+		return
+	}
+	here, had := m.names(), before.names()
+	kept, places := map[string]bool{}, map[string]bool{}
+	m.leftOut = slices.DeleteFunc(m.leftOut, func(out origin) bool {
+		stays := out.name != "" && !here[out.name] && had[out.name]
+		if stays {
+			kept[out.name], places[out.String()] = true, true
+		}
+		return stays
+	})
+	m.services = append(m.services, named(before.services, kept)...)
+	m.slices = append(m.slices, named(before.slices, kept)...)
+	m.nodes = append(m.nodes, named(before.nodes, kept)...)
+	for i, p := range m.problems {
+		if places[p.Object] {
+			m.problems[i].Text += objectStays
+		}
+	}
+}
+
+// names are those of the objects that are taken.
+func (m *manifests) names() map[string]bool {
+	all := map[string]bool{}
+	for _, o := range m.services {
+		all[o.name] = true
+	}
+	for _, o := range m.slices {
+		all[o.name] = true
+	}
+	for _, o := range m.nodes {
+		all[o.name] = true
+	}
+	return all
+}
+
+// named are those that have one of the names: several where it is there twice.
+func named[T interface{ called() string }](all []T, names map[string]bool) (found []T) {
+	for _, o := range all {
+		if names[o.called()] {
+			found = append(found, o)
+		}
+	}
+	return found
+}
+
+func (o origin) called() string { return o.name }

@@ -1,0 +1,215 @@
+package source
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+const (
+	staysWeb   = "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}}\n"
+	staysSlice = "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: e, labels: {kubernetes.io/service-name: web}}, addressType: IPv4, ports: [{port: 8080}], endpoints: [{addresses: [10.0.0.1]}]}\n"
+	staysNode  = "{apiVersion: v1, kind: Node, metadata: {name: n1, labels: {unit: a}}, spec: {podCIDRs: [10.244.1.0/24]}}\n"
+	staysOther = "{apiVersion: v1, kind: Service, metadata: {name: other}, spec: {clusterIP: 10.96.0.2, ports: [{port: 80}]}}\n"
+)
+
+// What of a file is no manifest for now, or of a type that nobody can read, takes nothing out
+// of service that it served, and is told with file, line and cure. What is removed is removed.
+func TestWhatWasReadStays(t *testing.T) {
+	const whole, sep = staysWeb + "---\n" + staysSlice + "---\n" + staysNode, "---\n"
+	for name, tc := range map[string]struct {
+		text     string // in place of what was whole
+		want     string // what is in force then, but for other
+		problems []string
+	}{
+		"a syntax error": {whole + sep + "a: b\n  c: d\n", "e n1 web", []string{
+			"m.yaml document 4: is no Kubernetes manifest: yaml: line 8: mapping values are not allowed in this context; correct it; until then all of the file stays in force as it was before",
+		}},
+		"one in the first document": {"{apiVersion: v1, kind: Serv\n" + sep + staysNode, "e n1 web", []string{"m.yaml document 1: is no Kubernetes manifest: yaml: line "}},
+		"half a file":               {whole[:len(staysWeb)/2], "e n1 web", []string{"m.yaml document 1: is no Kubernetes manifest: yaml: line 1: did not find expected"}},
+		"a text":                    {"apiVer", "e n1 web", []string{`m.yaml document 1: is no Kubernetes manifest: it is a string, "apiVer"; an object is wanted`}},
+		"another encoding":          {"\xff\xfe{\x00}\x00", "e n1 web", []string{"m.yaml: is UTF-16, as "}},
+		"a name of another type":    {strings.Replace(whole, "name: web}", "name: 7}", 1), "e n1 web", []string{"metadata.name: is no Kubernetes manifest: it is 7, a number; a string is wanted"}},
+		"a field of another type": {strings.Replace(whole, "port: 80}", "port: http}", 1), "e n1 web", []string{
+			`service default/web (file `, `document 1): spec.ports[0].port: cannot be read, and the object is left out: it is a string, "http"; an integer is wanted; until then the object stays in force as it was before`,
+		}},
+		"a Node's label of another type": {strings.Replace(whole, "unit: a}", "unit: 7}", 1), "e n1 web", []string{"node n1 (file ", objectStays}},
+		"a mistyped kind":                {strings.Replace(whole, "kind: Service", "kind: Services", 1), "e n1 web", []string{"service default/web (file ", objectStays}},
+		"a slice without its label":      {strings.Replace(whole, "kubernetes.io/service-name", "service-name", 1), "e n1 web", []string{"endpointslice default/e (file ", objectStays}},
+		"a document is removed":          {staysWeb + sep + staysNode, "n1 web", nil},
+		"all are":                        {"", "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			d := NewDir(dir)
+			write(t, dir, "m.yaml", whole)
+			write(t, dir, "other.yaml", staysOther)
+			if got := inForce(t, d); got != "e n1 other web" {
+				t.Fatalf("before: %s", got)
+			}
+			write(t, dir, "m.yaml", tc.text)
+			for range 2 { // and again, where nothing changed
+				if got := inForce(t, d); got != sorted(tc.want+" other") {
+					t.Errorf("in force are %q, want %q and other", got, tc.want)
+				}
+				wantTold(t, newest(&d.Snapshots), tc.problems)
+			}
+			if pods := d.PodCIDRs("n1"); len(pods) != strings.Count(tc.want, "n1") {
+				t.Errorf("the Node's pods are %v", pods)
+			}
+			write(t, dir, "other.yaml", strings.Replace(staysOther, "10.96.0.2", "10.96.0.3", 1))
+			inForce(t, d)
+			if e, _ := newest(&d.Snapshots).Services.Get(topology.ObjectKey{Namespace: "default", Name: "other"}); e.Service.ClusterIPs[0].String() != "10.96.0.3" {
+				t.Error("another file is not followed meanwhile")
+			}
+			write(t, dir, "m.yaml", whole)
+			if got := inForce(t, d); got != "e n1 other web" || len(newest(&d.Snapshots).Problems) > 0 {
+				t.Errorf("corrected: %s, problems %v", got, newest(&d.Snapshots).Problems)
+			}
+			write(t, dir, "m.yaml", tc.text)
+			inForce(t, d)
+			if err := os.Remove(filepath.Join(dir, "m.yaml")); err != nil {
+				t.Fatal(err)
+			}
+			if got := inForce(t, d); got != "other" || len(newest(&d.Snapshots).Problems) > 0 {
+				t.Errorf("removed: %s, problems %v", got, newest(&d.Snapshots).Problems)
+			}
+		})
+	}
+}
+
+// Without anything of before the rest of a file, and all others, are served.
+func TestWhatWasNeverReadIsTold(t *testing.T) {
+	dir := t.TempDir()
+	d := NewDir(dir)
+	write(t, dir, "m.yaml", staysWeb+"---\n{broken\n")
+	write(t, dir, "other.yaml", staysOther)
+	if got := inForce(t, d); got != "other web" {
+		t.Errorf("in force are %s", got)
+	}
+	wantTold(t, newest(&d.Snapshots), []string{"m.yaml document 2: is no Kubernetes manifest and is left out"})
+	write(t, dir, "m.yaml", staysNode+"---\n{broken\n")
+	if got := inForce(t, d); got != "n1 other" {
+		t.Errorf("still broken: in force are %s", got)
+	}
+}
+
+// Law: a directory that is followed gives what one reading of it gives, with each file that
+// cannot be taken apart as it was when it last could, if ever. Of such files that is told.
+func TestDirFollowedEqualsReadAnew(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 20 {
+		dir, twin := t.TempDir(), t.TempDir()
+		d, whole := NewDir(dir), map[string]bool{}
+		for step := range 30 {
+			name := fmt.Sprintf("f%d.yaml", r.IntN(4))
+			if r.IntN(4) == 0 {
+				_, _ = os.Remove(filepath.Join(dir, name)), os.Remove(filepath.Join(twin, name))
+				delete(whole, name)
+			} else {
+				writeBoth(t, r, dir, twin, name, whole)
+			}
+			if err := d.refresh(); err != nil {
+				t.Fatal(err)
+			}
+			anew := NewDir(twin)
+			if err := anew.refresh(); err != nil {
+				t.Fatal(err)
+			}
+			followed := *newest(&d.Snapshots)
+			followed.Problems = slices.DeleteFunc(slices.Clone(followed.Problems), func(p topology.Problem) bool { return strings.HasSuffix(p.Text, fileStays) })
+			got, want := describe(&followed), strings.ReplaceAll(describe(newest(&anew.Snapshots)), twin, dir)
+			if got != want {
+				t.Fatalf("step %d: followed\n%s\nread anew\n%s", step, got, want)
+			}
+			for name, now := range whole {
+				told := slices.ContainsFunc(newest(&d.Snapshots).Problems, func(p topology.Problem) bool {
+					return strings.HasPrefix(p.Object, "file "+filepath.Join(dir, name)+" ") && strings.HasSuffix(p.Text, fileStays)
+				})
+				if told == now {
+					t.Fatalf("step %d: %s is whole: %v; told that it is not: %v", step, name, now, told)
+				}
+			}
+		}
+	}
+}
+
+// writeBoth writes a file of random documents, and to its twin what is to count of it. Whole
+// are the files that could ever be taken apart, and whether they can now.
+func writeBoth(t *testing.T, r *rand.Rand, dir, twin, name string, whole map[string]bool) {
+	var docs []string
+	for range r.IntN(4) {
+		docs = append(docs, randomDocument(r))
+	}
+	text := strings.Join(docs, "\n---\n")
+	_, ever := whole[name]
+	if now := !slices.Contains(docs, "{broken"); now || ever {
+		whole[name] = now
+	}
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if ever && !whole[name] {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(twin, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inForce are the names of all objects after a look.
+func inForce(t *testing.T, d *Dir) string {
+	t.Helper()
+	if err := d.refresh(); err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for key, e := range newest(&d.Snapshots).Services.All() {
+		all = append(all, key.Name)
+		for _, s := range e.Slices {
+			all = append(all, s.Key.Name)
+		}
+	}
+	for name := range newest(&d.Snapshots).Nodes.All() {
+		all = append(all, name)
+	}
+	return sorted(strings.Join(all, " "))
+}
+
+func sorted(words string) string {
+	list := strings.Fields(words)
+	slices.Sort(list)
+	return strings.Join(list, " ")
+}
+
+// wantTold expects one Problem with all of the texts, of which NotTaken knows.
+func wantTold(t *testing.T, s *topology.Snapshot, texts []string) {
+	t.Helper()
+	if len(texts) == 0 {
+		if len(s.Problems) > 0 {
+			t.Errorf("problems %v", s.Problems)
+		}
+		return
+	}
+	if len(s.Problems) != 1 || !NotTaken(s.Problems[0]) {
+		t.Fatalf("problems %v, want one that is told as not taken", s.Problems)
+	}
+	for _, text := range texts {
+		if got := s.Problems[0].String(); !strings.Contains(got, text) {
+			t.Errorf("problem %q, want %q in it", got, text)
+		}
+	}
+}
