@@ -142,7 +142,12 @@ func (w *world) sure(to topology.Frontend, c *refusal.Cause) *refusal.Cause {
 	if c.Why == refusal.NoEndpoint {
 		if out := w.portless(to); len(out) > 0 {
 			better.Why += fmt.Sprintf(": of %d, %s is left out (%s)", len(out), out[0].Address, out[0].Reason)
-			better.Cure = "give the port of the Service and that of the slice one name and protocol; gridmesh view " + c.Service + " shows every endpoint"
+			better.Cure = "give the port of the Service and that of the slice one name and protocol"
+			if out[0].unnamed {
+				better.Cure = "where targetPort in the Service's spec.ports is a name, give a port of the pods' containers that name, or write its number; " +
+					"of a slice that somebody wrote, add the port"
+			}
+			better.Cure += "; gridmesh view " + c.Service + " shows every endpoint"
 		}
 	}
 	return &better
@@ -154,7 +159,7 @@ func (w *world) portless(to topology.Frontend) []endRow {
 		for i := range s.Frontends {
 			if s.Frontends[i].Frontend == to {
 				entry, _ := w.snap.Services.Get(s.Key)
-				return portless(entry.Slices, to, s.Frontends[i].PortName)
+				return portless(entry, to, s.Frontends[i].PortName)
 			}
 		}
 	}

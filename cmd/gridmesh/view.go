@@ -56,6 +56,8 @@ type endRow struct {
 	Reason  string `json:"reason,omitempty"`
 	Envoy   string `json:"envoy,omitempty"` // ejected or unhealthy: it sends nobody there
 	Vote    string `json:"vote,omitempty"`  // its node is dead by the vote of its unit: what becomes of it
+	at      netip.AddrPort
+	unnamed bool // its slice has ports of its Service, but not this one: its pod has none that targetPort names
 }
 
 func viewCommand() *cobra.Command {
@@ -157,9 +159,10 @@ func (w *world) frontendRows(s *topology.ServiceView) (rows []frontendRow) {
 	add := func(f topology.Frontend, portName string, row frontendRow) {
 		row.Frontend = f.String()
 		for _, l := range out[f] {
-			row.LeftOut = append(row.LeftOut, endRow{Address: l.Addr.String(), Node: l.Node, Reason: l.Reason})
+			row.LeftOut = append(row.LeftOut, endRow{Address: l.Addr.String(), Node: l.Node, Reason: l.Reason, at: l.Addr})
 		}
-		row.LeftOut = append(row.LeftOut, portless(entry.Slices, f, portName)...)
+		row.LeftOut = append(row.LeftOut, portless(entry, f, portName)...)
+		slices.SortStableFunc(row.LeftOut, func(a, b endRow) int { return a.at.Compare(b.at) })
 		rows = append(rows, row)
 	}
 	for _, f := range s.Frontends {
