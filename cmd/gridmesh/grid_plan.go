@@ -32,6 +32,7 @@ type stepRow struct {
 
 func gridPlanCommand() *cobra.Command {
 	var in *gridInput
+	changes := false
 	cmd := &cobra.Command{
 		Use: "plan", Short: "Show what grids would do in every unit, before they are applied", Args: cobra.NoArgs,
 		Long: `Show what grids would do in every unit, before they are applied.
@@ -39,7 +40,8 @@ func gridPlanCommand() *cobra.Command {
 Reads grids, Nodes, and the Deployments, StatefulSets, Services and
 ControllerRevisions that exist
 from manifests, as "kubectl get -o yaml" prints them, and changes nothing. With
---kubeconfig too, the manifests are put over what the cluster has. -o yaml
+--kubeconfig too, the manifests are put over what the cluster has; --changes
+leaves out the children that stay as they are. -o yaml
 prints each child as it would be applied, as manifests that kubectl apply takes;
 -o json has actions and reasons as well.
 
@@ -68,6 +70,9 @@ registry has) it alone can say: ask it with kubectl apply --dry-run=server.`,
 			problems = in.reviewed(problems)
 			in.noteEvictable()
 			in.noteUnitKeys()
+			if changes {
+				rows = in.changesOf(rows)
+			}
 			if in.output == "yaml" {
 				in.noteNothing(rows)
 				return in.judge(in.own(problems), stepManifests(cmd.OutOrStdout(), rows, problems))
@@ -80,6 +85,7 @@ registry has) it alone can say: ask it with kubectl apply --dry-run=server.`,
 	namespace := cmd.Flags().Lookup("namespace")
 	namespace.DefValue, namespace.Usage = "", "namespace of the grids (default: all of them)"
 	in.bindLenient(cmd.Flags())
+	cmd.Flags().BoolVar(&changes, "changes", false, "only children that do not stay as they are")
 	grid.BindGuard(cmd.Flags(), &in.guard)
 	return cmd
 }
@@ -136,6 +142,16 @@ func stepRows(plans []plan.Plan, now time.Time) []stepRow {
 				Child: strings.ToLower(s.Kind) + " " + s.Name, Action: string(s.Action), Why: s.Why, Object: unowned(s.Object(now)),
 			})
 		}
+	}
+	return rows
+}
+
+// changesOf are the rows but for children that stay as they are.
+func (in *gridInput) changesOf(rows []stepRow) []stepRow {
+	all := len(rows)
+	rows = slices.DeleteFunc(rows, func(r stepRow) bool { return r.Action == string(plan.Keep) })
+	if len(rows) == 0 && all > 0 {
+		in.note("all of the %d children stay as they are", all)
 	}
 	return rows
 }
