@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/grid"
@@ -145,6 +146,7 @@ func (in *gridInput) plans(ctx context.Context) ([]plan.Plan, []topology.Problem
 	in.world = worldOf(objects)
 	in.world.Part = len(in.files) > 0 && !in.clusterAsked()
 	in.noteEmpty()
+	in.noteFederated()
 	in.everywhere = plan.All(in.world, in.guard, time.Now())
 	plans := slices.DeleteFunc(slices.Clone(in.everywhere), func(p plan.Plan) bool {
 		return !in.all && p.Grid.Namespace != in.namespace
@@ -173,6 +175,21 @@ func (in *gridInput) noteEmpty() {
 		return
 	}
 	in.note("no grid is in namespace %s; there are in %s", in.namespace, plan.Short(slices.Compact(others)))
+}
+
+// noteFederated names grids that nobody here looks at, for they are of SuperEdge's federation.
+func (in *gridInput) noteFederated() {
+	var left []string
+	for _, obj := range in.world.Grids {
+		labels := (&unstructured.Unstructured{Object: obj}).GetLabels()
+		if ref := plan.RefOf(obj); (in.all || ref.Namespace == in.namespace) && (labels[names.Federated] != "" || labels[names.Distributed] != "") {
+			left = append(left, ref.String())
+		}
+	}
+	if len(left) > 0 {
+		in.note("%s: of SuperEdge's federation by a label %s or %s, and left alone: nothing is made of it, and what was made stays; without the label it is a grid as any",
+			plan.Short(left), names.Federated, names.Distributed)
+	}
 }
 
 // review are likely mistakes in the grids of the manifests.
