@@ -185,6 +185,22 @@ func (in *gridInput) noteIdle(plans []plan.Plan) {
 	}
 }
 
+// noteNameless says of grids that their pods are asked to have names which resolve nowhere,
+// as serviceName names a ServiceGrid and not its Service: neither the API server nor the
+// controller does. What manifests alone lack may be in the cluster.
+func (in *gridInput) noteNameless(plans []plan.Plan) {
+	asked := map[string]bool{}
+	for _, p := range plans {
+		asked[p.Grid.String()] = true
+	}
+	for _, p := range plan.Review(in.world) {
+		absent := in.world.Part && strings.Contains(p.Text, "there is no such Service here")
+		if asked[p.Object] && strings.HasSuffix(p.Field, ".serviceName") && !absent {
+			in.note("%s", p)
+		}
+	}
+}
+
 // notePods says who knows why a unit's pods are not ready: no grid watches pods. What
 // begins with a name kubectl describes as well.
 func (in *gridInput) notePods(p plan.Plan) {
