@@ -2,6 +2,7 @@ package kube
 
 import (
 	"errors"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,26 +15,67 @@ var errSamePage = errors.New("the API server, or who is before it, gives the sam
 // PageSize is how many objects of a list are asked for at once, where there is no reason for less.
 const PageSize = 500
 
-// Pages asks for a list, one page after the other: ask takes a page, and returns where the next
-// one begins, "" for none.
-func Pages(o metav1.ListOptions, ask func(o metav1.ListOptions) (next string, err error)) error {
+// Pages asks for a list, one page after the other, each from where the one before ends.
+func Pages(o metav1.ListOptions, ask func(o metav1.ListOptions) (page runtime.Object, err error)) error {
+	var p Paging
 	for {
-		next, err := ask(o)
-		switch {
-		case err != nil || next == "":
+		page, err := ask(o)
+		if err != nil {
 			return err
-		case next == o.Continue:
-			return errSamePage
 		}
-		o.Continue = next
+		if o.Continue, err = p.Page(o, page); err != nil || o.Continue == "" {
+			return err
+		}
 	}
 }
 
-// Paged is an error where who answers a list gives a page with the mark that it was asked for with: one
-// that knows no pages gives the first again and again, and its list would have no end.
-func Paged(asked metav1.ListOptions, list runtime.Object) error {
-	if m, err := meta.ListAccessor(list); err == nil && asked.Continue != "" && m.GetContinue() == asked.Continue {
-		return errSamePage
+// Paging tells of the pages of one list, where others ask for them, whether they come to an end. The
+// zero value has seen none; a page that is asked for without a mark is the first of another list.
+type Paging struct {
+	mu    sync.Mutex
+	began map[string]bool // the "namespace/name" of the first object of each page; "" of one without any
+}
+
+// Page takes the next page, as it was asked for, and returns the mark by which the one after it is; ""
+// for none. It is an error where no list of an API server goes on so: with the mark that it was asked for with,
+// or with a page that begins as one before did, whatever its mark. Which of two comes first is the
+// storage's to say: etcd goes by bytes, and a database below an API server perhaps by a language.
+func (p *Paging) Page(asked metav1.ListOptions, page runtime.Object) (next string, err error) {
+	if m, err := meta.ListAccessor(page); err == nil {
+		next = m.GetContinue()
 	}
-	return nil
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case asked.Continue == "":
+		p.began = nil
+	case next == asked.Continue:
+		return "", errSamePage
+	}
+	if next == "" {
+		return "", nil
+	}
+	begins := firstOf(page)
+	if p.began[begins] {
+		return "", errSamePage
+	}
+	if p.began == nil {
+		p.began = map[string]bool{}
+	}
+	p.began[begins] = true
+	return next, nil
+}
+
+// errFound ends a walk.
+var errFound = errors.New("found")
+
+// firstOf names the first object of a list; "" where it has none.
+func firstOf(list runtime.Object) (name string) {
+	_ = meta.EachListItem(list, func(o runtime.Object) error { // of what is no list: none
+		if m, err := meta.Accessor(o); err == nil {
+			name = m.GetNamespace() + "/" + m.GetName()
+		}
+		return errFound
+	})
+	return name
 }

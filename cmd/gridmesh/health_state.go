@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/grid/plan"
@@ -164,16 +165,16 @@ func (in *healthInput) fetch(ctx context.Context, client *kube.Client, s *report
 // leases asks for those of a namespace.
 func (in *healthInput) leases(ctx context.Context, client *kube.Client, s *report.State, namespace string, o metav1.ListOptions) error {
 	o.Limit = kube.PageSize
-	return kube.Pages(o, func(o metav1.ListOptions) (string, error) {
+	return kube.Pages(o, func(o metav1.ListOptions) (runtime.Object, error) {
 		list, err := client.Leases.Leases(namespace).List(ctx, o)
 		if err != nil {
-			return "", fmt.Errorf("list leases in namespace %s: %w", namespace, err)
+			return nil, fmt.Errorf("list leases in namespace %s: %w", namespace, err)
 		}
 		for i := range list.Items {
 			l := &list.Items[i]
 			s.Leases = append(s.Leases, coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name, Labels: l.Labels}, Spec: l.Spec})
 		}
-		return list.Continue, nil
+		return list, nil
 	})
 }
 

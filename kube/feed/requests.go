@@ -41,7 +41,7 @@ func (r *requests[L]) list(ctx context.Context, o metav1.ListOptions) (runtime.O
 	o.LabelSelector = r.selector
 	list, err := r.api.List(ctx, o)
 	if err == nil {
-		err = kube.Paged(o, list)
+		err = r.again.Page(o, list)
 	}
 	r.feed.note(r.name, verbList, err)
 	return list, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -112,10 +113,19 @@ func TestNobodyWaitsForAsLongAsIsAsked(t *testing.T) {
 	known("web")
 }
 
-// A proxy that takes no notice of where a page ended has nobody read the first for ever; what was
-// known stays, and it is told.
+// A proxy that takes no notice of where a page ended has nobody read the first for ever, whatever mark it
+// gives with it; what was known stays, and it is told.
 func TestAListWithoutAnEnd(t *testing.T) {
 	t.Parallel()
+	for name, mark := range map[string]string{"one mark": "again", "another mark each time": "again-%d"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			listWithoutAnEnd(t, mark)
+		})
+	}
+}
+
+func listWithoutAnEnd(t *testing.T, mark string) {
 	s := cluster(t)
 	var endless atomic.Bool
 	var pages atomic.Int64
@@ -127,9 +137,9 @@ func TestAListWithoutAnEnd(t *testing.T) {
 		case q.Get("watch") != "":
 			apitest.Fail(w, http.StatusGone, "Expired")
 		default:
-			pages.Add(1)
+			next := strings.Replace(mark, "%d", strconv.FormatInt(pages.Add(1), 10), 1)
 			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprint(w, `{"kind": "ServiceList", "apiVersion": "v1", "metadata": {"resourceVersion": "5", "continue": "again"}, "items": []}`)
+			fmt.Fprintf(w, `{"kind": "ServiceList", "apiVersion": "v1", "metadata": {"resourceVersion": "5", "continue": %q}, "items": [{"metadata": {"namespace": "default", "name": "kubernetes"}}]}`, next)
 		}
 	})
 	f := follow(t, s)

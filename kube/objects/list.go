@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gridmesh/gridmesh/kube"
@@ -17,18 +18,18 @@ func List(ctx context.Context, c *kube.Client, kinds []Kind) ([]map[string]any, 
 	for _, k := range kinds {
 		options := metav1.ListOptions{Limit: kube.PageSize}
 		k.narrow(&options)
-		err := kube.Pages(options, func(o metav1.ListOptions) (string, error) {
+		err := kube.Pages(options, func(o metav1.ListOptions) (runtime.Object, error) {
 			page, err := k.among(c.Dynamic).List(ctx, o)
 			if apierrors.IsNotFound(err) {
-				return "", fmt.Errorf("list %s: the cluster does not know them: is gridmesh-controller installed? %w", k.Resource.Resource, err)
+				return nil, fmt.Errorf("list %s: the cluster does not know them: is gridmesh-controller installed? %w", k.Resource.Resource, err)
 			}
 			if err != nil {
-				return "", fmt.Errorf("list %s: %w", k.Resource.Resource, err)
+				return nil, fmt.Errorf("list %s: %w", k.Resource.Resource, err)
 			}
 			for i := range page.Items {
 				all = append(all, page.Items[i].Object)
 			}
-			return page.GetContinue(), nil
+			return page, nil
 		})
 		if err != nil {
 			return nil, err

@@ -35,7 +35,7 @@ func newInformer(client dynamic.Interface, k Kind, again *lists.Again, prune fun
 			}
 			list, err := api.List(ctx, o)
 			if err == nil {
-				err = kube.Paged(o, list)
+				err = again.Page(o, list)
 			}
 			if err != nil {
 				return nil, err

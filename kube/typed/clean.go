@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/kube"
@@ -17,17 +18,17 @@ import (
 
 // EachNode reads all Nodes, one page after the other.
 func EachNode(ctx context.Context, c *kube.Client, each func(*corev1.Node) error) error {
-	return kube.Pages(metav1.ListOptions{Limit: kube.PageSize}, func(o metav1.ListOptions) (string, error) {
+	return kube.Pages(metav1.ListOptions{Limit: kube.PageSize}, func(o metav1.ListOptions) (runtime.Object, error) {
 		list, err := c.Typed.CoreV1().Nodes().List(ctx, o)
 		if err != nil {
-			return "", fmt.Errorf("list nodes: %w", err)
+			return nil, fmt.Errorf("list nodes: %w", err)
 		}
 		for i := range list.Items {
 			if err := each(&list.Items[i]); err != nil {
-				return "", err
+				return nil, err
 			}
 		}
-		return list.Continue, nil
+		return list, nil
 	})
 }
 

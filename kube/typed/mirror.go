@@ -72,7 +72,7 @@ func newMirror[T any, O any, L runtime.Object](what string, client any, of api[L
 			o.LabelSelector, o.FieldSelector = s.Labels, s.Fields
 			list, err := of.List(ctx, o)
 			if err == nil {
-				err = kube.Paged(o, list)
+				err = m.again.Page(o, list)
 			}
 			m.note(err)
 			return list, err

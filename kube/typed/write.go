@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gridmesh/gridmesh/kube"
@@ -36,17 +37,17 @@ func PodsOn(ctx context.Context, c *kube.Client, node string, f Freshness, each 
 	if f == Now {
 		o.Limit = podPage
 	}
-	return kube.Pages(o, func(o metav1.ListOptions) (string, error) {
+	return kube.Pages(o, func(o metav1.ListOptions) (runtime.Object, error) {
 		list, err := c.Typed.CoreV1().Pods("").List(ctx, o)
 		if err != nil {
-			return "", fmt.Errorf("list the pods of node %s: %w", node, err)
+			return nil, fmt.Errorf("list the pods of node %s: %w", node, err)
 		}
 		for i := range list.Items {
 			if err := each(&list.Items[i]); err != nil {
-				return "", err
+				return nil, err
 			}
 		}
-		return list.Continue, nil
+		return list, nil
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 
 	"github.com/gridmesh/gridmesh/kube"
@@ -25,6 +26,7 @@ type Again struct {
 	timer  *time.Timer // of the next look; nil for none
 	relist bool        // the watch is not to go on: a list is due
 	pace   kube.Pace
+	pages  kube.Paging
 
 	coming  bool      // all there is was asked for, in pages or as a stream, and is not whole yet
 	streams int       // that were opened for it since it was whole
@@ -49,6 +51,13 @@ func (a *Again) List(o *metav1.ListOptions) {
 		o.ResourceVersion, o.ResourceVersionMatch = "", ""
 	}
 	a.begin(true)
+}
+
+// Page is called with each page of a list, and what it was asked for with. It is an error where such a list
+// would have no end.
+func (a *Again) Page(asked metav1.ListOptions, page runtime.Object) error {
+	_, err := a.pages.Page(asked, page)
+	return err
 }
 
 // Initial reports whether a watch tells first all there is, as a list does.
