@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -38,6 +39,7 @@ type Client struct {
 
 	host   func() string // "https://10.0.0.1:6443"; "" while it is not known
 	usable func() (ever bool, fault error)
+	moves  func() int64
 	config string // who says so: "kubeconfig /etc/gridmesh/kubeconfig"
 }
 
@@ -88,6 +90,8 @@ type Options struct {
 	Control    Control
 	// Check refuses an address of the API server, where it is no name; nil for none.
 	Check func(netip.Addr) error
+
+	moveWithin time.Duration // how soon watches end where another address is given; 0: movedWithin
 }
 
 // Connect reads a kubeconfig ("" for in-cluster credentials), and reads it again where it
@@ -110,7 +114,7 @@ func Late(o Options) (*Client, error) {
 	if o.Kubeconfig != "" {
 		by = "kubeconfig " + o.Kubeconfig
 	}
-	f := &following{path: o.Kubeconfig, by: by, load: o.load}
+	f := &following{path: o.Kubeconfig, by: by, load: o.load, soon: cmp.Or(o.moveWithin, movedWithin)}
 	ctx, cancel := context.WithTimeout(context.Background(), readIn)
 	defer cancel()
 	is, unread := f.target(ctx)
@@ -121,7 +125,7 @@ func Late(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.host, c.usable = f.host, f.usable
+	c.host, c.usable, c.moves = f.host, f.usable, f.moves.Load
 	return c, unread
 }
 
@@ -132,6 +136,15 @@ func (c *Client) Usable() (ever bool, fault error) {
 		return true, nil
 	}
 	return c.usable()
+}
+
+// Moves is how often requests began to go to another address. What was learnt before is perhaps of another
+// API server's history, and its versions say nothing to the one that is asked now.
+func (c *Client) Moves() int64 {
+	if c.moves == nil { // the address does not change
+		return 0
+	}
+	return c.moves()
 }
 
 // load reads the configuration as it is now.

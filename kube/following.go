@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -21,9 +22,9 @@ import (
 // lookEvery is how often requests look whether the configuration is another one.
 const lookEvery = 2 * time.Second
 
-// moveWithin is how soon watches end where another address is given: thousands of nodes may be
+// movedWithin is how soon watches end where another address is given: thousands of nodes may be
 // given it at once.
-const moveWithin = 10 * time.Second
+const movedWithin = 10 * time.Second
 
 // nowhere is where requests go while nothing says where to; no resolver knows it (RFC 6761).
 var nowhere = &url.URL{Scheme: "https", Host: "api-server.invalid"}
@@ -35,8 +36,10 @@ type following struct {
 	path string // "" for in-cluster credentials
 	by   string // what messages call it
 	load func() (*rest.Config, error)
-	from *url.URL // where requests are made out to
+	from *url.URL      // where requests are made out to
+	soon time.Duration // within which watches move: movedWithin
 
+	moves   atomic.Int64 // how often another address was given
 	mu      sync.Mutex
 	looked  time.Time
 	looking chan struct{} // closed at the end of a look; nil while there is none
@@ -154,7 +157,7 @@ func (f *following) tell(next target, err error) {
 }
 
 // move has requests go by the next target. Connections by the one before that idle end at once and,
-// where the next is another place, watches within moveWithin: two API servers may be of two histories,
+// where the next is another place, watches within a time: two API servers may be of two histories,
 // and objects of both are no cluster.
 func (f *following) move(next target) {
 	was := f.is
@@ -167,7 +170,8 @@ func (f *following) move(next target) {
 		f.is.left, f.is.leave = was.left, was.leave
 		return
 	}
-	time.AfterFunc(rand.N(moveWithin), was.leave)
+	f.moves.Add(1)
+	time.AfterFunc(rand.N(f.soon), was.leave)
 }
 
 func (f *following) use() (is target, err error) {

@@ -1,7 +1,6 @@
 package kube_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,8 +10,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gridmesh/gridmesh/kube"
 )
@@ -133,57 +130,5 @@ func TestAConfigurationThatChanges(t *testing.T) {
 		if time.Since(begin) > 30*time.Second {
 			t.Fatal("the other address was never asked")
 		}
-	}
-}
-
-// A watch of an API server that is not asked any more ends soon: what another tells is of another
-// history. With another token it goes on.
-func TestWatchesMoveToAnotherAddress(t *testing.T) {
-	t.Parallel()
-	watched := func() string {
-		s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			_ = http.NewResponseController(w).Flush()
-			<-r.Context().Done()
-		}))
-		t.Cleanup(s.Close)
-		return s.URL
-	}
-	one, two := watched(), watched()
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	write(t, path, configOf(one, "first"))
-	c, err := kube.Connect(path, "test", kube.NodeRate())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	w, err := c.Typed.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ends := func(within time.Duration) bool {
-		tick := time.NewTicker(200 * time.Millisecond)
-		defer tick.Stop()
-		for end := time.After(within); ; {
-			select {
-			case <-w.ResultChan():
-				return true
-			case <-end:
-				return false
-			case <-tick.C:
-				_, _ = c.Usable() // who asks has it read again
-			}
-		}
-	}
-	write(t, path, configOf(one, "second"))
-	if ends(5 * time.Second) {
-		t.Fatal("it ended with the token")
-	}
-	write(t, path, configOf(two, "second"))
-	if begin := time.Now(); !ends(time.Minute) {
-		t.Error("it goes on by the address before")
-	} else {
-		t.Logf("it ended %s after another address was given", time.Since(begin).Round(time.Millisecond))
 	}
 }

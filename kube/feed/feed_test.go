@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
+	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/kube/internal/apitest"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -87,8 +88,14 @@ func follow(t *testing.T, s *apitest.Server) follower {
 // followWith follows with other pauses between what fails.
 func followWith(t *testing.T, s *apitest.Server, pauses wait.Backoff) follower {
 	t.Helper()
+	return followBy(t, s.Client(t), s, pauses)
+}
+
+// followBy follows by a client whose requests a server answers at the end.
+func followBy(t *testing.T, c *kube.Client, s *apitest.Server, pauses wait.Backoff) follower {
+	t.Helper()
 	registry := prometheus.NewRegistry()
-	f := New(s.Client(t), slog.New(slog.DiscardHandler), NewMetrics(registry))
+	f := New(c, slog.New(slog.DiscardHandler), NewMetrics(registry))
 	f.retry, f.look = pauses, 10*time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})

@@ -82,6 +82,7 @@ var others = []string{"foreign-services", "servicecidrs"}
 func newWatch[T, L runtime.Object, V any](f *Feed, kind T, r resource[T, V], api listWatcher[L], s selection, with ...*shared[V]) watch {
 	requests := newRequests(f, api, s)
 	requests.again.Hurry(f.hurry)
+	requests.again.Of(f.client)
 	store := newStore(f, r, s, with...)
 	store.lookAgain, store.news = requests.again.After, requests.again.News
 	return watch{name: s.Name, kind: kind, api: requests.listWatch(), store: store, again: &requests.again, endpoints: !stdslices.Contains(others, s.Name)}

@@ -60,6 +60,7 @@ func NewMirror(c *kube.Client, kinds []Kind, prune func(obj map[string]any)) *Mi
 	for _, k := range kinds {
 		m.kinds[k.Kind] = k
 		m.again[k.Kind] = &lists.Again{}
+		m.again[k.Kind].Of(c)
 		m.stores[k.Kind] = newInformer(c.Dynamic, k, m.again[k.Kind], prune)
 	}
 	return m

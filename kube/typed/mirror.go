@@ -89,6 +89,12 @@ func newMirror[T any, O any, L runtime.Object](what string, client any, of api[L
 	return m
 }
 
+// by has a mirror follow where requests of a client go.
+func (m *Mirror[T]) by(c *kube.Client) *Mirror[T] {
+	m.again.Of(c)
+	return m
+}
+
 // Run mirrors until ctx ends.
 func (m *Mirror[T]) Run(ctx context.Context) error {
 	defer m.again.Rest()

@@ -28,7 +28,7 @@ func NodeTables(c *kube.Client, namespace string, s Selection) *Mirror[map[strin
 	sample := &unstructured.Unstructured{}
 	sample.SetGroupVersionKind(tableVersion.WithKind(names.NodeTableKind))
 	of := c.Dynamic.Resource(tableVersion.WithResource(names.NodeTables)).Namespace(namespace)
-	return newMirror(names.NodeTables, c.Dynamic, of, s, sample, tableData)
+	return newMirror(names.NodeTables, c.Dynamic, of, s, sample, tableData).by(c)
 }
 
 func tableData(u *unstructured.Unstructured) map[string]string {

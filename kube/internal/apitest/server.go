@@ -79,8 +79,7 @@ func (s *Server) Client(t testing.TB) *kube.Client {
 func (s *Server) ClientAt(t testing.TB, rate kube.Rate) *kube.Client {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	config := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x}}], clusters: [{name: x, cluster: {server: %q}}]}`, s.http.URL)
-	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+	if err := os.WriteFile(path, s.Kubeconfig(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c, err := kube.Connect(path, "test", rate)
@@ -88,6 +87,11 @@ func (s *Server) ClientAt(t testing.TB, rate kube.Rate) *kube.Client {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// Kubeconfig leads to the server.
+func (s *Server) Kubeconfig() []byte {
+	return fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x}}], clusters: [{name: x, cluster: {server: %q}}]}`, s.http.URL)
 }
 
 // Hook sets what stands before the server; nil for nothing.

@@ -27,6 +27,8 @@ type Again struct {
 	relist bool        // the watch is not to go on: a list is due
 	pace   kube.Pace
 	pages  kube.Paging
+	moves  func() int64 // how often the API server was another one; nil: it is not
+	moved  int64        // as all there is was asked for, the last time
 
 	coming  bool      // all there is was asked for, in pages or as a stream, and is not whole yet
 	streams int       // that were opened for it since it was whole
@@ -47,11 +49,18 @@ var errSilent = errors.New("watches of this say nothing, or not all there is: it
 // be told the same again. It gets the newest; so does the first, of version 0, which comes as one answer,
 // where that might be cut as the streams before it were.
 func (a *Again) List(o *metav1.ListOptions) {
+	if o.Continue == "" {
+		a.asksAnew()
+	}
 	if o.Continue == "" && (o.ResourceVersion != "0" || !a.streamable()) {
 		o.ResourceVersion, o.ResourceVersionMatch = "", ""
 	}
 	a.begin(true)
 }
+
+// Of says whose the API server is. What another one says is of another history perhaps, with versions that
+// look alike: no watch goes on there with what this one has told.
+func (a *Again) Of(c *kube.Client) { a.moves = c.Moves }
 
 // Page is called with each page of a list, and what it was asked for with. It is an error where such a list
 // would have no end.
@@ -66,8 +75,11 @@ func Initial(o metav1.ListOptions) bool { return o.SendInitialEvents != nil && *
 // Watch opens a watch with such options. Where a list is due and this is none it fails, with what
 // a reflector lists for.
 func (a *Again) Watch(ctx context.Context, o metav1.ListOptions, open func(ctx context.Context) (apiwatch.Interface, error)) (apiwatch.Interface, error) {
-	if Initial(o) && !a.streamable() {
-		return nil, errSilent
+	if Initial(o) {
+		if !a.streamable() {
+			return nil, errSilent
+		}
+		a.asksAnew()
 	}
 	if due := a.begin(Initial(o)); due {
 		return nil, errDue
@@ -90,6 +102,7 @@ func (a *Again) Watch(ctx context.Context, o metav1.ListOptions, open func(ctx c
 	if Initial(o) {
 		a.streams++
 	}
+	a.relist = a.relist || a.isAnother() // since it was begun: who knows which was asked
 	w = a.listen(w, Initial(o))
 	done := context.AfterFunc(ctx, w.Stop)
 	a.end = func() { done(); w.Stop(); giveUp() }
@@ -143,9 +156,22 @@ func (a *Again) begin(list bool) (due bool) {
 		a.stopTimer()
 	} else { // a reflector goes on only with a list that it took
 		a.isWhole()
+		a.relist = a.relist || a.isAnother()
 	}
 	return a.relist
 }
+
+// asksAnew is called before all there is is asked for, from its beginning on.
+func (a *Again) asksAnew() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.moves != nil {
+		a.moved = a.moves()
+	}
+}
+
+// isAnother reports whether the API server is another one than all there is was asked of. The lock is held.
+func (a *Again) isAnother() bool { return a.moves != nil && a.moves() != a.moved }
 
 // isWhole notes that all there is has come, where it was asked for.
 func (a *Again) isWhole() {
