@@ -117,6 +117,18 @@ func (c *Capture) installTable(anew bool) error {
 	return c.table.addGuard(c.guard())
 }
 
+// SetServiceCIDRs takes other ranges than New, before Install: what is guarded by them then is
+// guarded until the end, and what was by the others is not.
+func (c *Capture) SetServiceCIDRs(list []netip.Prefix) error {
+	cfg := c.cfg
+	cfg.ServiceCIDRs = slices.Clone(list)
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	c.cfg, c.planner = cfg, c.planner.With(cfg)
+	return nil
+}
+
 // SetPodCIDRs takes the ranges of this node's pods where they become known
 // after New. Once installed, the rules are put in place again with them, by
 // the next Repair where that fails; elements stay in force. Tune may have

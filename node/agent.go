@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/health/told"
 	"github.com/gridmesh/gridmesh/internal/latest"
 	"github.com/gridmesh/gridmesh/node/envoy"
@@ -45,6 +46,9 @@ type Agent struct {
 	pulse        pulse                        // from the loop to the health and the status
 	dir          *statedir.Dir                // of the start, the loop, what writes beside it, and who looks at the node
 	patience     statedir.Budget              // of the start, with the disk
+	ranges       []netip.Prefix               // of --service-cidr that are guarded; of the start, and then of nobody
+	notGuarded   []capture.Finding            // of the start: what it says of other ranges of the flag
+	undecided    bool                         // of the start: ranges of the flag wait for the last good state
 	readState    func(path string) (*source.State, error)
 	readNotes    func(statedir.Notebook) (outage.Noted, outage.Note)
 	clocks       func() outage.Clocks             // they may be read by anybody
@@ -90,7 +94,7 @@ func New(cfg Config, parts Parts) (*Agent, error) {
 	slot := func() chan struct{} { return make(chan struct{}, 1) }
 	a := &Agent{
 		cfg: cfg, parts: parts, log: parts.Log, metrics: newMetrics(), demand: preload.NewDemand(), reports: newReports(),
-		ownNode: slot(), inspection: slot(), askEnvoy: slot(), streamed: slot(), paths: slot(),
+		ranges: append([]netip.Prefix{}, cfg.ServiceCIDRs...), ownNode: slot(), inspection: slot(), askEnvoy: slot(), streamed: slot(), paths: slot(),
 	}
 	a.dir, a.patience.Of = statedir.New(cfg.StateDir, a.stateFault), statedir.StartPatience
 	a.readState, a.readNotes = source.ReadStateOf(cfg.Node), statedir.Notebook.Read

@@ -204,6 +204,7 @@ func captureContract(t *testing.T, make func(*testing.T) kernel) {
 		"a kernel path that fails holds up no other":     kernelFailsAlone,
 		"the agent's own moves are no repairs":           ownMoves,
 		"where there is no kernel path it is nothing":    kernelIsOff,
+		"other ranges of flags are guarded":              otherRanges,
 	} {
 		t.Run(name, func(t *testing.T) { run(t, make(t)) })
 	}

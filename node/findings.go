@@ -129,6 +129,9 @@ func (a *Agent) inspect(ctx context.Context) (fresh []capture.Finding, err error
 	if err := a.refuseGuard(ctx, grave, guard); err != nil {
 		return nil, err
 	}
+	if a.undecided {
+		guard = nil
+	}
 	return a.found.replaceNode(slices.Concat(list, guard, notLookedAt(unread, unknown))), nil
 }
 

@@ -10,13 +10,15 @@ import (
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
+	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/node/guard"
+	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
 // checkGuard looks at what is guarded by now, and at this node.
 func (a *Agent) checkGuard() (list []capture.Finding, grave []netip.Prefix, err error) {
-	g := guard.Check{Flags: a.cfg.ServiceCIDRs, Pods: a.cfg.PodCIDRs}
+	g := guard.Check{Flags: a.ranges, Pods: a.cfg.PodCIDRs}
 	if snap, ok := a.snapshot.Get(); ok {
 		g.Cluster, g.Snapshot = snap.ServiceCIDRs, snap
 	}
@@ -27,12 +29,12 @@ func (a *Agent) checkGuard() (list []capture.Finding, grave []netip.Prefix, err 
 		g.Networks, err = a.parts.Networks(slices.Concat(g.Flags, g.Cluster))
 	}
 	list, grave = g.Findings()
-	return list, grave, err
+	return append(list, a.notGuarded...), grave, err
 }
 
 // refuseGuard keeps an agent from starting where ranges of the flags would cut off the node, as
-// found tells of each. What was guarded by a run before, whose rules are there, stays so; after a
-// boot a node that has a last good state starts, and says so: it would be dark.
+// found tells of each. What was guarded by a run before, whose rules are there, stays so. After a
+// boot a node that has a last good state starts, for it would be dark: what becomes of them is for keepRanges.
 func (a *Agent) refuseGuard(ctx context.Context, grave []netip.Prefix, found []capture.Finding) error {
 	if len(grave) == 0 {
 		return nil
@@ -44,12 +46,14 @@ func (a *Agent) refuseGuard(ctx context.Context, grave []netip.Prefix, found []c
 	if !earlier.Rules {
 		_, err = atomicfile.Within(a.patience.Left(), func() (os.FileInfo, error) { return os.Stat(a.cfg.statePath()) }, nil)
 		if err == nil || errors.Is(err, atomicfile.ErrLate) { // of which nobody knows that there is none
+			a.undecided = true
 			return nil
 		}
 	}
 	var errs []error
+	fresh := guard.New(grave, earlier.Guard)
 	for i, p := range grave {
-		if !slices.ContainsFunc(earlier.Guard, func(had netip.Prefix) bool { return had.Bits() <= p.Bits() && had.Overlaps(p) }) {
+		if slices.Contains(fresh, p) {
 			errs = append(errs, errors.New(found[i].Text))
 		}
 	}
@@ -59,12 +63,47 @@ func (a *Agent) refuseGuard(ctx context.Context, grave []netip.Prefix, found []c
 	return a.unfit(ctx, errors.Join(errs...))
 }
 
+// keepRanges decides by the last good state over ranges of the flags that would cut off a node that has booted, or
+// its pods: as beside the rules of a run before those are refused that it did not guard, all of the flags stay as they
+// were, and it is told. A state that does not say how they were changes nothing: the node would be dark.
+func (a *Agent) keepRanges(st *source.State, pods []netip.Prefix) error {
+	over := guard.Within(a.ranges, pods)
+	if !a.undecided && len(over) == 0 {
+		return nil
+	}
+	earlier, err := a.parts.Capture.Earlier()
+	if err != nil || earlier.Rules {
+		return err
+	}
+	found, grave, _ := a.checkGuard() // what could not be looked at was told
+	if st != nil && st.Ranges != nil && a.guardBefore(slices.Concat(grave, guard.New(over, grave)), *st.Ranges, st.Snapshot.ServiceCIDRs) {
+		found, _, _ = a.checkGuard()
+	}
+	a.show(a.found.addNode(found))
+	return nil
+}
+
+// guardBefore has the ranges of a run before in force, in place of all of the flags, where those that are wrong
+// were not guarded then. It reports whether it did.
+func (a *Agent) guardBefore(wrong, before, cluster []netip.Prefix) bool {
+	fresh := guard.New(wrong, slices.Concat(before, cluster))
+	if len(fresh) == 0 {
+		return false
+	}
+	if err := a.parts.Capture.SetServiceCIDRs(before); err != nil {
+		a.log.Error("what a run before guarded cannot be guarded; the ranges of --service-cidr are", obs.KeyCIDRs, before, obs.KeyErr, err)
+		return false
+	}
+	a.ranges, a.notGuarded = before, []capture.Finding{guard.Refused(fresh, before)}
+	return true
+}
+
 // refusePods keeps an agent from starting with pods of this node in a range of
 // the flags, and without knowing them: rules of a run before go on.
 func (a *Agent) refusePods(ctx context.Context, pods []netip.Prefix) error {
 	for _, p := range pods {
-		if i := slices.IndexFunc(a.cfg.ServiceCIDRs, p.Overlaps); i >= 0 {
-			return a.unfit(ctx, fmt.Errorf("--service-cidr %s overlaps %s, the pods of this node; %s", a.cfg.ServiceCIDRs[i], p, guard.CureFlag))
+		if i := slices.IndexFunc(a.ranges, p.Overlaps); i >= 0 {
+			return a.unfit(ctx, fmt.Errorf("--service-cidr %s overlaps %s, the pods of this node; %s", a.ranges[i], p, guard.CureFlag))
 		}
 	}
 	return nil

@@ -101,6 +101,9 @@ type Capture interface {
 
 // Rules is what decides over packets.
 type Rules interface {
+	// SetServiceCIDRs takes the ranges to be guarded besides those of Install and of
+	// views, in place of those that it was made with. It is called before Install, or never.
+	SetServiceCIDRs(list []netip.Prefix) error
 	// SetPodCIDRs takes the ranges of this node's pods. Before Install it
 	// writes nothing; afterwards the rules follow at once.
 	SetPodCIDRs(list []netip.Prefix) error

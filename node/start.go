@@ -108,6 +108,9 @@ func (a *Agent) start(ctx context.Context) (*loop, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := a.keepRanges(st, pods); err != nil {
+		return nil, err
+	}
 	if err := a.refusePods(ctx, pods); err != nil {
 		return nil, err
 	}
@@ -168,7 +171,7 @@ func (a *Agent) guard(pods []netip.Prefix, st *source.State) error {
 	if st != nil {
 		known = st.Snapshot.ServiceCIDRs
 	}
-	list := guard.Merge(a.cfg.ServiceCIDRs, known)
+	list := guard.Merge(a.ranges, known)
 	if err := a.parts.Capture.Install(list); err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func (l *loop) publish() {
 	r.VotedDead, r.MoreDead = report.Listed(l.dead)
 	r.UnitWithout = l.units.Without
 	r.Notes = append(l.units.Notes(), l.used.Notes()...)
-	l.problems.Fill(r, l.view, l.catalog, slices.Concat(l.guarded.Next(l.snap, l.cfg.ServiceCIDRs), l.balancers.problems()))
+	l.problems.Fill(r, l.view, l.catalog, slices.Concat(l.guarded.Next(l.snap, l.ranges), l.balancers.problems()))
 	l.metrics.problems.Set(float64(len(r.Problems) + r.More))
 	l.report.Store(r)
 }

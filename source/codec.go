@@ -57,6 +57,8 @@ type Record struct {
 	Of *string `cbor:"13,keyasint,omitempty"`
 	// Policies: the cluster had NetworkPolicies (state file only, with a kernel path).
 	Policies *bool `cbor:"14,keyasint,omitempty"`
+	// Ranges are those of the flags that were guarded (state file only).
+	Ranges *[]netip.Prefix `cbor:"16,keyasint,omitempty"`
 	// Dead are the nodes that count as voted dead from here on (socket only).
 	Dead *[]string `cbor:"15,keyasint,omitempty"`
 	// Sync ends a state: the records before it are one whole.

@@ -63,7 +63,7 @@ func objects(s *topology.Snapshot) map[string]any {
 
 func TestStateRoundTrip(t *testing.T) {
 	st := sample()
-	st.Node = "a-1"
+	st.Node, st.Ranges = "a-1", &[]netip.Prefix{} // none is another word than nothing
 	data, err := EncodeState(st)
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestStateRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(objects(got.Snapshot), objects(st.Snapshot)) || !reflect.DeepEqual(got.Used, st.Used) || !reflect.DeepEqual(got.PodCIDRs, st.PodCIDRs) || got.Node != st.Node {
+	if !reflect.DeepEqual(objects(got.Snapshot), objects(st.Snapshot)) || !reflect.DeepEqual(got.Used, st.Used) || !reflect.DeepEqual(got.PodCIDRs, st.PodCIDRs) || got.Node != st.Node || !reflect.DeepEqual(got.Ranges, st.Ranges) {
 		t.Errorf("read back %v, want %v", objects(got.Snapshot), objects(st.Snapshot))
 	}
 	again, err := EncodeState(got)

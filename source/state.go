@@ -21,6 +21,8 @@ type State struct {
 	PodCIDRs []netip.Prefix // of this node
 	Node     string         // this one; "" in a file of before
 	Policies *bool          // the cluster had NetworkPolicies; nil where nobody said
+	// Ranges are those of --service-cidr that were guarded; nil in a file of before.
+	Ranges *[]netip.Prefix
 }
 
 // StateFile is the name of the state file in an agent's --state-dir.
@@ -127,6 +129,8 @@ func DecodeState(data []byte) (*State, error) {
 			st.PodCIDRs = *r.PodCIDRs
 		case r.Policies != nil:
 			st.Policies = r.Policies
+		case r.Ranges != nil:
+			st.Ranges = r.Ranges
 		case r.Of != nil:
 			st.Node = *r.Of
 		default:
@@ -169,6 +173,11 @@ func EncodeState(st *State) ([]byte, error) {
 	}
 	if st.Policies != nil {
 		if err := e.Encode(Record{Policies: st.Policies}); err != nil {
+			return nil, err
+		}
+	}
+	if st.Ranges != nil {
+		if err := e.Encode(Record{Ranges: st.Ranges}); err != nil {
 			return nil, err
 		}
 	}

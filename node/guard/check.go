@@ -67,6 +67,35 @@ func (g Check) Findings() (list []capture.Finding, grave []netip.Prefix) {
 	return list, grave
 }
 
+// Within are the ranges that overlap one of others.
+func Within(ranges, others []netip.Prefix) (list []netip.Prefix) {
+	for _, p := range ranges {
+		if slices.ContainsFunc(others, p.Overlaps) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// New are the ranges that were not guarded before, or not all of them.
+func New(ranges, before []netip.Prefix) (list []netip.Prefix) {
+	for _, p := range ranges {
+		if !slices.ContainsFunc(before, func(had netip.Prefix) bool { return had.Bits() <= p.Bits() && had.Overlaps(p) }) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// Refused is told of ranges of flags that are not in force, for those of a run before are.
+func Refused(ranges, before []netip.Prefix) capture.Finding {
+	are := "no range of the flag is, as before"
+	if len(before) > 0 {
+		are = several(before) + ", which was before, is"
+	}
+	return capture.Finding{Kind: Overlap, Text: fmt.Sprintf("--service-cidr %s is not in force: this node's own networks or pods are in it, and it would be cut off; %s; %s", several(ranges), are, CureFlag)}
+}
+
 // on names the networks of this node that a range overlaps.
 func (g Check) on(p netip.Prefix) string {
 	return named(g.Networks, "the network of", func(n capture.Network) bool { return !n.Route && n.Prefix.Overlaps(p) })

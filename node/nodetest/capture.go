@@ -20,6 +20,7 @@ type Capture struct {
 	kernel  *Kernel
 	journal *Journal
 	pods    []netip.Prefix
+	ranges  []netip.Prefix // guarded besides those of views
 
 	installed, found, synced bool
 	outdated                 bool       // rules of a run before are in force as they were found
@@ -78,19 +79,6 @@ func (c *Capture) call(method string) error {
 	return err
 }
 
-// SetPodCIDRs implements node.Rules.
-func (c *Capture) SetPodCIDRs(list []netip.Prefix) error {
-	if err := c.call("SetPodCIDRs"); err != nil {
-		return err
-	}
-	c.pods = slices.Clone(list)
-	if c.installed {
-		c.outdated = false
-		c.kernel.write(func(r *Rules) { r.Pods = c.pods })
-	}
-	return nil
-}
-
 // Install implements node.Rules.
 func (c *Capture) Install(guard []netip.Prefix) error {
 	if err := c.call("Install"); err != nil {
@@ -102,7 +90,7 @@ func (c *Capture) Install(guard []netip.Prefix) error {
 		if len(c.pods) > 0 || !c.found {
 			r.Pods = c.pods
 		}
-		r.Guard = plan.Disjoint(slices.Concat(r.Guard, guard))
+		r.Guard = plan.Disjoint(slices.Concat(r.Guard, c.ranges, guard))
 		if !c.paths {
 			r.Kernel, r.Absent = nil, false
 		}
@@ -174,7 +162,7 @@ func (c *Capture) Retract(v *topology.View, provisional bool) error {
 	}
 	synced := c.synced
 	c.handed = nil
-	c.want, c.provisional, c.due, c.synced = plan.Of(v, plan.Config{PodCIDRs: c.pods}), provisional, true, false
+	c.want, c.provisional, c.due, c.synced = plan.Of(v, plan.Config{PodCIDRs: c.pods, ServiceCIDRs: c.ranges}), provisional, true, false
 	if err := c.call("Retract"); err != nil {
 		return err
 	}
