@@ -166,10 +166,12 @@ func TestAPodScansAllFrontends(t *testing.T) {
 	}
 	must(t, w.state.write())
 	from := other.pods[e.Name].NS
-	wait.Eventually(t, func() error {
-		_, err := edge.Ask(from, "tcp", frontends[len(frontends)-1], time.Second)
-		return err
-	})
+	for i := each - 1; i < len(frontends); i += each { // a file each, which the agent may read at different times
+		wait.Eventually(t, func() error {
+			_, err := edge.Ask(from, "tcp", frontends[i], time.Second)
+			return wrap(frontends[i].String(), err)
+		})
+	}
 	for _, c := range []struct {
 		what string
 		list []netip.AddrPort
