@@ -155,7 +155,7 @@ func TestTheSwitchRefusesNobody(t *testing.T) {
 	dials, refused := l.dialWhile(t, []*testkit.Network{l.node, l.a}, to, func() {
 		must(t, l.EnvoyAbsent(switches%2 == 0))
 		switches++
-	})
+	}, func(dials int64) bool { return dials >= 100 && switches >= 100 })
 	t.Logf("%d switches, %d dials", switches, dials)
 	if refused > 0 || dials < 100 || switches < 100 {
 		t.Errorf("%d refused", refused)
