@@ -60,6 +60,7 @@ func TestClientsThatAreGone(t *testing.T) {
 	if _, err := gone.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNABORTED) {
 		t.Errorf("Envoy's end: %v", err)
 	}
+	must(t, slow.SetWriteDeadline(time.Now().Add(100*time.Millisecond))) // that of before is over: the write would not be tried
 	if _, err := slow.Write([]byte("x")); !errors.Is(err, syscall.EAGAIN) && !isTimeout(err) {
 		t.Errorf("who does not read: %v", err)
 	}
@@ -92,17 +93,20 @@ func accepting(t *testing.T, port uint16) <-chan net.Conn {
 	return conns
 }
 
-// fill writes until the other end has no more room.
+// fill writes until the other end has no more room: twice in turn nothing was taken.
 func fill(t *testing.T, conn net.Conn) {
 	t.Helper()
-	must(t, conn.SetWriteDeadline(time.Now().Add(500*time.Millisecond)))
 	data := make([]byte, 1<<20)
-	for {
-		if _, err := conn.Write(data); err != nil {
-			if !isTimeout(err) {
-				t.Fatal(err)
-			}
-			return
+	for nothing := 0; nothing < 2; {
+		must(t, conn.SetWriteDeadline(time.Now().Add(500*time.Millisecond)))
+		n, err := conn.Write(data)
+		switch {
+		case err != nil && !isTimeout(err):
+			t.Fatal(err)
+		case n > 0:
+			nothing = 0
+		default:
+			nothing++
 		}
 	}
 }
