@@ -3,6 +3,7 @@ package capture
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,17 +55,21 @@ func TestWhoChangesThousandsHoldsUpNobody(t *testing.T) {
 	}
 	_ = write(wide(1), small("10.244.0.1:80")) // compared as a whole: nobody pays for the first
 	first := write(wide(2), small("10.244.0.2:80"))
-	c.kernel.pace.Pay(map[string]int{"evil/wide": 200_000}, c.kernel.planner, time.Now()) // 20 s more: however slow this machine is
-	second := write(wide(3), small("10.244.0.3:80"))
+	var beside []time.Duration
+	for i := range 3 { // the best of three: this machine may have others to serve
+		c.kernel.pace.Pay(map[string]int{"evil/wide": 100_000}, c.kernel.planner, time.Now()) // 10 s more each time: however slow it is
+		_ = write(wide(2), small(fmt.Sprintf("10.244.0.%d:80", 2+i)))                         // as both are: nothing waits
+		beside = append(beside, write(wide(3), small(fmt.Sprintf("10.244.0.%d:80", 3+i))))
+	}
 	if _, err := c.Repair(); err != nil || !told(c, KernelPace, "evil/wide") {
 		t.Errorf("nobody is told that it waits: %v", err)
 	}
-	t.Logf("20,000 endpoints and one: %s; beside those that wait: %s", first, second)
+	t.Logf("20,000 endpoints and one: %s; beside those that wait: %s", first, beside)
 	rounds, web := leadsTo()
-	if rounds[2] != 20000 || len(rounds) != 1 || web != "10.244.0.3" {
+	if rounds[2] != 20000 || len(rounds) != 1 || web != "10.244.0.5" {
 		t.Errorf("the wide Service leads to %v (by round), and the other to %s", rounds, web)
 	}
-	if second > first/3 {
+	if second := slices.Min(beside); second > first/3 {
 		t.Errorf("beside it one endpoint takes %s; with it %s", second, first)
 	}
 	for begin := time.Now(); ; time.Sleep(100 * time.Millisecond) {
