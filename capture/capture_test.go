@@ -467,18 +467,39 @@ func TestWatchSeesHandsOfOthers(t *testing.T) {
 			t.Errorf("%s: nobody was woken", name)
 		}
 	}
-	calm(wake)
 	foreign(t) // has a rule: for that everybody is woken
-	calm(wake)
+	_, err = c.Repair()
+	must(t, err)
+	anew, err := Watch(ctx) // hears nothing of what was before, however late this machine is
+	must(t, err)
+	<-anew // it begins awake
 	addChain(t, &nftables.Chain{Table: &nftables.Table{Name: "another", Family: nftables.TableFamilyINet}, Name: "x"})
 	must(t, netlink.RouteAdd(&netlink.Route{LinkIndex: links.Lo, Table: 100, Dst: parse(t, "198.51.100.0/24").IPNet}))
 	select {
-	case <-wake:
+	case <-anew:
 		t.Error("woken by another table, or by a route of another kind")
 	case <-time.After(10 * watchPause):
 	}
+	for _, own := range []func(){ // what the kernel tells is told in turn: here it is one wake-up each
+		func() { c.emptied(t, "guard4") },
+		func() { must(t, netlink.RuleDel(ownRule(c.cfg, unix.AF_INET6))) },
+	} {
+		own()
+		select {
+		case <-anew:
+		case <-time.After(time.Minute):
+			t.Fatal("nobody was woken by what is ours")
+		}
+		select {
+		case <-anew:
+			t.Error("woken twice by one change of ours, or by another's before it")
+		case <-time.After(10 * watchPause):
+		}
+	}
 	cancel()
-	for range wake { // until nothing of it runs: goleak looks for the rest
+	for _, woken := range []<-chan struct{}{wake, anew} {
+		for range woken { // until nothing of it runs: goleak looks for the rest
+		}
 	}
 }
 
