@@ -100,7 +100,13 @@ func votes(t *testing.T) {
 			}
 			return nil
 		}
-		return errors.Join(refused(voter, "a-2", set("labels", "x", "y")), refused(voter, "b-1", vote("true")), refused(kubelet, "a-1", vote("true")))
+		_, lease := voter.CoordinationV1().Leases(gridmesh).Create(patient(t), leaseOf("b", "a-1"), metav1.CreateOptions{DryRun: rehearsed.DryRun})
+		if apierrors.IsInvalid(lease) || apierrors.IsForbidden(lease) {
+			lease = nil
+		} else {
+			lease = fmt.Errorf("a Lease is not refused yet: %w", errors.Join(lease))
+		}
+		return errors.Join(refused(voter, "a-2", set("labels", "x", "y")), refused(voter, "b-1", vote("true")), refused(kubelet, "a-1", vote("true")), lease)
 	})
 }
 
