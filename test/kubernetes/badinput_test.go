@@ -60,13 +60,16 @@ func TestBadInputFromTheAPIServer(t *testing.T) {
 		}
 		return err
 	})
-	out, err := n.Run("status")
-	must(t, err)
-	for _, name := range []string{"bare", "huge", "illegal", longest} {
-		if !strings.Contains(string(out), "problem     service default/"+name+": metadata.annotations[topologyKeys]: ") {
-			t.Errorf("status does not name %s:\n%.4000s", name, out)
+	var out []byte
+	wait.Eventually(t, func() (err error) {
+		out, err = n.Run("status")
+		for _, name := range []string{"bare", "huge", "illegal", longest} {
+			if err == nil && !strings.Contains(string(out), "problem     service default/"+name+": metadata.annotations[topologyKeys]: ") {
+				err = fmt.Errorf("status does not name %s:\n%.4000s", name, out)
+			}
 		}
-	}
+		return err
+	})
 	if len(out) > 32<<10 {
 		t.Errorf("status has %d bytes", len(out))
 	}
