@@ -113,6 +113,8 @@ endpoints: [{addresses: [10.9.4.1], nodeName: b-1, conditions: {ready: true}}]
 		strings.Repeat("x", 63) + ".example.org.": "",
 	}
 	resolvesFrom(t, c.Nodes["a-1"].NS, local, "db-0.db-svc.default.svc.cluster.local.", dns.TypeA, north)
+	resolvesFrom(t, c.Nodes["a-1"].NS, local, "db-south-0.db-svc.default.svc.cluster.local.", dns.TypeA, south)
+	resolvesFrom(t, c.Nodes["a-1"].NS, local, "front-svc.default.svc.cluster.local.", dns.TypeA, front)
 	resolvesFrom(t, c.Nodes["a-1"].NS, local, "both.default.svc.cluster.local.", dns.TypeAAAA, both[1])
 	resolveAll(t, uid, want)
 	digs(t, uid, want)
