@@ -50,11 +50,13 @@ func TestDeathsWithoutCloud(t *testing.T) {
 	}
 	load.NoneFailed(t, "agent killed three times", dials.Stop())
 
+	wait.Eventually(t, n.ServesByEnvoy) // the kernel, which served meanwhile, does not know who is dead
 	dead := c.Lab.Node("a-2")
 	must(t, dead.Cut())
 	t.Cleanup(func() { must(t, dead.Heal()) })
 	dials = load.Start(t, from, a.at(0), a.at(1))
 	time.Sleep(6 * time.Second) // thrice the time after which a dead endpoint is tried again
+	dials.More(t, 20)
 	list := dials.Stop()
 	load.NoneFailed(t, "node dead", list)
 	if len(load.Slow(list, 10*time.Millisecond)) == 0 {
