@@ -185,8 +185,8 @@ func registerAgain(t *testing.T, ranges []netip.Prefix, seen func()) {
 }
 
 // soonFound is when a running agent has found what came to its node: it looks
-// every 60 to 75 s, and what it then has to do takes a moment.
-const soonFound = 75*time.Second + 15*time.Second
+// every 60 to 75 s, and what it then has to do takes a busy machine a while.
+const soonFound = 75*time.Second + time.Minute
 
 // kubeProxyComesLater: the real kube-proxy, started beside a running agent, is
 // told wherever one would look. What is dialled may fail meanwhile
