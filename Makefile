@@ -138,7 +138,7 @@ kubeproxy-twin: ## hold the decision against kube-proxy's own code (SEED, ROUNDS
 	cd test/kubeproxy && $(GO) test -trimpath -count=1 -v . $(if $(SEED),-seed $(SEED)) $(if $(ROUNDS),-rounds $(ROUNDS))
 
 flows: build kube envoy ## who dials what, and who answers as whom: kube-proxy and each data path held against one table, test/flows/flows.txt (UPDATE=1 writes it; SEED, STEPS of the random edits)
-	$(GO) test -count=1 -v ./test/flows -args $(if $(UPDATE),-update) $(if $(SEED),-seed $(SEED)) $(if $(STEPS),-steps $(STEPS))
+	$(GO) test -count=1 -v ./test/flows -args $(if $(UPDATE),-update) -seed $(or $(SEED),$(shell date +%s)) $(if $(STEPS),-steps $(STEPS))
 
 health: build race kube envoy ## lose the uplink of a node in a real cluster, with traffic of which nothing may fail, and votes, admission policies and the controller that keep its pods
 	@$(BIN)/lab-worker left-out
