@@ -2,6 +2,7 @@ package walk
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -96,8 +97,8 @@ func TestWalk(t *testing.T) {
 	l.ownState("a-1", "b-1")
 	l.says(0, words("exec a-1 -- gridmesh view -n default --node a-1 --kubeconfig /run/lab/cluster/pki/admin.kubeconfig"), "default/web")
 	l.says(0, words("logs agent a-1"), "level=INFO")
-	l.says(0, words("logs controller"), "leading")
-	l.says(0, words("logs dns b-1"), "CoreDNS-")
+	l.comes(words("logs controller"), "leading")
+	l.comes(words("logs dns b-1"), "CoreDNS-")
 	l.says(0, words("logs envoy b-1"))
 	l.says(2, words("logs agent z"), "there are a-1, b-1")
 	l.ownApp()
@@ -208,9 +209,12 @@ func (l *lab) controllerAgain() {
 		l.t.Fatalf("%d controllers, want 1", killed)
 	}
 	l.comes(words("status"), "controller: runs; it ended by itself")
-	if out := l.out.String(); !strings.Contains(out, "the controller has ended (exit code ") {
-		l.t.Errorf("the lab does not say so:\n%s", out)
-	}
+	wait.Eventually(l.t, func() error {
+		if out := l.out.String(); !strings.Contains(out, "the controller has ended (exit code ") {
+			return fmt.Errorf("the lab does not say so:\n%s", out)
+		}
+		return nil
+	})
 	l.says(0, words("kill controller"))
 	l.says(0, words("status"), "controller: stopped; start it with: lab start controller")
 	l.says(1, words("kill controller"), "does not run")
