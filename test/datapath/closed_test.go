@@ -113,6 +113,7 @@ func TestClosedServiceStaysInItsUnit(t *testing.T) {
 	for _, c := range f.clients() {
 		for i, ip := range f.ips {
 			t.Run(fmt.Sprintf("%s to %s", c.name, ip), func(t *testing.T) {
+				answered(t, c.ns, f.at(i), "udp")
 				seen := map[string]int{}
 				for range 16 {
 					for _, network := range []string{"tcp", "udp"} {

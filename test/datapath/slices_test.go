@@ -12,6 +12,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/leaks"
+	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
@@ -60,7 +61,8 @@ func sliceOf(f *fleet, service, name string, ipv6 bool, list ...entry) string {
 var published byte
 
 // publish makes a Service of these slices and waits until the agents of the given
-// nodes follow it: by another one, of each node's own pod, that comes with it and answers.
+// nodes follow it: by another one, of each node's own pod, that comes with it and answers,
+// by TCP and by UDP, which Envoy has listeners for that come one by one.
 func publish(t *testing.T, f *fleet, s service, policy, slices string, nodes ...string) service {
 	t.Helper()
 	there := service{name: s.name + "-there", keys: `["unit"]`, ends: f.ends}
@@ -78,12 +80,22 @@ func publish(t *testing.T, f *fleet, s service, policy, slices string, nodes ...
 	must(t, w.state.write())
 	t.Cleanup(func() { w.state.remove(s.name); must(t, w.state.write()) })
 	for _, name := range nodes {
-		wait.Eventually(t, func() error {
-			_, err := edge.Ask(f.pods[name].NS, "tcp", there.at(0), time.Second)
-			return wrap(name, err)
-		})
+		for ip := range there.ips {
+			answered(t, f.pods[name].NS, there.at(ip), "tcp", "udp")
+		}
 	}
 	return s
+}
+
+// answered waits until a Service answers by these networks.
+func answered(t *testing.T, from *netlab.NS, to netip.AddrPort, networks ...string) {
+	t.Helper()
+	for _, network := range networks {
+		wait.Eventually(t, func() error {
+			_, err := edge.Ask(from, network, to, time.Second)
+			return wrap(fmt.Sprint(from.Name, " to ", to, " by ", network), err)
+		})
+	}
 }
 
 // The slices, and who answers a pod on a-1 (routed, unit and zone a) and one on b-2 (bridged, b).
