@@ -87,6 +87,7 @@ func TestNothingLeavesBesideTheRoute(t *testing.T) {
 		for what, other := range others {
 			t.Run(name+", "+what, func(t *testing.T) {
 				leaks.None(t, w.lab, leaks.Any)
+				t.Cleanup(func() { e.Agent.Signal(syscall.SIGCONT) }) // whatever fails before its cure
 				must(t, other.harm())
 				for _, c := range f.clients() {
 					if c.node != e.Node || name == "b-3" && c.pod {
