@@ -94,6 +94,7 @@ func TestAClientThatAnEndpointDrops(t *testing.T) {
 			})
 			dials := load.Start(t, []*netlab.NS{other.NS, node.NS}, f.at(0))
 			time.Sleep(8 * time.Second) // twice as long as an ejection, while the attack goes on
+			dials.More(t, 20)
 			list := dials.Stop()
 			close(stop)
 			attack.Wait()

@@ -58,6 +58,7 @@ func TestSilentDeathFallsToTheNextTier(t *testing.T) {
 			t.Logf("first connection after the death: %s by %s, bound %s", first.Took, first.Name, bound)
 			dials := load.Start(t, []*netlab.NS{from}, f.at(0))
 			time.Sleep(4 * time.Second) // twice the time after which a dead endpoint is tried again
+			dials.More(t, 20)
 			load.NoneFailed(t, "after the first", dials.Stop())
 
 			must(t, dying.Heal())
