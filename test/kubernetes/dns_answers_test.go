@@ -12,21 +12,21 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
-// crowd is a closed headless Service with n endpoints of each family on a-1,
+// throng is a closed headless Service with n endpoints of each family on a-1,
 // and as many on b-1.
-func crowd(n int) string {
+func throng(n int) string {
 	var b strings.Builder
-	b.WriteString(`{apiVersion: v1, kind: Service, metadata: {name: crowd, labels: {superedge.io/grid-uniq-key: site}, annotations: {topologyKeys: '["site"]'}}, spec: {clusterIP: None, ipFamilyPolicy: RequireDualStack, ports: [{name: main, port: 80}]}}` + "\n")
+	b.WriteString(`{apiVersion: v1, kind: Service, metadata: {name: throng, labels: {superedge.io/grid-uniq-key: site}, annotations: {topologyKeys: '["site"]'}}, spec: {clusterIP: None, ipFamilyPolicy: RequireDualStack, ports: [{name: main, port: 80}]}}` + "\n")
 	for unit, node := range []string{"a-1", "b-1"} {
 		for _, family := range []string{"IPv4", "IPv6"} {
-			fmt.Fprintf(&b, "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: crowd-%s-%s, labels: {kubernetes.io/service-name: crowd}}\naddressType: %s\nports: [{name: main, port: 80}]\nendpoints:\n",
+			fmt.Fprintf(&b, "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: throng-%s-%s, labels: {kubernetes.io/service-name: throng}}\naddressType: %s\nports: [{name: main, port: 80}]\nendpoints:\n",
 				node, strings.ToLower(family), family)
 			for i := range n {
 				ip := netip.AddrFrom4([4]byte{10, 9, byte(10 + unit), byte(i + 1)}).String()
 				if family == "IPv6" {
 					ip = fmt.Sprintf("fd09::%d:%x", 10+unit, i+1)
 				}
-				fmt.Fprintf(&b, "- {addresses: [%q], nodeName: %s, hostname: crowd-%s-%d, conditions: {ready: true}}\n", ip, node, node, i)
+				fmt.Fprintf(&b, "- {addresses: [%q], nodeName: %s, hostname: throng-%s-%d, conditions: {ready: true}}\n", ip, node, node, i)
 			}
 		}
 	}
@@ -40,8 +40,8 @@ func TestLargeAnswers(t *testing.T) {
 	inUnits(t, map[string]string{"a-1": "north", "b-1": "south"})
 	upstreamDNS(t)
 	nodeDNS(t)
-	applied(t, crowd(n), "service/crowd", "endpointslice/crowd-a-1-ipv4", "endpointslice/crowd-a-1-ipv6", "endpointslice/crowd-b-1-ipv4", "endpointslice/crowd-b-1-ipv6")
-	from, name := c.Nodes["a-1"].NS, "crowd.default.svc.cluster.local."
+	applied(t, throng(n), "service/throng", "endpointslice/throng-a-1-ipv4", "endpointslice/throng-a-1-ipv6", "endpointslice/throng-b-1-ipv4", "endpointslice/throng-b-1-ipv6")
+	from, name := c.Nodes["a-1"].NS, "throng.default.svc.cluster.local."
 	want := map[string]bool{}
 	for i := range n {
 		want[fmt.Sprintf("10.9.10.%d", i+1)] = true
