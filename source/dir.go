@@ -39,6 +39,7 @@ type Dir struct {
 
 // file is a file of manifests as it was read last.
 type file struct {
+	name    string // below what is followed; "." for that itself, where it is a file
 	path    string
 	version string // differs when the file does; "": nobody knows
 	sum     string // of what was read
@@ -48,6 +49,7 @@ type file struct {
 	folder  bool              // it is none, but a folder that cannot be read
 	asked   string            // the path that was given, where that is this file
 	blank   bool              // it was read, and has no document
+	empty   bool              // nor any byte
 	text    []byte            // what it holds, where that was given
 	given   bool
 }
@@ -125,15 +127,15 @@ func (d *Dir) refresh() error {
 // read fills in the files' contents and keeps them, and reports whether any of
 // them differs from what was kept before.
 func (d *Dir) read(files []file) (changed bool) {
-	before := make(map[string]file, len(d.files))
+	before := make(map[string]file, len(d.files)) // by name: the path may be a link to another place by now
 	for _, f := range d.files {
-		before[f.path] = f
+		before[f.name] = f
 	}
 	files = kept(files, d.files)
 	changed = len(files) != len(d.files)
 	for i := range files {
 		f := &files[i]
-		old, had := before[f.path]
+		old, had := before[f.name]
 		if had && f.version != "" && f.version == old.version {
 			f.content, f.sum, f.torn = old.content, old.sum, old.torn
 			continue
@@ -141,7 +143,7 @@ func (d *Dir) read(files []file) (changed bool) {
 		if f.read(); had {
 			f.stay(old)
 		}
-		same := had && f.fault == old.fault && (f.fault != "" || f.sum == old.sum)
+		same := had && f.path == old.path && f.fault == old.fault && (f.fault != "" || f.sum == old.sum)
 		if same {
 			f.content, f.torn = old.content, old.torn
 		}
@@ -171,7 +173,7 @@ func kept(files, before []file) []file {
 	for _, f := range files {
 		all = append(all, f)
 		for _, old := range before {
-			if f.folder && strings.HasPrefix(old.path, f.path+string(filepath.Separator)) {
+			if f.folder && strings.HasPrefix(old.name, f.name+string(filepath.Separator)) {
 				old.fault, old.version = f.fault, ""
 				all = append(all, old)
 			}
@@ -201,7 +203,9 @@ func (d *Dir) build() *topology.Snapshot {
 			next.nodes.put(n.is.Name, live.over(n.placed), &doubts)
 			pods.over(n)
 		}
-		cidrs = append(cidrs, f.content.cidrs...)
+		for _, c := range f.content.cidrs {
+			cidrs = append(cidrs, c.is...)
+		}
 		problems = append(problems, f.content.problems...)
 		if f.fault != "" {
 			ofFiles = append(ofFiles, unreadable(f.path, f.fault))
@@ -248,7 +252,7 @@ func list(path string) (files []file, err error) {
 			return err
 		}
 		if err != nil {
-			files = append(files, file{path: p, fault: err.Error(), folder: true})
+			files = append(files, file{name: below(top, p), path: p, fault: err.Error(), folder: true})
 			return nil //nolint:nilerr // the others go on
 		}
 		if e.IsDir() && p != top && strings.HasPrefix(e.Name(), ".") { // as .git, and what a mounted ConfigMap's links lead to
@@ -259,6 +263,7 @@ func list(path string) (files []file, err error) {
 		}
 		f, size, there := look(p)
 		if there {
+			f.name = below(top, p)
 			if p == top {
 				f.asked = path
 			}
@@ -273,6 +278,15 @@ func list(path string) (files []file, err error) {
 		return nil, fmt.Errorf("read manifests: %w", err)
 	}
 	return files, nil
+}
+
+// below is a path below another, "." for that itself.
+func below(top, path string) string {
+	name, err := filepath.Rel(top, path)
+	if err != nil {
+		return path
+	}
+	return name
 }
 
 // withPath has an error of EvalSymlinks name the path, which some do not.

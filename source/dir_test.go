@@ -258,10 +258,10 @@ func TestDirGoesOnWithoutWhatCannotBeRead(t *testing.T) {
 	closed := []file{}
 	for _, f := range d.files {
 		if f.path != c {
-			closed = append(closed, file{path: f.path, version: f.version})
+			closed = append(closed, file{name: f.name, path: f.path, version: f.version})
 		}
 	}
-	closed = append(closed, file{path: sub, fault: "permission denied", folder: true})
+	closed = append(closed, file{name: below(dir, sub), path: sub, fault: "permission denied", folder: true})
 	if !d.read(closed) {
 		t.Error("a folder that is closed is no change")
 	}

@@ -45,7 +45,7 @@ type manifests struct {
 	services []service
 	slices   []placed[*topology.Slice]
 	nodes    []node
-	cidrs    []netip.Prefix
+	cidrs    []placed[[]netip.Prefix]
 	problems []topology.Problem
 	leftOut  []origin          // objects that the problems are of
 	broken   *topology.Problem // the first that cannot be taken apart; nil: all can
@@ -111,7 +111,7 @@ func (m *manifests) file(f *file) error {
 		m.torn("file "+f.path, "", "has %d bytes and is left out; at most %d are read, split it", size, MaxFile)
 		return nil
 	}
-	f.blank = m.text("file "+f.path, data)
+	f.blank, f.empty = m.text("file "+f.path, data), len(data) == 0
 	return nil
 }
 
@@ -213,6 +213,10 @@ func (m *manifests) item(place string, raw []byte, lists int) {
 	if meant != "" && h.Metadata.Name != "" {
 		at.name = objectName(meant, h.Metadata.Namespace, h.Metadata.Name)
 	}
+	if text != "" && at.name == "" { // whatever it is meant to be
+		m.torn(at.String(), field, "%s", text)
+		return
+	}
 	if text != "" {
 		m.fault(at.String(), field, "%s", text)
 		m.leftOut = append(m.leftOut, at)
@@ -287,7 +291,7 @@ func (m *manifests) typed(kind string, at origin, raw []byte) {
 	case "ServiceCIDR networking.k8s.io/v1", "ServiceCIDR networking.k8s.io/v1beta1":
 		decode(m, at, raw, func(c *networkingv1.ServiceCIDR) {
 			m.ranges(at, "spec.cidrs", c.Spec.CIDRs)
-			m.cidrs = append(m.cidrs, convert.ServiceCIDR(c)...)
+			m.cidrs = append(m.cidrs, placed[[]netip.Prefix]{convert.ServiceCIDR(c), at})
 		})
 	}
 }

@@ -16,7 +16,7 @@ func (m *manifests) named(h *head, at origin) bool {
 	}
 	name, namespace := h.Metadata.Name, h.Metadata.Namespace
 	if name == "" {
-		m.fault(strings.ToLower(h.Kind)+" ("+at.place+")", "metadata.name", "is missing, and the "+objectLeftOut+"; give it one")
+		m.torn(strings.ToLower(h.Kind)+" ("+at.place+")", "metadata.name", "is missing, and the "+objectLeftOut+"; give it one")
 		return false
 	}
 	legal := validation.IsDNS1123Subdomain

@@ -14,17 +14,22 @@ const (
 )
 
 // notTaken are what Problems of a file, or of a document in it, say where nobody knows what
-// it holds.
-var notTaken = []string{"cannot be read", "is no Kubernetes manifest", "left out", "cannot be split"}
+// it holds; notTakenOf are those of an object that is known.
+var (
+	notTaken   = []string{"cannot be read", "is no Kubernetes manifest", "left out", "cannot be split"}
+	notTakenOf = []string{objectLeftOut, documentLeftOut, "it is of no Service and is left out"}
+)
 
 // NotTaken reports whether a Problem is of manifests of which something is not in force as
 // it is written now: of a file that cannot be read or taken apart, or of an object that
-// stays as it was before.
+// cannot be read, and is left out or stays as it was before.
 func NotTaken(p topology.Problem) bool {
 	if strings.HasSuffix(p.Text, fileStays) || strings.HasSuffix(p.Text, objectStays) {
 		return true
 	}
-	return strings.HasPrefix(p.Object, "file ") && slices.ContainsFunc(notTaken, func(text string) bool { return strings.Contains(p.Text, text) })
+	says := func(text string) bool { return strings.Contains(p.Text, text) }
+	return strings.HasPrefix(p.Object, "file ") && slices.ContainsFunc(notTaken, says) ||
+		strings.Contains(p.Object, "(file ") && slices.ContainsFunc(notTakenOf, says)
 }
 
 // torn tells of what cannot be taken apart: any object may be in it.
@@ -40,14 +45,21 @@ func (f *file) stay(old file) {
 	switch {
 	case f.fault != "":
 		f.content = old.content
+	case f.empty && len(old.content.names()) > 0 && old.content.broken == nil: // somebody is about to write it
+		f.stayWhole(old, topology.Problem{Object: "file " + f.path, Text: "is empty; write what it is to have, or remove it"})
 	case f.content.broken == nil:
 		f.content.keep(old.content)
 	case old.content.broken == nil:
 		without := strings.NewReplacer(", and is left out", "", " and is left out", "")
 		p := *f.content.broken
-		p.Text = without.Replace(p.Text) + "; correct it" + fileStays
-		f.content, f.torn = old.content, &p
+		p.Text = without.Replace(p.Text) + "; correct it"
+		f.stayWhole(old, p)
 	}
+}
+
+func (f *file) stayWhole(old file, why topology.Problem) {
+	why.Text += fileStays
+	f.content, f.torn = old.content, &why
 }
 
 // keep takes objects of before, in place of those of the same name that are left out.
@@ -67,6 +79,7 @@ func (m *manifests) keep(before *manifests) {
 	m.services = append(m.services, named(before.services, kept)...)
 	m.slices = append(m.slices, named(before.slices, kept)...)
 	m.nodes = append(m.nodes, named(before.nodes, kept)...)
+	m.cidrs = append(m.cidrs, named(before.cidrs, kept)...)
 	for i, p := range m.problems {
 		if places[p.Object] {
 			m.problems[i].Text += objectStays
@@ -84,6 +97,9 @@ func (m *manifests) names() map[string]bool {
 		all[o.name] = true
 	}
 	for _, o := range m.nodes {
+		all[o.name] = true
+	}
+	for _, o := range m.cidrs {
 		all[o.name] = true
 	}
 	return all

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -43,7 +44,10 @@ func TestWhatWasReadStays(t *testing.T) {
 		"a mistyped kind":                {strings.Replace(whole, "kind: Service", "kind: Services", 1), "e n1 web", []string{"service default/web (file ", objectStays}},
 		"a slice without its label":      {strings.Replace(whole, "kubernetes.io/service-name", "service-name", 1), "e n1 web", []string{"endpointslice default/e (file ", objectStays}},
 		"a document is removed":          {staysWeb + sep + staysNode, "n1 web", nil},
-		"all are":                        {"", "", nil},
+		"all are":                        {"# nothing\n", "", nil},
+		"not a byte":                     {"", "e n1 web", []string{"m.yaml: is empty; write what it is to have, or remove it; until then all of the file stays"}},
+		"a document without a kind":      {strings.Replace(whole, "kind: Service,", "", 1), "e n1 web", []string{"m.yaml document 1: kind: is missing", fileStays}},
+		"an object without a name":       {strings.Replace(whole, "{name: web}", "{}", 1), "e n1 web", []string{"metadata.name: is missing", fileStays}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -100,6 +104,60 @@ func TestWhatWasNeverReadIsTold(t *testing.T) {
 	}
 }
 
+// What cannot be read is told as not in force also where nothing of before is.
+func TestWhatCannotBeReadIsNotInForce(t *testing.T) {
+	for name, text := range map[string]string{
+		"a field of another type":   strings.Replace(staysWeb, "port: 80", "port: http", 1),
+		"a name that is missing":    strings.Replace(staysWeb, "{name: web}", "{}", 1),
+		"a mistyped kind":           strings.Replace(staysWeb, "kind: Service", "kind: Services", 1),
+		"a slice without a label":   strings.Replace(staysSlice, "kubernetes.io/service-name", "service-name", 1),
+		"a ServiceCIDR of a string": "{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {name: c}, spec: {cidrs: 10.96.0.0/16}}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, "m.yaml", text)
+			d := NewDir(dir)
+			inForce(t, d)
+			wantTold(t, newest(&d.Snapshots), []string{"m.yaml"})
+		})
+	}
+}
+
+// A range of Services stays, too, and all of it where a link is led to another directory, as who checks out manifests does.
+func TestWhatWasReadStaysBehindALink(t *testing.T) {
+	const cidr = "{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {name: c}, spec: {cidrs: [10.96.0.0/16]}}\n"
+	top := t.TempDir()
+	link := filepath.Join(top, "m")
+	lead := func(to, text string) {
+		t.Helper()
+		made := os.Mkdir(filepath.Join(top, to), 0o700)
+		write(t, filepath.Join(top, to), "x.yaml", text)
+		if err := errors.Join(made, os.Symlink(to, link+".new"), os.Rename(link+".new", link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lead("m-1", staysWeb+"---\n"+cidr)
+	d := NewDir(link)
+	ranges := func() string { return fmt.Sprint(newest(&d.Snapshots).ServiceCIDRs) }
+	if got := inForce(t, d); got != "web" || ranges() != "[10.96.0.0/16]" {
+		t.Fatalf("in force are %s, and %s", got, ranges())
+	}
+	lead("m-2", staysWeb+"---\n{broken\n")
+	if got := inForce(t, d); got != "web" || ranges() != "[10.96.0.0/16]" {
+		t.Errorf("a syntax error: in force are %s, and %s", got, ranges())
+	}
+	wantTold(t, newest(&d.Snapshots), []string{"m-2/x.yaml document 2", fileStays})
+	lead("m-3", staysWeb+"---\n"+strings.Replace(cidr, "[10.96.0.0/16]", "10.96.0.0/16", 1))
+	if got := inForce(t, d); got != "web" || ranges() != "[10.96.0.0/16]" {
+		t.Errorf("a field of another type: in force are %s, and %s", got, ranges())
+	}
+	wantTold(t, newest(&d.Snapshots), []string{"m-3/x.yaml document 2", objectStays})
+	lead("m-4", staysOther)
+	if got := inForce(t, d); got != "other" || ranges() != "[]" {
+		t.Errorf("corrected: in force are %s, and %s", got, ranges())
+	}
+}
+
 // Law: a directory that is followed gives what one reading of it gives, with each file that
 // cannot be taken apart as it was when it last could, if ever. Of such files that is told.
 func TestDirFollowedEqualsReadAnew(t *testing.T) {
@@ -147,7 +205,7 @@ func writeBoth(t *testing.T, r *rand.Rand, dir, twin, name string, whole map[str
 	for range r.IntN(4) {
 		docs = append(docs, randomDocument(r))
 	}
-	text := strings.Join(docs, "\n---\n")
+	text := strings.Join(docs, "\n---\n") + "\n"
 	_, ever := whole[name]
 	if now := !slices.Contains(docs, "{broken"); now || ever {
 		whole[name] = now
