@@ -48,7 +48,8 @@ type Agent struct {
 	patience     statedir.Budget              // of the start, with the disk
 	ranges       []netip.Prefix               // of --service-cidr that are guarded; of the start, and then of nobody
 	notGuarded   []capture.Finding            // of the start: what it says of other ranges of the flag
-	undecided    bool                         // of the start: ranges of the flag wait for the last good state
+	undecided    wrongRanges                  // of the start: ranges of the flag wait for the last good state
+	doubtful     bool                         // wrong ranges of the flag are guarded, for nobody knew better; of the start, and then of nobody
 	readState    func(path string) (*source.State, error)
 	readNotes    func(statedir.Notebook) (outage.Noted, outage.Note)
 	clocks       func() outage.Clocks             // they may be read by anybody

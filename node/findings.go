@@ -129,7 +129,7 @@ func (a *Agent) inspect(ctx context.Context) (fresh []capture.Finding, err error
 	if err := a.refuseGuard(ctx, grave, guard); err != nil {
 		return nil, err
 	}
-	if a.undecided {
+	if len(a.undecided.ranges) > 0 {
 		guard = nil
 	}
 	return a.found.replaceNode(slices.Concat(list, guard, notLookedAt(unread, unknown))), nil

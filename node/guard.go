@@ -46,7 +46,7 @@ func (a *Agent) refuseGuard(ctx context.Context, grave []netip.Prefix, found []c
 	if !earlier.Rules {
 		_, err = atomicfile.Within(a.patience.Left(), func() (os.FileInfo, error) { return os.Stat(a.cfg.statePath()) }, nil)
 		if err == nil || errors.Is(err, atomicfile.ErrLate) { // of which nobody knows that there is none
-			a.undecided = true
+			a.undecided = wrongRanges{grave, found}
 			return nil
 		}
 	}
@@ -63,23 +63,44 @@ func (a *Agent) refuseGuard(ctx context.Context, grave []netip.Prefix, found []c
 	return a.unfit(ctx, errors.Join(errs...))
 }
 
+// wrongRanges are those that would cut off the node, and what is to be said of them.
+type wrongRanges struct {
+	ranges []netip.Prefix
+	found  []capture.Finding
+}
+
 // keepRanges decides by the last good state over ranges of the flags that would cut off a node that has booted, or
 // its pods: as beside the rules of a run before those are refused that it did not guard, all of the flags stay as they
-// were, and it is told. A state that does not say how they were changes nothing: the node would be dark.
+// were, and it is told. Where no state says how they were the flags count, and are not noted as what was.
 func (a *Agent) keepRanges(st *source.State, pods []netip.Prefix) error {
 	over := guard.Within(a.ranges, pods)
-	if !a.undecided && len(over) == 0 {
+	if len(a.undecided.ranges) == 0 && len(over) == 0 {
 		return nil
 	}
 	earlier, err := a.parts.Capture.Earlier()
 	if err != nil || earlier.Rules {
 		return err
 	}
-	found, grave, _ := a.checkGuard() // what could not be looked at was told
-	if st != nil && st.Ranges != nil && a.guardBefore(slices.Concat(grave, guard.New(over, grave)), *st.Ranges, st.Snapshot.ServiceCIDRs) {
-		found, _, _ = a.checkGuard()
+	found, grave, err := a.checkGuard()
+	if err != nil { // the look before knew
+		found, grave = a.undecided.found, a.undecided.ranges
+	}
+	kept := st != nil && st.Ranges != nil && a.guardBefore(slices.Concat(grave, guard.New(over, grave)), *st.Ranges, st.Snapshot.ServiceCIDRs)
+	if a.doubtful = !kept; kept {
+		found, _, _ = a.checkGuard() // what could not be looked at was told
 	}
 	a.show(a.found.addNode(found))
+	return nil
+}
+
+// noteRanges are the ranges of the flags that the next boot may take for right: nil where nobody knows.
+func (l *loop) noteRanges() *[]netip.Prefix {
+	switch {
+	case !l.doubtful:
+		return &l.ranges
+	case l.restored != nil:
+		return l.restored.Ranges
+	}
 	return nil
 }
 

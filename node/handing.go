@@ -45,9 +45,14 @@ func (l *loop) awaitEnvoy() {
 // await waits until Envoy has answered what it was told of clusters that it gets connections for.
 func (l *loop) await(clusters []string) {
 	began := time.Now()
-	taken := l.xds.Await(clusters, l.handing.left(began))
+	left := l.handing.left(began)
+	if left <= 0 {
+		l.metrics.unanswered.Inc()
+		return
+	}
+	taken := l.xds.Await(clusters, left)
 	took := time.Since(began)
-	l.handing.used += took
+	l.handing.used = min(l.handing.used+took, takenWithin) // this process may have stood still
 	l.metrics.handing.Observe(took.Seconds())
 	if !taken {
 		l.metrics.unanswered.Inc()

@@ -53,7 +53,7 @@ func newMetrics() *metrics {
 			Name: "gridmesh_envoy_handing_seconds", Help: "Time that Envoy took to answer what it was told of clusters that it is handed connections for; they wait for it.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 11),
 		}),
-		unanswered:    prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_envoy_handings_unanswered_total", Help: "Times that Envoy was handed connections before it had answered what it was told of their clusters."}),
+		unanswered:    prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_envoy_handings_unanswered_total", Help: "Times that Envoy was handed connections before it had answered what it was told of their clusters, or without that it was waited for."}),
 		frontends:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gridmesh_frontends", Help: "Frontends by what serves them: envoy, kernel, or none."}, []string{"path"}),
 		stateBytes:    prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_state_written_bytes_total", Help: "Bytes written to the state file."}),
 		stateFailures: prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_state_failures_total", Help: "Failed writes of the state file."}),

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/node/nodetest"
@@ -161,5 +162,35 @@ func TestARefusedRangeWhereNoneWasBefore(t *testing.T) {
 		if r.log.Count("no range of the flag is, as before") != 1 {
 			t.Errorf("%s", r.log.String())
 		}
+	})
+}
+
+// A wrong range that is in force because the disk said too late what was before is not noted as right: the next boot
+// refuses it.
+func TestAWrongRangeInForceIsNotWhatWas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		servedBefore(t, r)
+		r.boots()
+		r.cfg.ServiceCIDRs, r.host = wrongRange, wrongHost
+		r.readState = func(path string) (*source.State, error) {
+			time.Sleep(2 * time.Second)
+			return source.ReadState(path)
+		}
+		r.mustStart(t)
+		if rules, _ := r.kernel.InForce(); !slices.ContainsFunc(rules.Guard, wrongRange[0].Overlaps) {
+			t.Errorf("guarded is %v, before anybody knows better", rules.Guard)
+		}
+		r.publish(webAndOther())
+		after(time.Hour)
+		if st := r.saved(t); st == nil || st.Snapshot.Services.Len() != 2 || st.Ranges == nil || !slices.Equal(*st.Ranges, []netip.Prefix{serviceRange}) {
+			t.Errorf("saved is %+v", st)
+		}
+		r.stop()
+		r.readState = nil
+		r.boots()
+		r.mustStart(t)
+		guarded(t, r, serviceRange)
+		r.wantServed(t, "the next boot", webFrontend, otherFrontend)
 	})
 }

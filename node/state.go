@@ -84,7 +84,7 @@ func (l *loop) save() {
 		PodCIDRs: l.pods,
 		Node:     l.cfg.Node,
 		Policies: l.policed,
-		Ranges:   &l.ranges,
+		Ranges:   l.noteRanges(),
 	}
 	l.saver.Write(st)
 }
