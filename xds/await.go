@@ -78,7 +78,7 @@ func (st *stream) await(clusters []string) <-chan struct{} {
 // calls it.
 func (st *stream) tellAwaited() {
 	clusters, endpoints, listeners := st.subs[render.ClusterType], st.subs[render.EndpointType], st.subs[render.ListenerType]
-	if !clusters.started || len(clusters.sent) > 0 && !endpoints.started {
+	if !clusters.started || clusters.resumed && !endpoints.started {
 		return // it has not said what it holds
 	}
 	st.mu.Lock()

@@ -127,6 +127,22 @@ func TestAwaitKnowsWhoComesBack(t *testing.T) {
 	})
 }
 
+// One that starts holds nothing, and so it is not waited for until it does.
+func TestAwaitOfOneThatStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.near(9, 1)
+		c.publish()
+		p, leave := connect(t, c)
+		defer leave()
+		got := awaiting(c, name(1))
+		wantAwaiting(t, "it has said nothing", got)
+		p.requests <- &discovery.DeltaDiscoveryRequest{TypeUrl: render.ClusterType, Node: xdstest.Node(40)}
+		synctest.Wait()
+		wantAwaited(t, "it has said that it starts", got, true)
+	})
+}
+
 // What it does not hold yet its connections wait for, and so nobody else does; UDP's do not wait.
 func TestAwaitOfWhatIsNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -46,6 +46,7 @@ type subscription struct {
 	inflight  []*inflight       // oldest first
 	owesFirst bool              // a first answer is owed, even an empty one
 	started   bool
+	resumed   bool            // by an Envoy that held something already
 	room      room            // for names that are answered because they were asked for
 	over      map[string]bool // asked for beyond it
 	kept      kept            // held, and not wanted any more
@@ -100,7 +101,7 @@ func (s *subscription) start(cat *render.Catalog, subscribe []string, initial ma
 		s.sent[name] = version
 		s.mark(cat, name, false)
 	}
-	s.owesFirst = len(initial) == 0
+	s.owesFirst, s.resumed = len(initial) == 0, len(initial) > 0
 	if len(subscribe) == 0 && s.typeURL != render.EndpointType {
 		return []string{"*"}
 	}
