@@ -90,23 +90,26 @@ func (m *manifests) keep(before *manifests) {
 // names are those of the objects that are taken.
 func (m *manifests) names() map[string]bool {
 	all := map[string]bool{}
-	for _, o := range m.services {
-		all[o.name] = true
-	}
-	for _, o := range m.slices {
-		all[o.name] = true
-	}
-	for _, o := range m.nodes {
-		all[o.name] = true
-	}
-	for _, o := range m.cidrs {
-		all[o.name] = true
-	}
+	addNames(all, m.services)
+	addNames(all, m.slices)
+	addNames(all, m.nodes)
+	addNames(all, m.cidrs)
 	return all
 }
 
+// hasName is what an object of manifests is, of whatever kind.
+type hasName interface{ called() string }
+
+func (o origin) called() string { return o.name }
+
+func addNames[T hasName](all map[string]bool, list []T) {
+	for _, o := range list {
+		all[o.called()] = true
+	}
+}
+
 // named are those that have one of the names: several where it is there twice.
-func named[T interface{ called() string }](all []T, names map[string]bool) (found []T) {
+func named[T hasName](all []T, names map[string]bool) (found []T) {
 	for _, o := range all {
 		if names[o.called()] {
 			found = append(found, o)
@@ -114,5 +117,3 @@ func named[T interface{ called() string }](all []T, names map[string]bool) (foun
 	}
 	return found
 }
-
-func (o origin) called() string { return o.name }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/grid"
@@ -181,8 +180,7 @@ func (in *gridInput) noteEmpty() {
 func (in *gridInput) noteFederated() {
 	var left []string
 	for _, obj := range in.world.Grids {
-		labels := (&unstructured.Unstructured{Object: obj}).GetLabels()
-		if ref := plan.RefOf(obj); (in.all || ref.Namespace == in.namespace) && (labels[names.Federated] != "" || labels[names.Distributed] != "") {
+		if ref := plan.RefOf(obj); (in.all || ref.Namespace == in.namespace) && plan.Federated(obj) {
 			left = append(left, ref.String())
 		}
 	}

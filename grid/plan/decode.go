@@ -58,6 +58,12 @@ type comparison struct {
 	fixed        []string // fields that differ and that no update changes
 }
 
+// Federated reports whether a grid is of SuperEdge's federation by its labels: it is left alone.
+func Federated(obj Object) bool {
+	labels := value[Object](obj, "metadata", "labels")
+	return value[string](labels, names.Federated) != "" || value[string](labels, names.Distributed) != ""
+}
+
 // decodeGrid reads a grid. What is wrong becomes a Problem.
 func decodeGrid(obj Object) *grid {
 	g := &grid{ref: RefOf(obj), templates: map[string]*template{}, valid: true, deleting: deleting(obj)}
@@ -65,7 +71,7 @@ func decodeGrid(obj Object) *grid {
 	g.uid, g.generation = value[string](obj, "metadata", "uid"), integer(obj, 0, "metadata", "generation")
 	g.labels = stringsOf(value[Object](obj, "metadata", "labels"))
 	g.annotations = stringsOf(value[Object](obj, "metadata", "annotations"))
-	g.federated = g.labels[names.Federated] != "" || g.labels[names.Distributed] != ""
+	g.federated = Federated(obj)
 	g.bears = maps.Clone(g.labels)
 	spec := value[Object](obj, "spec")
 	if p, pruned := packedOf(obj); pruned {
