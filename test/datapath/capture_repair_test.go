@@ -80,8 +80,8 @@ func comeBackAtOnce(t *testing.T, f *fleet, e *edge.Node, networks ...string) {
 			took = took[1:]
 			slices.Sort(took)
 			t.Logf("%s: served again after %s", what, took)
-			// The best of five: 50 ms on one core, 770 where that had 20 others to serve.
-			if took[0] > noticed {
+			// The middle of five: 50 ms on one core, 770 where that had 20 others to serve.
+			if took[2] > noticed {
 				t.Errorf("it was not noticed at once, but when the agent next looked: %s", took)
 			}
 		})

@@ -116,12 +116,8 @@ func TestGridsTakeOverFromSuperEdge(t *testing.T) {
 		t.Errorf("kubectl get dg shows no units:\n%s", out)
 	}
 	mustRest(t, childWrites, wait.Settled(t, calm, func() float64 { return childWrites(t) }))
-	for line := range strings.Lines(p.Log()) { // of an API server that is slow it may tell
-		for _, failed := range []string{"could not bring a grid in line", "could not delete what a grid has left"} {
-			if strings.Contains(line, "level=ERROR") && strings.Contains(line, failed) {
-				t.Error(line)
-			}
-		}
+	if strings.Contains(p.Log(), "level=ERROR") {
+		t.Errorf("errors in the log:\n%s", p.Log())
 	}
 }
 
